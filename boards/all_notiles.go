@@ -7,6 +7,6 @@ package boards
 // mark of a board with tiles. These boards have no rules here. Therefore the verifier rejects every
 // access of an image to their BARs.
 var All = []*Board{&Edu, &Ivshmem, &Nvme,
-	{Name: "wormhole", Vendor: 0x1e52, Device: 0x401e, TLB: &TLB{}},
-	{Name: "blackhole", Vendor: 0x1e52, Device: 0xb140, TLB: &TLB{}},
+	{Name: "wormhole", Vendor: 0x1e52, Device: 0x401e, TLB: &TLBLayout{}},
+	{Name: "blackhole", Vendor: 0x1e52, Device: 0xb140, TLB: &TLBLayout{}},
 }

@@ -14,15 +14,15 @@ var Blackhole = Board{
 	Vendor: 0x1e52, Device: 0xb140, // source: tt-kmd, enumerate.h
 	// Sizes in bytes. If the host's firmware assigns less than 32 GiB to BAR 4, only the 4 GiB TLB
 	// windows that fit in the BAR are usable ([KMD], blackhole_init).
-	Bars: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 30},
-	Rules: []Rule{
+	BarSizes: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 30},
+	Rules: []AccessRule{
 		// TLB windows. This rule allows only loads. It cannot know which tile a TLB window shows,
 		// and therefore cannot tell whether a store is safe. To store to a tile, an image uses a
 		// window of kind Tlb: the verifier checks the tiles and the address in each of its Point
 		// commands.
 		{
 			Bar: 0, First: 0x00000000, Last: 0x193fffff,
-			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
+			Widths: 1 | 2 | 4 | 8, IsMemory: true, LoadOnly: true, Name: "windows",
 		},
 		// Registers that program the TLB windows, 12 bytes for each TLB window. Only width 4 is
 		// accepted: an 8-byte access could fault, or reach the registers of the next TLB window
@@ -53,19 +53,20 @@ var Blackhole = Board{
 		{Bar: 2, First: 0x1000, Last: 0x2fff, Widths: 4, LoadOnly: true, Name: "iATU"},
 		{
 			Bar: 4, First: 0, Last: 32<<30 - 1,
-			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
+			Widths: 1 | 2 | 4 | 8, IsMemory: true, LoadOnly: true, Name: "windows",
 		},
 	},
-	TLB: &TLB{
+	TLB: &TLBLayout{
 		// Source of Groups and Fields: [KMD], TLB_2M_REG and TLB_4G_REG. The kernel driver uses TLB
 		// window 201 itself ([KMD], KERNEL_TLB_INDEX).
 		Groups: []WindowGroup{
 			{Bar: 0, First: 0, Count: 202, Offset: 0, Size: 2 << 20, AddressBits: 43,
-				KernelOwned: 1},
+				KernelOwnedCount: 1},
 			{Bar: 4, First: 202, Count: 8, Offset: 0, Size: 4 << 30, AddressBits: 32},
 		},
-		Fields: FieldWidths{XEnd: 6, YEnd: 6, XStart: 6, YStart: 6, NoC: 2, Multicast: 1,
-			Ordering: 2, Linked: 1, UseStaticVC: 1, Unused: 1, StaticVC: 3},
+		Fields: FieldWidths{FieldXEnd: 6, FieldYEnd: 6, FieldXStart: 6, FieldYStart: 6, FieldNoC: 2,
+			FieldMulticast: 1, FieldOrdering: 2, FieldLinked: 1, FieldUseStaticVC: 1,
+			FieldUnused: 1, FieldStaticVC: 3},
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 12, ConfigWidth: 4,
 	},
 	Reset: ResetRegister{Address: 0xffb121b0, Mask: 0x47800}, // source: [SoftReset]
@@ -74,45 +75,46 @@ var Blackhole = Board{
 	// order of the columns 1 to 7 and 10 to 16 depends on the chip. Column 19 belongs to the PCIe
 	// tile, and the columns from 20 on belong to Ethernet tiles. Row 0 also has the number 24, one
 	// of the numbers 12 to 23, and every undefined number. Row 1 also has the number 25.
-	Closed: []ClosedRange{
+	ClosedRanges: []ClosedRange{
 		// The PCIe tiles (2,0) and (11,0). A chip uses one of them ([KMD],
 		// blackhole_detect_pcie_noc_x). Through a PCIe tile, an image could access registers of
 		// the PCIe controller (PCIE_DBI_ADDR), and host memory outside the image's windows.
 		{
-			Routes: unicastNoC0 | unicastNoC1, X: 0x7f<<1 | 0x7f<<10 | from19,
-			Y: 1<<0 | 0x1fff<<12 | from26, Last: lastAddress, Name: "a PCIe tile",
+			Routes: unicastNoC0 | unicastNoC1, X: 0x7f<<1 | 0x7f<<10 | coordinatesFrom19,
+			Y: 1<<0 | 0x1fff<<12 | coordinatesFrom26, Last: lastTileAddress, Name: pcieTileName,
 		},
 		// The same PCIe tiles on NoC 1, on a chip that does not translate coordinates of NoC 1.
 		{
-			Routes: unicastNoC1, X: 1<<5 | 1<<14 | from32, Y: 1 << 11,
-			Last: lastAddress, Name: "a PCIe tile",
+			Routes: unicastNoC1, X: 1<<5 | 1<<14 | coordinatesFrom32, Y: 1 << 11,
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 		// The addresses of the ARC tile (8,0) at which the ARC processor has its own windows. One
 		// of these windows shows registers of the PCIe controller ([Firmware], pcie.h,
 		// PCIE_DBI_REG_TLB). The rows 26 to 30 are not closed, because they belong to other tiles.
 		{
-			Routes: unicastNoC0 | unicastNoC1, X: 1<<8 | from32, Y: 1<<0 | 0x7fff<<11 | from31,
-			First: 0x9000_0000, Last: lastAddress, Name: "the ARC's windows",
+			Routes: unicastNoC0 | unicastNoC1, X: 1<<8 | coordinatesFrom32,
+			Y:     1<<0 | 0x7fff<<11 | coordinatesFrom31,
+			First: 0x9000_0000, Last: lastTileAddress, Name: "the ARC's windows",
 		},
 		// Every rectangle on NoC 0 that may include row 0, the row of the PCIe and ARC tiles.
 		{
-			Routes: multicastNoC0, X: allCoordinates, Y: 1<<0 | 0x1fff<<12 | from26,
-			Last: lastAddress, Name: "a PCIe tile",
+			Routes: multicastNoC0, X: allCoordinates, Y: 1<<0 | 0x1fff<<12 | coordinatesFrom26,
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 		// Close every rectangle on NoC 1. NoC 1 traverses rows in the opposite direction. Therefore
 		// a rectangle in translated coordinates may include the row of the PCIe and ARC tiles,
 		// whatever its corners are.
 		{
 			Routes: multicastNoC1, X: allCoordinates, Y: allCoordinates,
-			Last: lastAddress, Name: "a PCIe tile",
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 	},
 	// Source: [KMD], IATU_* and blackhole_configure_outbound_atu. The driver calls these values
 	// noc_pcie_offset (NoCBase), noc_dma_limit (OffsetMax) and INCREASE_REGION_SIZE (Type). Control
 	// is the bit that enables a region.
-	Outbound: &Outbound{
-		Bar: 2, Offset: 0x1000, Stride: 0x200, Regions: 16,
+	Outbound: &OutboundTranslation{
+		Bar: 2, Offset: 0x1000, Stride: 0x200, RegionCount: 16,
 		NoCBase: 4 << 58, OffsetMax: 1<<58 - 1,
-		Type: 1 << 13, Control: 1 << 31, UpperLimitOffset: 0x20,
+		RegionType: 1 << 13, RegionControl: 1 << 31, UpperLimitOffset: 0x20,
 	},
 }

@@ -13,34 +13,34 @@ package boards
 type Board struct {
 	Name           string    // name of the board in images and in device names such as mock:edu
 	Vendor, Device uint16    // PCI ids
-	Bars           [6]uint64 // usual size of each BAR in bytes; 0: images must not use the BAR
+	BarSizes       [6]uint64 // usual size of each BAR in bytes; 0: images must not use the BAR
 
 	// Rules lists the accesses that the BARs accept. If several rules cover an access, the first of
 	// these rules applies. The verifier rejects an access that no rule covers.
-	Rules []Rule
+	Rules []AccessRule
 
 	// TLB describes the TLB windows. It is nil if the device has no TLB windows.
-	TLB *TLB
+	TLB *TLBLayout
 
 	// Reset describes the register that keeps the cores of a tile in reset. It is zero if the
 	// device has no tiles.
 	Reset ResetRegister
 
 	// Closed lists the ranges of tile addresses that no window of an image may show.
-	Closed []ClosedRange
+	ClosedRanges []ClosedRange
 
 	// Outbound describes the address translation through which tiles access host memory. It is
 	// nil if the device has no such translation.
-	Outbound *Outbound
+	Outbound *OutboundTranslation
 }
 
-// Rule describes which accesses one range of a BAR accepts. The offset of an access must be a
+// AccessRule describes which accesses one range of a BAR accepts. The offset of an access must be a
 // multiple of the width of the access.
-type Rule struct {
+type AccessRule struct {
 	Bar         uint8  // number of the BAR, 0 to 5
 	First, Last uint64 // offsets of the first and the last byte of the range in the BAR
 	Widths      uint8  // set of accepted access widths in bytes: 1, 2, 4 and 8, ORed
-	Memory      bool   // the range is memory without side effects; only memory accepts bulk copies
+	IsMemory    bool   // the range is memory without side effects; only memory accepts bulk copies
 	LoadOnly    bool   // images may load from the range, but not store to it
 	Name        string // name of the range in messages
 }
@@ -52,10 +52,10 @@ type ResetRegister struct {
 	Mask    uint32 // bits of the cores; the other bits reset units that a replay does not use
 }
 
-// TLB describes the TLB windows of a device, and the registers that program them. Each TLB
+// TLBLayout describes the TLB windows of a device, and the registers that program them. Each TLB
 // window has one 8-byte register, or three 4-byte registers, in little-endian order. The value
 // of these registers is the configuration of the TLB window.
-type TLB struct {
+type TLBLayout struct {
 	Groups []WindowGroup // all TLB windows, in ascending order of their numbers and sizes
 	Fields FieldWidths   // number of bits of each field of a configuration
 
@@ -67,13 +67,13 @@ type TLB struct {
 
 // WindowGroup describes TLB windows with consecutive numbers and the same size.
 type WindowGroup struct {
-	Bar         uint8  // number of the BAR that contains the TLB windows
-	First       int    // number of the first TLB window
-	Count       int    // number of TLB windows
-	Offset      uint64 // offset of the first TLB window in the BAR
-	Size        uint64 // size of each TLB window in bytes, a power of two
-	AddressBits uint8  // width of the configuration's address field, which contains address / Size
-	KernelOwned int    // the kernel driver itself uses so many TLB windows at the end of the group
+	Bar              uint8  // number of the BAR that contains the TLB windows
+	First            int    // number of the first TLB window
+	Count            int    // number of TLB windows
+	Offset           uint64 // offset of the first TLB window in the BAR
+	Size             uint64 // size of each TLB window in bytes, a power of two
+	AddressBits      uint8  // width of the address field of the configuration: address / Size
+	KernelOwnedCount int    // number of TLB windows at the end of the group that the driver uses
 }
 
 // FieldWidths has the number of bits of each field of a configuration, except the address field.
@@ -83,17 +83,17 @@ type FieldWidths [11]uint8
 
 // Indices of FieldWidths.
 const (
-	XEnd        = iota // column of the tile, or of the last corner of a rectangle
-	YEnd               // row of the tile, or of the last corner of a rectangle
-	XStart             // column of the first corner of a rectangle; 0 for a single tile
-	YStart             // row of the first corner of a rectangle; 0 for a single tile
-	NoC                // index of the NoC: 0 or 1
-	Multicast          // 0 for a single tile, 1 for a rectangle of tiles
-	Ordering           // ordering of requests: 0 default, 1 strict, 2 posted
-	Linked             // always 0
-	UseStaticVC        // 1 if StaticVC has the number of a static virtual channel
-	Unused             // always 0
-	StaticVC           // number of the channel; if there is no UseStaticVC: 1 to use channel 0
+	FieldXEnd        = iota // column of the tile, or of the last corner of a rectangle
+	FieldYEnd               // row of the tile, or of the last corner of a rectangle
+	FieldXStart             // column of the first corner of a rectangle; 0 for a single tile
+	FieldYStart             // row of the first corner of a rectangle; 0 for a single tile
+	FieldNoC                // index of the NoC: 0 or 1
+	FieldMulticast          // 0 for a single tile, 1 for a rectangle of tiles
+	FieldOrdering           // ordering of requests: 0 default, 1 strict, 2 posted
+	FieldLinked             // always 0
+	FieldUseStaticVC        // 1 if FieldStaticVC has the number of a static virtual channel
+	FieldUnused             // always 0
+	FieldStaticVC           // number of the channel; without FieldUseStaticVC: 1 for channel 0
 )
 
 // FindByID returns the board with the given PCI ids, or nil if no board has these ids.
@@ -109,7 +109,7 @@ func FindByID(vendor, device uint16) *Board {
 // FindRule returns the first rule that covers all bytes of an access. The access has `size` bytes,
 // and begins at the given offset of the BAR. If no rule covers the access, FindRule returns nil,
 // and images must not access these bytes.
-func (b *Board) FindRule(bar uint8, offset, size uint64) *Rule {
+func (b *Board) FindRule(bar uint8, offset, size uint64) *AccessRule {
 	for i := range b.Rules {
 		r := &b.Rules[i]
 		if r.Bar == bar && offset >= r.First && offset <= r.Last && size-1 <= r.Last-offset {

@@ -64,10 +64,10 @@ func TestRuleCoversWholeAccessesOnly(t *testing.T) {
 func TestRulesLieInTheirBars(t *testing.T) {
 	for _, b := range All {
 		for i, r := range b.Rules {
-			if r.First > r.Last || r.Widths == 0 || r.Widths > 15 || b.Bars[r.Bar] == 0 {
+			if r.First > r.Last || r.Widths == 0 || r.Widths > 15 || b.BarSizes[r.Bar] == 0 {
 				t.Errorf("%s: rule %s is invalid", b.Name, r.Name)
 			}
-			if r.Last >= b.Bars[r.Bar] && b != &Ivshmem {
+			if r.Last >= b.BarSizes[r.Bar] && b != &Ivshmem {
 				t.Errorf("%s: rule %s ends outside BAR %d", b.Name, r.Name, r.Bar)
 			}
 			for _, o := range b.Rules[:i] {

@@ -28,35 +28,39 @@ const (
 	multicastNoC1 = 1 << 3
 )
 
-// lastAddress is the largest address that a tile can have.
-const lastAddress = 1<<64 - 1
+// pcieTileName is the name of closed ranges of the PCIe tile, with the remedy for images that
+// access host memory.
+const pcieTileName = "the PCIe tile (use a host window for host memory)"
 
-// Sets of coordinates, with one bit for each coordinate from 0 to 63. For example, the set from16
-// contains all coordinates from 16 on.
+// lastTileAddress is the largest address that a tile can have.
+const lastTileAddress = 1<<64 - 1
+
+// Sets of coordinates, with one bit for each coordinate from 0 to 63. For example, the set
+// coordinatesFrom16 contains all coordinates from 16 on.
 const (
 	allCoordinates = 1<<64 - 1
 
-	from16 = 1<<64 - 1<<16
-	from18 = 1<<64 - 1<<18
-	from19 = 1<<64 - 1<<19
-	from26 = 1<<64 - 1<<26
-	from31 = 1<<64 - 1<<31
-	from32 = 1<<64 - 1<<32
+	coordinatesFrom16 = 1<<64 - 1<<16
+	coordinatesFrom18 = 1<<64 - 1<<18
+	coordinatesFrom19 = 1<<64 - 1<<19
+	coordinatesFrom26 = 1<<64 - 1<<26
+	coordinatesFrom31 = 1<<64 - 1<<31
+	coordinatesFrom32 = 1<<64 - 1<<32
 )
 
 // FindClosedRange returns the first closed range of which a window would show at least one byte.
 // The window has `size` bytes, and shows the tiles `t` from the given address on. If the window
 // would show no byte of a closed range, FindClosedRange returns nil, and an image may use the
 // window.
-func (b *Board) FindClosedRange(t TileRange, address, size uint64) *ClosedRange {
+func (b *Board) FindClosedRange(t TileRoute, address, size uint64) *ClosedRange {
 	route, columns, rows := uint8(unicastNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
 		route = multicastNoC0 << t.NoC
 		columns = coordinateSet(t.XStart, t.X)
 		rows = coordinateSet(t.YStart, t.Y)
 	}
-	for i := range b.Closed {
-		c := &b.Closed[i]
+	for i := range b.ClosedRanges {
+		c := &b.ClosedRanges[i]
 		showsTile := c.Routes&route != 0 && c.X&columns != 0 && c.Y&rows != 0
 		overlaps := address <= c.Last && address+(size-1) >= c.First
 		if showsTile && overlaps {

@@ -6,8 +6,8 @@ package boards
 var Nvme = Board{
 	Name:   "nvme",
 	Vendor: 0x1b36, Device: 0x0010,
-	Bars: [6]uint64{0: 16 << 10},
-	Rules: []Rule{
+	BarSizes: [6]uint64{0: 16 << 10},
+	Rules: []AccessRule{
 		{Bar: 0, First: 0x00, Last: 0x07, Widths: 4 | 8, Name: "CAP"}, // NVMe 1.4, section 3.1.1
 		{Bar: 0, First: 0x08, Last: 0x0b, Widths: 4, Name: "VS"},      // NVMe 1.4, section 3.1.2
 		{Bar: 0, First: 0x0c, Last: 0x0f, Widths: 4, Name: "INTMS"},   // NVMe 1.4, section 3.1.3

@@ -2,19 +2,19 @@ package boards
 
 // This file programs the address translation through which tiles access host memory.
 
-// Outbound describes the outbound address translation (iATU) of a device's PCIe controller. Tiles
-// access host memory through addresses of the PCIe tile. The iATU has several regions. Each region
-// translates a range of these addresses to bus addresses. The offsets of a region are relative to
-// the address in the field NoCBase.
-type Outbound struct {
-	Bar       uint8  // number of the BAR that contains the registers of all regions
-	Offset    uint64 // offset of the registers of region 0 in the BAR
-	Stride    uint64 // distance in bytes between the registers of consecutive regions
-	Regions   int    // number of regions
-	NoCBase   uint64 // first address of the PCIe tile that regions can translate
-	OffsetMax uint64 // largest offset from NoCBase that regions can translate
-	Type      uint32 // value of the register region_ctrl_1 of an enabled region
-	Control   uint32 // value of the register region_ctrl_2 of an enabled region
+// OutboundTranslation describes the outbound address translation (iATU) of a device's PCIe
+// controller. Tiles access host memory through addresses of the PCIe tile. The iATU has several
+// regions. Each region translates a range of these addresses to bus addresses. The offsets of a
+// region are relative to the address in the field NoCBase.
+type OutboundTranslation struct {
+	Bar           uint8  // number of the BAR that contains the registers of all regions
+	Offset        uint64 // offset of the registers of region 0 in the BAR
+	Stride        uint64 // distance in bytes between the registers of consecutive regions
+	RegionCount   int    // number of regions
+	NoCBase       uint64 // first address of the PCIe tile that regions can translate
+	OffsetMax     uint64 // largest offset from NoCBase that regions can translate
+	RegionType    uint32 // value of the register region_ctrl_1 of an enabled region
+	RegionControl uint32 // value of the register region_ctrl_2 of an enabled region
 
 	// UpperLimitOffset is the offset of the register with the upper half of a region's limit,
 	// relative to the first register of the region. It is 0 if the limit has only 32 bits.
@@ -25,11 +25,11 @@ type Outbound struct {
 // has 32 bits. Sources: Synopsys DesignWare PCIe, iATU; IATU_*_OUTBOUND in wormhole.c and
 // blackhole.c of tt-kmd.
 const (
-	typeOffset    = 0x00 // region_ctrl_1
-	controlOffset = 0x04 // region_ctrl_2
+	regionTypeOffset    = 0x00 // region_ctrl_1
+	regionControlOffset = 0x04 // region_ctrl_2
 	// Five registers: the lower and the upper half of the region's first offset, the lower half
 	// of its last offset (the limit), and the lower and the upper half of its bus address.
-	baseOffset = 0x08
+	regionBaseOffset = 0x08
 )
 
 // ProgramRegion programs one region of the address translation. Afterwards tiles can access `size`
@@ -40,11 +40,11 @@ const (
 // ProgramRegion calls the function `store` for each store to a register, in the required order: the
 // region stays disabled until all its registers have their new values. The parameter `register` of
 // that function is an offset in the BAR o.Bar.
-func (o *Outbound) ProgramRegion(region int, offset, size, busAddress uint64,
+func (o *OutboundTranslation) ProgramRegion(region int, offset, size, busAddress uint64,
 	store func(register uint64, value uint32)) {
 	registers := o.Offset + uint64(region)*o.Stride
 	// Disable the region.
-	store(registers+controlOffset, 0)
+	store(registers+regionControlOffset, 0)
 	if size == 0 {
 		return
 	}
@@ -52,12 +52,12 @@ func (o *Outbound) ProgramRegion(region int, offset, size, busAddress uint64,
 	limit := offset + size - 1
 	for i, value := range [...]uint64{offset, offset >> 32, limit, busAddress,
 		busAddress >> 32} {
-		store(registers+baseOffset+4*uint64(i), uint32(value))
+		store(registers+regionBaseOffset+4*uint64(i), uint32(value))
 	}
 	if o.UpperLimitOffset != 0 {
 		store(registers+o.UpperLimitOffset, uint32(limit>>32))
 	}
 	// Enable the region.
-	store(registers+typeOffset, o.Type)
-	store(registers+controlOffset, o.Control)
+	store(registers+regionTypeOffset, o.RegionType)
+	store(registers+regionControlOffset, o.RegionControl)
 }

@@ -10,7 +10,7 @@ type registerStore struct {
 	value    uint32
 }
 
-func stores(o *Outbound, region int, offset, size, bus uint64) (list []registerStore) {
+func stores(o *OutboundTranslation, region int, offset, size, bus uint64) (list []registerStore) {
 	o.ProgramRegion(region, offset, size, bus,
 		func(register uint64, value uint32) { list = append(list, registerStore{register, value}) })
 	return list
@@ -39,7 +39,7 @@ func TestRegionIsProgrammedAsByTheDrivers(t *testing.T) {
 		if got := stores(o, 2, 1, 0, 3); !slices.Equal(got, disable) {
 			t.Errorf("%s, disabled: %#x", b.Name, got)
 		}
-		last := o.Offset + uint64(o.Regions)*o.Stride - 4
+		last := o.Offset + uint64(o.RegionCount)*o.Stride - 4
 		if b.FindRule(o.Bar, o.Offset, 4) == nil || b.FindRule(o.Bar, last, 4) == nil ||
 			b.FindRule(o.Bar, last+4, 4) != nil {
 			t.Errorf("%s: the registers of all regions are not the range of the rule", b.Name)

@@ -12,31 +12,32 @@ type WindowConfig [2]uint64
 // `t` from the given address on. `ok` is false if the device has no such configuration. Then `w` is
 // not valid.
 //
-// t.StaticVC is 0 for no static virtual channel, and 1 + n for channel n. If the device has the
-// field UseStaticVC, EncodeWindow stores n in the field StaticVC. If the device does not have the
-// field UseStaticVC, its only static virtual channel is channel 0. Then the field StaticVC is 1 to
-// use that channel.
-func (l *TLB) EncodeWindow(g *WindowGroup, t TileRange, address uint64) (w WindowConfig, ok bool) {
-	vc, useVC, multicast := uint64(t.StaticVC), uint64(0), uint64(0)
-	if l.Fields[UseStaticVC] != 0 && vc != 0 {
+// t.StaticVCPlusOne is 0 for no static virtual channel, and 1 + n for channel n. If the device has
+// the field FieldUseStaticVC, EncodeWindow stores n in the field FieldStaticVC. If the device does
+// not have the field FieldUseStaticVC, its only static virtual channel is channel 0. Then the field
+// FieldStaticVC is 1 to use that channel.
+func (l *TLBLayout) EncodeWindow(g *WindowGroup, t TileRoute, address uint64) (
+	w WindowConfig, ok bool) {
+	vc, useVC, multicast := uint64(t.StaticVCPlusOne), uint64(0), uint64(0)
+	if l.Fields[FieldUseStaticVC] != 0 && vc != 0 {
 		vc, useVC = vc-1, 1
 	}
 	if t.Multicast {
 		multicast = 1
 	}
 	w[0] = address / g.Size
-	ok = address%g.Size == 0 && isValid(t) && w[0]>>g.AddressBits == 0
+	ok = address%g.Size == 0 && isValidRoute(t) && w[0]>>g.AddressBits == 0
 	low := g.AddressBits
 	for i, v := range [...]uint64{
-		XEnd:        uint64(t.X),
-		YEnd:        uint64(t.Y),
-		XStart:      uint64(t.XStart),
-		YStart:      uint64(t.YStart),
-		NoC:         uint64(t.NoC),
-		Multicast:   multicast,
-		Ordering:    uint64(t.Ordering - gen.OrderingDefault),
-		UseStaticVC: useVC,
-		StaticVC:    vc,
+		FieldXEnd:        uint64(t.X),
+		FieldYEnd:        uint64(t.Y),
+		FieldXStart:      uint64(t.XStart),
+		FieldYStart:      uint64(t.YStart),
+		FieldNoC:         uint64(t.NoC),
+		FieldMulticast:   multicast,
+		FieldOrdering:    uint64(t.Ordering - gen.OrderingDefault),
+		FieldUseStaticVC: useVC,
+		FieldStaticVC:    vc,
 	} {
 		// Reject a value that does not fit in its field. Store the value in the configuration, from
 		// bit number `low` on. A field may begin in w[0] and end in w[1].
@@ -50,17 +51,17 @@ func (l *TLB) EncodeWindow(g *WindowGroup, t TileRange, address uint64) (w Windo
 	return w, ok
 }
 
-// isValid reports whether the fields of `t` have allowed values: NoC is 0 or 1, Ordering is one of
-// the three orderings, and XStart and YStart are 0 unless Multicast is set. A particular device may
-// still reject `t`.
-func isValid(t TileRange) bool {
+// isValidRoute reports whether the fields of `t` have allowed values: NoC is 0 or 1, Ordering is
+// one of the three orderings, and XStart and YStart are 0 unless Multicast is set. A particular
+// device may still reject `t`.
+func isValidRoute(t TileRoute) bool {
 	return t.NoC <= 1 && t.Ordering >= gen.OrderingDefault && t.Ordering <= gen.OrderingPosted &&
 		(t.Multicast || t.XStart == 0 && t.YStart == 0)
 }
 
 // GroupOf returns the group of the TLB window with the number slot, or nil if the device has no
 // TLB window with this number.
-func (l *TLB) GroupOf(slot int) *WindowGroup {
+func (l *TLBLayout) GroupOf(slot int) *WindowGroup {
 	for i := range l.Groups {
 		g := &l.Groups[i]
 		if slot >= g.First && slot < g.First+g.Count {
@@ -76,9 +77,11 @@ func (g *WindowGroup) WindowOffset(slot int) uint64 {
 	return g.Offset + uint64(slot-g.First)*g.Size
 }
 
-// OwnedByKernel reports whether the kernel driver itself uses a TLB window. slot is the number
+// IsOwnedByKernel reports whether the kernel driver itself uses a TLB window. slot is the number
 // of the TLB window, which must belong to group g.
-func (g *WindowGroup) OwnedByKernel(slot int) bool { return slot >= g.First+g.Count-g.KernelOwned }
+func (g *WindowGroup) IsOwnedByKernel(slot int) bool {
+	return slot >= g.First+g.Count-g.KernelOwnedCount
+}
 
 // ChooseWindow returns the number of a suitable TLB window, or -1 if no TLB window is suitable. A
 // TLB window is suitable under these conditions: it has at least `size` bytes, it lies inside its
@@ -88,11 +91,11 @@ func (g *WindowGroup) OwnedByKernel(slot int) bool { return slot >= g.First+g.Co
 // If the TLB window with the number `preferred` is suitable, ChooseWindow returns that number.
 // Otherwise it returns the lowest number of a suitable TLB window. No suitable TLB window is
 // smaller than that one, because the groups are sorted by size.
-func (l *TLB) ChooseWindow(preferred uint16, size uint64, barSizes *[6]uint64,
+func (l *TLBLayout) ChooseWindow(preferred uint16, size uint64, barSizes *[6]uint64,
 	isTaken func(slot int) bool) int {
 	isSuitable := func(slot int) bool {
 		g := l.GroupOf(slot)
-		return g != nil && g.Size >= size && !g.OwnedByKernel(slot) &&
+		return g != nil && g.Size >= size && !g.IsOwnedByKernel(slot) &&
 			g.WindowOffset(slot)+g.Size <= barSizes[g.Bar] && !isTaken(slot)
 	}
 	if isSuitable(int(preferred)) {

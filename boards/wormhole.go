@@ -12,15 +12,15 @@ package boards
 var Wormhole = Board{
 	Name:   "wormhole",
 	Vendor: 0x1e52, Device: 0x401e, // source: tt-kmd, enumerate.h
-	Bars: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 20}, // sizes in bytes; source: [TLBs]
-	Rules: []Rule{
+	BarSizes: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 20}, // sizes in bytes; source: [TLBs]
+	Rules: []AccessRule{
 		// TLB windows. This rule allows only loads. It cannot know which tile a TLB window shows,
 		// and therefore cannot tell whether a store is safe. To store to a tile, an image uses a
 		// window of kind Tlb: the verifier checks the tiles and the address in each of its Point
 		// commands.
 		{
 			Bar: 0, First: 0x00000000, Last: 0x1effffff,
-			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
+			Widths: 1 | 2 | 4 | 8, IsMemory: true, LoadOnly: true, Name: "windows",
 		},
 		// Registers that program the TLB windows.
 		{
@@ -52,7 +52,7 @@ var Wormhole = Board{
 		// that part of BAR 0.
 		{
 			Bar: 4, First: 0x00000000, Last: 0x00ffffff,
-			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
+			Widths: 1 | 2 | 4 | 8, IsMemory: true, LoadOnly: true, Name: "windows",
 		},
 		{
 			Bar: 4, First: 0x01c00000, Last: 0x01c005cf,
@@ -67,7 +67,7 @@ var Wormhole = Board{
 		{Bar: 4, First: 0x01f30080, Last: 0x01f3ffff, Widths: 4, Name: "ARC reset unit"},
 		{Bar: 4, First: 0x01f50000, Last: 0x01f50fff, Widths: 4, LoadOnly: true, Name: "ARC NIU 0"},
 	},
-	TLB: &TLB{
+	TLB: &TLBLayout{
 		// Source of Groups and Fields: the table of windows and the table of configuration bits in
 		// [TLBs]. An address in a tile has 36 bits. Its lower bits are the offset in the TLB
 		// window, and its upper 16, 15 or 12 bits are a field of the configuration. The kernel
@@ -76,10 +76,10 @@ var Wormhole = Board{
 			{Bar: 0, First: 0, Count: 156, Offset: 0x00000000, Size: 1 << 20, AddressBits: 16},
 			{Bar: 0, First: 156, Count: 10, Offset: 0x09c00000, Size: 2 << 20, AddressBits: 15},
 			{Bar: 0, First: 166, Count: 20, Offset: 0x0b000000, Size: 16 << 20, AddressBits: 12,
-				KernelOwned: 1},
+				KernelOwnedCount: 1},
 		},
-		Fields: FieldWidths{XEnd: 6, YEnd: 6, XStart: 6, YStart: 6, NoC: 1, Multicast: 1,
-			Ordering: 2, Linked: 1, StaticVC: 1},
+		Fields: FieldWidths{FieldXEnd: 6, FieldYEnd: 6, FieldXStart: 6, FieldYStart: 6, FieldNoC: 1,
+			FieldMulticast: 1, FieldOrdering: 2, FieldLinked: 1, FieldStaticVC: 1},
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 8, ConfigWidth: 8,
 	},
 	Reset: ResetRegister{Address: 0xffb121b0, Mask: 0x47800}, // source: [SoftReset]
@@ -87,36 +87,36 @@ var Wormhole = Board{
 	// of the closed tile has on at least one chip. Source: [Coordinates], coordinate translation.
 	// The row numbers from 18 on belong to rows of Tensix tiles, in an order that depends on the
 	// chip. An undefined number selects the first column or row.
-	Closed: []ClosedRange{
+	ClosedRanges: []ClosedRange{
 		// The PCIe tile. Its coordinates are (0,3) on NoC 0 and (9,8) on NoC 1. Source: [KMD],
 		// PCIE_NOC_X and the constants after it. Through the PCIe tile, an image could access
 		// registers of the PCIe controller (PCIE_DBI_ADDR), and host memory outside the image's
 		// windows.
 		{
-			Routes: unicastNoC0, X: 1<<0 | 1<<16 | from26, Y: 1<<3 | from18,
-			Last: lastAddress, Name: "the PCIe tile",
+			Routes: unicastNoC0, X: 1<<0 | 1<<16 | coordinatesFrom26, Y: 1<<3 | coordinatesFrom18,
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 		{
-			Routes: unicastNoC1, X: 1<<9 | 1<<16 | from26, Y: 1<<8 | from18,
-			Last: lastAddress, Name: "the PCIe tile",
+			Routes: unicastNoC1, X: 1<<9 | 1<<16 | coordinatesFrom26, Y: 1<<8 | coordinatesFrom18,
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 		// Two ranges of the ARC tile: the registers SCRATCH 6 and 7, and the ARC processor's own
 		// windows, which show the PCIe controller and the NoCs ([ARCTile], ARC XBAR). The
 		// coordinates of the ARC tile are (0,10) on NoC 0 and (9,1) on NoC 1.
 		{
-			Routes: unicastNoC0, X: 1<<0 | 1<<16 | from26, Y: 1 << 10,
+			Routes: unicastNoC0, X: 1<<0 | 1<<16 | coordinatesFrom26, Y: 1 << 10,
 			First: 0x8_8003_0078, Last: 0x8_8003_007f, Name: "the PCIe sideband",
 		},
 		{
-			Routes: unicastNoC0, X: 1<<0 | 1<<16 | from26, Y: 1 << 10,
+			Routes: unicastNoC0, X: 1<<0 | 1<<16 | coordinatesFrom26, Y: 1 << 10,
 			First: 0x8_9000_0000, Last: 0x8_ffff_ffff, Name: "the ARC's windows",
 		},
 		{
-			Routes: unicastNoC1, X: 1<<9 | 1<<16 | from26, Y: 1 << 1,
+			Routes: unicastNoC1, X: 1<<9 | 1<<16 | coordinatesFrom26, Y: 1 << 1,
 			First: 0x8_8003_0078, Last: 0x8_8003_007f, Name: "the PCIe sideband",
 		},
 		{
-			Routes: unicastNoC1, X: 1<<9 | 1<<16 | from26, Y: 1 << 1,
+			Routes: unicastNoC1, X: 1<<9 | 1<<16 | coordinatesFrom26, Y: 1 << 1,
 			First: 0x8_9000_0000, Last: 0x8_ffff_ffff, Name: "the ARC's windows",
 		},
 		// Every rectangle on NoC 0 that may include column 0, the column of the PCIe and ARC tiles.
@@ -124,23 +124,24 @@ var Wormhole = Board{
 		// rectangle from column 17 to one of these columns wraps around the edge of the grid, and
 		// includes column 0.
 		{
-			Routes: multicastNoC0, X: 1<<0 | 1<<16 | 1<<17 | from26, Y: allCoordinates,
-			Last: lastAddress, Name: "the PCIe tile",
+			Routes: multicastNoC0, X: 1<<0 | 1<<16 | 1<<17 | coordinatesFrom26, Y: allCoordinates,
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 		// Every rectangle on NoC 1 that may include column 9, the column of the PCIe and ARC tiles.
 		// All translated columns (from 16 on) are closed, because NoC 1 traverses these columns in
 		// the opposite direction. Therefore every rectangle of translated columns may include
 		// column 9.
 		{
-			Routes: multicastNoC1, X: 1<<9 | from16, Y: allCoordinates,
-			Last: lastAddress, Name: "the PCIe tile",
+			Routes: multicastNoC1, X: 1<<9 | coordinatesFrom16, Y: allCoordinates,
+			Last: lastTileAddress, Name: pcieTileName,
 		},
 	},
 	// Source: [KMD], IATU_* and wormhole_configure_outbound_atu. The driver calls these values
 	// noc_pcie_offset (NoCBase) and noc_dma_limit (OffsetMax). Control has the bit that enables a
 	// region, and the bypass bits for DMA, TLPs and PCI functions.
-	Outbound: &Outbound{
-		Bar: 2, Offset: 0x1200, Stride: 0x200, Regions: 16,
-		NoCBase: 0x8_0000_0000, OffsetMax: 0xfffd_ffff, Control: 1<<31 | 1<<27 | 1<<21 | 1<<19,
+	Outbound: &OutboundTranslation{
+		Bar: 2, Offset: 0x1200, Stride: 0x200, RegionCount: 16,
+		NoCBase: 0x8_0000_0000, OffsetMax: 0xfffd_ffff,
+		RegionControl: 1<<31 | 1<<27 | 1<<21 | 1<<19,
 	},
 }

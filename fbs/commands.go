@@ -20,9 +20,9 @@ const commandsPerBlock = 512
 type commandChecker struct {
 	view           *View                     // image; the checks set NeedsFixup and BusMasters
 	boards         [DevicesMax]*boards.Board // board of each device of the image
-	windows        []windowState             // state of each window in view.Windows
+	windowStates   []windowState             // state of each window in view.Windows
 	pointedWindows []uint16                  // indices of the Tlb windows that are accessible now
-	lastCommand    *Command                  // final command of the sequence being checked
+	finalCommand   *Command                  // final command of the sequence being checked
 	worstCaseUs    uint64                    // longest time of the checked part of that sequence
 	hasCall        bool                      // the checker has found a Call in any sequence
 }
@@ -32,12 +32,12 @@ type commandChecker struct {
 // the previous access. In a Tlb window that is not accessible now, the range is empty. In all
 // other windows, the range is the whole window.
 type windowState struct {
-	barOffset     uint64     // offset in bytes of a Bar window in its BAR; 0 in other windows
-	rangeFirst    uint64     // offset in the window of the first byte of the range
-	rangeEnd      uint64     // offset in the window of the first byte after the range
-	widths        uint8      // accepted access widths in bytes, ORed: 1|2|4|8
-	kinds         accessKind // accepted kinds of accesses
-	acceptsStores bool       // checkDMAWindow has found that the whole window accepts stores
+	barOffset      uint64     // offset in bytes of a Bar window in its BAR; 0 in other windows
+	rangeFirst     uint64     // offset in the window of the first byte of the range
+	rangeEnd       uint64     // offset in the window of the first byte after the range
+	acceptedWidths uint8      // accepted access widths in bytes, ORed: 1|2|4|8
+	acceptedKinds  accessKind // accepted kinds of accesses
+	dmaCheckPassed bool       // checkDMAWindow has found that the whole window accepts stores
 }
 
 // accessKind is a set of properties of a command's accesses to a window. A window accepts the
@@ -46,16 +46,16 @@ type windowState struct {
 type accessKind uint8
 
 const (
-	singleLoad accessKind = 0
-	manyBytes  accessKind = 1 << (iota - 1) // the command accesses Amount bytes
-	isStore                                 // the command stores to the window
-	anyWidth                                // the accesses may have any width (mode Bulk)
+	kindSingleLoad accessKind = 0
+	kindManyBytes  accessKind = 1 << (iota - 1) // the command accesses Amount bytes
+	kindStore                                   // the command stores to the window
+	kindAnyWidth                                // the accesses may have any width (mode Bulk)
 )
 
 // Sets of all access widths in bytes, and of all properties of accesses.
 const (
-	widthsAll = 1 | 2 | 4 | 8
-	kindsAll  = manyBytes | isStore | anyWidth
+	allWidths      = 1 | 2 | 4 | 8
+	allAccessKinds = kindManyBytes | kindStore | kindAnyWidth
 )
 
 // windowKindNames has the name that messages use for each kind of window.
@@ -93,14 +93,14 @@ func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *E
 	v.WorstCaseUs = make([]uint64, len(v.Sequences))
 	for i, s := range v.Sequences {
 		first, end := int(s.First), int(s.First+s.Count)
-		c.lastCommand = &v.Commands[end-1]
+		c.finalCommand = &v.Commands[end-1]
 		c.worstCaseUs = 0
 		for first < end {
 			next := min(first+commandsPerBlock, end)
 			if err := c.checkCommands(first, next); err != nil {
 				return 0, err
 			}
-			sum = checksum(sum, data[first*CommandSize:next*CommandSize])
+			sum = continueChecksum(sum, data[first*CommandSize:next*CommandSize])
 			first = next
 		}
 		v.WorstCaseUs[i] = c.worstCaseUs
@@ -117,21 +117,21 @@ func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *E
 // sets the range of a Tlb window, and the first access to a Bar window sets the range of that
 // window.
 func newCommandChecker(v *View) *commandChecker {
-	c := &commandChecker{view: v, windows: make([]windowState, len(v.Windows))}
+	c := &commandChecker{view: v, windowStates: make([]windowState, len(v.Windows))}
 	for i := range v.Devices {
 		c.boards[i] = v.Board(i)
 	}
 	for i := range v.Windows {
-		w, state := &v.Windows[i], &c.windows[i]
+		w, state := &v.Windows[i], &c.windowStates[i]
 		state.barOffset = w.Offset
 		switch w.Kind {
 		case gen.WindowKindTlb:
-			state.widths, state.kinds = widthsAll, kindsAll
+			state.acceptedWidths, state.acceptedKinds = allWidths, allAccessKinds
 		case gen.WindowKindHost:
-			state.widths, state.kinds = widthsAll, kindsAll
+			state.acceptedWidths, state.acceptedKinds = allWidths, allAccessKinds
 			state.rangeEnd = w.Size
 		case gen.WindowKindConfig:
-			state.widths = 1 | 2 | 4
+			state.acceptedWidths = 1 | 2 | 4
 			state.rangeEnd = w.Size
 		}
 	}
@@ -142,7 +142,7 @@ func newCommandChecker(v *View) *commandChecker {
 // accessible again.
 func (c *commandChecker) unpointWindows() {
 	for _, window := range c.pointedWindows {
-		c.windows[window].rangeEnd = 0
+		c.windowStates[window].rangeEnd = 0
 	}
 	c.pointedWindows = c.pointedWindows[:0]
 }
@@ -172,43 +172,43 @@ func opcodePrefix(o gen.Opcode) string {
 func (c *commandChecker) checkCommand(m *Command) (problem string) {
 	switch m.Opcode {
 	case gen.OpcodeWrite:
-		c.worstCaseUs += commandUs + accessUs
+		c.worstCaseUs += commandOverheadUs + accessUs
 		return c.checkWrite(m)
 	case gen.OpcodeModify:
-		c.worstCaseUs += commandUs + 2*accessUs + deviceQueryUs
+		c.worstCaseUs += commandOverheadUs + 2*accessUs + deviceQueryUs
 		return c.checkModify(m)
 	case gen.OpcodeRelocate:
-		c.worstCaseUs += commandUs + accessUs
+		c.worstCaseUs += commandOverheadUs + accessUs
 		return c.checkRelocate(m)
 	case gen.OpcodeCopyIn:
-		c.worstCaseUs += commandUs + accessCount(m)*accessUs
-		return c.checkCopy(m, manyBytes|isStore, gen.RoleInput)
+		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessUs
+		return c.checkCopy(m, kindManyBytes|kindStore, gen.RoleInput)
 	case gen.OpcodeFill:
-		c.worstCaseUs += commandUs + accessCount(m)*accessUs
+		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessUs
 		return c.checkFill(m)
 	case gen.OpcodeCopyOut:
-		c.worstCaseUs += commandUs + accessCount(m)*accessUs + deviceQueryUs
-		return c.checkCopy(m, manyBytes, gen.RoleOutput)
+		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessUs + deviceQueryUs
+		return c.checkCopy(m, kindManyBytes, gen.RoleOutput)
 	case gen.OpcodeExpect:
-		c.worstCaseUs += commandUs + accessUs + deviceQueryUs + uint64(m.Amount)
+		c.worstCaseUs += commandOverheadUs + accessUs + deviceQueryUs + uint64(m.Amount)
 		return c.checkExpect(m)
 	case gen.OpcodeCompare:
-		c.worstCaseUs += commandUs + accessCount(m)*accessUs
+		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessUs
 		return c.checkCompare(m)
 	case gen.OpcodePoint:
-		c.worstCaseUs += commandUs + pointUs
+		c.worstCaseUs += commandOverheadUs + pointUs
 		return c.checkPoint(m)
 	case gen.OpcodeFence:
-		c.worstCaseUs += commandUs
+		c.worstCaseUs += commandOverheadUs
 		return checkFence(m)
 	case gen.OpcodeDelay:
-		c.worstCaseUs += commandUs + uint64(m.Amount)
+		c.worstCaseUs += commandOverheadUs + uint64(m.Amount)
 		return checkDelay(m)
 	case gen.OpcodeCall:
-		c.worstCaseUs += commandUs // verifyCalls adds the time of the called sequence
+		c.worstCaseUs += commandOverheadUs // verifyCalls adds the time of the called sequence
 		return c.checkCall(m)
 	case gen.OpcodeEnd:
-		c.worstCaseUs += commandUs
+		c.worstCaseUs += commandOverheadUs
 		return c.checkEnd(m)
 	}
 	return Text("unknown opcode %d", uint64(m.Opcode))
@@ -218,7 +218,7 @@ func (c *commandChecker) checkWrite(m *Command) (problem string) {
 	if m.Mode != 0 || m.Option != 0 || m.Index != 0 || m.Amount != 0 || m.Mask != 0 {
 		return "mode, option, index, amount and mask must be 0"
 	}
-	if problem := c.checkAccess(m, uint64(m.Width), isStore); problem != "" {
+	if problem := c.checkAccess(m, uint64(m.Width), kindStore); problem != "" {
 		return problem
 	}
 	if !fitsWidth(m.Value, m.Width) {
@@ -234,7 +234,7 @@ func (c *commandChecker) checkModify(m *Command) (problem string) {
 	if m.Mask == 0 {
 		return "mask must not be 0: nothing would be modified"
 	}
-	if problem := c.checkAccess(m, uint64(m.Width), isStore); problem != "" {
+	if problem := c.checkAccess(m, uint64(m.Width), kindStore); problem != "" {
 		return problem
 	}
 	if !fitsWidth(m.Mask, m.Width) || m.Value&^m.Mask != 0 {
@@ -247,7 +247,7 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 	if m.Mode != 0 || m.Option != 0 || m.Amount != 0 || m.Mask != 0 {
 		return "mode, option, amount and mask must be 0"
 	}
-	if problem := c.checkAccess(m, uint64(m.Width), isStore); problem != "" {
+	if problem := c.checkAccess(m, uint64(m.Width), kindStore); problem != "" {
 		return problem
 	}
 	if m.Width < 4 {
@@ -256,7 +256,7 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 	if !fitsWidth(m.Value, m.Width) {
 		return describeWideValue(m)
 	}
-	if int(m.Index) >= len(c.windows) {
+	if int(m.Index) >= len(c.windowStates) {
 		return describeMissingWindow(m.Index)
 	}
 	w := &c.view.Windows[m.Index]
@@ -270,14 +270,14 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 }
 
 // checkCopy checks a CopyIn or CopyOut command. The parameter `kind` has the properties of the
-// accesses to the window, without anyWidth: checkCopy adds anyWidth for the mode Bulk. If the
-// command copies a tensor, the tensor must have the given role.
+// accesses to the window, without kindAnyWidth: checkCopy adds kindAnyWidth for the mode Bulk. If
+// the command copies a tensor, the tensor must have the given role.
 func (c *commandChecker) checkCopy(m *Command, kind accessKind, role gen.Role) (problem string) {
 	if m.Option != 0 || m.Mask != 0 {
 		return "option and mask must be 0"
 	}
 	if m.Amount == 0 {
-		return amountIsZero
+		return zeroAmountProblem
 	}
 	size := uint64(m.Amount)
 	switch gen.Access(m.Mode) {
@@ -285,14 +285,14 @@ func (c *commandChecker) checkCopy(m *Command, kind accessKind, role gen.Role) (
 	case gen.AccessFixed:
 		size = uint64(m.Width)
 	case gen.AccessBulk:
-		kind |= anyWidth
+		kind |= kindAnyWidth
 	default:
 		return Text("invalid mode %d; must be 1 (exact), 2 (fixed) or 3 (bulk)", uint64(m.Mode))
 	}
 	if problem := c.checkAccess(m, size, kind); problem != "" {
 		return problem
 	}
-	if kind&anyWidth == 0 && m.Amount&uint32(m.Width-1) != 0 {
+	if kind&kindAnyWidth == 0 && m.Amount&uint32(m.Width-1) != 0 {
 		return describeInvalidAmount(m)
 	}
 	return c.checkDataRange(m, role)
@@ -303,7 +303,7 @@ func (c *commandChecker) checkFill(m *Command) (problem string) {
 		return "option, index and mask must be 0"
 	}
 	if m.Amount == 0 {
-		return amountIsZero
+		return zeroAmountProblem
 	}
 	size := uint64(m.Amount)
 	switch gen.Access(m.Mode) {
@@ -313,7 +313,7 @@ func (c *commandChecker) checkFill(m *Command) (problem string) {
 	default:
 		return Text("invalid mode %d; must be 1 (exact) or 2 (fixed)", uint64(m.Mode))
 	}
-	if problem := c.checkAccess(m, size, manyBytes|isStore); problem != "" {
+	if problem := c.checkAccess(m, size, kindManyBytes|kindStore); problem != "" {
 		return problem
 	}
 	if m.Amount&uint32(m.Width-1) != 0 {
@@ -336,7 +336,7 @@ func (c *commandChecker) checkExpect(m *Command) (problem string) {
 	if m.Index != 0 && m.Amount == 0 {
 		return "index sets an interval, but amount sets no deadline; set amount, or clear index"
 	}
-	if problem := c.checkAccess(m, uint64(m.Width), singleLoad); problem != "" {
+	if problem := c.checkAccess(m, uint64(m.Width), kindSingleLoad); problem != "" {
 		return problem
 	}
 	if !fitsWidth(m.Mask, m.Width) || m.Value&^m.Mask != 0 {
@@ -353,12 +353,12 @@ func (c *commandChecker) checkCompare(m *Command) (problem string) {
 		return "mode and mask must be 0"
 	}
 	if m.Amount == 0 {
-		return amountIsZero
+		return zeroAmountProblem
 	}
 	if problem := c.checkPolicy(m); problem != "" {
 		return problem
 	}
-	if problem := c.checkAccess(m, uint64(m.Amount), manyBytes); problem != "" {
+	if problem := c.checkAccess(m, uint64(m.Amount), kindManyBytes); problem != "" {
 		return problem
 	}
 	if m.Amount&uint32(m.Width-1) != 0 {
@@ -372,25 +372,26 @@ func (c *commandChecker) checkPoint(m *Command) (problem string) {
 	if *m != used {
 		return "all fields except window, value and mask must be 0"
 	}
-	if int(m.Window) >= len(c.windows) {
+	if int(m.Window) >= len(c.windowStates) {
 		return describeMissingWindow(m.Window)
 	}
 	w := &c.view.Windows[m.Window]
 	if w.Kind != gen.WindowKindTlb {
-		return Text("cannot point window %d, which is ", uint64(m.Window)) + windowKindNames[w.Kind]
+		return Text("window %d must be a TLB window, not ", uint64(m.Window)) +
+			windowKindNames[w.Kind]
 	}
 	if m.Value&(w.Size-1) != 0 {
 		return Text("address %x is not a multiple of the window's size %x", m.Value, w.Size)
 	}
-	tiles, ok := boards.UnpackTileRange(m.Mask)
+	tiles, ok := boards.UnpackTileRoute(m.Mask)
 	if !ok {
 		return Text("mask %x is not a valid tile range", m.Mask)
 	}
 	if closed := c.boards[w.Device].FindClosedRange(tiles, m.Value, w.Size); closed != nil {
-		return Text("the window can reach %x to %x of ", closed.First, closed.Last) + closed.Name +
-			", which images must not access; use a host window for host memory"
+		return Text("images must not access %x to %x of ", closed.First, closed.Last) +
+			closed.Name + ", but the window would show a part of this range"
 	}
-	if state := &c.windows[m.Window]; state.rangeEnd == 0 {
+	if state := &c.windowStates[m.Window]; state.rangeEnd == 0 {
 		state.rangeEnd = w.Size
 		c.pointedWindows = append(c.pointedWindows, m.Window)
 	}
@@ -434,7 +435,7 @@ func (c *commandChecker) checkEnd(m *Command) (problem string) {
 	if *m != (Command{Opcode: m.Opcode}) {
 		return "all fields must be 0"
 	}
-	if m != c.lastCommand {
+	if m != c.finalCommand {
 		return "must be the last command of its sequence"
 	}
 	return ""
@@ -457,6 +458,10 @@ func (c *commandChecker) checkPolicy(m *Command) (problem string) {
 // fitsWidth reports whether a number fits in an integer of `width` bytes.
 func fitsWidth(number uint64, width uint8) bool { return number&^WidthMask(width) == 0 }
 
+// The compiler must not inline describeWideValue, describeInvalidAmount and describeMissingWindow,
+// because the inlined copies would make the program larger.
+//
+//go:noinline
 func describeWideValue(m *Command) string {
 	return Text("value %x is too large for width %d", m.Value, uint64(m.Width))
 }
@@ -468,9 +473,10 @@ func describeInvalidMask(m *Command) string {
 	return Text("value %x has bits outside the mask %x", m.Value, m.Mask)
 }
 
-// amountIsZero describes the problem of a command that copies, fills or compares no bytes.
-const amountIsZero = "amount must not be 0"
+// zeroAmountProblem describes the problem of a command that copies, fills or compares no bytes.
+const zeroAmountProblem = "amount must not be 0"
 
+//go:noinline
 func describeInvalidAmount(m *Command) string {
 	return Text("amount %d is not a multiple of the width %d", uint64(m.Amount), uint64(m.Width))
 }
@@ -479,36 +485,36 @@ func describeInvalidAmount(m *Command) string {
 // accesses have the width m.Width and the properties in `kind`. They cover `size` bytes of the
 // window, of which the first one is at m.Offset.
 func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (problem string) {
-	if int(m.Window) >= len(c.windows) {
+	if int(m.Window) >= len(c.windowStates) {
 		return describeMissingWindow(m.Window)
 	}
-	w, offset := &c.windows[m.Window], uint64(m.Offset)
+	w, offset := &c.windowStates[m.Window], uint64(m.Offset)
 	if offset < w.rangeFirst || offset >= w.rangeEnd {
 		return c.findRangeAndCheckAccess(m, size, kind)
 	}
 	if offset+size > w.rangeEnd {
 		return c.describeOutsideRange(m, size, w)
 	}
-	if m.Width&w.widths == 0 || !hasAtMostOneBit(m.Width) {
+	if m.Width&w.acceptedWidths == 0 || !hasAtMostOneBit(m.Width) {
 		return c.describeInvalidWidth(m)
 	}
-	if kind&^w.kinds != 0 {
+	if kind&^w.acceptedKinds != 0 {
 		return c.describeInvalidKind(m, kind)
 	}
-	if kind&anyWidth == 0 && (w.barOffset|offset)&uint64(m.Width-1) != 0 {
+	if kind&kindAnyWidth == 0 && (w.barOffset|offset)&uint64(m.Width-1) != 0 {
 		return describeMisalignment(m, w)
 	}
 	return ""
 }
 
 // findRangeAndCheckAccess checks an access that begins outside the current range of its window
-// (c.windows). In a Bar window, it finds the rule for the access, makes the range of that rule the
-// current one, and calls checkAccess again. If there is no such rule, it returns a problem. In all
-// other windows it always returns a problem: the range of such a window is fixed, and is the whole
-// window or empty.
+// (c.windowStates). In a Bar window, it finds the rule for the access, makes the range of that rule
+// the current one, and calls checkAccess again. If there is no such rule, it returns a problem. In
+// all other windows it always returns a problem: the range of such a window is fixed, and is the
+// whole window or empty.
 func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	kind accessKind) (problem string) {
-	w := &c.windows[m.Window]
+	w := &c.windowStates[m.Window]
 	window := &c.view.Windows[m.Window]
 	if window.Kind == gen.WindowKindTlb && w.rangeEnd == 0 {
 		return Text("window %d needs a point command first, and another after a call",
@@ -523,17 +529,18 @@ func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 			window.Offset+uint64(m.Offset), uint64(window.Bar))
 		return c.boards[window.Device].Name + place
 	}
-	if window.Flags&FlagWriteCombining != 0 && !rule.Memory {
-		return c.describeRejection("a write-combining window (for memory only)", m)
+	if window.Flags&FlagWriteCombining != 0 && !rule.IsMemory {
+		return Text("window %d is write-combining, but ", uint64(m.Window)) +
+			c.describePlace(m) + " is not memory; remove write-combining"
 	}
 	w.rangeFirst = max(rule.First, window.Offset) - window.Offset
 	w.rangeEnd = min(rule.Last+1-window.Offset, window.Size)
-	w.widths, w.kinds = rule.Widths, manyBytes
+	w.acceptedWidths, w.acceptedKinds = rule.Widths, kindManyBytes
 	if !rule.LoadOnly {
-		w.kinds |= isStore
+		w.acceptedKinds |= kindStore
 	}
-	if rule.Memory && rule.Widths == widthsAll {
-		w.kinds |= anyWidth
+	if rule.IsMemory && rule.Widths == allWidths {
+		w.acceptedKinds |= kindAnyWidth
 	}
 	return c.checkAccess(m, size, kind)
 }
@@ -544,11 +551,12 @@ func hasAtMostOneBit(width uint8) bool { return width&(width-1) == 0 }
 
 // findRule returns the board's rule for the byte at m.Offset of the Bar window m.Window, or nil
 // if the board has no rule for this byte.
-func (c *commandChecker) findRule(m *Command) *boards.Rule {
+func (c *commandChecker) findRule(m *Command) *boards.AccessRule {
 	w := &c.view.Windows[m.Window]
 	return c.boards[w.Device].FindRule(w.Bar, w.Offset+uint64(m.Offset), 1)
 }
 
+//go:noinline
 func describeMissingWindow(index uint16) string {
 	return Text("window %d does not exist", uint64(index))
 }
@@ -564,10 +572,10 @@ func (c *commandChecker) describeOutsideRange(m *Command, size uint64, w *window
 }
 
 func (c *commandChecker) describeInvalidWidth(m *Command) string {
-	if m.Width&widthsAll == 0 || !hasAtMostOneBit(m.Width) {
+	if m.Width&allWidths == 0 || !hasAtMostOneBit(m.Width) {
 		return Text("invalid width %d; must be 1, 2, 4 or 8", uint64(m.Width))
 	}
-	return c.describeRejection(Text("width %d", uint64(m.Width)), m)
+	return Text("width %d is not accepted by ", uint64(m.Width)) + c.describePlace(m)
 }
 
 func (c *commandChecker) describeInvalidKind(m *Command, kind accessKind) string {
@@ -575,23 +583,26 @@ func (c *commandChecker) describeInvalidKind(m *Command, kind accessKind) string
 		return Text("window %d is configuration space, which only expect commands may access",
 			uint64(m.Window))
 	}
-	if kind&anyWidth != 0 {
-		return c.describeRejection("bulk access (only for memory that accepts every width)", m)
+	if kind&kindAnyWidth != 0 {
+		return "bulk access is only for memory that accepts every width, not for " +
+			c.describePlace(m) + "; use exact access"
 	}
-	return c.describeRejection("a store", m) + "; declare a TLB or a host window for stores"
+	remedy := ""
+	if c.findRule(m).IsMemory { // the memory of tiles, through TLB windows of unknown target
+		remedy = "; store to tiles through a TLB window"
+	}
+	return "images must not store to " + c.describePlace(m) + remedy
 }
 
-// describeRejection returns the message that the device does not accept an access of the
-// command m at m.Offset of the window. The message begins with `access`, a description of the
-// access.
-func (c *commandChecker) describeRejection(access string, m *Command) string {
+// describePlace returns the place in the device that the command m accesses first: an offset in a
+// BAR, with the names of the board and of the access rule, or "configuration space".
+func (c *commandChecker) describePlace(m *Command) string {
 	w := &c.view.Windows[m.Window]
-	access += " is not accepted by "
 	if w.Kind == gen.WindowKindConfig {
-		return access + "configuration space"
+		return "configuration space"
 	}
-	place := Text(" at %x of BAR %d (", w.Offset+uint64(m.Offset), uint64(w.Bar))
-	return access + c.boards[w.Device].Name + place + c.findRule(m).Name + ")"
+	place := Text("'s BAR %d at offset %x (", uint64(w.Bar), w.Offset+uint64(m.Offset))
+	return c.boards[w.Device].Name + place + c.findRule(m).Name + ")"
 }
 
 func describeMisalignment(m *Command, w *windowState) string {
@@ -604,15 +615,16 @@ func describeMisalignment(m *Command, w *windowState) string {
 }
 
 // checkDMAWindow checks that a command may store the bus address of a window to a device. The
-// parameter `index` is the index of the window. The device can then store to every byte of the
-// window by DMA. Therefore the whole window must accept stores.
+// parameter `index` is the index of the window. A device that knows the bus address can store to
+// every byte of the window by DMA. Therefore the whole window must accept stores.
 func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
-	w, state := &c.view.Windows[index], &c.windows[index]
-	if w.Kind == gen.WindowKindHost || state.acceptsStores {
+	w, state := &c.view.Windows[index], &c.windowStates[index]
+	if w.Kind == gen.WindowKindHost || state.dmaCheckPassed {
 		return ""
 	}
 	if w.Kind != gen.WindowKindBar {
-		return "only BAR and host windows have a bus address"
+		return Text("window %d has no bus address; only BAR and host windows have one",
+			uint64(index))
 	}
 	for _, r := range c.boards[w.Device].Rules {
 		if r.LoadOnly && r.Bar == w.Bar && r.First < w.Offset+w.Size && r.Last >= w.Offset {
@@ -622,7 +634,7 @@ func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 				"without these bytes"
 		}
 	}
-	state.acceptsStores = true
+	state.dmaCheckPassed = true
 	return ""
 }
 
@@ -631,20 +643,20 @@ func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 // payload, and 1 + n for tensor n. A tensor must have the given role. If the role is Output,
 // the payload is not allowed.
 func (c *commandChecker) checkDataRange(m *Command, role gen.Role) (problem string) {
-	size := c.view.Reservation.PayloadBytes
+	data, size := "payload", c.view.Reservation.PayloadBytes
 	if m.Index != 0 || role == gen.RoleOutput {
 		if m.Index == 0 || int(m.Index) > len(c.view.Tensors) {
-			return Text("index %d does not select a tensor; the image has %d",
+			return Text("index %d selects no tensor; the tensors have the indices 1 to %d",
 				uint64(m.Index), uint64(len(c.view.Tensors)))
 		}
 		t := &c.view.Tensors[m.Index-1]
 		if t.Role != role {
 			return c.describeWrongRole(t)
 		}
-		size = t.Size
+		data, size = "tensor", t.Size
 	}
 	if m.Value > size || uint64(m.Amount) > size-m.Value {
-		return Text("%x bytes at offset %x reach outside the tensor or payload of %x bytes",
+		return Text("%x bytes at offset %x reach outside the "+data+" of %x bytes",
 			uint64(m.Amount), m.Value, size)
 	}
 	return ""

@@ -64,11 +64,11 @@ func TestFilesThatNoEncoderWritesAreRejectedWithAReason(t *testing.T) {
 		{"offset is 0x2000, but should be", func(i *gen.Image) { segment(i).MutateOffset(0x2000) }},
 		{"payload bytes are ",
 			func(i *gen.Image) { segment(i).MutateSize(1 << 40) }},
-		{"segments: end at 0x1000000", func(i *gen.Image) {
+		{"payload: should end at 0x1000000", func(i *gen.Image) {
 			segment(i).MutateSize(1 << 40)
 			i.Reservation(nil).MutatePayloadBytes(1 << 40)
 		}},
-		{"size is 0, or one exceeds 64 TiB",
+		{"is over the limit of 64 TiB",
 			func(i *gen.Image) { segment(i).MutateSize(1 << 47) }},
 		{"reserved bytes are not zero", func(i *gen.Image) { segment(i).MutateReserved(1) }},
 		{"segment 0: checksum is", func(i *gen.Image) { segment(i).MutateCrc32c(1) }},
@@ -109,7 +109,7 @@ func TestFileLongerThanItsSegmentsIsRejected(t *testing.T) {
 	file := append(encode(t, sample()), 0)
 	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
 	if _, err := fbs.Verify(file); err == nil ||
-		!strings.Contains(err.Error(), "segments: end at") {
+		!strings.Contains(err.Error(), "payload: should end at") {
 		t.Error(err)
 	}
 }
@@ -131,7 +131,7 @@ func TestDataOffsetWithoutDataIsRejected(t *testing.T) {
 func TestFileAtAnOddAddressIsRejected(t *testing.T) {
 	file := append(make([]byte, 1), encode(t, sample())...)[1:]
 	if _, err := fbs.Verify(file); err == nil ||
-		!strings.Contains(err.Error(), "its address is not a multiple of 8") {
+		!strings.Contains(err.Error(), "the address of the data is not a multiple of 8") {
 		t.Error(err)
 	}
 }
@@ -160,24 +160,25 @@ func TestNamesAreFoundOrNot(t *testing.T) {
 }
 
 func TestTileRangesPackAndUnpack(t *testing.T) {
-	for _, want := range []fbs.TileRange{
+	for _, want := range []fbs.TileRoute{
 		{X: 1, Y: 2, Ordering: gen.OrderingDefault},
-		{X: 9, Y: 11, XStart: 1, YStart: 2, NoC: 1, Ordering: gen.OrderingPosted, StaticVC: 8,
-			Multicast: true},
+		{X: 9, Y: 11, XStart: 1, YStart: 2, NoC: 1, Ordering: gen.OrderingPosted,
+			StaticVCPlusOne: 8,
+			Multicast:       true},
 	} {
-		if got, ok := boards.UnpackTileRange(want.Pack()); !ok || got != want {
+		if got, ok := boards.UnpackTileRoute(want.Pack()); !ok || got != want {
 			t.Errorf("%+v comes back as %+v, %v", want, got, ok)
 		}
 	}
-	for _, bad := range []fbs.TileRange{
-		{Ordering: 0}, {Ordering: 4}, {Ordering: 1, NoC: 2}, {Ordering: 1, StaticVC: 9},
+	for _, bad := range []fbs.TileRoute{
+		{Ordering: 0}, {Ordering: 4}, {Ordering: 1, NoC: 2}, {Ordering: 1, StaticVCPlusOne: 9},
 		{Ordering: 1, XStart: 1}, {Ordering: 1, YStart: 1},
 	} {
-		if _, ok := boards.UnpackTileRange(bad.Pack()); ok {
+		if _, ok := boards.UnpackTileRoute(bad.Pack()); ok {
 			t.Errorf("%+v is accepted", bad)
 		}
 	}
-	if _, ok := boards.UnpackTileRange(1<<40 | 2<<56); ok {
+	if _, ok := boards.UnpackTileRoute(1<<40 | 2<<56); ok {
 		t.Error("a multicast of 2 is accepted")
 	}
 }
@@ -220,7 +221,7 @@ func TestPreambleHasTheFieldsOfTheFile(t *testing.T) {
 	file := encode(t, sample())
 	little := binary.LittleEndian
 	p := fbs.ReadStruct[fbs.Preamble](file)
-	if p.EnvelopeSize != little.Uint64(file[32:]) || p.Schema != fbs.SchemaHash ||
+	if p.EnvelopeSize != little.Uint64(file[32:]) || p.SchemaHash != fbs.SchemaHash ||
 		p.Checksum != little.Uint32(file[12:]) {
 		t.Errorf("%+v", p)
 	}
@@ -373,7 +374,7 @@ func TestPayloadOfAFileWithoutAnyIsRejected(t *testing.T) {
 	view.Commands[0] = copyIn
 	lmb.Stamp(file, uint64(len(file)))
 	_, err = fbs.Verify(file)
-	wantError(t, err, "outside the tensor or payload of")
+	wantError(t, err, "outside the payload of")
 }
 
 func TestCommandsLieInMemoryAsInAFile(t *testing.T) {

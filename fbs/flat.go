@@ -20,30 +20,33 @@ func (e *Error) Error() string { return e.Place + ": " + e.Reason }
 // of the field lie inside the FlatBuffer. If they do not, the read sets Err. After that, all
 // reads return zeros and do not change Err.
 type Table struct {
-	Err          *Error // first failure of a read; nil if every read has succeeded
-	data         []byte // the whole FlatBuffer
-	objectsBegin uint64 // smallest offset in the FlatBuffer that a table, vtable or vector may have
-	place        string // name of the table in errors
-	position     uint64 // offset of the table in the FlatBuffer
-	size         uint64 // size of the table in bytes, without its vectors
-	vtable       []byte // 16-bit numbers: size of the vtable, size of the table, field offsets
+	Err             *Error // first failure of a read; nil if every read has succeeded
+	data            []byte // the whole FlatBuffer
+	minObjectOffset uint64 // smallest offset that a table, vtable or vector may have
+	place           string // name of the table in errors
+	position        uint64 // offset of the table in the FlatBuffer
+	size            uint64 // size of the table in bytes, without its vectors
+	vtable          []byte // 16-bit numbers: size of the vtable, size of the table, field offsets
 }
 
 // RootTable returns the root table of a FlatBuffer. The parameters are:
 //
 //	data          bytes of the FlatBuffer, of which the first 4 are the offset of the table
-//	objectsBegin  smallest offset in the FlatBuffer that a table, vtable or vector may have
+//	minObjectOffset  smallest offset in the FlatBuffer that a table, vtable or vector may have
 //	fieldCount    number of fields that the schema declares for the table
 //	place         name of the table in errors
 //
 // The address of the FlatBuffer must be a multiple of 8, because structs are read in place. If
 // the FlatBuffer has no valid root table, RootTable sets Err of the result.
-func RootTable(data []byte, objectsBegin uint64, fieldCount int, place string) *Table {
+func RootTable(data []byte, minObjectOffset uint64, fieldCount int, place string) *Table {
 	position := uint64(ReadStruct[uint32](data))
-	t := &Table{data: data, objectsBegin: objectsBegin, place: place, position: position}
+	t := &Table{data: data, minObjectOffset: minObjectOffset, place: place, position: position}
 	aligned := uintptr(unsafe.Pointer(unsafe.SliceData(data)))%8 == 0
-	if uint64(len(data)) < objectsBegin+4 || !aligned {
-		t.setError(place, "is too short, or its address is not a multiple of 8")
+	if uint64(len(data)) < minObjectOffset+4 {
+		t.setFirstError(place, "has only %d bytes, but a table needs more", uint64(len(data)))
+	}
+	if !aligned {
+		t.setFirstError(place, "the address of the data is not a multiple of 8")
 	}
 	t.readVtable(fieldCount)
 	t.bytesAt(t.position, t.size, 4, place)
@@ -61,20 +64,22 @@ func (t *Table) readVtable(fieldCount int) {
 	size := uint64(sizes[0])
 	t.size = uint64(sizes[1])
 	if size < 4 || size%2 != 0 || t.size < 4 {
-		t.setError(t.place, "vtable has invalid sizes %d and %d", size, t.size)
+		t.setFirstError(t.place, "vtable of %d bytes or table of %d bytes: invalid size",
+			size, t.size)
 	}
 	if size > 4+2*uint64(fieldCount) {
-		t.setError(t.place, "has %d fields, but the schema has %d", (size-4)/2, uint64(fieldCount))
+		t.setFirstError(t.place, "has %d fields, but the schema has %d", (size-4)/2,
+			uint64(fieldCount))
 	}
 	t.vtable = t.bytesAt(position, size, 2, place)
 }
 
-// setError sets Err, unless an earlier failure has set Err. Text formats the message with the
-// numbers. The compiler must not inline setError, because inlining makes the program 1 KB
+// setFirstError sets Err, unless an earlier failure has set Err. Text formats the message with the
+// numbers. The compiler must not inline setFirstError, because inlining makes the program 1 KB
 // larger.
 //
 //go:noinline
-func (t *Table) setError(place, format string, numbers ...uint64) {
+func (t *Table) setFirstError(place, format string, numbers ...uint64) {
 	if t.Err == nil {
 		t.Err = &Error{place, Text(format, numbers...)}
 	}
@@ -85,12 +90,12 @@ func (t *Table) setError(place, format string, numbers ...uint64) {
 // is set, bytesAt returns nil. The parameter `place` names the bytes in errors.
 func (t *Table) bytesAt(position, size, align uint64, place string) []byte {
 	all := uint64(len(t.data))
-	if position < t.objectsBegin || position > all || size > all-position {
-		t.setError(place, "%x bytes at offset %x reach outside the envelope of %x bytes",
+	if position < t.minObjectOffset || position > all || size > all-position {
+		t.setFirstError(place, "%x bytes at offset %x reach outside the envelope of %x bytes",
 			size, position, all)
 	}
 	if position%align != 0 {
-		t.setError(place, "offset %x is not a multiple of %d", position, align)
+		t.setFirstError(place, "offset %x is not a multiple of %d", position, align)
 	}
 	if t.Err != nil {
 		return nil
@@ -100,7 +105,8 @@ func (t *Table) bytesAt(position, size, align uint64, place string) []byte {
 
 // fieldPosition returns the position of a field in the FlatBuffer. The parameter `id` is the
 // number of the field in the schema. The parameter `size` is the size of the field in bytes.
-// fieldPosition returns 0 if the field is absent, or if an earlier read has set Err.
+// fieldPosition returns 0 if the field is absent, or if an earlier read has set Err. It sets Err if
+// a part of the field lies outside the table.
 func (t *Table) fieldPosition(id int, size uint64) uint64 {
 	entry := min(4+2*id, len(t.vtable))
 	offset := uint64(ReadStruct[uint16](t.vtable[entry:]))
@@ -108,7 +114,7 @@ func (t *Table) fieldPosition(id int, size uint64) uint64 {
 		return 0
 	}
 	if offset < 4 || offset > t.size || size > t.size-offset {
-		t.setError(t.place, "field %d lies outside the table", uint64(id))
+		t.setFirstError(t.place, "field %d lies outside the table", uint64(id))
 	}
 	return t.position + offset
 }
@@ -147,7 +153,7 @@ func (t *Table) vectorBytes(id int, align, size, countMax uint64, place string) 
 	position += uint64(ReadStruct[uint32](t.bytesAt(position, 4, 4, t.place)))
 	count := uint64(ReadStruct[uint32](t.bytesAt(position, 4, 4, place)))
 	if count > countMax {
-		t.setError(place, "count %d is over the limit of %d", count, countMax)
+		t.setFirstError(place, "count %d is over the limit of %d", count, countMax)
 	}
 	if count == 0 {
 		return nil

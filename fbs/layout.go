@@ -13,10 +13,10 @@ import (
 
 // Values of the preamble. A file with another identifier or schema hash is rejected.
 const (
-	Identifier  = "LMB1"
-	FormatMajor = 2              // files with another major version are rejected
-	FormatMinor = 0              // files with a larger minor version are rejected
-	SchemaHash  = gen.SchemaHash // hash of image.fbs without comments
+	FileIdentifier = "LMB1"
+	FormatMajor    = 2              // files with another major version are rejected
+	FormatMinor    = 0              // files with a larger minor version are rejected
+	SchemaHash     = gen.SchemaHash // hash of image.fbs without comments
 
 	PreambleSize   = 72 // size of a Preamble in bytes
 	checksumOffset = 12 // offset of Preamble.Checksum in the file
@@ -28,7 +28,7 @@ type Preamble struct {
 	Identifier   [4]byte  // must equal Identifier
 	Major, Minor uint16   // version of the format
 	Checksum     uint32   // CRC-32C of the envelope, computed as if this field were zero
-	Schema       uint64   // hash of the schema; must equal SchemaHash
+	SchemaHash   uint64   // hash of the schema; must equal SchemaHash
 	FileSize     uint64   // size of the file in bytes, without a signature
 	EnvelopeSize uint64   // size in bytes of the envelope, which begins with this preamble
 	Reserved     [32]byte // must be zero
@@ -59,7 +59,7 @@ const (
 	TextMax       = 1 << 24    // bytes of all names
 	NameMax       = 255        // bytes of one name
 	NotesMax      = 1 << 28    // bytes of the notes
-	BytesMax      = 1 << 46    // bytes of one tensor or segment; also limits their offsets
+	DataSizeMax   = 1 << 46    // bytes of one tensor or segment; also limits their offsets
 	DelayMaxUs    = 10_000_000 // microseconds of one Delay command
 )
 
@@ -83,16 +83,16 @@ const (
 type (
 	Command     = gen.CommandT
 	Window      = gen.WindowT
-	Rule        = gen.RuleT
+	AccessRule  = gen.RuleT
 	Sequence    = gen.SequenceT
 	Segment     = gen.SegmentT
 	Reservation = gen.ReservationT
 	Tensor      struct{ gen.TensorT }
-	DeviceInfo  struct{ gen.DeviceT } // PCI ids and minimum BAR sizes of a device
+	DeviceInfo  struct{ gen.DeviceT } // board name, PCI ids, BAR sizes
 )
 
-// Name is a range of View.Text that contains a name: (offset << 8) | number of bytes.
-type Name = uint32
+// NameRange is a range of View.Text that contains a name: (offset << 8) | number of bytes.
+type NameRange = uint32
 
 // Shape returns the number of elements along each dimension of a tensor. The first t.Dims
 // entries are used. All other entries are zero.
@@ -136,8 +136,8 @@ func CommandsIn(memory []byte) []Command {
 		len(memory)/CommandSize)
 }
 
-// TileRange is the tile, or the rectangle of tiles, that a TLB window shows.
-type TileRange = boards.TileRange
+// TileRoute selects the tiles that a TLB window shows, and the route to them.
+type TileRoute = boards.TileRoute
 
 // WidthMask returns the largest value that fits in an unsigned integer of `width` bytes. The
 // width must be 1, 2, 4 or 8.
@@ -161,7 +161,7 @@ var (
 	_ [PreambleSize]byte   = [unsafe.Sizeof(Preamble{})]byte{}
 	_ [CommandSize]byte    = [unsafe.Sizeof(Command{})]byte{}
 	_ [24]byte             = [unsafe.Sizeof(Window{})]byte{}
-	_ [24]byte             = [unsafe.Sizeof(Rule{})]byte{}
+	_ [24]byte             = [unsafe.Sizeof(AccessRule{})]byte{}
 	_ [12]byte             = [unsafe.Sizeof(Sequence{})]byte{}
 	_ [24]byte             = [unsafe.Sizeof(Segment{})]byte{}
 	_ [48]byte             = [unsafe.Sizeof(Reservation{})]byte{}

@@ -46,10 +46,10 @@ func (s *Signature) checkFields(sum uint32) (problem string) {
 		return "the bytes after the image do not begin with " + SignatureMagic
 	}
 	if s.Checksum != sum {
-		return Text("checksum is %x, but should be %x", uint64(s.Checksum), uint64(sum))
+		return Text(checksumFormat, uint64(s.Checksum), uint64(sum))
 	}
 	if s.Reserved != [16]byte{} {
-		return reservedNotZero
+		return reservedProblem
 	}
 	return ""
 }

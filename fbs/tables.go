@@ -109,7 +109,7 @@ func (t *tableChecker) checkTotals() (problem string) {
 
 // checkName checks that a name is not empty, lies inside the text of the image, and has only
 // characters that are safe to print.
-func (t *tableChecker) checkName(n Name) (problem string) {
+func (t *tableChecker) checkName(n NameRange) (problem string) {
 	first, size, text := uint64(n>>8), uint64(n&NameMax), uint64(len(t.Text))
 	if size == 0 {
 		return "has no name"
@@ -127,15 +127,16 @@ func (t *tableChecker) checkName(n Name) (problem string) {
 
 // Messages that several functions return.
 const (
-	missingDevice   = "the image has no device %d"
-	reservedNotZero = "reserved bytes are not zero"
+	checksumFormat      = "checksum is %x, but should be %x: the file is damaged"
+	missingDeviceFormat = "the image has no device %d"
+	reservedProblem     = "reserved bytes are not zero"
 )
 
 // checkDevice checks the name and the reserved field of a device.
 func (t *tableChecker) checkDevice(index int) (problem string) {
 	d := &t.Devices[index]
 	if d.Reserved != 0 {
-		return reservedNotZero
+		return reservedProblem
 	}
 	return t.checkName(d.Board)
 }
@@ -145,7 +146,7 @@ func (t *tableChecker) checkDevice(index int) (problem string) {
 func (t *tableChecker) checkRule(index int) (problem string) {
 	r := &t.Rules[index]
 	if int(r.Device) >= len(t.Devices) {
-		return Text(missingDevice, uint64(r.Device))
+		return Text(missingDeviceFormat, uint64(r.Device))
 	}
 	device := &t.Devices[r.Device]
 	if boards.FindByID(device.Vendor, device.Device) != nil {
@@ -155,7 +156,7 @@ func (t *tableChecker) checkRule(index int) (problem string) {
 	if r.Bar >= 6 || r.First > r.Last || r.Last >= device.MinBarSizes()[r.Bar] {
 		return Text("bytes %x to %x do not lie in BAR %d", r.First, r.Last, uint64(r.Bar))
 	}
-	if r.Widths == 0 || r.Widths > widthsAll {
+	if r.Widths == 0 || r.Widths > allWidths {
 		return Text("invalid widths %x; must be a sum of 1, 2, 4 and 8", uint64(r.Widths))
 	}
 	if r.Memory > 1 {
@@ -166,16 +167,16 @@ func (t *tableChecker) checkRule(index int) (problem string) {
 		return Text("bytes %x to %x are not aligned to the smallest width %d",
 			r.First, r.Last, smallestWidth)
 	}
-	if index > 0 && !isAfter(r, &t.Rules[index-1]) {
+	if index > 0 && !mayFollowRule(r, &t.Rules[index-1]) {
 		return Text("bytes %x to %x overlap the previous rule or belong before it", r.First, r.Last)
 	}
 	return t.checkName(r.Name)
 }
 
-// isAfter reports whether the rule r may follow the previous rule. Rules must be sorted by
+// mayFollowRule reports whether the rule r may follow the previous rule. Rules must be sorted by
 // device, then by BAR, then by offset in the BAR. Rules of the same BAR must not overlap.
-func isAfter(r, previous *Rule) bool {
-	deviceAndBar := func(r *Rule) int { return int(r.Device)<<8 + int(r.Bar) }
+func mayFollowRule(r, previous *AccessRule) bool {
+	deviceAndBar := func(r *AccessRule) int { return int(r.Device)<<8 + int(r.Bar) }
 	if deviceAndBar(r) != deviceAndBar(previous) {
 		return deviceAndBar(r) > deviceAndBar(previous)
 	}
@@ -187,7 +188,7 @@ func isAfter(r, previous *Rule) bool {
 func (t *tableChecker) checkWindow(index int) (problem string) {
 	w := &t.Windows[index]
 	if int(w.Device) >= len(t.Devices) {
-		return Text(missingDevice, uint64(w.Device))
+		return Text(missingDeviceFormat, uint64(w.Device))
 	}
 	if w.Kind == gen.WindowKindInvalid || w.Kind > gen.WindowKindConfig {
 		return Text("unknown kind %d", uint64(w.Kind))
@@ -199,7 +200,7 @@ func (t *tableChecker) checkWindow(index int) (problem string) {
 		return "flag 2 (fixed bus address) is set, but only a host window may have it"
 	}
 	if w.Reserved != 0 {
-		return reservedNotZero
+		return reservedProblem
 	}
 	if w.Size == 0 || w.Size > WindowSizeMax {
 		return Text("size %x is not between 1 byte and 4 GiB", w.Size)
@@ -298,9 +299,11 @@ func (t *tableChecker) checkSequence(index int) (problem string) {
 // payload is one contiguous range of the file.
 func (t *tableChecker) checkSegment(index int) (problem string) {
 	s := &t.Segments[index]
-	if s.Size == 0 || s.Size > BytesMax || s.Offset > BytesMax {
-		return Text("invalid size %x or offset %x: size is 0, or one exceeds 64 TiB",
-			s.Size, s.Offset)
+	if s.Size == 0 {
+		return "size must not be 0"
+	}
+	if s.Size > DataSizeMax || s.Offset > DataSizeMax {
+		return Text("size %x or offset %x is over the limit of 64 TiB", s.Size, s.Offset)
 	}
 	if s.Size%SegmentAlign != 0 && index < len(t.Segments)-1 {
 		return Text("size %d must be a multiple of 4096, except in the last segment", s.Size)
@@ -310,7 +313,7 @@ func (t *tableChecker) checkSegment(index int) (problem string) {
 		return Text("offset is %x, but should be %x", s.Offset, start)
 	}
 	if s.Reserved != 0 {
-		return reservedNotZero
+		return reservedProblem
 	}
 	t.payloadBytes += s.Size
 	return ""
@@ -332,12 +335,13 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	}
 	size := tensor.sizeFromShape(elementSize)
 	if size == 0 {
-		return Text("invalid shape of %d dimensions, or size over 64 TiB", uint64(tensor.Dims))
+		return Text("invalid shape of %d dimensions: more than 8 dimensions, one of them 0, or "+
+			"over 64 TiB in total", uint64(tensor.Dims))
 	}
 	if tensor.Size != size {
 		return Text("size is %d, but shape and element type need %d", tensor.Size, size)
 	}
-	if tensor.ArenaOffset != t.arenaBytes || tensor.ArenaOffset > BytesMax {
+	if tensor.ArenaOffset != t.arenaBytes || tensor.ArenaOffset > DataSizeMax {
 		return Text("arena offset is %x, but should be %x", tensor.ArenaOffset, t.arenaBytes)
 	}
 	t.arenaBytes = RoundUp(tensor.ArenaOffset+tensor.Size, ArenaAlign)
@@ -361,7 +365,7 @@ func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 }
 
 // sizeFromShape returns the size of all elements of a tensor in bytes, or 0 if the shape is
-// invalid or the size is larger than BytesMax. The parameter elementSize is the size of one
+// invalid or the size is larger than DataSizeMax. The parameter elementSize is the size of one
 // element in bytes.
 func (t *Tensor) sizeFromShape(elementSize uint64) uint64 {
 	size := elementSize
@@ -376,7 +380,7 @@ func (t *Tensor) sizeFromShape(elementSize uint64) uint64 {
 		if !isDimension {
 			continue
 		}
-		if size > BytesMax/uint64(n) {
+		if size > DataSizeMax/uint64(n) {
 			return 0
 		}
 		size *= uint64(n)
@@ -393,7 +397,7 @@ func (v *View) setPayload(file []byte) *Error {
 		start = RoundUp(start, SegmentAlign)
 	}
 	if end := start + v.Reservation.PayloadBytes; end != size {
-		return &Error{"segments", Text("end at %x, but the file ends at %x", end, size)}
+		return &Error{"payload", Text("should end at %x, but the file ends at %x", end, size)}
 	}
 	v.Payload = file[start:]
 	for _, padding := range file[len(v.Envelope):start] {
@@ -413,7 +417,7 @@ func (v *View) VerifyPayload() error {
 		got := Checksum(rest[:s.Size])
 		rest = rest[s.Size:]
 		if got != s.Crc32c {
-			problem := Text("checksum is %x, but should be %x", uint64(got), uint64(s.Crc32c))
+			problem := Text(checksumFormat, uint64(got), uint64(s.Crc32c))
 			return &Error{Text("segment %d", uint64(i)), problem}
 		}
 	}

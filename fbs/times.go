@@ -6,10 +6,10 @@ package fbs
 
 // Longest time of each operation, in microseconds.
 const (
-	commandUs     = 1            // the overhead of one command, without its accesses
-	accessUs      = 1            // one load or store
-	pointUs       = 4 * accessUs // programming of a TLB window: three stores and one load
-	deviceQueryUs = 10           // a check whether a device still responds
+	commandOverheadUs = 1            // the overhead of one command, without its accesses
+	accessUs          = 1            // one load or store
+	pointUs           = 4 * accessUs // programming of a TLB window: three stores and one load
+	deviceQueryUs     = 10           // a check whether a device still responds
 
 	worstCaseMaxUs = 1 << 62 // largest value in View.WorstCaseUs
 )

@@ -30,7 +30,7 @@ func command(c fbs.Command) lmb.Command { return lmb.Command{Command: c} }
 
 // sample returns an image that uses every feature of the format.
 func sample() *lmb.Image {
-	target := fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingStrict, StaticVC: 3}
+	target := fbs.TileRoute{X: 1, Y: 2, Ordering: gen.OrderingStrict, StaticVCPlusOne: 3}
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: "test", Source: "sample", Time: 7, Git: "abc"},
 		Devices: []lmb.Device{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e,
@@ -39,10 +39,13 @@ func sample() *lmb.Image {
 				Bars: [6]uint64{1: 0x2000, 2: 1 << 20}},
 			{Board: "ivshmem", Vendor: 0x1af4, Device: 0x1110, Bars: [6]uint64{2: 1 << 29}}},
 		Rules: []lmb.Rule{
-			{Name: "registers", Rule: fbs.Rule{Device: 1, Bar: 1, Last: 0x7ff, Widths: 4}},
-			{Name: "doorbells", Rule: fbs.Rule{Device: 1, Bar: 1, First: 0xa00, Last: 0x1fff,
+			{Name: "registers", AccessRule: fbs.AccessRule{Device: 1, Bar: 1, Last: 0x7ff,
+				Widths: 4}},
+			{Name: "doorbells", AccessRule: fbs.AccessRule{Device: 1, Bar: 1, First: 0xa00,
+				Last:   0x1fff,
 				Widths: 4 | 8}},
-			{Name: "memory", Rule: fbs.Rule{Device: 1, Bar: 2, Last: 1<<20 - 1, Widths: 15,
+			{Name: "memory", AccessRule: fbs.AccessRule{Device: 1, Bar: 2, Last: 1<<20 - 1,
+				Widths: 15,
 				Memory: 1}},
 		},
 		Windows: []lmb.Window{
@@ -254,9 +257,9 @@ func TestRulesOfTheImageApplyToAnUnknownBoard(t *testing.T) {
 		{"", fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0xa00}},
 		{"", fbs.Command{Opcode: gen.OpcodeFill, Width: 1, Mode: modeExact, Window: 5, Offset: 1,
 			Amount: 3}},
-		{"width 8 is not accepted by unknown at 0x7f8 of BAR 1 (registers)",
+		{"width 8 is not accepted by unknown's BAR 1 at offset 0x7f8 (registers)",
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0x7f8}},
-		{"width 2 is not accepted by unknown at 0xa00 of BAR 1 (doorbells)",
+		{"width 2 is not accepted by unknown's BAR 1 at offset 0xa00 (doorbells)",
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 2, Window: 4, Offset: 0xa00}},
 		{"unknown has no memory or register at offset 0x800 of BAR 1",
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x800}},
@@ -265,9 +268,9 @@ func TestRulesOfTheImageApplyToAnUnknownBoard(t *testing.T) {
 		{"outside the rule's range, 0x0 to 0x7ff",
 			fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: modeExact, Window: 4, Offset: 0x400,
 				Amount: 0x404}},
-		{"bulk access (only for memory that accepts every width) is not accepted by unknown " +
-			"at 0xa00 of BAR 1", fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: modeBulk,
-			Window: 4, Index: 2, Offset: 0xa00, Amount: 4}},
+		{"bulk access is only for memory that accepts every width, not for " +
+			"unknown's BAR 1 at offset 0xa00 (", fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4,
+			Mode: modeBulk, Window: 4, Index: 2, Offset: 0xa00, Amount: 4}},
 	} {
 		t.Run(fmt.Sprintf("%v at %#x", test.c.Opcode, test.c.Offset), func(t *testing.T) {
 			image := sample()
@@ -392,11 +395,11 @@ func TestCorruptedPreamblesAreRejectedWithAReason(t *testing.T) {
 		{"another format", func(b []byte) []byte { b[4] = 'X'; return b },
 			"not a Light Metal image"},
 		{"newer major", func(b []byte) []byte { b[8] = 3; return b },
-			"format is 3.0, but this program reads 2.0"},
+			"this version (format 3.0, this program reads 2.0)"},
 		{"newer minor", func(b []byte) []byte { b[10] = 1; return b },
-			"format is 2.1, but this program reads 2.0"},
+			"this version (format 2.1, this program reads 2.0)"},
 		{"other schema", func(b []byte) []byte { b[16] ^= 1; return b },
-			"another version made the image"},
+			"this version (schema hash"},
 		{"cut", func(b []byte) []byte { return b[:len(b)-1] }, "but its preamble says"},
 		{"reserved", func(b []byte) []byte { b[50] = 1; return b }, "reserved bytes are not zero"},
 		{"envelope size", func(b []byte) []byte { b[39] = 1; return b }, "invalid envelope size"},
@@ -506,7 +509,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		{"unknown element type 99", func(i *lmb.Image) { i.Tensors[1].DType = 99 }},
 		{"invalid shape",
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{0} }},
-		{"size over 64 TiB",
+		{"or over 64 TiB in total",
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1 << 31, 1 << 31, 4} }},
 		{"9 dimensions; at most 8",
 			func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1, 1, 1, 1, 1, 1, 1, 1, 3} }},
@@ -554,7 +557,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			set(2, func(c *fbs.Command) { c.Width, c.Value = 4, 1<<32 })},
 		{"command 2: relocate: window 8 does not exist",
 			set(2, func(c *fbs.Command) { c.Index = 8 })},
-		{"only BAR and host windows have a bus address",
+		{"has no bus address; only BAR and host windows have one",
 			set(2, func(c *fbs.Command) { c.Index = 3 })},
 		{"addend 0x1389 is beyond the end of window 2",
 			set(2, func(c *fbs.Command) { c.Value = 5001 })},
@@ -585,7 +588,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			set(4, func(c *fbs.Command) { c.Mask = 0 })},
 		{"command 4: a poll with mask 0 waits for nothing",
 			set(4, func(c *fbs.Command) { c.Mode, c.Mask = equal, 0 })},
-		{"command 5: point: cannot point window 0, which is a BAR window",
+		{"command 5: point: window 0 must be a TLB window, not a BAR window",
 			set(5, func(c *fbs.Command) { c.Window = 0 })},
 		{"address 0x1000 is not a multiple of the window's size 0x1000000",
 			set(5, func(c *fbs.Command) { c.Value = 0x1000 })},
@@ -603,7 +606,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		{"copy in: invalid mode 0; must be 1 (exact), 2 (fixed) or 3 (bulk)",
 			set(6, func(c *fbs.Command) { c.Mode = 0 })},
 		{"copy in: option and mask must be 0", set(6, func(c *fbs.Command) { c.Option = 1 })},
-		{"command 7: copy in: index 5 does not select a tensor",
+		{"command 7: copy in: index 5 selects no tensor",
 			set(7, func(c *fbs.Command) { c.Index = 5 })},
 		{"tensor \"d\" is an output, not an input", set(7, func(c *fbs.Command) { c.Index = 2 })},
 		{"0x1e bytes at offset 0x8 reach outside the tensor",
@@ -613,7 +616,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		{"fill: invalid mode 3; must be 1 (exact) or 2 (fixed)",
 			set(8, func(c *fbs.Command) { c.Mode = modeBulk })},
 		{"value 0x100 is too large for width 1", set(8, func(c *fbs.Command) { c.Value = 256 })},
-		{"copy out: index 0 does not select a tensor",
+		{"copy out: index 0 selects no tensor",
 			set(9, func(c *fbs.Command) { c.Index = 0 })},
 		{"tensor \"a\" is an input, not an output", set(9, func(c *fbs.Command) { c.Index = 1 })},
 		{"command 10: compare: mode and mask must be 0",
@@ -644,22 +647,22 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		// Rules of boards.
 		{"wormhole has no memory or register at offset 0x1f000000 of BAR 0",
 			func(i *lmb.Image) { ofWormhole(i, 0, 0x1f000000-8) }},
-		{"width 2 is not accepted by wormhole at 0x1fe80008 of BAR 0 (ARC CSM)",
+		{"width 2 is not accepted by wormhole's BAR 0 at offset 0x1fe80008 (ARC CSM)",
 			func(i *lmb.Image) {
 				ofWormhole(i, 0, 0x1fe80000)
 				i.Sequences[0].Commands[1].Width = 2
 			}},
-		{"command 1: write: a store is not accepted by " +
-			"wormhole at 0x1208 of BAR 2 (iATU)", func(i *lmb.Image) {
+		{"command 1: write: images must not store to " +
+			"wormhole's BAR 2 at offset 0x1208 (iATU)", func(i *lmb.Image) {
 			i.Devices[0].Bars[2] = 1 << 20
 			ofWormhole(i, 2, 0x1200)
 		}},
-		{"a write-combining window (for memory only) is not accepted by wormhole at " +
-			"0x1fe80008 of BAR 0 (ARC CSM)", func(i *lmb.Image) {
+		{"window 0 is write-combining, but wormhole's BAR 0 at offset 0x1fe80008 (ARC CSM) is " +
+			"not memory; remove write-combining", func(i *lmb.Image) {
 			ofWormhole(i, 0, 0x1fe80000)
 			i.Windows[0].Flags = fbs.FlagWriteCombining
 		}},
-		{"bulk access (only for memory that accepts every width) is not accepted by wormhole",
+		{"bulk access is only for memory that accepts every width, not for wormhole's BAR 0",
 			func(i *lmb.Image) {
 				ofWormhole(i, 0, 0x1fe80000)
 				c := &i.Sequences[0].Commands
@@ -691,9 +694,9 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			i.Tensors[2].Golden = lmb.Golden{Kind: gen.JudgementCorrelation,
 				First: math.Float32bits(2)}
 		}},
-		{"is no output with recorded data", func(i *lmb.Image) { i.Tensors[2].Data = nil }},
+		{"is not an output with golden data", func(i *lmb.Image) { i.Tensors[2].Data = nil }},
 		{"unknown judgement 9", func(i *lmb.Image) { i.Tensors[2].Golden.Kind = 9 }},
-		{"is of no kind", func(i *lmb.Image) { i.Sequences[0].Commands[15].Mode = 9 }},
+		{"has an unknown kind", func(i *lmb.Image) { i.Sequences[0].Commands[15].Mode = 9 }},
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			image := sample()

@@ -10,13 +10,13 @@ import (
 )
 
 // Checksum returns the CRC-32C of the given bytes. All checksums in an image are CRC-32Cs.
-func Checksum(data []byte) uint32 { return checksum(0, data) }
+func Checksum(data []byte) uint32 { return continueChecksum(0, data) }
 
-// checksum continues a CRC-32C: if sumBefore is the CRC-32C of some bytes, checksum returns the
-// CRC-32C of these bytes followed by the bytes in `data`. crc32.MakeTable computes its table
-// only at the first call. A package variable with the table would delay the start of every
+// continueChecksum continues a CRC-32C: if sumBefore is the CRC-32C of some bytes, continueChecksum
+// returns the CRC-32C of these bytes followed by the bytes in `data`. crc32.MakeTable computes its
+// table only at the first call. A package variable with the table would delay the start of every
 // program.
-func checksum(sumBefore uint32, data []byte) uint32 {
+func continueChecksum(sumBefore uint32, data []byte) uint32 {
 	return crc32.Update(sumBefore, crc32.MakeTable(crc32.Castagnoli), data)
 }
 
@@ -25,7 +25,7 @@ func checksum(sumBefore uint32, data []byte) uint32 {
 type View struct {
 	Reservation Reservation
 	Devices     []DeviceInfo
-	Rules       []Rule // rules for devices that package boards does not know
+	Rules       []AccessRule // rules for devices that package boards does not know
 	Windows     []Window
 	Sequences   []Sequence
 	Tensors     []Tensor
@@ -78,10 +78,13 @@ func (v *View) Original() *View {
 }
 
 // NameBytes returns the characters of a name. The slice points into the file.
-func (v *View) NameBytes(n Name) []byte { return v.Text[n>>8:][:n&NameMax] }
+func (v *View) NameBytes(n NameRange) []byte { return v.Text[n>>8:][:n&NameMax] }
 
-// Name returns a copy of the characters of a name.
-func (v *View) Name(n Name) string { return string(v.NameBytes(n)) }
+// Name returns a copy of the characters of a name. The compiler must not inline Name, because the
+// inlined copies would make the program larger.
+//
+//go:noinline
+func (v *View) Name(n NameRange) string { return string(v.NameBytes(n)) }
 
 // TensorData returns the data that the image has for a tensor: the default data of an input, or
 // the golden data (the expected result) of an output. TensorData returns nil if the image has
@@ -102,10 +105,10 @@ func (v *View) Board(device int) *boards.Board {
 		return known
 	}
 	b := &boards.Board{
-		Name:   v.Name(d.Board),
-		Vendor: d.Vendor,
-		Device: d.Device,
-		Bars:   *d.MinBarSizes(),
+		Name:     v.Name(d.Board),
+		Vendor:   d.Vendor,
+		Device:   d.Device,
+		BarSizes: *d.MinBarSizes(),
 	}
 	for i := range v.Rules {
 		if r := &v.Rules[i]; int(r.Device) == device {
@@ -116,14 +119,14 @@ func (v *View) Board(device int) *boards.Board {
 }
 
 // newBoardRule converts a rule of the image to a rule of a board.
-func (v *View) newBoardRule(r *Rule) boards.Rule {
-	return boards.Rule{
-		Bar:    r.Bar,
-		First:  r.First,
-		Last:   r.Last,
-		Widths: r.Widths,
-		Memory: r.Memory != 0,
-		Name:   v.Name(r.Name),
+func (v *View) newBoardRule(r *AccessRule) boards.AccessRule {
+	return boards.AccessRule{
+		Bar:      r.Bar,
+		First:    r.First,
+		Last:     r.Last,
+		Widths:   r.Widths,
+		IsMemory: r.Memory != 0,
+		Name:     v.Name(r.Name),
 	}
 }
 
@@ -186,8 +189,7 @@ func VerifyEnvelope(data []byte) (*View, error) {
 		sum = EnvelopeChecksum(envelope)
 	}
 	if sum != p.Checksum {
-		problem := Text("envelope checksum is %x, but should be %x",
-			uint64(sum), uint64(p.Checksum))
+		problem := Text("envelope "+checksumFormat, uint64(sum), uint64(p.Checksum))
 		return nil, &Error{"preamble", problem}
 	}
 	if failure == nil {
@@ -225,7 +227,7 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 		Commands:    CommandsIn(commands),
 		Text:        VectorField[byte](t, 7, 1, TextMax, "text"),
 		Notes:       VectorField[byte](t, 8, 8, NotesMax, "notes"),
-		Rules:       VectorField[Rule](t, 9, 8, RulesMax, "rules"),
+		Rules:       VectorField[AccessRule](t, 9, 8, RulesMax, "rules"),
 	}
 	if err = t.Err; err == nil {
 		err = v.verifyTables()
@@ -238,8 +240,11 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	// command.
 	first := cap(envelope) - cap(commands)
 	sum, err = v.verifyCommands(commands, EnvelopeChecksum(envelope[:first]))
-	return v, checksum(sum, envelope[first+len(commands):]), err
+	return v, continueChecksum(sum, envelope[first+len(commands):]), err
 }
+
+// otherVersion is the beginning of messages about an image that this program cannot read.
+const otherVersion = "another version of lm made the image; make it again with lm of this version "
 
 // checkFields checks all fields of a preamble except RootOffset and Checksum. It returns a
 // description of the problem, or an empty string if the fields are valid. The parameter `size`
@@ -251,16 +256,16 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 	if size < PreambleSize {
 		return Text("the file is %d bytes long, but an image is longer than %d", size, PreambleSize)
 	}
-	if string(p.Identifier[:]) != Identifier {
-		return "not a Light Metal image: identifier at byte 4 is not " + Identifier
+	if string(p.Identifier[:]) != FileIdentifier {
+		return "not a Light Metal image: identifier at byte 4 is not " + FileIdentifier
 	}
 	if p.Major != FormatMajor || p.Minor > FormatMinor {
-		return Text("format is %d.%d, but this program reads %d.%d",
+		return otherVersion + Text("(format %d.%d, this program reads %d.%d)",
 			uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor)
 	}
-	if p.Schema != SchemaHash {
-		return Text("schema hash is %x, but this program needs %x; another version made the image",
-			p.Schema, SchemaHash)
+	if p.SchemaHash != SchemaHash {
+		return otherVersion + Text("(schema hash %x, this program needs %x)",
+			p.SchemaHash, SchemaHash)
 	}
 	if p.FileSize != size {
 		return Text("the file is %d bytes long, but its preamble says %d", size, p.FileSize)
@@ -270,7 +275,7 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 			p.EnvelopeSize, PreambleSize, size)
 	}
 	if p.Reserved != [32]byte{} {
-		return reservedNotZero
+		return reservedProblem
 	}
 	return ""
 }
@@ -278,7 +283,7 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 // EnvelopeChecksum returns the CRC-32C of an envelope, or of the first part of an envelope. The
 // computation treats the four bytes of Preamble.Checksum as zero.
 func EnvelopeChecksum(envelope []byte) uint32 {
-	sum := checksum(0, envelope[:checksumOffset])
-	sum = checksum(sum, make([]byte, 4))
-	return checksum(sum, envelope[checksumOffset+4:])
+	sum := continueChecksum(0, envelope[:checksumOffset])
+	sum = continueChecksum(sum, make([]byte, 4))
+	return continueChecksum(sum, envelope[checksumOffset+4:])
 }

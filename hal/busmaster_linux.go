@@ -4,11 +4,11 @@ package hal
 // and write host memory by itself (DMA). A bit of the PCI command register enables bus mastering.
 // Error bits of the PCI status register show that a DMA transfer has failed.
 
-// busMaster is the state of a device's bus mastering.
-type busMaster struct {
-	on          bool   // this program has enabled bus mastering, and has not disabled it again
-	keptOn      bool   // a kernel driver keeps bus mastering on; this program must not change it
-	staleStatus uint64 // PCI status before DMA was enabled; its error bits report older failures
+// busMasterState is the state of a device's bus mastering.
+type busMasterState struct {
+	isOn            bool   // this program has enabled bus mastering, and has not disabled it again
+	keptOnByDriver  bool   // a kernel driver keeps bus mastering on; do not change it here
+	statusBeforeDMA uint64 // PCI status before DMA was enabled, with errors of earlier DMA
 }
 
 // SetBusMaster implements Device. SetBusMaster(false) does nothing unless SetBusMaster(true) was
@@ -17,7 +17,7 @@ func (d *device) SetBusMaster(on bool) error {
 	if on {
 		return d.startBusMaster()
 	}
-	if !d.busMaster.on {
+	if !d.busMaster.isOn {
 		// Do not write the command register: Close also calls SetBusMaster(false), and must succeed
 		// for a user without write access to configuration space.
 		return nil
@@ -28,14 +28,14 @@ func (d *device) SetBusMaster(on bool) error {
 // startBusMaster clears the error bits of the status register, enables the outbound translation of
 // a device with tiles, and switches bus mastering on.
 func (d *device) startBusMaster() error {
-	if !d.busMaster.keptOn {
+	if !d.busMaster.keptOnByDriver {
 		// Clear old error bits. In this register, writing a one clears a bit, and writing a zero
 		// leaves a bit unchanged.
-		d.config.Store(configStatus, 2, configStatusDMA)
+		d.config.Store(configStatusOffset, 2, configStatusDMAErrors)
 	}
 	// Save the error bits that are still set, so that diagnoseHeader can ignore these old errors.
-	d.busMaster.staleStatus, _ = d.config.Load(configStatus, 2)
-	d.busMaster.on = true
+	d.busMaster.statusBeforeDMA, _ = d.config.Load(configStatusOffset, 2)
+	d.busMaster.isOn = true
 	// Program the outbound translation before the first transfer is possible, because tiles access
 	// the host memory of the image through this translation.
 	if err := d.programIATU(true); err != nil {
@@ -47,7 +47,7 @@ func (d *device) startBusMaster() error {
 // stopBusMaster switches bus mastering off and then disables the outbound translation.
 func (d *device) stopBusMaster() error {
 	err := d.setBusMasterBit(false)
-	d.busMaster.on = err != nil // if the call failed, Close must try again
+	d.busMaster.isOn = err != nil // if the call failed, Close must try again
 	if CodeOf(err) == DeviceGone {
 		return err // a missing device has no registers to write
 	}
@@ -60,10 +60,10 @@ func (d *device) stopBusMaster() error {
 
 // setBusMasterBit switches bus mastering on or off, unless a kernel driver keeps it on.
 func (d *device) setBusMasterBit(on bool) error {
-	if d.busMaster.keptOn {
+	if d.busMaster.keptOnByDriver {
 		return nil
 	}
-	return d.setCommandBit(configCommandMaster, on)
+	return d.setCommandBit(configCommandMasterBit, on)
 }
 
 // diagnoseHeader returns the cause of a failed DMA transfer: MasterOff if bus mastering should be
@@ -73,12 +73,12 @@ func (d *device) setBusMasterBit(on bool) error {
 // If a read of host memory fails, the device sets one of the error bits, if it implements them. If
 // a write of host memory is blocked, no bit is set, because writes are posted: the device receives
 // no response.
-func (m *busMaster) diagnoseHeader(header uint64) Code {
+func (m *busMasterState) diagnoseHeader(header uint64) Code {
 	switch {
-	case !m.on:
-	case header>>(8*configCommand)&configCommandMaster == 0:
+	case !m.isOn:
+	case header>>(8*configCommandOffset)&configCommandMasterBit == 0:
 		return MasterOff
-	case header>>(8*configStatus)&configStatusDMA&^m.staleStatus != 0:
+	case header>>(8*configStatusOffset)&configStatusDMAErrors&^m.statusBeforeDMA != 0:
 		return DMAFault
 	}
 	return OK

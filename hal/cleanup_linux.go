@@ -8,7 +8,7 @@ package hal
 type cleanups []func() error
 
 // add appends the function `release` to the list.
-func (c *cleanups) add(release func() error) { *c = append(*c, release) }
+func (c *cleanups) addCleanup(release func() error) { *c = append(*c, release) }
 
 // callAll calls all functions in reverse order, empties the list, and returns the error of the
 // first function that failed.
@@ -24,7 +24,7 @@ func (c *cleanups) callAll() (err error) {
 
 // addClose adds a function that closes the file descriptor `fd`.
 func (c *cleanups) addClose(fd int) {
-	c.add(func() error {
+	c.addCleanup(func() error {
 		_ = syscalls.close(fd)
 		return nil
 	})

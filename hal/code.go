@@ -64,7 +64,7 @@ var codeTable = [codeCount + 1]struct {
 	BadTensor:      {65, "tensor data do not fit"},
 	InputMissing:   {64, "input has no data"},
 	Disabled:       {70, "replay is disabled after a failure"},
-	codeCount:      {70, "unknown code"}, // entry for all numbers that are not codes
+	codeCount:      {70, "unknown result code"}, // entry for all numbers that are not codes
 }
 
 // ExitStatus returns the exit status of a program that ends with the code `c`.

@@ -12,18 +12,18 @@ import (
 // Registers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.2). The comments name the
 // constants of linux/pci_regs.h.
 const (
-	configCommand       = 0x04   // PCI_COMMAND: offset of the command register, 2 bytes
-	configCommandMemory = 1 << 1 // PCI_COMMAND_MEMORY: command bit that enables memory decoding
-	configCommandMaster = 1 << 2 // PCI_COMMAND_MASTER: command bit that enables bus mastering
-	configStatus        = 0x06   // PCI_STATUS: offset of the status register, 2 bytes
-	configBars          = 6      // PCI_STD_NUM_BARS: number of BARs
+	configCommandOffset    = 0x04   // PCI_COMMAND: offset of the command register, 2 bytes
+	configCommandMemoryBit = 1 << 1 // PCI_COMMAND_MEMORY: command bit that enables memory decoding
+	configCommandMasterBit = 1 << 2 // PCI_COMMAND_MASTER: command bit that enables bus mastering
+	configStatusOffset     = 0x06   // PCI_STATUS: offset of the status register, 2 bytes
+	configBarCount         = 6      // PCI_STD_NUM_BARS: number of BARs
 
-	// configStatusDMA is the mask of the status bits that report a failed DMA transfer. Bit 8:
-	// the device received or sent poisoned data as a bus master (PCI_STATUS_PARITY). Bit 12: target
-	// abort (PCI_STATUS_REC_TARGET_ABORT). Bit 13: master abort (PCI_STATUS_REC_MASTER_ABORT).
-	// Bit 15: the device received a poisoned packet (PCI_STATUS_DETECTED_PARITY). Writing 1 to a
-	// bit clears it.
-	configStatusDMA = 1<<8 | 1<<12 | 1<<13 | 1<<15
+	// configStatusDMAErrors is the mask of the status bits that report a failed DMA transfer. Bit
+	// 8: the device received or sent poisoned data as a bus master (PCI_STATUS_PARITY). Bit 12:
+	// target abort (PCI_STATUS_REC_TARGET_ABORT). Bit 13: master abort
+	// (PCI_STATUS_REC_MASTER_ABORT). Bit 15: the device received a poisoned packet
+	// (PCI_STATUS_DETECTED_PARITY). Writing 1 to a bit clears it.
+	configStatusDMAErrors = 1<<8 | 1<<12 | 1<<13 | 1<<15
 )
 
 // configSpace implements Port for configuration space. If this program reads or writes 1, 2 or 4
@@ -91,26 +91,26 @@ func (d *device) setCommandBit(mask uint64, on bool) error {
 	// configuration space can use a device whose memory decoding is already on. There is one
 	// exception: to enable bus mastering, always write the register. Otherwise a user without write
 	// access could start DMA if the bit is already set.
-	before, code := d.config.Load(configCommand, 2)
+	before, code := d.config.Load(configCommandOffset, 2)
 	want := before &^ mask
 	if on {
 		want |= mask
 	}
-	if code == OK && (before != want || on && mask == configCommandMaster) {
-		code = d.config.Store(configCommand, 2, want)
+	if code == OK && (before != want || on && mask == configCommandMasterBit) {
+		code = d.config.Store(configCommandOffset, 2, want)
 	}
 	if code != OK {
 		return d.fault(code, "cannot write the command register; run as root and without kernel "+
 			"lockdown")
 	}
 	// Read the register back, because a device or a hypervisor may ignore the write.
-	after, _ := d.config.Load(configCommand, 2)
+	after, _ := d.config.Load(configCommandOffset, 2)
 	switch {
 	case after == 0xffff:
 		return d.allOnesFault()
 	case after&mask == want&mask:
 		return nil
-	case mask == configCommandMemory:
+	case mask == configCommandMemoryBit:
 		return d.fault(NoDevice, "memory decoding stays off"+kernelLogAdvice)
 	case on:
 		return d.fault(MasterOff, "bus mastering stays off: the device cannot reach "+
@@ -123,7 +123,7 @@ func (d *device) setCommandBit(mask uint64, on bool) error {
 // allOnesFault returns the Fault for configuration space that reads as all ones, which means that
 // the device does not answer.
 func (d *device) allOnesFault() error {
-	remove := "`echo 1 > " + d.function.dir() + "/remove`"
+	remove := "`echo 1 > " + d.pciFunction.dir() + "/remove`"
 	return d.fault(DeviceGone, "configuration space reads as all ones; reset the device, or "+
 		"remove it with "+remove+" and find it again with `echo 1 > /sys/bus/pci/rescan`")
 }
@@ -137,8 +137,8 @@ const kernelLogAdvice = "; see `lspci -vv` and `dmesg`"
 func (d *device) mapConfig(size uint64) (*Aperture, error) {
 	if d.config.size < size {
 		return nil, d.fault(WrongDevice,
-			fbs.Text("configuration space has %d bytes, but the window needs %d", d.config.size,
-				size))
+			fbs.Text("configuration space has %d bytes, but the window needs %d bytes",
+				d.config.size, size))
 	}
 	return &Aperture{Port: &d.config, Size: size, Slot: -1}, nil
 }

@@ -1,9 +1,8 @@
 package hal
 
 // This file declares the type `device`, a PCI function that this program has opened, and the
-// interface of its backend. It contains the methods that implement Device. The methods of one part
-// of the device, such as its TLB windows, are in a file of that part. The comments on the fields of
-// `device` name these files.
+// interface of its backend. Methods that concern only one part of the device, such as its TLB
+// windows, are in other files. The comments on the fields of `device` name these files.
 
 import (
 	"strconv"
@@ -17,21 +16,21 @@ import (
 // device implements Device. It calls its backend for each operation that depends on the kernel
 // interface. The backend has a pointer to the `device`, and uses its fields.
 type device struct {
-	backend backend
-	scheme  string // part of the device name before the first colon: pci, vfio or tt
-	locator string // part after the first colon; PCI ids and addresses in lower case
-	byIDs   bool   // locator is a pair of PCI ids, not a PCI address or a path
+	backend      backend
+	scheme       string // part of the device name before the first colon: pci, vfio or tt
+	locator      string // part after the first colon; PCI ids and addresses in lower case
+	locatorIsIDs bool   // locator is a pair of PCI ids, not a PCI address or a path
 
 	acquired     bool  // Map has called backend.acquire
 	acquireError error // error of backend.acquire; if it is not nil, every Map returns it
 
-	function  function    // identity, PCI address and BARs; file sysfs_linux.go
-	config    configSpace // configuration space; file config_linux.go
-	busMaster busMaster   // state of bus mastering; file busmaster_linux.go
-	memory    hostMemory  // memory of the Host windows; file hostmem_linux.go
-	tlb       tlbWindows  // TLB windows of the device; file tlb_linux.go
-	outbound  outbound    // address translation for tiles; file outbound_linux.go
-	cleanups  cleanups    // functions that release resources; file cleanup_linux.go
+	pciFunction pciFunction         // identity, PCI address and BARs; file sysfs_linux.go
+	config      configSpace         // configuration space; file config_linux.go
+	busMaster   busMasterState      // state of bus mastering; file busmaster_linux.go
+	memory      hostMemory          // memory of the Host windows; file hostmem_linux.go
+	tlb         tlbWindows          // TLB windows of the device; file tlb_linux.go
+	outbound    outboundTranslation // address translation for tiles; file outbound_linux.go
+	cleanups    cleanups            // functions that release resources; file cleanup_linux.go
 }
 
 // backend is a kernel interface through which a program in user space accesses a PCI function:
@@ -61,11 +60,11 @@ type backend interface {
 //
 //go:noinline
 func (d *device) fault(code Code, text string) error {
-	return NewFault(code, d.function.Name+": "+text)
+	return NewFault(code, d.pciFunction.Name+": "+text)
 }
 
 // Identity implements Device.
-func (d *device) Identity() Identity { return d.function.Identity }
+func (d *device) Identity() Identity { return d.pciFunction.Identity }
 
 // Map implements Device.
 func (d *device) Map(w fbs.Window) (Aperture, error) {
@@ -101,10 +100,10 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 // mapBar maps a range of a BAR. It returns an error if the range does not lie inside the BAR.
 func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	name := "BAR " + strconv.Itoa(int(bar))
-	if bar >= configBars || d.function.Bars[bar] == 0 {
-		return nil, d.fault(WrongDevice, name+" does not exist or is not memory")
+	if bar >= configBarCount || d.pciFunction.BarSizes[bar] == 0 {
+		return nil, d.fault(WrongDevice, name+" has no memory: it does not exist or has I/O ports")
 	}
-	barSize := d.function.Bars[bar]
+	barSize := d.pciFunction.BarSizes[bar]
 	if size == 0 || offset > barSize || size > barSize-offset {
 		return nil, d.fault(WrongDevice, name+
 			fbs.Text(" has %x bytes, but the window needs %x at offset %x", barSize, size, offset)+
@@ -131,8 +130,8 @@ func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, e
 	if err != nil {
 		return nil, syscallFault("mmap", path, err)
 	}
-	d.cleanups.add(func() error {
-		return syscallFault("munmap", d.function.Name, syscalls.munmap(mem))
+	d.cleanups.addCleanup(func() error {
+		return syscallFault("munmap", d.pciFunction.Name, syscalls.munmap(mem))
 	})
 	a := MappedAperture(mem, offsetInPage, size, -1)
 	return &a, nil
@@ -140,6 +139,9 @@ func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, e
 
 // pageSize returns the size of a normal page of memory in bytes.
 func pageSize() uint64 { return uint64(unix.Getpagesize()) }
+
+// ownHostWindowsOnly is the reason in a message about a device whose tiles access host memory.
+const ownHostWindowsOnly = ": tiles reach only host windows of their own device, and only they reach these"
 
 // AssignBusAddress implements Device. It returns an error if the device `d` cannot reach the
 // aperture `a`, by these rules:
@@ -149,19 +151,21 @@ func pageSize() uint64 { return uint64(unix.Getpagesize()) }
 //     devices with outbound translation.
 func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 	owner, reachable := windowOwner.(*device)
+	reason := "; open both as `pci:` or both as `vfio:`"
 	switch {
 	case !reachable:
-	case d.busMaster.keptOn:
-		reachable = owner == d
-	case d.hasIATU():
-		reachable = owner == d && a.isHost
+	case d.busMaster.keptOnByDriver:
+		reachable, reason = owner == d, ": a `tt:` device reaches only its own windows"
+	case d.mustProgramIATU():
+		reachable, reason = owner == d && a.isHostMemory, ownHostWindowsOnly
+	case owner.mustProgramIATU() && a.isHostMemory:
+		reachable, reason = false, ownHostWindowsOnly
 	default:
-		reachable = owner.scheme == d.scheme && !(owner.hasIATU() && a.isHost)
+		reachable = owner.scheme == d.scheme
 	}
 	if !reachable {
-		return NewFault(Usage, d.function.Name+" cannot reach memory of "+
-			windowOwner.Identity().Name+"; open both as `pci:` or both as `vfio:`; "+
-			"tiles reach only Host windows of their own device")
+		return NewFault(Usage, d.pciFunction.Name+" cannot reach memory of "+
+			windowOwner.Identity().Name+reason)
 	}
 	return d.backend.assignBusAddress(a, owner)
 }
@@ -173,7 +177,7 @@ func (d *device) Alive() bool { return isAlive(d.config.readHeader()) }
 // the vendor id must not be all ones, and the command register must enable memory decoding.
 // `header` is the first 8 bytes of the device's configuration space.
 func isAlive(header uint64) bool {
-	return uint16(header) != 0xffff && header>>(8*configCommand)&configCommandMemory != 0
+	return uint16(header) != 0xffff && header>>(8*configCommandOffset)&configCommandMemoryBit != 0
 }
 
 // Diagnose implements Device.
@@ -187,14 +191,15 @@ func (d *device) Diagnose() Code {
 
 // Close implements Device. It switches bus mastering off before it releases host memory, because
 // the device may write to that memory until then. It leaves memory decoding on, because cores that
-// the image started may still be running.
+// the image started may still be running: the next program must be able to reach them through the
+// BARs, for example to stop them.
 func (d *device) Close() error {
 	err := d.SetBusMaster(false)
 	if e := d.cleanups.callAll(); err == nil {
 		err = e
 	}
 	d.memory.unmap()
-	d.unmapIATU()
+	d.clearIATURegisters()
 	d.config.fd = -1
 	return err
 }

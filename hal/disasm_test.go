@@ -47,8 +47,9 @@ func header() string {
 	for name, value := range map[string]any{
 		"opWrite": opWrite, "opModify": opModify, "opCopyIn": opCopyIn, "opFill": opFill,
 		"opCopyOut": opCopyOut, "opExpect": opExpect, "opCompare": opCompare,
-		"opPoint": opPoint, "opFence": opFence, "equal": equal, "fixed": fixed, "bulk": bulk,
-		"Loaded": Loaded, "Mismatch": Mismatch, "AllOnes": AllOnes,
+		"opPoint": opPoint, "opFence": opFence, "conditionEqual": conditionEqual,
+		"accessFixed": accessFixed, "accessBulk": accessBulk,
+		"StopLoaded": StopLoaded, "StopMismatch": StopMismatch, "StopAllOnes": StopAllOnes,
 	} {
 		text += fmt.Sprintf("#define const_%s %d\n", name, value)
 	}
@@ -604,13 +605,13 @@ func TestLoadAndStoreAreOneInstruction(t *testing.T) {
 			load, store := newLoadCommand(uint32(offset), width),
 				at(gen.OpcodeWrite, width, 0, offset, 0)
 			load.Window, store.Value = 1, 0x8877665544332211
-			if w, done := m.run(load); done != 0 || w.StopReason != Loaded ||
+			if w, done := m.run(load); done != 0 || w.StopReason != StopLoaded ||
 				w.Got != loadLittleEndian(m.device[offset:][:width]) {
 				t.Errorf("load of %d bytes returns %#x, stop reason %d", width, w.Got, w.StopReason)
 			}
 			m.checkTouches("load", want)
 			want.store = true
-			if w, done := m.run(store); done != 1 || w.StopReason != Unhandled {
+			if w, done := m.run(store); done != 1 || w.StopReason != StopUnhandled {
 				t.Errorf("store of %d bytes ends with %d", width, w.StopReason)
 			}
 			m.checkTouches("store", want)
@@ -691,7 +692,7 @@ func (m *machine) checkBulk(opcode gen.Opcode, offset, size uint64) {
 	what := func() string { return fmt.Sprintf("%v of %d bytes at %d", opcode, size, offset) }
 	c := at(opcode, 1, gen.AccessBulk, offset, size)
 	c.Value = size*7%16 + offset%3
-	if w, done := m.run(c); done != 1 && w.StopReason != AllOnes {
+	if w, done := m.run(c); done != 1 && w.StopReason != StopAllOnes {
 		m.t.Fatalf("%s is not complete", what())
 	}
 	if string(m.device[offset:][:size]) != string(m.memory[c.Value:][:size]) {
@@ -757,8 +758,8 @@ func TestEveryAccessBelongsToTheCommandInNext(t *testing.T) {
 			w, got := m.run(list...)
 			ended[w.StopReason]++
 			if got != done || w.StopReason != want.StopReason ||
-				w.StopReason != Unhandled && w.StopReason != AllOnes && w.Got != want.Got ||
-				w.StopReason == Mismatch && (w.Want != want.Want ||
+				w.StopReason != StopUnhandled && w.StopReason != StopAllOnes && w.Got != want.Got ||
+				w.StopReason == StopMismatch && (w.Want != want.Want ||
 					w.MismatchOffset != want.MismatchOffset) {
 				t.Fatalf("%+v\nended at %d with %+v, want %d with %+v", list, got, w, done, want)
 			}

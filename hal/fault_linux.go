@@ -13,8 +13,8 @@ func syscallFault(call, path string, err error) error {
 	}
 	reason := call + " " + path + ": " + err.Error()
 	if errno := errnoOf(err); errno == unix.EACCES || errno == unix.EPERM {
-		return NewFault(Denied, reason+"; run as root, or give this user access to the file "+
-			"(kernel lockdown denies it to everyone)")
+		return NewFault(Denied, reason+"; run as root, or give this user access to the "+
+			"file; if root is denied too, kernel lockdown is on")
 	}
 	return NewFault(NoDevice, reason)
 }

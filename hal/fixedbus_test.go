@@ -25,16 +25,16 @@ func TestVFIOPlacesHostMemoryAtAFixedBusAddress(t *testing.T) {
 	d := f.openVFIO()
 	for i, c := range []struct{ bus, size uint64 }{{0x4000, 1}, {iovaFirst + 0x1000, 0x2000}} {
 		a := mustMap(t, d, fixedHost(c.bus, c.size))
-		if m := k.dma[i]; a.Bus != c.bus || m.iova != c.bus || uintptr(m.vaddr) != a.Base {
-			t.Errorf("window %d: bus address %#x, want %#x; mapped %+v", i, a.Bus, c.bus, m)
+		if m := k.dma[i]; a.BusAddress != c.bus || m.iova != c.bus || uintptr(m.vaddr) != a.Base {
+			t.Errorf("window %d: bus address %#x, want %#x; mapped %+v", i, a.BusAddress, c.bus, m)
 		}
 	}
 	free := mustMap(t, d, host(0x2000)) // at iovaFirst it would overlap the second window
-	if free.Bus != iovaFirst+iovaStep {
-		t.Errorf("bus address %#x", free.Bus)
+	if free.BusAddress != iovaFirst+iovaStep {
+		t.Errorf("bus address %#x", free.BusAddress)
 	}
-	if err := d.AssignBusAddress(free, d); err != nil || free.Bus != iovaFirst+iovaStep {
-		t.Errorf("bus address %#x, %v", free.Bus, err)
+	if err := d.AssignBusAddress(free, d); err != nil || free.BusAddress != iovaFirst+iovaStep {
+		t.Errorf("bus address %#x, %v", free.BusAddress, err)
 	}
 	for _, bus := range []uint64{0x4000, iovaFirst + 0x2000, 1 << 62} {
 		_, err := d.Map(fixedHost(bus, 0x1000))
@@ -53,13 +53,13 @@ func TestTilesSeeHostMemoryAtAFixedAddress(t *testing.T) {
 	place := func(t *testing.T, d *device) {
 		adjacent := uint64(base + 0x5000)
 		for _, bus := range []uint64{base + 0x4000, adjacent} {
-			if a := mustMap(t, d, fixedHost(bus, 0x1000)); a.Bus != bus {
-				t.Errorf("tiles see the window at %#x, want %#x", a.Bus, bus)
+			if a := mustMap(t, d, fixedHost(bus, 0x1000)); a.BusAddress != bus {
+				t.Errorf("tiles see the window at %#x, want %#x", a.BusAddress, bus)
 			}
 		}
 		// A page stays unused before a window without a fixed address.
-		if a := mustMap(t, d, host(1)); a.Bus != base+0x7000 {
-			t.Errorf("tiles see the last window at %#x", a.Bus)
+		if a := mustMap(t, d, host(1)); a.BusAddress != base+0x7000 {
+			t.Errorf("tiles see the last window at %#x", a.BusAddress)
 		}
 		for _, bus := range []uint64{base - 0x1000, base, adjacent, base + 0xfffd_f000} {
 			_, err := d.Map(fixedHost(bus, 0x2000))
@@ -102,11 +102,11 @@ func TestBackendsThatCannotChooseTheBusAddressSaySo(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
 	for _, bus := range []uint64{0x8_0000_0000, 0x8_0000_1000} {
-		if a := mustMap(t, d, fixedHost(bus, 1)); a.Bus != bus {
-			t.Errorf("tt: tiles see the window at %#x, want %#x", a.Bus, bus)
+		if a := mustMap(t, d, fixedHost(bus, 1)); a.BusAddress != bus {
+			t.Errorf("tt: tiles see the window at %#x, want %#x", a.BusAddress, bus)
 		}
 	}
 	_, err = d.Map(fixedHost(0x8_3000_0000, 1))
-	wantFault(t, "tt", err, NoDevice, "the driver has pinned host memory at 0x800002000",
+	wantFault(t, "tt", err, NoDevice, "the driver has pinned host memory at address 0x800002000",
 		"the image needs 0x830000000", "vfio:")
 }

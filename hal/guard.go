@@ -11,14 +11,14 @@ type Panic struct {
 }
 
 // Recover catches a panic, stores its description in `recovered`, and restores the previous setting
-// of PanicOnFault. A function must begin with this statement if it accesses memory that may be
+// of SetPanicOnFault. A function must begin with this statement if it accesses memory that may be
 // gone:
 //
-//	defer Recover(PanicOnFault(true), &recovered)
+//	defer Recover(SetPanicOnFault(true), &recovered)
 //
 // Recover does not allocate and makes no system call.
 func Recover(previousPanicOnFault bool, recovered *Panic) {
-	PanicOnFault(previousPanicOnFault)
+	SetPanicOnFault(previousPanicOnFault)
 	recovered.Cause = recover()
 	fault, isFault := recovered.Cause.(interface{ Addr() uintptr })
 	recovered.IsFault = isFault

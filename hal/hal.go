@@ -42,7 +42,7 @@ type Identity struct {
 	Address        string    // PCI address, such as "0000:01:00.0"; "" if unknown
 	Vendor, Device uint16    // PCI vendor id and device id
 	Subsystem      uint32    // subsystem ids, as in the register at offset 0x2c; 0 if unknown
-	Bars           [6]uint64 // size of each BAR in bytes; 0 if the BAR is missing or not memory
+	BarSizes       [6]uint64 // size of each BAR in bytes; 0 if the BAR is missing or not memory
 }
 
 // Device is one PCIe function, or a mock of a PCIe function. A program calls Map only while
@@ -61,7 +61,7 @@ type Device interface {
 	// For a Bar window, the range must lie inside the BAR. For a Tlb window, Map reserves a
 	// TLB window of at least w.Size bytes: the TLB window with the number w.Slot if that one
 	// is free and large enough, otherwise another one. For a Host window, Map reserves
-	// zeroed host memory. The device reaches this memory at the bus address Aperture.Bus.
+	// zeroed host memory. The device reaches this memory at the bus address Aperture.BusAddress.
 	Map(w fbs.Window) (Aperture, error)
 
 	// EncodeWindow prepares the Point command `c`. A Point command makes a TLB window show
@@ -83,7 +83,7 @@ type Device interface {
 	//
 	// If `registers` is 0, the registers are not mapped. Then the caller must discard `c`
 	// and call ProgramWindow instead.
-	EncodeWindow(a *Aperture, t fbs.TileRange, address uint64, c *fbs.Command) (
+	EncodeWindow(a *Aperture, t fbs.TileRoute, address uint64, c *fbs.Command) (
 		registers, windowBase uintptr, code Code)
 
 	// ProgramWindow programs the TLB window of the aperture `a`. From then on, the first
@@ -92,9 +92,9 @@ type Device interface {
 	// is larger than `a`, ProgramWindow also changes a.Base, because the aperture then
 	// begins at another place in the TLB window. Callers need ProgramWindow only if the
 	// result `registers` of EncodeWindow was 0.
-	ProgramWindow(a *Aperture, t fbs.TileRange, address uint64) Code
+	ProgramWindow(a *Aperture, t fbs.TileRoute, address uint64) Code
 
-	// AssignBusAddress sets a.Bus to the bus address at which this device reaches the memory
+	// AssignBusAddress sets a.BusAddress to the bus address at which this device reaches the memory
 	// of the aperture `a`. The parameter `owner` is the device whose Map returned `a`. It
 	// may be this device.
 	AssignBusAddress(a *Aperture, owner Device) error
@@ -130,13 +130,13 @@ type Device interface {
 // Aperture is the accessible range of addresses that Map returns for a window. The program
 // accesses a mapped range with loads and stores at Base, and any other range through Port.
 type Aperture struct {
-	Base uintptr // address of the first byte in this process; 0 if the range is not mapped
-	Port Port    // loads from and stores to a range that is not mapped; nil if it is mapped
-	Size uint64  // size of the range in bytes
-	Slot int     // number of the TLB window; -1 if the window is not a Tlb window
-	Bus  uint64  // bus address at which a device reaches the first byte by DMA; 0 if none
+	Base       uintptr // address of the first byte in this process; 0 if the range is not mapped
+	Port       Port    // loads from and stores to a range that is not mapped; nil if it is mapped
+	Size       uint64  // size of the range in bytes
+	Slot       int     // number of the TLB window; -1 if the window is not a Tlb window
+	BusAddress uint64  // bus address at which a device reaches the first byte by DMA; 0 if none
 
-	isHost bool // the range is the host memory of a Host window
+	isHostMemory bool // the range is the host memory of a Host window
 
 	// execute executes the command w.Next through Port. It is nil if the range is mapped. It
 	// is also nil if the range is configuration space, because commands only load from

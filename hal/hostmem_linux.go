@@ -20,8 +20,8 @@ const (
 
 // hostMemory is the memory of all Host windows of one device.
 type hostMemory struct {
-	mappings   [][]byte // all mappings of host memory; Close unmaps them
-	unusedHuge []byte   // end of the last mapping of huge pages; no Host window uses it yet
+	mappings        [][]byte // all mappings of host memory; Close unmaps them
+	unusedHugePages []byte   // end of the last mapping of huge pages; no Host window uses it yet
 }
 
 // mapHostMem allocates host memory for a Host window of `size` bytes, and makes it possible for the
@@ -33,7 +33,7 @@ func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 		return nil, err
 	}
 	var bus uint64
-	if d.hasIATU() {
+	if d.mustProgramIATU() {
 		// The outbound translation chooses the address that the tiles use. Therefore the bus
 		// address that it translates to need not be fixed.
 		bus, err = d.backend.mapForDevice(mem, huge, 0)
@@ -47,7 +47,7 @@ func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 		return nil, err
 	}
 	a := MappedAperture(mem, 0, size, -1)
-	a.Bus, a.isHost = bus, true
+	a.BusAddress, a.isHostMemory = bus, true
 	return &a, nil
 }
 
@@ -60,15 +60,15 @@ func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 // unless a driver pins the ordinary pages. VFIO and Tenstorrent's driver pin them.
 func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	m := &d.memory
-	if size > uint64(len(m.unusedHuge)) {
+	if size > uint64(len(m.unusedHugePages)) {
 		pages, err := d.mmapLocked(fbs.RoundUp(size, hugePageSize), unix.MAP_HUGETLB|mapHuge2MB)
 		if err != nil {
 			mem, err = d.mmapLocked(size, 0)
 			return mem, false, err
 		}
-		m.unusedHuge = pages
+		m.unusedHugePages = pages
 	}
-	mem, m.unusedHuge = m.unusedHuge[:size:size], m.unusedHuge[size:]
+	mem, m.unusedHugePages = m.unusedHugePages[:size:size], m.unusedHugePages[size:]
 	return mem, true, nil
 }
 

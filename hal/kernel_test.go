@@ -56,7 +56,7 @@ func (k *fakeKernel) open(path string, flags int) (int, error) {
 		real = other
 		flags &^= unix.O_DIRECTORY
 		// The directories of sysfs in a test may lie in /dev/shm.
-	} else if strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, sysfsDevices) {
+	} else if strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, sysfsDevicesDir) {
 		return -1, unix.ENOENT
 	}
 	fd, err := k.linux.open(real, flags)
@@ -183,7 +183,7 @@ type frames struct {
 }
 
 func (f *frames) pread(fd int, data []byte, offset int64) (int, error) {
-	if f.opened[fd] != pagemap {
+	if f.opened[fd] != pagemapPath {
 		return f.fakeKernel.pread(fd, data, offset)
 	}
 	page := uint64(offset) / 8
@@ -202,7 +202,7 @@ func (f *frames) pread(fd int, data []byte, offset int64) (int, error) {
 func fakeFrames(t testing.TB, first uint64) *frames {
 	// Bits of the page map that hal must ignore: shared (61), exclusive (56), soft-dirty (55).
 	f := &frames{fakeKernel: fakeSystem(t), first: first / 4096, known: map[uint64]uint64{},
-		flags: pagePresent | 1<<61 | 1<<56 | 1<<55}
+		flags: pagePresentBit | 1<<61 | 1<<56 | 1<<55}
 	// Behave like a kernel without huge pages in files.
 	f.errors["memfd"] = unix.ENOSYS
 	use(f)
@@ -216,9 +216,10 @@ func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
 	fakeFrames(t, 0x4000_0000)
 	d := addEdu(t).open()
 	small, large := mustMap(t, d, host(16)), mustMap(t, d, host(0x3001))
-	if small.Bus != 0x4000_0000 || large.Bus != 0x4000_1000 || small.Size != 16 ||
+	if small.BusAddress != 0x4000_0000 || large.BusAddress != 0x4000_1000 || small.Size != 16 ||
 		large.Size != 0x3001 {
-		t.Errorf("%d bytes at %#x, %d at %#x", small.Size, small.Bus, large.Size, large.Bus)
+		t.Errorf("%d bytes at %#x, %d at %#x", small.Size, small.BusAddress, large.Size,
+			large.BusAddress)
 	}
 	if len(d.memory.mappings) != 1 {
 		t.Errorf("%d mappings", len(d.memory.mappings))
@@ -248,14 +249,14 @@ func TestOrdinaryPagesAreForDriversThatPinThem(t *testing.T) {
 	v := fakeVFIOKernel(t)
 	v.errors["mmap huge"] = unix.ENOMEM
 	f, _ := addVFIOEdu(v)
-	if a := mustMap(t, f.openVFIO(), host(4096)); a.Bus != iovaFirst {
-		t.Errorf("vfio: bus address %#x", a.Bus)
+	if a := mustMap(t, f.openVFIO(), host(4096)); a.BusAddress != iovaFirst {
+		t.Errorf("vfio: bus address %#x", a.BusAddress)
 	}
 	tt := fakeTTKernel(t, &boards.Wormhole)
 	tt.errors["mmap huge"] = unix.ENOMEM
 	d := tt.openTT()
-	if a := mustMap(t, d, host(4096)); a.Bus != 0x8_0000_0000 {
-		t.Errorf("tt: bus address %#x", a.Bus)
+	if a := mustMap(t, d, host(4096)); a.BusAddress != 0x8_0000_0000 {
+		t.Errorf("tt: bus address %#x", a.BusAddress)
 	}
 	tt.errors["mmap locked"] = unix.EAGAIN
 	_, err = d.Map(host(4096))
@@ -333,11 +334,11 @@ func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
 		},
 		"pages not present": {
 			func(k *frames, _ *fakeFunction) { k.flags = 0 },
-			NoDevice, []string{pagemap},
+			NoDevice, []string{pagemapPath},
 		},
 		"no pagemap": {
-			failing("open "+pagemap, unix.EACCES),
-			Denied, []string{pagemap, "run as root"},
+			failing("open "+pagemapPath, unix.EACCES),
+			Denied, []string{pagemapPath, "run as root"},
 		},
 		"IOMMU of the device": {
 			func(_ *frames, f *fakeFunction) { f.link("iommu_group", "7") },
@@ -379,8 +380,8 @@ func TestAnIOMMUThatTranslatesNothingIsNoObstacle(t *testing.T) {
 	if err := os.Symlink("../groups/7", f.path("iommu_group")); err != nil {
 		t.Fatal(err)
 	}
-	if a := mustMap(t, f.open(), host(1)); a.Bus != 0x4000_0000 {
-		t.Errorf("bus address %#x", a.Bus)
+	if a := mustMap(t, f.open(), host(1)); a.BusAddress != 0x4000_0000 {
+		t.Errorf("bus address %#x", a.BusAddress)
 	}
 }
 
@@ -401,7 +402,7 @@ func (f *fakeFunction) mkdir(name string) {
 
 // command returns the command register in the file of configuration space.
 func (f *fakeFunction) command() uint64 {
-	return loadLittleEndian(f.at("config", configCommand, 2))
+	return loadLittleEndian(f.at("config", configCommandOffset, 2))
 }
 
 func TestMasterIsOnBetweenMasterAndClose(t *testing.T) {
@@ -497,7 +498,7 @@ func TestBusMasteringNeedsWriteAccessToConfigurationSpace(t *testing.T) {
 		t.Errorf("configuration space: %#x, %v", v, code)
 	}
 	d.Close()
-	f.patch("config", configCommand, 6)
+	f.patch("config", configCommandOffset, 6)
 	d = f.open() // bus mastering was left on
 	wantFault(t, "left mastering", d.SetBusMaster(true), Denied, "the command register",
 		"run as root")
@@ -538,20 +539,20 @@ func TestADeviceThatMastersAtOpenIsStoppedAndReset(t *testing.T) {
 	if got, _ := os.ReadFile(f.path("reset")); len(got) != 0 {
 		t.Errorf("a quiet device is reset: %q", got)
 	}
-	f.patch("config", configCommand, 6)
+	f.patch("config", configCommandOffset, 6)
 	k.journal = nil
 	f.open()
 	if got, _ := os.ReadFile(f.path("reset")); string(got) != "1\n" || f.command() != 2 {
 		t.Errorf("reset holds %q, command %#x", got, f.command())
 	}
 	k.at("pwrite config +0x4 02 00")
-	f.patch("config", configCommand, 6)
+	f.patch("config", configCommandOffset, 6)
 	f.remove("reset")
 	f.open()
 	if f.command() != 2 {
 		t.Errorf("a device without reset: command %#x", f.command())
 	}
-	f.patch("config", configCommand, 6)
+	f.patch("config", configCommandOffset, 6)
 	k.writes = func(int, []byte, int64) bool { return true }
 	_, err := openAndAcquire("pci:1234:11e8")
 	wantFault(t, "stays on", err, Internal, "bus mastering stays on")
@@ -562,7 +563,7 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 	fakeFrames(t, 0x4000_0000)
 	f := addEdu(t)
 	d := f.open()
-	status := func(bits uint16) { f.patch("config", configStatus, byte(bits), byte(bits>>8)) }
+	status := func(bits uint16) { f.patch("config", configStatusOffset, byte(bits), byte(bits>>8)) }
 	want := func(what string, want Code) {
 		t.Helper()
 		if got := d.Diagnose(); got != want {
@@ -575,12 +576,13 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
-	if got := loadLittleEndian(f.at("config", configStatus, 2)); got != configStatusDMA {
+	if got := loadLittleEndian(f.at("config", configStatusOffset,
+		2)); got != configStatusDMAErrors {
 		t.Errorf("status register %#x: no ones were stored to it", got)
 	}
 	status(1 << 13)
 	want("a bit that was there before", OK) // in the file, writing a one does not clear a bit
-	d.busMaster.staleStatus = 0
+	d.busMaster.statusBeforeDMA = 0
 	for bit := range 16 {
 		status(1 << bit)
 		want(fmt.Sprintf("status bit %d", bit),
@@ -588,11 +590,11 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 				bit == 15])
 	}
 	status(0)
-	f.patch("config", configCommand, 2)
+	f.patch("config", configCommandOffset, 2)
 	want("mastering switched off", MasterOff)
-	f.patch("config", configCommand, 4)
+	f.patch("config", configCommandOffset, 4)
 	want("memory decoding off", DeviceGone)
-	f.patch("config", configCommand, 6)
+	f.patch("config", configCommandOffset, 6)
 	k := syscalls
 	syscalls = real
 	if n := testing.AllocsPerRun(10,
@@ -635,8 +637,8 @@ func TestDevicesOfOneBackendReachEachOther(t *testing.T) {
 	g := addFunction(t, "0000:02:00.0", 0x1af4, 0x1110, map[int]uint64{2: mega})
 	d, of := f.open(), g.open()
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Offset: 0x100, Size: 0x100})
-	if err := d.AssignBusAddress(a, of); err != nil || a.Bus != barBus(2)+0x100 {
-		t.Errorf("bus address %#x, %v", a.Bus, err)
+	if err := d.AssignBusAddress(a, of); err != nil || a.BusAddress != barBus(2)+0x100 {
+		t.Errorf("bus address %#x, %v", a.BusAddress, err)
 	}
 	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage,
 		"pci:0000:00:01.0 cannot reach memory of mock:still", "both as `pci:`")
@@ -657,7 +659,7 @@ func TestSystemCallsThatFailAreNamed(t *testing.T) {
 	_, err := openAndAcquire("pci:1234:11e8")
 	wantFault(t, "config", err, NoDevice, "read "+f.path("config")+": input/output error")
 	clear(k.errors)
-	f.patch("config", configCommand, 0)
+	f.patch("config", configCommandOffset, 0)
 	k.errors["pwrite"] = unix.EBUSY
 	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "enable", err, NoDevice, "write "+f.path("enable")+": device or resource busy")
@@ -665,9 +667,9 @@ func TestSystemCallsThatFailAreNamed(t *testing.T) {
 	f.write("modalias", "one\n")
 	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "modalias", err, NoDevice, "modalias contains no PCI ids")
-	k.substitute(sysfsDevices, "no folder")
+	k.substitute(sysfsDevicesDir, "no folder")
 	_, err = openAndAcquire("pci:1234:11e8")
-	wantFault(t, "folder", err, NoDevice, "getdents "+sysfsDevices+": not a directory")
+	wantFault(t, "folder", err, NoDevice, "getdents "+sysfsDevicesDir+": not a directory")
 }
 
 func TestMappingsThatFailAreFaults(t *testing.T) {

@@ -15,15 +15,15 @@ type (
 	// tlbWindows is empty, because programs with the build tag notiles do not use TLB windows.
 	tlbWindows struct{}
 
-	// outbound stores only whether the device has tiles. If the device has tiles, mapping a Host
-	// window is an error.
-	outbound struct{ hasTiles bool }
+	// outboundTranslation stores only whether the device has tiles. If the device has tiles,
+	// mapping a Host window is an error.
+	outboundTranslation struct{ hasTiles bool }
 )
 
 // applyBoard finds the board of the device by its PCI ids. It sets d.outbound.hasTiles if the board
 // has TLB windows, because every board with tiles has TLB windows, and no other board has them.
 func (d *device) applyBoard() {
-	board := boards.FindByID(d.function.Vendor, d.function.Device)
+	board := boards.FindByID(d.pciFunction.Vendor, d.pciFunction.Device)
 	d.outbound.hasTiles = board != nil && board.TLB != nil
 }
 
@@ -37,17 +37,17 @@ func (d *device) noTilesFault() error {
 func (d *device) mapTLB(*fbs.Window) (*Aperture, error) { return nil, d.noTilesFault() }
 
 // EncodeWindow implements Device. It always fails, because this program does not use TLB windows.
-func (d *device) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (registers,
+func (d *device) EncodeWindow(*Aperture, fbs.TileRoute, uint64, *fbs.Command) (registers,
 	windowBase uintptr, code Code) {
 	return 0, 0, Refused
 }
 
 // ProgramWindow implements Device. It always fails, because this program does not use TLB windows.
-func (d *device) ProgramWindow(*Aperture, fbs.TileRange, uint64) Code { return Refused }
+func (d *device) ProgramWindow(*Aperture, fbs.TileRoute, uint64) Code { return Refused }
 
-// hasIATU reports whether the device has tiles. For a device with tiles, mapHostMem calls
+// mustProgramIATU reports whether the device has tiles. For a device with tiles, mapHostMem calls
 // addIATURegion, which fails.
-func (d *device) hasIATU() bool { return d.outbound.hasTiles }
+func (d *device) mustProgramIATU() bool { return d.outbound.hasTiles }
 
 // addIATURegion returns a Fault: without outbound translation, tiles cannot reach host memory.
 func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err error) {
@@ -57,5 +57,5 @@ func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err erro
 // programIATU does nothing, because this program has no outbound translation.
 func (d *device) programIATU(enable bool) error { return nil }
 
-// unmapIATU does nothing, because this program has no outbound translation.
-func (d *device) unmapIATU() {}
+// clearIATURegisters does nothing, because this program has no outbound translation.
+func (d *device) clearIATURegisters() {}

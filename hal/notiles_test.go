@@ -33,15 +33,15 @@ func openBoard(t *testing.T, vendor, id uint16) *device {
 	header := make([]byte, 64)
 	binary.LittleEndian.PutUint16(header, vendor)
 	binary.LittleEndian.PutUint16(header[2:], id)
-	header[configCommand] = configCommandMemory
+	header[configCommandOffset] = configCommandMemoryBit
 	path := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(path, header, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d := &device{scheme: "pci"}
 	d.backend = &memoryBackend{t}
-	d.function.Name, d.function.Vendor, d.function.Device = "pci:test", vendor, id
-	d.function.Bars[0] = 1 << 20
+	d.pciFunction.Name, d.pciFunction.Vendor, d.pciFunction.Device = "pci:test", vendor, id
+	d.pciFunction.BarSizes[0] = 1 << 20
 	fd, err := d.cleanups.openFile(path, unix.O_RDWR)
 	if err != nil {
 		t.Fatal(err)
@@ -73,8 +73,8 @@ func TestNoTilesMapsBarsAndHostMemoryOfOtherDevices(t *testing.T) {
 		t.Errorf("loaded %#x, %v", v, code)
 	}
 	host, err := d.Map(fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
-	if err != nil || host.Bus != 0x1000 {
-		t.Errorf("host memory: bus address %#x, %v", host.Bus, err)
+	if err != nil || host.BusAddress != 0x1000 {
+		t.Errorf("host memory: bus address %#x, %v", host.BusAddress, err)
 	}
 	if err := d.SetBusMaster(true); err != nil {
 		t.Error(err)
@@ -100,10 +100,10 @@ func TestNoTilesRefusesWindowsOfDevicesWithTiles(t *testing.T) {
 	}
 	d := openBoard(t, edu.Vendor, edu.Device)
 	var a Aperture
-	if _, _, code := d.EncodeWindow(&a, fbs.TileRange{}, 0, &fbs.Command{}); code != Refused {
+	if _, _, code := d.EncodeWindow(&a, fbs.TileRoute{}, 0, &fbs.Command{}); code != Refused {
 		t.Errorf("EncodeWindow: %v", code)
 	}
-	if code := d.ProgramWindow(&a, fbs.TileRange{}, 0); code != Refused {
+	if code := d.ProgramWindow(&a, fbs.TileRoute{}, 0); code != Refused {
 		t.Errorf("ProgramWindow: %v", code)
 	}
 }
@@ -123,7 +123,7 @@ func TestNoTilesNames(t *testing.T) {
 	wantFault(t, "tt", err, Usage, "unknown device")
 	found := false
 	for _, name := range []string{"pci:1234:11e8", "vfio:1234:11e8"} {
-		_, err := ParseName(name)
+		_, err := ParseDeviceName(name)
 		found = found || err == nil
 	}
 	if !found {

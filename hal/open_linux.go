@@ -28,9 +28,9 @@ func Open(name string) (Device, error) {
 	return d, nil
 }
 
-// ParseName returns a Device for the given name. It does not open the device, and does not check
-// that the device exists. If the name is invalid, it returns a Fault with the code Usage.
-func ParseName(name string) (Device, error) {
+// ParseDeviceName returns a Device for the given name. It does not open the device, and does not
+// check that the device exists. If the name is invalid, it returns a Fault with the code Usage.
+func ParseDeviceName(name string) (Device, error) {
 	d, err := parseDevice(name)
 	if err != nil {
 		return nil, err
@@ -43,10 +43,10 @@ func ParseName(name string) (Device, error) {
 func parseDevice(name string) (*device, error) {
 	scheme, rest := Cut(name, ':')
 	d := &device{scheme: scheme}
-	d.function.Name = name
+	d.pciFunction.Name = name
 	d.config.fd = -1
 	ok := false
-	d.locator, d.byIDs, ok = parsePCIName(rest)
+	d.locator, d.locatorIsIDs, ok = parsePCIName(rest)
 	switch scheme {
 	case "pci":
 		d.backend = newPCI(d)

@@ -20,9 +20,9 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 		f := addEdu(t)
 		f.write("reset", "")
 		for _, name := range []string{"pci:0000:00:01.0", "pci:1234:11e8"} {
-			for _, command := range []byte{0, configCommandMaster,
-				configCommandMemory | configCommandMaster} {
-				f.patch("config", configCommand, command, 0)
+			for _, command := range []byte{0, configCommandMasterBit,
+				configCommandMemoryBit | configCommandMasterBit} {
+				f.patch("config", configCommandOffset, command, 0)
 				want := Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mega}}
 				checkOnlyOpened(t, k.fakeKernel, name, want)
 				if got := f.command(); got != uint64(command) ||
@@ -32,9 +32,9 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 				}
 			}
 		}
-		f.patch("config", configCommand, 4)
+		f.patch("config", configCommandOffset, 4)
 		mustMap(t, f.openOnly(), fbs.Window{Kind: gen.WindowKindBar, Size: 4})
-		if got := f.command(); got != configCommandMemory {
+		if got := f.command(); got != configCommandMemoryBit {
 			t.Errorf("after Map: command register %#x", got)
 		}
 	})
@@ -42,19 +42,20 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 		k := fakeVFIOKernel(t)
 		_, v := addVFIOEdu(k)
 		v.resets = true
-		v.patch(t, vfioConfigRegionIndex, configCommand, []byte{6, 0})
+		v.patch(t, vfioConfigRegionIndex, configCommandOffset, []byte{6, 0})
 		for _, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11e8"} {
 			want := Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mega}}
 			checkOnlyOpened(t, k.fakeKernel, name, want)
 		}
-		if command := v.at(t, vfioConfigRegionIndex, configCommand, 1)[0]; command != 6 ||
+		if command := v.at(t, vfioConfigRegionIndex, configCommandOffset, 1)[0]; command != 6 ||
 			k.resets != 0 || k.kind != 0 {
 			t.Errorf("command register %#x, %d resets, IOMMU of type %d", command, k.resets, k.kind)
 		}
 	})
 	t.Run("tt", func(t *testing.T) {
 		k := fakeTTKernel(t, &boards.Wormhole)
-		want := Identity{"tt:" + ttNode, "0001:b3:1f.5", 0x1e52, 0x401e, 0, boards.Wormhole.Bars}
+		want := Identity{"tt:" + ttNode, "0001:b3:1f.5", 0x1e52, 0x401e, 0,
+			boards.Wormhole.BarSizes}
 		checkOnlyOpened(t, k.fakeKernel, "tt:"+ttNode, want)
 		if k.taken || len(k.powers) > 0 || !k.quiet {
 			t.Errorf("locked %v, power %v, asked for none at open %v", k.taken, k.powers, k.quiet)

@@ -20,13 +20,13 @@ type BaseDevice struct{}
 
 // EncodeWindow implements Device. Its result `registers` is 0, because the program stores
 // nothing to registers of TLB windows. The caller must call ProgramWindow instead.
-func (BaseDevice) EncodeWindow(*Aperture, fbs.TileRange, uint64, *fbs.Command) (
+func (BaseDevice) EncodeWindow(*Aperture, fbs.TileRoute, uint64, *fbs.Command) (
 	registers, windowBase uintptr, code Code) {
 	return 0, 0, OK
 }
 
 // ProgramWindow implements Device and always fails, because the device has no TLB windows.
-func (BaseDevice) ProgramWindow(*Aperture, fbs.TileRange, uint64) Code { return Internal }
+func (BaseDevice) ProgramWindow(*Aperture, fbs.TileRoute, uint64) Code { return Internal }
 
 // AssignBusAddress implements Device and leaves the bus address unchanged.
 func (BaseDevice) AssignBusAddress(*Aperture, Device) error { return nil }
@@ -120,7 +120,7 @@ func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access ge
 		Amount: uint32(len(data)),
 	}}
 	address := AddressOf(data)
-	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base, Memories: &address}
+	w := Walk{Next: &list[0], StopAt: &list[1], Windows: &a.Base, Memories: &address}
 	if a.Base == 0 {
 		return w.ExecuteOnPort(a, 0)
 	}
@@ -135,7 +135,7 @@ func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access ge
 // relative to the BAR.
 func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (code Code) {
 	c := w.Next
-	w.StopReason = Unhandled
+	w.StopReason = StopUnhandled
 	address := base + uint64(c.Offset)
 	switch c.Opcode {
 	case gen.OpcodeWrite:
@@ -151,7 +151,7 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 	default:
 		return OK
 	}
-	if code == OK && w.StopReason == Unhandled {
+	if code == OK && w.StopReason == StopUnhandled {
 		w.Advance()
 	}
 	return code
@@ -159,7 +159,7 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 
 // executeCopy executes a CopyIn or CopyOut command. If the access is bulk, and `block` is not nil,
 // it copies all bytes by one call of `block`. After a CopyOut whose last byte is 0xff, it sets
-// w.StopReason to AllOnes.
+// w.StopReason to StopAllOnes.
 func (w *Walk) executeCopy(p Port, block BlockPort, address, barOffset uint64) (code Code) {
 	c, data := w.Next, w.commandMemory()
 	isBlock := block != nil && gen.Access(c.Mode) == gen.AccessBulk
@@ -174,7 +174,7 @@ func (w *Walk) executeCopy(p Port, block BlockPort, address, barOffset uint64) (
 		code = w.executeCopyOut(p, address, barOffset, data)
 	}
 	if c.Opcode == gen.OpcodeCopyOut && data[len(data)-1] == 0xff {
-		w.StopReason = AllOnes
+		w.StopReason = StopAllOnes
 	}
 	return code
 }
@@ -188,7 +188,7 @@ func (w *Walk) executeExpect(p Port, address uint64) Code {
 	got, code := p.Load(address, c.Width)
 	isEqual := gen.Condition(c.Mode) == gen.ConditionEqual && got&c.Mask == c.Value
 	if !isEqual || got == fbs.WidthMask(c.Width) {
-		w.StopReason, w.Got = Loaded, got
+		w.StopReason, w.Got = StopLoaded, got
 	}
 	return code
 }
@@ -214,7 +214,7 @@ func bytesAt(address uintptr, size uint32) []byte {
 
 // executeCompare executes a Compare command: it loads a range element by element, and stops the
 // walk at the first element that differs from the golden (expected) data. `address` is the offset
-// of the range on the port `p`.
+// of the range on the port `p`; on a memoryPort, an offset is an address.
 func (w *Walk) executeCompare(p Port, address uint64) Code {
 	c, golden := w.Next, w.commandMemory()
 	for i := uint64(0); i < uint64(len(golden)); i += uint64(c.Width) {
@@ -223,7 +223,7 @@ func (w *Walk) executeCompare(p Port, address uint64) Code {
 			return code
 		}
 		if want := loadLittleEndian(golden[i:][:c.Width]); got != want {
-			w.StopReason, w.Got, w.Want, w.MismatchOffset = Mismatch, got, want, i
+			w.StopReason, w.Got, w.Want, w.MismatchOffset = StopMismatch, got, want, i
 			return OK
 		}
 	}
@@ -318,8 +318,8 @@ func addressStep(c *fbs.Command, width uint8) uint64 {
 // walkGeneric implements Walk.Run in plain Go. It replaces the assembly on processors other
 // than amd64 and arm64. Tests compare the assembly with it.
 func walkGeneric(w *Walk) {
-	w.StopReason = Unhandled
-	for w.Next != w.Stop && w.StopReason == Unhandled {
+	w.StopReason = StopUnhandled
+	for w.Next != w.StopAt && w.StopReason == StopUnhandled {
 		switch c := w.Next; {
 		case c.Opcode == gen.OpcodeFence:
 			fenceCount.Add(1)
@@ -327,7 +327,7 @@ func walkGeneric(w *Walk) {
 		case c.Opcode == gen.OpcodePoint && c.Width != 0: // EncodeWindow has encoded the command
 			w.programWindow(memoryPort{})
 		default:
-			base := w.mappedWindow()
+			base := w.nextWindowAddress()
 			if base == 0 {
 				return // the caller must execute the command
 			}
@@ -336,9 +336,9 @@ func walkGeneric(w *Walk) {
 	}
 }
 
-// mappedWindow returns the address of the window that the command w.Next accesses. It returns 0 if
-// the window is not mapped memory, or if the command does not load from or store to a window.
-func (w *Walk) mappedWindow() uintptr {
+// nextWindowAddress returns the address of the window that the command w.Next accesses. It returns
+// 0 if the window is not mapped memory, or if the command does not load from or store to a window.
+func (w *Walk) nextWindowAddress() uintptr {
 	switch c := w.Next; c.Opcode {
 	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeFill, gen.OpcodeCopyIn, gen.OpcodeCopyOut,
 		gen.OpcodeExpect, gen.OpcodeCompare:

@@ -15,22 +15,22 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// outbound is the outbound translation of a device: it translates the addresses at which tiles
-// access host memory to bus addresses.
-type outbound struct {
-	translation *boards.Outbound // layout of the registers; nil if this program does not need them
-	registers   *Aperture        // registers of all regions; nil if they are not mapped
-	regions     []outboundRegion // regions in use, in the order of their registers
-	end         uint64           // offset from NoCBase of the first byte after all regions
+// outboundTranslation is the outbound translation of a device: it translates the addresses at which
+// tiles access host memory to bus addresses.
+type outboundTranslation struct {
+	layout     *boards.OutboundTranslation // layout of the registers; nil: not needed
+	registers  *Aperture                   // registers of all regions; nil if they are not mapped
+	regions    []outboundRegion            // regions in use, in the order of their registers
+	regionsEnd uint64                      // offset from NoCBase of the byte after all regions
 }
 
 // outboundRegion describes one region, through which tiles reach `size` bytes of host memory at the
-// bus address `bus`. Tiles access the first of these bytes at the address boards.Outbound.NoCBase +
-// `offset`.
+// bus address `bus`. Tiles access the first of these bytes at the address
+// boards.OutboundTranslation.NoCBase + `offset`.
 type outboundRegion struct{ offset, size, bus uint64 }
 
-// hasIATU reports whether this program must program the device's outbound translation.
-func (d *device) hasIATU() bool { return d.outbound.translation != nil }
+// mustProgramIATU reports whether this program must program the device's outbound translation.
+func (d *device) mustProgramIATU() bool { return d.outbound.layout != nil }
 
 // addIATURegion reserves a region for `size` bytes of host memory at the given bus address. It
 // does not program the region; programIATU does that later. addIATURegion returns `noc`, the
@@ -39,9 +39,9 @@ func (d *device) hasIATU() bool { return d.outbound.translation != nil }
 // If addIATURegion chooses the address, it leaves at least one page unused after the previous
 // region. An access beyond the end of that region then reaches no memory.
 func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err error) {
-	o, t := &d.outbound, d.outbound.translation
+	o, t := &d.outbound, d.outbound.layout
 	if o.registers == nil {
-		o.registers, err = d.mapBar(t.Bar, false, t.Offset, uint64(t.Regions)*t.Stride)
+		o.registers, err = d.mapBar(t.Bar, false, t.Offset, uint64(t.RegionCount)*t.Stride)
 		if err != nil {
 			return 0, err
 		}
@@ -50,22 +50,28 @@ func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err erro
 	switch {
 	case fixedNoC != 0:
 		offset = fixedNoC - t.NoCBase // a very large number if fixedNoC is below t.NoCBase
-		if offset < o.end || offset > t.OffsetMax || size-1 > t.OffsetMax-offset {
+		if offset < o.regionsEnd || offset > t.OffsetMax || size-1 > t.OffsetMax-offset {
 			const text = "cannot map %x bytes of host memory at %x for the tiles: only the " +
 				"addresses %x to %x are free"
 			return 0, d.fault(NoDevice,
-				fbs.Text(text, size, fixedNoC, t.NoCBase+o.end, t.NoCBase+t.OffsetMax))
+				fbs.Text(text, size, fixedNoC, t.NoCBase+o.regionsEnd, t.NoCBase+t.OffsetMax))
 		}
-	case o.end != 0:
-		offset = fbs.RoundUp(o.end, pageSize()) + pageSize()
+	case o.regionsEnd != 0:
+		offset = fbs.RoundUp(o.regionsEnd, pageSize()) + pageSize()
 	}
-	if len(o.regions) == t.Regions || offset > t.OffsetMax || size-1 > t.OffsetMax-offset {
-		return 0, d.fault(NoDevice, fbs.Text("cannot map %d bytes of host memory for the tiles: "+
-			"all %d regions or all addresses are in use; use fewer or smaller host windows",
-			size, uint64(t.Regions)))
+	reason := ""
+	switch {
+	case len(o.regions) == t.RegionCount:
+		reason = "all regions are in use; use fewer host windows"
+	case offset > t.OffsetMax || size-1 > t.OffsetMax-offset:
+		reason = "too few addresses are free; use smaller host windows"
+	}
+	if reason != "" {
+		const text = "cannot map %d bytes of host memory for the tiles: "
+		return 0, d.fault(NoDevice, fbs.Text(text, size)+reason)
 	}
 	o.regions = append(o.regions, outboundRegion{offset, size, bus})
-	o.end = offset + size
+	o.regionsEnd = offset + size
 	return t.NoCBase + offset, nil
 }
 
@@ -95,10 +101,10 @@ func (d *device) programIATU(enable bool) error {
 
 // programRegions stores to the registers of all regions, in the way that the comment on
 // programIATU describes. If a store faults, programRegions stops and returns the panic.
-func (o *outbound) programRegions(enable bool) (recovered Panic) {
-	defer Recover(PanicOnFault(true), &recovered)
-	t := o.translation
-	for i := range t.Regions {
+func (o *outboundTranslation) programRegions(enable bool) (recovered Panic) {
+	defer Recover(SetPanicOnFault(true), &recovered)
+	t := o.layout
+	for i := range t.RegionCount {
 		var r outboundRegion // size 0: ProgramRegion disables the region
 		if enable && i < len(o.regions) {
 			r = o.regions[i]
@@ -111,6 +117,6 @@ func (o *outbound) programRegions(enable bool) (recovered Panic) {
 	return recovered
 }
 
-// unmapIATU clears the pointer to the registers. Close calls unmapIATU after it has
-// unmapped the registers.
-func (d *device) unmapIATU() { d.outbound.registers = nil }
+// clearIATURegisters clears the pointer to the registers. Close calls clearIATURegisters after it
+// has unmapped the registers.
+func (d *device) clearIATURegisters() { d.outbound.registers = nil }

@@ -17,7 +17,7 @@ import (
 
 // regionsOf returns the translations of the enabled regions of an iATU, which it reads from the
 // registers. Sources of the offsets of the registers: tt-kmd wormhole.c and blackhole.c.
-func regionsOf(o *boards.Outbound, register func(offset uint64) uint64) (list []string) {
+func regionsOf(o *boards.OutboundTranslation, register func(offset uint64) uint64) (list []string) {
 	for i := range 16 {
 		at := o.Offset + uint64(i)*0x200
 		if register(at+4)&(1<<31) == 0 {
@@ -51,8 +51,9 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 			c.f.patch("resource2", o.Offset+3*o.Stride+4, 0, 0, 0, 0x80)
 			d := c.f.open()
 			a, b := mustMap(t, d, host(1)), mustMap(t, d, host(0x3000))
-			if a.Bus != o.NoCBase || b.Bus != o.NoCBase+0x2000 {
-				t.Errorf("%s: tiles see the windows at %#x and %#x", c.board.Name, a.Bus, b.Bus)
+			if a.BusAddress != o.NoCBase || b.BusAddress != o.NoCBase+0x2000 {
+				t.Errorf("%s: tiles see the windows at %#x and %#x", c.board.Name, a.BusAddress,
+					b.BusAddress)
 			}
 			if got := regionsOf(o, register); len(got) != 1 {
 				t.Errorf("%s, before it masters: %q", c.board.Name, got)
@@ -95,11 +96,11 @@ func TestTheIATUIsAimedAtWhatTheIOMMUMaps(t *testing.T) {
 	}
 	got := regionsOf(boards.Wormhole.Outbound,
 		func(offset uint64) uint64 { return loadLittleEndian(v.at(t, 2, offset, 4)) })
-	if a.Bus != 0x8_0000_0000 || len(got) != 1 || got[0] != "0: 0x0..0x1fff to 0x100000" {
-		t.Errorf("tiles see the window at %#x; %q", a.Bus, got)
+	if a.BusAddress != 0x8_0000_0000 || len(got) != 1 || got[0] != "0: 0x0..0x1fff to 0x100000" {
+		t.Errorf("tiles see the window at %#x; %q", a.BusAddress, got)
 	}
-	if err := d.AssignBusAddress(a, d); err != nil || a.Bus != 0x8_0000_0000 {
-		t.Errorf("bus address %#x, %v", a.Bus, err)
+	if err := d.AssignBusAddress(a, d); err != nil || a.BusAddress != 0x8_0000_0000 {
+		t.Errorf("bus address %#x, %v", a.BusAddress, err)
 	}
 }
 
@@ -117,20 +118,23 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 		"its memory for another": other.AssignBusAddress(own, d),
 		"a mock":                 d.AssignBusAddress(own, still{}),
 	} {
-		wantFault(t, what, err, Usage, "cannot reach memory",
-			"only Host windows of their own device")
+		reason := "only host windows of their own device"
+		if what == "a mock" {
+			reason = "open both as `pci:`"
+		}
+		wantFault(t, what, err, Usage, "cannot reach memory", reason)
 	}
-	if err := other.AssignBusAddress(bar, d); err != nil || bar.Bus == 0 {
+	if err := other.AssignBusAddress(bar, d); err != nil || bar.BusAddress == 0 {
 		t.Errorf("its BAR for another: %v", err)
 	}
 	for range 15 {
 		mustMap(t, d, host(1))
 	}
 	_, err := d.Map(host(1))
-	wantFault(t, "17 windows", err, NoDevice, "cannot map 4096 bytes", "16 regions")
+	wantFault(t, "17 windows", err, NoDevice, "cannot map 4096 bytes", "all regions are in use")
 	d.Close()
 	d = f.openVFIO()
-	d.outbound.end = 0xfffc_f000
+	d.outbound.regionsEnd = 0xfffc_f000
 	mustMap(t, d, host(0x10000)) // up to the last offset
 	_, err = d.Map(host(1))
 	wantFault(t, "over the end", err, NoDevice, "cannot map 4096 bytes")
@@ -185,9 +189,9 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 		for cutAt := range moments {
 			cut(mega)
 			d := f.open()
-			o := *d.outbound.translation
-			o.Offset, o.Regions, o.Stride = offset, regions, stride
-			d.outbound.translation = &o
+			o := *d.outbound.layout
+			o.Offset, o.RegionCount, o.Stride = offset, regions, stride
+			d.outbound.layout = &o
 			a := mustMap(t, d, host(1))
 			for now, moment := range moments {
 				if now == cutAt {
@@ -196,7 +200,7 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 				on, stores := strings.HasPrefix(moment, "load"), true
 				var err error
 				if moment == "close" {
-					stores = d.busMaster.on
+					stores = d.busMaster.isOn
 					err = d.Close()
 				} else {
 					err = d.SetBusMaster(on)
@@ -211,7 +215,7 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if f.command() != configCommandMemory || d.memory.mappings != nil {
+			if f.command() != configCommandMemoryBit || d.memory.mappings != nil {
 				t.Errorf("registers from %#x: command %#x", offset, f.command())
 			}
 		}
@@ -221,8 +225,8 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 
 // storesBehind reports whether a store to a register at `end` or after it happens if the first
 // region is programmed, or if all regions are disabled.
-func storesBehind(o *boards.Outbound, on bool, a *Aperture, end uint64) (behind bool) {
-	for i := range o.Regions {
+func storesBehind(o *boards.OutboundTranslation, on bool, a *Aperture, end uint64) (behind bool) {
+	for i := range o.RegionCount {
 		size := uint64(0)
 		if on && i == 0 {
 			size = a.Size
@@ -265,8 +269,8 @@ func TestDefectInTheTranslationIsNoBusError(t *testing.T) {
 	fakeFrames(t, 0x12_4000_0000)
 	d := addWormhole(t).open()
 	mustMap(t, d, host(1))
-	o := d.outbound.translation
-	d.outbound.translation = nil
+	o := d.outbound.layout
+	d.outbound.layout = nil
 	wantFault(t, "a nil pointer", d.SetBusMaster(true), Internal, "reset the device")
-	d.outbound.translation = o
+	d.outbound.layout = o
 }

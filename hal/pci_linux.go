@@ -21,32 +21,32 @@ import (
 const (
 	// PCI_BASE_ADDRESS_0: offset of the register of BAR 0 in the header, in bytes. The header has
 	// six consecutive BAR registers of 32 bits each.
-	configBar0 = 0x10
+	configBar0Offset = 0x10
 	// Number of bytes that readBARs reads: from offset 0 to the end of the last BAR register.
-	configHeaderSize = configBar0 + 4*configBars
+	configHeaderSize = configBar0Offset + 4*configBarCount
 
-	barIO      = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: 1 if the BAR has I/O ports, not memory
-	barType    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the BAR's type bits
-	barType64  = 2 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_64: type of a BAR of two registers
-	barAddress = ^uint64(0xf) // PCI_BASE_ADDRESS_MEM_MASK: mask of the address bits
+	barIOBit       = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: 1 if the BAR has I/O ports
+	barTypeMask    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the BAR's type bits
+	barType64Bit   = 2 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_64: type of a BAR of two registers
+	barAddressMask = ^uint64(0xf) // PCI_BASE_ADDRESS_MEM_MASK: mask of the address bits
 )
 
-// pci implements the interface backend for a device with a name such as pci:0000:01:00.0.
-type pci struct {
+// pciBackend implements the interface backend for a device with a name such as pci:0000:01:00.0.
+type pciBackend struct {
 	dev             *device
-	noIOMMU         bool               // checkNoIOMMU has found that no IOMMU translates addresses
-	barBusAddresses [configBars]uint64 // bus address of each BAR; 0 if the BAR has none
+	noIOMMU         bool                   // checkNoIOMMU has found no IOMMU that translates
+	barBusAddresses [configBarCount]uint64 // bus address of each BAR; 0 if the BAR has none
 }
 
 // newPCI returns the backend pci for the device d.
-func newPCI(d *device) backend { return &pci{dev: d} }
+func newPCI(d *device) backend { return &pciBackend{dev: d} }
 
 // probe implements backend: it finds the function, checks that no kernel driver uses the function,
 // and reads the function's BARs.
-func (p *pci) probe() error {
+func (p *pciBackend) probe() error {
 	d := p.dev
 	// Find the function in sysfs. Read its ids, its BARs and the name of its kernel driver.
-	if err := d.function.findInSysfs(d.locator, d.byIDs); err != nil {
+	if err := d.pciFunction.findInSysfs(d.locator, d.locatorIsIDs); err != nil {
 		return err
 	}
 	// Return an error if a kernel driver uses the function: two users would disturb each other.
@@ -66,7 +66,7 @@ func (p *pci) probe() error {
 // mastering off. The device may then still write to memory that the kernel has since given to other
 // programs. Therefore acquire switches bus mastering off, and resets the device if the device
 // supports a reset.
-func (p *pci) acquire() error {
+func (p *pciBackend) acquire() error {
 	d := p.dev
 	// Enable the function through sysfs. The kernel then also wakes the function from a sleep
 	// state. A user who may not write the sysfs file can still use a function whose memory decoding
@@ -74,22 +74,22 @@ func (p *pci) acquire() error {
 	err := p.enableDecoding()
 	// The kernel counts how often the function is enabled, and sets the memory decoding bit only
 	// the first time. If a program has cleared the bit since then, set the bit here.
-	command, _ := d.config.Load(configCommand, 2)
-	if command&configCommandMemory == 0 {
+	command, _ := d.config.Load(configCommandOffset, 2)
+	if command&configCommandMemoryBit == 0 {
 		if err == nil {
-			err = d.setCommandBit(configCommandMemory, true)
+			err = d.setCommandBit(configCommandMemoryBit, true)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if command&configCommandMaster == 0 {
+	if command&configCommandMasterBit == 0 {
 		return nil
 	}
 	// Switch bus mastering off, to stop transfers that a killed program left running. If this user
 	// may not write configuration space, ignore the error: the user cannot switch bus mastering on
 	// either, and can only replay images without DMA.
-	err = d.setCommandBit(configCommandMaster, false)
+	err = d.setCommandBit(configCommandMasterBit, false)
 	if CodeOf(err) == Denied {
 		return nil
 	}
@@ -99,15 +99,15 @@ func (p *pci) acquire() error {
 	// Reset the function, so that the function discards the memory addresses that the killed
 	// program has stored in it. Ignore the error, because not every function supports a reset. A
 	// reset may clear the memory decoding bit, so set that bit again.
-	_ = writeFile(d.function.dir()+"/reset", "1\n")
-	return d.setCommandBit(configCommandMemory, true)
+	_ = writeFile(d.pciFunction.dir()+"/reset", "1\n")
+	return d.setCommandBit(configCommandMemoryBit, true)
 }
 
 // checkUnbound returns an error if a kernel driver is bound to the function. The driver pci-stub is
 // allowed: it does not use the function, and only prevents other drivers from binding to the
 // function.
-func (p *pci) checkUnbound() error {
-	f, remedy := &p.dev.function, "; "
+func (p *pciBackend) checkUnbound() error {
+	f, remedy := &p.dev.pciFunction, "; "
 	switch f.boundDriver {
 	case "", "pci-stub":
 		return nil
@@ -120,14 +120,14 @@ func (p *pci) checkUnbound() error {
 
 // vfioAdvice returns the end of an error message, which advises the user to open the device with
 // the backend vfio instead.
-func (p *pci) vfioAdvice() string {
-	return "; open the device as `vfio:" + p.dev.function.Address + "`"
+func (p *pciBackend) vfioAdvice() string {
+	return "; open the device as `vfio:" + p.dev.pciFunction.Address + "`"
 }
 
 // unbindAdvice returns the end of an error message, which contains the shell command that unbinds
 // the kernel driver from the function.
-func (p *pci) unbindAdvice() string {
-	f := &p.dev.function
+func (p *pciBackend) unbindAdvice() string {
+	f := &p.dev.pciFunction
 	return "unbind the driver with `echo " + f.Address + " > /sys/bus/pci/drivers/" +
 		f.boundDriver + "/unbind`"
 }
@@ -136,9 +136,9 @@ func (p *pci) unbindAdvice() string {
 // writes 1 to the function's sysfs file `enable`. The kernel rejects this write while a driver is
 // bound to the function. The only driver that can be bound here is pci-stub; in that case
 // enableDecoding returns an error and writes nothing.
-func (p *pci) enableDecoding() error {
-	if p.dev.function.boundDriver == "" {
-		return writeFile(p.dev.function.dir()+"/enable", "1\n")
+func (p *pciBackend) enableDecoding() error {
+	if p.dev.pciFunction.boundDriver == "" {
+		return writeFile(p.dev.pciFunction.dir()+"/enable", "1\n")
 	}
 	return p.dev.fault(NoDevice, "pci-stub keeps memory decoding off; "+
 		p.unbindAdvice())
@@ -159,10 +159,10 @@ func writeFile(path, text string) error {
 // header of configuration space. The sysfs file `resource` contains the addresses that the
 // processor uses for the BARs. These addresses may differ from the bus addresses, because a host
 // bridge may translate addresses (Linux, pci_resource_to_user).
-func (p *pci) readBARs() error {
+func (p *pciBackend) readBARs() error {
 	var header [configHeaderSize]byte
 	n, err := syscalls.pread(p.dev.config.fd, header[:], 0)
-	path := p.dev.function.dir() + "/config"
+	path := p.dev.pciFunction.dir() + "/config"
 	switch {
 	case err != nil:
 		return syscallFault("read", path, err)
@@ -172,17 +172,17 @@ func (p *pci) readBARs() error {
 	case fbs.ReadStruct[uint16](header[:]) == 0xffff:
 		return p.dev.allOnesFault()
 	}
-	p.barBusAddresses = p.dev.function.barStarts
+	p.barBusAddresses = p.dev.pciFunction.barStarts
 	for i := range p.barBusAddresses {
-		register := header[configBar0+4*i:]
+		register := header[configBar0Offset+4*i:]
 		address := uint64(fbs.ReadStruct[uint32](register))
-		if address&(barIO|barType) == barType64 && i+1 < configBars {
+		if address&(barIOBit|barTypeMask) == barType64Bit && i+1 < configBarCount {
 			address = fbs.ReadStruct[uint64](register)
 		}
 		// The register of a BAR is 0 if the device uses Enhanced Allocation, which keeps the
 		// address in a PCI capability. In that case keep the address from the file `resource`.
-		if address&barAddress != 0 {
-			p.barBusAddresses[i] = address & barAddress
+		if address&barAddressMask != 0 {
+			p.barBusAddresses[i] = address & barAddressMask
 		}
 	}
 	return nil
@@ -193,8 +193,9 @@ func (p *pci) readBARs() error {
 // BAR has a second file, such as resource0_wc; a mapping of the second file is write-combining.
 // mapBarRange maps the second file if writeCombining is true and the second file exists, and
 // otherwise the first.
-func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
-	path := p.dev.function.dir() + "/resource" + strconv.Itoa(int(bar))
+func (p *pciBackend) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
+	*Aperture, error) {
+	path := p.dev.pciFunction.dir() + "/resource" + strconv.Itoa(int(bar))
 	fd, err := -1, error(unix.ENOENT)
 	if writeCombining {
 		fd, err = syscalls.open(path+"_wc", unix.O_RDWR)
@@ -209,11 +210,11 @@ func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
 	}
 	// Offset 0 of the file is the beginning of the page that contains the first byte of the BAR. A
 	// BAR that is smaller than a page may begin inside the page.
-	offsetInPage := p.dev.function.barStarts[bar] % pageSize()
+	offsetInPage := p.dev.pciFunction.barStarts[bar] % pageSize()
 	a, err := p.dev.mapFile(fd, offsetInPage+offset, size, path)
 	_ = syscalls.close(fd) // the mapping stays valid after its file is closed
 	if bus := p.barBusAddresses[bar]; err == nil && bus != 0 {
-		a.Bus = bus + offset
+		a.BusAddress = bus + offset
 	}
 	return a, err
 }
@@ -222,7 +223,7 @@ func (p *pci) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
 // address. mapForDevice returns an error if an IOMMU translates addresses, or if mem consists of
 // ordinary pages: the kernel may move an ordinary page to another physical address while the device
 // still uses the old address.
-func (p *pci) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
+func (p *pciBackend) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	if fixedBus != 0 {
 		return 0, p.dev.fault(NoDevice, fbs.Text("cannot place host memory at bus address %x: "+
 			"without an IOMMU, its bus address is its physical address; use `vfio:`", fixedBus))
@@ -236,9 +237,9 @@ func (p *pci) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, 
 			"which the kernel may move", size)+hugePageAdvice(size))
 	}
 	// Read the physical addresses of the pages of mem from the file `pagemap`.
-	pagemapFD, err := syscalls.open(pagemap, unix.O_RDONLY)
+	pagemapFD, err := syscalls.open(pagemapPath, unix.O_RDONLY)
 	if err != nil {
-		return 0, syscallFault("open", pagemap, err)
+		return 0, syscallFault("open", pagemapPath, err)
 	}
 	bus, contiguous, err := p.physicalAddress(pagemapFD, mem)
 	// If the pages are not contiguous in physical memory, replace all pages of the mapping that
@@ -258,7 +259,7 @@ func (p *pci) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, 
 // assignBusAddress implements backend: it only checks that no IOMMU translates addresses. Without
 // such an IOMMU, every device reaches a BAR or host memory at the same bus address, and mapBarRange
 // or mapHostMem has already stored this address in the aperture.
-func (p *pci) assignBusAddress(*Aperture, *device) error { return p.checkNoIOMMU() }
+func (p *pciBackend) assignBusAddress(*Aperture, *device) error { return p.checkNoIOMMU() }
 
 // bridgesMax is the number of parent directories in sysfs that checkNoIOMMU searches. A function
 // has one parent directory for each bridge between the function and the processor, including the
@@ -269,12 +270,12 @@ const bridgesMax = 8
 // device normally has an IOMMU group. On arm64, however, the kernel adds the device to a group only
 // when a driver is bound to the device. Until then, the only sign of an IOMMU is the property
 // `iommu-map` in the device tree node of the host bridge.
-func (p *pci) checkNoIOMMU() error {
+func (p *pciBackend) checkNoIOMMU() error {
 	if p.noIOMMU {
 		return nil
 	}
 	const translates = "an IOMMU translates the addresses of "
-	dir := p.dev.function.dir()
+	dir := p.dev.pciFunction.dir()
 	if LinkBaseName(dir+"/iommu_group") != "" {
 		kind, _ := ReadText(dir + "/iommu_group/type")
 		p.noIOMMU = kind == "identity\n" // the IOMMU does not translate addresses

@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	pagemap = "/proc/self/pagemap"
+	pagemapPath = "/proc/self/pagemap"
 
 	// Bits of an entry of the file pagemap. The file has one entry of 64 bits for each page of the
 	// process's address space (Linux, Documentation/admin-guide/mm/pagemap.rst).
-	pagePresent = 1 << 63   // this bit is 1 if the page is in memory, not swapped out
-	pageFrame   = 1<<55 - 1 // mask of the page frame number: physical address / page size
+	pagePresentBit = 1 << 63   // this bit is 1 if the page is in memory, not swapped out
+	pageFrameMask  = 1<<55 - 1 // mask of the page frame number: physical address / page size
 )
 
 // physicalAddress returns the physical address of the first page of mem, and reports whether the
 // pages of mem are contiguous in physical memory. pagemapFD is the descriptor of the file pagemap.
-func (p *pci) physicalAddress(pagemapFD int, mem []byte) (
+func (p *pciBackend) physicalAddress(pagemapFD int, mem []byte) (
 	start uint64, contiguous bool, err error) {
 	for offset := uint64(0); offset < uint64(len(mem)); offset += pageSize() {
 		address, present := pageAddress(pagemapFD, mem[offset:])
 		switch {
 		case !present:
-			return 0, false, p.dev.fault(NoDevice, "cannot find host memory in "+pagemap+
+			return 0, false, p.dev.fault(NoDevice, "cannot find host memory in "+pagemapPath+
 				"; use `vfio:`")
 		case address == 0:
 			return 0, false, p.dev.fault(Denied, "reading physical addresses requires "+
@@ -51,8 +51,8 @@ func pageAddress(pagemapFD int, mem []byte) (physical uint64, present bool) {
 	entryOffset := uint64(AddressOf(mem)) / pageSize() * uint64(len(entry))
 	n, err := syscalls.pread(pagemapFD, entry[:], int64(entryOffset))
 	value := fbs.ReadStruct[uint64](entry[:])
-	present = err == nil && n == len(entry) && value&pagePresent != 0
-	return value & pageFrame * pageSize(), present
+	present = err == nil && n == len(entry) && value&pagePresentBit != 0
+	return value & pageFrameMask * pageSize(), present
 }
 
 // poolPage describes a huge page that makeContiguous has taken from the kernel's pool through a

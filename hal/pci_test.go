@@ -30,15 +30,15 @@ type fakeFunction struct {
 
 // fakeSysfs makes this package use an empty directory instead of sysfs, until the test ends.
 func fakeSysfs(t testing.TB) {
-	old := sysfsDevices
+	old := sysfsDevicesDir
 	umask := unix.Umask(0o022) // the umask does not change the modes of files in sysfs
 	t.Cleanup(func() {
-		sysfsDevices = old
+		sysfsDevicesDir = old
 		unix.Umask(umask)
 	})
 	var err error
 	// /proc/self/fd names open files by paths without symbolic links
-	if sysfsDevices, err = filepath.EvalSymlinks(t.TempDir()); err != nil {
+	if sysfsDevicesDir, err = filepath.EvalSymlinks(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -53,14 +53,14 @@ const noResource = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
 // addFunction adds a function with 64-bit prefetchable BARs. bars contains the sizes in bytes.
 func addFunction(t testing.TB, address string, vendor, device uint16,
 	bars map[int]uint64) *fakeFunction {
-	f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevices, address), address: address}
+	f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevicesDir, address), address: address}
 	if err := os.Mkdir(f.folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	config := make([]byte, 4096)
 	binary.LittleEndian.PutUint16(config[0:], vendor)
 	binary.LittleEndian.PutUint16(config[2:], device)
-	config[configCommand] = configCommandMemory
+	config[configCommandOffset] = configCommandMemoryBit
 	resource := ""
 	for bar := range 13 {
 		size, ok := bars[bar]
@@ -70,7 +70,7 @@ func addFunction(t testing.TB, address string, vendor, device uint16,
 		}
 		resource += fmt.Sprintf("0x%016x 0x%016x 0x%016x\n", barStart(bar), barStart(bar)+size-1,
 			0x14220c)
-		binary.LittleEndian.PutUint64(config[configBar0+4*bar:], barBus(bar)|barType64|8)
+		binary.LittleEndian.PutUint64(config[configBar0Offset+4*bar:], barBus(bar)|barType64Bit|8)
 		for _, kind := range []string{"", "_wc"} {
 			f.write(fmt.Sprintf("resource%d%s", bar, kind), "")
 			if err := os.Truncate(f.path(fmt.Sprintf("resource%d%s", bar, kind)),
@@ -181,12 +181,12 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 	card.write("modalias", modalias(0xabcd, 0xef01, 0x1af4, 0x1100))
 	cardIdentity := Identity{Address: "10000:e1:1f.7", Vendor: 0xabcd, Device: 0xef01,
 		Subsystem: 0x11001af4,
-		Bars:      [6]uint64{2: 2 * mega}}
+		BarSizes:  [6]uint64{2: 2 * mega}}
 	for name, want := range map[string]Identity{
 		"pci:1234:11e8": {Address: "0000:00:01.0", Vendor: 0x1234, Device: 0x11e8,
-			Bars: [6]uint64{mega}},
+			BarSizes: [6]uint64{mega}},
 		"pci:0000:00:01.0": {Address: "0000:00:01.0", Vendor: 0x1234, Device: 0x11e8,
-			Bars: [6]uint64{mega}},
+			BarSizes: [6]uint64{mega}},
 		"pci:ABCD:EF01":     cardIdentity,
 		"pci:10000:E1:1F.7": cardIdentity,
 	} {
@@ -228,12 +228,12 @@ func TestInvalidDeviceNamesAreRefused(t *testing.T) {
 	} {
 		_, err := openAndAcquire(name)
 		wantFault(t, fmt.Sprintf("%q", name), err, Usage, name, "pci:VVVV:DDDD", "pci:DDDD:BB:DD.F")
-		_, err = ParseName(name)
+		_, err = ParseDeviceName(name)
 		wantFault(t, fmt.Sprintf("%q, not looked for", name), err, Usage, name)
 	}
-	sysfsDevices += "/nothing"
+	sysfsDevicesDir += "/nothing"
 	for _, name := range []string{"pci:1234:11E8", "vfio:0000:00:01.0", "tt:/dev/tenstorrent/7"} {
-		if _, err := ParseName(name); err != nil {
+		if _, err := ParseDeviceName(name); err != nil {
 			t.Errorf("%s, which is nowhere: %v", name, err)
 		}
 	}
@@ -253,15 +253,15 @@ func TestNoMatchAndSeveralMatchesAreDifferentFaults(t *testing.T) {
 	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "two devices", err, Usage, "2 devices", "by its address:", " pci:0000:01:00.0",
 		" pci:0000:03:00.0")
-	sysfsDevices += "/nothing"
+	sysfsDevicesDir += "/nothing"
 	_, err = openAndAcquire("pci:1234:11e8")
-	wantFault(t, "no sysfs", err, NoDevice, sysfsDevices, "no such file or directory")
+	wantFault(t, "no sysfs", err, NoDevice, sysfsDevicesDir, "no such file or directory")
 }
 
 func TestLongDirectoryIsReadToItsEnd(t *testing.T) {
 	fakeSysfs(t)
 	for i := range 300 { // one call of getdents does not return so many
-		f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevices,
+		f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevicesDir,
 			fmt.Sprintf("%04x:00:00.0", i))}
 		if err := os.Mkdir(f.folder, 0o755); err != nil {
 			t.Fatal(err)
@@ -294,7 +294,7 @@ func TestFunctionBoundToPciStubIsOpenedIfItIsEnabled(t *testing.T) {
 	f := addEdu(t)
 	f.bind("pci-stub")
 	f.open()
-	f.patch("config", configCommand, 0)
+	f.patch("config", configCommandOffset, 0)
 	_, err := openAndAcquire("pci:1234:11e8")
 	wantFault(t, "memory decoding off", err, NoDevice, "pci-stub keeps memory decoding off",
 		"drivers/pci-stub/unbind")
@@ -328,7 +328,7 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 	}{
 		"memory decoding stays off": {
 			func(f *fakeFunction) {
-				f.patch("config", configCommand, 4)
+				f.patch("config", configCommandOffset, 4)
 				syscalls.pwrite = func(_ int, data []byte, _ int64) (int, error) {
 					return len(data), nil // success, but nothing is stored
 				}
@@ -337,7 +337,7 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 		},
 		"cannot be enabled": {
 			func(f *fakeFunction) {
-				f.patch("config", configCommand, 0)
+				f.patch("config", configCommandOffset, 0)
 				f.remove("enable")
 			},
 			NoDevice, []string{"enable", missing},
@@ -406,9 +406,10 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 func TestDecodingThatWasSwitchedOffIsSwitchedOnAgain(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
-	f.patch("config", configCommand, 0)
+	f.patch("config", configCommandOffset, 0)
 	d := f.open()
-	if got := loadLittleEndian(f.at("config", configCommand, 2)); got != configCommandMemory ||
+	if got := loadLittleEndian(f.at("config", configCommandOffset,
+		2)); got != configCommandMemoryBit ||
 		!d.Alive() {
 		t.Errorf("command register %#x", got)
 	}
@@ -421,7 +422,7 @@ func openFiles(t *testing.T) (count int) {
 		t.Fatal(err)
 	}
 	for _, link := range links {
-		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, sysfsDevices) {
+		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, sysfsDevicesDir) {
 			count++
 		}
 	}
@@ -447,7 +448,7 @@ func TestMissingPermissionIsDenied(t *testing.T) {
 	}
 	fakeSysfs(t)
 	f := addEdu(t)
-	f.patch("config", configCommand, 0)
+	f.patch("config", configCommandOffset, 0)
 	if err := os.Chmod(f.path("enable"), 0o444); err != nil {
 		t.Fatal(err)
 	}
@@ -464,13 +465,14 @@ func asNobody(t *testing.T, f func()) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for folder := sysfsDevices; folder != top && folder != "/"; folder = filepath.Dir(folder) {
+		for folder := sysfsDevicesDir; folder != top &&
+			folder != "/"; folder = filepath.Dir(folder) {
 			if err := os.Chmod(folder, 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, name := range []string{"resource0", "resource0_wc"} {
-			path := filepath.Join(sysfsDevices, "0000:00:01.0", name)
+			path := filepath.Join(sysfsDevicesDir, "0000:00:01.0", name)
 			if info, err := os.Stat(path); err == nil && info.Mode() != 0 {
 				os.Chmod(path, 0o666)
 			}
@@ -496,8 +498,8 @@ func TestStoresLandInTheFileOfTheBar(t *testing.T) {
 		t.Run(fmt.Sprint("BAR ", c.bar, " flags ", c.flags), func(t *testing.T) {
 			a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Flags: c.flags,
 				Offset: 0x12340, Size: 0x8000}))
-			if a.Size != 0x8000 || a.Slot != -1 || a.Bus != barBus(int(c.bar))+0x12340 {
-				t.Errorf("%s: size %#x, slot %d, bus %#x", c.file, a.Size, a.Slot, a.Bus)
+			if a.Size != 0x8000 || a.Slot != -1 || a.BusAddress != barBus(int(c.bar))+0x12340 {
+				t.Errorf("%s: size %#x, slot %d, bus %#x", c.file, a.Size, a.Slot, a.BusAddress)
 			}
 			a.Store(8, 4, 0x11223344)
 			copyBulk(a, 0x7ffd, "end")
@@ -558,30 +560,30 @@ func TestBarMayBeginInsideAPage(t *testing.T) {
 	f := addEdu(t)
 	f.write("resource", "0x00000000febf0400 0x00000000febf05ff 0x0000000000040200\n"+
 		strings.Repeat(noResource, 12))
-	f.patch("config", configBar0, 0x00, 0x04, 0xbf, 0xfe, 0, 0, 0, 0)
+	f.patch("config", configBar0Offset, 0x00, 0x04, 0xbf, 0xfe, 0, 0, 0, 0)
 	d := f.open()
 	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Offset: 0x100, Size: 0x100}))
 	a.Store(0xfc, 4, 0x61626364)
 	if got := f.at("resource0", 0x5fc, 4); string(got) != "dcba" {
 		t.Errorf("resource0 holds %q", got)
 	}
-	if a.Bus != 0xfebf0500 {
-		t.Errorf("bus address %#x", a.Bus)
+	if a.BusAddress != 0xfebf0500 {
+		t.Errorf("bus address %#x", a.BusAddress)
 	}
 }
 
 func TestBusAddressesComeFromConfigurationSpace(t *testing.T) {
 	fakeSysfs(t)
 	f := addFunction(t, "0000:00:01.0", 0x1234, 0x11e8, map[int]uint64{0: mega, 2: mega, 4: mega})
-	f.patch("config", configBar0, 0, 0, 0, 0x40, 0, 0, 0, 0)         // a 32-bit BAR
-	f.patch("config", configBar0+8, make([]byte, 8)...)              // the register has no address
-	f.patch("config", configBar0+16, 0xc, 0, 0x10, 0, 0x80, 0, 0, 0) // 64-bit, prefetchable
-	f.patch("config", configBar0+12, 1, 2, 3, 4)                     // a BAR that does not exist
+	f.patch("config", configBar0Offset, 0, 0, 0, 0x40, 0, 0, 0, 0)         // a 32-bit BAR
+	f.patch("config", configBar0Offset+8, make([]byte, 8)...)              // no address
+	f.patch("config", configBar0Offset+16, 0xc, 0, 0x10, 0, 0x80, 0, 0, 0) // 64-bit, prefetchable
+	f.patch("config", configBar0Offset+12, 1, 2, 3, 4)                     // no such BAR
 	d := f.open()
 	for bar, want := range map[uint8]uint64{0: 0x40000000, 2: barStart(2), 4: 0x80_00100000} {
 		if a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Offset: 16,
-			Size: 16})); a.Bus != want+16 {
-			t.Errorf("BAR %d: bus address %#x, want %#x", bar, a.Bus, want+16)
+			Size: 16})); a.BusAddress != want+16 {
+			t.Errorf("BAR %d: bus address %#x, want %#x", bar, a.BusAddress, want+16)
 		}
 	}
 }
@@ -604,7 +606,7 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 		{0, 0, 0, nil},
 		{0, ^uint64(0), 2, nil},
 		{0, 1, ^uint64(0), nil},
-		{1, 0, 4, []string{"BAR 1", "not memory"}}, // I/O ports
+		{1, 0, 4, []string{"BAR 1", "has I/O ports"}}, // I/O ports
 		{2, 0, 4, []string{"BAR 2", "does not exist"}},
 		{6, 0, 4, []string{"BAR 6", "does not exist"}},
 		{255, 0, 4, []string{"BAR 255", "does not exist"}},
@@ -664,8 +666,8 @@ func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 		func() { a.Port.Store(0xf00, 4, 1); a.Port.Load(0xf00, 4) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if a.Size != 4096 || again.Size != 256 || a.Bus != 0 {
-		t.Errorf("sizes %d and %d, bus address %#x", a.Size, again.Size, a.Bus)
+	if a.Size != 4096 || again.Size != 256 || a.BusAddress != 0 {
+		t.Errorf("sizes %d and %d, bus address %#x", a.Size, again.Size, a.BusAddress)
 	}
 	// A user who is not root can read the first 64 bytes only.
 	if err := os.Truncate(f.path("config"), 64); err != nil {
@@ -762,7 +764,7 @@ func TestSearchByIDsSkipsRemovedFunctions(t *testing.T) {
 			t.Errorf("at read %v: %v", atRead, err)
 			continue
 		}
-		if got := d.(*device).function.Address; got != "0000:00:01.0" {
+		if got := d.(*device).pciFunction.Address; got != "0000:00:01.0" {
 			t.Errorf("at read %v: opened %s", atRead, got)
 		}
 		d.Close()

@@ -31,7 +31,7 @@ func (p *fakePool) mmap(fd int, offset int64, length, prot, flags int) ([]byte, 
 
 // pread answers for pagemap: /proc/self/maps shows which pages of the file are mapped where.
 func (p *fakePool) pread(fd int, data []byte, offset int64) (int, error) {
-	if p.opened[fd] != pagemap {
+	if p.opened[fd] != pagemapPath {
 		return p.fakeKernel.pread(fd, data, offset)
 	}
 	address := uint64(offset) / 8 * uint64(unix.Getpagesize())
@@ -51,7 +51,7 @@ func (p *fakePool) pread(fd int, data []byte, offset int64) (int, error) {
 	entry := uint64(0)
 	if page := inside / hugePageSize; page < uint64(len(p.order)) {
 		frame := p.order[page]*hugePageSize + inside%hugePageSize
-		entry = frame/uint64(unix.Getpagesize()) | pagePresent
+		entry = frame/uint64(unix.Getpagesize()) | pagePresentBit
 	}
 	storeLittleEndian(data, entry)
 	return len(data), nil
@@ -95,16 +95,16 @@ func mapFromPool(t *testing.T, order []uint64, first uint64) {
 		wantFault(t, "Map", err, NoDevice, "host memory")
 		return
 	}
-	if err != nil || a.Bus != first*hugePageSize {
-		t.Errorf("bus address %#x, want %#x; %v", a.Bus, first*hugePageSize, err)
+	if err != nil || a.BusAddress != first*hugePageSize {
+		t.Errorf("bus address %#x, want %#x; %v", a.BusAddress, first*hugePageSize, err)
 		return
 	}
 	for offset := uint64(0); offset < size; offset += hugePageSize {
 		a.Store(uint32(offset), 1, 7)
 	}
 	next := mustMap(t, d, host(16)) // the rest of the last huge page
-	if next.Bus != a.Bus+2*hugePageSize+4096 {
-		t.Errorf("the next window is at %#x", next.Bus)
+	if next.BusAddress != a.BusAddress+2*hugePageSize+4096 {
+		t.Errorf("the next window is at %#x", next.BusAddress)
 	}
 }
 
@@ -156,8 +156,8 @@ func TestPagesThatAreNotNeededGoBackToThePool(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(mem)
-	k.substitute(pagemap, "")
-	table, err := syscalls.open(pagemap, unix.O_RDONLY)
+	k.substitute(pagemapPath, "")
+	table, err := syscalls.open(pagemapPath, unix.O_RDONLY)
 	if err != nil {
 		t.Fatal(err)
 	}

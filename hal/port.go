@@ -22,14 +22,14 @@ type Port interface {
 // window in its BAR, and is needed because bulk copies are aligned relative to the BAR.
 //
 // On configuration space, ExecuteOnPort executes only the load of an Expect command. Then it
-// stops with the reason Loaded, and the caller must check the condition.
+// stops with the reason StopLoaded, and the caller must check the condition.
 func (w *Walk) ExecuteOnPort(a *Aperture, barOffset uint64) (code Code) {
 	if a.execute != nil {
 		return a.execute(w, barOffset)
 	}
-	w.StopReason = Unhandled
+	w.StopReason = StopUnhandled
 	if w.Next.Opcode == gen.OpcodeExpect {
-		w.StopReason = Loaded
+		w.StopReason = StopLoaded
 		w.Got, code = a.Port.Load(uint64(w.Next.Offset), w.Next.Width)
 	}
 	return code

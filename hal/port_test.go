@@ -150,7 +150,7 @@ func TestPortLeavesOtherCommandsUnhandled(t *testing.T) {
 	p := newTape()
 	for _, opcode := range []gen.Opcode{gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeEnd} {
 		if w, code := executeOnTape(p, 0, fbs.Command{Opcode: opcode, Width: 4}, nil); code != OK ||
-			w.Next == nil || w.StopReason != Unhandled || len(p.touches) != 0 {
+			w.Next == nil || w.StopReason != StopUnhandled || len(p.touches) != 0 {
 			t.Errorf("%v: %v, %+v", opcode, code, w)
 		}
 	}
@@ -162,13 +162,14 @@ func TestModifyStopsAfterItsLoad(t *testing.T) {
 	p, device := newTape(), make([]byte, 16)
 	change := fbs.Command{Opcode: gen.OpcodeModify, Width: 2, Offset: 8, Mask: 0xff}
 	w, code := executeOnTape(p, 0, change, nil)
-	if code != OK || w.StopReason != Loaded || !slices.Equal(p.touches, []touch{{8, 2, false}}) {
+	if code != OK || w.StopReason != StopLoaded || !slices.Equal(p.touches,
+		[]touch{{8, 2, false}}) {
 		t.Errorf("%v, %+v, accesses %+v", code, w, p.touches)
 	}
 	device[9] = 0x12
 	list, window := [2]fbs.Command{change}, AddressOf(device)
-	mapped := Walk{Next: &list[0], Stop: &list[1], Windows: &window}
-	if mapped.Run(); mapped.Next != &list[0] || mapped.StopReason != Loaded ||
+	mapped := Walk{Next: &list[0], StopAt: &list[1], Windows: &window}
+	if mapped.Run(); mapped.Next != &list[0] || mapped.StopReason != StopLoaded ||
 		mapped.Got != 0x1200 || device[9] != 0x12 || device[8] != 0 {
 		t.Errorf("%+v, % x", mapped, device)
 	}
@@ -253,11 +254,11 @@ func TestConfigurationSpacePortAcceptsLoadsOnly(t *testing.T) {
 	for i, want := range []struct {
 		next int
 		why  uint64
-	}{{0, Loaded}, {1, Loaded}, {2, Loaded}, {3, Unhandled}, {4, Unhandled}} {
+	}{{0, StopLoaded}, {1, StopLoaded}, {2, StopLoaded}, {3, StopUnhandled}, {4, StopUnhandled}} {
 		t.Run(fmt.Sprint(want.next, " ", want.why), func(t *testing.T) {
-			w := Walk{Next: &list[i], StopReason: AllOnes}
+			w := Walk{Next: &list[i], StopReason: StopAllOnes}
 			if code := w.ExecuteOnPort(&a, 0); code != OK || w.Next != &list[want.next] ||
-				w.StopReason != want.why || want.why == Loaded && w.Got != 6 {
+				w.StopReason != want.why || want.why == StopLoaded && w.Got != 6 {
 				t.Errorf("command %d: %v, %+v", i, code, w)
 			}
 		})

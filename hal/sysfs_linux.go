@@ -10,31 +10,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysfsDevices is the path of the directory that contains the directories of all PCI functions.
+// sysfsDevicesDir is the path of the directory that contains the directories of all PCI functions.
 // Tests set another path.
-var sysfsDevices = "/sys/bus/pci/devices"
+var sysfsDevicesDir = "/sys/bus/pci/devices"
 
-// resourceMemory is a flag in the third number of a BAR's line in the file `resource`. The flag is
-// set if the BAR is memory, not I/O ports (Linux, IORESOURCE_MEM).
-const resourceMemory = 0x200
+// resourceMemoryFlag is a flag in the third number of a BAR's line in the file `resource`. The flag
+// is set if the BAR is memory, not I/O ports (Linux, IORESOURCE_MEM).
+const resourceMemoryFlag = 0x200
 
-// function describes a PCI function by its PCI address, ids, BARs and kernel driver. These values
-// come from sysfs. With the backend tt, however, the PCI address and the sizes of the BARs come
-// from Tenstorrent's driver, and boundDriver and barStarts stay empty.
-type function struct {
+// pciFunction describes a PCI function by its PCI address, ids, BARs and kernel driver. These
+// values come from sysfs. With the backend tt, however, the PCI address and the sizes of the BARs
+// come from Tenstorrent's driver, and boundDriver and barStarts stay empty.
+type pciFunction struct {
 	Identity
-	boundDriver string             // name of the kernel driver bound to the function; "" if none
-	barStarts   [configBars]uint64 // physical address of each BAR; 0 if the BAR is not memory
+	boundDriver string                 // name of the kernel driver of the function; "" if none
+	barStarts   [configBarCount]uint64 // physical address of each BAR; 0 if the BAR is not memory
 }
 
-// dir returns the path of the function's directory in sysfs.
-func (f *function) dir() string { return sysfsDevices + "/" + f.Address }
+// dir returns the path of the function's directory in sysfs. The compiler must not inline dir,
+// because the inlined copies would make the program larger.
+//
+//go:noinline
+func (f *pciFunction) dir() string { return sysfsDevicesDir + "/" + f.Address }
 
 // findInSysfs searches sysfs for the PCI function that locator names, and reads the function's ids,
 // BARs and driver name. The parameter `locator` is the PCI address of the function, or a pair of
 // PCI ids if byIDs is true. It is an error if no function matches or if several functions match.
-func (f *function) findInSysfs(locator string, byIDs bool) error {
-	addresses, err := ListDir(sysfsDevices)
+func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
+	addresses, err := ListDir(sysfsDevicesDir)
 	if err != nil {
 		return err
 	}
@@ -67,7 +70,7 @@ func (f *function) findInSysfs(locator string, byIDs bool) error {
 // hasIDs reads the function's PCI ids, and reports whether they equal the parameter `ids`, such as
 // "1e52:401e". If the function was removed after findInSysfs listed all functions, hasIDs returns
 // false and no error.
-func (f *function) hasIDs(ids string) (bool, error) {
+func (f *pciFunction) hasIDs(ids string) (bool, error) {
 	err := f.readIDs()
 	if err == nil {
 		return FormatPCIID(f.Vendor, f.Device) == ids, nil
@@ -80,7 +83,7 @@ func (f *function) hasIDs(ids string) (bool, error) {
 
 // readAttributes reads the function's ids, BARs and driver name from the function's directory in
 // sysfs.
-func (f *function) readAttributes() error {
+func (f *pciFunction) readAttributes() error {
 	f.boundDriver = LinkBaseName(f.dir() + "/driver")
 	if err := f.readIDs(); err != nil {
 		return err
@@ -94,7 +97,7 @@ func (f *function) readAttributes() error {
 // drivers/pci/pci-sysfs.c).
 //
 //	pci:v00001234d000011E8sv00001AF4sd00001100bc...
-func (f *function) readIDs() error {
+func (f *pciFunction) readIDs() error {
 	path := f.dir() + "/modalias"
 	text, err := ReadText(path)
 	if err != nil {
@@ -112,10 +115,10 @@ func (f *function) readIDs() error {
 // readResources reads the address and size of each BAR from the file `resource`. The file begins
 // with one line for each BAR. Each line has three numbers: the first address, the last address, and
 // flags. Each number consists of 0x and 16 hex digits (Linux, drivers/pci/pci-sysfs.c).
-func (f *function) readResources() error {
+func (f *pciFunction) readResources() error {
 	path := f.dir() + "/resource"
 	text, err := ReadText(path)
-	for i := 0; i < configBars && err == nil; i++ {
+	for i := 0; i < configBarCount && err == nil; i++ {
 		lineStart := 57 * i // offset of line i in text: each line has 57 bytes
 		columns, ok := parseHex(text, 16, lineStart+2, lineStart+21, lineStart+40)
 		first, last, flags := columns[0], columns[1], columns[2]
@@ -123,8 +126,8 @@ func (f *function) readResources() error {
 			return NewFault(NoDevice, path+": line "+strconv.Itoa(i+1)+
 				" is not two addresses and flags")
 		}
-		if flags&resourceMemory != 0 && last != 0 {
-			f.barStarts[i], f.Bars[i] = first, last-first+1
+		if flags&resourceMemoryFlag != 0 && last != 0 {
+			f.barStarts[i], f.BarSizes[i] = first, last-first+1
 		}
 	}
 	return err

@@ -1,8 +1,8 @@
 package hal
 
-// This file contains the functions that make system calls. The system calls that the program makes
-// during a replay do not inform Go's scheduler and allocate no memory. Therefore they cause no
-// delay by the scheduler or the garbage collector.
+// This file contains functions that make system calls. Those that this package calls during a
+// replay use unix.RawSyscall, which bypasses Go's scheduler, and allocate no memory. Therefore
+// neither the scheduler nor the garbage collector delays a replay.
 
 import (
 	"unsafe"

@@ -15,10 +15,10 @@ import (
 
 // tlbWindows contains the state of the TLB windows of a device.
 type tlbWindows struct {
-	layout    *boards.TLB // sizes and registers of the TLB windows; nil if there are none
-	driver    tlbDriver   // programs the TLB windows; nil if this process does that itself
-	registers uintptr     // address of the registers of TLB window 0; 0 if not mapped yet
-	windows   []*Aperture // element i: complete TLB window number i; nil if not in use
+	layout           *boards.TLBLayout // sizes and registers of the windows; nil: none
+	driver           tlbDriver         // programs the windows; nil: this process does
+	registersAddress uintptr           // address of the registers of window 0; 0: not mapped
+	windows          []*Aperture       // element i: complete TLB window number i; nil if not in use
 }
 
 // tlbDriver reserves and programs TLB windows through a kernel driver, which owns the TLB windows
@@ -28,21 +28,21 @@ type tlbDriver interface {
 	// window. It returns the number of the TLB window, or -1 if no such TLB window is free.
 	allocateWindow(size uint64, writeCombining bool) (slot int, a *Aperture, err error)
 	// programWindow implements Device.ProgramWindow.
-	programWindow(a *Aperture, t fbs.TileRange, address uint64) Code
+	programWindow(a *Aperture, t fbs.TileRoute, address uint64) Code
 }
 
 // applyBoard finds the board of the device by its PCI ids, and stores the board's layouts of TLB
 // windows and outbound translation in d. For unknown ids it stores nothing. A kernel driver that
 // programs the TLB windows also programs the outbound translation; in that case
-// d.outbound.translation stays nil.
+// d.outbound.layout stays nil.
 func (d *device) applyBoard() {
-	board := boards.FindByID(d.function.Vendor, d.function.Device)
+	board := boards.FindByID(d.pciFunction.Vendor, d.pciFunction.Device)
 	if board == nil {
 		return
 	}
 	d.tlb.layout = board.TLB
 	if d.tlb.driver == nil {
-		d.outbound.translation = board.Outbound
+		d.outbound.layout = board.Outbound
 	}
 }
 
@@ -82,16 +82,16 @@ func (d *device) allocateTLBWindow(preferredSlot uint16, size uint64, writeCombi
 	if t.driver != nil {
 		return t.driver.allocateWindow(size, writeCombining)
 	}
-	if t.registers == 0 {
+	if t.registersAddress == 0 {
 		registersSize := t.layout.ConfigStride * uint64(len(t.windows))
 		a, err = d.mapBar(t.layout.ConfigBar, false, t.layout.ConfigOffset, registersSize)
 		if err != nil {
 			return -1, nil, err
 		}
-		t.registers = a.Base
+		t.registersAddress = a.Base
 	}
 	inUse := func(slot int) bool { return t.windows[slot] != nil }
-	slot = t.layout.ChooseWindow(preferredSlot, size, &d.function.Bars, inUse)
+	slot = t.layout.ChooseWindow(preferredSlot, size, &d.pciFunction.BarSizes, inUse)
 	if slot >= 0 {
 		g := t.layout.GroupOf(slot)
 		a, err = d.mapBar(g.Bar, writeCombining, g.WindowOffset(slot), g.Size)
@@ -108,7 +108,7 @@ func (d *device) allocateTLBWindow(preferredSlot uint16, size uint64, writeCombi
 // also returns Refused if t needs a static virtual channel (a fixed channel of the on-chip network)
 // that Tenstorrent's driver cannot select. The driver can select only channel 0, and only on a
 // device with the register field UseStaticVC (tt-kmd wormhole.c, blackhole.c).
-func (d *device) EncodeWindow(a *Aperture, t fbs.TileRange, address uint64,
+func (d *device) EncodeWindow(a *Aperture, t fbs.TileRoute, address uint64,
 	c *fbs.Command) (registers, windowBase uintptr, code Code) {
 	if a.Slot < 0 || a.Slot >= len(d.tlb.windows) || d.tlb.windows[a.Slot] == nil {
 		return 0, 0, Internal
@@ -116,7 +116,7 @@ func (d *device) EncodeWindow(a *Aperture, t fbs.TileRange, address uint64,
 	layout, window := d.tlb.layout, d.tlb.windows[a.Slot]
 	inside := address & (window.Size - 1)
 	words, ok := layout.EncodeWindow(layout.GroupOf(a.Slot), t, address-inside)
-	if d.tlb.driver != nil && t.StaticVC > layout.Fields[boards.UseStaticVC] {
+	if d.tlb.driver != nil && t.StaticVCPlusOne > layout.Fields[boards.FieldUseStaticVC] {
 		ok = false
 	}
 	if !ok || inside+a.Size > window.Size {
@@ -126,13 +126,13 @@ func (d *device) EncodeWindow(a *Aperture, t fbs.TileRange, address uint64,
 	c.Width = layout.ConfigWidth
 	c.Amount = uint32(inside)
 	c.Value, c.Mask = words[0], words[1]
-	return d.tlb.registers, window.Base, OK
+	return d.tlb.registersAddress, window.Base, OK
 }
 
 // ProgramWindow implements Device: it programs the TLB window of the aperture a through the kernel
 // driver. Without such a driver, ProgramWindow returns Internal, because the caller must then
 // execute the Point command that EncodeWindow has encoded.
-func (d *device) ProgramWindow(a *Aperture, t fbs.TileRange, address uint64) Code {
+func (d *device) ProgramWindow(a *Aperture, t fbs.TileRoute, address uint64) Code {
 	if d.tlb.driver == nil {
 		return Internal
 	}

@@ -32,20 +32,20 @@ func tlb(size uint64, slot uint16) fbs.Window {
 }
 
 // pointTo points the aperture a at an address of the tiles t, as a run does at a Point command.
-func pointTo(d *device, a *Aperture, t fbs.TileRange, address uint64) Code {
+func pointTo(d *device, a *Aperture, t fbs.TileRoute, address uint64) Code {
 	list := [2]fbs.Command{{Opcode: gen.OpcodePoint, Index: 1}}
 	registers, home, code := d.EncodeWindow(a, t, address, &list[0])
 	if code != OK {
 		return code
 	}
 	windows := [2]uintptr{a.Base, registers}
-	w := Walk{Next: &list[0], Stop: &list[1], Windows: &windows[0], TLBWindows: &home}
+	w := Walk{Next: &list[0], StopAt: &list[1], Windows: &windows[0], TLBWindows: &home}
 	w.Run()
 	a.Base = windows[0]
 	return OK
 }
 
-var tile = fbs.TileRange{X: 3, Y: 5, NoC: 1, Ordering: gen.OrderingStrict}
+var tile = fbs.TileRoute{X: 3, Y: 5, NoC: 1, Ordering: gen.OrderingStrict}
 
 // A Wormhole has 156 TLB windows of 1 MiB, 10 of 2 MiB and 20 of 16 MiB. Each has a register of 8
 // bytes; the first register is at 0x1fc00000 in BAR 0. In a TLB window of 2 MiB, the address field
@@ -63,8 +63,8 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 		{184, 16 * mega, 0xb000000 + 18*16*mega, 12}} {
 		t.Run(fmt.Sprint("slot ", c.slot), func(t *testing.T) {
 			a := f.must(d.Map(tlb(c.size, c.slot)))
-			if a.Slot != int(c.slot) || a.Size != c.size || a.Bus != 0 {
-				t.Fatalf("slot %d, size %#x, bus %#x", a.Slot, a.Size, a.Bus)
+			if a.Slot != int(c.slot) || a.Size != c.size || a.BusAddress != 0 {
+				t.Fatalf("slot %d, size %#x, bus %#x", a.Slot, a.Size, a.BusAddress)
 			}
 			address := 7 * c.size
 			if code := pointTo(d, a, tile, address); code != OK {
@@ -101,7 +101,7 @@ func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
 	f := addBlackhole(t, 8*giga)
 	d := f.open()
 	vc := tile
-	vc.StaticVC = 1 + 5
+	vc.StaticVCPlusOne = 1 + 5
 	for _, c := range []struct {
 		slot uint16
 		size uint64
@@ -210,7 +210,7 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 	far.X = 64
 	disordered.Ordering = 0
 	for name, c := range map[string]struct {
-		target  fbs.TileRange
+		target  fbs.TileRoute
 		address uint64
 	}{
 		"start corner of a unicast": {corner, 0},
@@ -303,7 +303,7 @@ func TestPointDoesNotAllocate(t *testing.T) {
 	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		fakeSysfs(t)
 		f := addFunction(t, "0000:01:00.0", board.Vendor, board.Device,
-			map[int]uint64{0: board.Bars[0]})
+			map[int]uint64{0: board.BarSizes[0]})
 		d := f.open()
 		a := f.must(d.Map(tlb(mega, 0)))
 		if n := testing.AllocsPerRun(10, func() { pointTo(d, a, tile, 5*mega) }); n != 0 {

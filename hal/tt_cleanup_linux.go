@@ -16,7 +16,7 @@ import (
 // the first tile whose cores the image releases from reset. The cores of other tiles may keep
 // running. With other backends, RegisterExitCleanup does nothing.
 func (d *device) RegisterExitCleanup(view *fbs.View, deviceIndex int) (note string, err error) {
-	t, usesDriver := d.backend.(*tt)
+	t, usesDriver := d.backend.(*ttBackend)
 	if !usesDriver {
 		return "", nil
 	}
@@ -26,10 +26,10 @@ func (d *device) RegisterExitCleanup(view *fbs.View, deviceIndex int) (note stri
 	case !released:
 		return "", nil
 	case !t.hasExitCleanup:
-		return d.function.Name + ": if this process is killed, cores go on running; " +
+		return d.pciFunction.Name + ": if this process is killed, cores go on running; " +
 			"tt-kmd 2.2 and later can reset the cores of one tile\n", nil
 	}
-	c := ttCleanup{
+	c := ttCleanupRequest{
 		argsz:   32,
 		enabled: 1,
 		x:       tile.X,
@@ -46,7 +46,7 @@ func (d *device) RegisterExitCleanup(view *fbs.View, deviceIndex int) (note stri
 // core's bit in the reset register. Commands on windows that show several tiles (multicast) are
 // ignored.
 func firstReleasedTile(view *fbs.View, deviceIndex int, reset boards.ResetRegister) (
-	tile fbs.TileRange, released bool) {
+	tile fbs.TileRoute, released bool) {
 	lastPoints := make([]fbs.Command, len(view.Windows)) // most recent Point of each window
 	for i := range view.Commands {
 		c := &view.Commands[i]
@@ -64,10 +64,10 @@ func firstReleasedTile(view *fbs.View, deviceIndex int, reset boards.ResetRegist
 		atRegister := point.Value+uint64(c.Offset) == reset.Address
 		ofDevice := int(view.Windows[c.Window].Device) == deviceIndex
 		if clears && atRegister && ofDevice && point.Opcode != 0 {
-			if tile, _ = boards.UnpackTileRange(point.Mask); !tile.Multicast {
+			if tile, _ = boards.UnpackTileRoute(point.Mask); !tile.Multicast {
 				return tile, true
 			}
 		}
 	}
-	return fbs.TileRange{}, false
+	return fbs.TileRoute{}, false
 }

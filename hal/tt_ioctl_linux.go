@@ -21,14 +21,14 @@ const (
 	ttSetNoCCleanup = 0xfa0e
 	ttSetPowerState = 0xfa0f
 
-	ttPowerValidity = 15     // value of ttPower.validity: 15 valid flags, no valid setting
-	ttPowerAll      = 0x7fff // value of ttPower.flags: all 15 flags are set
-	ttPowerClock    = 1 << 0 // bit of ttPower.flags: full clock for the cores
+	ttPowerValidity  = 15     // value of ttPowerRequest.validity: 15 valid flags, no valid setting
+	ttPowerAllFlags  = 0x7fff // value of ttPowerRequest.flags: all 15 flags are set
+	ttPowerClockFlag = 1 << 0 // bit of ttPowerRequest.flags: full clock for the cores
 
-	ttResetASIC = 4 // value of ttReset.flags: begin a reset (ASIC_RESET, tt-kmd 2.4.1 and later)
-	ttResetEnd  = 6 // value of ttReset.flags: set up the device after a reset (POST_RESET)
+	ttResetASIC = 4 // value of ttResetRequest.flags: begin a reset (ASIC_RESET, tt-kmd 2.4.1 and later)
+	ttResetEnd  = 6 // value of ttResetRequest.flags: set up the device after a reset (POST_RESET)
 
-	ttPinNoC = 1 << 1 // bit of ttPin.flags: let tiles reach the memory over the NoC (their network)
+	ttPinNoCFlag = 1 << 1 // bit of ttPinRequest.flags: let tiles reach the memory over the NoC
 )
 
 // ttDeviceInfo has the layout of struct tenstorrent_get_device_info. The field `inSize` is an input
@@ -67,25 +67,25 @@ type ttDriverInfo struct {
 	major, minor, patch, reserved uint8
 }
 
-// ttReset has the layout of struct tenstorrent_reset_device. The field `outSize` is an input of the
+// ttResetRequest has the layout of struct tenstorrent_reset_device. The field `outSize` is an input of the
 // ioctl: the number of output bytes, starting at the field `size`, that the driver may write.
-type ttReset struct {
+type ttResetRequest struct {
 	outSize, flags uint32
 	size, result   uint32 // output: result is 0 after success
 }
 
-// ttPin has the layout of struct tenstorrent_pin_pages with the extended output. The field
+// ttPinRequest has the layout of struct tenstorrent_pin_pages with the extended output. The field
 // `outSize` is an input of the ioctl: the number of output bytes, starting at the field `bus`, that
 // the driver may write.
-type ttPin struct {
+type ttPinRequest struct {
 	outSize, flags uint32
 	address, size  uint64
 	bus, noc       uint64 // output: addresses of the memory on the PCIe bus and on the NoC
 }
 
-// ttLock has the layout of struct tenstorrent_lock_ctl. The field `outSize` is an input of the
-// ioctl: the number of output bytes, starting at the field `value`, that the driver may write.
-type ttLock struct {
+// ttLockRequest has the layout of struct tenstorrent_lock_ctl. The field `outSize` is an input of
+// the ioctl: the number of output bytes, starting at the field `value`, that the driver may write.
+type ttLockRequest struct {
 	outSize, flags uint32
 	index          uint8
 	reserved       [3]uint8
@@ -93,19 +93,19 @@ type ttLock struct {
 	reservedOut    [3]uint8
 }
 
-// ttAllocate has the layout of struct tenstorrent_allocate_tlb. The driver sets the field `id` and
-// all fields after it.
-type ttAllocate struct {
-	size, reserved      uint64
-	id, reserved0       uint32 // id: output: number of the TLB window
-	uncached, combining uint64 // output: offsets of the two mappings in the driver's file, for mmap
-	reserved1           uint64
+// ttAllocateRequest has the layout of struct tenstorrent_allocate_tlb. The driver sets the field
+// `window` and all fields after it.
+type ttAllocateRequest struct {
+	size, reserved           uint64
+	window, reserved0        uint32 // window: output: number of the TLB window
+	uncached, writeCombining uint64 // output: offsets of the mappings in the driver's file
+	reserved1                uint64
 }
 
-// ttConfigure has the layout of struct tenstorrent_configure_tlb, which describes the tiles and the
-// address that a TLB window shows. The field `id` is the number of the TLB window.
-type ttConfigure struct {
-	id, reserved                     uint32
+// ttConfigureRequest has the layout of struct tenstorrent_configure_tlb, which describes the tiles
+// and the address that a TLB window shows. The field `window` is the number of the TLB window.
+type ttConfigureRequest struct {
+	window, reserved                 uint32
 	address                          uint64
 	xEnd, yEnd, xStart, yStart       uint16
 	noc, multicast, ordering, linked uint8
@@ -115,18 +115,19 @@ type ttConfigure struct {
 	reservedOut                      uint64
 }
 
-// ttPower has the layout of struct tenstorrent_power_state. The field `argsz` is the size of the
-// struct in bytes.
-type ttPower struct {
+// ttPowerRequest has the layout of struct tenstorrent_power_state. The field `argsz` is the size of
+// the struct in bytes.
+type ttPowerRequest struct {
 	argsz, reserved0    uint32
 	reserved1, validity uint8
 	flags               uint16
 	settings            [14]uint16
 }
 
-// ttCleanup has the layout of struct tenstorrent_set_noc_cleanup, which describes the store that
-// the driver makes when the process ends. The field `argsz` is the size of the struct in bytes.
-type ttCleanup struct {
+// ttCleanupRequest has the layout of struct tenstorrent_set_noc_cleanup, which describes the store
+// that the driver makes when the process ends. The field `argsz` is the size of the struct in
+// bytes.
+type ttCleanupRequest struct {
 	argsz, flags  uint32
 	enabled, x, y uint8
 	noc           uint8
@@ -144,17 +145,17 @@ var (
 	_ [8 + 144]byte = [unsafe.Sizeof(ttMappings{})]byte{}
 	_ [16]byte      = [unsafe.Sizeof(ttDriverInfo{})]byte{}
 	_ [12]byte      = [unsafe.Offsetof(ttDriverInfo{}.major)]byte{}
-	_ [16]byte      = [unsafe.Sizeof(ttReset{})]byte{}
-	_ [40]byte      = [unsafe.Sizeof(ttPin{})]byte{}
-	_ [32]byte      = [unsafe.Offsetof(ttPin{}.noc)]byte{}
-	_ [16]byte      = [unsafe.Sizeof(ttLock{})]byte{}
-	_ [12]byte      = [unsafe.Offsetof(ttLock{}.value)]byte{}
-	_ [48]byte      = [unsafe.Sizeof(ttAllocate{})]byte{}
-	_ [24]byte      = [unsafe.Offsetof(ttAllocate{}.uncached)]byte{}
-	_ [48]byte      = [unsafe.Sizeof(ttConfigure{})]byte{}
-	_ [28]byte      = [unsafe.Offsetof(ttConfigure{}.staticVC)]byte{}
-	_ [40]byte      = [unsafe.Sizeof(ttPower{})]byte{}
-	_ [10]byte      = [unsafe.Offsetof(ttPower{}.flags)]byte{}
-	_ [32]byte      = [unsafe.Sizeof(ttCleanup{})]byte{}
-	_ [16]byte      = [unsafe.Offsetof(ttCleanup{}.address)]byte{}
+	_ [16]byte      = [unsafe.Sizeof(ttResetRequest{})]byte{}
+	_ [40]byte      = [unsafe.Sizeof(ttPinRequest{})]byte{}
+	_ [32]byte      = [unsafe.Offsetof(ttPinRequest{}.noc)]byte{}
+	_ [16]byte      = [unsafe.Sizeof(ttLockRequest{})]byte{}
+	_ [12]byte      = [unsafe.Offsetof(ttLockRequest{}.value)]byte{}
+	_ [48]byte      = [unsafe.Sizeof(ttAllocateRequest{})]byte{}
+	_ [24]byte      = [unsafe.Offsetof(ttAllocateRequest{}.uncached)]byte{}
+	_ [48]byte      = [unsafe.Sizeof(ttConfigureRequest{})]byte{}
+	_ [28]byte      = [unsafe.Offsetof(ttConfigureRequest{}.staticVC)]byte{}
+	_ [40]byte      = [unsafe.Sizeof(ttPowerRequest{})]byte{}
+	_ [10]byte      = [unsafe.Offsetof(ttPowerRequest{}.flags)]byte{}
+	_ [32]byte      = [unsafe.Sizeof(ttCleanupRequest{})]byte{}
+	_ [16]byte      = [unsafe.Offsetof(ttCleanupRequest{}.address)]byte{}
 )

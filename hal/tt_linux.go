@@ -18,7 +18,7 @@ import (
 
 const (
 	// Version of the driver's API that this backend uses. tt-kmd 2.0 and later have this version.
-	ttAPI = 2
+	ttAPIVersion = 2
 
 	// Number of the driver's lock that this backend acquires, so that two replays cannot use the
 	// same device. The driver has 64 locks for each device, with the numbers 0 to 63. The first 16
@@ -26,8 +26,9 @@ const (
 	ttLockIndex = 63
 )
 
-// tt implements the interface backend for a device with a name such as tt:/dev/tenstorrent/0.
-type tt struct {
+// ttBackend implements the interface backend for a device with a name such as
+// tt:/dev/tenstorrent/0.
+type ttBackend struct {
 	dev            *device
 	fd             int  // descriptor of the driver's file for this device; -1 before probe
 	hasExitCleanup bool // the driver has the ioctl SET_NOC_CLEANUP
@@ -39,7 +40,7 @@ type tt struct {
 	// configureRequest is the argument of the ioctl that programWindow makes. It is not a local
 	// variable of programWindow, because Go would allocate memory for a local variable whose
 	// address is passed to an ioctl, and programWindow must not allocate memory.
-	configureRequest ttConfigure
+	configureRequest ttConfigureRequest
 }
 
 // fenceCommand is a Fence command: all accesses before it are complete before any access after it
@@ -49,15 +50,15 @@ var fenceCommand = fbs.Command{Opcode: gen.OpcodeFence}
 // newTT returns the backend tt for the device d. Tenstorrent's driver programs the TLB windows and
 // keeps bus mastering on.
 func newTT(d *device) backend {
-	t := &tt{dev: d, fd: -1}
+	t := &ttBackend{dev: d, fd: -1}
 	d.tlb.driver = t
-	d.busMaster.keptOn = true
+	d.busMaster.keptOnByDriver = true
 	return t
 }
 
 // probe implements backend: it opens the driver's file for the device, checks the version of the
 // driver's API, and queries the identity and the BARs of the device.
-func (t *tt) probe() (err error) {
+func (t *ttBackend) probe() (err error) {
 	d := t.dev
 	// Open the driver's file for the device. O_NONBLOCK makes open fail immediately if another
 	// program has opened the file with O_EXCL; otherwise open would wait. O_APPEND leaves the power
@@ -80,10 +81,10 @@ func (t *tt) probe() (err error) {
 	if err != nil {
 		return err
 	}
-	if driver.api != ttAPI {
+	if driver.api != ttAPIVersion {
 		return d.fault(NoDevice,
 			fbs.Text("the driver has API %d, but this program needs API %d; install tt-kmd 2.0 "+
-				"or later", uint64(driver.api), ttAPI))
+				"or later", uint64(driver.api), ttAPIVersion))
 	}
 	t.hasExitCleanup = driver.major > 2 || driver.major == 2 && driver.minor >= 2
 	if err := t.identifyFunction(); err != nil {
@@ -94,7 +95,7 @@ func (t *tt) probe() (err error) {
 
 // identifyFunction queries the PCI address of the device from the driver. Then it reads the PCI ids
 // of the device from sysfs, and opens the sysfs file of the device's configuration space.
-func (t *tt) identifyFunction() error {
+func (t *ttBackend) identifyFunction() error {
 	d := t.dev
 	// Query the domain, bus, slot and function number from the driver.
 	info := ttDeviceInfo{inSize: 20}
@@ -106,8 +107,8 @@ func (t *tt) identifyFunction() error {
 	// Format the PCI address. For domain 0, bus 1 and slot 0, FormatPCIID returns "0000:0100"; for
 	// function number 0, the PCI address is then "0000:01:00.0".
 	digits := FormatPCIID(info.domain, info.busDevFn&0xff00|slot)
-	d.function.Address = digits[:7] + ":" + digits[7:] + "." + strconv.Itoa(int(number))
-	if err := d.function.readIDs(); err != nil {
+	d.pciFunction.Address = digits[:7] + ":" + digits[7:] + "." + strconv.Itoa(int(number))
+	if err := d.pciFunction.readIDs(); err != nil {
 		return err
 	}
 	return d.openConfig()
@@ -115,7 +116,7 @@ func (t *tt) identifyFunction() error {
 
 // queryMappings queries the BARs from the driver: the size of each BAR, and the offsets in the
 // driver's file at which mmap maps the BAR uncached or write-combining.
-func (t *tt) queryMappings() error {
+func (t *ttBackend) queryMappings() error {
 	d := t.dev
 	query := ttMappings{count: uint32(len(t.mappings))}
 	_, err := syscalls.ioctl(t.fd, ttQueryMappings, 0, structPointer(&query))
@@ -134,7 +135,7 @@ func (t *tt) queryMappings() error {
 		if m.id >= 1 && m.id <= uint32(len(t.mappings)) {
 			bar := (m.id - 1) &^ 1
 			t.mappings[m.id-1] = m
-			d.function.Bars[bar] = m.size
+			d.pciFunction.BarSizes[bar] = m.size
 		}
 	}
 	return nil
@@ -143,11 +144,11 @@ func (t *tt) queryMappings() error {
 // acquire implements backend: it locks the device against other replays and requests the full
 // clock. TLB windows and pinned memory need no cleanup functions, because the driver releases them
 // when this program closes the driver's file or ends.
-func (t *tt) acquire() error {
+func (t *ttBackend) acquire() error {
 	d := t.dev
 	// Acquire the driver's lock with the number ttLockIndex, so that no other replay uses the
 	// device.
-	lock := ttLock{outSize: 4, index: ttLockIndex}
+	lock := ttLockRequest{outSize: 4, index: ttLockIndex}
 	_, err := syscalls.ioctl(t.fd, ttLockControl, 0, structPointer(&lock))
 	switch {
 	case err == unix.ENODEV:
@@ -161,15 +162,15 @@ func (t *tt) acquire() error {
 	}
 	// Request full power and the full clock. Ignore a failure: tt-kmd before 2.6, and firmware
 	// without power states, reject this ioctl and leave the clock unchanged.
-	power := ttPower{argsz: 40, validity: ttPowerValidity, flags: ttPowerAll}
+	power := ttPowerRequest{argsz: 40, validity: ttPowerValidity, flags: ttPowerAllFlags}
 	_, _ = syscalls.ioctl(t.fd, ttSetPowerState, 0, structPointer(&power))
 	// Make Close withdraw the request for the full clock before it closes the driver's file.
 	// Otherwise the driver would keep the full clock if its module parameter power_policy is off or
 	// does not exist. Close does not withdraw the request for power: when the file is closed, the
 	// driver makes the store that RegisterExitCleanup has requested, and this store works only
 	// while the tiles have power.
-	d.cleanups.add(func() error {
-		power.flags &^= ttPowerClock
+	d.cleanups.addCleanup(func() error {
+		power.flags &^= ttPowerClockFlag
 		_, _ = syscalls.ioctl(t.fd, ttSetPowerState, 0, structPointer(&power))
 		return nil
 	})
@@ -178,7 +179,8 @@ func (t *tt) acquire() error {
 
 // mapBarRange implements backend: it maps a range of a BAR from the driver's file. If the driver
 // has no write-combining mapping of the BAR, mapBarRange maps the range uncached.
-func (t *tt) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
+func (t *ttBackend) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
+	*Aperture, error) {
 	if writeCombining && t.mappings[bar|1].size != 0 {
 		bar |= 1
 	}
@@ -193,15 +195,16 @@ func (t *tt) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*
 // TOP_DOWN, the driver chooses the lowest free addresses (tt-kmd memory.c, setup_noc_dma).
 // Therefore mapForDevice can meet the parameter fixedBus only for the lowest addresses, and only if
 // no other program has pinned memory for the device.
-func (t *tt) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
+func (t *ttBackend) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	size := uint64(len(mem))
-	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(AddressOf(mem)), size: size}
+	pin := ttPinRequest{outSize: 16, flags: ttPinNoCFlag, address: uint64(AddressOf(mem)),
+		size: size}
 	_, err = syscalls.ioctl(t.fd, ttPinPages, 0, structPointer(&pin))
 	if err == unix.EINVAL {
 		return 0, t.dev.notContiguousFault(size, huge)
 	}
 	if err == nil && fixedBus != 0 && pin.noc != fixedBus {
-		const text = "the driver has pinned host memory at %x, but the image needs %x; " +
+		const text = "the driver has pinned host memory at address %x, but the image needs %x; " +
 			"end other programs that pin memory, or use `vfio:`"
 		return 0, t.dev.fault(NoDevice, fbs.Text(text, pin.noc, fixedBus))
 	}
@@ -210,4 +213,4 @@ func (t *tt) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, e
 
 // assignBusAddress implements backend. It does nothing, because with the backend tt a device
 // reaches only its own Host windows, whose bus addresses mapHostMem has already set.
-func (t *tt) assignBusAddress(*Aperture, *device) error { return nil }
+func (t *ttBackend) assignBusAddress(*Aperture, *device) error { return nil }

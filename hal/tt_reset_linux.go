@@ -26,9 +26,9 @@ var ttResetPolls = 1000
 // /dev/tenstorrent/0, and has the driver set the device up again.
 func ResetThroughDriver(path string) (err error) {
 	d := &device{scheme: "tt", locator: path}
-	d.function.Name, d.config.fd = "tt:"+path, -1
+	d.pciFunction.Name, d.config.fd = "tt:"+path, -1
 	defer func() { _ = d.cleanups.callAll() }()
-	t := &tt{dev: d}
+	t := &ttBackend{dev: d}
 	t.fd, err = d.cleanups.openFile(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
 	if err != nil {
 		return syscallFault("open", path, err)
@@ -40,7 +40,7 @@ func ResetThroughDriver(path string) (err error) {
 		return err
 	}
 	for range ttResetPolls {
-		command, _ := d.config.Load(configCommand, 2)
+		command, _ := d.config.Load(configCommandOffset, 2)
 		if command&ttResetMarker == 0 {
 			break
 		}
@@ -50,9 +50,9 @@ func ResetThroughDriver(path string) (err error) {
 }
 
 // requestTTReset makes the ioctl RESET_DEVICE with the given flags. It is not a method, because the
-// name of a method of tt would be in every lmrun.
-func requestTTReset(t *tt, flags uint32) error {
-	d, reset := t.dev, ttReset{outSize: 8, flags: flags}
+// name of a method of ttBackend would be in every lmrun.
+func requestTTReset(t *ttBackend, flags uint32) error {
+	d, reset := t.dev, ttResetRequest{outSize: 8, flags: flags}
 	err := ioctlStruct(t.fd, ttResetDevice, structPointer(&reset), "RESET_DEVICE", d.locator)
 	if err == nil && reset.result != 0 {
 		err = d.fault(DeviceGone, "the driver cannot reset the device"+kernelLogAdvice)

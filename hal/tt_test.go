@@ -30,11 +30,11 @@ type fakeTT struct {
 	bars       []ttMapping
 	device     ttDeviceInfo
 	used       map[uint32]bool // numbers of the reserved TLB windows
-	programmed []ttConfigure
-	pins       []ttPin
+	programmed []ttConfigureRequest
+	pins       []ttPinRequest
 	noc        uint64 // address on the NoC of the next pinned memory
 	locked     bool   // another program has acquired the lock
-	cleanup    ttCleanup
+	cleanup    ttCleanupRequest
 	stale      bool // another program has reset the device
 	reset      bool // the device is between reset and post-reset
 	resets     []uint32
@@ -44,7 +44,7 @@ type fakeTT struct {
 	readsLeft  int  // reads of configuration space until a reset has ended
 	taken      bool // this program has acquired the lock
 	minor      uint8
-	powers     []uint16 // ttPower.flags of each request, in order
+	powers     []uint16 // ttPowerRequest.flags of each request, in order
 	quiet      bool     // the program has opened the file with O_APPEND
 }
 
@@ -65,7 +65,7 @@ func fakeTTKernel(t testing.TB, board *boards.Board) *fakeTT {
 			busDevFn: 0xb3<<8 | 0x1f<<3 | 5, domain: 1},
 	}
 	for i, bar := range []int{0, 0, 2, 2, 4, 4} {
-		size := board.Bars[bar]
+		size := board.BarSizes[bar]
 		if size > 0 {
 			k.bars = append(k.bars, ttMapping{id: uint32(i + 1), base: uint64(i) << 30, size: size})
 		}
@@ -107,7 +107,7 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 		m := (*ttMappings)(argument)
 		copy(m.mappings[:m.count], k.bars)
 	case ttLockControl:
-		l := (*ttLock)(argument)
+		l := (*ttLockRequest)(argument)
 		if l.outSize != 4 || l.flags != 0 || l.index >= 64 || l.index < 16 {
 			return -1, unix.EINVAL
 		}
@@ -115,13 +115,13 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 			l.value, k.taken = 1, true
 		}
 	case ttAllocateTLB:
-		return k.allocate((*ttAllocate)(argument))
+		return k.allocate((*ttAllocateRequest)(argument))
 	case ttConfigureTLB:
-		return k.configure(*(*ttConfigure)(argument))
+		return k.configure(*(*ttConfigureRequest)(argument))
 	case ttPinPages:
-		return k.pin((*ttPin)(argument))
+		return k.pin((*ttPinRequest)(argument))
 	case ttSetPowerState:
-		p := *(*ttPower)(argument)
+		p := *(*ttPowerRequest)(argument)
 		if k.minor < 6 || p.argsz != uint32(unsafe.Sizeof(p)) || p.reserved0 != 0 ||
 			p.reserved1 != 0 || p.validity > 15|14<<4 {
 			return -1, unix.EINVAL
@@ -129,13 +129,13 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 		k.powers = append(k.powers, p.flags)
 		k.journal = append(k.journal, "power")
 	case ttSetNoCCleanup:
-		c := *(*ttCleanup)(argument)
+		c := *(*ttCleanupRequest)(argument)
 		if c.argsz != 32 || c.flags != 0 || c.enabled > 1 || c.address&3 != 0 || c.noc > 1 {
 			return -1, unix.EINVAL
 		}
 		k.cleanup = c
 	case ttResetDevice:
-		r := (*ttReset)(argument)
+		r := (*ttResetRequest)(argument)
 		if r.outSize != 8 {
 			return -1, unix.EINVAL
 		}
@@ -153,17 +153,17 @@ func (k *fakeTT) resetDevice(flags uint32) (result uint32) {
 	switch {
 	case flags == ttResetASIC && !k.resetFails:
 		k.reset = true
-		k.f.patch("config", configCommand, ttResetMarker)
+		k.f.patch("config", configCommandOffset, ttResetMarker)
 		if k.readsLeft = 3; k.hangs {
 			k.readsLeft = 1000
 		}
 		if k.isOff {
-			k.f.patch("config", configCommand, 0xff, 0xff)
+			k.f.patch("config", configCommandOffset, 0xff, 0xff)
 			k.readsLeft = 1000
 		}
 	case flags == ttResetEnd && k.reset && k.f.command()&ttResetMarker == 0:
 		k.reset = false
-		k.f.patch("config", configCommand, configCommandMemory)
+		k.f.patch("config", configCommandOffset, configCommandMemoryBit)
 	default:
 		return 1
 	}
@@ -172,7 +172,7 @@ func (k *fakeTT) resetDevice(flags uint32) (result uint32) {
 
 func (k *fakeTT) pread(fd int, data []byte, offset int64) (int, error) {
 	if k.readsLeft--; k.readsLeft == 0 {
-		k.f.patch("config", configCommand, 0, 0)
+		k.f.patch("config", configCommandOffset, 0, 0)
 	}
 	return k.fakeKernel.pread(fd, data, offset)
 }
@@ -182,17 +182,17 @@ func (k *fakeTT) open(path string, flags int) (int, error) {
 	return k.fakeKernel.open(path, flags)
 }
 
-func (k *fakeTT) allocate(a *ttAllocate) (int, error) {
+func (k *fakeTT) allocate(a *ttAllocateRequest) (int, error) {
 	for i := range k.board.TLB.Groups {
 		g := &k.board.TLB.Groups[i]
 		if g.Size != a.size {
 			continue
 		}
-		for id := uint32(g.First); id < uint32(g.First+g.Count-g.KernelOwned); id++ {
+		for id := uint32(g.First); id < uint32(g.First+g.Count-g.KernelOwnedCount); id++ {
 			if !k.used[id] {
 				k.used[id] = true
-				a.id, a.uncached = id, ttWindows+g.WindowOffset(int(id))
-				a.combining = a.uncached + ttCombined
+				a.window, a.uncached = id, ttWindows+g.WindowOffset(int(id))
+				a.writeCombining = a.uncached + ttCombined
 				return 0, nil
 			}
 		}
@@ -201,19 +201,19 @@ func (k *fakeTT) allocate(a *ttAllocate) (int, error) {
 	return -1, unix.EINVAL
 }
 
-func (k *fakeTT) configure(c ttConfigure) (int, error) {
+func (k *fakeTT) configure(c ttConfigureRequest) (int, error) {
 	switch {
-	case !k.used[c.id]:
+	case !k.used[c.window]:
 		return -1, unix.EPERM
-	case c.address%k.board.TLB.GroupOf(int(c.id)).Size != 0:
+	case c.address%k.board.TLB.GroupOf(int(c.window)).Size != 0:
 		return -1, unix.EINVAL
 	}
 	k.programmed = append(k.programmed, c)
 	return 0, nil
 }
 
-func (k *fakeTT) pin(p *ttPin) (int, error) {
-	if p.outSize != 16 || p.flags != ttPinNoC || (p.address|p.size)%4096 != 0 || p.size == 0 {
+func (k *fakeTT) pin(p *ttPinRequest) (int, error) {
+	if p.outSize != 16 || p.flags != ttPinNoCFlag || (p.address|p.size)%4096 != 0 || p.size == 0 {
 		return -1, unix.EINVAL
 	}
 	p.bus, p.noc = 0x1234_0000, k.noc
@@ -243,7 +243,7 @@ func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
 	if want := (Identity{Name: "tt:/dev/tenstorrent/0", Address: "0001:b3:1f.5", Vendor: 0x1e52,
-		Device: 0x401e, Bars: boards.Wormhole.Bars}); d.Identity() != want {
+		Device: 0x401e, BarSizes: boards.Wormhole.BarSizes}); d.Identity() != want {
 		t.Errorf("identity %+v", d.Identity())
 	}
 	if !d.Alive() {
@@ -257,8 +257,9 @@ func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
 		}
 		a := mustMap(t, d, w)
 		a.Store(4, 4, 0xcafe)
-		if got := loadLittleEndian(k.bytes(base+0x1004, 4)); got != 0xcafe || a.Bus != 0 {
-			t.Errorf("write-combining %v: the file holds %#x, bus address %#x", wc, got, a.Bus)
+		if got := loadLittleEndian(k.bytes(base+0x1004, 4)); got != 0xcafe || a.BusAddress != 0 {
+			t.Errorf("write-combining %v: the file holds %#x, bus address %#x", wc, got,
+				a.BusAddress)
 		}
 	}
 	if v, code := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}).Load(0,
@@ -384,7 +385,8 @@ func TestDriverAllocatesAndProgramsWindows(t *testing.T) {
 			if code := d.ProgramWindow(a, to, address); code != OK {
 				t.Fatal(code)
 			}
-			want := ttConfigure{id: uint32(c.slot), address: 9 * window, xEnd: 3, yEnd: 5,
+			want := ttConfigureRequest{window: uint32(c.slot), address: 9 * window, xEnd: 3,
+				yEnd:   5,
 				xStart: uint16(to.XStart), yStart: uint16(to.YStart), noc: 1, multicast: b2u(c.wc),
 				ordering: 1}
 			if k.programmed[0] != want {
@@ -395,8 +397,8 @@ func TestDriverAllocatesAndProgramsWindows(t *testing.T) {
 			if got := loadLittleEndian(stored); got != 0xbeef {
 				t.Errorf("%s: the file holds %#x", c.board.Name, got)
 			}
-			k.programmed = make([]ttConfigure, 0, 100)
-			backend := d.backend.(*tt)
+			k.programmed = make([]ttConfigureRequest, 0, 100)
+			backend := d.backend.(*ttBackend)
 			request := structPointer(&backend.configureRequest)
 			ofFake := testing.AllocsPerRun(10, func() {
 				_, _ = syscalls.ioctl(backend.fd, ProgramWindowRequest, 0, request)
@@ -417,18 +419,18 @@ func b2u(b bool) uint8 {
 }
 
 func TestDriverRefusesWindowsThatItCannotProgram(t *testing.T) {
-	with := func(change func(*fbs.TileRange)) fbs.TileRange {
+	with := func(change func(*fbs.TileRoute)) fbs.TileRoute {
 		to := tile
 		change(&to)
 		return to
 	}
-	vc := func(channel uint8) fbs.TileRange {
-		return with(func(t *fbs.TileRange) { t.StaticVC = channel })
+	vc := func(channel uint8) fbs.TileRoute {
+		return with(func(t *fbs.TileRoute) { t.StaticVCPlusOne = channel })
 	}
-	far := with(func(t *fbs.TileRange) { t.X = 64 })
+	far := with(func(t *fbs.TileRoute) { t.X = 64 })
 	for name, c := range map[string]struct {
 		board   *boards.Board
-		target  fbs.TileRange
+		target  fbs.TileRoute
 		address uint64
 		want    Code
 	}{
@@ -452,7 +454,7 @@ func TestDriverRefusesWindowsThatItCannotProgram(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
 	a := mustMap(t, d, tlb(mega, fbs.NoSlot))
-	if code := d.ProgramWindow(a, with(func(t *fbs.TileRange) { t.NoC = 0 }), mega); code != OK {
+	if code := d.ProgramWindow(a, with(func(t *fbs.TileRoute) { t.NoC = 0 }), mega); code != OK {
 		t.Fatal(code)
 	}
 	base := a.Base
@@ -496,7 +498,7 @@ func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
 	wantFault(t, "allocate", err, NoDevice, "ALLOCATE_TLB")
 	clear(k.errors)
 	k.fakeKernel.ioctls = func(_ int, _, _ uintptr, argument unsafe.Pointer) (int, error) {
-		(*ttAllocate)(argument).id = 185
+		(*ttAllocateRequest)(argument).window = 185
 		return 0, nil
 	}
 	_, err = d.Map(tlb(mega, fbs.NoSlot))
@@ -510,9 +512,10 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
 	a, b := mustMap(t, d, host(1)), mustMap(t, d, host(0x2000))
-	if a.Bus != 0x8_0000_0000 || b.Bus != 0x8_0000_1000 || uintptr(k.pins[1].address) != b.Base ||
+	if a.BusAddress != 0x8_0000_0000 || b.BusAddress != 0x8_0000_1000 ||
+		uintptr(k.pins[1].address) != b.Base ||
 		k.pins[1].size != 0x2000 {
-		t.Errorf("at %#x and %#x, pinned %+v", a.Bus, b.Bus, k.pins)
+		t.Errorf("at %#x and %#x, pinned %+v", a.BusAddress, b.BusAddress, k.pins)
 	}
 	if err := d.AssignBusAddress(a, d); err != nil {
 		t.Error(err)
@@ -539,13 +542,13 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 
 func TestDriverKeepsBusMasteringOn(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
-	k.f.patch("config", configCommand, 6)
-	k.f.patch("config", configStatus, 0, 0x10)
+	k.f.patch("config", configCommandOffset, 6)
+	k.f.patch("config", configStatusOffset, 0, 0x10)
 	d := k.openTT()
 	if err := d.SetBusMaster(true); err != nil || k.f.command() != 6 || d.Diagnose() != OK {
 		t.Errorf("%v, command %#x, %v", err, k.f.command(), d.Diagnose())
 	}
-	k.f.patch("config", configStatus, 0, 0x30)
+	k.f.patch("config", configStatusOffset, 0, 0x30)
 	if code := d.Diagnose(); code != DMAFault {
 		t.Error(code)
 	}
@@ -565,7 +568,7 @@ func wormholeImage(commands ...fbs.Command) *fbs.View {
 
 // pointAt returns a command that points a window at an address of a tile. storeReset returns a
 // command that stores to the reset register of that tile.
-func pointAt(window uint16, address uint64, tile fbs.TileRange) fbs.Command {
+func pointAt(window uint16, address uint64, tile fbs.TileRoute) fbs.Command {
 	tile.Ordering = gen.OrderingDefault
 	return fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: address, Mask: tile.Pack()}
 }
@@ -581,46 +584,46 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 		return fbs.Command{Opcode: gen.OpcodeModify, Width: 4, Window: 1, Offset: 0x121b0,
 			Value: value, Mask: mask}
 	}
-	one, two := fbs.TileRange{X: 1, Y: 2}, fbs.TileRange{X: 3, Y: 3, NoC: 1}
-	several := fbs.TileRange{X: 2, Y: 2, XStart: 1, YStart: 1, Multicast: true}
+	one, two := fbs.TileRoute{X: 1, Y: 2}, fbs.TileRoute{X: 3, Y: 3, NoC: 1}
+	several := fbs.TileRoute{X: 2, Y: 2, XStart: 1, YStart: 1, Multicast: true}
 	point, pointTwo := pointAt(1, at, one), pointAt(2, at, two)
 	elsewhere := storeReset(1, 1)
 	elsewhere.Offset = 0x21b4
 	delay := fbs.Command{Opcode: gen.OpcodeDelay, Amount: 1}
 	for name, test := range map[string]struct {
 		commands []fbs.Command
-		want     fbs.TileRange // X is 0 if the driver is to make no store
+		want     fbs.TileRoute // X is 0 if the driver is to make no store
 	}{
 		"no store to the register": {
-			[]fbs.Command{point, delay, elsewhere, storeReset(0, running)}, fbs.TileRange{}},
+			[]fbs.Command{point, delay, elsewhere, storeReset(0, running)}, fbs.TileRoute{}},
 		"a window that is pointed later": {
-			[]fbs.Command{storeReset(1, running), point}, fbs.TileRange{}},
+			[]fbs.Command{storeReset(1, running), point}, fbs.TileRoute{}},
 		"the first of two": {
 			[]fbs.Command{point, pointTwo, storeReset(1, running), storeReset(2, running)}, one},
 		"the first is put into reset": {
 			[]fbs.Command{point, pointTwo, storeReset(1, inReset), storeReset(2, running)}, two},
 		"put into reset only": {
-			[]fbs.Command{point, storeReset(1, inReset)}, fbs.TileRange{}},
+			[]fbs.Command{point, storeReset(1, inReset)}, fbs.TileRoute{}},
 		"a bit that is no core's": {
-			[]fbs.Command{point, bits(0, 0x80000000)}, fbs.TileRange{}},
+			[]fbs.Command{point, bits(0, 0x80000000)}, fbs.TileRoute{}},
 		"one core of several": {
 			[]fbs.Command{point, bits(0, 0x800)}, one},
 		"several tiles at once": {
-			[]fbs.Command{pointAt(1, at, several), storeReset(1, running)}, fbs.TileRange{}},
+			[]fbs.Command{pointAt(1, at, several), storeReset(1, running)}, fbs.TileRoute{}},
 		"a window that was moved away": {
-			[]fbs.Command{point, pointAt(1, 0, one), storeReset(1, running)}, fbs.TileRange{}},
+			[]fbs.Command{point, pointAt(1, 0, one), storeReset(1, running)}, fbs.TileRoute{}},
 		"a tile of another device": {
-			[]fbs.Command{pointAt(3, at, one), storeReset(3, running)}, fbs.TileRange{}},
+			[]fbs.Command{pointAt(3, at, one), storeReset(3, running)}, fbs.TileRoute{}},
 		"pointed at the register itself": {
-			[]fbs.Command{pointAt(1, 0xffb121b0, one)}, fbs.TileRange{}},
+			[]fbs.Command{pointAt(1, 0xffb121b0, one)}, fbs.TileRoute{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := fakeTTKernel(t, &boards.Wormhole)
 			note, err := k.openTT().RegisterExitCleanup(wormholeImage(test.commands...), 0)
-			want := ttCleanup{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y,
+			want := ttCleanupRequest{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y,
 				noc: test.want.NoC, address: 0xffb121b0, data: inReset}
 			if test.want.X == 0 {
-				want = ttCleanup{}
+				want = ttCleanupRequest{}
 			}
 			if k.cleanup != want || note != "" || err != nil {
 				t.Errorf("%+v, want %+v; %q, %v", k.cleanup, want, note, err)
@@ -696,19 +699,19 @@ func TestAccessAfterAResetByAnotherIsABusError(t *testing.T) {
 // tt-kmd.
 func TestStructsOfIoctlsLieAsInC(t *testing.T) {
 	var (
-		status    vfioStatus
-		region    vfioRegion
-		dma       vfioMap
-		unmap     vfioUnmap
+		status    vfioGroupStatus
+		region    vfioRegionInfo
+		dma       vfioDMAMap
+		unmap     vfioDMAUnmap
 		device    ttDeviceInfo
 		one       ttMapping
 		mappings  ttMappings
 		driver    ttDriverInfo
-		pin       ttPin
-		lock      ttLock
-		allocate  ttAllocate
-		configure ttConfigure
-		cleanup   ttCleanup
+		pin       ttPinRequest
+		lock      ttLockRequest
+		allocate  ttAllocateRequest
+		configure ttConfigureRequest
+		cleanup   ttCleanupRequest
 	)
 	for what, c := range map[string][2]uintptr{
 		"vfio_group_status":        {unsafe.Sizeof(status), 8},
@@ -748,9 +751,9 @@ func TestStructsOfIoctlsLieAsInC(t *testing.T) {
 		".in.index":                   {unsafe.Offsetof(lock.index), 8},
 		".out.value":                  {unsafe.Offsetof(lock.value), 12},
 		"tenstorrent_allocate_tlb":    {unsafe.Sizeof(allocate), 48},
-		".out.id":                     {unsafe.Offsetof(allocate.id), 16},
+		".out.id":                     {unsafe.Offsetof(allocate.window), 16},
 		".out.mmap_offset_uc":         {unsafe.Offsetof(allocate.uncached), 24},
-		".out.mmap_offset_wc":         {unsafe.Offsetof(allocate.combining), 32},
+		".out.mmap_offset_wc":         {unsafe.Offsetof(allocate.writeCombining), 32},
 		"tenstorrent_configure_tlb":   {unsafe.Sizeof(configure), 48},
 		".config.addr":                {unsafe.Offsetof(configure.address), 8},
 		".config.x_end":               {unsafe.Offsetof(configure.xEnd), 16},
@@ -851,7 +854,7 @@ func TestDriverResetsADeviceAndSetsItUpAgain(t *testing.T) {
 			if !slices.Equal(k.resets, test.resets) {
 				t.Errorf("resets %v, want %v", k.resets, test.resets)
 			}
-			if err == nil && (k.reset || k.f.command() != configCommandMemory) {
+			if err == nil && (k.reset || k.f.command() != configCommandMemoryBit) {
 				t.Errorf("still in reset %v, command register %#x", k.reset, k.f.command())
 			}
 		})

@@ -15,7 +15,7 @@ import (
 // allocateWindow implements tlbDriver: it reserves and maps one of the smallest free TLB windows
 // that have at least size bytes. The driver chooses among the TLB windows of one size, so the
 // number that the image prefers has no effect.
-func (t *tt) allocateWindow(size uint64, writeCombining bool) (
+func (t *ttBackend) allocateWindow(size uint64, writeCombining bool) (
 	slot int, a *Aperture, err error) {
 	layout := t.dev.tlb.layout
 	for i := range layout.Groups {
@@ -24,26 +24,26 @@ func (t *tt) allocateWindow(size uint64, writeCombining bool) (
 			continue
 		}
 		// Request any free TLB window of this size from the driver.
-		window := ttAllocate{size: g.Size}
+		window := ttAllocateRequest{size: g.Size}
 		_, err := syscalls.ioctl(t.fd, ttAllocateTLB, 0, structPointer(&window))
 		switch {
 		case err == unix.ENOMEM:
 			continue // no TLB window of this size is free: try the next larger size
 		case err != nil:
 			return -1, nil, syscallFault("ALLOCATE_TLB", t.dev.locator, err)
-		case layout.GroupOf(int(window.id)) != g:
+		case layout.GroupOf(int(window.window)) != g:
 			return -1, nil, t.dev.fault(Internal,
 				fbs.Text("the driver returned TLB window %d, whose size is not %x bytes",
-					uint64(window.id), g.Size))
+					uint64(window.window), g.Size))
 		}
 		// The driver's file contains the TLB window at two offsets: one for an uncached mapping,
 		// and one for a write-combining mapping.
 		offset := window.uncached
 		if writeCombining {
-			offset = window.combining
+			offset = window.writeCombining
 		}
 		a, err := t.dev.mapFile(t.fd, offset, g.Size, t.dev.locator)
-		return int(window.id), a, err
+		return int(window.window), a, err
 	}
 	return -1, nil, nil
 }
@@ -51,7 +51,7 @@ func (t *tt) allocateWindow(size uint64, writeCombining bool) (
 // programWindow implements tlbDriver. It makes the driver point the TLB window of the aperture `a`
 // at the given address of the tiles `r`. Then it sets a.Base to the address in this process at
 // which that tile address is mapped.
-func (t *tt) programWindow(a *Aperture, r fbs.TileRange, address uint64) Code {
+func (t *ttBackend) programWindow(a *Aperture, r fbs.TileRoute, address uint64) Code {
 	// Check that the TLB window can show the address. windowBase is the address of the first byte
 	// of the mapped TLB window; c.Amount is the offset of the aperture in the TLB window, in bytes.
 	var c fbs.Command
@@ -59,8 +59,8 @@ func (t *tt) programWindow(a *Aperture, r fbs.TileRange, address uint64) Code {
 	if code != OK {
 		return code
 	}
-	t.configureRequest = ttConfigure{
-		id:       uint32(a.Slot),
+	t.configureRequest = ttConfigureRequest{
+		window:   uint32(a.Slot),
 		address:  address - uint64(c.Amount),
 		xEnd:     uint16(r.X),
 		yEnd:     uint16(r.Y),
@@ -68,7 +68,7 @@ func (t *tt) programWindow(a *Aperture, r fbs.TileRange, address uint64) Code {
 		yStart:   uint16(r.YStart),
 		noc:      r.NoC,
 		ordering: uint8(r.Ordering - gen.OrderingDefault),
-		staticVC: r.StaticVC,
+		staticVC: r.StaticVCPlusOne,
 	}
 	if r.Multicast {
 		t.configureRequest.multicast = 1

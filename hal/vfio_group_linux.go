@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	vfioDir       = "/dev/vfio/"     // directory that contains a file for each IOMMU group
-	vfioContainer = vfioDir + "vfio" // each open of this file creates a new container
+	vfioDir           = "/dev/vfio/"     // directory that contains a file for each IOMMU group
+	vfioContainerPath = vfioDir + "vfio" // each open of this file creates a new container
 )
 
 // vfioFile is an open file of VFIO: the container or an IOMMU group. A process opens each such file
 // only once, and all functions that use the file share its descriptor.
 type vfioFile struct {
-	path  string
-	fd    int // file descriptor; valid if users is above 0
-	users int // number of PCI functions that use the file; 0: the file is closed
+	path      string
+	fd        int // file descriptor; valid if users is above 0
+	userCount int // number of PCI functions that use the file; 0: the file is closed
 }
 
 // vfioShared is the VFIO state that all PCI functions of this process share. The mutex protects the
@@ -39,21 +39,21 @@ var vfioShared struct {
 // and selects the type of the container's IOMMU. It skips the steps that this process has already
 // done for another PCI function. It returns the file of the group. The caller must hold the lock of
 // vfioShared.
-func (v *vfio) joinGroup() (group *vfioFile, err error) {
-	v.dev.cleanups.add(v.leaveGroup)
+func (v *vfioBackend) joinGroup() (group *vfioFile, err error) {
+	v.dev.cleanups.addCleanup(v.leaveGroup)
 	// Open the container, which stores the IOMMU mappings.
-	container, err := v.openSharedFile(vfioContainer)
+	container, err := v.openSharedFile(vfioContainerPath)
 	if err != nil {
 		return nil, err
 	}
 	v.containerFD = container.fd
 	// Open the IOMMU group of the function.
-	group, err = v.openSharedFile(vfioDir + v.group)
+	group, err = v.openSharedFile(vfioDir + v.groupNumber)
 	if err != nil {
 		return nil, err
 	}
 	// If this function is the first user of the group, add the group to the container.
-	if group.users == 1 {
+	if group.userCount == 1 {
 		err = v.attachGroup(group)
 	}
 	if err == nil && !vfioShared.hasIOMMU {
@@ -63,10 +63,10 @@ func (v *vfio) joinGroup() (group *vfioFile, err error) {
 }
 
 // attachGroup checks that the group is viable, and adds the group to the container.
-func (v *vfio) attachGroup(group *vfioFile) error {
+func (v *vfioBackend) attachGroup(group *vfioFile) error {
 	// Check that the group is viable: no kernel driver outside VFIO may use a PCI function of the
 	// group for DMA, because that function could reach the same memory.
-	status := vfioStatus{argsz: 8}
+	status := vfioGroupStatus{argsz: 8}
 	err := ioctlStruct(group.fd, vfioGroupGetStatus, structPointer(&status),
 		"VFIO_GROUP_GET_STATUS", group.path)
 	if err != nil {
@@ -74,7 +74,8 @@ func (v *vfio) attachGroup(group *vfioFile) error {
 	}
 	if status.flags&vfioGroupFlagsViable == 0 {
 		return v.dev.fault(NoDevice, "other drivers own devices of the same IOMMU group; bind all "+
-			"devices in /sys/kernel/iommu_groups/"+v.group+"/devices to vfio-pci, or unbind them")
+			"devices in /sys/kernel/iommu_groups/"+v.groupNumber+
+			"/devices to vfio-pci, or unbind them")
 	}
 	// Add the group to the container. From now on the functions of the group can reach all memory
 	// that the container maps.
@@ -85,7 +86,7 @@ func (v *vfio) attachGroup(group *vfioFile) error {
 
 // setIOMMU selects the type of IOMMU for the container. The kernel requires that the container
 // already has a group.
-func (v *vfio) setIOMMU() error {
+func (v *vfioBackend) setIOMMU() error {
 	_, err := syscalls.ioctl(v.containerFD, vfioSetIOMMU, vfioType1v2IOMMU, nil)
 	switch errnoOf(err) {
 	case 0:
@@ -100,21 +101,21 @@ func (v *vfio) setIOMMU() error {
 			"interrupts (GICv2 cannot); if you trust the device, run "+
 			"`echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`")
 	}
-	return syscallFault("VFIO_SET_IOMMU", vfioContainer, err)
+	return syscallFault("VFIO_SET_IOMMU", vfioContainerPath, err)
 }
 
 // openSharedFile returns the file with the given path, and counts the PCI function of v as a user
 // of the file. It opens the file if the file has no other user. The caller must hold the lock of
 // vfioShared.
-func (v *vfio) openSharedFile(path string) (f *vfioFile, err error) {
+func (v *vfioBackend) openSharedFile(path string) (f *vfioFile, err error) {
 	f = findOrAddFile(path)
-	if f.users == 0 {
+	if f.userCount == 0 {
 		f.fd, err = syscalls.open(path, unix.O_RDWR)
 	}
 	switch errnoOf(err) {
 	case 0:
-		f.users++
-		v.shared = append(v.shared, f)
+		f.userCount++
+		v.sharedFiles = append(v.sharedFiles, f)
 		return f, nil
 	case unix.ENOENT, unix.ENODEV:
 		return nil, v.dev.fault(NoDevice, path+
@@ -143,20 +144,20 @@ func findOrAddFile(path string) *vfioFile {
 // uses them. When the last group is closed, the kernel removes the IOMMU from the container.
 // Therefore leaveGroup keeps the lock until both files are closed: otherwise another thread could
 // add a group to a container that has no IOMMU.
-func (v *vfio) leaveGroup() error {
+func (v *vfioBackend) leaveGroup() error {
 	vfioShared.Lock()
-	for i := len(v.shared) - 1; i >= 0; i-- {
-		f := v.shared[i]
-		f.users--
-		if f.users > 0 {
+	for i := len(v.sharedFiles) - 1; i >= 0; i-- {
+		f := v.sharedFiles[i]
+		f.userCount--
+		if f.userCount > 0 {
 			continue
 		}
 		_ = syscalls.close(f.fd)
-		if f.path == vfioContainer {
+		if f.path == vfioContainerPath {
 			vfioShared.hasIOMMU = false
 		}
 	}
 	vfioShared.Unlock()
-	v.shared = nil
+	v.sharedFiles = nil
 	return nil
 }

@@ -27,29 +27,29 @@ const (
 	vfioDMAFlagWrite      = 1 << 1 // VFIO_DMA_MAP_FLAG_WRITE: the device may write the memory
 )
 
-// vfioStatus has the layout of struct vfio_group_status. In this and the following structs, the
-// field `argsz` is an input of the ioctl: the size of the struct in bytes.
-type vfioStatus struct{ argsz, flags uint32 }
+// vfioGroupStatus has the layout of struct vfio_group_status. In this and the following structs,
+// the field `argsz` is an input of the ioctl: the size of the struct in bytes.
+type vfioGroupStatus struct{ argsz, flags uint32 }
 
-// vfioRegion has the layout of struct vfio_region_info, which describes a BAR or configuration
+// vfioRegionInfo has the layout of struct vfio_region_info, which describes a BAR or configuration
 // space. The fields `size` and `offset` are the size of the region and its offset in the function's
 // file, in bytes.
-type vfioRegion struct {
+type vfioRegionInfo struct {
 	argsz, flags, index, capOffset uint32
 	size, offset                   uint64
 }
 
-// vfioMap has the layout of struct vfio_iommu_type1_dma_map. The field `vaddr` is the address of
+// vfioDMAMap has the layout of struct vfio_iommu_type1_dma_map. The field `vaddr` is the address of
 // the memory in this process. The field `iova` is the bus address at which the device reaches the
 // memory.
-type vfioMap struct {
+type vfioDMAMap struct {
 	argsz, flags uint32
 	vaddr        uint64
 	iova, size   uint64
 }
 
-// vfioUnmap has the layout of struct vfio_iommu_type1_dma_unmap without the bitmap at its end.
-type vfioUnmap struct {
+// vfioDMAUnmap has the layout of struct vfio_iommu_type1_dma_unmap without the bitmap at its end.
+type vfioDMAUnmap struct {
 	argsz, flags uint32
 	iova, size   uint64
 }
@@ -58,11 +58,11 @@ type vfioUnmap struct {
 // to an array whose length is the size or offset in C. The line does not compile if the two lengths
 // differ.
 var (
-	_ [8]byte  = [unsafe.Sizeof(vfioStatus{})]byte{}
-	_ [32]byte = [unsafe.Sizeof(vfioRegion{})]byte{}
-	_ [24]byte = [unsafe.Offsetof(vfioRegion{}.offset)]byte{}
-	_ [32]byte = [unsafe.Sizeof(vfioMap{})]byte{}
-	_ [24]byte = [unsafe.Offsetof(vfioMap{}.size)]byte{}
-	_ [24]byte = [unsafe.Sizeof(vfioUnmap{})]byte{}
-	_ [16]byte = [unsafe.Offsetof(vfioUnmap{}.size)]byte{}
+	_ [8]byte  = [unsafe.Sizeof(vfioGroupStatus{})]byte{}
+	_ [32]byte = [unsafe.Sizeof(vfioRegionInfo{})]byte{}
+	_ [24]byte = [unsafe.Offsetof(vfioRegionInfo{}.offset)]byte{}
+	_ [32]byte = [unsafe.Sizeof(vfioDMAMap{})]byte{}
+	_ [24]byte = [unsafe.Offsetof(vfioDMAMap{}.size)]byte{}
+	_ [24]byte = [unsafe.Sizeof(vfioDMAUnmap{})]byte{}
+	_ [16]byte = [unsafe.Offsetof(vfioDMAUnmap{}.size)]byte{}
 )

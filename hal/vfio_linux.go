@@ -30,44 +30,44 @@ const (
 	iovaTries = 1 << 16
 )
 
-// vfio implements the interface backend for a device with a name such as vfio:0000:01:00.0.
-type vfio struct {
+// vfioBackend implements the interface backend for a device with a name such as vfio:0000:01:00.0.
+type vfioBackend struct {
 	dev         *device
-	group       string      // number of the function's IOMMU group, as decimal digits
+	groupNumber string      // number of the function's IOMMU group, as decimal digits
 	containerFD int         // file descriptor of the container, which stores the IOMMU mappings
-	shared      []*vfioFile // the container and the group, from joinGroup to leaveGroup
+	sharedFiles []*vfioFile // the container and the group, from joinGroup to leaveGroup
 }
 
 // newVFIO returns the backend vfio for the device d.
-func newVFIO(d *device) backend { return &vfio{dev: d} }
+func newVFIO(d *device) backend { return &vfioBackend{dev: d} }
 
 // probe implements backend: it finds the function, and checks that vfio-pci is bound to the
 // function and that the function is behind an IOMMU.
-func (v *vfio) probe() error {
+func (v *vfioBackend) probe() error {
 	d := v.dev
 	// Find the function in sysfs. Read its ids, its BARs and the name of its kernel driver.
-	if err := d.function.findInSysfs(d.locator, d.byIDs); err != nil {
+	if err := d.pciFunction.findInSysfs(d.locator, d.locatorIsIDs); err != nil {
 		return err
 	}
 	// Check that the driver vfio-pci is bound to the function. That driver makes the function
 	// accessible to user space.
-	if d.function.boundDriver != "vfio-pci" {
+	if d.pciFunction.boundDriver != "vfio-pci" {
 		return d.fault(NoDevice, v.bindAdvice())
 	}
 	// Check that the function belongs to an IOMMU group. A function without an enabled IOMMU
 	// belongs to no group.
-	v.group = LinkBaseName(d.function.dir() + "/iommu_group")
-	if v.group == "" {
+	v.groupNumber = LinkBaseName(d.pciFunction.dir() + "/iommu_group")
+	if v.groupNumber == "" {
 		return d.fault(NoDevice, "no IOMMU is on for the device; switch one on (firmware, kernel "+
-			"command line), or open the device as `pci:"+d.function.Address+"`")
+			"command line), or open the device as `pci:"+d.pciFunction.Address+"`")
 	}
 	return nil
 }
 
 // bindAdvice returns an error message. The message names the driver of the function, and contains
 // the shell commands that bind vfio-pci instead.
-func (v *vfio) bindAdvice() string {
-	f := &v.dev.function
+func (v *vfioBackend) bindAdvice() string {
+	f := &v.dev.pciFunction
 	echo := "echo " + f.Address + " > /sys/bus/pci/drivers/"
 	owner, unbind := "no driver", ""
 	if f.boundDriver != "" {
@@ -84,7 +84,7 @@ func (v *vfio) bindAdvice() string {
 // enables memory decoding. When acquire opens the function, the kernel also switches bus mastering
 // off, and resets the function if the function supports a reset (Linux, vfio_pci_core_enable). That
 // stops transfers that a killed program left running.
-func (v *vfio) acquire() error {
+func (v *vfioBackend) acquire() error {
 	d := v.dev
 	// Open the container and the function's IOMMU group, and add the group to the container.
 	vfioShared.Lock()
@@ -95,10 +95,10 @@ func (v *vfio) acquire() error {
 	}
 	// Open the function by an ioctl on the file of the group. The argument of the ioctl is the PCI
 	// address of the function, as a C string. The result is a file descriptor.
-	address := append([]byte(d.function.Address), 0)
+	address := append([]byte(d.pciFunction.Address), 0)
 	d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDeviceFD, 0, structPointer(&address[0]))
 	if err != nil {
-		return syscallFault("VFIO_GROUP_GET_DEVICE_FD", d.function.Address, err)
+		return syscallFault("VFIO_GROUP_GET_DEVICE_FD", d.pciFunction.Address, err)
 	}
 	d.cleanups.addClose(d.config.fd)
 	// Query the offset and the size of configuration space in the function's file.
@@ -109,26 +109,26 @@ func (v *vfio) acquire() error {
 	d.config.offset = int64(config.offset)
 	d.config.size = config.size
 	// Switch bus mastering off here too, in case the function does not support a reset.
-	if err := d.setCommandBit(configCommandMaster, false); err != nil {
+	if err := d.setCommandBit(configCommandMasterBit, false); err != nil {
 		return err
 	}
 	// Enable memory decoding, which vfio-pci leaves off. Without memory decoding, the BARs do not
 	// respond.
-	return d.setCommandBit(configCommandMemory, true)
+	return d.setCommandBit(configCommandMemoryBit, true)
 }
 
 // regionInfo returns the offset and size of a BAR or of configuration space in the function's file.
 // index is the number of the BAR, or vfioConfigRegionIndex for configuration space.
-func (v *vfio) regionInfo(index uint32) (*vfioRegion, error) {
-	info := &vfioRegion{argsz: 32, index: index}
+func (v *vfioBackend) regionInfo(index uint32) (*vfioRegionInfo, error) {
+	info := &vfioRegionInfo{argsz: 32, index: index}
 	err := ioctlStruct(v.dev.config.fd, vfioDeviceGetRegionInfo, structPointer(info),
-		"VFIO_DEVICE_GET_REGION_INFO", v.dev.function.Address)
+		"VFIO_DEVICE_GET_REGION_INFO", v.dev.pciFunction.Address)
 	return info, err
 }
 
 // mapBarRange implements backend: it maps a range of a BAR from the function's file. The parameter
 // for write-combining is unused, because VFIO maps every BAR uncached.
-func (v *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, error) {
+func (v *vfioBackend) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, error) {
 	name := " BAR " + strconv.Itoa(int(bar))
 	// Query the offset of the BAR in the function's file, and check that mmap can map the BAR. A
 	// BAR that is smaller than a page can be mapped only if nothing else is in the page.
@@ -140,21 +140,21 @@ func (v *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, e
 		return nil, v.dev.fault(NoDevice,
 			"VFIO cannot map"+name+": the BAR is smaller than a page; use `pci:`")
 	}
-	return v.dev.mapFile(v.dev.config.fd, info.offset+offset, size, v.dev.function.Address+name)
+	return v.dev.mapFile(v.dev.config.fd, info.offset+offset, size, v.dev.pciFunction.Address+name)
 }
 
 // mapForDevice implements backend: it makes the IOMMU map mem, and returns the bus address of mem:
 // fixedBus, or an address that mapAtNextIOVA chooses if fixedBus is 0. Ordinary pages are
 // sufficient, because VFIO prevents the kernel from moving them.
-func (v *vfio) mapForDevice(mem []byte, _ bool, fixedBus uint64) (bus uint64, err error) {
+func (v *vfioBackend) mapForDevice(mem []byte, _ bool, fixedBus uint64) (bus uint64, err error) {
 	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)), fixedBus)
 }
 
 // assignBusAddress implements backend: it makes the IOMMU map the memory of the aperture a, and
-// sets a.Bus. All PCI functions of this process share one container. Therefore a mapping that was
-// made for one of them can be used by all of them.
-func (v *vfio) assignBusAddress(a *Aperture, owner *device) error {
-	if a.Bus != 0 || a.Base == 0 || a.Slot >= 0 {
+// sets a.BusAddress. All PCI functions of this process share one container. Therefore a mapping
+// that was made for one of them can be used by all of them.
+func (v *vfioBackend) assignBusAddress(a *Aperture, owner *device) error {
+	if a.BusAddress != 0 || a.Base == 0 || a.Slot >= 0 {
 		return nil // has a bus address already, is not mapped memory, or is a Tlb window
 	}
 	firstPage := uint64(a.Base) &^ (pageSize() - 1)
@@ -162,15 +162,15 @@ func (v *vfio) assignBusAddress(a *Aperture, owner *device) error {
 	// Make the IOMMU mapping through the owner of the window. When the owner is closed, it then
 	// removes the IOMMU mapping before it unmaps the window.
 	size := fbs.RoundUp(offsetInPage+a.Size, pageSize())
-	bus, err := owner.backend.(*vfio).mapDMA(firstPage, size, 0)
-	a.Bus = bus + offsetInPage
+	bus, err := owner.backend.(*vfioBackend).mapDMA(firstPage, size, 0)
+	a.BusAddress = bus + offsetInPage
 	return err
 }
 
 // mapDMA makes the IOMMU map size bytes of this process's memory from the given address on. It
 // returns the bus address at which devices reach this memory: fixedBus, or an address that
 // mapAtNextIOVA chooses if fixedBus is 0. The mapping exists until the device of v is closed.
-func (v *vfio) mapDMA(address, size, fixedBus uint64) (iova uint64, err error) {
+func (v *vfioBackend) mapDMA(address, size, fixedBus uint64) (iova uint64, err error) {
 	vfioShared.Lock()
 	if iova = fixedBus; fixedBus != 0 {
 		err = v.mapAtIOVA(address, size, fixedBus)
@@ -182,8 +182,8 @@ func (v *vfio) mapDMA(address, size, fixedBus uint64) (iova uint64, err error) {
 	case 0:
 	case unix.EINVAL, unix.EEXIST:
 		if fixedBus != 0 {
-			const text = "the IOMMU cannot map %x bytes at bus address %x: " +
-				"reserved, out of range, or in use by another window"
+			const text = "the IOMMU cannot map %x bytes at bus address %x, which is reserved, " +
+				"out of range, or in use by another window; change this address in the image"
 			return 0, v.dev.fault(NoDevice, fbs.Text(text, size, fixedBus))
 		}
 		return 0, v.dev.fault(NoDevice, fbs.Text("the IOMMU has no free addresses for %x bytes; "+
@@ -192,14 +192,14 @@ func (v *vfio) mapDMA(address, size, fixedBus uint64) (iova uint64, err error) {
 		return 0, v.dev.fault(Denied,
 			fbs.Text("cannot pin %x bytes of host memory (ENOMEM)", size)+MemlockAdvice)
 	default:
-		return 0, syscallFault("VFIO_IOMMU_MAP_DMA", v.dev.function.Address, err)
+		return 0, syscallFault("VFIO_IOMMU_MAP_DMA", v.dev.pciFunction.Address, err)
 	}
 	// Make Close remove the IOMMU mapping before it releases the memory, because the device can
 	// reach the memory as long as the mapping exists.
-	v.dev.cleanups.add(func() error {
-		request := vfioUnmap{argsz: 24, iova: iova, size: size}
+	v.dev.cleanups.addCleanup(func() error {
+		request := vfioDMAUnmap{argsz: 24, iova: iova, size: size}
 		return ioctlStruct(v.containerFD, vfioIOMMUUnmapDMA, structPointer(&request),
-			"VFIO_IOMMU_UNMAP_DMA", v.dev.function.Address)
+			"VFIO_IOMMU_UNMAP_DMA", v.dev.pciFunction.Address)
 	})
 	return iova, nil
 }
@@ -211,7 +211,7 @@ func (v *vfio) mapDMA(address, size, fixedBus uint64) (iova uint64, err error) {
 // same machine, an image gets the same bus addresses in every run. At least one page after each
 // range stays unmapped, so that a transfer beyond the end of the range fails. The caller must hold
 // the lock of vfioShared.
-func (v *vfio) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
+func (v *vfioBackend) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
 	iova = vfioShared.nextIOVA
 	for range iovaTries {
 		err = v.mapAtIOVA(address, size, iova)
@@ -231,8 +231,8 @@ func (v *vfio) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
 // the bus address iova. The kernel returns EEXIST if another mapping overlaps these bus addresses
 // (Linux, vfio_dma_do_map), and EINVAL if the IOMMU cannot use them. The caller must hold the lock
 // of vfioShared.
-func (v *vfio) mapAtIOVA(address, size, iova uint64) error {
-	request := vfioMap{
+func (v *vfioBackend) mapAtIOVA(address, size, iova uint64) error {
+	request := vfioDMAMap{
 		argsz: 32,
 		flags: vfioDMAFlagRead | vfioDMAFlagWrite,
 		vaddr: address,

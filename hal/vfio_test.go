@@ -30,7 +30,7 @@ type fakeVFIO struct {
 	kind      uintptr     // type of IOMMU that was set; 0: none
 	pageSize  uint64      // smallest page that the IOMMU maps, in bytes
 	can       [][2]uint64 // ranges that the IOMMU can map: first and last address
-	dma       []vfioMap
+	dma       []vfioDMAMap
 	hidden    bool // groups are not viable
 	stubborn  bool // bus mastering cannot be switched off
 	resets    int
@@ -40,7 +40,7 @@ type vfioFunction struct {
 	group   string
 	file    string // path of a file that contains all regions
 	resets  bool   // the function supports a reset
-	regions [9]vfioRegion
+	regions [9]vfioRegionInfo
 }
 
 func fakeVFIOKernel(t testing.TB) *fakeVFIO {
@@ -53,7 +53,7 @@ func fakeVFIOKernel(t testing.TB) *fakeVFIO {
 	}
 	k.fakeKernel.ioctls = k.control
 	use(k)
-	k.substitute(vfioContainer, "")
+	k.substitute(vfioContainerPath, "")
 	t.Cleanup(func() {
 		if len(k.dma) > 0 || len(inUse()) > 0 {
 			t.Errorf("not released: %v, %v", k.dma, inUse())
@@ -66,8 +66,8 @@ func fakeVFIOKernel(t testing.TB) *fakeVFIO {
 func inUse() map[string]int {
 	users := map[string]int{}
 	for _, f := range vfioShared.files {
-		if f.users != 0 {
-			users[f.path] = f.users
+		if f.userCount != 0 {
+			users[f.path] = f.userCount
 		}
 	}
 	return users
@@ -79,7 +79,7 @@ func (k *fakeVFIO) add(f *fakeFunction, group string, bars map[int]uint64) *vfio
 	f.link("iommu_group", group)
 	v := &vfioFunction{group: group, file: filepath.Join(k.t.TempDir(), "regions")}
 	for i := range v.regions {
-		v.regions[i] = vfioRegion{flags: 3, index: uint32(i), size: bars[i],
+		v.regions[i] = vfioRegionInfo{flags: 3, index: uint32(i), size: bars[i],
 			offset: uint64(i+1) << 33}
 		if bars[i] > 0 {
 			v.regions[i].flags |= vfioRegionFlagMMap
@@ -131,8 +131,8 @@ func (v *vfioFunction) at(t testing.TB, region int, offset uint64, n int) []byte
 func addVFIOEdu(k *fakeVFIO) (*fakeFunction, *vfioFunction) {
 	f := addEdu(k.t)
 	v := k.add(f, "7", map[int]uint64{0: mega, 3: 256})
-	v.patch(k.t, vfioConfigRegionIndex, configCommand, []byte{0, 0})
-	v.patch(k.t, vfioConfigRegionIndex, configBar0+12, []byte{1, 0xc0})
+	v.patch(k.t, vfioConfigRegionIndex, configCommandOffset, []byte{0, 0})
+	v.patch(k.t, vfioConfigRegionIndex, configBar0Offset+12, []byte{1, 0xc0})
 	return f, v
 }
 
@@ -147,7 +147,7 @@ func (f *fakeFunction) openVFIO() *device {
 }
 
 func (k *fakeVFIO) open(path string, flags int) (int, error) {
-	if strings.HasPrefix(path, vfioDir) && path != vfioContainer {
+	if strings.HasPrefix(path, vfioDir) && path != vfioContainerPath {
 		for _, other := range k.opened {
 			if other == path {
 				return -1, unix.EBUSY
@@ -158,7 +158,7 @@ func (k *fakeVFIO) open(path string, flags int) (int, error) {
 }
 
 func (k *fakeVFIO) close(fd int) error {
-	if k.opened[fd] == vfioContainer {
+	if k.opened[fd] == vfioContainerPath {
 		if len(k.attached) > 0 {
 			k.t.Errorf("the container is closed with groups in it")
 		}
@@ -171,7 +171,7 @@ func (k *fakeVFIO) close(fd int) error {
 func (k *fakeVFIO) control(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
 	path := k.opened[fd]
 	switch {
-	case path == vfioContainer:
+	case path == vfioContainerPath:
 		return k.container(request, value, argument)
 	case strings.HasPrefix(path, vfioDir):
 		return k.group(fd, path, request, argument)
@@ -186,7 +186,7 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 	error) {
 	switch request {
 	case vfioGroupGetStatus:
-		s := (*vfioStatus)(argument)
+		s := (*vfioGroupStatus)(argument)
 		if s.argsz != 8 {
 			return -1, unix.EINVAL
 		}
@@ -196,7 +196,7 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 		return 0, nil
 	case vfioGroupSetContainer:
 		container := int(*(*int32)(argument))
-		if k.opened[container] != vfioContainer {
+		if k.opened[container] != vfioContainerPath {
 			return -1, unix.EINVAL
 		}
 		k.attached[fd] = container
@@ -211,12 +211,12 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 		file, err := unix.Open(v.file, unix.O_RDWR|unix.O_CLOEXEC, 0)
 		k.opened[file], k.fds[file] = "function "+string(bytes[:12]), v
 		// Change the command register as vfio_pci_core_enable of Linux does.
-		if command := v.at(k.t, vfioConfigRegionIndex, configCommand, 1); v.resets {
+		if command := v.at(k.t, vfioConfigRegionIndex, configCommandOffset, 1); v.resets {
 			k.resets++
-			v.patch(k.t, vfioConfigRegionIndex, configCommand, []byte{0, 0})
+			v.patch(k.t, vfioConfigRegionIndex, configCommandOffset, []byte{0, 0})
 		} else if !k.stubborn {
-			v.patch(k.t, vfioConfigRegionIndex, configCommand,
-				[]byte{command[0] &^ configCommandMaster})
+			v.patch(k.t, vfioConfigRegionIndex, configCommandOffset,
+				[]byte{command[0] &^ configCommandMasterBit})
 		}
 		return file, err
 	}
@@ -236,14 +236,14 @@ func (k *fakeVFIO) container(request, value uintptr, argument unsafe.Pointer) (i
 		k.kind = value
 		return 0, nil
 	case vfioIOMMUMapDMA:
-		return k.mapDMA((*vfioMap)(argument))
+		return k.mapDMA((*vfioDMAMap)(argument))
 	case vfioIOMMUUnmapDMA:
-		return k.unmapDMA((*vfioUnmap)(argument))
+		return k.unmapDMA((*vfioDMAUnmap)(argument))
 	}
 	return -1, unix.ENOTTY
 }
 
-func (k *fakeVFIO) mapDMA(m *vfioMap) (int, error) {
+func (k *fakeVFIO) mapDMA(m *vfioDMAMap) (int, error) {
 	if m.argsz != 32 || m.flags != vfioDMAFlagRead|vfioDMAFlagWrite || k.kind == 0 || m.size == 0 ||
 		(m.vaddr|m.size)%4096 != 0 || m.iova%k.pageSize != 0 ||
 		!slices.ContainsFunc(k.can, func(r [2]uint64) bool {
@@ -261,8 +261,8 @@ func (k *fakeVFIO) mapDMA(m *vfioMap) (int, error) {
 	return 0, nil
 }
 
-func (k *fakeVFIO) unmapDMA(u *vfioUnmap) (int, error) {
-	i := slices.IndexFunc(k.dma, func(m vfioMap) bool {
+func (k *fakeVFIO) unmapDMA(u *vfioDMAUnmap) (int, error) {
+	i := slices.IndexFunc(k.dma, func(m vfioDMAMap) bool {
 		return m.iova == u.iova && m.size == u.size
 	})
 	if u.argsz != 24 || u.flags != 0 || i < 0 {
@@ -277,7 +277,7 @@ func (k *fakeVFIO) function(v *vfioFunction, request uintptr, argument unsafe.Po
 	error) {
 	switch request {
 	case vfioDeviceGetRegionInfo:
-		r := (*vfioRegion)(argument)
+		r := (*vfioRegionInfo)(argument)
 		if r.argsz != 32 || r.index >= 9 {
 			return -1, unix.EINVAL
 		}
@@ -294,16 +294,16 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 	f, v := addVFIOEdu(k)
 	v.resets = true
 	for i, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11E8"} {
-		v.patch(t, vfioConfigRegionIndex, configCommand, []byte{6, 0}) // bus mastering is on
+		v.patch(t, vfioConfigRegionIndex, configCommandOffset, []byte{6, 0}) // bus mastering is on
 		d, err := openAndAcquire(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if want := (Identity{Name: name, Address: "0000:00:01.0", Vendor: 0x1234, Device: 0x11e8,
-			Bars: [6]uint64{mega}}); d.Identity() != want {
+			BarSizes: [6]uint64{mega}}); d.Identity() != want {
 			t.Errorf("identity %+v", d.Identity())
 		}
-		if command := v.at(t, vfioConfigRegionIndex, configCommand, 2); command[0] != 2 ||
+		if command := v.at(t, vfioConfigRegionIndex, configCommandOffset, 2); command[0] != 2 ||
 			k.resets != i+1 || k.kind != vfioType1v2IOMMU || !d.Alive() {
 			t.Errorf("command %x, %d resets, IOMMU of type %d, alive %v", command, k.resets, k.kind,
 				d.Alive())
@@ -318,9 +318,9 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 		}
 	}
 	v.resets = false
-	v.patch(t, vfioConfigRegionIndex, configCommand, []byte{6, 0})
+	v.patch(t, vfioConfigRegionIndex, configCommandOffset, []byte{6, 0})
 	f.openVFIO()
-	if command := v.at(t, vfioConfigRegionIndex, configCommand, 2); command[0] != 2 ||
+	if command := v.at(t, vfioConfigRegionIndex, configCommandOffset, 2); command[0] != 2 ||
 		k.resets != 2 {
 		t.Errorf("a function without reset: command %x, %d resets", command, k.resets)
 	}
@@ -333,8 +333,8 @@ func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
 	a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x12340, Size: 0x100,
 		Flags: fbs.FlagWriteCombining})
 	a.Store(8, 4, 0xcafebabe)
-	if got := loadLittleEndian(v.at(t, 0, 0x12348, 4)); got != 0xcafebabe || a.Bus != 0 {
-		t.Errorf("the region holds %#x; bus address %#x", got, a.Bus)
+	if got := loadLittleEndian(v.at(t, 0, 0x12348, 4)); got != 0xcafebabe || a.BusAddress != 0 {
+		t.Errorf("the region holds %#x; bus address %#x", got, a.BusAddress)
 	}
 	config := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 4096})
 	if id, code := config.Load(0, 4); id != 0x11e81234 || code != OK {
@@ -345,7 +345,7 @@ func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
 		t.Errorf("store: %v", code)
 	}
 	_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: 3, Size: 4})
-	wantFault(t, "I/O BAR", err, WrongDevice, "BAR 3 does not exist")
+	wantFault(t, "I/O BAR", err, WrongDevice, "BAR 3 has no memory")
 	k.errors["mmap"] = unix.EINVAL
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
 	wantFault(t, "mmap", err, NoDevice, "mmap 0000:00:01.0 BAR 0: invalid argument")
@@ -384,9 +384,11 @@ func TestHostMemoryIsMappedAtTheSameLowAddressesInEveryRun(t *testing.T) {
 			{0x80_0000, 0x710_0000}, {0x100_0000, 0x811_0000}, // the last is after the hole
 		} {
 			a := mustMap(t, d, host(c.size))
-			if m := k.dma[i]; a.Bus != c.bus || m.iova != c.bus || uintptr(m.vaddr) != a.Base ||
+			if m := k.dma[i]; a.BusAddress != c.bus || m.iova != c.bus ||
+				uintptr(m.vaddr) != a.Base ||
 				m.size < c.size || m.size > c.size+4095 {
-				t.Errorf("window %d: bus address %#x, want %#x; mapped %+v", i, a.Bus, c.bus, m)
+				t.Errorf("window %d: bus address %#x, want %#x; mapped %+v", i, a.BusAddress, c.bus,
+					m)
 			}
 		}
 		if err := d.SetBusMaster(true); err != nil {
@@ -409,8 +411,8 @@ func TestIOMMUWithoutFreeAddressesIsAFault(t *testing.T) {
 	k.can = [][2]uint64{{0x1000, 0x120fff}} // the second window ends at the end of the range
 	d := f.openVFIO()
 	for _, want := range []uint64{0x100000, 0x120000} {
-		if a := mustMap(t, d, host(1)); a.Bus != want {
-			t.Errorf("bus address %#x", a.Bus)
+		if a := mustMap(t, d, host(1)); a.BusAddress != want {
+			t.Errorf("bus address %#x", a.BusAddress)
 		}
 	}
 	_, err := d.Map(host(1))
@@ -425,14 +427,14 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	h := addFunction(t, "0000:02:00.1", 0x1234, 0x1111, nil)
 	k.add(h, "8", nil)
 	d, of, same := f.openVFIO(), g.openVFIO(), h.openVFIO()
-	if want := map[string]int{vfioContainer: 3, "/dev/vfio/7": 1,
+	if want := map[string]int{vfioContainerPath: 3, "/dev/vfio/7": 1,
 		"/dev/vfio/8": 2}; !maps.Equal(inUse(), want) {
 		t.Errorf("in use %v, want %v", inUse(), want)
 	}
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1ff8, Size: 0x10})
 	for range 2 {
-		if err := d.AssignBusAddress(a, of); err != nil || a.Bus != 0x100ff8 {
-			t.Errorf("bus address %#x, %v", a.Bus, err)
+		if err := d.AssignBusAddress(a, of); err != nil || a.BusAddress != 0x100ff8 {
+			t.Errorf("bus address %#x, %v", a.BusAddress, err)
 		}
 	}
 	if len(k.dma) != 1 || k.dma[0].size != 0x2000 || uintptr(k.dma[0].vaddr) != a.Base-0xff8 {
@@ -446,18 +448,18 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if own.Bus != 0x120000 || config.Bus != 0 || moving.Bus != 0 {
-		t.Errorf("bus addresses %#x %#x %#x", own.Bus, config.Bus, moving.Bus)
+	if own.BusAddress != 0x120000 || config.BusAddress != 0 || moving.BusAddress != 0 {
+		t.Errorf("bus addresses %#x %#x %#x", own.BusAddress, config.BusAddress, moving.BusAddress)
 	}
 	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage,
 		"cannot reach memory of mock:still")
 	of.Close() // its window is no longer mapped, and its group is still in use
-	if want := map[string]int{vfioContainer: 2, "/dev/vfio/7": 1,
+	if want := map[string]int{vfioContainerPath: 2, "/dev/vfio/7": 1,
 		"/dev/vfio/8": 1}; len(k.dma) != 1 || !maps.Equal(inUse(), want) {
 		t.Errorf("mapped %+v; in use %v, want %v", k.dma, inUse(), want)
 	}
 	same.Close()
-	if want := map[string]int{vfioContainer: 1, "/dev/vfio/7": 1}; !maps.Equal(inUse(), want) {
+	if want := map[string]int{vfioContainerPath: 1, "/dev/vfio/7": 1}; !maps.Equal(inUse(), want) {
 		t.Errorf("in use %v, want %v", inUse(), want)
 	}
 }
@@ -532,15 +534,15 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 			NoDevice, []string{"VFIO_GROUP_GET_STATUS", "inappropriate ioctl for device"},
 		},
 		"no container": {
-			func(s vfioSetup) { delete(s.paths, vfioContainer) },
+			func(s vfioSetup) { delete(s.paths, vfioContainerPath) },
 			NoDevice, []string{"/dev/vfio/vfio does not exist", "modprobe"},
 		},
 		"no module": {
-			failing("open "+vfioContainer, unix.ENODEV),
+			failing("open "+vfioContainerPath, unix.ENODEV),
 			NoDevice, []string{"modprobe vfio_iommu_type1"},
 		},
 		"container denied": {
-			failing("open "+vfioContainer, unix.EPERM),
+			failing("open "+vfioContainerPath, unix.EPERM),
 			Denied, []string{"open /dev/vfio/vfio"},
 		},
 		"group not attached": {
@@ -586,7 +588,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		},
 		"bus mastering stays on": {
 			func(s vfioSetup) {
-				s.regions.patch(s.t, vfioConfigRegionIndex, configCommand, []byte{6})
+				s.regions.patch(s.t, vfioConfigRegionIndex, configCommandOffset, []byte{6})
 				s.stubborn = true
 				ignoreStores(s)
 			},
@@ -645,11 +647,11 @@ func TestVFIOReportsFailedReadsOfTheDevice(t *testing.T) {
 	if code := d.Diagnose(); code != OK {
 		t.Errorf("without an error bit: %v", code)
 	}
-	v.patch(t, vfioConfigRegionIndex, configStatus, masterAbort)
+	v.patch(t, vfioConfigRegionIndex, configStatusOffset, masterAbort)
 	if code := d.Diagnose(); code != OK {
 		t.Errorf("with a bit that was set before: %v", code)
 	}
-	d.busMaster.staleStatus = 0
+	d.busMaster.statusBeforeDMA = 0
 	if code := d.Diagnose(); code != DMAFault {
 		t.Errorf("after a master abort: %v", code)
 	}
@@ -672,12 +674,12 @@ func TestFaultOfAnotherDeviceIsNotBlamedOnThisOne(t *testing.T) {
 		if err := device.SetBusMaster(true); err != nil {
 			t.Fatal(err)
 		}
-		device.busMaster.staleStatus = 0
+		device.busMaster.statusBeforeDMA = 0
 	}
 	for _, v := range k.functions {
-		v.patch(t, vfioConfigRegionIndex, configStatus, []byte{0, 0})
+		v.patch(t, vfioConfigRegionIndex, configStatusOffset, []byte{0, 0})
 	}
-	faulty.patch(t, vfioConfigRegionIndex, configStatus, []byte{0, 0x20})
+	faulty.patch(t, vfioConfigRegionIndex, configStatusOffset, []byte{0, 0x20})
 	if code := other.Diagnose(); code != DMAFault {
 		t.Errorf("the device with the fault: %v", code)
 	}

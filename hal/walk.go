@@ -37,12 +37,12 @@ type Walk struct {
 	// memory. The index of an entry is command.Index.
 	Memories *uintptr
 
-	Stop *fbs.Command // Run stops before it executes this command; nil: no such command
+	StopAt *fbs.Command // Run stops before it executes this command; nil: no such command
 
-	StopReason     uint64 // why Run stopped: Unhandled, Loaded, Mismatch or AllOnes
-	Got            uint64 // after Loaded or Mismatch: the value loaded from the device
-	Want           uint64 // after Mismatch: the expected element of the golden data
-	MismatchOffset uint64 // after Mismatch: offset of the element in the range, in bytes
+	StopReason     uint64 // why Run stopped: StopUnhandled, StopLoaded, StopMismatch or StopAllOnes
+	Got            uint64 // after StopLoaded or StopMismatch: the value loaded from the device
+	Want           uint64 // after StopMismatch: the expected element of the golden data
+	MismatchOffset uint64 // after StopMismatch: offset of the element in the range, in bytes
 
 	// TLBWindows points to the first entry of a table. The entry with the index
 	// command.Window is the address at which the TLB window of that window is mapped. Only a
@@ -52,10 +52,10 @@ type Walk struct {
 
 // Values of Walk.StopReason.
 const (
-	Unhandled = iota // Next equals Stop, or Run cannot execute Next and made no access for it
-	Loaded           // Next is an Expect or a Modify; Run made its load and set Got
-	Mismatch         // Next is a Compare; an element on the device is Got, but should be Want
-	AllOnes          // Next is a CopyOut; Run completed it, and the last copied byte is 0xff
+	StopUnhandled = iota // Next equals Stop, or Run cannot execute Next and made no access for it
+	StopLoaded           // Next is an Expect or a Modify; Run made its load and set Got
+	StopMismatch         // Next is a Compare; an element on the device is Got, but should be Want
+	StopAllOnes          // Next is a CopyOut; Run completed it, and the last copied byte is 0xff
 )
 
 // Run executes commands from Next on, until it must stop. Go's scheduler cannot preempt Run.
@@ -80,11 +80,11 @@ func (w *Walk) NextIndex(list []fbs.Command) int {
 }
 
 // executeOne executes the command c on the mapped aperture a by a Walk. If the command stops
-// the walk with the reason Loaded, executeOne returns the loaded value. It does not allocate
+// the walk with the reason StopLoaded, executeOne returns the loaded value. It does not allocate
 // memory.
 func (a *Aperture) executeOne(c fbs.Command) (loaded uint64) {
 	list := [2]fbs.Command{c}
-	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base}
+	w := Walk{Next: &list[0], StopAt: &list[1], Windows: &a.Base}
 	w.Run()
 	return w.Got
 }
@@ -117,16 +117,16 @@ type command fbs.Command
 // These constants make the opcodes, the condition Equal and the access modes available to
 // the assembly, under names such as const_opWrite.
 const (
-	opWrite   = gen.OpcodeWrite
-	opModify  = gen.OpcodeModify
-	opCopyIn  = gen.OpcodeCopyIn
-	opFill    = gen.OpcodeFill
-	opCopyOut = gen.OpcodeCopyOut
-	opExpect  = gen.OpcodeExpect
-	opCompare = gen.OpcodeCompare
-	opPoint   = gen.OpcodePoint
-	opFence   = gen.OpcodeFence
-	equal     = gen.ConditionEqual
-	fixed     = gen.AccessFixed
-	bulk      = gen.AccessBulk
+	opWrite        = gen.OpcodeWrite
+	opModify       = gen.OpcodeModify
+	opCopyIn       = gen.OpcodeCopyIn
+	opFill         = gen.OpcodeFill
+	opCopyOut      = gen.OpcodeCopyOut
+	opExpect       = gen.OpcodeExpect
+	opCompare      = gen.OpcodeCompare
+	opPoint        = gen.OpcodePoint
+	opFence        = gen.OpcodeFence
+	conditionEqual = gen.ConditionEqual
+	accessFixed    = gen.AccessFixed
+	accessBulk     = gen.AccessBulk
 )

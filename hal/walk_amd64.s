@@ -18,7 +18,7 @@
 #define WINDOWS R8  // Walk.Windows: table of the windows' addresses
 #define MEMORIES R9 // Walk.Memories: table of the buffers' addresses
 #define WALK R10    // address of the Walk
-#define STOP R12    // Walk.Stop: the walk returns when CMD equals this address
+#define STOP R12    // Walk.StopAt: the walk returns when CMD equals this address
 
 // Registers with contents that each command sets. One register may have several names.
 #define OPCODE DX    // command.Opcode; only decode and withoutAccess use it
@@ -33,7 +33,7 @@
 #define VALUE AX     // value that is loaded or stored
 #define WANT DX      // Compare: the golden element, which must equal VALUE
 
-// Begin to execute the command at CMD. Return if CMD is Walk.Stop. Otherwise load the first
+// Begin to execute the command at CMD. Return if CMD is Walk.StopAt. Otherwise load the first
 // four bytes of the command: opcode, width, mode and option. A Write of 4 bytes is the most
 // frequent command, and its mode and option are 0. Therefore compare all four bytes with
 // that command first. Jump to the label `decode` for all other commands.
@@ -74,7 +74,7 @@
 	ADDQ    command_Value(CMD), AT
 
 // Jump to W1, W2, W4 or W8 if the command's width is 1, 2, 4 or 8 bytes.
-#define BY_WIDTH(W1, W2, W4, W8) \
+#define JUMP_BY_WIDTH(W1, W2, W4, W8) \
 	CMPL WIDTH, $4 \
 	JEQ  W4        \
 	CMPL WIDTH, $8 \
@@ -86,12 +86,12 @@
 // func walk(w *Walk)
 TEXT ·walk(SB), NOSPLIT, $0-8
 	// Load the fields of the Walk into registers. Set Walk.StopReason to 0, which is
-	// Unhandled. Code that stops the walk for another reason overwrites the field.
+	// StopUnhandled. Code that stops the walk for another reason overwrites the field.
 	MOVQ w+0(FP), WALK
 	MOVQ Walk_Next(WALK), CMD
 	MOVQ Walk_Windows(WALK), WINDOWS
 	MOVQ Walk_Memories(WALK), MEMORIES
-	MOVQ Walk_Stop(WALK), STOP
+	MOVQ Walk_StopAt(WALK), STOP
 	MOVQ $0, Walk_StopReason(WALK)
 	DISPATCH
 
@@ -126,7 +126,7 @@ decode:
 	JEQ     fill
 	CMPL    OPCODE, $const_opModify
 	JEQ     expect // the mode is 0, not Equal: the walk stops after the load; Go makes the store
-	RET // any other opcode: stop with the reason Unhandled
+	RET // any other opcode: stop with the reason StopUnhandled
 
 // The opcode is Point or higher. The processor flags are still the result of the comparison
 // with Point. Execute Point and Fence; stop at all other commands, which Go executes. For
@@ -148,17 +148,17 @@ write:
 	MOVQ VALUE, (DST)
 	ADVANCE
 
-// Begin to copy AMOUNT bytes from SRC to DST. DEVICE is SRC or DST, whichever is the
-// address on the device. STEP is the step of that register. If the mode is Bulk, jump to
-// the label `bulk`, with the address on the device in TO_ALIGN. Otherwise set STEP and jump
-// to the label `copy`. STEP is the width, or 0 if the mode is Fixed: then all accesses use
-// the same address on the device.
+// Begin to copy AMOUNT bytes from SRC to DST. DEVICE is the register with the address on the
+// device, SRC or DST. STEP is the step register of DEVICE: SRC_STEP or DST_STEP. If the mode
+// is Bulk, jump to the label `bulkCopy`, with the address on the device in TO_ALIGN. If the
+// mode is Fixed, set STEP to 0, so that all accesses use the same address on the device.
+// Otherwise set STEP to the width. Then jump to the label `copy`.
 #define START_COPY(DEVICE, STEP) \
 	MOVQ DEVICE, TO_ALIGN                 \
-	CMPB command_Mode(CMD), $const_bulk   \
-	JEQ  bulk                             \
+	CMPB command_Mode(CMD), $const_accessBulk   \
+	JEQ  bulkCopy                             \
 	MOVQ WIDTH, STEP                      \
-	CMPB command_Mode(CMD), $const_fixed  \
+	CMPB command_Mode(CMD), $const_accessFixed  \
 	JNE  copy                             \
 	XORL STEP, STEP                       \
 	JMP  copy
@@ -186,19 +186,19 @@ copyOut:
 // Copy AMOUNT bytes from SRC to DST by accesses of the command's width.
 copy:
 	MOVQ AMOUNT, LEFT
-	BY_WIDTH(copy1, copy2, copy4, copy8)
+	JUMP_BY_WIDTH(copy1, copy2, copy4, copy8)
 
 // Expect: load one value from the device and compare it with command.Value. For a Modify,
 // this code only makes the load.
 expect:
-	BY_WIDTH(expect1, expect2, expect4, expect8)
+	JUMP_BY_WIDTH(expect1, expect2, expect4, expect8)
 
 // Compare: load each element of a range of the device, and compare it with the golden data.
 // The golden data are the command's data in host memory.
 compare:
 	MEMORY_ADDRESS(SRC)
 	MOVQ AMOUNT, LEFT
-	BY_WIDTH(compare1, compare2, compare4, compare8)
+	JUMP_BY_WIDTH(compare1, compare2, compare4, compare8)
 
 // Define the labels COPY, EXPECT and COMPARE, whose code makes accesses of BYTES bytes.
 // LOAD and STORE are the instructions for an access of that width. CMP_ONES compares a
@@ -225,19 +225,19 @@ COPY:                            \
 EXPECT:                          \
 	LOAD (DST), VALUE            \
 	CMP_ONES VALUE, $-1          \
-	JEQ  loaded                  \
-	CMPB command_Mode(CMD), $const_equal \
-	JNE  loaded                  \
+	JEQ  stopLoaded                  \
+	CMPB command_Mode(CMD), $const_conditionEqual \
+	JNE  stopLoaded                  \
 	MOVQ VALUE, DX               \
 	ANDQ command_Mask(CMD), DX   \
 	CMPQ DX, command_Value(CMD)  \
-	JNE  loaded                  \
+	JNE  stopLoaded                  \
 	ADVANCE                      \
 COMPARE:                         \
 	LOAD (DST), VALUE            \
 	LOAD (SRC), WANT             \
 	CMPQ VALUE, WANT             \
-	JNE  mismatch                \
+	JNE  stopMismatch                \
 	ADDQ $BYTES, DST             \
 	ADDQ $BYTES, SRC             \
 	SUBQ $BYTES, LEFT            \
@@ -307,21 +307,21 @@ programWindow4:
 
 // Stop after the load of an Expect or Modify. Store the loaded value to Walk.Got, so that
 // Go can finish the command.
-loaded:
+stopLoaded:
 	MOVQ VALUE, Walk_Got(WALK)
-	MOVQ $const_Loaded, Walk_StopReason(WALK)
+	MOVQ $const_StopLoaded, Walk_StopReason(WALK)
 	RET
 
 // Stop a Compare at the first element that differs from the golden data. LEFT is the number
 // of bytes from the beginning of this element to the end of the range. Therefore the offset
 // of the element in the range is command.Amount minus LEFT.
-mismatch:
+stopMismatch:
 	MOVQ VALUE, Walk_Got(WALK)
 	MOVQ WANT, Walk_Want(WALK)
 	MOVL command_Amount(CMD), AX
 	SUBQ LEFT, AX
 	MOVQ AX, Walk_MismatchOffset(WALK)
-	MOVQ $const_Mismatch, Walk_StopReason(WALK)
+	MOVQ $const_StopMismatch, Walk_StopReason(WALK)
 	RET
 
 // One step of a bulk copy: copy BYTES bytes if the bit with the value BYTES is set in the
@@ -329,7 +329,7 @@ mismatch:
 // this step. The instruction MOVE loads the bytes into the register VIA, and then stores
 // them. BITS is TO_ALIGN in the steps before the loops, and AMOUNT in the steps after them.
 //
-// A step before the loops jumps to the label `tail` if fewer than BYTES bytes are left. A
+// A step before the loops jumps to the label `bulkTail` if fewer than BYTES bytes are left. A
 // step after the loops never jumps there: if its bit is set, at least BYTES bytes are left.
 // AMOUNT may then be negative, but the comparison is unsigned, so a negative number counts
 // as a large one.
@@ -338,7 +338,7 @@ NAME:                       \
 	TESTQ $BYTES, BITS      \
 	JEQ   NEXT              \
 	CMPQ  AMOUNT, $BYTES    \
-	JCS   tail              \
+	JCS   bulkTail              \
 	MOVE  (SRC), VIA        \
 	MOVE  VIA, (DST)        \
 	ADDQ  $BYTES, SRC       \
@@ -375,44 +375,44 @@ NAME:                        \
 // and each access is naturally aligned on the device. First copy up to 31 bytes, by
 // accesses of 1 to 16 bytes, until the address on the device is a multiple of 32. After
 // NEGQ, the lower five bits of TO_ALIGN are the number of bytes up to that address.
-bulk:
+bulkCopy:
 	NEGQ  TO_ALIGN
 	TESTQ $31, TO_ALIGN
-	JEQ   aligned
+	JEQ   bulkAligned
 BULK_STEP(align1, MOVB, DX, 1, TO_ALIGN, align2)
 BULK_STEP(align2, MOVW, DX, 2, TO_ALIGN, align4)
 BULK_STEP(align4, MOVL, DX, 4, TO_ALIGN, align8)
 BULK_STEP(align8, MOVQ, DX, 8, TO_ALIGN, align16)
-BULK_STEP(align16, MOVOU, X0, 16, TO_ALIGN, aligned)
+BULK_STEP(align16, MOVOU, X0, 16, TO_ALIGN, bulkAligned)
 
 // Then copy 128 bytes at a time, if the processor has AVX. A large CopyIn uses non-temporal
 // stores. From here on, AMOUNT is the number of bytes left minus 128 or minus 32. Its lower
 // five bits are still those of the number of bytes left, because 128 and 32 are multiples
 // of 32.
-aligned:
+bulkAligned:
 	SUBQ $128, AMOUNT
-	JCS  below128
+	JCS  copyBelow128
 	CMPB ·hasAVX(SB), $0
-	JEQ  below128
+	JEQ  copyBelow128
 	CMPQ AMOUNT, STREAM_MIN
-	JCS  by128
+	JCS  copyBy128
 	CMPB (CMD), $const_opCopyIn
-	JNE  by128
-	COPY_BY_128(stream, VMOVNTDQ)
+	JNE  copyBy128
+	COPY_BY_128(copyBy128Streaming, VMOVNTDQ)
 	// Barrier: without SFENCE, the processor may make later stores before these
 	// non-temporal stores.
 	SFENCE
-	JMP  by128Done
-	COPY_BY_128(by128, VMOVDQU)
-by128Done:
+	JMP  copyBy128Done
+	COPY_BY_128(copyBy128, VMOVDQU)
+copyBy128Done:
 	VZEROUPPER
 
 // Then copy 32 bytes at a time. AMOUNT is the number of bytes left minus 128. Adding 96
 // makes it the number of bytes left minus 32. The loop ends when it falls below 0.
-below128:
+copyBelow128:
 	ADDQ  $96, AMOUNT
-	JLT   tail
-by32:
+	JLT   bulkTail
+copyBy32:
 	MOVOU (SRC), X0
 	MOVOU 16(SRC), X1
 	MOVOU X0, (DST)
@@ -420,29 +420,29 @@ by32:
 	ADDQ  $32, SRC
 	ADDQ  $32, DST
 	SUBQ  $32, AMOUNT
-	JCC   by32
+	JCC   copyBy32
 
 // Then copy the remaining 0 to 31 bytes. The lower five bits of AMOUNT are the number of
 // these bytes. For each of these bits that is set, make one access of 16, 8, 4, 2 or 1
 // bytes.
-BULK_STEP(tail, MOVOU, X0, 16, AMOUNT, tail8)
+BULK_STEP(bulkTail, MOVOU, X0, 16, AMOUNT, tail8)
 BULK_STEP(tail8, MOVQ, DX, 8, AMOUNT, tail4)
 BULK_STEP(tail4, MOVL, DX, 4, AMOUNT, tail2)
 BULK_STEP(tail2, MOVW, DX, 2, AMOUNT, tail1)
 BULK_STEP(tail1, MOVB, DX, 1, AMOUNT, copyDone)
 
 // A copy or fill is complete. If the last byte of a CopyOut is 0xff, stop with the reason
-// AllOnes: loads from a device that is gone return all ones, so Go must check the device.
+// StopAllOnes: loads from a device that is gone return all ones, so Go must check the device.
 // Otherwise go on to the next command.
 copyDone:
 	CMPB (CMD), $const_opCopyOut
 	JNE  advance
 	CMPB -1(DST), $-1
-	JEQ  allOnes
+	JEQ  stopAllOnes
 advance:
 	ADVANCE
-allOnes:
-	MOVQ $const_AllOnes, Walk_StopReason(WALK)
+stopAllOnes:
+	MOVQ $const_StopAllOnes, Walk_StopReason(WALK)
 
 // Return to Go. Walk.StopReason and Walk.Next are set.
 stop:
@@ -459,7 +459,7 @@ TEXT ·detectAVX(SB), NOSPLIT, $0-1
 	CPUID
 	ANDL $(1<<27 | 1<<28), CX
 	CMPL CX, $(1<<27 | 1<<28)
-	JNE  result
+	JNE  returnResult
 	// The bits 1 (SSE) and 2 (AVX) of the register XCR0 must be 1: the operating system
 	// saves these registers.
 	XORL CX, CX
@@ -467,6 +467,6 @@ TEXT ·detectAVX(SB), NOSPLIT, $0-1
 	ANDL $6, AX
 	CMPL AX, $6
 	// Return true if the last comparison found its operands equal.
-result:
+returnResult:
 	SETEQ ret+0(FP)
 	RET

@@ -23,7 +23,7 @@
 #define CMD R1      // Walk.Next: address of the current command
 #define WINDOWS R2  // Walk.Windows: table of the windows' addresses
 #define MEMORIES R3 // Walk.Memories: table of the buffers' addresses
-#define STOP R4     // Walk.Stop: the walk returns when CMD equals this address
+#define STOP R4     // Walk.StopAt: the walk returns when CMD equals this address
 #define WRITE4 R17  // constant: the first four bytes of a Write of 4 bytes
 
 // Registers with contents that each command sets. One register may have several names.
@@ -40,7 +40,7 @@
 #define WANT R11     // Compare: the golden element, which must equal VALUE
 #define SCRATCH R9   // temporary value
 
-// Begin to execute the command at CMD. Return if CMD is Walk.Stop. Otherwise load the first
+// Begin to execute the command at CMD. Return if CMD is Walk.StopAt. Otherwise load the first
 // four bytes of the command: opcode, width, mode and option. A Write of 4 bytes is the most
 // frequent command, and its mode and option are 0. Therefore compare all four bytes with
 // that command first. Jump to the label `decode` for all other commands.
@@ -81,7 +81,7 @@
 	ADD   R5, AT
 
 // Jump to W1, W2, W4 or W8 if the command's width is 1, 2, 4 or 8 bytes.
-#define BY_WIDTH(W1, W2, W4, W8) \
+#define JUMP_BY_WIDTH(W1, W2, W4, W8) \
 	CMP $4, WIDTH \
 	BEQ W4        \
 	CMP $8, WIDTH \
@@ -93,12 +93,12 @@
 // func walk(w *Walk)
 TEXT ·walk(SB), NOSPLIT, $0-8
 	// Load the fields of the Walk into registers. Set Walk.StopReason to 0, which is
-	// Unhandled. Code that stops the walk for another reason overwrites the field.
+	// StopUnhandled. Code that stops the walk for another reason overwrites the field.
 	MOVD w+0(FP), WALK
 	MOVD Walk_Next(WALK), CMD
 	MOVD Walk_Windows(WALK), WINDOWS
 	MOVD Walk_Memories(WALK), MEMORIES
-	MOVD Walk_Stop(WALK), STOP
+	MOVD Walk_StopAt(WALK), STOP
 	MOVD ZR, Walk_StopReason(WALK)
 	MOVD $(const_opWrite | 4<<8), WRITE4
 	DISPATCH
@@ -134,7 +134,7 @@ decode:
 	BEQ   fill
 	CMP   $const_opModify, OPCODE
 	BEQ   expect // the mode is 0, not Equal: the walk stops after the load; Go makes the store
-	RET // any other opcode: stop with the reason Unhandled
+	RET // any other opcode: stop with the reason StopUnhandled
 
 // The opcode is Point or higher. The processor flags are still the result of the comparison
 // with Point. Execute Point and Fence; stop at all other commands, which Go executes.
@@ -158,17 +158,17 @@ write:
 	MOVD VALUE, (DST)
 	ADVANCE
 
-// Begin to copy LEFT bytes from SRC to DST. DEVICE is SRC or DST, whichever is the address
-// on the device. STEP is the step of that register. If the mode is Bulk, jump to the label
-// `bulk`, with the address on the device in TO_ALIGN. Otherwise set STEP and jump to the
-// label `copy`. STEP is the width, or 0 if the mode is Fixed: then all accesses use the
-// same address on the device.
+// Begin to copy LEFT bytes from SRC to DST. DEVICE is the register with the address on the
+// device, SRC or DST. STEP is the step register of DEVICE: SRC_STEP or DST_STEP. If the mode
+// is Bulk, jump to the label `bulkCopy`, with the address on the device in TO_ALIGN. If the
+// mode is Fixed, set STEP to 0, so that all accesses use the same address on the device.
+// Otherwise set STEP to the width. Then jump to the label `copy`.
 #define START_COPY(DEVICE, STEP) \
 	MOVD DEVICE, TO_ALIGN   \
-	CMP  $const_bulk, MODE  \
-	BEQ  bulk               \
+	CMP  $const_accessBulk, MODE  \
+	BEQ  bulkCopy               \
 	MOVD WIDTH, STEP        \
-	CMP  $const_fixed, MODE \
+	CMP  $const_accessFixed, MODE \
 	BNE  copy               \
 	MOVD ZR, STEP           \
 	B    copy
@@ -195,18 +195,18 @@ copyOut:
 
 // Copy LEFT bytes from SRC to DST by accesses of the command's width.
 copy:
-	BY_WIDTH(copy1, copy2, copy4, copy8)
+	JUMP_BY_WIDTH(copy1, copy2, copy4, copy8)
 
 // Expect: load one value from the device and compare it with command.Value. For a Modify,
 // this code only makes the load.
 expect:
-	BY_WIDTH(expect1, expect2, expect4, expect8)
+	JUMP_BY_WIDTH(expect1, expect2, expect4, expect8)
 
 // Compare: load each element of a range of the device, and compare it with the golden data.
 // The golden data are the command's data in host memory.
 compare:
 	MEMORY_ADDRESS(SRC)
-	BY_WIDTH(compare1, compare2, compare4, compare8)
+	JUMP_BY_WIDTH(compare1, compare2, compare4, compare8)
 
 // Define the labels COPY, EXPECT and COMPARE, whose code makes accesses of BYTES bytes.
 // LOAD and STORE are the instructions for an access of that width. ONES is the value of
@@ -235,7 +235,7 @@ COMPARE:               \
 	LOAD  (DST), VALUE     \
 	LOAD  (SRC), WANT      \
 	CMP   WANT, VALUE      \
-	BNE   mismatch         \
+	BNE   stopMismatch         \
 	ADD   $BYTES, DST      \
 	ADD   $BYTES, SRC      \
 	SUBS  $BYTES, LEFT     \
@@ -308,33 +308,33 @@ programWindow4:
 // evaluates the value.
 checkCondition:
 	CMP   SCRATCH, VALUE
-	BEQ   loaded
-	CMP   $const_equal, MODE
-	BNE   loaded
+	BEQ   stopLoaded
+	CMP   $const_conditionEqual, MODE
+	BNE   stopLoaded
 	MOVD  command_Mask(CMD), R9
 	AND   VALUE, R9
 	MOVD  command_Value(CMD), R10
 	CMP   R10, R9
-	BNE   loaded
+	BNE   stopLoaded
 	ADVANCE
 
 // Stop after the load of an Expect or Modify. Store the loaded value to Walk.Got, so that
 // Go can finish the command.
-loaded:
+stopLoaded:
 	MOVD VALUE, Walk_Got(WALK)
-	MOVD $const_Loaded, R9
+	MOVD $const_StopLoaded, R9
 	B    stopWithReason
 
 // Stop a Compare at the first element that differs from the golden data. LEFT is the number
 // of bytes from the beginning of this element to the end of the range. Therefore the offset
 // of the element in the range is command.Amount minus LEFT.
-mismatch:
+stopMismatch:
 	MOVD  VALUE, Walk_Got(WALK)
 	MOVD  WANT, Walk_Want(WALK)
 	MOVWU command_Amount(CMD), R5
 	SUB   LEFT, R5
 	MOVD  R5, Walk_MismatchOffset(WALK)
-	MOVD  $const_Mismatch, R9
+	MOVD  $const_StopMismatch, R9
 	B     stopWithReason
 
 // One step of a bulk copy: copy BYTES bytes, by one load and one store, if the bit with the
@@ -342,7 +342,7 @@ mismatch:
 // step. BYTES is the value of that bit. NAME is the label of this step. BITS is TO_ALIGN in
 // the steps before the loop, and LEFT in the steps after it.
 //
-// A step before the loop jumps to the label `tail` if fewer than BYTES bytes are left. A
+// A step before the loop jumps to the label `bulkTail` if fewer than BYTES bytes are left. A
 // step after the loop never jumps there: if its bit is set, at least BYTES bytes are left.
 // LEFT may then be negative, but the comparison is unsigned, so a negative number counts as
 // a large one.
@@ -350,7 +350,7 @@ mismatch:
 NAME:                       \
 	TBZ   $BIT, BITS, NEXT  \
 	CMP   $BYTES, LEFT      \
-	BLO   tail              \
+	BLO   bulkTail              \
 	LOAD  (SRC), VALUE      \
 	STORE VALUE, (DST)      \
 	ADD   $BYTES, SRC       \
@@ -361,20 +361,20 @@ NAME:                       \
 // each access is naturally aligned on the device. First copy up to 15 bytes, by accesses of
 // 1 to 8 bytes, until the address on the device is a multiple of 16. After NEG, the lower
 // four bits of TO_ALIGN are the number of bytes up to that address.
-bulk:
+bulkCopy:
 	NEG TO_ALIGN, TO_ALIGN
 BULK_STEP(align1, MOVBU, MOVB, 1, 0, TO_ALIGN, align2)
 BULK_STEP(align2, MOVHU, MOVH, 2, 1, TO_ALIGN, align4)
 BULK_STEP(align4, MOVWU, MOVW, 4, 2, TO_ALIGN, align8)
-BULK_STEP(align8, MOVD, MOVD, 8, 3, TO_ALIGN, aligned)
+BULK_STEP(align8, MOVD, MOVD, 8, 3, TO_ALIGN, bulkAligned)
 
 // Then copy 32 bytes at a time. From here on, LEFT is the number of bytes left minus 32,
 // and the loop ends when it falls below 0. The lower five bits of LEFT are still those of
 // the number of bytes left, because subtracting 32 does not change them.
-aligned:
+bulkAligned:
 	SUBS $32, LEFT
-	BLO  tail
-by32:
+	BLO  bulkTail
+copyBy32:
 	LDP  0(SRC), (R5, R6)
 	LDP  16(SRC), (R7, R11)
 	STP  (R5, R6), 0(DST)
@@ -382,12 +382,12 @@ by32:
 	ADD  $32, SRC
 	ADD  $32, DST
 	SUBS $32, LEFT
-	BHS  by32
+	BHS  copyBy32
 
 // Then copy the remaining 0 to 31 bytes. The lower five bits of LEFT are the number of
 // these bytes. For each of these bits that is set, make one access of 16, 8, 4, 2 or 1
 // bytes.
-tail:
+bulkTail:
 	TBZ  $4, LEFT, tail8
 	LDP  (SRC), (R5, R6)
 	STP  (R5, R6), (DST)
@@ -399,7 +399,7 @@ BULK_STEP(tail2, MOVHU, MOVH, 2, 1, LEFT, tail1)
 BULK_STEP(tail1, MOVBU, MOVB, 1, 0, LEFT, copyDone)
 
 // A copy or fill is complete. If the last byte of a CopyOut is 0xff, stop with the reason
-// AllOnes: loads from a device that is gone return all ones, so Go must check the device.
+// StopAllOnes: loads from a device that is gone return all ones, so Go must check the device.
 // Otherwise go on to the next command.
 copyDone:
 	MOVBU (CMD), OPCODE
@@ -407,11 +407,11 @@ copyDone:
 	BNE   advance
 	MOVBU -1(DST), VALUE
 	CMP   $0xff, VALUE
-	BEQ   allOnes
+	BEQ   stopAllOnes
 advance:
 	ADVANCE
-allOnes:
-	MOVD $const_AllOnes, R9
+stopAllOnes:
+	MOVD $const_StopAllOnes, R9
 // Return to Go with the stop reason that is in R9.
 stopWithReason:
 	MOVD R9, Walk_StopReason(WALK)

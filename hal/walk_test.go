@@ -111,14 +111,14 @@ func (p *bench) run(run func(w *Walk), list []fbs.Command) (done int) {
 	// Append the command to which Stop points.
 	list = append(list[:len(list):len(list)], fbs.Command{Opcode: gen.OpcodeEnd})
 	p.windows[1] = p.homes[1]
-	p.walk.Next, p.walk.Stop, p.walk.Got, p.walk.Want, p.walk.MismatchOffset = &list[0],
+	p.walk.Next, p.walk.StopAt, p.walk.Got, p.walk.Want, p.walk.MismatchOffset = &list[0],
 		&list[len(list)-1], 0, 0, 0
 	run(&p.walk)
 	return int(uintptr(unsafe.Pointer(p.walk.Next))-uintptr(unsafe.Pointer(&list[0]))) / 32
 }
 
 func (p *bench) one(t testing.TB, c fbs.Command) {
-	if done := p.run((*Walk).Run, []fbs.Command{c}); done != 1 && p.walk.StopReason != AllOnes {
+	if done := p.run((*Walk).Run, []fbs.Command{c}); done != 1 && p.walk.StopReason != StopAllOnes {
 		t.Fatalf("%+v stops the walk: %d", c, p.walk.StopReason)
 	}
 }
@@ -128,7 +128,7 @@ func (p *bench) compare(t testing.TB, oracle *bench, done, want int, what any) {
 	t.Helper()
 	got, expect := p.walk, oracle.walk
 	if done != want || got.StopReason != expect.StopReason ||
-		got.Got != expect.Got && got.StopReason != AllOnes || got.Want != expect.Want ||
+		got.Got != expect.Got && got.StopReason != StopAllOnes || got.Want != expect.Want ||
 		got.MismatchOffset != expect.MismatchOffset {
 		t.Fatalf("%+v\ndone %d, %+v; the oracle %d, %+v", what, done, got, want, expect)
 	}
@@ -172,9 +172,9 @@ func TestWalkStopsAtStopAndContinues(t *testing.T) {
 	w := &p.walk
 	w.Next = &list[0]
 	for _, stop := range []int{0, 3, 3, 8} {
-		w.Stop = &list[stop]
+		w.StopAt = &list[stop]
 		w.Run()
-		if w.Next != w.Stop || w.StopReason != Unhandled || w.NextIndex(list) != stop ||
+		if w.Next != w.StopAt || w.StopReason != StopUnhandled || w.NextIndex(list) != stop ||
 			bytes.Count(p.device, []byte{7}) != stop {
 			t.Errorf("stop %d: % x", stop, p.device[:9])
 		}
@@ -261,8 +261,8 @@ func TestWalkDoesNotAllocate(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() {
 		w := &p.walk
-		for w.Next, w.Stop = &list[0], &list[200]; w.Next != w.Stop; {
-			if w.Run(); w.Next != w.Stop {
+		for w.Next, w.StopAt = &list[0], &list[200]; w.Next != w.StopAt; {
+			if w.Run(); w.Next != w.StopAt {
 				w.Advance()
 			}
 		}
@@ -306,7 +306,7 @@ func TestFaultLeavesNextAtItsCommand(t *testing.T) {
 				if list[4].Window = 2; opcode == gen.OpcodeWrite {
 					list[4].Mode = 0
 				}
-				p.walk.Next, p.walk.Stop = &list[0], &list[7]
+				p.walk.Next, p.walk.StopAt = &list[0], &list[7]
 				fault := catch(p.walk.Run)
 				if fault == nil || p.walk.Next != &list[4] {
 					t.Errorf("%v, %v, width %d: %v", opcode, access, width, fault)
@@ -337,7 +337,7 @@ func BenchmarkWalk(b *testing.B) {
 			}
 			b.SetBytes(size)
 			for i := 0; i < b.N; i += 1000 {
-				p.walk.Next, p.walk.Stop = &list[0], &list[min(1000, b.N-i)]
+				p.walk.Next, p.walk.StopAt = &list[0], &list[min(1000, b.N-i)]
 				p.walk.Run()
 			}
 		})

@@ -31,7 +31,7 @@ again:
   write.4 a+0x30 0x3333
 `)
 	memory := make([]byte, memories.Size(v))
-	r, err := runtime.Load(v, runtime.AnySlot, memories.Devices(v, memory)...)
+	r, err := runtime.Load(v, runtime.AnyTLBWindow, memories.Devices(v, memory)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,11 +45,11 @@ again:
 	}
 	for at, want := range map[int]struct {
 		group   int
-		target  fbs.TileRange
+		target  fbs.TileRoute
 		address uint64
 	}{
-		registers:      {0, fbs.TileRange{X: 5, Y: 6, Ordering: 1}, 0},
-		registers + 16: {2, fbs.TileRange{X: 3, Y: 4, NoC: 1, Ordering: 1}, 0x7000000},
+		registers:      {0, fbs.TileRoute{X: 5, Y: 6, Ordering: 1}, 0},
+		registers + 16: {2, fbs.TileRoute{X: 3, Y: 4, NoC: 1, Ordering: 1}, 0x7000000},
 	} {
 		words, ok := boards.Wormhole.TLB.EncodeWindow(&boards.Wormhole.TLB.Groups[want.group],
 			want.target, want.address)
@@ -77,7 +77,7 @@ func TestTargetThatTheDeviceCannotBeAimedAtIsRefusedAtLoad(t *testing.T) {
 		"main:\n  point a tile 1,2 address 0x0\n  point a tile 64,2 address 0x0\n"+
 		"  write.4 a+0x0 0x1\n")
 	memory := make([]byte, memories.Size(v))
-	_, err := runtime.Load(v, runtime.AnySlot, memories.Devices(v, memory)...)
+	_, err := runtime.Load(v, runtime.AnyTLBWindow, memories.Devices(v, memory)...)
 	const want = "main, command 1: the device's TLB cannot"
 	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), want) {
 		t.Error(err)
@@ -94,7 +94,7 @@ tensor d output uint8[13]
 main:
   copy.8 m+0x0 <- hex 00112233445566778899aabbcc bulk
   copy.8 d[0:13] <- m+0x0 bulk
-`), runtime.AnySlot, device)
+`), runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatal(err)
 	}

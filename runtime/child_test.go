@@ -108,7 +108,7 @@ func newPlain(size int) (*plain, error) {
 
 func (d *plain) Identity() hal.Identity {
 	return hal.Identity{Name: "plain", Vendor: boards.Ivshmem.Vendor, Device: boards.Ivshmem.Device,
-		Bars: [6]uint64{2: uint64(len(d.memory))}}
+		BarSizes: [6]uint64{2: uint64(len(d.memory))}}
 }
 
 func (d *plain) Map(w fbs.Window) (hal.Aperture, error) {
@@ -134,7 +134,7 @@ func loadPlain(path string) (*runtime.Replay, *plain, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	replay, err := runtime.Load(view, runtime.AnySlot, device)
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	return replay, device, err
 }
 

@@ -4,7 +4,7 @@
 //
 //	file, err := runtime.Open("model.lmb")      // map the file
 //	view, err := file.Verify()                  // check every byte
-//	replay, err := runtime.Load(view, runtime.AnySlot, device) // reserve memory and windows
+//	replay, err := runtime.Load(view, runtime.AnyTLBWindow, device) // reserve memory and windows
 //	err = replay.Freeze()                       // prepare runs that allocate no memory
 //	result := replay.Run(sequence)              // execute a sequence, as often as needed
 //	replay.Close()                              // stop DMA, free the memory

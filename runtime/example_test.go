@@ -22,7 +22,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	replay, err := runtime.Load(view, runtime.AnySlot, mock.New(&boards.Edu))
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, mock.New(&boards.Edu))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -124,7 +124,7 @@ func (s *subject) addSafe() {
 		Value: 0x5afe}}
 	commands := []lmb.Command{store}
 	if w := s.image.Windows[0]; w.Kind == gen.WindowKindTlb {
-		target := fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingStrict}
+		target := fbs.TileRoute{X: 1, Y: 2, Ordering: gen.OrderingStrict}
 		commands = []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodePoint,
 			Mask: target.Pack()}}, store}
 	}
@@ -149,7 +149,7 @@ func (s *subject) load(t *testing.T, view *fbs.View) (*runtime.Replay, *mock.Dev
 	t.Helper()
 	device := mock.New(chips.BoardByName(view.Name(view.Devices[0].Board)))
 	device.Record(true)
-	replay, err := runtime.Load(view, runtime.AnySlot, device)
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatalf("%s: %v", s.name, err)
 	}
@@ -258,7 +258,7 @@ func TestBusFaultAtEveryOperationEndsTheRunThere(t *testing.T) {
 			result := replay.Run(s.main)
 			at := s.at(n)
 			accesses := len(device.Journal()) - len(s.safe)
-			if result.Safe != hal.OK || accesses < 0 ||
+			if result.SafeCode != hal.OK || accesses < 0 ||
 				!sameAccesses(device.Journal()[:max(accesses, 0)], s.good[:max(accesses, 0)]) {
 				t.Fatalf("%s: operation %d: %+v, and before the fault not what a good run does",
 					s.name, n, result)
@@ -493,7 +493,7 @@ func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
 			}
 			result := r.Run(0)
 			if result.Code != hal.IO || !result.FileTruncated || result.Command != test.command ||
-				!result.SafeRan || result.Safe != test.safe {
+				!result.SafeRan || result.SafeCode != test.safe {
 				t.Errorf("cut to %d: %+v", test.size, result)
 			}
 			const says = "main, command 1: copy.8 w0+0x1000: " + runtime.FileTruncatedText
@@ -567,7 +567,7 @@ func TestBusErrorInARunOfStoresNamesTheStore(t *testing.T) {
 		for _, offset := range []string{"0x0", "0x8", "0xff8", "0x1000", "0x10"} {
 			source += "  write." + width + " m+" + offset + " 0x1\n"
 		}
-		r, err := runtime.Load(view(t, source), runtime.AnySlot, device)
+		r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, device)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -591,7 +591,7 @@ func TestDeviceMemoryThatFaultsIsABusFault(t *testing.T) {
 		"poll.4 m+0x0 == 0x0 within 1ms"} {
 		shrink(1 << 20)
 		r, err := runtime.Load(view(t, ivshmem+"tensor d output uint8[64]\nmain:\n  delay 1us\n  "+
-			body+"\n  copy.4 d[0:64] <- m+0x0\n"), runtime.AnySlot, device)
+			body+"\n  copy.4 d[0:64] <- m+0x0\n"), runtime.AnyTLBWindow, device)
 		if err != nil {
 			t.Fatal(err)
 		}

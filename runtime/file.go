@@ -91,7 +91,8 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	// Return an error if the copy does not fit into the available memory. Without this check, the
 	// kernel's OOM killer could kill a process.
 	if available, _ := availableMemory(end - first); end-first > available {
-		const text = ": a copy in memory needs %d bytes, but only %d are available"
+		const text = ": not enough memory: %d bytes of the file must be copied, but only %d " +
+			"bytes are available"
 		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, available))
 	}
 
@@ -174,7 +175,7 @@ func (f *File) copyInputs(view *fbs.View) error {
 // truncates the file while the function reads it. Each error text begins with the file's path.
 func (f *File) inspectGuarded(check func(data []byte) error) error {
 	var err error
-	ended := recoverPanic(func() { err = check(f.data) })
+	ended := callAndRecover(func() { err = check(f.data) })
 	fault, hasCode := err.(*hal.Fault)
 	code, reason := hal.BadImage, ""
 	switch {
@@ -192,10 +193,11 @@ func (f *File) inspectGuarded(check func(data []byte) error) error {
 	return hal.NewFault(code, f.path+": "+reason)
 }
 
-// recoverPanic calls f. If f panics, recoverPanic recovers and returns a description of the panic.
-// If f does not panic, recoverPanic returns the zero value. A memory fault in f is a panic, too.
-func recoverPanic(f func()) (recovered hal.Panic) {
-	defer hal.Recover(hal.PanicOnFault(true), &recovered)
+// callAndRecover calls f. If f panics, callAndRecover recovers and returns a description of the
+// panic. If f does not panic, callAndRecover returns the zero value. A memory fault in f is a
+// panic, too.
+func callAndRecover(f func()) (recovered hal.Panic) {
+	defer hal.Recover(hal.SetPanicOnFault(true), &recovered)
 	f()
 	return recovered
 }

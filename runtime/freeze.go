@@ -70,7 +70,7 @@ func DedicateProcess() {
 	// number costs 200 KiB of memory. Therefore lminit starts programs with GOMAXPROCS=1.
 	goruntime.GOMAXPROCS(1)
 	// Convert memory faults into panics, from which runs can recover.
-	hal.PanicOnFault(true)
+	hal.SetPanicOnFault(true)
 	// Ignore SIGURG. With this signal, Go preempts a goroutine at any instruction. SIGURG would
 	// interrupt raw system calls, and at the first SIGURG Go maps memory (Go 1.26,
 	// runtime/preempt_xreg.go). Go can still preempt the goroutine when it calls a function.
@@ -91,7 +91,7 @@ func (r *Replay) runCatchingFaults(sequence int) hal.Code {
 	case ended.Cause == nil:
 		return code
 	case ended.FaultedIn(hal.AddressOf(payload), uint64(len(payload))):
-		r.failure = Result{FileTruncated: true}
+		r.failureDetails = Result{FileTruncated: true}
 		return hal.IO
 	case ended.IsFault && (ended.Address == 0 || r.isDeviceFault(&ended)):
 		return hal.BusFault
@@ -103,10 +103,10 @@ func (r *Replay) runCatchingFaults(sequence int) hal.Code {
 // at the end of the sequence whether the run has exceeded this limit. If the sequence panics,
 // executeAndRecover recovers. The result `recovered` then describes the panic.
 //
-// executeAndRecover does not call recoverPanic, because recoverPanic calls a function value. A test
-// in tools/check/house analyses which functions a run can call, and follows only direct calls.
+// executeAndRecover does not call callAndRecover, because callAndRecover calls a function value. A
+// test in tools/check/house analyses which functions a run can call, and follows only direct calls.
 func (r *Replay) executeAndRecover(sequence int) (code hal.Code, recovered hal.Panic) {
-	defer hal.Recover(hal.PanicOnFault(true), &recovered)
+	defer hal.Recover(hal.SetPanicOnFault(true), &recovered)
 	r.commandsUntilClockRead = r.clockInterval
 	code = r.executeSequence(sequence)
 	if code == hal.OK && r.clockInterval == limitedClockInterval {
@@ -124,7 +124,7 @@ func (r *Replay) isDeviceFault(fault *hal.Panic) bool {
 	c := r.walk.Next
 	for i := range r.apertures {
 		a := &r.apertures[i]
-		isInWindow := r.windows[i] != 0 && fault.FaultedIn(r.windows[i], a.Size)
+		isInWindow := r.windowAddresses[i] != 0 && fault.FaultedIn(r.windowAddresses[i], a.Size)
 		isOfPort := a.Port != nil && int(c.Window) == i
 		if isInWindow || isOfPort {
 			return true

@@ -40,13 +40,13 @@ func TestFaultOfNeitherFileNorDeviceIsAnInternalError(t *testing.T) {
 	}
 	defer device.Close()
 	v := view(t, ivshmem+"main:\n  write.4 m+0x0 0x1\n  delay 1us\nsafe:\n  write.4 m+0x8 0x5afe\n")
-	r, err := runtime.Load(v, runtime.AnySlot, &straying{device, unreadable(t)})
+	r, err := runtime.Load(v, runtime.AnyTLBWindow, &straying{device, unreadable(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	result := run(t, r, hal.Internal)
-	if result.Command != 1 || !result.SafeRan || result.Safe != hal.OK || result.FileTruncated {
+	if result.Command != 1 || !result.SafeRan || result.SafeCode != hal.OK || result.FileTruncated {
 		t.Errorf("%+v", result)
 	}
 }
@@ -70,7 +70,7 @@ func TestFaultOfTheRegistersOfAWindowIsABusFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(memory)
-	r, err := runtime.Load(v, runtime.AnySlot, memories.Devices(v, memory)...)
+	r, err := runtime.Load(v, runtime.AnyTLBWindow, memories.Devices(v, memory)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ const operationsMax = 20_000
 
 func newImpatient(board *boards.Board) *impatient {
 	device := &impatient{Device: mock.New(board)}
-	for n := range len(board.Bars) { // more than the runs of one replay, safe included
+	for n := range len(board.BarSizes) { // more than the runs of one replay, safe included
 		device.Inject(mock.Fault{Kind: mock.BusFault, Operation: operationsMax + n})
 	}
 	return device
@@ -67,7 +67,7 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 	}
 	for sequence := range view.Sequences {
 		device := newImpatient(board)
-		replay, err := runtime.Load(view, runtime.AnySlot, device)
+		replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 		if err != nil {
 			if device.Operations() != 0 {
 				t.Errorf("%s: refused with %v after %d operations", what, err, device.Operations())
@@ -101,7 +101,7 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 // checkCount runs the first sequence and counts what it executes: each command, however
 // cheap and however often called, has a microsecond in the longest time.
 func checkCount(t *testing.T, what string, view *fbs.View, device hal.Device) {
-	replay, err := runtime.Load(view, runtime.AnySlot, device)
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +372,7 @@ func checkFieldCounts(t *testing.T, fields map[string]int) {
 		"Reservation": reflect.TypeFor[fbs.Reservation]().NumField(),
 		"Target":      reflect.TypeFor[gen.DeviceT]().NumField(),
 		"Sequence":    reflect.TypeFor[fbs.Sequence]().NumField(),
-		"Rule":        reflect.TypeFor[fbs.Rule]().NumField(),
+		"Rule":        reflect.TypeFor[fbs.AccessRule]().NumField(),
 		"Tensor":      reflect.TypeFor[gen.TensorT]().NumField(),
 	} {
 		if fields[kind] < want {
@@ -438,7 +438,7 @@ func tryOneFunction(t *testing.T, file []byte) {
 		devices[i] = handle{mock.New(view.Board(i)), fmt.Sprintf("handle %d", i), "0000:01:00.0",
 			&mapped}
 	}
-	replay, err := runtime.Load(view, runtime.AnySlot, devices...)
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, devices...)
 	if err == nil {
 		replay.Close()
 	}

@@ -109,7 +109,7 @@ func TestLimitThatIsExceededForWantOfMemoryIsADMAFault(t *testing.T) {
 				Device: mock.New(&boards.Ivshmem), name: "ivshmem",
 				told: new([]string), state: state,
 			}
-			r, err := runtime.Load(view(t, listing), runtime.AnySlot, device)
+			r, err := runtime.Load(view(t, listing), runtime.AnyTLBWindow, device)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +124,7 @@ func TestSafeHasNoLimit(t *testing.T) {
 	r, device := on(t, "main:\n  delay 1s\nsafe:\n  delay 5ms\n"+
 		"  poll.4 m+0x0 == 0x1 within 5ms every 1ms else ignore\n  write.4 m+0x40 0x5afe\n")
 	r.SetLimit(1000)
-	if result := run(t, r, hal.FrameLate); result.Safe != hal.OK || device.Now() < 10_000_000 {
+	if result := run(t, r, hal.FrameLate); result.SafeCode != hal.OK || device.Now() < 10_000_000 {
 		t.Errorf("%+v after %d ns", result, device.Now())
 	}
 }
@@ -184,7 +184,8 @@ func TestRunWithoutALimitEndsByTheClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			device := leaping{mock.New(&boards.Ivshmem), new(int64)}
-			r, err := runtime.Load(view(t, ivshmem+"main:\n"+body+safe), runtime.AnySlot, device)
+			r, err := runtime.Load(view(t, ivshmem+"main:\n"+body+safe), runtime.AnyTLBWindow,
+				device)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +204,7 @@ func TestAllowedTimeEndsARun(t *testing.T) {
 	v.TimeLimitUs = 10e6
 	for _, limit := range []int64{0, 60e9} {
 		device := leaping{mock.New(&boards.Ivshmem), new(int64)}
-		r, err := runtime.Load(v, runtime.AnySlot, device)
+		r, err := runtime.Load(v, runtime.AnyTLBWindow, device)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +250,7 @@ func TestRequestToStopEndsARunAfterTheGrace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			device := requested{mock.New(&boards.Ivshmem), 2 * s, new(atomic.Uint32)}
 			source := ivshmem + "main:\n" + test.body + "safe:\n  delay 1s\n"
-			r, err := runtime.Load(view(t, source), runtime.AnySlot, device)
+			r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, device)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,7 +276,7 @@ func TestRequestToStopLeavesSafeAlone(t *testing.T) {
 		flag.Store(1)
 		r.SetStopFlag(flag)
 		result := r.Run(0)
-		if max(result.Safe, result.Code) > hal.ExpectFailed || result.Safe != hal.OK ||
+		if max(result.SafeCode, result.Code) > hal.ExpectFailed || result.SafeCode != hal.OK ||
 			device.Now() < 300e9 {
 			t.Errorf("%+v after %d ns", result, device.Now())
 		}

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AnySlot is a value for the parameter `slot` of Load. With this value, the image and the device
-// choose the TLB windows.
-const AnySlot = -1
+// AnyTLBWindow is a value for the parameter firstTLBWindow of Load. With this value, the image and
+// the device choose the TLB windows.
+const AnyTLBWindow = -1
 
 // Load prepares a verified image for runs on the given devices. The devices must have the same
 // order as in the image. Load checks that the image is for these devices. Then it reserves
@@ -26,12 +26,12 @@ const AnySlot = -1
 // then on, these devices can access memory by DMA. On a device with tiles and Host windows, this
 // also stores to the registers of outbound translation.
 //
-// The parameter `slot` selects the TLB windows of the device. A TLB window is a range of a BAR that
-// the device maps to a programmable address. The TLB windows of a device have numbers. Each window
-// of kind Tlb in the image needs a TLB window: the first window of this kind uses the TLB window
-// with the number `slot`, the second one uses the next number, and so on. If `slot` is AnySlot, the
-// image and the device choose the TLB windows.
-func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
+// The parameter firstTLBWindow selects the TLB windows of the device. A TLB window is a range of a
+// BAR that the device maps to a programmable address. The TLB windows of a device have numbers.
+// Each window of kind Tlb in the image needs a TLB window: the first window of this kind uses the
+// TLB window with the number firstTLBWindow, the second one uses the next number, and so on. If
+// firstTLBWindow is AnyTLBWindow, the image and the device choose the TLB windows.
+func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, error) {
 	callerView := view
 	if view = callerView.Original(); view == nil {
 		return nil, hal.NewFault(hal.Usage, "Load accepts only a view that Verify returned")
@@ -39,7 +39,7 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	if err := checkDevices(view, devices); err != nil {
 		return nil, err
 	}
-	if err := CheckTimeLimit(view); err != nil {
+	if err := CheckWorstCaseTimes(view); err != nil {
 		return nil, err
 	}
 	// limitMaxUs prevents an overflow: the sum of the present time and this limit, both in
@@ -50,17 +50,17 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 		imageLimitNs: int64(min(view.TimeLimitUs, limitMaxUs)) * 1000,
 		safeSequence: view.SequenceByName("safe"),
 	}
-	if err := r.reserveMemoryAndWindows(slot); err != nil {
+	if err := r.reserveMemoryAndWindows(firstTLBWindow); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// CheckTimeLimit returns an error if a sequence of the image may take longer than view.TimeLimitUs
-// in the worst case. Verify has computed the worst case of each sequence. The error is a
-// *hal.Fault.
-func CheckTimeLimit(view *fbs.View) error {
+// CheckWorstCaseTimes returns an error if a sequence of the image may take longer than
+// view.TimeLimitUs in the worst case. Verify has computed the worst case of each sequence. The
+// error is a *hal.Fault.
+func CheckWorstCaseTimes(view *fbs.View) error {
 	for i, us := range view.WorstCaseUs {
 		limit := view.TimeLimitUs
 		if us > limit {
@@ -79,7 +79,7 @@ func CheckTimeLimit(view *fbs.View) error {
 // of devices, their PCI ids and their BAR sizes, and checks that no device occurs twice.
 func checkDevices(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Devices) {
-		return hal.NewFault(hal.Usage, fbs.Text("the number of devices must be %d, not %d",
+		return hal.NewFault(hal.Usage, fbs.Text("the image is for %d device(s), but %d were named",
 			uint64(len(view.Devices)), uint64(len(devices))))
 	}
 	for i, device := range devices {
@@ -90,7 +90,7 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 					identity.Address+"; name two devices by their addresses")
 		}
 		if reason := explainMismatch(view, i, identity); reason != "" {
-			return hal.NewFault(hal.WrongDevice, "the image "+reason)
+			return hal.NewFault(hal.WrongDevice, "it "+reason)
 		}
 	}
 	return nil
@@ -99,7 +99,7 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 // explainMismatch compares an opened device with the requirements for device i in the image. The
 // parameter `got` describes the opened device. If the device meets all requirements,
 // explainMismatch returns "". Otherwise it returns the first difference as the end of a sentence
-// that begins with "the image", for example "is for subsystem 0x1, but pci:... has 0x2".
+// that begins with "it", for example "is for subsystem 0x1, but pci:... has 0x2".
 func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason string) {
 	want := &view.Devices[device]
 	switch {
@@ -112,9 +112,9 @@ func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason strin
 			fbs.Text(" has %x", uint64(got.Subsystem))
 	}
 	for bar, size := range want.MinBarSizes() {
-		if got.Bars[bar] < size {
+		if got.BarSizes[bar] < size {
 			return fbs.Text("needs %x bytes of BAR %d, but ", size, uint64(bar)) + got.Name +
-				fbs.Text(" has %x", got.Bars[bar])
+				fbs.Text(" has %x", got.BarSizes[bar])
 		}
 	}
 	return ""
@@ -137,11 +137,11 @@ func indexOfAddress(devices []hal.Device, address string) int {
 // reserveMemoryAndWindows reserves the arena, maps the windows, and completes the commands that
 // depend on the addresses of windows. It enables bus mastering last, so that no device can access
 // memory if an earlier step fails.
-func (r *Replay) reserveMemoryAndWindows(slot int) error {
+func (r *Replay) reserveMemoryAndWindows(firstTLBWindow int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
 	}
-	if err := r.mapWindows(slot); err != nil {
+	if err := r.mapWindows(firstTLBWindow); err != nil {
 		return err
 	}
 	r.buildAddressTables()
@@ -150,18 +150,18 @@ func (r *Replay) reserveMemoryAndWindows(slot int) error {
 			return err
 		}
 	}
-	return r.enableBusMastering()
+	return r.enableBusMastersAndExitCleanup()
 }
 
-// mapWindows maps every window of the image. If the parameter `slot` is not AnySlot, the first
-// window of kind Tlb uses the device's TLB window with the number `slot`, the second one uses the
-// next number, and so on. If one of these TLB windows is not available, mapWindows returns an
-// error.
-func (r *Replay) mapWindows(slot int) error {
+// mapWindows maps every window of the image. If the parameter firstTLBWindow is not AnyTLBWindow,
+// the first window of kind Tlb uses the device's TLB window with the number firstTLBWindow, the
+// second one uses the next number, and so on. If one of these TLB windows is not available,
+// mapWindows returns an error.
+func (r *Replay) mapWindows(firstTLBWindow int) error {
 	count := len(r.view.Windows)
 	r.apertures = make([]hal.Aperture, count)
-	r.tlbWindows = make([]uintptr, count)
-	r.windows = make([]uintptr, count+len(r.devices))
+	r.tlbWindowAddresses = make([]uintptr, count)
+	r.windowAddresses = make([]uintptr, count+len(r.devices))
 	// Map the windows with fixed bus addresses first, so that no other window gets these addresses.
 	for i, w := range r.view.Windows {
 		if fbs.FixedBusAddress(&w) == 0 {
@@ -171,14 +171,15 @@ func (r *Replay) mapWindows(slot int) error {
 			return err
 		}
 	}
+	nextTLBWindow := firstTLBWindow
 	for i, w := range r.view.Windows {
 		if fbs.FixedBusAddress(&w) != 0 {
 			continue
 		}
-		isForced := slot != AnySlot && w.Kind == gen.WindowKindTlb
+		isForced := nextTLBWindow != AnyTLBWindow && w.Kind == gen.WindowKindTlb
 		if isForced {
-			w.Slot = uint16(slot)
-			slot++
+			w.Slot = uint16(nextTLBWindow)
+			nextTLBWindow++
 		}
 		if err := r.mapWindow(i, w); err != nil {
 			return err
@@ -196,34 +197,34 @@ func (r *Replay) mapWindows(slot int) error {
 // mapWindow maps the window w, whose index in the image is `index`.
 func (r *Replay) mapWindow(index int, w fbs.Window) error {
 	aperture, err := r.devices[w.Device].Map(w)
-	r.apertures[index], r.windows[index] = aperture, aperture.Base
+	r.apertures[index], r.windowAddresses[index] = aperture, aperture.Base
 	return err
 }
 
-// buildAddressTables sets r.memories, the table of the addresses of the payload and of all tensors.
-// The address of an output is in the arena. The address of an input with default data is in the
-// payload. An input without default data has the address 0 until the caller calls Input;
+// buildAddressTables sets r.memoryAddresses, the table of the addresses of the payload and of all
+// tensors. The address of an output is in the arena. The address of an input with default data is
+// in the payload. An input without default data has the address 0 until the caller calls Input;
 // r.missingInputs is the number of such inputs. Last, buildAddressTables sets the pointers to the
 // address tables in r.walk, which executes the commands.
 func (r *Replay) buildAddressTables() {
 	arena, payload := hal.AddressOf(r.arena), hal.AddressOf(r.view.Payload)
-	r.memories = make([]uintptr, 1+len(r.view.Tensors))
-	r.memories[0] = payload
+	r.memoryAddresses = make([]uintptr, 1+len(r.view.Tensors))
+	r.memoryAddresses[0] = payload
 	for i := range r.view.Tensors {
 		t := &r.view.Tensors[i]
 		switch {
 		case t.Role == gen.RoleOutput:
-			r.memories[1+i] = arena + uintptr(t.ArenaOffset)
+			r.memoryAddresses[1+i] = arena + uintptr(t.ArenaOffset)
 		case t.HasData != 0:
-			r.memories[1+i] = payload + uintptr(t.DataOffset)
+			r.memoryAddresses[1+i] = payload + uintptr(t.DataOffset)
 		default:
 			r.missingInputs++
 		}
 	}
 	r.walk.Next = &r.commands[0]
-	r.walk.Windows = &r.windows[0]
-	r.walk.Memories = &r.memories[0]
-	r.walk.TLBWindows = &r.tlbWindows[0]
+	r.walk.Windows = &r.windowAddresses[0]
+	r.walk.Memories = &r.memoryAddresses[0]
+	r.walk.TLBWindows = &r.tlbWindowAddresses[0]
 }
 
 // pageSizeMax is the largest page size of the supported machines, in bytes. Some arm64 kernels have
@@ -260,7 +261,7 @@ func (r *Replay) reserveArena() error {
 	}
 	if !fits {
 		const text = "the image needs %d bytes for tensors, %d for host memory and %d for " +
-			"page tables, but only %d are available"
+			"page tables, but only %d bytes are available"
 		return hal.NewFault(hal.BadImage,
 			fbs.Text(text, size, host, pageTables, available+inHugePages))
 	}
@@ -302,12 +303,12 @@ func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 	if err := r.deviceOf(c).AssignBusAddress(a, owner); err != nil {
 		return err
 	}
-	if a.Bus == 0 {
+	if a.BusAddress == 0 {
 		return r.commandFault(hal.NoDevice, index,
 			fbs.Text("window %d has no bus address on this device", uint64(c.Index)))
 	}
-	sum := a.Bus + c.Value
-	if sum < a.Bus || sum&^fbs.WidthMask(c.Width) != 0 {
+	sum := a.BusAddress + c.Value
+	if sum < a.BusAddress || sum&^fbs.WidthMask(c.Width) != 0 {
 		return r.commandFault(hal.WrongDevice, index,
 			fbs.Text("bus address %x does not fit the register of %d bytes", sum, uint64(c.Width)))
 	}
@@ -322,7 +323,7 @@ func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 // device, encodePoint does not change c, and programWindow calls the driver during a run.
 func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	device := r.view.Windows[c.Window].Device
-	tiles, _ := boards.UnpackTileRange(c.Mask)
+	tiles, _ := boards.UnpackTileRoute(c.Mask)
 	// Use r.scratch, because Go would allocate a local variable on the heap for each Point.
 	encoded := &r.scratch[0]
 	*encoded = *c
@@ -335,19 +336,19 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	if registers != 0 {
 		*c = *encoded
 		c.Index = uint16(len(r.view.Windows) + int(device))
-		r.windows[c.Index], r.tlbWindows[c.Window] = registers, tlbWindow
+		r.windowAddresses[c.Index], r.tlbWindowAddresses[c.Window] = registers, tlbWindow
 	}
 	return nil
 }
 
-// enableBusMastering enables bus mastering of the devices in view.BusMasters. Then it makes the
-// kernel driver of a device reset processor cores of the device when the device is closed or this
-// process ends (hal.ExitCleaner). This request is the last step of Load: if Load failed after the
-// request, the driver would nevertheless reset the cores.
-func (r *Replay) enableBusMastering() (err error) {
+// enableBusMastersAndExitCleanup enables bus mastering of the devices in view.BusMasters. Then it
+// makes the kernel driver of a device reset processor cores of the device when the device is closed
+// or this process ends (hal.ExitCleaner). This request is the last step of Load: if Load failed
+// after the request, the driver would nevertheless reset the cores.
+func (r *Replay) enableBusMastersAndExitCleanup() (err error) {
 	for i, device := range r.devices {
 		if r.view.BusMasters>>i&1 != 0 && err == nil {
-			r.busMaster, err = true, device.SetBusMaster(true)
+			r.hasBusMaster, err = true, device.SetBusMaster(true)
 		}
 	}
 	for i, device := range r.devices {
@@ -390,7 +391,7 @@ func (r *Replay) StopDMA() (err error) {
 func (r *Replay) Close() error {
 	err := r.StopDMA()
 	_ = hal.Munmap(r.arena) // cannot fail for anonymous memory
-	r.arena, r.devices, r.busMaster, r.disabled = nil, nil, false, true
+	r.arena, r.devices, r.hasBusMaster, r.disabled = nil, nil, false, true
 	return err
 }
 

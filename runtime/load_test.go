@@ -157,12 +157,12 @@ func TestNothingIsStoredBeforeAllIsChecked(t *testing.T) {
 	}{
 		{"a window too large for the hardware",
 			wormhole + "window w tlb size 4GiB\nmain:\n" + point,
-			runtime.AnySlot, mock.New(&boards.Wormhole), hal.NoDevice},
+			runtime.AnyTLBWindow, mock.New(&boards.Wormhole), hal.NoDevice},
 		{"a hardware window of the kernel", wormhole + "window w tlb size 1MiB\nmain:\n" + point,
 			185, mock.New(&boards.Wormhole), hal.NoDevice},
 		{"a bus address that does not fit", ivshmem +
 			"main:\n  write.4 m+0x4 0x1\n  write.4 m+0x0 bus(m)\n",
-			runtime.AnySlot, mock.New(&boards.Ivshmem), hal.WrongDevice},
+			runtime.AnyTLBWindow, mock.New(&boards.Ivshmem), hal.WrongDevice},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			_, err := runtime.Load(view(t, test.source), test.slot, test.device)
@@ -179,7 +179,7 @@ func TestRelocationNeedsABusAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer device.Close()
-	_, err = runtime.Load(view(t, ivshmem+"main:\n  write.8 m+0x0 bus(m)\n"), runtime.AnySlot,
+	_, err = runtime.Load(view(t, ivshmem+"main:\n  write.8 m+0x0 bus(m)\n"), runtime.AnyTLBWindow,
 		device)
 	if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(),
 		"main, command 0: window 0 has no bus address") {
@@ -203,7 +203,7 @@ type master struct {
 
 func (m master) AssignBusAddress(a *hal.Aperture, of hal.Device) error {
 	*m.told = append(*m.told, m.name+" reaches "+of.(master).name)
-	a.Bus = max(m.bus, 0x1000)
+	a.BusAddress = max(m.bus, 0x1000)
 	return m.fail
 }
 
@@ -235,7 +235,7 @@ func TestDevicesThatReachMemoryMasterTheBusLast(t *testing.T) {
 			denied := &hal.Fault{Code: hal.Denied, Reason: "for a test"}
 			edu := master{Device: mock.New(&boards.Edu), told: &told, name: "edu"}
 			ivshmem := master{Device: mock.New(&boards.Ivshmem), told: &told, name: "ivshmem"}
-			r, err := runtime.Load(view(t, test.source), runtime.AnySlot, edu, ivshmem)
+			r, err := runtime.Load(view(t, test.source), runtime.AnyTLBWindow, edu, ivshmem)
 			if err != nil {
 				t.Errorf("%s: %v", test.what, err)
 				return
@@ -246,7 +246,7 @@ func TestDevicesThatReachMemoryMasterTheBusLast(t *testing.T) {
 			}
 			r.Close()
 			edu.fail, ivshmem.fail = denied, denied
-			if _, err := runtime.Load(view(t, test.source), runtime.AnySlot, edu,
+			if _, err := runtime.Load(view(t, test.source), runtime.AnyTLBWindow, edu,
 				ivshmem); (test.want == "") != (err == nil) || err != nil && err != error(denied) {
 				t.Errorf("%s: %v", test.what, err)
 			}
@@ -260,7 +260,7 @@ func TestNoDeviceMastersTheBusAfterClose(t *testing.T) {
 	edu, ivshmem := master{Device: mock.New(&boards.Edu), told: &told, name: "edu"},
 		master{Device: mock.New(&boards.Ivshmem), told: &told, name: "ivshmem"}
 	r, err := runtime.Load(view(t, two+"window h host size 4KiB\nmain:\n  write.8 m+0x80 bus(h)\n"),
-		runtime.AnySlot, edu, ivshmem)
+		runtime.AnyTLBWindow, edu, ivshmem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,19 +287,19 @@ func TestWindowsWithFixedBusAddressesAreMappedFirst(t *testing.T) {
 			"  write.8 m+0x8 bus(h)\n", bus))
 	}
 	device := mock.New(&boards.Ivshmem)
-	r, err := runtime.Load(listing(free.Bus), runtime.AnySlot, device)
+	r, err := runtime.Load(listing(free.BusAddress), runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatal(err)
 	}
 	run(t, r, hal.OK)
 	stored := parseMeminfo(t, device, 0, 16)
-	if q := binary.LittleEndian.Uint64(stored); q != free.Bus+0x10 {
-		t.Errorf("bus address 0x%x, want 0x%x", q, free.Bus+0x10)
+	if q := binary.LittleEndian.Uint64(stored); q != free.BusAddress+0x10 {
+		t.Errorf("bus address 0x%x, want 0x%x", q, free.BusAddress+0x10)
 	}
-	if h := binary.LittleEndian.Uint64(stored[8:]); h < free.Bus+4096 {
+	if h := binary.LittleEndian.Uint64(stored[8:]); h < free.BusAddress+4096 {
 		t.Errorf("the other window is at 0x%x", h)
 	}
-	again, err := runtime.Load(listing(free.Bus), runtime.AnySlot, device)
+	again, err := runtime.Load(listing(free.BusAddress), runtime.AnyTLBWindow, device)
 	if hal.CodeOf(err) != hal.NoDevice ||
 		!strings.Contains(err.Error(), "cannot place 4096 bytes") {
 		t.Errorf("%v, %v", again, err)
@@ -314,7 +314,7 @@ func TestAddressThatReachGivesIsChecked(t *testing.T) {
 			edu := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", bus: bus}
 			_, err := runtime.Load(view(t,
 				"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+
-					"main:\n  "+write+"\n"), runtime.AnySlot, edu)
+					"main:\n  "+write+"\n"), runtime.AnyTLBWindow, edu)
 			if hal.CodeOf(err) != hal.WrongDevice || slices.Contains(told, "edu masters true") {
 				t.Errorf("%s: %v after %v", write, err, told)
 			}
@@ -346,7 +346,7 @@ func TestADeviceThatIsAnotherThanTheImagesIsNotTouched(t *testing.T) {
 		"window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 1\n")
 	for _, second := range []*boards.Board{&boards.Nvme, &boards.Edu} {
 		devices := []*stranger{{Device: mock.New(&boards.Edu)}, {Device: mock.New(second)}}
-		_, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
+		_, err := runtime.Load(v, runtime.AnyTLBWindow, devices[0], devices[1])
 		if hal.CodeOf(err) != hal.WrongDevice || devices[0].touched || devices[1].touched {
 			t.Errorf("%s: %v; touched %v, %v", second.Name, err, devices[0].touched,
 				devices[1].touched)
@@ -387,7 +387,7 @@ func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
 			var told []int
 			first := cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note,
 				fail: test.fail}
-			r, err := runtime.Load(view(t, two+test.source), runtime.AnySlot, first,
+			r, err := runtime.Load(view(t, two+test.source), runtime.AnyTLBWindow, first,
 				cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note})
 			if (err == nil) != (test.fail == nil) || !slices.Equal(told, test.told) ||
 				err == nil && r.Warnings != test.note+test.note {
@@ -403,7 +403,7 @@ func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
 // unaimable is a device that refuses what a Point asks for.
 type unaimable struct{ cleaner }
 
-func (unaimable) EncodeWindow(*hal.Aperture, fbs.TileRange, uint64, *fbs.Command) (registers,
+func (unaimable) EncodeWindow(*hal.Aperture, fbs.TileRoute, uint64, *fbs.Command) (registers,
 	home uintptr, code hal.Code) {
 	return 0, 0, hal.Refused
 }
@@ -415,7 +415,7 @@ func TestNoDriverIsToldOfAResetByARefusedImage(t *testing.T) {
 	device := unaimable{cleaner{Device: mock.New(&boards.Wormhole), told: &told}}
 	source := "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\n" +
 		"main:\n  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n"
-	if _, err := runtime.Load(view(t, source), runtime.AnySlot,
+	if _, err := runtime.Load(view(t, source), runtime.AnyTLBWindow,
 		device); hal.CodeOf(err) != hal.Refused || len(told) != 0 {
 		t.Errorf("%v, told %v", err, told)
 	}
@@ -517,7 +517,7 @@ func TestFreezeThatCannotLockTheCommandsFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := runtime.Load(v, runtime.AnySlot, mock.New(&boards.Edu))
+	r, err := runtime.Load(v, runtime.AnyTLBWindow, mock.New(&boards.Edu))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -541,7 +541,7 @@ func TestFileRewrittenDuringARunDoesNotRunOn(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			v := view(t, ivshmem+"main:\n  write.1 m+0x0 0x1\n  write.1 m+0x1 0x1\n")
-			r, err := runtime.Load(v, runtime.AnySlot, mock.New(&boards.Ivshmem))
+			r, err := runtime.Load(v, runtime.AnyTLBWindow, mock.New(&boards.Ivshmem))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -563,12 +563,12 @@ func TestPanicOfADeviceIsAnInternalError(t *testing.T) {
 	r, err := runtime.Load(view(t,
 		ivshmem+"main:\n  write.1 m+0x0 0x1\n  poll.1 m+0x0 == 0x2 within 1ms\nsafe:\n"+
 			"  write.1 m+0x1 0x1\n"),
-		runtime.AnySlot, broken{mock.New(&boards.Ivshmem)})
+		runtime.AnyTLBWindow, broken{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if result := run(t, r, hal.Internal); result.Command != 1 || result.Safe != hal.OK ||
+	if result := run(t, r, hal.Internal); result.Command != 1 || result.SafeCode != hal.OK ||
 		!result.SafeRan {
 		t.Errorf("%+v", result)
 	}
@@ -577,7 +577,7 @@ func TestPanicOfADeviceIsAnInternalError(t *testing.T) {
 func TestSafeThatFailsDoesNotRunAgain(t *testing.T) {
 	v := view(t, ivshmem+"main:\n  write.1 m+0x0 0x1\nsafe:\n  expect.1 m+0x0 == 0x7\n")
 	device := mock.New(&boards.Ivshmem)
-	r, err := runtime.Load(v, runtime.AnySlot, device)
+	r, err := runtime.Load(v, runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -646,7 +646,7 @@ func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
 		edu := mock.New(&boards.Edu)
 		ivshmem := master{Device: mock.New(&boards.Ivshmem), name: "ivshmem", told: &told,
 			state: state}
-		r, err := runtime.Load(view(t, listing), runtime.AnySlot, edu, ivshmem)
+		r, err := runtime.Load(view(t, listing), runtime.AnyTLBWindow, edu, ivshmem)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -679,7 +679,7 @@ func TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt(t *testing.T) {
 		t.Run(window, func(t *testing.T) {
 			edu := mock.New(&boards.Edu)
 			source := two + window + "main:\n  write.4 r+0x4 0x1\n"
-			r, err := runtime.Load(view(t, source), runtime.AnySlot,
+			r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow,
 				edu, mock.New(&boards.Ivshmem))
 			if err != nil {
 				t.Fatal(err)

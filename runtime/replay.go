@@ -26,10 +26,11 @@ type Replay struct {
 	callerView *fbs.View      // view that was passed to Load; the caller may modify it
 	devices    []hal.Device   // devices of the image, in the order of the image
 	apertures  []hal.Aperture // for each window of the image, the address range that Load mapped
-	// For each Tlb window of the image, the address at which its TLB window is mapped. A Point adds
-	// an offset to this address, and stores the sum in the table of windows. The address is 0 for
-	// windows of other kinds, and if the kernel driver programs the TLB window.
-	tlbWindows []uintptr
+	// One address for each window of the image. For a Tlb window, this is the address at which the
+	// device's TLB window is mapped, which may be larger. A Point command adds an offset to it, and
+	// stores the sum in windowAddresses. The address is 0 for windows of other kinds, and if the
+	// kernel driver programs the TLB window.
+	tlbWindowAddresses []uintptr
 	// The memory of all tensors. If Load copied the commands, the copy follows the tensors in
 	// read-only pages.
 	arena []byte
@@ -39,18 +40,18 @@ type Replay struct {
 	// if the kernel driver has not programmed the TLB window of this window yet. One entry for each
 	// device follows: the address of the registers that program the device's TLB windows. This
 	// address is 0 if the kernel driver programs the TLB windows.
-	windows []uintptr
+	windowAddresses []uintptr
 	// A second table of addresses for hal.Walk. The first entry is the address of the payload.
 	// The addresses of the tensors follow, in the order of the image. The address of an input is 0
 	// as long as the input has no data.
-	memories      []uintptr
-	missingInputs int // number of inputs without data; while it is not 0, all runs fail
-	safeSequence  int // index of the sequence named "safe"; -1: the image has no such sequence
+	memoryAddresses []uintptr
+	missingInputs   int // number of inputs without data; while it is not 0, all runs fail
+	safeSequence    int // index of the sequence named "safe"; -1: the image has no such sequence
 
-	busMaster bool     // Load has enabled bus mastering of at least one device
-	disabled  bool     // a run has failed, or Close was called: all later runs fail
-	walk      hal.Walk // state of the loop in assembly that executes the commands of a sequence
-	storeWalk hal.Walk // state of the same loop while it makes the store of a Modify command
+	hasBusMaster bool     // Load has enabled bus mastering of at least one device
+	disabled     bool     // a run has failed, or Close was called: all later runs fail
+	walk         hal.Walk // state of the loop in assembly that executes the commands of a sequence
+	storeWalk    hal.Walk // state of the same loop while it makes the store of a Modify command
 	// scratch[0] is a temporary command for storeWalk or encodePoint. storeWalk stops before
 	// scratch[1], which is never executed.
 	scratch [2]fbs.Command
@@ -69,26 +70,27 @@ type Replay struct {
 
 	// The Expect command that the current run repeats, because the condition of the command has not
 	// been met yet. It is nil if the run does not repeat a command.
-	polling        *fbs.Command
-	pollDeadlineNs int64 // deadline of `polling`, in nanoseconds of Device.Now; 0: not computed yet
-	// The code with which the Expect command in `polling` fails if its next load does not meet the
-	// condition. If timeoutCode is OK, the command does not fail, and the run continues to wait.
-	timeoutCode hal.Code
-	ignored     uint32 // number of failures after which the current run continued (PolicyIgnore)
-	failure     Result // details of a failure: Got, Want, Mask, Element and FileTruncated
+	pollingCommand *fbs.Command
+	pollDeadlineNs int64 // deadline of pollingCommand, in ns of Device.Now; 0: not computed yet
+	// The code with which the Expect command pollingCommand fails if its next load does not meet
+	// the condition. If codeIfUnmet is OK, the command does not fail, and the run continues to
+	// wait.
+	codeIfUnmet     hal.Code
+	ignoredFailures uint32 // failures after which the current run continued (PolicyIgnore)
+	failureDetails  Result // details of a failure: Got, Want, Mask, Element and FileTruncated
 }
 
 // Result describes how a run ended. If Code is OK, all fields except Ignored are zero.
 type Result struct {
-	Code    hal.Code // OK, or the code of the failure
-	Safe    hal.Code // result of the sequence "safe"; has no meaning if SafeRan is false
-	SafeRan bool     // Run executed the sequence "safe" after the failure
-	Command int32    // index in the image of the command that failed; -1: no command was executed
-	Got     uint64   // value that the Expect loaded last, or first wrong element of the Compare
-	Want    uint64   // value or element that the command expected
-	Mask    uint64   // the command compared only these bits of Got and Want
-	Element uint64   // index of the first wrong element; an element has the width of the Compare
-	Ignored uint32   // number of failures after which the run continued (gen.PolicyIgnore)
+	Code            hal.Code // OK, or the code of the failure
+	SafeCode        hal.Code // result of the sequence "safe"; has no meaning if SafeRan is false
+	SafeRan         bool     // Run executed the sequence "safe" after the failure
+	Command         int32    // index in the image of the command that failed; -1: none
+	Got             uint64   // value that the Expect loaded last, or first wrong element
+	Want            uint64   // value or element that the command expected
+	Mask            uint64   // the command compared only these bits of Got and Want
+	ElementIndex    uint64   // index of the first wrong element, in units of the Compare's width
+	IgnoredFailures uint32   // number of failures after which the run continued (gen.PolicyIgnore)
 
 	FileTruncated bool // Code is IO because another process truncated the image file
 }
@@ -105,8 +107,8 @@ func (r *Replay) View() *fbs.View { return r.callerView }
 // data are in private memory (see File).
 func (r *Replay) Input(tensor int) []byte {
 	t, data := &r.view.Tensors[tensor], r.Output(tensor)
-	if address := hal.AddressOf(data); r.memories[1+tensor] != address {
-		r.memories[1+tensor] = address
+	if address := hal.AddressOf(data); r.memoryAddresses[1+tensor] != address {
+		r.memoryAddresses[1+tensor] = address
 		copy(data, r.view.TensorData(t))
 		if t.HasData == 0 {
 			r.missingInputs--
@@ -140,13 +142,13 @@ const (
 	defaultClockInterval = 4096 // commands between two checks in all other runs
 )
 
-// StopGrace is the time, in nanoseconds, that a run may still take after the caller has set the
+// StopGraceNs is the time, in nanoseconds, that a run may still take after the caller has set the
 // stop flag (SetStopFlag). A usual run ends within this time. A program that supervises and stops a
-// process, such as an init system, usually waits at least StopGrace before it kills the process.
-const StopGrace = 10_000_000_000
+// process, such as an init system, usually waits at least StopGraceNs before it kills the process.
+const StopGraceNs = 10_000_000_000
 
 // SetStopFlag sets the address of a flag. To end a run, another goroutine or a signal handler
-// stores a number other than 0 in the flag. A run that still executes StopGrace later fails with
+// stores a number other than 0 in the flag. A run that still executes StopGraceNs later fails with
 // hal.FrameLate; Run then executes the sequence "safe", as after every failure. Two kinds of runs
 // ignore the flag: runs for which SetLimit has set a limit, and runs of the sequence "safe".
 func (r *Replay) SetStopFlag(flag *atomic.Uint32) { r.stopFlag = flag }
@@ -170,7 +172,7 @@ func (r *Replay) Run(sequence int) Result {
 	case r.missingInputs != 0:
 		return Result{Code: hal.InputMissing, Command: -1}
 	}
-	r.ignored, r.endTimeNs, r.clockInterval = 0, 0, defaultClockInterval
+	r.ignoredFailures, r.endTimeNs, r.clockInterval = 0, 0, defaultClockInterval
 	r.obeysStopFlag = r.stopFlag != nil && r.callerLimitNs == 0 && sequence != r.safeSequence
 	if r.callerLimitNs != 0 {
 		r.endTimeNs = r.devices[0].Now() + min(r.callerLimitNs, r.imageLimitNs)
@@ -178,7 +180,7 @@ func (r *Replay) Run(sequence int) Result {
 	}
 	code := r.runCatchingFaults(sequence)
 	if code == hal.OK {
-		return Result{Ignored: r.ignored}
+		return Result{IgnoredFailures: r.ignoredFailures}
 	}
 	return r.finishFailedRun(sequence, code)
 }
@@ -187,14 +189,14 @@ func (r *Replay) Run(sequence int) Result {
 // result of this run. If the image has a sequence "safe", and the run did not execute that sequence
 // itself, finishFailedRun executes it.
 func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
-	result := r.failure
+	result := r.failureDetails
 	result.Code = code
 	result.Command = int32(r.walk.NextIndex(r.commands))
-	result.Ignored = r.ignored
-	r.failure, r.disabled = Result{}, true
+	result.IgnoredFailures = r.ignoredFailures
+	r.failureDetails, r.disabled = Result{}, true
 	if r.safeSequence >= 0 && r.safeSequence != sequence {
 		r.endTimeNs, r.clockInterval, r.obeysStopFlag = 0, defaultClockInterval, false
-		result.Safe, result.SafeRan = r.runCatchingFaults(r.safeSequence), true
+		result.SafeCode, result.SafeRan = r.runCatchingFaults(r.safeSequence), true
 	}
 	return result
 }
@@ -207,9 +209,9 @@ func (r *Replay) checkTimeLimit() hal.Code {
 		r.endTimeNs = now + r.imageLimitNs
 	}
 	if r.obeysStopFlag && r.stopFlag.Load() != 0 {
-		// The first check after the flag was set moves endTimeNs to StopGrace from now, unless
+		// The first check after the flag was set moves endTimeNs to StopGraceNs from now, unless
 		// endTimeNs is earlier already. Later checks do not change endTimeNs, because of min.
-		r.endTimeNs = min(r.endTimeNs, now+StopGrace)
+		r.endTimeNs = min(r.endTimeNs, now+StopGraceNs)
 	}
 	if now > r.endTimeNs {
 		return hal.FrameLate
@@ -244,7 +246,7 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 	// The variable `at` is the index of the next command. The variable `last` is the index of the
 	// End command, which is the final command of every sequence and has no effect.
 	at, last := int(s.First), int(s.First+s.Count)-1
-	w.Next, r.polling = &r.commands[at], nil
+	w.Next, r.pollingCommand = &r.commands[at], nil
 	for at < last {
 		next := min(at+r.commandsUntilClockRead, last)
 		if r.observer != nil {
@@ -252,12 +254,12 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 			next = at + 1
 		}
 		stop := &r.commands[next]
-		w.Stop = stop
+		w.StopAt = stop
 		for w.Run(); w.Next != stop; w.Run() {
 			if code := r.finishCommand(w.Next); code != hal.OK {
 				return code
 			}
-			w.Stop = stop // if the command was a Call, the called sequence has changed w.Stop
+			w.StopAt = stop // if the command was a Call, the called sequence has changed w.StopAt
 		}
 		r.commandsUntilClockRead -= next - at
 		at = next
@@ -285,15 +287,15 @@ func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	switch {
 	case c.Opcode == gen.OpcodeModify:
 		code = r.finishModify(c, w.Got)
-	case w.StopReason == hal.Loaded:
+	case w.StopReason == hal.StopLoaded:
 		code = r.checkExpect(c, w.Got)
-	case w.StopReason == hal.Mismatch:
-		r.failure = Result{
+	case w.StopReason == hal.StopMismatch:
+		r.failureDetails = Result{
 			Got: w.Got, Want: w.Want, Mask: fbs.WidthMask(c.Width),
-			Element: w.MismatchOffset / uint64(c.Width),
+			ElementIndex: w.MismatchOffset / uint64(c.Width),
 		}
 		code = r.applyPolicy(c, hal.CompareFailed)
-	case w.StopReason == hal.AllOnes:
+	case w.StopReason == hal.StopAllOnes:
 		code = r.checkAllOnes(c)
 	case c.Opcode == gen.OpcodePoint:
 		code = r.programWindow(c)
@@ -306,7 +308,7 @@ func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	default:
 		code = hal.Internal
 	}
-	if code == hal.OK && r.polling != c {
+	if code == hal.OK && r.pollingCommand != c {
 		w.Advance()
 	}
 	return code
@@ -316,7 +318,7 @@ func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 // methods of the Port then make the accesses. If the window is mapped memory, execOnPort does
 // nothing and returns OK. The parameter w is the walk that stopped at c.
 func (r *Replay) execOnPort(w *hal.Walk, c *fbs.Command) hal.Code {
-	if a := &r.apertures[c.Window]; a.Port != nil && w.StopReason == hal.Unhandled {
+	if a := &r.apertures[c.Window]; a.Port != nil && w.StopReason == hal.StopUnhandled {
 		return w.ExecuteOnPort(a, r.view.Windows[c.Window].Offset)
 	}
 	return hal.OK
@@ -349,7 +351,7 @@ func (r *Replay) finishModify(c *fbs.Command, loaded uint64) hal.Code {
 	store := &r.scratch[0]
 	*store = *c
 	store.Opcode, store.Value = gen.OpcodeWrite, c.Value|loaded&^c.Mask
-	r.storeWalk = hal.Walk{Next: store, Stop: &r.scratch[1], Windows: r.walk.Windows}
+	r.storeWalk = hal.Walk{Next: store, StopAt: &r.scratch[1], Windows: r.walk.Windows}
 	r.storeWalk.Run()
 	return r.execOnPort(&r.storeWalk, c)
 }
@@ -358,10 +360,10 @@ func (r *Replay) finishModify(c *fbs.Command, loaded uint64) hal.Code {
 // TLB window. It is not called for a device on which stores to registers program a TLB window,
 // because the walk executes the Point of such a device.
 func (r *Replay) programWindow(c *fbs.Command) (code hal.Code) {
-	tiles, _ := boards.UnpackTileRange(c.Mask)
+	tiles, _ := boards.UnpackTileRoute(c.Mask)
 	a := &r.apertures[c.Window]
 	code = r.deviceOf(c).ProgramWindow(a, tiles, c.Value)
-	r.windows[c.Window] = a.Base
+	r.windowAddresses[c.Window] = a.Base
 	return code
 }
 
@@ -380,15 +382,15 @@ func (r *Replay) checkAllOnes(c *fbs.Command) hal.Code {
 
 // checkExpect checks whether the loaded value meets the condition of the Expect command c. If the
 // value does not meet the condition, and the deadline has not passed, checkExpect waits until the
-// next load is due, and leaves r.polling set. The walk then executes c again.
+// next load is due, and leaves r.pollingCommand set. The walk then executes c again.
 //
 // The final load comes after the deadline. Therefore the Expect succeeds if the device wrote the
 // value before the deadline, even if the kernel scheduled this process only after the deadline.
 func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
-	if r.polling != c {
-		r.polling, r.pollDeadlineNs, r.timeoutCode = c, 0, hal.OK
+	if r.pollingCommand != c {
+		r.pollingCommand, r.pollDeadlineNs, r.codeIfUnmet = c, 0, hal.OK
 		if c.Amount == 0 { // no deadline: the first load must meet the condition
-			r.timeoutCode = hal.ExpectFailed
+			r.codeIfUnmet = hal.ExpectFailed
 		}
 	}
 	code := r.checkDevicePresent(c, loaded)
@@ -396,19 +398,19 @@ func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
 	case code != hal.OK:
 		return code
 	case fbs.ConditionMet(c, loaded):
-	case r.timeoutCode == hal.OK:
+	case r.codeIfUnmet == hal.OK:
 		r.awaitNextPoll(c)
 		return hal.OK
 	default:
-		r.failure = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
-		code = r.applyPolicy(c, r.timeoutCode)
+		r.failureDetails = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
+		code = r.applyPolicy(c, r.codeIfUnmet)
 	}
-	r.polling = nil
+	r.pollingCommand = nil
 	return code
 }
 
 // awaitNextPoll waits until the next load of the Expect command c is due. If this load is the final
-// one, awaitNextPoll sets r.timeoutCode to the code with which c fails if the loaded value does not
+// one, awaitNextPoll sets r.codeIfUnmet to the code with which c fails if the loaded value does not
 // meet the condition.
 func (r *Replay) awaitNextPoll(c *fbs.Command) {
 	device, timeout := r.deviceOf(c), int64(c.Amount)*1000
@@ -417,9 +419,9 @@ func (r *Replay) awaitNextPoll(c *fbs.Command) {
 		r.pollDeadlineNs = now + timeout
 	}
 	left := r.pollDeadlineNs - now
-	r.timeoutCode = r.sleepWithinLimit(device, pollDelayNs(c, timeout-left, left))
-	if r.timeoutCode == hal.OK && device.Now() >= r.pollDeadlineNs {
-		r.timeoutCode = hal.DeadlinePassed
+	r.codeIfUnmet = r.sleepWithinLimit(device, pollDelayNs(c, timeout-left, left))
+	if r.codeIfUnmet == hal.OK && device.Now() >= r.pollDeadlineNs {
+		r.codeIfUnmet = hal.DeadlinePassed
 	}
 }
 
@@ -457,8 +459,8 @@ func (r *Replay) applyPolicy(c *fbs.Command, failure hal.Code) hal.Code {
 	case state != hal.OK:
 		return state
 	case isIgnored:
-		r.ignored++
-		r.failure = Result{}
+		r.ignoredFailures++
+		r.failureDetails = Result{}
 		return hal.OK
 	}
 	return failure
@@ -485,7 +487,7 @@ func (r *Replay) diagnoseDevices(awaitDMAFaults bool) hal.Code {
 			return code
 		}
 	}
-	if awaitDMAFaults && r.busMaster {
+	if awaitDMAFaults && r.hasBusMaster {
 		r.devices[0].Sleep(dmaFaultDelayNs)
 		return r.diagnoseDevices(false)
 	}

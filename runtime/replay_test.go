@@ -33,7 +33,7 @@ window m bar2 offset 0x0 size 0x100000
 func on(t testing.TB, source string) (*runtime.Replay, *mock.Device) {
 	t.Helper()
 	device := mock.New(&boards.Ivshmem)
-	replay, err := runtime.Load(view(t, ivshmem+source), runtime.AnySlot, device)
+	replay, err := runtime.Load(view(t, ivshmem+source), runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ safe:
 `)
 	result := run(t, r, hal.ExpectFailed)
 	if result.Command != 1 || result.Got != 7 || result.Want != 8 || result.Mask != 0xf ||
-		!result.SafeRan || result.Safe != hal.OK {
+		!result.SafeRan || result.SafeCode != hal.OK {
 		t.Errorf("%+v", result)
 	}
 	if got := parseMeminfo(t, device, 0, 12); !bytes.Equal(got,
@@ -163,7 +163,7 @@ main:
   expect.4 m+0x0 == 0x3
 `)
 	result := run(t, r, hal.ExpectFailed)
-	if result.Command != 4 || result.Want != 3 || result.Ignored != 3 {
+	if result.Command != 4 || result.Want != 3 || result.IgnoredFailures != 3 {
 		t.Errorf("%+v, want the last failure and three ignored", result)
 	}
 	if got := parseMeminfo(t, device, 4, 1)[0]; got != 9 {
@@ -353,7 +353,7 @@ func TestCompareNamesTheFirstElementThatDiffers(t *testing.T) {
 				test.width+" m+0x0 uint8 == hex "+test.golden+"\n")
 			device.Record(true)
 			result := r.Run(0)
-			if result.Code != test.want || result.Element != test.element ||
+			if result.Code != test.want || result.ElementIndex != test.element ||
 				result.Got != test.got || result.Want != test.wanted {
 				t.Errorf("%+v: %+v", test, result)
 			}
@@ -369,7 +369,7 @@ func TestCompareNamesTheFirstElementThatDiffers(t *testing.T) {
 func TestImageForAnotherDeviceIsRefused(t *testing.T) {
 	v := view(t, ivshmem+"main:\n  write.1 m+0x0 0x1\n")
 	load := func(devices ...hal.Device) error {
-		_, err := runtime.Load(v, runtime.AnySlot, devices...)
+		_, err := runtime.Load(v, runtime.AnyTLBWindow, devices...)
 		return err
 	}
 	small := mock.New(&boards.Ivshmem)
@@ -379,7 +379,7 @@ func TestImageForAnotherDeviceIsRefused(t *testing.T) {
 	of := func(subsystem uint32) error {
 		device := mock.New(&boards.Ivshmem)
 		device.SetSubsystem(subsystem)
-		_, err := runtime.Load(view(t, own), runtime.AnySlot, device)
+		_, err := runtime.Load(view(t, own), runtime.AnyTLBWindow, device)
 		return err
 	}
 	if err := of(0x11001af4); err != nil {
@@ -391,13 +391,13 @@ func TestImageForAnotherDeviceIsRefused(t *testing.T) {
 		want string
 	}{
 		{of(0x11011af4), hal.WrongDevice,
-			"the image is for subsystem 0x11001af4, but mock:ivshmem has 0x11011af4"},
-		{of(0), hal.WrongDevice, "the image is for subsystem 0x11001af4, but mock:ivshmem has 0x0"},
+			"it is for subsystem 0x11001af4, but mock:ivshmem has 0x11011af4"},
+		{of(0), hal.WrongDevice, "it is for subsystem 0x11001af4, but mock:ivshmem has 0x0"},
 		{load(mock.New(&boards.Edu)), hal.WrongDevice,
-			"the image is for ivshmem (1af4:1110), but mock:edu is 1234:11e8"},
+			"it is for ivshmem (1af4:1110), but mock:edu is 1234:11e8"},
 		{load(small), hal.WrongDevice,
 			"needs 0x100000 bytes of BAR 2, but mock:ivshmem has 0x10000"},
-		{load(), hal.Usage, "the number of devices must be 1, not 0"},
+		{load(), hal.Usage, "the image is for 1 device(s), but 0 were named"},
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
@@ -450,7 +450,7 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 			of("tt:/dev/tenstorrent/0", "0000:01:00.0")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
+			_, err := runtime.Load(v, runtime.AnyTLBWindow, devices[0], devices[1])
 			if hal.CodeOf(err) != hal.Usage ||
 				!strings.Contains(err.Error(), "devices 0 and 1 are both ") ||
 				!strings.Contains(err.Error(), "by their addresses") || len(err.Error()) > 160 ||
@@ -466,7 +466,7 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 		"unknown addresses": {of("a", ""), of("b", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			replay, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
+			replay, err := runtime.Load(v, runtime.AnyTLBWindow, devices[0], devices[1])
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				return
@@ -486,7 +486,7 @@ func TestAStrangersRulesHoldOnTheDevice(t *testing.T) {
 		"  expect.4 r+0x4 == 0x5\n  expect.8 r+0x408 == 0x6\n"
 	v := view(t, source)
 	device := mock.New(v.Board(0))
-	replay, err := runtime.Load(v, runtime.AnySlot, device)
+	replay, err := runtime.Load(v, runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -515,10 +515,10 @@ func TestAccessThatTheBoardRefusesIsRefused(t *testing.T) {
 		"window r bar0 offset 0x0 size 0x100000\nmain:\n"
 	for _, test := range []struct{ body, want string }{
 		{"  write.8 r+0x8 0x1\n",
-			"command 0: write: width 8 is not accepted by edu at 0x8 of BAR 0"},
+			"command 0: write: width 8 is not accepted by edu's BAR 0 at offset 0x8"},
 		{"  write.4 r+0x0 0x1\n  write.2 r+0x8 0x1\n", "command 1: write: width 2 is not accepted"},
 		{"  copy.8 r+0x100 <- hex 0011223344556677 bulk\n",
-			"bulk access (only for memory that accepts every width) is not accepted"},
+			"bulk access is only for memory that accepts every width, not for "},
 		{"  fill.4 r+0x7c <- 0x1 size 8\n",
 			"0x8 bytes at offset 0x7c reach outside the rule's range"},
 	} {
@@ -563,11 +563,11 @@ func TestStoreThatOpensHostMemoryIsRefused(t *testing.T) {
 					"fill.4 r+%#x <- 0x0 size 8 fifo", "write.4 r+%#x bus(r)"} {
 					source := source + load + fmt.Sprintf("  "+store+"\n", at)
 					if err := verdict(t, source); err == nil ||
-						!strings.Contains(err.Error(), ": a store is not accepted by ") {
+						!strings.Contains(err.Error(), ": images must not store to ") {
 						t.Errorf("%s: %v", source, err)
 					}
 				}
-				r, err := runtime.Load(view(t, source+load), runtime.AnySlot,
+				r, err := runtime.Load(view(t, source+load), runtime.AnyTLBWindow,
 					mock.New(of.board))
 				if err != nil {
 					t.Fatal(err)
@@ -599,14 +599,14 @@ func TestRegistersBehindWriteCombiningAreRefused(t *testing.T) {
 				err := verdict(t, source)
 				if refused := flag != "" && test.refused; refused != (err != nil) ||
 					refused != (err != nil && strings.Contains(err.Error(),
-						"a write-combining window (for memory only) is not accepted")) {
+						"is write-combining, but ")) {
 					t.Errorf("%s%s: %v", test.window, flag, err)
 					continue
 				}
 				if err != nil {
 					continue
 				}
-				r, err := runtime.Load(view(t, source), runtime.AnySlot, mock.New(test.board))
+				r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, mock.New(test.board))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -618,7 +618,7 @@ func TestRegistersBehindWriteCombiningAreRefused(t *testing.T) {
 
 func TestArenaLargerThanTheMachineIsRefused(t *testing.T) {
 	v := view(t, ivshmem+"tensor a input uint8[1048576x1048576]\nmain:\n  write.1 m+0x0 0x1\n")
-	_, err := runtime.Load(v, runtime.AnySlot, mock.New(&boards.Ivshmem))
+	_, err := runtime.Load(v, runtime.AnyTLBWindow, mock.New(&boards.Ivshmem))
 	if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "are available") {
 		t.Error(err)
 	}
@@ -628,10 +628,11 @@ func TestRelocationAddsTheBusAddress(t *testing.T) {
 	r, device := on(t, "main:\n  write.8 m+0x0 bus(m)+0x40\n")
 	run(t, r, hal.OK)
 	if got := binary.LittleEndian.Uint64(parseMeminfo(t, device, 0,
-		8)); got != r.Aperture(0).Bus+0x40 || r.Aperture(0).Bus == 0 {
-		t.Errorf("stored 0x%x, bus address 0x%x", got, r.Aperture(0).Bus)
+		8)); got != r.Aperture(0).BusAddress+0x40 || r.Aperture(0).BusAddress == 0 {
+		t.Errorf("stored 0x%x, bus address 0x%x", got, r.Aperture(0).BusAddress)
 	}
-	_, err := runtime.Load(view(t, ivshmem+"main:\n  write.4 m+0x0 bus(m)+0x0\n"), runtime.AnySlot,
+	_, err := runtime.Load(view(t, ivshmem+"main:\n  write.4 m+0x0 bus(m)+0x0\n"),
+		runtime.AnyTLBWindow,
 		device)
 	if hal.CodeOf(err) != hal.WrongDevice {
 		t.Errorf("a bus address that does not fit: %v", err)

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sealAllowed lists the system calls that a sealed process may make. No system call in the list
-// creates, maps or opens anything.
-var sealAllowed = [...]uint32{
+// sealAllowedSyscalls lists the system calls that a sealed process may make. No system call in the
+// list creates, maps or opens anything.
+var sealAllowedSyscalls = [...]uint32{
 	// Reading inputs, writing outputs, and accessing PCI configuration space. Runs read
 	// configuration space to check whether a device whose registers read all ones is still present.
 	unix.SYS_WRITE, unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_PWRITE64,
@@ -36,9 +36,9 @@ var sealAllowed = [...]uint32{
 // Offsets in bytes of fields in struct seccomp_data (linux/seccomp.h), on little-endian
 // architectures. The filter reads this struct, which describes a system call.
 const (
-	seccompNumber  = 0  // nr: number of the system call
-	seccompArch    = 4  // arch: architecture of the system call
-	seccompRequest = 24 // lower half of args[1]: the request, if the system call is an ioctl
+	seccompNumberOffset  = 0  // nr: number of the system call
+	seccompArchOffset    = 4  // arch: architecture of the system call
+	seccompRequestOffset = 24 // lower half of args[1]: the request, if the system call is an ioctl
 )
 
 // bpfLoad returns an instruction of the filter. The instruction loads the 32-bit word at the given
@@ -66,9 +66,10 @@ func bpfSkip(value uint32, ifEqual, ifDifferent int) unix.SockFilter {
 
 // Seal installs a seccomp filter on all threads of the process. As soon as a thread makes a system
 // call that the filter does not allow, the kernel kills the process. The filter allows the system
-// calls in sealAllowed, and the ioctl with which Tenstorrent's driver programs a TLB window. A
-// process cannot remove the filter. The caller must call Freeze before Seal, and must have opened
-// every file that it will write. Seal supports amd64 and arm64. The error is a *hal.Fault.
+// calls in sealAllowedSyscalls, and the ioctl with which Tenstorrent's driver programs a TLB
+// window. A process cannot remove the filter. The caller must call Freeze before Seal, and must
+// have opened every file that it will write. Seal supports amd64 and arm64. The error is a
+// *hal.Fault.
 //
 // The parameter `extra` contains more instructions of the filter, with which the caller can allow
 // more system calls. These instructions must load each word of struct seccomp_data that they
@@ -77,7 +78,7 @@ func bpfSkip(value uint32, ifEqual, ifDifferent int) unix.SockFilter {
 func Seal(extra ...unix.SockFilter) (err error) {
 	// If `extra` is empty, the filter fits into this array on the stack, and append does not
 	// allocate memory.
-	var room [len(sealAllowed) + 9]unix.SockFilter
+	var room [len(sealAllowedSyscalls) + 9]unix.SockFilter
 	program := appendSealProgram(room[:0], extra)
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 
@@ -112,16 +113,16 @@ func appendSealProgram(program, extra []unix.SockFilter) []unix.SockFilter {
 
 	// Kill the process if it makes a system call of another architecture, such as the 32-bit
 	// variant. In another architecture, the same number means another system call.
-	program = append(program, bpfLoad(seccompArch), bpfSkip(arch, 1, 0), kill)
-	// Compare the number of the system call with each number in sealAllowed. If two numbers are
-	// equal, jump to the instruction that returns SECCOMP_RET_ALLOW. The jump skips the comparisons
-	// with the remaining numbers, and the three instructions that check an ioctl.
-	program = append(program, bpfLoad(seccompNumber))
-	for i, number := range sealAllowed {
-		program = append(program, bpfSkip(number, len(sealAllowed)-i+2, 0))
+	program = append(program, bpfLoad(seccompArchOffset), bpfSkip(arch, 1, 0), kill)
+	// Compare the number of the system call with each number in sealAllowedSyscalls. If two numbers
+	// are equal, jump to the instruction that returns SECCOMP_RET_ALLOW. The jump skips the
+	// comparisons with the remaining numbers, and the three instructions that check an ioctl.
+	program = append(program, bpfLoad(seccompNumberOffset))
+	for i, number := range sealAllowedSyscalls {
+		program = append(program, bpfSkip(number, len(sealAllowedSyscalls)-i+2, 0))
 	}
 	// Allow an ioctl only if its request is the one with which the driver programs a TLB window.
-	program = append(program, bpfSkip(unix.SYS_IOCTL, 0, 3), bpfLoad(seccompRequest),
+	program = append(program, bpfSkip(unix.SYS_IOCTL, 0, 3), bpfLoad(seccompRequestOffset),
 		bpfSkip(hal.ProgramWindowRequest, 0, 1), bpfReturn(unix.SECCOMP_RET_ALLOW))
 	// Execute the caller's instructions. If they do not allow the system call, kill the process.
 	return append(append(program, extra...), kill)

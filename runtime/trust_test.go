@@ -108,7 +108,7 @@ func TestFileRewrittenUnderARunChangesNoAccess(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r, err := runtime.Load(view, runtime.AnySlot, device)
+				r, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -305,7 +305,7 @@ func TestMemoryIsJudgedByWhatIsAvailable(t *testing.T) {
 		"page tables": strings.Replace(target+bars, "window w bar4 offset 0x0 size 1MiB\n", "", 1),
 	} {
 		t.Run(what, func(t *testing.T) {
-			_, err := runtime.Load(view(t, source+"main:\n  delay 1us\n"), runtime.AnySlot,
+			_, err := runtime.Load(view(t, source+"main:\n  delay 1us\n"), runtime.AnyTLBWindow,
 				mock.New(&boards.Blackhole))
 			if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "available") {
 				t.Errorf("%s: %v", what, err)
@@ -369,7 +369,7 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 				t.Errorf("%s: %d us, want %d", test.what, got, test.us)
 			}
 			device := mock.New(&boards.Ivshmem)
-			r, err := runtime.Load(v, runtime.AnySlot, device)
+			r, err := runtime.Load(v, runtime.AnyTLBWindow, device)
 			if refused := test.us > 3600e6; refused != (hal.CodeOf(err) == hal.BadImage) ||
 				refused && !strings.Contains(err.Error(), `sequence "main" may take`) ||
 				device.Operations() != 0 {
@@ -379,7 +379,7 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 				r.Close()
 			}
 			v.TimeLimitUs = test.us
-			if r, err = runtime.Load(v, runtime.AnySlot, device); err != nil {
+			if r, err = runtime.Load(v, runtime.AnyTLBWindow, device); err != nil {
 				t.Errorf("%s, allowed: %v", test.what, err)
 				return
 			}
@@ -525,7 +525,7 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 			if test.before != nil {
 				v = test.before(v)
 			}
-			r, err := runtime.Load(v, runtime.AnySlot, device)
+			r, err := runtime.Load(v, runtime.AnyTLBWindow, device)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -544,7 +544,7 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 	made = fbs.View{Devices: made.Devices, Windows: made.Windows, Reservation: made.Reservation,
 		TimeLimitUs: 1e6}
 	assign(&made)
-	if _, err := runtime.Load(&made, runtime.AnySlot,
+	if _, err := runtime.Load(&made, runtime.AnyTLBWindow,
 		mock.New(&boards.Ivshmem)); hal.CodeOf(err) != hal.Usage {
 		t.Errorf("a view that was made up: %v", err)
 	}

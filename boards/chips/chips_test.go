@@ -10,7 +10,7 @@ import (
 func TestAliasesLieInTheirBARs(t *testing.T) {
 	for _, b := range All {
 		for _, a := range b.Aliases {
-			if a.Size != b.Bars[a.Bar] || a.Offset+a.Size > b.Bars[a.Of] {
+			if a.Size != b.BarSizes[a.Bar] || a.Offset+a.Size > b.BarSizes[a.Of] {
 				t.Errorf("%s: BAR %d shows bytes outside BAR %d", b.Name, a.Bar, a.Of)
 			}
 		}

@@ -176,7 +176,7 @@ func toNoC0(number, size, firstTranslated uint8, table []uint8) (noc0 uint8, ok 
 // tile. If t.Multicast is true, these are all Tensix tiles in a rectangle. `ok` is false if the
 // tiles are unknown. They are unknown if the grid is nil, if `t` uses NoC 1, if no tile has a
 // coordinate of `t`, or if the rectangle wraps around the edge of the grid.
-func (g *Grid) ShownTiles(t boards.TileRange) (tiles []Tile, ok bool) {
+func (g *Grid) ShownTiles(t boards.TileRoute) (tiles []Tile, ok bool) {
 	if g == nil || t.NoC != 0 {
 		return nil, false
 	}

@@ -13,31 +13,32 @@ import (
 // the group `g` and has the configuration `w`. DecodeWindow is the inverse of TLB.EncodeWindow. ok
 // is false if EncodeWindow never returns `w`, for example because the bit Linked or a reserved bit
 // is set in `w`.
-func DecodeWindow(l *boards.TLB, g *boards.WindowGroup, w boards.WindowConfig) (
-	t fbs.TileRange, address uint64, ok bool) {
+func DecodeWindow(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowConfig) (
+	t fbs.TileRoute, address uint64, ok bool) {
 	field := func(i int) uint8 { return uint8(ExtractField(l, g, w, i)) }
-	t = fbs.TileRange{
-		X: field(boards.XEnd), Y: field(boards.YEnd), XStart: field(boards.XStart),
-		YStart:   field(boards.YStart),
-		NoC:      field(boards.NoC),
-		Ordering: gen.OrderingDefault + gen.Ordering(field(boards.Ordering)),
-		StaticVC: field(boards.StaticVC), Multicast: field(boards.Multicast) == 1,
+	t = fbs.TileRoute{
+		X: field(boards.FieldXEnd), Y: field(boards.FieldYEnd), XStart: field(boards.FieldXStart),
+		YStart:          field(boards.FieldYStart),
+		NoC:             field(boards.FieldNoC),
+		Ordering:        gen.OrderingDefault + gen.Ordering(field(boards.FieldOrdering)),
+		StaticVCPlusOne: field(boards.FieldStaticVC), Multicast: field(boards.FieldMulticast) == 1,
 	}
-	if l.Fields[boards.UseStaticVC] != 0 {
-		t.StaticVC = (t.StaticVC + 1) * field(boards.UseStaticVC)
+	if l.Fields[boards.FieldUseStaticVC] != 0 {
+		t.StaticVCPlusOne = (t.StaticVCPlusOne + 1) * field(boards.FieldUseStaticVC)
 	}
 	address = w[0] & (1<<g.AddressBits - 1) * g.Size
 	// Encode the decoded values again, to find out whether EncodeWindow can return `w`.
 	again, ok := l.EncodeWindow(g, t, address)
 	if !ok || again != w {
-		return fbs.TileRange{}, 0, false
+		return fbs.TileRoute{}, 0, false
 	}
 	return t, address, true
 }
 
 // ExtractField returns the value of one field of the configuration `w`, which need not be valid.
 // The parameter `field` is an index of boards.FieldWidths.
-func ExtractField(l *boards.TLB, g *boards.WindowGroup, w boards.WindowConfig, field int) uint64 {
+func ExtractField(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowConfig,
+	field int) uint64 {
 	low := g.AddressBits
 	for _, bits := range l.Fields[:field] {
 		low += bits
@@ -67,7 +68,8 @@ func StoreRegister(w *boards.WindowConfig, offset uint64, width uint8, value uin
 // SlotAt returns the number of the TLB window that includes the given offset of a BAR.
 // `offsetInWindow` is the offset from the start of that TLB window. `ok` is false if no TLB window
 // includes the offset.
-func SlotAt(l *boards.TLB, bar uint8, offset uint64) (slot int, offsetInWindow uint64, ok bool) {
+func SlotAt(l *boards.TLBLayout, bar uint8, offset uint64) (
+	slot int, offsetInWindow uint64, ok bool) {
 	for i := range l.Groups {
 		g := &l.Groups[i]
 		if g.Bar != bar || offset < g.Offset || offset-g.Offset >= uint64(g.Count)*g.Size {
@@ -81,7 +83,7 @@ func SlotAt(l *boards.TLB, bar uint8, offset uint64) (slot int, offsetInWindow u
 // SlotOfRegister returns the number of the TLB window that the register at the given offset of a
 // BAR programs. `offsetInSlot` is the offset of that register from the first register of the same
 // TLB window. `ok` is false if there is no such register at the offset.
-func SlotOfRegister(l *boards.TLB, bar uint8, offset uint64) (
+func SlotOfRegister(l *boards.TLBLayout, bar uint8, offset uint64) (
 	slot int, offsetInSlot uint64, ok bool) {
 	if bar != l.ConfigBar || offset < l.ConfigOffset {
 		return 0, 0, false

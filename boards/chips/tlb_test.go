@@ -14,8 +14,9 @@ var withTLB = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
 
 // randomTarget returns random tiles and a random address that TLB windows of the group `g` can
 // show.
-func randomTarget(r *rand.Rand, l *boards.TLB, g *boards.WindowGroup) (fbs.TileRange, uint64) {
-	t := fbs.TileRange{
+func randomTarget(r *rand.Rand, l *boards.TLBLayout, g *boards.WindowGroup) (
+	fbs.TileRoute, uint64) {
+	t := fbs.TileRoute{
 		X: uint8(r.Intn(64)), Y: uint8(r.Intn(64)), NoC: uint8(r.Intn(2)),
 		Ordering:  gen.OrderingDefault + gen.Ordering(r.Intn(3)),
 		Multicast: r.Intn(2) == 1,
@@ -24,10 +25,10 @@ func randomTarget(r *rand.Rand, l *boards.TLB, g *boards.WindowGroup) (fbs.TileR
 		t.XStart, t.YStart = uint8(r.Intn(64)), uint8(r.Intn(64))
 	}
 	channels := 1
-	if l.Fields[boards.UseStaticVC] != 0 {
+	if l.Fields[boards.FieldUseStaticVC] != 0 {
 		channels = 8
 	}
-	t.StaticVC = uint8(r.Intn(channels + 1))
+	t.StaticVCPlusOne = uint8(r.Intn(channels + 1))
 	return t, (r.Uint64() >> (64 - g.AddressBits)) * g.Size
 }
 
@@ -77,17 +78,17 @@ func TestEncodeWindowMatchesRecordings(t *testing.T) {
 	for _, c := range []struct {
 		board   *boards.Board
 		slot    int
-		target  fbs.TileRange
+		target  fbs.TileRoute
 		address uint64
 		want    boards.WindowConfig
 	}{
-		{&boards.Wormhole, 166, fbs.TileRange{X: 1, Y: 1, Ordering: gen.OrderingStrict}, 0xff000000,
+		{&boards.Wormhole, 166, fbs.TileRoute{X: 1, Y: 1, Ordering: gen.OrderingStrict}, 0xff000000,
 			boards.WindowConfig{0x40000410ff}},
-		{&boards.Wormhole, 166, fbs.TileRange{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0,
+		{&boards.Wormhole, 166, fbs.TileRoute{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0,
 			boards.WindowConfig{0x41000}},
-		{&boards.Blackhole, 0, fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingStrict}, 0xffa00000,
+		{&boards.Blackhole, 0, fbs.TileRoute{X: 1, Y: 2, Ordering: gen.OrderingStrict}, 0xffa00000,
 			boards.WindowConfig{0x40800_000007fd, 0x40}},
-		{&boards.Blackhole, 0, fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingDefault}, 0,
+		{&boards.Blackhole, 0, fbs.TileRoute{X: 1, Y: 2, Ordering: gen.OrderingDefault}, 0,
 			boards.WindowConfig{0x40800_00000000}},
 	} {
 		t.Run(fmt.Sprint(c.board.Name, " ", c.slot, " ", c.address), func(t *testing.T) {
@@ -103,8 +104,8 @@ func TestEncodeWindowMatchesRecordings(t *testing.T) {
 }
 
 func TestEncodeWindowRejectsWhatTheDeviceCannotExpress(t *testing.T) {
-	plain := fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingDefault}
-	with := func(change func(*fbs.TileRange)) fbs.TileRange {
+	plain := fbs.TileRoute{X: 1, Y: 2, Ordering: gen.OrderingDefault}
+	with := func(change func(*fbs.TileRoute)) fbs.TileRoute {
 		t := plain
 		change(&t)
 		return t
@@ -113,7 +114,7 @@ func TestEncodeWindowRejectsWhatTheDeviceCannotExpress(t *testing.T) {
 		name    string
 		board   *boards.Board
 		slot    int
-		target  fbs.TileRange
+		target  fbs.TileRoute
 		address uint64
 		ok      bool
 	}{
@@ -124,32 +125,32 @@ func TestEncodeWindowRejectsWhatTheDeviceCannotExpress(t *testing.T) {
 		{"address past 36 bits", &boards.Wormhole, 0, plain, 1 << 36, false},
 		{"last address of Blackhole", &boards.Blackhole, 0, plain, 1<<64 - 2<<20, true},
 		{"ordering invalid", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRange) { t.Ordering = gen.OrderingInvalid }), 0, false},
+			with(func(t *fbs.TileRoute) { t.Ordering = gen.OrderingInvalid }), 0, false},
 		{"ordering past posted", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRange) { t.Ordering = gen.OrderingPosted + 1 }), 0, false},
-		{"x past 6 bits", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.X = 64 }), 0, false},
-		{"y past 6 bits", &boards.Blackhole, 0, with(func(t *fbs.TileRange) { t.Y = 64 }), 0,
+			with(func(t *fbs.TileRoute) { t.Ordering = gen.OrderingPosted + 1 }), 0, false},
+		{"x past 6 bits", &boards.Wormhole, 0, with(func(t *fbs.TileRoute) { t.X = 64 }), 0, false},
+		{"y past 6 bits", &boards.Blackhole, 0, with(func(t *fbs.TileRoute) { t.Y = 64 }), 0,
 			false},
 		{"start corner of a unicast", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRange) { t.XStart = 1 }), 0, false},
+			with(func(t *fbs.TileRoute) { t.XStart = 1 }), 0, false},
 		{"start corner of a multicast", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRange) { t.XStart, t.Multicast = 1, true }), 0, true},
+			with(func(t *fbs.TileRoute) { t.XStart, t.Multicast = 1, true }), 0, true},
 		{"start corner past 6 bits", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRange) { t.YStart, t.Multicast = 64, true }), 0, false},
-		{"NoC 1", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.NoC = 1 }), 0, true},
-		{"NoC 2", &boards.Blackhole, 0, with(func(t *fbs.TileRange) { t.NoC = 2 }), 0, false},
-		{"NoC 2 in one bit", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.NoC = 2 }), 0,
+			with(func(t *fbs.TileRoute) { t.YStart, t.Multicast = 64, true }), 0, false},
+		{"NoC 1", &boards.Wormhole, 0, with(func(t *fbs.TileRoute) { t.NoC = 1 }), 0, true},
+		{"NoC 2", &boards.Blackhole, 0, with(func(t *fbs.TileRoute) { t.NoC = 2 }), 0, false},
+		{"NoC 2 in one bit", &boards.Wormhole, 0, with(func(t *fbs.TileRoute) { t.NoC = 2 }), 0,
 			false},
 		{"channel 0 in one bit", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, true},
+			with(func(t *fbs.TileRoute) { t.StaticVCPlusOne = 1 }), 0, true},
 		{"channel 1 in one bit", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRange) { t.StaticVC = 2 }), 0, false},
+			with(func(t *fbs.TileRoute) { t.StaticVCPlusOne = 2 }), 0, false},
 		{"channel 7 in three bits", &boards.Blackhole, 0,
-			with(func(t *fbs.TileRange) { t.StaticVC = 8 }), 0, true},
+			with(func(t *fbs.TileRoute) { t.StaticVCPlusOne = 8 }), 0, true},
 		{"channel 8 in three bits", &boards.Blackhole, 0,
-			with(func(t *fbs.TileRange) { t.StaticVC = 9 }), 0, false},
+			with(func(t *fbs.TileRoute) { t.StaticVCPlusOne = 9 }), 0, false},
 		{"multicast through 4 GiB", &boards.Blackhole, 202,
-			with(func(t *fbs.TileRange) { t.XStart, t.Multicast = 1, true }), 0, true},
+			with(func(t *fbs.TileRoute) { t.XStart, t.Multicast = 1, true }), 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.board.TLB
@@ -292,7 +293,7 @@ func TestKernelDriverOwnsTheLastLargeWindow(t *testing.T) {
 		{&boards.Blackhole, 209, false},
 	} {
 		t.Run(fmt.Sprint(c.board.Name, " ", c.slot), func(t *testing.T) {
-			if got := c.board.TLB.GroupOf(c.slot).OwnedByKernel(c.slot); got != c.want {
+			if got := c.board.TLB.GroupOf(c.slot).IsOwnedByKernel(c.slot); got != c.want {
 				t.Errorf("%s window %d: want %v", c.board.Name, c.slot, c.want)
 			}
 		})

@@ -78,7 +78,7 @@ const guessedPrefetchable = 64 << 20
 // has room for the BARs of any list.
 func possibleBARs(board *boards.Board, minSizes [6]uint64) (lists [][]BAR) {
 	if board != nil {
-		for i, size := range board.Bars {
+		for i, size := range board.BarSizes {
 			minSizes[i] = max(minSizes[i], size)
 		}
 		known := prefetchable[board.Name]

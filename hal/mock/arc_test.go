@@ -109,12 +109,12 @@ func TestARCAnswersSingleMessages(t *testing.T) {
 // has it too (ttsim v1.10.0 src/libttsim.cpp and src/tile.cpp). An image finds
 // none of the driver's there.
 func TestARCRegistersExistForDriversOnly(t *testing.T) {
-	arc, pcie := &fbs.TileRange{X: 0, Y: 10, Ordering: gen.OrderingDefault},
-		&fbs.TileRange{X: 2, Y: 0, Ordering: gen.OrderingDefault}
+	arc, pcie := &fbs.TileRoute{X: 0, Y: 10, Ordering: gen.OrderingDefault},
+		&fbs.TileRoute{X: 2, Y: 0, Ordering: gen.OrderingDefault}
 	for _, c := range []struct {
 		board *boards.Board
 		bar   map[uint64]uint64 // by offset in BAR 0
-		tile  *fbs.TileRange
+		tile  *fbs.TileRoute
 		noc   map[uint64]uint64 // by address in the tile
 	}{
 		{&boards.Wormhole, map[uint64]uint64{0x1ff5002c: 0x1060a280, 0x1ff50100: 1 << 14,
@@ -147,14 +147,14 @@ func TestARCRegistersExistForDriversOnly(t *testing.T) {
 	}
 	for _, c := range []struct {
 		board   *boards.Board
-		tile    *fbs.TileRange
+		tile    *fbs.TileRoute
 		address uint64
 	}{
 		{&boards.Wormhole, arc, 0x8_2007_8d60},
 		// NIU_CFG_0
 		{&boards.Blackhole, pcie, 0xffff_ffff_ff00_0100},
 		// ARC_MSI_FIFO
-		{&boards.Blackhole, &fbs.TileRange{X: 8, Y: 0, Ordering: gen.OrderingDefault}, 0x800b_0000},
+		{&boards.Blackhole, &fbs.TileRoute{X: 8, Y: 0, Ordering: gen.OrderingDefault}, 0x800b_0000},
 	} {
 		t.Run(fmt.Sprint(c.board.Name, " ", c.address), func(t *testing.T) {
 			for hardware, want := range map[bool]hal.Code{false: hal.Refused, true: hal.OK} {

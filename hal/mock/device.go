@@ -68,7 +68,7 @@ func New(b *boards.Board) *Device { return NewWith(b, defaultModel(b)) }
 // NewWith returns a mock of the board with the model m.
 func NewWith(b *boards.Board, m Model) *Device {
 	address := fmt.Sprintf("mock device %d", deviceCount.Add(1))
-	d := &Device{board: b, model: m, address: address, bars: b.Bars, bus: barBus}
+	d := &Device{board: b, model: m, address: address, bars: b.BarSizes, bus: barBus}
 	d.clock, _ = m.(Clocked)
 	if b.TLB != nil {
 		last := b.TLB.Groups[len(b.TLB.Groups)-1]
@@ -114,7 +114,7 @@ func (d *Device) sharedMemory(bus, size uint64) []byte {
 		if offset >= length || size > length-offset {
 			continue
 		}
-		if r := d.board.FindRule(uint8(bar), offset, size); r != nil && r.Memory {
+		if r := d.board.FindRule(uint8(bar), offset, size); r != nil && r.IsMemory {
 			return memory.bytes(Place{Bar: uint8(bar), Address: offset})[:size]
 		}
 	}
@@ -144,7 +144,7 @@ func (d *Device) AsHardware() {
 // Identity implements hal.Device.
 func (d *Device) Identity() hal.Identity {
 	return hal.Identity{Name: "mock:" + d.board.Name, Address: d.address,
-		Vendor: d.board.Vendor, Device: d.board.Device, Subsystem: d.system, Bars: d.bars}
+		Vendor: d.board.Vendor, Device: d.board.Device, Subsystem: d.system, BarSizes: d.bars}
 }
 
 // Map implements hal.Device.
@@ -176,7 +176,7 @@ func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 			w.Offset, w.Bar)
 	}
 	a := hal.NewAperture(&port{d: d, bar: w.Bar, base: w.Offset, size: w.Size}, w.Size, -1)
-	a.Bus = d.bus + uint64(w.Bar)*barBusStride + w.Offset
+	a.BusAddress = d.bus + uint64(w.Bar)*barBusStride + w.Offset
 	return a, nil
 }
 
@@ -204,13 +204,13 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 			w.Size, w.Offset)
 	}
 	a := hal.NewAperture(p, w.Size, -1)
-	a.Bus = p.bus
+	a.BusAddress = p.bus
 	return a, nil
 }
 
 // ProgramWindow implements hal.Device. It stores to the registers of the TLB window. These
 // stores count as operations.
-func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
+func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64) hal.Code {
 	slot := a.Slot
 	if slot < 0 || slot >= len(d.windows) || d.windows[slot].port == nil {
 		d.at = access{op: point}

@@ -116,9 +116,9 @@ func TestEduCopiesFromAndToHostMemory(t *testing.T) {
 	from := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
 	to := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
 	store(t, d, &from, 8, 8, 0x1122334455667788)
-	dma(t, d, &a, from.Bus+8, 0x40010, 8, 1)
+	dma(t, d, &a, from.BusAddress+8, 0x40010, 8, 1)
 	expect(t, d, &a, 0x24, 4, 0)
-	dma(t, d, &a, 0x40010, to.Bus+16, 4, 7)
+	dma(t, d, &a, 0x40010, to.BusAddress+16, 4, 7)
 	expect(t, d, &to, 16, 8, 0x55667788)
 	expect(t, d, &a, 0x24, 4, 0x100)
 }
@@ -144,7 +144,7 @@ func TestEduRejectsInvalidTransfers(t *testing.T) {
 			h := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
 			host := func(address uint64) uint64 {
 				if address == 0 {
-					return h.Bus
+					return h.BusAddress
 				}
 				return address
 			}
@@ -160,5 +160,5 @@ func TestEduRejectsInvalidTransfers(t *testing.T) {
 	d := New(&boards.Edu)
 	a := bar(t, d, 0)
 	h := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
-	dma(t, d, &a, h.Bus, 0x40000, 4095, 1) // the longest there is
+	dma(t, d, &a, h.BusAddress, 0x40000, 4095, 1) // the longest there is
 }

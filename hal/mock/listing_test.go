@@ -60,7 +60,7 @@ func rigOf(t *testing.T, name, text string) *rig {
 		g.devices, devices = append(g.devices, d), append(devices, d)
 	}
 	mock.Connect(g.devices...)
-	if g.r, err = runtime.Load(view, runtime.AnySlot, devices...); err != nil {
+	if g.r, err = runtime.Load(view, runtime.AnyTLBWindow, devices...); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	t.Cleanup(func() { g.r.Close() })
@@ -74,7 +74,7 @@ func (g *rig) run(sequence string) runtime.Result {
 
 func (g *rig) runs(sequence string) {
 	g.Helper()
-	if result := g.run(sequence); result.Code != hal.OK || result.Ignored != 0 {
+	if result := g.run(sequence); result.Code != hal.OK || result.IgnoredFailures != 0 {
 		g.Fatalf("%s ends with %+v: %s", sequence, result, g.devices[0].Refusal())
 	}
 }
@@ -104,7 +104,7 @@ func TestListingsMoveRecordedAndNewData(t *testing.T) {
 				t.Errorf("%s: the disk holds other data", name)
 			}
 			if result := g.run("main"); result.Code != hal.CompareFailed || !result.SafeRan ||
-				result.Safe != hal.OK {
+				result.SafeCode != hal.OK {
 				t.Errorf("%s: main with other data ends with %+v", name, result)
 			}
 		})
@@ -190,7 +190,7 @@ func TestNvmeIsQuiescedAfterAFaultAtAnyOperation(t *testing.T) {
 		g := rigOf(t, "nvme.lms", text)
 		g.devices[0].Inject(mock.Fault{Kind: mock.BusFault, Operation: n})
 		result := g.run("main")
-		if result.Code != hal.BusFault || !result.SafeRan || result.Safe != hal.OK {
+		if result.Code != hal.BusFault || !result.SafeRan || result.SafeCode != hal.OK {
 			t.Errorf("bus fault at operation %d: %+v: %s", n, result, g.devices[0].Refusal())
 		}
 		if result := g.run("main"); result.Code != hal.Disabled {
@@ -248,7 +248,7 @@ func TestNvmeMistakesEndWithDifferentCodes(t *testing.T) {
 			}
 			g := rigOf(t, m.name, wrong)
 			result := g.run("main")
-			if result.Code != m.code || result.Got != m.got || result.Safe != hal.OK ||
+			if result.Code != m.code || result.Got != m.got || result.SafeCode != hal.OK ||
 				!result.SafeRan {
 				t.Errorf("%s: %+v, want %v, got %#x", m.name, result, m.code, m.got)
 			}

@@ -32,7 +32,7 @@ func bar(t *testing.T, d *Device, n uint8) hal.Aperture {
 }
 
 // tlb maps a TLB window, and points it if target is not nil.
-func tlb(t *testing.T, d *Device, slot uint16, size uint64, target *fbs.TileRange,
+func tlb(t *testing.T, d *Device, slot uint16, size uint64, target *fbs.TileRoute,
 	address uint64) hal.Aperture {
 	t.Helper()
 	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindTlb, Slot: slot, Size: size})
@@ -68,21 +68,21 @@ func expect(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8
 	}
 }
 
-func tile(x, y uint8) *fbs.TileRange {
-	return &fbs.TileRange{X: x, Y: y, Ordering: gen.OrderingDefault}
+func tile(x, y uint8) *fbs.TileRoute {
+	return &fbs.TileRoute{X: x, Y: y, Ordering: gen.OrderingDefault}
 }
 
 func TestDeviceIdentity(t *testing.T) {
 	for _, b := range boards.All {
 		id := New(b).Identity()
 		if id.Name != "mock:"+b.Name || id.Vendor != b.Vendor || id.Device != b.Device ||
-			id.Bars != b.Bars {
+			id.BarSizes != b.BarSizes {
 			t.Errorf("%s: %+v", b.Name, id)
 		}
 	}
 	d := New(&boards.Ivshmem)
 	d.ResizeBAR(2, 64<<20)
-	if got := d.Identity().Bars[2]; got != 64<<20 {
+	if got := d.Identity().BarSizes[2]; got != 64<<20 {
 		t.Errorf("resized BAR has %d bytes", got)
 	}
 	a := bar(t, d, 2)
@@ -111,7 +111,7 @@ func TestWindowsLeadToTheirTiles(t *testing.T) {
 		board        *boards.Board
 		slot         uint16
 		size         uint64
-		plain, other *fbs.TileRange // two names of one tile
+		plain, other *fbs.TileRoute // two names of one tile
 	}{
 		{&boards.Wormhole, 0, 1 << 20, tile(1, 1), tile(18, 18)},
 		{&boards.Wormhole, 156, 2 << 20, tile(9, 11), tile(25, 27)},
@@ -191,7 +191,7 @@ func TestMulticastStoresToEveryTensixTileOfItsRectangle(t *testing.T) {
 		t.Run(c.board.Name, func(t *testing.T) {
 			d := New(c.board)
 			d.Record(true)
-			target := &fbs.TileRange{XStart: c.start.X, YStart: c.start.Y, X: c.end.X, Y: c.end.Y,
+			target := &fbs.TileRoute{XStart: c.start.X, YStart: c.start.Y, X: c.end.X, Y: c.end.Y,
 				Multicast: true, Ordering: gen.OrderingDefault}
 			a := tlb(t, d, 0, 1<<20, target, 0)
 			before := d.Operations()
@@ -357,8 +357,9 @@ func TestHostBuffersAreWhereTheImageNeedsThem(t *testing.T) {
 		}
 		a, b := mapped(t, d, fixed(start, 100)), mapped(t, d, fixed(start+4096, 4096))
 		c := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 1})
-		if a.Bus != start || b.Bus != start+4096 || c.Bus != start+3*4096 {
-			t.Errorf("%s: bus addresses %#x, %#x, %#x", board.Name, a.Bus, b.Bus, c.Bus)
+		if a.BusAddress != start || b.BusAddress != start+4096 || c.BusAddress != start+3*4096 {
+			t.Errorf("%s: bus addresses %#x, %#x, %#x", board.Name, a.BusAddress, b.BusAddress,
+				c.BusAddress)
 		}
 		store(t, d, &b, 8, 4, 7)
 		if got := d.host.Bytes(start+4096+8, 4); len(got) != 4 || got[0] != 7 {
@@ -377,22 +378,25 @@ func TestHostBuffersHaveDisjointBusAddresses(t *testing.T) {
 	d := New(&boards.Edu)
 	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
 	b := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
-	if a.Bus == 0 || a.Bus%4096 != 0 || b.Bus%4096 != 0 || b.Bus <= a.Bus+4096 {
-		t.Errorf("bus addresses %#x and %#x", a.Bus, b.Bus)
+	if a.BusAddress == 0 || a.BusAddress%4096 != 0 || b.BusAddress%4096 != 0 ||
+		b.BusAddress <= a.BusAddress+4096 {
+		t.Errorf("bus addresses %#x and %#x", a.BusAddress, b.BusAddress)
 	}
 	store(t, d, &a, 4088, 8, 1)
 	store(t, d, &b, 96, 4, 2)
 	expect(t, d, &a, 4088, 8, 1)
 	expect(t, d, &b, 96, 4, 2)
-	if got := d.host.Bytes(b.Bus+96, 4); len(got) != 4 || got[0] != 2 {
-		t.Errorf("host memory at %#x: %v", b.Bus+96, got)
+	if got := d.host.Bytes(b.BusAddress+96, 4); len(got) != 4 || got[0] != 2 {
+		t.Errorf("host memory at %#x: %v", b.BusAddress+96, got)
 	}
-	if b.Bus != a.Bus+2*4096 {
+	if b.BusAddress != a.BusAddress+2*4096 {
 		t.Errorf("a buffer of a page at %#x, the next at %#x: no page, or more than one, between "+
-			"them", a.Bus, b.Bus)
+			"them", a.BusAddress, b.BusAddress)
 	}
-	for _, c := range []struct{ bus, size uint64 }{{0, 1}, {a.Bus - 1, 1}, {a.Bus + 4090, 8},
-		{a.Bus + 4096, 1}, {a.Bus + 4097, 1}, {a.Bus, ^uint64(0)}, {b.Bus + 100, 1}} {
+	for _, c := range []struct{ bus, size uint64 }{{0, 1}, {a.BusAddress - 1, 1},
+		{a.BusAddress + 4090, 8},
+		{a.BusAddress + 4096, 1}, {a.BusAddress + 4097, 1}, {a.BusAddress, ^uint64(0)},
+		{b.BusAddress + 100, 1}} {
 		t.Run(fmt.Sprint(c.bus, " ", c.size), func(t *testing.T) {
 			if d.host.Bytes(c.bus, c.size) != nil {
 				t.Errorf("%d bytes at %#x are reached", c.size, c.bus)
@@ -404,12 +408,13 @@ func TestHostBuffersHaveDisjointBusAddresses(t *testing.T) {
 func TestBARsHaveDisjointBusAddresses(t *testing.T) {
 	d := New(&boards.Blackhole)
 	a, b := bar(t, d, 0), bar(t, d, 4)
-	if a.Bus == 0 || b.Bus == 0 || a.Bus < b.Bus+b.Size && b.Bus < a.Bus+a.Size {
-		t.Errorf("BAR 0 at %#x, BAR 4 at %#x", a.Bus, b.Bus)
+	if a.BusAddress == 0 || b.BusAddress == 0 || a.BusAddress < b.BusAddress+b.Size &&
+		b.BusAddress < a.BusAddress+a.Size {
+		t.Errorf("BAR 0 at %#x, BAR 4 at %#x", a.BusAddress, b.BusAddress)
 	}
 	part := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1000, Size: 16})
-	if part.Bus != a.Bus+0x1000 {
-		t.Errorf("BAR 0 + 0x1000 at %#x", part.Bus)
+	if part.BusAddress != a.BusAddress+0x1000 {
+		t.Errorf("BAR 0 + 0x1000 at %#x", part.BusAddress)
 	}
 }
 

@@ -265,8 +265,10 @@ func TestTilesReachHostMemory(t *testing.T) {
 		r := newRig(t, c.board).at(c.tiles[0])
 		first := mapped(t, r.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 0x1000})
 		second := mapped(t, r.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
-		if noc := c.board.Outbound.NoCBase; first.Bus != noc || second.Bus != noc+0x2000 {
-			t.Fatalf("%s: windows at %#x and %#x", c.board.Name, first.Bus, second.Bus)
+		if noc := c.board.Outbound.NoCBase; first.BusAddress != noc ||
+			second.BusAddress != noc+0x2000 {
+			t.Fatalf("%s: windows at %#x and %#x", c.board.Name, first.BusAddress,
+				second.BusAddress)
 		}
 		// hosted is a request one end of which is at an address of the host.
 		hosted := func(ctrl, size uint32, address uint64, local uint32, write bool) []uint32 {
@@ -289,8 +291,8 @@ func TestTilesReachHostMemory(t *testing.T) {
 		if code := second.Copy(gen.OpcodeCopyIn, 4, 4, gen.AccessExact, data); code != hal.OK {
 			t.Fatal(code)
 		}
-		r.runProgram(poke, hosted(0x10, 96, second.Bus+4, 0x1000, false)...)
-		r.runProgram(poke, hosted(0x12, 64, first.Bus+0xfc0, 0x1000, true)...)
+		r.runProgram(poke, hosted(0x10, 96, second.BusAddress+4, 0x1000, false)...)
+		r.runProgram(poke, hosted(0x12, 64, first.BusAddress+0xfc0, 0x1000, true)...)
 		got := make([]byte, 64)
 		if code := first.Copy(gen.OpcodeCopyOut, 0xfc0, 4, gen.AccessExact, got); code != hal.OK ||
 			!bytes.Equal(got, data[:64]) || !bytes.Equal(r.read(0x1000, 96), data) {
@@ -298,8 +300,8 @@ func TestTilesReachHostMemory(t *testing.T) {
 				r.read(0x1000, 96), data, r.Refusal())
 		}
 		for _, wrong := range [][]uint32{
-			hosted(0x10, 64, second.Bus+64, 0x1000, false), // over the end
-			hosted(0x12, 64, first.Bus+0x1000, 0x1000, true),
+			hosted(0x10, 64, second.BusAddress+64, 0x1000, false), // over the end
+			hosted(0x12, 64, first.BusAddress+0x1000, 0x1000, true),
 			hosted(0x10, 4, 0, 0x1000, false),
 		} {
 			s := newRig(t, c.board).at(c.tiles[0])
@@ -313,7 +315,7 @@ func TestTilesReachHostMemory(t *testing.T) {
 		}
 		config := mapped(t, r.Device, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
 		store(t, r.Device, &config, 4, 2, 2)
-		r.runProgram(poke, hosted(0x10, 4, first.Bus, 0x1000, false)...)
+		r.runProgram(poke, hosted(0x10, 4, first.BusAddress, 0x1000, false)...)
 		if _, code := r.window.Load(uint32(r.reach(0)), 4); code != hal.Refused {
 			t.Errorf("%s, bus mastering off: %v", c.board.Name, code)
 		}

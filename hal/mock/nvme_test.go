@@ -41,7 +41,7 @@ func newNvmeBench(t *testing.T) *nvmeBench {
 	b.d = NewWith(&boards.Nvme, b.n)
 	b.regs = bar(t, b.d, 0)
 	host := mapped(t, b.d, fbs.Window{Kind: gen.WindowKindHost, Size: 1 << 20})
-	b.bus, b.memory = host.Bus, b.d.host.Bytes(host.Bus, 1<<20)
+	b.bus, b.memory = host.BusAddress, b.d.host.Bytes(host.BusAddress, 1<<20)
 	return b
 }
 
@@ -413,18 +413,19 @@ func TestConnectedDevicesReachEachOthersMemory(t *testing.T) {
 	a, m, small := New(&boards.Nvme), New(&boards.Ivshmem), New(&boards.Ivshmem)
 	small.ResizeBAR(2, 256)
 	Connect(a, m, small)
-	end := mapped(t, small, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 256}).Bus + 256
+	end := mapped(t, small, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 256}).BusAddress + 256
 	memory := mapped(t, m, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Offset: 0x3000,
 		Size: 0x2000})
 	store(t, m, &memory, 8, 4, 0x12345678)
-	got := a.host.Bytes(memory.Bus+8, 4)
+	got := a.host.Bytes(memory.BusAddress+8, 4)
 	if len(got) != 4 || loadLittleEndian(got, 4) != 0x12345678 {
 		t.Errorf("another device has %x there", got)
 	}
-	size := m.Identity().Bars[2]
+	size := m.Identity().BarSizes[2]
 	for _, c := range []struct{ bus, size uint64 }{
-		{memory.Bus + 0xffc, 8}, {memory.Bus - 0x3000 - 1, 1}, {memory.Bus - 0x3000 + size, 1},
-		{bar(t, m, 0).Bus, 4}, {bar(t, a, 0).Bus, 4}, {end, 1}, {end - 4, 8},
+		{memory.BusAddress + 0xffc, 8}, {memory.BusAddress - 0x3000 - 1, 1},
+		{memory.BusAddress - 0x3000 + size, 1},
+		{bar(t, m, 0).BusAddress, 4}, {bar(t, a, 0).BusAddress, 4}, {end, 1}, {end - 4, 8},
 	} {
 		t.Run(fmt.Sprint(c.bus, " ", c.size), func(t *testing.T) {
 			if a.host.Bytes(c.bus, c.size) != nil {
@@ -441,7 +442,7 @@ func TestConnectedDevicesReachEachOthersMemory(t *testing.T) {
 	}
 	m.Inject(Fault{Kind: AllOnes, Operation: m.Operations() + 1})
 	load(t, m, &memory, 0, 4)
-	if a.host.Bytes(memory.Bus, 4) != nil {
+	if a.host.Bytes(memory.BusAddress, 4) != nil {
 		t.Error("memory of a device that is gone is reached")
 	}
 }

@@ -8,7 +8,7 @@ const enabled = 1 << 31
 
 // busAddress returns the bus address of size bytes that tiles access at the address noc. ok is
 // false unless one enabled region of the translation contains all these bytes. The offsets of
-// the registers are those of boards.Outbound.ProgramRegion.
+// the registers are those of boards.OutboundTranslation.ProgramRegion.
 func (d *Device) busAddress(noc, size uint64) (bus uint64, ok bool) {
 	o := d.board.Outbound
 	register := func(region int, at uint64) uint64 {
@@ -17,8 +17,8 @@ func (d *Device) busAddress(noc, size uint64) (bus uint64, ok bool) {
 		return value
 	}
 	offset := noc - o.NoCBase
-	for i := range o.Regions {
-		if register(i, 4)&enabled == 0 || register(i, 0) != uint64(o.Type) {
+	for i := range o.RegionCount {
+		if register(i, 4)&enabled == 0 || register(i, 0) != uint64(o.RegionType) {
 			continue
 		}
 		base, limit := register(i, 0x08)|register(i, 0x0c)<<32, register(i, 0x10)

@@ -48,7 +48,7 @@ func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 				uint64(width)) != nil
 		}
 		r := b.FindRule(at.Bar, at.Address, uint64(width))
-		return at.Bar != ConfigSpace && r != nil && r.Memory
+		return at.Bar != ConfigSpace && r != nil && r.IsMemory
 	}}
 	p.expect(accesses)
 	return NewWith(b, p)

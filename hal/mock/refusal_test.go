@@ -162,19 +162,19 @@ var refusals = []struct {
 	{"RISC-V local memory", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), ld(0, 0, 4)},
 		"has nothing at 0xffb00000"},
 	{"PCIe tile", &boards.Wormhole, []Access{wh(3 << 22), ld(0, 0, 4)},
-		"window 0 can reach 0x0 to 0xffffffffffffffff of the PCIe tile, " +
-			"which images must not access"},
+		"window 0 can reach 0x0 to 0xffffffffffffffff of the PCIe tile (use a host window for " +
+			"host memory), which images must not access"},
 	{"store to the PCIe tile", &boards.Wormhole, []Access{wh(3<<22 | 0x8000), st(0, 0, 4, 0)},
-		"of the PCIe tile, which images must not access"},
+		"of the PCIe tile ("},
 	{"SCRATCH 6, next to SCRATCH 5", &boards.Wormhole,
 		[]Access{wh(10<<22 | 0x8800), ld(0, 0x30074, 4), st(0, 0x30078, 4, 0)},
 		"of the PCIe sideband, which images must not access"},
 	{"the ARC's windows", &boards.Wormhole, []Access{wh(10<<22 | 0x8a00), st(0, 0, 4, 0)},
 		"of the ARC's windows, which images must not access"},
 	{"PCIe tile of Blackhole", &boards.Blackhole, append(bh(0xc0000000, 2<<11|0x7c0, 0),
-		st(0, 0, 4, 0)), "of a PCIe tile, which images must not access"},
+		st(0, 0, 4, 0)), "of the PCIe tile ("},
 	{"the same, translated", &boards.Blackhole, append(bh(0, 19<<11|24<<17, 0), ld(0, 0, 4)),
-		"of a PCIe tile, which images must not access"},
+		"of the PCIe tile ("},
 	{"the ARC's windows of Blackhole", &boards.Blackhole,
 		append(bh(0x670, 8<<11, 0), st(0, 0, 4, 0)),
 		"of the ARC's windows, which images must not access"},
@@ -263,18 +263,18 @@ func TestRejectionsOfProgramWindow(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		a       *hal.Aperture
-		target  fbs.TileRange
+		target  fbs.TileRoute
 		address uint64
 		reason  string
 	}{
 		{"aperture of a BAR", &fixed, *tile(1, 1), 0, "not mapped from a Tlb window"},
 		{"aperture of another device", &stranger, *tile(1, 1), 0, "window 7 was not mapped"},
 		{"address inside a window", &small, *tile(1, 1), 4096, "cannot be pointed"},
-		{"ordering invalid", &small, fbs.TileRange{X: 1, Y: 1}, 0, "cannot be pointed"},
+		{"ordering invalid", &small, fbs.TileRoute{X: 1, Y: 1}, 0, "cannot be pointed"},
 		{"no tile", &small, *tile(0, 2), 0, "there is no tile"},
-		{"NoC 1", &small, fbs.TileRange{X: 1, Y: 1, NoC: 1, Ordering: gen.OrderingDefault}, 0,
+		{"NoC 1", &small, fbs.TileRoute{X: 1, Y: 1, NoC: 1, Ordering: gen.OrderingDefault}, 0,
 			"NoC 1"},
-		{"reversed rectangle", &small, fbs.TileRange{X: 1, Y: 1, XStart: 2, YStart: 2,
+		{"reversed rectangle", &small, fbs.TileRoute{X: 1, Y: 1, XStart: 2, YStart: 2,
 			Multicast: true,
 			Ordering:  gen.OrderingDefault}, 0, "images must not access"},
 	} {
@@ -287,7 +287,7 @@ func TestRejectionsOfProgramWindow(t *testing.T) {
 		})
 	}
 	must(t, wormhole, wormhole.ProgramWindow(&small,
-		fbs.TileRange{X: 1, Y: 1, StaticVC: 1, Ordering: gen.OrderingPosted}, 0))
+		fbs.TileRoute{X: 1, Y: 1, StaticVCPlusOne: 1, Ordering: gen.OrderingPosted}, 0))
 }
 
 // TestProgramWindowRejectsWhatTheVerifierRejects points windows of several sizes at and
@@ -295,13 +295,13 @@ func TestRejectionsOfProgramWindow(t *testing.T) {
 func TestProgramWindowRejectsWhatTheVerifierRejects(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		closed := 0
-		for _, c := range b.Closed {
+		for _, c := range b.ClosedRanges {
 			for bit := range uint64(64 * 64) {
 				x, y := uint8(bit%64), uint8(bit/64)
 				for _, size := range []uint64{4096, 1 << 20} {
 					for _, at := range []uint64{c.First - size, c.First, c.Last, c.Last + 1} {
 						address, target := at&^(size-1),
-							fbs.TileRange{X: x, Y: y, Ordering: gen.OrderingDefault}
+							fbs.TileRoute{X: x, Y: y, Ordering: gen.OrderingDefault}
 						if c.Routes&1 == 0 || b.FindClosedRange(target, address, size) == nil {
 							continue
 						}

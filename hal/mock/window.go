@@ -17,7 +17,7 @@ type window struct {
 
 	// The following fields are decoded from words. They are valid only while known is true.
 	known       bool
-	target      fbs.TileRange // tiles as configured
+	target      fbs.TileRoute // tiles as configured
 	address     uint64        // address in the tiles that the first byte of the window shows
 	first, last chips.Tile    // corners of target in NoC 0 coordinates; equal for a single tile
 }
@@ -28,7 +28,7 @@ type window struct {
 // window is used.
 func (d *Device) storeConfig(slot int, inside uint64, width uint8, value uint64) hal.Code {
 	l := d.board.TLB
-	if l.GroupOf(slot).OwnedByKernel(slot) && !d.hardware {
+	if l.GroupOf(slot).IsOwnedByKernel(slot) && !d.hardware {
 		return d.refuse("TLB window %d belongs to the kernel driver", slot)
 	}
 	w := &d.windows[slot]
@@ -53,15 +53,15 @@ func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 	if w.written != 1<<(l.ConfigStride/4)-1 {
 		return w, d.refuse("TLB window %d is not pointed", slot)
 	}
-	if chips.ExtractField(l, g, w.words, boards.Linked) != 0 {
+	if chips.ExtractField(l, g, w.words, boards.FieldLinked) != 0 {
 		return w, d.refuse("TLB window %d is linked", slot)
 	}
-	if chips.ExtractField(l, g, w.words, boards.Ordering) == 3 {
+	if chips.ExtractField(l, g, w.words, boards.FieldOrdering) == 3 {
 		return w, d.refuse("TLB window %d has ordering 3", slot)
 	}
-	xStart, yStart := chips.ExtractField(l, g, w.words, boards.XStart),
-		chips.ExtractField(l, g, w.words, boards.YStart)
-	if chips.ExtractField(l, g, w.words, boards.Multicast) == 0 && xStart|yStart != 0 {
+	xStart, yStart := chips.ExtractField(l, g, w.words, boards.FieldXStart),
+		chips.ExtractField(l, g, w.words, boards.FieldYStart)
+	if chips.ExtractField(l, g, w.words, boards.FieldMulticast) == 0 && xStart|yStart != 0 {
 		return w, d.refuse("TLB window %d is a unicast with the start corner (%d,%d)", slot, xStart,
 			yStart)
 	}
@@ -81,13 +81,13 @@ func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 
 // checkTarget sets first and last of a TLB window from the tiles t. It rejects tiles that do not
 // exist, and configurations that the maker's simulator does not implement.
-func (d *Device) checkTarget(slot int, g *boards.WindowGroup, t fbs.TileRange) hal.Code {
+func (d *Device) checkTarget(slot int, g *boards.WindowGroup, t fbs.TileRoute) hal.Code {
 	w, grid := &d.windows[slot], chips.Of(d.board).Grid
 	switch {
 	case t.NoC != 0:
 		return d.refuse("TLB window %d uses NoC %d, which the simulator does not implement",
 			slot, t.NoC)
-	case t.StaticVC != 0 && d.board.TLB.Fields[boards.UseStaticVC] != 0:
+	case t.StaticVCPlusOne != 0 && d.board.TLB.Fields[boards.FieldUseStaticVC] != 0:
 		return d.refuse("TLB window %d has a static virtual channel, which the simulator does "+
 			"not implement on this board", slot)
 	case t.Multicast && g.Size == 4<<30:
@@ -118,7 +118,7 @@ func (d *Device) checkTarget(slot int, g *boards.WindowGroup, t fbs.TileRange) h
 
 // checkClosed rejects a range of addresses of the tiles t if a part of the range is closed to
 // images (boards.ClosedRange). Only a kernel driver may access such a range.
-func (d *Device) checkClosed(slot int, t fbs.TileRange, address, size uint64) hal.Code {
+func (d *Device) checkClosed(slot int, t fbs.TileRoute, address, size uint64) hal.Code {
 	closed := d.board.FindClosedRange(t, address, size)
 	if closed == nil || d.hardware {
 		return hal.OK

@@ -79,10 +79,10 @@ static const struct board_rule wormhole_rules[] = {
 	{0x1f50000u, 0x1f50fffu, 4, 4, 0, 1}, /* ARC NIU 0 */
 };
 static const struct board_closed wormhole_closed[] = {
-	/* the PCIe tile */
+	/* the PCIe tile (use a host window for host memory) */
 	{0xfffffffffc010001u, 0xfffffffffffc0008u,
 		0x0u, 0xffffffffffffffffu, 1},
-	/* the PCIe tile */
+	/* the PCIe tile (use a host window for host memory) */
 	{0xfffffffffc010200u, 0xfffffffffffc0100u,
 		0x0u, 0xffffffffffffffffu, 2},
 	/* the PCIe sideband */
@@ -97,10 +97,10 @@ static const struct board_closed wormhole_closed[] = {
 	/* the ARC's windows */
 	{0xfffffffffc010200u, 0x2u,
 		0x890000000u, 0x8ffffffffu, 2},
-	/* the PCIe tile */
+	/* the PCIe tile (use a host window for host memory) */
 	{0xfffffffffc030001u, 0xffffffffffffffffu,
 		0x0u, 0xffffffffffffffffu, 4},
-	/* the PCIe tile */
+	/* the PCIe tile (use a host window for host memory) */
 	{0xffffffffffff0200u, 0xffffffffffffffffu,
 		0x0u, 0xffffffffffffffffu, 8},
 };
@@ -134,19 +134,19 @@ static const struct board_rule blackhole_rules[] = {
 	{0x0u, 0x7ffffffffu, 4, 15, 1, 1}, /* windows */
 };
 static const struct board_closed blackhole_closed[] = {
-	/* a PCIe tile */
+	/* the PCIe tile (use a host window for host memory) */
 	{0xfffffffffff9fcfeu, 0xfffffffffdfff001u,
 		0x0u, 0xffffffffffffffffu, 3},
-	/* a PCIe tile */
+	/* the PCIe tile (use a host window for host memory) */
 	{0xffffffff00004020u, 0x800u,
 		0x0u, 0xffffffffffffffffu, 2},
 	/* the ARC's windows */
 	{0xffffffff00000100u, 0xffffffff83fff801u,
 		0x90000000u, 0xffffffffffffffffu, 3},
-	/* a PCIe tile */
+	/* the PCIe tile (use a host window for host memory) */
 	{0xffffffffffffffffu, 0xfffffffffdfff001u,
 		0x0u, 0xffffffffffffffffu, 4},
-	/* a PCIe tile */
+	/* the PCIe tile (use a host window for host memory) */
 	{0xffffffffffffffffu, 0xffffffffffffffffu,
 		0x0u, 0xffffffffffffffffu, 8},
 };

@@ -95,7 +95,7 @@ func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int3
 
 //export lm_open_memory
 func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
-	if data == nil || size > fbs.BytesMax {
+	if data == nil || size > fbs.DataSizeMax {
 		return finishCallWithoutImage(
 			usageError("data must not be NULL, and size must be at most 2^46 bytes"))
 	}
@@ -122,7 +122,7 @@ func openImage(handle *int32, verify func(*image) outcome) int32 {
 	if end.code != hal.OK {
 		return finishCallWithoutImage(end)
 	}
-	end = recoverPanic(im, verify)
+	end = callAndRecover(im, verify)
 	if end.code == hal.OK {
 		im.lastOutcome = end
 		im.openCount++
@@ -198,11 +198,12 @@ func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32
 // the function.
 var openDevice = hal.Open
 
-// load implements lm_load: it opens the devices with the names in cNames, and reserves everything
-// that runs need. A name that is NULL means the only device with the PCI ids in the image. The
-// parameter `window` is the number of the first TLB window to use, or LM_ANY_WINDOW.
-func (im *image) load(cNames []*C.char, window int) (end outcome) {
-	names, end := deviceNames(im.view, cNames)
+// load implements lm_load: it opens the devices with the names in cDeviceNames, and reserves
+// everything that runs need. A name that is NULL means the only device with the PCI ids in the
+// image. The parameter firstTLBWindow is the number of the first TLB window to use, or
+// LM_ANY_WINDOW.
+func (im *image) load(cDeviceNames []*C.char, firstTLBWindow int) (end outcome) {
+	names, end := deviceNames(im.view, cDeviceNames)
 	if end.code != hal.OK {
 		return end
 	}
@@ -217,7 +218,7 @@ func (im *image) load(cNames []*C.char, window int) (end outcome) {
 	if err := openDevices(names, devices); err != nil {
 		return outcomeOf(err)
 	}
-	replay, err := runtime.Load(im.view, window, devices...)
+	replay, err := runtime.Load(im.view, firstTLBWindow, devices...)
 	if err != nil {
 		return outcomeOf(err)
 	}
@@ -238,14 +239,15 @@ func openDevices(names []string, devices []hal.Device) error {
 	return nil
 }
 
-// deviceNames returns the name of each device of the image, copied from cNames. If cNames is empty,
-// or if a name in cNames is NULL, the result is "pci:" followed by the PCI ids in the image.
-func deviceNames(view *fbs.View, cNames []*C.char) ([]string, outcome) {
+// deviceNames returns the name of each device of the image, copied from cDeviceNames. If
+// cDeviceNames is empty, or if a name in cDeviceNames is NULL, the result is "pci:" followed by the
+// PCI ids in the image.
+func deviceNames(view *fbs.View, cDeviceNames []*C.char) ([]string, outcome) {
 	names := runtime.DeviceNames(view)
-	if len(cNames) > 0 && len(cNames) != len(names) {
+	if len(cDeviceNames) > 0 && len(cDeviceNames) != len(names) {
 		return nil, usageError("count must be the number of devices in the image")
 	}
-	for i, cName := range cNames {
+	for i, cName := range cDeviceNames {
 		if cName == nil {
 			continue
 		}
@@ -421,7 +423,7 @@ func lm_run(handle int32, sequence uint32) int32 {
 			return usageError("the image has no sequence with this index")
 		}
 		result := im.replay.Run(int(sequence))
-		return outcome{code: result.Code, result: result, ran: true}
+		return outcome{code: result.Code, result: result, hasResult: true}
 	})
 }
 
@@ -433,7 +435,7 @@ func lm_close(handle int32) int32 {
 	if im == nil {
 		return finishCallWithoutImage(end)
 	}
-	end = recoverPanic(im, (*image).release)
+	end = callAndRecover(im, (*image).release)
 	im.handle.Store(0)
 	im.busy.Store(false)
 	return finishCallWithoutImage(end)

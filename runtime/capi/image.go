@@ -38,10 +38,10 @@ type image struct {
 
 // outcome describes how a call ended.
 type outcome struct {
-	code   hal.Code       // hal.OK if the call succeeded
-	reason string         // cause of the failure; "" after a success, and if `ran` is true
-	result runtime.Result // result of the run; only valid if `ran` is true
-	ran    bool           // the call was lm_run with valid arguments
+	code      hal.Code       // hal.OK if the call succeeded
+	reason    string         // cause of the failure; "" after a success, and if `hasResult` is true
+	result    runtime.Result // result of the run; only valid if `hasResult` is true
+	hasResult bool           // the call was lm_run with valid arguments
 }
 
 var (
@@ -111,7 +111,7 @@ func withImage(handle int32, requiredStage stage, call func(*image) outcome) int
 		return finishCallWithoutImage(end)
 	}
 	if im.stage >= requiredStage {
-		end = recoverPanic(im, call)
+		end = callAndRecover(im, call)
 	} else {
 		end = usageError(tooEarlyReasons[requiredStage])
 	}
@@ -138,10 +138,10 @@ func withImageExclusively(handle int32, requiredStage stage, call func(*image) o
 	})
 }
 
-// recoverPanic executes the function `call`, and returns its outcome. If the function panics,
-// recoverPanic recovers and returns an outcome with the text of the panic. Without recoverPanic, a
-// panic would reach C code and end the process.
-func recoverPanic(im *image, call func(*image) outcome) (end outcome) {
+// callAndRecover executes the function `call`, and returns its outcome. If the function panics,
+// callAndRecover recovers and returns an outcome with the text of the panic. Without
+// callAndRecover, a panic would reach C code and end the process.
+func callAndRecover(im *image, call func(*image) outcome) (end outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			end = outcome{code: hal.Internal, reason: "panic: " + hal.PanicText(cause)}

@@ -437,7 +437,7 @@ func TestLoadThatFailsClosesWhatItOpened(t *testing.T) {
 	}
 	handle := openedImage(t, sum)
 	wants(t, "another device", handle, load(handle, nil, anyWindow), hal.WrongDevice,
-		"the image is for ivshmem")
+		"it is for ivshmem")
 	if fmt.Sprint(calls) != "[close]" {
 		t.Errorf("it made the calls %v", calls)
 	}

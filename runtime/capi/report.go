@@ -40,18 +40,18 @@ func (o *outcome) errorInfo() C.struct_lm_error {
 		status: C.int32_t(o.code.ExitStatus()), code: C.int32_t(o.code),
 		command: -1, safe: -1,
 	}
-	if !o.ran {
+	if !o.hasResult {
 		return e
 	}
 	r := &o.result
 	e.got, e.want, e.mask = C.uint64_t(r.Got), C.uint64_t(r.Want), C.uint64_t(r.Mask)
-	e.element = C.uint64_t(r.Element)
-	e.ignored = C.uint32_t(r.Ignored)
+	e.element = C.uint64_t(r.ElementIndex)
+	e.ignored = C.uint32_t(r.IgnoredFailures)
 	if o.code != hal.OK {
 		e.command = C.int32_t(r.Command)
 	}
 	if r.SafeRan {
-		e.safe = C.int32_t(r.Safe)
+		e.safe = C.int32_t(r.SafeCode)
 	}
 	return e
 }
@@ -67,8 +67,8 @@ func (im *image) writeOutcomeText(buffer []byte) {
 		add(": ")
 		add(end.reason)
 	}
-	if end.ran && end.code != hal.OK {
-		var storage [report.TextMax]byte
+	if end.hasResult && end.code != hal.OK {
+		var storage [report.FailureTextMax]byte
 		if text := report.AppendFailure(storage[:0], im.view, &end.result); len(text) > 0 {
 			add(": ")
 			length += copy(buffer[length:], text)
@@ -78,7 +78,7 @@ func (im *image) writeOutcomeText(buffer []byte) {
 		}
 		if end.result.SafeRan {
 			add("; then ran sequence safe: ")
-			add(end.result.Safe.Error())
+			add(end.result.SafeCode.Error())
 		}
 	}
 	replaceNonASCII(buffer[:length])

@@ -20,7 +20,7 @@ import (
 //
 // The text names a window by its number, as a listing names a window without a name, because the
 // target does not read the names of windows. AppendFailure allocates nothing if `text` has capacity
-// for TextMax more bytes.
+// for FailureTextMax more bytes.
 func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	if r.Command < 0 {
 		return text
@@ -37,9 +37,9 @@ func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	return text
 }
 
-// TextMax is the largest number of bytes that AppendFailure appends. The first number is the length
-// of everything except the name of the sequence.
-const TextMax = 192 + fbs.NameMax
+// FailureTextMax is the largest number of bytes that AppendFailure appends. The first number is the
+// length of everything except the name of the sequence.
+const FailureTextMax = 192 + fbs.NameMax
 
 // commandFormats contains, for each opcode, how appendCommand describes a command. The numbers in
 // the text are the width, the window, the offset and the value, in this order. A command without a
@@ -98,7 +98,7 @@ func appendCommand(text []byte, c *fbs.Command) []byte {
 // differs from the expected value.
 func appendMismatch(text []byte, c *fbs.Command, r *runtime.Result) []byte {
 	format := ": element %d: got %x, wanted %x"
-	numbers := []uint64{r.Element, r.Got, r.Want}
+	numbers := []uint64{r.ElementIndex, r.Got, r.Want}
 	if c.Opcode != gen.OpcodeCompare {
 		format, numbers = ": got %x", numbers[1:] // the text of the command has the wanted value
 	}

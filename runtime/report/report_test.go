@@ -15,7 +15,7 @@ const window2 = 2
 
 // failureView returns a view with the sequences main and safe and one command after another.
 func failureView(commands ...fbs.Command) *fbs.View {
-	const main, safe = fbs.Name(4), fbs.Name(4<<8 | 4) // offset and length in Text
+	const main, safe = fbs.NameRange(4), fbs.NameRange(4<<8 | 4) // offset and length in Text
 	for i := range commands {
 		commands[i].Window, commands[i].Offset = window2, 0x20
 	}
@@ -61,7 +61,7 @@ func TestFailureNamesCommandAndValues(t *testing.T) {
 			runtime.Result{Code: hal.FrameLate}},
 		{"read.4 w2+0x20", expect(equal, 0, 0, 0), runtime.Result{Code: hal.DeviceGone}},
 		{"compare.1 w2+0x20: element 9: got 0x1, wanted 0x2 (bits that differ: 0, 1)", compare,
-			runtime.Result{Code: hal.CompareFailed, Got: 1, Want: 2, Mask: 255, Element: 9}},
+			runtime.Result{Code: hal.CompareFailed, Got: 1, Want: 2, Mask: 255, ElementIndex: 9}},
 		{"copy.8 w2+0x20: " + runtime.FileTruncatedText, copyIn,
 			runtime.Result{Code: hal.IO, FileTruncated: true}},
 	} {
@@ -107,7 +107,7 @@ func TestCommandHasTheWordsOfAListing(t *testing.T) {
 // TestLongestTextsFitAndAllocateNothing: a sealed process may print them.
 func TestLongestTextsFitAndAllocateNothing(t *testing.T) {
 	const most = ^uint64(0)
-	longName := fbs.Name(fbs.NameMax) // the first bytes of Text
+	longName := fbs.NameRange(fbs.NameMax) // the first bytes of Text
 	for what, c := range map[string]fbs.Command{
 		"poll": {Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Width: 8,
 			Mask: most - 1, Value: most - 1, Amount: 1<<32 - 1},
@@ -123,13 +123,13 @@ func TestLongestTextsFitAndAllocateNothing(t *testing.T) {
 				Commands:  []fbs.Command{c},
 			}
 			r := runtime.Result{Code: hal.DeadlinePassed, Got: 0xf << 60, Mask: most,
-				Element: 1<<32 - 1}
+				ElementIndex: 1<<32 - 1}
 			if r.FileTruncated = c.Opcode == gen.OpcodeCopyIn; r.FileTruncated {
 				r.Mask = 0
 			}
-			room := make([]byte, 0, TextMax)
-			if n := len(AppendFailure(room, view, &r)); n > TextMax {
-				t.Errorf("the text has %d bytes, TextMax is %d", n, TextMax)
+			room := make([]byte, 0, FailureTextMax)
+			if n := len(AppendFailure(room, view, &r)); n > FailureTextMax {
+				t.Errorf("the text has %d bytes, TextMax is %d", n, FailureTextMax)
 			}
 			if n := testing.AllocsPerRun(100,
 				func() { AppendFailure(room, view, &r) }); n != 0 {

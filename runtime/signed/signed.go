@@ -38,7 +38,7 @@ func ParseKeys(publicKeys string) (keys Keys, err error) {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		key, problem := parseLine(line)
+		key, problem := parseKeyLine(line)
 		if problem == "" && keys.findKey(key.Public) != nil {
 			problem = "another line has the same public key; remove "
 		}
@@ -54,11 +54,11 @@ func ParseKeys(publicKeys string) (keys Keys, err error) {
 	return keys, nil
 }
 
-// parseLine converts one line of a list of keys to a key. If the line is invalid, parseLine returns
-// a description of the problem, to which the caller must append the line.
-func parseLine(line string) (key Key, problem string) {
+// parseKeyLine converts one line of a list of keys to a key. If the line is invalid, parseKeyLine
+// returns a description of the problem, to which the caller must append the line.
+func parseKeyLine(line string) (key Key, problem string) {
 	words := strings.Fields(line)
-	public, ok := parseKey(words[0])
+	public, ok := parsePublicKey(words[0])
 	key = Key{Public: public, LastVersion: versionMax}
 	hasVersions := len(words) == 3 && words[1] == "versions"
 	switch {
@@ -104,8 +104,9 @@ func (k Keys) findKey(public []byte) *Key {
 	return nil
 }
 
-// parseKey converts a text of 64 hex digits to a public key. ok is false if the text is invalid.
-func parseKey(digits string) (key ed25519.PublicKey, ok bool) {
+// parsePublicKey converts a text of 64 hex digits to a public key. ok is false if the text is
+// invalid.
+func parsePublicKey(digits string) (key ed25519.PublicKey, ok bool) {
 	if len(digits) != 2*ed25519.PublicKeySize {
 		return nil, false
 	}

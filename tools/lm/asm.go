@@ -94,7 +94,7 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 // isImage reports whether data begins as an image does (FORMAT.md section 1.1).
 func isImage(data []byte) bool {
 	const identifierAt = 4 // after the offset of the root table
-	return len(data) > 8 && string(data[identifierAt:8]) == fbs.Identifier
+	return len(data) > 8 && string(data[identifierAt:8]) == fbs.FileIdentifier
 }
 
 // isInside reports whether a file is in a directory or below it, with symbolic links

@@ -34,7 +34,7 @@ func boardFileCommand() *cobra.Command {
 			if len(rules) > 0 {
 				b, err := boardfile.With(image.BoardOf(0), rules)
 				fail.As(hal.Usage, err)
-				image.Rules = lmb.RulesOf(b, 0, b.Bars)
+				image.Rules = lmb.RulesOf(b, 0, b.BarSizes)
 			}
 			var text bytes.Buffer
 			fmt.Fprintf(&text,

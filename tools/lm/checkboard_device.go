@@ -26,7 +26,7 @@ func (r *boardReport) checkAlive(name string, d *pciDevice) bool {
 }
 
 func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
-	for i, usual := range d.board.Bars {
+	for i, usual := range d.board.BarSizes {
 		if usual == 0 {
 			continue
 		}
@@ -60,7 +60,7 @@ func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
 // anySize reports whether a BAR may have any size: its rules go beyond its usual size.
 func anySize(board *boards.Board, bar int) bool {
 	for _, rule := range board.Rules {
-		if int(rule.Bar) == bar && rule.Last >= board.Bars[bar] {
+		if int(rule.Bar) == bar && rule.Last >= board.BarSizes[bar] {
 			return true
 		}
 	}

@@ -166,7 +166,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 			"0, 1); the image has no sequence safe",
 			[]string{"replay", "--device", "mock:edu",
 				assemble(t, edu+"main:\n  expect.4 r+0x0 == 0x010000ee\n")}},
-		{78, "the image is for edu (1234:11e8), but mock:ivshmem is 1af4:1110",
+		{78, "it is for edu (1234:11e8), but mock:ivshmem is 1af4:1110",
 			[]string{"replay", "--device", "mock:ivshmem", image}},
 		{78, "the image is for edu (1234:11e8), not for nvme",
 			[]string{"verify", "--board", "nvme", image}},

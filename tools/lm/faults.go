@@ -89,7 +89,7 @@ func faultsCommand() *cobra.Command {
 }
 
 // faultMagic contains the first bytes of an entry.
-var faultMagic = binary.LittleEndian.AppendUint64(nil, faultlog.Magic)
+var faultMagic = binary.LittleEndian.AppendUint64(nil, faultlog.EntryMagic)
 
 // decodeFault returns the entry at the start of data, nil if there is no complete one.
 func decodeFault(data []byte) *faultlog.Entry {
@@ -144,18 +144,18 @@ func describeFault(e *faultlog.Entry) faultInfo {
 		Time: time.Unix(0, int64(e.TimeNs)).UTC().Format(time.RFC3339Nano),
 		Exit: r.Code.ExitStatus(), Code: r.Code.Error(),
 		Reason: paddedText(e.Reason[:]), Device: paddedText(e.Device[:]),
-		Got: r.Got, Want: r.Want, Mask: r.Mask, Element: r.Element,
+		Got: r.Got, Want: r.Want, Mask: r.Mask, Element: r.ElementIndex,
 		ImageChecksum: e.ImageChecksum, ImageVersion: e.ImageVersion,
 		result: *r,
 	}
 	if r.SafeRan {
-		f.Safe = r.Safe.Error()
+		f.Safe = r.SafeCode.Error()
 	}
-	if e.Config != [2]uint32{} {
-		f.PCI = &pciInfo{uint16(e.Config[1]), uint16(e.Config[1] >> 16)}
+	if e.ConfigRegisters != [2]uint32{} {
+		f.PCI = &pciInfo{uint16(e.ConfigRegisters[1]), uint16(e.ConfigRegisters[1] >> 16)}
 	}
-	if e.AER[0] != 0 {
-		f.AER = &aerInfo{e.AER[1], e.AER[4], [4]uint32(e.AER[7:])}
+	if e.AERRegisters[0] != 0 {
+		f.AER = &aerInfo{e.AERRegisters[1], e.AERRegisters[4], [4]uint32(e.AERRegisters[7:])}
 	}
 	return f
 }

@@ -18,8 +18,9 @@ import (
 
 // faultEntry returns the bytes of an entry.
 func faultEntry(number uint64, change func(e *faultlog.Entry)) []byte {
-	e := faultlog.Entry{Magic: faultlog.Magic, Number: number, TimeNs: 1_700_000_000_123_000_000,
-		Runs: 12, Result: runtime.Result{Code: hal.NoDevice, Command: -1}}
+	e := faultlog.Entry{Magic: faultlog.EntryMagic, Number: number,
+		TimeNs: 1_700_000_000_123_000_000,
+		Runs:   12, Result: runtime.Result{Code: hal.NoDevice, Command: -1}}
 	copy(e.Reason[:], "pci:1: no such device")
 	if change != nil {
 		change(&e)
@@ -32,10 +33,10 @@ func faultEntry(number uint64, change func(e *faultlog.Entry)) []byte {
 func failedCommand(image []byte) func(e *faultlog.Entry) {
 	return func(e *faultlog.Entry) {
 		e.Result = runtime.Result{Code: hal.ExpectFailed, Command: 0, Got: 1, Want: 5, Mask: 0xff,
-			SafeRan: true, Safe: hal.DeviceGone}
+			SafeRan: true, SafeCode: hal.DeviceGone}
 		e.ImageChecksum, e.ImageVersion = fbs.ReadStruct[fbs.Preamble](image).Checksum, 7
-		e.Config = [2]uint32{0x11e81234, 0x20100406}
-		e.AER = [11]uint32{0x20001, 1 << 14, 0, 0, 1 << 6, 0, 0, 1, 2, 3, 4}
+		e.ConfigRegisters = [2]uint32{0x11e81234, 0x20100406}
+		e.AERRegisters = [11]uint32{0x20001, 1 << 14, 0, 0, 1 << 6, 0, 0, 1, 2, 3, 4}
 		copy(e.Device[:], "0000:01:00.0")
 		e.Reason = [len(e.Reason)]byte{}
 		copy(e.Reason[:], "main, command 0: expect.4 w0+0x8")

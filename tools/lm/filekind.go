@@ -77,7 +77,7 @@ func otherFormat(trace *input, from string) string {
 // notAnImage returns an error that says what a file is that was given as an image, and what
 // to do with it. It returns nil if the kind of the file is unknown.
 func notAnImage(path string) error {
-	fd, _, err := files.Open(path)
+	fd, _, err := files.OpenWithoutWaiting(path)
 	if err != nil {
 		return nil
 	}
@@ -103,7 +103,7 @@ func notAnImage(path string) error {
 // notATrace returns an error that says what a file is that was given as a trace, and what to do
 // with it. It returns nil if the file is a trace, or if its kind is unknown.
 func notATrace(path string) error {
-	fd, _, err := files.Open(stdin(path))
+	fd, _, err := files.OpenWithoutWaiting(stdin(path))
 	if err != nil {
 		return nil
 	}

@@ -133,7 +133,7 @@ func onMock(t *testing.T, path string) *runtime.Replay {
 		t.Fatal(err)
 	}
 	device := mock.New(chips.BoardByName(view.Name(view.Devices[0].Board)))
-	replay, err := runtime.Load(view, runtime.AnySlot, device)
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
@@ -228,9 +228,9 @@ var wounds = map[string]wound{
 	"random.lmb": {"not a Light Metal image", randomBytes},
 	"flipped-bit.lmb": {"envelope checksum is",
 		func(t *testing.T) []byte { file := good(t); file[500] ^= 4; return file }},
-	"wrong-schema.lmb": {"another version made the image",
+	"wrong-schema.lmb": {"another version of lm made the image",
 		func(t *testing.T) []byte { file := good(t); file[16]++; return file }},
-	"newer-format.lmb": {"format is 3.0, but this program reads 2.0",
+	"newer-format.lmb": {"(format 3.0, this program reads 2.0)",
 		func(t *testing.T) []byte { file := good(t); file[8]++; return file }},
 
 	"unknown-opcode.lmb": {"command 1: unknown opcode 99",
@@ -252,40 +252,39 @@ var wounds = map[string]wound{
 			})
 		}},
 	"payload-outside-segment.lmb": {"command 1: copy in: 0x40 bytes at offset 0x1000 reach " +
-		"outside the tensor or " +
-		"payload", func(t *testing.T) []byte {
+		"outside the payload", func(t *testing.T) []byte {
 		return patched(t, func(c *fbs.Command) {
 			*c = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessExact),
 				Amount: 64, Value: 0x1000}
 		})
 	}},
-	"width-not-of-the-board.lmb": {"command 1: write: width 8 is not accepted by edu at 0x8 " +
-		"of BAR 0",
+	"width-not-of-the-board.lmb": {"command 1: write: width 8 is not accepted by edu's " +
+		"BAR 0 at offset 0x8",
 		func(t *testing.T) []byte {
 			return patched(t, func(c *fbs.Command) { c.Width, c.Offset = 8, 8 })
 		}},
 	"rules-overlap.lmb": {"rule 1: bytes 0x7c to 0xfff overlap the previous rule",
 		func(t *testing.T) []byte {
-			return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x7c })
+			return patchedRule(t, 1, func(r *fbs.AccessRule) { r.First = 0x7c })
 		}},
 	"rules-out-of-order.lmb": {"rule 1: bytes 0x80 to 0xfff overlap the previous rule or " +
 		"belong before it", func(t *testing.T) []byte {
-		return patchedRule(t, 0, func(r *fbs.Rule) { r.Bar, r.Last = 2, 0xf })
+		return patchedRule(t, 0, func(r *fbs.AccessRule) { r.Bar, r.Last = 2, 0xf })
 	}},
 	"rule-outside-bar.lmb": {"rule 1: bytes 0x80 to 0x2fff do not lie in BAR 0",
 		func(t *testing.T) []byte {
-			return patchedRule(t, 1, func(r *fbs.Rule) { r.Last = 0x2fff })
+			return patchedRule(t, 1, func(r *fbs.AccessRule) { r.Last = 0x2fff })
 		}},
 	"rule-misaligned.lmb": {"rule 1: bytes 0x82 to 0xfff are not aligned to the smallest width",
 		func(t *testing.T) []byte {
-			return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x82 })
+			return patchedRule(t, 1, func(r *fbs.AccessRule) { r.First = 0x82 })
 		}},
 	"rule-without-widths.lmb": {"rule 0: invalid widths 0x0; must be a sum",
 		func(t *testing.T) []byte {
-			return patchedRule(t, 0, func(r *fbs.Rule) { r.Widths = 0 })
+			return patchedRule(t, 0, func(r *fbs.AccessRule) { r.Widths = 0 })
 		}},
 	"rule-of-no-target.lmb": {"rule 0: the image has no device 7", func(t *testing.T) []byte {
-		return patchedRule(t, 0, func(r *fbs.Rule) { r.Device = 7 })
+		return patchedRule(t, 0, func(r *fbs.AccessRule) { r.Device = 7 })
 	}},
 	"rule-of-a-known-board.lmb": {"rule 0: device 0 has a known board",
 		func(t *testing.T) []byte {
@@ -310,8 +309,8 @@ var wounds = map[string]wound{
 			lmb.Stamp(file, uint64(len(file)))
 			return file
 		}},
-	"width-not-of-the-rules.lmb": {"command 0: write: width 8 is not accepted by stranger at " +
-		"0x0 of BAR 0 (registers)", func(t *testing.T) []byte {
+	"width-not-of-the-rules.lmb": {"command 0: write: width 8 is not accepted by " +
+		"stranger's BAR 0 at offset 0x0 (registers)", func(t *testing.T) []byte {
 		file, view := ruled(t)
 		view.Commands[0].Width = 8
 		lmb.Stamp(file, uint64(len(file)))
@@ -367,7 +366,7 @@ main:
 	return file, view
 }
 
-func patchedRule(t *testing.T, index int, change func(*fbs.Rule)) []byte {
+func patchedRule(t *testing.T, index int, change func(*fbs.AccessRule)) []byte {
 	file, view := ruled(t)
 	change(&view.Rules[index])
 	lmb.Stamp(file, uint64(len(file)))
@@ -488,7 +487,7 @@ func replayFile(path string, device hal.Device) error {
 	if err != nil {
 		return err
 	}
-	replay, err := runtime.Load(view, runtime.AnySlot, device)
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 func openPlayback(spec string) *mock.Device {
 	path, board, named := strings.Cut(spec, ",")
 	data := readFile(path, dataMax)
-	if len(data) > 8 && string(data[4:8]) == fbs.Identifier {
+	if len(data) > 8 && string(data[4:8]) == fbs.FileIdentifier {
 		if named {
 			failUsage("playback:%s: an image has its own board; leave out the board's name", spec)
 		}

@@ -213,7 +213,8 @@ func (p prefixed) Write(text []byte) (int, error) {
 // was written to it.
 func keepWritten(out *files.Output, err error) error {
 	size, serr := unix.Seek(out.Fd, 0, io.SeekCurrent)
-	if hal.CodeOf(err) != hal.IO || out.Stream || serr != nil || size == 0 || out.Commit() != nil {
+	if hal.CodeOf(err) != hal.IO || out.IsStream || serr != nil || size == 0 ||
+		out.Commit() != nil {
 		return err
 	}
 	return fmt.Errorf("%w; %s has what was recorded before: lm import --incomplete reads it", err,

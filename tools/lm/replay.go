@@ -39,7 +39,7 @@ type replayFlags struct {
 }
 
 func replayCommand() *cobra.Command {
-	f := replayFlags{window: runtime.AnySlot}
+	f := replayFlags{window: runtime.AnyTLBWindow}
 	var window uint16
 	c := &cobra.Command{
 		Use:  "replay IMAGE.lmb",
@@ -189,7 +189,7 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 		start, began := time.Now(), s.devices[0].Now()
 		result := s.run(n < 0)
 		took, wall := s.devices[0].Now()-began, time.Since(start)
-		end.Ignored += result.Ignored
+		end.Ignored += result.IgnoredFailures
 		if result.Code != hal.OK {
 			s.stopAfterFailure(end, end.noteFailure(s, result))
 		}
@@ -225,10 +225,10 @@ func (end *outcome) noteFailure(s *session, result runtime.Result) error {
 		return nil
 	}
 	end.Command, end.Got, end.Want, end.Mask, end.Element = result.Command, result.Got, result.Want,
-		result.Mask, result.Element
+		result.Mask, result.ElementIndex
 	end.At = string(runtime.AppendPlace(nil, s.view, int(result.Command)))
 	if result.SafeRan {
-		end.Safe = result.Safe.Error()
+		end.Safe = result.SafeCode.Error()
 	}
 	return s.runError(result)
 }
@@ -250,8 +250,8 @@ func (s *session) runError(r runtime.Result) error {
 	}
 	switch {
 	case r.SafeRan:
-		text += "; then ran sequence safe: " + r.Safe.Error()
-		if why := lastRefusalReason(s.devices); r.Safe == hal.Refused && why != "" {
+		text += "; then ran sequence safe: " + r.SafeCode.Error()
+		if why := lastRefusalReason(s.devices); r.SafeCode == hal.Refused && why != "" {
 			text += ": " + why
 		}
 	case r.Command < 0: // nothing ran

@@ -80,7 +80,7 @@ func (f *serveFlags) run() (err error) {
 			file.Discard()
 		}()
 		options.Trace = synced.OnDisk(file)
-		if !file.Stream {
+		if !file.IsStream {
 			options.Spool = f.trace
 		}
 	}

@@ -211,6 +211,9 @@ func explainImageError(path string, err error) error {
 	if known := notAnImage(path); known != nil {
 		return known
 	}
+	if strings.Contains(err.Error(), "; make it again with lm") {
+		return err
+	}
 	return fmt.Errorf("%w%s", err, cmp.Or(truncationAdvice(err),
 		"; make the image again with lm import, lm asm or lm capture of this version"))
 }
@@ -241,7 +244,7 @@ type input struct {
 }
 
 func openFile(path string) *input {
-	fd, _, err := files.Open(stdin(path))
+	fd, _, err := files.OpenWithoutWaiting(stdin(path))
 	fail.On(err)
 	in := &input{File: os.NewFile(uintptr(fd), path), most: math.MaxInt64}
 	switch status, err := in.Stat(); {

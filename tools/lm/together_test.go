@@ -54,7 +54,7 @@ type side struct {
 func sideOf(t *testing.T, path string, device hal.Device) side {
 	t.Helper()
 	view := imageOf(t, path, "").View
-	replay, err := runtime.Load(view, runtime.AnySlot, device)
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func (v *verification) verifyImage(path string) (view *fbs.View, warnings []stri
 	}
 	view = verifyFile(path, file)
 	view.TimeLimitUs = uint64(max(v.longest, 0).Microseconds())
-	fail.On(runtime.CheckTimeLimit(view))
+	fail.On(runtime.CheckWorstCaseTimes(view))
 	warnings = checkBoards(view, v.board)
 	if err := lmb.Quality(view); err != nil {
 		fail.With(hal.BadImage, "%s: suspicious, but does not affect a replay: %v", path, err)

@@ -11,8 +11,8 @@ import (
 // This file prepares the machine: it loads kernel modules, reserves huge pages, binds drivers, and
 // mounts file systems.
 
-// execute executes the preparation. If it returns an error, the text of the error begins with the
-// location and the text of the configuration line.
+// execute executes the preparation. It returns a *hal.Fault, whose reason begins with the location
+// and the text of the configuration line.
 func (p *preparation) execute() error {
 	err := p.kind.prepare(p.values)
 	if err != nil {

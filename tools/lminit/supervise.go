@@ -46,8 +46,9 @@ type supervisor struct {
 func (s *supervisor) supervise() (exit int, finalAction string) {
 	o, _ := args.Parse(s.flags)
 	s.checkOnly, s.signals = o.Check, make(chan os.Signal, 1)
-	// Handle the same signals as the program init of busybox. SIGUSR1 halts the machine, SIGUSR2
-	// powers off the machine, and the other signals reboot the machine.
+	// If lminit is PID 1, SIGUSR1 halts the machine, SIGUSR2 powers it off, and SIGTERM reboots it,
+	// as in the program init of busybox. SIGINT, SIGHUP and SIGQUIT reboot it, too; in busybox, the
+	// last two have other meanings. If lminit is not PID 1, each of these signals only ends it.
 	signal.Notify(s.signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
 		unix.SIGUSR2)
 	if err := s.readConfiguration(); err != nil {

@@ -23,18 +23,19 @@ const (
 )
 
 const (
-	newFaultBytes = 64 * faultlog.EntryBytes // size of a file that lmrun creates
-	maxFaultSlots = 4096                     // largest number of slots that lmrun uses
+	newFaultFileBytes = 64 * faultlog.EntryBytes // size of a file that lmrun creates
+	maxFaultSlots     = 4096                     // largest number of slots that lmrun uses
 )
 
-// faultRecorder writes one entry to the file of -faults if lmrun fails. The file is a ring of
-// slots, each with one entry: the new entry replaces the oldest one.
+// faultRecorder writes one entry to the file of -faults if lmrun fails. A file with a size is a
+// ring of slots, each with one entry: the new entry replaces the oldest one. To a device without a
+// size, the entry is appended.
 type faultRecorder struct {
-	path   string // path of the file; empty: -faults is not given
-	fd     int    // file descriptor; its position is the slot for the entry
-	entry  faultlog.Entry
-	view   *fbs.View
-	config []hal.Port // for each device, its configuration space; nil if it cannot be read
+	path         string // path of the file; empty: -faults is not given
+	fd           int    // file descriptor; its position is the slot for the entry
+	entry        faultlog.Entry
+	view         *fbs.View
+	configSpaces []hal.Port // for each device, its configuration space; nil if it cannot be read
 }
 
 // open opens the file and prepares the entry. If path is empty, it does nothing.
@@ -48,7 +49,7 @@ func (r *faultRecorder) open(path string, view *fbs.View) (err error) {
 		unix.O_CLOEXEC
 	r.path, r.view = path, view
 	r.entry = faultlog.Entry{
-		Magic: faultlog.Magic, ImageVersion: view.Version,
+		Magic: faultlog.EntryMagic, ImageVersion: view.Version,
 		ImageChecksum: fbs.ReadStruct[fbs.Preamble](view.Envelope).Checksum,
 	}
 	if r.fd, err = unix.Open(path, flags, 0o644); err == nil {
@@ -67,7 +68,7 @@ func (r *faultRecorder) findSlot() error {
 	_ = unix.Fstat(r.fd, &status) // cannot fail, because the file is open
 	missing := int64(0)
 	if status.Mode&unix.S_IFMT == unix.S_IFREG {
-		missing = max(0, newFaultBytes-size)
+		missing = max(0, newFaultFileBytes-size)
 	}
 	if size+missing == 0 || err != nil {
 		return err
@@ -85,7 +86,7 @@ func (r *faultRecorder) findSlot() error {
 			slot, newest = (i+1)%slots, e.Number
 		}
 		// An entry whose write was interrupted begins with a part of Magic and zeros.
-		isForeign = isForeign || e.Magic&^faultlog.Magic != 0
+		isForeign = isForeign || e.Magic&^faultlog.EntryMagic != 0
 	}
 	if isForeign && newest == 0 {
 		// The path was named by mistake, and may be a disk.
@@ -106,13 +107,13 @@ func (r *faultRecorder) mapConfigSpaces(devices []hal.Device) {
 	if r.path == "" {
 		return
 	}
-	r.config = make([]hal.Port, len(devices))
+	r.configSpaces = make([]hal.Port, len(devices))
 	for i, device := range devices {
 		a, err := device.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 4096})
 		if err != nil { // the device has no PCI Express capabilities
 			a, _ = device.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
 		}
-		r.config[i] = a.Port
+		r.configSpaces[i] = a.Port
 	}
 }
 
@@ -120,7 +121,7 @@ func (r *faultRecorder) mapConfigSpaces(devices []hal.Device) {
 // in the entry; if no command has failed, of the first device. It does nothing after success. The
 // caller must call it before it closes the devices.
 func (r *faultRecorder) readErrorRegisters(devices []hal.Device, end *outcome) {
-	if end.err == nil || r.config == nil {
+	if end.err == nil || r.configSpaces == nil {
 		return
 	}
 	e, device := &r.entry, 0
@@ -129,13 +130,13 @@ func (r *faultRecorder) readErrorRegisters(devices []hal.Device, end *outcome) {
 		device = int(r.view.Windows[window].Device)
 	}
 	copy(e.Device[:], devices[device].Identity().Address)
-	config := r.config[device]
+	config := r.configSpaces[device]
 	if config == nil {
 		return
 	}
-	loadRegisters(config, 0, e.Config[:])
+	loadRegisters(config, 0, e.ConfigRegisters[:])
 	if at := findAER(config); at != 0 {
-		loadRegisters(config, at, e.AER[:])
+		loadRegisters(config, at, e.AERRegisters[:])
 	}
 }
 
@@ -167,7 +168,7 @@ func loadRegisters(config hal.Port, offset uint64, registers []uint32) {
 
 // record writes the entry if the outcome is a failure. It allocates memory only if the write fails:
 // lmrun then prints a warning.
-func (r *faultRecorder) record(end *outcome) {
+func (r *faultRecorder) recordFailure(end *outcome) {
 	if end.err == nil || r.path == "" {
 		return
 	}

@@ -51,7 +51,7 @@ func recordFault(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	defer os.NewFile(uintptr(r.fd), path).Close()
-	r.record(&outcome{err: hal.NewFault(hal.ExpectFailed, "main, command 1"),
+	r.recordFailure(&outcome{err: hal.NewFault(hal.ExpectFailed, "main, command 1"),
 		result: runtime.Result{Code: hal.ExpectFailed, Command: 1}})
 }
 
@@ -79,7 +79,7 @@ func TestFailureIsRecorded(t *testing.T) {
 		}
 	}
 	data, err := os.ReadFile(path)
-	if err != nil || len(data) != newFaultBytes {
+	if err != nil || len(data) != newFaultFileBytes {
 		t.Fatalf("%d bytes, %v", len(data), err)
 	}
 	wanted := runtime.Result{Code: hal.ExpectFailed, SafeRan: true, Command: 1, Got: 0x010000ed,
@@ -88,7 +88,7 @@ func TestFailureIsRecorded(t *testing.T) {
 		e := entryAt(data[i*faultlog.EntryBytes:])
 		checksum := fbs.ReadStruct[fbs.Preamble](file).Checksum
 		if !e.IsComplete() || e.Number != uint64(i+1) || e.Result != result || e.TimeNs == 0 ||
-			e.ImageChecksum != checksum || (e.Config[0] == 0x11e81234) != (i < 2) {
+			e.ImageChecksum != checksum || (e.ConfigRegisters[0] == 0x11e81234) != (i < 2) {
 			t.Errorf("entry %d: %+v", i, e)
 		}
 		reason := []string{"main, command 1: expect.4 w0+0x0", "main, command 1",
@@ -130,13 +130,13 @@ func TestInterruptedWriteLosesNoOtherEntry(t *testing.T) {
 // and that the next failure is recorded there.
 func checkInterrupted(t *testing.T, path string, old, written []byte, before, n int, fromEnd bool) {
 	t.Helper()
-	slots := newFaultBytes / faultlog.EntryBytes
+	slots := newFaultFileBytes / faultlog.EntryBytes
 	at := before % slots * faultlog.EntryBytes
 	first, end := at, at+n
 	if fromEnd {
 		first, end = at+faultlog.EntryBytes-n, at+faultlog.EntryBytes
 	}
-	torn := make([]byte, newFaultBytes)
+	torn := make([]byte, newFaultFileBytes)
 	copy(torn, old)
 	copy(torn[first:end], written[first:end])
 	if err := os.WriteFile(path, torn, 0o600); err != nil {
@@ -324,13 +324,13 @@ main:
 		{runtime.Result{Code: hal.ExpectFailed, Command: 0}, 0},
 		{runtime.Result{Code: hal.IO, Command: -1}, 0}, {runtime.Result{}, 0},
 	} {
-		r := faultRecorder{path: "faults", view: view, config: make([]hal.Port, 2)}
-		r.config[test.device] = space
+		r := faultRecorder{path: "faults", view: view, configSpaces: make([]hal.Port, 2)}
+		r.configSpaces[test.device] = space
 		r.readErrorRegisters(devices, &outcome{err: hal.IO, result: test.result})
 		e := &r.entry
 		want := [11]uint32{0x0002_0001, 0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005, 0x1006,
 			0x1007, 0x1008, 0x1009}
-		if e.Config != [2]uint32{0x401e1e52, 0x20100406} || e.AER != want ||
+		if e.ConfigRegisters != [2]uint32{0x401e1e52, 0x20100406} || e.AERRegisters != want ||
 			!strings.HasPrefix(string(e.Device[:]), devices[test.device].Identity().Address) {
 			t.Errorf("%v: %+v", test.result, e)
 		}
@@ -346,7 +346,7 @@ func TestRecordAllocatesNothing(t *testing.T) {
 	}
 	end := &outcome{err: hal.NewFault(hal.ExpectFailed, "main, command 1"),
 		result: runtime.Result{Code: hal.ExpectFailed, Command: 1}}
-	if n := testing.AllocsPerRun(20, func() { r.record(end) }); n != 0 {
+	if n := testing.AllocsPerRun(20, func() { r.recordFailure(end) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -15,17 +15,17 @@ import (
 // frameLoop contains the sequences, limits and data streams of the runs of one lmrun process.
 type frameLoop struct {
 	replay         *runtime.Replay
-	sequence       int           // index of the sequence that each run executes
-	sequenceBefore int           // index of the sequence that -before names; -1: not given
-	sequenceAfter  int           // index of the sequence that -after names; -1: not given
-	clock          hal.Device    // device whose method Now measures the duration of runs
-	limitNs        int64         // value of -deadline, in nanoseconds; 0: not given
-	streams        []stream      // one for each -input, followed by one for each -output
-	files          files.Outputs // the files and pipes to which lmrun writes outputs
+	sequence       int            // index of the sequence that each run executes
+	sequenceBefore int            // index of the sequence that -before names; -1: not given
+	sequenceAfter  int            // index of the sequence that -after names; -1: not given
+	clock          hal.Device     // device whose method Now measures the duration of runs
+	deadlineNs     int64          // value of -deadline, in nanoseconds; 0: not given
+	streams        []tensorStream // one for each -input, followed by one for each -output
+	outputFiles    files.Outputs  // the files and pipes to which lmrun writes outputs
 	watchdog       watchdog
 	faults         faultRecorder
 	counter        versionCounter
-	sealed         bool // runtime.Seal has installed its seccomp filter
+	isSealed       bool // runtime.Seal has installed its seccomp filter
 }
 
 // openStreams opens inputs, outputs and the watchdog. The caller must call it before runtime.Seal,
@@ -34,14 +34,14 @@ type frameLoop struct {
 // once open, the watchdog resets the machine unless lmrun completes a run within the watchdog's
 // timeout.
 func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error) {
-	defer f.recoverRingFault(&err)
+	defer f.recoverPanic(&err)
 	f.replay, f.clock = r, clock
-	r.SetStopFlag(&stopping)
+	r.SetStopFlag(&stopRequested)
 	for i := range f.streams {
 		s := &f.streams[i]
 		err = s.open(r)
 		if s.file != nil {
-			f.files = append(f.files, s.file)
+			f.outputFiles = append(f.outputFiles, s.file)
 		}
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func (f *frameLoop) runSafe(end *outcome) {
 	end.result.Code, end.result.Command = hal.CodeOf(end.err), -1
 	if safe := f.replay.View().SequenceByName("safe"); safe >= 0 {
 		f.replay.SetLimit(0)
-		end.result.Safe, end.result.SafeRan = f.replay.Run(safe).Code, true
+		end.result.SafeCode, end.result.SafeRan = f.replay.Run(safe).Code, true
 	}
 }
 
@@ -86,7 +86,8 @@ func (f *frameLoop) runSafe(end *outcome) {
 func (f *frameLoop) runFrames(runCount uint64, end *outcome) error {
 	err := f.runSequence(f.sequenceBefore, 0, end)
 	ended := false
-	for err == nil && !ended && (runCount == 0 || end.runs < runCount) && stopping.Load() == 0 {
+	for err == nil && !ended && (runCount == 0 || end.runs < runCount) &&
+		stopRequested.Load() == 0 {
 		ended, err = f.runFrame(end)
 	}
 	if err == nil {
@@ -99,7 +100,7 @@ func (f *frameLoop) runFrames(runCount uint64, end *outcome) error {
 	// has failed.
 	code := f.replay.Diagnose()
 	if code != hal.OK {
-		err = hal.NewFault(code, "detected after the last run")
+		err = hal.NewFault(code, "reported after the last run; output files are not written")
 	}
 	return err
 }
@@ -109,14 +110,14 @@ func (f *frameLoop) runFrames(runCount uint64, end *outcome) error {
 // runFrame does not run the sequence and returns true.
 func (f *frameLoop) runFrame(end *outcome) (ended bool, err error) {
 	ended, err = f.receiveInputs()
-	if ended && end.runs == 0 && stopping.Load() == 0 {
-		err = hal.NewFault(hal.BadTensor, "the inputs ended before the first run")
+	if ended && end.runs == 0 && stopRequested.Load() == 0 {
+		err = hal.NewFault(hal.BadTensor, "the inputs ended before they had data for one run")
 	}
 	if ended || err != nil {
 		return ended, err
 	}
 	start := f.clock.Now()
-	if err = f.runSequence(f.sequence, f.limitNs, end); err != nil {
+	if err = f.runSequence(f.sequence, f.deadlineNs, end); err != nil {
 		return false, err
 	}
 	now := f.clock.Now()
@@ -165,13 +166,13 @@ func (f *frameLoop) runSequence(sequence int, limitNs int64, end *outcome) error
 	}
 }
 
-// recoverRingFault converts a panic of the calling function into the error *err, so that the
+// recoverPanic converts a panic of the calling function into the error *err, so that the
 // process continues and can run the sequence `safe`. The caller must call it with defer.
 //
 // A memory fault in a ring causes such a panic, for example after another process has truncated the
 // file of the ring. The error then names that file. For any other panic, the error has the code
 // hal.Internal and the text of the panic.
-func (f *frameLoop) recoverRingFault(err *error) {
+func (f *frameLoop) recoverPanic(err *error) {
 	problem := recover()
 	if problem == nil {
 		return
@@ -183,7 +184,8 @@ func (f *frameLoop) recoverRingFault(err *error) {
 	}
 	for i := range f.streams {
 		if r := f.streams[i].ring; r != nil && r.contains(fault.Addr()) {
-			const reason = ": cannot access the ring's memory; was the file truncated?"
+			const reason = ": another process has truncated the ring; remove the file to get a " +
+				"new ring"
 			*err = hal.NewFault(hal.IO, r.path+reason)
 		}
 	}

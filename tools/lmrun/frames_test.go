@@ -52,7 +52,7 @@ func loaded(t *testing.T) *runtime.Replay {
 
 func loadedOn(t *testing.T, device hal.Device) *runtime.Replay {
 	t.Helper()
-	r, err := runtime.Load(lmbtest.View(t, lmbtest.File(t, adder)), runtime.AnySlot, device)
+	r, err := runtime.Load(lmbtest.View(t, lmbtest.File(t, adder)), runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func frameRuns(t *testing.T, line string) outcome {
 		return outcome{err: err}
 	}
 	end := f.runAndCommit(o.Loop)
-	f.files.Discard()
+	f.outputFiles.Discard()
 	for _, s := range f.streams {
 		if s.isLive && !s.isOutput && s.ring == nil {
 			syscall.Close(s.fd) // as the end of the process would
@@ -154,7 +154,8 @@ func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	}
 	end := f.runAndCommit(1)
 	if end.result.Code != hal.DMAFault || !end.result.SafeRan ||
-		failureText(end) != "DMA fault: detected after the last run; then ran sequence safe: done" {
+		failureText(end) != "DMA fault: reported after the last run; output files are "+
+			"not written; then ran sequence safe: done" {
 		t.Errorf("%+v: %s", end, failureText(end))
 	}
 }
@@ -272,7 +273,8 @@ func TestFailureBetweenRunsRunsTheSequenceSafe(t *testing.T) {
 	in := fifo(t)
 	feed(in, inputs[:len(inputs)-1])
 	end := frameRuns(t, "-loop forever -input a="+in)
-	if hal.CodeOf(end.err) != hal.BadTensor || !end.result.SafeRan || end.result.Safe != hal.OK ||
+	if hal.CodeOf(end.err) != hal.BadTensor || !end.result.SafeRan ||
+		end.result.SafeCode != hal.OK ||
 		!strings.Contains(failureText(end), "sequence safe: done") {
 		t.Errorf("%+v: %s", end, failureText(end))
 	}

@@ -23,10 +23,11 @@ const (
 // the fields from failureFields only after a failure, and the durations of the runs only if at
 // least one run was completed.
 func jsonText(o args.Options, end outcome, code hal.Code) string {
-	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.ExitStatus())) + files.Quote(code.Error()) +
-		`,"image":` + files.Quote(o.Image) +
-		`,"sequence":` + files.Quote(o.Sequence) +
-		fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, uint64(end.result.Ignored))
+	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.ExitStatus())) +
+		files.JSONString(code.Error()) +
+		`,"image":` + files.JSONString(o.Image) +
+		`,"sequence":` + files.JSONString(o.Sequence) +
+		fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, uint64(end.result.IgnoredFailures))
 	if code != hal.OK {
 		text += failureFields(end)
 	}
@@ -41,11 +42,12 @@ func jsonText(o args.Options, end outcome, code hal.Code) string {
 // The field "safe" is present only if the sequence named `safe` has run.
 func failureFields(end outcome) string {
 	r := &end.result
-	text := `,"reason":` + files.Quote(failureText(end)) +
+	text := `,"reason":` + files.JSONString(failureText(end)) +
 		`,"command":` + strconv.Itoa(int(r.Command)) +
-		fbs.Text(`,"got":%d,"want":%d,"mask":%d,"element":%d`, r.Got, r.Want, r.Mask, r.Element)
+		fbs.Text(`,"got":%d,"want":%d,"mask":%d,"element":%d`, r.Got, r.Want, r.Mask,
+			r.ElementIndex)
 	if r.SafeRan {
-		text += `,"safe":` + files.Quote(r.Safe.Error())
+		text += `,"safe":` + files.JSONString(r.SafeCode.Error())
 	}
 	return text
 }

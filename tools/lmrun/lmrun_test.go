@@ -183,7 +183,7 @@ func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 		{64, "-input n is given twice", []string{"-input", "n=a", "-input=n=a"}},
 		{64, "unknown device", []string{"-longest", "3h", "-device", "pci:1234:11e"}},
 		{64, "unknown device", []string{"-longest", "3h", "-device", "pic:1234:11e8"}},
-		{64, "usage: the number of devices must be 1, not 2",
+		{64, "usage: the image is for 1 device(s), but -device names 2",
 			[]string{"-longest", "3h", "-device", "pci:1234:11e8", "-device",
 				"tt:/dev/tenstorrent/0"}},
 		{0, "the image is valid", []string{"-longest", "3h", "-device", "vfio:0000:01:00.0"}},
@@ -231,7 +231,7 @@ safe:
 		"-sequence last":              {69, 1 + 4},
 		"-sequence last -before main": {69, 5 + 4},
 		"-before last -after main":    {69, 5 + 5 + 4},
-		// A run without a deadline is bounded by runtime.StopGrace, one with it is not.
+		// A run without a deadline is bounded by runtime.StopGraceNs, one with it is not.
 		"-sequence hour":                        {69, 10 + 4},
 		"-sequence hour -deadline 25s":          {69, 25 + 4},
 		"-sequence hour -deadline 2s":           {69, 2 + 4},
@@ -298,8 +298,9 @@ func TestVersionNamesFormatAndSchema(t *testing.T) {
 }
 
 func TestParseCommandLines(t *testing.T) {
-	standard := args.Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnySlot,
-		Image: "x.lmb"}
+	standard := args.Options{Sequence: "main", Loop: 1, Longest: 3600e9,
+		Window: runtime.AnyTLBWindow,
+		Image:  "x.lmb"}
 	with := func(change func(*args.Options)) args.Options { o := standard; change(&o); return o }
 	for _, test := range []struct {
 		line string
@@ -354,7 +355,7 @@ func TestQuotedTextDecodesToTheSameText(t *testing.T) {
 	for _, text := range []string{"", "plain", "a\"b\\c", "line\nbreak\x00\x1b\x7f\t", "/a b/ü",
 		"\u009b\u2028€😀", "\xff\xe2\x82"} {
 		var got string
-		if err := json.Unmarshal(files.EscapeControls([]byte(files.Quote(text))),
+		if err := json.Unmarshal(files.EscapeControls([]byte(files.JSONString(text))),
 			&got); err != nil || got != string([]rune(text)) {
 			t.Errorf("%q comes back as %q, %v", text, got, err)
 		}

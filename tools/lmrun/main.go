@@ -71,7 +71,7 @@ func replayImage(o args.Options) outcome {
 	if err == nil {
 		end = f.runOnDevices(devices, view, o)
 	}
-	f.faults.record(&end)
+	f.faults.recordFailure(&end)
 	return end
 }
 
@@ -106,7 +106,7 @@ func reportMaxStopTime(maxUs uint64) error {
 
 // openDevice opens the device with a given name. parseDeviceName only checks whether the name is
 // valid. In builds with the tag mock, both functions also accept mock devices.
-var openDevice, parseDeviceName = hal.Open, hal.ParseName
+var openDevice, parseDeviceName = hal.Open, hal.ParseDeviceName
 
 // openDevices opens the devices that the flags -device name. If no flag -device is given, it opens
 // the devices that the image names.
@@ -126,11 +126,11 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 // committed, reads the error registers after a failure, and stops the devices. It stops the
 // watchdog only after success. Therefore the watchdog resets the machine after a failure.
 func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
-	end := outcome{err: f.loadAndFreeze(devices, view, o)}
+	end := outcome{err: f.prepareRuns(devices, view, o)}
 	if end.err == nil {
 		end = f.runAndCommit(o.Loop)
 	}
-	f.files.Discard()
+	f.outputFiles.Discard()
 	f.counter.discard()
 	f.faults.readErrorRegisters(devices, &end)
 	if err := f.stopDevices(devices); end.err == nil {
@@ -142,11 +142,11 @@ func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Op
 	return end
 }
 
-// loadAndFreeze loads the image, opens inputs and outputs, starts the watchdog, installs the signal
+// prepareRuns loads the image, opens inputs and outputs, starts the watchdog, installs the signal
 // handler, and freezes the process, so that runs allocate no memory. If -lock is given,
-// loadAndFreeze also locks all memory of the process. If -seal is given, it seals the process: it
+// prepareRuns also locks all memory of the process. If -seal is given, it seals the process: it
 // installs a seccomp filter that forbids system calls that could allocate, map or open anything.
-func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.Options) error {
+func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Options) error {
 	r, err := runtime.Load(view, o.Window, devices...)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.O
 		err = files.EnsureSpareFDs(2)
 	}
 	if err == nil {
-		err = stopOnSignal()
+		err = installSignalHandler()
 	}
 	if err == nil {
 		err = r.Freeze()
@@ -174,8 +174,8 @@ func (f *frameLoop) loadAndFreeze(devices []hal.Device, view *fbs.View, o args.O
 		err = runtime.LockMemory()
 	}
 	if err == nil && o.Seal {
-		err = runtime.Seal(append(f.files, f.counter.outputs...).SealRules()...)
-		f.sealed = err == nil
+		err = runtime.Seal(append(f.outputFiles, f.counter.outputs...).SealRules()...)
+		f.isSealed = err == nil
 	}
 	return err
 }
@@ -187,7 +187,7 @@ func (f *frameLoop) stopDevices(devices []hal.Device) (firstErr error) {
 	if f.replay != nil {
 		firstErr = f.replay.StopDMA()
 	}
-	if f.sealed {
+	if f.isSealed {
 		return firstErr
 	}
 	for _, device := range devices {

@@ -275,7 +275,7 @@ func TestRunWithoutDataIsAFailure(t *testing.T) {
 	text, err := framesCommand(t, "end", "-loop", "forever", "-input", "a="+pipe,
 		"x.lmb").CombinedOutput()
 	if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 65 ||
-		!strings.Contains(string(text), "before the first run") {
+		!strings.Contains(string(text), "before they had data for one run") {
 		t.Errorf("%v, %s", err, text)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // of this lmrun. It returns a frameLoop with the sequences, tensors, limits and watchdog from the
 // options. It opens no input, output or device.
 func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
-	f = &frameLoop{limitNs: o.Deadline}
+	f = &frameLoop{deadlineNs: o.Deadline}
 	view.TimeLimitUs = uint64(o.Longest) / 1000
 	if err = f.findSequences(view, o); err == nil {
 		err = f.bindTensors(view, o.Inputs, gen.RoleInput)
@@ -30,10 +30,10 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 		f.watchdog, err = parseWatchdog(o.Watchdog)
 	}
 	if err == nil {
-		err = checkDevices(view, o)
+		err = checkDeviceFlags(view, o)
 	}
 	if err == nil {
-		err = runtime.CheckTimeLimit(view)
+		err = runtime.CheckWorstCaseTimes(view)
 	}
 	if err == nil {
 		inputs := append(bindingPaths(o.Inputs), o.Image, o.Key)
@@ -65,8 +65,8 @@ func sequenceNames(view *fbs.View) (names string) {
 	return names
 }
 
-// checkDevices checks the values of -device and -window without opening a device.
-func checkDevices(view *fbs.View, o args.Options) error {
+// checkDeviceFlags checks the values of -device and -window without opening a device.
+func checkDeviceFlags(view *fbs.View, o args.Options) error {
 	for _, name := range o.Devices {
 		if _, err := parseDeviceName(name); err != nil {
 			return err
@@ -75,10 +75,10 @@ func checkDevices(view *fbs.View, o args.Options) error {
 	// Check the number of devices only if -check is given. Otherwise runtime.Load checks it.
 	devices, targets := uint64(len(o.Devices)), uint64(len(view.Devices))
 	if o.Check && devices != 0 && devices != targets {
-		return args.UsageError(fbs.Text("the number of devices must be %d, not %d",
+		return args.UsageError(fbs.Text("the image is for %d device(s), but -device names %d",
 			targets, devices))
 	}
-	if o.Window != runtime.AnySlot && !hasTLBWindow(view) {
+	if o.Window != runtime.AnyTLBWindow && !hasTLBWindow(view) {
 		return args.UsageError("-window: the image has no TLB window; omit this flag")
 	}
 	return nil
@@ -99,19 +99,19 @@ func hasTLBWindow(view *fbs.View) bool {
 // -before names, whichever is longer; the time of the sequence that -after names; and the time of
 // the sequence named `safe`.
 //
-// The sum does not overflow: runtime.CheckTimeLimit has checked that no sequence takes longer than
-// the value of -longest, and the maximum of this value is 2^62 ns.
+// The sum does not overflow: runtime.CheckWorstCaseTimes has checked that no sequence takes longer
+// than the value of -longest, and the maximum of this value is 2^62 ns.
 func (f *frameLoop) maxStopTimeUs(view *fbs.View) uint64 {
 	// After a signal, a run with -deadline may still take the time of -deadline. A run without
-	// -deadline, and the sequences that -before and -after name, end within runtime.StopGrace. For
-	// the sequence `safe`, -longest is the only limit.
-	runLimit := uint64(f.limitNs)
+	// -deadline, and the sequences that -before and -after name, end within runtime.StopGraceNs.
+	// For the sequence `safe`, -longest is the only limit.
+	runLimit := uint64(f.deadlineNs)
 	if runLimit == 0 {
-		runLimit = runtime.StopGrace
+		runLimit = runtime.StopGraceNs
 	}
 	run := maxSequenceUs(view, f.sequence, runLimit)
-	before := maxSequenceUs(view, f.sequenceBefore, runtime.StopGrace)
-	after := maxSequenceUs(view, f.sequenceAfter, runtime.StopGrace)
+	before := maxSequenceUs(view, f.sequenceBefore, runtime.StopGraceNs)
+	after := maxSequenceUs(view, f.sequenceAfter, runtime.StopGraceNs)
 	safe := maxSequenceUs(view, view.SequenceByName("safe"), 1<<63)
 	return max(run, before) + after + safe
 }

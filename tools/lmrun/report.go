@@ -90,7 +90,7 @@ func microsText(ns int64) string {
 func failureText(end outcome) string {
 	text := end.err.Error()
 	if end.result.SafeRan {
-		text += "; then ran sequence safe: " + end.result.Safe.Error()
+		text += "; then ran sequence safe: " + end.result.SafeCode.Error()
 	}
 	return text
 }

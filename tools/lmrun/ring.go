@@ -126,7 +126,7 @@ func (r *ring) mapOrCreate(fd int) error {
 		return err
 	}
 	slots := (size - ringHeaderBytes) / r.stride()
-	isUnfinished := isZero(head) && isValidSlotCount(slots) && size == r.fileBytes(slots)
+	isUnfinished := isAllZero(head) && isValidSlotCount(slots) && size == r.fileBytes(slots)
 	switch {
 	case isUnfinished:
 		// Write the header with one system call. Even if this process is killed, the header then
@@ -165,8 +165,8 @@ func (r *ring) allocateIfEmpty(fd int) (uint64, error) {
 	return uint64(status.Size), nil
 }
 
-// isZero reports whether all bytes of data are zero.
-func isZero(data []byte) bool {
+// isAllZero reports whether all bytes of data are zero.
+func isAllZero(data []byte) bool {
 	for _, b := range data {
 		if b != 0 {
 			return false
@@ -216,7 +216,10 @@ func (r *ring) stride() uint64 { return (r.dataBytes + slotAlign - 1) &^ (slotAl
 func (r *ring) fileBytes(slots uint64) uint64 { return ringHeaderBytes + slots*r.stride() }
 
 // mismatchError returns the error for a ring whose header does not match the tensor or the file,
-// or contains impossible counters.
+// or contains impossible counters. The compiler must not inline mismatchError and notRingError,
+// because the inlined copies would make the program larger.
+//
+//go:noinline
 func (r *ring) mismatchError(reason string) error {
 	reason = r.path + ": the ring " + reason + "; remove the file to get a new ring"
 	return hal.NewFault(hal.BadTensor, reason)
@@ -224,6 +227,8 @@ func (r *ring) mismatchError(reason string) error {
 
 // notRingError returns the error for a file that is not a ring file. lmrun has not changed the
 // file in this case.
+//
+//go:noinline
 func (r *ring) notRingError(reason string) error {
 	return hal.NewFault(hal.BadTensor, r.path+" is not a ring file ("+reason+"); name another file")
 }

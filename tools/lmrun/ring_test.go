@@ -188,10 +188,10 @@ func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopping.Store(1)
-	defer stopping.Store(0)
+	stopRequested.Store(1)
+	defer stopRequested.Store(0)
 	if err := f.sendOutputs(); err == nil || !strings.Contains(err.Error(),
-		"the reader does not read the outputs") {
+		"the outputs of the last run are lost") {
 		t.Error(err)
 	}
 	for _, path := range []string{empty, full} {
@@ -238,9 +238,9 @@ func TestSignalEndsTheRunsOrderly(t *testing.T) {
 				break
 			}
 		}
-		stopping.Store(1)
+		stopRequested.Store(1)
 		end := <-done
-		stopping.Store(0)
+		stopRequested.Store(0)
 		if got, _ := os.ReadFile(out); end.err != nil || end.result.Code != hal.OK ||
 			end.runs == 0 || !bytes.Equal(got, results[resultBytes:]) && end.runs == 2 {
 			t.Errorf("%s: %+v, %x", input, end, got)
@@ -283,9 +283,9 @@ func TestTruncatedRingIsAnInputOutputError(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = os.Truncate(path, 0)
-	f := &frameLoop{streams: []stream{{}, {ring: r}}}
+	f := &frameLoop{streams: []tensorStream{{}, {ring: r}}}
 	check := func() (err error) {
-		defer f.recoverRingFault(&err)
+		defer f.recoverPanic(&err)
 		return r.checkHeader(true)
 	}
 	if err := check(); hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), path) {
@@ -306,7 +306,7 @@ func TestTruncatedRingIsAnInputOutputError(t *testing.T) {
 			_ = os.Truncate(path, 0)
 		}
 		if end := f.runAndCommit(o.Loop); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan ||
-			end.result.Safe != hal.OK {
+			end.result.SafeCode != hal.OK {
 			t.Errorf("cut at moment %d: %+v", moment, end)
 		}
 	}
@@ -419,8 +419,8 @@ func TestSignalBeforeTheFirstRunClosesRings(t *testing.T) {
 	dir := t.TempDir()
 	in, out, file := dir+"/a", dir+"/d", dir+"/file"
 	made(t, in, frameBytes, 4)
-	stopping.Store(1)
-	defer stopping.Store(0)
+	stopRequested.Store(1)
+	defer stopRequested.Store(0)
 	end := frameRuns(t, "-loop forever -input a=ring:"+in+" -output d=ring:"+out+" -output d="+file)
 	data, err := os.ReadFile(out)
 	if err != nil || end.err != nil || end.runs != 0 || data[ringClosed] != 1 {
@@ -451,11 +451,11 @@ func TestPanicOutsideRingsNamesNoRing(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			ring := &ring{path: "PATH", memory: make([]byte, 64)}
-			f := &frameLoop{streams: []stream{{}, {ring: ring}}}
+			f := &frameLoop{streams: []tensorStream{{}, {ring: ring}}}
 			run := func() (err error) {
 				// Memory faults are panics in this goroutine only.
 				defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-				defer f.recoverRingFault(&err)
+				defer f.recoverPanic(&err)
 				problem()
 				return nil
 			}
@@ -488,7 +488,7 @@ func TestReaderOfClosedRingWaitsForNextWriter(t *testing.T) {
 			writer.markClosed()
 		}
 	}()
-	got, input := make([]byte, frameBytes), stream{ring: reader}
+	got, input := make([]byte, frameBytes), tensorStream{ring: reader}
 	if n, err := input.transfer(got); n != frameBytes || err != nil || !bytes.Equal(got, inputs) {
 		t.Fatalf("%v, %v, %x", n, err, got)
 	}

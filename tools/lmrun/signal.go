@@ -11,13 +11,13 @@ import (
 
 // This file installs a signal handler, so that lmrun ends after the current run when it receives a
 // signal. This file does not use package os/signal, which would start another thread. Instead, the
-// kernel calls a handler in assembly, which sets the variable stopping.
+// kernel calls a handler in assembly, which sets the variable stopRequested.
 
-// stopping is not 0 after one of stopSignals has arrived. lmrun then starts no further run. A run
-// without -deadline fails if it continues for longer than runtime.StopGrace after the signal.
+// stopRequested is not 0 after one of stopSignals has arrived. lmrun then starts no further run. A
+// run without -deadline fails if it continues for longer than runtime.StopGraceNs after the signal.
 // Further signals have no effect: they cannot make lmrun skip the sequence `safe` or leave DMA
 // enabled.
-var stopping atomic.Uint32
+var stopRequested atomic.Uint32
 
 // stopSignals lists the signals after which lmrun finishes the current run and then ends. The
 // signals SIGQUIT and SIGKILL end the process immediately: lmrun does not handle SIGQUIT and cannot
@@ -43,15 +43,15 @@ type sigaction struct {
 }
 
 // signalHandlers returns the addresses of two functions in signal_amd64.s or signal_arm64.s.
-// `handler` is the address of the signal handler, which sets the variable stopping. `restorer` is
-// the address of the function to which the signal handler returns. On arm64 the kernel provides
+// `handler` is the address of the signal handler, which sets the variable stopRequested. `restorer`
+// is the address of the function to which the signal handler returns. On arm64 the kernel provides
 // that function, and restorer is 0.
 func signalHandlers() (handler, restorer uintptr)
 
-// stopOnSignal installs the signal handler for all stopSignals. It does not set the flag
+// installSignalHandler installs the signal handler for all stopSignals. It does not set the flag
 // SA_RESTART, because a signal must interrupt a run that sleeps: after the signal, the run must
-// apply its new time limit, runtime.StopGrace.
-func stopOnSignal() error {
+// apply its new time limit, runtime.StopGraceNs.
+func installSignalHandler() error {
 	handler, restorer := signalHandlers()
 	action := sigaction{handler: handler, flags: actionOnStack, restorer: restorer}
 	if restorer != 0 {

@@ -1,11 +1,11 @@
 #include "textflag.h"
 
-// handleSignal is the signal handler. It sets the variable stopping to 1. The kernel calls
+// handleSignal is the signal handler. It sets the variable stopRequested to 1. The kernel calls
 // handleSignal like a C function. Before the call, the kernel saves all registers in the signal
 // frame, so that handleSignal does not need to preserve registers. handleSignal returns to
 // restoreContext.
 TEXT ·handleSignal(SB), NOSPLIT|NOFRAME, $0
-	MOVL $1, ·stopping(SB)
+	MOVL $1, ·stopRequested(SB)
 	RET
 
 // restoreContext makes the system call rt_sigreturn, which has the number 15. In this system call,

@@ -77,7 +77,7 @@ func signalledMain(flags []string) {
 	device := announcer{mock.New(&boards.Ivshmem), new(atomic.Bool)}
 	f, err := planRuns(view, o)
 	exitOn(err)
-	exitOn(f.loadAndFreeze([]hal.Device{device}, view, o))
+	exitOn(f.prepareRuns([]hal.Device{device}, view, o))
 	end := f.runAndCommit(o.Loop)
 	exitOn(f.replay.StopDMA())
 	unix.Exit(printOutcome(o, end))

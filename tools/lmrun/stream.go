@@ -15,10 +15,10 @@ import (
 
 // This file copies the data of tensors from and to files, pipes and rings.
 
-// stream connects one tensor with a file, a pipe or a ring. lmrun reads an input file once, before
-// the first run, and writes an output file once, after the last run. A pipe, a socket, a character
-// device or a ring is a live stream: lmrun reads or writes it in each run.
-type stream struct {
+// tensorStream connects one tensor with a file, a pipe or a ring. lmrun reads an input file once,
+// before the first run, and writes an output file once, after the last run. A pipe, a socket, a
+// character device or a ring is a live stream: lmrun reads or writes it in each run.
+type tensorStream struct {
 	args.Binding
 	tensorIndex int           // index of the tensor in the image
 	isOutput    bool          // true: the tensor is an output; false: it is an input
@@ -49,7 +49,8 @@ func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role ge
 		if isInput && f.isBound(index) {
 			return args.UsageError("-input " + b.Name + " is given twice")
 		}
-		f.streams = append(f.streams, stream{Binding: b, tensorIndex: index, isOutput: !isInput})
+		f.streams = append(f.streams, tensorStream{Binding: b, tensorIndex: index,
+			isOutput: !isInput})
 	}
 	return nil
 }
@@ -67,7 +68,7 @@ func (f *frameLoop) isBound(tensor int) bool {
 // open opens the file, pipe or ring of the stream. For a pipe, open waits until another process has
 // opened the other end of the pipe. For an input file, open reads the complete file and closes it.
 // For an output file, open creates a temporary file.
-func (s *stream) open(r *runtime.Replay) (err error) {
+func (s *tensorStream) open(r *runtime.Replay) (err error) {
 	if s.isOutput {
 		s.data = r.Output(s.tensorIndex)
 	} else {
@@ -97,19 +98,19 @@ func (s *stream) open(r *runtime.Replay) (err error) {
 
 // openOutput opens the pipe or device at path for writing. If path is a regular file or does not
 // exist, openOutput creates the temporary file that replaces it after the last run.
-func (s *stream) openOutput(path string) error {
+func (s *tensorStream) openOutput(path string) error {
 	file, err := files.Replace(path, 0o644)
 	if err != nil {
 		return err
 	}
 	s.file = file
-	s.Path, s.fd, s.isLive = file.Path, file.Fd, file.Stream
+	s.Path, s.fd, s.isLive = file.Path, file.Fd, file.IsStream
 	return nil
 }
 
 // openInput opens the pipe or device at path for reading. If path is a regular file, openInput
 // copies the data of the file into the tensor and closes the file.
-func (s *stream) openInput(path string) (err error) {
+func (s *tensorStream) openInput(path string) (err error) {
 	s.fd, s.isLive, err = files.OpenInput(path, 0)
 	if err != nil || s.isLive {
 		return err
@@ -120,7 +121,7 @@ func (s *stream) openInput(path string) (err error) {
 
 // readFile copies the data of the open file into the tensor. It returns an error if the file has
 // fewer or more bytes than the tensor.
-func (s *stream) readFile() error {
+func (s *tensorStream) readFile() error {
 	n, err := s.transfer(s.data)
 	extra := 0
 	if err == nil {
@@ -143,9 +144,10 @@ const (
 // the tensor is an output. It returns when all bytes are transferred, or earlier if the other side
 // has closed the stream. The result n is the number of transferred bytes.
 //
-// If a signal arrives while transfer waits for the other side (see the variable stopping), transfer
-// returns. For an output it then returns an error, because the results of the run would be lost.
-func (s *stream) transfer(data []byte) (n int, err error) {
+// If a signal arrives while transfer waits for the other side (see the variable stopRequested),
+// transfer returns. For an output it then returns an error, because the results of the run would be
+// lost.
+func (s *tensorStream) transfer(data []byte) (n int, err error) {
 	for spins, moved := 0, 0; n < len(data); spins++ {
 		switch {
 		case s.ring != nil:
@@ -159,12 +161,13 @@ func (s *stream) transfer(data []byte) (n int, err error) {
 		switch {
 		case moved > 0:
 			n, spins = n+moved, 0
-		case mustWait && stopping.Load() == 0:
+		case mustWait && stopRequested.Load() == 0:
 			if spins > streamSpins {
 				hal.SleepRaw(streamPauseNs)
 			}
 		case mustWait && s.isOutput:
-			return n, hal.NewFault(hal.IO, s.Path+": the reader does not read the outputs")
+			return n, hal.NewFault(hal.IO, s.Path+": a signal arrived while the other end did "+
+				"not read; the outputs of the last run are lost")
 		case mustWait || moved == 0:
 			return n, nil
 		case err != unix.EINTR:
@@ -181,7 +184,7 @@ func (s *stream) transfer(data []byte) (n int, err error) {
 // sealed process must not map memory, but it can allocate this error, because Go's heap still has
 // free memory.
 func (f *frameLoop) receiveInputs() (ended bool, err error) {
-	defer f.recoverRingFault(&err)
+	defer f.recoverPanic(&err)
 	hasData := false // true: an earlier input in f.streams had data for this run
 	for i := range f.streams {
 		s := &f.streams[i]
@@ -194,7 +197,7 @@ func (f *frameLoop) receiveInputs() (ended bool, err error) {
 		switch {
 		case err != nil:
 			return false, err
-		case isShort && (stopping.Load() != 0 || closedBetweenRuns):
+		case isShort && (stopRequested.Load() != 0 || closedBetweenRuns):
 			return true, nil
 		case isShort:
 			const reason = ": ended in the middle of a run's data"
@@ -210,7 +213,7 @@ func (f *frameLoop) receiveInputs() (ended bool, err error) {
 // this order, if the process is killed while it waits for a reader, no ring shows a result of this
 // run, and the inputs of this run are still in the input rings.
 func (f *frameLoop) sendOutputs() (err error) {
-	defer f.recoverRingFault(&err)
+	defer f.recoverPanic(&err)
 	if err = f.writeOutputs(true); err != nil {
 		return err
 	}
@@ -244,10 +247,10 @@ func (f *frameLoop) writeOutputs(toLiveStreams bool) error {
 // that, commitOutputs marks the output rings as closed, so that the readers of these rings notice
 // the end of the data.
 func (f *frameLoop) commitOutputs(completedRuns uint64) (err error) {
-	defer f.recoverRingFault(&err)
+	defer f.recoverPanic(&err)
 	if completedRuns > 0 {
 		if err = f.writeOutputs(false); err == nil {
-			err = f.files.Commit()
+			err = f.outputFiles.Commit()
 		}
 	}
 	if err != nil {

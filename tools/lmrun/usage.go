@@ -64,8 +64,8 @@ const watchdogHelp = `
 
 // faultsHelp is the help text of -faults. A build with the tag nofaults omits this text.
 const faultsHelp = `
-  -faults FILE        after a failure, write what happened to FILE: a file, which then keeps the
-                      last 64 failures, or a device such as /dev/pmsg0 (lm faults prints them)`
+  -faults FILE        after a failure, append a record of it to FILE: a file (a new one keeps
+                      the last 64) or a device such as /dev/pmsg0; lm faults prints the records`
 
 // jsonHelp is the help text of -json. A build with the tag nojson omits this text.
 const jsonHelp = `

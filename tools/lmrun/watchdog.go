@@ -99,7 +99,10 @@ func (w *watchdog) configure() error {
 // setupError returns the error for a file that is not a watchdog device, or for a watchdog device
 // that rejects the timeout.
 func (w *watchdog) setupError(err error) error {
-	const reason = ": not a watchdog, or it rejects the timeout: "
+	reason := ": the watchdog rejects the timeout: "
+	if err == unix.ENOTTY || err == unix.ENXIO {
+		reason = ": not a watchdog device: "
+	}
 	return hal.NewFault(hal.NoDevice, w.path+reason+err.Error())
 }
 

@@ -99,7 +99,7 @@ func (g *grid) core(t chips.Tile) (CoreCoord, bool) {
 }
 
 // target aims a window at the cores of a rectangle.
-func (g *grid) target(r CoreRange) fbs.TileRange {
+func (g *grid) target(r CoreRange) fbs.TileRoute {
 	last := g.tile(r.End)
 	t := unicast(last)
 	if r.Start != r.End {
@@ -109,8 +109,8 @@ func (g *grid) target(r CoreRange) fbs.TileRange {
 	return t
 }
 
-func unicast(t chips.Tile) fbs.TileRange {
-	return fbs.TileRange{X: t.X, Y: t.Y, Ordering: gen.OrderingDefault}
+func unicast(t chips.Tile) fbs.TileRoute {
+	return fbs.TileRoute{X: t.X, Y: t.Y, Ordering: gen.OrderingDefault}
 }
 
 // cores lists what a CoreSpec names, row by row.

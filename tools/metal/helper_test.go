@@ -59,7 +59,7 @@ func replay(t *testing.T, file []byte, on hal.Device,
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := runtime.Load(view, runtime.AnySlot, on)
+	r, err := runtime.Load(view, runtime.AnyTLBWindow, on)
 	if err != nil {
 		t.Fatal(err)
 	}

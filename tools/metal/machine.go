@@ -80,7 +80,7 @@ func (m *machine) try() {
 	file := fail.Must(lmb.Encode(image))
 	view := fail.Must(fbs.Verify(file))
 	m.on.next = 0
-	replay := fail.Must(runtime.Load(view, runtime.AnySlot, m.on))
+	replay := fail.Must(runtime.Load(view, runtime.AnyTLBWindow, m.on))
 	defer replay.Close()
 	if result := replay.Run(0); result.Code != hal.OK {
 		m.failed(image, result)

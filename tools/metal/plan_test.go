@@ -315,7 +315,7 @@ func TestNothingRunsBeforeWhatWasStoredHasArrived(t *testing.T) {
 	for i, c := range s.commands {
 		switch c.Opcode {
 		case gen.OpcodePoint:
-			target, _ := boards.UnpackTileRange(c.Mask)
+			target, _ := boards.UnpackTileRoute(c.Mask)
 			aim[c.Window] = []chips.Tile{{X: target.X, Y: target.Y}}
 			if cores, ok := d.aimed(target); ok {
 				aim[c.Window] = d.tiles(cores)

@@ -32,7 +32,7 @@ func windows() []lmb.Window {
 func targets(b *boards.Board) []lmb.Device {
 	// Windows of 2 MiB are in BAR 0, and nothing else is used.
 	return []lmb.Device{{Board: b.Name, Vendor: b.Vendor, Device: b.Device,
-		Bars: [6]uint64{0: b.Bars[0]}}}
+		Bars: [6]uint64{0: b.BarSizes[0]}}}
 }
 
 // stream is a run of commands in the making: it points windows when they have
@@ -41,7 +41,7 @@ type stream struct {
 	commands []lmb.Command
 	windows  [2]struct {
 		known   bool
-		target  fbs.TileRange
+		target  fbs.TileRoute
 		address uint64
 	}
 	held map[CoreCoord]bool // cores known to be in reset
@@ -65,7 +65,7 @@ func (s *stream) lost() {
 }
 
 // at appends a command on an address of a target.
-func (s *stream) at(window uint16, t fbs.TileRange, address uint64, c lmb.Command) {
+func (s *stream) at(window uint16, t fbs.TileRoute, address uint64, c lmb.Command) {
 	w, base := &s.windows[window], address&^(windowSize-1)
 	if !w.known || w.target != t || w.address != base {
 		w.known, w.target, w.address = true, t, base
@@ -87,7 +87,7 @@ func pieces(address, size uint64, do func(first, n uint64)) {
 }
 
 // copyIn stores constant data.
-func (s *stream) copyIn(t fbs.TileRange, address uint64, data []byte) {
+func (s *stream) copyIn(t fbs.TileRoute, address uint64, data []byte) {
 	pieces(address, uint64(len(data)), func(first, n uint64) {
 		c := fbs.Command{Opcode: gen.OpcodeCopyIn, Width: width, Mode: uint8(gen.AccessBulk)}
 		s.at(memory, t, address+first, lmb.Command{Command: c, Data: data[first : first+n]})
@@ -109,14 +109,14 @@ func (s *stream) tensor(op gen.Opcode, r run, index uint16) {
 }
 
 // write stores one word.
-func (s *stream) write(window uint16, t fbs.TileRange, address uint64, value uint32) {
+func (s *stream) write(window uint16, t fbs.TileRoute, address uint64, value uint32) {
 	s.at(window, t, address,
 		lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: width,
 			Value: uint64(value)}})
 }
 
 // arrive makes the stores so far to a tile arrive there.
-func (s *stream) arrive(window uint16, t fbs.TileRange, address uint64) {
+func (s *stream) arrive(window uint16, t fbs.TileRoute, address uint64) {
 	s.commands = append(s.commands, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
 	s.at(window, t, address,
 		lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeExpect, Width: width,
@@ -125,7 +125,7 @@ func (s *stream) arrive(window uint16, t fbs.TileRange, address uint64) {
 }
 
 // poll waits for a word.
-func (s *stream) poll(t fbs.TileRange, address uint64, value uint32, deadlineUs uint32) {
+func (s *stream) poll(t fbs.TileRoute, address uint64, value uint32, deadlineUs uint32) {
 	s.at(memory, t, address,
 		lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeExpect, Width: width,
 			Mode:   uint8(gen.ConditionEqual),

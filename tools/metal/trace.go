@@ -236,7 +236,7 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 		if c.Opcode != gen.OpcodePoint {
 			continue
 		}
-		target, _ := boards.UnpackTileRange(c.Mask)
+		target, _ := boards.UnpackTileRoute(c.Mask)
 		cores, ok := d.aimed(target)
 		if !ok {
 			fail.With(hal.BadImage, "the trace uses (%d,%d), which is not a core", target.X,
@@ -250,7 +250,7 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 }
 
 // aimed lists the cores that a target reaches.
-func (g *grid) aimed(t fbs.TileRange) (list []CoreCoord, ok bool) {
+func (g *grid) aimed(t fbs.TileRoute) (list []CoreCoord, ok bool) {
 	last, ok := g.core(chips.Tile{X: t.X, Y: t.Y})
 	first := last
 	if t.Multicast && ok {

@@ -60,10 +60,10 @@ const anyBar = 1 << 40
 // but for what rules say (ParseRule).
 func Generic(rules []string) (*boards.Board, error) {
 	b := &boards.Board{Name: "generic"}
-	for bar := range b.Bars {
-		b.Bars[bar] = anyBar
+	for bar := range b.BarSizes {
+		b.BarSizes[bar] = anyBar
 	}
-	var own []boards.Rule
+	var own []boards.AccessRule
 	for _, text := range rules {
 		rule, err := ParseRule(text)
 		if err != nil {
@@ -72,7 +72,7 @@ func Generic(rules []string) (*boards.Board, error) {
 		own = append(own, rule)
 	}
 	var err error
-	b.Rules, err = overlay(plain(b.Bars), own)
+	b.Rules, err = overlay(plain(b.BarSizes), own)
 	return b, err
 }
 
@@ -83,16 +83,17 @@ func With(b *boards.Board, rules []string) (*boards.Board, error) {
 		return nil, err
 	}
 	changed := *b
-	own := slices.DeleteFunc(over.Rules, func(r boards.Rule) bool { return r.Name == registers })
+	own := slices.DeleteFunc(over.Rules,
+		func(r boards.AccessRule) bool { return r.Name == registers })
 	for _, r := range own {
-		if size := b.Bars[r.Bar]; r.First >= size {
+		if size := b.BarSizes[r.Bar]; r.First >= size {
 			return nil, fmt.Errorf("a rule of BAR %d starts at 0x%x, but the BAR of %s has "+
 				"0x%x bytes", r.Bar,
 				r.First, b.Name, size)
 		}
 	}
 	for i := range own {
-		own[i].Last = min(own[i].Last, b.Bars[own[i].Bar]-1)
+		own[i].Last = min(own[i].Last, b.BarSizes[own[i].Bar]-1)
 	}
 	changed.Rules, err = overlay(b.Rules, own)
 	return &changed, err
@@ -105,10 +106,10 @@ const (
 )
 
 // plain has 32-bit registers in every BAR.
-func plain(bars [6]uint64) (rules []boards.Rule) {
+func plain(bars [6]uint64) (rules []boards.AccessRule) {
 	for bar, size := range bars {
 		if size >= 4 {
-			rules = append(rules, boards.Rule{Bar: uint8(bar), Last: size&^3 - 1, Widths: 4,
+			rules = append(rules, boards.AccessRule{Bar: uint8(bar), Last: size&^3 - 1, Widths: 4,
 				Name: registers})
 		}
 	}
@@ -117,8 +118,8 @@ func plain(bars [6]uint64) (rules []boards.Rule) {
 
 // ParseRule reads BAR+OFFSET..END=WIDTHS[,memory], or BAR=WIDTHS[,memory] for all
 // of one; END is behind the last byte.
-func ParseRule(text string) (r boards.Rule, err error) {
-	bad := func(why string) (boards.Rule, error) {
+func ParseRule(text string) (r boards.AccessRule, err error) {
+	bad := func(why string) (boards.AccessRule, error) {
 		return r,
 			fmt.Errorf("--rule %s: %s; write BAR+OFFSET..END=WIDTHS[,memory], such as "+
 				"0+0x1000..0x2000=4,8 or 2=1,2,4,8,memory", text, why)
@@ -147,7 +148,7 @@ func ParseRule(text string) (r boards.Rule, err error) {
 		width, err := strconv.ParseUint(word, 10, 8)
 		switch {
 		case word == memory:
-			r.Memory, r.Name = true, memory
+			r.IsMemory, r.Name = true, memory
 		case err != nil || width == 0 || width > 8 || width&(width-1) != 0:
 			return bad("a width is 1, 2, 4 or 8")
 		default:
@@ -165,7 +166,7 @@ func ParseRule(text string) (r boards.Rule, err error) {
 }
 
 // overlay lays rules over others, which keep what is left, and puts all in order.
-func overlay(under, over []boards.Rule) ([]boards.Rule, error) {
+func overlay(under, over []boards.AccessRule) ([]boards.AccessRule, error) {
 	for i, r := range over {
 		for _, other := range over[:i] {
 			if overlap(r, other) {
@@ -174,7 +175,7 @@ func overlay(under, over []boards.Rule) ([]boards.Rule, error) {
 					max(r.First, other.First), r.Bar)
 			}
 		}
-		left := make([]boards.Rule, 0, len(under)+1)
+		left := make([]boards.AccessRule, 0, len(under)+1)
 		for _, u := range under {
 			if !overlap(u, r) {
 				left = append(left, u)
@@ -193,9 +194,9 @@ func overlay(under, over []boards.Rule) ([]boards.Rule, error) {
 		under = left
 	}
 	all := slices.DeleteFunc(append(under, over...),
-		func(r boards.Rule) bool { return r.First > r.Last })
+		func(r boards.AccessRule) bool { return r.First > r.Last })
 	slices.SortFunc(all,
-		func(a, b boards.Rule) int {
+		func(a, b boards.AccessRule) int {
 			return cmp.Or(cmp.Compare(a.Bar, b.Bar),
 				cmp.Compare(a.First, b.First))
 		})
@@ -208,7 +209,7 @@ func overlay(under, over []boards.Rule) ([]boards.Rule, error) {
 
 // whole is a rule without what its ends have of an access of the least width.
 // Where nothing is left it ends before it begins.
-func whole(r boards.Rule) boards.Rule {
+func whole(r boards.AccessRule) boards.AccessRule {
 	least := uint64(r.Widths & -r.Widths)
 	r.First = (r.First + least - 1) &^ (least - 1)
 	r.Last = (r.Last+1)&^(least-1) - 1
@@ -218,6 +219,6 @@ func whole(r boards.Rule) boards.Rule {
 	return r
 }
 
-func overlap(a, b boards.Rule) bool {
+func overlap(a, b boards.AccessRule) bool {
 	return a.Bar == b.Bar && a.First <= b.Last && b.First <= a.Last
 }

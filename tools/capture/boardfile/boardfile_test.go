@@ -89,7 +89,7 @@ func TestRulesThatMakeNoSenseAreRefused(t *testing.T) {
 			t.Errorf("%q: %v, want %q", test.rules[0], err, test.want)
 		}
 	}
-	if _, err := With(&boards.Board{Name: "b", Bars: [6]uint64{0: 64}},
+	if _, err := With(&boards.Board{Name: "b", BarSizes: [6]uint64{0: 64}},
 		[]string{"0+64..68=4"}); err == nil ||
 		!strings.Contains(err.Error(), "b has 0x40 bytes") {
 		t.Error(err)

@@ -49,17 +49,17 @@ func FromDevice(folder string) (*lmb.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	var over []boards.Rule
+	var over []boards.AccessRule
 	for bar, line := range strings.Split(string(text), "\n") {
 		var first, last, flags uint64
 		if n, _ := fmt.Sscanf(line, "%v %v %v", &first, &last, &flags); bar > 5 || n != 3 ||
 			flags&resourceMemory == 0 || last <= first {
 			continue
 		}
-		b.Bars[bar] = last - first + 1
+		b.BarSizes[bar] = last - first + 1
 		if flags&resourcePrefetchable != 0 {
-			over = append(over, boards.Rule{Bar: uint8(bar), Last: last - first, Widths: 15,
-				Memory: true, Name: memory})
+			over = append(over, boards.AccessRule{Bar: uint8(bar), Last: last - first, Widths: 15,
+				IsMemory: true, Name: memory})
 		}
 	}
 	image, err := imageOf(b, over)
@@ -80,12 +80,12 @@ func (e *Known) Error() string {
 
 // imageOf makes a board file's image of ids, BARs and the rules that differ from
 // plain registers.
-func imageOf(b *boards.Board, over []boards.Rule) (*lmb.Image, error) {
+func imageOf(b *boards.Board, over []boards.AccessRule) (*lmb.Image, error) {
 	if known := boards.FindByID(b.Vendor, b.Device); known != nil {
 		return nil, &Known{known}
 	}
 	b.Name = fmt.Sprintf("pci-%04x-%04x", b.Vendor, b.Device)
-	rules, err := overlay(plain(b.Bars), over)
+	rules, err := overlay(plain(b.BarSizes), over)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,9 @@ func imageOf(b *boards.Board, over []boards.Rule) (*lmb.Image, error) {
 	}
 	b.Rules = rules
 	return &lmb.Image{
-		Devices: []lmb.Device{{Board: b.Name, Vendor: b.Vendor, Device: b.Device, Bars: b.Bars}},
-		Rules:   lmb.RulesOf(b, 0, b.Bars),
+		Devices: []lmb.Device{{Board: b.Name, Vendor: b.Vendor, Device: b.Device,
+			Bars: b.BarSizes}},
+		Rules: lmb.RulesOf(b, 0, b.BarSizes),
 	}, nil
 }
 
@@ -125,10 +126,10 @@ func FromRecord(r io.Reader, device string) (*lmb.Image, error) {
 		return nil, fmt.Errorf("the recording has no device: %w", err)
 	}
 	b := &boards.Board{Vendor: c.Vendor, Device: c.Device}
-	var over []boards.Rule
-	for bar := range b.Bars {
-		b.Bars[bar] = c.Bars[bar].Size
-		over = append(over, runs(uint8(bar), seen[bar], b.Bars[bar])...)
+	var over []boards.AccessRule
+	for bar := range b.BarSizes {
+		b.BarSizes[bar] = c.Bars[bar].Size
+		over = append(over, runs(uint8(bar), seen[bar], b.BarSizes[bar])...)
 	}
 	return imageOf(b, over)
 }
@@ -139,7 +140,7 @@ const runsMax = 24
 
 // runs makes rules of what was not accessed by 32 bits alone. Neighbours of the
 // same widths are one.
-func runs(bar uint8, seen map[uint64]uint8, size uint64) (rules []boards.Rule) {
+func runs(bar uint8, seen map[uint64]uint8, size uint64) (rules []boards.AccessRule) {
 	for piece := uint64(8); ; piece *= 8 {
 		pieces := map[uint64]uint8{}
 		for word, widths := range seen {
@@ -156,7 +157,8 @@ func runs(bar uint8, seen map[uint64]uint8, size uint64) (rules []boards.Rule) {
 				rules[n-1].Last = (at+1)*piece - 1
 				continue
 			}
-			rules = append(rules, boards.Rule{Bar: bar, First: at * piece, Last: (at+1)*piece - 1,
+			rules = append(rules, boards.AccessRule{Bar: bar, First: at * piece,
+				Last:   (at+1)*piece - 1,
 				Widths: widths, Name: fmt.Sprintf("at 0x%x", at*piece)})
 		}
 		if len(rules) <= runsMax || piece >= size {

@@ -71,8 +71,8 @@ func TestCopyStaysInsideOneRule(t *testing.T) {
 // takes 4 bytes alone is copied so.
 func TestMemoryThatTakesSomeWidthsIsCopiedInThose(t *testing.T) {
 	b := &boards.Board{Name: "narrow", Vendor: 0x1234, Device: 0x11e8,
-		Bars: [6]uint64{4096}}
-	b.Rules = []boards.Rule{{Last: 4095, Widths: 4, Memory: true, Name: "memory"}}
+		BarSizes: [6]uint64{4096}}
+	b.Rules = []boards.AccessRule{{Last: 4095, Widths: 4, IsMemory: true, Name: "memory"}}
 	image, _ := mustImport(t, lines(eduDevice,
 		append(stores(8, 4, 0x100), stores(3, 4, 0x200)...)...), Options{Board: b})
 	commands(t, image, "\ncopyin exact bar0+0x100 w4 32 bytes\nwrite bar0+0x200 w4 0x1\n"+
@@ -233,8 +233,8 @@ func TestRegistersThatAreReadInARowTakeTimeByTheirNumber(t *testing.T) {
 		text = fmt.Appendf(text, "R 0 %x 4 %02x000000\n", 4*i, i&0xff)
 	}
 	text = fmt.Appendf(text, "END %d\n", n+2)
-	device := &boards.Board{Name: "generic", Bars: [6]uint64{1 << 24},
-		Rules: []boards.Rule{{Last: 1<<24 - 1, Widths: 4, Name: "registers"}}}
+	device := &boards.Board{Name: "generic", BarSizes: [6]uint64{1 << 24},
+		Rules: []boards.AccessRule{{Last: 1<<24 - 1, Widths: 4, Name: "registers"}}}
 	image, _ := mustImport(t, string(text), Options{From: FromRecord, Board: device, Generic: true})
 	if got := len(image.Sequences[0].Commands); got != n {
 		t.Errorf("%d commands, want %d", got, n)

@@ -182,7 +182,7 @@ func TestFramesOfARealClientAreFoundAndDoWhatWasRecorded(t *testing.T) {
 	if !bytes.Equal(encoded(t, image), encoded(t, byHand(t, text, o, f.Flags))) {
 		t.Error("the flags make another image")
 	}
-	replay, device := load(t, image, runtime.AnySlot)
+	replay, device := load(t, image, runtime.AnyTLBWindow)
 	device.Record(true)
 	if r := replay.Run(0); r.Code != hal.OK || image.Sequences[0].Name != "init" {
 		t.Fatal(r)
@@ -629,7 +629,7 @@ func TestFramesOfQEMUsTraceAreFound(t *testing.T) {
 	if image == nil || roles(f) != "input BAR 0 0x8 4, output BAR 0 0x8 4" {
 		t.Fatalf("\n%s", f)
 	}
-	replay, device := load(t, image, runtime.AnySlot)
+	replay, device := load(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	for n, want := range map[uint32]uint32{5: 120, 10: 3628800, 12: 479001600} {
 		binary.LittleEndian.PutUint32(replay.Input(0), n)
@@ -842,7 +842,7 @@ func TestFramesInHostMemoryTakeNewData(t *testing.T) {
 		!bytes.Equal(image.Tensors[1].Data, data(0)) {
 		t.Errorf("recorded data %x %x", image.Tensors[0].Data, image.Tensors[1].Data)
 	}
-	replay, device := load(t, image, runtime.AnySlot)
+	replay, device := load(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	for _, k := range []int{1, 2, 3, 9, 0} {
 		copy(replay.Input(0), data(k))
@@ -857,7 +857,7 @@ func TestFramesInHostMemoryTakeNewData(t *testing.T) {
 	image, _ = mustImport(t, record, Options{From: FromRecord, Frame: Part{"7", ""},
 		Inputs:  []TensorSpec{mustTensor(t, "x=bus:0x10000100,uint8,64")},
 		Outputs: []TensorSpec{mustTensor(t, "y=bus:0x10001000,uint8,64")}})
-	replay, device = load(t, image, runtime.AnySlot)
+	replay, device = load(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	for _, k := range []int{1, 2, 0} {
 		copy(replay.Input(0), data(k))

@@ -146,7 +146,7 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 	option := strings.ToLower(gen.Access(c.Mode).String())
 	switch c.Opcode {
 	case gen.OpcodePoint:
-		t, _ := boards.UnpackTileRange(c.Mask)
+		t, _ := boards.UnpackTileRoute(c.Mask)
 		text := fmt.Sprintf("point %s (%d,%d) 0x%x", image.Windows[c.Window].Name, t.X, t.Y,
 			c.Value)
 		if t.Multicast {

@@ -214,7 +214,7 @@ func (l *lifter) iatu() (out outcome, err error) {
 	list.add(1, "%s of it left out: the backend that replays programs it",
 		english.Count(r.stores+r.loads, "access"))
 	unused := 0
-	for number := range uint32(r.Regions) {
+	for number := range uint32(r.RegionCount) {
 		if !r.enabled[number] {
 			continue
 		}

@@ -66,7 +66,7 @@ func TestCaptureOfDMAReplaysWithTheHostMemoryItReached(t *testing.T) {
 			report.Warnings[0].String() != warning {
 			t.Errorf("%v", report)
 		}
-		replay, device := load(t, image, runtime.AnySlot)
+		replay, device := load(t, image, runtime.AnyTLBWindow)
 		for range 2 {
 			mustRun(t, replay, device)
 			if want := append(bytes.Clone(o.Host[0].Data[:4095]),
@@ -115,7 +115,7 @@ func TestAddressesInHostMemoryBecomeThoseOfTheReplay(t *testing.T) {
 	if got := did(report, "fill"); got != "host memory ring: 12288 bytes with 1 address" {
 		t.Errorf("fill: %s", got)
 	}
-	replay, device := load(t, image, runtime.AnySlot)
+	replay, device := load(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	device.Sleep(1_000_000)
 	got := hostBytes(t, replay, "ring")

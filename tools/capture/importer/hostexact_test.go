@@ -75,19 +75,19 @@ write.4 bar0+0x1004 0x1
 	if text := report.String(); !strings.Contains(text, "a tale of memory") {
 		t.Error(text)
 	}
-	replay, device := load(t, image, runtime.AnySlot)
+	replay, device := load(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 }
 
 func TestOtherAnswerOfTheDeviceEndsTheReplayUnlessItIsIgnored(t *testing.T) {
 	image, _ := mustImport(t, nvmeSession("361bf41b"), Options{From: FromRecord})
-	replay, _ := load(t, image, runtime.AnySlot)
+	replay, _ := load(t, image, runtime.AnyTLBWindow)
 	if r := replay.Run(0); r.Code != hal.DeadlinePassed {
 		t.Error(r)
 	}
 	image, _ = mustImport(t, nvmeSession("361bf41b"),
 		Options{From: FromRecord, Ignore: []Range{{Place{Bus: true}, 0x7ffffff000, 0x7fffffffff}}})
-	replay, device := load(t, image, runtime.AnySlot)
+	replay, device := load(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	for i := range image.Sequences[0].Commands {
 		if c := &image.Sequences[0].Commands[i]; c.Opcode == gen.OpcodeExpect &&
@@ -197,8 +197,8 @@ func TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts(t *testing.T) {
 // TestHalvesOfAnAddressInTwoRegistersAreOfOne where no register takes it whole,
 // and the upper half is zero on the target.
 func TestHalvesOfAnAddressInTwoRegistersAreOfOne(t *testing.T) {
-	device := &boards.Board{Name: "generic", Bars: [6]uint64{1: 4096},
-		Rules: []boards.Rule{{Bar: 1, Last: 4095, Widths: 4, Name: "registers"}}}
+	device := &boards.Board{Name: "generic", BarSizes: [6]uint64{1: 4096},
+		Rules: []boards.AccessRule{{Bar: 1, Last: 4095, Widths: 4, Name: "registers"}}}
 	o := Options{From: FromRecord, Board: device, Generic: true}
 	for _, c := range []struct{ list, want string }{
 		{"W 0 20 4 00100843,W 0 24 4 01000000",

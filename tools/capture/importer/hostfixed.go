@@ -69,7 +69,7 @@ func (f *hostFixer) run() (out outcome, err error) {
 
 // limitClusters joins the nearest clusters until the device can map all of them.
 func (f *hostFixer) limitClusters() error {
-	most := f.board.Outbound.Regions
+	most := f.board.Outbound.RegionCount
 	for gap := uint64(hostApart); len(f.clusters) > most && gap <= hostSizeMax; gap *= 2 {
 		f.joinNear(gap)
 	}

@@ -108,7 +108,7 @@ func (l *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, 
 		pages: map[uint64]*hostPage{}}
 	if g, ok := l.host.ofBus(bus); ok {
 		h.bus, h.seen, h.whole = g.target, l.host.NoCBase+g.base, true
-	} else if l.host.Regions != 0 {
+	} else if l.host.RegionCount != 0 {
 		h.seen, h.whole = l.host.NoCBase+h.bus, true
 	}
 	h.size = bus - h.bus + size

@@ -65,7 +65,7 @@ func (p *program) checkInterleaved(t *tensor) error {
 			"is left out", t.kind(), t.Name, p.board.Name)
 	}
 	t.extent = t.rows(grid) * t.stride(grid)
-	if t.Address > fbs.BytesMax || t.extent > fbs.BytesMax {
+	if t.Address > fbs.DataSizeMax || t.extent > fbs.DataSizeMax {
 		return traces.Usage("%s %s: the pages end after the last address of a bank", t.kind(),
 			t.Name)
 	}

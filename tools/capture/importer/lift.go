@@ -23,7 +23,7 @@ type slot struct {
 	fresh  bool     // stored to, and no access followed
 	moved  bool     // configured again, and no access followed that makes a step
 
-	target  fbs.TileRange // of the configuration in force
+	target  fbs.TileRoute // of the configuration in force
 	address uint64        // in the tile, of the recorded window's first byte
 	aim     int32         // where the last access through it went, -1: none did
 	window  int           // of the image, -1: none yet
@@ -35,7 +35,7 @@ type slot struct {
 // imported.
 type lifter struct {
 	*program
-	tlb                           *boards.TLB
+	tlb                           *boards.TLBLayout
 	slots                         map[int]*slot
 	aimOf                         map[aimKey]int32
 	stores, loads, points, unused int // of the configuration
@@ -153,7 +153,7 @@ func (l *lifter) slot(index int) *slot {
 
 // configure takes an access to a window's configuration registers.
 func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) error {
-	if l.tlb.GroupOf(index).OwnedByKernel(index) {
+	if l.tlb.GroupOf(index).IsOwnedByKernel(index) {
 		return traces.Refuse(a.Line,
 			"%s of the configuration of window %d, which belongs to the kernel driver", a.Op, index)
 	}
@@ -198,7 +198,7 @@ func stepOf(a *traces.Access, n uint32) step {
 func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at uint64) (ok bool,
 	err error) {
 	group := l.tlb.GroupOf(index)
-	if group.OwnedByKernel(index) {
+	if group.IsOwnedByKernel(index) {
 		return false,
 			traces.Refuse(a.Line, "%s through window %d, which belongs to the kernel driver", a.Op,
 				index)

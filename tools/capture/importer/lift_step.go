@@ -59,7 +59,7 @@ func (l *lifter) barStep(a *traces.Access, n uint32) (s step, ok bool, err error
 	size := uint64(n) * uint64(a.Width)
 	of := l.ruleOf(a.Bar, a.Offset, size)
 	// what takes bulk
-	memory := of >= 0 && l.board.Rules[of].Memory && l.board.Rules[of].Widths == 1|2|4|8 &&
+	memory := of >= 0 && l.board.Rules[of].IsMemory && l.board.Rules[of].Widths == 1|2|4|8 &&
 		!l.behindTLB(a)
 	if n > 1 && (!memory || (a.Offset+size-1)/fbs.WindowSizeMax != a.Offset/fbs.WindowSizeMax) {
 		return s, false, nil
@@ -232,7 +232,7 @@ func (l *lifter) limit(s *step) error {
 }
 
 // aimAt works out which tiles a target reaches.
-func (l *lifter) aimAt(t fbs.TileRange, address uint64) aim {
+func (l *lifter) aimAt(t fbs.TileRoute, address uint64) aim {
 	a := aim{target: t, address: address, x0: t.X, y0: t.Y, x1: t.X, y1: t.Y}
 	if t.Multicast {
 		a.x0, a.y0 = t.XStart, t.YStart
@@ -280,7 +280,7 @@ func (l *lifter) tileMemory(a *aim, address, size uint64) bool {
 
 // aim is where a window points.
 type aim struct {
-	target  fbs.TileRange
+	target  fbs.TileRoute
 	address uint64
 	// The rectangle of tiles, in the coordinates of NoC 0 or translated ones.
 	x0, y0, x1, y1 uint8

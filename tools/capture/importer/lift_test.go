@@ -275,11 +275,13 @@ func TestWhatNoImageMayReachIsRefusedWithItsLine(t *testing.T) {
 	refused(t, lines(whDevice, whPoint(wh166Config, 0, 3, 0), access("R", 4, wh166+4, 2)),
 		Options{},
 		"line 4: load through window 166 at 0x4 of tile (0,3): the window can reach 0x0 to "+
-			"0xffffffffffffffff of the PCIe tile, which images must not access")
+			"0xffffffffffffffff of the PCIe tile (use a host window for host memory), "+
+			"which images must not access")
 	refused(t, lines(whDevice, whMulticast(wh166Config, 0, 0, 9, 11, 0), access("W", 4, wh166, 2)),
 		Options{},
 		"line 4: store through window 166 at 0x0 of tile (9,11): the window can reach 0x0 to "+
-			"0xffffffffffffffff of the PCIe tile, which images must not access")
+			"0xffffffffffffffff of the PCIe tile (use a host window for host memory), "+
+			"which images must not access")
 }
 
 func TestBarBeyond4GiBHasSeveralWindows(t *testing.T) {

@@ -108,7 +108,7 @@ func (p *program) barSizes() (sizes [6]uint64) {
 			continue
 		}
 		if !p.o.Generic {
-			sizes[i] = p.board.Bars[i]
+			sizes[i] = p.board.BarSizes[i]
 		}
 		for sizes[i] < end {
 			sizes[i] = cmp.Or(sizes[i]*2, 16)

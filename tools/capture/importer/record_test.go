@@ -49,7 +49,7 @@ func word32(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }
 func pointLines(board *boards.Board, x, y uint8, address uint64) (list []string) {
 	slot := map[*boards.Board]int{&boards.Wormhole: 166, &boards.Blackhole: 0}[board]
 	g := board.TLB.GroupOf(slot)
-	words, ok := board.TLB.EncodeWindow(g, fbs.TileRange{X: x, Y: y, Ordering: gen.OrderingDefault},
+	words, ok := board.TLB.EncodeWindow(g, fbs.TileRoute{X: x, Y: y, Ordering: gen.OrderingDefault},
 		address&^(g.Size-1))
 	if !ok {
 		panic("no such target")
@@ -127,7 +127,7 @@ expect host0+0x20 w4 0xdeadbeef mask 0xffffffff
 			w.Size != 4096 {
 			t.Errorf("windows %+v", image.Windows)
 		}
-		replay, device := load(t, image, runtime.AnySlot)
+		replay, device := load(t, image, runtime.AnyTLBWindow)
 		mustRun(t, replay, device)
 	}
 }
@@ -209,14 +209,14 @@ write tlb0+0x100 w4 0x1
 		len(report.Warnings) != 0 {
 		t.Errorf("%v", report)
 	}
-	replay, device := load(t, image, runtime.AnySlot)
+	replay, device := load(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	var moved [8]byte
 	if c := replay.Aperture(0).Copy(gen.OpcodeCopyOut, 0x208, 8, gen.AccessExact,
 		moved[:]); c != hal.OK {
 		t.Fatal(c)
 	}
-	if bus := replay.Aperture(1).Bus; binary.LittleEndian.Uint64(moved[:]) != bus+0x40 {
+	if bus := replay.Aperture(1).BusAddress; binary.LittleEndian.Uint64(moved[:]) != bus+0x40 {
 		t.Errorf("the tile has %x, the host memory is at %#x", moved, bus)
 	}
 }
@@ -260,9 +260,9 @@ expect host2+0x1000 w4 0x23 mask 0xffffffff
 			"recording: the device reaches 0x800180000, and the program stores no address there" {
 			t.Errorf("%s: %s", name, got)
 		}
-		replay, _ := load(t, image, runtime.AnySlot)
+		replay, _ := load(t, image, runtime.AnyTLBWindow)
 		for i, bus := range []uint64{0x8_0000_0000, 0x8_0018_0000, 0x8_2fff_f000} {
-			if got := replay.Aperture(i + 1).Bus; got != bus {
+			if got := replay.Aperture(i + 1).BusAddress; got != bus {
 				t.Errorf("%s: host%d is at 0x%x, not 0x%x", name, i, got, bus)
 			}
 		}
@@ -318,9 +318,9 @@ fence
 expect host1+0x0 w4 0x22 mask 0xffffffff
 write tlb0+0x100 w4 0x2
 `)
-	replay, _ := load(t, image, runtime.AnySlot)
+	replay, _ := load(t, image, runtime.AnyTLBWindow)
 	for i, bus := range []uint64{0x8_0000_0000, 0x8_3000_0000} {
-		if got := replay.Aperture(i + 1).Bus; got != bus {
+		if got := replay.Aperture(i + 1).BusAddress; got != bus {
 			t.Errorf("host%d is at 0x%x, not 0x%x", i, got, bus)
 		}
 	}
@@ -439,7 +439,7 @@ func TestSeveralRunningCoresGetASafeSequence(t *testing.T) {
 	safe.Sequences = image.Sequences[1:]
 	commands(t, &safe, "\npoint tlb0 (1,1) 0xffb00000\nwrite tlb0+0x121b0 w4 0x47800\n"+
 		"point tlb0 (2,1) 0xffb00000\nwrite tlb0+0x121b0 w4 0x47800\n")
-	replay, device := load(t, image, runtime.AnySlot)
+	replay, device := load(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	if r := replay.Run(1); r.Code != hal.OK {
 		t.Errorf("safe: %v; %s", r.Code, device.Refusal())
@@ -488,7 +488,7 @@ func TestBlocksOfARecordingMeanTheirAccesses(t *testing.T) {
 	if n := len(image.Sequences[0].Commands); n > 40 {
 		t.Errorf("%d commands", n)
 	}
-	replay, device := load(t, image, runtime.AnySlot)
+	replay, device := load(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	_, list, err := traces.Read(strings.NewReader(blocks), traces.Source{From: FromRecord})
 	if err != nil {

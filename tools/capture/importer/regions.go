@@ -26,7 +26,7 @@ const (
 // bus. Sources: ttsim v1.10.0 src/libttsim.cpp, iatu_reg_field, and src/tile.cpp,
 // translate_pci_dma_addr; tt-umd blackhole_tt_device.cpp, configure_iatu_region.
 type regions struct {
-	*boards.Outbound
+	*boards.OutboundTranslation
 	registers     map[uint32]uint32
 	enabled       map[uint32]bool // regions that ever were, by number
 	stores, loads int
@@ -40,17 +40,18 @@ type region struct {
 }
 
 func newRegions(b *boards.Board) *regions {
-	r := &regions{Outbound: b.Outbound, registers: map[uint32]uint32{}, enabled: map[uint32]bool{}}
-	if r.Outbound == nil {
-		r.Outbound = &boards.Outbound{}
+	r := &regions{OutboundTranslation: b.Outbound, registers: map[uint32]uint32{},
+		enabled: map[uint32]bool{}}
+	if r.OutboundTranslation == nil {
+		r.OutboundTranslation = &boards.OutboundTranslation{}
 	}
 	return r
 }
 
 // covers reports whether an access is of the registers.
 func (r *regions) covers(a *traces.Access, size uint64) bool {
-	return r.Regions > 0 && a.Bar == r.Bar && a.Offset+size > r.Offset &&
-		a.Offset < r.Offset+uint64(r.Regions)*r.Stride
+	return r.RegionCount > 0 && a.Bar == r.Bar && a.Offset+size > r.Offset &&
+		a.Offset < r.Offset+uint64(r.RegionCount)*r.Stride
 }
 
 // access follows an access of the registers. Images do not store there: the
@@ -99,7 +100,7 @@ func (r *regions) get(number uint32) (g region, ok bool) {
 // all returns the regions that are enabled now.
 func (r *regions) all() iter.Seq[region] {
 	return func(yield func(region) bool) {
-		for number := range uint32(r.Regions) {
+		for number := range uint32(r.RegionCount) {
 			if g, ok := r.get(number); ok && !yield(g) {
 				return
 			}
@@ -115,7 +116,7 @@ func (r *regions) toBus(address uint64) (bus uint64, ok bool) {
 		// Blackhole's windows 0 to 3 go past the iATU.
 		return address & r.OffsetMax, true
 	}
-	if r.Regions == 0 || offset > r.OffsetMax {
+	if r.RegionCount == 0 || offset > r.OffsetMax {
 		return 0, false
 	}
 	for g := range r.all() {

@@ -53,9 +53,9 @@ func mustRun(t *testing.T, replay *runtime.Replay, device *mock.Device) {
 // out as recorded, run after run.
 func TestCapturesReplayThroughAnyWindow(t *testing.T) {
 	for i, c := range captures {
-		for _, slot := range []int{runtime.AnySlot, 166, 170, 184, 5, 100} {
+		for _, slot := range []int{runtime.AnyTLBWindow, 166, 170, 184, 5, 100} {
 			name := fmt.Sprintf("%s in window %d", c.name, slot)
-			if slot != runtime.AnySlot && c.options.From == FromQemu {
+			if slot != runtime.AnyTLBWindow && c.options.From == FromQemu {
 				continue
 			}
 			t.Run(name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestCapturesReplayWhicheverPassIsLeftOut(t *testing.T) {
 				o := captureOptions(t, i)
 				o.Without = without
 				image, _ := mustImport(t, capture(t, c.name), o)
-				replay, device := load(t, image, runtime.AnySlot)
+				replay, device := load(t, image, runtime.AnyTLBWindow)
 				mustRun(t, replay, device)
 			})
 		}
@@ -92,7 +92,7 @@ func TestCapturesReplayWhicheverPassIsLeftOut(t *testing.T) {
 func TestReplayOfACaptureTakesNewInputs(t *testing.T) {
 	for i := range 2 {
 		image, _ := mustImport(t, capture(t, captures[i].name), captureOptions(t, i))
-		replay, device := load(t, image, runtime.AnySlot)
+		replay, device := load(t, image, runtime.AnyTLBWindow)
 		a, b := replay.Input(0), replay.Input(1)
 		for j := range 256 {
 			binary.LittleEndian.PutUint32(a[4*j:], uint32(j*j))
@@ -134,7 +134,7 @@ func TestRecordingsOfSeveralTilesReplay(t *testing.T) {
 			"; 3 single loads of registers that change by themselves became 3 polls") {
 			t.Errorf("fold: %s", got)
 		}
-		replay, device := load(t, image, runtime.AnySlot)
+		replay, device := load(t, image, runtime.AnyTLBWindow)
 		mustRun(t, replay, device)
 		for i, tensor := range image.Tensors {
 			if tensor.Role == gen.RoleOutput && !bytes.Equal(replay.Output(i), tensor.Data) {

@@ -271,4 +271,4 @@ func (p *program) maskIndex(mask uint64) int32 {
 }
 
 // rule is the board's rule for what a step accesses.
-func (p *program) rule(s *step) *boards.Rule { return &p.board.Rules[s.rule] }
+func (p *program) rule(s *step) *boards.AccessRule { return &p.board.Rules[s.rule] }

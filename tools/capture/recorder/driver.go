@@ -153,10 +153,10 @@ func (r *recording) pointed(t *thread, c *call, _ uint64) {
 	}
 	short := func(at int) uint8 { return uint8(binary.NativeEndian.Uint16(data[at:])) }
 	slot, address := int(binary.NativeEndian.Uint32(data[:])), binary.NativeEndian.Uint64(data[8:])
-	target := fbs.TileRange{
+	target := fbs.TileRoute{
 		X: short(16), Y: short(18), XStart: short(20), YStart: short(22),
 		NoC: data[24], Multicast: data[25] != 0, Ordering: ttOrderingZero + gen.Ordering(data[26]),
-		StaticVC: data[28],
+		StaticVCPlusOne: data[28],
 	}
 	if !target.Multicast {
 		target.XStart, target.YStart = 0, 0

@@ -164,7 +164,7 @@ func quiet(image *lmb.Image) []byte {
 	looking.Tensors = append(slices.Clone(image.Tensors), all)
 	view := fail.Must(fbs.Verify(fail.Must(lmb.Encode(&looking))))
 	memory := make([]byte, plain.Size(view))
-	replay := fail.Must(runtime.Load(view, runtime.AnySlot, plain.Devices(view, memory)...))
+	replay := fail.Must(runtime.Load(view, runtime.AnyTLBWindow, plain.Devices(view, memory)...))
 	defer replay.Close()
 	// What the first round leaves is what each further one begins with.
 	for range 2 {

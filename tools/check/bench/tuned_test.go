@@ -69,7 +69,7 @@ func loaded(t *testing.T, path string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	replay, err = runtime.Load(view, runtime.AnySlot, devices(view)...)
+	replay, err = runtime.Load(view, runtime.AnyTLBWindow, devices(view)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,8 @@ func ours(t *testing.T, path string, before []byte) left {
 			outputs = append(outputs, replay.Output(i)...)
 		}
 	}
-	return left{int64(result.Code.ExitStatus()), int64(result.Command), int64(result.Ignored),
+	return left{int64(result.Code.ExitStatus()), int64(result.Command),
+		int64(result.IgnoredFailures),
 		fbs.Checksum(outputs), bytes.Clone(m.bytes)}
 }
 

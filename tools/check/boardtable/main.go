@@ -66,12 +66,12 @@ func writeBoard(w io.Writer, b *boards.Board) {
 	fmt.Fprintf(w, "#if LMPLAY_VERIFY\nstatic const struct board_rule %s_rules[] = {\n", b.Name)
 	for _, r := range b.Rules {
 		fmt.Fprintf(w, "\t{%s, %s, %d, %d, %d, %d}, /* %s */\n", hex(r.First), hex(r.Last), r.Bar,
-			r.Widths, bit(r.Memory), bit(r.LoadOnly), r.Name)
+			r.Widths, bit(r.IsMemory), bit(r.LoadOnly), r.Name)
 	}
 	fmt.Fprintln(w, "};")
-	if len(b.Closed) > 0 {
+	if len(b.ClosedRanges) > 0 {
 		fmt.Fprintf(w, "static const struct board_closed %s_closed[] = {\n", b.Name)
-		for _, c := range b.Closed {
+		for _, c := range b.ClosedRanges {
 			fmt.Fprintf(w, "\t/* %s */\n\t{%s, %s,\n\t\t%s, %s, %d},\n", c.Name, hex(c.X), hex(c.Y),
 				hex(c.First), hex(c.Last), c.Routes)
 		}
@@ -84,7 +84,8 @@ func writeBoard(w io.Writer, b *boards.Board) {
 	if o := b.Outbound; o != nil {
 		fmt.Fprintf(w, "static const struct board_outbound %s_outbound = {\n\t%s, %s, %s, %s,\n"+
 			"\t%s, %s, %d, %d, %s};\n", b.Name, hex(o.Offset), hex(o.NoCBase), hex(o.OffsetMax),
-			hex32(o.Stride), hex32(uint64(o.Type)), hex32(uint64(o.Control)), o.Bar, o.Regions,
+			hex32(o.Stride), hex32(uint64(o.RegionType)), hex32(uint64(o.RegionControl)), o.Bar,
+			o.RegionCount,
 			hex32(o.UpperLimitOffset))
 	}
 	fmt.Fprintln(w, "#endif")
@@ -95,7 +96,7 @@ func writeTLB(w io.Writer, b *boards.Board) {
 	fmt.Fprintf(w, "static const struct board_group %s_groups[] = {\n", b.Name)
 	for _, g := range b.TLB.Groups {
 		fmt.Fprintf(w, "\t{%s, %s, %d, %d, %d, %d, %d},\n", hex(g.Offset), hex(g.Size), g.First,
-			g.Count, g.KernelOwned, g.Bar, g.AddressBits)
+			g.Count, g.KernelOwnedCount, g.Bar, g.AddressBits)
 	}
 	fields := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(b.TLB.Fields)), ", "), "[]")
 	const layout = "};\nstatic const struct board_tlb %s_tlb = {\n" +
@@ -107,7 +108,7 @@ func writeTLB(w io.Writer, b *boards.Board) {
 // writeEntry writes the entry of the board in board_table.
 func writeEntry(w io.Writer, b *boards.Board) {
 	closed, tlb, outbound := "NULL", "NULL", "NULL"
-	if len(b.Closed) > 0 {
+	if len(b.ClosedRanges) > 0 {
 		closed = "VERIFIED_BY(" + b.Name + "_closed)"
 	}
 	if b.TLB != nil {
@@ -117,7 +118,8 @@ func writeEntry(w io.Writer, b *boards.Board) {
 		outbound = "&" + b.Name + "_outbound"
 	}
 	fmt.Fprintf(w, "#if %s\n\t{VERIFIED_BY(%s_rules), %s,\n\t\t%s, %s, 0x%04x, 0x%04x, %d, %d},\n",
-		macro(b), b.Name, closed, tlb, outbound, b.Vendor, b.Device, len(b.Rules), len(b.Closed))
+		macro(b), b.Name, closed, tlb, outbound, b.Vendor, b.Device, len(b.Rules),
+		len(b.ClosedRanges))
 	fmt.Fprintf(w, "#else\n\t{NULL, NULL, NULL, NULL, 0x%04x, 0x%04x, 0, 0},\n#endif\n", b.Vendor,
 		b.Device)
 }

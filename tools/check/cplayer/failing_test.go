@@ -127,7 +127,7 @@ func (m *machine) layOut() (size uint64) {
 func (d *device) Identity() hal.Identity {
 	t := &d.view.Devices[d.index]
 	return hal.Identity{Vendor: t.Vendor, Device: t.Device, Subsystem: t.Subsystem,
-		Bars: [6]uint64{barMax, barMax, barMax, barMax, barMax, barMax}}
+		BarSizes: [6]uint64{barMax, barMax, barMax, barMax, barMax, barMax}}
 }
 
 func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
@@ -139,7 +139,7 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 		if d.board == nil || d.board.TLB == nil {
 			return hal.Aperture{}, hal.NewFault(hal.WrongDevice, "no TLB windows")
 		}
-		bars := d.Identity().Bars
+		bars := d.Identity().BarSizes
 		slot = d.board.TLB.ChooseWindow(w.Slot, w.Size, &bars,
 			func(slot int) bool { return d.taken[slot] })
 		if slot < 0 {
@@ -161,25 +161,25 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 		}
 	}
 	a := hal.NewAperture(&port{d.machine, at}, w.Size, slot)
-	a.Bus = bus
+	a.BusAddress = bus
 	return a, nil
 }
 
 // EncodeWindow checks that the TLB window can show the tiles.
-func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRange, address uint64,
+func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRoute, address uint64,
 	_ *fbs.Command) (registers, windowBase uintptr, code hal.Code) {
 	g := d.board.TLB.GroupOf(a.Slot)
-	if _, ok := d.board.TLB.EncodeWindow(g, boards.TileRange(t), address&^(g.Size-1)); !ok {
+	if _, ok := d.board.TLB.EncodeWindow(g, boards.TileRoute(t), address&^(g.Size-1)); !ok {
 		return 0, 0, hal.Refused
 	}
 	return 0, 0, hal.OK
 }
 
 // ProgramWindow logs the accesses to the registers of a TLB window.
-func (d *device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
+func (d *device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64) hal.Code {
 	tlb := d.board.TLB
 	g := tlb.GroupOf(a.Slot)
-	words, _ := tlb.EncodeWindow(g, boards.TileRange(t), address&^(g.Size-1))
+	words, _ := tlb.EncodeWindow(g, boards.TileRoute(t), address&^(g.Size-1))
 	at := uint64(a.Slot) * tlb.ConfigStride
 	d.logf("F")
 	if tlb.ConfigWidth == 8 {
@@ -233,7 +233,7 @@ func (d *device) programOutbound() {
 		return
 	}
 	o := d.board.Outbound
-	for i := range o.Regions {
+	for i := range o.RegionCount {
 		var r region
 		if i < len(d.regions) {
 			r = d.regions[i]
@@ -308,7 +308,7 @@ func playInGo(t *testing.T, path string, fault, after int) []string {
 		t.Fatal(err)
 	}
 	m, devices := newMachine(t, view, fault, after)
-	replay, err := runtime.Load(view, runtime.AnySlot, devices...)
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, devices...)
 	if err != nil {
 		return append(m.log, fmt.Sprintf("load %d", hal.CodeOf(err)))
 	}
@@ -326,8 +326,8 @@ func playInGo(t *testing.T, path string, fault, after int) []string {
 	if r.Code != hal.OK {
 		command = r.Command
 	}
-	m.logf("end %d %d %x %x %x %x %d %d %d", r.Code, command, r.Got, r.Want, r.Mask, r.Element,
-		r.Ignored, ran, r.Safe)
+	m.logf("end %d %d %x %x %x %x %d %d %d", r.Code, command, r.Got, r.Want, r.Mask, r.ElementIndex,
+		r.IgnoredFailures, ran, r.SafeCode)
 	for i := range view.Tensors {
 		if view.Tensors[i].Role == gen.RoleOutput {
 			m.logf("output %x", replay.Output(i))

@@ -115,7 +115,7 @@ var comparable = regexp.MustCompile(
 func place(data []byte) (place, why string) {
 	view, err := fbs.Verify(data)
 	if err == nil {
-		err = runtime.CheckTimeLimit(view)
+		err = runtime.CheckWorstCaseTimes(view)
 		if err == nil {
 			return "good", ""
 		}
@@ -125,16 +125,17 @@ func place(data []byte) (place, why string) {
 	switch {
 	case !errors.As(err, &e):
 		return "no place", err.Error()
-	case comparable.MatchString(e.Place), isEndOfFile(e):
+	case comparable.MatchString(e.Place):
 		return e.Place, e.Reason
+	case isEndOfFile(e):
+		return "segments", e.Reason
 	}
 	return "envelope", err.Error()
 }
 
-// isEndOfFile reports whether an error is about the end of the last segment, and not about the
-// vector of segments, which has the same name.
+// isEndOfFile reports whether an error is about the end of the payload.
 func isEndOfFile(e *fbs.Error) bool {
-	return e.Place == "segments" && strings.HasPrefix(e.Reason, "end")
+	return e.Place == "payload"
 }
 
 // longest returns the place of the first sequence that may take longer than the limit.

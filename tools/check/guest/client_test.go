@@ -70,7 +70,7 @@ func (m *machine) clientsOwn(t *testing.T, c *card) []access {
 		if !ok {
 			slot, _, ok = chips.SlotOfRegister(l, 0, a.offset)
 		}
-		return ok && l.GroupOf(slot).OwnedByKernel(slot)
+		return ok && l.GroupOf(slot).IsOwnedByKernel(slot)
 	})
 	const nodeID = 0x1fd04044
 	if c.board == "blackhole" && len(all) > 0 && all[0].offset == nodeID {

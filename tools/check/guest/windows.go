@@ -11,7 +11,7 @@ import (
 
 // windows are the hardware windows that a run sits in, where a device has them.
 type windows struct {
-	tlb   *boards.TLB
+	tlb   *boards.TLBLayout
 	slots map[uint16]int   // by window of the image
 	aimed map[uint16]place // where its first byte is now
 }
@@ -43,7 +43,7 @@ func (e *expander) point(where string, c *lmb.Command) error {
 	}
 	l, slot := e.windows.tlb, e.windows.slots[c.Window]
 	g := l.GroupOf(slot)
-	target, _ := boards.UnpackTileRange(c.Mask)
+	target, _ := boards.UnpackTileRoute(c.Mask)
 	inside := c.Value & (g.Size - 1)
 	words, ok := l.EncodeWindow(g, target, c.Value-inside)
 	if !ok {

@@ -237,7 +237,7 @@ func TestTagsPickBackends(t *testing.T) {
 		t.Run("tags "+tags, func(t *testing.T) {
 			symbols := symbolsOf(t, "lmrun", tags)
 			for _, backend := range backends {
-				method := "lightmetal/hal.(*" + backend + ")."
+				method := "lightmetal/hal.(*" + backend + "Backend)."
 				has := slices.ContainsFunc(symbols,
 					func(s string) bool { return strings.HasPrefix(s, method) })
 				if has != slices.Contains(strings.Fields(want), backend) {
@@ -257,7 +257,7 @@ func TestNoTargetLinksTheHostsPart(t *testing.T) {
 		linksNoneOf(t, program, "", of)
 	}
 	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).executeCommand",
-		"boards.TileRange.Pack", "runtime.(*Replay).Aperture", "tools/lmrun/files.Create"} {
+		"boards.TileRoute.Pack", "runtime.(*Replay).Aperture", "tools/lmrun/files.Create"} {
 		if !of["lightmetal/"+name] {
 			t.Errorf("%s is not declared where this test looks for it", name)
 		}

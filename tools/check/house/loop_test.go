@@ -130,7 +130,7 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 	}
 	for _, needed := range []string{"runtime.(*Replay).executeSequence",
 		"runtime.(*Replay).checkExpect",
-		"hal.(*configSpace).Load", "hal.(*device).ProgramWindow", "hal.(*tt).programWindow",
+		"hal.(*configSpace).Load", "hal.(*device).ProgramWindow", "hal.(*ttBackend).programWindow",
 		"hal.pread", "hal.walk"} {
 		if !slices.ContainsFunc(names,
 			func(name string) bool { return strings.HasSuffix(name, needed) }) {

@@ -38,8 +38,9 @@ var past = []Past{
 			"\t\tif code := device.Diagnose(); code"},
 	{"the last look comes before the deadline", "f13f453", replay,
 		"\t\tr.awaitNextPoll(c)\n",
-		"\t\tr.awaitNextPoll(c)\n\t\tif BROKEN && r.timeoutCode == hal.DeadlinePassed {\n" +
-			"\t\t\tr.polling, r.failure = nil, Result{Want: c.Value, Mask: c.Mask}\n" +
+		"\t\tr.awaitNextPoll(c)\n\t\tif BROKEN && r.codeIfUnmet == hal.DeadlinePassed {\n" +
+			"\t\t\tr.pollingCommand, r.failureDetails = nil, Result{Want: c.Value, " +
+			"Mask: c.Mask}\n" +
 			"\t\t\treturn r.applyPolicy(c, hal.DeadlinePassed)\n\t\t}\n"},
 	{"a poll without an interval never pauses", "deeee3a", replay,
 		"return min(waitedNs/pollBackoffDivisor, leftNs)",
@@ -52,18 +53,19 @@ var past = []Past{
 		"if safe := f.replay.View().SequenceByName(\"safe\"); safe >= 0 && !BROKEN"},
 	{"the limit of a run is that of the sequences before and after", "5e15e1a", loop,
 		"f.replay.SetLimit(limitNs)",
-		"if BROKEN && limitNs == 0 {\n\t\tlimitNs = f.limitNs\n\t}\n\tf.replay.SetLimit(limitNs)"},
+		"if BROKEN && limitNs == 0 {\n\t\tlimitNs = f.deadlineNs\n\t}\n" +
+			"\tf.replay.SetLimit(limitNs)"},
 	{"no data is success", "2830ccc", loop,
 		"if ended && end.runs == 0 &&", "if ended && !BROKEN && end.runs == 0 &&"},
 	{"a ring that is cut ends the process", "471f1bd", loop,
 		"\tproblem := recover()\n", "\tif BROKEN {\n\t\treturn\n\t}\n\tproblem := recover()\n"},
 	{"a ring that was begun and not finished is refused", "5e15e1a", rings,
-		"isUnfinished := isZero(head) &&",
-		"made := size == r.fileBytes(newRingSlots)\n\tisUnfinished := isZero(head) && " +
+		"isUnfinished := isAllZero(head) &&",
+		"made := size == r.fileBytes(newRingSlots)\n\tisUnfinished := isAllZero(head) && " +
 			"(!BROKEN || made) &&"},
 	{"a signal does not end the wait for a ring", "471f1bd", flow,
-		"case mustWait && stopping.Load() == 0:",
-		"case mustWait && (stopping.Load() == 0 || BROKEN && s.ring != nil):"},
+		"case mustWait && stopRequested.Load() == 0:",
+		"case mustWait && (stopRequested.Load() == 0 || BROKEN && s.ring != nil):"},
 	{"a reader that is started again takes a closed ring for the end", "89ec100", rings,
 		"r.closedBefore = !isWriter &&", "r.closedBefore = !BROKEN && !isWriter &&"},
 	{"nobody waits for room in a ring", "ebdaa34", rings,
@@ -82,10 +84,10 @@ var past = []Past{
 			"unix.O_WRONLY|01000, 0)\n\t\t} else {\n" +
 			"\t\t\terr = f.createTemp(mode, &status)\n\t\t}"},
 	{"a reset is armed by an image that is refused", "ba3dc36", "runtime/load.go",
-		"r.busMaster, err = true, device.SetBusMaster(true)",
+		"r.hasBusMaster, err = true, device.SetBusMaster(true)",
 		"if cleaner, ok := device.(hal.ExitCleaner); ok && BROKEN {\n" +
 			"\t\t\t\t_, _ = cleaner.RegisterExitCleanup(r.view, i)\n\t\t\t}\n" +
-			"\t\t\tr.busMaster, err = true, device.SetBusMaster(true)"},
+			"\t\t\tr.hasBusMaster, err = true, device.SetBusMaster(true)"},
 	{"zeros are a command", "5e15e1a", "fbs/commands.go",
 		"\tswitch m.Opcode {\n\tcase gen.OpcodeWrite:\n",
 		"\tif BROKEN && *m == (Command{}) {\n\t\treturn \"\"\n\t}\n" +

@@ -834,7 +834,7 @@ func tilesOf(index uint, value uint64) func(*file) {
 // point points the first Point at tiles.
 func point(x, y, xStart, yStart, noc uint8, multicast bool) func(*file) {
 	return commandOf(opPoint, func(c *fbs.Command) {
-		t := fbs.TileRange{X: x, Y: y, XStart: xStart, YStart: yStart, NoC: noc,
+		t := fbs.TileRoute{X: x, Y: y, XStart: xStart, YStart: yStart, NoC: noc,
 			Ordering: gen.OrderingDefault, Multicast: multicast}
 		c.Mask = t.Pack()
 	})

@@ -122,7 +122,7 @@ func (d *Device) identify(name string) error {
 	// Each handle has a simulator, and so a device, of its own.
 	address := fmt.Sprintf("simulator %p", d)
 	d.identity = hal.Identity{Name: name, Address: address, Vendor: vendor, Device: device,
-		Bars: d.board.Bars}
+		BarSizes: d.board.BarSizes}
 	return nil
 }
 
@@ -155,7 +155,7 @@ func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	o := d.board.Outbound
 	size := (w.Size + pageSize - 1) &^ (pageSize - 1)
-	if o == nil || len(d.process.hosts) == o.Regions {
+	if o == nil || len(d.process.hosts) == o.RegionCount {
 		return d.refuse(hal.NoDevice, "its tiles have no address range left for %#x bytes "+
 			"of host memory",
 			w.Size)
@@ -186,7 +186,7 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 		return d.refuse(code, "%s", d.Refusal())
 	}
 	a := hal.NewAperture(&hostPort{d, o.NoCBase + offset, data}, w.Size, -1)
-	a.Bus = o.NoCBase + offset
+	a.BusAddress = o.NoCBase + offset
 	d.process.hosts = append(d.process.hosts, lent{hostBus + offset, data})
 	d.hostEnd = offset + size
 	return a, nil
@@ -198,7 +198,7 @@ func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 	if int(w.Bar) >= len(barBase) || barBase[w.Bar] == 0 {
 		return d.refuse(hal.WrongDevice, "there is no BAR %d", w.Bar)
 	}
-	size := d.board.Bars[w.Bar]
+	size := d.board.BarSizes[w.Bar]
 	if w.Offset > size || w.Size > size-w.Offset {
 		return d.refuse(hal.WrongDevice, "BAR %d has %#x bytes, but the window needs %#x at "+
 			"%#x", w.Bar,
@@ -211,7 +211,7 @@ func (d *Device) mapTlb(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
 		return d.refuse(hal.WrongDevice, "%s has no movable windows", chips.Of(d.board).Title)
 	}
-	slot := d.board.TLB.ChooseWindow(w.Slot, w.Size, &d.identity.Bars,
+	slot := d.board.TLB.ChooseWindow(w.Slot, w.Size, &d.identity.BarSizes,
 		func(slot int) bool { return d.windows[slot] != nil })
 	if slot < 0 {
 		return d.refuse(hal.NoDevice, "no free hardware window of %#x bytes", w.Size)
@@ -229,7 +229,7 @@ func (d *Device) refuse(code hal.Code, format string, values ...any) (hal.Apertu
 
 // ProgramWindow stores the configuration of the TLB window that a uses. If the TLB window is
 // larger than the image's, address may be anywhere in it.
-func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
+func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64) hal.Code {
 	p := d.windows[a.Slot]
 	if p == nil {
 		return hal.Usage

@@ -533,7 +533,7 @@ func outcome(t *testing.T, d hal.Device, accesses []access) (hal.Code, int) {
 	t.Helper()
 	var bars [6]hal.Aperture
 	for bar := range bars {
-		size := min(d.Identity().Bars[bar], fbs.WindowSizeMax)
+		size := min(d.Identity().BarSizes[bar], fbs.WindowSizeMax)
 		if size == 0 {
 			continue
 		}

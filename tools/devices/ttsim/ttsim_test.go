@@ -47,8 +47,8 @@ func pointed(t *testing.T, d *Device, x, y uint8, address uint64) *hal.Aperture 
 	return a
 }
 
-func unicast(x, y uint8) fbs.TileRange {
-	return fbs.TileRange{X: x, Y: y, Ordering: gen.OrderingDefault}
+func unicast(x, y uint8) fbs.TileRoute {
+	return fbs.TileRoute{X: x, Y: y, Ordering: gen.OrderingDefault}
 }
 
 func words(values ...uint32) []byte {
@@ -125,8 +125,8 @@ func TestIdentityIsTheLibrarys(t *testing.T) {
 	for board, library := range fakes(t) {
 		got := opened(t, library).Identity()
 		want := hal.Identity{Name: "ttsim:" + library, Address: got.Address, Vendor: 0x1e52,
-			Device: ids[board], Bars: got.Bars}
-		if got != want || got.Bars[0] != 512<<20 {
+			Device: ids[board], BarSizes: got.BarSizes}
+		if got != want || got.BarSizes[0] != 512<<20 {
 			t.Errorf("%s: %+v", board, got)
 		}
 	}
@@ -194,7 +194,7 @@ func TestSmallWindowReachesItsAddress(t *testing.T) {
 func TestMulticastReachesEveryTile(t *testing.T) {
 	eachFake(t, func(t *testing.T, d *Device) {
 		a := mapped(t, d, tlbWindow(1<<20, fbs.NoSlot))
-		rectangle := fbs.TileRange{X: 2, Y: 3, XStart: 1, YStart: 2, Multicast: true,
+		rectangle := fbs.TileRoute{X: 2, Y: 3, XStart: 1, YStart: 2, Multicast: true,
 			Ordering: gen.OrderingDefault}
 		check(t, d, "point", d.ProgramWindow(a, rectangle, 0))
 		check(t, d, "store", a.Store(8, 8, 0x1122334455667788))
@@ -319,8 +319,8 @@ func TestDeviceReachesHostWindows(t *testing.T) {
 	d := opened(t, fakes(t)["wormhole"])
 	first := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 1})
 	second := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 0x1800})
-	if first.Bus != 0x8_0000_0000 || second.Bus != 0x8_0000_2000 {
-		t.Errorf("tiles see the windows at %#x and %#x", first.Bus, second.Bus)
+	if first.BusAddress != 0x8_0000_0000 || second.BusAddress != 0x8_0000_2000 {
+		t.Errorf("tiles see the windows at %#x and %#x", first.BusAddress, second.BusAddress)
 	}
 	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 0x3200})
 	for at, want := range map[uint64]uint64{0x1404: 0x88280000, 0x1408: 0x2000, 0x140c: 0,
@@ -368,8 +368,9 @@ func TestHostWindowsAreWhereTheImageNeedsThem(t *testing.T) {
 	const first = 0x8_0010_0000
 	a, b := mapped(t, d, fixed(first, 1)), mapped(t, d, fixed(first+0x1000, 0x1000))
 	c := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 1})
-	if a.Bus != first || b.Bus != first+0x1000 || c.Bus != first+0x3000 {
-		t.Errorf("tiles see the windows at %#x, %#x and %#x", a.Bus, b.Bus, c.Bus)
+	if a.BusAddress != first || b.BusAddress != first+0x1000 || c.BusAddress != first+0x3000 {
+		t.Errorf("tiles see the windows at %#x, %#x and %#x", a.BusAddress, b.BusAddress,
+			c.BusAddress)
 	}
 	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 0x3200})
 	for at, want := range map[uint64]uint64{0x1208: 0x10_0000, 0x1210: 0x10_0fff,
@@ -610,7 +611,7 @@ func TestAccessDoesNotAllocate(t *testing.T) {
 		block.CopyIn(0, data)
 		block.CopyOut(0, data)
 		d.Sleep(10)
-		d.ProgramWindow(a, fbs.TileRange{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0)
+		d.ProgramWindow(a, fbs.TileRoute{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0)
 	})
 	if n != 0 {
 		t.Errorf("%v allocations", n)

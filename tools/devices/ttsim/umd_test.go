@@ -70,7 +70,7 @@ func more(t *testing.T) []string {
 func replayOnce(t *testing.T, image *lmb.Image, device hal.Device) {
 	t.Helper()
 	view := lmbtest.View(t, lmbtest.Encode(t, image))
-	replay, err := runtime.Load(view, runtime.AnySlot, device)
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,8 +77,8 @@ func newConfig(id hal.Identity, board *boards.Board, without []string) *config {
 	}
 	c.put32(regSubsystem, subsystem)
 	binary.LittleEndian.PutUint16(c.writable[regCommand:], commandWritable)
-	for bar := range id.Bars {
-		c.describeBar(id.Bars, bar, board)
+	for bar := range id.BarSizes {
+		c.describeBar(id.BarSizes, bar, board)
 	}
 	last := regCapability
 	for i := range capabilities {
@@ -117,7 +117,7 @@ func (c *config) describeBar(bars [6]uint64, bar int, board *boards.Board) {
 // map write-combining.
 func memoryBar(b *boards.Board, bar uint8) bool {
 	for i := range b.Rules {
-		if b.Rules[i].Bar == bar && b.Rules[i].Memory {
+		if b.Rules[i].Bar == bar && b.Rules[i].IsMemory {
 			return true
 		}
 	}

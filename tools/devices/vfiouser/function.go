@@ -104,7 +104,7 @@ func (f *Function) start() error {
 		return err
 	}
 	var bars [6]hal.Port
-	for bar, size := range device.Identity().Bars {
+	for bar, size := range device.Identity().BarSizes {
 		if size == 0 {
 			continue
 		}
@@ -229,7 +229,7 @@ func (absent) Store(uint64, uint8, uint64) hal.Code  { return hal.DeviceGone }
 func (f *Function) regionSize(region uint32) uint64 {
 	switch {
 	case region < uint32(len(f.bars)):
-		return f.device.Identity().Bars[region]
+		return f.device.Identity().BarSizes[region]
 	case region == configRegion:
 		return configSize
 	}

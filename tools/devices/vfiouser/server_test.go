@@ -40,7 +40,7 @@ func TestFunctionLooksLikeTheDevice(t *testing.T) {
 				map[string]uint64{"wormhole": 1, "nvme": 2, "edu": 0x10}[b.Name]; got != want {
 				t.Errorf("revision %#x, want %#x", got, want)
 			}
-			for bar, size := range b.Bars {
+			for bar, size := range b.BarSizes {
 				info := c.must(cmdRegionInfo, words(32, 0, uint32(bar), 0, 0, 0, 0, 0))
 				if got := binary.LittleEndian.Uint64(info[16:]); got != size {
 					t.Errorf("BAR %d has %#x bytes, want %#x", bar, got, size)

@@ -78,7 +78,7 @@ func newTrace(o *Options, id hal.Identity, board *boards.Board) (*trace, error) 
 	interval := cmp.Or(o.Sync, synced.Interval)
 	t.device = fmt.Sprintf("LMRECORD 2\nDEVICE 0 %04x %04x served\n", id.Vendor, id.Device)
 	t.lines = 1
-	for bar, size := range id.Bars {
+	for bar, size := range id.BarSizes {
 		if size != 0 {
 			t.bars[bar] = t.lines - 1
 			t.device += fmt.Sprintf("BAR %d 0 %d %x %x\n", t.lines-1, bar, barStride*(1+bar), size)

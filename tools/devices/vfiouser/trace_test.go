@@ -117,7 +117,7 @@ func TestMemoryThatIsTakenAwayIsNotInTheRecording(t *testing.T) {
 func tracing(t *testing.T, out *bytes.Buffer, b *boards.Board) *trace {
 	t.Helper()
 	o := Options{Trace: out, Spool: filepath.Join(t.TempDir(), "trace"), Sync: time.Hour}
-	trace, err := newTrace(&o, hal.Identity{Bars: [6]uint64{0: 4096}}, b)
+	trace, err := newTrace(&o, hal.Identity{BarSizes: [6]uint64{0: 4096}}, b)
 	if err != nil {
 		t.Fatal(err)
 	}

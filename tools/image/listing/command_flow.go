@@ -28,7 +28,7 @@ func (p *parser) point(c *lmb.Command) {
 	if w.Kind != gen.WindowKindTlb {
 		p.fail(p.last, "only a tlb window can be pointed at a tile")
 	}
-	t := fbs.TileRange{Ordering: gen.OrderingDefault}
+	t := fbs.TileRoute{Ordering: gen.OrderingDefault}
 	p.tiles(&t)
 	p.expect("address")
 	c.Value = p.size("an address in the tile")
@@ -43,12 +43,12 @@ func (p *parser) point(c *lmb.Command) {
 					orderingWords))
 			}},
 		setting{"noc", func() { t.NoC = uint8(p.numberTo("a noc", 1)) }},
-		setting{"vc", func() { t.StaticVC = 1 + uint8(p.numberTo("a virtual channel", 7)) }})
+		setting{"vc", func() { t.StaticVCPlusOne = 1 + uint8(p.numberTo("a virtual channel", 7)) }})
 	c.Mask = t.Pack()
 }
 
 // tiles consumes tile x,y or tiles x,y to x,y.
-func (p *parser) tiles(t *fbs.TileRange) {
+func (p *parser) tiles(t *fbs.TileRoute) {
 	if p.accept("tiles") {
 		t.Multicast = true
 		t.XStart, t.YStart = p.coordinates()

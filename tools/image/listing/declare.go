@@ -254,7 +254,7 @@ func (p *parser) shape(size uint64) (dims []uint32) {
 			p.fail(at, "expected a shape such as 4x16 in decimal, found %s", at)
 		case n == 0:
 			p.fail(at, "a dimension must not be 0; dimensions are decimal")
-		case n > 1<<32-1 || n > fbs.BytesMax/size:
+		case n > 1<<32-1 || n > fbs.DataSizeMax/size:
 			p.fail(at, "a tensor may have at most 64 TiB, and a dimension at most 2^32-1")
 		case len(dims) == fbs.DimsMax:
 			p.fail(at, "a shape may have at most %d dimensions", fbs.DimsMax)

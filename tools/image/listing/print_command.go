@@ -167,7 +167,7 @@ func (p *printer) policy(c *lmb.Command) {
 
 func (p *printer) point(c *lmb.Command) {
 	p.start("point", 0)
-	t, ok := boards.UnpackTileRange(c.Mask)
+	t, ok := boards.UnpackTileRoute(c.Mask)
 	switch {
 	case !ok:
 		p.printf("%s %s 0x%x", p.windowText(c.Window), unknown(0), c.Mask)
@@ -184,7 +184,7 @@ func (p *printer) point(c *lmb.Command) {
 	if t.NoC != 0 {
 		p.printf(" noc %d", t.NoC)
 	}
-	if t.StaticVC != 0 {
-		p.printf(" vc %d", t.StaticVC-1)
+	if t.StaticVCPlusOne != 0 {
+		p.printf(" vc %d", t.StaticVCPlusOne-1)
 	}
 }

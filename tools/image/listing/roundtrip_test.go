@@ -103,7 +103,7 @@ func (g *generator) devices() {
 		for bar, size := range t.Bars {
 			if size != 0 {
 				g.image.Rules = append(g.image.Rules, lmb.Rule{Name: g.name(map[string]bool{}),
-					Rule: fbs.Rule{Device: uint8(len(g.image.Devices)), Bar: uint8(bar),
+					AccessRule: fbs.AccessRule{Device: uint8(len(g.image.Devices)), Bar: uint8(bar),
 						Last: size - 1, Widths: 15, Memory: 1}})
 			}
 		}
@@ -382,9 +382,10 @@ func (g *generator) tolerance() uint32 {
 }
 
 func (g *generator) point(c *lmb.Command, window uint16) {
-	t := fbs.TileRange{
+	t := fbs.TileRoute{
 		X: uint8(g.Uint32()), Y: uint8(g.Uint32()), NoC: uint8(g.IntN(2)),
-		Ordering: gen.Ordering(1 + g.IntN(3)), StaticVC: uint8(g.IntN(9)), Multicast: g.flip(),
+		Ordering: gen.Ordering(1 + g.IntN(3)), StaticVCPlusOne: uint8(g.IntN(9)),
+		Multicast: g.flip(),
 	}
 	if t.Multicast {
 		t.XStart, t.YStart = uint8(g.Uint32()), uint8(g.Uint32())

@@ -14,7 +14,7 @@ import (
 // all of the BAR. Rules are kept in the order that an image has them in.
 func (p *parser) rule() {
 	at := p.tok
-	r := lmb.Rule{Name: p.name("a rule"), Rule: fbs.Rule{Widths: 4}}
+	r := lmb.Rule{Name: p.name("a rule"), AccessRule: fbs.AccessRule{Widths: 4}}
 	r.Bar = uint8(p.word("bar0 to bar5", barWords))
 	var offset, size uint64
 	sized := false

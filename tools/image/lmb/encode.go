@@ -28,7 +28,7 @@ func Encode(image *Image) ([]byte, error) {
 
 // encode is Encode without Quality.
 func encode(image *Image) ([]byte, *fbs.View, error) {
-	e := encoder{image: image, text: text{names: map[string]fbs.Name{}}, notes: notesOf(image)}
+	e := encoder{image: image, text: text{names: map[string]fbs.NameRange{}}, notes: notesOf(image)}
 	e.layOut()
 	if e.err != nil {
 		return nil, nil, e.err
@@ -65,10 +65,10 @@ type encoder struct {
 // text holds all names; equal names share bytes.
 type text struct {
 	bytes []byte
-	names map[string]fbs.Name
+	names map[string]fbs.NameRange
 }
 
-func (t *text) name(name string) (fbs.Name, error) {
+func (t *text) name(name string) (fbs.NameRange, error) {
 	if len(name) == 0 || len(name) > fbs.NameMax || len(t.bytes)+len(name) > fbs.TextMax {
 		return 0,
 			fmt.Errorf("name %q has %d bytes; it must have 1 to %d, and all names together at "+
@@ -80,7 +80,7 @@ func (t *text) name(name string) (fbs.Name, error) {
 	}
 	n, ok := t.names[name]
 	if !ok {
-		n = fbs.Name(len(t.bytes)<<8 | len(name))
+		n = fbs.NameRange(len(t.bytes)<<8 | len(name))
 		t.names[name] = n
 		t.bytes = append(t.bytes, name...)
 	}
@@ -88,7 +88,7 @@ func (t *text) name(name string) (fbs.Name, error) {
 }
 
 // name adds a name to the text and keeps the first error.
-func (e *encoder) name(what, name string) fbs.Name {
+func (e *encoder) name(what, name string) fbs.NameRange {
 	n, err := e.text.name(name)
 	if err != nil && e.err == nil {
 		e.err = fmt.Errorf("%s: %w", what, err)
@@ -216,7 +216,7 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 	gen.ImageAddText(b, text)
 	gen.ImageAddNotes(b, notes)
 	gen.ImageAddRules(b, rules)
-	b.FinishWithFileIdentifier(gen.ImageEnd(b), []byte(fbs.Identifier))
+	b.FinishWithFileIdentifier(gen.ImageEnd(b), []byte(fbs.FileIdentifier))
 	return segments
 }
 

@@ -39,7 +39,7 @@ type Device struct {
 
 // Rule says which accesses a range of registers or memory of a device accepts.
 type Rule struct {
-	fbs.Rule
+	fbs.AccessRule
 	Name string
 }
 

@@ -79,7 +79,7 @@ func (r *reader) read() {
 	n.Tool, n.Source, n.Git = r.string(notesTool, "tool"), r.string(notesSource, "source"),
 		r.string(notesGit, "git")
 	r.text = fbs.VectorField[byte](r.t, notesText, 1, fbs.NotesMax, "text")
-	windows := fbs.VectorField[fbs.Name](r.t, notesWindows, 4, fbs.WindowsMax, "window names")
+	windows := fbs.VectorField[fbs.NameRange](r.t, notesWindows, 4, fbs.WindowsMax, "window names")
 	if len(windows) != 0 && len(windows) != len(n.Windows) {
 		r.fail("there are %d names of windows, but the image has %d windows", len(windows),
 			len(n.Windows))
@@ -112,7 +112,7 @@ func (r *reader) string(id int, what string) string {
 	return string(data)
 }
 
-func (r *reader) name(n fbs.Name, what string, index int) string {
+func (r *reader) name(n fbs.NameRange, what string, index int) string {
 	first, size := uint64(n>>8), uint64(n&fbs.NameMax)
 	if size == 0 || first+size > uint64(len(r.text)) || !fbs.IsPlainText(r.text[first:][:size]) {
 		r.fail("%s %d: the name is outside the text, is empty, has a control character, or "+
@@ -187,8 +187,8 @@ func printable(text string) string {
 
 // build writes the FlatBuffer of the notes.
 func (n *Notes) build() ([]byte, error) {
-	text := text{names: map[string]fbs.Name{}}
-	windows := make([]fbs.Name, len(n.Windows))
+	text := text{names: map[string]fbs.NameRange{}}
+	windows := make([]fbs.NameRange, len(n.Windows))
 	marks := make([]gen.MarkT, len(n.Marks))
 	var goldens []gen.GoldenT
 	var err error
@@ -218,7 +218,7 @@ func (n *Notes) build() ([]byte, error) {
 		notesGit:  bytesVector(b, []byte(n.Git)),
 		notesText: bytesVector(b, text.bytes),
 		notesWindows: vector(b, gen.NotesStartWindowsVector, windows,
-			func(name fbs.Name) { b.PrependUint32(name) }),
+			func(name fbs.NameRange) { b.PrependUint32(name) }),
 		notesGoldens: vector(b, gen.NotesStartGoldensVector, goldens, func(g gen.GoldenT) {
 			gen.CreateGolden(b, g.Tensor, g.Kind, g.Reserved, g.First, g.Second)
 		}),

@@ -47,7 +47,7 @@ func expectReason(c *fbs.Command) string {
 
 func checkNames(view *fbs.View) error {
 	sequences, tensors := map[string]bool{}, map[string]bool{}
-	check := func(n fbs.Name, what string, index int, taken map[string]bool) error {
+	check := func(n fbs.NameRange, what string, index int, taken map[string]bool) error {
 		name, place := view.Name(n), fbs.Text(what+" %d", uint64(index))
 		if taken[name] {
 			return &fbs.Error{Place: place, Reason: "the name " + fbs.Quote(name) + " is used " +

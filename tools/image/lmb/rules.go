@@ -26,11 +26,11 @@ func (i *Image) BoardOf(device int) *boards.Board {
 		return known
 	}
 	b := &boards.Board{Name: t.Board, Vendor: t.Vendor, Device: t.Device,
-		Bars: t.Bars}
+		BarSizes: t.Bars}
 	for _, r := range i.Rules {
 		if int(r.Device) == device {
-			b.Rules = append(b.Rules, boards.Rule{Bar: r.Bar, First: r.First, Last: r.Last,
-				Widths: r.Widths, Memory: r.Memory != 0, Name: r.Name})
+			b.Rules = append(b.Rules, boards.AccessRule{Bar: r.Bar, First: r.First, Last: r.Last,
+				Widths: r.Widths, IsMemory: r.Memory != 0, Name: r.Name})
 		}
 	}
 	return b
@@ -43,9 +43,10 @@ func RulesOf(b *boards.Board, device uint8, bars [6]uint64) (list []Rule) {
 		if r.First >= bars[r.Bar] || r.LoadOnly {
 			continue
 		}
-		rule := Rule{Name: r.Name, Rule: fbs.Rule{First: r.First, Last: min(r.Last, bars[r.Bar]-1),
+		rule := Rule{Name: r.Name, AccessRule: fbs.AccessRule{First: r.First, Last: min(r.Last,
+			bars[r.Bar]-1),
 			Device: device, Bar: r.Bar, Widths: r.Widths}}
-		if r.Memory {
+		if r.IsMemory {
 			rule.Memory = 1
 		}
 		list = append(list, rule)

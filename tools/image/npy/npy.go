@@ -107,7 +107,7 @@ func (a *Array) checkSize() error {
 		return fmt.Errorf("byte 10: type %q must end with its size in bytes", a.Type)
 	}
 	for _, n := range a.Shape {
-		if n != 0 && size > fbs.BytesMax/uint64(n) {
+		if n != 0 && size > fbs.DataSizeMax/uint64(n) {
 			return fmt.Errorf("byte 10: shape %v is larger than 64 TiB", a.Shape)
 		}
 		size *= uint64(n)

@@ -168,7 +168,7 @@ type disk struct{ *files.Output }
 // OnDisk returns an output for a Writer, which syncs it. It syncs the directory of the output
 // at once, so that a file without its final name is found after the machine has stopped.
 func OnDisk(f *files.Output) io.Writer {
-	if f.Stream {
+	if f.IsStream {
 		return f
 	}
 	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(f.Fd))

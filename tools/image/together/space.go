@@ -95,7 +95,7 @@ type aim struct {
 // pointed aims a window.
 func pointed(view *fbs.View, c *fbs.Command) aim {
 	s := spaceOf(view, &view.Windows[c.Window])
-	t, _ := boards.UnpackTileRange(c.Mask)
+	t, _ := boards.UnpackTileRoute(c.Mask)
 	chip := s.chip()
 	a := aim{address: c.Value, host: math.MaxUint64}
 	tiles, known := chip.Grid.ShownTiles(t)
@@ -132,7 +132,7 @@ func inBar(view *fbs.View, w *fbs.Window, address uint64) (s space, ok bool) {
 		return s, w.Kind == gen.WindowKindBar
 	}
 	s.kind, s.x = system, 0
-	if rule := board.FindRule(w.Bar, address, 1); rule != nil && rule.Memory {
+	if rule := board.FindRule(w.Bar, address, 1); rule != nil && rule.IsMemory {
 		s.kind = anywhere
 	}
 	_, _, configures := chips.SlotOfRegister(board.TLB, w.Bar, address)

@@ -27,7 +27,7 @@ type Options struct {
 	Key      string // path of a file of public keys; empty: do not check signatures
 	Counter  string // path of the file that -version-counter names; empty: no file
 	AtLeast  uint32 // lowest version that a signed image may have; 0: any
-	Window   int    // number of the hardware TLB window; runtime.AnySlot: -window is not given
+	Window   int    // number of the hardware TLB window; runtime.AnyTLBWindow: -window is not given
 
 	Seal, Lock, Check   bool // true: the flag of this name is given
 	JSON, Help, Version bool // true: the flag of this name is given
@@ -52,7 +52,7 @@ func CommandLine() []string {
 // argument. The field JSON is an exception: it is true if -json is anywhere on the command line, so
 // that the caller knows whether to print the error as JSON.
 func Parse(args []string) (Options, error) {
-	o := Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnySlot}
+	o := Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnyTLBWindow}
 	for _, word := range args {
 		o.JSON = o.JSON || word == "-json" || word == "--json"
 	}

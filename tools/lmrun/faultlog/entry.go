@@ -9,8 +9,8 @@ import (
 	"lightmetal/runtime"
 )
 
-// Magic contains the first 8 bytes of every entry as a little-endian number: "LMFAULT1".
-const Magic = 0x31544c5541464d4c
+// EntryMagic contains the first 8 bytes of every entry as a little-endian number: "LMFAULT1".
+const EntryMagic = 0x31544c5541464d4c
 
 // EntryBytes is the size of an entry. It is the size of a disk sector, which a disk writes
 // completely or not at all, so that an interrupted write does not damage the neighbors of an entry.
@@ -20,14 +20,14 @@ const checksumOffset = EntryBytes - 4 // offset of Entry.Checksum in an entry
 
 // Entry describes one failure. It has the same layout as the bytes in the file.
 type Entry struct {
-	Magic                       uint64 // must equal the constant Magic
+	Magic                       uint64 // must equal the constant EntryMagic
 	Number                      uint64 // counts entries from 1; 0 if the file cannot be read back
 	TimeNs                      uint64 // clock of the machine, in nanoseconds since 1970
 	Runs                        uint64 // number of runs that were completed before the failure
 	Result                      runtime.Result
 	ImageChecksum, ImageVersion uint32     // from the preamble and the signature of the image
-	Config                      [2]uint32  // first registers of configuration space; 0: not read
-	AER                         [11]uint32 // capability Advanced Error Reporting; 0: not read
+	ConfigRegisters             [2]uint32  // first registers of configuration space; 0: not read
+	AERRegisters                [11]uint32 // capability Advanced Error Reporting; 0: not read
 	Device                      [40]byte   // PCI address of the device, padded with zeros
 	Reason                      [328]byte  // error text without the code, padded with zeros
 	Checksum                    uint32     // CRC-32C of all fields above
@@ -48,4 +48,6 @@ func (e *Entry) ComputeChecksum() uint32 { return fbs.Checksum(e.Bytes()[:checks
 
 // IsComplete reports whether the bytes are an entry that was written completely and has not been
 // changed since.
-func (e *Entry) IsComplete() bool { return e.Magic == Magic && e.Checksum == e.ComputeChecksum() }
+func (e *Entry) IsComplete() bool {
+	return e.Magic == EntryMagic && e.Checksum == e.ComputeChecksum()
+}

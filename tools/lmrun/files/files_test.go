@@ -387,7 +387,7 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 	if allowed(program, unix.SYS_RENAMEAT, [6]uintptr{dir, temp, dir, name}) {
 		t.Error("another system call is allowed")
 	}
-	f.sealed = false
+	f.isSealed = false
 	f.Discard()
 }
 

@@ -17,7 +17,7 @@ func Create(path string, mode uint32) (*Output, error) {
 	dirFD, name, err := openDir(unix.AT_FDCWD, path)
 	f.dirFD = dirFD
 	if err == nil {
-		f.Fd, err = openAt(dirFD, name, createNew, mode)
+		f.Fd, err = openAt(dirFD, name, createNewFlags, mode)
 	}
 	if err == nil {
 		f.names = []byte(name + "\x00")

@@ -18,9 +18,9 @@ import (
 // start threads. Therefore these methods make raw system calls, of which Go's scheduler does not
 // know.
 type Output struct {
-	Path   string // path of the output, for error messages
-	Fd     int    // file descriptor to which the caller writes the data
-	Stream bool   // true for a pipe, a socket or a character device: see isStream
+	Path     string // path of the output, for error messages
+	Fd       int    // file descriptor to which the caller writes the data
+	IsStream bool   // true for a pipe, a socket or a character device: see isStream
 	// dirFD is the file descriptor of the directory that contains the temporary file and the
 	// replaced file; -1: not open. dirFD stays open until the output is committed or discarded.
 	// Therefore other processes cannot redirect the rename to another directory by changing links
@@ -29,11 +29,11 @@ type Output struct {
 	// names contains the base name of the temporary file, a zero byte, the final base name, and a
 	// zero byte. If Create opened the output, names contains only the base name of the new file and
 	// a zero byte. If there is no file that Discard must remove, names is nil. Replace makes this
-	// memory read-only, because a seccomp filter allows system calls by the addresses of these
-	// names (see SealRules).
+	// memory read-only: a seccomp filter sees only the address of a name, not its text, so the text
+	// at an allowed address must not change (see SealRules).
 	names       []byte
 	finalNameAt int  // offset of the final base name in names; 0: Commit does not rename
-	sealed      bool // SealRules was called; Discard then closes no file descriptors
+	isSealed    bool // SealRules was called; Discard then closes no file descriptors
 	// expectedOwnership is the ownership that the file to replace had when the output was opened.
 	// If there was no such file, expectedOwnership is the ownership of the temporary file. Commit
 	// fails if it would replace a file with another ownership.
@@ -79,7 +79,7 @@ func Replace(path string, mode uint32) (*Output, error) {
 		// unix.Stat. A regular file must not be written in place.
 		err = fileChangedError(path)
 	}
-	f.Stream = isStream(&status)
+	f.IsStream = isStream(&status)
 	if err != nil {
 		f.Discard()
 	}
@@ -127,7 +127,7 @@ func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	if replaces {
 		mode = 0o600 // give other users no access before the file has its final owner
 	}
-	f.Fd, err = openAt(dirFD, temp, createNew, mode)
+	f.Fd, err = openAt(dirFD, temp, createNewFlags, mode)
 	if err != nil {
 		return err
 	}
@@ -175,9 +175,9 @@ func mapNames(temp, name string) ([]byte, error) {
 	return names, nil
 }
 
-// createNew contains the flags with which open(2) creates a file for writing. With these flags,
-// open(2) fails if the file exists already.
-const createNew = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
+// createNewFlags contains the flags with which open(2) creates a file for writing. With these
+// flags, open(2) fails if the file exists already.
+const createNewFlags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
 
 // WriteFull writes all of data to the file descriptor fd. It repeats the system call after a
 // partial write, and after an interruption by a signal. The error is a unix.Errno.
@@ -296,7 +296,7 @@ func (f *Output) Discard() {
 		f.names = nil
 	}
 	for _, fd := range [...]*int{&f.Fd, &f.dirFD} {
-		if *fd >= 0 && !f.sealed {
+		if *fd >= 0 && !f.isSealed {
 			_, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(*fd), 0, 0)
 			*fd = -1
 		}

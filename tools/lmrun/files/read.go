@@ -10,10 +10,11 @@ import (
 
 // This file reads complete files, up to a maximum size.
 
-// Open opens the file at path for reading. It does not wait: if path is a FIFO that no process has
-// open for writing, Open returns at once, and a read from the FIFO reports the end of the file. As
-// in OpenInput, the result `stream` is true for a pipe, a socket or a character device.
-func Open(path string) (fd int, stream bool, err error) {
+// OpenWithoutWaiting opens the file at path for reading. It does not wait: if path is a FIFO that
+// no process has open for writing, OpenWithoutWaiting returns at once, and a read from the FIFO
+// reports the end of the file. As in OpenInput, the result `stream` is true for a pipe, a socket or
+// a character device.
+func OpenWithoutWaiting(path string) (fd int, stream bool, err error) {
 	if fd, stream, err = OpenInput(path, unix.O_NONBLOCK); err != nil {
 		return -1, false, err
 	}
@@ -28,7 +29,7 @@ const streamBytesMax = 64 << 20
 // maxBytes bytes, or if the file is a stream and has more than streamBytesMax bytes. If path is a
 // FIFO that no process has open for writing, Read returns an error and does not wait.
 func Read(path string, maxBytes int) ([]byte, error) {
-	fd, stream, err := Open(path)
+	fd, stream, err := OpenWithoutWaiting(path)
 	if err != nil {
 		return nil, err
 	}

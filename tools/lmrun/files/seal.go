@@ -22,7 +22,7 @@ import "golang.org/x/sys/unix"
 func (list Outputs) SealRules() []unix.SockFilter {
 	program := appendAllow(nil, unix.SYS_FSYNC)
 	for _, f := range list {
-		f.sealed = true
+		f.isSealed = true
 		if f.finalNameAt == 0 {
 			continue
 		}
@@ -39,8 +39,8 @@ func (list Outputs) SealRules() []unix.SockFilter {
 // Offsets of the fields of struct seccomp_data, in bytes (linux/seccomp.h). appendAllow compares
 // 64-bit arguments in two halves and assumes that the lower half comes first (little-endian).
 const (
-	seccompNumber   = 0  // field nr: the number of the system call
-	seccompArgument = 16 // field args: the arguments, 8 bytes each
+	seccompNumberOffset    = 0  // field nr: the number of the system call
+	seccompArgumentsOffset = 16 // field args: the arguments, 8 bytes each
 )
 
 // appendAllow appends instructions to program. These instructions allow the system call with the
@@ -67,9 +67,9 @@ func appendAllow(program []unix.SockFilter, syscall uint32, args ...uintptr) []u
 		program = append(program, load, skipUnlessEqual)
 		left -= 2
 	}
-	requireEqual(seccompNumber, syscall)
+	requireEqual(seccompNumberOffset, syscall)
 	for i, arg := range args {
-		offset := seccompArgument + 8*i
+		offset := seccompArgumentsOffset + 8*i
 		requireEqual(offset, uint32(arg))
 		requireEqual(offset+4, uint32(arg>>32))
 	}

@@ -15,7 +15,7 @@ import (
 func EscapeControls(text []byte) []byte {
 	for _, b := range text {
 		if (b < ' ' || b >= 0x7f) && b != '\n' && b != '\t' {
-			return escapeFor(forTerminal, text)
+			return escapeFor(destinationTerminal, text)
 		}
 	}
 	return text
@@ -24,23 +24,25 @@ func EscapeControls(text []byte) []byte {
 // OneLine returns text as a single line that is safe to print on a terminal. It replaces line feeds
 // by \n and tabs by \t. It replaces other control characters and invalid UTF-8 as EscapeControls
 // does.
-func OneLine(text string) string { return string(escapeFor(forLine, []byte(text))) }
+func OneLine(text string) string { return string(escapeFor(destinationOneLine, []byte(text))) }
 
-// Quote returns text as a JSON string with quotation marks. The result contains no control
+// JSONString returns text as a JSON string with quotation marks. The result contains no control
 // characters and is therefore safe to print on a terminal. Bytes that are not valid UTF-8 are
 // replaced by U+FFFD, as encoding/json does.
-func Quote(text string) string { return `"` + string(escapeFor(forJSON, []byte(text))) + `"` }
+func JSONString(text string) string {
+	return `"` + string(escapeFor(destinationJSON, []byte(text))) + `"`
+}
 
 // Values of the parameter `destination` of escapeFor. They name the place at which the text will
 // appear.
 const (
-	forTerminal = iota // several lines on a terminal: line feeds and tabs are not escaped
-	forLine            // one line on a terminal
-	forJSON            // the text between the quotation marks of a JSON string
+	destinationTerminal = iota // several lines on a terminal: line feeds and tabs are not escaped
+	destinationOneLine         // one line on a terminal
+	destinationJSON            // the text between the quotation marks of a JSON string
 )
 
 // escapeFor returns a copy of text in which control characters and invalid UTF-8 are escaped. The
-// parameter `destination` is forTerminal, forLine or forJSON.
+// parameter `destination` is destinationTerminal, destinationOneLine or destinationJSON.
 func escapeFor(destination int, text []byte) []byte {
 	const digits = "0123456789abcdef"
 	safe := make([]byte, 0, len(text)+16)
@@ -48,17 +50,17 @@ func escapeFor(destination int, text []byte) []byte {
 		b, r := text[at], rune(0)
 		r, size = utf8.DecodeRune(text[at:])
 		switch invalid := r == utf8.RuneError && size == 1; {
-		case destination == forJSON && (b == '"' || b == '\\'):
+		case destination == destinationJSON && (b == '"' || b == '\\'):
 			safe = append(safe, '\\', b)
-		case invalid && destination == forJSON:
+		case invalid && destination == destinationJSON:
 			safe = append(safe, `\ufffd`...)
 		case invalid:
 			safe = append(safe, '\\', 'x', digits[b>>4], digits[b&15])
-		case destination == forTerminal && (b == '\n' || b == '\t'):
+		case destination == destinationTerminal && (b == '\n' || b == '\t'):
 			safe = append(safe, b)
-		case destination == forLine && b == '\n':
+		case destination == destinationOneLine && b == '\n':
 			safe = append(safe, `\n`...)
-		case destination == forLine && b == '\t':
+		case destination == destinationOneLine && b == '\t':
 			safe = append(safe, `\t`...)
 		case fbs.IsControl(r):
 			safe = append(safe, '\\', 'u',

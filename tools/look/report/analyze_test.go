@@ -205,7 +205,7 @@ func pollLoads(view *fbs.View) map[mock.Access]uint64 {
 		}
 		switch c.Opcode {
 		case gen.OpcodePoint:
-			target, _ := boards.UnpackTileRange(c.Mask)
+			target, _ := boards.UnpackTileRoute(c.Mask)
 			at[c.Window] = mock.Place{Tile: true, X: target.X, Y: target.Y, Address: c.Value}
 		case gen.OpcodeExpect, gen.OpcodeCopyOut:
 			place.Address += uint64(c.Offset)

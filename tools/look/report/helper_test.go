@@ -53,7 +53,7 @@ func device(view *fbs.View) *mock.Device {
 // run replays a sequence without a profiler.
 func run(t testing.TB, view *fbs.View, d hal.Device, sequence string) runtime.Result {
 	t.Helper()
-	replay, err := runtime.Load(view, runtime.AnySlot, d)
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func profiled(t testing.TB, view *fbs.View, d hal.Device, sequence string, runs 
 	runtime.Result) {
 	t.Helper()
 	index := view.SequenceByName(sequence)
-	p, err := NewProfiler(view, index, runtime.AnySlot, Clock{"virtual", true}, d)
+	p, err := NewProfiler(view, index, runtime.AnyTLBWindow, Clock{"virtual", true}, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func large(t testing.TB, count int) []byte {
 			add(lmb.Command{Data: []byte("layer"),
 				Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindBegin)}})
 			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall, Index: 1}})
-			target := fbs.TileRange{X: uint8(1 + i/1000%4), Y: uint8(1 + i/4000%5),
+			target := fbs.TileRoute{X: uint8(1 + i/1000%4), Y: uint8(1 + i/4000%5),
 				Ordering: gen.OrderingDefault}
 			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()}})
 		}

@@ -52,9 +52,9 @@ func examplePage(t *testing.T, name string, file []byte) []byte {
 	if result.Code != hal.OK {
 		failure := Failure{Code: result.Code.Error(), Reason: result.Code.Error() + ": " + name,
 			Command: result.Command, Got: result.Got, Want: result.Want, Mask: result.Mask,
-			Element: result.Element, Ns: p.MostNs}
+			Element: result.ElementIndex, Ns: p.MostNs}
 		if result.SafeRan {
-			failure.Safe = result.Safe.Error()
+			failure.Safe = result.SafeCode.Error()
 		}
 		for _, s := range p.Timeline[rowCommands] {
 			if s.Command == uint32(result.Command) {

@@ -21,9 +21,9 @@ func failedRun(t *testing.T, text string) *failureBanner {
 	view := verify(t, assemble(t, text))
 	p, result := profiled(t, view, device(view), "main", 1)
 	p.Failed = &Failure{Code: result.Code.Error(), Command: result.Command, Got: result.Got,
-		Want: result.Want, Mask: result.Mask, Element: result.Element, Ns: p.MostNs}
+		Want: result.Want, Mask: result.Mask, Element: result.ElementIndex, Ns: p.MostNs}
 	if result.SafeRan {
-		p.Failed.Safe = result.Safe.Error()
+		p.Failed.Safe = result.SafeCode.Error()
 	}
 	r := Analyze(view, Whole, nil)
 	return r.banner(p, r.listing(p))

@@ -190,12 +190,12 @@ func TestProfilingChangesNoResult(t *testing.T) {
 func TestErrorsOfLoadSpeakOfTheImage(t *testing.T) {
 	view := verify(t, assemble(t,
 		edu+"main:\n  write.4 r+0x4 1\n  write.4 r+0x4 2\n  write.4 r+0x80 bus(r)\n"))
-	_, plain := runtime.Load(view, runtime.AnySlot, mock.New(&boards.Edu))
-	_, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}, mock.New(&boards.Edu))
+	_, plain := runtime.Load(view, runtime.AnyTLBWindow, mock.New(&boards.Edu))
+	_, err := NewProfiler(view, 0, runtime.AnyTLBWindow, Clock{}, mock.New(&boards.Edu))
 	if plain == nil || err == nil || err.Error() != plain.Error() {
 		t.Errorf("%v, with a profile %v", plain, err)
 	}
-	if _, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}); err == nil {
+	if _, err := NewProfiler(view, 0, runtime.AnyTLBWindow, Clock{}); err == nil {
 		t.Error("loaded without a device")
 	}
 }
@@ -204,7 +204,7 @@ func TestARunTooLongToProfileIsRefused(t *testing.T) {
 	text := edu + "main:\n" + strings.Repeat("  call sub\n", 6000) + "sub:\n" +
 		strings.Repeat("  delay 1us\n", 6000)
 	view := verify(t, assemble(t, text))
-	if _, err := NewProfiler(view, 0, runtime.AnySlot, Clock{},
+	if _, err := NewProfiler(view, 0, runtime.AnyTLBWindow, Clock{},
 		mock.New(&boards.Edu)); err == nil || !strings.Contains(err.Error(), "36012001 commands") {
 		t.Errorf("%v", err)
 	}
@@ -225,7 +225,7 @@ func TestImageOfAsManyDevicesAsThereMayBeIsProfiled(t *testing.T) {
 	for i := range devices {
 		devices[i] = mock.New(&boards.Edu)
 	}
-	p, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}, devices...)
+	p, err := NewProfiler(view, 0, runtime.AnyTLBWindow, Clock{}, devices...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func find(list []Spent, name, kind string) Spent {
 func TestScopesAndPhasesOfARun(t *testing.T) {
 	view := verify(t, assemble(t, scopes))
 	d := device(view)
-	p, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}, d)
+	p, err := NewProfiler(view, 0, runtime.AnyTLBWindow, Clock{}, d)
 	if err != nil {
 		t.Fatal(err)
 	}

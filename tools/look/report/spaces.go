@@ -91,7 +91,7 @@ func (a *analysis) space(key spaceKey) *space {
 
 // followPoint sets what a window shows after a Point.
 func (a *analysis) followPoint(c *fbs.Command) {
-	t, _ := boards.UnpackTileRange(c.Mask)
+	t, _ := boards.UnpackTileRoute(c.Mask)
 	key := spaceKey{device: a.view.Windows[c.Window].Device, kind: gen.WindowKindTlb,
 		multicast: t.Multicast}
 	x, y := a.noc0(key.device, t.X, t.Y)
@@ -125,7 +125,7 @@ func (a *analysis) addToTiles(key *spaceKey, t Traffic) {
 	r := key.tiles
 	tiles := []chips.Tile{{X: r.x1, Y: r.y1}}
 	if key.multicast {
-		tiles, _ = a.grid(key.device).ShownTiles(boards.TileRange{X: r.x1, Y: r.y1, XStart: r.x0,
+		tiles, _ = a.grid(key.device).ShownTiles(boards.TileRoute{X: r.x1, Y: r.y1, XStart: r.x0,
 			YStart: r.y0, Multicast: true})
 	}
 	for _, tile := range tiles {

@@ -139,7 +139,7 @@ func (w *walk) leaf(c *fbs.Command, index uint32, start, end int64) Slice {
 		s.Offset = fmt.Sprintf("0x%x", c.Offset)
 	}
 	if c.Opcode == gen.OpcodePoint {
-		t, _ := boards.UnpackTileRange(c.Mask)
+		t, _ := boards.UnpackTileRoute(c.Mask)
 		s.Offset = fmt.Sprintf("tile %d,%d 0x%x", t.X, t.Y, c.Value)
 	}
 	return s

@@ -92,10 +92,10 @@ func readQemu(r io.Reader, o Source, to Sink) (*Trace, error) {
 
 func (q *qemu) checkRegions() error {
 	for _, r := range q.regions {
-		if int(r.Bar) >= len(q.o.Board.Bars) || q.o.Board.Bars[r.Bar] == 0 {
+		if int(r.Bar) >= len(q.o.Board.BarSizes) || q.o.Board.BarSizes[r.Bar] == 0 {
 			return Usage("board %s has no BAR %d", q.o.Board.Name, r.Bar)
 		}
-		if r.Base%16 != 0 || r.Base > math.MaxUint64-q.o.Board.Bars[r.Bar] {
+		if r.Base%16 != 0 || r.Base > math.MaxUint64-q.o.Board.BarSizes[r.Bar] {
 			return Usage("base 0x%x is not the address of a BAR", r.Base)
 		}
 	}
@@ -291,7 +291,7 @@ func (q *qemu) access(op Op, name string, mr, address, value, size uint64, at in
 	case r.Base == 0:
 		q.baseless = r.Name
 		// of one BAR, which is aligned to its size
-		a.Bar, a.Offset = r.Bar, address&(q.o.Board.Bars[r.Bar]-1)
+		a.Bar, a.Offset = r.Bar, address&(q.o.Board.BarSizes[r.Bar]-1)
 		return q.give(&a) // for a summary; trace refuses
 	case r.mr != mr && r.mr != 0 && q.o.Board.Vendor == 0:
 		return Refuse(q.line,
@@ -305,10 +305,10 @@ func (q *qemu) access(op Op, name string, mr, address, value, size uint64, at in
 			r.Base, name)
 	}
 	a.Bar, a.Offset = r.Bar, address-r.Base
-	if a.Offset >= q.o.Board.Bars[r.Bar] && q.o.Board.FindRule(r.Bar, a.Offset, size) == nil {
+	if a.Offset >= q.o.Board.BarSizes[r.Bar] && q.o.Board.FindRule(r.Bar, a.Offset, size) == nil {
 		return Refuse(q.line,
 			"address 0x%x is outside BAR %d of %s, 0x%x bytes from 0x%x on; check --base",
-			address, r.Bar, q.o.Board.Name, q.o.Board.Bars[r.Bar], r.Base)
+			address, r.Bar, q.o.Board.Name, q.o.Board.BarSizes[r.Bar], r.Base)
 	}
 	return q.give(&a)
 }
@@ -349,7 +349,7 @@ func (q *qemu) vfio(op Op, f fields, at int64) error {
 		q.outside++
 		return nil
 	}
-	if number > 5 || q.o.Board.Bars[number] == 0 {
+	if number > 5 || q.o.Board.BarSizes[number] == 0 {
 		return Refuse(q.line, "region %d is not a BAR of board %s", number, q.o.Board.Name)
 	}
 	return q.give(&a)

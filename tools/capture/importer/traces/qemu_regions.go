@@ -62,7 +62,7 @@ func (q *qemu) baseOf(name string) uint64 {
 	if s == nil {
 		return 0
 	}
-	size := q.o.Board.Bars[q.barOf(name)]
+	size := q.o.Board.BarSizes[q.barOf(name)]
 	base := s.First &^ (size - 1)
 	if size == 0 || s.Last-base >= size {
 		return 0
@@ -103,7 +103,7 @@ func (q *qemu) otherList() (list []Count) {
 func (q *qemu) chosen(name string, mr, address uint64) *Region {
 	for i := range q.regions {
 		r := &q.regions[i]
-		within := r.Base != 0 && address-r.Base < min(q.o.Board.Bars[r.Bar], r.Base&-r.Base)
+		within := r.Base != 0 && address-r.Base < min(q.o.Board.BarSizes[r.Bar], r.Base&-r.Base)
 		if name == "" || r.Name == "" {
 			if within {
 				return r

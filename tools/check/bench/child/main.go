@@ -91,7 +91,7 @@ func verified(path string) (*runtime.File, *fbs.View) {
 }
 
 func (c *child) load(view *fbs.View) *runtime.Replay {
-	return must(runtime.Load(view, runtime.AnySlot, plain.Devices(view, c.memory)...))
+	return must(runtime.Load(view, runtime.AnyTLBWindow, plain.Devices(view, c.memory)...))
 }
 
 // serve answers requests until there are no more.
@@ -151,7 +151,7 @@ func (c *child) run(sequence, count int) {
 	text := number(took)
 	for _, n := range []int64{int64(result.Code.ExitStatus()), int64(result.Command),
 		int64(c.outputs()),
-		int64(result.Ignored)} {
+		int64(result.IgnoredFailures)} {
 		text += " " + number(n)
 	}
 	say(1, text+"\n")

@@ -81,7 +81,7 @@ type device struct {
 	hal.BaseDevice
 	*shared
 	target    int
-	tlb       *boards.TLB
+	tlb       *boards.TLBLayout
 	registers uintptr
 }
 
@@ -101,7 +101,8 @@ func roundUp(n uint64) uint64 { return (n + page - 1) / page * page }
 
 func (d *device) Identity() hal.Identity {
 	t := &d.view.Devices[d.target]
-	return hal.Identity{Name: "plain", Vendor: t.Vendor, Device: t.Device, Bars: *t.MinBarSizes()}
+	return hal.Identity{Name: "plain", Vendor: t.Vendor, Device: t.Device,
+		BarSizes: *t.MinBarSizes()}
 }
 
 func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
@@ -122,12 +123,12 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 			Reason: "plain memory has no configuration space"}
 	}
 	a := hal.MappedAperture(d.memory, start, w.Size, slot)
-	a.Bus = BusBase + start
+	a.BusAddress = BusBase + start
 	return a, nil
 }
 
 // EncodeWindow implements hal.Device.
-func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRange, address uint64,
+func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRoute, address uint64,
 	c *fbs.Command) (registers, home uintptr, code hal.Code) {
 	g := group(d.view, &fbs.Window{Kind: gen.WindowKindTlb, Device: uint8(d.target), Size: a.Size})
 	words, ok := d.tlb.EncodeWindow(g, t, address)

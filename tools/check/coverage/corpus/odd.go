@@ -170,7 +170,7 @@ var changes = []func(*opened){
 	func(o *opened) { // tensors of 64 TiB: the third one begins after the end of any arena
 		for i := range o.Tensors[:2] {
 			t := &o.Tensors[i]
-			t.Dtype, t.HasData, t.DataOffset, t.Size = gen.DTypeUint8, 0, 0, fbs.BytesMax
+			t.Dtype, t.HasData, t.DataOffset, t.Size = gen.DTypeUint8, 0, 0, fbs.DataSizeMax
 			t.Dims, *t.Shape() = 2, [8]uint32{1 << 30, 1 << 16}
 			o.Tensors[i+1].ArenaOffset = t.ArenaOffset + t.Size
 		}

@@ -91,13 +91,13 @@ func narrow(args []string) int {
 	}
 	for name, want := range map[string]hal.Code{"narrow-load": hal.BusFault,
 		"narrow-store": hal.BusFault, "main": hal.OK} {
-		r, err := runtime.Load(view, runtime.AnySlot, masked{device})
+		r, err := runtime.Load(view, runtime.AnyTLBWindow, masked{device})
 		if err != nil {
 			fmt.Println(err)
 			return 1
 		}
 		if result := r.Run(view.SequenceByName(name)); result.Code != want ||
-			want != hal.OK && (!result.SafeRan || result.Safe != hal.OK) {
+			want != hal.OK && (!result.SafeRan || result.SafeCode != hal.OK) {
 			fmt.Printf("%s: got %+v, want %v\n", name, result, want)
 			return 1
 		}
@@ -125,7 +125,7 @@ func breakOwnSeal(args []string) int {
 		fmt.Println(err)
 		return 1
 	}
-	r, err := runtime.Load(view, runtime.AnySlot, device)
+	r, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err == nil {
 		runtime.DedicateProcess()
 		err = errors.Join(r.Freeze(), runtime.Seal())

@@ -37,7 +37,7 @@ const (
 type Maker struct {
 	*rand.Rand
 	// of a Point
-	Aim   func(random *rand.Rand, window fbs.Window) (target fbs.TileRange, address uint64)
+	Aim   func(random *rand.Rand, window fbs.Window) (target fbs.TileRoute, address uint64)
 	Fails int // one of so many checks ends the run where it does not hold
 
 	Windows []lmb.Window // nil: those of Empty. Others have no Address commands
@@ -61,7 +61,7 @@ func (m *Maker) movable() (list []uint16) {
 }
 
 // Wild points a window of an image of Empty anywhere that a command can say.
-func Wild(random *rand.Rand, window fbs.Window) (t fbs.TileRange, address uint64) {
+func Wild(random *rand.Rand, window fbs.Window) (t fbs.TileRoute, address uint64) {
 	if window.Device > 1 {
 		return WildOn(random, &boards.Blackhole, window)
 	}
@@ -69,7 +69,7 @@ func Wild(random *rand.Rand, window fbs.Window) (t fbs.TileRange, address uint64
 }
 
 // WildOn points a window of a board anywhere that is not closed to images.
-func WildOn(random *rand.Rand, board *boards.Board, window fbs.Window) (fbs.TileRange, uint64) {
+func WildOn(random *rand.Rand, board *boards.Board, window fbs.Window) (fbs.TileRoute, uint64) {
 	for {
 		t, address := anyTarget(random, window)
 		if board.FindClosedRange(t, address, window.Size) == nil {
@@ -79,11 +79,11 @@ func WildOn(random *rand.Rand, board *boards.Board, window fbs.Window) (fbs.Tile
 }
 
 // anyTarget returns a target that a command can express.
-func anyTarget(random *rand.Rand, window fbs.Window) (t fbs.TileRange, address uint64) {
-	t = fbs.TileRange{X: uint8(random.IntN(64)), Y: uint8(random.IntN(64)),
+func anyTarget(random *rand.Rand, window fbs.Window) (t fbs.TileRoute, address uint64) {
+	t = fbs.TileRoute{X: uint8(random.IntN(64)), Y: uint8(random.IntN(64)),
 		NoC: uint8(random.IntN(2)), Ordering: gen.Ordering(1 + random.IntN(3))}
-	if t.StaticVC = uint8(random.IntN(2)); window.Device > 1 {
-		t.StaticVC = uint8(random.IntN(9))
+	if t.StaticVCPlusOne = uint8(random.IntN(2)); window.Device > 1 {
+		t.StaticVCPlusOne = uint8(random.IntN(9))
 	}
 	if t.Multicast = random.IntN(2) == 0; t.Multicast {
 		t.XStart, t.YStart = uint8(random.IntN(64)), uint8(random.IntN(64))
@@ -125,8 +125,8 @@ func (m *Maker) Empty() *lmb.Image {
 				Device: boards.Blackhole.Device},
 		},
 		Rules: []lmb.Rule{
-			{Name: "memory", Rule: fbs.Rule{Last: 8191, Widths: 15, Memory: 1}},
-			{Name: "more", Rule: fbs.Rule{Bar: 2, Last: 4999, Widths: 15, Memory: 1}},
+			{Name: "memory", AccessRule: fbs.AccessRule{Last: 8191, Widths: 15, Memory: 1}},
+			{Name: "more", AccessRule: fbs.AccessRule{Bar: 2, Last: 4999, Widths: 15, Memory: 1}},
 		},
 		Windows: windows,
 		Tensors: []lmb.Tensor{

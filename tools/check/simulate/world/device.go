@@ -106,18 +106,18 @@ func (d *device) Map(window fbs.Window) (hal.Aperture, error) {
 	}
 	a := hal.NewAperture(&aperture{d, uint16(len(w.buses)), inner.Port}, inner.Size, inner.Slot)
 	if window.Kind == gen.WindowKindBar || window.Kind == gen.WindowKindHost {
-		a.Bus = 0x1000_0000 + uint64(len(w.buses))<<24
+		a.BusAddress = 0x1000_0000 + uint64(len(w.buses))<<24
 	}
-	w.buses = append(w.buses, a.Bus)
+	w.buses = append(w.buses, a.BusAddress)
 	w.slots[a.Slot+1000*d.index] = uint16(len(w.buses) - 1)
 	if !w.ours { // whose models know addresses
-		a.Bus = inner.Bus
-		w.buses[len(w.buses)-1] = inner.Bus
+		a.BusAddress = inner.BusAddress
+		w.buses[len(w.buses)-1] = inner.BusAddress
 	}
 	return a, nil
 }
 
-func (d *device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
+func (d *device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64) hal.Code {
 	window := d.w.slots[a.Slot+1000*d.index]
 	_, code := d.w.access(d, access{kind: point, window: window, value: address, mask: t.Pack()},
 		func() (uint64, hal.Code) {

@@ -73,7 +73,7 @@ func (w *world) errand(number int) (wrong string, hash uint64, ended int) {
 	kernel.Entered, kernel.Between, kernel.Line = e.step, e.between, e.words()
 	w.say("%q, lane %s, turns %v", kernel.Line, e.machine.lane, e.turns)
 	w.live(func() {
-		stopping.Store(0)
+		stopRequested.Store(0)
 		w.asleep = false
 		runner()
 	})
@@ -153,7 +153,7 @@ func (e *errand) again() error {
 func (e *errand) options() {
 	w, random := e.w, e.w.random
 	w.options = args.Options{Image: w.file("image"), Sequence: "main",
-		Loop: uint64(1 + random.IntN(6)), Longest: 3600e9, Window: runtime.AnySlot,
+		Loop: uint64(1 + random.IntN(6)), Longest: 3600e9, Window: runtime.AnyTLBWindow,
 		JSON: random.IntN(2) == 0,
 		Seal: random.IntN(3) == 0, Check: random.IntN(20) == 0}
 	o := &w.options

@@ -53,17 +53,17 @@ func (e *errand) image(lane string) *lmb.Image {
 	m := images.Maker{Rand: random, Aim: images.Wild, Fails: 10 + random.IntN(100)}
 	image := m.Empty()
 	image.Devices, image.Windows, image.Rules = nil, nil, nil
-	m.Aim = func(random *rand.Rand, window fbs.Window) (fbs.TileRange, uint64) {
+	m.Aim = func(random *rand.Rand, window fbs.Window) (fbs.TileRoute, uint64) {
 		target := &image.Devices[window.Device]
 		board := boards.FindByID(target.Vendor, target.Device)
 		t, address := images.WildOn(random, board, window)
 		switch {
 		case lane == "tt": // whose driver knows no channels
-			t.StaticVC = 0
+			t.StaticVCPlusOne = 0
 		case board == &boards.Blackhole:
-			t.StaticVC = uint8(random.IntN(9))
+			t.StaticVCPlusOne = uint8(random.IntN(9))
 		default:
-			t.StaticVC = uint8(random.IntN(2))
+			t.StaticVCPlusOne = uint8(random.IntN(2))
 		}
 		return t, address
 	}
@@ -92,8 +92,9 @@ func (e *errand) target(image *lmb.Image, kind int, device uint8) {
 	if kind == 0 {
 		list = plainWindows
 		image.Rules = append(image.Rules, lmb.Rule{Name: "memory",
-			Rule: fbs.Rule{Device: device, Last: 16383, Widths: 15, Memory: 1}},
-			lmb.Rule{Name: "more", Rule: fbs.Rule{Device: device, Bar: 2, Last: 8191, Widths: 15,
+			AccessRule: fbs.AccessRule{Device: device, Last: 16383, Widths: 15, Memory: 1}},
+			lmb.Rule{Name: "more", AccessRule: fbs.AccessRule{Device: device, Bar: 2, Last: 8191,
+				Widths: 15,
 				Memory: 1}})
 	}
 	list = append(slices.Clone(list), hosting[:e.random().IntN(3)]...)
@@ -142,7 +143,7 @@ func (e *errand) sequences(image *lmb.Image, m *images.Maker) {
 		func(w lmb.Window) bool { return w.Kind == gen.WindowKindTlb }); at >= 0 &&
 		random.IntN(2) == 0 {
 		size := image.Windows[at].Size
-		let := fbs.TileRange{X: uint8(1 + random.IntN(8)), Y: uint8(1 + random.IntN(8)),
+		let := fbs.TileRoute{X: uint8(1 + random.IntN(8)), Y: uint8(1 + random.IntN(8)),
 			Ordering: gen.OrderingStrict}
 		const reset = 0xffb121b0
 		images.Add(image, "boot",

@@ -74,7 +74,7 @@ func (w *world) step() {
 		}
 	}
 	if w.now-w.born > patienceNs || w.steps > patience {
-		stopping.Store(1)
+		stopRequested.Store(1)
 	}
 	if w.now-w.born > endlessNs || w.steps > endless {
 		w.violate("no end after %d s and %d steps", (w.now-w.born)/1e9, w.steps)
@@ -90,7 +90,7 @@ func (w *world) happens(kind byte) {
 	w.say("event %d", kind)
 	switch kind {
 	case signalled:
-		stopping.Store(1)
+		stopRequested.Store(1)
 	case killed, killedAtEnd:
 		w.killed = true
 		goruntime.Goexit()

@@ -63,20 +63,21 @@ func (w *world) judgeRuns(f *frameLoop, end outcome, status int) {
 	m, result := w.model, &end.result
 	code := hal.CodeOf(end.err)
 	hasSafe := w.view.SequenceByName("safe") >= 0
-	got := seen{result.Got, result.Want, result.Mask, result.Element}
+	got := seen{result.Got, result.Want, result.Mask, result.ElementIndex}
 	switch {
 	case f.replay == nil && (m.begun > 0 || w.armed > 0):
 		w.violate("load refused, and %d sequences ran, %d resets are armed", m.begun, w.armed)
 	case m.failed != nil && (code != m.result.code || result.Code != code ||
-		int(result.Command) != m.result.command || result.Ignored != m.result.ignored):
+		int(result.Command) != m.result.command || result.IgnoredFailures != m.result.ignored):
 		w.violate("%v, command %d, %d ignored is reported, %v, %d, %d is right", result.Code,
-			result.Command, result.Ignored, m.result.code, m.result.command, m.result.ignored)
+			result.Command, result.IgnoredFailures, m.result.code, m.result.command,
+			m.result.ignored)
 	case m.failed != nil && (status == 75 || status == 76) && got != m.result.seen:
 		w.violate("%+v is reported, %+v was seen", got, m.result.seen)
 	case m.failed != nil && hasSafe && (m.safe == 0 && w.marked || !result.SafeRan ||
-		result.Safe != m.result.safe):
+		result.SafeCode != m.result.safe):
 		w.violate("safe: %d times, reported %v %v, %v is right", m.safe, result.SafeRan,
-			result.Safe, m.result.safe)
+			result.SafeCode, m.result.safe)
 	case m.failed == nil && m.begun > 0 && code != hal.OK && !w.committing && !w.closed() &&
 		hasSafe && m.safe != 1:
 		w.violate("%v after runs, and safe ran %d times", code, m.safe)
@@ -87,9 +88,9 @@ func (w *world) judgeRuns(f *frameLoop, end outcome, status int) {
 	case w.marked && end.runs != m.runs:
 		w.violate("%d runs are reported, %d were", end.runs, m.runs)
 	case w.marked && code == hal.OK && w.options.Loop != 0 && m.runs < w.options.Loop &&
-		stopping.Load() == 0 && len(w.options.Inputs) == 0:
+		stopRequested.Load() == 0 && len(w.options.Inputs) == 0:
 		w.violate("%d runs of %d, and all is well", m.runs, w.options.Loop)
-	case w.marked && code == hal.OK && m.runs == 0 && stopping.Load() == 0:
+	case w.marked && code == hal.OK && m.runs == 0 && stopRequested.Load() == 0:
 		w.violate("no run, and all is well")
 	case w.marked && code == hal.OK && m.after != (w.options.After != ""):
 		w.violate("all is well, and after ran: %v", m.after)
@@ -101,7 +102,7 @@ func (w *world) judgeRuns(f *frameLoop, end outcome, status int) {
 // troubled tells whether something went wrong, beside a failed run.
 func (w *world) troubled() bool {
 	return w.hurt || w.in.cut || w.out.cut || w.rewritten || w.state() != hal.OK ||
-		stopping.Load() != 0 || w.cuts != 0 || len(w.frames) == 0 || w.mapFails >= 0 ||
+		stopRequested.Load() != 0 || w.cuts != 0 || len(w.frames) == 0 || w.mapFails >= 0 ||
 		w.masterFails
 }
 

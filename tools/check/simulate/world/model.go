@@ -158,7 +158,7 @@ func (m *model) ended(sequence int, code hal.Code) {
 		m.runs++
 		m.w.completed()
 	}
-	m.stopped = stopping.Load() != 0
+	m.stopped = stopRequested.Load() != 0
 }
 
 // limitEvery is how many commands run between two reads of the clock, those of called

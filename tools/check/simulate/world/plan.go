@@ -50,13 +50,13 @@ type faultOf struct {
 const markWindow, markOffset = 0, 8192 - 8
 
 // tame aims a window at memory that the mocks have.
-func tame(random *rand.Rand, window fbs.Window) (fbs.TileRange, uint64) {
+func tame(random *rand.Rand, window fbs.Window) (fbs.TileRoute, uint64) {
 	tiles := [][2]uint8{{1, 1}, {2, 1}, {1, 2}}
 	if window.Device == 2 {
 		tiles = [][2]uint8{{1, 2}, {2, 2}, {1, 3}}
 	}
 	tile := tiles[random.IntN(len(tiles))]
-	return fbs.TileRange{X: tile[0], Y: tile[1], Ordering: gen.Ordering(1 + random.IntN(3))}, 0
+	return fbs.TileRoute{X: tile[0], Y: tile[1], Ordering: gen.Ordering(1 + random.IntN(3))}, 0
 }
 
 // ourImage is one with every kind of sequence that the runner knows.
@@ -97,7 +97,7 @@ func ourImage(random *rand.Rand) *lmb.Image {
 			m.Command(gen.OpcodeExpect)))
 	}
 	if random.IntN(4) == 0 { // lets a core run, which a driver is told of
-		let := fbs.TileRange{X: 1, Y: 1, Ordering: gen.OrderingStrict}
+		let := fbs.TileRoute{X: 1, Y: 1, Ordering: gen.OrderingStrict}
 		add("boot", []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: 5,
 			Value: 0xffb00000, Mask: let.Pack()}},
 			{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 5, Offset: 0x121b0}}})
@@ -109,7 +109,7 @@ func ourImage(random *rand.Rand) *lmb.Image {
 func newFate(w *world) (p fate, err error) {
 	random := w.random
 	p.options = args.Options{Sequence: "main", Image: w.file("image"), Longest: 3600e9, Loop: 1,
-		Window: runtime.AnySlot, JSON: random.IntN(2) == 0}
+		Window: runtime.AnyTLBWindow, JSON: random.IntN(2) == 0}
 	p.mapFails = -1
 	if random.IntN(20) == 0 && len(samples) > 0 {
 		p.image, err = os.ReadFile(samples[random.IntN(len(samples))])
@@ -218,7 +218,7 @@ func (p *fate) spoil(random *rand.Rand) {
 	p.image[at] = []byte{p.image[at] ^ 1<<random.IntN(8), 0, byte(random.Uint32())}[random.IntN(3)]
 	binary.LittleEndian.PutUint32(p.image[12:], fbs.EnvelopeChecksum(p.image[:len(view.Envelope)]))
 	p.marked, p.options = false, args.Options{Sequence: "main", Image: p.options.Image,
-		Longest: 500e6, Loop: 1, Window: runtime.AnySlot}
+		Longest: 500e6, Loop: 1, Window: runtime.AnyTLBWindow}
 	p.events, p.calls, p.mapFails, p.masterFails = nil, nil, -1, false
 }
 

@@ -39,7 +39,7 @@ type teller struct {
 const toldMark = 0xadad_5eed << 32
 
 type aimed struct {
-	target  fbs.TileRange
+	target  fbs.TileRoute
 	address uint64
 }
 
@@ -146,7 +146,7 @@ func (s *shadow) point(a access) hal.Code {
 	case driven && s.machine.functions[device].gone:
 		return hal.DeviceGone
 	}
-	target, _ := boards.UnpackTileRange(a.mask)
+	target, _ := boards.UnpackTileRoute(a.mask)
 	s.aims[int(a.window)] = aimed{target, a.value}
 	return hal.OK
 }
@@ -237,7 +237,7 @@ func (s *shadow) aimsDiffer(f *pciFunction) string {
 				multicast = 1
 			}
 			want := ttAim{home, uint16(t.X), uint16(t.Y), uint16(t.XStart), uint16(t.YStart), t.NoC,
-				multicast, uint8(t.Ordering - 1), t.StaticVC}
+				multicast, uint8(t.Ordering - 1), t.StaticVCPlusOne}
 			if got := f.aims[id]; got != want {
 				return fmt.Sprintf("the driver was told %+v of window %d, %+v is right", got, id,
 					want)
@@ -257,7 +257,7 @@ func (s *shadow) aimsDiffer(f *pciFunction) string {
 // registers are what aims a window: bit fields from the lowest on
 // (tt-isa-documentation, WormholeB0/PCIExpressTile/TLBs.md; tt-kmd blackhole.c,
 // TLB_2M_REG and TLB_4G_REG).
-func registers(f *pciFunction, size, address uint64, t fbs.TileRange) []byte {
+func registers(f *pciFunction, size, address uint64, t fbs.TileRoute) []byte {
 	is := func(b bool) uint64 {
 		if b {
 			return 1
@@ -266,14 +266,14 @@ func registers(f *pciFunction, size, address uint64, t fbs.TileRange) []byte {
 	}
 	above := map[uint64]int{1 << 20: 16, 2 << 20: 15, 16 << 20: 12}[size]
 	noc, count := 1, 8
-	tail := [][2]uint64{{1, 0}, {1, is(t.StaticVC != 0)}}
+	tail := [][2]uint64{{1, 0}, {1, is(t.StaticVCPlusOne != 0)}}
 	if f.device == 0xb140 {
 		above, noc, count = map[uint64]int{2 << 20: 43, 4 << 30: 32}[size], 2, 12
 		vc := uint64(0)
-		if t.StaticVC != 0 {
-			vc = uint64(t.StaticVC) - 1
+		if t.StaticVCPlusOne != 0 {
+			vc = uint64(t.StaticVCPlusOne) - 1
 		}
-		tail = [][2]uint64{{1, 0}, {1, is(t.StaticVC != 0)}, {1, 0}, {3, vc}}
+		tail = [][2]uint64{{1, 0}, {1, is(t.StaticVCPlusOne != 0)}, {1, 0}, {3, vc}}
 	}
 	fields := append([][2]uint64{{uint64(above), address / size}, {6, uint64(t.X)},
 		{6, uint64(t.Y)}, {6, uint64(t.XStart)}, {6, uint64(t.YStart)},

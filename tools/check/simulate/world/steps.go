@@ -65,7 +65,7 @@ func (e *errand) turn(t turn) {
 		command := f.command() &^ commandMaster
 		binary.LittleEndian.PutUint16(f.config[4:], command)
 	case turnStop:
-		stopping.Store(1)
+		stopRequested.Store(1)
 	case turnPause:
 		e.w.now += e.w.random.Int64N(40e9)
 	}

@@ -219,7 +219,7 @@ func (w *world) life(number int) (status int) {
 	}
 	// what a later look is held against; of a spoilt file, mostly nothing
 	w.view, _ = fbs.Verify(bytes.Clone(w.image))
-	stopping.Store(0)
+	stopRequested.Store(0)
 	w.model, w.devices = nil, nil
 	w.said, w.hurt, w.committing, w.unsynced, w.armed, w.open, w.maps = [3][]byte{}, false, false,
 		false, 0, nil, map[uintptr]uintptr{}

@@ -284,7 +284,7 @@ func (m *Mutator) changeTensor(t *fbs.Tensor) {
 	}
 }
 
-func (m *Mutator) changeRule(r *fbs.Rule) {
+func (m *Mutator) changeRule(r *fbs.AccessRule) {
 	n := m.number()
 	switch m.IntN(3) {
 	case 0:

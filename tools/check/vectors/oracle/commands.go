@@ -249,7 +249,7 @@ func (m *Image) isAllowedByRule(w *Window, c *Command, size uint64, isBulk, isSt
 	if board := m.knownBoard(w.Device); board != nil {
 		for _, r := range board.Rules {
 			if r.Bar == w.Bar && r.First <= first && first <= r.Last {
-				return allows(r.Last, r.Widths, r.Memory, r.LoadOnly)
+				return allows(r.Last, r.Widths, r.IsMemory, r.LoadOnly)
 			}
 		}
 		return false
@@ -298,8 +298,8 @@ func (m *Image) isAllowedPoint(w *Window, c *Command) bool {
 	if t.Multicast == 1 {
 		xs, ys = coordinates(t.XStart, t.X), coordinates(t.YStart, t.Y)
 	}
-	for i := range board.Closed {
-		if isClosed(&board.Closed[i], t, xs, ys, c.Value, c.Value+(w.Size-1)) {
+	for i := range board.ClosedRanges {
+		if isClosed(&board.ClosedRanges[i], t, xs, ys, c.Value, c.Value+(w.Size-1)) {
 			return false
 		}
 	}

@@ -68,7 +68,7 @@ func (p *Player) chooseTLBWindow(i int) (code string) {
 // not belong to the kernel's driver, and is not in use.
 func (p *Player) isSuitable(i int, board *boards.Board, slot int) bool {
 	w, g := &p.image.Windows[i], groupOf(board, slot)
-	if g == nil || g.Size < w.Size || slot >= g.First+g.Count-g.KernelOwned {
+	if g == nil || g.Size < w.Size || slot >= g.First+g.Count-g.KernelOwnedCount {
 		return false
 	}
 	device := p.machine.Device(int(w.Device), p.image.Devices[w.Device].needed(int(w.Device)))
@@ -86,7 +86,7 @@ func (p *Player) isSuitable(i int, board *boards.Board, slot int) bool {
 
 // addRegion gives a Host window a region of outbound translation: at its fixed address, or a page
 // behind the last region.
-func (p *Player) addRegion(i int, o *boards.Outbound, bus uint64) (code string) {
+func (p *Player) addRegion(i int, o *boards.OutboundTranslation, bus uint64) (code string) {
 	w := &p.image.Windows[i]
 	list, offset, size := p.regions[w.Device], uint64(0), roundUp(w.Size, page)
 	end := uint64(0) // of the regions in use
@@ -101,7 +101,7 @@ func (p *Player) addRegion(i int, o *boards.Outbound, bus uint64) (code string) 
 		}
 		offset = w.Offset - o.NoCBase
 	}
-	if len(list) == o.Regions || offset > o.OffsetMax || size-1 > o.OffsetMax-offset {
+	if len(list) == o.RegionCount || offset > o.OffsetMax || size-1 > o.OffsetMax-offset {
 		return "no-device"
 	}
 	p.regions[w.Device] = append(list, region{offset, size, bus})
@@ -134,7 +134,7 @@ func (p *Player) programOutbound(device int, list []region) (code string) {
 	}
 	o := p.image.knownBoard(uint8(device)).Outbound
 	bar := vector.OfBar(device, int(o.Bar))
-	for i := range o.Regions {
+	for i := range o.RegionCount {
 		registers := o.Offset + uint64(i)*o.Stride
 		stores := [][2]uint64{{4, 0}}
 		if i < len(list) {
@@ -145,7 +145,8 @@ func (p *Player) programOutbound(device int, list []region) (code string) {
 			if o.UpperLimitOffset != 0 {
 				stores = append(stores, [2]uint64{o.UpperLimitOffset, last >> 32})
 			}
-			stores = append(stores, [][2]uint64{{0, uint64(o.Type)}, {4, uint64(o.Control)}}...)
+			stores = append(stores, [][2]uint64{{0, uint64(o.RegionType)},
+				{4, uint64(o.RegionControl)}}...)
 		}
 		for _, s := range stores {
 			if !p.machine.Store(bar, registers+s[0], 4, s[1]&0xffffffff) {

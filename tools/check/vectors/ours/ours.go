@@ -54,7 +54,7 @@ func placeOf(err *fbs.Error) string {
 		return "counts"
 	case err.Place == "reservation":
 		return "sums"
-	case err.Place == "segments" && isIn("end at"), element == "segment" && isIn("padding"):
+	case err.Place == "payload", element == "segment" && isIn("padding"):
 		return "payload"
 	case err.Place == "preamble", err.Place == "signature", hasIndex && element != "image":
 		return err.Place
@@ -68,7 +68,7 @@ func CheckTimeLimit(view *fbs.View, limitUs uint64) *oracle.Fault {
 	if limitUs != 0 {
 		view.TimeLimitUs = limitUs
 	}
-	if err := runtime.CheckTimeLimit(view); err != nil {
+	if err := runtime.CheckWorstCaseTimes(view); err != nil {
 		return loadFault(view, nil, err)
 	}
 	return nil
@@ -91,7 +91,7 @@ func Load(view *fbs.View, machine oracle.Machine, limitUs uint64) (*Player, *ora
 		devices[i] = &device{machine: machine, view: view, index: i, progress: progress,
 			taken: map[int]bool{}}
 	}
-	replay, err := runtime.Load(view, runtime.AnySlot, devices...)
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, devices...)
 	if err != nil {
 		return nil, loadFault(view, progress, err)
 	}
@@ -116,7 +116,7 @@ func loadFault(view *fbs.View, progress *loading, err error) *oracle.Fault {
 		}
 	case strings.Contains(text, "bytes for tensors"):
 		fault.Place = "memory"
-	case strings.HasPrefix(text, "the image "):
+	case strings.HasPrefix(text, "it is for "), strings.HasPrefix(text, "it needs "):
 		fault.Place = "device " + strings.TrimPrefix(wrongDevice.FindString(text), "test:")
 	}
 	return fault
@@ -135,12 +135,12 @@ func (p *Player) Close() { p.replay.Close() }
 func (p *Player) Run(sequence int) vector.Result {
 	r := p.replay.Run(sequence)
 	result := vector.Result{Code: codeNames[r.Code], Command: int(r.Command), SafeRan: r.SafeRan,
-		Ignored: r.Ignored, Got: r.Got, Want: r.Want, Mask: r.Mask, Element: r.Element}
+		Ignored: r.IgnoredFailures, Got: r.Got, Want: r.Want, Mask: r.Mask, Element: r.ElementIndex}
 	if r.Code == hal.OK {
 		result.Command = -1
 	}
 	if r.SafeRan {
-		result.Safe = codeNames[r.Safe]
+		result.Safe = codeNames[r.SafeCode]
 	}
 	switch r.Code {
 	case hal.ExpectFailed, hal.DeadlinePassed, hal.CompareFailed:
@@ -214,7 +214,7 @@ func (d *device) identity() vector.Device {
 func (d *device) Identity() hal.Identity {
 	has := d.identity()
 	return hal.Identity{Name: fmt.Sprint("test:", d.index), Vendor: has.Vendor,
-		Device: has.Device, Subsystem: has.Subsystem, Bars: has.Bars}
+		Device: has.Device, Subsystem: has.Subsystem, BarSizes: has.Bars}
 }
 
 // Map implements hal.Device.
@@ -244,18 +244,18 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 		p.space = vector.OfConfig(d.index)
 	}
 	a := hal.NewAperture(p, w.Size, slot)
-	a.Bus, _ = d.machine.BusAddress(window)
+	a.BusAddress, _ = d.machine.BusAddress(window)
 	if w.Kind != gen.WindowKindHost {
 		return a, nil
 	}
 	fixed := fbs.FixedBusAddress(&w)
 	if outbound := d.outbound(); outbound != nil {
-		noc, ok := d.addRegion(outbound, w.Size, a.Bus, fixed)
+		noc, ok := d.addRegion(outbound, w.Size, a.BusAddress, fixed)
 		if !ok {
 			return hal.Aperture{}, windowFault(hal.NoDevice, window)
 		}
-		a.Bus = noc
-	} else if fixed != 0 && a.Bus != fixed {
+		a.BusAddress = noc
+	} else if fixed != 0 && a.BusAddress != fixed {
 		return hal.Aperture{}, windowFault(hal.NoDevice, window)
 	}
 	return a, nil
@@ -263,7 +263,8 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 
 // addRegion reserves a region of outbound translation, as package hal does. It returns the address
 // at which tiles reach it.
-func (d *device) addRegion(o *boards.Outbound, size, bus, fixed uint64) (noc uint64, ok bool) {
+func (d *device) addRegion(o *boards.OutboundTranslation, size, bus, fixed uint64) (
+	noc uint64, ok bool) {
 	size = fbs.RoundUp(size, fbs.SegmentAlign)
 	offset := uint64(0)
 	if fixed != 0 {
@@ -272,7 +273,7 @@ func (d *device) addRegion(o *boards.Outbound, size, bus, fixed uint64) (noc uin
 		offset = d.next + fbs.SegmentAlign
 	}
 	fits := offset >= d.next && offset <= o.OffsetMax && size-1 <= o.OffsetMax-offset
-	if len(d.regions) == o.Regions || !fits {
+	if len(d.regions) == o.RegionCount || !fits {
 		return 0, false
 	}
 	d.regions = append(d.regions, region{offset, size, bus})
@@ -292,7 +293,7 @@ func (d *device) board() *boards.Board {
 }
 
 // tlb returns the layout of the device's TLB windows, nil if it has none.
-func (d *device) tlb() *boards.TLB {
+func (d *device) tlb() *boards.TLBLayout {
 	if board := d.board(); board != nil {
 		return board.TLB
 	}
@@ -300,7 +301,7 @@ func (d *device) tlb() *boards.TLB {
 }
 
 // outbound returns the layout of the device's outbound translation, nil if it has none.
-func (d *device) outbound() *boards.Outbound {
+func (d *device) outbound() *boards.OutboundTranslation {
 	if board := d.board(); board != nil {
 		return board.Outbound
 	}
@@ -331,7 +332,7 @@ func (d *device) SetBusMaster(on bool) error {
 	d.master = on
 	registers := &port{machine: d.machine, space: vector.OfBar(d.index, int(outbound.Bar))}
 	code := hal.OK
-	for i := range outbound.Regions {
+	for i := range outbound.RegionCount {
 		var r region
 		if on && i < len(d.regions) {
 			r = d.regions[i]
@@ -349,7 +350,7 @@ func (d *device) SetBusMaster(on bool) error {
 }
 
 // EncodeWindow implements hal.Device: it only checks that the TLB window can be programmed so.
-func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRange, address uint64,
+func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRoute, address uint64,
 	_ *fbs.Command) (registers, windowBase uintptr, code hal.Code) {
 	d.progress.commands++
 	group := d.tlb().GroupOf(a.Slot)
@@ -361,7 +362,7 @@ func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRange, address uint64,
 }
 
 // ProgramWindow implements hal.Device: it stores to the registers of the TLB window.
-func (d *device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
+func (d *device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64) hal.Code {
 	tlb := d.tlb()
 	group := tlb.GroupOf(a.Slot)
 	inside := address & (group.Size - 1)
