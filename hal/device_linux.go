@@ -141,7 +141,8 @@ func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, e
 func pageSize() uint64 { return uint64(unix.Getpagesize()) }
 
 // ownHostWindowsOnly is the reason in a message about a device whose tiles access host memory.
-const ownHostWindowsOnly = ": tiles reach only host windows of their own device, and only they reach these"
+const ownHostWindowsOnly = ": tiles reach only host windows of their own device, and only " +
+	"they reach these"
 
 // AssignBusAddress implements Device. It returns an error if the device `d` cannot reach the
 // aperture `a`, by these rules:

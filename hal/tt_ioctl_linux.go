@@ -25,8 +25,9 @@ const (
 	ttPowerAllFlags  = 0x7fff // value of ttPowerRequest.flags: all 15 flags are set
 	ttPowerClockFlag = 1 << 0 // bit of ttPowerRequest.flags: full clock for the cores
 
-	ttResetASIC = 4 // value of ttResetRequest.flags: begin a reset (ASIC_RESET, tt-kmd 2.4.1 and later)
-	ttResetEnd  = 6 // value of ttResetRequest.flags: set up the device after a reset (POST_RESET)
+	// These are values of ttResetRequest.flags, which tt-kmd 2.4.1 and later accept.
+	ttResetASIC = 4 // ASIC_RESET: begin a reset
+	ttResetEnd  = 6 // POST_RESET: set up the device after a reset
 
 	ttPinNoCFlag = 1 << 1 // bit of ttPinRequest.flags: let tiles reach the memory over the NoC
 )
@@ -67,8 +68,8 @@ type ttDriverInfo struct {
 	major, minor, patch, reserved uint8
 }
 
-// ttResetRequest has the layout of struct tenstorrent_reset_device. The field `outSize` is an input of the
-// ioctl: the number of output bytes, starting at the field `size`, that the driver may write.
+// ttResetRequest has the layout of struct tenstorrent_reset_device. The field `outSize` is an input
+// of the ioctl: the number of output bytes, from the field `size` on, that the driver may write.
 type ttResetRequest struct {
 	outSize, flags uint32
 	size, result   uint32 // output: result is 0 after success

@@ -25,7 +25,7 @@ var seams = map[string]*regexp.Regexp{
 		`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
 	"lightmetal/hal": regexp.MustCompile(`^lightmetal/hal\.(pread|pwrite|ioctl|Read)$`),
 	"lightmetal/hal.(*device)": regexp.MustCompile(
-		`^lightmetal/hal\.\(\*tt\)\.programWindow$`),
+		`^lightmetal/hal\.\(\*ttBackend\)\.programWindow$`),
 }
 
 // Behind is what a function that calls through an interface may come to.
