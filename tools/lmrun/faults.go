@@ -44,7 +44,7 @@ func (r *faultRecorder) open(path string, view *fbs.View) (err error) {
 		return nil
 	}
 	// O_DSYNC makes write(2) return after the entry is stored. With O_NONBLOCK, open(2) does not
-	// wait if the path names a FIFO by mistake.
+	// wait for the carrier if the path names a serial line by mistake.
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_DSYNC | unix.O_NONBLOCK | unix.O_NOCTTY |
 		unix.O_CLOEXEC
 	r.path, r.view = path, view

@@ -76,16 +76,21 @@ func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {
 	return c
 }
 
-// skipWithoutLockedMemory skips a test that locks all memory of a Go program, about 40 MiB, if this
-// user may not lock as much.
-func skipWithoutLockedMemory(t *testing.T) {
+// canLockMemory reports whether this user may lock all memory of a Go program, about 40 MiB.
+func canLockMemory(t *testing.T) bool {
 	t.Helper()
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
 		t.Fatal(err)
 	}
-	if os.Geteuid() != 0 && limit.Cur < 64<<20 {
-		t.Skipf("needs root or `ulimit -l 65536`; the limit is %d bytes", limit.Cur)
+	return os.Geteuid() == 0 || limit.Cur >= 64<<20
+}
+
+// skipWithoutLockedMemory skips a test that locks all memory if this user may not do so.
+func skipWithoutLockedMemory(t *testing.T) {
+	t.Helper()
+	if !canLockMemory(t) {
+		t.Skip("needs root or `ulimit -l 65536`")
 	}
 }
 

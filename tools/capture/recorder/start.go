@@ -37,7 +37,11 @@ func (r *recording) start() error {
 	r.main = pid
 	t := &thread{tid: pid, process: pid, space: &space{uses: 1}, actions: actions{}}
 	r.threads[pid] = t
-	if _, status, err := wait(pid); err != nil || !status.Stopped() {
+	_, status, err := wait(pid)
+	if err == nil && !status.Stopped() {
+		err = fmt.Errorf("wait status 0x%x", uint32(status))
+	}
+	if err != nil {
 		return &Failure{Internal, fmt.Sprintf("%s ended before its first instruction: %v", path,
 			err)}
 	}

@@ -197,7 +197,7 @@ var mishaps = []mishap{
 		func(e *errand) string {
 			return map[bool]string{true: e.first().node()}[e.machine.lane == "tt"]
 		}),
-	spoilt(atLoad, 64, "devices",
+	spoilt(atLoad, 64, "device(s)",
 		func(e *errand) {
 			e.w.options.Devices = append(e.w.options.Devices,
 				e.w.options.Devices[0])
@@ -264,7 +264,7 @@ var mishaps = []mishap{
 		func(e *errand) { e.watched(); e.machine.errors[e.w.file("watchdog")] = unix.EBUSY }),
 	spoilt(atWatchdog, 69, "not a watchdog",
 		func(e *errand) { e.watched(); e.machine.requests[watchGet] = unix.ENOTTY }),
-	spoilt(atWatchdog, 69, "not a watchdog", func(e *errand) {
+	spoilt(atWatchdog, 69, "the watchdog rejects the timeout", func(e *errand) {
 		e.watched()
 		e.w.options.Watchdog += "=7"
 		e.machine.requests[watchSet] = unix.EINVAL
