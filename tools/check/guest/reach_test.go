@@ -170,9 +170,9 @@ func (m *machine) addRefused(t *testing.T, r *runs) {
 	r.add(hal.OK, "", "-check", "/many")
 	r.add(hal.BadImage, "but the limit is", "-longest", "1us", "/i.lmb")
 	r.add(hal.WrongDevice, "it is for ivshmem", "-device", "pci:1234:11e8", "/i.lmb")
-	r.add(hal.Usage, "devices must be 1, not 2", "-device", "pci:1af4:1110", "-device",
-		"pci:1234:11e8", "/i.lmb")
-	r.add(hal.Usage, "must be 1, not 2", "-check", "-device", "pci:1af4:1110", "-device",
+	r.add(hal.Usage, "but 2 were named", "-device", "pci:1af4:1110", "-device", "pci:1234:11e8",
+		"/i.lmb")
+	r.add(hal.Usage, "but -device names 2", "-check", "-device", "pci:1af4:1110", "-device",
 		"pci:1234:11e8",
 		"/i.lmb")
 	for _, name := range []string{"usb:1", "pci:12:34", "vfio:", "tt:", "tt:0"} {
