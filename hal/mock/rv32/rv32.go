@@ -245,7 +245,7 @@ func (c *Core) system(i instruction) (rd, value uint32) {
 	return 0, 0
 }
 
-// nextConfig returns the value that csrrw, csrrs or csrrc gives to Config. ok is false for other
+// nextConfig returns the value that csrrw, csrrs or csrrc stores in Config. ok is false for other
 // instructions, and for bits that the register does not have.
 func (c *Core) nextConfig(i instruction) (next uint32, ok bool) {
 	switch operand := c.X[i.rs1()]; i.funct3() {

@@ -1,6 +1,6 @@
 package importer
 
-// This file gives host windows the addresses of the recording, if the tiles reach host memory at
+// This file assigns host windows the addresses of the recording, if the tiles reach host memory at
 // addresses that the recorded program stores nowhere. Kernels then have these addresses compiled
 // in, as those of tt-metal's queues have, and a replay must have its host memory there.
 

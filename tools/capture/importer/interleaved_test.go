@@ -294,7 +294,7 @@ func TestFramesHaveInterleavedTensors(t *testing.T) {
 }
 
 // TestInterleavedTensorSkipsADisabledBank of a Blackhole card, by the translated coordinates that
-// tt-umd gives to the seven others if bank 1 is disabled.
+// tt-umd assigns to the seven others if bank 1 is disabled.
 func TestInterleavedTensorSkipsADisabledBank(t *testing.T) {
 	h := hostProgram{board: &boards.Blackhole, banks: []bankPlace{{18, 12, 0}, {18, 15, 0},
 		{18, 18, 0}, {17, 12, 0}, {17, 21, 0}, {17, 15, 0}, {17, 18, 0}}}

@@ -366,7 +366,7 @@ type stackCopy struct {
 	from, to uint64          // that is not written yet; to 0: nothing
 }
 
-// ownsStack reports whether nobody but the thread writes to its stack.
+// ownsStack reports whether only the thread itself writes to its stack.
 func (f *follower) ownsStack() bool {
 	s, top := f.memory.space, f.state.Reg[4]
 	if s.uses > 1 {

@@ -83,7 +83,7 @@ func TestTimesOfRecoveries(t *testing.T) {
 	}
 }
 
-// addAgain gives a slot its device back. QEMU removes the device when the slot loses its power,
+// addAgain adds the device of a slot again. QEMU removes the device when the slot loses its power,
 // where a card would stay.
 func (m *monitor) addAgain(qemuArgs []string) {
 	devices := map[string]string{} // arguments of device_add, by id

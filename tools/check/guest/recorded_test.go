@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// keepsMemory gives the machine 16 MiB of memory that its kernel does not use, and of which the
+// keepsMemory adds to the machine 16 MiB of memory that its kernel does not use, and of which the
 // device tree says that it survives a reset. Its kernel makes /dev/pmem0 of it.
 func (m *machine) keepsMemory(t *testing.T) {
 	t.Helper()

@@ -5,7 +5,7 @@
 // It knows the moves, arithmetic and string instructions that compilers and
 // libraries of C use on a mapping, has the program's thread compute what is more
 // than that with a copy of the operand, and refuses by name what it does not know:
-// it never guesses. A Follower carries out what follows such an instruction.
+// it never guesses. A Follower executes what follows such an instruction.
 // Sources: Intel SDM volume 2,
 // chapters 2 (formats), 3 to 5 (instructions) and appendix A (opcode maps);
 // "table" in comments means those of appendix A.
