@@ -57,6 +57,8 @@ step_unit() {
 		{ say "without $missing, the recorder's decoder of arm64 is not compared with it"; all=; }
 	ensure_installed qemu-aarch64-static qemu-user-static ||
 		{ say "without $missing, tests that run foreign programs skip themselves"; all=; }
+	ensure_cross_compiler arm64 ||
+		{ say "without $missing, the recorder's arm64 is not compared with QEMU's"; all=; }
 	ensure_installed strace strace ||
 		{ say "without $missing, tests that count system calls skip themselves"; all=; }
 	ensure_installed flatc flatbuffers-compiler ||

@@ -49,8 +49,26 @@ run_step() {
 	case $status in
 	0) passed+=("$name ($((SECONDS - start)) s)$(print_skip_count "$name")") ;;
 	"$skip_status") skips+=("$name: $(sed -n 's/^skipped: //p' "$out/step.log" | tail -1)") ;;
-	*) failed+=("$name") ;;
+	*) failed+=("$name$(print_reasons "$out/step.log")") ;;
 	esac
+}
+
+# print_reasons LOG prints why a step failed, for the summary, since the end of the output may be
+# all that a reader has: the tests that failed, each with the last line of its text, and without
+# such a test the last lines of the log. At most ten lines of 200 characters.
+print_reasons() {
+	awk '
+		function indent(text) { return "\n           " substr(text, 1, 200) }
+		/^=== RUN/ { why = "" }
+		/_test\.go:[0-9]+: / { why = $0; sub(/^.*_test\.go:[0-9]+: */, ": ", why) }
+		/^ *--- FAIL: / && why != "" { tests[++n] = $3 why; why = "" }
+		/./ { last[++lines % 3] = $0 }
+		END {
+			for (i = 1; i <= n && i <= 10; i++) printf "%s", indent(tests[i])
+			if (n > 10) printf "%s", indent("and " n - 10 " more")
+			for (i = lines - 2; n == 0 && i <= lines; i++)
+				if (i > 0) printf "%s", indent(last[i % 3])
+		}' "$1"
 }
 
 # print_skip_count STEP prints how many cases a step has skipped, nothing if none.
