@@ -219,8 +219,7 @@ func (c *configuration) addPreparation(p preparation) (err error) {
 const (
 	finalSyntax   = "halt, poweroff, reboot, restart, or "
 	successSyntax = finalSyntax + "`restart N` and one of the first three"
-	failureSyntax = finalSyntax +
-		"steps such as `restart 2, reset function 1 wait 2s, rescan 1, reboot`"
+	failureSyntax = finalSyntax + stepSyntax
 )
 
 // parsePolicy parses the values of the line `on-success` or `on-failure` that begins with the name

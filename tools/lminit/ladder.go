@@ -9,18 +9,14 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file contains the steps that lminit takes after a failure, as a line `on-failure` lists
-// them. Most of these steps bring a device back that does not work any more: they reset the device,
-// make the kernel find it again, or switch its slot off and on.
+// This file takes the steps after a failure, as a line `on-failure` lists them. The file reset.go
+// has the steps that act on a device.
 
 // sysfs is the directory in which the kernel shows devices. Tests set another path.
 var sysfs = "/sys"
 
 // pciBus returns the directory of the PCI bus in sysfs.
 func pciBus() string { return sysfs + "/bus/pci" }
-
-// powerOffTime is the time for which the step power-cycle switches a slot off.
-const powerOffTime = time.Second
 
 // stepKind describes all steps with a certain name.
 type stepKind struct {
@@ -29,17 +25,6 @@ type stepKind struct {
 	// function has the given address. It is nil for the step restart.
 	perform func(device, address string) error
 	wait    time.Duration // pause after the step, unless the configuration sets another
-}
-
-// stepKinds lists the steps that are allowed in a line `on-failure`. The kernel itself waits until
-// a function or a bus is out of reset, and until the link of a slot is up. The pauses leave time
-// for the firmware of the device after that.
-var stepKinds = [...]stepKind{
-	{"restart", nil, 100 * time.Millisecond},
-	{"reset function", resetFunction, 100 * time.Millisecond},
-	{"reset bus", resetBus, time.Second},
-	{"rescan", rescan, time.Second},
-	{"power-cycle", powerCycle, 5 * time.Second},
 }
 
 // recoveryStep is one step of a restartPolicy. After each step, lminit starts again with the first
@@ -119,86 +104,4 @@ func (s *supervisor) takeStep(step *recoveryStep, exit int) error {
 		}
 	}
 	return nil
-}
-
-// performOn performs the step for the device with the given name. If a driver was bound to the PCI
-// function of the device, and the kernel has removed the function and found it again, performOn
-// binds this driver again.
-func (k *stepKind) performOn(device string) error {
-	address, err := functionAddress(device)
-	if err != nil {
-		return err
-	}
-	driver := hal.LinkBaseName(pciBus() + "/devices/" + address + "/driver")
-	if err := k.perform(device, address); err != nil || driver == "" {
-		return err
-	}
-	return bindDriver([]string{driver, address})
-}
-
-// functionAddress returns the address of the PCI function of a device, such as 0000:01:00.0. The
-// name of the device contains the address, or the path of a file of Tenstorrent's driver.
-func functionAddress(device string) (address string, err error) {
-	scheme, locator, _ := strings.Cut(device, ":")
-	if scheme != "tt" {
-		return locator, nil
-	}
-	node := strings.ReplaceAll(strings.TrimPrefix(locator, "/dev/"), "/", "!")
-	address = hal.LinkBaseName(sysfs + "/class/tenstorrent/" + node + "/device")
-	if address == "" {
-		return "", hal.NewFault(hal.NoDevice, device+" is not in "+sysfs+"/class/tenstorrent")
-	}
-	return address, nil
-}
-
-// resetFunction resets a device without effect on other devices. It uses Tenstorrent's driver for
-// the devices of that driver. For others it uses the kernel's reset of a PCI function, which is a
-// function level reset if the function supports one (Linux 5.15 and later: `reset_method`).
-func resetFunction(device, address string) error {
-	if path, ok := strings.CutPrefix(device, "tt:"); ok {
-		return hal.ResetThroughDriver(path)
-	}
-	return writeFile(pciBus()+"/devices/"+address+"/reset", "1")
-}
-
-// resetBus resets the bus of a PCI function, with all functions on it. The bridge above the bus has
-// the file reset_subordinate since Linux 6.13, and in later releases of 6.1 and 6.12. Without that
-// file, the kernel resets the bus as the reset method `bus` of the function (Linux 5.15), if no
-// other function is on the bus.
-func resetBus(_, address string) error {
-	function := pciBus() + "/devices/" + address
-	// The directory of a function is a link to a directory inside that of the bridge.
-	err := writeFile(function+"/../reset_subordinate", "1")
-	if hal.CodeOf(err) != hal.NoFile {
-		return err
-	}
-	if err = writeFile(function+"/reset_method", "bus"); err == nil {
-		err = writeFile(function+"/reset", "1")
-		_ = writeFile(function+"/reset_method", "default")
-	}
-	return err
-}
-
-// rescan removes a PCI function from the kernel's list and makes the kernel search all buses.
-func rescan(_, address string) error {
-	// Ignore an error, because an earlier step may have left the function removed.
-	_ = writeFile(pciBus()+"/devices/"+address+"/remove", "1")
-	return writeFile(pciBus()+"/rescan", "1")
-}
-
-// powerCycle switches the power of the slot of a PCI function off and on again.
-func powerCycle(_, address string) error {
-	slot, _, _ := strings.Cut(address, ".") // the address of a slot has no function number
-	slots, _ := hal.ListDir(pciBus() + "/slots")
-	for _, name := range slots {
-		directory := pciBus() + "/slots/" + name
-		if text, _ := hal.ReadText(directory + "/address"); text == slot+"\n" {
-			err := writeFile(directory+"/power", "0")
-			time.Sleep(powerOffTime)
-			// Ignore an error, because the driver of a slot may switch it on by itself.
-			_ = writeFile(directory+"/power", "1")
-			return err
-		}
-	}
-	return hal.NewFault(hal.NoDevice, "no slot of "+address+" in "+pciBus()+"/slots")
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // This file rejects options that this lmrun does not support because of a build tag. Each of the
-// build tags norings, nowatchdog, nofaults and nojson omits the code of one option. This makes
-// lmrun smaller for products that do not need the option.
+// build tags norings, nowatchdog, nolock, nofaults, nojson and nocounter omits the code of one
+// option. This makes lmrun smaller for products that do not need the option.
 
 // checkBuildTags returns an error if an option needs code that a build tag has omitted from this
 // lmrun. The error names the build tag.
@@ -18,10 +18,14 @@ func checkBuildTags(o args.Options) error {
 		return buildTagError("NAME="+ringPrefix+"FILE", "norings")
 	case !hasWatchdog && o.Watchdog != "":
 		return buildTagError("-watchdog", "nowatchdog")
+	case !hasLock && o.Lock:
+		return buildTagError("-lock", "nolock")
 	case !hasFaults && o.Faults != "":
 		return buildTagError("-faults", "nofaults")
 	case !hasJSON && o.JSON:
 		return buildTagError("-json", "nojson")
+	case !hasCounter && o.Counter != "":
+		return buildTagError("-version-counter", "nocounter")
 	}
 	return nil
 }

@@ -6,13 +6,15 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/lmrun/args"
-	"lightmetal/tools/lmrun/files"
 )
 
 // This file replaces key_signed.go if lmrun is built without the tag signed. Such an lmrun cannot
 // check signatures.
 
-const keyUsage = ""
+const (
+	hasKey   = false
+	keyUsage = ""
+)
 
 // checkSignature always returns an error. lmrun calls it only if -key is given. If lmrun ignored
 // -key instead, it would replay an image without checking the signature as requested.
@@ -20,11 +22,3 @@ func checkSignature(*runtime.File, args.Options) error {
 	return hal.NewFault(hal.Denied,
 		"-key: this lmrun cannot check signatures; build it with `-tags signed`")
 }
-
-// versionCounter has the methods of the type versionCounter in key_signed.go, so that the other
-// files compile. These methods do nothing.
-type versionCounter struct{ outputs files.Outputs }
-
-func (*versionCounter) open(path string, version uint32) error { return nil }
-func (*versionCounter) raise() error                           { return nil }
-func (*versionCounter) discard()                               {}

@@ -170,7 +170,7 @@ func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Opt
 	if err == nil {
 		err = r.Freeze()
 	}
-	if err == nil && o.Lock {
+	if err == nil && hasLock && o.Lock {
 		err = runtime.LockMemory()
 	}
 	if err == nil && o.Seal {

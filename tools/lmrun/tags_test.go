@@ -12,7 +12,7 @@ import (
 
 // This file tests programs from which build tags leave out what a product does not need.
 
-// omittable are the build tags that leave out an option.
+// omittable are the build tags that leave out an option of a build with the tag signed.
 var omittable = []struct {
 	tag   string
 	flags []string // each is rejected, with a message that names the tag
@@ -20,8 +20,11 @@ var omittable = []struct {
 }{
 	{"norings", []string{"-input a=ring:NONE", "-output d=ring:NONE"}, "ring:FILE"},
 	{"nowatchdog", []string{"-watchdog /nowhere/watchdog"}, "-watchdog"},
+	{"nolock", []string{"-lock"}, "-lock"},
 	{"nofaults", []string{"-faults /nowhere/faults"}, "-faults"},
 	{"nojson", []string{"-json"}, "-json"},
+	{"nocounter", []string{"-key /nowhere/keys -version-counter /nowhere/counter"},
+		"-version-counter"},
 }
 
 // buildRunner builds lmrun with build tags and the mock devices.
@@ -51,7 +54,7 @@ func TestOmittedOptionErrorNamesTheTag(t *testing.T) {
 	}
 	for _, tags := range append([]string{strings.Join(all, ",")}, all...) {
 		t.Run(tags, func(t *testing.T) {
-			runner := buildRunner(t, tags)
+			runner := buildRunner(t, "signed,"+tags)
 			help, err := exec.Command(runner, "-help").Output()
 			if err != nil {
 				t.Fatal(err)

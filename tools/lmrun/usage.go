@@ -37,8 +37,7 @@ limits:
   -deadline TIME      time limit of each run, such as 20ms; after a longer run, the sequence
                       safe runs and lmrun fails
   -longest TIME       reject an image whose sequences could take longer, and end a run that
-                      does; default: 3600s` + watchdogUsage + `
-  -lock               lock image, inputs and program into memory, so that no run waits for storage
+                      does; default: 3600s` + watchdogUsage + lockUsage + `
   -seal               forbid every system call that could allocate, map or open` + keyUsage + `
 
 checks and reports:
@@ -61,6 +60,10 @@ const ringHelp = `
 const watchdogHelp = `
   -watchdog DEV[=S]   feed a watchdog device after each run, with a timeout of S seconds. On
                       success lmrun stops it; after a failure it resets the machine`
+
+// lockHelp is the help text of -lock. A build with the tag nolock omits this text.
+const lockHelp = `
+  -lock               lock image, inputs and program into memory, so that no run waits for storage`
 
 // faultsHelp is the help text of -faults. A build with the tag nofaults omits this text.
 const faultsHelp = `

@@ -1,0 +1,11 @@
+//go:build nolock
+
+package main
+
+// This file replaces lock.go if lmrun is built with the tag nolock. In such a build, checkBuildTags
+// rejects -lock.
+
+const (
+	hasLock   = false
+	lockUsage = ""
+)
