@@ -91,6 +91,7 @@ func promised(t *testing.T) string {
 	for _, of := range []struct{ what, file, pattern string }{
 		{"lmrun -", "usage.go", `(?m)(?:^  |, )-(\w[\w-]*( [A-Z=\[\]]+)?)`},
 		{"lmrun -", "key_signed.go", `(?m)(?:^  )-(\w[\w-]*( [A-Z=\[\]]+)?)`},
+		{"lmrun -", "counter.go", `(?m)(?:^  )-(\w[\w-]*( [A-Z=\[\]]+)?)`},
 		{"json of lmrun: ", "report.go", "\"(\\w+)\":"},
 		{"json of lmrun: ", "json.go", "\"(\\w+)\":"},
 	} {
