@@ -2,8 +2,6 @@ package boards
 
 // This file computes the configuration of TLB windows, and chooses free TLB windows.
 
-import "lightmetal/fbs/gen"
-
 // WindowConfig is the configuration of one TLB window: the content of the registers that program
 // the TLB window, as one little-endian number. Element 0 has the lower 64 bits.
 type WindowConfig [2]uint64
@@ -35,7 +33,7 @@ func (l *TLBLayout) EncodeWindow(g *WindowGroup, t TileRoute, address uint64) (
 		FieldYStart:      uint64(t.YStart),
 		FieldNoC:         uint64(t.NoC),
 		FieldMulticast:   multicast,
-		FieldOrdering:    uint64(t.Ordering - gen.OrderingDefault),
+		FieldOrdering:    uint64(t.Ordering - OrderingDefault),
 		FieldUseStaticVC: useVC,
 		FieldStaticVC:    vc,
 	} {
@@ -55,7 +53,7 @@ func (l *TLBLayout) EncodeWindow(g *WindowGroup, t TileRoute, address uint64) (
 // one of the three orderings, and XStart and YStart are 0 unless Multicast is set. A particular
 // device may still reject `t`.
 func isValidRoute(t TileRoute) bool {
-	return t.NoC <= 1 && t.Ordering >= gen.OrderingDefault && t.Ordering <= gen.OrderingPosted &&
+	return t.NoC <= 1 && t.Ordering >= OrderingDefault && t.Ordering <= OrderingPosted &&
 		(t.Multicast || t.XStart == 0 && t.YStart == 0)
 }
 

@@ -204,7 +204,7 @@ func targetOf(b *boards.Board) lmb.Device {
 }
 
 func newPointer(t *testing.T, board *boards.Board) *pointer {
-	target := fbs.TileRoute{X: 1, Y: 2, Ordering: gen.OrderingDefault}
+	target := fbs.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingDefault}
 	window := fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot, Size: 1 << 20}
 	point := command(fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()})
 	return &pointer{encode(t, &lmb.Image{
@@ -277,7 +277,7 @@ func randomPoint(r *rand.Rand, c *chip) (t fbs.TileRoute, address, size uint64) 
 	t = fbs.TileRoute{
 		X:   one(0, 1, 2, 5, 8, 9, 11, 14, 16, 17, 18, 19, 25),
 		Y:   one(0, 1, 3, 8, 10, 11, 18, 20, 24, 25, 31),
-		NoC: uint8(r.IntN(2)), Ordering: gen.OrderingDefault,
+		NoC: uint8(r.IntN(2)), Ordering: boards.OrderingDefault,
 	}
 	if t.Multicast = r.IntN(3) == 0; t.Multicast {
 		t.XStart, t.YStart = one(0, 1, 9, 16, 17, 18), one(0, 1, 2, 11, 18)
@@ -298,7 +298,7 @@ func TestTilesByTheirPlainNamesAreOpen(t *testing.T) {
 		c := &chipsHere[i]
 		p, grid := newPointer(t, c.board), chips.Of(c.board).Grid
 		open := func(what string, target fbs.TileRoute, address, size uint64) {
-			target.Ordering = gen.OrderingDefault
+			target.Ordering = boards.OrderingDefault
 			if err := p.verdict(t, target, address, size); err != nil {
 				t.Errorf("%s, %s: %v", c.board.Name, what, err)
 			}
@@ -348,7 +348,7 @@ func TestTilesByTheirPlainNamesAreOpen(t *testing.T) {
 		{"registers of the ARC", &boards.Blackhole, fbs.TileRoute{X: 8}, 0x8000_0000, 1 << 21},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			c.target.Ordering = gen.OrderingDefault
+			c.target.Ordering = boards.OrderingDefault
 			if err := newPointer(t, c.board).verdict(t, c.target, c.address, c.size); err != nil {
 				t.Errorf("%s, %s: %v", c.board.Name, c.what, err)
 			}
@@ -381,7 +381,7 @@ func TestRoutesToThePCIeControllerAreClosed(t *testing.T) {
 		{&boards.Blackhole, fbs.TileRoute{X: 8}, 0xce00_0000, "the ARC's windows"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
-			c.target.Ordering = gen.OrderingDefault
+			c.target.Ordering = boards.OrderingDefault
 			err := newPointer(t, c.board).verdict(t, c.target, c.address, 1<<20)
 			const begins = "command 0: point: images must not access "
 			if err == nil || !strings.HasPrefix(err.Error(), begins) ||

@@ -161,8 +161,8 @@ func TestNamesAreFoundOrNot(t *testing.T) {
 
 func TestTileRangesPackAndUnpack(t *testing.T) {
 	for _, want := range []fbs.TileRoute{
-		{X: 1, Y: 2, Ordering: gen.OrderingDefault},
-		{X: 9, Y: 11, XStart: 1, YStart: 2, NoC: 1, Ordering: gen.OrderingPosted,
+		{X: 1, Y: 2, Ordering: boards.OrderingDefault},
+		{X: 9, Y: 11, XStart: 1, YStart: 2, NoC: 1, Ordering: boards.OrderingPosted,
 			StaticVCPlusOne: 8,
 			Multicast:       true},
 	} {

@@ -139,6 +139,14 @@ func CommandsIn(memory []byte) []Command {
 // TileRoute selects the tiles that a TLB window shows, and the route to them.
 type TileRoute = boards.TileRoute
 
+// The orderings of package boards are those of the schema. Otherwise an index is not 0, and this
+// does not compile.
+var (
+	_ = [1]struct{}{}[byte(boards.OrderingDefault)-byte(gen.OrderingDefault)]
+	_ = [1]struct{}{}[byte(boards.OrderingStrict)-byte(gen.OrderingStrict)]
+	_ = [1]struct{}{}[byte(boards.OrderingPosted)-byte(gen.OrderingPosted)]
+)
+
 // WidthMask returns the largest value that fits in an unsigned integer of `width` bytes. The
 // width must be 1, 2, 4 or 8.
 func WidthMask(width uint8) uint64 { return ^uint64(0) >> (64 - 8*uint(width)) }

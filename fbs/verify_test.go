@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/image/lmb"
@@ -30,7 +31,7 @@ func command(c fbs.Command) lmb.Command { return lmb.Command{Command: c} }
 
 // sample returns an image that uses every feature of the format.
 func sample() *lmb.Image {
-	target := fbs.TileRoute{X: 1, Y: 2, Ordering: gen.OrderingStrict, StaticVCPlusOne: 3}
+	target := fbs.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingStrict, StaticVCPlusOne: 3}
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: "test", Source: "sample", Time: 7, Git: "abc"},
 		Devices: []lmb.Device{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e,

@@ -45,7 +45,7 @@ func pointTo(d *device, a *Aperture, t fbs.TileRoute, address uint64) Code {
 	return OK
 }
 
-var tile = fbs.TileRoute{X: 3, Y: 5, NoC: 1, Ordering: gen.OrderingStrict}
+var tile = fbs.TileRoute{X: 3, Y: 5, NoC: 1, Ordering: boards.OrderingStrict}
 
 // A Wormhole has 156 TLB windows of 1 MiB, 10 of 2 MiB and 20 of 16 MiB. Each has a register of 8
 // bytes; the first register is at 0x1fc00000 in BAR 0. In a TLB window of 2 MiB, the address field

@@ -569,7 +569,7 @@ func wormholeImage(commands ...fbs.Command) *fbs.View {
 // pointAt returns a command that points a window at an address of a tile. storeReset returns a
 // command that stores to the reset register of that tile.
 func pointAt(window uint16, address uint64, tile fbs.TileRoute) fbs.Command {
-	tile.Ordering = gen.OrderingDefault
+	tile.Ordering = boards.OrderingDefault
 	return fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: address, Mask: tile.Pack()}
 }
 

@@ -8,8 +8,8 @@ package hal
 import (
 	"golang.org/x/sys/unix"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 )
 
 // allocateWindow implements tlbDriver: it reserves and maps one of the smallest free TLB windows
@@ -67,7 +67,7 @@ func (t *ttBackend) programWindow(a *Aperture, r fbs.TileRoute, address uint64) 
 		xStart:   uint16(r.XStart),
 		yStart:   uint16(r.YStart),
 		noc:      r.NoC,
-		ordering: uint8(r.Ordering - gen.OrderingDefault),
+		ordering: uint8(r.Ordering - boards.OrderingDefault),
 		staticVC: r.StaticVCPlusOne,
 	}
 	if r.Multicast {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -124,7 +125,7 @@ func (s *subject) addSafe() {
 		Value: 0x5afe}}
 	commands := []lmb.Command{store}
 	if w := s.image.Windows[0]; w.Kind == gen.WindowKindTlb {
-		target := fbs.TileRoute{X: 1, Y: 2, Ordering: gen.OrderingStrict}
+		target := fbs.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingStrict}
 		commands = []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodePoint,
 			Mask: target.Pack()}}, store}
 	}

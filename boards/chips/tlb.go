@@ -5,8 +5,6 @@ package chips
 
 import (
 	"lightmetal/boards"
-	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 )
 
 // DecodeWindow returns the tiles and the address that a TLB window shows. The TLB window belongs to
@@ -14,13 +12,13 @@ import (
 // is false if EncodeWindow never returns `w`, for example because the bit Linked or a reserved bit
 // is set in `w`.
 func DecodeWindow(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowConfig) (
-	t fbs.TileRoute, address uint64, ok bool) {
+	t boards.TileRoute, address uint64, ok bool) {
 	field := func(i int) uint8 { return uint8(ExtractField(l, g, w, i)) }
-	t = fbs.TileRoute{
+	t = boards.TileRoute{
 		X: field(boards.FieldXEnd), Y: field(boards.FieldYEnd), XStart: field(boards.FieldXStart),
 		YStart:          field(boards.FieldYStart),
 		NoC:             field(boards.FieldNoC),
-		Ordering:        gen.OrderingDefault + gen.Ordering(field(boards.FieldOrdering)),
+		Ordering:        boards.OrderingDefault + boards.Ordering(field(boards.FieldOrdering)),
 		StaticVCPlusOne: field(boards.FieldStaticVC), Multicast: field(boards.FieldMulticast) == 1,
 	}
 	if l.Fields[boards.FieldUseStaticVC] != 0 {
@@ -30,7 +28,7 @@ func DecodeWindow(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowCon
 	// Encode the decoded values again, to find out whether EncodeWindow can return `w`.
 	again, ok := l.EncodeWindow(g, t, address)
 	if !ok || again != w {
-		return fbs.TileRoute{}, 0, false
+		return boards.TileRoute{}, 0, false
 	}
 	return t, address, true
 }
@@ -54,7 +52,7 @@ func ExtractField(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowCon
 // returns. `w` is the configuration in these registers. `offset` is the offset of the load from the
 // first of these registers.
 func LoadRegister(w *boards.WindowConfig, offset uint64, width uint8) uint64 {
-	return w[offset/8] >> (8 * (offset % 8)) & fbs.WidthMask(width)
+	return w[offset/8] >> (8 * (offset % 8)) & (1<<(8*width) - 1)
 }
 
 // StoreRegister changes the configuration `w` of a TLB window like a store of `width` bytes to the
@@ -62,7 +60,8 @@ func LoadRegister(w *boards.WindowConfig, offset uint64, width uint8) uint64 {
 // registers.
 func StoreRegister(w *boards.WindowConfig, offset uint64, width uint8, value uint64) {
 	shift := 8 * (offset % 8)
-	w[offset/8] = w[offset/8]&^(fbs.WidthMask(width)<<shift) | value<<shift
+	mask := uint64(1)<<(8*width) - 1
+	w[offset/8] = w[offset/8]&^(mask<<shift) | value<<shift
 }
 
 // SlotAt returns the number of the TLB window that includes the given offset of a BAR.

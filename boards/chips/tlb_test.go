@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"lightmetal/boards"
-	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 )
 
 var withTLB = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
@@ -15,10 +13,10 @@ var withTLB = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
 // randomTarget returns random tiles and a random address that TLB windows of the group `g` can
 // show.
 func randomTarget(r *rand.Rand, l *boards.TLBLayout, g *boards.WindowGroup) (
-	fbs.TileRoute, uint64) {
-	t := fbs.TileRoute{
+	boards.TileRoute, uint64) {
+	t := boards.TileRoute{
 		X: uint8(r.Intn(64)), Y: uint8(r.Intn(64)), NoC: uint8(r.Intn(2)),
-		Ordering:  gen.OrderingDefault + gen.Ordering(r.Intn(3)),
+		Ordering:  boards.OrderingDefault + boards.Ordering(r.Intn(3)),
 		Multicast: r.Intn(2) == 1,
 	}
 	if t.Multicast {
@@ -78,17 +76,17 @@ func TestEncodeWindowMatchesRecordings(t *testing.T) {
 	for _, c := range []struct {
 		board   *boards.Board
 		slot    int
-		target  fbs.TileRoute
+		target  boards.TileRoute
 		address uint64
 		want    boards.WindowConfig
 	}{
-		{&boards.Wormhole, 166, fbs.TileRoute{X: 1, Y: 1, Ordering: gen.OrderingStrict}, 0xff000000,
+		{&boards.Wormhole, 166, boards.TileRoute{X: 1, Y: 1, Ordering: boards.OrderingStrict}, 0xff000000,
 			boards.WindowConfig{0x40000410ff}},
-		{&boards.Wormhole, 166, fbs.TileRoute{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0,
+		{&boards.Wormhole, 166, boards.TileRoute{X: 1, Y: 1, Ordering: boards.OrderingDefault}, 0,
 			boards.WindowConfig{0x41000}},
-		{&boards.Blackhole, 0, fbs.TileRoute{X: 1, Y: 2, Ordering: gen.OrderingStrict}, 0xffa00000,
+		{&boards.Blackhole, 0, boards.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingStrict}, 0xffa00000,
 			boards.WindowConfig{0x40800_000007fd, 0x40}},
-		{&boards.Blackhole, 0, fbs.TileRoute{X: 1, Y: 2, Ordering: gen.OrderingDefault}, 0,
+		{&boards.Blackhole, 0, boards.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingDefault}, 0,
 			boards.WindowConfig{0x40800_00000000}},
 	} {
 		t.Run(fmt.Sprint(c.board.Name, " ", c.slot, " ", c.address), func(t *testing.T) {
@@ -104,8 +102,8 @@ func TestEncodeWindowMatchesRecordings(t *testing.T) {
 }
 
 func TestEncodeWindowRejectsWhatTheDeviceCannotExpress(t *testing.T) {
-	plain := fbs.TileRoute{X: 1, Y: 2, Ordering: gen.OrderingDefault}
-	with := func(change func(*fbs.TileRoute)) fbs.TileRoute {
+	plain := boards.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingDefault}
+	with := func(change func(*boards.TileRoute)) boards.TileRoute {
 		t := plain
 		change(&t)
 		return t
@@ -114,7 +112,7 @@ func TestEncodeWindowRejectsWhatTheDeviceCannotExpress(t *testing.T) {
 		name    string
 		board   *boards.Board
 		slot    int
-		target  fbs.TileRoute
+		target  boards.TileRoute
 		address uint64
 		ok      bool
 	}{
@@ -125,32 +123,32 @@ func TestEncodeWindowRejectsWhatTheDeviceCannotExpress(t *testing.T) {
 		{"address past 36 bits", &boards.Wormhole, 0, plain, 1 << 36, false},
 		{"last address of Blackhole", &boards.Blackhole, 0, plain, 1<<64 - 2<<20, true},
 		{"ordering invalid", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRoute) { t.Ordering = gen.OrderingInvalid }), 0, false},
+			with(func(t *boards.TileRoute) { t.Ordering = boards.OrderingInvalid }), 0, false},
 		{"ordering past posted", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRoute) { t.Ordering = gen.OrderingPosted + 1 }), 0, false},
-		{"x past 6 bits", &boards.Wormhole, 0, with(func(t *fbs.TileRoute) { t.X = 64 }), 0, false},
-		{"y past 6 bits", &boards.Blackhole, 0, with(func(t *fbs.TileRoute) { t.Y = 64 }), 0,
+			with(func(t *boards.TileRoute) { t.Ordering = boards.OrderingPosted + 1 }), 0, false},
+		{"x past 6 bits", &boards.Wormhole, 0, with(func(t *boards.TileRoute) { t.X = 64 }), 0, false},
+		{"y past 6 bits", &boards.Blackhole, 0, with(func(t *boards.TileRoute) { t.Y = 64 }), 0,
 			false},
 		{"start corner of a unicast", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRoute) { t.XStart = 1 }), 0, false},
+			with(func(t *boards.TileRoute) { t.XStart = 1 }), 0, false},
 		{"start corner of a multicast", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRoute) { t.XStart, t.Multicast = 1, true }), 0, true},
+			with(func(t *boards.TileRoute) { t.XStart, t.Multicast = 1, true }), 0, true},
 		{"start corner past 6 bits", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRoute) { t.YStart, t.Multicast = 64, true }), 0, false},
-		{"NoC 1", &boards.Wormhole, 0, with(func(t *fbs.TileRoute) { t.NoC = 1 }), 0, true},
-		{"NoC 2", &boards.Blackhole, 0, with(func(t *fbs.TileRoute) { t.NoC = 2 }), 0, false},
-		{"NoC 2 in one bit", &boards.Wormhole, 0, with(func(t *fbs.TileRoute) { t.NoC = 2 }), 0,
+			with(func(t *boards.TileRoute) { t.YStart, t.Multicast = 64, true }), 0, false},
+		{"NoC 1", &boards.Wormhole, 0, with(func(t *boards.TileRoute) { t.NoC = 1 }), 0, true},
+		{"NoC 2", &boards.Blackhole, 0, with(func(t *boards.TileRoute) { t.NoC = 2 }), 0, false},
+		{"NoC 2 in one bit", &boards.Wormhole, 0, with(func(t *boards.TileRoute) { t.NoC = 2 }), 0,
 			false},
 		{"channel 0 in one bit", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRoute) { t.StaticVCPlusOne = 1 }), 0, true},
+			with(func(t *boards.TileRoute) { t.StaticVCPlusOne = 1 }), 0, true},
 		{"channel 1 in one bit", &boards.Wormhole, 0,
-			with(func(t *fbs.TileRoute) { t.StaticVCPlusOne = 2 }), 0, false},
+			with(func(t *boards.TileRoute) { t.StaticVCPlusOne = 2 }), 0, false},
 		{"channel 7 in three bits", &boards.Blackhole, 0,
-			with(func(t *fbs.TileRoute) { t.StaticVCPlusOne = 8 }), 0, true},
+			with(func(t *boards.TileRoute) { t.StaticVCPlusOne = 8 }), 0, true},
 		{"channel 8 in three bits", &boards.Blackhole, 0,
-			with(func(t *fbs.TileRoute) { t.StaticVCPlusOne = 9 }), 0, false},
+			with(func(t *boards.TileRoute) { t.StaticVCPlusOne = 9 }), 0, false},
 		{"multicast through 4 GiB", &boards.Blackhole, 202,
-			with(func(t *fbs.TileRoute) { t.XStart, t.Multicast = 1, true }), 0, true},
+			with(func(t *boards.TileRoute) { t.XStart, t.Multicast = 1, true }), 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.board.TLB

@@ -6,7 +6,6 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 )
 
@@ -109,8 +108,8 @@ func TestARCAnswersSingleMessages(t *testing.T) {
 // has it too (ttsim v1.10.0 src/libttsim.cpp and src/tile.cpp). An image finds
 // none of the driver's there.
 func TestARCRegistersExistForDriversOnly(t *testing.T) {
-	arc, pcie := &fbs.TileRoute{X: 0, Y: 10, Ordering: gen.OrderingDefault},
-		&fbs.TileRoute{X: 2, Y: 0, Ordering: gen.OrderingDefault}
+	arc, pcie := &fbs.TileRoute{X: 0, Y: 10, Ordering: boards.OrderingDefault},
+		&fbs.TileRoute{X: 2, Y: 0, Ordering: boards.OrderingDefault}
 	for _, c := range []struct {
 		board *boards.Board
 		bar   map[uint64]uint64 // by offset in BAR 0
@@ -154,7 +153,7 @@ func TestARCRegistersExistForDriversOnly(t *testing.T) {
 		// NIU_CFG_0
 		{&boards.Blackhole, pcie, 0xffff_ffff_ff00_0100},
 		// ARC_MSI_FIFO
-		{&boards.Blackhole, &fbs.TileRoute{X: 8, Y: 0, Ordering: gen.OrderingDefault}, 0x800b_0000},
+		{&boards.Blackhole, &fbs.TileRoute{X: 8, Y: 0, Ordering: boards.OrderingDefault}, 0x800b_0000},
 	} {
 		t.Run(fmt.Sprint(c.board.Name, " ", c.address), func(t *testing.T) {
 			for hardware, want := range map[bool]hal.Code{false: hal.Refused, true: hal.OK} {

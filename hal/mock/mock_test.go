@@ -69,7 +69,7 @@ func expect(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8
 }
 
 func tile(x, y uint8) *fbs.TileRoute {
-	return &fbs.TileRoute{X: x, Y: y, Ordering: gen.OrderingDefault}
+	return &fbs.TileRoute{X: x, Y: y, Ordering: boards.OrderingDefault}
 }
 
 func TestDeviceIdentity(t *testing.T) {
@@ -192,7 +192,7 @@ func TestMulticastStoresToEveryTensixTileOfItsRectangle(t *testing.T) {
 			d := New(c.board)
 			d.Record(true)
 			target := &fbs.TileRoute{XStart: c.start.X, YStart: c.start.Y, X: c.end.X, Y: c.end.Y,
-				Multicast: true, Ordering: gen.OrderingDefault}
+				Multicast: true, Ordering: boards.OrderingDefault}
 			a := tlb(t, d, 0, 1<<20, target, 0)
 			before := d.Operations()
 			store(t, d, &a, 0x100, 4, 42)

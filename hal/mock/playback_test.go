@@ -103,7 +103,7 @@ func replay(t *testing.T, d *Device, accesses []Access, slot uint16, size uint64
 	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindTlb, Slot: slot, Size: size})
 	for _, want := range accesses {
 		inside := want.Place.Address % size
-		target := fbs.TileRoute{X: want.Place.X, Y: want.Place.Y, Ordering: gen.OrderingPosted}
+		target := fbs.TileRoute{X: want.Place.X, Y: want.Place.Y, Ordering: boards.OrderingPosted}
 		must(t, d, d.ProgramWindow(&a, target, want.Place.Address-inside))
 		if want.Op == Store {
 			store(t, d, &a, inside, want.Width, want.Value)

@@ -272,11 +272,11 @@ func TestRejectionsOfProgramWindow(t *testing.T) {
 		{"address inside a window", &small, *tile(1, 1), 4096, "cannot be pointed"},
 		{"ordering invalid", &small, fbs.TileRoute{X: 1, Y: 1}, 0, "cannot be pointed"},
 		{"no tile", &small, *tile(0, 2), 0, "there is no tile"},
-		{"NoC 1", &small, fbs.TileRoute{X: 1, Y: 1, NoC: 1, Ordering: gen.OrderingDefault}, 0,
+		{"NoC 1", &small, fbs.TileRoute{X: 1, Y: 1, NoC: 1, Ordering: boards.OrderingDefault}, 0,
 			"NoC 1"},
 		{"reversed rectangle", &small, fbs.TileRoute{X: 1, Y: 1, XStart: 2, YStart: 2,
 			Multicast: true,
-			Ordering:  gen.OrderingDefault}, 0, "images must not access"},
+			Ordering:  boards.OrderingDefault}, 0, "images must not access"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			wormhole.refusal = ""
@@ -287,7 +287,7 @@ func TestRejectionsOfProgramWindow(t *testing.T) {
 		})
 	}
 	must(t, wormhole, wormhole.ProgramWindow(&small,
-		fbs.TileRoute{X: 1, Y: 1, StaticVCPlusOne: 1, Ordering: gen.OrderingPosted}, 0))
+		fbs.TileRoute{X: 1, Y: 1, StaticVCPlusOne: 1, Ordering: boards.OrderingPosted}, 0))
 }
 
 // TestProgramWindowRejectsWhatTheVerifierRejects points windows of several sizes at and
@@ -301,7 +301,7 @@ func TestProgramWindowRejectsWhatTheVerifierRejects(t *testing.T) {
 				for _, size := range []uint64{4096, 1 << 20} {
 					for _, at := range []uint64{c.First - size, c.First, c.Last, c.Last + 1} {
 						address, target := at&^(size-1),
-							fbs.TileRoute{X: x, Y: y, Ordering: gen.OrderingDefault}
+							fbs.TileRoute{X: x, Y: y, Ordering: boards.OrderingDefault}
 						if c.Routes&1 == 0 || b.FindClosedRange(target, address, size) == nil {
 							continue
 						}

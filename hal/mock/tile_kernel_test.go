@@ -52,14 +52,14 @@ func newRig(t testing.TB, b *boards.Board) *rig {
 
 // at chooses the tile that what follows is about.
 func (r *rig) at(tile chips.Tile) *rig {
-	r.target = fbs.TileRoute{X: tile.X, Y: tile.Y, Ordering: gen.OrderingDefault}
+	r.target = fbs.TileRoute{X: tile.X, Y: tile.Y, Ordering: boards.OrderingDefault}
 	return r
 }
 
 // rectangle chooses all Tensix tiles in a rectangle.
 func (r *rig) rectangle(first, last chips.Tile) *rig {
 	r.target = fbs.TileRoute{X: last.X, Y: last.Y, XStart: first.X, YStart: first.Y,
-		Multicast: true, Ordering: gen.OrderingDefault}
+		Multicast: true, Ordering: boards.OrderingDefault}
 	return r
 }
 

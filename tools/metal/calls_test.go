@@ -556,7 +556,7 @@ func TestProgramThatHangsIsReportedAndLeavesCoresInReset(t *testing.T) {
 	a, errMap := on.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 1 << 20, Slot: fbs.NoSlot})
 	ok(t, errMap)
 	reset := chips.Of(&boards.Wormhole).Grid.Reset
-	on.ProgramWindow(&a, fbs.TileRoute{X: 18, Y: 18, Ordering: gen.OrderingDefault},
+	on.ProgramWindow(&a, fbs.TileRoute{X: 18, Y: 18, Ordering: boards.OrderingDefault},
 		reset.Address&^0xfffff)
 	if v, c := a.Load(uint32(reset.Address&0xfffff), 4); c != hal.OK || v != uint64(reset.Mask) {
 		t.Errorf("SOFT_RESET_0 is %#x (%v)", v, c)

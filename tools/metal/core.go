@@ -7,7 +7,6 @@ import (
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 )
 
 // CoreCoord is a core in logical coordinates: the Tensix tiles of the grid
@@ -110,7 +109,7 @@ func (g *grid) target(r CoreRange) fbs.TileRoute {
 }
 
 func unicast(t chips.Tile) fbs.TileRoute {
-	return fbs.TileRoute{X: t.X, Y: t.Y, Ordering: gen.OrderingDefault}
+	return fbs.TileRoute{X: t.X, Y: t.Y, Ordering: boards.OrderingDefault}
 }
 
 // cores lists what a CoreSpec names, row by row.

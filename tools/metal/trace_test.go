@@ -180,7 +180,7 @@ func TestLoadTraceRefusesWhatIsNoTraceForIt(t *testing.T) {
 		image.Sequences[1].Commands = append(image.Sequences[1].Commands, c)
 		return must(lmb.Encode(image))
 	}
-	dram := fbs.TileRoute{Ordering: gen.OrderingDefault}.Pack()
+	dram := fbs.TileRoute{Ordering: boards.OrderingDefault}.Pack()
 	refused(t, load(r, changed(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall}})),
 		"the trace calls a sequence")
 	refused(t, load(r, changed(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint,

@@ -152,8 +152,8 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 		if t.Multicast {
 			text += fmt.Sprintf(" from (%d,%d)", t.XStart, t.YStart)
 		}
-		if t.Ordering != gen.OrderingDefault {
-			text += " " + strings.ToLower(t.Ordering.String())
+		if t.Ordering != boards.OrderingDefault {
+			text += " " + strings.ToLower(gen.Ordering(t.Ordering).String())
 		}
 		return text
 	case gen.OpcodeWrite, gen.OpcodeRelocate:

@@ -50,7 +50,7 @@ func (h *hostProgram) pointed(bank int, address uint64) uint64 {
 	}
 	g := h.board.TLB.GroupOf(slot)
 	address += b.offset
-	tile := fbs.TileRoute{X: b.x, Y: b.y, NoC: h.noc, Ordering: gen.OrderingDefault}
+	tile := fbs.TileRoute{X: b.x, Y: b.y, NoC: h.noc, Ordering: boards.OrderingDefault}
 	if h.noc == 1 { // NoC 1 counts from the opposite corner
 		rows := chips.Of(h.board).Grid.Rows
 		tile.X, tile.Y = uint8(len(rows[0]))-1-b.x, uint8(len(rows))-1-b.y
@@ -175,7 +175,7 @@ func inTile(t *testing.T, device hal.Device, b bankPlace, address uint64, size i
 	if err != nil {
 		t.Fatal(err)
 	}
-	tile := fbs.TileRoute{X: b.x, Y: b.y, Ordering: gen.OrderingDefault}
+	tile := fbs.TileRoute{X: b.x, Y: b.y, Ordering: boards.OrderingDefault}
 	if code := device.ProgramWindow(&a, tile, address&^(1<<20-1)); code != hal.OK {
 		t.Fatal(code)
 	}

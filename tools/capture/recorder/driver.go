@@ -12,7 +12,6 @@ import (
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +27,7 @@ const (
 	ttAllocate     = 0xfa0b
 	ttConfigure    = 0xfa0d
 	ttCleanup      = 0xfa0e
-	ttOrderingZero = gen.OrderingDefault // the driver counts from 0
+	ttOrderingZero = boards.OrderingDefault // the driver counts from 0
 	noWindow       = -1
 )
 
@@ -155,7 +154,7 @@ func (r *recording) pointed(t *thread, c *call, _ uint64) {
 	slot, address := int(binary.NativeEndian.Uint32(data[:])), binary.NativeEndian.Uint64(data[8:])
 	target := fbs.TileRoute{
 		X: short(16), Y: short(18), XStart: short(20), YStart: short(22),
-		NoC: data[24], Multicast: data[25] != 0, Ordering: ttOrderingZero + gen.Ordering(data[26]),
+		NoC: data[24], Multicast: data[25] != 0, Ordering: ttOrderingZero + boards.Ordering(data[26]),
 		StaticVCPlusOne: data[28],
 	}
 	if !target.Multicast {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/check/vectors/vector"
@@ -835,7 +836,7 @@ func tilesOf(index uint, value uint64) func(*file) {
 func point(x, y, xStart, yStart, noc uint8, multicast bool) func(*file) {
 	return commandOf(opPoint, func(c *fbs.Command) {
 		t := fbs.TileRoute{X: x, Y: y, XStart: xStart, YStart: yStart, NoC: noc,
-			Ordering: gen.OrderingDefault, Multicast: multicast}
+			Ordering: boards.OrderingDefault, Multicast: multicast}
 		c.Mask = t.Pack()
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -48,7 +49,7 @@ func pointed(t *testing.T, d *Device, x, y uint8, address uint64) *hal.Aperture 
 }
 
 func unicast(x, y uint8) fbs.TileRoute {
-	return fbs.TileRoute{X: x, Y: y, Ordering: gen.OrderingDefault}
+	return fbs.TileRoute{X: x, Y: y, Ordering: boards.OrderingDefault}
 }
 
 func words(values ...uint32) []byte {
@@ -195,7 +196,7 @@ func TestMulticastReachesEveryTile(t *testing.T) {
 	eachFake(t, func(t *testing.T, d *Device) {
 		a := mapped(t, d, tlbWindow(1<<20, fbs.NoSlot))
 		rectangle := fbs.TileRoute{X: 2, Y: 3, XStart: 1, YStart: 2, Multicast: true,
-			Ordering: gen.OrderingDefault}
+			Ordering: boards.OrderingDefault}
 		check(t, d, "point", d.ProgramWindow(a, rectangle, 0))
 		check(t, d, "store", a.Store(8, 8, 0x1122334455667788))
 		for _, tile := range [][2]uint8{{1, 2}, {2, 2}, {1, 3}, {2, 3}} {
@@ -611,7 +612,7 @@ func TestAccessDoesNotAllocate(t *testing.T) {
 		block.CopyIn(0, data)
 		block.CopyOut(0, data)
 		d.Sleep(10)
-		d.ProgramWindow(a, fbs.TileRoute{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0)
+		d.ProgramWindow(a, fbs.TileRoute{X: 1, Y: 1, Ordering: boards.OrderingDefault}, 0)
 	})
 	if n != 0 {
 		t.Errorf("%v allocations", n)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/image/lmb"
@@ -28,7 +29,7 @@ func (p *parser) point(c *lmb.Command) {
 	if w.Kind != gen.WindowKindTlb {
 		p.fail(p.last, "only a tlb window can be pointed at a tile")
 	}
-	t := fbs.TileRoute{Ordering: gen.OrderingDefault}
+	t := fbs.TileRoute{Ordering: boards.OrderingDefault}
 	p.tiles(&t)
 	p.expect("address")
 	c.Value = p.size("an address in the tile")
@@ -39,7 +40,7 @@ func (p *parser) point(c *lmb.Command) {
 	p.settings(
 		setting{"ordering",
 			func() {
-				t.Ordering = gen.Ordering(p.word("default, strict or posted",
+				t.Ordering = boards.Ordering(p.word("default, strict or posted",
 					orderingWords))
 			}},
 		setting{"noc", func() { t.NoC = uint8(p.numberTo("a noc", 1)) }},

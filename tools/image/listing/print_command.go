@@ -178,7 +178,7 @@ func (p *printer) point(c *lmb.Command) {
 		p.printf("%s tile %d,%d", p.windowText(c.Window), t.X, t.Y)
 	}
 	p.printf(" address 0x%x", c.Value)
-	if t.Ordering != gen.OrderingDefault {
+	if t.Ordering != boards.OrderingDefault {
 		p.printf(" ordering %s", wordOf(orderingWords, t.Ordering))
 	}
 	if t.NoC != 0 {

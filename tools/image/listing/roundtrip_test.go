@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/image/lmb"
@@ -384,7 +385,7 @@ func (g *generator) tolerance() uint32 {
 func (g *generator) point(c *lmb.Command, window uint16) {
 	t := fbs.TileRoute{
 		X: uint8(g.Uint32()), Y: uint8(g.Uint32()), NoC: uint8(g.IntN(2)),
-		Ordering: gen.Ordering(1 + g.IntN(3)), StaticVCPlusOne: uint8(g.IntN(9)),
+		Ordering: boards.Ordering(1 + g.IntN(3)), StaticVCPlusOne: uint8(g.IntN(9)),
 		Multicast: g.flip(),
 	}
 	if t.Multicast {

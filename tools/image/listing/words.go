@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/image/lmb"
 )
@@ -17,8 +18,8 @@ var (
 	conditionSigns = []string{gen.ConditionEqual: "==", gen.ConditionNotEqual: "!=",
 		gen.ConditionReached: "reached"}
 	policyWords   = []string{gen.PolicyFail: "fail", gen.PolicyIgnore: "ignore"}
-	orderingWords = []string{gen.OrderingDefault: "default", gen.OrderingStrict: "strict",
-		gen.OrderingPosted: "posted"}
+	orderingWords = []string{boards.OrderingDefault: "default", boards.OrderingStrict: "strict",
+		boards.OrderingPosted: "posted"}
 	markWords = []string{gen.MarkKindPoint: "mark", gen.MarkKindBegin: "begin",
 		gen.MarkKindEnd: "end"}
 	dtypeWords = lmb.DTypes

@@ -125,7 +125,7 @@ func large(t testing.TB, count int) []byte {
 				Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindBegin)}})
 			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall, Index: 1}})
 			target := fbs.TileRoute{X: uint8(1 + i/1000%4), Y: uint8(1 + i/4000%5),
-				Ordering: gen.OrderingDefault}
+				Ordering: boards.OrderingDefault}
 			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()}})
 		}
 		switch {

@@ -23,7 +23,7 @@ typedef signed char i8;
 static inline u32 get_arg(u32 i) { return WORD(ARGUMENTS + 4 * i); }
 
 /* A load from L1 that another core or the network may have stored to. */
-static inline u32 load(u32 address)
+static inline u32 load_word(u32 address)
 {
 	if (BLACKHOLE)
 		asm volatile("fence" ::: "memory");
@@ -31,7 +31,7 @@ static inline u32 load(u32 address)
 }
 
 /* A store that is in L1 when the call returns. */
-static inline void store(u32 address, u32 value)
+static inline void store_word(u32 address, u32 value)
 {
 	asm volatile("" ::: "memory");
 	WORD(address) = value;
@@ -47,40 +47,40 @@ static inline void store(u32 address, u32 value)
 
 static inline void cb_reserve_back(u32 id, u32 pages)
 {
-	while (CB_PAGES(id) - (load(CB_PUSHED(id)) - load(CB_POPPED(id))) < pages)
+	while (CB_PAGES(id) - (load_word(CB_PUSHED(id)) - load_word(CB_POPPED(id))) < pages)
 		;
 }
 
 static inline void cb_push_back(u32 id, u32 pages)
 {
 	(void)WORD(CB_ADDRESS(id)); /* waits for the stores before */
-	store(CB_PUSHED(id), WORD(CB_PUSHED(id)) + pages);
+	store_word(CB_PUSHED(id), WORD(CB_PUSHED(id)) + pages);
 }
 
 static inline void cb_wait_front(u32 id, u32 pages)
 {
-	while (load(CB_PUSHED(id)) - load(CB_POPPED(id)) < pages)
+	while (load_word(CB_PUSHED(id)) - load_word(CB_POPPED(id)) < pages)
 		;
 }
 
 static inline void cb_pop_front(u32 id, u32 pages)
 {
-	store(CB_POPPED(id), WORD(CB_POPPED(id)) + pages);
+	store_word(CB_POPPED(id), WORD(CB_POPPED(id)) + pages);
 }
 
 static inline u32 get_write_ptr(u32 id) {
-	return CB_ADDRESS(id) + load(CB_PUSHED(id)) % CB_PAGES(id) * CB_PAGE(id);
+	return CB_ADDRESS(id) + load_word(CB_PUSHED(id)) % CB_PAGES(id) * CB_PAGE(id);
 }
 static inline u32 get_read_ptr(u32 id) {
-	return CB_ADDRESS(id) + load(CB_POPPED(id)) % CB_PAGES(id) * CB_PAGE(id);
+	return CB_ADDRESS(id) + load_word(CB_POPPED(id)) % CB_PAGES(id) * CB_PAGE(id);
 }
 
 /* Semaphores of the own core. */
 #define SEMAPHORE(id) (SEMAPHORES + 16 * (id))
-static inline void semaphore_set(u32 id, u32 value) { store(SEMAPHORE(id), value); }
+static inline void semaphore_set(u32 id, u32 value) { store_word(SEMAPHORE(id), value); }
 static inline void semaphore_wait(u32 id, u32 value)
 {
-	while (load(SEMAPHORE(id)) != value)
+	while (load_word(SEMAPHORE(id)) != value)
 		;
 }
 
@@ -142,7 +142,7 @@ static void noc_async_read_barrier(void)
 	while (NIU(RD_RESP_RECEIVED) - noc_reads_before < noc_reads)
 		;
 	noc_reads = 0;
-	load(STATE);
+	load_word(STATE);
 }
 
 static void noc_async_write(u32 l1, u32 tile, u32 address, u32 size)

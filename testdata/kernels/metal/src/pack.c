@@ -9,7 +9,7 @@ int main(void)
 		for (u32 i = 0; i < 4; i++) {
 			read_page(get_arg(0), page + i, 64, in);
 			noc_async_read_barrier();
-			word |= (load(in) & 0xff) << 8 * i;
+			word |= (load_word(in) & 0xff) << 8 * i;
 		}
 		WORD(out + page) = word;
 	}

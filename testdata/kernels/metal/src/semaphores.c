@@ -4,10 +4,10 @@
 int main(void)
 {
 	for (u32 round = 1, rounds = get_arg(0); round <= rounds; round++) {
-		while (load(SEMAPHORE(get_arg(1))) < round)
+		while (load_word(SEMAPHORE(get_arg(1))) < round)
 			;
-		store(get_arg(3), load(get_arg(3)) * 3 + get_arg(4));
-		store(SEMAPHORE(get_arg(2)), load(SEMAPHORE(get_arg(2))) + 1);
+		store_word(get_arg(3), load_word(get_arg(3)) * 3 + get_arg(4));
+		store_word(SEMAPHORE(get_arg(2)), load_word(SEMAPHORE(get_arg(2))) + 1);
 	}
 	return 0;
 }

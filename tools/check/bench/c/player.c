@@ -49,7 +49,7 @@ static enum lmplay_code set_bus_master(void *context, uint32_t device, uint32_t 
 
 static uint64_t read_clock(void *context) {
 	(void)context;
-	return (uint64_t)now();
+	return (uint64_t)monotonic_ns();
 }
 
 static void wait_for(void *context, uint64_t nanoseconds) {

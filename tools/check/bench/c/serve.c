@@ -30,7 +30,7 @@
 
 enum status { USAGE = 64, BAD_IMAGE = 65, WRONG_DEVICE = 78 };
 
-int64_t now(void) {
+int64_t monotonic_ns(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
@@ -86,7 +86,7 @@ static uint8_t *map_device(const struct lmplay_image *image) {
 	return device;
 }
 
-static struct replay *load(const struct lmplay_image *image, uint8_t *device) {
+static struct replay *open_replay(const struct lmplay_image *image, uint8_t *device) {
 	struct replay *r = replay_load(image, device);
 	if (!r)
 		fail(WRONG_DEVICE, "the image cannot be loaded on plain memory");
@@ -105,51 +105,51 @@ static uint32_t outputs_crc(const struct lmplay_image *image, const struct repla
 static void run(const struct lmplay_image *image, struct replay *r, uint32_t sequence,
 	uint64_t count, unsigned way) {
 	struct outcome outcome = {0, 0, 0};
-	int64_t began = now();
+	int64_t began = monotonic_ns();
 	while (count-- && outcome.status == 0)
 		outcome = replay_run(r, sequence, way);
-	int64_t took = now() - began;
+	int64_t took = monotonic_ns() - began;
 	printf("%lld %d %d %u %u\n", (long long)took, outcome.status, outcome.command,
 		outputs_crc(image, r), outcome.ignored);
 }
 
 static void load_often(const char *path, uint8_t *device, uint64_t count) {
-	int64_t began = now();
+	int64_t began = monotonic_ns();
 	while (count--) {
 		struct lmplay_image image;
 		struct file f = open_file(path);
 		verify(&image, f);
-		replay_close(load(&image, device));
+		replay_close(open_replay(&image, device));
 		close_file(f);
 	}
-	printf("%lld\n", (long long)(now() - began));
+	printf("%lld\n", (long long)(monotonic_ns() - began));
 }
 
 static void hash_often(const char *path, uint64_t count) {
 	volatile uint32_t crc;
-	int64_t began = now();
+	int64_t began = monotonic_ns();
 	while (count--) {
 		struct file f = open_file(path);
 		crc = crc32c(0, f.bytes, f.size);
 		close_file(f);
 	}
 	(void)crc;
-	printf("%lld\n", (long long)(now() - began));
+	printf("%lld\n", (long long)(monotonic_ns() - began));
 }
 
 static void frames(struct replay *r, uint32_t sequence, uint64_t count, int64_t period) {
 	int64_t *took = calloc(count, sizeof *took);
 	memset(took, 0xff, count * sizeof *took); // every page present
-	int64_t next = now();
+	int64_t next = monotonic_ns();
 	for (uint64_t i = 0; i < count; i++) {
 		next += period;
 		struct timespec t = {next / 1000000000, next % 1000000000};
 		while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
 			;
-		int64_t began = now();
+		int64_t began = monotonic_ns();
 		if (replay_run(r, sequence, 0).status != 0)
 			fail(70, "a frame failed");
-		took[i] = now() - began;
+		took[i] = monotonic_ns() - began;
 	}
 	printf("%llu\n", (unsigned long long)count);
 	fwrite(took, sizeof *took, count, stdout);
@@ -167,7 +167,7 @@ static void pin(unsigned cpu) {
 static void serve(const struct lmplay_image *image, const char *path, uint8_t *device) {
 	char line[128];
 	unsigned long long a, b, c;
-	struct replay *r = load(image, device);
+	struct replay *r = open_replay(image, device);
 	uint32_t sequences = count_of(image, SEQUENCES);
 	while (fgets(line, sizeof line, stdin)) {
 		if (sscanf(line, "run %llu %llu %llu", &a, &b, &c) == 3 && a < sequences)
@@ -204,7 +204,7 @@ int main(int argc, char **argv) {
 	verify(&image, open_file(argv[2]));
 	uint8_t *device = map_device(&image);
 	if (strcmp(argv[1], "once") == 0)
-		return replay_run(load(&image, device), 0, 0).status;
+		return replay_run(open_replay(&image, device), 0, 0).status;
 	serve(&image, argv[2], device);
 	return 0;
 }

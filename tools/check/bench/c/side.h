@@ -32,6 +32,6 @@ const uint8_t *replay_output(const struct replay *r, uint32_t tensor);
 
 void replay_close(struct replay *r);
 
-int64_t now(void); // nanoseconds, monotonic
+int64_t monotonic_ns(void); // nanoseconds, monotonic
 
 #endif

@@ -201,14 +201,14 @@ static inline int holds(const struct command *c, uint64_t loaded) {
 // A poll loads once more if its deadline passed while it waited.
 static enum status wait_for(const struct replay *r, const struct command *c) {
 	const uint8_t *at = r->windows[c->window] + c->offset;
-	int64_t deadline = now() + c->amount * 1000LL;
+	int64_t deadline = monotonic_ns() + c->amount * 1000LL;
 	if (c->amount == 0)
 		return EXPECT_FAILED;
 	for (;;) {
-		int64_t left = (deadline - now()) / 1000;
+		int64_t left = (deadline - monotonic_ns()) / 1000;
 		if (c->index && left > 0)
 			wait_us(c->index < left ? c->index : left);
-		int late = now() >= deadline;
+		int late = monotonic_ns() >= deadline;
 		if (holds(c, load(at, c->width)))
 			return DONE;
 		if (late)

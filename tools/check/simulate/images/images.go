@@ -81,7 +81,7 @@ func WildOn(random *rand.Rand, board *boards.Board, window fbs.Window) (fbs.Tile
 // anyTarget returns a target that a command can express.
 func anyTarget(random *rand.Rand, window fbs.Window) (t fbs.TileRoute, address uint64) {
 	t = fbs.TileRoute{X: uint8(random.IntN(64)), Y: uint8(random.IntN(64)),
-		NoC: uint8(random.IntN(2)), Ordering: gen.Ordering(1 + random.IntN(3))}
+		NoC: uint8(random.IntN(2)), Ordering: boards.Ordering(1 + random.IntN(3))}
 	if t.StaticVCPlusOne = uint8(random.IntN(2)); window.Device > 1 {
 		t.StaticVCPlusOne = uint8(random.IntN(9))
 	}

@@ -144,7 +144,7 @@ func (e *errand) sequences(image *lmb.Image, m *images.Maker) {
 		random.IntN(2) == 0 {
 		size := image.Windows[at].Size
 		let := fbs.TileRoute{X: uint8(1 + random.IntN(8)), Y: uint8(1 + random.IntN(8)),
-			Ordering: gen.OrderingStrict}
+			Ordering: boards.OrderingStrict}
 		const reset = 0xffb121b0
 		images.Add(image, "boot",
 			[]lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: uint16(at),

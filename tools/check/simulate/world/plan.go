@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -56,7 +57,7 @@ func tame(random *rand.Rand, window fbs.Window) (fbs.TileRoute, uint64) {
 		tiles = [][2]uint8{{1, 2}, {2, 2}, {1, 3}}
 	}
 	tile := tiles[random.IntN(len(tiles))]
-	return fbs.TileRoute{X: tile[0], Y: tile[1], Ordering: gen.Ordering(1 + random.IntN(3))}, 0
+	return fbs.TileRoute{X: tile[0], Y: tile[1], Ordering: boards.Ordering(1 + random.IntN(3))}, 0
 }
 
 // ourImage is one with every kind of sequence that the runner knows.
@@ -97,7 +98,7 @@ func ourImage(random *rand.Rand) *lmb.Image {
 			m.Command(gen.OpcodeExpect)))
 	}
 	if random.IntN(4) == 0 { // lets a core run, which a driver is told of
-		let := fbs.TileRoute{X: 1, Y: 1, Ordering: gen.OrderingStrict}
+		let := fbs.TileRoute{X: 1, Y: 1, Ordering: boards.OrderingStrict}
 		add("boot", []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: 5,
 			Value: 0xffb00000, Mask: let.Pack()}},
 			{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 5, Offset: 0x121b0}}})
