@@ -80,11 +80,13 @@ func TestEncodeWindowMatchesRecordings(t *testing.T) {
 		address uint64
 		want    boards.WindowConfig
 	}{
-		{&boards.Wormhole, 166, boards.TileRoute{X: 1, Y: 1, Ordering: boards.OrderingStrict}, 0xff000000,
+		{&boards.Wormhole, 166,
+			boards.TileRoute{X: 1, Y: 1, Ordering: boards.OrderingStrict}, 0xff000000,
 			boards.WindowConfig{0x40000410ff}},
 		{&boards.Wormhole, 166, boards.TileRoute{X: 1, Y: 1, Ordering: boards.OrderingDefault}, 0,
 			boards.WindowConfig{0x41000}},
-		{&boards.Blackhole, 0, boards.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingStrict}, 0xffa00000,
+		{&boards.Blackhole, 0,
+			boards.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingStrict}, 0xffa00000,
 			boards.WindowConfig{0x40800_000007fd, 0x40}},
 		{&boards.Blackhole, 0, boards.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingDefault}, 0,
 			boards.WindowConfig{0x40800_00000000}},
@@ -126,7 +128,8 @@ func TestEncodeWindowRejectsWhatTheDeviceCannotExpress(t *testing.T) {
 			with(func(t *boards.TileRoute) { t.Ordering = boards.OrderingInvalid }), 0, false},
 		{"ordering past posted", &boards.Wormhole, 0,
 			with(func(t *boards.TileRoute) { t.Ordering = boards.OrderingPosted + 1 }), 0, false},
-		{"x past 6 bits", &boards.Wormhole, 0, with(func(t *boards.TileRoute) { t.X = 64 }), 0, false},
+		{"x past 6 bits", &boards.Wormhole, 0,
+			with(func(t *boards.TileRoute) { t.X = 64 }), 0, false},
 		{"y past 6 bits", &boards.Blackhole, 0, with(func(t *boards.TileRoute) { t.Y = 64 }), 0,
 			false},
 		{"start corner of a unicast", &boards.Wormhole, 0,

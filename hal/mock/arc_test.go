@@ -153,7 +153,8 @@ func TestARCRegistersExistForDriversOnly(t *testing.T) {
 		// NIU_CFG_0
 		{&boards.Blackhole, pcie, 0xffff_ffff_ff00_0100},
 		// ARC_MSI_FIFO
-		{&boards.Blackhole, &fbs.TileRoute{X: 8, Y: 0, Ordering: boards.OrderingDefault}, 0x800b_0000},
+		{&boards.Blackhole, &fbs.TileRoute{X: 8, Y: 0, Ordering: boards.OrderingDefault},
+			0x800b_0000},
 	} {
 		t.Run(fmt.Sprint(c.board.Name, " ", c.address), func(t *testing.T) {
 			for hardware, want := range map[bool]hal.Code{false: hal.Refused, true: hal.OK} {

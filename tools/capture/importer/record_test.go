@@ -49,8 +49,8 @@ func word32(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }
 func pointLines(board *boards.Board, x, y uint8, address uint64) (list []string) {
 	slot := map[*boards.Board]int{&boards.Wormhole: 166, &boards.Blackhole: 0}[board]
 	g := board.TLB.GroupOf(slot)
-	words, ok := board.TLB.EncodeWindow(g, fbs.TileRoute{X: x, Y: y, Ordering: boards.OrderingDefault},
-		address&^(g.Size-1))
+	route := fbs.TileRoute{X: x, Y: y, Ordering: boards.OrderingDefault}
+	words, ok := board.TLB.EncodeWindow(g, route, address&^(g.Size-1))
 	if !ok {
 		panic("no such target")
 	}

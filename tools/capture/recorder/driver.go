@@ -154,7 +154,8 @@ func (r *recording) pointed(t *thread, c *call, _ uint64) {
 	slot, address := int(binary.NativeEndian.Uint32(data[:])), binary.NativeEndian.Uint64(data[8:])
 	target := fbs.TileRoute{
 		X: short(16), Y: short(18), XStart: short(20), YStart: short(22),
-		NoC: data[24], Multicast: data[25] != 0, Ordering: ttOrderingZero + boards.Ordering(data[26]),
+		NoC: data[24], Multicast: data[25] != 0,
+		Ordering:        ttOrderingZero + boards.Ordering(data[26]),
 		StaticVCPlusOne: data[28],
 	}
 	if !target.Multicast {

@@ -90,19 +90,20 @@ download_kernel() {
 }
 
 # unpack_kernel METAPACKAGE KERNEL MODULES [SUITE] unpacks the kernel and its modules of VFIO,
-# UIO, watchdogs, persistent memory and IOMMUs from a downloaded package. The folder MODULES is
+# UIO, watchdogs, persistent memory and IOMMUs from a downloaded package. What is a module in one
+# kernel is built into another, so only the kernel and uio.ko must be there. The folder MODULES is
 # created last and in one step: if it exists, it is complete.
 unpack_kernel() {
-	local part=$cache/modules.part
-	local wanted=('./boot/vmlinuz-*' '*/drivers/vfio/*.ko*' '*/drivers/uio/*.ko*'
-		'*/drivers/watchdog/*.ko*' '*/drivers/nvdimm/*.ko*' '*/drivers/dax/dax.ko*')
-	# Debian 12's kernel has no IOMMU driver as a module, and tar fails if a pattern matches
-	# nothing.
-	[[ -z ${4:-} ]] || wanted+=('*/drivers/iommu/*.ko*')
+	local part=$cache/modules.part status
 	rm -rf "$part" "$3" && mkdir -p "$part" || return
-	dpkg-deb --fsys-tarfile "$cache/apt/$1${4:+-$4}"/*.deb |
-		tar -x -C "$part" --no-same-owner --transform 's|.*/||' --wildcards "${wanted[@]}" || return
+	# tar fails if a pattern matches nothing; dpkg-deb fails if the package is damaged.
+	dpkg-deb --fsys-tarfile "$cache/apt/$1${4:+-$4}"/*.deb | tar -x -C "$part" --no-same-owner \
+		--transform 's|.*/||' --wildcards './boot/vmlinuz-*' '*/drivers/vfio/*.ko*' \
+		'*/drivers/uio/*.ko*' '*/drivers/watchdog/*.ko*' '*/drivers/nvdimm/*.ko*' \
+		'*/drivers/dax/dax.ko*' '*/drivers/iommu/*.ko*' && status=0 || status=${PIPESTATUS[0]}
+	[[ $status -eq 0 ]] || return
 	find "$part" -name '*.xz' -exec xz -d {} + || return
+	[[ -s $part/uio.ko ]] || { echo "the package of $1 has no module uio"; return 1; }
 	mv "$part"/vmlinuz-* "$2" && mv "$part" "$3"
 }
 

@@ -24,9 +24,9 @@ var imports = map[string]string{
 	"fbs/gen": "github.com/google/flatbuffers/go strconv",
 	"fbs": "lightmetal/boards lightmetal/fbs/gen github.com/google/flatbuffers/go " +
 		"hash/crc32 strconv unicode/utf8 unsafe",
-	"boards": "lightmetal/fbs/gen",
+	"boards": "",
 	// which hal/mock and tools alone use
-	"boards/chips": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen slices",
+	"boards/chips": "lightmetal/boards slices",
 	"hal": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv " +
 		"sync sync/atomic time unsafe " + // sync for what all VFIO functions of a process share
 		"runtime/debug", // with -tags nolinkname only
