@@ -42,8 +42,8 @@ rescan 1 wait 1ms, power-cycle 1 wait 1ms, halt" 'image model.lmb' 'device pci:0
 		StandardError=append:/result/log >"$unit.d/test.conf"
 	printf '%s\n' [Unit] DefaultDependencies=no Wants=lightmetal.service \
 		>"${unit%/*}/test.target"
-	# systemd 252 starts this unit after each failure, also before a restart or a reboot. It ends the
-	# test only if lightmetal.service has failed and was never restarted.
+	# systemd 252 starts this unit after each failure, also before a restart or a reboot. It ends
+	# the test only if lightmetal.service has failed and was never restarted.
 	printf '%s\n' [Unit] DefaultDependencies=no [Service] Type=oneshot \
 		"ExecStart=/bin/sh -c 'systemctl show lightmetal -p ActiveState -p NRestarts | \
 grep -c -e =failed -e =0 | grep 2 && systemctl poweroff -ff'" >"${unit%/*}/end.service"
@@ -90,8 +90,9 @@ boot() {
 	return $status
 }
 
-# expect EXIT STATUS LOG FILES boots with an lmrun that ends with EXIT. STATUS is the expected status
-# of boot, LOG what lminit prints about steps, FILES the number of files that the steps write.
+# expect EXIT STATUS LOG FILES boots with an lmrun that ends with EXIT. STATUS is the expected
+# status of boot, LOG is what lminit prints about steps, and FILES is the number of files that the
+# steps write.
 expect() {
 	local status=0 log files
 	boot "$1" || status=$?
@@ -99,8 +100,10 @@ expect() {
 	log=$(sed -n 's/^lminit: \(.*\) after exit status '"$1"'$/\1/p' "$dir/result/log")
 	files=$( (grep -r -l '^[01]$' "$dir/bus" || true) | wc -l)
 	[[ $status == "$2" && $log == "$3" && $files == "$4" ]] && return
-	printf '%s\n' "exit $1: boot ended with $status, want $2; $files files written, want $4; log:" >&2
-	cat "$dir/result/log" "$dir/result/boot" >&2
+	{
+		echo "exit $1: boot ended with $status, want $2; $files files written, want $4; log:"
+		cat "$dir/result/log" "$dir/result/boot"
+	} >&2
 	exit 1
 }
 
