@@ -18,9 +18,14 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
 	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/lmrun/faultlog"
 )
 
 // These tests build the archive as build.sh does and link it into C programs.
@@ -205,6 +210,43 @@ func TestMillionRunsFromCAllocateNothing(t *testing.T) {
 
 func TestMillionSealedRunsFromCSurvive(t *testing.T) {
 	right(t, "million", written(t, frames), onMemory, "seal")
+}
+
+// TestFailuresAreRecordedFromC reads a ring of three slots after five failures.
+func TestFailuresAreRecordedFromC(t *testing.T) {
+	path, image := filepath.Join(t.TempDir(), "faults"), written(t, frames)
+	data, err := os.ReadFile(image)
+	if err == nil {
+		err = os.WriteFile(path, make([]byte, 3*faultlog.EntryBytes), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	for range 5 {
+		right(t, "record", image, onMemory, path)
+	}
+	ring, err := os.ReadFile(path)
+	if err != nil || len(ring) != 3*faultlog.EntryBytes {
+		t.Fatal(len(ring), err)
+	}
+	for i, number := range []uint64{4, 5, 3} {
+		var e faultlog.Entry
+		copy(e.Bytes(), ring[i*faultlog.EntryBytes:])
+		at := time.Unix(0, int64(e.TimeNs))
+		reason := string(bytes.TrimRight(e.Reason[:], "\x00"))
+		const want = "expect, command 0: expect.4 w0+0x0 == 0x7: got 0x600df00d (11 bits differ)"
+		r := e.Result
+		r.Command = 0 // index in the image
+		if !e.IsComplete() || e.Number != number || e.Runs != 1 || at.Before(start) ||
+			time.Since(at) < 0 || reason != want ||
+			e.ImageChecksum != fbs.ReadStruct[fbs.Preamble](data).Checksum ||
+			r != (runtime.Result{Code: hal.ExpectFailed, Got: 0x600df00d, Want: 7,
+				Mask: 1<<32 - 1}) {
+			t.Errorf("slot %d: number %d, %d runs, %v, %+v, %s", i, e.Number, e.Runs, at, e.Result,
+				reason)
+		}
+	}
 }
 
 func TestSignalsOfTheHostGoOnWorking(t *testing.T) {

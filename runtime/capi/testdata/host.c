@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../../testdata/firmware/fault_log.h"
 #include "lightmetal.h"
 
 static int wrong; /* number of checks that failed */
@@ -717,6 +718,25 @@ static void blind(char **args)
 	printf("%s\n", text);
 }
 
+/* Scenario record PATH DEVICE FILE: records a failed run in FILE, in a sealed process. */
+static void record(char **args)
+{
+	struct fault_log log;
+	uint8_t preamble[16];
+	int fd = open(args[0], O_RDONLY);
+	if (fd < 0 || read(fd, preamble, sizeof preamble) != sizeof preamble)
+		die(args[0]);
+	if (fault_log_open(&log, args[2], preamble[12] | preamble[13] << 8 | preamble[14] << 16 |
+	    (uint32_t)preamble[15] << 24) != 0)
+		die(args[2]);
+	lm_handle image = ready(args[0], args[1]);
+	uint32_t fails = sequence(image, "expect"), good = sequence(image, "main");
+	IS(lm_run(image, good), LM_OK); /* at the first store to a page, the mock allocates the page */
+	IS(lm_seal(image), LM_OK);
+	IS(lm_run(image, fails), LM_MISMATCH);
+	IS(fault_log_append(&log, image, 1), 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -739,6 +759,7 @@ int main(int argc, char **argv)
 	    {"own", own, 2},
 	    {"spawn", spawn, 2},
 	    {"blind", blind, 1},
+	    {"record", record, 3},
 	};
 	for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (argc > 1 && strcmp(argv[1], scenarios[i].name) == 0 && argc == 2 + scenarios[i].args) {

@@ -37,8 +37,8 @@ var sets = []set{
 // Sets of what does not go by folders.
 var (
 	generated = set{name: "generated", recorded: 1_377}
-	tests     = set{name: "tests in Go", recorded: 40_462}
-	sourcesC  = set{name: "C: headers, kernels, peers", recorded: 8_560}
+	tests     = set{name: "tests in Go", recorded: 40_538}
+	sourcesC  = set{name: "C: headers, kernels, peers", recorded: 8_646}
 )
 
 // products are programs as go build compiles them with tags.
