@@ -46,15 +46,15 @@ static struct {
 
 // The devices whose BAR sizes are known: the library has no documented way to
 // ask for them.
-static const struct device {
+static const struct known_device {
 	uint16_t vendor, device;
 	uint64_t size[6];
-} devices[] = {
+} known_devices[] = {
 	{0x1e52, 0x401e, {[0] = 512ull << 20, [2] = 1ull << 20, [4] = 32ull << 20}}, // Wormhole
 	{0x1e52, 0xb140, {[0] = 512ull << 20, [2] = 1ull << 20, [4] = 32ull << 30}}, // Blackhole
 };
 
-static const struct device *device;
+static const struct known_device *attached;
 static uint64_t base[6];
 
 static dma_read *client_read;
@@ -84,7 +84,7 @@ static bool ended;
 static struct text {
 	char *at;
 	size_t size, room;
-} now, nested;
+} unsaved, nested;
 
 static void grow(struct text *t, size_t more)
 {
@@ -163,8 +163,8 @@ static void put_end(void)
 	if (ended || file < 0)
 		return;
 	ended = true;
-	put(&now, "END %" PRIu64 "\n", records);
-	flush(&now);
+	put(&unsaved, "END %" PRIu64 "\n", records);
+	flush(&unsaved);
 	if (!accesses && getpid() == owner)
 		fprintf(stderr, "lightmetal recorder: session %u made no access to the device\n", session);
 }
@@ -176,11 +176,11 @@ static unsigned last_session(void);
 // symbols, and then runs a copy.
 __attribute__((destructor)) static void at_exit(void)
 {
-	if (!device && session == 1 && !ended && getpid() == owner && !last_session())
+	if (!attached && session == 1 && !ended && getpid() == owner && !last_session())
 		fprintf(stderr,
 			"lightmetal recorder: the program loaded the simulator and did not open it "
 			"(it never called libttsim_init): nothing is recorded\n");
-	if (device)
+	if (attached)
 		put_end();
 }
 
@@ -301,32 +301,32 @@ __attribute__((constructor)) static void open_real(void)
 static void put_header(void)
 {
 	uint32_t ids = real.pci_config_rd32(0, 0);
-	for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
-		if (ids == (devices[i].vendor | (uint32_t)devices[i].device << 16))
-			device = &devices[i];
-	if (!device)
+	for (size_t i = 0; i < sizeof known_devices / sizeof *known_devices; i++)
+		if (ids == (known_devices[i].vendor | (uint32_t)known_devices[i].device << 16))
+			attached = &known_devices[i];
+	if (!attached)
 		die("the library simulates %04x:%04x, which the recorder does not know", ids & 0xffff,
 			ids >> 16);
 	if (real.pci_config_rd32(1 << 3, 0) != UINT32_MAX)
 		die("the library simulates several chips; one can be recorded");
-	put(&now, "LMRECORD 1\nDEVICE %04x %04x\n", device->vendor, device->device);
+	put(&unsaved, "LMRECORD 1\nDEVICE %04x %04x\n", attached->vendor, attached->device);
 	for (uint32_t bar = 0; bar < 6; bar += 2) {
 		uint64_t low = real.pci_config_rd32(0, 0x10 + 4 * bar);
 		uint64_t high = real.pci_config_rd32(0, 0x14 + 4 * bar);
 		base[bar] = (low & ~15ull) | high << 32;
-		put(&now, "BAR %u %" PRIx64 " %" PRIx64 "\n", bar, base[bar], device->size[bar]);
+		put(&unsaved, "BAR %u %" PRIx64 " %" PRIx64 "\n", bar, base[bar], attached->size[bar]);
 	}
-	flush(&now);
+	flush(&unsaved);
 }
 
 // bar_of gives the BAR that an address lies in, and the offset in it. The
 // library rejects all other addresses.
 static uint32_t bar_of(uint64_t address, uint64_t *offset)
 {
-	if (!device)
+	if (!attached)
 		die("access before libttsim_init");
 	for (uint32_t bar = 0; bar < 6; bar += 2)
-		if (address - base[bar] < device->size[bar]) {
+		if (address - base[bar] < attached->size[bar]) {
 			*offset = address - base[bar];
 			return bar;
 		}
@@ -337,7 +337,7 @@ static uint32_t bar_of(uint64_t address, uint64_t *offset)
 
 EXPORT void libttsim_init(void)
 {
-	if (device)
+	if (attached)
 		die("libttsim_init is called twice, without libttsim_exit in between");
 	if (ended)
 		open_session();
@@ -349,7 +349,7 @@ EXPORT void libttsim_init(void)
 EXPORT void libttsim_exit(void)
 {
 	put_end();
-	device = NULL;
+	attached = NULL;
 	close(file);
 	file = -1;
 	real.exit();
@@ -359,18 +359,18 @@ EXPORT void libttsim_exit(void)
 // from one mark to another.
 EXPORT void lm_record_mark(const char *name)
 {
-	if (!device)
+	if (!attached)
 		return;
-	put(&now, "MARK ");
-	for (grow(&now, strlen(name) + 1); *name; name++)
-		now.at[now.size++] = *name == '\n' ? ' ' : *name;
-	now.at[now.size++] = '\n';
-	put_line(&now);
+	put(&unsaved, "MARK ");
+	for (grow(&unsaved, strlen(name) + 1); *name; name++)
+		unsaved.at[unsaved.size++] = *name == '\n' ? ' ' : *name;
+	unsaved.at[unsaved.size++] = '\n';
+	put_line(&unsaved);
 }
 
 static void recorded_read(uint64_t address, void *p, uint32_t size)
 {
-	struct text *t = loading ? &nested : &now;
+	struct text *t = loading ? &nested : &unsaved;
 	client_read(address, p, size);
 	put(t, "HR %" PRIx64 " %u", address, size);
 	put_data(t, p, size);
@@ -379,7 +379,7 @@ static void recorded_read(uint64_t address, void *p, uint32_t size)
 
 static void recorded_write(uint64_t address, const void *p, uint32_t size)
 {
-	struct text *t = loading ? &nested : &now;
+	struct text *t = loading ? &nested : &unsaved;
 	put(t, "HW %" PRIx64 " %u", address, size);
 	put_data(t, p, size);
 	put_line(t);
@@ -395,19 +395,19 @@ EXPORT void libttsim_set_pci_dma_mem_callbacks(dma_read *rd, dma_write *wr)
 
 EXPORT uint32_t libttsim_pci_config_rd32(uint32_t bdf, uint32_t offset)
 {
-	put(&now, "CR %x %x 4", bdf, offset);
-	flush(&now);
+	put(&unsaved, "CR %x %x 4", bdf, offset);
+	flush(&unsaved);
 	loading = true;
 	uint32_t value = real.pci_config_rd32(bdf, offset);
-	end_load(&now, &value, sizeof value);
+	end_load(&unsaved, &value, sizeof value);
 	return value;
 }
 
 EXPORT void libttsim_pci_config_wr32(uint32_t bdf, uint32_t offset, uint32_t value)
 {
-	put(&now, "CW %x %x 4", bdf, offset);
-	put_data(&now, &value, sizeof value);
-	put_line(&now);
+	put(&unsaved, "CW %x %x 4", bdf, offset);
+	put_data(&unsaved, &value, sizeof value);
+	put_line(&unsaved);
 	real.pci_config_wr32(bdf, offset, value);
 }
 
@@ -416,11 +416,11 @@ EXPORT void libttsim_pci_mem_rd_bytes(uint64_t address, void *p, uint32_t size)
 	uint64_t offset;
 	uint32_t bar = bar_of(address, &offset);
 	accesses++;
-	put(&now, "R %u %" PRIx64 " %u", bar, offset, size);
-	flush(&now);
+	put(&unsaved, "R %u %" PRIx64 " %u", bar, offset, size);
+	flush(&unsaved);
 	loading = true;
 	real.pci_mem_rd_bytes(address, p, size);
-	end_load(&now, p, size);
+	end_load(&unsaved, p, size);
 }
 
 EXPORT void libttsim_pci_mem_wr_bytes(uint64_t address, const void *p, uint32_t size)
@@ -428,16 +428,16 @@ EXPORT void libttsim_pci_mem_wr_bytes(uint64_t address, const void *p, uint32_t 
 	uint64_t offset;
 	uint32_t bar = bar_of(address, &offset);
 	accesses++;
-	put(&now, "W %u %" PRIx64 " %u", bar, offset, size);
-	put_data(&now, p, size);
-	put_line(&now);
+	put(&unsaved, "W %u %" PRIx64 " %u", bar, offset, size);
+	put_data(&unsaved, p, size);
+	put_line(&unsaved);
 	real.pci_mem_wr_bytes(address, p, size);
 }
 
 EXPORT void libttsim_clock(uint32_t n)
 {
-	put(&now, "CLK %u\n", n);
-	put_line(&now);
+	put(&unsaved, "CLK %u\n", n);
+	put_line(&unsaved);
 	real.clock(n);
 }
 

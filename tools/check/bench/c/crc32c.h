@@ -7,6 +7,4 @@
 
 uint32_t crc32c(uint32_t crc, const void *data, size_t size);
 
-#define LMPLAY_CRC32C(sum, bytes, size) crc32c((sum), (bytes), (size))
-
 #endif

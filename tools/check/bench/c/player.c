@@ -68,11 +68,11 @@ struct replay *replay_load(const struct lmplay_image *image, uint8_t *device) {
 	r->places = calloc(plan.windows, sizeof *r->places);
 	lay_out_windows(image, r->places);
 	r->registers = aligned_alloc(4096, LMPLAY_DEVICES_MAX * REGISTERS);
-	r->arena = aligned_alloc(plan.align, round_up(plan.arena_bytes, plan.align));
+	r->arena = aligned_alloc(plan.align, align_up(plan.arena_bytes, plan.align));
 	r->hooks = (struct lmplay_hooks){.context = r, .map = map, .query = query,
 		.set_bus_master = set_bus_master, .now = read_clock, .wait = wait_for};
 	for (uint32_t i = 0; i < plan.devices; i++) {
-		const struct device *d = &devices_of(image)[i];
+		const struct image_device *d = &devices_of(image)[i];
 		devices[i] = (struct lmplay_device){d->vendor, d->device, d->subsystem, {0}};
 		for (int bar = 0; bar < LMPLAY_BARS; bar++)
 			devices[i].bars[bar] = UINT64_C(1) << 40; // no image needs more

@@ -69,7 +69,7 @@ static void verify(struct lmplay_image *image, struct file f) {
 	if (lmplay_open(image, f.bytes, f.size, &error) != LMPLAY_OK)
 		fail(BAD_IMAGE, error.reason);
 	lmplay_plan(image, &plan);
-	void *work = aligned_alloc(plan.align, round_up(plan.verify_bytes, plan.align));
+	void *work = aligned_alloc(plan.align, align_up(plan.verify_bytes, plan.align));
 	if (lmplay_verify(image, work, plan.verify_bytes, UINT64_MAX, &error) != LMPLAY_OK)
 		fail(BAD_IMAGE, error.reason);
 	free(work);
@@ -96,7 +96,7 @@ static struct replay *open_replay(const struct lmplay_image *image, uint8_t *dev
 // outputs_crc returns the checksum of all outputs one after another.
 static uint32_t outputs_crc(const struct lmplay_image *image, const struct replay *r) {
 	uint32_t crc = 0;
-	for (uint32_t i = 0; i < count_of(image, TENSORS); i++)
+	for (uint32_t i = 0; i < vector_count(image, VECTOR_TENSORS); i++)
 		if (tensors_of(image)[i].role == OUTPUT)
 			crc = crc32c(crc, replay_output(r, i), tensors_of(image)[i].size);
 	return crc;
@@ -168,7 +168,7 @@ static void serve(const struct lmplay_image *image, const char *path, uint8_t *d
 	char line[128];
 	unsigned long long a, b, c;
 	struct replay *r = open_replay(image, device);
-	uint32_t sequences = count_of(image, SEQUENCES);
+	uint32_t sequences = vector_count(image, VECTOR_SEQUENCES);
 	while (fgets(line, sizeof line, stdin)) {
 		if (sscanf(line, "run %llu %llu %llu", &a, &b, &c) == 3 && a < sequences)
 			run(image, r, (uint32_t)a, b, (unsigned)c);

@@ -13,7 +13,7 @@ enum status { DONE = 0, INTERNAL = 70, DEADLINE_PASSED = 75, EXPECT_FAILED = 76,
 
 struct replay {
 	const struct lmplay_image *image;
-	struct command *commands; // completed
+	struct image_command *commands; // completed
 	uint8_t **windows;        // address of each window's first byte
 	uint8_t **memories;       // payload, then each tensor: its data in the payload, or the arena
 	uint8_t *registers;       // that aim windows
@@ -154,7 +154,7 @@ static void stream(uint8_t *device, const uint8_t *data, size_t size) {
 	memcpy(device + size / 64 * 64, data + size / 64 * 64, size % 64);
 }
 
-static inline void copy_in(const struct replay *r, const struct command *c) {
+static inline void copy_in(const struct replay *r, const struct image_command *c) {
 	uint8_t *device = r->windows[c->window] + c->offset;
 	const uint8_t *data = r->memories[c->index] + c->value;
 	if (c->mode == BULK && r->way & STREAM) {
@@ -168,7 +168,7 @@ static inline void copy_in(const struct replay *r, const struct command *c) {
 	}
 }
 
-static inline void copy_out(const struct replay *r, const struct command *c) {
+static inline void copy_out(const struct replay *r, const struct image_command *c) {
 	const uint8_t *device = r->windows[c->window] + c->offset;
 	uint8_t *data = r->memories[c->index] + c->value;
 	if (c->mode == BULK) {
@@ -180,26 +180,26 @@ static inline void copy_out(const struct replay *r, const struct command *c) {
 	}
 }
 
-static inline void fill(const struct replay *r, const struct command *c) {
+static inline void fill(const struct replay *r, const struct image_command *c) {
 	uint8_t *device = r->windows[c->window] + c->offset;
 	size_t step = c->mode == FIXED ? 0 : c->width;
 #define FILL_ALL(TYPE) fill_##TYPE(device, step, c->value, c->amount)
 	BY_WIDTH(c->width, FILL_ALL)
 }
 
-static inline void modify(const struct replay *r, const struct command *c) {
+static inline void modify(const struct replay *r, const struct image_command *c) {
 	uint8_t *at = r->windows[c->window] + c->offset;
 	store(at, c->width, c->value | (load(at, c->width) & ~c->mask));
 }
 
-static inline int holds(const struct command *c, uint64_t loaded) {
+static inline int holds(const struct image_command *c, uint64_t loaded) {
 	if (c->mode == REACHED)
 		return ((loaded - c->value) & c->mask) <= c->mask >> 1;
 	return ((loaded & c->mask) == c->value) == (c->mode == EQUAL);
 }
 
 // A poll loads once more if its deadline passed while it waited.
-static enum status wait_for(const struct replay *r, const struct command *c) {
+static enum status wait_for(const struct replay *r, const struct image_command *c) {
 	const uint8_t *at = r->windows[c->window] + c->offset;
 	int64_t deadline = monotonic_ns() + c->amount * 1000LL;
 	if (c->amount == 0)
@@ -216,11 +216,11 @@ static enum status wait_for(const struct replay *r, const struct command *c) {
 	}
 }
 
-static inline enum status expect(const struct replay *r, const struct command *c) {
+static inline enum status expect(const struct replay *r, const struct image_command *c) {
 	return holds(c, load(r->windows[c->window] + c->offset, c->width)) ? DONE : wait_for(r, c);
 }
 
-static inline enum status compare(const struct replay *r, const struct command *c) {
+static inline enum status compare(const struct replay *r, const struct image_command *c) {
 	const uint8_t *at = r->windows[c->window] + c->offset, *want = r->memories[c->index] + c->value;
 	int good = 0;
 #define SAME(TYPE) good = same_##TYPE(at, want, c->amount)
@@ -230,7 +230,7 @@ static inline enum status compare(const struct replay *r, const struct command *
 
 // apply_policy returns whether the run continues.
 static inline enum status apply_policy(
-	struct replay *r, const struct command *c, enum status status) {
+	struct replay *r, const struct image_command *c, enum status status) {
 	if (__builtin_expect(status == DONE, 1) || c->option == FAIL)
 		return status;
 	r->ignored++;
@@ -238,7 +238,7 @@ static inline enum status apply_policy(
 }
 
 // point stores what replay_load encoded: one register of 64 bits, or three of 32.
-static inline void point(const struct replay *r, const struct command *c) {
+static inline void point(const struct replay *r, const struct image_command *c) {
 	volatile uint8_t *at = r->registers + c->offset;
 	fence();
 	if (c->width == 8) {
@@ -253,13 +253,13 @@ static inline void point(const struct replay *r, const struct command *c) {
 	fence();
 }
 
-static enum status execute(struct replay *r, const struct sequence *s);
+static enum status execute(struct replay *r, const struct image_sequence *s);
 
-static enum status call(struct replay *r, const struct command *c) {
+static enum status call(struct replay *r, const struct image_command *c) {
 	return execute(r, &sequences_of(r->image)[c->index]);
 }
 
-static enum status switched(struct replay *r, const struct command *c) {
+static enum status switched(struct replay *r, const struct image_command *c) {
 	for (enum status status = DONE;; c++) {
 		switch (c->opcode) {
 		case WRITE:
@@ -309,7 +309,7 @@ static enum status switched(struct replay *r, const struct command *c) {
 	}
 }
 
-static enum status threaded(struct replay *r, const struct command *c) {
+static enum status threaded(struct replay *r, const struct image_command *c) {
 	static const void *const labels[OPCODES] = {[0] = &&unknown,
 		[WRITE] = &&write,
 		[MODIFY] = &&modify,
@@ -381,7 +381,7 @@ failed:
 	return status;
 }
 
-static enum status execute(struct replay *r, const struct sequence *s) {
+static enum status execute(struct replay *r, const struct image_sequence *s) {
 	return r->way & THREADED ? threaded(r, r->commands + s->first)
 							 : switched(r, r->commands + s->first);
 }
@@ -405,8 +405,8 @@ struct outcome replay_run(struct replay *r, uint32_t sequence, unsigned way) {
 // window, the far corner, the near one, NoC, multicast, ordering, and a static
 // virtual channel, which is one bit on a Wormhole. Sources: boards/wormhole.go
 // and blackhole.go.
-static int encode(const struct lmplay_image *image, struct command *c) {
-	const struct window *w = &windows_of(image)[c->window];
+static int encode(const struct lmplay_image *image, struct image_command *c) {
+	const struct image_window *w = &windows_of(image)[c->window];
 	int wormhole = devices_of(image)[w->device].device == 0x401e;
 	int low = wormhole ? (w->size == 1 << 20           ? 16
 								 : w->size == 2 << 20  ? 15
@@ -432,10 +432,10 @@ static int encode(const struct lmplay_image *image, struct command *c) {
 // complete_commands makes stores of what does not change from run to run: bus addresses and the
 // contents of registers. It reports whether it can.
 static int complete_commands(struct replay *r, const uint64_t *places) {
-	uint32_t count = count_of(r->image, COMMANDS);
+	uint32_t count = vector_count(r->image, VECTOR_COMMANDS);
 	r->commands = malloc(count * sizeof *r->commands);
 	memcpy(r->commands, commands_of(r->image), count * sizeof *r->commands);
-	for (struct command *c = r->commands; c < r->commands + count; c++) {
+	for (struct image_command *c = r->commands; c < r->commands + count; c++) {
 		if (c->opcode == RELOCATE) {
 			c->opcode = WRITE;
 			c->value += BUS_BASE + places[c->index];
@@ -453,9 +453,10 @@ static int complete_commands(struct replay *r, const uint64_t *places) {
 
 struct replay *replay_load(const struct lmplay_image *image, uint8_t *device) {
 	struct replay *r = calloc(1, sizeof *r);
-	uint32_t windows = count_of(image, WINDOWS), tensors = count_of(image, TENSORS);
+	uint32_t windows = vector_count(image, VECTOR_WINDOWS);
+	uint32_t tensors = vector_count(image, VECTOR_TENSORS);
 	uint64_t *places = calloc(windows, sizeof *places);
-	uint8_t *payload = (uint8_t *)image->bytes + round_up(image->envelope_bytes, 4096);
+	uint8_t *payload = (uint8_t *)image->bytes + align_up(image->envelope_bytes, 4096);
 	r->image = image;
 	r->windows = calloc(windows, sizeof *r->windows);
 	r->memories = calloc(1 + tensors, sizeof *r->memories);
@@ -470,7 +471,7 @@ struct replay *replay_load(const struct lmplay_image *image, uint8_t *device) {
 	}
 	r->memories[0] = payload;
 	for (uint32_t i = 0; i < tensors; i++) { // of an input only its default data are known here
-		const struct tensor *t = &tensors_of(image)[i];
+		const struct image_tensor *t = &tensors_of(image)[i];
 		r->memories[1 + i] =
 			t->role == OUTPUT ? r->arena + t->arena_offset : payload + t->data_offset;
 	}
