@@ -71,11 +71,11 @@ var Blackhole = Board{
 	},
 	Reset: ResetRegister{Address: 0xffb121b0, Mask: 0x47800}, // source: [SoftReset]
 	// X and Y are sets of columns and rows. A set has a bit for each number that the column or row
-	// of the closed tile has on at least one chip. Source: [Firmware], ComputeNocTranslation. The
-	// order of the columns 1 to 7 and 10 to 16 depends on the chip. Column 19 belongs to the PCIe
-	// tile, and the columns from 20 on belong to Ethernet tiles. Row 0 also has the number 24, one
-	// of the numbers 12 to 23, and every undefined number. Row 1 also has the number 25.
-	ClosedRanges: []ClosedRange{
+	// of the forbidden tile has on at least one chip. Source: [Firmware], ComputeNocTranslation.
+	// The order of the columns 1 to 7 and 10 to 16 depends on the chip. Column 19 belongs to the
+	// PCIe tile, and the columns from 20 on belong to Ethernet tiles. Row 0 has further numbers:
+	// 24, one of 12 to 23, and every undefined number. Row 1 has the further number 25.
+	ForbiddenRanges: []ForbiddenRange{
 		// The PCIe tiles (2,0) and (11,0). A chip uses one of them ([KMD],
 		// blackhole_detect_pcie_noc_x). Through a PCIe tile, an image could access registers of
 		// the PCIe controller (PCIE_DBI_ADDR), and host memory outside the image's windows.
@@ -90,7 +90,7 @@ var Blackhole = Board{
 		},
 		// The addresses of the ARC tile (8,0) at which the ARC processor has its own windows. One
 		// of these windows shows registers of the PCIe controller ([Firmware], pcie.h,
-		// PCIE_DBI_REG_TLB). The rows 26 to 30 are not closed, because they belong to other tiles.
+		// PCIE_DBI_REG_TLB). The rows 26 to 30 are allowed, because they belong to other tiles.
 		{
 			Routes: unicastNoC0 | unicastNoC1, X: 1<<8 | coordinatesFrom32,
 			Y:     1<<0 | 0x7fff<<11 | coordinatesFrom31,
@@ -101,16 +101,15 @@ var Blackhole = Board{
 			Routes: multicastNoC0, X: allCoordinates, Y: 1<<0 | 0x1fff<<12 | coordinatesFrom26,
 			Last: lastTileAddress, Name: pcieTileName,
 		},
-		// Close every rectangle on NoC 1. NoC 1 traverses rows in the opposite direction. Therefore
-		// a rectangle in translated coordinates may include the row of the PCIe and ARC tiles,
-		// whatever its corners are.
+		// Every rectangle on NoC 1. NoC 1 traverses rows in the opposite direction. Therefore any
+		// rectangle in translated coordinates may include the row of the PCIe and ARC tiles.
 		{
 			Routes: multicastNoC1, X: allCoordinates, Y: allCoordinates,
 			Last: lastTileAddress, Name: pcieTileName,
 		},
 	},
-	// Source: [KMD], IATU_* and blackhole_configure_outbound_atu. The driver calls these values
-	// noc_pcie_offset (NoCBase), noc_dma_limit (OffsetMax) and INCREASE_REGION_SIZE (Type). Control
+	// Source: [KMD], IATU_* and blackhole_configure_outbound_atu. The driver calls NoCBase
+	// noc_pcie_offset, OffsetMax noc_dma_limit, and RegionType INCREASE_REGION_SIZE. RegionControl
 	// is the bit that enables a region.
 	Outbound: &OutboundTranslation{
 		Bar: 2, Offset: 0x1000, Stride: 0x200, RegionCount: 16,

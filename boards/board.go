@@ -26,8 +26,8 @@ type Board struct {
 	// device has no tiles.
 	Reset ResetRegister
 
-	// Closed lists the ranges of tile addresses that no window of an image may show.
-	ClosedRanges []ClosedRange
+	// ForbiddenRanges lists the ranges of tile addresses that no window of an image may show.
+	ForbiddenRanges []ForbiddenRange
 
 	// Outbound describes the address translation through which tiles access host memory. It is
 	// nil if the device has no such translation.
@@ -93,7 +93,7 @@ const (
 	FieldLinked             // always 0
 	FieldUseStaticVC        // 1 if FieldStaticVC has the number of a static virtual channel
 	FieldUnused             // always 0
-	FieldStaticVC           // number of the channel; without FieldUseStaticVC: 1 for channel 0
+	FieldStaticVC           // channel number; devices without FieldUseStaticVC: 1 selects channel 0
 )
 
 // FindByID returns the board with the given PCI ids, or nil if no board has these ids.

@@ -84,10 +84,10 @@ var Wormhole = Board{
 	},
 	Reset: ResetRegister{Address: 0xffb121b0, Mask: 0x47800}, // source: [SoftReset]
 	// X and Y are sets of columns and rows. A set has a bit for each number that the column or row
-	// of the closed tile has on at least one chip. Source: [Coordinates], coordinate translation.
-	// The row numbers from 18 on belong to rows of Tensix tiles, in an order that depends on the
-	// chip. An undefined number selects the first column or row.
-	ClosedRanges: []ClosedRange{
+	// of the forbidden tile has on at least one chip. Source: [Coordinates], coordinate
+	// translation. The row numbers from 18 on belong to rows of Tensix tiles, in an order that
+	// depends on the chip. An undefined number selects the first column or row.
+	ForbiddenRanges: []ForbiddenRange{
 		// The PCIe tile. Its coordinates are (0,3) on NoC 0 and (9,8) on NoC 1. Source: [KMD],
 		// PCIE_NOC_X and the constants after it. Through the PCIe tile, an image could access
 		// registers of the PCIe controller (PCIE_DBI_ADDR), and host memory outside the image's
@@ -120,7 +120,7 @@ var Wormhole = Board{
 			First: 0x8_9000_0000, Last: 0x8_ffff_ffff, Name: "the ARC's windows",
 		},
 		// Every rectangle on NoC 0 that may include column 0, the column of the PCIe and ARC tiles.
-		// Column 17 is also closed. It lies to the right of the columns 18 to 21. Therefore a
+		// Column 17 is forbidden too. It lies to the right of the columns 18 to 21. Therefore a
 		// rectangle from column 17 to one of these columns wraps around the edge of the grid, and
 		// includes column 0.
 		{
@@ -128,16 +128,15 @@ var Wormhole = Board{
 			Last: lastTileAddress, Name: pcieTileName,
 		},
 		// Every rectangle on NoC 1 that may include column 9, the column of the PCIe and ARC tiles.
-		// All translated columns (from 16 on) are closed, because NoC 1 traverses these columns in
-		// the opposite direction. Therefore every rectangle of translated columns may include
-		// column 9.
+		// NoC 1 traverses the translated columns (from 16 on) in the opposite direction. Therefore
+		// every rectangle of translated columns may include column 9.
 		{
 			Routes: multicastNoC1, X: 1<<9 | coordinatesFrom16, Y: allCoordinates,
 			Last: lastTileAddress, Name: pcieTileName,
 		},
 	},
-	// Source: [KMD], IATU_* and wormhole_configure_outbound_atu. The driver calls these values
-	// noc_pcie_offset (NoCBase) and noc_dma_limit (OffsetMax). Control has the bit that enables a
+	// Source: [KMD], IATU_* and wormhole_configure_outbound_atu. The driver calls NoCBase
+	// noc_pcie_offset, and OffsetMax noc_dma_limit. RegionControl has the bit that enables a
 	// region, and the bypass bits for DMA, TLPs and PCI functions.
 	Outbound: &OutboundTranslation{
 		Bar: 2, Offset: 0x1200, Stride: 0x200, RegionCount: 16,

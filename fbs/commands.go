@@ -1,10 +1,10 @@
 package fbs
 
-// This file checks the commands of an image, so that the code that executes commands need not
-// check any field. It also computes the longest time of each sequence, and the checksum of the
-// commands. FORMAT.md section 6 has the requirements. Most functions with a name check... return
-// a description of the problem, or an empty string if the command is valid. The functions with
-// a name describe... return the description of one problem.
+// This file checks the commands of an image. Code that executes verified commands need not check
+// their fields again. This file also computes the longest time of each sequence, and the checksum
+// of the commands. FORMAT.md section 6 has the requirements. Most functions with a name check...
+// return a description of the problem, or an empty string if the command is valid. The functions
+// with a name describe... return the description of one problem.
 
 import (
 	"lightmetal/boards"
@@ -18,7 +18,7 @@ const commandsPerBlock = 512
 
 // commandChecker checks the commands of an image in the order of the file.
 type commandChecker struct {
-	view           *View                     // image; the checks set NeedsFixup and BusMasters
+	view           *View                     // image; the checks set its NeedsFixup and BusMasters
 	boards         [DevicesMax]*boards.Board // board of each device of the image
 	windowStates   []windowState             // state of each window in view.Windows
 	pointedWindows []uint16                  // indices of the Tlb windows that are accessible now
@@ -27,22 +27,22 @@ type commandChecker struct {
 	hasCall        bool                      // the checker has found a Call in any sequence
 }
 
-// windowState describes which accesses a range of one window accepts. All bytes of the range
-// accept the same accesses. In a Bar window, the range is the one of the rule that applied to
-// the previous access. In a Tlb window that is not accessible now, the range is empty. In all
-// other windows, the range is the whole window.
+// windowState describes which accesses one range of a window accepts. All bytes of the range
+// accept the same accesses. In a Bar window, it is the range of the access rule for the previous
+// access. In a Tlb window that is not accessible now, the range is empty. In all other windows,
+// the range is the whole window.
 type windowState struct {
 	barOffset      uint64     // offset in bytes of a Bar window in its BAR; 0 in other windows
 	rangeFirst     uint64     // offset in the window of the first byte of the range
 	rangeEnd       uint64     // offset in the window of the first byte after the range
 	acceptedWidths uint8      // accepted access widths in bytes, ORed: 1|2|4|8
 	acceptedKinds  accessKind // accepted kinds of accesses
-	dmaCheckPassed bool       // checkDMAWindow has found that the whole window accepts stores
+	dmaCheckPassed bool       // checkDMAWindow has found that all bytes of the window accept stores
 }
 
 // accessKind is a set of properties of a command's accesses to a window. A window accepts the
-// command only if the window accepts each property in the set. The empty set is a single load,
-// which all windows accept.
+// command only if the window accepts each property in the set. The empty set means a single load.
+// All windows accept a single load.
 type accessKind uint8
 
 const (
@@ -222,7 +222,7 @@ func (c *commandChecker) checkWrite(m *Command) (problem string) {
 		return problem
 	}
 	if !fitsWidth(m.Value, m.Width) {
-		return describeWideValue(m)
+		return describeTooLargeValue(m)
 	}
 	return ""
 }
@@ -254,7 +254,7 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 		return Text("invalid width %d; must be 4 or 8", uint64(m.Width))
 	}
 	if !fitsWidth(m.Value, m.Width) {
-		return describeWideValue(m)
+		return describeTooLargeValue(m)
 	}
 	if int(m.Index) >= len(c.windowStates) {
 		return describeMissingWindow(m.Index)
@@ -320,7 +320,7 @@ func (c *commandChecker) checkFill(m *Command) (problem string) {
 		return describeInvalidAmount(m)
 	}
 	if !fitsWidth(m.Value, m.Width) {
-		return describeWideValue(m)
+		return describeTooLargeValue(m)
 	}
 	return ""
 }
@@ -343,7 +343,7 @@ func (c *commandChecker) checkExpect(m *Command) (problem string) {
 		return describeInvalidMask(m)
 	}
 	if gen.Condition(m.Mode) == gen.ConditionReached && (m.Mask == 0 || m.Mask&(m.Mask+1) != 0) {
-		return Text("mask %x is not the largest value of a counter; must be 2^n - 1", m.Mask)
+		return Text("mask %x must be 2^n - 1, the largest value of the counter", m.Mask)
 	}
 	return ""
 }
@@ -387,7 +387,7 @@ func (c *commandChecker) checkPoint(m *Command) (problem string) {
 	if !ok {
 		return Text("mask %x is not a valid tile range", m.Mask)
 	}
-	if closed := c.boards[w.Device].FindClosedRange(tiles, m.Value, w.Size); closed != nil {
+	if closed := c.boards[w.Device].FindForbiddenRange(tiles, m.Value, w.Size); closed != nil {
 		return Text("images must not access %x to %x of ", closed.First, closed.Last) +
 			closed.Name + ", but the window would show a part of this range"
 	}
@@ -458,11 +458,11 @@ func (c *commandChecker) checkPolicy(m *Command) (problem string) {
 // fitsWidth reports whether a number fits in an integer of `width` bytes.
 func fitsWidth(number uint64, width uint8) bool { return number&^WidthMask(width) == 0 }
 
-// The compiler must not inline describeWideValue, describeInvalidAmount and describeMissingWindow,
+// The compiler must not inline this function, describeInvalidAmount and describeMissingWindow,
 // because the inlined copies would make the program larger.
 //
 //go:noinline
-func describeWideValue(m *Command) string {
+func describeTooLargeValue(m *Command) string {
 	return Text("value %x is too large for width %d", m.Value, uint64(m.Width))
 }
 
@@ -483,7 +483,7 @@ func describeInvalidAmount(m *Command) string {
 
 // checkAccess checks that the window m.Window accepts the accesses of the command m. The
 // accesses have the width m.Width and the properties in `kind`. They cover `size` bytes of the
-// window, of which the first one is at m.Offset.
+// window, from m.Offset on.
 func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (problem string) {
 	if int(m.Window) >= len(c.windowStates) {
 		return describeMissingWindow(m.Window)
@@ -509,15 +509,14 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 
 // findRangeAndCheckAccess checks an access that begins outside the current range of its window
 // (c.windowStates). In a Bar window, it finds the rule for the access, makes the range of that rule
-// the current one, and calls checkAccess again. If there is no such rule, it returns a problem. In
-// all other windows it always returns a problem: the range of such a window is fixed, and is the
-// whole window or empty.
+// the current range, and calls checkAccess again. If no rule applies, it returns a problem. In all
+// other windows it always returns a problem, because no other range of the window is accessible.
 func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	kind accessKind) (problem string) {
 	w := &c.windowStates[m.Window]
 	window := &c.view.Windows[m.Window]
 	if window.Kind == gen.WindowKindTlb && w.rangeEnd == 0 {
-		return Text("window %d needs a point command first, and another after a call",
+		return Text("window %d needs a point command first, and another after each call",
 			uint64(m.Window))
 	}
 	if uint64(m.Offset) >= window.Size {
@@ -588,7 +587,7 @@ func (c *commandChecker) describeInvalidKind(m *Command, kind accessKind) string
 			c.describePlace(m) + "; use exact access"
 	}
 	remedy := ""
-	if c.findRule(m).IsMemory { // the memory of tiles, through TLB windows of unknown target
+	if c.findRule(m).IsMemory { // memory that accepts only loads: the range of the TLB windows
 		remedy = "; store to tiles through a TLB window"
 	}
 	return "images must not store to " + c.describePlace(m) + remedy
@@ -616,7 +615,7 @@ func describeMisalignment(m *Command, w *windowState) string {
 
 // checkDMAWindow checks that a command may store the bus address of a window to a device. The
 // parameter `index` is the index of the window. A device that knows the bus address can store to
-// every byte of the window by DMA. Therefore the whole window must accept stores.
+// every byte of the window by DMA. Therefore every byte of the window must accept stores.
 func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 	w, state := &c.view.Windows[index], &c.windowStates[index]
 	if w.Kind == gen.WindowKindHost || state.dmaCheckPassed {
@@ -638,10 +637,10 @@ func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 	return ""
 }
 
-// checkDataRange checks that the bytes which the command m copies or compares lie inside a tensor,
-// or inside the payload: m.Amount bytes from the offset m.Value on. m.Index is 0 for the
-// payload, and 1 + n for tensor n. A tensor must have the given role. If the role is Output,
-// the payload is not allowed.
+// checkDataRange checks the data of a command m that copies or compares: m.Amount bytes of a tensor
+// or of the payload, from the offset m.Value on, must exist. m.Index is 0 for the payload, and
+// 1 + n for tensor n. A tensor must have the given role. If the role is Output, the payload is not
+// allowed.
 func (c *commandChecker) checkDataRange(m *Command, role gen.Role) (problem string) {
 	data, size := "payload", c.view.Reservation.PayloadBytes
 	if m.Index != 0 || role == gen.RoleOutput {

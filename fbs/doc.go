@@ -17,7 +17,7 @@
 //   - view.go compares the checksum of the envelope with the checksum in the preamble;
 //   - tables.go compares the checksums of the payload with the checksums in the envelope.
 //
-// View.Original returns a copy of the View as Verify returned it, or nil for a View that has not
-// been verified. Therefore code that executes the commands of this copy need not check any offset,
+// View.VerifiedCopy returns a copy of the View as Verify returned it, or nil for a View that has
+// not been verified. Code that executes the commands of such a copy need not check any offset,
 // count or index again.
 package fbs

@@ -131,7 +131,7 @@ func TestDataOffsetWithoutDataIsRejected(t *testing.T) {
 func TestFileAtAnOddAddressIsRejected(t *testing.T) {
 	file := append(make([]byte, 1), encode(t, sample())...)[1:]
 	if _, err := fbs.Verify(file); err == nil ||
-		!strings.Contains(err.Error(), "the address of the data is not a multiple of 8") {
+		!strings.Contains(err.Error(), "must be in memory at a multiple of 8 bytes") {
 		t.Error(err)
 	}
 }
@@ -324,12 +324,12 @@ func TestOriginalIsWhatVerifyReturned(t *testing.T) {
 	changed.Commands, changed.Sequences, changed.Windows = changed.Commands[:1], nil, nil
 	changed.TimeLimitUs = 5
 	want.TimeLimitUs = 5
-	if got := changed.Original(); len(got.Commands) != len(want.Commands) ||
+	if got := changed.VerifiedCopy(); len(got.Commands) != len(want.Commands) ||
 		len(got.Sequences) != len(want.Sequences) || len(got.Windows) != len(want.Windows) ||
 		got.TimeLimitUs != 5 {
 		t.Errorf("%d commands, %d us", len(got.Commands), got.TimeLimitUs)
 	}
-	if (&fbs.View{Commands: view.Commands}).Original() != nil {
+	if (&fbs.View{Commands: view.Commands}).VerifiedCopy() != nil {
 		t.Error("a view that Verify did not return has an original")
 	}
 }

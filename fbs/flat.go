@@ -17,8 +17,8 @@ type Error struct {
 func (e *Error) Error() string { return e.Place + ": " + e.Reason }
 
 // Table reads the fields of a FlatBuffer's root table. Each read first checks that the bytes
-// of the field lie inside the FlatBuffer. If they do not, the read sets Err. After that, all
-// reads return zeros and do not change Err.
+// of the field lie inside the FlatBuffer. If this check fails, the read sets Err. After a failure,
+// all later reads return zeros and do not change Err.
 type Table struct {
 	Err             *Error // first failure of a read; nil if every read has succeeded
 	data            []byte // the whole FlatBuffer
@@ -31,10 +31,10 @@ type Table struct {
 
 // RootTable returns the root table of a FlatBuffer. The parameters are:
 //
-//	data          bytes of the FlatBuffer, of which the first 4 are the offset of the table
+//	data             bytes of the FlatBuffer; the first 4 are the offset of the table
 //	minObjectOffset  smallest offset in the FlatBuffer that a table, vtable or vector may have
-//	fieldCount    number of fields that the schema declares for the table
-//	place         name of the table in errors
+//	fieldCount       number of fields that the schema declares for the table
+//	place            name of the table in errors
 //
 // The address of the FlatBuffer must be a multiple of 8, because structs are read in place. If
 // the FlatBuffer has no valid root table, RootTable sets Err of the result.
@@ -43,19 +43,19 @@ func RootTable(data []byte, minObjectOffset uint64, fieldCount int, place string
 	t := &Table{data: data, minObjectOffset: minObjectOffset, place: place, position: position}
 	aligned := uintptr(unsafe.Pointer(unsafe.SliceData(data)))%8 == 0
 	if uint64(len(data)) < minObjectOffset+4 {
-		t.setFirstError(place, "has only %d bytes, but a table needs more", uint64(len(data)))
+		t.setFirstError(place, "%d bytes are too few for a FlatBuffer", uint64(len(data)))
 	}
 	if !aligned {
-		t.setFirstError(place, "the address of the data is not a multiple of 8")
+		t.setFirstError(place, "must be in memory at a multiple of 8 bytes")
 	}
 	t.readVtable(fieldCount)
 	t.bytesAt(t.position, t.size, 4, place)
 	return t
 }
 
-// readVtable reads the vtable of the table, which lists the offset of each field in the table.
-// It sets t.vtable and t.size. The first 4 bytes of the table are a signed number: the position
-// of the table minus the position of the vtable.
+// readVtable sets t.vtable and t.size. The vtable of a table lists the offset of each field in the
+// table. The first 4 bytes of the table are a signed number: the position of the table minus the
+// position of the vtable.
 func (t *Table) readVtable(fieldCount int) {
 	place := t.place + " vtable"
 	distance := ReadStruct[int32](t.bytesAt(t.position, 4, 4, t.place))
@@ -64,11 +64,11 @@ func (t *Table) readVtable(fieldCount int) {
 	size := uint64(sizes[0])
 	t.size = uint64(sizes[1])
 	if size < 4 || size%2 != 0 || t.size < 4 {
-		t.setFirstError(t.place, "vtable of %d bytes or table of %d bytes: invalid size",
+		t.setFirstError(t.place, "invalid size: vtable has %d bytes, table has %d",
 			size, t.size)
 	}
 	if size > 4+2*uint64(fieldCount) {
-		t.setFirstError(t.place, "has %d fields, but the schema has %d", (size-4)/2,
+		t.setFirstError(t.place, "has %d fields, but this program knows %d", (size-4)/2,
 			uint64(fieldCount))
 	}
 	t.vtable = t.bytesAt(position, size, 2, place)
@@ -91,8 +91,8 @@ func (t *Table) setFirstError(place, format string, numbers ...uint64) {
 func (t *Table) bytesAt(position, size, align uint64, place string) []byte {
 	all := uint64(len(t.data))
 	if position < t.minObjectOffset || position > all || size > all-position {
-		t.setFirstError(place, "%x bytes at offset %x reach outside the envelope of %x bytes",
-			size, position, all)
+		t.setFirstError(place, "%x bytes at offset %x; must lie between %x and %x", size, position,
+			t.minObjectOffset, all)
 	}
 	if position%align != 0 {
 		t.setFirstError(place, "offset %x is not a multiple of %d", position, align)

@@ -25,10 +25,10 @@ const (
 // Preamble is the struct at the start of every image. Integers are little endian.
 type Preamble struct {
 	RootOffset   uint32   // offset of the FlatBuffers root table in the file
-	Identifier   [4]byte  // must equal Identifier
+	Identifier   [4]byte  // must equal FileIdentifier
 	Major, Minor uint16   // version of the format
 	Checksum     uint32   // CRC-32C of the envelope, computed as if this field were zero
-	SchemaHash   uint64   // hash of the schema; must equal SchemaHash
+	SchemaHash   uint64   // hash of the schema; must equal the constant SchemaHash
 	FileSize     uint64   // size of the file in bytes, without a signature
 	EnvelopeSize uint64   // size in bytes of the envelope, which begins with this preamble
 	Reserved     [32]byte // must be zero

@@ -14,8 +14,8 @@ func Checksum(data []byte) uint32 { return continueChecksum(0, data) }
 
 // continueChecksum continues a CRC-32C: if sumBefore is the CRC-32C of some bytes, continueChecksum
 // returns the CRC-32C of these bytes followed by the bytes in `data`. crc32.MakeTable computes its
-// table only at the first call. A package variable with the table would delay the start of every
-// program.
+// table only in the first call. If a package variable contained the table, computing the table
+// would delay the start of every program.
 func continueChecksum(sumBefore uint32, data []byte) uint32 {
 	return crc32.Update(sumBefore, crc32.MakeTable(crc32.Castagnoli), data)
 }
@@ -59,22 +59,22 @@ type View struct {
 	// is 0 if the file has no signature.
 	Version uint32
 
-	// original is a copy of the view that VerifyEnvelope has made. It is nil if VerifyEnvelope
-	// did not create the view.
-	original *View
+	// verified is the copy that VerifiedCopy returns. VerifyEnvelope makes this copy. For any other
+	// view, verified is nil.
+	verified *View
 }
 
-// Original returns a copy of the view as Verify returned it: without the changes that the caller
-// has made to its fields since then, except a change of TimeLimitUs. The slices of the view and of
-// the copy share memory. Original returns nil if the view was not created by Verify or
-// VerifyEnvelope.
-func (v *View) Original() *View {
-	if v.original == nil {
+// VerifiedCopy returns a copy of the view as Verify returned it. The caller may have changed fields
+// of the view since then. The copy has only one of these changes, that of TimeLimitUs. The slices
+// of the view and of the copy share memory. VerifiedCopy returns nil if neither Verify nor
+// VerifyEnvelope has created the view.
+func (v *View) VerifiedCopy() *View {
+	if v.verified == nil {
 		return nil
 	}
-	original := *v.original
-	original.TimeLimitUs = v.TimeLimitUs
-	return &original
+	verified := *v.verified
+	verified.TimeLimitUs = v.TimeLimitUs
+	return &verified
 }
 
 // NameBytes returns the characters of a name. The slice points into the file.
@@ -184,8 +184,8 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	envelope := data[:p.EnvelopeSize]
 	v, sum, failure := readEnvelope(envelope)
 	if failure != nil {
-		// readEnvelope has not computed the checksum. Compute the checksum now. If it is wrong,
-		// the file is damaged, and the error below reports this damage instead of the failure.
+		// readEnvelope has not computed the checksum. Compute it here. A wrong checksum means that
+		// the file is damaged. The error below then reports the damage instead of the failure.
 		sum = EnvelopeChecksum(envelope)
 	}
 	if sum != p.Checksum {
@@ -201,8 +201,8 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	if signature != nil {
 		v.Version = signature.Version
 	}
-	original := *v
-	v.original = &original
+	verified := *v
+	v.verified = &verified
 	return v, nil
 }
 
@@ -243,8 +243,9 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	return v, continueChecksum(sum, envelope[first+len(commands):]), err
 }
 
-// otherVersion is the beginning of messages about an image that this program cannot read.
-const otherVersion = "another version of lm made the image; make it again with lm of this version "
+// otherVersionProblem is the beginning of messages about an image of another version.
+const otherVersionProblem = "another version of lm made the image; " +
+	"make it again with lm of this version "
 
 // checkFields checks all fields of a preamble except RootOffset and Checksum. It returns a
 // description of the problem, or an empty string if the fields are valid. The parameter `size`
@@ -260,11 +261,11 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 		return "not a Light Metal image: identifier at byte 4 is not " + FileIdentifier
 	}
 	if p.Major != FormatMajor || p.Minor > FormatMinor {
-		return otherVersion + Text("(format %d.%d, this program reads %d.%d)",
+		return otherVersionProblem + Text("(format %d.%d, this program reads %d.%d)",
 			uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor)
 	}
 	if p.SchemaHash != SchemaHash {
-		return otherVersion + Text("(schema hash %x, this program needs %x)",
+		return otherVersionProblem + Text("(schema hash %x, this program needs %x)",
 			p.SchemaHash, SchemaHash)
 	}
 	if p.FileSize != size {

@@ -33,7 +33,7 @@ const AnyTLBWindow = -1
 // firstTLBWindow is AnyTLBWindow, the image and the device choose the TLB windows.
 func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, error) {
 	callerView := view
-	if view = callerView.Original(); view == nil {
+	if view = callerView.VerifiedCopy(); view == nil {
 		return nil, hal.NewFault(hal.Usage, "Load accepts only a view that Verify returned")
 	}
 	if err := checkDevices(view, devices); err != nil {

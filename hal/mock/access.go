@@ -131,7 +131,7 @@ func (d *Device) placeOfLoad(h route, at access) (Place, hal.Code) {
 			d.refuse("TLB window %d is a multicast to (%d,%d)-(%d,%d), which cannot be read",
 				h.slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
 	}
-	if c := d.checkClosed(h.slot, w.target, w.address+h.inside, uint64(at.width)); c != hal.OK {
+	if c := d.checkForbidden(h.slot, w.target, w.address+h.inside, uint64(at.width)); c != hal.OK {
 		return Place{}, c
 	}
 	return d.tilePlace(w.last, w.address+h.inside, at, 0)
@@ -170,7 +170,7 @@ func (d *Device) storeTiles(slot int, inside uint64, at access, value uint64) ha
 	if c != hal.OK {
 		return c
 	}
-	if c := d.checkClosed(slot, w.target, w.address+inside, uint64(at.width)); c != hal.OK {
+	if c := d.checkForbidden(slot, w.target, w.address+inside, uint64(at.width)); c != hal.OK {
 		return c
 	}
 	for y := w.first.Y; y <= w.last.Y; y++ {

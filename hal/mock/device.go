@@ -227,7 +227,7 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64)
 			g.Size,
 			t, address)
 	}
-	if c := d.checkClosed(slot, t, address, a.Size); c != hal.OK {
+	if c := d.checkForbidden(slot, t, address, a.Size); c != hal.OK {
 		return c
 	}
 	d.windows[slot].port.base = g.WindowOffset(slot) + inside

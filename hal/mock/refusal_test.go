@@ -295,14 +295,14 @@ func TestRejectionsOfProgramWindow(t *testing.T) {
 func TestProgramWindowRejectsWhatTheVerifierRejects(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		closed := 0
-		for _, c := range b.ClosedRanges {
+		for _, c := range b.ForbiddenRanges {
 			for bit := range uint64(64 * 64) {
 				x, y := uint8(bit%64), uint8(bit/64)
 				for _, size := range []uint64{4096, 1 << 20} {
 					for _, at := range []uint64{c.First - size, c.First, c.Last, c.Last + 1} {
 						address, target := at&^(size-1),
 							fbs.TileRoute{X: x, Y: y, Ordering: boards.OrderingDefault}
-						if c.Routes&1 == 0 || b.FindClosedRange(target, address, size) == nil {
+						if c.Routes&1 == 0 || b.FindForbiddenRange(target, address, size) == nil {
 							continue
 						}
 						closed++

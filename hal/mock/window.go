@@ -116,15 +116,15 @@ func (d *Device) checkTarget(slot int, g *boards.WindowGroup, t fbs.TileRoute) h
 	return hal.OK
 }
 
-// checkClosed rejects a range of addresses of the tiles t if a part of the range is closed to
-// images (boards.ClosedRange). Only a kernel driver may access such a range.
-func (d *Device) checkClosed(slot int, t fbs.TileRoute, address, size uint64) hal.Code {
-	closed := d.board.FindClosedRange(t, address, size)
-	if closed == nil || d.hardware {
+// checkForbidden rejects a range of addresses of the tiles t if images must not access a part of
+// the range (boards.ForbiddenRange). Only a kernel driver may access such a range.
+func (d *Device) checkForbidden(slot int, t fbs.TileRoute, address, size uint64) hal.Code {
+	forbidden := d.board.FindForbiddenRange(t, address, size)
+	if forbidden == nil || d.hardware {
 		return hal.OK
 	}
 	return d.refuse("TLB window %d can reach %#x to %#x of %s, which images must not access",
-		slot, closed.First, closed.Last, closed.Name)
+		slot, forbidden.First, forbidden.Last, forbidden.Name)
 }
 
 // tilePlace returns the place that an access to an address in a tile reaches. It rejects the

@@ -266,7 +266,7 @@ struct board_rule {
 };
 
 /* Tiles and addresses that no window may show. Sets have one bit for each coordinate. */
-struct board_closed {
+struct board_forbidden {
 	uint64_t columns;
 	uint64_t rows;
 	uint64_t first;
@@ -314,13 +314,13 @@ struct board_outbound {
 
 struct board {
 	const struct board_rule *rules;
-	const struct board_closed *closed;
+	const struct board_forbidden *forbidden;
 	const struct board_tlb *tlb;           /* NULL: no tiles */
 	const struct board_outbound *outbound; /* NULL: none */
 	uint16_t vendor;
 	uint16_t device;
 	uint8_t rule_count;
-	uint8_t closed_count;
+	uint8_t forbidden_count;
 };
 
 /* Only verification reads rules and closed places. */
@@ -1357,7 +1357,7 @@ static uint64_t side_mask(uint32_t start, uint32_t end) {
 }
 
 /* Reports whether a window would show a byte of a place that its board closes. */
-static bool is_closed(const struct lmplay_image *image, const struct window *w, uint64_t tiles,
+static bool is_forbidden(const struct lmplay_image *image, const struct window *w, uint64_t tiles,
 	uint64_t address) {
 	const struct board *board = board_of(image, w->device);
 	uint32_t x = tile_byte(tiles, 0);
@@ -1367,8 +1367,8 @@ static bool is_closed(const struct lmplay_image *image, const struct window *w, 
 	uint64_t columns = side_mask(is_multicast ? tile_byte(tiles, 2) : x, x);
 	uint64_t rows = side_mask(is_multicast ? tile_byte(tiles, 3) : y, y);
 	bool closed = false;
-	for (uint32_t i = 0; (board != NULL) && (i < board->closed_count) && !closed; i++) {
-		const struct board_closed *p = &board->closed[i];
+	for (uint32_t i = 0; (board != NULL) && (i < board->forbidden_count) && !closed; i++) {
+		const struct board_forbidden *p = &board->forbidden[i];
 		closed = (((p->routes >> route) & 1u) != 0u) && ((p->columns & columns) != 0u) &&
 			((p->rows & rows) != 0u) && (address <= p->last) &&
 			((address + (w->size - 1u)) >= p->first);
@@ -1387,7 +1387,7 @@ static const char *check_point(struct checker *k, const struct command *c) {
 		(tile_byte(t, 7) > 1u) || ((tile_byte(t, 7) == 0u) && ((t & 0xffff0000u) != 0u))) {
 		return TEXT("invalid tile range");
 	}
-	if (is_closed(k->image, w, t, c->value)) {
+	if (is_forbidden(k->image, w, t, c->value)) {
 		return TEXT("the window would show a place that images must not access");
 	}
 	set_bit(k->pointed, c->window);

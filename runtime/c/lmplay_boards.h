@@ -78,7 +78,7 @@ static const struct board_rule wormhole_rules[] = {
 	{0x1f30080u, 0x1f3ffffu, 4, 4, 0, 0}, /* ARC reset unit */
 	{0x1f50000u, 0x1f50fffu, 4, 4, 0, 1}, /* ARC NIU 0 */
 };
-static const struct board_closed wormhole_closed[] = {
+static const struct board_forbidden wormhole_forbidden[] = {
 	/* the PCIe tile (use a host window for host memory) */
 	{0xfffffffffc010001u, 0xfffffffffffc0008u,
 		0x0u, 0xffffffffffffffffu, 1},
@@ -133,7 +133,7 @@ static const struct board_rule blackhole_rules[] = {
 	{0x1000u, 0x2fffu, 2, 4, 0, 1}, /* iATU */
 	{0x0u, 0x7ffffffffu, 4, 15, 1, 1}, /* windows */
 };
-static const struct board_closed blackhole_closed[] = {
+static const struct board_forbidden blackhole_forbidden[] = {
 	/* the PCIe tile (use a host window for host memory) */
 	{0xfffffffffff9fcfeu, 0xfffffffffdfff001u,
 		0x0u, 0xffffffffffffffffu, 3},
@@ -187,13 +187,13 @@ static const struct board board_table[BOARD_COUNT] = {
 	{NULL, NULL, NULL, NULL, 0x1b36, 0x0010, 0, 0},
 #endif
 #if LMPLAY_BOARD_WORMHOLE
-	{VERIFIED_BY(wormhole_rules), VERIFIED_BY(wormhole_closed),
+	{VERIFIED_BY(wormhole_rules), VERIFIED_BY(wormhole_forbidden),
 		&wormhole_tlb, &wormhole_outbound, 0x1e52, 0x401e, 15, 8},
 #else
 	{NULL, NULL, NULL, NULL, 0x1e52, 0x401e, 0, 0},
 #endif
 #if LMPLAY_BOARD_BLACKHOLE
-	{VERIFIED_BY(blackhole_rules), VERIFIED_BY(blackhole_closed),
+	{VERIFIED_BY(blackhole_rules), VERIFIED_BY(blackhole_forbidden),
 		&blackhole_tlb, &blackhole_outbound, 0x1e52, 0xb140, 7, 5},
 #else
 	{NULL, NULL, NULL, NULL, 0x1e52, 0xb140, 0, 0},

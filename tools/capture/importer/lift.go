@@ -230,7 +230,7 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	if taken, err := l.throughPCIe(a, &aimed, address); taken || err != nil {
 		return true, err
 	}
-	if closed := l.board.FindClosedRange(aimed.target, page, l.pageSize()); closed != nil {
+	if closed := l.board.FindForbiddenRange(aimed.target, page, l.pageSize()); closed != nil {
 		return false, traces.Refuse(a.Line, "%s through window %d at %#x of tile (%d,%d): "+
 			"the window can reach %#x to %#x of %s, which images must not access", a.Op, index,
 			address, s.target.X, s.target.Y, closed.First, closed.Last, closed.Name)

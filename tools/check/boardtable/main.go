@@ -69,9 +69,9 @@ func writeBoard(w io.Writer, b *boards.Board) {
 			r.Widths, bit(r.IsMemory), bit(r.LoadOnly), r.Name)
 	}
 	fmt.Fprintln(w, "};")
-	if len(b.ClosedRanges) > 0 {
-		fmt.Fprintf(w, "static const struct board_closed %s_closed[] = {\n", b.Name)
-		for _, c := range b.ClosedRanges {
+	if len(b.ForbiddenRanges) > 0 {
+		fmt.Fprintf(w, "static const struct board_forbidden %s_forbidden[] = {\n", b.Name)
+		for _, c := range b.ForbiddenRanges {
 			fmt.Fprintf(w, "\t/* %s */\n\t{%s, %s,\n\t\t%s, %s, %d},\n", c.Name, hex(c.X), hex(c.Y),
 				hex(c.First), hex(c.Last), c.Routes)
 		}
@@ -107,9 +107,9 @@ func writeTLB(w io.Writer, b *boards.Board) {
 
 // writeEntry writes the entry of the board in board_table.
 func writeEntry(w io.Writer, b *boards.Board) {
-	closed, tlb, outbound := "NULL", "NULL", "NULL"
-	if len(b.ClosedRanges) > 0 {
-		closed = "VERIFIED_BY(" + b.Name + "_closed)"
+	forbidden, tlb, outbound := "NULL", "NULL", "NULL"
+	if len(b.ForbiddenRanges) > 0 {
+		forbidden = "VERIFIED_BY(" + b.Name + "_forbidden)"
 	}
 	if b.TLB != nil {
 		tlb = "&" + b.Name + "_tlb"
@@ -118,8 +118,8 @@ func writeEntry(w io.Writer, b *boards.Board) {
 		outbound = "&" + b.Name + "_outbound"
 	}
 	fmt.Fprintf(w, "#if %s\n\t{VERIFIED_BY(%s_rules), %s,\n\t\t%s, %s, 0x%04x, 0x%04x, %d, %d},\n",
-		macro(b), b.Name, closed, tlb, outbound, b.Vendor, b.Device, len(b.Rules),
-		len(b.ClosedRanges))
+		macro(b), b.Name, forbidden, tlb, outbound, b.Vendor, b.Device, len(b.Rules),
+		len(b.ForbiddenRanges))
 	fmt.Fprintf(w, "#else\n\t{NULL, NULL, NULL, NULL, 0x%04x, 0x%04x, 0, 0},\n#endif\n", b.Vendor,
 		b.Device)
 }

@@ -68,11 +68,11 @@ func Wild(random *rand.Rand, window fbs.Window) (t fbs.TileRoute, address uint64
 	return WildOn(random, &boards.Wormhole, window)
 }
 
-// WildOn points a window of a board anywhere that is not closed to images.
+// WildOn points a window of a board anywhere that is not forbidden to images.
 func WildOn(random *rand.Rand, board *boards.Board, window fbs.Window) (fbs.TileRoute, uint64) {
 	for {
 		t, address := anyTarget(random, window)
-		if board.FindClosedRange(t, address, window.Size) == nil {
+		if board.FindForbiddenRange(t, address, window.Size) == nil {
 			return t, address
 		}
 	}

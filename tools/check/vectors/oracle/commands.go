@@ -298,19 +298,19 @@ func (m *Image) isAllowedPoint(w *Window, c *Command) bool {
 	if t.Multicast == 1 {
 		xs, ys = coordinates(t.XStart, t.X), coordinates(t.YStart, t.Y)
 	}
-	for i := range board.ClosedRanges {
-		if isClosed(&board.ClosedRanges[i], t, xs, ys, c.Value, c.Value+(w.Size-1)) {
+	for i := range board.ForbiddenRanges {
+		if isForbidden(&board.ForbiddenRanges[i], t, xs, ys, c.Value, c.Value+(w.Size-1)) {
 			return false
 		}
 	}
 	return true
 }
 
-// isClosed reports whether one element of the list of closed ranges contains one of the x, one of
+// isForbidden reports whether one element of the list of forbidden ranges has one of the x, one of
 // the y, the route, and one of the bytes.
-func isClosed(closed *boards.ClosedRange, t tiles, xs, ys []uint8, first, last uint64) bool {
+func isForbidden(f *boards.ForbiddenRange, t tiles, xs, ys []uint8, first, last uint64) bool {
 	route := t.NoC + 2*t.Multicast
-	if closed.Routes>>route&1 == 0 || last < closed.First || first > closed.Last {
+	if f.Routes>>route&1 == 0 || last < f.First || first > f.Last {
 		return false
 	}
 	containsOne := func(set uint64, list []uint8) bool {
@@ -321,7 +321,7 @@ func isClosed(closed *boards.ClosedRange, t tiles, xs, ys []uint8, first, last u
 		}
 		return false
 	}
-	return containsOne(closed.X, xs) && containsOne(closed.Y, ys)
+	return containsOne(f.X, xs) && containsOne(f.Y, ys)
 }
 
 // addTimes computes the longest time of each sequence (section 6.3).

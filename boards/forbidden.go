@@ -3,23 +3,23 @@ package boards
 // This file protects the PCIe controller of a device from images: it decides which addresses of
 // tiles a window of an image may show.
 
-// ClosedRange is a range of tile addresses that no window of an image may show. The range contains
-// registers of the PCIe controller, or registers through which an image could access the PCIe
-// controller.
+// ForbiddenRange is a range of tile addresses that no window of an image may show. The range
+// contains registers of the PCIe controller, or registers through which an image could access the
+// PCIe controller.
 //
 // A tile has raw coordinates and translated coordinates. The translated coordinates depend on which
 // tiles of a chip are disabled. The verifier does not know which chip will replay the image.
-// Therefore X and Y contain every coordinate that the closed tile may have on any chip. On some
-// chips, one of these coordinates is that of a different tile, which is then closed at that
-// coordinate too. An image can access that tile through its other coordinates.
-type ClosedRange struct {
-	Routes      uint8  // routes on which the range is closed: unicastNoC0 and so on, ORed
+// Therefore X and Y contain every coordinate that the forbidden tile may have on any chip. On some
+// chips, one of these coordinates belongs to a harmless tile. At this coordinate, images must not
+// access the harmless tile either. They can access it at its other coordinates.
+type ForbiddenRange struct {
+	Routes      uint8  // routes on which the range is forbidden: unicastNoC0 and so on, ORed
 	X, Y        uint64 // sets of the tile's columns and rows, one bit for each coordinate
-	First, Last uint64 // first and last closed address in the tile
+	First, Last uint64 // first and last forbidden address in the tile
 	Name        string // name of the range in messages
 }
 
-// Routes to tiles, the bits of ClosedRange.Routes. A unicast accesses a single tile, and a
+// Routes to tiles, the bits of ForbiddenRange.Routes. A unicast accesses a single tile, and a
 // multicast accesses a rectangle of tiles, over NoC 0 or over NoC 1.
 const (
 	unicastNoC0   = 1 << 0
@@ -28,7 +28,7 @@ const (
 	multicastNoC1 = 1 << 3
 )
 
-// pcieTileName is the name of closed ranges of the PCIe tile, with the remedy for images that
+// pcieTileName is the name of forbidden ranges of the PCIe tile, with the remedy for images that
 // access host memory.
 const pcieTileName = "the PCIe tile (use a host window for host memory)"
 
@@ -48,23 +48,22 @@ const (
 	coordinatesFrom32 = 1<<64 - 1<<32
 )
 
-// FindClosedRange returns the first closed range of which a window would show at least one byte.
-// The window has `size` bytes, and shows the tiles `t` from the given address on. If the window
-// would show no byte of a closed range, FindClosedRange returns nil, and an image may use the
-// window.
-func (b *Board) FindClosedRange(t TileRoute, address, size uint64) *ClosedRange {
+// FindForbiddenRange returns the first forbidden range that overlaps a window of an image. The
+// window has `size` bytes, and shows the tiles `t` from the given address on. If the window
+// overlaps no forbidden range, FindForbiddenRange returns nil, and the image may use the window.
+func (b *Board) FindForbiddenRange(t TileRoute, address, size uint64) *ForbiddenRange {
 	route, columns, rows := uint8(unicastNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
 		route = multicastNoC0 << t.NoC
 		columns = coordinateSet(t.XStart, t.X)
 		rows = coordinateSet(t.YStart, t.Y)
 	}
-	for i := range b.ClosedRanges {
-		c := &b.ClosedRanges[i]
-		showsTile := c.Routes&route != 0 && c.X&columns != 0 && c.Y&rows != 0
-		overlaps := address <= c.Last && address+(size-1) >= c.First
+	for i := range b.ForbiddenRanges {
+		f := &b.ForbiddenRanges[i]
+		showsTile := f.Routes&route != 0 && f.X&columns != 0 && f.Y&rows != 0
+		overlaps := address <= f.Last && address+(size-1) >= f.First
 		if showsTile && overlaps {
-			return c
+			return f
 		}
 	}
 	return nil
