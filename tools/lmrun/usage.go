@@ -11,8 +11,8 @@ var version = "lmrun 0.1"
 // the option.
 const usage = `usage: lmrun [flags] IMAGE.lmb
 
-Lmrun verifies a Light Metal image and replays a sequence of it on its device: once, or in
-a loop with new data for each run.
+Lmrun verifies a Light Metal image and replays one of its sequences: once, or in a loop
+with new data for each run.
 
   lmrun -input a=a.bin -output d=d.bin model.lmb
 
@@ -41,7 +41,7 @@ limits:
   -seal               forbid every system call that could allocate, map or open` + keyUsage + `
 
 checks and reports:
-  -check              only verify the image, and open no device` + faultsUsage + jsonUsage + `
+  -check              only verify the image; open no device` + faultsUsage + jsonUsage + `
   -supervised         first write to descriptor 3 how many microseconds lmrun can take to end
                       after SIGTERM
   -help, -version     this text; version of lmrun and of the images it replays
