@@ -8,7 +8,7 @@ package hal
 type busMasterState struct {
 	isOn            bool   // this program has enabled bus mastering, and has not disabled it again
 	keptOnByDriver  bool   // a kernel driver keeps bus mastering on; do not change it here
-	statusBeforeDMA uint64 // PCI status before DMA was enabled, with errors of earlier DMA
+	statusBeforeDMA uint64 // PCI status before this program enabled DMA; may have old error bits
 }
 
 // SetBusMaster implements Device. SetBusMaster(false) does nothing unless SetBusMaster(true) was
@@ -70,9 +70,9 @@ func (d *device) setBusMasterBit(on bool) error {
 // on but is off, DMAFault if the status register has a new error bit, and otherwise OK. `header` is
 // the first 8 bytes of configuration space.
 //
-// If a read of host memory fails, the device sets one of the error bits, if it implements them. If
-// a write of host memory is blocked, no bit is set, because writes are posted: the device receives
-// no response.
+// If a read of host memory fails, a device that implements the error bits sets one of them. If a
+// write of host memory is blocked, the device sets no bit. Writes are posted, so the device
+// receives no response to them.
 func (m *busMasterState) diagnoseHeader(header uint64) Code {
 	switch {
 	case !m.isOn:

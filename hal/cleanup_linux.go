@@ -7,7 +7,7 @@ package hal
 // mapping or an open file.
 type cleanups []func() error
 
-// add appends the function `release` to the list.
+// addCleanup appends the function `release` to the list.
 func (c *cleanups) addCleanup(release func() error) { *c = append(*c, release) }
 
 // callAll calls all functions in reverse order, empties the list, and returns the error of the

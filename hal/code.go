@@ -3,9 +3,9 @@ package hal
 // This file declares the result codes of all operations, with a text and an exit status for
 // each code, and the error type Fault.
 
-// Code is the result of an operation, and implements error. Its type is uint8, because Go converts
-// a one-byte value to an interface without allocating memory. Therefore returning a Code as an
-// error never allocates.
+// Code is the result of an operation, and implements error. A Code has one byte, because Go
+// converts a one-byte value to an interface without allocating memory. Therefore returning a Code
+// as an error never allocates.
 type Code uint8
 
 // The codes have the same numbers as enum lm_code in the C header lightmetal.h. Firmware may have
@@ -37,8 +37,8 @@ const (
 )
 
 // codeTable contains the text of each code, and the exit status of a program that ends with the
-// code. Exit statuses up to 70 have the meaning that sysexits.h defines. From 71 on, lightmetal
-// itself defines the meaning, which may differ from the meaning in sysexits.h.
+// code. Up to 70, an exit status has the meaning that sysexits.h defines. From 71 on, lightmetal
+// defines its own meanings. Some of them differ from those in sysexits.h.
 var codeTable = [codeCount + 1]struct {
 	exit int
 	text string
@@ -70,12 +70,13 @@ var codeTable = [codeCount + 1]struct {
 // ExitStatus returns the exit status of a program that ends with the code `c`.
 func (c Code) ExitStatus() int { return codeTable[min(c, codeCount)].exit }
 
-// Error returns the text of the code `c`. The text does not name the device or file. If a message
-// should name it, use a Fault instead of a Code.
+// Error returns the text of the code `c`. The text does not name a device or file. If a message
+// should name one, use a Fault instead of a Code.
 func (c Code) Error() string { return codeTable[min(c, codeCount)].text }
 
-// Fault is an error that consists of a Code and a reason. NewFault allocates memory. Functions that
-// run during a replay must not allocate memory. Therefore they return a Code instead of a Fault.
+// Fault is an error that consists of a Code and a reason. Creating a Fault allocates memory.
+// Functions that run during a replay must not allocate memory. Therefore these functions return a
+// Code instead of a Fault.
 type Fault struct {
 	Code   Code
 	Reason string // names the device or file, the fault and the remedy

@@ -90,7 +90,7 @@ func (d *device) setCommandBit(mask uint64, on bool) error {
 	// Write the register only if the bit has to change. Then a user without write access to
 	// configuration space can use a device whose memory decoding is already on. There is one
 	// exception: to enable bus mastering, always write the register. Otherwise a user without write
-	// access could start DMA if the bit is already set.
+	// access could use DMA on a device whose bus mastering is already on.
 	before, code := d.config.Load(configCommandOffset, 2)
 	want := before &^ mask
 	if on {
@@ -128,8 +128,8 @@ func (d *device) allOnesFault() error {
 		"remove it with "+remove+" and find it again with `echo 1 > /sys/bus/pci/rescan`")
 }
 
-// kernelLogAdvice is the last part of error messages about a command bit that stays off. It says
-// where the user may find the reason.
+// kernelLogAdvice is the last part of error messages about a command bit that stays off. This
+// advice says where the user may find the reason.
 const kernelLogAdvice = "; see `lspci -vv` and `dmesg`"
 
 // mapConfig returns an aperture of the first `size` bytes of configuration space. The commands of a

@@ -8,8 +8,8 @@ package hal
 import "golang.org/x/sys/unix"
 
 // openConfig opens the file of the device's configuration space. If the user has no write access to
-// the file, openConfig opens the file for reading only: that is enough to replay an image without
-// DMA if memory decoding is already on.
+// the file, openConfig opens the file for reading only. Read access is sufficient to replay an
+// image without DMA if memory decoding is already on.
 func (d *device) openConfig() (err error) {
 	path := d.pciFunction.dir() + "/config"
 	d.config.fd, err = d.cleanups.openFile(path, unix.O_RDWR)

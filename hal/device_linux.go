@@ -36,21 +36,22 @@ type device struct {
 // backend is a kernel interface through which a program in user space accesses a PCI function:
 // sysfs, VFIO, or Tenstorrent's driver.
 type backend interface {
-	// probe finds the device and reads its identity. It does not write to the device.
-	probe() error
+	// findDevice finds the device and reads its identity. It does not write to the device.
+	findDevice() error
 	// acquire claims the device for this program, and stops DMA that a killed program left running.
-	// Afterwards memory decoding is on. Bus mastering is off, unless a kernel driver keeps it on or
-	// this user may not switch it off. The first Map calls acquire.
+	// Afterwards memory decoding is on. Bus mastering is off, except in two cases: a kernel driver
+	// keeps it on, or this user may not switch it off. The first Map calls acquire.
 	acquire() error
-	// mapBarRange calls mapFile to map a range of a BAR. If writeCombining is true, the range
-	// should be write-combining, but a backend may ignore that.
+	// mapBarRange calls mapFile to map a range of a BAR. If writeCombining is true, the mapping
+	// should be write-combining, but a backend may map the range uncached instead.
 	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error)
-	// mapForDevice makes it possible for the device to access `mem` by DMA, and returns the bus
-	// address of `mem`. `mem` must consist of complete pages of host memory. If `huge` is true,
-	// these are huge pages, which the kernel does not move. Otherwise mapForDevice prevents the
-	// kernel from moving the pages, or returns an error. If fixedBus is not 0, the bus address must
-	// be fixedBus; if that is not possible, mapForDevice returns an error.
-	mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error)
+	// mapForDMA makes it possible for the device to access `mem` by DMA, and returns the bus
+	// address of `mem`. `mem` must consist of complete pages of host memory. The kernel must not
+	// move these pages. It never moves huge pages; `huge` is true if `mem` consists of huge pages.
+	// If mapForDMA cannot prevent the kernel from moving ordinary pages, it returns an error. If
+	// fixedBus is not 0, the bus address must be fixedBus. If the device cannot reach `mem` at that
+	// address, mapForDMA returns an error.
+	mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error)
 	// assignBusAddress implements Device.AssignBusAddress if the device and the owner of the
 	// aperture have the same backend.
 	assignBusAddress(a *Aperture, owner *device) error
@@ -141,8 +142,8 @@ func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, e
 func pageSize() uint64 { return uint64(unix.Getpagesize()) }
 
 // ownHostWindowsOnly is the reason in a message about a device whose tiles access host memory.
-const ownHostWindowsOnly = ": tiles reach only host windows of their own device, and only " +
-	"they reach these"
+const ownHostWindowsOnly = ": tiles reach only host windows of their own device, and no other " +
+	"device does"
 
 // AssignBusAddress implements Device. It returns an error if the device `d` cannot reach the
 // aperture `a`, by these rules:
@@ -190,10 +191,10 @@ func (d *device) Diagnose() Code {
 	return d.busMaster.diagnoseHeader(header)
 }
 
-// Close implements Device. It switches bus mastering off before it releases host memory, because
-// the device may write to that memory until then. It leaves memory decoding on, because cores that
-// the image started may still be running: the next program must be able to reach them through the
-// BARs, for example to stop them.
+// Close implements Device. It switches bus mastering off before it releases host memory, because a
+// bus master may still write to that memory. It leaves memory decoding on, because cores that the
+// image started may still be running. The next program must be able to reach these cores through
+// the BARs, for example to stop them.
 func (d *device) Close() error {
 	err := d.SetBusMaster(false)
 	if e := d.cleanups.callAll(); err == nil {

@@ -19,9 +19,9 @@ func syscallFault(call, path string, err error) error {
 	return NewFault(NoDevice, reason)
 }
 
-// errnoOf returns the number of the error that a system call has returned: 0 if `err` is nil. It
-// returns EIO for an error of another type than unix.Errno. The compiler must not inline errnoOf,
-// because the inlined copies would make the program larger.
+// errnoOf returns the number of the error `err`, which a system call has returned. If `err` is nil,
+// the number is 0. If `err` has another type than unix.Errno, the number is EIO. The compiler must
+// not inline errnoOf, because the inlined copies would make the program larger.
 //
 //go:noinline
 func errnoOf(err error) unix.Errno {

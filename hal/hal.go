@@ -54,14 +54,14 @@ type Device interface {
 
 	// Map makes the window `w` of an image accessible. The device keeps no reference to `w`.
 	//
-	// A device is neither written nor reset before the first Map. Therefore a caller can
-	// open a device, compare its Identity with the image, and close the device unchanged if
-	// it is the wrong one.
+	// No function of this package writes to a device or resets it before the first Map.
+	// Therefore a caller can open a device, compare its Identity with the image, and close a
+	// wrong device unchanged.
 	//
 	// For a Bar window, the range must lie inside the BAR. For a Tlb window, Map reserves a
-	// TLB window of at least w.Size bytes: the TLB window with the number w.Slot if that one
-	// is free and large enough, otherwise another one. For a Host window, Map reserves
-	// zeroed host memory. The device reaches this memory at the bus address Aperture.BusAddress.
+	// TLB window of at least w.Size bytes. It prefers the TLB window with the number w.Slot. For a
+	// Host window, Map reserves zeroed host memory. The device reaches this memory at the bus
+	// address Aperture.BusAddress.
 	Map(w fbs.Window) (Aperture, error)
 
 	// EncodeWindow prepares the Point command `c`. A Point command makes a TLB window show
@@ -101,9 +101,8 @@ type Device interface {
 
 	// SetBusMaster switches bus mastering on or off. After SetBusMaster(false), the device
 	// can no longer write to host memory, unless a kernel driver keeps bus mastering on.
-	// Close also switches bus mastering off. However, a sealed program (one that has
-	// restricted its own system calls) cannot call Close, and must call SetBusMaster(false)
-	// instead.
+	// Close also switches bus mastering off. However, a sealed program has restricted its own
+	// system calls, and cannot call Close. It must call SetBusMaster(false) instead.
 	SetBusMaster(on bool) error
 
 	// Alive reports whether the device still answers: its PCI vendor id can be read, and
@@ -139,8 +138,7 @@ type Aperture struct {
 	isHostMemory bool // the range is the host memory of a Host window
 
 	// execute executes the command w.Next through Port. It is nil if the range is mapped. It
-	// is also nil if the range is configuration space, because commands only load from
-	// there.
+	// is also nil for configuration space: ExecuteOnPort itself makes the loads there.
 	execute func(w *Walk, barOffset uint64) Code
 }
 

@@ -25,8 +25,8 @@ type hostMemory struct {
 }
 
 // mapHostMem allocates host memory for a Host window of `size` bytes, and makes it possible for the
-// device to access this memory. It returns an aperture whose Bus is the address at which the device
-// reaches the memory. If fixedBus is not 0, this address is fixedBus.
+// device to access this memory. It returns an aperture of the memory. Aperture.BusAddress is the
+// address at which the device reaches the memory. If fixedBus is not 0, this address is fixedBus.
 func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 	mem, huge, err := d.allocatePages(fbs.RoundUp(size, pageSize()))
 	if err != nil {
@@ -34,14 +34,14 @@ func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 	}
 	var bus uint64
 	if d.mustProgramIATU() {
-		// The outbound translation chooses the address that the tiles use. Therefore the bus
-		// address that it translates to need not be fixed.
-		bus, err = d.backend.mapForDevice(mem, huge, 0)
+		// Tiles use an address that addIATURegion chooses. The outbound translation translates this
+		// address to the bus address of the memory. Therefore any bus address is suitable.
+		bus, err = d.backend.mapForDMA(mem, huge, 0)
 		if err == nil {
 			bus, err = d.addIATURegion(bus, uint64(len(mem)), fixedBus)
 		}
 	} else {
-		bus, err = d.backend.mapForDevice(mem, huge, fixedBus)
+		bus, err = d.backend.mapForDMA(mem, huge, fixedBus)
 	}
 	if err != nil {
 		return nil, err
@@ -90,8 +90,8 @@ func (d *device) mmapLocked(size uint64, flags int) ([]byte, error) {
 	return mem, nil
 }
 
-// MemlockAdvice is the last part of an error message. It says how more memory can be locked. The
-// limit on locked memory also applies to memory that a driver pins.
+// MemlockAdvice is the last part of an error message, and says how to raise the limit on locked
+// memory. This limit also applies to memory that a driver pins.
 const MemlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`, or free memory"
 
 // unmap releases all host memory.

@@ -20,8 +20,8 @@ func (d *device) notContiguousFault(size uint64, huge bool) error {
 		"`hugepages=%d`, use windows of at most 2 MiB, or use `vfio:`", advisedHugePages(size)))
 }
 
-// hugePageAdvice returns the last part of an error message. It says how to reserve huge pages for
-// `size` bytes.
+// hugePageAdvice returns the last part of an error message, which says how to reserve huge pages
+// for `size` bytes.
 func hugePageAdvice(size uint64) string {
 	return fbs.Text("; reserve huge pages soon after boot with "+
 		"`echo %d > /proc/sys/vm/nr_hugepages`, or use `vfio:`", advisedHugePages(size))

@@ -29,8 +29,8 @@ func (d *device) applyBoard() {
 
 // noTilesFault returns the Fault for a window that needs TLB windows or outbound translation.
 func (d *device) noTilesFault() error {
-	return d.fault(WrongDevice,
-		"devices with tiles need a program that was built without `-tags notiles`")
+	return d.fault(Usage, "this program was built with `-tags notiles` and cannot use tiles; "+
+		"use a program that was built without it")
 }
 
 // mapTLB returns a Fault, because this program does not use TLB windows.
@@ -45,17 +45,19 @@ func (d *device) EncodeWindow(*Aperture, fbs.TileRoute, uint64, *fbs.Command) (r
 // ProgramWindow implements Device. It always fails, because this program does not use TLB windows.
 func (d *device) ProgramWindow(*Aperture, fbs.TileRoute, uint64) Code { return Refused }
 
-// mustProgramIATU reports whether the device has tiles. For a device with tiles, mapHostMem calls
-// addIATURegion, which fails.
+// mustProgramIATU reports whether the device has tiles. If it has tiles, mapHostMem calls
+// addIATURegion, and addIATURegion returns a Fault.
 func (d *device) mustProgramIATU() bool { return d.outbound.hasTiles }
 
-// addIATURegion returns a Fault: without outbound translation, tiles cannot reach host memory.
+// addIATURegion returns a Fault, because this program cannot program the outbound translation
+// through which tiles reach host memory.
 func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err error) {
 	return 0, d.noTilesFault()
 }
 
-// programIATU does nothing, because this program has no outbound translation.
+// programIATU does nothing, because this program never programs an outbound translation.
 func (d *device) programIATU(enable bool) error { return nil }
 
-// clearIATURegisters does nothing, because this program has no outbound translation.
+// clearIATURegisters does nothing, because this program maps no registers of an outbound
+// translation.
 func (d *device) clearIATURegisters() {}

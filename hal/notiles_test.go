@@ -18,14 +18,14 @@ import (
 // memoryBackend is a backend whose BARs are ordinary memory.
 type memoryBackend struct{ t *testing.T }
 
-func (b *memoryBackend) probe() error   { return nil }
-func (b *memoryBackend) acquire() error { return nil }
+func (b *memoryBackend) findDevice() error { return nil }
+func (b *memoryBackend) acquire() error    { return nil }
 func (b *memoryBackend) mapBarRange(_ uint8, _ bool, _, size uint64) (*Aperture, error) {
 	a := MappedAperture(mapped(b.t, int(size)), 0, size, -1)
 	return &a, nil
 }
-func (b *memoryBackend) mapForDevice([]byte, bool, uint64) (uint64, error) { return 0x1000, nil }
-func (b *memoryBackend) assignBusAddress(*Aperture, *device) error         { return nil }
+func (b *memoryBackend) mapForDMA([]byte, bool, uint64) (uint64, error) { return 0x1000, nil }
+func (b *memoryBackend) assignBusAddress(*Aperture, *device) error      { return nil }
 
 // openBoard returns a device of a board in the state after Open. A file contains its configuration
 // space.
@@ -95,7 +95,7 @@ func TestNoTilesRefusesWindowsOfDevicesWithTiles(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			d := openBoard(t, test.board.Vendor, test.board.Device)
 			_, err := d.Map(test.window)
-			wantFault(t, "Map", err, WrongDevice, "pci:test", "-tags notiles")
+			wantFault(t, "Map", err, Usage, "pci:test", "-tags notiles")
 		})
 	}
 	d := openBoard(t, edu.Vendor, edu.Device)

@@ -20,7 +20,7 @@ func Open(name string) (Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.backend.probe(); err != nil {
+	if err := d.backend.findDevice(); err != nil {
 		d.Close()
 		return nil, err
 	}
@@ -28,8 +28,9 @@ func Open(name string) (Device, error) {
 	return d, nil
 }
 
-// ParseDeviceName returns a Device for the given name. It does not open the device, and does not
-// check that the device exists. If the name is invalid, it returns a Fault with the code Usage.
+// ParseDeviceName checks a device name without opening the device: the device need not exist. If
+// the name is invalid, ParseDeviceName returns a Fault with the code Usage. The returned Device is
+// not open; only its Identity may be used.
 func ParseDeviceName(name string) (Device, error) {
 	d, err := parseDevice(name)
 	if err != nil {

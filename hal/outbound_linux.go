@@ -34,10 +34,10 @@ func (d *device) mustProgramIATU() bool { return d.outbound.layout != nil }
 
 // addIATURegion reserves a region for `size` bytes of host memory at the given bus address. It
 // does not program the region; programIATU does that later. addIATURegion returns `noc`, the
-// address at which the tiles will reach the first byte: fixedNoC, or an address that addIATURegion
-// chooses if fixedNoC is 0. If an image is loaded again, its regions get the same addresses again.
-// If addIATURegion chooses the address, it leaves at least one page unused after the previous
-// region. An access beyond the end of that region then reaches no memory.
+// address at which the tiles will reach the first byte. This address is fixedNoC. If fixedNoC is 0,
+// addIATURegion chooses the address, and leaves at least one page unused after the previous region.
+// An access beyond the end of the previous region then reaches no memory. If an image is loaded
+// again, its regions get the same addresses again.
 func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err error) {
 	o, t := &d.outbound, d.outbound.layout
 	if o.registers == nil {
@@ -117,6 +117,6 @@ func (o *outboundTranslation) programRegions(enable bool) (recovered Panic) {
 	return recovered
 }
 
-// clearIATURegisters clears the pointer to the registers. Close calls clearIATURegisters after it
-// has unmapped the registers.
+// clearIATURegisters clears the pointer to the registers. Close unmaps the registers and then calls
+// clearIATURegisters.
 func (d *device) clearIATURegisters() { d.outbound.registers = nil }

@@ -41,9 +41,9 @@ type pciBackend struct {
 // newPCI returns the backend pci for the device d.
 func newPCI(d *device) backend { return &pciBackend{dev: d} }
 
-// probe implements backend: it finds the function, checks that no kernel driver uses the function,
-// and reads the function's BARs.
-func (p *pciBackend) probe() error {
+// findDevice implements backend: it finds the function, checks that no kernel driver uses the
+// function, and reads the function's BARs.
+func (p *pciBackend) findDevice() error {
 	d := p.dev
 	// Find the function in sysfs. Read its ids, its BARs and the name of its kernel driver.
 	if err := d.pciFunction.findInSysfs(d.locator, d.locatorIsIDs); err != nil {
@@ -219,11 +219,11 @@ func (p *pciBackend) mapBarRange(bar uint8, writeCombining bool, offset, size ui
 	return a, err
 }
 
-// mapForDevice implements backend: it returns the physical address of mem, which is also the bus
-// address. mapForDevice returns an error if an IOMMU translates addresses, or if mem consists of
+// mapForDMA implements backend: it returns the physical address of mem, which is also the bus
+// address. mapForDMA returns an error if an IOMMU translates addresses, or if mem consists of
 // ordinary pages: the kernel may move an ordinary page to another physical address while the device
 // still uses the old address.
-func (p *pciBackend) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
+func (p *pciBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	if fixedBus != 0 {
 		return 0, p.dev.fault(NoDevice, fbs.Text("cannot place host memory at bus address %x: "+
 			"without an IOMMU, its bus address is its physical address; use `vfio:`", fixedBus))
@@ -243,8 +243,8 @@ func (p *pciBackend) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus u
 	}
 	bus, contiguous, err := p.physicalAddress(pagemapFD, mem)
 	// If the pages are not contiguous in physical memory, replace all pages of the mapping that
-	// contains mem. Such a mem has several huge pages. Therefore it is a new mapping, the last in
-	// the list, which no other Host window uses yet.
+	// contains mem. In this case mem has several huge pages, and allocatePages has made a new
+	// mapping for it: the last mapping in the list, which no other Host window uses yet.
 	mappings := p.dev.memory.mappings
 	if err == nil && !contiguous && makeContiguous(pagemapFD, mappings[len(mappings)-1]) {
 		bus, contiguous, err = p.physicalAddress(pagemapFD, mem)
@@ -278,7 +278,7 @@ func (p *pciBackend) checkNoIOMMU() error {
 	dir := p.dev.pciFunction.dir()
 	if LinkBaseName(dir+"/iommu_group") != "" {
 		kind, _ := ReadText(dir + "/iommu_group/type")
-		p.noIOMMU = kind == "identity\n" // the IOMMU does not translate addresses
+		p.noIOMMU = kind == "identity\n" // identity: this IOMMU does not translate addresses
 		if p.noIOMMU {
 			return nil
 		}

@@ -1,8 +1,8 @@
 package hal
 
 // This file reads the ids, the BARs and the name of the kernel driver of a PCI function from sysfs.
-// There each PCI function has a directory (Linux, Documentation/PCI/sysfs-pci.rst). This file also
-// contains the functions that read small files, links and directories.
+// Each PCI function has a directory in sysfs (Linux, Documentation/PCI/sysfs-pci.rst). This file
+// also contains the functions that read small files, links and directories.
 
 import (
 	"strconv"
@@ -185,8 +185,8 @@ func LinkBaseName(path string) string {
 	return last
 }
 
-// ListDir returns the names of all entries of the directory at path except "." and "..", in no
-// particular order.
+// ListDir returns the names of all entries of the directory at path except "." and "..". The order
+// of the names is undefined.
 func ListDir(path string) (names []string, err error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY
 	entries, err := readAll("getdents", path, flags, unix.Getdents)

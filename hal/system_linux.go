@@ -39,7 +39,8 @@ func memfd(flags int) (fd int, err error) { return unix.MemfdCreate("", flags) }
 
 // rawSyscall makes the system call with the given number on the file fd, without informing Go's
 // scheduler. Therefore the scheduler does not react to the call: other goroutines may have to wait
-// until the call returns. The error is nil or a unix.Errno; returning it allocates nothing.
+// until the call returns. The error is nil or a unix.Errno. Returning a unix.Errno allocates
+// nothing.
 func rawSyscall(number uintptr, fd int, data []byte, offset int64) (int, error) {
 	n, _, errno := unix.RawSyscall6(number, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), uintptr(offset), 0, 0)

@@ -30,7 +30,7 @@ const (
 // tt:/dev/tenstorrent/0.
 type ttBackend struct {
 	dev            *device
-	fd             int  // descriptor of the driver's file for this device; -1 before probe
+	fd             int  // descriptor of the driver's file for this device; -1 before findDevice
 	hasExitCleanup bool // the driver has the ioctl SET_NOC_CLEANUP
 
 	// mappings[bar] describes the uncached mapping of BAR 0, 2 or 4, and mappings[bar+1] the
@@ -56,9 +56,9 @@ func newTT(d *device) backend {
 	return t
 }
 
-// probe implements backend: it opens the driver's file for the device, checks the version of the
+// findDevice implements backend: it opens the driver's file for the device, checks the version of the
 // driver's API, and queries the identity and the BARs of the device.
-func (t *ttBackend) probe() (err error) {
+func (t *ttBackend) findDevice() (err error) {
 	d := t.dev
 	// Open the driver's file for the device. O_NONBLOCK makes open fail immediately if another
 	// program has opened the file with O_EXCL; otherwise open would wait. O_APPEND leaves the power
@@ -187,15 +187,15 @@ func (t *ttBackend) mapBarRange(bar uint8, writeCombining bool, offset, size uin
 	return t.dev.mapFile(t.fd, t.mappings[bar].base+offset, size, t.dev.locator)
 }
 
-// mapForDevice implements backend: it makes the driver pin the pages of mem, so that the kernel
+// mapForDMA implements backend: it makes the driver pin the pages of mem, so that the kernel
 // does not move them. The result `bus` is the address of mem on the NoC, the network between the
 // tiles. Tiles use this address, which differs from the bus address, to reach host memory.
 //
 // The driver chooses this address, and no program can request one. For a pin without the flag
 // TOP_DOWN, the driver chooses the lowest free addresses (tt-kmd memory.c, setup_noc_dma).
-// Therefore mapForDevice can meet the parameter fixedBus only for the lowest addresses, and only if
+// Therefore mapForDMA can meet the parameter fixedBus only for the lowest addresses, and only if
 // no other program has pinned memory for the device.
-func (t *ttBackend) mapForDevice(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
+func (t *ttBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	size := uint64(len(mem))
 	pin := ttPinRequest{outSize: 16, flags: ttPinNoCFlag, address: uint64(AddressOf(mem)),
 		size: size}

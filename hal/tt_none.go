@@ -7,7 +7,8 @@ package hal
 // newTT returns nil. Open then reports a name that begins with `tt:` as an unknown device.
 func newTT(*device) backend { return nil }
 
-// ResetThroughDriver returns an error.
+// ResetThroughDriver returns an error, because this program does not contain the backend tt.
 func ResetThroughDriver(path string) error {
-	return NewFault(NoDevice, "tt:"+path+": this program has no backend tt")
+	return NewFault(NoDevice, "tt:"+path+
+		": this program was built without the backend tt; build it with `-tags backend_tt`")
 }

@@ -18,12 +18,14 @@ const (
 	ttResetInterval = 10 * time.Millisecond // time between two reads of the marker
 )
 
-// ttResetPolls is the number of reads of the marker after which the driver is asked to set up the
-// device, and fails if the marker is still set. Tests set another number.
+// ttResetPolls is the largest number of reads of the marker. After these reads, ResetThroughDriver
+// asks the driver to set up the device. If the marker is still set, the driver rejects this
+// request. Tests set another number.
 var ttResetPolls = 1000
 
-// ResetThroughDriver resets the device with the given file of Tenstorrent's driver, such as
-// /dev/tenstorrent/0, and has the driver set the device up again.
+// ResetThroughDriver resets a device through Tenstorrent's driver. Then it makes the driver set up
+// the device again. The parameter path is the driver's file for the device, such as
+// /dev/tenstorrent/0.
 func ResetThroughDriver(path string) (err error) {
 	d := &device{scheme: "tt", locator: path}
 	d.pciFunction.Name, d.config.fd = "tt:"+path, -1
@@ -49,8 +51,8 @@ func ResetThroughDriver(path string) (err error) {
 	return requestTTReset(t, ttResetEnd)
 }
 
-// requestTTReset makes the ioctl RESET_DEVICE with the given flags. It is not a method, because the
-// name of a method of ttBackend would be in every lmrun.
+// requestTTReset makes the ioctl RESET_DEVICE with the given flags. It is a function, because every
+// lmrun would contain the name of a method of ttBackend.
 func requestTTReset(t *ttBackend, flags uint32) error {
 	d, reset := t.dev, ttResetRequest{outSize: 8, flags: flags}
 	err := ioctlStruct(t.fd, ttResetDevice, structPointer(&reset), "RESET_DEVICE", d.locator)

@@ -12,8 +12,8 @@ import (
 	"lightmetal/fbs"
 )
 
-// allocateWindow implements tlbDriver: it reserves and maps one of the smallest free TLB windows
-// that have at least size bytes. The driver chooses among the TLB windows of one size, so the
+// allocateWindow implements tlbDriver: it reserves and maps a free TLB window of at least size
+// bytes, as small as possible. The driver chooses among the TLB windows of one size. Therefore the
 // number that the image prefers has no effect.
 func (t *ttBackend) allocateWindow(size uint64, writeCombining bool) (
 	slot int, a *Aperture, err error) {

@@ -5,7 +5,7 @@ package hal
 // This file is part of the backend vfio. It opens the VFIO files that the PCI functions of this
 // process share: the container and the files of the IOMMU groups. The container stores the IOMMU
 // mappings of all functions. The functions of an IOMMU group always have the same mappings, because
-// the IOMMU cannot distinguish them.
+// the IOMMU cannot distinguish these functions.
 
 import (
 	"sync"
@@ -22,7 +22,7 @@ const (
 // only once, and all functions that use the file share its descriptor.
 type vfioFile struct {
 	path      string
-	fd        int // file descriptor; valid if users is above 0
+	fd        int // file descriptor; valid if userCount is above 0
 	userCount int // number of PCI functions that use the file; 0: the file is closed
 }
 

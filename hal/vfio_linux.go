@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// The first bus address that this backend maps to memory. It is low, because some devices can
-	// only use low addresses. It is not 0, because some devices interpret address 0 as "no
-	// address".
+	// The first bus address that this backend maps to memory. A low address is necessary, because
+	// some devices can use only low addresses. Address 0 is not suitable, because some devices
+	// interpret it as "no address".
 	iovaFirst = 0x10_0000
 	// Every mapped range begins at a bus address that is a multiple of this number of bytes. The
 	// number is the largest page size of the supported processors, and therefore of their IOMMUs.
@@ -41,9 +41,9 @@ type vfioBackend struct {
 // newVFIO returns the backend vfio for the device d.
 func newVFIO(d *device) backend { return &vfioBackend{dev: d} }
 
-// probe implements backend: it finds the function, and checks that vfio-pci is bound to the
+// findDevice implements backend: it finds the function, and checks that vfio-pci is bound to the
 // function and that the function is behind an IOMMU.
-func (v *vfioBackend) probe() error {
+func (v *vfioBackend) findDevice() error {
 	d := v.dev
 	// Find the function in sysfs. Read its ids, its BARs and the name of its kernel driver.
 	if err := d.pciFunction.findInSysfs(d.locator, d.locatorIsIDs); err != nil {
@@ -64,8 +64,8 @@ func (v *vfioBackend) probe() error {
 	return nil
 }
 
-// bindAdvice returns an error message. The message names the driver of the function, and contains
-// the shell commands that bind vfio-pci instead.
+// bindAdvice returns the error message for a function to which vfio-pci is not bound. The message
+// names the present driver, and contains the shell commands that bind vfio-pci instead.
 func (v *vfioBackend) bindAdvice() string {
 	f := &v.dev.pciFunction
 	echo := "echo " + f.Address + " > /sys/bus/pci/drivers/"
@@ -143,24 +143,24 @@ func (v *vfioBackend) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aper
 	return v.dev.mapFile(v.dev.config.fd, info.offset+offset, size, v.dev.pciFunction.Address+name)
 }
 
-// mapForDevice implements backend: it makes the IOMMU map mem, and returns the bus address of mem:
+// mapForDMA implements backend: it makes the IOMMU map mem, and returns the bus address of mem:
 // fixedBus, or an address that mapAtNextIOVA chooses if fixedBus is 0. Ordinary pages are
 // sufficient, because VFIO prevents the kernel from moving them.
-func (v *vfioBackend) mapForDevice(mem []byte, _ bool, fixedBus uint64) (bus uint64, err error) {
+func (v *vfioBackend) mapForDMA(mem []byte, _ bool, fixedBus uint64) (bus uint64, err error) {
 	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)), fixedBus)
 }
 
 // assignBusAddress implements backend: it makes the IOMMU map the memory of the aperture a, and
-// sets a.BusAddress. All PCI functions of this process share one container. Therefore a mapping
-// that was made for one of them can be used by all of them.
+// sets a.BusAddress. All PCI functions of this process share one container. Therefore all of them
+// can use a mapping that was made for one of them.
 func (v *vfioBackend) assignBusAddress(a *Aperture, owner *device) error {
 	if a.BusAddress != 0 || a.Base == 0 || a.Slot >= 0 {
 		return nil // has a bus address already, is not mapped memory, or is a Tlb window
 	}
 	firstPage := uint64(a.Base) &^ (pageSize() - 1)
 	offsetInPage := uint64(a.Base) - firstPage
-	// Make the IOMMU mapping through the owner of the window. When the owner is closed, it then
-	// removes the IOMMU mapping before it unmaps the window.
+	// Make the IOMMU mapping through the owner of the window. Closing the owner then removes the
+	// IOMMU mapping first, and unmaps the window afterwards.
 	size := fbs.RoundUp(offsetInPage+a.Size, pageSize())
 	bus, err := owner.backend.(*vfioBackend).mapDMA(firstPage, size, 0)
 	a.BusAddress = bus + offsetInPage

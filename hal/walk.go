@@ -52,7 +52,7 @@ type Walk struct {
 
 // Values of Walk.StopReason.
 const (
-	StopUnhandled = iota // Next equals Stop, or Run cannot execute Next and made no access for it
+	StopUnhandled = iota // Next equals StopAt, or Run cannot execute Next: it has made no access
 	StopLoaded           // Next is an Expect or a Modify; Run made its load and set Got
 	StopMismatch         // Next is a Compare; an element on the device is Got, but should be Want
 	StopAllOnes          // Next is a CopyOut; Run completed it, and the last copied byte is 0xff
@@ -89,10 +89,10 @@ func (a *Aperture) executeOne(c fbs.Command) (loaded uint64) {
 	return w.Got
 }
 
-// toPointer converts the address of mapped memory to a pointer. It does so through a pointer
-// to the variable `address`, because go vet rejects the direct conversion. The conversion
-// would be an error for memory that Go manages, because Go may move or free such memory. Go
-// does neither with mapped memory.
+// toPointer converts the address of mapped memory to a pointer. It converts a pointer to the
+// variable `address`, because go vet rejects the direct conversion of an address. For memory that
+// Go manages, the conversion would be an error: Go may move or free such memory. Go neither moves
+// nor frees mapped memory.
 func toPointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }
@@ -100,18 +100,18 @@ func toPointer(address uintptr) unsafe.Pointer {
 // AddressOf returns the address of the first byte of mem, for the tables of a Walk. The
 // caller must keep mem reachable.
 //
-// AddressOf is a variable that contains a function. The compiler does not know which
-// function such a variable contains, and therefore allocates mem on the heap. On the stack
-// of a goroutine, mem could move, and its address would become invalid.
+// AddressOf is a variable, not a function, so that the compiler allocates mem on the heap: the
+// compiler does not know which function the variable contains. On the stack of a goroutine, mem
+// could move, and its address would become invalid.
 var AddressOf = func(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// command is fbs.Command, declared here so that the compiler writes the offsets of its
-// fields to the header go_asm.h, under names such as command_Window. The header also
-// contains the offsets of the fields of Walk, and the constants of this package. The
-// assembly includes this header. The file fbs/layout.go checks the offsets of the fields of a
-// command at compile time: they leave no room for a field of another size than the assembly loads.
+// command has the fields of fbs.Command. For each type of this package, the compiler writes the
+// offsets of the fields to the header go_asm.h, under names such as command_Window. The header also
+// contains the constants of this package. The assembly includes this header. The file fbs/layout.go
+// checks at compile time that the fields of a command have the offsets and sizes that the assembly
+// expects.
 type command fbs.Command
 
 // These constants make the opcodes, the condition Equal and the access modes available to
