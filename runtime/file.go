@@ -18,9 +18,9 @@ import (
 //
 // The envelope and the default data of inputs are copied into private memory before they are
 // verified. Therefore another process that rewrites or truncates the file cannot change the copies.
-// The rest of the payload is mapped: runs copy it to the device directly from the page cache. Only
-// Verify, Inspect and Replay.Run read the mapped payload. These three return an error if the file
-// has been truncated.
+// The rest of the payload is mapped. Runs copy it to the device directly from the page cache. Only
+// Verify, Inspect and Replay.Run read the mapped payload. These three functions return an error if
+// the file has been truncated.
 type File struct {
 	path string // path that the caller passed to Open, for error messages
 	fd   int    // file descriptor, from which copyToPrivate reads
@@ -91,13 +91,13 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	// Return an error if the copy does not fit into the available memory. Without this check, the
 	// kernel's OOM killer could kill a process.
 	if available, _ := availableMemory(end - first); end-first > available {
-		const text = ": not enough memory: %d bytes of the file must be copied, but only %d " +
-			"bytes are available"
+		const text = ": too little memory: the copy of the file needs %d bytes, but only %d are " +
+			"available"
 		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, available))
 	}
 
-	// Replace the mapped pages of the file by anonymous memory at the same addresses. Therefore
-	// f.data remains one slice of all bytes of the file.
+	// Replace the mapped pages of the file by anonymous memory. The addresses remain the same, so
+	// that f.data remains one slice of all bytes of the file.
 	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&part[0]), uintptr(len(part)),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
 	if len(part) >= hugePageCopyMin && err == nil {

@@ -20,10 +20,10 @@ import (
 // size that a run needs. Therefore the same goroutine should call Run. The error is a *hal.Fault.
 //
 // Freeze does not lock three things: the payload in the page cache, the default data of inputs for
-// which the caller did not call Input, and the program itself. The kernel may evict such pages
+// which the caller did not call Input, and the program itself. The kernel may evict their pages
 // from memory. A run that needs an evicted page waits until the kernel has read the page again. If
-// the kernel cannot read a page of the image file, the run fails with hal.IO. LockMemory locks all
-// three.
+// the kernel cannot read a page of the image file, the run fails with hal.IO. LockMemory locks
+// these three things too.
 //
 // Freeze does not change the threads, signals and scheduling of the process, because the process
 // may do other work. A process that does no other work should also call DedicateProcess, before
@@ -41,10 +41,10 @@ func (r *Replay) Freeze() error {
 	// collects garbage at this limit even if the collector is off.
 	setGCPercent(-1)
 	setMemoryLimit(math.MaxInt64)
-	// Sleep, to make Go start its first timer now. When Go starts the first timer of a process, it
-	// opens file descriptors for its network poller (epoll). Go also starts timers of its own, for
-	// example to return memory to the kernel. Without this sleep, such a timer could be the first
-	// one, and open the descriptors during a run.
+	// Sleep, to make Go start its first timer now. With the first timer of a process, Go opens file
+	// descriptors for its network poller (epoll). Go also starts timers of its own, for example to
+	// return memory to the kernel. Without this sleep, such a timer could be the first timer, and
+	// Go would open the descriptors during a run.
 	time.Sleep(time.Nanosecond)
 	// Set GOMAXPROCS to its present value. In a program that never sets GOMAXPROCS, Go opens files
 	// from time to time to read the CPU limits of the process.
@@ -54,17 +54,17 @@ func (r *Replay) Freeze() error {
 	return nil
 }
 
-// growStack grows the stack of the calling goroutine to more than a run needs: a function with a
-// frame of 16 KiB makes Go enlarge the stack. The stack keeps its size afterwards, because Go
-// shrinks stacks only when it collects garbage, and the garbage collector is off.
+// growStack grows the stack of the calling goroutine to more than a run needs. It does so because
+// its frame has 16 KiB. Afterwards the stack keeps its size: Go shrinks stacks only when it
+// collects garbage, and the garbage collector is off.
 //
 //go:noinline
 func growStack() (room [16 << 10]byte) { return room }
 
 // DedicateProcess changes settings of Go and of the process for a program that only replays. The
-// program must call it first in main, while it has only one goroutine. Afterwards this goroutine
-// stays on one thread, and Go starts no more threads. This requires two things of the program: it
-// must not call runtime.LockOSThread, and must wait only in raw system calls, as package hal does.
+// program must call DedicateProcess first in main, while it has only one goroutine. Afterwards this
+// goroutine stays on one thread, and Go starts no more threads. Therefore the program must not call
+// runtime.LockOSThread, and must wait only in raw system calls, as package hal does.
 func DedicateProcess() {
 	// Let Go use only one processor. If Go has already started with more processors, reducing their
 	// number costs 200 KiB of memory. Therefore lminit starts programs with GOMAXPROCS=1.
@@ -118,8 +118,8 @@ func (r *Replay) executeAndRecover(sequence int) (code hal.Code, recovered hal.P
 // isDeviceFault reports whether an access to a device caused a memory fault. There are three cases:
 //   - The address of the fault is in a mapped window of the image.
 //   - The command that faulted is a Point, which accesses only registers of the device.
-//   - The command that faulted accesses a hal.Port instead of mapped memory. In this case the
-//     address is not checked, because only the Port itself knows its memory.
+//   - The command that faulted accesses a hal.Port instead of mapped memory. In this case any
+//     address counts, because only the Port itself knows its memory.
 func (r *Replay) isDeviceFault(fault *hal.Panic) bool {
 	c := r.walk.Next
 	for i := range r.apertures {

@@ -13,8 +13,8 @@ import (
 // Inspect passes all bytes of the file to the function `check`, and returns the error of that
 // function. The bytes have not been verified, so the function must handle invalid images.
 //
-// Later calls of Verify and Run use the same bytes, because Inspect first copies the payload into
-// private memory. Inspect does not copy the payload if the file is immutable.
+// Later calls of Verify and Run use the same bytes as the function `check`. To ensure this, Inspect
+// first copies the payload into private memory, unless the file is immutable.
 //
 // The error is a *hal.Fault. If `check` returns an error of another type, Inspect converts it to a
 // *hal.Fault with the code hal.BadImage.

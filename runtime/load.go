@@ -47,8 +47,8 @@ func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, e
 	const limitMaxUs = 1 << 62 / 1000
 	r := &Replay{
 		view: view, callerView: callerView, devices: devices,
-		imageLimitNs: int64(min(view.TimeLimitUs, limitMaxUs)) * 1000,
-		safeSequence: view.SequenceByName("safe"),
+		imageTimeLimitNs: int64(min(view.TimeLimitUs, limitMaxUs)) * 1000,
+		safeSequence:     view.SequenceByName("safe"),
 	}
 	if err := r.reserveMemoryAndWindows(firstTLBWindow); err != nil {
 		r.Close()
@@ -122,9 +122,9 @@ func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason strin
 
 // indexOfAddress returns the index of the device with the given PCI address. It returns -1 if no
 // device has this address, or if the address is "". checkDevices uses indexOfAddress to find a PCI
-// function that the caller opened twice. Load rejects two such devices: both could reserve the same
-// TLB window or the same address for host memory, because neither of the two knows what the other
-// one has reserved.
+// function that the caller opened twice. Load rejects this, because neither hal.Device knows what
+// the other one has reserved: both could reserve the same TLB window, or the same address for host
+// memory.
 func indexOfAddress(devices []hal.Device, address string) int {
 	for i, device := range devices {
 		if address != "" && device.Identity().Address == address {
@@ -324,8 +324,8 @@ func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	device := r.view.Windows[c.Window].Device
 	tiles, _ := boards.UnpackTileRoute(c.Mask)
-	// Use r.scratch, because Go would allocate a local variable on the heap for each Point.
-	encoded := &r.scratch[0]
+	// Use r.scratchCommands, because Go would allocate a local variable on the heap for each Point.
+	encoded := &r.scratchCommands[0]
 	*encoded = *c
 	registers, tlbWindow, code := r.devices[device].EncodeWindow(&r.apertures[c.Window], tiles,
 		c.Value, encoded)
@@ -342,9 +342,10 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 }
 
 // enableBusMastersAndExitCleanup enables bus mastering of the devices in view.BusMasters. Then it
-// makes the kernel driver of a device reset processor cores of the device when the device is closed
-// or this process ends (hal.ExitCleaner). This request is the last step of Load: if Load failed
-// after the request, the driver would nevertheless reset the cores.
+// requests a cleanup from the kernel drivers of the devices (hal.ExitCleaner): when a device is
+// closed or this process ends, its driver shall put processor cores back into reset. This request
+// is the last step of Load. If a later step could fail, the driver would reset cores although Load
+// has failed.
 func (r *Replay) enableBusMastersAndExitCleanup() (err error) {
 	for i, device := range r.devices {
 		if r.view.BusMasters>>i&1 != 0 && err == nil {

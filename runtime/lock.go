@@ -11,13 +11,16 @@ import (
 )
 
 // LockMemory locks all memory that the process has mapped: the payload of images, default data of
-// inputs, the program itself, and Go's heap and stacks. Pages of files are read now. Afterwards the
-// kernel evicts none of these pages, so that no run waits until one has been read again.
+// inputs, the program itself, and Go's heap and stacks. It reads the pages of files that are not in
+// memory yet. Afterwards the kernel evicts none of these pages. Therefore no run has to wait until
+// a page has been read.
 //
 // Freeze locks only commands and arena. A process that calls LockMemory should call it after
-// Freeze, which maps memory, and before Seal, which forbids LockMemory. Memory that is mapped later
-// is not locked. The error is a *hal.Fault with the code hal.Denied if RLIMIT_MEMLOCK is too small:
-// it must allow all mappings, including about 40 MB that Go has mapped and hardly uses.
+// Freeze, because Freeze maps memory, and before Seal, because Seal forbids LockMemory. Memory that
+// is mapped later is not locked.
+//
+// The error is a *hal.Fault with the code hal.Denied if RLIMIT_MEMLOCK is too small. This limit
+// must allow all mappings, including about 40 MB that Go has mapped but hardly uses.
 func LockMemory() error {
 	text, err := hal.ReadText("/proc/self/maps")
 	for text != "" && err == nil {
@@ -29,9 +32,10 @@ func LockMemory() error {
 }
 
 // lockMapping locks the mapping that one line of /proc/self/maps describes, for example
-// "00400000-0048a000 r-xp 00000000 fd:03 960637 /sbin/lmrun". It skips mappings that the process
-// cannot read, of which Go reserves gigabytes, and the vsyscall page of amd64, which is in the
-// upper half of the addresses and cannot be locked. For mappings of BARs, mlock2 does nothing.
+// "00400000-0048a000 r-xp 00000000 fd:03 960637 /sbin/lmrun". It skips two kinds of mappings. One
+// kind is address space that the process cannot read: Go reserves gigabytes of it. The other is the
+// vsyscall page of amd64, which cannot be locked. Its address is above addressMax. For mappings of
+// BARs, mlock2 does nothing.
 func lockMapping(line string) error {
 	addresses, rest := hal.Cut(line, ' ')
 	first, end := hal.Cut(addresses, '-')
@@ -44,8 +48,8 @@ func lockMapping(line string) error {
 	for range 3 { // skip permissions, offset and device
 		_, rest = hal.Cut(rest, ' ')
 	}
-	// Do not allocate pages of anonymous memory, whose inode number is 0: Go maps tables of 32 MiB,
-	// but uses only a few of their pages. The kernel locks such a page when it is first used.
+	// Lock a page of anonymous memory (inode number 0) only when the page is first used. Go maps
+	// tables of 32 MiB, but uses only a few of their pages.
 	flags := uintptr(0)
 	if rest[0] == '0' {
 		flags = unix.MLOCK_ONFAULT

@@ -15,9 +15,9 @@ import (
 // 1 MiB and 0 and does not read /proc/meminfo, because reading this file takes 20 to 50 us.
 //
 // The first result is MemAvailable of /proc/meminfo, which includes page cache that the kernel can
-// drop. sysinfo(2) does not return this number. If Load compared with the free memory that sysinfo
-// returns, Load would reject images that fit. If Load compared with the total memory, Load would
-// accept images that do not fit. availableMemory does not consider memory limits of control groups.
+// drop. sysinfo(2) returns only the free memory and the total memory. With the free memory, Load
+// would reject images that fit. With the total memory, Load would accept images that do not fit.
+// availableMemory does not consider memory limits of control groups.
 func availableMemory(wanted uint64) (available, inHugePages uint64) {
 	if available = 1 << 20; wanted > available {
 		text, _ := hal.ReadText("/proc/meminfo") // empty if /proc is not mounted

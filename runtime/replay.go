@@ -26,20 +26,21 @@ type Replay struct {
 	callerView *fbs.View      // view that was passed to Load; the caller may modify it
 	devices    []hal.Device   // devices of the image, in the order of the image
 	apertures  []hal.Aperture // for each window of the image, the address range that Load mapped
-	// One address for each window of the image. For a Tlb window, this is the address at which the
-	// device's TLB window is mapped, which may be larger. A Point command adds an offset to it, and
-	// stores the sum in windowAddresses. The address is 0 for windows of other kinds, and if the
-	// kernel driver programs the TLB window.
+	// One address for each window of the image. For a window of kind Tlb, it is the address at
+	// which the device's TLB window is mapped. That TLB window may be larger than the window of the
+	// image. Therefore a Point command adds an offset to this address, and stores the sum in
+	// windowAddresses. The address is 0 for windows of other kinds. It is also 0 if the kernel
+	// driver programs the TLB window.
 	tlbWindowAddresses []uintptr
-	// The memory of all tensors. If Load copied the commands, the copy follows the tensors in
-	// read-only pages.
+	// The memory of all tensors. If Load copied the commands, the copy is in read-only pages after
+	// the tensors.
 	arena []byte
 
-	// A table of addresses for hal.Walk. The first entries are the addresses of the windows of
-	// the image, in the order of the image. An address is 0 if the window is not mapped memory, or
-	// if the kernel driver has not programmed the TLB window of this window yet. One entry for each
-	// device follows: the address of the registers that program the device's TLB windows. This
-	// address is 0 if the kernel driver programs the TLB windows.
+	// A table of addresses for hal.Walk. The first entries are the addresses of the windows of the
+	// image, in the order of the image. The address of a window is 0 if the window is not mapped
+	// memory. It is also 0 until the kernel driver has programmed the TLB window of a window. One
+	// entry for each device follows: the address of the registers that program the device's TLB
+	// windows. This address is 0 if the kernel driver programs the TLB windows.
 	windowAddresses []uintptr
 	// A second table of addresses for hal.Walk. The first entry is the address of the payload.
 	// The addresses of the tensors follow, in the order of the image. The address of an input is 0
@@ -52,15 +53,14 @@ type Replay struct {
 	disabled     bool     // a run has failed, or Close was called: all later runs fail
 	walk         hal.Walk // state of the loop in assembly that executes the commands of a sequence
 	storeWalk    hal.Walk // state of the same loop while it makes the store of a Modify command
-	// scratch[0] is a temporary command for storeWalk or encodePoint. storeWalk stops before
-	// scratch[1], which is never executed.
-	scratch [2]fbs.Command
+	// scratchCommands[0] is a temporary command for storeWalk or encodePoint. scratchCommands[1] is
+	// never executed: storeWalk stops there.
+	scratchCommands [2]fbs.Command
 
-	imageLimitNs  int64 // longest permitted time of each run, in nanoseconds, from View.TimeLimitUs
-	callerLimitNs int64 // limit set by SetLimit, in nanoseconds; 0: the caller has set no limit
+	imageTimeLimitNs  int64 // limit of each run, from View.TimeLimitUs, in nanoseconds
+	callerTimeLimitNs int64 // limit that SetLimit has set, in nanoseconds; 0: none
 	// The time at which the current run exceeds its limit, in nanoseconds of the clock Device.Now.
-	// If SetLimit has set no limit, endTimeNs is 0 until the run checks the time for the first
-	// time.
+	// If SetLimit has set no limit, endTimeNs is 0 before the first check of the time.
 	endTimeNs              int64
 	clockInterval          int               // number of commands between two checks of the time
 	commandsUntilClockRead int               // number of commands before the next check of the time
@@ -77,7 +77,7 @@ type Replay struct {
 	// wait.
 	codeIfUnmet     hal.Code
 	ignoredFailures uint32 // failures after which the current run continued (PolicyIgnore)
-	failureDetails  Result // details of a failure: Got, Want, Mask, Element and FileTruncated
+	failureDetails  Result // Got, Want, Mask, ElementIndex and FileTruncated of a failed command
 }
 
 // Result describes how a run ended. If Code is OK, all fields except Ignored are zero.
@@ -88,14 +88,15 @@ type Result struct {
 	Command         int32    // index in the image of the command that failed; -1: none
 	Got             uint64   // value that the Expect loaded last, or first wrong element
 	Want            uint64   // value or element that the command expected
-	Mask            uint64   // the command compared only these bits of Got and Want
+	Mask            uint64   // bits of Got and Want that the command compared
 	ElementIndex    uint64   // index of the first wrong element, in units of the Compare's width
 	IgnoredFailures uint32   // number of failures after which the run continued (gen.PolicyIgnore)
 
 	FileTruncated bool // Code is IO because another process truncated the image file
 }
 
-// View returns the view that was passed to Load. The caller may modify it: runs use a copy.
+// View returns the view that was passed to Load. The caller may modify this view, because runs use
+// a copy.
 func (r *Replay) View() *fbs.View { return r.callerView }
 
 // Input returns the bytes of an input tensor in the arena. The parameter `tensor` is the index of
@@ -125,14 +126,13 @@ func (r *Replay) Output(tensor int) []byte {
 }
 
 // SetLimit sets a limit for the time of each later run, in nanoseconds. A run that takes longer
-// fails with hal.FrameLate. A limit above View.TimeLimitUs has no effect. If the parameter is 0,
-// there is no such limit: a run may then take View.TimeLimitUs, like runs before the first call of
-// SetLimit.
+// fails with hal.FrameLate. If the parameter is 0, SetLimit removes an earlier limit. Every run has
+// the limit View.TimeLimitUs too, whichever limit SetLimit has set.
 //
-// A run with a limit checks the time after every limitedClockInterval commands, during each wait,
-// and at the end of the run. When Run executes the sequence "safe" after a failure, the limit does
-// not apply: this sequence may take View.TimeLimitUs.
-func (r *Replay) SetLimit(nanoseconds int64) { r.callerLimitNs = nanoseconds }
+// A run with a limit from SetLimit checks the time after every limitedClockInterval commands,
+// during each wait, and at the end of the run. When Run executes the sequence "safe" after a
+// failure, only the limit View.TimeLimitUs applies.
+func (r *Replay) SetLimit(nanoseconds int64) { r.callerTimeLimitNs = nanoseconds }
 
 // A run checks the time whenever it has executed a fixed number of commands. If a sequence calls
 // another sequence, up to twice this number of commands are executed between two checks. Runs
@@ -143,8 +143,8 @@ const (
 )
 
 // StopGraceNs is the time, in nanoseconds, that a run may still take after the caller has set the
-// stop flag (SetStopFlag). A usual run ends within this time. A program that supervises and stops a
-// process, such as an init system, usually waits at least StopGraceNs before it kills the process.
+// stop flag (SetStopFlag). A usual run ends within this time. Init systems and other supervisors
+// usually wait at least StopGraceNs before they kill a process that they have asked to stop.
 const StopGraceNs = 10_000_000_000
 
 // SetStopFlag sets the address of a flag. To end a run, another goroutine or a signal handler
@@ -173,9 +173,9 @@ func (r *Replay) Run(sequence int) Result {
 		return Result{Code: hal.InputMissing, Command: -1}
 	}
 	r.ignoredFailures, r.endTimeNs, r.clockInterval = 0, 0, defaultClockInterval
-	r.obeysStopFlag = r.stopFlag != nil && r.callerLimitNs == 0 && sequence != r.safeSequence
-	if r.callerLimitNs != 0 {
-		r.endTimeNs = r.devices[0].Now() + min(r.callerLimitNs, r.imageLimitNs)
+	r.obeysStopFlag = r.stopFlag != nil && r.callerTimeLimitNs == 0 && sequence != r.safeSequence
+	if r.callerTimeLimitNs != 0 {
+		r.endTimeNs = r.devices[0].Now() + min(r.callerTimeLimitNs, r.imageTimeLimitNs)
 		r.clockInterval = limitedClockInterval
 	}
 	code := r.runCatchingFaults(sequence)
@@ -186,8 +186,8 @@ func (r *Replay) Run(sequence int) Result {
 }
 
 // finishFailedRun disables the Replay after a run that failed with the given code, and returns the
-// result of this run. If the image has a sequence "safe", and the run did not execute that sequence
-// itself, finishFailedRun executes it.
+// result of this run. It also executes the sequence "safe", if the image has such a sequence. It
+// does not execute "safe" if the failed run was a run of "safe".
 func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	result := r.failureDetails
 	result.Code = code
@@ -206,7 +206,7 @@ func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 func (r *Replay) checkTimeLimit() hal.Code {
 	now := r.devices[0].Now()
 	if r.endTimeNs == 0 {
-		r.endTimeNs = now + r.imageLimitNs
+		r.endTimeNs = now + r.imageTimeLimitNs
 	}
 	if r.obeysStopFlag && r.stopFlag.Load() != 0 {
 		// The first check after the flag was set moves endTimeNs to StopGraceNs from now, unless
@@ -281,7 +281,7 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 // met yet, finishCommand does not advance the walk, so that the walk executes c again.
 func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
-	if code = r.execOnPort(w, c); code != hal.OK || w.Next != c {
+	if code = r.executeOnPort(w, c); code != hal.OK || w.Next != c {
 		return code
 	}
 	switch {
@@ -314,10 +314,10 @@ func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
-// execOnPort executes the command c if the window of c is not mapped memory but a hal.Port. The
-// methods of the Port then make the accesses. If the window is mapped memory, execOnPort does
-// nothing and returns OK. The parameter w is the walk that stopped at c.
-func (r *Replay) execOnPort(w *hal.Walk, c *fbs.Command) hal.Code {
+// executeOnPort executes the command c if the window of c is a hal.Port instead of mapped memory.
+// The methods of the Port then make the accesses. If the window is mapped memory, executeOnPort
+// does nothing and returns OK. The parameter w is the walk that stopped at c.
+func (r *Replay) executeOnPort(w *hal.Walk, c *fbs.Command) hal.Code {
 	if a := &r.apertures[c.Window]; a.Port != nil && w.StopReason == hal.StopUnhandled {
 		return w.ExecuteOnPort(a, r.view.Windows[c.Window].Offset)
 	}
@@ -348,17 +348,17 @@ func (r *Replay) finishModify(c *fbs.Command, loaded uint64) hal.Code {
 	if code := r.checkDevicePresent(c, loaded); code != hal.OK {
 		return code
 	}
-	store := &r.scratch[0]
+	store := &r.scratchCommands[0]
 	*store = *c
 	store.Opcode, store.Value = gen.OpcodeWrite, c.Value|loaded&^c.Mask
-	r.storeWalk = hal.Walk{Next: store, StopAt: &r.scratch[1], Windows: r.walk.Windows}
+	r.storeWalk = hal.Walk{Next: store, StopAt: &r.scratchCommands[1], Windows: r.walk.Windows}
 	r.storeWalk.Run()
-	return r.execOnPort(&r.storeWalk, c)
+	return r.executeOnPort(&r.storeWalk, c)
 }
 
 // programWindow executes the Point command c: it makes the kernel driver of the device program the
-// TLB window. It is not called for a device on which stores to registers program a TLB window,
-// because the walk executes the Point of such a device.
+// TLB window. On other devices, stores to registers program a TLB window. The walk makes these
+// stores, and programWindow is not called.
 func (r *Replay) programWindow(c *fbs.Command) (code hal.Code) {
 	tiles, _ := boards.UnpackTileRoute(c.Mask)
 	a := &r.apertures[c.Window]
@@ -367,9 +367,9 @@ func (r *Replay) programWindow(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
-// checkAllOnes is called if the walk has executed the CopyOut command c and the last copied byte
-// is 0xff. If all bytes of the last access are 0xff, checkAllOnes checks that the device is still
-// present, because all bits of a value loaded from a missing device are set.
+// checkAllOnes checks whether the device is still present after the CopyOut command c. The caller
+// calls it if the last copied byte is 0xff. A load from a missing device returns only such bytes.
+// Therefore checkAllOnes queries the device only if all bytes of the last access are 0xff.
 func (r *Replay) checkAllOnes(c *fbs.Command) hal.Code {
 	data := r.Output(int(c.Index) - 1)[c.Value:][:c.Amount]
 	for _, b := range data[max(0, len(data)-int(c.Width)):] {
@@ -384,8 +384,8 @@ func (r *Replay) checkAllOnes(c *fbs.Command) hal.Code {
 // value does not meet the condition, and the deadline has not passed, checkExpect waits until the
 // next load is due, and leaves r.pollingCommand set. The walk then executes c again.
 //
-// The final load comes after the deadline. Therefore the Expect succeeds if the device wrote the
-// value before the deadline, even if the kernel scheduled this process only after the deadline.
+// The final load comes after the deadline. Therefore the Expect succeeds if the device has set the
+// value before the deadline, even if the kernel did not run this process until after the deadline.
 func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
 	if r.pollingCommand != c {
 		r.pollingCommand, r.pollDeadlineNs, r.codeIfUnmet = c, 0, hal.OK
@@ -426,8 +426,8 @@ func (r *Replay) awaitNextPoll(c *fbs.Command) {
 }
 
 // pollBackoffDivisor determines the delay between two loads of an Expect command without an
-// interval. The delay is 1/32 of the time that the Expect has waited so far. If the device sets the
-// expected value after some time, the Expect loads this value at most 1/32 of that time later.
+// interval. The delay is 1/32 of the time that the Expect has waited so far. Therefore, if the
+// device sets the expected value after a time t, the Expect loads the value at most t/32 later.
 //
 // During the first 3 ms of the wait, the delay is below 100 us, and Device.Sleep reads the clock in
 // a loop until the delay is over. Later, Device.Sleep lets other threads run.

@@ -83,9 +83,9 @@ func Seal(extra ...unix.SockFilter) (err error) {
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 
 	// Forbid this thread to gain privileges (PR_SET_NO_NEW_PRIVS), because seccomp requires this.
-	// If prctl fails, seccomp fails too, and Seal returns the error of seccomp. prctl sets the flag
-	// of only one thread, and the same thread must call seccomp. Therefore both calls are raw
-	// system calls: at other system calls, Go may move the goroutine to another thread.
+	// If prctl fails, seccomp fails too, and Seal returns the error of seccomp. prctl affects only
+	// the calling thread, and the same thread must call seccomp. Therefore both calls are raw
+	// system calls. During other system calls, Go may move the goroutine to another thread.
 	unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 	// Install the filter on all threads (TSYNC). If this fails for one thread, the kernel installs
 	// the filter on no thread.

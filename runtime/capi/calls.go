@@ -72,9 +72,8 @@ func lm_open_signed_at_least(path, keys C.lm_text, version uint32, handle *int32
 	})
 }
 
-// openFile implements lm_open and lm_open_signed_at_least. In the parameter `check`, the latter
-// passes a function that checks the signature. openFile calls this function before it verifies the
-// file. lm_open passes nil.
+// openFile implements lm_open and lm_open_signed_at_least. The parameter `check` is a function that
+// checks the signature, or nil. openFile calls this function before it verifies the file.
 func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int32 {
 	name, end := stringOf(path, pathMax)
 	if end.code != hal.OK {
@@ -155,9 +154,9 @@ func checkMayOpen(handle *int32, slot *image) outcome {
 // was not mounted at that call.
 var procChecked, procMissing atomic.Bool
 
-// checkProcMountedOnce checks whether /proc is mounted when the process calls the archive for the
-// first time. Later calls of checkProcMountedOnce do nothing. Every function that a process may
-// call first must call checkProcMountedOnce.
+// checkProcMountedOnce checks whether /proc is mounted, and sets procMissing. Later calls of
+// checkProcMountedOnce do nothing. Every function that a process may call first must call
+// checkProcMountedOnce.
 //
 // /proc must be mounted for this reason: when a thread calls Go for the first time, Go queries the
 // C library for the bounds of the thread's stack. For the main thread, the C library reads
@@ -315,8 +314,8 @@ func lm_find_tensor(handle int32, name C.lm_text, tensor *uint32) int32 {
 
 // findIndex implements lm_find_sequence and lm_find_tensor: it searches the image for the given
 // name, and sets *index to the result. The parameter `find` is the method of fbs.View that searches
-// the image, and returns -1 if the image does not contain the name. In this case findIndex returns
-// LM_USAGE.
+// the image. This method returns -1 if the image does not contain the name. In this case findIndex
+// returns LM_USAGE.
 func findIndex(handle int32, name *C.char, index *uint32, find func(*fbs.View, string) int) int32 {
 	return withImage(handle, stageOpened, func(im *image) outcome {
 		wanted, end := stringOf(name, fbs.NameMax)

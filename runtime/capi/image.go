@@ -45,9 +45,9 @@ type outcome struct {
 }
 
 var (
-	// imageSlots contains the open images. Element 0 never contains an image. Only two of its
-	// fields are used: `lastOutcome` describes the most recent failure of a call without an open
-	// image, and `busy` is set while a call accesses `lastOutcome`.
+	// imageSlots contains the open images, from element 1 on. Element 0 never contains an image.
+	// Only two fields of element 0 are used: `lastOutcome` describes the most recent failure of a
+	// call without an open image, and `busy` is set while a call accesses `lastOutcome`.
 	imageSlots [1 + imagesMax]image
 
 	// setupMutex is locked during every call that changes the state of the process: lm_open,
@@ -152,8 +152,7 @@ func callAndRecover(im *image, call func(*image) outcome) (end outcome) {
 
 // finishCallWithoutImage ends a call that has no open image, such as lm_open: it returns the status
 // for the given outcome. If the call failed, finishCallWithoutImage also stores the outcome for
-// lm_last_error. If two such calls fail at the same time, it may store only one of the two
-// outcomes.
+// lm_last_error. If two such calls fail at the same time, one of the two outcomes may be lost.
 func finishCallWithoutImage(end outcome) int32 {
 	if slot := &imageSlots[0]; end.code != hal.OK && slot.busy.CompareAndSwap(false, true) {
 		slot.lastOutcome = end

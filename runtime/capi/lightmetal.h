@@ -61,8 +61,8 @@ extern "C" {
    lm_abi() returns the LM_ABI with which the archive was built. */
 #define LM_ABI 4
 
-/* Handle of an open image: a positive number. After lm_close, the same number becomes the handle of
-   another image only after millions of other images have been opened. */
+/* Handle of an open image: a positive number. A handle that lm_close has closed can become the
+   handle of another image only after millions of other images have been opened. */
 typedef int32_t lm_handle;
 
 /* A handle that never belongs to an image. For this handle, lm_last_error describes the most recent
@@ -99,8 +99,8 @@ enum lm_code {
 	LM_CODE_NO_FILE = 3,         /* the file does not exist */
 	LM_CODE_NO_DEVICE = 4,       /* the device does not exist or cannot be opened */
 	LM_CODE_INTERNAL = 5,        /* this library has a defect */
-	LM_CODE_DEVICE_GONE = 6,     /* loads from the device return all ones: it does not answer */
-	LM_CODE_BUS_FAULT = 7,       /* a load or store of the device caused a bus error */
+	LM_CODE_DEVICE_GONE = 6,     /* the device does not answer: loads from it return all ones */
+	LM_CODE_BUS_FAULT = 7,       /* an access to the device caused a bus error */
 	LM_CODE_IO = 8,              /* reading a file failed */
 	LM_CODE_DEADLINE_PASSED = 9, /* the condition of a poll did not become true in time */
 	LM_CODE_EXPECT_FAILED = 10,  /* the condition of an expect was false */
@@ -131,7 +131,7 @@ struct lm_error {
 	uint64_t got;      /* the value that the failed expect, poll or compare loaded last */
 	uint64_t want;     /* the value that the failed expect, poll or compare expected; for a counter:
 	                      the value that the counter should have reached or passed */
-	uint64_t mask;     /* the command compared only these bits of `got` and `want` */
+	uint64_t mask;     /* bits of `got` and `want` that the command compared */
 	uint64_t element;  /* if a compare failed: index of the first element that differs; an element
 	                      has the width of one access */
 	uint32_t ignored;  /* number of failures after which the run continued, because the image
@@ -251,12 +251,12 @@ int lm_open_signed_at_least(const char *path, const char *keys, uint32_t version
 #define LM_ANY_WINDOW (-1)
 
 /*
- * Sets the longest time that any sequence of the image may take, in nanoseconds. Without this call
- * the longest time is one hour. lm_load compares this time with the worst case of each sequence, in
- * which every poll lasts until its deadline. If the worst case is longer, lm_load returns
- * LM_BAD_IMAGE. The time of a sequence includes the sequences that it calls. A run that actually
- * takes longer ends with LM_LATE and LM_CODE_RUN_LATE. Call this function after lm_open and before
- * lm_load.
+ * Sets the longest time that the sequences of an image are allowed to take, in nanoseconds. Without
+ * this call, each sequence may take one hour. The limit has two effects. First, lm_load returns
+ * LM_BAD_IMAGE if the worst case of a sequence is longer. In the worst case, every poll of the
+ * sequence, and of the sequences that it calls, lasts until its deadline. Second, a run that takes
+ * longer ends with LM_LATE and LM_CODE_RUN_LATE. Call this function after lm_open and before
+ * lm_load. Use lm_limit instead for a limit that does not reject the image.
  */
 int lm_longest(lm_handle image, uint64_t nanoseconds);
 
@@ -271,7 +271,7 @@ int lm_longest(lm_handle image, uint64_t nanoseconds);
  *   is NULL, lm_load opens the only device with the PCI ids in the image, through sysfs. If devices
  *   is NULL, lm_load opens every device in this way. No two names may name the same PCI function.
  *   lm_load copies the names.
- * count: number of names in devices. It must be 0 if devices is NULL, and must not be 0 otherwise.
+ * count: number of names in devices; 0 if and only if devices is NULL.
  * window: selects TLB windows. A TLB window is a range of a BAR that the device maps to an address
  *   inside the chip. The TLB windows of a device have numbers from 0 to 65534. If the image needs
  *   TLB windows, the first one is the device's TLB window with the number `window`, the second one
@@ -347,10 +347,9 @@ int lm_input(lm_handle image, uint32_t tensor, size_t size, void **data);
 int lm_output(lm_handle image, uint32_t tensor, size_t size, const void **data);
 
 /*
- * Sets the longest time of each later run, in nanoseconds. A run that takes longer ends with
- * LM_LATE and LM_CODE_RUN_LATE. The time of lm_longest (one hour by default) limits a run, too; if
- * nanoseconds is 0, it is the only limit. Unlike lm_longest, lm_limit never rejects an image. Call
- * this function after lm_load.
+ * Sets the longest time that each later run may take, in nanoseconds; 0 removes this limit. A run
+ * that takes longer ends with LM_LATE and LM_CODE_RUN_LATE. The limit of lm_longest (one hour by
+ * default) always applies too. Call this function after lm_load.
  */
 int lm_limit(lm_handle image, uint64_t nanoseconds);
 

@@ -37,8 +37,8 @@ func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	return text
 }
 
-// FailureTextMax is the largest number of bytes that AppendFailure appends. The first number is the
-// length of everything except the name of the sequence.
+// FailureTextMax is the largest number of bytes that AppendFailure appends. The name of the
+// sequence has at most fbs.NameMax bytes, and the rest of the text has at most 192 bytes.
 const FailureTextMax = 192 + fbs.NameMax
 
 // commandFormats contains, for each opcode, how appendCommand describes a command. The numbers in
@@ -67,10 +67,10 @@ var conditionFormats = [...]string{
 	gen.ConditionReached:  " reached %x",
 }
 
-// appendCommand appends a short text of the command c to `text`, for example
-// "poll.4 w0+0x20 & 0x1 == 0x0". The text has the words of the line that a listing has for the
-// command: what the command does, the place that it accesses, and the value that it stores or the
-// condition that it checks.
+// appendCommand appends a short description of the command c to `text`, for example
+// "poll.4 w0+0x20 & 0x1 == 0x0". The description is written like a line of a listing: what the
+// command does, the place that it accesses, and the value that it stores or the condition that it
+// checks.
 func appendCommand(text []byte, c *fbs.Command) []byte {
 	format := commandFormats[c.Opcode]
 	isExpect := c.Opcode == gen.OpcodeExpect

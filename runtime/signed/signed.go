@@ -121,8 +121,8 @@ func parsePublicKey(digits string) (key ed25519.PublicKey, ok bool) {
 	return key, true
 }
 
-// isForgeable reports whether anybody can forge signatures for a key without the private key. This
-// is the case if the key is a curve point of small order. For such a key, a signature that consists
+// isForgeable reports whether signatures for a key can be forged without the private key. They can
+// be forged if the key is a curve point of small order. For such a key, a signature that consists
 // of the neutral point and the number zero is valid for at least one in eight messages. isForgeable
 // checks whether this signature is valid for any of 64 messages.
 func isForgeable(key ed25519.PublicKey) bool {

@@ -98,7 +98,7 @@ var filesThatFail = []aCase{
 		otherAddress, "-check /cut/second.lmb"},
 	{hal.Internal, "panic: ", "mprotect 2=1 #1 !truncate /cut/third.lmb 4096; " + nilPointer,
 		"-check /cut/third.lmb"},
-	{hal.BadImage, "not enough memory: ",
+	{hal.BadImage, "too little memory: ",
 		fmt.Sprintf("read /proc/meminfo #1 =19 @0:%x; read /proc/meminfo =0",
 			"MemAvailable: 1 kB\n"), "-check /many"},
 	{hal.OK, "", "openat /proc/meminfo =-2", "-check /many"},
