@@ -30,10 +30,10 @@ var defaultConfiguration = configuration{
 	failure: restartPolicy{finalAction: "poweroff"},
 }
 
-// restartPolicy describes what lminit does after the last image or after a failure. While steps are
-// left, lminit takes one, and starts again with the first preparation and the first image.
-// Otherwise it performs the final action. If lminit is not PID 1, it exits instead of performing
-// the final action.
+// restartPolicy describes what lminit does after the last image or after a failure. As long as a
+// step has tries left, lminit takes this step, and starts again with the first preparation and the
+// first image. After the last step, it performs the final action. If lminit is not PID 1, it exits
+// instead of performing the final action.
 type restartPolicy struct {
 	steps       []recoveryStep // in the order in which lminit takes them
 	finalAction string         // what to do with the machine: halt, poweroff or reboot
@@ -43,16 +43,16 @@ type restartPolicy struct {
 // preparation before the first image, and again after every restart. A preparation has no effect if
 // the machine is already prepared.
 type preparation struct {
-	location string // path and line number of the line, such as "/lmrun.conf:3"
-	kind     *machineDirective
-	values   []string // the words after the first word of the line
+	location  string // path and line number of the line, such as "/lmrun.conf:3"
+	directive *machineDirective
+	values    []string // the words after the first word of the line
 }
 
 // machineDirective describes all lines that begin with a certain word. These lines apply to the
 // whole machine instead of one image.
 type machineDirective struct {
 	name, valueSyntax    string                      // first word; syntax of the values
-	minValues, maxValues int                         // limits of the number of values
+	minValues, maxValues int                         // smallest and largest number of values
 	prepare              func(values []string) error // executes the line; nil for policies
 }
 
@@ -93,8 +93,7 @@ func splitConfigFlag(args []string) (path string, rest []string) {
 // names of lmrun's flags.
 //
 // If parseConfiguration returns an error, the returned configuration contains the lines before the
-// faulty line. The caller needs them, because a line `on-failure` among them also applies to this
-// error.
+// faulty line. If a line `on-failure` is among these lines, it applies to the error.
 func parseConfiguration(path, text string) (configuration, error) {
 	c := defaultConfiguration
 	for i, line := range strings.Split(text, "\n") {
@@ -115,9 +114,9 @@ func parseConfiguration(path, text string) (configuration, error) {
 	return c, c.checkDevicesAreNamed(path)
 }
 
-// checkDevicesAreNamed returns an error if on-failure has steps for devices, and an image has no
-// line `device`, or one without an address. lminit does not read images, and must not choose
-// another device with the same ids.
+// checkDevicesAreNamed returns an error if on-failure has steps for devices, but an image does not
+// have the addresses of its devices in lines `device`. lminit does not read images. Therefore it
+// does not know which of several devices with the same ids an image uses.
 func (c *configuration) checkDevicesAreNamed(path string) error {
 	hasNoAddress := func(device string) bool { return strings.Count(device, ":") == 2 }
 	for _, step := range c.failure.steps {
@@ -145,7 +144,7 @@ func (c *configuration) parseLine(location, name, value string) error {
 	}
 	for i := range machineDirectives {
 		if kind := &machineDirectives[i]; kind.name == name {
-			return c.addPreparation(preparation{location, kind, strings.Fields(value)})
+			return c.applyMachineDirective(preparation{location, kind, strings.Fields(value)})
 		}
 	}
 	if len(c.replays) == 0 {
@@ -181,10 +180,10 @@ func flagForLine(name, value string) (flag string, err error) {
 	return "-" + name + "=" + value, o.Set(name, value)
 }
 
-// addPreparation checks the values of a line whose first word is in machineDirectives, and adds the
-// settings of the line to the configuration.
-func (c *configuration) addPreparation(p preparation) (err error) {
-	kind, values := p.kind, p.values
+// applyMachineDirective checks the values of a line whose first word is in machineDirectives, and
+// adds the settings of the line to the configuration.
+func (c *configuration) applyMachineDirective(p preparation) (err error) {
+	kind, values := p.directive, p.values
 	if len(c.replays) > 0 {
 		return args.UsageError(kind.name + " must be before the first line `image PATH`")
 	}

@@ -34,7 +34,7 @@ func runAsPID1() {
 	// Unmount in reverse order, because a file system can be mounted on a directory of a file
 	// system that was mounted earlier.
 	for i := len(s.preparations) - 1; i >= 0; i-- {
-		if p := &s.preparations[i]; p.kind.name == "mount" {
+		if p := &s.preparations[i]; p.directive.name == "mount" {
 			_ = unix.Unmount(p.values[1], 0)
 		}
 	}

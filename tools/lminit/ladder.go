@@ -9,10 +9,10 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file takes the steps after a failure, as a line `on-failure` lists them. The file reset.go
-// has the steps that act on a device.
+// This file takes the steps after a failure. The line `on-failure` of the configuration lists the
+// steps. The file reset.go contains the steps that act on a device.
 
-// sysfs is the directory in which the kernel shows devices. Tests set another path.
+// sysfs is the path at which sysfs is mounted. Tests set another path.
 var sysfs = "/sys"
 
 // pciBus returns the directory of the PCI bus in sysfs.
@@ -30,9 +30,9 @@ type stepKind struct {
 // recoveryStep is one step of a restartPolicy. After each step, lminit starts again with the first
 // preparation and the first image.
 type recoveryStep struct {
-	kind  *stepKind
-	count int           // how often lminit may still take the step
-	wait  time.Duration // pause between the step and the restart
+	kind      *stepKind
+	triesLeft int           // how often lminit may still take the step
+	wait      time.Duration // pause between the step and the restart
 }
 
 // parseStep parses one step, such as `reset function 1 wait 2s`.
@@ -50,42 +50,43 @@ func parseStep(text string) (step recoveryStep, ok bool) {
 		if hasWait {
 			step.wait = time.Duration(args.ParseDuration(wait))
 		}
-		return step, step.count > 0 && step.wait > 0
+		return step, step.triesLeft > 0 && step.wait > 0
 	}
 	return step, false
 }
 
-// isDeviceFailure reports whether the exit status is that of a failure which a reset of the device
-// may end: the device is gone, does not answer in time, answers with other values than expected, or
-// reports a failed transfer. The status of NoDevice is one of them, because a device that is absent
-// or cannot be opened after one step may need the next step.
+// isDeviceFailure reports whether a reset of the device may repair a failure with the given exit
+// status: the device is gone, does not answer in time, answers with other values than expected, or
+// reports a failed transfer. The status of NoDevice counts too. If a device is absent or cannot be
+// opened after one step, the next step may repair it.
 func isDeviceFailure(exit int) bool {
 	return exit == hal.DeviceGone.ExitStatus() || exit == hal.DeadlinePassed.ExitStatus() ||
 		exit == hal.ExpectFailed.ExitStatus() || exit == hal.NoDevice.ExitStatus()
 }
 
-// takeNextStep takes the first step of a policy that is left and that is useful after the given
-// exit status. If the step fails, takeNextStep prints the error, drops the step, and takes the next
-// one. It returns false if no step is left.
+// takeNextStep takes the first step of a policy that has tries left and is useful after the given
+// exit status. If the step fails, takeNextStep prints the error, clears the tries of the step, and
+// takes the next step. It returns false if there is no such step.
 func (s *supervisor) takeNextStep(policy *restartPolicy, exit int) bool {
 	for i := range policy.steps {
 		step := &policy.steps[i]
-		if step.count == 0 || step.kind.perform != nil && !isDeviceFailure(exit) {
+		if step.triesLeft == 0 || step.kind.perform != nil && !isDeviceFailure(exit) {
 			continue
 		}
-		step.count--
+		step.triesLeft--
 		err := s.takeStep(step, exit)
 		if err == nil {
 			return true
 		}
 		s.logLine(step.kind.name + " failed: " + faultReason(err))
-		step.count = 0
+		step.triesLeft = 0
 	}
 	return false
 }
 
-// takeStep takes one step for all devices of the replay that was started last. Then it waits as the
-// step specifies, or until a signal arrives. After success (exit status 0) it does not wait.
+// takeStep takes one step for all devices of the replay that was started last. Then it waits for
+// the pause of the step, or until a signal arrives. If the exit status is 0 (success), it does not
+// wait.
 func (s *supervisor) takeStep(step *recoveryStep, exit int) error {
 	status := " after exit status " + strconv.Itoa(exit)
 	if step.kind.perform == nil {

@@ -220,8 +220,8 @@ func TestStepsThatTheMachineDoesNotHaveAreErrors(t *testing.T) {
 		"no reset":    {&stepKinds[1], "pci:0000:01:00.0", hal.NoFile, "0000:01:00.0/reset"},
 		"no method":   {&stepKinds[2], "pci:0000:01:00.0", hal.NoFile, "00.0/reset_method"},
 		"no device":   {&stepKinds[1], "pci:0000:09:00.0", hal.NoFile, "0000:09:00.0/reset"},
-		"no slot":     {&stepKinds[4], "pci:0000:01:00.0", hal.NoDevice, "no slot of 0000:01:00.0"},
-		"no function": {&stepKinds[4], "tt:/dev/tenstorrent/6", hal.NoDevice, "is not in"},
+		"no slot":     {&stepKinds[4], "pci:0000:01:00.0", hal.NoDevice, "no slot with 0000:01"},
+		"no function": {&stepKinds[4], "tt:/dev/tenstorrent/6", hal.NoDevice, "has no tt:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newFakeBus(t)

@@ -14,9 +14,9 @@ import (
 // execute executes the preparation. It returns a *hal.Fault, whose reason begins with the location
 // and the text of the configuration line.
 func (p *preparation) execute() error {
-	err := p.kind.prepare(p.values)
+	err := p.directive.prepare(p.values)
 	if err != nil {
-		err = hal.NewFault(hal.CodeOf(err), p.location+": "+p.kind.name+" "+
+		err = hal.NewFault(hal.CodeOf(err), p.location+": "+p.directive.name+" "+
 			strings.Join(p.values, " ")+": "+faultReason(err))
 	}
 	return err
@@ -59,7 +59,8 @@ func reserveHugepages(values []string) error {
 	}
 	reserved, err := readFile(path)
 	if count := strings.TrimSpace(string(reserved)); err == nil && count != values[0] {
-		return hal.NewFault(hal.Internal, "the kernel has memory for only "+count+" huge pages")
+		return hal.NewFault(hal.Internal, "the kernel has memory for only "+count+
+			" huge pages; move this line up, or boot Linux with `hugepages="+values[0]+"`")
 	}
 	return err
 }
@@ -74,7 +75,8 @@ func bindDriver(values []string) error {
 		return nil
 	}
 	if unix.Access(function, unix.F_OK) != nil {
-		return hal.NewFault(hal.NoDevice, "there is no PCI function "+address)
+		return hal.NewFault(hal.NoDevice, "no PCI function has this address; "+
+			"`ls /sys/bus/pci/devices` lists the addresses")
 	}
 	// Write the name of the driver to driver_override. From then on, the kernel binds no other
 	// driver to this PCI function.

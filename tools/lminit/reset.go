@@ -9,7 +9,7 @@ import (
 	"lightmetal/hal"
 )
 
-// This file contains the steps that bring a device back that does not work any more: they reset the
+// This file contains the steps that repair a device that does not work any more: they reset the
 // device, make the kernel find it again, or switch its slot off and on. In builds with the tag
 // noresets, the file reset_none.go replaces this file.
 
@@ -20,8 +20,8 @@ const stepSyntax = "steps such as `restart 2, reset function 1 wait 2s, rescan 1
 const powerOffTime = time.Second
 
 // stepKinds lists the steps that are allowed in a line `on-failure`. The kernel itself waits until
-// a function or a bus is out of reset, and until the link of a slot is up. The pauses leave time
-// for the firmware of the device after that.
+// a function or a bus is out of reset, and until the link of a slot is up. After that, the firmware
+// of the device needs time to start: the pauses are for this time.
 var stepKinds = [...]stepKind{
 	{"restart", nil, 100 * time.Millisecond},
 	{"reset function", resetFunction, 100 * time.Millisecond},
@@ -30,9 +30,9 @@ var stepKinds = [...]stepKind{
 	{"power-cycle", powerCycle, 5 * time.Second},
 }
 
-// performOn performs the step for the device with the given name. If a driver was bound to the PCI
-// function of the device, and the kernel has removed the function and found it again, performOn
-// binds this driver again.
+// performOn performs the step for the device with the given name. In some steps, the kernel removes
+// the PCI function of the device and finds it again. Therefore performOn binds the driver that was
+// bound to the function before the step, if it is not bound any more.
 func (k *stepKind) performOn(device string) error {
 	address, err := functionAddress(device)
 	if err != nil {
@@ -55,14 +55,16 @@ func functionAddress(device string) (address string, err error) {
 	node := strings.ReplaceAll(strings.TrimPrefix(locator, "/dev/"), "/", "!")
 	address = hal.LinkBaseName(sysfs + "/class/tenstorrent/" + node + "/device")
 	if address == "" {
-		return "", hal.NewFault(hal.NoDevice, device+" is not in "+sysfs+"/class/tenstorrent")
+		return "", hal.NewFault(hal.NoDevice, sysfs+"/class/tenstorrent has no "+device+
+			"; load the driver with `modprobe tenstorrent`")
 	}
 	return address, nil
 }
 
-// resetFunction resets a device without effect on other devices. It uses Tenstorrent's driver for
-// the devices of that driver. For others it uses the kernel's reset of a PCI function, which is a
-// function level reset if the function supports one (Linux 5.15 and later: `reset_method`).
+// resetFunction resets a device without effect on other devices. If the device has a name that
+// begins with tt:, it uses Tenstorrent's driver. Otherwise it uses the kernel's reset of a PCI
+// function, which is a function level reset if the function supports one (Linux 5.15 and later:
+// `reset_method`).
 func resetFunction(device, address string) error {
 	if path, ok := strings.CutPrefix(device, "tt:"); ok {
 		return hal.ResetThroughDriver(path)
@@ -70,10 +72,10 @@ func resetFunction(device, address string) error {
 	return writeFile(pciBus()+"/devices/"+address+"/reset", "1")
 }
 
-// resetBus resets the bus of a PCI function, with all functions on it. The bridge above the bus has
-// the file reset_subordinate since Linux 6.13, and in later releases of 6.1 and 6.12. Without that
-// file, the kernel resets the bus as the reset method `bus` of the function (Linux 5.15), if no
-// other function is on the bus.
+// resetBus resets the bus of a PCI function, with all functions on that bus. If the kernel provides
+// the file reset_subordinate of the bridge above the bus, resetBus uses this file (Linux 6.13, and
+// later releases of 6.1 and 6.12). Otherwise it uses the reset method `bus` of the function (Linux
+// 5.15), which the kernel rejects if the bus has another function.
 func resetBus(_, address string) error {
 	function := pciBus() + "/devices/" + address
 	// The directory of a function is a link to a directory inside that of the bridge.
@@ -109,5 +111,6 @@ func powerCycle(_, address string) error {
 			return err
 		}
 	}
-	return hal.NewFault(hal.NoDevice, "no slot of "+address+" in "+pciBus()+"/slots")
+	return hal.NewFault(hal.NoDevice, pciBus()+"/slots has no slot with "+address+
+		": Linux cannot switch the power of this device")
 }

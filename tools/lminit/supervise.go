@@ -21,8 +21,8 @@ import (
 // the restart policies specify, and forwards signals to lmrun. In this file, a replay is a process
 // that executes lmrun.
 
-// graceTime is added to the time that lmrun reports (see stopReport). The supervisor waits for the
-// sum of both times between SIGTERM and SIGKILL.
+// graceTime is a part of the time that the supervisor waits between SIGTERM and SIGKILL. The other
+// part is the time that lmrun reports (see stopReport).
 const graceTime = 2 * time.Second
 
 // supervisor replays the images of a configuration one after the other. Each replay is a child
@@ -73,8 +73,8 @@ func (s *supervisor) readConfiguration() error {
 		return hal.FileFault(s.configPath, err)
 	}
 	if s.configuration, err = parseConfiguration(s.configPath, string(text)); err == nil {
-		// Check the flags of the command line, too. args.Parse requires an image, but the images
-		// are in the configuration. Therefore add any word as the image.
+		// Check the flags of the command line, too. args.Parse requires the path of an image.
+		// Therefore add the word "image" as a path; no file is opened.
 		_, err = args.Parse(append([]string{"image"}, s.flags...))
 	}
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *supervisor) runImagesOnce() (exit int) {
 	}
 	for i := 0; i < len(s.preparations) && !s.checkOnly; i++ {
 		if err := s.preparations[i].execute(); err != nil {
-			s.logLine(err.Error())
+			s.logLine(preparationError(err))
 			return hal.CodeOf(err).ExitStatus()
 		}
 	}
@@ -151,6 +151,15 @@ func (s *supervisor) runImagesOnce() (exit int) {
 		exit = s.runReplay(s.replays[i])
 	}
 	return exit
+}
+
+// preparationError returns the text to print after a preparation has failed. It omits the text
+// "internal error", because a failure of the kernel is not a defect of lminit.
+func preparationError(err error) string {
+	if hal.CodeOf(err) == hal.Internal {
+		return faultReason(err)
+	}
+	return err.Error()
 }
 
 // devicesOf returns the names of the devices that the arguments of a replay contain.
@@ -173,8 +182,8 @@ func (s *supervisor) runReplay(flags []string) (exit int) {
 
 // startReplay starts the program lmrun in the directory of the program lminit. It returns the
 // process id of lmrun, and the read end of the pipe to which lmrun writes its stopReport: the time
-// that lmrun may need to stop. lminit cannot compute this time itself. The time depends on the
-// image that lmrun has opened, and another process can replace the image file at any time.
+// that lmrun may need to stop. This time depends on the image that lmrun has opened. lminit cannot
+// compute it, because another process can replace the image file at any time.
 func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -206,9 +215,9 @@ func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) 
 }
 
 // awaitReplay waits for the end of a replay and returns the exit status of the replay. The
-// parameter r is the report to read from the replay. If this process receives a signal, awaitReplay
-// sends SIGTERM to the replay. If the replay does not end within killDelay after that, awaitReplay
-// sends SIGKILL to the replay.
+// parameter r reads the report of the replay. If this process receives a signal, awaitReplay sends
+// SIGTERM to the replay. If the replay does not end within killDelay after that, awaitReplay sends
+// SIGKILL to the replay.
 func (s *supervisor) awaitReplay(pid int, r stopReport) (exit int) {
 	ended := make(chan waitResult)
 	go reapChildren(pid, ended)
@@ -222,9 +231,9 @@ func (s *supervisor) awaitReplay(pid int, r stopReport) (exit int) {
 		case s.endSignal = <-s.signals:
 			s.logLine("stopping after " + unix.SignalName(s.endSignal.(unix.Signal)))
 			_ = unix.Kill(pid, unix.SIGTERM)
-			// Call killDelay only after unix.Kill: it reads the report that lmrun writes at its
-			// start, before lmrun installs its signal handler. If there is still no report, lmrun
-			// had no handler when SIGTERM was sent, so SIGTERM has ended lmrun.
+			// Call killDelay, which reads the report, only after unix.Kill. lmrun writes its report
+			// before it installs its signal handler. If there is no report even now, lmrun had no
+			// handler when SIGTERM was sent, so SIGTERM has ended lmrun.
 			if timeout == nil {
 				timeout = time.After(r.killDelay())
 			}
@@ -250,8 +259,8 @@ func replayEnvironment(variables []string) []string {
 }
 
 // stopReport reads and contains the report of lmrun: the longest time that lmrun may need to end
-// after a signal. lmrun writes this report to a pipe after it has accepted the image, if the flag
-// -supervised is given.
+// after a signal. With the flag -supervised, lmrun writes this report to a pipe as soon as it has
+// accepted the image.
 type stopReport struct {
 	fd         int    // file descriptor of the read end of the pipe
 	stopUs     uint64 // the reported time, in microseconds; 0 until isReceived is true

@@ -24,7 +24,7 @@ func checkBuildTags(o args.Options) error {
 		return buildTagError("-faults", "nofaults")
 	case !hasJSON && o.JSON:
 		return buildTagError("-json", "nojson")
-	case !hasCounter && o.Counter != "":
+	case !hasCounter && o.VersionCounter != "":
 		return buildTagError("-version-counter", "nocounter")
 	}
 	return nil

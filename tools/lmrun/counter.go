@@ -27,7 +27,7 @@ func readVersionCounter(path string) (uint32, error) {
 	if path == "" {
 		return 0, nil
 	}
-	const maxBytes = 16
+	const maxBytes = 4096 // much more than a version needs
 	text, err := files.Read(path, maxBytes)
 	if hal.CodeOf(err) == hal.NoFile {
 		return 0, nil
@@ -65,8 +65,8 @@ func (c *versionCounter) open(path string, version uint32) error {
 	return err
 }
 
-// raise writes and commits the new file. Later calls do nothing. lmrun calls it after a complete
-// run, because an image that has not run may have to make way for the previous one.
+// raise writes and commits the new file. Later calls do nothing. lmrun calls raise only after a
+// complete run: as long as an image has not run, the previous image must remain usable.
 func (c *versionCounter) raise() error {
 	for _, file := range c.outputs {
 		if err := files.WriteFull(file.Fd, c.text); err != nil {

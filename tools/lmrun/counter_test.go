@@ -105,11 +105,7 @@ func TestVersionCounterRisesWithTheFirstCompleteRun(t *testing.T) {
 	c.run(t, "-at-least 8 -sequence good v7.lmb", 77, "7\n")
 	for _, text := range []string{"", "x", "-1", "4294967296", "7 7", strings.Repeat("1", 40)} {
 		c.write(t, "counter", text)
-		exit := 77
-		if len(text) > 16 {
-			exit = 65
-		}
-		c.run(t, "-sequence good v7.lmb", exit, text)
+		c.run(t, "-sequence good v7.lmb", 77, text)
 	}
 	run := exec.Command(c.runner, "-version-counter", "counter", "v7.lmb")
 	run.Dir = c.dir

@@ -27,9 +27,9 @@ const (
 	maxFaultSlots     = 4096                     // largest number of slots that lmrun uses
 )
 
-// faultRecorder writes one entry to the file of -faults if lmrun fails. A file with a size is a
-// ring of slots, each with one entry: the new entry replaces the oldest one. To a device without a
-// size, the entry is appended.
+// faultRecorder writes one entry to the file of -faults if lmrun fails. A regular file, or a device
+// with a size, is a ring of slots with one entry each: the new entry replaces the oldest entry. On
+// a device without a size, such as /dev/pmsg0, faultRecorder appends the entry.
 type faultRecorder struct {
 	path         string // path of the file; empty: -faults is not given
 	fd           int    // file descriptor; its position is the slot for the entry
@@ -38,7 +38,7 @@ type faultRecorder struct {
 	configSpaces []hal.Port // for each device, its configuration space; nil if it cannot be read
 }
 
-// open opens the file and prepares the entry. If path is empty, it does nothing.
+// open opens the file at path and prepares the entry. If path is empty, open does nothing.
 func (r *faultRecorder) open(path string, view *fbs.View) (err error) {
 	if path == "" {
 		return nil
@@ -59,9 +59,9 @@ func (r *faultRecorder) open(path string, view *fbs.View) (err error) {
 }
 
 // findSlot moves the position of the file to the slot after the newest entry, and sets the number
-// of the next entry. If the file is new, or was cut short, findSlot fills it up with zeros, so that
-// a full disk does not prevent the write of the entry. If the file is a device without a size, such
-// as /dev/pmsg0, the entry is appended and has the number 0.
+// of the new entry. If a regular file is too short, findSlot appends zeros now, so that a full disk
+// cannot prevent the write of the entry later. For a device without a size, findSlot does nothing,
+// and the entry has the number 0.
 func (r *faultRecorder) findSlot() error {
 	size, err := unix.Seek(r.fd, 0, unix.SEEK_END)
 	var status unix.Stat_t
@@ -80,7 +80,7 @@ func (r *faultRecorder) findSlot() error {
 	slot, newest, isForeign := int64(0), uint64(0), false
 	slots := min((size+missing)/faultlog.EntryBytes, maxFaultSlots)
 	for i := range slots {
-		e.Magic = 0 // if the slot cannot be read, or is not in the file yet, it has no entry
+		e.Magic = 0 // a slot that cannot be read, or is not in the file yet, has no entry
 		_, _ = unix.Pread(r.fd, e.Bytes(), i*faultlog.EntryBytes)
 		if e.IsComplete() && e.Number >= newest {
 			slot, newest = (i+1)%slots, e.Number
@@ -89,9 +89,9 @@ func (r *faultRecorder) findSlot() error {
 		isForeign = isForeign || e.Magic&^faultlog.EntryMagic != 0
 	}
 	if isForeign && newest == 0 {
-		// The path was named by mistake, and may be a disk.
-		return hal.NewFault(hal.BadImage, r.path+" has other data than entries of -faults; "+
-			"name another file, or fill it with zeros")
+		// The user has named this path by mistake. It may be a disk with data.
+		return hal.NewFault(hal.Usage, r.path+" has data that -faults did not write; name "+
+			"another file, or fill it with zeros")
 	}
 	r.entry.Number = newest + 1
 	if err = files.WriteFull(r.fd, make([]byte, missing)); err != nil {
@@ -117,9 +117,9 @@ func (r *faultRecorder) mapConfigSpaces(devices []hal.Device) {
 	}
 }
 
-// readErrorRegisters stores the address and the error registers of the device of the failed command
-// in the entry; if no command has failed, of the first device. It does nothing after success. The
-// caller must call it before it closes the devices.
+// readErrorRegisters stores the address and the error registers of one device in the entry: the
+// device of the failed command, or the first device if no command has failed. After success, it
+// does nothing. The caller must call readErrorRegisters before it closes the devices.
 func (r *faultRecorder) readErrorRegisters(devices []hal.Device, end *outcome) {
 	if end.err == nil || r.configSpaces == nil {
 		return
@@ -166,8 +166,8 @@ func loadRegisters(config hal.Port, offset uint64, registers []uint32) {
 	}
 }
 
-// record writes the entry if the outcome is a failure. It allocates memory only if the write fails:
-// lmrun then prints a warning.
+// recordFailure writes the entry if the outcome is a failure. If the write fails, recordFailure
+// prints a warning. It allocates memory only for this warning.
 func (r *faultRecorder) recordFailure(end *outcome) {
 	if end.err == nil || r.path == "" {
 		return

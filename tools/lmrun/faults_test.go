@@ -237,7 +237,7 @@ func TestFileThatHasOtherDataIsRejected(t *testing.T) {
 			t.Fatal(err)
 		}
 		var r faultRecorder
-		if err := r.open(path, view); hal.CodeOf(err) != hal.BadImage {
+		if err := r.open(path, view); hal.CodeOf(err) != hal.Usage {
 			t.Errorf("%s: %v", name, err)
 		}
 		if now, _ := os.ReadFile(path); !bytes.Equal(now, data) {

@@ -30,9 +30,8 @@ type frameLoop struct {
 
 // openStreams opens inputs, outputs and the watchdog. The caller must call it before runtime.Seal,
 // which forbids opening files. The caller must also call it before the first run, so that lmrun
-// reports a bad path before it stores anything to a device. openStreams opens the watchdog last:
-// once open, the watchdog resets the machine unless lmrun completes a run within the watchdog's
-// timeout.
+// reports a bad path before it stores anything to a device. openStreams opens the watchdog last. An
+// open watchdog resets the machine unless lmrun completes a run within the watchdog's timeout.
 func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error) {
 	defer f.recoverPanic(&err)
 	f.replay, f.clock = r, clock
@@ -68,9 +67,8 @@ func (f *frameLoop) runAndCommit(runCount uint64) (end outcome) {
 }
 
 // runSafe runs the sequence named `safe`, if the image has one, and stores its result in
-// end.result. This sequence brings the devices into a safe state. The caller must call runSafe only
-// after a failure that was not caused by a command: after the failure of a command, Replay.Run has
-// already run `safe`.
+// end.result. This sequence brings the devices into a safe state. The caller must not call runSafe
+// after a command has failed, because Replay.Run has then already run `safe`.
 func (f *frameLoop) runSafe(end *outcome) {
 	end.result.Code, end.result.Command = hal.CodeOf(end.err), -1
 	if safe := f.replay.View().SequenceByName("safe"); safe >= 0 {
@@ -100,7 +98,7 @@ func (f *frameLoop) runFrames(runCount uint64, end *outcome) error {
 	// has failed.
 	code := f.replay.Diagnose()
 	if code != hal.OK {
-		err = hal.NewFault(code, "reported after the last run; output files are not written")
+		err = hal.NewFault(code, "found after the last run; output files are not written")
 	}
 	return err
 }
@@ -140,8 +138,8 @@ func (end *outcome) countRun(durationNs int64) {
 }
 
 // runSequence runs the sequence with the given index and stores the result in end.result. The
-// sequence fails if it takes longer than limitNs nanoseconds (0: only -longest limits the time). If
-// the index is -1, runSequence does nothing.
+// sequence fails if it takes longer than limitNs nanoseconds. If limitNs is 0, only -longest limits
+// the time. If the index is -1, runSequence does nothing.
 func (f *frameLoop) runSequence(sequence int, limitNs int64, end *outcome) error {
 	if sequence < 0 {
 		return nil
@@ -155,7 +153,7 @@ func (f *frameLoop) runSequence(sequence int, limitNs int64, end *outcome) error
 		view := f.replay.View()
 		for i := range view.Tensors {
 			t := &view.Tensors[i]
-			if t.HasData == 0 && t.Role == gen.RoleInput && !f.isBound(i) {
+			if t.HasData == 0 && t.Role == gen.RoleInput && !f.hasStream(i) {
 				return hal.NewFault(code, "-input "+view.Name(t.Name)+"=FILE is missing")
 			}
 		}
@@ -167,7 +165,7 @@ func (f *frameLoop) runSequence(sequence int, limitNs int64, end *outcome) error
 }
 
 // recoverPanic converts a panic of the calling function into the error *err, so that the
-// process continues and can run the sequence `safe`. The caller must call it with defer.
+// process can continue and run the sequence `safe`. The caller must call recoverPanic with defer.
 //
 // A memory fault in a ring causes such a panic, for example after another process has truncated the
 // file of the ring. The error then names that file. For any other panic, the error has the code

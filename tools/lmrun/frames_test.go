@@ -154,7 +154,7 @@ func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	}
 	end := f.runAndCommit(1)
 	if end.result.Code != hal.DMAFault || !end.result.SafeRan ||
-		failureText(end) != "DMA fault: reported after the last run; output files are "+
+		failureText(end) != "DMA fault: found after the last run; output files are "+
 			"not written; then ran sequence safe: done" {
 		t.Errorf("%+v: %s", end, failureText(end))
 	}

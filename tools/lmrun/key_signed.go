@@ -23,9 +23,9 @@ const (
 
 const maxKeyFileBytes = 4 << 20 // maximum size of the file that -key names, in bytes
 
-// checkSignature returns an error unless the image has a signature that one of the public keys in
-// the file o.Key verifies, that key may sign the version of the image, and the version is at least
-// o.AtLeast and the version in the file o.Counter.
+// checkSignature returns an error unless three conditions are met: one of the public keys in the
+// file o.Key verifies the signature of the image, this key may sign the version of the image, and
+// the version is at least o.AtLeast and at least the version in the file o.VersionCounter.
 func checkSignature(file *runtime.File, o args.Options) error {
 	publicKeys, err := files.Read(o.Key, maxKeyFileBytes)
 	if err != nil {
@@ -35,7 +35,7 @@ func checkSignature(file *runtime.File, o args.Options) error {
 	if err != nil {
 		return hal.NewFault(hal.CodeOf(err), o.Key+": "+err.(*hal.Fault).Reason)
 	}
-	counted, err := readVersionCounter(o.Counter)
+	counted, err := readVersionCounter(o.VersionCounter)
 	if err != nil {
 		return err
 	}

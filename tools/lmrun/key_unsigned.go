@@ -16,8 +16,8 @@ const (
 	keyUsage = ""
 )
 
-// checkSignature always returns an error. lmrun calls it only if -key is given. If lmrun ignored
-// -key instead, it would replay an image without checking the signature as requested.
+// checkSignature always returns an error. lmrun calls it only if -key is given. Without this error,
+// lmrun would replay an image without the check of the signature that -key requests.
 func checkSignature(*runtime.File, args.Options) error {
 	return hal.NewFault(hal.Denied,
 		"-key: this lmrun cannot check signatures; build it with `-tags signed`")

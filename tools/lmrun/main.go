@@ -78,7 +78,7 @@ func replayImage(o args.Options) outcome {
 // openImage opens and verifies the image, and returns the verified image. If -key is given,
 // openImage checks the signature and the version of the image before it verifies the image.
 func openImage(o args.Options) (*fbs.View, error) {
-	if (o.AtLeast != 0 || o.Counter != "") && o.Key == "" {
+	if (o.AtLeast != 0 || o.VersionCounter != "") && o.Key == "" {
 		return nil, args.UsageError("-at-least and -version-counter need -key: " +
 			"only a signature protects the version")
 	}
@@ -104,8 +104,8 @@ func reportMaxStopTime(maxUs uint64) error {
 	return args.UsageError("-supervised: cannot write to file descriptor 3: " + err.Error())
 }
 
-// openDevice opens the device with a given name. parseDeviceName only checks whether the name is
-// valid. In builds with the tag mock, both functions also accept mock devices.
+// openDevice opens the device with a given name. parseDeviceName checks the name and opens nothing.
+// In builds with the tag mock, both functions also accept mock devices.
 var openDevice, parseDeviceName = hal.Open, hal.ParseDeviceName
 
 // openDevices opens the devices that the flags -device name. If no flag -device is given, it opens
@@ -155,7 +155,7 @@ func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Opt
 		_ = writeText(2, "lmrun: "+r.Warnings)
 	}
 	f.faults.mapConfigSpaces(devices)
-	err = f.counter.open(o.Counter, view.Version)
+	err = f.counter.open(o.VersionCounter, view.Version)
 	if err == nil {
 		err = f.openStreams(r, devices[0])
 	}

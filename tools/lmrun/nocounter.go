@@ -5,8 +5,8 @@ package main
 import "lightmetal/tools/lmrun/files"
 
 // This file replaces counter.go if lmrun is built without the tag signed, or with the tag
-// nocounter. With both tags, checkBuildTags rejects -version-counter. Without the tag signed,
-// checkSignature rejects the flag -key, which -version-counter needs.
+// nocounter. In a build with both tags, checkBuildTags rejects -version-counter. In a build without
+// the tag signed, checkSignature rejects -key, and -version-counter is an error without -key.
 
 const (
 	hasCounter   = !hasKey

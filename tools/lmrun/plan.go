@@ -37,7 +37,7 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 	}
 	if err == nil {
 		inputs := append(bindingPaths(o.Inputs), o.Image, o.Key)
-		outputs := append(bindingPaths(o.Outputs), o.Faults, o.Counter)
+		outputs := append(bindingPaths(o.Outputs), o.Faults, o.VersionCounter)
 		err = files.RejectAliases(outputs, inputs...)
 	}
 	return f, err

@@ -62,10 +62,10 @@ type ring struct {
 	// checkHeader has checked it.
 	dataBytes, slotCount uint64
 	ownCounter           *uint64 // the counter that this process changes: &written or &read
-	// closedBefore is true in a reader if an earlier writer had closed the ring before the reader
-	// opened the ring, and the ring has been empty since then. The reader then waits for the next
-	// writer instead of reporting the end of the data.
-	closedBefore bool
+	// closedByEarlierWriter is true in a reader if the ring was closed when the reader opened it,
+	// and no data have arrived since then. The reader then waits for the next writer instead of
+	// reporting the end of the data.
+	closedByEarlierWriter bool
 }
 
 // newRing returns a ring for a tensor of dataBytes bytes. The parameter path is the path of the
@@ -113,9 +113,8 @@ func (r *ring) lock(fd int) error {
 }
 
 // mapOrCreate maps the file into r.memory. If the file is empty, mapOrCreate first creates a new
-// ring in the file. If the file has the size of a ring but a header of zeros, the process that
-// created the file was killed before it wrote the header. In this case mapOrCreate writes the
-// header.
+// ring in the file. If the file has the size of a ring but a header of zeros, a process was killed
+// while it created the ring. In this case mapOrCreate writes the header.
 func (r *ring) mapOrCreate(fd int) error {
 	size, err := r.allocateIfEmpty(fd)
 	if err != nil {
@@ -204,7 +203,7 @@ func (r *ring) checkHeader(isWriter bool) error {
 		r.ownCounter = &h.written
 		atomic.StoreUint32(&h.closed, 0)
 	}
-	r.closedBefore = !isWriter && atomic.LoadUint32(&h.closed) != 0
+	r.closedByEarlierWriter = !isWriter && atomic.LoadUint32(&h.closed) != 0
 	return nil
 }
 
@@ -248,7 +247,7 @@ func (r *ring) contains(address uintptr) bool {
 func (r *ring) copySlot(data []byte) (int, error) {
 	closed := atomic.LoadUint32(&r.closed) != 0
 	unread := atomic.LoadUint64(&r.written) - atomic.LoadUint64(&r.read)
-	r.closedBefore = r.closedBefore && closed && unread == 0
+	r.closedByEarlierWriter = r.closedByEarlierWriter && closed && unread == 0
 	index := atomic.LoadUint64(r.ownCounter) % r.slotCount
 	slot := r.memory[ringHeaderBytes+index*r.stride():][:r.dataBytes]
 	switch isWriter := r.ownCounter == &r.written; {
@@ -258,7 +257,7 @@ func (r *ring) copySlot(data []byte) (int, error) {
 		return copy(slot, data), nil
 	case !isWriter && unread > 0:
 		return copy(data, slot), nil
-	case !isWriter && closed && !r.closedBefore:
+	case !isWriter && closed && !r.closedByEarlierWriter:
 		return 0, nil
 	}
 	return -1, unix.EAGAIN

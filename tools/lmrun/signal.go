@@ -13,7 +13,7 @@ import (
 // signal. This file does not use package os/signal, which would start another thread. Instead, the
 // kernel calls a handler in assembly, which sets the variable stopRequested.
 
-// stopRequested is not 0 after one of stopSignals has arrived. lmrun then starts no further run. A
+// stopRequested is 0 until one of stopSignals arrives. After that, lmrun starts no further run. A
 // run without -deadline fails if it continues for longer than runtime.StopGraceNs after the signal.
 // Further signals have no effect: they cannot make lmrun skip the sequence `safe` or leave DMA
 // enabled.

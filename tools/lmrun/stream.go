@@ -46,7 +46,7 @@ func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role ge
 		if index < 0 || view.Tensors[index].Role != role {
 			return args.UsageError("-" + roleName + ": the image has no " + roleName + " " + b.Name)
 		}
-		if isInput && f.isBound(index) {
+		if isInput && f.hasStream(index) {
 			return args.UsageError("-input " + b.Name + " is given twice")
 		}
 		f.streams = append(f.streams, tensorStream{Binding: b, tensorIndex: index,
@@ -55,8 +55,9 @@ func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role ge
 	return nil
 }
 
-// isBound reports whether f.streams contains a stream for the tensor with this index in the image.
-func (f *frameLoop) isBound(tensor int) bool {
+// hasStream reports whether f.streams contains a stream for the tensor with this index in the
+// image.
+func (f *frameLoop) hasStream(tensor int) bool {
 	for i := range f.streams {
 		if f.streams[i].tensorIndex == tensor {
 			return true
@@ -72,9 +73,9 @@ func (s *tensorStream) open(r *runtime.Replay) (err error) {
 	if s.isOutput {
 		s.data = r.Output(s.tensorIndex)
 	} else {
-		// Replay.Input marks the tensor as filled. The sequence that -before names runs before
-		// lmrun reads any data from a pipe or a ring. Without this mark, the sequence would fail if
-		// the image has no default data for the tensor.
+		// Replay.Input marks the tensor as an input with data. lmrun reads data from a pipe or a
+		// ring only after the sequence that -before names. Without the mark, this sequence would
+		// fail if the image has no default data for the tensor.
 		s.data = r.Input(s.tensorIndex)
 	}
 	path := strings.TrimPrefix(s.Path, ringPrefix)
@@ -180,9 +181,9 @@ func (s *tensorStream) transfer(data []byte) (n int, err error) {
 // receiveInputs reads the data of the next run from all live inputs. It returns true if there are
 // no data for another run, for one of two reasons: a signal arrived while receiveInputs waited for
 // data, or the other side has closed the stream after the data of the previous run. receiveInputs
-// returns an error if the other side has closed the stream in the middle of the data of a run. A
-// sealed process must not map memory, but it can allocate this error, because Go's heap still has
-// free memory.
+// returns an error if the other side has closed the stream in the middle of the data of a run. This
+// error needs no new memory mapping, which would be fatal in a sealed process, because Go's heap
+// still has free memory.
 func (f *frameLoop) receiveInputs() (ended bool, err error) {
 	defer f.recoverPanic(&err)
 	hasData := false // true: an earlier input in f.streams had data for this run
@@ -209,9 +210,9 @@ func (f *frameLoop) receiveInputs() (ended bool, err error) {
 }
 
 // sendOutputs writes the results of a run to all live outputs. After it has written all results, it
-// publishes the results in the output rings and releases the slots of the input rings. Because of
-// this order, if the process is killed while it waits for a reader, no ring shows a result of this
-// run, and the inputs of this run are still in the input rings.
+// publishes the results in the output rings and releases the slots of the input rings. The process
+// may be killed while it waits for a reader. Because of this order, no output ring then shows a
+// result of this run, and the inputs of this run are still in the input rings.
 func (f *frameLoop) sendOutputs() (err error) {
 	defer f.recoverPanic(&err)
 	if err = f.writeOutputs(true); err != nil {
@@ -242,10 +243,9 @@ func (f *frameLoop) writeOutputs(toLiveStreams bool) error {
 	return nil
 }
 
-// commitOutputs writes the results of the last run to the output files and commits the files. It
-// writes no files if no run was completed, which means that the parameter completedRuns is 0. After
-// that, commitOutputs marks the output rings as closed, so that the readers of these rings notice
-// the end of the data.
+// commitOutputs writes the results of the last run to the output files and commits the files. If
+// completedRuns is 0, there are no results, and commitOutputs writes no files. Last, it marks the
+// output rings as closed, so that the readers of these rings notice the end of the data.
 func (f *frameLoop) commitOutputs(completedRuns uint64) (err error) {
 	defer f.recoverPanic(&err)
 	if completedRuns > 0 {

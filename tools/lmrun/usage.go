@@ -6,9 +6,8 @@ package main
 // text with the revision and the build tags.
 var version = "lmrun 0.1"
 
-// usage is the text that -help prints. If a build tag can omit an option, the help text of that
-// option is in a separate constant, such as ringUsage. This constant is empty in a build that omits
-// the option.
+// usage is the text that -help prints. The help text of an option that a build tag can omit is in a
+// separate constant, such as ringUsage. The constant is empty in a build that omits the option.
 const usage = `usage: lmrun [flags] IMAGE.lmb
 
 Lmrun verifies a Light Metal image and replays one of its sequences: once, or in a loop
@@ -17,9 +16,9 @@ with new data for each run.
   lmrun -input a=a.bin -output d=d.bin model.lmb
 
 what runs, and on which device:
-  -device DEVICE      pci:VVVV:DDDD or pci:DDDD:BB:DD.F (sysfs); vfio: and one of these (with
-                      an IOMMU); tt:/dev/tenstorrent/N. Once for each device of the image, in
-                      order; default: pci: and the PCI ids in the image
+  -device DEVICE      pci:VVVV:DDDD or pci:DDDD:BB:DD.F (hex); vfio: likewise (IOMMU); or
+                      tt:/dev/tenstorrent/N. Once for each device of the image, in order;
+                      default: pci: and the PCI ids in the image
   -sequence NAME      sequence to run; default: main
   -before NAME        sequence to run once before the first run
   -after NAME         sequence to run once after the last run
@@ -63,7 +62,7 @@ const watchdogHelp = `
 
 // lockHelp is the help text of -lock. A build with the tag nolock omits this text.
 const lockHelp = `
-  -lock               lock image, inputs and program into memory, so that no run waits for storage`
+  -lock               lock image, inputs and program into memory: no run waits for storage`
 
 // faultsHelp is the help text of -faults. A build with the tag nofaults omits this text.
 const faultsHelp = `

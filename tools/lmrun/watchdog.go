@@ -120,9 +120,9 @@ func (w *watchdog) feed(nowNs int64) {
 	}
 }
 
-// stop writes the byte 'V' to the device. The driver then stops the watchdog when the device is
-// closed. The kernel closes the device at the end of the process. Without this byte, the watchdog
-// stays active after the end of the process and resets the machine. Some drivers ignore this byte.
+// stop writes the byte 'V' to the device. This byte makes the driver stop the watchdog when the
+// kernel closes the device, at the end of the process. Without this byte, the watchdog stays active
+// after the end of the process and resets the machine. Some drivers ignore this byte.
 func (w *watchdog) stop() {
 	if w.fd >= 0 {
 		_, _ = hal.Write(w.fd, []byte{'V'})

@@ -9,7 +9,7 @@ import (
 	"lightmetal/runtime"
 )
 
-// Options contains the path of the image and the values of all flags. lmrun -help explains the
+// Options contains the path of the image and the values of all flags. `lmrun -help` explains the
 // flags.
 type Options struct {
 	Image    string   // path of the image file
@@ -25,13 +25,14 @@ type Options struct {
 	Watchdog string // DEVICE or DEVICE=SECONDS; empty: no watchdog
 	Faults   string // path of the file in which lmrun records a failure; empty: no file
 	Key      string // path of a file of public keys; empty: do not check signatures
-	Counter  string // path of the file that -version-counter names; empty: no file
 	AtLeast  uint32 // lowest version that a signed image may have; 0: any
 	Window   int    // number of the hardware TLB window; runtime.AnyTLBWindow: -window is not given
 
+	VersionCounter string // path of the file that -version-counter names; empty: no file
+
 	Seal, Lock, Check   bool // true: the flag of this name is given
 	JSON, Help, Version bool // true: the flag of this name is given
-	Supervised          bool // true: report the longest time that lmrun needs to stop
+	Supervised          bool // -supervised is given: report how long lmrun can take to end
 }
 
 // Binding connects a tensor with a file, a pipe or a ring. It contains the value NAME=FILE of one
@@ -85,18 +86,18 @@ func Parse(args []string) (Options, error) {
 	return o, nil
 }
 
-// flagTarget pairs the name of a flag with a pointer to the option that the flag sets. Options.Set
-// and Options.SetSwitch search arrays of flagTarget. Maps instead of these arrays would add 20 KB
+// flagOption pairs the name of a flag with a pointer to the option that the flag sets. Options.Set
+// and Options.SetSwitch search arrays of flagOption. Maps instead of these arrays would add 20 KB
 // of Go's runtime to the program.
-type flagTarget[T any] struct {
+type flagOption[T any] struct {
 	name   string
-	target *T
+	option *T
 }
 
 // SetSwitch sets the option of a flag that has no value, such as -seal, to true. The parameter
 // `name` is the name of the flag without the dash. SetSwitch reports whether such a flag exists.
 func (o *Options) SetSwitch(name string) (exists bool) {
-	switches := [...]flagTarget[bool]{
+	switches := [...]flagOption[bool]{
 		{"seal", &o.Seal},
 		{"lock", &o.Lock},
 		{"check", &o.Check},
@@ -108,7 +109,7 @@ func (o *Options) SetSwitch(name string) (exists bool) {
 	}
 	for _, flag := range switches {
 		if flag.name == name {
-			*flag.target = true
+			*flag.option = true
 			return true
 		}
 	}
@@ -122,18 +123,18 @@ func (o *Options) Set(name, value string) error {
 	if value == "" {
 		return UsageError("-" + name + " is unknown or has no value; lmrun -help lists the flags")
 	}
-	texts := [...]flagTarget[string]{
+	texts := [...]flagOption[string]{
 		{"sequence", &o.Sequence},
 		{"before", &o.Before},
 		{"after", &o.After},
 		{"watchdog", &o.Watchdog},
 		{"faults", &o.Faults},
 		{"key", &o.Key},
-		{"version-counter", &o.Counter},
+		{"version-counter", &o.VersionCounter},
 	}
 	for _, flag := range texts {
 		if flag.name == name {
-			*flag.target = value
+			*flag.option = value
 			return nil
 		}
 	}
@@ -188,9 +189,9 @@ func appendBinding(list *[]Binding, flag, value string) error {
 }
 
 // setDuration parses value as a time, and stores the time in *optionNs, in nanoseconds. It returns
-// an error if the time is longer than maxNs nanoseconds. The error text says that the limit is 1 h:
-// only -deadline has a limit that a time can exceed. The parameter `flag` is the name of the flag,
-// for the error text.
+// an error if the time is longer than maxNs nanoseconds. The error text names a limit of 1 h, which
+// is the limit of -deadline. For -longest, maxNs is so large that no time exceeds it. The parameter
+// `flag` is the name of the flag, for the error text.
 func setDuration(optionNs *int64, flag, value string, maxNs int64) error {
 	ns := ParseDuration(value)
 	syntax := " takes a time such as 500us, 20ms, 5s or 1h, not "
@@ -205,8 +206,8 @@ func setDuration(optionNs *int64, flag, value string, maxNs int64) error {
 }
 
 // ParseDuration returns the time that text specifies, in nanoseconds. The text must be a whole
-// number followed by us, ms, s, m (minutes) or h. Otherwise, or if the time is longer than 2^62 ns,
-// ParseDuration returns 0.
+// number followed by us, ms, s, m (minutes) or h. ParseDuration returns 0 for any other text, and
+// for a time of more than 2^62 ns.
 func ParseDuration(text string) (nanoseconds int64) {
 	units := [...]struct {
 		name string

@@ -46,8 +46,7 @@ func (e *Entry) Bytes() []byte { return (*[EntryBytes]byte)(unsafe.Pointer(e))[:
 // ComputeChecksum returns the value that Checksum must have.
 func (e *Entry) ComputeChecksum() uint32 { return fbs.Checksum(e.Bytes()[:checksumOffset]) }
 
-// IsComplete reports whether the bytes are an entry that was written completely and has not been
-// changed since.
+// IsComplete reports whether the entry was written completely and has not been changed since.
 func (e *Entry) IsComplete() bool {
 	return e.Magic == EntryMagic && e.Checksum == e.ComputeChecksum()
 }

@@ -10,9 +10,9 @@ import (
 
 // RejectAliases returns an error if an output is the same file as an input or as another output. It
 // also finds files that have several paths because of links. Callers must call RejectAliases before
-// they open the outputs. The same character device or pipe is allowed as an input and an output, or
-// as several outputs. As an input, the path "-" is standard input. As an output, this path is
-// standard output.
+// they open the outputs. A character device or a pipe is allowed as an input and an output at the
+// same time, and as several outputs. In `inputs`, the path "-" is standard input. In `outputs`,
+// this path is standard output.
 func RejectAliases(outputs []string, inputs ...string) error {
 	for i, path := range outputs {
 		output, ok := identityOf(path)

@@ -2,10 +2,10 @@
 // These tools write files only through this package.
 //
 // A regular file is replaced completely or not at all. The package writes the data to a temporary
-// file with a random name in the same directory. It syncs the temporary file, and then renames the
-// temporary file to the name of the file to replace. The package follows symbolic links once, when
-// it opens the output. It then keeps the directory open, so that later changes of links have no
-// effect.
+// file with a random name in the same directory. It syncs the temporary file to the disk, and then
+// renames the temporary file to the name of the file to replace. The package follows symbolic links
+// once, when it opens the output. From then on it keeps the directory open, so that later changes
+// of links have no effect.
 //
 // The new file receives the owner and mode of the file that it replaces. To replace the file, the
 // package exchanges the names of the two files and then checks the replaced file. If another

@@ -357,7 +357,8 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := Outputs{f}.SealRules()
-	dir, temp, name := uintptr(f.dirFD), nameAddress(f.names), nameAddress(f.names[f.finalNameAt:])
+	dir, temp := uintptr(f.dirFD), nameAddress(f.names)
+	name := nameAddress(f.names[f.finalNameOffset:])
 	for _, call := range [][]uintptr{
 		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name},
 		{unix.SYS_UNLINKAT, dir, temp, 0},
@@ -531,7 +532,7 @@ func TestReadLimitsSizeAndDoesNotWait(t *testing.T) {
 		code hal.Code
 		want string
 	}{
-		{"/f", 5, hal.OK, "12345"}, {"/f", 4, hal.BadImage, "larger than the limit of 4 bytes"},
+		{"/f", 5, hal.OK, "12345"}, {"/f", 4, hal.Usage, "larger than the limit of 4 bytes"},
 		{"/empty", 0, hal.OK, ""}, {"/none", 9, hal.NoFile, "no such file"},
 		{"/pipe", 9, hal.IO, "without a writer"}, {"", 9, hal.IO, "is a directory"},
 	} {

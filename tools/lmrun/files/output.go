@@ -14,9 +14,9 @@ import (
 // replace, it renames the temporary file. It writes to pipes and devices in place.
 
 // Output is an output file that is being written. For every Output, the caller must call Commit,
-// Discard or both. lmrun calls Commit and Discard after runtime.Replay.Freeze, when Go must not
-// start threads. Therefore these methods make raw system calls, of which Go's scheduler does not
-// know.
+// Discard or both. lmrun calls Commit and Discard after runtime.Replay.Freeze. From then on, Go
+// must not start threads, which it may do during a system call of which its scheduler knows.
+// Therefore these methods make raw system calls.
 type Output struct {
 	Path     string // path of the output, for error messages
 	Fd       int    // file descriptor to which the caller writes the data
@@ -29,11 +29,11 @@ type Output struct {
 	// names contains the base name of the temporary file, a zero byte, the final base name, and a
 	// zero byte. If Create opened the output, names contains only the base name of the new file and
 	// a zero byte. If there is no file that Discard must remove, names is nil. Replace makes this
-	// memory read-only: a seccomp filter sees only the address of a name, not its text, so the text
-	// at an allowed address must not change (see SealRules).
-	names       []byte
-	finalNameAt int  // offset of the final base name in names; 0: Commit does not rename
-	isSealed    bool // SealRules was called; Discard then closes no file descriptors
+	// memory read-only, because the rules of SealRules compare only the address of a name: the text
+	// at that address must not change.
+	names           []byte
+	finalNameOffset int  // offset of the final base name in names; 0: Commit does not rename
+	isSealed        bool // SealRules was called: Discard must not close file descriptors
 	// expectedOwnership is the ownership that the file to replace had when the output was opened.
 	// If there was no such file, expectedOwnership is the ownership of the temporary file. Commit
 	// fails if it would replace a file with another ownership.
@@ -131,7 +131,7 @@ func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	f.names, f.finalNameAt = names, len(temp)+1
+	f.names, f.finalNameOffset = names, len(temp)+1
 	if replaces {
 		// Set the owner before the mode, because a change of the owner can clear bits of the mode.
 		// Ignore an error of fchown, because only root may change the owner. If fchown fails, the
@@ -208,7 +208,7 @@ func (f *Output) syncToDisk() error {
 // opened. It allocates memory only for an error, because lmrun calls it after
 // runtime.Replay.Freeze.
 func (f *Output) renameToFinal() error {
-	if f.finalNameAt == 0 { // the file has its final name already, or is a pipe or a device
+	if f.finalNameOffset == 0 { // the file has its final name already, or is a pipe or a device
 		return f.closeFDs()
 	}
 	// Exchange the names of the two files first and check the replaced file afterwards. The
@@ -233,7 +233,7 @@ func (f *Output) renameToFinal() error {
 	// For any other error, assume that the file system cannot exchange names. Check the file to
 	// replace, and then rename the temporary file over it. A change by another process between
 	// these two system calls is not noticed.
-	if f.ownershipChanged(f.names[f.finalNameAt:]) {
+	if f.ownershipChanged(f.names[f.finalNameOffset:]) {
 		return fileChangedError(f.Path)
 	}
 	if errno = f.renameAt(0); errno != 0 {
@@ -274,12 +274,12 @@ func (f *Output) ownershipChanged(name []byte) bool {
 func (f *Output) renameAt(flags uintptr) unix.Errno {
 	dirFD := uintptr(f.dirFD)
 	_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT2,
-		dirFD, nameAddress(f.names), dirFD, nameAddress(f.names[f.finalNameAt:]), flags, 0)
+		dirFD, nameAddress(f.names), dirFD, nameAddress(f.names[f.finalNameOffset:]), flags, 0)
 	return errno
 }
 
-// closeFDs closes the file descriptors of an output without removing a file. The caller
-// must call it after the temporary file has been renamed, or if no temporary file exists.
+// closeFDs closes the file descriptors of an output without removing a file. The caller must call
+// closeFDs only if there is no temporary file, or no temporary file any more.
 func (f *Output) closeFDs() error {
 	f.names = nil
 	f.Discard()

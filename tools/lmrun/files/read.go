@@ -41,8 +41,8 @@ func Read(path string, maxBytes int) ([]byte, error) {
 	if stream {
 		maxBytes = min(maxBytes, streamBytesMax)
 	}
-	tooLarge := hal.NewFault(hal.BadImage, path+" is larger than the limit of "+
-		strconv.Itoa(maxBytes)+" bytes")
+	tooLarge := hal.NewFault(hal.Usage, path+" is larger than the limit of "+
+		strconv.Itoa(maxBytes)+" bytes; name a smaller file")
 	if status.Size > int64(maxBytes) {
 		return nil, tooLarge
 	}

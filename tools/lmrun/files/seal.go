@@ -3,8 +3,8 @@ package files
 import "golang.org/x/sys/unix"
 
 // This file creates the seccomp instructions that allow a sealed process to commit its outputs. A
-// sealed process is a process that has called runtime.Seal. This function installs a seccomp
-// filter, which forbids most system calls.
+// process is sealed after a call of runtime.Seal, which installs a seccomp filter. The filter
+// forbids most system calls.
 
 // SealRules returns seccomp instructions that allow the system calls of Commit and Discard. The
 // instructions allow fsync(2) with any file descriptor. They allow a sealed process to read the
@@ -14,20 +14,20 @@ import "golang.org/x/sys/unix"
 //
 // A seccomp filter can compare only the address of a name, and not the name itself. Therefore the
 // rest of the filter must forbid mapping memory and changing the protection of memory. Otherwise
-// the process could store another name at the same address. The rest of the filter must also forbid
-// opening and closing files. Otherwise the same file descriptor could later refer to another
-// directory.
+// the process could store another name at the same address. The filter also compares only the
+// number of a file descriptor. Therefore the rest of the filter must forbid opening and closing
+// files. Otherwise the same number could later refer to another directory.
 //
 // For all other system calls, the filter continues after the instructions that SealRules returns.
 func (list Outputs) SealRules() []unix.SockFilter {
 	program := appendAllow(nil, unix.SYS_FSYNC)
 	for _, f := range list {
 		f.isSealed = true
-		if f.finalNameAt == 0 {
+		if f.finalNameOffset == 0 {
 			continue
 		}
 		dir, status := uintptr(f.dirFD), f.statusAddress()
-		temp, name := nameAddress(f.names), nameAddress(f.names[f.finalNameAt:])
+		temp, name := nameAddress(f.names), nameAddress(f.names[f.finalNameOffset:])
 		program = appendAllow(program, unix.SYS_NEWFSTATAT, dir, name, status)
 		program = appendAllow(program, unix.SYS_NEWFSTATAT, dir, temp, status)
 		program = appendAllow(program, unix.SYS_RENAMEAT2, dir, temp, dir, name)

@@ -9,8 +9,8 @@ import (
 // This file escapes text for terminals and JSON.
 
 // EscapeControls returns text in which every control character except line feed and tab is replaced
-// by \uXXXX. Inside a JSON string, this escape has the same meaning as the character, so that JSON
-// text keeps its meaning. Bytes that are not valid UTF-8 are replaced by \xXX. The function
+// by \uXXXX. In a JSON string, this escape stands for the character. Therefore the meaning of JSON
+// text does not change. Bytes that are not valid UTF-8 are replaced by \xXX. The function
 // fbs.IsControl defines which characters are control characters.
 func EscapeControls(text []byte) []byte {
 	for _, b := range text {
