@@ -41,8 +41,7 @@ limits:
 
 checks and reports:
   -check              only verify the image; open no device` + faultsUsage + jsonUsage + `
-  -supervised         first write to descriptor 3 how many microseconds lmrun can take to end
-                      after SIGTERM
+  -supervised         write to descriptor 3 how many us lmrun can take to end after SIGTERM
   -help, -version     this text; version of lmrun and of the images it replays
 
 exit status: 0 done; 64 usage; 65 bad image or tensor data; 66 no such file; 69 device
