@@ -56,8 +56,8 @@ func newTT(d *device) backend {
 	return t
 }
 
-// findDevice implements backend: it opens the driver's file for the device, checks the version of the
-// driver's API, and queries the identity and the BARs of the device.
+// findDevice implements backend: it opens the driver's file for the device, checks the version of
+// the driver's API, and queries the identity and the BARs of the device.
 func (t *ttBackend) findDevice() (err error) {
 	d := t.dev
 	// Open the driver's file for the device. O_NONBLOCK makes open fail immediately if another
