@@ -1,9 +1,13 @@
 /*
- * A freestanding player of Light Metal images. lmplay.h documents it; fbs/FORMAT.md specifies
- * images and runs, and the numbers of sections in this file are those of FORMAT.md.
+ * A freestanding player of Light Metal images. lmplay.h documents it. fbs/FORMAT.md specifies
+ * images and runs; the comments refer to its sections by their numbers.
  *
- * The parts, in this order: configuration; the structs of an image; finding the parts of an image
- * (lmplay_open); verification (lmplay_verify); loading (lmplay_load); runs (lmplay_step).
+ * This file has these parts, in this order: configuration, structs of an image, finding the parts
+ * of an image (lmplay_open), verification (lmplay_verify), loading (lmplay_load), and runs
+ * (lmplay_step).
+ *
+ * A function whose name begins with check_ and that returns a string returns a description of the
+ * first problem, or NULL if there is none.
  */
 #include "lmplay.h"
 
@@ -75,12 +79,13 @@
 #endif
 #endif
 
-/* Compilers with builtins need no header of a C library, and copy small structs inline. */
+/* With builtins of the compiler, this file needs no header of a C library, and copies small structs
+   inline. */
 #if defined __GNUC__
 #define copy_bytes(to, from, size) ((void)__builtin_memcpy((to), (from), (size)))
 #define clear_bytes(to, size) ((void)__builtin_memset((to), 0, (size)))
 #define bytes_differ(a, b, size) (__builtin_memcmp((a), (b), (size)) != 0)
-#define IN_PLACE __attribute__((may_alias)) /* a struct that is read where it lies in the image */
+#define IN_PLACE __attribute__((may_alias)) /* of a struct that is read in the image, not copied */
 #else
 #include <string.h>
 #define copy_bytes(to, from, size) ((void)memcpy((to), (from), (size)))
@@ -97,7 +102,8 @@
 
 /* ---- The structs of an image, as image.fbs declares them ---- */
 
-/* Fields of the envelope. All but the reservation, field 0, are vectors. */
+/* Numbers of the fields of the envelope. Field 0 is the reservation. All other fields are vectors.
+   */
 #define DEVICES 1u
 #define WINDOWS 2u
 #define SEQUENCES 3u
@@ -123,7 +129,8 @@
 #define OP_END 13u
 #define OPCODES 14u
 
-/* Modes of CopyIn, Fill and CopyOut; conditions of Expect; options of Expect and Compare. */
+/* Values of the fields mode and option of a command: modes of CopyIn, Fill and CopyOut; modes of
+   Expect (its condition); options of Expect and Compare. */
 #define MODE_EXACT 1u
 #define MODE_FIXED 2u
 #define MODE_BULK 3u
@@ -138,8 +145,8 @@
 #define KIND_CONFIG 4u
 
 #define FLAG_WRITE_COMBINING 1u
-#define FLAG_FIXED_BUS 2u /* of a Host window: its offset is the bus address that it must have */
-#define NO_SLOT 0xffffu /* a Tlb window that accepts any TLB window; any other window */
+#define FLAG_FIXED_BUS 2u /* a Host window must have the bus address in its field offset */
+#define NO_SLOT 0xffffu   /* slot of a Tlb window without a preference, and of all other windows */
 
 struct IN_PLACE preamble {
 	uint32_t root;
@@ -231,7 +238,8 @@ struct IN_PLACE reservation {
 	uint32_t counts[RESERVED_COUNTS];
 };
 
-/* C99 has no static assertion: an array type of negative size does not compile. */
+/* HAS_SIZE checks the size of a struct at compile time: an array type of negative size does not
+   compile. C99 has no static assertion. */
 #define HAS_SIZE(type, bytes) \
 	typedef char type##_has_size[(sizeof(struct type) == (bytes)) ? 1 : -1]
 HAS_SIZE(preamble, 72u);
@@ -260,56 +268,58 @@ struct board_rule {
 	uint64_t first;
 	uint64_t last;
 	uint8_t bar;
-	uint8_t widths;    /* accepted widths, ORed */
-	uint8_t memory;    /* 1: memory without side effects */
-	uint8_t load_only; /* 1: images may not store to it */
+	uint8_t widths;    /* accepted widths in bytes, ORed: 1, 2, 4, 8 */
+	uint8_t memory;    /* 1: the range is memory without side effects */
+	uint8_t load_only; /* 1: images must not store to the range */
 };
 
-/* Tiles and addresses that no window may show. Sets have one bit for each coordinate. */
+/* Addresses of a tile that no window of an image may show. */
 struct board_forbidden {
-	uint64_t columns;
-	uint64_t rows;
-	uint64_t first;
-	uint64_t last;
-	uint8_t routes; /* bit 0: unicast over NoC 0, 1: NoC 1, 2: multicast over NoC 0, 3: NoC 1 */
+	uint64_t columns; /* set of the tile's columns, one bit for each coordinate */
+	uint64_t rows;    /* set of the tile's rows, one bit for each coordinate */
+	uint64_t first;   /* first forbidden address in the tile */
+	uint64_t last;    /* last forbidden address in the tile */
+	uint8_t routes;   /* set of the routes on which the addresses are forbidden. Bits 0 and 1:
+	                     unicast over NoC 0 and NoC 1; bits 2 and 3: multicast over NoC 0 and 1 */
 };
 
 /* TLB windows with consecutive numbers and the same size. */
 struct board_group {
-	uint64_t offset; /* of the first one in its BAR */
-	uint64_t size;   /* of each, a power of two */
-	uint16_t first;  /* number of the first one */
-	uint16_t count;
-	uint16_t kernel_owned; /* so many of the last ones belong to a kernel's driver */
-	uint8_t bar;
-	uint8_t address_bits; /* width of the field address / size */
+	uint64_t offset;       /* offset of the first TLB window in the BAR */
+	uint64_t size;         /* size of each TLB window, a power of two */
+	uint16_t first;        /* number of the first TLB window */
+	uint16_t count;        /* number of TLB windows */
+	uint16_t kernel_owned; /* number of TLB windows, at the end, that a kernel driver uses */
+	uint8_t bar;           /* number of the BAR with the TLB windows */
+	uint8_t address_bits;  /* width of the register field that contains address / size */
 };
 
-/* Fields of the register of a TLB window, above its address, lowest first. */
+/* Number of fields in the registers of a TLB window, not counting the address. The address has the
+   lowest bits. */
 #define TLB_FIELDS 11u
 
 /* The TLB windows of a board, and the registers that program them. */
 struct board_tlb {
 	const struct board_group *groups; /* in ascending order of numbers and sizes */
-	uint64_t config_offset;           /* of the registers of TLB window 0 in their BAR */
-	uint32_t config_stride;
-	uint8_t group_count;
-	uint8_t config_bar;
-	uint8_t config_width;       /* 8: one register; 4: three registers */
-	uint8_t fields[TLB_FIELDS]; /* bits of each field */
+	uint64_t config_offset;           /* offset in the BAR of the registers of TLB window 0 */
+	uint32_t config_stride;           /* distance between the registers of two TLB windows */
+	uint8_t group_count;              /* number of groups */
+	uint8_t config_bar;               /* number of the BAR with the registers */
+	uint8_t config_width;             /* 8: one register of 8 bytes; 4: three of 4 bytes */
+	uint8_t fields[TLB_FIELDS];       /* number of bits of each field, lowest field first */
 };
 
-/* The outbound address translation of a board: tiles reach host memory through its regions. */
+/* The outbound address translation of a board. Tiles reach host memory through its regions. */
 struct board_outbound {
-	uint64_t offset; /* of the registers of region 0 in their BAR */
-	uint64_t noc;    /* address of the PCIe tile that offset 0 of a region has */
-	uint64_t last;   /* largest offset */
-	uint32_t stride;
-	uint32_t type;    /* register region_ctrl_1 of an enabled region */
-	uint32_t control; /* register region_ctrl_2 of an enabled region */
-	uint8_t bar;
-	uint8_t regions;
-	uint8_t upper_limit; /* offset of the register with the upper half of the limit; 0: none */
+	uint64_t offset;  /* offset in the BAR of the registers of region 0 */
+	uint64_t noc;     /* address in the PCIe tile from which the offsets of regions count */
+	uint64_t last;    /* largest offset that a region can translate */
+	uint32_t stride;  /* distance between the registers of two regions */
+	uint32_t type;    /* value of the register region_ctrl_1 of an enabled region */
+	uint32_t control; /* value of the register region_ctrl_2 of an enabled region */
+	uint8_t bar;      /* number of the BAR with the registers */
+	uint8_t regions;  /* number of regions */
+	uint8_t upper_limit; /* offset of the register for the upper half of the limit; 0: none */
 };
 
 struct board {
@@ -323,18 +333,18 @@ struct board {
 	uint8_t forbidden_count;
 };
 
-/* Only verification reads rules and closed places. */
+/* Only verification reads the tables of rules and of forbidden addresses. */
 #if LMPLAY_VERIFY
 #define VERIFIED_BY(table) (table)
 #else
 #define VERIFIED_BY(table) (NULL)
 #endif
 
-/* Tables of this type, board_table and its length BOARD_COUNT, HAS_TILES and SCHEMA_HASH. */
+/* This generated header defines board_table, its length BOARD_COUNT, HAS_TILES and SCHEMA_HASH. */
 #include "lmplay_boards.h"
 
 /* Returns the board with the given PCI ids, or NULL. Only verification and boards with tiles need
-   it: without both, it is always NULL, and compilers leave out the table. */
+   the board. If both are left out, the result is always NULL, and compilers leave out the table. */
 static const struct board *find_board(uint16_t vendor, uint16_t device) {
 	const struct board *found = NULL;
 	uint32_t boards = ((LMPLAY_VERIFY != 0) || (HAS_TILES != 0)) ? BOARD_COUNT : 0u;
@@ -348,7 +358,7 @@ static const struct board *find_board(uint16_t vendor, uint16_t device) {
 }
 
 /* Return the TLB windows and the outbound translation of a board, or NULL. If no board with tiles
-   is compiled in, they are always NULL, and compilers leave out the code that uses them. */
+   is compiled in, the result is always NULL, and compilers leave out the code that uses it. */
 static const struct board_tlb *tlb_of(const struct board *board) {
 	return ((HAS_TILES != 0) && (board != NULL)) ? board->tlb : NULL;
 }
@@ -368,14 +378,14 @@ static uint64_t round_up(uint64_t n, uint32_t multiple) {
 	return (n + multiple - 1u) & ~((uint64_t)multiple - 1u);
 }
 
-/* Returns the largest number of `width` bytes, 1 to 8. */
+/* Returns the largest number that fits in `width` bytes, 1 to 8. */
 static uint64_t width_mask(uint32_t width) {
 	uint32_t unused_bits = 64u - (8u * width);
 	return UINT64_MAX >> unused_bits;
 }
 
-/* Returns one byte of a packed tile range: x, y, x_start, y_start, noc, ordering, static_vc,
-   multicast (section 6.1). */
+/* Returns one byte of a packed tile range. The fields 0 to 7 are x, y, x_start, y_start, noc,
+   ordering, static_vc and multicast (section 6.1). */
 static uint32_t tile_byte(uint64_t tiles, uint32_t field) {
 	uint32_t shift = 8u * field;
 	return (uint32_t)((tiles >> shift) & 255u);
@@ -389,13 +399,13 @@ static void set_bit(uint8_t *bits, uint32_t index) {
 	bits[index / 8u] = (uint8_t)(bits[index / 8u] | (1u << (index % 8u)));
 }
 
-/* Returns the number of elements of a vector of the image. */
+/* Returns the number of elements in a vector of the image. */
 static uint32_t count_of(const struct lmplay_image *image, uint32_t field) {
 	return image->vectors[field].count;
 }
 
-/* Returns an element of a vector of the image. The vector is aligned, because lmplay_open has
-   checked its offset, and because the address of the image is a multiple of 8. */
+/* The functions ..._at return an element of a vector of the image. The vector is aligned, because
+   lmplay_open has checked its offset, and because the address of the image is a multiple of 8. */
 static const struct command *command_at(const struct lmplay_image *image, uint32_t index) {
 	return &((const struct command *)image->vectors[COMMANDS].elements)[index];
 }
@@ -429,7 +439,8 @@ static const uint8_t *payload_of(const struct lmplay_image *image) {
 	return &image->bytes[round_up(image->envelope_bytes, PAGE_BYTES)];
 }
 
-static enum lmplay_code reject(struct lmplay_error *error, enum lmplay_code code,
+/* Fills in *error, unless it is NULL, and returns the code. */
+static enum lmplay_code set_error(struct lmplay_error *error, enum lmplay_code code,
 	const char *place, uint32_t index, const char *reason) {
 	if (error != NULL) {
 		error->code = code;
@@ -440,23 +451,25 @@ static enum lmplay_code reject(struct lmplay_error *error, enum lmplay_code code
 	return code;
 }
 
-/* States of an image: bits of lmplay_image.state. */
+/* Values of lmplay_image.state. No other value is valid: a struct that the caller has not
+   initialized is then unlikely to pass for an open image. */
 #define IMAGE_OPEN 0x4c4d4231u     /* lmplay_open has succeeded */
 #define IMAGE_VERIFIED 0x4c4d4232u /* lmplay_verify has succeeded, or is left out */
 
-static bool is_usable(const struct lmplay_image *image) {
+static bool is_verified(const struct lmplay_image *image) {
 	return (image != NULL) && (image->state == IMAGE_VERIFIED);
 }
 
 static bool is_open(const struct lmplay_image *image) {
-	return is_usable(image) || ((image != NULL) && (image->state == IMAGE_OPEN));
+	return is_verified(image) || ((image != NULL) && (image->state == IMAGE_OPEN));
 }
 
 /* ---- CRC-32C ---- */
 
 #if LMPLAY_VERIFY
 #ifndef LMPLAY_CRC32C
-/* Castagnoli's polynomial, reflected, four bits at a time: a table of 64 bytes. */
+/* Continues a CRC-32C by `size` bytes. Each step handles four bits, so that the table has only 64
+   bytes (Castagnoli's polynomial, reflected). */
 static uint32_t crc32c(uint32_t sum, const uint8_t *bytes, uint64_t size) {
 	static const uint32_t table[16] = {0x00000000u, 0x105ec76fu, 0x20bd8edeu, 0x30e349b1u,
 		0x417b1dbcu, 0x5125dad3u, 0x61c69362u, 0x7198540du, 0x82f63b78u, 0x92a8fc17u, 0xa24bb5a6u,
@@ -483,17 +496,17 @@ static bool is_zero(const uint8_t *bytes, uint64_t size) {
 
 /* ---- Finding the parts of an image ---- */
 
-/* The root table of the envelope (section 1.2). The first problem is kept in place and problem; all
-   later reads then return nothing. Without verification, nothing is checked. */
+/* The root table of the envelope (section 1.2). The first read that fails sets `place` and
+   `problem`. After that, all reads return nothing. If LMPLAY_VERIFY is 0, reads check nothing. */
 struct table {
 	const uint8_t *bytes; /* the envelope */
-	uint64_t end;         /* its size */
-	uint64_t position;    /* of the table */
-	uint64_t size;        /* of the table, without its vectors */
-	uint64_t vtable;      /* position of the vtable */
-	uint32_t fields;      /* fields that the vtable has */
-	const char *place;    /* that is being read, or that has the problem */
-	const char *problem;
+	uint64_t end;         /* size of the envelope */
+	uint64_t position;    /* offset of the table in the envelope */
+	uint64_t size;        /* size of the table, without its vectors */
+	uint64_t vtable;      /* offset of the vtable in the envelope */
+	uint32_t fields;      /* number of fields in the vtable */
+	const char *place;    /* part of the image that is being read, or that has the problem */
+	const char *problem;  /* description of the first problem; NULL: none */
 };
 
 static void fail_table(struct table *t, const char *problem) {
@@ -508,7 +521,8 @@ static void set_table_place(struct table *t, const char *place) {
 	}
 }
 
-/* Reports whether `size` bytes at a position can be read as an object of the envelope. */
+/* Reports whether `size` bytes at a position lie in the envelope, after the preamble, and the
+   position is a multiple of `align`. If not, sets t->problem. */
 static bool is_inside(struct table *t, uint64_t position, uint64_t size, uint32_t align) {
 	if (LMPLAY_VERIFY == 0) {
 		return true;
@@ -536,6 +550,7 @@ static uint32_t read_u32(const struct table *t, uint64_t position) {
 	return value;
 }
 
+/* Finds the root table and its vtable. */
 static void open_table(struct table *t, const struct lmplay_image *image) {
 	uint32_t vtable_size;
 	t->place = "image";
@@ -545,7 +560,8 @@ static void open_table(struct table *t, const struct lmplay_image *image) {
 	if (!is_inside(t, t->position, 4, 4)) {
 		return;
 	}
-	/* The distance back to the vtable is signed; the difference wraps as it must. */
+	/* The table begins with the distance back to the vtable. The distance is signed. If it is
+	   negative, the unsigned subtraction wraps around to the right position. */
 	t->vtable = t->position - (uint64_t)(int64_t)(int32_t)read_u32(t, t->position);
 	if (!is_inside(t, t->vtable, 4, 2)) {
 		return;
@@ -563,7 +579,8 @@ static void open_table(struct table *t, const struct lmplay_image *image) {
 	}
 }
 
-/* Returns the position of a field of `size` bytes, or 0 if it is absent or there is a problem. */
+/* Returns the position of a field of `size` bytes, or 0 if the field is absent or a read has
+   failed. */
 static uint64_t field_position(struct table *t, uint32_t id, uint32_t size) {
 	uint64_t position = 0;
 	if ((t->problem == NULL) && (id < t->fields)) {
@@ -580,16 +597,16 @@ static uint64_t field_position(struct table *t, uint32_t id, uint32_t size) {
 	return position;
 }
 
-/* A vector of the root table. */
-struct vector_form {
+/* What the format requires of one vector of the root table. */
+struct vector_limits {
 	const char *element; /* name of an element in errors */
 	uint32_t max;        /* largest number of elements */
-	uint8_t size;        /* bytes of an element */
-	uint8_t align;       /* of the first element */
-	uint8_t is_required; /* 1: an image has at least one element */
+	uint8_t size;        /* size of an element in bytes */
+	uint8_t align;       /* alignment of the first element in bytes */
+	uint8_t is_required; /* 1: the vector must have at least one element */
 };
 
-static const struct vector_form vector_forms[LMPLAY_FIELDS] = {
+static const struct vector_limits vector_limits[LMPLAY_FIELDS] = {
 	{"reservation", 0, 0, 0, 0}, /* not a vector */
 	{"device", LMPLAY_DEVICES_MAX, sizeof(struct device), 8, 1},
 	{"window", 4096, sizeof(struct window), 8, 1},
@@ -602,9 +619,9 @@ static const struct vector_form vector_forms[LMPLAY_FIELDS] = {
 	{"rule", 256, sizeof(struct rule), 8, 0},
 };
 
-/* Finds the vector of a field. It stays empty if the field is absent. */
+/* Sets *vector to the vector of a field. If the field is absent, *vector does not change. */
 static void read_vector(struct table *t, uint32_t field, struct lmplay_vector *vector) {
-	const struct vector_form *form = &vector_forms[field];
+	const struct vector_limits *form = &vector_limits[field];
 	uint64_t position;
 	uint32_t count = 0;
 	set_table_place(t, form->element);
@@ -644,17 +661,17 @@ static void check_counts(const struct lmplay_image *image, struct table *t,
 	set_table_place(t, "reservation");
 	for (uint32_t i = 0; i < RESERVED_COUNTS; i++) {
 		uint32_t count = count_of(image, fields[i]);
-		if ((count == 0u) && (vector_forms[fields[i]].is_required != 0u)) {
-			fail_table(t, TEXT("the image has no device, window, sequence or command"));
+		if ((count == 0u) && (vector_limits[fields[i]].is_required != 0u)) {
+			fail_table(t, TEXT("the image has no device, no window, no sequence or no command"));
 		}
 		if (count != ((r != NULL) ? r->counts[i] : 0u)) {
-			fail_table(t, TEXT("a count is not that of the vector"));
+			fail_table(t, TEXT("a count differs from the number of elements in the image"));
 		}
 	}
 }
 
 #if LMPLAY_VERIFY
-/* Checks that a signature is undamaged (section 8). It need not be aligned. */
+/* Checks that a signature is undamaged (section 8). Its address need not be aligned. */
 static const char *check_signature(const uint8_t *signature) {
 	const char *problem = NULL;
 	uint32_t sum;
@@ -662,7 +679,7 @@ static const char *check_signature(const uint8_t *signature) {
 	if (bytes_differ(signature, "LMBSIGN1", 8)) {
 		problem = TEXT("the bytes after the image do not begin with LMBSIGN1");
 	} else if (LMPLAY_CRC32C(0, &signature[12], SIGNATURE_BYTES - 12u) != sum) {
-		problem = TEXT("its checksum is wrong");
+		problem = TEXT("wrong checksum: the signature is damaged");
 	} else if (!is_zero(&signature[16], 16)) { /* bytes 12 to 15 are the version: any number */
 		problem = TEXT("reserved bytes are not zero");
 	} else {
@@ -690,8 +707,9 @@ static uint64_t image_size(const uint8_t *bytes, uint64_t size, const char **pro
 }
 
 #if LMPLAY_VERIFY
+/* Returns the CRC-32C of an envelope, computed as if the checksum in bytes 12 to 15 were zero. */
 static uint32_t envelope_checksum(const uint8_t *bytes, uint64_t size) {
-	static const uint8_t zero[4] = {0, 0, 0, 0}; /* instead of the checksum itself */
+	static const uint8_t zero[4] = {0, 0, 0, 0};
 	uint32_t sum = LMPLAY_CRC32C(0, bytes, 12);
 	sum = LMPLAY_CRC32C(sum, zero, 4);
 	return LMPLAY_CRC32C(sum, &bytes[16], size - 16u);
@@ -703,30 +721,30 @@ static const char *check_preamble(const uint8_t *bytes, uint64_t size) {
 	const char *problem = NULL;
 	const struct preamble *p = (const struct preamble *)(const void *)bytes;
 	if (size < sizeof *p) {
-		problem = TEXT("the file is shorter than a preamble");
+		problem = TEXT("the file is too short for an image");
 	} else if (bytes_differ(p->identifier, "LMB1", 4)) {
 		problem = TEXT("not a Light Metal image: no identifier LMB1 at byte 4");
 	} else if ((p->major != 2u) || (p->minor != 0u)) {
 		problem = TEXT("this player reads format 2.0 only");
 	} else if (p->schema != SCHEMA_HASH) {
-		problem = TEXT("schema hash of another version");
+		problem = TEXT("another version of lm made the image; make it again");
 	} else if (p->file_bytes != size) {
-		problem = TEXT("the size of the file is not the one that its preamble says");
+		problem = TEXT("the file has another size than its preamble says");
 	} else if ((p->envelope_bytes < sizeof *p) || (p->envelope_bytes > size)) {
-		problem = TEXT("invalid size of the envelope");
+		problem = TEXT("the envelope is smaller than the preamble, or larger than the file");
 #if LMPLAY_VERIFY
 	} else if (!is_zero(p->reserved, sizeof p->reserved)) {
 		problem = TEXT("reserved bytes are not zero");
 	} else if (envelope_checksum(bytes, p->envelope_bytes) != p->checksum) {
-		problem = TEXT("the checksum of the envelope is wrong");
+		problem = TEXT("wrong checksum of the envelope: the file is damaged");
 #endif
 	} else {
-		/* The preamble is right. */
+		/* The preamble is valid. */
 	}
 	return problem;
 }
 
-/* Finds the vectors of an image whose preamble is valid. */
+/* Sets the vectors and the sizes of an image whose preamble is valid. */
 static void read_envelope(struct lmplay_image *image, struct table *t) {
 	const struct reservation *r;
 	open_table(t, image);
@@ -748,7 +766,7 @@ enum lmplay_code lmplay_open(struct lmplay_image *image, const void *bytes, size
 	struct lmplay_error *error) {
 	struct table t;
 	if ((image == NULL) || (bytes == NULL) || (((uintptr_t)bytes % 8u) != 0u)) {
-		return reject(error, LMPLAY_USAGE, "image", LMPLAY_NONE,
+		return set_error(error, LMPLAY_USAGE, "image", LMPLAY_NONE,
 			TEXT("an address is NULL or not a multiple of 8"));
 	}
 	clear_bytes(image, sizeof *image);
@@ -766,7 +784,7 @@ enum lmplay_code lmplay_open(struct lmplay_image *image, const void *bytes, size
 		read_envelope(image, &t);
 	}
 	if (t.problem != NULL) {
-		return reject(error, LMPLAY_BAD_IMAGE, t.place, LMPLAY_NONE, t.problem);
+		return set_error(error, LMPLAY_BAD_IMAGE, t.place, LMPLAY_NONE, t.problem);
 	}
 	image->state = (LMPLAY_VERIFY != 0) ? IMAGE_OPEN : IMAGE_VERIFIED;
 	return LMPLAY_OK;
@@ -779,25 +797,27 @@ static bool has_name(const struct lmplay_image *image, uint32_t name, const char
 	return ((name & 255u) == size) && !bytes_differ(text_at(image, name >> 8), text, size);
 }
 
-/* Returns the index of the first element with a name in a vector whose elements begin with their
-   name, or LMPLAY_NONE. */
+/* Searches a vector for the first element with the given name. The first field of each element must
+   be its name. Returns the index of the element, or LMPLAY_NONE if no element has the name. */
 static uint32_t find_name(const struct lmplay_image *image, uint32_t field, uint32_t element_bytes,
 	const char *name, size_t size) {
 	const uint8_t *elements = image->vectors[field].elements;
 	for (uint32_t i = 0; i < count_of(image, field); i++) {
-		uint32_t own;
-		copy_bytes(&own, &elements[(size_t)i * element_bytes], sizeof own);
-		if (has_name(image, own, name, size)) {
+		uint32_t element_name;
+		copy_bytes(&element_name, &elements[(size_t)i * element_bytes], sizeof element_name);
+		if (has_name(image, element_name, name, size)) {
 			return i;
 		}
 	}
 	return LMPLAY_NONE;
 }
 
+/* Implements lmplay_find_sequence and lmplay_find_tensor: sets *index to the result of find_name.
+   */
 static enum lmplay_code set_found(const struct lmplay_image *image, uint32_t field,
 	uint32_t element_bytes, const char *name, size_t size, uint32_t *index) {
 	uint32_t found = LMPLAY_NONE;
-	if (is_usable(image) && (name != NULL) && (index != NULL)) {
+	if (is_verified(image) && (name != NULL) && (index != NULL)) {
 		found = find_name(image, field, element_bytes, name, size);
 		*index = found;
 	}
@@ -824,7 +844,7 @@ static void name_text(const struct lmplay_image *image, uint32_t name, const cha
 enum lmplay_code lmplay_tensor(const struct lmplay_image *image, uint32_t index,
 	struct lmplay_tensor *tensor) {
 	const struct tensor *t;
-	if (!is_usable(image) || (tensor == NULL) || (index >= count_of(image, TENSORS))) {
+	if (!is_verified(image) || (tensor == NULL) || (index >= count_of(image, TENSORS))) {
 		return LMPLAY_USAGE;
 	}
 	t = tensor_at(image, index);
@@ -840,7 +860,7 @@ enum lmplay_code lmplay_tensor(const struct lmplay_image *image, uint32_t index,
 
 enum lmplay_code lmplay_sequence_name(const struct lmplay_image *image, uint32_t index,
 	const char **name, uint32_t *name_bytes) {
-	if (!is_usable(image) || (name == NULL) || (name_bytes == NULL) ||
+	if (!is_verified(image) || (name == NULL) || (name_bytes == NULL) ||
 		(index >= count_of(image, SEQUENCES))) {
 		return LMPLAY_USAGE;
 	}
@@ -851,7 +871,7 @@ enum lmplay_code lmplay_sequence_name(const struct lmplay_image *image, uint32_t
 enum lmplay_code lmplay_need(const struct lmplay_image *image, uint32_t index,
 	struct lmplay_need *need) {
 	const struct device *d;
-	if (!is_usable(image) || (need == NULL) || (index >= count_of(image, DEVICES))) {
+	if (!is_verified(image) || (need == NULL) || (index >= count_of(image, DEVICES))) {
 		return LMPLAY_USAGE;
 	}
 	d = device_at(image, index);
@@ -865,43 +885,44 @@ enum lmplay_code lmplay_need(const struct lmplay_image *image, uint32_t index,
 
 /* ---- Memory ---- */
 
-/* Registers and TLB windows of a device, in the arena. */
+/* Registers and TLB windows of one device. These structs are in the arena. */
 struct lmplay_device_state {
-	const struct board *board;       /* NULL: the PCI ids are not known */
-	struct lmplay_mapping registers; /* that program TLB windows */
+	const struct board *board;       /* NULL: no board has the PCI ids of the device */
+	struct lmplay_mapping registers; /* registers that program TLB windows */
 	struct lmplay_mapping outbound;  /* registers of outbound address translation */
 	uint64_t outbound_end;           /* offset of the first byte after all regions */
-	uint32_t outbound_count;         /* regions in use */
+	uint32_t outbound_count;         /* number of regions in use */
 	uint32_t registers_mapped;       /* 1: `registers` is valid */
 	uint32_t outbound_mapped;        /* 1: `outbound` is valid */
-	uint8_t taken[64];               /* one bit for each TLB window: in use */
+	uint8_t slots_in_use[64];        /* one bit for each TLB window; 1: in use */
 };
 
-/* Where a window is mapped, in the arena. */
+/* Where one window is mapped. These structs are in the arena. */
 struct lmplay_window_state {
-	struct lmplay_mapping mapping; /* of the range that has the window's bytes */
-	uint64_t inside; /* offset of the window's first byte in the range; Point changes it */
-	uint64_t bus;    /* address at which its device reaches the first byte; 0: none */
+	struct lmplay_mapping mapping;   /* mapping of the range that contains the window */
+	uint64_t offset_in_range;        /* offset of the window in that range; Point changes it */
+	uint64_t bus;                    /* bus address of the window's first byte; 0: none */
 	const struct board_group *group; /* Tlb: group of the TLB window */
-	uint16_t slot;   /* Tlb: number of the TLB window */
-	uint8_t kind;
-	uint8_t device;
-	uint8_t skew; /* offset of the range in its BAR, modulo 8 */
+	uint16_t slot;                   /* Tlb: number of the TLB window */
+	uint8_t kind;                    /* kind of the window */
+	uint8_t device;                  /* index of the window's device in the image */
+	uint8_t bar_offset_mod_8;        /* offset of the range in its BAR, modulo 8 */
 };
 
-/* Returns the bytes that lmplay_verify uses: a time for each sequence, a bit for each window. */
+/* Returns the number of bytes that lmplay_verify uses: a time for each sequence, a bit for each
+   window. */
 static uint64_t verify_bytes(const struct lmplay_image *image) {
 	return ((uint64_t)count_of(image, SEQUENCES) * 8u) + ((count_of(image, WINDOWS) + 7u) / 8u);
 }
 
-/* Returns the bytes that lmplay_load uses: tensors, and tables after them. */
+/* Returns the number of bytes that lmplay_load uses: for the tensors, and for tables after them. */
 static uint64_t load_bytes(const struct lmplay_image *image) {
 	uint64_t tables =
 		((uint64_t)count_of(image, DEVICES) * sizeof(struct lmplay_device_state)) +
 		((uint64_t)count_of(image, WINDOWS) * sizeof(struct lmplay_window_state)) +
 		((count_of(image, TENSORS) + 7u) / 8u);
 	uint64_t bytes = image->arena_bytes + tables;
-	return (bytes < tables) ? UINT64_MAX : bytes; /* a reservation that is not verified yet */
+	return (bytes < tables) ? UINT64_MAX : bytes; /* the sum overflows: no machine has this size */
 }
 
 enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_plan *plan) {
@@ -929,21 +950,23 @@ enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_pla
 
 #if LMPLAY_VERIFY
 
-/* Sums of the elements that have been checked, to compare with the reservation. */
+/* Sums over the elements that have been checked. check_tables compares them with the reservation.
+   */
 struct totals {
-	uint64_t host_bytes;
-	uint64_t payload_bytes;
-	uint64_t arena_bytes;
-	uint64_t fixed_bus_end[LMPLAY_DEVICES_MAX]; /* end of the last fixed Host window of a device */
-	uint32_t commands;
+	uint64_t host_bytes;    /* size of the Host windows */
+	uint64_t payload_bytes; /* size of the segments */
+	uint64_t arena_bytes;   /* size of the tensors */
+	uint64_t fixed_bus_end[LMPLAY_DEVICES_MAX]; /* for each device, the bus address after its last
+	                                               Host window with a fixed bus address */
+	uint32_t commands;      /* number of commands of the sequences */
 };
 
 /* Reports whether a range of `size` bytes at `offset` lies inside `all` bytes. */
-static bool fits(uint64_t offset, uint64_t size, uint64_t all) {
+static bool lies_inside(uint64_t offset, uint64_t size, uint64_t all) {
 	return (offset <= all) && (size <= (all - offset));
 }
 
-/* Reports whether a character of a name may be printed (section 1.2). */
+/* Reports whether a name may contain a character (section 1.2). */
 static bool is_printable(uint32_t c) {
 	bool is_control = (c < 0x20u) || ((c >= 0x7fu) && (c < 0xa0u)) || (c == 0x61cu) ||
 		(c == 0x200eu) || (c == 0x200fu) || ((c >= 0x2028u) && (c <= 0x202eu)) ||
@@ -951,10 +974,12 @@ static bool is_printable(uint32_t c) {
 	return !is_control;
 }
 
-/* Returns the length of the character of UTF-8 (RFC 3629) that begins at `text`, and sets *c to its
-   number. Returns 0 if the `size` bytes, at least 1, do not begin with a character. */
+/* Reads the UTF-8 character (RFC 3629) at the start of `size` bytes, at least 1. Returns the length
+   of the character in bytes, and sets *c to its code point. Returns 0 if the bytes do not begin
+   with a valid character. */
 static uint32_t read_character(const uint8_t *text, uint32_t size, uint32_t *c) {
-	/* Smallest number that needs so many bytes after the first: a shorter form is not allowed. */
+	/* Smallest code point of a character with 0, 1, 2 or 3 bytes after the first. A smaller code
+	   point must use fewer bytes. */
 	static const uint32_t least[4] = {0, 0x80, 0x800, 0x10000};
 	uint32_t first = text[0];
 	uint32_t more = 0;
@@ -986,8 +1011,8 @@ static uint32_t read_character(const uint8_t *text, uint32_t size, uint32_t *c) 
 static const char *check_name(const struct lmplay_image *image, uint32_t name) {
 	uint32_t at = name >> 8;
 	uint32_t left = name & 255u;
-	if ((left == 0u) || !fits(at, left, count_of(image, CHARACTERS))) {
-		return TEXT("has no name, or one outside the text");
+	if ((left == 0u) || !lies_inside(at, left, count_of(image, CHARACTERS))) {
+		return TEXT("its name is empty or lies outside the text");
 	}
 	while (left > 0u) {
 		uint32_t c = 0;
@@ -1010,8 +1035,9 @@ static const struct rule *rule_at(const struct lmplay_image *image, uint32_t ind
 	return &((const struct rule *)image->vectors[RULES].elements)[index];
 }
 
-/* Reports whether a rule may follow the previous one: sorted by device, BAR and offset. */
-static bool is_after(const struct rule *r, const struct rule *previous) {
+/* Reports whether a rule may follow the previous rule. Rules are sorted by device, BAR and offset,
+   and do not overlap. */
+static bool may_follow_rule(const struct rule *r, const struct rule *previous) {
 	uint32_t place = ((uint32_t)r->device << 8) | r->bar;
 	uint32_t before = ((uint32_t)previous->device << 8) | previous->bar;
 	return (place > before) || ((place == before) && (r->first > previous->last));
@@ -1021,35 +1047,36 @@ static const char *check_rule(const struct lmplay_image *image, uint32_t index) 
 	const struct rule *r = rule_at(image, index);
 	uint64_t least; /* smallest accepted width */
 	if ((r->device >= count_of(image, DEVICES)) || (r->bar >= LMPLAY_BARS)) {
-		return TEXT("there is no such device or BAR");
+		return TEXT("its device or BAR does not exist");
 	}
 	if (board_of(image, r->device) != NULL) {
-		return TEXT("the board is known; the image must not have rules for it");
+		return TEXT("its device has a known board; the image must not have rules for it");
 	}
 	if ((r->first > r->last) || (r->last >= device_at(image, r->device)->bars[r->bar])) {
-		return TEXT("does not lie in its BAR");
+		return TEXT("its bytes do not lie in its BAR");
 	}
 	if ((r->widths == 0u) || (r->widths > 15u) || (r->memory > 1u)) {
-		return TEXT("invalid widths, or memory is not 0 or 1");
+		return TEXT("its widths are invalid, or its field memory is neither 0 nor 1");
 	}
 	least = (uint64_t)r->widths & (~(uint64_t)r->widths + 1u);
 	if (((r->first | (r->last + 1u)) & (least - 1u)) != 0u) {
-		return TEXT("is not aligned to its smallest width");
+		return TEXT("its bytes are not aligned to its smallest width");
 	}
-	if ((index > 0u) && !is_after(r, rule_at(image, index - 1u))) {
+	if ((index > 0u) && !may_follow_rule(r, rule_at(image, index - 1u))) {
 		return TEXT("overlaps the previous rule or belongs before it");
 	}
 	return check_name(image, r->name);
 }
 
-/* Checks the fixed bus address of a Host window. Those of a device are sorted and apart. */
+/* Checks the fixed bus address of a Host window. The Host windows of a device that have fixed bus
+   addresses must be sorted by these addresses, and must not overlap. */
 static const char *check_fixed_bus(const struct window *w, struct totals *sum) {
 	uint64_t end = w->offset + round_up(w->size, PAGE_BYTES);
 	if ((w->offset == 0u) || ((w->offset % PAGE_BYTES) != 0u) || (end <= w->offset)) {
-		return TEXT("bus address is 0, not a multiple of 4096, or too close to the last one");
+		return TEXT("its bus address is 0, not a multiple of 4096, or too large for its size");
 	}
 	if (w->offset < sum->fixed_bus_end[w->device]) {
-		return TEXT("bus address is below the end of an earlier host window");
+		return TEXT("its bus address is below the end of an earlier host window");
 	}
 	sum->fixed_bus_end[w->device] = end;
 	return NULL;
@@ -1061,35 +1088,35 @@ static const char *check_window(const struct lmplay_image *image, uint32_t index
 	bool is_fixed = (w->flags & FLAG_FIXED_BUS) != 0u;
 	if ((w->device >= count_of(image, DEVICES)) || (w->kind < KIND_BAR) ||
 		(w->kind > KIND_CONFIG)) {
-		return TEXT("there is no such device or kind");
+		return TEXT("its device does not exist, or its kind is unknown");
 	}
 	if ((w->flags > (FLAG_WRITE_COMBINING | FLAG_FIXED_BUS)) || (w->reserved != 0u)) {
-		return TEXT("unknown flags, or reserved bytes are not zero");
+		return TEXT("it has unknown flags, or its reserved bytes are not zero");
 	}
 	if (is_fixed && (w->kind != KIND_HOST)) {
-		return TEXT("flag 2 is set: only a host window has a fixed bus address");
+		return TEXT("flag 2 (fixed bus address) is set, but only a host window may have it");
 	}
 	if ((w->size == 0u) || (w->size > WINDOW_MAX)) {
-		return TEXT("size is not between 1 byte and 4 GiB");
+		return TEXT("its size is not between 1 byte and 4 GiB");
 	}
 	if ((w->kind != KIND_TLB) && (w->slot != NO_SLOT)) {
-		return TEXT("slot must be 65535: only a TLB window has a slot");
+		return TEXT("its slot must be 65535: only a TLB window has a slot");
 	}
 	if (w->kind == KIND_BAR) {
 		if ((w->bar >= LMPLAY_BARS) ||
-			!fits(w->offset, w->size, device_at(image, w->device)->bars[w->bar])) {
-			return TEXT("does not lie in its BAR");
+			!lies_inside(w->offset, w->size, device_at(image, w->device)->bars[w->bar])) {
+			return TEXT("it does not lie inside its BAR");
 		}
 		return NULL;
 	}
 	if ((w->bar != 0u) || ((w->offset != 0u) && !is_fixed)) {
-		return TEXT("BAR and offset must be 0: only a BAR window has them");
+		return TEXT("its BAR and offset must be 0: only a BAR window has them");
 	}
 	if ((w->kind == KIND_TLB) && ((w->size & (w->size - 1u)) != 0u)) {
-		return TEXT("size of a TLB window is not a power of two");
+		return TEXT("the size of a TLB window must be a power of two");
 	}
 	if ((w->kind == KIND_CONFIG) && (w->size != 256u) && (w->size != 4096u)) {
-		return TEXT("configuration space has 256 or 4096 bytes");
+		return TEXT("the size of configuration space must be 256 or 4096");
 	}
 	if (w->kind == KIND_HOST) {
 		sum->host_bytes += round_up(w->size, PAGE_BYTES);
@@ -1102,15 +1129,15 @@ static const char *check_sequence(const struct lmplay_image *image, uint32_t ind
 	const struct sequence *s = sequence_at(image, index);
 	if ((s->first != sum->commands) || (s->count == 0u) ||
 		(s->count > (count_of(image, COMMANDS) - sum->commands))) {
-		return TEXT("has no commands, or not those that follow");
+		return TEXT("it must begin where the previous sequence ends, and must not be empty");
 	}
 	sum->commands += s->count;
 	if ((index == (count_of(image, SEQUENCES) - 1u)) &&
 		(sum->commands != count_of(image, COMMANDS))) {
-		return TEXT("is the last one, and does not end with the last command");
+		return TEXT("the last sequence must end with the last command of the image");
 	}
 	if (command_at(image, sum->commands - 1u)->opcode != OP_END) {
-		return TEXT("its last command is not an end command");
+		return TEXT("its last command must be an end command");
 	}
 	return check_name(image, s->name);
 }
@@ -1125,13 +1152,13 @@ static const char *check_segment(const struct lmplay_image *image, uint32_t inde
 	uint64_t start = round_up(image->envelope_bytes, PAGE_BYTES) + sum->payload_bytes;
 	bool is_last = (index == (count_of(image, SEGMENTS) - 1u));
 	if ((s->size == 0u) || (s->size > BYTES_MAX) || (s->offset > BYTES_MAX)) {
-		return TEXT("size is 0, or size or offset exceeds 64 TiB");
+		return TEXT("its size is 0, or its size or offset exceeds 64 TiB");
 	}
 	if (!is_last && ((s->size % PAGE_BYTES) != 0u)) {
-		return TEXT("size is not a multiple of 4096");
+		return TEXT("its size must be a multiple of 4096, because another segment follows");
 	}
 	if ((s->offset != start) || (s->reserved != 0u)) {
-		return TEXT("does not follow the one before, or reserved bytes are not zero");
+		return TEXT("it must begin where the previous segment ends, with reserved bytes of zero");
 	}
 	sum->payload_bytes += s->size;
 	return NULL;
@@ -1168,68 +1195,70 @@ static const char *check_tensor(const struct lmplay_image *image, uint32_t index
 		return problem;
 	}
 	if ((t->role != LMPLAY_INPUT) && (t->role != LMPLAY_OUTPUT)) {
-		return TEXT("unknown role");
+		return TEXT("its role must be 1 (input) or 2 (output)");
 	}
 	if ((size == 0u) || (t->size != size)) {
-		return TEXT("invalid element type, shape or size");
+		return TEXT("its element type or shape is invalid, or its size does not fit them");
 	}
 	if ((t->arena_offset != sum->arena_bytes) || (t->arena_offset > BYTES_MAX)) {
-		return TEXT("is not where the tensor before ends");
+		return TEXT("it must begin in the arena where the previous tensor ends");
 	}
 	sum->arena_bytes = round_up(t->arena_offset + size, TENSOR_ALIGN);
 	if ((t->has_data > 1u) || ((t->has_data == 0u) && (t->data_offset != 0u))) {
-		return TEXT("has_data is not 0 or 1, or an offset without data is not 0");
+		return TEXT("has_data is neither 0 nor 1, or has_data is 0 but data_offset is not");
 	}
-	if ((t->has_data == 1u) && !fits(t->data_offset, size, sum->payload_bytes)) {
+	if ((t->has_data == 1u) && !lies_inside(t->data_offset, size, sum->payload_bytes)) {
 		return TEXT("its data lie outside the payload");
 	}
 	return NULL;
 }
 
-/* What the index of a command selects. */
-#define INDEX_NOTHING 0u
-#define INDEX_SOURCE 1u /* a memory: the payload or an input */
-#define INDEX_OUTPUT 2u /* a memory: an output */
-#define INDEX_BUS 3u    /* a window with a bus address */
-#define INDEX_INTERVAL 4u
-#define INDEX_SEQUENCE 5u
+/* Meanings of the field index of a command. */
+#define INDEX_NOTHING 0u  /* it must be 0 */
+#define INDEX_SOURCE 1u   /* 0: the payload; 1 + n: tensor n, an input */
+#define INDEX_OUTPUT 2u   /* 1 + n: tensor n, an output */
+#define INDEX_BUS 3u      /* index of a window that has a bus address */
+#define INDEX_INTERVAL 4u /* microseconds between two loads */
+#define INDEX_SEQUENCE 5u /* index of a sequence */
 
-/* What the amount of a command is. */
-#define AMOUNT_NOTHING 0u
-#define AMOUNT_BYTES 1u
-#define AMOUNT_DEADLINE 2u
-#define AMOUNT_DELAY 3u
+/* Meanings of the field amount of a command. */
+#define AMOUNT_NOTHING 0u  /* it must be 0 */
+#define AMOUNT_BYTES 1u    /* number of bytes, at least 1 */
+#define AMOUNT_DEADLINE 2u /* microseconds until the deadline; 0: one load only */
+#define AMOUNT_DELAY 3u    /* microseconds to wait */
 
-/* What value and mask of a command are. */
-#define VALUE_NOTHING 0u
-#define VALUE_DATUM 1u /* a number of `width` bytes */
-#define VALUE_MASK 2u  /* a mask of `width` bytes, and bits inside it */
-#define VALUE_OFFSET 3u
-#define VALUE_TILES 4u
+/* Meanings of the fields value and mask of a command. */
+#define VALUE_NOTHING 0u /* both must be 0 */
+#define VALUE_NUMBER 1u  /* value: a number of `width` bytes; mask: must be 0 */
+#define VALUE_MASK 2u    /* mask: a number of `width` bytes; value: has only bits of mask */
+#define VALUE_OFFSET 3u  /* value: offset in the payload or tensor; mask: must be 0 */
+#define VALUE_TILES 4u   /* value: address in the tile; mask: tile range */
 
-/* The operands of an opcode: the table of section 6. Sets have the bit 1 << n for the number n. */
-struct form {
-	uint8_t widths; /* accepted widths, ORed; 0: no access to a window */
-	uint8_t modes;
-	uint8_t options;
-	uint8_t kinds; /* kinds of windows */
-	uint8_t index;
-	uint8_t amount;
-	uint8_t value;
-	uint8_t is_store;
-	uint8_t us; /* longest time, without the accesses of a copy, fill or compare (section 6.3) */
+/* The operands of one opcode, as in the table of section 6. Bit n of the sets modes, options and
+   kinds means that the number n is allowed. */
+struct opcode_form {
+	uint8_t widths;   /* accepted widths, ORed; 0: the command has no width */
+	uint8_t modes;    /* set of allowed modes */
+	uint8_t options;  /* set of allowed options */
+	uint8_t kinds;    /* set of allowed kinds of windows; 0: the command has no window */
+	uint8_t index;    /* meaning of the field index: INDEX_... */
+	uint8_t amount;   /* meaning of the field amount: AMOUNT_... */
+	uint8_t value;    /* meaning of the fields value and mask: VALUE_... */
+	uint8_t is_store; /* 1: the command stores to its window */
+	uint8_t us;       /* longest time in microseconds, without the accesses of a copy, fill or
+	                     compare (section 6.3) */
 };
 
-#define ANY_MEMORY 0x0eu /* Bar, Tlb and Host windows */
-#define ANY_WINDOW 0x1eu /* ... and Config windows */
+#define ANY_MEMORY 0x0eu /* set of the kinds Bar, Tlb and Host */
+#define ANY_WINDOW 0x1eu /* set of all kinds: Bar, Tlb, Host and Config */
 
-static const struct form forms[OPCODES] = {
+static const struct opcode_form opcode_forms[OPCODES] = {
 	{0, 0, 0, 0, 0, 0, 0, 0, 0}, /* no opcode */
-	{15, 1, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_DATUM, 1, 2},  /* Write */
+	{15, 1, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NUMBER, 1, 2},  /* Write */
 	{15, 1, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_MASK, 1, 13},  /* Modify */
-	{12, 1, 1, ANY_MEMORY, INDEX_BUS, AMOUNT_NOTHING, VALUE_DATUM, 1, 2},      /* Relocate */
+	{12, 1, 1, ANY_MEMORY, INDEX_BUS, AMOUNT_NOTHING, VALUE_NUMBER, 1, 2},      /* Relocate */
 	{15, 14, 1, ANY_MEMORY, INDEX_SOURCE, AMOUNT_BYTES, VALUE_OFFSET, 1, 1},   /* CopyIn */
-	{15, 6, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_BYTES, VALUE_DATUM, 1, 1},    /* Fill */
+	{15, 6, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_BYTES, VALUE_NUMBER, 1, 1},    /* Fill */
 	{15, 14, 1, ANY_MEMORY, INDEX_OUTPUT, AMOUNT_BYTES, VALUE_OFFSET, 0, 11},  /* CopyOut */
 	{15, 14, 6, ANY_WINDOW, INDEX_INTERVAL, AMOUNT_DEADLINE, VALUE_MASK, 0, 12}, /* Expect */
 	{15, 1, 6, ANY_MEMORY, INDEX_SOURCE, AMOUNT_BYTES, VALUE_OFFSET, 0, 1},    /* Compare */
@@ -1240,23 +1269,24 @@ static const struct form forms[OPCODES] = {
 	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NOTHING, 0, 1},          /* End */
 };
 
-#define QUERY_US 10u /* longest time of a query of a device */
+#define QUERY_US 10u /* longest time of one call of the hook `query`, in microseconds */
 
-/* Flags in the time of a sequence, which is below 2^58 us without the sequences that it calls. */
-#define TIME_CALLS ((uint64_t)1 << 63)     /* the sequence has a Call */
-#define TIME_IS_CALLED ((uint64_t)1 << 62) /* a Call has the sequence */
-#define TIME_MASK (TIME_IS_CALLED - 1u)
+/* checker.times has the time of each sequence, without the sequences that it calls. This time is
+   below 2^58 us. The upper bits of the number are flags. */
+#define TIME_CALLS ((uint64_t)1 << 63)     /* the sequence contains a Call */
+#define TIME_IS_CALLED ((uint64_t)1 << 62) /* a Call of another sequence calls the sequence */
+#define TIME_MASK (TIME_IS_CALLED - 1u)    /* bits of the time */
 
-/* The state of checking an image. */
+/* The state of lmplay_verify. */
 struct checker {
 	const struct lmplay_image *image;
-	const char *place;     /* what is being checked, as in struct lmplay_error */
-	uint32_t index;
-	uint64_t *times;       /* of each sequence in us, and flags */
-	uint8_t *pointed;      /* one bit for each window: a Point came before */
-	bool any_pointed;      /* a bit of `pointed` may be set */
-	uint32_t cached;       /* index of the Bar window to which `found` applies */
-	struct board_rule found; /* the rule of the last access to that window */
+	const char *place;     /* part of the image that is being checked, as in struct lmplay_error */
+	uint32_t index;        /* index of this part in its table */
+	uint64_t *times;       /* longest time of each sequence in us, and flags */
+	uint8_t *pointed;      /* one bit for each window; 1: a Point has made the window accessible */
+	bool any_pointed;      /* a bit of `pointed` may be 1 */
+	uint32_t found_window; /* index of the Bar window that was accessed last, or LMPLAY_NONE */
+	struct board_rule found_rule; /* rule that applied to the last access to that window */
 };
 
 static void unpoint_windows(struct checker *k) {
@@ -1266,7 +1296,9 @@ static void unpoint_windows(struct checker *k) {
 	}
 }
 
-/* Sets k->found to the rule for a byte of a BAR, of the board or of the image. */
+/* Searches the rules of the window's device for the rule of one byte of the BAR. The rules are
+   those of the board, or those in the image if no board has the device's PCI ids. Sets
+   k->found_rule, and reports whether there is such a rule. */
 static bool find_rule(struct checker *k, const struct window *w, uint64_t offset) {
 	const struct lmplay_image *image = k->image;
 	const struct board *board = board_of(image, w->device);
@@ -1274,76 +1306,77 @@ static bool find_rule(struct checker *k, const struct window *w, uint64_t offset
 	bool is_found = false;
 	for (uint32_t i = 0; (i < count) && !is_found; i++) {
 		if (board != NULL) {
-			k->found = board->rules[i];
-			is_found = k->found.bar == w->bar;
+			k->found_rule = board->rules[i];
+			is_found = k->found_rule.bar == w->bar;
 		} else {
 			const struct rule *r = rule_at(image, i);
-			k->found.first = r->first;
-			k->found.last = r->last;
-			k->found.widths = r->widths;
-			k->found.memory = r->memory;
-			k->found.load_only = 0;
+			k->found_rule.first = r->first;
+			k->found_rule.last = r->last;
+			k->found_rule.widths = r->widths;
+			k->found_rule.memory = r->memory;
+			k->found_rule.load_only = 0;
 			is_found = (r->device == w->device) && (r->bar == w->bar);
 		}
-		is_found = is_found && (offset >= k->found.first) && (offset <= k->found.last);
+		is_found = is_found && (offset >= k->found_rule.first) && (offset <= k->found_rule.last);
 	}
 	return is_found;
 }
 
 /* Checks an access of a command to a Bar window: `size` bytes from the offset on (section 6.1). */
-static const char *check_rules(struct checker *k, const struct command *c, uint64_t size,
+static const char *check_access_rule(struct checker *k, const struct command *c, uint64_t size,
 	bool is_bulk) {
 	const struct window *w = window_at(k->image, c->window);
 	uint64_t first = w->offset + c->offset;
-	const struct board_rule *r = &k->found;
-	if ((k->cached != c->window) || (first < r->first) || (first > r->last)) {
-		k->cached = LMPLAY_NONE;
+	const struct board_rule *r = &k->found_rule;
+	if ((k->found_window != c->window) || (first < r->first) || (first > r->last)) {
+		k->found_window = LMPLAY_NONE;
 		if (!find_rule(k, w, first)) {
-			return TEXT("no rule of the device has this offset");
+			return TEXT("the device has no register or memory at this offset of the BAR");
 		}
-		k->cached = c->window;
+		k->found_window = c->window;
 	}
 	if (size > (r->last - first + 1u)) {
-		return TEXT("reaches outside the rule of its first byte");
+		return TEXT("it reaches outside the registers or memory in which it begins");
 	}
 	if ((r->widths & c->width) == 0u) {
 		return TEXT("the device does not accept this width here");
 	}
-	if ((forms[c->opcode].is_store != 0u) && (r->load_only != 0u)) {
+	if ((opcode_forms[c->opcode].is_store != 0u) && (r->load_only != 0u)) {
 		return TEXT("the device accepts only loads here");
 	}
 	if ((is_bulk && ((r->memory == 0u) || (r->widths != 15u))) ||
 		((w->flags != 0u) && (r->memory == 0u))) {
-		return TEXT("bulk access or a write-combining window needs memory");
+		return TEXT("registers accept neither bulk access nor a write-combining window");
 	}
 	return NULL;
 }
 
 static const char *check_access(struct checker *k, const struct command *c) {
 	const struct window *w = window_at(k->image, c->window);
-	const struct form *f = &forms[c->opcode];
+	const struct opcode_form *f = &opcode_forms[c->opcode];
 	bool has_bytes = f->amount == AMOUNT_BYTES;
 	bool is_copy = has_bytes && (c->opcode != OP_COMPARE);
 	bool is_bulk = is_copy && (c->mode == MODE_BULK);
 	bool is_fixed = is_copy && (c->mode == MODE_FIXED);
 	uint64_t size = (has_bytes && !is_fixed) ? c->amount : c->width;
 	uint32_t low = (uint32_t)c->width - 1u; /* bits that are zero in a multiple of the width */
-	if (!fits(c->offset, size, w->size)) {
-		return TEXT("reaches outside the window");
+	if (!lies_inside(c->offset, size, w->size)) {
+		return TEXT("it reaches outside the window");
 	}
 	if (!is_bulk && (((c->offset & low) != 0u) || ((w->offset & low) != 0u) ||
 		(has_bytes && ((c->amount & low) != 0u)))) {
-		return TEXT("offset or amount is not a multiple of the width");
+		return TEXT("its offset or amount, or the window's offset, is not a multiple of its width");
 	}
 	if ((w->kind == KIND_CONFIG) && (c->width == 8u)) {
 		return TEXT("configuration space does not accept width 8");
 	}
-	return (w->kind == KIND_BAR) ? check_rules(k, c, size, is_bulk) : NULL;
+	return (w->kind == KIND_BAR) ? check_access_rule(k, c, size, is_bulk) : NULL;
 }
 
-/* Returns the coordinates of one side of a rectangle, one bit for each. A side that wraps around
-   the edge has every coordinate there is. */
-static uint64_t side_mask(uint32_t start, uint32_t end) {
+/* Returns the set of the columns, or of the rows, of a rectangle of tiles, with one bit for each
+   coordinate. If start is greater than end, the rectangle wraps around the edge of the grid. The
+   set then contains every coordinate. */
+static uint64_t coordinate_set(uint32_t start, uint32_t end) {
 	uint64_t mask = UINT64_MAX;
 	if (start <= end) {
 		if (start > 63u) {
@@ -1356,7 +1389,7 @@ static uint64_t side_mask(uint32_t start, uint32_t end) {
 	return mask;
 }
 
-/* Reports whether a window would show a byte of a place that its board closes. */
+/* Reports whether a window would show a byte of a forbidden range (struct board_forbidden). */
 static bool is_forbidden(const struct lmplay_image *image, const struct window *w, uint64_t tiles,
 	uint64_t address) {
 	const struct board *board = board_of(image, w->device);
@@ -1364,16 +1397,16 @@ static bool is_forbidden(const struct lmplay_image *image, const struct window *
 	uint32_t y = tile_byte(tiles, 1);
 	bool is_multicast = tile_byte(tiles, 7) != 0u;
 	uint32_t route = tile_byte(tiles, 4) + (is_multicast ? 2u : 0u);
-	uint64_t columns = side_mask(is_multicast ? tile_byte(tiles, 2) : x, x);
-	uint64_t rows = side_mask(is_multicast ? tile_byte(tiles, 3) : y, y);
-	bool closed = false;
-	for (uint32_t i = 0; (board != NULL) && (i < board->forbidden_count) && !closed; i++) {
-		const struct board_forbidden *p = &board->forbidden[i];
-		closed = (((p->routes >> route) & 1u) != 0u) && ((p->columns & columns) != 0u) &&
-			((p->rows & rows) != 0u) && (address <= p->last) &&
-			((address + (w->size - 1u)) >= p->first);
+	uint64_t columns = coordinate_set(is_multicast ? tile_byte(tiles, 2) : x, x);
+	uint64_t rows = coordinate_set(is_multicast ? tile_byte(tiles, 3) : y, y);
+	bool is_shown = false;
+	for (uint32_t i = 0; (board != NULL) && (i < board->forbidden_count) && !is_shown; i++) {
+		const struct board_forbidden *f = &board->forbidden[i];
+		is_shown = (((f->routes >> route) & 1u) != 0u) && ((f->columns & columns) != 0u) &&
+			((f->rows & rows) != 0u) && (address <= f->last) &&
+			((address + (w->size - 1u)) >= f->first);
 	}
-	return closed;
+	return is_shown;
 }
 
 static const char *check_point(struct checker *k, const struct command *c) {
@@ -1388,19 +1421,20 @@ static const char *check_point(struct checker *k, const struct command *c) {
 		return TEXT("invalid tile range");
 	}
 	if (is_forbidden(k->image, w, t, c->value)) {
-		return TEXT("the window would show a place that images must not access");
+		return TEXT("the window would show addresses that images must not access");
 	}
 	set_bit(k->pointed, c->window);
 	k->any_pointed = true;
 	return NULL;
 }
 
-/* Checks that a device may store to every byte of a window by DMA. */
+/* Checks the window whose bus address a Relocate stores to a device. The device can then store to
+   every byte of the window by DMA. Therefore every byte of the window must accept stores. */
 static const char *check_bus_window(const struct lmplay_image *image, const struct command *c) {
 	const struct window *w;
 	const struct board *board;
 	if (c->index >= count_of(image, WINDOWS)) {
-		return TEXT("there is no such window");
+		return TEXT("its index must be that of a window");
 	}
 	w = window_at(image, c->index);
 	if ((w->kind != KIND_BAR) && (w->kind != KIND_HOST)) {
@@ -1420,40 +1454,42 @@ static const char *check_bus_window(const struct lmplay_image *image, const stru
 	return NULL;
 }
 
-/* Checks that the bytes of a copy or a compare lie inside their memory. */
-static const char *check_memory(const struct lmplay_image *image, const struct command *c,
+/* Checks that the data of a copy or a compare lie inside a tensor of the given role, or inside the
+   payload. */
+static const char *check_data_range(const struct lmplay_image *image, const struct command *c,
 	uint32_t role) {
 	uint64_t size = image->payload_bytes;
 	if ((c->index != 0u) || (role == LMPLAY_OUTPUT)) {
 		if ((c->index == 0u) || (c->index > count_of(image, TENSORS)) ||
 			(tensor_at(image, c->index - 1u)->role != role)) {
-			return TEXT("index does not select a tensor of the right role");
+			return TEXT("its index must select an input, or an output for a copy out");
 		}
 		size = tensor_at(image, c->index - 1u)->size;
 	}
-	return fits(c->value, c->amount, size) ? NULL : TEXT("reaches outside the tensor or payload");
+	return lies_inside(c->value, c->amount, size)
+		? NULL : TEXT("its data reach outside the tensor or payload");
 }
 
 static const char *check_index(const struct lmplay_image *image, const struct command *c) {
 	const char *problem = NULL;
-	switch (forms[c->opcode].index) {
+	switch (opcode_forms[c->opcode].index) {
 	case INDEX_SOURCE:
-		problem = check_memory(image, c, LMPLAY_INPUT);
+		problem = check_data_range(image, c, LMPLAY_INPUT);
 		break;
 	case INDEX_OUTPUT:
-		problem = check_memory(image, c, LMPLAY_OUTPUT);
+		problem = check_data_range(image, c, LMPLAY_OUTPUT);
 		break;
 	case INDEX_BUS:
 		problem = check_bus_window(image, c);
 		break;
 	case INDEX_INTERVAL:
 		if ((c->index != 0u) && (c->amount == 0u)) {
-			problem = TEXT("an interval without a deadline");
+			problem = TEXT("index sets an interval, but amount sets no deadline");
 		}
 		break;
 	case INDEX_SEQUENCE:
 		if (c->index >= count_of(image, SEQUENCES)) {
-			problem = TEXT("there is no such sequence");
+			problem = TEXT("its index must be that of a sequence");
 		}
 		break;
 	default:
@@ -1465,12 +1501,12 @@ static const char *check_index(const struct lmplay_image *image, const struct co
 	return problem;
 }
 
-static const char *check_numbers(const struct command *c) {
-	const struct form *f = &forms[c->opcode];
+static const char *check_value_and_amount(const struct command *c) {
+	const struct opcode_form *f = &opcode_forms[c->opcode];
 	uint64_t width_bits = (c->width != 0u) ? width_mask(c->width) : 0u;
-	uint64_t value = 0; /* bits that may be set */
-	uint64_t mask = 0;
-	if (f->value == VALUE_DATUM) {
+	uint64_t value = 0; /* bits that may be 1 in c->value */
+	uint64_t mask = 0;  /* bits that may be 1 in c->mask */
+	if (f->value == VALUE_NUMBER) {
 		value = width_bits;
 	} else if (f->value == VALUE_MASK) {
 		value = c->mask;
@@ -1481,19 +1517,21 @@ static const char *check_numbers(const struct command *c) {
 		value = UINT64_MAX;
 		mask = UINT64_MAX;
 	} else {
-		/* Both must be 0. */
+		/* VALUE_NOTHING: both fields must be 0. */
 	}
 	if (((c->value & ~value) != 0u) || ((c->mask & ~mask) != 0u) ||
 		((c->opcode == OP_MODIFY) && (c->mask == 0u))) {
-		return TEXT("value or mask has bits that it must not have, or the mask is 0");
+		return TEXT("value or mask is too large, value has bits outside mask, or mask is 0");
 	}
 	if ((c->opcode == OP_EXPECT) && (c->mode == CONDITION_REACHED) &&
 		((c->mask == 0u) || ((c->mask & (c->mask + 1u)) != 0u))) {
-		return TEXT("mask is not the largest value of a counter, 2^n - 1");
+		return TEXT("mask must be 2^n - 1, the largest value of the counter");
 	}
-	if (((f->amount == AMOUNT_NOTHING) && (c->amount != 0u)) ||
-		((f->amount == AMOUNT_BYTES) && (c->amount == 0u))) {
-		return TEXT("amount must be 0, or must not be 0");
+	if ((f->amount == AMOUNT_NOTHING) && (c->amount != 0u)) {
+		return TEXT("amount must be 0");
+	}
+	if ((f->amount == AMOUNT_BYTES) && (c->amount == 0u)) {
+		return TEXT("amount must not be 0");
 	}
 	if ((f->amount == AMOUNT_DELAY) && ((c->amount == 0u) || (c->amount > DELAY_MAX_US))) {
 		return TEXT("amount must be between 1 and 10000000 us");
@@ -1503,19 +1541,19 @@ static const char *check_numbers(const struct command *c) {
 
 /* Checks one command. */
 static const char *check_command(struct checker *k, const struct command *c, bool is_last) {
-	const struct form *f;
+	const struct opcode_form *f;
 	const char *problem = NULL;
 	if ((c->opcode == 0u) || (c->opcode >= OPCODES) || (is_last != (c->opcode == OP_END))) {
-		return TEXT("unknown opcode, or an end that is not the last command of its sequence");
+		return TEXT("unknown opcode, or an end command before the end of its sequence");
 	}
-	f = &forms[c->opcode];
+	f = &opcode_forms[c->opcode];
 	if ((c->mode > 7u) || (((f->modes >> c->mode) & 1u) == 0u) || (c->option > 7u) ||
 		(((f->options >> c->option) & 1u) == 0u)) {
-		return TEXT("invalid mode or option");
+		return TEXT("this command does not accept this mode or option");
 	}
 	if (f->widths != 0u) {
 		if (((c->width & f->widths) == 0u) || ((c->width & (c->width - 1u)) != 0u)) {
-			return TEXT("invalid width");
+			return TEXT("this command does not accept this width");
 		}
 	} else if ((c->width != 0u) || (c->offset != 0u)) {
 		return TEXT("width and offset must be 0");
@@ -1526,24 +1564,25 @@ static const char *check_command(struct checker *k, const struct command *c, boo
 		problem = (c->window != 0u) ? TEXT("window must be 0") : NULL;
 	} else if ((c->window >= count_of(k->image, WINDOWS)) ||
 		(((f->kinds >> window_at(k->image, c->window)->kind) & 1u) == 0u)) {
-		problem = TEXT("there is no such window, or it has the wrong kind");
+		problem = TEXT("its window does not exist, or is of a kind that it does not accept");
 	} else if (c->opcode == OP_POINT) {
 		problem = check_point(k, c);
 	} else if ((window_at(k->image, c->window)->kind == KIND_TLB) &&
 		!test_bit(k->pointed, c->window)) {
-		problem = TEXT("the window needs a point command first, and another after a call");
+		problem = TEXT("the window needs a point command first, and another after each call");
 	} else {
 		problem = check_access(k, c);
 	}
 	if (problem == NULL) {
-		problem = check_numbers(c);
+		problem = check_value_and_amount(c);
 	}
 	return (problem != NULL) ? problem : check_index(k->image, c);
 }
 
-/* Returns the longest time of a valid command in us, without a called sequence (section 6.3). */
-static uint64_t longest_us(const struct lmplay_image *image, const struct command *c) {
-	const struct form *f = &forms[c->opcode];
+/* Returns the longest time of a valid command in us (section 6.3). The time of a Call does not
+   include the called sequence. */
+static uint64_t longest_command_us(const struct lmplay_image *image, const struct command *c) {
+	const struct opcode_form *f = &opcode_forms[c->opcode];
 	uint64_t us = f->us;
 	if (f->amount == AMOUNT_BYTES) {
 		us += ((uint64_t)c->amount + c->width - 1u) / c->width;
@@ -1582,14 +1621,15 @@ static const char *check_element(const struct lmplay_image *image, uint32_t fiel
 	return problem;
 }
 
-/* Checks the elements of all tables, and the sums of the reservation (step 4 of section 1.2). */
+/* Checks the elements of all tables except the commands. Compares the sums of their sizes with the
+   reservation (step 4 of section 1.2). */
 static const char *check_tables(struct checker *k) {
 	static const uint8_t order[] = {DEVICES, RULES, WINDOWS, SEQUENCES, SEGMENTS, TENSORS};
 	const struct lmplay_image *image = k->image;
 	struct totals sum;
 	clear_bytes(&sum, sizeof sum);
 	for (uint32_t t = 0; t < sizeof order; t++) {
-		k->place = vector_forms[order[t]].element;
+		k->place = vector_limits[order[t]].element;
 		for (uint32_t i = 0; i < count_of(image, order[t]); i++) {
 			const char *problem = check_element(image, order[t], i, &sum);
 			if (problem != NULL) {
@@ -1602,7 +1642,7 @@ static const char *check_tables(struct checker *k) {
 	k->index = LMPLAY_NONE;
 	if ((sum.host_bytes != image->host_bytes) || (sum.payload_bytes != image->payload_bytes) ||
 		(sum.arena_bytes != image->arena_bytes)) {
-		return TEXT("a number of bytes is not the sum of the table");
+		return TEXT("a size differs from the sum of the sizes of windows, segments or tensors");
 	}
 	return NULL;
 }
@@ -1622,7 +1662,7 @@ static const char *check_commands(struct checker *k) {
 				k->index = at;
 				return problem;
 			}
-			k->times[s] += longest_us(image, c);
+			k->times[s] += longest_command_us(image, c);
 			if (c->opcode == OP_CALL) {
 				unpoint_windows(k);
 				k->times[s] |= TIME_CALLS;
@@ -1640,7 +1680,8 @@ static const char *check_commands(struct checker *k) {
 	return NULL;
 }
 
-/* Checks that the payload is the rest of the file, and the checksums of its segments (step 6). */
+/* Checks that the payload ends where the file ends, that the bytes before it are zero, and that the
+   checksums of its segments are right (step 6 of section 1.2). */
 static const char *check_payload(struct checker *k) {
 	const struct lmplay_image *image = k->image;
 	uint64_t start = image->envelope_bytes;
@@ -1650,9 +1691,9 @@ static const char *check_payload(struct checker *k) {
 	}
 	start += padding;
 	if ((start + image->payload_bytes) != image->file_bytes) {
-		k->place = "segments";
+		k->place = "payload";
 		k->index = LMPLAY_NONE;
-		return TEXT("do not end where the file ends");
+		return TEXT("it does not end where the file ends");
 	}
 	k->place = "segment";
 	k->index = 0;
@@ -1663,13 +1704,13 @@ static const char *check_payload(struct checker *k) {
 		const struct segment *s = segment_at(image, i);
 		k->index = i;
 		if (LMPLAY_CRC32C(0, &image->bytes[s->offset], s->size) != s->checksum) {
-			return TEXT("its checksum is wrong");
+			return TEXT("wrong checksum: the file is damaged");
 		}
 	}
 	return NULL;
 }
 
-/* Compares the longest time of each sequence with the limit. */
+/* Compares the longest time of each sequence, with the sequences that it calls, with the limit. */
 static const char *check_times(struct checker *k) {
 	const struct lmplay_image *image = k->image;
 	k->place = "sequence";
@@ -1685,7 +1726,7 @@ static const char *check_times(struct checker *k) {
 		}
 		if (us > image->limit_us) {
 			k->index = s;
-			return TEXT("may take longer than the limit");
+			return TEXT("it may take longer than the limit");
 		}
 	}
 	return NULL;
@@ -1697,8 +1738,8 @@ enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t wo
 	const char *problem;
 	if (!is_open(image) || (work == NULL) ||
 		(((uintptr_t)work % TENSOR_ALIGN) != 0u) || (work_size < verify_bytes(image))) {
-		return reject(error, LMPLAY_USAGE, "image", LMPLAY_NONE,
-			TEXT("is not open, or the memory is too small or misaligned"));
+		return set_error(error, LMPLAY_USAGE, "image", LMPLAY_NONE,
+			TEXT("the image is not open, or the work memory is too small or misaligned"));
 	}
 	image->state = IMAGE_OPEN;
 	image->limit_us = (limit_us != 0u) ? limit_us : LMPLAY_LIMIT_DEFAULT_US;
@@ -1707,7 +1748,7 @@ enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t wo
 	k.image = image;
 	k.times = (uint64_t *)work;
 	k.pointed = (uint8_t *)&k.times[count_of(image, SEQUENCES)];
-	k.cached = LMPLAY_NONE;
+	k.found_window = LMPLAY_NONE;
 	problem = check_tables(&k);
 	if (problem == NULL) {
 		problem = check_commands(&k);
@@ -1719,7 +1760,7 @@ enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t wo
 		problem = check_times(&k);
 	}
 	if (problem != NULL) {
-		return reject(error, LMPLAY_BAD_IMAGE, k.place, k.index, problem);
+		return set_error(error, LMPLAY_BAD_IMAGE, k.place, k.index, problem);
 	}
 	image->state = IMAGE_VERIFIED;
 	return LMPLAY_OK;
@@ -1729,13 +1770,13 @@ enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t wo
 
 /* ---- Loading ---- */
 
-/* The state of loading an image. */
+/* The state of lmplay_load. */
 struct loader {
 	struct lmplay_replay *replay;
-	const struct lmplay_device *found; /* the devices of the machine */
-	const char *place;  /* what is being checked, as in struct lmplay_error; "" without texts */
-	uint32_t index;
-	const char *reason; /* of the failure; "" without texts */
+	const struct lmplay_device *machine_devices; /* the devices that the caller has found */
+	const char *place;  /* part of the image that is being loaded; "" if LMPLAY_TEXT is 0 */
+	uint32_t index;     /* index of this part in its table */
+	const char *reason; /* reason of the failure; "" if LMPLAY_TEXT is 0 */
 };
 
 static void set_place(struct loader *l, const char *place, uint32_t index) {
@@ -1745,7 +1786,7 @@ static void set_place(struct loader *l, const char *place, uint32_t index) {
 	l->index = index;
 }
 
-/* Records why the image cannot be loaded. Returns the code. */
+/* Stores why the image cannot be loaded, and returns the code. */
 static enum lmplay_code fail_load(struct loader *l, enum lmplay_code code, const char *reason) {
 	if (LMPLAY_TEXT != 0) {
 		l->reason = reason;
@@ -1753,7 +1794,7 @@ static enum lmplay_code fail_load(struct loader *l, enum lmplay_code code, const
 	return code;
 }
 
-/* Calls the hook `map`, and checks the mapping. Sets *by_hooks, *address and *bus of a mapping. */
+/* Sets *mapping by a call of the hook `map`, and checks the mapping. */
 static enum lmplay_code map_range(struct loader *l, const struct lmplay_range *range,
 	struct lmplay_mapping *mapping) {
 	const struct lmplay_hooks *hooks = l->replay->hooks;
@@ -1761,27 +1802,29 @@ static enum lmplay_code map_range(struct loader *l, const struct lmplay_range *r
 	clear_bytes(mapping, sizeof *mapping);
 	code = hooks->map(hooks->context, range, mapping);
 	if (code != LMPLAY_OK) {
-		return fail_load(l, code, TEXT("the port cannot map it, or registers that it needs"));
+		return fail_load(l, code,
+			TEXT("the hook map failed for it, or for registers that it needs"));
 	}
 	if (mapping->by_hooks != 0u) {
 		if ((hooks->load == NULL) || (hooks->store == NULL)) {
-			return fail_load(l, LMPLAY_NO_DEVICE, TEXT("the port has no hooks load and store"));
+			return fail_load(l, LMPLAY_NO_DEVICE,
+				TEXT("the hook map has set by_hooks, but the hooks load and store are NULL"));
 		}
 	} else if ((mapping->address == 0u) ||
 		((((uint64_t)mapping->address ^ range->offset) & 7u) != 0u)) {
 		return fail_load(l, LMPLAY_NO_DEVICE,
-			TEXT("the port has mapped it at a misaligned address"));
+			TEXT("the hook map has set an address of 0, or one that is misaligned"));
 	} else {
 		/* The player makes the accesses. */
 	}
 	return LMPLAY_OK;
 }
 
-/* Maps `size` bytes of a BAR of a window's device: for the window with the number `window`, or for
-   registers if that is LMPLAY_NONE. */
+/* Maps `size` bytes of a BAR of the device of the window w. The parameter `window` is the index of
+   w; LMPLAY_NONE: the bytes are registers that the player itself needs. */
 static enum lmplay_code map_bar(struct loader *l, const struct window *w, uint32_t window,
 	uint32_t bar, uint64_t offset, uint64_t size, struct lmplay_mapping *mapping) {
-	uint64_t bar_bytes = l->found[w->device].bars[bar];
+	uint64_t bar_bytes = l->machine_devices[w->device].bars[bar];
 	struct lmplay_range range;
 	clear_bytes(&range, sizeof range);
 	range.kind = LMPLAY_RANGE_BAR;
@@ -1794,7 +1837,7 @@ static enum lmplay_code map_bar(struct loader *l, const struct window *w, uint32
 	if ((offset > bar_bytes) || (size > (bar_bytes - offset))) {
 		set_place(l, "device", w->device);
 		return fail_load(l, LMPLAY_NO_DEVICE,
-			TEXT("a BAR is too small for the registers of the board"));
+			TEXT("one of its BARs is too small for the registers of its board"));
 	}
 	return map_range(l, &range, mapping);
 }
@@ -1820,13 +1863,14 @@ static bool is_suitable(const struct lmplay_device_state *d, const struct lmplay
 		uint32_t number = slot - g->first; /* in the group */
 		uint64_t end = g->offset + (((uint64_t)number + 1u) * g->size);
 		suitable = (g->size >= size) && (number < ((uint32_t)g->count - g->kernel_owned)) &&
-			(end <= found->bars[g->bar]) && !test_bit(d->taken, slot);
+			(end <= found->bars[g->bar]) && !test_bit(d->slots_in_use, slot);
 	}
 	return suitable;
 }
 
-/* Returns the number of the TLB window that a Tlb window gets: the one that it prefers, or the
-   lowest suitable one, which is as small as possible. Returns LMPLAY_NONE if none is suitable. */
+/* Returns the number of a suitable TLB window for a Tlb window of `size` bytes: the preferred
+   number, or else the lowest suitable number, which is that of a smallest suitable TLB window.
+   Returns LMPLAY_NONE if no TLB window is suitable. */
 static uint32_t choose_tlb_window(const struct lmplay_device_state *d,
 	const struct lmplay_device *found, uint32_t preferred, uint64_t size) {
 	uint32_t slot = preferred;
@@ -1839,7 +1883,8 @@ static uint32_t choose_tlb_window(const struct lmplay_device_state *d,
 	return (group_of(d->board->tlb, slot) != NULL) ? slot : LMPLAY_NONE;
 }
 
-/* Maps a TLB window for a Tlb window, and the registers that program it. */
+/* Chooses and maps a TLB window for the Tlb window w. For the first Tlb window of a device, also
+   maps the registers that program the TLB windows. */
 static enum lmplay_code map_tlb(struct loader *l, const struct window *w,
 	struct lmplay_window_state *state) {
 	struct lmplay_device_state *d = &l->replay->devices[w->device];
@@ -1848,7 +1893,7 @@ static enum lmplay_code map_tlb(struct loader *l, const struct window *w,
 	uint32_t slot;
 	if (tlb == NULL) {
 		return fail_load(l, LMPLAY_WRONG_DEVICE,
-			TEXT("the device has no TLB windows, or its board is left out"));
+			TEXT("its device has no TLB windows, or its board is not compiled in"));
 	}
 	if (d->registers_mapped == 0u) {
 		const struct board_group *last = &tlb->groups[tlb->group_count - 1u];
@@ -1860,34 +1905,35 @@ static enum lmplay_code map_tlb(struct loader *l, const struct window *w,
 		}
 		d->registers_mapped = 1;
 	}
-	slot = choose_tlb_window(d, &l->found[w->device], w->slot, w->size);
+	slot = choose_tlb_window(d, &l->machine_devices[w->device], w->slot, w->size);
 	if (slot == LMPLAY_NONE) {
-		return fail_load(l, LMPLAY_NO_DEVICE, TEXT("no TLB window of this size is free"));
+		return fail_load(l, LMPLAY_NO_DEVICE,
+			TEXT("no TLB window of this size is free; use fewer or smaller TLB windows"));
 	}
 	g = group_of(tlb, slot);
-	set_bit(d->taken, slot);
+	set_bit(d->slots_in_use, slot);
 	state->slot = (uint16_t)slot;
 	state->group = g;
 	return map_bar(l, w, l->index, g->bar, g->offset + ((uint64_t)(slot - g->first) * g->size),
 		g->size, &state->mapping);
 }
 
-/* Returns the bus address that a Host window must have, or 0 if any will do. */
-static uint64_t fixed_bus(const struct window *w) {
+/* Returns the bus address that a Host window must have, or 0 if it may have any bus address. */
+static uint64_t fixed_bus_address(const struct window *w) {
 	return ((w->flags & FLAG_FIXED_BUS) != 0u) ? w->offset : 0u;
 }
 
-/* Reserves a region of outbound translation for a Host window, so that tiles reach its memory: at
-   the fixed address of the window, or a page after the region before. The registers are programmed
-   when bus mastering is enabled. */
-static enum lmplay_code add_outbound(struct loader *l, const struct window *w,
+/* Reserves a region of outbound translation for a Host window, so that tiles reach its memory. The
+   region begins at the fixed bus address of the window. If the window has none, the region begins
+   one page after the previous region. start_dma programs the registers later. */
+static enum lmplay_code reserve_outbound_region(struct loader *l, const struct window *w,
 	struct lmplay_window_state *state) {
 	struct lmplay_device_state *d = &l->replay->devices[w->device];
 	const struct board_outbound *o = d->board->outbound;
 	uint64_t size = round_up(w->size, PAGE_BYTES);
 	uint64_t offset = (d->outbound_end == 0u) ? 0u : (d->outbound_end + PAGE_BYTES);
-	if (fixed_bus(w) != 0u) {
-		offset = fixed_bus(w) - o->noc; /* a very large number if the address is below o->noc */
+	if (fixed_bus_address(w) != 0u) {
+		offset = fixed_bus_address(w) - o->noc; /* very large if the address is below o->noc */
 	}
 	if (d->outbound_mapped == 0u) {
 		enum lmplay_code code = map_bar(l, w, LMPLAY_NONE, o->bar, o->offset,
@@ -1900,7 +1946,7 @@ static enum lmplay_code add_outbound(struct loader *l, const struct window *w,
 	if ((d->outbound_count == o->regions) || (offset < d->outbound_end) || (offset > o->last) ||
 		((size - 1u) > (o->last - offset))) {
 		return fail_load(l, LMPLAY_NO_DEVICE,
-			TEXT("all regions or addresses of outbound translation are in use"));
+			TEXT("outbound translation has no free region or address; use fewer host windows"));
 	}
 	d->outbound_count++;
 	d->outbound_end = offset + size;
@@ -1908,7 +1954,7 @@ static enum lmplay_code add_outbound(struct loader *l, const struct window *w,
 	return LMPLAY_OK;
 }
 
-/* Provides host memory for a Host window. */
+/* Maps host memory for a Host window. */
 static enum lmplay_code map_host(struct loader *l, const struct window *w,
 	struct lmplay_window_state *state) {
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
@@ -1921,18 +1967,18 @@ static enum lmplay_code map_host(struct loader *l, const struct window *w,
 	range.window = l->index;
 	range.size = w->size;
 	range.write_combining = w->flags & FLAG_WRITE_COMBINING;
-	range.fixed_bus = is_translated ? 0u : fixed_bus(w);
+	range.fixed_bus = is_translated ? 0u : fixed_bus_address(w);
 	code = map_range(l, &range, &state->mapping);
 	state->bus = state->mapping.bus;
 	l->replay->masters |= (uint32_t)1 << w->device;
 	if ((code == LMPLAY_OK) && is_translated) {
-		code = add_outbound(l, w, state);
+		code = reserve_outbound_region(l, w, state);
 	} else if ((code == LMPLAY_OK) && (range.fixed_bus != 0u) &&
 		(range.fixed_bus != state->bus)) {
 		code = fail_load(l, LMPLAY_NO_DEVICE,
-			TEXT("the port cannot map it at its fixed bus address"));
+			TEXT("the hook map has not mapped it at its fixed bus address"));
 	} else {
-		/* The window is where the port has mapped it. */
+		/* The window has the bus address that the hook has chosen. */
 	}
 	return code;
 }
@@ -1945,8 +1991,8 @@ static enum lmplay_code map_window(struct loader *l, uint32_t index) {
 	set_place(l, "window", index);
 	state->kind = w->kind;
 	state->device = w->device;
-	state->skew = (uint8_t)(w->offset & 7u);
-	state->mapping.by_hooks = 1; /* until the window is mapped; always for a Config window */
+	state->bar_offset_mod_8 = (uint8_t)(w->offset & 7u);
+	state->mapping.by_hooks = 1; /* stays 1 for a Config window, whose accesses load_config makes */
 	if (w->kind == KIND_BAR) {
 		code = map_bar(l, w, index, w->bar, w->offset, w->size, &state->mapping);
 		state->bus = state->mapping.bus;
@@ -1955,21 +2001,23 @@ static enum lmplay_code map_window(struct loader *l, uint32_t index) {
 	} else if (w->kind == KIND_HOST) {
 		code = map_host(l, w, state);
 	} else if (r->hooks->load_config == NULL) {
-		code = fail_load(l, LMPLAY_NO_DEVICE, TEXT("the port has no hook load_config"));
+		code = fail_load(l, LMPLAY_NO_DEVICE,
+			TEXT("it is configuration space, but the hook load_config is NULL"));
 	} else {
 		/* The hook load_config makes the accesses. */
 	}
 	return code;
 }
 
-/* The contents of the registers of a TLB window: the lower 64 bits, and the others. */
+/* The contents of the registers of a TLB window: the lower 64 bits, and the upper bits. */
 struct tlb_words {
 	uint64_t low;
 	uint64_t high;
 };
 
-/* Sets *words to the contents with which a TLB window of a group shows the tiles, from an address
-   on that is a multiple of the size of the group. Reports whether the device can express them. */
+/* Sets *words to the register contents with which a TLB window of a group shows the tiles from the
+   given address on, rounded down to a multiple of the group's size. Returns false if the device has
+   no such contents. */
 static bool encode_tlb_window(const struct board_tlb *tlb, const struct board_group *g,
 	uint64_t tiles, uint64_t address, struct tlb_words *words) {
 	uint32_t channel = tile_byte(tiles, 6);
@@ -1982,7 +2030,7 @@ static bool encode_tlb_window(const struct board_tlb *tlb, const struct board_gr
 	values[5] = tile_byte(tiles, 7);      /* multicast */
 	values[6] = tile_byte(tiles, 5) - 1u; /* ordering: 0 is the default */
 	values[7] = 0;                        /* linked */
-	values[8] = 0;                        /* the channel is a number */
+	values[8] = 0;                        /* 1: the field 10 is the number of a static channel */
 	values[9] = 0;                        /* unused */
 	if ((tlb->fields[8] != 0u) && (channel != 0u)) {
 		channel--;
@@ -2005,8 +2053,8 @@ static bool encode_tlb_window(const struct board_tlb *tlb, const struct board_gr
 	return ok;
 }
 
-/* Checks that a Relocate can be executed: the bus address is one that the device of the register
-   reaches, and the sum fits the register. */
+/* Checks that a Relocate can be executed: the device of the register must reach the window at its
+   bus address, and the sum must fit in the register. */
 static enum lmplay_code check_relocate(struct loader *l, const struct command *c) {
 	const struct lmplay_replay *r = l->replay;
 	const struct lmplay_window_state *target = &r->windows[c->index];
@@ -2023,19 +2071,21 @@ static enum lmplay_code check_relocate(struct loader *l, const struct command *c
 	}
 	if (!is_reachable) {
 		return fail_load(l, LMPLAY_USAGE,
-			TEXT("tiles reach only Host windows of their own device"));
+			TEXT("tiles reach only host windows of their own device, and no other device does"));
 	}
 	if (target->bus == 0u) {
-		return fail_load(l, LMPLAY_NO_DEVICE, TEXT("the window has no bus address"));
+		return fail_load(l, LMPLAY_NO_DEVICE,
+			TEXT("the hook map has set no bus address of the window"));
 	}
 	if ((sum < target->bus) || ((sum & ~width_mask(c->width)) != 0u)) {
-		return fail_load(l, LMPLAY_WRONG_DEVICE, TEXT("the bus address does not fit the register"));
+		return fail_load(l, LMPLAY_WRONG_DEVICE,
+			TEXT("the bus address is too large for the width of the register"));
 	}
 	return LMPLAY_OK;
 }
 
-/* Checks that a Point can be executed. */
-static enum lmplay_code check_tiles(struct loader *l, const struct command *c) {
+/* Checks that the device's TLB windows can show the tiles and the address of a Point. */
+static enum lmplay_code check_point_encodable(struct loader *l, const struct command *c) {
 	const struct lmplay_window_state *w = &l->replay->windows[c->window];
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
 	const struct board_tlb *tlb = d->board->tlb;
@@ -2049,8 +2099,8 @@ static enum lmplay_code check_tiles(struct loader *l, const struct command *c) {
 	return LMPLAY_OK;
 }
 
-/* Checks that every command can be executed on these devices by this processor. */
-static enum lmplay_code check_for_machine(struct loader *l) {
+/* Checks that these devices and this processor can execute every command. */
+static enum lmplay_code check_commands_for_machine(struct loader *l) {
 	struct lmplay_replay *r = l->replay;
 	enum lmplay_code code = LMPLAY_OK;
 	for (uint32_t i = 0; (i < count_of(r->image, COMMANDS)) && (code == LMPLAY_OK); i++) {
@@ -2060,9 +2110,9 @@ static enum lmplay_code check_for_machine(struct loader *l) {
 			r->masters |= (uint32_t)1 << r->windows[c->window].device;
 			code = check_relocate(l, c);
 		} else if ((HAS_TILES != 0) && (c->opcode == OP_POINT)) {
-			code = check_tiles(l, c);
+			code = check_point_encodable(l, c);
 		} else {
-			/* Verification has checked everything else. */
+			/* Verification has checked all other commands. */
 		}
 		if ((LMPLAY_ACCESS_64 == 0) && (code == LMPLAY_OK) && (c->width == 8u) &&
 			((c->mode != MODE_BULK) || (c->opcode == OP_EXPECT)) &&
@@ -2074,22 +2124,25 @@ static enum lmplay_code check_for_machine(struct loader *l) {
 	return code;
 }
 
-/* Compares the devices of the machine with those that the image needs. */
-static enum lmplay_code check_identity(struct loader *l) {
+/* Compares the devices that the caller has found with those that the image needs. */
+static enum lmplay_code check_device_identities(struct loader *l) {
 	const struct lmplay_image *image = l->replay->image;
 	for (uint32_t i = 0; i < count_of(image, DEVICES); i++) {
 		const struct device *want = device_at(image, i);
-		const struct lmplay_device *got = &l->found[i];
+		const struct lmplay_device *got = &l->machine_devices[i];
 		set_place(l, "device", i);
 		if ((want->vendor != got->vendor) || (want->device != got->device)) {
-			return fail_load(l, LMPLAY_WRONG_DEVICE, TEXT("the image is for other PCI ids"));
+			return fail_load(l, LMPLAY_WRONG_DEVICE,
+				TEXT("the image is for a device with other PCI ids"));
 		}
 		if ((want->subsystem != 0u) && (want->subsystem != got->subsystem)) {
-			return fail_load(l, LMPLAY_WRONG_DEVICE, TEXT("the image is for another subsystem"));
+			return fail_load(l, LMPLAY_WRONG_DEVICE,
+				TEXT("the image is for a device with other subsystem ids"));
 		}
 		for (uint32_t bar = 0; bar < LMPLAY_BARS; bar++) {
 			if (got->bars[bar] < want->bars[bar]) {
-				return fail_load(l, LMPLAY_WRONG_DEVICE, TEXT("the image needs a larger BAR"));
+				return fail_load(l, LMPLAY_WRONG_DEVICE,
+					TEXT("one of its BARs is smaller than the image needs"));
 			}
 		}
 	}
@@ -2134,7 +2187,7 @@ static void store_mapped(uintptr_t address, uint32_t width, uint64_t value) {
 	}
 }
 
-/* Accesses at an offset of a mapping. */
+/* load_mapping and store_mapping access a mapped range at an offset. */
 static enum lmplay_code load_mapping(const struct lmplay_replay *r,
 	const struct lmplay_mapping *m, uint64_t offset, uint32_t width, uint64_t *value) {
 	enum lmplay_code code = LMPLAY_OK;
@@ -2157,7 +2210,7 @@ static enum lmplay_code store_mapping(const struct lmplay_replay *r,
 	return code;
 }
 
-/* Accesses at an offset of a window. */
+/* load_window and store_window access a window at an offset. */
 static enum lmplay_code load_window(const struct lmplay_replay *r,
 	const struct lmplay_window_state *w, uint64_t offset, uint32_t width, uint64_t *value) {
 	enum lmplay_code code;
@@ -2167,14 +2220,14 @@ static enum lmplay_code load_window(const struct lmplay_replay *r,
 			&loaded);
 		*value = loaded;
 	} else {
-		code = load_mapping(r, &w->mapping, w->inside + offset, width, value);
+		code = load_mapping(r, &w->mapping, w->offset_in_range + offset, width, value);
 	}
 	return code;
 }
 
 static enum lmplay_code store_window(const struct lmplay_replay *r,
 	const struct lmplay_window_state *w, uint64_t offset, uint32_t width, uint64_t value) {
-	return store_mapping(r, &w->mapping, w->inside + offset, width, value);
+	return store_mapping(r, &w->mapping, w->offset_in_range + offset, width, value);
 }
 
 static void execute_barrier(const struct lmplay_replay *r) {
@@ -2185,15 +2238,16 @@ static void execute_barrier(const struct lmplay_replay *r) {
 	}
 }
 
-/* Discards cache lines before a load from host memory, and writes them back after a store to it. */
-static void invalidate(const struct lmplay_replay *r, const struct lmplay_window_state *w,
+/* The player calls invalidate_cache before it loads from a window, and clean_cache after it has
+   stored to a window. They call the hooks of the same names if the window is host memory. */
+static void invalidate_cache(const struct lmplay_replay *r, const struct lmplay_window_state *w,
 	uint64_t offset, uint64_t size) {
 	if ((w->kind == KIND_HOST) && (w->mapping.by_hooks == 0u) && (r->hooks->invalidate != NULL)) {
 		r->hooks->invalidate(r->hooks->context, w->mapping.address + (uintptr_t)offset, size);
 	}
 }
 
-static void clean(const struct lmplay_replay *r, const struct lmplay_window_state *w,
+static void clean_cache(const struct lmplay_replay *r, const struct lmplay_window_state *w,
 	uint64_t offset, uint64_t size) {
 	if ((w->kind == KIND_HOST) && (w->mapping.by_hooks == 0u) && (r->hooks->clean != NULL)) {
 		r->hooks->clean(r->hooks->context, w->mapping.address + (uintptr_t)offset, size);
@@ -2202,8 +2256,9 @@ static void clean(const struct lmplay_replay *r, const struct lmplay_window_stat
 
 /* ---- Bus mastering ---- */
 
-/* Returns the index of the next Host window of a device, in the order in which lmplay_load maps
-   them: fixed bus addresses first. LMPLAY_NONE: there is no other. *position is 0 at first. */
+/* Returns the index of the next Host window of a device, or LMPLAY_NONE if there is no further one.
+   The order is that in which lmplay_load maps the windows: those with fixed bus addresses come
+   first. *position must be 0 before the first call. */
 static uint32_t next_host_window(const struct lmplay_replay *r, uint32_t device,
 	uint32_t *position) {
 	uint32_t count = count_of(r->image, WINDOWS);
@@ -2213,28 +2268,29 @@ static uint32_t next_host_window(const struct lmplay_replay *r, uint32_t device,
 		const struct window *w = window_at(r->image, i);
 		(*position)++;
 		if ((w->kind == KIND_HOST) && (w->device == device) &&
-			((fixed_bus(w) != 0u) == fixed_ones)) {
+			((fixed_bus_address(w) != 0u) == fixed_ones)) {
 			return i;
 		}
 	}
 	return LMPLAY_NONE;
 }
 
-/* Stores to one register of outbound translation. */
-static enum lmplay_code store_outbound(const struct lmplay_replay *r,
+/* Stores the lower 32 bits of a value to one register of outbound translation. */
+static enum lmplay_code store_region_register(const struct lmplay_replay *r,
 	const struct lmplay_device_state *d, uint64_t offset, uint64_t value) {
 	return store_mapping(r, &d->outbound, offset, 4, value & 0xffffffffu);
 }
 
-/* Programs one region: tiles then reach the memory of a Host window, or none if `window` is
-   LMPLAY_NONE. The region is disabled until all its registers have their new values. */
+/* Programs one region of outbound translation. Tiles then reach the memory of a Host window through
+   the region. If `window` is LMPLAY_NONE, the region is only disabled. Otherwise it stays disabled
+   until all its registers have their new values. */
 static enum lmplay_code program_region(const struct lmplay_replay *r,
 	const struct lmplay_device_state *d, uint32_t region, uint32_t window) {
 	const struct board_outbound *o = d->board->outbound;
 	uint64_t at = (uint64_t)region * o->stride;
 	uint64_t values[5];
 	uint64_t limit;
-	enum lmplay_code code = store_outbound(r, d, at + 4u, 0); /* region_ctrl_2 */
+	enum lmplay_code code = store_region_register(r, d, at + 4u, 0); /* region_ctrl_2 */
 	if (window == LMPLAY_NONE) {
 		return code;
 	}
@@ -2245,19 +2301,19 @@ static enum lmplay_code program_region(const struct lmplay_replay *r,
 	values[3] = r->windows[window].mapping.bus;
 	values[4] = values[3] >> 32;
 	for (uint32_t i = 0; (i < 5u) && (code == LMPLAY_OK); i++) {
-		code = store_outbound(r, d, at + 8u + (4u * (uint64_t)i), values[i]);
+		code = store_region_register(r, d, at + 8u + (4u * (uint64_t)i), values[i]);
 	}
 	if ((code == LMPLAY_OK) && (o->upper_limit != 0u)) {
-		code = store_outbound(r, d, at + o->upper_limit, limit >> 32);
+		code = store_region_register(r, d, at + o->upper_limit, limit >> 32);
 	}
 	if (code == LMPLAY_OK) {
-		code = store_outbound(r, d, at, o->type); /* region_ctrl_1 */
+		code = store_region_register(r, d, at, o->type); /* region_ctrl_1 */
 	}
-	return (code == LMPLAY_OK) ? store_outbound(r, d, at + 4u, o->control) : code;
+	return (code == LMPLAY_OK) ? store_region_register(r, d, at + 4u, o->control) : code;
 }
 
-/* Programs all regions of a device. If `enable` is true, tiles reach the Host windows of the image
-   and no other host memory; otherwise they reach none. */
+/* Programs all regions of a device. If `enable` is true, tiles then reach the Host windows of the
+   image and no other host memory. Otherwise tiles reach no host memory. */
 static enum lmplay_code program_outbound(const struct lmplay_replay *r, uint32_t device,
 	bool enable) {
 	const struct lmplay_device_state *d = &r->devices[device];
@@ -2300,7 +2356,8 @@ static enum lmplay_code start_dma(struct loader *l) {
 	r->masters = 0;
 	if ((wanted != 0u) && (r->hooks->set_bus_master == NULL)) {
 		set_place(l, "device", LMPLAY_NONE);
-		return fail_load(l, LMPLAY_NO_DEVICE, TEXT("the port has no hook set_bus_master"));
+		return fail_load(l, LMPLAY_NO_DEVICE,
+			TEXT("the image needs DMA, but the hook set_bus_master is NULL"));
 	}
 	for (uint32_t i = 0; (i < LMPLAY_DEVICES_MAX) && (code == LMPLAY_OK); i++) {
 		if (((wanted >> i) & 1u) != 0u) {
@@ -2311,7 +2368,7 @@ static enum lmplay_code start_dma(struct loader *l) {
 			}
 			if (code != LMPLAY_OK) {
 				set_place(l, "device", i);
-				code = fail_load(l, code, TEXT("its bus mastering cannot be enabled"));
+				code = fail_load(l, code, TEXT("enabling its bus mastering failed"));
 			}
 		}
 	}
@@ -2321,12 +2378,13 @@ static enum lmplay_code start_dma(struct loader *l) {
 	return code;
 }
 
-/* Flags of a replay. */
-#define REPLAY_LOADED 1u
-#define REPLAY_DISABLED 2u
-#define REPLAY_IN_SAFE 4u /* the run executes "safe" after a failure */
+/* Bits of lmplay_replay.flags. */
+#define REPLAY_LOADED 1u   /* lmplay_load has succeeded */
+#define REPLAY_DISABLED 2u /* a run has failed */
+#define REPLAY_IN_SAFE 4u  /* the run executes "safe" after a failure */
 
-/* Places the tables in the arena, and clears them and the tensors. */
+/* Clears the arena, and sets the pointers to the tables that follow the tensors. Also finds the
+   sequence "safe", the boards of the devices, and the number of inputs without data. */
 static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena) {
 	const struct lmplay_image *image = r->image;
 	clear_bytes(arena, (size_t)load_bytes(image));
@@ -2350,21 +2408,22 @@ static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena) {
 static enum lmplay_code begin_load(struct loader *l, const struct lmplay_image *image,
 	const struct lmplay_hooks *hooks, uint32_t device_count, const void *arena,
 	size_t arena_size) {
-	if ((l->replay == NULL) || !is_usable(image) || (hooks == NULL) || (l->found == NULL) ||
-		(arena == NULL) || (hooks->map == NULL) || (hooks->query == NULL) || (hooks->now == NULL)) {
+	if ((l->replay == NULL) || !is_verified(image) || (l->machine_devices == NULL) ||
+		(arena == NULL) || (hooks == NULL) || (hooks->map == NULL) || (hooks->query == NULL) ||
+		(hooks->now == NULL)) {
 		return fail_load(l, LMPLAY_USAGE,
-			TEXT("is not verified, or an argument or a required hook is NULL"));
+			TEXT("the image is not verified, or an argument or a required hook is NULL"));
 	}
 	clear_bytes(l->replay, sizeof *l->replay);
 	l->replay->image = image;
 	l->replay->hooks = hooks;
 	if (device_count != count_of(image, DEVICES)) {
 		set_place(l, "device", LMPLAY_NONE);
-		return fail_load(l, LMPLAY_USAGE, TEXT("the number of devices is not that of the image"));
+		return fail_load(l, LMPLAY_USAGE, TEXT("the image is for another number of devices"));
 	}
 	if ((((uintptr_t)arena % TENSOR_ALIGN) != 0u) || (arena_size < load_bytes(image))) {
 		return fail_load(l, LMPLAY_BAD_IMAGE,
-			TEXT("needs a larger arena, or one that is aligned to 64"));
+			TEXT("the arena is smaller than plan.arena_bytes, or not aligned to 64"));
 	}
 	return LMPLAY_OK;
 }
@@ -2377,7 +2436,7 @@ static enum lmplay_code map_windows(struct loader *l) {
 	enum lmplay_code code = LMPLAY_OK;
 	for (uint32_t pass = 0; pass < 2u; pass++) {
 		for (uint32_t i = 0; (i < count) && (code == LMPLAY_OK); i++) {
-			bool is_fixed = fixed_bus(window_at(image, i)) != 0u;
+			bool is_fixed = fixed_bus_address(window_at(image, i)) != 0u;
 			if (is_fixed == (pass == 0u)) {
 				code = map_window(l, i);
 			}
@@ -2392,26 +2451,26 @@ enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_i
 	struct loader l;
 	enum lmplay_code code;
 	l.replay = replay;
-	l.found = devices;
+	l.machine_devices = devices;
 	l.place = "";
 	l.reason = "";
 	set_place(&l, "image", LMPLAY_NONE);
 	code = begin_load(&l, image, hooks, device_count, arena, arena_size);
 	if (code == LMPLAY_OK) {
-		code = check_identity(&l);
+		code = check_device_identities(&l);
 	}
 	if (code == LMPLAY_OK) {
 		lay_out_arena(replay, arena);
 		code = map_windows(&l);
 	}
 	if (code == LMPLAY_OK) {
-		code = check_for_machine(&l);
+		code = check_commands_for_machine(&l);
 	}
 	if (code == LMPLAY_OK) {
 		code = start_dma(&l);
 	}
 	if (code != LMPLAY_OK) {
-		return reject(error, code, l.place, l.index, l.reason);
+		return set_error(error, code, l.place, l.index, l.reason);
 	}
 	replay->flags = REPLAY_LOADED;
 	return LMPLAY_OK;
@@ -2462,29 +2521,34 @@ const void *lmplay_output(const struct lmplay_replay *replay, uint32_t tensor) {
 /* ---- Runs ---- */
 
 /* Values of lmplay_replay.phase: what the next step does. */
-#define PHASE_NONE 0u     /* no run has begun */
-#define PHASE_COMMANDS 1u /* executes the next command */
-#define PHASE_DELAY 2u    /* waits until a Delay is over */
-#define PHASE_POLL 3u     /* waits until the next load of an Expect with a deadline */
-#define PHASE_SETTLE 4u   /* waits for errors of DMA before it queries the devices again */
-#define PHASE_ENDED 5u    /* the run has ended */
+#define PHASE_NONE 0u       /* no run has begun */
+#define PHASE_COMMANDS 1u   /* it executes the next command */
+#define PHASE_DELAY 2u      /* it waits until a Delay is over */
+#define PHASE_POLL 3u       /* it waits until the next load of an Expect with a deadline */
+#define PHASE_DMA_STATUS 4u /* it waits for DMA_STATUS_NS, and then queries the devices again */
+#define PHASE_ENDED 5u      /* the run has ended */
 
-/* Commands between two checks of the time, with a limit of the caller and without one. */
+/* Number of commands between two checks of the time, in a run with limit_ns and in other runs. */
 #define CLOCK_INTERVAL_LIMITED 256u
 #define CLOCK_INTERVAL 4096u
 
-/* A failure of DMA sets an error bit of a device later than the failure is noticed. */
-#define SETTLE_NS 5000000u
+/* Time, in ns, between a failure and the second query of the devices. A device sets the error bit
+   for a failed DMA transfer only when the error response arrives, after the first query. */
+#define DMA_STATUS_NS 5000000u
 
-#define POLL_BACKOFF 32u        /* without an interval, a poll waits 1/32 of the time so far */
-#define LIMIT_MAX_US ((uint64_t)INT64_MAX / 2000u) /* prevents overflow of time plus limit */
+/* A poll without an interval waits 1/32 of the time that it has lasted so far. */
+#define POLL_BACKOFF 32u
 
-static uint64_t now(const struct lmplay_replay *r) {
+/* Limits above this one count as this one. It prevents an overflow of a time plus a limit, in ns.
+   */
+#define LIMIT_MAX_US ((uint64_t)INT64_MAX / 2000u)
+
+static uint64_t time_now(const struct lmplay_replay *r) {
 	return r->hooks->now(r->hooks->context);
 }
 
-/* Returns the longest permitted time of a run, in ns. */
-static uint64_t allowed_ns(const struct lmplay_image *image) {
+/* Returns the limit of lmplay_verify for the time of a run, in ns. */
+static uint64_t image_limit_ns(const struct lmplay_image *image) {
 	return smaller(image->limit_us, LIMIT_MAX_US) * 1000u;
 }
 
@@ -2497,10 +2561,10 @@ static uint32_t clock_interval(uint64_t limit_ns) {
 	return commands;
 }
 
-/* Begins a sequence, with a limit from now on. */
+/* Begins a sequence. Its time limit counts from now on. */
 static void begin_sequence(struct lmplay_replay *r, uint32_t sequence, uint64_t limit_ns) {
-	uint64_t allowed = allowed_ns(r->image);
-	r->end_ns = now(r) + ((limit_ns != 0u) ? smaller(limit_ns, allowed) : allowed);
+	uint64_t allowed = image_limit_ns(r->image);
+	r->end_ns = time_now(r) + ((limit_ns != 0u) ? smaller(limit_ns, allowed) : allowed);
 	r->limit_ns = limit_ns;
 	r->until_clock = clock_interval(limit_ns);
 	r->sequence = sequence;
@@ -2513,7 +2577,8 @@ static void begin_sequence(struct lmplay_replay *r, uint32_t sequence, uint64_t 
 	r->phase = PHASE_COMMANDS;
 }
 
-/* Ends the sequence with a code. After the first failure, "safe" begins if there is one. */
+/* Ends the current sequence with a code. After the first failure of a run, begins the sequence
+   "safe", if the image has one. */
 static void end_sequence(struct lmplay_replay *r, enum lmplay_code code) {
 	struct lmplay_result *result = &r->result;
 	r->phase = PHASE_ENDED;
@@ -2544,14 +2609,15 @@ static enum lmplay_code query_devices(const struct lmplay_replay *r) {
 	for (uint32_t i = 0; (i < count_of(r->image, DEVICES)) && (code == LMPLAY_OK); i++) {
 		code = r->hooks->query(r->hooks->context, i);
 		if (((r->masters >> i) & 1u) == 0u) {
-			code = (code == LMPLAY_DEVICE_GONE) ? code : LMPLAY_OK; /* no DMA, no fault of it */
+			code = (code == LMPLAY_DEVICE_GONE) ? code : LMPLAY_OK; /* no DMA that could fail */
 		}
 	}
 	return code;
 }
 
-/* Returns LMPLAY_DEVICE_GONE if a window's device is gone, which a load of all ones may mean. */
-static enum lmplay_code check_present(const struct lmplay_replay *r,
+/* Returns LMPLAY_DEVICE_GONE if the device of a window is gone. Queries the device only if the
+   loaded value has only ones, because loads from a device that is gone return such values. */
+static enum lmplay_code check_device_present(const struct lmplay_replay *r,
 	const struct lmplay_window_state *w, uint32_t width, uint64_t loaded) {
 	enum lmplay_code code = LMPLAY_OK;
 	if (loaded == width_mask(width)) {
@@ -2560,8 +2626,9 @@ static enum lmplay_code check_present(const struct lmplay_replay *r,
 	return (code == LMPLAY_DEVICE_GONE) ? code : LMPLAY_OK;
 }
 
-/* Completes an Expect or a Compare that has failed with a code. Returns LMPLAY_OK if the run
-   continues, LMPLAY_BUSY if the devices are queried again later, or the code of the failure. */
+/* Decides what follows after an Expect or a Compare has failed with a code. Returns LMPLAY_OK if
+   the run continues, LMPLAY_BUSY if a later step must query the devices again, or the code with
+   which the run fails. */
 static enum lmplay_code apply_policy(struct lmplay_replay *r, const struct command *c,
 	enum lmplay_code failure) {
 	bool is_ignored = (failure != LMPLAY_RUN_LATE) && (c->option == POLICY_IGNORE);
@@ -2573,8 +2640,8 @@ static enum lmplay_code apply_policy(struct lmplay_replay *r, const struct comma
 			}
 		} else if (r->masters != 0u) {
 			r->pending = failure;
-			r->wake_ns = now(r) + SETTLE_NS;
-			r->phase = PHASE_SETTLE;
+			r->wake_ns = time_now(r) + DMA_STATUS_NS;
+			r->phase = PHASE_DMA_STATUS;
 			code = LMPLAY_BUSY;
 		} else {
 			code = failure;
@@ -2583,7 +2650,7 @@ static enum lmplay_code apply_policy(struct lmplay_replay *r, const struct comma
 	return code;
 }
 
-/* Records what a failed command loaded and expected. */
+/* Stores what a failed command loaded and expected. */
 static void record_mismatch(struct lmplay_replay *r, uint64_t got, uint64_t want, uint64_t mask,
 	uint64_t element) {
 	if ((r->flags & REPLAY_IN_SAFE) == 0u) {
@@ -2594,7 +2661,8 @@ static void record_mismatch(struct lmplay_replay *r, uint64_t got, uint64_t want
 	}
 }
 
-/* Forgets it again if the run continues. */
+/* Applies the policy of a failed Expect or Compare. If the run continues, clears the stored
+   mismatch. */
 static enum lmplay_code fail_command(struct lmplay_replay *r, const struct command *c,
 	enum lmplay_code failure) {
 	enum lmplay_code code = apply_policy(r, c, failure);
@@ -2610,9 +2678,9 @@ static enum lmplay_code load_register(const struct lmplay_replay *r, const struc
 	const struct lmplay_window_state *w = &r->windows[c->window];
 	enum lmplay_code code;
 	*loaded = 0;
-	invalidate(r, w, c->offset, c->width);
+	invalidate_cache(r, w, c->offset, c->width);
 	code = load_window(r, w, c->offset, c->width, loaded);
-	return (code == LMPLAY_OK) ? check_present(r, w, c->width, *loaded) : code;
+	return (code == LMPLAY_OK) ? check_device_present(r, w, c->width, *loaded) : code;
 }
 
 /* Executes the store of a Write, a Relocate or a Modify. */
@@ -2620,7 +2688,7 @@ static enum lmplay_code store_register(const struct lmplay_replay *r, const stru
 	uint64_t value) {
 	const struct lmplay_window_state *w = &r->windows[c->window];
 	enum lmplay_code code = store_window(r, w, c->offset, c->width, value);
-	clean(r, w, c->offset, c->width);
+	clean_cache(r, w, c->offset, c->width);
 	return code;
 }
 
@@ -2633,10 +2701,11 @@ static enum lmplay_code execute_modify(const struct lmplay_replay *r, const stru
 	return code;
 }
 
-/* Begins the wait of a poll whose load did not meet the condition. The last load comes after the
-   deadline, so that a value that came in time is seen even if the player is late. */
+/* Begins the pause before the next load of a poll whose last load did not meet the condition. The
+   final load comes after the deadline. Therefore the poll succeeds if the device has set the value
+   in time, even if the player is late. */
 static void await_next_load(struct lmplay_replay *r, const struct command *c) {
-	uint64_t time = now(r);
+	uint64_t time = time_now(r);
 	uint64_t pause;
 	uint64_t left;
 	if (r->polling == 0u) {
@@ -2666,7 +2735,7 @@ static bool is_condition_met(const struct command *c, uint64_t loaded) {
 	return is_met;
 }
 
-/* Makes one load of an Expect. Returns LMPLAY_BUSY if another one follows. */
+/* Makes one load of an Expect. Returns LMPLAY_BUSY if another load follows. */
 static enum lmplay_code execute_expect(struct lmplay_replay *r, const struct command *c) {
 	uint64_t loaded;
 	enum lmplay_code failure = LMPLAY_EXPECT_FAILED;
@@ -2686,7 +2755,7 @@ static enum lmplay_code execute_expect(struct lmplay_replay *r, const struct com
 	return code;
 }
 
-/* Returns the address of the bytes of a command's memory: the payload or a tensor. */
+/* Returns the address of a command's data, in the payload or in a tensor. */
 static const uint8_t *source_of(const struct lmplay_replay *r, const struct command *c) {
 	const uint8_t *bytes = payload_of(r->image);
 	if (c->index != 0u) {
@@ -2701,7 +2770,7 @@ static const uint8_t *source_of(const struct lmplay_replay *r, const struct comm
 	return &bytes[c->value];
 }
 
-/* Returns the number that `width` bytes of memory contain. They need not be aligned. */
+/* Returns the number in `width` bytes of memory. The address need not be aligned. */
 static uint64_t read_memory(const uint8_t *bytes, uint32_t width) {
 	uint64_t value = 0;
 	if (width == 8u) {
@@ -2728,16 +2797,17 @@ static void write_memory(uint8_t *bytes, uint32_t width, uint64_t value) {
 	}
 }
 
-/* Checks that a device is present after a CopyOut whose last access loaded only ones. */
-static enum lmplay_code check_copied(const struct lmplay_replay *r, const struct command *c,
-	const uint8_t *copied) {
+/* Checks whether the device is still present after a CopyOut, if its last access loaded only ones.
+   */
+static enum lmplay_code check_present_after_copy(const struct lmplay_replay *r,
+	const struct command *c, const uint8_t *copied) {
+	const struct lmplay_window_state *w = &r->windows[c->window];
 	uint32_t first = (c->amount > c->width) ? (c->amount - c->width) : 0u;
 	bool all_ones = true;
 	for (uint32_t i = first; i < c->amount; i++) {
 		all_ones = all_ones && (copied[i] == 0xffu);
 	}
-	return all_ones ? check_present(r, &r->windows[c->window], c->width, width_mask(c->width))
-					: LMPLAY_OK;
+	return all_ones ? check_device_present(r, w, c->width, width_mask(c->width)) : LMPLAY_OK;
 }
 
 /* Compares one element with the golden data. */
@@ -2754,17 +2824,17 @@ static enum lmplay_code compare_element(struct lmplay_replay *r, const struct co
 	return code;
 }
 
-/* Returns the width of the next access of a copy: the command's, but with Bulk the widest that is
-   aligned and not too wide. */
+/* Returns the width of the next access of a copy. In the mode Bulk, it is the largest width that is
+   aligned and does not exceed the remaining bytes. Otherwise it is the width of the command. */
 static uint32_t access_width(const struct lmplay_window_state *w, const struct command *c,
 	uint64_t at) {
 	uint32_t width = c->width;
 	if ((c->mode == MODE_BULK) && (c->opcode != OP_COMPARE)) {
 		bool by_hooks = w->mapping.by_hooks != 0u;
-		uint64_t address = w->skew + at;
+		uint64_t address = w->bar_offset_mod_8 + at;
 		uint64_t left = (uint64_t)c->offset + c->amount - at;
 		if (!by_hooks) {
-			address = (uint64_t)w->mapping.address + w->inside + at;
+			address = (uint64_t)w->mapping.address + w->offset_in_range + at;
 			width = (LMPLAY_ACCESS_64 != 0) ? 8u : 4u;
 		}
 		while ((width > left) || ((address % width) != 0u)) {
@@ -2774,7 +2844,8 @@ static uint32_t access_width(const struct lmplay_window_state *w, const struct c
 	return width;
 }
 
-/* Executes one slice of a CopyIn, Fill, CopyOut or Compare. Returns LMPLAY_BUSY if more follow. */
+/* Executes one slice of a CopyIn, Fill, CopyOut or Compare. Returns LMPLAY_BUSY if further slices
+   follow. */
 static enum lmplay_code execute_transfer(struct lmplay_replay *r, const struct command *c) {
 	const struct lmplay_window_state *w = &r->windows[c->window];
 	const uint8_t *source = (c->opcode == OP_FILL) ? NULL : source_of(r, c);
@@ -2782,11 +2853,11 @@ static enum lmplay_code execute_transfer(struct lmplay_replay *r, const struct c
 	uint64_t end = smaller(begin + LMPLAY_SLICE, c->amount);
 	bool is_fixed = (c->mode == MODE_FIXED);
 	bool is_load = (c->opcode == OP_COPY_OUT) || (c->opcode == OP_COMPARE);
-	uint64_t first = c->offset + (is_fixed ? 0u : begin); /* of the bytes of the window */
+	uint64_t first = c->offset + (is_fixed ? 0u : begin); /* offset in the window */
 	uint64_t size = is_fixed ? c->width : (end - begin);
 	enum lmplay_code code = LMPLAY_OK;
 	if (is_load) {
-		invalidate(r, w, first, size);
+		invalidate_cache(r, w, first, size);
 	}
 	while ((r->done_bytes < end) && (code == LMPLAY_OK)) {
 		uint64_t done = r->done_bytes;
@@ -2811,27 +2882,27 @@ static enum lmplay_code execute_transfer(struct lmplay_replay *r, const struct c
 		}
 	}
 	if (!is_load) {
-		clean(r, w, first, size);
+		clean_cache(r, w, first, size);
 	}
 	if ((code == LMPLAY_OK) && (r->done_bytes < c->amount)) {
 		return LMPLAY_BUSY;
 	}
 	if ((code == LMPLAY_OK) && (c->opcode == OP_COPY_OUT)) {
-		code = check_copied(r, c, source);
+		code = check_present_after_copy(r, c, source);
 	}
 	r->done_bytes = 0;
 	return code;
 }
 
-/* Programs a TLB window: stores to its registers, and loads the last of them again, because that
-   load returns only after the stores have taken effect. */
+/* Executes a Point: stores to the registers of the TLB window. Then loads the last of these
+   registers, because this load returns only after the stores have taken effect. */
 static enum lmplay_code execute_point(struct lmplay_replay *r, const struct command *c) {
 	struct lmplay_window_state *w = &r->windows[c->window];
 	const struct lmplay_device_state *d = &r->devices[w->device];
 	const struct board_tlb *tlb = d->board->tlb;
 	uint64_t at = (uint64_t)w->slot * tlb->config_stride;
 	uint32_t width = tlb->config_width;
-	uint64_t values[3]; /* of registers of 4 bytes, or the first one of 8 bytes */
+	uint64_t values[3]; /* for three registers of 4 bytes; values[0] for one register of 8 bytes */
 	uint32_t registers = 3;
 	struct tlb_words words;
 	uint64_t loaded = 0;
@@ -2853,13 +2924,13 @@ static enum lmplay_code execute_point(struct lmplay_replay *r, const struct comm
 		code = load_mapping(r, &d->registers, at, width, &loaded);
 	}
 	execute_barrier(r);
-	w->inside = c->value & (w->group->size - 1u);
+	w->offset_in_range = c->value & (w->group->size - 1u);
 	return code;
 }
 
 /* Begins a Delay. */
 static enum lmplay_code execute_delay(struct lmplay_replay *r, const struct command *c) {
-	uint64_t time = now(r);
+	uint64_t time = time_now(r);
 	enum lmplay_code code = check_time(r, time);
 	if (code == LMPLAY_OK) {
 		r->wake_ns = time + ((uint64_t)c->amount * 1000u);
@@ -2869,8 +2940,8 @@ static enum lmplay_code execute_delay(struct lmplay_replay *r, const struct comm
 	return code;
 }
 
-/* Executes one command, or one part of it. Returns LMPLAY_OK if the command is complete,
-   LMPLAY_BUSY if it is not, or the code with which the sequence fails. */
+/* Executes one command, or a part of it. Returns LMPLAY_OK if the command is complete, LMPLAY_BUSY
+   if it is not complete yet, or the code with which the sequence fails. */
 static enum lmplay_code execute_command(struct lmplay_replay *r, const struct command *c) {
 	enum lmplay_code code = LMPLAY_OK;
 	switch (c->opcode) {
@@ -2912,14 +2983,15 @@ static enum lmplay_code execute_command(struct lmplay_replay *r, const struct co
 	return code;
 }
 
-/* Continues with the next command after a complete one, and checks the time now and then. */
+/* Goes on to the next command after a complete command. From time to time, also checks the time
+   limit. */
 static void complete_command(struct lmplay_replay *r) {
 	r->next++;
 	r->phase = PHASE_COMMANDS;
 	r->until_clock--;
 	if (r->until_clock == 0u) {
 		r->until_clock = clock_interval(r->limit_ns);
-		if (check_time(r, now(r)) != LMPLAY_OK) {
+		if (check_time(r, time_now(r)) != LMPLAY_OK) {
 			end_sequence(r, LMPLAY_RUN_LATE);
 		}
 	}
@@ -2931,11 +3003,11 @@ static void execute_end(struct lmplay_replay *r) {
 		r->next = r->return_to;
 		r->return_to = 0;
 	} else {
-		end_sequence(r, (r->limit_ns != 0u) ? check_time(r, now(r)) : LMPLAY_OK);
+		end_sequence(r, (r->limit_ns != 0u) ? check_time(r, time_now(r)) : LMPLAY_OK);
 	}
 }
 
-/* Executes the next command, or the next part of it. */
+/* Executes the next command, or its next part. */
 static void step_command(struct lmplay_replay *r) {
 	const struct command *c = command_at(r->image, r->next);
 	if (r->fault != 0u) {
@@ -2956,12 +3028,12 @@ static void step_command(struct lmplay_replay *r) {
 	}
 }
 
-/* Continues a wait. Returns false if it has not ended. */
+/* Ends the current wait if it is over. Returns false if the wait goes on. */
 static bool step_wait(struct lmplay_replay *r) {
-	uint64_t time = now(r);
+	uint64_t time = time_now(r);
 	bool is_late = (r->stop != 0u) || (check_time(r, time) != LMPLAY_OK);
 	bool is_over = (time >= r->wake_ns);
-	if (r->phase == PHASE_SETTLE) {
+	if (r->phase == PHASE_DMA_STATUS) {
 		if (is_over) {
 			enum lmplay_code code = query_devices(r);
 			end_sequence(r, (code != LMPLAY_OK) ? code : (enum lmplay_code)r->pending);
@@ -2973,11 +3045,11 @@ static bool step_wait(struct lmplay_replay *r) {
 		} else if (is_over) {
 			complete_command(r);
 		} else {
-			/* The delay lasts. */
+			/* The delay goes on. */
 		}
 	} else {
 		if (is_late) {
-			r->pending = LMPLAY_RUN_LATE; /* unless the next load meets the condition */
+			r->pending = LMPLAY_RUN_LATE; /* the failure if the next load is not as expected */
 			is_over = true;
 		} else if (is_over && (time >= r->deadline_ns)) {
 			r->pending = LMPLAY_DEADLINE_PASSED;
@@ -3029,7 +3101,7 @@ uint64_t lmplay_next_ns(const struct lmplay_replay *replay) {
 	uint64_t next = 0;
 	if ((replay->phase == PHASE_DELAY) || (replay->phase == PHASE_POLL)) {
 		next = smaller(replay->wake_ns, replay->end_ns + 1u);
-	} else if (replay->phase == PHASE_SETTLE) {
+	} else if (replay->phase == PHASE_DMA_STATUS) {
 		next = replay->wake_ns;
 	} else {
 		/* The next step executes a command, or the run has ended. */
@@ -3044,13 +3116,13 @@ void lmplay_result(const struct lmplay_replay *replay, struct lmplay_result *res
 	}
 }
 
-#define WAIT_MAX_NS 100000000u /* of one call of the hook `wait` */
+#define WAIT_MAX_NS 100000000u /* longest time, in ns, for one call of the hook `wait` */
 
-/* Waits until the next step has something to do, if the port can wait. */
+/* Calls the hook `wait`, if there is one, until the next step has something to do. */
 static void wait_for_step(const struct lmplay_replay *r) {
 	uint64_t next = lmplay_next_ns(r);
 	if ((r->hooks->wait != NULL) && (next != 0u)) {
-		uint64_t time = now(r);
+		uint64_t time = time_now(r);
 		if (next > time) {
 			r->hooks->wait(r->hooks->context, smaller(next - time, WAIT_MAX_NS));
 		}

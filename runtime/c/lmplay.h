@@ -12,38 +12,40 @@
  *     struct lmplay_plan plan; struct lmplay_result result; uint32_t sequence, in, out;
  *
  *     lmplay_open(&image, bytes, size, &error)            finds the parts of the image
- *     lmplay_plan(&image, &plan)                          how much memory is needed
+ *     lmplay_plan(&image, &plan)                          computes the memory that is needed
  *     lmplay_verify(&image, arena, arena_size, 0, &error) checks every byte
  *     lmplay_load(&replay, &image, &hooks, devices, count, arena, arena_size, &error)
  *                                                         maps the windows
  *     lmplay_find_sequence(&image, "compute", 7, &sequence)
  *     lmplay_find_tensor(&image, "n", 1, &in), lmplay_find_tensor(&image, "result", 6, &out)
- *     lmplay_input(&replay, in), lmplay_output(&replay, out)    addresses of their bytes
+ *     lmplay_input(&replay, in), lmplay_output(&replay, out)    return addresses of tensors
  *     lmplay_run(&replay, sequence, 0, &result)           repeat: write input, run, read output
  *     lmplay_unload(&replay)                              stops the DMA of the devices
  *
- * WHAT IT NEEDS. The functions memcpy, memset and memcmp, and nothing else of a C library. It
- * allocates no memory, calls no function recursively, and has no writable global data. All state
- * is in structs and in an arena that the caller provides. The processor must be little endian.
+ * WHAT IT NEEDS. Of a C library, the player needs only memcpy, memset and memcmp. It allocates no
+ * memory, calls no function recursively, and has no writable global data. All state is in structs
+ * and in an arena that the caller provides. The processor must be little endian.
  *
- * THE IMAGE. The bytes of the image may lie in read-only flash. Their address must be a multiple
- * of 8. They must not change from lmplay_open until after the last call for the image: what was
- * verified is what runs. The player stores nothing to them.
+ * THE IMAGE. The bytes of the image may lie in read-only flash, because the player stores nothing
+ * to them. Their address must be a multiple of 8. They must not change from lmplay_open until after
+ * the last call for the image. Otherwise a run would execute bytes that lmplay_verify has not
+ * checked.
  *
  * HOOKS. A port fills in struct lmplay_hooks: functions that map a window, read a clock and so on.
  * Hooks must not call functions of this header for the same replay, except lmplay_fault and
  * lmplay_stop. PORTING.md in this directory describes how to write a port.
  *
- * CALLS. Calls for one replay must not overlap, again except lmplay_fault and lmplay_stop, which
- * an interrupt or a handler of a processor exception may call. Different replays may run at the
- * same time on different processors if they use different devices. Two replays may share an image.
+ * CALLS. Calls for one replay must not overlap. There are two exceptions: an interrupt or a handler
+ * of a processor exception may call lmplay_fault and lmplay_stop at any time. Different replays may
+ * run at the same time on different processors if they use different devices. Two replays may share
+ * an image.
  *
  * TIME. Times are in microseconds (us) in images and in nanoseconds (ns) at the hooks.
  *
- * WHAT IT DOES NOT DO. It does not check signatures (section 8 of FORMAT.md), except that a
- * signature is undamaged. It has no fault guard: if a load or store of a mapped window raises a
- * processor exception, the port must handle the exception and call lmplay_fault. runtime/SAFETY.md
- * lists what holds for this player.
+ * WHAT IT DOES NOT DO. The player checks that a signature (section 8 of FORMAT.md) is undamaged,
+ * but not that it is authentic. The player does not handle processor exceptions: if a load or store
+ * of a mapped window raises one, the port must handle it and call lmplay_fault. runtime/SAFETY.md
+ * says which of its statements apply to this player.
  */
 #ifndef LMPLAY_H
 #define LMPLAY_H
@@ -59,14 +61,13 @@ extern "C" {
  * CONFIGURATION. A port may define LMPLAY_CONFIG as the name of a header, in quotes. That header
  * may define the macros below. lmplay.c has a default for each.
  *
- *   LMPLAY_VERIFY        0: leave out lmplay_verify and all checks of lmplay_open but that of the
- *                        preamble, for images that are verified elsewhere, by `lm verify` or a
- *                        boot loader. Then damaged images have undefined behaviour.
+ *   LMPLAY_VERIFY        0: leave out lmplay_verify. lmplay_open then checks only the preamble.
+ *                        This is for images that `lm verify` or a boot loader verifies. With a
+ *                        damaged image, the behaviour of the player is then undefined.
  *   LMPLAY_TEXT          0: leave out the texts of struct lmplay_error: place and reason are "".
  *   LMPLAY_BOARD_name    0: leave out the rules and layouts of one board: EDU, IVSHMEM, NVME,
- *                        WORMHOLE or BLACKHOLE. Its PCI ids stay known. Therefore an image for
- *                        such a device cannot bring rules of its own: its accesses to BARs are
- *                        rejected.
+ *                        WORMHOLE or BLACKHOLE. The PCI ids of the board stay known. Therefore
+ *                        the player rejects every access to the BARs of such a device.
  *   LMPLAY_ACCESS_64     0: the processor has no loads and stores of 8 bytes that are one access
  *                        of a device. The default is 1 if pointers have 64 bits. If it is 0,
  *                        lmplay_load rejects an image with an access of 8 bytes to a mapped
@@ -78,10 +79,11 @@ extern "C" {
  *   LMPLAY_BARRIER()     full barrier, if the hook `barrier` is NULL; the default knows arm, arm64,
  *                        RISC-V and x86
  *   LMPLAY_CRC32C(sum, bytes, size)
- *                        CRC-32C of bytes that follow bytes whose CRC-32C is `sum`, as a uint32_t;
- *                        for a processor or a unit that computes it
- *   LMPLAY_SLICE         bytes of a copy, fill or compare that count as one unit of the budget of
- *                        lmplay_step; a multiple of 64, 1024 by default
+ *                        continues a CRC-32C: if `sum` is the CRC-32C of earlier bytes, the value
+ *                        is the CRC-32C of these bytes followed by `size` bytes at `bytes`. Its
+ *                        type is uint32_t. Define the macro if the machine has hardware for it.
+ *   LMPLAY_SLICE         number of bytes of a copy, fill or compare that lmplay_step counts as one
+ *                        unit of its budget; a multiple of 64, 1024 by default
  */
 #ifdef LMPLAY_CONFIG
 #include LMPLAY_CONFIG
@@ -93,9 +95,9 @@ extern "C" {
 #define LMPLAY_DEVICES_MAX 8 /* largest number of devices of an image */
 #define LMPLAY_DIMS_MAX 8    /* largest number of dimensions of a tensor */
 #define LMPLAY_BARS 6        /* number of BARs of a device */
-#define LMPLAY_FIELDS 10     /* number of fields of an envelope: a struct, then vectors */
+#define LMPLAY_FIELDS 10     /* number of fields in the root table of an image (image.fbs) */
 
-/* Index in struct lmplay_error and struct lmplay_result if there is no such element. */
+/* Value of an index in struct lmplay_error or struct lmplay_result that does not apply. */
 #define LMPLAY_NONE UINT32_MAX
 
 /*
@@ -123,13 +125,13 @@ enum lmplay_code {
 	LMPLAY_RUN_LATE = 18,       /* the run took longer than its limit, or lmplay_stop was called */
 	LMPLAY_MASTER_OFF = 19,     /* the device cannot access memory: bus mastering is off */
 	LMPLAY_DMA_FAULT = 20,      /* DMA of the device did not reach memory */
-	LMPLAY_BUSY = 255           /* lmplay_step: the run has not ended yet. Never a failure */
+	LMPLAY_BUSY = 255           /* only from lmplay_step: the run has not ended yet */
 };
 
 /*
- * Returns the exit status of a program that ends because of `code`, as lmrun has it: 0 done, 64
- * usage, 65 bad image, 69 device unavailable, 70 internal, 71 device lost, 75 deadline passed, 76
- * mismatch, 78 other device. A number that is not a code returns 70.
+ * Returns the exit status with which lmrun ends for the same reason: 0 done, 64 usage, 65 bad
+ * image, 69 device unavailable, 70 internal, 71 device lost, 75 deadline passed, 76 mismatch, 78
+ * other device. For a number that is not a code, the function returns 70.
  */
 int lmplay_exit_status(enum lmplay_code code);
 
@@ -143,7 +145,7 @@ struct lmplay_error {
 	const char *reason; /* what is wrong with this part: one line without a number. Never NULL */
 };
 
-/* A vector of the envelope. */
+/* Where a vector of the envelope lies in memory. */
 struct lmplay_vector {
 	const void *elements;
 	uint32_t count;
@@ -162,15 +164,14 @@ struct lmplay_image {
 	uint64_t host_bytes;     /* size of all Host windows */
 	uint64_t limit_us;       /* longest permitted time of a sequence and of a run */
 	struct lmplay_vector vectors[LMPLAY_FIELDS]; /* by the number of the field in image.fbs */
-	uint32_t state; /* which calls have succeeded for the image */
+	uint32_t state; /* whether lmplay_open and lmplay_verify have succeeded */
 };
 
 /*
  * Finds the parts of an image in `size` bytes, from the address `bytes` on. Checks the preamble,
- * the checksum of the envelope, that all parts lie inside the envelope, and their counts; and that
- * a signature, if there is one, is undamaged. Needs no memory but the struct, and reads the
- * envelope once. `bytes` may have any contents. If LMPLAY_VERIFY is 0, it checks only the preamble,
- * and the contents must be those of a valid image.
+ * the checksum of the envelope, that all parts lie inside the envelope, and their counts. If the
+ * image has a signature, also checks that the signature is undamaged. The bytes may be invalid or
+ * malicious. If LMPLAY_VERIFY is 0, checks only the preamble; the bytes must then be a valid image.
  *
  * Returns LMPLAY_OK, LMPLAY_BAD_IMAGE with *error set, or LMPLAY_USAGE if an address is NULL or not
  * a multiple of 8. `error` may be NULL here and in all other functions.
@@ -180,9 +181,9 @@ enum lmplay_code lmplay_open(struct lmplay_image *image, const void *bytes, size
 
 /* What an image needs. Sizes are in bytes. */
 struct lmplay_plan {
-	uint64_t verify_bytes; /* memory that lmplay_verify uses; free again when it returns */
-	uint64_t arena_bytes;  /* memory that lmplay_load uses until after the last run; at least
-	                          verify_bytes, so that one arena of this size serves both calls */
+	uint64_t verify_bytes; /* memory that lmplay_verify uses until it returns */
+	uint64_t arena_bytes;  /* memory that lmplay_load and runs use until lmplay_unload; at least
+	                          verify_bytes, so that lmplay_verify can use the same memory before */
 	uint64_t tensor_bytes; /* the part of arena_bytes that contains the tensors */
 	uint64_t host_bytes;   /* memory that the hook `map` provides for Host windows; each window is
 	                          rounded up to a multiple of 4096 */
@@ -196,21 +197,22 @@ struct lmplay_plan {
 };
 
 /*
- * Sets *plan to what the image needs. The sizes may exceed the memory of any machine: a size that
- * does not fit in size_t cannot be provided. Returns LMPLAY_OK, or LMPLAY_USAGE if lmplay_open has
- * not succeeded for the image.
+ * Sets *plan to what the image needs. The sizes have not been verified: they may be larger than any
+ * memory, and may not fit in size_t. Returns LMPLAY_OK, or LMPLAY_USAGE if lmplay_open has not
+ * succeeded for the image.
  */
 enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_plan *plan);
 
-/* Longest time of a sequence and of a run, in us, if lmplay_verify gets limit_us 0: an hour. */
+/* The limit that lmplay_verify uses, in us, if its parameter limit_us is 0: one hour. */
 #define LMPLAY_LIMIT_DEFAULT_US 3600000000u
 
 /*
  * Checks every byte of an image, as FORMAT.md requires: tables, commands, checksums of the payload.
  * It also rejects an image with a sequence whose longest time (section 6.3) exceeds `limit_us`
- * microseconds; 0 means LMPLAY_LIMIT_DEFAULT_US. The same limit then applies to each run, by the
- * clock. `work` is the address of `work_size` bytes, at least plan.verify_bytes, and a multiple of
- * plan.align. lmplay_verify has no use for the memory after it has returned.
+ * microseconds; 0 means LMPLAY_LIMIT_DEFAULT_US. The same limit later applies to the measured time
+ * of each run. `work` is the address of work memory, and must be a multiple of plan.align.
+ * `work_size` is the size of this memory, and must be at least plan.verify_bytes. lmplay_verify
+ * uses the memory only until it returns.
  *
  * Takes time proportional to the size of the image. Returns LMPLAY_OK, LMPLAY_BAD_IMAGE with *error
  * set, or LMPLAY_USAGE if lmplay_open has not succeeded or the memory is too small or misaligned.
@@ -250,10 +252,10 @@ struct lmplay_tensor {
 };
 
 /*
- * Find a sequence or a tensor by its name, which has `name_bytes` bytes, and set *index to its
- * index in the image. If several have the name, it is the first of them. Return LMPLAY_OK, or
- * LMPLAY_USAGE if the image has none with this name or is not open. If the image is not verified,
- * LMPLAY_USAGE (unless LMPLAY_VERIFY is 0).
+ * Find the first sequence or tensor with the given name, and set *index to its index in the image.
+ * The name has `name_bytes` bytes. Return LMPLAY_OK. Return LMPLAY_USAGE if the image has no such
+ * sequence or tensor, or if lmplay_verify has not succeeded for the image (if LMPLAY_VERIFY is 0:
+ * lmplay_open).
  */
 enum lmplay_code lmplay_find_sequence(const struct lmplay_image *image, const char *name,
 	size_t name_bytes, uint32_t *index);
@@ -261,9 +263,10 @@ enum lmplay_code lmplay_find_tensor(const struct lmplay_image *image, const char
 	size_t name_bytes, uint32_t *index);
 
 /*
- * Set *tensor to the description of tensor `index`, or *name and *name_bytes to the name of
- * sequence `index`, which is not NUL-terminated. Return LMPLAY_OK, or LMPLAY_USAGE if there is no
- * such element or the image is not verified.
+ * lmplay_tensor sets *tensor to a description of the tensor with the given index.
+ * lmplay_sequence_name sets *name and *name_bytes to the name of the sequence with the given index;
+ * the name is not NUL-terminated. Both return LMPLAY_OK, or LMPLAY_USAGE if there is no such tensor
+ * or sequence, or if the image is not verified.
  */
 enum lmplay_code lmplay_tensor(const struct lmplay_image *image, uint32_t index,
 	struct lmplay_tensor *tensor);
@@ -281,8 +284,9 @@ struct lmplay_need {
 };
 
 /*
- * Sets *need to what device `index` of the image must be, so that a port can find it on its bus.
- * Returns LMPLAY_OK, or LMPLAY_USAGE as lmplay_tensor does.
+ * Sets *need to a description of the device that the image needs at the given index, so that a port
+ * can find this device on its bus. Returns LMPLAY_OK, or LMPLAY_USAGE if there is no such index or
+ * the image is not verified.
  */
 enum lmplay_code lmplay_need(const struct lmplay_image *image, uint32_t index,
 	struct lmplay_need *need);
@@ -296,10 +300,11 @@ struct lmplay_device {
 	uint16_t device;    /* u16 at offset 2 */
 	uint32_t subsystem; /* u32 at offset 0x2c */
 	uint64_t bars[LMPLAY_BARS]; /* size of each BAR in bytes; 0: absent, or not memory. A 64-bit BAR
-	                               has its size at its first number, and 0 at the next one */
+	                               has two numbers: its size is at the first number, and 0 is at
+	                               the second */
 };
 
-/* What a range is that the hook `map` makes accessible. */
+/* Kind of a range that the hook `map` makes accessible. */
 enum lmplay_range_kind {
 	LMPLAY_RANGE_BAR = 1, /* `size` bytes of BAR `bar`, from `offset` on */
 	LMPLAY_RANGE_HOST = 2 /* `size` bytes of memory of the machine that the device reaches by DMA */
@@ -318,47 +323,48 @@ struct lmplay_range {
 	uint32_t write_combining; /* 1: the range is memory, and a write-combining mapping is welcome */
 };
 
-/* How a range is accessible. */
+/* How a range is accessible. The hook `map` sets this struct. */
 struct lmplay_mapping {
-	/* Address of the first byte, a multiple of the widest access (8) if the offset of the range in
-	   its BAR is one. If by_hooks is 1: any number that the hooks `load` and `store` understand. */
+	/* If by_hooks is 0: address of the first byte. Modulo 8, it must equal the offset of the range
+	   in its BAR. If by_hooks is 1: any number, which the player passes to `load` and `store`. */
 	uintptr_t address;
 	/* Address at which devices reach the first byte by DMA; 0: they do not reach it. A Host range
-	   needs one. For a Bar range it is the address that the BAR has on the bus, plus the offset,
-	   and only an image that relocates with the window needs it. */
+	   must have one. For a Bar range, it is the bus address of the BAR plus the offset. Only an
+	   image with a Relocate command for this window needs it. */
 	uint64_t bus;
-	uint32_t by_hooks; /* 1: the hooks `load` and `store` make all accesses; 0: the player does */
+	uint32_t by_hooks; /* 1: the player accesses the range by the hooks `load` and `store`; 0: by
+	                      loads and stores at `address` */
 };
 
 /*
- * The functions of a port. `context` is the value of the field with this name, which the player
- * does not use. Functions that return enum lmplay_code return LMPLAY_OK or the code with which the
- * load or the run shall fail. Set fields to NULL that may be NULL and are not needed, for example
- * by zeroing the struct first. The struct must not change while a replay uses it.
+ * The functions of a port. The player passes the value of the field `context` to each of them, and
+ * does not use this value otherwise. A function that returns enum lmplay_code returns LMPLAY_OK, or
+ * the code with which lmplay_load or the run must fail. Zero the struct first, so that functions
+ * that the port does not need are NULL. The struct must not change while a replay uses it.
  */
 struct lmplay_hooks {
 	void *context;
 
 	/*
-	 * Makes `range` accessible until lmplay_unload, and sets *mapping. lmplay_load calls it for
-	 * every window of kind Bar and Host; for a Tlb window, it calls it for the whole TLB window of
-	 * the device that the player has chosen; and for the registers that program TLB windows and
-	 * outbound address translation. Ranges may overlap. Required.
+	 * Makes `range` accessible until lmplay_unload, and sets *mapping. Required. lmplay_load calls
+	 * this hook for every window of kind Bar and Host. For a window of kind Tlb, it calls the hook
+	 * for the complete TLB window that it has chosen. It also calls the hook for the registers that
+	 * program TLB windows and outbound address translation. Ranges may overlap.
 	 *
 	 * A Bar range lies inside the BAR, by the size in struct lmplay_device. It must be mapped as
 	 * device memory, without a cache, unless write_combining is set. The player makes only aligned
 	 * accesses to it. A Host range must be filled with zeros. Its first byte must be aligned to
-	 * 4096, and its memory must be rounded up to a multiple of 4096, or at least to lines of the
-	 * cache, so that nothing else shares a line with it.
+	 * 4096. Nothing else may share a cache line with it: round its size up to a multiple of 4096,
+	 * or at least to a multiple of the size of a cache line.
 	 */
 	enum lmplay_code (*map)(void *context, const struct lmplay_range *range,
 		struct lmplay_mapping *mapping);
 
 	/*
-	 * Access `width` bytes (1, 2, 4 or 8) at `offset` bytes from the start of a range whose mapping
-	 * has by_hooks 1. `address` is mapping.address. The accesses are aligned. `load` sets *value,
-	 * with zeros above the width. For example, the code of a failure is LMPLAY_BUS_FAULT or
-	 * LMPLAY_REFUSED. Required if a mapping has by_hooks 1.
+	 * Access `width` bytes (1, 2, 4 or 8) at `offset` bytes from the start of a range whose
+	 * mapping.by_hooks is 1. Required if there is such a range. `address` is mapping.address. The
+	 * accesses are aligned. `load` sets *value; its bits above the width must be zero. After a
+	 * failure, return for example LMPLAY_BUS_FAULT or LMPLAY_REFUSED.
 	 */
 	enum lmplay_code (*load)(void *context, uintptr_t address, uint64_t offset, uint32_t width,
 		uint64_t *value);
@@ -374,20 +380,22 @@ struct lmplay_hooks {
 		uint32_t width, uint32_t *value);
 
 	/*
-	 * Reports the state of a device: LMPLAY_OK; LMPLAY_DEVICE_GONE if its vendor id does not read
-	 * back or memory decoding is off; and if lmplay_load has enabled bus mastering of the device,
-	 * also LMPLAY_MASTER_OFF if it is off, and LMPLAY_DMA_FAULT if the PCI status register has an
-	 * error bit that it did not have when bus mastering was enabled. Called after a load of all
-	 * ones and after an expect or compare that failed. Required: without it, a device that is gone
-	 * looks like one whose registers are all ones.
+	 * Returns the state of a device. Required: otherwise the player could not distinguish a device
+	 * that is gone from one whose registers are all ones. The player calls this hook after a load
+	 * of all ones, and after an expect or compare that failed. The hook returns
+	 *   LMPLAY_DEVICE_GONE  if the vendor id cannot be read, or memory decoding is off;
+	 *   LMPLAY_MASTER_OFF   if lmplay_load has enabled bus mastering, but it is off now;
+	 *   LMPLAY_DMA_FAULT    if the PCI status register has an error bit that it did not have when
+	 *                       lmplay_load enabled bus mastering;
+	 *   LMPLAY_OK           otherwise.
 	 */
 	enum lmplay_code (*query)(void *context, uint32_t device);
 
 	/*
-	 * Enables (`on` 1) or disables (`on` 0) bus mastering of a device. lmplay_load enables it last,
-	 * for devices that need DMA; lmplay_unload disables it. Enabling should clear the error bits
-	 * of the PCI status register first. Required if the image needs DMA: lmplay_load returns
-	 * LMPLAY_NO_DEVICE if it is missing.
+	 * Enables bus mastering of a device if `on` is 1, and disables it if `on` is 0. Before enabling
+	 * it, the hook should clear the error bits of the PCI status register. lmplay_load enables bus
+	 * mastering last, for devices that need DMA. lmplay_unload disables it. Required if the image
+	 * needs DMA: otherwise lmplay_load returns LMPLAY_NO_DEVICE.
 	 */
 	enum lmplay_code (*set_bus_master)(void *context, uint32_t device, uint32_t on);
 
@@ -404,20 +412,20 @@ struct lmplay_hooks {
 	void (*wait)(void *context, uint64_t nanoseconds);
 
 	/*
-	 * Executes a full barrier: returns after every earlier load and store, of devices and of
-	 * memory, is complete and visible to devices; later ones begin after it. NULL: the macro
-	 * LMPLAY_BARRIER.
+	 * Executes a full barrier. When it returns, all earlier loads and stores of devices and of
+	 * memory must be complete and visible to devices. No later load or store may have begun. NULL:
+	 * the player uses the macro LMPLAY_BARRIER.
 	 */
 	void (*barrier)(void *context);
 
 	/*
-	 * For machines on which DMA does not see the caches, if Host ranges are mapped with a cache.
-	 * `clean` writes changed lines back to memory; the player calls it after it has stored to a
-	 * Host range. `invalidate` discards lines, so that the next load reads memory; the player calls
-	 * it before it loads from a Host range. `address` and `size` are the bytes that the command
-	 * accesses; the hook rounds to lines. NULL: nothing is needed. A device and the player must not
-	 * both write bytes of the same line between two fences; if images do that, map Host ranges
-	 * without a cache.
+	 * These hooks are needed if Host ranges are mapped with a cache, and DMA bypasses the cache.
+	 * Otherwise they are NULL. `clean` writes changed cache lines back to memory. The player calls
+	 * it after it has stored to a Host range. `invalidate` discards cache lines, so that the next
+	 * load reads memory. The player calls it before it loads from a Host range. `address` and
+	 * `size` are the bytes that the command accesses. The hook must round them to complete cache
+	 * lines. A device and the player must not both write to the same cache line between two fences.
+	 * If an image does that, map Host ranges without a cache.
 	 */
 	void (*clean)(void *context, uintptr_t address, uint64_t size);
 	void (*invalidate)(void *context, uintptr_t address, uint64_t size);
@@ -434,41 +442,44 @@ struct lmplay_result {
 	                          allows them */
 	uint64_t got;     /* value that the expect loaded last, or first wrong element of the compare */
 	uint64_t want;    /* value or element that the command expected */
-	uint64_t mask;    /* the command compared only these bits of `got` and `want` */
-	uint64_t element; /* index of the first wrong element; its width is that of the compare */
+	uint64_t mask;    /* bits of `got` and `want` that the command compared */
+	uint64_t element; /* index of the first wrong element, in units of the compare's width */
 };
 
 /*
  * A loaded image and the state of its run. The caller provides the struct, and must neither read
- * nor change its fields. It must not be moved after lmplay_load.
+ * nor change its fields. The caller must not move the struct after lmplay_load.
  */
 struct lmplay_replay {
 	const struct lmplay_image *image;
 	const struct lmplay_hooks *hooks;
-	uint8_t *arena;                       /* memory of the tensors, then of the tables */
-	struct lmplay_window_state *windows;  /* where each window is mapped */
-	struct lmplay_device_state *devices;  /* registers and TLB windows of each device */
-	uint8_t *inputs;                      /* one bit for each tensor: its data are in the arena */
-	struct lmplay_result result;          /* of the run */
-	uint64_t limit_ns;                    /* longest permitted time of this run */
+	uint8_t *arena;                       /* memory of the tensors, followed by three tables */
+	struct lmplay_window_state *windows;  /* table: where each window is mapped */
+	struct lmplay_device_state *devices;  /* table: registers and TLB windows of each device */
+	uint8_t *inputs;                      /* table of bits, one for each tensor; 1: runs read the
+	                                         input in the arena, not its default data */
+	struct lmplay_result result;          /* result of the current run */
+	uint64_t limit_ns;                    /* limit_ns of lmplay_run or lmplay_start; 0: none */
 	uint64_t end_ns;                      /* time at which the run exceeds its limit */
-	uint64_t began_ns;                    /* time of the first load of a poll */
-	uint64_t wake_ns;                     /* time at which the present wait ends */
-	uint64_t deadline_ns;                 /* time at which the present poll ends */
-	uint64_t done_bytes;                  /* progress of the present copy, fill or compare */
+	uint64_t began_ns;                    /* time after the first load of the current poll */
+	uint64_t wake_ns;                     /* time at which the current wait ends */
+	uint64_t deadline_ns;                 /* deadline of the current poll */
+	uint64_t done_bytes;                  /* bytes done of the current copy, fill or compare */
 	uint32_t missing_inputs;              /* number of inputs without data */
 	uint32_t safe_sequence;               /* index of the sequence "safe", or LMPLAY_NONE */
-	uint32_t sequence;                    /* that the run executes */
-	uint32_t next;                        /* index of the next command */
-	uint32_t return_to;                   /* index of the command after the Call; 0: no Call */
-	uint32_t until_clock;                 /* commands before the clock is read again */
-	uint32_t phase;                       /* what the next step does */
-	uint32_t polling;                     /* 1: the present Expect has made a load */
-	uint32_t pending;                     /* code with which the present command fails next */
-	uint32_t masters;                     /* one bit for each device that is a bus master */
-	uint32_t flags;                       /* which calls have succeeded */
-	volatile uint32_t fault;              /* set by lmplay_fault */
-	volatile uint32_t stop;               /* set by lmplay_stop */
+	uint32_t sequence;                    /* index of the sequence that the run executes */
+	uint32_t next;                        /* index of the next command in the image */
+	uint32_t return_to;                   /* index of the command after the current Call; 0: no
+	                                         sequence is being called */
+	uint32_t until_clock;                 /* number of commands before the next check of the time */
+	uint32_t phase;                       /* what the next step does: PHASE_... in lmplay.c */
+	uint32_t polling;                     /* 1: the current Expect has made at least one load */
+	uint32_t pending;                     /* code with which the current command fails unless its
+	                                         next load is as expected; LMPLAY_OK: it goes on */
+	uint32_t masters;                     /* one bit for each device; 1: it is a bus master */
+	uint32_t flags;                       /* REPLAY_... in lmplay.c */
+	volatile uint32_t fault;              /* 1: lmplay_fault was called during the run */
+	volatile uint32_t stop;               /* 1: lmplay_stop was called during the run */
 };
 
 /*
@@ -477,55 +488,58 @@ struct lmplay_replay {
  * and enables bus mastering of the devices that need it. Executes no command. On a device with
  * tiles and Host windows, it stores to the registers of outbound address translation.
  *
- * `devices` has `device_count` elements, as many as the image has devices and in the same order; no
- * device may occur twice. lmplay_load has no use for it after it has returned. `arena` has
- * `arena_size` bytes, at least plan.arena_bytes; its address is a multiple of plan.align. The
- * replay uses it until lmplay_unload.
+ * `devices` describes the devices of the machine that correspond to the devices of the image, in
+ * the order of the image. No device may occur twice. The array is not used after lmplay_load has
+ * returned. `arena` has `arena_size` bytes, at least plan.arena_bytes, and its address must be a
+ * multiple of plan.align. The replay uses the arena until lmplay_unload.
  *
  * Returns LMPLAY_OK, or a code with *error set: LMPLAY_WRONG_DEVICE if the image is for other
- * devices, or a bus address or an access does not fit; LMPLAY_REFUSED if the device cannot express
- * a tile range; LMPLAY_NO_DEVICE if a TLB window, a bus address or a hook is missing;
- * LMPLAY_BAD_IMAGE if the arena is too small; LMPLAY_USAGE for wrong arguments; or the code of a
- * hook. After a failure bus mastering is off, and `replay` accepts only lmplay_load.
+ * devices, if a bus address is too large for a register, or if this processor has no access of 8
+ * bytes; LMPLAY_REFUSED if a TLB window of the device cannot show a tile range; LMPLAY_NO_DEVICE if
+ * a TLB window, a bus address or a hook is missing; LMPLAY_BAD_IMAGE if the arena is too small;
+ * LMPLAY_USAGE for wrong arguments; or the code that a hook has returned. After a failure, bus
+ * mastering is off, and lmplay_load is the only call that `replay` accepts.
  */
 enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_image *image,
 	const struct lmplay_hooks *hooks, const struct lmplay_device *devices, uint32_t device_count,
 	void *arena, size_t arena_size, struct lmplay_error *error);
 
 /*
- * Returns the address of the bytes of input `tensor` in the arena, whose size is that of the
- * tensor. The caller writes the data for the next run to them. Until the first call for an input,
- * runs read the default data in the image; the first call copies these data to the arena, and from
- * then on runs read the arena. Returns NULL if there is no such input.
+ * Returns the address in the arena of the input with the index `tensor`. The caller writes the data
+ * for the next run to this address. Without a call for an input, runs read its default data in the
+ * image. The first call for an input copies its default data to the arena. From then on, runs read
+ * the arena. Returns NULL if there is no such input.
  */
 void *lmplay_input(struct lmplay_replay *replay, uint32_t tensor);
 
 /*
- * Returns the address of the bytes of output `tensor` in the arena, which runs write. They are zero
- * before the first run. Returns NULL if there is no such output.
+ * Returns the address in the arena of the output with the index `tensor`. Runs write its bytes.
+ * Before the first run, its bytes are zero. Returns NULL if there is no such output.
  */
 const void *lmplay_output(const struct lmplay_replay *replay, uint32_t tensor);
 
 /*
- * Executes sequence `sequence` to its end, and sets *result, which may be NULL. Returns
- * result->code. `limit_ns` is the longest permitted time of this run in nanoseconds; 0 means the
- * limit of lmplay_verify. A run that takes longer fails with LMPLAY_RUN_LATE; a single copy or
- * a hook that does not return is not interrupted.
+ * Executes the sequence with the index `sequence` to its end, and sets *result. `result` may be
+ * NULL. Returns the code of the result. `limit_ns` is the longest permitted time of this run in
+ * nanoseconds; 0 means the limit of lmplay_verify. A run that takes longer fails with
+ * LMPLAY_RUN_LATE. lmplay_run checks the time between commands and during waits. It does not
+ * interrupt a copy, or a hook that does not return.
  *
- * If a command fails, the sequence "safe" runs, if the image has one, and the replay is disabled:
- * every later run returns LMPLAY_DISABLED until the image is loaded again. A run of "safe" itself
- * that fails does not run "safe" again. LMPLAY_INPUT_MISSING, LMPLAY_USAGE (no such sequence) and
- * LMPLAY_DISABLED execute no command and do not disable the replay.
+ * If a command fails, lmplay_run also executes the sequence "safe", if the image has one and
+ * `sequence` is another one. It then disables the replay: every later run returns LMPLAY_DISABLED
+ * until the image is loaded again. If the call returns LMPLAY_INPUT_MISSING, LMPLAY_USAGE (there is
+ * no such sequence) or LMPLAY_DISABLED, no command was executed, and the call has not disabled the
+ * replay.
  *
- * While it waits for a deadline or a delay, lmplay_run calls the hook `wait`.
+ * While it waits in a poll or a delay, lmplay_run calls the hook `wait`.
  */
 enum lmplay_code lmplay_run(struct lmplay_replay *replay, uint32_t sequence, uint64_t limit_ns,
 	struct lmplay_result *result);
 
 /*
- * Begins a run that lmplay_step continues: what lmplay_run does, without executing anything yet.
- * The limit counts from this call. A run that was begun earlier and has not ended is abandoned
- * without running "safe"; call lmplay_stop and lmplay_step instead to end it properly.
+ * Begins a run with the arguments of lmplay_run, but executes nothing yet: lmplay_step executes the
+ * run. The time limit counts from this call. An earlier run that has not ended is abandoned, and
+ * "safe" is not executed. To end such a run properly, call lmplay_stop and lmplay_step first.
  * Returns LMPLAY_OK, LMPLAY_INPUT_MISSING, LMPLAY_USAGE or LMPLAY_DISABLED.
  */
 enum lmplay_code lmplay_start(struct lmplay_replay *replay, uint32_t sequence, uint64_t limit_ns);
@@ -533,46 +547,52 @@ enum lmplay_code lmplay_start(struct lmplay_replay *replay, uint32_t sequence, u
 /*
  * Continues a run in a cyclic task: executes at most `budget` units and returns. A unit is one
  * command; one load of a poll; or LMPLAY_SLICE bytes of a copy, fill or compare. A step never
- * waits: while a delay or the pause between two loads of a poll lasts, it returns at once. With the
- * time of one access (0.5 to 1.2 us for a load across PCIe) the budget bounds the time of a step.
+ * waits: during a delay, or during the pause between two loads of a poll, it returns at once.
+ * Therefore the budget and the time of one access (0.5 to 1.2 us for a load across PCIe) limit the
+ * time of a step.
  *
- * Returns LMPLAY_BUSY until the run has ended, then the code that lmplay_run would return; the
- * sequence "safe" runs in steps, too, before the failure is returned. Calls after the end return
- * the same code again. Before lmplay_start, or with a budget of 0, it returns LMPLAY_USAGE.
+ * Returns LMPLAY_BUSY until the run has ended. Then it returns the code that lmplay_run would
+ * return. After a failure, further steps execute the sequence "safe" first. Calls after the end
+ * return the same code again. If lmplay_start was not called, or the budget is 0, lmplay_step
+ * returns LMPLAY_USAGE.
  */
 enum lmplay_code lmplay_step(struct lmplay_replay *replay, uint32_t budget);
 
 /*
- * Returns the time of the hook `now` at which the next lmplay_step has something to do, so that a
- * task can sleep until then; 0: it has something to do now, or the run has ended.
+ * Returns the time, by the clock of the hook `now`, at which the next lmplay_step has something to
+ * do. A task can sleep until then. Returns 0 if lmplay_step has something to do now, or if the run
+ * has ended.
  */
 uint64_t lmplay_next_ns(const struct lmplay_replay *replay);
 
-/* Sets *result to how the last run ended, or has gone so far: then result->code is LMPLAY_BUSY. */
+/* Sets *result to the result of the last run. If the run has not ended yet, result->code is
+   LMPLAY_BUSY. */
 void lmplay_result(const struct lmplay_replay *replay, struct lmplay_result *result);
 
 /*
- * Records that an access to a mapped window failed: the port calls it in the handler of a processor
- * exception or of an interrupt that reports an error on the bus. The handler must let the access
- * complete in some way, for example by skipping the instruction. The run then fails with
- * LMPLAY_BUS_FAULT at the command that it executes when it notices, before it uses a loaded value;
- * an error of a store may be reported later than the store, at another command. lmplay_fault only
- * sets a flag, and may be called at any time.
+ * Reports to the player that an access to a mapped window has failed. The port calls lmplay_fault
+ * in its handler of the processor exception, or of the interrupt, that reports an error on the bus.
+ * The handler must let the access complete in some way, for example by skipping the instruction.
+ * lmplay_fault only sets a flag, and may be called at any time. The player checks this flag after
+ * each load, before it uses the loaded value, and before each command. The run then fails with
+ * LMPLAY_BUS_FAULT. If the failed access is a store, the result may name a later command.
  */
 void lmplay_fault(struct lmplay_replay *replay);
 
 /*
- * Ends the present run from an interrupt or another task: the run fails with LMPLAY_RUN_LATE before
- * the next command or load of a poll, and "safe" runs. Has no effect if no run is in progress.
- * Only sets a flag. lmplay_start clears it.
+ * Ends the current run from an interrupt or another task. lmplay_stop only sets a flag. The run
+ * fails with LMPLAY_RUN_LATE before its next command, or before the next load of a poll, and the
+ * sequence "safe" is executed. lmplay_start clears the flag: a call before lmplay_start has no
+ * effect.
  */
 void lmplay_stop(struct lmplay_replay *replay);
 
 /*
- * Disables bus mastering of the devices that lmplay_load has enabled, and then their outbound
- * address translation. Disables the replay. The memory of Host windows may be reused afterwards,
- * and so may the arena. Executes no command: if a run has not ended, call lmplay_stop and
- * lmplay_step first. Returns LMPLAY_OK or the first failure of the hook `set_bus_master`.
+ * Disables the bus mastering that lmplay_load has enabled, then the outbound address translation of
+ * these devices, and last the replay. Afterwards the caller may use the arena, and the memory of
+ * Host windows, for other purposes. lmplay_unload executes no command. If a run has not ended, call
+ * lmplay_stop and lmplay_step first. Returns LMPLAY_OK, or the first failure of the hook
+ * `set_bus_master`.
  */
 enum lmplay_code lmplay_unload(struct lmplay_replay *replay);
 

@@ -44,11 +44,11 @@ static void write_place(const struct lmplay_error *e, char place[64]) {
 		name = "checksum";
 	else if (is_preamble || strcmp(e->place, "signature") == 0)
 		name = e->place;
-	else if (has(e->reason, "has no device, window") || has(e->reason, "a count is not"))
+	else if (has(e->reason, "has no device, no window") || has(e->reason, "a count differs"))
 		name = "counts";
 	else if (strcmp(e->place, "reservation") == 0)
 		name = "sums";
-	else if (strcmp(e->place, "segments") == 0 && has(e->reason, "file ends"))
+	else if (strcmp(e->place, "payload") == 0 && has(e->reason, "file ends"))
 		name = "payload";
 	else if (has(e->reason, "padding bytes"))
 		name = "payload";
