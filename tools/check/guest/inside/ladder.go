@@ -71,21 +71,21 @@ type event struct {
 
 // climb runs lminit until it has recovered count times.
 func (l *ladder) climb(c *exec.Cmd, count int) error {
-	frames, err := c.StdoutPipe()
+	// Frames and lines come through one pipe, which keeps their order.
+	from, to, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	lines, err := c.StderrPipe()
+	defer from.Close()
+	c.Stdout, c.Stderr = to, to
+	err = c.Start()
+	to.Close()
 	if err != nil {
-		return err
-	}
-	if err := c.Start(); err != nil {
 		return err
 	}
 	events := make(chan event)
 	done := make(chan struct{})
-	go sendFrames(frames, events, done)
-	go sendLines(lines, events, done)
+	go sendEvents(bufio.NewReader(from), events, done)
 	err = l.follow(events, count)
 	close(done)
 	_ = c.Process.Signal(unix.SIGTERM)
@@ -96,31 +96,41 @@ func (l *ladder) climb(c *exec.Cmd, count int) error {
 	return err
 }
 
-func sendFrames(from io.Reader, events chan<- event, done <-chan struct{}) {
-	var frame [4]byte
+// sendEvents sends what it reads, until an error or until done is closed. Then it reads on, so that
+// lminit can write until it ends.
+func sendEvents(from *bufio.Reader, events chan<- event, done <-chan struct{}) {
 	for {
-		_, err := io.ReadFull(from, frame[:])
-		if got := binary.LittleEndian.Uint32(frame[:]); err == nil && got != ladderResult {
-			err = fmt.Errorf("a frame is %d, want %d", got, ladderResult)
-		}
+		e := readEvent(from)
 		select {
-		case events <- event{time.Now(), "", err}:
+		case events <- e:
 		case <-done:
+			e.err = io.EOF
 		}
-		if err != nil {
+		if e.err != nil {
+			_, _ = io.Copy(io.Discard, from)
 			return
 		}
 	}
 }
 
-func sendLines(from io.Reader, events chan<- event, done <-chan struct{}) {
-	lines := bufio.NewScanner(from)
-	for lines.Scan() {
-		select {
-		case events <- event{time.Now(), lines.Text(), nil}:
-		case <-done:
+// readEvent reads a frame or a line. A line begins with a letter, and a frame does not.
+func readEvent(from *bufio.Reader) (e event) {
+	var first []byte
+	if first, e.err = from.Peek(1); e.err != nil {
+		return e
+	}
+	if first[0] >= 'a' && first[0] <= 'z' {
+		e.line, e.err = from.ReadString('\n')
+		e.line = strings.TrimSuffix(e.line, "\n")
+	} else {
+		var frame [4]byte
+		_, e.err = io.ReadFull(from, frame[:])
+		if got := binary.LittleEndian.Uint32(frame[:]); e.err == nil && got != ladderResult {
+			e.err = fmt.Errorf("a frame is %d, want %d", got, ladderResult)
 		}
 	}
+	e.at = time.Now()
+	return e
 }
 
 // follow returns after count recoveries.
