@@ -38,11 +38,13 @@ type fakeTT struct {
 	stale      bool // another program has reset the device
 	reset      bool // the device is between reset and post-reset
 	resets     []uint32
-	resetFails bool // the driver cannot begin a reset
-	hangs      bool // a reset that has begun does not end
-	isOff      bool // after a reset has begun, the device does not answer
-	readsLeft  int  // reads of configuration space until a reset has ended
-	taken      bool // this program has acquired the lock
+	resetFails bool         // the driver cannot begin a reset
+	hangs      bool         // a reset that has begun does not end
+	isOff      bool         // after a reset has begun, the device does not answer
+	readsLeft  int          // reads of configuration space until a reset has ended
+	unplugs    int          // opens of the file that fail during a reset, as on a slot with hot-plug
+	old        map[int]bool // files that were opened before a reset: the driver rejects requests
+	taken      bool         // this program has acquired the lock
 	minor      uint8
 	powers     []uint16 // ttPowerRequest.flags of each request, in order
 	quiet      bool     // the program has opened the file with O_APPEND
@@ -84,7 +86,7 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 		k.t.Errorf("ioctl %x on %q", request, k.opened[fd])
 		return -1, unix.ENOTTY
 	}
-	if k.stale || k.reset && request != ttGetDriverInfo && request != ttGetDeviceInfo &&
+	if k.stale || k.old[fd] || k.reset && request != ttGetDriverInfo && request != ttGetDeviceInfo &&
 		request != ttResetDevice {
 		return -1, unix.ENODEV
 	}
@@ -152,7 +154,10 @@ func (k *fakeTT) resetDevice(flags uint32) (result uint32) {
 	k.resets = append(k.resets, flags)
 	switch {
 	case flags == ttResetASIC && !k.resetFails:
-		k.reset = true
+		k.reset, k.old = true, map[int]bool{}
+		for fd := range k.opened {
+			k.old[fd] = true
+		}
 		k.f.patch("config", configCommandOffset, ttResetMarker)
 		if k.readsLeft = 3; k.hangs {
 			k.readsLeft = 1000
@@ -170,16 +175,22 @@ func (k *fakeTT) resetDevice(flags uint32) (result uint32) {
 	return 0
 }
 
+func (k *fakeTT) open(path string, flags int) (int, error) {
+	if path == ttNode && k.reset && k.unplugs > 0 {
+		k.unplugs--
+		return -1, unix.ENOENT
+	}
+	k.quiet = k.quiet || path == ttNode && flags&unix.O_APPEND != 0
+	fd, err := k.fakeKernel.open(path, flags)
+	delete(k.old, fd)
+	return fd, err
+}
+
 func (k *fakeTT) pread(fd int, data []byte, offset int64) (int, error) {
 	if k.readsLeft--; k.readsLeft == 0 {
 		k.f.patch("config", configCommandOffset, 0, 0)
 	}
 	return k.fakeKernel.pread(fd, data, offset)
-}
-
-func (k *fakeTT) open(path string, flags int) (int, error) {
-	k.quiet = k.quiet || path == ttNode && flags&unix.O_APPEND != 0
-	return k.fakeKernel.open(path, flags)
 }
 
 func (k *fakeTT) allocate(a *ttAllocateRequest) (int, error) {
@@ -826,8 +837,10 @@ func TestDriverResetsADeviceAndSetsItUpAgain(t *testing.T) {
 		says    string
 		resets  []uint32
 	}{
-		"a reset":      {func(*fakeTT) {}, OK, "", both},
-		"begun before": {func(k *fakeTT) { k.reset = true }, OK, "", both},
+		"a reset":       {func(*fakeTT) {}, OK, "", both},
+		"begun before":  {func(k *fakeTT) { k.reset = true }, OK, "", both},
+		"away for long": {func(k *fakeTT) { k.unplugs = 2 }, OK, "", both},
+		"away for good": {func(k *fakeTT) { k.unplugs = 100 }, NoDevice, ttNode, both[:1]},
 		"the driver cannot": {
 			func(k *fakeTT) { k.resetFails = true }, DeviceGone, "cannot reset", both[:1],
 		},
