@@ -42,8 +42,8 @@ type fakeTT struct {
 	hangs      bool         // a reset that has begun does not end
 	isOff      bool         // after a reset has begun, the device does not answer
 	readsLeft  int          // reads of configuration space until a reset has ended
-	unplugs    int          // opens of the file that fail during a reset, as on a slot with hot-plug
-	old        map[int]bool // files that were opened before a reset: the driver rejects requests
+	unplugs    int          // opens of the file that fail during a reset (hot-plug)
+	old        map[int]bool // files that were opened before a reset
 	taken      bool         // this program has acquired the lock
 	minor      uint8
 	powers     []uint16 // ttPowerRequest.flags of each request, in order
@@ -86,8 +86,9 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 		k.t.Errorf("ioctl %x on %q", request, k.opened[fd])
 		return -1, unix.ENOTTY
 	}
-	if k.stale || k.old[fd] || k.reset && request != ttGetDriverInfo && request != ttGetDeviceInfo &&
-		request != ttResetDevice {
+	isAllowed := !k.reset || request == ttGetDriverInfo || request == ttGetDeviceInfo ||
+		request == ttResetDevice
+	if k.stale || k.old[fd] || !isAllowed {
 		return -1, unix.ENODEV
 	}
 	switch request {

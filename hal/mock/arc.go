@@ -29,6 +29,7 @@ const (
 	arcTelemetry  = 0x1_0000    // version of the telemetry table
 	arcFirmware   = 0x1208_0000 // firmware version 18.8.0, which has the table on both chips
 	getAIClock    = 0x34        // Wormhole: message that requests the clock in MHz
+	triggerReset  = 0x56        // Wormhole: message that requests a reset of the chip
 	scratchRes0   = 0x6c        // ARC_RESET_SCRATCH_RES0: register with the result of a message
 	niuTranslates = 1 << 14     // bit of NIU_CFG_0: coordinates of tiles are translated
 
@@ -80,7 +81,16 @@ var arcLayouts = [...]arcLayout{{
 // arc is the ARC processor of a device that a kernel driver uses.
 type arc struct {
 	*arcLayout
-	device *Device
+	device  *Device
+	onReset func() // called when a message requests a reset of the chip; nil: ignored
+}
+
+// SetResetHandler makes the device call reset when a driver requests a reset of the chip by a
+// message. It has no effect if the device has no ARC.
+func (d *Device) SetResetHandler(reset func()) {
+	if d.arc != nil {
+		d.arc.onReset = reset
+	}
 }
 
 // newArc returns the ARC of a device in the state after its firmware has started. It returns nil
@@ -90,7 +100,7 @@ func newArc(d *Device) *arc {
 		return nil
 	}
 	for i := range arcLayouts {
-		if a := (&arc{&arcLayouts[i], d}); a.board == d.board {
+		if a := (&arc{arcLayout: &arcLayouts[i], device: d}); a.board == d.board {
 			a.boot()
 			return a
 		}
@@ -148,6 +158,9 @@ func (a *arc) handleStore(at Place, value uint64) {
 			a.storeWord(a.registers, a.message, text&0xff)
 			if text&0xff == getAIClock {
 				a.storeWord(a.registers, scratchRes0, a.loadWord(a.csm, arcData))
+			}
+			if text&0xff == triggerReset && a.onReset != nil {
+				a.onReset()
 			}
 		}
 	}

@@ -238,6 +238,36 @@ func TestStepsThatTheMachineDoesNotHaveAreErrors(t *testing.T) {
 	}
 }
 
+// TestDriverIsBoundWhenTheFunctionIsBack removes the function and adds it again later, or never.
+func TestDriverIsBoundWhenTheFunctionIsBack(t *testing.T) {
+	old := returnTimeout
+	defer func() { returnTimeout = old }()
+	for _, isBack := range []bool{true, false} {
+		b := newFakeBus(t)
+		b.bind("vfio-pci")
+		link := b.root + "/devices/0000:01:00.0"
+		target, err := os.Readlink(link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		added := make(chan error, 1)
+		k := stepKind{perform: func(_, _ string) error {
+			b.remove("devices/0000:01:00.0")
+			if isBack {
+				go func() { added <- os.Symlink(target, link) }()
+			}
+			return nil
+		}}
+		if returnTimeout = time.Millisecond; isBack {
+			returnTimeout = time.Hour
+		}
+		err = k.performOn("vfio:0000:01:00.0")
+		if isBack && (err != nil || <-added != nil) || !isBack && hal.CodeOf(err) != hal.NoDevice {
+			t.Errorf("back %v: %v", isBack, err)
+		}
+	}
+}
+
 // stepsTaken returns the steps that a policy takes after failures with the given exit statuses,
 // until none is left. Steps whose names are in `failing` fail.
 func stepsTaken(t *testing.T, text string, failing string, exits ...int) string {

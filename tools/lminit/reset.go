@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"lightmetal/hal"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file contains the steps that repair a device that does not work any more: they reset the
@@ -18,6 +20,11 @@ const stepSyntax = "steps such as `restart 2, reset function 1 wait 2s, rescan 1
 
 // powerOffTime is the time for which the step power-cycle switches a slot off.
 const powerOffTime = time.Second
+
+// returnTimeout is how long lminit waits for a PCI function that is not back yet after a step. The
+// kernel adds a function again after the link is up, which can be later than the write to `power`.
+// Tests set another time.
+var returnTimeout = 5 * time.Second
 
 // stepKinds lists the steps that are allowed in a line `on-failure`. The kernel itself waits until
 // a function or a bus is out of reset, and until the link of a slot is up. After that, the firmware
@@ -38,9 +45,15 @@ func (k *stepKind) performOn(device string) error {
 	if err != nil {
 		return err
 	}
-	driver := hal.LinkBaseName(pciBus() + "/devices/" + address + "/driver")
+	function := pciBus() + "/devices/" + address
+	driver := hal.LinkBaseName(function + "/driver")
 	if err := k.perform(device, address); err != nil || driver == "" {
 		return err
+	}
+	const interval = 10 * time.Millisecond
+	isAbsent := func() bool { return unix.Access(function, unix.F_OK) != nil }
+	for left := returnTimeout; left > 0 && isAbsent(); left -= interval {
+		time.Sleep(interval)
 	}
 	return bindDriver([]string{driver, address})
 }

@@ -85,7 +85,8 @@ cmd_soak() {
 	LM_SOAK_FRAMES=${1:-100000} LM_SOAK_TIME=72h LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel \
 		LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
 		go test -count=1 -v -timeout 0 \
-		-run '^(TestFramesBearKillsAndFaults|TestTimesOfRecoveries)$' ./tools/check/guest
+		-run '^(TestFramesBearKillsAndFaults|TestTimesOfRecoveries|TestVendorsDriverResets.*)$' \
+		./tools/check/guest
 }
 
 # cmd_record-trials compares what lm record records in a guest with QEMU's own trace, at length.

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // onServedByDriver is the way by the maker's own kernel driver, where there is
@@ -133,4 +134,47 @@ func coresInReset(t *testing.T, m *machine, c *card, _ string) {
 	if count < ends {
 		t.Errorf("cores were put into reset by the driver %d times, want %d", count, ends)
 	}
+}
+
+// chipLadderListing is ladderListing for a chip. Its last command makes a frame fail that read its
+// result from a chip that hangs.
+const chipLadderListing = `lightmetal 1
+target BOARD IDS bar0 512MiB
+window l1 tlb size 1MiB
+tensor result output uint32[1] = uint32 479001600
+init:
+  fence
+main:
+  call init
+frame:
+  point     l1 tile TILE address 0x0
+  write.4   l1+0x100 479001600
+  expect.4  l1+0x100 == 479001600
+  copy.4    result[:] <- l1+0x100
+  expect.4  l1+0x100 == 479001600
+`
+
+// TestVendorsDriverResetsAChipThatHangs has lminit take the step `reset function` of tt: devices.
+// Wormhole hangs until its bus is reset, which the driver does first. Blackhole hangs until the
+// driver resets it by configuration space. `./build.sh soak` measures 300 recoveries.
+func TestVendorsDriverResetsAChipThatHangs(t *testing.T) {
+	t.Parallel()
+	isSoak := os.Getenv("LM_SOAK_FRAMES") != ""
+	onDriver(t, func(t *testing.T, m *machine, c *card) {
+		if m.ports = true; isSoak {
+			m.timeout = time.Hour
+		}
+		m.with[0] = append(m.with[0], "--fault", "wedged-until=flr@2000")
+		m.addImage(t, "ladder", strings.NewReplacer("BOARD", c.board, "IDS", c.ids, "TILE", c.tile).
+			Replace(chipLadderListing))
+	}, func(*card) string {
+		count := "3"
+		if isSoak {
+			count = "300"
+		}
+		return strings.ReplaceAll(`ready
+recovers tt:/dev/tenstorrent/0 COUNT "reset function" "reset function COUNT wait 1ms, halt"
+show-log tenstorrent
+`, "COUNT", count)
+	}, func(*testing.T, *machine, *card, string) {})
 }

@@ -40,6 +40,10 @@ const (
 	msiWide        = 0x0080 // addresses of 64 bits
 	msiWritable    = 0x0001 // enable; there is one message
 
+	// A store of this bit to this register resets a Blackhole (tt-kmd, pcie_timer_interrupt).
+	regTimer     = 0x930
+	timerPending = 0x10
+
 	barMemory64 = 0x4
 	barPrefetch = 0x8
 )
@@ -58,12 +62,13 @@ const classAccelerator = 0x12000000
 // config is configuration space with the bits that a client may change.
 type config struct {
 	bytes, writable [configSize]byte
+	timerResets     bool // the function is a Blackhole, see regTimer
 }
 
 // newConfig describes a function to a client: its ids and class, BARs, and the
 // capabilities that are not left out.
 func newConfig(id hal.Identity, board *boards.Board, without []string) *config {
-	c := &config{}
+	c := &config{timerResets: board == &boards.Blackhole}
 	c.put16(0x00, id.Vendor)
 	c.put16(0x02, id.Device)
 	class, ok := classes[[2]uint16{id.Vendor, id.Device}]
@@ -178,7 +183,8 @@ func (c *config) store(offset uint64, data []byte) (reset bool) {
 		at := offset + uint64(i)
 		mask := c.writable[at]
 		c.bytes[at] = c.bytes[at]&^mask | b&mask
-		reset = reset || at == expressControl+1 && b&(controlReset>>8) != 0
+		reset = reset || at == expressControl+1 && b&(controlReset>>8) != 0 ||
+			at == regTimer && b&timerPending != 0 && c.timerResets
 	}
 	return reset
 }

@@ -58,6 +58,8 @@ type Function struct {
 	irq     interrupt
 	trace   *trace
 	wedge   wedge
+	// The device has requested its own reset, which follows the current access.
+	isResetRequested bool
 	last    time.Time     // of the last access
 	ended   time.Time     // when the time before it had passed
 	credit  time.Duration // what letting time pass may take; less than 0: it took more
@@ -73,6 +75,9 @@ type BusMaster interface {
 
 // Interrupter is implemented by devices that raise interrupts.
 type Interrupter interface{ SetInterruptHandler(raise func()) }
+
+// SelfResetter is implemented by devices that a driver resets by a message to their firmware.
+type SelfResetter interface{ SetResetHandler(reset func()) }
 
 // New opens a device and describes it. A reset closes it and opens it anew.
 func New(open func() (hal.Device, error), options Options) (*Function, error) {
@@ -116,6 +121,9 @@ func (f *Function) start() error {
 	f.device, f.bars = device, bars
 	if m, ok := f.device.(BusMaster); ok {
 		m.AttachHostMemory(f.reach)
+	}
+	if r, ok := f.device.(SelfResetter); ok {
+		r.SetResetHandler(func() { f.isResetRequested = true })
 	}
 	if i, ok := f.device.(Interrupter); ok {
 		i.SetInterruptHandler(func() {
@@ -284,6 +292,10 @@ func (f *Function) store(region uint32, offset uint64, data []byte) error {
 			f.bars[region].Store(offset, width, value)
 	}); code != hal.OK {
 		f.refuse("store", region, offset, width, code)
+	}
+	if f.isResetRequested {
+		f.isResetRequested = false
+		return f.reset(functionReset)
 	}
 	return nil
 }

@@ -83,3 +83,41 @@ func TestWedgeUntilPowerEndsWithTheNextClient(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestChipIsResetAsItsDriverDoes makes stores of tt-kmd: a message to the ARC of a Wormhole, or a
+// store to configuration space of a Blackhole. The other chip must ignore them.
+func TestChipIsResetAsItsDriverDoes(t *testing.T) {
+	const marker, arc = 0x40, 0x1f30000 // a bit of the command register; the ARC's registers
+	message := func(c *client) {
+		c.store(4, arc+0x74, 4, 0xaa56)
+		c.store(4, arc+0x100, 4, 1<<16)
+	}
+	timer := func(c *client) { c.store(configRegion, regTimer, 4, 0x11) }
+	for _, test := range []struct {
+		name    string
+		board   *boards.Board
+		do      func(*client)
+		isReset bool
+	}{
+		{"message", &boards.Wormhole, message, true},
+		{"another message", &boards.Wormhole, func(c *client) {
+			c.store(4, arc+0x74, 4, 0xaa11)
+			c.store(4, arc+0x100, 4, 1<<16)
+		}, false},
+		{"timer", &boards.Wormhole, timer, false},
+		{"timer", &boards.Blackhole, timer, true},
+		{"timer without the bit", &boards.Blackhole, func(c *client) {
+			c.store(configRegion, regTimer, 4, 1)
+		}, false},
+	} {
+		t.Run(test.board.Name+" "+test.name, func(t *testing.T) {
+			c, f := servingWith(t, opened(test.board), Options{})
+			c.store(configRegion, regCommand, 2, marker)
+			test.do(c)
+			if got := c.load(configRegion, regCommand, 2) == 0; got != test.isReset ||
+				f.Refused() != 0 {
+				t.Errorf("reset %v, want %v; %d accesses refused", got, test.isReset, f.Refused())
+			}
+		})
+	}
+}
