@@ -60,11 +60,11 @@ type Function struct {
 	wedge   wedge
 	// The device has requested its own reset, which follows the current access.
 	isResetRequested bool
-	last    time.Time     // of the last access
-	ended   time.Time     // when the time before it had passed
-	credit  time.Duration // what letting time pass may take; less than 0: it took more
-	now     func() time.Time
-	refused atomic.Int64
+	last             time.Time     // of the last access
+	ended            time.Time     // when the time before it had passed
+	credit           time.Duration // what letting time pass may take; less than 0: it took more
+	now              func() time.Time
+	refused          atomic.Int64
 }
 
 // BusMaster is implemented by devices that access the client's memory. bytes returns the
