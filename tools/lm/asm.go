@@ -59,7 +59,8 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 			file = filepath.Join(filepath.Dir(path), file)
 		}
 		if !anywhere && !isInside(filepath.Dir(path), file) {
-			return nil, fmt.Errorf("%s is outside the listing's directory; --anywhere permits that",
+			return nil, fmt.Errorf("%s is outside the listing's directory; use --anywhere to "+
+				"allow that",
 				name)
 		}
 		inputs = append(inputs, file)
@@ -81,9 +82,8 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	for _, t := range image.Devices {
 		if err != nil && len(image.Rules) == 0 && boards.FindByID(t.Vendor, t.Device) == nil &&
 			strings.Contains(err.Error(), t.Board+" has no memory or register at ") {
-			err = fmt.Errorf("%w: no board has its PCI ids and the listing has no rules; use "+
-				"--board "+
-				"generic or a board file (lm board-file)", err)
+			err = fmt.Errorf("%w: no board has the device's PCI ids, and the listing has no "+
+				"rules; use --board generic or a board file (lm board-file)", err)
 		}
 	}
 	failIf(hal.BadImage, path, err)

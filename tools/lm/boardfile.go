@@ -72,8 +72,8 @@ func describeDevice(source, device string) *lmb.Image {
 	image, err := boardfile.FromRecord(file, device)
 	if err != nil && otherFormat(file, importer.FromRecord) != "" {
 		fail.With(hal.BadImage,
-			"%s is not a recording of lm record; lm import reads other traces with --board "+
-				"generic and --rule", source)
+			"%s is not a recording of lm record; to import another trace, use lm import --board "+
+				"generic --rule ...", source)
 	}
 	failIf(hal.BadImage, source, err)
 	return image
@@ -96,7 +96,7 @@ func boardNamed(name string, rules []string) (d device) {
 		d.generic = true
 		d.Board, err = boardfile.Generic(rules)
 	case known != nil && len(rules) > 0:
-		failUsage("--rule is for unknown devices; board %s has its own rules", name)
+		failUsage("leave out --rule: board %s has its own rules", name)
 	case known != nil:
 		d.Board = known
 	default:

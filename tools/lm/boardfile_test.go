@@ -148,8 +148,8 @@ func TestAReplayThatDoesLessThanWasRecordedFails(t *testing.T) {
 		// Without rules the listing is refused; those of the board file make it an image.
 		if exit, _, stderr := lm(t, "asm", source, "-o", image); exit != 65 ||
 			!strings.Contains(stderr,
-				" of BAR 0: no board has its PCI ids and the listing has no rules; "+
-					"use --board generic") {
+				" of BAR 0: no board has the device's PCI ids, and the listing has no rules; use "+
+					"--board generic") {
 			t.Errorf("%d %s", exit, stderr)
 		}
 		if exit, _, stderr := lm(t, "asm", "--board", board, source, "-o", image); exit != 0 {

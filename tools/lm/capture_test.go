@@ -127,7 +127,7 @@ func TestCaptureRefusesWhatItCannotRun(t *testing.T) {
 		{program, 64, "there is no workload"},
 		{program + " nothing --board wormhole", 64,
 			`there is no workload "nothing"; workloads: buffer-interleaved`},
-		{program + " loopback", 64, "without a device, use --board"},
+		{program + " loopback", 64, "with --device none, use --board"},
 		{program + " loopback --board nothing", 64, `no board "nothing"`},
 		{program + " loopback --device mock:nothing", 64, `no board "nothing"`},
 		{program + " loopback --device mock:edu", 64, "a board with a grid"},

@@ -45,14 +45,14 @@ func (r *boardReport) checkBase(m *machine) {
 	if m.host != nil {
 		r.add(fine, "board", m.host.Title, "", "")
 	} else {
-		r.add(warning, "board", "not one of "+hostNames(),
+		r.add(warning, "board", "unknown; known are "+hostNames(),
 			"faults and required kernel options are known only for these boards",
 			"name the closest one: lm check-board BOARD --root "+r.rootText(m))
 	}
 	if m.page != 0 {
 		r.add(fine, "page size", fmt.Sprintf("%d bytes", m.page), "", "")
 	} else {
-		r.add(warning, "page size", "unknown", "BARs and host memory are mapped by the page",
+		r.add(warning, "page size", "unknown", "BARs and host memory are mapped in whole pages",
 			"run `getconf PAGESIZE` on the target")
 	}
 }
@@ -89,12 +89,12 @@ func (r *boardReport) checkConfig(host *hosts.Host, config *kernelConfig, hint s
 		}
 	}
 	r.add(fine, "kernel configuration",
-		fmt.Sprintf("%s: %d of %d options that are needed are built in", config.from, good,
+		fmt.Sprintf("%s: %d of %d required options are built in", config.from, good,
 			len(options)), "", "")
 }
 
 func (r *boardReport) checkLockdown(m *machine) {
-	const why = "a kernel in lockdown does not allow to map a BAR, not even for root"
+	const why = "a kernel in lockdown lets no program map a BAR, not even as root"
 	text := m.text("/sys/kernel/security/lockdown")
 	_, mode, _ := strings.Cut(text, "[")
 	mode, _, _ = strings.Cut(mode, "]")
@@ -106,18 +106,19 @@ func (r *boardReport) checkLockdown(m *machine) {
 		r.add(warning, "lockdown", "unknown", why, "mount -t securityfs none /sys/kernel/security")
 	default:
 		r.add(missing, "lockdown", mode, why,
-			"start the kernel without lockdown= (and Secure Boot off, where it brings lockdown)")
+			"start the kernel without lockdown=; if Secure Boot sets lockdown, turn Secure Boot "+
+				"off")
 	}
 }
 
 func (r *boardReport) checkSeccomp(m *machine) {
 	if strings.Contains(m.text("/proc/sys/kernel/seccomp/actions_avail"), "kill_process") ||
 		m.config.on("CONFIG_SECCOMP_FILTER") {
-		r.add(fine, "seccomp", "filters are supported", "", "")
+		r.add(fine, "seccomp", "seccomp filters are supported", "", "")
 		return
 	}
 	r.add(warning, "seccomp", "no filters",
-		"lmrun -seal cannot block other system calls",
+		"without seccomp filters, lmrun -seal cannot block system calls",
 		"set CONFIG_SECCOMP_FILTER=y")
 }
 
@@ -135,9 +136,9 @@ var preemption = []struct {
 }
 
 func (r *boardReport) checkPreemption(m *machine) {
-	const why, next = "other work in the kernel may hold up a frame by milliseconds",
-		"where deadlines matter: CONFIG_PREEMPT_RT=y, or preempt=full on the kernel's command " +
-			"line with CONFIG_PREEMPT_DYNAMIC"
+	const why, next = "other work in the kernel may delay a frame by milliseconds",
+		"if deadlines matter, build the kernel with CONFIG_PREEMPT_RT=y, or with " +
+			"CONFIG_PREEMPT_DYNAMIC and preempt=full on the command line"
 	// "#1 SMP PREEMPT_RT Debian 6.1.0-1", as `uname -v`
 	version := m.text("/proc/sys/kernel/version")
 	for _, p := range preemption {
@@ -151,7 +152,7 @@ func (r *boardReport) checkPreemption(m *machine) {
 		r.add(warning, "preemption", "voluntary or none", why, next)
 		return
 	}
-	r.add(warning, "preemption", "unknown", why, "see `uname -v`; "+next)
+	r.add(warning, "preemption", "unknown", why, "look at `uname -v`; "+next)
 }
 
 func (r *boardReport) checkWatchdog(m *machine) {
@@ -162,9 +163,9 @@ func (r *boardReport) checkWatchdog(m *machine) {
 			return
 		}
 	}
-	r.add(warning, "watchdog", "none", "nothing restarts a machine that hangs",
-		"build in the chip's watchdog driver, or modprobe softdog (it does not help a kernel "+
-			"that hangs)")
+	r.add(warning, "watchdog", "none", "without a watchdog, nothing restarts a machine that hangs",
+		"build the chip's watchdog driver into the kernel, or modprobe softdog, which does not "+
+			"help if the kernel hangs")
 }
 
 func (r *boardReport) checkUser(m *machine, n *need) {
@@ -177,11 +178,12 @@ func (r *boardReport) checkUser(m *machine, n *need) {
 		r.add(fine, "user", "uid "+m.user.uid+" with CAP_SYS_ADMIN", "", "")
 	case n.shared:
 		r.add(warning, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN",
-			"the permissions of the driver's device file decide",
+			"this user needs permission to open the driver's device file",
 			"ls -l /dev/vfio /dev/tenstorrent; give the user of lmrun access to it")
 	default:
 		r.add(missing, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN",
-			"needed to enable the device and to read all of its configuration space",
+			"CAP_SYS_ADMIN is needed to enable the device and to read all of its configuration "+
+				"space",
 			"run as root, or give lmrun the capability: setcap cap_sys_admin+ep lmrun, and "+
 				"access to "+pciFolder+"*/resource*")
 	}
@@ -207,11 +209,12 @@ func (r *boardReport) checkDevices(m *machine, n *need) {
 		r.checkIOMMU(name, m, d, n)
 	}
 	if len(r.Devices) == 0 && n.view == nil {
-		r.add(missing, "accelerator", fmt.Sprintf("none of %s among %d PCI functions", boardNames(),
+		r.add(missing, "accelerator", fmt.Sprintf("no %s among the machine's %d PCI "+
+			"functions", boardNames(),
 			len(m.functions)),
-			"there is nothing to replay on",
-			"see `lspci -nn`; is the card powered and the slot enabled? look again: echo 1 > "+
-				"/sys/bus/pci/rescan")
+			"the machine has no device to replay on",
+			"check in `lspci -nn` that the card has power and its slot is on; then rescan: echo "+
+				"1 > /sys/bus/pci/rescan")
 	}
 }
 
@@ -220,7 +223,7 @@ func (r *boardReport) checkMemory(m *machine, n *need) {
 	r.checkLocked(m, n)
 	const huge = 2 << 20
 	free, _ := m.number("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
-	text := fmt.Sprintf("%d of 2 MiB free", free)
+	text := fmt.Sprintf("%d free, of 2 MiB each", free)
 	switch {
 	case n.hostBytes == 0:
 		r.add(fine, "huge pages", text+"; only images with host memory use them", "", "")
@@ -230,11 +233,11 @@ func (r *boardReport) checkMemory(m *machine, n *need) {
 		r.add(fine, "huge pages", text, "", "")
 	default:
 		r.add(missing, "huge pages", text,
-			fmt.Sprintf("the image has %s of host memory, which must be contiguous and "+
-				"must not move",
+			fmt.Sprintf("the image has %s of host memory, for which contiguous huge pages are "+
+				"needed",
 				lmb.SizeText(n.hostBytes)),
-			fmt.Sprintf("echo %d > /proc/sys/vm/nr_hugepages, soon after boot (or "+
-				"hugepages=%[1]d on the kernel's command line)", (n.hostBytes+huge-1)/huge))
+			fmt.Sprintf("soon after boot, echo %d > /proc/sys/vm/nr_hugepages; or boot with "+
+				"hugepages=%[1]d", (n.hostBytes+huge-1)/huge))
 	}
 	r.checkPagemap(m, n)
 }
@@ -251,7 +254,7 @@ func (r *boardReport) checkLocked(m *machine, n *need) {
 	default:
 		r.add(missing, "locked memory", fmt.Sprintf("limit %s, the image locks %s",
 			lmb.SizeText(m.user.memlock), lmb.SizeText(lock)),
-			"arena and host memory are locked so that no page fault delays a frame",
+			"lmrun locks arena and host memory, so that no page fault delays a frame",
 			fmt.Sprintf("ulimit -l %d, LimitMEMLOCK= in a systemd unit, or CAP_IPC_LOCK",
 				(lock+1023)/1024))
 	}
@@ -259,7 +262,7 @@ func (r *boardReport) checkLocked(m *machine, n *need) {
 	if err == nil && n.view != nil && available<<10 < lock {
 		r.add(missing, "memory", fmt.Sprintf("%s available, the image needs %s",
 			lmb.SizeText(available<<10), lmb.SizeText(lock)),
-			"everything is reserved when an image is loaded",
+			"lmrun reserves all memory when it loads the image",
 			"use a machine with more memory, or stop other programs")
 	}
 }
@@ -278,7 +281,7 @@ func (r *boardReport) checkPagemap(m *machine, n *need) {
 	case !there || !m.user.known:
 		r.add(warning, "pagemap", "unknown", why, "look for /proc/self/pagemap on the target")
 	case !m.user.can(capSysAdmin):
-		r.add(missing, "pagemap", "does not show addresses to this user", why,
+		r.add(missing, "pagemap", "/proc/self/pagemap does not show addresses to this user", why,
 			"run as root, or "+without)
 	default:
 		r.add(fine, "pagemap", "shows addresses", "", "")

@@ -33,12 +33,12 @@ func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
 		b, check := d.bars[i], fmt.Sprintf("%s BAR %d", name, i)
 		switch {
 		case b.size == 0:
-			r.add(missing, check, "not there", "images use it",
-				"its ids may be wrong; see lspci -vv -s "+d.address)
+			r.add(missing, check, "not there", "images for this board use the BAR",
+				"this may be another device with the same ids; see lspci -vv -s "+d.address)
 		case !b.assigned:
 			r.add(missing, check, lmb.SizeText(b.size)+", not assigned",
-				"the kernel found no room for it in the host's PCIe windows, and a device with "+
-					"such a BAR cannot be switched on",
+				"the kernel found no room for this BAR in the host's PCIe windows, so the device "+
+					"cannot be enabled",
 				"see `dmesg | grep BAR`; widen the PCIe ranges in the device tree, switch on "+
 					"above-4G decoding in the firmware, or boot with pci=realloc")
 		case b.size < usual && !anySize(d.board, i):
@@ -71,9 +71,10 @@ func anySize(board *boards.Board, bar int) bool {
 func (m *machine) resize(d *pciDevice, bar int, size uint64) string {
 	file := fmt.Sprintf("%s%s/resource%d_resize", pciFolder, d.address, bar)
 	if !m.has(file) {
-		return "the firmware of the device or the machine sets its size"
+		return "the firmware of the device or of the machine must set the BAR's size"
 	}
-	return fmt.Sprintf("with no driver bound: echo %d > %s", bits.Len64(size>>20)-1, file)
+	return fmt.Sprintf("unbind the device's driver, then: echo %d > "+
+		"%s", bits.Len64(size>>20)-1, file)
 }
 
 func (r *boardReport) checkDriver(name string, d *pciDevice, config *kernelConfig) {
@@ -82,7 +83,8 @@ func (r *boardReport) checkDriver(name string, d *pciDevice, config *kernelConfi
 			cmp.Or(d.driver, "none"), opens), "", "")
 		return
 	}
-	why := "two drivers would corrupt each other's state, so lightmetal does not open it"
+	why := "a kernel driver uses the device; two drivers would corrupt each other's state, so " +
+		"lightmetal does not open it"
 	if config.on("CONFIG_IO_STRICT_DEVMEM") {
 		why += "; with CONFIG_IO_STRICT_DEVMEM the kernel denies it as well"
 	}
@@ -112,7 +114,8 @@ func (r *boardReport) checkLink(name string, m *machine, d *pciDevice) {
 	speed, best := m.text(folder+"/current_link_speed"), m.text(folder+"/max_link_speed")
 	width, widest := m.text(folder+"/current_link_width"), m.text(folder+"/max_link_width")
 	if _, err := strconv.ParseUint(widest, 10, 8); err != nil || widest == "0" || widest == "255" {
-		r.add(fine, name+" link", "none (part of the root complex, or emulated)", "", "")
+		r.add(fine, name+" link", "no PCIe link (the device is emulated, or part of the root "+
+			"complex)", "", "")
 		return
 	}
 	found := fmt.Sprintf("%s x%s", speed, width)
@@ -121,9 +124,9 @@ func (r *boardReport) checkLink(name string, m *machine, d *pciDevice) {
 		return
 	}
 	r.add(warning, name+" link", fmt.Sprintf("%s, the device can do %s x%s", found, best, widest),
-		"copies take longer than they could",
-		"compare with what the slot can do (lm check-board BOARD); else reseat the card, and see "+
-			"LnkSta in lspci -vv -s "+d.address)
+		"the link is slower than the device allows, so copies take longer",
+		"compare with the slot (lm check-board BOARD); if the slot is faster, reseat the card, "+
+			"and see LnkSta in lspci -vv -s "+d.address)
 }
 
 // checkIOMMU reports how the device accesses host memory.
@@ -132,17 +135,17 @@ func (r *boardReport) checkIOMMU(name string, m *machine, d *pciDevice, n *need)
 		"/type") == "identity"
 	switch {
 	case d.group == "" && !m.translated():
-		r.add(fine, check, "none: the device reaches memory at its physical address", "", "")
+		r.add(fine, check, "no IOMMU: the device uses physical addresses of memory", "", "")
 	case identity:
-		r.add(fine, check, "group "+d.group+", passes addresses through", "", "")
+		r.add(fine, check, "group "+d.group+"; the IOMMU does not translate addresses", "", "")
 	case d.shared():
-		r.add(fine, check, "group "+d.group+", through the driver "+d.driver, "", "")
+		r.add(fine, check, "group "+d.group+"; used through the driver "+d.driver, "", "")
 	case n.hostBytes == 0:
 		r.add(fine, check,
-			"in front of the device; images with host memory need vfio-pci bound to it", "", "")
+			"an IOMMU is on; for images with host memory, bind vfio-pci to the device", "", "")
 	default:
-		r.add(missing, check, "in front of the device, and vfio-pci is not bound",
-			"the image has host memory, and the device does not see physical addresses",
+		r.add(missing, check, "an IOMMU is on, and vfio-pci is not bound to the device",
+			"the image has host memory, which the device reaches only through the IOMMU",
 			m.vfioModule()+"echo vfio-pci > "+pciFolder+d.address+"/driver_override; echo "+
 				d.address+" > /sys/bus/pci/drivers_probe; "+
 				"then name the device vfio:"+d.address)

@@ -80,13 +80,14 @@ func (r *boardReport) checkImageDevices(m *machine, n *need) {
 		found := m.ofIDs(t.Vendor, t.Device)
 		switch {
 		case len(found) == 0:
-			r.add(missing, check, fmt.Sprintf("not among %d PCI functions", len(m.functions)),
+			r.add(missing, check, fmt.Sprintf("none of the machine's %d PCI functions has these "+
+				"ids", len(m.functions)),
 				"the image is for this device",
-				"see `lspci -nn`; look again: echo 1 > /sys/bus/pci/rescan")
+				"look for the device in `lspci -nn`, or rescan: echo 1 > /sys/bus/pci/rescan")
 			continue
 		case len(found) > 1:
-			r.add(warning, check, fmt.Sprintf("%d of them", len(found)),
-				"the ids match several devices",
+			r.add(warning, check, fmt.Sprintf("%d devices have these ids", len(found)),
+				"lmrun does not choose between devices with the same ids",
 				"name one by its address: --device "+
 					cmp.Or(found[0].name(), "pci:"+found[0].address))
 		default:
@@ -119,7 +120,7 @@ func (r *boardReport) checkDeviceBars(check string, t *fbs.DeviceInfo, d *pciDev
 			r.add(missing, fmt.Sprintf("%s BAR %d", check, i),
 				fmt.Sprintf("%s assigned, the image needs %s", lmb.SizeText(granted(b)),
 					lmb.SizeText(want)),
-				"every window must be inside the BAR",
+				"every window of the image must be inside its BAR",
 				"see BAR "+fmt.Sprint(i)+
 					" of the device above; or make the image again for this device")
 		}
@@ -157,16 +158,18 @@ func (r *boardReport) checkWindows(check string, view *fbs.View, device int, d *
 				func(slot int) bool { return taken[slot] })
 		}
 		if slot < 0 {
-			r.add(missing, check+" windows", fmt.Sprintf("none left for window %d of the image, %s",
+			r.add(missing, check+" windows", fmt.Sprintf("the device has no free TLB window for "+
+				"window %d of the image, %s",
 				i, lmb.SizeText(w.Size)),
-				"the image points windows at tiles",
+				"each movable window of the image needs a TLB window of the device",
 				"use a device with larger BARs, or make the image with fewer windows")
 			return
 		}
 		taken[slot] = true
 	}
 	if wanted > 0 {
-		r.add(fine, check+" windows", fmt.Sprintf("%d movable, all fit", wanted),
+		r.add(fine, check+" windows", fmt.Sprintf("there is a TLB window for each of %d movable "+
+			"windows", wanted),
 			"", "")
 	}
 }
@@ -210,10 +213,11 @@ func (r *boardReport) checkFit(what string, board *boards.Board, least [6]uint64
 	case len(fits) > 0:
 		r.add(fine, what+" fits", strings.Join(fits, "; "), "", "")
 	case !fit.NoRoom():
-		r.add(warning, what+" fits", "unknown: no windows of this board's ports are known",
+		r.add(warning, what+" fits", "unknown: the sizes of this board's PCIe windows are not "+
+			"known",
 			"its BARs ("+barsText(fit.BARs, size)+") may find no room", "try it on the machine")
 	default:
-		r.add(worse, what+" fits", "no port; "+strings.Join(cramped, "; "),
+		r.add(worse, what+" fits", "no port has room; "+strings.Join(cramped, "; "),
 			"its BARs ("+barsText(fit.BARs, size)+") find no room in the windows, "+
 				"so the kernel leaves them unassigned and cannot switch the device on",
 			"if the chip allows, widen the port's ranges in the device tree; make the BAR smaller "+
@@ -261,7 +265,7 @@ func unused(n *need, meets bool) string {
 	if n.view == nil || meets {
 		return ""
 	}
-	return "; the image makes none"
+	return "; the image does not use this"
 }
 
 func (r *boardReport) checkCombining(h *hosts.Host, config *kernelConfig, n *need) {
@@ -273,7 +277,7 @@ func (r *boardReport) checkCombining(h *hosts.Host, config *kernelConfig, n *nee
 	case !h.WriteCombining.Known():
 		r.add(ifMet(n.combining, warning, fine), check, "not known for this board",
 			"bulk copies to a window marked wc rely on it",
-			"try it with a compare of what was copied in")
+			"test it: copy data into such a window, and compare what was copied")
 	case around.Known() && config.on(around.Value):
 		r.add(fine, check, "faulty on this board, and the kernel works around it ("+around.Value+
 			")", "", "")
@@ -292,15 +296,15 @@ func (r *boardReport) checkShared(h *hosts.Host, n *need) {
 	switch h.Coherence.Value {
 	case hosts.NotCoherent:
 		r.add(missing, "coherence",
-			"a device's accesses to memory do not see the processor's caches",
-			"the image has host memory, which is cached: either side may read old data ("+
+			"devices do not see data that are only in the processor's caches",
+			"the image has host memory, so the processor or the device may read old data ("+
 				h.Coherence.Source+")",
 			"use an image without host memory, or another board")
 	case "":
 		r.add(warning, "coherence", "not known for this board",
-			"the image has host memory, which is cached: if DMA is not coherent, either side may "+
+			"the image has host memory: if DMA is not coherent, the processor or the device may "+
 				"read old data",
-			"run the image with known data, and check both directions")
+			"run the image with known data, and compare what each side reads")
 	default:
 		r.add(fine, "coherence", "devices see the processor's caches", "", "")
 	}
@@ -311,13 +315,15 @@ func (r *boardReport) checkShared(h *hosts.Host, n *need) {
 		if in.PCI != in.CPU && h.IOMMU.Value == hosts.NoIOMMU {
 			r.add(missing, "inbound window",
 				fmt.Sprintf("a device reaches memory at its address plus 0x%x", in.PCI-in.CPU),
-				"lightmetal programs physical addresses into a device ("+h.Inbound.Source+")",
+				"lightmetal gives devices physical addresses, which are wrong on this board "+
+					"("+h.Inbound.Source+")",
 				"use an image without host memory, or another board")
 		} else if in.Size < 1<<40 {
 			r.add(warning, "inbound window",
 				fmt.Sprintf("a device reaches the first %s of memory only", lmb.SizeText(in.Size)),
-				"host memory may lie beyond ("+h.Inbound.Source+")",
-				"limit the kernel to that: mem="+fmt.Sprint(in.Size>>20)+"M on its command line")
+				"the image's host memory may be above that ("+h.Inbound.Source+")",
+				"limit the kernel to that memory: add "+
+					"mem="+fmt.Sprint(in.Size>>20)+"M to its command line")
 		}
 	}
 }

@@ -112,7 +112,7 @@ func TestNothingIsMissingOnAWholeMachine(t *testing.T) {
 		wormholeAt + " BAR 0": "512 MiB at 0x1800000000, write-combining possible",
 		wormholeAt + " BAR 2": "1 MiB at 0x1b00000000", wormholeAt + " driver": "pci:0001:01:00.0",
 		wormholeAt + " link":  "5.0 GT/s PCIe x1",
-		wormholeAt + " IOMMU": "none: ",
+		wormholeAt + " IOMMU": "no IOMMU: ",
 	} {
 		if s, text := r.find(check); s != fine || !strings.Contains(text, want) {
 			t.Errorf("%s: %s %s, want ok %s", check, s, text, want)
@@ -143,7 +143,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 	}{
 		{"proc/sys/kernel/arch", "armv7l", "architecture", missing, "use a 64-bit kernel"},
 		{"proc/device-tree/compatible", "acme,board\x00", "board", warning,
-			"not one of qemu-virt,"},
+			"unknown; known are qemu-virt,"},
 		{"proc/self/smaps", "-", "page size", fine, "16384 bytes"}, // from the configuration
 		{config, "-", "kernel configuration", warning, "modprobe configs"},
 		{config, edit(config, "CONFIG_PCIE_BRCMSTB=y", "# CONFIG_PCIE_BRCMSTB is not set"),
@@ -179,8 +179,8 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"),
 			wormholeAt + " BAR 0", warning, "256 MiB where 512 MiB is usual"},
 		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"),
-			wormholeAt + " BAR 0", warning, "the firmware of the device or the machine sets its " +
-				"size"},
+			wormholeAt + " BAR 0", warning, "the firmware of the device or of the machine must " +
+				"set the BAR's size"},
 		{device + "resource", edit(device+"resource",
 			"0x0000001b00000000 0x0000001b000fffff 0x0000000000140204",
 			"0x0000000000000000 0x0000000000000000 0x0000000000000000"),
@@ -188,7 +188,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{device + "resource", "garbage", wormholeAt + " BAR 4", missing, "not there"},
 		{device + "resource0_wc", "-", wormholeAt + " BAR 0", warning, "without resource0_wc"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing,
-			"nvme / two drivers"},
+			"nvme / a kernel driver uses the device"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing,
 			"echo 0001:01:00.0 > /sys/bus/pci/devices/0001:01:00.0/driver/unbind"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/tenstorrent", wormholeAt + " driver",
@@ -198,12 +198,13 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{device + "max_link_speed", "16.0 GT/s PCIe\n", wormholeAt + " link", warning,
 			"5.0 GT/s PCIe x1, the device can do 16.0 GT/s PCIe x1"},
 		{device + "max_link_width", "16\n", wormholeAt + " link", warning, "x16"},
-		{device + "max_link_width", "-", wormholeAt + " link", fine, "none"},
+		{device + "max_link_width", "-", wormholeAt + " link", fine, "no PCIe link"},
 		{device + "iommu_group", "-> ../../../kernel/iommu_groups/7", wormholeAt + " IOMMU", fine,
-			"images with host memory need vfio-pci"},
+			"for images with host memory, bind vfio-pci"},
 		{"proc/device-tree/axi/pcie@1000110000/iommu-map", "", wormholeAt + " IOMMU", fine,
-			"images with host memory need vfio-pci"},
-		{device + "device", "0x1234\n", "accelerator", missing, "among 2 PCI functions"},
+			"for images with host memory, bind vfio-pci"},
+		{device + "device", "0x1234\n", "accelerator", missing, "among the machine's 2 PCI " +
+			"functions"},
 	} {
 		files := map[string]string{}
 		for path, text := range whole {
@@ -295,7 +296,7 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		{"found by address", plain, nil, "device 0, wormhole (1e52:401e)", fine,
 			"pci:0001:01:00.0"},
 		{"no such device", assemble(t, edu+"main:\n  read.4 r+0\n"), nil,
-			"device 0, edu (1234:11e8)", missing, "not among 2"},
+			"device 0, edu (1234:11e8)", missing, "none of the machine's 2"},
 		{"BAR too small", plain,
 			map[string]string{resource: "0x1800000000 0x180fffffff 0x14220c\n"},
 			"device 0, wormhole (1e52:401e) BAR 0", missing,
@@ -306,23 +307,23 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 			"2 movable"},
 		{"no hardware window in what is left of BAR 0", tlb,
 			map[string]string{resource: "0x1800000000 0x1800ffffff 0x14220c\n"},
-			"device 0, wormhole (1e52:401e) windows", missing, "none left for window 0"},
+			"device 0, wormhole (1e52:401e) windows", missing, "no free TLB window for window 0"},
 		{"more windows than the device has", many, nil, "device 0, wormhole (1e52:401e) windows",
-			missing, "none left for window 19"},
+			missing, "no free TLB window for window 19"},
 		{"cached host memory", host, nil, "coherence", missing,
-			"do not see the processor's caches"},
+			"do not see data that are only in the processor's caches"},
 		{"memory at another address", host, nil, "inbound window", missing, "plus 0x1000000000"},
 		{"no huge pages", host, nil, "huge pages", missing, "echo 2 > /proc/sys/vm/nr_hugepages"},
 		{"too few huge pages", host,
 			map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "1"},
-			"huge pages", missing, "1 of 2 MiB free"},
+			"huge pages", missing, "1 free, of 2 MiB each"},
 		{"huge pages", host,
 			map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "2"},
-			"huge pages", fine, "2 of 2 MiB free"},
+			"huge pages", fine, "2 free, of 2 MiB each"},
 		{"addresses", host, nil, "pagemap", fine, "shows addresses"},
 		{"no addresses for the user", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "pagemap", missing,
-			"does not show addresses to this user"},
+			"/proc/self/pagemap does not show addresses to this user"},
 		{"not enough may be locked", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n",
 				"proc/self/limits": "Max locked memory 65536 65536 bytes\n"}, "locked memory",
@@ -349,7 +350,7 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		{"behind an IOMMU with it", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3",
 				"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"}, wormholeAt + " IOMMU",
-			fine, "group 3, through the driver vfio-pci"},
+			fine, "group 3; used through the driver vfio-pci"},
 	} {
 		files := map[string]string{}
 		for path, text := range whole {
@@ -448,22 +449,23 @@ func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
 		{"rpi5", narrow, 0, "device 0, wormhole fits",
 			"pcie1, Gen2 x1, the flat cable connector (BAR 0 at 0x400000000, 2 at 0x0, 4 at " +
 				"0x420000000)"},
-		{"imx8mp", narrow, 69, "device 0, wormhole fits", "no port; pcie0: 32-bit of 127 MiB"},
+		{"imx8mp", narrow, 69, "device 0, wormhole fits", "no port has room; pcie0: 32-bit of " +
+			"127 MiB"},
 		{"rpi5", black, 69, "device 0, blackhole fits", "4: 32 GiB"},
 		{"altra", black, 0, "device 0, blackhole fits", "RCA2"},
 		{"qemu-virt", black, 0, "device 0, blackhole fits", "pcie@10000000"},
 		{"imx8mp", unknown, 69, "device 0, acme fits", "0: 128 MiB"},
 		{"j721e", huge, 0, "device 0, acme fits", "0 at 0x10000000"},
-		{"cm4", narrow, 0, "8-byte accesses", "the image makes none"},
+		{"cm4", narrow, 0, "8-byte accesses", "the image does not use this"},
 		{"cm4", wide, 69, "8-byte accesses", "make the image with width 4"},
 		{"cm4", bulk, 69, "8-byte accesses", "make the image with width 4"},
-		{"cm4", exact, 0, "8-byte accesses", "the image makes none"},
+		{"cm4", exact, 0, "8-byte accesses", "the image does not use this"},
 		{"cm4", combining, 69, "write-combining", "issue 4928"},
 		{"altra", combining, 69, "write-combining", "CONFIG_ALTRA_ERRATUM_82288=y"},
-		{"altra", narrow, 0, "write-combining", "the image makes none"},
+		{"altra", narrow, 0, "write-combining", "the image does not use this"},
 		{"s32g3", combining, 0, "write-combining", "not known"},
 		{"rpi5", combining, 0, "write-combining", "works"},
-		{"rpi5", host, 69, "coherence", "either side may read old data"},
+		{"rpi5", host, 69, "coherence", "the processor or the device may read old data"},
 		{"cm4", host, 69, "inbound window", "first 3 GiB"},
 		{"s32g3", host, 0, "coherence", "devices see"},
 		{"orin-agx", host, 0, "coherence", "devices see"},
@@ -628,12 +630,12 @@ func TestVirtualMachineIsJudgedAsWhatItIs(t *testing.T) {
 		state state
 		text  string
 	}{
-		"edu 0000:00:02.0 IOMMU":  {fine, "group 1, through the driver vfio-pci"},
+		"edu 0000:00:02.0 IOMMU":  {fine, "group 1; used through the driver vfio-pci"},
 		"edu 0000:00:02.0 driver": {fine, "vfio:0000:00:02.0"},
 		// as large as its user wanted
 		"ivshmem 0000:00:03.0 BAR 2": {fine, "1 MiB at 0x8001000000, write-combining possible"},
-		"ivshmem 0000:00:03.0 IOMMU": {fine, "group 2, passes addresses through"},
-		"nvme 0000:00:04.0 driver":   {missing, "nvme / two drivers"},
+		"ivshmem 0000:00:03.0 IOMMU": {fine, "group 2; the IOMMU does not translate addresses"},
+		"nvme 0000:00:04.0 driver":   {missing, "nvme / a kernel driver uses the device"},
 		"lockdown":                   {warning, "mount -t securityfs"},
 		"kernel configuration":       {warning, "not found"},
 	} {

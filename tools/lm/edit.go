@@ -27,8 +27,8 @@ func setCommand() *cobra.Command {
 			})
 			if stale {
 				printLine(stderr,
-					"lm: warning: the golden data belong to the old inputs; remove them (lm "+
-						"trim --golden) or record again")
+					"lm: warning: the golden data belong to the old inputs; remove the golden "+
+						"data (lm trim --golden), or record again")
 			}
 		})
 	outputFlags(c.Flags(), &out)

@@ -50,7 +50,7 @@ func fenceWarnings(view *fbs.View) []string {
 		}
 	}
 	if more := len(f.list) - most; more > 0 {
-		f.list = append(f.list[:most], fmt.Sprintf("%d more missing fences", more))
+		f.list = append(f.list[:most], fmt.Sprintf("%d more fences are missing", more))
 	}
 	return f.list
 }

@@ -165,7 +165,8 @@ func (f *importFlags) run(path string) {
 			known != nil &&
 			regexp.MustCompile("accepted by "+known.Name+"|"+known.Name+
 				" has no memory or register").MatchString(err.Error()) {
-			err = fmt.Errorf("%w; %w names the line", err, &boardfile.Known{Board: known})
+			err = fmt.Errorf("%w; %w, which also prints the line of the "+
+				"trace", err, &boardfile.Known{Board: known})
 		}
 		fail.On(err)
 	}
@@ -181,7 +182,7 @@ func openTrace(path string) (trace *input) {
 	err := fail.Try(func() { trace = openFile(path) })
 	if hal.CodeOf(err) == hal.NoFile {
 		if left := unfinishedRecording(path); left != "" {
-			err = fmt.Errorf("%w; a recording of that name was not finished: "+
+			err = fmt.Errorf("%w; there is an unfinished recording of that name; to import it: "+
 				"lm import --incomplete %s", err, left)
 		}
 	}

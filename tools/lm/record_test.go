@@ -110,7 +110,7 @@ func TestGenericBoardOfAKnownDeviceSaysWhoseRulesHold(t *testing.T) {
 	exit, _, stderr := lm(t, "import", "--from", "record", "--board", "generic", record, "-o",
 		filepath.Join(t.TempDir(), "known.lmb"))
 	if exit != 65 || !strings.Contains(stderr,
-		"which has its own rules; use --board ivshmem names the line") {
+		"use --board ivshmem, which also prints the line of the trace") {
 		t.Error(exit, stderr)
 	}
 }

@@ -24,7 +24,7 @@ func TestReplayProfileAndReport(t *testing.T) {
 	exit, stdout, stderr := lm(t, "replay", "--device", "mock:wormhole", "--loop", "3", "--profile",
 		profile, image)
 	if exit != 0 || !strings.Contains(stdout, "Time by opcode") ||
-		!strings.Contains(stdout, "measuring adds 0 ns to each command") ||
+		!strings.Contains(stdout, "each command's time includes 0 ns") ||
 		!strings.Contains(stdout, "clock: virtual") {
 		t.Fatalf("exit %d: %s%s", exit, stdout, stderr)
 	}

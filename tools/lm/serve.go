@@ -131,7 +131,7 @@ func (f *serveFlags) openWithFaults() (_ hal.Device, err error) {
 	}
 	if !ok {
 		device.Close()
-		failUsage("%s: --fault needs a mock", f.device)
+		failUsage("--fault needs a mock (mock:BOARD), but --device is %s", f.device)
 	}
 	for _, fault := range parseFaults(f.faults) {
 		m.Inject(fault)
@@ -188,7 +188,7 @@ func parseFaults(texts []string) (faults []mock.Fault) {
 	for _, text := range texts {
 		fault, err := parseFault(text)
 		if err != nil {
-			failUsage("--fault %s: %v; lm serve --help lists them", text, err)
+			failUsage("--fault %s: %v; lm serve --help lists the faults", text, err)
 		}
 		faults = append(faults, fault)
 	}
@@ -204,9 +204,9 @@ func parseFault(text string) (f mock.Fault, err error) {
 		f.Operation, err = strconv.Atoi(at)
 		switch {
 		case f.Kind == 0:
-			return f, errors.New("there is no such fault")
+			return f, errors.New("no fault has this form")
 		case err != nil || f.Operation < 1:
-			return f, fmt.Errorf("%q is not the number of an access, from 1", at)
+			return f, fmt.Errorf("%q is not the number of an access; the first is 1", at)
 		}
 		return f, nil
 	}
@@ -214,7 +214,7 @@ func parseFault(text string) (f mock.Fault, err error) {
 	f.Kind = map[string]mock.FaultKind{"stuck": mock.Stuck, "late": mock.Late}[name]
 	place, bits, ok := strings.Cut(rest, "=")
 	if f.Kind == 0 || !ok {
-		return f, errors.New("there is no such fault")
+		return f, errors.New("no fault has this form")
 	}
 	return f, parseStuck(&f, place, strings.Split(bits, "/"))
 }

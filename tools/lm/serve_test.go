@@ -103,7 +103,8 @@ func TestServerEndsWithTheStatusOfWhatHappened(t *testing.T) {
 			}
 		}, 70, "load of 1 bytes at BAR 0 + 0x0: device rejected the access"},
 		{"mock:edu", func(c net.Conn) { _, _ = c.Write(make([]byte, 16)); _, _ = io.ReadAll(c) },
-			74, "not a vfio-user request: command 0 has 0 bytes, not 16 to"},
+			74, "not a vfio-user request: the message with command 0 has 0 bytes, but must have " +
+				"16 to"},
 		{"playback:" + image, played, 0, "listens on "},
 		{"playback:" + image, func(c net.Conn) { played(c); access(t, c, 4, 4) }, 70,
 			"want nothing after the 2 recorded accesses"},
@@ -200,7 +201,7 @@ func TestServeRefusesWhatItCannotDo(t *testing.T) {
 			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "stuck:0+8=1"}},
 		{64, "--without vpd: there is no such capability; it must be one of power, express, msi",
 			[]string{"--device", "mock:edu", "--socket", socket, "--without", "msi,vpd"}},
-		{64, "--fault lost@1: there is no such fault",
+		{64, "--fault lost@1: no fault has this form",
 			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "lost@1"}},
 		{64, "--fault wedged-until=reboot: the form is wedged-until=EVENT[@ACCESS]; EVENT is " +
 			"one of flr, bus, rescan, power",

@@ -75,7 +75,8 @@ func (e *elements) parseValues(from string, words []string) []byte {
 	data, err := npy.Values(e.dtype, words)
 	failIf(hal.BadTensor, from, err)
 	if uint64(len(data)) != e.size {
-		fail.With(hal.BadTensor, "%s has %d elements, %s needs %d (%s)", from, len(words), e.name,
+		fail.With(hal.BadTensor, "%s has %d elements, but %s needs %d "+
+			"(%s)", from, len(words), e.name,
 			e.size/uint64(fbs.DTypeSize(e.dtype)), lmb.TypeText(e.dtype, e.shape))
 	}
 	return data
@@ -98,7 +99,8 @@ func (e *elements) readData(path string) []byte {
 			return npy.ToTiles(array.Data, matrix, int(fbs.DTypeSize(e.dtype)))
 		}
 		if !sameType || !slices.Equal(array.Shape, e.shape) {
-			fail.With(hal.BadTensor, "%s has %s %s, %s is %s (%s in NumPy)", path, array.Type,
+			fail.With(hal.BadTensor, "%s has type %s and shape %s, but %s is %s (%s in "+
+				"NumPy)", path, array.Type,
 				lmb.ShapeText(array.Shape), e.name, lmb.TypeText(e.dtype, e.shape),
 				npy.TypeOf(e.dtype))
 		}
@@ -107,7 +109,8 @@ func (e *elements) readData(path string) []byte {
 		return e.parseValues(path, e.csvWords(path, data))
 	}
 	if uint64(len(data)) != e.size {
-		fail.With(hal.BadTensor, "%s has %d bytes, %s needs %d", path, len(data), e.name, e.size)
+		fail.With(hal.BadTensor, "%s has %d bytes, but %s needs "+
+			"%d", path, len(data), e.name, e.size)
 	}
 	return data
 }
@@ -129,7 +132,8 @@ func (e *elements) csvWords(path string, data []byte) []string {
 	failIf(hal.BadTensor, path, err)
 	for i, row := range rows {
 		if len(rows) > 1 && len(e.shape) > 1 && len(row) != e.columns() {
-			fail.With(hal.BadTensor, "%s: row %d has %d elements, a row of %s has %d (%s)", path,
+			fail.With(hal.BadTensor, "%s: row %d has %d elements, but each row of %s has %d "+
+				"(%s)", path,
 				i+1,
 				len(row), e.name, e.columns(), lmb.TypeText(e.dtype, e.shape))
 		}

@@ -261,7 +261,7 @@ func openFile(path string) *input {
 func (in *input) Read(p []byte) (n int, err error) {
 	if in.left == 0 {
 		return 0,
-			newFault(hal.BadImage, "%s does not end within %s; put the data into a file",
+			newFault(hal.BadImage, "the input %s is longer than %s; put the data into a file",
 				in.Name(), lmb.SizeText(uint64(in.most)))
 	}
 	n, err = in.File.Read(p[:min(int64(len(p)), in.left)])

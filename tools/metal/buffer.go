@@ -134,7 +134,7 @@ func (b *Buffer) plan() {
 	case c.Size == 0 || c.Size%c.PageSize != 0:
 		refuse("size %d is not a multiple of the page size %d", c.Size, c.PageSize)
 	case c.Size >= 1<<32:
-		refuse("size %d: a buffer is smaller than 4 GiB", c.Size)
+		refuse("size %d is too large: a buffer must be smaller than 4 GiB", c.Size)
 	case c.Layout > BlockSharded:
 		refuse("buffer layout %d does not exist", c.Layout)
 	case (c.Shard != nil) != (c.Layout != Interleaved):
@@ -169,9 +169,10 @@ func (b *Buffer) shard(s *ShardSpec) {
 	rows, columns, high, wide := s.Tensor[0], s.Tensor[1], s.Shard[0], s.Shard[1]
 	switch {
 	case rows <= 0 || columns <= 0 || rows > pages || columns > pages || rows*columns != pages:
-		refuse("a tensor of %d x %d pages is not the buffer's %d", rows, columns, pages)
+		refuse("the ShardSpec has %d x %d pages in all, but the buffer has "+
+			"%d", rows, columns, pages)
 	case high <= 0 || wide <= 0:
-		refuse("a shard of %d x %d pages is empty", high, wide)
+		refuse("a shard must not be empty, but has %d x %d pages", high, wide)
 	case b.config.Layout == HeightSharded && wide != columns:
 		refuse("a height shard must be as wide as the tensor, %d pages, not %d", columns, wide)
 	case b.config.Layout == WidthSharded && high != rows:
@@ -192,7 +193,7 @@ func (b *Buffer) shardBanks(s *ShardSpec, down, across int) {
 	case b.config.Layout == BlockSharded:
 		list = s.blockCores(list, down, across)
 	case len(list) < down*across:
-		refuse("%d shards need as many cores, the grid has %d", down*across, len(list))
+		refuse("%d shards need one core each, but the grid has %d", down*across, len(list))
 	case s.Orientation == ColumnMajor:
 		slices.SortStableFunc(list, func(a, b CoreCoord) int { return cmp.Or(a.X-b.X, a.Y-b.Y) })
 	}
@@ -307,7 +308,7 @@ func (b *Buffer) newTensor(name string, dtype gen.DType, shape []uint32) *tensor
 		refuse("tensor %s has %d dimensions, at most %d are possible", name, len(shape),
 			fbs.DimsMax)
 	case size != b.config.Size:
-		refuse("tensor %s of %d bytes is not the buffer's %d", name, size, b.config.Size)
+		refuse("tensor %s has %d bytes, but the buffer has %d", name, size, b.config.Size)
 	}
 	return &tensor{name, dtype, slices.Clone(shape)}
 }

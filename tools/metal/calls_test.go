@@ -196,13 +196,13 @@ func TestComparisonThatMakesNoSenseIsRefused(t *testing.T) {
 		{metal.Correlation(gen.DTypeFloat32, 2), b, "correlation 2 must be between"},
 		{metal.Tolerance(gen.DTypeInvalid, 0, 0), b, "a comparison needs a type"},
 		{metal.Tolerance(gen.DTypeFloat64, 0, 0), odd,
-			"pages of 12 bytes must have complete elements of 8"},
+			"12 bytes, must be a multiple of the element size, 8 bytes"},
 	} {
 		refused(t, metal.LightMetalCompareToGolden(r.q, test.b, make([]byte, test.b.Size()),
 			test.how), test.want)
 	}
 	refused(t, metal.LightMetalCompareToGolden(r.q, b, make([]byte, 4), metal.Exact()),
-		"4 golden bytes for buffer 1, which has 64")
+		"there are 4 golden bytes, but buffer 1 has 64 bytes")
 }
 
 func TestUseAfterReleaseIsRefused(t *testing.T) {
@@ -238,15 +238,15 @@ func TestUnknownObjectsAreRefused(t *testing.T) {
 	r, other := mocked(t), mocked(t)
 	foreign := other.l1(64)
 	refused(t, metal.EnqueueWriteBuffer(r.q, foreign, counted(16), false),
-		"the buffer is not one of this device")
+		"the buffer is nil, or belongs to another device")
 	refused(t, metal.EnqueueWriteBuffer(r.q, nil, counted(16), false),
-		"the buffer is not one of this device")
+		"the buffer is nil, or belongs to another device")
 	refused(t, metal.EnqueueWriteBuffer(nil, foreign, counted(16), false),
 		"the command queue is nil")
 	refused(t, metal.DeallocateBuffer(&metal.Buffer{}), "the buffer is nil")
 	refused(t, metal.ReleaseProgram(nil), "the program is nil")
 	refused(t, metal.EnqueueProgram(r.q, must(metal.CreateProgram(other.Device)), false),
-		"the program is not one of this device")
+		"the program is nil, or belongs to another device")
 	p := must(metal.CreateProgram(r.Device))
 	refused(t, metal.EnqueueProgram(r.q, p, false), "program 1 has no kernel")
 	refused(t, metal.SetRuntimeArgs(p, 99, metal.CoreCoord{}, nil),
@@ -267,7 +267,8 @@ func TestArgumentBlockThatDoesNotFitIsRefused(t *testing.T) {
 	refused(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{}, make([]uint32, 257)),
 		"257 arguments do not fit: a kernel has room for 256")
 	ok(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{}, make([]uint32, 256)))
-	refused(t, metal.SetRuntimeArgsPerCore(p, k, []metal.CoreCoord{{}}, nil), "1 cores and 0 lists")
+	refused(t, metal.SetRuntimeArgsPerCore(p, k, []metal.CoreCoord{{}}, nil), "1 cores, but 0 "+
+		"lists")
 	refused(t, metal.SetRuntimeArgsPerCore(p, k, []metal.CoreCoord{{}, {}}, [][]uint32{{}, {}}),
 		"core (0,0) is named twice")
 }
@@ -296,7 +297,7 @@ func TestKernelsThatDoNotFitAreRefused(t *testing.T) {
 		{change(header+8, 0x1fff0), "outside the part of L1 for kernels, 0x0..0x20000"},
 		{change(header+8, 0xffb00000), "outside the part of L1"},
 		{change(header+8, 2), "not aligned to 4 bytes"},
-		{change(entry, 0x8000), "starts at 0x8000, where it has no segment"},
+		{change(entry, 0x8000), "entry 0x8000 is in none of its segments"},
 		{change(header+16, 0x10000), "more bytes in the file than in memory"},
 	} {
 		p := must(metal.CreateProgram(mocked(t).Device))
@@ -318,7 +319,7 @@ func TestKernelsThatDoNotGetAlongAreRefused(t *testing.T) {
 		_, err := metal.CreateKernel(p, kernels.ELF(name), metal.CoreCoord{X: 3, Y: 3}, config)
 		return err
 	}
-	refused(t, add("copy.brisc", brisc), "core (3,3) has kernel 2 on the same processor")
+	refused(t, add("copy.brisc", brisc), "core (3,3) already has kernel 2 on this processor")
 	refused(t, add("copy.brisc", metal.DataMovementConfig{Processor: metal.RISCV1}),
 		"overlaps kernel 2")
 	refused(t, add("copy.brisc", metal.DataMovementConfig{Processor: metal.TRISC0}),
@@ -329,7 +330,7 @@ func TestKernelsThatDoNotGetAlongAreRefused(t *testing.T) {
 	refused(t, add("copy.brisc", nil), "needs a DataMovementConfig")
 	for _, spec := range []metal.CoreSpec{nil, metal.CoreRangeSet{}} {
 		_, err := metal.CreateKernel(p, kernels.ELF("local.brisc"), spec, brisc)
-		refused(t, err, "no cores are named")
+		refused(t, err, "the list of cores must not be empty")
 	}
 	for spec, want := range map[metal.CoreSpec]string{
 		metal.CoreCoord{X: 8}: "(0,0) to (7,9)", metal.CoreCoord{Y: -1}: "not all on wormhole",
@@ -379,15 +380,15 @@ func TestBuffersThatMakeNoSenseAreRefused(t *testing.T) {
 		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Layout: 9},
 			"buffer layout 9 does not exist"},
 		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
-			Shard: shard(2, 1, 1, 1)}, "2 x 1 pages is not the buffer's 4"},
+			Shard: shard(2, 1, 1, 1)}, "2 x 1 pages in all, but the buffer has 4"},
 		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
 			Shard: shard(2, 2, 1, 1)}, "as wide as the tensor"},
 		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.WidthSharded,
 			Shard: shard(2, 2, 1, 1)}, "as high as the tensor"},
 		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
-			Shard: shard(4, 1, 0, 1)}, "is empty"},
+			Shard: shard(4, 1, 0, 1)}, "must not be empty"},
 		{metal.BufferConfig{Size: 512, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
-			Shard: shard(8, 1, 1, 1)}, "8 shards need as many cores, the grid has 4"},
+			Shard: shard(8, 1, 1, 1)}, "8 shards need one core each, but the grid has 4"},
 		{metal.BufferConfig{Size: 512, PageSize: 64, Type: metal.L1, Layout: metal.BlockSharded,
 			Shard: shard(4, 2, 1, 1)}, "4 x 2 shards do not fit on a grid of 2 x 2"},
 		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.DRAM, Layout: metal.HeightSharded,
@@ -408,7 +409,7 @@ func TestCircularBuffersThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 	ok(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(3, 64)}))
 	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(3, 64)}),
-		"circular buffer 3 exists on core (0,0)")
+		"circular buffer 3 exists already on core (0,0)")
 	refused(t, add(metal.CircularBufferConfig{TotalSize: 256}), "needs an index")
 	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(32, 64)}),
 		"indices are 0 to 31")
@@ -428,7 +429,7 @@ func TestCircularBuffersThatMakeNoSenseAreRefused(t *testing.T) {
 	must(metal.CreateBuffer(r.Device, metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1,
 		Address: &low}))
 	refused(t, metal.EnqueueProgram(r.q, p, false),
-		"circular buffers of program 1 end at 0x22100 on core (0,0), and a buffer is at 0x22080")
+		"circular buffers of program 1, up to 0x22100 on core (0,0), overlap a buffer at 0x22080")
 }
 
 // Circular buffers end at 0x22080 here. Every buffer counts, whichever was made
@@ -451,8 +452,8 @@ func TestCircularBuffersMayTouchABufferAndNotOverlapIt(t *testing.T) {
 			ok(t, err)
 			continue
 		}
-		refused(t, err, fmt.Sprintf("circular buffers of program 1 end at 0x22080 on core (0,0), "+
-			"and a buffer is at %#x", low))
+		refused(t, err, fmt.Sprintf("circular buffers of program 1, up to 0x22080 on core (0,0), "+
+			"overlap a buffer at %#x", low))
 	}
 }
 
@@ -512,12 +513,12 @@ func TestTensorNamesThatMakeNoSenseAreRefused(t *testing.T) {
 	refused(t, metal.NameInput(b, strings.Repeat("x", 300), gen.DTypeInt32, 16),
 		"a tensor's name has 1 to")
 	refused(t, metal.NameOutput(b, "b", gen.DTypeInt32, 15),
-		"tensor b of 60 bytes is not the buffer's 64")
+		"tensor b has 60 bytes, but the buffer has 64")
 	refused(t, metal.NameOutput(b, "b", gen.DTypeInt32, 16, 1, 1, 1, 1, 1, 1, 1, 1), "9 dimensions")
 	refused(t, metal.EnqueueWriteBuffer(r.q, b, make([]byte, 60), true),
-		"60 bytes for buffer 1, which has 64")
+		"there are 60 bytes of data, but buffer 1 has 64 bytes")
 	refused(t, metal.EnqueueReadBuffer(r.q, b, make([]byte, 60), true),
-		"60 bytes for buffer 1, which has 64")
+		"there are 60 bytes of data, but buffer 1 has 64 bytes")
 }
 
 func TestTensorsAreNumberedWhereANameComesAgain(t *testing.T) {
@@ -580,14 +581,14 @@ func TestKernelThatFailsIsReportedWithItsNumber(t *testing.T) {
 
 func TestCaptureMisuseIsRefused(t *testing.T) {
 	r := mocked(t)
-	refused(t, metal.LightMetalBeginCapture(r.Device), "a capture is under way")
-	refused(t, metal.CloseDevice(r.Device), "LightMetalEndCapture comes first")
+	refused(t, metal.LightMetalBeginCapture(r.Device), "a capture has begun already")
+	refused(t, metal.CloseDevice(r.Device), "call LightMetalEndCapture before CloseDevice")
 	b := r.end()
 	if !b.IsEmpty() {
 		t.Error("a capture of nothing is not empty")
 	}
 	_, err := metal.LightMetalEndCapture(r.Device)
-	refused(t, err, "no capture is under way")
+	refused(t, err, "no capture has begun; call LightMetalBeginCapture first")
 	ok(t, metal.CloseDevice(r.Device))
 	refused(t, metal.CloseDevice(r.Device), "the device is closed")
 	_, err = metal.CreateProgram(r.Device)

@@ -77,9 +77,10 @@ func LightMetalBeginCapture(d *Device) (err error) {
 	case !built || d.RecordingOff:
 		return nil
 	case d.capture != nil:
-		refuse("a capture is under way")
+		refuse("a capture has begun already; call LightMetalEndCapture first")
 	case d.open != nil:
-		refuse("trace %d is being captured; begin the capture before or after it", d.open.id)
+		refuse("trace %d is not complete; call EndTraceCapture before "+
+			"LightMetalBeginCapture", d.open.id)
 	}
 	d.capture = &capture{source: d.Source}
 	d.capture.main = newStream()
@@ -97,9 +98,9 @@ func LightMetalEndCapture(d *Device) (_ *LightMetalBinary, err error) {
 	case !built || d.RecordingOff:
 		return &LightMetalBinary{}, nil
 	case c == nil:
-		refuse("no capture is under way")
+		refuse("no capture has begun; call LightMetalBeginCapture first")
 	case d.open != nil:
-		refuse("trace %d is being captured", d.open.id)
+		refuse("trace %d is not complete; call EndTraceCapture first", d.open.id)
 	}
 	d.wait(true) // outputs have their golden data afterwards
 	d.capture = nil
@@ -263,7 +264,8 @@ func (c Comparison) check(b *Buffer) {
 	case size == 0:
 		refuse("a comparison needs a type: Exact(), Tolerance(...) or Correlation(...)")
 	case b.config.PageSize%size != 0:
-		refuse("pages of %d bytes must have complete elements of %d bytes", b.config.PageSize, size)
+		refuse("the page size, %d bytes, must be a multiple of the element size, %d "+
+			"bytes", b.config.PageSize, size)
 	}
 }
 
@@ -296,7 +298,8 @@ func LightMetalCompareToGolden(q *CommandQueue, b *Buffer, golden []byte,
 	defer fail.Catch(&err)
 	d := q.useBuffer("LightMetalCompareToGolden", b)
 	if uint64(len(golden)) != b.config.Size {
-		refuse("%d golden bytes for buffer %d, which has %d", len(golden), b.id, b.config.Size)
+		refuse("there are %d golden bytes, but buffer %d has %d "+
+			"bytes", len(golden), b.id, b.config.Size)
 	}
 	d.compare("LightMetalCompareToGolden", b, golden, how)
 	return nil

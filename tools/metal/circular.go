@@ -39,7 +39,7 @@ func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfi
 		core, shared := common(c.cores, other.cores)
 		for index := range config.PageSizes {
 			if _, taken := other.config.PageSizes[index]; shared && taken {
-				refuse("circular buffer %d exists on core %v", index, core)
+				refuse("circular buffer %d exists already on core %v", index, core)
 			}
 		}
 	}
@@ -58,7 +58,8 @@ func (c *circular) check(d *Device) {
 	for _, index := range slices.Sorted(maps.Keys(f.PageSizes)) {
 		size := f.PageSizes[index]
 		if index >= CircularBuffersMax {
-			refuse("circular buffer %d: indices are 0 to %d", index, CircularBuffersMax-1)
+			refuse("circular buffer %d does not exist: indices are 0 to "+
+				"%d", index, CircularBuffersMax-1)
 		}
 		if size == 0 || size%16 != 0 || f.TotalSize == 0 || f.TotalSize%size != 0 {
 			refuse("circular buffer %d: %d bytes are not a whole number of pages of %d bytes, "+

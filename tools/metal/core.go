@@ -115,7 +115,7 @@ func unicast(t chips.Tile) fbs.TileRoute {
 // cores lists what a CoreSpec names, row by row.
 func (g *grid) cores(spec CoreSpec) []CoreCoord {
 	if spec == nil || len(spec.ranges()) == 0 {
-		refuse("no cores are named")
+		refuse("the list of cores must not be empty")
 	}
 	var list []CoreCoord
 	for _, r := range spec.ranges() {

@@ -93,7 +93,7 @@ func CloseDevice(d *Device) (err error) {
 	defer fail.Catch(&err)
 	d.use()
 	if d.capture != nil {
-		refuse("a capture is under way: LightMetalEndCapture comes first")
+		refuse("a capture has begun on this device; call LightMetalEndCapture before CloseDevice")
 	}
 	d.closed = true
 	if d.machine != nil {

@@ -55,7 +55,7 @@ func readELF(file []byte) *image {
 			return k
 		}
 	}
-	refuse("kernel starts at %#x, where it has no segment", f.Entry)
+	refuse("the kernel's entry %#x is in none of its segments", f.Entry)
 	return nil
 }
 

@@ -119,7 +119,8 @@ func (d *Device) circularBlocks(p *Program, c CoreCoord) (list []block, count in
 		}
 	}
 	if lowest := d.l1.lowest(); next > lowest {
-		refuse("circular buffers of program %d end at %#x on core %v, and a buffer is at %#x", p.id,
+		refuse("the circular buffers of program %d, up to %#x on core %v, overlap a buffer at "+
+			"%#x", p.id,
 			next, c, lowest)
 	}
 	return list, count

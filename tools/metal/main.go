@@ -89,7 +89,7 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device) {
 	switch kind, rest, _ := strings.Cut(device, ":"); kind {
 	case "none":
 		if b == nil {
-			refuse("without a device, use --board wormhole or --board blackhole")
+			refuse("with --device none, use --board wormhole or --board blackhole")
 		}
 		return b, nil
 	case "mock":

@@ -127,7 +127,7 @@ func (p *Program) ID() uint64 { return p.id }
 
 func (p *Program) use() *Device {
 	if p == nil || p.device == nil {
-		refuse("the program is nil, or CreateProgram did not make it")
+		refuse("the program is nil, or was not made by CreateProgram")
 	}
 	p.device.check("program", p.id, p)
 	p.device.use()
@@ -165,7 +165,8 @@ func (p *Program) place(k *kernel) {
 	for i, s := range k.spans() {
 		for _, t := range k.spans()[:i] {
 			if s.overlaps(t) {
-				refuse("kernel's own segments, or one and the jump to its entry, overlap at %#x",
+				refuse("two segments of the kernel, or a segment and the jump to its entry, "+
+					"overlap at %#x",
 					max(s.first, t.first))
 			}
 		}
@@ -176,7 +177,7 @@ func (p *Program) place(k *kernel) {
 			continue
 		}
 		if other.processor == k.processor {
-			refuse("core %v has kernel %d on the same processor", core, other.id)
+			refuse("core %v already has kernel %d on this processor", core, other.id)
 		}
 		for _, s := range k.spans() {
 			for _, t := range other.spans() {
@@ -220,7 +221,7 @@ func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord,
 	args [][]uint32) (err error) {
 	defer fail.Catch(&err)
 	if len(cores) != len(args) {
-		refuse("%d cores and %d lists of arguments", len(cores), len(args))
+		refuse("there are %d cores, but %d lists of arguments", len(cores), len(args))
 	}
 	var set CoreRangeSet
 	for _, c := range cores {

@@ -11,7 +11,8 @@ func EnqueueWriteBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) 
 	defer fail.Catch(&err)
 	d := q.useBuffer("EnqueueWriteBuffer", b)
 	if uint64(len(data)) != b.config.Size {
-		refuse("%d bytes for buffer %d, which has %d", len(data), b.id, b.config.Size)
+		refuse("there are %d bytes of data, but buffer %d has %d "+
+			"bytes", len(data), b.id, b.config.Size)
 	}
 	for _, s := range d.streams(Call{Name: "EnqueueWriteBuffer", Buffer: b.id}) {
 		s.writeBuffer(b, data)
@@ -56,7 +57,8 @@ func EnqueueReadBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) (
 	defer fail.Catch(&err)
 	d := q.useBuffer("EnqueueReadBuffer", b)
 	if data != nil && uint64(len(data)) != b.config.Size {
-		refuse("%d bytes for buffer %d, which has %d", len(data), b.id, b.config.Size)
+		refuse("there are %d bytes of data, but buffer %d has %d "+
+			"bytes", len(data), b.id, b.config.Size)
 	}
 	golden := -1 // the output of the image
 	for _, s := range d.streams(Call{Name: "EnqueueReadBuffer", Buffer: b.id}) {
@@ -76,7 +78,8 @@ func Finish(q *CommandQueue) (err error) {
 	defer fail.Catch(&err)
 	d := q.use()
 	if d.open != nil {
-		refuse("Finish: trace %d is being captured, and a trace may have programs only", d.open.id)
+		refuse("Finish: a trace may contain only EnqueueProgram; end trace %d first "+
+			"(EndTraceCapture)", d.open.id)
 	}
 	d.streams(Call{Name: "Finish"})
 	d.wait(true)
@@ -90,7 +93,7 @@ func EnqueueProgram(q *CommandQueue, p *Program, blocking bool) (err error) {
 	defer fail.Catch(&err)
 	d := q.use()
 	if p == nil || p.device != d {
-		refuse("the program is not one of this device")
+		refuse("the program is nil, or belongs to another device")
 	}
 	d.check("program", p.id, p)
 	l := d.newLaunch(p)
@@ -111,9 +114,10 @@ func (q *CommandQueue) useBuffer(name string, b *Buffer) *Device {
 	d := q.use()
 	switch {
 	case b == nil || b.device != d:
-		refuse("%s: the buffer is not one of this device", name)
+		refuse("%s: the buffer is nil, or belongs to another device", name)
 	case d.open != nil:
-		refuse("%s: trace %d is being captured, and a trace may have programs only", name,
+		refuse("%s: a trace may contain only EnqueueProgram; end trace %d first "+
+			"(EndTraceCapture)", name,
 			d.open.id)
 	}
 	d.check("buffer", b.id, b)

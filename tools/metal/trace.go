@@ -35,7 +35,7 @@ func BeginTraceCapture(q *CommandQueue) (_ TraceID, err error) {
 	defer fail.Catch(&err)
 	d := q.use()
 	if d.open != nil {
-		refuse("trace %d is being captured", d.open.id)
+		refuse("trace %d is not complete; call EndTraceCapture first", d.open.id)
 	}
 	d.open = &trace{}
 	d.open.id = TraceID(d.newID(d.open))
@@ -47,10 +47,10 @@ func EndTraceCapture(q *CommandQueue, id TraceID) (err error) {
 	defer fail.Catch(&err)
 	d := q.use()
 	if d.open == nil || d.open.id != id {
-		refuse("trace %d is not being captured", id)
+		refuse("trace %d has not been begun by BeginTraceCapture, or has ended", id)
 	}
 	if len(d.open.launches) == 0 {
-		refuse("trace %d has no program: EnqueueProgram comes first", id)
+		refuse("trace %d has no program; call EnqueueProgram before EndTraceCapture", id)
 	}
 	t := d.open
 	d.open = nil
@@ -203,7 +203,7 @@ func LoadTrace(q *CommandQueue, data []byte) (_ TraceID, err error) {
 	defer fail.Catch(&err)
 	d := q.use()
 	if d.open != nil {
-		refuse("trace %d is being captured", d.open.id)
+		refuse("trace %d is not complete; call EndTraceCapture first", d.open.id)
 	}
 	image, err := lmb.Decode(slices.Clone(data))
 	if err != nil {
@@ -239,7 +239,8 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 		target, _ := boards.UnpackTileRoute(c.Mask)
 		cores, ok := d.aimed(target)
 		if !ok {
-			fail.With(hal.BadImage, "the trace uses (%d,%d), which is not a core", target.X,
+			fail.With(hal.BadImage, "the trace uses core (%d,%d), which this device does not "+
+				"have", target.X,
 				target.Y)
 		}
 		t.cores = append(t.cores, cores...)
@@ -276,7 +277,7 @@ func ReplayTrace(q *CommandQueue, id TraceID, blocking bool) error {
 func (q *CommandQueue) replayTrace(name string, id TraceID, blocking bool) {
 	d := q.use()
 	if d.open != nil {
-		refuse("trace %d is being captured", d.open.id)
+		refuse("trace %d is not complete; call EndTraceCapture first", d.open.id)
 	}
 	t := d.findTrace(id)
 	for _, s := range d.streams(Call{Name: name, Trace: uint64(id)}) {
@@ -315,9 +316,9 @@ func (d *Device) findTrace(id TraceID) *trace {
 	case t != nil:
 		return t
 	case known:
-		refuse("trace %d is released", id)
+		refuse("trace %d was released", id)
 	case d.open != nil && d.open.id == id:
-		refuse("trace %d is still being captured", id)
+		refuse("trace %d is not complete; call EndTraceCapture first", id)
 	}
 	refuse("trace %d is unknown on this device", id)
 	return nil

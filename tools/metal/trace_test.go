@@ -184,7 +184,7 @@ func TestLoadTraceRefusesWhatIsNoTraceForIt(t *testing.T) {
 	refused(t, load(r, changed(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall}})),
 		"the trace calls a sequence")
 	refused(t, load(r, changed(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint,
-		Mask: dram}})), "the trace uses (0,0), which is not a core")
+		Mask: dram}})), "the trace uses core (0,0), which this device does not have")
 	ok(t, metal.EnqueueWriteBuffer(r.q, a, counted(16), false))
 	refused(t, load(r, r.end().Bytes()), "the image is not a trace")
 }
@@ -217,22 +217,23 @@ func TestTraceMisuseIsRefused(t *testing.T) {
 	id, err := metal.BeginTraceCapture(r.q)
 	ok(t, err)
 	_, err = metal.BeginTraceCapture(r.q)
-	refused(t, err, "trace 5 is being captured")
+	refused(t, err, "trace 5 is not complete")
 	refused(t, metal.EndTraceCapture(r.q, id), "trace 5 has no program")
-	refused(t, metal.EnqueueWriteBuffer(r.q, a, counted(16), false), "a trace may have programs "+
-		"only")
-	refused(t, metal.EnqueueReadBuffer(r.q, a, nil, false), "a trace may have programs only")
-	refused(t, metal.Finish(r.q), "a trace may have programs only")
-	refused(t, metal.ReplayTrace(r.q, id, true), "trace 5 is being captured")
+	refused(t, metal.EnqueueWriteBuffer(r.q, a, counted(16), false), "a trace may contain only "+
+		"EnqueueProgram")
+	refused(t, metal.EnqueueReadBuffer(r.q, a, nil, false), "a trace may contain only "+
+		"EnqueueProgram")
+	refused(t, metal.Finish(r.q), "a trace may contain only EnqueueProgram")
+	refused(t, metal.ReplayTrace(r.q, id, true), "trace 5 is not complete")
 	_, err = metal.CollectTrace(r.Device, id)
-	refused(t, err, "trace 5 is still being captured")
+	refused(t, err, "trace 5 is not complete")
 	_, err = metal.LightMetalEndCapture(r.Device)
-	refused(t, err, "trace 5 is being captured")
-	refused(t, metal.EndTraceCapture(r.q, 99), "trace 99 is not being captured")
+	refused(t, err, "trace 5 is not complete")
+	refused(t, metal.EndTraceCapture(r.q, 99), "trace 99 has not been begun")
 	ok(t, metal.EnqueueProgram(r.q, p, false))
 	ok(t, metal.EndTraceCapture(r.q, id))
 	refused(t, metal.ReplayTrace(r.q, 99, true), "trace 99 is unknown")
 	ok(t, metal.ReleaseTrace(r.Device, id))
-	refused(t, metal.ReleaseTrace(r.Device, id), "trace 5 is released")
-	refused(t, metal.EnqueueTrace(r.q, id, true), "trace 5 is released")
+	refused(t, metal.ReleaseTrace(r.Device, id), "trace 5 was released")
+	refused(t, metal.EnqueueTrace(r.q, id, true), "trace 5 was released")
 }

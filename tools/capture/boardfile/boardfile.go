@@ -170,8 +170,8 @@ func overlay(under, over []boards.AccessRule) ([]boards.AccessRule, error) {
 	for i, r := range over {
 		for _, other := range over[:i] {
 			if overlap(r, other) {
-				return nil, fmt.Errorf("two rules contain byte 0x%x of BAR %d; remove it "+
-					"from one",
+				return nil, fmt.Errorf("two rules contain byte 0x%x of BAR %d; remove the byte "+
+					"from one of them",
 					max(r.First, other.First), r.Bar)
 			}
 		}

@@ -86,8 +86,8 @@ func (c *columns) loops(p *piece) {
 	}
 	switch {
 	case p.op == stepLoad && s.run() == 1 && least != most:
-		c.note("line %d: the program makes this load %d to %d times with one result; the "+
-			"image makes as many as in the first repetition", s.line, least, most)
+		c.note("line %d: the program repeats this load %d to %d times with the same result; the "+
+			"image repeats it as often as the first repetition", s.line, least, most)
 	case p.op == stepPoll && !looped && p.differs != nil:
 		p.op = stepLoad // nobody waited: it gives data
 	case p.op == stepPoll:
@@ -139,9 +139,10 @@ func (c *columns) fixed(p *piece) {
 	v := Varying{Address: p.address, Size: p.size, Line: c.lineOf(p.at), Place: p.place()}
 	switch p.op {
 	case stepRelocate:
-		v.Role, v.bad = "host address", "another address in host memory in each repetition: a ring"
+		v.Role, v.bad = "host address", "each repetition stores another address of host memory, "+
+			"as for a ring"
 	default:
-		v.Role, v.bad = "awaited", "the program waits for another value in each repetition"
+		v.Role, v.bad = "awaited", "each repetition waits for another value"
 		if counts := c.counts(c.values(patch{*p}, span{0, p.size})); counts != "" {
 			v.Role, v.bad = "awaited counter", "the program waits for a value that "+counts
 		}

@@ -148,8 +148,7 @@ func (f *finder) choose(which int) (*Frames, error) {
 		}
 	}
 	if len(found.Candidates) == 0 {
-		found.Why = "nothing in the trace is repeated: no commands that would be a frame come " +
-			"twice in a row"
+		found.Why = "the trace has no repetition: no part of it occurs twice in a row"
 		return found, nil
 	}
 	found.Chosen = which
@@ -157,7 +156,8 @@ func (f *finder) choose(which int) (*Frames, error) {
 		found.Chosen = 1 + best(found.Candidates)
 	}
 	if found.Chosen > len(found.Candidates) {
-		return nil, traces.Usage("there is no candidate %d, only %d", which, len(found.Candidates))
+		return nil, traces.Usage("there is no --candidate %d: --find-frames found only "+
+			"%d", which, len(found.Candidates))
 	}
 	c := &found.Candidates[found.Chosen-1]
 	if found.Found = len(c.Refused) == 0; !found.Found {
@@ -337,7 +337,7 @@ func (f *finder) later(c *Candidate) {
 	for _, r := range f.runs {
 		if r.Period == c.run.Period && r.End() <= c.run.Start && f.again(c.run, r) {
 			c.Notes = append(c.Notes,
-				fmt.Sprintf("lines %d..%d repeat the same earlier; they stay in init",
+				fmt.Sprintf("lines %d..%d have the same commands, earlier; they stay in init",
 					f.lineOf(r.Start), f.lastLine(r.End()-1)))
 		}
 		if r.Period == c.run.Period && r.Start >= end && f.again(c.run, r) {
@@ -395,16 +395,16 @@ func (f *finder) shape(c *Candidate) string {
 	c.slight = covers < slightPercent && (!stores || !looks)
 	switch {
 	case slices.ContainsFunc(c.reps, f.splits):
-		return "a repetition begins in the middle of a line"
+		return "a repetition begins within a line of the trace, which cannot be cut there"
 	case c.next != 0 && f.splits(c.behind):
-		return "the last repetition ends in the middle of a line"
+		return "the last repetition ends within a line of the trace, which cannot be cut there"
 	case stores && looks && len(c.reps) == 2 && c.run.Period < commandsAlike &&
 		covers < stepPercent:
 		return fmt.Sprintf("it occurs only twice, with %d commands each, and is %d %% of "+
 			"the trace: more likely a part of the setup", c.run.Period, covers)
 	case f.between(c) > len(c.reps)*c.run.Period:
-		return fmt.Sprintf("the program does more between the repetitions than in them (%d "+
-			"commands), which a frame would leave out: more likely a part of the setup",
+		return fmt.Sprintf("between the repetitions are %d commands, more than in them, which a "+
+			"frame would leave out: more likely a part of the setup",
 			f.between(c))
 	case stores && looks:
 	case c.Times < 3 || covers < 50:

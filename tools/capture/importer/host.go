@@ -44,7 +44,7 @@ func (o *Options) checkHost() error {
 		size := uint64(len(h.Data))
 		switch {
 		case size == 0 || size > fbs.WindowSizeMax:
-			return traces.Usage("host memory %s: %d bytes must be 1 to %d", h.Name, size,
+			return traces.Usage("host memory %s has %d bytes, but must have 1 to %d", h.Name, size,
 				uint64(fbs.WindowSizeMax))
 		case h.Bus == 0 || h.Bus%8 != 0 || h.Bus > math.MaxUint64-size:
 			return traces.Usage("host memory %s: bus address 0x%x must be a multiple of 8, not 0, "+
@@ -53,7 +53,8 @@ func (o *Options) checkHost() error {
 		for _, other := range o.Host[:i] {
 			if other.Name == h.Name || other.Bus < h.Bus+size &&
 				h.Bus < other.Bus+uint64(len(other.Data)) {
-				return traces.Usage("host memory %s and %s are the same", other.Name, h.Name)
+				return traces.Usage("host memory %s and %s have the same name, or "+
+					"overlap", other.Name, h.Name)
 			}
 		}
 	}
@@ -196,9 +197,9 @@ func (l *lifter) unanswered() (out outcome) {
 	for i := range l.hosts {
 		if h := &l.hosts[i]; h.exact && h.stored > 0 && !h.wrote {
 			out.warn(h.stored,
-				"%s, bus address 0x%x: the recording has no writes of the device there; if it "+
-					"writes results there, the image contains them: record with %s", h.name, h.bus,
-				toldApart)
+				"%s, bus address 0x%x: the recording has no writes of the device there; if the "+
+					"device writes results there, the image already contains these results: "+
+					"record with %s", h.name, h.bus, toldApart)
 		}
 	}
 	return out
@@ -211,7 +212,7 @@ func (l *lifter) iatu() (out outcome, err error) {
 		return out, nil
 	}
 	var list clauses
-	list.add(1, "%s of it left out: the backend that replays programs it",
+	list.add(1, "%s of the iATU left out: the backend of a replay programs it",
 		english.Count(r.stores+r.loads, "access"))
 	unused := 0
 	for number := range uint32(r.RegionCount) {
@@ -235,8 +236,8 @@ func (l *lifter) iatu() (out outcome, err error) {
 	list.add(l.host.direct, "%s through the PCIe tile became accesses of host memory",
 		english.Count(l.host.direct, "access"))
 	if l.o.From != FromRecord && unused > 0 {
-		out.warn(0, "the trace does not show which host memory the device accesses; if "+
-			"cores do that, the image lacks it")
+		out.warn(0, "the trace does not show host memory; if cores of the device access it, the "+
+			"image lacks that memory")
 	}
 	out.did = strings.Join(list, "; ")
 	return out, nil

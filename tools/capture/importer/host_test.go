@@ -234,14 +234,16 @@ func TestHostMemoryIsRefusedWhereItMakesNoSense(t *testing.T) {
 			" must be a multiple of 8, not 0, and have room for 4096 bytes"
 	}
 	for want, hosts := range map[string][]HostSpec{
-		"host memory a: 0 bytes must be 1 to 4294967296": {{"a", 0x1000, nil}},
+		"host memory a has 0 bytes, but must have 1 to 4294967296": {{"a", 0x1000, nil}},
 		a("0x0"):    {{"a", 0, page}},
 		a("0x1004"): {{"a", 0x1004, page}},
 		a("0xfffffffffffff008"): {{"a",
 			0xfffffffffffff008,
 			page}},
-		"host memory a and b are the same": {{"a", 0x1000, page}, {"b", 0x1ff8, page}},
-		"host memory a and a are the same": {{"a", 0x1000, page}, {"a", 0x4000, page}},
+		"host memory a and b have the same name, or " +
+			"overlap": {{"a", 0x1000, page}, {"b", 0x1ff8, page}},
+		"host memory a and a have the same name, or " +
+			"overlap": {{"a", 0x1000, page}, {"a", 0x4000, page}},
 	} {
 		text, o := qemuTrace("r 08 4 0x10400")
 		o.Host = hosts

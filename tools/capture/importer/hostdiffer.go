@@ -212,7 +212,8 @@ func (l *lifter) Memory(line int, bus, size uint64) error {
 	h := l.exactAt(bus)
 	if h == nil {
 		if len(l.hosts) == hostsMax {
-			return traces.Refuse(line, "more than %d separate places of host memory", hostsMax)
+			return traces.Refuse(line, "the device uses more than %d separate ranges of host "+
+				"memory", hostsMax)
 		}
 		base := bus &^ (hostApart - 1)
 		l.addHost(hostSpace{name: fmt.Sprintf("host%d", len(l.hosts)), bus: base, exact: true,
@@ -238,8 +239,8 @@ func (l *lifter) Memory(line int, bus, size uint64) error {
 
 func tooMuch(line int, bus, size uint64) error {
 	return traces.Refuse(line,
-		"host memory at 0x%x, %d bytes: an image may have %d MiB in one range and %d MiB in "+
-			"all",
+		"host memory at 0x%x, %d bytes, is too much: an image may have %d MiB in one range and "+
+			"%d MiB in all",
 		bus, size,
 		hostSizeMax>>20, hostsSizeMax>>20)
 }

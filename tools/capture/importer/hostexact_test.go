@@ -120,12 +120,12 @@ func TestHostMemoryThatCannotBeIsRefused(t *testing.T) {
 		"line 23: host memory at 0x10100000, 8388608 bytes, overlaps host3, which was a "+
 			"separate range before")
 	refused(t, nvmeSession("361bf41a", "MEM 8000000000 80000000"), o,
-		"line 21: host memory at 0x8000000000, 2147483648 bytes: an image may have 1024 MiB in "+
-			"one range and 4096 MiB in all")
+		"line 21: host memory at 0x8000000000, 2147483648 bytes, is too much: an image may have "+
+			"1024 MiB in one range and 4096 MiB in all")
 	refused(t, nvmeSession("361bf41a", "MEM 10000000 0"), o,
-		"line 21: 0 bytes of host memory at 0x10000000")
+		"line 21: the size of host memory is wrong: 0 bytes at 0x10000000")
 	refused(t, nvmeSession("361bf41a", "MEM ffffffffffffffff 2"), o,
-		"line 21: 2 bytes of host memory at 0xffffffffffffffff")
+		"line 21: the size of host memory is wrong: 2 bytes at 0xffffffffffffffff")
 }
 
 // TestRecordWithoutAccessesSaysWhatWasRecordedAndWhatToDo.
@@ -161,15 +161,15 @@ func TestHostMemoryThatIsOnlyNamedTakesNone(t *testing.T) {
 		t.Errorf("64 MiB that are named take %d bytes", n)
 	}
 	refused(t, nvmeSession("361bf41a", "MEM 1 ffffffffffffffff"), o,
-		"line 21: host memory at 0x1, 18446744073709551615 bytes: an image may have 1024 MiB in "+
-			"one range and 4096 MiB in all")
+		"line 21: host memory at 0x1, 18446744073709551615 bytes, is too much: an image may have "+
+			"1024 MiB in one range and 4096 MiB in all")
 	var many []string
 	for i := range 5 {
 		many = append(many, fmt.Sprintf("MEM %x 40000000", (i+1)<<40))
 	}
 	refused(t, nvmeSession("361bf41a", many...), o,
-		"line 24: host memory at 0x40000000000, 1073741824 bytes: an image may have 1024 MiB in "+
-			"one range and 4096 MiB in all")
+		"line 24: host memory at 0x40000000000, 1073741824 bytes, is too much: an image may have "+
+			"1024 MiB in one range and 4096 MiB in all")
 }
 
 // TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts.

@@ -53,7 +53,8 @@ func (f *hostFixer) run() (out outcome, err error) {
 	}
 	reason := ""
 	if computed >= 0 {
-		reason = fmt.Sprintf(": the device reaches 0x%x, and the program stores no address there",
+		reason = fmt.Sprintf(", because the device reaches 0x%x, an address that the program "+
+			"never stores",
 			f.clusters[computed].first)
 	}
 	if err := f.limitClusters(); err != nil {

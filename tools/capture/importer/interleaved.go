@@ -28,7 +28,7 @@ func parseInterleaved(t *TensorSpec, text string) (reason string) {
 	parts := strings.Split(text, ",")
 	tiled := len(parts) == 5 && parts[4] == tiledWord
 	if len(parts) != 4 && !tiled {
-		return "after interleaved: come ADDRESS,PAGE,DTYPE,SHAPE, and perhaps ,tiled"
+		return "write interleaved:ADDRESS,PAGE,DTYPE,SHAPE, with ,tiled at the end for tiles"
 	}
 	var ok bool
 	if t.Address, ok = parseNumber(parts[0]); !ok {
@@ -50,7 +50,7 @@ func parseInterleaved(t *TensorSpec, text string) (reason string) {
 // tiles, rows and columns of faces, rows and columns of elements.
 func tiledShape(shape []uint32) (inMemory []uint32, reason string) {
 	if len(shape) != 2 || shape[0]%tileSide != 0 || shape[1]%tileSide != 0 {
-		return nil, "tiled data have a shape of two multiples of 32, such as 64x32"
+		return nil, "with tiled, the shape must be two multiples of 32, such as 64x32"
 	}
 	const faces = tileSide / faceSide
 	return []uint32{shape[0] / tileSide, shape[1] / tileSide, faces, faces, faceSide, faceSide}, ""
@@ -61,12 +61,12 @@ func tiledShape(shape []uint32) (inMemory []uint32, reason string) {
 func (p *program) checkInterleaved(t *tensor) error {
 	grid := p.chip.Grid
 	if grid == nil || grid.InterleavedBanks() == 0 || !p.with("lift") {
-		return traces.Usage("%s %s is interleaved, but board %s has no DRAM banks, or pass lift "+
-			"is left out", t.kind(), t.Name, p.board.Name)
+		return traces.Usage("%s %s is interleaved, which needs DRAM banks (board %s) and the "+
+			"pass lift", t.kind(), t.Name, p.board.Name)
 	}
 	t.extent = t.rows(grid) * t.stride(grid)
 	if t.Address > fbs.DataSizeMax || t.extent > fbs.DataSizeMax {
-		return traces.Usage("%s %s: the pages end after the last address of a bank", t.kind(),
+		return traces.Usage("%s %s: the pages need more memory than a DRAM bank has", t.kind(),
 			t.Name)
 	}
 	return nil

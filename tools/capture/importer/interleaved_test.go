@@ -219,13 +219,13 @@ func TestInterleavedTensorsMayShareABank(t *testing.T) {
 	refused(t, text, inputs("b=interleaved:0x40040,64,uint32,192"), "input a at interleaved "+
 		"0x40000, pages of 64 bytes and input b at interleaved 0x40040, pages of 64 bytes overlap")
 	refused(t, text, inputs("b=interleaved:0x40080,64,uint32,193"), "input b: bytes 768..771 are "+
-		"never stored in this capture")
+		"never stored in this trace")
 }
 
 func TestInterleavedTensorsThatCannotBe(t *testing.T) {
 	for spec, want := range map[string]string{
-		"a=interleaved:0x1000,64,int32":                "after interleaved: come",
-		"a=interleaved:0x1000,64,int32,4,5":            "after interleaved: come",
+		"a=interleaved:0x1000,64,int32":                "write interleaved:",
+		"a=interleaved:0x1000,64,int32,4,5":            "write interleaved:",
 		"a=interleaved:x,64,int32,4":                   `address "x" is not a number`,
 		"a=interleaved:0x1000,0,int32,4":               `page size "0" must be a number of bytes`,
 		"a=interleaved:0x1000,64,int3,4":               `element type "int3"`,
@@ -233,7 +233,7 @@ func TestInterleavedTensorsThatCannotBe(t *testing.T) {
 		"a=interleaved:0x1000,64,int32,64,tiled":       "two multiples of 32",
 		"a=interleaved:0x1000,64,int32,64x33,tiled":    "two multiples of 32",
 		"a=interleaved:0x1000,64,int32,65536x65536":    "more than 4 GiB",
-		"a=interleaved:0xffffffffffffff00,64,int8,512": "exceed 64-bit addresses",
+		"a=interleaved:0xffffffffffffff00,64,int8,512": "beyond the last 64-bit address",
 	} {
 		t.Run(spec, func(t *testing.T) {
 			if _, err := ParseTensor(spec); err == nil || !strings.Contains(err.Error(), want) {
@@ -246,7 +246,7 @@ func TestInterleavedTensorsThatCannotBe(t *testing.T) {
 		t.Errorf("shape %s", got)
 	}
 	refused(t, lines(eduDevice, "W 4 0x8 0x1"), Options{Inputs: []TensorSpec{spec}},
-		"input a is interleaved, but board edu has no DRAM banks, or pass lift is left out")
+		"input a is interleaved, which needs DRAM banks (board edu) and the pass lift")
 }
 
 // TestFramesHaveInterleavedTensors finds the frames of a program that fills one interleaved buffer

@@ -92,7 +92,7 @@ func (l *lifter) text() string {
 	list.add(1, "%s made %s", english.Count(l.stores, "configuration store"),
 		english.Count(l.points, "point"))
 	list.add(l.raw, "%d outside windows", l.raw)
-	list.add(l.unused, "%s never used", english.Count(l.unused, "last configuration"))
+	list.add(l.unused, "%s before no access", english.Count(l.unused, "last configuration"))
 	list.add(l.loads, "%s of configuration registers dropped", english.Count(l.loads, "load"))
 	return strings.Join(list, "; ")
 }
@@ -155,7 +155,8 @@ func (l *lifter) slot(index int) *slot {
 func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) error {
 	if l.tlb.GroupOf(index).IsOwnedByKernel(index) {
 		return traces.Refuse(a.Line,
-			"%s of the configuration of window %d, which belongs to the kernel driver", a.Op, index)
+			"%s at the registers of TLB window %d, which belongs to the kernel driver: images "+
+				"must not use it", a.Op, index)
 	}
 	if a.Op == traces.OpLoad {
 		l.loads++
@@ -164,7 +165,8 @@ func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) 
 	}
 	if a.Width < 4 || a.Width > l.tlb.ConfigWidth || at+uint64(a.Width) > l.tlb.ConfigStride {
 		return traces.Refuse(a.Line,
-			"store of %d bytes to the configuration of window %d, whose registers have %d", a.Width,
+			"store of %d bytes to the registers of TLB window %d, which have %d bytes "+
+				"each", a.Width,
 			index, l.tlb.ConfigWidth)
 	}
 	s := l.slot(index)
@@ -200,7 +202,8 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	group := l.tlb.GroupOf(index)
 	if group.IsOwnedByKernel(index) {
 		return false,
-			traces.Refuse(a.Line, "%s through window %d, which belongs to the kernel driver", a.Op,
+			traces.Refuse(a.Line, "%s through TLB window %d, which belongs to the kernel driver: "+
+				"images must not use it", a.Op,
 				index)
 	}
 	size := uint64(n) * uint64(a.Width)
@@ -231,14 +234,15 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 		return true, err
 	}
 	if closed := l.board.FindForbiddenRange(aimed.target, page, l.pageSize()); closed != nil {
-		return false, traces.Refuse(a.Line, "%s through window %d at %#x of tile (%d,%d): "+
-			"the window can reach %#x to %#x of %s, which images must not access", a.Op, index,
+		return false, traces.Refuse(a.Line, "%s through TLB window %d at %#x of tile (%d,%d): "+
+			"this window also shows %#x to %#x of %s, which images must not access", a.Op, index,
 			address, s.target.X, s.target.Y, closed.First, closed.Last, closed.Name)
 	}
 	pointed := l.aim(s, &aimed, index, group)
 	if a.Op == traces.OpLoad && aimed.target.Multicast {
 		return false,
-			traces.Refuse(a.Line, "load through window %d, which is pointed at several tiles",
+			traces.Refuse(a.Line, "load through TLB window %d, which points to several tiles: a "+
+				"load needs one tile",
 				index)
 	}
 	l.lifted += int(n)
@@ -295,8 +299,8 @@ func (l *lifter) pageSize() uint64 {
 func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.WindowGroup) error {
 	if s.known != 1<<l.tlb.ConfigStride-1 {
 		return traces.Refuse(a.Line,
-			"%s through window %d, which the trace does not configure before (record from the "+
-				"start of the program on)", a.Op,
+			"%s through TLB window %d, but no earlier line of the trace points the window to a "+
+				"tile; record from the start of the program", a.Op,
 			index)
 	}
 	words := boards.WindowConfig{binary.LittleEndian.Uint64(s.config[:]),
@@ -309,8 +313,8 @@ func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.Wind
 				chips.LoadRegister(&words, i, l.tlb.ConfigWidth)))
 		}
 		return traces.Refuse(s.line,
-			"window %d is configured to %s, which is not a tile (linked, reserved or "+
-				"unknown bits)", index,
+			"TLB window %d is configured to %s, which is not a plain tile: it has linked, "+
+				"reserved or unknown bits", index,
 			strings.Join(registers, " "))
 	}
 	s.target, s.address, s.fresh, s.moved = target, address, false, true

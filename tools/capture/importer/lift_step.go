@@ -71,7 +71,7 @@ func (l *lifter) barStep(a *traces.Access, n uint32) (s step, ok bool, err error
 	if r := &l.board.Rules[s.rule]; r.LoadOnly && a.Op == traces.OpStore {
 		hint := ""
 		if l.behindTLB(a) || l.configures(a) {
-			hint = "; the lift pass makes points and accesses of tiles of it"
+			hint = "; add the pass lift, which turns such stores into points of windows"
 		}
 		return s, false, traces.Refuse(a.Line,
 			"store of %d bytes at BAR %d + 0x%x: images must not store there (%s)%s", a.Width,

@@ -143,7 +143,7 @@ write tlb0+0x0 w4 0x3
 `)
 	if got := did(report,
 		"lift"); got != "3 accesses through 1 window lifted; 7 configuration stores made 3 "+
-		"points; 1 last configuration never used" {
+		"points; 1 last configuration before no access" {
 		t.Errorf("lift: %s", got)
 	}
 }
@@ -205,41 +205,45 @@ func TestLiftRefusesWithTheLine(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"never configured", lines(whDevice, whPoint(wh166Config, 1, 1, 0),
 			access("R", 4, wh167, 1)),
-			"line 4: load through window 167, which the trace does not configure before (record " +
-				"from the start of the program on)"},
+			"line 4: load through TLB window 167, but no earlier line of the trace points the " +
+				"window to a tile; record from the start of the program"},
 		{"half configured", lines(whDevice, access("W", 4, wh166Config, 0x41000),
 			access("W", 4, wh166, 1)),
-			"line 4: store through window 166, which the trace does not configure before (record " +
-				"from the start of the program on)"},
+			"line 4: store through TLB window 166, but no earlier line of the trace points the " +
+				"window to a tile; record from the start of the program"},
 		{"two thirds configured", lines(bhDevice, "W 4 0x1fc00000 0x0", "W 4 0x1fc00004 0x40800",
 			"R 4 0x0 0x0"),
-			"line 5: load through window 0, which the trace does not configure before (record " +
-				"from the start of the program on)"},
+			"line 5: load through TLB window 0, but no earlier line of the trace points the " +
+				"window to a tile; record from the start of the program"},
 		{"kernel's window", lines(whDevice, access("R", 4, 0x1e000000, 1)),
-			"line 3: load through window 185, which belongs to the kernel driver"},
+			"line 3: load through TLB window 185, which belongs to the kernel driver: images " +
+				"must not use it"},
 		{"kernel's window, other BAR", lines(whDevice, "R 4 4:0x10 0x1"),
-			"line 3: load through window 185, which belongs to the kernel driver"},
+			"line 3: load through TLB window 185, which belongs to the kernel driver: images " +
+				"must not use it"},
 		{"kernel's configuration", lines(whDevice, "W 8 0x1fc005c8 0x0"),
-			"line 3: store of the configuration of window 185, which belongs to the kernel driver"},
+			"line 3: store at the registers of TLB window 185, which belongs to the kernel " +
+				"driver: images must not use it"},
 		{"linked", lines(whDevice, access("W", 8, wh166Config, 0x41000|1<<40), "MARK 1.5 x",
 			access("W", 4, wh166, 1)),
-			"line 3: window 166 is configured to 0x10000041000, which is not a tile (linked, " +
-				"reserved or unknown bits)"},
+			"line 3: TLB window 166 is configured to 0x10000041000, which is not a plain tile: " +
+				"it has linked, reserved or unknown bits"},
 		{"ordering 3", lines(whDevice, access("W", 8, wh166Config, 0x41000|3<<38),
 			access("W", 4, wh166, 1)),
-			"line 3: window 166 is configured to 0xc000041000, which is not a tile (linked, " +
-				"reserved or unknown bits)"},
+			"line 3: TLB window 166 is configured to 0xc000041000, which is not a plain tile: it " +
+				"has linked, reserved or unknown bits"},
 		{"stream header", lines(bhDevice, "W 4 0x1fc00000 0x0", "W 4 0x1fc00004 0x40800",
 			"W 4 0x1fc00008 0x400", "W 4 0x0 0x0"),
-			"line 5: window 0 is configured to 0x0 0x40800 0x400, which is not a tile (linked, " +
-				"reserved or unknown bits)"},
+			"line 5: TLB window 0 is configured to 0x0 0x40800 0x400, which is not a plain tile: " +
+				"it has linked, reserved or unknown bits"},
 		{"narrow configuration", lines(whDevice, access("W", 2, wh166Config, 0x1)),
-			"line 3: store of 2 bytes to the configuration of window 166, whose registers have 8"},
+			"line 3: store of 2 bytes to the registers of TLB window 166, which have 8 bytes each"},
 		{"wide configuration", lines(bhDevice, "W 8 0x1fc00000 0x0"),
-			"line 3: store of 8 bytes to the configuration of window 0, whose registers have 4"},
+			"line 3: store of 8 bytes to the registers of TLB window 0, which have 4 bytes each"},
 		{"load of many tiles", lines(whDevice, whMulticast(wh166Config, 1, 1, 4, 2, 0),
 			access("R", 4, wh166, 1)),
-			"line 4: load through window 166, which is pointed at several tiles"},
+			"line 4: load through TLB window 166, which points to several tiles: a load needs " +
+				"one tile"},
 		{"nothing there", lines(whDevice, "R 4 0x1f000000 0x1"),
 			"line 3: load of 4 bytes at BAR 0 + 0x1f000000: board wormhole has no rule that " +
 				"allows access there"},
@@ -254,11 +258,10 @@ func TestWithoutLiftTheBarIsOnlyLoaded(t *testing.T) {
 	without := Options{Without: []string{"lift"}}
 	refused(t, lines(whDevice, whPoint(wh166Config, 1, 1, 0), access("W", 8, wh166, 1)), without,
 		"line 3: store of 8 bytes at BAR 0 + 0x1fc00530: images must not store there (window "+
-			"configuration); the lift pass makes points and accesses of tiles of it")
+			"configuration); add the pass lift, which turns such stores into points of windows")
 	refused(t, lines(whDevice, access("W", 8, wh166, 1)), without,
 		"line 3: store of 8 bytes at BAR 0 + 0xb000000: images must not store there (windows); "+
-			"the "+
-			"lift pass makes points and accesses of tiles of it")
+			"add the pass lift, which turns such stores into points of windows")
 	image, report := mustImport(t, lines(whDevice, access("R", 4, wh167, 3)), without)
 	commands(t, image, "\nexpect bar0+0xc000000 w4 0x3 mask 0xffffffff\n")
 	if did(report, "lift") != "" {
@@ -274,14 +277,14 @@ func TestWhatNoImageMayReachIsRefusedWithItsLine(t *testing.T) {
 			"sideband)")
 	refused(t, lines(whDevice, whPoint(wh166Config, 0, 3, 0), access("R", 4, wh166+4, 2)),
 		Options{},
-		"line 4: load through window 166 at 0x4 of tile (0,3): the window can reach 0x0 to "+
-			"0xffffffffffffffff of the PCIe tile (use a host window for host memory), "+
-			"which images must not access")
+		"line 4: load through TLB window 166 at 0x4 of tile (0,3): this window also shows 0x0 to "+
+			"0xffffffffffffffff of the PCIe tile (use a host window for host memory), which "+
+			"images must not access")
 	refused(t, lines(whDevice, whMulticast(wh166Config, 0, 0, 9, 11, 0), access("W", 4, wh166, 2)),
 		Options{},
-		"line 4: store through window 166 at 0x0 of tile (9,11): the window can reach 0x0 to "+
-			"0xffffffffffffffff of the PCIe tile (use a host window for host memory), "+
-			"which images must not access")
+		"line 4: store through TLB window 166 at 0x0 of tile (9,11): this window also shows 0x0 "+
+			"to 0xffffffffffffffff of the PCIe tile (use a host window for host memory), which "+
+			"images must not access")
 }
 
 func TestBarBeyond4GiBHasSeveralWindows(t *testing.T) {

@@ -53,9 +53,9 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 			"line 3: UNKNOWN: the kernel could not decode the instruction that accessed " +
 				"0x100000010: the access is lost"},
 		{"rw what", head + "rw what?\n",
-			`line 3: "rw what?": the kernel does not know what it recorded`},
+			`line 3: "rw what?": the kernel could not decode this access`},
 		{"map what", head + "map what?\n",
-			`line 3: "map what?": the kernel does not know what it recorded`},
+			`line 3: "map what?": the kernel could not decode this access`},
 		{"unknown record", head + "X 4 1.000000\n",
 			`line 3: "X 4 1.000000" is not a line of mmiotrace`},
 		{"binary", head + "\x1f\x8b\x00\n", `line 3: "\x1f\x8b\x00" is not a line of mmiotrace`},

@@ -49,13 +49,14 @@ func TestQemuRefusesWithTheLine(t *testing.T) {
 			`line 2: memory_region_ops event: expected "value" with a number, found "val": the ` +
 				`line is cut or has an unknown form`},
 		{"cut in the event", good + "memory_region_ops_re\n",
-			`line 2: "memory_region_ops_re" looks like a memory_region_ops event, but is not`},
+			"line 2: \"memory_region_ops_re\" begins like a memory_region_ops event, but the " +
+				"rest is cut or has an unknown form"},
 		{"cut and joined",
 			good +
 				"pci_nvme_mmio_read addr 0x1c simemory_region_ops_read cpu 0 mr 0x7f addr " +
 				"0x10000000 value 0x1 size 4 name 'edu-mmio'\n",
-			`line 2: "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0"... looks ` +
-				`like a memory_region_ops event, but is not`},
+			"line 2: \"memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0\"... begins " +
+				"like a memory_region_ops event, but the rest is cut or has an unknown form"},
 		{"no number", good +
 			"memory_region_ops_read cpu 0 mr 0x7f addr 0x1000000q value 0x1 size 4 name " +
 			"'edu-mmio'\n",

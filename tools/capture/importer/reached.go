@@ -130,8 +130,8 @@ func (f *folder) makeReached(c *counter, out *outcome) (polls int) {
 	for _, i := range c.polls {
 		s := f.steps.at(i)
 		if mask := f.mask(s); !isCounterMask(mask) {
-			out.warn(int(s.line), "--reached %s: the poll compares only the bits 0x%x, "+
-				"which are not a counter; it is unchanged", c.place, mask)
+			out.warn(int(s.line), "--reached %s: this poll stays as it is, because it compares "+
+				"the bits 0x%x; a counter has the lowest bits, such as 0xff", c.place, mask)
 			continue
 		}
 		s.flags |= reachedStep

@@ -108,7 +108,7 @@ func TestRegionsOfTheIATUBecomeHostWindows(t *testing.T) {
 			pointLines(c.board, c.x, c.y, c.noc),
 			[]string{read4(0, c.window+0x20, 0xdeadbeef), "HR 20 4 efbeadde"})...)
 		image, report := importRecord(t, text, Options{})
-		want := "16 accesses of it left out: the backend that replays programs it; region 0 " +
+		want := "16 accesses of the iATU left out: the backend of a replay programs it; region 0 " +
 			"(0x0..0x3fffffff) is host window host0; " +
 			"1 region without an access dropped; 3 accesses through the PCIe tile became " +
 			"accesses of host memory"
@@ -140,19 +140,19 @@ func TestRegionsThatNothingReachesAreDropped(t *testing.T) {
 		pointLines(&boards.Wormhole, 1, 1, 0), []string{store(0, 0xb000100, 1, 2, 3, 4)})
 	image, report := importRecord(t, recordOf(whRecord, list...), Options{})
 	if got := did(report,
-		"iATU"); got != "8 accesses of it left out: the backend that replays "+
-		"programs it; 1 region without an access dropped" {
+		"iATU"); got != "8 accesses of the iATU left out: the backend of a replay programs it; 1 "+
+		"region without an access dropped" {
 		t.Errorf("iATU: %s", got)
 	}
 	commands(t, image, "\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x100 w4 0x4030201\n")
 	_, report = mustImport(t, lines(whDevice, "W 4 1.000000 1 0xc0001204 0x80000000 0x0 0",
 		whPoint(wh166Config, 1, 1, 0), access("W", 4, wh166, 1)), Options{})
 	if !strings.Contains(report.String(),
-		"warning   the trace does not show which host memory the device accesses") {
+		"warning   the trace does not show host memory") {
 		t.Errorf("report:\n%s", report)
 	}
 	refused(t, recordOf(whRecord, "W 2 1304 4 00000000"), Options{From: FromRecord},
-		"line 6: store to inbound region 0 of the iATU, which decides what the BARs show")
+		"line 6: store to inbound region 0 of the iATU: images must not change what the BARs show")
 }
 
 // The device of this recording reads a descriptor that the program changes
@@ -257,7 +257,8 @@ fence
 expect host2+0x1000 w4 0x23 mask 0xffffffff
 `)
 		if got := did(report, "fix"); got != "3 host windows with the bus addresses of the "+
-			"recording: the device reaches 0x800180000, and the program stores no address there" {
+			"recording, because the device reaches 0x800180000, an address that the program "+
+			"never stores" {
 			t.Errorf("%s: %s", name, got)
 		}
 		replay, _ := load(t, image, runtime.AnyTLBWindow)

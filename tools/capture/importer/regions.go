@@ -60,14 +60,15 @@ func (r *regions) access(a *traces.Access) error {
 	at := uint32(a.Offset - r.Offset)
 	switch {
 	case a.Width != 4 || a.Offset < r.Offset:
-		return traces.Refuse(a.Line, "%s of %d bytes of the iATU, whose registers have 4", a.Op,
+		return traces.Refuse(a.Line, "%s of %d bytes in the iATU, whose registers have 4 bytes "+
+			"each", a.Op,
 			a.Width)
 	case a.Op == traces.OpLoad:
 		r.loads++
 		return nil
 	case at%r.stride() >= iatuInbound:
 		return traces.Refuse(a.Line,
-			"store to inbound region %d of the iATU, which decides what the BARs show",
+			"store to inbound region %d of the iATU: images must not change what the BARs show",
 			at/r.stride())
 	}
 	r.stores++

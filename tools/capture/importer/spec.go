@@ -129,7 +129,8 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	}
 	parts := strings.Split(rest, ",")
 	if len(parts) != 5 && len(parts) != 3 {
-		return t, fmt.Sprintf("there are %d parts after the =, but must be 5 or 3", len(parts))
+		return t, fmt.Sprintf("there are %d parts after the =, but there must be 5 or "+
+			"3", len(parts))
 	}
 	place, parts := parts[:len(parts)-2], parts[len(parts)-2:]
 	if t.Place, rest, reason = parsePlace(strings.Join(place, ",")); reason != "" {
@@ -160,11 +161,11 @@ func (t *TensorSpec) parseType(dtype, shape string) (reason string) {
 	size := uint64(fbs.DTypeSize(t.DType))
 	for _, n := range t.Shape {
 		if size *= uint64(n); size > tensorSizeMax {
-			return "more than 4 GiB"
+			return "the tensor has more than 4 GiB"
 		}
 	}
 	if t.Address > math.MaxUint64-size {
-		return fmt.Sprintf("%d bytes at 0x%x exceed 64-bit addresses", size, t.Address)
+		return fmt.Sprintf("%d bytes at 0x%x go beyond the last 64-bit address", size, t.Address)
 	}
 	return ""
 }

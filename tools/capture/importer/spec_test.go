@@ -55,8 +55,8 @@ func TestTensorSpecErrorsTeach(t *testing.T) {
 		{strings.Repeat("a", 256) + "=0,int8,1", "the name is longer than 255 bytes"},
 		{"a b=0,int8,1", "the name has blanks, commas or control characters"},
 		{"\xff=0,int8,1", "the name has blanks, commas or control characters"},
-		{"a=1,1,0x20000,int32", "there are 4 parts after the =, but must be 5 or 3"},
-		{"a=", "there are 1 parts after the =, but must be 5 or 3"},
+		{"a=1,1,0x20000,int32", "there are 4 parts after the =, but there must be 5 or 3"},
+		{"a=", "there are 1 parts after the =, but there must be 5 or 3"},
 		{"a=1,y,0x20000,int32,256", `tile "1","y" must be two numbers, each at most 255`},
 		{"a=1,256,0x20000,int32,256", `tile "1","256" must be two numbers, each at most 255`},
 		{"a=1,1,20k,int32,256", `address "20k" is not a number`},
@@ -78,9 +78,9 @@ func TestTensorSpecErrorsTeach(t *testing.T) {
 			`shape "16x" is not one or more numbers above 0 with x between them`},
 		{"a=1,1,0x20000,int32,1x1x1x1x1x1x1x1x1",
 			`shape "1x1x1x1x1x1x1x1x1" has more than 8 dimensions`},
-		{"a=0,int32,4294967295x4294967295x4294967295x4294967295", "more than 4 GiB"},
+		{"a=0,int32,4294967295x4294967295x4294967295x4294967295", "the tensor has more than 4 GiB"},
 		{"a=0xffffffffffffffff,int32,1",
-			"4 bytes at 0xffffffffffffffff exceed 64-bit addresses"},
+			"4 bytes at 0xffffffffffffffff go beyond the last 64-bit address"},
 	} {
 		_, err := ParseTensor(c.spec)
 		want := fmt.Sprintf("tensor %q: %s (the form is %s)", c.spec, c.want, tensorForm)

@@ -74,7 +74,7 @@ func (a *assigner) text() string {
 		list.add(1, "%s %s of %d bytes from %s", t.kind(), t.Name, t.size,
 			english.Count(t.uses, thing))
 	}
-	list.add(a.split, "%s split at an edge", english.Count(a.split, "access"))
+	list.add(a.split, "%s split at the edge of a tensor", english.Count(a.split, "access"))
 	list.add(a.ignored, "the value of %s is ignored", english.Count(a.ignored, "load"))
 	return strings.Join(list, "; ")
 }
@@ -113,7 +113,7 @@ func (a *assigner) checkSpec(t *tensor) error {
 		return traces.Usage("%s %q: %s", t.kind(), t.Name, nameReason(t.Name))
 	case t.size == 0 || t.size > tensorSizeMax || len(t.Shape) == 0 || len(t.Shape) > fbs.DimsMax ||
 		t.last() < t.Address:
-		return traces.Usage("%s %s: no element type, no shape, or more than 4 GiB", t.kind(),
+		return traces.Usage("%s %s needs an element type and a shape, and at most 4 GiB", t.kind(),
 			t.Name)
 	case t.Line > 0 && t.role == gen.RoleOutput:
 		return traces.Usage("output %s: an output has the data of the last load; leave @%d "+
@@ -231,8 +231,8 @@ func (a *assigner) tensorWith(s *step, role gen.Role) (index int, whole bool, er
 	// Tensors in one place do not overlap: this is a store to several tiles.
 	if whole && other >= 0 {
 		return 0, false, traces.Refuse(int(s.line),
-			"the store reaches several tiles, and with them both input %s and input %s; name one "+
-				"of the two",
+			"this store reaches several tiles, and both input %s and input %s; name only one of "+
+				"these inputs",
 			a.tensors[other].Name, a.tensors[index].Name)
 	}
 	return index, whole, nil
@@ -267,7 +267,8 @@ func (p *program) unmatched(flag string, ranges []Range) (out outcome) {
 func (a *assigner) halve(out *steps, s step, t *tensor) error {
 	if s.width == 1 || !s.is(memoryStep) || a.rule(&s).Widths&(s.width/2) == 0 {
 		return traces.Refuse(int(s.line),
-			"an access of %d bytes is only partly in %s %s (%s), and cannot be split", s.width,
+			"an access of %d bytes is only partly in %s %s (%s), and the device accepts no "+
+				"narrower access there", s.width,
 			t.kind(), t.Name, t.span())
 	}
 	if s.flags&halfStep == 0 {
@@ -364,10 +365,10 @@ func (a *assigner) checkComplete() error {
 		t := &a.tensors[i]
 		switch {
 		case t.data == nil:
-			return traces.Refuse(0, "%s %s: no byte at %s is %s in this capture%s", t.kind(),
+			return traces.Refuse(0, "%s %s: no byte at %s is %s in this trace%s", t.kind(),
 				t.Name, t.span(), t.verb(), a.placesHint(t))
 		case slices.Contains(t.have, false):
-			return traces.Refuse(0, "%s %s: bytes %s are never %s in this capture", t.kind(),
+			return traces.Refuse(0, "%s %s: bytes %s are never %s in this trace", t.kind(),
 				t.Name, t.missingRanges(), t.verb())
 		}
 	}

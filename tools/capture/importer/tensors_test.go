@@ -193,11 +193,11 @@ func TestMulticastInputIsNamedByAnyTileOfTheRectangle(t *testing.T) {
 		commands(t, image, "\npoint tlb0 (4,2) 0x0 from (1,1)\ncopyin exact tlb0+0x100 w4 a[0:4]\n")
 	}
 	refused(t, text, tensors(t, "in a=5,1,0x100,int32,1"),
-		"input a: no byte at (5,1) 0x100..0x103 is stored in this capture; tiles that are: "+
+		"input a: no byte at (5,1) 0x100..0x103 is stored in this trace; tiles that are: "+
 			"(1,1)-(4,2)")
 	refused(t, text, tensors(t, "in a=1,1,0x100,int32,1", "in b=2,2,0x100,int32,1"),
-		"line 4: the store reaches several tiles, and with them both input a and input b; name "+
-			"one of the two")
+		"line 4: this store reaches several tiles, and both input a and input b; name only one "+
+			"of these inputs")
 }
 
 // NoC 1 counts tiles from the other corner.
@@ -243,7 +243,8 @@ copyout exact tlb0+0x204 w4 d[0:4]
 		!bytes.Equal(image.Tensors[1].Data, []byte{0x44, 0x33, 0x22, 0x11}) {
 		t.Errorf("data %v", image.Tensors)
 	}
-	if got := did(report, "tensors"); !strings.HasSuffix(got, "; 3 accesses split at an edge") {
+	if got := did(report, "tensors"); !strings.HasSuffix(got, "; 3 accesses split at the edge of "+
+		"a tensor") {
 		t.Errorf("tensors: %s", got)
 	}
 }
@@ -257,19 +258,19 @@ func TestTensorsAreRefused(t *testing.T) {
 		want       string
 	}{
 		{"bytes never stored", half, []string{"in a=1,1,0x100,int32,9"},
-			"input a: bytes 8..23, 32..35 are never stored in this capture"},
+			"input a: bytes 8..23, 32..35 are never stored in this trace"},
 		{"bytes never read", half, []string{"out d=1,1,0x200,int32,256"},
-			"output d: bytes 4..1023 are never read in this capture"},
+			"output d: bytes 4..1023 are never read in this trace"},
 		{"bytes never read, here and there", l1(access("R", 1, wh166+0x201, 0),
 			access("R", 1, wh166+0x203, 0), access("R", 1, wh166+0x205, 0),
 			access("R", 1, wh166+0x207, 0), access("R", 1, wh166+0x209, 0)),
 			[]string{"out d=1,1,0x200,int8,16"},
-			"output d: bytes 0..0, 2..2, 4..4, 6..6 and more are never read in this capture"},
+			"output d: bytes 0..0, 2..2, 4..4, 6..6 and more are never read in this trace"},
 		{"nothing stored", half, []string{"in a=2,1,0x100,int32,1"},
-			"input a: no byte at (2,1) 0x100..0x103 is stored in this capture; tiles that are: " +
+			"input a: no byte at (2,1) 0x100..0x103 is stored in this trace; tiles that are: " +
 				"(1,1)"},
 		{"nothing read", half, []string{"out d=1,1,0x100,int32,1"},
-			"output d: no byte at (1,1) 0x100..0x103 is read in this capture; tiles that are: " +
+			"output d: no byte at (1,1) 0x100..0x103 is read in this trace; tiles that are: " +
 				"(1,1)"},
 		{"other data", l1(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2),
 			access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 3)),
@@ -290,13 +291,13 @@ func TestTensorsAreRefused(t *testing.T) {
 			[]string{"in a=1,1,0x4,int32,1"},
 			"input a has tile (1,1), but board edu has no tiles; leave X,Y out"},
 		{"edge in a register", lines(eduDevice, "W 8 0xa0 0x1"), []string{"in a=0xa4,int32,1"},
-			"line 3: an access of 8 bytes is only partly in input a (0xa4..0xa7), and cannot " +
-				"be split"},
+			"line 3: an access of 8 bytes is only partly in input a (0xa4..0xa7), and the " +
+				"device accepts no narrower access there"},
 		{"edge in a register of a tile", lines(whDevice, whPoint(wh166Config, 1, 1, 0xff000000),
 			access("R", 4, wh166+0xb121b0, 1)),
 			[]string{"out d=1,1,0xffb121b2,int16,1"},
-			"line 4: an access of 4 bytes is only partly in output d " +
-				"((1,1) 0xffb121b2..0xffb121b3), and cannot be split"},
+			"line 4: an access of 4 bytes is only partly in output d ((1,1) " +
+				"0xffb121b2..0xffb121b3), and the device accepts no narrower access there"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.text, tensors(t, c.specs...), c.want) })
 	}

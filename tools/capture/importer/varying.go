@@ -95,7 +95,7 @@ func (c *columns) twice(v *Varying) bool {
 		case v.Address >= o.Address && v.Address+v.Size <= o.Address+o.Size:
 			return true
 		default:
-			v.bad = fmt.Sprintf("overlaps what is accessed in line %d", o.Line)
+			v.bad = fmt.Sprintf("this place overlaps the one that is accessed in line %d", o.Line)
 			c.refuse(*v)
 			return true
 		}
@@ -145,8 +145,8 @@ func (c *columns) against(first *piece, v *Varying, b patch, values [][]byte) st
 	if n == "" && v.spec.Line > 0 {
 		if v.fed {
 			v.Role, v.spec.Line = "port", 0
-			return fmt.Sprintf("a data port: more than %d stores of a frame have other "+
-				"data there", fedMin)
+			return fmt.Sprintf("a data port, which cannot be an input: a frame stores more than "+
+				"%d times to this place", fedMin)
 		}
 		n = c.countsOn(first, v)
 	}
@@ -156,7 +156,8 @@ func (c *columns) against(first *piece, v *Varying, b patch, values [][]byte) st
 	}
 	if c.follows(first, v.Address, values) {
 		v.Role = "follows"
-		return "what is stored follows what was read there: neither an input nor a constant"
+		return "the program computes the stored value from the value that it loaded there: " +
+			"neither an input nor a constant"
 	}
 	return ""
 }
@@ -236,7 +237,8 @@ func (c *columns) countsInside(v *Varying, values [][]byte) {
 			continue
 		}
 		if found++; found == 1 {
-			shown = fmt.Sprintf("the first at 0x%x: %#x, %#x, %#x ...", v.Address+at, list[0],
+			shown = fmt.Sprintf("the first word, at 0x%x, is %#x, %#x, %#x "+
+				"...", v.Address+at, list[0],
 				list[1], list[2])
 		}
 	}

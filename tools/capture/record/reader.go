@@ -296,7 +296,7 @@ func (p *parser) record() {
 	case Memory:
 		r.Offset, r.Size = p.number("address", 16, 64), p.number("size", 16, 64)
 		if r.Size == 0 || r.Offset+r.Size-1 < r.Offset {
-			p.fail("%d bytes of host memory at %#x", r.Size, r.Offset)
+			p.fail("the size of host memory is wrong: %d bytes at %#x", r.Size, r.Offset)
 		}
 	case Mark, Note, Gap, Event:
 		r.Data = p.remaining()

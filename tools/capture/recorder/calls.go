@@ -51,7 +51,7 @@ func (r *recording) enter(t *thread) bool {
 	}
 	if regs.foreign() {
 		r.gap("a program of 32 bits, or of another architecture, cannot be recorded")
-		r.end("it runs code that cannot be recorded")
+		r.end("it contains code of another architecture, which cannot be recorded")
 		return false
 	}
 	if t.forbidden(regs.call()) {
@@ -188,7 +188,8 @@ func (r *recording) take(t *thread, fd int, prot, flags uint64) (int, error) {
 		return -1, nil
 	case !shared && prot&unix.PROT_WRITE != 0:
 		unix.Close(own)
-		return -1, fmt.Errorf("it is a private copy")
+		return -1, fmt.Errorf("the mapping is private, so the program's stores do not reach the " +
+			"device")
 	}
 	return own, nil
 }

@@ -279,7 +279,7 @@ func (r *recording) storeFaulted(t *thread, a *area, info *signalInfo) bool {
 	if err := step(t.tid, fault, &memory{r, t}); err != nil {
 		why = fmt.Sprintf("lm cannot execute an instruction there: %v", err)
 	} else if g.stores[at] += guardStop; g.stores[at] > guardStores {
-		why = fmt.Sprintf("it has more than %d stores", guardStores/guardStop)
+		why = fmt.Sprintf("the program made more than %d stores to it", guardStores/guardStop)
 	}
 	if a = t.space.find(fault); why != "" && a != nil && a.guard != nil { // areas may have moved
 		return r.openPagesAgain(t, a, at, at+1, why) == nil

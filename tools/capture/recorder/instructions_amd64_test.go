@@ -491,7 +491,7 @@ func TestLockedInstructionOnWatchedMemoryIsRefused(t *testing.T) {
 			s.Reg[7] = page
 			err := x86.Step(bytes[:n], page, &s, none{})
 			if refused := err != nil && strings.Contains(err.Error(),
-				code+": locked"); refused != (host != nil && want != "") {
+				code+": a locked"); refused != (host != nil && want != "") {
 				t.Errorf("%s: %v, watched: %v", code, err, host != nil)
 			}
 		}

@@ -119,7 +119,7 @@ func (r *recording) addFilterAt(t *thread, at uint64, program []byte, flags uint
 	head := binary.NativeEndian.AppendUint64(nil, uint64(len(program)/8)) // struct sock_fprog
 	head = binary.NativeEndian.AppendUint64(head, at+16)
 	if data := append(head, program...); writeMemory(t.tid, at, data) != len(data) {
-		return errors.New("the program's page for the filter cannot be written")
+		return errors.New("lm cannot write the filter to the program's memory")
 	}
 	result, err := r.inject(t, unix.SYS_SECCOMP, flagMode, flags, at)
 	if err == unix.EACCES { // without privileges it takes a promise to gain none
@@ -128,7 +128,7 @@ func (r *recording) addFilterAt(t *thread, at uint64, program []byte, flags uint
 		}
 	}
 	if err == nil && result != 0 {
-		err = fmt.Errorf("thread %d does not accept it", result)
+		err = fmt.Errorf("thread %d does not accept the filter", result)
 	}
 	return err
 }

@@ -190,7 +190,7 @@ func (r *recording) faulted(t *thread) {
 		r.unknown(t, err)
 	}
 	if limit := r.options.Limit; limit > 0 && r.accesses >= limit {
-		r.end("the limit of accesses is reached")
+		r.end("it made as many accesses as the limit allows")
 	}
 	r.resume(t, 0)
 }
@@ -204,7 +204,7 @@ func (r *recording) unknown(t *thread, err error) {
 	}
 	r.gap("an access by an instruction that is not recorded, at %s: %v", place, err)
 	if !r.options.GoOn {
-		r.end("an access could not be recorded")
+		r.end("it made an access that lm cannot record")
 		return
 	}
 	r.release(t)
@@ -215,7 +215,7 @@ func (r *recording) unknown(t *thread, err error) {
 func (r *recording) release(t *thread) {
 	for _, a := range t.space.areas {
 		if _, err := r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot); err != nil {
-			r.end("its mappings could not be made accessible to it")
+			r.end("lm could not return its mappings of the device to it")
 			return
 		}
 	}

@@ -50,7 +50,7 @@ func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
 		}
 	}
 	if end > p.end {
-		return fmt.Errorf("it is in several mappings")
+		return fmt.Errorf("this memory is in several mappings")
 	}
 	a := area{start: start, end: end, host: m, prot: p.prot}
 	if p.shared { // the kernel does not let /proc/PID/mem store to a shared mapping that is closed

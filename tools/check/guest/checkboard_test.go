@@ -82,7 +82,7 @@ func checkReports(t *testing.T, r *scenarioRun) {
 	for check, want := range map[string]string{
 		"device 0, edu (1234:11e8) BARs": "as large",
 		"coherence":                      "see the processor's caches",
-		"huge pages":                     "8 of 2 MiB free",
+		"huge pages":                     "8 free, of 2 MiB each",
 		edu + " driver":                  backend + ":",
 		edu + " IOMMU": map[string]string{"pci": "none",
 			"vfio": "through the driver vfio-pci"}[backend],

@@ -51,7 +51,8 @@ func (p *process) lend() {
 func transfer(child io.Reader, r request, buffer []byte,
 	bytes func(address, size uint64) []byte) (answer []byte, err error) {
 	if r.size > chunkMax || r.op != opLoad && r.op != opStore {
-		return nil, fmt.Errorf("transfer %d of %d bytes", r.op, r.size)
+		return nil, fmt.Errorf("the simulator's process requests transfer %d of %d bytes, which "+
+			"is unknown or too large", r.op, r.size)
 	}
 	data := buffer[1 : 1+r.size]
 	if r.op == opStore {

@@ -174,7 +174,7 @@ func answer(r request, buffer []byte, parent io.Reader) (n int) {
 	case opExit:
 		C.sim_call_exit()
 	default:
-		fail.On(fmt.Errorf("request %d is unknown", r.op))
+		fail.On(fmt.Errorf("the process of the simulator got the unknown request %d", r.op))
 	}
 	return replySize
 }

@@ -196,7 +196,7 @@ const pageSize = 4096
 
 func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 	if int(w.Bar) >= len(barBase) || barBase[w.Bar] == 0 {
-		return d.refuse(hal.WrongDevice, "there is no BAR %d", w.Bar)
+		return d.refuse(hal.WrongDevice, "the device has no BAR %d", w.Bar)
 	}
 	size := d.board.BarSizes[w.Bar]
 	if w.Offset > size || w.Size > size-w.Offset {
@@ -209,12 +209,12 @@ func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 
 func (d *Device) mapTlb(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
-		return d.refuse(hal.WrongDevice, "%s has no movable windows", chips.Of(d.board).Title)
+		return d.refuse(hal.WrongDevice, "%s has no TLB windows", chips.Of(d.board).Title)
 	}
 	slot := d.board.TLB.ChooseWindow(w.Slot, w.Size, &d.identity.BarSizes,
 		func(slot int) bool { return d.windows[slot] != nil })
 	if slot < 0 {
-		return d.refuse(hal.NoDevice, "no free hardware window of %#x bytes", w.Size)
+		return d.refuse(hal.NoDevice, "no TLB window of %#x bytes is free", w.Size)
 	}
 	g := d.board.TLB.GroupOf(slot)
 	p := &port{device: d, bar: g.Bar, start: g.WindowOffset(slot), offset: g.WindowOffset(slot)}
@@ -239,7 +239,7 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64)
 	inside := address & (g.Size - 1)
 	words, ok := l.EncodeWindow(g, t, address-inside)
 	if !ok || inside+a.Size > g.Size {
-		d.refusal = fmt.Sprintf("hardware window %d cannot be pointed at %#x of %+v", a.Slot,
+		d.refusal = fmt.Sprintf("TLB window %d cannot point to %#x of %+v", a.Slot,
 			address, t)
 		return hal.Refused
 	}

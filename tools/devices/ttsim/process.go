@@ -88,7 +88,8 @@ func start(library string) (*process, error) {
 	}
 	if binary.LittleEndian.Uint64(p.reply[:]) != hello {
 		p.end()
-		return nil, errors.New("the child does not speak this protocol")
+		return nil, errors.New("the process that loads the simulator is of another version of " +
+			"this program")
 	}
 	return p, nil
 }

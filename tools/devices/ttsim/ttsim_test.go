@@ -160,9 +160,9 @@ func TestMapSaysWhatDoesNotFit(t *testing.T) {
 		mapped(t, d, tlbWindow(16<<20, fbs.NoSlot))
 	}
 	for want, w := range map[string]fbs.Window{
-		"no free hardware window of 0x1000000 bytes": tlbWindow(16<<20, fbs.NoSlot),
-		"no free hardware window of 0x2000000 bytes": tlbWindow(32<<20, fbs.NoSlot),
-		"there is no BAR 1": {Kind: gen.WindowKindBar, Bar: 1,
+		"no TLB window of 0x1000000 bytes is free": tlbWindow(16<<20, fbs.NoSlot),
+		"no TLB window of 0x2000000 bytes is free": tlbWindow(32<<20, fbs.NoSlot),
+		"the device has no BAR 1": {Kind: gen.WindowKindBar, Bar: 1,
 			Size: 4},
 		"BAR 2 has 0x100000 bytes, but the window needs 0x8 at ": {Kind: gen.WindowKindBar, Bar: 2,
 			Offset: 0xffffc, Size: 8},
@@ -213,7 +213,7 @@ func TestImpossibleTargetIsRefusedWithItsReason(t *testing.T) {
 	a := mapped(t, d, tlbWindow(1<<20, fbs.NoSlot))
 	check(t, d, "possible", d.ProgramWindow(a, unicast(1, 1), 1<<20))
 	if code := d.ProgramWindow(a, unicast(64, 1), 0); code != hal.Refused ||
-		!strings.Contains(d.Refusal(), "cannot be pointed") {
+		!strings.Contains(d.Refusal(), "cannot point to") {
 		t.Errorf("tile: %v: %q", code, d.Refusal())
 	}
 	if code := d.ProgramWindow(a, unicast(1, 1), 0x1000); code != hal.Refused {

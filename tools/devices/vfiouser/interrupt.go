@@ -77,7 +77,8 @@ func (f *Function) setIRQs(m *message) ([]byte, error) {
 		return nil, nil
 	case index != irqMSI || start != 0 || count != 1 || flags != irqEventFD|irqTrigger ||
 		len(m.fds) != 1 || slices.Contains(f.options.Without, "msi"):
-		return nil, fmt.Errorf("%w: %d interrupts from %d on of kind %d, flags %#x, %d descriptors",
+		return nil, fmt.Errorf("%w: the client requests %d interrupts from number %d, kind %d, "+
+			"flags %#x, with %d descriptors; only one MSI is possible",
 			unix.EINVAL, count, start, index, flags, len(m.fds))
 	}
 	if !isEventFD(m.fds[0]) {

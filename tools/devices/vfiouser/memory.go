@@ -50,11 +50,12 @@ func (m *memory) add(address, size, offset uint64, flags uint32, fds []int) erro
 	case len(m.pieces) == regionsMax:
 		return fmt.Errorf("%w: more than %d ranges of memory", unix.ENOSPC, regionsMax)
 	case len(fds) > 1:
-		return fmt.Errorf("%w: %d descriptors for one range of memory", unix.EINVAL, len(fds))
+		return fmt.Errorf("%w: one range of memory has %d file descriptors instead of "+
+			"one", unix.EINVAL, len(fds))
 	}
 	for _, p := range m.pieces {
 		if address < p.address+p.size && p.address < address+size {
-			return fmt.Errorf("%w: memory of %#x bytes at %#x overlaps what is mapped at %#x",
+			return fmt.Errorf("%w: memory of %#x bytes at %#x overlaps the memory mapped at %#x",
 				unix.EEXIST, size, address, p.address)
 		}
 	}
@@ -166,7 +167,7 @@ func within(start uint64, memory []byte, address, size uint64) []byte {
 }
 
 // errGap means that not all of a range is mapped, or not in whole pages.
-var errGap = errors.New("not all of it is mapped")
+var errGap = errors.New("this memory is not mapped completely, in whole pages")
 
 // join maps the pieces around a range of addresses a second time, one after the other: all
 // that are adjacent, so that no later access needs another mapping of the same pieces. The

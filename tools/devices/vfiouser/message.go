@@ -66,26 +66,29 @@ func readMessage(c *net.UnixConn) (m message, err error) {
 		return m, err
 	}
 	if flags&unix.MSG_CTRUNC != 0 {
-		return m, fmt.Errorf("%w: it has more than %d descriptors", errProtocol,
+		return m, fmt.Errorf("%w: the message has more than %d file descriptors", errProtocol,
 			descriptorsMax)
 	}
 	if _, err = io.ReadFull(c, header[n:]); err != nil {
-		return m, fmt.Errorf("%w: it ends inside its header", errProtocol)
+		return m, fmt.Errorf("%w: the message ends inside its header", errProtocol)
 	}
 	m.id, m.command = binary.LittleEndian.Uint16(header[0:]), binary.LittleEndian.Uint16(header[2:])
 	m.flags = binary.LittleEndian.Uint32(header[8:])
 	size := binary.LittleEndian.Uint32(header[4:])
 	if size < headerSize || size > messageMax {
-		return m, fmt.Errorf("%w: command %d has %d bytes, not %d to %d", errProtocol, m.command,
+		return m, fmt.Errorf("%w: the message with command %d has %d bytes, but must have %d to "+
+			"%d", errProtocol, m.command,
 			size, headerSize, messageMax)
 	}
 	if m.flags&flagTypeMask != 0 {
-		return m, fmt.Errorf("%w: command %d is a reply to no request", errProtocol,
+		return m, fmt.Errorf("%w: the message with command %d is a reply, but the server sent no "+
+			"request", errProtocol,
 			m.command)
 	}
 	m.body = make([]byte, size-headerSize)
 	if _, err = io.ReadFull(c, m.body); err != nil {
-		return m, fmt.Errorf("%w: command %d ends after its header", errProtocol, m.command)
+		return m, fmt.Errorf("%w: the message with command %d ends before all of its "+
+			"data", errProtocol, m.command)
 	}
 	return m, nil
 }

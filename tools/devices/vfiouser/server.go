@@ -205,7 +205,8 @@ var handlers = map[uint16]struct {
 // version answers 0.0, the one that QEMU's client takes.
 func (f *Function) version(m *message) ([]byte, error) {
 	if major := binary.LittleEndian.Uint16(m.body); major != 0 {
-		return nil, fmt.Errorf("%w: protocol version %d", unix.EINVAL, major)
+		return nil, fmt.Errorf("%w: the client has protocol version %d; this server has version "+
+			"0", unix.EINVAL, major)
 	}
 	text := fmt.Sprintf(`{"capabilities":{"max_msg_fds":%d,"max_data_xfer_size":%d}}`,
 		descriptorsMax, messageMax-headerSize-regionAccessSize)
@@ -241,7 +242,7 @@ func (f *Function) regionInfo(m *message) ([]byte, error) {
 	const flagRead, flagWrite = 1, 2
 	region := binary.LittleEndian.Uint32(m.body[8:])
 	if region >= regionCount {
-		return nil, fmt.Errorf("%w: region %d", unix.EINVAL, region)
+		return nil, fmt.Errorf("%w: there is no region %d", unix.EINVAL, region)
 	}
 	size, flags := f.regionSize(region), uint32(0)
 	if size != 0 {
@@ -276,7 +277,8 @@ func (f *Function) regionWrite(m *message) ([]byte, error) {
 	}
 	data := m.body[regionAccessSize:]
 	if len(data) != int(count) {
-		return nil, fmt.Errorf("%w: the header has %d bytes of data, the message %d", unix.EINVAL,
+		return nil, fmt.Errorf("%w: the request announces %d bytes of data, but has "+
+			"%d", unix.EINVAL,
 			count, len(data))
 	}
 	return m.body[:regionAccessSize], f.store(region, offset, data)
@@ -290,9 +292,11 @@ func (f *Function) place(m *message) (offset uint64, region, count uint32, err e
 	size := f.regionSize(region)
 	switch {
 	case count == 0 || region != configRegion && (count&^accessWidths != 0 || count&(count-1) != 0):
-		err = fmt.Errorf("%w: an access of %d bytes", unix.EINVAL, count)
+		err = fmt.Errorf("%w: an access has %d bytes, but must have 1, 2, 4 or "+
+			"8", unix.EINVAL, count)
 	case offset > size || uint64(count) > size-offset:
-		err = fmt.Errorf("%w: %d bytes at %#x of region %d, which has %#x", unix.EINVAL, count,
+		err = fmt.Errorf("%w: %d bytes at %#x are outside region %d, which has %#x "+
+			"bytes", unix.EINVAL, count,
 			offset, region, size)
 	}
 	return offset, region, count, err

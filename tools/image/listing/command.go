@@ -165,9 +165,10 @@ func (p *parser) spans(a place, c *lmb.Command, amount, unit uint64, amountAt to
 	switch offset := uint64(c.Offset); {
 	case p.failed:
 	case offset%unit != 0:
-		p.fail(a.at, "offset 0x%x is not a multiple of %d", offset, unit)
+		p.fail(a.at, "offset 0x%x is not a multiple of the width, %d", offset, unit)
 	case unit > 1 && a.window.Offset%unit != 0:
-		p.fail(a.at, "the window starts at 0x%x in its BAR, which is not a multiple of %d",
+		p.fail(a.at, "the window starts at 0x%x in its BAR, which is not a multiple of the "+
+			"width, %d",
 			a.window.Offset, unit)
 	case amount == 0:
 		p.fail(amountAt, "the size must not be 0")
@@ -291,7 +292,7 @@ func (p *parser) bulkFill(c *lmb.Command, w *lmb.Window) {
 // amount is a number of bytes as a command holds it.
 func (p *parser) amount(at token, n uint64) uint32 {
 	if n > math.MaxUint32 {
-		p.fail(at, "%s are too many: a command moves less than 4 GiB", lmb.SizeText(n))
+		p.fail(at, "%s are too many for one command: it moves less than 4 GiB", lmb.SizeText(n))
 	}
 	return uint32(n)
 }

@@ -148,8 +148,8 @@ func (p *parser) setJudgement(g *lmb.Golden, kind gen.Judgement, at token) {
 		p.fail(at, "use either tolerances or a correlation, not both")
 	}
 	if g.Kind = kind; kind != 0 && slices.Contains(p.seen, "else") {
-		p.fail(at, "leave out else: a comparison with a tolerance ends no run; lm replay "+
-			"--check-golden makes it after the run")
+		p.fail(at, "leave out else: lm replay --check-golden makes this comparison after the "+
+			"run, so it cannot end the run")
 	}
 }
 

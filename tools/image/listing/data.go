@@ -126,7 +126,8 @@ func (p *parser) part(at token, name string, data []byte) []byte {
 		size = p.size("a size")
 	}
 	if length := uint64(len(data)); !p.failed && (from > length || size > length-from) {
-		p.fail(at, "%s has %d bytes, so %d bytes from byte %d on are outside it", name, length,
+		p.fail(at, "%s has only %d bytes, but this line names %d bytes from byte %d "+
+			"on", name, length,
 			size, from)
 	}
 	if p.failed {

@@ -126,7 +126,7 @@ func (r *reader) goldens() {
 	for i, g := range fbs.VectorField[gen.GoldenT](r.t, notesGoldens, 4, fbs.TensorsMax,
 		"goldens") {
 		if int(g.Tensor) >= len(r.view.Tensors) || g.Reserved != 0 {
-			r.fail("golden %d: tensor %d does not exist", i, g.Tensor)
+			r.fail("golden %d: there is no tensor %d", i, g.Tensor)
 			return
 		}
 		t := &r.view.Tensors[g.Tensor]
@@ -148,14 +148,14 @@ func (g *Golden) reason() string {
 	switch g.Kind {
 	case gen.JudgementTolerance:
 		if !(low >= 0 && low <= math.MaxFloat32 && high >= 0 && high <= math.MaxFloat32) {
-			return "tolerances are not finite and positive"
+			return "a tolerance is negative or not finite"
 		}
 	case gen.JudgementCorrelation:
 		if !(low >= -1 && low <= 1) || g.Second != 0 {
 			return "correlation threshold is not between -1 and 1"
 		}
 	default:
-		return fmt.Sprintf("unknown judgement %d", g.Kind)
+		return fmt.Sprintf("unknown kind of golden comparison, %d", g.Kind)
 	}
 	return ""
 }

@@ -393,9 +393,9 @@ func (s *SequenceDiff) text() string {
 		text += "; the marks differ"
 	}
 	if s.Pointers > 0 {
-		text += fmt.Sprintf("; of the values that differ, %d are probably addresses in the "+
-			"recorded program, which are others in each run: no difference, if the device "+
-			"takes them for ids", s.Pointers)
+		text += fmt.Sprintf("; %d of the differing values are probably addresses in the recorded "+
+			"program, which change in each run and do not matter if the device uses them only as "+
+			"ids", s.Pointers)
 	}
 	return text
 }

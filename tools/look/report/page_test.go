@@ -97,7 +97,7 @@ func TestPagesAreWholeAndWellFormed(t *testing.T) {
 			t.Errorf("%s: %d pictures", name, count["pictures"])
 		}
 		if !bytes.Contains(text, []byte("of 2 runs on mock:")) ||
-			!bytes.Contains(text, []byte("clock: virtual; measuring adds 0 ns")) {
+			!bytes.Contains(text, []byte("time includes 0 ns for the measurement")) {
 			t.Errorf("%s: nothing says how the time was taken", name)
 		}
 	}
@@ -163,7 +163,7 @@ func TestALargePageIsSmall(t *testing.T) {
 		t.Errorf("%d bytes, %d boxes", len(text), count["i"]+count["div"])
 	}
 	for _, want := range []string{"What is not drawn",
-		"neighbouring commands that together take no longer than", "smallest gaps"} {
+		"adjacent commands that together take at most", "smallest gaps"} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("nothing says %q", want)
 		}

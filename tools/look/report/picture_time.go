@@ -178,14 +178,14 @@ func (d *timelineDrawing) tip(s *Slice) string {
 func (p *Profile) timelineNotes(merged, deep int) (notes []string) {
 	if p.MergeNs > 0 {
 		notes = append(notes,
-			fmt.Sprintf("Timeline: the profile has neighbouring commands that together take no "+
-				"longer than %s as one, in the colour "+
-				"of the opcode that took most of it.", lmb.TimeText(p.MergeNs)))
+			fmt.Sprintf("Timeline: adjacent commands that together take at most %s are one "+
+				"slice, in the colour of the opcode that took most of the "+
+				"time.", lmb.TimeText(p.MergeNs)))
 	}
 	if merged > 0 {
 		notes = append(notes,
 			fmt.Sprintf("Timeline: %s slices too narrow to be seen are drawn together with their "+
-				"neighbours; the trace has them apart.",
+				"neighbours; the trace shows each slice.",
 				countText(uint64(merged))))
 	}
 	if deep > 0 {

@@ -351,7 +351,7 @@ func (p *Profile) lines() []string {
 
 // clockText says how far the times can be trusted.
 func (p *Profile) clockText() string {
-	return fmt.Sprintf("clock: %s; measuring adds %s to each command, which is in the times",
+	return fmt.Sprintf("clock: %s; each command's time includes %s for the measurement",
 		plain(p.Clock), lmb.TimeText(p.OverheadNs))
 }
 

@@ -421,10 +421,10 @@ func TestDamagedProfilesAreRefused(t *testing.T) {
 	for _, test := range []struct{ old, new, want string }{
 		{whole, "", "broken JSON at byte"},
 		{whole, "[]", "cannot unmarshal array"},
-		{whole, "{}", "no \"lightmetal\""},
+		{whole, "{}", "\"lightmetal\" is missing"},
 		{whole, whole[:len(whole)/2], "broken JSON at byte"},
 		{whole, whole + "x", "broken JSON at byte"},
-		{`"version":2`, `"version":1`, "version 1"},
+		{`"version":2`, `"version":1`, "version is 1"},
 		{`"total_ns":30600,"least_ns"`, `"total_ns":-1,"least_ns"`, "negative"},
 		{`"runs":1`, `"runs":1e99`, "lightmetal"},
 		{`"runs":1`, `"walks":1`, "unknown field"},
@@ -432,8 +432,8 @@ func TestDamagedProfilesAreRefused(t *testing.T) {
 		{`"ts":0.500`, `"ts":"0.500x"`, "event"},
 		{`"ts":0.500`, `"ts":-0.5`, "not a time"},
 		{`"ts":0.500`, `"ts":1e300`, "not a time"},
-		{`"ts":0.500`, `"ts":0.3`, "before the end of the previous one"},
-		{`"ts":0.500,"dur":30.000`, `"ts":0.500,"dur":40`, "before the end of the previous one"},
+		{`"ts":0.500`, `"ts":0.3`, "before the end of the previous event"},
+		{`"ts":0.500,"dur":30.000`, `"ts":0.500,"dur":40`, "before the end of the previous event"},
 		{`"ts":30.500,"dur":0.100`, `"ts":30.500,"dur":40`, "thread 3 continues after the run"},
 		{`"dur":30.000`, `"dur":null`, "not a time"},
 		{`"pid":1,"tid":3,"ts":0.500`, `"pid":1,"tid":-1,"ts":0.500`, "thread -1"},
@@ -441,7 +441,7 @@ func TestDamagedProfilesAreRefused(t *testing.T) {
 		{`"command":5,"commands"`, `"command":-5,"commands"`, "event 11: json"},
 		{`"traceEvents":[`, `"traceEvents":{`, "broken JSON at byte"},
 		{whole, `{"traceEvents":{}}`, "not a list"},
-		{whole, `{"lightmetal":null}`, "version 0"},
+		{whole, `{"lightmetal":null}`, "version is 0"},
 		{whole, `{"lightmetal":{"version":2},"lightmetal":{"version":2}}`, "twice"},
 	} {
 		text := strings.Replace(whole, test.old, test.new, 1)
@@ -460,8 +460,9 @@ func TestLargeProfilesAreRefusedBeforeTheyFillMemory(t *testing.T) {
 		"larger than 64 MiB": `{"x":"` + strings.Repeat("x", traceBytesMax) + `"}`,
 		"more than 1048576": `{"traceEvents":[` + strings.Repeat(`{"ph":"M"},`, traceEventsMax+1) +
 			`{}]}`,
-		`"lightmetal" has`: `{"lightmetal":[` + strings.Repeat("{},", traceSummaryMax/3) + `{}]}`,
-		"a table of": `{"lightmetal":{"version":2,"opcodes":[` +
+		"\"lightmetal\" is too " +
+			"large": `{"lightmetal":[` + strings.Repeat("{},", traceSummaryMax/3) + `{}]}`,
+		"a table has": `{"lightmetal":{"version":2,"opcodes":[` +
 			strings.Repeat("{},", spentMax+1) + `{}]}}`,
 		"21 slowest": `{"lightmetal":{"version":2,"slowest":[` + strings.Repeat("{},", slowestMax) +
 			`{}]}}`,

@@ -164,9 +164,9 @@ func ReadTrace(r io.Reader) (*Profile, error) {
 func readSummary(text []byte) (*Profile, error) {
 	switch {
 	case text == nil:
-		return nil, errors.New(`it has no "lightmetal"`)
+		return nil, errors.New(`the field "lightmetal" is missing`)
 	case len(text) > traceSummaryMax:
-		return nil, fmt.Errorf(`"lightmetal" has %d bytes`, len(text))
+		return nil, fmt.Errorf(`the field "lightmetal" is too large, %d bytes`, len(text))
 	}
 	var summary struct {
 		Version int `json:"version"`
@@ -178,7 +178,8 @@ func readSummary(text []byte) (*Profile, error) {
 		return nil, fmt.Errorf("lightmetal: %w", err)
 	}
 	if summary.Version != traceVersion {
-		return nil, fmt.Errorf("version %d, this program reads %d", summary.Version, traceVersion)
+		return nil, fmt.Errorf("its version is %d, but this lm reads version "+
+			"%d", summary.Version, traceVersion)
 	}
 	if err := summary.Profile.check(); err != nil {
 		return nil, fmt.Errorf("lightmetal: %w", err)
@@ -191,7 +192,7 @@ type summaryText []byte
 
 func (s *summaryText) UnmarshalJSON(text []byte) error {
 	if *s != nil {
-		return errors.New(`it has "lightmetal" twice`)
+		return errors.New(`the field "lightmetal" occurs twice`)
 	}
 	*s = bytes.Clone(text)
 	return nil
@@ -203,17 +204,17 @@ func (p *Profile) check() error {
 		int64(p.Shown)}
 	for _, list := range [][]Spent{p.Opcodes, p.Scopes, p.Sequences, p.Windows} {
 		if len(list) > spentMax+1 {
-			return fmt.Errorf("a table of %d rows, at most %d", len(list), spentMax+1)
+			return fmt.Errorf("a table has %d rows, more than %d", len(list), spentMax+1)
 		}
 		for i := range list {
 			numbers = append(numbers, list[i].TotalNs, list[i].LongestNs)
 		}
 	}
 	if len(p.Golden) > fbs.TensorsMax {
-		return fmt.Errorf("%d outputs, at most %d", len(p.Golden), fbs.TensorsMax)
+		return fmt.Errorf("it has %d outputs, more than %d", len(p.Golden), fbs.TensorsMax)
 	}
 	if len(p.Slowest) > slowestMax {
-		return fmt.Errorf("%d slowest commands, at most %d", len(p.Slowest), slowestMax)
+		return fmt.Errorf("it lists %d slowest commands, more than %d", len(p.Slowest), slowestMax)
 	}
 	for i := range p.Slowest {
 		numbers = append(numbers, p.Slowest[i].Ns)
@@ -223,7 +224,7 @@ func (p *Profile) check() error {
 	}
 	for _, n := range numbers {
 		if n < 0 {
-			return fmt.Errorf("the negative number %d", n)
+			return fmt.Errorf("the number %d is negative", n)
 		}
 	}
 	return nil
@@ -244,7 +245,7 @@ func (t *traceSlices) UnmarshalJSON(list []byte) error {
 	}
 	for ; d.More(); t.events++ {
 		if t.events >= traceEventsMax {
-			return fmt.Errorf("more than %d events", traceEventsMax)
+			return fmt.Errorf("there are more than %d events", traceEventsMax)
 		}
 		var e event
 		err := d.Decode(&e)
@@ -263,10 +264,10 @@ func (t *traceSlices) event(e *event) error {
 	case e.Phase == "M":
 		return nil
 	case e.Phase != "X":
-		return fmt.Errorf("unknown phase %q", plain(e.Phase))
+		return fmt.Errorf("its phase %q is unknown", plain(e.Phase))
 	case e.Process != traceProcess || e.Thread < traceThread ||
 		e.Thread >= traceThread+rowsOfTimeline:
-		return fmt.Errorf("unknown process %d, thread %d", e.Process, e.Thread)
+		return fmt.Errorf("process %d, thread %d is unknown", e.Process, e.Thread)
 	}
 	start, err := nanoseconds(e.Time)
 	if err != nil {
@@ -290,7 +291,7 @@ func (t *traceSlices) event(e *event) error {
 		t.rows = append(t.rows, nil)
 	}
 	if n := len(t.rows[row]); n > 0 && s.Start < t.rows[row][n-1].End() {
-		return errors.New("it begins before the end of the previous one")
+		return errors.New("the event begins before the end of the previous event")
 	}
 	t.rows[row] = append(t.rows[row], s)
 	return nil

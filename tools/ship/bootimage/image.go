@@ -113,7 +113,8 @@ func (r *request) replaceable() {
 	}
 	if _, err := os.Stat(filepath.Join(r.out, rootFolder, configName)); err != nil &&
 		len(entries) > 0 {
-		fail.On(fmt.Errorf("%s has other contents than a boot image", r.out))
+		fail.On(fmt.Errorf("%s has files that are not of a boot image; name another directory "+
+			"with --out", r.out))
 	}
 	fail.On(os.MkdirAll(filepath.Dir(r.out), 0o755))
 }

@@ -162,7 +162,7 @@ func imageCommand(args []string, out io.Writer) {
 func collect(list *[]string, prefix string) func(string) error {
 	return func(value string) error {
 		if strings.ContainsAny(value, "\n\r") {
-			return errors.New("more than one line")
+			return errors.New("the value has more than one line")
 		}
 		*list = append(*list, prefix+value)
 		return nil

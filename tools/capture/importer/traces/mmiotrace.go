@@ -69,7 +69,7 @@ func (m *mmiotrace) record(text []byte) error {
 	record := mmiotraceRecords[string(kind)]
 	switch {
 	case record == nil && (string(text) == "rw what?" || string(text) == "map what?"):
-		return Refuse(m.line, "%q: the kernel does not know what it recorded", text)
+		return Refuse(m.line, "%q: the kernel could not decode this access", text)
 	case record == nil && lostEvents.Match(text):
 		return m.lostRecord(text)
 	case record == nil:

@@ -128,13 +128,15 @@ func (q *qemu) record(text []byte) error {
 			break
 		}
 		if !vfioOther[string(rest[at[0]:at[1]])] {
-			return Refuse(q.line, "%s looks like a %s event, but is not", shown(rest[at[0]:]),
+			return Refuse(q.line, "%s begins like a %s event, but the rest is cut or has an "+
+				"unknown form", shown(rest[at[0]:]),
 				rest[at[2]:at[3]])
 		}
 		rest = rest[at[1]:]
 	}
 	if cut := cutEvent(hidden); cut != nil {
-		return Refuse(q.line, "%s looks like the start of an event, but is not", shown(cut))
+		return Refuse(q.line, "%s begins like an event of QEMU, but the rest is cut or has an "+
+			"unknown form", shown(cut))
 	}
 	if known {
 		return record.take(q, record.op, f, at)

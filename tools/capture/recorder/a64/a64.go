@@ -173,7 +173,8 @@ func (m *machine) run(fault uint64) error {
 
 // refuseOperand refuses an instruction whose operand did not fault.
 func (m *machine) refuseOperand(size, at, fault uint64) error {
-	reason := fmt.Sprintf("its operand is %d bytes at %#x, and the fault was at %#x", size, at,
+	reason := fmt.Sprintf("the recorder does not understand it: its operand is %d bytes at %#x, "+
+		"but the fault was at %#x", size, at,
 		fault)
 	return &Refusal{m.code, reason}
 }

@@ -67,7 +67,7 @@ func decode(code uint32) (i instruction, reason string) {
 func (i *instruction) cacheLine() string {
 	i.cache, i.base = true, i.registers[0]
 	if i.base == 31 {
-		return "an address of zero"
+		return "the base register is XZR, which has no address"
 	}
 	switch bits(i.code, 11, 5) {
 	case 0x21: // CRm 4, op2 1
@@ -108,11 +108,11 @@ func (i *instruction) pair() string {
 // into one register: what becomes of them differs between processors.
 func (i *instruction) overlaps() string {
 	if i.load && len(i.registers) == 2 && i.registers[0] == i.registers[1] {
-		return "both loads go to one register"
+		return "the instruction loads two values into one register"
 	}
 	for _, r := range i.registers {
 		if i.writeBack && !i.vector && r == i.base && r != 31 {
-			return "the base is a register of data too"
+			return "the base register is also a data register"
 		}
 	}
 	return ""

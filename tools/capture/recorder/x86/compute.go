@@ -20,12 +20,12 @@ func halfOrWide(i *instruction) int {
 func onCopy(loads, stores bool) func(*machine) error {
 	return func(m *machine) error {
 		if m.Run == nil || m.segment != 0 || m.address32 {
-			return m.refuse("its operand cannot be replaced")
+			return m.refuse("lm cannot replace its operand (FS, GS or a 32-bit address)")
 		}
 		code := m.moved()
 		if len(code) > 15 {
-			return m.refuse("with another operand it would have %d bytes, more than an "+
-				"instruction can", len(code))
+			return m.refuse("with a replaced operand it would have %d bytes, more than the 15 of "+
+				"an instruction", len(code))
 		}
 		var data [64]byte
 		operand := data[:m.memoryWidth()]

@@ -186,7 +186,7 @@ func (i *instruction) evexPrefix(r *reader) string {
 	i.zeroing, i.vector, i.broadcast, i.mask = p2&0x80 != 0, p2>>5&3, p2&16 != 0, p2&7
 	i.opcode = r.byte()
 	if i.vector == 3 {
-		return "no such vector length"
+		return "the vector length does not exist"
 	}
 	return ""
 }

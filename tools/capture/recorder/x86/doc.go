@@ -82,7 +82,7 @@ func Step(code []byte, fault uint64, s *State, memory Memory) error {
 	m := &machine{State: s, instruction: &i, memory: memory, fault: fault}
 	m.address = m.effective()
 	if (i.lock || i.form.locks) && (s.Alone == nil || !s.Alone(m.address)) {
-		return m.refuse("locked: lm cannot execute this instruction for the program")
+		return m.refuse("a locked instruction, which lm cannot execute for the program here")
 	}
 	if i.form.vectors != 0 {
 		if m.vectors, err = s.Vectors(); err != nil {
@@ -121,7 +121,8 @@ func (m *machine) within(address uint64, size int) error {
 		m.seen = true
 		return nil
 	}
-	return m.refuse("its operand is %d bytes at %#x, and the fault was at %#x", size, address,
+	return m.refuse("the recorder does not understand it: its operand is %d bytes at %#x, but "+
+		"the fault was at %#x", size, address,
 		m.fault)
 }
 

@@ -88,13 +88,13 @@ func (f *form) check(i *instruction) string {
 	case i.encoding != legacy && f.lengths != 0 && f.lengths>>i.vector&1 == 0, i.encoding == vex &&
 		!f.wVex.fits(i), i.encoding == evex &&
 		!f.wEvex.fits(i):
-		return "no instruction of this length and width"
+		return "no instruction has this vector length and width"
 	// shifts of D, of Q
 	case f.vectors == evex && f.groups != 0 && i.opcode != 0x71 && i.reg&3 == 2 &&
 		i.wide != (i.opcode == 0x73):
-		return "no instruction of this width"
+		return "no instruction has this width"
 	case i.encoding == evex && f.toMask && (i.reg > 7 || i.zeroing):
-		return "no such mask register"
+		return "the mask register does not exist"
 	case f.not16 && i.operand16:
 		return "the instruction has no 16-bit operand"
 	case (i.mask != 0 || i.zeroing) && !f.masked, i.zeroing && i.mask == 0:
