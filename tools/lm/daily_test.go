@@ -153,7 +153,7 @@ func TestTensorsComeAsNumbersTextAndNpy(t *testing.T) {
 func TestRowsOfACsvFileAreRunsOfTheLastDimension(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.csv")
 	for _, c := range []struct{ text, shape, want string }{
-		{"1,2\n3,4\n5,6\n", "2,3", "row 1 has 2 elements, a row of the tensor has 3"},
+		{"1,2\n3,4\n5,6\n", "2,3", "row 1 has 2 elements, but each row of the tensor has 3"},
 		{"1\n2\n3\n", "3", ""},
 		{"1,2\n3\n", "1,3", "row 1 has 2 elements"},
 		{"1,2\n3\n4\n", "2,2", "row 2 has 1 elements"},
