@@ -128,19 +128,21 @@ func readFormat(path string) ([]sentence, error) {
 	return readSentences(string(page)), err
 }
 
+// vectorsPrefix begins the lines of the index that list vectors.
+const vectorsPrefix = "    "
+
 // newIndex returns the text of the index.
 func newIndex(sentences []sentence, shown map[int][]string) string {
 	var b strings.Builder
-	b.WriteString("# Sentences of FORMAT.md and their vectors\n\n" +
-		"`tools/check/vectors` writes this page. A test fails if a sentence of " +
-		"[`fbs/FORMAT.md`](../../fbs/FORMAT.md) that requires something has no vector here.\n\n" +
-		"| section | sentence | vectors |\n|---|---|---|\n")
+	b.WriteString("# For each sentence of fbs/FORMAT.md: its section, and below it its vectors.\n" +
+		"# tools/check/vectors writes this file. A test fails if a sentence that requires\n" +
+		"# something has no vector here.\n")
 	for i, s := range sentences {
 		if len(shown[i]) == 0 {
 			continue
 		}
-		text := strings.ReplaceAll(s.text, "|", `\|`)
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", s.section, text, strings.Join(shown[i], ", "))
+		fmt.Fprintf(&b, "\n%s %s\n%s%s\n", s.section, s.text, vectorsPrefix,
+			strings.Join(shown[i], ", "))
 	}
 	return b.String()
 }

@@ -155,7 +155,7 @@ func generate(directory string) (map[string][]byte, error) {
 		}
 		files[group.file] = []byte(text)
 	}
-	files["INDEX.md"] = []byte(newIndex(sentences, shown))
+	files["index.txt"] = []byte(newIndex(sentences, shown))
 	return files, nil
 }
 
