@@ -315,7 +315,7 @@ func (r *boardReport) checkShared(h *hosts.Host, n *need) {
 		if in.PCI != in.CPU && h.IOMMU.Value == hosts.NoIOMMU {
 			r.add(missing, "inbound window",
 				fmt.Sprintf("a device reaches memory at its address plus 0x%x", in.PCI-in.CPU),
-				"lightmetal gives devices physical addresses, which are wrong on this board "+
+				"lightmetal stores physical addresses to devices, which are wrong on this board "+
 					"("+h.Inbound.Source+")",
 				"use an image without host memory, or another board")
 		} else if in.Size < 1<<40 {
