@@ -240,10 +240,8 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	}
 	pointed := l.aim(s, &aimed, index, group)
 	if a.Op == traces.OpLoad && aimed.target.Multicast {
-		return false,
-			traces.Refuse(a.Line, "load through TLB window %d, which points to several tiles: a "+
-				"load needs one tile",
-				index)
+		return false, traces.Refuse(a.Line, "load through TLB window %d, which points to several "+
+			"tiles: a load needs one tile", index)
 	}
 	l.lifted += int(n)
 	next := stepOf(a, n)
