@@ -16,7 +16,7 @@ func (m *machine) keepsMemory(t *testing.T) {
 	const kernelMiB, first = "448", "5c000000" // memory begins at 1 GiB
 	tree := filepath.Join(t.TempDir(), "tree.dtb")
 	for _, line := range []string{
-		"qemu-system-aarch64 -M virt,dumpdtb=" + tree + " -cpu cortex-a72 -smp 2 -m 512",
+		"qemu-system-aarch64 -M virt,dumpdtb=" + tree + " -cpu cortex-a72 -smp 2 -m 512 -nic none",
 		"fdtput -p -t s " + tree + " /pmem@" + first + " compatible pmem-region",
 		"fdtput -t x " + tree + " /pmem@" + first + " reg 0 " + first + " 0 1000000",
 	} {
@@ -60,7 +60,7 @@ func TestARecordedFailureSurvivesAReset(t *testing.T) {
 	r := boots(t, "keeps-memory", "pci", func(m *machine) {
 		m.keepsMemory(t)
 		m.addModules(t, "LM_GUEST_MODULES")
-		m.extra = append(m.extra, "-device", "e1000e,addr=9,id=network")
+		m.extra = append(m.extra, "-device", "e1000e,addr=9,id=network,romfile=")
 		m.extra = append(m.extra, monitor.start(t, m.dir)...)
 		m.stdout = io.MultiWriter(m.stdout, &injector{monitor: &monitor})
 		m.add(t, "/lm", static(t, "lightmetal/tools/lm"))

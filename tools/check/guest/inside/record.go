@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -27,17 +28,18 @@ func recordProgram(_ *guest, args []string) error {
 }
 
 // recordAgain is recordProgram of a program that may hang: after the limit it is ended, and
-// started again.
+// started again with twice the limit, since the machine may only have been slow.
 func recordAgain(_ *guest, args []string) error {
 	limit, err := time.ParseDuration(args[0])
 	if err != nil {
 		return err
 	}
-	for range 8 {
+	for range 6 {
 		exit, err := record(args[1:], limit)
 		if err != nil || exit == 0 {
 			return err
 		}
+		limit *= 2
 	}
 	return errors.New("it never ended well")
 }
@@ -50,7 +52,7 @@ func prepareDPDK(g *guest, _ []string) error {
 }
 
 // record runs a program under lm record, which is asked to end after a limit, and prints the
-// record.
+// record, unless the program was ended before it mapped the device.
 func record(program []string, limit time.Duration) (exit int, err error) {
 	const out = "/tmp/out.record"
 	if !strings.HasPrefix(program[0], "--") { // else flags of lm come first
@@ -67,6 +69,10 @@ func record(program []string, limit time.Duration) (exit int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	exit = status(c.ProcessState)
+	if exit != 0 && !bytes.Contains(data, []byte("\nDEVICE ")) {
+		return exit, nil
+	}
 	text := base64.StdEncoding.EncodeToString(data)
 	for len(text) > 0 {
 		n := min(len(text), 120)
@@ -74,5 +80,5 @@ func record(program []string, limit time.Duration) (exit int, err error) {
 		text = text[n:]
 	}
 	fmt.Println("record: end")
-	return status(c.ProcessState), nil
+	return exit, nil
 }
