@@ -60,12 +60,14 @@ usage: ./build.sh COMMAND
                             --with mock:wormhole (or ttsim:LIBRARY): on that, which lm serve makes a
                             PCI device of the machine, with a QEMU of 10.1 or later
   bare IMAGE [--with DEVICE] [--input NAME=FILE] [--sequence NAME] [--budget N] [--dump]
+       [--pack FILE]
                           replay IMAGE without an operating system: testdata/firmware/bare in the
                             flash of an arm64 machine under QEMU, which has the devices of `qemu`;
                             prints outputs, their first values and checksums (--dump: all bytes),
                             the size of the firmware, and how many instructions it takes from
                             reset to the first store into a BAR; --budget: in slices of a cyclic
-                            task, of N commands each; exit status as lmrun's
+                            task, of N commands each; --pack FILE: only writes flash 1 to FILE, with
+                            Go alone; exit status as lmrun's
   cross                   static lmrun and lminit for arm64 and amd64 in build/, with their exact
                             size, and the bytes that each build tag saves or adds
   archive [--mock] [--signed]

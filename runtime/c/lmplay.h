@@ -168,10 +168,12 @@ struct lmplay_image {
 };
 
 /*
- * Finds the parts of an image in `size` bytes, from the address `bytes` on. Checks the preamble,
- * the checksum of the envelope, that all parts lie inside the envelope, and their counts. If the
- * image has a signature, also checks that the signature is undamaged. The bytes may be invalid or
- * malicious. If LMPLAY_VERIFY is 0, checks only the preamble; the bytes must then be a valid image.
+ * Finds the parts of an image in `size` bytes, from the address `bytes` on. `size` is exactly the
+ * size of the file, with its signature if it has one: bytes behind the image are rejected. Checks
+ * the preamble, the checksum of the envelope, that all parts lie inside the envelope, and their
+ * counts. If the image has a signature, also checks that the signature is undamaged. The bytes may
+ * be invalid or malicious. If LMPLAY_VERIFY is 0, checks only the preamble; the bytes must then be
+ * a valid image.
  *
  * Returns LMPLAY_OK, LMPLAY_BAD_IMAGE with *error set, or LMPLAY_USAGE if an address is NULL or not
  * a multiple of 8. `error` may be NULL here and in all other functions.

@@ -86,7 +86,7 @@ uint64_t machine_exception(uint64_t syndrome, uint64_t code, uint64_t address)
 	enum { EC_DATA_ABORT = 0x25, DFSC_EXTERNAL_ABORT = 0x10 }; /* Arm ARM, ESR_EL1 */
 	bool is_data_abort = (syndrome >> 26 & 0x3f) == EC_DATA_ABORT;
 	bool is_external = (syndrome & 0x3f) == DFSC_EXTERNAL_ABORT;
-	if (is_data_abort && is_external && firmware_bus_error())
+	if (is_data_abort && is_external && firmware_bus_error((uintptr_t)address))
 		return code + 4;
 	firmware_fault(syndrome, code, address);
 }

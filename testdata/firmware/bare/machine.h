@@ -30,10 +30,10 @@ _Noreturn void machine_exit(int status);
 /* firmware_main runs the firmware. It gets the machine's flattened device tree. */
 _Noreturn void firmware_main(const void *tree);
 
-/* firmware_bus_error is called when a device answered an access with an error, by the handler of
-   that exception. It returns true if the player was informed: then the handler returns to the
-   instruction after the access. */
-bool firmware_bus_error(void);
+/* firmware_bus_error is called by the handler of the exception that a failed load or store raises.
+   It gets the address of the access. It returns true if a BAR of the image's devices is there and
+   the player was informed: then the handler returns to the instruction after the access. */
+bool firmware_bus_error(uintptr_t address);
 
 /* firmware_fault reports an exception that nothing handles and ends the machine. */
 _Noreturn void firmware_fault(uint64_t cause, uint64_t code, uint64_t address);

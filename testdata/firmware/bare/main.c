@@ -33,11 +33,12 @@ void note_first_store(uintptr_t address)
 		first_store_ns = machine_now();
 }
 
-bool firmware_bus_error(void)
+bool firmware_bus_error(uintptr_t address)
 {
-	if (is_running)
+	bool is_device = is_running && port_has_bar_at(&port, address);
+	if (is_device)
 		lmplay_fault(&replay);
-	return is_running;
+	return is_device;
 }
 
 /* print_code prints a code in words, those of hal/code.go. */
@@ -70,9 +71,14 @@ static void print_code(enum lmplay_code code)
 			print(texts[i].text);
 }
 
-/* end stops all devices and ends the machine. */
+/* end stops all devices and ends the machine. An exception while it does that ends the machine at
+   once. */
 static _Noreturn void end(int status)
 {
+	static bool is_ending;
+	if (is_ending)
+		machine_exit(status);
+	is_ending = true;
 	port_disable_devices(&port);
 	/* The stack grows down, over zeros: what is still zero at its far end was not used. */
 	uint64_t stack = (uintptr_t)stack_end - (uintptr_t)stack_start;
@@ -223,7 +229,10 @@ static void load(const struct flash_entry *file)
 	struct lmplay_plan plan;
 	print("image: ");
 	print_size(file->data_bytes);
-	check(lmplay_open(&image, file->data, file->data_bytes, &error), &error);
+	enum lmplay_code code = lmplay_open(&image, file->data, file->data_bytes, &error);
+	if (code != LMPLAY_OK)
+		print("\n");
+	check(code, &error);
 	lmplay_plan(&image, &plan);
 	print(", ");
 	print_decimal(plan.commands);

@@ -143,6 +143,18 @@ static void barrier(void *context)
 	machine_barrier();
 }
 
+bool port_has_bar_at(const struct port *port, uintptr_t address)
+{
+	for (uint32_t d = 0; d < port->device_count; d++) {
+		for (int b = 0; b < PCI_BARS; b++) {
+			const struct pci_bar *bar = &port->devices[d].function.bars[b];
+			if (address - bar->cpu < bar->size)
+				return true;
+		}
+	}
+	return false;
+}
+
 struct lmplay_hooks port_hooks(struct port *port)
 {
 	/* The hook `wait` is absent: this firmware has nothing else to do, so the player reads the

@@ -32,6 +32,9 @@ enum lmplay_code port_find_device(struct port *port, const struct lmplay_need *n
 /* port_disable_devices ends all decoding and DMA of the devices. */
 void port_disable_devices(struct port *port);
 
+/* port_has_bar_at reports whether a BAR of the image's devices has the processor's address. */
+bool port_has_bar_at(const struct port *port, uintptr_t address);
+
 /* port_hooks returns the player's hooks. */
 struct lmplay_hooks port_hooks(struct port *port);
 

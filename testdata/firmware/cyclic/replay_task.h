@@ -30,7 +30,7 @@ typedef struct {
 	ReplayTask_State state;
 	struct lmplay_result result; /* of a request that has ended */
 	uint32_t budget;             /* units of lmplay_step in one period */
-	uint32_t periods;            /* calls of the present request that had something to do */
+	uint32_t periods;            /* calls of MainFunction since the present request */
 } ReplayTask;
 
 /*

@@ -66,10 +66,10 @@ print_bare_size() {
 # cmd_bare IMAGE [FLAG...] replays an image on a machine without an operating system. The exit
 # status is the firmware's.
 cmd_bare() {
-	local image=${1:-} with=() run=() dir=$PWD/$out/bare
+	local image=${1:-} with=() run=() pack= dir=$PWD/$out/bare
 	[[ -n $image && $image != -* ]] || {
 		warn "usage: ./build.sh bare IMAGE.lmb [--with DEVICE] [--input NAME=FILE]" \
-			"  [--sequence NAME] [--budget N] [--dump]"
+			"  [--sequence NAME] [--budget N] [--dump] [--pack FILE]"
 		exit 64
 	}
 	shift
@@ -77,6 +77,7 @@ cmd_bare() {
 		case $1 in
 		--dump) run+=(--dump) && shift && continue ;;
 		--with | --input | --sequence | --budget) ;;
+		--pack) pack=${2:-} ;;
 		*) warn "bare: unknown argument $1"; exit 64 ;;
 		esac
 		[[ -n ${2:-} ]] || { warn "bare: $1 takes a value"; exit 64; }
@@ -84,6 +85,11 @@ cmd_bare() {
 		run+=("$1" "$2")
 		shift 2
 	done
+	if [[ -n $pack ]]; then
+		mkdir -p "$dir" && go build -o "$dir/guest" ./tools/check/guest
+		cd "$start_dir"
+		exec "$dir/guest" bare "${run[@]}" "$image"
+	fi
 	# Standard output is the firmware's and its size.
 	ensure_installed qemu-system-aarch64 qemu-system-arm >&2 ||
 		{ warn "bare: $missing is not here"; exit 69; }

@@ -224,12 +224,13 @@ func runBare(args []string) (exit int, err error) {
 	flags.Func("input", "`NAME=FILE`: data for an input", appendTo(&inputs))
 	flags.Func("sequence", "`name` of a sequence to run, in this order; default: main",
 		appendTo(&sequences))
+	pack := flags.String("pack", "", "write flash 1 to `file` and end, without a machine")
 	dump := flags.Bool("dump", false, "print all bytes of outputs")
 	budget := flags.Uint("budget", 0, "run in slices of a cyclic task, of `n` units each")
 	if err := flags.Parse(args); err != nil {
 		return exitUsage, nil // Parse has printed why
 	}
-	if b.firmware == "" || b.dir == "" || flags.NArg() != 1 {
+	if *pack == "" && (b.firmware == "" || b.dir == "") || flags.NArg() != 1 {
 		return exitUsage, errors.New("usage: guest bare -firmware FILE -dir DIR [flags] IMAGE.lmb")
 	}
 	b.entries, err = flashEntries(flags.Arg(0), inputs, sequences, *dump)
@@ -241,6 +242,13 @@ func runBare(args []string) (exit int, err error) {
 	if *budget > 0 {
 		data := binary.LittleEndian.AppendUint32(nil, uint32(*budget))
 		b.entries = append(b.entries, flashEntry{kind: flashBudget, data: data})
+	}
+	if *pack != "" {
+		data, err := encodeFlash(b.entries)
+		if err != nil {
+			return exitUsage, err
+		}
+		return 0, writeFlash(*pack, data)
 	}
 	exit, err = b.boot()
 	if ended := (*unserved)(nil); errors.As(err, &ended) && ended.exit > 0 {

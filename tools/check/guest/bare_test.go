@@ -550,3 +550,28 @@ func TestFlashHasEachEntryWhereItsHeaderSays(t *testing.T) {
 		t.Error("accepted: data as large as the flash")
 	}
 }
+
+// TestFlashIsPackedWithoutAMachine writes flash 1 to a file, for a machine of somebody else.
+func TestFlashIsPackedWithoutAMachine(t *testing.T) {
+	const image = "../../../testdata/images/edu-factorial.lmb"
+	path := filepath.Join(t.TempDir(), "flash1.img")
+	exit, err := runBare([]string{"-pack", path, "-sequence", "compute", image})
+	if exit != 0 || err != nil {
+		t.Fatalf("exit status %d: %v", exit, err)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil || len(got) != flashSize {
+		t.Fatalf("%d bytes, not %d: %v", len(got), flashSize, err)
+	}
+	entries, err := flashEntries(image, nil, []string{"compute"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := encodeFlash(entries)
+	if err != nil || !bytes.Equal(got[:len(want)], want) {
+		t.Errorf("flash 1 does not have the image and the sequence's name: %v", err)
+	}
+	if exit, err := runBare([]string{"-pack", path, "/nonexistent"}); exit != exitNoFile {
+		t.Errorf("exit status %d without an image, not %d: %v", exit, exitNoFile, err)
+	}
+}

@@ -44,7 +44,11 @@ _Noreturn void firmware_main(const void *tree)
 	machine_exit(status == 0 ? 0 : 1);
 }
 
-bool firmware_bus_error(void) { return false; }
+bool firmware_bus_error(uintptr_t address)
+{
+	(void)address;
+	return false;
+}
 
 _Noreturn void firmware_fault(uint64_t cause, uint64_t code, uint64_t address)
 {
