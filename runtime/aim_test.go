@@ -43,19 +43,22 @@ again:
 	if word(a+0x10) != 0x1111 || word(a+0x30) != 0x3333 || word(b+0x20) != 0x2222 {
 		t.Errorf("windows hold %#x, %#x, %#x", word(a+0x10), word(a+0x30), word(b+0x20))
 	}
-	for at, want := range map[int]struct {
+	for name, want := range map[string]struct {
+		at      int
 		group   int
 		target  fbs.TileRoute
 		address uint64
 	}{
-		registers:      {0, fbs.TileRoute{X: 5, Y: 6, Ordering: 1}, 0},
-		registers + 16: {2, fbs.TileRoute{X: 3, Y: 4, NoC: 1, Ordering: 1}, 0x7000000},
+		"window a": {registers, 0, fbs.TileRoute{X: 5, Y: 6, Ordering: 1}, 0},
+		"window b": {registers + 16, 2, fbs.TileRoute{X: 3, Y: 4, NoC: 1, Ordering: 1}, 0x7000000},
 	} {
-		words, ok := boards.Wormhole.TLB.EncodeWindow(&boards.Wormhole.TLB.Groups[want.group],
-			want.target, want.address)
-		if !ok || word(at) != words[0] {
-			t.Errorf("registers hold %#x, want %#x", word(at), words[0])
-		}
+		t.Run(name, func(t *testing.T) {
+			words, ok := boards.Wormhole.TLB.EncodeWindow(&boards.Wormhole.TLB.Groups[want.group],
+				want.target, want.address)
+			if !ok || word(want.at) != words[0] {
+				t.Errorf("registers contain %#x, want %#x", word(want.at), words[0])
+			}
+		})
 	}
 	for i := range before {
 		if v.Commands[i] != before[i] {

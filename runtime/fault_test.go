@@ -563,21 +563,23 @@ func vanishing(t *testing.T) (device *plain, shrink func(size int64)) {
 func TestBusErrorInARunOfStoresNamesTheStore(t *testing.T) {
 	device, shrink := vanishing(t)
 	for _, width := range []string{"1", "2", "4", "8"} {
-		shrink(1 << 20)
-		source := ivshmem + "main:\n"
-		for _, offset := range []string{"0x0", "0x8", "0xff8", "0x1000", "0x10"} {
-			source += "  write." + width + " m+" + offset + " 0x1\n"
-		}
-		r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, device)
-		if err != nil {
-			t.Fatal(err)
-		}
-		shrink(4096)
-		if result := r.Run(0); result.Code != hal.BusFault || result.Command != 3 ||
-			device.memory[0xff8] != 1 || device.memory[0x10] != 0 {
-			t.Errorf("width %s: %+v", width, result)
-		}
-		r.Close()
+		t.Run("width "+width, func(t *testing.T) {
+			shrink(1 << 20)
+			source := ivshmem + "main:\n"
+			for _, offset := range []string{"0x0", "0x8", "0xff8", "0x1000", "0x10"} {
+				source += "  write." + width + " m+" + offset + " 0x1\n"
+			}
+			r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, device)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shrink(4096)
+			if result := r.Run(0); result.Code != hal.BusFault || result.Command != 3 ||
+				device.memory[0xff8] != 1 || device.memory[0x10] != 0 {
+				t.Errorf("width %s: %+v", width, result)
+			}
+			r.Close()
+		})
 	}
 }
 
@@ -590,20 +592,23 @@ func TestDeviceMemoryThatFaultsIsABusFault(t *testing.T) {
 		"copy.4 m+0x0 <- pattern 0x1 size 64",
 		"compare.4 m+0x0 uint8 == pattern 0x1 size 64", "flush.4 m+0x0",
 		"poll.4 m+0x0 == 0x0 within 1ms"} {
-		shrink(1 << 20)
-		r, err := runtime.Load(view(t, ivshmem+"tensor d output uint8[64]\nmain:\n  delay 1us\n  "+
-			body+"\n  copy.4 d[0:64] <- m+0x0\n"), runtime.AnyTLBWindow, device)
-		if err != nil {
-			t.Fatal(err)
-		}
-		shrink(0)
-		at := int32(1)
-		if strings.HasPrefix(body, "flush") {
-			at++ // a fence is before the load
-		}
-		if result := r.Run(0); result.Code != hal.BusFault || result.Command != at {
-			t.Errorf("%s: %+v", body, result)
-		}
-		r.Close()
+		t.Run(body, func(t *testing.T) {
+			shrink(1 << 20)
+			source := ivshmem + "tensor d output uint8[64]\nmain:\n  delay 1us\n  " + body +
+				"\n  copy.4 d[0:64] <- m+0x0\n"
+			r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, device)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shrink(0)
+			at := int32(1)
+			if strings.HasPrefix(body, "flush") {
+				at++ // a fence is before the load
+			}
+			if result := r.Run(0); result.Code != hal.BusFault || result.Command != at {
+				t.Errorf("%s: %+v", body, result)
+			}
+			r.Close()
+		})
 	}
 }

@@ -42,9 +42,8 @@ func (r *Replay) Freeze() error {
 	setGCPercent(-1)
 	setMemoryLimit(math.MaxInt64)
 	// Sleep, to make Go start its first timer now. With the first timer of a process, Go opens file
-	// descriptors for its network poller (epoll). Go also starts timers of its own, for example to
-	// return memory to the kernel. Without this sleep, such a timer could be the first timer, and
-	// Go would open the descriptors during a run.
+	// descriptors for its network poller (epoll). Without this sleep, the first timer could be one
+	// of Go's own, for example to return memory to the kernel, and start during a run.
 	time.Sleep(time.Nanosecond)
 	// Set GOMAXPROCS to its present value. In a program that never sets GOMAXPROCS, Go opens files
 	// from time to time to read the CPU limits of the process.

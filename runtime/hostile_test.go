@@ -375,9 +375,11 @@ func checkFieldCounts(t *testing.T, fields map[string]int) {
 		"Rule":        reflect.TypeFor[fbs.AccessRule]().NumField(),
 		"Tensor":      reflect.TypeFor[gen.TensorT]().NumField(),
 	} {
-		if fields[kind] < want {
-			t.Errorf("%s: %d fields, want %d", kind, fields[kind], want)
-		}
+		t.Run(kind, func(t *testing.T) {
+			if fields[kind] < want {
+				t.Errorf("%s: %d fields, want %d", kind, fields[kind], want)
+			}
+		})
 	}
 }
 

@@ -28,7 +28,7 @@ func limited(t *testing.T, limitUs int64, want hal.Code, body string) (took int6
 		if again := r.Run(0); again.Code != hal.Disabled {
 			t.Errorf("after %v the next run ends with %v", want, again.Code)
 		}
-		if got := parseMeminfo(t, device, 0x40, 2); got[0] != 0xfe || got[1] != 0x5a {
+		if got := readMemory(t, device, 0x40, 2); got[0] != 0xfe || got[1] != 0x5a {
 			t.Errorf("safe stored % x", got)
 		}
 	}
@@ -69,7 +69,7 @@ func TestLateRunMakesNoFurtherAccess(t *testing.T) {
 	if result := run(t, r, hal.FrameLate); result.Command != 0 {
 		t.Errorf("late at command %d", result.Command)
 	}
-	if got := parseMeminfo(t, device, 0x80, 1); got[0] != 0 {
+	if got := readMemory(t, device, 0x80, 1); got[0] != 0 {
 		t.Error("the store after the late command was made")
 	}
 }
@@ -134,15 +134,17 @@ func TestDeviceThatIsGoneIsNotWaitedFor(t *testing.T) {
 		"poll.4 m+0x0 == 0x1 within 60s every 65ms", "flush.4 m+0x0", "write.4 m+0x0 0x1 mask 0x1",
 		"expect.4 m+0x0 == 0xffffffff", "poll.4 m+0x0 == 0xffffffff within 60s",
 	} {
-		r, device := on(t, fmt.Sprintf("main:\n  %s\n  write.4 m+0x8 0x1\n", body))
-		device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 1})
-		at := int32(0)
-		if body == "flush.4 m+0x0" {
-			at++ // a fence is before the load
-		}
-		if result := run(t, r, hal.DeviceGone); result.Command != at || device.Now() > 1000 {
-			t.Errorf("%s: %+v after %d ns", body, result, device.Now())
-		}
+		t.Run(body, func(t *testing.T) {
+			r, device := on(t, fmt.Sprintf("main:\n  %s\n  write.4 m+0x8 0x1\n", body))
+			device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 1})
+			at := int32(0)
+			if body == "flush.4 m+0x0" {
+				at++ // a fence is before the load
+			}
+			if result := run(t, r, hal.DeviceGone); result.Command != at || device.Now() > 1000 {
+				t.Errorf("%+v after %d ns", result, device.Now())
+			}
+		})
 	}
 }
 
@@ -150,12 +152,14 @@ func TestDeviceThatGoesDuringAPollIsNotWaitedFor(t *testing.T) {
 	// all ones hold, or a register has them before
 	for _, c := range [][2]string{{"0x0", "== 0x1"}, {"0x0", "& 0x1 == 0x1"},
 		{"0xffffffff", "== 0x1"}} {
-		r, device := on(t, "main:\n  write.4 m+0x0 "+c[0]+"\n  poll.4 m+0x0 "+c[1]+
-			" within 60s every 1ms\n")
-		device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 5})
-		if run(t, r, hal.DeviceGone); device.Now() > 6_000_000 {
-			t.Errorf("noticed after %d ns", device.Now())
-		}
+		t.Run(c[0]+" "+c[1], func(t *testing.T) {
+			r, device := on(t, "main:\n  write.4 m+0x0 "+c[0]+"\n  poll.4 m+0x0 "+c[1]+
+				" within 60s every 1ms\n")
+			device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 5})
+			if run(t, r, hal.DeviceGone); device.Now() > 6_000_000 {
+				t.Errorf("noticed after %d ns", device.Now())
+			}
+		})
 	}
 }
 
@@ -203,14 +207,16 @@ func TestAllowedTimeEndsARun(t *testing.T) {
 	v := view(t, ivshmem+"main:\n  delay 9s\n"+safe)
 	v.TimeLimitUs = 10e6
 	for _, limit := range []int64{0, 60e9} {
-		device := leaping{mock.New(&boards.Ivshmem), new(int64)}
-		r, err := runtime.Load(v, runtime.AnyTLBWindow, device)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.SetLimit(limit)
-		run(t, r, hal.FrameLate)
-		r.Close()
+		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
+			device := leaping{mock.New(&boards.Ivshmem), new(int64)}
+			r, err := runtime.Load(v, runtime.AnyTLBWindow, device)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.SetLimit(limit)
+			run(t, r, hal.FrameLate)
+			r.Close()
+		})
 	}
 }
 
@@ -270,16 +276,19 @@ func TestRequestToStopEndsARunAfterTheGrace(t *testing.T) {
 // TestRequestToStopLeavesSafeAlone: it takes as long as it does, also as the sequence
 // that Run is called with.
 func TestRequestToStopLeavesSafeAlone(t *testing.T) {
-	for _, first := range []string{"main:\n  expect.4 m+0x0 == 0x1\nsafe:\n", "safe:\n"} {
-		r, device := on(t, first+strings.Repeat("  delay 10s\n", 30))
-		flag := new(atomic.Uint32)
-		flag.Store(1)
-		r.SetStopFlag(flag)
-		result := r.Run(0)
-		if max(result.SafeCode, result.Code) > hal.ExpectFailed || result.SafeCode != hal.OK ||
-			device.Now() < 300e9 {
-			t.Errorf("%+v after %d ns", result, device.Now())
-		}
+	for name, first := range map[string]string{
+		"after a failure": "main:\n  expect.4 m+0x0 == 0x1\nsafe:\n", "called itself": "safe:\n"} {
+		t.Run(name, func(t *testing.T) {
+			r, device := on(t, first+strings.Repeat("  delay 10s\n", 30))
+			flag := new(atomic.Uint32)
+			flag.Store(1)
+			r.SetStopFlag(flag)
+			result := r.Run(0)
+			if max(result.SafeCode, result.Code) > hal.ExpectFailed ||
+				result.SafeCode != hal.OK || device.Now() < 300e9 {
+				t.Errorf("%+v after %d ns", result, device.Now())
+			}
+		})
 	}
 }
 
@@ -287,21 +296,23 @@ func TestRequestToStopLeavesSafeAlone(t *testing.T) {
 // whichever sequences they are of.
 func TestClockIsReadInCallsOfShortSequences(t *testing.T) {
 	for _, callee := range []int{0, 1, 100, 255, 256, 257, 1000} {
-		r, device := on(t, "main:\n"+strings.Repeat("  call some\n", 3000)+"some:\n"+
-			strings.Repeat("  write.4 m+0x0 0x1\n", callee)+safe)
-		executed := 0
-		r.SetObserver(func(int) { executed++ })
-		if r.Run(0).Code != hal.OK || executed != 3000*(callee+2)+1 {
-			t.Fatalf("%d commands", executed)
-		}
-		r.SetObserver(nil)
-		before := device.Now()
-		r.SetLimit(1)
-		result := r.Run(0)
-		if took := (device.Now() - before) / 100; callee > 0 &&
-			(result.Code != hal.FrameLate || took > 513) {
-			t.Errorf("calls of %d stores: %v after %d stores", callee, result.Code, took)
-		}
+		t.Run(fmt.Sprintf("calls of %d stores", callee), func(t *testing.T) {
+			r, device := on(t, "main:\n"+strings.Repeat("  call some\n", 3000)+"some:\n"+
+				strings.Repeat("  write.4 m+0x0 0x1\n", callee)+safe)
+			executed := 0
+			r.SetObserver(func(int) { executed++ })
+			if r.Run(0).Code != hal.OK || executed != 3000*(callee+2)+1 {
+				t.Fatalf("%d commands", executed)
+			}
+			r.SetObserver(nil)
+			before := device.Now()
+			r.SetLimit(1)
+			result := r.Run(0)
+			if took := (device.Now() - before) / 100; callee > 0 &&
+				(result.Code != hal.FrameLate || took > 513) {
+				t.Errorf("%v after %d stores", result.Code, took)
+			}
+		})
 	}
 }
 

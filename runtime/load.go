@@ -42,12 +42,9 @@ func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, e
 	if err := CheckWorstCaseTimes(view); err != nil {
 		return nil, err
 	}
-	// limitMaxUs prevents an overflow: the sum of the present time and this limit, both in
-	// nanoseconds, fits in an int64.
-	const limitMaxUs = 1 << 62 / 1000
 	r := &Replay{
 		view: view, callerView: callerView, devices: devices,
-		imageTimeLimitNs: int64(min(view.TimeLimitUs, limitMaxUs)) * 1000,
+		imageTimeLimitNs: int64(min(view.TimeLimitUs, timeLimitMaxUs)) * 1000,
 		safeSequence:     view.SequenceByName("safe"),
 	}
 	if err := r.reserveMemoryAndWindows(firstTLBWindow); err != nil {
@@ -56,6 +53,11 @@ func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, e
 	}
 	return r, nil
 }
+
+// timeLimitMaxUs is the largest limit for the time of a run, in microseconds; a larger limit counts
+// as this one. It prevents an overflow: the sum of the present time and this limit, both in
+// nanoseconds, fits in an int64.
+const timeLimitMaxUs = 1 << 62 / 1000
 
 // CheckWorstCaseTimes returns an error if a sequence of the image may take longer than
 // view.TimeLimitUs in the worst case. Verify has computed the worst case of each sequence. The

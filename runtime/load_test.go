@@ -292,7 +292,7 @@ func TestWindowsWithFixedBusAddressesAreMappedFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, r, hal.OK)
-	stored := parseMeminfo(t, device, 0, 16)
+	stored := readMemory(t, device, 0, 16)
 	if q := binary.LittleEndian.Uint64(stored); q != free.BusAddress+0x10 {
 		t.Errorf("bus address 0x%x, want 0x%x", q, free.BusAddress+0x10)
 	}
@@ -345,12 +345,14 @@ func TestADeviceThatIsAnotherThanTheImagesIsNotTouched(t *testing.T) {
 		"target ivshmem 1af4:1110 bar2 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+
 		"window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 1\n")
 	for _, second := range []*boards.Board{&boards.Nvme, &boards.Edu} {
-		devices := []*stranger{{Device: mock.New(&boards.Edu)}, {Device: mock.New(second)}}
-		_, err := runtime.Load(v, runtime.AnyTLBWindow, devices[0], devices[1])
-		if hal.CodeOf(err) != hal.WrongDevice || devices[0].touched || devices[1].touched {
-			t.Errorf("%s: %v; touched %v, %v", second.Name, err, devices[0].touched,
-				devices[1].touched)
-		}
+		t.Run(second.Name, func(t *testing.T) {
+			devices := []*stranger{{Device: mock.New(&boards.Edu)}, {Device: mock.New(second)}}
+			_, err := runtime.Load(v, runtime.AnyTLBWindow, devices[0], devices[1])
+			if hal.CodeOf(err) != hal.WrongDevice || devices[0].touched || devices[1].touched {
+				t.Errorf("%s: %v; touched %v, %v", second.Name, err, devices[0].touched,
+					devices[1].touched)
+			}
+		})
 	}
 }
 
@@ -642,32 +644,34 @@ func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
 		"window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 0x1\nlook:\n" +
 		"  expect.4 m+0x0 == 0x1 else ignore\n"
 	for _, state := range []hal.Code{hal.OK, hal.DMAFault} {
-		var told []string
-		edu := mock.New(&boards.Edu)
-		ivshmem := master{Device: mock.New(&boards.Ivshmem), name: "ivshmem", told: &told,
-			state: state}
-		r, err := runtime.Load(view(t, listing), runtime.AnyTLBWindow, edu, ivshmem)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if code := r.Diagnose(); code != state {
-			t.Errorf("%v, want %v", code, state)
-		}
-		// A broken device is a failure that no policy may ignore.
-		if result := r.Run(r.View().SequenceByName("look")); result.Code != state {
-			t.Errorf("%+v, want %v", result, state)
-		}
-		if err := r.StopDMA(); err != nil || told[len(told)-1] != "ivshmem masters false" {
-			t.Errorf("%v, %v", told, err)
-		}
-		edu.Inject(mock.Fault{Kind: mock.AllOnes, Operation: edu.Operations() + 1})
-		if a, err := edu.Map(fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot,
-			Size: 8}); err != nil {
-			t.Fatal(err)
-		} else if a.Load(0, 4); r.Diagnose() != hal.DeviceGone {
-			t.Errorf("the other device is gone: %v", r.Diagnose())
-		}
-		r.Close()
+		t.Run(state.Error(), func(t *testing.T) {
+			var told []string
+			edu := mock.New(&boards.Edu)
+			ivshmem := master{Device: mock.New(&boards.Ivshmem), name: "ivshmem", told: &told,
+				state: state}
+			r, err := runtime.Load(view(t, listing), runtime.AnyTLBWindow, edu, ivshmem)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if code := r.Diagnose(); code != state {
+				t.Errorf("%v, want %v", code, state)
+			}
+			// A broken device is a failure that no policy may ignore.
+			if result := r.Run(r.View().SequenceByName("look")); result.Code != state {
+				t.Errorf("%+v, want %v", result, state)
+			}
+			if err := r.StopDMA(); err != nil || told[len(told)-1] != "ivshmem masters false" {
+				t.Errorf("%v, %v", told, err)
+			}
+			edu.Inject(mock.Fault{Kind: mock.AllOnes, Operation: edu.Operations() + 1})
+			if a, err := edu.Map(fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot,
+				Size: 8}); err != nil {
+				t.Fatal(err)
+			} else if a.Load(0, 4); r.Diagnose() != hal.DeviceGone {
+				t.Errorf("the other device is gone: %v", r.Diagnose())
+			}
+			r.Close()
+		})
 	}
 }
 

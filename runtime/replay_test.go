@@ -41,8 +41,8 @@ func on(t testing.TB, source string) (*runtime.Replay, *mock.Device) {
 	return replay, device
 }
 
-// memory loads a range of the mock's shared memory by an aperture of its own.
-func parseMeminfo(t testing.TB, device *mock.Device, offset, size uint64) []byte {
+// readMemory loads a range of the mock's shared memory by an aperture of its own.
+func readMemory(t testing.TB, device *mock.Device, offset, size uint64) []byte {
 	t.Helper()
 	a, err := device.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot,
 		Size: 1 << 20})
@@ -77,7 +77,7 @@ main:
 	run(t, r, hal.OK)
 	want := []byte{0x11, 0, 0x22, 0x22, 0x44, 0x44, 0xff, 0x44, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88,
 		0x88, 0x88}
-	if got := parseMeminfo(t, device, 0, 16); !bytes.Equal(got, want) {
+	if got := readMemory(t, device, 0, 16); !bytes.Equal(got, want) {
 		t.Errorf("device has % x, want % x", got, want)
 	}
 }
@@ -142,7 +142,7 @@ safe:
 		!result.SafeRan || result.SafeCode != hal.OK {
 		t.Errorf("%+v", result)
 	}
-	if got := parseMeminfo(t, device, 0, 12); !bytes.Equal(got,
+	if got := readMemory(t, device, 0, 12); !bytes.Equal(got,
 		[]byte{7, 0, 0, 0, 0, 0, 0, 0, 0xfe, 0x5a, 0, 0}) {
 		t.Errorf("device has % x", got)
 	}
@@ -166,7 +166,7 @@ main:
 	if result.Command != 4 || result.Want != 3 || result.IgnoredFailures != 3 {
 		t.Errorf("%+v, want the last failure and three ignored", result)
 	}
-	if got := parseMeminfo(t, device, 4, 1)[0]; got != 9 {
+	if got := readMemory(t, device, 4, 1)[0]; got != 9 {
 		t.Error("an ignored failure stopped the run")
 	}
 }
@@ -213,11 +213,13 @@ func TestPollWaitsUntilItsDeadline(t *testing.T) {
 // where the interval is longer than all of the time.
 func TestPollWithAnIntervalEndsAtItsDeadline(t *testing.T) {
 	for _, times := range []string{"3ms every 2ms", "3ms every 60ms"} {
-		r, device := on(t, "main:\n  poll.4 m+0x0 == 0x1 within "+times+"\n")
-		run(t, r, hal.DeadlinePassed)
-		if took := device.Now(); took < 3_000_000 || took > 3_010_000 {
-			t.Errorf("within %s: %d ns", times, took)
-		}
+		t.Run(times, func(t *testing.T) {
+			r, device := on(t, "main:\n  poll.4 m+0x0 == 0x1 within "+times+"\n")
+			run(t, r, hal.DeadlinePassed)
+			if took := device.Now(); took < 3_000_000 || took > 3_010_000 {
+				t.Errorf("within %s: %d ns", times, took)
+			}
+		})
 	}
 }
 
@@ -277,12 +279,14 @@ func TestCounterThatReadsAllOnesIsNoProofOfADevice(t *testing.T) {
 
 func TestOnesThatAreDataAreTakenAsThem(t *testing.T) {
 	for _, golden := range []string{"00ffffff", "ffffffff"} {
-		r, _ := on(t, "tensor d output uint8[4]\nmain:\n  copy.4 m+0x0 <- hex "+golden+
-			"\n  copy.4 d[0:4] <- m+0x0\n  expect.4 m+0x0 & 0xff00 == 0xff00\n")
-		run(t, r, hal.OK)
-		if got := r.Output(0); got[3] != 0xff {
-			t.Errorf("% x", got)
-		}
+		t.Run(golden, func(t *testing.T) {
+			r, _ := on(t, "tensor d output uint8[4]\nmain:\n  copy.4 m+0x0 <- hex "+golden+
+				"\n  copy.4 d[0:4] <- m+0x0\n  expect.4 m+0x0 & 0xff00 == 0xff00\n")
+			run(t, r, hal.OK)
+			if got := r.Output(0); got[3] != 0xff {
+				t.Errorf("% x", got)
+			}
+		})
 	}
 }
 
@@ -293,11 +297,14 @@ func TestDeviceThatIsGoneIsReported(t *testing.T) {
 		"  copy.4 d[0:4] <- m+0x0\n",
 		"  compare.4 m+0x0 uint32 == hex 00000000\n",
 	} {
-		r, device := on(t, "tensor d output uint32[1]\nmain:\n"+body+"  copy.4 d[0:4] <- m+0x0\n")
-		device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 1})
-		if result := r.Run(0); result.Code != hal.DeviceGone {
-			t.Errorf("%q ends with %v", body, result.Code)
-		}
+		t.Run(strings.TrimSpace(body), func(t *testing.T) {
+			r, device := on(t, "tensor d output uint32[1]\nmain:\n"+body+
+				"  copy.4 d[0:4] <- m+0x0\n")
+			device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 1})
+			if result := r.Run(0); result.Code != hal.DeviceGone {
+				t.Errorf("%q ends with %v", body, result.Code)
+			}
+		})
 	}
 }
 
@@ -504,9 +511,11 @@ func TestAStrangersRulesHoldOnTheDevice(t *testing.T) {
 		offset uint64
 		width  uint8
 	}{{0x4, 8}, {0x40, 4}, {0x408, 4}} {
-		if _, code := port.Load(uint32(access.offset), access.width); code != hal.Refused {
-			t.Errorf("%+v: %v", access, code)
-		}
+		t.Run(fmt.Sprintf("%d bytes at %#x", access.width, access.offset), func(t *testing.T) {
+			if _, code := port.Load(uint32(access.offset), access.width); code != hal.Refused {
+				t.Errorf("%+v: %v", access, code)
+			}
+		})
 	}
 }
 
@@ -627,7 +636,7 @@ func TestArenaLargerThanTheMachineIsRefused(t *testing.T) {
 func TestRelocationAddsTheBusAddress(t *testing.T) {
 	r, device := on(t, "main:\n  write.8 m+0x0 bus(m)+0x40\n")
 	run(t, r, hal.OK)
-	if got := binary.LittleEndian.Uint64(parseMeminfo(t, device, 0,
+	if got := binary.LittleEndian.Uint64(readMemory(t, device, 0,
 		8)); got != r.Aperture(0).BusAddress+0x40 || r.Aperture(0).BusAddress == 0 {
 		t.Errorf("stored 0x%x, bus address 0x%x", got, r.Aperture(0).BusAddress)
 	}

@@ -432,9 +432,11 @@ func TestMillionSealedRunsSurvive(t *testing.T) {
 	needSeccomp(t)
 	path := written(t, encoded(t, small))
 	for _, before := range []string{"nothing", "garbage"} {
-		if _, status := child(t, "sealed", path, before); status != 0 {
-			t.Errorf("after %s: exit %d, signal %v", before, status.ExitStatus(), status.Signal())
-		}
+		t.Run("after "+before, func(t *testing.T) {
+			if _, status := child(t, "sealed", path, before); status != 0 {
+				t.Errorf("exit %d, signal %v", status.ExitStatus(), status.Signal())
+			}
+		})
 	}
 }
 

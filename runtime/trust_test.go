@@ -533,7 +533,7 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 				test.after(r)
 			}
 			run(t, r, hal.OK)
-			if got := parseMeminfo(t, device, 0, 0x100); got[0] != 0x11 ||
+			if got := readMemory(t, device, 0, 0x100); got[0] != 0x11 ||
 				bytes.IndexByte(got, 0x22) >= 0 {
 				t.Errorf("%s: % x", name, got)
 			}

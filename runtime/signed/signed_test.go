@@ -130,9 +130,11 @@ func refuseEveryChange(t *testing.T, file []byte, k signed.Keys) {
 func TestKeysThatAreNoneAreRefused(t *testing.T) {
 	for _, text := range []string{"", "# none\n", "12\n", strings.Repeat("0", 63) + "g\n",
 		strings.Repeat("0", 65), strings.Repeat("0", 64) + " x"} {
-		if k, err := signed.ParseKeys(text); hal.CodeOf(err) != hal.Denied {
-			t.Errorf("%q: %v, %v", text, k, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			if k, err := signed.ParseKeys(text); hal.CodeOf(err) != hal.Denied {
+				t.Errorf("%q: %v, %v", text, k, err)
+			}
+		})
 	}
 	if _, err := signed.ParseKeys(strings.Repeat("aB", 32)); err != nil {
 		t.Error(err)
@@ -320,11 +322,14 @@ func TestVersionBelowTheLeastIsRefused(t *testing.T) {
 	k := keys(t, key(1))
 	for _, test := range []struct{ version, least uint32 }{{0, 0}, {0, 1}, {1, 1}, {1, 2}, {2, 1},
 		{255, 256}, {256, 255}, {1<<32 - 1, 1<<32 - 1}, {1<<31 - 1, 1 << 31}} {
-		err := k.CheckSignature(signVersion(image(t), key(1), test.version), test.least)
-		if test.version >= test.least && err != nil || test.version < test.least &&
-			hal.CodeOf(err) != hal.Denied {
-			t.Errorf("version %d, at least %d: %v", test.version, test.least, err)
-		}
+		name := fbs.Text("version %d, at least %d", uint64(test.version), uint64(test.least))
+		t.Run(name, func(t *testing.T) {
+			err := k.CheckSignature(signVersion(image(t), key(1), test.version), test.least)
+			if test.version >= test.least && err != nil || test.version < test.least &&
+				hal.CodeOf(err) != hal.Denied {
+				t.Errorf("version %d, at least %d: %v", test.version, test.least, err)
+			}
+		})
 	}
 	refusal := k.CheckSignature(signVersion(image(t), key(1), 3), 5)
 	if text := refusal.Error(); !strings.Contains(text, "version 3,") ||
