@@ -566,7 +566,7 @@ func (c *commandChecker) describeOutsideRange(m *Command, size uint64, w *window
 		return Text("%x bytes at offset %x reach outside the window of %x bytes",
 			size, offset, window.Size)
 	}
-	return Text("%x bytes at offset %x reach outside the rule's range, %x to %x of the window",
+	return Text("%x bytes at offset %x reach outside the range of its rule, %x to %x of the window",
 		size, offset, w.rangeFirst, w.rangeEnd-1)
 }
 

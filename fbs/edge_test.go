@@ -131,7 +131,7 @@ func TestDataOffsetWithoutDataIsRejected(t *testing.T) {
 func TestFileAtAnOddAddressIsRejected(t *testing.T) {
 	file := append(make([]byte, 1), encode(t, sample())...)[1:]
 	if _, err := fbs.Verify(file); err == nil ||
-		!strings.Contains(err.Error(), "must be in memory at a multiple of 8 bytes") {
+		!strings.Contains(err.Error(), "its address in memory must be a multiple of 8") {
 		t.Error(err)
 	}
 }

@@ -46,7 +46,7 @@ func RootTable(data []byte, minObjectOffset uint64, fieldCount int, place string
 		t.setFirstError(place, "%d bytes are too few for a FlatBuffer", uint64(len(data)))
 	}
 	if !aligned {
-		t.setFirstError(place, "must be in memory at a multiple of 8 bytes")
+		t.setFirstError(place, "its address in memory must be a multiple of 8")
 	}
 	t.readVtable(fieldCount)
 	t.bytesAt(t.position, t.size, 4, place)
@@ -91,8 +91,8 @@ func (t *Table) setFirstError(place, format string, numbers ...uint64) {
 func (t *Table) bytesAt(position, size, align uint64, place string) []byte {
 	all := uint64(len(t.data))
 	if position < t.minObjectOffset || position > all || size > all-position {
-		t.setFirstError(place, "%x bytes at offset %x; must lie between %x and %x", size, position,
-			t.minObjectOffset, all)
+		t.setFirstError(place, "%x bytes at offset %x must lie between offsets %x and %x", size,
+			position, t.minObjectOffset, all)
 	}
 	if position%align != 0 {
 		t.setFirstError(place, "offset %x is not a multiple of %d", position, align)

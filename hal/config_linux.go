@@ -123,7 +123,7 @@ func (d *device) setCommandBit(mask uint64, on bool) error {
 // allOnesFault returns the Fault for configuration space that reads as all ones, which means that
 // the device does not answer.
 func (d *device) allOnesFault() error {
-	remove := "`echo 1 > " + d.pciFunction.dir() + "/remove`"
+	remove := "`echo 1 > " + d.pciFunction.sysfsDir() + "/remove`"
 	return d.fault(DeviceGone, "configuration space reads as all ones; reset the device, or "+
 		"remove it with "+remove+" and find it again with `echo 1 > /sys/bus/pci/rescan`")
 }

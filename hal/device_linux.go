@@ -200,7 +200,7 @@ func (d *device) Close() error {
 	if e := d.cleanups.callAll(); err == nil {
 		err = e
 	}
-	d.memory.unmap()
+	d.memory.unmapAll()
 	d.clearIATURegisters()
 	d.config.fd = -1
 	return err

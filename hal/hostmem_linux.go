@@ -94,8 +94,8 @@ func (d *device) mmapLocked(size uint64, flags int) ([]byte, error) {
 // memory. This limit also applies to memory that a driver pins.
 const MemlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`, or free memory"
 
-// unmap releases all host memory.
-func (m *hostMemory) unmap() {
+// unmapAll releases all host memory.
+func (m *hostMemory) unmapAll() {
 	for _, mem := range m.mappings {
 		_ = syscalls.munmap(mem) // munmap of anonymous memory cannot fail
 	}

@@ -99,7 +99,7 @@ func (p *pciBackend) acquire() error {
 	// Reset the function, so that the function discards the memory addresses that the killed
 	// program has stored in it. Ignore the error, because not every function supports a reset. A
 	// reset may clear the memory decoding bit, so set that bit again.
-	_ = writeFile(d.pciFunction.dir()+"/reset", "1\n")
+	_ = writeFile(d.pciFunction.sysfsDir()+"/reset", "1\n")
 	return d.setCommandBit(configCommandMemoryBit, true)
 }
 
@@ -138,7 +138,7 @@ func (p *pciBackend) unbindAdvice() string {
 // enableDecoding returns an error and writes nothing.
 func (p *pciBackend) enableDecoding() error {
 	if p.dev.pciFunction.boundDriver == "" {
-		return writeFile(p.dev.pciFunction.dir()+"/enable", "1\n")
+		return writeFile(p.dev.pciFunction.sysfsDir()+"/enable", "1\n")
 	}
 	return p.dev.fault(NoDevice, "pci-stub keeps memory decoding off; "+
 		p.unbindAdvice())
@@ -162,7 +162,7 @@ func writeFile(path, text string) error {
 func (p *pciBackend) readBARs() error {
 	var header [configHeaderSize]byte
 	n, err := syscalls.pread(p.dev.config.fd, header[:], 0)
-	path := p.dev.pciFunction.dir() + "/config"
+	path := p.dev.pciFunction.sysfsDir() + "/config"
 	switch {
 	case err != nil:
 		return syscallFault("read", path, err)
@@ -195,7 +195,7 @@ func (p *pciBackend) readBARs() error {
 // otherwise the first.
 func (p *pciBackend) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
 	*Aperture, error) {
-	path := p.dev.pciFunction.dir() + "/resource" + strconv.Itoa(int(bar))
+	path := p.dev.pciFunction.sysfsDir() + "/resource" + strconv.Itoa(int(bar))
 	fd, err := -1, error(unix.ENOENT)
 	if writeCombining {
 		fd, err = syscalls.open(path+"_wc", unix.O_RDWR)
@@ -275,7 +275,7 @@ func (p *pciBackend) checkNoIOMMU() error {
 		return nil
 	}
 	const translates = "an IOMMU translates the addresses of "
-	dir := p.dev.pciFunction.dir()
+	dir := p.dev.pciFunction.sysfsDir()
 	if LinkBaseName(dir+"/iommu_group") != "" {
 		kind, _ := ReadText(dir + "/iommu_group/type")
 		p.noIOMMU = kind == "identity\n" // identity: this IOMMU does not translate addresses

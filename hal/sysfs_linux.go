@@ -27,11 +27,11 @@ type pciFunction struct {
 	barStarts   [configBarCount]uint64 // physical address of each BAR; 0 if the BAR is not memory
 }
 
-// dir returns the path of the function's directory in sysfs. The compiler must not inline dir,
-// because the inlined copies would make the program larger.
+// sysfsDir returns the path of the function's directory in sysfs. The compiler must not inline
+// sysfsDir, because the inlined copies would make the program larger.
 //
 //go:noinline
-func (f *pciFunction) dir() string { return sysfsDevicesDir + "/" + f.Address }
+func (f *pciFunction) sysfsDir() string { return sysfsDevicesDir + "/" + f.Address }
 
 // findInSysfs searches sysfs for the PCI function that locator names, and reads the function's ids,
 // BARs and driver name. The parameter `locator` is the PCI address of the function, or a pair of
@@ -75,7 +75,7 @@ func (f *pciFunction) hasIDs(ids string) (bool, error) {
 	if err == nil {
 		return FormatPCIID(f.Vendor, f.Device) == ids, nil
 	}
-	if _, removed := ListDir(f.dir()); removed != nil {
+	if _, removed := ListDir(f.sysfsDir()); removed != nil {
 		return false, nil
 	}
 	return false, err
@@ -84,7 +84,7 @@ func (f *pciFunction) hasIDs(ids string) (bool, error) {
 // readAttributes reads the function's ids, BARs and driver name from the function's directory in
 // sysfs.
 func (f *pciFunction) readAttributes() error {
-	f.boundDriver = LinkBaseName(f.dir() + "/driver")
+	f.boundDriver = LinkBaseName(f.sysfsDir() + "/driver")
 	if err := f.readIDs(); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (f *pciFunction) readAttributes() error {
 //
 //	pci:v00001234d000011E8sv00001AF4sd00001100bc...
 func (f *pciFunction) readIDs() error {
-	path := f.dir() + "/modalias"
+	path := f.sysfsDir() + "/modalias"
 	text, err := ReadText(path)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (f *pciFunction) readIDs() error {
 // with one line for each BAR. Each line has three numbers: the first address, the last address, and
 // flags. Each number consists of 0x and 16 hex digits (Linux, drivers/pci/pci-sysfs.c).
 func (f *pciFunction) readResources() error {
-	path := f.dir() + "/resource"
+	path := f.sysfsDir() + "/resource"
 	text, err := ReadText(path)
 	for i := 0; i < configBarCount && err == nil; i++ {
 		lineStart := 57 * i // offset of line i in text: each line has 57 bytes

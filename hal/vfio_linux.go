@@ -56,7 +56,7 @@ func (v *vfioBackend) findDevice() error {
 	}
 	// Check that the function belongs to an IOMMU group. A function without an enabled IOMMU
 	// belongs to no group.
-	v.groupNumber = LinkBaseName(d.pciFunction.dir() + "/iommu_group")
+	v.groupNumber = LinkBaseName(d.pciFunction.sysfsDir() + "/iommu_group")
 	if v.groupNumber == "" {
 		return d.fault(NoDevice, "no IOMMU is on for the device; switch one on (firmware, kernel "+
 			"command line), or open the device as `pci:"+d.pciFunction.Address+"`")

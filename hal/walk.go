@@ -52,7 +52,7 @@ type Walk struct {
 
 // Values of Walk.StopReason.
 const (
-	StopUnhandled = iota // Next equals StopAt, or Run cannot execute Next: it has made no access
+	StopUnhandled = iota // Next equals StopAt, or Run cannot execute Next; no access was made
 	StopLoaded           // Next is an Expect or a Modify; Run made its load and set Got
 	StopMismatch         // Next is a Compare; an element on the device is Got, but should be Want
 	StopAllOnes          // Next is a CopyOut; Run completed it, and the last copied byte is 0xff

@@ -189,7 +189,7 @@ func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32
 		case window < C.LM_ANY_WINDOW || window > tlbWindowMax:
 			return usageError("window must be from 0 to 65534, or LM_ANY_WINDOW")
 		}
-		return im.load(unsafe.Slice((**C.char)(devices), int(count)), int(window))
+		return im.loadOnDevices(unsafe.Slice((**C.char)(devices), int(count)), int(window))
 	})
 }
 
@@ -197,11 +197,11 @@ func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32
 // the function.
 var openDevice = hal.Open
 
-// load implements lm_load: it opens the devices with the names in cDeviceNames, and reserves
-// everything that runs need. A name that is NULL means the only device with the PCI ids in the
-// image. The parameter firstTLBWindow is the number of the first TLB window to use, or
+// loadOnDevices implements lm_load: it opens the devices with the names in cDeviceNames, and
+// reserves everything that runs need. A name that is NULL means the only device with the PCI ids in
+// the image. The parameter firstTLBWindow is the number of the first TLB window to use, or
 // LM_ANY_WINDOW.
-func (im *image) load(cDeviceNames []*C.char, firstTLBWindow int) (end outcome) {
+func (im *image) loadOnDevices(cDeviceNames []*C.char, firstTLBWindow int) (end outcome) {
 	names, end := deviceNames(im.view, cDeviceNames)
 	if end.code != hal.OK {
 		return end

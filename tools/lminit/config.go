@@ -19,15 +19,15 @@ const bootConfigurationPath = "/lmrun.conf"
 type configuration struct {
 	preparations []preparation // in the order of their lines
 	replays      [][]string    // for each image, the arguments of lmrun: flags, then image path
-	success      restartPolicy // applies after lmrun has replayed all images successfully
-	failure      restartPolicy // applies after a preparation or a replay has failed
+	onSuccess    restartPolicy // applies after lmrun has replayed all images successfully
+	onFailure    restartPolicy // applies after a preparation or a replay has failed
 }
 
 // defaultConfiguration contains the settings that apply unless the configuration file changes them:
 // lminit does not restart after success or failure, and powers off the machine.
 var defaultConfiguration = configuration{
-	success: restartPolicy{finalAction: "poweroff"},
-	failure: restartPolicy{finalAction: "poweroff"},
+	onSuccess: restartPolicy{finalAction: "poweroff"},
+	onFailure: restartPolicy{finalAction: "poweroff"},
 }
 
 // restartPolicy describes what lminit does after the last image or after a failure. As long as a
@@ -119,7 +119,7 @@ func parseConfiguration(path, text string) (configuration, error) {
 // does not know which of several devices with the same ids an image uses.
 func (c *configuration) checkDevicesAreNamed(path string) error {
 	hasNoAddress := func(device string) bool { return strings.Count(device, ":") == 2 }
-	for _, step := range c.failure.steps {
+	for _, step := range c.onFailure.steps {
 		for i := 0; i < len(c.replays) && step.kind.perform != nil; i++ {
 			o, _ := args.Parse(c.replays[i])
 			if len(o.Devices) == 0 || slices.ContainsFunc(o.Devices, hasNoAddress) {
@@ -177,7 +177,7 @@ func flagForLine(name, value string) (flag string, err error) {
 	case isSwitch:
 		return "-" + name, nil
 	}
-	return "-" + name + "=" + value, o.Set(name, value)
+	return "-" + name + "=" + value, o.SetValue(name, value)
 }
 
 // applyMachineDirective checks the values of a line whose first word is in machineDirectives, and
@@ -195,10 +195,10 @@ func (c *configuration) applyMachineDirective(p preparation) (err error) {
 	}
 	switch kind.name {
 	case "on-success":
-		c.success, err = parsePolicy(kind, values)
+		c.onSuccess, err = parsePolicy(kind, values)
 		return err
 	case "on-failure":
-		c.failure, err = parsePolicy(kind, values)
+		c.onFailure, err = parsePolicy(kind, values)
 		return err
 	case "hugepages":
 		n, err := strconv.ParseUint(values[0], 10, 32)

@@ -38,7 +38,7 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 		},
 		replays: [][]string{{"-device=pci:1234:11e8", "-input=x=/i=1", "-seal", "/a b.lmb"},
 			{"-loop=forever", "-deadline=20ms", "b.lmb"}},
-		success: restartPolicy{nil, "halt"}, failure: restartPolicy{restarts(3), "reboot"},
+		onSuccess: restartPolicy{nil, "halt"}, onFailure: restartPolicy{restarts(3), "reboot"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v\nwant %+v", got, err, want)
@@ -103,8 +103,8 @@ func TestLinesBeforeAnErrorApply(t *testing.T) {
 		"on-failure nonsense\n":               {nil, "poweroff"},
 	} {
 		t.Run(text, func(t *testing.T) {
-			if c, _ := parseConfiguration("c", text); !reflect.DeepEqual(c.failure, want) {
-				t.Errorf("%+v, want %+v", c.failure, want)
+			if c, _ := parseConfiguration("c", text); !reflect.DeepEqual(c.onFailure, want) {
+				t.Errorf("%+v, want %+v", c.onFailure, want)
 			}
 		})
 	}

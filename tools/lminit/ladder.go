@@ -24,7 +24,7 @@ type stepKind struct {
 	// perform performs the step for a device with a name such as vfio:0000:01:00.0, whose PCI
 	// function has the given address. It is nil for the step restart.
 	perform func(device, address string) error
-	wait    time.Duration // pause after the step, unless the configuration sets another
+	pause   time.Duration // pause after the step, unless the configuration sets another
 }
 
 // recoveryStep is one step of a restartPolicy. After each step, lminit starts again with the first
@@ -32,7 +32,7 @@ type stepKind struct {
 type recoveryStep struct {
 	kind      *stepKind
 	triesLeft int           // how often lminit may still take the step
-	wait      time.Duration // pause between the step and the restart
+	pause     time.Duration // pause between the step and the restart
 }
 
 // parseStep parses one step, such as `reset function 1 wait 2s`.
@@ -46,11 +46,11 @@ func parseStep(text string) (step recoveryStep, ok bool) {
 		if !ok {
 			continue
 		}
-		step = recoveryStep{kind, int(count), kind.wait}
+		step = recoveryStep{kind, int(count), kind.pause}
 		if hasWait {
-			step.wait = time.Duration(args.ParseDuration(wait))
+			step.pause = time.Duration(args.ParseDuration(wait))
 		}
-		return step, step.triesLeft > 0 && step.wait > 0
+		return step, step.triesLeft > 0 && step.pause > 0
 	}
 	return step, false
 }
@@ -101,7 +101,7 @@ func (s *supervisor) takeStep(step *recoveryStep, exit int) error {
 	if exit != 0 {
 		select {
 		case s.endSignal = <-s.signals:
-		case <-time.After(step.wait):
+		case <-time.After(step.pause):
 		}
 	}
 	return nil

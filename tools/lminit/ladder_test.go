@@ -15,7 +15,7 @@ import (
 
 // restarts returns the steps of `restart N`.
 func restarts(count int) []recoveryStep {
-	return []recoveryStep{{&stepKinds[0], count, stepKinds[0].wait}}
+	return []recoveryStep{{&stepKinds[0], count, stepKinds[0].pause}}
 }
 
 func TestStepsHaveCountsAndWaits(t *testing.T) {
@@ -23,12 +23,12 @@ func TestStepsHaveCountsAndWaits(t *testing.T) {
 		"power-cycle 1 wait 30s, restart 1 wait 5ms, halt\nimage x\ndevice pci:0000:01:00.0\n"
 	c, err := parseConfiguration("c", text)
 	want := restartPolicy{[]recoveryStep{
-		{&stepKinds[0], 2, stepKinds[0].wait}, {&stepKinds[1], 1, 2 * time.Second},
+		{&stepKinds[0], 2, stepKinds[0].pause}, {&stepKinds[1], 1, 2 * time.Second},
 		{&stepKinds[2], 4, time.Second}, {&stepKinds[3], 3, time.Second},
 		{&stepKinds[4], 1, 30 * time.Second}, {&stepKinds[0], 1, 5 * time.Millisecond},
 	}, "halt"}
-	if err != nil || !reflect.DeepEqual(c.failure, want) {
-		t.Errorf("%+v, %v", c.failure, err)
+	if err != nil || !reflect.DeepEqual(c.onFailure, want) {
+		t.Errorf("%+v, %v", c.onFailure, err)
 	}
 }
 
@@ -277,9 +277,9 @@ func stepsTaken(t *testing.T, text string, failing string, exits ...int) string 
 		t.Fatal(err)
 	}
 	taken := ""
-	for i := range c.failure.steps {
-		kind := *c.failure.steps[i].kind
-		c.failure.steps[i].kind, c.failure.steps[i].wait = &kind, 1
+	for i := range c.onFailure.steps {
+		kind := *c.onFailure.steps[i].kind
+		c.onFailure.steps[i].kind, c.onFailure.steps[i].pause = &kind, 1
 		if perform := kind.perform; perform != nil {
 			kind.perform = func(_, _ string) error {
 				taken += kind.name + " "
@@ -294,7 +294,7 @@ func stepsTaken(t *testing.T, text string, failing string, exits ...int) string 
 	for _, exit := range exits {
 		before := taken
 		switch {
-		case !s.takeNextStep(&s.failure, exit):
+		case !s.takeNextStep(&s.onFailure, exit):
 			taken += "end "
 		case taken == before:
 			taken += "restart "

@@ -53,7 +53,7 @@ func (s *supervisor) supervise() (exit int, finalAction string) {
 		unix.SIGUSR2)
 	if err := s.readConfiguration(); err != nil {
 		s.logLine(err.Error())
-		return hal.CodeOf(err).ExitStatus(), s.failure.finalAction
+		return hal.CodeOf(err).ExitStatus(), s.onFailure.finalAction
 	}
 	return s.replayUntilDone()
 }
@@ -95,9 +95,9 @@ func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 		if s.pollSignal() {
 			break
 		}
-		policy := &s.success
+		policy := &s.onSuccess
 		if exit != 0 {
-			policy = &s.failure
+			policy = &s.onFailure
 		}
 		if s.checkOnly || s.wouldFailAgain(exit) || !s.takeNextStep(policy, exit) {
 			return exit, policy.finalAction
@@ -226,7 +226,7 @@ func (s *supervisor) awaitReplay(pid int, r stopReport) (exit int) {
 		select {
 		case w := <-ended:
 			exit := s.exitStatus(w)
-			s.imageRejected = exit == hal.BadImage.ExitStatus() && !r.poll()
+			s.imageRejected = exit == hal.BadImage.ExitStatus() && !r.readIfWritten()
 			return exit
 		case s.endSignal = <-s.signals:
 			s.logLine("stopping after " + unix.SignalName(s.endSignal.(unix.Signal)))
@@ -264,12 +264,12 @@ func replayEnvironment(variables []string) []string {
 type stopReport struct {
 	fd         int    // file descriptor of the read end of the pipe
 	stopUs     uint64 // the reported time, in microseconds; 0 until isReceived is true
-	isReceived bool   // stopReport.poll has read the report
+	isReceived bool   // stopReport.readIfWritten has read the report
 }
 
-// poll reads the report if lmrun has written it. It does not wait for the report. It returns true
-// if this call or an earlier call has read the report.
-func (r *stopReport) poll() (received bool) {
+// readIfWritten reads the report if lmrun has written it. It does not wait for the report. It
+// returns true if this call or an earlier call has read the report.
+func (r *stopReport) readIfWritten() (received bool) {
 	var line [32]byte
 	if n, err := unix.Read(r.fd, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
 		r.stopUs, r.isReceived = hal.ParseNumber(string(line[:n-1]), 10, math.MaxUint64)
@@ -281,7 +281,7 @@ func (r *stopReport) poll() (received bool) {
 // killDelay reads it and returns the sum of the reported time and graceTime. Otherwise it returns
 // graceTime.
 func (r *stopReport) killDelay() time.Duration {
-	r.poll()
+	r.readIfWritten()
 	const maxUs = uint64(math.MaxInt64-graceTime) / uint64(time.Microsecond)
 	return graceTime + time.Duration(min(r.stopUs, maxUs))*time.Microsecond
 }

@@ -50,9 +50,9 @@ type versionCounter struct {
 	text    []byte        // content of the new file
 }
 
-// open opens the new file if the version of the image is higher than the version in the file at
-// path. The caller must call it before runtime.Seal, which forbids opening files.
-func (c *versionCounter) open(path string, version uint32) error {
+// openNewFile opens the new file if the version of the image is higher than the version in the file
+// at path. The caller must call it before runtime.Seal, which forbids opening files.
+func (c *versionCounter) openNewFile(path string, version uint32) error {
 	counted, err := readVersionCounter(path)
 	if err != nil || path == "" || version <= counted {
 		return err
@@ -65,9 +65,10 @@ func (c *versionCounter) open(path string, version uint32) error {
 	return err
 }
 
-// raise writes and commits the new file. Later calls do nothing. lmrun calls raise only after a
-// complete run: as long as an image has not run, the previous image must remain usable.
-func (c *versionCounter) raise() error {
+// raiseVersion writes and commits the new file. Later calls do nothing. lmrun calls raiseVersion
+// only after a complete run: as long as an image has not run, the previous image must remain
+// usable.
+func (c *versionCounter) raiseVersion() error {
 	for _, file := range c.outputs {
 		if err := files.WriteFull(file.Fd, c.text); err != nil {
 			return hal.FileFault(file.Path, err)
@@ -78,5 +79,5 @@ func (c *versionCounter) raise() error {
 	return err
 }
 
-// discard removes the new file if raise has not committed it.
+// discard removes the new file if raiseVersion has not committed it.
 func (c *versionCounter) discard() { c.outputs.Discard() }

@@ -38,8 +38,8 @@ type faultRecorder struct {
 	configSpaces []hal.Port // for each device, its configuration space; nil if it cannot be read
 }
 
-// open opens the file at path and prepares the entry. If path is empty, open does nothing.
-func (r *faultRecorder) open(path string, view *fbs.View) (err error) {
+// openFile opens the file at path and prepares the entry. If path is empty, openFile does nothing.
+func (r *faultRecorder) openFile(path string, view *fbs.View) (err error) {
 	if path == "" {
 		return nil
 	}

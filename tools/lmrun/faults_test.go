@@ -47,7 +47,7 @@ func entryAt(data []byte) *faultlog.Entry {
 func recordFault(t *testing.T, path string) {
 	t.Helper()
 	var r faultRecorder
-	if err := r.open(path, lmbtest.View(t, lmbtest.File(t, failing))); err != nil {
+	if err := r.openFile(path, lmbtest.View(t, lmbtest.File(t, failing))); err != nil {
 		t.Fatal(err)
 	}
 	defer os.NewFile(uintptr(r.fd), path).Close()
@@ -237,7 +237,7 @@ func TestFileThatHasOtherDataIsRejected(t *testing.T) {
 			t.Fatal(err)
 		}
 		var r faultRecorder
-		if err := r.open(path, view); hal.CodeOf(err) != hal.Usage {
+		if err := r.openFile(path, view); hal.CodeOf(err) != hal.Usage {
 			t.Errorf("%s: %v", name, err)
 		}
 		if now, _ := os.ReadFile(path); !bytes.Equal(now, data) {
@@ -246,17 +246,17 @@ func TestFileThatHasOtherDataIsRejected(t *testing.T) {
 	}
 	used := filepath.Join(dir, "used")
 	var first, second faultRecorder
-	if err := first.open(used, view); err != nil {
+	if err := first.openFile(used, view); err != nil {
 		t.Fatal(err)
 	}
-	if err := second.open(used, view); hal.CodeOf(err) != hal.IO ||
+	if err := second.openFile(used, view); hal.CodeOf(err) != hal.IO ||
 		!strings.Contains(err.Error(), "in use by another lmrun") {
 		t.Errorf("a file in use: %v", err)
 	}
 	for path, code := range map[string]hal.Code{dir: hal.IO, fifo(t): hal.IO,
 		dir + "/none/f": hal.NoFile} {
 		var r faultRecorder
-		if err := r.open(path, view); hal.CodeOf(err) != code {
+		if err := r.openFile(path, view); hal.CodeOf(err) != code {
 			t.Errorf("%s: %v, want %v", path, err, code)
 		}
 	}
@@ -265,7 +265,7 @@ func TestFileThatHasOtherDataIsRejected(t *testing.T) {
 // TestDeviceWithoutASizeGetsAnEntryWithoutANumber, as /dev/pmsg0 does. /dev/null has no size.
 func TestDeviceWithoutASizeGetsAnEntryWithoutANumber(t *testing.T) {
 	var r faultRecorder
-	if err := r.open("/dev/null", lmbtest.View(t, lmbtest.File(t, failing))); err != nil ||
+	if err := r.openFile("/dev/null", lmbtest.View(t, lmbtest.File(t, failing))); err != nil ||
 		r.entry.Number != 0 {
 		t.Errorf("number %d, %v", r.entry.Number, err)
 	}
@@ -345,7 +345,7 @@ main:
 func TestRecordAllocatesNothing(t *testing.T) {
 	var r faultRecorder
 	path := filepath.Join(t.TempDir(), "faults")
-	if err := r.open(path, lmbtest.View(t, lmbtest.File(t, failing))); err != nil {
+	if err := r.openFile(path, lmbtest.View(t, lmbtest.File(t, failing))); err != nil {
 		t.Fatal(err)
 	}
 	end := &outcome{err: hal.NewFault(hal.ExpectFailed, "main, command 1"),

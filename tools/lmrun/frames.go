@@ -121,7 +121,7 @@ func (f *frameLoop) runFrame(end *outcome) (ended bool, err error) {
 	now := f.clock.Now()
 	end.countRun(now - start)
 	if err = f.sendOutputs(); err == nil {
-		err = f.counter.raise()
+		err = f.counter.raiseVersion()
 	}
 	if err == nil {
 		f.watchdog.feed(now)
@@ -181,7 +181,7 @@ func (f *frameLoop) recoverPanic(err *error) {
 		return
 	}
 	for i := range f.streams {
-		if r := f.streams[i].ring; r != nil && r.contains(fault.Addr()) {
+		if r := f.streams[i].ring; r != nil && r.containsAddress(fault.Addr()) {
 			const reason = ": another process has truncated the ring; remove the file to get a " +
 				"new ring"
 			*err = hal.NewFault(hal.IO, r.path+reason)

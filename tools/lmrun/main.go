@@ -61,7 +61,7 @@ func replayImage(o args.Options) outcome {
 		err = reportMaxStopTime(f.maxStopTimeUs(view))
 	}
 	if err == nil {
-		err = f.faults.open(o.Faults, view)
+		err = f.faults.openFile(o.Faults, view)
 	}
 	if err != nil {
 		return outcome{err: err}
@@ -155,7 +155,7 @@ func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Opt
 		_ = writeText(2, "lmrun: "+r.Warnings)
 	}
 	f.faults.mapConfigSpaces(devices)
-	err = f.counter.open(o.VersionCounter, view.Version)
+	err = f.counter.openNewFile(o.VersionCounter, view.Version)
 	if err == nil {
 		err = f.openStreams(r, devices[0])
 	}

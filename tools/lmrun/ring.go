@@ -89,7 +89,7 @@ func (r *ring) open(isWriter bool) error {
 	defer unix.Close(fd)
 	// Unlock the file explicitly, because closing fd does not unlock a file that is still mapped.
 	defer unix.Flock(fd, unix.LOCK_UN)
-	if err = r.lock(fd); err == nil {
+	if err = r.lockFile(fd); err == nil {
 		err = r.mapOrCreate(fd)
 	}
 	if err == nil {
@@ -98,9 +98,9 @@ func (r *ring) open(isWriter bool) error {
 	return hal.FileFault(r.path, err)
 }
 
-// lock locks the file of the ring with flock(2). If another process has locked the file, lock
-// tries again for up to 10 s and then returns an error.
-func (r *ring) lock(fd int) error {
+// lockFile locks the file of the ring with flock(2). If another process has locked the file,
+// lockFile tries again for up to 10 s and then returns an error.
+func (r *ring) lockFile(fd int) error {
 	for range ringLockTries {
 		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 		if err != unix.EAGAIN && err != unix.EINTR {
@@ -124,7 +124,7 @@ func (r *ring) mapOrCreate(fd int) error {
 	if _, err = unix.Pread(fd, head, 0); err != nil {
 		return err
 	}
-	slots := (size - ringHeaderBytes) / r.stride()
+	slots := (size - ringHeaderBytes) / r.slotStride()
 	isUnfinished := isAllZero(head) && isValidSlotCount(slots) && size == r.fileBytes(slots)
 	switch {
 	case isUnfinished:
@@ -207,12 +207,12 @@ func (r *ring) checkHeader(isWriter bool) error {
 	return nil
 }
 
-// stride returns the distance between two adjacent slots in the file, in bytes: the size of a
+// slotStride returns the distance between two adjacent slots in the file, in bytes: the size of a
 // slot, rounded up to a multiple of slotAlign.
-func (r *ring) stride() uint64 { return (r.dataBytes + slotAlign - 1) &^ (slotAlign - 1) }
+func (r *ring) slotStride() uint64 { return (r.dataBytes + slotAlign - 1) &^ (slotAlign - 1) }
 
 // fileBytes returns the size of a ring file with the given number of slots, in bytes.
-func (r *ring) fileBytes(slots uint64) uint64 { return ringHeaderBytes + slots*r.stride() }
+func (r *ring) fileBytes(slots uint64) uint64 { return ringHeaderBytes + slots*r.slotStride() }
 
 // mismatchError returns the error for a ring whose header does not match the tensor or the file,
 // or contains impossible counters. The compiler must not inline mismatchError and notRingError,
@@ -232,14 +232,15 @@ func (r *ring) notRingError(reason string) error {
 	return hal.NewFault(hal.BadTensor, r.path+" is not a ring file ("+reason+"); name another file")
 }
 
-// contains reports whether the address is inside the memory to which the ring file is mapped.
-func (r *ring) contains(address uintptr) bool {
+// containsAddress reports whether the address is inside the memory to which the ring file is
+// mapped.
+func (r *ring) containsAddress(address uintptr) bool {
 	return r.memory != nil && address-hal.AddressOf(r.memory) < uintptr(len(r.memory))
 }
 
 // copySlot copies data into the next free slot if this process is the writer. If this process is
 // the reader, copySlot copies the oldest unread slot into data. It returns the number of copied
-// bytes. After a successful copySlot, the caller must call ring.advance.
+// bytes. After a successful copySlot, the caller must call ring.passSlot.
 //
 // If a writer finds no free slot, or a reader finds no unread slot, copySlot returns EAGAIN, as
 // write(2) and read(2) do on a non-blocking pipe. After the last slot of a closed ring, copySlot
@@ -249,7 +250,7 @@ func (r *ring) copySlot(data []byte) (int, error) {
 	unread := atomic.LoadUint64(&r.written) - atomic.LoadUint64(&r.read)
 	r.closedByEarlierWriter = r.closedByEarlierWriter && closed && unread == 0
 	index := atomic.LoadUint64(r.ownCounter) % r.slotCount
-	slot := r.memory[ringHeaderBytes+index*r.stride():][:r.dataBytes]
+	slot := r.memory[ringHeaderBytes+index*r.slotStride():][:r.dataBytes]
 	switch isWriter := r.ownCounter == &r.written; {
 	case unread > r.slotCount:
 		return -1, r.mismatchError("has impossible counters: more unread slots than slots")
@@ -263,9 +264,9 @@ func (r *ring) copySlot(data []byte) (int, error) {
 	return -1, unix.EAGAIN
 }
 
-// advance passes the slot of the latest copySlot to the other process. The reader can then read the
-// slot that the writer has filled, or the writer can fill the slot that the reader has read.
-func (r *ring) advance() { atomic.AddUint64(r.ownCounter, 1) }
+// passSlot passes the slot of the latest copySlot to the other process. The reader can then read
+// the slot that the writer has filled, or the writer can fill the slot that the reader has read.
+func (r *ring) passSlot() { atomic.AddUint64(r.ownCounter, 1) }
 
 // markClosed sets the header field `closed`. A reader then knows that the writer will write no more
 // slots.

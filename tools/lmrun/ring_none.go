@@ -15,7 +15,7 @@ type ring struct{ path string }
 
 func newRing(path string, dataBytes uint64) *ring   { return nil }
 func (*ring) open(isWriter bool) error              { return nil }
-func (*ring) contains(address uintptr) bool         { return false }
+func (*ring) containsAddress(address uintptr) bool  { return false }
 func (*ring) copySlot(data []byte) (n int, e error) { return 0, nil }
-func (*ring) advance()                              {}
+func (*ring) passSlot()                             {}
 func (*ring) markClosed()                           {}

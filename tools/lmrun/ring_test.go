@@ -484,7 +484,7 @@ func TestReaderOfClosedRingWaitsForNextWriter(t *testing.T) {
 		writer, err := opened(path, true)
 		if err == nil {
 			_, _ = writer.copySlot(inputs)
-			writer.advance()
+			writer.passSlot()
 			writer.markClosed()
 		}
 	}()
@@ -492,7 +492,7 @@ func TestReaderOfClosedRingWaitsForNextWriter(t *testing.T) {
 	if n, err := input.transfer(got); n != frameBytes || err != nil || !bytes.Equal(got, inputs) {
 		t.Fatalf("%v, %v, %x", n, err, got)
 	}
-	reader.advance()
+	reader.passSlot()
 	if n, err := input.transfer(got); n != 0 || err != nil {
 		t.Errorf("%v, %v", n, err)
 	}

@@ -222,7 +222,7 @@ func (f *frameLoop) sendOutputs() (err error) {
 	// f.streams. Therefore iterate backwards.
 	for i := len(f.streams) - 1; i >= 0; i-- {
 		if ring := f.streams[i].ring; ring != nil {
-			ring.advance()
+			ring.passSlot()
 		}
 	}
 	return nil

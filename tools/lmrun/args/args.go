@@ -76,7 +76,7 @@ func Parse(args []string) (Options, error) {
 		if !hasValue && len(args) > 0 {
 			value, args = args[0], args[1:]
 		}
-		if err := o.Set(name, value); err != nil {
+		if err := o.SetValue(name, value); err != nil {
 			return o, err
 		}
 	}
@@ -86,9 +86,9 @@ func Parse(args []string) (Options, error) {
 	return o, nil
 }
 
-// flagOption pairs the name of a flag with a pointer to the option that the flag sets. Options.Set
-// and Options.SetSwitch search arrays of flagOption. Maps instead of these arrays would add 20 KB
-// of Go's runtime to the program.
+// flagOption pairs the name of a flag with a pointer to the option that the flag sets.
+// Options.SetValue and Options.SetSwitch search arrays of flagOption. Maps instead of these arrays
+// would add 20 KB of Go's runtime to the program.
 type flagOption[T any] struct {
 	name   string
 	option *T
@@ -116,10 +116,10 @@ func (o *Options) SetSwitch(name string) (exists bool) {
 	return false
 }
 
-// Set sets the option of a flag that has a value, such as -loop. The parameter `name` is the name
-// of the flag without the dash. Set returns an error if the value is empty, because an empty value
-// is usually a mistake, such as a shell variable that is not set.
-func (o *Options) Set(name, value string) error {
+// SetValue sets the option of a flag that has a value, such as -loop. The parameter `name` is the
+// name of the flag without the dash. SetValue returns an error if the value is empty, because an
+// empty value is usually a mistake, such as a shell variable that is not set.
+func (o *Options) SetValue(name, value string) error {
 	if value == "" {
 		return UsageError("-" + name + " is unknown or has no value; lmrun -help lists the flags")
 	}

@@ -26,12 +26,12 @@ func RejectAliases(outputs []string, inputs ...string) error {
 				// file.
 				file = "/dev/stdin"
 			}
-			if sameFile(file, output) {
+			if hasIdentity(file, output) {
 				return aliasError(path, "input", input)
 			}
 		}
 		for _, other := range outputs[:i] {
-			if sameFile(other, output) {
+			if hasIdentity(other, output) {
 				return aliasError(path, "output", other)
 			}
 		}
@@ -46,8 +46,8 @@ func aliasError(output, otherRole, other string) error {
 	return hal.NewFault(hal.Usage, reason+"; name another file")
 }
 
-// sameFile reports whether the file at path has the given identity.
-func sameFile(path string, identity fileIdentity) bool {
+// hasIdentity reports whether the file at path has the given identity.
+func hasIdentity(path string, identity fileIdentity) bool {
 	found, ok := identityOf(path)
 	return ok && found == identity
 }
