@@ -266,7 +266,7 @@ func TestRulesOfTheImageApplyToAnUnknownBoard(t *testing.T) {
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x800}},
 		{"unknown has no memory or register at offset 0x9fc of BAR 1",
 			fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x9fc}},
-		{"outside the rule's range, 0x0 to 0x7ff",
+		{"outside the range of its rule, 0x0 to 0x7ff",
 			fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: modeExact, Window: 4, Offset: 0x400,
 				Amount: 0x404}},
 		{"bulk access is only for memory that accepts every width, not for " +
