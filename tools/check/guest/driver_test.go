@@ -164,7 +164,7 @@ func TestVendorsDriverResetsAChipThatHangs(t *testing.T) {
 		if m.ports = true; isSoak {
 			m.timeout = time.Hour
 		}
-		m.with[0] = append(m.with[0], "--fault", "wedged-until=flr@2000")
+		m.with[0] = append(m.with[0], "--fault", "wedged-until=flr@600")
 		m.addImage(t, "ladder", strings.NewReplacer("BOARD", c.board, "IDS", c.ids, "TILE", c.tile).
 			Replace(chipLadderListing))
 	}, func(*card) string {
