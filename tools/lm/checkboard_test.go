@@ -562,8 +562,8 @@ func TestReportForPeopleSaysWhyAndWhatNext(t *testing.T) {
 	files := readTree(t, "rpi5-wormhole.tree")
 	files["sys/kernel/security/lockdown"] = "none [confidentiality]"
 	exit, stdout, stderr := lm(t, "check-board", "--root", plant(t, files))
-	want := "\nmissing  lockdown: confidentiality\n         why   a kernel in lockdown does not " +
-		"allow to map a BAR, not even for root\n         next  start the kernel without lockdown= "
+	want := "\nmissing  lockdown: confidentiality\n         why   a kernel in lockdown lets " +
+		"no program map a BAR, not even as root\n         next  start the kernel without lockdown=;"
 	if exit != 69 || stderr != "" || !strings.Contains(stdout, want) ||
 		!strings.HasPrefix(stdout,
 			"board    Raspberry Pi 5 (rpi5)\nmachine  Raspberry Pi 5 Model B Rev 1.0, Linux "+
