@@ -687,7 +687,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 			i.Tensors = append(i.Tensors, lmb.Tensor{Name: "f", Role: gen.RoleOutput, DType: 1,
 				Shape: []uint32{1}})
 		}},
-		{"tolerances are not finite",
+		{"a tolerance is negative or not finite",
 			func(i *lmb.Image) {
 				i.Tensors[2].Golden.First = math.Float32bits(float32(math.NaN()))
 			}},

@@ -102,8 +102,7 @@
 
 /* ---- The structs of an image, as image.fbs declares them ---- */
 
-/* Numbers of the fields of the envelope. Field 0 is the reservation. All other fields are vectors.
-   */
+/* Numbers of the fields of the envelope. Field 0 is the reservation. The others are vectors. */
 #define DEVICES 1u
 #define WINDOWS 2u
 #define SEQUENCES 3u
@@ -812,8 +811,7 @@ static uint32_t find_name(const struct lmplay_image *image, uint32_t field, uint
 	return LMPLAY_NONE;
 }
 
-/* Implements lmplay_find_sequence and lmplay_find_tensor: sets *index to the result of find_name.
-   */
+/* Implements lmplay_find_sequence and lmplay_find_tensor: sets *index by a call of find_name. */
 static enum lmplay_code set_found(const struct lmplay_image *image, uint32_t field,
 	uint32_t element_bytes, const char *name, size_t size, uint32_t *index) {
 	uint32_t found = LMPLAY_NONE;
@@ -950,8 +948,7 @@ enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_pla
 
 #if LMPLAY_VERIFY
 
-/* Sums over the elements that have been checked. check_tables compares them with the reservation.
-   */
+/* Sums of the elements that have been checked. check_tables compares them with the reservation. */
 struct totals {
 	uint64_t host_bytes;    /* size of the Host windows */
 	uint64_t payload_bytes; /* size of the segments */
@@ -2539,8 +2536,7 @@ const void *lmplay_output(const struct lmplay_replay *replay, uint32_t tensor) {
 /* A poll without an interval waits 1/32 of the time that it has lasted so far. */
 #define POLL_BACKOFF 32u
 
-/* Limits above this one count as this one. It prevents an overflow of a time plus a limit, in ns.
-   */
+/* A larger limit counts as this one. Therefore a time plus a limit, in ns, does not overflow. */
 #define LIMIT_MAX_US ((uint64_t)INT64_MAX / 2000u)
 
 static uint64_t time_now(const struct lmplay_replay *r) {
@@ -2797,8 +2793,7 @@ static void write_memory(uint8_t *bytes, uint32_t width, uint64_t value) {
 	}
 }
 
-/* Checks whether the device is still present after a CopyOut, if its last access loaded only ones.
-   */
+/* If the last access of a CopyOut loaded only ones, checks whether the device is still present. */
 static enum lmplay_code check_present_after_copy(const struct lmplay_replay *r,
 	const struct command *c, const uint8_t *copied) {
 	const struct lmplay_window_state *w = &r->windows[c->window];

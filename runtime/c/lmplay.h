@@ -191,11 +191,11 @@ struct lmplay_plan {
 	                          rounded up to a multiple of 4096 */
 	uint64_t payload_bytes; /* data in the image */
 	uint32_t align;         /* the address of the arena must be a multiple of this number: 64 */
-	uint32_t devices;       /* number of devices, windows, sequences, tensors and commands */
-	uint32_t windows;
-	uint32_t sequences;
-	uint32_t tensors;
-	uint32_t commands;
+	uint32_t devices;       /* number of devices */
+	uint32_t windows;       /* number of windows */
+	uint32_t sequences;     /* number of sequences */
+	uint32_t tensors;       /* number of tensors */
+	uint32_t commands;      /* number of commands in all sequences */
 };
 
 /*
@@ -281,8 +281,8 @@ struct lmplay_need {
 	uint32_t board_bytes; /* length of that name, 1 to 255 bytes */
 	uint32_t subsystem;   /* as in struct lmplay_device; 0: any */
 	uint64_t bars[LMPLAY_BARS]; /* least size of each BAR in bytes; 0: the BAR is not used */
-	uint16_t vendor;      /* PCI ids */
-	uint16_t device;
+	uint16_t vendor;      /* PCI vendor id */
+	uint16_t device;      /* PCI device id */
 };
 
 /*
