@@ -67,7 +67,7 @@ var past = []Past{
 		"case mustWait && stopRequested.Load() == 0:",
 		"case mustWait && (stopRequested.Load() == 0 || BROKEN && s.ring != nil):"},
 	{"a reader that is started again takes a closed ring for the end", "89ec100", rings,
-		"r.closedBefore = !isWriter &&", "r.closedBefore = !BROKEN && !isWriter &&"},
+		"r.closedByEarlierWriter = !isWriter &&", "r.closedByEarlierWriter = !BROKEN && !isWriter &&"},
 	{"nobody waits for room in a ring", "ebdaa34", rings,
 		"case isWriter && unread < r.slotCount:",
 		"case isWriter && (unread < r.slotCount || BROKEN):"},
