@@ -696,7 +696,8 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 				First: math.Float32bits(2)}
 		}},
 		{"is not an output with golden data", func(i *lmb.Image) { i.Tensors[2].Data = nil }},
-		{"unknown kind of golden comparison, 9", func(i *lmb.Image) { i.Tensors[2].Golden.Kind = 9 }},
+		{"unknown kind of golden comparison, 9",
+			func(i *lmb.Image) { i.Tensors[2].Golden.Kind = 9 }},
 		{"has an unknown kind", func(i *lmb.Image) { i.Sequences[0].Commands[15].Mode = 9 }},
 	} {
 		t.Run(test.want, func(t *testing.T) {
