@@ -21,10 +21,10 @@ player_untiled="$player_replay -DLMPLAY_BOARD_WORMHOLE=0 -DLMPLAY_BOARD_BLACKHOL
 # The compilers of firmware, with flags, and the largest code and constants in bytes with -Os: of
 # the complete player, with $player_untexted, $player_replay and $player_untiled.
 player_targets=(
-	"arm64|aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu||24640|19072|11072|8000"
-	"cortex-r5|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-r5|28864|23296|13184|9280"
-	"cortex-m7|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-m7 -mthumb|21632|16512|9024|6144"
-	"riscv64|riscv64-unknown-elf-gcc|gcc-riscv64-unknown-elf|-mcmodel=medany|22336|16704|9408|6784"
+	"arm64|aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu||25792|19072|11072|8000"
+	"cortex-r5|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-r5|30016|23296|13184|9280"
+	"cortex-m7|arm-none-eabi-gcc|gcc-arm-none-eabi|-mcpu=cortex-m7 -mthumb|22784|16512|9024|6144"
+	"riscv64|riscv64-unknown-elf-gcc|gcc-riscv64-unknown-elf|-mcmodel=medany|23552|16704|9408|6784"
 )
 
 # The calls of a firmware that links the player without what it does not call, and the largest code
