@@ -570,7 +570,7 @@ static void open_table(struct table *t, const struct lmplay_image *image) {
 	if ((LMPLAY_VERIFY != 0) &&
 		((vtable_size < 4u) || ((vtable_size % 2u) != 0u) || (t->size < 4u) ||
 			(vtable_size > (4u + (2u * (uint32_t)LMPLAY_FIELDS))))) {
-		fail_table(t, TEXT("vtable has invalid sizes"));
+		fail_table(t, TEXT("its vtable or its table has an invalid size"));
 	}
 	if (is_inside(t, t->vtable, vtable_size, 2) &&
 		is_inside(t, t->position, t->size, 4)) {
