@@ -412,7 +412,7 @@ func TestTwoTargetsTakeTwoDevices(t *testing.T) {
 		"  read.4 a+0\n  read.4 b+0\n")
 	_, r := judge(t, "--root", plant(t, files), "--image", two)
 	if s, text := r.find("device 0, wormhole (1e52:401e)"); s != warning ||
-		!strings.Contains(text, "2 of them") {
+		!strings.Contains(text, "2 devices have these ids") {
 		t.Errorf("%s %s", s, text)
 	}
 	if s, _ := r.find("device 0, wormhole (1e52:401e) BARs"); s != fine {
