@@ -275,6 +275,9 @@ func guess(values [][]byte, p *piece) (gen.DType, string) {
 			return k.dtype, fmt.Sprintf("%d %% of the words that are not 0 %s", 100*n/of, k.text)
 		}
 	}
+	if size == 4 {
+		return gen.DTypeUint32, "a single word"
+	}
 	return gen.DTypeUint8, "bytes: the words fit no element type"
 }
 

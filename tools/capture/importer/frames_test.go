@@ -396,10 +396,25 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 			c.make(&m)
 			f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
 			if image != nil || !strings.Contains(f.Why, c.want) ||
-				!strings.Contains(f.String(), "no frame   ") {
+				!strings.Contains(f.String(), "no frame   ") ||
+				!strings.Contains(f.String(), "import without --find-frames") {
 				t.Errorf("want %q\n%s", c.want, f)
 			}
 		})
+	}
+}
+
+// TestASingleWordIsProposedAsANumber has an input of four bytes that look like no element type.
+func TestASingleWordIsProposedAsANumber(t *testing.T) {
+	var m made
+	m.start()
+	for k := range 5 {
+		word := uint64(uint32(k*k*k+3) * 0x9e3779b9)
+		m.frame(k, 1, access("W", 4, wh166+0x24000, word))
+	}
+	f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
+	if image == nil || !strings.Contains(strings.Join(f.Flags, " "), "0x24000,uint32,1") {
+		t.Error(f)
 	}
 }
 

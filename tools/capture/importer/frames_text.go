@@ -74,6 +74,8 @@ func (f *Frames) String() string {
 	}
 	if !f.Found {
 		fmt.Fprintf(&b, "no frame   %s\n", f.Why)
+		b.WriteString("once       if the program does its work only once, import without " +
+			"--find-frames; --input and --output name its data\n")
 		f.hint(&b)
 		return b.String()
 	}
