@@ -30,6 +30,8 @@ const (
 	arcFirmware   = 0x1208_0000 // firmware version 18.8.0, which has the table on both chips
 	getAIClock    = 0x34        // Wormhole: message that requests the clock in MHz
 	triggerReset  = 0x56        // Wormhole: message that requests a reset of the chip
+	getSMBus      = 0x2c        // GET_SMBUS_TELEMETRY_ADDR (tt-umd 44455fa1)
+	smbus         = 0x1007_8d60 // its answer: address of the older telemetry table - 0x8_1000_0000
 	scratchRes0   = 0x6c        // ARC_RESET_SCRATCH_RES0: register with the result of a message
 	niuTranslates = 1 << 14     // bit of NIU_CFG_0: coordinates of tiles are translated
 
@@ -156,11 +158,15 @@ func (a *arc) handleStore(at Place, value uint64) {
 	if a.message != 0 {
 		if text := a.loadWord(a.registers, a.message); text>>8 == 0xaa {
 			a.storeWord(a.registers, a.message, text&0xff)
-			if text&0xff == getAIClock {
+			switch text & 0xff {
+			case getAIClock:
 				a.storeWord(a.registers, scratchRes0, a.loadWord(a.csm, arcData))
-			}
-			if text&0xff == triggerReset && a.onReset != nil {
-				a.onReset()
+			case getSMBus:
+				a.storeWord(a.registers, scratchRes0, smbus)
+			case triggerReset:
+				if a.onReset != nil {
+					a.onReset()
+				}
 			}
 		}
 	}

@@ -192,3 +192,20 @@ func TestARCReportsItsClock(t *testing.T) {
 		t.Errorf("status %#x, %d MHz", status, clock)
 	}
 }
+
+// TestARCReportsWhereOlderTelemetryIs to a message. A library adds the answer to the address of
+// the CSM on the NoC, and finds the version of the firmware there.
+func TestARCReportsWhereOlderTelemetryIs(t *testing.T) {
+	d := New(&boards.Wormhole)
+	d.AsHardware()
+	b := bar(t, d, 0)
+	for _, s := range [][2]uint64{{0x1ff3006c, 0}, {0x1ff30074, 0xaa2c}, {0x1ff30100, 1 << 16}} {
+		store(t, d, &b, s[0], 4, s[1])
+	}
+	address := 0x8_1000_0000 + load(t, d, &b, 0x1ff3006c, 4) + 49*4
+	arc, size := &fbs.TileRoute{X: 0, Y: 10, Ordering: gen.OrderingDefault}, uint64(1<<20)
+	w := tlb(t, d, 0, size, arc, address&^(size-1))
+	if version := load(t, d, &w, address&(size-1), 4); version != arcFirmware {
+		t.Errorf("firmware version %#x at %#x", version, address)
+	}
+}
