@@ -203,7 +203,7 @@ func TestARCReportsWhereOlderTelemetryIs(t *testing.T) {
 		store(t, d, &b, s[0], 4, s[1])
 	}
 	address := 0x8_1000_0000 + load(t, d, &b, 0x1ff3006c, 4) + 49*4
-	arc, size := &fbs.TileRoute{X: 0, Y: 10, Ordering: gen.OrderingDefault}, uint64(1<<20)
+	arc, size := &fbs.TileRoute{X: 0, Y: 10, Ordering: boards.OrderingDefault}, uint64(1<<20)
 	w := tlb(t, d, 0, size, arc, address&^(size-1))
 	if version := load(t, d, &w, address&(size-1), 4); version != arcFirmware {
 		t.Errorf("firmware version %#x at %#x", version, address)

@@ -41,6 +41,7 @@ type importFlags struct {
 	candidate                int
 	find, summary            bool
 	incomplete, fixedHost    bool
+	omitManagement           bool
 	disabledBank             int
 }
 
@@ -105,6 +106,9 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 	flags.IntVar(&f.disabledBank, "disabled-bank", -1,
 		"number of the DRAM bank that is disabled on the recorded card, for interleaved tensors "+
 			"(default: none)")
+	flags.BoolVar(&f.omitManagement, "omit-management", false,
+		"devices with tiles: leave out accesses of the ARC and PCIe tiles, and outside of TLB "+
+			"windows, through which a driver library starts and ends: clock, telemetry, messages")
 	flags.StringVar(&f.part, "part", "",
 		"import only FROM..TO: lines of the trace, or texts of its marks")
 	flags.StringVar(&f.frame, "frame", "",
@@ -263,7 +267,8 @@ func progress(trace *input, o *importer.Options) func() {
 func (f *importFlags) options(path string) importer.Options {
 	o := importer.Options{From: f.from, Device: f.device, Tool: version,
 		Source: filepath.Base(path), Without: f.without, Bar: f.bar,
-		Incomplete: f.incomplete, FixedHost: f.fixedHost, DisabledBank: f.disabledBank + 1}
+		Incomplete: f.incomplete, FixedHost: f.fixedHost, DisabledBank: f.disabledBank + 1,
+		OmitManagement: f.omitManagement}
 	if f.candidate < 0 || f.candidate > 0 && !f.find {
 		failUsage("--candidate takes the number of a repetition that --find-frames lists, from 1")
 	}

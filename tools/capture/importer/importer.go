@@ -76,6 +76,10 @@ type Options struct {
 	// enabled.
 	DisabledBank int
 
+	// OmitManagement leaves out accesses of the ARC tile, of the PCIe tile, and outside of TLB
+	// windows, of a board that has such windows.
+	OmitManagement bool
+
 	// FixedHost keeps the recorded addresses at which tiles reach host memory. It is so anyway if
 	// the program stores no such address.
 	FixedHost bool

@@ -40,6 +40,7 @@ type lifter struct {
 	aimOf                         map[aimKey]int32
 	stores, loads, points, unused int // of the configuration
 	lifted, raw                   int // accesses through windows, and others
+	managed                       int // accesses that Options.OmitManagement leaves out
 	part                          partState
 	cut                           cutState
 	host                          hostMemory
@@ -92,6 +93,8 @@ func (l *lifter) text() string {
 	list.add(1, "%s made %s", english.Count(l.stores, "configuration store"),
 		english.Count(l.points, "point"))
 	list.add(l.raw, "%d outside windows", l.raw)
+	list.add(l.managed, "%s to the chip's management left out",
+		english.Count(l.managed, "access"))
 	list.add(l.unused, "%s before no access", english.Count(l.unused, "last configuration"))
 	list.add(l.loads, "%s of configuration registers dropped", english.Count(l.loads, "load"))
 	return strings.Join(list, "; ")
@@ -133,6 +136,10 @@ func (l *lifter) take(a *traces.Access, n uint32, data []byte) (ok bool, err err
 		if index, at, ok := chips.SlotAt(l.tlb, bar, offset); ok {
 			return l.through(a, n, data, index, at)
 		}
+	}
+	if l.o.OmitManagement && l.tlb != nil {
+		l.managed += int(n)
+		return true, nil
 	}
 	s, ok, err := l.barStep(a, n)
 	if !ok || err != nil {
@@ -233,10 +240,19 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	if taken, err := l.throughPCIe(a, &aimed, address); taken || err != nil {
 		return true, err
 	}
+	manages := l.isManagement(&aimed.target)
+	if l.o.OmitManagement && manages {
+		l.managed += int(n)
+		return true, nil
+	}
 	if closed := l.board.FindForbiddenRange(aimed.target, page, l.pageSize()); closed != nil {
+		hint := ""
+		if manages {
+			hint = "; --omit-management leaves out what a driver library does there"
+		}
 		return false, traces.Refuse(a.Line, "%s through TLB window %d at %#x of tile (%d,%d): "+
-			"this window also shows %#x to %#x of %s, which images must not access", a.Op, index,
-			address, s.target.X, s.target.Y, closed.First, closed.Last, closed.Name)
+			"this window also shows %#x to %#x of %s, which images must not access%s", a.Op,
+			index, address, s.target.X, s.target.Y, closed.First, closed.Last, closed.Name, hint)
 	}
 	pointed := l.aim(s, &aimed, index, group)
 	if a.Op == traces.OpLoad && aimed.target.Multicast {
@@ -255,6 +271,20 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	}
 	l.release(&next, &aimed)
 	return true, l.add(&next, data)
+}
+
+// isManagement reports whether a window points at the ARC or the PCIe tile only. A driver library
+// asks the chip's management processor (ARC) for its state there when it starts and ends.
+func (l *lifter) isManagement(target *fbs.TileRoute) bool {
+	if l.chip.Grid == nil || target.Multicast {
+		return false
+	}
+	tile, ok := l.chip.Grid.TileAt(target.X, target.Y)
+	if !ok {
+		return false
+	}
+	kind := l.chip.Grid.Kind(tile)
+	return kind == chips.ARC || kind == chips.PCIe
 }
 
 // aim follows a window to where an access goes. It reports whether the program

@@ -279,12 +279,28 @@ func TestWhatNoImageMayReachIsRefusedWithItsLine(t *testing.T) {
 		Options{},
 		"line 4: load through TLB window 166 at 0x4 of tile (0,3): this window also shows 0x0 to "+
 			"0xffffffffffffffff of the PCIe tile (use a host window for host memory), which "+
-			"images must not access")
+			"images must not access; --omit-management leaves out what a driver library does "+
+			"there")
 	refused(t, lines(whDevice, whMulticast(wh166Config, 0, 0, 9, 11, 0), access("W", 4, wh166, 2)),
 		Options{},
 		"line 4: store through TLB window 166 at 0x0 of tile (9,11): this window also shows 0x0 "+
 			"to 0xffffffffffffffff of the PCIe tile (use a host window for host memory), which "+
 			"images must not access")
+}
+
+// TestManagementIsLeftOut of an image: loads of the ARC and PCIe tiles through a window, and
+// registers of the ARC in a BAR. The window shows a core afterwards.
+func TestManagementIsLeftOut(t *testing.T) {
+	trace := lines(whDevice, "W 4 0x1ff30074 0xaa11", "R 4 0x1ff30078 0x0",
+		whPoint(wh166Config, 0, 10, 0x8_8000_0000), access("R", 4, wh166+0x301d0, 0x1000_0100),
+		whPoint(wh166Config, 0, 3, 0), access("R", 4, wh166+4, 2),
+		whPoint(wh166Config, 1, 1, 0), access("R", 4, wh166+0x20, 3))
+	image, report := mustImport(t, trace, Options{OmitManagement: true})
+	commands(t, image, "\npoint tlb0 (1,1) 0x0\nexpect tlb0+0x20 w4 0x3 mask 0xffffffff\n")
+	if text := did(report, "lift"); !strings.Contains(text,
+		"4 accesses to the chip's management left out") {
+		t.Error(text)
+	}
 }
 
 func TestBarBeyond4GiBHasSeveralWindows(t *testing.T) {
