@@ -106,9 +106,6 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 	flags.IntVar(&f.disabledBank, "disabled-bank", -1,
 		"number of the DRAM bank that is disabled on the recorded card, for interleaved tensors "+
 			"(default: none)")
-	flags.BoolVar(&f.omitManagement, "omit-management", false,
-		"devices with tiles: leave out accesses of the ARC and PCIe tiles, and outside of TLB "+
-			"windows, through which a driver library starts and ends: clock, telemetry, messages")
 	flags.StringVar(&f.part, "part", "",
 		"import only FROM..TO: lines of the trace, or texts of its marks")
 	flags.StringVar(&f.frame, "frame", "",
@@ -123,6 +120,14 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 		"with --find-frames: which of the repetitions that it lists (default: the best)")
 	flags.StringSliceVar(&f.without, "without", nil, "passes to leave out")
 	flags.BoolVar(&f.summary, "summary", false, "only report what is in the trace")
+	f.defineOmissions(flags)
+}
+
+// defineOmissions defines flags that leave accesses out.
+func (f *importFlags) defineOmissions(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.omitManagement, "omit-management", false,
+		"devices with tiles: leave out accesses of the ARC and PCIe tiles, and outside of TLB "+
+			"windows, through which a driver library starts and ends: clock, telemetry, messages")
 }
 
 func boardNames() string {

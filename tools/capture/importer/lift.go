@@ -240,19 +240,11 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	if taken, err := l.throughPCIe(a, &aimed, address); taken || err != nil {
 		return true, err
 	}
-	manages := l.isManagement(&aimed.target)
-	if l.o.OmitManagement && manages {
-		l.managed += int(n)
+	if l.omits(&aimed.target, n) {
 		return true, nil
 	}
-	if closed := l.board.FindForbiddenRange(aimed.target, page, l.pageSize()); closed != nil {
-		hint := ""
-		if manages {
-			hint = "; --omit-management leaves out what a driver library does there"
-		}
-		return false, traces.Refuse(a.Line, "%s through TLB window %d at %#x of tile (%d,%d): "+
-			"this window also shows %#x to %#x of %s, which images must not access%s", a.Op,
-			index, address, s.target.X, s.target.Y, closed.First, closed.Last, closed.Name, hint)
+	if err = l.checkForbidden(a, &aimed.target, page, address, index); err != nil {
+		return false, err
 	}
 	pointed := l.aim(s, &aimed, index, group)
 	if a.Op == traces.OpLoad && aimed.target.Multicast {
@@ -261,8 +253,8 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	}
 	l.lifted += int(n)
 	next := stepOf(a, n)
-	next.rule, next.window, next.offset, next.aim = rule, uint16(s.window), uint32(address-page),
-		s.aim
+	next.rule, next.window, next.aim = rule, uint16(s.window), s.aim
+	next.offset = uint32(address - page)
 	if memory {
 		next.flags = memoryStep
 	}
@@ -271,6 +263,31 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	}
 	l.release(&next, &aimed)
 	return true, l.add(&next, data)
+}
+
+// omits reports whether n accesses of a target are left out, and counts them.
+func (l *lifter) omits(target *fbs.TileRoute, n uint32) bool {
+	omitted := l.o.OmitManagement && l.isManagement(target)
+	if omitted {
+		l.managed += int(n)
+	}
+	return omitted
+}
+
+// checkForbidden returns an error if a page of a tile has a range that images must not access.
+func (l *lifter) checkForbidden(a *traces.Access, target *fbs.TileRoute, page, address uint64,
+	index int) error {
+	closed := l.board.FindForbiddenRange(*target, page, l.pageSize())
+	if closed == nil {
+		return nil
+	}
+	hint := ""
+	if l.isManagement(target) {
+		hint = "; --omit-management leaves out what a driver library does there"
+	}
+	return traces.Refuse(a.Line, "%s through TLB window %d at %#x of tile (%d,%d): "+
+		"this window also shows %#x to %#x of %s, which images must not access%s", a.Op,
+		index, address, target.X, target.Y, closed.First, closed.Last, closed.Name, hint)
 }
 
 // isManagement reports whether a window points at the ARC or the PCIe tile only. A driver library
