@@ -104,7 +104,7 @@ end
 start-sealed -device CARD -loop forever /images/twoop.lmb
 reset-card 3
 ends 71|75 ""
-lmrun 69 "POST_RESET" -device CARD /images/twoop.lmb
+lmrun 69 "another program has begun to reset the device" -device CARD /images/twoop.lmb
 clear-config @CHIP
 reset-card 6
 AGAIN

@@ -137,7 +137,7 @@ func readEvent(from *bufio.Reader) (e event) {
 func (l *ladder) follow(events <-chan event, count int) error {
 	var failed time.Time
 	var now recovery
-	limit := time.After(runLimit * time.Duration(1+count/50))
+	limit := time.After(runLimit * time.Duration(1+count/20))
 	for len(l.recoveries) < count {
 		var e event
 		select {
