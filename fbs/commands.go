@@ -32,30 +32,30 @@ type commandChecker struct {
 // access. In a Tlb window that is not accessible now, the range is empty. In all other windows,
 // the range is the whole window.
 type windowState struct {
-	barOffset      uint64     // offset in bytes of a Bar window in its BAR; 0 in other windows
-	rangeFirst     uint64     // offset in the window of the first byte of the range
-	rangeEnd       uint64     // offset in the window of the first byte after the range
-	acceptedWidths uint8      // accepted access widths in bytes, ORed: 1|2|4|8
-	acceptedKinds  accessKind // accepted kinds of accesses
-	dmaCheckPassed bool       // checkDMAWindow has found that all bytes of the window accept stores
+	barOffset      uint64       // offset in bytes of a Bar window in its BAR; 0 in other windows
+	rangeFirst     uint64       // offset in the window of the first byte of the range
+	rangeEnd       uint64       // offset in the window of the first byte after the range
+	acceptedWidths uint8        // accepted access widths in bytes, ORed: 1|2|4|8
+	acceptedKinds  accessTraits // accepted kinds of accesses
+	dmaCheckPassed bool         // checkDMAWindow has found: all bytes accept stores
 }
 
-// accessKind is a set of properties of a command's accesses to a window. A window accepts the
+// accessTraits is a set of properties of a command's accesses to a window. A window accepts the
 // command only if the window accepts each property in the set. The empty set means a single load.
 // All windows accept a single load.
-type accessKind uint8
+type accessTraits uint8
 
 const (
-	kindSingleLoad accessKind = 0
-	kindManyBytes  accessKind = 1 << (iota - 1) // the command accesses Amount bytes
-	kindStore                                   // the command stores to the window
-	kindAnyWidth                                // the accesses may have any width (mode Bulk)
+	accessSingleLoad accessTraits = 0
+	accessManyBytes  accessTraits = 1 << (iota - 1) // the command accesses Amount bytes
+	accessStores                                    // the command stores to the window
+	accessAnyWidth                                  // the accesses may have any width (mode Bulk)
 )
 
 // Sets of all access widths in bytes, and of all properties of accesses.
 const (
-	allWidths      = 1 | 2 | 4 | 8
-	allAccessKinds = kindManyBytes | kindStore | kindAnyWidth
+	allWidths       = 1 | 2 | 4 | 8
+	allAccessTraits = accessManyBytes | accessStores | accessAnyWidth
 )
 
 // windowKindNames has the name that messages use for each kind of window.
@@ -126,9 +126,9 @@ func newCommandChecker(v *View) *commandChecker {
 		state.barOffset = w.Offset
 		switch w.Kind {
 		case gen.WindowKindTlb:
-			state.acceptedWidths, state.acceptedKinds = allWidths, allAccessKinds
+			state.acceptedWidths, state.acceptedKinds = allWidths, allAccessTraits
 		case gen.WindowKindHost:
-			state.acceptedWidths, state.acceptedKinds = allWidths, allAccessKinds
+			state.acceptedWidths, state.acceptedKinds = allWidths, allAccessTraits
 			state.rangeEnd = w.Size
 		case gen.WindowKindConfig:
 			state.acceptedWidths = 1 | 2 | 4
@@ -182,13 +182,13 @@ func (c *commandChecker) checkCommand(m *Command) (problem string) {
 		return c.checkRelocate(m)
 	case gen.OpcodeCopyIn:
 		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessUs
-		return c.checkCopy(m, kindManyBytes|kindStore, gen.RoleInput)
+		return c.checkCopy(m, accessManyBytes|accessStores, gen.RoleInput)
 	case gen.OpcodeFill:
 		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessUs
 		return c.checkFill(m)
 	case gen.OpcodeCopyOut:
 		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessUs + deviceQueryUs
-		return c.checkCopy(m, kindManyBytes, gen.RoleOutput)
+		return c.checkCopy(m, accessManyBytes, gen.RoleOutput)
 	case gen.OpcodeExpect:
 		c.worstCaseUs += commandOverheadUs + accessUs + deviceQueryUs + uint64(m.Amount)
 		return c.checkExpect(m)
@@ -218,7 +218,7 @@ func (c *commandChecker) checkWrite(m *Command) (problem string) {
 	if m.Mode != 0 || m.Option != 0 || m.Index != 0 || m.Amount != 0 || m.Mask != 0 {
 		return "mode, option, index, amount and mask must be 0"
 	}
-	if problem := c.checkAccess(m, uint64(m.Width), kindStore); problem != "" {
+	if problem := c.checkAccess(m, uint64(m.Width), accessStores); problem != "" {
 		return problem
 	}
 	if !fitsWidth(m.Value, m.Width) {
@@ -234,7 +234,7 @@ func (c *commandChecker) checkModify(m *Command) (problem string) {
 	if m.Mask == 0 {
 		return "mask must not be 0: nothing would be modified"
 	}
-	if problem := c.checkAccess(m, uint64(m.Width), kindStore); problem != "" {
+	if problem := c.checkAccess(m, uint64(m.Width), accessStores); problem != "" {
 		return problem
 	}
 	if !fitsWidth(m.Mask, m.Width) || m.Value&^m.Mask != 0 {
@@ -247,7 +247,7 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 	if m.Mode != 0 || m.Option != 0 || m.Amount != 0 || m.Mask != 0 {
 		return "mode, option, amount and mask must be 0"
 	}
-	if problem := c.checkAccess(m, uint64(m.Width), kindStore); problem != "" {
+	if problem := c.checkAccess(m, uint64(m.Width), accessStores); problem != "" {
 		return problem
 	}
 	if m.Width < 4 {
@@ -269,10 +269,10 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 	return c.checkDMAWindow(m.Index)
 }
 
-// checkCopy checks a CopyIn or CopyOut command. The parameter `kind` has the properties of the
-// accesses to the window, without kindAnyWidth: checkCopy adds kindAnyWidth for the mode Bulk. If
-// the command copies a tensor, the tensor must have the given role.
-func (c *commandChecker) checkCopy(m *Command, kind accessKind, role gen.Role) (problem string) {
+// checkCopy checks a CopyIn or CopyOut command. The parameter `kind` has the traits of the accesses
+// to the window, without accessAnyWidth: checkCopy adds accessAnyWidth for the mode Bulk. If the
+// command copies a tensor, the tensor must have the given role.
+func (c *commandChecker) checkCopy(m *Command, kind accessTraits, role gen.Role) (problem string) {
 	if m.Option != 0 || m.Mask != 0 {
 		return "option and mask must be 0"
 	}
@@ -285,14 +285,14 @@ func (c *commandChecker) checkCopy(m *Command, kind accessKind, role gen.Role) (
 	case gen.AccessFixed:
 		size = uint64(m.Width)
 	case gen.AccessBulk:
-		kind |= kindAnyWidth
+		kind |= accessAnyWidth
 	default:
 		return Text("invalid mode %d; must be 1 (exact), 2 (fixed) or 3 (bulk)", uint64(m.Mode))
 	}
 	if problem := c.checkAccess(m, size, kind); problem != "" {
 		return problem
 	}
-	if kind&kindAnyWidth == 0 && m.Amount&uint32(m.Width-1) != 0 {
+	if kind&accessAnyWidth == 0 && m.Amount&uint32(m.Width-1) != 0 {
 		return describeInvalidAmount(m)
 	}
 	return c.checkDataRange(m, role)
@@ -313,7 +313,7 @@ func (c *commandChecker) checkFill(m *Command) (problem string) {
 	default:
 		return Text("invalid mode %d; must be 1 (exact) or 2 (fixed)", uint64(m.Mode))
 	}
-	if problem := c.checkAccess(m, size, kindManyBytes|kindStore); problem != "" {
+	if problem := c.checkAccess(m, size, accessManyBytes|accessStores); problem != "" {
 		return problem
 	}
 	if m.Amount&uint32(m.Width-1) != 0 {
@@ -336,7 +336,7 @@ func (c *commandChecker) checkExpect(m *Command) (problem string) {
 	if m.Index != 0 && m.Amount == 0 {
 		return "index sets an interval, but amount sets no deadline; set amount, or clear index"
 	}
-	if problem := c.checkAccess(m, uint64(m.Width), kindSingleLoad); problem != "" {
+	if problem := c.checkAccess(m, uint64(m.Width), accessSingleLoad); problem != "" {
 		return problem
 	}
 	if !fitsWidth(m.Mask, m.Width) || m.Value&^m.Mask != 0 {
@@ -358,7 +358,7 @@ func (c *commandChecker) checkCompare(m *Command) (problem string) {
 	if problem := c.checkPolicy(m); problem != "" {
 		return problem
 	}
-	if problem := c.checkAccess(m, uint64(m.Amount), kindManyBytes); problem != "" {
+	if problem := c.checkAccess(m, uint64(m.Amount), accessManyBytes); problem != "" {
 		return problem
 	}
 	if m.Amount&uint32(m.Width-1) != 0 {
@@ -484,7 +484,7 @@ func describeInvalidAmount(m *Command) string {
 // checkAccess checks that the window m.Window accepts the accesses of the command m. The
 // accesses have the width m.Width and the properties in `kind`. They cover `size` bytes of the
 // window, from m.Offset on.
-func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (problem string) {
+func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessTraits) (problem string) {
 	if int(m.Window) >= len(c.windowStates) {
 		return describeMissingWindow(m.Window)
 	}
@@ -501,7 +501,7 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 	if kind&^w.acceptedKinds != 0 {
 		return c.describeInvalidKind(m, kind)
 	}
-	if kind&kindAnyWidth == 0 && (w.barOffset|offset)&uint64(m.Width-1) != 0 {
+	if kind&accessAnyWidth == 0 && (w.barOffset|offset)&uint64(m.Width-1) != 0 {
 		return describeMisalignment(m, w)
 	}
 	return ""
@@ -512,7 +512,7 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessKind) (
 // the current range, and calls checkAccess again. If no rule applies, it returns a problem. In all
 // other windows it always returns a problem, because no other range of the window is accessible.
 func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
-	kind accessKind) (problem string) {
+	kind accessTraits) (problem string) {
 	w := &c.windowStates[m.Window]
 	window := &c.view.Windows[m.Window]
 	if window.Kind == gen.WindowKindTlb && w.rangeEnd == 0 {
@@ -534,12 +534,12 @@ func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	}
 	w.rangeFirst = max(rule.First, window.Offset) - window.Offset
 	w.rangeEnd = min(rule.Last+1-window.Offset, window.Size)
-	w.acceptedWidths, w.acceptedKinds = rule.Widths, kindManyBytes
+	w.acceptedWidths, w.acceptedKinds = rule.Widths, accessManyBytes
 	if !rule.LoadOnly {
-		w.acceptedKinds |= kindStore
+		w.acceptedKinds |= accessStores
 	}
 	if rule.IsMemory && rule.Widths == allWidths {
-		w.acceptedKinds |= kindAnyWidth
+		w.acceptedKinds |= accessAnyWidth
 	}
 	return c.checkAccess(m, size, kind)
 }
@@ -577,12 +577,12 @@ func (c *commandChecker) describeInvalidWidth(m *Command) string {
 	return Text("width %d is not accepted by ", uint64(m.Width)) + c.describePlace(m)
 }
 
-func (c *commandChecker) describeInvalidKind(m *Command, kind accessKind) string {
+func (c *commandChecker) describeInvalidKind(m *Command, kind accessTraits) string {
 	if c.view.Windows[m.Window].Kind == gen.WindowKindConfig {
 		return Text("window %d is configuration space, which only expect commands may access",
 			uint64(m.Window))
 	}
-	if kind&kindAnyWidth != 0 {
+	if kind&accessAnyWidth != 0 {
 		return "bulk access is only for memory that accepts every width, not for " +
 			c.describePlace(m) + "; use exact access"
 	}

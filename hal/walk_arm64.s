@@ -302,10 +302,10 @@ programWindow4:
 	DSB   $15
 	ADVANCE
 
-// Finish an Expect after its load. Go on to the next command if the mode is Equal, the
-// value masked with command.Mask equals command.Value, and the value is not all ones
-// (SCRATCH). A device that is gone returns all ones. In all other cases stop, and Go
-// evaluates the value.
+// Finish an Expect after its load. Continue with the next command if the mode is Equal, the masked
+// value equals command.Value, and the value is not all ones, which the register SCRATCH contains. A
+// missing device returns all ones. In all other cases, return to the Go code, which evaluates the
+// value.
 checkCondition:
 	CMP   SCRATCH, VALUE
 	BEQ   stopLoaded

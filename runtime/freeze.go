@@ -106,9 +106,9 @@ func (r *Replay) runCatchingFaults(sequence int) hal.Code {
 // test in tools/check/house analyses which functions a run can call, and follows only direct calls.
 func (r *Replay) executeAndRecover(sequence int) (code hal.Code, recovered hal.Panic) {
 	defer hal.Recover(hal.SetPanicOnFault(true), &recovered)
-	r.commandsUntilClockRead = r.clockInterval
+	r.commandsUntilClockRead = r.commandsPerCheck
 	code = r.executeSequence(sequence)
-	if code == hal.OK && r.clockInterval == limitedClockInterval {
+	if code == hal.OK && r.commandsPerCheck == commandsPerCheckLimited {
 		code = r.checkTimeLimit()
 	}
 	return code, recovered

@@ -62,7 +62,7 @@ type Replay struct {
 	// The time at which the current run exceeds its limit, in nanoseconds of the clock Device.Now.
 	// If SetLimit has set no limit, endTimeNs is 0 before the first check of the time.
 	endTimeNs              int64
-	clockInterval          int               // number of commands between two checks of the time
+	commandsPerCheck       int               // number of commands between two checks of the time
 	commandsUntilClockRead int               // number of commands before the next check of the time
 	stopFlag               *atomic.Uint32    // flag that the caller sets to end a run; nil: no flag
 	obeysStopFlag          bool              // the current run obeys stopFlag (see SetStopFlag)
@@ -129,17 +129,17 @@ func (r *Replay) Output(tensor int) []byte {
 // fails with hal.FrameLate. If the parameter is 0, SetLimit removes an earlier limit. Every run has
 // the limit View.TimeLimitUs too, whichever limit SetLimit has set.
 //
-// A run with a limit from SetLimit checks the time after every limitedClockInterval commands,
-// during each wait, and at the end of the run. When Run executes the sequence "safe" after a
-// failure, only the limit View.TimeLimitUs applies.
+// A run with a limit from SetLimit checks the time after every commandsPerCheckLimited
+// commands, during each wait, and at the end of the run. When Run executes the sequence "safe"
+// after a failure, only the limit View.TimeLimitUs applies.
 func (r *Replay) SetLimit(nanoseconds int64) { r.callerTimeLimitNs = nanoseconds }
 
 // A run checks the time whenever it has executed a fixed number of commands. If a sequence calls
 // another sequence, up to twice this number of commands are executed between two checks. Runs
 // without a limit check less often, because reading the clock takes as long as 50 stores to memory.
 const (
-	limitedClockInterval = 256  // commands between two checks if SetLimit has set a limit
-	defaultClockInterval = 4096 // commands between two checks in all other runs
+	commandsPerCheckLimited   = 256  // commands between two checks if SetLimit has set a limit
+	commandsPerCheckUnlimited = 4096 // commands between two checks in all other runs
 )
 
 // StopGraceNs is the time, in nanoseconds, that a run may still take after the caller has set the
@@ -172,11 +172,11 @@ func (r *Replay) Run(sequence int) Result {
 	case r.missingInputs != 0:
 		return Result{Code: hal.InputMissing, Command: -1}
 	}
-	r.ignoredFailures, r.endTimeNs, r.clockInterval = 0, 0, defaultClockInterval
+	r.ignoredFailures, r.endTimeNs, r.commandsPerCheck = 0, 0, commandsPerCheckUnlimited
 	r.obeysStopFlag = r.stopFlag != nil && r.callerTimeLimitNs == 0 && sequence != r.safeSequence
 	if r.callerTimeLimitNs != 0 {
 		r.endTimeNs = r.devices[0].Now() + min(r.callerTimeLimitNs, r.imageTimeLimitNs)
-		r.clockInterval = limitedClockInterval
+		r.commandsPerCheck = commandsPerCheckLimited
 	}
 	code := r.runCatchingFaults(sequence)
 	if code == hal.OK {
@@ -195,7 +195,7 @@ func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	result.IgnoredFailures = r.ignoredFailures
 	r.failureDetails, r.disabled = Result{}, true
 	if r.safeSequence >= 0 && r.safeSequence != sequence {
-		r.endTimeNs, r.clockInterval, r.obeysStopFlag = 0, defaultClockInterval, false
+		r.endTimeNs, r.commandsPerCheck, r.obeysStopFlag = 0, commandsPerCheckUnlimited, false
 		result.SafeCode, result.SafeRan = r.runCatchingFaults(r.safeSequence), true
 	}
 	return result
@@ -264,7 +264,7 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 		r.commandsUntilClockRead -= next - at
 		at = next
 		if r.commandsUntilClockRead <= 0 {
-			r.commandsUntilClockRead = r.clockInterval
+			r.commandsUntilClockRead = r.commandsPerCheck
 			if code := r.checkTimeLimit(); code != hal.OK {
 				return code
 			}

@@ -91,13 +91,13 @@ var blackhole = Chip{
 			Cores: []Core{
 				{Name: "BRISC", Bit: 11, PC: 0},
 				{Name: "TRISC0", Bit: 12, PC: 0x6000, PCRegister: 0xffb12228,
-					OverrideRegister: 0xffb12234, OverrideBit: 0},
+					PCOverrideRegister: 0xffb12234, PCOverrideBit: 0},
 				{Name: "TRISC1", Bit: 13, PC: 0xa000, PCRegister: 0xffb1222c,
-					OverrideRegister: 0xffb12234, OverrideBit: 1},
+					PCOverrideRegister: 0xffb12234, PCOverrideBit: 1},
 				{Name: "TRISC2", Bit: 14, PC: 0xe000, PCRegister: 0xffb12230,
-					OverrideRegister: 0xffb12234, OverrideBit: 2},
+					PCOverrideRegister: 0xffb12234, PCOverrideBit: 2},
 				{Name: "NCRISC", Bit: 18, PC: 0x12000, PCRegister: 0xffb12238,
-					OverrideRegister: 0xffb1223c, OverrideBit: 0},
+					PCOverrideRegister: 0xffb1223c, PCOverrideBit: 0},
 			},
 		},
 		// Source: [ttsim], src/tile.cpp, e_tile_init and e_tile_mmio_wr32. tt-umd also sets the

@@ -235,7 +235,7 @@ func TestCoresAreTheBitsOfTheResetMask(t *testing.T) {
 		for _, c := range r.Cores {
 			mask |= 1 << c.Bit
 			if c.PCRegister != 0 && (b.Grid.FindRegister(Tensix, c.PCRegister) == nil ||
-				b.Grid.FindRegister(Tensix, c.OverrideRegister) == nil) {
+				b.Grid.FindRegister(Tensix, c.PCOverrideRegister) == nil) {
 				t.Errorf("%s %s: start address is not in a register", b.Name, c.Name)
 			}
 		}

@@ -132,18 +132,18 @@ type Reset struct {
 	Cores   []Core
 }
 
-// Core describes a RISC-V core of a tile. If bit number OverrideBit of the register
-// OverrideRegister is set, the core starts at the address in the register PCRegister. Otherwise the
-// core starts at the address PC. OverrideRegister and PCRegister are addresses in the tile; they
-// are 0 if the registers cannot be accessed over the NoC. If only OverrideRegister is 0, the core
-// always starts at the address in PCRegister, and does not start if that is 0.
+// Core describes a RISC-V core of a tile. If bit number PCOverrideBit of the register
+// PCOverrideRegister is set, the core starts at the address in the register PCRegister. Otherwise
+// the core starts at the address PC. PCOverrideRegister and PCRegister are addresses in the tile;
+// they are 0 if the registers cannot be accessed over the NoC. If only PCOverrideRegister is 0, the
+// core always starts at the address in PCRegister, and does not start if that is 0.
 type Core struct {
-	Name             string
-	Bit              uint8 // number of the core's bit in the reset register
-	PC               uint32
-	PCRegister       uint64
-	OverrideRegister uint64
-	OverrideBit      uint8
+	Name               string
+	Bit                uint8 // number of the core's bit in the reset register
+	PC                 uint32
+	PCRegister         uint64
+	PCOverrideRegister uint64
+	PCOverrideBit      uint8
 }
 
 // TileAt returns the tile with the given coordinate, which is a NoC 0 coordinate or a translated

@@ -70,7 +70,7 @@ type Host struct {
 	WriteCombining Fact[Health]   `yaml:"write-combining"`
 	Wide           Fact[Health]   // whether 8-byte loads and stores of a BAR work
 	PageSize       Fact[uint64]   `yaml:"page-size"` // page size of the maker's kernel, in bytes
-	Faults         []Fact[string] // other defects that users must know
+	OtherDefects   []Fact[string] // other defects that users must know
 	Options        []Option       // kernel options this host needs beyond those of every host
 	Workaround     Fact[string]   // kernel option that avoids the write-combining defect
 

@@ -14,7 +14,7 @@ const (
 	bridgeUnit = 1 << 20
 
 	// A 32-bit BAR must lie below this address.
-	end32 = 1 << 32
+	bar32AddressEnd = 1 << 32
 )
 
 // barGroup is a list of the BARs of one kind: prefetchable, or not. The BARs get consecutive
@@ -86,7 +86,7 @@ func (p *Port) allocateAddresses(g *barGroup, nextFree []uint64) (start uint64, 
 		for w, window := range p.Windows.Value {
 			start, end := alignUp(nextFree[w], max(g.largest, bridgeUnit)), window.PCI+window.Size
 			if !g.prefetchable {
-				end = min(end, end32)
+				end = min(end, bar32AddressEnd)
 			}
 			if window.Prefetchable == pass && start <= end && sum <= end-start {
 				nextFree[w] = start + sum

@@ -124,10 +124,10 @@ func setStartRegisters(c *chips.Core) {
 	switch c.Name {
 	case "TRISC0", "TRISC1", "TRISC2":
 		n := c.Name[5] - '0'
-		c.PCRegister, c.OverrideRegister, c.OverrideBit = triscResetPC+4*uint64(n),
+		c.PCRegister, c.PCOverrideRegister, c.PCOverrideBit = triscResetPC+4*uint64(n),
 			triscResetPCOverride, n
 	case "NCRISC":
-		c.PCRegister, c.OverrideRegister = ncriscResetPC, ncriscResetPCOverride
+		c.PCRegister, c.PCOverrideRegister = ncriscResetPC, ncriscResetPCOverride
 	}
 }
 
@@ -318,7 +318,7 @@ func (t *coreTile) setSoftReset(value uint32) error {
 		if c := &t.cores[i]; c.isInReset(t.softReset) && !c.isInReset(value) {
 			start := t.startAddress(&c.reset)
 			c.hart.Reset(start)
-			c.off = start == 0 && c.reset.PCRegister != 0 && c.reset.OverrideRegister == 0
+			c.off = start == 0 && c.reset.PCRegister != 0 && c.reset.PCOverrideRegister == 0
 			c.why = nil
 		}
 	}
@@ -329,10 +329,10 @@ func (t *coreTile) setSoftReset(value uint32) error {
 // startAddress returns the address of the first instruction that a core executes after a reset: the
 // value of the core's start address register if that is enabled, otherwise the default address.
 func (t *coreTile) startAddress(c *chips.Core) uint32 {
-	if c.PCRegister != 0 && c.OverrideRegister == 0 {
+	if c.PCRegister != 0 && c.PCOverrideRegister == 0 {
 		return t.registers[c.PCRegister]
 	}
-	if t.registers[c.OverrideRegister]>>c.OverrideBit&1 != 0 {
+	if t.registers[c.PCOverrideRegister]>>c.PCOverrideBit&1 != 0 {
 		return t.registers[c.PCRegister]
 	}
 	return c.PC

@@ -227,14 +227,14 @@ struct IN_PLACE segment {
 	uint32_t reserved;
 };
 
-#define RESERVED_COUNTS 6u
+#define COUNTS_PER_RESERVATION 6u
 
 struct IN_PLACE reservation {
 	uint64_t arena_bytes;
 	uint64_t host_bytes;
 	uint64_t payload_bytes;
 	/* Numbers of commands, windows, tensors, sequences, segments and devices. */
-	uint32_t counts[RESERVED_COUNTS];
+	uint32_t counts[COUNTS_PER_RESERVATION];
 };
 
 /* HAS_SIZE checks the size of a struct at compile time: an array type of negative size does not
@@ -655,10 +655,10 @@ static const struct reservation *read_reservation(struct table *t) {
 /* Compares the counts of the reservation with the vectors (step 3 of section 1.2). */
 static void check_counts(const struct lmplay_image *image, struct table *t,
 	const struct reservation *r) {
-	static const uint8_t fields[RESERVED_COUNTS] = {
+	static const uint8_t fields[COUNTS_PER_RESERVATION] = {
 		COMMANDS, WINDOWS, TENSORS, SEQUENCES, SEGMENTS, DEVICES};
 	set_table_place(t, "reservation");
-	for (uint32_t i = 0; i < RESERVED_COUNTS; i++) {
+	for (uint32_t i = 0; i < COUNTS_PER_RESERVATION; i++) {
 		uint32_t count = count_of(image, fields[i]);
 		if ((count == 0u) && (vector_limits[fields[i]].is_required != 0u)) {
 			fail_table(t, TEXT("the image has no device, no window, no sequence or no command"));
@@ -812,7 +812,7 @@ static uint32_t find_name(const struct lmplay_image *image, uint32_t field, uint
 }
 
 /* Implements lmplay_find_sequence and lmplay_find_tensor: sets *index by a call of find_name. */
-static enum lmplay_code set_found(const struct lmplay_image *image, uint32_t field,
+static enum lmplay_code find_index_by_name(const struct lmplay_image *image, uint32_t field,
 	uint32_t element_bytes, const char *name, size_t size, uint32_t *index) {
 	uint32_t found = LMPLAY_NONE;
 	if (is_verified(image) && (name != NULL) && (index != NULL)) {
@@ -824,12 +824,12 @@ static enum lmplay_code set_found(const struct lmplay_image *image, uint32_t fie
 
 enum lmplay_code lmplay_find_sequence(const struct lmplay_image *image, const char *name,
 	size_t name_bytes, uint32_t *index) {
-	return set_found(image, SEQUENCES, sizeof(struct sequence), name, name_bytes, index);
+	return find_index_by_name(image, SEQUENCES, sizeof(struct sequence), name, name_bytes, index);
 }
 
 enum lmplay_code lmplay_find_tensor(const struct lmplay_image *image, const char *name,
 	size_t name_bytes, uint32_t *index) {
-	return set_found(image, TENSORS, sizeof(struct tensor), name, name_bytes, index);
+	return find_index_by_name(image, TENSORS, sizeof(struct tensor), name, name_bytes, index);
 }
 
 /* Sets *text and *size to the characters of a name. */
@@ -909,12 +909,12 @@ struct lmplay_window_state {
 
 /* Returns the number of bytes that lmplay_verify uses: a time for each sequence, a bit for each
    window. */
-static uint64_t verify_bytes(const struct lmplay_image *image) {
+static uint64_t verify_memory_bytes(const struct lmplay_image *image) {
 	return ((uint64_t)count_of(image, SEQUENCES) * 8u) + ((count_of(image, WINDOWS) + 7u) / 8u);
 }
 
 /* Returns the number of bytes that lmplay_load uses: for the tensors, and for tables after them. */
-static uint64_t load_bytes(const struct lmplay_image *image) {
+static uint64_t load_memory_bytes(const struct lmplay_image *image) {
 	uint64_t tables =
 		((uint64_t)count_of(image, DEVICES) * sizeof(struct lmplay_device_state)) +
 		((uint64_t)count_of(image, WINDOWS) * sizeof(struct lmplay_window_state)) +
@@ -927,8 +927,8 @@ enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_pla
 	if ((plan == NULL) || !is_open(image)) {
 		return LMPLAY_USAGE;
 	}
-	plan->verify_bytes = verify_bytes(image);
-	plan->arena_bytes = load_bytes(image);
+	plan->verify_bytes = verify_memory_bytes(image);
+	plan->arena_bytes = load_memory_bytes(image);
 	if (plan->arena_bytes < plan->verify_bytes) {
 		plan->arena_bytes = plan->verify_bytes;
 	}
@@ -1734,13 +1734,13 @@ enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t wo
 	struct checker k;
 	const char *problem;
 	if (!is_open(image) || (work == NULL) ||
-		(((uintptr_t)work % TENSOR_ALIGN) != 0u) || (work_size < verify_bytes(image))) {
+		(((uintptr_t)work % TENSOR_ALIGN) != 0u) || (work_size < verify_memory_bytes(image))) {
 		return set_error(error, LMPLAY_USAGE, "image", LMPLAY_NONE,
 			TEXT("the image is not open, or the work memory is too small or misaligned"));
 	}
 	image->state = IMAGE_OPEN;
 	image->limit_us = (limit_us != 0u) ? limit_us : LMPLAY_LIMIT_DEFAULT_US;
-	clear_bytes(work, (size_t)verify_bytes(image));
+	clear_bytes(work, (size_t)verify_memory_bytes(image));
 	clear_bytes(&k, sizeof k);
 	k.image = image;
 	k.times = (uint64_t *)work;
@@ -2025,7 +2025,7 @@ static bool encode_tlb_window(const struct board_tlb *tlb, const struct board_gr
 		values[i] = tile_byte(tiles, i); /* x, y, x_start, y_start, NoC */
 	}
 	values[5] = tile_byte(tiles, 7);      /* multicast */
-	values[6] = tile_byte(tiles, 5) - 1u; /* ordering: 0 is the default */
+	values[6] = tile_byte(tiles, 5) - 1u; /* ordering: from 1 in the image, from 0 here */
 	values[7] = 0;                        /* linked */
 	values[8] = 0;                        /* 1: the field 10 is the number of a static channel */
 	values[9] = 0;                        /* unused */
@@ -2088,10 +2088,12 @@ static enum lmplay_code check_point_encodable(struct loader *l, const struct com
 	const struct board_tlb *tlb = d->board->tlb;
 	struct tlb_words words;
 	if (!encode_tlb_window(tlb, w->group, c->mask, c->value, &words)) {
-		return fail_load(l, LMPLAY_REFUSED, TEXT("the device's TLB cannot encode this tile range"));
+		return fail_load(l, LMPLAY_REFUSED,
+			TEXT("the device's TLB window cannot select these tiles"));
 	}
 	if ((LMPLAY_ACCESS_64 == 0) && (tlb->config_width == 8u) && (d->registers.by_hooks == 0u)) {
-		return fail_load(l, LMPLAY_WRONG_DEVICE, TEXT("this processor has no accesses of 8 bytes"));
+		return fail_load(l, LMPLAY_WRONG_DEVICE,
+			TEXT("this processor cannot make accesses of 8 bytes"));
 	}
 	return LMPLAY_OK;
 }
@@ -2115,7 +2117,7 @@ static enum lmplay_code check_commands_for_machine(struct loader *l) {
 			((c->mode != MODE_BULK) || (c->opcode == OP_EXPECT)) &&
 			(r->windows[c->window].mapping.by_hooks == 0u)) {
 					code = fail_load(l, LMPLAY_WRONG_DEVICE,
-						TEXT("this processor has no accesses of 8 bytes"));
+						TEXT("this processor cannot make accesses of 8 bytes"));
 		}
 	}
 	return code;
@@ -2384,7 +2386,7 @@ static enum lmplay_code start_dma(struct loader *l) {
    sequence "safe", the boards of the devices, and the number of inputs without data. */
 static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena) {
 	const struct lmplay_image *image = r->image;
-	clear_bytes(arena, (size_t)load_bytes(image));
+	clear_bytes(arena, (size_t)load_memory_bytes(image));
 	r->arena = arena;
 	r->safe_sequence = find_name(image, SEQUENCES, sizeof(struct sequence), "safe", 4);
 	r->devices = (struct lmplay_device_state *)(void *)&arena[image->arena_bytes];
@@ -2418,7 +2420,7 @@ static enum lmplay_code begin_load(struct loader *l, const struct lmplay_image *
 		set_place(l, "device", LMPLAY_NONE);
 		return fail_load(l, LMPLAY_USAGE, TEXT("the image is for another number of devices"));
 	}
-	if ((((uintptr_t)arena % TENSOR_ALIGN) != 0u) || (arena_size < load_bytes(image))) {
+	if ((((uintptr_t)arena % TENSOR_ALIGN) != 0u) || (arena_size < load_memory_bytes(image))) {
 		return fail_load(l, LMPLAY_BAD_IMAGE,
 			TEXT("the arena is smaller than plan.arena_bytes, or not aligned to 64"));
 	}

@@ -248,7 +248,7 @@ func (r *boardReport) checkFaults(h *hosts.Host, config *kernelConfig, n *need) 
 	if n.hostBytes > 0 {
 		r.checkShared(h, n)
 	}
-	for _, f := range h.Faults {
+	for _, f := range h.OtherDefects {
 		r.add(warning, "known fault", f.Value, f.Source, "")
 	}
 }

@@ -119,7 +119,7 @@ func TestNothingIsMissingOnAWholeMachine(t *testing.T) {
 		}
 	}
 	// The one thing to look at is a fault of the board itself.
-	if r.bad() != "warning known fault: "+hosts.ByName("rpi5").Faults[0].Value+"\n" {
+	if r.bad() != "warning known fault: "+hosts.ByName("rpi5").OtherDefects[0].Value+"\n" {
 		t.Errorf("also bad: %s", r.bad())
 	}
 }

@@ -580,3 +580,8 @@ func TestHungReplayIsKilledAfterItsImageChanged(t *testing.T) {
 		}
 	}
 }
+
+// restarts returns the steps of `restart N`.
+func restarts(count int) []recoveryStep {
+	return []recoveryStep{{&stepKinds[0], count, stepKinds[0].pause}}
+}

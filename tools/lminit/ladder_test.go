@@ -1,3 +1,5 @@
+//go:build !noresets
+
 package main
 
 import (
@@ -12,11 +14,6 @@ import (
 
 	"lightmetal/hal"
 )
-
-// restarts returns the steps of `restart N`.
-func restarts(count int) []recoveryStep {
-	return []recoveryStep{{&stepKinds[0], count, stepKinds[0].pause}}
-}
 
 func TestStepsHaveCountsAndWaits(t *testing.T) {
 	const text = "on-failure restart 2, reset function 1  wait 2s,reset bus 4,\trescan 3 , " +

@@ -4,8 +4,8 @@ package main
 
 import "time"
 
-// This file replaces reset.go if lminit is built with the tag noresets. Such an lminit only
-// restarts: it rejects the steps that act on a device.
+// This file replaces reset.go if lminit is built with the tag noresets. After a failure, such an
+// lminit can only restart lmrun: it rejects the steps that reset a device.
 
 const stepSyntax = "`restart N` and one of the first three; this lminit was built with the tag " +
 	"`noresets`"

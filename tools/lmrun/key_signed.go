@@ -24,16 +24,16 @@ const (
 const maxKeyFileBytes = 4 << 20 // maximum size of the file that -key names, in bytes
 
 // checkSignature returns an error unless three conditions are met: one of the public keys in the
-// file o.Key verifies the signature of the image, this key may sign the version of the image, and
-// the version is at least o.AtLeast and at least the version in the file o.VersionCounter.
+// file o.KeyFile verifies the signature of the image, this key may sign the version of the image,
+// and the version is at least o.AtLeast and at least the version in the file o.VersionCounter.
 func checkSignature(file *runtime.File, o args.Options) error {
-	publicKeys, err := files.Read(o.Key, maxKeyFileBytes)
+	publicKeys, err := files.Read(o.KeyFile, maxKeyFileBytes)
 	if err != nil {
-		return hal.FileFault(o.Key, err)
+		return hal.FileFault(o.KeyFile, err)
 	}
 	keys, err := signed.ParseKeys(string(publicKeys))
 	if err != nil {
-		return hal.NewFault(hal.CodeOf(err), o.Key+": "+err.(*hal.Fault).Reason)
+		return hal.NewFault(hal.CodeOf(err), o.KeyFile+": "+err.(*hal.Fault).Reason)
 	}
 	counted, err := readVersionCounter(o.VersionCounter)
 	if err != nil {

@@ -323,7 +323,7 @@ func TestParseCommandLines(t *testing.T) {
 		{"-loop forever -deadline 20ms x.lmb",
 			with(func(o *args.Options) { o.Loop, o.Deadline = 0, 20_000_000 })},
 		{"-deadline 1500us -watchdog /dev/watchdog0=5 -key k x.lmb", with(func(o *args.Options) {
-			o.Deadline, o.Watchdog, o.Key = 1_500_000, "/dev/watchdog0=5", "k"
+			o.Deadline, o.Watchdog, o.KeyFile = 1_500_000, "/dev/watchdog0=5", "k"
 		})},
 		{"-deadline 1h x.lmb", with(func(o *args.Options) { o.Deadline = 3600e9 })},
 		{"-longest 90m x.lmb", with(func(o *args.Options) { o.Longest = 5400e9 })},

@@ -78,12 +78,12 @@ func replayImage(o args.Options) outcome {
 // openImage opens and verifies the image, and returns the verified image. If -key is given,
 // openImage checks the signature and the version of the image before it verifies the image.
 func openImage(o args.Options) (*fbs.View, error) {
-	if (o.AtLeast != 0 || o.VersionCounter != "") && o.Key == "" {
+	if (o.AtLeast != 0 || o.VersionCounter != "") && o.KeyFile == "" {
 		return nil, args.UsageError("-at-least and -version-counter need -key: " +
 			"only a signature protects the version")
 	}
 	file, err := runtime.Open(o.Image)
-	if err == nil && o.Key != "" {
+	if err == nil && o.KeyFile != "" {
 		err = checkSignature(file, o)
 	}
 	if err != nil {

@@ -36,7 +36,7 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 		err = runtime.CheckWorstCaseTimes(view)
 	}
 	if err == nil {
-		inputs := append(bindingPaths(o.Inputs), o.Image, o.Key)
+		inputs := append(bindingPaths(o.Inputs), o.Image, o.KeyFile)
 		outputs := append(bindingPaths(o.Outputs), o.Faults, o.VersionCounter)
 		err = files.RejectAliases(outputs, inputs...)
 	}

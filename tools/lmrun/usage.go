@@ -37,7 +37,8 @@ limits:
                       safe runs and lmrun fails
   -longest TIME       reject an image whose sequences could take longer, and end a run that
                       does; default: 3600s` + watchdogUsage + lockUsage + `
-  -seal               forbid every system call that could allocate, map or open` + keyUsage + `
+  -seal               from the first run on, forbid system calls that map memory or open files` +
+	keyUsage + `
 
 checks and reports:
   -check              only verify the image; open no device` + faultsUsage + jsonUsage + `

@@ -24,7 +24,7 @@ type Options struct {
 	Longest  int64  // limit for the worst-case time of each sequence, in nanoseconds
 	Watchdog string // DEVICE or DEVICE=SECONDS; empty: no watchdog
 	Faults   string // path of the file in which lmrun records a failure; empty: no file
-	Key      string // path of a file of public keys; empty: do not check signatures
+	KeyFile  string // path of a file of public keys; empty: do not check signatures
 	AtLeast  uint32 // lowest version that a signed image may have; 0: any
 	Window   int    // number of the hardware TLB window; runtime.AnyTLBWindow: -window is not given
 
@@ -129,7 +129,7 @@ func (o *Options) SetValue(name, value string) error {
 		{"after", &o.After},
 		{"watchdog", &o.Watchdog},
 		{"faults", &o.Faults},
-		{"key", &o.Key},
+		{"key", &o.KeyFile},
 		{"version-counter", &o.VersionCounter},
 	}
 	for _, flag := range texts {
