@@ -137,7 +137,9 @@ func (l *lifter) take(a *traces.Access, n uint32, data []byte) (ok bool, err err
 			return l.through(a, n, data, index, at)
 		}
 	}
-	if l.o.OmitManagement && l.tlb != nil {
+	// Registers without a rule, such as those of the PCIe controller's DMA engine, move data of
+	// the program.
+	if l.o.OmitManagement && l.tlb != nil && l.ruleOf(a.Bar, a.Offset, uint64(a.Width)) >= 0 {
 		l.managed += int(n)
 		return true, nil
 	}

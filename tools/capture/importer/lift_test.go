@@ -301,6 +301,9 @@ func TestManagementIsLeftOut(t *testing.T) {
 		"4 accesses to the chip's management left out") {
 		t.Error(text)
 	}
+	refused(t, lines(whDevice, "W 4 0x1fd00000 0x1"), Options{OmitManagement: true},
+		"line 3: store of 4 bytes at BAR 0 + 0x1fd00000: board wormhole has no rule that allows "+
+			"access there")
 }
 
 func TestBarBeyond4GiBHasSeveralWindows(t *testing.T) {
