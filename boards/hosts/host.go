@@ -69,7 +69,7 @@ type Host struct {
 	// resourceN_wc in sysfs), even if the processor merges them or they are not aligned.
 	WriteCombining Fact[Health]   `yaml:"write-combining"`
 	Wide           Fact[Health]   // whether 8-byte loads and stores of a BAR work
-	PageSize       Fact[uint64]   `yaml:"page-size"`     // page size of the maker's kernel, in bytes
+	PageSize       Fact[uint64]   `yaml:"page-size"`     // of the maker's kernel, in bytes
 	OtherDefects   []Fact[string] `yaml:"other-defects"` // what users must know besides
 	Options        []Option       // kernel options this host needs beyond those of every host
 	Workaround     Fact[string]   // kernel option that avoids the write-combining defect
