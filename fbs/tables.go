@@ -263,7 +263,7 @@ func (t *tableChecker) checkFixedBus(w *Window) (problem string) {
 	}
 	end, previousEnd := w.Offset+RoundUp(w.Size, SegmentAlign), &t.fixedBusEnd[w.Device]
 	if end <= w.Offset {
-		return Text("%x bytes at bus address %x reach beyond the last address", w.Size, w.Offset)
+		return Text("%x bytes at bus address %x exceed 64-bit addresses", w.Size, w.Offset)
 	}
 	if w.Offset < *previousEnd {
 		return Text("bus address %x is below %x, the end of an earlier host window; host "+

@@ -652,7 +652,7 @@ static const struct reservation *read_reservation(struct table *t) {
 	return r;
 }
 
-/* Compares the counts of the reservation with the vectors (step 3 of section 1.2). */
+/* Checks that each count in the reservation is its vector's length (FORMAT.md 1.2, step 3). */
 static void check_counts(const struct lmplay_image *image, struct table *t,
 	const struct reservation *r) {
 	static const uint8_t fields[COUNTS_PER_RESERVATION] = {
@@ -1336,7 +1336,7 @@ static const char *check_access_rule(struct checker *k, const struct command *c,
 		return TEXT("it reaches outside the registers or memory in which it begins");
 	}
 	if ((r->widths & c->width) == 0u) {
-		return TEXT("the device does not accept this width here");
+		return TEXT("the device does not accept accesses of this width at this offset");
 	}
 	if ((opcode_forms[c->opcode].is_store != 0u) && (r->load_only != 0u)) {
 		return TEXT("the device accepts only loads here");
@@ -3101,7 +3101,7 @@ uint64_t lmplay_next_ns(const struct lmplay_replay *replay) {
 	} else if (replay->phase == PHASE_DMA_STATUS) {
 		next = replay->wake_ns;
 	} else {
-		/* The next step executes a command, or the run has ended. */
+		/* Nothing to wait for: the next step executes a command, or the run has ended. */
 	}
 	return next;
 }

@@ -463,7 +463,7 @@ struct lmplay_replay {
 	struct lmplay_result result;          /* result of the current run */
 	uint64_t limit_ns;                    /* limit_ns of lmplay_run or lmplay_start; 0: none */
 	uint64_t end_ns;                      /* time at which the run exceeds its limit */
-	uint64_t began_ns;                    /* time after the first load of the current poll */
+	uint64_t began_ns;                    /* clock time after the first load of the current poll */
 	uint64_t wake_ns;                     /* time at which the current wait ends */
 	uint64_t deadline_ns;                 /* deadline of the current poll */
 	uint64_t done_bytes;                  /* bytes done of the current copy, fill or compare */

@@ -454,7 +454,7 @@ func stringOf(text *C.char, lengthMax int) (string, outcome) {
 			return unsafe.String(first, length), outcome{}
 		}
 	}
-	return "", usageError("a string argument is too long, or has no final zero")
+	return "", usageError("a string argument is too long, or does not end with a zero byte")
 }
 
 // bufferOf converts a buffer of the caller to a slice. The buffer has the given size in bytes, but

@@ -60,8 +60,8 @@ func listHosts() {
 	fmt.Fprintln(w, "These values are from device trees, manuals and reports. Only those of "+
 		"QEMU were tested here, and")
 	fmt.Fprintln(w, "none with an accelerator. lm check-board BOARD prints the source of "+
-		"each. lm check-board alone checks")
-	fmt.Fprintln(w, "this machine, and its results count more.")
+		"each. Without BOARD,")
+	fmt.Fprintln(w, "lm check-board checks this machine: trust its results more than this table.")
 	fail.On(w.Flush())
 }
 

@@ -38,7 +38,7 @@ func verifyCommand() *cobra.Command {
 	flags.StringVar(&v.keys, "key", "", "check that one of these keys signed the image: "+
 		"file of public keys in hex, one a line")
 	flags.Uint32Var(&v.atLeast, "at-least", 0,
-		"with --key: reject an image of a lower version (default: any version)")
+		"with --key: reject an image of a lower version (default: accept any version)")
 	flags.DurationVar(&v.longest, "longest", time.Hour,
 		"reject an image whose sequences could take longer")
 	flags.StringVar(&v.board, "board", "",

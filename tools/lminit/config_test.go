@@ -583,5 +583,5 @@ func TestHungReplayIsKilledAfterItsImageChanged(t *testing.T) {
 
 // restarts returns the steps of `restart N`.
 func restarts(count int) []recoveryStep {
-	return []recoveryStep{{&stepKinds[0], count, stepKinds[0].pause}}
+	return []recoveryStep{{&stepTypes[0], count, stepTypes[0].pause}}
 }

@@ -18,8 +18,8 @@ var sysfs = "/sys"
 // pciBus returns the directory of the PCI bus in sysfs.
 func pciBus() string { return sysfs + "/bus/pci" }
 
-// stepKind describes all steps with a certain name.
-type stepKind struct {
+// stepType describes all steps with a certain name.
+type stepType struct {
 	name string
 	// perform performs the step for a device with a name such as vfio:0000:01:00.0, whose PCI
 	// function has the given address. It is nil for the step restart.
@@ -30,7 +30,7 @@ type stepKind struct {
 // recoveryStep is one step of a restartPolicy. After each step, lminit starts again with the first
 // preparation and the first image.
 type recoveryStep struct {
-	kind      *stepKind
+	kind      *stepType
 	triesLeft int           // how often lminit may still take the step
 	pause     time.Duration // pause between the step and the restart
 }
@@ -38,8 +38,8 @@ type recoveryStep struct {
 // parseStep parses one step, such as `reset function 1 wait 2s`.
 func parseStep(text string) (step recoveryStep, ok bool) {
 	text = strings.Join(strings.Fields(text), " ")
-	for i := range stepKinds {
-		kind := &stepKinds[i]
+	for i := range stepTypes {
+		kind := &stepTypes[i]
 		options, _ := strings.CutPrefix(text, kind.name+" ")
 		digits, wait, hasWait := strings.Cut(options, " wait ")
 		count, ok := hal.ParseNumber(digits, 10, 1<<31-1)

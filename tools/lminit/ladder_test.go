@@ -20,9 +20,9 @@ func TestStepsHaveCountsAndWaits(t *testing.T) {
 		"power-cycle 1 wait 30s, restart 1 wait 5ms, halt\nimage x\ndevice pci:0000:01:00.0\n"
 	c, err := parseConfiguration("c", text)
 	want := restartPolicy{[]recoveryStep{
-		{&stepKinds[0], 2, stepKinds[0].pause}, {&stepKinds[1], 1, 2 * time.Second},
-		{&stepKinds[2], 4, time.Second}, {&stepKinds[3], 3, time.Second},
-		{&stepKinds[4], 1, 30 * time.Second}, {&stepKinds[0], 1, 5 * time.Millisecond},
+		{&stepTypes[0], 2, stepTypes[0].pause}, {&stepTypes[1], 1, 2 * time.Second},
+		{&stepTypes[2], 4, time.Second}, {&stepTypes[3], 3, time.Second},
+		{&stepTypes[4], 1, 30 * time.Second}, {&stepTypes[0], 1, 5 * time.Millisecond},
 	}, "halt"}
 	if err != nil || !reflect.DeepEqual(c.onFailure, want) {
 		t.Errorf("%+v, %v", c.onFailure, err)
@@ -155,21 +155,21 @@ func TestStepsWriteToTheFilesOfSysfs(t *testing.T) {
 	none := func(fakeBus) {}
 	for name, test := range map[string]struct {
 		prepare func(fakeBus)
-		step    *stepKind
+		step    *stepType
 		want    []string
 	}{
-		"function": {none, &stepKinds[1], []string{function + "reset=1"}},
+		"function": {none, &stepTypes[1], []string{function + "reset=1"}},
 		"bus": {
-			func(b fakeBus) { b.write(bridge+"reset_subordinate", "") }, &stepKinds[2],
+			func(b fakeBus) { b.write(bridge+"reset_subordinate", "") }, &stepTypes[2],
 			[]string{bridge + "reset_subordinate=1"},
 		},
 		"bus before Linux 6.13": {
-			none, &stepKinds[2],
+			none, &stepTypes[2],
 			[]string{function + "reset=1", function + "reset_method=default"},
 		},
-		"rescan": {none, &stepKinds[3], []string{"rescan=1", function + "remove=1"}},
+		"rescan": {none, &stepTypes[3], []string{"rescan=1", function + "remove=1"}},
 		"rescan with a driver": {
-			func(b fakeBus) { b.bind("vfio-pci") }, &stepKinds[3],
+			func(b fakeBus) { b.bind("vfio-pci") }, &stepTypes[3],
 			[]string{"drivers/vfio-pci/bind=0000:01:00.0",
 				"drivers/vfio-pci/unbind=0000:01:00.0", "rescan=1",
 				function + "driver_override=vfio-pci", function + "remove=1"},
@@ -180,7 +180,7 @@ func TestStepsWriteToTheFilesOfSysfs(t *testing.T) {
 				b.write("slots/3/power", "")
 				b.write("slots/7-1/address", "0000:01:00\n")
 				b.write("slots/7-1/power", "")
-			}, &stepKinds[4], []string{"slots/7-1/power=1"},
+			}, &stepTypes[4], []string{"slots/7-1/power=1"},
 		},
 	} {
 		for _, device := range []string{"pci:0000:01:00.0", "vfio:0000:01:00.0",
@@ -209,16 +209,16 @@ func TestStepsWriteToTheFilesOfSysfs(t *testing.T) {
 // TestStepsThatTheMachineDoesNotHaveAreErrors names the file or the device that is missing.
 func TestStepsThatTheMachineDoesNotHaveAreErrors(t *testing.T) {
 	for name, test := range map[string]struct {
-		step   *stepKind
+		step   *stepType
 		device string
 		code   hal.Code
 		want   string
 	}{
-		"no reset":    {&stepKinds[1], "pci:0000:01:00.0", hal.NoFile, "0000:01:00.0/reset"},
-		"no method":   {&stepKinds[2], "pci:0000:01:00.0", hal.NoFile, "00.0/reset_method"},
-		"no device":   {&stepKinds[1], "pci:0000:09:00.0", hal.NoFile, "0000:09:00.0/reset"},
-		"no slot":     {&stepKinds[4], "pci:0000:01:00.0", hal.NoDevice, "no slot with 0000:01"},
-		"no function": {&stepKinds[4], "tt:/dev/tenstorrent/6", hal.NoDevice, "has no tt:"},
+		"no reset":    {&stepTypes[1], "pci:0000:01:00.0", hal.NoFile, "0000:01:00.0/reset"},
+		"no method":   {&stepTypes[2], "pci:0000:01:00.0", hal.NoFile, "00.0/reset_method"},
+		"no device":   {&stepTypes[1], "pci:0000:09:00.0", hal.NoFile, "0000:09:00.0/reset"},
+		"no slot":     {&stepTypes[4], "pci:0000:01:00.0", hal.NoDevice, "no slot with 0000:01"},
+		"no function": {&stepTypes[4], "tt:/dev/tenstorrent/6", hal.NoDevice, "has no tt:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newFakeBus(t)
@@ -248,7 +248,7 @@ func TestDriverIsBoundWhenTheFunctionIsBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		added := make(chan error, 1)
-		k := stepKind{perform: func(_, _ string) error {
+		k := stepType{perform: func(_, _ string) error {
 			b.remove("devices/0000:01:00.0")
 			if isBack {
 				go func() { added <- os.Symlink(target, link) }()
@@ -335,7 +335,7 @@ func TestStepsAreTakenInTheirOrderAsOftenAsTheirCounts(t *testing.T) {
 func TestSignalEndsTheWaitAfterAStep(t *testing.T) {
 	s := supervisor{signals: make(chan os.Signal, 1)}
 	s.signals <- os.Interrupt
-	step := recoveryStep{&stepKinds[0], 1, time.Hour}
+	step := recoveryStep{&stepTypes[0], 1, time.Hour}
 	if err := s.takeStep(&step, 71); err != nil || s.endSignal != os.Interrupt {
 		t.Errorf("%v, signal %v", err, s.endSignal)
 	}

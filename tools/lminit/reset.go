@@ -26,10 +26,10 @@ const powerOffTime = time.Second
 // Tests set another time.
 var returnTimeout = 5 * time.Second
 
-// stepKinds lists the steps that are allowed in a line `on-failure`. The kernel itself waits until
+// stepTypes lists the steps that are allowed in a line `on-failure`. The kernel itself waits until
 // a function or a bus is out of reset, and until the link of a slot is up. After that, the firmware
 // of the device needs time to start: the pauses are for this time.
-var stepKinds = [...]stepKind{
+var stepTypes = [...]stepType{
 	{"restart", nil, 100 * time.Millisecond},
 	{"reset function", resetFunction, 100 * time.Millisecond},
 	{"reset bus", resetBus, time.Second},
@@ -40,7 +40,7 @@ var stepKinds = [...]stepKind{
 // performOn performs the step for the device with the given name. In some steps, the kernel removes
 // the PCI function of the device and finds it again. Therefore performOn binds the driver that was
 // bound to the function before the step, if it is not bound any more.
-func (k *stepKind) performOn(device string) error {
+func (k *stepType) performOn(device string) error {
 	address, err := functionAddress(device)
 	if err != nil {
 		return err

@@ -10,6 +10,6 @@ import "time"
 const stepSyntax = "`restart N` and one of the first three; this lminit was built with the tag " +
 	"`noresets`"
 
-var stepKinds = [...]stepKind{{"restart", nil, 100 * time.Millisecond}}
+var stepTypes = [...]stepType{{"restart", nil, 100 * time.Millisecond}}
 
-func (*stepKind) performOn(device string) error { return nil }
+func (*stepType) performOn(device string) error { return nil }

@@ -262,9 +262,9 @@ func replayEnvironment(variables []string) []string {
 // after a signal. With the flag -supervised, lmrun writes this report to a pipe as soon as it has
 // accepted the image.
 type stopReport struct {
-	fd         int    // file descriptor of the read end of the pipe
-	stopUs     uint64 // the reported time, in microseconds; 0 until isReceived is true
-	isReceived bool   // stopReport.readIfWritten has read the report
+	fd            int    // file descriptor of the read end of the pipe
+	maxStopTimeUs uint64 // the reported time, in microseconds; 0 until isReceived is true
+	isReceived    bool   // stopReport.readIfWritten has read the report
 }
 
 // readIfWritten reads the report if lmrun has written it. It does not wait for the report. It
@@ -272,7 +272,7 @@ type stopReport struct {
 func (r *stopReport) readIfWritten() (received bool) {
 	var line [32]byte
 	if n, err := unix.Read(r.fd, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
-		r.stopUs, r.isReceived = hal.ParseNumber(string(line[:n-1]), 10, math.MaxUint64)
+		r.maxStopTimeUs, r.isReceived = hal.ParseNumber(string(line[:n-1]), 10, math.MaxUint64)
 	}
 	return r.isReceived
 }
@@ -283,7 +283,7 @@ func (r *stopReport) readIfWritten() (received bool) {
 func (r *stopReport) killDelay() time.Duration {
 	r.readIfWritten()
 	const maxUs = uint64(math.MaxInt64-graceTime) / uint64(time.Microsecond)
-	return graceTime + time.Duration(min(r.stopUs, maxUs))*time.Microsecond
+	return graceTime + time.Duration(min(r.maxStopTimeUs, maxUs))*time.Microsecond
 }
 
 // waitResult contains the wait status of a replay that has ended, or the error of wait4(2).

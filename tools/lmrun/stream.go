@@ -210,9 +210,9 @@ func (f *frameLoop) receiveInputs() (ended bool, err error) {
 }
 
 // sendOutputs writes the results of a run to all live outputs. After it has written all results, it
-// publishes the results in the output rings and releases the slots of the input rings. The process
-// may be killed while it waits for a reader. Because of this order, no output ring then shows a
-// result of this run, and the inputs of this run are still in the input rings.
+// publishes the results in the output rings and releases the slots of the input rings. If the
+// process is killed while it waits for a reader, no output ring shows a result of this run yet, and
+// the inputs of this run are still in the input rings.
 func (f *frameLoop) sendOutputs() (err error) {
 	defer f.recoverPanic(&err)
 	if err = f.writeOutputs(true); err != nil {

@@ -365,8 +365,8 @@ func (p *parser) configAccess(r *Record) {
 	p.access(r)
 	const most = 4096
 	if n := len(r.Data); n != 4 && (p.version == 1 || n > most) {
-		p.fail("a configuration access has %d bytes, but must have 4, or from lm record at "+
-			"most 4096", len(r.Data))
+		p.fail("a configuration access has %d bytes, but must have 4, or in a recording made by "+
+			"lm record at most 4096", len(r.Data))
 	}
 }
 

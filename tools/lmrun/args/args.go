@@ -44,7 +44,7 @@ type Binding struct {
 
 // CommandLine returns the arguments of this process without the name of the program.
 func CommandLine() []string {
-	all := processArguments()
+	all := commandLineArguments()
 	return all[min(1, len(all)):]
 }
 

@@ -4,6 +4,6 @@ package args
 
 import "os"
 
-// processArguments returns the name of the program followed by the arguments of this process.
+// commandLineArguments returns the name of the program followed by the arguments of this process.
 // Builds with the tag nolinkname use this implementation, which needs no internal function of Go.
-func processArguments() []string { return os.Args }
+func commandLineArguments() []string { return os.Args }

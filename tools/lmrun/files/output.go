@@ -32,7 +32,7 @@ type Output struct {
 	// memory read-only, because the rules of SealRules compare only the address of a name: the text
 	// at that address must not change.
 	names           []byte
-	finalNameOffset int  // offset of the final base name in names; 0: Commit does not rename
+	finalNameOffset int  // offset in `names` of the name to rename to; 0: no renaming
 	isSealed        bool // SealRules was called: Discard must not close file descriptors
 	// expectedOwnership is the ownership that the file to replace had when the output was opened.
 	// If there was no such file, expectedOwnership is the ownership of the temporary file. Commit

@@ -64,7 +64,8 @@ func decodeBulk(code uint32) (*bulk, string) {
 		b.size = uint8(bits(code, 9, 5))
 		if b.to == b.from || b.to == b.size || b.from == b.size ||
 			b.to == 31 || b.size == 31 || b.from == 31 && !b.set {
-			return nil, p.name + ": its registers must differ, and only data may be XZR"
+			return nil, p.name + ": its three registers must differ, and only the data register " +
+				"of a SET may be XZR"
 		}
 		return &b, ""
 	}

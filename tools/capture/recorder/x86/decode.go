@@ -84,7 +84,7 @@ func decode(code []byte) (instruction, error) {
 	}
 	i.length = r.at
 	if r.short {
-		reason = "the instruction is cut"
+		reason = "the instruction is truncated"
 	}
 	if reason != "" {
 		return i, &Refusal{code, reason}
