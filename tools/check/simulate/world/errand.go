@@ -299,7 +299,7 @@ func (e *errand) words() (list []string) {
 	set("before", o.Before)
 	set("after", o.After)
 	set("watchdog", o.Watchdog)
-	set("key", o.Key)
+	set("key", o.KeyFile)
 	if o.Loop != 1 {
 		set("loop", fmt.Sprint(o.Loop))
 	}

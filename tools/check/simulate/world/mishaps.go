@@ -113,7 +113,7 @@ var mishaps = []mishap{
 		func(e *errand) { os.Remove(e.w.file("image")); _ = os.Mkdir(e.w.file("image"), 0o700) }),
 	opening(atImage, 77, unix.EACCES, func(e *errand) string { return e.w.file("image") }),
 	spoilt(atKey, 66, "keys",
-		func(e *errand) { e.w.options.Key = e.w.file("keys"); os.Remove(e.w.file("keys")) }),
+		func(e *errand) { e.w.options.KeyFile = e.w.file("keys"); os.Remove(e.w.file("keys")) }),
 	spoilt(atKey, 77, "no public key", func(e *errand) { e.keys("# none\n") }),
 	spoilt(atKey, 77, "64 hex digits",
 		func(e *errand) { e.keys(strings.Repeat("0123456789abcdeg", 4) + "\n") }),
@@ -129,9 +129,9 @@ var mishaps = []mishap{
 	spoilt(atKey, 77, "", func(e *errand) { e.keys(""); e.flip(-1 - e.random().IntN(128)) }),
 	spoilt(atKey, 77, "invalid signature", func(e *errand) { e.keys(""); e.forge() }),
 	spoilt(atVerify, 65, "",
-		func(e *errand) { e.flip(e.random().IntN(len(e.w.image) - 128)); e.w.options.Key = "" }),
+		func(e *errand) { e.flip(e.random().IntN(len(e.w.image) - 128)); e.w.options.KeyFile = "" }),
 	spoilt(atVerify, 65, "", func(e *errand) {
-		e.w.options.Key = ""
+		e.w.options.KeyFile = ""
 		e.patch(func(image []byte) []byte { return image[:e.random().IntN(len(image)-129)+1] })
 	}),
 	spoilt(atPlan, 64, "no sequence", func(e *errand) { e.w.options.Sequence = "nothing" }),
@@ -295,10 +295,10 @@ var mishaps = []mishap{
 // keys signs nothing: it gives the runner a file of keys, with ours where the text
 // is empty.
 func (e *errand) keys(text string) {
-	if e.w.options.Key = e.w.file("keys"); text == "" {
+	if e.w.options.KeyFile = e.w.file("keys"); text == "" {
 		text = fmt.Sprintf("# ours\n\n%x\n", e.public)
 	}
-	_ = os.WriteFile(e.w.options.Key, []byte(text), 0o600)
+	_ = os.WriteFile(e.w.options.KeyFile, []byte(text), 0o600)
 }
 
 func (e *errand) patch(change func(image []byte) []byte) {
