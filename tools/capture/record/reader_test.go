@@ -73,7 +73,7 @@ func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
 			"6:24: 2 bytes at 0xffffffffffffffff are outside BAR 0, which has 0x20000000 bytes"},
 		{header + "R 0 0 4\n", "6:9: the data must be 4 bytes in hexadecimal digits"},
 		{header + "CR 0 0 2 0000\n", "6:10: a configuration access has 2 bytes, but must have " +
-			"4, or from lm record at most 4096"},
+			"4, or in a recording made by lm record at most 4096"},
 		{header + "WS 0 1 0 4 00000000\n", `6:1: unknown kind of line "WS"`},
 		{header + "CLK 4294967296\n", `6:5: count "4294967296" is not a number in base 10 of at ` +
 			`most 32 bits`},

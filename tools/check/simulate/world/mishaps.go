@@ -129,7 +129,10 @@ var mishaps = []mishap{
 	spoilt(atKey, 77, "", func(e *errand) { e.keys(""); e.flip(-1 - e.random().IntN(128)) }),
 	spoilt(atKey, 77, "invalid signature", func(e *errand) { e.keys(""); e.forge() }),
 	spoilt(atVerify, 65, "",
-		func(e *errand) { e.flip(e.random().IntN(len(e.w.image) - 128)); e.w.options.KeyFile = "" }),
+		func(e *errand) {
+			e.flip(e.random().IntN(len(e.w.image) - 128))
+			e.w.options.KeyFile = ""
+		}),
 	spoilt(atVerify, 65, "", func(e *errand) {
 		e.w.options.KeyFile = ""
 		e.patch(func(image []byte) []byte { return image[:e.random().IntN(len(image)-129)+1] })
