@@ -84,7 +84,7 @@ func checkReports(t *testing.T, r *scenarioRun) {
 		"coherence":                      "see the processor's caches",
 		"huge pages":                     "8 free, of 2 MiB each",
 		edu + " driver":                  backend + ":",
-		edu + " IOMMU": map[string]string{"pci": "none",
+		edu + " IOMMU": map[string]string{"pci": "no IOMMU",
 			"vfio": "through the driver vfio-pci"}[backend],
 	} {
 		if state, found := after.find(check); state != "ok" || !strings.Contains(found, want) {
@@ -109,7 +109,7 @@ func plainReport(t *testing.T, r *boardReport) {
 		"seccomp":                                 "filters",
 		"edu " + r.Devices[0].Address + " BAR 0":  "1 MiB at 0x1",
 		"nvme " + r.Devices[2].Address + " BAR 0": "16 KiB at 0x80",
-		"edu " + r.Devices[0].Address + " link":   "none",
+		"edu " + r.Devices[0].Address + " link":   "no PCIe link",
 	} {
 		if state, found := r.find(check); state != "ok" || !strings.Contains(found, want) {
 			t.Errorf("%s is %s %q, want ok %q", check, state, found, want)

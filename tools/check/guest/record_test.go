@@ -334,7 +334,7 @@ func TestBlockDriverOfQemuIsRecorded(t *testing.T) {
 			[]string{"--watch", "0x91000-0x91fff,0x113000-0x113fff"}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
-			file, _ := recordedIn(t, nvmeBar, "vfio 8s", func(m *machine) {
+			file, _ := recordedIn(t, nvmeBar, "vfio 20s", func(m *machine) {
 				m.virt, m.kernel = iommu, tool(t, way.kernel)
 				m.addModules(t, way.modules)
 				m.addDebian(t, "/usr/bin/qemu-io")
