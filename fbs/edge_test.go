@@ -68,6 +68,7 @@ func TestFilesThatNoEncoderWritesAreRejectedWithAReason(t *testing.T) {
 			segment(i).MutateSize(1 << 40)
 			i.Reservation(nil).MutatePayloadBytes(1 << 40)
 		}},
+		{"segment 0: size must not be 0", func(i *gen.Image) { segment(i).MutateSize(0) }},
 		{"is over the limit of 64 TiB",
 			func(i *gen.Image) { segment(i).MutateSize(1 << 47) }},
 		{"reserved bytes are not zero", func(i *gen.Image) { segment(i).MutateReserved(1) }},

@@ -84,6 +84,8 @@ func TestErrorsAboutFilesHaveTheirCodes(t *testing.T) {
 			wantFault(t, errno.Error(), FileFault("x.lmb", errno), want, words...)
 		})
 	}
+	// An error that is no errno is an input/output error.
+	wantFault(t, "other", FileFault("x.lmb", errors.New("other")), IO)
 	if err := FileFault("x.lmb", nil); err != nil {
 		t.Error(err)
 	}
