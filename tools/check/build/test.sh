@@ -136,20 +136,21 @@ print_slowest_tests() {
 }
 
 # print_failures LOG prints the text of tests that failed, panicked or did not compile: at most
-# the first 60 lines of each, so that readers find the others.
+# the first 60 lines of each, so that readers find the others. Tests run in parallel, so a line
+# belongs to the test that the last line `=== RUN`, `=== CONT` or `=== NAME` names.
 print_failures() {
 	awk '
-		/^=== RUN/ { text = ""; n = 0 }
 		/^(panic:|fatal error:|SIG|#)/ { all = 1 }
 		all { print }
-		++n <= 60 { text = text substr($0, 1, 1000) "\n" }
-		/^ *--- PASS/ { text = ""; n = 0 }
-		/^ *--- FAIL/ {
-			printf "%s%s", text, (n > 60 ? "  ... " n - 60 " lines more\n" $0 "\n" : "")
-			text = ""
-			n = 0
+		/^(ok|FAIL)/ { all = 0 }
+		/^=== / { name = $3; next }
+		/^ *--- FAIL: / {
+			printf "=== RUN   %s\n%s", $3, text[$3]
+			if (n[$3] > 60) print "  ... " n[$3] - 60 " lines more"
+			print
 		}
-		/^(ok|FAIL)/ { all = 0 }' "$1"
+		/^ *--- (PASS|SKIP|FAIL): / { delete text[$3]; delete n[$3]; next }
+		++n[name] <= 60 { text[name] = text[name] substr($0, 1, 1000) "\n" }' "$1"
 }
 
 # check_full_coverage fails unless tests reached every statement of $covered_packages.
