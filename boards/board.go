@@ -19,7 +19,7 @@ type Board struct {
 	// these rules applies. The verifier rejects an access that no rule covers.
 	Rules []AccessRule
 
-	// TLB describes the TLB windows. It is nil if the device has no TLB windows.
+	// TLB describes the TLB windows. TLB is nil if the device has no TLB windows.
 	TLB *TLBLayout
 
 	// Reset describes the register that keeps the cores of a tile in reset. It is zero if the
@@ -49,15 +49,15 @@ type AccessRule struct {
 // bit for each core. A core runs while its bit is 0.
 type ResetRegister struct {
 	Address uint64 // address of the register in the tile
-	Mask    uint32 // bits of the cores; the other bits reset units that a replay does not use
+	Mask    uint32 // bits of the cores; the other bits belong to units that a replay does not use
 }
 
 // TLBLayout describes the TLB windows of a device, and the registers that program them. Each TLB
 // window has one 8-byte register, or three 4-byte registers, in little-endian order. The value
 // of these registers is the configuration of the TLB window.
 type TLBLayout struct {
-	Groups []WindowGroup // all TLB windows, in ascending order of their numbers and sizes
-	Fields FieldWidths   // number of bits of each field of a configuration
+	Groups    []WindowGroup // all TLB windows, in the order of their numbers; sizes never decrease
+	FieldBits FieldBits     // number of bits of each field of a configuration
 
 	ConfigBar    uint8  // number of the BAR that contains the registers
 	ConfigOffset uint64 // offset in that BAR of the registers of TLB window 0
@@ -72,16 +72,16 @@ type WindowGroup struct {
 	Count            int    // number of TLB windows
 	Offset           uint64 // offset of the first TLB window in the BAR
 	Size             uint64 // size of each TLB window in bytes, a power of two
-	AddressBits      uint8  // width of the address field of the configuration: address / Size
-	KernelOwnedCount int    // number of TLB windows at the end of the group that the driver uses
+	AddressBits      uint8  // number of bits of the address field, which contains address / Size
+	KernelOwnedCount int    // the kernel driver owns the last KernelOwnedCount TLB windows
 }
 
-// FieldWidths has the number of bits of each field of a configuration, except the address field.
-// The address field has the lowest bits of the configuration. The other fields follow in the order
-// of their indices in FieldWidths. If the number of bits is 0, the device does not have the field.
-type FieldWidths [11]uint8
+// FieldBits has the number of bits of each field of a configuration, except the address field. The
+// address field has the lowest bits of the configuration. The other fields follow in the order of
+// their indices in FieldBits. If the number of bits is 0, the device does not have the field.
+type FieldBits [11]uint8
 
-// Indices of FieldWidths.
+// Indices in FieldBits. The comments describe the contents of the fields.
 const (
 	FieldXEnd        = iota // column of the tile, or of the last corner of a rectangle
 	FieldYEnd               // row of the tile, or of the last corner of a rectangle
@@ -90,10 +90,10 @@ const (
 	FieldNoC                // index of the NoC: 0 or 1
 	FieldMulticast          // 0 for a single tile, 1 for a rectangle of tiles
 	FieldOrdering           // ordering of requests: 0 default, 1 strict, 2 posted
-	FieldLinked             // always 0
-	FieldUseStaticVC        // 1 if FieldStaticVC has the number of a static virtual channel
-	FieldUnused             // always 0
-	FieldStaticVC           // channel number; devices without FieldUseStaticVC: 1 selects channel 0
+	FieldLinked             // 1: a request is linked to the next request; always 0
+	FieldUseStaticVC        // 1: requests use the static virtual channel in FieldStaticVC
+	FieldUnused             // unused bit of the configuration; always 0
+	FieldStaticVC           // static virtual channel: see EncodeWindow
 )
 
 // FindByID returns the board with the given PCI ids, or nil if no board has these ids.

@@ -1,7 +1,7 @@
 package boards
 
-// This file protects the PCIe controller of a device from images: it decides which addresses of
-// tiles a window of an image may show.
+// This file protects the PCIe controller of a device from images: it defines the tile addresses
+// that no window of an image may show.
 
 // ForbiddenRange is a range of tile addresses that no window of an image may show. The range
 // contains registers of the PCIe controller, or registers through which an image could access the
@@ -9,18 +9,19 @@ package boards
 //
 // A tile has raw coordinates and translated coordinates. The translated coordinates depend on which
 // tiles of a chip are disabled. The verifier does not know which chip will replay the image.
-// Therefore X and Y contain every coordinate that the forbidden tile may have on any chip. On some
-// chips, one of these coordinates belongs to a harmless tile. At this coordinate, images must not
-// access the harmless tile either. They can access it at its other coordinates.
+// Therefore Columns and Rows contain every coordinate that the forbidden tile has on any chip. On
+// some chips, such a coordinate selects a tile that is not forbidden. Images must not use the
+// coordinate on these chips either, but can select that tile by its other coordinates.
 type ForbiddenRange struct {
 	Routes      uint8  // routes on which the range is forbidden: unicastNoC0 and so on, ORed
-	X, Y        uint64 // sets of the tile's columns and rows, one bit for each coordinate
+	Columns     uint64 // column numbers of the tile: a set with one bit for each number
+	Rows        uint64 // row numbers of the tile: a set with one bit for each number
 	First, Last uint64 // first and last forbidden address in the tile
 	Name        string // name of the range in messages
 }
 
-// Routes to tiles, the bits of ForbiddenRange.Routes. A unicast accesses a single tile, and a
-// multicast accesses a rectangle of tiles, over NoC 0 or over NoC 1.
+// Bits of ForbiddenRange.Routes. A unicast accesses a single tile, and a multicast accesses a
+// rectangle of tiles, over NoC 0 or over NoC 1.
 const (
 	unicastNoC0   = 1 << 0
 	unicastNoC1   = 1 << 1
@@ -28,11 +29,11 @@ const (
 	multicastNoC1 = 1 << 3
 )
 
-// pcieTileName is the name of forbidden ranges of the PCIe tile, with the remedy for images that
-// access host memory.
+// pcieTileName names the PCIe tile in messages. The name includes the remedy for images that want
+// to access host memory.
 const pcieTileName = "the PCIe tile (use a host window for host memory)"
 
-// lastTileAddress is the largest address that a tile can have.
+// lastTileAddress is the largest address in a tile that a command can contain.
 const lastTileAddress = 1<<64 - 1
 
 // Sets of coordinates, with one bit for each coordinate from 0 to 63. For example, the set
@@ -60,7 +61,7 @@ func (b *Board) FindForbiddenRange(t TileRoute, address, size uint64) *Forbidden
 	}
 	for i := range b.ForbiddenRanges {
 		f := &b.ForbiddenRanges[i]
-		showsTile := f.Routes&route != 0 && f.X&columns != 0 && f.Y&rows != 0
+		showsTile := f.Routes&route != 0 && f.Columns&columns != 0 && f.Rows&rows != 0
 		overlaps := address <= f.Last && address+(size-1) >= f.First
 		if showsTile && overlaps {
 			return f

@@ -3,7 +3,7 @@ package boards
 // This file contains functions that only host tools may use. A test in tools/check/house checks
 // that no program for a target links them.
 
-// Pack returns the tile range as one number: the value of Command.Mask in a Point command.
+// Pack returns the route as one number: the value of Command.Mask in a Point command.
 // UnpackTileRoute is the inverse function.
 func (t TileRoute) Pack() uint64 {
 	packed := uint64(t.X) | uint64(t.Y)<<8 | uint64(t.XStart)<<16 | uint64(t.YStart)<<24 |

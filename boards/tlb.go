@@ -7,17 +7,17 @@ package boards
 type WindowConfig [2]uint64
 
 // EncodeWindow returns the configuration with which a TLB window of the group `g` shows the tiles
-// `t` from the given address on. `ok` is false if the device has no such configuration. Then `w` is
+// `t` from the given address on. If the device has no such configuration, `ok` is false, and `w` is
 // not valid.
 //
-// t.StaticVCPlusOne is 0 for no static virtual channel, and 1 + n for channel n. If the device has
-// the field FieldUseStaticVC, EncodeWindow stores n in the field FieldStaticVC. If the device does
-// not have the field FieldUseStaticVC, its only static virtual channel is channel 0. Then the field
-// FieldStaticVC is 1 to use that channel.
+// t.StaticVCPlusOne is 0 if the route has no static virtual channel, and 1 + n for channel n. If
+// the layout has the field FieldUseStaticVC, this field is 1 for a static channel, and
+// FieldStaticVC is n. Without FieldUseStaticVC, n can only be 0, and FieldStaticVC is 1 for a
+// static channel, else 0.
 func (l *TLBLayout) EncodeWindow(g *WindowGroup, t TileRoute, address uint64) (
 	w WindowConfig, ok bool) {
 	vc, useVC, multicast := uint64(t.StaticVCPlusOne), uint64(0), uint64(0)
-	if l.Fields[FieldUseStaticVC] != 0 && vc != 0 {
+	if l.FieldBits[FieldUseStaticVC] != 0 && vc != 0 {
 		vc, useVC = vc-1, 1
 	}
 	if t.Multicast {
@@ -39,12 +39,12 @@ func (l *TLBLayout) EncodeWindow(g *WindowGroup, t TileRoute, address uint64) (
 	} {
 		// Reject a value that does not fit in its field. Store the value in the configuration, from
 		// bit number `low` on. A field may begin in w[0] and end in w[1].
-		ok = ok && v>>l.Fields[i] == 0
+		ok = ok && v>>l.FieldBits[i] == 0
 		w[low/64] |= v << (low % 64)
 		if low < 64 {
 			w[1] |= v >> (64 - low)
 		}
-		low += l.Fields[i]
+		low += l.FieldBits[i]
 	}
 	return w, ok
 }
@@ -57,8 +57,8 @@ func isValidRoute(t TileRoute) bool {
 		(t.Multicast || t.XStart == 0 && t.YStart == 0)
 }
 
-// GroupOf returns the group of the TLB window with the number slot, or nil if the device has no
-// TLB window with this number.
+// GroupOf returns the group that contains TLB window number `slot`, or nil if the device has no TLB
+// window with this number.
 func (l *TLBLayout) GroupOf(slot int) *WindowGroup {
 	for i := range l.Groups {
 		g := &l.Groups[i]
@@ -69,26 +69,25 @@ func (l *TLBLayout) GroupOf(slot int) *WindowGroup {
 	return nil
 }
 
-// WindowOffset returns the offset of a TLB window in its BAR. slot is the number of the TLB
-// window, which must belong to group g.
+// WindowOffset returns the offset of TLB window number `slot` in its BAR. The TLB window must
+// belong to group `g`.
 func (g *WindowGroup) WindowOffset(slot int) uint64 {
 	return g.Offset + uint64(slot-g.First)*g.Size
 }
 
-// IsOwnedByKernel reports whether the kernel driver itself uses a TLB window. slot is the number
-// of the TLB window, which must belong to group g.
+// IsOwnedByKernel reports whether the kernel driver itself uses TLB window number `slot`. The TLB
+// window must belong to group `g`.
 func (g *WindowGroup) IsOwnedByKernel(slot int) bool {
 	return slot >= g.First+g.Count-g.KernelOwnedCount
 }
 
 // ChooseWindow returns the number of a suitable TLB window, or -1 if no TLB window is suitable. A
-// TLB window is suitable under these conditions: it has at least `size` bytes, it lies inside its
-// BAR, the kernel driver does not use it, and isTaken returns false for its number. barSizes has
-// the size of each BAR in bytes.
+// suitable TLB window has at least `size` bytes and lies inside its BAR. The kernel driver does not
+// use it, and isTaken returns false for its number. barSizes has the size of each BAR in bytes.
 //
 // If the TLB window with the number `preferred` is suitable, ChooseWindow returns that number.
-// Otherwise it returns the lowest number of a suitable TLB window. No suitable TLB window is
-// smaller than that one, because the groups are sorted by size.
+// Otherwise it returns the lowest number of a suitable TLB window. This is also the smallest
+// suitable TLB window, because the groups are sorted by size.
 func (l *TLBLayout) ChooseWindow(preferred uint16, size uint64, barSizes *[6]uint64,
 	isTaken func(slot int) bool) int {
 	isSuitable := func(slot int) bool {

@@ -1,64 +1,67 @@
 package fbs
 
-// This file checks the commands of an image. Code that executes verified commands need not check
-// their fields again. This file also computes the longest time of each sequence, and the checksum
-// of the commands. FORMAT.md section 6 has the requirements. Most functions with a name check...
-// return a description of the problem, or an empty string if the command is valid. The functions
-// with a name describe... return the description of one problem.
+// This file checks the commands of an image, so that code that executes verified commands need not
+// check their fields again. This file also computes the longest time of each sequence, and the
+// checksum of the commands. FORMAT.md section 6 has the requirements.
+//
+// Most functions with a name check... return a description of the problem, or an empty string if
+// the command is valid. A function with a name describe... returns the description of one problem.
 
 import (
 	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 )
 
-// commandsPerBlock is the number of commands in one block. verifyCommands checks a block of
-// commands, and then computes the checksum of the same block. A block has 16 KiB. Therefore the
-// block is still in the processor's cache when verifyCommands computes the checksum.
+// commandsPerBlock is the number of commands in one block, which has 16 KiB. verifyCommands checks
+// a block of commands, and then computes the checksum of the same block, while the block is still
+// in the processor's cache.
 const commandsPerBlock = 512
 
 // commandChecker checks the commands of an image in the order of the file.
 type commandChecker struct {
-	view           *View                     // image; the checks set its NeedsFixup and BusMasters
+	view           *View                     // image; the checker sets NeedsFixup and BusMasters
 	boards         [DevicesMax]*boards.Board // board of each device of the image
 	windowStates   []windowState             // state of each window in view.Windows
 	pointedWindows []uint16                  // indices of the Tlb windows that are accessible now
-	finalCommand   *Command                  // final command of the sequence being checked
-	worstCaseUs    uint64                    // longest time of the checked part of that sequence
+	lastInSequence *Command                  // last command of the sequence being checked
+	worstCaseUs    uint64                    // longest time so far of the sequence being checked
 	hasCall        bool                      // the checker has found a Call in any sequence
 }
 
-// windowState describes which accesses one range of a window accepts. All bytes of the range
-// accept the same accesses. In a Bar window, it is the range of the access rule for the previous
-// access. In a Tlb window that is not accessible now, the range is empty. In all other windows,
-// the range is the whole window.
+// windowState describes one range of a window, and the accesses that this range accepts. All bytes
+// of the range accept the same accesses. The range depends on the kind of the window:
+//
+//   - Bar window: the range of the access rule for the previous access.
+//   - Tlb window: empty, unless a Point command has made the window accessible.
+//   - all other windows: the whole window.
 type windowState struct {
 	barOffset      uint64       // offset in bytes of a Bar window in its BAR; 0 in other windows
 	rangeFirst     uint64       // offset in the window of the first byte of the range
 	rangeEnd       uint64       // offset in the window of the first byte after the range
 	acceptedWidths uint8        // accepted access widths in bytes, ORed: 1|2|4|8
-	acceptedKinds  accessTraits // accepted kinds of accesses
-	dmaCheckPassed bool         // checkDMAWindow has found: all bytes accept stores
+	acceptedTraits accessTraits // accepted properties of accesses
+	dmaCheckPassed bool         // checkDMAWindow has found that all bytes accept stores
 }
 
 // accessTraits is a set of properties of a command's accesses to a window. A window accepts the
-// command only if the window accepts each property in the set. The empty set means a single load.
-// All windows accept a single load.
+// command only if the window accepts each property in the set. The empty set means a single load,
+// which all windows accept.
 type accessTraits uint8
 
 const (
 	accessSingleLoad accessTraits = 0
 	accessManyBytes  accessTraits = 1 << (iota - 1) // the command accesses Amount bytes
 	accessStores                                    // the command stores to the window
-	accessAnyWidth                                  // the accesses may have any width (mode Bulk)
+	accessAnyWidth                                  // the accesses may have any width: mode Bulk
 )
 
-// Sets of all access widths in bytes, and of all properties of accesses.
+// The set of all access widths in bytes, and the set of all properties of accesses.
 const (
 	allWidths       = 1 | 2 | 4 | 8
 	allAccessTraits = accessManyBytes | accessStores | accessAnyWidth
 )
 
-// windowKindNames has the name that messages use for each kind of window.
+// windowKindNames maps each kind of window to its name in messages.
 var windowKindNames = [...]string{
 	gen.WindowKindBar:    "a BAR window",
 	gen.WindowKindTlb:    "a TLB window",
@@ -66,7 +69,7 @@ var windowKindNames = [...]string{
 	gen.WindowKindConfig: "configuration space",
 }
 
-// opcodeNames has the name that messages use for each opcode.
+// opcodeNames maps each opcode to its name in messages.
 var opcodeNames = [...]string{
 	gen.OpcodeWrite:    "write",
 	gen.OpcodeModify:   "modify",
@@ -93,7 +96,7 @@ func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *E
 	v.WorstCaseUs = make([]uint64, len(v.Sequences))
 	for i, s := range v.Sequences {
 		first, end := int(s.First), int(s.First+s.Count)
-		c.finalCommand = &v.Commands[end-1]
+		c.lastInSequence = &v.Commands[end-1]
 		c.worstCaseUs = 0
 		for first < end {
 			next := min(first+commandsPerBlock, end)
@@ -104,7 +107,7 @@ func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *E
 			first = next
 		}
 		v.WorstCaseUs[i] = c.worstCaseUs
-		c.unpointWindows()
+		c.hideTLBWindows()
 	}
 	if c.hasCall {
 		return sum, v.verifyCalls()
@@ -112,10 +115,11 @@ func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *E
 	return sum, nil
 }
 
-// newCommandChecker returns a checker for the commands of v. In the state of each Host and Config
-// window, the range is the whole window. For Tlb and Bar windows, the range is empty: checkPoint
-// sets the range of a Tlb window, and the first access to a Bar window sets the range of that
-// window.
+// newCommandChecker returns a checker for the commands of v. At first, the accessible range of each
+// Host and Config window is the whole window, and the range of each Tlb and Bar window is empty.
+// checkPoint sets the range of a Tlb window. In a Bar window, each access rule of the board has its
+// own range. When an access begins outside the current range, findRangeAndCheckAccess sets the
+// range of the rule for that access. The first access always does, because the range is empty.
 func newCommandChecker(v *View) *commandChecker {
 	c := &commandChecker{view: v, windowStates: make([]windowState, len(v.Windows))}
 	for i := range v.Devices {
@@ -126,9 +130,9 @@ func newCommandChecker(v *View) *commandChecker {
 		state.barOffset = w.Offset
 		switch w.Kind {
 		case gen.WindowKindTlb:
-			state.acceptedWidths, state.acceptedKinds = allWidths, allAccessTraits
+			state.acceptedWidths, state.acceptedTraits = allWidths, allAccessTraits
 		case gen.WindowKindHost:
-			state.acceptedWidths, state.acceptedKinds = allWidths, allAccessTraits
+			state.acceptedWidths, state.acceptedTraits = allWidths, allAccessTraits
 			state.rangeEnd = w.Size
 		case gen.WindowKindConfig:
 			state.acceptedWidths = 1 | 2 | 4
@@ -138,9 +142,9 @@ func newCommandChecker(v *View) *commandChecker {
 	return c
 }
 
-// unpointWindows makes all Tlb windows inaccessible. A Point command makes its Tlb window
-// accessible again.
-func (c *commandChecker) unpointWindows() {
+// hideTLBWindows makes all Tlb windows inaccessible. A Point command makes its Tlb
+// window accessible again.
+func (c *commandChecker) hideTLBWindows() {
 	for _, window := range c.pointedWindows {
 		c.windowStates[window].rangeEnd = 0
 	}
@@ -172,31 +176,32 @@ func opcodePrefix(o gen.Opcode) string {
 func (c *commandChecker) checkCommand(m *Command) (problem string) {
 	switch m.Opcode {
 	case gen.OpcodeWrite:
-		c.worstCaseUs += commandOverheadUs + accessUs
+		c.worstCaseUs += commandOverheadUs + accessDurationUs
 		return c.checkWrite(m)
 	case gen.OpcodeModify:
-		c.worstCaseUs += commandOverheadUs + 2*accessUs + deviceQueryUs
+		c.worstCaseUs += commandOverheadUs + 2*accessDurationUs + deviceQueryDurationUs
 		return c.checkModify(m)
 	case gen.OpcodeRelocate:
-		c.worstCaseUs += commandOverheadUs + accessUs
+		c.worstCaseUs += commandOverheadUs + accessDurationUs
 		return c.checkRelocate(m)
 	case gen.OpcodeCopyIn:
-		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessUs
+		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessDurationUs
 		return c.checkCopy(m, accessManyBytes|accessStores, gen.RoleInput)
 	case gen.OpcodeFill:
-		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessUs
+		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessDurationUs
 		return c.checkFill(m)
 	case gen.OpcodeCopyOut:
-		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessUs + deviceQueryUs
+		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessDurationUs + deviceQueryDurationUs
 		return c.checkCopy(m, accessManyBytes, gen.RoleOutput)
 	case gen.OpcodeExpect:
-		c.worstCaseUs += commandOverheadUs + accessUs + deviceQueryUs + uint64(m.Amount)
+		c.worstCaseUs += commandOverheadUs + accessDurationUs + deviceQueryDurationUs +
+			uint64(m.Amount)
 		return c.checkExpect(m)
 	case gen.OpcodeCompare:
-		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessUs
+		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessDurationUs
 		return c.checkCompare(m)
 	case gen.OpcodePoint:
-		c.worstCaseUs += commandOverheadUs + pointUs
+		c.worstCaseUs += commandOverheadUs + pointDurationUs
 		return c.checkPoint(m)
 	case gen.OpcodeFence:
 		c.worstCaseUs += commandOverheadUs
@@ -261,7 +266,7 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 	}
 	w := &c.view.Windows[m.Index]
 	if m.Value > w.Size {
-		return Text("addend %x is beyond the end of window %d, which is %x bytes long",
+		return Text("relocation offset %x is beyond window %d (%x bytes)",
 			m.Value, uint64(m.Index), w.Size)
 	}
 	c.view.NeedsFixup = true
@@ -269,10 +274,11 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 	return c.checkDMAWindow(m.Index)
 }
 
-// checkCopy checks a CopyIn or CopyOut command. The parameter `kind` has the traits of the accesses
-// to the window, without accessAnyWidth: checkCopy adds accessAnyWidth for the mode Bulk. If the
-// command copies a tensor, the tensor must have the given role.
-func (c *commandChecker) checkCopy(m *Command, kind accessTraits, role gen.Role) (problem string) {
+// checkCopy checks a CopyIn or CopyOut command. The parameter `traits` has the properties of the
+// accesses to the window, without accessAnyWidth: checkCopy adds accessAnyWidth for the mode Bulk.
+// If the command copies a tensor, the tensor must have the given role.
+func (c *commandChecker) checkCopy(m *Command, traits accessTraits,
+	role gen.Role) (problem string) {
 	if m.Option != 0 || m.Mask != 0 {
 		return "option and mask must be 0"
 	}
@@ -285,14 +291,14 @@ func (c *commandChecker) checkCopy(m *Command, kind accessTraits, role gen.Role)
 	case gen.AccessFixed:
 		size = uint64(m.Width)
 	case gen.AccessBulk:
-		kind |= accessAnyWidth
+		traits |= accessAnyWidth
 	default:
 		return Text("invalid mode %d; must be 1 (exact), 2 (fixed) or 3 (bulk)", uint64(m.Mode))
 	}
-	if problem := c.checkAccess(m, size, kind); problem != "" {
+	if problem := c.checkAccess(m, size, traits); problem != "" {
 		return problem
 	}
-	if kind&accessAnyWidth == 0 && m.Amount&uint32(m.Width-1) != 0 {
+	if traits&accessAnyWidth == 0 && m.Amount&uint32(m.Width-1) != 0 {
 		return describeInvalidAmount(m)
 	}
 	return c.checkDataRange(m, role)
@@ -427,7 +433,7 @@ func (c *commandChecker) checkCall(m *Command) (problem string) {
 		return Text("sequence %d does not exist", uint64(m.Index))
 	}
 	c.hasCall = true
-	c.unpointWindows()
+	c.hideTLBWindows()
 	return ""
 }
 
@@ -435,21 +441,21 @@ func (c *commandChecker) checkEnd(m *Command) (problem string) {
 	if *m != (Command{Opcode: m.Opcode}) {
 		return "all fields must be 0"
 	}
-	if m != c.finalCommand {
+	if m != c.lastInSequence {
 		return "must be the last command of its sequence"
 	}
 	return ""
 }
 
 // checkPolicy checks the option of an Expect or Compare command. If the option is Ignore,
-// checkPolicy adds deviceQueryUs for every device to c.worstCaseUs, because the runtime checks
-// whether each device still responds before it ignores a failure.
+// checkPolicy adds deviceQueryDurationUs for every device to c.worstCaseUs, because the runtime
+// checks whether each device still responds before it ignores a failure.
 func (c *commandChecker) checkPolicy(m *Command) (problem string) {
 	switch gen.Policy(m.Option) {
 	case gen.PolicyFail:
 		return ""
 	case gen.PolicyIgnore:
-		c.worstCaseUs += deviceQueryUs * uint64(len(c.view.Devices))
+		c.worstCaseUs += deviceQueryDurationUs * uint64(len(c.view.Devices))
 		return ""
 	}
 	return Text("invalid option %d; must be 1 (fail) or 2 (ignore)", uint64(m.Option))
@@ -458,8 +464,8 @@ func (c *commandChecker) checkPolicy(m *Command) (problem string) {
 // fitsWidth reports whether a number fits in an integer of `width` bytes.
 func fitsWidth(number uint64, width uint8) bool { return number&^WidthMask(width) == 0 }
 
-// The compiler must not inline this function, describeInvalidAmount and describeMissingWindow,
-// because the inlined copies would make the program larger.
+// The compiler must not inline describeTooLargeValue, describeInvalidAmount and
+// describeMissingWindow, because the inlined copies would make the program larger.
 //
 //go:noinline
 func describeTooLargeValue(m *Command) string {
@@ -481,16 +487,17 @@ func describeInvalidAmount(m *Command) string {
 	return Text("amount %d is not a multiple of the width %d", uint64(m.Amount), uint64(m.Width))
 }
 
-// checkAccess checks that the window m.Window accepts the accesses of the command m. The
-// accesses have the width m.Width and the properties in `kind`. They cover `size` bytes of the
-// window, from m.Offset on.
-func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessTraits) (problem string) {
+// checkAccess checks that the window m.Window accepts the accesses of the command m. The accesses
+// have the width m.Width and the properties in `traits`. They cover `size` bytes of the window,
+// from m.Offset on.
+func (c *commandChecker) checkAccess(m *Command, size uint64,
+	traits accessTraits) (problem string) {
 	if int(m.Window) >= len(c.windowStates) {
 		return describeMissingWindow(m.Window)
 	}
 	w, offset := &c.windowStates[m.Window], uint64(m.Offset)
 	if offset < w.rangeFirst || offset >= w.rangeEnd {
-		return c.findRangeAndCheckAccess(m, size, kind)
+		return c.findRangeAndCheckAccess(m, size, traits)
 	}
 	if offset+size > w.rangeEnd {
 		return c.describeOutsideRange(m, size, w)
@@ -498,10 +505,10 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessTraits)
 	if m.Width&w.acceptedWidths == 0 || !hasAtMostOneBit(m.Width) {
 		return c.describeInvalidWidth(m)
 	}
-	if kind&^w.acceptedKinds != 0 {
-		return c.describeInvalidKind(m, kind)
+	if traits&^w.acceptedTraits != 0 {
+		return c.describeRejectedTraits(m, traits)
 	}
-	if kind&accessAnyWidth == 0 && (w.barOffset|offset)&uint64(m.Width-1) != 0 {
+	if traits&accessAnyWidth == 0 && (w.barOffset|offset)&uint64(m.Width-1) != 0 {
 		return describeMisalignment(m, w)
 	}
 	return ""
@@ -509,10 +516,10 @@ func (c *commandChecker) checkAccess(m *Command, size uint64, kind accessTraits)
 
 // findRangeAndCheckAccess checks an access that begins outside the current range of its window
 // (c.windowStates). In a Bar window, it finds the rule for the access, makes the range of that rule
-// the current range, and calls checkAccess again. If no rule applies, it returns a problem. In all
-// other windows it always returns a problem, because no other range of the window is accessible.
+// the current range, and calls checkAccess again. In a Bar window without such a rule, and in all
+// other windows, it returns a problem.
 func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
-	kind accessTraits) (problem string) {
+	traits accessTraits) (problem string) {
 	w := &c.windowStates[m.Window]
 	window := &c.view.Windows[m.Window]
 	if window.Kind == gen.WindowKindTlb && w.rangeEnd == 0 {
@@ -534,14 +541,14 @@ func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
 	}
 	w.rangeFirst = max(rule.First, window.Offset) - window.Offset
 	w.rangeEnd = min(rule.Last+1-window.Offset, window.Size)
-	w.acceptedWidths, w.acceptedKinds = rule.Widths, accessManyBytes
+	w.acceptedWidths, w.acceptedTraits = rule.Widths, accessManyBytes
 	if !rule.LoadOnly {
-		w.acceptedKinds |= accessStores
+		w.acceptedTraits |= accessStores
 	}
 	if rule.IsMemory && rule.Widths == allWidths {
-		w.acceptedKinds |= accessAnyWidth
+		w.acceptedTraits |= accessAnyWidth
 	}
-	return c.checkAccess(m, size, kind)
+	return c.checkAccess(m, size, traits)
 }
 
 // hasAtMostOneBit reports whether at most one bit of the width is set. Such a width is a power
@@ -577,17 +584,18 @@ func (c *commandChecker) describeInvalidWidth(m *Command) string {
 	return Text("width %d is not accepted by ", uint64(m.Width)) + c.describePlace(m)
 }
 
-func (c *commandChecker) describeInvalidKind(m *Command, kind accessTraits) string {
+func (c *commandChecker) describeRejectedTraits(m *Command, traits accessTraits) string {
 	if c.view.Windows[m.Window].Kind == gen.WindowKindConfig {
 		return Text("window %d is configuration space, which only expect commands may access",
 			uint64(m.Window))
 	}
-	if kind&accessAnyWidth != 0 {
+	if traits&accessAnyWidth != 0 {
 		return "bulk access is only for memory that accepts every width, not for " +
 			c.describePlace(m) + "; use exact access"
 	}
 	remedy := ""
-	if c.findRule(m).IsMemory { // memory that accepts only loads: the range of the TLB windows
+	if c.findRule(m).IsMemory {
+		// The only memory in a BAR that accepts no stores is the range of the TLB windows.
 		remedy = "; store to tiles through a TLB window"
 	}
 	return "images must not store to " + c.describePlace(m) + remedy
@@ -638,9 +646,9 @@ func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 }
 
 // checkDataRange checks the data of a command m that copies or compares: m.Amount bytes of a tensor
-// or of the payload, from the offset m.Value on, must exist. m.Index is 0 for the payload, and
-// 1 + n for tensor n. A tensor must have the given role. If the role is Output, the payload is not
-// allowed.
+// or of the payload, from the offset m.Value on, must exist. m.Index is 0 for the payload, and n+1
+// for tensor n. The tensor must have the given role. If the role is Output, the command must use a
+// tensor.
 func (c *commandChecker) checkDataRange(m *Command, role gen.Role) (problem string) {
 	data, size := "payload", c.view.Reservation.PayloadBytes
 	if m.Index != 0 || role == gen.RoleOutput {
@@ -682,7 +690,7 @@ func (v *View) verifyCalls() *Error {
 			}
 			hasCall[caller], isCalled[m.Index] = true, true
 			us := v.WorstCaseUs[caller] + v.WorstCaseUs[m.Index]
-			v.WorstCaseUs[caller] = min(us, worstCaseMaxUs)
+			v.WorstCaseUs[caller] = min(us, worstCaseLimitUs)
 		}
 	}
 	for sequence := range hasCall {

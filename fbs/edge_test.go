@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"slices"
-	"strings"
 	"testing"
 	"unicode"
 
@@ -17,124 +15,10 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// changed returns the sample's file after a change through flatc's accessors, with the
-// checksum fixed up.
-func changed(t *testing.T, change func(*gen.Image)) []byte {
-	t.Helper()
-	file := encode(t, sample())
-	change(gen.GetRootAsImage(file, 0))
-	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
-	return file
-}
-
-// TestFilesThatNoEncoderWritesAreRejectedWithAReason has corruptions of fields that
-// lmb.Encode computes itself.
-func TestFilesThatNoEncoderWritesAreRejectedWithAReason(t *testing.T) {
-	tensor := func(i *gen.Image) *gen.Tensor { x := new(gen.Tensor); i.Tensors(x, 1); return x }
-	sequence := func(i *gen.Image) *gen.Sequence {
-		x := new(gen.Sequence)
-		i.Sequences(x, 1)
-		return x
-	}
-	segment := func(i *gen.Image) *gen.Segment { x := new(gen.Segment); i.Segments(x, 0); return x }
-	window := func(i *gen.Image) *gen.Window { x := new(gen.Window); i.Windows(x, 0); return x }
-	for _, test := range []struct {
-		want   string
-		change func(*gen.Image)
-	}{
-		{"payload bytes are ",
-			func(i *gen.Image) { i.Reservation(nil).MutatePayloadBytes(7) }},
-		{"host bytes are 4096, but the windows need",
-			func(i *gen.Image) { i.Reservation(nil).MutateHostBytes(4096) }},
-		{"arena bytes are 64, but the tensors need",
-			func(i *gen.Image) { i.Reservation(nil).MutateArenaBytes(64) }},
-		{"arena offset is 0x80, but should be 0x40",
-			func(i *gen.Image) { tensor(i).MutateArenaOffset(128) }},
-		{"size is 8, but shape and element type need 6",
-			func(i *gen.Image) { tensor(i).MutateSize(8) }},
-		{"first must be ", func(i *gen.Image) { sequence(i).MutateFirst(3) }},
-		{"sequence 0: last command 15 is not an end command",
-			func(i *gen.Image) {
-				x := new(gen.Command)
-				i.Commands(x, 15)
-				x.MutateOpcode(gen.OpcodeFence)
-			}},
-		{"the last sequence ends after 17 of 20 commands",
-			func(i *gen.Image) { sequence(i).MutateCount(1) }},
-		{"offset is 0x2000, but should be", func(i *gen.Image) { segment(i).MutateOffset(0x2000) }},
-		{"payload bytes are ",
-			func(i *gen.Image) { segment(i).MutateSize(1 << 40) }},
-		{"payload: should end at 0x1000000", func(i *gen.Image) {
-			segment(i).MutateSize(1 << 40)
-			i.Reservation(nil).MutatePayloadBytes(1 << 40)
-		}},
-		{"segment 0: size must not be 0", func(i *gen.Image) { segment(i).MutateSize(0) }},
-		{"is over the limit of 64 TiB",
-			func(i *gen.Image) { segment(i).MutateSize(1 << 47) }},
-		{"reserved bytes are not zero", func(i *gen.Image) { segment(i).MutateReserved(1) }},
-		{"segment 0: checksum is", func(i *gen.Image) { segment(i).MutateCrc32c(1) }},
-		{"reserved bytes are not zero", func(i *gen.Image) { window(i).MutateReserved(99) }},
-		{"device 1: reserved bytes are not zero",
-			func(i *gen.Image) { x := new(gen.Device); i.Devices(x, 1); x.MutateReserved(1) }},
-		{"rule 2: name of 255 bytes at offset 65535 lies outside the text of",
-			func(i *gen.Image) { x := new(gen.Rule); i.Rules(x, 2); x.MutateName(0xffffff) }},
-		{"lies outside the text of", func(i *gen.Image) { tensor(i).MutateName(0xffff01) }},
-		{"sequence 1: has no name", func(i *gen.Image) { sequence(i).MutateName(0x100) }},
-		{"has_data is 2, but must be", func(i *gen.Image) { tensor(i).MutateHasData(2) }},
-		{"invalid shape", func(i *gen.Image) { tensor(i).MutateDims(9) }},
-		{"invalid shape", func(i *gen.Image) { tensor(i).MutateShape7(1) }},
-	} {
-		t.Run(test.want, func(t *testing.T) {
-			_, err := fbs.Verify(changed(t, test.change))
-			wantError(t, err, test.want)
-		})
-	}
-}
-
-// TestCountsAreCheckedBeforeTables checks the order of FORMAT.md section 1.2: all readers
-// report the same one of two faults.
-func TestCountsAreCheckedBeforeTables(t *testing.T) {
-	_, err := fbs.Verify(changed(t, func(i *gen.Image) {
-		target := new(gen.Device)
-		i.Devices(target, 0)
-		target.MutateReserved(1)
-		i.Reservation(nil).MutateTensors(77)
-	}))
-	want := "reservation: tensor count is 77, but the image has"
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Error(err)
-	}
-}
-
-func TestFileLongerThanItsSegmentsIsRejected(t *testing.T) {
-	file := append(encode(t, sample()), 0)
-	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
-	if _, err := fbs.Verify(file); err == nil ||
-		!strings.Contains(err.Error(), "payload: should end at") {
-		t.Error(err)
-	}
-}
-
-func TestDataOffsetWithoutDataIsRejected(t *testing.T) {
-	image := sample()
-	image.Tensors[1].Data = []byte{1, 2, 3, 4, 5, 6}
-	file := encode(t, image)
-	var tensor gen.Tensor
-	gen.GetRootAsImage(file, 0).Tensors(&tensor, 1)
-	tensor.MutateHasData(0)
-	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
-	if _, err := fbs.Verify(file); err == nil ||
-		!strings.Contains(err.Error(), "the tensor has no data") {
-		t.Error(err)
-	}
-}
-
 func TestFileAtAnOddAddressIsRejected(t *testing.T) {
 	file := append(make([]byte, 1), encode(t, sample())...)[1:]
-	if _, err := fbs.Verify(file); err == nil ||
-		!strings.Contains(err.Error(), "its address in memory must be a multiple of 8") {
-		t.Error(err)
-	}
+	_, err := fbs.Verify(file)
+	wantError(t, err, "image: address in memory must be a multiple of 8")
 }
 
 func TestNamesAreFoundOrNot(t *testing.T) {
@@ -361,23 +245,6 @@ func TestIgnoredFailureCountsAQueryOfEachDevice(t *testing.T) {
 	}
 }
 
-func TestPayloadOfAFileWithoutAnyIsRejected(t *testing.T) {
-	image := sample()
-	image.Tensors, image.Sequences = nil,
-		[]lmb.Sequence{{Name: "main", Commands: []lmb.Command{{}}}}
-	image.Sequences[0].Commands[0].Opcode = gen.OpcodeFence
-	file := encode(t, image)
-	view, err := fbs.Verify(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	copyIn := fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeExact, Amount: 4}
-	view.Commands[0] = copyIn
-	lmb.Stamp(file, uint64(len(file)))
-	_, err = fbs.Verify(file)
-	wantError(t, err, "outside the payload of")
-}
-
 func TestCommandsLieInMemoryAsInAFile(t *testing.T) {
 	view, err := fbs.Verify(encode(t, sample()))
 	if err != nil {
@@ -398,38 +265,6 @@ func TestControlCharactersAreThoseOfUnicode(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if want := unicode.In(r, tables...); fbs.IsControl(r) != want {
 			t.Errorf("%U: %v, want %v", r, fbs.IsControl(r), want)
-		}
-	}
-}
-
-// TestNamesWithControlCharactersAreRejected checks every table that has names.
-func TestNamesWithControlCharactersAreRejected(t *testing.T) {
-	bad := []string{"a\nb", "\x00bc", "ab\x1b", "a\x7fb", "\u0085b", "\u2028", "\u202e", "\u2066",
-		"\u200f", "\u061cb",
-		"\xffbc", "ab\xc3", "\xed\xa0\x80", "\xc0\x8ab"}
-	for _, text := range append(bad, "\u00e4b", "\u5b57", "a\"b") {
-		want := slices.Contains(bad, text)
-		for _, place := range []string{"device 0", "rule 0", "tensor 0", "sequence 0"} {
-			image := sample()
-			const name = "QXZ" // of which the text is to take the place
-			switch place {
-			case "device 0":
-				image.Devices[0].Board = name
-			case "rule 0":
-				image.Rules[0].Name = name
-			case "tensor 0":
-				image.Tensors[0].Name = name
-			case "sequence 0":
-				image.Sequences[0].Name = name
-			}
-			file := encode(t, image)
-			copy(file[bytes.Index(file, []byte(name)):][:len(name)], text)
-			lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
-			_, err := fbs.Verify(file)
-			rejected := err != nil && strings.Contains(err.Error(), place+": name of 3 bytes at")
-			if rejected != want || err != nil && !want {
-				t.Errorf("%s %q: %v", place, text, err)
-			}
 		}
 	}
 }

@@ -16,9 +16,9 @@ type Error struct {
 // Error returns the place and the reason, separated by a colon.
 func (e *Error) Error() string { return e.Place + ": " + e.Reason }
 
-// Table reads the fields of a FlatBuffer's root table. Each read first checks that the bytes
-// of the field lie inside the FlatBuffer. If this check fails, the read sets Err. After a failure,
-// all later reads return zeros and do not change Err.
+// Table reads the fields of a FlatBuffer's root table. Each read first checks that the bytes of the
+// field lie inside the FlatBuffer. If this check fails, the read sets Err, and all later reads
+// return zeros and do not change Err.
 type Table struct {
 	Err             *Error // first failure of a read; nil if every read has succeeded
 	data            []byte // the whole FlatBuffer
@@ -31,13 +31,13 @@ type Table struct {
 
 // RootTable returns the root table of a FlatBuffer. The parameters are:
 //
-//	data             bytes of the FlatBuffer; the first 4 are the offset of the table
+//	data             bytes of the FlatBuffer; the first 4 bytes are the offset of the root table
 //	minObjectOffset  smallest offset in the FlatBuffer that a table, vtable or vector may have
 //	fieldCount       number of fields that the schema declares for the table
 //	place            name of the table in errors
 //
-// The address of the FlatBuffer must be a multiple of 8, because structs are read in place. If
-// the FlatBuffer has no valid root table, RootTable sets Err of the result.
+// The address of the FlatBuffer must be a multiple of 8, because structs are read in place. If the
+// FlatBuffer has no valid root table, RootTable sets Err of the result.
 func RootTable(data []byte, minObjectOffset uint64, fieldCount int, place string) *Table {
 	position := uint64(ReadStruct[uint32](data))
 	t := &Table{data: data, minObjectOffset: minObjectOffset, place: place, position: position}
@@ -46,7 +46,7 @@ func RootTable(data []byte, minObjectOffset uint64, fieldCount int, place string
 		t.setFirstError(place, "%d bytes are too few for a FlatBuffer", uint64(len(data)))
 	}
 	if !aligned {
-		t.setFirstError(place, "its address in memory must be a multiple of 8")
+		t.setFirstError(place, "address in memory must be a multiple of 8")
 	}
 	t.readVtable(fieldCount)
 	t.bytesAt(t.position, t.size, 4, place)
@@ -74,9 +74,9 @@ func (t *Table) readVtable(fieldCount int) {
 	t.vtable = t.bytesAt(position, size, 2, place)
 }
 
-// setFirstError sets Err, unless an earlier failure has set Err. Text formats the message with the
-// numbers. The compiler must not inline setFirstError, because inlining makes the program 1 KB
-// larger.
+// setFirstError sets Err, unless an earlier failure has set Err. The function Text formats the
+// message with the numbers. The compiler must not inline setFirstError, because inlining makes the
+// program 1 KB larger.
 //
 //go:noinline
 func (t *Table) setFirstError(place, format string, numbers ...uint64) {

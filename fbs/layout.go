@@ -47,7 +47,7 @@ const (
 	SegmentAlign = 4096 // segments start at multiples of this number of bytes (a page)
 	ArenaAlign   = 64   // tensors start at multiples of this number of bytes (a cache line)
 
-	CommandsMax   = 1 << 24    // number of commands (512 MiB), as FlatBuffers offsets have 32 bits
+	CommandsMax   = 1 << 24    // number of commands (512 MiB); FlatBuffers offsets have 32 bits
 	WindowsMax    = 1 << 12    // number of windows
 	WindowSizeMax = 1 << 32    // bytes of one window, because Command.Offset has 32 bits
 	DevicesMax    = 8          // number of devices
@@ -56,16 +56,17 @@ const (
 	DimsMax       = 8          // number of dimensions of one tensor
 	SequencesMax  = 1 << 12    // number of sequences
 	SegmentsMax   = 1 << 12    // number of segments
-	TextMax       = 1 << 24    // bytes of all names
+	TextMax       = 1 << 24    // bytes of Image.text, which contains all names
 	NameMax       = 255        // bytes of one name
 	NotesMax      = 1 << 28    // bytes of the notes
 	DataSizeMax   = 1 << 46    // bytes of one tensor or segment; also limits their offsets
 	DelayMaxUs    = 10_000_000 // microseconds of one Delay command
 )
 
-// NoSlot is the value of Window.Slot for a Tlb window that may use any TLB window of the
-// device. It is also the value of Window.Slot for all windows of other kinds.
-const NoSlot = 0xffff
+// AnySlot is the value of Window.Slot if the image does not choose the device's TLB window: a
+// window of kind Tlb may then use any TLB window of the device that is large enough. For all other
+// kinds of windows, Window.Slot must be AnySlot.
+const AnySlot = 0xffff
 
 // Bits of Window.Flags.
 const (
@@ -113,9 +114,8 @@ func FixedBusAddress(w *Window) uint64 {
 
 // ConditionMet reports whether the loaded value meets the condition of the Expect command c.
 //
-// The condition Reached is for counters, which return to 0 after their largest value, c.Mask.
-// Half of all values, those from c.Value on, count as reached or passed (as with serial numbers,
-// RFC 1982).
+// The condition Reached is for counters that return to 0 after their largest value, c.Mask. Half of
+// all values, those from c.Value on, count as reached or passed (as with serial numbers, RFC 1982).
 func ConditionMet(c *Command, loaded uint64) bool {
 	switch gen.Condition(c.Mode) {
 	case gen.ConditionEqual:
@@ -129,8 +129,8 @@ func ConditionMet(c *Command, loaded uint64) bool {
 // CommandSize is the size of a Command in bytes.
 const CommandSize = 32
 
-// CommandsIn returns a slice of the commands in the given memory. It does not copy the
-// commands. The address of the memory must be a multiple of 8.
+// CommandsIn returns the commands in the given memory as a slice, without copying them. The address
+// of the memory must be a multiple of 8.
 func CommandsIn(memory []byte) []Command {
 	return unsafe.Slice((*Command)(unsafe.Pointer(unsafe.SliceData(memory))),
 		len(memory)/CommandSize)
@@ -139,8 +139,8 @@ func CommandsIn(memory []byte) []Command {
 // TileRoute selects the tiles that a TLB window shows, and the route to them.
 type TileRoute = boards.TileRoute
 
-// The orderings of package boards are those of the schema. Otherwise an index is not 0, and this
-// does not compile.
+// Check at compile time that the orderings in package boards equal those in the schema. If two of
+// them differ, an index is not 0, and the package does not compile.
 var (
 	_ = [1]struct{}{}[byte(boards.OrderingDefault)-byte(gen.OrderingDefault)]
 	_ = [1]struct{}{}[byte(boards.OrderingStrict)-byte(gen.OrderingStrict)]
@@ -166,20 +166,20 @@ func DTypeSize(d gen.DType) uint8 {
 // The length of the array on the right is the same size or offset in the Go struct. If the two
 // lengths differ, the package does not compile.
 var (
-	_ [PreambleSize]byte   = [unsafe.Sizeof(Preamble{})]byte{}
-	_ [CommandSize]byte    = [unsafe.Sizeof(Command{})]byte{}
-	_ [24]byte             = [unsafe.Sizeof(Window{})]byte{}
-	_ [24]byte             = [unsafe.Sizeof(AccessRule{})]byte{}
-	_ [12]byte             = [unsafe.Sizeof(Sequence{})]byte{}
-	_ [24]byte             = [unsafe.Sizeof(Segment{})]byte{}
-	_ [48]byte             = [unsafe.Sizeof(Reservation{})]byte{}
-	_ [64]byte             = [unsafe.Sizeof(Tensor{})]byte{}
-	_ [64]byte             = [unsafe.Sizeof(DeviceInfo{})]byte{}
-	_ [SignatureBytes]byte = [unsafe.Sizeof(Signature{})]byte{}
+	_ [PreambleSize]byte  = [unsafe.Sizeof(Preamble{})]byte{}
+	_ [CommandSize]byte   = [unsafe.Sizeof(Command{})]byte{}
+	_ [24]byte            = [unsafe.Sizeof(Window{})]byte{}
+	_ [24]byte            = [unsafe.Sizeof(AccessRule{})]byte{}
+	_ [12]byte            = [unsafe.Sizeof(Sequence{})]byte{}
+	_ [24]byte            = [unsafe.Sizeof(Segment{})]byte{}
+	_ [48]byte            = [unsafe.Sizeof(Reservation{})]byte{}
+	_ [64]byte            = [unsafe.Sizeof(Tensor{})]byte{}
+	_ [64]byte            = [unsafe.Sizeof(DeviceInfo{})]byte{}
+	_ [SignatureSize]byte = [unsafe.Sizeof(Signature{})]byte{}
 )
 
-// These declarations check the offsets of the checksum fields. EnvelopeChecksum and
-// SplitSignature use these offsets, because a checksum does not cover its own field.
+// These declarations check the offsets of the checksum fields. EnvelopeChecksum and SplitSignature
+// need these offsets, because a checksum does not cover its own field.
 var (
 	_ [checksumOffset]byte          = [unsafe.Offsetof(Preamble{}.Checksum)]byte{}
 	_ [signatureChecksumOffset]byte = [unsafe.Offsetof(Signature{}.Checksum)]byte{}

@@ -15,7 +15,7 @@ type Signature struct {
 }
 
 const (
-	SignatureBytes = 128        // size of a Signature in bytes
+	SignatureSize  = 128        // size of a Signature in bytes
 	SignatureMagic = "LMBSIGN1" // first bytes of every Signature
 
 	signatureChecksumOffset = 8 // offset of Signature.Checksum in a Signature
@@ -26,7 +26,7 @@ const (
 // reserved bytes of the signature, but not whether the signature is authentic. The returned
 // error is an *Error.
 func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
-	size := len(data) - SignatureBytes
+	size := len(data) - SignatureSize
 	if size < PreambleSize || ReadStruct[Preamble](data).FileSize != uint64(size) {
 		return data, nil, nil
 	}

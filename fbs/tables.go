@@ -10,13 +10,13 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// tableChecker checks the tables of an image. For this, it adds up sizes and counts of the
-// elements that it has checked. checkTotals compares the sums of sizes with the reservation.
+// tableChecker checks the tables of an image. It also adds up sizes and counts of the elements that
+// it has checked. checkTotals compares the sums of the sizes with the reservation.
 type tableChecker struct {
 	*View
 	hostBytes uint64 // total size of the checked Host windows, each rounded up to a page
-	// For each device, the bus address after the last checked Host window with the flag
-	// FlagFixedBus. These windows are in the order of their bus addresses.
+	// For each device, the bus address after the last checked Host window with FlagFixedBus. These
+	// windows must be in the order of their bus addresses.
 	fixedBusEnd  [DevicesMax]uint64
 	payloadBytes uint64 // total size of the checked segments
 	arenaBytes   uint64 // total size of the checked tensors, each rounded up to ArenaAlign
@@ -25,19 +25,20 @@ type tableChecker struct {
 
 // tableToCheck describes one table of an image, and how to check the elements of the table.
 type tableToCheck struct {
-	element       string                           // name of one element in messages
+	elementName   string                           // name of one element in messages
 	count         int                              // number of elements in the table
 	reservedCount uint32                           // number of elements in the reservation
 	isRequired    bool                             // the table must have at least one element
 	checkElement  func(index int) (problem string) // nil: verifyCommands checks the elements
 }
 
-// verifyTables checks every table. It does not check the elements of the table of commands,
-// which verifyCommands checks. verifyTables also checks that the reservation has the right
-// counts and sizes.
+// verifyTables checks every table, and checks that the reservation has the right counts and sizes.
+// It does not check the elements of the table of commands, which verifyCommands checks.
 func (v *View) verifyTables() *Error {
 	t, r := &tableChecker{View: v}, &v.Reservation
-	rules := uint32(len(v.Rules)) // the reservation has no count of rules to compare with
+	// The reservation has no number of rules. Use the number of rules in the image instead, so that
+	// verifyCount finds no difference.
+	rules := uint32(len(v.Rules))
 	tables := [...]tableToCheck{
 		{"device", len(v.Devices), r.Devices, true, t.checkDevice},
 		{"rule", len(v.Rules), rules, false, t.checkRule},
@@ -63,14 +64,14 @@ func (v *View) verifyTables() *Error {
 	return nil
 }
 
-// verifyCount checks that a required table is not empty. It also checks that the number of
-// elements in the table equals the number in the reservation.
+// verifyCount checks that a required table is not empty, and that the number of elements in the
+// table equals the number in the reservation.
 func (c *tableToCheck) verifyCount() *Error {
 	if c.isRequired && c.count == 0 {
-		return &Error{"image", "has no " + c.element}
+		return &Error{"image", "has no " + c.elementName}
 	}
 	if uint64(c.count) != uint64(c.reservedCount) {
-		problem := Text(c.element+" count is %d, but the image has %d",
+		problem := Text(c.elementName+" count is %d, but the image has %d",
 			uint64(c.reservedCount), uint64(c.count))
 		return &Error{"reservation", problem}
 	}
@@ -84,7 +85,7 @@ func (c *tableToCheck) verifyElements() *Error {
 	}
 	for i := range c.count {
 		if problem := c.checkElement(i); problem != "" {
-			return &Error{Text(c.element+" %d", uint64(i)), problem}
+			return &Error{Text(c.elementName+" %d", uint64(i)), problem}
 		}
 	}
 	return nil
@@ -95,14 +96,14 @@ func (c *tableToCheck) verifyElements() *Error {
 func (t *tableChecker) checkTotals() (problem string) {
 	r := &t.Reservation
 	if r.HostBytes != t.hostBytes {
-		return Text("host bytes are %d, but the windows need %d", r.HostBytes, t.hostBytes)
+		return Text("host_bytes is %d, but the windows need %d", r.HostBytes, t.hostBytes)
 	}
 	if r.PayloadBytes != t.payloadBytes {
-		return Text("payload bytes are %d, but the segments have %d",
+		return Text("payload_bytes is %d, but the segments have %d",
 			r.PayloadBytes, t.payloadBytes)
 	}
 	if r.ArenaBytes != t.arenaBytes {
-		return Text("arena bytes are %d, but the tensors need %d", r.ArenaBytes, t.arenaBytes)
+		return Text("arena_bytes is %d, but the tensors need %d", r.ArenaBytes, t.arenaBytes)
 	}
 	return ""
 }
@@ -141,7 +142,7 @@ func (t *tableChecker) checkDevice(index int) (problem string) {
 	return t.checkName(d.Board)
 }
 
-// checkRule checks a rule, and its order relative to the previous rule. An image must not have
+// checkRule checks a rule, and checks that the rules are in the right order. An image must not have
 // rules for a device that package boards knows.
 func (t *tableChecker) checkRule(index int) (problem string) {
 	r := &t.Rules[index]
@@ -168,7 +169,8 @@ func (t *tableChecker) checkRule(index int) (problem string) {
 			r.First, r.Last, smallestWidth)
 	}
 	if index > 0 && !mayFollowRule(r, &t.Rules[index-1]) {
-		return Text("bytes %x to %x overlap the previous rule or belong before it", r.First, r.Last)
+		return Text("bytes %x to %x overlap the previous rule, or rules are not in order",
+			r.First, r.Last)
 	}
 	return t.checkName(r.Name)
 }
@@ -205,7 +207,7 @@ func (t *tableChecker) checkWindow(index int) (problem string) {
 	if w.Size == 0 || w.Size > WindowSizeMax {
 		return Text("size %x is not between 1 byte and 4 GiB", w.Size)
 	}
-	if w.Kind != gen.WindowKindTlb && w.Slot != NoSlot {
+	if w.Kind != gen.WindowKindTlb && w.Slot != AnySlot {
 		return "slot must be 65535: only a TLB window has a slot"
 	}
 	if w.Kind == gen.WindowKindBar {
@@ -214,7 +216,7 @@ func (t *tableChecker) checkWindow(index int) (problem string) {
 	if w.Bar != 0 || w.Offset != 0 && w.Flags&FlagFixedBus == 0 {
 		return "BAR and offset must be 0: only a BAR window has them"
 	}
-	return t.checkWindowSize(w)
+	return t.checkAndCount(w)
 }
 
 // checkBarWindow checks that a Bar window lies inside its BAR. The size of the BAR is the
@@ -231,9 +233,10 @@ func (t *tableChecker) checkBarWindow(w *Window) (problem string) {
 	return ""
 }
 
-// checkWindowSize checks the size of a Tlb, Host or Config window. For a Host window, it also
-// adds the device to BusMasters, because the device needs bus mastering to access host memory.
-func (t *tableChecker) checkWindowSize(w *Window) (problem string) {
+// checkAndCount checks the size of a Tlb, Host or Config window. It adds the size of a
+// Host window to hostBytes, and the device of the window to BusMasters, because this device needs
+// bus mastering to access host memory.
+func (t *tableChecker) checkAndCount(w *Window) (problem string) {
 	switch w.Kind {
 	case gen.WindowKindTlb:
 		if w.Size&(w.Size-1) != 0 {
@@ -253,17 +256,17 @@ func (t *tableChecker) checkWindowSize(w *Window) (problem string) {
 	return ""
 }
 
-// checkFixedBus checks the bus address of a Host window with the flag FlagFixedBus. If several
-// windows of a device have this flag, they must be in the order of their bus addresses, so that
-// this check finds windows that overlap. The address 0 is not allowed, because in the runtime it
-// means "no bus address".
+// checkFixedBus checks the bus address of a Host window with the flag FlagFixedBus. Windows of a
+// device with this flag must be in the order of their bus addresses, so that checkFixedBus finds
+// windows that overlap. The address 0 is not allowed, because the runtime uses it for "no bus
+// address".
 func (t *tableChecker) checkFixedBus(w *Window) (problem string) {
 	if w.Offset == 0 || w.Offset%SegmentAlign != 0 {
 		return Text("bus address %x must be a multiple of 4096, and not 0", w.Offset)
 	}
 	end, previousEnd := w.Offset+RoundUp(w.Size, SegmentAlign), &t.fixedBusEnd[w.Device]
 	if end <= w.Offset {
-		return Text("%x bytes at bus address %x exceed 64-bit addresses", w.Size, w.Offset)
+		return Text("%x bytes at bus address %x must end below 2^64", w.Size, w.Offset)
 	}
 	if w.Offset < *previousEnd {
 		return Text("bus address %x is below %x, the end of an earlier host window; host "+
@@ -281,8 +284,8 @@ func (t *tableChecker) checkSequence(index int) (problem string) {
 	s, next, all := &t.Sequences[index], t.commandCount, uint64(len(t.Commands))
 	end := next + uint64(s.Count)
 	if uint64(s.First) != next || s.Count == 0 || end > all {
-		return Text("invalid first %d or count %d; first must be %d, and count 1 to %d",
-			uint64(s.First), uint64(s.Count), next, all-next)
+		return Text("first is %d (must be %d), count is %d (must be 1 to %d)",
+			uint64(s.First), next, uint64(s.Count), all-next)
 	}
 	if index == len(t.Sequences)-1 && end != all {
 		return Text("the last sequence ends after %d of %d commands", end, all)
@@ -335,8 +338,8 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	}
 	size := tensor.sizeFromShape(elementSize)
 	if size == 0 {
-		return Text("invalid shape of %d dimensions: more than 8 dimensions, one of them 0, or "+
-			"over 64 TiB in total", uint64(tensor.Dims))
+		return Text("invalid shape of %d dimensions: over 8, one of them 0, an unused one not "+
+			"0, or over 64 TiB in total", uint64(tensor.Dims))
 	}
 	if tensor.Size != size {
 		return Text("size is %d, but shape and element type need %d", tensor.Size, size)

@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Text formats a message as fmt.Sprintf does, but knows only the verbs %d and %x, and only
-// unsigned numbers. For %x it writes the prefix 0x before the number. Programs for the target
-// do not use package fmt, because fmt makes a static program 130 KB larger.
+// Text formats a message like fmt.Sprintf, but supports only the verbs %d and %x, and only unsigned
+// numbers. For %x it writes the prefix 0x before the number. Programs for the target do not use
+// package fmt, because fmt makes a static program 130 KB larger.
 //
 //go:noinline
 func Text(format string, numbers ...uint64) string {
 	return string(AppendText(nil, format, numbers...))
 }
 
-// AppendText formats a message as Text does, appends it to a buffer, and returns the longer
+// AppendText formats a message like Text, appends the message to a buffer, and returns the longer
 // buffer.
 func AppendText(buffer []byte, format string, numbers ...uint64) []byte {
 	for i := 0; i < len(format); i++ {

@@ -6,18 +6,17 @@ package fbs
 
 // Longest time of each operation, in microseconds.
 const (
-	commandOverheadUs = 1            // the overhead of one command, without its accesses
-	accessUs          = 1            // one load or store
-	pointUs           = 4 * accessUs // programming of a TLB window: three stores and one load
-	deviceQueryUs     = 10           // a check whether a device still responds
+	commandOverheadUs     = 1                    // one command, in addition to its accesses
+	accessDurationUs      = 1                    // one load or store
+	pointDurationUs       = 4 * accessDurationUs // to program a TLB window: three stores, one load
+	deviceQueryDurationUs = 10                   // one check whether a device still responds
 
-	worstCaseMaxUs = 1 << 62 // largest value in View.WorstCaseUs
+	worstCaseLimitUs = 1 << 62 // largest value in View.WorstCaseUs
 )
 
-// accessCount returns how many accesses of the width m.Width are needed for m.Amount bytes,
-// rounded up. `shift` is the binary logarithm of m.Width: 0, 1, 2 or 3 for the width 1, 2, 4 or 8.
-// The result for any other width has no meaning, but checkAccess rejects a command with such a
-// width.
+// accessCount returns how many accesses of m.Width bytes cover m.Amount bytes, rounded up. `shift`
+// is the binary logarithm of m.Width: 0, 1, 2 or 3 for the width 1, 2, 4 or 8. For any other width,
+// the result is meaningless, and checkAccess rejects the command.
 func accessCount(m *Command) uint64 {
 	shift := m.Width/2 - m.Width/8
 	return (uint64(m.Amount) + uint64(m.Width) - 1) >> shift

@@ -12,10 +12,10 @@ import (
 // Checksum returns the CRC-32C of the given bytes. All checksums in an image are CRC-32Cs.
 func Checksum(data []byte) uint32 { return continueChecksum(0, data) }
 
-// continueChecksum continues a CRC-32C: if sumBefore is the CRC-32C of some bytes, continueChecksum
+// continueChecksum extends a checksum: if sumBefore is the CRC-32C of some bytes, continueChecksum
 // returns the CRC-32C of these bytes followed by the bytes in `data`. crc32.MakeTable computes its
-// table only in the first call. If a package variable contained the table, computing the table
-// would delay the start of every program.
+// table only in the first call. A package variable with the table would delay the start of every
+// program.
 func continueChecksum(sumBefore uint32, data []byte) uint32 {
 	return crc32.Update(sumBefore, crc32.MakeTable(crc32.Castagnoli), data)
 }
@@ -36,13 +36,13 @@ type View struct {
 	Payload     []byte // data that commands copy and compare: the bytes of all segments
 	Envelope    []byte // first part of the file: everything before the padding and the payload
 
-	// WorstCaseUs has the longest time that each sequence can take, in microseconds. The time of
-	// a sequence includes the sequences that it calls. The largest value is 1 << 62. FORMAT.md
-	// section 6.3 defines the computation.
+	// WorstCaseUs[i] is the longest time that sequence i can take, in microseconds, including the
+	// sequences that it calls. The largest value is 1 << 62. FORMAT.md section 6.3 defines the
+	// computation.
 	WorstCaseUs []uint64
 
 	// TimeLimitUs is the time limit for each sequence in microseconds. runtime.Load rejects an
-	// image if WorstCaseUs of a sequence exceeds this limit. The runtime ends a run that
+	// image if WorstCaseUs of a sequence exceeds this limit. The runtime also ends a run that
 	// actually takes longer. Verify sets the limit to one hour. The caller may change it.
 	TimeLimitUs uint64
 
@@ -55,18 +55,18 @@ type View struct {
 	// to the device.
 	BusMasters uint8
 
-	// Version is the version in the signature of the file, which Verify does not authenticate. It
-	// is 0 if the file has no signature.
+	// Version is the image version in the signature, or 0 if the file has no signature. Verify does
+	// not check that the signature is authentic.
 	Version uint32
 
-	// verified is the copy that VerifiedCopy returns. VerifyEnvelope makes this copy. For any other
-	// view, verified is nil.
+	// verified is the copy that VerifiedCopy returns. VerifyEnvelope makes this copy. In all other
+	// views, verified is nil.
 	verified *View
 }
 
-// VerifiedCopy returns a copy of the view as Verify returned it. The caller may have changed fields
-// of the view since then. The copy has only one of these changes, that of TimeLimitUs. The slices
-// of the view and of the copy share memory. VerifiedCopy returns nil if neither Verify nor
+// VerifiedCopy returns a copy of the view as Verify returned it. The copy has none of the changes
+// that the caller has made to the view since then, except a change of TimeLimitUs. The slices of
+// the view and of the copy share memory. VerifiedCopy returns nil if neither Verify nor
 // VerifyEnvelope has created the view.
 func (v *View) VerifiedCopy() *View {
 	if v.verified == nil {
@@ -152,12 +152,12 @@ func (v *View) TensorByName(name string) int {
 	return -1
 }
 
-// Verify checks every byte of an image, and returns a view of the image. Of the notes, it
-// checks only the checksum. The parameter `data` contains the bytes of the file. The slices of
-// the view point into these bytes, so the caller must not change them afterwards. The address
-// of the bytes must be a multiple of 8; the address of a mapped file always is. If a signature
-// follows the image, Verify checks that the signature is undamaged, but not that the signature
-// is authentic. The returned error is an *Error.
+// Verify checks every byte of an image, and returns a view of the image. For the notes, it checks
+// only the checksum. The parameter `data` contains the bytes of the file. The slices of the view
+// point into these bytes, so the caller must not change the bytes afterwards. The address of the
+// bytes must be a multiple of 8; the address of a mapped file always is. If a signature follows the
+// image, Verify checks that the signature is undamaged, but not that the signature is authentic.
+// The returned error is an *Error.
 func Verify(data []byte) (*View, error) {
 	v, err := VerifyEnvelope(data)
 	if err == nil {
@@ -169,9 +169,9 @@ func Verify(data []byte) (*View, error) {
 	return v, nil
 }
 
-// VerifyEnvelope checks everything that Verify checks, except the checksums of the payload. The
-// caller must not use the bytes of the payload before VerifyPayload has returned nil, except to
-// copy them.
+// VerifyEnvelope checks everything that Verify checks, except the checksums of the payload. Until
+// VerifyPayload has returned nil, the caller may copy the bytes of the payload, but must not use
+// them in any other way.
 func VerifyEnvelope(data []byte) (*View, error) {
 	data, signature, err := SplitSignature(data)
 	if err != nil {
@@ -184,8 +184,9 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	envelope := data[:p.EnvelopeSize]
 	v, sum, failure := readEnvelope(envelope)
 	if failure != nil {
-		// readEnvelope has not computed the checksum. Compute it here. A wrong checksum means that
-		// the file is damaged. The error below then reports the damage instead of the failure.
+		// After a failure, readEnvelope has not computed the checksum. Compute the checksum here.
+		// If the checksum is wrong, the file is damaged, and the error below reports the damage
+		// instead of the failure.
 		sum = EnvelopeChecksum(envelope)
 	}
 	if sum != p.Checksum {
@@ -208,10 +209,10 @@ func VerifyEnvelope(data []byte) (*View, error) {
 
 // readEnvelope checks an envelope, and returns a view of the envelope. The result `sum` is the
 // CRC-32C of the envelope, which the caller must compare with Preamble.Checksum. readEnvelope
-// computes the CRC-32C while it checks the commands. Therefore `sum` is not valid if
-// readEnvelope returns an error.
+// computes the CRC-32C while it checks the commands. Therefore `sum` is not valid if `err` is not
+// nil.
 func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
-	const fieldCount = 10 // number of fields of table Image in image.fbs
+	const fieldCount = 10 // number of fields that image.fbs declares for table Image
 	// The number of a field is its position in the declaration of table Image, counted from 0.
 	t := RootTable(envelope, PreambleSize, fieldCount, "image")
 	commands := t.vectorBytes(6, 8, CommandSize, CommandsMax, "commands")

@@ -6,20 +6,19 @@ package hal
 
 // busMasterState is the state of a device's bus mastering.
 type busMasterState struct {
-	isOn            bool   // this program has enabled bus mastering, and has not disabled it again
-	keptOnByDriver  bool   // a kernel driver keeps bus mastering on; do not change it here
-	statusBeforeDMA uint64 // PCI status before this program enabled DMA; may have old error bits
+	enabledByProgram bool   // this program has enabled bus mastering, and must disable it
+	keptOnByDriver   bool   // a kernel driver keeps bus mastering on; this program leaves it on
+	statusBeforeDMA  uint64 // PCI status register before DMA, perhaps with bits of old errors
 }
 
-// SetBusMaster implements Device. SetBusMaster(false) does nothing unless SetBusMaster(true) was
-// called before.
+// SetBusMaster implements Device. SetBusMaster(false) has an effect only after SetBusMaster(true).
 func (d *device) SetBusMaster(on bool) error {
 	if on {
 		return d.startBusMaster()
 	}
-	if !d.busMaster.isOn {
-		// Do not write the command register: Close also calls SetBusMaster(false), and must succeed
-		// for a user without write access to configuration space.
+	if !d.busMaster.enabledByProgram {
+		// Write no register. Close always calls SetBusMaster(false), and Close must also succeed
+		// for a user who may not write configuration space.
 		return nil
 	}
 	return d.stopBusMaster()
@@ -29,13 +28,13 @@ func (d *device) SetBusMaster(on bool) error {
 // a device with tiles, and switches bus mastering on.
 func (d *device) startBusMaster() error {
 	if !d.busMaster.keptOnByDriver {
-		// Clear old error bits. In this register, writing a one clears a bit, and writing a zero
-		// leaves a bit unchanged.
+		// Clear old error bits of the status register. Writing 1 to a bit clears the bit; writing 0
+		// leaves the bit unchanged.
 		d.config.Store(configStatusOffset, 2, configStatusDMAErrors)
 	}
-	// Save the error bits that are still set, so that diagnoseHeader can ignore these old errors.
+	// Save the error bits that are still set. dmaFailureCode ignores these old errors later.
 	d.busMaster.statusBeforeDMA, _ = d.config.Load(configStatusOffset, 2)
-	d.busMaster.isOn = true
+	d.busMaster.enabledByProgram = true
 	// Program the outbound translation before the first transfer is possible, because tiles access
 	// the host memory of the image through this translation.
 	if err := d.programIATU(true); err != nil {
@@ -47,7 +46,7 @@ func (d *device) startBusMaster() error {
 // stopBusMaster switches bus mastering off and then disables the outbound translation.
 func (d *device) stopBusMaster() error {
 	err := d.setBusMasterBit(false)
-	d.busMaster.isOn = err != nil // if the call failed, Close must try again
+	d.busMaster.enabledByProgram = err != nil // after an error, Close must try again
 	if CodeOf(err) == DeviceGone {
 		return err // a missing device has no registers to write
 	}
@@ -63,19 +62,18 @@ func (d *device) setBusMasterBit(on bool) error {
 	if d.busMaster.keptOnByDriver {
 		return nil
 	}
-	return d.setCommandBit(configCommandMasterBit, on)
+	return d.setCommandRegisterBit(configCommandMasterBit, on)
 }
 
-// diagnoseHeader returns the cause of a failed DMA transfer: MasterOff if bus mastering should be
+// dmaFailureCode returns the cause of a failed DMA transfer: MasterOff if bus mastering should be
 // on but is off, DMAFault if the status register has a new error bit, and otherwise OK. `header` is
 // the first 8 bytes of configuration space.
 //
-// If a read of host memory fails, a device that implements the error bits sets one of them. If a
-// write of host memory is blocked, the device sets no bit. Writes are posted, so the device
-// receives no response to them.
-func (m *busMasterState) diagnoseHeader(header uint64) Code {
+// A failed read of host memory sets an error bit, if the device implements the error bits. A failed
+// write sets no bit: writes are posted, so the device receives no response to a write.
+func (m *busMasterState) dmaFailureCode(header uint64) Code {
 	switch {
-	case !m.isOn:
+	case !m.enabledByProgram:
 	case header>>(8*configCommandOffset)&configCommandMasterBit == 0:
 		return MasterOff
 	case header>>(8*configStatusOffset)&configStatusDMAErrors&^m.statusBeforeDMA != 0:

@@ -22,19 +22,20 @@ func (c *cleanups) callAll() (err error) {
 	return err
 }
 
-// addClose adds a function that closes the file descriptor `fd`.
-func (c *cleanups) addClose(fd int) {
+// addFDCleanup appends a function that closes the file descriptor `fd`.
+func (c *cleanups) addFDCleanup(fd int) {
 	c.addCleanup(func() error {
 		_ = syscalls.close(fd)
 		return nil
 	})
 }
 
-// openFile opens the file at `path` with the given flags, and adds a function that closes the file.
+// openFile opens the file at `path` with the given flags, and appends a function that closes
+// the file.
 func (c *cleanups) openFile(path string, flags int) (fd int, err error) {
 	fd, err = syscalls.open(path, flags)
 	if err == nil {
-		c.addClose(fd)
+		c.addFDCleanup(fd)
 	}
 	return fd, err
 }

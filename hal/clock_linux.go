@@ -4,13 +4,12 @@ package hal
 
 import "time"
 
-// spinMaxNs is the longest wait, in nanoseconds, for which Sleep does not call nanosleep, but reads
-// the clock in a loop. A nanosleep of a few microseconds would take about ten times the requested
-// time, because Linux may delay the end of each nanosleep by 50 us (the timer slack of a thread:
-// man 2 prctl, PR_SET_TIMERSLACK).
+// spinMaxNs is a limit in nanoseconds. For a wait up to this limit, Sleep reads the clock in a
+// loop. It does not call nanosleep, because Linux may delay the end of each nanosleep by 50 us (the
+// timer slack of a thread: man 2 prctl, PR_SET_TIMERSLACK).
 const spinMaxNs = 100_000
 
-// clockStart is the time at which this program started. It is time 0 of the clock that Now reads.
+// clockStart is the time at which this program started. At this time, Now returns 0.
 var clockStart = time.Now()
 
 // Now implements Device. It calls time.Since, which reads the monotonic clock in user space,

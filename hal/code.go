@@ -18,27 +18,27 @@ const (
 	NoFile              // the file does not exist
 	NoDevice            // the device does not exist or cannot be opened
 	Internal            // this program has a bug
-	DeviceGone          // the device does not answer: all loads from it return all ones
+	DeviceGone          // the device does not answer: loads from the device return all ones
 	BusFault            // a load or store caused a bus error
 	IO                  // reading or writing a file failed
 	DeadlinePassed      // the condition of a poll did not become true before its deadline
 	ExpectFailed        // a loaded value did not meet the condition of an expect command
 	CompareFailed       // data from the device differ from the golden (expected) data
-	Denied              // no permission, an invalid signature, or a sealed process
+	Denied              // no permission, an invalid signature, or not allowed in a sealed process
 	WrongDevice         // the image is for another device
 	Refused             // the device or its mock rejected an access
 	BadTensor           // tensor data do not have the size or type that the image declares
 	InputMissing        // an input tensor has neither data from the caller nor default data
 	Disabled            // an earlier failure disabled the replay; load the image again
-	FrameLate           // a run of a sequence took longer than the time limit of a run
+	FrameLate           // one run of a sequence took longer than the limit that the caller set
 	MasterOff           // bus mastering is off, so the device cannot access host memory
 	DMAFault            // the device reports that one of its DMA transfers failed
-	codeCount           // number of codes; must remain the last constant
+	codeCount           // number of codes; new codes must be inserted before this line
 )
 
 // codeTable contains the text of each code, and the exit status of a program that ends with the
-// code. Up to 70, an exit status has the meaning that sysexits.h defines. From 71 on, lightmetal
-// defines its own meanings. Some of them differ from those in sysexits.h.
+// code. An exit status up to 70 has the meaning that sysexits.h defines. From 71 on, lightmetal
+// defines the meanings, and some of them differ from sysexits.h.
 var codeTable = [codeCount + 1]struct {
 	exit int
 	text string
@@ -70,8 +70,8 @@ var codeTable = [codeCount + 1]struct {
 // ExitStatus returns the exit status of a program that ends with the code `c`.
 func (c Code) ExitStatus() int { return codeTable[min(c, codeCount)].exit }
 
-// Error returns the text of the code `c`. The text does not name a device or file. If a message
-// should name one, use a Fault instead of a Code.
+// Error returns the text of the code `c`. The text does not name a device or file; the message of a
+// Fault does.
 func (c Code) Error() string { return codeTable[min(c, codeCount)].text }
 
 // Fault is an error that consists of a Code and a reason. Creating a Fault allocates memory.

@@ -26,14 +26,14 @@ const (
 	configStatusDMAErrors = 1<<8 | 1<<12 | 1<<13 | 1<<15
 )
 
-// configSpace implements Port for configuration space. If this program reads or writes 1, 2 or 4
-// aligned bytes of the file, the kernel makes one access of the same width to the device (Linux,
+// configSpace implements Port for configuration space. For a read or write of 1, 2 or 4 aligned
+// bytes of the file, the kernel makes one access of the same width to the device (Linux,
 // drivers/pci/pci-sysfs.c, pci_read_config; drivers/vfio/pci/vfio_pci_config.c, vfio_config_do_rw).
 type configSpace struct {
 	fd     int     // file descriptor of the file that contains configuration space; -1 if closed
 	offset int64   // offset in the file at which configuration space begins, in bytes
 	size   uint64  // number of bytes of configuration space that this program can access
-	buffer [8]byte // data of one access; a local variable would be allocated on the heap
+	buffer [8]byte // data of one access; Go would allocate a local variable on the heap
 }
 
 // Load implements Port.
@@ -57,11 +57,11 @@ func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 // errors:
 //   - ENODEV: the device was removed.
 //   - EPERM: kernel lockdown denies the access.
-//   - ESPIPE: this is a write to a sysfs file that is open for reading only (Linux,
-//     fs/kernfs/file.c, kernfs_fop_open).
+//   - ESPIPE: pwrite on a sysfs file that was opened for reading only (Linux, fs/kernfs/file.c,
+//     kernfs_fop_open).
 //
-// A user without CAP_SYS_ADMIN can read only the first 64 bytes. For any later bytes, the kernel
-// transfers fewer than `width` bytes.
+// A user without CAP_SYS_ADMIN can read only the first 64 bytes. If an access extends beyond them,
+// the kernel transfers fewer than `width` bytes.
 func configAccessCode(count int, width uint8, err error) Code {
 	switch errnoOf(err) {
 	case 0:
@@ -84,13 +84,13 @@ func (s *configSpace) readHeader() uint64 {
 	return header
 }
 
-// setCommandBit sets or clears one bit of the command register, and checks that the device has
-// accepted the new value. `mask` is a mask with that bit.
-func (d *device) setCommandBit(mask uint64, on bool) error {
-	// Write the register only if the bit has to change. Then a user without write access to
-	// configuration space can use a device whose memory decoding is already on. There is one
-	// exception: to enable bus mastering, always write the register. Otherwise a user without write
-	// access could use DMA on a device whose bus mastering is already on.
+// setCommandRegisterBit sets or clears the bit `mask` of the PCI command register, and checks that
+// the device has accepted the new value.
+func (d *device) setCommandRegisterBit(mask uint64, on bool) error {
+	// If the bit already has the wanted value, do not write the register. A user who may not write
+	// configuration space can then use a device whose memory decoding is already on. There is one
+	// exception: to enable bus mastering, write the register even if the bit is already set. A user
+	// who may not write configuration space must not be able to start DMA.
 	before, code := d.config.Load(configCommandOffset, 2)
 	want := before &^ mask
 	if on {
@@ -100,8 +100,8 @@ func (d *device) setCommandBit(mask uint64, on bool) error {
 		code = d.config.Store(configCommandOffset, 2, want)
 	}
 	if code != OK {
-		return d.fault(code, "cannot write the command register; run as root and without kernel "+
-			"lockdown")
+		return d.fault(code, "cannot write the command register; "+
+			"run as root and without kernel lockdown")
 	}
 	// Read the register back, because a device or a hypervisor may ignore the write.
 	after, _ := d.config.Load(configCommandOffset, 2)
@@ -113,8 +113,8 @@ func (d *device) setCommandBit(mask uint64, on bool) error {
 	case mask == configCommandMemoryBit:
 		return d.fault(NoDevice, "memory decoding stays off"+kernelLogAdvice)
 	case on:
-		return d.fault(MasterOff, "bus mastering stays off: the device cannot reach "+
-			"memory"+kernelLogAdvice)
+		return d.fault(MasterOff,
+			"bus mastering stays off: the device cannot reach memory"+kernelLogAdvice)
 	}
 	return d.fault(Internal,
 		"bus mastering stays on: the device may still write to memory; reset the device")
@@ -124,12 +124,13 @@ func (d *device) setCommandBit(mask uint64, on bool) error {
 // the device does not answer.
 func (d *device) allOnesFault() error {
 	remove := "`echo 1 > " + d.pciFunction.sysfsDir() + "/remove`"
-	return d.fault(DeviceGone, "configuration space reads as all ones; reset the device, or "+
-		"remove it with "+remove+" and find it again with `echo 1 > /sys/bus/pci/rescan`")
+	return d.fault(DeviceGone, "configuration space reads as all ones; "+
+		"reset the device, or remove it with "+remove+
+		" and find it again with `echo 1 > /sys/bus/pci/rescan`")
 }
 
-// kernelLogAdvice is the last part of error messages about a command bit that stays off. This
-// advice says where the user may find the reason.
+// kernelLogAdvice is the end of some error messages. It names two commands whose output may contain
+// the reason of the failure.
 const kernelLogAdvice = "; see `lspci -vv` and `dmesg`"
 
 // mapConfig returns an aperture of the first `size` bytes of configuration space. The commands of a
@@ -140,5 +141,5 @@ func (d *device) mapConfig(size uint64) (*Aperture, error) {
 			fbs.Text("configuration space has %d bytes, but the window needs %d bytes",
 				d.config.size, size))
 	}
-	return &Aperture{Port: &d.config, Size: size, Slot: -1}, nil
+	return &Aperture{Port: &d.config, Size: size, TLBWindow: -1}, nil
 }

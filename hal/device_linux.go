@@ -18,43 +18,45 @@ import (
 type device struct {
 	backend      backend
 	scheme       string // part of the device name before the first colon: pci, vfio or tt
-	locator      string // part after the first colon; PCI ids and addresses in lower case
+	locator      string // part of the device name after the first colon: PCI ids, address or path
 	locatorIsIDs bool   // locator is a pair of PCI ids, not a PCI address or a path
 
-	acquired     bool  // Map has called backend.acquire
-	acquireError error // error of backend.acquire; if it is not nil, every Map returns it
+	acquired     bool  // the first call of Map has called backend.acquireDevice
+	acquireError error // error of backend.acquireDevice; every call of Map returns it again
 
-	pciFunction pciFunction         // identity, PCI address and BARs; file sysfs_linux.go
-	config      configSpace         // configuration space; file config_linux.go
-	busMaster   busMasterState      // state of bus mastering; file busmaster_linux.go
-	memory      hostMemory          // memory of the Host windows; file hostmem_linux.go
-	tlb         tlbWindows          // TLB windows of the device; file tlb_linux.go
-	outbound    outboundTranslation // address translation for tiles; file outbound_linux.go
-	cleanups    cleanups            // functions that release resources; file cleanup_linux.go
+	pciFunction pciFunction    // identity, PCI address and BARs: see sysfs_linux.go
+	config      configSpace    // configuration space: see config_linux.go
+	busMaster   busMasterState // state of bus mastering: see busmaster_linux.go
+	hostMemory  hostMemory     // memory of the Host windows: see hostmem_linux.go
+	tlb         tlbWindows     // TLB windows of the device: see tlb_linux.go
+	outbound    outboundState  // how tiles reach host memory: see outbound_linux.go
+	cleanups    cleanups       // functions that release resources: see cleanup_linux.go
 }
 
 // backend is a kernel interface through which a program in user space accesses a PCI function:
 // sysfs, VFIO, or Tenstorrent's driver.
 type backend interface {
-	// findDevice finds the device and reads its identity. It does not write to the device.
-	findDevice() error
-	// acquire claims the device for this program, and stops DMA that a killed program left running.
-	// Afterwards memory decoding is on. Bus mastering is off, except in two cases: a kernel driver
-	// keeps it on, or this user may not switch it off. The first Map calls acquire.
-	acquire() error
+	// identifyDevice finds the device and reads its identity. It does not write to the device.
+	identifyDevice() error
+	// acquireDevice claims the device for this program, and stops DMA that a killed program left
+	// running. The first call of Map calls acquireDevice. After acquireDevice, memory decoding is
+	// on. Bus mastering is off, unless a kernel driver keeps it on or this user may not switch it
+	// off.
+	acquireDevice() error
 	// mapBarRange calls mapFile to map a range of a BAR. If writeCombining is true, the mapping
 	// should be write-combining, but a backend may map the range uncached instead.
 	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error)
-	// mapForDMA makes it possible for the device to access `mem` by DMA, and returns the bus
-	// address of `mem`. `mem` must consist of complete pages of host memory. The kernel must not
-	// move these pages. It never moves huge pages; `huge` is true if `mem` consists of huge pages.
-	// If mapForDMA cannot prevent the kernel from moving ordinary pages, it returns an error. If
-	// fixedBus is not 0, the bus address must be fixedBus. If the device cannot reach `mem` at that
-	// address, mapForDMA returns an error.
+	// mapForDMA makes `mem` accessible to the device by DMA, and returns the bus address of `mem`.
+	// `mem` consists of complete pages: huge pages if `huge` is true, and otherwise ordinary pages.
+	// During DMA, the kernel must not move a page. It never moves huge pages. mapForDMA returns an
+	// error if it cannot prevent the kernel from moving ordinary pages.
+	//
+	// If fixedBus is not 0, mapForDMA returns the bus address fixedBus, or an error if the device
+	// cannot reach `mem` at that address.
 	mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error)
-	// assignBusAddress implements Device.AssignBusAddress if the device and the owner of the
+	// ensureReachable implements Device.AssignBusAddress if the device and the owner of the
 	// aperture have the same backend.
-	assignBusAddress(a *Aperture, owner *device) error
+	ensureReachable(a *Aperture, owner *device) error
 }
 
 // fault returns a Fault. The reason of the Fault is the name of the device followed by `text`.
@@ -76,11 +78,12 @@ func (d *device) Map(w fbs.Window) (Aperture, error) {
 	return *a, nil
 }
 
-// mapWindow maps the window `w` of an image. The first call also acquires the device.
+// mapWindow maps the window `w` of an image. The first call also acquires the device for this
+// program.
 func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	if !d.acquired {
 		d.acquired = true
-		d.acquireError = d.backend.acquire()
+		d.acquireError = d.backend.acquireDevice()
 	}
 	if d.acquireError != nil {
 		return nil, d.acquireError
@@ -89,7 +92,7 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	case gen.WindowKindBar:
 		return d.mapBar(w.Bar, w.Flags&fbs.FlagWriteCombining != 0, w.Offset, w.Size)
 	case gen.WindowKindTlb:
-		return d.mapTLB(w)
+		return d.mapTLBWindow(w)
 	case gen.WindowKindConfig:
 		return d.mapConfig(w.Size)
 	case gen.WindowKindHost:
@@ -102,7 +105,7 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	name := "BAR " + strconv.Itoa(int(bar))
 	if bar >= configBarCount || d.pciFunction.BarSizes[bar] == 0 {
-		return nil, d.fault(WrongDevice, name+" has no memory: it does not exist or has I/O ports")
+		return nil, d.fault(WrongDevice, name+" cannot be mapped: it is missing or has I/O ports")
 	}
 	barSize := d.pciFunction.BarSizes[bar]
 	if size == 0 || offset > barSize || size > barSize-offset {
@@ -141,9 +144,10 @@ func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, e
 // pageSize returns the size of a normal page of memory in bytes.
 func pageSize() uint64 { return uint64(unix.Getpagesize()) }
 
-// ownHostWindowsOnly is the reason in a message about a device whose tiles access host memory.
-const ownHostWindowsOnly = ": tiles reach only host windows of their own device, and no other " +
-	"device does"
+// hostWindowsNotSharedReason is the end of an error message of AssignBusAddress. The message
+// concerns a device whose tiles access host memory.
+const hostWindowsNotSharedReason = ": a device with tiles reaches only its host windows, " +
+	"and does not share them"
 
 // AssignBusAddress implements Device. It returns an error if the device `d` cannot reach the
 // aperture `a`, by these rules:
@@ -158,10 +162,10 @@ func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 	case !reachable:
 	case d.busMaster.keptOnByDriver:
 		reachable, reason = owner == d, ": a `tt:` device reaches only its own windows"
-	case d.mustProgramIATU():
-		reachable, reason = owner == d && a.isHostMemory, ownHostWindowsOnly
-	case owner.mustProgramIATU() && a.isHostMemory:
-		reachable, reason = false, ownHostWindowsOnly
+	case d.needsIATU():
+		reachable, reason = owner == d && a.isHostMemory, hostWindowsNotSharedReason
+	case owner.needsIATU() && a.isHostMemory:
+		reachable, reason = false, hostWindowsNotSharedReason
 	default:
 		reachable = owner.scheme == d.scheme
 	}
@@ -169,15 +173,15 @@ func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 		return NewFault(Usage, d.pciFunction.Name+" cannot reach memory of "+
 			windowOwner.Identity().Name+reason)
 	}
-	return d.backend.assignBusAddress(a, owner)
+	return d.backend.ensureReachable(a, owner)
 }
 
 // Alive implements Device.
 func (d *device) Alive() bool { return isAlive(d.config.readHeader()) }
 
-// isAlive reports whether `header` comes from a device that answers and decodes memory accesses:
-// the vendor id must not be all ones, and the command register must enable memory decoding.
-// `header` is the first 8 bytes of the device's configuration space.
+// isAlive reports whether a device answers and decodes memory accesses. `header` is the first 8
+// bytes of the device's configuration space: the vendor id must not be all ones, and the command
+// register must enable memory decoding.
 func isAlive(header uint64) bool {
 	return uint16(header) != 0xffff && header>>(8*configCommandOffset)&configCommandMemoryBit != 0
 }
@@ -188,7 +192,7 @@ func (d *device) Diagnose() Code {
 	if !isAlive(header) {
 		return DeviceGone
 	}
-	return d.busMaster.diagnoseHeader(header)
+	return d.busMaster.dmaFailureCode(header)
 }
 
 // Close implements Device. It switches bus mastering off before it releases host memory, because a
@@ -200,8 +204,8 @@ func (d *device) Close() error {
 	if e := d.cleanups.callAll(); err == nil {
 		err = e
 	}
-	d.memory.unmapAll()
-	d.clearIATURegisters()
+	d.hostMemory.unmapAll()
+	d.dropIATUAperture()
 	d.config.fd = -1
 	return err
 }

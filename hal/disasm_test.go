@@ -175,7 +175,7 @@ func disassemble(t *testing.T, arch, source string) map[string][]instruction {
 
 // parseListing reads the output of objdump:
 //
-//	TEXT hal.walk(SB) walk.s
+//	TEXT hal.executeWalk(SB) walk.s
 //	  walk.s:84	0x892			4c8b542408		MOVQ 0x8(SP), R10
 func parseListing(t *testing.T, listing string) map[string][]instruction {
 	functions := map[string][]instruction{}
@@ -287,7 +287,7 @@ func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 	} {
 		binary.LittleEndian.PutUint64(m.walk[at:], value)
 	}
-	code := m.functions["walk"]
+	code := m.functions["executeWalk"]
 	for at := 0; ; {
 		switch next := m.execute(m, &code[at]); next {
 		case on:
@@ -572,8 +572,8 @@ func (m *machine) checkTouches(what string, want ...touch) {
 func TestWalkIsTheOnlyAssembly(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
 		delete(m.functions, "detectAVX") // exists on amd64 only, and does not access the device
-		if len(m.functions) != 1 || m.functions["walk"] == nil {
-			t.Errorf("functions %v, want only walk", slices.Collect(maps.Keys(m.functions)))
+		if len(m.functions) != 1 || m.functions["executeWalk"] == nil {
+			t.Errorf("functions %v, want only executeWalk", slices.Collect(maps.Keys(m.functions)))
 		}
 	})
 }
@@ -611,7 +611,7 @@ func TestLoadAndStoreAreOneInstruction(t *testing.T) {
 			}
 			m.checkTouches("load", want)
 			want.store = true
-			if w, done := m.run(store); done != 1 || w.StopReason != StopUnhandled {
+			if w, done := m.run(store); done != 1 || w.StopReason != StopBeforeNext {
 				t.Errorf("store of %d bytes ends with %d", width, w.StopReason)
 			}
 			m.checkTouches("store", want)
@@ -734,14 +734,14 @@ func TestEveryAccessBelongsToTheCommandInNext(t *testing.T) {
 			copy(m.device, p.memory[:])
 			memory := bytes.Clone(m.memory)
 			memories, windows, homes := [2]uintptr{1: AddressOf(memory)}, [3]uintptr{}, [2]uintptr{}
-			want := Walk{Next: &list[0], Memories: &memories[0], Windows: &windows[0],
-				TLBWindows: &homes[0]}
+			want := Walk{Next: &list[0], WindowAddresses: &windows[0],
+				BufferAddresses: &memories[0], TLBWindowBases: &homes[0]}
 			var whose []int
-			done, fences := 0, fenceCount.Load()
+			done, fences := 0, walkGenericFenceCount.Load()
 			for ; done < len(list); done++ {
 				switch c := &list[done]; {
 				case c.Opcode == gen.OpcodeFence:
-					fenceCount.Add(1)
+					walkGenericFenceCount.Add(1)
 					want.Advance()
 				case c.Opcode == gen.OpcodePoint && c.Width != 0:
 					want.programWindow(p)
@@ -758,14 +758,16 @@ func TestEveryAccessBelongsToTheCommandInNext(t *testing.T) {
 			w, got := m.run(list...)
 			ended[w.StopReason]++
 			if got != done || w.StopReason != want.StopReason ||
-				w.StopReason != StopUnhandled && w.StopReason != StopAllOnes && w.Got != want.Got ||
+				w.StopReason != StopBeforeNext && w.StopReason != StopAllOnes &&
+					w.Got != want.Got ||
 				w.StopReason == StopMismatch && (w.Want != want.Want ||
 					w.MismatchOffset != want.MismatchOffset) {
 				t.Fatalf("%+v\nended at %d with %+v, want %d with %+v", list, got, w, done, want)
 			}
 			m.checkTouches("list", p.touches...)
-			if uint32(m.fences) != fenceCount.Load()-fences {
-				t.Fatalf("%+v\n%d barriers, want %d", list, m.fences, fenceCount.Load()-fences)
+			if uint32(m.fences) != walkGenericFenceCount.Load()-fences {
+				t.Fatalf("%+v\n%d barriers, want %d", list, m.fences,
+					walkGenericFenceCount.Load()-fences)
 			}
 			if !slices.Equal(m.whose, whose) {
 				t.Fatalf("%+v\naccesses of %v, want %v", list, m.whose, whose)

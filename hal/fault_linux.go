@@ -13,15 +13,15 @@ func syscallFault(call, path string, err error) error {
 	}
 	reason := call + " " + path + ": " + err.Error()
 	if errno := errnoOf(err); errno == unix.EACCES || errno == unix.EPERM {
-		return NewFault(Denied, reason+"; run as root, or give this user access to the "+
-			"file; if root is denied too, kernel lockdown is on")
+		return NewFault(Denied, reason+"; run as root, or give this user access to the file"+
+			"; if root is denied too, kernel lockdown is on")
 	}
 	return NewFault(NoDevice, reason)
 }
 
-// errnoOf returns the number of the error `err`, which a system call has returned. If `err` is nil,
-// the number is 0. If `err` has another type than unix.Errno, the number is EIO. The compiler must
-// not inline errnoOf, because the inlined copies would make the program larger.
+// errnoOf returns the errno of `err`, the error of a system call: 0 if `err` is nil, and EIO if
+// `err` is not a unix.Errno. The compiler must not inline errnoOf, because the inlined copies would
+// make the program larger.
 //
 //go:noinline
 func errnoOf(err error) unix.Errno {

@@ -1,9 +1,9 @@
 package hal
 
-// This file catches memory faults. A load or store of mapped memory faults if, for example,
-// the device is gone or the mapped file has been truncated.
+// This file catches memory faults. For example, a load from a mapped BAR faults if the device is
+// gone, and a load from a mapped file faults if the file has been truncated.
 
-// Panic describes a panic that Recover has caught. In the zero value, no panic has occurred.
+// Panic describes a panic that Recover has caught. The zero value means that no panic has occurred.
 type Panic struct {
 	Cause   any     // value that Go's recover returned; nil if no panic occurred
 	IsFault bool    // the cause is a memory access that faulted, not a bug in the program
@@ -11,8 +11,7 @@ type Panic struct {
 }
 
 // Recover catches a panic, stores its description in `recovered`, and restores the previous setting
-// of SetPanicOnFault. A function must begin with this statement if it accesses memory that may be
-// gone:
+// of SetPanicOnFault. A function whose loads or stores may fault must begin with this statement:
 //
 //	defer Recover(SetPanicOnFault(true), &recovered)
 //
@@ -27,8 +26,8 @@ func Recover(previousPanicOnFault bool, recovered *Panic) {
 	}
 }
 
-// FaultedIn reports whether the panic is a fault of an access to a range of memory. The range has
-// `size` bytes and begins at the address `base`.
+// FaultedIn reports whether an access to a range of memory caused the panic. The range has `size`
+// bytes and begins at the address `base`.
 func (p *Panic) FaultedIn(base uintptr, size uint64) bool {
 	return p.IsFault && p.Address-base < uintptr(size)
 }

@@ -64,11 +64,10 @@ type Device interface {
 	// address Aperture.BusAddress.
 	Map(w fbs.Window) (Aperture, error)
 
-	// EncodeWindow prepares the Point command `c`. A Point command makes a TLB window show
-	// the given address of the tiles `t`. If this program programs the TLB windows through
-	// registers of the device, EncodeWindow stores the new register values in `c`. Then a
-	// Walk can execute `c` without calling the device. The parameter `a` is the aperture
-	// that Map returned for the window. EncodeWindow sets these fields of `c`:
+	// EncodePoint prepares the Point command `c`, so that a Walk can execute the command without
+	// calling the device. A Point command makes a TLB window show the given address of the tiles
+	// `t`. `a` is the aperture that Map returned for the image's window. EncodePoint computes the
+	// new values of the TLB window's registers, and sets these fields of `c`:
 	//
 	//	Offset  bytes from the result `registers` to the registers of this TLB window
 	//	Width   8 for one register of 8 bytes; 4 for three registers of 4 bytes each
@@ -76,27 +75,29 @@ type Device interface {
 	//	Mask    values of the registers, last 4 bytes; only if there are three registers
 	//	Amount  bytes from the result windowBase to the first byte of the aperture
 	//
-	// The result `registers` is the address of the first TLB window's registers. The caller
-	// must store this address in an entry of Walk.Windows, and the index of that entry in
-	// c.Index. The result windowBase is the address of the first byte of the mapped TLB
-	// window. The caller must store that address at index c.Window of Walk.TLBWindows.
+	// The result `registers` is the address of the registers of TLB window 0. The caller must store
+	// this address in an entry of Walk.WindowAddresses, and the index of that entry in c.Index. The
+	// result windowBase is the address at which this TLB window is mapped. The caller must store
+	// that address in entry c.Window of Walk.TLBWindowBases.
 	//
-	// If `registers` is 0, the registers are not mapped. Then the caller must discard `c`
+	// If `registers` is 0, the registers are not mapped. In that case the caller must discard `c`
 	// and call ProgramWindow instead.
-	EncodeWindow(a *Aperture, t fbs.TileRoute, address uint64, c *fbs.Command) (
+	EncodePoint(a *Aperture, t fbs.TileRoute, address uint64, c *fbs.Command) (
 		registers, windowBase uintptr, code Code)
 
-	// ProgramWindow programs the TLB window of the aperture `a`. From then on, the first
-	// byte of `a` is the byte at the given address of the tiles `t`. Map must have returned
-	// `a` for a Tlb window, and the address must be a multiple of a.Size. If the TLB window
-	// is larger than `a`, ProgramWindow also changes a.Base, because the aperture then
-	// begins at another place in the TLB window. Callers need ProgramWindow only if the
-	// result `registers` of EncodeWindow was 0.
+	// ProgramWindow executes a Point command itself. Callers need it only if EncodePoint has
+	// returned 0 as the result `registers`. It programs the TLB window to which the aperture `a`
+	// belongs. After that, the first byte of `a` shows the byte at the given address of the tiles
+	// `t`.
+	//
+	// Map must have returned `a` for a Tlb window. The address must be a multiple of a.Size.
+	// ProgramWindow may change a.Base: if the TLB window is larger than `a`, the offset of `a` in
+	// the TLB window depends on the address.
 	ProgramWindow(a *Aperture, t fbs.TileRoute, address uint64) Code
 
 	// AssignBusAddress sets a.BusAddress to the bus address at which this device reaches the memory
-	// of the aperture `a`. The parameter `owner` is the device whose Map returned `a`. It
-	// may be this device.
+	// of the aperture `a`. `owner` is the device whose Map returned `a`: this device or another
+	// one.
 	AssignBusAddress(a *Aperture, owner Device) error
 
 	// SetBusMaster switches bus mastering on or off. After SetBusMaster(false), the device
@@ -130,31 +131,31 @@ type Device interface {
 // accesses a mapped range with loads and stores at Base, and any other range through Port.
 type Aperture struct {
 	Base       uintptr // address of the first byte in this process; 0 if the range is not mapped
-	Port       Port    // loads from and stores to a range that is not mapped; nil if it is mapped
+	Port       Port    // access to a range that is not mapped; nil if the range is mapped
 	Size       uint64  // size of the range in bytes
-	Slot       int     // number of the TLB window; -1 if the window is not a Tlb window
+	TLBWindow  int     // number of the TLB window; -1 if the image's window is not of kind Tlb
 	BusAddress uint64  // bus address at which a device reaches the first byte by DMA; 0 if none
 
 	isHostMemory bool // the range is the host memory of a Host window
 
-	// execute executes the command w.Next through Port. It is nil if the range is mapped. It
-	// is also nil for configuration space: ExecuteOnPort itself makes the loads there.
-	execute func(w *Walk, barOffset uint64) Code
+	// executeCommand executes the command w.Next through Port. `executeCommand` is nil if the range
+	// is mapped, and for configuration space, from which ExecuteOnPort itself loads.
+	executeCommand func(w *Walk, barOffset uint64) Code
 }
 
 // MappedAperture returns an aperture of `size` bytes of `mem`, from the given offset on. The
-// aperture stores only the address of these bytes, not `mem` itself. Therefore the caller
-// must keep `mem` mapped or, if the Go heap contains `mem`, reachable.
-func MappedAperture(mem []byte, offset, size uint64, slot int) Aperture {
-	return Aperture{Base: AddressOf(mem[offset : offset+size]), Size: size, Slot: slot}
+// aperture contains an address but no Go pointer. Therefore the caller must keep `mem` mapped or,
+// if `mem` is on the Go heap, keep a pointer to `mem`.
+func MappedAperture(mem []byte, offset, size uint64, tlbWindow int) Aperture {
+	return Aperture{Base: AddressOf(mem[offset : offset+size]), Size: size, TLBWindow: tlbWindow}
 }
 
 // ExitCleaner is implemented by a Device whose kernel driver can put cores of the device
 // back into reset when this process ends, even if the process is killed.
 type ExitCleaner interface {
-	// RegisterExitCleanup asks the driver to put cores that the image starts back into reset
-	// when the device is closed or this process ends. deviceIndex is the index of this
-	// device in the image. If the driver is too old for this request, `note` is one line
-	// that warns the user. Otherwise `note` is "".
+	// RegisterExitCleanup asks the kernel driver to reset all cores that the image starts, as soon
+	// as the device is closed or this process ends. deviceIndex is the index of this device in the
+	// image. If the driver is too old, `note` is one line that warns the user. Otherwise `note` is
+	// "".
 	RegisterExitCleanup(view *fbs.View, deviceIndex int) (note string, err error)
 }

@@ -21,21 +21,21 @@ const (
 // hostMemory is the memory of all Host windows of one device.
 type hostMemory struct {
 	mappings        [][]byte // all mappings of host memory; Close unmaps them
-	unusedHugePages []byte   // end of the last mapping of huge pages; no Host window uses it yet
+	unusedHugePages []byte   // unused end of the last mapping of huge pages, for later windows
 }
 
-// mapHostMem allocates host memory for a Host window of `size` bytes, and makes it possible for the
-// device to access this memory. It returns an aperture of the memory. Aperture.BusAddress is the
-// address at which the device reaches the memory. If fixedBus is not 0, this address is fixedBus.
+// mapHostMem allocates host memory for a Host window of `size` bytes, makes this memory accessible
+// to the device, and returns an aperture of the memory. The device reaches the memory at the
+// address Aperture.BusAddress. If fixedBus is not 0, Aperture.BusAddress is fixedBus.
 func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 	mem, huge, err := d.allocatePages(fbs.RoundUp(size, pageSize()))
 	if err != nil {
 		return nil, err
 	}
 	var bus uint64
-	if d.mustProgramIATU() {
-		// Tiles use an address that addIATURegion chooses. The outbound translation translates this
-		// address to the bus address of the memory. Therefore any bus address is suitable.
+	if d.needsIATU() {
+		// Any bus address is suitable, because tiles do not use the bus address. They use an
+		// address that addIATURegion returns, and the iATU translates it to the bus address.
 		bus, err = d.backend.mapForDMA(mem, huge, 0)
 		if err == nil {
 			bus, err = d.addIATURegion(bus, uint64(len(mem)), fixedBus)
@@ -59,7 +59,7 @@ func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 // The kernel may move ordinary pages to make room for huge pages (vm.compact_unevictable_allowed),
 // unless a driver pins the ordinary pages. VFIO and Tenstorrent's driver pin them.
 func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
-	m := &d.memory
+	m := &d.hostMemory
 	if size > uint64(len(m.unusedHugePages)) {
 		pages, err := d.mmapLocked(fbs.RoundUp(size, hugePageSize), unix.MAP_HUGETLB|mapHuge2MB)
 		if err != nil {
@@ -82,19 +82,18 @@ func (d *device) mmapLocked(size uint64, flags int) ([]byte, error) {
 		return nil, d.fault(Denied, fbs.Text("cannot lock %x bytes of host memory: ", size)+
 			err.Error()+MemlockAdvice)
 	}
-	// Do not share the pages with child processes (fork). If a child process shared a page, the
-	// kernel would copy the page at the next store of this process. This process would then use the
-	// copy, but the device would still use the original.
+	// Exclude the pages from child processes. If a child process (fork) shared a page, this process
+	// would get a copy of the page at its next store, but the device would still use the original.
 	_ = unix.Madvise(mem, unix.MADV_DONTFORK)
-	d.memory.mappings = append(d.memory.mappings, mem)
+	d.hostMemory.mappings = append(d.hostMemory.mappings, mem)
 	return mem, nil
 }
 
-// MemlockAdvice is the last part of an error message, and says how to raise the limit on locked
-// memory. This limit also applies to memory that a driver pins.
+// MemlockAdvice is the end of some error messages. It says how to raise the limit on locked memory,
+// which also applies to memory that a driver pins.
 const MemlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`, or free memory"
 
-// unmapAll releases all host memory.
+// unmapAll releases the memory of all Host windows.
 func (m *hostMemory) unmapAll() {
 	for _, mem := range m.mappings {
 		_ = syscalls.munmap(mem) // munmap of anonymous memory cannot fail

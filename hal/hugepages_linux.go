@@ -9,26 +9,28 @@ package hal
 import "lightmetal/fbs"
 
 // notContiguousFault returns the Fault for a Host window whose memory of `size` bytes is not
-// physically contiguous. `huge` is true if the memory consists of huge pages. In that case the
-// message advises the user to reserve the huge pages at boot, when contiguous memory is still free.
+// physically contiguous. If the memory consists of huge pages (`huge`), the message advises the
+// user to reserve huge pages at boot, when contiguous memory is still free.
 func (d *device) notContiguousFault(size uint64, huge bool) error {
 	reason := fbs.Text("%x bytes of host memory are not physically contiguous", size)
 	if !huge {
 		return d.fault(NoDevice, reason+hugePageAdvice(size))
 	}
-	return d.fault(NoDevice, reason+fbs.Text(", even in huge pages; boot Linux with "+
-		"`hugepages=%d`, use windows of at most 2 MiB, or use `vfio:`", advisedHugePages(size)))
+	const advice = ", even in huge pages; boot Linux with `hugepages=%d`, " +
+		"use windows of at most 2 MiB, or use `vfio:`"
+	return d.fault(NoDevice, reason+fbs.Text(advice, advisedHugePageCount(size)))
 }
 
-// hugePageAdvice returns the last part of an error message, which says how to reserve huge pages
-// for `size` bytes.
+// hugePageAdvice returns the end of an error message, which says how to reserve huge pages for
+// `size` bytes.
 func hugePageAdvice(size uint64) string {
-	return fbs.Text("; reserve huge pages soon after boot with "+
-		"`echo %d > /proc/sys/vm/nr_hugepages`, or use `vfio:`", advisedHugePages(size))
+	const advice = "; reserve huge pages soon after boot with " +
+		"`echo %d > /proc/sys/vm/nr_hugepages`, or use `vfio:`"
+	return fbs.Text(advice, advisedHugePageCount(size))
 }
 
-// advisedHugePages returns the number of huge pages that messages advise the user to reserve for
-// `size` bytes. This number is twice the number of huge pages that `size` bytes need.
-func advisedHugePages(size uint64) uint64 {
+// advisedHugePageCount returns the number of huge pages that messages advise the user to reserve
+// for `size` bytes. This number is twice the number of huge pages that `size` bytes need.
+func advisedHugePageCount(size uint64) uint64 {
 	return 2 * fbs.RoundUp(size, hugePageSize) / hugePageSize
 }

@@ -221,8 +221,8 @@ func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
 		t.Errorf("%d bytes at %#x, %d at %#x", small.Size, small.BusAddress, large.Size,
 			large.BusAddress)
 	}
-	if len(d.memory.mappings) != 1 {
-		t.Errorf("%d mappings", len(d.memory.mappings))
+	if len(d.hostMemory.mappings) != 1 {
+		t.Errorf("%d mappings", len(d.hostMemory.mappings))
 	}
 	for offset := uint64(0); offset < 0x3001; offset++ {
 		if v, code := large.Load(uint32(offset), 1); v != 0 || code != OK {
@@ -283,8 +283,8 @@ func TestHostWindowsShareHugePages(t *testing.T) {
 	}{{hugePageSize - 4096, 1}, {4096, 1}, {1, 2}, {hugePageSize, 3}, {hugePageSize + 1, 4},
 		{hugePageSize - 4096, 4}, {1, 5}} {
 		mustMap(t, d, host(c.size))
-		if len(d.memory.mappings) != c.maps {
-			t.Errorf("window %d: %d mappings, want %d", i, len(d.memory.mappings), c.maps)
+		if len(d.hostMemory.mappings) != c.maps {
+			t.Errorf("window %d: %d mappings, want %d", i, len(d.hostMemory.mappings), c.maps)
 		}
 	}
 }
@@ -616,7 +616,7 @@ func (s still) Alive() bool        { return s.alive }
 func (s still) Identity() Identity { return Identity{Name: "mock:still"} }
 
 func TestBaseDeviceDoesNothing(t *testing.T) {
-	registers, home, code := BaseDevice{}.EncodeWindow(nil, tile, 0, nil)
+	registers, home, code := BaseDevice{}.EncodePoint(nil, tile, 0, nil)
 	if registers != 0 || home != 0 || code != OK ||
 		(BaseDevice{}).AssignBusAddress(nil, nil) != nil ||
 		(BaseDevice{}).SetBusMaster(true) != nil || (BaseDevice{}).Close() != nil ||

@@ -18,14 +18,14 @@ import (
 // memoryBackend is a backend whose BARs are ordinary memory.
 type memoryBackend struct{ t *testing.T }
 
-func (b *memoryBackend) findDevice() error { return nil }
-func (b *memoryBackend) acquire() error    { return nil }
+func (b *memoryBackend) identifyDevice() error { return nil }
+func (b *memoryBackend) acquireDevice() error  { return nil }
 func (b *memoryBackend) mapBarRange(_ uint8, _ bool, _, size uint64) (*Aperture, error) {
 	a := MappedAperture(mapped(b.t, int(size)), 0, size, -1)
 	return &a, nil
 }
 func (b *memoryBackend) mapForDMA([]byte, bool, uint64) (uint64, error) { return 0x1000, nil }
-func (b *memoryBackend) assignBusAddress(*Aperture, *device) error      { return nil }
+func (b *memoryBackend) ensureReachable(*Aperture, *device) error       { return nil }
 
 // openBoard returns a device of a board in the state after Open. A file contains its configuration
 // space.
@@ -47,7 +47,7 @@ func openBoard(t *testing.T, vendor, id uint16) *device {
 		t.Fatal(err)
 	}
 	d.config.fd = fd
-	d.applyBoard()
+	d.initFromBoard()
 	old := syscalls
 	syscalls.mmap = func(_ int, _ int64, length, _, _ int) ([]byte, error) {
 		return make([]byte, length), nil
@@ -100,8 +100,8 @@ func TestNoTilesRefusesWindowsOfDevicesWithTiles(t *testing.T) {
 	}
 	d := openBoard(t, edu.Vendor, edu.Device)
 	var a Aperture
-	if _, _, code := d.EncodeWindow(&a, fbs.TileRoute{}, 0, &fbs.Command{}); code != Refused {
-		t.Errorf("EncodeWindow: %v", code)
+	if _, _, code := d.EncodePoint(&a, fbs.TileRoute{}, 0, &fbs.Command{}); code != Refused {
+		t.Errorf("EncodePoint: %v", code)
 	}
 	if code := d.ProgramWindow(&a, fbs.TileRoute{}, 0); code != Refused {
 		t.Errorf("ProgramWindow: %v", code)

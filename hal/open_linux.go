@@ -12,25 +12,26 @@ import "strconv"
 //	vfio:DDDD:BB:DD.F      PCI function with this address, through VFIO
 //	tt:/dev/tenstorrent/N  device N of Tenstorrent's driver; N is decimal
 //
-// Open returns an error if several functions have the given ids, or if another kernel driver owns
-// the function. The error is a *Fault whose reason names the remedy. Open does not write to the
-// device, and does not claim it: the first call of Map claims the device.
+// Open returns an error if several functions have the given ids, or if the kernel driver of the
+// function does not suit the backend. The error is a *Fault whose reason names the remedy. Open
+// does not write to the device, and does not claim the device. The first call of Map claims the
+// device.
 func Open(name string) (Device, error) {
 	d, err := parseDevice(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.backend.findDevice(); err != nil {
+	if err := d.backend.identifyDevice(); err != nil {
 		d.Close()
 		return nil, err
 	}
-	d.applyBoard()
+	d.initFromBoard()
 	return d, nil
 }
 
-// ParseDeviceName checks a device name without opening the device: the device need not exist. If
-// the name is invalid, ParseDeviceName returns a Fault with the code Usage. The returned Device is
-// not open; only its Identity may be used.
+// ParseDeviceName checks a device name without opening the device, which need not exist. If the
+// name is invalid, ParseDeviceName returns a Fault with the code Usage. The returned Device is not
+// open: the caller may only call its method Identity.
 func ParseDeviceName(name string) (Device, error) {
 	d, err := parseDevice(name)
 	if err != nil {
@@ -39,8 +40,8 @@ func ParseDeviceName(name string) (Device, error) {
 	return d, nil
 }
 
-// parseDevice parses a device name and returns a new device with the backend that the name selects.
-// It makes no system call.
+// parseDevice parses a device name, and returns a new device with the backend that the name
+// selects. It makes no system call.
 func parseDevice(name string) (*device, error) {
 	scheme, rest := Cut(name, ':')
 	d := &device{scheme: scheme}
@@ -59,18 +60,18 @@ func parseDevice(name string) (*device, error) {
 		ok = rest != "" && rest[0] == '/'
 	}
 	if d.backend == nil || !ok {
-		return nil, NewFault(Usage, "unknown device \""+name+"\"; use `pci:VVVV:DDDD` or "+
-			"`pci:DDDD:BB:DD.F` (hex; `vfio:` likewise), or `tt:/dev/tenstorrent/N`")
+		return nil, NewFault(Usage, "unknown device \""+name+"\"; use for example "+
+			"`pci:1234:11e8`, `vfio:0000:01:00.0` or `tt:/dev/tenstorrent/0`")
 	}
 	return d, nil
 }
 
-// parsePCIName checks that `name` is a pair of PCI ids or the address of a PCI function. The result
-// `locator` is `name` in lower case, as sysfs writes it. byIDs is true if `name` is a pair of ids.
-// `ok` is false if `name` is neither a pair of ids nor an address.
+// parsePCIName checks that `name` is a pair of PCI ids or a PCI address. The result `locator` is
+// `name` in lower case, as in sysfs. byIDs is true for a pair of ids, and false for an address.
+// `ok` is false if `name` is neither.
 //
 // The domain in an address usually has four digits. Domains of Intel's VMD (a controller for NVMe
-// devices) begin at 0x10000: they have up to eight digits, without leading zeros.
+// devices) begin at 0x10000: they have five to eight digits, without leading zeros.
 func parsePCIName(name string) (locator string, byIDs, ok bool) {
 	// `form` is a copy of `name` with the letter h in place of each hex digit, such as "hhhh:hhhh".
 	form := ""
@@ -91,8 +92,8 @@ func parsePCIName(name string) (locator string, byIDs, ok bool) {
 	if form != "hhhhhhhh"[:domainDigits]+":hh:hh.h" || domainDigits > 4 && locator[0] == '0' {
 		return locator, false, false
 	}
-	// Check the slot and the function number: a bus has 32 slots (0x00 to 0x1f), and a slot has 8
-	// functions.
+	// Check the slot number and the function number: a bus has 32 slots (0x00 to 0x1f), and a slot
+	// has 8 functions (0 to 7).
 	last := len(form) - 1
 	return locator, false, locator[last-3] < '2' && locator[last] < '8'
 }
@@ -107,13 +108,13 @@ func FormatPCIID(vendor, device uint16) string {
 // at most 16. `ok` is false if the text is empty, contains a character that is not a digit of the
 // base, or represents a number greater than `limit`. `limit` must be at least base-1.
 //
-// ParseNumber replaces strconv.ParseUint. The errors of strconv.ParseUint quote the text, and the
-// tables for quoting add 8 KB to a program.
+// ParseNumber replaces strconv.ParseUint, which would add 8 KB to a program: its errors quote the
+// text, and quoting needs large tables.
 func ParseNumber(digits string, base, limit uint64) (n uint64, ok bool) {
 	for i := range len(digits) {
 		digit := uint64(digits[i] - '0')
 		if digit > 9 {
-			digit = uint64(digits[i]|0x20-'a') + 10 // letters a to f: 10 to 15; others: more
+			digit = uint64(digits[i]|0x20-'a') + 10 // 10 to 15 for a letter from a to f, else more
 		}
 		if digit >= base || n > (limit-digit)/base {
 			return 0, false

@@ -8,19 +8,19 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// This file contains code for mocks and tests: default methods of mock devices, single loads
-// and stores, and an implementation of Walk.Run in plain Go, with which tests compare the
-// assembly. Programs that drive hardware on amd64 or arm64 do not contain this code; a test
-// in tools/check/house checks that.
+// This file contains code for mocks and tests: default methods of mock devices, single loads and
+// stores, and Walk.Run in plain Go. Tests compare the assembly with this Go code. Programs that
+// drive hardware on amd64 or arm64 do not contain the code of this file; a test in
+// tools/check/house checks that.
 
-// BaseDevice implements some methods of Device. Mocks embed BaseDevice, and define the other
-// methods of Device themselves. The methods of BaseDevice are those of a device that has no TLB
-// windows and no DMA, is always present, and has nothing to release.
+// BaseDevice implements some methods of Device for mocks. A mock embeds BaseDevice and defines the
+// other methods. BaseDevice behaves like a device that has no TLB windows and no DMA, is always
+// present, and has nothing to release.
 type BaseDevice struct{}
 
-// EncodeWindow implements Device. Its result `registers` is 0, because the program stores
-// nothing to registers of TLB windows. The caller must call ProgramWindow instead.
-func (BaseDevice) EncodeWindow(*Aperture, fbs.TileRoute, uint64, *fbs.Command) (
+// EncodePoint implements Device. Its result `registers` is 0, so that the caller calls
+// ProgramWindow. A mock that has TLB windows must define ProgramWindow itself.
+func (BaseDevice) EncodePoint(*Aperture, fbs.TileRoute, uint64, *fbs.Command) (
 	registers, windowBase uintptr, code Code) {
 	return 0, 0, OK
 }
@@ -52,27 +52,26 @@ func DeviceGoneUnlessAlive(d Device) Code {
 	return OK
 }
 
-// BlockPort is implemented by a Port that can also copy a range of memory in one call, such
-// as the port of a simulator. Only copy commands with bulk access use these methods.
+// BlockPort is implemented by a Port that can also copy many bytes in one call, such as the port of
+// a simulator. Only copy commands with the access mode Bulk use these methods.
 type BlockPort interface {
-	// CopyIn copies `data` to the range, from the given offset of the range on.
+	// CopyIn copies `data` to the port's range. The first byte goes to the given offset.
 	CopyIn(offset uint64, data []byte) Code
 
-	// CopyOut copies from the range, from the given offset on, to `data`.
+	// CopyOut fills `data` from the port's range. The first byte comes from the given offset.
 	CopyOut(offset uint64, data []byte) Code
 }
 
 // NewAperture returns an aperture of `size` bytes whose loads and stores go to `port`. The
-// aperture accepts every command. `slot` is the number of the TLB window, or -1 if the
+// aperture accepts every command. `tlbWindow` is the number of the TLB window, or -1 if the
 // window is not a Tlb window.
-func NewAperture(port Port, size uint64, slot int) Aperture {
-	// This type assertion may allocate memory. Therefore make it here once, and not for each
-	// command.
+func NewAperture(port Port, size uint64, tlbWindow int) Aperture {
+	// Make this type assertion only once, not for each command, because it may allocate memory.
 	block, _ := port.(BlockPort)
 	execute := func(w *Walk, barOffset uint64) Code {
 		return w.executeCommand(port, block, 0, barOffset)
 	}
-	return Aperture{Port: port, execute: execute, Size: size, Slot: slot}
+	return Aperture{Port: port, executeCommand: execute, Size: size, TLBWindow: tlbWindow}
 }
 
 // Load returns the value of `width` bytes at the given offset of the aperture. If the
@@ -84,9 +83,9 @@ func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 	return a.executeOne(newLoadCommand(offset, width)), OK
 }
 
-// newLoadCommand returns an Expect command that loads `width` bytes at the given offset. The
-// condition of the command is never true, because its mask is 0 and its value is 1.
-// Therefore the command always stops the walk, and the loaded value is then in Walk.Got.
+// newLoadCommand returns an Expect command that loads `width` bytes at the given offset. With the
+// mask 0 and the value 1, the condition of the command is never true. Therefore the command always
+// stops the walk, with the loaded value in Walk.Got.
 func newLoadCommand(offset uint32, width uint8) fbs.Command {
 	return fbs.Command{
 		Opcode: gen.OpcodeExpect,
@@ -120,7 +119,7 @@ func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access ge
 		Amount: uint32(len(data)),
 	}}
 	address := AddressOf(data)
-	w := Walk{Next: &list[0], StopAt: &list[1], Windows: &a.Base, Memories: &address}
+	w := Walk{Next: &list[0], StopAt: &list[1], WindowAddresses: &a.Base, BufferAddresses: &address}
 	if a.Base == 0 {
 		return w.ExecuteOnPort(a, 0)
 	}
@@ -128,20 +127,21 @@ func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access ge
 	return OK
 }
 
-// executeCommand executes the command w.Next with loads and stores on the port `p`. This
-// function defines what each command does. `block` is `p` if `p` implements BlockPort, and
-// otherwise nil. executeCommand adds `base` to each offset that it passes to `p`. barOffset
-// is the offset of the window in its BAR, and is needed because bulk copies are aligned
-// relative to the BAR.
+// executeCommand executes the command w.Next with loads and stores on the port `p`. This function
+// defines what each command does. The parameters:
+//
+//	block      `p` if `p` implements BlockPort, otherwise nil
+//	base       offset of the window on the port `p`
+//	barOffset  offset of the window in its BAR: bulk copies are aligned relative to the BAR
 func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (code Code) {
 	c := w.Next
-	w.StopReason = StopUnhandled
+	w.StopReason = StopBeforeNext
 	address := base + uint64(c.Offset)
 	switch c.Opcode {
 	case gen.OpcodeWrite:
 		code = p.Store(address, c.Width, c.Value)
 	case gen.OpcodeExpect, gen.OpcodeModify:
-		code = w.executeExpect(p, address)
+		code = w.executeLoad(p, address)
 	case gen.OpcodeFill:
 		code = w.executeFill(p, address)
 	case gen.OpcodeCompare:
@@ -151,17 +151,17 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 	default:
 		return OK
 	}
-	if code == OK && w.StopReason == StopUnhandled {
+	if code == OK && w.StopReason == StopBeforeNext {
 		w.Advance()
 	}
 	return code
 }
 
-// executeCopy executes a CopyIn or CopyOut command. If the access is bulk, and `block` is not nil,
-// it copies all bytes by one call of `block`. After a CopyOut whose last byte is 0xff, it sets
-// w.StopReason to StopAllOnes.
+// executeCopy executes a CopyIn or CopyOut command. If the access mode is Bulk and `block` is not
+// nil, executeCopy copies all bytes with one call of `block`. After a CopyOut whose last byte is
+// 0xff, executeCopy sets w.StopReason to StopAllOnes.
 func (w *Walk) executeCopy(p Port, block BlockPort, address, barOffset uint64) (code Code) {
-	c, data := w.Next, w.commandMemory()
+	c, data := w.Next, w.commandBuffer()
 	isBlock := block != nil && gen.Access(c.Mode) == gen.AccessBulk
 	switch {
 	case isBlock && c.Opcode == gen.OpcodeCopyIn:
@@ -179,11 +179,11 @@ func (w *Walk) executeCopy(p Port, block BlockPort, address, barOffset uint64) (
 	return code
 }
 
-// executeExpect executes the load of an Expect or Modify command. The walk continues only if the
-// command is an Expect with the condition Equal, the loaded value meets the condition, and the
-// value is not all ones (all ones can mean that the device is gone). In all other cases, the walk
-// stops with the loaded value in w.Got, and the caller must complete the command.
-func (w *Walk) executeExpect(p Port, address uint64) Code {
+// executeLoad executes the load of an Expect or Modify command. An Expect is complete if its
+// condition is Equal, the loaded value meets the condition, and the value is not all ones (all ones
+// can mean that the device is gone). In all other cases, the walk stops with the loaded value in
+// w.Got, and the caller must complete the command.
+func (w *Walk) executeLoad(p Port, address uint64) Code {
 	c := w.Next
 	got, code := p.Load(address, c.Width)
 	isEqual := gen.Condition(c.Mode) == gen.ConditionEqual && got&c.Mask == c.Value
@@ -193,11 +193,11 @@ func (w *Walk) executeExpect(p Port, address uint64) Code {
 	return code
 }
 
-// commandMemory returns the buffer in host memory for the command w.Next: the source of a
+// commandBuffer returns the buffer in host memory for the command w.Next: the source of a
 // CopyIn, the destination of a CopyOut, or the golden data of a Compare.
-func (w *Walk) commandMemory() []byte {
+func (w *Walk) commandBuffer() []byte {
 	c := w.Next
-	return bytesAt(*tableEntry(w.Memories, c.Index)+uintptr(c.Value), c.Amount)
+	return bytesAt(*tableEntry(w.BufferAddresses, c.Index)+uintptr(c.Value), c.Amount)
 }
 
 // tableEntry returns a pointer to the entry with the given index in a table of addresses.
@@ -213,10 +213,10 @@ func bytesAt(address uintptr, size uint32) []byte {
 }
 
 // executeCompare executes a Compare command: it loads a range element by element, and stops the
-// walk at the first element that differs from the golden (expected) data. `address` is the offset
-// of the range on the port `p`; on a memoryPort, an offset is an address.
+// walk at the first element that differs from the golden (expected) data. The range begins at the
+// offset `address` on the port `p`.
 func (w *Walk) executeCompare(p Port, address uint64) Code {
-	c, golden := w.Next, w.commandMemory()
+	c, golden := w.Next, w.commandBuffer()
 	for i := uint64(0); i < uint64(len(golden)); i += uint64(c.Width) {
 		got, code := p.Load(address+i, c.Width)
 		if code != OK {
@@ -230,11 +230,11 @@ func (w *Walk) executeCompare(p Port, address uint64) Code {
 	return OK
 }
 
-// executeCopyIn executes a CopyIn command: it stores `data` to the device. `address` is the offset
-// of the first store on the port `p`.
+// executeCopyIn executes a CopyIn command: it stores `data` to the device. The first store is at
+// the offset `address` on the port `p`.
 func (w *Walk) executeCopyIn(p Port, address, barOffset uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
-		n := nextWidth(c, address+barOffset, uint64(len(data)))
+		n := nextAccessWidth(c, address+barOffset, uint64(len(data)))
 		if code := p.Store(address, n, loadLittleEndian(data[:n])); code != OK {
 			return code
 		}
@@ -244,11 +244,11 @@ func (w *Walk) executeCopyIn(p Port, address, barOffset uint64, data []byte) Cod
 	return OK
 }
 
-// executeCopyOut executes a CopyOut command: it loads values from the device and writes them to
-// `data`. `address` is the offset of the first load on the port `p`.
+// executeCopyOut executes a CopyOut command: it fills `data` with bytes from the device. The first
+// load is at the offset `address` on the port `p`.
 func (w *Walk) executeCopyOut(p Port, address, barOffset uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
-		n := nextWidth(c, address+barOffset, uint64(len(data)))
+		n := nextAccessWidth(c, address+barOffset, uint64(len(data)))
 		value, code := p.Load(address, n)
 		if code != OK {
 			return code
@@ -261,7 +261,7 @@ func (w *Walk) executeCopyOut(p Port, address, barOffset uint64, data []byte) Co
 }
 
 // executeFill executes a Fill command: it stores the command's value to each element of a range.
-// `address` is the offset of the range on the port `p`.
+// The range begins at the offset `address` on the port `p`.
 func (w *Walk) executeFill(p Port, address uint64) Code {
 	c := w.Next
 	for size := c.Amount; size > 0; size -= uint32(c.Width) {
@@ -291,11 +291,11 @@ func storeLittleEndian(data []byte, value uint64) {
 	}
 }
 
-// nextWidth returns the width in bytes of the next access of the copy command `c`. `address`
+// nextAccessWidth returns the width in bytes of the next access of the copy command `c`. `address`
 // is the address of this access, and `bytesLeft` is the number of bytes that are not yet copied.
-// The width is c.Width, except in a bulk copy. In a bulk copy, the width is the largest
-// power of two that is at most c.Width, is at most `bytesLeft`, and divides the address.
-func nextWidth(c *fbs.Command, address, bytesLeft uint64) uint8 {
+// The width is c.Width, except in a bulk copy. There the width is the largest power of two that
+// divides `address` and is at most c.Width and at most `bytesLeft`.
+func nextAccessWidth(c *fbs.Command, address, bytesLeft uint64) uint8 {
 	width := c.Width
 	if gen.Access(c.Mode) == gen.AccessBulk {
 		for uint64(width) > bytesLeft || address%uint64(width) != 0 {
@@ -305,9 +305,8 @@ func nextWidth(c *fbs.Command, address, bytesLeft uint64) uint8 {
 	return width
 }
 
-// addressStep returns the distance from the device address of an access of `width` bytes to the
-// device address of the next access. The distance is `width`, or 0 if the command `c` accesses
-// the same address each time.
+// addressStep returns the number of bytes by which the device address increases after an access of
+// `width` bytes: `width`, or 0 if the command `c` always accesses the same address.
 func addressStep(c *fbs.Command, width uint8) uint64 {
 	if gen.Access(c.Mode) == gen.AccessFixed {
 		return 0
@@ -315,47 +314,46 @@ func addressStep(c *fbs.Command, width uint8) uint64 {
 	return uint64(width)
 }
 
-// walkGeneric implements Walk.Run in plain Go. It replaces the assembly on processors other
-// than amd64 and arm64. Tests compare the assembly with it.
+// walkGeneric implements Walk.Run in plain Go. It replaces the assembly on processors other than
+// amd64 and arm64. Tests compare the results of the assembly with those of walkGeneric.
 func walkGeneric(w *Walk) {
-	w.StopReason = StopUnhandled
-	for w.Next != w.StopAt && w.StopReason == StopUnhandled {
+	w.StopReason = StopBeforeNext
+	for w.Next != w.StopAt && w.StopReason == StopBeforeNext {
 		switch c := w.Next; {
 		case c.Opcode == gen.OpcodeFence:
-			fenceCount.Add(1)
+			walkGenericFenceCount.Add(1)
 			w.Advance()
-		case c.Opcode == gen.OpcodePoint && c.Width != 0: // EncodeWindow has encoded the command
+		case c.Opcode == gen.OpcodePoint && c.Width != 0: // EncodePoint has encoded the command
 			w.programWindow(memoryPort{})
 		default:
-			base := w.nextWindowAddress()
+			base := w.windowAddress()
 			if base == 0 {
-				return // the caller must execute the command
+				return // not mapped memory: the caller must execute the command
 			}
 			w.executeCommand(memoryPort{}, nil, uint64(base), 0)
 		}
 	}
 }
 
-// nextWindowAddress returns the address of the window that the command w.Next accesses. It returns
-// 0 if the window is not mapped memory, or if the command does not load from or store to a window.
-func (w *Walk) nextWindowAddress() uintptr {
+// windowAddress returns the address of the window that the command w.Next accesses. It returns 0 if
+// the window is not mapped memory, or if the command accesses no window.
+func (w *Walk) windowAddress() uintptr {
 	switch c := w.Next; c.Opcode {
 	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeFill, gen.OpcodeCopyIn, gen.OpcodeCopyOut,
 		gen.OpcodeExpect, gen.OpcodeCompare:
-		return *tableEntry(w.Windows, c.Window)
+		return *tableEntry(w.WindowAddresses, c.Window)
 	}
 	return 0
 }
 
-// programWindow executes the Point command w.Next, which EncodeWindow has encoded. It stores
-// to the registers of the TLB window, and then loads the last of these registers, because
-// that load returns only after the stores have taken effect. There is a fence before the
-// stores and after the load. At the end, programWindow updates the address of the window in
-// w.Windows.
+// programWindow executes the Point command w.Next, which EncodePoint has encoded. After a fence,
+// it stores to the registers of the TLB window. Then it loads the last of these registers, because
+// that load returns only after the stores have taken effect. After another fence, it updates the
+// address of the window in w.WindowAddresses.
 func (w *Walk) programWindow(p Port) {
 	c := w.Next
-	at := uint64(*tableEntry(w.Windows, c.Index)) + uint64(c.Offset)
-	fenceCount.Add(1)
+	at := uint64(*tableEntry(w.WindowAddresses, c.Index)) + uint64(c.Offset)
+	walkGenericFenceCount.Add(1)
 	if c.Width == 8 {
 		p.Store(at, 8, c.Value)
 	} else {
@@ -366,17 +364,19 @@ func (w *Walk) programWindow(p Port) {
 		p.Store(at, 4, c.Mask)
 	}
 	p.Load(at, c.Width)
-	fenceCount.Add(1)
-	*tableEntry(w.Windows, c.Window) = *tableEntry(w.TLBWindows, c.Window) + uintptr(c.Amount)
+	walkGenericFenceCount.Add(1)
+	tlbWindow := *tableEntry(w.TLBWindowBases, c.Window)
+	*tableEntry(w.WindowAddresses, c.Window) = tlbWindow + uintptr(c.Amount)
 	w.Advance()
 }
 
-// fenceCount counts the fences that walkGeneric has executed. Only tests read the count. The
-// variable exists because an atomic addition to it orders memory accesses: that is the
-// strongest memory barrier in Go without assembly.
-var fenceCount atomic.Uint32
+// walkGenericFenceCount is the number of fences that walkGeneric has executed. An atomic addition
+// to this variable serves as the fence: Go has no stronger memory barrier without assembly. Only
+// tests read the number.
+var walkGenericFenceCount atomic.Uint32
 
-// memoryPort is a Port for the memory of this process. An offset on this port is an address.
+// memoryPort is a Port for the memory of this process. An offset on this port is an address in the
+// process.
 type memoryPort struct{}
 
 // Load implements Port.

@@ -3,7 +3,7 @@
 package hal
 
 // This file programs the outbound translation of devices with tiles (Tenstorrent chips), for the
-// backends `pci` and `vfio`. With the backend `tt`, Tenstorrent's driver programs it.
+// backends `pci` and `vfio`. With the backend `tt`, Tenstorrent's driver programs the translation.
 //
 // The tiles of a chip access host memory at addresses of the chip's PCIe tile. The internal address
 // translation unit (iATU) of the PCIe controller translates these addresses to bus addresses. The
@@ -15,29 +15,34 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// outboundTranslation is the outbound translation of a device: it translates the addresses at which
-// tiles access host memory to bus addresses.
-type outboundTranslation struct {
-	layout     *boards.OutboundTranslation // layout of the registers; nil: not needed
-	registers  *Aperture                   // registers of all regions; nil if they are not mapped
-	regions    []outboundRegion            // regions in use, in the order of their registers
-	regionsEnd uint64                      // offset from NoCBase of the byte after all regions
+// outboundState is the state of the outbound translation of a device, from addresses that the
+// tiles use for host memory to bus addresses.
+type outboundState struct {
+	// Layout of the iATU's registers, or nil if this program need not program an iATU.
+	layout *boards.OutboundTranslation
+	// Aperture of the registers of all regions, or nil if the registers are not mapped.
+	registers *Aperture
+	// Regions in use, in the order of their registers.
+	regions []outboundRegion
+	// End of the last region in use, in bytes from the address layout.NoCBase.
+	regionsEnd uint64
 }
 
-// outboundRegion describes one region, through which tiles reach `size` bytes of host memory at the
-// bus address `bus`. Tiles access the first of these bytes at the address
+// outboundRegion describes one region of the iATU. Through the region, tiles reach `size` bytes of
+// host memory at the bus address busAddress. Tiles access the first of these bytes at the address
 // boards.OutboundTranslation.NoCBase + `offset`.
-type outboundRegion struct{ offset, size, bus uint64 }
+type outboundRegion struct{ offset, size, busAddress uint64 }
 
-// mustProgramIATU reports whether this program must program the device's outbound translation.
-func (d *device) mustProgramIATU() bool { return d.outbound.layout != nil }
+// needsIATU reports whether this program must program the device's outbound translation.
+func (d *device) needsIATU() bool { return d.outbound.layout != nil }
 
-// addIATURegion reserves a region for `size` bytes of host memory at the given bus address. It
-// does not program the region; programIATU does that later. addIATURegion returns `noc`, the
-// address at which the tiles will reach the first byte. This address is fixedNoC. If fixedNoC is 0,
-// addIATURegion chooses the address, and leaves at least one page unused after the previous region.
-// An access beyond the end of the previous region then reaches no memory. If an image is loaded
-// again, its regions get the same addresses again.
+// addIATURegion reserves a region for `size` bytes of host memory at the given bus address. Later,
+// programIATU programs the region. The result `noc` is the address at which the tiles will reach
+// the first byte: fixedNoC, or an address that addIATURegion chooses if fixedNoC is 0. It chooses
+// the same addresses each time the same image is loaded.
+//
+// When addIATURegion chooses the address, it leaves at least one page unused after the previous
+// region, so that an access beyond the end of that region reaches no memory.
 func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err error) {
 	o, t := &d.outbound, d.outbound.layout
 	if o.registers == nil {
@@ -49,10 +54,10 @@ func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err erro
 	offset := uint64(0)
 	switch {
 	case fixedNoC != 0:
-		offset = fixedNoC - t.NoCBase // a very large number if fixedNoC is below t.NoCBase
+		offset = fixedNoC - t.NoCBase // wraps to a very large number if fixedNoC < t.NoCBase
 		if offset < o.regionsEnd || offset > t.OffsetMax || size-1 > t.OffsetMax-offset {
-			const text = "cannot map %x bytes of host memory at %x for the tiles: only the " +
-				"addresses %x to %x are free"
+			const text = "cannot map %x bytes of host memory at %x for the tiles: " +
+				"only the addresses %x to %x are free"
 			return 0, d.fault(NoDevice,
 				fbs.Text(text, size, fixedNoC, t.NoCBase+o.regionsEnd, t.NoCBase+t.OffsetMax))
 		}
@@ -62,7 +67,7 @@ func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err erro
 	reason := ""
 	switch {
 	case len(o.regions) == t.RegionCount:
-		reason = "all regions are in use; use fewer host windows"
+		reason = "no iATU region is free; use fewer host windows"
 	case offset > t.OffsetMax || size-1 > t.OffsetMax-offset:
 		reason = "too few addresses are free; use smaller host windows"
 	}
@@ -75,10 +80,10 @@ func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err erro
 	return t.NoCBase + offset, nil
 }
 
-// programIATU programs all regions of the outbound translation. If `enable` is true, it enables
-// the reserved regions and disables the others: the tiles then reach the Host windows of the image
-// and no other host memory. If `enable` is false, it disables all regions: the tiles then reach no
-// host memory. If a store faults because the device is gone, programIATU returns an error.
+// programIATU programs all regions of the outbound translation. If `enable` is true, it enables the
+// reserved regions and disables the others, so that the tiles reach the Host windows of the image
+// and no other host memory. If `enable` is false, it disables all regions, so that the tiles reach
+// no host memory. programIATU returns an error if a store faults because the device is gone.
 func (d *device) programIATU(enable bool) error {
 	registers := d.outbound.registers
 	if registers == nil {
@@ -88,9 +93,9 @@ func (d *device) programIATU(enable bool) error {
 	if recovered.Cause == nil {
 		return nil
 	}
-	// A fault at the registers is a fault of the device. Any other panic is a bug in this program.
-	// A fault at address 0 is also a fault of the device: arm64 permits a processor not to report
-	// the address of a fault, and the address is then 0.
+	// If a store to the registers faulted, the device is the cause. Any other panic is a bug in
+	// this program. The address 0 also means a store to the registers: an arm64 processor need not
+	// report the address of a fault, and the address is then 0.
 	code := Internal
 	if recovered.FaultedIn(registers.Base, registers.Size) || recovered.FaultedIn(0, 1) {
 		code = BusFault
@@ -99,17 +104,17 @@ func (d *device) programIATU(enable bool) error {
 		"a store to address translation registers failed; reset the device")
 }
 
-// programRegions stores to the registers of all regions, in the way that the comment on
-// programIATU describes. If a store faults, programRegions stops and returns the panic.
-func (o *outboundTranslation) programRegions(enable bool) (recovered Panic) {
+// programRegions makes the stores of programIATU. If a store faults, programRegions stops and
+// returns the panic.
+func (o *outboundState) programRegions(enable bool) (recovered Panic) {
 	defer Recover(SetPanicOnFault(true), &recovered)
 	t := o.layout
 	for i := range t.RegionCount {
-		var r outboundRegion // size 0: ProgramRegion disables the region
+		var r outboundRegion // with the size 0, ProgramRegion disables the region
 		if enable && i < len(o.regions) {
 			r = o.regions[i]
 		}
-		t.ProgramRegion(i, r.offset, r.size, r.bus, func(register uint64, value uint32) {
+		t.ProgramRegion(i, r.offset, r.size, r.busAddress, func(register uint64, value uint32) {
 			o.registers.executeOne(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4,
 				Offset: uint32(register - t.Offset), Value: uint64(value)})
 		})
@@ -117,6 +122,6 @@ func (o *outboundTranslation) programRegions(enable bool) (recovered Panic) {
 	return recovered
 }
 
-// clearIATURegisters clears the pointer to the registers. Close unmaps the registers and then calls
-// clearIATURegisters.
-func (d *device) clearIATURegisters() { d.outbound.registers = nil }
+// dropIATUAperture sets the pointer to the aperture of the iATU registers to nil. Close calls it
+// after it has unmapped these registers, so that no later call accesses them.
+func (d *device) dropIATUAperture() { d.outbound.registers = nil }

@@ -62,7 +62,7 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 				if err := d.SetBusMaster(true); err != nil {
 					t.Fatal(err)
 				}
-				first, second := d.outbound.regions[0].bus, d.outbound.regions[1].bus
+				first, second := d.outbound.regions[0].busAddress, d.outbound.regions[1].busAddress
 				want := []string{fmt.Sprintf("0: 0x0..0xfff to %#x", first),
 					fmt.Sprintf("1: 0x2000..0x4fff to %#x", second)}
 				if got := regionsOf(o, register); fmt.Sprint(got) != fmt.Sprint(want) ||
@@ -118,7 +118,7 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 		"its memory for another": other.AssignBusAddress(own, d),
 		"a mock":                 d.AssignBusAddress(own, still{}),
 	} {
-		reason := "only host windows of their own device"
+		reason := "a device with tiles reaches only its host windows"
 		if what == "a mock" {
 			reason = "open both as `pci:`"
 		}
@@ -131,7 +131,7 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 		mustMap(t, d, host(1))
 	}
 	_, err := d.Map(host(1))
-	wantFault(t, "17 windows", err, NoDevice, "cannot map 4096 bytes", "all regions are in use")
+	wantFault(t, "17 windows", err, NoDevice, "cannot map 4096 bytes", "no iATU region is free")
 	d.Close()
 	d = f.openVFIO()
 	d.outbound.regionsEnd = 0xfffc_f000
@@ -200,7 +200,7 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 				on, stores := strings.HasPrefix(moment, "load"), true
 				var err error
 				if moment == "close" {
-					stores = d.busMaster.isOn
+					stores = d.busMaster.enabledByProgram
 					err = d.Close()
 				} else {
 					err = d.SetBusMaster(on)
@@ -215,7 +215,7 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if f.command() != configCommandMemoryBit || d.memory.mappings != nil {
+			if f.command() != configCommandMemoryBit || d.hostMemory.mappings != nil {
 				t.Errorf("registers from %#x: command %#x", offset, f.command())
 			}
 		}

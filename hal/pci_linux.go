@@ -22,8 +22,8 @@ const (
 	// PCI_BASE_ADDRESS_0: offset of the register of BAR 0 in the header, in bytes. The header has
 	// six consecutive BAR registers of 32 bits each.
 	configBar0Offset = 0x10
-	// Number of bytes that readBARs reads: from offset 0 to the end of the last BAR register.
-	configHeaderSize = configBar0Offset + 4*configBarCount
+	// Offset of the first byte after the last BAR register.
+	configBarsEnd = configBar0Offset + 4*configBarCount
 
 	barIOBit       = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: 1 if the BAR has I/O ports
 	barTypeMask    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the BAR's type bits
@@ -34,22 +34,23 @@ const (
 // pciBackend implements the interface backend for a device with a name such as pci:0000:01:00.0.
 type pciBackend struct {
 	dev             *device
-	noIOMMU         bool                   // checkNoIOMMU has found no IOMMU that translates
+	checkedNoIOMMU  bool                   // checkNoIOMMU has succeeded before
 	barBusAddresses [configBarCount]uint64 // bus address of each BAR; 0 if the BAR has none
 }
 
 // newPCI returns the backend pci for the device d.
 func newPCI(d *device) backend { return &pciBackend{dev: d} }
 
-// findDevice implements backend: it finds the function, checks that no kernel driver uses the
+// identifyDevice implements backend: it finds the function, checks that no kernel driver uses the
 // function, and reads the function's BARs.
-func (p *pciBackend) findDevice() error {
+func (p *pciBackend) identifyDevice() error {
 	d := p.dev
 	// Find the function in sysfs. Read its ids, its BARs and the name of its kernel driver.
 	if err := d.pciFunction.findInSysfs(d.locator, d.locatorIsIDs); err != nil {
 		return err
 	}
-	// Return an error if a kernel driver uses the function: two users would disturb each other.
+	// Return an error if a kernel driver uses the function: this program and the driver would
+	// disturb each other.
 	if err := p.checkUnbound(); err != nil {
 		return err
 	}
@@ -61,23 +62,23 @@ func (p *pciBackend) findDevice() error {
 	return p.readBARs()
 }
 
-// acquire implements backend: it enables memory decoding and stops DMA that an earlier program left
-// running. If bus mastering is on already, an earlier program was killed before it could switch bus
-// mastering off. The device may then still write to memory that the kernel has since given to other
-// programs. Therefore acquire switches bus mastering off, and resets the device if the device
-// supports a reset.
-func (p *pciBackend) acquire() error {
+// acquireDevice implements backend: it enables memory decoding, and stops DMA that an earlier
+// program left running. If bus mastering is already on, an earlier program was killed before it
+// could switch bus mastering off, and the device may still write to memory that now belongs to
+// other programs. Therefore acquireDevice switches bus mastering off, and resets the device if the
+// device supports a reset.
+func (p *pciBackend) acquireDevice() error {
 	d := p.dev
-	// Enable the function through sysfs. The kernel then also wakes the function from a sleep
-	// state. A user who may not write the sysfs file can still use a function whose memory decoding
-	// is already on. Therefore the error matters only if memory decoding is off afterwards.
-	err := p.enableDecoding()
-	// The kernel counts how often the function is enabled, and sets the memory decoding bit only
-	// the first time. If a program has cleared the bit since then, set the bit here.
+	// Enable the function through sysfs, because the kernel then also wakes the function from a
+	// sleep state. Ignore an error if memory decoding is on: a user who may not write the sysfs
+	// file can still use such a function.
+	err := p.enableMemoryDecoding()
+	// If memory decoding is still off, set the bit here. The kernel sets the bit only the first
+	// time that the function is enabled, and a program may have cleared the bit since then.
 	command, _ := d.config.Load(configCommandOffset, 2)
 	if command&configCommandMemoryBit == 0 {
 		if err == nil {
-			err = d.setCommandBit(configCommandMemoryBit, true)
+			err = d.setCommandRegisterBit(configCommandMemoryBit, true)
 		}
 		if err != nil {
 			return err
@@ -86,21 +87,21 @@ func (p *pciBackend) acquire() error {
 	if command&configCommandMasterBit == 0 {
 		return nil
 	}
-	// Switch bus mastering off, to stop transfers that a killed program left running. If this user
-	// may not write configuration space, ignore the error: the user cannot switch bus mastering on
-	// either, and can only replay images without DMA.
-	err = d.setCommandBit(configCommandMasterBit, false)
+	// Switch bus mastering off, to stop transfers that a killed program left running. Ignore the
+	// error if this user may not write configuration space: such a user can only replay images
+	// without DMA, because switching bus mastering on will fail.
+	err = d.setCommandRegisterBit(configCommandMasterBit, false)
 	if CodeOf(err) == Denied {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	// Reset the function, so that the function discards the memory addresses that the killed
-	// program has stored in it. Ignore the error, because not every function supports a reset. A
-	// reset may clear the memory decoding bit, so set that bit again.
+	// Reset the function, so that it discards the memory addresses that the killed program has
+	// stored in its registers. Ignore an error, because not every function supports a reset. Then
+	// set the memory decoding bit again, because a reset may clear the bit.
 	_ = writeFile(d.pciFunction.sysfsDir()+"/reset", "1\n")
-	return d.setCommandBit(configCommandMemoryBit, true)
+	return d.setCommandRegisterBit(configCommandMemoryBit, true)
 }
 
 // checkUnbound returns an error if a kernel driver is bound to the function. The driver pci-stub is
@@ -118,30 +119,29 @@ func (p *pciBackend) checkUnbound() error {
 		p.unbindAdvice())
 }
 
-// vfioAdvice returns the end of an error message, which advises the user to open the device with
-// the backend vfio instead.
+// vfioAdvice returns the end of an error message. It advises the user to open the device with the
+// backend vfio instead.
 func (p *pciBackend) vfioAdvice() string {
 	return "; open the device as `vfio:" + p.dev.pciFunction.Address + "`"
 }
 
-// unbindAdvice returns the end of an error message, which contains the shell command that unbinds
-// the kernel driver from the function.
+// unbindAdvice returns the end of an error message. It contains the shell command that unbinds the
+// kernel driver from the function.
 func (p *pciBackend) unbindAdvice() string {
 	f := &p.dev.pciFunction
 	return "unbind the driver with `echo " + f.Address + " > /sys/bus/pci/drivers/" +
 		f.boundDriver + "/unbind`"
 }
 
-// enableDecoding enables memory decoding, so that the function responds to accesses to its BARs. It
-// writes 1 to the function's sysfs file `enable`. The kernel rejects this write while a driver is
-// bound to the function. The only driver that can be bound here is pci-stub; in that case
-// enableDecoding returns an error and writes nothing.
-func (p *pciBackend) enableDecoding() error {
+// enableMemoryDecoding writes 1 to the function's sysfs file `enable`. The kernel then enables
+// memory decoding, so that the function responds to accesses to its BARs. The kernel rejects this
+// write while a driver is bound to the function. The only driver that checkUnbound allows is
+// pci-stub. If pci-stub is bound, enableMemoryDecoding returns an error and writes nothing.
+func (p *pciBackend) enableMemoryDecoding() error {
 	if p.dev.pciFunction.boundDriver == "" {
 		return writeFile(p.dev.pciFunction.sysfsDir()+"/enable", "1\n")
 	}
-	return p.dev.fault(NoDevice, "pci-stub keeps memory decoding off; "+
-		p.unbindAdvice())
+	return p.dev.fault(NoDevice, "pci-stub keeps memory decoding off; "+p.unbindAdvice())
 }
 
 // writeFile writes text to the existing file at path.
@@ -160,7 +160,7 @@ func writeFile(path, text string) error {
 // processor uses for the BARs. These addresses may differ from the bus addresses, because a host
 // bridge may translate addresses (Linux, pci_resource_to_user).
 func (p *pciBackend) readBARs() error {
-	var header [configHeaderSize]byte
+	var header [configBarsEnd]byte
 	n, err := syscalls.pread(p.dev.config.fd, header[:], 0)
 	path := p.dev.pciFunction.sysfsDir() + "/config"
 	switch {
@@ -168,19 +168,19 @@ func (p *pciBackend) readBARs() error {
 		return syscallFault("read", path, err)
 	case n < len(header):
 		return NewFault(NoDevice, path+fbs.Text(": only %d bytes can be read, but %d are needed",
-			uint64(n), configHeaderSize))
+			uint64(n), configBarsEnd))
 	case fbs.ReadStruct[uint16](header[:]) == 0xffff:
 		return p.dev.allOnesFault()
 	}
-	p.barBusAddresses = p.dev.pciFunction.barStarts
+	p.barBusAddresses = p.dev.pciFunction.barPhysicalAddresses
 	for i := range p.barBusAddresses {
 		register := header[configBar0Offset+4*i:]
 		address := uint64(fbs.ReadStruct[uint32](register))
 		if address&(barIOBit|barTypeMask) == barType64Bit && i+1 < configBarCount {
 			address = fbs.ReadStruct[uint64](register)
 		}
-		// The register of a BAR is 0 if the device uses Enhanced Allocation, which keeps the
-		// address in a PCI capability. In that case keep the address from the file `resource`.
+		// If the register is 0, keep the address from the file `resource`. The register of a BAR is
+		// 0 if the device uses Enhanced Allocation: the address is then in a PCI capability.
 		if address&barAddressMask != 0 {
 			p.barBusAddresses[i] = address & barAddressMask
 		}
@@ -210,7 +210,7 @@ func (p *pciBackend) mapBarRange(bar uint8, writeCombining bool, offset, size ui
 	}
 	// Offset 0 of the file is the beginning of the page that contains the first byte of the BAR. A
 	// BAR that is smaller than a page may begin inside the page.
-	offsetInPage := p.dev.pciFunction.barStarts[bar] % pageSize()
+	offsetInPage := p.dev.pciFunction.barPhysicalAddresses[bar] % pageSize()
 	a, err := p.dev.mapFile(fd, offsetInPage+offset, size, path)
 	_ = syscalls.close(fd) // the mapping stays valid after its file is closed
 	if bus := p.barBusAddresses[bar]; err == nil && bus != 0 {
@@ -220,21 +220,22 @@ func (p *pciBackend) mapBarRange(bar uint8, writeCombining bool, offset, size ui
 }
 
 // mapForDMA implements backend: it returns the physical address of mem, which is also the bus
-// address. mapForDMA returns an error if an IOMMU translates addresses, or if mem consists of
-// ordinary pages: the kernel may move an ordinary page to another physical address while the device
-// still uses the old address.
+// address. It returns an error if an IOMMU translates addresses. It also returns an error if mem
+// consists of ordinary pages, because the kernel may move an ordinary page to another physical
+// address while the device still uses the old address.
 func (p *pciBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	if fixedBus != 0 {
-		return 0, p.dev.fault(NoDevice, fbs.Text("cannot place host memory at bus address %x: "+
-			"without an IOMMU, its bus address is its physical address; use `vfio:`", fixedBus))
+		const text = "cannot place host memory at bus address %x: " +
+			"without an IOMMU, its bus address is its physical address; use `vfio:`"
+		return 0, p.dev.fault(NoDevice, fbs.Text(text, fixedBus))
 	}
 	if err := p.checkNoIOMMU(); err != nil {
 		return 0, err
 	}
 	size := uint64(len(mem))
 	if !huge {
-		return 0, p.dev.fault(NoDevice, fbs.Text("%x bytes of host memory are ordinary pages, "+
-			"which the kernel may move", size)+hugePageAdvice(size))
+		const text = "%x bytes of host memory are ordinary pages, which the kernel may move"
+		return 0, p.dev.fault(NoDevice, fbs.Text(text, size)+hugePageAdvice(size))
 	}
 	// Read the physical addresses of the pages of mem from the file `pagemap`.
 	pagemapFD, err := syscalls.open(pagemapPath, unix.O_RDONLY)
@@ -242,10 +243,11 @@ func (p *pciBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint
 		return 0, syscallFault("open", pagemapPath, err)
 	}
 	bus, contiguous, err := p.physicalAddress(pagemapFD, mem)
-	// If the pages are not contiguous in physical memory, replace all pages of the mapping that
-	// contains mem. In this case mem has several huge pages, and allocatePages has made a new
-	// mapping for it: the last mapping in the list, which no other Host window uses yet.
-	mappings := p.dev.memory.mappings
+	// If the pages of mem are not contiguous in physical memory, mem has several huge pages. In
+	// this case, replace all pages of the mapping that contains mem. This is the last mapping in
+	// the list, and no other Host window uses it yet, because allocatePages has made a new mapping
+	// for mem.
+	mappings := p.dev.hostMemory.mappings
 	if err == nil && !contiguous && makeContiguous(pagemapFD, mappings[len(mappings)-1]) {
 		bus, contiguous, err = p.physicalAddress(pagemapFD, mem)
 	}
@@ -256,14 +258,14 @@ func (p *pciBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint
 	return bus, err
 }
 
-// assignBusAddress implements backend: it only checks that no IOMMU translates addresses. Without
-// such an IOMMU, every device reaches a BAR or host memory at the same bus address, and mapBarRange
-// or mapHostMem has already stored this address in the aperture.
-func (p *pciBackend) assignBusAddress(*Aperture, *device) error { return p.checkNoIOMMU() }
+// ensureReachable implements backend. It need not set the bus address: mapBarRange or mapHostMem
+// has already set it, and every device reaches the BAR or host memory at the same bus address. This
+// is true only if no IOMMU translates addresses, which ensureReachable checks.
+func (p *pciBackend) ensureReachable(*Aperture, *device) error { return p.checkNoIOMMU() }
 
-// bridgesMax is the number of parent directories in sysfs that checkNoIOMMU searches. A function
-// has one parent directory for each bridge between the function and the processor, including the
-// host bridge.
+// bridgesMax is the number of parent directories in sysfs that checkNoIOMMU searches. The directory
+// of a function has one parent for each bridge between the function and the processor, including
+// the host bridge.
 const bridgesMax = 8
 
 // checkNoIOMMU returns an error if an IOMMU translates the DMA addresses of the device. Such a
@@ -271,15 +273,15 @@ const bridgesMax = 8
 // when a driver is bound to the device. Until then, the only sign of an IOMMU is the property
 // `iommu-map` in the device tree node of the host bridge.
 func (p *pciBackend) checkNoIOMMU() error {
-	if p.noIOMMU {
+	if p.checkedNoIOMMU {
 		return nil
 	}
 	const translates = "an IOMMU translates the addresses of "
 	dir := p.dev.pciFunction.sysfsDir()
 	if LinkBaseName(dir+"/iommu_group") != "" {
 		kind, _ := ReadText(dir + "/iommu_group/type")
-		p.noIOMMU = kind == "identity\n" // identity: this IOMMU does not translate addresses
-		if p.noIOMMU {
+		p.checkedNoIOMMU = kind == "identity\n" // identity: the IOMMU does not translate addresses
+		if p.checkedNoIOMMU {
 			return nil
 		}
 		return p.dev.fault(NoDevice, translates+"the device"+p.vfioAdvice())
@@ -290,6 +292,6 @@ func (p *pciBackend) checkNoIOMMU() error {
 			return p.dev.fault(NoDevice, translates+"the host bridge"+p.vfioAdvice())
 		}
 	}
-	p.noIOMMU = true
+	p.checkedNoIOMMU = true
 	return nil
 }

@@ -17,7 +17,7 @@ const (
 
 	// Bits of an entry of the file pagemap. The file has one entry of 64 bits for each page of the
 	// process's address space (Linux, Documentation/admin-guide/mm/pagemap.rst).
-	pagePresentBit = 1 << 63   // this bit is 1 if the page is in memory, not swapped out
+	pagePresentBit = 1 << 63   // bit that is 1 if the page is in memory, not swapped out
 	pageFrameMask  = 1<<55 - 1 // mask of the page frame number: physical address / page size
 )
 
@@ -32,8 +32,8 @@ func (p *pciBackend) physicalAddress(pagemapFD int, mem []byte) (
 			return 0, false, p.dev.fault(NoDevice, "cannot find host memory in "+pagemapPath+
 				"; use `vfio:`")
 		case address == 0:
-			return 0, false, p.dev.fault(Denied, "reading physical addresses requires "+
-				"CAP_SYS_ADMIN; run as root, or use `vfio:`")
+			return 0, false, p.dev.fault(Denied,
+				"reading physical addresses requires CAP_SYS_ADMIN; run as root, or use `vfio:`")
 		case offset == 0:
 			start = address
 		case address != start+offset:
@@ -62,19 +62,19 @@ type poolPage struct {
 	offset  int64  // offset of the page in the hugetlb file, in bytes
 }
 
-// extraPoolPages limits the search of makeContiguous. The search takes at most four times the
-// number of pages that it needs, plus extraPoolPages. The limit keeps the search short: the kernel
-// clears each page that leaves the pool, which takes 0.1 to 2 ms per page.
+// extraPoolPages limits how many pages makeContiguous takes from the pool: four times the number of
+// pages that it needs, plus extraPoolPages. The limit is necessary because the kernel clears each
+// page that leaves the pool, which takes 0.1 to 2 ms per page.
 const extraPoolPages = 1024
 
-// makeContiguous replaces the huge pages of the mapping mem by pages that are adjacent in physical
-// memory. It returns false if it does not find enough such pages. In both cases the contents of mem
-// are lost.
+// makeContiguous replaces the huge pages of the mapping mem by huge pages that are adjacent in
+// physical memory. It returns false if it does not find enough adjacent pages. In both cases the
+// contents of mem are lost.
 //
-// The kernel hands out the pages of its pool in no useful order: soon after boot, for example, from
-// the highest address to the lowest. Therefore makeContiguous takes pages from the pool, through a
-// hugetlb file, until enough of them are adjacent. It maps the adjacent pages in the order of their
-// addresses, and returns all others to the pool.
+// The kernel does not hand out the pages of its pool in the order of their addresses. Therefore
+// makeContiguous takes pages from the pool, through a hugetlb file, until enough of them are
+// adjacent. It maps the adjacent pages in the order of their addresses, and returns all others to
+// the pool.
 func makeContiguous(pagemapFD int, mem []byte) (contiguous bool) {
 	fd, err := syscalls.memfd(unix.MFD_CLOEXEC | unix.MFD_HUGETLB | mapHuge2MB)
 	if err != nil {
@@ -98,9 +98,8 @@ func makeContiguous(pagemapFD int, mem []byte) (contiguous bool) {
 		if first < 0 {
 			continue
 		}
-		// Map the adjacent pages in the order of their addresses. Ignore errors: if a call fails,
-		// mem contains a wrong page or no page, and the caller detects that when it calls
-		// physicalAddress again.
+		// Map the adjacent pages in the order of their addresses. Ignore errors, because the caller
+		// calls physicalAddress again, and detects a page that is wrong or missing.
 		for i, page := range found[first:][:count] {
 			_ = mapPoolPage(mem[i*hugePageSize:], fd, page.offset)
 		}
@@ -122,23 +121,23 @@ func freePages(poolFD int, pages []poolPage) {
 	}
 }
 
-// mapFixed replaces the mapping of the addresses of mem. The new mapping maps the file fd from the
-// given offset on, or anonymous memory if fd is -1.
+// mapFixed maps the file fd, from the given offset on, at the addresses of mem. If fd is -1, it
+// maps anonymous memory there. The new mapping replaces the old mapping at these addresses.
 func mapFixed(mem []byte, fd int, offset int64, protection, flags int) error {
 	start, size := toPointer(AddressOf(mem)), uintptr(len(mem))
 	_, err := unix.MmapPtr(fd, offset, start, size, protection, flags|unix.MAP_FIXED)
 	return err
 }
 
-// mapPoolPage maps the page at the given offset of the hugetlb file fd to the first hugePageSize
-// bytes of mem. If the file has no page at that offset yet, the kernel takes one from the pool.
+// mapPoolPage maps the page at the given offset of the hugetlb file fd at the address of mem. If
+// the file has no page at that offset yet, the kernel takes a page from the pool.
 func mapPoolPage(mem []byte, fd int, offset int64) error {
 	const flags = unix.MAP_SHARED | unix.MAP_POPULATE
 	return mapFixed(mem[:hugePageSize], fd, offset, unix.PROT_READ|unix.PROT_WRITE, flags)
 }
 
-// insertPage inserts page into sorted, a list in the order of addresses, and returns the longer
-// slice.
+// insertPage inserts page into the list `sorted`, which is sorted by address, and returns the new
+// list.
 func insertPage(sorted []poolPage, page poolPage) []poolPage {
 	sorted = append(sorted, page)
 	for i := len(sorted) - 1; i > 0 && sorted[i-1].address > page.address; i-- {
@@ -147,10 +146,11 @@ func insertPage(sorted []poolPage, page poolPage) []poolPage {
 	return sorted
 }
 
-// findAdjacent searches pages, which is sorted by address, for count pages that are adjacent in
-// physical memory. It returns the index of the first of them, or -1 if there are no such pages.
+// findAdjacent searches the list `pages`, which is sorted by address, for `count` pages that are
+// adjacent in physical memory. It returns the index of the first of these pages, or -1 if the list
+// contains no such pages.
 func findAdjacent(pages []poolPage, count int) (first int) {
-	length := 0 // number of adjacent pages up to and including page i
+	length := 0 // length of the run of adjacent pages that ends with page i
 	for i := range pages {
 		if i > 0 && pages[i].address != pages[i-1].address+hugePageSize {
 			length = 0

@@ -227,7 +227,8 @@ func TestInvalidDeviceNamesAreRefused(t *testing.T) {
 		"pci:../..:00:01.0", "pci:0000:00:01.0/..", "pci: 234:11e8", "pci:1234:11e8\n",
 	} {
 		_, err := openAndAcquire(name)
-		wantFault(t, fmt.Sprintf("%q", name), err, Usage, name, "pci:VVVV:DDDD", "pci:DDDD:BB:DD.F")
+		wantFault(t, fmt.Sprintf("%q", name), err, Usage, name, "pci:1234:11e8",
+			"vfio:0000:01:00.0")
 		_, err = ParseDeviceName(name)
 		wantFault(t, fmt.Sprintf("%q, not looked for", name), err, Usage, name)
 	}
@@ -498,8 +499,9 @@ func TestStoresLandInTheFileOfTheBar(t *testing.T) {
 		t.Run(fmt.Sprint("BAR ", c.bar, " flags ", c.flags), func(t *testing.T) {
 			a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Flags: c.flags,
 				Offset: 0x12340, Size: 0x8000}))
-			if a.Size != 0x8000 || a.Slot != -1 || a.BusAddress != barBus(int(c.bar))+0x12340 {
-				t.Errorf("%s: size %#x, slot %d, bus %#x", c.file, a.Size, a.Slot, a.BusAddress)
+			if a.Size != 0x8000 || a.TLBWindow != -1 || a.BusAddress != barBus(int(c.bar))+0x12340 {
+				t.Errorf("%s: size %#x, slot %d, bus %#x", c.file, a.Size, a.TLBWindow,
+					a.BusAddress)
 			}
 			a.Store(8, 4, 0x11223344)
 			copyBulk(a, 0x7ffd, "end")
@@ -607,9 +609,9 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 		{0, ^uint64(0), 2, nil},
 		{0, 1, ^uint64(0), nil},
 		{1, 0, 4, []string{"BAR 1", "has I/O ports"}}, // I/O ports
-		{2, 0, 4, []string{"BAR 2", "does not exist"}},
-		{6, 0, 4, []string{"BAR 6", "does not exist"}},
-		{255, 0, 4, []string{"BAR 255", "does not exist"}},
+		{2, 0, 4, []string{"BAR 2", "is missing"}},
+		{6, 0, 4, []string{"BAR 6", "is missing"}},
+		{255, 0, 4, []string{"BAR 255", "is missing"}},
 	} {
 		name := fmt.Sprintf("BAR %d, %#x bytes at %#x", c.bar, c.size, c.offset)
 		t.Run(name, func(t *testing.T) {
@@ -637,7 +639,7 @@ func TestUnknownWindowsAreRefused(t *testing.T) {
 	d := addEdu(t).open()
 	_, err := d.Map(fbs.Window{Size: 4096})
 	wantFault(t, "invalid", err, Internal, "unknown kind of window: 0")
-	_, err = d.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 4096, Slot: fbs.NoSlot})
+	_, err = d.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 4096, Slot: fbs.AnySlot})
 	wantFault(t, "tlb", err, WrongDevice, "no TLB windows")
 }
 

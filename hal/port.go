@@ -15,19 +15,19 @@ type Port interface {
 	Store(offset uint64, width uint8, value uint64) Code
 }
 
-// ExecuteOnPort executes the command w.Next through the port of the aperture `a`. The effect
-// is the same as that of Run on mapped memory: ExecuteOnPort advances w.Next if the command
-// is complete, and otherwise sets w.StopReason. If the port returns a code other than OK,
-// ExecuteOnPort stops the command and returns that code. barOffset is the offset of the
-// window in its BAR, and is needed because bulk copies are aligned relative to the BAR.
+// ExecuteOnPort executes the command w.Next through the port of the aperture `a`. The effect is the
+// same as that of Run on mapped memory: ExecuteOnPort advances w.Next if the command is complete,
+// and otherwise sets w.StopReason. If the port returns a code other than OK, ExecuteOnPort stops
+// and returns that code. barOffset is the offset of the window in its BAR. Bulk copies are aligned
+// relative to the BAR.
 //
-// On configuration space, ExecuteOnPort executes only the load of an Expect command. Then it
-// stops with the reason StopLoaded, and the caller must check the condition.
+// On configuration space, ExecuteOnPort executes only the load of an Expect command. Then it stops
+// with the reason StopLoaded, and the caller must check the condition.
 func (w *Walk) ExecuteOnPort(a *Aperture, barOffset uint64) (code Code) {
-	if a.execute != nil {
-		return a.execute(w, barOffset)
+	if a.executeCommand != nil {
+		return a.executeCommand(w, barOffset)
 	}
-	w.StopReason = StopUnhandled
+	w.StopReason = StopBeforeNext
 	if w.Next.Opcode == gen.OpcodeExpect {
 		w.StopReason = StopLoaded
 		w.Got, code = a.Port.Load(uint64(w.Next.Offset), w.Next.Width)

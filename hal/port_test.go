@@ -59,7 +59,7 @@ func newTape() *tape { return &tape{allowed: 1 << 30} }
 func executeOnTape(p Port, lead uint64, c fbs.Command, memory []byte) (w Walk, code Code) {
 	list := [2]fbs.Command{c}
 	table := [2]uintptr{1: AddressOf(memory)}
-	w = Walk{Next: &list[0], Memories: &table[0]}
+	w = Walk{Next: &list[0], BufferAddresses: &table[0]}
 	a := NewAperture(p, 512, -1)
 	code = w.ExecuteOnPort(&a, lead)
 	if w.Next == &list[1] {
@@ -150,7 +150,7 @@ func TestPortLeavesOtherCommandsUnhandled(t *testing.T) {
 	p := newTape()
 	for _, opcode := range []gen.Opcode{gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeEnd} {
 		if w, code := executeOnTape(p, 0, fbs.Command{Opcode: opcode, Width: 4}, nil); code != OK ||
-			w.Next == nil || w.StopReason != StopUnhandled || len(p.touches) != 0 {
+			w.Next == nil || w.StopReason != StopBeforeNext || len(p.touches) != 0 {
 			t.Errorf("%v: %v, %+v", opcode, code, w)
 		}
 	}
@@ -168,7 +168,7 @@ func TestModifyStopsAfterItsLoad(t *testing.T) {
 	}
 	device[9] = 0x12
 	list, window := [2]fbs.Command{change}, AddressOf(device)
-	mapped := Walk{Next: &list[0], StopAt: &list[1], Windows: &window}
+	mapped := Walk{Next: &list[0], StopAt: &list[1], WindowAddresses: &window}
 	if mapped.Run(); mapped.Next != &list[0] || mapped.StopReason != StopLoaded ||
 		mapped.Got != 0x1200 || device[9] != 0x12 || device[8] != 0 {
 		t.Errorf("%+v, % x", mapped, device)
@@ -188,7 +188,7 @@ func TestExecuteOnPortDoesNotAllocate(t *testing.T) {
 			list = append(list, c)
 		}
 	}
-	w, a := Walk{Memories: &table[0]}, NewAperture(p, 512, -1)
+	w, a := Walk{BufferAddresses: &table[0]}, NewAperture(p, 512, -1)
 	if n := testing.AllocsPerRun(100, func() {
 		for i := range list {
 			w.Next = &list[i]
@@ -205,8 +205,8 @@ func TestApertureCommandsGoToMemoryOrPort(t *testing.T) {
 	for name, a := range map[string]Aperture{"port": NewAperture(p, 512, 7),
 		"memory": MappedAperture(device, 0, 512, 7)} {
 		t.Run(name, func(t *testing.T) {
-			if a.Size != 512 || a.Slot != 7 || (a.Port == nil) == (a.Base == 0) {
-				t.Errorf("%s: size %d, slot %d, base %#x", name, a.Size, a.Slot, a.Base)
+			if a.Size != 512 || a.TLBWindow != 7 || (a.Port == nil) == (a.Base == 0) {
+				t.Errorf("%s: size %d, slot %d, base %#x", name, a.Size, a.TLBWindow, a.Base)
 			}
 			data := []byte{1, 2, 3, 4, 5, 6, 7, 8}
 			back := make([]byte, 8)
@@ -240,7 +240,7 @@ func TestMappedApertureStaysInsideTheMapping(t *testing.T) {
 // Configuration space of a real device accepts loads; other commands remain unhandled.
 func TestConfigurationSpacePortAcceptsLoadsOnly(t *testing.T) {
 	p := newTape()
-	a := Aperture{Port: p, Size: 64, Slot: -1}
+	a := Aperture{Port: p, Size: 64, TLBWindow: -1}
 	p.Store(4, 2, 6)
 	list := []fbs.Command{
 		{Opcode: gen.OpcodeExpect, Width: 2, Offset: 4, Mode: uint8(gen.ConditionEqual), Mask: 7,
@@ -254,7 +254,7 @@ func TestConfigurationSpacePortAcceptsLoadsOnly(t *testing.T) {
 	for i, want := range []struct {
 		next int
 		why  uint64
-	}{{0, StopLoaded}, {1, StopLoaded}, {2, StopLoaded}, {3, StopUnhandled}, {4, StopUnhandled}} {
+	}{{0, StopLoaded}, {1, StopLoaded}, {2, StopLoaded}, {3, StopBeforeNext}, {4, StopBeforeNext}} {
 		t.Run(fmt.Sprint(want.next, " ", want.why), func(t *testing.T) {
 			w := Walk{Next: &list[i], StopReason: StopAllOnes}
 			if code := w.ExecuteOnPort(&a, 0); code != OK || w.Next != &list[want.next] ||

@@ -20,11 +20,11 @@ const resourceMemoryFlag = 0x200
 
 // pciFunction describes a PCI function by its PCI address, ids, BARs and kernel driver. These
 // values come from sysfs. With the backend tt, however, the PCI address and the sizes of the BARs
-// come from Tenstorrent's driver, and boundDriver and barStarts stay empty.
+// come from Tenstorrent's driver, and boundDriver and barPhysicalAddresses stay empty.
 type pciFunction struct {
 	Identity
-	boundDriver string                 // name of the kernel driver of the function; "" if none
-	barStarts   [configBarCount]uint64 // physical address of each BAR; 0 if the BAR is not memory
+	boundDriver          string                 // name of the bound kernel driver; "" if none
+	barPhysicalAddresses [configBarCount]uint64 // 0 for a BAR that is missing or not memory
 }
 
 // sysfsDir returns the path of the function's directory in sysfs. The compiler must not inline
@@ -33,9 +33,9 @@ type pciFunction struct {
 //go:noinline
 func (f *pciFunction) sysfsDir() string { return sysfsDevicesDir + "/" + f.Address }
 
-// findInSysfs searches sysfs for the PCI function that locator names, and reads the function's ids,
-// BARs and driver name. The parameter `locator` is the PCI address of the function, or a pair of
-// PCI ids if byIDs is true. It is an error if no function matches or if several functions match.
+// findInSysfs searches sysfs for the PCI function that `locator` names, and reads the function's
+// ids, BARs and driver name. `locator` is a pair of PCI ids if byIDs is true, and otherwise a PCI
+// address. findInSysfs returns an error if no function matches or if several functions match.
 func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
 	addresses, err := ListDir(sysfsDevicesDir)
 	if err != nil {
@@ -58,8 +58,9 @@ func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
 	f.Address = found
 	switch count {
 	case 0:
-		return NewFault(NoDevice, f.Name+": no such device; `ls /sys/bus/pci/devices` lists "+
-			"the devices, `echo 1 > /sys/bus/pci/rescan` finds new ones")
+		return NewFault(NoDevice, f.Name+": no such device; "+
+			"`ls /sys/bus/pci/devices` lists the devices, "+
+			"`echo 1 > /sys/bus/pci/rescan` finds new ones")
 	case 1:
 		return f.readAttributes()
 	}
@@ -67,9 +68,9 @@ func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
 		" devices have these ids; name one by its address:"+names)
 }
 
-// hasIDs reads the function's PCI ids, and reports whether they equal the parameter `ids`, such as
-// "1e52:401e". If the function was removed after findInSysfs listed all functions, hasIDs returns
-// false and no error.
+// hasIDs reads the function's PCI ids, and reports whether they equal `ids`, such as "1e52:401e".
+// It returns false without an error if the function was removed after findInSysfs listed all
+// functions.
 func (f *pciFunction) hasIDs(ids string) (bool, error) {
 	err := f.readIDs()
 	if err == nil {
@@ -88,13 +89,12 @@ func (f *pciFunction) readAttributes() error {
 	if err := f.readIDs(); err != nil {
 		return err
 	}
-	return f.readResources()
+	return f.readBARRanges()
 }
 
-// readIDs reads the function's ids from the file `modalias`. The file begins as in the following
-// example, with eight hex digits for each id: vendor (v), device (d), subsystem vendor (sv) and
-// subsystem device (sd). The last four of the eight digits are the id (Linux,
-// drivers/pci/pci-sysfs.c).
+// readIDs reads the function's ids from the file `modalias`. The file begins as in the example
+// below: vendor (v), device (d), subsystem vendor (sv) and subsystem device (sd), with eight hex
+// digits each. The last four of the eight digits are the id (Linux, drivers/pci/pci-sysfs.c).
 //
 //	pci:v00001234d000011E8sv00001AF4sd00001100bc...
 func (f *pciFunction) readIDs() error {
@@ -103,7 +103,7 @@ func (f *pciFunction) readIDs() error {
 	if err != nil {
 		return err
 	}
-	ids, ok := parseHex(text, 4, 9, 18, 28, 38)
+	ids, ok := parseHexNumbers(text, 4, 9, 18, 28, 38)
 	if !ok {
 		return NewFault(NoDevice, path+" contains no PCI ids")
 	}
@@ -112,31 +112,31 @@ func (f *pciFunction) readIDs() error {
 	return nil
 }
 
-// readResources reads the address and size of each BAR from the file `resource`. The file begins
+// readBARRanges reads the address and size of each BAR from the file `resource`. The file begins
 // with one line for each BAR. Each line has three numbers: the first address, the last address, and
 // flags. Each number consists of 0x and 16 hex digits (Linux, drivers/pci/pci-sysfs.c).
-func (f *pciFunction) readResources() error {
+func (f *pciFunction) readBARRanges() error {
 	path := f.sysfsDir() + "/resource"
 	text, err := ReadText(path)
 	for i := 0; i < configBarCount && err == nil; i++ {
 		lineStart := 57 * i // offset of line i in text: each line has 57 bytes
-		columns, ok := parseHex(text, 16, lineStart+2, lineStart+21, lineStart+40)
+		columns, ok := parseHexNumbers(text, 16, lineStart+2, lineStart+21, lineStart+40)
 		first, last, flags := columns[0], columns[1], columns[2]
 		if !ok || last < first {
 			return NewFault(NoDevice, path+": line "+strconv.Itoa(i+1)+
-				" is not two addresses and flags")
+				" must be two addresses and flags")
 		}
 		if flags&resourceMemoryFlag != 0 && last != 0 {
-			f.barStarts[i], f.BarSizes[i] = first, last-first+1
+			f.barPhysicalAddresses[i], f.BarSizes[i] = first, last-first+1
 		}
 	}
 	return err
 }
 
-// parseHex parses up to four hex numbers in text. Each number has the given count of digits, and
-// begins at one of the given offsets in text. ok is false if text is too short, or if a character
+// parseHexNumbers parses hex numbers in `text`, at most four. One number begins at each of the
+// given offsets, and has `digits` digits. `ok` is false if `text` is too short, or if a character
 // of a number is not a hex digit.
-func parseHex(text string, digits int, offsets ...int) (numbers [4]uint64, ok bool) {
+func parseHexNumbers(text string, digits int, offsets ...int) (numbers [4]uint64, ok bool) {
 	for i, start := range offsets {
 		end := start + digits
 		if end > len(text) {
@@ -154,16 +154,16 @@ func ReadText(path string) (string, error) {
 	return readAll("read", path, unix.O_RDONLY, syscalls.read)
 }
 
-// readAll opens the file at path with the given flags, and calls the parameter `read` until `read`
-// returns 0 bytes or an error. readAll returns the bytes of all calls. Error messages contain
-// callName, the name of the system call that `read` makes.
+// readAll opens the file at `path` with the given flags, and calls the function `read` until `read`
+// returns 0 bytes or an error. readAll returns the bytes of all calls. callName is the name of the
+// system call that `read` makes, for error messages.
 func readAll(callName, path string, flags int, read func(fd int, data []byte) (int, error)) (
 	text string, err error) {
 	fd, err := syscalls.open(path, flags)
 	if err != nil {
 		return "", syscallFault("open", path, err)
 	}
-	page := make([]byte, 4096) // one read of a sysfs file returns at most a page
+	page := make([]byte, 4096) // one read of a sysfs file returns at most one page of 4096 bytes
 	n := 1
 	for n > 0 && err == nil {
 		n, err = read(fd, page)
@@ -173,12 +173,12 @@ func readAll(callName, path string, flags int, read func(fd int, data []byte) (i
 	return text, syscallFault(callName, path, err)
 }
 
-// LinkBaseName returns the last component of the path to which the symbolic link at path points. It
-// returns "" if no such link exists.
+// LinkBaseName returns the last component of the target of the symbolic link at `path`. It returns
+// "" if no such link exists.
 func LinkBaseName(path string) string {
 	var target [256]byte
 	n, _ := unix.Readlink(path, target[:])
-	last, rest := "", string(target[:max(n, 0)]) // n is -1 after an error
+	last, rest := "", string(target[:max(n, 0)]) // after an error, n is -1
 	for rest != "" {
 		last, rest = Cut(rest, '/')
 	}

@@ -1,8 +1,8 @@
 package hal
 
-// This file contains functions that make system calls. Those that this package calls during a
-// replay use unix.RawSyscall, which bypasses Go's scheduler, and allocate no memory. Therefore
-// neither the scheduler nor the garbage collector delays a replay.
+// This file contains functions that make system calls. The functions that run during a replay
+// allocate no memory, and use unix.RawSyscall, which bypasses Go's scheduler. Therefore neither the
+// garbage collector nor the scheduler delays a replay.
 
 import (
 	"unsafe"
@@ -38,14 +38,13 @@ func openFile(path string, flags int) (int, error) {
 func memfd(flags int) (fd int, err error) { return unix.MemfdCreate("", flags) }
 
 // rawSyscall makes the system call with the given number on the file fd, without informing Go's
-// scheduler. Therefore the scheduler does not react to the call: other goroutines may have to wait
-// until the call returns. The error is nil or a unix.Errno. Returning a unix.Errno allocates
-// nothing.
+// scheduler. Other goroutines may have to wait until the call returns. The error is nil or a
+// unix.Errno; returning a unix.Errno allocates nothing.
 func rawSyscall(number uintptr, fd int, data []byte, offset int64) (int, error) {
 	n, _, errno := unix.RawSyscall6(number, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), uintptr(offset), 0, 0)
 	if number == unix.SYS_WRITE && n == 0 && len(data) > 0 {
-		errno = unix.EIO // with the result 0, callers would repeat the write forever
+		errno = unix.EIO // after the result 0 without an error, callers would write again forever
 	}
 	return syscallResult(n, 0, errno)
 }
@@ -78,14 +77,13 @@ func pwrite(fd int, data []byte, offset int64) (int, error) {
 }
 
 // ProgramWindowRequest is the number of the ioctl CONFIGURE_TLB of Tenstorrent's driver (tt-kmd
-// ioctl.h). With the backend tt, ProgramWindow makes this ioctl. It is the only ioctl that the
-// program makes during a replay. Therefore the system call filter of a sealed process allows this
-// ioctl.
+// ioctl.h). With the backend tt, ProgramWindow makes this ioctl during a replay. Therefore the
+// system call filter of a sealed process allows this ioctl.
 const ProgramWindowRequest = 0xfa0d
 
 // ioctl makes the ioctl with the number `request` on the file fd. It passes the pointer `argument`,
-// or the number `value` if `argument` is nil. The pointer is converted to a number inside the
-// argument list of RawSyscall: only then does Go keep the struct at its address until the call
+// or the number `value` if `argument` is nil. The argument list of RawSyscall must contain the
+// conversion of the pointer to a number, so that Go keeps the struct at its address until the call
 // returns (package unsafe, rule 4).
 func ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
 	if argument == nil {
@@ -95,14 +93,14 @@ func ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
 }
 
 // ioctlStruct makes an ioctl whose argument points to a struct. The driver reads the struct, and
-// may store results in it. An error message contains requestName and path.
+// may store results in the struct. requestName and path are for error messages.
 func ioctlStruct(fd int, request uintptr, argument unsafe.Pointer, requestName, path string) error {
 	_, err := syscalls.ioctl(fd, request, 0, argument)
 	return syscallFault(requestName, path, err)
 }
 
-// structPointer returns the address of a struct for an ioctl. The type T must have the same layout
-// as the struct in C. The files that declare such structs check the layouts.
+// structPointer returns the address of a struct for an ioctl. The struct must have the same layout
+// in Go and in C. The files that declare such structs check the layouts.
 func structPointer[T any](argument *T) unsafe.Pointer { return unsafe.Pointer(argument) }
 
 // SleepRaw sleeps for the given nanoseconds, or until a signal arrives, without informing Go's
@@ -112,8 +110,8 @@ func SleepRaw(nanoseconds int64) {
 	unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0)
 }
 
-// Mmap maps length bytes of the file fd from the given offset on, or length bytes of anonymous
-// memory if fd is -1. unix.Mmap is not used, because its table of mappings adds 9 KB to the
+// Mmap maps `length` bytes of the file fd from the given offset on, or `length` bytes of anonymous
+// memory if fd is -1. Mmap replaces unix.Mmap, whose table of mappings would add 9 KB to the
 // program. Unlike Read and Write, Mmap and Munmap inform Go's scheduler.
 func Mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
 	address, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, uintptr(length), uintptr(protection),

@@ -34,12 +34,13 @@ func tlb(size uint64, slot uint16) fbs.Window {
 // pointTo points the aperture a at an address of the tiles t, as a run does at a Point command.
 func pointTo(d *device, a *Aperture, t fbs.TileRoute, address uint64) Code {
 	list := [2]fbs.Command{{Opcode: gen.OpcodePoint, Index: 1}}
-	registers, home, code := d.EncodeWindow(a, t, address, &list[0])
+	registers, home, code := d.EncodePoint(a, t, address, &list[0])
 	if code != OK {
 		return code
 	}
 	windows := [2]uintptr{a.Base, registers}
-	w := Walk{Next: &list[0], StopAt: &list[1], Windows: &windows[0], TLBWindows: &home}
+	w := Walk{Next: &list[0], StopAt: &list[1], WindowAddresses: &windows[0],
+		TLBWindowBases: &home}
 	w.Run()
 	a.Base = windows[0]
 	return OK
@@ -63,8 +64,8 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 		{184, 16 * mega, 0xb000000 + 18*16*mega, 12}} {
 		t.Run(fmt.Sprint("slot ", c.slot), func(t *testing.T) {
 			a := f.must(d.Map(tlb(c.size, c.slot)))
-			if a.Slot != int(c.slot) || a.Size != c.size || a.BusAddress != 0 {
-				t.Fatalf("slot %d, size %#x, bus %#x", a.Slot, a.Size, a.BusAddress)
+			if a.TLBWindow != int(c.slot) || a.Size != c.size || a.BusAddress != 0 {
+				t.Fatalf("slot %d, size %#x, bus %#x", a.TLBWindow, a.Size, a.BusAddress)
 			}
 			address := 7 * c.size
 			if code := pointTo(d, a, tile, address); code != OK {
@@ -145,9 +146,9 @@ func TestPointStoresTheLowestWordFirstAndReadsTheLastBack(t *testing.T) {
 		t.Fatal(code)
 	}
 	list := [2]fbs.Command{{Opcode: gen.OpcodePoint, Index: 1}}
-	_, home, _ := d.EncodeWindow(a, tile, 0, &list[0])
+	_, home, _ := d.EncodePoint(a, tile, 0, &list[0])
 	tape, windows := newTape(), [2]uintptr{}
-	w := Walk{Next: &list[0], Windows: &windows[0], TLBWindows: &home}
+	w := Walk{Next: &list[0], WindowAddresses: &windows[0], TLBWindowBases: &home}
 	w.programWindow(tape)
 	want := []touch{{36, 4, true}, {40, 4, true}, {44, 4, true}, {44, 4, false}}
 	if !slices.Equal(tape.touches, want) {
@@ -233,7 +234,7 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 	none := NewAperture(newTape(), mega, 1000)
 	for _, a := range []*Aperture{bar, &free, &none} {
 		if code := pointTo(d, a, tile, 0); code != Internal {
-			t.Errorf("EncodeWindow of slot %d, which is not mapped: %v", a.Slot, code)
+			t.Errorf("EncodePoint of slot %d, which is not mapped: %v", a.TLBWindow, code)
 		}
 	}
 	if code := d.ProgramWindow(a, tile, 0); code != Internal {
@@ -250,28 +251,28 @@ func TestTLBWindowsAreChosen(t *testing.T) {
 		slot uint16
 		want int
 	}{
-		{mega, 5, 5},                // the preferred one
-		{mega, 5, 0},                // 5 is in use: the first free one
-		{mega, fbs.NoSlot, 1},       // no preference: the next free one
-		{4096, fbs.NoSlot, 2},       // smaller than every TLB window
-		{2 * mega, 5, 156},          // 5 is too small
-		{16 * mega, 185, 166},       // the kernel driver uses 185
-		{16 * mega, 184, 184},       // the kernel driver does not use 184
-		{mega, 186, 3},              // 186 does not exist
-		{mega, 170, 170},            // larger than needed, but preferred
-		{3 * mega, fbs.NoSlot, 167}, // no TLB window has this size
+		{mega, 5, 5},                 // the preferred one
+		{mega, 5, 0},                 // 5 is in use: the first free one
+		{mega, fbs.AnySlot, 1},       // no preference: the next free one
+		{4096, fbs.AnySlot, 2},       // smaller than every TLB window
+		{2 * mega, 5, 156},           // 5 is too small
+		{16 * mega, 185, 166},        // the kernel driver uses 185
+		{16 * mega, 184, 184},        // the kernel driver does not use 184
+		{mega, 186, 3},               // 186 does not exist
+		{mega, 170, 170},             // larger than needed, but preferred
+		{3 * mega, fbs.AnySlot, 167}, // no TLB window has this size
 	} {
 		a := f.must(d.Map(tlb(c.size, c.slot)))
-		if a.Slot != c.want || a.Size != c.size {
-			t.Errorf("window %d: slot %d, want %d; size %#x", i, a.Slot, c.want, a.Size)
+		if a.TLBWindow != c.want || a.Size != c.size {
+			t.Errorf("window %d: slot %d, want %d; size %#x", i, a.TLBWindow, c.want, a.Size)
 		}
 	}
 	for range 20 - 1 - 4 {
-		f.must(d.Map(tlb(16*mega, fbs.NoSlot)))
+		f.must(d.Map(tlb(16*mega, fbs.AnySlot)))
 	}
-	_, err := d.Map(tlb(16*mega, fbs.NoSlot))
+	_, err := d.Map(tlb(16*mega, fbs.AnySlot))
 	wantFault(t, "all in use", err, NoDevice, "no TLB window of 0x1000000 bytes is free")
-	_, err = d.Map(tlb(32*mega, fbs.NoSlot))
+	_, err = d.Map(tlb(32*mega, fbs.AnySlot))
 	wantFault(t, "too large", err, NoDevice, "no TLB window of 0x2000000 bytes is free")
 }
 
@@ -281,10 +282,10 @@ func TestWindowsOutsideASmallerBarAreNotUsed(t *testing.T) {
 	fakeSysfs(t)
 	f := addBlackhole(t, 4*giga)
 	d := f.open()
-	if a := f.must(d.Map(tlb(4*giga, 205))); a.Slot != 202 {
-		t.Errorf("slot %d", a.Slot)
+	if a := f.must(d.Map(tlb(4*giga, 205))); a.TLBWindow != 202 {
+		t.Errorf("slot %d", a.TLBWindow)
 	}
-	_, err := d.Map(tlb(4*giga, fbs.NoSlot))
+	_, err := d.Map(tlb(4*giga, fbs.AnySlot))
 	wantFault(t, "second", err, NoDevice, "is free")
 }
 

@@ -11,25 +11,25 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// RegisterExitCleanup implements ExitCleaner. When this process ends, the driver can make only one
+// RegisterExitCleanup implements ExitCleaner. When this process ends, the driver can make one
 // store, which puts the cores of one tile into reset. RegisterExitCleanup requests this store for
 // the first tile whose cores the image releases from reset. The cores of other tiles may keep
-// running. With other backends, RegisterExitCleanup does nothing.
+// running. With backends other than tt, RegisterExitCleanup does nothing.
 func (d *device) RegisterExitCleanup(view *fbs.View, deviceIndex int) (note string, err error) {
 	t, usesDriver := d.backend.(*ttBackend)
 	if !usesDriver {
 		return "", nil
 	}
 	reset := view.Board(deviceIndex).Reset
-	tile, released := firstReleasedTile(view, deviceIndex, reset)
+	tile, released := firstTileOutOfReset(view, deviceIndex, reset)
 	switch {
 	case !released:
 		return "", nil
-	case !t.hasExitCleanup:
+	case !t.driverHasExitCleanup:
 		return d.pciFunction.Name + ": if this process is killed, cores go on running; " +
 			"tt-kmd 2.2 and later can reset the cores of one tile\n", nil
 	}
-	c := ttCleanupRequest{
+	c := ttExitCleanupRequest{
 		argsz:   32,
 		enabled: 1,
 		x:       tile.X,
@@ -41,17 +41,17 @@ func (d *device) RegisterExitCleanup(view *fbs.View, deviceIndex int) (note stri
 	return "", ioctlStruct(t.fd, ttSetNoCCleanup, structPointer(&c), "SET_NOC_CLEANUP", d.locator)
 }
 
-// firstReleasedTile searches the image for the first Write or Modify command that releases a core
+// firstTileOutOfReset searches the image for the first Write or Modify command that releases a core
 // from reset, and returns the tile of that core. A command releases a core if it stores 0 to the
-// core's bit in the reset register. Commands on windows that show several tiles (multicast) are
-// ignored.
-func firstReleasedTile(view *fbs.View, deviceIndex int, reset boards.ResetRegister) (
+// core's bit in the reset register. firstTileOutOfReset ignores commands on windows that show
+// several tiles (multicast).
+func firstTileOutOfReset(view *fbs.View, deviceIndex int, reset boards.ResetRegister) (
 	tile fbs.TileRoute, released bool) {
-	lastPoints := make([]fbs.Command, len(view.Windows)) // most recent Point of each window
+	lastPoints := make([]fbs.Command, len(view.Windows)) // most recent Point command of each window
 	for i := range view.Commands {
 		c := &view.Commands[i]
 		point := &lastPoints[c.Window]
-		stored := uint64(0) // mask of the bits that the command stores
+		stored := uint64(0) // mask of the register bits that the command sets or clears
 		switch c.Opcode {
 		case gen.OpcodePoint:
 			*point = *c

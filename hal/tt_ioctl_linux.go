@@ -21,23 +21,24 @@ const (
 	ttSetNoCCleanup = 0xfa0e
 	ttSetPowerState = 0xfa0f
 
-	ttPowerValidity  = 15     // value of ttPowerRequest.validity: 15 valid flags, no valid setting
+	ttPowerValidity  = 15     // value of ttPowerRequest.validity: use 15 flags and no settings
 	ttPowerAllFlags  = 0x7fff // value of ttPowerRequest.flags: all 15 flags are set
 	ttPowerClockFlag = 1 << 0 // bit of ttPowerRequest.flags: full clock for the cores
 
-	// These are values of ttResetRequest.flags, which tt-kmd 2.4.1 and later accept.
+	// Values of ttResetRequest.flags. tt-kmd 2.4.1 and later accept them.
 	ttResetASIC = 4 // ASIC_RESET: begin a reset
 	ttResetEnd  = 6 // POST_RESET: set up the device after a reset
 
-	ttPinNoCFlag = 1 << 1 // bit of ttPinRequest.flags: let tiles reach the memory over the NoC
+	ttPinNoCFlag = 1 << 1 // bit of ttPinRequest.flags: let tiles reach the pinned memory
 )
 
-// ttDeviceInfo has the layout of struct tenstorrent_get_device_info. The field `inSize` is an input
-// of the ioctl: the number of bytes after `inSize` that the driver may write. The field `busDevFn`
-// contains the bus number (bits 8 to 15), the slot (bits 3 to 7) and the function number (bits 0 to
-// 2). In ttDriverInfo, `inSize` has the same meaning.
+// ttDeviceInfo has the layout of struct tenstorrent_get_device_info. In this and the following
+// structs, the field `outputCapacity` is an input of the ioctl: the largest number of output bytes
+// that the driver may write. In this struct, the output begins at the field `outSize`. The field
+// `busDevFn` contains the bus number (bits 8 to 15), the slot (bits 3 to 7) and the function number
+// (bits 0 to 2).
 type ttDeviceInfo struct {
-	inSize                uint32
+	outputCapacity        uint32
 	outSize               uint32
 	vendor, device        uint16
 	subvendor, subsystem  uint16
@@ -61,51 +62,54 @@ type ttMappings struct {
 	mappings        [6]ttMapping
 }
 
-// ttDriverInfo has the layout of struct tenstorrent_get_driver_info.
+// ttDriverInfo has the layout of struct tenstorrent_get_driver_info. The output begins at the field
+// `outSize`. The field `api` is the version of the driver's API.
 type ttDriverInfo struct {
-	inSize                        uint32
+	outputCapacity                uint32
 	outSize, api                  uint32
 	major, minor, patch, reserved uint8
 }
 
-// ttResetRequest has the layout of struct tenstorrent_reset_device. The field `outSize` is an input
-// of the ioctl: the number of output bytes, from the field `size` on, that the driver may write.
+// ttResetRequest has the layout of struct tenstorrent_reset_device. The output begins at the field
+// `size`.
 type ttResetRequest struct {
-	outSize, flags uint32
-	size, result   uint32 // output: result is 0 after success
+	outputCapacity, flags uint32
+	size, result          uint32 // outputs; `result` is 0 if the reset succeeded
 }
 
-// ttPinRequest has the layout of struct tenstorrent_pin_pages with the extended output. The field
-// `outSize` is an input of the ioctl: the number of output bytes, starting at the field `bus`, that
-// the driver may write.
+// ttPinRequest has the layout of struct tenstorrent_pin_pages with the extended output. The
+// output begins at the field `bus`.
 type ttPinRequest struct {
-	outSize, flags uint32
-	address, size  uint64
-	bus, noc       uint64 // output: addresses of the memory on the PCIe bus and on the NoC
+	outputCapacity, flags uint32
+	address, size         uint64
+	bus, noc              uint64 // outputs: address of the memory on the PCIe bus, and on the NoC
 }
 
-// ttLockRequest has the layout of struct tenstorrent_lock_ctl. The field `outSize` is an input of
-// the ioctl: the number of output bytes, starting at the field `value`, that the driver may write.
+// ttLockRequest has the layout of struct tenstorrent_lock_ctl. With `flags` 0, the driver acquires
+// the lock number `index` for the open file. The output begins at the field `value`.
 type ttLockRequest struct {
-	outSize, flags uint32
-	index          uint8
-	reserved       [3]uint8
-	value          uint8 // output: 1 if this program has acquired the lock, else 0
-	reservedOut    [3]uint8
+	outputCapacity, flags uint32
+	index                 uint8
+	reserved              [3]uint8
+	value                 uint8 // output: 1 if this program has acquired the lock, else 0
+	reservedOut           [3]uint8
 }
 
-// ttAllocateRequest has the layout of struct tenstorrent_allocate_tlb. The driver sets the field
+// ttAllocateTLBRequest has the layout of struct tenstorrent_allocate_tlb. The driver sets the field
 // `window` and all fields after it.
-type ttAllocateRequest struct {
-	size, reserved           uint64
-	window, reserved0        uint32 // window: output: number of the TLB window
-	uncached, writeCombining uint64 // output: offsets of the mappings in the driver's file
-	reserved1                uint64
+type ttAllocateTLBRequest struct {
+	size, reserved    uint64
+	window, reserved0 uint32 // output `window`: number of the TLB window
+	// Outputs: offsets of the two mappings in the driver's file.
+	uncachedOffset, writeCombiningOffset uint64
+	reserved1                            uint64
 }
 
-// ttConfigureRequest has the layout of struct tenstorrent_configure_tlb, which describes the tiles
-// and the address that a TLB window shows. The field `window` is the number of the TLB window.
-type ttConfigureRequest struct {
+// ttConfigureTLBRequest has the layout of struct tenstorrent_configure_tlb, which describes the
+// tiles and the address that a TLB window shows. The field `window` is the number of the TLB
+// window. The fields from `noc` to `staticVC` select the on-chip network and how it transports the
+// accesses.
+type ttConfigureTLBRequest struct {
 	window, reserved                 uint32
 	address                          uint64
 	xEnd, yEnd, xStart, yStart       uint16
@@ -125,10 +129,10 @@ type ttPowerRequest struct {
 	settings            [14]uint16
 }
 
-// ttCleanupRequest has the layout of struct tenstorrent_set_noc_cleanup, which describes the store
-// that the driver makes when the process ends. The field `argsz` is the size of the struct in
-// bytes.
-type ttCleanupRequest struct {
+// ttExitCleanupRequest has the layout of struct tenstorrent_set_noc_cleanup. When the process ends,
+// the driver stores `data` to `address` of the tile at the position `x`, `y`. The field `argsz` is
+// the size of the struct in bytes.
+type ttExitCleanupRequest struct {
 	argsz, flags  uint32
 	enabled, x, y uint8
 	noc           uint8
@@ -136,9 +140,9 @@ type ttCleanupRequest struct {
 	address, data uint64
 }
 
-// Each line assigns an array whose length is the size of a struct, or the offset of a field, to an
-// array whose length is the size or offset in C. The line does not compile if the two lengths
-// differ.
+// Each line checks the size of a struct, or the offset of a field. The left array has the length
+// that C requires, and the right array has the length in Go. If the two lengths differ, the line
+// does not compile.
 var (
 	_ [24]byte      = [unsafe.Sizeof(ttDeviceInfo{})]byte{}
 	_ [20]byte      = [unsafe.Offsetof(ttDeviceInfo{}.domain)]byte{}
@@ -151,12 +155,12 @@ var (
 	_ [32]byte      = [unsafe.Offsetof(ttPinRequest{}.noc)]byte{}
 	_ [16]byte      = [unsafe.Sizeof(ttLockRequest{})]byte{}
 	_ [12]byte      = [unsafe.Offsetof(ttLockRequest{}.value)]byte{}
-	_ [48]byte      = [unsafe.Sizeof(ttAllocateRequest{})]byte{}
-	_ [24]byte      = [unsafe.Offsetof(ttAllocateRequest{}.uncached)]byte{}
-	_ [48]byte      = [unsafe.Sizeof(ttConfigureRequest{})]byte{}
-	_ [28]byte      = [unsafe.Offsetof(ttConfigureRequest{}.staticVC)]byte{}
+	_ [48]byte      = [unsafe.Sizeof(ttAllocateTLBRequest{})]byte{}
+	_ [24]byte      = [unsafe.Offsetof(ttAllocateTLBRequest{}.uncachedOffset)]byte{}
+	_ [48]byte      = [unsafe.Sizeof(ttConfigureTLBRequest{})]byte{}
+	_ [28]byte      = [unsafe.Offsetof(ttConfigureTLBRequest{}.staticVC)]byte{}
 	_ [40]byte      = [unsafe.Sizeof(ttPowerRequest{})]byte{}
 	_ [10]byte      = [unsafe.Offsetof(ttPowerRequest{}.flags)]byte{}
-	_ [32]byte      = [unsafe.Sizeof(ttCleanupRequest{})]byte{}
-	_ [16]byte      = [unsafe.Offsetof(ttCleanupRequest{}.address)]byte{}
+	_ [32]byte      = [unsafe.Sizeof(ttExitCleanupRequest{})]byte{}
+	_ [16]byte      = [unsafe.Offsetof(ttExitCleanupRequest{}.address)]byte{}
 )

@@ -20,35 +20,35 @@ const (
 	// Version of the driver's API that this backend uses. tt-kmd 2.0 and later have this version.
 	ttAPIVersion = 2
 
-	// Number of the driver's lock that this backend acquires, so that two replays cannot use the
-	// same device. The driver has 64 locks for each device, with the numbers 0 to 63. The first 16
-	// locks are for Ethernet cores (tt-kmd ioctl.h).
+	// Number of the driver's lock that this backend acquires, so that no two replays use the same
+	// device. The driver has locks 0 to 63 for each device. Locks 0 to 15 are for Ethernet cores
+	// (tt-kmd ioctl.h).
 	ttLockIndex = 63
 )
 
 // ttBackend implements the interface backend for a device with a name such as
 // tt:/dev/tenstorrent/0.
 type ttBackend struct {
-	dev            *device
-	fd             int  // descriptor of the driver's file for this device; -1 before findDevice
-	hasExitCleanup bool // the driver has the ioctl SET_NOC_CLEANUP
+	dev                  *device
+	fd                   int  // descriptor of the driver's file for this device; -1 if not yet open
+	driverHasExitCleanup bool // the driver has the ioctl SET_NOC_CLEANUP
 
 	// mappings[bar] describes the uncached mapping of BAR 0, 2 or 4, and mappings[bar+1] the
 	// write-combining mapping of the same BAR. The size of a mapping that does not exist is 0.
 	mappings [6]ttMapping
 
-	// configureRequest is the argument of the ioctl that programWindow makes. It is not a local
-	// variable of programWindow, because Go would allocate memory for a local variable whose
-	// address is passed to an ioctl, and programWindow must not allocate memory.
-	configureRequest ttConfigureRequest
+	// configureTLBRequest is the argument of the ioctl that programWindow makes. It is a field,
+	// because programWindow must not allocate memory: Go would allocate a local variable on the
+	// heap if its address is passed to an ioctl.
+	configureTLBRequest ttConfigureTLBRequest
 }
 
-// fenceCommand is a Fence command: all accesses before it are complete before any access after it
+// fenceCommand is a Fence command: all earlier accesses are complete before any later access
 // starts.
 var fenceCommand = fbs.Command{Opcode: gen.OpcodeFence}
 
-// newTT returns the backend tt for the device d. Tenstorrent's driver programs the TLB windows and
-// keeps bus mastering on.
+// newTT returns the backend tt for the device d. It notes in d that Tenstorrent's driver programs
+// the TLB windows and keeps bus mastering on.
 func newTT(d *device) backend {
 	t := &ttBackend{dev: d, fd: -1}
 	d.tlb.driver = t
@@ -56,37 +56,37 @@ func newTT(d *device) backend {
 	return t
 }
 
-// findDevice implements backend: it opens the driver's file for the device, checks the version of
-// the driver's API, and queries the identity and the BARs of the device.
-func (t *ttBackend) findDevice() (err error) {
+// identifyDevice implements backend: it opens the driver's file for the device, checks the version
+// of the driver's API, and queries the identity and the BARs of the device.
+func (t *ttBackend) identifyDevice() (err error) {
 	d := t.dev
-	// Open the driver's file for the device. O_NONBLOCK makes open fail immediately if another
-	// program has opened the file with O_EXCL; otherwise open would wait. O_APPEND leaves the power
-	// state of the device unchanged until this program makes the ioctl SET_POWER_STATE (tt-kmd
-	// ioctl.h).
+	// Open the driver's file for the device. With O_NONBLOCK, open fails immediately, and does not
+	// wait, if another program has opened the file with O_EXCL. With O_APPEND, the driver leaves
+	// the power state of the device unchanged until this program makes the ioctl SET_POWER_STATE
+	// (tt-kmd ioctl.h).
 	t.fd, err = d.cleanups.openFile(d.locator, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
 	switch errnoOf(err) {
 	case 0:
 	case unix.EAGAIN:
-		return d.fault(NoDevice, "another program uses the device exclusively (O_EXCL); stop it")
+		return d.fault(NoDevice, "another program owns the device (O_EXCL); stop that program")
 	case unix.ENOENT:
-		return d.fault(NoDevice, "no such device; `ls /dev/tenstorrent` lists the devices, "+
-			"`modprobe tenstorrent` loads the driver")
+		return d.fault(NoDevice, "no such device; "+
+			"`ls /dev/tenstorrent` lists the devices, `modprobe tenstorrent` loads the driver")
 	default:
 		return syscallFault("open", d.locator, err)
 	}
 	// Check the version of the driver's API: other versions have other ioctls.
-	driver := ttDriverInfo{inSize: 12}
+	driver := ttDriverInfo{outputCapacity: 12}
 	err = ioctlStruct(t.fd, ttGetDriverInfo, structPointer(&driver), "GET_DRIVER_INFO", d.locator)
 	if err != nil {
 		return err
 	}
 	if driver.api != ttAPIVersion {
-		return d.fault(NoDevice,
-			fbs.Text("the driver has API %d, but this program needs API %d; install tt-kmd 2.0 "+
-				"or later", uint64(driver.api), ttAPIVersion))
+		const text = "the driver has API %d, but this program needs API %d; " +
+			"install tt-kmd 2.0 or later"
+		return d.fault(NoDevice, fbs.Text(text, uint64(driver.api), ttAPIVersion))
 	}
-	t.hasExitCleanup = driver.major > 2 || driver.major == 2 && driver.minor >= 2
+	t.driverHasExitCleanup = driver.major > 2 || driver.major == 2 && driver.minor >= 2
 	if err := t.identifyFunction(); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (t *ttBackend) findDevice() (err error) {
 func (t *ttBackend) identifyFunction() error {
 	d := t.dev
 	// Query the domain, bus, slot and function number from the driver.
-	info := ttDeviceInfo{inSize: 20}
+	info := ttDeviceInfo{outputCapacity: 20}
 	err := ioctlStruct(t.fd, ttGetDeviceInfo, structPointer(&info), "GET_DEVICE_INFO", d.locator)
 	if err != nil {
 		return err
@@ -114,16 +114,17 @@ func (t *ttBackend) identifyFunction() error {
 	return d.openConfig()
 }
 
-// queryMappings queries the BARs from the driver: the size of each BAR, and the offsets in the
-// driver's file at which mmap maps the BAR uncached or write-combining.
+// queryMappings queries the size of each BAR from the driver. It also queries two offsets in the
+// driver's file for each BAR: mmap at one offset maps the BAR uncached, and at the other offset
+// write-combining.
 func (t *ttBackend) queryMappings() error {
 	d := t.dev
 	query := ttMappings{count: uint32(len(t.mappings))}
 	_, err := syscalls.ioctl(t.fd, ttQueryMappings, 0, structPointer(&query))
 	switch {
-	case err == unix.ENODEV: // a reset has begun (RESET_DEVICE) but not ended (POST_RESET)
-		return d.fault(NoDevice, "another program has begun to reset the device; wait until the "+
-			"reset ends, or reset the device again with `tt-smi -r`")
+	case err == unix.ENODEV: // a reset of the device has begun but not ended
+		return d.fault(NoDevice, "another program has begun to reset the device; "+
+			"wait until the reset ends, or reset the device again with `tt-smi -r`")
 	case err != nil:
 		return syscallFault("QUERY_MAPPINGS", d.locator, err)
 	case !d.Alive():
@@ -141,14 +142,14 @@ func (t *ttBackend) queryMappings() error {
 	return nil
 }
 
-// acquire implements backend: it locks the device against other replays and requests the full
-// clock. TLB windows and pinned memory need no cleanup functions, because the driver releases them
-// when this program closes the driver's file or ends.
-func (t *ttBackend) acquire() error {
+// acquireDevice implements backend: it locks the device against other replays, and requests the
+// full clock. No cleanup functions release TLB windows and pinned memory, because the driver
+// releases them when this program closes the driver's file or ends.
+func (t *ttBackend) acquireDevice() error {
 	d := t.dev
 	// Acquire the driver's lock with the number ttLockIndex, so that no other replay uses the
 	// device.
-	lock := ttLockRequest{outSize: 4, index: ttLockIndex}
+	lock := ttLockRequest{outputCapacity: 4, index: ttLockIndex}
 	_, err := syscalls.ioctl(t.fd, ttLockControl, 0, structPointer(&lock))
 	switch {
 	case err == unix.ENODEV:
@@ -160,15 +161,16 @@ func (t *ttBackend) acquire() error {
 		return d.fault(NoDevice, "another replay has locked the device; `fuser -v "+d.locator+
 			"` names its process")
 	}
-	// Request full power and the full clock. Ignore a failure: tt-kmd before 2.6, and firmware
-	// without power states, reject this ioctl and leave the clock unchanged.
+	// Request full power and the full clock. Ignore an error: tt-kmd before 2.6, or firmware
+	// without power states, rejects this ioctl and leaves the clock unchanged.
 	power := ttPowerRequest{argsz: 40, validity: ttPowerValidity, flags: ttPowerAllFlags}
 	_, _ = syscalls.ioctl(t.fd, ttSetPowerState, 0, structPointer(&power))
 	// Make Close withdraw the request for the full clock before it closes the driver's file.
-	// Otherwise the driver would keep the full clock if its module parameter power_policy is off or
-	// does not exist. Close does not withdraw the request for power: when the file is closed, the
-	// driver makes the store that RegisterExitCleanup has requested, and this store works only
-	// while the tiles have power.
+	// Otherwise the full clock stays on if the driver's module parameter power_policy is off or
+	// does not exist.
+	//
+	// Do not withdraw the request for power. When the file is closed, the driver makes the store
+	// that RegisterExitCleanup has requested, and the store works only if the tiles have power.
 	d.cleanups.addCleanup(func() error {
 		power.flags &^= ttPowerClockFlag
 		_, _ = syscalls.ioctl(t.fd, ttSetPowerState, 0, structPointer(&power))
@@ -187,17 +189,17 @@ func (t *ttBackend) mapBarRange(bar uint8, writeCombining bool, offset, size uin
 	return t.dev.mapFile(t.fd, t.mappings[bar].base+offset, size, t.dev.locator)
 }
 
-// mapForDMA implements backend: it makes the driver pin the pages of mem, so that the kernel
-// does not move them. The result `bus` is the address of mem on the NoC, the network between the
-// tiles. Tiles use this address, which differs from the bus address, to reach host memory.
+// mapForDMA implements backend: it makes the driver pin the pages of mem, so that the kernel does
+// not move them. With this backend, the result `bus` is not an address on the PCIe bus. It is an
+// address on the NoC, the network between the tiles: there, tiles reach mem at this address.
 //
-// The driver chooses this address, and no program can request one. For a pin without the flag
-// TOP_DOWN, the driver chooses the lowest free addresses (tt-kmd memory.c, setup_noc_dma).
-// Therefore mapForDMA can meet the parameter fixedBus only for the lowest addresses, and only if
-// no other program has pinned memory for the device.
+// If fixedBus is not 0, the NoC address must equal fixedBus. But a program cannot request a certain
+// NoC address: the driver chooses the lowest free addresses, unless a request has the flag TOP_DOWN
+// (tt-kmd memory.c, setup_noc_dma). Therefore mapForDMA succeeds only if fixedBus is such a low
+// address, and no other program has pinned memory for the device.
 func (t *ttBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	size := uint64(len(mem))
-	pin := ttPinRequest{outSize: 16, flags: ttPinNoCFlag, address: uint64(AddressOf(mem)),
+	pin := ttPinRequest{outputCapacity: 16, flags: ttPinNoCFlag, address: uint64(AddressOf(mem)),
 		size: size}
 	_, err = syscalls.ioctl(t.fd, ttPinPages, 0, structPointer(&pin))
 	if err == unix.EINVAL {
@@ -211,6 +213,6 @@ func (t *ttBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint6
 	return pin.noc, syscallFault("PIN_PAGES", t.dev.locator, err)
 }
 
-// assignBusAddress implements backend. It does nothing, because with the backend tt a device
+// ensureReachable implements backend. It does nothing, because with the backend tt a device
 // reaches only its own Host windows, whose bus addresses mapHostMem has already set.
-func (t *ttBackend) assignBusAddress(*Aperture, *device) error { return nil }
+func (t *ttBackend) ensureReachable(*Aperture, *device) error { return nil }

@@ -11,35 +11,36 @@ import (
 )
 
 const (
-	// ttResetMarker is the bit PCI_COMMAND_PARITY of the command register. The driver sets this bit
-	// before a reset, and the reset clears it (tt-kmd pcie.c, set_reset_marker).
-	ttResetMarker = 1 << 6
+	// ttResetMarkerBit is the bit PCI_COMMAND_PARITY of the command register. The driver sets this
+	// bit before a reset, and the reset clears it (tt-kmd pcie.c, set_reset_marker).
+	ttResetMarkerBit = 1 << 6
 
-	ttResetInterval = 10 * time.Millisecond // time between two reads of the marker
+	ttResetPollInterval = 10 * time.Millisecond // time between two reads of the marker bit
 )
 
-// ttResetPolls is the largest number of reads of the marker. After these reads, ResetThroughDriver
-// asks the driver to set up the device. If the marker is still set, the driver rejects this
-// request. Tests set another number.
-var ttResetPolls = 1000
+// ttResetPollsMax is the largest number of reads of the marker bit. After these reads,
+// ResetThroughDriver makes the request POST_RESET, even if the bit is still set. In that case the
+// driver rejects the request. Tests set another number.
+var ttResetPollsMax = 1000
 
-// ResetThroughDriver resets a device through Tenstorrent's driver. Then it makes the driver set up
-// the device again. The parameter path is the driver's file for the device, such as
-// /dev/tenstorrent/0. ResetThroughDriver opens the file again for each request: tt-kmd 2.6 to 2.9
-// reject all requests through a file that was opened before a reset, and on a slot with hot-plug
-// the kernel removes the device and its file during the reset.
+// ResetThroughDriver resets a device through Tenstorrent's driver, and then makes the driver set up
+// the device again. `path` is the driver's file for the device, such as /dev/tenstorrent/0.
+//
+// ResetThroughDriver opens the file again for each request, for two reasons. tt-kmd 2.6 to 2.9
+// reject all requests through a file that was opened before a reset. On a slot with hot-plug, the
+// kernel removes the device and its file during the reset.
 func ResetThroughDriver(path string) error {
 	if err := requestTTReset(path, ttResetASIC); err != nil {
 		return err
 	}
-	for i := 0; i < ttResetPolls && !isTTResetComplete(path); i++ {
-		new(device).Sleep(int64(ttResetInterval))
+	for i := 0; i < ttResetPollsMax && !isTTResetComplete(path); i++ {
+		new(device).Sleep(int64(ttResetPollInterval))
 	}
 	return requestTTReset(path, ttResetEnd)
 }
 
-// openTTFunction opens the driver's file and the configuration space of the device. The caller must
-// call the cleanups of the device, also after an error.
+// openTTFunction opens the driver's file `path` and the configuration space of the device. The
+// caller must call t.dev.cleanups.callAll, even after an error.
 func openTTFunction(path string) (t *ttBackend, err error) {
 	d := &device{scheme: "tt", locator: path}
 	d.pciFunction.Name, d.config.fd = "tt:"+path, -1
@@ -51,7 +52,7 @@ func openTTFunction(path string) (t *ttBackend, err error) {
 	return t, t.identifyFunction()
 }
 
-// isTTResetComplete reports whether the device has cleared the marker.
+// isTTResetComplete reports whether the reset has cleared the marker bit of the device.
 func isTTResetComplete(path string) bool {
 	t, err := openTTFunction(path)
 	command, code := uint64(0), OK
@@ -59,14 +60,14 @@ func isTTResetComplete(path string) bool {
 		command, code = t.dev.config.Load(configCommandOffset, 2)
 	}
 	_ = t.dev.cleanups.callAll()
-	return err == nil && code == OK && command&ttResetMarker == 0
+	return err == nil && code == OK && command&ttResetMarkerBit == 0
 }
 
 // requestTTReset opens the driver's file, makes the ioctl RESET_DEVICE with the given flags, and
-// closes the file. It is a function, because every lmrun would contain the name of a method of
-// ttBackend.
+// closes the file. It is not a method of ttBackend: Go would store the name of the method in every
+// program with the backend tt. lmrun, which never resets a device, would become larger.
 func requestTTReset(path string, flags uint32) error {
-	reset := ttResetRequest{outSize: 8, flags: flags}
+	reset := ttResetRequest{outputCapacity: 8, flags: flags}
 	t, err := openTTFunction(path)
 	if err == nil {
 		err = ioctlStruct(t.fd, ttResetDevice, structPointer(&reset), "RESET_DEVICE", path)

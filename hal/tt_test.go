@@ -30,11 +30,11 @@ type fakeTT struct {
 	bars       []ttMapping
 	device     ttDeviceInfo
 	used       map[uint32]bool // numbers of the reserved TLB windows
-	programmed []ttConfigureRequest
+	programmed []ttConfigureTLBRequest
 	pins       []ttPinRequest
 	noc        uint64 // address on the NoC of the next pinned memory
 	locked     bool   // another program has acquired the lock
-	cleanup    ttCleanupRequest
+	cleanup    ttExitCleanupRequest
 	stale      bool // another program has reset the device
 	reset      bool // the device is between reset and post-reset
 	resets     []uint32
@@ -94,33 +94,33 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 	switch request {
 	case ttGetDriverInfo:
 		d := (*ttDriverInfo)(argument)
-		if d.inSize != 12 {
+		if d.outputCapacity != 12 {
 			return -1, unix.EINVAL
 		}
 		d.outSize, d.api, d.major, d.minor = 12, k.api, 2, k.minor
 	case ttGetDeviceInfo:
 		d := (*ttDeviceInfo)(argument)
-		if d.inSize != 20 {
+		if d.outputCapacity != 20 {
 			return -1, unix.EINVAL
 		}
-		in := d.inSize
+		in := d.outputCapacity
 		*d = k.device
-		d.inSize = in
+		d.outputCapacity = in
 	case ttQueryMappings:
 		m := (*ttMappings)(argument)
 		copy(m.mappings[:m.count], k.bars)
 	case ttLockControl:
 		l := (*ttLockRequest)(argument)
-		if l.outSize != 4 || l.flags != 0 || l.index >= 64 || l.index < 16 {
+		if l.outputCapacity != 4 || l.flags != 0 || l.index >= 64 || l.index < 16 {
 			return -1, unix.EINVAL
 		}
 		if !k.locked {
 			l.value, k.taken = 1, true
 		}
 	case ttAllocateTLB:
-		return k.allocate((*ttAllocateRequest)(argument))
+		return k.allocate((*ttAllocateTLBRequest)(argument))
 	case ttConfigureTLB:
-		return k.configure(*(*ttConfigureRequest)(argument))
+		return k.configure(*(*ttConfigureTLBRequest)(argument))
 	case ttPinPages:
 		return k.pin((*ttPinRequest)(argument))
 	case ttSetPowerState:
@@ -132,14 +132,14 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 		k.powers = append(k.powers, p.flags)
 		k.journal = append(k.journal, "power")
 	case ttSetNoCCleanup:
-		c := *(*ttCleanupRequest)(argument)
+		c := *(*ttExitCleanupRequest)(argument)
 		if c.argsz != 32 || c.flags != 0 || c.enabled > 1 || c.address&3 != 0 || c.noc > 1 {
 			return -1, unix.EINVAL
 		}
 		k.cleanup = c
 	case ttResetDevice:
 		r := (*ttResetRequest)(argument)
-		if r.outSize != 8 {
+		if r.outputCapacity != 8 {
 			return -1, unix.EINVAL
 		}
 		r.size, r.result = 8, k.resetDevice(r.flags)
@@ -159,7 +159,7 @@ func (k *fakeTT) resetDevice(flags uint32) (result uint32) {
 		for fd := range k.opened {
 			k.old[fd] = true
 		}
-		k.f.patch("config", configCommandOffset, ttResetMarker)
+		k.f.patch("config", configCommandOffset, ttResetMarkerBit)
 		if k.readsLeft = 3; k.hangs {
 			k.readsLeft = 1000
 		}
@@ -167,7 +167,7 @@ func (k *fakeTT) resetDevice(flags uint32) (result uint32) {
 			k.f.patch("config", configCommandOffset, 0xff, 0xff)
 			k.readsLeft = 1000
 		}
-	case flags == ttResetEnd && k.reset && k.f.command()&ttResetMarker == 0:
+	case flags == ttResetEnd && k.reset && k.f.command()&ttResetMarkerBit == 0:
 		k.reset = false
 		k.f.patch("config", configCommandOffset, configCommandMemoryBit)
 	default:
@@ -194,7 +194,7 @@ func (k *fakeTT) pread(fd int, data []byte, offset int64) (int, error) {
 	return k.fakeKernel.pread(fd, data, offset)
 }
 
-func (k *fakeTT) allocate(a *ttAllocateRequest) (int, error) {
+func (k *fakeTT) allocate(a *ttAllocateTLBRequest) (int, error) {
 	for i := range k.board.TLB.Groups {
 		g := &k.board.TLB.Groups[i]
 		if g.Size != a.size {
@@ -203,8 +203,8 @@ func (k *fakeTT) allocate(a *ttAllocateRequest) (int, error) {
 		for id := uint32(g.First); id < uint32(g.First+g.Count-g.KernelOwnedCount); id++ {
 			if !k.used[id] {
 				k.used[id] = true
-				a.window, a.uncached = id, ttWindows+g.WindowOffset(int(id))
-				a.writeCombining = a.uncached + ttCombined
+				a.window, a.uncachedOffset = id, ttWindows+g.WindowOffset(int(id))
+				a.writeCombiningOffset = a.uncachedOffset + ttCombined
 				return 0, nil
 			}
 		}
@@ -213,7 +213,7 @@ func (k *fakeTT) allocate(a *ttAllocateRequest) (int, error) {
 	return -1, unix.EINVAL
 }
 
-func (k *fakeTT) configure(c ttConfigureRequest) (int, error) {
+func (k *fakeTT) configure(c ttConfigureTLBRequest) (int, error) {
 	switch {
 	case !k.used[c.window]:
 		return -1, unix.EPERM
@@ -225,7 +225,8 @@ func (k *fakeTT) configure(c ttConfigureRequest) (int, error) {
 }
 
 func (k *fakeTT) pin(p *ttPinRequest) (int, error) {
-	if p.outSize != 16 || p.flags != ttPinNoCFlag || (p.address|p.size)%4096 != 0 || p.size == 0 {
+	if p.outputCapacity != 16 || p.flags != ttPinNoCFlag || (p.address|p.size)%4096 != 0 ||
+		p.size == 0 {
 		return -1, unix.EINVAL
 	}
 	p.bus, p.noc = 0x1234_0000, k.noc
@@ -301,7 +302,7 @@ func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
 		},
 		"opened exclusively": {
 			failing("open "+ttNode, unix.EAGAIN),
-			NoDevice, []string{"uses the device exclusively"},
+			NoDevice, []string{"owns the device (O_EXCL)"},
 		},
 		"denied": {
 			failing("open "+ttNode, unix.EACCES),
@@ -380,24 +381,24 @@ func TestDriverAllocatesAndProgramsWindows(t *testing.T) {
 			k := fakeTTKernel(t, c.board)
 			d := k.openTT()
 			if c.slot == 1 {
-				mustMap(t, d, tlb(mega, fbs.NoSlot))
+				mustMap(t, d, tlb(mega, fbs.AnySlot))
 			}
 			w := tlb(c.size, 7)
 			if c.wc {
 				w.Flags, c.start = fbs.FlagWriteCombining, c.start+ttCombined
 			}
 			a := mustMap(t, d, w)
-			if a.Slot != c.slot || a.Size != c.size {
-				t.Errorf("%s: window %d, %#x bytes", c.board.Name, a.Slot, a.Size)
+			if a.TLBWindow != c.slot || a.Size != c.size {
+				t.Errorf("%s: window %d, %#x bytes", c.board.Name, a.TLBWindow, a.Size)
 			}
-			window := d.tlb.windows[a.Slot].Size
+			window := d.tlb.windows[a.TLBWindow].Size
 			address := 9*window + window - c.size
 			to := tile
 			to.Multicast, to.XStart, to.YStart = c.wc, b2u(c.wc), 2*b2u(c.wc)
 			if code := d.ProgramWindow(a, to, address); code != OK {
 				t.Fatal(code)
 			}
-			want := ttConfigureRequest{window: uint32(c.slot), address: 9 * window, xEnd: 3,
+			want := ttConfigureTLBRequest{window: uint32(c.slot), address: 9 * window, xEnd: 3,
 				yEnd:   5,
 				xStart: uint16(to.XStart), yStart: uint16(to.YStart), noc: 1, multicast: b2u(c.wc),
 				ordering: 1}
@@ -409,9 +410,9 @@ func TestDriverAllocatesAndProgramsWindows(t *testing.T) {
 			if got := loadLittleEndian(stored); got != 0xbeef {
 				t.Errorf("%s: the file holds %#x", c.board.Name, got)
 			}
-			k.programmed = make([]ttConfigureRequest, 0, 100)
+			k.programmed = make([]ttConfigureTLBRequest, 0, 100)
 			backend := d.backend.(*ttBackend)
-			request := structPointer(&backend.configureRequest)
+			request := structPointer(&backend.configureTLBRequest)
 			ofFake := testing.AllocsPerRun(10, func() {
 				_, _ = syscalls.ioctl(backend.fd, ProgramWindowRequest, 0, request)
 			})
@@ -456,7 +457,7 @@ func TestDriverRefusesWindowsThatItCannotProgram(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := fakeTTKernel(t, c.board)
 			d := k.openTT()
-			a := mustMap(t, d, tlb(0x10000, fbs.NoSlot))
+			a := mustMap(t, d, tlb(0x10000, fbs.AnySlot))
 			code := d.ProgramWindow(a, c.target, c.address)
 			if code != c.want || len(k.programmed) != int(b2u(c.want == OK)) {
 				t.Errorf("%v, programmed %d times", code, len(k.programmed))
@@ -465,7 +466,7 @@ func TestDriverRefusesWindowsThatItCannotProgram(t *testing.T) {
 	}
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
-	a := mustMap(t, d, tlb(mega, fbs.NoSlot))
+	a := mustMap(t, d, tlb(mega, fbs.AnySlot))
 	if code := d.ProgramWindow(a, with(func(t *fbs.TileRoute) { t.NoC = 0 }), mega); code != OK {
 		t.Fatal(code)
 	}
@@ -488,35 +489,35 @@ func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
 	for range 19 { // TLB windows of 16 MiB; the driver itself uses the last of the 20
-		mustMap(t, d, tlb(16*mega, fbs.NoSlot))
+		mustMap(t, d, tlb(16*mega, fbs.AnySlot))
 	}
-	_, err := d.Map(tlb(16*mega, fbs.NoSlot))
+	_, err := d.Map(tlb(16*mega, fbs.AnySlot))
 	wantFault(t, "used up", err, NoDevice, "no TLB window of 0x1000000 bytes is free")
 	for range 10 {
-		mustMap(t, d, tlb(2*mega, fbs.NoSlot))
+		mustMap(t, d, tlb(2*mega, fbs.AnySlot))
 	}
-	_, err = d.Map(tlb(2*mega, fbs.NoSlot))
+	_, err = d.Map(tlb(2*mega, fbs.AnySlot))
 	wantFault(t, "used up", err, NoDevice, "no TLB window of 0x200000 bytes is free")
-	_, err = d.Map(tlb(32*mega, fbs.NoSlot))
+	_, err = d.Map(tlb(32*mega, fbs.AnySlot))
 	wantFault(t, "too large", err, NoDevice, "is free")
-	if a := mustMap(t, d, tlb(mega, fbs.NoSlot)); a.Slot != 0 {
-		t.Errorf("window %d", a.Slot)
+	if a := mustMap(t, d, tlb(mega, fbs.AnySlot)); a.TLBWindow != 0 {
+		t.Errorf("window %d", a.TLBWindow)
 	}
 	k.errors["mmap"] = unix.ENOMEM
-	_, err = d.Map(tlb(mega, fbs.NoSlot))
+	_, err = d.Map(tlb(mega, fbs.AnySlot))
 	wantFault(t, "mmap", err, NoDevice, "mmap /dev/tenstorrent/0: cannot allocate memory")
 	k.errors["ioctl fa0b"] = unix.EINVAL
-	_, err = d.Map(tlb(mega, fbs.NoSlot))
+	_, err = d.Map(tlb(mega, fbs.AnySlot))
 	wantFault(t, "allocate", err, NoDevice, "ALLOCATE_TLB")
 	clear(k.errors)
 	k.fakeKernel.ioctls = func(_ int, _, _ uintptr, argument unsafe.Pointer) (int, error) {
-		(*ttAllocateRequest)(argument).window = 185
+		(*ttAllocateTLBRequest)(argument).window = 185
 		return 0, nil
 	}
-	_, err = d.Map(tlb(mega, fbs.NoSlot))
+	_, err = d.Map(tlb(mega, fbs.AnySlot))
 	wantFault(t, "another size", err, Internal, "TLB window 185, whose size is not 0x100000 bytes")
 	d.tlb.layout = nil
-	_, err = d.Map(tlb(mega, fbs.NoSlot))
+	_, err = d.Map(tlb(mega, fbs.AnySlot))
 	wantFault(t, "no windows", err, WrongDevice, "no TLB windows")
 }
 
@@ -632,10 +633,10 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := fakeTTKernel(t, &boards.Wormhole)
 			note, err := k.openTT().RegisterExitCleanup(wormholeImage(test.commands...), 0)
-			want := ttCleanupRequest{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y,
+			want := ttExitCleanupRequest{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y,
 				noc: test.want.NoC, address: 0xffb121b0, data: inReset}
 			if test.want.X == 0 {
-				want = ttCleanupRequest{}
+				want = ttExitCleanupRequest{}
 			}
 			if k.cleanup != want || note != "" || err != nil {
 				t.Errorf("%+v, want %+v; %q, %v", k.cleanup, want, note, err)
@@ -697,7 +698,7 @@ func TestTheClockIsAskedForAndGivenBack(t *testing.T) {
 func TestAccessAfterAResetByAnotherIsABusError(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
-	a := mustMap(t, d, tlb(mega, fbs.NoSlot))
+	a := mustMap(t, d, tlb(mega, fbs.AnySlot))
 	if err := os.Truncate(k.file, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -721,9 +722,9 @@ func TestStructsOfIoctlsLieAsInC(t *testing.T) {
 		driver    ttDriverInfo
 		pin       ttPinRequest
 		lock      ttLockRequest
-		allocate  ttAllocateRequest
-		configure ttConfigureRequest
-		cleanup   ttCleanupRequest
+		allocate  ttAllocateTLBRequest
+		configure ttConfigureTLBRequest
+		cleanup   ttExitCleanupRequest
 	)
 	for what, c := range map[string][2]uintptr{
 		"vfio_group_status":        {unsafe.Sizeof(status), 8},
@@ -764,8 +765,8 @@ func TestStructsOfIoctlsLieAsInC(t *testing.T) {
 		".out.value":                  {unsafe.Offsetof(lock.value), 12},
 		"tenstorrent_allocate_tlb":    {unsafe.Sizeof(allocate), 48},
 		".out.id":                     {unsafe.Offsetof(allocate.window), 16},
-		".out.mmap_offset_uc":         {unsafe.Offsetof(allocate.uncached), 24},
-		".out.mmap_offset_wc":         {unsafe.Offsetof(allocate.writeCombining), 32},
+		".out.mmap_offset_uc":         {unsafe.Offsetof(allocate.uncachedOffset), 24},
+		".out.mmap_offset_wc":         {unsafe.Offsetof(allocate.writeCombiningOffset), 32},
 		"tenstorrent_configure_tlb":   {unsafe.Sizeof(configure), 48},
 		".config.addr":                {unsafe.Offsetof(configure.address), 8},
 		".config.x_end":               {unsafe.Offsetof(configure.xEnd), 16},
@@ -825,9 +826,9 @@ func TestIoctlsReachTheKernel(t *testing.T) {
 }
 
 func TestDriverResetsADeviceAndSetsItUpAgain(t *testing.T) {
-	old := ttResetPolls
-	defer func() { ttResetPolls = old }()
-	ttResetPolls = 5
+	old := ttResetPollsMax
+	defer func() { ttResetPollsMax = old }()
+	ttResetPollsMax = 5
 	both := []uint32{ttResetASIC, ttResetEnd}
 	failing := func(call string, err error) func(*fakeTT) {
 		return func(k *fakeTT) { k.errors[call] = err }

@@ -15,30 +15,30 @@ import (
 
 const (
 	vfioDir           = "/dev/vfio/"     // directory that contains a file for each IOMMU group
-	vfioContainerPath = vfioDir + "vfio" // each open of this file creates a new container
+	vfioContainerPath = vfioDir + "vfio" // file that creates a new container at each open
 )
 
 // vfioFile is an open file of VFIO: the container or an IOMMU group. A process opens each such file
 // only once, and all functions that use the file share its descriptor.
 type vfioFile struct {
 	path      string
-	fd        int // file descriptor; valid if userCount is above 0
-	userCount int // number of PCI functions that use the file; 0: the file is closed
+	fd        int // file descriptor; valid only if userCount is not 0
+	userCount int // number of PCI functions that use the file; 0 if the file is closed
 }
 
 // vfioShared is the VFIO state that all PCI functions of this process share. The mutex protects the
 // state, because several threads may load images or close devices at the same time.
 var vfioShared struct {
 	sync.Mutex
-	files    []*vfioFile // container and groups; an entry remains after its file is closed
+	files    []*vfioFile // container and groups; a closed file keeps its entry
 	hasIOMMU bool        // VFIO_SET_IOMMU has succeeded on the open container
-	nextIOVA uint64      // bus address that the next mapAtNextIOVA tries first
+	nextIOVA uint64      // bus address at which mapAtNextIOVA tries to map memory first
 }
 
 // joinGroup opens the container and the function's IOMMU group, adds the group to the container,
 // and selects the type of the container's IOMMU. It skips the steps that this process has already
-// done for another PCI function. It returns the file of the group. The caller must hold the lock of
-// vfioShared.
+// taken for another PCI function. The result `group` is the file of the group. The caller must hold
+// the lock of vfioShared.
 func (v *vfioBackend) joinGroup() (group *vfioFile, err error) {
 	v.dev.cleanups.addCleanup(v.leaveGroup)
 	// Open the container, which stores the IOMMU mappings.
@@ -57,7 +57,7 @@ func (v *vfioBackend) joinGroup() (group *vfioFile, err error) {
 		err = v.attachGroup(group)
 	}
 	if err == nil && !vfioShared.hasIOMMU {
-		err = v.setIOMMU()
+		err = v.setIOMMUType()
 	}
 	return group, err
 }
@@ -73,8 +73,8 @@ func (v *vfioBackend) attachGroup(group *vfioFile) error {
 		return err
 	}
 	if status.flags&vfioGroupFlagsViable == 0 {
-		return v.dev.fault(NoDevice, "other drivers own devices of the same IOMMU group; bind all "+
-			"devices in /sys/kernel/iommu_groups/"+v.groupNumber+
+		return v.dev.fault(NoDevice, "other drivers own devices of the same IOMMU group; "+
+			"bind all devices in /sys/kernel/iommu_groups/"+v.groupNumber+
 			"/devices to vfio-pci, or unbind them")
 	}
 	// Add the group to the container. From now on the functions of the group can reach all memory
@@ -84,9 +84,9 @@ func (v *vfioBackend) attachGroup(group *vfioFile) error {
 		"VFIO_GROUP_SET_CONTAINER", group.path)
 }
 
-// setIOMMU selects the type of IOMMU for the container. The kernel requires that the container
-// already has a group.
-func (v *vfioBackend) setIOMMU() error {
+// setIOMMUType selects the type of IOMMU for the container. The container must already have a
+// group.
+func (v *vfioBackend) setIOMMUType() error {
 	_, err := syscalls.ioctl(v.containerFD, vfioSetIOMMU, vfioType1v2IOMMU, nil)
 	switch errnoOf(err) {
 	case 0:
@@ -97,9 +97,10 @@ func (v *vfioBackend) setIOMMU() error {
 		return v.dev.fault(NoDevice,
 			"VFIO has no driver for this IOMMU; load it with `modprobe vfio_iommu_type1`")
 	case unix.EPERM:
-		return v.dev.fault(Denied, "the interrupt controller cannot isolate the device's "+
-			"interrupts (GICv2 cannot); if you trust the device, run "+
-			"`echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`")
+		return v.dev.fault(Denied,
+			"the interrupt controller cannot isolate interrupts (GICv3 can; QEMU: gic-version=3); "+
+				"if you trust the device, "+
+				"`echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`")
 	}
 	return syscallFault("VFIO_SET_IOMMU", vfioContainerPath, err)
 }
@@ -140,10 +141,10 @@ func findOrAddFile(path string) *vfioFile {
 	return f
 }
 
-// leaveGroup closes the function's group, and then the container, unless another PCI function still
-// uses them. When the last group is closed, the kernel removes the IOMMU from the container.
-// Therefore leaveGroup keeps the lock until both files are closed: otherwise another thread could
-// add a group to a container that has no IOMMU.
+// leaveGroup closes the function's group, and then the container. It leaves a file open that
+// another PCI function still uses. When the last group is closed, the kernel removes the IOMMU from
+// the container. Therefore leaveGroup keeps the lock until both files are closed: otherwise another
+// thread could add a group to a container that has no IOMMU.
 func (v *vfioBackend) leaveGroup() error {
 	vfioShared.Lock()
 	for i := len(v.sharedFiles) - 1; i >= 0; i-- {

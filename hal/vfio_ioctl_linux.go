@@ -8,19 +8,19 @@ package hal
 
 import "unsafe"
 
-// These constants are the numbers of the ioctls, and values of their arguments. Each comment begins
-// with the constant's name in linux/vfio.h.
+// Numbers of the ioctls, and values of their arguments. Each comment begins with the constant's
+// name in linux/vfio.h.
 const (
-	vfioSetIOMMU            = 0x3b66 // VFIO_SET_IOMMU
-	vfioGroupGetStatus      = 0x3b67 // VFIO_GROUP_GET_STATUS
-	vfioGroupSetContainer   = 0x3b68 // VFIO_GROUP_SET_CONTAINER
-	vfioGroupGetDeviceFD    = 0x3b6a // VFIO_GROUP_GET_DEVICE_FD
-	vfioDeviceGetRegionInfo = 0x3b6c // VFIO_DEVICE_GET_REGION_INFO
-	vfioIOMMUMapDMA         = 0x3b71 // VFIO_IOMMU_MAP_DMA
-	vfioIOMMUUnmapDMA       = 0x3b72 // VFIO_IOMMU_UNMAP_DMA
+	vfioSetIOMMU            = 0x3b66 // VFIO_SET_IOMMU: select the container's type of IOMMU
+	vfioGroupGetStatus      = 0x3b67 // VFIO_GROUP_GET_STATUS: query the flags of a group
+	vfioGroupSetContainer   = 0x3b68 // VFIO_GROUP_SET_CONTAINER: add a group to a container
+	vfioGroupGetDeviceFD    = 0x3b6a // VFIO_GROUP_GET_DEVICE_FD: open a PCI function of a group
+	vfioDeviceGetRegionInfo = 0x3b6c // VFIO_DEVICE_GET_REGION_INFO: query a BAR's size and offset
+	vfioIOMMUMapDMA         = 0x3b71 // VFIO_IOMMU_MAP_DMA: map memory at a bus address
+	vfioIOMMUUnmapDMA       = 0x3b72 // VFIO_IOMMU_UNMAP_DMA: remove such a mapping
 
 	vfioType1v2IOMMU      = 3      // VFIO_TYPE1v2_IOMMU: type of most IOMMUs of x86 and arm64
-	vfioConfigRegionIndex = 7      // VFIO_PCI_CONFIG_REGION_INDEX: index of configuration space
+	vfioConfigRegionIndex = 7      // VFIO_PCI_CONFIG_REGION_INDEX: region of configuration space
 	vfioGroupFlagsViable  = 1 << 0 // VFIO_GROUP_FLAGS_VIABLE: only VFIO uses the group for DMA
 	vfioRegionFlagMMap    = 1 << 2 // VFIO_REGION_INFO_FLAG_MMAP: mmap can map the region
 	vfioDMAFlagRead       = 1 << 0 // VFIO_DMA_MAP_FLAG_READ: the device may read the memory
@@ -54,9 +54,9 @@ type vfioDMAUnmap struct {
 	iova, size   uint64
 }
 
-// Each line assigns an array whose length is the size of a struct, or the offset of its last field,
-// to an array whose length is the size or offset in C. The line does not compile if the two lengths
-// differ.
+// Each line checks the size of a struct, or the offset of its last field. The left array has the
+// length that C requires, and the right array has the length in Go. If the two lengths differ, the
+// line does not compile.
 var (
 	_ [8]byte  = [unsafe.Sizeof(vfioGroupStatus{})]byte{}
 	_ [32]byte = [unsafe.Sizeof(vfioRegionInfo{})]byte{}

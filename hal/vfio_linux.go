@@ -3,9 +3,9 @@
 package hal
 
 // This file implements the backend vfio. It accesses a PCI function through VFIO (Linux,
-// Documentation/driver-api/vfio.rst). An IOMMU restricts the DMA of the device: the device reaches
-// only the Host windows of this process, and those windows to which AssignBusAddress has assigned a
-// bus address.
+// Documentation/driver-api/vfio.rst). An IOMMU restricts the DMA of the device. The device reaches
+// only two kinds of memory: the Host windows of this process, and the Bar windows to which
+// AssignBusAddress has assigned a bus address. Such a Bar window usually belongs to another device.
 
 import (
 	"strconv"
@@ -16,18 +16,17 @@ import (
 )
 
 const (
-	// The first bus address that this backend maps to memory. A low address is necessary, because
-	// some devices can use only low addresses. Address 0 is not suitable, because some devices
-	// interpret it as "no address".
+	// Lowest bus address that mapAtNextIOVA chooses. The address is low, because some devices can
+	// use only low addresses. It is not 0, because some devices interpret 0 as "no address".
 	iovaFirst = 0x10_0000
-	// Every mapped range begins at a bus address that is a multiple of this number of bytes. The
-	// number is the largest page size of the supported processors, and therefore of their IOMMUs.
+	// Alignment of the bus addresses of mapped ranges, in bytes. It is the largest page size of the
+	// supported processors, and therefore of their IOMMUs.
 	iovaAlignment = 64 << 10
-	// If the IOMMU cannot map memory at a bus address, mapAtNextIOVA tries again at a bus address
+	// If the IOMMU cannot map memory at a bus address, mapAtNextIOVA next tries the bus address
 	// that is this number of bytes higher.
-	iovaStep = 1 << 20
-	// mapAtNextIOVA returns an error after this number of failed tries.
-	iovaTries = 1 << 16
+	iovaRetryStep = 1 << 20
+	// Number of bus addresses that mapAtNextIOVA tries before it returns an error.
+	iovaTriesMax = 1 << 16
 )
 
 // vfioBackend implements the interface backend for a device with a name such as vfio:0000:01:00.0.
@@ -35,15 +34,15 @@ type vfioBackend struct {
 	dev         *device
 	groupNumber string      // number of the function's IOMMU group, as decimal digits
 	containerFD int         // file descriptor of the container, which stores the IOMMU mappings
-	sharedFiles []*vfioFile // the container and the group, from joinGroup to leaveGroup
+	sharedFiles []*vfioFile // container and group, which other devices of this process may use, too
 }
 
 // newVFIO returns the backend vfio for the device d.
 func newVFIO(d *device) backend { return &vfioBackend{dev: d} }
 
-// findDevice implements backend: it finds the function, and checks that vfio-pci is bound to the
-// function and that the function is behind an IOMMU.
-func (v *vfioBackend) findDevice() error {
+// identifyDevice implements backend: it finds the function, and checks that vfio-pci is bound to
+// the function and that the function is behind an IOMMU.
+func (v *vfioBackend) identifyDevice() error {
 	d := v.dev
 	// Find the function in sysfs. Read its ids, its BARs and the name of its kernel driver.
 	if err := d.pciFunction.findInSysfs(d.locator, d.locatorIsIDs); err != nil {
@@ -52,21 +51,22 @@ func (v *vfioBackend) findDevice() error {
 	// Check that the driver vfio-pci is bound to the function. That driver makes the function
 	// accessible to user space.
 	if d.pciFunction.boundDriver != "vfio-pci" {
-		return d.fault(NoDevice, v.bindAdvice())
+		return d.fault(NoDevice, v.notBoundReason())
 	}
 	// Check that the function belongs to an IOMMU group. A function without an enabled IOMMU
 	// belongs to no group.
 	v.groupNumber = LinkBaseName(d.pciFunction.sysfsDir() + "/iommu_group")
 	if v.groupNumber == "" {
-		return d.fault(NoDevice, "no IOMMU is on for the device; switch one on (firmware, kernel "+
-			"command line), or open the device as `pci:"+d.pciFunction.Address+"`")
+		return d.fault(NoDevice, "no IOMMU is on for the device; "+
+			"switch one on (firmware, kernel command line), "+
+			"or open the device as `pci:"+d.pciFunction.Address+"`")
 	}
 	return nil
 }
 
-// bindAdvice returns the error message for a function to which vfio-pci is not bound. The message
-// names the present driver, and contains the shell commands that bind vfio-pci instead.
-func (v *vfioBackend) bindAdvice() string {
+// notBoundReason returns the reason of the Fault for a function to which vfio-pci is not bound. The
+// text names the driver that is bound, and contains the shell commands that bind vfio-pci instead.
+func (v *vfioBackend) notBoundReason() string {
 	f := &v.dev.pciFunction
 	echo := "echo " + f.Address + " > /sys/bus/pci/drivers/"
 	owner, unbind := "no driver", ""
@@ -76,15 +76,16 @@ func (v *vfioBackend) bindAdvice() string {
 	}
 	return owner + " owns the device; bind vfio-pci with `modprobe vfio-pci; " +
 		"echo vfio-pci > /sys/bus/pci/devices/" + f.Address + "/driver_override; " + unbind + echo +
-		"vfio-pci/bind` (if that fails with EINVAL, no IOMMU is on: switch one on, or open the " +
-		"device as `pci:" + f.Address + "`)"
+		"vfio-pci/bind` (if that fails with EINVAL, no IOMMU is on: " +
+		"switch one on, or open the device as `pci:" + f.Address + "`)"
 }
 
-// acquire implements backend: it opens the function through VFIO, switches bus mastering off, and
-// enables memory decoding. When acquire opens the function, the kernel also switches bus mastering
-// off, and resets the function if the function supports a reset (Linux, vfio_pci_core_enable). That
-// stops transfers that a killed program left running.
-func (v *vfioBackend) acquire() error {
+// acquireDevice implements backend: it opens the function through VFIO, switches bus mastering off,
+// and enables memory decoding. When acquireDevice opens the function, the kernel already switches
+// bus mastering off, and resets the function if the function supports a reset (Linux,
+// vfio_pci_core_enable). The reset, and switching bus mastering off, stop transfers that a killed
+// program left running.
+func (v *vfioBackend) acquireDevice() error {
 	d := v.dev
 	// Open the container and the function's IOMMU group, and add the group to the container.
 	vfioShared.Lock()
@@ -93,14 +94,14 @@ func (v *vfioBackend) acquire() error {
 	if err != nil {
 		return err
 	}
-	// Open the function by an ioctl on the file of the group. The argument of the ioctl is the PCI
-	// address of the function, as a C string. The result is a file descriptor.
+	// Open the function with an ioctl on the file of the group. The argument of the ioctl is the
+	// PCI address of the function, as a C string. The result is a file descriptor.
 	address := append([]byte(d.pciFunction.Address), 0)
 	d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDeviceFD, 0, structPointer(&address[0]))
 	if err != nil {
 		return syscallFault("VFIO_GROUP_GET_DEVICE_FD", d.pciFunction.Address, err)
 	}
-	d.cleanups.addClose(d.config.fd)
+	d.cleanups.addFDCleanup(d.config.fd)
 	// Query the offset and the size of configuration space in the function's file.
 	config, err := v.regionInfo(vfioConfigRegionIndex)
 	if err != nil {
@@ -109,12 +110,12 @@ func (v *vfioBackend) acquire() error {
 	d.config.offset = int64(config.offset)
 	d.config.size = config.size
 	// Switch bus mastering off here too, in case the function does not support a reset.
-	if err := d.setCommandBit(configCommandMasterBit, false); err != nil {
+	if err := d.setCommandRegisterBit(configCommandMasterBit, false); err != nil {
 		return err
 	}
 	// Enable memory decoding, which vfio-pci leaves off. Without memory decoding, the BARs do not
 	// respond.
-	return d.setCommandBit(configCommandMemoryBit, true)
+	return d.setCommandRegisterBit(configCommandMemoryBit, true)
 }
 
 // regionInfo returns the offset and size of a BAR or of configuration space in the function's file.
@@ -126,12 +127,12 @@ func (v *vfioBackend) regionInfo(index uint32) (*vfioRegionInfo, error) {
 	return info, err
 }
 
-// mapBarRange implements backend: it maps a range of a BAR from the function's file. The parameter
-// for write-combining is unused, because VFIO maps every BAR uncached.
+// mapBarRange implements backend: it maps a range of a BAR from the function's file. VFIO maps
+// every BAR uncached, so the parameter for write-combining has no effect.
 func (v *vfioBackend) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, error) {
 	name := " BAR " + strconv.Itoa(int(bar))
-	// Query the offset of the BAR in the function's file, and check that mmap can map the BAR. A
-	// BAR that is smaller than a page can be mapped only if nothing else is in the page.
+	// Query the offset of the BAR in the function's file, and check that mmap can map the BAR. VFIO
+	// can map a BAR that is smaller than a page only if nothing else is in the page.
 	info, err := v.regionInfo(uint32(bar))
 	if err != nil {
 		return nil, err
@@ -143,33 +144,33 @@ func (v *vfioBackend) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aper
 	return v.dev.mapFile(v.dev.config.fd, info.offset+offset, size, v.dev.pciFunction.Address+name)
 }
 
-// mapForDMA implements backend: it makes the IOMMU map mem, and returns the bus address of mem:
-// fixedBus, or an address that mapAtNextIOVA chooses if fixedBus is 0. Ordinary pages are
-// sufficient, because VFIO prevents the kernel from moving them.
+// mapForDMA implements backend: it makes the IOMMU map mem at the bus address fixedBus. If fixedBus
+// is 0, mapAtNextIOVA chooses the bus address. The parameter `huge` has no effect, because VFIO
+// prevents the kernel from moving any page, huge or ordinary.
 func (v *vfioBackend) mapForDMA(mem []byte, _ bool, fixedBus uint64) (bus uint64, err error) {
 	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)), fixedBus)
 }
 
-// assignBusAddress implements backend: it makes the IOMMU map the memory of the aperture a, and
+// ensureReachable implements backend: it makes the IOMMU map the memory of the aperture a, and
 // sets a.BusAddress. All PCI functions of this process share one container. Therefore all of them
 // can use a mapping that was made for one of them.
-func (v *vfioBackend) assignBusAddress(a *Aperture, owner *device) error {
-	if a.BusAddress != 0 || a.Base == 0 || a.Slot >= 0 {
-		return nil // has a bus address already, is not mapped memory, or is a Tlb window
+func (v *vfioBackend) ensureReachable(a *Aperture, owner *device) error {
+	if a.BusAddress != 0 || a.Base == 0 || a.TLBWindow >= 0 {
+		return nil // the window already has a bus address, is not mapped, or is a Tlb window
 	}
 	firstPage := uint64(a.Base) &^ (pageSize() - 1)
 	offsetInPage := uint64(a.Base) - firstPage
-	// Make the IOMMU mapping through the owner of the window. Closing the owner then removes the
-	// IOMMU mapping first, and unmaps the window afterwards.
+	// Let the owner of the window make the IOMMU mapping. When the owner is closed, it then removes
+	// the IOMMU mapping before it unmaps the window.
 	size := fbs.RoundUp(offsetInPage+a.Size, pageSize())
 	bus, err := owner.backend.(*vfioBackend).mapDMA(firstPage, size, 0)
 	a.BusAddress = bus + offsetInPage
 	return err
 }
 
-// mapDMA makes the IOMMU map size bytes of this process's memory from the given address on. It
-// returns the bus address at which devices reach this memory: fixedBus, or an address that
-// mapAtNextIOVA chooses if fixedBus is 0. The mapping exists until the device of v is closed.
+// mapDMA makes the IOMMU map `size` bytes of this process's memory, from the given address on. The
+// result `iova` is the bus address at which devices reach this memory. It is fixedBus; if fixedBus
+// is 0, mapAtNextIOVA chooses it. The mapping exists until the device of v is closed.
 func (v *vfioBackend) mapDMA(address, size, fixedBus uint64) (iova uint64, err error) {
 	vfioShared.Lock()
 	if iova = fixedBus; fixedBus != 0 {
@@ -186,8 +187,9 @@ func (v *vfioBackend) mapDMA(address, size, fixedBus uint64) (iova uint64, err e
 				"out of range, or in use by another window; change this address in the image"
 			return 0, v.dev.fault(NoDevice, fbs.Text(text, size, fixedBus))
 		}
-		return 0, v.dev.fault(NoDevice, fbs.Text("the IOMMU has no free addresses for %x bytes; "+
-			"use fewer or smaller host windows", size))
+		const text = "the IOMMU has no free addresses for %x bytes; " +
+			"use fewer or smaller host windows"
+		return 0, v.dev.fault(NoDevice, fbs.Text(text, size))
 	case unix.ENOMEM:
 		return 0, v.dev.fault(Denied,
 			fbs.Text("cannot pin %x bytes of host memory (ENOMEM)", size)+MemlockAdvice)
@@ -204,16 +206,17 @@ func (v *vfioBackend) mapDMA(address, size, fixedBus uint64) (iova uint64, err e
 	return iova, nil
 }
 
-// mapAtNextIOVA makes the IOMMU map size bytes of this process's memory from the given address on,
-// and returns the bus address. It tries the bus address vfioShared.nextIOVA first. If the IOMMU
-// cannot map memory there, mapAtNextIOVA tries higher bus addresses: some bus addresses are
-// reserved for interrupts or firmware, and some belong to windows with fixed bus addresses. On the
-// same machine, an image gets the same bus addresses in every run. At least one page after each
-// range stays unmapped, so that a transfer beyond the end of the range fails. The caller must hold
-// the lock of vfioShared.
+// mapAtNextIOVA makes the IOMMU map `size` bytes of this process's memory, from the given address
+// on, at a bus address that it chooses and returns. The caller must hold the lock of vfioShared.
+//
+// mapAtNextIOVA tries the bus address vfioShared.nextIOVA first. If the IOMMU cannot map memory
+// there, it tries higher bus addresses: some are reserved for interrupts or firmware, and some
+// belong to windows with fixed bus addresses. On the same machine, an image gets the same bus
+// addresses in every run. At least one page after each range stays unmapped, so that a transfer
+// beyond the end of the range fails.
 func (v *vfioBackend) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
 	iova = vfioShared.nextIOVA
-	for range iovaTries {
+	for range iovaTriesMax {
 		err = v.mapAtIOVA(address, size, iova)
 		if err == nil {
 			vfioShared.nextIOVA = fbs.RoundUp(iova+size, iovaAlignment) + iovaAlignment
@@ -222,15 +225,15 @@ func (v *vfioBackend) mapAtNextIOVA(address, size uint64) (iova uint64, err erro
 		if errno := errnoOf(err); errno != unix.EINVAL && errno != unix.EEXIST {
 			return 0, err
 		}
-		iova += iovaStep // this bus address is reserved, in use or out of range: try a higher one
+		iova += iovaRetryStep // this address is reserved, in use or out of range: try a higher one
 	}
 	return 0, err
 }
 
-// mapAtIOVA makes the IOMMU map size bytes of this process's memory from the given address on, at
-// the bus address iova. The kernel returns EEXIST if another mapping overlaps these bus addresses
-// (Linux, vfio_dma_do_map), and EINVAL if the IOMMU cannot use them. The caller must hold the lock
-// of vfioShared.
+// mapAtIOVA makes the IOMMU map `size` bytes of this process's memory, from the given address on,
+// at the bus address iova. The kernel returns EEXIST if another mapping overlaps these bus
+// addresses (Linux, vfio_dma_do_map), and EINVAL if the IOMMU cannot use these bus addresses. The
+// caller must hold the lock of vfioShared.
 func (v *vfioBackend) mapAtIOVA(address, size, iova uint64) error {
 	request := vfioDMAMap{
 		argsz: 32,

@@ -345,7 +345,7 @@ func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
 		t.Errorf("store: %v", code)
 	}
 	_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: 3, Size: 4})
-	wantFault(t, "I/O BAR", err, WrongDevice, "BAR 3 has no memory")
+	wantFault(t, "I/O BAR", err, WrongDevice, "BAR 3 cannot be mapped")
 	k.errors["mmap"] = unix.EINVAL
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
 	wantFault(t, "mmap", err, NoDevice, "mmap 0000:00:01.0 BAR 0: invalid argument")
@@ -555,7 +555,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		},
 		"GICv2": {
 			failing("ioctl 3b66", unix.EPERM),
-			Denied, []string{"GICv2", "allow_unsafe_interrupts"},
+			Denied, []string{"GICv3", "gic-version=3", "allow_unsafe_interrupts"},
 		},
 		"IOMMU not set": {
 			failing("ioctl 3b66", unix.EBUSY),

@@ -10,112 +10,114 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Walk executes a list of commands of a verified image, one after another, on windows that
-// are mapped memory. One call of Run is called a walk. Run completely executes these
-// commands: Write, CopyIn, Fill, CopyOut, Compare, Fence, and a Point that EncodeWindow has
-// encoded.
+// Walk executes a list of commands of a verified image, one after another, on windows that are
+// mapped memory. One call of Run is called a walk. Run executes each command as follows:
 //
-// Run executes an Expect completely only if its condition is Equal, the loaded value meets
-// the condition, and the loaded value is not all ones. For any other Expect, and for a
-// Modify, Run makes only the load. Then Run stops, so that the caller can finish the
-// command. At all other commands, Run stops before any access. Run also stops if a Compare
-// finds a difference, or if the last byte that a CopyOut has copied is 0xff.
+//   - Write, CopyIn, Fill, Fence, and a Point that EncodePoint has encoded: Run executes the
+//     command.
+//   - CopyOut: Run executes the command, and stops if the last copied byte is 0xff.
+//   - Compare: Run stops at the first difference.
+//   - Expect: Run loads the value. Run goes on if the condition is Equal, the value meets the
+//     condition, and the value is not all ones. Otherwise Run stops, and the caller must finish the
+//     command.
+//   - Modify: Run loads the value and stops. The caller must finish the command.
+//   - All other commands: Run stops before any access. The caller must execute the command.
 //
 // After a stop, the caller reads Next and StopReason. It may call Advance and Run to
 // continue with the command after Next.
 type Walk struct {
-	// Next points to the command that Run executes first. After Run, Next points to the
-	// command at which Run stopped. Run sets Next before each command. Therefore, if a
-	// command faults, Next points to that command.
+	// Next points to the command that Run executes first. Run sets Next before each command.
+	// Therefore Next points to the command at which Run stopped, or to the command that faulted.
 	Next *fbs.Command
 
-	// Windows points to the first entry of a table with the address of each window. The
-	// index of an entry is command.Window. The entry of a window that is not mapped is 0.
-	Windows *uintptr
+	// WindowAddresses points to the first entry of a table. The entry with the index command.Window
+	// is the address at which this window of the image is mapped, or 0 if the window is not mapped
+	// memory.
+	WindowAddresses *uintptr
 
-	// Memories points to the first entry of a table with the address of each buffer in host
-	// memory. The index of an entry is command.Index.
-	Memories *uintptr
+	// BufferAddresses points to the first entry of a table. The entry with the index command.Index
+	// is the address of a buffer in host memory, for CopyIn, CopyOut and Compare commands.
+	BufferAddresses *uintptr
 
-	StopAt *fbs.Command // Run stops before it executes this command; nil: no such command
+	StopAt *fbs.Command // Run stops before it executes this command; may be nil
 
-	StopReason     uint64 // why Run stopped: StopUnhandled, StopLoaded, StopMismatch or StopAllOnes
+	StopReason     uint64 // why Run stopped: one of the values below
 	Got            uint64 // after StopLoaded or StopMismatch: the value loaded from the device
 	Want           uint64 // after StopMismatch: the expected element of the golden data
 	MismatchOffset uint64 // after StopMismatch: offset of the element in the range, in bytes
 
-	// TLBWindows points to the first entry of a table. The entry with the index
-	// command.Window is the address at which the TLB window of that window is mapped. Only a
-	// Point that EncodeWindow has encoded uses the table.
-	TLBWindows *uintptr
+	// TLBWindowBases points to the first entry of a table. The window of the image with the
+	// index command.Window is a part of a TLB window. The table entry with the same index is the
+	// address of the first byte of that TLB window. Only a Point command that EncodePoint has
+	// encoded uses this table.
+	TLBWindowBases *uintptr
 }
 
 // Values of Walk.StopReason.
 const (
-	StopUnhandled = iota // Next equals StopAt, or Run cannot execute Next; no access was made
-	StopLoaded           // Next is an Expect or a Modify; Run made its load and set Got
-	StopMismatch         // Next is a Compare; an element on the device is Got, but should be Want
-	StopAllOnes          // Next is a CopyOut; Run completed it, and the last copied byte is 0xff
+	StopBeforeNext = iota // Run has not begun Next: Next equals StopAt, or Run cannot execute it
+	StopLoaded            // Next is an Expect or a Modify; Run has only loaded the value Got
+	StopMismatch          // Next is a Compare; the device has the element Got, but Want is expected
+	StopAllOnes           // Next is a CopyOut that has run; its last byte is 0xff: device gone?
 )
 
 // Run executes commands from Next on, until it must stop. Go's scheduler cannot preempt Run.
-func (w *Walk) Run() { walk(w) }
+func (w *Walk) Run() { executeWalk(w) }
 
-// Advance sets Next to the following command of the list. Next must not be the last one.
+// Advance sets Next to the following command of the list. Next must not point to the last command.
 //
-// Advance treats Next as a number and adds the size of a command to it. If Advance assigned
-// a pointer instead, the compiler would assume that the list of commands escapes to the
-// heap. A caller that keeps a short list on the stack would then allocate memory.
+// Advance adds the size of a command to Next as a number. If Advance assigned a pointer, the
+// compiler would assume that the list of commands escapes to the heap, and a caller with a short
+// list on the stack would allocate memory.
 func (w *Walk) Advance() {
 	next := (*uintptr)(unsafe.Pointer(&w.Next))
 	*next += unsafe.Sizeof(*w.Next)
 }
 
-// NextIndex returns the index of the command Next in the given list. Next must point into
-// that list.
+// NextIndex returns the index of the command to which Next points. The index counts from the first
+// command of the given list. Next must point into this list.
 func (w *Walk) NextIndex(list []fbs.Command) int {
 	next := uintptr(unsafe.Pointer(w.Next))
 	first := uintptr(unsafe.Pointer(unsafe.SliceData(list)))
 	return int((next - first) / unsafe.Sizeof(list[0]))
 }
 
-// executeOne executes the command c on the mapped aperture a by a Walk. If the command stops
-// the walk with the reason StopLoaded, executeOne returns the loaded value. It does not allocate
-// memory.
+// executeOne executes the command c on the mapped aperture a, with a Walk of its own. An Expect or
+// a Modify stops this walk after the load, and executeOne returns the loaded value. For other
+// commands the result has no meaning. executeOne does not allocate memory.
 func (a *Aperture) executeOne(c fbs.Command) (loaded uint64) {
 	list := [2]fbs.Command{c}
-	w := Walk{Next: &list[0], StopAt: &list[1], Windows: &a.Base}
+	w := Walk{Next: &list[0], StopAt: &list[1], WindowAddresses: &a.Base}
 	w.Run()
 	return w.Got
 }
 
-// toPointer converts the address of mapped memory to a pointer. It converts a pointer to the
-// variable `address`, because go vet rejects the direct conversion of an address. For memory that
-// Go manages, the conversion would be an error: Go may move or free such memory. Go neither moves
-// nor frees mapped memory.
+// toPointer converts the address of mapped memory to a pointer. The conversion would be wrong for
+// memory that Go manages, because Go may move or free such memory. go vet rejects the expression
+// unsafe.Pointer(address), so toPointer reads the variable `address` through a pointer of another
+// type.
 func toPointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }
 
-// AddressOf returns the address of the first byte of mem, for the tables of a Walk. The
-// caller must keep mem reachable.
+// AddressOf returns the address of the first byte of mem, for the tables of a Walk. As long as the
+// address is in use, the caller must keep a pointer to mem.
 //
-// AddressOf is a variable, not a function, so that the compiler allocates mem on the heap: the
-// compiler does not know which function the variable contains. On the stack of a goroutine, mem
-// could move, and its address would become invalid.
+// AddressOf is a variable, because mem must not be on the stack of a goroutine, which Go may move.
+// The compiler does not know which function the variable contains, and therefore allocates mem on
+// the heap.
 var AddressOf = func(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// command has the fields of fbs.Command. For each type of this package, the compiler writes the
-// offsets of the fields to the header go_asm.h, under names such as command_Window. The header also
-// contains the constants of this package. The assembly includes this header. The file fbs/layout.go
-// checks at compile time that the fields of a command have the offsets and sizes that the assembly
-// expects.
+// command has the fields of fbs.Command. The type exists for the assembly, which needs the offsets
+// of these fields: the compiler writes the field offsets of this package's types to the header
+// go_asm.h, under names such as command_Window. The file fbs/layout.go checks at compile time that
+// the fields have the offsets and sizes that the assembly expects.
 type command fbs.Command
 
-// These constants make the opcodes, the condition Equal and the access modes available to
-// the assembly, under names such as const_opWrite.
+// Opcodes, condition and access modes for the assembly. The compiler writes the constants of this
+// package to the header go_asm.h, under names such as const_opWrite.
 const (
 	opWrite        = gen.OpcodeWrite
 	opModify       = gen.OpcodeModify

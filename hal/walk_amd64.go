@@ -2,8 +2,7 @@
 
 package hal
 
-// This file declares the check whether the processor supports AVX. Only the assembly for
-// amd64 uses it.
+// This file checks whether the processor supports AVX, for the assembly for amd64.
 
 // hasAVX is true if bulk copies may use AVX instructions, which load and store 32 bytes.
 //

@@ -2,12 +2,12 @@
 
 package hal
 
-// This file declares the function walk for amd64 and arm64, for which assembly implements
-// it.
+// This file declares the function executeWalk for amd64 and arm64. Assembly implements this
+// function.
 
-// walk implements Walk.Run in assembly (walk_amd64.s, walk_arm64.s). It makes all accesses
-// to mapped device memory. It calls no other function and has no stack frame. Therefore Go
-// can unwind the stack if an access faults. Go's scheduler does not preempt assembly.
+// executeWalk implements Walk.Run in assembly (walk_amd64.s, walk_arm64.s). It makes all accesses
+// to mapped device memory. It calls no function and has no stack frame, so that Go can unwind the
+// stack if an access faults. Go's scheduler does not preempt assembly.
 //
 //go:noescape
-func walk(w *Walk)
+func executeWalk(w *Walk)

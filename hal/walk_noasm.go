@@ -2,10 +2,10 @@
 
 package hal
 
-// This file implements the function walk for processors for which there is no assembly
-// implementation, and for programs that are built with the tag purego.
+// This file implements the function executeWalk in Go, for processors other than amd64 and arm64
+// and for programs that are built with the tag purego.
 
-// walk implements Walk.Run in Go. It must access only windows of mocks: on a device, each
-// access must be one instruction of the right width, and the Go compiler does not guarantee
-// that.
-func walk(w *Walk) { walkGeneric(w) }
+// executeWalk implements Walk.Run in Go: it executes commands. It is suitable for mocks only: each
+// access to a device must be one instruction of the right width, which Go's compiler does not
+// guarantee.
+func executeWalk(w *Walk) { walkGeneric(w) }

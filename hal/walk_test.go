@@ -101,7 +101,8 @@ func newBench(t testing.TB, size int) *bench {
 	p := &bench{device: last(), memory: last()}
 	p.homes[1], p.memories[1] = AddressOf(p.device), AddressOf(p.memory)
 	p.windows = [3]uintptr{0, p.homes[1], p.homes[1]}
-	p.walk.Windows, p.walk.Memories, p.walk.TLBWindows = &p.windows[0], &p.memories[0], &p.homes[0]
+	p.walk.WindowAddresses, p.walk.BufferAddresses = &p.windows[0], &p.memories[0]
+	p.walk.TLBWindowBases = &p.homes[0]
 	return p
 }
 
@@ -174,7 +175,7 @@ func TestWalkStopsAtStopAndContinues(t *testing.T) {
 	for _, stop := range []int{0, 3, 3, 8} {
 		w.StopAt = &list[stop]
 		w.Run()
-		if w.Next != w.StopAt || w.StopReason != StopUnhandled || w.NextIndex(list) != stop ||
+		if w.Next != w.StopAt || w.StopReason != StopBeforeNext || w.NextIndex(list) != stop ||
 			bytes.Count(p.device, []byte{7}) != stop {
 			t.Errorf("stop %d: % x", stop, p.device[:9])
 		}
@@ -293,7 +294,7 @@ func TestFaultLeavesNextAtItsCommand(t *testing.T) {
 	}
 	p := newBench(t, 512)
 	windows := [3]uintptr{0, AddressOf(p.device), AddressOf(mem)}
-	p.walk.Windows = &windows[0]
+	p.walk.WindowAddresses = &windows[0]
 	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn,
 		gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
 		for _, access := range accesses {

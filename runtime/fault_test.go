@@ -259,7 +259,7 @@ func TestBusFaultAtEveryOperationEndsTheRunThere(t *testing.T) {
 			result := replay.Run(s.main)
 			at := s.at(n)
 			accesses := len(device.Journal()) - len(s.safe)
-			if result.SafeCode != hal.OK || accesses < 0 ||
+			if result.SafeSequenceCode != hal.OK || accesses < 0 ||
 				!sameAccesses(device.Journal()[:max(accesses, 0)], s.good[:max(accesses, 0)]) {
 				t.Fatalf("%s: operation %d: %+v, and before the fault not what a good run does",
 					s.name, n, result)
@@ -494,7 +494,7 @@ func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
 			}
 			result := r.Run(0)
 			if result.Code != hal.IO || !result.FileTruncated || result.Command != test.command ||
-				!result.SafeRan || result.SafeCode != test.safe {
+				!result.SafeRan || result.SafeSequenceCode != test.safe {
 				t.Errorf("cut to %d: %+v", test.size, result)
 			}
 			const says = "main, command 1: copy.8 w0+0x1000: " + runtime.FileTruncatedText

@@ -71,9 +71,9 @@ func (f *File) mapAndCopyEnvelope() error {
 	return err
 }
 
-// hugePageCopyMin is the size in bytes from which on copyToPrivate requests huge pages for a copy.
+// hugePageCopyMinBytes is the smallest size of a copy for which copyToPrivate requests huge pages.
 // Without huge pages, a copy of this size takes about three times as long.
-const hugePageCopyMin = 2 << 20
+const hugePageCopyMinBytes = 2 << 20
 
 // copyToPrivate copies the range f.data[first:end] of the file into private memory. The private
 // memory replaces the mapped pages at the same addresses. copyToPrivate copies whole pages, and
@@ -90,7 +90,7 @@ func (f *File) copyToPrivate(first, end uint64) error {
 
 	// Return an error if the copy does not fit into the available memory. Without this check, the
 	// kernel's OOM killer could kill a process.
-	if available, _ := availableMemory(end - first); end-first > available {
+	if available, _ := availableMemoryFor(end - first); end-first > available {
 		const text = ": too little memory: the copy of the file needs %d bytes, but only %d are " +
 			"available"
 		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, available))
@@ -100,7 +100,7 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	// that f.data remains one slice of all bytes of the file.
 	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&part[0]), uintptr(len(part)),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
-	if len(part) >= hugePageCopyMin && err == nil {
+	if len(part) >= hugePageCopyMinBytes && err == nil {
 		_ = unix.Madvise(part, unix.MADV_HUGEPAGE) // ignore errors: some kernels lack huge pages
 	}
 
@@ -123,15 +123,15 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	return unix.Mprotect(part, unix.PROT_READ)
 }
 
-// FileTruncatedText is the reason in the error message after another process has truncated the
-// image file while this process read the file.
+// FileTruncatedText is the reason in an error message if another process has truncated the image
+// file while this process read it.
 const FileTruncatedText = "the image file was cut short while it was read; " +
 	"to replace an image, move the new file over it (`mv`)"
 
 // Verify checks every byte of the file, and returns a view of the image. Load accepts this view.
 // The error is a *hal.Fault.
 func (f *File) Verify() (view *fbs.View, err error) {
-	err = f.inspectGuarded(func(data []byte) (err error) {
+	err = f.inspectCatchingFaults(func(data []byte) (err error) {
 		view, err = fbs.VerifyEnvelope(data)
 		return err
 	})
@@ -139,7 +139,7 @@ func (f *File) Verify() (view *fbs.View, err error) {
 		err = f.copyInputs(view)
 	}
 	if err == nil {
-		err = f.inspectGuarded(func([]byte) error { return view.VerifyPayload() })
+		err = f.inspectCatchingFaults(func([]byte) error { return view.VerifyPayload() })
 	}
 	if err != nil {
 		return nil, err
@@ -170,10 +170,10 @@ func (f *File) copyInputs(view *fbs.View) error {
 	return err
 }
 
-// inspectGuarded passes the bytes of the file to the function `check`, and returns the error of
-// that function. inspectGuarded also returns an error if the function panics, or if another process
-// truncates the file while the function reads it. Each error text begins with the file's path.
-func (f *File) inspectGuarded(check func(data []byte) error) error {
+// inspectCatchingFaults passes the bytes of the file to the function `check`, and returns the error
+// of `check`. It also returns an error if `check` panics, or if another process truncates the file
+// while `check` reads the file. Each error text begins with the file's path.
+func (f *File) inspectCatchingFaults(check func(data []byte) error) error {
 	var err error
 	ended := callAndRecover(func() { err = check(f.data) })
 	fault, hasCode := err.(*hal.Fault)

@@ -45,17 +45,17 @@ func (r *Replay) Freeze() error {
 	// descriptors for its network poller (epoll). Without this sleep, the first timer could be one
 	// of Go's own, for example to return memory to the kernel, and start during a run.
 	time.Sleep(time.Nanosecond)
-	// Set GOMAXPROCS to its present value. In a program that never sets GOMAXPROCS, Go opens files
-	// from time to time to read the CPU limits of the process.
+	// Set GOMAXPROCS to its present value. This stops Go from adjusting GOMAXPROCS: otherwise Go
+	// opens files from time to time, to read the CPU limits of the process.
 	goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
 	// Grow the stack now, because Go would allocate memory if the stack had to grow during a run.
 	_ = growStack()
 	return nil
 }
 
-// growStack grows the stack of the calling goroutine to more than a run needs. It does so because
-// its frame has 16 KiB. Afterwards the stack keeps its size: Go shrinks stacks only when it
-// collects garbage, and the garbage collector is off.
+// growStack grows the stack of the calling goroutine to more than a run needs, because its own
+// stack frame has 16 KiB. Afterwards the stack keeps its size, because Go shrinks stacks only when
+// it collects garbage, and the garbage collector is off.
 //
 //go:noinline
 func growStack() (room [16 << 10]byte) { return room }
@@ -106,9 +106,9 @@ func (r *Replay) runCatchingFaults(sequence int) hal.Code {
 // test in tools/check/house analyses which functions a run can call, and follows only direct calls.
 func (r *Replay) executeAndRecover(sequence int) (code hal.Code, recovered hal.Panic) {
 	defer hal.Recover(hal.SetPanicOnFault(true), &recovered)
-	r.commandsUntilClockRead = r.commandsPerCheck
+	r.commandsUntilClockRead = r.commandsPerTimeCheck
 	code = r.executeSequence(sequence)
-	if code == hal.OK && r.commandsPerCheck == commandsPerCheckLimited {
+	if code == hal.OK && r.commandsPerTimeCheck == commandsPerTimeCheckWithSetLimit {
 		code = r.checkTimeLimit()
 	}
 	return code, recovered
@@ -123,7 +123,8 @@ func (r *Replay) isDeviceFault(fault *hal.Panic) bool {
 	c := r.walk.Next
 	for i := range r.apertures {
 		a := &r.apertures[i]
-		isInWindow := r.windowAddresses[i] != 0 && fault.FaultedIn(r.windowAddresses[i], a.Size)
+		address := r.windowAddresses[i]
+		isInWindow := address != 0 && fault.FaultedIn(address, a.Size)
 		isOfPort := a.Port != nil && int(c.Window) == i
 		if isInWindow || isOfPort {
 			return true

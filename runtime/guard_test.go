@@ -46,7 +46,8 @@ func TestFaultOfNeitherFileNorDeviceIsAnInternalError(t *testing.T) {
 	}
 	defer r.Close()
 	result := run(t, r, hal.Internal)
-	if result.Command != 1 || !result.SafeRan || result.SafeCode != hal.OK || result.FileTruncated {
+	if result.Command != 1 || !result.SafeRan || result.SafeSequenceCode != hal.OK ||
+		result.FileTruncated {
 		t.Errorf("%+v", result)
 	}
 }

@@ -49,7 +49,7 @@ func (d *impatient) Sleep(int64) {}
 // startedByAValue finds what models alone can refuse: registers that they do not
 // have, edu's transfers, and what nvme's CC and doorbells say.
 var startedByAValue = regexp.MustCompile(
-	`the model rejects it: .*(register|out of bounds|not mapped|\bCC\b|queue)`)
+	`the device model rejects the access: .*(register|DMA transfer|not mapped|\bCC\b|queue)`)
 
 // tryHostile verifies, loads and runs all sequences of a file of unknown
 // content. It returns how far the file came; the mock refuses nothing of what
@@ -82,7 +82,8 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 		result := replay.Run(sequence)
 		// What a register's value starts and tiles that are not there are known to
 		// the device alone.
-		byModel := startedByAValue.MatchString(device.Refusal()) || chips.Of(board).Grid != nil
+		byModel := startedByAValue.MatchString(device.Refusal()) ||
+			chips.ForBoard(board).Grid != nil
 		if plainMemory := board == &boards.Ivshmem ||
 			len(view.Rules) > 0; device.Refusal() != "" && (plainMemory || !byModel) {
 			t.Errorf("%s: the device refused %q", what, device.Refusal())

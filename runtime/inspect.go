@@ -24,7 +24,7 @@ func (f *File) Inspect(check func(data []byte) error) error {
 			return err
 		}
 	}
-	return f.inspectGuarded(check)
+	return f.inspectCatchingFaults(check)
 }
 
 // isImmutable reports whether no process can change the file. This is the case if fs-verity

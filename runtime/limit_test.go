@@ -124,7 +124,8 @@ func TestSafeHasNoLimit(t *testing.T) {
 	r, device := on(t, "main:\n  delay 1s\nsafe:\n  delay 5ms\n"+
 		"  poll.4 m+0x0 == 0x1 within 5ms every 1ms else ignore\n  write.4 m+0x40 0x5afe\n")
 	r.SetLimit(1000)
-	if result := run(t, r, hal.FrameLate); result.SafeCode != hal.OK || device.Now() < 10_000_000 {
+	if result := run(t, r, hal.FrameLate); result.SafeSequenceCode != hal.OK ||
+		device.Now() < 10_000_000 {
 		t.Errorf("%+v after %d ns", result, device.Now())
 	}
 }
@@ -284,8 +285,8 @@ func TestRequestToStopLeavesSafeAlone(t *testing.T) {
 			flag.Store(1)
 			r.SetStopFlag(flag)
 			result := r.Run(0)
-			if max(result.SafeCode, result.Code) > hal.ExpectFailed ||
-				result.SafeCode != hal.OK || device.Now() < 300e9 {
+			if max(result.SafeSequenceCode, result.Code) > hal.ExpectFailed ||
+				result.SafeSequenceCode != hal.OK || device.Now() < 300e9 {
 				t.Errorf("%+v after %d ns", result, device.Now())
 			}
 		})

@@ -47,16 +47,16 @@ func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, e
 		imageTimeLimitNs: int64(min(view.TimeLimitUs, timeLimitMaxUs)) * 1000,
 		safeSequence:     view.SequenceByName("safe"),
 	}
-	if err := r.reserveMemoryAndWindows(firstTLBWindow); err != nil {
+	if err := r.prepareForRuns(firstTLBWindow); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// timeLimitMaxUs is the largest limit for the time of a run, in microseconds; a larger limit counts
-// as this one. It prevents an overflow: the sum of the present time and this limit, both in
-// nanoseconds, fits in an int64.
+// timeLimitMaxUs is the largest limit for the time of a run, in microseconds. Load reduces a larger
+// limit to timeLimitMaxUs, so that the present time plus the limit, both in nanoseconds, fits in an
+// int64.
 const timeLimitMaxUs = 1 << 62 / 1000
 
 // CheckWorstCaseTimes returns an error if a sequence of the image may take longer than
@@ -77,7 +77,7 @@ func CheckWorstCaseTimes(view *fbs.View) error {
 	return nil
 }
 
-// checkDevices returns an error unless the image is for the given devices. It compares the number
+// checkDevices returns an error if the image is not for the given devices. It compares the number
 // of devices, their PCI ids and their BAR sizes, and checks that no device occurs twice.
 func checkDevices(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Devices) {
@@ -89,7 +89,7 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 		if j := indexOfAddress(devices[:i], identity.Address); j >= 0 {
 			return hal.NewFault(hal.Usage,
 				fbs.Text("devices %d and %d are both ", uint64(j), uint64(i))+
-					identity.Address+"; name two devices by their addresses")
+					identity.Address+"; name two different devices")
 		}
 		if reason := explainMismatch(view, i, identity); reason != "" {
 			return hal.NewFault(hal.WrongDevice, "it "+reason)
@@ -100,8 +100,8 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 
 // explainMismatch compares an opened device with the requirements for device i in the image. The
 // parameter `got` describes the opened device. If the device meets all requirements,
-// explainMismatch returns "". Otherwise it returns the first difference as the end of a sentence
-// that begins with "it", for example "is for subsystem 0x1, but pci:... has 0x2".
+// explainMismatch returns "". Otherwise it returns a text about the first difference, for example
+// "is for subsystem 0x1, but pci:... has 0x2". The caller puts "it" (the image) before the text.
 func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason string) {
 	want := &view.Devices[device]
 	switch {
@@ -136,10 +136,10 @@ func indexOfAddress(devices []hal.Device, address string) int {
 	return -1
 }
 
-// reserveMemoryAndWindows reserves the arena, maps the windows, and completes the commands that
-// depend on the addresses of windows. It enables bus mastering last, so that no device can access
-// memory if an earlier step fails.
-func (r *Replay) reserveMemoryAndWindows(firstTLBWindow int) error {
+// prepareForRuns reserves the arena, maps the windows, and completes the commands that depend on
+// the addresses of windows. It enables bus mastering last, so that no device can access memory if
+// an earlier step fails.
+func (r *Replay) prepareForRuns(firstTLBWindow int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (r *Replay) reserveMemoryAndWindows(firstTLBWindow int) error {
 func (r *Replay) mapWindows(firstTLBWindow int) error {
 	count := len(r.view.Windows)
 	r.apertures = make([]hal.Aperture, count)
-	r.tlbWindowAddresses = make([]uintptr, count)
+	r.tlbWindowBases = make([]uintptr, count)
 	r.windowAddresses = make([]uintptr, count+len(r.devices))
 	// Map the windows with fixed bus addresses first, so that no other window gets these addresses.
 	for i, w := range r.view.Windows {
@@ -186,7 +186,7 @@ func (r *Replay) mapWindows(firstTLBWindow int) error {
 		if err := r.mapWindow(i, w); err != nil {
 			return err
 		}
-		if isForced && r.apertures[i].Slot != int(w.Slot) {
+		if isForced && r.apertures[i].TLBWindow != int(w.Slot) {
 			const text = "TLB window %d is too small, in use, or reserved " +
 				"by the kernel driver; choose another number; for `tt:` devices omit -window " +
 				"(in C: LM_ANY_WINDOW)"
@@ -203,30 +203,30 @@ func (r *Replay) mapWindow(index int, w fbs.Window) error {
 	return err
 }
 
-// buildAddressTables sets r.memoryAddresses, the table of the addresses of the payload and of all
-// tensors. The address of an output is in the arena. The address of an input with default data is
-// in the payload. An input without default data has the address 0 until the caller calls Input;
-// r.missingInputs is the number of such inputs. Last, buildAddressTables sets the pointers to the
-// address tables in r.walk, which executes the commands.
+// buildAddressTables sets r.bufferAddresses, the table of the addresses of the payload
+// and of all tensors. The address of an output is in the arena. The address of an input with
+// default data is in the payload. An input without default data has the address 0 until the caller
+// calls Input; r.missingInputs is the number of such inputs. Last, buildAddressTables sets the
+// pointers to the address tables in r.walk, which executes the commands.
 func (r *Replay) buildAddressTables() {
 	arena, payload := hal.AddressOf(r.arena), hal.AddressOf(r.view.Payload)
-	r.memoryAddresses = make([]uintptr, 1+len(r.view.Tensors))
-	r.memoryAddresses[0] = payload
+	r.bufferAddresses = make([]uintptr, 1+len(r.view.Tensors))
+	r.bufferAddresses[0] = payload
 	for i := range r.view.Tensors {
 		t := &r.view.Tensors[i]
 		switch {
 		case t.Role == gen.RoleOutput:
-			r.memoryAddresses[1+i] = arena + uintptr(t.ArenaOffset)
+			r.bufferAddresses[1+i] = arena + uintptr(t.ArenaOffset)
 		case t.HasData != 0:
-			r.memoryAddresses[1+i] = payload + uintptr(t.DataOffset)
+			r.bufferAddresses[1+i] = payload + uintptr(t.DataOffset)
 		default:
 			r.missingInputs++
 		}
 	}
 	r.walk.Next = &r.commands[0]
-	r.walk.Windows = &r.windowAddresses[0]
-	r.walk.Memories = &r.memoryAddresses[0]
-	r.walk.TLBWindows = &r.tlbWindowAddresses[0]
+	r.walk.WindowAddresses = &r.windowAddresses[0]
+	r.walk.BufferAddresses = &r.bufferAddresses[0]
+	r.walk.TLBWindowBases = &r.tlbWindowBases[0]
 }
 
 // pageSizeMax is the largest page size of the supported machines, in bytes. Some arm64 kernels have
@@ -254,7 +254,7 @@ func (r *Replay) reserveArena() error {
 	// Check two sums. The arena and the page tables must fit into normal memory. The arena, the
 	// page tables and the host memory must fit into normal memory plus free huge pages, because
 	// host memory can use huge pages.
-	available, inHugePages := availableMemory(size + pageTables + host)
+	available, inHugePages := availableMemoryFor(size + pageTables + host)
 	fits := size+pageTables <= available && size+pageTables+host <= available+inHugePages
 	if fits && size > 0 {
 		const protection, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
@@ -297,8 +297,8 @@ func (r *Replay) patchAddresses() (err error) {
 // of c.Value and the bus address of the window with the index c.Index. The parameter `index` is the
 // index of c in the image.
 //
-// The register and the window may belong to two devices. The bus address must be an address at
-// which the device of the register reaches the window, because this device will use the address.
+// The register and the window may belong to two devices. The device of the register will use the
+// bus address for DMA. Therefore this device must reach the window at the bus address.
 func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 	a := &r.apertures[c.Index]
 	owner := r.devices[r.view.Windows[c.Index].Device]
@@ -322,14 +322,14 @@ func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 // of c in the image. On some devices, stores to registers program a TLB window. For such a device,
 // encodePoint puts the contents of the registers into c, so that the walk (hal.Walk) can store them
 // during a run. On other devices, only the kernel driver can program a TLB window. For such a
-// device, encodePoint does not change c, and programWindow calls the driver during a run.
+// device, encodePoint does not change c, and programTLBWindow calls the driver during a run.
 func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	device := r.view.Windows[c.Window].Device
 	tiles, _ := boards.UnpackTileRoute(c.Mask)
 	// Use r.scratchCommands, because Go would allocate a local variable on the heap for each Point.
 	encoded := &r.scratchCommands[0]
 	*encoded = *c
-	registers, tlbWindow, code := r.devices[device].EncodeWindow(&r.apertures[c.Window], tiles,
+	registers, tlbWindow, code := r.devices[device].EncodePoint(&r.apertures[c.Window], tiles,
 		c.Value, encoded)
 	if code != hal.OK {
 		return r.commandFault(code, index,
@@ -338,16 +338,15 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	if registers != 0 {
 		*c = *encoded
 		c.Index = uint16(len(r.view.Windows) + int(device))
-		r.windowAddresses[c.Index], r.tlbWindowAddresses[c.Window] = registers, tlbWindow
+		r.windowAddresses[c.Index], r.tlbWindowBases[c.Window] = registers, tlbWindow
 	}
 	return nil
 }
 
 // enableBusMastersAndExitCleanup enables bus mastering of the devices in view.BusMasters. Then it
-// requests a cleanup from the kernel drivers of the devices (hal.ExitCleaner): when a device is
-// closed or this process ends, its driver shall put processor cores back into reset. This request
-// is the last step of Load. If a later step could fail, the driver would reset cores although Load
-// has failed.
+// requests a cleanup from the kernel drivers of the devices (hal.ExitCleaner): when this process
+// closes a device or ends, the driver puts the device's processor cores back into reset. The
+// request is the last step of Load, so that no driver resets cores after a Load that has failed.
 func (r *Replay) enableBusMastersAndExitCleanup() (err error) {
 	for i, device := range r.devices {
 		if r.view.BusMasters>>i&1 != 0 && err == nil {
@@ -402,14 +401,14 @@ func (r *Replay) Close() error {
 // command, for example "main, command 3: ". The parameter `index` is the index of the command in
 // the image.
 func (r *Replay) commandFault(code hal.Code, index int, reason string) error {
-	return hal.NewFault(code, string(AppendPlace(nil, r.view, index))+": "+reason)
+	return hal.NewFault(code, string(AppendCommandPosition(nil, r.view, index))+": "+reason)
 }
 
-// AppendPlace appends the name of the sequence of a command and the number of the command to
-// `text`, for example "main, command 3". The parameter `index` is the index of the command in the
-// image; if it is -1, AppendPlace appends nothing. The number in the text counts the commands of
-// the sequence from 0. Marks are not commands: they are in the notes, and have no number.
-func AppendPlace(text []byte, view *fbs.View, index int) []byte {
+// AppendCommandPosition appends the position of a command to `text`: the name of its sequence, and
+// its number in the sequence, counted from 0. An example is "main, command 3". The parameter
+// `index` is the index of the command in the image; if it is -1, AppendCommandPosition appends
+// nothing.
+func AppendCommandPosition(text []byte, view *fbs.View, index int) []byte {
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
 		if number := uint64(index) - uint64(s.First); number < uint64(s.Count) {

@@ -405,7 +405,7 @@ func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
 // unaimable is a device that refuses what a Point asks for.
 type unaimable struct{ cleaner }
 
-func (unaimable) EncodeWindow(*hal.Aperture, fbs.TileRoute, uint64, *fbs.Command) (registers,
+func (unaimable) EncodePoint(*hal.Aperture, fbs.TileRoute, uint64, *fbs.Command) (registers,
 	home uintptr, code hal.Code) {
 	return 0, 0, hal.Refused
 }
@@ -431,8 +431,8 @@ func TestForcedWindowIsTheOneThatIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if r.Aperture(0).Slot != 20 || r.Aperture(1).Slot != 21 {
-		t.Errorf("windows %d and %d", r.Aperture(0).Slot, r.Aperture(1).Slot)
+	if r.Aperture(0).TLBWindow != 20 || r.Aperture(1).TLBWindow != 21 {
+		t.Errorf("windows %d and %d", r.Aperture(0).TLBWindow, r.Aperture(1).TLBWindow)
 	}
 }
 
@@ -440,7 +440,7 @@ func TestForcedWindowIsTheOneThatIsUsed(t *testing.T) {
 type chooser struct{ *mock.Device }
 
 func (c chooser) Map(w fbs.Window) (hal.Aperture, error) {
-	w.Slot = fbs.NoSlot
+	w.Slot = fbs.AnySlot
 	return c.Device.Map(w)
 }
 
@@ -570,8 +570,8 @@ func TestPanicOfADeviceIsAnInternalError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if result := run(t, r, hal.Internal); result.Command != 1 || result.SafeCode != hal.OK ||
-		!result.SafeRan {
+	if result := run(t, r, hal.Internal); result.Command != 1 ||
+		result.SafeSequenceCode != hal.OK || !result.SafeRan {
 		t.Errorf("%+v", result)
 	}
 }
@@ -664,7 +664,7 @@ func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
 				t.Errorf("%v, %v", told, err)
 			}
 			edu.Inject(mock.Fault{Kind: mock.AllOnes, Operation: edu.Operations() + 1})
-			if a, err := edu.Map(fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot,
+			if a, err := edu.Map(fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.AnySlot,
 				Size: 8}); err != nil {
 				t.Fatal(err)
 			} else if a.Load(0, 4); r.Diagnose() != hal.DeviceGone {
@@ -714,7 +714,7 @@ func TestCommandIsCountedWithinItsSequence(t *testing.T) {
 		5:  "",
 	} {
 		t.Run(want, func(t *testing.T) {
-			if got := string(runtime.AppendPlace(nil, v, index)); got != want {
+			if got := string(runtime.AppendCommandPosition(nil, v, index)); got != want {
 				t.Errorf("index %d: got %q, want %q", index, got, want)
 			}
 		})

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// availableMemory returns the memory that the machine can provide without swapping, and the memory
-// in free huge pages, both in bytes. Only host windows can use huge pages. The parameter `wanted`
-// is the number of bytes that the caller needs. If it is at most 1 MiB, availableMemory returns
-// 1 MiB and 0 and does not read /proc/meminfo, because reading this file takes 20 to 50 us.
+// availableMemoryFor returns the memory that the machine can provide without swapping, and the
+// memory in free huge pages, both in bytes. Only host windows can use huge pages. The parameter
+// `needed` is the number of bytes that the caller needs. If it is at most 1 MiB, availableMemoryFor
+// returns 1 MiB and 0 and does not read /proc/meminfo, because reading this file takes 20 to 50 us.
 //
 // The first result is MemAvailable of /proc/meminfo, which includes page cache that the kernel can
 // drop. sysinfo(2) returns only the free memory and the total memory. With the free memory, Load
 // would reject images that fit. With the total memory, Load would accept images that do not fit.
-// availableMemory does not consider memory limits of control groups.
-func availableMemory(wanted uint64) (available, inHugePages uint64) {
-	if available = 1 << 20; wanted > available {
+// availableMemoryFor does not consider memory limits of control groups.
+func availableMemoryFor(needed uint64) (available, inHugePages uint64) {
+	if available = 1 << 20; needed > available {
 		text, _ := hal.ReadText("/proc/meminfo") // empty if /proc is not mounted
 		available, inHugePages = parseMeminfo(text)
 	}

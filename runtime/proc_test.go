@@ -21,7 +21,7 @@ func TestMemoryIsWhatTheKernelSaysIsAvailable(t *testing.T) {
 		t.Errorf("%d", huge)
 	}
 	total, _ := parseMeminfo("")
-	if pages, _ := availableMemory(1 << 40); pages == 0 || pages >= total {
+	if pages, _ := availableMemoryFor(1 << 40); pages == 0 || pages >= total {
 		t.Errorf("%d available of %d", pages, total)
 	}
 }

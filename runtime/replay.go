@@ -26,43 +26,45 @@ type Replay struct {
 	callerView *fbs.View      // view that was passed to Load; the caller may modify it
 	devices    []hal.Device   // devices of the image, in the order of the image
 	apertures  []hal.Aperture // for each window of the image, the address range that Load mapped
-	// One address for each window of the image. For a window of kind Tlb, it is the address at
-	// which the device's TLB window is mapped. That TLB window may be larger than the window of the
-	// image. Therefore a Point command adds an offset to this address, and stores the sum in
-	// windowAddresses. The address is 0 for windows of other kinds. It is also 0 if the kernel
-	// driver programs the TLB window.
-	tlbWindowAddresses []uintptr
+	// For each window of the image: the address at which the first byte of its TLB window is
+	// mapped. The TLB window may be larger than the window of the image. Therefore a Point command
+	// adds an offset to this address, and stores the sum in windowAddresses. The address
+	// is 0 if the window of the image has no TLB window. It is also 0 if the kernel driver programs
+	// the TLB window: programTLBWindow then stores the address in windowAddresses,
+	// without this table.
+	tlbWindowBases []uintptr
 	// The memory of all tensors. If Load copied the commands, the copy is in read-only pages after
 	// the tensors.
 	arena []byte
 
-	// A table of addresses for hal.Walk. The first entries are the addresses of the windows of the
-	// image, in the order of the image. The address of a window is 0 if the window is not mapped
-	// memory. It is also 0 until the kernel driver has programmed the TLB window of a window. One
-	// entry for each device follows: the address of the registers that program the device's TLB
-	// windows. This address is 0 if the kernel driver programs the TLB windows.
+	// A table of addresses for hal.Walk, in the order of the image. It begins with one entry for
+	// each window: the address of the window, or 0 if the window is not mapped memory, or if the
+	// kernel driver has not programmed the TLB window yet. One entry for each device follows: the
+	// address of the registers that program TLB windows, or 0 if the kernel driver programs them.
 	windowAddresses []uintptr
 	// A second table of addresses for hal.Walk. The first entry is the address of the payload.
 	// The addresses of the tensors follow, in the order of the image. The address of an input is 0
 	// as long as the input has no data.
-	memoryAddresses []uintptr
-	missingInputs   int // number of inputs without data; while it is not 0, all runs fail
-	safeSequence    int // index of the sequence named "safe"; -1: the image has no such sequence
+	bufferAddresses []uintptr
+
+	missingInputs int // number of inputs without data; while it is not 0, all runs fail
+	safeSequence  int // index of the sequence named "safe"; -1: the image has no such sequence
 
 	hasBusMaster bool     // Load has enabled bus mastering of at least one device
 	disabled     bool     // a run has failed, or Close was called: all later runs fail
 	walk         hal.Walk // state of the loop in assembly that executes the commands of a sequence
-	storeWalk    hal.Walk // state of the same loop while it makes the store of a Modify command
-	// scratchCommands[0] is a temporary command for storeWalk or encodePoint. scratchCommands[1] is
-	// never executed: storeWalk stops there.
+	modifyWalk   hal.Walk // state of a second loop, which executes the store of a Modify command
+	// scratchCommands[0] is a temporary command for modifyWalk or encodePoint.
+	// scratchCommands[1] is never executed: modifyWalk stops there.
 	scratchCommands [2]fbs.Command
 
 	imageTimeLimitNs  int64 // limit of each run, from View.TimeLimitUs, in nanoseconds
 	callerTimeLimitNs int64 // limit that SetLimit has set, in nanoseconds; 0: none
 	// The time at which the current run exceeds its limit, in nanoseconds of the clock Device.Now.
-	// If SetLimit has set no limit, endTimeNs is 0 before the first check of the time.
+	// If SetLimit has set no limit, the first check of the time computes endTimeNs; until then,
+	// endTimeNs is 0.
 	endTimeNs              int64
-	commandsPerCheck       int               // number of commands between two checks of the time
+	commandsPerTimeCheck   int               // number of commands between two checks of the time
 	commandsUntilClockRead int               // number of commands before the next check of the time
 	stopFlag               *atomic.Uint32    // flag that the caller sets to end a run; nil: no flag
 	obeysStopFlag          bool              // the current run obeys stopFlag (see SetStopFlag)
@@ -76,21 +78,21 @@ type Replay struct {
 	// the condition. If codeIfUnmet is OK, the command does not fail, and the run continues to
 	// wait.
 	codeIfUnmet     hal.Code
-	ignoredFailures uint32 // failures after which the current run continued (PolicyIgnore)
+	ignoredFailures uint32 // number of failures after which the run continued (PolicyIgnore)
 	failureDetails  Result // Got, Want, Mask, ElementIndex and FileTruncated of a failed command
 }
 
 // Result describes how a run ended. If Code is OK, all fields except Ignored are zero.
 type Result struct {
-	Code            hal.Code // OK, or the code of the failure
-	SafeCode        hal.Code // result of the sequence "safe"; has no meaning if SafeRan is false
-	SafeRan         bool     // Run executed the sequence "safe" after the failure
-	Command         int32    // index in the image of the command that failed; -1: none
-	Got             uint64   // value that the Expect loaded last, or first wrong element
-	Want            uint64   // value or element that the command expected
-	Mask            uint64   // bits of Got and Want that the command compared
-	ElementIndex    uint64   // index of the first wrong element, in units of the Compare's width
-	IgnoredFailures uint32   // number of failures after which the run continued (gen.PolicyIgnore)
+	Code             hal.Code // OK, or the code of the failure
+	SafeSequenceCode hal.Code // result of the sequence "safe"; has no meaning if SafeRan is false
+	SafeRan          bool     // Run executed the sequence "safe" after the failure
+	Command          int32    // index in the image of the command that failed; -1: none
+	Got              uint64   // value that the Expect loaded last, or first wrong element
+	Want             uint64   // value or element that the command expected
+	Mask             uint64   // bits of Got and Want that the command compared
+	ElementIndex     uint64   // index of the first wrong element, in units of the Compare's width
+	IgnoredFailures  uint32   // number of failures after which the run continued (gen.PolicyIgnore)
 
 	FileTruncated bool // Code is IO because another process truncated the image file
 }
@@ -108,8 +110,8 @@ func (r *Replay) View() *fbs.View { return r.callerView }
 // data are in private memory (see File).
 func (r *Replay) Input(tensor int) []byte {
 	t, data := &r.view.Tensors[tensor], r.Output(tensor)
-	if address := hal.AddressOf(data); r.memoryAddresses[1+tensor] != address {
-		r.memoryAddresses[1+tensor] = address
+	if address := hal.AddressOf(data); r.bufferAddresses[1+tensor] != address {
+		r.bufferAddresses[1+tensor] = address
 		copy(data, r.view.TensorData(t))
 		if t.HasData == 0 {
 			r.missingInputs--
@@ -126,20 +128,20 @@ func (r *Replay) Output(tensor int) []byte {
 }
 
 // SetLimit sets a limit for the time of each later run, in nanoseconds. A run that takes longer
-// fails with hal.FrameLate. If the parameter is 0, SetLimit removes an earlier limit. Every run has
-// the limit View.TimeLimitUs too, whichever limit SetLimit has set.
+// fails with hal.FrameLate. If the parameter is 0, SetLimit removes an earlier limit. In addition,
+// every run has the limit View.TimeLimitUs.
 //
-// A run with a limit from SetLimit checks the time after every commandsPerCheckLimited
+// A run with a limit from SetLimit checks the time after every commandsPerTimeCheckWithSetLimit
 // commands, during each wait, and at the end of the run. When Run executes the sequence "safe"
 // after a failure, only the limit View.TimeLimitUs applies.
 func (r *Replay) SetLimit(nanoseconds int64) { r.callerTimeLimitNs = nanoseconds }
 
-// A run checks the time whenever it has executed a fixed number of commands. If a sequence calls
-// another sequence, up to twice this number of commands are executed between two checks. Runs
-// without a limit check less often, because reading the clock takes as long as 50 stores to memory.
+// Number of commands after which a run checks the time. If a sequence calls another sequence, up to
+// twice this number of commands are executed between two checks. Runs without a limit from SetLimit
+// check less often, because reading the clock takes as long as 50 stores to memory.
 const (
-	commandsPerCheckLimited   = 256  // commands between two checks if SetLimit has set a limit
-	commandsPerCheckUnlimited = 4096 // commands between two checks in all other runs
+	commandsPerTimeCheckWithSetLimit    = 256  // in runs with a limit from SetLimit
+	commandsPerTimeCheckWithoutSetLimit = 4096 // in all other runs
 )
 
 // StopGraceNs is the time, in nanoseconds, that a run may still take after the caller has set the
@@ -148,14 +150,15 @@ const (
 const StopGraceNs = 10_000_000_000
 
 // SetStopFlag sets the address of a flag. To end a run, another goroutine or a signal handler
-// stores a number other than 0 in the flag. A run that still executes StopGraceNs later fails with
-// hal.FrameLate; Run then executes the sequence "safe", as after every failure. Two kinds of runs
-// ignore the flag: runs for which SetLimit has set a limit, and runs of the sequence "safe".
+// stores a number other than 0 in the flag. From then on, the run may take StopGraceNs more. If it
+// takes longer, it fails with hal.FrameLate, and Run executes the sequence "safe", as after every
+// failure. Two kinds of runs ignore the flag: runs for which SetLimit has set a limit, and runs of
+// the sequence "safe".
 func (r *Replay) SetStopFlag(flag *atomic.Uint32) { r.stopFlag = flag }
 
-// SetObserver sets a function that runs call before each command, with the index of the command in
-// the image. If the parameter is nil, runs call no function. An observer is useful for a profiler,
-// but makes runs slower: a series of Write commands takes many times longer.
+// SetObserver sets a function. Each later run calls this function before each command, with the
+// index of the command in the image. If the parameter is nil, runs call no function. An observer is
+// useful for a profiler, but makes runs slower: a series of Write commands takes many times longer.
 func (r *Replay) SetObserver(observer func(command int)) { r.observer = observer }
 
 // Run executes a sequence. The parameter `sequence` is the index of the sequence in the image. If a
@@ -172,11 +175,12 @@ func (r *Replay) Run(sequence int) Result {
 	case r.missingInputs != 0:
 		return Result{Code: hal.InputMissing, Command: -1}
 	}
-	r.ignoredFailures, r.endTimeNs, r.commandsPerCheck = 0, 0, commandsPerCheckUnlimited
+	r.ignoredFailures, r.endTimeNs = 0, 0
+	r.commandsPerTimeCheck = commandsPerTimeCheckWithoutSetLimit
 	r.obeysStopFlag = r.stopFlag != nil && r.callerTimeLimitNs == 0 && sequence != r.safeSequence
 	if r.callerTimeLimitNs != 0 {
 		r.endTimeNs = r.devices[0].Now() + min(r.callerTimeLimitNs, r.imageTimeLimitNs)
-		r.commandsPerCheck = commandsPerCheckLimited
+		r.commandsPerTimeCheck = commandsPerTimeCheckWithSetLimit
 	}
 	code := r.runCatchingFaults(sequence)
 	if code == hal.OK {
@@ -195,14 +199,16 @@ func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	result.IgnoredFailures = r.ignoredFailures
 	r.failureDetails, r.disabled = Result{}, true
 	if r.safeSequence >= 0 && r.safeSequence != sequence {
-		r.endTimeNs, r.commandsPerCheck, r.obeysStopFlag = 0, commandsPerCheckUnlimited, false
-		result.SafeCode, result.SafeRan = r.runCatchingFaults(r.safeSequence), true
+		r.endTimeNs, r.obeysStopFlag = 0, false
+		r.commandsPerTimeCheck = commandsPerTimeCheckWithoutSetLimit
+		result.SafeSequenceCode, result.SafeRan = r.runCatchingFaults(r.safeSequence), true
 	}
 	return result
 }
 
 // checkTimeLimit reads the clock, and returns FrameLate if the current run has exceeded its time
-// limit. If the caller has set the stop flag, checkTimeLimit first shortens this limit.
+// limit. If the stop flag is set, the run must end soon. checkTimeLimit then first shortens the
+// limit: the run may take at most StopGraceNs more.
 func (r *Replay) checkTimeLimit() hal.Code {
 	now := r.devices[0].Now()
 	if r.endTimeNs == 0 {
@@ -264,7 +270,7 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 		r.commandsUntilClockRead -= next - at
 		at = next
 		if r.commandsUntilClockRead <= 0 {
-			r.commandsUntilClockRead = r.commandsPerCheck
+			r.commandsUntilClockRead = r.commandsPerTimeCheck
 			if code := r.checkTimeLimit(); code != hal.OK {
 				return code
 			}
@@ -288,7 +294,7 @@ func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	case c.Opcode == gen.OpcodeModify:
 		code = r.finishModify(c, w.Got)
 	case w.StopReason == hal.StopLoaded:
-		code = r.checkExpect(c, w.Got)
+		code = r.finishExpect(c, w.Got)
 	case w.StopReason == hal.StopMismatch:
 		r.failureDetails = Result{
 			Got: w.Got, Want: w.Want, Mask: fbs.WidthMask(c.Width),
@@ -296,9 +302,9 @@ func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 		}
 		code = r.applyPolicy(c, hal.CompareFailed)
 	case w.StopReason == hal.StopAllOnes:
-		code = r.checkAllOnes(c)
+		code = r.checkPresentAfterCopyOut(c)
 	case c.Opcode == gen.OpcodePoint:
-		code = r.programWindow(c)
+		code = r.programTLBWindow(c)
 	case c.Opcode == gen.OpcodeDelay:
 		code = r.sleepWithinLimit(r.devices[0], int64(c.Amount)*1000)
 	case c.Opcode == gen.OpcodeCall:
@@ -318,7 +324,7 @@ func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 // The methods of the Port then make the accesses. If the window is mapped memory, executeOnPort
 // does nothing and returns OK. The parameter w is the walk that stopped at c.
 func (r *Replay) executeOnPort(w *hal.Walk, c *fbs.Command) hal.Code {
-	if a := &r.apertures[c.Window]; a.Port != nil && w.StopReason == hal.StopUnhandled {
+	if a := &r.apertures[c.Window]; a.Port != nil && w.StopReason == hal.StopBeforeNext {
 		return w.ExecuteOnPort(a, r.view.Windows[c.Window].Offset)
 	}
 	return hal.OK
@@ -340,10 +346,10 @@ func (r *Replay) checkDevicePresent(c *fbs.Command, loaded uint64) hal.Code {
 	return hal.OK
 }
 
-// finishModify executes the store of the Modify command c. In the loaded value, it replaces the
-// bits that c.Mask selects by the bits of c.Value, and stores the result in the register. The store
-// runs in a second Walk, so that r.walk.Next still points to the Modify command if the store
-// faults.
+// finishModify executes the store of the Modify command c, which changes some bits of a register.
+// It replaces the bits of the loaded value that c.Mask selects by the bits of c.Value, and stores
+// the result in the register. The store runs in a second Walk, so that r.walk.Next still points to
+// the Modify command if the store faults.
 func (r *Replay) finishModify(c *fbs.Command, loaded uint64) hal.Code {
 	if code := r.checkDevicePresent(c, loaded); code != hal.OK {
 		return code
@@ -351,15 +357,19 @@ func (r *Replay) finishModify(c *fbs.Command, loaded uint64) hal.Code {
 	store := &r.scratchCommands[0]
 	*store = *c
 	store.Opcode, store.Value = gen.OpcodeWrite, c.Value|loaded&^c.Mask
-	r.storeWalk = hal.Walk{Next: store, StopAt: &r.scratchCommands[1], Windows: r.walk.Windows}
-	r.storeWalk.Run()
-	return r.executeOnPort(&r.storeWalk, c)
+	r.modifyWalk = hal.Walk{
+		Next:            store,
+		StopAt:          &r.scratchCommands[1],
+		WindowAddresses: r.walk.WindowAddresses,
+	}
+	r.modifyWalk.Run()
+	return r.executeOnPort(&r.modifyWalk, c)
 }
 
-// programWindow executes the Point command c: it makes the kernel driver of the device program the
-// TLB window. On other devices, stores to registers program a TLB window. The walk makes these
-// stores, and programWindow is not called.
-func (r *Replay) programWindow(c *fbs.Command) (code hal.Code) {
+// programTLBWindow executes the Point command c: it makes the kernel driver of the device program
+// the TLB window. On devices whose TLB windows are programmed by stores to registers, it is not
+// called: the walk makes these stores.
+func (r *Replay) programTLBWindow(c *fbs.Command) (code hal.Code) {
 	tiles, _ := boards.UnpackTileRoute(c.Mask)
 	a := &r.apertures[c.Window]
 	code = r.deviceOf(c).ProgramWindow(a, tiles, c.Value)
@@ -367,10 +377,10 @@ func (r *Replay) programWindow(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
-// checkAllOnes checks whether the device is still present after the CopyOut command c. The caller
-// calls it if the last copied byte is 0xff. A load from a missing device returns only such bytes.
-// Therefore checkAllOnes queries the device only if all bytes of the last access are 0xff.
-func (r *Replay) checkAllOnes(c *fbs.Command) hal.Code {
+// checkPresentAfterCopyOut returns DeviceGone if the device is no longer present after the CopyOut
+// command c. Loads from a missing device return only bytes 0xff. Therefore checkPresentAfterCopyOut
+// queries the device only if all bytes of the last access are 0xff.
+func (r *Replay) checkPresentAfterCopyOut(c *fbs.Command) hal.Code {
 	data := r.Output(int(c.Index) - 1)[c.Value:][:c.Amount]
 	for _, b := range data[max(0, len(data)-int(c.Width)):] {
 		if b != 0xff {
@@ -380,13 +390,13 @@ func (r *Replay) checkAllOnes(c *fbs.Command) hal.Code {
 	return r.checkDevicePresent(c, fbs.WidthMask(c.Width))
 }
 
-// checkExpect checks whether the loaded value meets the condition of the Expect command c. If the
-// value does not meet the condition, and the deadline has not passed, checkExpect waits until the
+// finishExpect checks whether the loaded value meets the condition of the Expect command c. If the
+// value does not meet the condition, and the deadline has not passed, finishExpect waits until the
 // next load is due, and leaves r.pollingCommand set. The walk then executes c again.
 //
 // The final load comes after the deadline. Therefore the Expect succeeds if the device has set the
 // value before the deadline, even if the kernel did not run this process until after the deadline.
-func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
+func (r *Replay) finishExpect(c *fbs.Command, loaded uint64) hal.Code {
 	if r.pollingCommand != c {
 		r.pollingCommand, r.pollDeadlineNs, r.codeIfUnmet = c, 0, hal.OK
 		if c.Amount == 0 { // no deadline: the first load must meet the condition
@@ -410,8 +420,8 @@ func (r *Replay) checkExpect(c *fbs.Command, loaded uint64) hal.Code {
 }
 
 // awaitNextPoll waits until the next load of the Expect command c is due. If this load is the final
-// one, awaitNextPoll sets r.codeIfUnmet to the code with which c fails if the loaded value does not
-// meet the condition.
+// one, awaitNextPoll sets r.codeIfUnmet to a failure: c fails with this code if the loaded value
+// does not meet the condition.
 func (r *Replay) awaitNextPoll(c *fbs.Command) {
 	device, timeout := r.deviceOf(c), int64(c.Amount)*1000
 	now := device.Now()

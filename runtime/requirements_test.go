@@ -82,6 +82,50 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	}
 }
 
+// rowHead matches the id of a table's row, such as R7 or A12.
+var rowHead = regexp.MustCompile(`(?m)^\| ([A-Z]\d+) \|`)
+
+// rowID matches the id of a row in a text.
+var rowID = regexp.MustCompile(`\b[A-Z]\d{1,3}\b`)
+
+// rowsOf returns the ids of all rows of the pages for assessors.
+func rowsOf(t *testing.T) map[string]bool {
+	t.Helper()
+	rows := map[string]bool{}
+	for _, page := range []string{"REQUIREMENTS.md", "SAFETY.md", "SECURITY.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range rowHead.FindAllStringSubmatch(string(text), -1) {
+			rows[match[1]] = true
+		}
+	}
+	return rows
+}
+
+// TestDocumentsNameRowsThatExist: the ids of requirements, assumptions, failures and the like that
+// the pages for assessors name.
+func TestDocumentsNameRowsThatExist(t *testing.T) {
+	rows, named := rowsOf(t), 0
+	for _, page := range []string{"REQUIREMENTS.md", "THREATS.md", "GO.md", "SAFETY.md",
+		"SECURITY.md", "ASSESSMENT.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range rowID.FindAllString(string(text), -1) {
+			named++
+			if !rows[id] {
+				t.Errorf("%s names %s, which is a row of no page", page, id)
+			}
+		}
+	}
+	if len(rows) < 160 || named < len(rows)+100 {
+		t.Errorf("%d ids of %d rows were read", named, len(rows))
+	}
+}
+
 func TestEveryRequirementHasANumberAndATest(t *testing.T) {
 	text, err := os.ReadFile("REQUIREMENTS.md")
 	if err != nil {
@@ -113,11 +157,20 @@ func TestEveryRequirementHasANumberAndATest(t *testing.T) {
 	}
 }
 
+// requirement matches the id of a requirement.
+var requirement = regexp.MustCompile(`\bR\d+\b`)
+
+// namesEvidence reports whether a cell names tests or requirements, and nothing else.
+func namesEvidence(cell string) bool {
+	n := len(namedTests(cell)) + len(requirement.FindAllString(cell, -1))
+	return n > 0 && n == len(strings.Fields(cell))
+}
+
 // byReviewMost is how many rows of these pages no test shows. It only comes down.
 const byReviewMost = 2
 
 // TestEveryRowOfSafetyAndSecurityHasANumberAndATest: rows are numbered by letter
-// without a gap, no cell is empty, and the last one names tests and nothing else,
+// without a gap, no cell is empty, and the last one names tests or requirements and nothing else,
 // or says that only a review can tell.
 func TestEveryRowOfSafetyAndSecurityHasANumberAndATest(t *testing.T) {
 	row, last, rows, reviewed := regexp.MustCompile(`^\| ([A-Z])(\d+) \|`), map[string]int{}, 0, 0
@@ -152,8 +205,9 @@ func TestEveryRowOfSafetyAndSecurityHasANumberAndATest(t *testing.T) {
 			tests := strings.TrimSpace(cells[len(cells)-1])
 			if tests == "by review" {
 				reviewed++
-			} else if n := len(namedTests(tests)); n == 0 || n != len(strings.Fields(tests)) {
-				t.Errorf("%s: %s%s names no test, or something else: %s", page, id[1], id[2], tests)
+			} else if !namesEvidence(tests) {
+				t.Errorf("%s: %s%s names no test or requirement, or something else: %s", page,
+					id[1], id[2], tests)
 			}
 		}
 	}

@@ -17,10 +17,10 @@ import (
 // sealAllowedSyscalls lists the system calls that a sealed process may make. No system call in the
 // list creates, maps or opens anything.
 var sealAllowedSyscalls = [...]uint32{
-	// Reading inputs, writing outputs, and accessing PCI configuration space. Runs read
-	// configuration space to check whether a device whose registers read all ones is still present.
+	// Reading inputs, writing outputs, and accessing PCI configuration space. If a load returns all
+	// ones, a run reads configuration space, to check whether the device is still present.
 	unix.SYS_WRITE, unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_PWRITE64,
-	// Waiting, which runs and Go's scheduler do.
+	// Waiting, in a run or in Go's scheduler.
 	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_EPOLL_PWAIT,
 	unix.SYS_SCHED_YIELD, unix.SYS_RESTART_SYSCALL,
 	unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY,
@@ -97,7 +97,7 @@ func Seal(extra ...unix.SockFilter) (err error) {
 		err = hal.NewFault(hal.Denied, cannotSeal+errno.Error())
 	case thread != 0: // id of a thread on which the kernel could not install the filter
 		err = hal.NewFault(hal.Denied,
-			cannotSeal+fbs.Text("thread %d has another seccomp filter", uint64(thread)))
+			cannotSeal+fbs.Text("thread %d has a seccomp filter of its own", uint64(thread)))
 	}
 	return err
 }

@@ -398,7 +398,7 @@ func faultSealed(args []string) error {
 		return err
 	}
 	result := r.Run(0)
-	if !result.SafeRan || result.SafeCode != hal.OK {
+	if !result.SafeRan || result.SafeSequenceCode != hal.OK {
 		unix.Exit(1)
 	}
 	unix.Exit(result.Code.ExitStatus())

@@ -505,7 +505,7 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 	}
 	assign := func(v *fbs.View) {
 		v.Commands, v.Sequences = forged, []fbs.Sequence{{First: 0, Count: 2}}
-		v.Windows = []fbs.Window{{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Offset: 0x80,
+		v.Windows = []fbs.Window{{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.AnySlot, Offset: 0x80,
 			Size: 0x1000}}
 	}
 	for name, test := range map[string]struct {

@@ -2,11 +2,13 @@ package chips
 
 import "lightmetal/boards"
 
+// The comments cite the sources [UMD], [SoftReset] and [ttsim]. boards.Blackhole lists them.
 var blackhole = Chip{
 	Board: &boards.Blackhole,
 	Title: "Tenstorrent Blackhole",
 	Grid: &Grid{
-		// Sources: [UMD], *_CORES_NOC0; [ttsim], src/tile.cpp, coord_to_tile.
+		// One string for each row of tiles, and one letter (TileKind) for each tile. Sources:
+		// [UMD], *_CORES_NOC0; [ttsim], src/tile.cpp, coord_to_tile.
 		Rows: []string{
 			"D.P.....AD.P.....",
 			"DEEEEEEE.DEEEEEEE",
@@ -21,9 +23,9 @@ var blackhole = Chip{
 			"DTTTTTTT.DTTTTTTT",
 			"DTTTTTTT.DTTTTTTT",
 		},
-		// Source: [ttsim], src/tile.cpp, remap_virtual_coordinate. These pairs are those of the
-		// simulator. On a real chip, the disabled DRAM bank determines the pairs of the DRAM tiles
-		// (tt-umd, blackhole_coordinate_manager.cpp).
+		// Source: [ttsim], src/tile.cpp, remap_virtual_coordinate. The simulator uses these pairs.
+		// On a real chip, the disabled DRAM bank determines the pairs of the DRAM tiles (tt-umd,
+		// blackhole_coordinate_manager.cpp).
 		Pairs: []Pair{
 			{Tile{17, 12}, Tile{9, 0}}, {Tile{18, 12}, Tile{0, 0}},
 			{Tile{17, 13}, Tile{9, 1}}, {Tile{18, 13}, Tile{0, 1}},
@@ -56,16 +58,16 @@ var blackhole = Chip{
 			{{9, 9}, {9, 4}, {9, 8}},
 			{{9, 5}, {9, 7}, {9, 6}},
 		},
-		// Align is DRAM_ALIGNMENT of tt-metal, from NOC_DRAM_READ_ALIGNMENT_BYTES.
+		// Source of Align: DRAM_ALIGNMENT of tt-metal, which is NOC_DRAM_READ_ALIGNMENT_BYTES.
 		Interleaving: Interleaving{Offsets: []uint64{0}, Align: 64},
 		// Sources: [ttsim], src/config.h and data/bh/tile_regs.json.
 		Memories: []Memory{
 			{Tensix, 0, 1536<<10 - 1, "L1"}, // source: BlackholeA0/TensixTile/L1.md
 			{Ethernet, 0, 512<<10 - 1, "L1"},
 			{DRAM, 0, 4<<30 - 1, "DRAM"},
-			{ARC, 0x10000000, 0x1007ffff, "ARC CSM"},
+			{ARC, 0x10000000, 0x1007ffff, "ARC CSM"}, // CSM: memory of the ARC
 		},
-		Registers: []Register{
+		Registers: []RegisterRange{
 			// DEST_CG_CTRL gates the clock of the coprocessor: [ttsim], src/tile.cpp.
 			{Kind: Tensix, Address: 0xffb12240, Count: 1, StoreOnly: true, Name: "DEST_CG_CTRL"},
 			{Kind: Tensix, Address: 0xffb12228, Count: 3, Name: "TRISC_RESET_PC"},
@@ -85,31 +87,32 @@ var blackhole = Chip{
 		// Sources: [SoftReset]; [ttsim], src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. tt-umd sets
 		// bit 31, which makes the cores start one after another. The mocks accept bit 31 and ignore
 		// it.
-		Reset: Reset{
+		TensixReset: CoreReset{
 			ResetRegister: boards.Blackhole.Reset,
-			Ignored:       1 << 31, Initial: 0x47800,
+			Ignored:       1 << 31, ValueAfterPowerUp: 0x47800,
 			Cores: []Core{
-				{Name: "BRISC", Bit: 11, PC: 0},
-				{Name: "TRISC0", Bit: 12, PC: 0x6000, PCRegister: 0xffb12228,
+				{Name: "BRISC", ResetBit: 11, StartAddress: 0},
+				{Name: "TRISC0", ResetBit: 12, StartAddress: 0x6000, PCRegister: 0xffb12228,
 					PCOverrideRegister: 0xffb12234, PCOverrideBit: 0},
-				{Name: "TRISC1", Bit: 13, PC: 0xa000, PCRegister: 0xffb1222c,
+				{Name: "TRISC1", ResetBit: 13, StartAddress: 0xa000, PCRegister: 0xffb1222c,
 					PCOverrideRegister: 0xffb12234, PCOverrideBit: 1},
-				{Name: "TRISC2", Bit: 14, PC: 0xe000, PCRegister: 0xffb12230,
+				{Name: "TRISC2", ResetBit: 14, StartAddress: 0xe000, PCRegister: 0xffb12230,
 					PCOverrideRegister: 0xffb12234, PCOverrideBit: 2},
-				{Name: "NCRISC", Bit: 18, PC: 0x12000, PCRegister: 0xffb12238,
+				{Name: "NCRISC", ResetBit: 18, StartAddress: 0x12000, PCRegister: 0xffb12238,
 					PCOverrideRegister: 0xffb1223c, PCOverrideBit: 0},
 			},
 		},
-		// Source: [ttsim], src/tile.cpp, e_tile_init and e_tile_mmio_wr32. tt-umd also sets the
-		// bits of cores that only Tensix tiles have.
-		EthernetReset: Reset{
+		// Source: [ttsim], src/tile.cpp, e_tile_init and e_tile_mmio_wr32. An Ethernet tile has
+		// fewer cores than a Tensix tile, but tt-umd sets the bits of all cores of a Tensix tile.
+		// Therefore Ignored contains the bits of the cores that an Ethernet tile lacks.
+		EthernetReset: CoreReset{
 			ResetRegister: boards.ResetRegister{
 				Address: boards.Blackhole.Reset.Address, Mask: 0x1800,
 			},
-			Ignored: 0x80046000, Initial: 0x1800,
+			Ignored: 0x80046000, ValueAfterPowerUp: 0x1800,
 			Cores: []Core{
-				{Name: "ERISC0", Bit: 11, PCRegister: 0xffb14000},
-				{Name: "ERISC1", Bit: 12, PCRegister: 0xffb14008},
+				{Name: "ERISC0", ResetBit: 11, PCRegister: 0xffb14000},
+				{Name: "ERISC1", ResetBit: 12, PCRegister: 0xffb14008},
 			},
 		},
 	},

@@ -8,25 +8,26 @@ package chips
 
 import "lightmetal/boards"
 
-// Chip describes one kind of PCIe device for host tools and mocks. It consists of a board, and
-// of data that a target does not need.
+// Chip describes one kind of PCIe device for host tools and mocks. It adds to a boards.Board the
+// data that the runtime on a target does not need.
 type Chip struct {
 	*boards.Board
 	Title string // names of the maker and the product, for reports
 
-	// Status lists the status registers of the device. When a host tool converts a recording to
-	// an image, it converts every load of a status register to a poll with a time limit.
-	Status []Status
+	// StatusRegisters lists the status registers of the device. When a host tool converts a
+	// recording to an image, it converts every load of a status register to a poll with a time
+	// limit.
+	StatusRegisters []StatusRegister
 
-	// Aliases lists the BARs through which a part of another BAR can be accessed.
+	// Aliases lists the BARs that show a part of another BAR.
 	Aliases []Alias
 
 	// Grid describes the tiles of the device. It is nil if the device has no tiles.
 	Grid *Grid
 }
 
-// Status describes a register that the device changes by itself, without a store.
-type Status struct {
+// StatusRegister describes a register that the device changes by itself, without a store.
+type StatusRegister struct {
 	Bar    uint8  // number of the BAR
 	Offset uint64 // offset of the register in the BAR
 	Mask   uint64 // bits to poll; a poll ignores all other bits
@@ -34,21 +35,21 @@ type Status struct {
 }
 
 // Alias describes a BAR that shows bytes of another BAR. The first Size bytes of BAR number Bar are
-// the same registers and memory as the Size bytes that start at Offset in BAR number Of.
+// the same registers and memory as the Size bytes that start at RealOffset in BAR number RealBar.
 type Alias struct {
-	Bar    uint8
-	Size   uint64
-	Of     uint8
-	Offset uint64
+	Bar        uint8
+	Size       uint64
+	RealBar    uint8
+	RealOffset uint64
 }
 
-// Unalias replaces the BAR number and offset of a byte in an aliased BAR by the BAR number and
-// offset of the same byte in the other BAR. If no alias applies to the byte, Unalias returns its
-// arguments.
+// Unalias returns the BAR number and the offset of a byte without aliases: if an alias shows the
+// byte at `offset` in BAR number `bar`, Unalias returns RealBar of the alias, and the offset of the
+// same byte in that BAR. Otherwise, Unalias returns its arguments.
 func (c *Chip) Unalias(bar uint8, offset uint64) (realBar uint8, realOffset uint64) {
 	for _, a := range c.Aliases {
 		if a.Bar == bar && offset < a.Size {
-			return a.Of, a.Offset + offset
+			return a.RealBar, a.RealOffset + offset
 		}
 	}
 	return bar, offset
@@ -57,9 +58,10 @@ func (c *Chip) Unalias(bar uint8, offset uint64) (realBar uint8, realOffset uint
 // All lists the chips of all boards.
 var All = []*Chip{&edu, &ivshmem, &nvme, &wormhole, &blackhole}
 
-// Of returns the chip that has the PCI ids of the board `b`. If no chip has these ids, Of returns a
-// new Chip without tiles and status registers. The title of the new Chip is the name of the board.
-func Of(b *boards.Board) *Chip {
+// ForBoard returns the chip that has the PCI ids of the board `b`. If no chip has these ids,
+// ForBoard returns a new Chip without tiles and status registers. The title of the new Chip is the
+// name of the board.
+func ForBoard(b *boards.Board) *Chip {
 	for _, c := range All {
 		if c.Vendor == b.Vendor && c.Device == b.Device {
 			return c

@@ -10,8 +10,8 @@ import (
 func TestAliasesLieInTheirBARs(t *testing.T) {
 	for _, b := range All {
 		for _, a := range b.Aliases {
-			if a.Size != b.BarSizes[a.Bar] || a.Offset+a.Size > b.BarSizes[a.Of] {
-				t.Errorf("%s: BAR %d shows bytes outside BAR %d", b.Name, a.Bar, a.Of)
+			if a.Size != b.BarSizes[a.Bar] || a.RealOffset+a.Size > b.BarSizes[a.RealBar] {
+				t.Errorf("%s: BAR %d shows bytes outside BAR %d", b.Name, a.Bar, a.RealBar)
 			}
 		}
 	}
@@ -20,7 +20,7 @@ func TestAliasesLieInTheirBARs(t *testing.T) {
 func TestStatusRegistersCanBePolled(t *testing.T) {
 	registers := 0
 	for _, c := range All {
-		for _, s := range c.Status {
+		for _, s := range c.StatusRegisters {
 			registers++
 			if c.FindRule(s.Bar, s.Offset, 4) == nil || s.Mask == 0 {
 				t.Errorf("%s: status register %s cannot be polled", c.Name, s.Name)
@@ -37,13 +37,13 @@ func TestBoardHasANameAndAChip(t *testing.T) {
 		if BoardByName(b.Name) != b {
 			t.Errorf("%s: not found by name", b.Name)
 		}
-		c := Of(b)
+		c := ForBoard(b)
 		if c.Board != b || c.Title == "" || (c.Grid != nil) != (b.Reset.Mask != 0) {
 			t.Errorf("%s: %+v", b.Name, c)
 		}
 	}
-	unknown := Of(&boards.Board{Name: "adder"})
-	if unknown.Title != "adder" || unknown.Grid != nil || len(unknown.Status) > 0 {
+	unknown := ForBoard(&boards.Board{Name: "adder"})
+	if unknown.Title != "adder" || unknown.Grid != nil || len(unknown.StatusRegisters) > 0 {
 		t.Errorf("unknown board: %+v", unknown)
 	}
 	if BoardByName("") != nil || BoardByName("grayskull") != nil {
@@ -56,7 +56,7 @@ func TestAliasHasTheRulesOfTheOriginal(t *testing.T) {
 	for _, b := range All {
 		for _, a := range b.Aliases {
 			for offset := uint64(0); offset < a.Size; offset += 0x80 {
-				r, o := b.FindRule(a.Bar, offset, 4), b.FindRule(a.Of, a.Offset+offset, 4)
+				r, o := b.FindRule(a.Bar, offset, 4), b.FindRule(a.RealBar, a.RealOffset+offset, 4)
 				if (r == nil) != (o == nil) ||
 					r != nil && (r.Widths != o.Widths || r.Name != o.Name) {
 					t.Fatalf("%s: BAR %d + %#x has the rule %+v, what it shows %+v", b.Name, a.Bar,
@@ -71,11 +71,11 @@ func TestGridIsComplete(t *testing.T) {
 	for _, c := range []struct {
 		board         *Chip
 		width, height int
-		tiles         map[Kind]int
+		tiles         map[TileKind]int
 	}{
-		{&wormhole, 10, 12, map[Kind]int{Tensix: 80, DRAM: 18, Ethernet: 16, ARC: 1, PCIe: 1,
+		{&wormhole, 10, 12, map[TileKind]int{Tensix: 80, DRAM: 18, Ethernet: 16, ARC: 1, PCIe: 1,
 			Router: 4}},
-		{&blackhole, 17, 12, map[Kind]int{Tensix: 140, DRAM: 24, Ethernet: 14, ARC: 1, PCIe: 2,
+		{&blackhole, 17, 12, map[TileKind]int{Tensix: 140, DRAM: 24, Ethernet: 14, ARC: 1, PCIe: 2,
 			L2CPU: 4, Security: 1, Router: 18}},
 	} {
 		t.Run(c.board.Name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestGridIsComplete(t *testing.T) {
 			if len(g.Rows) != c.height {
 				t.Fatalf("%s: %d rows", c.board.Name, len(g.Rows))
 			}
-			tiles, names := map[Kind]int{}, map[string]bool{}
+			tiles, names := map[TileKind]int{}, map[string]bool{}
 			for y, row := range g.Rows {
 				if len(row) != c.width {
 					t.Errorf("%s: row %d has %d tiles", c.board.Name, y, len(row))
@@ -119,9 +119,9 @@ func TestEveryDRAMTileIsInOneBank(t *testing.T) {
 					t.Errorf("%s: bank tile %v is in two banks, or is not DRAM", b.Name, tile)
 				}
 				seen[tile] = true
-				if b.Grid.FirstOfBank(tile) != bank[0] {
+				if b.Grid.FirstTileOfBank(tile) != bank[0] {
 					t.Errorf("%s: bank of %v begins with %v",
-						b.Name, tile, b.Grid.FirstOfBank(tile))
+						b.Name, tile, b.Grid.FirstTileOfBank(tile))
 				}
 			}
 		}
@@ -131,7 +131,7 @@ func TestEveryDRAMTileIsInOneBank(t *testing.T) {
 				if b.Grid.Kind(tile) == DRAM && !seen[tile] {
 					t.Errorf("%s: %v is in no bank", b.Name, tile)
 				}
-				if b.Grid.Kind(tile) != DRAM && b.Grid.FirstOfBank(tile) != tile {
+				if b.Grid.Kind(tile) != DRAM && b.Grid.FirstTileOfBank(tile) != tile {
 					t.Errorf("%s: home of %v, which is in no bank, is another tile", b.Name, tile)
 				}
 			}
@@ -213,12 +213,12 @@ func TestTileMemoriesAndRegisters(t *testing.T) {
 		{"past Wormhole DRAM", wh.FindMemory(DRAM, 1<<31, 1) != nil, false},
 		{"past the end of the address space", wh.FindMemory(DRAM, ^uint64(0), 4) != nil, false},
 		{"a router has no memory", wh.FindMemory(Router, 0, 4) != nil, false},
-		{"last TRISC PC", bh.FindRegister(Tensix, 0xffb12230) != nil, true},
-		{"between registers", bh.FindRegister(Tensix, 0xffb12232) != nil, false},
-		{"before the first", bh.FindRegister(Tensix, 0xffb12224) != nil, false},
-		{"PC register on Wormhole", wh.FindRegister(Tensix, 0xffb12228) != nil, false},
-		{"last scratch", wh.FindRegister(ARC, 0x88003007c) != nil, true},
-		{"past the last scratch", wh.FindRegister(ARC, 0x880030080) != nil, false},
+		{"last TRISC PC", bh.FindRegisterRange(Tensix, 0xffb12230) != nil, true},
+		{"between registers", bh.FindRegisterRange(Tensix, 0xffb12232) != nil, false},
+		{"before the first", bh.FindRegisterRange(Tensix, 0xffb12224) != nil, false},
+		{"PC register on Wormhole", wh.FindRegisterRange(Tensix, 0xffb12228) != nil, false},
+		{"last scratch", wh.FindRegisterRange(ARC, 0x88003007c) != nil, true},
+		{"past the last scratch", wh.FindRegisterRange(ARC, 0x880030080) != nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.got != c.want {
@@ -230,16 +230,17 @@ func TestTileMemoriesAndRegisters(t *testing.T) {
 
 func TestCoresAreTheBitsOfTheResetMask(t *testing.T) {
 	for _, b := range []*Chip{&wormhole, &blackhole} {
-		r := &b.Grid.Reset
+		r := &b.Grid.TensixReset
 		mask := uint32(0)
 		for _, c := range r.Cores {
-			mask |= 1 << c.Bit
-			if c.PCRegister != 0 && (b.Grid.FindRegister(Tensix, c.PCRegister) == nil ||
-				b.Grid.FindRegister(Tensix, c.PCOverrideRegister) == nil) {
+			mask |= 1 << c.ResetBit
+			if c.PCRegister != 0 && (b.Grid.FindRegisterRange(Tensix, c.PCRegister) == nil ||
+				b.Grid.FindRegisterRange(Tensix, c.PCOverrideRegister) == nil) {
 				t.Errorf("%s %s: start address is not in a register", b.Name, c.Name)
 			}
 		}
-		if mask != r.Mask || r.Mask&r.Ignored != 0 || r.Initial&^r.Mask != 0 || len(r.Cores) != 5 {
+		if mask != r.Mask || r.Mask&r.Ignored != 0 || r.ValueAfterPowerUp&^r.Mask != 0 ||
+			len(r.Cores) != 5 {
 			t.Errorf("%s: mask %#x, cores %#x", b.Name, r.Mask, mask)
 		}
 	}

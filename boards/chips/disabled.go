@@ -1,36 +1,39 @@
 package chips
 
-// This file describes which DRAM banks have which of tt-umd's translated coordinates, also on
-// cards with a disabled ("harvested") bank. Source: tt-umd, blackhole_coordinate_manager.cpp,
-// fill_dram_noc0_translated_mapping. The simulator has other tiles at these coordinates, which no
-// program can notice.
+// This file computes the translated coordinates of the DRAM banks of a Blackhole, as Tenstorrent's
+// driver library tt-umd assigns them, also on cards with a disabled ("harvested") bank. Source:
+// tt-umd, blackhole_coordinate_manager.cpp, fill_dram_noc0_translated_mapping. The simulator uses
+// the same set of coordinates, but for the banks in another order. Programs do not notice the
+// difference, because all banks are alike.
 
 import "slices"
 
-// Translated coordinates of Blackhole's DRAM tiles: two columns, in which the tiles of the banks
-// follow each other.
+// The first translated column and row of Blackhole's DRAM tiles. The translated coordinates of all
+// DRAM tiles form two columns. In each column, the tiles of one bank follow the tiles of the
+// previous bank.
 const (
 	dramFirstColumn = 17
 	dramFirstRow    = 12
 )
 
-// NoBank is the argument of WithoutBank for a card on which all banks are enabled.
-const NoBank = -1
+// NoDisabledBank is the argument of WithoutBank for a card on which all banks are enabled.
+const NoDisabledBank = -1
 
-// WithoutBank returns the chip of a card on which a DRAM bank is disabled, with the translated
-// coordinates of tt-umd. The other banks keep their order. It returns nil if the chip has no such
-// bank, or if its DRAM tiles have no translated coordinates.
+// WithoutBank returns a copy of the chip as it is on a card on which the DRAM bank number
+// `disabled` is disabled. The copy lacks this bank. The other banks keep their order, and have the
+// translated coordinates that tt-umd assigns. WithoutBank returns nil if the chip has no such bank,
+// or if the DRAM tiles of the chip have no translated coordinates.
 func (c *Chip) WithoutBank(disabled int) *Chip {
-	if c.Grid == nil || disabled < NoBank || disabled >= len(c.Grid.Banks) ||
+	if c.Grid == nil || disabled < NoDisabledBank || disabled >= len(c.Grid.Banks) ||
 		!slices.ContainsFunc(c.Grid.Pairs, c.Grid.isDRAMPair) {
 		return nil
 	}
 	other, grid := *c, *c.Grid
-	if disabled != NoBank {
+	if disabled != NoDisabledBank {
 		grid.Banks = slices.Delete(slices.Clone(grid.Banks), disabled, disabled+1)
 	}
 	grid.Pairs = slices.DeleteFunc(slices.Clone(grid.Pairs), c.Grid.isDRAMPair)
-	first, second := columnsWithoutBank(disabled, len(c.Grid.Banks))
+	first, second := banksByColumn(disabled, len(c.Grid.Banks))
 	for i, column := range [][]int{first, second} {
 		row := uint8(dramFirstRow)
 		for _, bank := range column {
@@ -47,18 +50,19 @@ func (c *Chip) WithoutBank(disabled int) *Chip {
 
 func (g *Grid) isDRAMPair(p Pair) bool { return g.Kind(p.NoC0) == DRAM }
 
-// columnsWithoutBank returns the banks of the two columns, as numbers of banks that are not
-// disabled. The first column has the half of the chip without the disabled bank; its last bank is
-// the one opposite to the disabled bank.
-func columnsWithoutBank(disabled, banks int) (first, second []int) {
+// banksByColumn returns the banks of each of the two columns. The number of a bank is its position
+// among the enabled banks, from 0 on. The first column has the banks of the half of the chip that
+// has no disabled bank. The last bank in this column is the bank opposite to the disabled bank.
+func banksByColumn(disabled, banks int) (first, second []int) {
 	half := banks / 2
-	if disabled == NoBank {
+	if disabled == NoDisabledBank {
 		for bank := range half {
 			first, second = append(first, bank), append(second, bank+half)
 		}
 		return first, second
 	}
-	whole, opposite := 0, disabled-half // the half without the disabled bank
+	// The half without a disabled bank has the banks `whole` to whole+half-1.
+	whole, opposite := 0, disabled-half
 	if disabled < half {
 		whole, opposite = half-1, disabled+half-1
 	}

@@ -12,17 +12,17 @@ func TestBanksWithoutADisabledOne(t *testing.T) {
 		disabled      int
 		first, second []int
 	}{
-		{NoBank, []int{0, 1, 2, 3}, []int{4, 5, 6, 7}},
+		{NoDisabledBank, []int{0, 1, 2, 3}, []int{4, 5, 6, 7}},
 		{1, []int{3, 5, 6, 4}, []int{0, 1, 2}},
 		{6, []int{0, 1, 3, 2}, []int{4, 5, 6}},
 	} {
-		first, second := columnsWithoutBank(c.disabled, 8)
+		first, second := banksByColumn(c.disabled, 8)
 		if !slices.Equal(first, c.first) || !slices.Equal(second, c.second) {
 			t.Errorf("bank %d: %v and %v", c.disabled, first, second)
 		}
 	}
 	chip := blackhole.WithoutBank(1)
-	if n := chip.Grid.InterleavedBanks(); n != 7 || len(blackhole.Grid.Banks) != 8 {
+	if n := chip.Grid.InterleavedBankCount(); n != 7 || len(blackhole.Grid.Banks) != 8 {
 		t.Errorf("%d banks", n)
 	}
 	if tile, ok := chip.Grid.TileAt(17, 12); !ok || tile != (Tile{9, 0}) {

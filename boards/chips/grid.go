@@ -8,29 +8,29 @@ import (
 	"lightmetal/boards"
 )
 
-// Kind is the kind of a tile: the letter that Grid.Rows contains for such a tile.
-type Kind byte
+// TileKind is the kind of a tile: the letter that Grid.Rows contains for such a tile.
+type TileKind byte
 
 // Kinds of tiles.
 const (
-	Router   Kind = '.' // only a router of the NoC, without a tile; TLB windows cannot show it
-	Tensix   Kind = 'T'
-	DRAM     Kind = 'D'
-	Ethernet Kind = 'E'
-	ARC      Kind = 'A'
-	PCIe     Kind = 'P'
-	L2CPU    Kind = 'L'
-	Security Kind = 'S'
+	Router   TileKind = '.' // only a router of the NoC, without a tile; TLB windows cannot show it
+	Tensix   TileKind = 'T' // compute tile: processor cores, a matrix coprocessor, and memory
+	DRAM     TileKind = 'D' // memory controller
+	Ethernet TileKind = 'E' // link to another chip
+	ARC      TileKind = 'A' // management processor of the chip
+	PCIe     TileKind = 'P' // PCIe controller
+	L2CPU    TileKind = 'L' // general-purpose RISC-V cores, which Tensix tiles do not have
+	Security TileKind = 'S' // security processor
 )
 
-var kindNames = map[Kind]string{
+var kindNames = map[TileKind]string{
 	Router: "router", Tensix: "Tensix tile", DRAM: "DRAM tile", Ethernet: "Ethernet tile",
 	ARC: "ARC tile", PCIe: "PCIe tile",
 	L2CPU: "L2CPU tile", Security: "Security tile",
 }
 
 // String returns the name of the kind of tile, for reports and messages.
-func (k Kind) String() string {
+func (k TileKind) String() string {
 	if name, ok := kindNames[k]; ok {
 		return name
 	}
@@ -46,22 +46,23 @@ type Grid struct {
 	// and the NoC 0 row y.
 	Rows []string
 
-	// The next four fields convert translated coordinates to NoC 0 coordinates. A column or row
-	// number below the size of the grid is not translated. The translated column First+i is the
-	// NoC 0 column NoC0Columns[i]. The translated row First+i is the NoC 0 row NoC0Rows[i]. Pairs
-	// lists the coordinates whose column and row cannot be converted separately.
-	First                 uint8
+	// The next four fields convert translated coordinates to NoC 0 coordinates. The translated
+	// column FirstTranslated+i is the NoC 0 column NoC0Columns[i], and the translated row
+	// FirstTranslated+i is the NoC 0 row NoC0Rows[i]. A column or row number below the size of the
+	// grid is a NoC 0 number already. Pairs lists the coordinates whose column and row cannot be
+	// converted separately.
+	FirstTranslated       uint8
 	NoC0Columns, NoC0Rows []uint8
 	Pairs                 []Pair
 
-	Banks []Bank
+	Banks []Bank // DRAM banks
 	// Interleaving describes how tt-metal distributes the pages of a buffer over DRAM.
 	Interleaving Interleaving
 
 	Memories      []Memory
-	Registers     []Register
-	Reset         Reset // of Tensix tiles
-	EthernetReset Reset
+	Registers     []RegisterRange // registers of tiles, except the reset registers
+	TensixReset   CoreReset
+	EthernetReset CoreReset
 }
 
 // Tile identifies a tile by its NoC 0 coordinate: column X and row Y.
@@ -73,23 +74,25 @@ type Pair struct{ Translated, NoC0 Tile }
 // Bank lists the tiles of one DRAM bank. Each of these tiles provides access to the whole bank.
 type Bank []Tile
 
-// Interleaving describes the banks of tt-metal's interleaved buffers: page 0 of a buffer is in the
-// first bank, page 1 in the second one, and so on, round and round. Each element of Grid.Banks
-// contains len(Offsets) of these banks. They follow each other in the order of Grid.Banks.
+// Interleaving describes tt-metal's interleaved buffers. tt-metal divides each DRAM bank in
+// Grid.Banks into len(Offsets) parts of equal size. It calls each part a bank, and numbers the
+// parts: part o of Grid.Banks[b] has the number b*len(Offsets)+o. Page 0 of a buffer is in bank 0,
+// page 1 in bank 1, and so on. After the last bank, the next page is in bank 0 again.
 //
 // Sources: tt-metal, tt_metal/hw/inc/dataflow_api_addrgen.h (namespace interleaved_addr_gen); dram
 // and dram_address_offsets in tt_metal/soc_descriptors/wormhole_b0_80_arch.yaml and
 // blackhole_140_arch.yaml. A Blackhole with a disabled DRAM bank has fewer banks.
 type Interleaving struct {
-	Offsets []uint64 // address of the first byte of each bank in the DRAM tile
-	Align   uint64   // the distance between two pages in a bank is a multiple of this
+	Offsets []uint64 // address in the DRAM tile at which each of tt-metal's banks starts
+	Align   uint64   // bytes; the distance between two pages in a bank is a multiple of Align
 }
 
-// InterleavedBanks returns the number of banks of tt-metal's interleaved buffers.
-func (g *Grid) InterleavedBanks() int { return len(g.Banks) * len(g.Interleaving.Offsets) }
+// InterleavedBankCount returns the number of banks of tt-metal's interleaved buffers.
+func (g *Grid) InterleavedBankCount() int { return len(g.Banks) * len(g.Interleaving.Offsets) }
 
-// InterleavedBank returns the bank that contains the byte at the given address of a DRAM tile, and
-// the offset of the byte in the bank. `ok` is false if the tile is not a DRAM tile.
+// InterleavedBank returns the number of tt-metal's bank that contains the byte at the given address
+// of a DRAM tile, and the offset of the byte in this bank. `ok` is false if the tile is not a DRAM
+// tile.
 func (g *Grid) InterleavedBank(t Tile, address uint64) (bank int, offset uint64, ok bool) {
 	offsets := g.Interleaving.Offsets
 	for i, tiles := range g.Banks {
@@ -108,60 +111,65 @@ func (g *Grid) InterleavedBank(t Tile, address uint64) (bank int, offset uint64,
 // Memory describes memory that every tile of one kind has at the same addresses. The memory has no
 // side effects, and accepts accesses of 1, 2, 4 and 8 bytes.
 type Memory struct {
-	Kind        Kind
+	Kind        TileKind
 	First, Last uint64 // first and last address in the tile
 	Name        string
 }
 
-// Register describes Count adjacent 32-bit registers that every tile of one kind has at the same
-// addresses. The registers accept only aligned accesses of 4 bytes.
-type Register struct {
-	Kind      Kind
+// RegisterRange describes Count adjacent 32-bit registers that every tile of one kind has at the
+// same addresses. The registers accept only aligned accesses of 4 bytes.
+type RegisterRange struct {
+	Kind      TileKind
 	Address   uint64 // address of the first register in the tile
 	Count     uint64
 	StoreOnly bool
 	Name      string // name in the manufacturer's manual
 }
 
-// Reset describes the register that keeps the cores of a Tensix or Ethernet tile in reset. It
-// extends boards.ResetRegister by data for mocks and host tools.
-type Reset struct {
+// CoreReset describes the register that keeps the cores of a Tensix or Ethernet tile in reset. It
+// adds data for mocks and host tools to boards.ResetRegister.
+type CoreReset struct {
 	boards.ResetRegister
-	Ignored uint32 // bits that mocks accept in a store, and then ignore
-	Initial uint32 // value of the register after power-up
-	Cores   []Core
+	Ignored           uint32 // bits that mocks accept in a store, and then ignore
+	ValueAfterPowerUp uint32 // value of the register after power-up
+	Cores             []Core
 }
 
-// Core describes a RISC-V core of a tile. If bit number PCOverrideBit of the register
-// PCOverrideRegister is set, the core starts at the address in the register PCRegister. Otherwise
-// the core starts at the address PC. PCOverrideRegister and PCRegister are addresses in the tile;
-// they are 0 if the registers cannot be accessed over the NoC. If only PCOverrideRegister is 0, the
-// core always starts at the address in PCRegister, and does not start if that is 0.
+// Core describes a RISC-V core of a tile. After a reset, the core starts at one of these addresses:
+//
+//   - A core without PCRegister: StartAddress.
+//   - A core with PCRegister, but without PCOverrideRegister: the value of PCRegister. If the value
+//     is 0, the core does not start.
+//   - A core with both registers: the value of PCRegister if bit number PCOverrideBit of
+//     PCOverrideRegister is set, and otherwise StartAddress.
+//
+// PCRegister and PCOverrideRegister are addresses in the tile. They are 0 if the core has no such
+// register, or if the register cannot be accessed over the NoC.
 type Core struct {
 	Name               string
-	Bit                uint8 // number of the core's bit in the reset register
-	PC                 uint32
+	ResetBit           uint8 // number of the core's bit in the reset register
+	StartAddress       uint32
 	PCRegister         uint64
 	PCOverrideRegister uint64
 	PCOverrideBit      uint8
 }
 
-// TileAt returns the tile with the given coordinate, which is a NoC 0 coordinate or a translated
-// coordinate. `ok` is false if no tile has this coordinate.
+// TileAt returns the tile with the given coordinate, which may be a NoC 0 coordinate or a
+// translated coordinate. `ok` is false if no tile has this coordinate.
 func (g *Grid) TileAt(x, y uint8) (t Tile, ok bool) {
 	for i := range g.Pairs {
 		if p := &g.Pairs[i]; p.Translated == (Tile{x, y}) {
 			return p.NoC0, true
 		}
 	}
-	x, xOK := toNoC0(x, uint8(len(g.Rows[0])), g.First, g.NoC0Columns)
-	y, yOK := toNoC0(y, uint8(len(g.Rows)), g.First, g.NoC0Rows)
+	x, xOK := toNoC0(x, uint8(len(g.Rows[0])), g.FirstTranslated, g.NoC0Columns)
+	y, yOK := toNoC0(y, uint8(len(g.Rows)), g.FirstTranslated, g.NoC0Rows)
 	return Tile{x, y}, xOK && yOK
 }
 
-// toNoC0 converts the column or row number `number` to a NoC 0 number. The grid has `size` columns
-// or rows. Numbers below `size` are NoC 0 numbers already. For the translated number first+i, the
-// NoC 0 number is table[i]. The second result is false if `number` has no NoC 0 number.
+// toNoC0 converts a column number or row number to a NoC 0 number. The grid has `size` columns or
+// rows. A number below `size` is a NoC 0 number already. The translated number firstTranslated+i is
+// the NoC 0 number table[i]. `ok` is false for any other number.
 func toNoC0(number, size, firstTranslated uint8, table []uint8) (noc0 uint8, ok bool) {
 	if number < size {
 		return number, true
@@ -172,10 +180,10 @@ func toNoC0(number, size, firstTranslated uint8, table []uint8) (noc0 uint8, ok 
 	return table[number-firstTranslated], true
 }
 
-// ShownTiles returns the tiles that a TLB window shows. If t.Multicast is false, this is a single
-// tile. If t.Multicast is true, these are all Tensix tiles in a rectangle. `ok` is false if the
-// tiles are unknown. They are unknown if the grid is nil, if `t` uses NoC 1, if no tile has a
-// coordinate of `t`, or if the rectangle wraps around the edge of the grid.
+// ShownTiles returns the tiles that a TLB window with the route `t` shows: a single tile or, if
+// t.Multicast is set, all Tensix tiles in a rectangle. `ok` is false if the tiles are unknown,
+// because the grid is nil, `t` uses NoC 1, no tile has a coordinate of `t`, or the rectangle wraps
+// around the edge of the grid.
 func (g *Grid) ShownTiles(t boards.TileRoute) (tiles []Tile, ok bool) {
 	if g == nil || t.NoC != 0 {
 		return nil, false
@@ -195,12 +203,12 @@ func (g *Grid) ShownTiles(t boards.TileRoute) (tiles []Tile, ok bool) {
 	return tiles, ok && known && first.X <= last.X && first.Y <= last.Y
 }
 
-// ResetOf returns the register that keeps the cores of tiles of kind `k` in reset, or nil if such
-// tiles have no cores that the mocks contain.
-func (g *Grid) ResetOf(k Kind) *Reset {
+// ResetOf returns the register that keeps the cores of tiles of kind `k` in reset. It returns nil
+// if mocks have no cores in such tiles.
+func (g *Grid) ResetOf(k TileKind) *CoreReset {
 	switch k {
 	case Tensix:
-		return &g.Reset
+		return &g.TensixReset
 	case Ethernet:
 		return &g.EthernetReset
 	}
@@ -208,12 +216,12 @@ func (g *Grid) ResetOf(k Kind) *Reset {
 }
 
 // Kind returns the kind of a tile.
-func (g *Grid) Kind(t Tile) Kind { return Kind(g.Rows[t.Y][t.X]) }
+func (g *Grid) Kind(t Tile) TileKind { return TileKind(g.Rows[t.Y][t.X]) }
 
-// FirstOfBank returns the first tile of the DRAM bank to which the tile `t` belongs. It returns `t`
-// itself if `t` does not belong to a bank. If FirstOfBank returns the same tile for two tiles,
+// FirstTileOfBank returns the first tile of the DRAM bank to which the tile `t` belongs. If `t`
+// does not belong to a bank, FirstTileOfBank returns `t`. If the results for two tiles are equal,
 // these two tiles provide access to the same memory.
-func (g *Grid) FirstOfBank(t Tile) Tile {
+func (g *Grid) FirstTileOfBank(t Tile) Tile {
 	for _, bank := range g.Banks {
 		for _, b := range bank {
 			if b == t {
@@ -226,7 +234,7 @@ func (g *Grid) FirstOfBank(t Tile) Tile {
 
 // FindMemory returns the memory that contains all bytes of an access to a tile of kind `k`, or nil
 // if no memory contains them. The access has `size` bytes, and begins at the given address.
-func (g *Grid) FindMemory(k Kind, address, size uint64) *Memory {
+func (g *Grid) FindMemory(k TileKind, address, size uint64) *Memory {
 	for i := range g.Memories {
 		m := &g.Memories[i]
 		if m.Kind == k && address >= m.First && address <= m.Last && size-1 <= m.Last-address {
@@ -236,10 +244,10 @@ func (g *Grid) FindMemory(k Kind, address, size uint64) *Memory {
 	return nil
 }
 
-// FindRegister returns the element of g.Registers that includes the register at the given address
-// in tiles of kind `k`. It returns nil if no element includes that register. The reset register is
+// FindRegisterRange returns the element of g.Registers that includes the register at the given
+// address in tiles of kind `k`, or nil if no element includes that register. The reset register is
 // not in g.Registers.
-func (g *Grid) FindRegister(k Kind, address uint64) *Register {
+func (g *Grid) FindRegisterRange(k TileKind, address uint64) *RegisterRange {
 	for i := range g.Registers {
 		r := &g.Registers[i]
 		if r.Kind == k && address >= r.Address && address-r.Address < 4*r.Count && address%4 == 0 {

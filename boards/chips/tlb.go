@@ -8,9 +8,9 @@ import (
 )
 
 // DecodeWindow returns the tiles and the address that a TLB window shows. The TLB window belongs to
-// the group `g` and has the configuration `w`. DecodeWindow is the inverse of TLB.EncodeWindow. ok
-// is false if EncodeWindow never returns `w`, for example because the bit Linked or a reserved bit
-// is set in `w`.
+// the group `g` and has the configuration `w`. DecodeWindow is the inverse of
+// TLBLayout.EncodeWindow. `ok` is false if EncodeWindow never returns `w`, for example because the
+// field Linked or a reserved bit is set in `w`.
 func DecodeWindow(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowConfig) (
 	t boards.TileRoute, address uint64, ok bool) {
 	field := func(i int) uint8 { return uint8(ExtractField(l, g, w, i)) }
@@ -21,7 +21,7 @@ func DecodeWindow(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowCon
 		Ordering:        boards.OrderingDefault + boards.Ordering(field(boards.FieldOrdering)),
 		StaticVCPlusOne: field(boards.FieldStaticVC), Multicast: field(boards.FieldMulticast) == 1,
 	}
-	if l.Fields[boards.FieldUseStaticVC] != 0 {
+	if l.FieldBits[boards.FieldUseStaticVC] != 0 {
 		t.StaticVCPlusOne = (t.StaticVCPlusOne + 1) * field(boards.FieldUseStaticVC)
 	}
 	address = w[0] & (1<<g.AddressBits - 1) * g.Size
@@ -33,30 +33,30 @@ func DecodeWindow(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowCon
 	return t, address, true
 }
 
-// ExtractField returns the value of one field of the configuration `w`, which need not be valid.
-// The parameter `field` is an index of boards.FieldWidths.
+// ExtractField returns the value of one field of the configuration `w`. The configuration need not
+// be valid. The parameter `field` is an index in boards.FieldBits.
 func ExtractField(l *boards.TLBLayout, g *boards.WindowGroup, w boards.WindowConfig,
 	field int) uint64 {
 	low := g.AddressBits
-	for _, bits := range l.Fields[:field] {
+	for _, bits := range l.FieldBits[:field] {
 		low += bits
 	}
 	v := w[low/64] >> (low % 64)
 	if low < 64 {
 		v |= w[1] << (64 - low)
 	}
-	return v & (1<<l.Fields[field] - 1)
+	return v & (1<<l.FieldBits[field] - 1)
 }
 
-// LoadRegister returns the value that a load of `width` bytes from the registers of a TLB window
-// returns. `w` is the configuration in these registers. `offset` is the offset of the load from the
-// first of these registers.
+// LoadRegister simulates a load of `width` bytes from the registers of a TLB window, and returns
+// the loaded value. `w` is the configuration in these registers. `offset` is the offset of the load
+// from the first of these registers.
 func LoadRegister(w *boards.WindowConfig, offset uint64, width uint8) uint64 {
 	return w[offset/8] >> (8 * (offset % 8)) & (1<<(8*width) - 1)
 }
 
-// StoreRegister changes the configuration `w` of a TLB window like a store of `width` bytes to the
-// registers of the TLB window. `offset` is the offset of the store from the first of these
+// StoreRegister simulates a store of `width` bytes to the registers of a TLB window: it changes the
+// configuration `w` in these registers. `offset` is the offset of the store from the first of these
 // registers.
 func StoreRegister(w *boards.WindowConfig, offset uint64, width uint8, value uint64) {
 	shift := 8 * (offset % 8)
@@ -79,9 +79,9 @@ func SlotAt(l *boards.TLBLayout, bar uint8, offset uint64) (
 	return 0, 0, false
 }
 
-// SlotOfRegister returns the number of the TLB window that the register at the given offset of a
-// BAR programs. `offsetInSlot` is the offset of that register from the first register of the same
-// TLB window. `ok` is false if there is no such register at the offset.
+// SlotOfRegister returns the number of the TLB window whose registers include the given offset of a
+// BAR. `offsetInSlot` is the distance from the first register of that TLB window. `ok` is false if
+// no TLB window has a register at the offset.
 func SlotOfRegister(l *boards.TLBLayout, bar uint8, offset uint64) (
 	slot int, offsetInSlot uint64, ok bool) {
 	if bar != l.ConfigBar || offset < l.ConfigOffset {

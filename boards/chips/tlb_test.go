@@ -23,7 +23,7 @@ func randomTarget(r *rand.Rand, l *boards.TLBLayout, g *boards.WindowGroup) (
 		t.XStart, t.YStart = uint8(r.Intn(64)), uint8(r.Intn(64))
 	}
 	channels := 1
-	if l.Fields[boards.FieldUseStaticVC] != 0 {
+	if l.FieldBits[boards.FieldUseStaticVC] != 0 {
 		channels = 8
 	}
 	t.StaticVCPlusOne = uint8(r.Intn(channels + 1))
@@ -213,7 +213,7 @@ func TestFieldsOfAGroupFillItsConfiguration(t *testing.T) {
 			l := c.board.TLB
 			for i := range l.Groups {
 				end := int(l.Groups[i].AddressBits)
-				for _, bits := range l.Fields {
+				for _, bits := range l.FieldBits {
 					end += int(bits)
 				}
 				if end != c.ends[i] || end > 8*int(l.ConfigStride) {

@@ -2,14 +2,17 @@ package chips
 
 import "lightmetal/boards"
 
+// The comments cite the sources [Coordinates], [SoftReset], [KMD] and [ttsim]. boards.Wormhole
+// lists them.
 var wormhole = Chip{
 	Board: &boards.Wormhole,
 	Title: "Tenstorrent Wormhole",
 	// The kernel driver configures BAR 4 to show the last 32 MiB of BAR 0 ([KMD],
 	// BAR4_SOC_TARGET_ADDRESS).
-	Aliases: []Alias{{Bar: 4, Size: 32 << 20, Of: 0, Offset: 0x1e000000}},
+	Aliases: []Alias{{Bar: 4, Size: 32 << 20, RealBar: 0, RealOffset: 0x1e000000}},
 	Grid: &Grid{
-		// Sources: [Coordinates]; [ttsim], src/tile.cpp, coord_to_tile.
+		// One string for each row of tiles, and one letter (TileKind) for each tile. Sources:
+		// [Coordinates]; [ttsim], src/tile.cpp, coord_to_tile.
 		Rows: []string{
 			"DEEEEDEEEE",
 			"DTTTTDTTTT",
@@ -25,9 +28,9 @@ var wormhole = Chip{
 			"DTTTTDTTTT",
 		},
 		// Source: [ttsim], src/tile.cpp, NOC_X_ID_TRANSLATE_TABLE_2 and the three tables after it.
-		First:       16,
-		NoC0Columns: []uint8{0, 5, 1, 2, 3, 4, 6, 7, 8, 9},
-		NoC0Rows:    []uint8{0, 6, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11},
+		FirstTranslated: 16,
+		NoC0Columns:     []uint8{0, 5, 1, 2, 3, 4, 6, 7, 8, 9},
+		NoC0Rows:        []uint8{0, 6, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11},
 		// Source: tt-umd wormhole_implementation.hpp, DRAM_CORES_NOC0.
 		Banks: []Bank{
 			{{0, 0}, {0, 1}, {0, 11}},
@@ -37,16 +40,16 @@ var wormhole = Chip{
 			{{5, 3}, {5, 4}, {5, 8}},
 			{{5, 5}, {5, 6}, {5, 7}},
 		},
-		// Align is DRAM_ALIGNMENT of tt-metal, from NOC_DRAM_READ_ALIGNMENT_BYTES.
+		// Source of Align: DRAM_ALIGNMENT of tt-metal, which is NOC_DRAM_READ_ALIGNMENT_BYTES.
 		Interleaving: Interleaving{Offsets: []uint64{0, 1 << 30}, Align: 32},
 		// Sources: [ttsim], src/config.h and data/wh/tile_regs.json.
 		Memories: []Memory{
 			{Tensix, 0, 1464<<10 - 1, "L1"}, // source: WormholeB0/TensixTile/L1.md
 			{Ethernet, 0, 256<<10 - 1, "L1"},
 			{DRAM, 0, 2<<30 - 1, "DRAM"},
-			{ARC, 0x810000000, 0x81007ffff, "ARC CSM"},
+			{ARC, 0x810000000, 0x81007ffff, "ARC CSM"}, // CSM: memory of the ARC
 		},
-		Registers: []Register{
+		Registers: []RegisterRange{
 			{Kind: ARC, Address: 0x880030060, Count: 8, Name: "RESET_UNIT_SCRATCH"},
 			{Kind: ARC, Address: 0x880030100, Count: 1, Name: "RESET_UNIT_ARC_MISC_CNTL"},
 		},
@@ -54,25 +57,26 @@ var wormhole = Chip{
 		// bit 31, which makes the cores start one after another. The mocks accept bit 31 and ignore
 		// it. No core has a PCRegister, because the registers with start addresses cannot be
 		// accessed over the NoC.
-		Reset: Reset{
+		TensixReset: CoreReset{
 			ResetRegister: boards.Wormhole.Reset,
-			Ignored:       1 << 31, Initial: 0x47800,
+			Ignored:       1 << 31, ValueAfterPowerUp: 0x47800,
 			Cores: []Core{
-				{Name: "BRISC", Bit: 11, PC: 0},
-				{Name: "TRISC0", Bit: 12, PC: 0x6000},
-				{Name: "TRISC1", Bit: 13, PC: 0xa000},
-				{Name: "TRISC2", Bit: 14, PC: 0xe000},
-				{Name: "NCRISC", Bit: 18, PC: 0x12000},
+				{Name: "BRISC", ResetBit: 11, StartAddress: 0},
+				{Name: "TRISC0", ResetBit: 12, StartAddress: 0x6000},
+				{Name: "TRISC1", ResetBit: 13, StartAddress: 0xa000},
+				{Name: "TRISC2", ResetBit: 14, StartAddress: 0xe000},
+				{Name: "NCRISC", ResetBit: 18, StartAddress: 0x12000},
 			},
 		},
-		// Source: [ttsim], src/tile.cpp, e_tile_init and e_tile_mmio_wr32. tt-umd also sets the
-		// bits of cores that only Tensix tiles have.
-		EthernetReset: Reset{
+		// Source: [ttsim], src/tile.cpp, e_tile_init and e_tile_mmio_wr32. Ignored includes the
+		// bits of cores that only Tensix tiles have, because tt-umd also sets these bits in
+		// Ethernet tiles.
+		EthernetReset: CoreReset{
 			ResetRegister: boards.ResetRegister{
 				Address: boards.Wormhole.Reset.Address, Mask: 0x800,
 			},
-			Ignored: 0x80047000, Initial: 0x800,
-			Cores: []Core{{Name: "ERISC", Bit: 11, PC: 0}},
+			Ignored: 0x80047000, ValueAfterPowerUp: 0x800,
+			Cores: []Core{{Name: "ERISC", ResetBit: 11, StartAddress: 0}},
 		},
 	},
 }

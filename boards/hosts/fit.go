@@ -10,33 +10,33 @@ import (
 	"lightmetal/boards"
 )
 
-// Room is a PCIe port with room for a device: the windows of the port have enough free addresses
-// for all BARs of the device.
-type Room struct {
+// Placement is a PCIe port with room for a device, and an address for each BAR of the device. A
+// port has room if its windows have enough free addresses for all BARs.
+type Placement struct {
 	Port      *Port
-	BARs      []BAR    // size and kind of each BAR
+	BARs      []BAR    // all BARs of the device
 	Addresses []uint64 // PCI address of each BAR
 }
 
-// Fit is the result of Host.Fit: the ports of a host that have room for a device.
+// Fit is the result of Host.FitDevice: the ports of a host that have room for a device.
 type Fit struct {
-	Rooms []Room // ports with room
-	BARs  []BAR  // size and most likely kind of each BAR of the device
+	Placements []Placement // one for each port with room
+	BARs       []BAR       // all BARs of the device; for an unknown device, the most likely ones
 
-	// Known is true if the windows of at least one port are known. If Known is false, Rooms is
-	// empty, but the device may still fit.
-	Known bool
+	// WindowsKnown is true if the windows of at least one port are known. If WindowsKnown is false,
+	// Placements is empty, but the host may still have room for the device.
+	WindowsKnown bool
 }
 
-// NoRoom reports whether the host has no room for the device: the windows of some ports are
-// known, and none of these ports has room. Then the kernel assigns no addresses to the BARs,
-// and cannot enable the device.
-func (f *Fit) NoRoom() bool { return f.Known && len(f.Rooms) == 0 }
+// HasNoRoom reports whether the host has no room for the device: the windows of some ports are
+// known, and none of these ports has room. On such a host, the kernel assigns no addresses to the
+// BARs, and cannot enable the device.
+func (f *Fit) HasNoRoom() bool { return f.WindowsKnown && len(f.Placements) == 0 }
 
-// Fit returns the ports of the host with room for a device. `board` is the board with the PCI ids
-// of the device, or nil if there is no such board. `minSizes` has the size in bytes that an image
-// needs of each BAR.
-func (h *Host) Fit(board *boards.Board, minSizes [6]uint64) Fit {
+// FitDevice returns the ports of the host that have room for a device. `board` is the board with
+// the PCI ids of the device, or nil if there is no such board. minSizes[i] is the size in bytes
+// that an image needs of BAR i.
+func (h *Host) FitDevice(board *boards.Board, minSizes [6]uint64) Fit {
 	var fit Fit
 	for _, bars := range possibleBARs(board, minSizes) {
 		if fit.BARs == nil {
@@ -44,49 +44,49 @@ func (h *Host) Fit(board *boards.Board, minSizes [6]uint64) Fit {
 		}
 		for i := range h.Ports {
 			p := &h.Ports[i]
-			fit.Known = fit.Known || p.Windows.Known()
-			if addresses := p.AssignAddresses(bars); addresses != nil && !fit.includes(p) {
-				fit.Rooms = append(fit.Rooms, Room{p, bars, addresses})
+			fit.WindowsKnown = fit.WindowsKnown || p.Windows.IsKnown()
+			if addresses := p.AssignAddresses(bars); addresses != nil && !fit.hasPort(p) {
+				fit.Placements = append(fit.Placements, Placement{p, bars, addresses})
 			}
 		}
 	}
 	return fit
 }
 
-// includes reports whether f.Rooms includes port p.
-func (f *Fit) includes(p *Port) bool {
-	return slices.ContainsFunc(f.Rooms, func(r Room) bool { return r.Port == p })
+// hasPort reports whether the list f.Placements contains port p.
+func (f *Fit) hasPort(p *Port) bool {
+	return slices.ContainsFunc(f.Placements, func(r Placement) bool { return r.Port == p })
 }
 
-// prefetchable lists, for each board, the numbers of the BARs that are prefetchable and 64 bits
+// prefetchableBARs lists, for each board, the numbers of the BARs that are prefetchable and 64 bits
 // wide. Sources: the output of lspci for a Wormhole in tt-kmd issue 193; QEMU 7.2
 // hw/misc/ivshmem.c, ivshmem_common_realize.
-var prefetchable = map[string][]int{"wormhole": {0, 4}, "blackhole": {0, 4}, "ivshmem": {2}}
+var prefetchableBARs = map[string][]int{"wormhole": {0, 4}, "blackhole": {0, 4}, "ivshmem": {2}}
 
-// guessedPrefetchable is a size in bytes. If the device is unknown, a BAR of at least this size is
-// most likely prefetchable: the windows for other BARs end below 4 GiB, and often have no room for
-// a BAR of this size.
-const guessedPrefetchable = 64 << 20
+// likelyPrefetchableSize is a size in bytes. On an unknown device, a BAR of at least this size is
+// most likely prefetchable. A BAR that is not prefetchable needs a window that ends below 4 GiB,
+// and such a window often has no room for a BAR of this size.
+const likelyPrefetchableSize = 64 << 20
 
 // possibleBARs returns lists of the BARs that a device may have, the most likely list first.
 //
 // For a known board there is one list. It has all BARs of the board, because the kernel assigns
 // addresses to all BARs, even to those that the image does not use.
 //
-// For an unknown device, the sizes of the BARs are those that the image needs. It is unknown which
-// BARs are prefetchable. Therefore there are several lists. A port has room for the device if it
-// has room for the BARs of any list.
+// For an unknown device, the sizes of the BARs are those that the image needs. There are several
+// lists, because it is unknown which BARs are prefetchable. A port has room for the device if it
+// has room for all BARs of at least one list.
 func possibleBARs(board *boards.Board, minSizes [6]uint64) (lists [][]BAR) {
 	if board != nil {
 		for i, size := range board.BarSizes {
 			minSizes[i] = max(minSizes[i], size)
 		}
-		known := prefetchable[board.Name]
+		known := prefetchableBARs[board.Name]
 		isPrefetchable := func(i int) bool { return slices.Contains(known, i) }
 		return append(lists, makeBARs(minSizes, isPrefetchable))
 	}
 	return append(lists,
-		makeBARs(minSizes, func(i int) bool { return minSizes[i] >= guessedPrefetchable }),
+		makeBARs(minSizes, func(i int) bool { return minSizes[i] >= likelyPrefetchableSize }),
 		makeBARs(minSizes, func(int) bool { return false }),
 		makeBARs(minSizes, func(int) bool { return true }))
 }

@@ -27,12 +27,12 @@ type Fact[T any] struct {
 // Measured is the beginning of Fact.Source if the value was measured.
 const Measured = "measured on "
 
-// Known reports whether the value has a source.
-func (f Fact[T]) Known() bool { return f.Source != "" }
+// IsKnown reports whether the value has a source.
+func (f Fact[T]) IsKnown() bool { return f.Source != "" }
 
 // String returns the value as text, or "unknown" if the value is unknown.
 func (f Fact[T]) String() string {
-	if !f.Known() {
+	if !f.IsKnown() {
 		return "unknown"
 	}
 	return fmt.Sprint(f.Value)
@@ -46,37 +46,42 @@ func (f *Fact[T]) UnmarshalYAML(node *yaml.Node) error {
 	return cmp.Or(node.Content[0].Decode(&f.Value), node.Content[1].Decode(&f.Source))
 }
 
-// Host describes one kind of machine. Most of the data come from the maker's device tree or
-// firmware.
+// Host describes one kind of machine. Most values come from the maker's device tree or firmware.
 type Host struct {
-	Name  string // name in the flags of commands
-	Title string // name in reports
+	Name  string // name of the host in flags of commands
+	Title string // name of the host in reports
 
 	// Compatible lists values of the property `compatible` in the root node of the device tree.
-	// RootPorts lists the PCI ids of the PCIe root ports, for machines without a device tree. One
-	// match in either list identifies the host.
+	// RootPorts lists the PCI ids of the PCIe root ports, for machines without a device tree. A
+	// machine that matches an entry of either list is this host.
 	Compatible []string
 	RootPorts  []ID `yaml:"root-ports"`
 
 	Ports []Port // PCIe ports for external devices
 
 	// Inbound lists the ranges of memory that a device can access without an IOMMU. If the list is
-	// known and empty, a device can access all memory, and its bus address is the physical address.
-	Inbound   Fact[[]Inbound]
+	// known and empty, a device can access all memory, and bus addresses equal physical addresses.
+	Inbound   Fact[[]InboundRange]
 	Coherence Fact[Coherence]
 	IOMMU     Fact[IOMMU] // unit that translates addresses of devices at the PCIe ports
-	// WriteCombining is Works if stores work in a write-combining mapping of a BAR (the file
-	// resourceN_wc in sysfs), even if the processor merges them or they are not aligned.
-	WriteCombining Fact[Health]   `yaml:"write-combining"`
-	Wide           Fact[Health]   // whether 8-byte loads and stores of a BAR work
-	PageSize       Fact[uint64]   `yaml:"page-size"`     // of the maker's kernel, in bytes
-	OtherDefects   []Fact[string] `yaml:"other-defects"` // what users must know besides
-	Options        []Option       // kernel options this host needs beyond those of every host
-	Workaround     Fact[string]   // kernel option that avoids the write-combining defect
+	// WriteCombining is Works if a write-combining mapping of a BAR (the file resourceN_wc in
+	// sysfs) accepts all stores, also unaligned stores and stores that the processor merges.
+	WriteCombining Fact[Health] `yaml:"write-combining"`
+	// WideAccess is Works if 8-byte loads and stores of a BAR work.
+	WideAccess Fact[Health] `yaml:"wide"`
+	// Workaround is the kernel option that avoids the defect if WriteCombining is Faulty.
+	Workaround Fact[string]
+	// OtherDefects describes the defects for which Host has no other field.
+	OtherDefects []Fact[string] `yaml:"other-defects"`
 
-	Boot       Fact[Boot]
+	// KernelOptions lists the kernel options that this host needs in addition to the options that
+	// every host needs.
+	KernelOptions []KernelOption `yaml:"options"`
+	PageSize      Fact[uint64]   `yaml:"page-size"` // page size of the maker's kernel, in bytes
+
+	Boot       Fact[BootFormat]
 	Console    Fact[string] // value of the kernel parameter console=
-	DeviceTree Fact[string] `yaml:"device-tree"` // file below arch/arm64/boot/dts of the kernel
+	DeviceTree Fact[string] `yaml:"device-tree"` // file in arch/arm64/boot/dts of the kernel
 	// LoadAddress is the physical address to which the boot loader must load a kernel.
 	LoadAddress Fact[uint64] `yaml:"load-address"`
 }
@@ -86,24 +91,33 @@ type ID struct{ Vendor, Device uint16 }
 
 // Port describes a PCIe root port to which an external device can be connected.
 type Port struct {
-	Name    string         // name of the PCIe controller in the device tree or manual
-	Where   string         // connector or chip at the other end of the port; "" if unknown
-	Gen     Fact[uint8]    // PCIe generation, 1 to 4: 2.5, 5, 8 or 16 GT/s
-	Lanes   Fact[uint8]    // number of PCIe lanes that the host's board connects
-	Windows Fact[[]Window] // ranges of addresses through which the processor accesses devices
+	Name string // name of the PCIe controller in the device tree or manual
+	// ConnectedTo is the connector or chip at the other end of the port, or "" if it is unknown.
+	ConnectedTo string `yaml:"where"`
+	// Generation is the PCIe generation, 1 to 4: 2.5, 5, 8 or 16 GT/s.
+	Generation Fact[uint8] `yaml:"gen"`
+	// LaneCount is the number of PCIe lanes that the host's board connects.
+	LaneCount Fact[uint8] `yaml:"lanes"`
+	// Windows lists the ranges of addresses through which the processor accesses devices.
+	Windows Fact[[]Window]
 }
 
-// Window maps a range of processor addresses to a range of PCI addresses. The processor addresses
-// start at CPU, and the PCI addresses start at PCI. Each range has Size bytes.
+// Window maps a range of processor addresses to a range of PCI addresses. The processor uses the
+// addresses from CPUAddress on, and PCIe uses the addresses from PCIAddress on.
 type Window struct {
-	CPU, PCI, Size uint64
-	Prefetchable   bool
+	CPUAddress   uint64 `yaml:"cpu"`
+	PCIAddress   uint64 `yaml:"pci"`
+	Size         uint64 // in bytes
+	Prefetchable bool
 }
 
-// Inbound maps a range of addresses that devices use to a range of memory. The addresses that
-// devices use start at PCI, and the physical addresses of the memory start at CPU. Each range has
-// Size bytes.
-type Inbound struct{ PCI, CPU, Size uint64 }
+// InboundRange maps a range of bus addresses, which devices use, to a range of memory. The bus
+// addresses start at PCIAddress. The physical addresses of the memory start at CPUAddress.
+type InboundRange struct {
+	PCIAddress uint64 `yaml:"pci"`
+	CPUAddress uint64 `yaml:"cpu"`
+	Size       uint64 // in bytes
+}
 
 // Coherence describes whether a device's accesses to memory are coherent with the processor's
 // caches.
@@ -112,12 +126,12 @@ type Coherence string
 // Values of Coherence.
 const (
 	Coherent Coherence = "coherent"
-	// For memory that is shared with a device, the kernel must flush the caches, or map the memory
+	// The kernel must flush the caches for memory that is shared with a device, or map such memory
 	// uncached.
 	NotCoherent Coherence = "not coherent"
 )
 
-// IOMMU is the kind of unit that translates the addresses of memory requests of PCIe devices.
+// IOMMU is the kind of unit that translates the memory addresses in requests of PCIe devices.
 type IOMMU string
 
 // Values of IOMMU.
@@ -136,34 +150,34 @@ const (
 	Faulty Health = "faulty"
 )
 
-// Boot is the form in which the boot loader of a host expects a kernel and an initramfs.
-type Boot string
+// BootFormat is the form in which the boot loader of a host expects a kernel and an initramfs.
+type BootFormat string
 
-// Values of Boot.
+// Values of BootFormat.
 const (
-	Pair Boot = "kernel and initramfs" // two files
-	FIT  Boot = "FIT"                  // one flattened image tree for U-Boot
-	UEFI Boot = "UEFI"                 // the kernel as an EFI application, and an initramfs
+	BootPair BootFormat = "kernel and initramfs" // two files
+	BootFIT  BootFormat = "FIT"                  // one file for U-Boot: a flattened image tree
+	BootUEFI BootFormat = "UEFI"                 // kernel as EFI application, and an initramfs
 )
 
-// Option is an option of the kernel's configuration that a host needs.
-type Option struct {
+// KernelOption is an option of the kernel's configuration that a host needs.
+type KernelOption struct {
 	Name   string // name of the option, including CONFIG_
-	Why    string // reason why the host needs the option
-	Source string // source of Why, for example a kernel file
+	Reason string `yaml:"why"` // reason why the host needs the option
+	Source string // source of Reason, for example a kernel file
 }
 
 //go:embed hosts.yaml
-var text []byte
+var hostsYAML []byte
 
 // readHosts returns the content of hosts.yaml. It decodes the file only when it is called for the
 // first time.
 var readHosts = sync.OnceValue(func() (all struct {
-	Every []Option // kernel options that every host needs
+	Every []KernelOption // kernel options that every host needs
 	Hosts []*Host
 }) {
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	// Reject unknown keys. Keys inside facts are not rejected; a test checks them.
+	d := yaml.NewDecoder(bytes.NewReader(hostsYAML))
+	// Reject unknown keys. The decoder does not check keys inside facts; a test checks them.
 	d.KnownFields(true)
 	if err := d.Decode(&all); err != nil {
 		panic(err) // does not happen: the file is embedded, and tests decode it
@@ -176,19 +190,20 @@ func All() []*Host { return readHosts().Hosts }
 
 // KernelOptions returns the kernel options that the host `h` needs. If `h` is nil, it returns the
 // options that every host needs.
-func KernelOptions(h *Host) []Option {
+func KernelOptions(h *Host) []KernelOption {
 	if h == nil {
 		return readHosts().Every
 	}
-	return slices.Concat(readHosts().Every, h.Options)
+	return slices.Concat(readHosts().Every, h.KernelOptions)
 }
 
 // ByName returns the host with the given name, or nil if no host has the name.
 func ByName(name string) *Host { return findHost(func(h *Host) bool { return h.Name == name }) }
 
 // ByCompatible returns the host that matches one of the `compatible` strings of a device tree, or
-// nil if no host matches. The list must be in the order of the device tree, from the board to the
-// chip. ByCompatible returns the first match, because that match is the most specific one.
+// nil if no host matches. The list must be in the order of the device tree: first the string of the
+// board, last the string of the chip. ByCompatible returns the first match, because it is the most
+// specific one.
 func ByCompatible(compatible []string) *Host {
 	for _, c := range compatible {
 		if h := findHost(func(h *Host) bool { return slices.Contains(h.Compatible, c) }); h != nil {

@@ -68,7 +68,7 @@ func TestEveryKnownValueHasASource(t *testing.T) {
 	for _, h := range All() {
 		walk(h.Name, reflect.ValueOf(h))
 		for _, o := range KernelOptions(h) {
-			if !strings.HasPrefix(o.Name, "CONFIG_") || o.Why == "" || o.Source == "" {
+			if !strings.HasPrefix(o.Name, "CONFIG_") || o.Reason == "" || o.Source == "" {
 				t.Errorf("%s: option %+v is incomplete", h.Name, o)
 			}
 		}
@@ -87,8 +87,9 @@ func TestEnumeratedValuesAreKnown(t *testing.T) {
 				h.Coherence.Value),
 			"IOMMU":           slices.Contains([]IOMMU{"", NoIOMMU, SMMUv2, SMMUv3}, h.IOMMU.Value),
 			"write-combining": slices.Contains([]Health{"", Works, Faulty}, h.WriteCombining.Value),
-			"wide":            slices.Contains([]Health{"", Works, Faulty}, h.Wide.Value),
-			"boot":            slices.Contains([]Boot{"", Pair, FIT, UEFI}, h.Boot.Value),
+			"wide":            slices.Contains([]Health{"", Works, Faulty}, h.WideAccess.Value),
+			"boot": slices.Contains([]BootFormat{"", BootPair, BootFIT, BootUEFI},
+				h.Boot.Value),
 		} {
 			if !ok {
 				t.Errorf("%s: %s is not one of the constants", h.Name, what)
@@ -121,10 +122,11 @@ func TestNoWindowHasAMistypedKey(t *testing.T) {
 		walk(&file, false)
 		return wrong
 	}
-	if wrong := mistyped(string(text)); len(wrong) > 0 || windows < 50 {
+	if wrong := mistyped(string(hostsYAML)); len(wrong) > 0 || windows < 50 {
 		t.Errorf("%d keys, mistyped: %q", windows, wrong)
 	}
-	if wrong := mistyped(strings.Replace(string(text), "prefetchable: true", "prefetchabel: true",
+	if wrong := mistyped(strings.Replace(string(hostsYAML), "prefetchable: true",
+		"prefetchabel: true",
 		1)); !slices.Equal(wrong, []string{"prefetchabel"}) {
 		t.Errorf("mistyped keys that were not found: %q", wrong)
 	}
@@ -141,12 +143,13 @@ func TestWindowsOfAPortAreDisjoint(t *testing.T) {
 		}
 		for _, p := range h.Ports {
 			for i, w := range p.Windows.Value {
-				if w.Size == 0 || w.CPU+w.Size < w.CPU || w.PCI+w.Size < w.PCI {
+				if w.Size == 0 || w.CPUAddress+w.Size < w.CPUAddress ||
+					w.PCIAddress+w.Size < w.PCIAddress {
 					t.Errorf("%s %s: window %d is invalid", h.Name, p.Name, i)
 				}
 				for _, o := range p.Windows.Value[:i] {
-					if w.PCI < o.PCI+o.Size && o.PCI < w.PCI+w.Size ||
-						w.CPU < o.CPU+o.Size && o.CPU < w.CPU+w.Size {
+					if w.PCIAddress < o.PCIAddress+o.Size && o.PCIAddress < w.PCIAddress+w.Size ||
+						w.CPUAddress < o.CPUAddress+o.Size && o.CPUAddress < w.CPUAddress+w.Size {
 						t.Errorf("%s %s: windows overlap", h.Name, p.Name)
 					}
 				}
@@ -208,22 +211,22 @@ func TestPlacementMatchesManualResults(t *testing.T) {
 		bars    []BAR
 		want    []uint64
 	}{
-		{"prefetchable window first", []Window{{PCI: 0, Size: 4 * gib},
-			{PCI: 4 * gib, Size: 4 * gib, Prefetchable: true}},
+		{"prefetchable window first", []Window{{PCIAddress: 0, Size: 4 * gib},
+			{PCIAddress: 4 * gib, Size: 4 * gib, Prefetchable: true}},
 			[]BAR{{1 * mib, false}, {512 * mib, true}}, []uint64{0, 4 * gib}},
-		{"one window for both", []Window{{PCI: 0xc0000000, Size: gib}}, wormhole,
+		{"one window for both", []Window{{PCIAddress: 0xc0000000, Size: gib}}, wormhole,
 			[]uint64{0xc0000000, 0, 0xe2000000, 0, 0xe0000000}},
-		{"what is not prefetchable stays below 4 GiB", []Window{{PCI: 4 * gib, Size: gib}},
+		{"what is not prefetchable stays below 4 GiB", []Window{{PCIAddress: 4 * gib, Size: gib}},
 			[]BAR{{mib, false}}, nil},
-		{"what is narrow stays below 4 GiB", []Window{{PCI: 4 * gib, Size: gib}},
+		{"what is narrow stays below 4 GiB", []Window{{PCIAddress: 4 * gib, Size: gib}},
 			[]BAR{{mib, false}}, nil},
-		{"nor into a prefetchable window", []Window{{PCI: 0, Size: gib, Prefetchable: true}},
+		{"nor into a prefetchable window", []Window{{PCIAddress: 0, Size: gib, Prefetchable: true}},
 			[]BAR{{mib, false}}, nil},
-		{"alignment, not size, decides", []Window{{PCI: 256 * mib, Size: 512 * mib}},
+		{"alignment, not size, decides", []Window{{PCIAddress: 256 * mib, Size: 512 * mib}},
 			[]BAR{{512 * mib, true}}, nil},
-		{"a window over the 4 GiB line", []Window{{PCI: 3 * gib, Size: 2 * gib}},
+		{"a window over the 4 GiB line", []Window{{PCIAddress: 3 * gib, Size: 2 * gib}},
 			[]BAR{{gib, false}, {gib, false}}, nil},
-		{"a bridge's windows go by the megabyte", []Window{{PCI: 0, Size: mib}},
+		{"a bridge's windows go by the megabyte", []Window{{PCIAddress: 0, Size: mib}},
 			[]BAR{{4 * kib, false}, {4 * kib, true}}, nil},
 		{"nothing to place", nil, []BAR{{}}, []uint64{0}},
 		{"no windows known", nil, wormhole, nil},
@@ -255,7 +258,8 @@ func TestPlacedBARsAreAlignedDisjointAndInsideAWindow(t *testing.T) {
 		for i, b := range bars {
 			inside := false
 			for _, w := range p.Windows.Value {
-				inside = inside || placed[i] >= w.PCI && placed[i]+b.Size <= w.PCI+w.Size &&
+				inside = inside || placed[i] >= w.PCIAddress &&
+					placed[i]+b.Size <= w.PCIAddress+w.Size &&
 					(!w.Prefetchable || b.Prefetchable)
 			}
 			if !inside || placed[i]%b.Size != 0 || !b.Prefetchable && placed[i]+b.Size > 4*gib {

@@ -11,19 +11,20 @@ type BAR struct {
 const (
 	// The size and the address of a bridge window are multiples of this number of bytes (PCI-to-PCI
 	// Bridge Architecture Specification 1.2, section 3.2.5).
-	bridgeUnit = 1 << 20
+	bridgeWindowAlign = 1 << 20
 
 	// A 32-bit BAR must lie below this address.
 	bar32AddressEnd = 1 << 32
 )
 
-// barGroup is a list of the BARs of one kind: prefetchable, or not. The BARs get consecutive
-// addresses in descending order of size. Therefore the address of each BAR is a multiple of the
-// size of the BAR.
+// barGroup is a list of all prefetchable BARs of a device, or of all other BARs. The BARs get
+// consecutive addresses in descending order of size. Therefore the address of each BAR is a
+// multiple of the size of the BAR.
 type barGroup struct {
 	prefetchable bool   // whether the BARs are prefetchable
 	bars         []int  // numbers of the BARs
-	largest, sum uint64 // size of the largest BAR, and total size of all BARs, in bytes
+	largestSize  uint64 // size of the largest BAR in bytes
+	totalSize    uint64 // size of all BARs in bytes
 }
 
 // AssignAddresses returns the PCI address of each BAR of a device at the port, or nil if the port
@@ -31,18 +32,18 @@ type barGroup struct {
 //
 // In Linux (drivers/pci/setup-bus.c and setup-res.c), the bridge of a root port has two windows,
 // and each bridge window is one range of addresses. Prefetchable BARs use the prefetchable bridge
-// window. All other BARs use the other bridge window, which ends below 4 GiB. The prefetchable
-// bridge window may lie in a window of the host that is not prefetchable.
+// window. All other BARs use the other bridge window, which ends below 4 GiB. Linux may place the
+// prefetchable bridge window in a window of the host that is not prefetchable.
 func (p *Port) AssignAddresses(bars []BAR) []uint64 {
 	groups := groupByPrefetchable(bars)
-	if groups[0].largest < groups[1].largest {
+	if groups[0].largestSize < groups[1].largestSize {
 		// The group with the largest BAR is harder to align: assign its addresses first.
 		groups[0], groups[1] = groups[1], groups[0]
 	}
 	placed := make([]uint64, len(bars))
 	nextFree := make([]uint64, len(p.Windows.Value)) // first free PCI address of each window
 	for i, w := range p.Windows.Value {
-		nextFree[i] = w.PCI
+		nextFree[i] = w.PCIAddress
 	}
 	for _, g := range groups {
 		start, ok := p.allocateAddresses(&g, nextFree)
@@ -64,7 +65,9 @@ func groupByPrefetchable(bars []BAR) [2]barGroup {
 		for i, b := range bars {
 			for j := range groups {
 				if g := &groups[j]; b.Size == size && b.Prefetchable == g.prefetchable {
-					g.bars, g.largest, g.sum = append(g.bars, i), max(g.largest, size), g.sum+size
+					g.bars = append(g.bars, i)
+					g.largestSize = max(g.largestSize, size)
+					g.totalSize += size
 				}
 			}
 		}
@@ -73,22 +76,22 @@ func groupByPrefetchable(bars []BAR) [2]barGroup {
 }
 
 // allocateAddresses allocates addresses for a group of BARs in the first window with enough free
-// addresses, and returns the first of the allocated addresses. The parameter `nextFree` has the
-// first free address of each window; allocateAddresses updates `nextFree`. `ok` is false if no
-// window has enough free addresses.
+// addresses, and returns the first of these addresses. The parameter `nextFree` has the first free
+// address of each window, and is updated. `ok` is false if no window has enough free addresses.
 func (p *Port) allocateAddresses(g *barGroup, nextFree []uint64) (start uint64, ok bool) {
-	if g.sum == 0 {
+	if g.totalSize == 0 {
 		return 0, true
 	}
-	sum := alignUp(g.sum, bridgeUnit)
-	// Prefer a prefetchable window for prefetchable BARs.
-	for _, pass := range [...]bool{g.prefetchable, false} {
+	sum := alignUp(g.totalSize, bridgeWindowAlign)
+	// Prefetchable BARs use a prefetchable window if possible, and otherwise another window.
+	for _, wantPrefetchable := range [...]bool{g.prefetchable, false} {
 		for w, window := range p.Windows.Value {
-			start, end := alignUp(nextFree[w], max(g.largest, bridgeUnit)), window.PCI+window.Size
+			start := alignUp(nextFree[w], max(g.largestSize, bridgeWindowAlign))
+			end := window.PCIAddress + window.Size
 			if !g.prefetchable {
 				end = min(end, bar32AddressEnd)
 			}
-			if window.Prefetchable == pass && start <= end && sum <= end-start {
+			if window.Prefetchable == wantPrefetchable && start <= end && sum <= end-start {
 				nextFree[w] = start + sum
 				return start, true
 			}

@@ -5,6 +5,7 @@ package mock
 
 import (
 	"fmt"
+	"strings"
 
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
@@ -101,7 +102,7 @@ type route struct {
 
 // routeAccess finds the destination of an access.
 func (d *Device) routeAccess(at access) (h route) {
-	bar, offset := chips.Of(d.board).Unalias(at.bar, at.offset)
+	bar, offset := chips.ForBoard(d.board).Unalias(at.bar, at.offset)
 	h.place = Place{Bar: bar, Address: offset}
 	if l := d.board.TLB; l != nil && bar != ConfigSpace {
 		if h.slot, h.inside, h.configures = chips.SlotOfRegister(l, bar, offset); !h.configures {
@@ -176,7 +177,7 @@ func (d *Device) storeTiles(slot int, inside uint64, at access, value uint64) ha
 	for y := w.first.Y; y <= w.last.Y; y++ {
 		for x := w.first.X; x <= w.last.X; x++ {
 			tile := chips.Tile{X: x, Y: y}
-			if w.target.Multicast && chips.Of(d.board).Grid.Kind(tile) != chips.Tensix {
+			if w.target.Multicast && chips.ForBoard(d.board).Grid.Kind(tile) != chips.Tensix {
 				continue
 			}
 			place, c := d.tilePlace(tile, w.address+inside, at, value)
@@ -240,9 +241,9 @@ func (d *Device) checkAccess(at access) hal.Code {
 	case d.closed:
 		return d.refuse("the device is closed")
 	case width != 1 && width != 2 && width != 4 && width != 8:
-		return d.refuse("a width of %d bytes does not exist", width)
+		return d.refuse("the width is %d bytes, but must be 1, 2, 4 or 8 bytes", width)
 	case at.outside:
-		return d.refuse("outside the aperture")
+		return d.refuse("the access must lie completely inside its aperture")
 	case at.bar == ConfigSpace:
 		return d.checkWidth(at, 1|2|4, "configuration space")
 	case at.bar == hostMemory:
@@ -253,7 +254,7 @@ func (d *Device) checkAccess(at access) hal.Code {
 		return d.checkWidth(at, 4, "registers of the kernel driver")
 	}
 	if r == nil {
-		return d.refuse("no rule of board %s covers the access", d.board.Name)
+		return d.refuse("board %s has no access rule for this address", d.board.Name)
 	}
 	if h := d.routeAccess(at); h.window && h.inside+width > d.board.TLB.GroupOf(h.slot).Size {
 		return d.refuse("the access crosses the end of TLB window %d", h.slot)
@@ -261,14 +262,30 @@ func (d *Device) checkAccess(at access) hal.Code {
 	return d.checkWidth(at, r.Widths, r.Name)
 }
 
+// widthsText returns the widths of a mask, such as "1, 2 or 4".
+func widthsText(widths uint8) string {
+	var list []string
+	for width := uint8(1); width <= 8; width *= 2 {
+		if widths&width != 0 {
+			list = append(list, fmt.Sprint(width))
+		}
+	}
+	last := len(list) - 1
+	if last < 1 {
+		return strings.Join(list, "")
+	}
+	return strings.Join(list[:last], ", ") + " or " + list[last]
+}
+
 // checkWidth rejects an access that is misaligned, or whose width is not in the mask widths.
 // name describes the registers or memory in the reason.
 func (d *Device) checkWidth(at access, widths uint8, name string) hal.Code {
 	if widths&at.width == 0 {
-		return d.refuse("%s: accesses of %d bytes are not allowed", name, at.width)
+		return d.refuse("%s: accesses of %d bytes are not allowed, only of %s bytes", name,
+			at.width, widthsText(widths))
 	}
 	if at.offset%uint64(at.width) != 0 {
-		return d.refuse("%s: misaligned", name)
+		return d.refuse("%s: the access is misaligned", name)
 	}
 	return hal.OK
 }
@@ -290,9 +307,9 @@ func (d *Device) addReason(c hal.Code) hal.Code {
 		return c
 	}
 	if e, ok := d.model.(Explainer); ok {
-		return d.refuse("the model rejects it: %s", e.Reason())
+		return d.refuse("the device model rejects the access: %s", e.Reason())
 	}
-	return d.refuse("the model rejects it")
+	return d.refuse("the device model rejects the access")
 }
 
 // String returns the text of an access for the reason of a rejection.

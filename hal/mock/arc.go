@@ -22,18 +22,19 @@ const (
 	arcEntries    = 4           // number of requests, and of responses, that the queue can hold
 	arcHeader     = 32          // bytes of the queue before its first request
 	arcMessage    = 32          // bytes of a request or response
-	requestsEnd   = 0x00        // ARC_MSG_QUEUE_REQ_WPTR
+	requestsEnd   = 0x00        // ARC_MSG_QUEUE_REQ_WPTR: offset in the queue of this index
 	requestsBegin = 0x10        // ARC_MSG_QUEUE_REQ_RPTR
 	responsesEnd  = 0x14        // ARC_MSG_QUEUE_RES_WPTR
-	maxAIClock    = 1           // TT_POWER_FLAG_MAX_AI_CLK
+	maxAIClock    = 1           // TT_POWER_FLAG_MAX_AI_CLK: flag that requests the full clock
 	arcTelemetry  = 0x1_0000    // version of the telemetry table
 	arcFirmware   = 0x1208_0000 // firmware version 18.8.0, which has the table on both chips
 	getAIClock    = 0x34        // Wormhole: message that requests the clock in MHz
 	triggerReset  = 0x56        // Wormhole: message that requests a reset of the chip
 	getSMBus      = 0x2c        // GET_SMBUS_TELEMETRY_ADDR (tt-umd 44455fa1)
-	smbus         = 0x1007_8d60 // its answer: address of the older telemetry table - 0x8_1000_0000
-	scratchRes0   = 0x6c        // ARC_RESET_SCRATCH_RES0: register with the result of a message
-	niuTranslates = 1 << 14     // bit of NIU_CFG_0: coordinates of tiles are translated
+	// smbus is the answer to getSMBus: offset of the older telemetry table from 0x8_1000_0000.
+	smbus         = 0x1007_8d60
+	scratchRes0   = 0x6c    // ARC_RESET_SCRATCH_RES0: register with the result of a message
+	niuTranslates = 1 << 14 // bit of NIU_CFG_0: coordinates of tiles are translated
 
 	// Tags of telemetry values (tt-umd, TelemetryTag).
 	tagAIClock, tagASICTemperature, tagBoardIDHigh, tagBoardIDLow          = 14, 11, 1, 2
@@ -49,10 +50,10 @@ type arcLayout struct {
 	interruptBit uint64           // bit that the store must set; 0: any store
 	ready        map[Place]uint64 // values of registers while the ARC runs
 	control      uint64           // offset in registers of ARC_MSG_QCB_PTR
-	table, data  uint64           // offsets of ARC_TELEMETRY_PTR and ARC_TELEMETRY_DATA
+	table, data  uint64           // offsets in registers of ARC_TELEMETRY_PTR and _DATA
 	queueAt      uint64           // the address of the queue in the QCB is relative to this address
-	power        uint64           // ARC_MSG_TYPE_POWER_SETTING
-	message      uint64           // offset of the register for single messages; 0 if none
+	power        uint64           // message that changes the clock: ARC_MSG_TYPE_POWER_SETTING
+	message      uint64           // offset in registers of the message register; 0 if none
 	card         uint64           // card type (tt-kmd telemetry.c, tt_sysfs_show_card_type)
 	idle         uint64           // clock in MHz while idle (UMD)
 	busyClock    uint64           // full clock in MHz (UMD)
@@ -62,9 +63,10 @@ type arcLayout struct {
 var arcLayouts = [...]arcLayout{{
 	board: &boards.Wormhole, registers: Place{Tile: true, Y: 10, Address: 0x8_8003_0000},
 	csm: Place{Tile: true, Y: 10, Address: 0x8_1000_0000},
-	// ARC_MISC_CNTL_IRQ0_MASK
+	// The interrupt bit is ARC_MISC_CNTL_IRQ0_MASK.
 	interrupt: Place{Tile: true, Y: 10, Address: 0x8_8003_0100}, interruptBit: 1 << 16,
-	// POST_CODE_REG; FW_BUNDLE_VERSION in the older telemetry table; NIU_CFG_0.
+	// The registers are POST_CODE_REG, FW_BUNDLE_VERSION in the older telemetry table, and
+	// NIU_CFG_0.
 	ready: map[Place]uint64{{Tile: true, Y: 10, Address: 0x8_8003_0060}: 0xc0de0001,
 		{Tile: true, Y: 10, Address: 0x8_2007_8d60 + 49*4}:    arcFirmware,
 		{Tile: true, Y: 10, Address: 0x8_8005_0000 + niuCfg0}: niuTranslates},
@@ -74,7 +76,8 @@ var arcLayouts = [...]arcLayout{{
 	board: &boards.Blackhole, registers: Place{Tile: true, X: 8, Y: 0, Address: 0x80030000},
 	csm:       Place{Tile: true, X: 8, Y: 0, Address: arcCSM},
 	interrupt: Place{Tile: true, X: 8, Y: 0, Address: 0x800b0000}, // ARC_MSI_FIFO
-	// ARC_BOOT_STATUS: the ARC runs and accepts messages. NIU_CFG_0 of the PCIe tile.
+	// The registers are ARC_BOOT_STATUS (the ARC runs and accepts messages) and NIU_CFG_0 of the
+	// PCIe tile.
 	ready: map[Place]uint64{{Tile: true, X: 8, Address: 0x8003_0408}: 5,
 		{Tile: true, X: 2, Address: pcieNIU + niuCfg0}: niuTranslates},
 	control: 0x42c, table: 0x434, data: 0x430, power: 0x21, card: 0x40, idle: 800, busyClock: 1350,

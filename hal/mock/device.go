@@ -34,24 +34,24 @@ type Device struct {
 	clock   Clocked   // model if it implements Clocked, else nil
 	address string    // returned by Identity instead of a PCI address
 	bars    [6]uint64 // sizes of the BARs in bytes
-	system  uint32    // subsystem ids
+	system  uint32    // subsystem ids, see SetSubsystem
 	bus     uint64    // bus address of BAR 0
 	windows []window  // TLB windows, by slot
 	host    Host      // host memory that the device reaches
-	config  *Memory   // configuration space
+	config  *Memory   // PCI configuration space
 
 	at         access // current operation, for the texts of rejections
 	operations int    // number of operations so far; an operation is a load or a store
 	now        int64  // virtual clock in nanoseconds
 	gone       bool   // the fault AllOnes has occurred: the device no longer answers
 
-	hardware bool   // AsHardware was called: a kernel driver uses the device
+	hardware bool   // a kernel driver may use the device, because AsHardware was called
 	arc      *arc   // management processor; nil unless hardware is set
 	driver   Memory // registers that only kernel drivers use
 	closed   bool   // Close was called
 	refusal  string // reason for the first rejected access
 
-	lastRefusal string // the same for the last one
+	lastRefusal string // reason for the last rejected access
 
 	faults      []Fault  // injected faults
 	recording   bool     // accesses are added to journal
@@ -162,17 +162,18 @@ func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 	case gen.WindowKindConfig:
 		if w.Size > configSize {
 			return hal.Aperture{}, d.fault(hal.WrongDevice,
-				"configuration space has %d bytes, not %d", configSize, w.Size)
+				"configuration space has %d bytes, but the window has %d bytes", configSize, w.Size)
 		}
 		return hal.NewAperture(&port{d: d, bar: ConfigSpace, size: w.Size}, w.Size, -1), nil
 	}
-	return hal.Aperture{}, d.fault(hal.Usage, "window kind %d cannot be mapped", w.Kind)
+	return hal.Aperture{}, d.fault(hal.Usage, "the mock cannot map windows of kind %d", w.Kind)
 }
 
 // mapBar returns an aperture of a range of a BAR.
 func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 	if int(w.Bar) >= len(d.bars) || w.Offset > d.bars[w.Bar] || w.Size > d.bars[w.Bar]-w.Offset {
-		return hal.Aperture{}, d.fault(hal.WrongDevice, "%d bytes at %#x are not in BAR %d", w.Size,
+		return hal.Aperture{}, d.fault(hal.WrongDevice, "a window of %d bytes at offset %#x "+
+			"does not fit into BAR %d", w.Size,
 			w.Offset, w.Bar)
 	}
 	a := hal.NewAperture(&port{d: d, bar: w.Bar, base: w.Offset, size: w.Size}, w.Size, -1)
@@ -200,7 +201,8 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	p := d.host.reserveBuffer(d, w.Size, fbs.FixedBusAddress(&w))
 	if p == nil {
 		return hal.Aperture{}, d.fault(hal.NoDevice,
-			"cannot place %d bytes of host memory at bus address %#x: in use, or out of reach",
+			"cannot place %d bytes of host memory at bus address %#x: the range is in use or "+
+				"out of reach",
 			w.Size, w.Offset)
 	}
 	a := hal.NewAperture(p, w.Size, -1)
@@ -211,21 +213,24 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 // ProgramWindow implements hal.Device. It stores to the registers of the TLB window. These
 // stores count as operations.
 func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64) hal.Code {
-	slot := a.Slot
+	slot := a.TLBWindow
 	if slot < 0 || slot >= len(d.windows) || d.windows[slot].port == nil {
 		d.at = access{op: point}
-		return d.refuse("aperture of TLB window %d was not mapped from a Tlb window of this device",
-			slot)
+		return d.refuse("TLB window %d is not mapped on this device (-1: the aperture is not of a "+
+			"TLB window)", slot)
 	}
 	l := d.board.TLB
 	g := l.GroupOf(slot)
 	inside := address & (g.Size - 1)
 	words, ok := l.EncodeWindow(g, t, address-inside)
 	d.at = access{op: point}
-	if !ok || inside+a.Size > g.Size {
-		return d.refuse("TLB window %d of %d bytes cannot be pointed at %+v, address %#x", slot,
-			g.Size,
-			t, address)
+	switch {
+	case !ok:
+		return d.refuse("the registers of TLB window %d cannot encode this address or route: "+
+			"address %#x of %s", slot, address, RouteText(t))
+	case inside+a.Size > g.Size:
+		return d.refuse("the %d bytes at address %#x of %s must not cross a multiple of %d bytes, "+
+			"the size of TLB window %d", a.Size, address, RouteText(t), g.Size, slot)
 	}
 	if c := d.checkForbidden(slot, t, address, a.Size); c != hal.OK {
 		return c
@@ -292,6 +297,14 @@ func (d *Device) Refusal() string { return d.refusal }
 // LastRefusal returns the reason for the last access that the device rejected with hal.Refused, or
 // "" if it has rejected none. After a failed run this may be an access of the sequence safe.
 func (d *Device) LastRefusal() string { return d.lastRefusal }
+
+// RouteText returns the text of the tiles of the route `t` for messages, such as "tile (1,2)".
+func RouteText(t boards.TileRoute) string {
+	if t.Multicast {
+		return fmt.Sprintf("tiles (%d,%d) to (%d,%d)", t.XStart, t.YStart, t.X, t.Y)
+	}
+	return fmt.Sprintf("tile (%d,%d)", t.X, t.Y)
+}
 
 // fault returns a hal.Fault whose reason is the name of the device and the formatted text.
 func (d *Device) fault(c hal.Code, format string, args ...any) error {

@@ -52,7 +52,7 @@ type Edu struct {
 	liveness, factorial, irq uint32 // values of eduLiveness, eduFactorial and eduIRQStatus
 	irqWanted                bool   // eduStatusIRQ is set
 	raise                    func() // sends an interrupt message; may be nil
-	computing, transferring  int64  // nanoseconds that are left; 0 if not in progress
+	computing, transferring  int64  // remaining nanoseconds; 0 if not in progress
 
 	dma    map[uint64]uint64   // values of the DMA registers, by offset
 	buffer [eduBufferSize]byte // the device's own memory
@@ -144,7 +144,7 @@ func (e *Edu) interrupt(bits uint32) {
 	}
 }
 
-// startFactorial starts the computation of n!. Like edu, it ignores n during a computation.
+// startFactorial starts the computation of n!. Like QEMU's edu, it ignores n during a computation.
 func (e *Edu) startFactorial(n uint32) {
 	if e.computing == 0 {
 		e.factorial, e.computing = n, eduWorkNs
@@ -215,14 +215,18 @@ func (e *Edu) transferRanges() (to, from []byte, c hal.Code) {
 		device, bus = bus, device
 	}
 	inside := device - eduBufferStart
-	if count == 0 || inside >= eduBufferSize || count >= eduBufferSize-inside {
-		return nil, nil, e.refuse("a transfer of %d bytes at %#x of the device is out of bounds",
-			count, device)
+	if count == 0 {
+		return nil, nil, e.refuse("a DMA transfer must not have 0 bytes")
+	}
+	if inside >= eduBufferSize || count >= eduBufferSize-inside {
+		return nil, nil, e.refuse("a DMA transfer of %d bytes at %#x must lie in the device's "+
+			"memory and must not include the memory's last byte", count, device)
 	}
 	own, host := e.buffer[inside:][:count], e.host.Bytes(bus, count)
 	if host == nil {
 		return nil, nil,
-			e.refuse("a transfer of %d bytes reaches host memory at %#x that is not mapped", count,
+			e.refuse("a DMA transfer of %d bytes reaches host memory at bus address %#x that is "+
+				"not mapped", count,
 				bus)
 	}
 	if out {

@@ -129,13 +129,14 @@ func TestEduRejectsInvalidTransfers(t *testing.T) {
 		source, target, count, command uint64 // 0 in place of a host address: that of a mapped page
 		reason                         string
 	}{
-		{"up to the end of the buffer", 0, 0x40000, 4096, 1, "out of bounds"},
-		{"below the buffer", 0, 0x3ffff, 4, 1, "out of bounds"},
-		{"above the buffer", 0, 0x41000, 1, 1, "out of bounds"},
-		{"wrapping", 0, 0x40001, ^uint64(0), 1, "out of bounds"},
-		{"of nothing", 0, 0x40000, 0, 1, "a transfer of 0 bytes"},
-		{"from the buffer's end", 0x40ffc, 0, 4, 3, "out of bounds"},
-		{"from no memory", 4096, 0x40000, 4, 1, "host memory at 0x1000 that is not mapped"},
+		{"up to the end of the buffer", 0, 0x40000, 4096, 1, "must lie in the device's memory"},
+		{"below the buffer", 0, 0x3ffff, 4, 1, "must lie in the device's memory"},
+		{"above the buffer", 0, 0x41000, 1, 1, "must lie in the device's memory"},
+		{"wrapping", 0, 0x40001, ^uint64(0), 1, "must lie in the device's memory"},
+		{"of nothing", 0, 0x40000, 0, 1, "a DMA transfer must not have 0 bytes"},
+		{"from the buffer's end", 0x40ffc, 0, 4, 3, "must lie in the device's memory"},
+		{"from no memory", 4096, 0x40000, 4, 1, "host memory at bus address 0x1000 that is not " +
+			"mapped"},
 		{"past the end of a page", hostBus + 4094, 0x40000, 4, 1, "not mapped"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

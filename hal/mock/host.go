@@ -8,8 +8,8 @@ import (
 	"lightmetal/hal"
 )
 
-// hostBus is the bus address of the first host buffer. QEMU's edu device reaches only
-// addresses of up to 28 bits by default, so the address must not have more.
+// hostBus is the bus address of the first host buffer. QEMU's edu device accesses only addresses of
+// up to 28 bits by default, so hostBus must be below 2^28.
 const hostBus = 0x0100_0000
 
 // hostMemory is the value of access.bar for host memory.

@@ -49,7 +49,7 @@ func (g *Tiles) idRegister(at Place) (id uint32, ok bool) {
 // interfaceAt finds the network interface to which an address in a tile of kind k belongs. It
 // returns the number of the interface's NoC, and the offset of the address from the first
 // register of the interface. ok is false if the address belongs to no network interface.
-func (g *Tiles) interfaceAt(k chips.Kind, address uint64) (noc int, offset uint64, ok bool) {
+func (g *Tiles) interfaceAt(k chips.TileKind, address uint64) (noc int, offset uint64, ok bool) {
 	wide := g.traits.noc.wide // Blackhole
 	arc := address - arcRegisters[g.board]
 	switch {

@@ -5,6 +5,7 @@ package mock
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"lightmetal/hal"
 )
@@ -21,9 +22,17 @@ type Access struct {
 // Record switches recording of accesses on or off. A new device does not record.
 func (d *Device) Record(on bool) { d.recording, d.journalMost = on, math.MaxInt }
 
-// RecordAtMost switches recording on. The device rejects all accesses after it has recorded
-// the given number.
-func (d *Device) RecordAtMost(most int) { d.recording, d.journalMost = true, most }
+// reservedMost is the largest number of accesses for which RecordAtMost reserves memory.
+const reservedMost = 1 << 18
+
+// RecordAtMost switches recording on. The device rejects all accesses after it has recorded the
+// given number. RecordAtMost reserves the memory of the journal: a growing journal would be copied
+// again and again, and the peak of memory usage would be several times its size, depending on the
+// garbage collector.
+func (d *Device) RecordAtMost(most int) {
+	d.recording, d.journalMost = true, most
+	d.journal = slices.Grow(d.journal, min(most, reservedMost))
+}
 
 // Journal returns the recorded accesses, which are all accesses that succeeded while recording
 // was on.
@@ -35,7 +44,8 @@ func (d *Device) recordAccess(a Access) hal.Code {
 	switch {
 	case !d.recording:
 	case len(d.journal) >= d.journalMost:
-		return d.refuse("more than %d accesses", d.journalMost)
+		return d.refuse("the journal of the mock is full: the journal may have at most %d accesses",
+			d.journalMost)
 	default:
 		d.journal = append(d.journal, a)
 	}

@@ -104,7 +104,7 @@ func TestListingsMoveRecordedAndNewData(t *testing.T) {
 				t.Errorf("%s: the disk holds other data", name)
 			}
 			if result := g.run("main"); result.Code != hal.CompareFailed || !result.SafeRan ||
-				result.SafeCode != hal.OK {
+				result.SafeSequenceCode != hal.OK {
 				t.Errorf("%s: main with other data ends with %+v", name, result)
 			}
 		})
@@ -190,7 +190,7 @@ func TestNvmeIsQuiescedAfterAFaultAtAnyOperation(t *testing.T) {
 		g := rigOf(t, "nvme.lms", text)
 		g.devices[0].Inject(mock.Fault{Kind: mock.BusFault, Operation: n})
 		result := g.run("main")
-		if result.Code != hal.BusFault || !result.SafeRan || result.SafeCode != hal.OK {
+		if result.Code != hal.BusFault || !result.SafeRan || result.SafeSequenceCode != hal.OK {
 			t.Errorf("bus fault at operation %d: %+v: %s", n, result, g.devices[0].Refusal())
 		}
 		if result := g.run("main"); result.Code != hal.Disabled {
@@ -248,7 +248,7 @@ func TestNvmeMistakesEndWithDifferentCodes(t *testing.T) {
 			}
 			g := rigOf(t, m.name, wrong)
 			result := g.run("main")
-			if result.Code != m.code || result.Got != m.got || result.SafeCode != hal.OK ||
+			if result.Code != m.code || result.Got != m.got || result.SafeSequenceCode != hal.OK ||
 				!result.SafeRan {
 				t.Errorf("%s: %+v, want %v, got %#x", m.name, result, m.code, m.got)
 			}

@@ -22,15 +22,15 @@ type Memory struct {
 	grid  *chips.Grid     // tiles of the chip; nil if the board has none
 	pages map[Place]*page // pages by the place of their first byte
 
-	// lastPage is the page of the previous access, which begins at last. It saves a search in
-	// the map, because consecutive accesses are often to the same page.
+	// lastPage is the page of the previous access, and last is the place of its first byte. They
+	// save a search in the map, because consecutive accesses are often to the same page.
 	last     Place
 	lastPage *page
 }
 
-// NewMemory returns a Memory for the board. The registers that keep cores in reset have their
-// value after power-up, and keep only the bits of cores.
-func NewMemory(b *boards.Board) *Memory { return &Memory{grid: chips.Of(b).Grid} }
+// NewMemory returns a Memory for the board. The registers that keep cores in reset begin with their
+// value after power-up, and only their bits for cores can be changed.
+func NewMemory(b *boards.Board) *Memory { return &Memory{grid: chips.ForBoard(b).Grid} }
 
 // Load implements Model.
 func (m *Memory) Load(at Place, width uint8) (uint64, hal.Code) {
@@ -69,18 +69,19 @@ func (m *Memory) page(first Place) *page {
 	m.pages[first] = p
 	if m.grid != nil {
 		reset := first
-		reset.Address = m.grid.Reset.Address
+		reset.Address = m.grid.TensixReset.Address
 		if inside := reset.Address - first.Address; inside < pageSize {
 			if r := m.resetAt(reset); r != nil {
-				storeLittleEndian(p[inside:], 4, uint64(r.Initial))
+				storeLittleEndian(p[inside:], 4, uint64(r.ValueAfterPowerUp))
 			}
 		}
 	}
 	return p
 }
 
-// resetAt returns the register at a place if that keeps cores in reset, and otherwise nil.
-func (m *Memory) resetAt(at Place) *chips.Reset {
+// resetAt returns the register at a place that keeps cores in reset, or nil if the place is not
+// such a register.
+func (m *Memory) resetAt(at Place) *chips.CoreReset {
 	if m.grid == nil || !at.Tile {
 		return nil
 	}

@@ -27,7 +27,7 @@ func mapped(t *testing.T, d *Device, w fbs.Window) hal.Aperture {
 // bar maps a whole BAR.
 func bar(t *testing.T, d *Device, n uint8) hal.Aperture {
 	t.Helper()
-	return mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: n, Slot: fbs.NoSlot,
+	return mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: n, Slot: fbs.AnySlot,
 		Size: d.bars[n]})
 }
 
@@ -123,13 +123,13 @@ func TestWindowsLeadToTheirTiles(t *testing.T) {
 		t.Run(fmt.Sprint(c.board.Name, " ", c.slot, " ", c.size), func(t *testing.T) {
 			d := New(c.board)
 			first := tlb(t, d, c.slot, c.size, c.plain, 0)
-			second := tlb(t, d, fbs.NoSlot, c.size, c.other, 0)
-			if first.Slot != int(c.slot) || second.Slot == first.Slot {
-				t.Errorf("%s: windows %d and %d", c.board.Name, first.Slot, second.Slot)
+			second := tlb(t, d, fbs.AnySlot, c.size, c.other, 0)
+			if first.TLBWindow != int(c.slot) || second.TLBWindow == first.TLBWindow {
+				t.Errorf("%s: windows %d and %d", c.board.Name, first.TLBWindow, second.TLBWindow)
 			}
 			store(t, d, &first, 0x1000, 4, 0x600df00d)
 			expect(t, d, &second, 0x1000, 4, 0x600df00d)
-			elsewhere := tlb(t, d, fbs.NoSlot, c.size, tile(2, 2), 0)
+			elsewhere := tlb(t, d, fbs.AnySlot, c.size, tile(2, 2), 0)
 			expect(t, d, &elsewhere, 0x1000, 4, 0)
 		})
 	}
@@ -200,9 +200,9 @@ func TestMulticastStoresToEveryTensixTileOfItsRectangle(t *testing.T) {
 				t.Errorf("%s: one store reached %d tiles in %d operations", c.board.Name, n,
 					d.Operations()-before)
 			}
-			in := tlb(t, d, fbs.NoSlot, 1<<20, tile(c.inside.X, c.inside.Y), 0)
+			in := tlb(t, d, fbs.AnySlot, 1<<20, tile(c.inside.X, c.inside.Y), 0)
 			expect(t, d, &in, 0x100, 4, 42)
-			out := tlb(t, d, fbs.NoSlot, 1<<20, tile(c.beyond.X, c.beyond.Y), 0)
+			out := tlb(t, d, fbs.AnySlot, 1<<20, tile(c.beyond.X, c.beyond.Y), 0)
 			expect(t, d, &out, 0x100, 4, 0)
 		})
 	}
@@ -236,13 +236,14 @@ func TestMapPrefersTheRequestedWindow(t *testing.T) {
 		{"the kernel driver's", 185, 16 << 20, 167},
 		{"asked for and too small", 0, 2 << 20, 156},
 		{"no such window", 500, 1 << 20, 0},
-		{"any", fbs.NoSlot, 1 << 20, 1},
-		{"any of an odd size", fbs.NoSlot, 4096, 2},
+		{"any", fbs.AnySlot, 1 << 20, 1},
+		{"any of an odd size", fbs.AnySlot, 4096, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := tlb(t, d, c.slot, c.size, nil, 0)
-			if a.Slot != c.want || a.Size != c.size {
-				t.Errorf("%s: want window %d, got %d of %d bytes", c.name, c.want, a.Slot, a.Size)
+			if a.TLBWindow != c.want || a.Size != c.size {
+				t.Errorf("%s: want window %d, got %d of %d bytes", c.name, c.want, a.TLBWindow,
+					a.Size)
 			}
 		})
 	}
@@ -261,17 +262,17 @@ func TestMapRejectsWhatTheDeviceDoesNotHave(t *testing.T) {
 		reason string
 	}{
 		{"BAR too small", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Size: 1<<20 + 1},
-			hal.WrongDevice, "not in BAR 0"},
+			hal.WrongDevice, "does not fit into BAR 0"},
 		{"range past the end", New(&boards.Edu),
 			fbs.Window{Kind: gen.WindowKindBar, Offset: 1 << 19, Size: 1<<19 + 4}, hal.WrongDevice,
-			"not in BAR 0"},
+			"does not fit into BAR 0"},
 		{"offset that wraps", New(&boards.Edu),
 			fbs.Window{Kind: gen.WindowKindBar, Offset: ^uint64(0), Size: 8}, hal.WrongDevice,
-			"not in BAR 0"},
+			"does not fit into BAR 0"},
 		{"no such BAR", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Bar: 1, Size: 4},
-			hal.WrongDevice, "not in BAR 1"},
+			hal.WrongDevice, "does not fit into BAR 1"},
 		{"BAR 6", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Bar: 6, Size: 4},
-			hal.WrongDevice, "not in BAR 6"},
+			hal.WrongDevice, "does not fit into BAR 6"},
 		{"no windows", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindTlb, Size: 4096},
 			hal.WrongDevice, "no TLB windows"},
 		{"window too large", New(&boards.Wormhole),
@@ -297,17 +298,17 @@ func TestMapRejectsWhatTheDeviceDoesNotHave(t *testing.T) {
 func TestMapFailsWhenNoWindowIsFree(t *testing.T) {
 	d := New(&boards.Wormhole)
 	for range 19 { // the twentieth is the kernel driver's
-		tlb(t, d, fbs.NoSlot, 16<<20, nil, 0)
+		tlb(t, d, fbs.AnySlot, 16<<20, nil, 0)
 	}
-	if _, err := d.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot,
+	if _, err := d.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.AnySlot,
 		Size: 16 << 20}); hal.CodeOf(err) != hal.NoDevice {
 		t.Errorf("a twentieth large window: %v", err)
 	}
 	small := New(&boards.Blackhole)
 	small.ResizeBAR(4, 8<<30)
-	tlb(t, small, fbs.NoSlot, 4<<30, nil, 0)
-	tlb(t, small, fbs.NoSlot, 4<<30, nil, 0)
-	if _, err := small.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot,
+	tlb(t, small, fbs.AnySlot, 4<<30, nil, 0)
+	tlb(t, small, fbs.AnySlot, 4<<30, nil, 0)
+	if _, err := small.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.AnySlot,
 		Size: 4 << 30}); hal.CodeOf(err) != hal.NoDevice {
 		t.Errorf("a third window in 8 GiB: %v", err)
 	}

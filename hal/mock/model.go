@@ -78,7 +78,7 @@ func defaultModel(b *boards.Board) Model {
 		return NewEdu()
 	case b == &boards.Nvme:
 		return NewNvme()
-	case chips.Of(b).Grid != nil:
+	case chips.ForBoard(b).Grid != nil:
 		return NewTiles(b)
 	}
 	return NewMemory(b)

@@ -5,7 +5,6 @@ package mock
 // NoC 1, and a tile has a network interface for each.
 
 import (
-	"errors"
 	"fmt"
 
 	"lightmetal/boards/chips"
@@ -44,11 +43,11 @@ const (
 )
 
 const (
-	commandBuffers = 4
-	transactionIDs = 16
+	commandBuffers = 4      // of a network interface
+	transactionIDs = 16     // of a network interface
 	tagID          = 10     // lowest bit of the transaction id in NOC_PACKET_TAG
 	coordinateBits = 12     // bits of a coordinate: 6 for x and 6 for y
-	requestsMax    = 2      // a request may start another one, but that one no third
+	requestsMax    = 2      // a request may start a second one, but that must not start a third
 	tableEntries   = 8      // coordinates in a translation table
 	atIncrement    = 0x107c // value of NOC_AT_LEN_BE: get and increment a 32-bit number
 )
@@ -111,7 +110,7 @@ type niuRegister struct {
 	store func(n *niu, offset uint64, value uint32) error
 }
 
-// withRegisters returns a copy of c with the table of all registers.
+// withRegisters returns a copy of c to which it has added the table of all registers.
 func withRegisters(c nocTraits) *nocTraits {
 	kept := niuRegister{(*niu).loadWord, (*niu).storeWord}
 	c.registers = map[uint64]niuRegister{
@@ -186,7 +185,7 @@ func masksWithoutTensix(g *chips.Grid) (columns, rows uint32) {
 	columns, rows = 1<<len(g.Rows[0])-1, 1<<len(g.Rows)-1
 	for y, row := range g.Rows {
 		for x := range row {
-			if chips.Kind(row[x]) == chips.Tensix {
+			if chips.TileKind(row[x]) == chips.Tensix {
 				columns &^= 1 << x
 				rows &^= 1 << y
 			}
@@ -214,7 +213,7 @@ func (n *niu) store(offset uint64, value uint32) error {
 	if r := n.traits.registers[offset]; r.store != nil {
 		return r.store(n, offset, value)
 	}
-	return errors.New("no such register of the network interface, or none to store to")
+	return fmt.Errorf("the network interface has no writable register at offset %#x", offset)
 }
 
 // loadWord implements a load from a register that returns the stored value.
@@ -267,12 +266,12 @@ func (n *niu) translationTable(offset uint64) (value uint32) {
 	}
 	for i := range uint8(tableEntries) {
 		v := uint8(table)%4*tableEntries + i
-		if v >= g.First && int(v-g.First) < len(further) {
-			v = further[v-g.First]
+		if v >= g.FirstTranslated && int(v-g.FirstTranslated) < len(further) {
+			v = further[v-g.FirstTranslated]
 			if n.second {
 				v = last - v
 			}
-		} else if v >= g.First {
+		} else if v >= g.FirstTranslated {
 			v = 0
 		}
 		value |= uint32(v) << (4 * i)
@@ -284,8 +283,8 @@ func (n *niu) translationTable(offset uint64) (value uint32) {
 // all transaction ids, like the maker's simulator.
 func (n *niu) clearOutstanding(_ uint64, ids uint32) error {
 	if ids != 1<<transactionIDs-1 {
-		return fmt.Errorf("outstanding requests of the transaction ids %#x: the simulator takes "+
-			"0xffff only", ids)
+		return fmt.Errorf("NOC_CLEAR_OUTSTANDING_REQ_CNT is %#x, but the simulator supports only "+
+			"0xffff (all transaction ids)", ids)
 	}
 	for id := range uint64(transactionIDs) {
 		n.words[niuMstReqsOutstandingID+4*id] = 0
@@ -293,13 +292,17 @@ func (n *niu) clearOutstanding(_ uint64, ids uint32) error {
 	return nil
 }
 
-// setRouter implements a store to ROUTER_CFG_1 or ROUTER_CFG_3. Multicasts must skip all columns
-// and rows without Tensix tiles.
+// setRouter implements a store to ROUTER_CFG_1 or ROUTER_CFG_3. It rejects a value with which
+// multicasts would not skip all columns or rows without Tensix tiles.
 func (n *niu) setRouter(offset uint64, leftOut uint32) error {
 	columns, rows := masksWithoutTensix(n.grid())
-	if offset == routerCfg1 && columns&^leftOut != 0 || offset == routerCfg3 && rows&^leftOut != 0 {
-		return fmt.Errorf("ROUTER_CFG would have multicasts reach columns or rows without Tensix "+
-			"tiles: %#x", leftOut)
+	register, lines, needed := 1, "columns", columns
+	if offset == routerCfg3 {
+		register, lines, needed = 3, "rows", rows
+	}
+	if needed&^leftOut != 0 {
+		return fmt.Errorf("ROUTER_CFG_%d is %#x, but must have all bits of %#x, "+
+			"so that multicasts skip the %s without Tensix tiles", register, leftOut, needed, lines)
 	}
 	return n.storeWord(offset, leftOut)
 }
@@ -308,8 +311,8 @@ func (n *niu) setRouter(offset uint64, leftOut uint32) error {
 // simulator.
 func (n *niu) setExclude(_ uint64, value uint32) error {
 	if value != 0 {
-		return fmt.Errorf("NOC_BRCST_EXCLUDE is %#x; the simulator has multicasts of whole "+
-			"rectangles only", value)
+		return fmt.Errorf("NOC_BRCST_EXCLUDE is %#x, but the simulator supports only 0 "+
+			"(multicasts to whole rectangles)", value)
 	}
 	return nil
 }
@@ -317,21 +320,25 @@ func (n *niu) setExclude(_ uint64, value uint32) error {
 // setTag implements a store to NOC_PACKET_TAG. It accepts only a transaction id.
 func (n *niu) setTag(offset uint64, value uint32) error {
 	if value&^((transactionIDs-1)<<tagID) != 0 {
-		return fmt.Errorf("NOC_PACKET_TAG is %#x, with more than a transaction id in bits 10 to 13",
+		return fmt.Errorf("NOC_PACKET_TAG is %#x, but only bits 10 to 13, the transaction id, "+
+			"may be set",
 			value)
 	}
 	return n.storeWord(offset, value)
 }
+
+var errChainTooLong = fmt.Errorf("NoC requests may start each other in chains of at most %d "+
+	"requests", requestsMax)
 
 // startRequest implements a store to NOC_CMD_CTRL: it executes the request in the command buffer. A
 // request that writes to a register of a network interface may start another request. That request
 // must not start a third one, because some chains of requests would never end.
 func (n *niu) startRequest(offset uint64, value uint32) error {
 	if value != 1 {
-		return fmt.Errorf("NOC_CMD_CTRL takes 1 only, not %#x", value)
+		return fmt.Errorf("NOC_CMD_CTRL must be 1, not %#x", value)
 	}
 	buffer, chip := offset/n.traits.stride, n.tile.tiles
-	err := errors.New("a request that another one started starts a third")
+	err := errChainTooLong
 	if chip.requests < requestsMax {
 		chip.requests++
 		err = n.executeRequest(buffer * n.traits.stride)

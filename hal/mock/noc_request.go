@@ -59,8 +59,14 @@ func (n *niu) executeRequest(buffer uint64) error {
 	case kind&^ctrlSrcInclude == ctrlWrite|ctrlMulticast|ctrlPathReserve:
 		return q.executeMulticast()
 	}
-	return fmt.Errorf("NOC_CTRL is %#x, which the simulator does not implement: "+
-		"reads need an answer, multicasts must be writes that reserve their path", q.ctrl)
+	switch {
+	case q.ctrl&^ctrlIgnored == 0:
+		return fmt.Errorf("NOC_CTRL is %#x, but a read must request an answer", q.ctrl)
+	case q.ctrl&ctrlMulticast != 0:
+		return fmt.Errorf("NOC_CTRL is %#x, but a multicast must be a write from L1 that "+
+			"reserves its path", q.ctrl)
+	}
+	return fmt.Errorf("NOC_CTRL is %#x, a request that the simulator does not implement", q.ctrl)
 }
 
 // endpointAt decodes the coordinate and address in the registers LO, MID and HI at an offset.
@@ -87,7 +93,7 @@ func (q *request) resolveEndpoint(e *endpoint, multicast bool) (err error) {
 	}
 	switch kind := q.grid().Kind(e.tile); kind {
 	case chips.Router, chips.L2CPU, chips.Security:
-		return fmt.Errorf("(%d,%d) is a %s, which the simulator does not have as a target",
+		return fmt.Errorf("(%d,%d) is a %s, which the simulator does not support as a target",
 			e.tile.X, e.tile.Y, kind)
 	}
 	return nil
@@ -114,10 +120,10 @@ func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 	if n.traits.wide {
 		ok = ok && (x != 0 || y < 2)
 	} else {
-		ok = ok && (x < columns || x >= n.grid().First+2)
+		ok = ok && (x < columns || x >= n.grid().FirstTranslated+2)
 	}
 	if !ok || coordinate>>coordinateBits != 0 {
-		return t, fmt.Errorf("coordinate %#x, which is (%d,%d), is not a tile on NoC %d",
+		return t, fmt.Errorf("coordinate %#x means (%d,%d), where NoC %d has no tile",
 			coordinate, x, y, n.number())
 	}
 	return t, nil
@@ -127,11 +133,11 @@ func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 // the request.
 func (q *request) checkOwnL1(e endpoint, size uint64) error {
 	if e.tile != q.tile.at {
-		return fmt.Errorf("the end at (%d,%d) is not the tile that makes the request", e.tile.X,
+		return fmt.Errorf("the endpoint (%d,%d) must be the tile that makes the request", e.tile.X,
 			e.tile.Y)
 	}
 	if !q.tile.l1.containsRange(e.address, size) {
-		return fmt.Errorf("%d bytes at %#x are not in L1", size, e.address)
+		return fmt.Errorf("the range of %d bytes at %#x must be in L1", size, e.address)
 	}
 	return nil
 }
@@ -139,16 +145,17 @@ func (q *request) checkOwnL1(e endpoint, size uint64) error {
 // checkAlignment checks that the addresses of both endpoints are equal modulo align.
 func (q *request) checkAlignment(align uint64) error {
 	if (q.targ.address^q.ret.address)%align != 0 {
-		return fmt.Errorf("the addresses %#x and %#x differ modulo %d", q.targ.address,
+		return fmt.Errorf("the addresses %#x and %#x must be equal modulo %d", q.targ.address,
 			q.ret.address, align)
 	}
 	return nil
 }
 
-// checkLength checks that a packet can have the length of the request.
+// checkLength checks that the length of the request is a valid length of a packet.
 func (q *request) checkLength() error {
 	if q.length < 1 || q.length > q.traits.packetMax {
-		return fmt.Errorf("%d bytes; a packet has 1 to %d", q.length, q.traits.packetMax)
+		return fmt.Errorf("the length is %d bytes, but a packet must have 1 to %d bytes", q.length,
+			q.traits.packetMax)
 	}
 	return nil
 }
@@ -170,7 +177,8 @@ func (q *request) executeRead() error {
 		return err
 	}
 	if isRegister && uint64(q.length) > 4-q.ret.address%4 {
-		return fmt.Errorf("%d bytes from %#x, where there are registers", q.length, q.targ.address)
+		return fmt.Errorf("the read of %d bytes at %#x crosses the end of a 4-byte register",
+			q.length, q.targ.address)
 	}
 	data := make([]byte, q.length)
 	if err := q.tile.tiles.readTile(q.targ.tile, q.targ.address, data); err != nil {
@@ -212,15 +220,15 @@ func (q *request) countWrite() {
 }
 
 // executeMulticast copies from L1 of the tile that makes the request to all tiles of a rectangle,
-// except those that isExcluded reports.
+// except those for which isExcluded returns true.
 func (q *request) executeMulticast() error {
 	source := q.checkOwnL1(q.targ, uint64(q.length))
 	if err := cmp.Or(q.checkLength(), source, q.checkAlignment(16)); err != nil {
 		return err
 	}
 	if q.ret.address >= q.tile.l1.size && (q.length != 4 || q.ret.address%4 != 0) {
-		return fmt.Errorf("%d bytes to %#x, where there is at most a register", q.length,
-			q.ret.address)
+		return fmt.Errorf("a multicast to an address outside L1 must be an aligned 4-byte write, "+
+			"not %d bytes to %#x", q.length, q.ret.address)
 	}
 	first, last, err := q.multicastCorners()
 	if err != nil {
@@ -254,8 +262,9 @@ func (q *request) multicastCorners() (first, last chips.Tile, err error) {
 		first, last = last, first
 	}
 	if first.X > last.X || first.Y > last.Y {
-		err = fmt.Errorf("a multicast to (%d,%d)-(%d,%d), which NoC %d does not go through in "+
-			"this direction",
+		err = fmt.Errorf("the multicast from (%d,%d) to (%d,%d) is against the direction of NoC "+
+			"%d, "+
+			"which the simulator does not implement",
 			q.ret.first.X, q.ret.first.Y, q.ret.tile.X, q.ret.tile.Y, q.number())
 	}
 	return first, last, err
@@ -286,13 +295,15 @@ func (q *request) countMulticast(reached uint32) {
 func (q *request) executeIncrement() error {
 	switch kind := q.grid().Kind(q.targ.tile); {
 	case q.length != atIncrement:
-		return fmt.Errorf("NOC_AT_LEN_BE is %#x; of atomics the simulator has %#x only, get and "+
-			"increment", q.length, atIncrement)
+		return fmt.Errorf("NOC_AT_LEN_BE is %#x, but the simulator implements only the atomic "+
+			"%#x (get and increment)", q.length, atIncrement)
 	case q.targ.address%16 != 0 || q.ret.address%4 != 0:
-		return fmt.Errorf("an atomic at %#x, not a multiple of 16, or its answer to %#x, not one "+
-			"of 4", q.targ.address, q.ret.address)
+		return fmt.Errorf("the address of the atomic, %#x, must be a multiple of 16, and the "+
+			"address of the "+
+			"answer, %#x, a multiple of 4", q.targ.address, q.ret.address)
 	case kind != chips.Tensix && kind != chips.Ethernet:
-		return fmt.Errorf("an atomic in a %s", kind)
+		return fmt.Errorf("the target of an atomic must be a Tensix or Ethernet tile, not a %s",
+			kind)
 	}
 	if err := q.checkOwnL1(q.ret, 4); err != nil {
 		return err
@@ -321,18 +332,21 @@ func (q *request) executeInlineWrite() error {
 	kind, address := q.grid().Kind(q.targ.tile), q.targ.address
 	switch {
 	case kind != chips.Tensix && kind != chips.Ethernet:
-		return fmt.Errorf("inline data to a %s", kind)
+		return fmt.Errorf("the target of an inline write must be a Tensix or Ethernet tile, not "+
+			"a %s", kind)
 	case q.ret.tile != q.tile.at:
 		return q.checkOwnL1(q.ret, 0)
 	case address >= localRAM:
 	case q.traits.wide:
-		return fmt.Errorf("inline data to %#x: unsafe but to registers on Blackhole", address)
+		return fmt.Errorf("the inline write to %#x is unsafe; on Blackhole, inline writes must "+
+			"be to registers", address)
 	case !enablesWord(q.length, address):
-		return fmt.Errorf("inline data to %#x with the byte enables %#x; the simulator writes "+
+		return fmt.Errorf("the inline write to %#x has the byte enables %#x, but the simulator "+
+			"writes only "+
 			"whole words", address, q.length)
 	}
 	if address%4 != 0 {
-		return fmt.Errorf("inline data to %#x, not a multiple of 4", address)
+		return fmt.Errorf("the address of the inline write, %#x, must be a multiple of 4", address)
 	}
 	var data [4]byte
 	storeLittleEndian(data[:], 4, uint64(q.data))

@@ -213,30 +213,36 @@ func TestRejectedRequestStopsTheCore(t *testing.T) {
 			reason string
 		}{
 			{c.commandOf(0x10, 64, dram, 16, near, 0x1000),
-				"NoC 0, command buffer 0: the addresses 0x10 and 0x1000 differ modulo "},
-			{c.commandOf(0x10, 0, dram, 0, near, 0x1000), "0 bytes; a packet has 1 to "},
+				"NoC 0, command buffer 0: the addresses 0x10 and 0x1000 must be equal modulo "},
+			{c.commandOf(0x10, 0, dram, 0, near, 0x1000), "the length is 0 bytes, but a packet " +
+				"must have 1 to "},
 			{c.commandOf(0x10, 64, c.nowhere, 0, near, 0x1000),
-				"which the simulator does not have as a target"},
+				"which the simulator does not support as a target"},
 			{c.commandOf(0x10, 64, at(40, 1), 0, near, 0x1000),
-				"which is (40,1), is not a tile on NoC 0"},
-			{c.commandOf(0x12, 64, far, 0, dram, 0), "is not the tile that makes the request"},
+				"means (40,1), where NoC 0 has no tile"},
+			{c.commandOf(0x12, 64, far, 0, dram, 0), "must be the tile that makes the request"},
 			{c.commandOf(0x12, 64, near, 0x17fff0, dram, 0x30),
-				"64 bytes at 0x17fff0 are not in L1"},
+				"the range of 64 bytes at 0x17fff0 must be in L1"},
 			{c.commandOf(0x14, 64, dram, 0, near, 0x1000),
-				"NOC_CTRL is 0x14, which the simulator does not implement"},
-			{c.commandOf(0, 64, dram, 0, near, 0x1000), "reads need an answer"},
+				"NOC_CTRL is 0x14, a request that the simulator does not implement"},
+			{c.commandOf(0, 64, dram, 0, near, 0x1000),
+				"NOC_CTRL is 0x0, but a read must request an answer"},
+			{c.commandOf(0x22, 16, near, 0, near|far<<12, 0),
+				"NOC_CTRL is 0x22, but a multicast must be a write from L1 that reserves its path"},
 			{c.commandOf(0x12, 4, near, 0x200, far, 0xffb121b0),
 				"register 0xffb121b0 of the Tensix tile"},
 			{c.commandOf(0x12, 4, near, 0x40+c.cmdCtrl%16, near, niu0+c.cmdCtrl),
-				"a request that another one started starts a third"},
+				"NoC requests may start each other in chains of at most 2 requests"},
 			{c.commandOf(0x12, 64, near, 0, dram, 0xffff_fff0), "the DRAM tile"},
-			{c.commandOf(0x11, 0x107c, far, 0x1008, near, 0x2000), "an atomic at 0x1008"},
+			{c.commandOf(0x11, 0x107c, far, 0x1008, near, 0x2000), "the address of the atomic, " +
+				"0x1008, must be a multiple of 16"},
 			{c.commandOf(0x132, 16, near, 0, near|far<<12, 0),
-				"which NoC 0 does not go through in this direction"},
-			{[]uint32{niu0 + c.cmdCtrl, 3}, "NOC_CMD_CTRL takes 1 only, not 0x3"},
+				"is against the direction of NoC 0"},
+			{[]uint32{niu0 + c.cmdCtrl, 3}, "NOC_CMD_CTRL must be 1, not 0x3"},
 			{[]uint32{niu0 + 0x18, 1}, "NOC_PACKET_TAG is 0x1"},
-			{[]uint32{niu0 + c.clear, 1}, "the simulator takes 0xffff only"},
-			{[]uint32{niu0 + 0x208, 1}, "no such register of the network interface"},
+			{[]uint32{niu0 + c.clear, 1}, "the simulator supports only 0xffff"},
+			{[]uint32{niu0 + 0x208, 1},
+				"the network interface has no writable register at offset 0x208"},
 		} {
 			r := newRig(t, c.board).at(c.tiles[0])
 			r.writeWords(0x40, 1, 1, 1, 1)
@@ -343,7 +349,7 @@ func TestRequestsThatStartEachOtherEnd(t *testing.T) {
 		r.runProgram(poke, append(data, back[:len(back)-2]...)...) // prepared, not started
 		r.at(c.tiles[0]).runProgram(poke, append(data, there...)...)
 		if _, code := r.window.Load(uint32(r.reach(0)), 4); code != hal.Refused ||
-			!strings.Contains(r.Refusal(), "a request that another one started starts a third") {
+			!strings.Contains(r.Refusal(), "in chains of at most 2 requests") {
 			t.Errorf("%s: %v, %q", c.board.Name, code, r.Refusal())
 		}
 	}

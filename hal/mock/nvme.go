@@ -83,7 +83,7 @@ type Nvme struct {
 	admin    map[uint64]uint64     // values of AQA, ASQ and ACQ, by offset
 	masked   uint32                // interrupt mask
 	raise    func()                // sends the interrupt message; may be nil
-	due      int64                 // nanoseconds until the controller reacts; 0: nothing to do
+	due      int64                 // nanoseconds until the controller reacts; 0: no pending work
 	sq, cq   [nvmeQueues]nvmeQueue // submission and completion queues; 0: admin queues
 	disk     []byte                // data of the namespace
 	scratch  [pageSize]byte        // data of an Identify command
@@ -95,7 +95,7 @@ type Nvme struct {
 type nvmeQueue struct {
 	bus        uint64 // bus address of entry 0
 	entries    uint32 // number of entries; 0 if the queue does not exist
-	head, tail uint32 // indices of the first used and of the first free entry
+	head, tail uint32 // index of the first used entry, and of the first free entry
 	phase      uint32 // phase bit of the next completion: phaseOfStatus or 0
 	cq         uint32 // of a submission queue: number of its completion queue
 	interrupts bool   // of a completion queue: each completion raises the interrupt
@@ -185,7 +185,7 @@ func (n *Nvme) Store(at Place, width uint8, value uint64) hal.Code {
 	case !ok:
 		return n.refuse("there is no register to store to at %#x", at.Address)
 	case n.cc&ccEN != 0:
-		return n.refuse("the admin queues are moved while CC.EN is 1")
+		return n.refuse("the registers of the admin queues must not change while CC.EN is 1")
 	default:
 		n.admin[register] = admin&^(fbs.WidthMask(width)<<shift) | value<<shift
 	}
@@ -201,7 +201,8 @@ func (n *Nvme) storeCC(value uint32) hal.Code {
 	case enable && !enabled && n.csts&cstsRDY != 0:
 		return n.refuse("CC.EN is set before CSTS.RDY is 0")
 	case enable && enabled && (n.cc^value)&ccSettings != 0:
-		return n.refuse("settings of CC change while CC.EN is 1: %#x to %#x", n.cc, value)
+		return n.refuse("the settings in CC must not change while CC.EN is 1, but change from "+
+			"%#x to %#x", n.cc, value)
 	}
 	n.cc, n.due = value, nvmeWorkNs
 	return hal.OK
@@ -219,9 +220,10 @@ func (n *Nvme) storeDoorbell(offset uint64, value uint32) hal.Code {
 	case n.csts&cstsCFS != 0:
 		return hal.OK // a load of CSTS shows the client that the controller has failed
 	case n.csts&cstsRDY == 0 || id >= nvmeQueues || queues[id].entries == 0:
-		return n.refuse("the doorbell of %s queue %d, which does not exist, is rung", kind, id)
+		return n.refuse("this doorbell is for %s queue %d, which does not exist", kind, id)
 	case value >= queues[id].entries:
-		return n.refuse("%s queue %d has %d entries and no entry %d", kind, id, queues[id].entries,
+		return n.refuse("%s queue %d has %d entries, so there is no entry %d", kind, id,
+			queues[id].entries,
 			value)
 	}
 	q := &queues[id]
@@ -230,14 +232,14 @@ func (n *Nvme) storeDoorbell(offset uint64, value uint32) hal.Code {
 	inside, moved := (q.tail+q.entries-q.head)%q.entries, (value+q.entries-q.head)%q.entries
 	if kind == "completion" {
 		if moved == 0 || moved > inside {
-			return n.refuse("completion queue %d holds %d entries, and %d are taken", id, inside,
-				moved)
+			return n.refuse("the new head of completion queue %d consumes %d entries, but must "+
+				"consume at least 1, and at most the %d in the queue", id, moved, inside)
 		}
 		q.head = value
 	} else {
 		if moved <= inside {
-			return n.refuse("submission queue %d holds %d entries, and is to hold %d", id, inside,
-				moved)
+			return n.refuse("the new tail of submission queue %d must add entries: the queue "+
+				"has %d entries, and would have %d", id, inside, moved)
 		}
 		q.tail = value
 	}

@@ -268,7 +268,7 @@ func TestNvmeQueuesKeepTheirOrder(t *testing.T) {
 	b.wants(nvmeOK, 0, sqe{0: adminDeleteSQ, 10: 1})
 	b.wants(nvmeOK, 0, sqe{0: adminDeleteCQ, 10: 1})
 	refuse(t, b.d, &b.regs, nvmeDoorbell+8, 1,
-		"the doorbell of submission queue 1, which does not exist")
+		"this doorbell is for submission queue 1, which does not exist")
 }
 
 // refuse wants a 4-byte store refused for a reason.
@@ -309,14 +309,14 @@ func TestNvmeRejectsWhatTheSpecificationForbids(t *testing.T) {
 	}{
 		{nvmeCAP, 1, "no register to store to at 0x0"},
 		{nvmeCSTS, 0, "no register to store to at 0x1c"},
-		{nvmeAQA, 0x30003, "moved while CC.EN is 1"},
-		{nvmeASQ, 0, "moved while CC.EN is 1"},
-		{nvmeACQ + 4, 0, "moved while CC.EN is 1"},
-		{nvmeCC, ccUsable | 0x80 | ccEN, "settings of CC change"},
+		{nvmeAQA, 0x30003, "admin queues must not change while CC.EN is 1"},
+		{nvmeASQ, 0, "admin queues must not change while CC.EN is 1"},
+		{nvmeACQ + 4, 0, "admin queues must not change while CC.EN is 1"},
+		{nvmeCC, ccUsable | 0x80 | ccEN, "the settings in CC must not change"},
 		{nvmeCC, ccUsable | 0x2 | ccEN, "reserved bits of CC"},
-		{nvmeDoorbell + 8, benchEntries, "has 4 entries and no entry 4"},
-		{nvmeDoorbell + 8, 0, "holds 0 entries, and is to hold 0"},
-		{nvmeDoorbell + 12, 1, "holds 0 entries, and 1 are taken"},
+		{nvmeDoorbell + 8, benchEntries, "has 4 entries, so there is no entry 4"},
+		{nvmeDoorbell + 8, 0, "the queue has 0 entries, and would have 0"},
+		{nvmeDoorbell + 12, 1, "must consume at least 1, and at most the 0 in the queue"},
 		{nvmeDoorbell + 16, 1, "queue 2, which does not exist"},
 		{nvmeDoorbell + 8*nvmeQueues, 1, "queue 4, which does not exist"},
 	} {

@@ -41,7 +41,7 @@ type expected struct {
 // ones if they lead to the same places. Translate converts a recording of accesses to BARs to
 // the accesses that PlaybackBytewise needs.
 func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
-	grid := chips.Of(b).Grid
+	grid := chips.ForBoard(b).Grid
 	p := &playback{bytewise: func(at Place, width uint8) bool {
 		if at.Tile {
 			return grid.FindMemory(grid.Kind(chips.Tile{X: at.X, Y: at.Y}), at.Address,
@@ -153,11 +153,11 @@ func (p *playback) Store(at Place, width uint8, value uint64) hal.Code {
 // access.
 func (p *playback) refuse(got string) hal.Code {
 	if p.next == len(p.want) {
-		p.reason = fmt.Sprintf("got a %s, want nothing after the %d recorded accesses", got,
-			p.total)
+		p.reason = fmt.Sprintf("expected no access after the %d recorded accesses, but got a %s",
+			p.total, got)
 	} else {
-		p.reason = fmt.Sprintf("got a %s, want access %d of %d: %s", got, p.done+1, p.total,
-			p.currentPart())
+		p.reason = fmt.Sprintf("expected access %d of %d, a %s, but got a %s", p.done+1, p.total,
+			p.currentPart(), got)
 	}
 	return hal.Refused
 }
@@ -175,7 +175,8 @@ func Translate(b *boards.Board, raw []Access) ([]Access, error) {
 	d.Record(true)
 	for i, a := range raw {
 		if a.Place.Tile || a.Op != Load && a.Op != Store {
-			return nil, fmt.Errorf("access %d of %d is no load or store of a BAR", i+1, len(raw))
+			return nil, fmt.Errorf("access %d of %d must be a load or store of a BAR", i+1,
+				len(raw))
 		}
 		t.value = a.Value
 		at := access{op: a.Op, width: a.Width, bar: a.Place.Bar, offset: a.Place.Address}

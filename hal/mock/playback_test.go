@@ -171,23 +171,25 @@ func TestPlaybackRejectsEverythingElse(t *testing.T) {
 		left     int
 	}{
 		{"another value", []Access{st(2, 0, 4, 2)},
-			"got a store of 4 bytes at BAR 2 + 0x0 = 0x2, want access 1 of 3: store of 4 bytes " +
-				"at BAR 2 + 0x0 = 0x1", 3},
+			"expected access 1 of 3, a store of 4 bytes at BAR 2 + 0x0 = 0x1, but got a store of " +
+				"4 bytes at BAR 2 + 0x0 = 0x2", 3},
 		{"another width", []Access{st(2, 0, 8, 1)}, "got a store of 8 bytes", 3},
 		{"another place", []Access{st(2, 4, 4, 1)}, "got a store of 4 bytes at BAR 2 + 0x4", 3},
 		{"a load for a store", []Access{ld(2, 0, 4)},
-			"got a load of 4 bytes at BAR 2 + 0x0, want access 1 of 3: store", 3},
+			"expected access 1 of 3, a store of 4 bytes at BAR 2 + 0x0 = 0x1, but got a load of " +
+				"4 bytes at BAR 2 + 0x0", 3},
 		{"a store for a load", []Access{want[0], st(2, 8, 8, 7)},
-			"want access 2 of 3: load of 8 bytes at BAR 2 + 0x8 = 0x7", 2},
+			"expected access 2 of 3, a load of 8 bytes at BAR 2 + 0x8 = 0x7", 2},
 		{"another width of a load", []Access{want[0], ld(2, 8, 4)}, "got a load of 4 bytes", 2},
 		{"another place of a load", []Access{want[0], ld(2, 0, 8)},
 			"got a load of 8 bytes at BAR 2 + 0x0", 2},
 		{"out of order", []Access{want[0], want[2]},
-			"got a store of 2 bytes at BAR 2 + 0x10 = 0x3, want access 2 of 3", 2},
+			"expected access 2 of 3, a load of 8 bytes at BAR 2 + 0x8 = 0x7, but got a store of " +
+				"2 bytes at BAR 2 + 0x10 = 0x3", 2},
 		{"a store more", append(slices.Clone(want), want[2]),
-			"want nothing after the 3 recorded accesses", 0},
+			"expected no access after the 3 recorded accesses", 0},
 		{"a load more", append(slices.Clone(want), want[1]),
-			"want nothing after the 3 recorded accesses", 0},
+			"expected no access after the 3 recorded accesses", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := Playback(&boards.Ivshmem, want)
@@ -243,10 +245,10 @@ func TestTranslateRejectsWhatTheDeviceRejects(t *testing.T) {
 	}{
 		{"bad access", []Access{ld(0, 0, 4)},
 			"access 1 of 1: operation 1: load of 4 bytes at BAR 0 + 0x0: " +
-				"TLB window 0 is not pointed"},
+				"TLB window 0 was not pointed at a tile"},
 		{"tile", []Access{{Op: Load, Place: Place{Tile: true}, Width: 4}},
-			"access 1 of 1 is no load or store of a BAR"},
-		{"no operation", []Access{{Width: 4}}, "is no load or store"},
+			"access 1 of 1 must be a load or store of a BAR"},
+		{"no operation", []Access{{Width: 4}}, "must be a load or store"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := Translate(&boards.Wormhole, c.accesses); err == nil ||

@@ -36,7 +36,7 @@ type Tiles struct {
 	cores    map[chips.Tile]*coreTile
 	order    []*coreTile // order in which the tiles execute: the order of their first accesses
 	clock    int64       // nanoseconds since power-up; also the number of cycles of the wall clock
-	ran      int64       // part of clock that the cores have used for instructions
+	ran      int64       // part of clock for which the cores have executed instructions
 	requests int         // number of network requests that are being executed, one inside another
 	host     *Host       // host memory, which tiles access through the PCIe tile; may be nil
 	reason   string      // reason for the last rejection
@@ -45,7 +45,7 @@ type Tiles struct {
 // NewTiles returns a model of Wormhole or Blackhole in the state after power-up: all cores are in
 // reset, and all memory is zero.
 func NewTiles(b *boards.Board) *Tiles {
-	return &Tiles{Memory: NewMemory(b), board: b.Name, grid: chips.Of(b).Grid,
+	return &Tiles{Memory: NewMemory(b), board: b.Name, grid: chips.ForBoard(b).Grid,
 		traits: coreTraitsOf[b.Name], cores: map[chips.Tile]*coreTile{}}
 }
 
@@ -153,6 +153,6 @@ func (g *Tiles) coreTileOf(c chips.Tile) *coreTile {
 
 // refuse returns hal.Refused and stores the reason.
 func (g *Tiles) refuse(at Place, format string, args ...any) hal.Code {
-	g.reason = fmt.Sprintf("%s does not take "+format, append([]any{at}, args...)...)
+	g.reason = fmt.Sprintf("%s does not accept "+format, append([]any{at}, args...)...)
 	return hal.Refused
 }

@@ -1,9 +1,9 @@
 package mock
 
-// This file models what cores access of the Tensix coprocessor, although they only move data: its
-// configuration, its general-purpose registers, its semaphores, and the mailboxes between cores.
-// tt-metal's firmware initialises them. The model has no matrix engine, no vector unit, no
-// unpackers and no packers: an instruction for one of these stops the core.
+// This file models the parts of the Tensix coprocessor that cores access even if they only move
+// data, because tt-metal's firmware initialises them: the configuration, the general-purpose
+// registers, the semaphores, and the mailboxes between cores. The model has no matrix engine, no
+// vector unit, no unpackers and no packers: an instruction for one of these stops the core.
 //
 // Sources: tt-isa-documentation WormholeB0/TensixTile/BabyRISCV/{README,Mailboxes,TTSync}.md and
 // WormholeB0/TensixTile/TensixCoprocessor; ttsim v1.10.0 src/tile.cpp, t_tile_mmio_rd32 and
@@ -16,7 +16,7 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// Numbers of the cores of a Tensix tile, in the order of chips.Reset.Cores.
+// Numbers of the cores of a Tensix tile, in the order of chips.CoreReset.Cores.
 const (
 	brisc  = 0
 	trisc0 = 1
@@ -25,14 +25,14 @@ const (
 )
 
 const (
-	threads         = 3 // of the coprocessor; TRISC0 to TRISC2 have one each
-	threadRegisters = 64
+	threads         = 3  // threads of the coprocessor, one for each of TRISC0 to TRISC2
+	threadRegisters = 64 // general-purpose registers of a thread
 	semaphores      = 8
-	semaphoreMax    = 15
-	mailboxEnds     = 4 // BRISC and the TRISCs
-	mailboxDepth    = 4
+	semaphoreMax    = 15 // largest value of a semaphore
+	mailboxEnds     = 4  // cores with mailboxes: BRISC and the TRISCs
+	mailboxDepth    = 4  // values that the mailboxes of one writer can hold
 
-	configBase = 0xffef0000 // configuration, as words
+	configBase = 0xffef0000 // first word of the configuration
 )
 
 // coprocessor is the state of a tile's coprocessor. The words of its configuration are in
@@ -46,19 +46,20 @@ type coprocessor struct {
 // mailbox is a queue of values.
 type mailbox struct {
 	values [mailboxDepth]uint32
-	n      int
+	n      int // number of values in the queue
 }
 
 // coprocessorRegion is a range of addresses that some cores of a Tensix tile access.
 type coprocessorRegion struct {
 	first, size uint32
-	from, to    int // numbers of the cores that may access it
+	from, to    int // first and last number of the cores that may access it
 	load        func(c *core, offset uint32) (uint32, error)
 	store       func(c *core, offset, value uint32) error
 }
 
-var errStoreOnly = errors.New("these registers cannot be loaded from")
+var errStoreOnly = errors.New("this register is write-only")
 
+// noLoad implements a load from a write-only register.
 func noLoad(*core, uint32) (uint32, error) { return 0, errStoreOnly }
 
 var coprocessorRegions = []coprocessorRegion{
@@ -87,6 +88,7 @@ func (c *core) coprocessorRegion(address uint32) *coprocessorRegion {
 	return nil
 }
 
+// ignoreStore implements a store that has no effect in the model.
 func (c *core) ignoreStore(uint32, uint32) error { return nil }
 
 // loadThread implements a load from a general-purpose register of the core's thread.
@@ -94,20 +96,22 @@ func (c *core) loadThread(offset uint32) (uint32, error) {
 	return c.tile.coprocessor.registers[c.number-trisc0][offset/4], nil
 }
 
+// storeThread implements a store to a general-purpose register of the core's thread.
 func (c *core) storeThread(offset, value uint32) error {
 	c.tile.coprocessor.registers[c.number-trisc0][offset/4] = value
 	return nil
 }
 
-// loadSync waits until the coprocessor has executed the instructions before it: they are complete
-// as soon as they are pushed.
+// loadSync implements a load that waits until the coprocessor has executed all earlier
+// instructions. In the model, an instruction is complete as soon as it is pushed.
 func (c *core) loadSync(uint32) (uint32, error) { return 0, nil }
 
+// loadSemaphore implements a load from a semaphore.
 func (c *core) loadSemaphore(offset uint32) (uint32, error) {
 	return uint32(c.tile.coprocessor.semaphore[offset/4]), nil
 }
 
-// storeSemaphore increments a semaphore if the value is 0, and decrements it if the value is 1.
+// storeSemaphore implements a store to a semaphore: 0 increments it, and 1 decrements it.
 func (c *core) storeSemaphore(offset, value uint32) error {
 	s := &c.tile.coprocessor.semaphore[offset/4]
 	switch {
@@ -115,8 +119,13 @@ func (c *core) storeSemaphore(offset, value uint32) error {
 		*s++
 	case value == 1 && *s > 0:
 		*s--
+	case value == 0:
+		return fmt.Errorf("semaphore %d must not be incremented above %d", offset/4, semaphoreMax)
+	case value == 1:
+		return fmt.Errorf("semaphore %d must not be decremented below 0", offset/4)
 	default:
-		return fmt.Errorf("semaphore %d is %d, and takes no %#x", offset/4, *s, value)
+		return fmt.Errorf("semaphore %d accepts only 0 (increment) and 1 (decrement), not %#x",
+			offset/4, value)
 	}
 	return nil
 }
@@ -124,8 +133,9 @@ func (c *core) storeSemaphore(offset, value uint32) error {
 // mailboxStride is the number of bytes from the addresses of one mailbox to those of the next.
 const mailboxStride = 0x1000
 
-// loadMailbox implements a load from the mailbox that another core writes. It waits for a value,
-// except at the address of the query.
+// loadMailbox implements a load from the mailbox that another core writes. It waits for a value and
+// removes it. A load from the second word of a mailbox returns 1 if there is a value, and 0
+// otherwise.
 func (c *core) loadMailbox(offset uint32) (uint32, error) {
 	m := &c.tile.coprocessor.mailboxes[offset/mailboxStride][c.number]
 	if offset&4 != 0 {
@@ -158,6 +168,7 @@ func (c *core) storeMailbox(offset, value uint32) error {
 	return nil
 }
 
+// loadConfig implements a load from the configuration.
 func (c *core) loadConfig(offset uint32) (uint32, error) {
 	return c.tile.registers[configBase+uint64(offset)], nil
 }
@@ -169,8 +180,8 @@ func (c *core) storeConfig(offset, value uint32) error {
 	return nil
 }
 
-// Instructions of the coprocessor by bits 24 to 31: those by which firmware initialises parts that
-// programs which only move data do not use.
+// Opcodes (bits 24 to 31) of the coprocessor's instructions that the model accepts. Firmware
+// initialises parts of the coprocessor with them, also for programs that only move data.
 const (
 	tensixNop       = 0x02
 	tensixZeroAcc   = 0x10
@@ -190,8 +201,8 @@ func (c *core) pushInstruction(_, instruction uint32) error {
 		c.tile.coprocessor.initSemaphores(instruction)
 		return nil
 	}
-	return fmt.Errorf("instruction %#x of the Tensix coprocessor: the mock has no matrix engine, "+
-		"vector unit, unpackers and packers; ttsim has: --device ttsim:LIBRARY", instruction)
+	return fmt.Errorf("the mock does not implement instruction %#x of the Tensix coprocessor; "+
+		"use ttsim with --device ttsim:LIBRARY", instruction)
 }
 
 // initSemaphores executes SEMINIT: bits 2 to 15 choose semaphores, and bits 16 to 19 are their

@@ -44,9 +44,9 @@ const (
 type coreTraits struct {
 	fence      bool     // value of rv32.Core.Fence and rv32.Core.HasConfig
 	configures bool     // start addresses are in the registers from triscResetPC on
-	movesCode  bool     // NCRISC has instruction memory, which the TDMA fills
-	local      []uint64 // sizes of the memories at localRAM, in the order of chips.Reset.Cores
-	ethLocal   uint64   // the same of the cores of Ethernet tiles
+	movesCode  bool     // NCRISC has its own instruction memory, to which the TDMA copies code
+	local      []uint64 // sizes of the memories at localRAM, in the order of chips.CoreReset.Cores
+	ethLocal   uint64   // size of the same memory of a core of an Ethernet tile
 	noc        *nocTraits
 	stream     *streamTraits
 	firmware   *ethernetFirmware
@@ -63,13 +63,13 @@ var coreTraitsOf = map[string]*coreTraits{
 }
 
 // coreTile is a Tensix or Ethernet tile: RISC-V cores, their common memory (L1), two network
-// interfaces and the streams of the overlay. The model has no Ethernet links, and of the
-// coprocessor it has only what cores need that move data.
+// interfaces and the streams of the overlay. The model has no Ethernet links. Of the coprocessor,
+// it has only the parts that cores need for moving data.
 type coreTile struct {
 	tiles       *Tiles
 	at          chips.Tile // NoC 0 coordinates
-	kind        chips.Kind
-	reset       *chips.Reset
+	kind        chips.TileKind
+	reset       *chips.CoreReset
 	l1          ram               // memory of the tile
 	softReset   uint32            // value of SOFT_RESET_0, which keeps cores in reset
 	registers   map[uint64]uint32 // values of the other registers, by address
@@ -84,9 +84,9 @@ type coreTile struct {
 type core struct {
 	hart   rv32.Core  // state of the core
 	reset  chips.Core // name, reset bit and start address
-	number int        // in chips.Reset.Cores
+	number int        // index in chips.CoreReset.Cores
 	tile   *coreTile
-	off    bool  // out of reset, but without a start address
+	off    bool  // does not run although it is out of reset, because it has no start address
 	local  ram   // memory at localRAM
 	why    error // why the last access of the core was rejected; nil if unknown
 }
@@ -96,7 +96,7 @@ func newCoreTile(g *Tiles, at chips.Tile) *coreTile {
 	kind := g.grid.Kind(at)
 	reset, l1 := g.grid.ResetOf(kind), g.grid.FindMemory(kind, 0, 1)
 	t := &coreTile{tiles: g, at: at, kind: kind, reset: reset, l1: ram{size: l1.Last + 1},
-		softReset: reset.Initial, registers: map[uint64]uint32{}}
+		softReset: reset.ValueAfterPowerUp, registers: map[uint64]uint32{}}
 	t.noc = [2]niu{newNIU(t, false), newNIU(t, true)}
 	t.cores = make([]core, len(reset.Cores))
 	for i := range t.cores {
@@ -132,7 +132,7 @@ func setStartRegisters(c *chips.Core) {
 }
 
 // isInReset reports whether the given value of SOFT_RESET_0 keeps the core in reset.
-func (c *core) isInReset(softReset uint32) bool { return softReset>>c.reset.Bit&1 != 0 }
+func (c *core) isInReset(softReset uint32) bool { return softReset>>c.reset.ResetBit&1 != 0 }
 
 // runCores makes each core that is out of reset execute n instructions. The cores take turns: each
 // one executes one instruction. runCores returns early, and reports that the cores are idle, if all
@@ -253,7 +253,7 @@ func (t *coreTile) loadRegister(address uint64) (value uint32, ok bool) {
 	if t.isMover(address) {
 		return t.mover.load(address - moverBase)
 	}
-	r := t.tiles.grid.FindRegister(t.kind, address)
+	r := t.tiles.grid.FindRegisterRange(t.kind, address)
 	return t.registers[address], r != nil && !r.StoreOnly
 }
 
@@ -270,10 +270,10 @@ func (t *coreTile) networkInterface(address uint64) (n *niu, offset uint64) {
 // coordinates; logicalTile returns them if the grid does not translate them.
 func logicalTile(g *chips.Grid, t chips.Tile) chips.Tile {
 	if x := slices.Index(g.NoC0Columns, t.X); x >= 0 {
-		t.X = g.First + uint8(x)
+		t.X = g.FirstTranslated + uint8(x)
 	}
 	if y := slices.Index(g.NoC0Rows, t.Y); y >= 0 {
-		t.Y = g.First + uint8(y)
+		t.Y = g.FirstTranslated + uint8(y)
 	}
 	for _, p := range g.Pairs {
 		if p.NoC0 == t && g.Kind(t) == chips.Ethernet {
@@ -283,7 +283,7 @@ func logicalTile(g *chips.Grid, t chips.Tile) chips.Tile {
 	return t
 }
 
-var errNoRegister = errors.New("no register that can be stored to")
+var errNoRegister = errors.New("there is no writable register at this address")
 
 // storeRegister executes a 32-bit store to a register of the tile by the host or a core.
 func (t *coreTile) storeRegister(address uint64, value uint32) error {
@@ -299,7 +299,7 @@ func (t *coreTile) storeRegister(address uint64, value uint32) error {
 	if t.isMover(address) {
 		return t.storeMover(address-moverBase, value)
 	}
-	if t.tiles.grid.FindRegister(t.kind, address) == nil {
+	if t.tiles.grid.FindRegisterRange(t.kind, address) == nil {
 		return errNoRegister
 	}
 	t.registers[address] = value
@@ -312,7 +312,7 @@ func (t *coreTile) setSoftReset(value uint32) error {
 	reset := t.reset
 	value &^= reset.Ignored
 	if value&^reset.Mask != 0 {
-		return fmt.Errorf("SOFT_RESET_0 = %#x has bits outside %#x", value, reset.Mask)
+		return fmt.Errorf("SOFT_RESET_0 = %#x has bits outside the mask %#x", value, reset.Mask)
 	}
 	for i := range t.cores {
 		if c := &t.cores[i]; c.isInReset(t.softReset) && !c.isInReset(value) {
@@ -335,5 +335,5 @@ func (t *coreTile) startAddress(c *chips.Core) uint32 {
 	if t.registers[c.PCOverrideRegister]>>c.PCOverrideBit&1 != 0 {
 		return t.registers[c.PCRegister]
 	}
-	return c.PC
+	return c.StartAddress
 }

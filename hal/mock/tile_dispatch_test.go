@@ -54,8 +54,8 @@ func TestFirmwareInitialisesTheCoprocessor(t *testing.T) {
 // TestMatrixEngineIsNamedAsMissing has BRISC push UNPACR.
 func TestMatrixEngineIsNamedAsMissing(t *testing.T) {
 	r := newRig(t, &boards.Wormhole).at(chips.Tile{X: 1, Y: 2})
-	const want = "instruction 0x42000000 of the Tensix coprocessor: the mock has no matrix " +
-		"engine, vector unit, unpackers and packers; ttsim has: --device ttsim:LIBRARY"
+	const want = "the mock does not implement instruction 0x42000000 of the Tensix coprocessor; " +
+		"use ttsim with --device ttsim:LIBRARY"
 	if got := r.refusalAfter(poke, 0xffe40000, 0x42000000); !strings.HasSuffix(got, want) {
 		t.Error(got)
 	}
@@ -105,9 +105,19 @@ func TestWormholeNCRISCRunsFromItsInstructionMemory(t *testing.T) {
 	if got := r.peekAt(0xffb11014); got[0] != 8 {
 		t.Errorf("status of the TDMA: %#x", got[0])
 	}
-	for _, list := range [][]uint32{{0xffb11004, 0x4001}, {0xffb11008, 0x401, 0xffb11010, 0x40}} {
-		if got := r.refusalAfter(poke, list...); !strings.Contains(got, "instruction memory") {
-			t.Errorf("%x: %q", list, got)
+	for _, c := range []struct {
+		reason string
+		list   []uint32
+	}{
+		{"only copies from L1 to NCRISC's instruction memory", []uint32{0xffb11004, 0x4001}},
+		{"cannot copy 16400 bytes: NCRISC's instruction memory has 16384 bytes",
+			[]uint32{0xffb11008, 0x401, 0xffb11010, 0x40}},
+		{"the range of 16 bytes at 0x1000000 must be in L1",
+			[]uint32{0xffb11000, 0x100000, 0xffb11008, 1, 0xffb11010, 0x40}},
+	} {
+		r.refusal = ""
+		if got := r.refusalAfter(poke, c.list...); !strings.Contains(got, c.reason) {
+			t.Errorf("%q, want %q", got, c.reason)
 		}
 	}
 	if got := newRig(t, &boards.Blackhole).at(chips.Tile{X: 1, Y: 2}).refusalAfter(poke, 0xffb11000,
@@ -157,6 +167,32 @@ func TestCoresOfTheCoprocessorHaveRegistersAndSemaphores(t *testing.T) {
 	}
 }
 
+// TestSemaphoreRejectsStores that would leave its range, and values other than 0 and 1.
+func TestSemaphoreRejectsStores(t *testing.T) {
+	const semaphore = 0xffe80024
+	for _, c := range []struct {
+		reason string
+		list   []uint32
+	}{
+		{"semaphore 1 must not be decremented below 0", []uint32{semaphore, 1}},
+		{"semaphore 1 must not be incremented above 15",
+			slices.Repeat([]uint32{semaphore, 0}, semaphoreMax+1)},
+		{"semaphore 1 accepts only 0 (increment) and 1 (decrement), not 0x2",
+			[]uint32{semaphore, 0, semaphore, 1, semaphore, 2}},
+	} {
+		r := newRig(t, &boards.Wormhole).at(chips.Tile{X: 1, Y: 2})
+		r.reset(allHeld)
+		r.writeWords(0x6000, poke...)
+		r.writeWords(0x200, append(c.list, 0)...)
+		r.reset(0x46800)
+		r.Sleep(1000)
+		_, _ = r.window.Load(uint32(r.reach(0)), 4)
+		if got := r.Refusal(); !strings.Contains(got, c.reason) {
+			t.Errorf("%q, want %q", got, c.reason)
+		}
+	}
+}
+
 // TestEthernetTilesHaveCores that their own reset register starts.
 func TestEthernetTilesHaveCores(t *testing.T) {
 	for _, c := range []struct {
@@ -172,7 +208,7 @@ func TestEthernetTilesHaveCores(t *testing.T) {
 			map[uint64]uint32{0x7cc00: 0xc0dea000, 0x7cc04: 2, 0x7cfbc: 0x10600}},
 	} {
 		r := newRig(t, c.board).at(c.tile)
-		reset := chips.Of(c.board).Grid.EthernetReset.Address
+		reset := chips.ForBoard(c.board).Grid.EthernetReset.Address
 		if got := r.readWord(reset); got != c.initial {
 			t.Errorf("%s: reset register %#x", c.board.Name, got)
 		}

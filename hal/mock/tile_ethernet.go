@@ -1,21 +1,22 @@
 package mock
 
-// This file models what hosts see of the firmware of Ethernet tiles before they start cores there.
-// The model has no Ethernet links: all of them are down. The values are those of ttsim v1.10.0,
-// src/tile.cpp, e_tile_init, bh_eth_link_init, tile_rd_bytes and tile_wr_bytes.
+// This file models the effects of the firmware of Ethernet tiles that a host sees before it starts
+// its own programs there. The model has no Ethernet links: all of them are down. The values are
+// those of ttsim v1.10.0, src/tile.cpp, e_tile_init, bh_eth_link_init, tile_rd_bytes and
+// tile_wr_bytes.
 
 import "lightmetal/boards/chips"
 
 // ethernetFirmware describes the L1 of an Ethernet tile after power-up.
 type ethernetFirmware struct {
-	words map[uint64]uint32
+	words map[uint64]uint32 // values of 4-byte words, by address
 
 	heartbeat uint64 // address of a counter that each load increments; 0 if there is none
 	message   uint64 // address of the message that the firmware answers; 0 if there is none
 }
 
-// returnInstruction is the RISC-V instruction ret: functions of the firmware that programs call do
-// nothing.
+// returnInstruction is the RISC-V instruction ret. It replaces the functions of the firmware that
+// programs call, so that they do nothing.
 const returnInstruction = 0x8067
 
 var (
@@ -50,20 +51,22 @@ func (t *coreTile) startFirmware() {
 	}
 }
 
-// hasFirmware reports whether the firmware of an Ethernet tile runs, and no program of a host.
+// hasFirmware reports whether the firmware of an Ethernet tile runs: the host has not started a
+// program of its own.
 func (t *coreTile) hasFirmware() bool {
 	return t.kind == chips.Ethernet && t.cores[0].isInReset(t.softReset)
 }
 
-// firmwareBeforeLoad is called before the host loads from L1.
+// firmwareBeforeLoad is called before the host loads from an address in L1. It increments the
+// heartbeat counter if the address is that of the counter.
 func (t *coreTile) firmwareBeforeLoad(address uint64) {
 	if f := t.tiles.traits.firmware; f.heartbeat != 0 && address == f.heartbeat && t.hasFirmware() {
 		t.l1.store(address, 4, t.l1.load(address, 4)+1)
 	}
 }
 
-// firmwareAnswer returns what is in L1 after the host has stored a value there: the firmware
-// answers the message to initialise by clearing the signal.
+// firmwareAnswer returns the contents of L1 after the host has stored value there. They differ from
+// value only for the initialisation message: the firmware clears its signal.
 func (t *coreTile) firmwareAnswer(address uint64, width uint8, value uint64) uint64 {
 	f := t.tiles.traits.firmware
 	if t.kind == chips.Ethernet && f.message != 0 && address == f.message && width == 4 &&

@@ -44,7 +44,7 @@ func newRig(t testing.TB, b *boards.Board) *rig {
 	r := &rig{TB: t, Device: NewWith(b, NewTiles(b))}
 	var err error
 	if r.window, err = r.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 1 << 21,
-		Slot: fbs.NoSlot}); err != nil {
+		Slot: fbs.AnySlot}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -103,7 +103,7 @@ func (r *rig) readWord(address uint64) uint32 {
 
 func (r *rig) reset(value uint32) {
 	r.Helper()
-	r.writeWords(chips.Of(r.board).Grid.Reset.Address, value)
+	r.writeWords(chips.ForBoard(r.board).Grid.TensixReset.Address, value)
 }
 
 // wait polls the flag.

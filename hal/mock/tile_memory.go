@@ -81,8 +81,8 @@ func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the %s (%d,%d) cannot be read %d bytes at %#x", kind, at.X, at.Y, len(data),
-		address)
+	return fmt.Errorf("the %s (%d,%d) does not support a read of %d bytes at %#x", kind, at.X, at.Y,
+		len(data), address)
 }
 
 // writeTile copies data to an address of a tile: memory of the tile, host memory if the tile is the
@@ -102,7 +102,8 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("the %s (%d,%d) cannot be written %d bytes at %#x", kind, at.X, at.Y,
+	return fmt.Errorf("the %s (%d,%d) does not support a write of %d bytes at %#x", kind, at.X,
+		at.Y,
 		len(data), address)
 }
 
@@ -111,7 +112,7 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 // memory.
 func (g *Tiles) tilePages(at chips.Tile, address, size uint64) (pages [][]byte, ok bool) {
 	from := func(address, _ uint64) []byte {
-		home := g.grid.FirstOfBank(at)
+		home := g.grid.FirstTileOfBank(at)
 		return g.bytes(Place{Tile: true, X: home.X, Y: home.Y, Address: address})
 	}
 	switch kind := g.grid.Kind(at); {

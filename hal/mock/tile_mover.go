@@ -1,8 +1,9 @@
 package mock
 
-// This file models what data movement needs of the TDMA's registers: on Wormhole, the mover that
-// copies code from L1 to NCRISC's instruction memory. Sources: tt-isa-documentation
-// WormholeB0/TensixTile/TDMA-RISC.md; ttsim v1.10.0 src/tile.cpp, riscv_tdma_regs_wr32.
+// This file models the registers of the TDMA that programs need which only move data: on Wormhole,
+// those of the mover that copies code from L1 to NCRISC's instruction memory. Sources:
+// tt-isa-documentation WormholeB0/TensixTile/TDMA-RISC.md; ttsim v1.10.0
+// src/tile.cpp, riscv_tdma_regs_wr32.
 
 import (
 	"errors"
@@ -24,7 +25,7 @@ const (
 	moverStatus    = 0x14
 	moverClockGate = 0x24
 
-	moverUnit       = 16
+	moverUnit       = 16     // bytes of a unit
 	moverToCode     = 0x4000 // value of moverTarget: the first byte of NCRISC's instruction memory
 	moverFromL1     = 1      // value of moverDirection
 	moverCopy       = 0x40   // value of moverCommand: copy by mover 0
@@ -33,8 +34,8 @@ const (
 
 // mover is the TDMA of a tile, with the memory that it copies to.
 type mover struct {
-	code           ram // NCRISC's instruction memory; size 0 if the chip has none
-	source, length uint32
+	code           ram    // NCRISC's instruction memory; size 0 if the chip has none
+	source, length uint32 // values of moverSource and moverLength
 }
 
 // isMover reports whether an address is one of the TDMA's registers.
@@ -42,10 +43,13 @@ func (t *coreTile) isMover(address uint64) bool {
 	return t.kind == chips.Tensix && address >= moverBase && address < moverBase+moverSize
 }
 
+// load implements a load from one of the TDMA's registers. ok is false if the register does not
+// support it.
 func (m *mover) load(offset uint64) (value uint32, ok bool) {
 	return moverQueueEmpty, offset == moverStatus && m.code.size != 0
 }
 
+// storeMover implements a store to one of the TDMA's registers.
 func (t *coreTile) storeMover(offset uint64, value uint32) error {
 	m := &t.mover
 	switch {
@@ -64,16 +68,20 @@ func (t *coreTile) storeMover(offset uint64, value uint32) error {
 	case offset == moverCommand && value == moverCopy:
 		return t.moveCode()
 	}
-	return errors.New("the TDMA here only copies from L1 to NCRISC's instruction memory")
+	return errors.New("the TDMA of the mock supports only copies from L1 " +
+		"to NCRISC's instruction memory")
 }
 
 // moveCode copies from L1 to NCRISC's instruction memory.
 func (t *coreTile) moveCode() error {
 	m := &t.mover
 	from, size := uint64(m.source)*moverUnit, uint64(m.length)*moverUnit
-	if size > m.code.size || !t.l1.containsRange(from, size) {
-		return fmt.Errorf("the TDMA cannot copy %d bytes at %#x to the %d bytes of NCRISC's "+
-			"instruction memory", size, from, m.code.size)
+	switch {
+	case size > m.code.size:
+		return fmt.Errorf("the TDMA cannot copy %d bytes: NCRISC's instruction memory has %d bytes",
+			size, m.code.size)
+	case !t.l1.containsRange(from, size):
+		return fmt.Errorf("the range of %d bytes at %#x must be in L1", size, from)
 	}
 	code := make([]byte, size)
 	t.l1.read(from, code)

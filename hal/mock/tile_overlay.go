@@ -78,6 +78,7 @@ func (t *coreTile) overlayRegister(address uint64) *streamRegister {
 	return nil
 }
 
+// loadStream executes a load from the register r of a stream. ok is false if r does not support it.
 func (t *coreTile) loadStream(r *streamRegister, address uint64) (value uint32, ok bool) {
 	if r.load == nil {
 		return 0, false
@@ -85,6 +86,7 @@ func (t *coreTile) loadStream(r *streamRegister, address uint64) (value uint32, 
 	return r.load(t, address), true
 }
 
+// storeStream executes a store to the register r of a stream.
 func (t *coreTile) storeStream(r *streamRegister, address uint64, value uint32) error {
 	if r.store == nil {
 		return errNoRegister
@@ -92,33 +94,38 @@ func (t *coreTile) storeStream(r *streamRegister, address uint64, value uint32) 
 	return r.store(t, address&^(streamStride-1), address, value)
 }
 
+// loadWord implements a load from a register that returns the stored value.
 func (t *coreTile) loadWord(address uint64) uint32 { return t.registers[address] }
 
+// storeCounter implements a store to a counter, which keeps only the bits of counterMask.
 func (t *coreTile) storeCounter(_, address uint64, value uint32) error {
 	t.registers[address] = value & counterMask
 	return nil
 }
 
-// storeSize also sets the available space.
+// storeSize implements a store to STREAM_REMOTE_DEST_BUF_SIZE, which also sets the available space.
 func (t *coreTile) storeSize(stream, address uint64, value uint32) error {
 	t.registers[address] = value & counterMask
 	t.registers[stream+t.tiles.traits.stream.available] = value & counterMask
 	return nil
 }
 
+// storeSource implements a store to STREAM_REMOTE_SRC.
 func (t *coreTile) storeSource(_, address uint64, value uint32) error {
 	if value&^sourceMask != 0 {
-		return fmt.Errorf("STREAM_REMOTE_SRC has 24 bits only, not %#x", value)
+		return fmt.Errorf("STREAM_REMOTE_SRC is %#x, but must fit into 24 bits", value)
 	}
 	t.registers[address] = value
 	return nil
 }
 
-// updateAvailable adds to the available space of destination 0, the only one in the simulator.
+// updateAvailable implements a store to STREAM_REMOTE_DEST_BUF_SPACE_AVAILABLE_UPDATE. It adds to
+// the available space of destination 0, the only one in the maker's simulator.
 func (t *coreTile) updateAvailable(stream, _ uint64, value uint32) error {
 	if value&(1<<updateShift-1) != 0 {
-		return fmt.Errorf("an update of the available space of destination %d; the simulator has "+
-			"destination 0 only", value&(1<<updateShift-1))
+		return fmt.Errorf("the update of the available space is for destination %d, but the "+
+			"simulator has "+
+			"only destination 0", value&(1<<updateShift-1))
 	}
 	at := stream + t.tiles.traits.stream.available
 	t.registers[at] = (t.registers[at] + value>>updateShift) & counterMask

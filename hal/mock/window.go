@@ -51,19 +51,20 @@ func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 	l := d.board.TLB
 	g := l.GroupOf(slot)
 	if w.written != 1<<(l.ConfigStride/4)-1 {
-		return w, d.refuse("TLB window %d is not pointed", slot)
+		return w, d.refuse("TLB window %d was not pointed at a tile", slot)
 	}
 	if chips.ExtractField(l, g, w.words, boards.FieldLinked) != 0 {
-		return w, d.refuse("TLB window %d is linked", slot)
+		return w, d.refuse("TLB window %d has the linked bit, which the simulator does not "+
+			"implement", slot)
 	}
 	if chips.ExtractField(l, g, w.words, boards.FieldOrdering) == 3 {
-		return w, d.refuse("TLB window %d has ordering 3", slot)
+		return w, d.refuse("TLB window %d has ordering 3, which does not exist", slot)
 	}
 	xStart, yStart := chips.ExtractField(l, g, w.words, boards.FieldXStart),
 		chips.ExtractField(l, g, w.words, boards.FieldYStart)
 	if chips.ExtractField(l, g, w.words, boards.FieldMulticast) == 0 && xStart|yStart != 0 {
-		return w, d.refuse("TLB window %d is a unicast with the start corner (%d,%d)", slot, xStart,
-			yStart)
+		return w, d.refuse("TLB window %d points at one tile, but has the start corner (%d,%d), "+
+			"not (0,0)", slot, xStart, yStart)
 	}
 	target, address, ok := chips.DecodeWindow(l, g, w.words)
 	if !ok {
@@ -82,17 +83,17 @@ func (d *Device) pointedWindow(slot int) (*window, hal.Code) {
 // checkTarget sets first and last of a TLB window from the tiles t. It rejects tiles that do not
 // exist, and configurations that the maker's simulator does not implement.
 func (d *Device) checkTarget(slot int, g *boards.WindowGroup, t fbs.TileRoute) hal.Code {
-	w, grid := &d.windows[slot], chips.Of(d.board).Grid
+	w, grid := &d.windows[slot], chips.ForBoard(d.board).Grid
 	switch {
 	case t.NoC != 0:
 		return d.refuse("TLB window %d uses NoC %d, which the simulator does not implement",
 			slot, t.NoC)
-	case t.StaticVCPlusOne != 0 && d.board.TLB.Fields[boards.FieldUseStaticVC] != 0:
+	case t.StaticVCPlusOne != 0 && d.board.TLB.FieldBits[boards.FieldUseStaticVC] != 0:
 		return d.refuse("TLB window %d has a static virtual channel, which the simulator does "+
 			"not implement on this board", slot)
 	case t.Multicast && g.Size == 4<<30:
-		return d.refuse("TLB window %d of 4 GiB is a multicast, which the simulator does not "+
-			"implement", slot)
+		return d.refuse("TLB window %d has 4 GiB and is a multicast, but the simulator implements "+
+			"multicasts only in smaller TLB windows", slot)
 	}
 	var ok bool
 	if w.last, ok = grid.TileAt(t.X, t.Y); !ok || grid.Kind(w.last) == chips.Router {
@@ -103,7 +104,8 @@ func (d *Device) checkTarget(slot int, g *boards.WindowGroup, t fbs.TileRoute) h
 		return hal.OK
 	}
 	if w.first, ok = grid.TileAt(t.XStart, t.YStart); !ok {
-		return d.refuse("TLB window %d starts at (%d,%d), where there is no tile", slot, t.XStart,
+		return d.refuse("the multicast of TLB window %d starts at (%d,%d), where there is no tile",
+			slot, t.XStart,
 			t.YStart)
 	}
 	if w.first.X > w.last.X || w.first.Y > w.last.Y {
@@ -111,7 +113,8 @@ func (d *Device) checkTarget(slot int, g *boards.WindowGroup, t fbs.TileRoute) h
 			slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
 	}
 	if grid.Kind(w.first) != chips.Tensix || grid.Kind(w.last) != chips.Tensix {
-		return d.refuse("TLB window %d is a multicast with a corner that is no Tensix tile", slot)
+		return d.refuse("TLB window %d is a multicast to (%d,%d)-(%d,%d), but both corners must "+
+			"be Tensix tiles", slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
 	}
 	return hal.OK
 }
@@ -132,8 +135,8 @@ func (d *Device) checkForbidden(slot int, t fbs.TileRoute, address, size uint64)
 // store.
 func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uint64) (Place,
 	hal.Code) {
-	grid := chips.Of(d.board).Grid
-	home := grid.FirstOfBank(tile)
+	grid := chips.ForBoard(d.board).Grid
+	home := grid.FirstTileOfBank(tile)
 	place := Place{Tile: true, X: home.X, Y: home.Y, Address: address}
 	kind := grid.Kind(tile)
 	if grid.FindMemory(kind, address, uint64(at.width)) != nil {
@@ -145,18 +148,20 @@ func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uin
 
 // checkRegister rejects an access to a place that is not a register of a tile, and an access
 // that the register does not accept.
-func (d *Device) checkRegister(kind chips.Kind, place Place, at access, value uint64) hal.Code {
-	reset := chips.Of(d.board).Grid.ResetOf(kind)
-	r := chips.Of(d.board).Grid.FindRegister(kind, place.Address)
+func (d *Device) checkRegister(kind chips.TileKind, place Place, at access, value uint64) hal.Code {
+	reset := chips.ForBoard(d.board).Grid.ResetOf(kind)
+	r := chips.ForBoard(d.board).Grid.FindRegisterRange(kind, place.Address)
 	isReset := reset != nil && place.Address == reset.Address
 	switch {
 	case r == nil && !isReset && !d.modelHasRegister(place, at.op) && !d.isDriverRegister(place):
-		return d.refuse("the %s (%d,%d) has nothing at %#x", kind, place.X, place.Y, place.Address)
+		return d.refuse("the %s (%d,%d) has no memory or register at %#x", kind, place.X, place.Y,
+			place.Address)
 	case at.width != 4:
-		return d.refuse("register %#x of the %s (%d,%d): accesses of %d bytes are not allowed",
-			place.Address, kind, place.X, place.Y, at.width)
+		return d.refuse("register %#x of the %s (%d,%d): accesses of %d bytes are not allowed, "+
+			"only of 4 bytes", place.Address, kind, place.X, place.Y, at.width)
 	case isReset && value&^uint64(reset.Mask|reset.Ignored) != 0:
-		return d.refuse("reset register of the %s (%d,%d): %#x has bits outside %#x", kind, place.X,
+		return d.refuse("reset register of the %s (%d,%d): the value %#x has bits outside the "+
+			"mask %#x", kind, place.X,
 			place.Y, value, reset.Mask)
 	case r != nil && r.StoreOnly && at.op == Load:
 		return d.refuse("%s of the %s (%d,%d) cannot be read", r.Name, kind, place.X, place.Y)

@@ -1,13 +1,13 @@
 /*
- * A freestanding player of Light Metal images. lmplay.h documents it. fbs/FORMAT.md specifies
- * images and runs; the comments refer to its sections by their numbers.
+ * A freestanding player of Light Metal images. lmplay.h documents its functions. fbs/FORMAT.md
+ * specifies images and runs; "section 6.1" in a comment is a section of FORMAT.md.
  *
  * This file has these parts, in this order: configuration, structs of an image, finding the parts
  * of an image (lmplay_open), verification (lmplay_verify), loading (lmplay_load), and runs
  * (lmplay_step).
  *
- * A function whose name begins with check_ and that returns a string returns a description of the
- * first problem, or NULL if there is none.
+ * Many functions whose names begin with check_ return a string: a description of the first problem,
+ * or NULL if they find no problem.
  */
 #include "lmplay.h"
 
@@ -17,7 +17,7 @@
 
 #if defined __BYTE_ORDER__ && defined __ORDER_LITTLE_ENDIAN__
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "images are little endian, and the player reads their integers in place"
+#error "the player supports only little-endian processors, because images are little endian"
 #endif
 #endif
 
@@ -30,7 +30,7 @@
 #endif
 
 #ifndef LMPLAY_SLICE
-#define LMPLAY_SLICE 1024u
+#define LMPLAY_SLICE 1024u /* bytes */
 #endif
 
 #ifndef LMPLAY_ACCESS_64
@@ -79,19 +79,21 @@
 #endif
 #endif
 
-/* With builtins of the compiler, this file needs no header of a C library, and copies small structs
-   inline. */
+/* Use builtins of the compiler if possible: then this file needs no header of a C library, and the
+   compiler copies small structs inline. */
 #if defined __GNUC__
 #define copy_bytes(to, from, size) ((void)__builtin_memcpy((to), (from), (size)))
 #define clear_bytes(to, size) ((void)__builtin_memset((to), 0, (size)))
 #define bytes_differ(a, b, size) (__builtin_memcmp((a), (b), (size)) != 0)
-#define IN_PLACE __attribute__((may_alias)) /* of a struct that is read in the image, not copied */
+/* Attribute of structs through which the player reads the bytes of the image in place: the compiler
+   must assume that such a struct overlaps objects of other types. */
+#define MAY_ALIAS __attribute__((may_alias))
 #else
 #include <string.h>
 #define copy_bytes(to, from, size) ((void)memcpy((to), (from), (size)))
 #define clear_bytes(to, size) ((void)memset((to), 0, (size)))
 #define bytes_differ(a, b, size) (memcmp((a), (b), (size)) != 0)
-#define IN_PLACE
+#define MAY_ALIAS
 #endif
 
 #if LMPLAY_TEXT
@@ -102,15 +104,16 @@
 
 /* ---- The structs of an image, as image.fbs declares them ---- */
 
-/* Numbers of the fields of the envelope. Field 0 is the reservation. The others are vectors. */
-#define DEVICES 1u
-#define WINDOWS 2u
-#define SEQUENCES 3u
-#define TENSORS 4u
-#define SEGMENTS 5u
-#define COMMANDS 6u
-#define CHARACTERS 7u
-#define RULES 9u
+/* Numbers of the vectors in the root table of the envelope (image.fbs). Field 0 of this table is no
+   vector: it is struct reservation. */
+#define FIELD_DEVICES 1u
+#define FIELD_WINDOWS 2u
+#define FIELD_SEQUENCES 3u
+#define FIELD_TENSORS 4u
+#define FIELD_SEGMENTS 5u
+#define FIELD_COMMANDS 6u
+#define FIELD_CHARACTERS 7u
+#define FIELD_RULES 9u
 
 /* Opcodes of commands. */
 #define OP_WRITE 1u
@@ -126,15 +129,18 @@
 #define OP_DELAY 11u
 #define OP_CALL 12u
 #define OP_END 13u
-#define OPCODES 14u
+#define OPCODE_COUNT 14u
 
-/* Values of the fields mode and option of a command: modes of CopyIn, Fill and CopyOut; modes of
-   Expect (its condition); options of Expect and Compare. */
-#define MODE_EXACT 1u
-#define MODE_FIXED 2u
-#define MODE_BULK 3u
+/* Values of the field mode of CopyIn, Fill and CopyOut. */
+#define MODE_EXACT 1u /* consecutive addresses; each access has the width of the command */
+#define MODE_FIXED 2u /* all accesses at one address */
+#define MODE_BULK 3u  /* consecutive addresses, with accesses of any width */
+
+/* Values of the field mode of Expect: the condition. */
 #define CONDITION_EQUAL 1u
 #define CONDITION_REACHED 3u
+
+/* Value of the field option of Expect and Compare: ignore a failure. */
 #define POLICY_IGNORE 2u
 
 /* Kinds of windows. */
@@ -145,9 +151,11 @@
 
 #define FLAG_WRITE_COMBINING 1u
 #define FLAG_FIXED_BUS 2u /* a Host window must have the bus address in its field offset */
-#define NO_SLOT 0xffffu   /* slot of a Tlb window without a preference, and of all other windows */
+/* The field slot of a window has the number of the preferred TLB window, or NO_SLOT if any TLB
+   window may be used. */
+#define NO_SLOT 0xffffu
 
-struct IN_PLACE preamble {
+struct MAY_ALIAS preamble {
 	uint32_t root;
 	uint8_t identifier[4];
 	uint16_t major;
@@ -159,7 +167,7 @@ struct IN_PLACE preamble {
 	uint8_t reserved[32];
 };
 
-struct IN_PLACE command {
+struct MAY_ALIAS command {
 	uint8_t opcode;
 	uint8_t width;
 	uint8_t mode;
@@ -172,7 +180,7 @@ struct IN_PLACE command {
 	uint64_t mask;
 };
 
-struct IN_PLACE device {
+struct MAY_ALIAS device {
 	uint64_t bars[LMPLAY_BARS];
 	uint32_t board;
 	uint16_t vendor;
@@ -181,7 +189,7 @@ struct IN_PLACE device {
 	uint32_t reserved;
 };
 
-struct IN_PLACE rule {
+struct MAY_ALIAS rule {
 	uint64_t first;
 	uint64_t last;
 	uint8_t device;
@@ -191,7 +199,7 @@ struct IN_PLACE rule {
 	uint32_t name;
 };
 
-struct IN_PLACE window {
+struct MAY_ALIAS window {
 	uint8_t kind;
 	uint8_t device;
 	uint8_t bar;
@@ -202,13 +210,13 @@ struct IN_PLACE window {
 	uint64_t size;
 };
 
-struct IN_PLACE sequence {
+struct MAY_ALIAS sequence {
 	uint32_t name;
 	uint32_t first;
 	uint32_t count;
 };
 
-struct IN_PLACE tensor {
+struct MAY_ALIAS tensor {
 	uint32_t name;
 	uint8_t role;
 	uint8_t has_data;
@@ -220,7 +228,7 @@ struct IN_PLACE tensor {
 	uint32_t shape[LMPLAY_DIMS_MAX];
 };
 
-struct IN_PLACE segment {
+struct MAY_ALIAS segment {
 	uint64_t offset;
 	uint64_t size;
 	uint32_t checksum;
@@ -229,34 +237,35 @@ struct IN_PLACE segment {
 
 #define COUNTS_PER_RESERVATION 6u
 
-struct IN_PLACE reservation {
+struct MAY_ALIAS reservation {
 	uint64_t arena_bytes;
 	uint64_t host_bytes;
 	uint64_t payload_bytes;
-	/* Numbers of commands, windows, tensors, sequences, segments and devices. */
+	/* Number of elements in the vectors of commands, windows, tensors, sequences, segments and
+	   devices, in this order. */
 	uint32_t counts[COUNTS_PER_RESERVATION];
 };
 
-/* HAS_SIZE checks the size of a struct at compile time: an array type of negative size does not
+/* ASSERT_SIZE checks the size of a struct at compile time: an array type of negative size does not
    compile. C99 has no static assertion. */
-#define HAS_SIZE(type, bytes) \
+#define ASSERT_SIZE(type, bytes) \
 	typedef char type##_has_size[(sizeof(struct type) == (bytes)) ? 1 : -1]
-HAS_SIZE(preamble, 72u);
-HAS_SIZE(command, 32u);
-HAS_SIZE(device, 64u);
-HAS_SIZE(rule, 24u);
-HAS_SIZE(window, 24u);
-HAS_SIZE(sequence, 12u);
-HAS_SIZE(tensor, 64u);
-HAS_SIZE(segment, 24u);
-HAS_SIZE(reservation, 48u);
+ASSERT_SIZE(preamble, 72u);
+ASSERT_SIZE(command, 32u);
+ASSERT_SIZE(device, 64u);
+ASSERT_SIZE(rule, 24u);
+ASSERT_SIZE(window, 24u);
+ASSERT_SIZE(sequence, 12u);
+ASSERT_SIZE(tensor, 64u);
+ASSERT_SIZE(segment, 24u);
+ASSERT_SIZE(reservation, 48u);
 
 /* Sizes and limits of the format (sections 1 and 2). */
 #define PAGE_BYTES 4096u
 #define SIGNATURE_BYTES 128u
 #define TENSOR_ALIGN 64u
-#define BYTES_MAX ((uint64_t)1 << 46)
-#define WINDOW_MAX ((uint64_t)1 << 32)
+#define DATA_SIZE_MAX ((uint64_t)1 << 46)
+#define WINDOW_SIZE_MAX ((uint64_t)1 << 32)
 #define DELAY_MAX_US 10000000u
 #define WORST_CASE_MAX_US ((uint64_t)1 << 62)
 
@@ -272,14 +281,14 @@ struct board_rule {
 	uint8_t load_only; /* 1: images must not store to the range */
 };
 
-/* Addresses of a tile that no window of an image may show. */
+/* Addresses in tiles (nodes of the chip) that no window of an image may make accessible. */
 struct board_forbidden {
-	uint64_t columns; /* set of the tile's columns, one bit for each coordinate */
-	uint64_t rows;    /* set of the tile's rows, one bit for each coordinate */
-	uint64_t first;   /* first forbidden address in the tile */
-	uint64_t last;    /* last forbidden address in the tile */
-	uint8_t routes;   /* set of the routes on which the addresses are forbidden. Bits 0 and 1:
-	                     unicast over NoC 0 and NoC 1; bits 2 and 3: multicast over NoC 0 and 1 */
+	uint64_t columns; /* columns of the tiles: bit n is 1 if column n belongs to the set */
+	uint64_t rows;    /* rows of the tiles: bit n is 1 if row n belongs to the set */
+	uint64_t first;   /* first forbidden address in each of these tiles */
+	uint64_t last;    /* last forbidden address in each of these tiles */
+	uint8_t routes;   /* routes on which the addresses are forbidden, over NoC 0 or NoC 1 (the
+	                     networks on the chip). Bits 0 and 1: unicast; bits 2 and 3: multicast */
 };
 
 /* TLB windows with consecutive numbers and the same size. */
@@ -288,30 +297,31 @@ struct board_group {
 	uint64_t size;         /* size of each TLB window, a power of two */
 	uint16_t first;        /* number of the first TLB window */
 	uint16_t count;        /* number of TLB windows */
-	uint16_t kernel_owned; /* number of TLB windows, at the end, that a kernel driver uses */
+	uint16_t kernel_owned; /* the last `kernel_owned` TLB windows belong to a kernel driver */
 	uint8_t bar;           /* number of the BAR with the TLB windows */
-	uint8_t address_bits;  /* width of the register field that contains address / size */
+	uint8_t address_bits;  /* number of bits of the register field that contains address / size */
 };
 
-/* Number of fields in the registers of a TLB window, not counting the address. The address has the
-   lowest bits. */
-#define TLB_FIELDS 11u
+/* Number of fields in the registers of a TLB window, not counting the address. The address field
+   has the lowest bits; these fields follow. */
+#define TLB_FIELD_COUNT 11u
 
 /* The TLB windows of a board, and the registers that program them. */
 struct board_tlb {
-	const struct board_group *groups; /* in ascending order of numbers and sizes */
+	const struct board_group *groups; /* sorted by number, which also sorts them by size */
 	uint64_t config_offset;           /* offset in the BAR of the registers of TLB window 0 */
 	uint32_t config_stride;           /* distance between the registers of two TLB windows */
-	uint8_t group_count;              /* number of groups */
+	uint8_t group_count;              /* number of elements in `groups` */
 	uint8_t config_bar;               /* number of the BAR with the registers */
 	uint8_t config_width;             /* 8: one register of 8 bytes; 4: three of 4 bytes */
-	uint8_t fields[TLB_FIELDS];       /* number of bits of each field, lowest field first */
+	uint8_t fields[TLB_FIELD_COUNT];  /* number of bits of each field, lowest field first */
 };
 
-/* The outbound address translation of a board. Tiles reach host memory through its regions. */
+/* The outbound address translation of a board: it has regions, through which tiles access host
+   memory. */
 struct board_outbound {
 	uint64_t offset;  /* offset in the BAR of the registers of region 0 */
-	uint64_t noc;     /* address in the PCIe tile from which the offsets of regions count */
+	uint64_t noc;     /* address in the PCIe tile that corresponds to offset 0 of the translation */
 	uint64_t last;    /* largest offset that a region can translate */
 	uint32_t stride;  /* distance between the registers of two regions */
 	uint32_t type;    /* value of the register region_ctrl_1 of an enabled region */
@@ -325,25 +335,27 @@ struct board {
 	const struct board_rule *rules;
 	const struct board_forbidden *forbidden;
 	const struct board_tlb *tlb;           /* NULL: no tiles */
-	const struct board_outbound *outbound; /* NULL: none */
+	const struct board_outbound *outbound; /* NULL: no outbound translation */
 	uint16_t vendor;
 	uint16_t device;
 	uint8_t rule_count;
 	uint8_t forbidden_count;
 };
 
-/* Only verification reads the tables of rules and of forbidden addresses. */
+/* VERIFY_TABLE(table) is NULL if verification is left out, because only verification reads the
+   tables of rules and of forbidden addresses. */
 #if LMPLAY_VERIFY
-#define VERIFIED_BY(table) (table)
+#define VERIFY_TABLE(table) (table)
 #else
-#define VERIFIED_BY(table) (NULL)
+#define VERIFY_TABLE(table) (NULL)
 #endif
 
 /* This generated header defines board_table, its length BOARD_COUNT, HAS_TILES and SCHEMA_HASH. */
 #include "lmplay_boards.h"
 
-/* Returns the board with the given PCI ids, or NULL. Only verification and boards with tiles need
-   the board. If both are left out, the result is always NULL, and compilers leave out the table. */
+/* Returns the board with the given PCI ids, or NULL. If verification and all boards with tiles are
+   left out, the result is always NULL, because nothing else uses boards. Compilers then leave out
+   board_table. */
 static const struct board *find_board(uint16_t vendor, uint16_t device) {
 	const struct board *found = NULL;
 	uint32_t boards = ((LMPLAY_VERIFY != 0) || (HAS_TILES != 0)) ? BOARD_COUNT : 0u;
@@ -368,7 +380,7 @@ static const struct board_outbound *outbound_of(const struct board *board) {
 
 /* ---- Small helpers ---- */
 
-static uint64_t smaller(uint64_t a, uint64_t b) {
+static uint64_t min_u64(uint64_t a, uint64_t b) {
 	return (a < b) ? a : b;
 }
 
@@ -399,34 +411,34 @@ static void set_bit(uint8_t *bits, uint32_t index) {
 }
 
 /* Returns the number of elements in a vector of the image. */
-static uint32_t count_of(const struct lmplay_image *image, uint32_t field) {
+static uint32_t element_count(const struct lmplay_image *image, uint32_t field) {
 	return image->vectors[field].count;
 }
 
 /* The functions ..._at return an element of a vector of the image. The vector is aligned, because
    lmplay_open has checked its offset, and because the address of the image is a multiple of 8. */
 static const struct command *command_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct command *)image->vectors[COMMANDS].elements)[index];
+	return &((const struct command *)image->vectors[FIELD_COMMANDS].elements)[index];
 }
 
 static const struct device *device_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct device *)image->vectors[DEVICES].elements)[index];
+	return &((const struct device *)image->vectors[FIELD_DEVICES].elements)[index];
 }
 
 static const struct window *window_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct window *)image->vectors[WINDOWS].elements)[index];
+	return &((const struct window *)image->vectors[FIELD_WINDOWS].elements)[index];
 }
 
 static const struct sequence *sequence_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct sequence *)image->vectors[SEQUENCES].elements)[index];
+	return &((const struct sequence *)image->vectors[FIELD_SEQUENCES].elements)[index];
 }
 
 static const struct tensor *tensor_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct tensor *)image->vectors[TENSORS].elements)[index];
+	return &((const struct tensor *)image->vectors[FIELD_TENSORS].elements)[index];
 }
 
-static const uint8_t *text_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const uint8_t *)image->vectors[CHARACTERS].elements)[index];
+static const uint8_t *characters_at(const struct lmplay_image *image, uint32_t index) {
+	return &((const uint8_t *)image->vectors[FIELD_CHARACTERS].elements)[index];
 }
 
 static const struct board *board_of(const struct lmplay_image *image, uint32_t device) {
@@ -450,8 +462,8 @@ static enum lmplay_code set_error(struct lmplay_error *error, enum lmplay_code c
 	return code;
 }
 
-/* Values of lmplay_image.state. No other value is valid: a struct that the caller has not
-   initialized is then unlikely to pass for an open image. */
+/* Values of lmplay_image.state. The numbers are unusual, so that a struct without a successful
+   lmplay_open is unlikely to have one of them. */
 #define IMAGE_OPEN 0x4c4d4231u     /* lmplay_open has succeeded */
 #define IMAGE_VERIFIED 0x4c4d4232u /* lmplay_verify has succeeded, or is left out */
 
@@ -467,8 +479,9 @@ static bool is_open(const struct lmplay_image *image) {
 
 #if LMPLAY_VERIFY
 #ifndef LMPLAY_CRC32C
-/* Continues a CRC-32C by `size` bytes. Each step handles four bits, so that the table has only 64
-   bytes (Castagnoli's polynomial, reflected). */
+/* Continues a CRC-32C (Castagnoli's polynomial, reflected): `sum` is the CRC-32C of earlier bytes,
+   and the result is the CRC-32C of these bytes followed by `size` bytes at `bytes`. Each lookup
+   handles four bits, so that the table has only 64 bytes. */
 static uint32_t crc32c(uint32_t sum, const uint8_t *bytes, uint64_t size) {
 	static const uint32_t table[16] = {0x00000000u, 0x105ec76fu, 0x20bd8edeu, 0x30e349b1u,
 		0x417b1dbcu, 0x5125dad3u, 0x61c69362u, 0x7198540du, 0x82f63b78u, 0x92a8fc17u, 0xa24bb5a6u,
@@ -495,10 +508,11 @@ static bool is_zero(const uint8_t *bytes, uint64_t size) {
 
 /* ---- Finding the parts of an image ---- */
 
-/* The root table of the envelope (section 1.2). The first read that fails sets `place` and
-   `problem`. After that, all reads return nothing. If LMPLAY_VERIFY is 0, reads check nothing. */
+/* The root table of the envelope (section 1.2) while lmplay_open reads it. The first check that
+   fails sets `problem`; afterwards `place` does not change. If LMPLAY_VERIFY is 0, reads check
+   nothing. */
 struct table {
-	const uint8_t *bytes; /* the envelope */
+	const uint8_t *bytes; /* first byte of the envelope */
 	uint64_t end;         /* size of the envelope */
 	uint64_t position;    /* offset of the table in the envelope */
 	uint64_t size;        /* size of the table, without its vectors */
@@ -508,7 +522,7 @@ struct table {
 	const char *problem;  /* description of the first problem; NULL: none */
 };
 
-static void fail_table(struct table *t, const char *problem) {
+static void set_table_problem(struct table *t, const char *problem) {
 	if (t->problem == NULL) {
 		t->problem = problem;
 	}
@@ -520,17 +534,18 @@ static void set_table_place(struct table *t, const char *place) {
 	}
 }
 
-/* Reports whether `size` bytes at a position lie in the envelope, after the preamble, and the
-   position is a multiple of `align`. If not, sets t->problem. */
-static bool is_inside(struct table *t, uint64_t position, uint64_t size, uint32_t align) {
+/* Checks that `size` bytes at a position lie in the envelope, after the preamble, and that the
+   position is a multiple of `align`. Returns false, and sets t->problem, if this is not so or if an
+   earlier check has failed. */
+static bool check_inside(struct table *t, uint64_t position, uint64_t size, uint32_t align) {
 	if (LMPLAY_VERIFY == 0) {
 		return true;
 	}
 	if ((position < sizeof(struct preamble)) || (position > t->end) ||
 		(size > (t->end - position))) {
-		fail_table(t, TEXT("reaches outside the envelope"));
+		set_table_problem(t, TEXT("it reaches outside the FlatBuffer"));
 	} else if ((position % align) != 0u) {
-		fail_table(t, TEXT("is not aligned"));
+		set_table_problem(t, TEXT("its offset is not aligned"));
 	} else {
 		/* The object is inside. */
 	}
@@ -550,19 +565,19 @@ static uint32_t read_u32(const struct table *t, uint64_t position) {
 }
 
 /* Finds the root table and its vtable. */
-static void open_table(struct table *t, const struct lmplay_image *image) {
+static void find_root_table(struct table *t, const struct lmplay_image *image) {
 	uint32_t vtable_size;
 	t->place = "image";
 	t->bytes = image->bytes;
 	t->end = image->envelope_bytes;
 	t->position = read_u32(t, 0);
-	if (!is_inside(t, t->position, 4, 4)) {
+	if (!check_inside(t, t->position, 4, 4)) {
 		return;
 	}
 	/* The table begins with the distance back to the vtable. The distance is signed. If it is
 	   negative, the unsigned subtraction wraps around to the right position. */
 	t->vtable = t->position - (uint64_t)(int64_t)(int32_t)read_u32(t, t->position);
-	if (!is_inside(t, t->vtable, 4, 2)) {
+	if (!check_inside(t, t->vtable, 4, 2)) {
 		return;
 	}
 	vtable_size = read_u16(t, t->vtable);
@@ -570,16 +585,16 @@ static void open_table(struct table *t, const struct lmplay_image *image) {
 	if ((LMPLAY_VERIFY != 0) &&
 		((vtable_size < 4u) || ((vtable_size % 2u) != 0u) || (t->size < 4u) ||
 			(vtable_size > (4u + (2u * (uint32_t)LMPLAY_FIELDS))))) {
-		fail_table(t, TEXT("its vtable or its table has an invalid size"));
+		set_table_problem(t, TEXT("the vtable or the root table has an invalid size"));
 	}
-	if (is_inside(t, t->vtable, vtable_size, 2) &&
-		is_inside(t, t->position, t->size, 4)) {
+	if (check_inside(t, t->vtable, vtable_size, 2) &&
+		check_inside(t, t->position, t->size, 4)) {
 		t->fields = (vtable_size - 4u) / 2u;
 	}
 }
 
-/* Returns the position of a field of `size` bytes, or 0 if the field is absent or a read has
-   failed. */
+/* Returns the offset in the image file of a field of the table `t`. The field has `size` bytes.
+   Returns 0 if the table does not have the field, or if a problem has been found in the table. */
 static uint64_t field_position(struct table *t, uint32_t id, uint32_t size) {
 	uint64_t position = 0;
 	if ((t->problem == NULL) && (id < t->fields)) {
@@ -587,7 +602,7 @@ static uint64_t field_position(struct table *t, uint32_t id, uint32_t size) {
 		if (offset != 0u) {
 			if ((LMPLAY_VERIFY != 0) &&
 				((offset < 4u) || (offset > t->size) || (size > (t->size - offset)))) {
-				fail_table(t, TEXT("a field lies outside the table"));
+				set_table_problem(t, TEXT("a field lies outside the table"));
 			} else {
 				position = t->position + offset;
 			}
@@ -596,7 +611,7 @@ static uint64_t field_position(struct table *t, uint32_t id, uint32_t size) {
 	return position;
 }
 
-/* What the format requires of one vector of the root table. */
+/* The requirements of the format for one vector of the root table. */
 struct vector_limits {
 	const char *element; /* name of an element in errors */
 	uint32_t max;        /* largest number of elements */
@@ -625,52 +640,55 @@ static void read_vector(struct table *t, uint32_t field, struct lmplay_vector *v
 	uint32_t count = 0;
 	set_table_place(t, form->element);
 	position = field_position(t, field, 4);
-	if ((position != 0u) && is_inside(t, position, 4, 4)) {
+	if ((position != 0u) && check_inside(t, position, 4, 4)) {
 		position += read_u32(t, position);
-		if (is_inside(t, position, 4, 4)) {
+		if (check_inside(t, position, 4, 4)) {
 			count = read_u32(t, position);
 			position += 4u;
 		}
 	}
 	if ((LMPLAY_VERIFY != 0) && (count > form->max)) {
-		fail_table(t, TEXT("has more elements than the limit"));
+		set_table_problem(t, TEXT("has more elements than the limit"));
 	}
 	if ((count != 0u) &&
-		is_inside(t, position, (uint64_t)count * form->size, form->align)) {
+		check_inside(t, position, (uint64_t)count * form->size, form->align)) {
 		vector->count = count;
 		vector->elements = &t->bytes[position];
 	}
 }
 
-/* Returns the reservation, or NULL if its field is absent. */
+/* Returns struct reservation, which contains the sizes and counts of the image, or NULL if the
+   field is absent. */
 static const struct reservation *read_reservation(struct table *t) {
 	const struct reservation *r = NULL;
 	uint64_t position = field_position(t, 0, sizeof *r);
-	if ((position != 0u) && is_inside(t, position, sizeof *r, 8)) {
+	if ((position != 0u) && check_inside(t, position, sizeof *r, 8)) {
 		r = (const struct reservation *)(const void *)&t->bytes[position];
 	}
 	return r;
 }
 
-/* Checks that each count in the reservation is its vector's length (FORMAT.md 1.2, step 3). */
+/* Checks that each count in the reservation is the length of the vector (section 1.2, step 3). */
 static void check_counts(const struct lmplay_image *image, struct table *t,
 	const struct reservation *r) {
 	static const uint8_t fields[COUNTS_PER_RESERVATION] = {
-		COMMANDS, WINDOWS, TENSORS, SEQUENCES, SEGMENTS, DEVICES};
+		FIELD_COMMANDS, FIELD_WINDOWS, FIELD_TENSORS,
+		FIELD_SEQUENCES, FIELD_SEGMENTS, FIELD_DEVICES};
 	set_table_place(t, "reservation");
 	for (uint32_t i = 0; i < COUNTS_PER_RESERVATION; i++) {
-		uint32_t count = count_of(image, fields[i]);
+		uint32_t count = element_count(image, fields[i]);
 		if ((count == 0u) && (vector_limits[fields[i]].is_required != 0u)) {
-			fail_table(t, TEXT("the image has no device, no window, no sequence or no command"));
+			set_table_problem(t,
+				TEXT("the image has no device, no window, no sequence or no command"));
 		}
 		if (count != ((r != NULL) ? r->counts[i] : 0u)) {
-			fail_table(t, TEXT("a count differs from the number of elements in the image"));
+			set_table_problem(t, TEXT("a count differs from the length of its vector"));
 		}
 	}
 }
 
 #if LMPLAY_VERIFY
-/* Checks that a signature is undamaged (section 8). Its address need not be aligned. */
+/* Checks that a signature is undamaged (section 8). The address may be misaligned. */
 static const char *check_signature(const uint8_t *signature) {
 	const char *problem = NULL;
 	uint32_t sum;
@@ -679,7 +697,7 @@ static const char *check_signature(const uint8_t *signature) {
 		problem = TEXT("the bytes after the image do not begin with LMBSIGN1");
 	} else if (LMPLAY_CRC32C(0, &signature[12], SIGNATURE_BYTES - 12u) != sum) {
 		problem = TEXT("wrong checksum: the signature is damaged");
-	} else if (!is_zero(&signature[16], 16)) { /* bytes 12 to 15 are the version: any number */
+	} else if (!is_zero(&signature[16], 16)) { /* bytes 12 to 15, the version, have any value */
 		problem = TEXT("reserved bytes are not zero");
 	} else {
 		/* The signature is undamaged. */
@@ -728,7 +746,7 @@ static const char *check_preamble(const uint8_t *bytes, uint64_t size) {
 	} else if (p->schema != SCHEMA_HASH) {
 		problem = TEXT("another version of lm made the image; make it again");
 	} else if (p->file_bytes != size) {
-		problem = TEXT("the file has another size than its preamble says");
+		problem = TEXT("the file size differs from that in the preamble");
 	} else if ((p->envelope_bytes < sizeof *p) || (p->envelope_bytes > size)) {
 		problem = TEXT("the envelope is smaller than the preamble, or larger than the file");
 #if LMPLAY_VERIFY
@@ -743,10 +761,11 @@ static const char *check_preamble(const uint8_t *bytes, uint64_t size) {
 	return problem;
 }
 
-/* Sets the vectors and the sizes of an image whose preamble is valid. */
+/* Reads the root table of an image whose preamble is valid: sets image->vectors, and the sizes of
+   arena, host memory and payload. A problem is returned in *t. */
 static void read_envelope(struct lmplay_image *image, struct table *t) {
 	const struct reservation *r;
-	open_table(t, image);
+	find_root_table(t, image);
 	r = read_reservation(t);
 	for (uint32_t field = 1; field < (uint32_t)LMPLAY_FIELDS; field++) {
 		read_vector(t, field, &image->vectors[field]);
@@ -791,32 +810,33 @@ enum lmplay_code lmplay_open(struct lmplay_image *image, const void *bytes, size
 
 /* ---- Names, tensors and devices of an image ---- */
 
-static bool has_name(const struct lmplay_image *image, uint32_t name, const char *text,
+static bool name_equals(const struct lmplay_image *image, uint32_t name, const char *text,
 	size_t size) {
-	return ((name & 255u) == size) && !bytes_differ(text_at(image, name >> 8), text, size);
+	return ((name & 255u) == size) && !bytes_differ(characters_at(image, name >> 8), text, size);
 }
 
-/* Searches a vector for the first element with the given name. The first field of each element must
-   be its name. Returns the index of the element, or LMPLAY_NONE if no element has the name. */
-static uint32_t find_name(const struct lmplay_image *image, uint32_t field, uint32_t element_bytes,
-	const char *name, size_t size) {
+/* Returns the index of the first element with the given name in a vector, or LMPLAY_NONE if no
+   element has this name. The first field of each element must be its name. */
+static uint32_t index_of_name(const struct lmplay_image *image, uint32_t field,
+	uint32_t element_bytes, const char *name, size_t size) {
 	const uint8_t *elements = image->vectors[field].elements;
-	for (uint32_t i = 0; i < count_of(image, field); i++) {
+	for (uint32_t i = 0; i < element_count(image, field); i++) {
 		uint32_t element_name;
 		copy_bytes(&element_name, &elements[(size_t)i * element_bytes], sizeof element_name);
-		if (has_name(image, element_name, name, size)) {
+		if (name_equals(image, element_name, name, size)) {
 			return i;
 		}
 	}
 	return LMPLAY_NONE;
 }
 
-/* Implements lmplay_find_sequence and lmplay_find_tensor: sets *index by a call of find_name. */
+/* Implements lmplay_find_sequence and lmplay_find_tensor: sets *index to the result of
+   index_of_name. */
 static enum lmplay_code find_index_by_name(const struct lmplay_image *image, uint32_t field,
 	uint32_t element_bytes, const char *name, size_t size, uint32_t *index) {
 	uint32_t found = LMPLAY_NONE;
 	if (is_verified(image) && (name != NULL) && (index != NULL)) {
-		found = find_name(image, field, element_bytes, name, size);
+		found = index_of_name(image, field, element_bytes, name, size);
 		*index = found;
 	}
 	return (found != LMPLAY_NONE) ? LMPLAY_OK : LMPLAY_USAGE;
@@ -824,29 +844,30 @@ static enum lmplay_code find_index_by_name(const struct lmplay_image *image, uin
 
 enum lmplay_code lmplay_find_sequence(const struct lmplay_image *image, const char *name,
 	size_t name_bytes, uint32_t *index) {
-	return find_index_by_name(image, SEQUENCES, sizeof(struct sequence), name, name_bytes, index);
+	return find_index_by_name(image, FIELD_SEQUENCES, sizeof(struct sequence), name, name_bytes,
+		index);
 }
 
 enum lmplay_code lmplay_find_tensor(const struct lmplay_image *image, const char *name,
 	size_t name_bytes, uint32_t *index) {
-	return find_index_by_name(image, TENSORS, sizeof(struct tensor), name, name_bytes, index);
+	return find_index_by_name(image, FIELD_TENSORS, sizeof(struct tensor), name, name_bytes, index);
 }
 
-/* Sets *text and *size to the characters of a name. */
-static void name_text(const struct lmplay_image *image, uint32_t name, const char **text,
+/* Sets *text to the first character of a name, and *size to its length in bytes. */
+static void get_name_text(const struct lmplay_image *image, uint32_t name, const char **text,
 	uint32_t *size) {
-	*text = (const char *)text_at(image, name >> 8);
+	*text = (const char *)characters_at(image, name >> 8);
 	*size = name & 255u;
 }
 
 enum lmplay_code lmplay_tensor(const struct lmplay_image *image, uint32_t index,
 	struct lmplay_tensor *tensor) {
 	const struct tensor *t;
-	if (!is_verified(image) || (tensor == NULL) || (index >= count_of(image, TENSORS))) {
+	if (!is_verified(image) || (tensor == NULL) || (index >= element_count(image, FIELD_TENSORS))) {
 		return LMPLAY_USAGE;
 	}
 	t = tensor_at(image, index);
-	name_text(image, t->name, &tensor->name, &tensor->name_bytes);
+	get_name_text(image, t->name, &tensor->name, &tensor->name_bytes);
 	tensor->role = t->role;
 	tensor->dtype = t->dtype;
 	tensor->dims = t->dims;
@@ -859,21 +880,21 @@ enum lmplay_code lmplay_tensor(const struct lmplay_image *image, uint32_t index,
 enum lmplay_code lmplay_sequence_name(const struct lmplay_image *image, uint32_t index,
 	const char **name, uint32_t *name_bytes) {
 	if (!is_verified(image) || (name == NULL) || (name_bytes == NULL) ||
-		(index >= count_of(image, SEQUENCES))) {
+		(index >= element_count(image, FIELD_SEQUENCES))) {
 		return LMPLAY_USAGE;
 	}
-	name_text(image, sequence_at(image, index)->name, name, name_bytes);
+	get_name_text(image, sequence_at(image, index)->name, name, name_bytes);
 	return LMPLAY_OK;
 }
 
 enum lmplay_code lmplay_need(const struct lmplay_image *image, uint32_t index,
 	struct lmplay_need *need) {
 	const struct device *d;
-	if (!is_verified(image) || (need == NULL) || (index >= count_of(image, DEVICES))) {
+	if (!is_verified(image) || (need == NULL) || (index >= element_count(image, FIELD_DEVICES))) {
 		return LMPLAY_USAGE;
 	}
 	d = device_at(image, index);
-	name_text(image, d->board, &need->board, &need->board_bytes);
+	get_name_text(image, d->board, &need->board, &need->board_bytes);
 	need->subsystem = d->subsystem;
 	copy_bytes(need->bars, d->bars, sizeof need->bars);
 	need->vendor = d->vendor;
@@ -883,7 +904,7 @@ enum lmplay_code lmplay_need(const struct lmplay_image *image, uint32_t index,
 
 /* ---- Memory ---- */
 
-/* Registers and TLB windows of one device. These structs are in the arena. */
+/* The state of one device: its registers and TLB windows. These structs are in the arena. */
 struct lmplay_device_state {
 	const struct board *board;       /* NULL: no board has the PCI ids of the device */
 	struct lmplay_mapping registers; /* registers that program TLB windows */
@@ -895,7 +916,7 @@ struct lmplay_device_state {
 	uint8_t slots_in_use[64];        /* one bit for each TLB window; 1: in use */
 };
 
-/* Where one window is mapped. These structs are in the arena. */
+/* The state of one window: where it is mapped. These structs are in the arena. */
 struct lmplay_window_state {
 	struct lmplay_mapping mapping;   /* mapping of the range that contains the window */
 	uint64_t offset_in_range;        /* offset of the window in that range; Point changes it */
@@ -907,20 +928,21 @@ struct lmplay_window_state {
 	uint8_t bar_offset_mod_8;        /* offset of the range in its BAR, modulo 8 */
 };
 
-/* Returns the number of bytes that lmplay_verify uses: a time for each sequence, a bit for each
-   window. */
+/* Returns the number of bytes that lmplay_verify uses: 8 for each sequence (its longest time), and
+   one bit for each window. */
 static uint64_t verify_memory_bytes(const struct lmplay_image *image) {
-	return ((uint64_t)count_of(image, SEQUENCES) * 8u) + ((count_of(image, WINDOWS) + 7u) / 8u);
+	uint32_t window_bytes = (element_count(image, FIELD_WINDOWS) + 7u) / 8u;
+	return ((uint64_t)element_count(image, FIELD_SEQUENCES) * 8u) + window_bytes;
 }
 
 /* Returns the number of bytes that lmplay_load uses: for the tensors, and for tables after them. */
 static uint64_t load_memory_bytes(const struct lmplay_image *image) {
 	uint64_t tables =
-		((uint64_t)count_of(image, DEVICES) * sizeof(struct lmplay_device_state)) +
-		((uint64_t)count_of(image, WINDOWS) * sizeof(struct lmplay_window_state)) +
-		((count_of(image, TENSORS) + 7u) / 8u);
+		((uint64_t)element_count(image, FIELD_DEVICES) * sizeof(struct lmplay_device_state)) +
+		((uint64_t)element_count(image, FIELD_WINDOWS) * sizeof(struct lmplay_window_state)) +
+		((element_count(image, FIELD_TENSORS) + 7u) / 8u);
 	uint64_t bytes = image->arena_bytes + tables;
-	return (bytes < tables) ? UINT64_MAX : bytes; /* the sum overflows: no machine has this size */
+	return (bytes < tables) ? UINT64_MAX : bytes; /* UINT64_MAX if the sum overflows */
 }
 
 enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_plan *plan) {
@@ -936,11 +958,11 @@ enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_pla
 	plan->host_bytes = image->host_bytes;
 	plan->payload_bytes = image->payload_bytes;
 	plan->align = TENSOR_ALIGN;
-	plan->devices = count_of(image, DEVICES);
-	plan->windows = count_of(image, WINDOWS);
-	plan->sequences = count_of(image, SEQUENCES);
-	plan->tensors = count_of(image, TENSORS);
-	plan->commands = count_of(image, COMMANDS);
+	plan->devices = element_count(image, FIELD_DEVICES);
+	plan->windows = element_count(image, FIELD_WINDOWS);
+	plan->sequences = element_count(image, FIELD_SEQUENCES);
+	plan->tensors = element_count(image, FIELD_TENSORS);
+	plan->commands = element_count(image, FIELD_COMMANDS);
 	return LMPLAY_OK;
 }
 
@@ -948,17 +970,17 @@ enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_pla
 
 #if LMPLAY_VERIFY
 
-/* Sums of the elements that have been checked. check_tables compares them with the reservation. */
+/* Sums over the elements checked so far. check_tables compares these sums with the reservation. */
 struct totals {
-	uint64_t host_bytes;    /* size of the Host windows */
-	uint64_t payload_bytes; /* size of the segments */
-	uint64_t arena_bytes;   /* size of the tensors */
+	uint64_t host_bytes;    /* total size of the Host windows */
+	uint64_t payload_bytes; /* total size of the segments */
+	uint64_t arena_bytes;   /* total size of the tensors */
 	uint64_t fixed_bus_end[LMPLAY_DEVICES_MAX]; /* for each device, the bus address after its last
 	                                               Host window with a fixed bus address */
 	uint32_t commands;      /* number of commands of the sequences */
 };
 
-/* Reports whether a range of `size` bytes at `offset` lies inside `all` bytes. */
+/* Reports whether `size` bytes at `offset` lie inside an area of `all` bytes. */
 static bool lies_inside(uint64_t offset, uint64_t size, uint64_t all) {
 	return (offset <= all) && (size <= (all - offset));
 }
@@ -974,7 +996,7 @@ static bool is_printable(uint32_t c) {
 /* Reads the UTF-8 character (RFC 3629) at the start of `size` bytes, at least 1. Returns the length
    of the character in bytes, and sets *c to its code point. Returns 0 if the bytes do not begin
    with a valid character. */
-static uint32_t read_character(const uint8_t *text, uint32_t size, uint32_t *c) {
+static uint32_t decode_utf8(const uint8_t *text, uint32_t size, uint32_t *c) {
 	/* Smallest code point of a character with 0, 1, 2 or 3 bytes after the first. A smaller code
 	   point must use fewer bytes. */
 	static const uint32_t least[4] = {0, 0x80, 0x800, 0x10000};
@@ -1008,12 +1030,12 @@ static uint32_t read_character(const uint8_t *text, uint32_t size, uint32_t *c) 
 static const char *check_name(const struct lmplay_image *image, uint32_t name) {
 	uint32_t at = name >> 8;
 	uint32_t left = name & 255u;
-	if ((left == 0u) || !lies_inside(at, left, count_of(image, CHARACTERS))) {
+	if ((left == 0u) || !lies_inside(at, left, element_count(image, FIELD_CHARACTERS))) {
 		return TEXT("its name is empty or lies outside the text");
 	}
 	while (left > 0u) {
 		uint32_t c = 0;
-		uint32_t size = read_character(text_at(image, at), left, &c);
+		uint32_t size = decode_utf8(characters_at(image, at), left, &c);
 		if ((size == 0u) || !is_printable(c)) {
 			return TEXT("its name has a control character or is not UTF-8");
 		}
@@ -1028,8 +1050,8 @@ static const char *check_device(const struct lmplay_image *image, uint32_t index
 	return (d->reserved != 0u) ? TEXT("reserved bytes are not zero") : check_name(image, d->board);
 }
 
-static const struct rule *rule_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct rule *)image->vectors[RULES].elements)[index];
+static const struct rule *access_rule_at(const struct lmplay_image *image, uint32_t index) {
+	return &((const struct rule *)image->vectors[FIELD_RULES].elements)[index];
 }
 
 /* Reports whether a rule may follow the previous rule. Rules are sorted by device, BAR and offset,
@@ -1041,9 +1063,9 @@ static bool may_follow_rule(const struct rule *r, const struct rule *previous) {
 }
 
 static const char *check_rule(const struct lmplay_image *image, uint32_t index) {
-	const struct rule *r = rule_at(image, index);
-	uint64_t least; /* smallest accepted width */
-	if ((r->device >= count_of(image, DEVICES)) || (r->bar >= LMPLAY_BARS)) {
+	const struct rule *r = access_rule_at(image, index);
+	uint64_t least; /* smallest access width that the rule accepts, in bytes */
+	if ((r->device >= element_count(image, FIELD_DEVICES)) || (r->bar >= LMPLAY_BARS)) {
 		return TEXT("its device or BAR does not exist");
 	}
 	if (board_of(image, r->device) != NULL) {
@@ -1059,8 +1081,8 @@ static const char *check_rule(const struct lmplay_image *image, uint32_t index) 
 	if (((r->first | (r->last + 1u)) & (least - 1u)) != 0u) {
 		return TEXT("its bytes are not aligned to its smallest width");
 	}
-	if ((index > 0u) && !may_follow_rule(r, rule_at(image, index - 1u))) {
-		return TEXT("overlaps the previous rule or belongs before it");
+	if ((index > 0u) && !may_follow_rule(r, access_rule_at(image, index - 1u))) {
+		return TEXT("overlaps the previous rule, or is out of order");
 	}
 	return check_name(image, r->name);
 }
@@ -1083,7 +1105,7 @@ static const char *check_window(const struct lmplay_image *image, uint32_t index
 	struct totals *sum) {
 	const struct window *w = window_at(image, index);
 	bool is_fixed = (w->flags & FLAG_FIXED_BUS) != 0u;
-	if ((w->device >= count_of(image, DEVICES)) || (w->kind < KIND_BAR) ||
+	if ((w->device >= element_count(image, FIELD_DEVICES)) || (w->kind < KIND_BAR) ||
 		(w->kind > KIND_CONFIG)) {
 		return TEXT("its device does not exist, or its kind is unknown");
 	}
@@ -1093,7 +1115,7 @@ static const char *check_window(const struct lmplay_image *image, uint32_t index
 	if (is_fixed && (w->kind != KIND_HOST)) {
 		return TEXT("flag 2 (fixed bus address) is set, but only a host window may have it");
 	}
-	if ((w->size == 0u) || (w->size > WINDOW_MAX)) {
+	if ((w->size == 0u) || (w->size > WINDOW_SIZE_MAX)) {
 		return TEXT("its size is not between 1 byte and 4 GiB");
 	}
 	if ((w->kind != KIND_TLB) && (w->slot != NO_SLOT)) {
@@ -1125,12 +1147,12 @@ static const char *check_sequence(const struct lmplay_image *image, uint32_t ind
 	struct totals *sum) {
 	const struct sequence *s = sequence_at(image, index);
 	if ((s->first != sum->commands) || (s->count == 0u) ||
-		(s->count > (count_of(image, COMMANDS) - sum->commands))) {
+		(s->count > (element_count(image, FIELD_COMMANDS) - sum->commands))) {
 		return TEXT("it must begin where the previous sequence ends, and must not be empty");
 	}
 	sum->commands += s->count;
-	if ((index == (count_of(image, SEQUENCES) - 1u)) &&
-		(sum->commands != count_of(image, COMMANDS))) {
+	if ((index == (element_count(image, FIELD_SEQUENCES) - 1u)) &&
+		(sum->commands != element_count(image, FIELD_COMMANDS))) {
 		return TEXT("the last sequence must end with the last command of the image");
 	}
 	if (command_at(image, sum->commands - 1u)->opcode != OP_END) {
@@ -1140,29 +1162,29 @@ static const char *check_sequence(const struct lmplay_image *image, uint32_t ind
 }
 
 static const struct segment *segment_at(const struct lmplay_image *image, uint32_t index) {
-	return &((const struct segment *)image->vectors[SEGMENTS].elements)[index];
+	return &((const struct segment *)image->vectors[FIELD_SEGMENTS].elements)[index];
 }
 
 static const char *check_segment(const struct lmplay_image *image, uint32_t index,
 	struct totals *sum) {
 	const struct segment *s = segment_at(image, index);
 	uint64_t start = round_up(image->envelope_bytes, PAGE_BYTES) + sum->payload_bytes;
-	bool is_last = (index == (count_of(image, SEGMENTS) - 1u));
-	if ((s->size == 0u) || (s->size > BYTES_MAX) || (s->offset > BYTES_MAX)) {
+	bool is_last = (index == (element_count(image, FIELD_SEGMENTS) - 1u));
+	if ((s->size == 0u) || (s->size > DATA_SIZE_MAX) || (s->offset > DATA_SIZE_MAX)) {
 		return TEXT("its size is 0, or its size or offset exceeds 64 TiB");
 	}
 	if (!is_last && ((s->size % PAGE_BYTES) != 0u)) {
 		return TEXT("its size must be a multiple of 4096, because another segment follows");
 	}
 	if ((s->offset != start) || (s->reserved != 0u)) {
-		return TEXT("it must begin where the previous segment ends, with reserved bytes of zero");
+		return TEXT("it must begin where the previous segment ends; reserved bytes must be 0");
 	}
 	sum->payload_bytes += s->size;
 	return NULL;
 }
 
 /* Returns the size of all elements of a tensor in bytes, or 0 if its type or shape is invalid, or
-   the size exceeds BYTES_MAX. */
+   the size exceeds DATA_SIZE_MAX. */
 static uint64_t tensor_size(const struct tensor *t) {
 	/* Sizes of the types of elements, in the order of enum lmplay_dtype. */
 	static const uint8_t sizes[13] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
@@ -1175,9 +1197,9 @@ static uint64_t tensor_size(const struct tensor *t) {
 		if (is_dimension != (t->shape[i] != 0u)) {
 			size = 0;
 		} else if (is_dimension) {
-			size = (size > (BYTES_MAX / t->shape[i])) ? 0u : (size * t->shape[i]);
+			size = (size > (DATA_SIZE_MAX / t->shape[i])) ? 0u : (size * t->shape[i]);
 		} else {
-			/* The shape has no more elements. */
+			/* The unused elements of the shape are 0, as required. */
 		}
 	}
 	return size;
@@ -1195,14 +1217,14 @@ static const char *check_tensor(const struct lmplay_image *image, uint32_t index
 		return TEXT("its role must be 1 (input) or 2 (output)");
 	}
 	if ((size == 0u) || (t->size != size)) {
-		return TEXT("its element type or shape is invalid, or its size does not fit them");
+		return TEXT("its type, its shape, or the size that follows from them is wrong");
 	}
-	if ((t->arena_offset != sum->arena_bytes) || (t->arena_offset > BYTES_MAX)) {
+	if ((t->arena_offset != sum->arena_bytes) || (t->arena_offset > DATA_SIZE_MAX)) {
 		return TEXT("it must begin in the arena where the previous tensor ends");
 	}
 	sum->arena_bytes = round_up(t->arena_offset + size, TENSOR_ALIGN);
 	if ((t->has_data > 1u) || ((t->has_data == 0u) && (t->data_offset != 0u))) {
-		return TEXT("has_data is neither 0 nor 1, or has_data is 0 but data_offset is not");
+		return TEXT("has_data must be 0 or 1; if it is 0, data_offset must be 0");
 	}
 	if ((t->has_data == 1u) && !lies_inside(t->data_offset, size, sum->payload_bytes)) {
 		return TEXT("its data lie outside the payload");
@@ -1210,29 +1232,29 @@ static const char *check_tensor(const struct lmplay_image *image, uint32_t index
 	return NULL;
 }
 
-/* Meanings of the field index of a command. */
-#define INDEX_NOTHING 0u  /* it must be 0 */
-#define INDEX_SOURCE 1u   /* 0: the payload; 1 + n: tensor n, an input */
-#define INDEX_OUTPUT 2u   /* 1 + n: tensor n, an output */
+/* What a command has in its field `index`. */
+#define INDEX_NOTHING 0u  /* the field index must be 0 */
+#define INDEX_SOURCE 1u   /* index 0: the payload; index 1 + n: tensor n, which is an input */
+#define INDEX_OUTPUT 2u   /* index 1 + n: tensor n, which is an output */
 #define INDEX_BUS 3u      /* index of a window that has a bus address */
 #define INDEX_INTERVAL 4u /* microseconds between two loads */
 #define INDEX_SEQUENCE 5u /* index of a sequence */
 
-/* Meanings of the field amount of a command. */
-#define AMOUNT_NOTHING 0u  /* it must be 0 */
+/* What a command has in its field `amount`. */
+#define AMOUNT_NOTHING 0u  /* the field amount must be 0 */
 #define AMOUNT_BYTES 1u    /* number of bytes, at least 1 */
 #define AMOUNT_DEADLINE 2u /* microseconds until the deadline; 0: one load only */
 #define AMOUNT_DELAY 3u    /* microseconds to wait */
 
 /* Meanings of the fields value and mask of a command. */
-#define VALUE_NOTHING 0u /* both must be 0 */
+#define VALUE_NOTHING 0u /* the fields value and mask must be 0 */
 #define VALUE_NUMBER 1u  /* value: a number of `width` bytes; mask: must be 0 */
-#define VALUE_MASK 2u    /* mask: a number of `width` bytes; value: has only bits of mask */
+#define VALUE_MASK 2u    /* mask: a number of `width` bytes; value: no bits outside mask */
 #define VALUE_OFFSET 3u  /* value: offset in the payload or tensor; mask: must be 0 */
 #define VALUE_TILES 4u   /* value: address in the tile; mask: tile range */
 
-/* The operands of one opcode, as in the table of section 6. Bit n of the sets modes, options and
-   kinds means that the number n is allowed. */
+/* The operands of one opcode, as in the table of section 6. The fields modes, options and kinds are
+   sets: bit n is 1 if the value n is allowed. */
 struct opcode_form {
 	uint8_t widths;   /* accepted widths, ORed; 0: the command has no width */
 	uint8_t modes;    /* set of allowed modes */
@@ -1249,8 +1271,8 @@ struct opcode_form {
 #define ANY_MEMORY 0x0eu /* set of the kinds Bar, Tlb and Host */
 #define ANY_WINDOW 0x1eu /* set of all kinds: Bar, Tlb, Host and Config */
 
-static const struct opcode_form opcode_forms[OPCODES] = {
-	{0, 0, 0, 0, 0, 0, 0, 0, 0}, /* no opcode */
+static const struct opcode_form opcode_forms[OPCODE_COUNT] = {
+	{0, 0, 0, 0, 0, 0, 0, 0, 0}, /* 0 is not an opcode */
 	{15, 1, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NUMBER, 1, 2},  /* Write */
 	{15, 1, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_MASK, 1, 13},  /* Modify */
 	{12, 1, 1, ANY_MEMORY, INDEX_BUS, AMOUNT_NOTHING, VALUE_NUMBER, 1, 2},      /* Relocate */
@@ -1266,12 +1288,12 @@ static const struct opcode_form opcode_forms[OPCODES] = {
 	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NOTHING, 0, 1},          /* End */
 };
 
-#define QUERY_US 10u /* longest time of one call of the hook `query`, in microseconds */
+#define QUERY_MAX_US 10u /* longest time of one call of the hook `query`, in microseconds */
 
-/* checker.times has the time of each sequence, without the sequences that it calls. This time is
-   below 2^58 us. The upper bits of the number are flags. */
+/* Flags in the two highest bits of each element of checker.times. The other bits are the longest
+   time of the sequence in us, without the sequences that it calls: less than 2^58. */
 #define TIME_CALLS ((uint64_t)1 << 63)     /* the sequence contains a Call */
-#define TIME_IS_CALLED ((uint64_t)1 << 62) /* a Call of another sequence calls the sequence */
+#define TIME_IS_CALLED ((uint64_t)1 << 62) /* another sequence calls this sequence */
 #define TIME_MASK (TIME_IS_CALLED - 1u)    /* bits of the time */
 
 /* The state of lmplay_verify. */
@@ -1281,14 +1303,14 @@ struct checker {
 	uint32_t index;        /* index of this part in its table */
 	uint64_t *times;       /* longest time of each sequence in us, and flags */
 	uint8_t *pointed;      /* one bit for each window; 1: a Point has made the window accessible */
-	bool any_pointed;      /* a bit of `pointed` may be 1 */
+	bool any_pointed;      /* false: all bits of `pointed` are 0; true: some may be 1 */
 	uint32_t found_window; /* index of the Bar window that was accessed last, or LMPLAY_NONE */
 	struct board_rule found_rule; /* rule that applied to the last access to that window */
 };
 
-static void unpoint_windows(struct checker *k) {
+static void clear_pointed_windows(struct checker *k) {
 	if (k->any_pointed) {
-		clear_bytes(k->pointed, (count_of(k->image, WINDOWS) + 7u) / 8u);
+		clear_bytes(k->pointed, (element_count(k->image, FIELD_WINDOWS) + 7u) / 8u);
 		k->any_pointed = false;
 	}
 }
@@ -1299,14 +1321,14 @@ static void unpoint_windows(struct checker *k) {
 static bool find_rule(struct checker *k, const struct window *w, uint64_t offset) {
 	const struct lmplay_image *image = k->image;
 	const struct board *board = board_of(image, w->device);
-	uint32_t count = (board != NULL) ? board->rule_count : count_of(image, RULES);
+	uint32_t count = (board != NULL) ? board->rule_count : element_count(image, FIELD_RULES);
 	bool is_found = false;
 	for (uint32_t i = 0; (i < count) && !is_found; i++) {
 		if (board != NULL) {
 			k->found_rule = board->rules[i];
 			is_found = k->found_rule.bar == w->bar;
 		} else {
-			const struct rule *r = rule_at(image, i);
+			const struct rule *r = access_rule_at(image, i);
 			k->found_rule.first = r->first;
 			k->found_rule.last = r->last;
 			k->found_rule.widths = r->widths;
@@ -1370,25 +1392,25 @@ static const char *check_access(struct checker *k, const struct command *c) {
 	return (w->kind == KIND_BAR) ? check_access_rule(k, c, size, is_bulk) : NULL;
 }
 
-/* Returns the set of the columns, or of the rows, of a rectangle of tiles, with one bit for each
-   coordinate. If start is greater than end, the rectangle wraps around the edge of the grid. The
-   set then contains every coordinate. */
+/* Returns the set of the coordinates from start to end: bit n is 1 if n belongs to the set. If
+   start is greater than end, the range wraps around the edge of the grid of tiles; the set then
+   contains all coordinates. */
 static uint64_t coordinate_set(uint32_t start, uint32_t end) {
 	uint64_t mask = UINT64_MAX;
 	if (start <= end) {
 		if (start > 63u) {
 			mask = 0;
 		} else {
-			uint64_t above = 63u - smaller(end, 63u); /* coordinates after the end */
+			uint64_t above = 63u - min_u64(end, 63u); /* number of coordinates above `end` */
 			mask = (UINT64_MAX << start) & (UINT64_MAX >> above);
 		}
 	}
 	return mask;
 }
 
-/* Reports whether a window would show a byte of a forbidden range (struct board_forbidden). */
-static bool is_forbidden(const struct lmplay_image *image, const struct window *w, uint64_t tiles,
-	uint64_t address) {
+/* Reports whether a Point would make a forbidden address accessible (struct board_forbidden). */
+static bool reaches_forbidden(const struct lmplay_image *image, const struct window *w,
+	uint64_t tiles, uint64_t address) {
 	const struct board *board = board_of(image, w->device);
 	uint32_t x = tile_byte(tiles, 0);
 	uint32_t y = tile_byte(tiles, 1);
@@ -1396,14 +1418,14 @@ static bool is_forbidden(const struct lmplay_image *image, const struct window *
 	uint32_t route = tile_byte(tiles, 4) + (is_multicast ? 2u : 0u);
 	uint64_t columns = coordinate_set(is_multicast ? tile_byte(tiles, 2) : x, x);
 	uint64_t rows = coordinate_set(is_multicast ? tile_byte(tiles, 3) : y, y);
-	bool is_shown = false;
-	for (uint32_t i = 0; (board != NULL) && (i < board->forbidden_count) && !is_shown; i++) {
+	bool is_reached = false;
+	for (uint32_t i = 0; (board != NULL) && (i < board->forbidden_count) && !is_reached; i++) {
 		const struct board_forbidden *f = &board->forbidden[i];
-		is_shown = (((f->routes >> route) & 1u) != 0u) && ((f->columns & columns) != 0u) &&
+		is_reached = (((f->routes >> route) & 1u) != 0u) && ((f->columns & columns) != 0u) &&
 			((f->rows & rows) != 0u) && (address <= f->last) &&
 			((address + (w->size - 1u)) >= f->first);
 	}
-	return is_shown;
+	return is_reached;
 }
 
 static const char *check_point(struct checker *k, const struct command *c) {
@@ -1415,10 +1437,10 @@ static const char *check_point(struct checker *k, const struct command *c) {
 	}
 	if ((tile_byte(t, 4) > 1u) || (ordering < 1u) || (ordering > 3u) || (tile_byte(t, 6) > 8u) ||
 		(tile_byte(t, 7) > 1u) || ((tile_byte(t, 7) == 0u) && ((t & 0xffff0000u) != 0u))) {
-		return TEXT("invalid tile range");
+		return TEXT("invalid tile range; FORMAT.md 6.1 lists the valid values");
 	}
-	if (is_forbidden(k->image, w, t, c->value)) {
-		return TEXT("the window would show addresses that images must not access");
+	if (reaches_forbidden(k->image, w, t, c->value)) {
+		return TEXT("the window would reach addresses that images must not access");
 	}
 	set_bit(k->pointed, c->window);
 	k->any_pointed = true;
@@ -1430,7 +1452,7 @@ static const char *check_point(struct checker *k, const struct command *c) {
 static const char *check_bus_window(const struct lmplay_image *image, const struct command *c) {
 	const struct window *w;
 	const struct board *board;
-	if (c->index >= count_of(image, WINDOWS)) {
+	if (c->index >= element_count(image, FIELD_WINDOWS)) {
 		return TEXT("its index must be that of a window");
 	}
 	w = window_at(image, c->index);
@@ -1438,7 +1460,7 @@ static const char *check_bus_window(const struct lmplay_image *image, const stru
 		return TEXT("only BAR and host windows have a bus address");
 	}
 	if (c->value > w->size) {
-		return TEXT("the addend is beyond the end of the window");
+		return TEXT("the relocation offset is beyond the window");
 	}
 	board = board_of(image, w->device);
 	for (uint32_t i = 0; (board != NULL) && (w->kind == KIND_BAR) && (i < board->rule_count); i++) {
@@ -1457,9 +1479,9 @@ static const char *check_data_range(const struct lmplay_image *image, const stru
 	uint32_t role) {
 	uint64_t size = image->payload_bytes;
 	if ((c->index != 0u) || (role == LMPLAY_OUTPUT)) {
-		if ((c->index == 0u) || (c->index > count_of(image, TENSORS)) ||
+		if ((c->index == 0u) || (c->index > element_count(image, FIELD_TENSORS)) ||
 			(tensor_at(image, c->index - 1u)->role != role)) {
-			return TEXT("its index must select an input, or an output for a copy out");
+			return TEXT("its index must select an input (copy out: an output)");
 		}
 		size = tensor_at(image, c->index - 1u)->size;
 	}
@@ -1485,7 +1507,7 @@ static const char *check_index(const struct lmplay_image *image, const struct co
 		}
 		break;
 	case INDEX_SEQUENCE:
-		if (c->index >= count_of(image, SEQUENCES)) {
+		if (c->index >= element_count(image, FIELD_SEQUENCES)) {
 			problem = TEXT("its index must be that of a sequence");
 		}
 		break;
@@ -1514,7 +1536,7 @@ static const char *check_value_and_amount(const struct command *c) {
 		value = UINT64_MAX;
 		mask = UINT64_MAX;
 	} else {
-		/* VALUE_NOTHING: both fields must be 0. */
+		/* VALUE_NOTHING: c->value and c->mask must be 0. */
 	}
 	if (((c->value & ~value) != 0u) || ((c->mask & ~mask) != 0u) ||
 		((c->opcode == OP_MODIFY) && (c->mask == 0u))) {
@@ -1536,11 +1558,11 @@ static const char *check_value_and_amount(const struct command *c) {
 	return NULL;
 }
 
-/* Checks one command. */
+/* Checks all fields of one command. `is_last` is true for the last command of a sequence. */
 static const char *check_command(struct checker *k, const struct command *c, bool is_last) {
 	const struct opcode_form *f;
 	const char *problem = NULL;
-	if ((c->opcode == 0u) || (c->opcode >= OPCODES) || (is_last != (c->opcode == OP_END))) {
+	if ((c->opcode == 0u) || (c->opcode >= OPCODE_COUNT) || (is_last != (c->opcode == OP_END))) {
 		return TEXT("unknown opcode, or an end command before the end of its sequence");
 	}
 	f = &opcode_forms[c->opcode];
@@ -1555,11 +1577,11 @@ static const char *check_command(struct checker *k, const struct command *c, boo
 	} else if ((c->width != 0u) || (c->offset != 0u)) {
 		return TEXT("width and offset must be 0");
 	} else {
-		/* The command has no access. */
+		/* The command has no width, and the fields width and offset are 0. */
 	}
 	if (f->kinds == 0u) {
 		problem = (c->window != 0u) ? TEXT("window must be 0") : NULL;
-	} else if ((c->window >= count_of(k->image, WINDOWS)) ||
+	} else if ((c->window >= element_count(k->image, FIELD_WINDOWS)) ||
 		(((f->kinds >> window_at(k->image, c->window)->kind) & 1u) == 0u)) {
 		problem = TEXT("its window does not exist, or is of a kind that it does not accept");
 	} else if (c->opcode == OP_POINT) {
@@ -1584,10 +1606,10 @@ static uint64_t longest_command_us(const struct lmplay_image *image, const struc
 	if (f->amount == AMOUNT_BYTES) {
 		us += ((uint64_t)c->amount + c->width - 1u) / c->width;
 	} else {
-		us += c->amount; /* a deadline, a delay or 0 */
+		us += c->amount; /* amount is a deadline, a delay or 0 */
 	}
 	if (c->option == POLICY_IGNORE) {
-		us += (uint64_t)QUERY_US * count_of(image, DEVICES);
+		us += (uint64_t)QUERY_MAX_US * element_count(image, FIELD_DEVICES);
 	}
 	return us;
 }
@@ -1596,19 +1618,19 @@ static const char *check_element(const struct lmplay_image *image, uint32_t fiel
 	struct totals *sum) {
 	const char *problem = NULL;
 	switch (field) {
-	case DEVICES:
+	case FIELD_DEVICES:
 		problem = check_device(image, index);
 		break;
-	case RULES:
+	case FIELD_RULES:
 		problem = check_rule(image, index);
 		break;
-	case WINDOWS:
+	case FIELD_WINDOWS:
 		problem = check_window(image, index, sum);
 		break;
-	case SEQUENCES:
+	case FIELD_SEQUENCES:
 		problem = check_sequence(image, index, sum);
 		break;
-	case SEGMENTS:
+	case FIELD_SEGMENTS:
 		problem = check_segment(image, index, sum);
 		break;
 	default:
@@ -1621,13 +1643,15 @@ static const char *check_element(const struct lmplay_image *image, uint32_t fiel
 /* Checks the elements of all tables except the commands. Compares the sums of their sizes with the
    reservation (step 4 of section 1.2). */
 static const char *check_tables(struct checker *k) {
-	static const uint8_t order[] = {DEVICES, RULES, WINDOWS, SEQUENCES, SEGMENTS, TENSORS};
+	static const uint8_t order[] = {
+		FIELD_DEVICES, FIELD_RULES, FIELD_WINDOWS,
+		FIELD_SEQUENCES, FIELD_SEGMENTS, FIELD_TENSORS};
 	const struct lmplay_image *image = k->image;
 	struct totals sum;
 	clear_bytes(&sum, sizeof sum);
 	for (uint32_t t = 0; t < sizeof order; t++) {
 		k->place = vector_limits[order[t]].element;
-		for (uint32_t i = 0; i < count_of(image, order[t]); i++) {
+		for (uint32_t i = 0; i < element_count(image, order[t]); i++) {
 			const char *problem = check_element(image, order[t], i, &sum);
 			if (problem != NULL) {
 				k->index = i;
@@ -1639,7 +1663,7 @@ static const char *check_tables(struct checker *k) {
 	k->index = LMPLAY_NONE;
 	if ((sum.host_bytes != image->host_bytes) || (sum.payload_bytes != image->payload_bytes) ||
 		(sum.arena_bytes != image->arena_bytes)) {
-		return TEXT("a size differs from the sum of the sizes of windows, segments or tensors");
+		return TEXT("a total size differs from the sum over windows, segments or tensors");
 	}
 	return NULL;
 }
@@ -1648,10 +1672,10 @@ static const char *check_tables(struct checker *k) {
 static const char *check_commands(struct checker *k) {
 	const struct lmplay_image *image = k->image;
 	k->place = "command";
-	for (uint32_t s = 0; s < count_of(image, SEQUENCES); s++) {
+	for (uint32_t s = 0; s < element_count(image, FIELD_SEQUENCES); s++) {
 		uint32_t at = sequence_at(image, s)->first;
 		uint32_t end = at + sequence_at(image, s)->count;
-		unpoint_windows(k);
+		clear_pointed_windows(k);
 		for (; at < end; at++) {
 			const struct command *c = command_at(image, at);
 			const char *problem = check_command(k, c, (at + 1u) == end);
@@ -1661,14 +1685,14 @@ static const char *check_commands(struct checker *k) {
 			}
 			k->times[s] += longest_command_us(image, c);
 			if (c->opcode == OP_CALL) {
-				unpoint_windows(k);
+				clear_pointed_windows(k);
 				k->times[s] |= TIME_CALLS;
 				k->times[c->index] |= TIME_IS_CALLED;
 			}
 		}
 	}
 	k->place = "sequence";
-	for (uint32_t s = 0; s < count_of(image, SEQUENCES); s++) {
+	for (uint32_t s = 0; s < element_count(image, FIELD_SEQUENCES); s++) {
 		if (((k->times[s] & TIME_CALLS) != 0u) && ((k->times[s] & TIME_IS_CALLED) != 0u)) {
 			k->index = s;
 			return TEXT("contains a call and is called itself, but calls do not nest");
@@ -1677,13 +1701,13 @@ static const char *check_commands(struct checker *k) {
 	return NULL;
 }
 
-/* Checks that the payload ends where the file ends, that the bytes before it are zero, and that the
-   checksums of its segments are right (step 6 of section 1.2). */
+/* Checks three things (step 6 of section 1.2): the payload ends where the file ends, the padding
+   before the payload is zero, and the checksum of each segment is right. */
 static const char *check_payload(struct checker *k) {
 	const struct lmplay_image *image = k->image;
 	uint64_t start = image->envelope_bytes;
 	uint64_t padding = round_up(start, PAGE_BYTES) - start;
-	if (count_of(image, SEGMENTS) == 0u) {
+	if (element_count(image, FIELD_SEGMENTS) == 0u) {
 		padding = 0;
 	}
 	start += padding;
@@ -1697,7 +1721,7 @@ static const char *check_payload(struct checker *k) {
 	if (!is_zero(&image->bytes[image->envelope_bytes], padding)) {
 		return TEXT("padding bytes before the segment are not zero");
 	}
-	for (uint32_t i = 0; i < count_of(image, SEGMENTS); i++) {
+	for (uint32_t i = 0; i < element_count(image, FIELD_SEGMENTS); i++) {
 		const struct segment *s = segment_at(image, i);
 		k->index = i;
 		if (LMPLAY_CRC32C(0, &image->bytes[s->offset], s->size) != s->checksum) {
@@ -1707,18 +1731,18 @@ static const char *check_payload(struct checker *k) {
 	return NULL;
 }
 
-/* Compares the longest time of each sequence, with the sequences that it calls, with the limit. */
+/* Compares the longest time of each sequence with the limit. The time includes called sequences. */
 static const char *check_times(struct checker *k) {
 	const struct lmplay_image *image = k->image;
 	k->place = "sequence";
-	for (uint32_t s = 0; s < count_of(image, SEQUENCES); s++) {
+	for (uint32_t s = 0; s < element_count(image, FIELD_SEQUENCES); s++) {
 		uint64_t us = k->times[s] & TIME_MASK;
 		uint32_t at = sequence_at(image, s)->first;
 		uint32_t end = at + sequence_at(image, s)->count;
 		for (; ((k->times[s] & TIME_CALLS) != 0u) && (at < end); at++) {
 			const struct command *c = command_at(image, at);
 			if (c->opcode == OP_CALL) {
-				us = smaller(us + (k->times[c->index] & TIME_MASK), WORST_CASE_MAX_US);
+				us = min_u64(us + (k->times[c->index] & TIME_MASK), WORST_CASE_MAX_US);
 			}
 		}
 		if (us > image->limit_us) {
@@ -1744,7 +1768,7 @@ enum lmplay_code lmplay_verify(struct lmplay_image *image, void *work, size_t wo
 	clear_bytes(&k, sizeof k);
 	k.image = image;
 	k.times = (uint64_t *)work;
-	k.pointed = (uint8_t *)&k.times[count_of(image, SEQUENCES)];
+	k.pointed = (uint8_t *)&k.times[element_count(image, FIELD_SEQUENCES)];
 	k.found_window = LMPLAY_NONE;
 	problem = check_tables(&k);
 	if (problem == NULL) {
@@ -1783,7 +1807,7 @@ static void set_place(struct loader *l, const char *place, uint32_t index) {
 	l->index = index;
 }
 
-/* Stores why the image cannot be loaded, and returns the code. */
+/* Stores the reason for which the image cannot be loaded, and returns the code. */
 static enum lmplay_code fail_load(struct loader *l, enum lmplay_code code, const char *reason) {
 	if (LMPLAY_TEXT != 0) {
 		l->reason = reason;
@@ -1791,7 +1815,7 @@ static enum lmplay_code fail_load(struct loader *l, enum lmplay_code code, const
 	return code;
 }
 
-/* Sets *mapping by a call of the hook `map`, and checks the mapping. */
+/* Calls the hook `map`, which sets *mapping, and checks the mapping. */
 static enum lmplay_code map_range(struct loader *l, const struct lmplay_range *range,
 	struct lmplay_mapping *mapping) {
 	const struct lmplay_hooks *hooks = l->replay->hooks;
@@ -1800,25 +1824,25 @@ static enum lmplay_code map_range(struct loader *l, const struct lmplay_range *r
 	code = hooks->map(hooks->context, range, mapping);
 	if (code != LMPLAY_OK) {
 		return fail_load(l, code,
-			TEXT("the hook map failed for it, or for registers that it needs"));
+			TEXT("the hook map failed for the window, or for its registers"));
 	}
 	if (mapping->by_hooks != 0u) {
 		if ((hooks->load == NULL) || (hooks->store == NULL)) {
 			return fail_load(l, LMPLAY_NO_DEVICE,
-				TEXT("the hook map has set by_hooks, but the hooks load and store are NULL"));
+				TEXT("the hook map has set by_hooks, but the hook load or store is NULL"));
 		}
 	} else if ((mapping->address == 0u) ||
 		((((uint64_t)mapping->address ^ range->offset) & 7u) != 0u)) {
 		return fail_load(l, LMPLAY_NO_DEVICE,
 			TEXT("the hook map has set an address of 0, or one that is misaligned"));
 	} else {
-		/* The player makes the accesses. */
+		/* The player will access the range at mapping->address. */
 	}
 	return LMPLAY_OK;
 }
 
-/* Maps `size` bytes of a BAR of the device of the window w. The parameter `window` is the index of
-   w; LMPLAY_NONE: the bytes are registers that the player itself needs. */
+/* Maps `size` bytes of a BAR for the window w. The BAR belongs to the device of w. The parameter
+   `window` is the index of w, or LMPLAY_NONE to map registers that the player itself needs. */
 static enum lmplay_code map_bar(struct loader *l, const struct window *w, uint32_t window,
 	uint32_t bar, uint64_t offset, uint64_t size, struct lmplay_mapping *mapping) {
 	uint64_t bar_bytes = l->machine_devices[w->device].bars[bar];
@@ -1840,7 +1864,7 @@ static enum lmplay_code map_bar(struct loader *l, const struct window *w, uint32
 }
 
 /* Returns the group of the TLB window with the number `slot`, or NULL if there is none. */
-static const struct board_group *group_of(const struct board_tlb *tlb, uint32_t slot) {
+static const struct board_group *tlb_group_of(const struct board_tlb *tlb, uint32_t slot) {
 	const struct board_group *found = NULL;
 	for (uint32_t i = 0; (i < tlb->group_count) && (found == NULL); i++) {
 		const struct board_group *g = &tlb->groups[i];
@@ -1852,37 +1876,38 @@ static const struct board_group *group_of(const struct board_tlb *tlb, uint32_t 
 }
 
 /* Reports whether a TLB window is free, large enough and inside its BAR. */
-static bool is_suitable(const struct lmplay_device_state *d, const struct lmplay_device *found,
-	uint32_t slot, uint64_t size) {
-	const struct board_group *g = group_of(d->board->tlb, slot);
+static bool is_suitable_tlb_window(const struct lmplay_device_state *d,
+	const struct lmplay_device *found, uint32_t slot, uint64_t size) {
+	const struct board_group *g = tlb_group_of(d->board->tlb, slot);
 	bool suitable = false;
 	if (g != NULL) {
-		uint32_t number = slot - g->first; /* in the group */
-		uint64_t end = g->offset + (((uint64_t)number + 1u) * g->size);
-		suitable = (g->size >= size) && (number < ((uint32_t)g->count - g->kernel_owned)) &&
+		uint32_t index = slot - g->first; /* index of the TLB window in its group */
+		uint64_t end = g->offset + (((uint64_t)index + 1u) * g->size);
+		suitable = (g->size >= size) && (index < ((uint32_t)g->count - g->kernel_owned)) &&
 			(end <= found->bars[g->bar]) && !test_bit(d->slots_in_use, slot);
 	}
 	return suitable;
 }
 
 /* Returns the number of a suitable TLB window for a Tlb window of `size` bytes: the preferred
-   number, or else the lowest suitable number, which is that of a smallest suitable TLB window.
-   Returns LMPLAY_NONE if no TLB window is suitable. */
+   number, if that TLB window is suitable, or else the lowest suitable number. Low numbers have
+   small TLB windows. Returns LMPLAY_NONE if no TLB window is suitable. */
 static uint32_t choose_tlb_window(const struct lmplay_device_state *d,
 	const struct lmplay_device *found, uint32_t preferred, uint64_t size) {
 	uint32_t slot = preferred;
-	if (!is_suitable(d, found, slot, size)) {
+	if (!is_suitable_tlb_window(d, found, slot, size)) {
 		slot = 0;
-		while ((group_of(d->board->tlb, slot) != NULL) && !is_suitable(d, found, slot, size)) {
+		while ((tlb_group_of(d->board->tlb, slot) != NULL) &&
+			!is_suitable_tlb_window(d, found, slot, size)) {
 			slot++;
 		}
 	}
-	return (group_of(d->board->tlb, slot) != NULL) ? slot : LMPLAY_NONE;
+	return (tlb_group_of(d->board->tlb, slot) != NULL) ? slot : LMPLAY_NONE;
 }
 
 /* Chooses and maps a TLB window for the Tlb window w. For the first Tlb window of a device, also
    maps the registers that program the TLB windows. */
-static enum lmplay_code map_tlb(struct loader *l, const struct window *w,
+static enum lmplay_code map_tlb_window(struct loader *l, const struct window *w,
 	struct lmplay_window_state *state) {
 	struct lmplay_device_state *d = &l->replay->devices[w->device];
 	const struct board_tlb *tlb = tlb_of(d->board);
@@ -1905,9 +1930,9 @@ static enum lmplay_code map_tlb(struct loader *l, const struct window *w,
 	slot = choose_tlb_window(d, &l->machine_devices[w->device], w->slot, w->size);
 	if (slot == LMPLAY_NONE) {
 		return fail_load(l, LMPLAY_NO_DEVICE,
-			TEXT("no TLB window of this size is free; use fewer or smaller TLB windows"));
+			TEXT("no free TLB window is large enough; use fewer or smaller TLB windows"));
 	}
-	g = group_of(tlb, slot);
+	g = tlb_group_of(tlb, slot);
 	set_bit(d->slots_in_use, slot);
 	state->slot = (uint16_t)slot;
 	state->group = g;
@@ -1920,9 +1945,9 @@ static uint64_t fixed_bus_address(const struct window *w) {
 	return ((w->flags & FLAG_FIXED_BUS) != 0u) ? w->offset : 0u;
 }
 
-/* Reserves a region of outbound translation for a Host window, so that tiles reach its memory. The
-   region begins at the fixed bus address of the window. If the window has none, the region begins
-   one page after the previous region. start_dma programs the registers later. */
+/* Reserves a region of outbound translation for a Host window, so that tiles can access its memory.
+   The region begins at the fixed bus address of the window. If the window has no fixed bus address,
+   the region begins one page after the previous region. start_dma programs the registers later. */
 static enum lmplay_code reserve_outbound_region(struct loader *l, const struct window *w,
 	struct lmplay_window_state *state) {
 	struct lmplay_device_state *d = &l->replay->devices[w->device];
@@ -1930,7 +1955,7 @@ static enum lmplay_code reserve_outbound_region(struct loader *l, const struct w
 	uint64_t size = round_up(w->size, PAGE_BYTES);
 	uint64_t offset = (d->outbound_end == 0u) ? 0u : (d->outbound_end + PAGE_BYTES);
 	if (fixed_bus_address(w) != 0u) {
-		offset = fixed_bus_address(w) - o->noc; /* very large if the address is below o->noc */
+		offset = fixed_bus_address(w) - o->noc; /* an address below o->noc wraps to a huge offset */
 	}
 	if (d->outbound_mapped == 0u) {
 		enum lmplay_code code = map_bar(l, w, LMPLAY_NONE, o->bar, o->offset,
@@ -1952,7 +1977,7 @@ static enum lmplay_code reserve_outbound_region(struct loader *l, const struct w
 }
 
 /* Maps host memory for a Host window. */
-static enum lmplay_code map_host(struct loader *l, const struct window *w,
+static enum lmplay_code map_host_window(struct loader *l, const struct window *w,
 	struct lmplay_window_state *state) {
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
 	bool is_translated = outbound_of(d->board) != NULL;
@@ -1975,7 +2000,7 @@ static enum lmplay_code map_host(struct loader *l, const struct window *w,
 		code = fail_load(l, LMPLAY_NO_DEVICE,
 			TEXT("the hook map has not mapped it at its fixed bus address"));
 	} else {
-		/* The window has the bus address that the hook has chosen. */
+		/* Mapping failed, or the hook has chosen a permitted bus address. */
 	}
 	return code;
 }
@@ -1989,19 +2014,19 @@ static enum lmplay_code map_window(struct loader *l, uint32_t index) {
 	state->kind = w->kind;
 	state->device = w->device;
 	state->bar_offset_mod_8 = (uint8_t)(w->offset & 7u);
-	state->mapping.by_hooks = 1; /* stays 1 for a Config window, whose accesses load_config makes */
+	state->mapping.by_hooks = 1; /* a Config window keeps 1: the hook load_config loads from it */
 	if (w->kind == KIND_BAR) {
 		code = map_bar(l, w, index, w->bar, w->offset, w->size, &state->mapping);
 		state->bus = state->mapping.bus;
 	} else if (w->kind == KIND_TLB) {
-		code = map_tlb(l, w, state);
+		code = map_tlb_window(l, w, state);
 	} else if (w->kind == KIND_HOST) {
-		code = map_host(l, w, state);
+		code = map_host_window(l, w, state);
 	} else if (r->hooks->load_config == NULL) {
 		code = fail_load(l, LMPLAY_NO_DEVICE,
 			TEXT("it is configuration space, but the hook load_config is NULL"));
 	} else {
-		/* The hook load_config makes the accesses. */
+		/* A Config window needs no mapping: the hook load_config loads from it. */
 	}
 	return code;
 }
@@ -2012,22 +2037,22 @@ struct tlb_words {
 	uint64_t high;
 };
 
-/* Sets *words to the register contents with which a TLB window of a group shows the tiles from the
-   given address on, rounded down to a multiple of the group's size. Returns false if the device has
-   no such contents. */
+/* Sets *words to the register contents that make a TLB window of the group g select the given tiles
+   and address. The TLB window begins at the address, rounded down to a multiple of its size.
+   Returns false if the registers cannot express the tiles or the address. */
 static bool encode_tlb_window(const struct board_tlb *tlb, const struct board_group *g,
 	uint64_t tiles, uint64_t address, struct tlb_words *words) {
 	uint32_t channel = tile_byte(tiles, 6);
-	uint64_t values[TLB_FIELDS];
+	uint64_t values[TLB_FIELD_COUNT];
 	uint32_t at = g->address_bits;
 	bool ok;
 	for (uint32_t i = 0; i < 5u; i++) {
 		values[i] = tile_byte(tiles, i); /* x, y, x_start, y_start, NoC */
 	}
 	values[5] = tile_byte(tiles, 7);      /* multicast */
-	values[6] = tile_byte(tiles, 5) - 1u; /* ordering: from 1 in the image, from 0 here */
+	values[6] = tile_byte(tiles, 5) - 1u; /* ordering: 1 to 3 in the image, 0 to 2 here */
 	values[7] = 0;                        /* linked */
-	values[8] = 0;                        /* 1: the field 10 is the number of a static channel */
+	values[8] = 0;                        /* 1: field 10 is the number of a virtual channel */
 	values[9] = 0;                        /* unused */
 	if ((tlb->fields[8] != 0u) && (channel != 0u)) {
 		channel--;
@@ -2037,7 +2062,7 @@ static bool encode_tlb_window(const struct board_tlb *tlb, const struct board_gr
 	words->low = address / g->size;
 	words->high = 0;
 	ok = (words->low >> g->address_bits) == 0u;
-	for (uint32_t i = 0; i < TLB_FIELDS; i++) {
+	for (uint32_t i = 0; i < TLB_FIELD_COUNT; i++) {
 		ok = ok && ((values[i] >> tlb->fields[i]) == 0u);
 		if (at < 64u) {
 			words->low |= values[i] << at;
@@ -2050,8 +2075,8 @@ static bool encode_tlb_window(const struct board_tlb *tlb, const struct board_gr
 	return ok;
 }
 
-/* Checks that a Relocate can be executed: the device of the register must reach the window at its
-   bus address, and the sum must fit in the register. */
+/* Checks that a Relocate can be executed. The device of the register must be able to access the
+   window by DMA, and the bus address plus the addend must fit in the register. */
 static enum lmplay_code check_relocate(struct loader *l, const struct command *c) {
 	const struct lmplay_replay *r = l->replay;
 	const struct lmplay_window_state *target = &r->windows[c->index];
@@ -2068,7 +2093,7 @@ static enum lmplay_code check_relocate(struct loader *l, const struct command *c
 	}
 	if (!is_reachable) {
 		return fail_load(l, LMPLAY_USAGE,
-			TEXT("tiles reach only host windows of their own device, and no other device does"));
+			TEXT("a device with tiles reaches only its host windows, and does not share them"));
 	}
 	if (target->bus == 0u) {
 		return fail_load(l, LMPLAY_NO_DEVICE,
@@ -2081,7 +2106,7 @@ static enum lmplay_code check_relocate(struct loader *l, const struct command *c
 	return LMPLAY_OK;
 }
 
-/* Checks that the device's TLB windows can show the tiles and the address of a Point. */
+/* Checks that the device's TLB windows can select the tiles and the address of a Point. */
 static enum lmplay_code check_point_encodable(struct loader *l, const struct command *c) {
 	const struct lmplay_window_state *w = &l->replay->windows[c->window];
 	const struct lmplay_device_state *d = &l->replay->devices[w->device];
@@ -2098,11 +2123,12 @@ static enum lmplay_code check_point_encodable(struct loader *l, const struct com
 	return LMPLAY_OK;
 }
 
-/* Checks that these devices and this processor can execute every command. */
+/* Checks that the devices and the processor of this machine can execute every command. */
 static enum lmplay_code check_commands_for_machine(struct loader *l) {
 	struct lmplay_replay *r = l->replay;
 	enum lmplay_code code = LMPLAY_OK;
-	for (uint32_t i = 0; (i < count_of(r->image, COMMANDS)) && (code == LMPLAY_OK); i++) {
+	for (uint32_t i = 0;
+		(i < element_count(r->image, FIELD_COMMANDS)) && (code == LMPLAY_OK); i++) {
 		const struct command *c = command_at(r->image, i);
 		set_place(l, "command", i);
 		if (c->opcode == OP_RELOCATE) {
@@ -2126,7 +2152,7 @@ static enum lmplay_code check_commands_for_machine(struct loader *l) {
 /* Compares the devices that the caller has found with those that the image needs. */
 static enum lmplay_code check_device_identities(struct loader *l) {
 	const struct lmplay_image *image = l->replay->image;
-	for (uint32_t i = 0; i < count_of(image, DEVICES); i++) {
+	for (uint32_t i = 0; i < element_count(image, FIELD_DEVICES); i++) {
 		const struct device *want = device_at(image, i);
 		const struct lmplay_device *got = &l->machine_devices[i];
 		set_place(l, "device", i);
@@ -2150,7 +2176,7 @@ static enum lmplay_code check_device_identities(struct loader *l) {
 
 /* ---- Accesses ---- */
 
-static uint64_t load_mapped(uintptr_t address, uint32_t width) {
+static uint64_t load_from_address(uintptr_t address, uint32_t width) {
 	uint64_t value;
 	switch (width) {
 	case 1:
@@ -2169,7 +2195,7 @@ static uint64_t load_mapped(uintptr_t address, uint32_t width) {
 	return value;
 }
 
-static void store_mapped(uintptr_t address, uint32_t width, uint64_t value) {
+static void store_to_address(uintptr_t address, uint32_t width, uint64_t value) {
 	switch (width) {
 	case 1:
 		LMPLAY_STORE8(address, (uint8_t)value);
@@ -2186,31 +2212,31 @@ static void store_mapped(uintptr_t address, uint32_t width, uint64_t value) {
 	}
 }
 
-/* load_mapping and store_mapping access a mapped range at an offset. */
-static enum lmplay_code load_mapping(const struct lmplay_replay *r,
+/* load_from_range and store_to_range access a mapped range at an offset. */
+static enum lmplay_code load_from_range(const struct lmplay_replay *r,
 	const struct lmplay_mapping *m, uint64_t offset, uint32_t width, uint64_t *value) {
 	enum lmplay_code code = LMPLAY_OK;
 	if (m->by_hooks != 0u) {
 		code = r->hooks->load(r->hooks->context, m->address, offset, width, value);
 	} else {
-		*value = load_mapped(m->address + (uintptr_t)offset, width);
+		*value = load_from_address(m->address + (uintptr_t)offset, width);
 	}
 	return ((code == LMPLAY_OK) && (r->fault != 0u)) ? LMPLAY_BUS_FAULT : code;
 }
 
-static enum lmplay_code store_mapping(const struct lmplay_replay *r,
+static enum lmplay_code store_to_range(const struct lmplay_replay *r,
 	const struct lmplay_mapping *m, uint64_t offset, uint32_t width, uint64_t value) {
 	enum lmplay_code code = LMPLAY_OK;
 	if (m->by_hooks != 0u) {
 		code = r->hooks->store(r->hooks->context, m->address, offset, width, value);
 	} else {
-		store_mapped(m->address + (uintptr_t)offset, width, value);
+		store_to_address(m->address + (uintptr_t)offset, width, value);
 	}
 	return code;
 }
 
-/* load_window and store_window access a window at an offset. */
-static enum lmplay_code load_window(const struct lmplay_replay *r,
+/* load_from_window and store_to_window access a window at an offset. */
+static enum lmplay_code load_from_window(const struct lmplay_replay *r,
 	const struct lmplay_window_state *w, uint64_t offset, uint32_t width, uint64_t *value) {
 	enum lmplay_code code;
 	if (w->kind == KIND_CONFIG) {
@@ -2219,14 +2245,14 @@ static enum lmplay_code load_window(const struct lmplay_replay *r,
 			&loaded);
 		*value = loaded;
 	} else {
-		code = load_mapping(r, &w->mapping, w->offset_in_range + offset, width, value);
+		code = load_from_range(r, &w->mapping, w->offset_in_range + offset, width, value);
 	}
 	return code;
 }
 
-static enum lmplay_code store_window(const struct lmplay_replay *r,
+static enum lmplay_code store_to_window(const struct lmplay_replay *r,
 	const struct lmplay_window_state *w, uint64_t offset, uint32_t width, uint64_t value) {
-	return store_mapping(r, &w->mapping, w->offset_in_range + offset, width, value);
+	return store_to_range(r, &w->mapping, w->offset_in_range + offset, width, value);
 }
 
 static void execute_barrier(const struct lmplay_replay *r) {
@@ -2238,7 +2264,8 @@ static void execute_barrier(const struct lmplay_replay *r) {
 }
 
 /* The player calls invalidate_cache before it loads from a window, and clean_cache after it has
-   stored to a window. They call the hooks of the same names if the window is host memory. */
+   stored to a window. If the window is host memory, these functions call the hooks `invalidate` and
+   `clean`. */
 static void invalidate_cache(const struct lmplay_replay *r, const struct lmplay_window_state *w,
 	uint64_t offset, uint64_t size) {
 	if ((w->kind == KIND_HOST) && (w->mapping.by_hooks == 0u) && (r->hooks->invalidate != NULL)) {
@@ -2255,12 +2282,12 @@ static void clean_cache(const struct lmplay_replay *r, const struct lmplay_windo
 
 /* ---- Bus mastering ---- */
 
-/* Returns the index of the next Host window of a device, or LMPLAY_NONE if there is no further one.
-   The order is that in which lmplay_load maps the windows: those with fixed bus addresses come
-   first. *position must be 0 before the first call. */
+/* Returns the index of the next Host window of a device, or LMPLAY_NONE after the last one. First
+   come the windows with fixed bus addresses, then all others, as in lmplay_load. The caller must
+   set *position to 0 before the first call. */
 static uint32_t next_host_window(const struct lmplay_replay *r, uint32_t device,
 	uint32_t *position) {
-	uint32_t count = count_of(r->image, WINDOWS);
+	uint32_t count = element_count(r->image, FIELD_WINDOWS);
 	while (*position < (2u * count)) {
 		bool fixed_ones = *position < count;
 		uint32_t i = fixed_ones ? *position : (*position - count);
@@ -2277,13 +2304,13 @@ static uint32_t next_host_window(const struct lmplay_replay *r, uint32_t device,
 /* Stores the lower 32 bits of a value to one register of outbound translation. */
 static enum lmplay_code store_region_register(const struct lmplay_replay *r,
 	const struct lmplay_device_state *d, uint64_t offset, uint64_t value) {
-	return store_mapping(r, &d->outbound, offset, 4, value & 0xffffffffu);
+	return store_to_range(r, &d->outbound, offset, 4, value & 0xffffffffu);
 }
 
-/* Programs one region of outbound translation. Tiles then reach the memory of a Host window through
-   the region. If `window` is LMPLAY_NONE, the region is only disabled. Otherwise it stays disabled
-   until all its registers have their new values. */
-static enum lmplay_code program_region(const struct lmplay_replay *r,
+/* Programs one region of outbound translation, so that tiles access the memory of a Host window
+   through the region. program_outbound_region disables the region first, and enables it after all
+   other registers. If `window` is LMPLAY_NONE, the region remains disabled. */
+static enum lmplay_code program_outbound_region(const struct lmplay_replay *r,
 	const struct lmplay_device_state *d, uint32_t region, uint32_t window) {
 	const struct board_outbound *o = d->board->outbound;
 	uint64_t at = (uint64_t)region * o->stride;
@@ -2311,9 +2338,9 @@ static enum lmplay_code program_region(const struct lmplay_replay *r,
 	return (code == LMPLAY_OK) ? store_region_register(r, d, at + 4u, o->control) : code;
 }
 
-/* Programs all regions of a device. If `enable` is true, tiles then reach the Host windows of the
-   image and no other host memory. Otherwise tiles reach no host memory. */
-static enum lmplay_code program_outbound(const struct lmplay_replay *r, uint32_t device,
+/* Programs all regions of a device. If `enable` is true, tiles can afterwards access the Host
+   windows of the image, but no other host memory. If it is false, they access no host memory. */
+static enum lmplay_code program_all_outbound_regions(const struct lmplay_replay *r, uint32_t device,
 	bool enable) {
 	const struct lmplay_device_state *d = &r->devices[device];
 	enum lmplay_code code = LMPLAY_OK;
@@ -2323,7 +2350,7 @@ static enum lmplay_code program_outbound(const struct lmplay_replay *r, uint32_t
 	}
 	for (uint32_t i = 0; (i < d->board->outbound->regions) && (code == LMPLAY_OK); i++) {
 		uint32_t window = enable ? next_host_window(r, device, &position) : LMPLAY_NONE;
-		code = program_region(r, d, i, window);
+		code = program_outbound_region(r, d, i, window);
 	}
 	return code;
 }
@@ -2337,7 +2364,7 @@ static enum lmplay_code stop_dma(struct lmplay_replay *r) {
 		if (((r->masters >> i) & 1u) != 0u) {
 			enum lmplay_code code = hooks->set_bus_master(hooks->context, i, 0);
 			if (code != LMPLAY_DEVICE_GONE) { /* a missing device has no registers */
-				enum lmplay_code outbound = program_outbound(r, i, false);
+				enum lmplay_code outbound = program_all_outbound_regions(r, i, false);
 				code = (code == LMPLAY_OK) ? outbound : code;
 			}
 			first = (first == LMPLAY_OK) ? code : first;
@@ -2361,7 +2388,7 @@ static enum lmplay_code start_dma(struct loader *l) {
 	for (uint32_t i = 0; (i < LMPLAY_DEVICES_MAX) && (code == LMPLAY_OK); i++) {
 		if (((wanted >> i) & 1u) != 0u) {
 			r->masters |= (uint32_t)1 << i;
-			code = program_outbound(r, i, true);
+			code = program_all_outbound_regions(r, i, true);
 			if (code == LMPLAY_OK) {
 				code = r->hooks->set_bus_master(r->hooks->context, i, 1);
 			}
@@ -2388,14 +2415,15 @@ static void lay_out_arena(struct lmplay_replay *r, uint8_t *arena) {
 	const struct lmplay_image *image = r->image;
 	clear_bytes(arena, (size_t)load_memory_bytes(image));
 	r->arena = arena;
-	r->safe_sequence = find_name(image, SEQUENCES, sizeof(struct sequence), "safe", 4);
+	r->safe_sequence = index_of_name(image, FIELD_SEQUENCES, sizeof(struct sequence), "safe", 4);
 	r->devices = (struct lmplay_device_state *)(void *)&arena[image->arena_bytes];
-	r->windows = (struct lmplay_window_state *)(void *)&r->devices[count_of(image, DEVICES)];
-	r->inputs = (uint8_t *)&r->windows[count_of(image, WINDOWS)];
-	for (uint32_t i = 0; i < count_of(image, DEVICES); i++) {
+	r->windows =
+		(struct lmplay_window_state *)(void *)&r->devices[element_count(image, FIELD_DEVICES)];
+	r->inputs = (uint8_t *)&r->windows[element_count(image, FIELD_WINDOWS)];
+	for (uint32_t i = 0; i < element_count(image, FIELD_DEVICES); i++) {
 		r->devices[i].board = board_of(image, i);
 	}
-	for (uint32_t i = 0; i < count_of(image, TENSORS); i++) {
+	for (uint32_t i = 0; i < element_count(image, FIELD_TENSORS); i++) {
 		const struct tensor *t = tensor_at(image, i);
 		if ((t->role == LMPLAY_INPUT) && (t->has_data == 0u)) {
 			r->missing_inputs++;
@@ -2416,9 +2444,9 @@ static enum lmplay_code begin_load(struct loader *l, const struct lmplay_image *
 	clear_bytes(l->replay, sizeof *l->replay);
 	l->replay->image = image;
 	l->replay->hooks = hooks;
-	if (device_count != count_of(image, DEVICES)) {
+	if (device_count != element_count(image, FIELD_DEVICES)) {
 		set_place(l, "device", LMPLAY_NONE);
-		return fail_load(l, LMPLAY_USAGE, TEXT("the image is for another number of devices"));
+		return fail_load(l, LMPLAY_USAGE, TEXT("the image needs more or fewer devices"));
 	}
 	if ((((uintptr_t)arena % TENSOR_ALIGN) != 0u) || (arena_size < load_memory_bytes(image))) {
 		return fail_load(l, LMPLAY_BAD_IMAGE,
@@ -2427,11 +2455,11 @@ static enum lmplay_code begin_load(struct loader *l, const struct lmplay_image *
 	return LMPLAY_OK;
 }
 
-/* Maps all windows. Those with fixed bus addresses come first, so that no other window gets these
+/* Maps all windows. Windows with fixed bus addresses come first, so that no other window gets these
    addresses. */
 static enum lmplay_code map_windows(struct loader *l) {
 	const struct lmplay_image *image = l->replay->image;
-	uint32_t count = count_of(image, WINDOWS);
+	uint32_t count = element_count(image, FIELD_WINDOWS);
 	enum lmplay_code code = LMPLAY_OK;
 	for (uint32_t pass = 0; pass < 2u; pass++) {
 		for (uint32_t i = 0; (i < count) && (code == LMPLAY_OK); i++) {
@@ -2490,7 +2518,7 @@ enum lmplay_code lmplay_unload(struct lmplay_replay *replay) {
 static uint8_t *tensor_bytes(const struct lmplay_replay *r, uint32_t index, uint32_t role) {
 	uint8_t *bytes = NULL;
 	if ((r != NULL) && ((r->flags & REPLAY_LOADED) != 0u) &&
-		(index < count_of(r->image, TENSORS))) {
+		(index < element_count(r->image, FIELD_TENSORS))) {
 		const struct tensor *t = tensor_at(r->image, index);
 		if (t->role == role) {
 			bytes = &r->arena[t->arena_offset];
@@ -2521,50 +2549,53 @@ const void *lmplay_output(const struct lmplay_replay *replay, uint32_t tensor) {
 
 /* Values of lmplay_replay.phase: what the next step does. */
 #define PHASE_NONE 0u       /* no run has begun */
-#define PHASE_COMMANDS 1u   /* it executes the next command */
-#define PHASE_DELAY 2u      /* it waits until a Delay is over */
-#define PHASE_POLL 3u       /* it waits until the next load of an Expect with a deadline */
-#define PHASE_DMA_STATUS 4u /* it waits for DMA_STATUS_NS, and then queries the devices again */
+#define PHASE_COMMANDS 1u   /* execute the next command */
+#define PHASE_DELAY 2u      /* wait until a Delay is over */
+#define PHASE_POLL 3u       /* wait until the next load of an Expect with a deadline is due */
+#define PHASE_DMA_STATUS 4u /* wait for DMA_FAULT_DELAY_NS, then query the devices again */
 #define PHASE_ENDED 5u      /* the run has ended */
 
-/* Number of commands between two checks of the time, in a run with limit_ns and in other runs. */
-#define CLOCK_INTERVAL_LIMITED 256u
-#define CLOCK_INTERVAL 4096u
+/* Number of commands between two checks of the time if the caller has set limit_ns for the run. */
+#define COMMANDS_PER_CHECK_LIMITED 256u
 
-/* Time, in ns, between a failure and the second query of the devices. A device sets the error bit
-   for a failed DMA transfer only when the error response arrives, after the first query. */
-#define DMA_STATUS_NS 5000000u
+/* Number of commands between two checks of the time in all other runs. */
+#define COMMANDS_PER_CHECK_UNLIMITED 4096u
 
-/* A poll without an interval waits 1/32 of the time that it has lasted so far. */
-#define POLL_BACKOFF 32u
+/* Time, in ns, between a failure and the second query of the devices. If a DMA transfer fails, the
+   device sets an error bit only when the error response arrives: perhaps after the first query. */
+#define DMA_FAULT_DELAY_NS 5000000u
 
-/* A larger limit counts as this one. Therefore a time plus a limit, in ns, does not overflow. */
+/* Between loads, a poll without an interval waits 1/32 of the time that it has lasted so far. */
+#define POLL_BACKOFF_DIVISOR 32u
+
+/* Largest limit, in us, for the time of a run. image_limit_ns reduces a larger limit to this one,
+   so that the present time plus the limit, in ns, does not overflow. */
 #define LIMIT_MAX_US ((uint64_t)INT64_MAX / 2000u)
 
 static uint64_t time_now(const struct lmplay_replay *r) {
 	return r->hooks->now(r->hooks->context);
 }
 
-/* Returns the limit of lmplay_verify for the time of a run, in ns. */
+/* Returns the limit of the image for the time of a run, in ns. */
 static uint64_t image_limit_ns(const struct lmplay_image *image) {
-	return smaller(image->limit_us, LIMIT_MAX_US) * 1000u;
+	return min_u64(image->limit_us, LIMIT_MAX_US) * 1000u;
 }
 
 /* Returns the number of commands between two reads of the clock. */
-static uint32_t clock_interval(uint64_t limit_ns) {
-	uint32_t commands = CLOCK_INTERVAL;
+static uint32_t commands_per_check(uint64_t limit_ns) {
+	uint32_t commands = COMMANDS_PER_CHECK_UNLIMITED;
 	if (limit_ns != 0u) {
-		commands = CLOCK_INTERVAL_LIMITED;
+		commands = COMMANDS_PER_CHECK_LIMITED;
 	}
 	return commands;
 }
 
-/* Begins a sequence. Its time limit counts from now on. */
+/* Begins a sequence, and computes the time at which the sequence exceeds its limit. */
 static void begin_sequence(struct lmplay_replay *r, uint32_t sequence, uint64_t limit_ns) {
 	uint64_t allowed = image_limit_ns(r->image);
-	r->end_ns = time_now(r) + ((limit_ns != 0u) ? smaller(limit_ns, allowed) : allowed);
+	r->end_ns = time_now(r) + ((limit_ns != 0u) ? min_u64(limit_ns, allowed) : allowed);
 	r->limit_ns = limit_ns;
-	r->until_clock = clock_interval(limit_ns);
+	r->until_clock = commands_per_check(limit_ns);
 	r->sequence = sequence;
 	r->next = sequence_at(r->image, sequence)->first;
 	r->return_to = 0;
@@ -2604,10 +2635,11 @@ static enum lmplay_code check_time(const struct lmplay_replay *r, uint64_t time)
 /* Returns the state of the first device that has a fault, or LMPLAY_OK. */
 static enum lmplay_code query_devices(const struct lmplay_replay *r) {
 	enum lmplay_code code = LMPLAY_OK;
-	for (uint32_t i = 0; (i < count_of(r->image, DEVICES)) && (code == LMPLAY_OK); i++) {
+	for (uint32_t i = 0; (i < element_count(r->image, FIELD_DEVICES)) && (code == LMPLAY_OK); i++) {
 		code = r->hooks->query(r->hooks->context, i);
 		if (((r->masters >> i) & 1u) == 0u) {
-			code = (code == LMPLAY_DEVICE_GONE) ? code : LMPLAY_OK; /* no DMA that could fail */
+			/* Ignore faults of DMA and of bus mastering: this device is not a bus master. */
+			code = (code == LMPLAY_DEVICE_GONE) ? code : LMPLAY_OK;
 		}
 	}
 	return code;
@@ -2624,9 +2656,10 @@ static enum lmplay_code check_device_present(const struct lmplay_replay *r,
 	return (code == LMPLAY_DEVICE_GONE) ? code : LMPLAY_OK;
 }
 
-/* Decides what follows after an Expect or a Compare has failed with a code. Returns LMPLAY_OK if
-   the run continues, LMPLAY_BUSY if a later step must query the devices again, or the code with
-   which the run fails. */
+/* Decides whether the run continues after an Expect or a Compare has failed. Returns LMPLAY_OK if
+   the run continues, and otherwise the code with which the run fails. If the cause may be a DMA
+   fault that the devices do not report yet, apply_policy cannot decide now. It then returns
+   LMPLAY_BUSY, and a later step calls the hook `query` for each device again. */
 static enum lmplay_code apply_policy(struct lmplay_replay *r, const struct command *c,
 	enum lmplay_code failure) {
 	bool is_ignored = (failure != LMPLAY_RUN_LATE) && (c->option == POLICY_IGNORE);
@@ -2638,7 +2671,7 @@ static enum lmplay_code apply_policy(struct lmplay_replay *r, const struct comma
 			}
 		} else if (r->masters != 0u) {
 			r->pending = failure;
-			r->wake_ns = time_now(r) + DMA_STATUS_NS;
+			r->wake_ns = time_now(r) + DMA_FAULT_DELAY_NS;
 			r->phase = PHASE_DMA_STATUS;
 			code = LMPLAY_BUSY;
 		} else {
@@ -2648,7 +2681,7 @@ static enum lmplay_code apply_policy(struct lmplay_replay *r, const struct comma
 	return code;
 }
 
-/* Stores what a failed command loaded and expected. */
+/* Stores the value that a failed command loaded and the value that it expected. */
 static void record_mismatch(struct lmplay_replay *r, uint64_t got, uint64_t want, uint64_t mask,
 	uint64_t element) {
 	if ((r->flags & REPLAY_IN_SAFE) == 0u) {
@@ -2659,9 +2692,9 @@ static void record_mismatch(struct lmplay_replay *r, uint64_t got, uint64_t want
 	}
 }
 
-/* Applies the policy of a failed Expect or Compare. If the run continues, clears the stored
-   mismatch. */
-static enum lmplay_code fail_command(struct lmplay_replay *r, const struct command *c,
+/* Applies the policy of a failed Expect or Compare, and returns the result of apply_policy. If the
+   run continues, clears the values that record_mismatch has stored. */
+static enum lmplay_code handle_failed_command(struct lmplay_replay *r, const struct command *c,
 	enum lmplay_code failure) {
 	enum lmplay_code code = apply_policy(r, c, failure);
 	if (code == LMPLAY_OK) {
@@ -2677,7 +2710,7 @@ static enum lmplay_code load_register(const struct lmplay_replay *r, const struc
 	enum lmplay_code code;
 	*loaded = 0;
 	invalidate_cache(r, w, c->offset, c->width);
-	code = load_window(r, w, c->offset, c->width, loaded);
+	code = load_from_window(r, w, c->offset, c->width, loaded);
 	return (code == LMPLAY_OK) ? check_device_present(r, w, c->width, *loaded) : code;
 }
 
@@ -2685,7 +2718,7 @@ static enum lmplay_code load_register(const struct lmplay_replay *r, const struc
 static enum lmplay_code store_register(const struct lmplay_replay *r, const struct command *c,
 	uint64_t value) {
 	const struct lmplay_window_state *w = &r->windows[c->window];
-	enum lmplay_code code = store_window(r, w, c->offset, c->width, value);
+	enum lmplay_code code = store_to_window(r, w, c->offset, c->width, value);
 	clean_cache(r, w, c->offset, c->width);
 	return code;
 }
@@ -2699,9 +2732,8 @@ static enum lmplay_code execute_modify(const struct lmplay_replay *r, const stru
 	return code;
 }
 
-/* Begins the pause before the next load of a poll whose last load did not meet the condition. The
-   final load comes after the deadline. Therefore the poll succeeds if the device has set the value
-   in time, even if the player is late. */
+/* Begins the pause before the next load of a poll. A last load follows after the deadline, so that
+   the poll succeeds if the device has set the value in time, even if the player is late. */
 static void await_next_load(struct lmplay_replay *r, const struct command *c) {
 	uint64_t time = time_now(r);
 	uint64_t pause;
@@ -2716,9 +2748,9 @@ static void await_next_load(struct lmplay_replay *r, const struct command *c) {
 	if (c->index != 0u) {
 		pause = (uint64_t)c->index * 1000u;
 	} else {
-		pause = (time - r->began_ns) / POLL_BACKOFF;
+		pause = (time - r->began_ns) / POLL_BACKOFF_DIVISOR;
 	}
-	r->wake_ns = time + smaller(pause, left);
+	r->wake_ns = time + min_u64(pause, left);
 	r->phase = PHASE_POLL;
 }
 
@@ -2747,14 +2779,14 @@ static enum lmplay_code execute_expect(struct lmplay_replay *r, const struct com
 			return LMPLAY_BUSY;
 		}
 		record_mismatch(r, loaded, c->value, c->mask, 0);
-		code = fail_command(r, c, failure);
+		code = handle_failed_command(r, c, failure);
 	}
 	r->polling = 0;
 	return code;
 }
 
-/* Returns the address of a command's data, in the payload or in a tensor. */
-static const uint8_t *source_of(const struct lmplay_replay *r, const struct command *c) {
+/* Returns the address of the data that a copy or a compare uses, in the payload or in a tensor. */
+static const uint8_t *command_data(const struct lmplay_replay *r, const struct command *c) {
 	const uint8_t *bytes = payload_of(r->image);
 	if (c->index != 0u) {
 		uint32_t index = c->index - 1u;
@@ -2813,16 +2845,17 @@ static enum lmplay_code compare_element(struct lmplay_replay *r, const struct co
 	enum lmplay_code code = LMPLAY_OK;
 	if (got != want) {
 		record_mismatch(r, got, want, width_mask(c->width), at / c->width);
-		code = fail_command(r, c, LMPLAY_COMPARE_FAILED);
+		code = handle_failed_command(r, c, LMPLAY_COMPARE_FAILED);
 		if (code == LMPLAY_OK) {
-			r->done_bytes = c->amount; /* the compare ends at the first difference */
+			r->done_bytes = c->amount; /* an ignored difference: skip the rest of the range */
 		}
 	}
 	return code;
 }
 
-/* Returns the width of the next access of a copy. In the mode Bulk, it is the largest width that is
-   aligned and does not exceed the remaining bytes. Otherwise it is the width of the command. */
+/* Returns the width of the next access of a copy. In the mode Bulk, this is the largest width for
+   which the access is aligned and does not exceed the remaining bytes. In the other modes, it is
+   the width of the command. */
 static uint32_t access_width(const struct lmplay_window_state *w, const struct command *c,
 	uint64_t at) {
 	uint32_t width = c->width;
@@ -2845,9 +2878,9 @@ static uint32_t access_width(const struct lmplay_window_state *w, const struct c
    follow. */
 static enum lmplay_code execute_transfer(struct lmplay_replay *r, const struct command *c) {
 	const struct lmplay_window_state *w = &r->windows[c->window];
-	const uint8_t *source = (c->opcode == OP_FILL) ? NULL : source_of(r, c);
+	const uint8_t *source = (c->opcode == OP_FILL) ? NULL : command_data(r, c);
 	uint64_t begin = r->done_bytes;
-	uint64_t end = smaller(begin + LMPLAY_SLICE, c->amount);
+	uint64_t end = min_u64(begin + LMPLAY_SLICE, c->amount);
 	bool is_fixed = (c->mode == MODE_FIXED);
 	bool is_load = (c->opcode == OP_COPY_OUT) || (c->opcode == OP_COMPARE);
 	uint64_t first = c->offset + (is_fixed ? 0u : begin); /* offset in the window */
@@ -2863,11 +2896,11 @@ static enum lmplay_code execute_transfer(struct lmplay_replay *r, const struct c
 		uint64_t value = c->value;
 		r->done_bytes = done + width;
 		if (c->opcode == OP_FILL) {
-			code = store_window(r, w, at, width, value);
+			code = store_to_window(r, w, at, width, value);
 		} else if (c->opcode == OP_COPY_IN) {
-			code = store_window(r, w, at, width, read_memory(&source[done], width));
+			code = store_to_window(r, w, at, width, read_memory(&source[done], width));
 		} else {
-			code = load_window(r, w, at, width, &value);
+			code = load_from_window(r, w, at, width, &value);
 			if (code != LMPLAY_OK) {
 				/* Nothing was loaded. */
 			} else if (c->opcode == OP_COPY_OUT) {
@@ -2899,7 +2932,7 @@ static enum lmplay_code execute_point(struct lmplay_replay *r, const struct comm
 	const struct board_tlb *tlb = d->board->tlb;
 	uint64_t at = (uint64_t)w->slot * tlb->config_stride;
 	uint32_t width = tlb->config_width;
-	uint64_t values[3]; /* for three registers of 4 bytes; values[0] for one register of 8 bytes */
+	uint64_t values[3]; /* of three registers of 4 bytes, or only values[0] for one of 8 bytes */
 	uint32_t registers = 3;
 	struct tlb_words words;
 	uint64_t loaded = 0;
@@ -2913,19 +2946,19 @@ static enum lmplay_code execute_point(struct lmplay_replay *r, const struct comm
 	}
 	execute_barrier(r);
 	for (uint32_t i = 0; (i < registers) && (code == LMPLAY_OK); i++) {
-		code = store_mapping(r, &d->registers, at + ((uint64_t)i * width), width,
+		code = store_to_range(r, &d->registers, at + ((uint64_t)i * width), width,
 			values[i] & width_mask(width));
 	}
 	if (code == LMPLAY_OK) {
 		at += ((uint64_t)registers - 1u) * width;
-		code = load_mapping(r, &d->registers, at, width, &loaded);
+		code = load_from_range(r, &d->registers, at, width, &loaded);
 	}
 	execute_barrier(r);
 	w->offset_in_range = c->value & (w->group->size - 1u);
 	return code;
 }
 
-/* Begins a Delay. */
+/* Begins a Delay: the following steps wait until the time is over. */
 static enum lmplay_code execute_delay(struct lmplay_replay *r, const struct command *c) {
 	uint64_t time = time_now(r);
 	enum lmplay_code code = check_time(r, time);
@@ -2971,7 +3004,7 @@ static enum lmplay_code execute_command(struct lmplay_replay *r, const struct co
 		break;
 	case OP_CALL:
 		r->return_to = r->next + 1u;
-		r->next = sequence_at(r->image, c->index)->first - 1u; /* complete_command adds 1 */
+		r->next = sequence_at(r->image, c->index)->first - 1u; /* advance_to_next_command adds 1 */
 		break;
 	default:
 		code = LMPLAY_INTERNAL;
@@ -2980,14 +3013,13 @@ static enum lmplay_code execute_command(struct lmplay_replay *r, const struct co
 	return code;
 }
 
-/* Goes on to the next command after a complete command. From time to time, also checks the time
-   limit. */
-static void complete_command(struct lmplay_replay *r) {
+/* Advances to the next command. Once in commands_per_check commands, also checks the time limit. */
+static void advance_to_next_command(struct lmplay_replay *r) {
 	r->next++;
 	r->phase = PHASE_COMMANDS;
 	r->until_clock--;
 	if (r->until_clock == 0u) {
-		r->until_clock = clock_interval(r->limit_ns);
+		r->until_clock = commands_per_check(r->limit_ns);
 		if (check_time(r, time_now(r)) != LMPLAY_OK) {
 			end_sequence(r, LMPLAY_RUN_LATE);
 		}
@@ -3016,7 +3048,7 @@ static void step_command(struct lmplay_replay *r) {
 	} else {
 		enum lmplay_code code = execute_command(r, c);
 		if (code == LMPLAY_OK) {
-			complete_command(r);
+			advance_to_next_command(r);
 		} else if (code != LMPLAY_BUSY) {
 			end_sequence(r, code);
 		} else {
@@ -3025,8 +3057,8 @@ static void step_command(struct lmplay_replay *r) {
 	}
 }
 
-/* Ends the current wait if it is over. Returns false if the wait goes on. */
-static bool step_wait(struct lmplay_replay *r) {
+/* Ends the current wait if its time is over. Returns false if the run must wait longer. */
+static bool end_wait_if_over(struct lmplay_replay *r) {
 	uint64_t time = time_now(r);
 	bool is_late = (r->stop != 0u) || (check_time(r, time) != LMPLAY_OK);
 	bool is_over = (time >= r->wake_ns);
@@ -3040,18 +3072,19 @@ static bool step_wait(struct lmplay_replay *r) {
 		if (is_late) {
 			end_sequence(r, LMPLAY_RUN_LATE);
 		} else if (is_over) {
-			complete_command(r);
+			advance_to_next_command(r);
 		} else {
-			/* The delay goes on. */
+			/* The run must wait longer. */
 		}
 	} else {
 		if (is_late) {
-			r->pending = LMPLAY_RUN_LATE; /* the failure if the next load is not as expected */
+			/* Load once more: if the value is not as expected, the run fails with this code. */
+			r->pending = LMPLAY_RUN_LATE;
 			is_over = true;
 		} else if (is_over && (time >= r->deadline_ns)) {
 			r->pending = LMPLAY_DEADLINE_PASSED;
 		} else {
-			/* More loads may follow. */
+			/* The deadline has not passed: more loads may follow. */
 		}
 		if (is_over) {
 			r->phase = PHASE_COMMANDS;
@@ -3066,7 +3099,7 @@ enum lmplay_code lmplay_start(struct lmplay_replay *replay, uint32_t sequence, u
 		code = LMPLAY_USAGE;
 	} else if (replay->flags != REPLAY_LOADED) {
 		code = LMPLAY_DISABLED;
-	} else if (sequence >= count_of(replay->image, SEQUENCES)) {
+	} else if (sequence >= element_count(replay->image, FIELD_SEQUENCES)) {
 		code = LMPLAY_USAGE;
 	} else if (replay->missing_inputs != 0u) {
 		code = LMPLAY_INPUT_MISSING;
@@ -3088,7 +3121,7 @@ enum lmplay_code lmplay_step(struct lmplay_replay *replay, uint32_t budget) {
 			step_command(replay);
 			left--;
 		} else {
-			is_waiting = !step_wait(replay);
+			is_waiting = !end_wait_if_over(replay);
 		}
 	}
 	return (replay->phase == PHASE_ENDED) ? replay->result.code : LMPLAY_BUSY;
@@ -3097,11 +3130,11 @@ enum lmplay_code lmplay_step(struct lmplay_replay *replay, uint32_t budget) {
 uint64_t lmplay_next_ns(const struct lmplay_replay *replay) {
 	uint64_t next = 0;
 	if ((replay->phase == PHASE_DELAY) || (replay->phase == PHASE_POLL)) {
-		next = smaller(replay->wake_ns, replay->end_ns + 1u);
+		next = min_u64(replay->wake_ns, replay->end_ns + 1u);
 	} else if (replay->phase == PHASE_DMA_STATUS) {
 		next = replay->wake_ns;
 	} else {
-		/* Nothing to wait for: the next step executes a command, or the run has ended. */
+		/* There is no wait: the next step executes a command, or the run has ended. */
 	}
 	return next;
 }
@@ -3121,7 +3154,7 @@ static void wait_for_step(const struct lmplay_replay *r) {
 	if ((r->hooks->wait != NULL) && (next != 0u)) {
 		uint64_t time = time_now(r);
 		if (next > time) {
-			r->hooks->wait(r->hooks->context, smaller(next - time, WAIT_MAX_NS));
+			r->hooks->wait(r->hooks->context, min_u64(next - time, WAIT_MAX_NS));
 		}
 	}
 }

@@ -62,16 +62,16 @@ extern "C" {
  * may define the macros below. lmplay.c has a default for each.
  *
  *   LMPLAY_VERIFY        0: leave out lmplay_verify. lmplay_open then checks only the preamble.
- *                        This is for images that `lm verify` or a boot loader verifies. With a
+ *                        Use this only if `lm verify` or a boot loader verifies the images. With a
  *                        damaged image, the behaviour of the player is then undefined.
  *   LMPLAY_TEXT          0: leave out the texts of struct lmplay_error: place and reason are "".
  *   LMPLAY_BOARD_name    0: leave out the rules and layouts of one board: EDU, IVSHMEM, NVME,
- *                        WORMHOLE or BLACKHOLE. The PCI ids of the board stay known. Therefore
- *                        the player rejects every access to the BARs of such a device.
- *   LMPLAY_ACCESS_64     0: the processor has no loads and stores of 8 bytes that are one access
- *                        of a device. The default is 1 if pointers have 64 bits. If it is 0,
- *                        lmplay_load rejects an image with an access of 8 bytes to a mapped
- *                        window; the hooks `load` and `store` may still make such accesses.
+ *                        WORMHOLE or BLACKHOLE. The player still recognizes the PCI ids of the
+ *                        board, and rejects every access to the BARs of such a device.
+ *   LMPLAY_ACCESS_64     0: the processor cannot load or store 8 bytes of a device in one access.
+ *                        lmplay_load then rejects an image with an access of 8 bytes to a mapped
+ *                        window; the hooks `load` and `store` may still make such accesses. The
+ *                        default is 1 if pointers have 64 bits.
  *   LMPLAY_LOAD8(address), LMPLAY_LOAD16, LMPLAY_LOAD32, LMPLAY_LOAD64
  *   LMPLAY_STORE8(address, value), LMPLAY_STORE16, LMPLAY_STORE32, LMPLAY_STORE64
  *                        one volatile access of exactly this width to a device, at an address of
@@ -97,7 +97,8 @@ extern "C" {
 #define LMPLAY_BARS 6        /* number of BARs of a device */
 #define LMPLAY_FIELDS 10     /* number of fields in the root table of an image (image.fbs) */
 
-/* Value of an index in struct lmplay_error or struct lmplay_result that does not apply. */
+/* Value of an index that does not exist: for example, of lmplay_result.command if no command was
+   executed. */
 #define LMPLAY_NONE UINT32_MAX
 
 /*
@@ -109,7 +110,7 @@ enum lmplay_code {
 	LMPLAY_OK = 0,              /* success */
 	LMPLAY_USAGE = 1,           /* wrong argument, wrong order of calls, or too little memory */
 	LMPLAY_BAD_IMAGE = 2,       /* the bytes are not a complete, valid image, or a sequence may take
-	                               longer than the limit, or the machine is too small */
+	                               longer than the limit, or the arena is too small */
 	LMPLAY_NO_DEVICE = 4,       /* a window or a bus address is not available */
 	LMPLAY_INTERNAL = 5,        /* the player has a defect, or the image has changed */
 	LMPLAY_DEVICE_GONE = 6,     /* the device does not answer: loads from it return all ones */
@@ -131,7 +132,7 @@ enum lmplay_code {
 /*
  * Returns the exit status with which lmrun ends for the same reason: 0 done, 64 usage, 65 bad
  * image, 69 device unavailable, 70 internal, 71 device lost, 75 deadline passed, 76 mismatch, 78
- * other device. For a number that is not a code, the function returns 70.
+ * wrong device. For a number that is not a code, the function returns 70.
  */
 int lmplay_exit_status(enum lmplay_code code);
 
@@ -145,15 +146,15 @@ struct lmplay_error {
 	const char *reason; /* what is wrong with this part: one line without a number. Never NULL */
 };
 
-/* Where a vector of the envelope lies in memory. */
+/* A vector (array) of the envelope: the address and the number of its elements. */
 struct lmplay_vector {
 	const void *elements;
 	uint32_t count;
 };
 
 /*
- * An opened image. The caller provides the struct, and must neither read nor change its fields.
- * It stays valid as long as the bytes of the image do.
+ * An opened image. The caller provides the struct, and must neither read nor change its fields. The
+ * struct is valid as long as the bytes of the image are valid and unchanged.
  */
 struct lmplay_image {
 	const uint8_t *bytes;    /* first byte of the image */
@@ -163,16 +164,16 @@ struct lmplay_image {
 	uint64_t arena_bytes;    /* size of all tensors */
 	uint64_t host_bytes;     /* size of all Host windows */
 	uint64_t limit_us;       /* longest permitted time of a sequence and of a run */
-	struct lmplay_vector vectors[LMPLAY_FIELDS]; /* by the number of the field in image.fbs */
+	struct lmplay_vector vectors[LMPLAY_FIELDS]; /* index: number of the field in image.fbs */
 	uint32_t state; /* whether lmplay_open and lmplay_verify have succeeded */
 };
 
 /*
- * Finds the parts of an image in `size` bytes, from the address `bytes` on. `size` is exactly the
- * size of the file, with its signature if it has one: bytes behind the image are rejected. Checks
- * the preamble, the checksum of the envelope, that all parts lie inside the envelope, and their
- * counts. If the image has a signature, also checks that the signature is undamaged. The bytes may
- * be invalid or malicious. If LMPLAY_VERIFY is 0, checks only the preamble; the bytes must then be
+ * Finds the parts of an image in `size` bytes, from the address `bytes` on. `size` must be exactly
+ * the size of the file: the image, and its signature if the file has one. lmplay_open checks the
+ * preamble, the checksum of the envelope, and the position and the length of all vectors. If the
+ * image has a signature, it also checks that the signature is undamaged. The bytes may be invalid
+ * or malicious. If LMPLAY_VERIFY is 0, lmplay_open checks only the preamble; the bytes must then be
  * a valid image.
  *
  * Returns LMPLAY_OK, LMPLAY_BAD_IMAGE with *error set, or LMPLAY_USAGE if an address is NULL or not
@@ -181,7 +182,7 @@ struct lmplay_image {
 enum lmplay_code lmplay_open(struct lmplay_image *image, const void *bytes, size_t size,
 	struct lmplay_error *error);
 
-/* What an image needs. Sizes are in bytes. */
+/* The memory, in bytes, that an image needs, and the numbers of its elements. */
 struct lmplay_plan {
 	uint64_t verify_bytes; /* memory that lmplay_verify uses until it returns */
 	uint64_t arena_bytes;  /* memory that lmplay_load and runs use until lmplay_unload; at least
@@ -199,9 +200,9 @@ struct lmplay_plan {
 };
 
 /*
- * Sets *plan to what the image needs. The sizes have not been verified: they may be larger than any
- * memory, and may not fit in size_t. Returns LMPLAY_OK, or LMPLAY_USAGE if lmplay_open has not
- * succeeded for the image.
+ * Sets *plan to the memory and the parts that the image needs. The sizes have not been verified:
+ * they may be larger than any memory, and may not fit in size_t. Returns LMPLAY_OK, or LMPLAY_USAGE
+ * if lmplay_open has not succeeded for the image.
  */
 enum lmplay_code lmplay_plan(const struct lmplay_image *image, struct lmplay_plan *plan);
 
@@ -255,9 +256,9 @@ struct lmplay_tensor {
 
 /*
  * Find the first sequence or tensor with the given name, and set *index to its index in the image.
- * The name has `name_bytes` bytes. Return LMPLAY_OK. Return LMPLAY_USAGE if the image has no such
- * sequence or tensor, or if lmplay_verify has not succeeded for the image (if LMPLAY_VERIFY is 0:
- * lmplay_open).
+ * The name has `name_bytes` bytes. Both functions return LMPLAY_OK, or LMPLAY_USAGE if the image
+ * has no such sequence or tensor, or if the image is not verified. (If LMPLAY_VERIFY is 0, an image
+ * is verified when lmplay_open has succeeded.)
  */
 enum lmplay_code lmplay_find_sequence(const struct lmplay_image *image, const char *name,
 	size_t name_bytes, uint32_t *index);
@@ -279,7 +280,7 @@ enum lmplay_code lmplay_sequence_name(const struct lmplay_image *image, uint32_t
 struct lmplay_need {
 	const char *board;    /* name of the kind of device, for messages; not NUL-terminated */
 	uint32_t board_bytes; /* length of that name, 1 to 255 bytes */
-	uint32_t subsystem;   /* as in struct lmplay_device; 0: any */
+	uint32_t subsystem;   /* PCI subsystem ids, as in struct lmplay_device; 0: any */
 	uint64_t bars[LMPLAY_BARS]; /* least size of each BAR in bytes; 0: the BAR is not used */
 	uint16_t vendor;      /* PCI vendor id */
 	uint16_t device;      /* PCI device id */
@@ -298,12 +299,11 @@ enum lmplay_code lmplay_need(const struct lmplay_image *image, uint32_t index,
  * and has enabled memory decoding.
  */
 struct lmplay_device {
-	uint16_t vendor;    /* u16 at offset 0 of configuration space */
-	uint16_t device;    /* u16 at offset 2 */
-	uint32_t subsystem; /* u32 at offset 0x2c */
+	uint16_t vendor;    /* PCI vendor id: u16 at offset 0 of configuration space */
+	uint16_t device;    /* PCI device id: u16 at offset 2 */
+	uint32_t subsystem; /* PCI subsystem ids (vendor and device): u32 at offset 0x2c */
 	uint64_t bars[LMPLAY_BARS]; /* size of each BAR in bytes; 0: absent, or not memory. A 64-bit BAR
-	                               has two numbers: its size is at the first number, and 0 is at
-	                               the second */
+	                               has two elements: its size, followed by 0 */
 };
 
 /* Kind of a range that the hook `map` makes accessible. */
@@ -322,27 +322,27 @@ struct lmplay_range {
 	uint64_t offset; /* Bar: offset of the first byte in the BAR; Host: 0 */
 	uint64_t size;   /* size in bytes, at least 1 */
 	uint64_t fixed_bus;       /* Host: the bus address that the memory must have; 0: any */
-	uint32_t write_combining; /* 1: the range is memory, and a write-combining mapping is welcome */
+	uint32_t write_combining; /* 1: the range is memory; `map` should map it write-combining */
 };
 
 /* How a range is accessible. The hook `map` sets this struct. */
 struct lmplay_mapping {
-	/* If by_hooks is 0: address of the first byte. Modulo 8, it must equal the offset of the range
-	   in its BAR. If by_hooks is 1: any number, which the player passes to `load` and `store`. */
+	/* If by_hooks is 0: address of the first byte. Its lowest 3 bits must equal those of
+	   range.offset. If by_hooks is 1: any number; the player passes it to `load` and `store`. */
 	uintptr_t address;
-	/* Address at which devices reach the first byte by DMA; 0: they do not reach it. A Host range
-	   must have one. For a Bar range, it is the bus address of the BAR plus the offset. Only an
-	   image with a Relocate command for this window needs it. */
+	/* Address at which devices access the first byte by DMA; 0: they cannot access it. A Host range
+	   must have a bus address. For a Bar range, set the bus address of the BAR plus range.offset;
+	   0 is sufficient unless a Relocate command of the image names the window. */
 	uint64_t bus;
-	uint32_t by_hooks; /* 1: the player accesses the range by the hooks `load` and `store`; 0: by
-	                      loads and stores at `address` */
+	uint32_t by_hooks; /* 0: the player accesses the range by loads and stores at `address`; 1: it
+	                      calls the hooks `load` and `store` */
 };
 
 /*
- * The functions of a port. The player passes the value of the field `context` to each of them, and
- * does not use this value otherwise. A function that returns enum lmplay_code returns LMPLAY_OK, or
- * the code with which lmplay_load or the run must fail. Zero the struct first, so that functions
- * that the port does not need are NULL. The struct must not change while a replay uses it.
+ * The functions of a port. The player passes the value of the field `context` to each function, and
+ * does not use this value otherwise. A function of type enum lmplay_code returns LMPLAY_OK, or the
+ * code with which lmplay_load or the run must fail. The port must fill the struct with zeros first,
+ * so that unused functions are NULL. The struct must not change while a replay uses it.
  */
 struct lmplay_hooks {
 	void *context;
@@ -353,20 +353,20 @@ struct lmplay_hooks {
 	 * for the complete TLB window that it has chosen. It also calls the hook for the registers that
 	 * program TLB windows and outbound address translation. Ranges may overlap.
 	 *
-	 * A Bar range lies inside the BAR, by the size in struct lmplay_device. It must be mapped as
-	 * device memory, without a cache, unless write_combining is set. The player makes only aligned
-	 * accesses to it. A Host range must be filled with zeros. Its first byte must be aligned to
-	 * 4096. Nothing else may share a cache line with it: round its size up to a multiple of 4096,
-	 * or at least to a multiple of the size of a cache line.
+	 * A Bar range does not exceed the size of the BAR in struct lmplay_device. The hook must map
+	 * the range as device memory, without a cache, unless write_combining is set. All accesses of
+	 * the player to a Bar range are aligned. The hook must fill a Host range with zeros, and align
+	 * its first byte to 4096. A Host range must not share a cache line with other data: round its
+	 * size up to a multiple of 4096, or at least to a multiple of the size of a cache line.
 	 */
 	enum lmplay_code (*map)(void *context, const struct lmplay_range *range,
 		struct lmplay_mapping *mapping);
 
 	/*
-	 * Access `width` bytes (1, 2, 4 or 8) at `offset` bytes from the start of a range whose
-	 * mapping.by_hooks is 1. Required if there is such a range. `address` is mapping.address. The
-	 * accesses are aligned. `load` sets *value; its bits above the width must be zero. After a
-	 * failure, return for example LMPLAY_BUS_FAULT or LMPLAY_REFUSED.
+	 * Load or store `width` bytes (1, 2, 4 or 8) at `offset` bytes from the start of a range.
+	 * Required if the hook `map` sets mapping.by_hooks to 1; `address` is mapping.address of the
+	 * range. All accesses are aligned. `load` must set the bits of *value above the width to zero.
+	 * After a failure, return for example LMPLAY_BUS_FAULT or LMPLAY_REFUSED.
 	 */
 	enum lmplay_code (*load)(void *context, uintptr_t address, uint64_t offset, uint32_t width,
 		uint64_t *value);
@@ -421,13 +421,13 @@ struct lmplay_hooks {
 	void (*barrier)(void *context);
 
 	/*
-	 * These hooks are needed if Host ranges are mapped with a cache, and DMA bypasses the cache.
-	 * Otherwise they are NULL. `clean` writes changed cache lines back to memory. The player calls
-	 * it after it has stored to a Host range. `invalidate` discards cache lines, so that the next
-	 * load reads memory. The player calls it before it loads from a Host range. `address` and
-	 * `size` are the bytes that the command accesses. The hook must round them to complete cache
-	 * lines. A device and the player must not both write to the same cache line between two fences.
-	 * If an image does that, map Host ranges without a cache.
+	 * These hooks are necessary if Host ranges are mapped with a cache, and DMA bypasses the cache.
+	 * Otherwise they are NULL. `clean` writes changed cache lines back to memory; the player calls
+	 * `clean` after it has stored to a Host range. `invalidate` discards cache lines, so that the
+	 * next load reads memory; the player calls `invalidate` before it loads from a Host range.
+	 * `address` and `size` describe the bytes that the command accesses. The hook must extend this
+	 * range to complete cache lines. If a device and the player both write to one cache line
+	 * between two fences of an image, cached Host ranges lose data: map them without a cache.
 	 */
 	void (*clean)(void *context, uintptr_t address, uint64_t size);
 	void (*invalidate)(void *context, uintptr_t address, uint64_t size);
@@ -476,19 +476,22 @@ struct lmplay_replay {
 	uint32_t until_clock;                 /* number of commands before the next check of the time */
 	uint32_t phase;                       /* what the next step does: PHASE_... in lmplay.c */
 	uint32_t polling;                     /* 1: the current Expect has made at least one load */
-	uint32_t pending;                     /* code with which the current command fails unless its
-	                                         next load is as expected; LMPLAY_OK: it goes on */
+	uint32_t pending;                     /* code with which the current Expect fails if its next
+	                                         load does not meet the condition; LMPLAY_OK: it does
+	                                         not fail yet, but waits and loads again */
 	uint32_t masters;                     /* one bit for each device; 1: it is a bus master */
-	uint32_t flags;                       /* REPLAY_... in lmplay.c */
+	uint32_t flags;                       /* state of the image: bits REPLAY_LOADED,
+	                                         REPLAY_DISABLED, REPLAY_IN_SAFE of lmplay.c */
 	volatile uint32_t fault;              /* 1: lmplay_fault was called during the run */
 	volatile uint32_t stop;               /* 1: lmplay_stop was called during the run */
 };
 
 /*
- * Prepares a verified image for runs. Checks that the image is for the given devices, chooses TLB
- * windows, maps all windows with the hook `map`, checks that each command can be executed here,
- * and enables bus mastering of the devices that need it. Executes no command. On a device with
- * tiles and Host windows, it stores to the registers of outbound address translation.
+ * Prepares a verified image for runs. lmplay_load checks that the image is for the given devices,
+ * chooses TLB windows, and maps all windows with the hook `map`. Then it checks that the processor
+ * and the devices can execute each command. Last, it enables bus mastering of the devices that need
+ * DMA. lmplay_load executes no command. On a device with tiles, it stores to the registers of
+ * outbound address translation if the image has Host windows.
  *
  * `devices` describes the devices of the machine that correspond to the devices of the image, in
  * the order of the image. No device may occur twice. The array is not used after lmplay_load has
@@ -496,11 +499,12 @@ struct lmplay_replay {
  * multiple of plan.align. The replay uses the arena until lmplay_unload.
  *
  * Returns LMPLAY_OK, or a code with *error set: LMPLAY_WRONG_DEVICE if the image is for other
- * devices, if a bus address is too large for a register, or if this processor has no access of 8
- * bytes; LMPLAY_REFUSED if a TLB window of the device cannot show a tile range; LMPLAY_NO_DEVICE if
- * a TLB window, a bus address or a hook is missing; LMPLAY_BAD_IMAGE if the arena is too small;
- * LMPLAY_USAGE for wrong arguments; or the code that a hook has returned. After a failure, bus
- * mastering is off, and lmplay_load is the only call that `replay` accepts.
+ * devices, if a bus address is too large for a register, or if the image needs accesses of 8 bytes
+ * and this processor has none; LMPLAY_REFUSED if a TLB window of the device cannot select the tiles
+ * of a command; LMPLAY_NO_DEVICE if a TLB window, a bus address or a hook is missing;
+ * LMPLAY_BAD_IMAGE if the arena is too small; LMPLAY_USAGE for wrong arguments; or the code that a
+ * hook has returned. After a failure, bus mastering is off, and lmplay_load is the only call that
+ * `replay` accepts.
  */
 enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_image *image,
 	const struct lmplay_hooks *hooks, const struct lmplay_device *devices, uint32_t device_count,
@@ -508,9 +512,9 @@ enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_i
 
 /*
  * Returns the address in the arena of the input with the index `tensor`. The caller writes the data
- * for the next run to this address. Without a call for an input, runs read its default data in the
- * image. The first call for an input copies its default data to the arena. From then on, runs read
- * the arena. Returns NULL if there is no such input.
+ * for the next run to this address. Before the first call for an input, runs read its default data
+ * in the image. The first call copies these default data to the arena. From then on, runs read the
+ * input in the arena. Returns NULL if there is no such input.
  */
 void *lmplay_input(struct lmplay_replay *replay, uint32_t tensor);
 
@@ -527,11 +531,11 @@ const void *lmplay_output(const struct lmplay_replay *replay, uint32_t tensor);
  * LMPLAY_RUN_LATE. lmplay_run checks the time between commands and during waits. It does not
  * interrupt a copy, or a hook that does not return.
  *
- * If a command fails, lmplay_run also executes the sequence "safe", if the image has one and
- * `sequence` is another one. It then disables the replay: every later run returns LMPLAY_DISABLED
- * until the image is loaded again. If the call returns LMPLAY_INPUT_MISSING, LMPLAY_USAGE (there is
- * no such sequence) or LMPLAY_DISABLED, no command was executed, and the call has not disabled the
- * replay.
+ * If a command fails, lmplay_run also executes the sequence "safe", if the image has this sequence
+ * and `sequence` was not "safe" itself. It then disables the replay: every later run returns
+ * LMPLAY_DISABLED until the image is loaded again. If lmplay_run returns LMPLAY_INPUT_MISSING,
+ * LMPLAY_USAGE (there is no such sequence) or LMPLAY_DISABLED, it has executed no command and has
+ * not disabled the replay.
  *
  * While it waits in a poll or a delay, lmplay_run calls the hook `wait`.
  */
@@ -548,10 +552,9 @@ enum lmplay_code lmplay_start(struct lmplay_replay *replay, uint32_t sequence, u
 
 /*
  * Continues a run in a cyclic task: executes at most `budget` units and returns. A unit is one
- * command; one load of a poll; or LMPLAY_SLICE bytes of a copy, fill or compare. A step never
- * waits: during a delay, or during the pause between two loads of a poll, it returns at once.
- * Therefore the budget and the time of one access (0.5 to 1.2 us for a load across PCIe) limit the
- * time of a step.
+ * command, or one load of a poll, or LMPLAY_SLICE bytes of a copy, fill or compare. lmplay_step
+ * never waits: during a delay, or between two loads of a poll, it returns at once. Therefore the
+ * budget and the time of one access (0.5 to 1.2 us for a load across PCIe) limit its time.
  *
  * Returns LMPLAY_BUSY until the run has ended. Then it returns the code that lmplay_run would
  * return. After a failure, further steps execute the sequence "safe" first. Calls after the end
@@ -583,9 +586,8 @@ void lmplay_fault(struct lmplay_replay *replay);
 
 /*
  * Ends the current run from an interrupt or another task. lmplay_stop only sets a flag. The run
- * fails with LMPLAY_RUN_LATE before its next command, or before the next load of a poll, and the
- * sequence "safe" is executed. lmplay_start clears the flag: a call before lmplay_start has no
- * effect.
+ * then fails with LMPLAY_RUN_LATE before its next command, or before the next load of a poll, and
+ * the sequence "safe" is executed. lmplay_run and lmplay_start clear the flag when a run begins.
  */
 void lmplay_stop(struct lmplay_replay *replay);
 

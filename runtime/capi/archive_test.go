@@ -238,14 +238,27 @@ func TestFailuresAreRecordedFromC(t *testing.T) {
 		const want = "expect, command 0: expect.4 w0+0x0 == 0x7: got 0x600df00d (11 bits differ)"
 		r := e.Result
 		r.Command = 0 // index in the image
-		if !e.IsComplete() || e.Number != number || e.Runs != 1 || at.Before(start) ||
+		if !e.IsComplete() || e.EntryNumber != number || e.Runs != 1 || at.Before(start) ||
 			time.Since(at) < 0 || reason != want ||
 			e.ImageChecksum != fbs.ReadStruct[fbs.Preamble](data).Checksum ||
 			r != (runtime.Result{Code: hal.ExpectFailed, Got: 0x600df00d, Want: 7,
 				Mask: 1<<32 - 1}) {
-			t.Errorf("slot %d: number %d, %d runs, %v, %+v, %s", i, e.Number, e.Runs, at, e.Result,
-				reason)
+			t.Errorf("slot %d: number %d, %d runs, %v, %+v, %s", i, e.EntryNumber, e.Runs, at,
+				e.Result, reason)
 		}
+	}
+}
+
+// TestFreezeWaitsUntilSysmonRuns: otherwise the kernel kills the sealed process when this thread of
+// Go begins late.
+func TestFreezeWaitsUntilSysmonRuns(t *testing.T) {
+	program, err := link(filepath.Join(t.TempDir(), "late"), "testdata/late.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(program, written(t, frames), onMemory).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

@@ -3,9 +3,9 @@ package main
 /*
 #include "lightmetal.h"
 
-// Types for parameters that point to constant data, because Go types cannot express const. For each
-// exported Go function, cgo generates a C prototype, which contains these names. Therefore that
-// prototype and the prototype in lightmetal.h are the same for the C compiler.
+// Names for C types with const, because Go types cannot express const. The exported Go functions
+// use these names for their parameters. cgo copies the names into the C prototypes that it
+// generates. Therefore these prototypes match the prototypes in lightmetal.h.
 typedef const char *lm_text;
 typedef const char *const *lm_texts;
 typedef const void *lm_bytes;
@@ -25,15 +25,15 @@ import (
 )
 
 // This file implements the functions of lightmetal.h, in the order of that header. The header
-// documents the functions. A parameter has a Go type, such as int32, if cgo translates that type to
-// the C type in the header. Otherwise it has a C type, such as C.uint64_t.
+// documents the functions. Parameters have Go types, such as int32, if cgo translates these types
+// to the types in the header. All other parameters have C types, such as C.uint64_t.
 
 const (
-	// Largest length of a path, a device name or a list of keys, in bytes, not counting the
-	// terminating NUL.
-	pathMax = 4095
+	// Largest length of a string argument, in bytes, not counting the terminating NUL. String
+	// arguments are paths, device names and lists of keys.
+	stringBytesMax = 4095
 
-	tlbWindowMax = 0xfffe // largest number of a TLB window
+	tlbWindowNumberMax = 0xfffe // largest number of a TLB window; the first one has the number 0
 )
 
 //export lm_abi
@@ -63,7 +63,7 @@ func lm_open_signed(path, keys C.lm_text, handle *int32) int32 {
 
 //export lm_open_signed_at_least
 func lm_open_signed_at_least(path, keys C.lm_text, version uint32, handle *int32) int32 {
-	publicKeys, end := stringOf(keys, pathMax)
+	publicKeys, end := stringOf(keys, stringBytesMax)
 	if end.code != hal.OK {
 		return finishCallWithoutImage(end)
 	}
@@ -72,10 +72,11 @@ func lm_open_signed_at_least(path, keys C.lm_text, version uint32, handle *int32
 	})
 }
 
-// openFile implements lm_open and lm_open_signed_at_least. The parameter `check` is a function that
-// checks the signature, or nil. openFile calls this function before it verifies the file.
+// openFile implements lm_open and lm_open_signed_at_least. The function `check` checks the
+// signature of the file before openFile verifies the file. If `check` is nil, no signature is
+// necessary.
 func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int32 {
-	name, end := stringOf(path, pathMax)
+	name, end := stringOf(path, stringBytesMax)
 	if end.code != hal.OK {
 		return finishCallWithoutImage(end)
 	}
@@ -108,10 +109,10 @@ func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 	})
 }
 
-// openImage implements the part that is common to all functions that open an image. It finds a free
-// element of imageSlots and passes it to the function `verify`, which opens and verifies the image.
-// If this function succeeds, openImage sets *handle to the handle of the image. openImage returns
-// the status of the call from C.
+// openImage implements the common part of all functions that open an image. It passes a free
+// element of imageSlots to the function `verify`, which opens and verifies the image. If `verify`
+// succeeds, openImage sets *handle to the handle of the image. The result is the status that the C
+// caller receives.
 func openImage(handle *int32, verify func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
@@ -124,7 +125,7 @@ func openImage(handle *int32, verify func(*image) outcome) int32 {
 	end = callAndRecover(im, verify)
 	if end.code == hal.OK {
 		im.lastOutcome = end
-		im.openCount++
+		im.timesOpened++
 		im.handle.Store(freeHandle)
 		*handle = freeHandle
 	} else {
@@ -134,14 +135,14 @@ func openImage(handle *int32, verify func(*image) outcome) int32 {
 }
 
 // checkMayOpen returns an outcome with an error if the caller may not open another image. The
-// parameter `slot` is a free element of imageSlots; nil: there is no free element.
+// parameter `slot` is a free element of imageSlots, or nil if no element is free.
 func checkMayOpen(handle *int32, slot *image) outcome {
 	switch {
 	case handle == nil:
 		return usageError("image must not be NULL")
 	case sealed.Load():
 		return sealedOutcome
-	case procMissing.Load():
+	case isProcFSMissing.Load():
 		return outcome{code: hal.NoFile,
 			reason: "/proc was not mounted at the first call; mount it and restart the process"}
 	case slot == nil:
@@ -150,22 +151,21 @@ func checkMayOpen(handle *int32, slot *image) outcome {
 	return outcome{}
 }
 
-// procChecked is true after the first call of checkProcMountedOnce. procMissing is true if /proc
-// was not mounted at that call.
-var procChecked, procMissing atomic.Bool
+// isProcFSChecked is true after the first call of checkProcMountedOnce. isProcFSMissing is true if
+// /proc was not mounted at that call.
+var isProcFSChecked, isProcFSMissing atomic.Bool
 
-// checkProcMountedOnce checks whether /proc is mounted, and sets procMissing. Later calls of
-// checkProcMountedOnce do nothing. Every function that a process may call first must call
-// checkProcMountedOnce.
+// checkProcMountedOnce checks whether /proc is mounted, and sets isProcFSMissing. Only its first
+// call has an effect. The functions with which a process begins call checkProcMountedOnce: lm_abi,
+// lm_version, and the functions that open an image.
 //
-// /proc must be mounted for this reason: when a thread calls Go for the first time, Go queries the
-// C library for the bounds of the thread's stack. For the main thread, the C library reads
-// /proc/self/maps. If this fails, Go queries the C library again at every later call. In a sealed
-// process, such a query would be fatal, because the kernel kills a sealed process that opens a
-// file.
+// Go needs /proc, because it queries the C library for the bounds of the stack when a thread calls
+// Go for the first time. For the main thread, the C library then reads /proc/self/maps. If this
+// read fails, Go repeats the query at every later call. In a sealed process, a query would be
+// fatal: the kernel kills a sealed process that opens a file.
 func checkProcMountedOnce() {
-	if !procChecked.Load() && !procChecked.Swap(true) {
-		procMissing.Store(unix.Access("/proc/self/maps", unix.R_OK) != nil)
+	if !isProcFSChecked.Load() && !isProcFSChecked.Swap(true) {
+		isProcFSMissing.Store(unix.Access("/proc/self/maps", unix.R_OK) != nil)
 	}
 }
 
@@ -186,7 +186,7 @@ func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32
 		switch {
 		case count > fbs.DevicesMax || (devices == nil) != (count == 0):
 			return usageError("count must be 0 if devices is NULL, else from 1 to 8")
-		case window < C.LM_ANY_WINDOW || window > tlbWindowMax:
+		case window < C.LM_ANY_WINDOW || window > tlbWindowNumberMax:
 			return usageError("window must be from 0 to 65534, or LM_ANY_WINDOW")
 		}
 		return im.loadOnDevices(unsafe.Slice((**C.char)(devices), int(count)), int(window))
@@ -238,9 +238,9 @@ func openDevices(names []string, devices []hal.Device) error {
 	return nil
 }
 
-// deviceNames returns the name of each device of the image, copied from cDeviceNames. If
-// cDeviceNames is empty, or if a name in cDeviceNames is NULL, the result is "pci:" followed by the
-// PCI ids in the image.
+// deviceNames returns a name for each device of the image. The names are copies of those in
+// cDeviceNames. But a device has the name "pci:", followed by its PCI ids in the image, if its name
+// in cDeviceNames is NULL, or if cDeviceNames is empty.
 func deviceNames(view *fbs.View, cDeviceNames []*C.char) ([]string, outcome) {
 	names := runtime.DeviceNames(view)
 	if len(cDeviceNames) > 0 && len(cDeviceNames) != len(names) {
@@ -250,7 +250,7 @@ func deviceNames(view *fbs.View, cDeviceNames []*C.char) ([]string, outcome) {
 		if cName == nil {
 			continue
 		}
-		name, end := stringOf(cName, pathMax)
+		name, end := stringOf(cName, stringBytesMax)
 		if end.code != hal.OK {
 			return nil, end
 		}
@@ -269,6 +269,7 @@ func lm_freeze(handle int32) int32 {
 		if err := im.replay.Freeze(); err != nil {
 			return outcomeOf(err)
 		}
+		waitForSysmon()
 		startSpareThreads()
 		blockPreemption()
 		im.stage = stageFrozen
@@ -313,9 +314,9 @@ func lm_find_tensor(handle int32, name C.lm_text, tensor *uint32) int32 {
 }
 
 // findIndex implements lm_find_sequence and lm_find_tensor: it searches the image for the given
-// name, and sets *index to the result. The parameter `find` is the method of fbs.View that searches
-// the image. This method returns -1 if the image does not contain the name. In this case findIndex
-// returns LM_USAGE.
+// name, and sets *index to the index of the sequence or tensor. The parameter `find` is the method
+// of fbs.View that searches the image. If `find` returns -1, the image does not contain the name,
+// and findIndex returns LM_USAGE.
 func findIndex(handle int32, name *C.char, index *uint32, find func(*fbs.View, string) int) int32 {
 	return withImage(handle, stageOpened, func(im *image) outcome {
 		wanted, end := stringOf(name, fbs.NameMax)
@@ -457,9 +458,10 @@ func stringOf(text *C.char, lengthMax int) (string, outcome) {
 	return "", usageError("a string argument is too long, or does not end with a zero byte")
 }
 
-// bufferOf converts a buffer of the caller to a slice. The buffer has the given size in bytes, but
-// the slice has at most 4096 bytes: no text that the archive writes is longer, and unsafe.Slice
-// panics if a wrong size is huge. bufferOf returns nil if the pointer is NULL.
+// bufferOf converts a buffer of the caller, with the given size in bytes, to a slice. The slice has
+// at most 4096 bytes, even if the buffer is larger. This is enough for every text that the archive
+// writes, and prevents a panic of unsafe.Slice if the caller passes a huge wrong size. bufferOf
+// returns nil if the pointer is NULL.
 func bufferOf(text *C.char, size C.size_t) []byte {
 	if text == nil {
 		return nil

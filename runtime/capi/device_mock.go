@@ -9,10 +9,10 @@ import (
 	"lightmetal/hal/mock"
 )
 
-// This file is only part of archives with the build tag mock. With such an archive, firmware can be
-// tested without hardware: lm_load also accepts names such as mock:wormhole, and opens a mock of
-// the board with this name. A mock may allocate memory during a run. In a sealed process, the
-// kernel then kills the process.
+// This file lets firmware be tested without hardware: lm_load accepts device names such as
+// mock:wormhole, too, and opens a mock of the board with this name. Only archives with the build
+// tag mock contain this file. A mock may allocate memory during a run; the kernel kills a sealed
+// process that does so.
 
 func init() { openDevice = openDeviceOrMock }
 

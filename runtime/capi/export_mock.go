@@ -17,11 +17,11 @@ import "runtime"
 //
 //export lm_mock_allocations
 func lm_mock_allocations(objects, bytes, collections *C.uint64_t) {
-	runtime.ReadMemStats(&statistics)
-	*objects, *bytes, *collections = C.uint64_t(statistics.Mallocs),
-		C.uint64_t(statistics.TotalAlloc), C.uint64_t(statistics.NumGC)
+	runtime.ReadMemStats(&memoryStatistics)
+	*objects, *bytes, *collections = C.uint64_t(memoryStatistics.Mallocs),
+		C.uint64_t(memoryStatistics.TotalAlloc), C.uint64_t(memoryStatistics.NumGC)
 }
 
-// statistics is the buffer of lm_mock_allocations. It is a package variable, because Go would
+// memoryStatistics is the buffer of lm_mock_allocations. It is a package variable, because Go would
 // allocate a local variable on the heap, and this allocation would change the numbers.
-var statistics runtime.MemStats
+var memoryStatistics runtime.MemStats

@@ -27,7 +27,7 @@ const (
 type image struct {
 	busy        atomic.Bool     // a call uses this image; only that call may use the other fields
 	handle      atomic.Int32    // handle of the open image; 0: this element is free
-	openCount   int32           // number of images that were opened in this element so far
+	timesOpened int32           // number of images that were opened in this element so far
 	stage       stage           // stage of preparation that the image has reached
 	file        *runtime.File   // file of the image; nil if lm_open_memory opened the image
 	view        *fbs.View       // verified contents of the image
@@ -39,7 +39,7 @@ type image struct {
 // outcome describes how a call ended.
 type outcome struct {
 	code      hal.Code       // hal.OK if the call succeeded
-	reason    string         // cause of the failure; "" after a success, and if `hasResult` is true
+	reason    string         // cause of the failure; "" if the call succeeded or hasResult is true
 	result    runtime.Result // result of the run; only valid if `hasResult` is true
 	hasResult bool           // the call was lm_run with valid arguments
 }
@@ -62,8 +62,8 @@ var (
 )
 
 // handleStride is the difference between two successive handles of one element of imageSlots. A
-// handle is the index of the element plus a multiple of handleStride. Therefore each image has
-// another handle than the previous image in the same element.
+// handle is the index of the element plus a multiple of handleStride. Therefore an old handle is
+// not valid for the next image in the same element.
 const handleStride = 32
 
 // acquireImage returns the image with the given handle, and sets image.busy. While this flag is
@@ -90,10 +90,9 @@ func acquireImage(handle int32) (*image, outcome) {
 	return nil, usageError("the image with this handle was closed, or never opened")
 }
 
-// tooEarlyReasons and tooLateReasons contain the reasons for rejecting a call that is made at a
-// wrong stage of the image. The index in both arrays is the stage that the call requires.
-// tooEarlyReasons applies if the image has not reached the required stage. tooLateReasons applies
-// if the image has passed that stage.
+// tooEarlyReasons contains the error text of a call if the image has not reached the stage that the
+// call requires. tooLateReasons contains the error text if the image has passed that stage. The
+// index in both arrays is the required stage.
 var (
 	tooEarlyReasons = [...]string{stageLoaded: "call lm_load before this function",
 		stageFrozen: "call lm_freeze before this function"}
@@ -101,10 +100,10 @@ var (
 		stageLoaded: "the image is already frozen"}
 )
 
-// withImage implements the part that is common to all calls on an image: it finds the image with
-// the given handle, executes the function `call`, and stores the outcome in the image. Then it
-// returns the status of that outcome. It returns LM_USAGE if the image has not reached
-// requiredStage.
+// withImage implements the common part of all calls on an image: it finds the image with the given
+// handle, executes the function `call`, and stores the outcome in the image. Then it returns the
+// status of that outcome. If the image has not reached requiredStage, withImage does not execute
+// `call`, and returns LM_USAGE.
 func withImage(handle int32, requiredStage stage, call func(*image) outcome) int32 {
 	im, end := acquireImage(handle)
 	if im == nil {
@@ -120,10 +119,10 @@ func withImage(handle int32, requiredStage stage, call func(*image) outcome) int
 	return int32(end.code.ExitStatus())
 }
 
-// withImageExclusively executes the function `call` like withImage. It implements the calls that
-// change the state of the process: lm_load, lm_freeze and lm_seal. Only one such call runs at a
-// time. withImageExclusively returns LM_USAGE unless the image is exactly at requiredStage, and
-// LM_DENIED if the process is sealed.
+// withImageExclusively executes the function `call` like withImage, but only one such call at a
+// time. It implements the calls that change the state of the process: lm_load, lm_freeze and
+// lm_seal. The image must be exactly at requiredStage: otherwise withImageExclusively returns
+// LM_USAGE. If the process is sealed, it returns LM_DENIED.
 func withImageExclusively(handle int32, requiredStage stage, call func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
@@ -168,15 +167,15 @@ func finishCallWithoutImage(end outcome) int32 {
 func findFreeSlot() (*image, int32) {
 	for i := range imageSlots {
 		if im := &imageSlots[i]; i > 0 && im.handle.Load() == 0 {
-			return im, int32(i) + handleStride*(im.openCount&(1<<26-1))
+			return im, int32(i) + handleStride*(im.timesOpened&(1<<26-1))
 		}
 	}
 	return nil, 0
 }
 
 // release closes the replay, the devices and the file of the image, in this order. In a sealed
-// process it only stops the DMA of the devices. Afterwards the element of imageSlots can contain
-// another image. release returns the outcome for the first error.
+// process it only stops the DMA of the devices. In both cases, release then clears these fields for
+// the next image in the same element of imageSlots. It returns the outcome for the first error.
 func (im *image) release() outcome {
 	var err error
 	switch {

@@ -404,9 +404,9 @@ func TestCallIntoACallIsRefused(t *testing.T) {
 }
 
 func TestFirstCallWithoutProcIsRememberedForEver(t *testing.T) {
-	procChecked.Store(true)
-	procMissing.Store(true)
-	defer procMissing.Store(false)
+	isProcFSChecked.Store(true)
+	isProcFSMissing.Store(true)
+	defer isProcFSMissing.Store(false)
 	wants(t, "a blind process", 0, lm_open(text(written(t, sum)), new(int32)), hal.NoFile,
 		"/proc was not mounted at the first call")
 }
@@ -508,11 +508,11 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 		{hal.ExpectFailed, "expect.4 m+0x0 & 0xff == 0x7",
 			lastError{command: 1, got: 5, want: 7, mask: 255},
 			"expect failed: main, command 1: expect.4 w0+0x0 & 0xff == 0x7: got 0x5 " +
-				"(bits that differ: 1); then ran sequence safe: done"},
+				"(bits that differ: 1); then sequence safe ran: done"},
 		{hal.DeadlinePassed, "poll.4 m+0x0 == 0x7 within 1ms",
 			lastError{command: 1, got: 5, want: 7, mask: 1<<32 - 1},
 			"poll deadline passed: main, command 1: poll.4 w0+0x0 == 0x7: got 0x5 after 1 ms " +
-				"(bits that differ: 1); then ran sequence safe: done"},
+				"(bits that differ: 1); then sequence safe ran: done"},
 		{hal.CompareFailed, "compare.4 m+0x0 uint32 == uint32 5 9",
 			lastError{command: 1, want: 9, mask: 1<<32 - 1, element: 1},
 			"golden mismatch: main, command 1: compare.4 w0+0x0: element 1: got 0x0, wanted 0x9 " +
@@ -546,7 +546,7 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 	}
 	last().Inject(mock.Fault{Kind: mock.BusFault, Operation: last().Operations() + 2})
 	wants(t, "bus fault", handle, lm_run(handle, 0), hal.BusFault,
-		"bus fault: main, command 1: expect.4 w0+0x0 == 0x7; then ran sequence safe: done")
+		"bus fault: main, command 1: expect.4 w0+0x0 == 0x7; then sequence safe ran: done")
 	lm_close(handle)
 
 	handle = frozenImage(t, source("expect.4 m+0x0 == 0x5"))
@@ -581,7 +581,7 @@ func TestTextIsCutWhereTheBufferEnds(t *testing.T) {
 		t.Errorf("status %d, handle %d", status, handle)
 	}
 	line := []byte("a\n\x1b[2J\x7f\x9b\u009b")
-	if replaceNonASCII(line); string(line) != "a??[2J????" {
+	if replaceNonPrintable(line); string(line) != "a??[2J????" {
 		t.Errorf("%q", line)
 	}
 }

@@ -58,7 +58,7 @@ extern "C" {
 #endif
 
 /* Version of this interface. The number increases with every change of a declaration in this file.
-   lm_abi() returns the LM_ABI with which the archive was built. */
+   lm_abi() returns the number with which the archive was built. */
 #define LM_ABI 4
 
 /* Handle of an open image: a positive number. A handle that lm_close has closed can become the
@@ -117,8 +117,8 @@ enum lm_code {
 };
 
 /*
- * Describes how a call ended. After a success, the fields `command` and `safe` are -1, and all
- * other fields are 0. Only `ignored` can be larger than 0, if the call was lm_run.
+ * Describes how a call ended. After a success, the fields `command` and `safe` are -1. All other
+ * fields are then 0, except that `ignored` may be larger than 0 if the call was lm_run.
  *
  * The field `command` counts the commands of all sequences of the image from 0. The text of
  * lm_last_error counts the commands of one sequence from 0: "main, command 3".
@@ -140,8 +140,8 @@ struct lm_error {
 };
 LM_STATIC_ASSERT(sizeof(struct lm_error) == 56, "lm_error");
 
-/* A sufficient size, in bytes, of the buffer for the text of lm_last_error. Few texts are longer;
-   lm_last_error cuts a longer text. */
+/* A buffer size, in bytes, that is sufficient for nearly all texts of lm_last_error. The function
+   cuts a longer text. */
 #define LM_TEXT_MAX 512
 
 #define LM_NAME_MAX 255  /* largest length of a name in bytes, not counting the terminating NUL */
@@ -154,7 +154,7 @@ struct lm_image {
 	uint64_t arena_bytes;   /* memory for all tensors; lm_load reserves it, lm_freeze locks it */
 	uint64_t host_bytes;    /* memory that the devices access by DMA; lm_load reserves it */
 	uint64_t payload_bytes; /* data in the file; lm_open copies only default data of inputs to
-	                           memory */
+	                           memory, and runs read all other data from the mapped file */
 	uint32_t devices;       /* number of devices that the image needs */
 	uint32_t sequences;     /* number of sequences, each of which lm_run can execute */
 	uint32_t tensors;       /* number of inputs and outputs */
@@ -203,8 +203,8 @@ struct lm_version {
 };
 LM_STATIC_ASSERT(sizeof(struct lm_version) == 16, "lm_version");
 
-/* Returns the LM_ABI with which the archive was built. The caller should compare it with LM_ABI of
-   this header before any other call. */
+/* Returns the value of LM_ABI when the archive was built. Before any other call, the caller should
+   check that this value equals LM_ABI in this header. */
 uint32_t lm_abi(void);
 
 /* Sets *version to the versions of the archive and of the image format. */
@@ -232,17 +232,17 @@ int lm_open_memory(const void *data, size_t size, lm_handle *image);
 /*
  * Opens a file like lm_open, but only if the file was signed with one of the given keys (see
  * `lm sign`). It checks the signature before it verifies the image. The string `keys` has at most
- * 4095 bytes, and contains one public key in each line. A public key has 64 hex digits. After it,
- * `versions 3-` limits the images that the key may sign to version 3 and later. Empty lines and
- * lines that begin with # are skipped.
+ * 4095 bytes, and contains one public key in each line. A public key has 64 hex digits. A range of
+ * versions may follow: with `versions 3-`, the key may sign only images of version 3 and later.
+ * Empty lines and lines that begin with # are skipped.
  * LM_DENIED: the file is not signed, or is signed with another key, or the key may not sign the
  * version of the image, or the archive was built without `--signed`.
  */
 int lm_open_signed(const char *path, const char *keys, lm_handle *image);
 
 /*
- * Opens a file like lm_open_signed, but only if its signed version (see `lm sign --version`) is at
- * least `version`. An image without a version has version 0.
+ * Opens a file like lm_open_signed, but only if the version of the image is at least `version`. The
+ * signature contains the version of the image (see `lm sign --version`); without one, it is 0.
  * LM_DENIED: as for lm_open_signed, or the version is lower.
  */
 int lm_open_signed_at_least(const char *path, const char *keys, uint32_t version, lm_handle *image);
@@ -294,14 +294,15 @@ int lm_freeze(lm_handle image);
 /*
  * Seals the process: lm_seal installs a system call filter (seccomp) on all threads. From then on,
  * the kernel kills the process at the first system call that could create, map or open anything.
- * The filter cannot be removed. Before lm_seal, call lm_freeze for every image that will run.
+ * The filter cannot be removed. `image` may be any frozen image: the filter is the same. Before
+ * lm_seal, call lm_freeze for every image that will run.
  *
  * These system calls remain allowed: read, write, pread64, pwrite64, futex, nanosleep,
  * clock_nanosleep, epoll_pwait, sched_yield, restart_syscall, clock_gettime, gettimeofday,
  * rt_sigreturn, rt_sigprocmask, sigaltstack, tgkill, getpid, gettid, exit and exit_group. Therefore
  * the process must not call stdio functions, a malloc that grows the heap, or reboot(2). lm_open,
  * lm_load, lm_freeze and lm_seal fail in a sealed process, and lm_close frees no memory.
- * LM_DENIED: the kernel rejects the filter, or a thread has another seccomp filter.
+ * LM_DENIED: the kernel rejects the filter, or a thread has a seccomp filter of its own.
  */
 int lm_seal(lm_handle image);
 
@@ -373,8 +374,8 @@ int lm_run(lm_handle image, uint32_t sequence);
  * a terminating NUL but without a newline. If the buffer is too small, the text is cut. Both
  * pointers may be NULL. An example of a text, broken into two lines here:
  *   poll deadline passed: main, command 3: poll.4 w0+0x20 & 0x1 == 0x0: got 0x81 after 1 s
- *   (bits that differ: 0); then ran sequence safe: done
- * w0 is the first window of the image: the target does not read the names of windows.
+ *   (bits that differ: 0); then sequence safe ran: done
+ * w0 is window 0 of the image: this library does not read the names of windows.
  * LM_USAGE, with an empty text: no open image has this handle, or another thread is in a call on
  * the image.
  */

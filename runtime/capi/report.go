@@ -27,15 +27,15 @@ func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.s
 		return int32(hal.Usage.ExitStatus())
 	}
 	if info != nil {
-		*info = im.lastOutcome.errorInfo()
+		*info = im.lastOutcome.toLmError()
 	}
 	im.writeOutcomeText(buffer)
 	im.busy.Store(false)
 	return 0
 }
 
-// errorInfo converts an outcome to the struct lm_error of lightmetal.h.
-func (o *outcome) errorInfo() C.struct_lm_error {
+// toLmError converts an outcome to the struct lm_error of lightmetal.h.
+func (o *outcome) toLmError() C.struct_lm_error {
 	e := C.struct_lm_error{
 		status: C.int32_t(o.code.ExitStatus()), code: C.int32_t(o.code),
 		command: -1, safe: -1,
@@ -51,7 +51,7 @@ func (o *outcome) errorInfo() C.struct_lm_error {
 		e.command = C.int32_t(r.Command)
 	}
 	if r.SafeRan {
-		e.safe = C.int32_t(r.SafeCode)
+		e.safe = C.int32_t(r.SafeSequenceCode)
 	}
 	return e
 }
@@ -77,17 +77,17 @@ func (im *image) writeOutcomeText(buffer []byte) {
 			add(": call lm_input for every input without default data")
 		}
 		if end.result.SafeRan {
-			add("; then ran sequence safe: ")
-			add(end.result.SafeCode.Error())
+			add("; then sequence safe ran: ")
+			add(end.result.SafeSequenceCode.Error())
 		}
 	}
-	replaceNonASCII(buffer[:length])
+	replaceNonPrintable(buffer[:length])
 	addFinalZero(buffer, length)
 }
 
-// replaceNonASCII replaces every byte that is not printable ASCII with a question mark. Such bytes
-// occur because, for example, the name of a sequence may contain non-ASCII characters.
-func replaceNonASCII(text []byte) {
+// replaceNonPrintable replaces every byte that is not printable ASCII with a question mark. Such
+// bytes occur because, for example, the name of a sequence may contain non-ASCII characters.
+func replaceNonPrintable(text []byte) {
 	for i, b := range text {
 		if b < ' ' || b >= 0x7f {
 			text[i] = '?'

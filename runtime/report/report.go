@@ -1,6 +1,6 @@
 // Package report describes the failure of a run as text. The text names the command that failed,
 // the value that the command loaded from the device, and the value that the command expected.
-// lmrun and lm print such texts, and the C archive returns them.
+// lmrun and lm print these texts, and the C archive returns them.
 package report
 
 import (
@@ -18,14 +18,14 @@ import (
 //
 //	main, command 3: poll.4 w0+0x20 & 0x1 == 0x0: got 0x1 after 1 s (bits that differ: 0)
 //
-// The text names a window by its number, as a listing names a window without a name, because the
-// target does not read the names of windows. AppendFailure allocates nothing if `text` has capacity
-// for FailureTextMax more bytes.
+// The text contains the index of a window, such as w0, instead of its name, because the target does
+// not read the names of windows. AppendFailure allocates nothing if `text` has capacity for
+// FailureTextMax more bytes.
 func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	if r.Command < 0 {
 		return text
 	}
-	text = append(runtime.AppendPlace(text, view, int(r.Command)), ": "...)
+	text = append(runtime.AppendCommandPosition(text, view, int(r.Command)), ": "...)
 	c := &view.Commands[r.Command]
 	text = appendCommand(text, c)
 	if r.FileTruncated {
@@ -67,10 +67,10 @@ var conditionFormats = [...]string{
 	gen.ConditionReached:  " reached %x",
 }
 
-// appendCommand appends a short description of the command c to `text`, for example
-// "poll.4 w0+0x20 & 0x1 == 0x0". The description is written like a line of a listing: what the
-// command does, the place that it accesses, and the value that it stores or the condition that it
-// checks.
+// appendCommand appends a short description of the command c to `text`: what the command does, the
+// window and the offset that it accesses, and the value that it stores or the condition that it
+// checks. An example is "poll.4 w0+0x20 & 0x1 == 0x0". Listings (text of lm dump) have the same
+// form.
 func appendCommand(text []byte, c *fbs.Command) []byte {
 	format := commandFormats[c.Opcode]
 	isExpect := c.Opcode == gen.OpcodeExpect
@@ -94,13 +94,15 @@ func appendCommand(text []byte, c *fbs.Command) []byte {
 	return fbs.AppendText(text, conditionFormats[c.Mode], c.Value)
 }
 
-// appendMismatch appends the value that the failed command c loaded to `text`, and how the value
-// differs from the expected value.
+// appendMismatch appends facts about the failed command c to `text`: the value that c loaded, and
+// the bits in which this value differs from the expected value. If c is a Compare, the text also
+// has the index of the element and the expected value. If c is a poll whose deadline has passed,
+// the text also has the time that c has waited.
 func appendMismatch(text []byte, c *fbs.Command, r *runtime.Result) []byte {
 	format := ": element %d: got %x, wanted %x"
 	numbers := []uint64{r.ElementIndex, r.Got, r.Want}
 	if c.Opcode != gen.OpcodeCompare {
-		format, numbers = ": got %x", numbers[1:] // the text of the command has the wanted value
+		format, numbers = ": got %x", numbers[1:] // appendCommand has written the wanted value
 	}
 	text = fbs.AppendText(text, format, numbers...)
 	if r.Code == hal.DeadlinePassed {

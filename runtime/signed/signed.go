@@ -54,8 +54,8 @@ func ParseKeys(publicKeys string) (keys Keys, err error) {
 	return keys, nil
 }
 
-// parseKeyLine converts one line of a list of keys to a key. If the line is invalid, parseKeyLine
-// returns a description of the problem, to which the caller must append the line.
+// parseKeyLine converts one line of a list of keys to a key. If the line is invalid, `problem` is
+// the beginning of an error message, which ends with the line; the caller appends the line.
 func parseKeyLine(line string) (key Key, problem string) {
 	words := strings.Fields(line)
 	public, ok := parsePublicKey(words[0])
@@ -126,8 +126,10 @@ func parsePublicKey(digits string) (key ed25519.PublicKey, ok bool) {
 // of the neutral point and the number zero is valid for at least one in eight messages. isForgeable
 // checks whether this signature is valid for any of 64 messages.
 func isForgeable(key ed25519.PublicKey) bool {
+	// The first half of the signature is the encoding of the neutral point: 1, 0, 0, and so on. The
+	// second half is the number zero.
 	forged := make([]byte, ed25519.SignatureSize)
-	forged[0] = 1 // the encoding of the neutral point is 1, 0, 0, ...; the number zero follows
+	forged[0] = 1
 	for message := range 64 {
 		if ed25519.Verify(key, []byte{byte(message)}, forged) {
 			return true
@@ -146,10 +148,11 @@ func SignedBytes(image []byte, version uint32) []byte {
 	return append(digest[:], byte(version), byte(version>>8), byte(version>>16), byte(version>>24))
 }
 
-// CheckSignature returns an error unless the file was signed with one of the keys, the key may sign
-// the version of the image, and this version is at least minVersion. The parameter `data` contains
-// all bytes of the file. The image in the file may be invalid, because CheckSignature uses only the
-// size and the SHA-512 digest of the image. The error is a *hal.Fault.
+// CheckSignature returns nil if three conditions are true: the file was signed with one of the
+// keys, that key may sign the version of the image, and this version is at least minVersion.
+// Otherwise CheckSignature returns a *hal.Fault. The parameter `data` contains all bytes of the
+// file. The image in the file may be invalid, because CheckSignature uses only its size and its
+// SHA-512 digest.
 func (k Keys) CheckSignature(data []byte, minVersion uint32) error {
 	image, signature, err := fbs.SplitSignature(data)
 	switch {

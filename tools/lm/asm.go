@@ -26,8 +26,8 @@ func asmCommand() *cobra.Command {
 	var out, board string
 	var rules []string
 	var anywhere bool
-	c := command("asm LISTING.lms", exactlyOne("listing"), func(args []string) {
-		var d device
+	c := newCommand("asm LISTING.lms", exactlyOne("listing"), func(args []string) {
+		var d namedBoard
 		if board != "" {
 			d = boardNamed(board, rules)
 		}
@@ -35,11 +35,11 @@ func asmCommand() *cobra.Command {
 	})
 	c.Flags().StringVarP(&out, "out", "o", "", "image to write (default: LISTING.lmb)")
 	c.Flags().StringVar(&board, "board", "",
-		"generic or a board file: rules for a device whose PCI ids no board has, if the listing "+
-			"has no rules for it")
+		"board of the device, if lm has no board with its PCI ids "+
+			"and the listing has no rules: generic, or a board file")
 	c.Flags().StringArrayVar(&rules, "rule", nil, ruleHelp)
-	c.Flags().BoolVar(&anywhere, "anywhere", false, "let the listing name files outside its "+
-		"directory")
+	c.Flags().BoolVar(&anywhere, "anywhere", false,
+		"let the listing name files outside its directory")
 	return c
 }
 
@@ -59,8 +59,8 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 			file = filepath.Join(filepath.Dir(path), file)
 		}
 		if !anywhere && !isInside(filepath.Dir(path), file) {
-			return nil, fmt.Errorf("%s is outside the listing's directory; use --anywhere to "+
-				"allow that",
+			return nil, fmt.Errorf("%s is outside the listing's directory; "+
+				"use --anywhere to allow such files",
 				name)
 		}
 		inputs = append(inputs, file)
@@ -82,8 +82,9 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	for _, t := range image.Devices {
 		if err != nil && len(image.Rules) == 0 && boards.FindByID(t.Vendor, t.Device) == nil &&
 			strings.Contains(err.Error(), t.Board+" has no memory or register at ") {
-			err = fmt.Errorf("%w: no board has the device's PCI ids, and the listing has no "+
-				"rules; use --board generic or a board file (lm board-file)", err)
+			err = fmt.Errorf("%w: lm has no board with the device's PCI ids, "+
+				"and the listing has no rules; use --board generic, "+
+				"or --board FILE with a board file (lm board-file writes one)", err)
 		}
 	}
 	failIf(hal.BadImage, path, err)
@@ -119,8 +120,8 @@ func defaultOutput(source, ending string) string {
 	return strings.TrimSuffix(source, ending) + ".lmb"
 }
 
-// encode writes the file of an image, and returns its size.
-func encode(image *lmb.Image, path, source string) (size int) {
+// writeImage writes the file of an image, and returns its size.
+func writeImage(image *lmb.Image, path, source string) (size int) {
 	file, err := lmb.Encode(image)
 	failIf(hal.BadImage, source, err)
 	writeFile(path, file)
@@ -130,11 +131,12 @@ func encode(image *lmb.Image, path, source string) (size int) {
 // printWritten prints what is in an image that was written to path: "m.lmb: 2 sequences, 18
 // commands, 7,380 bytes". It adds a remark at the end.
 func printWritten(path string, image *lmb.Image, size int, remark string) {
-	printLine(messageWriter(path), "%s: %s, %s%s", standardOutput(path), contentText(image),
+	printLine(messageWriter(path), "%s: %s, %s%s", outputName(path), contentText(image),
 		lmb.SizeText(uint64(size)), remark)
 }
 
-// contentText counts the sequences and commands of an image. Marks are no commands.
+// contentText returns the number of sequences and of commands of an image. Marks do not count as
+// commands.
 func contentText(image *lmb.Image) string {
 	commands := 0
 	for i := range image.Sequences {
@@ -148,16 +150,16 @@ func contentText(image *lmb.Image) string {
 		english.Count(commands, "command")
 }
 
-// standardOutput returns how messages call an output file.
-func standardOutput(path string) string {
+// outputName returns the name of an output file in messages.
+func outputName(path string) string {
 	if path == "-" {
 		return "standard output"
 	}
 	return path
 }
 
-// decode maps, verifies and decodes an image.
-func decode(path string) (*lmb.Image, *runtime.File) {
+// decodeFile maps, verifies and decodes an image.
+func decodeFile(path string) (*lmb.Image, *runtime.File) {
 	file, view := openVerified(path)
 	image, err := lmb.FromView(view)
 	failIf(hal.BadImage, path, err)
@@ -167,7 +169,7 @@ func decode(path string) (*lmb.Image, *runtime.File) {
 func dumpCommand() *cobra.Command {
 	var numbers bool
 	var out string
-	c := command("dump IMAGE.lmb", exactlyOne("image"), func(args []string) {
+	c := newCommand("dump IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		_, view := openVerified(args[0])
 		image, err := lmb.StreamView(view)
 		failIf(hal.BadImage, args[0], err)
@@ -176,7 +178,7 @@ func dumpCommand() *cobra.Command {
 			fail.On(dump(stdout, image, numbers))
 			return
 		}
-		file := fail.Must(files.Replace(out, 0o666))
+		file := fail.Must(files.OpenToReplace(out, 0o666))
 		defer file.Discard()
 		fail.On(dump(file, image, numbers))
 		fail.On(file.Commit())
@@ -186,8 +188,8 @@ func dumpCommand() *cobra.Command {
 	})
 	c.Flags().StringVarP(&out, "out", "o", "", "file to write (default: standard output)")
 	c.Flags().BoolVar(&numbers, "numbers", false,
-		"add the number of each command within its sequence, as in messages")
-	jsonFlag(c, "one JSON object a command")
+		"add a comment with each command's number in its sequence, which messages use")
+	defineJSONFlag(c, "print one JSON object per command")
 	return c
 }
 
@@ -226,7 +228,7 @@ func dumpJSON(w io.Writer, image *lmb.Image) error {
 		first := index
 		for c := range s.All() {
 			if c.Opcode == lmb.OpcodeMark {
-				continue // no command of the image
+				continue // a mark is not a command of the image
 			}
 			fail.On(encoder.Encode(dumpedCommand{
 				index, s.Name, index - first, lmb.OpcodeName(c.Opcode), c.Width, c.Window,

@@ -20,13 +20,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// boardFileMax is the size of a board file that is read: some hundred lines.
+// boardFileMax is the largest size of a board file, in bytes. A board file usually has some hundred
+// lines.
 const boardFileMax = 1 << 20
 
 func boardFileCommand() *cobra.Command {
 	var out, name, device string
 	var rules []string
-	c := command("board-file pci:DDDD:BB:DD.F|DIRECTORY|RECORDING",
+	c := newCommand("board-file pci:DDDD:BB:DD.F|DIRECTORY|RECORDING",
 		exactlyOne("device or recording"),
 		func(args []string) {
 			image := describeDevice(args[0], device)
@@ -38,23 +39,27 @@ func boardFileCommand() *cobra.Command {
 			}
 			var text bytes.Buffer
 			fmt.Fprintf(&text,
-				"# Made from %s by lm board-file. Widths are bytes of an access; memory has no "+
-					"side effects.\n", strconv.Quote(args[0]))
+				"# Made from %s by lm board-file. A rule lists the access widths (bytes)\n"+
+					"# that a range accepts; in memory, accesses have no side effects.\n",
+				strconv.Quote(args[0]))
 			fail.On(listing.Print(&text, image))
 			_, err := boardfile.Parse(args[0], text.Bytes())
 			fail.As(hal.Usage, err)
 			writeFile(out, text.Bytes())
 		})
 	c.Flags().StringVarP(&out, "out", "o", "-", "file to write")
-	c.Flags().StringVar(&name, "name", "", "name of the device (default: pci- and its ids)")
+	c.Flags().StringVar(&name, "name", "",
+		"name of the device (default: pci-VVVV-DDDD, from the PCI ids)")
 	c.Flags().StringVar(&device, "device", "",
-		"VVVV:DDDD or DDDD:BB:DD.F, if a recording has several devices")
+		"device to describe, if the recording has several: "+
+			"its ids VVVV:DDDD, or its address DDDD:BB:DD.F")
 	c.Flags().StringArrayVar(&rules, "rule", nil, ruleHelp)
 	return c
 }
 
-const ruleHelp = "access widths that a part of a BAR accepts, before all other rules: " +
-	"BAR+OFFSET..END=WIDTHS[,memory], or BAR=... for all of it"
+const ruleHelp = "access widths, in bytes, that a range of a BAR accepts, " +
+	"in place of other rules for the range: BAR+OFFSET..END=WIDTHS[,memory], " +
+	"or BAR=WIDTHS[,memory] for the entire BAR, such as 2=4,8"
 
 // describeDevice reads the description of a device from /sys or from a recording.
 func describeDevice(source, device string) *lmb.Image {
@@ -70,25 +75,26 @@ func describeDevice(source, device string) *lmb.Image {
 	file := openFile(source)
 	defer file.Close()
 	image, err := boardfile.FromRecord(file, device)
-	if err != nil && otherFormat(file, importer.FromRecord) != "" {
+	if err != nil && otherFormatHint(file, importer.FromRecord) != "" {
 		fail.With(hal.BadImage,
-			"%s is not a recording of lm record; to import another trace, use lm import --board "+
-				"generic --rule ...", source)
+			"%s is not a recording of lm record; "+
+				"to import a trace of another format, use lm import --board generic", source)
 	}
 	failIf(hal.BadImage, source, err)
 	return image
 }
 
-// device is a board and the facts about a device that only an image has.
-type device struct {
+// namedBoard is a board that the user has named, with properties of a device that a board does not
+// have.
+type namedBoard struct {
 	*boards.Board
 	subsystem uint32
-	generic   bool // its BARs' sizes are limits
+	generic   bool // board "generic": the sizes of BARs are only upper limits
 }
 
 // boardNamed returns a board: a known one, "generic", or the one in a board file or an
 // image.
-func boardNamed(name string, rules []string) (d device) {
+func boardNamed(name string, rules []string) (d namedBoard) {
 	var err error
 	known := chips.BoardByName(name)
 	switch {
@@ -108,11 +114,10 @@ func boardNamed(name string, rules []string) (d device) {
 	return d
 }
 
-func boardInFile(path string) (d device) {
+func boardInFile(path string) (d namedBoard) {
 	if !strings.ContainsAny(path, "./") {
-		failUsage("there is no board %q; boards: %s, generic, or a board file (see lm "+
-			"board-file --help)", path,
-			boardNames())
+		failUsage("there is no board %q; use %s, generic, or the path of a board file "+
+			"(see lm board-file --help)", path, boardNames())
 	}
 	text := readFile(path, dataMax)
 	var image *lmb.Image
@@ -123,5 +128,5 @@ func boardInFile(path string) (d device) {
 		err = fmt.Errorf("%s is neither a board file nor an image: %w", path, err)
 	}
 	fail.As(hal.BadImage, err)
-	return device{Board: image.BoardOf(0), subsystem: image.Devices[0].Subsystem}
+	return namedBoard{Board: image.BoardOf(0), subsystem: image.Devices[0].Subsystem}
 }

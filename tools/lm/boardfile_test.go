@@ -70,7 +70,8 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 		{0, "3 loads in 1 loop became 1 poll",
 			[]string{"import", "--from", "record", "--board", board, "--input",
 				"a=bar2+0x0,uint32,1", "--output", "sum=bar2+0x80,uint32,1", rec, "-o", image}},
-		{0, "no board has the PCI ids ab1e:0001, so the rules in the image were used: 4",
+		{0, "no board has the PCI ids ab1e:0001, so the access rules are " +
+			"those of the image (4 rules)",
 			[]string{"verify", image}},
 		{0, "rule         memory: BAR 2 0x0 to 0xfff, accesses of 1, 2, 4, 8 bytes, memory",
 			[]string{"info", image}},
@@ -95,7 +96,7 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 			"0+0x18..0x20=8", rec, "-o", image + "2"}},
 		{0, "device       generic, PCI ab1e:0001, BAR 0 of at least 32 bytes, BAR 2 of at least " +
 			"256 bytes", []string{"info", image + "2"}},
-		{64, "no board \"nowhere\"; boards: edu",
+		{64, "no board \"nowhere\"; use edu",
 			[]string{"import", "--from", "record", "--board", "nowhere", rec, "-o", image + "3"}},
 		{66, "nowhere.board", []string{"import", "--from", "record", "--board", "nowhere.board",
 			rec, "-o", image + "3"}},
@@ -107,16 +108,16 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 			rec, "-o", image + "3"}},
 		{0, `"loads":425`, []string{"import", "--summary", "--json", "--from", "qemu", "--board",
 			"generic", testFolder(t, "captures", "edu.qemutrace")}},
-		{64, "--from qemu --board generic needs --device VVVV:DDDD",
+		{64, "needs --device VVVV:DDDD, the PCI ids",
 			[]string{"import", "--from", "qemu", "--board", "generic", rec, "-o", image + "3"}},
-		{64, "which is not a known board; use --board; boards: edu (1234:11e8)",
+		{64, "--board for a similar board; boards: edu (1234:11e8)",
 			[]string{"import", "--from", "record", rec, "-o", image + "3"}},
 		{64, "mock:FILE with a board file", []string{"replay", "--device", "mock:generic", image}},
 		{69, "is not a PCI device under /sys", []string{"board-file", "pci:ffff:00:00.0"}},
 		{66, "nowhere.record", []string{"board-file", "nowhere.record"}},
 		{65, "adder.board:", []string{"board-file", board}},
-		{64, "a width is 1, 2, 4 or 8", []string{"board-file", "--rule", "0=3", rec}},
-		{64, "board edu exists and has other PCI ids",
+		{64, "each width must be 1, 2, 4 or 8", []string{"board-file", "--rule", "0=3", rec}},
+		{64, `lm has a board with the name "edu" and other PCI ids`,
 			[]string{"board-file", "--name", "edu", rec}},
 	} {
 		exit, stdout, stderr := lm(t, c.args...)
@@ -135,8 +136,8 @@ func TestAReplayThatDoesLessThanWasRecordedFails(t *testing.T) {
 		exit       int
 	}{
 		{"  expect.4 r+0x0 == 0xadde4001\n", "the run ended, but ", 70},
-		{"  expect.4 r+0x4 == 0x0\n", "want access 1 of ", 70},
-		{"  expect.4 r+0x0 == 0xadde4001\n  write.4 m+0x0 2\n", "want access 2 of ", 70},
+		{"  expect.4 r+0x4 == 0x0\n", "expected access 1 of ", 70},
+		{"  expect.4 r+0x0 == 0xadde4001\n  write.4 m+0x0 2\n", "expected access 2 of ", 70},
 	} {
 		source, image := filepath.Join(folder, "x.lms"), filepath.Join(folder, "x.lmb")
 		if err := os.WriteFile(source,
@@ -148,8 +149,8 @@ func TestAReplayThatDoesLessThanWasRecordedFails(t *testing.T) {
 		// Without rules the listing is refused; those of the board file make it an image.
 		if exit, _, stderr := lm(t, "asm", source, "-o", image); exit != 65 ||
 			!strings.Contains(stderr,
-				" of BAR 0: no board has the device's PCI ids, and the listing has no rules; use "+
-					"--board generic") {
+				" of BAR 0: lm has no board with the device's PCI ids, and the listing has no "+
+					"rules; use --board generic") {
 			t.Errorf("%d %s", exit, stderr)
 		}
 		if exit, _, stderr := lm(t, "asm", "--board", board, source, "-o", image); exit != 0 {

@@ -29,13 +29,14 @@ type captureFlags struct {
 
 func captureCommand() *cobra.Command {
 	var f captureFlags
-	c := command("capture PROGRAM [WORKLOAD]",
+	c := newCommand("capture PROGRAM [WORKLOAD]",
 		argumentCount(1, 2, "one program and at most one workload"),
 		func(args []string) { f.run(args[0], args[1:]) })
 	flags := c.Flags()
 	flags.StringVar(&f.device, "device", "none",
 		"device to compute on: mock:BOARD, ttsim:/path/libttsim.so, a real device, or none")
-	flags.StringVar(&f.board, "board", "", "wormhole or blackhole; not needed with a device")
+	flags.StringVar(&f.board, "board", "",
+		"board to capture for, if there is no device: wormhole or blackhole")
 	flags.StringVarP(&f.out, "out", "o", "",
 		"image to write (default: WORKLOAD.lmb, or PROGRAM.lmb)")
 	flags.BoolVar(&f.list, "list", false, "print the program's workloads")
@@ -67,13 +68,13 @@ func (f *captureFlags) run(program string, workload []string) {
 			program)
 	}
 	image, err := lmb.Decode(file)
-	failAt(program, err)
+	failAtPath(program, err)
 	writeFile(f.out, file)
 	printWritten(f.out, image, len(file), "")
 }
 
-// buildProgram returns the executable of a program: the program itself, or what go build
-// makes of a directory.
+// buildProgram returns the executable of a program: the program itself or, if it is a directory,
+// the result of go build.
 func buildProgram(program, directory string) string {
 	status := fail.Must(os.Stat(program))
 	if !status.IsDir() {
@@ -84,16 +85,17 @@ func buildProgram(program, directory string) string {
 	command := exec.Command("go", "build", "-overlay", overlay, "-o", executable, ".")
 	command.Dir = program
 	if out, err := command.CombinedOutput(); err != nil {
-		failUsage("go build in %s: %v\n%s", program, err, bytes.TrimSpace(out))
+		failUsage("go build in %s failed: %v\n%s", program, err, bytes.TrimSpace(out))
 	}
 	if status, err := os.Stat(executable); err != nil || status.Mode()&0o111 == 0 {
-		failUsage("%s has no main package", program)
+		failUsage("%s has no main package; PROGRAM must be the directory of a main package",
+			program)
 	}
 	return executable
 }
 
-// writeKernelOverlay writes an overlay (go help build) for a package that uses no cgo, in
-// which the sources in C next to it, which are kernels, are absent.
+// writeKernelOverlay writes an overlay (see go help build) that hides the C files next to a package
+// without cgo. These files are kernels of the device.
 func writeKernelOverlay(program, directory string) (overlay string) {
 	replace := map[string]string{}
 	in, _ := build.ImportDir(program, 0) // go build reports better what is wrong with the directory

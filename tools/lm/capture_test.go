@@ -73,7 +73,7 @@ func TestCaptureRunsAProgramOfYourOwn(t *testing.T) {
 		out); exit != 0 {
 		t.Fatalf("lm capture exits %d: %s", exit, text)
 	}
-	image, _ := decode(out)
+	image, _ := decodeFile(out)
 	if len(image.Tensors) != 1 || image.Tensors[0].Name != "x" || image.Origin.Source != "mine" {
 		t.Errorf("%+v", image.Tensors)
 	}
@@ -124,16 +124,16 @@ func TestCaptureRefusesWhatItCannotRun(t *testing.T) {
 		{noProgram, 64, "cannot be run"},
 		{folder, 64, "go build in"},
 		{"/bin/true", 65, "wrote no image"},
-		{program, 64, "there is no workload"},
+		{program, 64, "the name of a workload is missing; use one of: buffer-interleaved"},
 		{program + " nothing --board wormhole", 64,
-			`there is no workload "nothing"; workloads: buffer-interleaved`},
+			`there is no workload "nothing"; use one of: buffer-interleaved`},
 		{program + " loopback", 64, "with --device none, use --board"},
 		{program + " loopback --board nothing", 64, `no board "nothing"`},
 		{program + " loopback --device mock:nothing", 64, `no board "nothing"`},
-		{program + " loopback --device mock:edu", 64, "a board with a grid"},
+		{program + " loopback --device mock:edu", 64, "the board must have a grid"},
 		{program + " loopback --board blackhole --device mock:wormhole", 78,
-			"mock:wormhole is 1e52:401e"},
-		{program + " loopback --device ttsim:/nothing", 69, "no simulator library there"},
+			"mock:wormhole has PCI ids 1e52:401e"},
+		{program + " loopback --device ttsim:/nothing", 69, "simulator library does not exist"},
 	} {
 		exit, text := spoken(t, append([]string{"capture"}, strings.Fields(test.args)...)...)
 		if exit != test.exit || !strings.Contains(text, test.want) {

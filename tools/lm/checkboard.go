@@ -22,21 +22,23 @@ type checkBoardFlags struct {
 
 func checkBoardCommand() *cobra.Command {
 	var f checkBoardFlags
-	c := command("check-board [BOARD]", argumentCount(0, 1, "one board"),
+	c := newCommand("check-board [BOARD]", argumentCount(0, 1, "one board"),
 		func(args []string) { f.run(strings.Join(args, "")) })
 	flags := c.Flags()
-	flags.StringVar(&f.image, "image", "", "check whether the machine or board fits this image")
-	flags.StringVar(&f.root, "root", "", "read a tree copied from a target instead of this machine")
+	flags.StringVar(&f.image, "image", "",
+		"also check whether the machine or board fits this image")
+	flags.StringVar(&f.root, "root", "",
+		"check the files in this directory, copied from a target, instead of this machine")
 	flags.StringVar(&f.kernelConfig, "kernel-config", "",
-		"the kernel's configuration (default: /proc/config.gz, or /boot/config-RELEASE)")
-	flags.BoolVar(&f.list, "list", false, "print the known boards with their values")
-	flags.BoolVar(&f.collect, "collect", false, "print a script that copies the tree for "+
-		"--root")
-	jsonFlag(c, "as JSON, on failure too")
+		"file with the kernel's configuration (default: /proc/config.gz, or /boot/config-RELEASE)")
+	flags.BoolVar(&f.list, "list", false, "print a table of the known boards")
+	flags.BoolVar(&f.collect, "collect", false,
+		"print a script that copies a target's files for --root")
+	defineJSONFlag(c, "print the report as JSON, also on failure")
 	return c
 }
 
-// state is how a finding bears on a replay. Worse ones are greater.
+// state says whether a finding prevents a replay.
 type state string
 
 const (
@@ -47,38 +49,38 @@ const (
 
 // finding is one line of the report.
 type finding struct {
-	Check string `json:"check"` // what was looked at; stable
+	Check string `json:"check"` // name of the check; stable
 	State state  `json:"state"`
 	Found string `json:"found"`
-	Why   string `json:"why,omitempty"`  // it matters
-	Next  string `json:"next,omitempty"` // what to do about it
+	Why   string `json:"why,omitempty"`  // why the finding matters
+	Next  string `json:"next,omitempty"` // what the user can do
 }
 
 // boardReport is what check-board --json prints; its fields are stable.
 type boardReport struct {
-	Exit     int         `json:"exit"`
-	Code     string      `json:"code"`
-	Board    string      `json:"board"`            // a name of --list, empty: not recognised
-	Machine  string      `json:"machine"`          // what the machine says it is
-	Kernel   string      `json:"kernel,omitempty"` // its release
-	Image    string      `json:"image,omitempty"`
-	Missing  int         `json:"missing"`
-	Warnings int         `json:"warnings"`
-	Devices  []devInfo   `json:"devices"` // accelerators of a known kind
-	Facts    []factInfo  `json:"facts,omitempty"`
-	Checks   []finding   `json:"checks"`
-	host     *hosts.Host // nil: not recognised
+	Exit     int           `json:"exit"`
+	Code     string        `json:"code"`
+	Board    string        `json:"board"`            // a name of --list; empty: not recognised
+	Machine  string        `json:"machine"`          // name that the machine reports
+	Kernel   string        `json:"kernel,omitempty"` // release of the kernel
+	Image    string        `json:"image,omitempty"`
+	Missing  int           `json:"missing"`
+	Warnings int           `json:"warnings"`
+	Devices  []foundDevice `json:"devices"` // accelerators of a known kind
+	Facts    []factInfo    `json:"facts,omitempty"`
+	Checks   []finding     `json:"checks"`
+	host     *hosts.Host   // nil: not recognised
 }
 
-type devInfo struct {
+type foundDevice struct {
 	Address string `json:"address"`
 	Board   string `json:"board"`
 	Vendor  string `json:"vendor"`
 	Device  string `json:"device"`
 }
 
-// add appends a finding. Why and next are for findings that are not ok.
-func (r *boardReport) add(s state, check, found, why, next string) {
+// addFinding appends a finding. why and next are for findings that are not ok.
+func (r *boardReport) addFinding(s state, check, found, why, next string) {
 	f := finding{Check: check, State: s, Found: found}
 	if s != fine {
 		f.Why, f.Next = why, next
@@ -101,32 +103,32 @@ func (f *checkBoardFlags) run(board string) {
 		listHosts()
 		return
 	}
-	report := &boardReport{Image: f.image, Devices: []devInfo{}, Checks: []finding{}}
+	report := &boardReport{Image: f.image, Devices: []foundDevice{}, Checks: []finding{}}
 	if board != "" {
 		if report.host = hosts.ByName(board); report.host == nil {
-			failUsage("no board %q; boards: %s", board, hostNames())
+			failUsage("there is no board %q; use one of: %s", board, hostNames())
 		}
 	}
 	var view *fbs.View
 	if f.image != "" {
 		_, view = openVerified(f.image)
 	}
-	f.check(report, board, needOf(view))
+	f.fillReport(report, board, imageRequirements(view))
 	report.print()
 }
 
-// check fills in a report: of data alone where a board is named and no machine
-// given, else of a machine.
-func (f *checkBoardFlags) check(report *boardReport, board string, need *need) {
+// fillReport fills in a report. If a board is named and no machine is given, the report is only
+// about the data of that board.
+func (f *checkBoardFlags) fillReport(report *boardReport, board string, need *requirements) {
 	config := readKernelConfig(f.kernelConfig)
 	if board != "" && f.root == "" {
-		report.ofBoard(config, need)
+		report.checkKnownBoard(config, need)
 		return
 	}
-	report.ofMachine(readMachine(f.root, config, report.host), need)
+	report.checkMachine(readMachine(f.root, config, report.host), need)
 }
 
-// print ends the command: as JSON or for people, and with the exit status.
+// print prints the report, as text or as JSON. It fails if something is missing.
 func (r *boardReport) print() {
 	code := hal.OK
 	if r.Missing > 0 {
@@ -138,11 +140,11 @@ func (r *boardReport) print() {
 	r.Exit, r.Code = code.ExitStatus(), code.Error()
 	printResult(stdout, r)
 	if code != hal.OK {
-		fail.On(reported{code})
+		fail.On(printedError{code})
 	}
 }
 
-// String is the text for people.
+// String implements fmt.Stringer: it returns the text that lm check-board prints.
 func (r *boardReport) String() string {
 	var b strings.Builder
 	title := "not recognised"
@@ -153,8 +155,8 @@ func (r *boardReport) String() string {
 	if r.Machine != "" {
 		printLine(&b, "machine  %s, Linux %s", r.Machine, cmp.Or(r.Kernel, "of unknown release"))
 	}
-	for _, f := range r.Facts {
-		printLine(&b, "%s", f)
+	for i := range r.Facts {
+		r.Facts[i].print(&b)
 	}
 	for _, f := range r.Checks {
 		printLine(&b, "%-8s %s: %s", f.State, f.Check, f.Found)

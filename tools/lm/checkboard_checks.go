@@ -9,12 +9,12 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// ofMachine fills in the report of a machine.
-func (r *boardReport) ofMachine(m *machine, n *need) {
+// checkMachine fills in the report of a machine.
+func (r *boardReport) checkMachine(m *machine, n *requirements) {
 	r.host, r.Machine, r.Kernel = m.host, m.title, m.release
-	n.shared = m.throughDrivers(n)
-	r.checkBase(m)
-	r.checkConfig(m.host, m.config, "")
+	n.driverBusAddresses = m.usesDrivers(n)
+	r.checkBasics(m)
+	r.checkKernelConfig(m.host, m.config, "")
 	r.checkLockdown(m)
 	r.checkSeccomp(m)
 	r.checkPreemption(m)
@@ -30,49 +30,51 @@ func (r *boardReport) ofMachine(m *machine, n *need) {
 	}
 }
 
-// checkBase: architecture, board, page size.
-func (r *boardReport) checkBase(m *machine) {
+// checkBasics checks architecture, board and page size.
+func (r *boardReport) checkBasics(m *machine) {
 	switch m.arch {
 	case "aarch64", "x86_64":
-		r.add(fine, "architecture", m.arch, "", "")
+		r.addFinding(fine, "architecture", m.arch, "", "")
 	case "":
-		r.add(warning, "architecture", "unknown", "lmrun is built for arm64 and amd64",
+		r.addFinding(warning, "architecture", "unknown", "lmrun is built for arm64 and amd64",
 			"run `uname -m` on the target")
 	default:
-		r.add(missing, "architecture", m.arch, "lmrun is built for arm64 and amd64",
-			"use a 64-bit kernel")
+		r.addFinding(missing, "architecture", m.arch, "lmrun is built for arm64 and amd64",
+			"use a 64-bit kernel on an arm64 or amd64 machine")
 	}
 	if m.host != nil {
-		r.add(fine, "board", m.host.Title, "", "")
+		r.addFinding(fine, "board", m.host.Title, "", "")
 	} else {
-		r.add(warning, "board", "unknown; known are "+hostNames(),
-			"faults and required kernel options are known only for these boards",
-			"name the closest one: lm check-board BOARD --root "+r.rootText(m))
+		r.addFinding(warning, "board", "unknown; known boards: "+hostNames(),
+			"lm knows the hardware faults and required kernel options only of these boards",
+			"if the machine is similar to a known board, name that board: "+
+				"lm check-board BOARD --root "+r.rootText(m))
 	}
-	if m.page != 0 {
-		r.add(fine, "page size", fmt.Sprintf("%d bytes", m.page), "", "")
+	if m.pageSize != 0 {
+		r.addFinding(fine, "page size", fmt.Sprintf("%d bytes", m.pageSize), "", "")
 	} else {
-		r.add(warning, "page size", "unknown", "BARs and host memory are mapped in whole pages",
+		r.addFinding(warning, "page size", "unknown",
+			"BARs and host memory are mapped in whole pages",
 			"run `getconf PAGESIZE` on the target")
 	}
 }
 
 func (r *boardReport) rootText(m *machine) string {
-	if m.live {
+	if m.isThisMachine {
 		return "/"
 	}
 	return string(m.tree)
 }
 
-// checkConfig compares a kernel's configuration with the options that the host needs.
-// hint is what to do where there is no configuration, empty: the usual.
-func (r *boardReport) checkConfig(host *hosts.Host, config *kernelConfig, hint string) {
+// checkKernelConfig compares a kernel's configuration with the options that the host needs. hint is
+// the advice if there is no configuration; empty: the usual advice.
+func (r *boardReport) checkKernelConfig(host *hosts.Host, config *kernelConfig, hint string) {
 	if !config.known() {
 		if hint == "" {
-			hint = "build the kernel with CONFIG_IKCONFIG_PROC, run `modprobe configs`, or name " +
-				"the file: --kernel-config FILE"
+			hint = "build the kernel with CONFIG_IKCONFIG_PROC, " +
+				"run `modprobe configs`, or name the file with --kernel-config FILE"
 		}
-		r.add(warning, "kernel configuration", "not found",
+		r.addFinding(warning, "kernel configuration", "not found",
 			"a missing kernel option is the most common cause of a failure", hint)
 		return
 	}
@@ -82,48 +84,52 @@ func (r *boardReport) checkConfig(host *hosts.Host, config *kernelConfig, hint s
 		case "y":
 			good++
 		case "m":
-			r.add(warning, o.Name, "a module", o.Why+"; a boot image has no modules in it",
-				"set "+o.Name+"=y, or load the module before lmrun")
+			r.addFinding(warning, o.Name, "a module",
+				o.Reason+"; a boot image of lightmetal contains no kernel modules",
+				"set "+o.Name+"=y, or load the module before lmrun starts")
 		default:
-			r.add(missing, o.Name, "not set", o.Why, "set "+o.Name+"=y and build the kernel again")
+			r.addFinding(missing, o.Name, "not set", o.Reason,
+				"set "+o.Name+"=y and build the kernel again")
 		}
 	}
-	r.add(fine, "kernel configuration",
+	r.addFinding(fine, "kernel configuration",
 		fmt.Sprintf("%s: %d of %d required options are built in", config.from, good,
 			len(options)), "", "")
 }
 
 func (r *boardReport) checkLockdown(m *machine) {
-	const why = "a kernel in lockdown lets no program map a BAR, not even as root"
-	text := m.text("/sys/kernel/security/lockdown")
+	const why = "a kernel in lockdown does not allow a program to map a BAR, even as root"
+	text := m.readText("/sys/kernel/security/lockdown")
 	_, mode, _ := strings.Cut(text, "[")
 	mode, _, _ = strings.Cut(mode, "]")
 	switch {
 	case mode == "none" || text == "" && m.config.known() &&
-		!m.config.on("CONFIG_SECURITY_LOCKDOWN_LSM"):
-		r.add(fine, "lockdown", "off", "", "")
+		!m.config.isEnabled("CONFIG_SECURITY_LOCKDOWN_LSM"):
+		r.addFinding(fine, "lockdown", "off", "", "")
 	case text == "":
-		r.add(warning, "lockdown", "unknown", why, "mount -t securityfs none /sys/kernel/security")
+		r.addFinding(warning, "lockdown", "unknown", why,
+			"run `mount -t securityfs none /sys/kernel/security`, then check again")
 	default:
-		r.add(missing, "lockdown", mode, why,
-			"start the kernel without lockdown=; if Secure Boot sets lockdown, turn Secure Boot "+
-				"off")
+		r.addFinding(missing, "lockdown", mode, why,
+			"start the kernel without lockdown= on its command line; "+
+				"if Secure Boot sets lockdown, turn Secure Boot off")
 	}
 }
 
 func (r *boardReport) checkSeccomp(m *machine) {
-	if strings.Contains(m.text("/proc/sys/kernel/seccomp/actions_avail"), "kill_process") ||
-		m.config.on("CONFIG_SECCOMP_FILTER") {
-		r.add(fine, "seccomp", "seccomp filters are supported", "", "")
+	if strings.Contains(m.readText("/proc/sys/kernel/seccomp/actions_avail"), "kill_process") ||
+		m.config.isEnabled("CONFIG_SECCOMP_FILTER") {
+		r.addFinding(fine, "seccomp", "seccomp filters are supported", "", "")
 		return
 	}
-	r.add(warning, "seccomp", "no filters",
+	r.addFinding(warning, "seccomp", "no filters",
 		"without seccomp filters, lmrun -seal cannot block system calls",
 		"set CONFIG_SECCOMP_FILTER=y")
 }
 
-// preemption models from the best for deadlines to the worst.
-var preemption = []struct {
+// preemptionModels lists the kernel's preemption models, from the best one for deadlines to the
+// worst.
+var preemptionModels = []struct {
 	option string
 	state  state
 	text   string
@@ -136,71 +142,73 @@ var preemption = []struct {
 }
 
 func (r *boardReport) checkPreemption(m *machine) {
-	const why, next = "other work in the kernel may delay a frame by milliseconds",
-		"if deadlines matter, build the kernel with CONFIG_PREEMPT_RT=y, or with " +
-			"CONFIG_PREEMPT_DYNAMIC and preempt=full on the command line"
+	const why, next = "other work in the kernel may delay a run by milliseconds",
+		"if deadlines matter, build the kernel with CONFIG_PREEMPT_RT=y, " +
+			"or with CONFIG_PREEMPT_DYNAMIC and preempt=full on the command line"
 	// "#1 SMP PREEMPT_RT Debian 6.1.0-1", as `uname -v`
-	version := m.text("/proc/sys/kernel/version")
-	for _, p := range preemption {
-		if m.config.on(p.option) || strings.Contains(version+" ",
+	version := m.readText("/proc/sys/kernel/version")
+	for _, p := range preemptionModels {
+		if m.config.isEnabled(p.option) || strings.Contains(version+" ",
 			strings.TrimPrefix(p.option, "CONFIG_")+" ") {
-			r.add(p.state, "preemption", p.text, why, next)
+			r.addFinding(p.state, "preemption", p.text, why, next)
 			return
 		}
 	}
 	if version != "" && !m.config.known() && !strings.Contains(version, "PREEMPT") {
-		r.add(warning, "preemption", "voluntary or none", why, next)
+		r.addFinding(warning, "preemption", "voluntary or none", why, next)
 		return
 	}
-	r.add(warning, "preemption", "unknown", why, "look at `uname -v`; "+next)
+	r.addFinding(warning, "preemption", "unknown", why, "look at `uname -v`; "+next)
 }
 
 func (r *boardReport) checkWatchdog(m *machine) {
 	for _, path := range [...]string{"/dev/watchdog0", "/sys/class/watchdog/watchdog0"} {
-		if m.has(path) {
-			r.add(fine, "watchdog", strings.TrimSpace("there "+
-				m.text("/sys/class/watchdog/watchdog0/identity")), "", "")
+		if m.exists(path) {
+			r.addFinding(fine, "watchdog", strings.TrimSpace("there "+
+				m.readText("/sys/class/watchdog/watchdog0/identity")), "", "")
 			return
 		}
 	}
-	r.add(warning, "watchdog", "none", "without a watchdog, nothing restarts a machine that hangs",
-		"build the chip's watchdog driver into the kernel, or modprobe softdog, which does not "+
-			"help if the kernel hangs")
+	r.addFinding(warning, "watchdog", "none",
+		"without a watchdog, nothing restarts a machine that hangs",
+		"build the chip's watchdog driver into the kernel, "+
+			"or modprobe softdog, which does not help if the kernel hangs")
 }
 
-func (r *boardReport) checkUser(m *machine, n *need) {
+func (r *boardReport) checkUser(m *machine, n *requirements) {
 	switch {
 	case !m.user.known:
-		r.add(warning, "user", "unknown",
-			"only root, or a user with access to the files resourceN, can map BARs",
-			"run lm or the script of --collect on the target, as the user of lmrun")
-	case m.user.can(capSysAdmin):
-		r.add(fine, "user", "uid "+m.user.uid+" with CAP_SYS_ADMIN", "", "")
-	case n.shared:
-		r.add(warning, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN",
+		r.addFinding(warning, "user", "unknown",
+			"only root, or a user with access to "+pciFolder+"*/resource*, can map BARs",
+			"run lm check-board, or the script of --collect, on the target "+
+				"as the user who runs lmrun")
+	case m.user.hasCapability(capSysAdmin):
+		r.addFinding(fine, "user", "uid "+m.user.uid+" with CAP_SYS_ADMIN", "", "")
+	case n.driverBusAddresses:
+		r.addFinding(warning, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN",
 			"this user needs permission to open the driver's device file",
-			"ls -l /dev/vfio /dev/tenstorrent; give the user of lmrun access to it")
+			"give the user access to the device file (see ls -l /dev/vfio /dev/tenstorrent)")
 	default:
-		r.add(missing, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN",
-			"CAP_SYS_ADMIN is needed to enable the device and to read all of its configuration "+
-				"space",
-			"run as root, or give lmrun the capability: setcap cap_sys_admin+ep lmrun, and "+
-				"access to "+pciFolder+"*/resource*")
+		r.addFinding(missing, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN",
+			"CAP_SYS_ADMIN is needed to enable the device "+
+				"and to read all of its configuration space",
+			"run lmrun as root; or run `setcap cap_sys_admin+ep lmrun`, "+
+				"and give the user access to "+pciFolder+"*/resource*")
 	}
 }
 
-// checkDevices looks at every accelerator of a known kind; with an image, at
-// those it is for.
-func (r *boardReport) checkDevices(m *machine, n *need) {
+// checkDevices checks every accelerator of a known kind; with an image, only those that the image
+// is for.
+func (r *boardReport) checkDevices(m *machine, n *requirements) {
 	for i := range m.devices {
 		d := &m.devices[i]
-		if n.view != nil && !n.wants(d.board) {
+		if n.view != nil && !n.includesBoard(d.board) {
 			continue
 		}
-		r.Devices = append(r.Devices, devInfo{d.address, d.board.Name,
+		r.Devices = append(r.Devices, foundDevice{d.address, d.board.Name,
 			fmt.Sprintf("%04x", d.board.Vendor), fmt.Sprintf("%04x", d.board.Device)})
 		name := d.board.Name + " " + d.address
-		if !r.checkAlive(name, d) {
+		if !r.checkAnswers(name, d) {
 			continue
 		}
 		r.checkBars(name, m, d)
@@ -209,92 +217,100 @@ func (r *boardReport) checkDevices(m *machine, n *need) {
 		r.checkIOMMU(name, m, d, n)
 	}
 	if len(r.Devices) == 0 && n.view == nil {
-		r.add(missing, "accelerator", fmt.Sprintf("no %s among the machine's %d PCI "+
-			"functions", boardNames(),
-			len(m.functions)),
+		r.addFinding(missing, "accelerator", fmt.Sprintf("not found among "+
+			"the machine's %d PCI functions (looked for %s)", len(m.functions),
+			boardNames()),
 			"the machine has no device to replay on",
-			"check in `lspci -nn` that the card has power and its slot is on; then rescan: echo "+
-				"1 > /sys/bus/pci/rescan")
+			"check that the card has power and its slot is enabled; "+
+				"then rescan: echo 1 > /sys/bus/pci/rescan")
 	}
 }
 
-// checkMemory checks the limit of locked memory, and what host memory needs beyond that.
-func (r *boardReport) checkMemory(m *machine, n *need) {
-	r.checkLocked(m, n)
+// checkMemory checks the limit of locked memory, and what else host memory needs.
+func (r *boardReport) checkMemory(m *machine, n *requirements) {
+	r.checkLockedMemory(m, n)
 	const huge = 2 << 20
-	free, _ := m.number("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
-	text := fmt.Sprintf("%d free, of 2 MiB each", free)
+	free, _ := m.readNumber("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+	text := fmt.Sprintf("free huge pages of 2 MiB: %d", free)
 	switch {
 	case n.hostBytes == 0:
-		r.add(fine, "huge pages", text+"; only images with host memory use them", "", "")
-	case n.shared:
-		r.add(fine, "huge pages", text+"; the driver needs none", "", "")
+		r.addFinding(fine, "huge pages", text+"; only images with host memory use them", "", "")
+	case n.driverBusAddresses:
+		r.addFinding(fine, "huge pages",
+			text+"; a device opened as vfio: or tt: needs no huge pages", "", "")
 	case free*huge >= n.hostBytes:
-		r.add(fine, "huge pages", text, "", "")
+		r.addFinding(fine, "huge pages", text, "", "")
 	default:
-		r.add(missing, "huge pages", text,
-			fmt.Sprintf("the image has %s of host memory, for which contiguous huge pages are "+
-				"needed",
-				lmb.SizeText(n.hostBytes)),
-			fmt.Sprintf("soon after boot, echo %d > /proc/sys/vm/nr_hugepages; or boot with "+
-				"hugepages=%[1]d", (n.hostBytes+huge-1)/huge))
+		r.addFinding(missing, "huge pages", text,
+			fmt.Sprintf("the image's %s of host memory must be in contiguous huge pages, "+
+				"if the device is opened as pci:", lmb.SizeText(n.hostBytes)),
+			fmt.Sprintf("open the device as vfio:, or reserve huge pages for pci:, with "+
+				"`echo %d > /proc/sys/vm/nr_hugepages` soon after boot, or with the boot option "+
+				"hugepages=%[1]d",
+				(n.hostBytes+huge-1)/huge))
 	}
 	r.checkPagemap(m, n)
 }
 
-func (r *boardReport) checkLocked(m *machine, n *need) {
+func (r *boardReport) checkLockedMemory(m *machine, n *requirements) {
 	lock := n.arenaBytes + n.hostBytes
 	switch {
 	case !m.user.known:
-		// Said by checkUser.
-	case m.user.can(capIPCLock) || m.user.memlock == ^uint64(0):
-		r.add(fine, "locked memory", "no limit", "", "")
+		// checkUser has reported this.
+	case m.user.hasCapability(capIPCLock) || m.user.memlock == ^uint64(0):
+		r.addFinding(fine, "locked memory", "no limit", "", "")
 	case m.user.memlock >= lock:
-		r.add(fine, "locked memory", "limit "+lmb.SizeText(m.user.memlock), "", "")
+		r.addFinding(fine, "locked memory", "limit "+lmb.SizeText(m.user.memlock), "", "")
 	default:
-		r.add(missing, "locked memory", fmt.Sprintf("limit %s, the image locks %s",
-			lmb.SizeText(m.user.memlock), lmb.SizeText(lock)),
-			"lmrun locks arena and host memory, so that no page fault delays a frame",
-			fmt.Sprintf("ulimit -l %d, LimitMEMLOCK= in a systemd unit, or CAP_IPC_LOCK",
+		r.addFinding(missing, "locked memory",
+			fmt.Sprintf("the limit is %s, but the image locks %s",
+				lmb.SizeText(m.user.memlock), lmb.SizeText(lock)),
+			"lmrun locks arena and host memory, so that no page fault delays a run",
+			fmt.Sprintf("raise the limit with `ulimit -l %d` "+
+				"or with LimitMEMLOCK= in a systemd unit, or give lmrun CAP_IPC_LOCK",
 				(lock+1023)/1024))
 	}
-	available, err := strconv.ParseUint(field(m.text("/proc/meminfo"), "MemAvailable:"), 10, 54)
+	available, err := strconv.ParseUint(
+		procField(m.readText("/proc/meminfo"), "MemAvailable:"), 10, 54)
 	if err == nil && n.view != nil && available<<10 < lock {
-		r.add(missing, "memory", fmt.Sprintf("%s available, the image needs %s",
+		r.addFinding(missing, "memory", fmt.Sprintf("%s is available, but the image needs %s",
 			lmb.SizeText(available<<10), lmb.SizeText(lock)),
-			"lmrun reserves all memory when it loads the image",
+			"lmrun reserves all memory for the image when it loads the image",
 			"use a machine with more memory, or stop other programs")
 	}
 }
 
-// checkPagemap checks the file from which, without an IOMMU, the address of host memory is
-// read.
-func (r *boardReport) checkPagemap(m *machine, n *need) {
+// checkPagemap checks the file from which lightmetal reads the physical address of host memory if
+// there is no IOMMU.
+func (r *boardReport) checkPagemap(m *machine, n *requirements) {
 	const why, without = "the device needs the physical address of host memory",
-		"open the device as vfio:, if there is an IOMMU"
-	there := m.has("/proc/self/pagemap") || m.config.on("CONFIG_PROC_PAGE_MONITOR")
+		"open the device as vfio:, if the machine has an IOMMU"
+	there := m.exists("/proc/self/pagemap") || m.config.isEnabled("CONFIG_PROC_PAGE_MONITOR")
 	switch {
-	case n.hostBytes == 0 || n.shared:
-		r.add(fine, "pagemap", "not used", "", "")
-	case !there && (m.live || m.config.known()):
-		r.add(missing, "pagemap", "not there", why, "set CONFIG_PROC_PAGE_MONITOR=y, or "+without)
+	case n.hostBytes == 0 || n.driverBusAddresses:
+		r.addFinding(fine, "pagemap", "not used", "", "")
+	case !there && (m.isThisMachine || m.config.known()):
+		r.addFinding(missing, "pagemap", "not there", why,
+			"set CONFIG_PROC_PAGE_MONITOR=y, or "+without)
 	case !there || !m.user.known:
-		r.add(warning, "pagemap", "unknown", why, "look for /proc/self/pagemap on the target")
-	case !m.user.can(capSysAdmin):
-		r.add(missing, "pagemap", "/proc/self/pagemap does not show addresses to this user", why,
+		r.addFinding(warning, "pagemap", "unknown", why,
+			"look for /proc/self/pagemap on the target")
+	case !m.user.hasCapability(capSysAdmin):
+		r.addFinding(missing, "pagemap",
+			"/proc/self/pagemap does not show addresses to this user", why,
 			"run as root, or "+without)
 	default:
-		r.add(fine, "pagemap", "shows addresses", "", "")
+		r.addFinding(fine, "pagemap", "shows addresses", "", "")
 	}
 }
 
-// throughDrivers reports whether kernel drivers provide access to all devices of the image.
-func (m *machine) throughDrivers(n *need) bool {
+// usesDrivers reports whether kernel drivers provide access to all devices of the image.
+func (m *machine) usesDrivers(n *requirements) bool {
 	found := false
 	for i := range m.devices {
-		if n.wants(m.devices[i].board) {
+		if n.includesBoard(m.devices[i].board) {
 			found = true
-			if !m.devices[i].shared() {
+			if !m.devices[i].usesDriver() {
 				return false
 			}
 		}

@@ -10,17 +10,17 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-func (r *boardReport) checkAlive(name string, d *pciDevice) bool {
+func (r *boardReport) checkAnswers(name string, d *pciDevice) bool {
 	const memory, master = 1 << 1, 1 << 2
 	if d.command == 0xffff {
-		r.add(missing, name, "does not answer: its configuration space reads all ones",
+		r.addFinding(missing, name, "does not answer: its configuration space reads all ones",
 			"the device hangs, has no power, or lost its link",
-			"echo 1 > "+pciFolder+d.address+
-				"/remove; echo 1 > /sys/bus/pci/rescan; else switch the machine off and on")
+			"run `echo 1 > "+pciFolder+d.address+"/remove; echo 1 > /sys/bus/pci/rescan`; "+
+				"if the device still does not answer, switch the machine off and on")
 		return false
 	}
 	onOff := map[bool]string{true: "on", false: "off (lightmetal switches it on)"}
-	r.add(fine, name, fmt.Sprintf("answers; memory decoding %s, bus master %s",
+	r.addFinding(fine, name, fmt.Sprintf("answers; memory decoding %s, bus master %s",
 		onOff[d.command&memory != 0], onOff[d.command&master != 0]), "", "")
 	return true
 }
@@ -33,32 +33,33 @@ func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
 		b, check := d.bars[i], fmt.Sprintf("%s BAR %d", name, i)
 		switch {
 		case b.size == 0:
-			r.add(missing, check, "not there", "images for this board use the BAR",
+			r.addFinding(missing, check, "not there", "images for this board use this BAR",
 				"this may be another device with the same ids; see lspci -vv -s "+d.address)
 		case !b.assigned:
-			r.add(missing, check, lmb.SizeText(b.size)+", not assigned",
-				"the kernel found no room for this BAR in the host's PCIe windows, so the device "+
-					"cannot be enabled",
-				"see `dmesg | grep BAR`; widen the PCIe ranges in the device tree, switch on "+
-					"above-4G decoding in the firmware, or boot with pci=realloc")
-		case b.size < usual && !anySize(d.board, i):
-			r.add(warning, check, lmb.SizeText(b.size)+" where "+lmb.SizeText(usual)+" is usual",
+			r.addFinding(missing, check, lmb.SizeText(b.size)+", not assigned",
+				"the kernel found no room for this BAR in the host's PCIe windows, "+
+					"so the device cannot be enabled",
+				"see `dmesg | grep BAR`; widen the PCIe ranges in the device tree, "+
+					"switch on above-4G decoding in the firmware, or boot with pci=realloc")
+		case b.size < usual && !acceptsAnySize(d.board, i):
+			r.addFinding(warning, check, lmb.SizeText(b.size)+", but usually "+lmb.SizeText(usual),
 				"images made for the usual size may not fit",
-				m.resize(d, i, usual))
-		case b.prefetchable && !b.combines:
-			r.add(warning, check, lmb.SizeText(b.size)+", without resource"+strconv.Itoa(i)+"_wc",
+				m.resizeAdvice(d, i, usual))
+		case b.prefetchable && !b.hasWCFile:
+			r.addFinding(warning, check,
+				lmb.SizeText(b.size)+", without the file resource"+strconv.Itoa(i)+"_wc",
 				"stores are not combined: bulk copies take several times as long",
-				"check that the kernel is for arm64 or x86")
+				"use a kernel for arm64 or x86: other kernels do not make this file")
 		default:
-			r.add(fine, check, fmt.Sprintf("%s at 0x%x%s", lmb.SizeText(b.size), b.start,
-				map[bool]string{true: ", write-combining possible"}[b.combines]),
+			r.addFinding(fine, check, fmt.Sprintf("%s at 0x%x%s", lmb.SizeText(b.size), b.address,
+				map[bool]string{true: ", write-combining possible"}[b.hasWCFile]),
 				"", "")
 		}
 	}
 }
 
-// anySize reports whether a BAR may have any size: its rules go beyond its usual size.
-func anySize(board *boards.Board, bar int) bool {
+// acceptsAnySize reports whether a BAR may have any size: its rules go beyond its usual size.
+func acceptsAnySize(board *boards.Board, bar int) bool {
 	for _, rule := range board.Rules {
 		if int(rule.Bar) == bar && rule.Last >= board.BarSizes[bar] {
 			return true
@@ -67,34 +68,34 @@ func anySize(board *boards.Board, bar int) bool {
 	return false
 }
 
-// resize returns the advice that makes a BAR as large as usual.
-func (m *machine) resize(d *pciDevice, bar int, size uint64) string {
+// resizeAdvice returns the advice that makes a BAR as large as usual.
+func (m *machine) resizeAdvice(d *pciDevice, bar int, size uint64) string {
 	file := fmt.Sprintf("%s%s/resource%d_resize", pciFolder, d.address, bar)
-	if !m.has(file) {
+	if !m.exists(file) {
 		return "the firmware of the device or of the machine must set the BAR's size"
 	}
-	return fmt.Sprintf("unbind the device's driver, then: echo %d > "+
-		"%s", bits.Len64(size>>20)-1, file)
+	return fmt.Sprintf("unbind the device's driver, "+
+		"then: echo %d > %s", bits.Len64(size>>20)-1, file)
 }
 
 func (r *boardReport) checkDriver(name string, d *pciDevice, config *kernelConfig) {
-	if opens := d.name(); opens != "" {
-		r.add(fine, name+" driver", fmt.Sprintf("%s: the device's name is %s",
+	if opens := d.openName(); opens != "" {
+		r.addFinding(fine, name+" driver", fmt.Sprintf("%s; open the device as %s",
 			cmp.Or(d.driver, "none"), opens), "", "")
 		return
 	}
-	why := "a kernel driver uses the device; two drivers would corrupt each other's state, so " +
-		"lightmetal does not open it"
-	if config.on("CONFIG_IO_STRICT_DEVMEM") {
-		why += "; with CONFIG_IO_STRICT_DEVMEM the kernel denies it as well"
+	why := "a kernel driver uses the device; " +
+		"two drivers would corrupt each other's state, so lightmetal does not open it"
+	if config.isEnabled("CONFIG_IO_STRICT_DEVMEM") {
+		why += "; with CONFIG_IO_STRICT_DEVMEM the kernel denies access, too"
 	}
-	r.add(missing, name+" driver", d.driver, why,
-		"echo "+d.address+" > "+pciFolder+d.address+"/driver/unbind")
+	r.addFinding(missing, name+" driver", d.driver, why,
+		"unbind the driver: echo "+d.address+" > "+pciFolder+d.address+"/driver/unbind")
 }
 
-// name returns the name by which lightmetal opens the device, empty if its driver does not
-// share it.
-func (d *pciDevice) name() string {
+// openName returns the name by which lightmetal opens the device. It is empty if the bound driver
+// does not let lightmetal use the device.
+func (d *pciDevice) openName() string {
 	switch d.driver {
 	case "":
 		return "pci:" + d.address
@@ -106,58 +107,62 @@ func (d *pciDevice) name() string {
 	return ""
 }
 
-// shared reports whether a driver provides the device, and bus addresses of host memory.
-func (d *pciDevice) shared() bool { return d.driver != "" && d.name() != "" }
+// usesDriver reports whether lightmetal accesses the device through a kernel driver, which then
+// also provides bus addresses of host memory.
+func (d *pciDevice) usesDriver() bool { return d.driver != "" && d.openName() != "" }
 
 func (r *boardReport) checkLink(name string, m *machine, d *pciDevice) {
 	folder := pciFolder + d.address
-	speed, best := m.text(folder+"/current_link_speed"), m.text(folder+"/max_link_speed")
-	width, widest := m.text(folder+"/current_link_width"), m.text(folder+"/max_link_width")
+	speed, best := m.readText(folder+"/current_link_speed"), m.readText(folder+"/max_link_speed")
+	width, widest := m.readText(folder+"/current_link_width"), m.readText(folder+"/max_link_width")
 	if _, err := strconv.ParseUint(widest, 10, 8); err != nil || widest == "0" || widest == "255" {
-		r.add(fine, name+" link", "no PCIe link (the device is emulated, or part of the root "+
-			"complex)", "", "")
+		r.addFinding(fine, name+" link", "no PCIe link (the device is emulated, "+
+			"or part of the root complex)", "", "")
 		return
 	}
 	found := fmt.Sprintf("%s x%s", speed, width)
 	if speed == best && width == widest {
-		r.add(fine, name+" link", found, "", "")
+		r.addFinding(fine, name+" link", found, "", "")
 		return
 	}
-	r.add(warning, name+" link", fmt.Sprintf("%s, the device can do %s x%s", found, best, widest),
+	r.addFinding(warning, name+" link",
+		fmt.Sprintf("%s, but the device supports %s x%s", found, best, widest),
 		"the link is slower than the device allows, so copies take longer",
-		"compare with the slot (lm check-board BOARD); if the slot is faster, reseat the card, "+
-			"and see LnkSta in lspci -vv -s "+d.address)
+		"if the slot is faster than the link (see lm check-board BOARD), reseat the card, "+
+			"then look at LnkSta in `lspci -vv -s "+d.address+"`")
 }
 
 // checkIOMMU reports how the device accesses host memory.
-func (r *boardReport) checkIOMMU(name string, m *machine, d *pciDevice, n *need) {
-	check, identity := name+" IOMMU", m.text("/sys/kernel/iommu_groups/"+d.group+
+func (r *boardReport) checkIOMMU(name string, m *machine, d *pciDevice, n *requirements) {
+	check, identity := name+" IOMMU", m.readText("/sys/kernel/iommu_groups/"+d.group+
 		"/type") == "identity"
 	switch {
-	case d.group == "" && !m.translated():
-		r.add(fine, check, "no IOMMU: the device uses physical addresses of memory", "", "")
+	case d.group == "" && !m.hasIOMMUMap():
+		r.addFinding(fine, check, "no IOMMU: the device uses physical addresses of memory", "", "")
 	case identity:
-		r.add(fine, check, "group "+d.group+"; the IOMMU does not translate addresses", "", "")
-	case d.shared():
-		r.add(fine, check, "group "+d.group+"; used through the driver "+d.driver, "", "")
+		r.addFinding(fine, check,
+			"group "+d.group+"; the IOMMU does not translate addresses", "", "")
+	case d.usesDriver():
+		r.addFinding(fine, check,
+			"group "+d.group+"; lightmetal uses the device through the driver "+d.driver, "", "")
 	case n.hostBytes == 0:
-		r.add(fine, check,
+		r.addFinding(fine, check,
 			"an IOMMU is on; for images with host memory, bind vfio-pci to the device", "", "")
 	default:
-		r.add(missing, check, "an IOMMU is on, and vfio-pci is not bound to the device",
+		r.addFinding(missing, check, "an IOMMU is on, and vfio-pci is not bound to the device",
 			"the image has host memory, which the device reaches only through the IOMMU",
-			m.vfioModule()+"echo vfio-pci > "+pciFolder+d.address+"/driver_override; echo "+
+			m.loadVFIOCommand()+"echo vfio-pci > "+pciFolder+d.address+"/driver_override; echo "+
 				d.address+" > /sys/bus/pci/drivers_probe; "+
 				"then name the device vfio:"+d.address)
 	}
 }
 
-// vfioModule returns the command that loads the driver, empty if it is loaded.
-func (m *machine) vfioModule() string {
-	if m.has("/sys/bus/pci/drivers/vfio-pci") {
+// loadVFIOCommand returns the command that loads the driver vfio-pci, empty if it is loaded.
+func (m *machine) loadVFIOCommand() string {
+	if m.exists("/sys/bus/pci/drivers/vfio-pci") {
 		return ""
 	}
-	if m.config.known() && !m.config.on("CONFIG_VFIO_PCI") {
+	if m.config.known() && !m.config.isEnabled("CONFIG_VFIO_PCI") {
 		return "build the kernel with CONFIG_VFIO_PCI and CONFIG_VFIO_IOMMU_TYPE1; "
 	}
 	return "modprobe vfio-pci; "

@@ -12,52 +12,53 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// need has the requirements of an image to a machine. The zero value has none.
-type need struct {
-	view       *fbs.View // nil: no image
-	arenaBytes uint64
-	hostBytes  uint64 // of all Host windows
-	shared     bool   // kernel drivers provide the bus addresses of host memory
-	combining  bool   // a window asks for write-combining
-	wide       bool   // a command makes accesses of 8 bytes, or lets the runtime choose
+// requirements describes what an image needs of a machine. The zero value needs nothing.
+type requirements struct {
+	view               *fbs.View // nil: no image
+	arenaBytes         uint64
+	hostBytes          uint64 // bytes of all Host windows
+	driverBusAddresses bool   // kernel drivers provide the bus addresses of host memory
+	writeCombining     bool   // a window requests write-combining
+	wideAccesses       bool   // a command makes accesses of 8 bytes, or lets the runtime choose
 }
 
-func needOf(view *fbs.View) *need {
-	n := &need{view: view}
+func imageRequirements(view *fbs.View) *requirements {
+	n := &requirements{view: view}
 	if view == nil {
 		return n
 	}
 	n.arenaBytes, n.hostBytes = view.Reservation.ArenaBytes, view.Reservation.HostBytes
 	for i := range view.Windows {
 		w := &view.Windows[i]
-		n.combining = n.combining || w.Flags&fbs.FlagWriteCombining != 0
+		n.writeCombining = n.writeCombining || w.Flags&fbs.FlagWriteCombining != 0
 	}
 	for i := range view.Commands {
-		n.wide = n.wide || isWide(view, &view.Commands[i])
+		n.wideAccesses = n.wideAccesses || isWide(view, &view.Commands[i])
 	}
 	return n
 }
 
-// isWide reports whether a command makes accesses of 8 bytes to a device. With access Bulk
-// the runtime makes the widest it can.
+// isWide reports whether a command makes accesses of 8 bytes to a device. With the access mode
+// Bulk, the runtime makes the widest accesses that are possible.
 func isWide(view *fbs.View, c *fbs.Command) bool {
 	switch c.Opcode {
 	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeFill, gen.OpcodeExpect,
 		gen.OpcodeCompare:
-		return c.Width == 8 && toDevice(view, c)
+		return c.Width == 8 && accessesDevice(view, c)
 	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
-		return (c.Width == 8 || gen.Access(c.Mode) == gen.AccessBulk) && toDevice(view, c)
+		return (c.Width == 8 || gen.Access(c.Mode) == gen.AccessBulk) && accessesDevice(view, c)
 	}
 	return false
 }
 
-func toDevice(view *fbs.View, c *fbs.Command) bool {
+func accessesDevice(view *fbs.View, c *fbs.Command) bool {
 	kind := view.Windows[c.Window].Kind
 	return kind == gen.WindowKindBar || kind == gen.WindowKindTlb
 }
 
-// wants reports whether the image is for such devices; it returns true without an image.
-func (n *need) wants(board *boards.Board) bool {
+// includesBoard reports whether the image is for devices of this board; it returns true without an
+// image.
+func (n *requirements) includesBoard(board *boards.Board) bool {
 	if n.view == nil {
 		return true
 	}
@@ -71,38 +72,39 @@ func (n *need) wants(board *boards.Board) bool {
 
 // checkImageDevices compares the image's devices and windows with the devices that are
 // present.
-func (r *boardReport) checkImageDevices(m *machine, n *need) {
+func (r *boardReport) checkImageDevices(m *machine, n *requirements) {
 	alike := map[[2]uint16]int{} // devices of the image so far, by ids
 	for i := range n.view.Devices {
 		t := &n.view.Devices[i]
 		check := fmt.Sprintf("device %d, %s (%04x:%04x)", i, n.view.Name(t.Board), t.Vendor,
 			t.Device)
-		found := m.ofIDs(t.Vendor, t.Device)
+		found := m.devicesWithIDs(t.Vendor, t.Device)
 		switch {
 		case len(found) == 0:
-			r.add(missing, check, fmt.Sprintf("none of the machine's %d PCI functions has these "+
-				"ids", len(m.functions)),
-				"the image is for this device",
+			r.addFinding(missing, check,
+				fmt.Sprintf("not found among the machine's %d PCI functions",
+					len(m.functions)),
+				"the image needs a device with these ids",
 				"look for the device in `lspci -nn`, or rescan: echo 1 > /sys/bus/pci/rescan")
 			continue
 		case len(found) > 1:
-			r.add(warning, check, fmt.Sprintf("%d devices have these ids", len(found)),
+			r.addFinding(warning, check, fmt.Sprintf("%d devices have these ids", len(found)),
 				"lmrun does not choose between devices with the same ids",
-				"name one by its address: --device "+
-					cmp.Or(found[0].name(), "pci:"+found[0].address))
+				"name one device by address: --device "+
+					cmp.Or(found[0].openName(), "pci:"+found[0].address))
 		default:
-			r.add(fine, check, cmp.Or(found[0].name(), found[0].address), "", "")
+			r.addFinding(fine, check, cmp.Or(found[0].openName(), found[0].address), "", "")
 		}
 		ids := [2]uint16{t.Vendor, t.Device}
 		d := &found[min(alike[ids], len(found)-1)]
 		alike[ids]++
 		r.checkDeviceBars(check, t, d)
-		r.checkWindows(check, n.view, i, d)
+		r.checkTLBWindows(check, n.view, i, d)
 	}
 }
 
-// ofIDs returns the devices with these ids, of a known board or not.
-func (m *machine) ofIDs(vendor, device uint16) (found []pciDevice) {
+// devicesWithIDs returns the PCI functions with these ids, whether their board is known or not.
+func (m *machine) devicesWithIDs(vendor, device uint16) (found []pciDevice) {
 	board := cmp.Or(boards.FindByID(vendor, device), &boards.Board{Vendor: vendor, Device: device})
 	for _, f := range m.functions {
 		if f.id == (hosts.ID{Vendor: vendor, Device: device}) {
@@ -117,33 +119,34 @@ func (r *boardReport) checkDeviceBars(check string, t *fbs.DeviceInfo, d *pciDev
 	for i, want := range t.MinBarSizes() {
 		if b := d.bars[i]; want > b.size || want > 0 && !b.assigned {
 			good = false
-			r.add(missing, fmt.Sprintf("%s BAR %d", check, i),
-				fmt.Sprintf("%s assigned, the image needs %s", lmb.SizeText(granted(b)),
-					lmb.SizeText(want)),
-				"every window of the image must be inside its BAR",
-				"see BAR "+fmt.Sprint(i)+
-					" of the device above; or make the image again for this device")
+			r.addFinding(missing, fmt.Sprintf("%s BAR %d", check, i),
+				fmt.Sprintf("the assigned size is %s, but the image needs %s",
+					lmb.SizeText(usableSize(b)), lmb.SizeText(want)),
+				"the image accesses more of this BAR than the device has",
+				"check BAR "+fmt.Sprint(i)+" in `lspci -vv -s "+d.address+
+					"`, or make the image again for this device")
 		}
 	}
 	if good {
-		r.add(fine, check+" BARs", "as large as the image needs", "", "")
+		r.addFinding(fine, check+" BARs", "as large as the image needs", "", "")
 	}
 }
 
-// granted returns the usable size of a BAR.
-func granted(b pciBar) uint64 {
+// usableSize returns the usable size of a BAR, which is 0 if the kernel has not assigned an address
+// to it.
+func usableSize(b pciBar) uint64 {
 	if !b.assigned {
 		return 0
 	}
 	return b.size
 }
 
-// checkWindows checks whether the device has a hardware window for each TLB
-// window of the image. Bar windows lie in BARs that were checked.
-func (r *boardReport) checkWindows(check string, view *fbs.View, device int, d *pciDevice) {
+// checkTLBWindows checks whether the device has a free TLB window for each movable window of the
+// image. Other windows are in BARs, which checkDeviceBars has checked.
+func (r *boardReport) checkTLBWindows(check string, view *fbs.View, device int, d *pciDevice) {
 	var bars [6]uint64
 	for i, b := range d.bars {
-		bars[i] = granted(b)
+		bars[i] = usableSize(b)
 	}
 	taken, wanted := map[int]bool{}, 0
 	for i := range view.Windows {
@@ -158,9 +161,10 @@ func (r *boardReport) checkWindows(check string, view *fbs.View, device int, d *
 				func(slot int) bool { return taken[slot] })
 		}
 		if slot < 0 {
-			r.add(missing, check+" windows", fmt.Sprintf("the device has no free TLB window for "+
-				"window %d of the image, %s",
-				i, lmb.SizeText(w.Size)),
+			r.addFinding(missing, check+" windows",
+				fmt.Sprintf("the device has no free TLB window "+
+					"for window %d of the image (%s)",
+					i, lmb.SizeText(w.Size)),
 				"each movable window of the image needs a TLB window of the device",
 				"use a device with larger BARs, or make the image with fewer windows")
 			return
@@ -168,17 +172,17 @@ func (r *boardReport) checkWindows(check string, view *fbs.View, device int, d *
 		taken[slot] = true
 	}
 	if wanted > 0 {
-		r.add(fine, check+" windows", fmt.Sprintf("there is a TLB window for each of %d movable "+
-			"windows", wanted),
+		r.addFinding(fine, check+" windows", fmt.Sprintf("there is a TLB window "+
+			"for each of %d movable windows", wanted),
 			"", "")
 	}
 }
 
-// ofBoard makes the report of a board from its data, without a machine.
-func (r *boardReport) ofBoard(config *kernelConfig, n *need) {
+// checkKnownBoard fills in the report of a board from the data that lm has, without a machine.
+func (r *boardReport) checkKnownBoard(config *kernelConfig, n *requirements) {
 	r.Facts = hostFacts(r.host)
-	r.checkConfig(r.host, config,
-		"name the configuration the kernel is built with: --kernel-config FILE")
+	r.checkKernelConfig(r.host, config,
+		"name the kernel's configuration file with --kernel-config FILE")
 	r.checkFaults(r.host, config, n)
 	if n.view == nil {
 		for _, b := range boards.All {
@@ -194,31 +198,34 @@ func (r *boardReport) ofBoard(config *kernelConfig, n *need) {
 	}
 }
 
-// checkFit reports which ports of the host have room for a device of a board, nil if
-// it is unknown, with BARs of these sizes at least. worse is the state if none has.
+// checkFit reports which ports of the host have room for a device with BARs of at least these
+// sizes. board is nil if the board of the device is unknown. worse is the state if no port has
+// room.
 func (r *boardReport) checkFit(what string, board *boards.Board, least [6]uint64, worse state) {
-	fit := r.host.Fit(board, least)
+	fit := r.host.FitDevice(board, least)
 	var fits, cramped []string
-	for _, room := range fit.Rooms {
+	for _, room := range fit.Placements {
 		at := func(i int) string { return fmt.Sprintf("%d at 0x%x", i, room.Addresses[i]) }
 		fits = append(fits, portText(room.Port)+" (BAR "+barsText(room.BARs, at)+")")
 	}
 	for i := range r.host.Ports {
-		if p := &r.host.Ports[i]; p.Windows.Known() {
+		if p := &r.host.Ports[i]; p.Windows.IsKnown() {
 			cramped = append(cramped, p.Name+": "+windowsText(p))
 		}
 	}
 	size := func(i int) string { return fmt.Sprintf("%d: %s", i, lmb.SizeText(fit.BARs[i].Size)) }
 	switch {
 	case len(fits) > 0:
-		r.add(fine, what+" fits", strings.Join(fits, "; "), "", "")
-	case !fit.NoRoom():
-		r.add(warning, what+" fits", "unknown: the sizes of this board's PCIe windows are not "+
-			"known",
-			"its BARs ("+barsText(fit.BARs, size)+") may find no room", "try it on the machine")
+		r.addFinding(fine, what+" fits", strings.Join(fits, "; "), "", "")
+	case !fit.HasNoRoom():
+		r.addFinding(warning, what+" fits", "unknown: "+
+			"the sizes of this board's PCIe windows are not known",
+			"the device's BARs ("+barsText(fit.BARs, size)+") may not fit",
+			"put the device into the machine, and run lm check-board there")
 	default:
-		r.add(worse, what+" fits", "no port has room; "+strings.Join(cramped, "; "),
-			"its BARs ("+barsText(fit.BARs, size)+") find no room in the windows, "+
+		r.addFinding(worse, what+" fits",
+			"no PCIe port has room for the BARs; "+strings.Join(cramped, "; "),
+			"the device's BARs ("+barsText(fit.BARs, size)+") do not fit into the PCIe windows, "+
 				"so the kernel leaves them unassigned and cannot switch the device on",
 			"if the chip allows, widen the port's ranges in the device tree; make the BAR smaller "+
 				"in the device's firmware; or use another board (lm check-board --list)")
@@ -237,93 +244,96 @@ func barsText(bars []hosts.BAR, text func(i int) string) string {
 }
 
 // checkFaults reports the known faults of a host, and whether they affect the image.
-func (r *boardReport) checkFaults(h *hosts.Host, config *kernelConfig, n *need) {
-	r.checkCombining(h, config, n)
-	if h.Wide.Value == hosts.Faulty {
-		r.add(ifMet(n.wide, missing, warning), "8-byte accesses",
-			"faulty on this board"+unused(n, n.wide), h.Wide.Source,
-			"make the image with width 4 and without bulk copies (dump it, edit the widths, "+
-				"assemble it)")
+func (r *boardReport) checkFaults(h *hosts.Host, config *kernelConfig, n *requirements) {
+	r.checkWriteCombining(h, config, n)
+	if h.WideAccess.Value == hosts.Faulty {
+		r.addFinding(stateFor(n.wideAccesses, missing, warning), "8-byte accesses",
+			"faulty on this board"+unusedText(n, n.wideAccesses), h.WideAccess.Source,
+			"make the image with width 4 and without bulk copies "+
+				"(lm dump it, edit the listing, lm asm the listing)")
 	}
 	if n.hostBytes > 0 {
-		r.checkShared(h, n)
+		r.checkHostMemory(h, n)
 	}
 	for _, f := range h.OtherDefects {
-		r.add(warning, "known fault", f.Value, f.Source, "")
+		r.addFinding(warning, "known fault", f.Value, f.Source, "")
 	}
 }
 
-// ifMet returns one of two states, for an image that is affected and for one that is not.
-func ifMet(meets bool, met, unmet state) state {
+// stateFor returns met for an image that is affected, and unmet for one that is not.
+func stateFor(meets bool, met, unmet state) state {
 	if meets {
 		return met
 	}
 	return unmet
 }
 
-func unused(n *need, meets bool) string {
+func unusedText(n *requirements, meets bool) string {
 	if n.view == nil || meets {
 		return ""
 	}
-	return "; the image does not use this"
+	return "; the image does not use the feature"
 }
 
-func (r *boardReport) checkCombining(h *hosts.Host, config *kernelConfig, n *need) {
+func (r *boardReport) checkWriteCombining(h *hosts.Host, config *kernelConfig, n *requirements) {
 	const check = "write-combining"
 	around := h.Workaround
 	switch {
 	case h.WriteCombining.Value == hosts.Works:
-		r.add(fine, check, "works", "", "")
-	case !h.WriteCombining.Known():
-		r.add(ifMet(n.combining, warning, fine), check, "not known for this board",
-			"bulk copies to a window marked wc rely on it",
-			"test it: copy data into such a window, and compare what was copied")
-	case around.Known() && config.on(around.Value):
-		r.add(fine, check, "faulty on this board, and the kernel works around it ("+around.Value+
-			")", "", "")
+		r.addFinding(fine, check, "works", "", "")
+	case !h.WriteCombining.IsKnown():
+		r.addFinding(stateFor(n.writeCombining, warning, fine), check, "not known for this board",
+			"bulk copies to a window marked wc rely on write-combining",
+			"test it: copy data into a window marked wc, and read the data back")
+	case around.IsKnown() && config.isEnabled(around.Value):
+		r.addFinding(fine, check,
+			"faulty on this board, and the kernel works around it ("+around.Value+
+				")", "", "")
 	default:
-		next := "make the image without wc at its windows (dump it, edit, assemble it)"
-		if around.Known() {
+		next := "make the image without wc windows (lm dump it, remove wc, lm asm the listing)"
+		if around.IsKnown() {
 			next = "use a kernel with " + around.Value + "=y (" + around.Source + "), or " + next
 		}
-		r.add(ifMet(n.combining, missing, warning), check,
-			"faulty on this board"+unused(n, n.combining), h.WriteCombining.Source, next)
+		r.addFinding(stateFor(n.writeCombining, missing, warning), check,
+			"faulty on this board"+unusedText(n, n.writeCombining), h.WriteCombining.Source, next)
 	}
 }
 
-// checkShared: host memory that a device shares.
-func (r *boardReport) checkShared(h *hosts.Host, n *need) {
+// checkHostMemory checks whether the host lets a device access host memory.
+func (r *boardReport) checkHostMemory(h *hosts.Host, n *requirements) {
 	switch h.Coherence.Value {
 	case hosts.NotCoherent:
-		r.add(missing, "coherence",
+		r.addFinding(missing, "coherence",
 			"devices do not see data that are only in the processor's caches",
 			"the image has host memory, so the processor or the device may read old data ("+
 				h.Coherence.Source+")",
 			"use an image without host memory, or another board")
 	case "":
-		r.add(warning, "coherence", "not known for this board",
-			"the image has host memory: if DMA is not coherent, the processor or the device may "+
-				"read old data",
-			"run the image with known data, and compare what each side reads")
+		r.addFinding(warning, "coherence", "not known for this board",
+			"the image has host memory: "+
+				"if DMA is not coherent, the processor or the device may read old data",
+			"run the image with known data, and compare what the processor and the device read")
 	default:
-		r.add(fine, "coherence", "devices see the processor's caches", "", "")
+		r.addFinding(fine, "coherence", "devices see the data in the processor's caches", "", "")
 	}
-	if n.shared {
+	if n.driverBusAddresses {
 		return // the driver knows the inbound windows
 	}
 	for _, in := range h.Inbound.Value {
-		if in.PCI != in.CPU && h.IOMMU.Value == hosts.NoIOMMU {
-			r.add(missing, "inbound window",
-				fmt.Sprintf("a device reaches memory at its address plus 0x%x", in.PCI-in.CPU),
-				"lightmetal stores physical addresses to devices, which are wrong on this board "+
-					"("+h.Inbound.Source+")",
+		if in.PCIAddress != in.CPUAddress && h.IOMMU.Value == hosts.NoIOMMU {
+			r.addFinding(missing, "inbound window",
+				fmt.Sprintf("a device must access memory at the CPU address plus 0x%x",
+					in.PCIAddress-in.CPUAddress),
+				"lightmetal passes CPU addresses of host memory to devices; "+
+					"these addresses are wrong on this board ("+h.Inbound.Source+")",
 				"use an image without host memory, or another board")
 		} else if in.Size < 1<<40 {
-			r.add(warning, "inbound window",
-				fmt.Sprintf("a device reaches the first %s of memory only", lmb.SizeText(in.Size)),
-				"the image's host memory may be above that ("+h.Inbound.Source+")",
-				"limit the kernel to that memory: add "+
-					"mem="+fmt.Sprint(in.Size>>20)+"M to its command line")
+			r.addFinding(warning, "inbound window",
+				fmt.Sprintf("a device can access only the first %s of memory",
+					lmb.SizeText(in.Size)),
+				"the image's host memory may be outside this range ("+h.Inbound.Source+")",
+				"add mem="+fmt.Sprint(in.Size>>20)+"M to the kernel's command line, "+
+					"so that the kernel uses only this range")
 		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	_ "embed"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -13,23 +14,26 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// factInfo is one thing that is known of a board, as JSON has it.
+// factInfo is a known fact about a board.
 type factInfo struct {
-	Name   string `json:"name"`
-	Value  string `json:"value"`
-	Source string `json:"source,omitempty"`
-	Tried  bool   `json:"tried"` // false: only read in its source
+	Name     string `json:"name"`
+	Value    string `json:"value"`
+	Source   string `json:"source,omitempty"`
+	Measured bool   `json:"tried"` // true: measured; false: only read in the source
 }
 
-func (f factInfo) String() string {
-	how := map[bool]string{true: "tried", false: "read"}[f.Tried]
+// print prints the fact, and its source in a second line.
+func (f *factInfo) print(w io.Writer) {
 	if f.Source == "" {
-		return "unknown  " + f.Name
+		printLine(w, "unknown  %s", f.Name)
+		return
 	}
-	return fmt.Sprintf("%-8s %s: %s\n%9s%-5s %s", how, f.Name, f.Value, "", "from", f.Source)
+	how := map[bool]string{true: "tried", false: "read"}[f.Measured]
+	printLine(w, "%-8s %s: %s", how, f.Name, f.Value)
+	printLine(w, "%9s%-5s %s", "", "from", f.Source)
 }
 
-// hostInfo is a board of --list --json; its fields are stable.
+// hostInfo describes a board in the output of --list --json; its fields are stable.
 type hostInfo struct {
 	Name    string     `json:"name"`
 	Title   string     `json:"title"`
@@ -42,51 +46,54 @@ func listHosts() {
 	if asJSON {
 		var list []hostInfo
 		for _, h := range hosts.All() {
-			list = append(list, hostInfo{h.Name, h.Title, hostFacts(h), optionNames(h), fitting(h)})
+			list = append(list,
+				hostInfo{h.Name, h.Title, hostFacts(h), optionNames(h), fittingBoards(h)})
 		}
 		printJSON(stdout, list)
 		return
 	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "BOARD\tWHAT\tPCIE\tWORMHOLE\tBLACKHOLE\tWRITE-COMBINING\tDMA\tIOMMU\tBOOT")
+	fmt.Fprintln(w, "BOARD\tTITLE\tWIDEST PORT\tWORMHOLE\tBLACKHOLE\t"+
+		"WRITE-COMBINING\tDMA COHERENCE\tIOMMU\tBOOTS")
 	for _, h := range hosts.All() {
-		fits := strings.Join(fitting(h), " ")
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Title, bestPort(h),
-			yesNo(strings.Contains(fits, "wormhole")),
-			yesNo(strings.Contains(fits, "blackhole")),
+		fits := strings.Join(fittingBoards(h), " ")
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Title, widestPortText(h),
+			fitsText(strings.Contains(fits, "wormhole")),
+			fitsText(strings.Contains(fits, "blackhole")),
 			h.WriteCombining, h.Coherence, h.IOMMU, h.Boot)
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintln(w, "These values are from device trees, manuals and reports. Only those of "+
-		"QEMU were tested here, and")
-	fmt.Fprintln(w, "none with an accelerator. lm check-board BOARD prints the source of "+
-		"each. Without BOARD,")
-	fmt.Fprintln(w, "lm check-board checks this machine: trust its results more than this table.")
+	fmt.Fprintln(w, "These values are from device trees, manuals and reports. "+
+		"The values of QEMU were tested, the others not;")
+	fmt.Fprintln(w, "no value was tested with an accelerator. "+
+		"lm check-board BOARD prints the source of each value.")
+	fmt.Fprintln(w, "lm check-board without BOARD checks this machine, "+
+		"and is more reliable than this table.")
 	fail.On(w.Flush())
 }
 
-func yesNo(b bool) string {
+func fitsText(b bool) string {
 	if b {
 		return "fits"
 	}
 	return "no room"
 }
 
-// fitting lists the boards that fit a port of a host.
-func fitting(h *hosts.Host) (names []string) {
+// fittingBoards returns the names of the boards that fit a port of a host.
+func fittingBoards(h *hosts.Host) (names []string) {
 	for _, b := range boards.All {
-		if fit := h.Fit(b, [6]uint64{}); len(fit.Rooms) > 0 {
+		if fit := h.FitDevice(b, [6]uint64{}); len(fit.Placements) > 0 {
 			names = append(names, b.Name)
 		}
 	}
 	return names
 }
 
-// bestPort is the port with the most lanes.
-func bestPort(h *hosts.Host) string {
+// widestPortText returns the text for the port with the most lanes.
+func widestPortText(h *hosts.Host) string {
 	best := &h.Ports[0]
 	for i := range h.Ports {
-		if h.Ports[i].Lanes.Value > best.Lanes.Value {
+		if h.Ports[i].LaneCount.Value > best.LaneCount.Value {
 			best = &h.Ports[i]
 		}
 	}
@@ -95,19 +102,19 @@ func bestPort(h *hosts.Host) string {
 
 func linkText(p *hosts.Port) string {
 	gen, lanes := "Gen?", "x?"
-	if p.Gen.Known() {
-		gen = fmt.Sprintf("Gen%d", p.Gen.Value)
+	if p.Generation.IsKnown() {
+		gen = fmt.Sprintf("Gen%d", p.Generation.Value)
 	}
-	if p.Lanes.Known() {
-		lanes = fmt.Sprintf("x%d", p.Lanes.Value)
+	if p.LaneCount.IsKnown() {
+		lanes = fmt.Sprintf("x%d", p.LaneCount.Value)
 	}
 	return gen + " " + lanes
 }
 
 func portText(p *hosts.Port) string {
 	text := p.Name + ", " + linkText(p)
-	if p.Where != "" {
-		text += ", " + p.Where
+	if p.ConnectedTo != "" {
+		text += ", " + p.ConnectedTo
 	}
 	return text
 }
@@ -116,14 +123,14 @@ func windowsText(p *hosts.Port) string {
 	var parts []string
 	for _, w := range p.Windows.Value {
 		kind := "32-bit"
-		if w.PCI+w.Size > 1<<32 {
+		if w.PCIAddress+w.Size > 1<<32 {
 			kind = "64-bit"
 		}
 		if w.Prefetchable {
 			kind += " prefetchable"
 		}
-		parts = append(parts, fmt.Sprintf("%s of %s at 0x%x, from the processor 0x%x", kind,
-			lmb.SizeText(w.Size), w.PCI, w.CPU))
+		parts = append(parts, fmt.Sprintf("%s of %s at PCI address 0x%x, CPU address 0x%x", kind,
+			lmb.SizeText(w.Size), w.PCIAddress, w.CPUAddress))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -135,7 +142,7 @@ func optionNames(h *hosts.Host) (names []string) {
 	return names
 }
 
-// hostFacts is everything that is known of a host, in words, with sources.
+// hostFacts returns all known facts about a host, with their sources.
 func hostFacts(h *hosts.Host) (list []factInfo) {
 	put := func(name, value, source string) {
 		if source == "" {
@@ -147,14 +154,14 @@ func hostFacts(h *hosts.Host) (list []factInfo) {
 	for i := range h.Ports {
 		p := &h.Ports[i]
 		put("port", portText(p)+"; windows: "+windowsText(p),
-			sources(p.Gen.Source, p.Lanes.Source, p.Windows.Source))
+			joinSources(p.Generation.Source, p.LaneCount.Source, p.Windows.Source))
 	}
 	put("write-combining", h.WriteCombining.String(), h.WriteCombining.Source)
-	put("8-byte accesses", h.Wide.String(), h.Wide.Source)
-	put("memory of a device", h.Coherence.String(), h.Coherence.Source)
+	put("8-byte accesses", h.WideAccess.String(), h.WideAccess.Source)
+	put("DMA coherence", h.Coherence.String(), h.Coherence.Source)
 	put("inbound windows", inboundText(h.Inbound.Value), h.Inbound.Source)
 	put("IOMMU", h.IOMMU.String(), h.IOMMU.Source)
-	put("page size of its kernel", lmb.SizeText(h.PageSize.Value), h.PageSize.Source)
+	put("kernel page size", lmb.SizeText(h.PageSize.Value), h.PageSize.Source)
 	put("boots", h.Boot.String(), h.Boot.Source)
 	put("console", h.Console.Value, h.Console.Source)
 	put("device tree", h.DeviceTree.Value, h.DeviceTree.Source)
@@ -163,17 +170,18 @@ func hostFacts(h *hosts.Host) (list []factInfo) {
 	return list
 }
 
-func inboundText(list []hosts.Inbound) string {
+func inboundText(list []hosts.InboundRange) string {
 	if len(list) == 0 {
-		return "all of memory, at its address"
+		return "all memory; PCI address = CPU address"
 	}
-	return english.Join(list, "; ", func(in hosts.Inbound) string {
-		return fmt.Sprintf("%s from 0x%x, seen at 0x%x", lmb.SizeText(in.Size), in.CPU, in.PCI)
+	return english.Join(list, "; ", func(in hosts.InboundRange) string {
+		return fmt.Sprintf("%s from CPU address 0x%x, at PCI address 0x%x", lmb.SizeText(in.Size),
+			in.CPUAddress, in.PCIAddress)
 	})
 }
 
-// sources joins what is there, each once.
-func sources(list ...string) string {
+// joinSources joins the sources that are not empty, each once.
+func joinSources(list ...string) string {
 	var kept []string
 	for _, s := range list {
 		if s != "" && !strings.Contains(strings.Join(kept, "\n"), s) {
@@ -183,8 +191,8 @@ func sources(list ...string) string {
 	return strings.Join(kept, "; ")
 }
 
-// collectScript copies what a report of a machine reads. Files of /proc and
-// /sys have no size to go by, so that tar copies nothing, or zeros, of them.
+// collectScript is a script that copies the files that lm check-board reads. It uses cat instead of
+// tar: files of /proc and /sys report no size, so tar would copy nothing, or zeros.
 //
 //go:embed collect.sh
 var collectScript string

@@ -101,7 +101,7 @@ func TestNothingIsMissingOnAWholeMachine(t *testing.T) {
 			r.Machine, r.Kernel, r.Missing, r.bad())
 	}
 	if len(r.Devices) != 1 ||
-		r.Devices[0] != (devInfo{"0001:01:00.0", "wormhole", "1e52", "401e"}) {
+		r.Devices[0] != (foundDevice{"0001:01:00.0", "wormhole", "1e52", "401e"}) {
 		t.Errorf("devices %+v", r.Devices)
 	}
 	for check, want := range map[string]string{
@@ -143,7 +143,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 	}{
 		{"proc/sys/kernel/arch", "armv7l", "architecture", missing, "use a 64-bit kernel"},
 		{"proc/device-tree/compatible", "acme,board\x00", "board", warning,
-			"unknown; known are qemu-virt,"},
+			"unknown; known boards: qemu-virt,"},
 		{"proc/self/smaps", "-", "page size", fine, "16384 bytes"}, // from the configuration
 		{config, "-", "kernel configuration", warning, "modprobe configs"},
 		{config, edit(config, "CONFIG_PCIE_BRCMSTB=y", "# CONFIG_PCIE_BRCMSTB is not set"),
@@ -177,7 +177,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 			"0x0000000000000000 0x000000001fffffff 0x000000002014220c"),
 			wormholeAt + " BAR 0", missing, "512 MiB, not assigned / the kernel found no room"},
 		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"),
-			wormholeAt + " BAR 0", warning, "256 MiB where 512 MiB is usual"},
+			wormholeAt + " BAR 0", warning, "256 MiB, but usually 512 MiB"},
 		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"),
 			wormholeAt + " BAR 0", warning, "the firmware of the device or of the machine must " +
 				"set the BAR's size"},
@@ -186,17 +186,18 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 			"0x0000000000000000 0x0000000000000000 0x0000000000000000"),
 			wormholeAt + " BAR 2", missing, "not there"},
 		{device + "resource", "garbage", wormholeAt + " BAR 4", missing, "not there"},
-		{device + "resource0_wc", "-", wormholeAt + " BAR 0", warning, "without resource0_wc"},
+		{device + "resource0_wc", "-", wormholeAt + " BAR 0", warning,
+			"without the file resource0_wc"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing,
 			"nvme / a kernel driver uses the device"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing,
 			"echo 0001:01:00.0 > /sys/bus/pci/devices/0001:01:00.0/driver/unbind"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/tenstorrent", wormholeAt + " driver",
-			fine, "tenstorrent: the device's name is tt:/dev/tenstorrent/N"},
+			fine, "tenstorrent; open the device as tt:/dev/tenstorrent/N"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/vfio-pci", wormholeAt + " driver", fine,
 			"vfio:0001:01:00.0"},
 		{device + "max_link_speed", "16.0 GT/s PCIe\n", wormholeAt + " link", warning,
-			"5.0 GT/s PCIe x1, the device can do 16.0 GT/s PCIe x1"},
+			"5.0 GT/s PCIe x1, but the device supports 16.0 GT/s PCIe x1"},
 		{device + "max_link_width", "16\n", wormholeAt + " link", warning, "x16"},
 		{device + "max_link_width", "-", wormholeAt + " link", fine, "no PCIe link"},
 		{device + "iommu_group", "-> ../../../kernel/iommu_groups/7", wormholeAt + " IOMMU", fine,
@@ -296,13 +297,13 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		{"found by address", plain, nil, "device 0, wormhole (1e52:401e)", fine,
 			"pci:0001:01:00.0"},
 		{"no such device", assemble(t, edu+"main:\n  read.4 r+0\n"), nil,
-			"device 0, edu (1234:11e8)", missing, "none of the machine's 2"},
+			"device 0, edu (1234:11e8)", missing, "not found among the machine's 2"},
 		{"BAR too small", plain,
 			map[string]string{resource: "0x1800000000 0x180fffffff 0x14220c\n"},
 			"device 0, wormhole (1e52:401e) BAR 0", missing,
-			"256 MiB assigned, the image needs 512 MiB"},
+			"the assigned size is 256 MiB, but the image needs 512 MiB"},
 		{"BAR not assigned", plain, map[string]string{resource: "0x0 0x1fffffff 0x2014220c\n"},
-			"device 0, wormhole (1e52:401e) BAR 0", missing, "0 bytes assigned"},
+			"device 0, wormhole (1e52:401e) BAR 0", missing, "the assigned size is 0 bytes"},
 		{"windows find a place", tlb, nil, "device 0, wormhole (1e52:401e) windows", fine,
 			"2 movable"},
 		{"no hardware window in what is left of BAR 0", tlb,
@@ -316,10 +317,10 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		{"no huge pages", host, nil, "huge pages", missing, "echo 2 > /proc/sys/vm/nr_hugepages"},
 		{"too few huge pages", host,
 			map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "1"},
-			"huge pages", missing, "1 free, of 2 MiB each"},
+			"huge pages", missing, "free huge pages of 2 MiB: 1"},
 		{"huge pages", host,
 			map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "2"},
-			"huge pages", fine, "2 free, of 2 MiB each"},
+			"huge pages", fine, "free huge pages of 2 MiB: 2"},
 		{"addresses", host, nil, "pagemap", fine, "shows addresses"},
 		{"no addresses for the user", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "pagemap", missing,
@@ -327,22 +328,22 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		{"not enough may be locked", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n",
 				"proc/self/limits": "Max locked memory 65536 65536 bytes\n"}, "locked memory",
-			missing, "limit 64 KiB, the image locks 4 MiB"},
+			missing, "the limit is 64 KiB, but the image locks 4 MiB"},
 		{"not enough memory", host, map[string]string{"proc/meminfo": "MemAvailable: 1024 kB\n"},
-			"memory", missing, "1 MiB available"},
+			"memory", missing, "1 MiB is available"},
 		{"behind an IOMMU without vfio-pci", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3"},
 			wormholeAt + " IOMMU", missing, "build the kernel with CONFIG_VFIO_PCI"},
 		{"huge pages where a driver pins memory", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"},
-			"huge pages", fine, "the driver needs none"},
+			"huge pages", fine, "opened as vfio: or tt: needs no huge pages"},
 		{"a driver that knows where memory lies", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../tenstorrent"},
 			"inbound window", "", ""},
 		{"a user with a driver", plain,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../tenstorrent",
 				"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "user", warning,
-			"give the user of lmrun access"},
+			"give the user access to the device file"},
 		{"with a module to load", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3",
 				"boot/config-6.12.34-v8-16k": "CONFIG_VFIO_PCI=m\n"}, wormholeAt + " IOMMU",
@@ -350,7 +351,7 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		{"behind an IOMMU with it", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3",
 				"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"}, wormholeAt + " IOMMU",
-			fine, "group 3; used through the driver vfio-pci"},
+			fine, "group 3; lightmetal uses the device through the driver vfio-pci"},
 	} {
 		files := map[string]string{}
 		for path, text := range whole {
@@ -449,20 +450,20 @@ func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
 		{"rpi5", narrow, 0, "device 0, wormhole fits",
 			"pcie1, Gen2 x1, the flat cable connector (BAR 0 at 0x400000000, 2 at 0x0, 4 at " +
 				"0x420000000)"},
-		{"imx8mp", narrow, 69, "device 0, wormhole fits", "no port has room; pcie0: 32-bit of " +
-			"127 MiB"},
+		{"imx8mp", narrow, 69, "device 0, wormhole fits", "no PCIe port has room for the BARs; " +
+			"pcie0: 32-bit of 127 MiB"},
 		{"rpi5", black, 69, "device 0, blackhole fits", "4: 32 GiB"},
 		{"altra", black, 0, "device 0, blackhole fits", "RCA2"},
 		{"qemu-virt", black, 0, "device 0, blackhole fits", "pcie@10000000"},
 		{"imx8mp", unknown, 69, "device 0, acme fits", "0: 128 MiB"},
 		{"j721e", huge, 0, "device 0, acme fits", "0 at 0x10000000"},
-		{"cm4", narrow, 0, "8-byte accesses", "the image does not use this"},
+		{"cm4", narrow, 0, "8-byte accesses", "the image does not use the feature"},
 		{"cm4", wide, 69, "8-byte accesses", "make the image with width 4"},
 		{"cm4", bulk, 69, "8-byte accesses", "make the image with width 4"},
-		{"cm4", exact, 0, "8-byte accesses", "the image does not use this"},
+		{"cm4", exact, 0, "8-byte accesses", "the image does not use the feature"},
 		{"cm4", combining, 69, "write-combining", "issue 4928"},
 		{"altra", combining, 69, "write-combining", "CONFIG_ALTRA_ERRATUM_82288=y"},
-		{"altra", narrow, 0, "write-combining", "the image does not use this"},
+		{"altra", narrow, 0, "write-combining", "the image does not use the feature"},
 		{"s32g3", combining, 0, "write-combining", "not known"},
 		{"rpi5", combining, 0, "write-combining", "works"},
 		{"rpi5", host, 69, "coherence", "the processor or the device may read old data"},
@@ -479,6 +480,14 @@ func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
 		if r.Board != c.board || len(r.Facts) < 10 {
 			t.Errorf("%s: board %s, %d facts", c.board, r.Board, len(r.Facts))
 		}
+	}
+}
+
+func TestFactsOfABoardHaveTheirSourceInALineOfItsOwn(t *testing.T) {
+	exit, out, stderr := lm(t, "check-board", "qemu-virt")
+	const line = "\n         from  "
+	if exit != 0 || strings.Count(out, line) < 5 || strings.Contains(out, `\n`) {
+		t.Errorf("exit %d, %s\n%s", exit, stderr, out)
 	}
 }
 
@@ -513,13 +522,13 @@ func TestCheckBoardFailuresHaveTheirExitCode(t *testing.T) {
 		want string
 		args []string
 	}{
-		{64, `no board "rpi6"; boards: qemu-virt, rpi5, cm4`, []string{"rpi6"}},
-		{64, "one board, 2 given", []string{"rpi5", "cm4"}},
+		{64, `no board "rpi6"; use one of: qemu-virt, rpi5, cm4`, []string{"rpi6"}},
+		{64, "one board, not 2 arguments", []string{"rpi5", "cm4"}},
 		{65, "not a Light Metal image", []string{"rpi5", "--image",
 			write(t, "x.lmb", strings.Repeat("x", 100))}},
 		{65, "no line CONFIG_NAME=value", []string{"rpi5", "--kernel-config",
 			write(t, "config", "nothing\n")}},
-		{65, "not a whole gzip file", []string{"rpi5", "--kernel-config",
+		{65, "the gzip file is truncated or damaged", []string{"rpi5", "--kernel-config",
 			write(t, "config.gz", "\x1f\x8b\x08")}},
 		{66, "no such file", []string{"rpi5", "--image", "/nonexistent.lmb"}},
 		{66, "no such file", []string{"--kernel-config", "/nonexistent"}},
@@ -562,8 +571,9 @@ func TestReportForPeopleSaysWhyAndWhatNext(t *testing.T) {
 	files := readTree(t, "rpi5-wormhole.tree")
 	files["sys/kernel/security/lockdown"] = "none [confidentiality]"
 	exit, stdout, stderr := lm(t, "check-board", "--root", plant(t, files))
-	want := "\nmissing  lockdown: confidentiality\n         why   a kernel in lockdown lets " +
-		"no program map a BAR, not even as root\n         next  start the kernel without lockdown=;"
+	want := "\nmissing  lockdown: confidentiality\n         why   a kernel in lockdown does " +
+		"not allow a program to map a BAR, even as root\n" +
+		"         next  start the kernel without lockdown= on its command line;"
 	if exit != 69 || stderr != "" || !strings.Contains(stdout, want) ||
 		!strings.HasPrefix(stdout,
 			"board    Raspberry Pi 5 (rpi5)\nmachine  Raspberry Pi 5 Model B Rev 1.0, Linux "+
@@ -630,7 +640,8 @@ func TestVirtualMachineIsJudgedAsWhatItIs(t *testing.T) {
 		state state
 		text  string
 	}{
-		"edu 0000:00:02.0 IOMMU":  {fine, "group 1; used through the driver vfio-pci"},
+		"edu 0000:00:02.0 IOMMU": {fine,
+			"group 1; lightmetal uses the device through the driver vfio-pci"},
 		"edu 0000:00:02.0 driver": {fine, "vfio:0000:00:02.0"},
 		// as large as its user wanted
 		"ivshmem 0000:00:03.0 BAR 2": {fine, "1 MiB at 0x8001000000, write-combining possible"},

@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,17 +12,18 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
 )
 
-// tree is the root directory of a machine, or of a copy of parts of one. What
-// cannot be read counts as not there.
+// tree is the root directory of a machine, or of a copy of some of its files. A file that cannot be
+// read counts as absent.
 type tree string
 
-// textMax bounds what is read of one file: a kernel's configuration has
-// 300 KB, and a copied tree may hold anything.
+// textMax is the largest number of bytes that are read from a file. A kernel configuration has 300
+// KB, but files of a copied tree may have any size.
 const textMax = 4 << 20
 
-func (t tree) bytes(path string) (data []byte) {
+func (t tree) readBytes(path string) (data []byte) {
 	_ = fail.Try(func() {
 		file := openFile(filepath.Join(string(t), path))
 		defer file.Close()
@@ -31,17 +32,19 @@ func (t tree) bytes(path string) (data []byte) {
 	return data
 }
 
-// text is a file without the blanks and zero bytes around it.
-func (t tree) text(path string) string { return strings.Trim(string(t.bytes(path)), "\x00 \t\r\n") }
+// readText returns the content of a file, without blanks and zero bytes at both ends.
+func (t tree) readText(path string) string {
+	return strings.Trim(string(t.readBytes(path)), "\x00 \t\r\n")
+}
 
-// number is a file that holds one, decimal or with 0x.
-func (t tree) number(path string) (uint64, bool) {
-	v, err := strconv.ParseUint(t.text(path), 0, 64)
+// readNumber returns the number that a file contains, decimal or with 0x.
+func (t tree) readNumber(path string) (uint64, bool) {
+	v, err := strconv.ParseUint(t.readText(path), 0, 64)
 	return v, err == nil
 }
 
-// link returns the last element of the target of a symbolic link, empty if there is none.
-func (t tree) link(path string) string {
+// linkBase returns the last element of the target of a symbolic link, empty if there is none.
+func (t tree) linkBase(path string) string {
 	to, err := os.Readlink(filepath.Join(string(t), path))
 	if err != nil {
 		return ""
@@ -49,13 +52,13 @@ func (t tree) link(path string) string {
 	return filepath.Base(to)
 }
 
-func (t tree) has(path string) bool {
+func (t tree) exists(path string) bool {
 	_, err := os.Lstat(filepath.Join(string(t), path))
 	return err == nil
 }
 
-// names lists a directory in order.
-func (t tree) names(path string) (names []string) {
+// listDirectory returns the names in a directory, sorted.
+func (t tree) listDirectory(path string) (names []string) {
 	entries, _ := os.ReadDir(filepath.Join(string(t), path))
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -63,9 +66,9 @@ func (t tree) names(path string) (names []string) {
 	return names
 }
 
-// field is the first value after a label at the start of a line, as /proc has
-// them: "VmLck:   0 kB".
-func field(text, label string) string {
+// procField returns the first value after a label at the start of a line, as in files of /proc:
+// "VmLck:   0 kB".
+func procField(text, label string) string {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, label); ok {
 			if f := strings.Fields(rest); len(f) > 0 {
@@ -76,16 +79,17 @@ func field(text, label string) string {
 	return ""
 }
 
-// kernelConfig is what a kernel was built with. The zero value is unknown.
+// kernelConfig contains the options that a kernel was built with. In the zero value, they are
+// unknown.
 type kernelConfig struct {
 	from    string            // file it was read from, empty: unknown
-	options map[string]string // y, m or a value; what is not set is not in it
+	options map[string]string // values: y, m or others; options that are not set are absent
 }
 
 func (c *kernelConfig) known() bool { return c.from != "" }
 
-// on reports whether an option is built in or a module.
-func (c *kernelConfig) on(name string) bool {
+// isEnabled reports whether an option is built in or a module.
+func (c *kernelConfig) isEnabled(name string) bool {
 	return c.options[name] == "y" ||
 		c.options[name] == "m"
 }
@@ -97,30 +101,30 @@ func readKernelConfig(path string) *kernelConfig {
 	}
 	c, reason := parseKernelConfig(path, readFile(path, textMax))
 	if reason != "" {
-		fail.With(hal.BadImage, "%s: no kernel configuration: %s", path, reason)
+		fail.With(hal.BadImage, "%s is not a kernel configuration: %s", path, reason)
 	}
 	return c
 }
 
-// findKernelConfig looks where kernels leave their configuration. A file that
-// is none is as good as absent.
+// findKernelConfig reads the configuration from the usual places. It ignores a file that is not a
+// kernel configuration.
 func (t tree) findKernelConfig(release string) *kernelConfig {
 	for _, path := range [...]string{"/proc/config.gz", "/boot/config-" + release,
 		"/lib/modules/" + release + "/build/.config"} {
-		if c, reason := parseKernelConfig(path, t.bytes(path)); reason == "" {
+		if c, reason := parseKernelConfig(path, t.readBytes(path)); reason == "" {
 			return c
 		}
 	}
 	return &kernelConfig{}
 }
 
-// parseKernelConfig takes a .config, compressed or not; reason says why data
-// is none.
+// parseKernelConfig parses a .config file, compressed or not. If data is not a configuration,
+// reason says why.
 func parseKernelConfig(from string, data []byte) (c *kernelConfig, reason string) {
 	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
 		unpacked, err := gunzip(data)
 		if err != nil {
-			return nil, "not a whole gzip file: " + err.Error()
+			return nil, err.Error()
 		}
 		data = unpacked
 	}
@@ -132,7 +136,7 @@ func parseKernelConfig(from string, data []byte) (c *kernelConfig, reason string
 		}
 	}
 	if len(c.options) == 0 {
-		return nil, "no line CONFIG_NAME=value in it"
+		return nil, "the file has no line CONFIG_NAME=value"
 	}
 	return c, ""
 }
@@ -140,13 +144,17 @@ func parseKernelConfig(from string, data []byte) (c *kernelConfig, reason string
 func gunzip(data []byte) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the gzip file is truncated or damaged: %w", err)
 	}
 	unpacked, err := io.ReadAll(io.LimitReader(r, textMax))
-	if err == nil && len(unpacked) == textMax {
-		err = errors.New("too large")
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the gzip file is truncated or damaged: %w", err)
+	case len(unpacked) == textMax:
+		return nil, fmt.Errorf("the unpacked file is too large: the file must be smaller than %s",
+			lmb.SizeText(textMax))
 	}
-	return unpacked, err
+	return unpacked, nil
 }
 
 // requireDirectory fails if a path is not a directory.

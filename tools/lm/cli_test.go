@@ -95,12 +95,13 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		want string
 		args []string
 	}{
-		{64, "there is no lm frobnicate; lm --help lists", []string{"frobnicate"}},
+		{64, "there is no command lm frobnicate; lm --help lists", []string{"frobnicate"}},
 		{64, "lm info --help", []string{"info"}},
 		{64, "lm dump --help", []string{"dump", "--frob", image}},
-		{64, "no device: use --device mock:edu or --device pci:1234:11e8", []string{"replay",
-			image}},
-		{64, "no board \"nope\"; boards: edu,", []string{"replay", "--device", "mock:nope", image}},
+		{64, "--device is missing: use --device mock:edu or --device pci:1234:11e8",
+			[]string{"replay", image}},
+		{64, "there is no board \"nope\"; use edu,",
+			[]string{"replay", "--device", "mock:nope", image}},
 		{64, "no sequence \"nope\"", []string{"replay", "--device", "mock:edu", "--sequence",
 			"nope", image}},
 		{64, "--input takes NAME=FILE", []string{"replay", "--device", "mock:wormhole", "--input",
@@ -113,10 +114,11 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 			image}},
 		{64, "cannot be recognized; use --from", []string{"import", write(t, "x.trace", "x")}},
 		{64, "unknown format", []string{"import", "--from", "nope", trace}},
-		{64, "no pass", []string{"import", "--from", "qemu", "--without", "nope", "--region",
+		{64, "pass \"nope\" is unknown; passes: lift", []string{"import", "--from", "qemu",
+			"--without", "nope", "--region",
 			"edu-mmio", "--base", "0x10000000", "--board", "edu", trace}},
 		{65, "x.lms:4:3", []string{"asm", write(t, "x.lms", edu+"  frobnicate\n")}},
-		{65, "lm: listing: sequence 1 cannot be written: sequence aa starts in line",
+		{65, "lm: listing: sequence 1 cannot be written: sequence aa already starts in line",
 			[]string{"dump", twins}},
 		{65, "lm: bad image: " + noRule + ":5: command 0", []string{"asm", noRule}},
 		{65, "is not a regular file", []string{"info", t.TempDir()}},
@@ -138,7 +140,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{69, "TLB window 185", []string{"replay", "--device", "mock:wormhole", "--window",
 			"185", twoop}},
 		{69, "pci:dead:beef", []string{"replay", "--device", "pci:dead:beef", image}},
-		{69, "no simulator library", []string{"replay", "--device", "ttsim:/nonexistent.so",
+		{69, "library does not exist", []string{"replay", "--device", "ttsim:/nonexistent.so",
 			twoop}},
 		{70, ": main, command 1: write.4 l1+0x121b0 0xf0000: operation 2: ",
 			[]string{"replay", "--device", "mock:wormhole",
@@ -148,12 +150,12 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 						"main:\n  point l1 tile 1,1 address 0xffb00000\n"+
 						"  write.4 l1+0x121b0 0xf0000\n")}},
 		{75, ": main, command 0: poll.4 w0+0x20 & 0x80 == 0x80: got 0x0 after 1 ms (bits that " +
-			"differ: 7); then ran sequence safe: done",
+			"differ: 7); then sequence safe ran: done",
 			[]string{"replay", "--device", "mock:edu",
 				assemble(t, strings.Replace(edu, "window r", "window w0", 1)+
 					"main:\n  poll.4 w0+0x20 & 0x80 == 0x80 within 1ms\nsafe:\n"+
 					"  write.4 w0+0x20 0\n")}},
-		{75, "then ran sequence safe: device rejected the access: operation ",
+		{75, "then sequence safe ran: device rejected the access: operation ",
 			[]string{"replay", "--device", "mock:wormhole",
 				assemble(t,
 					"lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow l1 tlb size "+
@@ -286,8 +288,9 @@ func TestNewInputGivesNewOutput(t *testing.T) {
 	}
 	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a="+npyFile,
 		"--check-golden", filepath.Join(testdata, "images", "wh.twoop.lmb")); exit != 76 ||
-		!strings.Contains(stderr, "output d: 256 of 256 int32 differ; first [0]: 26, golden 0; "+
-			"largest difference 254538 at [255]") {
+		!strings.Contains(stderr, "output d: 256 of 256 int32 elements differ from the golden "+
+			"data; the first, [0], is 26 instead of 0; "+
+			"the largest difference is 254538 at [255]") {
 		t.Errorf("golden check of another input exits %d: %s", exit, stderr)
 	}
 }
@@ -387,7 +390,7 @@ func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 	for _, args := range [][]string{{"--key", ""}, {"--key="}, {"--key", "keys", "--key="}} {
 		if exit, stdout, stderr := lm(t, append([]string{"verify", "../../testdata/images/edu.lmb"},
 			args...)...); exit != 64 || stdout != "" ||
-			!strings.Contains(stderr, "--key needs a value") {
+			!strings.Contains(stderr, "--key has an empty value") {
 			t.Errorf("%q: %d, %s%s", args, exit, stdout, stderr)
 		}
 	}

@@ -254,7 +254,7 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 	ok(t, key+".pub", "verify", "--key", "-", "--together", out, out)
 	if exit, _, stderr := lmFrom(t, filepath.Join(testdata, "captures", "wh.twoop.record"),
 		"import", "--from", "mmiotrace", "-", "-o", out); exit != 65 ||
-		!strings.Contains(stderr, "it looks like --from record") {
+		!strings.Contains(stderr, "the trace looks like one for --from record") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 }
@@ -267,7 +267,7 @@ func TestStatisticsAreOfTheRunsThatCount(t *testing.T) {
 		got.Runs != 100 || got.Stats.WarmUp != 3 {
 		t.Fatalf("%v %s", err, text)
 	}
-	for _, s := range []spread{got.Stats.Device, got.Stats.Wall} {
+	for _, s := range []timeSpread{got.Stats.Device, got.Stats.Wall} {
 		if !(0 < s.MinNs && s.MinNs <= s.MedianNs && s.MedianNs <= s.P99Ns && s.P99Ns <= s.MaxNs) {
 			t.Errorf("%+v", s)
 		}
@@ -287,7 +287,7 @@ func TestStatisticsAreOfTheRunsThatCount(t *testing.T) {
 	for n := range int64(200) {
 		times = append(times, 200-n)
 	}
-	if s := spreadOf(times); s != (spread{1, 100, 198, 200}) {
+	if s := newTimeSpread(times); s != (timeSpread{1, 100, 198, 200}) {
 		t.Errorf("%+v", s)
 	}
 }
@@ -307,7 +307,7 @@ extra:
   copy.4 r+0x4 <- only[:]
 `)
 	exit, _, stderr := lm(t, "trim", "--in-place", "--sequence", "work", image)
-	if exit != 64 || !strings.Contains(stderr, "main calls it") {
+	if exit != 64 || !strings.Contains(stderr, "main calls work") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	exit, _, stderr = lm(t, "trim", "--in-place", "--sequence", "nope", image)
@@ -316,7 +316,7 @@ extra:
 	}
 	small := filepath.Join(t.TempDir(), "small.lmb")
 	ok(t, "", "trim", "--sequence", "extra", "--marks", image, "-o", small)
-	left, _ := decode(small)
+	left, _ := decodeFile(small)
 	if len(left.Sequences) != 2 || len(left.Tensors) != 2 || left.Tensors[1].Name != "y" ||
 		slices.ContainsFunc(left.Sequences[0].Commands,
 			func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark }) {
@@ -354,7 +354,7 @@ func TestWhatAChangeLeavesBehindIsSaid(t *testing.T) {
 	ok(t, "", "sign", "--new-key", key)
 	ok(t, "", "sign", "--in-place", "--key", key, out)
 	said := ok(t, "", "trim", "--in-place", "--marks", out)
-	if !strings.Contains(said, "; sign the image again") {
+	if !strings.Contains(said, "; the image is no longer signed: sign it again") {
 		t.Error(said)
 	}
 	if said := ok(t, "", "trim", "--in-place", "--marks", out); strings.Contains(said, "sign") {
@@ -400,8 +400,9 @@ func TestCompareHoldsSavedOutputsWithATolerance(t *testing.T) {
 		t.Fatal(err)
 	}
 	if exit, _, stderr := lm(t, "compare", twoopImage, "d="+saved); exit != 76 ||
-		!strings.Contains(stderr, "output d: 1 of 256 int32 differ; first [1]: 465, golden 464; "+
-			"largest difference 1 at [1]") {
+		!strings.Contains(stderr, "output d: 1 of 256 int32 elements differs from the golden "+
+			"data; the first, [1], is 465 instead of 464; "+
+			"the largest difference is 1 at [1]") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	ok(t, "", "compare", "--absolute", "1", twoopImage, "d="+saved)
@@ -410,7 +411,7 @@ func TestCompareHoldsSavedOutputsWithATolerance(t *testing.T) {
 		t.Error(exit)
 	}
 	if exit, _, stderr := lm(t, "compare", twoopImage, "a="+saved); exit != 64 ||
-		!strings.Contains(stderr, "it has d") {
+		!strings.Contains(stderr, "use one of: d") {
 		t.Errorf("%d %s", exit, stderr)
 	}
 }
@@ -464,7 +465,7 @@ main:
 		"x=1e999", "n=0xffffffffffffffffff"} {
 		exit, _, stderr := lm(t, "set", image, spec, "-o", "out.lmb")
 		if _, text, _ := strings.Cut(spec, "="); exit != 65 ||
-			!strings.Contains(stderr, "is not a value of type") || !strings.Contains(stderr,
+			!strings.Contains(stderr, "must be a value of type") || !strings.Contains(stderr,
 			"./"+text) {
 			t.Errorf("%s: exit %d, %s", spec, exit, stderr)
 		}

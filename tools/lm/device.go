@@ -16,9 +16,8 @@ func openDevice(name string) hal.Device {
 	case "mock":
 		board := boardNamed(rest, nil)
 		if board.generic {
-			failUsage("%s: a mock needs the sizes of its BARs; use mock:FILE with a board file "+
-				"(lm "+
-				"board-file) or an image", name)
+			failUsage("%s: the board generic has no sizes of BARs, which a mock needs; "+
+				"use mock:FILE with a board file (lm board-file) or an image", name)
 		}
 		d := mock.New(board.Board)
 		d.SetSubsystem(board.subsystem)
@@ -33,9 +32,9 @@ func openDevice(name string) hal.Device {
 	}
 }
 
-// connect puts the mocks among the devices of a replay on one bus, so that each can access
-// the memory of the others.
-func connect(devices []hal.Device) {
+// connectMocks puts the mocks among the devices of a replay on one bus, so that each can access the
+// memory of the others.
+func connectMocks(devices []hal.Device) {
 	var mocks []*mock.Device
 	for _, device := range devices {
 		if d, ok := device.(*mock.Device); ok {

@@ -17,8 +17,8 @@ import (
 
 func setCommand() *cobra.Command {
 	var out string
-	c := command("set IMAGE.lmb NAME=DATA...",
-		argumentCount(2, math.MaxInt, "an image and NAME=DATA of inputs"), func(args []string) {
+	c := newCommand("set IMAGE.lmb NAME=DATA...",
+		argumentCount(2, math.MaxInt, "an image and at least one NAME=DATA"), func(args []string) {
 			stale := false
 			editImage(args[0], out, func(image *lmb.Image) {
 				stale = slices.ContainsFunc(image.Tensors,
@@ -27,8 +27,8 @@ func setCommand() *cobra.Command {
 			})
 			if stale {
 				printLine(stderr,
-					"lm: warning: the golden data belong to the old inputs; remove the golden "+
-						"data (lm trim --golden), or record again")
+					"lm: warning: the golden data belong to the old inputs; "+
+						"remove the golden data (lm trim --golden), or make the image again")
 			}
 		})
 	outputFlags(c.Flags(), &out)
@@ -39,7 +39,7 @@ func trimCommand() *cobra.Command {
 	var out string
 	var drop []string
 	var marks, golden bool
-	c := command("trim IMAGE.lmb", exactlyOne("image"), func(args []string) {
+	c := newCommand("trim IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		if len(drop) == 0 && !marks && !golden {
 			failUsage("nothing to remove: use --sequence NAME, --marks or --golden")
 		}
@@ -56,19 +56,20 @@ func trimCommand() *cobra.Command {
 	flags := c.Flags()
 	outputFlags(flags, &out)
 	flags.StringArrayVar(&drop, "sequence", nil, "leave out this sequence")
-	flags.BoolVar(&marks, "marks", false, "leave out marks")
+	flags.BoolVar(&marks, "marks", false,
+		"leave out marks (texts that name parts of the image in reports)")
 	flags.BoolVar(&golden, "golden", false, "leave out the golden data of outputs")
 	return c
 }
 
 // editImage decodes an image, edits it and writes it.
 func editImage(path, out string, edit func(*lmb.Image)) {
-	image, file := decode(path)
+	image, file := decodeFile(path)
 	edit(image)
-	size := encode(image, out, path) // which verifies
+	size := writeImage(image, out, path) // writeImage verifies the image
 	again := ""
 	if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
-		again = "; sign the image again"
+		again = "; the image is no longer signed: sign it again"
 	}
 	printWritten(out, image, size, again)
 }
@@ -80,7 +81,8 @@ func setInputs(image *lmb.Image, specs []string) {
 		i := slices.IndexFunc(image.Tensors,
 			func(t lmb.Tensor) bool { return t.Role == gen.RoleInput && t.Name == name })
 		if i < 0 || path == "" {
-			failUsage("%q is not NAME=DATA of an input; lm info lists the inputs", spec)
+			failUsage("%q must be NAME=DATA with the name of an input; "+
+				"lm info lists the inputs", spec)
 		}
 		t := &image.Tensors[i]
 		e := elements{"input " + name, t.DType, t.Shape, t.Size()}
@@ -104,7 +106,7 @@ func dropGolden(image *lmb.Image) {
 	}
 }
 
-// dropSequences leaves out sequences, and the tensors that no other uses.
+// dropSequences removes sequences, and the tensors that no remaining sequence uses.
 func dropSequences(image *lmb.Image, names []string) {
 	if len(names) == 0 {
 		return
@@ -121,7 +123,9 @@ func dropSequences(image *lmb.Image, names []string) {
 		keep[i] = false
 	}
 	if !slices.Contains(keep, true) {
-		failUsage("--sequence %s: the image has no other sequence, and must have one", names[0])
+		failUsage(
+			"--sequence %s would remove the last sequence; an image needs at least one",
+			names[0])
 	}
 	used := make([]bool, len(image.Tensors))
 	for i, s := range image.Sequences {
@@ -131,7 +135,8 @@ func dropSequences(image *lmb.Image, names []string) {
 				continue
 			}
 			if c.Opcode == gen.OpcodeCall && !keep[c.Index] {
-				failUsage("--sequence %s: sequence %s calls it; leave that out, too",
+				failUsage("--sequence %s: sequence %s calls %[1]s; remove both with "+
+					"--sequence %[1]s --sequence %[2]s",
 					image.Sequences[c.Index].Name, s.Name)
 			}
 			if t, ok := tensorOfCommand(&c.Command); ok {
@@ -142,7 +147,7 @@ func dropSequences(image *lmb.Image, names []string) {
 	keepOnly(image, keep, used)
 }
 
-// tensorOfCommand is the index of the input or output that a command names.
+// tensorOfCommand returns the index of the input or output that a command names, if it names one.
 func tensorOfCommand(c *fbs.Command) (int, bool) {
 	if c.Opcode == gen.OpcodeCopyOut {
 		return int(c.Index) - 1, true
@@ -182,7 +187,7 @@ func compareCommand() *cobra.Command {
 	var absolute, relative float32
 	c := &cobra.Command{
 		Use:  "compare IMAGE.lmb NAME=FILE...",
-		Args: argumentCount(2, math.MaxInt, "an image and NAME=FILE of outputs"),
+		Args: argumentCount(2, math.MaxInt, "an image and at least one NAME=FILE"),
 		Run: func(c *cobra.Command, args []string) {
 			var judge *lmb.Golden
 			if c.Flags().Changed("absolute") || c.Flags().Changed("relative") {
@@ -194,18 +199,19 @@ func compareCommand() *cobra.Command {
 				judge = &lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(absolute),
 					Second: math.Float32bits(relative)}
 			}
-			compare(args[0], args[1:], judge)
+			compareFiles(args[0], args[1:], judge)
 		},
 	}
 	c.Flags().Float32Var(&absolute, "absolute", 0,
-		"largest difference between an element and its golden value")
-	c.Flags().Float32Var(&relative, "relative", 0, "the same, as a fraction of the golden value")
-	jsonFlag(c, "as JSON, also if an output does not match")
+		"allowed difference between an element and the golden element")
+	c.Flags().Float32Var(&relative, "relative", 0,
+		"allowed difference, as a fraction of the golden element")
+	defineJSONFlag(c, "print the result as JSON, also if an output does not match")
 	return c
 }
 
-// comparedFiles is what lm compare --json prints.
-type comparedFiles struct {
+// compareResult is the output of lm compare --json.
+type compareResult struct {
 	failure
 	Image   string         `json:"image"`
 	Outputs []comparedFile `json:"outputs"`
@@ -216,13 +222,13 @@ type comparedFile struct {
 	*lmb.Comparison
 }
 
-func compare(path string, specs []string, judge *lmb.Golden) {
+func compareFiles(path string, specs []string, judge *lmb.Golden) {
 	if last := specs[len(specs)-1]; strings.Contains(path, "=") && !strings.Contains(last, "=") {
 		failUsage("lm compare takes the image first: lm compare %s %s", last, path)
 	}
 	_, view := openVerified(path)
 	notes := fail.Must(lmb.ReadNotes(view))
-	result := comparedFiles{failure: failure{Code: hal.OK.Error()}, Image: path}
+	result := compareResult{failure: failure{Code: hal.OK.Error()}, Image: path}
 	var err error
 	for _, spec := range specs {
 		one := compareFile(path, view, notes, spec, judge)
@@ -235,7 +241,7 @@ func compare(path string, specs []string, judge *lmb.Golden) {
 		if err != nil {
 			code := codeOf(err)
 			result.failure = failure{code.ExitStatus(), code.Error(), err.Error()}
-			err = reported{code}
+			err = printedError{code}
 		}
 		printJSON(stdout, result)
 		fail.On(err)
@@ -249,13 +255,14 @@ func compare(path string, specs []string, judge *lmb.Golden) {
 	fail.On(err)
 }
 
-// compareFile compares a saved output with its golden data, as the image says, or as judge does if
-// that is not nil.
+// compareFile compares a saved output with its golden data, by the rule of the image, or by judge
+// if that is not nil.
 func compareFile(path string, view *fbs.View, notes *lmb.Notes, spec string, judge *lmb.Golden,
 ) comparedFile {
 	name, file, ok := strings.Cut(spec, "=")
 	if !ok || file == "" {
-		failUsage("%q is not NAME=FILE of an output", spec)
+		failUsage("%q must be NAME=FILE with the name of an output; "+
+			"lm info lists the outputs", spec)
 	}
 	index := tensorNamed(view, path, name, "lm compare", gen.RoleOutput)
 	t := &view.Tensors[index]

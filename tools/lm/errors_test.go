@@ -36,9 +36,11 @@ func TestEveryErrorSaysWhatToDo(t *testing.T) {
 		"trace": "{\"key\":\"value\"}\n", "cut.mmiotrace": "R 4 1.0 1 0x0 0x0 0x0 0\n",
 		"simple.trace": strings.Repeat("\xff", 8) + "\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2\x04" +
 			strings.Repeat("\x00", 7),
-		"old.lmb":   string(mustRead(t, filepath.Join(tree, "bad", "wrong-schema.lmb"))),
-		"cut.lmb":   string(mustRead(t, filepath.Join(tree, "images", "edu.lmb"))[:300]),
-		"x.record":  "LMRECORD 4\n",
+		"old.lmb":  string(mustRead(t, filepath.Join(tree, "bad", "wrong-schema.lmb"))),
+		"cut.lmb":  string(mustRead(t, filepath.Join(tree, "images", "edu.lmb"))[:300]),
+		"x.record": "LMRECORD 4\n",
+		"idle.record": "LMRECORD 2\nDEVICE 0 1234 11e8 served\nBAR 0 0 0 1000000000 100000\n" +
+			"CR 0 0 4 3412e811\nEND 3\n",
 		"x.npy":     "\x93NUMPY\x01\x00",
 		"run.json":  "{\"displayTimeUnit\":\"ns\",\n\"lightmetal\":{}}",
 		"short.bin": "xxx", "bad.csv": "1,2,x\n", "folder/x": "",

@@ -23,14 +23,15 @@ import (
 
 // faultList is the output of lm faults; its JSON is stable.
 type faultList struct {
-	Faults  []faultInfo `json:"faults"`  // by number, those without one in the order of the file
+	// sorted by number; those without one are in the order of the file
+	Faults  []faultInfo `json:"faults"`
 	Skipped []byteRange `json:"skipped"` // parts of the file that are no complete entry
 }
 
 // faultInfo is one entry.
 type faultInfo struct {
 	Number  uint64 `json:"number"` // 0: the file does not count its entries
-	Time    string `json:"time"`   // in UTC, by the clock of the target
+	Time    string `json:"time"`   // time in UTC, by the clock of the target
 	Exit    int    `json:"exit"`
 	Code    string `json:"code"`
 	Reason  string `json:"reason"`
@@ -40,13 +41,13 @@ type faultInfo struct {
 	Want    uint64 `json:"want"`
 	Mask    uint64 `json:"mask"`
 	Element uint64 `json:"element"`
-	Runs    uint64 `json:"runs"`           // completed before
+	Runs    uint64 `json:"runs"`           // runs completed before the failure
 	Safe    string `json:"safe,omitempty"` // result of the sequence safe, if it ran
 	// checksum of the image's envelope, and version of its signature
 	ImageChecksum uint32   `json:"image_checksum"`
 	ImageVersion  uint32   `json:"image_version"`
-	PCI           *pciInfo `json:"pci,omitempty"` // if the registers could be read
-	AER           *aerInfo `json:"aer,omitempty"` // if the device has these registers
+	PCI           *pciInfo `json:"pci,omitempty"` // nil: the registers could not be read
+	AER           *aerInfo `json:"aer,omitempty"` // nil: the device has no such registers
 
 	result runtime.Result
 }
@@ -71,12 +72,14 @@ type byteRange struct {
 }
 
 func faultsCommand() *cobra.Command {
-	c := command("faults FILE [IMAGE.lmb]", argumentCount(1, 2, "a file and an image"),
+	c := newCommand("faults FILE [IMAGE.lmb]",
+		argumentCount(1, 2, "a file of lmrun -faults and at most one image"),
 		func(args []string) {
 			const maxBytes = 64 << 20
 			list := readFaults(fail.Must(files.Read(args[0], maxBytes)))
 			if len(list.Faults) == 0 && len(list.Skipped) > 0 {
-				fail.With(hal.BadImage, "%s has no complete entry of lmrun -faults", args[0])
+				fail.With(hal.BadImage,
+					"%s is not a file of lmrun -faults: the file has no complete entry", args[0])
 			}
 			if len(args) == 2 {
 				_, view := openVerified(args[1])
@@ -84,7 +87,7 @@ func faultsCommand() *cobra.Command {
 			}
 			printResult(stdout, list)
 		})
-	jsonFlag(c, "as JSON")
+	defineJSONFlag(c, "print the entries as JSON")
 	return c
 }
 
@@ -136,20 +139,20 @@ func (list *faultList) skip(data []byte, at int) {
 	}
 }
 
-// describeFault converts an entry.
+// describeFault returns the description of an entry.
 func describeFault(e *faultlog.Entry) faultInfo {
 	r := &e.Result
 	f := faultInfo{
-		Number: e.Number, Runs: e.Runs, Command: r.Command,
+		Number: e.EntryNumber, Runs: e.Runs, Command: r.Command,
 		Time: time.Unix(0, int64(e.TimeNs)).UTC().Format(time.RFC3339Nano),
 		Exit: r.Code.ExitStatus(), Code: r.Code.Error(),
-		Reason: paddedText(e.Reason[:]), Device: paddedText(e.Device[:]),
+		Reason: paddedText(e.Reason[:]), Device: paddedText(e.DeviceAddress[:]),
 		Got: r.Got, Want: r.Want, Mask: r.Mask, Element: r.ElementIndex,
 		ImageChecksum: e.ImageChecksum, ImageVersion: e.ImageVersion,
 		result: *r,
 	}
 	if r.SafeRan {
-		f.Safe = r.SafeCode.Error()
+		f.Safe = r.SafeSequenceCode.Error()
 	}
 	if e.ConfigRegisters != [2]uint32{} {
 		f.PCI = &pciInfo{uint16(e.ConfigRegisters[1]), uint16(e.ConfigRegisters[1] >> 16)}
@@ -186,8 +189,8 @@ func (list *faultList) String() string {
 		list.Faults[i].print(&text)
 	}
 	for _, r := range list.Skipped {
-		fmt.Fprintf(&text, "skipped %d bytes at offset %d: no complete entry; it was interrupted "+
-			"while it was written, or changed later\n", r.Bytes, r.Offset)
+		fmt.Fprintf(&text, "skipped %d bytes at offset %d: not a complete entry; "+
+			"its write was interrupted, or the file was changed\n", r.Bytes, r.Offset)
 	}
 	if text.Len() == 0 {
 		return "no failure is recorded\n"
@@ -211,7 +214,7 @@ func (f *faultInfo) print(text *strings.Builder) {
 		line("got %#x, wanted %#x, mask %#x", f.Got, f.Want, f.Mask)
 	}
 	if f.Safe != "" {
-		line("then ran sequence safe: %s", f.Safe)
+		line("then sequence safe ran: %s", f.Safe)
 	}
 	if f.PCI != nil {
 		line("device %s: PCI command %#04x, status %#04x%s", f.Device, f.PCI.Command, f.PCI.Status,
@@ -233,10 +236,10 @@ var (
 	statusBits = map[int]string{8: "data parity error", 11: "signaled target abort",
 		12: "received target abort", 13: "received master abort", 14: "signaled system error",
 		15: "poisoned data"}
-	uncorrectableBits = map[int]string{4: "data link protocol", 5: "surprise down",
-		12: "poisoned TLP", 13: "flow control protocol", 14: "completion timeout",
+	uncorrectableBits = map[int]string{4: "data link protocol error", 5: "surprise down",
+		12: "poisoned TLP", 13: "flow control protocol error", 14: "completion timeout",
 		15: "completer abort", 16: "unexpected completion", 17: "receiver overflow",
-		18: "malformed TLP", 19: "ECRC", 20: "unsupported request", 21: "ACS violation"}
+		18: "malformed TLP", 19: "ECRC error", 20: "unsupported request", 21: "ACS violation"}
 	correctableBits = map[int]string{0: "receiver error", 6: "bad TLP", 7: "bad DLLP",
 		8: "replay number rollover", 12: "replay timer timeout", 13: "advisory non-fatal"}
 )

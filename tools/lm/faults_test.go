@@ -18,7 +18,7 @@ import (
 
 // faultEntry returns the bytes of an entry.
 func faultEntry(number uint64, change func(e *faultlog.Entry)) []byte {
-	e := faultlog.Entry{Magic: faultlog.EntryMagic, Number: number,
+	e := faultlog.Entry{Magic: faultlog.EntryMagic, EntryNumber: number,
 		TimeNs: 1_700_000_000_123_000_000,
 		Runs:   12, Result: runtime.Result{Code: hal.NoDevice, Command: -1}}
 	copy(e.Reason[:], "pci:1: no such device")
@@ -33,11 +33,11 @@ func faultEntry(number uint64, change func(e *faultlog.Entry)) []byte {
 func failedCommand(image []byte) func(e *faultlog.Entry) {
 	return func(e *faultlog.Entry) {
 		e.Result = runtime.Result{Code: hal.ExpectFailed, Command: 0, Got: 1, Want: 5, Mask: 0xff,
-			SafeRan: true, SafeCode: hal.DeviceGone}
+			SafeRan: true, SafeSequenceCode: hal.DeviceGone}
 		e.ImageChecksum, e.ImageVersion = fbs.ReadStruct[fbs.Preamble](image).Checksum, 7
 		e.ConfigRegisters = [2]uint32{0x11e81234, 0x20100406}
 		e.AERRegisters = [11]uint32{0x20001, 1 << 14, 0, 0, 1 << 6, 0, 0, 1, 2, 3, 4}
-		copy(e.Device[:], "0000:01:00.0")
+		copy(e.DeviceAddress[:], "0000:01:00.0")
 		e.Reason = [len(e.Reason)]byte{}
 		copy(e.Reason[:], "main, command 0: expect.4 w0+0x8")
 	}
@@ -61,12 +61,12 @@ func TestRecordedFailuresArePrintedOldestFirst(t *testing.T) {
 		t.Errorf("exit %d, %s\n%s", exit, stderr, stdout)
 	}
 	for _, line := range []string{"after 12 runs of the image with checksum 0x", ", version 7",
-		"got 0x1, wanted 0x5, mask 0xff", "then ran sequence safe: device gone",
+		"got 0x1, wanted 0x5, mask 0xff", "then sequence safe ran: device gone",
 		"device 0000:01:00.0: PCI command 0x0406, status 0x2010 (received master abort)",
 		"AER uncorrectable 0x00004000 (completion timeout)",
 		"AER correctable 0x00000040 (bad TLP)", "AER header log [00000001 00000002 ",
 		"5  2023-11-14T22:13:20.123Z  device unavailable (exit status 69)\n    pci:1: no such",
-		" bytes at offset 1024: no complete entry"} {
+		" bytes at offset 1024: not a complete entry"} {
 		if !strings.Contains(stdout, line) {
 			t.Errorf("no %q in\n%s", line, stdout)
 		}
@@ -121,7 +121,7 @@ func TestFileWithoutFailures(t *testing.T) {
 		}
 		exit, stdout, stderr := lm(t, "faults", path)
 		if exit != want || exit == 0 && stdout != "no failure is recorded\n" ||
-			exit != 0 && !strings.Contains(stderr, "has no complete entry of lmrun -faults") {
+			exit != 0 && !strings.Contains(stderr, "is not a file of lmrun -faults") {
 			t.Errorf("%.20q: exit %d, %s%s", text, exit, stdout, stderr)
 		}
 	}

@@ -32,45 +32,47 @@ func assembledFile(t *testing.T, source string) string {
 // TestVerifyWarnsOfFencesThatAreMissing around host memory, and behind bulk
 // copies through a write-combining window.
 func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
-	const told = "stores to the device without a fence after command 0 of main, which stores to " +
-		"host memory"
-	const overtook = "accesses the device without a fence after command 0 of main, which copies " +
-		"in bulk " +
-		"through a write-combining window"
-	const read = "loads from host memory without a fence after command 0 of main, which waits " +
-		"for the device"
+	const missing = "a fence is missing between command 0 of main, which "
+	stored := func(at string) string {
+		return missing + "stores to host memory, and " + at + ", which stores to the device"
+	}
+	overtook := func(at string) string {
+		return missing + "copies in bulk through a write-combining window, and " + at +
+			", which accesses the device"
+	}
+	read := func(at string) string {
+		return missing + "waits for the device, and " + at + ", which loads from host memory"
+	}
 	for _, test := range []struct {
 		body string
 		want []string
 	}{
-		{"  write.4 h+0x0 0x1\n  write.4 m+0x0 0x1\n", []string{"command 1 of main " + told}},
+		{"  write.4 h+0x0 0x1\n  write.4 m+0x0 0x1\n", []string{stored("command 1 of main")}},
 		{"  write.4 h+0x0 0x1\n  fence\n  write.4 m+0x0 0x1\n", nil},
 		{"  write.4 h+0x0 0x1\n  flush.4 m+0x0\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.4 h+0x0 <- hex 01020304\n  delay 1us\n  fill.4 m+0x0 <- 0x1 size 8\n" +
-			"  write.4 m+0x0 0x1\n", []string{"command 2 of main " + told}},
+			"  write.4 m+0x0 0x1\n", []string{stored("command 2 of main")}},
 		{"  write.4 m+0x0 0x1\n  write.4 h+0x0 0x1\n", nil},
 		{"  poll.4 m+0x0 == 0x1 within 1ms\n  copy.4 d[0:64] <- h+0x0\n",
-			[]string{"command 1 of main " + read}},
+			[]string{read("command 1 of main")}},
 		{"  poll.4 h+0x0 == 0x1 within 1ms\n  compare.4 h+0x0 uint32 == uint32 1\n",
-			[]string{"command 1 of main " + read}},
+			[]string{read("command 1 of main")}},
 		{"  poll.4 m+0x0 == 0x1 within 1ms\n  fence\n  copy.4 d[0:64] <- h+0x0\n", nil},
 		{"  poll.4 m+0x0 == 0x1 within 1ms\n  copy.4 d[0:64] <- m+0x0\n", nil},
 		{"  write.4 h+0x0 0x1\n  call ring\n  call ring\nring:\n  write.4 m+0x0 0x1\n",
-			[]string{"command 0 of ring " + told}},
+			[]string{stored("command 0 of ring")}},
 		{"  write.4 h+0x0 0x1\n  call order\n  write.4 m+0x0 0x1\norder:\n  fence\n", nil},
 		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  write.4 m+0x0 0x1\n",
-			[]string{"command 1 of main " + overtook}},
+			[]string{overtook("command 1 of main")}},
 		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n" +
 			"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  fence\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  expect.4 m+0x0 == 0x1\n",
-			[]string{"command 1 of main " + overtook}},
+			[]string{overtook("command 1 of main")}},
 		{"  copy.8 w+0x0 <- hex 0102030405060708\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.8 m+0x0 <- hex 0102030405060708 bulk\n  write.4 m+0x0 0x1\n", nil},
 		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n",
-			[]string{"command 1 of main ends the sequence without a fence after command 0 of " +
-				"main, which copies " +
-				"in " +
-				"bulk through a write-combining window"}},
+			[]string{missing + "copies in bulk through a write-combining window, " +
+				"and the end of the sequence at command 1 of main"}},
 		{"  call move\n  fence\n  write.4 m+0x0 0x1\nmove:\n" +
 			"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n", nil},
 	} {
@@ -97,7 +99,8 @@ func TestVerifySaysWhoseRulesWereHeld(t *testing.T) {
 		"main:\n  copy.4 d[0:64] <- m+0x0\n"
 	exit, _, stderr := lm(t, "verify", assembledFile(t, unknown))
 	if exit != 0 || !strings.Contains(stderr,
-		"device 0: no board has the PCI ids 1af4:1111, so the rules in the image were used: 1") {
+		"device 0: no board has the PCI ids 1af4:1111, "+
+			"so the access rules are those of the image (1 rule)") {
 		t.Errorf("%d: %s", exit, stderr)
 	}
 	if _, _, stderr := lm(t, "verify", "../../testdata/images/edu.lmb"); stderr != "" {

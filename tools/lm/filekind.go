@@ -13,8 +13,8 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file tells kinds of files by their first bytes: for lm import, which can do without
-// --from, and for messages about a file that a command cannot read.
+// This file recognizes kinds of files by their first bytes: for lm import without --from, and for
+// messages about a file that a command cannot read.
 
 // headSize is the number of bytes at the beginning of a file that show its kind. A trace of
 // QEMU may begin with events of other kinds.
@@ -22,22 +22,22 @@ const headSize = 32 << 10
 
 // traceFormats has a pattern that occurs in the head of each format of traces.
 var traceFormats = []struct {
-	format string
-	sign   *regexp.Regexp
+	format  string
+	pattern *regexp.Regexp
 }{
 	{importer.FromRecord, regexp.MustCompile("^LMRECORD")},
 	{importer.FromMmiotrace, regexp.MustCompile("^VERSION 2")},
 	{importer.FromQemu, regexp.MustCompile("(memory|vfio)_region_")},
 }
 
-// simpleTrace begins a trace of QEMU's backend "simple": an event of number ~0 and a magic
-// number (QEMU, trace/simple.c).
-const simpleTrace = "\xff\xff\xff\xff\xff\xff\xff\xff\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2"
+// simpleTraceMagic is the beginning of a trace of QEMU's backend "simple": an event of number ~0
+// and a magic number (QEMU, trace/simple.c).
+const simpleTraceMagic = "\xff\xff\xff\xff\xff\xff\xff\xff\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2"
 
 // traceFormat returns the format of a trace, as --from names it, or an empty string.
 func traceFormat(head []byte) string {
 	for _, f := range traceFormats {
-		if f.sign.Match(head) {
+		if f.pattern.Match(head) {
 			return f.format
 		}
 	}
@@ -53,7 +53,7 @@ func readHead(file *os.File) []byte {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil
 	}
-	head, _ := record.Plain(file).Peek(headSize)
+	head, _ := record.NewTextReader(file).Peek(headSize)
 	head = bytes.Clone(head)
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil
@@ -61,22 +61,22 @@ func readHead(file *os.File) []byte {
 	return head
 }
 
-// otherFormat returns a hint if a file seems to have another format than --from says.
-func otherFormat(trace *input, from string) string {
+// otherFormatHint returns a hint if a file seems to have another format than --from says.
+func otherFormatHint(trace *limitedInput, from string) string {
 	head := readHead(trace.File)
-	if bytes.HasPrefix(head, []byte(simpleTrace)) {
+	if bytes.HasPrefix(head, []byte(simpleTraceMagic)) {
 		return "; this is a binary trace of QEMU's backend \"simple\"; use the backend \"log\" " +
 			"(qemu -trace EVENT -D FILE)"
 	}
 	if format := traceFormat(head); format != "" && format != from {
-		return "; it looks like --from " + format
+		return "; the trace looks like one for --from " + format
 	}
 	return ""
 }
 
-// notAnImage returns an error that says what a file is that was given as an image, and what
-// to do with it. It returns nil if the kind of the file is unknown.
-func notAnImage(path string) error {
+// notAnImageError returns an error that says what a file is that was given as an image, and what to
+// do with it. It returns nil if the kind of the file is unknown.
+func notAnImageError(path string) error {
 	fd, _, err := files.OpenWithoutWaiting(path)
 	if err != nil {
 		return nil
@@ -100,10 +100,10 @@ func notAnImage(path string) error {
 	return newFault(hal.BadImage, text, path)
 }
 
-// notATrace returns an error that says what a file is that was given as a trace, and what to do
-// with it. It returns nil if the file is a trace, or if its kind is unknown.
-func notATrace(path string) error {
-	fd, _, err := files.OpenWithoutWaiting(stdin(path))
+// notATraceError returns an error that says what a file is that was given as a trace, and what to
+// do with it. It returns nil if the file is a trace, or if its kind is unknown.
+func notATraceError(path string) error {
+	fd, _, err := files.OpenWithoutWaiting(inputPath(path))
 	if err != nil {
 		return nil
 	}
@@ -114,9 +114,10 @@ func notATrace(path string) error {
 	case traceFormat(head) != "":
 		return nil
 	case isImage(head):
-		return traces.Refuse(0, "this is an image, not a trace; `lm info %s` shows it", path)
+		return traces.TraceError(0, "this is an image, not a trace; `lm info %s` shows it", path)
 	case listingHead.Match(head):
-		return traces.Refuse(0, "this is a listing, not a trace; `lm asm %s` makes an image of it",
+		return traces.TraceError(0,
+			"this is a listing, not a trace; `lm asm %s` makes an image of it",
 			path)
 	}
 	return nil

@@ -251,10 +251,10 @@ func TestTraceByAPipeHasAnEnd(t *testing.T) {
 	defer writer.Close()
 	in := openFile(path)
 	defer in.Close()
-	if in.left != pipeMax || in.most != pipeMax {
-		t.Errorf("%d of %d bytes may come, want %d", in.left, in.most, int64(pipeMax))
+	if in.remaining != pipeMax || in.limit != pipeMax {
+		t.Errorf("%d of %d bytes may come, want %d", in.remaining, in.limit, int64(pipeMax))
 	}
-	in.left = 8
+	in.remaining = 8
 	if _, err := writer.WriteString(strings.Repeat("\n", 20)); err != nil {
 		t.Fatal(err)
 	}
@@ -315,6 +315,7 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 		"replay --device mock:wormhole --window -5 " + twoop:    "--window",
 		"replay --device mock:wormhole --window 65543 " + twoop: "--window",
 		"replay --device mock:wormhole --window -1 " + twoop:    "--window",
+		"replay --device mock:wormhole --window 65535 " + twoop: "--window",
 		"replay --device mock:wormhole --input a=x --input a=y " +
 			twoop: "--input a is named twice",
 		"set " + twoop + " a=1 a=2 -o /dev/null": "a is named twice",

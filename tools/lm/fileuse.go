@@ -17,14 +17,14 @@ import (
 
 // fileRole describes which files a value of a flag or an argument names.
 type fileRole struct {
-	form   string // of the value, FILE is the path; empty: values name no file
+	form   string // form of the value, with FILE for the path; empty: the value names no file
 	writes bool   // the command writes these files, otherwise it reads them
 	paths  func(value string) []string
 }
 
 var (
 	noFile       = &fileRole{paths: func(string) []string { return nil }}
-	readsFile    = &fileRole{form: "FILE", paths: itself}
+	readsFile    = &fileRole{form: "FILE", paths: valueAsPath}
 	readsSysfs   = &fileRole{form: "FILE", paths: deviceDirectoryFiles}
 	readsSource  = &fileRole{form: "FILE", paths: sourceFiles}
 	readsProgram = &fileRole{form: "FILE", paths: programFiles}
@@ -34,12 +34,12 @@ var (
 	readsTensor  = &fileRole{form: "NAME=FILE", paths: tensorFiles}
 	readsHost    = &fileRole{form: "NAME=0x1000,FILE", paths: hostFiles}
 	readsBar     = &fileRole{form: "FILE=0", paths: barFiles}
-	writesFile   = &fileRole{form: "FILE", writes: true, paths: itself}
+	writesFile   = &fileRole{form: "FILE", writes: true, paths: valueAsPath}
 	writesKeys   = &fileRole{form: "FILE", writes: true, paths: keyFiles}
 	writesTensor = &fileRole{form: "NAME=FILE", writes: true, paths: outputFiles}
 )
 
-func itself(value string) []string { return []string{value} }
+func valueAsPath(value string) []string { return []string{value} }
 
 func keyFiles(value string) []string { return []string{value, value + ".pub"} }
 
@@ -66,8 +66,8 @@ func sourceFiles(value string) []string {
 	return list
 }
 
-// programFiles returns a recorded program's executable or argument; - is the
-// program's own affair.
+// programFiles returns the executable or an argument of a recorded program. It returns nothing for
+// the argument "-", which only the program interprets.
 func programFiles(value string) []string {
 	if value == "-" {
 		return nil
@@ -141,8 +141,8 @@ type fileUse struct {
 	args  []*fileRole          // by position; the last one is for all further arguments
 	flags map[string]*fileRole // every flag whose value is text
 
-	// out returns the default of --out, nil or empty: none.
-	out func(c *cobra.Command, args []string) string
+	// defaultOut returns the default of --out; if defaultOut is nil or returns "", there is none.
+	defaultOut func(c *cobra.Command, args []string) string
 }
 
 // fileUses declares the files of every command. checkFiles enforces it, and a test
@@ -151,7 +151,7 @@ var fileUses = map[string]fileUse{
 	"asm": {
 		args:  []*fileRole{readsFile},
 		flags: map[string]*fileRole{"out": writesFile, "board": readsBoard, "rule": noFile},
-		out: func(_ *cobra.Command, args []string) string {
+		defaultOut: func(_ *cobra.Command, args []string) string {
 			return defaultOutput(args[0],
 				".lms")
 		},
@@ -162,9 +162,9 @@ var fileUses = map[string]fileUse{
 			"rule": noFile},
 	},
 	"capture": {
-		args:  []*fileRole{readsSource, noFile},
-		flags: map[string]*fileRole{"out": writesFile, "board": noFile, "device": readsDevice},
-		out:   defaultCaptureOutput,
+		args:       []*fileRole{readsSource, noFile},
+		flags:      map[string]*fileRole{"out": writesFile, "board": noFile, "device": readsDevice},
+		defaultOut: defaultCaptureOutput,
 	},
 	"check-board": {
 		args: []*fileRole{noFile},
@@ -185,7 +185,7 @@ var fileUses = map[string]fileUse{
 			"deadline": noFile, "poll": noFile, "ignore": noFile, "reached": noFile,
 			"input":  noFile,
 			"output": noFile, "part": noFile, "frame": noFile, "stop": noFile, "without": noFile},
-		out: defaultImportOutput,
+		defaultOut: defaultImportOutput,
 	},
 	"info": {args: []*fileRole{readsFile}},
 	"man":  {args: []*fileRole{writesFile, readsFile}},
@@ -233,11 +233,11 @@ var fileUses = map[string]fileUse{
 	"version": {},
 }
 
-// namedFile is a file that an invocation names, and how it does.
+// namedFile is a file that an invocation names.
 type namedFile struct {
-	path   string
-	by     string // for messages
-	writes bool
+	path    string
+	namedBy string // the argument or flag that names the file, for messages
+	writes  bool
 }
 
 // namedFiles returns the files that the arguments and flags of a command name.
@@ -274,22 +274,22 @@ func flagValues(f *pflag.Flag) []string {
 func checkFiles(c *cobra.Command, args []string) {
 	use, ours := fileUses[c.Name()]
 	if !ours {
-		return // a command of cobra
+		return // a command that cobra defines
 	}
 	out := c.Flags().Lookup("out")
-	if use.out != nil && !out.Changed {
-		fail.On(c.Flags().Set(out.Name, use.out(c, args)))
+	if use.defaultOut != nil && !out.Changed {
+		fail.On(c.Flags().Set(out.Name, use.defaultOut(c, args)))
 	}
 	inPlace := checkInPlace(c, args)
 	var inputs, outputs []string
-	var standard []string // what names standard input
+	var standard []string // arguments and flags that name standard input
 	for i, file := range use.namedFiles(c, args) {
 		switch {
 		case file.writes:
 			outputs = append(outputs, file.path)
 			continue
 		case file.path == "-":
-			standard = append(standard, file.by)
+			standard = append(standard, file.namedBy)
 		}
 		if !inPlace || i > 0 { // the first argument is the image
 			inputs = append(inputs, file.path)
@@ -322,8 +322,8 @@ func outputFlags(flags *pflag.FlagSet, out *string) {
 	flags.Bool("in-place", false, "overwrite the image itself")
 }
 
-// checkInPlace requires -o or --in-place of a command that has both, and reports
-// whether the image is written over, which it makes the value of --out then.
+// checkInPlace requires -o or --in-place for a command that has both flags. It reports whether the
+// command overwrites the image; in this case, it sets --out to the path of the image.
 func checkInPlace(c *cobra.Command, args []string) (inPlace bool) {
 	flag := c.Flags().Lookup("in-place")
 	if flag == nil || len(args) == 0 {
@@ -335,11 +335,10 @@ func checkInPlace(c *cobra.Command, args []string) (inPlace bool) {
 	case inPlace && out.Changed:
 		failUsage("use either -o FILE or --in-place, not both")
 	case !inPlace && !out.Changed:
-		failUsage("lm %s needs -o FILE, or --in-place to overwrite %s",
-			c.Name(), args[0])
+		failUsage("-o FILE is missing; use -o FILE, or --in-place to overwrite %s", args[0])
 	case inPlace && args[0] == "-":
-		failUsage("--in-place does not work with standard input; use -o FILE, or -o - for " +
-			"standard output")
+		failUsage("--in-place does not work with standard input; " +
+			"use -o FILE, or -o - for standard output")
 	case inPlace:
 		fail.On(c.Flags().Set(out.Name, args[0]))
 	}

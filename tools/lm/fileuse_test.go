@@ -67,7 +67,8 @@ func TestEveryFlagDeclaresItsFiles(t *testing.T) {
 	names := regexp.MustCompile(`(?i)\b(file|files|image|page|record|path)\b`)
 	// Flags whose text has such a word, and whose values name no file.
 	without := []string{"import device", "import frame", "import from", "import ignore",
-		"import input", "record protect", "report sequence", "tensor name", "verify board"}
+		"import input", "record protect", "record watch", "report sequence", "tensor name",
+		"verify board"}
 	commands := 0
 	ownCommands(func(c *cobra.Command, use *fileUse, declared bool) {
 		commands++
@@ -254,7 +255,7 @@ func TestPlaybackReadsStandardInput(t *testing.T) {
 	}
 	// The recording is not what the image does: it is read, and differs.
 	exit, _, stderr = lmFrom(t, record, "replay", "--device", "playback:-,wormhole", twoopImage)
-	if exit != 70 || !strings.Contains(stderr, "rejects it") {
+	if exit != 70 || !strings.Contains(stderr, "the device model rejects the access") {
 		t.Errorf("exit %d, %s", exit, stderr)
 	}
 	exit, _, stderr = lmFrom(t, "/dev/null", "replay", "--device", "playback:-", twoopImage)

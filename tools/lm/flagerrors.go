@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// This file words the errors of a command line: unknown commands and flags, and flags with
-// an unusable value.
+// This file formats the errors of a command line: unknown commands and flags, and flags with an
+// unusable value.
 
 // flagError returns the error of a command whose flags could not be parsed.
 func flagError(c *cobra.Command, err error) error {
@@ -49,7 +49,7 @@ func unknownFlagText(c *cobra.Command, unknown *pflag.NotExistError) string {
 		return fmt.Sprintf("there is no flag -%s", unknown.GetSpecifiedName())
 	}
 	name, like := unknown.GetSpecifiedName(), &cobra.Command{}
-	c.Flags().VisitAll(func(f *pflag.Flag) { addCandidate(like, "--"+f.Name) })
+	c.Flags().VisitAll(func(f *pflag.Flag) { addNameCandidate(like, "--"+f.Name) })
 	return fmt.Sprintf("there is no flag --%s%s", name, didYouMean(like, "--"+name, ""))
 }
 
@@ -60,8 +60,8 @@ func valueForm(flag *pflag.Flag) string {
 		return "a whole number"
 	case "uint8":
 		return "a number from 0 to 255"
-	case "uint16":
-		return "a number from 0 to 65535"
+	case "uint16": // only --window has this type; the format uses 65535 for any TLB window
+		return "a number from 0 to 65534"
 	case "uint32":
 		return "a number from 0 to 4294967295"
 	case "bool":
@@ -71,7 +71,7 @@ func valueForm(flag *pflag.Flag) string {
 	case "duration":
 		return "a time such as 500ms, 20s or 1h"
 	}
-	return "a value of another form"
+	return "a value of type " + flag.Value.Type()
 }
 
 // unknownCommand fails if the first argument is no command.
@@ -80,14 +80,14 @@ func unknownCommand(c *cobra.Command, args []string) error {
 		return nil
 	}
 	if like := didYouMean(c, args[0], "lm "); like != "" {
-		failUsage("there is no lm %s%s", args[0], like)
+		failUsage("there is no command lm %s%s", args[0], like)
 	}
-	return newFault(hal.Usage, "there is no lm %s; lm --help lists the commands", args[0])
+	return newFault(hal.Usage, "there is no command lm %s; lm --help lists the commands", args[0])
 }
 
-// addCandidate adds a name for didYouMean to choose from, in the form in which cobra compares
+// addNameCandidate adds a name for didYouMean to choose from, in the form in which cobra compares
 // names: that of a command.
-func addCandidate(to *cobra.Command, name string) {
+func addNameCandidate(to *cobra.Command, name string) {
 	to.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 }
 

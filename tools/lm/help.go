@@ -60,7 +60,7 @@ func helpCommand() *cobra.Command {
 
 func setHelpText(c *cobra.Command) {
 	if _, err := helpTexts.Open("help/" + c.Name() + ".txt"); err != nil {
-		return // a command of cobra
+		return // a command that cobra defines
 	}
 	words := strings.NewReplacer("{exits}", helpText("exits"), "{tensors}", helpText("tensors"),
 		"{boards}", boardNames(), "{machines}", hostNames(),

@@ -267,8 +267,8 @@ var wounds = map[string]wound{
 		func(t *testing.T) []byte {
 			return patchedRule(t, 1, func(r *fbs.AccessRule) { r.First = 0x7c })
 		}},
-	"rules-out-of-order.lmb": {"rule 1: bytes 0x80 to 0xfff overlap the previous rule or " +
-		"belong before it", func(t *testing.T) []byte {
+	"rules-out-of-order.lmb": {"rule 1: bytes 0x80 to 0xfff overlap the previous rule, or " +
+		"rules are not in order", func(t *testing.T) []byte {
 		return patchedRule(t, 0, func(r *fbs.AccessRule) { r.Bar, r.Last = 2, 0xf })
 	}},
 	"rule-outside-bar.lmb": {"rule 1: bytes 0x80 to 0x2fff do not lie in BAR 0",
@@ -333,7 +333,7 @@ var wounds = map[string]wound{
 	"reservation-of-another.lmb": {"command count is 77, but the image", func(t *testing.T) []byte {
 		return patchedReservation(t, 24, 77)
 	}},
-	"arena-overflow.lmb": {"arena bytes are ",
+	"arena-overflow.lmb": {"arena_bytes is ",
 		func(t *testing.T) []byte { return patchedReservation(t, 7, 0xff) }},
 	"larger-than-the-machine.lmb": {"are available", func(t *testing.T) []byte {
 		return assembled(t, "tensor a input uint8[1048576x1048576]\nmain:\n  write.4 r+0x4 0x1\n")

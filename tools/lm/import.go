@@ -47,9 +47,9 @@ type importFlags struct {
 
 func importCommand() *cobra.Command {
 	var f importFlags
-	c := command("import TRACE", exactlyOneTrace, func(args []string) { f.run(args[0]) })
-	f.define(c.Flags())
-	jsonFlag(c, "report as JSON")
+	c := newCommand("import TRACE", exactlyOneTrace, func(args []string) { f.run(args[0]) })
+	f.defineFlags(c.Flags())
+	defineJSONFlag(c, "print the report as JSON")
 	return c
 }
 
@@ -59,75 +59,98 @@ func exactlyOneTrace(c *cobra.Command, args []string) error {
 	if err := exactlyOne("trace")(c, args); err != nil {
 		return err
 	}
-	failAt(args[0], notATrace(args[0]))
+	failAtPath(args[0], notATraceError(args[0]))
 	return nil
 }
 
-func (f *importFlags) define(flags *pflag.FlagSet) {
+func (f *importFlags) defineFlags(flags *pflag.FlagSet) {
+	f.defineTrace(flags)
+	f.defineTensors(flags)
+	f.defineParts(flags)
+	f.defineOmissions(flags)
+}
+
+// defineTrace defines flags that describe the trace, its device and its accesses.
+func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.StringVar(&f.from, "from", "",
-		"format of the trace: mmiotrace, qemu or record (default: by its first lines)")
-	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: TRACE with .lmb)")
+		"format of the trace: mmiotrace, qemu or record (default: recognized by its first lines)")
+	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: the trace's name with .lmb)")
 	flags.StringVar(&f.board, "board", "",
-		"board of the device, generic, or a board file (default: by the PCI ids in the trace)")
+		"board of the device, generic, or a board file "+
+			"(default: the board with the trace's PCI ids)")
 	flags.StringArrayVar(&f.rules, "rule", nil, ruleHelp)
 	flags.StringVar(&f.device, "device", "",
-		"VVVV:DDDD or BB:DD.F, if the trace has several devices (record: DDDD:BB:DD.F)")
+		"device to import, if the trace has several: "+
+			"its ids VVVV:DDDD, or its address BB:DD.F (record: DDDD:BB:DD.F)")
 	flags.BoolVar(&f.incomplete, "incomplete", false,
 		"record: accept a recording that is marked as incomplete, or that was cut")
 	flags.StringSliceVar(&f.regions, "region", nil,
-		"qemu: name of the memory region of the device; several: NAME=BAR")
+		"qemu: name of the device's memory region; for several BARs, NAME=BAR for each")
 	flags.StringSliceVar(&f.bases, "base", nil,
-		"qemu: address of each region in the guest, in the same order")
+		"qemu: guest-physical address of each region, in the order of --region")
 	flags.Uint8Var(&f.bar, "bar", 0,
-		"BAR of a QEMU region, and of ranges and tensors that name no BAR")
+		"number of the BAR of a QEMU region, and of ranges and tensors that do not name a BAR")
 	flags.StringVar(&f.deadline, "deadline", "",
 		"deadline of every poll, such as 500ms (default: ten times the recorded wait, at least 1s)")
-	flags.StringArrayVar(&f.poll, "poll", nil, "treat every load there as a poll: "+placesHelp)
+	flags.StringArrayVar(&f.poll, "poll", nil, "treat every load at PLACE as a poll: "+placesHelp)
 	flags.StringArrayVar(&f.reached, "reached", nil,
-		"polls there wait until a counter has reached or passed the recorded value: "+placesHelp+
-			"; rising: all places whose recorded values only rise")
+		"polls at PLACE wait until a counter has reached or passed the recorded value: "+placesHelp+
+			"; or rising, for all places whose recorded values only rise")
 	flags.StringArrayVar(&f.ignore, "ignore", nil,
-		"make loads there, but ignore their values: "+placesHelp+
-			"; bus:FIRST-LAST is host memory of a recording")
+		"execute loads at PLACE, but ignore their values: "+placesHelp+
+			"; or bus:FIRST-LAST, for bus addresses of host memory in a recording")
+}
+
+// defineTensors defines flags that describe tensors and host memory.
+func (f *importFlags) defineTensors(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.inputs, "input", nil,
-		"input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., "+
-			"barN+ADDRESS or, in host memory of a recording, bus:ADDRESS; in pages over all "+
-			"DRAM banks NAME=interleaved:ADDRESS,PAGE,DTYPE,SHAPE, with ,tiled in tiles of 32x32; "+
-			"ADDRESS@LINE takes what is first stored there from that line of the trace on")
+		"input tensor: NAME=ADDRESS,DTYPE,SHAPE; in a tile, NAME=X,Y,ADDRESS,DTYPE,SHAPE; "+
+			"in pages over all DRAM banks, NAME=interleaved:ADDRESS,PAGE,DTYPE,SHAPE, "+
+			"with ,tiled appended for tiles of 32x32. "+
+			"ADDRESS may be barN+ADDRESS or, in host memory of a recording, bus:ADDRESS; "+
+			"ADDRESS@LINE uses the first store there at or after this line of the trace")
 	flags.StringArrayVar(&f.outputs, "output", nil,
-		"output tensor, in the form of --input without @LINE: the data loaded there; of "+
-			"several loads, the last counts")
+		"output tensor, in the form of --input without @LINE; "+
+			"the data are those of the last load of the tensor")
 	flags.StringArrayVar(&f.host, "host", nil,
-		"host memory that the device accessed: NAME=BUSADDRESS,FILE; FILE has its bytes")
+		"host memory that the device accessed: NAME=BUSADDRESS,FILE; FILE contains the bytes")
 	flags.BoolVar(&f.fixedHost, "fixed-host", false,
-		"devices with tiles: keep the recorded bus addresses of host memory, for kernels that "+
-			"have them compiled in (default: only if the device reaches memory whose address the "+
-			"program stores nowhere)")
+		"devices with tiles: keep the recorded bus addresses of host memory, "+
+			"for device programs that contain these addresses (default: "+
+			"only if the device reaches memory whose address the program never stores)")
 	flags.IntVar(&f.disabledBank, "disabled-bank", -1,
-		"number of the DRAM bank that is disabled on the recorded card, for interleaved tensors "+
-			"(default: none)")
+		"number of the DRAM bank that is disabled on the recorded card, "+
+			"for interleaved tensors (default: none)")
+}
+
+// defineParts defines flags that select parts of the trace, and what is made of them.
+func (f *importFlags) defineParts(flags *pflag.FlagSet) {
 	flags.StringVar(&f.part, "part", "",
-		"import only FROM..TO: lines of the trace, or texts of its marks")
+		"import only the part FROM..TO of the trace; "+
+			"FROM and TO are line numbers or texts of marks")
 	flags.StringVar(&f.frame, "frame", "",
-		"make the sequences init (up to FROM) and frame (FROM..TO); --input and --output are for "+
-			"the frame")
+		"make the sequences init (up to FROM) "+
+			"and frame (FROM..TO, as for --part); --input and --output apply to frame")
 	flags.StringVar(&f.stop, "stop", "",
-		"with --frame: make the sequence stop (FROM..); commands between frame and stop are left "+
-			"out")
+		"with --frame: make the sequence stop, from FROM (line number or text of a mark) on; "+
+			"commands between frame and stop are left out")
 	flags.BoolVar(&f.find, "find-frames", false,
-		"find repeated commands and make init, frame and stop of them; with --summary only report")
+		"make the sequences init, frame (one repetition) and stop of a trace that repeats itself; "+
+			"with --summary, only report the repetitions")
 	flags.IntVar(&f.candidate, "candidate", 0,
-		"with --find-frames: which of the repetitions that it lists (default: the best)")
-	flags.StringSliceVar(&f.without, "without", nil, "passes to leave out")
+		"with --find-frames: number of the listed repetition to use (default: the best)")
+	flags.StringSliceVar(&f.without, "without", nil,
+		"passes of the import to leave out (listed above)")
 	flags.BoolVar(&f.summary, "summary", false, "only report what is in the trace")
-	f.defineOmissions(flags)
 }
 
 // defineOmissions defines flags that leave accesses out.
 func (f *importFlags) defineOmissions(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.omitManagement, "omit-management", false,
-		"devices with tiles: leave out accesses of the ARC and PCIe tiles, and outside of TLB "+
-			"windows, through which a driver library starts and ends: clock, telemetry, messages")
+		"devices with tiles: leave out accesses to the ARC and PCIe tiles, "+
+			"and accesses to registers that do not go through a TLB window; "+
+			"driver libraries make such accesses at start and end, "+
+			"for clock, telemetry and messages")
 }
 
 func boardNames() string {
@@ -148,34 +171,35 @@ func (f *importFlags) run(path string) {
 	if f.from == "" {
 		f.from = traceFormat(readHead(trace.File))
 	}
-	o := f.options(path)
+	o := f.importerOptions(path)
 	if f.summary {
 		f.summarize(path, trace, &o)
 		return
 	}
 	// The accesses of a large trace have no pointers: collecting garbage often costs little.
 	debug.SetGCPercent(20)
-	done := progress(trace, &o)
+	done := showProgress(trace, &o)
 	defer done()
 	var frames *importer.Frames
 	if f.find {
-		failAt(path, fail.Try(func() { frames = f.findFrames(trace, &o) }))
+		failAtPath(path, fail.Try(func() { frames = f.findFrames(trace, &o) }))
 	}
 	image, report, err := importer.ImportPacked(trace, o)
 	done()
 	if err != nil {
-		fail.On(fmt.Errorf("%s: %w%s", path, err, otherFormat(trace, f.from)))
+		fail.On(fmt.Errorf("%s: %w%s", path, err, otherFormatHint(trace, f.from)))
 	}
 	report.Frames = frames
-	debug.FreeOSMemory() // of the trace's accesses: the file needs about as much
+	debug.FreeOSMemory() // frees the trace's accesses: the file needs about as much
 	size := 0
-	if err := fail.Try(func() { size = encode(image, f.out, path) }); err != nil {
-		if known := boards.FindByID(image.Devices[0].Vendor, image.Devices[0].Device); o.Generic &&
+	if err := fail.Try(func() { size = writeImage(image, f.out, path) }); err != nil {
+		if known := boards.FindByID(image.Devices[0].Vendor,
+			image.Devices[0].Device); o.BarSizesAreLimits &&
 			known != nil &&
 			regexp.MustCompile("accepted by "+known.Name+"|"+known.Name+
 				" has no memory or register").MatchString(err.Error()) {
-			err = fmt.Errorf("%w; %w, which also prints the line of the "+
-				"trace", err, &boardfile.Known{Board: known})
+			err = fmt.Errorf("%w; %w to see which line of the trace causes the error", err,
+				&boardfile.Known{Board: known})
 		}
 		fail.On(err)
 	}
@@ -185,13 +209,13 @@ func (f *importFlags) run(path string) {
 	}
 }
 
-// openTrace is openFile, of a trace. If it is a recording that was not finished, the error names
-// the file that is left.
-func openTrace(path string) (trace *input) {
+// openTrace opens a trace. If the trace is missing, but an unfinished recording of it is left, the
+// error names that recording.
+func openTrace(path string) (trace *limitedInput) {
 	err := fail.Try(func() { trace = openFile(path) })
 	if hal.CodeOf(err) == hal.NoFile {
 		if left := unfinishedRecording(path); left != "" {
-			err = fmt.Errorf("%w; there is an unfinished recording of that name; to import it: "+
+			err = fmt.Errorf("%w; to import the unfinished recording, use "+
 				"lm import --incomplete %s", err, left)
 		}
 	}
@@ -218,30 +242,30 @@ func unfinishedRecording(path string) (newest string) {
 	return newest
 }
 
-// summarize only reports what is in the trace, or which frames.
-func (f *importFlags) summarize(path string, trace *input, o *importer.Options) {
-	done := progress(trace, o)
+// summarize only prints a report: of the frames with --find-frames, otherwise of the trace.
+func (f *importFlags) summarize(path string, trace *limitedInput, o *importer.Options) {
+	done := showProgress(trace, o)
 	if f.find {
 		frames, err := importer.FindFrames(trace, *o, f.candidate)
 		done()
-		failAt(path, err)
+		failAtPath(path, err)
 		printResult(stdout, frames)
 		return
 	}
 	summary, err := importer.Summarize(trace, *o)
 	done()
-	failAt(path, err)
+	failAtPath(path, err)
 	if summary.Lines == 0 {
 		fail.With(hal.BadImage, "%s: the trace is empty", path)
 	}
 	printResult(stdout, summary)
 }
 
-// findFrames reads the trace a first time, and sets the options that cut the repetition it
-// found.
-func (f *importFlags) findFrames(trace *input, o *importer.Options) *importer.Frames {
+// findFrames reads the trace a first time, and sets the options that select the repetition that it
+// has found.
+func (f *importFlags) findFrames(trace *limitedInput, o *importer.Options) *importer.Frames {
 	if status, err := trace.Stat(); err != nil || !status.Mode().IsRegular() {
-		failUsage("--find-frames reads the trace twice and needs a regular file")
+		failUsage("the trace must be a regular file, because --find-frames reads the trace twice")
 	}
 	frames := fail.Must(importer.FindFrames(trace, *o, f.candidate))
 	if !frames.Found {
@@ -255,27 +279,32 @@ func (f *importFlags) findFrames(trace *input, o *importer.Options) *importer.Fr
 	return frames
 }
 
-// progress shows how much of a trace is read, on a terminal only. The function that it
-// returns removes the bar.
-func progress(trace *input, o *importer.Options) func() {
+// showProgress shows how much of a trace is read, on a terminal only. The function that it returns
+// removes the progress bar.
+func showProgress(trace *limitedInput, o *importer.Options) func() {
 	size, err := trace.Stat()
 	if err != nil || !onTerminal() {
 		return func() {}
 	}
-	bar := progressbar.NewOptions64(size.Size(), progressbar.OptionSetWriter(stderr.to),
+	bar := progressbar.NewOptions64(size.Size(), progressbar.OptionSetWriter(stderr.file),
 		progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(),
 		progressbar.OptionSetDescription("reading"))
 	o.Progress = func(bytes int64) { _ = bar.Set64(bytes) }
 	return func() { _ = bar.Finish() }
 }
 
-func (f *importFlags) options(path string) importer.Options {
+func (f *importFlags) importerOptions(path string) importer.Options {
 	o := importer.Options{From: f.from, Device: f.device, Tool: version,
 		Source: filepath.Base(path), Without: f.without, Bar: f.bar,
 		Incomplete: f.incomplete, FixedHost: f.fixedHost, DisabledBank: f.disabledBank + 1,
 		OmitManagement: f.omitManagement}
-	if f.candidate < 0 || f.candidate > 0 && !f.find {
-		failUsage("--candidate takes the number of a repetition that --find-frames lists, from 1")
+	if f.candidate < 0 {
+		failUsage("--candidate must be at least 1, not %d: it chooses a repetition "+
+			"that --find-frames lists", f.candidate)
+	}
+	if f.candidate > 0 && !f.find {
+		failUsage("--find-frames is missing; --candidate %d chooses a repetition "+
+			"that --find-frames lists", f.candidate)
 	}
 	if f.from == "" {
 		failUsage("the format of %s cannot be recognized; use --from %s, %s or %s", path,
@@ -296,8 +325,8 @@ func (f *importFlags) options(path string) importer.Options {
 	return o
 }
 
-const placesHelp = "ADDRESS or FIRST-LAST, or a list of them; each X,Y,FIRST-LAST in a tile has " +
-	"its own flag"
+const placesHelp = "PLACE is ADDRESS or FIRST-LAST, " +
+	"or a list of these; a place in a tile is X,Y,FIRST-LAST (repeat the flag for more places)"
 
 // parseAll reads the values of a flag that may occur several times.
 func parseAll[T any](to *[]T, specs []string, parse func(string) (T, error)) {
@@ -331,28 +360,28 @@ func (f *importFlags) readHostMemory(o *importer.Options) {
 	}
 }
 
-// setBoard finds the board. A board without ids has those of the trace; a trace of QEMU has
-// none, so that --device has to name them.
+// setBoard sets the board. A board without PCI ids gets those of the trace. A trace of QEMU has no
+// ids, so that --device must name them.
 func (f *importFlags) setBoard(o *importer.Options) {
 	if f.board == "" && len(f.rules) > 0 {
-		failUsage("--rule needs --board generic or a board file")
+		failUsage("--rule needs --board generic, or --board FILE with a board file, " +
+			"but --board is missing")
 	}
 	if f.board == "" {
 		return
 	}
 	d := boardNamed(f.board, f.rules)
-	o.Board, o.Generic, o.Subsystem = d.Board, d.generic, d.subsystem
+	o.Board, o.BarSizesAreLimits, o.Subsystem = d.Board, d.generic, d.subsystem
 	if f.from == importer.FromQemu && d.generic && !f.summary {
 		if n, _ := fmt.Sscanf(f.device, "%4x:%4x", &d.Vendor, &d.Device); n != 2 ||
 			len(f.device) != len("VVVV:DDDD") {
-			failUsage("--from qemu --board generic needs --device VVVV:DDDD: a QEMU trace has " +
-				"no PCI " +
-				"ids (lspci -n lists them)")
+			failUsage("a QEMU trace with --board generic needs --device VVVV:DDDD, "+
+				"the PCI ids of the device (see lspci -n), not %q", f.device)
 		}
 	}
 }
 
-// setRegions pairs --region with --base. The first is the device's main one.
+// setRegions combines --region with --base. The first region is the main one of the device.
 func (f *importFlags) setRegions(o *importer.Options) {
 	if len(f.bases) > len(f.regions) {
 		failUsage("there are more --base than --region; each --base belongs to a --region")
@@ -369,7 +398,8 @@ func (f *importFlags) setRegions(o *importer.Options) {
 		if i < len(f.bases) {
 			base, err := strconv.ParseUint(f.bases[i], 0, 64)
 			if err != nil {
-				failUsage("--base %s is not an address; write it as 0x10000000", f.bases[i])
+				failUsage("--base %s is not an address; write an address such as 0x10000000",
+					f.bases[i])
 			}
 			region.Base = base
 		}

@@ -25,11 +25,11 @@ type imageInfo struct {
 	Bytes  int    `json:"bytes"`
 	// public key in hex, which lm verify --key checks
 	SignedBy    string          `json:"signed_by,omitempty"`
-	Version     uint32          `json:"version,omitempty"` // in the signature; 0: none
+	Version     uint32          `json:"version,omitempty"` // version in the signature; 0: none
 	Origin      originInfo      `json:"origin"`
 	Devices     []deviceInfo    `json:"devices"`
 	Reservation reservationInfo `json:"reservation"`
-	// the image's own rules, for devices whose PCI ids no board has
+	// the rules in the image, for devices whose PCI ids belong to no board of lm
 	Rules     []ruleInfo      `json:"rules,omitempty"`
 	Windows   []windowInfo    `json:"windows"`
 	Tensors   []report.Tensor `json:"tensors"`
@@ -74,7 +74,7 @@ type windowInfo struct {
 	Kind   string `json:"kind"`
 	Device uint8  `json:"device"`
 	Bar    uint8  `json:"bar"`
-	Offset uint64 `json:"offset"` // in the BAR
+	Offset uint64 `json:"offset"` // offset in the BAR
 	Size   uint64 `json:"size"`
 	Slot   int    `json:"slot"`
 	Bus    uint64 `json:"bus"` // address that host memory must have; 0: any
@@ -82,11 +82,11 @@ type windowInfo struct {
 
 type sequenceInfo struct {
 	Name     string         `json:"name"`
-	Commands uint32         `json:"commands"` // in the file, without End
+	Commands uint32         `json:"commands"` // commands in the file, without End
 	Opcodes  map[string]int `json:"opcodes"`
-	BytesIn  uint64         `json:"bytes_in"` // to devices, calls included
+	BytesIn  uint64         `json:"bytes_in"` // bytes to devices, calls included
 	BytesOut uint64         `json:"bytes_out"`
-	Host     uint64         `json:"host_bytes"`  // to and from host memory
+	Host     uint64         `json:"host_bytes"`  // bytes to and from host memory
 	WaitUs   uint64         `json:"wait_max_us"` // sum of all deadlines and delays, calls included
 
 	// the longest time by FORMAT.md section 6.3, calls included
@@ -94,7 +94,7 @@ type sequenceInfo struct {
 }
 
 func infoCommand() *cobra.Command {
-	c := command("info IMAGE.lmb", exactlyOne("image"), func(args []string) {
+	c := newCommand("info IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		file, view := openVerified(args[0])
 		info := describeImage(view, len(file.Bytes()))
 		if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
@@ -103,7 +103,7 @@ func infoCommand() *cobra.Command {
 		}
 		printResult(stdout, info)
 	})
-	jsonFlag(c, "as JSON")
+	defineJSONFlag(c, "print the result as JSON")
 	return c
 }
 
@@ -132,7 +132,7 @@ func describeImage(view *fbs.View, size int) *imageInfo {
 	for _, t := range image.Devices {
 		info.Devices = append(info.Devices, deviceInfo{Board: t.Board,
 			Vendor: fmt.Sprintf("%04x", t.Vendor), Device: fmt.Sprintf("%04x", t.Device),
-			Bars: t.Bars, Subsystem: subsystem(t.Subsystem)})
+			Bars: t.Bars, Subsystem: subsystemText(t.Subsystem)})
 	}
 	for _, r := range image.Rules {
 		rule := ruleInfo{r.Name, r.Device, r.Bar, r.First, r.Last, nil, r.Memory != 0}
@@ -149,20 +149,20 @@ func describeImage(view *fbs.View, size int) *imageInfo {
 		if w.Kind == gen.WindowKindHost {
 			window.Offset = 0
 		}
-		if w.Slot != fbs.NoSlot {
+		if w.Slot != fbs.AnySlot {
 			window.Slot = int(w.Slot)
 		}
 		info.Windows = append(info.Windows, window)
 	}
-	for i, counted := range report.Counts(view) {
+	for i, counted := range report.SequenceCounts(view) {
 		info.Sequences = append(info.Sequences,
 			describeSequence(view, i, &counted, view.WorstCaseUs[i]))
 	}
 	return info
 }
 
-// subsystem formats subsystem ids as lspci does; it is empty if any subsystem matches.
-func subsystem(ids uint32) string {
+// subsystemText formats subsystem ids as lspci does; it is empty if any subsystem matches.
+func subsystemText(ids uint32) string {
 	if ids == 0 {
 		return ""
 	}
@@ -183,7 +183,7 @@ func describeSequence(view *fbs.View, index int, r *report.Sequence, longest uin
 	s := &view.Sequences[index]
 	info := sequenceInfo{Name: view.Name(s.Name), Commands: uint32(r.Commands),
 		Opcodes: map[string]int{},
-		BytesIn: r.Written, BytesOut: r.Read + r.Compared, Host: r.Host, WaitUs: r.WaitUs,
+		BytesIn: r.Written, BytesOut: r.Read + r.Compared, Host: r.HostBytes, WaitUs: r.WaitUs,
 		LongestUs: longest}
 	for _, c := range view.Commands[s.First : s.First+s.Count] {
 		info.Opcodes[lmb.OpcodeName(c.Opcode)]++
@@ -197,14 +197,14 @@ func (i *imageInfo) String() string {
 	line := func(name, format string, a ...any) {
 		printLine(&b, "%-12s %s", name, fmt.Sprintf(format, a...))
 	}
-	line("image", "format %s, %s, of which payload %s", i.Format,
+	line("image", "format %s, size %s, including %s of payload", i.Format,
 		lmb.SizeText(uint64(i.Bytes)), lmb.SizeText(i.Reservation.PayloadBytes))
 	if i.SignedBy != "" {
 		text := ""
 		if i.Version != 0 {
-			text = fmt.Sprintf("as version %d ", i.Version)
+			text = fmt.Sprintf("as version %d; ", i.Version)
 		}
-		line("signed", "%sby %s; not checked here, see lm verify --key", text, i.SignedBy)
+		line("signed", "%spublic key %s; lm verify --key checks the signature", text, i.SignedBy)
 	}
 	made := ""
 	if i.Origin.Time != 0 {
@@ -235,7 +235,7 @@ func (i *imageInfo) String() string {
 			lmb.SizeText(t.Bytes), dataText(&t))
 	}
 	for _, s := range i.Sequences {
-		line("sequence", "%s: %s (%s); in %s, out %s, host memory %s; "+
+		line("sequence", "%s: %s (%s); copies in %s, copies out %s, host memory %s; "+
 			"waits at most %s, takes at most %s",
 			s.Name, english.Count(int(s.Commands), "command"), opcodeText(s.Opcodes),
 			lmb.SizeText(s.BytesIn), lmb.SizeText(s.BytesOut), lmb.SizeText(s.Host),

@@ -139,8 +139,8 @@ func TestRecordingThatIsCutAnywhereGetsAClearVerdict(t *testing.T) {
 		}
 		known := (strings.Contains(refused, "has no END line") ||
 			strings.Contains(refused, "after the END line: the compressed text is cut")) &&
-			strings.Contains(refused, "--incomplete imports what there is") ||
-			strings.Contains(refused, "no device was mapped before that: record it again") ||
+			strings.Contains(refused, "--incomplete imports what was recorded") ||
+			strings.Contains(refused, "the recording has no mapping of a device: record again") ||
 			strings.Contains(refused, "the recording is empty") ||
 			strings.Contains(refused, "the recording ends in its header")
 		if exit != 65 || !known {
@@ -148,7 +148,7 @@ func TestRecordingThatIsCutAnywhereGetsAClearVerdict(t *testing.T) {
 		}
 		exit, said, refused := lm(t, append(args, "--incomplete")...)
 		switch {
-		case exit == 0 && (strings.Contains(said, "2µs, without its END line") ||
+		case exit == 0 && (strings.Contains(said, "2µs, without an END line") ||
 			strings.Contains(said, "nothing is missing")):
 			imported++
 		case exit != 65:

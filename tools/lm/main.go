@@ -16,6 +16,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/tools/devices/ttsim"
+	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/lmrun/files"
 
@@ -31,7 +32,7 @@ var version = "lm 0.1"
 func main() {
 	ttsim.ChildMain()
 	if err := checkProcessLimits(); err != nil {
-		stderr.to = os.Stderr
+		stderr.file = os.Stderr
 		os.Exit(printFailure(err, false))
 	}
 	os.Exit(run(os.Args[1:]))
@@ -44,9 +45,8 @@ func checkProcessLimits() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err == nil && limit.Cur < addressesLeast {
 		return newFault(hal.Internal,
-			"the address space is limited to %d MiB (ulimit -v), lm needs up to %d "+
-				"MiB", limit.Cur>>20,
-			addressesLeast>>20)
+			"the address space is limited to %d MiB, but lm needs up to %d MiB; "+
+				"raise the limit with ulimit -v", limit.Cur>>20, addressesLeast>>20)
 	}
 	return files.EnsureSpareFDs(filesLeast)
 }
@@ -61,7 +61,7 @@ func run(args []string) int {
 	root.SetArgs(args)
 	err := fail.Try(func() { fail.On(root.Execute()) })
 	command, _, _ := root.Find(args)
-	// also after a mistake
+	// --json counts even if the command line is wrong.
 	exit := printFailure(err, asJSON || command.Flags().Lookup("json") != nil &&
 		slices.Contains(args, "--json"))
 	if err := stdout.finish(); err != nil {
@@ -79,7 +79,7 @@ func printFailure(err error, asJSON bool) int {
 		return int(program)
 	}
 	code := codeOf(err)
-	var already reported
+	var already printedError
 	var path *fs.PathError
 	if ours := hal.Code(0); errors.As(err, &path) && !errors.As(err, &ours) {
 		err = hal.FileFault(path.Path, path.Err)
@@ -90,7 +90,7 @@ func printFailure(err error, asJSON bool) int {
 		printJSON(stdout, failure{code.ExitStatus(), code.Error(), err.Error()})
 	default:
 		if stderr.screen != nil {
-			stderr.screen.failed = true
+			stderr.screen.isError = true
 		}
 		fmt.Fprintln(stderr, "lm: "+strings.ReplaceAll(err.Error(), "\n", "\n    "))
 	}
@@ -135,21 +135,23 @@ func newRoot() *cobra.Command {
 func rejectEmptyValues(c *cobra.Command, _ []string) {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		if values := flagValues(f); len(values) == 0 || slices.Contains(values, "") {
-			failUsage("--%s needs a value; see lm %s --help", f.Name, c.Name())
+			failUsage("--%s has an empty value; see lm %s --help", f.Name, c.Name())
 		}
 	})
 }
 
-// command returns a command of lm that stops at the first error.
-func command(use string, args cobra.PositionalArgs, run func(args []string)) *cobra.Command {
+// newCommand returns a command of lm that stops at the first error.
+func newCommand(use string, args cobra.PositionalArgs, run func(args []string)) *cobra.Command {
 	return &cobra.Command{Use: use, Args: args,
 		Run: func(_ *cobra.Command, args []string) { run(args) }}
 }
 
-// asJSON says that this invocation prints JSON.
+// asJSON is true if this invocation prints JSON.
 var asJSON bool
 
-func jsonFlag(c *cobra.Command, help string) { c.Flags().BoolVar(&asJSON, "json", false, help) }
+func defineJSONFlag(c *cobra.Command, help string) {
+	c.Flags().BoolVar(&asJSON, "json", false, help)
+}
 
 // exactlyOne returns an argument check that requires one file.
 func exactlyOne(what string) cobra.PositionalArgs { return argumentCount(1, 1, "one "+what) }
@@ -158,8 +160,8 @@ func exactlyOne(what string) cobra.PositionalArgs { return argumentCount(1, 1, "
 func argumentCount(least, most int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			failUsage("%s takes %s, %d given; see lm %s --help", c.Name(), what, len(args),
-				c.Name())
+			failUsage("%s takes %s, not %s; see lm %[1]s --help", c.Name(), what,
+				english.Count(len(args), "argument"))
 		}
 		return nil
 	}
@@ -168,15 +170,15 @@ func argumentCount(least, most int, what string) cobra.PositionalArgs {
 // failUsage stops with an error in the command line.
 func failUsage(format string, a ...any) { fail.With(hal.Usage, format, a...) }
 
-// failIf stops with an error of a file, if there is one. failAt does so with the code that
-// the error has.
+// failIf stops with an error of a file, if err is not nil. failAtPath does the same, but with the
+// code of err.
 func failIf(code hal.Code, path string, err error) {
 	if err != nil {
 		fail.With(code, "%s: %v", path, err)
 	}
 }
 
-func failAt(path string, err error) {
+func failAtPath(path string, err error) {
 	if err != nil {
 		fail.On(fmt.Errorf("%s: %w", path, err))
 	}

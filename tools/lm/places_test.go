@@ -30,7 +30,7 @@ func TestPlaceInATileIsAFlagOfItsOwn(t *testing.T) {
 	} {
 		f := importFlags{from: "qemu", poll: strings.Fields(values), ignore: strings.Fields(values)}
 		var o importer.Options
-		err := fail.Try(func() { o = f.options("") })
+		err := fail.Try(func() { o = f.importerOptions("") })
 		got := fmt.Sprint(err)
 		if err == nil {
 			got = told(o.Ignore)

@@ -10,14 +10,16 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
+	"lightmetal/runtime"
 	"lightmetal/tools/capture/boardfile"
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/image/fail"
 )
 
-// openPlayback returns a device that expects the accesses of FILE[,BOARD] in order, answers
-// as recorded, and rejects all others. The board says what is memory, for which bytes are
-// compared and not widths; the board that a recording itself describes has no memory.
+// openPlayback returns a device that expects the accesses of FILE[,BOARD] in order, answers as
+// recorded, and rejects all others. In memory, the device compares bytes and ignores the widths of
+// accesses. The board determines what is memory; the board that a recording itself describes has no
+// memory.
 func openPlayback(spec string) *mock.Device {
 	path, board, named := strings.Cut(spec, ",")
 	data := readFile(path, dataMax)
@@ -27,43 +29,44 @@ func openPlayback(spec string) *mock.Device {
 		}
 		return playImage("playback:"+path, data)
 	}
-	var d device
+	var d namedBoard
 	var player *mock.Device
-	failAt("playback:"+spec, fail.Try(func() { d = recordedBoard(data, board) }))
+	failAtPath("playback:"+spec, fail.Try(func() { d = recordedBoard(data, board) }))
 	failIf(hal.BadImage, "playback:"+spec, fail.Try(func() { player = playRecord(data, d.Board) }))
 	player.SetSubsystem(d.subsystem)
 	return player
 }
 
-// A playback of an image keeps at most a fourth as many accesses as the image has bytes, so that
-// memory is in proportion to the file: a command may be small and make millions. Small images may
-// have 2^18, 2 MiB of copies in accesses of 8 bytes.
+// A playback of an image stores at most one access for every bytesPerPlayedAccess bytes of the
+// image, so that memory is in proportion to the file: one small command may make millions of
+// accesses. For a small image, the limit is 2^18 accesses, which copy 2 MiB with a width of 8
+// bytes.
 const (
-	playedPart  = 4
-	playedLeast = playedPart << 18
+	bytesPerPlayedAccess = 4
+	playedBytesMin       = bytesPerPlayedAccess << 18
 )
 
-// playImage returns a device that expects what a run of an image's main does to the
-// mock of its board. The name is for messages.
+// playImage runs the sequence main of an image on a mock of its board, and returns a device that
+// expects the accesses of that run. name is for messages.
 func playImage(name string, image []byte) *mock.Device {
 	file := openImageData(name, image)
 	view := verifyFile(name, file)
 	if len(view.Devices) != 1 {
-		failUsage("%s: the image is for %d devices; playback needs an image for one", name,
+		failUsage("%s: the image is for %d devices; playback needs an image for one device", name,
 			len(view.Devices))
 	}
 	board := view.Board(0)
-	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour}
+	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour,
+		window: runtime.AnyTLBWindow}
 	recorder := &pollRecorder{mock.New(board), map[int]bool{}}
 	recorder.SetSubsystem(view.Devices[0].Subsystem)
-	most := max(len(view.Envelope)+len(view.Payload), playedLeast) / playedPart
+	most := max(len(view.Envelope)+len(view.Payload), playedBytesMin) / bytesPerPlayedAccess
 	s := f.prepareView(name, file, view, recorder)
 	defer s.close()
 	recorder.RecordAtMost(most)
 	if r := s.run(false); r.Code != hal.OK && len(recorder.Journal()) == most {
-		fail.With(hal.BadImage, "%s: a run of main makes more than %d accesses, which is too "+
-			"many to "+
-			"record; use mock:%s", name, most, mockNameOf(view, name))
+		fail.With(hal.BadImage, "%s: a run of main makes more than %d accesses, "+
+			"which is too many to record; use mock:%s", name, most, mockNameOf(view, name))
 	} else if r.Code != hal.OK {
 		fail.On(s.runError(r))
 	}
@@ -72,47 +75,50 @@ func playImage(name string, image []byte) *mock.Device {
 	return played
 }
 
-// pollRecorder is a mock that notes which loads a poll repeats: a poll calls Now before
-// each, and nothing else does in a run without a limit.
+// pollRecorder is a mock that records which loads belong to a poll. A poll calls Now before each
+// load; nothing else calls Now in a run without a time limit.
 type pollRecorder struct {
 	*mock.Device
-	repeated map[int]bool // by index in the journal
+	pollLoads map[int]bool // true for the index in the journal of each load of a poll
 }
 
 func (d *pollRecorder) Now() int64 {
-	d.repeated[len(d.Journal())] = true
+	d.pollLoads[len(d.Journal())] = true
 	return d.Device.Now()
 }
 
-// shortenedJournal returns the journal with long polls shortened: a mock is polled every
-// 100 ns, and a real program that pauses between loads would pass its deadline before it
-// made as many. Equal loads that no poll repeats all stay.
+// shortenedJournal returns the journal with long polls shortened. A mock is polled every 100 ns,
+// and a real program that pauses between loads would pass its deadline before it made as many.
+// Equal loads that are not part of a poll are kept. The result overwrites the journal, which may be
+// large.
 func (d *pollRecorder) shortenedJournal() (out []mock.Access) {
 	const most = 16 // consecutive loads of one poll with the same value
-	same, accesses := 0, d.Journal()
-	for i, a := range accesses {
-		if same++; i == 0 || !d.repeated[i] || a != accesses[i-1] {
+	same, last := 0, mock.Access{}
+	out = d.Journal()[:0]
+	for i, a := range d.Journal() {
+		if same++; i == 0 || !d.pollLoads[i] || a != last {
 			same = 1
 		}
 		if same <= most {
 			out = append(out, a)
 		}
+		last = a
 	}
 	return out
 }
 
-// recordedBoard returns the board of a recording: the one that is named, or the one that
-// the recording itself describes.
-func recordedBoard(data []byte, name string) (d device) {
+// recordedBoard returns the board of a recording: the one with this name, or, if name is empty, the
+// one that the recording itself describes.
+func recordedBoard(data []byte, name string) (d namedBoard) {
 	if name != "" {
 		return boardNamed(name, nil)
 	}
 	image, err := boardfile.FromRecord(bytes.NewReader(data), "")
 	if known, ok := err.(*boardfile.Known); ok {
-		return device{Board: known.Board}
+		return namedBoard{Board: known.Board}
 	}
 	fail.As(hal.BadImage, err)
-	return device{Board: image.BoardOf(0)}
+	return namedBoard{Board: image.BoardOf(0)}
 }
 
 // playRecord returns a device that plays a recording.
@@ -120,7 +126,7 @@ func playRecord(data []byte, board *boards.Board) *mock.Device {
 	trace, list, err := traces.Read(bytes.NewReader(data),
 		traces.Source{From: traces.FromRecord, Board: board})
 	fail.On(err)
-	if trace.Reached > 0 {
+	if trace.HostAccesses > 0 {
 		fail.On(errors.New("the device accessed host memory, which a playback does not have; " +
 			"replay the image on the device or on a mock"))
 	}

@@ -10,31 +10,37 @@ import (
 	"lightmetal/tools/look/report"
 )
 
-// clockOf describes the clock of a device.
-func clockOf(device hal.Device) report.Clock {
+// describeClock describes the clock of a device.
+func describeClock(device hal.Device) report.Clock {
 	switch device.(type) {
 	case *mock.Device:
-		return report.Clock{Text: "virtual: the mock counts 100 ns for an access, and waits " +
-			"pass at once", Virtual: true}
+		return report.Clock{Text: "virtual: the mock counts 100 ns for an access, " +
+			"and waits advance the clock without real waiting", Virtual: true}
 	case *ttsim.Device:
-		return report.Clock{Text: "virtual: the simulator counts 1 us for a load and nothing for " +
-			"a store, and waits pass at once", Virtual: true}
+		return report.Clock{Text: "virtual: the simulator counts 1 us for a load " +
+			"and nothing for a store, and waits advance the clock without real waiting",
+			Virtual: true}
 	}
-	return report.Clock{Text: "this machine's monotonic clock; a store's time is the " +
-		"processor's, and the store may arrive later"}
+	return report.Clock{Text: "this machine's monotonic clock; " +
+		"a store ends when the processor has executed the store, " +
+		"but may reach the device later"}
 }
 
-// stopAfterFailure notes in the profile that a run failed, and stops with its error.
+// stopAfterFailure stops with the error of the runs, and adds it to the profile. If no command has
+// failed, it first runs the sequence safe; otherwise Replay.Run has already run safe.
 func (s *session) stopAfterFailure(end *outcome, err error) {
+	if !end.runFailed {
+		err = s.runSafe(end, err)
+	}
 	if s.profiler != nil {
-		s.profiler.Fail(report.Failure{Code: codeOf(err).Error(), Reason: err.Error(),
+		s.profiler.SetFailure(report.Failure{Code: codeOf(err).Error(), Reason: err.Error(),
 			Command: end.Command, Got: end.Got, Want: end.Want, Mask: end.Mask,
 			Element: end.Element, Safe: end.Safe})
 	}
 	fail.On(err)
 }
 
-// profileGolden notes in the profile how all outputs compare with their golden data.
+// profileGolden adds to the profile how all outputs compare with their golden data.
 func (s *session) profileGolden() {
 	if s.profiler == nil {
 		return
@@ -46,7 +52,7 @@ func (s *session) profileGolden() {
 	s.profiler.SetGolden(results)
 }
 
-// writeProfile writes the profile, also of a run that failed.
+// writeProfile writes the profile, even if a run has failed.
 func (f *replayFlags) writeProfile(s *session, end *outcome) {
 	if s.profiler == nil {
 		return

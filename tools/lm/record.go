@@ -40,73 +40,74 @@ func recordCommand() *cobra.Command {
 		Use: "record [flags] -o OUT.record -- PROGRAM [ARGUMENTS]",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				failUsage("record needs a program and its arguments after --; see lm record --help")
+				failUsage("the program is missing; write the program and its arguments after --; " +
+					"see lm record --help")
 			}
 			return nil
 		},
 		Run: func(_ *cobra.Command, args []string) { f.run(args) },
 	}
-	f.define(c.Flags())
+	f.defineFlags(c.Flags())
 	return c
 }
 
-func (f *recordFlags) define(flags *pflag.FlagSet) {
+func (f *recordFlags) defineFlags(flags *pflag.FlagSet) {
 	flags.SetInterspersed(false)
 	flags.StringVarP(&f.out, "out", "o", "", "recording to write")
 	flags.StringSliceVar(&f.devices, "device", nil,
-		"only these devices: pci:DDDD:BB:DD.F, pci:VVVV:DDDD, or either without pci: (default: "+
-			"all that the program maps)")
+		"ignore devices other than these: pci:DDDD:BB:DD.F, pci:VVVV:DDDD, or either without pci: "+
+			"(default: all that the program maps)")
 	flags.StringArrayVar(&f.files, "file", nil,
-		"a file that is a BAR: PATH=BAR[,VVVV:DDDD], or host memory that a device can access: "+
-			"PATH=bus:ADDRESS; memfd:NAME for one without a path")
+		"file to record as a BAR: PATH=BAR[,VVVV:DDDD], "+
+			"or as host memory that a device can access: PATH=bus:ADDRESS; PATH may be memfd:NAME")
 	flags.StringVar(&f.hostMemory, "host-memory", "8M",
-		"how much memory that devices can access is compared before each store, such as 64M; "+
-			"0: none")
+		"compare up to this much host memory before each store, such as 64M (0: compare nothing)")
 	flags.StringSliceVar(&f.watch, "watch", nil,
-		"FIRST-LAST, bus addresses of host memory, or all: memory whose changes by a device are "+
-			"recorded at the program's next load")
+		"host memory, as bus addresses FIRST-LAST or all: "+
+			"record a device's changes to it at the program's next load")
 	flags.StringVar(&f.protect, "protect", "huge",
-		"lm executes the program's stores to this host memory, so that the recording has the "+
-			"writer of each word: huge (its huge pages), all or none")
+		"host memory to which lm executes the program's stores, "+
+			"so that the recording shows who wrote each word: huge (only huge pages), all or none")
 	defineSync(flags, &f.sync)
-	flags.Uint64Var(&f.limit, "limit", 0, "end the program after this many accesses")
+	flags.Uint64Var(&f.limit, "limit", 0, "end the program after this many accesses (0: no limit)")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end",
-		"what happens to the program at an access that cannot be recorded: end it, or "+
-			"continue unrecorded")
+		"what lm does if an access cannot be recorded: end (end the program), "+
+			"or unrecorded (continue the program without recording the access)")
 }
 
 // defineSync defines --sync of a command that writes a recording.
 func defineSync(flags *pflag.FlagSet, interval *time.Duration) {
 	flags.DurationVar(interval, "sync", synced.Interval,
-		"interval at which the recording is written to the disk; if the machine stops, newer "+
-			"accesses may be lost")
+		"interval at which the recording is written to the disk; "+
+			"if the machine stops, newer accesses may be lost")
 }
 
-// checkSync fails if --sync has no interval.
+// checkSync fails if the interval of --sync is too short.
 func checkSync(interval time.Duration) {
 	if interval < time.Millisecond {
 		failUsage("--sync must be at least 1ms, not %v", interval)
 	}
 }
 
-var deviceName = regexp.MustCompile(
+var devicePattern = regexp.MustCompile(
 	`^(?:pci:|vfio:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]|[0-9a-f]{4}:[0-9a-f]{4})$`)
 
 func (f *recordFlags) run(program []string) {
-	o := recorder.Options{Program: program, Limit: f.limit, GoOn: f.onUnknown == "unrecorded",
-		Complaint: prefixed{stderr}, Sync: f.sync}
+	o := recorder.Options{Program: program, AccessLimit: f.limit,
+		ContinueUnrecorded: f.onUnknown == "unrecorded",
+		Warnings:           prefixWriter{stderr}, Sync: f.sync}
 	checkSync(f.sync)
 	switch {
 	case f.out == "":
-		failUsage("-o FILE is missing; it names the recording to write")
-	case f.onUnknown != "end" && !o.GoOn:
-		failUsage("--on-unknown takes end or unrecorded, not %q", f.onUnknown)
+		failUsage("-o FILE is missing; use -o FILE to name the recording")
+	case f.onUnknown != "end" && !o.ContinueUnrecorded:
+		failUsage(`--on-unknown must be "end" or "unrecorded", not %q`, f.onUnknown)
 	}
 	for _, d := range f.devices {
-		name := deviceName.FindStringSubmatch(strings.ToLower(d))
+		name := devicePattern.FindStringSubmatch(strings.ToLower(d))
 		if name == nil {
-			failUsage("--device takes pci:DDDD:BB:DD.F, such as pci:0000:01:00.0, or the ids "+
-				"pci:VVVV:DDDD, not %q", d)
+			failUsage("--device takes pci:DDDD:BB:DD.F, "+
+				"such as pci:0000:01:00.0, or the ids pci:VVVV:DDDD, not %q", d)
 		}
 		o.Devices = append(o.Devices, name[1])
 	}
@@ -120,13 +121,13 @@ func (f *recordFlags) run(program []string) {
 		o.Files = append(o.Files, file)
 	}
 	if onTerminal() {
-		o.Progress = stderr.to
+		o.Progress = stderr.file
 	}
-	out := fail.Must(files.Replace(f.out, 0o666))
+	out := fail.Must(files.OpenToReplace(f.out, 0o666))
 	defer out.Discard()
 	o.Out = synced.OnDisk(out)
 	result, err := recorder.Run(o)
-	fail.On(keepWritten(out, recordFailure(err)))
+	fail.On(keepWritten(out, recordError(err)))
 	fail.On(out.Commit())
 	printRecorded(f.out, result)
 }
@@ -140,11 +141,11 @@ func (f *recordFlags) setHostMemory(o *recorder.Options) {
 	if err != nil || !ok {
 		failUsage("--host-memory takes a size such as 8M, not %q", f.hostMemory)
 	}
-	o.HostMemory = n << shift
+	o.HostMemoryLimit = n << shift
 	protect, known := map[string]recorder.Protect{"huge": recorder.ProtectHuge,
 		"all": recorder.ProtectAll, "none": recorder.ProtectNone}[f.protect]
 	if !known {
-		failUsage("--protect must be huge, all or none, not %q", f.protect)
+		failUsage(`--protect must be "huge", "all" or "none", not %q`, f.protect)
 	}
 	o.Protect = protect
 	for _, spec := range f.watch {
@@ -155,20 +156,20 @@ func (f *recordFlags) setHostMemory(o *recorder.Options) {
 		a, aerr := strconv.ParseUint(first, 0, 64)
 		b, berr := strconv.ParseUint(last, 0, 64)
 		if aerr != nil || berr != nil || !pair || b < a {
-			failUsage("--watch takes FIRST-LAST, bus addresses such as 0x91000-0x91fff, or all, "+
-				"not %q", spec)
+			failUsage(`--watch must be "all", or bus addresses FIRST-LAST `+
+				`such as 0x91000-0x91fff, not %q`, spec)
 		}
 		o.Watch = append(o.Watch, recorder.Range{First: a, Last: b})
 	}
 }
 
-// parseFile reads PATH=BAR[,VVVV:DDDD], or PATH=bus:ADDRESS.
+// parseFile parses PATH=BAR[,VVVV:DDDD], or PATH=bus:ADDRESS.
 func parseFile(spec string) (f recorder.File) {
 	at := strings.LastIndex(spec, "=")
 	if at < 1 || !parseFileMeaning(spec[at+1:], &f) {
-		failUsage("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, such as "+
-			"/dev/shm/card=0,1234:11e8, or PATH=bus:ADDRESS, such as "+
-			"/dev/shm/ring=bus:0x10000", spec)
+		failUsage("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, "+
+			"such as /dev/shm/card=0,1234:11e8, "+
+			"or PATH=bus:ADDRESS, such as /dev/shm/ring=bus:0x10000", spec)
 	}
 	f.Path = spec[:at]
 	if !strings.HasPrefix(f.Path, "memfd:") {
@@ -180,7 +181,8 @@ func parseFile(spec string) (f recorder.File) {
 	return f
 }
 
-// parseFileMeaning reads which BAR or host memory a file is.
+// parseFileMeaning parses BAR[,VVVV:DDDD] or bus:ADDRESS: the BAR or the host memory that a file is
+// recorded as.
 func parseFileMeaning(text string, f *recorder.File) (ok bool) {
 	var err error
 	if address, memory := strings.CutPrefix(text, "bus:"); memory {
@@ -201,10 +203,10 @@ func parseFileMeaning(text string, f *recorder.File) (ok bool) {
 	return both && verr == nil && derr == nil
 }
 
-// prefixed writes lines with "lm: " in front.
-type prefixed struct{ to io.Writer }
+// prefixWriter writes lines with "lm: " in front.
+type prefixWriter struct{ to io.Writer }
 
-func (p prefixed) Write(text []byte) (int, error) {
+func (p prefixWriter) Write(text []byte) (int, error) {
 	_, err := fmt.Fprintf(p.to, "lm: %s", text)
 	return len(text), err
 }
@@ -217,11 +219,11 @@ func keepWritten(out *files.Output, err error) error {
 		out.Commit() != nil {
 		return err
 	}
-	return fmt.Errorf("%w; %s has what was recorded before: lm import --incomplete reads it", err,
-		out.Path)
+	return fmt.Errorf("%w; to import the accesses written before the error, "+
+		"use lm import --incomplete %s", err, out.Path)
 }
 
-func recordFailure(err error) error {
+func recordError(err error) error {
 	var failure *recorder.Failure
 	if !errors.As(err, &failure) {
 		return err
@@ -235,27 +237,29 @@ func recordFailure(err error) error {
 // printRecorded prints how much was recorded, and passes the program's exit status on.
 func printRecorded(path string, r recorder.Result) {
 	switch {
-	case r.Stopped != "":
-		printLine(stderr, "lm: the program was ended: %s", r.Stopped)
+	case r.KillReason != "":
+		printLine(stderr, "lm: the program was ended: %s", r.KillReason)
 	case r.Devices == 0:
 		printLine(stderr,
-			"lm: the program mapped none of the BARs to record; lm record --help lists the "+
-				"mappings that it sees")
+			"lm: the program did not map a BAR that lm records; "+
+				"lm record --help lists the mappings that lm sees")
 	}
 	whole := ""
 	if r.Gaps > 0 {
-		whole = ", incomplete: lm import needs --incomplete"
+		whole = "; the recording is incomplete: lm import needs --incomplete"
 	}
 	printLine(stderr, "lm: %d accesses recorded in %s%s", r.Accesses, path, whole)
-	if r.Gaps > 0 && r.Stopped != "" {
-		fail.On(reported{hal.Internal})
+	if r.Gaps > 0 && r.KillReason != "" {
+		fail.On(printedError{hal.Internal})
 	}
-	if r.Exit != 0 {
-		fail.On(programStatus(r.Exit))
+	if r.ExitStatus != 0 {
+		fail.On(programStatus(r.ExitStatus))
 	}
 }
 
-// programStatus is the exit status of a program that lm ran, and passes on.
+// programStatus is the exit status of a program that lm ran. lm exits with the same status.
 type programStatus int
 
-func (s programStatus) Error() string { return fmt.Sprintf("the program ended with %d", int(s)) }
+func (s programStatus) Error() string {
+	return fmt.Sprintf("the program ended with exit status %d", int(s))
+}

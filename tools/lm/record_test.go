@@ -110,7 +110,7 @@ func TestGenericBoardOfAKnownDeviceSaysWhoseRulesHold(t *testing.T) {
 	exit, _, stderr := lm(t, "import", "--from", "record", "--board", "generic", record, "-o",
 		filepath.Join(t.TempDir(), "known.lmb"))
 	if exit != 65 || !strings.Contains(stderr,
-		"use --board ivshmem, which also prints the line of the trace") {
+		"use --board ivshmem to see which line of the trace causes the error") {
 		t.Error(exit, stderr)
 	}
 }
@@ -150,7 +150,8 @@ func TestRecordTakesNoFileThatTheProgramNeedsForItsOutput(t *testing.T) {
 func TestProtectIsOneOfThreeWords(t *testing.T) {
 	exit, _, stderr := lm(t, "record", "--protect", "some", "-o",
 		filepath.Join(t.TempDir(), "out.record"), "--", "/bin/true")
-	if exit != 64 || !strings.Contains(stderr, `--protect must be huge, all or none, not "some"`) {
+	if exit != 64 || !strings.Contains(stderr,
+		`--protect must be "huge", "all" or "none", not "some"`) {
 		t.Errorf("%d: %s", exit, stderr)
 	}
 }

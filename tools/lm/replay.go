@@ -16,7 +16,6 @@ import (
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
-	"lightmetal/tools/lmrun/files"
 	"lightmetal/tools/look/report"
 
 	"github.com/spf13/cobra"
@@ -46,14 +45,17 @@ func replayCommand() *cobra.Command {
 		Args: exactlyOne("image"),
 		Run: func(c *cobra.Command, args []string) {
 			if c.Flags().Changed("window") {
+				if window == fbs.AnySlot {
+					failUsage("--window takes a number from 0 to 65534, not %d", window)
+				}
 				f.window = int(window)
 			}
-			f.run(args[0])
+			f.replay(f.prepare(args[0]))
 		},
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&f.devices, "device", nil,
-		"device; once for each device of the image, in order")
+		"device to replay on; repeat the flag for each device of the image, in the image's order")
 	flags.StringVar(&f.sequence, "sequence", "main", "sequence to run")
 	flags.StringVar(&f.before, "before", "", "sequence to run once before the first run")
 	flags.StringVar(&f.after, "after", "", "sequence to run once after the last run")
@@ -61,21 +63,22 @@ func replayCommand() *cobra.Command {
 		"NAME=FILE or NAME=NUMBERS: data of an input tensor")
 	flags.StringArrayVar(&f.outputs, "output", nil, "NAME=FILE: file for an output tensor")
 	flags.DurationVar(&f.longest, "longest", time.Hour,
-		"reject an image whose sequences could take longer")
+		"reject an image with a sequence that could take longer than this")
 	flags.DurationVar(&f.waitLimit, "wait-limit", 10*time.Minute,
-		"ttsim: end the run if one wait takes longer in real time (0: no limit); deadlines of "+
-			"polls are in simulated time")
-	flags.IntVar(&f.loop, "loop", 1, "run this many times")
+		"ttsim: end the run if one wait takes longer than this in real time (0: no limit); "+
+			"deadlines of polls are in simulated time")
+	flags.IntVar(&f.loop, "loop", 1, "number of runs")
 	flags.BoolVar(&f.stats, "stats", false,
 		"print minimum, median, 99th percentile and maximum of device and wall time")
-	flags.IntVar(&f.warmUp, "warm-up", 0, "extra runs before the others, which are not counted")
+	flags.IntVar(&f.warmUp, "warm-up", 0, "extra runs before the counted runs")
 	flags.Uint16Var(&window, "window", 0,
-		"hardware TLB window for the first tlb window (default: the one in the image, if free)")
+		"number of the device's TLB window for the image's first tlb window "+
+			"(default: the number in the image, if free)")
 	flags.BoolVar(&f.checkGolden, "check-golden", false,
 		"compare every output with its golden data")
 	flags.StringVar(&f.profile, "profile", "",
 		"time every command; write a trace for Perfetto to this file (Chrome trace JSON)")
-	jsonFlag(c, "result as JSON, on failure too")
+	defineJSONFlag(c, "print the result as JSON, also on failure")
 	return c
 }
 
@@ -88,14 +91,15 @@ type outcome struct {
 	Sequence string `json:"sequence"`
 	Runs     int    `json:"runs"`
 	Ignored  uint32 `json:"ignored"`
-	Commands uint64 `json:"commands"`     // that a run executes, calls included
-	Command  int32  `json:"command"`      // that failed, -1: none
-	At       string `json:"at,omitempty"` // the same within its sequence: "main, command 3"
+	Commands uint64 `json:"commands"`     // commands that one run executes, calls included
+	Command  int32  `json:"command"`      // index in the image of the command that failed; -1: none
+	At       string `json:"at,omitempty"` // position of that command: "main, command 3"
 	Got      uint64 `json:"got"`
 	Want     uint64 `json:"want"`
 	Mask     uint64 `json:"mask"`
 	Element  uint64 `json:"element"`
-	Safe     string `json:"safe,omitempty"` // how the sequence "safe" ended
+	Safe     string `json:"safe,omitempty"`   // how the sequence "safe" ended
+	Signal   string `json:"signal,omitempty"` // the signal that ended the runs early
 	LeastNs  int64  `json:"least_ns"`
 	MeanNs   int64  `json:"mean_ns"`
 	MostNs   int64  `json:"most_ns"`
@@ -104,12 +108,14 @@ type outcome struct {
 	Stats   *statistics     `json:"stats,omitempty"`
 	Profile *report.Profile `json:"profile,omitempty"`
 
-	// outputs that were compared with golden data, in the last run that was
+	// outputs that were compared with golden data, after the last run with a comparison
 	Golden  []*lmb.Comparison `json:"golden,omitempty"`
 	Outputs []writtenOutput   `json:"outputs,omitempty"`
 
 	before, after string
+	requested     int // number of runs that --loop requests
 	hasSafe       bool
+	runFailed     bool // a command has failed, and Replay.Run has then executed the sequence safe
 }
 
 // writtenOutput is a file that lm replay has written.
@@ -120,25 +126,29 @@ type writtenOutput struct {
 	Shape  []uint32 `json:"shape"`
 }
 
-func (f *replayFlags) run(path string) {
-	s := f.prepare(path)
+// replay executes the runs of a session, writes the outputs, closes the devices and prints the
+// outcome. The order is that of lmrun, so that both programs end with the same code.
+func (f *replayFlags) replay(s *session) {
 	defer s.close()
-	end := &outcome{Code: hal.OK.Error(), Image: path, Sequence: f.sequence, Command: -1,
-		Virtual: clockOf(s.devices[0]).Virtual, before: f.before, after: f.after,
-		Commands: report.Counts(s.view)[s.index].Executed,
+	end := &outcome{Code: hal.OK.Error(), Image: s.path, Sequence: f.sequence, Command: -1,
+		Virtual: describeClock(s.devices[0]).Virtual, before: f.before, after: f.after,
+		Commands: report.SequenceCounts(s.view)[s.sequenceIndex].Executed,
 		hasSafe:  s.view.SequenceByName("safe") >= 0}
-	stop := f.supervise(s)
+	hideWaits, releaseSignals := f.supervise(s)
+	defer releaseSignals()
 	err := fail.Try(func() { f.loopRuns(s, end) })
-	stop()
+	hideWaits()
+	end.Signal, end.requested = s.stop.signalName(), f.loop
 	err = cmp.Or(err, fail.Try(func() { f.writeProfile(s, end) }))
 	if err == nil {
-		err = fail.Try(func() { end.Outputs = f.writeOutputs(s) })
+		err = fail.Try(func() { end.Outputs = s.writeOutputs(end.Runs) })
 	}
+	err = cmp.Or(err, s.close())
 	if asJSON && err != nil {
 		code := codeOf(err)
 		end.Exit, end.Code, end.Reason = code.ExitStatus(), code.Error(), err.Error()
 		printJSON(f.messageWriter(), end)
-		fail.On(reported{code})
+		fail.On(printedError{code})
 	}
 	fail.On(err)
 	printResult(f.messageWriter(), end)
@@ -147,11 +157,11 @@ func (f *replayFlags) run(path string) {
 	}
 }
 
-// reported is an error that has been printed.
-type reported struct{ code hal.Code }
+// printedError is an error that has been printed.
+type printedError struct{ code hal.Code }
 
-func (r reported) Error() string { return r.code.Error() }
-func (r reported) Unwrap() error { return r.code }
+func (r printedError) Error() string { return r.code.Error() }
+func (r printedError) Unwrap() error { return r.code }
 
 // writtenFiles returns the paths that a replay writes to.
 func (f *replayFlags) writtenFiles() []string {
@@ -167,7 +177,7 @@ func (f *replayFlags) writtenFiles() []string {
 
 func (f *replayFlags) messageWriter() io.Writer { return messageWriter(f.writtenFiles()...) }
 
-// rejectDuplicates fails if two of NAME=FILE have the same name.
+// rejectDuplicates fails if two values NAME=FILE have the same name.
 func rejectDuplicates(flag string, specs []string) {
 	seen := map[string]bool{}
 	for _, spec := range specs {
@@ -179,19 +189,20 @@ func rejectDuplicates(flag string, specs []string) {
 	}
 }
 
-// loopRuns runs the sequence as often as asked, with progress on a terminal.
+// loopRuns executes the sequence of --before, then the runs, with progress on a terminal, and then
+// the sequence of --after. At the end it checks the devices for errors, because a DMA transfer can
+// fail although all commands have succeeded.
 func (f *replayFlags) loopRuns(s *session, end *outcome) {
-	bar := progressOf("runs", f.loop, 1000)
+	bar := newProgressBar("runs", f.loop, 1000)
 	total := int64(0)
-	fail.On(end.noteFailure(s, s.runOnce(s.before)))
+	fail.On(end.addResult(s, s.runOnce(s.beforeIndex)))
 	times := statistics{WarmUp: f.warmUp}
-	for n := -f.warmUp; n < f.loop; n++ {
+	for n := -f.warmUp; n < f.loop && s.stop.requested.Load() == 0; n++ {
 		start, began := time.Now(), s.devices[0].Now()
 		result := s.run(n < 0)
 		took, wall := s.devices[0].Now()-began, time.Since(start)
-		end.Ignored += result.IgnoredFailures
-		if result.Code != hal.OK {
-			s.stopAfterFailure(end, end.noteFailure(s, result))
+		if err := end.addResult(s, result); err != nil {
+			s.stopAfterFailure(end, err)
 		}
 		if n < 0 {
 			continue
@@ -216,19 +227,26 @@ func (f *replayFlags) loopRuns(s *session, end *outcome) {
 	if f.stats {
 		end.Stats = &times
 	}
-	fail.On(end.noteFailure(s, s.runOnce(s.after)))
+	fail.On(end.addResult(s, s.runOnce(s.afterIndex)))
+	if code := s.replay.Diagnose(); code != hal.OK {
+		s.stopAfterFailure(end, newFault(code,
+			"%s: device error after the last run; output files are not written", s.path))
+	}
 }
 
-// noteFailure keeps what a failed run saw, and returns its error.
-func (end *outcome) noteFailure(s *session, result runtime.Result) error {
+// addResult adds the result of a sequence to the outcome. It returns the error of a sequence that
+// failed.
+func (end *outcome) addResult(s *session, result runtime.Result) error {
+	end.Ignored += result.IgnoredFailures
 	if result.Code == hal.OK {
 		return nil
 	}
+	end.runFailed = true
 	end.Command, end.Got, end.Want, end.Mask, end.Element = result.Command, result.Got, result.Want,
 		result.Mask, result.ElementIndex
-	end.At = string(runtime.AppendPlace(nil, s.view, int(result.Command)))
+	end.At = string(runtime.AppendCommandPosition(nil, s.view, int(result.Command)))
 	if result.SafeRan {
-		end.Safe = result.SafeCode.Error()
+		end.Safe = result.SafeSequenceCode.Error()
 	}
 	return s.runError(result)
 }
@@ -243,6 +261,9 @@ func (s *session) runError(r runtime.Result) error {
 	case hal.Refused, hal.BusFault, hal.FrameLate:
 		if why := refusalReason(s.devices); why != "" {
 			text += ": " + why
+		} else if name := s.stop.signalName(); name != "" {
+			text += fmt.Sprintf(": the run did not end within %v after %s",
+				time.Duration(runtime.StopGraceNs), name)
 		}
 	case hal.InputMissing:
 		name := s.missingInput()
@@ -250,10 +271,7 @@ func (s *session) runError(r runtime.Result) error {
 	}
 	switch {
 	case r.SafeRan:
-		text += "; then ran sequence safe: " + r.SafeCode.Error()
-		if why := lastRefusalReason(s.devices); r.SafeCode == hal.Refused && why != "" {
-			text += ": " + why
-		}
+		text += s.safeResultText(r.SafeSequenceCode)
 	case r.Command < 0: // nothing ran
 	case s.view.SequenceByName("safe") < 0:
 		text += "; the image has no sequence safe"
@@ -263,11 +281,32 @@ func (s *session) runError(r runtime.Result) error {
 	return newFault(r.Code, "%s", text)
 }
 
+// safeResultText returns the part of an error that names the result of the sequence safe.
+func (s *session) safeResultText(code hal.Code) string {
+	text := "; then sequence safe ran: " + code.Error()
+	if why := lastRefusalReason(s.devices); code == hal.Refused && why != "" {
+		text += ": " + why
+	}
+	return text
+}
+
+// runSafe runs the sequence safe, if the image has one, after a failure that is not a failed
+// command. It returns err with the result of safe.
+func (s *session) runSafe(end *outcome, err error) error {
+	safe := s.view.SequenceByName("safe")
+	if safe < 0 {
+		return err
+	}
+	code := s.runOnce(safe).Code
+	end.Safe = code.Error()
+	return fmt.Errorf("%w%s", err, s.safeResultText(code))
+}
+
 // failureText describes a failed run in the words of lmrun, but calls the window of the command by
 // its name. lmrun does not read the names of windows.
 func failureText(view *fbs.View, r *runtime.Result) string {
 	text := string(words.AppendFailure(nil, view, r))
-	place := string(runtime.AppendPlace(nil, view, int(r.Command)))
+	place := string(runtime.AppendCommandPosition(nil, view, int(r.Command)))
 	window := view.Commands[r.Command].Window
 	names := listing.WindowNames(lmb.Header(view))
 	if int(window) >= len(names) {
@@ -295,9 +334,6 @@ func (s *session) compareOutputs() (list []*lmb.Comparison) {
 // does not match.
 func (f *replayFlags) compareGolden(s *session, end *outcome) error {
 	end.Golden = s.compareOutputs()
-	if len(end.Golden) == 0 {
-		return newFault(hal.Usage, "--check-golden: %s has no output with golden data", s.path)
-	}
 	var differing []*lmb.Comparison
 	for _, c := range end.Golden {
 		if !c.Matches {
@@ -324,30 +360,29 @@ func mismatchError(prefix string, differing []*lmb.Comparison) error {
 	return newFault(hal.CompareFailed, "%s%s%s", prefix, differing[0], more)
 }
 
-// writeOutputs writes the outputs: all or none, as far as a file system can do that.
-func (f *replayFlags) writeOutputs(s *session) (written []writtenOutput) {
+// writeOutputs writes the outputs of the last run: all or none, as far as a file system can do
+// that. Without a completed run there are no results, and it writes nothing.
+func (s *session) writeOutputs(completedRuns int) (written []writtenOutput) {
 	for _, device := range s.devices {
 		fail.On(unplayedError(device, "the run ended"))
 	}
-	var list files.Outputs
-	defer func() { list.Discard() }()
-	for _, spec := range f.outputs {
-		index, path := s.findTensor(spec, gen.RoleOutput, "--output")
-		t := &s.view.Tensors[index]
-		e := elementsOf(s.view, t)
-		data := e.formatFile(path, s.replay.Output(index))
-		file := fail.Must(files.Replace(path, 0o666))
-		list = append(list, file)
-		fail.Must(file.Write(data))
-		written = append(written,
-			writtenOutput{s.view.Name(t.Name), path, lmb.DTypes[t.Dtype], e.shape})
+	if completedRuns == 0 {
+		return nil
 	}
-	fail.On(list.Commit())
+	for i, file := range s.outputFiles {
+		o := s.outputs[i]
+		t := &s.view.Tensors[o.tensorIndex]
+		e := elementsOf(s.view, t)
+		fail.Must(file.Write(e.formatFile(o.path, s.replay.Output(o.tensorIndex))))
+		written = append(written,
+			writtenOutput{s.view.Name(t.Name), o.path, lmb.DTypes[t.Dtype], e.shape})
+	}
+	fail.On(s.outputFiles.Commit())
 	return written
 }
 
-// String says what the replay did: which sequences ran and how often, which outputs were compared
-// and written, and whether the sequence safe ran.
+// String returns what the replay did: which sequences ran and how often, which outputs were
+// compared and written, and whether the sequence safe ran.
 func (o *outcome) String() string {
 	var b strings.Builder
 	clock := "device"
@@ -361,11 +396,14 @@ func (o *outcome) String() string {
 	}
 	printLine(&b, "%s: %s of %s, %s of %s; %s time %s", o.Code, o.Sequence, o.Image,
 		english.Count(o.Runs, "run"), english.Count(o.Commands, "command"), clock, times)
-	if around := o.aroundText(); around != "" {
+	if o.Runs < o.requested {
+		printLine(&b, "%s ended the replay after %d of %d runs", o.Signal, o.Runs, o.requested)
+	}
+	if around := o.otherSequencesText(); around != "" {
 		printLine(&b, "%s", around)
 	}
 	if o.Ignored > 0 {
-		printLine(&b, "%s failed and the run continued, as the image says (else ignore)",
+		printLine(&b, "%s failed; the run continued, because the image says `else ignore`",
 			english.Count(o.Ignored, "expect"))
 	}
 	if len(o.Golden) > 0 {
@@ -376,7 +414,7 @@ func (o *outcome) String() string {
 		printLine(&b, "%s%s", lmb.ComparedText(o.Golden), each)
 	}
 	for _, w := range o.Outputs {
-		printLine(&b, "%s: output %s, %s[%s], written", standardOutput(w.File), w.Output, w.DType,
+		printLine(&b, "%s: output %s, %s[%s], written", outputName(w.File), w.Output, w.DType,
 			lmb.DimsText(w.Shape))
 	}
 	if o.Stats != nil {
@@ -385,17 +423,17 @@ func (o *outcome) String() string {
 	return b.String()
 }
 
-// aroundText says which sequences ran apart from the counted runs.
-func (o *outcome) aroundText() string {
+// otherSequencesText returns which sequences ran in addition to the counted runs.
+func (o *outcome) otherSequencesText() string {
 	var parts []string
 	if o.before != "" {
-		parts = append(parts, o.before+" ran once before")
+		parts = append(parts, "sequence "+o.before+" ran once before the first run")
 	}
 	if o.after != "" {
-		parts = append(parts, o.after+" ran once after")
+		parts = append(parts, "sequence "+o.after+" ran once after the last run")
 	}
 	if o.hasSafe && o.Sequence != "safe" {
-		parts = append(parts, "safe was not needed")
+		parts = append(parts, "sequence safe was not needed")
 	}
 	return strings.Join(parts, "; ")
 }

@@ -22,35 +22,35 @@ type reportFlags struct {
 
 func reportCommand() *cobra.Command {
 	var f reportFlags
-	c := command("report IMAGE.lmb", exactlyOne("image"), func(args []string) { f.run(args[0]) })
+	c := newCommand("report IMAGE.lmb", exactlyOne("image"), func(args []string) { f.run(args[0]) })
 	flags := c.Flags()
 	flags.StringVarP(&f.out, "out", "o", "", "HTML page to write")
-	flags.StringVar(&f.profile, "profile", "", "profile that lm replay wrote")
+	flags.StringVar(&f.profile, "profile", "", "profile that lm replay --profile wrote")
 	flags.StringVar(&f.sequence, "sequence", "",
 		"count one run of this sequence (default: every command of the file once)")
-	jsonFlag(c, "as JSON")
+	defineJSONFlag(c, "print the report as JSON")
 	return c
 }
 
-// reportedImage is what lm report --json prints.
-type reportedImage struct {
+// jsonReport is the output of lm report --json.
+type jsonReport struct {
 	*report.Report
 	Profile *report.Profile `json:"profile,omitempty"`
 }
 
 func (f *reportFlags) run(path string) {
 	file, view := openVerified(path)
-	sequence := report.Whole
+	sequence := report.WholeFile
 	if f.sequence != "" {
 		if sequence = view.SequenceByName(f.sequence); sequence < 0 {
-			failUsage("there is no sequence %q in %s; it has %s", f.sequence, path,
+			failUsage("there is no sequence %q in %s; use one of: %s", f.sequence, path,
 				sequenceNames(view))
 		}
 	}
 	id := report.ImageID(file.Bytes())
 	profile := f.readProfile(path, id)
-	const large = 1_000_000 // commands that take longer than a blink
-	r := report.Analyze(view, sequence, progressOf("commands", len(view.Commands), large))
+	const large = 1_000_000 // commands for which Analyze takes long enough to show progress
+	r := report.Analyze(view, sequence, newProgressBar("commands", len(view.Commands), large))
 	r.Image, r.ID, r.Bytes = filepath.Base(path), id, uint64(len(file.Bytes()))
 	size := 0
 	if f.out != "" {
@@ -58,10 +58,10 @@ func (f *reportFlags) run(path string) {
 	}
 	switch {
 	case asJSON:
-		printJSON(messageWriter(f.out), reportedImage{r, profile})
+		printJSON(messageWriter(f.out), jsonReport{r, profile})
 	case f.out != "":
 		content := contentText(fail.Must(lmb.StreamView(view)))
-		printLine(messageWriter(f.out), "%s: report on %s, %s; %s", standardOutput(f.out), path,
+		printLine(messageWriter(f.out), "%s: report on %s, %s; %s", outputName(f.out), path,
 			content, lmb.SizeText(uint64(size)))
 	default:
 		fail.On(r.Write(stdout))
@@ -82,8 +82,8 @@ func (f *reportFlags) readProfile(image, id string) *report.Profile {
 	failIf(hal.BadImage, f.profile, err)
 	if profile.ID != id {
 		fail.With(hal.BadImage,
-			"%s is the profile of another image: %q with checksum %q; %s has checksum "+
-				"%s", f.profile,
+			"%s is the profile of image %q with checksum %q, "+
+				"but %s has checksum %s", f.profile,
 			profile.Image, profile.ID,
 			image, id)
 	}
@@ -93,7 +93,7 @@ func (f *reportFlags) readProfile(image, id string) *report.Profile {
 // writePage writes the HTML page, and returns its size.
 func writePage(path string, r *report.Report, profile *report.Profile) (size int) {
 	var page bytes.Buffer
-	made := report.Made{Program: thisVersion().program(), Time: time.Now()}
+	made := report.Generator{Program: thisVersion().program(), Time: time.Now()}
 	fail.On(r.WritePage(&page, profile, made))
 	writeFile(path, page.Bytes())
 	return page.Len()

@@ -9,15 +9,15 @@ import (
 )
 
 func diffCommand() *cobra.Command {
-	c := command("diff A.lmb B.lmb", argumentCount(2, 2, "two images"),
+	c := newCommand("diff A.lmb B.lmb", argumentCount(2, 2, "two images"),
 		func(args []string) { diffImages(args[0], args[1]) })
-	jsonFlag(c, "as JSON")
+	defineJSONFlag(c, "print the differences as JSON")
 	return c
 }
 
 func diffImages(pathA, pathB string) {
-	a, _ := decode(pathA)
-	b, _ := decode(pathB)
+	a, _ := decodeFile(pathA)
+	b, _ := decodeFile(pathB)
 	d := report.Diff(a, b)
 	if asJSON {
 		printJSON(stdout, d)
@@ -25,6 +25,6 @@ func diffImages(pathA, pathB string) {
 		fail.On(d.Write(stdout))
 	}
 	if !d.Equal {
-		fail.On(reported{hal.CompareFailed})
+		fail.On(printedError{hal.CompareFailed})
 	}
 }

@@ -187,7 +187,7 @@ func TestASequenceThatFailsAfterTheRunIsNotTheRunsFailure(t *testing.T) {
 		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
 	}
 	if text := ok(t, "", "report", "--profile", path, image); strings.Contains(text, "FAILED") ||
-		!strings.Contains(text, ", 2 runs of 100 ns to 100 ns") {
+		!strings.Contains(text, ", 2 runs that took 100 ns to 100 ns each") {
 		t.Error(text)
 	}
 }
@@ -241,7 +241,7 @@ func TestReportRefusesWhatIsNotItsProfile(t *testing.T) {
 		{64, "report takes one image", []string{"report"}},
 		{64, "no sequence \"nope\"", []string{"report", "--sequence", "nope", image}},
 		{65, "not a profile of lm replay", []string{"report", "--profile", image, image}},
-		{65, "is the profile of another image: \"edu-factorial.lmb\"",
+		{65, `is the profile of image "edu-factorial.lmb" with checksum "`,
 			[]string{"report", "--profile", profile, filepath.Join(testdata, "images", "edu.lmb")}},
 		{65, "is a profile, not an image; `lm report IMAGE.lmb --profile ",
 			[]string{"report", profile}},
@@ -250,7 +250,7 @@ func TestReportRefusesWhatIsNotItsProfile(t *testing.T) {
 		{66, "no such file", []string{"report", "-o", "/nonexistent/x.html", image}},
 		{66, "no such file", []string{"replay", "--device", "mock:edu", "--profile",
 			"/nonexistent/x.json", image}},
-		{64, "diff takes two images, 1 given", []string{"diff", image}},
+		{64, "diff takes two images, not 1 argument", []string{"diff", image}},
 		{65, profile + " is a profile, not an image", []string{"diff", image, profile}},
 		{66, "no such file", []string{"diff", image, "/nonexistent"}},
 	} {

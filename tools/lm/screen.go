@@ -16,9 +16,9 @@ import (
 // screen is a terminal that a safeWriter writes to.
 type screen struct {
 	columns  int    // longer lines are wrapped
-	colors   bool   // unless NO_COLOR is set, see https://no-color.org
+	colors   bool   // false if NO_COLOR is set, see https://no-color.org
 	verbatim bool   // do not wrap: the text is data, such as JSON or a listing
-	failed   bool   // the text is that of an error
+	isError  bool   // the text is that of an error
 	line     []byte // the line that is not complete yet
 }
 
@@ -28,7 +28,7 @@ const columnsMax = 100
 // columnsMin is the least width for which lines are wrapped at spaces.
 const columnsMin = 40
 
-// screenOf returns the terminal that a file is, or nil if it is none.
+// screenOf returns the screen for a file that is a terminal, or nil if the file is not a terminal.
 func screenOf(file *os.File) *screen {
 	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *screen) paint(line string) string {
 	if !s.colors || s.verbatim {
 		return line
 	}
-	if s.failed && strings.HasPrefix(line, "lm:") {
+	if s.isError && strings.HasPrefix(line, "lm:") {
 		return red + "lm:" + noColor + line[len("lm:"):]
 	}
 	for _, p := range paintedWords {

@@ -169,7 +169,7 @@ func TestLongTensorsAreAbbreviatedOnATerminal(t *testing.T) {
 	}
 	_, whole := onScreen(t, 80, "tensor", "--all", path)
 	elements := strings.NewReplacer("[", " ", "]", " ").Replace(strings.TrimPrefix(whole, "int32"))
-	if n := len(strings.Fields(elements)); n != 1+2000 || strings.Contains(whole, omitted) {
+	if n := len(strings.Fields(elements)); n != 1+2000 || strings.Contains(whole, omissionMark) {
 		t.Errorf("--all prints %d words", n)
 	}
 	for line := range strings.Lines(whole) {

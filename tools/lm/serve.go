@@ -32,34 +32,42 @@ type serveFlags struct {
 
 func serveCommand() *cobra.Command {
 	var f serveFlags
-	c := command("serve --device DEVICE --socket PATH", argumentCount(0, 0, "no arguments"),
+	c := newCommand("serve --device DEVICE --socket PATH", argumentCount(0, 0, "no arguments"),
 		func([]string) { fail.On(f.run()) })
 	flags := c.Flags()
-	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+
-		"), mock:FILE, ttsim:LIBRARY or playback:FILE")
+	flags.StringVar(&f.device, "device", "", "device to serve: mock:BOARD ("+boardNames()+
+		"), mock:FILE (of a board file or an image), ttsim:LIBRARY or playback:FILE (a recording)")
 	flags.StringVar(&f.socket, "socket", "",
 		"path of the socket to which QEMU's vfio-user-pci connects")
 	flags.StringVar(&f.trace, "trace", "",
 		"write every access, and DMA, to this `file`, for lm import --from record")
 	defineSync(flags, &f.sync)
 	flags.StringSliceVar(&f.without, "without", nil,
-		"PCI capabilities that the device's configuration space lacks: "+
+		"PCI capabilities to leave out of the device's configuration space: "+
 			strings.Join(vfiouser.Capabilities(),
 				", "))
 	flags.StringArrayVar(&f.faults, "fault", nil, "inject a fault (listed above)")
 	return c
 }
 
-func (f *serveFlags) run() (err error) {
-	if f.device == "" || f.socket == "" {
-		failUsage("serve needs --device and --socket; see lm serve --help")
+// checkRequired fails if a flag that has no default is missing.
+func (f *serveFlags) checkRequired() {
+	if f.device == "" {
+		failUsage("--device is missing; see lm serve --help")
 	}
+	if f.socket == "" {
+		failUsage("--socket is missing; see lm serve --help")
+	}
+}
+
+func (f *serveFlags) run() (err error) {
+	f.checkRequired()
 	checkSync(f.sync)
-	wedge := takeWedge(&f.faults)
+	wedge := extractWedge(&f.faults)
 	parseFaults(f.faults)
 	for _, name := range f.without {
 		if !slices.Contains(vfiouser.Capabilities(), name) {
-			failUsage("--without %s: there is no such capability; it must be one of %s", name,
+			failUsage("--without %s: there is no such capability; use one of: %s", name,
 				strings.Join(vfiouser.Capabilities(), ", "))
 		}
 	}
@@ -67,7 +75,7 @@ func (f *serveFlags) run() (err error) {
 		Log: func(format string, a ...any) { printLine(stderr, "lm serve: "+format, a...) }}
 	serves := false
 	if f.trace != "" {
-		file, fault := files.Replace(f.trace, 0o666)
+		file, fault := files.OpenToReplace(f.trace, 0o666)
 		if fault != nil {
 			return fault
 		}
@@ -109,8 +117,8 @@ func (f *serveFlags) run() (err error) {
 	return err
 }
 
-// cancelOnSignal has SIGINT and SIGTERM end the server. They stay caught until the process ends:
-// one that arrives after the client has left must not take the place of the exit status.
+// cancelOnSignal makes SIGINT and SIGTERM end the server. The signals stay caught until the process
+// ends, so that a signal after the client has disconnected does not change the exit status.
 func cancelOnSignal(cancel func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -124,7 +132,7 @@ func cancelOnSignal(cancel func()) {
 func (f *serveFlags) openWithFaults() (_ hal.Device, err error) {
 	defer fail.Catch(&err)
 	device := f.openPlain()
-	device.(interface{ AsHardware() }).AsHardware() // both have it
+	device.(interface{ AsHardware() }).AsHardware() // both a mock and a simulator have this method
 	m, ok := device.(*mock.Device)
 	if len(f.faults) == 0 {
 		return device, nil
@@ -159,9 +167,9 @@ func unplayedError(device hal.Device, what string) error {
 	return nil
 }
 
-// takeWedge removes the faults wedged-until=EVENT[@ACCESS] from a list and returns the last of
+// extractWedge removes the faults wedged-until=EVENT[@ACCESS] from a list and returns the last of
 // them. The PCI function has this fault, not the device behind it.
-func takeWedge(texts *[]string) (w vfiouser.Wedge) {
+func extractWedge(texts *[]string) (w vfiouser.Wedge) {
 	*texts = slices.DeleteFunc(*texts, func(text string) bool {
 		rest, isWedge := strings.CutPrefix(text, "wedged-until=")
 		if !isWedge {
@@ -176,14 +184,14 @@ func takeWedge(texts *[]string) (w vfiouser.Wedge) {
 		}
 		if !slices.Contains(vfiouser.WedgeEnds(), w.Until) || w.Access < 1 {
 			failUsage("--fault %s: the form is wedged-until=EVENT[@ACCESS]; EVENT is one of %s, "+
-				"ACCESS a number from 1", text, strings.Join(vfiouser.WedgeEnds(), ", "))
+				"ACCESS a number, at least 1", text, strings.Join(vfiouser.WedgeEnds(), ", "))
 		}
 		return true
 	})
 	return w
 }
 
-// parseFaults reads --fault.
+// parseFaults parses the values of --fault.
 func parseFaults(texts []string) (faults []mock.Fault) {
 	for _, text := range texts {
 		fault, err := parseFault(text)
@@ -204,9 +212,9 @@ func parseFault(text string) (f mock.Fault, err error) {
 		f.Operation, err = strconv.Atoi(at)
 		switch {
 		case f.Kind == 0:
-			return f, errors.New("no fault has this form")
+			return f, errors.New("unknown fault")
 		case err != nil || f.Operation < 1:
-			return f, fmt.Errorf("%q is not the number of an access; the first is 1", at)
+			return f, fmt.Errorf("%q must be the number of an access, at least 1", at)
 		}
 		return f, nil
 	}
@@ -214,12 +222,12 @@ func parseFault(text string) (f mock.Fault, err error) {
 	f.Kind = map[string]mock.FaultKind{"stuck": mock.Stuck, "late": mock.Late}[name]
 	place, bits, ok := strings.Cut(rest, "=")
 	if f.Kind == 0 || !ok {
-		return f, errors.New("no fault has this form")
+		return f, errors.New("unknown fault")
 	}
 	return f, parseStuck(&f, place, strings.Split(bits, "/"))
 }
 
-// parseStuck reads BAR+OFFSET and BITS/MASK, of a late fault with /LOADS.
+// parseStuck parses BAR+OFFSET and BITS/MASK, followed by /LOADS for a late fault.
 func parseStuck(f *mock.Fault, place string, bits []string) (err error) {
 	bar, offset, ok := strings.Cut(place, "+")
 	want := 2
@@ -227,13 +235,13 @@ func parseStuck(f *mock.Fault, place string, bits []string) (err error) {
 		want = 3
 	}
 	if !ok || len(bits) != want {
-		return errors.New("the form is BAR+OFFSET=BITS/MASK, and for late " +
-			"BAR+OFFSET=BITS/MASK/LOADS")
+		return errors.New("the form must be stuck:BAR+OFFSET=BITS/MASK " +
+			"or late:BAR+OFFSET=BITS/MASK/LOADS")
 	}
 	number := func(text string, size int) (n uint64) {
 		n, e := strconv.ParseUint(text, 0, size)
 		if e != nil && err == nil {
-			err = fmt.Errorf("%q is not a number of %d bits", text, size)
+			err = fmt.Errorf("%q must be a number of at most %d bits", text, size)
 		}
 		return n
 	}

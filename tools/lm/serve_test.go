@@ -103,11 +103,11 @@ func TestServerEndsWithTheStatusOfWhatHappened(t *testing.T) {
 			}
 		}, 70, "load of 1 bytes at BAR 0 + 0x0: device rejected the access"},
 		{"mock:edu", func(c net.Conn) { _, _ = c.Write(make([]byte, 16)); _, _ = io.ReadAll(c) },
-			74, "not a vfio-user request: the message with command 0 has 0 bytes, but must have " +
-				"16 to"},
+			74, "invalid vfio-user request: the message with command 0 has 0 bytes, but must " +
+				"have 16 to"},
 		{"playback:" + image, played, 0, "listens on "},
 		{"playback:" + image, func(c net.Conn) { played(c); access(t, c, 4, 4) }, 70,
-			"want nothing after the 2 recorded accesses"},
+			"expected no access after the 2 recorded accesses"},
 		{"playback:" + image, nothing, 70,
 			"the client disconnected, but 2 recorded accesses were still expected"},
 		{"playback:" + other, nothing, 76,
@@ -115,7 +115,7 @@ func TestServerEndsWithTheStatusOfWhatHappened(t *testing.T) {
 		{"playback:none.lmb", nothing, 66, "none.lmb"},
 		{"pci:1234:11e8", nothing, 64, "pci:1234:11e8 cannot be served"},
 		{"mock:none", nothing, 64, "no board \"none\""},
-		{"ttsim:/none.so", nothing, 69, "no simulator library there"},
+		{"ttsim:/none.so", nothing, 69, "the file of the simulator library does not exist"},
 	} {
 		exit, stderr := served(t, test.client, "--device", test.device)
 		if exit != test.exit || !strings.Contains(stderr, test.says) {
@@ -156,7 +156,7 @@ func TestTraceOfAServerIsOneFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	text, err := io.ReadAll(record.Plain(file))
+	text, err := io.ReadAll(record.NewTextReader(file))
 	if want := "W 0 4 4 78563412\nEND 4\n"; err != nil ||
 		!strings.HasPrefix(string(text), "LMRECORD 2\nDEVICE 0 1234 11e8 served\n") ||
 		!strings.HasSuffix(string(text), want) {
@@ -194,21 +194,21 @@ func TestServeRefusesWhatItCannotDo(t *testing.T) {
 	}{
 		{64, "the path of a socket may have at most 107 bytes; use a shorter directory",
 			[]string{"--device", "mock:edu", "--socket", "/tmp/" + strings.Repeat("x", 103)}},
-		{64, "serve needs --device and --socket", []string{"--device", "mock:edu"}},
-		{64, "--fault gone@0: \"0\" is not the number of an access",
+		{64, "--socket is missing", []string{"--device", "mock:edu"}},
+		{64, "--fault gone@0: \"0\" must be the number of an access",
 			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "gone@0"}},
-		{64, "--fault stuck:0+8=1: the form is BAR+OFFSET=BITS/MASK",
+		{64, "--fault stuck:0+8=1: the form must be stuck:BAR+OFFSET=BITS/MASK",
 			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "stuck:0+8=1"}},
-		{64, "--without vpd: there is no such capability; it must be one of power, express, msi",
+		{64, "--without vpd: there is no such capability; use one of: power, express, msi",
 			[]string{"--device", "mock:edu", "--socket", socket, "--without", "msi,vpd"}},
-		{64, "--fault lost@1: no fault has this form",
+		{64, "--fault lost@1: unknown fault",
 			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "lost@1"}},
 		{64, "--fault wedged-until=reboot: the form is wedged-until=EVENT[@ACCESS]; EVENT is " +
 			"one of flr, bus, rescan, power",
 			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "wedged-until=reboot"}},
 		{64, "--fault wedged-until=flr@0: the form is",
 			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "wedged-until=flr@0"}},
-		{64, "--fault stuck:9+8=1/1: \"9\" is not a number of 3 bits",
+		{64, "--fault stuck:9+8=1/1: \"9\" must be a number of at most 3 bits",
 			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "stuck:9+8=1/1"}},
 		{66, "no such file", []string{"--device", "mock:edu", "--socket", "/no/such/folder/s"}},
 	} {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"lightmetal/boards"
@@ -12,6 +14,7 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
+	"lightmetal/tools/lmrun/files"
 	"lightmetal/tools/look/report"
 )
 
@@ -22,10 +25,20 @@ type session struct {
 	devices        []hal.Device
 	replay         *runtime.Replay
 	profiler       *report.Profiler // nil: no profile
-	index          int              // of the sequence
-	before         int              // of the one before, -1: none
-	after          int
+	sequenceIndex  int              // index of the sequence that runs
+	beforeIndex    int              // index of the sequence of --before; -1: none
+	afterIndex     int
 	suppliedInputs map[int]bool // inputs that --input filled
+	inputs         []tensorFile
+	outputs        []tensorFile
+	outputFiles    files.Outputs // the open file of each of outputs
+	stop           stopRequest
+}
+
+// tensorFile is a tensor and its file: the value of one --input or --output.
+type tensorFile struct {
+	tensorIndex int    // index of the tensor in the image
+	path        string // path of the file; for --input also a value or a list of values
 }
 
 // prepare does everything that comes before the first store.
@@ -37,11 +50,20 @@ func (f *replayFlags) prepare(path string) *session {
 	rejectDuplicates("--input ", f.inputs)
 	file, view := openVerified(path)
 	if len(f.devices) == 0 {
-		failUsage("no device: use --device mock:%s or --device %s; lm replay --help lists all "+
-			"kinds",
+		failUsage("--device is missing: use --device mock:%s or --device %s; "+
+			"lm replay --help lists all kinds",
 			mockNameOf(view, path), runtime.DeviceNames(view)[0])
 	}
+	if f.window != runtime.AnyTLBWindow && !hasTLBWindow(view) {
+		failUsage("--window: %s has no TLB window; omit this flag", path)
+	}
 	return f.prepareView(path, file, view)
+}
+
+// hasTLBWindow reports whether at least one window of the image uses a TLB window of the device.
+func hasTLBWindow(view *fbs.View) bool {
+	return slices.ContainsFunc(view.Windows,
+		func(w fbs.Window) bool { return w.Kind == gen.WindowKindTlb })
 }
 
 // prepareView loads a verified image. Opened devices come before those of --device.
@@ -53,7 +75,7 @@ func (f *replayFlags) prepareView(path string, file *runtime.File, view *fbs.Vie
 		fail.On(err)
 	}
 	if s.profiler != nil {
-		s.profiler.Name(filepath.Base(path), report.ImageID(file.Bytes()))
+		s.profiler.SetImage(filepath.Base(path), report.ImageID(file.Bytes()))
 		s.profiler.Calibrate()
 	}
 	return s
@@ -67,42 +89,62 @@ func mockNameOf(view *fbs.View, path string) string {
 	return view.Board(0).Name
 }
 
+// openSession checks the flags, opens the devices, loads the image, reads the inputs and opens the
+// outputs, in the order of lmrun: it opens no device if a flag does not match the image, and makes
+// no store if an output cannot be opened.
 func (f *replayFlags) openSession(s *session) {
+	f.checkNames(s)
+	s.view.TimeLimitUs = uint64(max(f.longest, 0).Microseconds())
+	failAtPath(s.path, runtime.CheckWorstCaseTimes(s.view))
 	for _, name := range f.devices {
 		s.devices = append(s.devices, openDevice(name))
 	}
-	connect(s.devices)
-	for _, named := range []struct {
-		name  string
-		index *int
-	}{{f.sequence, &s.index}, {f.before, &s.before}, {f.after, &s.after}} {
-		if *named.index = s.view.SequenceByName(named.name); *named.index < 0 &&
-			(named.name != "" || named.index == &s.index) {
-			failUsage("there is no sequence %q in %s; it has %s", named.name, s.path,
-				sequenceNames(s.view))
-		}
-	}
-	failAt(s.path, f.loadImage(s))
+	connectMocks(s.devices)
+	failAtPath(s.path, f.loadImage(s))
 	if notice := s.replay.Warnings; notice != "" {
 		fmt.Fprint(stderr, "lm: warning: "+notice)
 	}
-	for _, spec := range f.inputs {
-		s.readInput(spec)
+	for _, input := range s.inputs {
+		s.readInput(input)
 	}
-	for _, spec := range f.outputs {
-		s.findTensor(spec, gen.RoleOutput, "--output")
+	for _, o := range s.outputs {
+		s.outputFiles = append(s.outputFiles, fail.Must(files.OpenToReplace(o.path, 0o666)))
 	}
 }
 
-// loadImage loads the image, instrumented if a profile is wanted.
+// checkNames finds the sequences and the tensors that flags name, and the golden data.
+func (f *replayFlags) checkNames(s *session) {
+	for _, named := range []struct {
+		name  string
+		index *int
+	}{{f.sequence, &s.sequenceIndex}, {f.before, &s.beforeIndex}, {f.after, &s.afterIndex}} {
+		if *named.index = s.view.SequenceByName(named.name); *named.index < 0 &&
+			(named.name != "" || named.index == &s.sequenceIndex) {
+			failUsage("there is no sequence %q in %s; use one of: %s", named.name, s.path,
+				sequenceNames(s.view))
+		}
+	}
+	for _, spec := range f.inputs {
+		s.inputs = append(s.inputs, s.findTensor(spec, gen.RoleInput, "--input"))
+	}
+	for _, spec := range f.outputs {
+		s.outputs = append(s.outputs, s.findTensor(spec, gen.RoleOutput, "--output"))
+	}
+	hasGolden := func(t fbs.Tensor) bool { return t.Role == gen.RoleOutput && t.HasData != 0 }
+	if f.checkGolden && !slices.ContainsFunc(s.view.Tensors, hasGolden) {
+		failUsage("--check-golden: %s has no output with golden data", s.path)
+	}
+}
+
+// loadImage loads the image, with a Profiler if --profile is given.
 func (f *replayFlags) loadImage(s *session) (err error) {
-	s.view.TimeLimitUs = uint64(max(f.longest, 0).Microseconds())
 	if f.profile == "" {
 		s.replay, err = runtime.Load(s.view, f.window, s.devices...)
 		return err
 	}
-	if s.profiler, err = report.NewProfiler(s.view, s.index, f.window, clockOf(s.devices[0]),
-		s.devices...); err == nil {
+	clock := describeClock(s.devices[0])
+	s.profiler, err = report.NewProfiler(s.view, s.sequenceIndex, f.window, clock, s.devices...)
+	if err == nil {
 		s.replay = s.profiler.Replay()
 	}
 	return err
@@ -111,9 +153,9 @@ func (f *replayFlags) loadImage(s *session) (err error) {
 // run runs the sequence once; a profile does not count a warm-up.
 func (s *session) run(warmUp bool) runtime.Result {
 	if s.profiler != nil {
-		return s.profiler.Run(s.index, warmUp)
+		return s.profiler.Run(s.sequenceIndex, warmUp)
 	}
-	return s.replay.Run(s.index)
+	return s.replay.Run(s.sequenceIndex)
 }
 
 // runOnce runs a sequence that is neither counted nor profiled. It does nothing if index is
@@ -128,13 +170,18 @@ func (s *session) runOnce(index int) runtime.Result {
 	return s.replay.Run(index)
 }
 
-func (s *session) close() {
+// close removes outputs that are not written, stops the DMA of all devices and closes them. It
+// returns the first error. Later calls do nothing.
+func (s *session) close() (err error) {
+	s.outputFiles.Discard()
 	if s.replay != nil {
-		s.replay.Close()
+		err = s.replay.Close()
 	}
 	for _, device := range s.devices {
-		device.Close()
+		err = cmp.Or(err, device.Close())
 	}
+	s.replay, s.devices, s.outputFiles = nil, nil, nil
+	return err
 }
 
 func sequenceNames(view *fbs.View) string {
@@ -143,23 +190,22 @@ func sequenceNames(view *fbs.View) string {
 }
 
 // findTensor splits NAME=FILE and finds the tensor.
-func (s *session) findTensor(spec string, role gen.Role, flag string) (index int, path string) {
+func (s *session) findTensor(spec string, role gen.Role, flag string) tensorFile {
 	name, path, ok := strings.Cut(spec, "=")
 	if !ok || name == "" || path == "" {
 		failUsage("%s takes NAME=FILE, not %q", flag, spec)
 	}
-	return tensorNamed(s.view, s.path, name, flag, role), path
+	return tensorFile{tensorNamed(s.view, s.path, name, flag, role), path}
 }
 
-// npyHeaderMax is more than any header of a .npy file that is read here.
+// npyHeaderMax is larger, in bytes, than the header of any .npy file that lm reads.
 const npyHeaderMax = 1 << 20
 
 // readInput fills an input tensor.
-func (s *session) readInput(spec string) {
-	index, path := s.findTensor(spec, gen.RoleInput, "--input")
-	e := elementsOf(s.view, &s.view.Tensors[index])
-	copy(s.replay.Input(index), e.readData(path))
-	s.suppliedInputs[index] = true
+func (s *session) readInput(input tensorFile) {
+	e := elementsOf(s.view, &s.view.Tensors[input.tensorIndex])
+	copy(s.replay.Input(input.tensorIndex), e.readData(input.path))
+	s.suppliedInputs[input.tensorIndex] = true
 }
 
 // missingInput returns the name of the first input without data.

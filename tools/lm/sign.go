@@ -27,9 +27,8 @@ func signCommand() *cobra.Command {
 		Args: func(_ *cobra.Command, args []string) error {
 			if (fresh != "") == (len(args) == 1 && private != "") || len(args) > 1 ||
 				fresh != "" && (private+out != "" || version != 0) {
-				failUsage("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; " +
-					"see " +
-					"lm sign --help")
+				failUsage("sign takes --key KEY.pem and one image, " +
+					"or --new-key KEY.pem alone; see lm sign --help")
 			}
 			return nil
 		},
@@ -41,13 +40,13 @@ func signCommand() *cobra.Command {
 			}
 		},
 	}
-	c.Flags().StringVar(&private, "key", "", "file of the private key")
+	c.Flags().StringVar(&private, "key", "", "file with the private key (PEM)")
 	outputFlags(c.Flags(), &out)
 	c.Flags().Uint32Var(&version, "version", 0,
 		"version of the image, for lmrun -at-least (default: no version)")
 	c.Flags().StringVar(&fresh, "new-key", "",
-		"make a key pair: the private key in this file, the public key in this file with .pub "+
-			"added")
+		"make a key pair: the private key in this file, "+
+			"the public key in this file with .pub added")
 	return c
 }
 
@@ -63,7 +62,7 @@ func newKey(path string) {
 	fail.On(files.Write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
 		0o600, files.Create))
 	fail.On(half.Commit())
-	printLine(stdout, "%s: private key written, keep it secret; %s.pub: public key for the targets",
+	printLine(stdout, "%s: private key, which must stay secret; %s.pub: public key for the targets",
 		path, path)
 }
 
@@ -81,7 +80,7 @@ func sign(path, keyPath, out string, version uint32) {
 	if version != 0 {
 		text = fmt.Sprintf(" as version %d", version)
 	}
-	printWritten(out, content, len(whole), fmt.Sprintf("; signed%s by %x", text, public))
+	printWritten(out, content, len(whole), fmt.Sprintf("; signed%s; public key %x", text, public))
 }
 
 func privateKey(path string) ed25519.PrivateKey {

@@ -76,8 +76,9 @@ func TestVersionOfASignedImageIsShownAndChecked(t *testing.T) {
 	}
 	check(0, "", "sign", "--new-key", key)
 	image := assemble(t, edu+"main:\n  write.4 r+0x8 0x5\n")
-	check(0, "signed as version 7 by", "sign", "--key", key, "--version", "7", "-o", signed, image)
-	check(0, "as version 7 by", "info", signed)
+	check(0, "signed as version 7; public key", "sign", "--key", key, "--version", "7", "-o",
+		signed, image)
+	check(0, "as version 7; public key", "info", signed)
 	if text := check(0, "", "info", "--json", signed); !strings.Contains(text, `"version": 7`) &&
 		!strings.Contains(text, `"version":7`) {
 		t.Error(text)
@@ -90,10 +91,10 @@ func TestVersionOfASignedImageIsShownAndChecked(t *testing.T) {
 	revoked := write(t, "keys", strings.TrimSpace(string(public))+" versions -6\n")
 	check(77, "its key may sign only versions 0 to 6", "verify", "--key", revoked, signed)
 	// Signing again without --version takes the version away.
-	check(0, "signed by", "sign", "--key", key, "--in-place", signed)
+	check(0, "signed; public key", "sign", "--key", key, "--in-place", signed)
 	check(77, "has version 0", "verify", "--key", key+".pub", "--at-least", "1", signed)
-	if text := check(0, "signed       by", "info", "--json=false", signed); strings.Contains(text,
-		"as version") {
+	if text := check(0, "signed       public key", "info", "--json=false",
+		signed); strings.Contains(text, "as version") {
 		t.Error(text)
 	}
 	for _, version := range []string{"-1", "4294967296", "x", ""} {

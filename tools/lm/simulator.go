@@ -1,7 +1,7 @@
 package main
 
-// This file supervises a replay on a simulator, where a wait of milliseconds may take minutes: it
-// shows what the replay waits for, and ends the replay on a signal.
+// This file supervises a replay: a signal ends its runs. On a simulator, where a wait of
+// milliseconds may take minutes, it also shows what the replay waits for.
 
 import (
 	"fmt"
@@ -29,35 +29,57 @@ func (s *session) simulators() (list []*ttsim.Device) {
 	return list
 }
 
-// supervise lets a signal or the limit of real time end the runs of a session on simulators, and
-// shows their waits on a terminal, until stop is called.
-func (f *replayFlags) supervise(s *session) (stop func()) {
-	devices := s.simulators()
-	if len(devices) == 0 {
-		return func() {}
+// stopRequest is the request of a signal to end the runs of a replay early. Another goroutine makes
+// the request, so the fields are atomic.
+type stopRequest struct {
+	signal    atomic.Pointer[string] // name of the signal; set before requested
+	requested atomic.Uint32          // not 0: start no further run; the runtime reads it in a run
+}
+
+// signalName returns the name of the signal that requested the end, and "" if no signal did.
+func (r *stopRequest) signalName() string {
+	if r.requested.Load() == 0 {
+		return ""
 	}
+	return *r.signal.Load()
+}
+
+// supervise lets a signal end the runs of a session. The first signal never ends the process, until
+// the caller calls releaseSignals: a signal after the last run must not prevent the writing of the
+// outputs. On simulators, the limit of real time ends a run, too, and a terminal shows the waits,
+// until the caller calls hideWaits.
+func (f *replayFlags) supervise(s *session) (hideWaits, releaseSignals func()) {
+	devices := s.simulators()
 	for _, d := range devices {
 		d.SetWaitLimit(f.waitLimit)
 	}
+	s.replay.SetStopFlag(&s.stop.requested)
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go stopOnSignal(devices, signals, done)
-	hide := s.showWaits()
-	return func() {
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go s.stop.awaitSignal(signals, done, devices)
+	hideWaits = func() {}
+	if len(devices) > 0 {
+		hideWaits = s.showWaits()
+	}
+	return hideWaits, func() {
 		signal.Stop(signals)
 		close(done)
-		hide()
 	}
 }
 
-// stopOnSignal stops devices when the first signal arrives. A second one ends the process.
-func stopOnSignal(devices []*ttsim.Device, signals chan os.Signal, done chan struct{}) {
+// awaitSignal requests the end of the runs when the first signal arrives. On a simulator, the
+// current run ends immediately. A second signal ends the process.
+func (r *stopRequest) awaitSignal(signals chan os.Signal, done chan struct{},
+	simulators []*ttsim.Device) {
 	select {
 	case <-done:
 	case got := <-signals:
 		signal.Stop(signals)
-		for _, d := range devices {
-			d.Stop(unix.SignalName(got.(syscall.Signal)) + " ended it")
+		name := unix.SignalName(got.(syscall.Signal))
+		r.signal.Store(&name)
+		r.requested.Store(1)
+		for _, d := range simulators {
+			d.Stop(name + " ended the run")
 		}
 	}
 }
@@ -98,12 +120,12 @@ func (s *session) showWaits() (hide func()) {
 
 // waitLine is the line of a terminal that shows a wait.
 type waitLine struct {
-	executed int64 // commands, when the line was last updated
+	executed int64 // number of commands at the last update
 	since    time.Time
 	shown    bool
 }
 
-// update shows the current command, if it has been that since the last update. executed is the
+// update shows the current command if it has not changed since the last update. executed is the
 // number of commands that have begun, of all runs.
 func (l *waitLine) update(view *fbs.View, command int, executed int64) {
 	if executed == 0 {
@@ -115,18 +137,18 @@ func (l *waitLine) update(view *fbs.View, command int, executed int64) {
 		return
 	}
 	where := failureText(view, &runtime.Result{Command: int32(command)})
-	text := fmt.Sprintf("%s: waiting for %v", where, time.Since(l.since).Round(time.Second))
+	text := fmt.Sprintf("%s: has waited for %v", where, time.Since(l.since).Round(time.Second))
 	if most := terminalColumns() - 1; len(text) > most {
 		text = text[:most]
 	}
-	fmt.Fprintf(stderr.to, "\r%s\x1b[K", files.OneLine(text))
+	fmt.Fprintf(stderr.file, "\r%s\x1b[K", files.OneLine(text))
 	l.shown = true
 }
 
 // clear removes the line.
 func (l *waitLine) clear() {
 	if l.shown {
-		fmt.Fprint(stderr.to, "\r\x1b[K")
+		fmt.Fprint(stderr.file, "\r\x1b[K")
 		l.shown = false
 	}
 }

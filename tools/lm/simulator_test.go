@@ -56,8 +56,8 @@ func waitingFile(t *testing.T) string {
 func TestWaitOnASimulatorEndsByRealTime(t *testing.T) {
 	library, image := fakeSimulator(t), waitingFile(t)
 	exit, _, stderr := lm(t, "replay", "--device", "ttsim:"+library, "--wait-limit", "50ms", image)
-	want := "main, command 2: poll.4 l1+0x104 == 0x1: it waited for more than 50ms of real time; " +
-		"then ran sequence safe: done"
+	want := "main, command 2: poll.4 l1+0x104 == 0x1: the run waited for more than 50ms of real " +
+		"time, the limit of --wait-limit; then sequence safe ran: done"
 	if exit != 75 || !strings.Contains(stderr, want) {
 		t.Errorf("exit %d: %s", exit, stderr)
 	}
@@ -67,10 +67,10 @@ func TestWaitOnASimulatorEndsByRealTime(t *testing.T) {
 func TestWaitOnASimulatorIsShownAndEndsAtASignal(t *testing.T) {
 	library, image := fakeSimulator(t), waitingFile(t)
 	terminate := func() { _ = unix.Kill(os.Getpid(), unix.SIGTERM) }
-	exit, text := onScreenUntil(t, 200, "main, command 2: poll.4 l1+0x104 == 0x1: waiting for ",
+	exit, text := onScreenUntil(t, 200, "main, command 2: poll.4 l1+0x104 == 0x1: has waited for ",
 		terminate, "replay", "--device", "ttsim:"+library, image)
 	if exit != 75 || !strings.Contains(strings.Join(strings.Fields(text), " "),
-		"SIGTERM ended it; then ran sequence safe: done") {
+		"SIGTERM ended the run; then sequence safe ran: done") {
 		t.Errorf("exit %d: %q", exit, text)
 	}
 }

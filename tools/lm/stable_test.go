@@ -81,9 +81,9 @@ func promised(t *testing.T) string {
 		value   any
 	}{
 		{"any that fails", failure{}}, {"version", versionInfo{}}, {"info", imageInfo{}},
-		{"replay", outcome{}}, {"report", reportedImage{}},
+		{"replay", outcome{}}, {"report", jsonReport{}},
 		{"import", importer.Report{}}, {"import --summary", traces.Summary{}},
-		{"compare", comparedFiles{}},
+		{"compare", compareResult{}},
 		{"diff", report.Difference{}}, {"check-board", boardReport{}}, {"faults", faultList{}},
 	} {
 		fields(&b, "json of "+of.command+": ", reflect.TypeOf(of.value))

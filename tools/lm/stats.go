@@ -9,14 +9,15 @@ import (
 
 // statistics are the times of the runs after the warm-up, for lm replay --stats.
 type statistics struct {
-	WarmUp int `json:"warm_up"` // runs before, which are not counted
-	// by the first device's clock, which is virtual on a mock or simulator
-	Device       spread  `json:"device"`
-	Wall         spread  `json:"wall"` // by this machine's clock
-	device, wall []int64 // of each run, nanoseconds
+	WarmUp int `json:"warm_up"` // number of warm-up runs, which are not counted
+	// times by the first device's clock, which is virtual on a mock or simulator
+	Device       timeSpread `json:"device"`
+	Wall         timeSpread `json:"wall"` // times by this machine's clock
+	device, wall []int64    // time of each run, in nanoseconds
 }
 
-type spread struct {
+// timeSpread summarizes the times of all counted runs.
+type timeSpread struct {
 	MinNs    int64 `json:"min_ns"`
 	MedianNs int64 `json:"median_ns"`
 	P99Ns    int64 `json:"p99_ns"`
@@ -27,17 +28,19 @@ func (s *statistics) addRun(device, wall int64) {
 	s.device, s.wall = append(s.device, device), append(s.wall, wall)
 }
 
-func (s *statistics) summarize() { s.Device, s.Wall = spreadOf(s.device), spreadOf(s.wall) }
+func (s *statistics) summarize() {
+	s.Device, s.Wall = newTimeSpread(s.device), newTimeSpread(s.wall)
+}
 
-// spreadOf returns minimum, lower median, the least time that 99 of 100 runs do not exceed,
-// and maximum.
-func spreadOf(times []int64) spread {
+// newTimeSpread returns the minimum, the lower median, the least time that 99 of 100 runs do not
+// exceed, and the maximum.
+func newTimeSpread(times []int64) timeSpread {
 	slices.Sort(times)
 	n := len(times)
 	if n == 0 {
-		return spread{}
+		return timeSpread{}
 	}
-	return spread{times[0], times[(n-1)/2], times[(n*99+99)/100-1], times[n-1]}
+	return timeSpread{times[0], times[(n-1)/2], times[(n*99+99)/100-1], times[n-1]}
 }
 
 // text formats the table of times; clock names the first device's clock.
@@ -47,7 +50,7 @@ func (s *statistics) text(clock string) string {
 		"max", s.WarmUp)
 	for _, row := range []struct {
 		name string
-		spread
+		timeSpread
 	}{{clock, s.Device}, {"wall", s.Wall}} {
 		text += fmt.Sprintf("%-8s%12s%12s%12s%12s\n", row.name,
 			lmb.TimeText(row.MinNs), lmb.TimeText(row.MedianNs), lmb.TimeText(row.P99Ns),

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func endingOf(path string) string { return strings.ToLower(filepath.Ext(path)) }
+func lowerExtension(path string) string { return strings.ToLower(filepath.Ext(path)) }
 
 // elements describes the data of a tensor.
 type elements struct {
@@ -58,14 +58,18 @@ func hasForm(err error) bool { return err == nil || errors.Is(err, strconv.ErrRa
 func (e *elements) parseInline(text string) []byte {
 	if !strings.HasPrefix(text, "[") {
 		if _, ok := npy.Bits(e.dtype, text); !ok {
-			fail.With(hal.BadTensor, "%s is not a value of type %s, which %s needs; "+
-				"write ./%[1]s for a file of that name", text, lmb.DTypes[e.dtype], e.name)
+			fail.With(hal.BadTensor, "%s must be a value of type %s for %s; "+
+				"if %[1]s is a file, write ./%[1]s", text, lmb.DTypes[e.dtype], e.name)
 		}
 		count := int(e.size) / int(fbs.DTypeSize(e.dtype))
 		return e.parseValues(text, slices.Repeat([]string{text}, count))
 	}
-	if strings.Count(text, "[") != strings.Count(text, "]") || !strings.HasSuffix(text, "]") {
+	if !strings.HasSuffix(text, "]") {
 		failUsage("%s: a list must end with ]", text)
+	}
+	if opening, closing := strings.Count(text, "["), strings.Count(text, "]"); opening != closing {
+		failUsage("%s: the list must have as many '[' as ']', but has %d and %d", text,
+			opening, closing)
 	}
 	isSeparator := func(r rune) bool { return strings.ContainsRune("[], \t\n", r) }
 	return e.parseValues(text, strings.FieldsFunc(text, isSeparator))
@@ -89,7 +93,7 @@ func (e *elements) readData(path string) []byte {
 	}
 	const textMost = 32 // bytes of a number in a .csv file
 	data := readFile(path, int(e.size)*textMost+npyHeaderMax)
-	switch endingOf(path) {
+	switch lowerExtension(path) {
 	case ".npy":
 		array, err := npy.Parse(data)
 		failIf(hal.BadTensor, path, err)
@@ -99,8 +103,8 @@ func (e *elements) readData(path string) []byte {
 			return npy.ToTiles(array.Data, matrix, int(fbs.DTypeSize(e.dtype)))
 		}
 		if !sameType || !slices.Equal(array.Shape, e.shape) {
-			fail.With(hal.BadTensor, "%s has type %s and shape %s, but %s is %s (%s in "+
-				"NumPy)", path, array.Type,
+			fail.With(hal.BadTensor, "%s has type %s and shape %s, "+
+				"but %s is %s (%s in NumPy)", path, array.Type,
 				lmb.ShapeText(array.Shape), e.name, lmb.TypeText(e.dtype, e.shape),
 				npy.TypeOf(e.dtype))
 		}
@@ -109,13 +113,13 @@ func (e *elements) readData(path string) []byte {
 		return e.parseValues(path, e.csvWords(path, data))
 	}
 	if uint64(len(data)) != e.size {
-		fail.With(hal.BadTensor, "%s has %d bytes, but %s needs "+
-			"%d", path, len(data), e.name, e.size)
+		fail.With(hal.BadTensor, "%s has %d bytes, "+
+			"but %s needs %d", path, len(data), e.name, e.size)
 	}
 	return data
 }
 
-// columns is the length of the last dimension.
+// columns returns the length of the last dimension.
 func (e *elements) columns() int {
 	if len(e.shape) == 0 {
 		return 1
@@ -123,8 +127,8 @@ func (e *elements) columns() int {
 	return max(1, int(e.shape[len(e.shape)-1]))
 }
 
-// csvWords returns the fields of all rows: each a run of the last dimension, or one row
-// with everything. A tensor of one dimension may have any number of rows.
+// csvWords returns the fields of all rows. A row has the elements of the last dimension; or one row
+// has all elements. A tensor of one dimension may have any number of rows.
 func (e *elements) csvWords(path string, data []byte) []string {
 	r := csv.NewReader(bytes.NewReader(data))
 	r.FieldsPerRecord, r.Comment = -1, '#'
@@ -132,8 +136,8 @@ func (e *elements) csvWords(path string, data []byte) []string {
 	failIf(hal.BadTensor, path, err)
 	for i, row := range rows {
 		if len(rows) > 1 && len(e.shape) > 1 && len(row) != e.columns() {
-			fail.With(hal.BadTensor, "%s: row %d has %d elements, but each row of %s has %d "+
-				"(%s)", path,
+			fail.With(hal.BadTensor, "%s: row %d has %d elements, "+
+				"but each row of %s has %d (%s)", path,
 				i+1,
 				len(row), e.name, e.columns(), lmb.TypeText(e.dtype, e.shape))
 		}
@@ -143,7 +147,7 @@ func (e *elements) csvWords(path string, data []byte) []string {
 
 // formatFile returns the content of a file of that name for the bytes of a tensor.
 func (e *elements) formatFile(path string, data []byte) []byte {
-	switch endingOf(path) {
+	switch lowerExtension(path) {
 	case ".npy":
 		shape := e.shape
 		if matrix, inTiles := npy.TiledMatrix(e.shape); inTiles {
@@ -177,7 +181,7 @@ func (e *elements) print(data []byte, all bool) {
 func tensorCommand() *cobra.Command {
 	var dtype, shape, image, name string
 	var all bool
-	c := command("tensor FROM [TO]", argumentCount(1, 2, "a file and the one to write"),
+	c := newCommand("tensor FROM [TO]", argumentCount(1, 2, "an input and at most one output file"),
 		func(args []string) {
 			e := tensorOf(args[0], dtype, shape, image, name)
 			data := e.readData(args[0])
@@ -187,14 +191,15 @@ func tensorCommand() *cobra.Command {
 			}
 			to := args[1]
 			writeFile(to, e.formatFile(to, data))
-			printLine(messageWriter(to), "%s: %s, %s", standardOutput(to),
+			printLine(messageWriter(to), "%s: %s, %s", outputName(to),
 				lmb.TypeText(e.dtype, e.shape), lmb.SizeText(e.size))
 		})
 	flags := c.Flags()
 	flags.StringVar(&dtype, "type", "", "type of the elements, such as int32 or bfloat16")
 	flags.StringVar(&shape, "shape", "", "length of each dimension, such as 2x3")
-	flags.StringVar(&image, "image", "", "image that has the tensor --name NAME")
-	flags.StringVar(&name, "name", "", "tensor of that image")
+	flags.StringVar(&image, "image", "",
+		"use type and shape of the tensor --name NAME in this image")
+	flags.StringVar(&name, "name", "", "name of a tensor in the image of --image")
 	flags.BoolVar(&all, "all", false, "on a terminal, print all elements of a long tensor")
 	return c
 }
@@ -226,22 +231,28 @@ func tensorOf(path, dtype, shape, image, name string) (e elements) {
 		return elementsOf(view, &view.Tensors[t])
 	}
 	e = elements{name: "the tensor"}
-	if endingOf(path) == ".npy" {
+	if lowerExtension(path) == ".npy" {
 		e.readNpyHeader(path)
 	}
 	if i := slices.IndexFunc(lmb.DTypes,
 		func(name string) bool { return name == dtype }); i > 0 {
 		e.dtype = gen.DType(i)
 	} else if dtype != "" {
-		failUsage("--type %s: there is no such type; types: %s", dtype,
+		failUsage("--type %s: there is no such type; use one of: %s", dtype,
 			strings.Join(lmb.DTypes[1:], ", "))
 	}
 	if shape != "" {
 		e.shape = parseShape(shape)
 	}
-	if e.dtype == 0 || e.shape == nil {
-		failUsage("the type of %s is unknown: use --type int32 --shape 2x3, or --image IMAGE "+
-			"--name NAME", path)
+	unknown := ""
+	if e.dtype == 0 {
+		unknown = "type"
+	} else if e.shape == nil {
+		unknown = "shape"
+	}
+	if unknown != "" {
+		failUsage("the %s of %s is unknown: use --type and --shape, such as "+
+			"--type int32 --shape 2x3, or --image IMAGE --name NAME", unknown, path)
 	}
 	e.size = uint64(fbs.DTypeSize(e.dtype))
 	for _, n := range e.shape {
@@ -282,14 +293,14 @@ func tensorNamed(view *fbs.View, path, name, flag string, roles ...gen.Role) (in
 			known = append(known, own)
 		}
 	}
-	list := "it has none"
-	if known != nil {
-		list = "it has " + strings.Join(known, ", ")
-	}
 	kind := "tensor"
 	if len(roles) == 1 {
 		kind = lmb.RoleName(roles[0])
 	}
-	failUsage("%s: there is no %s %q in %s; %s", flag, kind, name, path, list)
+	if known == nil {
+		failUsage("%s: there is no %s %q in %s; the image has no %[2]s", flag, kind, name, path)
+	}
+	failUsage("%s: there is no %s %q in %s; use one of: %s", flag, kind, name, path,
+		strings.Join(known, ", "))
 	return 0
 }

@@ -13,12 +13,12 @@ import (
 // This file prints the data of a tensor for a terminal, as NumPy does.
 
 const (
-	// abbreviatedFrom is the number of elements above which only the edges are shown.
-	abbreviatedFrom = 1000
-	// edgeElements is how many elements are shown at each end of a dimension then.
+	// abbreviateAbove is the number of elements above which only the edges are shown.
+	abbreviateAbove = 1000
+	// edgeElements is the number of elements that are then shown at each end of a dimension.
 	edgeElements = 3
-	// omitted stands for the elements that are not shown.
-	omitted = "..."
+	// omissionMark is printed in place of the elements that are not shown.
+	omissionMark = "..."
 )
 
 // tensorPrinter prints nested lists of elements.
@@ -26,7 +26,7 @@ type tensorPrinter struct {
 	*elements
 	data       []byte
 	abbreviate bool
-	width      int // of an element: the longest one that is shown
+	width      int // number of characters of the longest element that is shown
 	columns    int
 	out        strings.Builder
 }
@@ -36,23 +36,24 @@ type tensorPrinter struct {
 func (e *elements) formatForScreen(data []byte, all bool, columns int) string {
 	count := len(data) / int(fbs.DTypeSize(e.dtype))
 	p := &tensorPrinter{elements: e, data: data, columns: columns,
-		abbreviate: !all && count > abbreviatedFrom}
-	p.visit(0, 0, count, func(first int) {
-		p.width = max(p.width, utf8.RuneCountInString(p.word(first)))
+		abbreviate: !all && count > abbreviateAbove}
+	p.visitShown(0, 0, count, func(first int) {
+		p.width = max(p.width, utf8.RuneCountInString(p.elementText(first)))
 	})
 	fmt.Fprintf(&p.out, "%s\n", lmb.TypeText(e.dtype, e.shape))
-	p.list(0, 0, count)
+	p.printPart(0, 0, count)
 	p.out.WriteString("\n")
 	return p.out.String()
 }
 
-func (p *tensorPrinter) word(element int) string {
+func (p *tensorPrinter) elementText(element int) string {
 	size := int(fbs.DTypeSize(p.dtype))
 	return npy.Words(p.dtype, p.data[element*size:][:size])[0]
 }
 
-// shown returns the indexes of a dimension that are shown; -1 stands for those that are not.
-func (p *tensorPrinter) shown(dimension int) (list []int) {
+// shownIndexes returns the indexes of a dimension that are shown; -1 is in place of those that are
+// not.
+func (p *tensorPrinter) shownIndexes(dimension int) (list []int) {
 	n := int(p.shape[dimension])
 	for i := 0; i < n; i++ {
 		if p.abbreviate && n > 2*edgeElements && i == edgeElements {
@@ -64,54 +65,54 @@ func (p *tensorPrinter) shown(dimension int) (list []int) {
 	return list
 }
 
-// visit calls do for each element that is shown, of a part of the tensor: that of count elements
-// from first on, with the dimensions from dimension on.
-func (p *tensorPrinter) visit(dimension, first, count int, do func(element int)) {
+// visitShown calls do for each shown element of a part of the tensor. The part has count elements,
+// of which the first has the index first. Its dimensions begin with dimension.
+func (p *tensorPrinter) visitShown(dimension, first, count int, do func(element int)) {
 	if dimension == len(p.shape) {
 		do(first)
 		return
 	}
 	part := count / int(p.shape[dimension])
-	for _, i := range p.shown(dimension) {
+	for _, i := range p.shownIndexes(dimension) {
 		if i >= 0 {
-			p.visit(dimension+1, first+i*part, part, do)
+			p.visitShown(dimension+1, first+i*part, part, do)
 		}
 	}
 }
 
-// list prints a part of the tensor, as visit visits it.
-func (p *tensorPrinter) list(dimension, first, count int) {
+// printPart prints a part of the tensor; the parameters are those of visitShown.
+func (p *tensorPrinter) printPart(dimension, first, count int) {
 	switch dimension {
 	case len(p.shape):
-		p.out.WriteString(p.word(first))
+		p.out.WriteString(p.elementText(first))
 		return
 	case len(p.shape) - 1:
-		p.row(dimension, first)
+		p.printRow(dimension, first)
 		return
 	}
 	part := count / int(p.shape[dimension])
 	p.out.WriteString("[")
-	for n, i := range p.shown(dimension) {
+	for n, i := range p.shownIndexes(dimension) {
 		if n > 0 {
 			p.out.WriteString("\n" + strings.Repeat(" ", dimension+1))
 		}
 		if i < 0 {
-			p.out.WriteString(omitted)
+			p.out.WriteString(omissionMark)
 		} else {
-			p.list(dimension+1, first+i*part, part)
+			p.printPart(dimension+1, first+i*part, part)
 		}
 	}
 	p.out.WriteString("]")
 }
 
-// row prints the last dimension, on several lines if it is long.
-func (p *tensorPrinter) row(dimension, first int) {
+// printRow prints the last dimension, on several lines if it is long.
+func (p *tensorPrinter) printRow(dimension, first int) {
 	p.out.WriteString("[")
 	column := dimension + 1
-	for n, i := range p.shown(dimension) {
-		word := omitted
+	for n, i := range p.shownIndexes(dimension) {
+		word := omissionMark
 		if i >= 0 {
-			word = fmt.Sprintf("%*s", p.width, p.word(first+i))
+			word = fmt.Sprintf("%*s", p.width, p.elementText(first+i))
 		}
 		switch {
 		case n == 0:

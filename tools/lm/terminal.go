@@ -29,16 +29,16 @@ var stdout, stderr = &safeWriter{}, &safeWriter{}
 
 // safeWriter escapes control characters for a terminal, and keeps the first error.
 type safeWriter struct {
-	to     *os.File
-	rest   []byte // of a character that is not whole yet
-	screen *screen
-	err    error
+	file           *os.File
+	incompleteRune []byte // bytes of a character that is not complete yet
+	screen         *screen
+	err            error
 }
 
 // newSafeWriter returns a writer to a file. If that is a terminal, the writer lays out the text.
-func newSafeWriter(to *os.File) safeWriter { return safeWriter{to: to, screen: screenOf(to)} }
+func newSafeWriter(to *os.File) safeWriter { return safeWriter{file: to, screen: screenOf(to)} }
 
-// keepLines makes the text from here on verbatim: it is data that somebody may copy.
+// keepLines ends the wrapping and coloring of text from here on: it is data that somebody may copy.
 func (t *safeWriter) keepLines() {
 	if t.screen != nil {
 		t.screen.verbatim = true
@@ -46,7 +46,7 @@ func (t *safeWriter) keepLines() {
 }
 
 func (t *safeWriter) Write(p []byte) (int, error) {
-	data := append(t.rest, p...)
+	data := append(t.incompleteRune, p...)
 	whole := len(data)
 	for back := 1; back < utf8.UTFMax && back <= len(data); back++ {
 		if start := len(data) - back; utf8.RuneStart(data[start]) && !utf8.FullRune(data[start:]) {
@@ -54,11 +54,11 @@ func (t *safeWriter) Write(p []byte) (int, error) {
 		}
 	}
 	t.writeSafe(data[:whole])
-	t.rest = append([]byte(nil), data[whole:]...)
+	t.incompleteRune = append([]byte(nil), data[whole:]...)
 	return len(p), nil // finish returns the error, once
 }
 
-// keepLines is keepLines of a safeWriter.
+// keepLines calls the method keepLines if w is a safeWriter.
 func keepLines(w io.Writer) {
 	if t, ok := w.(*safeWriter); ok {
 		t.keepLines()
@@ -78,14 +78,14 @@ func (t *safeWriter) writeSafe(data []byte) {
 
 func (t *safeWriter) writeRaw(text []byte) {
 	if t.err == nil && len(text) > 0 {
-		_, t.err = t.to.Write(text)
+		_, t.err = t.file.Write(text)
 	}
 }
 
 // finish writes the rest and returns the first error.
 func (t *safeWriter) finish() error {
-	t.writeSafe(t.rest)
-	t.rest = nil
+	t.writeSafe(t.incompleteRune)
+	t.incompleteRune = nil
 	if t.screen != nil {
 		t.writeRaw(t.screen.finish())
 	}
@@ -114,22 +114,23 @@ func messageWriter(outputs ...string) io.Writer {
 // onTerminal reports whether standard error is a terminal. Progress bars write to it
 // directly; they show no text from files.
 func onTerminal() bool {
-	status, err := stderr.to.Stat()
+	status, err := stderr.file.Stat()
 	return err == nil && status.Mode()&os.ModeCharDevice != 0
 }
 
-// progressOf shows on a terminal how many of all are done, if there are at least long.
-func progressOf(what string, all, long int) func(done int) {
-	if !onTerminal() || all < long {
+// newProgressBar returns a function that shows on a terminal how many of total are done. It shows
+// nothing if total is less than least.
+func newProgressBar(what string, total, least int) func(done int) {
+	if !onTerminal() || total < least {
 		return func(int) {}
 	}
-	bar := progressbar.NewOptions(all, progressbar.OptionSetWriter(stderr.to),
+	bar := progressbar.NewOptions(total, progressbar.OptionSetWriter(stderr.file),
 		progressbar.OptionClearOnFinish(),
 		progressbar.OptionSetDescription(what), progressbar.OptionThrottle(100*time.Millisecond))
 	return func(done int) { _ = bar.Set(done) }
 }
 
-// reasonOf is the kernel's part of an error with a path.
+// reasonOf returns the error of the kernel in an error that also contains a path.
 func reasonOf(err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) {
@@ -138,14 +139,15 @@ func reasonOf(err error) error {
 	return err
 }
 
-// readFile reads an input whole. Limits are far above what makes sense.
+// readFile reads a complete input, whose size must not exceed most bytes. The limits that callers
+// pass are far above usual sizes.
 func readFile(path string, most int) []byte {
-	return fail.Must(files.Read(stdin(path), most))
+	return fail.Must(files.Read(inputPath(path), most))
 }
 
-// stdin returns the path to open for an input, of which - is standard input.
-// checkFiles has seen that it is one input only.
-func stdin(path string) string {
+// inputPath returns the path to open for an input: - is standard input. checkFiles has checked that
+// only one input is standard input.
+func inputPath(path string) string {
 	if path == "-" {
 		return "/dev/stdin"
 	}
@@ -208,7 +210,7 @@ func explainImageError(path string, err error) error {
 		!strings.Contains(err.Error(), "the file is empty") {
 		return err
 	}
-	if known := notAnImage(path); known != nil {
+	if known := notAnImageError(path); known != nil {
 		return known
 	}
 	if strings.Contains(err.Error(), "; make it again with lm") {
@@ -221,7 +223,7 @@ func explainImageError(path string, err error) error {
 // truncationAdvice returns what to do if a file is shorter than its preamble says, or an empty
 // string.
 func truncationAdvice(err error) string {
-	sizes := wrongSize.FindStringSubmatch(err.Error())
+	sizes := wrongSizePattern.FindStringSubmatch(err.Error())
 	if sizes == nil {
 		return ""
 	}
@@ -233,42 +235,44 @@ func truncationAdvice(err error) string {
 	return "; the file is truncated: copy it again"
 }
 
-// wrongSize matches the verifier's message on the size of a file.
-var wrongSize = regexp.MustCompile(`the file is (\d+) bytes long, but its preamble says (\d+)`)
+// wrongSizePattern matches the verifier's message on the size of a file.
+var wrongSizePattern = regexp.MustCompile(
+	`the file is (\d+) bytes long, but its preamble says (\d+)`)
 
-// input is an input that is read in parts.
-type input struct {
+// limitedInput is an input that is read in parts, up to a limit.
+type limitedInput struct {
 	*os.File
-	// bytes that may be read, in all and from here on: a device or a pipe may have no end
-	most, left int64
+	// number of bytes that may be read, in total and from here on: a device or a pipe may have no
+	// end
+	limit, remaining int64
 }
 
-func openFile(path string) *input {
-	fd, _, err := files.OpenWithoutWaiting(stdin(path))
+func openFile(path string) *limitedInput {
+	fd, _, err := files.OpenWithoutWaiting(inputPath(path))
 	fail.On(err)
-	in := &input{File: os.NewFile(uintptr(fd), path), most: math.MaxInt64}
+	in := &limitedInput{File: os.NewFile(uintptr(fd), path), limit: math.MaxInt64}
 	switch status, err := in.Stat(); {
 	case err != nil:
 	case status.Mode()&os.ModeCharDevice != 0:
-		in.most = deviceMax
+		in.limit = deviceMax
 	case status.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0:
-		in.most = pipeMax
+		in.limit = pipeMax
 	}
-	in.left = in.most
+	in.remaining = in.limit
 	return in
 }
 
-func (in *input) Read(p []byte) (n int, err error) {
-	if in.left == 0 {
+func (in *limitedInput) Read(p []byte) (n int, err error) {
+	if in.remaining == 0 {
 		return 0,
 			newFault(hal.BadImage, "the input %s is longer than %s; put the data into a file",
-				in.Name(), lmb.SizeText(uint64(in.most)))
+				in.Name(), lmb.SizeText(uint64(in.limit)))
 	}
-	n, err = in.File.Read(p[:min(int64(len(p)), in.left)])
-	if err == io.EOF && in.left == pipeMax {
+	n, err = in.File.Read(p[:min(int64(len(p)), in.remaining)])
+	if err == io.EOF && in.remaining == pipeMax {
 		return 0, newFault(hal.IO, "%s: the pipe is empty and has no writer", in.Name())
 	}
-	in.left -= int64(n)
+	in.remaining -= int64(n)
 	return n, err
 }
 
@@ -276,10 +280,10 @@ const (
 	deviceMax = 64 << 20
 	pipeMax   = 16 << 30 // some 200 million lines of a trace, more than any image has commands
 	keysMax   = 1 << 20
-	dataMax   = 1 << 30 // of a listing, of data that goes into an image
+	dataMax   = 1 << 30 // largest size of a listing, or of data for an image
 )
 
 // writeFile writes an output file atomically.
 func writeFile(path string, data []byte) {
-	fail.On(files.Write(path, data, 0o666, files.Replace))
+	fail.On(files.Write(path, data, 0o666, files.OpenToReplace))
 }

@@ -9,8 +9,8 @@ import (
 	"lightmetal/tools/image/together"
 )
 
-// printTogether prints the collisions of images, which are an error of their own.
-func (v *verification) printTogether(paths []string, images []together.Image, warnings []string) {
+// printCollisions prints the collisions of images, and fails if there are any.
+func (v *verifyFlags) printCollisions(paths []string, images []together.Image, warnings []string) {
 	collisions, code := together.Check(images), hal.OK
 	if len(collisions) > 0 {
 		code = hal.ExpectFailed
@@ -22,8 +22,7 @@ func (v *verification) printTogether(paths []string, images []together.Image, wa
 			"collisions": collisions, "warnings": warnings})
 	case code == hal.OK:
 		printLine(stdout,
-			"%d valid images: none stores to a place that a later sequence of another "+
-				"relies on",
+			"%d valid images: no image overwrites what another image relies on",
 			len(images))
 	default:
 		printLine(stdout, "one image can break another:")
@@ -32,18 +31,18 @@ func (v *verification) printTogether(paths []string, images []together.Image, wa
 		}
 	}
 	if code != hal.OK {
-		fail.On(reported{code})
+		fail.On(printedError{code})
 	}
 }
 
-// imagesWithoutSharedDevice returns a warning for each image that shares no device with the
-// others, so that the check says nothing of it.
-func imagesWithoutSharedDevice(images []together.Image) (list []string) {
+// sharedDeviceWarnings returns a warning for each image that shares no device with the others:
+// nothing is checked for it.
+func sharedDeviceWarnings(images []together.Image) (list []string) {
 	for i := range images {
 		share := func(other together.Image) bool { return shareDevice(images[i].View, other.View) }
 		if !slices.ContainsFunc(images[:i], share) && !slices.ContainsFunc(images[i+1:], share) {
-			list = append(list, images[i].Name+": shares no device with the others, so nothing "+
-				"was checked between them")
+			list = append(list, images[i].Name+": shares no device with the others, "+
+				"so nothing was checked between them")
 		}
 	}
 	return list

@@ -170,8 +170,9 @@ func TestTogetherNamesTheTwoCommands(t *testing.T) {
 	c := assemble(t, edu+"main:\n  write.4 r+0x8 3\n")
 	exit, stdout, stderr := lm(t, "verify", "--together", a, b)
 	want := "one image can break another:\n  " + a +
-		": compute relies on what command 0 of init left there; command 1 of main in " + b +
-		" stores there: edu 1234:11e8, BAR 0 0x20 to 0x23\n"
+		": sequence compute relies on data that command 0 of init stored; command 1 of main in " +
+		b +
+		" stores to the same place: edu 1234:11e8, BAR 0 0x20 to 0x23\n"
 	if exit != 76 || stdout != want || stderr != "" {
 		t.Errorf("%d, %q, want %q; %s", exit, stdout, want, stderr)
 	}
@@ -186,12 +187,12 @@ func TestTogetherNamesTheTwoCommands(t *testing.T) {
 		t.Fatalf("%d, %v, %s", exit, err, stdout)
 	}
 	if c := told.Collisions[0]; c.Image != a || c.Other != b || c.Sequence != "compute" ||
-		c.Left != "init" || c.Command != 0 || c.OtherCommand != 1 || c.First != 0x20 ||
+		c.StoredBy != "init" || c.Command != 0 || c.OtherCommand != 1 || c.First != 0x20 ||
 		c.Last != 0x23 || c.Bytes != 4 {
 		t.Errorf("%+v", c)
 	}
 	if exit, stdout, stderr := lm(t, "verify", "--together", a, c); exit != 0 || stderr != "" ||
-		!strings.HasPrefix(stdout, "2 valid images: none stores") {
+		!strings.HasPrefix(stdout, "2 valid images: no image overwrites") {
 		t.Errorf("%d, %s%s", exit, stdout, stderr)
 	}
 	if exit, stdout, _ := lm(t, "verify", "--together", "--json", a, c); exit != 0 ||

@@ -18,51 +18,52 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// verification has the flags of lm verify.
-type verification struct {
+// verifyFlags are the flags of lm verify as they are typed, and the keys of --key.
+type verifyFlags struct {
 	together    bool
 	board, keys string
-	trusted     signed.Keys
+	trustedKeys signed.Keys
 	longest     time.Duration
 	atLeast     uint32
 }
 
 func verifyCommand() *cobra.Command {
-	var v verification
-	c := command("verify IMAGE.lmb [--together IMAGE.lmb...]", v.checkArguments,
+	var v verifyFlags
+	c := newCommand("verify IMAGE.lmb [--together IMAGE.lmb...]", v.checkArguments,
 		func(args []string) { v.run(args) })
 	flags := c.Flags()
-	jsonFlag(c, "as JSON")
+	defineJSONFlag(c, "print the result as JSON")
 	flags.BoolVar(&v.together, "together", false,
-		"several images: check that none can break another on one device")
-	flags.StringVar(&v.keys, "key", "", "check that one of these keys signed the image: "+
-		"file of public keys in hex, one a line")
+		"check several images for stores that break another image on the same device")
+	flags.StringVar(&v.keys, "key", "", "file of public keys in hex, one per line: "+
+		"check that one of these keys signed the image")
 	flags.Uint32Var(&v.atLeast, "at-least", 0,
 		"with --key: reject an image of a lower version (default: accept any version)")
 	flags.DurationVar(&v.longest, "longest", time.Hour,
-		"reject an image whose sequences could take longer")
+		"reject an image with a sequence that could take longer than this")
 	flags.StringVar(&v.board, "board", "",
 		"the board that the image must be for (default: the one in the image)")
 	return c
 }
 
-func (v *verification) checkArguments(_ *cobra.Command, args []string) error {
+func (v *verifyFlags) checkArguments(_ *cobra.Command, args []string) error {
 	switch {
 	case v.atLeast != 0 && v.keys == "":
-		failUsage("--at-least needs --key: only a signature protects the version")
+		failUsage("--key is missing: --at-least needs --key, " +
+			"because only a signature protects the version")
 	case v.together && len(args) < 2:
-		failUsage("--together takes two images or more, %d given; see lm verify --help",
-			len(args))
+		failUsage("--together takes two images or more, not %s; see lm verify --help",
+			english.Count(len(args), "argument"))
 	case !v.together && len(args) != 1:
-		failUsage("verify takes one image, %d given, or several with --together; see lm verify "+
-			"--help", len(args))
+		failUsage("verify takes one image (several with --together), not %s; "+
+			"see lm verify --help", english.Count(len(args), "argument"))
 	}
 	return nil
 }
 
-func (v *verification) run(args []string) {
+func (v *verifyFlags) run(args []string) {
 	if v.keys != "" {
-		v.trusted = publicKeys(v.keys)
+		v.trustedKeys = publicKeys(v.keys)
 	}
 	var images []together.Image
 	warnings := []string{}
@@ -77,7 +78,7 @@ func (v *verification) run(args []string) {
 		images = append(images, together.Image{Name: path, View: view})
 	}
 	if v.together {
-		warnings = append(warnings, imagesWithoutSharedDevice(images)...)
+		warnings = append(warnings, sharedDeviceWarnings(images)...)
 	}
 	for _, text := range warnings {
 		if !asJSON {
@@ -85,18 +86,18 @@ func (v *verification) run(args []string) {
 		}
 	}
 	if v.together {
-		v.printTogether(args, images, warnings)
+		v.printCollisions(args, images, warnings)
 		return
 	}
 	v.printVerified(args[0], images[0].View, warnings)
 }
 
 // verifyImage checks one image and returns its warnings.
-func (v *verification) verifyImage(path string) (view *fbs.View, warnings []string) {
+func (v *verifyFlags) verifyImage(path string) (view *fbs.View, warnings []string) {
 	file := openImage(path)
 	if v.keys != "" {
 		fail.On(file.Inspect(func(data []byte) error {
-			return v.trusted.CheckSignature(data, v.atLeast)
+			return v.trustedKeys.CheckSignature(data, v.atLeast)
 		}))
 	}
 	view = verifyFile(path, file)
@@ -104,12 +105,14 @@ func (v *verification) verifyImage(path string) (view *fbs.View, warnings []stri
 	fail.On(runtime.CheckWorstCaseTimes(view))
 	warnings = checkBoards(view, v.board)
 	if err := lmb.Quality(view); err != nil {
-		fail.With(hal.BadImage, "%s: suspicious, but does not affect a replay: %v", path, err)
+		fail.With(hal.BadImage,
+			"%s: the image is suspicious, although a replay is not affected: %v", path, err)
 	}
+	warnings = append(warnings, channelWarnings(view)...)
 	return view, append(warnings, fenceWarnings(view)...)
 }
 
-func (v *verification) printVerified(path string, view *fbs.View, warnings []string) {
+func (v *verifyFlags) printVerified(path string, view *fbs.View, warnings []string) {
 	checksums := map[string]string{}
 	for i := range view.Sequences {
 		checksums[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x",
@@ -138,7 +141,7 @@ func checkBoards(view *fbs.View, name string) (own []string) {
 		if name != "" {
 			board := chips.BoardByName(name)
 			if board == nil {
-				failUsage("there is no board %q; boards: %s", name, boardNames())
+				failUsage("there is no board %q; use one of: %s", name, boardNames())
 			}
 			if board.Vendor != t.Vendor || board.Device != t.Device {
 				fail.With(hal.WrongDevice,
@@ -148,9 +151,9 @@ func checkBoards(view *fbs.View, name string) (own []string) {
 		}
 		if boards.FindByID(t.Vendor, t.Device) == nil {
 			own = append(own,
-				fmt.Sprintf("device %d: no board has the PCI ids %04x:%04x, so the rules "+
-					"in the image were used: %d",
-					i, t.Vendor, t.Device, len(view.Board(i).Rules)))
+				fmt.Sprintf("device %d: no board has the PCI ids %04x:%04x, "+
+					"so the access rules are those of the image (%s)",
+					i, t.Vendor, t.Device, english.Count(len(view.Board(i).Rules), "rule")))
 		}
 	}
 	return own

@@ -12,8 +12,8 @@ import (
 // versionInfo is the output of lm version; its JSON is stable.
 type versionInfo struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // of the tree that lm was built from, empty: unknown
-	Modified bool   `json:"modified"` // since that revision
+	Revision string `json:"revision"` // revision of the source tree of lm; empty: unknown
+	Modified bool   `json:"modified"` // the source tree was modified after that revision
 	Go       string `json:"go"`
 	Tags     string `json:"tags"`
 	Format   string `json:"format"`
@@ -71,8 +71,8 @@ func (v versionInfo) program() string {
 }
 
 func versionCommand() *cobra.Command {
-	c := command("version", argumentCount(0, 0, "no arguments"),
+	c := newCommand("version", argumentCount(0, 0, "no arguments"),
 		func([]string) { printResult(stdout, thisVersion()) })
-	jsonFlag(c, "as JSON")
+	defineJSONFlag(c, "print the versions as JSON")
 	return c
 }

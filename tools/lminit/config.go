@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,49 +18,50 @@ const bootConfigurationPath = "/lmrun.conf"
 // configuration contains the settings from a configuration file: how to prepare the machine,
 // which images to replay in which order, and what to do after success or failure.
 type configuration struct {
-	preparations []preparation // in the order of their lines
-	replays      [][]string    // for each image, the arguments of lmrun: flags, then image path
-	onSuccess    restartPolicy // applies after lmrun has replayed all images successfully
-	onFailure    restartPolicy // applies after a preparation or a replay has failed
+	preparations    []preparation // executed in this order before the first image
+	replayArguments [][]string    // for each image: flags of lmrun, followed by the image path
+	onSuccess       restartPolicy // applies after lmrun has replayed all images successfully
+	onFailure       restartPolicy // applies after a preparation or a replay has failed
 }
 
-// defaultConfiguration contains the settings that apply unless the configuration file changes them:
-// lminit does not restart after success or failure, and powers off the machine.
+// defaultConfiguration contains the defaults of the lines `on-success` and `on-failure`: lminit
+// does not restart, and powers off the machine.
 var defaultConfiguration = configuration{
 	onSuccess: restartPolicy{finalAction: "poweroff"},
 	onFailure: restartPolicy{finalAction: "poweroff"},
 }
 
-// restartPolicy describes what lminit does after the last image or after a failure. As long as a
-// step has tries left, lminit takes this step, and starts again with the first preparation and the
-// first image. After the last step, it performs the final action. If lminit is not PID 1, it exits
-// instead of performing the final action.
+// restartPolicy contains the steps that lminit takes after success or after a failure. After each
+// step, lminit starts again with the first preparation and the first image. If no step is left,
+// lminit exits, or performs the final action if it is PID 1.
 type restartPolicy struct {
-	steps       []recoveryStep // in the order in which lminit takes them
+	steps       []recoveryStep // lminit takes the first step that has tries left
 	finalAction string         // what to do with the machine: halt, poweroff or reboot
 }
 
-// preparation is a line of the configuration that prepares the machine. lminit executes the
-// preparation before the first image, and again after every restart. A preparation has no effect if
-// the machine is already prepared.
+// preparation is a line of the configuration that prepares the machine, such as
+// `bind vfio-pci 0000:01:00.0`. lminit executes the line before the first image, and again after
+// every restart. Executing the line again changes nothing.
 type preparation struct {
 	location  string // path and line number of the line, such as "/lmrun.conf:3"
 	directive *machineDirective
 	values    []string // the words after the first word of the line
 }
 
-// machineDirective describes all lines that begin with a certain word. These lines apply to the
-// whole machine instead of one image.
+// machineDirective describes a keyword of the configuration file that concerns the machine and not
+// a single image, such as `hugepages`.
 type machineDirective struct {
-	name, valueSyntax    string                      // first word; syntax of the values
-	minValues, maxValues int                         // smallest and largest number of values
-	prepare              func(values []string) error // executes the line; nil for policies
+	name                 string // the keyword, which is the first word of a line
+	valueSyntax          string // syntax of the words after the keyword, for error messages
+	minValues, maxValues int    // smallest and largest number of words after the keyword
+	// prepare executes the line. It is nil for the keywords on-success and on-failure.
+	prepare func(values []string) error
 }
 
 // machineDirectives lists the directives that are allowed before the first `image` line.
 var machineDirectives = [...]machineDirective{
-	{"on-success", successSyntax, 1, 64, nil},
-	{"on-failure", failureSyntax, 1, 64, nil},
+	{"on-success", onSuccessSyntax, 1, 64, nil},
+	{"on-failure", onFailureSyntax, 1, 64, nil},
 	{"module", "FILE [PARAMETER...]", 1, 64, loadModule},
 	{"hugepages", "NUMBER", 1, 1, reserveHugepages},
 	{"bind", "DRIVER ADDRESS", 2, 2, bindDriver},
@@ -81,19 +83,19 @@ func splitConfigFlag(args []string) (path string, rest []string) {
 		case !inline && i+1 < len(args) && args[i+1] != "":
 			return args[i+1], append(rest, args[i+2:]...)
 		default:
-			rest = append(rest, arg) // -config without a value: args.Parse later returns an error
+			rest = append(rest, arg) // keep -config without a value, so that args.Parse rejects it
 		}
 	}
 	return "", rest
 }
 
 // parseConfiguration parses the text of the configuration file at path. Each line is empty, a
-// comment that begins with #, a name, or a name and a value. Before the first line `image`, the
-// names are the names in machineDirectives. After the first line `image`, the names are `image` and
-// names of lmrun's flags.
+// comment that begins with #, a name, or a name and a value. Before the first line `image`, only
+// the names in machineDirectives are allowed. After this line, only `image` and the names of
+// lmrun's flags are allowed.
 //
-// If parseConfiguration returns an error, the returned configuration contains the lines before the
-// faulty line. If a line `on-failure` is among these lines, it applies to the error.
+// After an error, the returned configuration contains the settings of all lines before the faulty
+// line. The caller then performs the final action of `on-failure` from these settings.
 func parseConfiguration(path, text string) (configuration, error) {
 	c := defaultConfiguration
 	for i, line := range strings.Split(text, "\n") {
@@ -108,20 +110,20 @@ func parseConfiguration(path, text string) (configuration, error) {
 			return c, args.UsageError(location + ": " + faultReason(err))
 		}
 	}
-	if len(c.replays) == 0 {
+	if len(c.replayArguments) == 0 {
 		return c, args.UsageError(path + ": no image; add a line `image PATH`")
 	}
-	return c, c.checkDevicesAreNamed(path)
+	return c, c.requireDeviceAddresses(path)
 }
 
-// checkDevicesAreNamed returns an error if on-failure has steps for devices, but an image does not
-// have the addresses of its devices in lines `device`. lminit does not read images. Therefore it
-// does not know which of several devices with the same ids an image uses.
-func (c *configuration) checkDevicesAreNamed(path string) error {
+// requireDeviceAddresses checks a configuration whose on-failure has steps that act on devices,
+// such as `rescan`. It returns an error if an image has no line `device`, or if such a line has PCI
+// ids instead of an address: several devices can have the same ids.
+func (c *configuration) requireDeviceAddresses(path string) error {
 	hasNoAddress := func(device string) bool { return strings.Count(device, ":") == 2 }
 	for _, step := range c.onFailure.steps {
-		for i := 0; i < len(c.replays) && step.kind.perform != nil; i++ {
-			o, _ := args.Parse(c.replays[i])
+		for i := 0; i < len(c.replayArguments) && step.kind.perform != nil; i++ {
+			o, _ := args.Parse(c.replayArguments[i])
 			if len(o.Devices) == 0 || slices.ContainsFunc(o.Devices, hasNoAddress) {
 				return args.UsageError(path + ": on-failure has steps for devices, so image " +
 					o.Image + " needs a line such as `device vfio:0000:01:00.0`")
@@ -131,15 +133,15 @@ func (c *configuration) checkDevicesAreNamed(path string) error {
 	return nil
 }
 
-// parseLine adds the settings of one line to the configuration. The line consists of name and
-// value. The parameter `location` contains the path and the line number of the line, for error
-// messages.
+// parseLine adds the settings of one line to the configuration. The parameter `name` is the first
+// word of the line, and `value` is the rest. The parameter `location` contains the path and the
+// line number of the line, for error messages.
 func (c *configuration) parseLine(location, name, value string) error {
 	if name == "image" {
 		if value == "" || value[0] == '-' || strings.IndexByte(value, 0) >= 0 {
 			return args.UsageError("image takes the path of an image, not " + strconv.Quote(value))
 		}
-		c.replays = append(c.replays, []string{value})
+		c.replayArguments = append(c.replayArguments, []string{value})
 		return nil
 	}
 	for i := range machineDirectives {
@@ -147,14 +149,14 @@ func (c *configuration) parseLine(location, name, value string) error {
 			return c.applyMachineDirective(preparation{location, kind, strings.Fields(value)})
 		}
 	}
-	if len(c.replays) == 0 {
+	if len(c.replayArguments) == 0 {
 		return args.UsageError(name + " is unknown, or must follow a line `image PATH`")
 	}
 	flag, err := flagForLine(name, value)
 	if err != nil {
 		return err
 	}
-	last := &c.replays[len(c.replays)-1]
+	last := &c.replayArguments[len(c.replayArguments)-1]
 	image := len(*last) - 1
 	*last = append((*last)[:image], flag, (*last)[image])
 	return nil
@@ -184,7 +186,7 @@ func flagForLine(name, value string) (flag string, err error) {
 // adds the settings of the line to the configuration.
 func (c *configuration) applyMachineDirective(p preparation) (err error) {
 	kind, values := p.directive, p.values
-	if len(c.replays) > 0 {
+	if len(c.replayArguments) > 0 {
 		return args.UsageError(kind.name + " must be before the first line `image PATH`")
 	}
 	n := len(values)
@@ -213,22 +215,23 @@ func (c *configuration) applyMachineDirective(p preparation) (err error) {
 	return nil
 }
 
-// successSyntax and failureSyntax describe the valid values of on-success and on-failure, for error
-// messages.
+// onSuccessSyntax and onFailureSyntax describe the valid values of on-success and on-failure, for
+// error messages.
 const (
-	finalSyntax   = "halt, poweroff, reboot, restart, or "
-	successSyntax = finalSyntax + "`restart N` and one of the first three"
-	failureSyntax = finalSyntax + stepSyntax
+	commonPolicySyntax = "halt, poweroff, reboot, restart, or "
+	restartSyntax      = "`restart N` and then halt, poweroff or reboot"
+	onSuccessSyntax    = commonPolicySyntax + restartSyntax
+	onFailureSyntax    = commonPolicySyntax + recoveryStepSyntax
 )
 
-// parsePolicy parses the values of the line `on-success` or `on-failure` that begins with the name
-// of kind. If the values are invalid, parsePolicy returns an error and a policy that powers off the
-// machine.
+// parsePolicy parses the values of a line `on-success` or `on-failure`. The parameter kind selects
+// one of the two. If the values are invalid, parsePolicy returns an error and a policy that powers
+// off the machine.
 func parsePolicy(kind *machineDirective, values []string) (policy restartPolicy, err error) {
 	text := strings.Join(values, " ")
 	switch {
-	case text == "restart": // without end
-		text = "restart 2147483647,poweroff"
+	case text == "restart": // without a number: restart without limit
+		text = "restart " + strconv.Itoa(math.MaxInt32) + ",poweroff"
 	case len(values) == 3 && values[0] == "restart" && !strings.Contains(text, ","):
 		text = "restart " + values[1] + "," + values[2]
 	}

@@ -36,14 +36,14 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 			{"c:7", &machineDirectives[4], []string{"vfio-pci", "0000:01:00.0"}},
 			{"c:8", &machineDirectives[5], []string{"/dev/sda1", "/data", "ext4", "ro"}},
 		},
-		replays: [][]string{{"-device=pci:1234:11e8", "-input=x=/i=1", "-seal", "/a b.lmb"},
+		replayArguments: [][]string{{"-device=pci:1234:11e8", "-input=x=/i=1", "-seal", "/a b.lmb"},
 			{"-loop=forever", "-deadline=20ms", "b.lmb"}},
 		onSuccess: restartPolicy{nil, "halt"}, onFailure: restartPolicy{restarts(3), "reboot"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v\nwant %+v", got, err, want)
 	}
-	for _, line := range want.replays {
+	for _, line := range want.replayArguments {
 		if _, err := args.Parse(line); err != nil {
 			t.Errorf("%q is no command line: %v", line, err)
 		}
@@ -121,7 +121,7 @@ func TestExampleInTheManualIsValid(t *testing.T) {
 		text += []string{"", part}[i%2]
 	}
 	if c, err := parseConfiguration("page", text); err != nil || len(c.preparations) < 5 ||
-		len(c.replays) != 1 || len(c.replays[0]) < 8 {
+		len(c.replayArguments) != 1 || len(c.replayArguments[0]) < 8 {
 		t.Errorf("%+v, %v\n%s", c, err, text)
 	}
 }
@@ -134,7 +134,7 @@ func FuzzConfiguration(f *testing.F) {
 		if err != nil && (hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "c:")) {
 			t.Fatalf("no place: %v", err)
 		}
-		for _, line := range c.replays {
+		for _, line := range c.replayArguments {
 			if _, err := args.Parse(line); err != nil {
 				t.Fatalf("%q is taken and makes the command line %q: %v", text, line, err)
 			}
@@ -514,13 +514,14 @@ func TestLineWithoutValueIsRejected(t *testing.T) {
 }
 
 // TestKillDelayIncludesTheReportedTime also checks the largest time, and that an invalid report
-// leaves only graceTime.
+// leaves only killGraceTime.
 func TestKillDelayIncludesTheReportedTime(t *testing.T) {
 	const most = time.Duration(math.MaxInt64)
 	for text, want := range map[string]time.Duration{
-		"5000000\n": graceTime + 5*time.Second, "0\n": graceTime,
-		"": graceTime, "\n": graceTime, "5": graceTime, "-1\n": graceTime, "1e3\n": graceTime,
-		"18446744073709551616\n": graceTime,
+		"5000000\n": killGraceTime + 5*time.Second, "0\n": killGraceTime,
+		"": killGraceTime, "\n": killGraceTime, "5": killGraceTime, "-1\n": killGraceTime,
+		"1e3\n":                  killGraceTime,
+		"18446744073709551616\n": killGraceTime,
 		"18446744073709551615\n": most / 1000 * 1000, "13835058055282163\n": most / 1000 * 1000,
 	} {
 		t.Run(text, func(t *testing.T) {
@@ -529,7 +530,7 @@ func TestKillDelayIncludesTheReportedTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := unix.Write(pipe[1], []byte(text))
-			r := stopReport{fd: pipe[0]}
+			r := stopDurationReport{fd: pipe[0]}
 			first := r.killDelay()
 			unix.Close(pipe[1])
 			if second := r.killDelay(); err != nil || first/1000*1000 != want || second != first {
@@ -583,5 +584,5 @@ func TestHungReplayIsKilledAfterItsImageChanged(t *testing.T) {
 
 // restarts returns the steps of `restart N`.
 func restarts(count int) []recoveryStep {
-	return []recoveryStep{{&stepTypes[0], count, stepTypes[0].pause}}
+	return []recoveryStep{{&stepTypes[0], count, stepTypes[0].defaultPause}}
 }

@@ -22,7 +22,7 @@ func runAsPID1() {
 	if path == "" && unix.Access(bootConfigurationPath, unix.F_OK) == nil {
 		path = bootConfigurationPath
 	}
-	s := supervisor{configPath: path, flags: rest}
+	s := supervisor{configPath: path, commandLineFlags: rest}
 	exit, finalAction := s.supervise()
 	writeText(1, "lmrun: exit "+strconv.Itoa(exit)+"\n")
 	if path != "" {

@@ -9,30 +9,31 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file takes the steps after a failure. The line `on-failure` of the configuration lists the
-// steps. The file reset.go contains the steps that act on a device.
+// This file selects and performs the steps that the lines `on-failure` and `on-success` of the
+// configuration list, such as `restart` or `reset bus`. The file reset.go contains the steps that
+// act on a device.
 
-// sysfs is the path at which sysfs is mounted. Tests set another path.
-var sysfs = "/sys"
+// sysfsPath is the path at which sysfs is mounted. Tests set another path.
+var sysfsPath = "/sys"
 
-// pciBus returns the directory of the PCI bus in sysfs.
-func pciBus() string { return sysfs + "/bus/pci" }
+// pciBusPath returns the directory of the PCI bus in sysfs.
+func pciBusPath() string { return sysfsPath + "/bus/pci" }
 
-// stepType describes all steps with a certain name.
+// stepType is a kind of step that a configuration can contain, such as `reset bus`.
 type stepType struct {
-	name string
-	// perform performs the step for a device with a name such as vfio:0000:01:00.0, whose PCI
-	// function has the given address. It is nil for the step restart.
-	perform func(device, address string) error
-	pause   time.Duration // pause after the step, unless the configuration sets another
+	name string // first words of the step in a configuration
+	// perform performs the step for one device. Its parameters are the device's name, such as
+	// vfio:0000:01:00.0, and the device's PCI address. For the step restart, perform is nil.
+	perform      func(device, address string) error
+	defaultPause time.Duration // pause after the step if the configuration specifies none
 }
 
-// recoveryStep is one step of a restartPolicy. After each step, lminit starts again with the first
-// preparation and the first image.
+// recoveryStep is one step of a restartPolicy, such as `rescan 2`. After each step, lminit starts
+// again with the first preparation and the first image.
 type recoveryStep struct {
 	kind      *stepType
 	triesLeft int           // how often lminit may still take the step
-	pause     time.Duration // pause between the step and the restart
+	pause     time.Duration // how long lminit waits after the step, before it starts again
 }
 
 // parseStep parses one step, such as `reset function 1 wait 2s`.
@@ -46,7 +47,7 @@ func parseStep(text string) (step recoveryStep, ok bool) {
 		if !ok {
 			continue
 		}
-		step = recoveryStep{kind, int(count), kind.pause}
+		step = recoveryStep{kind, int(count), kind.defaultPause}
 		if hasWait {
 			step.pause = time.Duration(args.ParseDuration(wait))
 		}
@@ -55,18 +56,17 @@ func parseStep(text string) (step recoveryStep, ok bool) {
 	return step, false
 }
 
-// isDeviceFailure reports whether a reset of the device may repair a failure with the given exit
-// status: the device is gone, does not answer in time, answers with other values than expected, or
-// reports a failed transfer. The status of NoDevice counts too. If a device is absent or cannot be
-// opened after one step, the next step may repair it.
+// isDeviceFailure reports whether a reset of the device can repair a failure with the given exit
+// status of lmrun. This is possible if the device was absent, disappeared, did not answer in time,
+// returned unexpected values, or reported a failed transfer.
 func isDeviceFailure(exit int) bool {
 	return exit == hal.DeviceGone.ExitStatus() || exit == hal.DeadlinePassed.ExitStatus() ||
 		exit == hal.ExpectFailed.ExitStatus() || exit == hal.NoDevice.ExitStatus()
 }
 
-// takeNextStep takes the first step of a policy that has tries left and is useful after the given
-// exit status. If the step fails, takeNextStep prints the error, clears the tries of the step, and
-// takes the next step. It returns false if there is no such step.
+// takeNextStep takes the first step of the policy that has tries left. It skips steps that act on
+// devices, unless isDeviceFailure(exit). If a step fails, takeNextStep prints the error, drops the
+// remaining tries of this step, and takes the next step. It returns false if no step is left.
 func (s *supervisor) takeNextStep(policy *restartPolicy, exit int) bool {
 	for i := range policy.steps {
 		step := &policy.steps[i]
@@ -84,17 +84,17 @@ func (s *supervisor) takeNextStep(policy *restartPolicy, exit int) bool {
 	return false
 }
 
-// takeStep takes one step for all devices of the replay that was started last. Then it waits for
-// the pause of the step, or until a signal arrives. If the exit status is 0 (success), it does not
-// wait.
+// takeStep performs one recovery step: a restart of the program, or an action on each device in
+// s.replayDevices, such as a reset. If the program has failed (exit is not 0), takeStep then waits
+// for the time step.pause, or until a signal arrives.
 func (s *supervisor) takeStep(step *recoveryStep, exit int) error {
 	status := " after exit status " + strconv.Itoa(exit)
 	if step.kind.perform == nil {
 		s.logLine("restarting" + status)
 	}
-	for i := 0; i < len(s.devices) && step.kind.perform != nil; i++ {
-		s.logLine(step.kind.name + " of " + s.devices[i] + status)
-		if err := step.kind.performOn(s.devices[i]); err != nil {
+	for i := 0; i < len(s.replayDevices) && step.kind.perform != nil; i++ {
+		s.logLine(step.kind.name + " of " + s.replayDevices[i] + status)
+		if err := step.kind.performOn(s.replayDevices[i]); err != nil {
 			return err
 		}
 	}

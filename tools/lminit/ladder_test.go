@@ -20,7 +20,7 @@ func TestStepsHaveCountsAndWaits(t *testing.T) {
 		"power-cycle 1 wait 30s, restart 1 wait 5ms, halt\nimage x\ndevice pci:0000:01:00.0\n"
 	c, err := parseConfiguration("c", text)
 	want := restartPolicy{[]recoveryStep{
-		{&stepTypes[0], 2, stepTypes[0].pause}, {&stepTypes[1], 1, 2 * time.Second},
+		{&stepTypes[0], 2, stepTypes[0].defaultPause}, {&stepTypes[1], 1, 2 * time.Second},
 		{&stepTypes[2], 4, time.Second}, {&stepTypes[3], 3, time.Second},
 		{&stepTypes[4], 1, 30 * time.Second}, {&stepTypes[0], 1, 5 * time.Millisecond},
 	}, "halt"}
@@ -67,15 +67,15 @@ type fakeBus struct {
 // As in sysfs, the entries of the directory `devices` are links.
 func newFakeBus(t *testing.T) fakeBus {
 	t.Helper()
-	old := sysfs
-	t.Cleanup(func() { sysfs = old })
-	sysfs = t.TempDir()
-	b := fakeBus{t, pciBus()}
+	old := sysfsPath
+	t.Cleanup(func() { sysfsPath = old })
+	sysfsPath = t.TempDir()
+	b := fakeBus{t, pciBusPath()}
 	for _, path := range []string{"0000:00:01.0", "0000:00:01.0/0000:01:00.0", "0000:00:02.0"} {
 		b.addFunction("tree/" + path)
 	}
 	b.write("rescan", "")
-	node := sysfs + "/class/tenstorrent/tenstorrent!5"
+	node := sysfsPath + "/class/tenstorrent/tenstorrent!5"
 	err := os.MkdirAll(node, 0o755)
 	if err == nil {
 		err = os.Symlink("../../../bus/pci/tree/0000:00:01.0/0000:01:00.0", node+"/device")
@@ -217,7 +217,7 @@ func TestStepsThatTheMachineDoesNotHaveAreErrors(t *testing.T) {
 		"no reset":    {&stepTypes[1], "pci:0000:01:00.0", hal.NoFile, "0000:01:00.0/reset"},
 		"no method":   {&stepTypes[2], "pci:0000:01:00.0", hal.NoFile, "00.0/reset_method"},
 		"no device":   {&stepTypes[1], "pci:0000:09:00.0", hal.NoFile, "0000:09:00.0/reset"},
-		"no slot":     {&stepTypes[4], "pci:0000:01:00.0", hal.NoDevice, "no slot with 0000:01"},
+		"no slot":     {&stepTypes[4], "pci:0000:01:00.0", hal.NoDevice, "no slot for 0000:01"},
 		"no function": {&stepTypes[4], "tt:/dev/tenstorrent/6", hal.NoDevice, "has no tt:"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,10 +235,25 @@ func TestStepsThatTheMachineDoesNotHaveAreErrors(t *testing.T) {
 	}
 }
 
+// TestDriverThatTheKernelLacksIsNamed binds the function to a driver whose module was not loaded.
+// The function keeps its driver.
+func TestDriverThatTheKernelLacksIsNamed(t *testing.T) {
+	b := newFakeBus(t)
+	b.bind("nvme")
+	err := bindDriver([]string{"vfio-pci", "0000:01:00.0"})
+	if hal.CodeOf(err) != hal.NoFile ||
+		!strings.Contains(err.Error(), "the kernel has no driver vfio-pci; load its module") {
+		t.Error(err)
+	}
+	if got := b.stored(); len(got) > 0 {
+		t.Errorf("%q was written", got)
+	}
+}
+
 // TestDriverIsBoundWhenTheFunctionIsBack removes the function and adds it again later, or never.
 func TestDriverIsBoundWhenTheFunctionIsBack(t *testing.T) {
-	old := returnTimeout
-	defer func() { returnTimeout = old }()
+	old := reappearTimeout
+	defer func() { reappearTimeout = old }()
 	for _, isBack := range []bool{true, false} {
 		b := newFakeBus(t)
 		b.bind("vfio-pci")
@@ -255,8 +270,8 @@ func TestDriverIsBoundWhenTheFunctionIsBack(t *testing.T) {
 			}
 			return nil
 		}}
-		if returnTimeout = time.Millisecond; isBack {
-			returnTimeout = time.Hour
+		if reappearTimeout = time.Millisecond; isBack {
+			reappearTimeout = time.Hour
 		}
 		err = k.performOn("vfio:0000:01:00.0")
 		if isBack && (err != nil || <-added != nil) || !isBack && hal.CodeOf(err) != hal.NoDevice {
@@ -287,7 +302,7 @@ func stepsTaken(t *testing.T, text string, failing string, exits ...int) string 
 			}
 		}
 	}
-	s := supervisor{configuration: c, devices: []string{"pci:0000:01:00.0"}}
+	s := supervisor{configuration: c, replayDevices: []string{"pci:0000:01:00.0"}}
 	for _, exit := range exits {
 		before := taken
 		switch {

@@ -45,17 +45,17 @@ func main() {
 	path, rest := splitConfigFlag(args.CommandLine())
 	o, _ := args.Parse(rest)
 	switch {
-	case o.Help:
+	case o.PrintHelp:
 		writeText(1, usage)
 		unix.Exit(0)
-	case o.Version:
+	case o.PrintVersion:
 		writeText(1, version+"\n")
 		unix.Exit(0)
 	case path == "":
 		writeText(2, "lminit: no -config given; lminit -help shows the usage\n")
 		unix.Exit(hal.Usage.ExitStatus())
 	}
-	s := supervisor{configPath: path, flags: rest}
+	s := supervisor{configPath: path, commandLineFlags: rest}
 	exit, _ := s.supervise()
 	unix.Exit(exit)
 }

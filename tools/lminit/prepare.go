@@ -35,23 +35,26 @@ func faultReason(err error) string {
 // element of pathAndParameters is the path of the module. The others are its parameters.
 func loadModule(pathAndParameters []string) error {
 	path, parameters := pathAndParameters[0], strings.Join(pathAndParameters[1:], " ")
-	// O_NONBLOCK is for a path that names a FIFO by mistake. Without this flag, unix.Open would
-	// wait until another process opens the FIFO for writing.
+	// Without O_NONBLOCK, unix.Open would wait forever if path is a FIFO by mistake.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
 	if err := unix.FinitModule(fd, parameters, 0); err != nil && err != unix.EEXIST {
-		reason := "the kernel rejects the module: " + err.Error() + "; see `dmesg`"
-		return hal.NewFault(hal.Internal, reason)
+		reason := err.Error() + "; see `dmesg`"
+		if err == unix.ENOENT { // the module uses a symbol that the kernel does not have
+			reason = "a module that it needs is not loaded; `modprobe --show-depends` on a " +
+				"machine with this kernel lists the modules and their order"
+		}
+		return hal.NewFault(hal.Internal, "the kernel rejects the module: "+reason)
 	}
 	return nil
 }
 
-// reserveHugepages sets the number of huge pages of the kernel to values[0]. It then reads the
-// number back and returns an error if the number differs, because a kernel without enough memory
-// reserves fewer pages and reports no error.
+// reserveHugepages sets the number of huge pages of the kernel to values[0]. If the kernel has too
+// little memory, it reserves fewer pages and reports no error. Therefore reserveHugepages reads the
+// number back, and returns an error if the number differs from values[0].
 func reserveHugepages(values []string) error {
 	const path = "/proc/sys/vm/nr_hugepages"
 	if err := writeFile(path, values[0]); err != nil {
@@ -60,7 +63,8 @@ func reserveHugepages(values []string) error {
 	reserved, err := readFile(path)
 	if count := strings.TrimSpace(string(reserved)); err == nil && count != values[0] {
 		return hal.NewFault(hal.Internal, "the kernel has memory for only "+count+
-			" huge pages; move this line up, or boot Linux with `hugepages="+values[0]+"`")
+			" huge pages; reserve them before fragmentation: move this line up, or boot "+
+			"Linux with `hugepages="+values[0]+"`")
 	}
 	return err
 }
@@ -70,13 +74,17 @@ func reserveHugepages(values []string) error {
 // as 0000:01:00.0.
 func bindDriver(values []string) error {
 	driver, address := values[0], values[1]
-	function, drivers := pciBus()+"/devices/"+address, pciBus()+"/drivers/"
+	function, drivers := pciBusPath()+"/devices/"+address, pciBusPath()+"/drivers/"
 	if unix.Access(drivers+driver+"/"+address, unix.F_OK) == nil {
 		return nil
 	}
 	if unix.Access(function, unix.F_OK) != nil {
 		return hal.NewFault(hal.NoDevice, "no PCI function has this address; "+
 			"`ls /sys/bus/pci/devices` lists the addresses")
+	}
+	if unix.Access(drivers+driver, unix.F_OK) != nil {
+		return hal.NewFault(hal.NoFile, "the kernel has no driver "+driver+
+			"; load its module, and the modules that it needs, by `module` lines above this line")
 	}
 	// Write the name of the driver to driver_override. From then on, the kernel binds no other
 	// driver to this PCI function.
@@ -114,10 +122,10 @@ func writeFile(path, text string) error {
 		return hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
-	// Use unix.Write and not hal.Write, because the kernel stops reserving huge pages as soon as a
-	// signal is pending. Reserving can take long. Go's scheduler does not know of the system call
-	// in hal.Write: it would assume that the goroutine is computing, and would send a signal to
-	// preempt it.
+	// A write to nr_hugepages can take long, and a signal would make the kernel reserve fewer
+	// pages. Go's scheduler sends signals to threads that compute for long. It sends none to a
+	// thread in unix.Write, but it would send some to a thread in hal.Write, which is a raw system
+	// call.
 	_, err = unix.Write(fd, []byte(text))
 	return hal.FileFault(path, err)
 }

@@ -17,26 +17,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file starts lmrun for each image of a configuration, starts again with the first image as
-// the restart policies specify, and forwards signals to lmrun. In this file, a replay is a process
-// that executes lmrun.
+// This file starts lmrun for each image of a configuration. After success or failure, it restarts
+// from the first image if a restart policy requires this. After a signal, it stops lmrun. In this
+// file, a replay is a process that executes lmrun.
 
-// graceTime is a part of the time that the supervisor waits between SIGTERM and SIGKILL. The other
-// part is the time that lmrun reports (see stopReport).
-const graceTime = 2 * time.Second
+// killGraceTime is added to the stop time that lmrun has reported (see stopDurationReport). The sum
+// is the time between SIGTERM and SIGKILL.
+const killGraceTime = 2 * time.Second
 
 // supervisor replays the images of a configuration one after the other. Each replay is a child
 // process. Therefore the supervisor notices when a replay ends for any reason, for example when
 // the kernel kills it.
 type supervisor struct {
 	configuration
-	configPath    string   // path of the configuration file; empty: the image is in flags
-	flags         []string // arguments of lminit except -config, passed to every replay
-	checkOnly     bool     // -check is given: only verify the images
-	signals       chan os.Signal
-	endSignal     os.Signal // the signal that ends the supervisor; nil: no signal yet
-	imageRejected bool      // the last replay rejected its image
-	devices       []string  // names of the devices of the replay that was started last
+	configPath       string   // configuration file; empty: commandLineFlags contain the image
+	commandLineFlags []string // arguments of lminit except -config, passed to every replay
+	checkOnly        bool     // -check is given: only verify the images
+	signals          chan os.Signal
+	endSignal        os.Signal // the signal that ends the supervisor; nil: no signal yet
+	imageRejected    bool      // the latest replay ended because its image is invalid
+	replayDevices    []string  // names of the devices of the latest replay
 }
 
 // supervise replays the images of the configuration at configPath. If configPath is empty, it
@@ -44,28 +44,29 @@ type supervisor struct {
 // restart, or after a signal. It returns the exit status, and the action that lminit must then
 // perform if it is PID 1: halt, poweroff or reboot.
 func (s *supervisor) supervise() (exit int, finalAction string) {
-	o, _ := args.Parse(s.flags)
-	s.checkOnly, s.signals = o.Check, make(chan os.Signal, 1)
-	// If lminit is PID 1, SIGUSR1 halts the machine, SIGUSR2 powers it off, and SIGTERM reboots it,
-	// as in the program init of busybox. SIGINT, SIGHUP and SIGQUIT reboot it, too; in busybox, the
-	// last two have other meanings. If lminit is not PID 1, each of these signals only ends it.
+	o, _ := args.Parse(s.commandLineFlags)
+	s.checkOnly, s.signals = o.CheckOnly, make(chan os.Signal, 1)
+	// Each of these signals ends lminit. If lminit is PID 1, SIGUSR1 also halts the machine,
+	// SIGUSR2 powers it off, and the other signals reboot it. The program init of busybox treats
+	// SIGUSR1, SIGUSR2 and SIGTERM in the same way.
 	signal.Notify(s.signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
 		unix.SIGUSR2)
-	if err := s.readConfiguration(); err != nil {
+	if err := s.readConfigurationAndChdir(); err != nil {
 		s.logLine(err.Error())
 		return hal.CodeOf(err).ExitStatus(), s.onFailure.finalAction
 	}
 	return s.replayUntilDone()
 }
 
-// readConfiguration reads and checks the configuration at configPath. Paths in a configuration are
-// relative to the directory of the configuration file. Therefore readConfiguration makes this
-// directory the current directory. If configPath is empty, it sets up one replay with the arguments
-// in s.flags.
-func (s *supervisor) readConfiguration() error {
+// readConfigurationAndChdir reads and checks the configuration at configPath. Then it changes the
+// current directory to the directory of the configuration file, because paths in a configuration
+// are relative to this directory. If configPath is empty, readConfigurationAndChdir prepares a
+// single replay without arguments of its own: it gets only s.commandLineFlags, which every replay
+// gets.
+func (s *supervisor) readConfigurationAndChdir() error {
 	s.configuration = defaultConfiguration
 	if s.configPath == "" {
-		s.replays = [][]string{nil}
+		s.replayArguments = [][]string{nil}
 		return nil
 	}
 	text, err := readFile(s.configPath)
@@ -73,14 +74,14 @@ func (s *supervisor) readConfiguration() error {
 		return hal.FileFault(s.configPath, err)
 	}
 	if s.configuration, err = parseConfiguration(s.configPath, string(text)); err == nil {
-		// Check the flags of the command line, too. args.Parse requires the path of an image.
-		// Therefore add the word "image" as a path; no file is opened.
-		_, err = args.Parse(append([]string{"image"}, s.flags...))
+		// Check the flags of the command line, too. The word "image" stands for the path of an
+		// image, which args.Parse requires. args.Parse opens no file.
+		_, err = args.Parse(append([]string{"image"}, s.commandLineFlags...))
 	}
 	if err != nil {
 		return err
 	}
-	s.logLine(s.configPath + ": images: " + strconv.Itoa(len(s.replays)))
+	s.logLine(s.configPath + ": images: " + strconv.Itoa(len(s.replayArguments)))
 	if slash := strings.LastIndexByte(s.configPath, '/'); slash >= 0 {
 		err = hal.FileFault(s.configPath, unix.Chdir(s.configPath[:slash+1]))
 	}
@@ -126,9 +127,9 @@ func (s *supervisor) pollSignal() (received bool) {
 	return s.endSignal != nil
 }
 
-// wouldFailAgain reports whether a restart would fail again with the same exit status. This is the
-// case after a usage error, a missing permission, or the rejection of an image. It is not the case
-// after an error in input data, because the data can be correct at the next attempt.
+// wouldFailAgain reports whether a restart would certainly fail again, because the failure was a
+// usage error, a missing permission or an invalid image. After invalid input data it returns false,
+// because the next data can be valid.
 func (s *supervisor) wouldFailAgain(exit int) bool {
 	return exit == hal.Usage.ExitStatus() || exit == hal.Denied.ExitStatus() || s.imageRejected
 }
@@ -137,39 +138,39 @@ func (s *supervisor) wouldFailAgain(exit int) bool {
 // status of the first preparation or replay that fails, or 0.
 func (s *supervisor) runImagesOnce() (exit int) {
 	s.imageRejected = false
-	if s.devices == nil {
-		s.devices = s.devicesOf(s.replays[0])
+	if s.replayDevices == nil {
+		s.replayDevices = s.deviceNames(s.replayArguments[0])
 	}
 	for i := 0; i < len(s.preparations) && !s.checkOnly; i++ {
 		if err := s.preparations[i].execute(); err != nil {
-			s.logLine(preparationError(err))
+			s.logLine(preparationFailureText(err))
 			return hal.CodeOf(err).ExitStatus()
 		}
 	}
-	for i := 0; i < len(s.replays) && exit == 0 && s.endSignal == nil; i++ {
-		s.devices = s.devicesOf(s.replays[i])
-		exit = s.runReplay(s.replays[i])
+	for i := 0; i < len(s.replayArguments) && exit == 0 && s.endSignal == nil; i++ {
+		s.replayDevices = s.deviceNames(s.replayArguments[i])
+		exit = s.runReplay(s.replayArguments[i])
 	}
 	return exit
 }
 
-// preparationError returns the text to print after a preparation has failed. It omits the text
-// "internal error", because a failure of the kernel is not a defect of lminit.
-func preparationError(err error) string {
+// preparationFailureText returns the text to print after a preparation has failed. For errors of
+// the kernel, it omits the words "internal error", which would suggest a defect of lminit.
+func preparationFailureText(err error) string {
 	if hal.CodeOf(err) == hal.Internal {
 		return faultReason(err)
 	}
 	return err.Error()
 }
 
-// devicesOf returns the names of the devices that the arguments of a replay contain.
-func (s *supervisor) devicesOf(arguments []string) []string {
-	o, _ := args.Parse(append(slices.Clone(arguments), s.flags...))
+// deviceNames returns the names of the devices that the arguments of a replay contain.
+func (s *supervisor) deviceNames(arguments []string) []string {
+	o, _ := args.Parse(append(slices.Clone(arguments), s.commandLineFlags...))
 	return o.Devices
 }
 
-// runReplay starts lmrun with the given flags, followed by s.flags. The path of the image is in one
-// of these two lists. runReplay waits for the end of lmrun and returns the exit status of lmrun.
+// runReplay starts lmrun with the arguments in flags and in s.commandLineFlags, one of which is the
+// path of the image. It waits for the end of lmrun and returns the exit status of lmrun.
 func (s *supervisor) runReplay(flags []string) (exit int) {
 	pid, reportFD, err := s.startReplay(flags)
 	if err != nil {
@@ -177,13 +178,13 @@ func (s *supervisor) runReplay(flags []string) (exit int) {
 		return hal.Internal.ExitStatus()
 	}
 	defer unix.Close(reportFD)
-	return s.awaitReplay(pid, stopReport{fd: reportFD})
+	return s.awaitReplay(pid, stopDurationReport{fd: reportFD})
 }
 
 // startReplay starts the program lmrun in the directory of the program lminit. It returns the
-// process id of lmrun, and the read end of the pipe to which lmrun writes its stopReport: the time
-// that lmrun may need to stop. This time depends on the image that lmrun has opened. lminit cannot
-// compute it, because another process can replace the image file at any time.
+// process id of lmrun, and the read end of a pipe. lmrun writes to this pipe how long it may need
+// to stop (see stopDurationReport). lminit cannot compute this time from the image file, because
+// the file may have been replaced after lmrun opened it.
 func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -193,7 +194,7 @@ func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) 
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return 0, 0, err
 	}
-	words := append(append([]string{"lmrun", "-supervised"}, flags...), s.flags...)
+	words := append(append([]string{"lmrun", "-supervised"}, flags...), s.commandLineFlags...)
 	attributes := &syscall.ProcAttr{
 		Files: []uintptr{0, 1, 2, uintptr(pipe[1])},
 		Env:   replayEnvironment(syscall.Environ()),
@@ -214,11 +215,10 @@ func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) 
 	return pid, pipe[0], err
 }
 
-// awaitReplay waits for the end of a replay and returns the exit status of the replay. The
-// parameter r reads the report of the replay. If this process receives a signal, awaitReplay sends
-// SIGTERM to the replay. If the replay does not end within killDelay after that, awaitReplay sends
-// SIGKILL to the replay.
-func (s *supervisor) awaitReplay(pid int, r stopReport) (exit int) {
+// awaitReplay waits for the end of a replay and returns the exit status of the replay. If lminit
+// receives a signal, awaitReplay sends SIGTERM to the replay. If the replay then does not end
+// within r.killDelay(), awaitReplay sends SIGKILL to the replay.
+func (s *supervisor) awaitReplay(pid int, r stopDurationReport) (exit int) {
 	ended := make(chan waitResult)
 	go reapChildren(pid, ended)
 	var timeout <-chan time.Time
@@ -231,9 +231,9 @@ func (s *supervisor) awaitReplay(pid int, r stopReport) (exit int) {
 		case s.endSignal = <-s.signals:
 			s.logLine("stopping after " + unix.SignalName(s.endSignal.(unix.Signal)))
 			_ = unix.Kill(pid, unix.SIGTERM)
-			// Call killDelay, which reads the report, only after unix.Kill. lmrun writes its report
-			// before it installs its signal handler. If there is no report even now, lmrun had no
-			// handler when SIGTERM was sent, so SIGTERM has ended lmrun.
+			// killDelay must read the report of lmrun after SIGTERM was sent. lmrun writes its
+			// report before it installs its signal handler. Therefore, if there is no report now,
+			// lmrun had no handler, and SIGTERM has ended it.
 			if timeout == nil {
 				timeout = time.After(r.killDelay())
 			}
@@ -258,32 +258,32 @@ func replayEnvironment(variables []string) []string {
 	return kept
 }
 
-// stopReport reads and contains the report of lmrun: the longest time that lmrun may need to end
-// after a signal. With the flag -supervised, lmrun writes this report to a pipe as soon as it has
-// accepted the image.
-type stopReport struct {
-	fd            int    // file descriptor of the read end of the pipe
-	maxStopTimeUs uint64 // the reported time, in microseconds; 0 until isReceived is true
-	isReceived    bool   // stopReport.readIfWritten has read the report
+// stopDurationReport is the report of lmrun about the longest time that it may need to end after a
+// signal. With the flag -supervised, lmrun writes this report to a pipe as soon as it has accepted
+// the image.
+type stopDurationReport struct {
+	fd                int    // file descriptor of the read end of the pipe
+	maxStopDurationUs uint64 // the reported time, in microseconds; 0 until isReceived is true
+	isReceived        bool   // the report has been read from the pipe
 }
 
-// readIfWritten reads the report if lmrun has written it. It does not wait for the report. It
-// returns true if this call or an earlier call has read the report.
-func (r *stopReport) readIfWritten() (received bool) {
+// readIfWritten reads the report if lmrun has written it, and never waits. It returns true if this
+// call or an earlier call has read the report.
+func (r *stopDurationReport) readIfWritten() (received bool) {
 	var line [32]byte
 	if n, err := unix.Read(r.fd, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
-		r.maxStopTimeUs, r.isReceived = hal.ParseNumber(string(line[:n-1]), 10, math.MaxUint64)
+		r.maxStopDurationUs, r.isReceived = hal.ParseNumber(string(line[:n-1]), 10, math.MaxUint64)
 	}
 	return r.isReceived
 }
 
 // killDelay returns the time to wait between SIGTERM and SIGKILL. If lmrun has written the report,
-// killDelay reads it and returns the sum of the reported time and graceTime. Otherwise it returns
-// graceTime.
-func (r *stopReport) killDelay() time.Duration {
+// killDelay reads it and returns the sum of the reported time and killGraceTime. Otherwise it
+// returns killGraceTime.
+func (r *stopDurationReport) killDelay() time.Duration {
 	r.readIfWritten()
-	const maxUs = uint64(math.MaxInt64-graceTime) / uint64(time.Microsecond)
-	return graceTime + time.Duration(min(r.maxStopTimeUs, maxUs))*time.Microsecond
+	const maxUs = uint64(math.MaxInt64-killGraceTime) / uint64(time.Microsecond)
+	return killGraceTime + time.Duration(min(r.maxStopDurationUs, maxUs))*time.Microsecond
 }
 
 // waitResult contains the wait status of a replay that has ended, or the error of wait4(2).
@@ -308,9 +308,10 @@ func reapChildren(replayPID int, ended chan<- waitResult) {
 }
 
 // exitStatus returns the exit status of a replay with the given waitResult. If a signal has ended
-// the replay, the returned status depends on the signal. It is 0 for a SIGTERM from the supervisor,
-// the exit status of hal.BusFault for SIGBUS, and the exit status of hal.Internal for any other
-// signal.
+// the replay, exitStatus returns:
+//   - 0 for a SIGTERM from the supervisor,
+//   - the exit status of hal.BusFault for SIGBUS,
+//   - the exit status of hal.Internal for any other signal.
 func (s *supervisor) exitStatus(w waitResult) int {
 	switch {
 	case w.err != nil:

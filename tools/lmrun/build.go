@@ -10,21 +10,21 @@ import (
 // build tags norings, nowatchdog, nolock, nofaults, nojson and nocounter omits the code of one
 // option. This makes lmrun smaller for products that do not need the option.
 
-// checkBuildTags returns an error if an option needs code that a build tag has omitted from this
-// lmrun. The error names the build tag.
-func checkBuildTags(o args.Options) error {
+// rejectOmittedOptions returns an error if an option needs code that was omitted by a build tag.
+// The error names the build tag.
+func rejectOmittedOptions(o args.Options) error {
 	switch {
 	case !hasRings && (usesRing(o.Inputs) || usesRing(o.Outputs)):
 		return buildTagError("NAME="+ringPrefix+"FILE", "norings")
 	case !hasWatchdog && o.Watchdog != "":
 		return buildTagError("-watchdog", "nowatchdog")
-	case !hasLock && o.Lock:
+	case !hasMemoryLock && o.LockMemory:
 		return buildTagError("-lock", "nolock")
-	case !hasFaults && o.Faults != "":
+	case !hasFaultRecorder && o.FaultFile != "":
 		return buildTagError("-faults", "nofaults")
-	case !hasJSON && o.JSON:
+	case !hasJSON && o.PrintJSON:
 		return buildTagError("-json", "nojson")
-	case !hasCounter && o.VersionCounter != "":
+	case omitsVersionCounter && o.VersionCounterFile != "":
 		return buildTagError("-version-counter", "nocounter")
 	}
 	return nil

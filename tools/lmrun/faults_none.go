@@ -8,15 +8,15 @@ import (
 )
 
 // This file replaces faults.go if lmrun is built with the tag nofaults. In such a build,
-// checkBuildTags rejects -faults.
+// rejectOmittedOptions rejects -faults.
 
 const (
-	hasFaults   = false
-	faultsUsage = ""
+	hasFaultRecorder = false
+	faultsUsage      = ""
 )
 
-// faultRecorder has the methods of the type faultRecorder in faults.go, so that the other files
-// compile. These methods do nothing.
+// faultRecorder takes the place of the type in faults.go. Its methods do nothing, and exist so that
+// the other files compile.
 type faultRecorder struct{}
 
 func (*faultRecorder) openFile(path string, view *fbs.View) error            { return nil }

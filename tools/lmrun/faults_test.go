@@ -31,7 +31,7 @@ func entriesIn(t *testing.T, path string) (numbers []uint64) {
 	}
 	for ; len(data) >= faultlog.EntryBytes; data = data[faultlog.EntryBytes:] {
 		if e := entryAt(data); e.IsComplete() {
-			numbers = append(numbers, e.Number)
+			numbers = append(numbers, e.EntryNumber)
 		}
 	}
 	return numbers
@@ -91,7 +91,7 @@ func TestFailureIsRecorded(t *testing.T) {
 	for i, result := range []runtime.Result{wanted, wanted, {Code: hal.NoDevice, Command: -1}} {
 		e := entryAt(data[i*faultlog.EntryBytes:])
 		checksum := fbs.ReadStruct[fbs.Preamble](file).Checksum
-		if !e.IsComplete() || e.Number != uint64(i+1) || e.Result != result || e.TimeNs == 0 ||
+		if !e.IsComplete() || e.EntryNumber != uint64(i+1) || e.Result != result || e.TimeNs == 0 ||
 			e.ImageChecksum != checksum || (e.ConfigRegisters[0] == 0x11e81234) != (i < 2) {
 			t.Errorf("entry %d: %+v", i, e)
 		}
@@ -179,8 +179,8 @@ func checkInterrupted(t *testing.T, path string, old, written []byte, before, n 
 	}
 	data, _ := os.ReadFile(path)
 	slot := int(next-1) % slots * faultlog.EntryBytes
-	if e := entryAt(data[slot:]); !e.IsComplete() || e.Number != next {
-		t.Fatalf("%d bytes of entry %d: the next is %d", n, before+1, e.Number)
+	if e := entryAt(data[slot:]); !e.IsComplete() || e.EntryNumber != next {
+		t.Fatalf("%d bytes of entry %d: the next is %d", n, before+1, e.EntryNumber)
 	}
 }
 
@@ -266,8 +266,8 @@ func TestFileThatHasOtherDataIsRejected(t *testing.T) {
 func TestDeviceWithoutASizeGetsAnEntryWithoutANumber(t *testing.T) {
 	var r faultRecorder
 	if err := r.openFile("/dev/null", lmbtest.View(t, lmbtest.File(t, failing))); err != nil ||
-		r.entry.Number != 0 {
-		t.Errorf("number %d, %v", r.entry.Number, err)
+		r.entry.EntryNumber != 0 {
+		t.Errorf("number %d, %v", r.entry.EntryNumber, err)
 	}
 }
 
@@ -328,14 +328,15 @@ main:
 		{runtime.Result{Code: hal.ExpectFailed, Command: 0}, 0},
 		{runtime.Result{Code: hal.IO, Command: -1}, 0}, {runtime.Result{}, 0},
 	} {
-		r := faultRecorder{path: "faults", view: view, configSpaces: make([]hal.Port, 2)}
+		r := faultRecorder{path: "faults", imageView: view, configSpaces: make([]hal.Port, 2)}
 		r.configSpaces[test.device] = space
 		r.readErrorRegisters(devices, &outcome{err: hal.IO, result: test.result})
 		e := &r.entry
 		want := [11]uint32{0x0002_0001, 0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005, 0x1006,
 			0x1007, 0x1008, 0x1009}
 		if e.ConfigRegisters != [2]uint32{0x401e1e52, 0x20100406} || e.AERRegisters != want ||
-			!strings.HasPrefix(string(e.Device[:]), devices[test.device].Identity().Address) {
+			!strings.HasPrefix(string(e.DeviceAddress[:]),
+				devices[test.device].Identity().Address) {
 			t.Errorf("%v: %+v", test.result, e)
 		}
 	}

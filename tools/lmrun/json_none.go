@@ -7,8 +7,8 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file replaces json.go if lmrun is built with the tag nojson. In such a build, checkBuildTags
-// rejects -json. Therefore lmrun never calls the function jsonText below.
+// This file replaces json.go if lmrun is built with the tag nojson. In such a build,
+// rejectOmittedOptions rejects -json. Therefore lmrun never calls the function jsonText below.
 
 const (
 	hasJSON   = false

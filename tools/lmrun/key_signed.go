@@ -14,18 +14,19 @@ import (
 // it.
 
 const (
-	hasKey   = true
-	keyUsage = `
+	hasSignatureCheck = true
+	keyUsage          = `
   -key FILE           public keys in hex, one a line; rejects an image that none of them signed
   -at-least N         with -key: reject an image of a version below N (lm sign --version)` +
-		counterUsage
+		versionCounterUsage
 )
 
 const maxKeyFileBytes = 4 << 20 // maximum size of the file that -key names, in bytes
 
-// checkSignature returns an error unless three conditions are met: one of the public keys in the
-// file o.KeyFile verifies the signature of the image, this key may sign the version of the image,
-// and the version is at least o.AtLeast and at least the version in the file o.VersionCounter.
+// checkSignature returns an error unless all of these conditions are met:
+//   - One of the public keys in the file o.KeyFile verifies the signature of the image.
+//   - This key is allowed to sign the version of the image.
+//   - The version is not lower than o.MinVersion or the number in the file o.VersionCounterFile.
 func checkSignature(file *runtime.File, o args.Options) error {
 	publicKeys, err := files.Read(o.KeyFile, maxKeyFileBytes)
 	if err != nil {
@@ -35,10 +36,10 @@ func checkSignature(file *runtime.File, o args.Options) error {
 	if err != nil {
 		return hal.NewFault(hal.CodeOf(err), o.KeyFile+": "+err.(*hal.Fault).Reason)
 	}
-	counted, err := readVersionCounter(o.VersionCounter)
+	counted, err := readVersionCounter(o.VersionCounterFile)
 	if err != nil {
 		return err
 	}
-	atLeast := max(o.AtLeast, counted)
+	atLeast := max(o.MinVersion, counted)
 	return file.Inspect(func(data []byte) error { return keys.CheckSignature(data, atLeast) })
 }

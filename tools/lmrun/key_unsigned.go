@@ -12,12 +12,12 @@ import (
 // check signatures.
 
 const (
-	hasKey   = false
-	keyUsage = ""
+	hasSignatureCheck = false
+	keyUsage          = ""
 )
 
-// checkSignature always returns an error. lmrun calls it only if -key is given. Without this error,
-// lmrun would replay an image without the check of the signature that -key requests.
+// checkSignature always returns an error. lmrun calls checkSignature only if -key is given. Without
+// this error, lmrun would ignore -key and replay an image with any signature.
 func checkSignature(*runtime.File, args.Options) error {
 	return hal.NewFault(hal.Denied,
 		"-key: this lmrun cannot check signatures; build it with `-tags signed`")

@@ -298,9 +298,9 @@ func TestVersionNamesFormatAndSchema(t *testing.T) {
 }
 
 func TestParseCommandLines(t *testing.T) {
-	standard := args.Options{Sequence: "main", Loop: 1, Longest: 3600e9,
-		Window: runtime.AnyTLBWindow,
-		Image:  "x.lmb"}
+	standard := args.Options{Sequence: "main", RunCount: 1, MaxSequenceNs: 3600e9,
+		FirstTLBWindow: runtime.AnyTLBWindow,
+		Image:          "x.lmb"}
 	with := func(change func(*args.Options)) args.Options { o := standard; change(&o); return o }
 	for _, test := range []struct {
 		line string
@@ -313,23 +313,23 @@ func TestParseCommandLines(t *testing.T) {
 					"tt:/dev/tenstorrent/3"}
 			})},
 		{"-sequence safe -loop 7 x.lmb",
-			with(func(o *args.Options) { o.Sequence, o.Loop = "safe", 7 })},
+			with(func(o *args.Options) { o.Sequence, o.RunCount = "safe", 7 })},
 		{"-input a=b=c -output d=e x.lmb", with(func(o *args.Options) {
 			o.Inputs, o.Outputs = []args.Binding{{Name: "a", Path: "b=c"}},
 				[]args.Binding{{Name: "d", Path: "e"}}
 		})},
 		{"-window 12 -seal --json x.lmb",
-			with(func(o *args.Options) { o.Window, o.Seal, o.JSON = 12, true, true })},
+			with(func(o *args.Options) { o.FirstTLBWindow, o.Seal, o.PrintJSON = 12, true, true })},
 		{"-loop forever -deadline 20ms x.lmb",
-			with(func(o *args.Options) { o.Loop, o.Deadline = 0, 20_000_000 })},
+			with(func(o *args.Options) { o.RunCount, o.DeadlineNs = 0, 20_000_000 })},
 		{"-deadline 1500us -watchdog /dev/watchdog0=5 -key k x.lmb", with(func(o *args.Options) {
-			o.Deadline, o.Watchdog, o.KeyFile = 1_500_000, "/dev/watchdog0=5", "k"
+			o.DeadlineNs, o.Watchdog, o.KeyFile = 1_500_000, "/dev/watchdog0=5", "k"
 		})},
-		{"-deadline 1h x.lmb", with(func(o *args.Options) { o.Deadline = 3600e9 })},
-		{"-longest 90m x.lmb", with(func(o *args.Options) { o.Longest = 5400e9 })},
-		{"-deadline 3600s x.lmb", with(func(o *args.Options) { o.Deadline = 3600e9 })},
-		{"-longest 7200s x.lmb", with(func(o *args.Options) { o.Longest = 7200e9 })},
-		{"-h", with(func(o *args.Options) { o.Help, o.Image = true, "" })},
+		{"-deadline 1h x.lmb", with(func(o *args.Options) { o.DeadlineNs = 3600e9 })},
+		{"-longest 90m x.lmb", with(func(o *args.Options) { o.MaxSequenceNs = 5400e9 })},
+		{"-deadline 3600s x.lmb", with(func(o *args.Options) { o.DeadlineNs = 3600e9 })},
+		{"-longest 7200s x.lmb", with(func(o *args.Options) { o.MaxSequenceNs = 7200e9 })},
+		{"-h", with(func(o *args.Options) { o.PrintHelp, o.Image = true, "" })},
 	} {
 		t.Run(test.line, func(t *testing.T) {
 			got, err := args.Parse(strings.Fields(test.line))
@@ -339,7 +339,7 @@ func TestParseCommandLines(t *testing.T) {
 		})
 	}
 	for _, line := range []string{"", "-loop 0 x", "-loop -1 x", "-loop x x", "-window x x",
-		"-window 65536 x", "-input a x", "-input =b x", "-output a= x", "-loop", "a b",
+		"-window 65535 x", "-input a x", "-input =b x", "-output a= x", "-loop", "a b",
 		"-deadline 0ms x", "-deadline 20 x", "-deadline ms x", "-deadline 20mss x",
 		"-deadline 3601s x", "-deadline -1s x", "-deadline 4294967295s x", "-deadline 2h x",
 		"-longest 9999999h x", "-longest 1d x", "-input a=ring: x"} {
@@ -364,7 +364,7 @@ func TestQuotedTextDecodesToTheSameText(t *testing.T) {
 
 func TestTimingAndFailureTexts(t *testing.T) {
 	o := args.Options{Image: "x.lmb", Sequence: "main"}
-	end := outcome{runs: 4, totalNs: 10_000, leastNs: 2_000, mostNs: 3_100}
+	end := outcome{runs: 4, totalRunNs: 10_000, shortestRunNs: 2_000, longestRunNs: 3_100}
 	if got := timingText(end); !strings.Contains(got, ", in us: least 2.0, mean 2.5, most 3.1") {
 		t.Error(got)
 	}
@@ -372,7 +372,7 @@ func TestTimingAndFailureTexts(t *testing.T) {
 	end.err = &hal.Fault{Code: hal.ExpectFailed,
 		Reason: "main, command 3: expect.4 w0+0x0 == 0x8: got 0x7"}
 	if got := failureText(end); got != "expect failed: main, command 3: expect.4 w0+0x0 "+
-		"== 0x8: got 0x7; then ran sequence safe: done" {
+		"== 0x8: got 0x7; then sequence safe ran: done" {
 		t.Error(got)
 	}
 	var object map[string]any

@@ -2,10 +2,10 @@
 
 package main
 
-// This file is part of an lmrun that can lock all its memory. In builds with the tag nolock, the
-// file lock_none.go replaces this file.
+// This file makes lmrun accept -lock, which locks all memory of the process. In builds with the tag
+// nolock, the file lock_none.go replaces this file.
 
 const (
-	hasLock   = true
-	lockUsage = lockHelp
+	hasMemoryLock = true
+	lockUsage     = lockHelp
 )

@@ -2,10 +2,10 @@
 
 package main
 
-// This file replaces lock.go if lmrun is built with the tag nolock. In such a build, checkBuildTags
-// rejects -lock.
+// This file replaces lock.go if lmrun is built with the tag nolock. In such a build,
+// rejectOmittedOptions rejects -lock.
 
 const (
-	hasLock   = false
-	lockUsage = ""
+	hasMemoryLock = false
+	lockUsage     = ""
 )

@@ -25,10 +25,10 @@ func main() {
 	runtime.DedicateProcess()
 	options, err := args.Parse(args.CommandLine())
 	if err == nil {
-		err = checkBuildTags(options)
+		err = rejectOmittedOptions(options)
 	}
 	end := outcome{err: err}
-	if err == nil && !options.Help && !options.Version {
+	if err == nil && !options.PrintHelp && !options.PrintVersion {
 		end = replayImage(options)
 	}
 	unix.Exit(printOutcome(options, end))
@@ -36,14 +36,18 @@ func main() {
 
 // outcome contains the error, the result and the statistics that lmrun prints when it ends.
 type outcome struct {
-	// err is nil after success. If a run failed, the error text is, for example,
-	// "expect failed: main, command 3: expect.4 ...".
+	// err is the first error of any step of lmrun, or nil after success. If a command failed, the
+	// error text names it, for example "expect failed: main, command 3: expect.4 ...".
 	err error
-	// result is the result of the sequence that ran last, not counting the sequence named `safe`.
-	// If a failure was not caused by a command, runSafe sets result.Code to the code of err.
-	result                   runtime.Result
-	runs                     uint64 // number of completed runs
-	totalNs, leastNs, mostNs int64  // total, shortest and longest duration of completed runs, in ns
+	// result is the result of the last sequence that ran, other than the sequence `safe`. If
+	// lmrun stopped the runs for another reason than a failed command, for example because an input
+	// could not be read, runSafeSequence sets result.Code to the code of err, and result.Command to
+	// -1.
+	result        runtime.Result
+	runs          uint64 // number of completed runs
+	totalRunNs    int64  // sum of the durations of completed runs, in nanoseconds
+	shortestRunNs int64  // duration of the shortest completed run, in nanoseconds
+	longestRunNs  int64  // duration of the longest completed run, in nanoseconds
 }
 
 // replayImage performs the steps of lmrun from opening the image to stopping the devices, and
@@ -54,14 +58,14 @@ func replayImage(o args.Options) outcome {
 		return outcome{err: err}
 	}
 	f, err := planRuns(view, o)
-	if err != nil || o.Check {
+	if err != nil || o.CheckOnly {
 		return outcome{err: err}
 	}
-	if o.Supervised {
+	if o.ReportLongestStopTime {
 		err = reportMaxStopTime(f.maxStopTimeUs(view))
 	}
 	if err == nil {
-		err = f.faults.openFile(o.Faults, view)
+		err = f.faultRecorder.openFile(o.FaultFile, view)
 	}
 	if err != nil {
 		return outcome{err: err}
@@ -71,14 +75,14 @@ func replayImage(o args.Options) outcome {
 	if err == nil {
 		end = f.runOnDevices(devices, view, o)
 	}
-	f.faults.recordFailure(&end)
+	f.faultRecorder.recordFailure(&end)
 	return end
 }
 
 // openImage opens and verifies the image, and returns the verified image. If -key is given,
 // openImage checks the signature and the version of the image before it verifies the image.
 func openImage(o args.Options) (*fbs.View, error) {
-	if (o.AtLeast != 0 || o.VersionCounter != "") && o.KeyFile == "" {
+	if (o.MinVersion != 0 || o.VersionCounterFile != "") && o.KeyFile == "" {
 		return nil, args.UsageError("-at-least and -version-counter need -key: " +
 			"only a signature protects the version")
 	}
@@ -123,16 +127,16 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 }
 
 // runOnDevices prepares and executes the runs. It then discards the outputs that were not
-// committed, reads the error registers after a failure, and stops the devices. It stops the
-// watchdog only after success. Therefore the watchdog resets the machine after a failure.
-func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
+// committed, reads the error registers after a failure, and stops the devices. After success it
+// stops the watchdog. After a failure it does not, so that the watchdog resets the machine.
+func (f *runLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
 	end := outcome{err: f.prepareRuns(devices, view, o)}
 	if end.err == nil {
-		end = f.runAndCommit(o.Loop)
+		end = f.runAndCommit(o.RunCount)
 	}
 	f.outputFiles.Discard()
-	f.counter.discard()
-	f.faults.readErrorRegisters(devices, &end)
+	f.counterUpdate.discard()
+	f.faultRecorder.readErrorRegisters(devices, &end)
 	if err := f.stopDevices(devices); end.err == nil {
 		end.err = err
 	}
@@ -142,22 +146,22 @@ func (f *frameLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Op
 	return end
 }
 
-// prepareRuns loads the image, opens inputs and outputs, starts the watchdog, installs the signal
-// handler, and freezes the process, so that runs allocate no memory. If -lock is given,
-// prepareRuns also locks all memory of the process. If -seal is given, it seals the process: it
-// installs a seccomp filter that forbids system calls that could allocate, map or open anything.
-func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Options) error {
-	r, err := runtime.Load(view, o.Window, devices...)
+// prepareRuns does everything that must precede the first run: it loads the image, opens the inputs
+// and outputs, starts the watchdog, installs the signal handler, and freezes the process, so that
+// runs allocate no memory. With -lock, it locks all memory of the process. With -seal, it installs
+// a seccomp filter that forbids system calls which allocate memory, map memory or open files.
+func (f *runLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Options) error {
+	r, err := runtime.Load(view, o.FirstTLBWindow, devices...)
 	if err != nil {
 		return err
 	}
 	if r.Warnings != "" {
 		_ = writeText(2, "lmrun: "+r.Warnings)
 	}
-	f.faults.mapConfigSpaces(devices)
-	err = f.counter.openNewFile(o.VersionCounter, view.Version)
+	f.faultRecorder.mapConfigSpaces(devices)
+	err = f.counterUpdate.openNewFile(o.VersionCounterFile, view.Version)
 	if err == nil {
-		err = f.openStreams(r, devices[0])
+		err = f.openFiles(r, devices[0])
 	}
 	if err == nil {
 		// Freeze makes Go's runtime open two file descriptors. If Go's runtime cannot open them, it
@@ -170,20 +174,21 @@ func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Opt
 	if err == nil {
 		err = r.Freeze()
 	}
-	if err == nil && hasLock && o.Lock {
+	if err == nil && hasMemoryLock && o.LockMemory {
 		err = runtime.LockMemory()
 	}
 	if err == nil && o.Seal {
-		err = runtime.Seal(append(f.outputFiles, f.counter.outputs...).SealRules()...)
+		outputs := append(f.outputFiles, f.counterUpdate.newFile...)
+		err = runtime.Seal(outputs.PrepareSeal()...)
 		f.isSealed = err == nil
 	}
 	return err
 }
 
 // stopDevices stops the DMA of all devices and then closes the devices. It returns the first error.
-// A sealed process is not allowed to close devices. In a sealed process, stopDevices only stops the
-// DMA, and the kernel closes the devices when the process ends.
-func (f *frameLoop) stopDevices(devices []hal.Device) (firstErr error) {
+// In a sealed process, which is not allowed to close files, stopDevices only stops the DMA. The
+// kernel closes the devices when the process ends.
+func (f *runLoop) stopDevices(devices []hal.Device) (firstErr error) {
 	if f.replay != nil {
 		firstErr = f.replay.StopDMA()
 	}

@@ -15,11 +15,11 @@ import (
 // time that lmrun may need to stop.
 
 // planRuns checks that the options match the image, and that no output would overwrite another file
-// of this lmrun. It returns a frameLoop with the sequences, tensors, limits and watchdog from the
+// of this lmrun. It returns a runLoop with the sequences, tensors, limits and watchdog from the
 // options. It opens no input, output or device.
-func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
-	f = &frameLoop{deadlineNs: o.Deadline}
-	view.TimeLimitUs = uint64(o.Longest) / 1000
+func planRuns(view *fbs.View, o args.Options) (f *runLoop, err error) {
+	f = &runLoop{runTimeLimitNs: o.DeadlineNs}
+	view.TimeLimitUs = uint64(o.MaxSequenceNs) / 1000
 	if err = f.findSequences(view, o); err == nil {
 		err = f.bindTensors(view, o.Inputs, gen.RoleInput)
 	}
@@ -37,7 +37,7 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 	}
 	if err == nil {
 		inputs := append(bindingPaths(o.Inputs), o.Image, o.KeyFile)
-		outputs := append(bindingPaths(o.Outputs), o.Faults, o.VersionCounter)
+		outputs := append(bindingPaths(o.Outputs), o.FaultFile, o.VersionCounterFile)
 		err = files.RejectAliases(outputs, inputs...)
 	}
 	return f, err
@@ -45,14 +45,14 @@ func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
 
 // findSequences looks up the sequences that -sequence, -before and -after name, and stores their
 // indices in f. For -before and -after, the index is -1 if the flag is not given.
-func (f *frameLoop) findSequences(view *fbs.View, o args.Options) error {
-	for i, name := range [...]string{o.Sequence, o.Before, o.After} {
+func (f *runLoop) findSequences(view *fbs.View, o args.Options) error {
+	for i, name := range [...]string{o.Sequence, o.SequenceBefore, o.SequenceAfter} {
 		index := view.SequenceByName(name)
 		if name != "" && index < 0 {
 			return args.UsageError("the image has no sequence " + name + "; it has" +
 				sequenceNames(view))
 		}
-		*[...]*int{&f.sequence, &f.sequenceBefore, &f.sequenceAfter}[i] = index
+		*[...]*int{&f.sequenceIndex, &f.beforeSequenceIndex, &f.afterSequenceIndex}[i] = index
 	}
 	return nil
 }
@@ -74,11 +74,11 @@ func checkDeviceFlags(view *fbs.View, o args.Options) error {
 	}
 	// Check the number of devices only if -check is given. Otherwise runtime.Load checks it.
 	devices, targets := uint64(len(o.Devices)), uint64(len(view.Devices))
-	if o.Check && devices != 0 && devices != targets {
+	if o.CheckOnly && devices != 0 && devices != targets {
 		return args.UsageError(fbs.Text("the image is for %d device(s), but -device names %d",
 			targets, devices))
 	}
-	if o.Window != runtime.AnyTLBWindow && !hasTLBWindow(view) {
+	if o.FirstTLBWindow != runtime.AnyTLBWindow && !hasTLBWindow(view) {
 		return args.UsageError("-window: the image has no TLB window; omit this flag")
 	}
 	return nil
@@ -95,30 +95,29 @@ func hasTLBWindow(view *fbs.View) bool {
 }
 
 // maxStopTimeUs returns the longest time that lmrun may need to end after a signal, in
-// microseconds. This time is the sum of three times: the time of a run or of the sequence that
-// -before names, whichever is longer; the time of the sequence that -after names; and the time of
-// the sequence named `safe`.
+// microseconds. The signal arrives during a run or during the sequence that -before names. After
+// that, lmrun can run the sequence that -after names and the sequence named `safe`.
 //
-// The sum does not overflow: runtime.CheckWorstCaseTimes has checked that no sequence takes longer
-// than the value of -longest, and the maximum of this value is 2^62 ns.
-func (f *frameLoop) maxStopTimeUs(view *fbs.View) uint64 {
-	// After a signal, a run with -deadline may still take the time of -deadline. A run without
-	// -deadline, and the sequences that -before and -after name, end within runtime.StopGraceNs.
-	// For the sequence `safe`, -longest is the only limit.
-	runLimit := uint64(f.deadlineNs)
+// The sum cannot overflow, because runtime.CheckWorstCaseTimes rejects a sequence that takes longer
+// than the value of -longest, which is at most 2^62 ns.
+func (f *runLoop) maxStopTimeUs(view *fbs.View) uint64 {
+	// After a signal, the time limit of a run is -deadline, or runtime.StopGraceNs if -deadline is
+	// not given. The limit of the sequences that -before and -after name is runtime.StopGraceNs.
+	// The sequence `safe` has only the limit -longest.
+	runLimit := uint64(f.runTimeLimitNs)
 	if runLimit == 0 {
 		runLimit = runtime.StopGraceNs
 	}
-	run := maxSequenceUs(view, f.sequence, runLimit)
-	before := maxSequenceUs(view, f.sequenceBefore, runtime.StopGraceNs)
-	after := maxSequenceUs(view, f.sequenceAfter, runtime.StopGraceNs)
+	run := maxSequenceUs(view, f.sequenceIndex, runLimit)
+	before := maxSequenceUs(view, f.beforeSequenceIndex, runtime.StopGraceNs)
+	after := maxSequenceUs(view, f.afterSequenceIndex, runtime.StopGraceNs)
 	safe := maxSequenceUs(view, view.SequenceByName("safe"), 1<<63)
 	return max(run, before) + after + safe
 }
 
 // maxSequenceUs returns the longest time that the sequence with the given index can take, in
-// microseconds. The result is the worst-case time that the verifier has computed, or limitNs if
-// limitNs is shorter. If the index is -1, the result is 0.
+// microseconds. The result is the smaller of limitNs and the worst-case time that the verifier has
+// computed. If the index is -1, the result is 0.
 func maxSequenceUs(view *fbs.View, sequence int, limitNs uint64) uint64 {
 	if sequence < 0 {
 		return 0

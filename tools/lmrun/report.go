@@ -7,8 +7,8 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file prints the outcome of lmrun. The only system call in this file is write(2), because
-// runtime.Seal can have forbidden most other system calls.
+// This file prints the outcome of lmrun. Its functions make no system call except write(2), because
+// runtime.Seal forbids most others.
 
 // printOutcome prints the outcome as one line of text, or as one JSON object if -json is given.
 // If -help or -version is given, it prints the usage or the version instead. It returns the exit
@@ -16,7 +16,7 @@ import (
 func printOutcome(o args.Options, end outcome) (exitStatus int) {
 	code := hal.CodeOf(end.err)
 	if end.result.Code == hal.OK {
-		end.result.Command = -1 // no command has failed
+		end.result.Command = -1 // the index of the failed command: none
 	}
 	fd := 1
 	for _, b := range o.Outputs {
@@ -26,13 +26,13 @@ func printOutcome(o args.Options, end outcome) (exitStatus int) {
 	}
 	var err error
 	switch {
-	case o.Help && code == hal.OK:
+	case o.PrintHelp && code == hal.OK:
 		err = writeText(fd, usage)
-	case o.Version && code == hal.OK:
-		err = writeText(fd, versionText(o.JSON))
-	case o.JSON && hasJSON:
+	case o.PrintVersion && code == hal.OK:
+		err = writeText(fd, versionText(o.PrintJSON))
+	case o.PrintJSON && hasJSON:
 		err = writeText(fd, jsonText(o, end, code))
-	case o.Check && code == hal.OK:
+	case o.CheckOnly && code == hal.OK:
 		err = printLine(fd, "lmrun: "+o.Image+": the image is valid; nothing was replayed")
 	case code == hal.OK:
 		err = printLine(fd, "lmrun: done: "+o.Sequence+" of "+o.Image+timingText(end))
@@ -71,17 +71,17 @@ func timingText(end outcome) string {
 	if end.runs == 0 {
 		return ", no runs"
 	}
-	mean := microsText(end.totalNs / int64(end.runs))
+	mean := microsecondsText(end.totalRunNs / int64(end.runs))
 	if end.runs == 1 {
 		return ", " + mean + " us"
 	}
-	return fbs.Text(", %d times, in us: least ", end.runs) + microsText(end.leastNs) +
-		", mean " + mean + ", most " + microsText(end.mostNs)
+	return fbs.Text(", %d times, in us: least ", end.runs) + microsecondsText(end.shortestRunNs) +
+		", mean " + mean + ", most " + microsecondsText(end.longestRunNs)
 }
 
-// microsText returns a time as text. The parameter ns is the time in nanoseconds. The text is the
-// time in microseconds, with one digit after the decimal point.
-func microsText(ns int64) string {
+// microsecondsText returns the time ns, which is in nanoseconds, as a text in microseconds with one
+// digit after the decimal point, such as "86.6".
+func microsecondsText(ns int64) string {
 	return fbs.Text("%d.%d", uint64(ns/1000), uint64(ns%1000/100))
 }
 
@@ -90,7 +90,7 @@ func microsText(ns int64) string {
 func failureText(end outcome) string {
 	text := end.err.Error()
 	if end.result.SafeRan {
-		text += "; then ran sequence safe: " + end.result.SafeCode.Error()
+		text += "; then sequence safe ran: " + end.result.SafeSequenceCode.Error()
 	}
 	return text
 }

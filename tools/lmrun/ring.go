@@ -25,7 +25,7 @@ const (
 const (
 	ringMagic       = 0x31474e49524d4c // "LMRING1" and a zero byte, as a little-endian number
 	ringHeaderBytes = 4096             // offset of the first slot in the file, in bytes
-	slotAlign       = 64               // the file offset of each slot is a multiple of 64 bytes
+	slotAlignBytes  = 64               // the file offset of each slot is a multiple of 64 bytes
 
 	newRingSlots = 8       // number of slots in a ring that lmrun creates
 	maxRingSlots = 1 << 16 // largest number of slots in a ring that lmrun accepts
@@ -33,21 +33,21 @@ const (
 	ringLockPauseNs = 10_000_000 // pause between two attempts to lock the file, in nanoseconds
 )
 
-// ringLockTries is the number of attempts to lock the file of a ring. 1000 attempts take 10 s. This
-// is enough, because another process locks the file only while it creates or checks the ring. It is
-// a variable so that tests can set a smaller number.
+// ringLockTries is the number of attempts to lock the file of a ring. 1000 attempts take 10 s,
+// which is enough because other processes lock the file only while they create or check the ring.
+// Tests set a smaller number.
 var ringLockTries = 1000
 
 // ringHeader is the structure at the beginning of a ring file. RING.md specifies it.
 type ringHeader struct {
-	magic     uint64 // ringMagic
-	slotBytes uint64 // number of data bytes in a slot
-	slots     uint64 // number of slots
-	closed    uint32 // not zero if the writer will write no more slots
-	_         [36]byte
-	written   uint64 // number of slots that the writer has filled since the ring was created
-	_         [56]byte
-	read      uint64 // number of slots that the reader has released since the ring was created
+	magic         uint64 // must equal ringMagic
+	slotBytes     uint64 // number of data bytes in a slot
+	numberOfSlots uint64 // number of slots in the file
+	closed        uint32 // not zero if the writer will write no more slots
+	_             [36]byte
+	slotsWritten  uint64 // how often the writer has filled a slot since the ring was created
+	_             [56]byte
+	slotsRead     uint64 // how often the reader has released a slot since the ring was created
 }
 
 // ring passes the data of one tensor from one writer process to one reader process, through a file
@@ -57,14 +57,14 @@ type ring struct {
 	path        string // path of the ring file
 	memory      []byte // the mapped file; nil until ring.open has mapped the file
 	*ringHeader        // the header in the mapped file
-	// dataBytes and slotCount have the values of the header fields slotBytes and slots. The methods
-	// use dataBytes and slotCount, because the other process could change the header after
-	// checkHeader has checked it.
+	// dataBytes and slotCount are copies of the header fields slotBytes and numberOfSlots. Methods
+	// must use the copies, because the other process can change the header after
+	// attach has checked it.
 	dataBytes, slotCount uint64
-	ownCounter           *uint64 // the counter that this process changes: &written or &read
+	slotsMoved           *uint64 // &slotsWritten in the writer, &slotsRead in the reader
 	// closedByEarlierWriter is true in a reader if the ring was closed when the reader opened it,
-	// and no data have arrived since then. The reader then waits for the next writer instead of
-	// reporting the end of the data.
+	// and no data have arrived since then. In this state, the reader waits for the next writer and
+	// does not report the end of the data.
 	closedByEarlierWriter bool
 }
 
@@ -74,9 +74,8 @@ func newRing(path string, dataBytes uint64) *ring {
 	return &ring{path: path, dataBytes: dataBytes}
 }
 
-// open opens and maps the file of the ring. If the file does not exist or is empty, open creates
-// a new ring. This process becomes the writer of the ring if isWriter is true, and otherwise the
-// reader.
+// open opens and maps the file of the ring, as the writer of the ring if isWriter is true, and
+// otherwise as the reader. If the file does not exist or is empty, open creates a new ring.
 func (r *ring) open(isWriter bool) error {
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Open(r.path, flags, 0o660)
@@ -93,7 +92,7 @@ func (r *ring) open(isWriter bool) error {
 		err = r.mapOrCreate(fd)
 	}
 	if err == nil {
-		err = r.checkHeader(isWriter)
+		err = r.attach(isWriter)
 	}
 	return hal.FileFault(r.path, err)
 }
@@ -108,13 +107,13 @@ func (r *ring) lockFile(fd int) error {
 		}
 		hal.SleepRaw(ringLockPauseNs)
 	}
-	const reason = ": another process kept the file locked (flock) for 10 s"
+	const reason = ": locked by another process (flock) for 10 s; stop that process"
 	return hal.NewFault(hal.IO, r.path+reason)
 }
 
 // mapOrCreate maps the file into r.memory. If the file is empty, mapOrCreate first creates a new
-// ring in the file. If the file has the size of a ring but a header of zeros, a process was killed
-// while it created the ring. In this case mapOrCreate writes the header.
+// ring in the file. If the file has the size of a ring, but its header contains only zeros, then a
+// process was killed while it created the ring, and mapOrCreate writes the missing header.
 func (r *ring) mapOrCreate(fd int) error {
 	size, err := r.allocateIfEmpty(fd)
 	if err != nil {
@@ -128,8 +127,8 @@ func (r *ring) mapOrCreate(fd int) error {
 	isUnfinished := isAllZero(head) && isValidSlotCount(slots) && size == r.fileBytes(slots)
 	switch {
 	case isUnfinished:
-		// Write the header with one system call. Even if this process is killed, the header then
-		// contains only zeros or is complete.
+		// Write the header with one system call, so that it is complete or contains only zeros
+		// even if this process is killed.
 		fields := [...]uint64{ringMagic, r.dataBytes, slots}
 		data := unsafe.Slice((*byte)(unsafe.Pointer(&fields)), unsafe.Sizeof(fields))
 		err = files.WriteFull(fd, data)
@@ -177,14 +176,14 @@ func isAllZero(data []byte) bool {
 // isValidSlotCount reports whether a ring can have this number of slots.
 func isValidSlotCount(slots uint64) bool { return slots >= 1 && slots <= maxRingSlots }
 
-// checkHeader returns an error if the header does not match the size of the tensor or the size of
-// the file. Otherwise it initializes r as the writer or the reader of the ring. For a writer, it
-// also clears the header field `closed`. It does not reset the counters in the header, so that this
-// process continues at the next slot.
-func (r *ring) checkHeader(isWriter bool) error {
+// attach returns an error if the header does not match the size of the tensor or the
+// size of the file. Otherwise it initializes r as the writer or the reader of the ring. For a
+// writer, it also clears the header field `closed`. It leaves slotsWritten and slotsRead unchanged,
+// so that a restarted process continues at its next slot.
+func (r *ring) attach(isWriter bool) error {
 	h := (*ringHeader)(unsafe.Pointer(&r.memory[0]))
 	size := uint64(len(r.memory))
-	switch slot, slots := h.slotBytes, h.slots; {
+	switch slot, slots := h.slotBytes, h.numberOfSlots; {
 	case slot != r.dataBytes:
 		return r.mismatchError(fbs.Text("has slots of %d bytes, but the tensor has %d bytes",
 			slot, r.dataBytes))
@@ -198,9 +197,9 @@ func (r *ring) checkHeader(isWriter bool) error {
 		r.slotCount = slots
 	}
 	r.ringHeader = h
-	r.ownCounter = &h.read
+	r.slotsMoved = &h.slotsRead
 	if isWriter {
-		r.ownCounter = &h.written
+		r.slotsMoved = &h.slotsWritten
 		atomic.StoreUint32(&h.closed, 0)
 	}
 	r.closedByEarlierWriter = !isWriter && atomic.LoadUint32(&h.closed) != 0
@@ -208,15 +207,16 @@ func (r *ring) checkHeader(isWriter bool) error {
 }
 
 // slotStride returns the distance between two adjacent slots in the file, in bytes: the size of a
-// slot, rounded up to a multiple of slotAlign.
-func (r *ring) slotStride() uint64 { return (r.dataBytes + slotAlign - 1) &^ (slotAlign - 1) }
+// slot, rounded up to a multiple of slotAlignBytes.
+func (r *ring) slotStride() uint64 {
+	return (r.dataBytes + slotAlignBytes - 1) &^ (slotAlignBytes - 1)
+}
 
 // fileBytes returns the size of a ring file with the given number of slots, in bytes.
 func (r *ring) fileBytes(slots uint64) uint64 { return ringHeaderBytes + slots*r.slotStride() }
 
-// mismatchError returns the error for a ring whose header does not match the tensor or the file,
-// or contains impossible counters. The compiler must not inline mismatchError and notRingError,
-// because the inlined copies would make the program larger.
+// mismatchError returns the error for a ring whose header does not match the tensor or the file, or
+// contains impossible counters. The directive go:noinline below makes the program smaller.
 //
 //go:noinline
 func (r *ring) mismatchError(reason string) error {
@@ -224,8 +224,8 @@ func (r *ring) mismatchError(reason string) error {
 	return hal.NewFault(hal.BadTensor, reason)
 }
 
-// notRingError returns the error for a file that is not a ring file. lmrun has not changed the
-// file in this case.
+// notRingError returns the error for a file that is not a ring file. lmrun leaves the file
+// unchanged.
 //
 //go:noinline
 func (r *ring) notRingError(reason string) error {
@@ -238,20 +238,20 @@ func (r *ring) containsAddress(address uintptr) bool {
 	return r.memory != nil && address-hal.AddressOf(r.memory) < uintptr(len(r.memory))
 }
 
-// copySlot copies data into the next free slot if this process is the writer. If this process is
-// the reader, copySlot copies the oldest unread slot into data. It returns the number of copied
-// bytes. After a successful copySlot, the caller must call ring.passSlot.
+// moveSlot transfers one slot. In the writer, it copies data into the next free slot. In the
+// reader, it copies the oldest unread slot into data. It returns the number of copied bytes. After
+// a successful moveSlot, the caller must call ring.handOverSlot.
 //
-// If a writer finds no free slot, or a reader finds no unread slot, copySlot returns EAGAIN, as
-// write(2) and read(2) do on a non-blocking pipe. After the last slot of a closed ring, copySlot
-// returns 0 to a reader, as read(2) does at the end of a file.
-func (r *ring) copySlot(data []byte) (int, error) {
+// If no slot is free (writer) or unread (reader), moveSlot returns EAGAIN, as write(2) and
+// read(2) do on a non-blocking pipe. After the last slot of a closed ring, moveSlot returns
+// 0 to the reader, as read(2) does at the end of a file.
+func (r *ring) moveSlot(data []byte) (int, error) {
 	closed := atomic.LoadUint32(&r.closed) != 0
-	unread := atomic.LoadUint64(&r.written) - atomic.LoadUint64(&r.read)
+	unread := atomic.LoadUint64(&r.slotsWritten) - atomic.LoadUint64(&r.slotsRead)
 	r.closedByEarlierWriter = r.closedByEarlierWriter && closed && unread == 0
-	index := atomic.LoadUint64(r.ownCounter) % r.slotCount
+	index := atomic.LoadUint64(r.slotsMoved) % r.slotCount
 	slot := r.memory[ringHeaderBytes+index*r.slotStride():][:r.dataBytes]
-	switch isWriter := r.ownCounter == &r.written; {
+	switch isWriter := r.slotsMoved == &r.slotsWritten; {
 	case unread > r.slotCount:
 		return -1, r.mismatchError("has impossible counters: more unread slots than slots")
 	case isWriter && unread < r.slotCount:
@@ -264,9 +264,10 @@ func (r *ring) copySlot(data []byte) (int, error) {
 	return -1, unix.EAGAIN
 }
 
-// passSlot passes the slot of the latest copySlot to the other process. The reader can then read
-// the slot that the writer has filled, or the writer can fill the slot that the reader has read.
-func (r *ring) passSlot() { atomic.AddUint64(r.ownCounter, 1) }
+// handOverSlot passes the slot of the latest moveSlot to the other process. If this process
+// is the writer, the reader can then read the slot. If this process is the reader, the writer can
+// then fill the slot again.
+func (r *ring) handOverSlot() { atomic.AddUint64(r.slotsMoved, 1) }
 
 // markClosed sets the header field `closed`. A reader then knows that the writer will write no more
 // slots.

@@ -3,7 +3,7 @@
 package main
 
 // This file replaces ring.go if lmrun is built with the tag norings. In such a build,
-// checkBuildTags rejects every ring. Therefore lmrun never creates a ring.
+// rejectOmittedOptions rejects every ring. Therefore lmrun never creates a ring.
 
 const (
 	hasRings  = false
@@ -16,6 +16,6 @@ type ring struct{ path string }
 func newRing(path string, dataBytes uint64) *ring   { return nil }
 func (*ring) open(isWriter bool) error              { return nil }
 func (*ring) containsAddress(address uintptr) bool  { return false }
-func (*ring) copySlot(data []byte) (n int, e error) { return 0, nil }
-func (*ring) passSlot()                             {}
+func (*ring) moveSlot(data []byte) (n int, e error) { return 0, nil }
+func (*ring) handOverSlot()                         {}
 func (*ring) markClosed()                           {}

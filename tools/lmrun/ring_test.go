@@ -159,7 +159,7 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 	if f, err = framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)}); err != nil {
 		t.Fatal(err)
 	}
-	end := f.runAndCommit(o.Loop)
+	end := f.runAndCommit(o.RunCount)
 	if end.err != nil || end.runs != 2 || read(path, ringRead) != 2 ||
 		read(out, ringWritten) != 2 || read(out, ringClosed) != 1 {
 		t.Fatalf("%+v", end)
@@ -190,7 +190,7 @@ func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 	}
 	stopRequested.Store(1)
 	defer stopRequested.Store(0)
-	if err := f.sendOutputs(); err == nil || !strings.Contains(err.Error(),
+	if err := f.finishRun(); err == nil || !strings.Contains(err.Error(),
 		"the outputs of the last run are lost") {
 		t.Error(err)
 	}
@@ -283,10 +283,10 @@ func TestTruncatedRingIsAnInputOutputError(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = os.Truncate(path, 0)
-	f := &frameLoop{streams: []tensorStream{{}, {ring: r}}}
+	f := &runLoop{streams: []tensorStream{{}, {ring: r}}}
 	check := func() (err error) {
 		defer f.recoverPanic(&err)
-		return r.checkHeader(true)
+		return r.attach(true)
 	}
 	if err := check(); hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), path) {
 		t.Errorf("cut while it is opened: %v", err)
@@ -305,8 +305,9 @@ func TestTruncatedRingIsAnInputOutputError(t *testing.T) {
 		if moment == 0 {
 			_ = os.Truncate(path, 0)
 		}
-		if end := f.runAndCommit(o.Loop); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan ||
-			end.result.SafeCode != hal.OK {
+		end := f.runAndCommit(o.RunCount)
+		if hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan ||
+			end.result.SafeSequenceCode != hal.OK {
 			t.Errorf("cut at moment %d: %+v", moment, end)
 		}
 	}
@@ -451,7 +452,7 @@ func TestPanicOutsideRingsNamesNoRing(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			ring := &ring{path: "PATH", memory: make([]byte, 64)}
-			f := &frameLoop{streams: []tensorStream{{}, {ring: ring}}}
+			f := &runLoop{streams: []tensorStream{{}, {ring: ring}}}
 			run := func() (err error) {
 				// Memory faults are panics in this goroutine only.
 				defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -483,8 +484,8 @@ func TestReaderOfClosedRingWaitsForNextWriter(t *testing.T) {
 	go func() {
 		writer, err := opened(path, true)
 		if err == nil {
-			_, _ = writer.copySlot(inputs)
-			writer.passSlot()
+			_, _ = writer.moveSlot(inputs)
+			writer.handOverSlot()
 			writer.markClosed()
 		}
 	}()
@@ -492,7 +493,7 @@ func TestReaderOfClosedRingWaitsForNextWriter(t *testing.T) {
 	if n, err := input.transfer(got); n != frameBytes || err != nil || !bytes.Equal(got, inputs) {
 		t.Fatalf("%v, %v, %x", n, err, got)
 	}
-	reader.passSlot()
+	reader.handOverSlot()
 	if n, err := input.transfer(got); n != 0 || err != nil {
 		t.Errorf("%v, %v", n, err)
 	}

@@ -13,15 +13,14 @@ import (
 // signal. This file does not use package os/signal, which would start another thread. Instead, the
 // kernel calls a handler in assembly, which sets the variable stopRequested.
 
-// stopRequested is 0 until one of stopSignals arrives. After that, lmrun starts no further run. A
-// run without -deadline fails if it continues for longer than runtime.StopGraceNs after the signal.
-// Further signals have no effect: they cannot make lmrun skip the sequence `safe` or leave DMA
-// enabled.
+// stopRequested is 0 until one of stopSignals arrives. After that, lmrun starts no further run. The
+// current run fails if it continues for longer than runtime.StopGraceNs, unless -deadline sets its
+// limit. Further signals have no effect: lmrun still runs the sequence `safe` after a failure, and
+// stops DMA.
 var stopRequested atomic.Uint32
 
-// stopSignals lists the signals after which lmrun finishes the current run and then ends. The
-// signals SIGQUIT and SIGKILL end the process immediately: lmrun does not handle SIGQUIT and cannot
-// handle SIGKILL.
+// stopSignals lists the signals after which lmrun finishes the current run and then ends. SIGQUIT
+// and SIGKILL are not in this list: they end the process immediately.
 var stopSignals = [...]unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP}
 
 // Flags of struct sigaction, from the header asm/signal.h of Linux.
@@ -42,17 +41,17 @@ type sigaction struct {
 	mask                     uint64
 }
 
-// signalHandlers returns the addresses of two functions in signal_amd64.s or signal_arm64.s.
-// `handler` is the address of the signal handler, which sets the variable stopRequested. `restorer`
-// is the address of the function to which the signal handler returns. On arm64 the kernel provides
-// that function, and restorer is 0.
-func signalHandlers() (handler, restorer uintptr)
+// signalHandlerAddresses returns the addresses of two functions in signal_amd64.s or
+// signal_arm64.s. `handler` is the function that the kernel calls for a signal; it sets the
+// variable stopRequested. `restorer` is the function to which the handler returns. On arm64,
+// restorer is 0, because the kernel provides this function.
+func signalHandlerAddresses() (handler, restorer uintptr)
 
 // installSignalHandler installs the signal handler for all stopSignals. It does not set the flag
-// SA_RESTART, because a signal must interrupt a run that sleeps: after the signal, the run must
-// apply its new time limit, runtime.StopGraceNs.
+// SA_RESTART. Therefore a signal interrupts the sleep of a run, and the run then applies its new
+// time limit, runtime.StopGraceNs.
 func installSignalHandler() error {
-	handler, restorer := signalHandlers()
+	handler, restorer := signalHandlerAddresses()
 	action := sigaction{handler: handler, flags: actionOnStack, restorer: restorer}
 	if restorer != 0 {
 		action.flags |= actionRestorer

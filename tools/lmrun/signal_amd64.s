@@ -14,11 +14,11 @@ TEXT ·restoreContext(SB), NOSPLIT|NOFRAME, $0
 	MOVL $15, AX
 	SYSCALL
 
-// func signalHandlers() (handler, restorer uintptr)
+// func signalHandlerAddresses() (handler, restorer uintptr)
 //
-// signalHandlers returns the address of handleSignal as `handler`, and the address of
+// signalHandlerAddresses returns the address of handleSignal as `handler`, and the address of
 // restoreContext as `restorer`.
-TEXT ·signalHandlers(SB), NOSPLIT, $0-16
+TEXT ·signalHandlerAddresses(SB), NOSPLIT, $0-16
 	LEAQ ·handleSignal(SB), AX
 	MOVQ AX, handler+0(FP)
 	LEAQ ·restoreContext(SB), AX

@@ -11,11 +11,11 @@ TEXT ·handleSignal(SB), NOSPLIT|NOFRAME, $0
 	MOVW R0, (R1)
 	RET
 
-// func signalHandlers() (handler, restorer uintptr)
+// func signalHandlerAddresses() (handler, restorer uintptr)
 //
-// signalHandlers returns the address of handleSignal as `handler`. It returns 0 as `restorer`,
-// because the kernel provides the code to which handleSignal returns.
-TEXT ·signalHandlers(SB), NOSPLIT, $0-16
+// signalHandlerAddresses returns the address of handleSignal as `handler`. It returns 0 as
+// `restorer`, because the kernel provides the code to which handleSignal returns.
+TEXT ·signalHandlerAddresses(SB), NOSPLIT, $0-16
 	MOVD $·handleSignal(SB), R0
 	MOVD R0, handler+0(FP)
 	MOVD ZR, restorer+8(FP)

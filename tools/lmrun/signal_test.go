@@ -78,7 +78,7 @@ func signalledMain(flags []string) {
 	f, err := planRuns(view, o)
 	exitOn(err)
 	exitOn(f.prepareRuns([]hal.Device{device}, view, o))
-	end := f.runAndCommit(o.Loop)
+	end := f.runAndCommit(o.RunCount)
 	exitOn(f.replay.StopDMA())
 	unix.Exit(printOutcome(o, end))
 }
@@ -102,10 +102,10 @@ func TestFurtherSignalsHaveNoEffect(t *testing.T) {
 	for _, test := range []struct{ flags, want string }{
 		{"-loop forever -sequence fails",
 			"poll deadline passed: fails, command 0: poll.4 w0+0x0 == 0x1: got 0x0 after 300 ms " +
-				"(bits that differ: 0); then ran sequence safe: done"},
-		{"-loop forever -sequence fails -seal", "sequence safe: done"},
+				"(bits that differ: 0); then sequence safe ran: done"},
+		{"-loop forever -sequence fails -seal", "sequence safe ran: done"},
 		{"-sequence endless", "run took longer than its limit: endless, command"},
-		{"-sequence endless -seal", "sequence safe: done"},
+		{"-sequence endless -seal", "sequence safe ran: done"},
 		{"-before endless -sequence passes", "run took longer than its limit: endless, command"},
 		{"-loop forever -sequence passes -after endless",
 			"run took longer than its limit: endless, command"},

@@ -16,27 +16,27 @@ import (
 // This file copies the data of tensors from and to files, pipes and rings.
 
 // tensorStream connects one tensor with a file, a pipe or a ring. lmrun reads an input file once,
-// before the first run, and writes an output file once, after the last run. A pipe, a socket, a
-// character device or a ring is a live stream: lmrun reads or writes it in each run.
+// before the first run, and writes an output file once, after the last run. All other streams are
+// per-run streams: lmrun reads or writes a pipe, socket, character device or ring in each run.
 type tensorStream struct {
 	args.Binding
 	tensorIndex int           // index of the tensor in the image
 	isOutput    bool          // true: the tensor is an output; false: it is an input
-	isLive      bool          // true: the data are transferred in each run
+	isPerRun    bool          // true: the data are transferred in each run
 	data        []byte        // bytes of the tensor, from Replay.Input or Replay.Output
 	fd          int           // file descriptor of the file or pipe; not used for a ring
-	file        *files.Output // the output file or pipe; nil for inputs and rings
+	outputFile  *files.Output // the output file or pipe; nil for inputs and rings
 	ring        *ring         // the ring; nil for files and pipes
 }
 
 // ringPrefix is the text before the path of a ring, in the value of -input or -output.
 const ringPrefix = "ring:"
 
-// bindTensors appends a stream to f.streams for each of the given bindings. The bindings are those
-// of -input or those of -output, and the parameter `role` is the role that their tensors must have.
-// bindTensors returns an error if the image has no tensor with the name in a binding and with this
-// role. It also returns an error if an input has two bindings. An output can have several bindings.
-func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role gen.Role) error {
+// bindTensors appends a stream to f.streams for each of the given bindings. The parameter `role` is
+// input for the bindings of -input, and output for those of -output. bindTensors returns an error
+// if the image has no tensor with this role and the name in a binding, or if two bindings name the
+// same input. Several bindings can name the same output.
+func (f *runLoop) bindTensors(view *fbs.View, bindings []args.Binding, role gen.Role) error {
 	isInput, roleName := role == gen.RoleInput, "output"
 	if isInput {
 		roleName = "input"
@@ -57,7 +57,7 @@ func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role ge
 
 // hasStream reports whether f.streams contains a stream for the tensor with this index in the
 // image.
-func (f *frameLoop) hasStream(tensor int) bool {
+func (f *runLoop) hasStream(tensor int) bool {
 	for i := range f.streams {
 		if f.streams[i].tensorIndex == tensor {
 			return true
@@ -66,22 +66,22 @@ func (f *frameLoop) hasStream(tensor int) bool {
 	return false
 }
 
-// open opens the file, pipe or ring of the stream. For a pipe, open waits until another process has
-// opened the other end of the pipe. For an input file, open reads the complete file and closes it.
-// For an output file, open creates a temporary file.
-func (s *tensorStream) open(r *runtime.Replay) (err error) {
+// openOrReadFile opens the file, pipe or ring of the stream. For a pipe, openOrReadFile waits until
+// another process has opened the other end of the pipe. An input file is different: openOrReadFile
+// reads the complete file and closes it. For an output file, it creates a temporary file.
+func (s *tensorStream) openOrReadFile(r *runtime.Replay) (err error) {
 	if s.isOutput {
 		s.data = r.Output(s.tensorIndex)
 	} else {
-		// Replay.Input marks the tensor as an input with data. lmrun reads data from a pipe or a
-		// ring only after the sequence that -before names. Without the mark, this sequence would
-		// fail if the image has no default data for the tensor.
+		// Replay.Input also marks the tensor as one with data. Without this mark, the sequence that
+		// -before names would fail if the image has no default data for the tensor: lmrun reads
+		// data from a pipe or a ring only after this sequence.
 		s.data = r.Input(s.tensorIndex)
 	}
 	path := strings.TrimPrefix(s.Path, ringPrefix)
 	switch {
 	case path != s.Path:
-		s.isLive = true
+		s.isPerRun = true
 		s.ring = newRing(path, uint64(len(s.data)))
 		return s.ring.open(s.isOutput)
 	case s.isOutput:
@@ -89,31 +89,32 @@ func (s *tensorStream) open(r *runtime.Replay) (err error) {
 	default:
 		err = s.openInput(path)
 	}
-	if err != nil || !s.isLive {
+	if err != nil || !s.isPerRun {
 		return err
 	}
-	// Make the pipe non-blocking, so that a read or write returns at once. While stream.transfer
-	// waits for the other end of the pipe, it can then check whether a signal has arrived.
+	// Make the pipe non-blocking, so that a read or write returns at once. While
+	// tensorStream.transfer waits for the other end of the pipe, it repeatedly checks whether a
+	// signal has arrived.
 	return hal.FileFault(path, unix.SetNonblock(s.fd, true))
 }
 
 // openOutput opens the pipe or device at path for writing. If path is a regular file or does not
-// exist, openOutput creates the temporary file that replaces it after the last run.
+// exist, openOutput creates a temporary file, which becomes the file at path after the last run.
 func (s *tensorStream) openOutput(path string) error {
-	file, err := files.Replace(path, 0o644)
+	file, err := files.OpenToReplace(path, 0o644)
 	if err != nil {
 		return err
 	}
-	s.file = file
-	s.Path, s.fd, s.isLive = file.Path, file.Fd, file.IsStream
+	s.outputFile = file
+	s.Path, s.fd, s.isPerRun = file.Path, file.Fd, file.IsStream
 	return nil
 }
 
 // openInput opens the pipe or device at path for reading. If path is a regular file, openInput
 // copies the data of the file into the tensor and closes the file.
 func (s *tensorStream) openInput(path string) (err error) {
-	s.fd, s.isLive, err = files.OpenInput(path, 0)
-	if err != nil || s.isLive {
+	s.fd, s.isPerRun, err = files.OpenInput(path, 0)
+	if err != nil || s.isPerRun {
 		return err
 	}
 	defer unix.Close(s.fd)
@@ -137,22 +138,21 @@ func (s *tensorStream) readFile() error {
 }
 
 const (
-	streamSpins   = 100    // stream.transfer makes about this number of attempts without pauses
-	streamPauseNs = 50_000 // pause after each later attempt, in nanoseconds
+	spinsBeforePause = 100    // attempts to read or write before the first pause
+	streamPauseNs    = 50_000 // pause after each further attempt, in nanoseconds
 )
 
 // transfer reads data from the stream if the tensor is an input, and writes data to the stream if
-// the tensor is an output. It returns when all bytes are transferred, or earlier if the other side
-// has closed the stream. The result n is the number of transferred bytes.
+// the tensor is an output. It returns when all bytes are transferred, or when the process at the
+// other end has closed the stream. The result n is the number of transferred bytes.
 //
-// If a signal arrives while transfer waits for the other side (see the variable stopRequested),
-// transfer returns. For an output it then returns an error, because the results of the run would be
-// lost.
+// If a signal sets stopRequested while transfer waits for the other process, transfer returns
+// early. For an output it then returns an error, because the results of the run are lost.
 func (s *tensorStream) transfer(data []byte) (n int, err error) {
 	for spins, moved := 0, 0; n < len(data); spins++ {
 		switch {
 		case s.ring != nil:
-			moved, err = s.ring.copySlot(data)
+			moved, err = s.ring.moveSlot(data)
 		case s.isOutput:
 			moved, err = hal.Write(s.fd, data[n:])
 		default:
@@ -163,7 +163,7 @@ func (s *tensorStream) transfer(data []byte) (n int, err error) {
 		case moved > 0:
 			n, spins = n+moved, 0
 		case mustWait && stopRequested.Load() == 0:
-			if spins > streamSpins {
+			if spins > spinsBeforePause {
 				hal.SleepRaw(streamPauseNs)
 			}
 		case mustWait && s.isOutput:
@@ -178,18 +178,17 @@ func (s *tensorStream) transfer(data []byte) (n int, err error) {
 	return n, nil
 }
 
-// receiveInputs reads the data of the next run from all live inputs. It returns true if there are
-// no data for another run, for one of two reasons: a signal arrived while receiveInputs waited for
-// data, or the other side has closed the stream after the data of the previous run. receiveInputs
-// returns an error if the other side has closed the stream in the middle of the data of a run. This
-// error needs no new memory mapping, which would be fatal in a sealed process, because Go's heap
-// still has free memory.
-func (f *frameLoop) receiveInputs() (ended bool, err error) {
+// receiveInputs reads the data of the next run from all per-run inputs. It returns true if no
+// further run is possible: the other process has closed a stream after the data of the previous
+// run, or a signal arrived while receiveInputs waited for data. If the other process has closed a
+// stream in the middle of the data of a run, receiveInputs returns an error. The small allocation
+// for this error is allowed in a sealed process, because it fits into the free memory of Go's heap.
+func (f *runLoop) receiveInputs() (ended bool, err error) {
 	defer f.recoverPanic(&err)
 	hasData := false // true: an earlier input in f.streams had data for this run
 	for i := range f.streams {
 		s := &f.streams[i]
-		if s.isOutput || !s.isLive {
+		if s.isOutput || !s.isPerRun {
 			continue
 		}
 		got, err := s.transfer(s.data)
@@ -209,11 +208,11 @@ func (f *frameLoop) receiveInputs() (ended bool, err error) {
 	return false, nil
 }
 
-// sendOutputs writes the results of a run to all live outputs. After it has written all results, it
-// publishes the results in the output rings and releases the slots of the input rings. If the
-// process is killed while it waits for a reader, no output ring shows a result of this run yet, and
-// the inputs of this run are still in the input rings.
-func (f *frameLoop) sendOutputs() (err error) {
+// finishRun writes the results of a run to all per-run outputs. When all results
+// are written, it publishes them in the output rings and releases the slots of the input rings. If
+// the process is killed before that, a restarted lmrun finds the same inputs in the input rings and
+// repeats the run.
+func (f *runLoop) finishRun() (err error) {
 	defer f.recoverPanic(&err)
 	if err = f.writeOutputs(true); err != nil {
 		return err
@@ -222,18 +221,18 @@ func (f *frameLoop) sendOutputs() (err error) {
 	// f.streams. Therefore iterate backwards.
 	for i := len(f.streams) - 1; i >= 0; i-- {
 		if ring := f.streams[i].ring; ring != nil {
-			ring.passSlot()
+			ring.handOverSlot()
 		}
 	}
 	return nil
 }
 
-// writeOutputs writes the results of the latest run. If toLiveStreams is true, it writes them to
-// all live outputs; otherwise it writes them to all output files.
-func (f *frameLoop) writeOutputs(toLiveStreams bool) error {
+// writeOutputs writes the results of the latest run to all per-run outputs if toPerRunStreams is
+// true, and otherwise to all output files.
+func (f *runLoop) writeOutputs(toPerRunStreams bool) error {
 	for i := range f.streams {
 		s := &f.streams[i]
-		if !s.isOutput || s.isLive != toLiveStreams {
+		if !s.isOutput || s.isPerRun != toPerRunStreams {
 			continue
 		}
 		if _, err := s.transfer(s.data); err != nil {
@@ -244,9 +243,9 @@ func (f *frameLoop) writeOutputs(toLiveStreams bool) error {
 }
 
 // commitOutputs writes the results of the last run to the output files and commits the files. If
-// completedRuns is 0, there are no results, and commitOutputs writes no files. Last, it marks the
-// output rings as closed, so that the readers of these rings notice the end of the data.
-func (f *frameLoop) commitOutputs(completedRuns uint64) (err error) {
+// completedRuns is 0, there are no results to write. At the end, commitOutputs marks the output
+// rings as closed, so that their readers notice the end of the data.
+func (f *runLoop) commitOutputs(completedRuns uint64) (err error) {
 	defer f.recoverPanic(&err)
 	if completedRuns > 0 {
 		if err = f.writeOutputs(false); err == nil {

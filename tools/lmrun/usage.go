@@ -23,7 +23,7 @@ what runs, and on which device:
   -before NAME        sequence to run once before the first run
   -after NAME         sequence to run once after the last run
   -loop N             run N times, or forever; default: 1
-  -window N           first hardware TLB window for the TLB windows of the image
+  -window N           number of the first TLB window of the device to use
 
 data:
   -input NAME=FILE    raw bytes of an input tensor; default: the data in the image. A file
@@ -66,8 +66,8 @@ const lockHelp = `
 
 // faultsHelp is the help text of -faults. A build with the tag nofaults omits this text.
 const faultsHelp = `
-  -faults FILE        after a failure, append a record of it to FILE: a file (a new one keeps
-                      the last 64) or a device such as /dev/pmsg0; lm faults prints the records`
+  -faults FILE        after a failure, append a record of it to FILE: a file (a new one holds
+                      64 records) or a device such as /dev/pmsg0; lm faults prints the records`
 
 // jsonHelp is the help text of -json. A build with the tag nojson omits this text.
 const jsonHelp = `

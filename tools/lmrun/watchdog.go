@@ -25,8 +25,8 @@ type watchdog struct {
 	path           string // path of the device; empty: no watchdog
 	timeoutSeconds int    // timeout to set, in seconds; 0: keep the timeout of the device
 	fd             int    // file descriptor of the device; -1: not open
-	intervalNs     int64  // shortest time between two writes to the device, in nanoseconds
-	fedAtNs        int64  // time of the latest write, from hal.Device.Now, in nanoseconds
+	feedIntervalNs int64  // shortest time between two writes to the device, in nanoseconds
+	lastFedNs      int64  // time of the latest write, from hal.Device.Now, in nanoseconds
 }
 
 // parseWatchdog parses the value of -watchdog, which is DEVICE or DEVICE=SECONDS. If the value is
@@ -69,22 +69,23 @@ func (w *watchdog) start() error {
 	}
 	w.fd = fd
 	if err == nil {
-		err = w.configure()
+		err = w.configureTimeout()
 	}
 	if err == nil {
 		return nil
 	}
 	if isDevice {
-		w.stop() // only for a device, because watchdog.stop would also write to any other file
+		w.stop() // not for a regular file, because watchdog.stop would write a byte to it
 	}
 	unix.Close(fd)
 	w.fd = -1
 	return w.setupError(err)
 }
 
-// configure sets the timeout of the device to w.timeoutSeconds, unless w.timeoutSeconds is 0. It
-// then reads the timeout of the device, and sets w.intervalNs to a quarter of that timeout.
-func (w *watchdog) configure() error {
+// configureTimeout sets the timeout of the device to w.timeoutSeconds, unless w.timeoutSeconds is
+// 0. It then reads the timeout of the device, and sets w.feedIntervalNs to a quarter of that
+// timeout.
+func (w *watchdog) configureTimeout() error {
 	if w.timeoutSeconds != 0 {
 		err := unix.IoctlSetPointerInt(w.fd, unix.WDIOC_SETTIMEOUT, w.timeoutSeconds)
 		if err != nil {
@@ -92,7 +93,7 @@ func (w *watchdog) configure() error {
 		}
 	}
 	timeout, err := unix.IoctlGetInt(w.fd, unix.WDIOC_GETTIMEOUT)
-	w.intervalNs = int64(timeout) * 1e9 / 4
+	w.feedIntervalNs = int64(timeout) * 1e9 / 4
 	return err
 }
 
@@ -106,23 +107,23 @@ func (w *watchdog) setupError(err error) error {
 	return hal.NewFault(hal.NoDevice, w.path+reason+err.Error())
 }
 
-// keepalive contains the byte that watchdog.feed writes. The byte must not be 'V', which
-// watchdog.stop writes to disarm the watchdog.
-var keepalive = [1]byte{}
+// keepaliveByte is the byte that watchdog.feed writes. Every byte restarts the timeout. The byte
+// must not be 'V': after 'V', the driver may stop the watchdog (see watchdog.stop).
+var keepaliveByte = [1]byte{}
 
 // feed writes a byte to the device, so that the timeout of the device starts again. It does nothing
-// if the previous write was less than w.intervalNs nanoseconds ago. The parameter nowNs is the
-// current time from hal.Device.Now, in nanoseconds.
+// if the previous write was less than w.feedIntervalNs nanoseconds ago. The parameter nowNs is the
+// current time, as hal.Device.Now returns it.
 func (w *watchdog) feed(nowNs int64) {
-	if w.fd >= 0 && nowNs-w.fedAtNs >= w.intervalNs {
-		w.fedAtNs = nowNs
-		_, _ = hal.Write(w.fd, keepalive[:])
+	if w.fd >= 0 && nowNs-w.lastFedNs >= w.feedIntervalNs {
+		w.lastFedNs = nowNs
+		_, _ = hal.Write(w.fd, keepaliveByte[:])
 	}
 }
 
-// stop writes the byte 'V' to the device. This byte makes the driver stop the watchdog when the
-// kernel closes the device, at the end of the process. Without this byte, the watchdog stays active
-// after the end of the process and resets the machine. Some drivers ignore this byte.
+// stop writes the byte 'V' to the device. After this byte, the driver stops the watchdog when the
+// process ends and the kernel closes the device. Without this byte, the watchdog stays active and
+// resets the machine. Some drivers ignore this byte.
 func (w *watchdog) stop() {
 	if w.fd >= 0 {
 		_, _ = hal.Write(w.fd, []byte{'V'})

@@ -3,7 +3,7 @@
 package main
 
 // This file replaces watchdog.go if lmrun is built with the tag nowatchdog. In such a build,
-// checkBuildTags rejects -watchdog.
+// rejectOmittedOptions rejects -watchdog.
 
 const (
 	hasWatchdog   = false

@@ -63,7 +63,7 @@ func TestWatchdogIsFedEveryQuarterOfItsTimeout(t *testing.T) {
 	if err := syscall.Pipe(ends[:]); err != nil {
 		t.Fatal(err)
 	}
-	w := watchdog{fd: ends[1], intervalNs: 1000}
+	w := watchdog{fd: ends[1], feedIntervalNs: 1000}
 	for now := int64(1000); now <= 10_000; now += 100 {
 		w.feed(now)
 	}

@@ -2,22 +2,22 @@ package metal
 
 import "slices"
 
-// align is what buffers and pages in DRAM are aligned to: Blackhole's network
-// reads DRAM so that source and destination are equal modulo 64.
+// align is the alignment of buffers, and of pages in DRAM. If Blackhole's network reads from DRAM,
+// the source and destination addresses must be equal modulo 64.
 const align = 64
 
-// span is the bytes first..end-1.
+// span is the range of bytes from first to end-1.
 type span struct{ first, end uint64 }
 
-// allocator hands out one range of addresses, which is the same in every bank:
-// a buffer takes as much of each bank as of the one it needs most of.
+// allocator allocates ranges of addresses that are the same in all banks of a memory. A buffer
+// therefore has the same size in each bank: the size in the bank where it needs most.
 type allocator struct {
 	name  string
-	limit span
-	taken []span // in order
+	limit span   // addresses that may be allocated
+	taken []span // allocated ranges, in ascending order
 }
 
-// gaps are the free spans in order.
+// gaps returns the free ranges in ascending order.
 func (a *allocator) gaps() (list []span) {
 	at := a.limit.first
 	for _, t := range a.taken {
@@ -32,7 +32,8 @@ func (a *allocator) gaps() (list []span) {
 	return list
 }
 
-// take finds room, lowest addresses first or highest.
+// take allocates size bytes and returns their address. It searches from the lowest address up if
+// bottomUp is true, and otherwise from the highest address down.
 func (a *allocator) take(size uint64, bottomUp bool) uint64 {
 	size = roundUp(size, align)
 	gaps := a.gaps()
@@ -53,29 +54,32 @@ func (a *allocator) take(size uint64, bottomUp bool) uint64 {
 		a.insert(span{first, first + size})
 		return first
 	}
-	refuse("%s has no room for %d bytes a bank; the largest gap has %d", a.name, size, largest)
+	refuse("%s has no room for %d bytes per bank; the largest free range has %d bytes", a.name,
+		size, largest)
 	return 0
 }
 
-// takeAt takes a fixed address.
+// takeAt allocates size bytes at a fixed address.
 func (a *allocator) takeAt(address, size uint64) {
 	want := span{address, address + roundUp(size, align)}
 	switch {
 	case address%align != 0:
-		refuse("address %#x is not a multiple of %d", address, align)
+		refuse("address %#x must be a multiple of %d", address, align)
 	case want.first < a.limit.first || want.end > a.limit.end || want.end < want.first:
-		refuse("%#x..%#x is not inside %s for buffers, %#x..%#x", want.first, want.end, a.name,
-			a.limit.first, a.limit.end)
+		refuse("the range %#x..%#x is outside the part of %s for buffers, %#x..%#x", want.first,
+			want.end, a.name, a.limit.first, a.limit.end)
 	}
 	for _, t := range a.taken {
 		if want.first < t.end && t.first < want.end {
-			refuse("%#x..%#x in %s overlaps a buffer at %#x..%#x", want.first, want.end, a.name,
+			refuse("the range %#x..%#x in %s overlaps a buffer at %#x..%#x", want.first, want.end,
+				a.name,
 				t.first, t.end)
 		}
 	}
 	a.insert(want)
 }
 
+// insert adds a range to the allocated ranges.
 func (a *allocator) insert(s span) {
 	at := slices.IndexFunc(a.taken, func(t span) bool { return t.first > s.first })
 	if at < 0 {
@@ -84,11 +88,12 @@ func (a *allocator) insert(s span) {
 	a.taken = slices.Insert(a.taken, at, s)
 }
 
+// release frees the range that begins at an address.
 func (a *allocator) release(address uint64) {
 	a.taken = slices.DeleteFunc(a.taken, func(t span) bool { return t.first == address })
 }
 
-// lowest is the first address a buffer has, the end where there is none.
+// lowest returns the lowest allocated address, or the end of the memory if nothing is allocated.
 func (a *allocator) lowest() uint64 {
 	if len(a.taken) == 0 {
 		return a.limit.end

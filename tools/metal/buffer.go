@@ -10,7 +10,7 @@ import (
 	"lightmetal/tools/image/fail"
 )
 
-// BufferType says which memory a buffer is in.
+// BufferType is the kind of memory that contains a buffer.
 type BufferType uint8
 
 const (
@@ -18,17 +18,17 @@ const (
 	L1
 )
 
-// BufferLayout says how the pages of a buffer are spread over banks.
+// BufferLayout is the way in which the pages of a buffer are distributed over banks.
 type BufferLayout uint8
 
 const (
-	Interleaved   BufferLayout = iota // page i is in bank i modulo their number
-	HeightSharded                     // each core has some rows of pages
-	WidthSharded                      // each core has some columns of pages
+	Interleaved   BufferLayout = iota // page i is in bank i modulo the number of banks
+	HeightSharded                     // each core has complete rows of pages
+	WidthSharded                      // each core has complete columns of pages
 	BlockSharded                      // each core of a rectangle has a block of pages
 )
 
-// Orientation is the order in which cores take shards.
+// Orientation is the order in which shards are assigned to cores.
 type Orientation uint8
 
 const (
@@ -36,12 +36,12 @@ const (
 	ColumnMajor
 )
 
-// ShardSpec cuts a buffer, whose pages form a matrix, into equal blocks of
-// pages, one a core. A DRAM bank is core (bank, 0).
+// ShardSpec describes how a buffer, whose pages form a matrix, is divided into equal blocks of
+// pages (shards), one for each core. For a buffer in DRAM, core (n, 0) stands for DRAM bank n.
 type ShardSpec struct {
-	Grid        CoreSpec
-	Tensor      [2]int // rows and columns of pages of the buffer
-	Shard       [2]int // of them, rows and columns of a core
+	Grid        CoreSpec // cores that have a shard
+	Tensor      [2]int   // rows and columns of pages in the buffer
+	Shard       [2]int   // rows and columns of pages in a shard
 	Orientation Orientation
 }
 
@@ -51,36 +51,36 @@ type BufferConfig struct {
 	PageSize uint64 // bytes, a multiple of 4
 	Type     BufferType
 	Layout   BufferLayout
-	Shard    *ShardSpec // of a sharded layout
-	BottomUp *bool      // lowest free address first; nil: as upstream, yes in DRAM, no in L1
-	Address  *uint64    // nil: the allocator chooses
+	Shard    *ShardSpec // only for sharded layouts, else nil
+	BottomUp *bool      // use the lowest free address; nil: as in tt-metal, only in DRAM
+	Address  *uint64    // fixed address; nil: the allocator chooses one
 }
 
-// Buffer is memory of a device that host and kernels share.
+// Buffer is memory of a device that the host and kernels share.
 type Buffer struct {
 	device  *Device
-	id      uint64
+	id      uint64 // global id
 	config  BufferConfig
-	address uint64
-	stride  uint64       // from a page to the next in a bank
-	banks   []chips.Tile // in the order of places
-	places  []place      // by page
-	input   *tensor
-	output  *tensor
+	address uint64       // address of the first page in each bank
+	stride  uint64       // bytes from the start of a page to that of the next in a bank
+	banks   []chips.Tile // tiles of the banks; place.bank is an index
+	places  []place      // places of the pages
+	input   *tensor      // set by NameInput, else nil
+	output  *tensor      // set by NameOutput, else nil
 }
 
-// place is where a page is: a bank, by index, and how many pages into it.
+// place is the place of a page: the index of the bank, and the number of pages before it there.
 type place struct{ bank, slot int }
 
-// tensor is the name under which a replay gives data to a buffer or takes them.
+// tensor describes the input or output that contains the data of a buffer in a replay.
 type tensor struct {
 	name  string
 	dtype gen.DType
 	shape []uint32
 }
 
-// CreateBuffer plans a buffer: the allocator chooses its address, or takes the
-// one that is asked for. Its memory is not cleared.
+// CreateBuffer creates a buffer at the address that the configuration requests, or at an address
+// that the allocator chooses. It does not clear the memory.
 func CreateBuffer(d *Device, c BufferConfig) (_ *Buffer, err error) {
 	defer fail.Catch(&err)
 	d.use()
@@ -88,7 +88,7 @@ func CreateBuffer(d *Device, c BufferConfig) (_ *Buffer, err error) {
 	if c.Type == DRAM {
 		b.stride = roundUp(c.PageSize, align)
 	} else {
-		b.stride = roundUp(c.PageSize, 16) // as far as the network wants L1 aligned
+		b.stride = roundUp(c.PageSize, 16) // alignment that the network requires in L1
 	}
 	b.plan()
 	b.allocate()
@@ -97,6 +97,7 @@ func CreateBuffer(d *Device, c BufferConfig) (_ *Buffer, err error) {
 	return b, nil
 }
 
+// allocate sets the address of the buffer and reserves its memory.
 func (b *Buffer) allocate() {
 	a, c := b.allocator(), &b.config
 	slots := 0
@@ -116,6 +117,7 @@ func (b *Buffer) allocate() {
 	b.address = a.take(size, bottomUp)
 }
 
+// allocator returns the allocator of the memory that contains the buffer.
 func (b *Buffer) allocator() *allocator {
 	if b.config.Type == DRAM {
 		return &b.device.dram
@@ -123,22 +125,24 @@ func (b *Buffer) allocator() *allocator {
 	return &b.device.l1
 }
 
-// plan places the pages.
+// plan checks the configuration and sets the banks and the places of the pages.
 func (b *Buffer) plan() {
 	c := &b.config
 	switch {
 	case c.Type != DRAM && c.Type != L1:
 		refuse("a buffer must be in DRAM or in L1")
 	case c.PageSize == 0 || c.PageSize%4 != 0:
-		refuse("page size %d is not a multiple of 4", c.PageSize)
+		refuse("page size %d must be a multiple of 4 bytes, and not 0", c.PageSize)
 	case c.Size == 0 || c.Size%c.PageSize != 0:
-		refuse("size %d is not a multiple of the page size %d", c.Size, c.PageSize)
+		refuse("buffer size %d must be a multiple of the page size, %d bytes, and not 0", c.Size,
+			c.PageSize)
 	case c.Size >= 1<<32:
-		refuse("size %d is too large: a buffer must be smaller than 4 GiB", c.Size)
+		refuse("buffer size %d is too large: a buffer must be smaller than 4 GiB", c.Size)
 	case c.Layout > BlockSharded:
 		refuse("buffer layout %d does not exist", c.Layout)
 	case (c.Shard != nil) != (c.Layout != Interleaved):
-		refuse("a sharded layout needs a ShardSpec, and a ShardSpec a sharded layout")
+		refuse("a buffer with a sharded layout must have a ShardSpec, and an interleaved buffer " +
+			"must not")
 	case c.Shard != nil:
 		b.shard(c.Shard)
 	default:
@@ -146,6 +150,7 @@ func (b *Buffer) plan() {
 	}
 }
 
+// interleave distributes the pages over all DRAM banks or all cores.
 func (b *Buffer) interleave() {
 	if b.banks = b.device.banks; b.config.Type == L1 {
 		size := b.device.GridSize()
@@ -157,6 +162,7 @@ func (b *Buffer) interleave() {
 	}
 }
 
+// tiles returns the tiles of cores.
 func (g *grid) tiles(cores []CoreCoord) (list []chips.Tile) {
 	for _, c := range cores {
 		list = append(list, g.tile(c))
@@ -164,19 +170,22 @@ func (g *grid) tiles(cores []CoreCoord) (list []chips.Tile) {
 	return list
 }
 
+// shard distributes the pages over the cores or DRAM banks of a ShardSpec.
 func (b *Buffer) shard(s *ShardSpec) {
 	pages := int(b.config.Size / b.config.PageSize)
 	rows, columns, high, wide := s.Tensor[0], s.Tensor[1], s.Shard[0], s.Shard[1]
 	switch {
 	case rows <= 0 || columns <= 0 || rows > pages || columns > pages || rows*columns != pages:
-		refuse("the ShardSpec has %d x %d pages in all, but the buffer has "+
-			"%d", rows, columns, pages)
+		refuse("the ShardSpec has %d x %d pages in all, "+
+			"but the buffer has %d pages", rows, columns, pages)
 	case high <= 0 || wide <= 0:
 		refuse("a shard must not be empty, but has %d x %d pages", high, wide)
 	case b.config.Layout == HeightSharded && wide != columns:
-		refuse("a height shard must be as wide as the tensor, %d pages, not %d", columns, wide)
+		refuse("a shard of a height-sharded buffer must have the width of the tensor, %d pages, "+
+			"not %d", columns, wide)
 	case b.config.Layout == WidthSharded && high != rows:
-		refuse("a width shard must be as high as the tensor, %d pages, not %d", rows, high)
+		refuse("a shard of a width-sharded buffer must have the height of the tensor, %d pages, "+
+			"not %d", rows, high)
 	}
 	down, across := (rows+high-1)/high, (columns+wide-1)/wide
 	b.shardBanks(s, down, across)
@@ -186,21 +195,23 @@ func (b *Buffer) shard(s *ShardSpec) {
 	}
 }
 
-// shardBanks gives the bank of each shard, row by row of shards.
+// shardBanks sets the bank of each shard, row by row. down and across are the numbers of rows and
+// columns of shards.
 func (b *Buffer) shardBanks(s *ShardSpec, down, across int) {
 	list := b.device.shardCores(b.config.Type, s.Grid)
 	switch {
 	case b.config.Layout == BlockSharded:
 		list = s.blockCores(list, down, across)
 	case len(list) < down*across:
-		refuse("%d shards need one core each, but the grid has %d", down*across, len(list))
+		refuse("%d shards need one core each, but the grid has %d cores", down*across, len(list))
 	case s.Orientation == ColumnMajor:
 		slices.SortStableFunc(list, func(a, b CoreCoord) int { return cmp.Or(a.X-b.X, a.Y-b.Y) })
 	}
 	b.banks = b.device.bankTiles(b.config.Type, list[:down*across])
 }
 
-// blockCores lays a matrix of shards on a rectangle of cores.
+// blockCores returns the core of each shard of a block-sharded buffer, row by row. list contains
+// the cores of the grid, which must be a rectangle.
 func (s *ShardSpec) blockCores(list []CoreCoord, down, across int) (cores []CoreCoord) {
 	r := rectangles(list)
 	if len(r) != 1 {
@@ -223,17 +234,20 @@ func (s *ShardSpec) blockCores(list []CoreCoord, down, across int) (cores []Core
 	return cores
 }
 
-// shardCores lists the cores, or DRAM banks, of a grid.
+// shardCores returns the cores that spec names. For a buffer in DRAM, they must stand for DRAM
+// banks.
 func (g *grid) shardCores(t BufferType, spec CoreSpec) []CoreCoord {
 	list := g.cores(spec)
 	for _, c := range list {
 		if t == DRAM && (c.Y != 0 || c.X >= len(g.banks)) {
-			refuse("%v is not a DRAM bank; banks are (0,0) to (%d,0)", c, len(g.banks)-1)
+			refuse("%v is not a DRAM bank; the DRAM banks are (0,0) to (%d,0)", c, len(g.banks)-1)
 		}
 	}
 	return list
 }
 
+// bankTiles returns the tiles of cores or, for a buffer in DRAM, of the DRAM banks for which the
+// cores stand.
 func (g *grid) bankTiles(t BufferType, cores []CoreCoord) (list []chips.Tile) {
 	if t == L1 {
 		return g.tiles(cores)
@@ -244,23 +258,24 @@ func (g *grid) bankTiles(t BufferType, cores []CoreCoord) (list []chips.Tile) {
 	return list
 }
 
-// ID is the buffer's global id.
+// ID returns the global id of the buffer.
 func (b *Buffer) ID() uint64 { return b.id }
 
-// Address is where the buffer starts in each of its banks.
+// Address returns the address of the buffer, which is the same in each of its banks.
 func (b *Buffer) Address() uint64 { return b.address }
 
-// Size is the number of bytes, without what lies between pages in a bank.
+// Size returns the number of bytes of the buffer, without the padding between pages in a bank.
 func (b *Buffer) Size() uint64 { return b.config.Size }
 
-// PageSize is the number of bytes of a page.
+// PageSize returns the number of bytes of a page.
 func (b *Buffer) PageSize() uint64 { return b.config.PageSize }
 
-// Tile gives the tile that a page is in, as kernels name it: x | y << 8.
+// Tile returns the coordinates of the tile that contains a page, as kernels encode them: x | y <<
+// 8.
 func (b *Buffer) Tile(page int) uint32 { return word(b.banks[b.places[page].bank]) }
 
-// DeallocateBuffer gives a buffer's memory back. Using the buffer afterwards is
-// an error.
+// DeallocateBuffer releases the memory of a buffer. Every later call with the buffer returns an
+// error.
 func DeallocateBuffer(b *Buffer) (err error) {
 	defer fail.Catch(&err)
 	d := b.use()
@@ -270,31 +285,33 @@ func DeallocateBuffer(b *Buffer) (err error) {
 	return nil
 }
 
-// use gives the device of a buffer that is not released, for a call on it.
+// use returns the device of the buffer. It fails if the buffer was not created or was released, or
+// if the device is closed.
 func (b *Buffer) use() *Device {
 	if b == nil || b.device == nil {
-		refuse("the buffer is nil, or CreateBuffer did not make it")
+		refuse("the buffer is nil, or was not made by CreateBuffer")
 	}
 	b.device.check("buffer", b.id, b)
 	b.device.use()
 	return b.device
 }
 
-// NameInput makes what EnqueueWriteBuffer writes to a buffer from here on, under
-// capture, an input of the image: the data are its default, and a replay may
-// give others. Writes of other data than the first make a further input,
-// NAME.2. It is lightmetal's own call.
+// NameInput makes the data of later calls of EnqueueWriteBuffer for this buffer an input of the
+// image, if they are captured. The captured data are the default of the input, and a replay may use
+// other data. If a later write has different data, these become a further input, NAME.2 and so on.
+// tt-metal has no such call.
 func NameInput(b *Buffer, name string, dtype gen.DType, shape ...uint32) error {
 	return fail.Try(func() { b.input = b.newTensor(name, dtype, shape) })
 }
 
-// NameOutput names what EnqueueReadBuffer reads from a buffer from here on,
-// under capture; the second read gives NAME.2. An unnamed buffer's output is
-// uint8, with the name buffer-ID. It is lightmetal's own call.
+// NameOutput sets the name, type and shape of the output that later captured calls of
+// EnqueueReadBuffer make of this buffer. The output of the second read is NAME.2 and so on. Without
+// this call, the output is named buffer-ID and has the type uint8. tt-metal has no such call.
 func NameOutput(b *Buffer, name string, dtype gen.DType, shape ...uint32) error {
 	return fail.Try(func() { b.output = b.newTensor(name, dtype, shape) })
 }
 
+// newTensor returns a tensor that describes all bytes of the buffer.
 func (b *Buffer) newTensor(name string, dtype gen.DType, shape []uint32) *tensor {
 	b.use()
 	size := uint64(fbs.DTypeSize(dtype))
@@ -303,28 +320,26 @@ func (b *Buffer) newTensor(name string, dtype gen.DType, shape []uint32) *tensor
 	}
 	switch {
 	case name == "" || len(name) > fbs.NameMax-8:
-		refuse("a tensor's name has 1 to %d bytes", fbs.NameMax-8)
+		refuse("tensor name %q must have 1 to %d bytes", name, fbs.NameMax-8)
 	case len(shape) > fbs.DimsMax:
-		refuse("tensor %s has %d dimensions, at most %d are possible", name, len(shape),
+		refuse("tensor %s has %d dimensions, but at most %d are possible", name, len(shape),
 			fbs.DimsMax)
 	case size != b.config.Size:
-		refuse("tensor %s has %d bytes, but the buffer has %d", name, size, b.config.Size)
+		refuse("tensor %s has %d bytes, but the buffer has %d bytes", name, size, b.config.Size)
 	}
 	return &tensor{name, dtype, slices.Clone(shape)}
 }
 
-// run is bytes that follow each other in a bank: one part of the host's data
-// or several.
+// run is a range of bytes in one bank. Its data consist of one or more parts of the host's data.
 type run struct {
 	tile    chips.Tile
 	address uint64
 	size    uint64
-	parts   []span // of the host's data
+	parts   []span // ranges of the host's data, in the order of the bytes in the bank
 }
 
-// runs covers the buffer in order of banks and addresses. Pages that are
-// neighbours in a bank make one run; where they are neighbours for the host
-// too, they make one part.
+// runs returns the buffer as runs, in the order of banks and addresses. Adjacent pages in a bank
+// are in the same run; if they are also adjacent in the host's data, they are in the same part.
 func (b *Buffer) runs() (list []run) {
 	order := make([]int, len(b.places))
 	for i := range order {
@@ -353,7 +368,7 @@ func (b *Buffer) runs() (list []run) {
 	return list
 }
 
-// gather collects a run's bytes from the host's data.
+// gather returns the bytes of the run, taken from the host's data.
 func (r *run) gather(data []byte) []byte {
 	if len(r.parts) == 1 {
 		return slices.Clone(data[r.parts[0].first:r.parts[0].end])

@@ -212,7 +212,7 @@ func TestUseAfterReleaseIsRefused(t *testing.T) {
 	k := must(metal.CreateKernel(p, kernels.ELF("writer.ncrisc"), metal.CoreCoord{},
 		metal.DataMovementConfig{Processor: metal.RISCV1}))
 	ok(t, metal.DeallocateBuffer(a))
-	const released = "buffer 1 is released"
+	const released = "buffer 1 was released"
 	refused(t, metal.DeallocateBuffer(a), released)
 	refused(t, metal.EnqueueWriteBuffer(r.q, a, counted(16), false), released)
 	refused(t, metal.EnqueueReadBuffer(r.q, a, nil, false), released)
@@ -226,11 +226,11 @@ func TestUseAfterReleaseIsRefused(t *testing.T) {
 		metal.CircularBufferConfig{TotalSize: 64, PageSizes: map[uint8]uint64{0: 64}, Buffer: a})
 	refused(t, err, released)
 	ok(t, metal.ReleaseProgram(p))
-	refused(t, metal.ReleaseProgram(p), "program 3 is released")
-	refused(t, metal.EnqueueProgram(r.q, p, false), "program 3 is released")
-	refused(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{}, nil), "program 3 is released")
+	refused(t, metal.ReleaseProgram(p), "program 3 was released")
+	refused(t, metal.EnqueueProgram(r.q, p, false), "program 3 was released")
+	refused(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{}, nil), "program 3 was released")
 	_, err = metal.CreateKernel(p, kernels.ELF("local.brisc"), metal.CoreCoord{}, brisc)
-	refused(t, err, "program 3 is released")
+	refused(t, err, "program 3 was released")
 	ok(t, metal.CloseDevice(must(metal.CreateDevice(&boards.Wormhole, nil))))
 }
 
@@ -250,9 +250,9 @@ func TestUnknownObjectsAreRefused(t *testing.T) {
 	p := must(metal.CreateProgram(r.Device))
 	refused(t, metal.EnqueueProgram(r.q, p, false), "program 1 has no kernel")
 	refused(t, metal.SetRuntimeArgs(p, 99, metal.CoreCoord{}, nil),
-		"kernel 99 is not one of program 1")
+		"kernel 99 does not belong to program 1")
 	refused(t, metal.UpdateCircularBufferTotalSize(p, 99, 64),
-		"circular buffer 99 is not one of program 1")
+		"circular buffer 99 does not belong to program 1")
 	k := must(metal.CreateKernel(p, kernels.ELF("local.brisc"), metal.CoreCoord{}, brisc))
 	refused(t, metal.SetRuntimeArgsBuffers(p, k, metal.CoreCoord{},
 		[]metal.RuntimeArg{metal.AddressOf(foreign)}), "buffer 1 belongs to another device")
@@ -265,12 +265,12 @@ func TestArgumentBlockThatDoesNotFitIsRefused(t *testing.T) {
 	p := must(metal.CreateProgram(r.Device))
 	k := must(metal.CreateKernel(p, kernels.ELF("local.brisc"), metal.CoreCoord{}, brisc))
 	refused(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{}, make([]uint32, 257)),
-		"257 arguments do not fit: a kernel has room for 256")
+		"257 arguments are too many: a kernel has room for 256")
 	ok(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{}, make([]uint32, 256)))
 	refused(t, metal.SetRuntimeArgsPerCore(p, k, []metal.CoreCoord{{}}, nil), "1 cores, but 0 "+
 		"lists")
 	refused(t, metal.SetRuntimeArgsPerCore(p, k, []metal.CoreCoord{{}, {}}, [][]uint32{{}, {}}),
-		"core (0,0) is named twice")
+		"core (0,0) occurs twice")
 }
 
 func TestKernelsThatDoNotFitAreRefused(t *testing.T) {
@@ -291,13 +291,13 @@ func TestKernelsThatDoNotFitAreRefused(t *testing.T) {
 		{good[:60], "not an ELF file"},
 		{change(16, 0x003e0002), "an ELF file for EM_X86_64, not for RISC-V"},
 		{must(os.ReadFile("/proc/self/exe")), "not for RISC-V"},
-		{change(16, 0x00f30003), "not a linked executable"},
+		{change(16, 0x00f30003), "must be a linked executable"},
 		{change(flags, 1), "compressed instructions"},
-		{change(header+20, 0x20001), "segment of 131073 bytes is too large"},
+		{change(header+20, 0x20001), "has 131073 bytes and is too large"},
 		{change(header+8, 0x1fff0), "outside the part of L1 for kernels, 0x0..0x20000"},
 		{change(header+8, 0xffb00000), "outside the part of L1"},
 		{change(header+8, 2), "not aligned to 4 bytes"},
-		{change(entry, 0x8000), "entry 0x8000 is in none of its segments"},
+		{change(entry, 0x8000), "the entry address of the kernel, 0x8000, must be in a segment"},
 		{change(header+16, 0x10000), "more bytes in the file than in memory"},
 	} {
 		p := must(metal.CreateProgram(mocked(t).Device))
@@ -319,7 +319,7 @@ func TestKernelsThatDoNotGetAlongAreRefused(t *testing.T) {
 		_, err := metal.CreateKernel(p, kernels.ELF(name), metal.CoreCoord{X: 3, Y: 3}, config)
 		return err
 	}
-	refused(t, add("copy.brisc", brisc), "core (3,3) already has kernel 2 on this processor")
+	refused(t, add("copy.brisc", brisc), "core (3,3) already has kernel 2 on the same processor")
 	refused(t, add("copy.brisc", metal.DataMovementConfig{Processor: metal.RISCV1}),
 		"overlaps kernel 2")
 	refused(t, add("copy.brisc", metal.DataMovementConfig{Processor: metal.TRISC0}),
@@ -327,20 +327,21 @@ func TestKernelsThatDoNotGetAlongAreRefused(t *testing.T) {
 	refused(t, add("copy.brisc", metal.DataMovementConfig{NOC: 2}), "there is no NOC2")
 	refused(t, add("copy.brisc", metal.ComputeConfig{Processor: metal.NCRISC}),
 		"must run on TRISC0")
-	refused(t, add("copy.brisc", nil), "needs a DataMovementConfig")
+	refused(t, add("copy.brisc", nil), "pass a DataMovementConfig")
 	for _, spec := range []metal.CoreSpec{nil, metal.CoreRangeSet{}} {
 		_, err := metal.CreateKernel(p, kernels.ELF("local.brisc"), spec, brisc)
 		refused(t, err, "the list of cores must not be empty")
 	}
 	for spec, want := range map[metal.CoreSpec]string{
-		metal.CoreCoord{X: 8}: "(0,0) to (7,9)", metal.CoreCoord{Y: -1}: "not all on wormhole",
+		metal.CoreCoord{X: 8}: "(0,0) to (7,9)", metal.CoreCoord{Y: -1}: "not on the board " +
+			"wormhole",
 		metal.CoreRange{Start: metal.CoreCoord{X: 1}}: "ends before it starts",
 	} {
 		_, err := metal.CreateKernel(p, kernels.ELF("local.brisc"), spec, brisc)
 		refused(t, err, want)
 	}
 	_, err := metal.CreateKernel(p, kernels.ELF("local.brisc"), metal.CoreRangeSet{{}, all}, brisc)
-	refused(t, err, "core (0,0) is named twice")
+	refused(t, err, "core (0,0) occurs twice")
 }
 
 func TestBuffersThatMakeNoSenseAreRefused(t *testing.T) {
@@ -359,36 +360,36 @@ func TestBuffersThatMakeNoSenseAreRefused(t *testing.T) {
 	}{
 		{metal.BufferConfig{Size: 64, PageSize: 64}, "in DRAM or in L1"},
 		{metal.BufferConfig{Size: 64, PageSize: 6, Type: metal.L1},
-			"page size 6 is not a multiple of 4"},
+			"page size 6 must be a multiple of 4"},
 		{metal.BufferConfig{Size: 64, Type: metal.L1}, "page size 0"},
-		{metal.BufferConfig{PageSize: 64, Type: metal.L1}, "size 0 is not a multiple"},
+		{metal.BufferConfig{PageSize: 64, Type: metal.L1}, "buffer size 0 must be a multiple"},
 		{metal.BufferConfig{Size: 100, PageSize: 64, Type: metal.L1},
-			"size 100 is not a multiple of the page size 64"},
+			"buffer size 100 must be a multiple of the page size, 64 bytes"},
 		{metal.BufferConfig{Size: 1 << 32, PageSize: 64, Type: metal.L1}, "smaller than 4 GiB"},
 		{metal.BufferConfig{Size: 1 << 28, PageSize: 1 << 28, Type: metal.L1},
-			"L1 has no room for 268435456 bytes a bank"},
+			"L1 has no room for 268435456 bytes per bank"},
 		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.DRAM, Address: at(0x10fc0)},
 			"0x10fc0..0x11000 in DRAM overlaps a buffer at 0x10000..0x11000"},
 		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.DRAM, Address: at(0x20020)},
-			"address 0x20020 is not a multiple of 64"},
+			"address 0x20020 must be a multiple of 64"},
 		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Address: at(0x20000)},
-			"is not inside L1 for buffers"},
+			"is outside the part of L1 for buffers"},
 		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Address: at(1 << 63)},
-			"is not inside L1 for buffers"},
+			"is outside the part of L1 for buffers"},
 		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded},
-			"needs a ShardSpec"},
+			"must have a ShardSpec"},
 		{metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Layout: 9},
 			"buffer layout 9 does not exist"},
 		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
 			Shard: shard(2, 1, 1, 1)}, "2 x 1 pages in all, but the buffer has 4"},
 		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
-			Shard: shard(2, 2, 1, 1)}, "as wide as the tensor"},
+			Shard: shard(2, 2, 1, 1)}, "must have the width of the tensor"},
 		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.WidthSharded,
-			Shard: shard(2, 2, 1, 1)}, "as high as the tensor"},
+			Shard: shard(2, 2, 1, 1)}, "must have the height of the tensor"},
 		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
 			Shard: shard(4, 1, 0, 1)}, "must not be empty"},
 		{metal.BufferConfig{Size: 512, PageSize: 64, Type: metal.L1, Layout: metal.HeightSharded,
-			Shard: shard(8, 1, 1, 1)}, "8 shards need one core each, but the grid has 4"},
+			Shard: shard(8, 1, 1, 1)}, "8 shards need one core each, but the grid has 4 cores"},
 		{metal.BufferConfig{Size: 512, PageSize: 64, Type: metal.L1, Layout: metal.BlockSharded,
 			Shard: shard(4, 2, 1, 1)}, "4 x 2 shards do not fit on a grid of 2 x 2"},
 		{metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.DRAM, Layout: metal.HeightSharded,
@@ -409,12 +410,12 @@ func TestCircularBuffersThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 	ok(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(3, 64)}))
 	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(3, 64)}),
-		"circular buffer 3 exists already on core (0,0)")
-	refused(t, add(metal.CircularBufferConfig{TotalSize: 256}), "needs an index")
+		"circular buffer 3 already exists on core (0,0)")
+	refused(t, add(metal.CircularBufferConfig{TotalSize: 256}), "needs at least one index")
 	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(32, 64)}),
-		"indices are 0 to 31")
+		"must be 0 to 31")
 	refused(t, add(metal.CircularBufferConfig{TotalSize: 100, PageSizes: one(0, 64)}),
-		"whole number of pages of 64 bytes")
+		"multiple of the page size, 64")
 	refused(t, add(metal.CircularBufferConfig{TotalSize: 4 << 20, PageSizes: one(0, 64)}),
 		"does not fit into L1")
 	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(0, 64),
@@ -422,14 +423,15 @@ func TestCircularBuffersThatMakeNoSenseAreRefused(t *testing.T) {
 	dram := must(metal.CreateBuffer(r.Device,
 		metal.BufferConfig{Size: 256, PageSize: 64, Type: metal.DRAM}))
 	refused(t, add(metal.CircularBufferConfig{TotalSize: 256, PageSizes: one(0, 64), Buffer: dram}),
-		"a sharded buffer in L1")
+		"must be sharded and in L1")
 	// A buffer that leaves less room than circular buffers take.
 	must(metal.CreateKernel(p, kernels.ELF("local.brisc"), metal.CoreCoord{}, brisc))
 	low := uint64(0x22080)
 	must(metal.CreateBuffer(r.Device, metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1,
 		Address: &low}))
 	refused(t, metal.EnqueueProgram(r.q, p, false),
-		"circular buffers of program 1, up to 0x22100 on core (0,0), overlap a buffer at 0x22080")
+		"circular buffers of program 1 end at 0x22100 on core (0,0), so they overlap a buffer "+
+			"at 0x22080")
 }
 
 // Circular buffers end at 0x22080 here. Every buffer counts, whichever was made
@@ -452,8 +454,8 @@ func TestCircularBuffersMayTouchABufferAndNotOverlapIt(t *testing.T) {
 			ok(t, err)
 			continue
 		}
-		refused(t, err, fmt.Sprintf("circular buffers of program 1, up to 0x22080 on core (0,0), "+
-			"overlap a buffer at %#x", low))
+		refused(t, err, fmt.Sprintf("circular buffers of program 1 end at 0x22080 on core (0,0), "+
+			"so they overlap a buffer at %#x", low))
 	}
 }
 
@@ -467,7 +469,7 @@ func TestUpdatesOfCircularBuffersReachTheNextLaunch(t *testing.T) {
 	ok(t, metal.UpdateCircularBufferTotalSize(p, cb, 512))
 	ok(t, metal.UpdateCircularBufferPageSize(p, cb, 2, 128))
 	refused(t, metal.UpdateCircularBufferPageSize(p, cb, 3, 128), "has no index 3")
-	refused(t, metal.UpdateCircularBufferTotalSize(p, cb, 100), "whole number of pages")
+	refused(t, metal.UpdateCircularBufferTotalSize(p, cb, 100), "multiple of the page size")
 	refused(t, metal.UpdateDynamicCircularBufferAddress(p, cb, nil), "the buffer is nil")
 	ok(t, metal.EnqueueProgram(r.q, p, false))
 	var got [][]int32
@@ -502,23 +504,23 @@ func TestBuffersAndCoresSayWhereTheyAre(t *testing.T) {
 			t.Errorf("%s: %s, want %s", board.Name, got, want)
 		}
 		_, err = r.WorkerCore(metal.CoreCoord{X: 99})
-		refused(t, err, "not all on "+board.Name)
+		refused(t, err, "not on the board "+board.Name)
 	}
 }
 
 func TestTensorNamesThatMakeNoSenseAreRefused(t *testing.T) {
 	r := mocked(t)
 	b := r.l1(64)
-	refused(t, metal.NameInput(b, "", gen.DTypeInt32, 16), "a tensor's name has 1 to")
+	refused(t, metal.NameInput(b, "", gen.DTypeInt32, 16), "must have 1 to")
 	refused(t, metal.NameInput(b, strings.Repeat("x", 300), gen.DTypeInt32, 16),
-		"a tensor's name has 1 to")
+		"must have 1 to")
 	refused(t, metal.NameOutput(b, "b", gen.DTypeInt32, 15),
 		"tensor b has 60 bytes, but the buffer has 64")
 	refused(t, metal.NameOutput(b, "b", gen.DTypeInt32, 16, 1, 1, 1, 1, 1, 1, 1, 1), "9 dimensions")
 	refused(t, metal.EnqueueWriteBuffer(r.q, b, make([]byte, 60), true),
-		"there are 60 bytes of data, but buffer 1 has 64 bytes")
+		"the slice data has 60 bytes, but buffer 1 has 64 bytes")
 	refused(t, metal.EnqueueReadBuffer(r.q, b, make([]byte, 60), true),
-		"there are 60 bytes of data, but buffer 1 has 64 bytes")
+		"the slice data has 60 bytes, but buffer 1 has 64 bytes")
 }
 
 func TestTensorsAreNumberedWhereANameComesAgain(t *testing.T) {
@@ -552,11 +554,12 @@ func TestProgramThatHangsIsReportedAndLeavesCoresInReset(t *testing.T) {
 	r.Deadline = 1e6 // 1 ms
 	err := metal.EnqueueProgram(r.q, p, true)
 	refused(t, err, "poll deadline passed: mock:wormhole: command")
-	refused(t, err, "of EnqueueProgram program 1: a kernel's done word is 0x0")
+	refused(t, err, "of EnqueueProgram program 1: a kernel failed or did not finish; the "+
+		"kernel's done word is 0x0")
 	refused(t, metal.Finish(r.q), "poll deadline passed")
-	a, errMap := on.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 1 << 20, Slot: fbs.NoSlot})
+	a, errMap := on.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 1 << 20, Slot: fbs.AnySlot})
 	ok(t, errMap)
-	reset := chips.Of(&boards.Wormhole).Grid.Reset
+	reset := chips.ForBoard(&boards.Wormhole).Grid.TensixReset
 	on.ProgramWindow(&a, fbs.TileRoute{X: 18, Y: 18, Ordering: boards.OrderingDefault},
 		reset.Address&^0xfffff)
 	if v, c := a.Load(uint32(reset.Address&0xfffff), 4); c != hal.OK || v != uint64(reset.Mask) {
@@ -576,7 +579,7 @@ func TestKernelThatFailsIsReportedWithItsNumber(t *testing.T) {
 	ok(t, metal.SetRuntimeArgs(p, k, metal.CoreCoord{}, []uint32{99}))
 	r.Deadline = 1e6
 	refused(t, metal.EnqueueProgram(r.q, p, true),
-		"a kernel's done word is 0xbad00001, not 0x600df00d")
+		"the kernel's done word is 0xbad00001, not 0x600df00d")
 }
 
 func TestCaptureMisuseIsRefused(t *testing.T) {
@@ -594,9 +597,9 @@ func TestCaptureMisuseIsRefused(t *testing.T) {
 	_, err = metal.CreateProgram(r.Device)
 	refused(t, err, "the device is closed")
 	_, err = metal.CreateDevice(&boards.Edu, nil)
-	refused(t, err, "a board with a grid of cores is needed")
+	refused(t, err, "the board must have a grid of cores")
 	_, err = metal.CreateDevice(&boards.Wormhole, mock.New(&boards.Blackhole))
-	refused(t, err, "mock:blackhole is 1e52:b140, wormhole is 1e52:401e")
+	refused(t, err, "mock:blackhole has PCI ids 1e52:b140, but board wormhole has 1e52:401e")
 }
 
 func TestImageNamesTheCallsAndTheirObjects(t *testing.T) {

@@ -13,16 +13,17 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// tool stands in the origin of every image.
+// tool is the name of the tool in the origin of every image.
 const tool = "metal 0.1"
 
-// Call is one recorded call and the global ids of what it is about, 0: none.
+// Call is a recorded call with the global ids of its objects. An id is 0 if the call has no such
+// object.
 type Call struct {
 	Name                                           string
 	Buffer, Program, Kernel, CircularBuffer, Trace uint64
 }
 
-// String is the call as the image's marks have it: "EnqueueProgram program 3".
+// String returns the call as the marks of an image contain it, such as "EnqueueProgram program 3".
 func (c Call) String() string {
 	text := c.Name
 	for _, o := range []struct {
@@ -37,39 +38,40 @@ func (c Call) String() string {
 	return text
 }
 
-// capture is an image in the making.
+// capture is an image that is being recorded.
 type capture struct {
-	source    string
-	calls     []Call
-	main      *stream
-	tensors   []lmb.Tensor
-	goldens   []lmb.Tensor   // of comparisons that are judged on the host; they come last
-	sequences []lmb.Sequence // of traces; the first is number 1
+	source    string         // Device.Source
+	calls     []Call         // all calls so far
+	main      *stream        // commands of the sequence main
+	tensors   []lmb.Tensor   // inputs and outputs
+	goldens   []lmb.Tensor   // outputs that the host compares; they follow tensors in the image
+	sequences []lmb.Sequence // sequences of traces; the number of the first in the image is 1
 }
 
-// LightMetalBinary is what a capture gives.
+// LightMetalBinary is the result of a capture.
 type LightMetalBinary struct {
 	Image *lmb.Image
-	Calls []Call // as they were recorded, those without effect on the device too
-	file  []byte
+	Calls []Call // all recorded calls, also those without an effect on the device
+	file  []byte // .lmb file of Image
 }
 
-// Bytes is the .lmb file; empty where recording was off.
+// Bytes returns the .lmb file. It is empty if recording was off.
 func (b *LightMetalBinary) Bytes() []byte { return b.file }
 
-// Size is the number of bytes of the file.
+// Size returns the number of bytes of the file.
 func (b *LightMetalBinary) Size() int { return len(b.file) }
 
-// IsEmpty tells that nothing was recorded.
+// IsEmpty reports whether no call was recorded.
 func (b *LightMetalBinary) IsEmpty() bool { return len(b.Calls) == 0 }
 
-// SaveToFile writes the file, whole or not at all.
+// SaveToFile writes the file to path. If writing fails, a file that already exists there stays
+// unchanged.
 func (b *LightMetalBinary) SaveToFile(path string) error {
-	return files.Write(path, b.file, 0o666, files.Replace)
+	return files.Write(path, b.file, 0o666, files.OpenToReplace)
 }
 
-// LightMetalBeginCapture records calls on a device from here on. Where recording
-// is switched off it does nothing.
+// LightMetalBeginCapture begins to record the calls on a device. It does nothing if recording is
+// switched off.
 func LightMetalBeginCapture(d *Device) (err error) {
 	defer fail.Catch(&err)
 	d.use()
@@ -79,8 +81,8 @@ func LightMetalBeginCapture(d *Device) (err error) {
 	case d.capture != nil:
 		refuse("a capture has begun already; call LightMetalEndCapture first")
 	case d.open != nil:
-		refuse("trace %d is not complete; call EndTraceCapture before "+
-			"LightMetalBeginCapture", d.open.id)
+		refuse("trace %d is not complete; "+
+			"call EndTraceCapture before LightMetalBeginCapture", d.open.id)
 	}
 	d.capture = &capture{source: d.Source}
 	d.capture.main = newStream()
@@ -88,8 +90,8 @@ func LightMetalBeginCapture(d *Device) (err error) {
 	return nil
 }
 
-// LightMetalEndCapture ends the recording and gives the image. Where recording
-// is switched off the image is empty.
+// LightMetalEndCapture ends the recording and returns the binary. The binary is empty if recording
+// is switched off.
 func LightMetalEndCapture(d *Device) (_ *LightMetalBinary, err error) {
 	defer fail.Catch(&err)
 	d.use()
@@ -102,14 +104,14 @@ func LightMetalEndCapture(d *Device) (_ *LightMetalBinary, err error) {
 	case d.open != nil:
 		refuse("trace %d is not complete; call EndTraceCapture first", d.open.id)
 	}
-	d.wait(true) // outputs have their golden data afterwards
+	d.wait(true) // this sets the golden data of the outputs
 	d.capture = nil
 	image := c.image(d)
 	file := fail.Must(lmb.Encode(image))
 	return &LightMetalBinary{image, c.calls, file}, nil
 }
 
-// image puts the image together.
+// image returns the image of everything that was recorded.
 func (c *capture) image(d *Device) *lmb.Image {
 	tensors := c.tensors
 	for i := range c.main.commands {
@@ -126,19 +128,20 @@ func (c *capture) image(d *Device) *lmb.Image {
 	}
 }
 
-// traced tells whether a call is recorded. It is all that recording costs a
-// call while it is off, and with the build tag nolightmetal it is nothing.
+// traced reports whether calls are recorded. While recording is off, this check is the only cost of
+// recording in a call; with the build tag nolightmetal there is no cost.
 func (d *Device) traced() bool { return built && d.capture != nil }
 
-// record notes a call that has no effect on the device by itself.
+// record records a call that has no effect on the device by itself.
 func (d *Device) record(c Call) {
 	if d.traced() {
 		d.capture.calls = append(d.capture.calls, c)
 	}
 }
 
-// streams are what a call goes to, with its mark: the image where it is
-// recorded, then what the device carries out where there is one.
+// streams returns the streams to which a call must append its commands: the stream of the image if
+// calls are recorded, and then that of the machine if there is a device. It records the call and
+// appends its mark to each stream.
 func (d *Device) streams(c Call) (list []*stream) {
 	if d.traced() {
 		d.capture.calls = append(d.capture.calls, c)
@@ -153,7 +156,8 @@ func (d *Device) streams(c Call) (list []*stream) {
 	return list
 }
 
-// sequence gives the number of a trace's sequence in the image.
+// sequence returns the number of a trace's sequence in the image. It adds the sequence at the first
+// call. name is loadName or replayName.
 func (c *capture) sequence(id TraceID, name string, commands []lmb.Command) uint16 {
 	full := fmt.Sprintf("trace:%d", id)
 	if name == loadName {
@@ -167,7 +171,8 @@ func (c *capture) sequence(id TraceID, name string, commands []lmb.Command) uint
 	return uint16(1 + at)
 }
 
-// input gives the number of the input tensor with this name and data.
+// input returns the index of the input tensor with the name of t, or a numbered name, whose default
+// is data. It adds the tensor if necessary.
 func (c *capture) input(t *tensor, data []byte) uint16 {
 	for i := 1; ; i++ {
 		name := numbered(t.name, i)
@@ -183,7 +188,7 @@ func (c *capture) input(t *tensor, data []byte) uint16 {
 	}
 }
 
-// output makes a new output tensor for a read of a buffer.
+// output adds an output tensor for a read of a buffer, and returns its index.
 func (c *capture) output(b *Buffer) int {
 	t := outputTensor(b, outputName(b))
 	for i := 2; c.find(t.Name) >= 0; i++ {
@@ -193,6 +198,7 @@ func (c *capture) output(b *Buffer) int {
 	return len(c.tensors) - 1
 }
 
+// outputName returns the name of the output of the first read of a buffer.
 func outputName(b *Buffer) string {
 	if b.output != nil {
 		return b.output.name
@@ -200,6 +206,7 @@ func outputName(b *Buffer) string {
 	return fmt.Sprintf("buffer-%d", b.id)
 }
 
+// outputTensor returns an output tensor for the buffer b with the given name.
 func outputTensor(b *Buffer, name string) lmb.Tensor {
 	t := lmb.Tensor{Name: name, Role: gen.RoleOutput, DType: gen.DTypeUint8,
 		Shape: []uint32{uint32(b.config.Size)}}
@@ -209,6 +216,7 @@ func outputTensor(b *Buffer, name string) lmb.Tensor {
 	return t
 }
 
+// numbered returns the name of tensor i with the same base name: name, name.2, name.3 and so on.
 func numbered(name string, i int) string {
 	if i == 1 {
 		return name
@@ -216,22 +224,23 @@ func numbered(name string, i int) string {
 	return fmt.Sprintf("%s.%d", name, i)
 }
 
+// find returns the index of the tensor with a name, or -1.
 func (c *capture) find(name string) int {
 	return slices.IndexFunc(c.tensors, func(t lmb.Tensor) bool { return t.Name == name })
 }
 
-// Comparison says when a buffer counts as equal to its golden data.
+// Comparison is the condition for a buffer to be equal to its golden data.
 type Comparison struct {
-	golden lmb.Golden // of no kind: every byte is the same
-	dtype  gen.DType
-	wrong  string
+	golden lmb.Golden // condition; without a kind, every byte must be equal
+	dtype  gen.DType  // type of the elements
+	wrong  string     // why the comparison is invalid; "" if it is valid
 }
 
-// Exact wants every byte equal. A replay that finds another ends there.
+// Exact requires every byte to be equal. A replay fails as soon as it finds a difference.
 func Exact() Comparison { return Comparison{dtype: gen.DTypeUint32} }
 
-// Tolerance wants |got - want| <= absolute + relative |want| of every element.
-// lm replay --check-golden judges it after the run.
+// Tolerance requires |got - want| <= absolute + relative |want| for every element. lm replay
+// --check-golden checks this after the run.
 func Tolerance(dtype gen.DType, absolute, relative float32) Comparison {
 	c := Comparison{dtype: dtype, golden: lmb.Golden{Kind: gen.JudgementTolerance,
 		First:  math.Float32bits(absolute),
@@ -244,9 +253,9 @@ func Tolerance(dtype gen.DType, absolute, relative float32) Comparison {
 	return c
 }
 
-// Correlation wants Pearson's coefficient to be at least threshold, of each
-// stretch of the buffer that lies in one piece in a bank. lm replay
-// --check-golden judges it after the run.
+// Correlation requires Pearson's correlation coefficient to be at least threshold, separately for
+// each range of the buffer that is contiguous in a bank. lm replay --check-golden checks this after
+// the run.
 func Correlation(dtype gen.DType, threshold float32) Comparison {
 	c := Comparison{dtype: dtype, golden: lmb.Golden{Kind: gen.JudgementCorrelation,
 		First: math.Float32bits(threshold)}}
@@ -256,6 +265,7 @@ func Correlation(dtype gen.DType, threshold float32) Comparison {
 	return c
 }
 
+// check fails if the comparison is invalid, or invalid for the buffer b.
 func (c Comparison) check(b *Buffer) {
 	size := uint64(fbs.DTypeSize(c.dtype))
 	switch {
@@ -264,14 +274,14 @@ func (c Comparison) check(b *Buffer) {
 	case size == 0:
 		refuse("a comparison needs a type: Exact(), Tolerance(...) or Correlation(...)")
 	case b.config.PageSize%size != 0:
-		refuse("the page size, %d bytes, must be a multiple of the element size, %d "+
-			"bytes", b.config.PageSize, size)
+		refuse("the page size, %d bytes, "+
+			"must be a multiple of the element size, %d bytes", b.config.PageSize, size)
 	}
 }
 
-// LightMetalCompareToCapture reads a buffer now and has every replay compare it
-// with what was read. It needs something behind the device. Where nothing is
-// recorded it does nothing.
+// LightMetalCompareToCapture reads a buffer now, and makes every replay compare the buffer with
+// these data. It returns an error if no device computes during the capture. If calls are not
+// recorded, it does nothing.
 func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) (err error) {
 	defer fail.Catch(&err)
 	d := q.useBuffer("LightMetalCompareToCapture", b)
@@ -279,9 +289,9 @@ func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) (err
 		return nil
 	}
 	if d.machine == nil {
-		refuse("LightMetalCompareToCapture: this capture computes nothing, so it has no " +
-			"data to compare with; capture on a device, or pass the data to " +
-			"LightMetalCompareToGolden")
+		refuse("LightMetalCompareToCapture: " +
+			"this capture computes nothing, so it has no data to compare with; " +
+			"capture on a device, or pass the data to LightMetalCompareToGolden")
 	}
 	golden, s := make([]byte, b.config.Size), d.machine.pending
 	s.mark(Call{Name: "LightMetalCompareToCapture", Buffer: b.id}.String())
@@ -291,20 +301,21 @@ func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) (err
 	return nil
 }
 
-// LightMetalCompareToGolden has every replay compare a buffer with these data.
-// Nothing is read at capture.
+// LightMetalCompareToGolden makes every replay compare a buffer with the data golden. It does not
+// read the buffer during the capture.
 func LightMetalCompareToGolden(q *CommandQueue, b *Buffer, golden []byte,
 	how Comparison) (err error) {
 	defer fail.Catch(&err)
 	d := q.useBuffer("LightMetalCompareToGolden", b)
 	if uint64(len(golden)) != b.config.Size {
-		refuse("there are %d golden bytes, but buffer %d has %d "+
-			"bytes", len(golden), b.id, b.config.Size)
+		refuse("there are %d golden bytes, "+
+			"but buffer %d has %d bytes", len(golden), b.id, b.config.Size)
 	}
 	d.compare("LightMetalCompareToGolden", b, golden, how)
 	return nil
 }
 
+// compare records a comparison of a buffer with golden data. name is the name of the exported call.
 func (d *Device) compare(name string, b *Buffer, golden []byte, how Comparison) {
 	how.check(b)
 	if !d.traced() {
@@ -319,7 +330,7 @@ func (d *Device) compare(name string, b *Buffer, golden []byte, how Comparison) 
 	}
 }
 
-// compare appends the comparison of a run with its golden bytes.
+// compare appends the comparison of the run r with its golden bytes.
 func (s *stream) compare(r run, golden []byte, how Comparison) {
 	pieces(r.address, r.size, func(first, n uint64) {
 		data := golden[first : first+n]
@@ -340,6 +351,7 @@ func (s *stream) compare(r run, golden []byte, how Comparison) {
 	})
 }
 
-// goldenIndex stands in a capture for the output that the next of its goldens
-// becomes: they come after all other tensors.
+// goldenIndex is the tensor index of the outputs in capture.goldens while the capture lasts. Their
+// index is known only at the end, because they follow all other tensors; capture.image then
+// replaces goldenIndex.
 const goldenIndex = math.MaxUint16

@@ -7,26 +7,25 @@ import (
 	"lightmetal/tools/image/fail"
 )
 
-// CircularBufferConfig describes circular buffers that share memory on a core.
+// CircularBufferConfig describes circular buffers that share the same memory on each core.
 type CircularBufferConfig struct {
-	TotalSize uint64           // bytes of memory
-	PageSizes map[uint8]uint64 // page size by index, 0 to 31; indices share the memory
+	TotalSize uint64           // bytes of memory on each core
+	PageSizes map[uint8]uint64 // page size of each circular buffer, by its index, 0 to 31
 
-	// Buffer, where it is not nil, is the memory: a dynamic circular buffer
-	// lies on a sharded L1 buffer, wherever that is when the program is
-	// launched. Else the memory follows that of the program's other circular
-	// buffers from the first free address of L1 on.
+	// Buffer is the memory of a dynamic circular buffer: a sharded buffer in L1, at its address at
+	// the time of the launch. If Buffer is nil, the memory follows that of the program's other
+	// circular buffers, from the first free address of L1 on.
 	Buffer *Buffer
 }
 
-// circular is a circular buffer of a program.
+// circular is the circular buffers of a program that were created by one call.
 type circular struct {
 	id     uint64
 	cores  []CoreCoord
 	config CircularBufferConfig
 }
 
-// CreateCircularBuffer gives cores a circular buffer.
+// CreateCircularBuffer creates circular buffers on cores.
 func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfig) (_ CBHandle,
 	err error) {
 	defer fail.Catch(&err)
@@ -39,7 +38,7 @@ func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfi
 		core, shared := common(c.cores, other.cores)
 		for index := range config.PageSizes {
 			if _, taken := other.config.PageSizes[index]; shared && taken {
-				refuse("circular buffer %d exists already on core %v", index, core)
+				refuse("circular buffer %d already exists on core %v", index, core)
 			}
 		}
 	}
@@ -49,35 +48,38 @@ func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfi
 	return CBHandle(c.id), nil
 }
 
-// check refuses a configuration that is wrong.
+// check fails if the configuration is invalid.
 func (c *circular) check(d *Device) {
 	f := &c.config
 	if len(f.PageSizes) == 0 {
-		refuse("a circular buffer needs an index with its page size")
+		refuse("a circular buffer needs at least one index with a page size in PageSizes")
 	}
 	for _, index := range slices.Sorted(maps.Keys(f.PageSizes)) {
 		size := f.PageSizes[index]
 		if index >= CircularBuffersMax {
-			refuse("circular buffer %d does not exist: indices are 0 to "+
-				"%d", index, CircularBuffersMax-1)
+			refuse("the index %d of a circular buffer "+
+				"must be 0 to %d", index, CircularBuffersMax-1)
 		}
 		if size == 0 || size%16 != 0 || f.TotalSize == 0 || f.TotalSize%size != 0 {
-			refuse("circular buffer %d: %d bytes are not a whole number of pages of %d bytes, "+
-				"which are a multiple of 16", index, f.TotalSize, size)
+			refuse("circular buffer %d: the size, %d bytes, must be a multiple of the page size, "+
+				"%d bytes, and the page size must be a multiple of 16 bytes; neither may be 0",
+				index, f.TotalSize, size)
 		}
 	}
 	if room := d.l1.limit.end - dataBase; f.TotalSize > room {
-		refuse("circular buffer of %d bytes does not fit into L1, which has %d", f.TotalSize, room)
+		refuse("a circular buffer of %d bytes does not fit into L1, which has room for %d bytes",
+			f.TotalSize, room)
 	}
 	if f.Buffer != nil {
 		c.checkBuffer(d, f.Buffer)
 	}
 }
 
+// checkBuffer fails if the buffer b cannot contain the circular buffers.
 func (c *circular) checkBuffer(d *Device, b *Buffer) {
 	d.check("buffer", b.id, b)
 	if b.config.Type != L1 || b.config.Layout == Interleaved {
-		refuse("a circular buffer needs a sharded buffer in L1, which buffer %d is not", b.id)
+		refuse("buffer %d must be sharded and in L1 to contain a circular buffer", b.id)
 	}
 	tiles := map[uint32]int{}
 	for _, p := range b.places {
@@ -85,14 +87,14 @@ func (c *circular) checkBuffer(d *Device, b *Buffer) {
 	}
 	for _, core := range c.cores {
 		if room := uint64(tiles[word(d.tile(core))]) * b.stride; room < c.config.TotalSize {
-			refuse("circular buffer of %d bytes is larger than the %d bytes of buffer %d on "+
-				"core %v", c.config.TotalSize, room, b.id, core)
+			refuse("a circular buffer of %d bytes is larger than "+
+				"the %d bytes of buffer %d on core %v", c.config.TotalSize, room, b.id, core)
 		}
 	}
 }
 
-// UpdateCircularBufferTotalSize changes the memory of a circular buffer from
-// the next launch on.
+// UpdateCircularBufferTotalSize changes the size of a circular buffer's memory. The change applies
+// to later launches.
 func UpdateCircularBufferTotalSize(p *Program, h CBHandle, size uint64) error {
 	return fail.Try(func() {
 		p.update("UpdateCircularBufferTotalSize", h,
@@ -100,8 +102,8 @@ func UpdateCircularBufferTotalSize(p *Program, h CBHandle, size uint64) error {
 	})
 }
 
-// UpdateCircularBufferPageSize changes the page size of one index from the next
-// launch on.
+// UpdateCircularBufferPageSize changes the page size of one index. The change applies to later
+// launches.
 func UpdateCircularBufferPageSize(p *Program, h CBHandle, index uint8, size uint64) (err error) {
 	defer fail.Catch(&err)
 	p.update("UpdateCircularBufferPageSize", h, func(c *CircularBufferConfig) {
@@ -114,8 +116,8 @@ func UpdateCircularBufferPageSize(p *Program, h CBHandle, index uint8, size uint
 	return nil
 }
 
-// UpdateDynamicCircularBufferAddress puts a circular buffer on another sharded
-// L1 buffer from the next launch on.
+// UpdateDynamicCircularBufferAddress moves a circular buffer to another sharded buffer in L1. The
+// change applies to later launches.
 func UpdateDynamicCircularBufferAddress(p *Program, h CBHandle, b *Buffer) (err error) {
 	defer fail.Catch(&err)
 	p.update("UpdateDynamicCircularBufferAddress", h, func(c *CircularBufferConfig) {
@@ -127,11 +129,13 @@ func UpdateDynamicCircularBufferAddress(p *Program, h CBHandle, b *Buffer) (err 
 	return nil
 }
 
+// update replaces the configuration of a circular buffer by a copy that was modified by change.
+// name is the name of the exported call.
 func (p *Program) update(name string, h CBHandle, change func(*CircularBufferConfig)) {
 	d := p.use()
 	at := slices.IndexFunc(p.circulars, func(c *circular) bool { return c.id == uint64(h) })
 	if at < 0 {
-		refuse("circular buffer %d is not one of program %d", h, p.id)
+		refuse("circular buffer %d does not belong to program %d", h, p.id)
 	}
 	c := *p.circulars[at]
 	change(&c.config)

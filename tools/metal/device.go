@@ -9,86 +9,85 @@ import (
 	"lightmetal/tools/image/fail"
 )
 
-// Device is a chip that calls go to. CreateDevice makes one.
+// Device is a chip on which calls take effect. CreateDevice returns one.
 type Device struct {
-	// Deadline is how long a launched program may take, at replay too, before
-	// it counts as hung: at most 71 minutes. It is set before the launch.
+	// Deadline is the time that a launched program may take, also in a replay, before the run
+	// fails: at most 71 minutes. It applies to later launches.
 	Deadline time.Duration
 
-	// RecordingOff makes LightMetalBeginCapture do nothing, so that a program
-	// can keep its calls of it and be built once. The build tag nolightmetal
-	// takes recording out altogether.
+	// RecordingOff makes LightMetalBeginCapture do nothing, so that one build of a program can run
+	// with and without recording. The build tag nolightmetal removes recording from the build.
 	RecordingOff bool
 
-	// Source stands in the origin of images: what was captured.
+	// Source describes what was captured. Images contain it as their origin.
 	Source string
 
 	grid
 	dram, l1 allocator
 	queue    CommandQueue
-	lastID   uint64 // global ids count up from 1, over all kinds of objects
-	alive    map[uint64]any
-	traces   map[TraceID]*trace // nil: released
-	open     *trace             // being captured, between BeginTraceCapture and EndTraceCapture
-	capture  *capture           // between LightMetalBeginCapture and LightMetalEndCapture
-	machine  *machine           // what computes, nil: nothing does
+	lastID   uint64             // last global id; all kinds of objects share one count from 1
+	alive    map[uint64]any     // objects that have not been released, by global id
+	traces   map[TraceID]*trace // traces that have ended; nil: released
+	open     *trace             // trace that is being captured, else nil
+	capture  *capture           // recording of calls, else nil
+	machine  *machine           // executes calls; nil: nothing is computed
 	closed   bool
 }
 
-// CommandQueue orders the calls that have an effect on the device. There is
-// one a device, and what is enqueued is carried out in order.
+// CommandQueue is the queue of the calls that have an effect on the device. Each device has one
+// queue, which executes calls in the order in which they were enqueued.
 type CommandQueue struct{ device *Device }
 
-// CreateDevice gives a chip of a board (Wormhole or Blackhole), with on behind
-// it; on may be nil, and then nothing is computed. The caller closes on after
-// CloseDevice.
+// CreateDevice returns a chip of a board (Wormhole or Blackhole). on is the device on which calls
+// take effect; it may be nil, and then nothing is computed. The caller closes on after CloseDevice.
 func CreateDevice(board *boards.Board, on hal.Device) (_ *Device, err error) {
 	defer fail.Catch(&err)
-	if board == nil || chips.Of(board).Grid == nil || board.TLB == nil {
-		refuse("a board with a grid of cores is needed: wormhole or blackhole")
+	if board == nil || chips.ForBoard(board).Grid == nil || board.TLB == nil {
+		refuse("the board must have a grid of cores; use wormhole or blackhole")
 	}
 	d := &Device{Deadline: time.Second, grid: newGrid(board), alive: map[uint64]any{},
 		traces: map[TraceID]*trace{}}
-	l1, dram := chips.Of(board).Grid.FindMemory(chips.Tensix, 0, 1),
-		chips.Of(board).Grid.FindMemory(chips.DRAM, 0, 1)
+	l1, dram := chips.ForBoard(board).Grid.FindMemory(chips.Tensix, 0, 1),
+		chips.ForBoard(board).Grid.FindMemory(chips.DRAM, 0, 1)
 	d.l1 = allocator{name: "L1", limit: span{dataBase, l1.Last + 1}}
-	// Address 0 stays free, so that a kernel can take it for none.
+	// Address 0 stays free, so that kernels can use the address 0 for "no buffer".
 	d.dram = allocator{name: "DRAM", limit: span{align, dram.Last + 1}}
 	d.queue.device = d
 	if on != nil {
 		if id := on.Identity(); id.Vendor != board.Vendor || id.Device != board.Device {
-			fail.With(hal.WrongDevice, "%s is %04x:%04x, %s is %04x:%04x", id.Name, id.Vendor,
-				id.Device, board.Name, board.Vendor, board.Device)
+			fail.With(hal.WrongDevice, "device %s has PCI ids %04x:%04x, but board %s has "+
+				"%04x:%04x", id.Name, id.Vendor, id.Device, board.Name, board.Vendor, board.Device)
 		}
 		d.machine = newMachine(d, on)
 	}
 	return d, nil
 }
 
-// CommandQueue gives the device's queue.
+// CommandQueue returns the command queue of the device.
 func (d *Device) CommandQueue() *CommandQueue { return &d.queue }
 
-// Board tells which chip the device is.
+// Board returns the board of the device.
 func (d *Device) Board() *boards.Board { return d.board }
 
-// GridSize is the number of columns and rows of cores.
+// GridSize returns the number of columns (X) and rows (Y) of cores.
 func (d *Device) GridSize() CoreCoord { return CoreCoord{len(d.columns), len(d.rows)} }
 
-// WorkerCore gives the tile of a core as kernels name it: x | y << 8.
+// WorkerCore returns the coordinates of a core's tile as kernels encode them: x | y << 8.
 func (d *Device) WorkerCore(c CoreCoord) (_ uint32, err error) {
 	defer fail.Catch(&err)
 	d.cores(c)
 	return word(d.tile(c)), nil
 }
 
-// DRAMBanks is the number of DRAM banks that interleaved buffers go round.
+// DRAMBanks returns the number of DRAM banks, over which the pages of interleaved buffers are
+// distributed.
 func (d *Device) DRAMBanks() int { return len(d.banks) }
 
-// word is a tile as kernels name it.
+// word returns the coordinates of a tile as kernels encode them: x | y << 8.
 func word(t chips.Tile) uint32 { return uint32(t.X) | uint32(t.Y)<<8 }
 
-// CloseDevice releases everything that is left on a device. Nothing may be
-// called on it afterwards.
+// CloseDevice executes all pending calls and closes the device. Every later call with the device
+// returns an error.
 func CloseDevice(d *Device) (err error) {
 	defer fail.Catch(&err)
 	d.use()
@@ -102,7 +101,7 @@ func CloseDevice(d *Device) (err error) {
 	return nil
 }
 
-// use refuses a call on a device that is not there, or closed.
+// use fails if the device is nil or closed.
 func (d *Device) use() {
 	if d == nil {
 		refuse("the device is nil")
@@ -112,7 +111,7 @@ func (d *Device) use() {
 	}
 }
 
-// use gives the device of a queue, for a call on it.
+// use returns the device of the queue. It fails if there is none, or if it is closed.
 func (q *CommandQueue) use() *Device {
 	if q == nil || q.device == nil {
 		refuse("the command queue is nil, or has no device")
@@ -121,14 +120,15 @@ func (q *CommandQueue) use() *Device {
 	return q.device
 }
 
-// newID gives the next global id. 2^64 of them do not wrap.
+// newID adds an object to alive and returns its global id. The ids never wrap around.
 func (d *Device) newID(object any) uint64 {
 	d.lastID++
 	d.alive[d.lastID] = object
 	return d.lastID
 }
 
-// check refuses an object, which has an id of some device, that is not one of this.
+// check fails if the object with this id is not an object of this device, or was released. kind
+// names the kind of object in the error.
 func (d *Device) check(kind string, id uint64, object any) {
 	switch {
 	case d.alive[id] == object:
@@ -137,9 +137,9 @@ func (d *Device) check(kind string, id uint64, object any) {
 	case d.alive[id] != nil:
 		refuse("%s %d belongs to another device", kind, id)
 	default:
-		refuse("%s %d is released", kind, id)
+		refuse("%s %d was released", kind, id)
 	}
 }
 
-// refuse ends the call under way, which gives this as its error.
+// refuse ends the current exported call, which returns this error with the code hal.Usage.
 func refuse(format string, a ...any) { fail.With(hal.Usage, format, a...) }

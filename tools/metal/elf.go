@@ -7,42 +7,46 @@ import (
 	"io"
 )
 
-// image is a kernel as it lies in L1.
+// image is the contents of a kernel's executable, for L1.
 type image struct {
-	entry    uint32
-	segments []block // what is stored
-	spans    []span  // what is occupied: segments with their zeroed part
-	zeroed   []span  // of that, what the kernel clears and uses
+	entry    uint32  // address of the first instruction
+	segments []block // bytes to store
+	spans    []span  // memory that the kernel occupies: segments with their zeroed parts
+	zeroed   []span  // parts of spans that the kernel itself clears and then changes
 }
 
-// block is bytes at an address of a core's L1.
+// block is bytes at an address in the L1 of a core.
 type block struct {
 	address uint64
 	data    []byte
 }
 
+// span returns the range of addresses of the block.
 func (b block) span() span { return span{b.address, b.address + uint64(len(b.data))} }
 
+// overlaps reports whether s and o have a byte in common.
 func (s span) overlaps(o span) bool { return s.first < o.end && o.first < s.end }
 
-// readELF takes the segments of a kernel's executable.
+// readELF returns the segments of a kernel's executable.
 func readELF(file []byte) *image {
 	f, err := elf.NewFile(bytes.NewReader(file))
 	if err != nil {
-		refuse("kernel is not an ELF file: %v", err)
+		refuse("the kernel is not an ELF file: %v", err)
 	}
 	switch {
 	case f.Machine != elf.EM_RISCV:
-		refuse("kernel is an ELF file for %v, not for RISC-V", f.Machine)
+		refuse("the kernel is an ELF file for %v, not for RISC-V", f.Machine)
 	case f.Class != elf.ELFCLASS32 || f.Data != elf.ELFDATA2LSB:
-		refuse("kernel is %v %v; the cores are 32-bit little endian (-march=rv32im -mabi=ilp32)",
+		refuse("the kernel is %v %v, but the cores are 32-bit little endian; "+
+			"compile with -march=rv32im -mabi=ilp32",
 			f.Class, f.Data)
 	case f.Type != elf.ET_EXEC:
-		refuse("kernel is %v, not a linked executable", f.Type)
+		refuse("the kernel has the ELF type %v, but must be a linked executable", f.Type)
 	}
 	const compressed = 1 // e_flags, EF_RISCV_RVC
 	if binary.LittleEndian.Uint32(file[36:])&compressed != 0 {
-		refuse("kernel has compressed instructions, which the cores do not execute (-march=rv32im)")
+		refuse("the kernel has compressed instructions, which the cores do not execute; " +
+			"compile with -march=rv32im")
 	}
 	k := &image{entry: uint32(f.Entry)}
 	for _, p := range f.Progs {
@@ -55,26 +59,30 @@ func readELF(file []byte) *image {
 			return k
 		}
 	}
-	refuse("the kernel's entry %#x is in none of its segments", f.Entry)
+	refuse("the entry address of the kernel, %#x, must be in a segment and a multiple of 4",
+		f.Entry)
 	return nil
 }
 
+// add adds a segment to the image.
 func (k *image) add(p *elf.Prog) {
 	switch {
 	case p.Memsz > kernelEnd:
-		refuse("kernel segment of %d bytes is too large: kernels have %d bytes of L1", p.Memsz,
+		refuse("a segment of the kernel has %d bytes and is too large: kernels have %d bytes of L1",
+			p.Memsz,
 			kernelEnd)
 	case p.Vaddr >= kernelEnd || p.Vaddr+p.Memsz > kernelEnd:
-		refuse("kernel segment %#x..%#x is outside the part of L1 for kernels, 0x0..%#x", p.Vaddr,
+		refuse("the kernel segment %#x..%#x is outside the part of L1 for kernels, 0x0..%#x",
+			p.Vaddr,
 			p.Vaddr+p.Memsz, kernelEnd)
 	case p.Vaddr%4 != 0:
-		refuse("kernel segment at %#x is not aligned to 4 bytes", p.Vaddr)
+		refuse("the kernel segment at %#x is not aligned to 4 bytes", p.Vaddr)
 	case p.Filesz > p.Memsz:
-		refuse("kernel segment at %#x has more bytes in the file than in memory", p.Vaddr)
+		refuse("the kernel segment at %#x has more bytes in the file than in memory", p.Vaddr)
 	}
 	data, err := io.ReadAll(p.Open())
 	if err != nil || uint64(len(data)) != p.Filesz {
-		refuse("kernel file ends inside the segment at %#x", p.Vaddr)
+		refuse("the kernel file ends inside the segment at %#x", p.Vaddr)
 	}
 	k.spans = append(k.spans, span{p.Vaddr, p.Vaddr + roundUp(p.Memsz, 4)})
 	if p.Memsz > p.Filesz {
@@ -85,18 +93,20 @@ func (k *image) add(p *elf.Prog) {
 	}
 }
 
-// pad appends zeros up to a multiple of 4 bytes, the narrowest store used.
+// pad appends zeros up to a multiple of 4 bytes, the size of the smallest store.
 func pad(data []byte) []byte {
 	return append(data, make([]byte, roundUp(uint64(len(data)), 4)-uint64(len(data)))...)
 }
 
-// jump is "jal x0" from an address to another, at most 1 MiB apart.
+// jump returns the instruction "jal x0" at the address from, which jumps to the address to. The
+// addresses must be at most 1 MiB apart.
 func jump(from, to uint32) block {
 	d := to - from
 	word := 0x6f | d>>20&1<<31 | d>>1&0x3ff<<21 | d>>11&1<<20 | d>>12&0xff<<12
 	return block{uint64(from), words(word)}
 }
 
+// words returns the little-endian bytes of 32-bit words.
 func words(list ...uint32) (data []byte) {
 	for _, w := range list {
 		data = binary.LittleEndian.AppendUint32(data, w)

@@ -9,22 +9,22 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// launch is a program as it is at the moment of EnqueueProgram: what each of
-// its cores must hold, and which processors run.
+// launch is a program as it was when EnqueueProgram was called: the contents of each core's memory,
+// and the processors that run.
 type launch struct {
-	program    uint64
-	cores      []CoreCoord // all that have a kernel, row by row
-	constant   map[CoreCoord][]block
-	zeroed     map[CoreCoord][]span // memory of its own that a run changes
-	state      map[CoreCoord]block  // what a run uses up
-	processors map[CoreCoord][]Processor
+	program    uint64                    // global id
+	cores      []CoreCoord               // all cores that have a kernel, row by row
+	constant   map[CoreCoord][]block     // contents of memory that a run does not change
+	zeroed     map[CoreCoord][]span      // memory that the kernel itself clears and changes
+	state      map[CoreCoord]block       // memory that a run changes; stored before each run
+	processors map[CoreCoord][]Processor // processors that have a kernel
 	deadlineUs uint32
 }
 
-// newLaunch takes a program as it is.
+// newLaunch returns a launch of the program p in its current state.
 func (d *Device) newLaunch(p *Program) *launch {
 	if len(p.kernels) == 0 {
-		refuse("program %d has no kernel", p.id)
+		refuse("program %d has no kernel; call CreateKernel first", p.id)
 	}
 	deadline := d.Deadline.Microseconds()
 	if deadline < 1 || deadline >= 1<<32 {
@@ -46,7 +46,7 @@ func (d *Device) newLaunch(p *Program) *launch {
 	return l
 }
 
-// fill gathers what a core must hold.
+// fill sets the contents of the memory of core c in a launch of the program p.
 func (d *Device) fill(l *launch, p *Program, c CoreCoord) {
 	var nocs uint32
 	for _, k := range p.kernels {
@@ -71,6 +71,8 @@ func (d *Device) fill(l *launch, p *Program, c CoreCoord) {
 	l.state[c] = p.state(c, count)
 }
 
+// arguments returns the values of the arguments in list, for which buffers are replaced by their
+// addresses.
 func (d *Device) arguments(list []RuntimeArg) (values []uint32) {
 	for _, a := range list {
 		d.checkArgument(a)
@@ -82,7 +84,8 @@ func (d *Device) arguments(list []RuntimeArg) (values []uint32) {
 	return values
 }
 
-// constants is the block that tells kernels where they are.
+// constants returns the block with the constants of ABI.md: the chip, the NoCs of the processors,
+// and the tiles of the DRAM banks. Bit n of nocs is the NoC of processor n.
 func (d *Device) constants(nocs uint32) block {
 	chip := uint32(0)
 	if d.board == &boards.Blackhole {
@@ -95,8 +98,8 @@ func (d *Device) constants(nocs uint32) block {
 	return block{constantBase, words(list...)}
 }
 
-// circularBlocks gives the descriptors of a core's circular buffers, and one
-// more than their highest index.
+// circularBlocks returns the descriptors of the circular buffers of core c. count is one more than
+// the highest index of them.
 func (d *Device) circularBlocks(p *Program, c CoreCoord) (list []block, count int) {
 	next := uint64(dataBase)
 	for _, cb := range p.circulars {
@@ -119,15 +122,15 @@ func (d *Device) circularBlocks(p *Program, c CoreCoord) (list []block, count in
 		}
 	}
 	if lowest := d.l1.lowest(); next > lowest {
-		refuse("the circular buffers of program %d, up to %#x on core %v, overlap a buffer at "+
-			"%#x", p.id,
+		refuse("the circular buffers of program %d "+
+			"end at %#x on core %v, so they overlap a buffer at %#x", p.id,
 			next, c, lowest)
 	}
 	return list, count
 }
 
-// state is what every launch starts from: nothing is done, circular buffers
-// are empty, semaphores have their initial values.
+// state returns the memory that is stored before each run on core c: all done words are 0, the
+// circular buffers are empty, and semaphores have their initial values.
 func (p *Program) state(c CoreCoord, circulars int) block {
 	size := uint64(counterBase - stateBase)
 	if circulars > 0 {
@@ -144,11 +147,11 @@ func (p *Program) state(c CoreCoord, circulars int) block {
 	return block{stateBase, data}
 }
 
-// all is everything a core must hold.
+// all returns everything that must be stored in the memory of core c.
 func (l *launch) all(c CoreCoord) []block { return append(slices.Clone(l.constant[c]), l.state[c]) }
 
-// launch appends a whole launch: what is not in place yet, the start, and the
-// wait for the end.
+// launch appends the commands of a launch: they store the given blocks, start the kernels, and wait
+// until all kernels have finished.
 func (s *stream) launch(g *grid, l *launch, blocks func(CoreCoord) []block) {
 	s.hold(g, l.cores)
 	s.store(g, merge(l.cores, blocks))
@@ -170,7 +173,8 @@ func (s *stream) launch(g *grid, l *launch, blocks func(CoreCoord) []block) {
 	s.hold(g, l.cores)
 }
 
-// hold puts cores that may be running in reset, and sees that they are.
+// hold appends commands that put cores in reset, except those that are known to be in reset, and
+// wait until the resets have taken effect.
 func (s *stream) hold(g *grid, cores []CoreCoord) {
 	var running []CoreCoord
 	for _, c := range cores {
@@ -179,7 +183,7 @@ func (s *stream) hold(g *grid, cores []CoreCoord) {
 		}
 		s.held[c] = true
 	}
-	reset := &chips.Of(g.board).Grid.Reset
+	reset := &chips.ForBoard(g.board).Grid.TensixReset
 	for _, r := range rectangles(running) {
 		s.write(registers, g.target(r), reset.Address, reset.Mask)
 	}
@@ -188,13 +192,14 @@ func (s *stream) hold(g *grid, cores []CoreCoord) {
 	}
 }
 
-// release takes the launched processors out of reset. They wait for go.
+// release appends commands that take the processors of a launch out of reset. The kernels then wait
+// for the go word.
 func (s *stream) release(g *grid, l *launch) {
-	reset := &chips.Of(g.board).Grid.Reset
+	reset := &chips.ForBoard(g.board).Grid.TensixReset
 	for _, p := range merge(l.cores, func(c CoreCoord) []block {
 		mask := reset.Mask
 		for _, p := range l.processors[c] {
-			mask &^= 1 << reset.Cores[p].Bit
+			mask &^= 1 << reset.Cores[p].ResetBit
 		}
 		return []block{{reset.Address, words(mask)}}
 	}) {

@@ -11,30 +11,30 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// machine carries out calls at capture: their commands become an image of their
-// own, which is loaded and run, so that capture and replay drive a device in
-// the same way.
+// machine executes calls during a capture. It makes an image of the commands of all pending calls,
+// loads the image and runs it, so that a capture and a replay use a device in the same way.
 type machine struct {
 	device  *Device
-	on      *mapped
-	pending *stream
-	reads   []read
-	broken  error // a run that failed leaves the device in no known state
+	on      *mapped // device that computes
+	pending *stream // commands that have not been executed
+	reads   []read  // outputs of the pending commands
+	broken  error   // error of a run; later calls return it, as the state of the device is unknown
 }
 
-// read is an output of the pending commands and where its data go.
+// read is an output of the pending commands, with the destinations of its data.
 type read struct {
 	tensor  lmb.Tensor
-	data    []byte // the caller's, nil: none
-	capture *capture
-	golden  int // tensor of capture, -1: none
+	data    []byte   // buffer of the caller; nil: none
+	capture *capture // capture whose image gets the data as golden data; nil: none
+	golden  int      // index of the tensor in capture.tensors; -1: none
 }
 
-// mapped is a device whose windows are mapped once, not once a run.
+// mapped is a device that keeps its apertures for all images, instead of mapping windows for each
+// run.
 type mapped struct {
 	hal.Device
-	apertures []hal.Aperture
-	next      int // window of the image that is being loaded
+	apertures []hal.Aperture // by the index of the window
+	next      int            // index of the next window in the image that is being loaded
 }
 
 // Map implements hal.Device. All images have the same windows.
@@ -54,13 +54,14 @@ func newMachine(d *Device, on hal.Device) *machine {
 	return &machine{device: d, on: &mapped{Device: on}, pending: newStream()}
 }
 
-// read notes a read of a buffer and gives its tensor in the pending commands.
+// read adds a read of the buffer b to the pending reads, and returns the index of its tensor in the
+// image of the pending commands.
 func (m *machine) read(c *capture, golden int, b *Buffer, data []byte) uint16 {
 	m.reads = append(m.reads, read{outputTensor(b, fmt.Sprint(len(m.reads))), data, c, golden})
 	return uint16(len(m.reads) - 1)
 }
 
-// run carries out what is pending.
+// run executes the pending commands. If this or an earlier run failed, the current call fails.
 func (m *machine) run() {
 	if m.broken == nil && len(m.pending.commands) > 0 {
 		m.broken = fail.Try(m.try)
@@ -70,6 +71,7 @@ func (m *machine) run() {
 	fail.On(m.broken)
 }
 
+// try loads and runs an image of the pending commands, and copies the outputs.
 func (m *machine) try() {
 	image := &lmb.Image{Devices: targets(m.device.board), Windows: windows(),
 		Sequences: append([]lmb.Sequence{{Name: "main", Commands: m.pending.commands}},
@@ -93,7 +95,7 @@ func (m *machine) try() {
 	}
 }
 
-// failed says which call failed and how.
+// failed ends the current call with an error that names the command and the call that failed.
 func (m *machine) failed(image *lmb.Image, r runtime.Result) {
 	text := m.on.Identity().Name + ": "
 	commands := image.Sequences[0].Commands
@@ -108,7 +110,8 @@ func (m *machine) failed(image *lmb.Image, r runtime.Result) {
 			}
 		}
 		if c.Opcode == gen.OpcodeExpect && c.Amount != 0 {
-			text += fmt.Sprintf(": a kernel's done word is %#x, not %#x", r.Got, r.Want)
+			text += fmt.Sprintf(": a kernel failed or did not finish; the kernel's done word is "+
+				"%#x, not %#x", r.Got, r.Want)
 		}
 	}
 	if d, ok := m.on.Device.(interface{ Refusal() string }); ok && d.Refusal() != "" {
@@ -117,7 +120,7 @@ func (m *machine) failed(image *lmb.Image, r runtime.Result) {
 	fail.With(r.Code, "%s", text)
 }
 
-// marksOut is where the n-th command that is no mark stands.
+// marksOut returns the index in commands of command n, where marks do not count.
 func marksOut(commands []lmb.Command, n int) int {
 	for i := range commands {
 		if commands[i].Opcode == lmb.OpcodeMark {

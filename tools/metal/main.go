@@ -19,13 +19,14 @@ import (
 // Workload is a program to capture.
 type Workload struct {
 	Name  string
-	Title string              // for people
-	Run   func(*Device) error // between LightMetalBeginCapture and LightMetalEndCapture
+	Title string              // description for --list
+	Run   func(*Device) error // makes the calls that are captured
 }
 
-// Main is the main function of a program that holds workloads, as lm capture
-// runs it: --workload NAME, --board or --device, --out FILE; --list prints names.
-// It ends the process with the status of package hal's codes.
+// Main is the main function of a program that contains workloads, for lm capture. Its flags are
+// --workload NAME, --board or --device, --out FILE, and --list, which prints the names of the
+// workloads. After an error it ends the process with the exit status that package hal defines for
+// the error.
 func Main(list []Workload) {
 	ttsim.ChildMain()
 	if err := mainOf(list, os.Args[1:]); err != nil {
@@ -34,22 +35,26 @@ func Main(list []Workload) {
 	}
 }
 
+// mainOf runs Main with the given arguments, and returns the error.
 func mainOf(list []Workload, args []string) (err error) {
 	defer fail.Catch(&err)
 	flags := flag.NewFlagSet("workload", flag.ContinueOnError)
-	name := flags.String("workload", "", "workload to capture; not needed where there is one")
-	board := flags.String("board", "", "wormhole or blackhole; not needed with --device mock:BOARD")
+	name := flags.String("workload", "", "workload to capture; not needed if there is only one "+
+		"workload")
+	board := flags.String("board", "", "board to capture for: wormhole or blackhole; needed "+
+		"with --device none")
 	device := flags.String("device", "none",
-		"what computes: mock:BOARD, ttsim:/path/libttsim.so, a device, or none")
-	out := flags.String("out", "", "image to write")
+		"device to compute on: mock:BOARD, ttsim:/path/libttsim.so, another device of lm, "+
+			"or none")
+	out := flags.String("out", "", "file to write the image to")
 	names := flags.Bool("list", false, "print the names of the workloads")
 	if err := flags.Parse(args); err == flag.ErrHelp {
-		return nil // which it has printed
+		return nil // Parse has printed the help
 	} else if err != nil {
 		refuse("%v; --help lists the flags", err)
 	}
 	if flags.NArg() > 0 {
-		refuse("unexpected argument %s; --workload NAME names what to capture", flags.Arg(0))
+		refuse("unexpected argument %s; use --workload NAME to choose a workload", flags.Arg(0))
 	}
 	if *names {
 		for _, w := range list {
@@ -59,7 +64,7 @@ func mainOf(list []Workload, args []string) (err error) {
 	}
 	w := choose(list, *name)
 	if *out == "" {
-		refuse("--out FILE is missing; it names the image to write")
+		refuse("--out is missing; use --out FILE to name the file of the image")
 	}
 	b, on := openDevice(*board, *device)
 	if on != nil {
@@ -68,6 +73,7 @@ func mainOf(list []Workload, args []string) (err error) {
 	return fail.Must(w.Capture(b, on)).SaveToFile(*out)
 }
 
+// choose returns the workload with the given name. If name is empty, it returns the only workload.
 func choose(list []Workload, name string) *Workload {
 	var names []string
 	for i := range list {
@@ -76,26 +82,32 @@ func choose(list []Workload, name string) *Workload {
 		}
 		names = append(names, list[i].Name)
 	}
-	refuse("there is no workload %q; workloads: %s", name, strings.Join(names, ", "))
+	if name == "" {
+		refuse("the name of a workload is missing; use one of: %s",
+			strings.Join(names, ", "))
+	}
+	refuse("there is no workload %q; use one of: %s", name, strings.Join(names, ", "))
 	return nil
 }
 
-// openDevice opens what a capture runs on, and finds its board.
+// openDevice opens the device that computes during the capture, and returns it with its board. on
+// is nil if the name of the device is "none".
 func openDevice(board, device string) (b *boards.Board, on hal.Device) {
 	b = chips.BoardByName(board)
 	if board != "" && b == nil {
-		refuse("no board %q", board)
+		refuse("there is no board %q; use wormhole or blackhole", board)
 	}
 	switch kind, rest, _ := strings.Cut(device, ":"); kind {
 	case "none":
 		if b == nil {
-			refuse("with --device none, use --board wormhole or --board blackhole")
+			refuse("--board is missing: with --device none, " +
+				"use --board wormhole or --board blackhole")
 		}
 		return b, nil
 	case "mock":
 		mocked := chips.BoardByName(rest)
 		if mocked == nil {
-			refuse("%s: no board %q", device, rest)
+			refuse("%s: there is no board %q; use wormhole or blackhole", device, rest)
 		}
 		on = mock.New(mocked)
 	default:
@@ -107,12 +119,13 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device) {
 	}
 	if b == nil {
 		on.Close()
-		refuse("%s is not a known board", device)
+		refuse("%s is not a known board; use a Wormhole or Blackhole board", device)
 	}
-	return b, on // CreateDevice compares the two
+	return b, on // CreateDevice checks that the device is the board b
 }
 
-// Capture runs a workload once under capture. on is what computes, nil: nothing.
+// Capture runs the workload once and captures it. on is the device that computes; it may be nil,
+// and then nothing is computed.
 func (w *Workload) Capture(board *boards.Board, on hal.Device) (_ *LightMetalBinary, err error) {
 	defer fail.Catch(&err)
 	d := fail.Must(CreateDevice(board, on))

@@ -97,15 +97,15 @@ func TestRectanglesCoverEachCoreOnce(t *testing.T) {
 func TestEveryTensixTileIsACoreAndBack(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		g, tiles := newGrid(b), 0
-		for y, row := range chips.Of(b).Grid.Rows {
+		for y, row := range chips.ForBoard(b).Grid.Rows {
 			for x := range row {
-				if chips.Kind(row[x]) != chips.Tensix {
+				if chips.TileKind(row[x]) != chips.Tensix {
 					continue
 				}
 				tiles++
 				c, ok := g.core(chips.Tile{X: uint8(x), Y: uint8(y)})
-				if back, is := chips.Of(b).Grid.TileAt(g.tile(c).X, g.tile(c).Y); !ok || !is ||
-					back != (chips.Tile{X: uint8(x), Y: uint8(y)}) {
+				back, is := chips.ForBoard(b).Grid.TileAt(g.tile(c).X, g.tile(c).Y)
+				if !ok || !is || back != (chips.Tile{X: uint8(x), Y: uint8(y)}) {
 					t.Errorf("%s (%d,%d) is core %v, which is %v", b.Name, x, y, c, back)
 				}
 			}
@@ -327,7 +327,8 @@ func TestNothingRunsBeforeWhatWasStoredHasArrived(t *testing.T) {
 		case gen.OpcodeExpect: // behind a fence
 			delete(underway, aim[c.Window][0])
 		case gen.OpcodeWrite:
-			if c.Window == registers && c.Value != uint64(chips.Of(d.board).Grid.Reset.Mask) {
+			reset := &chips.ForBoard(d.board).Grid.TensixReset
+			if c.Window == registers && c.Value != uint64(reset.Mask) {
 				released += len(aim[c.Window])
 				if len(underway) > 0 {
 					t.Errorf("command %d releases cores while stores to %v are under way", i,

@@ -7,8 +7,8 @@ import (
 	"lightmetal/tools/image/fail"
 )
 
-// Program is kernels with their arguments, circular buffers and semaphores, to
-// be launched together.
+// Program is a set of kernels with their arguments, circular buffers and semaphores that are
+// launched together.
 type Program struct {
 	device     *Device
 	id         uint64
@@ -23,21 +23,21 @@ type KernelHandle uint64
 // CBHandle is the global id of a circular buffer.
 type CBHandle uint64
 
-// KernelConfig says which processor runs a kernel: a DataMovementConfig or a
-// ComputeConfig.
+// KernelConfig selects the processor that executes a kernel, and its network: a DataMovementConfig
+// or a ComputeConfig.
 type KernelConfig interface {
 	processor() Processor
 	noc() NOC
 }
 
-// DataMovementConfig is a kernel for RISCV0 (BRISC) or RISCV1 (NCRISC).
+// DataMovementConfig is the configuration of a kernel for RISCV0 (BRISC) or RISCV1 (NCRISC).
 type DataMovementConfig struct {
 	Processor Processor
-	NOC       NOC // the network it uses; two kernels of a core use one each
+	NOC       NOC // network of the kernel; two kernels on one core must use different networks
 }
 
-// ComputeConfig is a kernel for TRISC0, TRISC1 or TRISC2. It is plain RISC-V:
-// the matrix and vector engines are not set up for it.
+// ComputeConfig is the configuration of a kernel for TRISC0, TRISC1 or TRISC2. Such a kernel can
+// use only RISC-V instructions, because the matrix and vector engines are not initialised.
 type ComputeConfig struct {
 	Processor Processor // BRISC, the zero value, means TRISC0
 }
@@ -47,7 +47,7 @@ func (c DataMovementConfig) processor() Processor {
 		refuse("a data movement kernel must run on RISCV0 (BRISC) or RISCV1 (NCRISC)")
 	}
 	if c.NOC > NOC1 {
-		refuse("there is no NOC%d", c.NOC)
+		refuse("there is no NOC%d; use NOC0 or NOC1", c.NOC)
 	}
 	return c.Processor
 }
@@ -74,30 +74,31 @@ type kernel struct {
 	processor Processor
 	noc       NOC
 	image     *image
-	vector    *block // a jump at the processor's start; nil: the kernel starts there
+	vector    *block // jump at the processor's start address; nil: the kernel's entry is there
 	arguments map[CoreCoord][]RuntimeArg
 }
 
-// RuntimeArg is one argument of a kernel: a word, or a buffer, of which the
-// kernel is given the address at the time of the launch. The zero value is 0.
+// RuntimeArg is an argument of a kernel: a word, or a buffer. For a buffer, the kernel receives its
+// address at the time of the launch. The zero value is the word 0.
 type RuntimeArg struct {
 	word   uint32
 	buffer *Buffer
 }
 
-// Word is an argument that is a number.
+// Word returns an argument with the value v.
 func Word(v uint32) RuntimeArg { return RuntimeArg{word: v} }
 
-// AddressOf is an argument that is a buffer's address.
+// AddressOf returns an argument whose value is the address of the buffer b.
 func AddressOf(b *Buffer) RuntimeArg { return RuntimeArg{buffer: b} }
 
+// semaphore is a semaphore of a program.
 type semaphore struct {
 	id      uint32
 	cores   []CoreCoord
 	initial uint32
 }
 
-// CreateProgram makes an empty program.
+// CreateProgram returns an empty program.
 func CreateProgram(d *Device) (_ *Program, err error) {
 	defer fail.Catch(&err)
 	d.use()
@@ -107,7 +108,8 @@ func CreateProgram(d *Device) (_ *Program, err error) {
 	return p, nil
 }
 
-// ReleaseProgram ends a program's life. Upstream's destructor does it.
+// ReleaseProgram releases a program and its kernels and circular buffers. In tt-metal, the
+// destructor does this.
 func ReleaseProgram(p *Program) (err error) {
 	defer fail.Catch(&err)
 	d := p.use()
@@ -122,9 +124,11 @@ func ReleaseProgram(p *Program) (err error) {
 	return nil
 }
 
-// ID is the program's global id.
+// ID returns the global id of the program.
 func (p *Program) ID() uint64 { return p.id }
 
+// use returns the device of the program. It fails if the program was not created or was released,
+// or if the device is closed.
 func (p *Program) use() *Device {
 	if p == nil || p.device == nil {
 		refuse("the program is nil, or was not made by CreateProgram")
@@ -134,15 +138,16 @@ func (p *Program) use() *Device {
 	return p.device
 }
 
-// CreateKernel puts a precompiled kernel, a RISC-V ELF executable, on cores. It
-// is loaded where it is linked, below kernelEnd of L1 (ABI.md); where that is
-// not where the processor starts, a jump is put there.
+// CreateKernel adds a compiled kernel, a RISC-V ELF executable, to a program, for the given cores.
+// A launch stores the kernel at the addresses for which it was linked, which must be below
+// kernelEnd in L1 (ABI.md). If the kernel's entry is not the start address of the processor, a
+// launch also stores a jump there.
 func CreateKernel(p *Program, elf []byte, cores CoreSpec, config KernelConfig) (_ KernelHandle,
 	err error) {
 	defer fail.Catch(&err)
 	d := p.use()
 	if config == nil {
-		refuse("a kernel needs a DataMovementConfig or a ComputeConfig")
+		refuse("the config of the kernel is nil; pass a DataMovementConfig or a ComputeConfig")
 	}
 	k := &kernel{noc: config.noc(), arguments: map[CoreCoord][]RuntimeArg{}}
 	k.processor = config.processor()
@@ -155,9 +160,10 @@ func CreateKernel(p *Program, elf []byte, cores CoreSpec, config KernelConfig) (
 	return KernelHandle(k.id), nil
 }
 
-// place checks that a kernel gets along with the others on its cores.
+// place sets the jump to the entry of the kernel k. It fails if k overlaps itself, or another
+// kernel on one of its cores, or uses the same processor as one.
 func (p *Program) place(k *kernel) {
-	start := chips.Of(p.device.board).Grid.Reset.Cores[k.processor].PC
+	start := chips.ForBoard(p.device.board).Grid.TensixReset.Cores[k.processor].StartAddress
 	if k.image.entry != start {
 		jump := jump(start, k.image.entry)
 		k.vector = &jump
@@ -165,9 +171,8 @@ func (p *Program) place(k *kernel) {
 	for i, s := range k.spans() {
 		for _, t := range k.spans()[:i] {
 			if s.overlaps(t) {
-				refuse("two segments of the kernel, or a segment and the jump to its entry, "+
-					"overlap at %#x",
-					max(s.first, t.first))
+				refuse("at address %#x, a segment of the kernel overlaps another segment or the "+
+					"jump to the kernel's entry", max(s.first, t.first))
 			}
 		}
 	}
@@ -177,12 +182,13 @@ func (p *Program) place(k *kernel) {
 			continue
 		}
 		if other.processor == k.processor {
-			refuse("core %v already has kernel %d on this processor", core, other.id)
+			refuse("core %v already has kernel %d on the same processor", core, other.id)
 		}
 		for _, s := range k.spans() {
 			for _, t := range other.spans() {
 				if s.overlaps(t) {
-					refuse("kernel at %#x..%#x overlaps kernel %d at %#x..%#x on core %v", s.first,
+					refuse("the kernel at %#x..%#x overlaps kernel %d at %#x..%#x on core %v",
+						s.first,
 						s.end, other.id, t.first, t.end, core)
 				}
 			}
@@ -190,7 +196,7 @@ func (p *Program) place(k *kernel) {
 	}
 }
 
-// spans is all of L1 that a kernel takes.
+// spans returns all memory in L1 that the kernel occupies.
 func (k *kernel) spans() []span {
 	if k.vector == nil {
 		return k.image.spans
@@ -198,7 +204,7 @@ func (k *kernel) spans() []span {
 	return append(slices.Clone(k.image.spans), k.vector.span())
 }
 
-// common finds a core that is in both lists.
+// common returns a core that is in both lists. The result is false if there is none.
 func common(a, b []CoreCoord) (CoreCoord, bool) {
 	for _, c := range a {
 		if slices.Contains(b, c) {
@@ -208,7 +214,7 @@ func common(a, b []CoreCoord) (CoreCoord, bool) {
 	return CoreCoord{}, false
 }
 
-// SetRuntimeArgs gives the same words to a kernel on some of its cores.
+// SetRuntimeArgs sets the arguments of a kernel on some of its cores to the same words.
 func SetRuntimeArgs(p *Program, k KernelHandle, cores CoreSpec, args []uint32) error {
 	return fail.Try(func() {
 		p.setArguments("SetRuntimeArgs", k, cores,
@@ -216,7 +222,8 @@ func SetRuntimeArgs(p *Program, k KernelHandle, cores CoreSpec, args []uint32) e
 	})
 }
 
-// SetRuntimeArgsPerCore gives each of a list of cores its own words.
+// SetRuntimeArgsPerCore sets the arguments of a kernel on each core of a list to words for that
+// core.
 func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord,
 	args [][]uint32) (err error) {
 	defer fail.Catch(&err)
@@ -232,8 +239,8 @@ func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord,
 	return nil
 }
 
-// SetRuntimeArgsBuffers gives the same arguments, buffers among them, to a
-// kernel on some of its cores. Addresses are those at the time of the launch.
+// SetRuntimeArgsBuffers sets the arguments of a kernel on some of its cores to the same values,
+// which may be addresses of buffers. An address is that at the time of the launch.
 func SetRuntimeArgsBuffers(p *Program, k KernelHandle, cores CoreSpec,
 	args []RuntimeArg) (err error) {
 	defer fail.Catch(&err)
@@ -242,6 +249,7 @@ func SetRuntimeArgsBuffers(p *Program, k KernelHandle, cores CoreSpec,
 	return nil
 }
 
+// wordArguments returns arguments with the given values.
 func wordArguments(list []uint32) (args []RuntimeArg) {
 	for _, w := range list {
 		args = append(args, Word(w))
@@ -249,6 +257,8 @@ func wordArguments(list []uint32) (args []RuntimeArg) {
 	return args
 }
 
+// setArguments sets the arguments of a kernel on cores. of returns the arguments for a core, and
+// name is the name of the exported call.
 func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec,
 	of func(CoreCoord) []RuntimeArg) {
 	d := p.use()
@@ -259,7 +269,7 @@ func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec,
 			refuse("kernel %d is not on core %v", k.id, c)
 		}
 		if n := len(of(c)); n > ArgumentsMax {
-			refuse("%d arguments do not fit: a kernel has room for %d", n, ArgumentsMax)
+			refuse("%d arguments are too many: a kernel has room for %d", n, ArgumentsMax)
 		}
 		for _, a := range of(c) {
 			d.checkArgument(a)
@@ -271,34 +281,37 @@ func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec,
 	d.record(Call{Name: name, Program: p.id, Kernel: k.id})
 }
 
+// checkArgument fails if an argument is a buffer that is not of this device, was released, or has
+// an address of more than 32 bits.
 func (d *Device) checkArgument(a RuntimeArg) {
 	if a.buffer == nil {
 		return
 	}
 	d.check("buffer", a.buffer.id, a.buffer)
 	if a.buffer.address >= 1<<32 {
-		refuse("buffer %d is at %#x, which does not fit a 32-bit argument", a.buffer.id,
+		refuse("the address of buffer %d, %#x, does not fit into a 32-bit argument", a.buffer.id,
 			a.buffer.address)
 	}
 }
 
+// kernel returns the kernel of the program with a global id.
 func (p *Program) kernel(handle KernelHandle) *kernel {
 	for _, k := range p.kernels {
 		if k.id == uint64(handle) {
 			return k
 		}
 	}
-	refuse("kernel %d is not one of program %d", handle, p.id)
+	refuse("kernel %d does not belong to program %d", handle, p.id)
 	return nil
 }
 
-// CreateSemaphore gives cores a semaphore, which has its initial value at each
-// launch. The result is its number for kernels.
+// CreateSemaphore creates a semaphore on cores, which has the given initial value at each launch.
+// It returns the number of the semaphore for kernels.
 func CreateSemaphore(p *Program, cores CoreSpec, initial uint32) (_ uint32, err error) {
 	defer fail.Catch(&err)
 	d := p.use()
 	if len(p.semaphores) == SemaphoresMax {
-		refuse("a program has at most %d semaphores", SemaphoresMax)
+		refuse("too many semaphores: a program may have at most %d", SemaphoresMax)
 	}
 	list := d.cores(cores)
 	id := uint32(len(p.semaphores))

@@ -5,14 +5,14 @@ import (
 	"lightmetal/tools/image/fail"
 )
 
-// EnqueueWriteBuffer writes the whole of a buffer, in the order of its pages.
-// The data may be changed when it returns.
+// EnqueueWriteBuffer writes data to a complete buffer, in the order of its pages. The caller may
+// change data after the call, also if it does not block.
 func EnqueueWriteBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) (err error) {
 	defer fail.Catch(&err)
 	d := q.useBuffer("EnqueueWriteBuffer", b)
 	if uint64(len(data)) != b.config.Size {
-		refuse("there are %d bytes of data, but buffer %d has %d "+
-			"bytes", len(data), b.id, b.config.Size)
+		refuse("the slice data has %d bytes, "+
+			"but buffer %d has %d bytes", len(data), b.id, b.config.Size)
 	}
 	for _, s := range d.streams(Call{Name: "EnqueueWriteBuffer", Buffer: b.id}) {
 		s.writeBuffer(b, data)
@@ -21,9 +21,9 @@ func EnqueueWriteBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) 
 	return nil
 }
 
-// writeBuffer appends the write of a buffer, from an input tensor where it has
-// one. The data have arrived in each bank before anything else happens: a
-// kernel may look for them there.
+// writeBuffer appends a write of a buffer: from an input tensor if NameInput was called for it,
+// otherwise of constant data. The data have arrived in all banks before the next command executes,
+// because a kernel may read them there.
 func (s *stream) writeBuffer(b *Buffer, data []byte) {
 	index, named := uint16(0), s.capture != nil && b.input != nil
 	if named {
@@ -42,25 +42,25 @@ func (s *stream) writeBuffer(b *Buffer, data []byte) {
 	}
 }
 
-// readBuffer appends the read of a buffer to an output tensor.
+// readBuffer appends a read of a buffer to the output tensor with the given index.
 func (s *stream) readBuffer(b *Buffer, index uint16) {
 	for _, r := range b.runs() {
 		s.tensor(gen.OpcodeCopyOut, r, index)
 	}
 }
 
-// EnqueueReadBuffer reads the whole of a buffer, in the order of its pages. data
-// has its size, or is nil. It is filled when a blocking call or Finish returns,
-// and left as it is where nothing is behind the device. Under capture the read
-// is an output of the image.
+// EnqueueReadBuffer reads a complete buffer into data, in the order of its pages. data must have
+// the size of the buffer, or be nil. It contains the result when a blocking call or Finish returns;
+// it stays unchanged if no device computes. If calls are recorded, the read becomes an output of
+// the image.
 func EnqueueReadBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) (err error) {
 	defer fail.Catch(&err)
 	d := q.useBuffer("EnqueueReadBuffer", b)
 	if data != nil && uint64(len(data)) != b.config.Size {
-		refuse("there are %d bytes of data, but buffer %d has %d "+
-			"bytes", len(data), b.id, b.config.Size)
+		refuse("the slice data has %d bytes, "+
+			"but buffer %d has %d bytes", len(data), b.id, b.config.Size)
 	}
-	golden := -1 // the output of the image
+	golden := -1 // index of the output in the image; -1: none
 	for _, s := range d.streams(Call{Name: "EnqueueReadBuffer", Buffer: b.id}) {
 		if s.capture != nil {
 			golden = s.capture.output(b)
@@ -73,22 +73,22 @@ func EnqueueReadBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) (
 	return nil
 }
 
-// Finish waits until everything enqueued so far is done.
+// Finish waits until all calls that were enqueued are complete.
 func Finish(q *CommandQueue) (err error) {
 	defer fail.Catch(&err)
 	d := q.use()
 	if d.open != nil {
-		refuse("Finish: a trace may contain only EnqueueProgram; end trace %d first "+
-			"(EndTraceCapture)", d.open.id)
+		refuse("Finish: a trace may contain only EnqueueProgram; "+
+			"call EndTraceCapture for trace %d first", d.open.id)
 	}
 	d.streams(Call{Name: "Finish"})
 	d.wait(true)
 	return nil
 }
 
-// EnqueueProgram launches a program as it is now, or puts it in the trace that
-// is being captured. Blocking or not, what is enqueued afterwards comes after
-// its end, and in an image there is no difference.
+// EnqueueProgram launches a program in its current state, or adds it to the trace that is being
+// captured. Whether it blocks or not, calls that are enqueued later take effect after the end of
+// the program. In an image blocking makes no difference.
 func EnqueueProgram(q *CommandQueue, p *Program, blocking bool) (err error) {
 	defer fail.Catch(&err)
 	d := q.use()
@@ -109,23 +109,23 @@ func EnqueueProgram(q *CommandQueue, p *Program, blocking bool) (err error) {
 	return nil
 }
 
-// useBuffer gives the device of a queue and a buffer, for a call on both.
+// useBuffer returns the device of the queue. It fails if the buffer cannot be used with this queue,
+// or while a trace is being captured. name is the name of the exported call.
 func (q *CommandQueue) useBuffer(name string, b *Buffer) *Device {
 	d := q.use()
 	switch {
 	case b == nil || b.device != d:
 		refuse("%s: the buffer is nil, or belongs to another device", name)
 	case d.open != nil:
-		refuse("%s: a trace may contain only EnqueueProgram; end trace %d first "+
-			"(EndTraceCapture)", name,
+		refuse("%s: a trace may contain only EnqueueProgram; "+
+			"call EndTraceCapture for trace %d first", name,
 			d.open.id)
 	}
 	d.check("buffer", b.id, b)
 	return d
 }
 
-// wait carries out what is enqueued, where the caller blocks and there is
-// something to carry it out.
+// wait executes all pending calls if the caller blocks and a device computes.
 func (d *Device) wait(blocking bool) {
 	if blocking && d.machine != nil {
 		d.machine.run()

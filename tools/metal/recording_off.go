@@ -2,5 +2,5 @@
 
 package metal
 
-// built tells whether recording is compiled in.
+// built reports whether the build contains recording.
 const built = false

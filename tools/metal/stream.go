@@ -11,60 +11,64 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// The windows of every image: one for memory, one for the reset registers, so
-// that a launch does not move a single one to and fro.
+// Indices of the windows of every image. Memory and reset registers have a window each, so that a
+// launch does not point one window at both alternately.
 const (
 	memory = iota
 	registers
 
-	windowSize = 2 << 20 // both chips have windows of 2 MiB
-	width      = 4       // of every access, bulk copies may be wider
+	windowSize = 2 << 20 // bytes; both chips have TLB windows of this size
+	width      = 4       // bytes of every access; bulk copies may use wider accesses
 )
 
+// windows returns the windows of every image.
 func windows() []lmb.Window {
 	tlb := func(name string) lmb.Window {
-		return lmb.Window{Name: name, Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot,
+		return lmb.Window{Name: name, Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.AnySlot,
 			Size: windowSize}}
 	}
 	return []lmb.Window{tlb("memory"), tlb("registers")}
 }
 
+// targets returns the device of an image for a board.
 func targets(b *boards.Board) []lmb.Device {
-	// Windows of 2 MiB are in BAR 0, and nothing else is used.
+	// The image uses only TLB windows of 2 MiB, which are in BAR 0.
 	return []lmb.Device{{Board: b.Name, Vendor: b.Vendor, Device: b.Device,
 		Bars: [6]uint64{0: b.BarSizes[0]}}}
 }
 
-// stream is a run of commands in the making: it points windows when they have
-// to move, and knows what it has done to cores.
+// stream is a list of commands to which calls append. It points windows only if necessary, and
+// tracks the state of the cores.
 type stream struct {
 	commands []lmb.Command
-	windows  [2]struct {
-		known   bool
+	windows  [2]struct { // where the windows point
+		known   bool // the other fields are valid
 		target  fbs.TileRoute
 		address uint64
 	}
-	held map[CoreCoord]bool // cores known to be in reset
-	// traces whose kernels and constants are in place, with their cores
+	held map[CoreCoord]bool // cores that are known to be in reset
+	// cores of the traces whose kernels and constants are in the memory of the cores
 	resident map[TraceID][]CoreCoord
-	launched []CoreCoord     // cores that were ever let run
-	named    map[string]bool // marks so far
-	capture  *capture        // whose main sequence it is, nil: none
+	launched []CoreCoord     // cores on which a program was launched
+	named    map[string]bool // names of all marks
+	capture  *capture        // capture of which the stream is the sequence main; nil: none
 }
 
+// newStream returns an empty stream.
 func newStream() *stream {
 	return &stream{held: map[CoreCoord]bool{}, resident: map[TraceID][]CoreCoord{},
 		named: map[string]bool{}}
 }
 
-// lost forgets where the windows point, as after a Call.
+// lost makes the positions of the windows unknown, for example after a Call command.
 func (s *stream) lost() {
 	for i := range s.windows {
 		s.windows[i].known = false
 	}
 }
 
-// at appends a command on an address of a target.
+// at appends the command c for an address of the tiles t. It appends a Point command before it if
+// the window does not show that address.
 func (s *stream) at(window uint16, t fbs.TileRoute, address uint64, c lmb.Command) {
 	w, base := &s.windows[window], address&^(windowSize-1)
 	if !w.known || w.target != t || w.address != base {
@@ -77,7 +81,8 @@ func (s *stream) at(window uint16, t fbs.TileRoute, address uint64, c lmb.Comman
 	s.commands = append(s.commands, c)
 }
 
-// pieces cuts a range of memory where a window ends.
+// pieces calls do for each part of a range of memory that fits into one position of a window. first
+// is the offset of the part in the range, and n is its size.
 func pieces(address, size uint64, do func(first, n uint64)) {
 	for first := uint64(0); first < size; {
 		n := min(size-first, windowSize-(address+first)%windowSize)
@@ -86,7 +91,7 @@ func pieces(address, size uint64, do func(first, n uint64)) {
 	}
 }
 
-// copyIn stores constant data.
+// copyIn appends commands that store constant data.
 func (s *stream) copyIn(t fbs.TileRoute, address uint64, data []byte) {
 	pieces(address, uint64(len(data)), func(first, n uint64) {
 		c := fbs.Command{Opcode: gen.OpcodeCopyIn, Width: width, Mode: uint8(gen.AccessBulk)}
@@ -94,7 +99,8 @@ func (s *stream) copyIn(t fbs.TileRoute, address uint64, data []byte) {
 	})
 }
 
-// tensor copies the parts of a tensor that make a run in or out.
+// tensor appends commands that copy the run r from or to a tensor. op is CopyIn or CopyOut, and
+// index is the index of the tensor.
 func (s *stream) tensor(op gen.Opcode, r run, index uint16) {
 	address := r.address
 	for _, part := range r.parts {
@@ -108,14 +114,15 @@ func (s *stream) tensor(op gen.Opcode, r run, index uint16) {
 	}
 }
 
-// write stores one word.
+// write appends a command that stores one word.
 func (s *stream) write(window uint16, t fbs.TileRoute, address uint64, value uint32) {
 	s.at(window, t, address,
 		lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: width,
 			Value: uint64(value)}})
 }
 
-// arrive makes the stores so far to a tile arrive there.
+// arrive appends a fence and a load of any value from the address. The load is complete only after
+// all earlier stores to the tiles t have arrived there.
 func (s *stream) arrive(window uint16, t fbs.TileRoute, address uint64) {
 	s.commands = append(s.commands, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
 	s.at(window, t, address,
@@ -124,7 +131,8 @@ func (s *stream) arrive(window uint16, t fbs.TileRoute, address uint64) {
 			Option: uint8(gen.PolicyFail)}})
 }
 
-// poll waits for a word.
+// poll appends a command that waits until the word at an address has a value, for at most
+// deadlineUs microseconds.
 func (s *stream) poll(t fbs.TileRoute, address uint64, value uint32, deadlineUs uint32) {
 	s.at(memory, t, address,
 		lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeExpect, Width: width,
@@ -133,11 +141,12 @@ func (s *stream) poll(t fbs.TileRoute, address uint64, value uint32, deadlineUs 
 			Mask: fbs.WidthMask(width)}})
 }
 
-// namesMax keeps the marks of a capture inside what the notes of a file hold.
+// namesMax is the largest number of different marks in a stream, so that the notes of a file can
+// hold them.
 const namesMax = 60_000
 
-// mark names the call that the commands after it come from. Calls on objects
-// beyond the first namesMax are not marked.
+// mark appends a mark with the text of the call to which the following commands belong. After
+// namesMax different texts, it ignores all new ones.
 func (s *stream) mark(name string) {
 	if len(s.named) == namesMax && !s.named[name] {
 		return
@@ -148,25 +157,26 @@ func (s *stream) mark(name string) {
 			Data: []byte(name)})
 }
 
-// safe is the sequence that runs when a run fails: all cores go into reset.
+// safe returns the sequence safe, which executes after a failed run and puts all launched cores in
+// reset. The result is empty if no program was launched.
 func (s *stream) safe(g *grid) []lmb.Sequence {
 	if len(s.launched) == 0 {
 		return nil
 	}
-	safe, reset := newStream(), &chips.Of(g.board).Grid.Reset
+	safe, reset := newStream(), &chips.ForBoard(g.board).Grid.TensixReset
 	for _, r := range rectangles(s.launched) {
 		safe.write(registers, g.target(r), reset.Address, reset.Mask)
 	}
 	return []lmb.Sequence{{Name: "safe", Commands: safe.commands}}
 }
 
-// placed is a block and the cores that are to have it.
+// placed is a block and the cores in whose memory it must be stored.
 type placed struct {
 	block
 	cores []CoreCoord
 }
 
-// store stores blocks, each to all its cores at once where they are a rectangle.
+// store appends commands that store blocks. Each command stores a block to a rectangle of cores.
 func (s *stream) store(g *grid, list []placed) {
 	for _, p := range list {
 		for _, r := range rectangles(p.cores) {
@@ -175,7 +185,8 @@ func (s *stream) store(g *grid, list []placed) {
 	}
 }
 
-// merge finds the cores of each different block. Lists are in the order of cores.
+// merge calls of for each core, and returns each different block once, with all cores that need it.
+// The cores of a block are in the same order as in cores.
 func merge(cores []CoreCoord, of func(CoreCoord) []block) (list []placed) {
 	index := map[string]int{}
 	for _, c := range cores {

@@ -16,21 +16,21 @@ import (
 // TraceID is the global id of a trace.
 type TraceID uint64
 
-// trace is a recorded run of launches, lowered: load puts what does not change
-// in place, replay does the rest, as often as wanted.
+// trace is a captured list of launches. Its commands are in two parts: load stores everything that
+// no launch changes, and replay executes the launches. replay may run many times after one load.
 type trace struct {
 	id       TraceID
-	launches []*launch // while it is being captured
+	launches []*launch // launches so far; nil after the capture of the trace
 	load     []lmb.Command
 	replay   []lmb.Command
-	cores    []CoreCoord
+	cores    []CoreCoord // cores on which programs are launched
 }
 
-// Names of the sequences of a trace when it is bytes.
+// Names of the sequences of a trace in an image (CollectTrace).
 const loadName, replayName = "load", "replay"
 
-// BeginTraceCapture has EnqueueProgram record programs in a trace, from here to
-// EndTraceCapture, and launch nothing.
+// BeginTraceCapture begins a trace. Until EndTraceCapture, EnqueueProgram adds programs to the
+// trace and does not launch them.
 func BeginTraceCapture(q *CommandQueue) (_ TraceID, err error) {
 	defer fail.Catch(&err)
 	d := q.use()
@@ -42,12 +42,12 @@ func BeginTraceCapture(q *CommandQueue) (_ TraceID, err error) {
 	return d.open.id, nil
 }
 
-// EndTraceCapture ends a trace and loads it.
+// EndTraceCapture ends the capture of a trace and loads the trace.
 func EndTraceCapture(q *CommandQueue, id TraceID) (err error) {
 	defer fail.Catch(&err)
 	d := q.use()
 	if d.open == nil || d.open.id != id {
-		refuse("trace %d has not been begun by BeginTraceCapture, or has ended", id)
+		refuse("trace %d was not begun by BeginTraceCapture, or has already ended", id)
 	}
 	if len(d.open.launches) == 0 {
 		refuse("trace %d has no program; call EnqueueProgram before EndTraceCapture", id)
@@ -60,7 +60,7 @@ func EndTraceCapture(q *CommandQueue, id TraceID) (err error) {
 	return nil
 }
 
-// lower splits a trace into what is stored once and what each replay stores.
+// lower converts the launches of a trace to commands: it sets load and replay.
 func (d *Device) lower(t *trace) {
 	changing := map[CoreCoord]map[uint64]bool{}
 	for _, l := range t.launches {
@@ -98,8 +98,8 @@ func (d *Device) lower(t *trace) {
 	t.load, t.replay, t.launches = load.commands, replay.commands, nil
 }
 
-// changing finds the words of a core, by address, that are not the same in all
-// launches, or that one of them spoils.
+// changing returns the addresses of the words of core c that a replay must store again: words that
+// have different values in different launches, and words that a kernel changes.
 func (t *trace) changing(c CoreCoord) map[uint64]bool {
 	values, changing := map[uint64]uint32{}, map[uint64]bool{}
 	for _, l := range t.launches {
@@ -121,12 +121,12 @@ func (t *trace) changing(c CoreCoord) map[uint64]bool {
 	return changing
 }
 
-// gapMax is how many bytes are stored again rather than cut out: about what a
-// command costs.
+// gapMax is the largest number of bytes between two ranges that are stored together with the
+// ranges. Storing so many bytes costs about as much as a further command.
 const gapMax = 64
 
-// cut gives the runs of words that are wanted, with gaps of up to gap bytes
-// between them filled.
+// cut returns the words of b for which wanted returns true, as blocks. A block also contains the
+// words between two wanted ranges if these are at most gap bytes apart.
 func (b block) cut(gap int, wanted func(address uint64) bool) (list []block) {
 	end := -1 // of the run before, in b
 	for i := 0; i < len(b.data); i += 4 {
@@ -144,7 +144,7 @@ func (b block) cut(gap int, wanted func(address uint64) bool) (list []block) {
 	return list
 }
 
-// loadTrace puts a trace in place.
+// loadTrace loads a trace on the device, and records this as a call.
 func (d *Device) loadTrace(t *trace) {
 	for _, s := range d.streams(Call{Name: "LoadTrace", Trace: uint64(t.id)}) {
 		s.load(t)
@@ -158,8 +158,8 @@ func (s *stream) load(t *trace) {
 	s.resident[t.id] = t.cores
 }
 
-// replay appends a replay, and a load before it if another program has used
-// the trace's cores since the last.
+// replay appends the replay of a trace. If another program has used the cores of the trace since
+// its last load, replay appends a load first.
 func (s *stream) replay(t *trace) {
 	if s.resident[t.id] == nil {
 		s.load(t)
@@ -167,8 +167,8 @@ func (s *stream) replay(t *trace) {
 	s.sequence(t, replayName, t.replay)
 }
 
-// sequence appends a part of a trace: where there is an image in the making, a
-// call of a sequence in it.
+// sequence appends a part of a trace: in an image that is being recorded, a call of a sequence,
+// otherwise the commands themselves. name is loadName or replayName.
 func (s *stream) sequence(t *trace, name string, commands []lmb.Command) {
 	if s.capture == nil {
 		s.commands = append(s.commands, commands...)
@@ -183,9 +183,9 @@ func (s *stream) sequence(t *trace, name string, commands []lmb.Command) {
 	s.lost()
 }
 
-// CollectTrace gives a trace as bytes that LoadTrace takes in another process,
-// for a device of the same board. Buffers that its kernels use are known by
-// address: the other process must have them at the same ones.
+// CollectTrace returns a trace as bytes, for LoadTrace in another process and a device of the same
+// board. The trace contains the addresses of the buffers that its kernels use: the other process
+// must have these buffers at the same addresses.
 func CollectTrace(d *Device, id TraceID) (_ []byte, err error) {
 	defer fail.Catch(&err)
 	d.use()
@@ -198,7 +198,7 @@ func CollectTrace(d *Device, id TraceID) (_ []byte, err error) {
 	})
 }
 
-// LoadTrace takes a trace from bytes, which CollectTrace gave, and loads it.
+// LoadTrace loads a trace from bytes that CollectTrace returned.
 func LoadTrace(q *CommandQueue, data []byte) (_ TraceID, err error) {
 	defer fail.Catch(&err)
 	d := q.use()
@@ -216,15 +216,17 @@ func LoadTrace(q *CommandQueue, data []byte) (_ TraceID, err error) {
 	return t.id, nil
 }
 
-// adopt checks that an image is a trace for this device.
+// adopt returns the trace that an image contains. It fails if the image is not a trace for this
+// board.
 func (d *Device) adopt(image *lmb.Image) *trace {
 	q := image.Sequences
 	if len(q) != 2 || q[0].Name != loadName || q[1].Name != replayName || len(image.Tensors) != 0 ||
 		!slices.Equal(image.Windows, windows()) {
-		fail.With(hal.BadImage, "the image is not a trace of CollectTrace")
+		fail.With(hal.BadImage, "the image is not a trace that CollectTrace made")
 	}
 	if got, want := image.Devices, targets(d.board); !slices.Equal(got, want) {
-		fail.With(hal.WrongDevice, "the trace is for %s, the device is %s", got[0].Board,
+		fail.With(hal.WrongDevice, "the trace is for the board %s, but the device is the board %s",
+			got[0].Board,
 			d.board.Name)
 	}
 	t := &trace{load: q[0].Commands, replay: q[1].Commands}
@@ -239,8 +241,8 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 		target, _ := boards.UnpackTileRoute(c.Mask)
 		cores, ok := d.aimed(target)
 		if !ok {
-			fail.With(hal.BadImage, "the trace uses core (%d,%d), which this device does not "+
-				"have", target.X,
+			fail.With(hal.BadImage, "the trace uses core (%d,%d), "+
+				"which this device does not have", target.X,
 				target.Y)
 		}
 		t.cores = append(t.cores, cores...)
@@ -250,7 +252,7 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 	return t
 }
 
-// aimed lists the cores that a target reaches.
+// aimed returns the cores of a route. ok is false if one of them does not exist.
 func (g *grid) aimed(t fbs.TileRoute) (list []CoreCoord, ok bool) {
 	last, ok := g.core(chips.Tile{X: t.X, Y: t.Y})
 	first := last
@@ -263,17 +265,18 @@ func (g *grid) aimed(t fbs.TileRoute) (list []CoreCoord, ok bool) {
 	return list, ok
 }
 
-// EnqueueTrace is ReplayTrace.
+// EnqueueTrace is the same as ReplayTrace.
 func EnqueueTrace(q *CommandQueue, id TraceID, blocking bool) error {
 	return fail.Try(func() { q.replayTrace("EnqueueTrace", id, blocking) })
 }
 
-// ReplayTrace replays a trace. Blocking or not, what is enqueued afterwards
-// comes after it, and in an image there is no difference.
+// ReplayTrace replays a trace. Whether it blocks or not, calls that are enqueued later take effect
+// after the end of the trace. In an image blocking makes no difference.
 func ReplayTrace(q *CommandQueue, id TraceID, blocking bool) error {
 	return fail.Try(func() { q.replayTrace("ReplayTrace", id, blocking) })
 }
 
+// replayTrace replays a trace. name is the name of the exported call.
 func (q *CommandQueue) replayTrace(name string, id TraceID, blocking bool) {
 	d := q.use()
 	if d.open != nil {
@@ -286,8 +289,8 @@ func (q *CommandQueue) replayTrace(name string, id TraceID, blocking bool) {
 	d.wait(blocking)
 }
 
-// take notes that cores get other contents: traces that use them are no longer
-// in place.
+// take notes that the memory of cores gets other contents: traces that use these cores must be
+// loaded again before a replay.
 func (s *stream) take(cores []CoreCoord) {
 	s.launched = append(s.launched, cores...)
 	slices.SortFunc(s.launched, compareCores)
@@ -299,7 +302,7 @@ func (s *stream) take(cores []CoreCoord) {
 	}
 }
 
-// ReleaseTrace ends a trace's life.
+// ReleaseTrace releases a trace.
 func ReleaseTrace(d *Device, id TraceID) (err error) {
 	defer fail.Catch(&err)
 	d.use()
@@ -310,6 +313,8 @@ func ReleaseTrace(d *Device, id TraceID) (err error) {
 	return nil
 }
 
+// findTrace returns the trace with an id. It fails if the trace does not exist, is being captured,
+// or was released.
 func (d *Device) findTrace(id TraceID) *trace {
 	t, known := d.traces[id]
 	switch {

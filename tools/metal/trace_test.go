@@ -173,7 +173,7 @@ func TestLoadTraceRefusesWhatIsNoTraceForIt(t *testing.T) {
 	refused(t, load(r, nil), "bad image: trace:")
 	refused(t, load(r, data[:len(data)/2]), "bad image: trace:")
 	refused(t, load(newRig(t, &boards.Blackhole, nil), data),
-		"the trace is for wormhole, the device is blackhole")
+		"the trace is for the board wormhole, but the device is the board blackhole")
 	changed := func(c lmb.Command) []byte {
 		image, err := lmb.Decode(data)
 		ok(t, err)
@@ -229,7 +229,7 @@ func TestTraceMisuseIsRefused(t *testing.T) {
 	refused(t, err, "trace 5 is not complete")
 	_, err = metal.LightMetalEndCapture(r.Device)
 	refused(t, err, "trace 5 is not complete")
-	refused(t, metal.EndTraceCapture(r.q, 99), "trace 99 has not been begun")
+	refused(t, metal.EndTraceCapture(r.q, 99), "trace 99 was not begun")
 	ok(t, metal.EnqueueProgram(r.q, p, false))
 	ok(t, metal.EndTraceCapture(r.q, id))
 	refused(t, metal.ReplayTrace(r.q, 99, true), "trace 99 is unknown")

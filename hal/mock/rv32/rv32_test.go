@@ -321,7 +321,7 @@ func TestStops(t *testing.T) {
 		{0xffffffff, 0, Illegal, "pc 0x00001000: illegal instruction, instruction 0xffffffff"},
 		{0x00004501, 0, Coprocessor, ""},
 		{ecall, 0, EnvironmentCall,
-			"pc 0x00001000: ecall, and there is no semihosting, instruction 0x00000073"},
+			"pc 0x00001000: ecall, but there is no semihosting, instruction 0x00000073"},
 		{ebreak, 0, Breakpoint, ""},
 		{0x30200073, 0, Illegal, ""},                            // mret
 		{iType(opSystem, 1, 0, 1, 0x7c0), 0, Illegal, ""},       // csrrw
@@ -383,7 +383,8 @@ func TestStops(t *testing.T) {
 // TestFetchOutsideMemoryStops: a jump goes through, the fetch there does not.
 func TestFetchOutsideMemoryStops(t *testing.T) {
 	core, _ := run(t, 2, 0, 0, jType(1, 0x2000))
-	if s := core.Stop.String(); s != "pc 0x00003000: no instruction can be fetched from here" {
+	if s := core.Stop.String(); s != "pc 0x00003000: no instruction can be fetched from this "+
+		"address" {
 		t.Error(s)
 	}
 }

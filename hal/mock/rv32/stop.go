@@ -8,18 +8,19 @@ import "fmt"
 type Reason string
 
 const (
-	Running         Reason = ""
-	Illegal         Reason = "illegal instruction"
-	Coprocessor     Reason = "Tensix coprocessor instruction, which only ttsim executes"
-	FenceRefused    Reason = "fence that does not do on this core what the manual says"
-	FetchRefused    Reason = "no instruction can be fetched from here"
+	Running      Reason = ""
+	Illegal      Reason = "illegal instruction"
+	Coprocessor  Reason = "Tensix coprocessor instruction, which only ttsim executes"
+	FenceRefused Reason = "fence instruction, which this core does not implement as in the " +
+		"RISC-V manual"
+	FetchRefused    Reason = "no instruction can be fetched from this address"
 	LoadRefused     Reason = "load refused"
 	StoreRefused    Reason = "store refused"
 	LoadMisaligned  Reason = "misaligned load"
 	StoreMisaligned Reason = "misaligned store"
 	JumpMisaligned  Reason = "jump to a misaligned address"
-	EnvironmentCall Reason = "ecall, and there is no semihosting"
-	Breakpoint      Reason = "ebreak, and there is no debugger"
+	EnvironmentCall Reason = "ecall, but there is no semihosting"
+	Breakpoint      Reason = "ebreak, but there is no debugger"
 )
 
 // illegalReason returns the reason why a core cannot execute the instruction i. An instruction

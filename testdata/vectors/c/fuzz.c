@@ -2,9 +2,10 @@
  * Runs the C player on images and devices at random, for the fuzzer in tools/check/vectors, which
  * lets the Go runtime do the same and compares the reports.
  *
- * A case on standard input: u32 size, u32 zero, u64 seed, then the image. The report on standard
- * output: u32 size, then an entry of 24 bytes for each access, then text. The seed determines what
- * the device answers, and which sequences run.
+ * A case on standard input: u32 size, u32 accesses, u64 seed, then the image. After so many
+ * accesses, all later accesses fail. The seed determines what the device answers, and which
+ * sequences run. The report on standard output: u32 size, then an entry of 24 bytes for each
+ * access, then text.
  */
 #include "port.h"
 
@@ -15,8 +16,7 @@
 #include <string.h>
 
 enum {
-	MEMORY = 4096,       /* bytes of memory that all devices share */
-	ACCESSES_MOST = 250, /* later accesses fail */
+	MEMORY = 4096, /* bytes of memory that all devices share */
 	REPORT_MOST = 1 << 20
 };
 
@@ -24,7 +24,7 @@ enum {
 struct chance {
 	uint64_t state; /* of the generator */
 	uint64_t now, access_ns;
-	uint64_t accesses, fail_at, gone_at, gone_device, style, bus;
+	uint64_t accesses, fail_at, gone_at, gone_device, style, odd_at, bus;
 	uint8_t memory[MEMORY];
 };
 
@@ -40,17 +40,19 @@ static uint64_t next(struct chance *c) {
 	return z ^ (z >> 31);
 }
 
-static void begin(struct chance *c, uint64_t seed) {
+static void begin(struct chance *c, uint64_t seed, uint64_t accesses) {
 	static const uint64_t times[4] = {0, 100, 5000, 1000000};
 	memset(c, 0, sizeof *c);
 	c->state = seed;
 	c->access_ns = times[next(c) % 4];
 	uint64_t r = next(c);
-	c->fail_at = r % 8 == 0 ? 1 + (r >> 8) % 100 : ACCESSES_MOST;
+	c->fail_at = r % 8 == 0 ? 1 + (r >> 8) % 100 : accesses;
 	r = next(c);
 	c->gone_at = r % 6 == 0 ? 1 + (r >> 8) % 60 : 0;
 	c->gone_device = (r >> 32) % 2;
-	c->style = next(c) % 4;
+	r = next(c);
+	c->style = r % 4;
+	c->odd_at = (r >> 2) % 2 == 0 ? (r >> 8) % 60 : 0;
 	c->bus = next(c) % 8;
 }
 
@@ -103,7 +105,7 @@ static enum lmplay_code load_at(struct chance *c, unsigned kind, unsigned device
 	uint64_t r = next(c), loaded = 0;
 	for (uint32_t i = 0; i < width; i++)
 		loaded |= (uint64_t)*byte_at(c, kind, device, number, offset + i) << (8 * i);
-	if (c->style != 0) {
+	if (c->style != 0 && c->accesses > c->odd_at) {
 		switch (r % 8) {
 		case 4:
 			loaded = 0;
@@ -167,7 +169,9 @@ static enum lmplay_code query(void *context, uint32_t device) {
 }
 
 static enum lmplay_code set_bus_master(void *context, uint32_t device, uint32_t on) {
-	(void)context, (void)device, (void)on;
+	(void)context;
+	if (on)
+		put_access('M', 0, 0, device, 0, 0, 0);
 	return LMPLAY_OK;
 }
 
@@ -196,11 +200,11 @@ static void put_result(struct port *port, const struct chance *c, const struct l
 	put_text("end %s %d now %" PRIu64 " ignored %" PRIu32, port_code(r->code), command, c->now,
 		r->ignored);
 	if (port_has_seen(r))
-		put_text(" seen %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIu64, r->got, r->want, r->mask,
-			r->element);
+		put_text(" seen");
 	if (r->safe_ran)
 		put_text(" safe %s", port_code(r->safe));
-	put_text("\n");
+	put_text("\nvalues %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIu64 "\n", r->got, r->want, r->mask,
+		r->element);
 	for (uint32_t i = 0; i < port->plan.tensors; i++) {
 		struct lmplay_tensor t;
 		(void)lmplay_tensor(&port->image, i, &t);
@@ -262,7 +266,7 @@ static void enlarge(struct lmplay_device *d) {
 			d->bars[i] = usual[i];
 }
 
-static void play(const void *file, size_t size, uint64_t seed) {
+static void play(const void *file, size_t size, uint64_t seed, uint64_t accesses) {
 	static struct port port;
 	static struct chance c;
 	struct lmplay_hooks hooks = {.context = &c, .load = load, .store = store,
@@ -271,7 +275,7 @@ static void play(const void *file, size_t size, uint64_t seed) {
 	char place[64] = "";
 	uint64_t limit_us = seed % 16 == 5 ? 1 + (seed >> 20) % 5000 : 0;
 	enum lmplay_code code = port_verify(&port, file, size, limit_us, place);
-	begin(&c, seed);
+	begin(&c, seed, accesses);
 	if (code == LMPLAY_OK &&
 		port.plan.tensor_bytes + port.plan.host_bytes > MEMORY_MOST) {
 		put_text("reject memory\n");
@@ -302,7 +306,7 @@ static void play(const void *file, size_t size, uint64_t seed) {
 
 int main(void) {
 	struct {
-		uint32_t size, zero;
+		uint32_t size, accesses;
 		uint64_t seed;
 	} head;
 	while (fread(&head, sizeof head, 1, stdin) == 1) {
@@ -311,7 +315,7 @@ int main(void) {
 		if (head.size && fread(file, head.size, 1, stdin) != 1)
 			return 65;
 		reported = 0;
-		play(file, head.size, head.seed);
+		play(file, head.size, head.seed, head.accesses);
 		free(file);
 		uint32_t size = (uint32_t)reported;
 		fwrite(&size, sizeof size, 1, stdout);

@@ -1,7 +1,7 @@
-// Package boardfile describes PCI devices that no board in package boards has the
-// ids of. A board file is a listing (tools/image/listing/LANGUAGE.md) of one target and
-// its rules and nothing else; it is written by hand, or made of a device under
-// /sys or of a recording. README.md is the page to follow with a device.
+// Package boardfile describes PCI devices whose ids belong to no board in package boards. A board
+// file is a listing (tools/image/listing/LANGUAGE.md) with one device and its rules, and nothing
+// else. A user writes it by hand, or lm makes it from a device under /sys or from a recording.
+// README.md explains how to use a device with it.
 package boardfile
 
 import (
@@ -19,7 +19,7 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// IsText tells whether a file begins as a board file does, comments aside.
+// IsText reports whether a file starts like a board file, after comments.
 func IsText(data []byte) bool {
 	for line := range strings.Lines(string(data[:min(len(data), 4096)])) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
@@ -29,7 +29,7 @@ func IsText(data []byte) bool {
 	return false
 }
 
-// Parse reads a board file. name stands in errors.
+// Parse parses a board file. name is used in errors.
 func Parse(name string, text []byte) (*lmb.Image, error) {
 	image, err := listing.Parse(name, text, func(string) ([]byte, error) {
 		return nil, errors.New("a board file cannot contain data: remove this line")
@@ -38,30 +38,30 @@ func Parse(name string, text []byte) (*lmb.Image, error) {
 	case err != nil:
 		return nil, err
 	case len(image.Devices) != 1 || len(image.Windows)+len(image.Tensors)+len(image.Sequences) > 0:
-		return nil, fmt.Errorf("%s: a board file has one `device` line and its rules, nothing else",
-			name)
+		return nil, fmt.Errorf("%s: a board file must have exactly one `device` line, "+
+			"and otherwise only `rule` lines", name)
 	case len(image.Rules) == 0:
 		return nil,
-			fmt.Errorf("%s: the board file has no rules, so no access is allowed; a line "+
-				"`rule registers bar0` allows 32-bit accesses to all of BAR 0", name)
+			fmt.Errorf("%s: the board file has no rules, so no access is allowed; "+
+				"a line `rule registers bar0` allows 32-bit accesses to all of BAR 0", name)
 	}
 	if b := chips.BoardByName(image.Devices[0].Board); b != nil {
 		return nil,
-			fmt.Errorf("%s: board %s exists and has other PCI ids; choose another name", name,
-				b.Name)
+			fmt.Errorf("%s: lm has a board with the name %q and other PCI ids; "+
+				"choose another name", name, b.Name)
 	}
 	return image, nil
 }
 
-// anyBar is the size of a BAR of which none is known.
-const anyBar = 1 << 40
+// unknownBarSize is the size of a BAR whose real size is unknown.
+const unknownBarSize = 1 << 40
 
-// Generic is a device of any ids and BARs that takes 32-bit accesses everywhere,
-// but for what rules say (ParseRule).
+// Generic returns a board without ids, for any device. It accepts 32-bit accesses in all BARs,
+// except where rules (see ParseRule) differ.
 func Generic(rules []string) (*boards.Board, error) {
 	b := &boards.Board{Name: "generic"}
 	for bar := range b.BarSizes {
-		b.BarSizes[bar] = anyBar
+		b.BarSizes[bar] = unknownBarSize
 	}
 	var own []boards.AccessRule
 	for _, text := range rules {
@@ -72,11 +72,11 @@ func Generic(rules []string) (*boards.Board, error) {
 		own = append(own, rule)
 	}
 	var err error
-	b.Rules, err = overlay(plain(b.BarSizes), own)
+	b.Rules, err = overlay(registerRules(b.BarSizes), own)
 	return b, err
 }
 
-// With is a board with rules of ParseRule's laid over its own.
+// With returns a copy of a board in which rules (see ParseRule) override the board's own.
 func With(b *boards.Board, rules []string) (*boards.Board, error) {
 	over, err := Generic(rules)
 	if err != nil {
@@ -87,9 +87,9 @@ func With(b *boards.Board, rules []string) (*boards.Board, error) {
 		func(r boards.AccessRule) bool { return r.Name == registers })
 	for _, r := range own {
 		if size := b.BarSizes[r.Bar]; r.First >= size {
-			return nil, fmt.Errorf("a rule of BAR %d starts at 0x%x, but the BAR of %s has "+
-				"0x%x bytes", r.Bar,
-				r.First, b.Name, size)
+			return nil, fmt.Errorf("a --rule for BAR %d starts at 0x%x, "+
+				"but BAR %d of board %s has only 0x%x bytes",
+				r.Bar, r.First, r.Bar, b.Name, size)
 		}
 	}
 	for i := range own {
@@ -99,14 +99,14 @@ func With(b *boards.Board, rules []string) (*boards.Board, error) {
 	return &changed, err
 }
 
-// The names of rules that nobody gave one.
+// Names of rules to which the user has given no name.
 const (
 	registers = "registers"
 	memory    = "memory"
 )
 
-// plain has 32-bit registers in every BAR.
-func plain(bars [6]uint64) (rules []boards.AccessRule) {
+// registerRules returns rules for 32-bit registers in every BAR.
+func registerRules(bars [6]uint64) (rules []boards.AccessRule) {
 	for bar, size := range bars {
 		if size >= 4 {
 			rules = append(rules, boards.AccessRule{Bar: uint8(bar), Last: size&^3 - 1, Widths: 4,
@@ -116,30 +116,30 @@ func plain(bars [6]uint64) (rules []boards.AccessRule) {
 	return rules
 }
 
-// ParseRule reads BAR+OFFSET..END=WIDTHS[,memory], or BAR=WIDTHS[,memory] for all
-// of one; END is behind the last byte.
+// ParseRule parses BAR+OFFSET..END=WIDTHS[,memory], or BAR=WIDTHS[,memory] for a complete BAR. END
+// is the offset after the last byte.
 func ParseRule(text string) (r boards.AccessRule, err error) {
 	bad := func(why string) (boards.AccessRule, error) {
 		return r,
-			fmt.Errorf("--rule %s: %s; write BAR+OFFSET..END=WIDTHS[,memory], such as "+
-				"0+0x1000..0x2000=4,8 or 2=1,2,4,8,memory", text, why)
+			fmt.Errorf("--rule %s: %s; write BAR+OFFSET..END=WIDTHS[,memory], "+
+				"such as 0+0x1000..0x2000=4,8 or 2=1,2,4,8,memory", text, why)
 	}
 	place, widths, ok := strings.Cut(text, "=")
 	if !ok {
-		return bad("there is no = with widths after it")
+		return bad("=WIDTHS is missing")
 	}
 	bar, span, part := strings.Cut(place, "+")
 	n, err := strconv.ParseUint(strings.TrimPrefix(bar, "bar"), 10, 8)
 	if err != nil || n > 5 {
-		return bad("a BAR is 0 to 5")
+		return bad("the BAR must be 0 to 5")
 	}
-	r.Bar, r.Last = uint8(n), anyBar-1
+	r.Bar, r.Last = uint8(n), unknownBarSize-1
 	if part {
 		first, end, ok := strings.Cut(span, "..")
 		from, err1 := strconv.ParseUint(first, 0, 64)
 		to, err2 := strconv.ParseUint(end, 0, 64)
-		if !ok || err1 != nil || err2 != nil || from >= to || to > anyBar {
-			return bad("OFFSET..END are two numbers, the second larger")
+		if !ok || err1 != nil || err2 != nil || from >= to || to > unknownBarSize {
+			return bad("OFFSET and END must be numbers, OFFSET < END <= 2^40")
 		}
 		r.First, r.Last = from, to-1
 	}
@@ -150,28 +150,29 @@ func ParseRule(text string) (r boards.AccessRule, err error) {
 		case word == memory:
 			r.IsMemory, r.Name = true, memory
 		case err != nil || width == 0 || width > 8 || width&(width-1) != 0:
-			return bad("a width is 1, 2, 4 or 8")
+			return bad("each width must be 1, 2, 4 or 8")
 		default:
 			r.Widths |= uint8(width)
 		}
 	}
 	least := uint64(r.Widths & -r.Widths)
 	if least == 0 {
-		return bad("no width")
+		return bad("a width is missing after =")
 	}
 	if r.First%least != 0 || (r.Last+1)%least != 0 {
-		return bad("OFFSET and END must be multiples of the least width")
+		return bad("OFFSET and END must be multiples of the smallest width")
 	}
 	return r, nil
 }
 
-// overlay lays rules over others, which keep what is left, and puts all in order.
+// overlay returns the rules in `over` together with the parts of the rules in `under` that they do
+// not cover, sorted.
 func overlay(under, over []boards.AccessRule) ([]boards.AccessRule, error) {
 	for i, r := range over {
 		for _, other := range over[:i] {
 			if overlap(r, other) {
-				return nil, fmt.Errorf("two rules contain byte 0x%x of BAR %d; remove the byte "+
-					"from one of them",
+				return nil, fmt.Errorf("two rules contain byte 0x%x of BAR %d; "+
+					"remove the byte from one of them",
 					max(r.First, other.First), r.Bar)
 			}
 		}
@@ -184,11 +185,11 @@ func overlay(under, over []boards.AccessRule) ([]boards.AccessRule, error) {
 			if u.First < r.First {
 				front := u
 				front.Last = r.First - 1
-				left = append(left, whole(front))
+				left = append(left, alignRule(front))
 			}
 			if u.Last > r.Last {
 				u.First = r.Last + 1
-				left = append(left, whole(u))
+				left = append(left, alignRule(u))
 			}
 		}
 		under = left
@@ -201,15 +202,15 @@ func overlay(under, over []boards.AccessRule) ([]boards.AccessRule, error) {
 				cmp.Compare(a.First, b.First))
 		})
 	if len(all) >= fbs.RulesMax {
-		return nil, fmt.Errorf("%d rules are too many: an image may have %d", len(all),
-			fbs.RulesMax-1)
+		return nil, fmt.Errorf("there are %d access rules, but an image may have at most %d: "+
+			"use fewer or larger ranges in --rule", len(all), fbs.RulesMax-1)
 	}
 	return all, nil
 }
 
-// whole is a rule without what its ends have of an access of the least width.
-// Where nothing is left it ends before it begins.
-func whole(r boards.AccessRule) boards.AccessRule {
+// alignRule shrinks a rule to multiples of its least width. If nothing is left, Last is less than
+// First.
+func alignRule(r boards.AccessRule) boards.AccessRule {
 	least := uint64(r.Widths & -r.Widths)
 	r.First = (r.First + least - 1) &^ (least - 1)
 	r.Last = (r.Last+1)&^(least-1) - 1

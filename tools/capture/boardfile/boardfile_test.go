@@ -70,20 +70,20 @@ func TestRulesThatMakeNoSenseAreRefused(t *testing.T) {
 		want  string
 		rules []string
 	}{
-		{"there is no = with widths", []string{"0+0..4"}},
-		{"a BAR is 0 to 5", []string{"6=4"}},
-		{"a BAR is 0 to 5", []string{"x=4"}},
-		{"two numbers, the second larger", []string{"0+8..8=4"}},
-		{"two numbers, the second larger", []string{"0+8=4"}},
-		{"two numbers, the second larger", []string{"0+0..0xffffffffffffffff=4"}},
-		{"a width is 1, 2, 4 or 8", []string{"0=3"}},
-		{"a width is 1, 2, 4 or 8", []string{"0=16"}},
-		{"a width is 1, 2, 4 or 8", []string{"0="}},
-		{"no width", []string{"0=memory"}},
-		{"must be multiples of the least width", []string{"0+2..8=4"}},
-		{"must be multiples of the least width", []string{"0+0..6=4,8"}},
+		{"=WIDTHS is missing", []string{"0+0..4"}},
+		{"BAR must be 0 to 5", []string{"6=4"}},
+		{"BAR must be 0 to 5", []string{"x=4"}},
+		{"must be numbers, OFFSET < END <= 2^40", []string{"0+8..8=4"}},
+		{"must be numbers, OFFSET < END <= 2^40", []string{"0+8=4"}},
+		{"must be numbers, OFFSET < END <= 2^40", []string{"0+0..0xffffffffffffffff=4"}},
+		{"each width must be 1, 2, 4 or 8", []string{"0=3"}},
+		{"each width must be 1, 2, 4 or 8", []string{"0=16"}},
+		{"each width must be 1, 2, 4 or 8", []string{"0="}},
+		{"a width is missing", []string{"0=memory"}},
+		{"must be multiples of the smallest width", []string{"0+2..8=4"}},
+		{"must be multiples of the smallest width", []string{"0+0..6=4,8"}},
 		{"two rules contain byte 0x4 of BAR 0", []string{"0+0..8=4", "0+4..16=4"}},
-		{"405 rules are too many", many},
+		{"405 access rules, but an image may have at most 255", many},
 	} {
 		if _, err := Generic(test.rules); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.rules[0], err, test.want)
@@ -91,7 +91,7 @@ func TestRulesThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 	if _, err := With(&boards.Board{Name: "b", BarSizes: [6]uint64{0: 64}},
 		[]string{"0+64..68=4"}); err == nil ||
-		!strings.Contains(err.Error(), "b has 0x40 bytes") {
+		!strings.Contains(err.Error(), "but BAR 0 of board b has only 0x40 bytes") {
 		t.Error(err)
 	}
 }
@@ -100,21 +100,21 @@ func TestBoardFilesWithDefectsAreRefusedWithPlaceAndReason(t *testing.T) {
 	const head = "lightmetal 1\ntarget x ab1e:0001 bar0 4KiB\n"
 	for _, test := range []struct{ text, want string }{
 		{"", "x.board:1:1: the listing is empty"},
-		{"lightmetal 1\n", "a board file has one `device` line"},
+		{"lightmetal 1\n", "a board file must have exactly one `device` line"},
 		{head, "the board file has no rules"},
-		{head + "rule r bar0\nwindow w bar0 size 4\n", "and its rules, nothing else"},
-		{head + "rule r bar0\nmain:\n", "and its rules, nothing else"},
+		{head + "rule r bar0\nwindow w bar0 size 4\n", "and otherwise only `rule` lines"},
+		{head + "rule r bar0\nmain:\n", "and otherwise only `rule` lines"},
 		{head + "target y ab1e:0002 bar0 4KiB\nrule r bar0\n",
-			"a board file has one `device` line"},
+			"a board file must have exactly one `device` line"},
 		{head + "rule r bar0\nrule s bar0 offset 4\n",
 			"x.board:4:6: the rule overlaps another rule of bar0"},
-		{head + "rule r bar1\n", "x.board:3:6: the rule has no bytes in bar1 of x"},
+		{head + "rule r bar1\n", "x.board:3:6: the rule covers no bytes of bar1 of x"},
 		{head + "tensor a input int8[4] = file \"/etc/passwd\"\n",
 			"x.board:3:31: a board file cannot contain data: remove this line"},
 		{"lightmetal 1\ntarget edu ab1e:0001 bar0 4KiB\nrule r bar0\n",
-			"board edu exists and has other PCI ids"},
+			`lm has a board with the name "edu" and other PCI ids`},
 		{"lightmetal 1\ntarget edu 1234:11e8 bar0 4KiB\nrule r bar0\n",
-			"1234:11e8 is edu, which has its own rules"},
+			"1234:11e8 is the board edu, which has its own rules"},
 	} {
 		if _, err := Parse("x.board", []byte(test.text)); err == nil ||
 			!strings.Contains(err.Error(), test.want) {
@@ -188,7 +188,7 @@ func TestARecordingWithoutADeviceDescribesNone(t *testing.T) {
 
 func TestARecordingTellsWhichWidthsWereUsedWhere(t *testing.T) {
 	seen := map[uint64]uint8{0: 4, 2: 8, 3: 8, 4: 1 | 2, 511: 2}
-	got := runs(1, seen, 4096)
+	got := rulesOfWidths(1, seen, 4096)
 	want := "[{1 16 31 8 false false at 0x10} {1 32 39 3 false false at 0x20} {1 4088 4095 2 " +
 		"false false at 0xff8}]"
 	if fmt.Sprint(got) != want {
@@ -199,11 +199,11 @@ func TestARecordingTellsWhichWidthsWereUsedWhere(t *testing.T) {
 	for i := range uint64(4000) {
 		seen[i*3] = uint8(1 << (i % 4))
 	}
-	if got := runs(1, seen, 1<<20); len(got) > runsMax {
+	if got := rulesOfWidths(1, seen, 1<<20); len(got) > rulesPerBarMax {
 		t.Errorf("%d rules", len(got))
 	}
 	// The last one ends with the BAR.
-	if got := runs(1, map[uint64]uint8{2: 1 | 2}, 21); len(got) != 1 || got[0].Last != 20 {
+	if got := rulesOfWidths(1, map[uint64]uint8{2: 1 | 2}, 21); len(got) != 1 || got[0].Last != 20 {
 		t.Errorf("%v", got)
 	}
 }

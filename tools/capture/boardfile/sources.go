@@ -25,14 +25,13 @@ const (
 	resourcePrefetchable = 0x2000
 )
 
-// DeviceFiles are the files of a device's folder that FromDevice reads: first the
-// ids, then the BARs.
+// DeviceFiles are the files of a device's directory that FromDevice reads: the ids, then the BARs.
 var DeviceFiles = [...]string{"vendor", "device", "subsystem_vendor", "subsystem_device",
 	"resource"}
 
-// FromDevice describes a PCI device by its folder under /sys/bus/pci/devices.
-// A prefetchable BAR has no side effects by PCI's own definition, and is memory;
-// every other one has 32-bit registers.
+// FromDevice describes a PCI device by its directory under /sys/bus/pci/devices. By the PCI
+// specification, a prefetchable BAR has no side effects, so it is memory; every other BAR has
+// 32-bit registers.
 func FromDevice(folder string) (*lmb.Image, error) {
 	var ids [4]uint64
 	for i, name := range DeviceFiles[:4] {
@@ -69,7 +68,7 @@ func FromDevice(folder string) (*lmb.Image, error) {
 	return image, err
 }
 
-// Known is the error about a device that there is a board for.
+// Known is the error for a device for which package boards has a board.
 type Known struct{ Board *boards.Board }
 
 func (e *Known) Error() string {
@@ -78,14 +77,14 @@ func (e *Known) Error() string {
 		e.Board.Device, e.Board.Name, e.Board.Name)
 }
 
-// imageOf makes a board file's image of ids, BARs and the rules that differ from
+// imageOf returns the image of a board file from ids, BAR sizes, and the rules that differ from
 // plain registers.
 func imageOf(b *boards.Board, over []boards.AccessRule) (*lmb.Image, error) {
 	if known := boards.FindByID(b.Vendor, b.Device); known != nil {
 		return nil, &Known{known}
 	}
 	b.Name = fmt.Sprintf("pci-%04x-%04x", b.Vendor, b.Device)
-	rules, err := overlay(plain(b.BarSizes), over)
+	rules, err := overlay(registerRules(b.BarSizes), over)
 	if err != nil {
 		return nil, err
 	}
@@ -100,22 +99,23 @@ func imageOf(b *boards.Board, over []boards.AccessRule) (*lmb.Image, error) {
 	}, nil
 }
 
-// FromRecord describes the device of a recording: the widths that were used where
-// they were, and 32-bit registers elsewhere. What is memory no recording tells.
+// FromRecord describes the device of a recording. Rules accept the recorded widths at the recorded
+// offsets, and 32-bit accesses elsewhere. A recording does not show which ranges are memory.
 func FromRecord(r io.Reader, device string) (*lmb.Image, error) {
 	var c *record.Capture
-	var seen [6]map[uint64]uint8 // widths by 8 bytes of the BAR
-	err := record.Each(r, device, func(header *record.Capture) error { c = header; return nil },
+	var widths [6]map[uint64]uint8 // for each BAR: widths of the accesses, by offset / 8
+	err := record.EachRecord(r, device,
+		func(header *record.Capture) error { c = header; return nil },
 		func(rec *record.Record) error {
 			if rec.Kind != record.BarRead && rec.Kind != record.BarWrite {
 				return nil
 			}
-			if seen[rec.Bar] == nil {
-				seen[rec.Bar] = map[uint64]uint8{}
+			if widths[rec.Bar] == nil {
+				widths[rec.Bar] = map[uint64]uint8{}
 			}
-			return traces.Single(&traces.Access{Offset: rec.Offset, Width: rec.Width}, rec.Data,
+			return traces.EachAccess(&traces.Access{Offset: rec.Offset, Width: rec.Width}, rec.Data,
 				func(a *traces.Access) error {
-					seen[rec.Bar][a.Offset/8] |= a.Width
+					widths[rec.Bar][a.Offset/8] |= a.Width
 					return nil
 				})
 		})
@@ -129,18 +129,18 @@ func FromRecord(r io.Reader, device string) (*lmb.Image, error) {
 	var over []boards.AccessRule
 	for bar := range b.BarSizes {
 		b.BarSizes[bar] = c.Bars[bar].Size
-		over = append(over, runs(uint8(bar), seen[bar], b.BarSizes[bar])...)
+		over = append(over, rulesOfWidths(uint8(bar), widths[bar], b.BarSizes[bar])...)
 	}
 	return imageOf(b, over)
 }
 
-// runsMax is how many rules are made of one BAR at most: beyond that larger
-// pieces of it are taken for alike.
-const runsMax = 24
+// rulesPerBarMax is the maximum number of rules for one BAR. If there are more, runs merges larger
+// blocks of the BAR.
+const rulesPerBarMax = 24
 
-// runs makes rules of what was not accessed by 32 bits alone. Neighbours of the
-// same widths are one.
-func runs(bar uint8, seen map[uint64]uint8, size uint64) (rules []boards.AccessRule) {
+// rulesOfWidths returns rules for the blocks of a BAR that were not accessed with 32 bits only.
+// Adjacent blocks with the same widths become one rule.
+func rulesOfWidths(bar uint8, seen map[uint64]uint8, size uint64) (rules []boards.AccessRule) {
 	for piece := uint64(8); ; piece *= 8 {
 		pieces := map[uint64]uint8{}
 		for word, widths := range seen {
@@ -161,19 +161,19 @@ func runs(bar uint8, seen map[uint64]uint8, size uint64) (rules []boards.AccessR
 				Last:   (at+1)*piece - 1,
 				Widths: widths, Name: fmt.Sprintf("at 0x%x", at*piece)})
 		}
-		if len(rules) <= runsMax || piece >= size {
+		if len(rules) <= rulesPerBarMax || piece >= size {
 			break
 		}
 	}
 	if n := len(rules); n > 0 && size > rules[n-1].First {
 		rules[n-1].Last = min(rules[n-1].Last, size-1)
-		rules[n-1] = whole(rules[n-1])
+		rules[n-1] = alignRule(rules[n-1])
 	}
 	return rules
 }
 
-// ForImage gives the rules of a board file, or those of a generic device, to the
-// targets of an image that no board has the ids of and that have none.
+// ForImage adds the rules of a board to the devices of an image that have no rules and whose ids
+// belong to no known board.
 func ForImage(image *lmb.Image, b *boards.Board) error {
 	for i := range image.Devices {
 		t := &image.Devices[i]
@@ -186,8 +186,8 @@ func ForImage(image *lmb.Image, b *boards.Board) error {
 	}
 	slices.SortFunc(image.Rules, lmb.CompareRules)
 	if len(image.Rules) > fbs.RulesMax {
-		return fmt.Errorf("%d rules of all devices are too many: an image may have %d",
-			len(image.Rules), fbs.RulesMax)
+		return fmt.Errorf("the devices have %d access rules, but an image may have at most %d: "+
+			"use fewer or larger ranges in --rule", len(image.Rules), fbs.RulesMax)
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func TestCapturesAndImagesAreTheSameAccesses(t *testing.T) {
 	}
 }
 
-func (o *Options) with(pass string) bool { return (&program{o: *o}).with(pass) }
+func (o *Options) with(pass string) bool { return (&program{options: *o}).isPassEnabled(pass) }
 
 // event is one access as this test reads it from a trace: it shares no code
 // with what it tests.
@@ -365,9 +365,9 @@ func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 		Regions: []traces.Region{{Name: "nvme", Base: 0x8001004000}}}
 	refused(t, text, o, "line 31: store of 0x43081000 to ASQ (admin submission queue base "+
 		"address): a replay needs host memory there, which the trace lacks; "+
-		"name its file with --host")
+		"add a file of this memory with --host")
 
-	trace, list, err := traces.Read(strings.NewReader(text), o.source())
+	trace, list, err := traces.Read(strings.NewReader(text), o.traceSource())
 	if err != nil || len(list) != 73 || trace.Lines != 200 {
 		t.Errorf("%d accesses in %d lines, %v", len(list), trace.Lines, err)
 	}
@@ -387,10 +387,10 @@ func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 		}
 		want := "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a " +
 			"replay needs host memory there, which the trace " +
-			"lacks; name its file with --host\n" +
+			"lacks; add a file of this memory with --host\n" +
 			"line 37: store of 0x43080000 to ACQ (admin completion queue base address): a replay " +
 			"needs host memory there, which the trace " +
-			"lacks; name its file with --host\n"
+			"lacks; add a file of this memory with --host\n"
 		got := ""
 		for _, w := range s.Blocked {
 			got += w.String() + "\n"
@@ -473,8 +473,8 @@ func TestCapturesThatGzipCompressedAreTheSame(t *testing.T) {
 func TestCaptureThatIsCompressedOrInUTF16IsRefusedWithWhatReadsIt(t *testing.T) {
 	for head, want := range map[string]string{"\xfd7zXZ\x00\x00\x04": "xz -dc",
 		"\x28\xb5\x2f\xfd\x24\x00": "zstd -dc", "BZh91AY&SY": "bzip2 -dc",
-		"\xff\xfeV\x00E\x00": "text in UTF-16, but must be text, or text with gzip; use " +
-			"iconv", "\xfe\xff\x00V\x00E": "iconv -f UTF-16",
+		"\xff\xfeV\x00E\x00": "text in UTF-16, but must be text, " +
+			"or text compressed by gzip; use iconv", "\xfe\xff\x00V\x00E": "iconv -f UTF-16",
 		packed(t, "\xff\xfeV\x00E\x00"): "iconv -f UTF-16 -t UTF-8 FILE |"} {
 		for _, from := range []string{FromMmiotrace, FromQemu, FromRecord} {
 			_, _, err := Import(strings.NewReader(head+"\n"),

@@ -12,249 +12,252 @@ import (
 )
 
 const (
-	// memoryRunMin accesses to memory are worth a copy. Registers take more
-	// of them: a few stores are clearer, and no longer, as they stand.
+	// Minimum number of accesses for a copy or compare. Registers need more, because a few single
+	// stores are clearer and not larger.
 	memoryRunMin   = 2
 	registerRunMin = 8
 
-	// fillMin equal stores are worth a fill, where they are a run of their
-	// own. Inside a run they have to save the bytes of two more commands and of
-	// the gaps between two more payloads.
+	// Minimum number of equal stores for a fill, if they are a run of their own. Inside another
+	// run, a fill must also save the bytes of two more commands and the gaps between two more
+	// payloads.
 	fillMin      = 9
 	fillBytesMin = 256
 
 	runBytesMax = 1 << 30
 )
 
-// maker turns steps into commands.
-type maker struct {
+// commandBuilder turns steps into commands.
+type commandBuilder struct {
 	*program
-	fences fencer
-	did    string   // of fill
-	cutTo  []string // what the trace was cut into
+	fences            fencer
+	fillSummary       string   // report of the pass fill
+	sequenceSummaries []string // report of the pass cut: sequences and their sizes
 
-	sequences []lmb.Sequence // "main" is all where nothing is to be cut
-	commands  *lmb.Packed    // that are in none of them
-	current   segment        // that they are of
-	shown     []int32        // of each window: 1 and the aim that it shows, 0: none
+	sequences      []lmb.Sequence // only "main" if nothing is cut
+	commands       *lmb.Packed    // commands that are not in sequences yet
+	currentSegment segment        // segment of these commands
+	// For each window: 1 plus the index of its target in program.targets; 0: none
+	pointedTo []int32
 
-	// times that the program pointed a window
-	pointed int
-	// commands; fences and points among them
-	made, points                                          int
-	writes, copies, fills, polls, expects, compares, outs int // commands
-	// of expects: those of loads whose value never mattered
-	ignored                        int
-	stored, filled, compared, read int // accesses in them
-	compareLine                    int // of the first compare
+	// Number of times that the program pointed a window
+	programPoints int
+	// Numbers of commands; made includes fences and points
+	commandCount, pointCount                                      int
+	writes, copies, fills, polls, expects, compares, outputCopies int // numbers of commands by kind
+	// Expects of loads whose values are not compared
+	ignoredExpects int
+	// Number of accesses in copies, fills, compares and output copies
+	storedAccesses, filledAccesses, comparedAccesses, readAccesses int
+	compareLine                                                    int // line of the first compare
 }
 
-// pos is access k of step i.
-type pos struct {
+// position is access k of step i.
+type position struct {
 	i int
 	k uint32
 }
 
-// make makes the commands, and points windows where that changes something. The
-// loads that are left are compared with what they returned when recorded, or, without
-// the pass expect, executed and forgotten.
-func (m *maker) make() (out outcome, err error) {
-	m.sweep()
-	front, did := m.front()
-	m.did, m.shown = did, make([]int32, len(m.windows))
+// buildCommands turns the steps into commands. Loads are compared with the recorded values; without
+// the pass expect, their values are ignored.
+func (m *commandBuilder) buildCommands() (out passResult, err error) {
+	m.removeEmptySteps()
+	front, did := m.initialHostCommands()
+	m.fillSummary, m.pointedTo = did, make([]int32, len(m.windows))
 	for i := range front {
 		m.emit(&front[i])
 	}
-	for at := (pos{}); at.i < m.steps.n; {
-		at = m.command(at)
+	for at := (position{}); at.i < m.steps.count; {
+		at = m.emitAccess(at)
 	}
-	m.fences.end(m)
-	if m.made >= fbs.CommandsMax {
-		return out, traces.Refuse(0, "%d commands are more than an image may have (%d): "+
-			"import a part",
-			m.made+1, fbs.CommandsMax)
+	m.fences.emitLastFence(m)
+	if m.commandCount >= fbs.CommandsMax {
+		return out, traces.TraceError(0,
+			"the image would have %d commands, but may have at most %d: "+
+				"import a part with --part FROM..TO",
+			m.commandCount+1, fbs.CommandsMax)
 	}
-	m.steps, m.data = steps{}, arena{}
-	switch n := m.expects - m.ignored + m.compared; {
-	case n > 0 && m.with("expect"):
-		out.did = fmt.Sprintf("%s must return the recorded values",
+	m.steps, m.runData = stepList{}, runArena{}
+	switch n := m.expects - m.ignoredExpects + m.comparedAccesses; {
+	case n > 0 && m.isPassEnabled("expect"):
+		out.summary = fmt.Sprintf("%s must return the recorded values",
 			english.Count(n, "load"))
 	case n > 0:
-		out.did = fmt.Sprintf("off: the value of %s is ignored", english.Count(n, "load"))
+		out.summary = fmt.Sprintf("off: the value of %s is ignored", english.Count(n, "load"))
 	}
 	return out, nil
 }
 
-// drop reports the points that were not made.
-func (m *maker) drop() (out outcome, err error) {
-	if m.pointed > 0 && m.with("drop") {
-		out.did = fmt.Sprintf("%d of %s without effect dropped", m.pointed-m.points,
-			english.Count(m.pointed, "point"))
+// reportPoints reports the Point commands that were not needed.
+func (m *commandBuilder) reportPoints() (out passResult, err error) {
+	if m.programPoints > 0 && m.isPassEnabled("drop") {
+		out.summary = fmt.Sprintf("%d of %s dropped, because they have no effect",
+			m.programPoints-m.pointCount,
+			english.Count(m.programPoints, "point command"))
 	}
 	return out, nil
 }
 
-// coalesce reports the commands. With it, neighbouring accesses are one; in
-// memory only the bytes count then, elsewhere every access keeps its width and
-// its place.
-func (m *maker) coalesce() (out outcome, err error) {
-	if len(m.o.Inputs) > 0 && m.compares > 0 {
-		out.warn(m.compareLine,
-			"%s data of the device with the recording, and will fail if an input changes "+
-				"them; name the place as an output",
-			holds(m.compares))
+// reportCommands reports the commands. If the pass is on, adjacent accesses become one command. In
+// memory, only the bytes matter; registers keep the width and the address of each access.
+func (m *commandBuilder) reportCommands() (out passResult, err error) {
+	if len(m.options.Inputs) > 0 && m.compares > 0 {
+		out.addWarning(m.compareLine,
+			"%s recorded data, and will fail if an input changes the results of the device; "+
+				"declare these results with --output",
+			compareCountText(m.compares))
 	}
-	out.did = m.text()
+	out.summary = m.commandSummary()
 	return out, nil
 }
 
-// emit appends a command, and the fence that it needs in front.
-func (m *maker) emit(c *lmb.Command) {
-	if m.with("fence") && m.fences.before(m.program, c) {
+// emit appends a command, after a fence if one is needed.
+func (m *commandBuilder) emit(c *lmb.Command) {
+	if m.isPassEnabled("fence") && m.fences.needsFence(m.program, c) {
 		m.emitFence()
 	}
 	m.append(c)
 }
 
-func (m *maker) emitFence() {
-	m.fences.n++
+func (m *commandBuilder) emitFence() {
+	m.fences.count++
 	m.append(&lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
 }
 
-func (m *maker) append(c *lmb.Command) {
-	if m.made++; m.made < fbs.CommandsMax {
+func (m *commandBuilder) append(c *lmb.Command) {
+	if m.commandCount++; m.commandCount < fbs.CommandsMax {
 		m.commands.Append(c)
 	}
 }
 
-func holds(compares int) string {
+func compareCountText(compares int) string {
 	if compares == 1 {
-		return "1 compare checks"
+		return "1 compare command expects"
 	}
-	return fmt.Sprintf("%d compares check", compares)
+	return fmt.Sprintf("%d compare commands expect", compares)
 }
 
-func (m *maker) text() string {
+func (m *commandBuilder) commandSummary() string {
 	var list clauses
-	list.add(m.writes, "%s", english.Count(m.writes, "write"))
-	list.add(m.copies, "%s of %s", english.Count(m.copies, "copy"),
-		english.Count(m.stored, "store"))
-	list.add(m.fills, "%s of %s", english.Count(m.fills, "fill"),
-		english.Count(m.filled, "store"))
-	list.add(m.polls, "%s", english.Count(m.polls, "poll"))
-	list.add(m.expects, "%s", english.Count(m.expects, "expect"))
-	list.add(m.compares, "%s of %s", english.Count(m.compares, "compare"),
-		english.Count(m.compared, "load"))
-	list.add(m.outs, "%s of %s", english.Count(m.outs, "output copy"),
-		english.Count(m.read, "load"))
+	list.addIfAny(m.writes, "%s", english.Count(m.writes, "write"))
+	list.addIfAny(m.copies, "%s made from %s", english.Count(m.copies, "copy"),
+		english.Count(m.storedAccesses, "store"))
+	list.addIfAny(m.fills, "%s made from %s", english.Count(m.fills, "fill"),
+		english.Count(m.filledAccesses, "store"))
+	list.addIfAny(m.polls, "%s", english.Count(m.polls, "poll"))
+	list.addIfAny(m.expects, "%s", english.Count(m.expects, "expect"))
+	list.addIfAny(m.compares, "%s made from %s", english.Count(m.compares, "compare"),
+		english.Count(m.comparedAccesses, "load"))
+	list.addIfAny(m.outputCopies, "%s made from %s", english.Count(m.outputCopies, "output copy"),
+		english.Count(m.readAccesses, "load"))
 	text := strings.Join(list, ", ")
-	if !m.with("coalesce") {
+	if !m.isPassEnabled("coalesce") {
 		text = "off: " + text
 	}
 	return text
 }
 
-// command makes the commands of one access, or one of several, and gives the
-// access that comes next.
-func (m *maker) command(at pos) (next pos) {
+// emitAccess emits the commands for an access or a run, and returns the position of the next
+// access.
+func (m *commandBuilder) emitAccess(at position) (next position) {
 	s := m.steps.at(at.i)
 	if at.k == 0 {
-		m.point(at.i)
+		m.pointWindow(at.i)
 	}
-	if s.run() > 1 {
-		return m.single(m.element(s, at.k), at)
+	if s.elementCount() > 1 {
+		return m.emitCommand(m.singleAccess(s, at.k), at)
 	}
 	for range s.count - 1 {
-		m.single(m.element(s, 0), at)
+		m.emitCommand(m.singleAccess(s, 0), at)
 	}
-	return m.single(m.element(s, 0), at)
+	return m.emitCommand(m.singleAccess(s, 0), at)
 }
 
-// single makes a command of the access s at a place, and of those after it
-// that belong to it.
-func (m *maker) single(s step, at pos) (next pos) {
+// emitCommand emits the command for the access s at a position and for following accesses that the
+// command can include. It returns the position after them.
+func (m *commandBuilder) emitCommand(s step, at position) (next position) {
 	c := lmb.Command{Command: fbs.Command{Width: s.width, Window: s.window, Offset: s.offset}}
-	next = m.next(at)
+	next = m.nextPosition(at)
 	switch s.op {
-	case stepCut:
-		m.cut(&s)
+	case stepSequenceStart:
+		m.endSequence(&s)
 		return next
-	case stepHost:
-		m.hostStores(m.late[s.to])
+	case stepHostStores:
+		m.emitHostStores(m.hostStoreLists[s.operand])
 		return next
 	case stepMark:
 		c = lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark,
-			Mode: uint8(gen.MarkKindPoint)}, Data: []byte(m.names[s.to])}
+			Mode: uint8(gen.MarkKindPoint)}, Data: []byte(m.markNames[s.operand])}
 	case stepPoll:
-		m.check(&c, s.value, m.mask(&s))
-		c.Amount = s.us
-		if s.is(reachedStep) {
+		m.setExpect(&c, s.value, m.maskOf(&s))
+		c.Amount = s.durationUs
+		if s.hasFlag(flagCounter) {
 			c.Mode = uint8(gen.ConditionReached)
 		}
 		m.polls++
 	case stepIgnore:
-		m.check(&c, 0, 0)
+		m.setExpect(&c, 0, 0)
 		m.expects++
-		m.ignored++
+		m.ignoredExpects++
 	case stepRelocate:
-		c = relocation(s.width, s.window, uint64(s.offset), m.hosts[s.to].window, s.value)
+		c = relocateCommand(s.width, s.window, uint64(s.offset), m.hostSpaces[s.operand].window,
+			s.value)
 		m.writes++
 	case stepStore:
-		next = m.store(&c, &s, at)
+		next = m.setStore(&c, &s, at)
 	case stepLoad:
-		next = m.load(&c, &s, at)
+		next = m.setLoad(&c, &s, at)
 	}
 	m.emit(&c)
 	return next
 }
 
-// hostStores brings data to host memory that the program stored there.
-func (m *maker) hostStores(list []hostStore) {
-	for _, s := range joined(list) {
-		copies := m.hostCopies(&m.hosts[s.host], s)
-		pointers := m.pointersIn(&m.hosts[s.host], s)
+// emitHostStores emits the commands that repeat stores of the program to host memory.
+func (m *commandBuilder) emitHostStores(list []hostStore) {
+	for _, s := range mergeStores(list) {
+		copies := m.hostCopies(&m.hostSpaces[s.host], s)
+		pointers := m.relocationsIn(&m.hostSpaces[s.host], s)
 		for _, c := range append(copies, pointers...) {
 			m.emit(&c)
 		}
 	}
 }
 
-func (m *maker) check(c *lmb.Command, value, mask uint64) {
+func (m *commandBuilder) setExpect(c *lmb.Command, value, mask uint64) {
 	c.Opcode, c.Mode, c.Option = gen.OpcodeExpect, uint8(gen.ConditionEqual), uint8(gen.PolicyFail)
 	c.Value, c.Mask = value&mask, mask
 }
 
-func (m *maker) store(c *lmb.Command, s *step, at pos) (next pos) {
-	e, fill := m.storeRun(at)
-	if s.tensor() < 0 && !e.worth(s) {
+func (m *commandBuilder) setStore(c *lmb.Command, s *step, at position) (next position) {
+	e, fill := m.longestStoreExtent(at)
+	if s.tensorIndex() < 0 && !e.isWorthCommand(s) {
 		c.Opcode, c.Value = gen.OpcodeWrite, s.value
 		m.writes++
-		return m.next(at)
+		return m.nextPosition(at)
 	}
-	e.span(c, s)
+	e.setRange(c, s)
 	c.Opcode = gen.OpcodeCopyIn
 	switch {
-	case s.tensor() >= 0:
-		c.Index, c.Value = 1+uint16(s.to), s.value
+	case s.tensorIndex() >= 0:
+		c.Index, c.Value = 1+uint16(s.operand), s.value
 	case fill:
 		c.Opcode, c.Mode, c.Value = gen.OpcodeFill, uint8(gen.AccessExact), s.value
-		if s.is(memoryStep) {
-			m.widen(c)
+		if s.hasFlag(flagMemory) {
+			m.widenFill(c)
 		}
 		m.fills++
-		m.filled += e.n
+		m.filledAccesses += e.count
 		return e.end
 	default:
-		c.Data = m.bytes(&e)
-		c.Amount = 0 // Encode counts
+		c.Data = m.extentData(&e)
+		c.Amount = 0 // Encode sets it
 	}
 	m.copies++
-	m.stored += e.n
+	m.storedAccesses += e.count
 	return e.end
 }
 
-// widen makes a fill of memory one of wider stores, as far as its place allows.
-func (m *maker) widen(c *lmb.Command) {
+// widenFill changes a fill of memory to wider stores if the alignment allows it.
+func (m *commandBuilder) widenFill(c *lmb.Command) {
 	place := uint64(c.Offset) | uint64(c.Amount) | m.windows[c.Window].Offset
 	for c.Width < 8 && place%uint64(2*c.Width) == 0 {
 		c.Value |= c.Value << (8 * c.Width)
@@ -262,34 +265,36 @@ func (m *maker) widen(c *lmb.Command) {
 	}
 }
 
-func (m *maker) load(c *lmb.Command, s *step, at pos) (next pos) {
+func (m *commandBuilder) setLoad(c *lmb.Command, s *step, at position) (next position) {
 	var e extent
-	if s.tensor() >= 0 || s.is(memoryStep) && m.with("expect") {
-		e = m.extent(at)
+	if s.tensorIndex() >= 0 || s.hasFlag(flagMemory) && m.isPassEnabled("expect") {
+		e = m.longestExtent(at)
 	}
 	switch {
-	case s.tensor() >= 0:
-		e.span(c, s)
-		c.Opcode, c.Index, c.Value = gen.OpcodeCopyOut, 1+uint16(s.to), s.value
-		m.outs++
-		m.read += e.n
-	case s.is(memoryStep) && e.worth(s):
-		c.Opcode, c.Option, c.Data = gen.OpcodeCompare, uint8(gen.PolicyFail), m.bytes(&e)
+	case s.tensorIndex() >= 0:
+		e.setRange(c, s)
+		c.Opcode, c.Index, c.Value = gen.OpcodeCopyOut, 1+uint16(s.operand), s.value
+		m.outputCopies++
+		m.readAccesses += e.count
+	case s.hasFlag(flagMemory) && e.isWorthCommand(s):
+		c.Opcode, c.Option, c.Data = gen.OpcodeCompare, uint8(gen.PolicyFail), m.extentData(&e)
 		if m.compares++; m.compares == 1 {
 			m.compareLine = int(s.line)
 		}
-		m.compared += e.n
+		m.comparedAccesses += e.count
 	default:
-		mask := m.significant(s)
-		if !m.with("expect") {
+		mask := m.significantMask(s)
+		if !m.isPassEnabled("expect") {
 			mask = 0
 		}
-		m.check(c, s.value, mask)
+		m.setExpect(c, s.value, mask)
 		m.expects++
-		return m.next(at)
+		return m.nextPosition(at)
 	}
 	return e.end
 }
 
-// hostFilled reports what host memory gets before everything else.
-func (m *maker) hostFilled() (outcome, error) { return outcome{did: m.did}, nil }
+// reportHostFill reports the initial contents of host memory.
+func (m *commandBuilder) reportHostFill() (passResult, error) {
+	return passResult{summary: m.fillSummary}, nil
+}

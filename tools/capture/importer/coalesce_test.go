@@ -37,7 +37,7 @@ fence
 write tlb0+0x40 w4 0x5
 write tlb0+0x3c w4 0x6
 `)
-	if got := did(report, "coalesce"); got != "2 writes, 1 copy of 4 stores" {
+	if got := did(report, "coalesce"); got != "2 writes, 1 copy made from 4 stores" {
 		t.Errorf("coalesce: %s", got)
 	}
 	if got := did(report, "fence"); got != "1 store fence after bulk copies" {
@@ -148,7 +148,7 @@ point tlb0 (1,1) 0xffb00000
 expect tlb0+0x121b0 w4 0x0 mask 0x47800
 expect tlb0+0x121b4 w4 0x8 mask 0xffffffff
 `)
-	if got := did(report, "coalesce"); got != "3 expects, 2 compares of 6 loads" {
+	if got := did(report, "coalesce"); got != "3 expects, 2 compares made from 6 loads" {
 		t.Errorf("coalesce: %s", got)
 	}
 }
@@ -235,7 +235,8 @@ func TestRegistersThatAreReadInARowTakeTimeByTheirNumber(t *testing.T) {
 	text = fmt.Appendf(text, "END %d\n", n+2)
 	device := &boards.Board{Name: "generic", BarSizes: [6]uint64{1 << 24},
 		Rules: []boards.AccessRule{{Last: 1<<24 - 1, Widths: 4, Name: "registers"}}}
-	image, _ := mustImport(t, string(text), Options{From: FromRecord, Board: device, Generic: true})
+	image, _ := mustImport(t, string(text), Options{From: FromRecord, Board: device,
+		BarSizesAreLimits: true})
 	if got := len(image.Sequences[0].Commands); got != n {
 		t.Errorf("%d commands, want %d", got, n)
 	}

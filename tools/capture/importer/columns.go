@@ -8,60 +8,60 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// columns compares the repetitions of a frame, command by command.
-type columns struct {
+// repetitionDiff compares the repetitions of a frame, command by command.
+type repetitionDiff struct {
 	*finder
-	c      *Candidate
-	pieces []piece
+	candidate *Candidate
+	pieces    []piece
 }
 
-// piece is one command of a frame and which of its bytes differ.
+// piece is one command of a frame; differs marks its bytes that differ between the repetitions.
 type piece struct {
 	op      stepOp
-	at      int // token of the first repetition
-	home    Place
+	at      int // token in the first repetition
+	place   Place
 	address uint64
 	memory  bool
 	size    uint64
-	differs []bool // nil: none
+	differs []bool // nil: no byte differs
 }
 
 func (p *piece) end() uint64 { return p.address + p.size }
 
-// compare finds what differs between the repetitions.
-func (c *columns) compare() {
-	for at := c.c.from; at < c.c.from+c.c.run.Period; at++ {
-		p := c.piece(at)
-		first := c.bytes(at)
+// compare finds the bytes that differ between the repetitions.
+func (c *repetitionDiff) compare() {
+	for at := c.candidate.firstToken; at < c.candidate.firstToken+c.candidate.run.Period; at++ {
+		p := c.newPiece(at)
+		first := c.tokenData(at)
 		p.size = uint64(len(first))
-		for _, start := range c.c.reps[1:] {
-			p.against(first, c.bytes(start+at-c.c.from))
+		for _, start := range c.candidate.repetitionTokens[1:] {
+			p.markDiffering(first, c.tokenData(start+at-c.candidate.firstToken))
 		}
-		c.loops(&p)
+		c.compareLoops(&p)
 		c.pieces = append(c.pieces, p)
 	}
 }
 
-func (f *finder) piece(at int) piece {
-	s := f.of(at)
-	p := piece{op: s.op, at: at, memory: s.is(memoryStep)}
+func (f *finder) newPiece(at int) piece {
+	s := f.stepOf(at)
+	p := piece{op: s.op, at: at, memory: s.hasFlag(flagMemory)}
 	switch {
-	case s.aim >= 0:
-		a := &f.aims[s.aim]
-		p.home, p.address = Place{Tile: true, X: a.x0, Y: a.y0}, a.address
+	case s.target >= 0:
+		a := &f.targets[s.target]
+		p.place, p.address = Place{Tile: true, X: a.x0, Y: a.y0}, a.address
 	default:
 		w := &f.windows[s.window]
 		p.address = w.base
-		if w.bar != f.o.Bar {
-			p.home = Place{Named: true, Bar: w.bar}
+		if w.bar != f.options.Bar {
+			p.place = Place{HasBar: true, Bar: w.bar}
 		}
 	}
-	p.address += uint64(s.offset) + uint64(f.where[at].first)*uint64(s.width)
+	p.address += uint64(s.offset) + uint64(f.occurrences[at].first)*uint64(s.width)
 	return p
 }
 
-// against notes the bytes that are not those of the first repetition.
-func (p *piece) against(first, other []byte) {
+// markDiffering marks the bytes that differ from the first repetition.
+func (p *piece) markDiffering(first, other []byte) {
 	if bytes.Equal(first, other) {
 		return
 	}
@@ -73,125 +73,130 @@ func (p *piece) against(first, other []byte) {
 	}
 }
 
-// loops looks at what the commands of the repetitions take beyond their data:
-// how often a load was made, and how long a wait took.
-func (c *columns) loops(p *piece) {
-	s := c.of(p.at)
+// compareLoops compares how often repetitions made a load, and how long they waited.
+func (c *repetitionDiff) compareLoops(p *piece) {
+	s := c.stepOf(p.at)
 	least, most, longest, looped := s.count, s.count, uint32(0), false
-	for _, start := range c.c.reps {
-		other := c.of(start + p.at - c.c.from)
+	for _, start := range c.candidate.repetitionTokens {
+		other := c.stepOf(start + p.at - c.candidate.firstToken)
 		least, most, longest = min(least, other.count), max(most, other.count),
-			max(longest, other.us)
-		looped = looped || other.is(loopStep)
+			max(longest, other.durationUs)
+		looped = looped || other.hasFlag(flagLoop)
 	}
 	switch {
-	case p.op == stepLoad && s.run() == 1 && least != most:
-		c.note("line %d: the program repeats this load %d to %d times with the same result; the "+
-			"image repeats it as often as the first repetition", s.line, least, most)
+	case p.op == stepLoad && s.elementCount() == 1 && least != most:
+		c.addNote("line %d: each repetition makes this load %d to %d times with the same result; "+
+			"the image makes the load as often as the first repetition", s.line, least, most)
 	case p.op == stepPoll && !looped && p.differs != nil:
-		p.op = stepLoad // nobody waited: it gives data
+		p.op = stepLoad // the program did not wait: the load returns data
 	case p.op == stepPoll:
-		if _, listed := c.listed(s); !listed && !s.is(loopStep) {
-			c.c.polls = append(c.c.polls, Range{p.home, p.address, p.address + uint64(s.width) - 1})
+		if _, listed := c.listedMask(s); !listed && !s.hasFlag(flagLoop) {
+			c.candidate.polls = append(c.candidate.polls,
+				Range{p.place, p.address, p.address + uint64(s.width) - 1})
 		}
-		if longest > s.us {
-			c.c.deadlineUs = max(c.c.deadlineUs, longest)
+		if longest > s.durationUs {
+			c.candidate.deadlineUs = max(c.candidate.deadlineUs, longest)
 		}
 	}
 }
 
-func (c *columns) note(format string, a ...any) {
-	c.c.Notes = append(c.c.Notes, fmt.Sprintf(format, a...))
+func (c *repetitionDiff) addNote(format string, a ...any) {
+	c.candidate.Notes = append(c.candidate.Notes, fmt.Sprintf(format, a...))
 }
 
-// settle says what becomes of all that differs.
-func (c *columns) settle() {
+// classify decides what everything that differs is.
+func (c *repetitionDiff) classify() {
 	for i := range c.pieces {
 		if p := &c.pieces[i]; p.differs != nil && p.op != stepStore && p.op != stepLoad {
-			c.fixed(p)
+			c.rejectFixed(p)
 		}
 	}
 	for _, op := range []stepOp{stepStore, stepLoad} {
 		for _, b := range c.patches(op) {
-			for _, r := range b.regions() {
-				c.region(b, r)
+			for _, r := range b.differingSpans() {
+				c.classifySpan(b, r)
 			}
 		}
 	}
-	c.hostMemory()
+	c.classifyHostMemory()
 	c.joinBanks()
-	c.name()
-	if len(c.c.reps) == 2 && c.has("input") {
-		c.note("with only two repetitions, a value that counts up looks like an input")
+	c.assignNames()
+	if len(c.candidate.repetitionTokens) == 2 && c.hasRole("input") {
+		c.addNote("with only two repetitions, lm cannot distinguish a counter from an input; " +
+			"record three or more")
 	}
-	if !c.has("input") && !c.has("output") && len(c.c.Refused) == 0 {
-		c.note("nothing differs between the repetitions; to find inputs and outputs, record " +
-			"with other data in each frame")
+	if !c.hasRole("input") && !c.hasRole("output") && len(c.candidate.Refused) == 0 {
+		c.addNote("nothing differs between the repetitions; " +
+			"to find inputs and outputs, record with different data in each repetition")
 	}
 }
 
-func (c *columns) has(role string) bool {
-	return c.c.has(role)
+func (c *repetitionDiff) hasRole(role string) bool {
+	return c.candidate.hasRole(role)
 }
 
-// fixed takes a command that must be the same in each repetition and is not.
-func (c *columns) fixed(p *piece) {
-	v := Varying{Address: p.address, Size: p.size, Line: c.lineOf(p.at), Place: p.place()}
+// rejectFixed rejects a difference in a command that must be the same in each repetition.
+func (c *repetitionDiff) rejectFixed(p *piece) {
+	v := Varying{Address: p.address, Size: p.size, Line: c.lineOf(p.at), Place: p.placeText()}
 	switch p.op {
 	case stepRelocate:
-		v.Role, v.bad = "host address", "each repetition stores another address of host memory, "+
-			"as for a ring"
+		v.Role, v.rejection = "host address",
+			"each repetition stores a different host memory address, "+
+				"as a ring buffer does"
 	default:
-		v.Role, v.bad = "awaited", "each repetition waits for another value"
-		if counts := c.counts(c.values(patch{*p}, span{0, p.size})); counts != "" {
-			v.Role, v.bad = "awaited counter", "the program waits for a value that "+counts
+		v.Role, v.rejection = "awaited", "each repetition waits for a different value"
+		if counts := c.describeCounter(c.repetitionValues(patch{*p},
+			span{0, p.size})); counts != "" {
+			v.Role, v.rejection = "awaited counter", "the program waits for a value that "+counts
 		}
 	}
-	c.refuse(v)
+	c.reject(v)
 }
 
-func (c *columns) refuse(v Varying) {
-	v.Why = v.bad
-	for i := range c.c.Varies {
-		if o := &c.c.Varies[i]; o.bad != "" && o.Role == v.Role && o.Place == v.Place &&
+func (c *repetitionDiff) reject(v Varying) {
+	v.Why = v.rejection
+	for i := range c.candidate.Varies {
+		if o := &c.candidate.Varies[i]; o.rejection != "" && o.Role == v.Role &&
+			o.Place == v.Place &&
 			o.Address == v.Address && o.spec.Line == v.spec.Line {
 			o.Again++
 			return
 		}
 	}
-	c.c.Varies = append(c.c.Varies, v)
-	c.c.Refused = append(c.c.Refused, fmt.Sprintf("line %d, %s 0x%x: %s", v.Line, v.Place,
-		v.Address, v.bad))
+	c.candidate.Varies = append(c.candidate.Varies, v)
+	c.candidate.Refused = append(c.candidate.Refused,
+		fmt.Sprintf("line %d, %s 0x%x: %s", v.Line, v.Place,
+			v.Address, v.rejection))
 }
 
-// place is the piece's for people.
-func (p *piece) place() string {
-	if p.home.Tile {
-		return fmt.Sprintf("(%d,%d)", p.home.X, p.home.Y)
+// placeText returns the place as text for messages.
+func (p *piece) placeText() string {
+	if p.place.Tile {
+		return fmt.Sprintf("(%d,%d)", p.place.X, p.place.Y)
 	}
-	return fmt.Sprintf("BAR %d", p.home.Bar)
+	return fmt.Sprintf("BAR %d", p.place.Bar)
 }
 
-// patch is pieces of one kind that follow each other in the program, if only
-// what it does to that place counts, and in memory.
+// patch is a list of pieces that access consecutive addresses, in the order of the program. Between
+// them, the program may access other places.
 type patch []piece
 
-type span struct{ from, to uint64 } // bytes into a patch
+type span struct{ from, to uint64 } // offsets in a patch, in bytes
 
-func (c *columns) patches(op stepOp) (list []patch) {
+func (c *repetitionDiff) patches(op stepOp) (list []patch) {
 	open := map[Place]int{}
 	for _, p := range c.pieces {
 		if p.op != op {
 			continue
 		}
-		i, ok := open[p.home]
+		i, ok := open[p.place]
 		if ok {
 			last := &list[i][len(list[i])-1]
 			ok = last.end() == p.address && last.memory == p.memory
 		}
 		if !ok {
 			i = len(list)
-			open[p.home] = i
+			open[p.place] = i
 			list = append(list, nil)
 		}
 		list[i] = append(list[i], p)
@@ -199,13 +204,13 @@ func (c *columns) patches(op stepOp) (list []patch) {
 	return list
 }
 
-// wholeMin is the size beyond which a patch is data and not fields.
-const wholeMin = 32
+// fieldsSizeMax is the size in bytes above which a patch is data rather than fields.
+const fieldsSizeMax = 32
 
-// regions are the parts of a patch that differ. In memory they are whole words,
-// parts that are near each other are one, and where half of a patch differs all
-// of it does: the rest was equal by chance. Registers are what they are.
-func (b patch) regions() (list []span) {
+// differingSpans returns the parts of a patch that differ. In memory, they consist of complete
+// words, and near ones are merged; if at least half of a large patch differs, the whole patch is
+// one region, because the rest was probably equal by chance. Registers are never merged.
+func (b patch) differingSpans() (list []span) {
 	at, total := uint64(0), b[len(b)-1].end()-b[0].address
 	word := uint64(1)
 	if b[0].address%4 == 0 && total%4 == 0 {
@@ -216,9 +221,9 @@ func (b patch) regions() (list []span) {
 			switch from := at + uint64(i); {
 			case !d:
 			case !p.memory:
-				list = join(list, span{at, at + p.size}, 0)
+				list = appendSpan(list, span{at, at + p.size}, 0)
 			default:
-				list = join(list, span{from / word * word, from/word*word + word},
+				list = appendSpan(list, span{from / word * word, from/word*word + word},
 					min(total/16, 64))
 			}
 		}
@@ -228,14 +233,14 @@ func (b patch) regions() (list []span) {
 	for _, s := range list {
 		sum += s.to - s.from
 	}
-	if b[0].memory && total > wholeMin && 2*sum >= total {
+	if b[0].memory && total > fieldsSizeMax && 2*sum >= total {
 		return []span{{0, total}}
 	}
 	return list
 }
 
-// join appends a span, or makes the last one longer.
-func join(list []span, s span, gap uint64) []span {
+// appendSpan appends a span, or extends the last one if the distance is at most gap.
+func appendSpan(list []span, s span, gap uint64) []span {
 	if n := len(list); n > 0 && s.from <= list[n-1].to+gap {
 		list[n-1].to = max(list[n-1].to, s.to)
 		return list
@@ -243,9 +248,9 @@ func join(list []span, s span, gap uint64) []span {
 	return append(list, s)
 }
 
-// guess proposes an element type of data that differs between repetitions, and
-// says by what. Registers are unsigned numbers of their width.
-func guess(values [][]byte, p *piece) (gen.DType, string) {
+// guessType proposes an element type for data that differ between repetitions, and returns the
+// reason. Registers are unsigned integers of their width.
+func guessType(values [][]byte, p *piece) (gen.DType, string) {
 	size := len(values[0])
 	if !p.memory {
 		t := map[uint64]gen.DType{1: gen.DTypeUint8, 2: gen.DTypeUint16, 4: gen.DTypeUint32,
@@ -256,12 +261,12 @@ func guess(values [][]byte, p *piece) (gen.DType, string) {
 	}
 	var all []byte
 	for _, v := range values {
-		all = append(all, v[:min(len(v), guessBytes)&^3]...)
+		all = append(all, v[:min(len(v), guessBytesMax)&^3]...)
 	}
 	if size%4 != 0 || p.address%4 != 0 || len(all) == 0 {
 		return gen.DTypeUint8, "bytes"
 	}
-	for _, k := range kindsOfWord {
+	for _, k := range wordKinds {
 		n, of := 0, 0
 		for at := 0; at < len(all); at += 4 {
 			if word := binary.LittleEndian.Uint32(all[at:]); word != 0 {
@@ -272,20 +277,21 @@ func guess(values [][]byte, p *piece) (gen.DType, string) {
 			}
 		}
 		if of > 0 && 10*n >= 9*of {
-			return k.dtype, fmt.Sprintf("%d %% of the words that are not 0 %s", 100*n/of, k.text)
+			return k.dtype, fmt.Sprintf("%d %% of the nonzero words %s", 100*n/of, k.text)
 		}
 	}
 	if size == 4 {
 		return gen.DTypeUint32, "a single word"
 	}
-	return gen.DTypeUint8, "bytes: the words fit no element type"
+	return gen.DTypeUint8, "bytes, because no other element type fits"
 }
 
-// guessBytes of each repetition are looked at.
-const guessBytes = 64 << 10
+// guessBytesMax is the number of bytes of each repetition that guess examines.
+const guessBytesMax = 64 << 10
 
-// kindsOfWord are what 32 bits look like, the surest first.
-var kindsOfWord = []struct {
+// wordKinds lists properties of 32-bit words that suggest an element type, the most reliable
+// first.
+var wordKinds = []struct {
 	dtype gen.DType
 	text  string
 	like  func(word uint32) bool
@@ -295,17 +301,17 @@ var kindsOfWord = []struct {
 			int32(w) < 1<<23
 	}},
 	{gen.DTypeInt16, "are two small integers",
-		func(w uint32) bool { return small16(w) && small16(w>>16) }},
+		func(w uint32) bool { return isSmall16(w) && isSmall16(w>>16) }},
 	{gen.DTypeBfloat16, "are two floating-point numbers of 16 bits",
-		func(w uint32) bool { return w<<16 != 0 && usual(w) && usual(w<<16) }},
-	{gen.DTypeFloat32, "are floating-point numbers", usual},
+		func(w uint32) bool { return w<<16 != 0 && isCommonFloat(w) && isCommonFloat(w<<16) }},
+	{gen.DTypeFloat32, "are floating-point numbers", isCommonFloat},
 }
 
-func small16(w uint32) bool { return int16(w) > -1<<12 && int16(w) < 1<<12 }
+func isSmall16(w uint32) bool { return int16(w) > -1<<12 && int16(w) < 1<<12 }
 
-// usual reports whether the exponent of a float32 is one that data has: up to
-// 2^20, and no smaller than 2^-20.
-func usual(w uint32) bool {
+// isCommonFloat reports whether the magnitude of a float32 is common in data: between 2^-20 and
+// 2^20.
+func isCommonFloat(w uint32) bool {
 	const bias = 127
 	e := int(w >> 23 & 0xff)
 	return e >= bias-20 && e <= bias+20

@@ -11,36 +11,37 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// segment is one of the sequences that a trace is cut into.
+// segment is one of the sequences into which Frame and Stop cut a trace.
 type segment uint8
 
 const (
 	segmentInit segment = iota
 	segmentFrame
-	segmentBetween // the frame and stop, or after stop: left out
+	segmentBetween // accesses between the frame and stop, or after stop: left out
 	segmentStop
 )
 
 func (s segment) String() string { return [...]string{"init", "frame", "", "stop"}[s] }
 
-// cutState notes which sequence an access belongs to.
+// cutState determines which segment an access belongs to.
 type cutState struct {
-	frame, stop partState
-	on, stops   bool
-	now         segment
-	between     []hostStore // of the program, in what is left out
+	frame, stop      partState
+	enabled, hasStop bool
+	current          segment
+	// Stores of the program to host memory in accesses that are left out
+	leftOutStores []hostStore
 }
 
 func (c *cutState) init(o *Options) {
-	c.on, c.stops = o.Frame != Part{}, o.Stop != Part{}
+	c.enabled, c.hasStop = o.Frame != Part{}, o.Stop != Part{}
 	c.frame.init(o.Frame)
 	c.stop.init(o.Stop)
 }
 
-// at returns the segment of an access, or of a mark.
-func (c *cutState) at(a *traces.Access) segment {
-	frame := c.frame.has(a)
-	stop := c.stops && c.frame.began && !frame && c.stop.has(a)
+// segmentOf returns the segment of an access or of a mark.
+func (c *cutState) segmentOf(a *traces.Access) segment {
+	frame := c.frame.contains(a)
+	stop := c.hasStop && c.frame.began && !frame && c.stop.contains(a)
 	switch {
 	case frame:
 		return segmentFrame
@@ -52,108 +53,114 @@ func (c *cutState) at(a *traces.Access) segment {
 	return segmentBetween
 }
 
-// check refuses parts that the trace does not have.
-func (c *cutState) check(lines int) error {
-	if !c.on {
+// checkParts returns an error if the trace does not contain the frame or stop.
+func (c *cutState) checkParts(lines int) error {
+	if !c.enabled {
 		return nil
 	}
-	if err := c.frame.check("frame", lines); err != nil || !c.stops {
+	if err := c.frame.validate("frame", lines); err != nil || !c.hasStop {
 		return err
 	}
-	return c.stop.check("stop", lines)
+	return c.stop.validate("stop", lines)
 }
 
-// inside reports whether the image has an access, or a mark, in it, and begins
-// the sequence that it is the first of.
-func (l *lifter) inside(a *traces.Access) bool {
-	in := l.part.has(a)
-	if !l.cut.on {
+// enterSegment reports whether an access or a mark belongs to the image. If it is the first of a
+// sequence, inside starts that sequence.
+func (l *lifter) enterSegment(a *traces.Access) bool {
+	in := l.part.contains(a)
+	if !l.cut.enabled {
 		return in
 	}
-	now := l.cut.at(a)
-	if in && now != l.cut.now {
-		l.begin(now, a)
+	now := l.cut.segmentOf(a)
+	if in && now != l.cut.current {
+		l.startSegment(now, a)
 	}
 	return in && now != segmentBetween
 }
 
-// begin ends a sequence and begins another, which points its windows itself.
-func (l *lifter) begin(now segment, a *traces.Access) {
-	l.settle(a.Time)
-	l.cut.now = now
+// startSegment ends the current sequence and starts another, which must point its windows again.
+func (l *lifter) startSegment(now segment, a *traces.Access) {
+	l.flushDeviceWrites(a.Time)
+	l.cut.current = now
 	if now == segmentBetween {
 		return
 	}
-	for _, s := range l.slots {
-		s.aim = -1
+	for _, s := range l.tlbStates {
+		s.lastTarget = -1
 	}
-	l.steps.add(step{op: stepCut, line: uint32(a.Line), time: a.Time, count: 1, aim: -1,
-		to: int32(now)})
-	l.lastStore, l.host.slot, l.host.due = step{}, -1, false
-	for _, s := range l.cut.between {
-		l.place(a.Line, a.Time, s)
+	l.steps.appendStep(step{op: stepSequenceStart, line: uint32(a.Line), time: a.Time, count: 1,
+		target:  -1,
+		operand: int32(now)})
+	l.lastStore, l.host.slotStep, l.host.storedSinceSlot = step{}, -1, false
+	for _, s := range l.cut.leftOutStores {
+		l.placeStore(a.Line, a.Time, s)
 	}
-	l.cut.between = nil
+	l.cut.leftOutStores = nil
 }
 
-// cut ends the commands of a sequence.
-func (m *maker) cut(s *step) {
-	m.fences.end(m)
-	m.fences = fencer{n: m.fences.n}
-	clear(m.shown)
-	m.ended(segment(s.to))
+// endSequence ends the commands of the current sequence.
+func (m *commandBuilder) endSequence(s *step) {
+	m.fences.emitLastFence(m)
+	m.fences = fencer{count: m.fences.count}
+	clear(m.pointedTo)
+	m.finishSequence(segment(s.operand))
 }
 
-// ended makes a sequence of the commands since the last one, if there are any, and
-// notes which one comes next.
-func (m *maker) ended(next segment) {
+// finishSequence makes a sequence of the commands since the last cut, if there are any. `next` is
+// the segment of the commands that follow.
+func (m *commandBuilder) finishSequence(next segment) {
 	if m.commands.Len() > 0 {
-		m.addSequence(m.current.String())
-		m.cutTo = append(m.cutTo, fmt.Sprintf("%s: %s", m.current,
+		m.addSequence(m.currentSegment.String())
+		m.sequenceSummaries = append(m.sequenceSummaries, fmt.Sprintf("%s: %s", m.currentSegment,
 			english.Count(m.commands.Len(), "command")))
 	}
-	m.commands, m.current = &lmb.Packed{}, next
+	m.commands, m.currentSegment = &lmb.Packed{}, next
 }
 
-// addSequence makes a sequence of the commands that are in none.
-func (m *maker) addSequence(name string) {
+// addSequence makes a sequence of the commands that belong to none yet.
+func (m *commandBuilder) addSequence(name string) {
 	m.sequences = append(m.sequences, lmb.Sequence{Name: name, Stream: m.commands.All()})
 }
 
-// cutPass says what the trace was cut into.
-func (m *maker) cutPass() (out outcome, err error) {
-	if m.o.Frame == (Part{}) {
+// finishCut makes the last sequence, and reports the sequences and their sizes.
+func (m *commandBuilder) finishCut() (out passResult, err error) {
+	if m.options.Frame == (Part{}) {
 		m.addSequence("main")
 		return out, nil
 	}
-	m.ended(segmentBetween)
-	out.did = strings.Join(m.cutTo, ", ")
+	m.finishSequence(segmentBetween)
+	out.summary = strings.Join(m.sequenceSummaries, ", ")
 	if !slices.ContainsFunc(m.sequences,
 		func(s lmb.Sequence) bool { return s.Name == segmentFrame.String() }) {
-		return out, traces.Refuse(0, "the frame has no access to the device")
+		return out, traces.TraceError(0, "the frame contains no access to the device: "+
+			"choose other lines with --frame")
 	}
 	return out, nil
 }
 
-// ParsePart reads FROM..TO: numbers of lines, from 1, or texts of marks. The
-// part begins and ends with these lines; either side may be empty.
+// ParsePart parses FROM..TO. FROM and TO are line numbers, from 1, or texts of marks; either may be
+// empty. These lines belong to the part.
 func ParsePart(text string) (Part, error) {
 	from, to, ok := strings.Cut(text, "..")
 	p := Part{strings.TrimSpace(from), strings.TrimSpace(to)}
 	if !ok || p == (Part{}) {
 		return p,
-			traces.Usage("part %q: the form is FROM..TO, lines or marks of the trace, such as "+
-				"1200..2400, 'frame 2'..'frame 3' or 1200..", text)
+			traces.UsageError(
+				"part %q must have the form FROM..TO with lines or marks of the trace, "+
+					"such as 1200..2400, 'frame 2'..'frame 3' or 1200..", text)
 	}
 	first, last := lineNumber(p.From), lineNumber(p.To)
-	if p.From == "0" || p.To == "0" || first > 0 && last > 0 && last < first {
-		return p, traces.Usage("part %q ends before it starts; lines count from 1", text)
+	if p.From == "0" || p.To == "0" {
+		return p, traces.UsageError("part %q: line numbers must be at least 1", text)
+	}
+	if first > 0 && last > 0 && last < first {
+		return p, traces.UsageError("part %q: line %d is before line %d", text, last, first)
 	}
 	return p, nil
 }
 
-// Part is what to import of a trace: lines, or from one mark to another. Windows
-// and host memory are followed from the start on.
+// Part selects a part of a trace by line numbers or texts of marks. The importer still follows TLB
+// windows and host memory from the start of the trace.
 type Part struct{ From, To string }
 
 func lineNumber(text string) int {
@@ -164,13 +171,13 @@ func lineNumber(text string) int {
 	return n
 }
 
-// partState notes which accesses belong to the part.
+// partState determines which accesses belong to a part.
 type partState struct {
 	Part
-	first, last  int // lines, 0: a mark, or none
+	first, last  int // line numbers; 0: given as a mark, or not at all
 	inside       bool
 	began, ended bool
-	left         int // accesses before and after
+	outsideCount int // number of accesses outside the part
 }
 
 func (s *partState) init(p Part) {
@@ -179,8 +186,8 @@ func (s *partState) init(p Part) {
 	s.began = s.inside
 }
 
-// line goes on to a line.
-func (s *partState) line(line int) {
+// advanceTo updates the state for a line.
+func (s *partState) advanceTo(line int) {
 	switch {
 	case !s.began && s.first > 0 && line >= s.first:
 		s.inside, s.began = true, true
@@ -192,34 +199,37 @@ func (s *partState) line(line int) {
 	}
 }
 
-// has reports whether an access belongs to the part, or a mark, where a part may
-// begin or end; the mark that ends it belongs to it.
-func (s *partState) has(a *traces.Access) bool {
-	s.line(a.Line)
+// contains reports whether an access or a mark belongs to the part. A part includes the marks at
+// which it begins and ends.
+func (s *partState) contains(a *traces.Access) bool {
+	s.advanceTo(a.Line)
 	name := strings.TrimSpace(a.Name)
 	switch {
 	case a.Op != traces.OpMark:
 	case !s.began && s.first == 0 && name == s.From:
 		s.inside, s.began = true, true
 	case s.inside && s.To != "" && s.last == 0 && name == s.To:
-		s.ended = true // with what comes next
+		s.ended = true // the part ends before the next line
 	}
 	return s.inside
 }
 
-// check refuses a part that the trace does not have; what is its name.
-func (s *partState) check(what string, lines int) error {
+// validate returns an error if the trace does not contain the part. `what` names the part in the
+// error.
+func (s *partState) validate(what string, lines int) error {
 	switch {
 	case !s.began && s.first > 0:
-		return traces.Usage("the %s begins at line %d, but the trace has %d lines", what, s.first,
+		return traces.UsageError("the %s begins at line %d, but the trace has %d lines", what,
+			s.first,
 			lines)
 	case s.last > lines:
-		return traces.Usage("the %s ends at line %d, but the trace has %d lines", what, s.last,
+		return traces.UsageError("the %s ends at line %d, but the trace has %d lines", what, s.last,
 			lines)
 	case !s.began:
-		return traces.Usage("the trace has no mark %q for the %s to begin at", s.From, what)
+		return traces.UsageError("the trace has no mark %q, at which the %s must begin", s.From,
+			what)
 	case s.To != "" && s.last == 0 && !s.ended:
-		return traces.Usage("the trace has no mark %q after the start of the %s", s.To, what)
+		return traces.UsageError("the trace has no mark %q after the start of the %s", s.To, what)
 	}
 	return nil
 }

@@ -372,10 +372,10 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 		}, "the trace has no repetition"},
 		"a doorbell that counts": {frames(5,
 			func(k int) []string { return []string{one("W", 4, 0x10020, uint64(k+1))} }),
-			"counts: 0x1, 0x2, 0x3 ...: neither an input nor a constant"},
+			"counts: 0x1, 0x2, 0x3 ..., so the value is neither an input nor a constant"},
 		"an index in strides, down": {frames(5,
 			func(k int) []string { return []string{one("W", 2, 0x10020, uint64(0x100-32*k))} }),
-			"counts: 0x100, 0xe0, 0xc0 ...: neither"},
+			"counts: 0x100, 0xe0, 0xc0 ..., so the value is neither"},
 		"a ring whose turn is not seen twice": {frames(6,
 			func(k int) []string { return []string{one("W", 4, 0x10020, uint64(k%4))} }),
 			"and begins again after 4"},
@@ -389,7 +389,7 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 		"a doorbell that counts on within a frame": {frames(2, func(k int) []string {
 			return []string{one("W", 4, 0x10050, uint64(2*k)), one("R", 4, 0x10054, 1),
 				one("W", 4, 0x10050, uint64(2*k+1))}
-		}), "counts from store to store: 0x0, 0x1, 0x2 ...: neither"},
+		}), "counts from store to store: 0x0, 0x1, 0x2 ..., so the value is neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m made
@@ -570,8 +570,9 @@ func TestWhatCountsInsideAnInputIsTold(t *testing.T) {
 			m.frame(k, 1, between...)
 		}
 		f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
-		want := "the input at (1,1) 0x20080 counts in 1 part of 4 bytes, the first word, at " +
-			"0x20094, is 0x40, 0x48, 0x50 ...; the replaying program must count"
+		want := "the input at (1,1) 0x20080 seems to contain 1 counter of 4 bytes (the first is " +
+			"at 0x20094: 0x40, 0x48, 0x50 ...); the replaying program must " +
+			"set the next value in each run"
 		if image == nil || !strings.Contains(f.String(), want) ||
 			strings.Count(f.String(), "the replaying program") != 1 {
 			t.Errorf("\n%s", f)
@@ -604,7 +605,7 @@ func TestRepetitionsThatMeetInsideALineAreNotCutThere(t *testing.T) {
 		return "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
 	}
 	f, image := found(t, record(list), Options{From: FromRecord}, 0)
-	if image != nil || !strings.HasPrefix(f.Why, "a repetition begins within a line") {
+	if image != nil || !strings.HasPrefix(f.Why, "a repetition begins inside a line") {
 		t.Errorf("\n%s", f)
 	}
 	f, image = found(t, record(append(list[:5:5], look, both(5), look)), Options{From: FromRecord},
@@ -615,7 +616,7 @@ func TestRepetitionsThatMeetInsideALineAreNotCutThere(t *testing.T) {
 	one := func(k int) string { return "W 0 400e0 32 " + data(k, 32) }
 	f, image = found(t, record([]string{"W 0 4 4 01000000", look, one(1), look, one(2), look,
 		both(3), "R 0 24 4 01000000"}), Options{From: FromRecord}, 0)
-	if image != nil || !strings.HasPrefix(f.Why, "the last repetition ends within a line") {
+	if image != nil || !strings.HasPrefix(f.Why, "the last repetition ends inside a line") {
 		t.Errorf("\n%s", f)
 	}
 }
@@ -630,7 +631,7 @@ func TestDoorbellThatGoesRoundMakesAFrameOfATurn(t *testing.T) {
 	}
 	f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
 	if image == nil || !strings.Contains(f.String(),
-		"a frame is 2 repetitions, after which the counters start again") {
+		"a frame contains 2 repetitions, after which the counters start again") {
 		t.Errorf("\n%s", f)
 	}
 }
@@ -696,7 +697,7 @@ func TestFramesAreCutByHandAtMarks(t *testing.T) {
 	refused(t, m.text(), Options{From: FromMmiotrace, Stop: Part{From: "end"}},
 		"--stop needs --frame")
 	refused(t, m.text(), Options{From: FromMmiotrace, Frame: Part{From: "nowhere"}},
-		`the trace has no mark "nowhere" for the frame to begin at`)
+		`the trace has no mark "nowhere", at which the frame must begin`)
 }
 
 // memorySession is a record of a device that reaches host memory: four frames,
@@ -736,7 +737,7 @@ func TestHostMemoryThatDiffersBetweenFramesIsTold(t *testing.T) {
 		"an index": {func(k int) []string {
 			return []string{fmt.Sprintf("HR 10003000 4 %02x000000",
 				k+1)}
-		}, false, "what counts: 0x1, 0x2, 0x3"},
+		}, false, "a value that counts: 0x1, 0x2, 0x3"},
 		"now then": {func(k int) []string { return []string{"HR 10003000 4 01000000"}[:k/3] }, true,
 			"input      host0 0x10003000"},
 	} {
@@ -810,8 +811,9 @@ func TestStepsOfSettingUpAreNoFrame(t *testing.T) {
 			fmt.Sprintf("W 0 %x 4 01000000", 0x28+4*k))
 	}
 	twice = slices.Concat(twice[:6], asks(1), asks(2), twice[6:])
-	for want, list := range map[string][]string{"more than in them, which a " +
-		"frame would leave out": between, "it occurs only twice, with 2 commands each": twice} {
+	for want, list := range map[string][]string{"more than in the repetitions, " +
+		"and a frame would lack these commands": between,
+		"the repetition occurs only twice, with 2 commands each": twice} {
 		list = slices.Concat(head, list)
 		text := "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
 		f, err := FindFrames(strings.NewReader(text), Options{From: FromRecord}, 0)
@@ -886,7 +888,7 @@ func TestFramesInHostMemoryTakeNewData(t *testing.T) {
 		"input x: the recording has no host memory at bus:0x20000000..0x20000003")
 	refused(t, record, Options{From: FromRecord,
 		Outputs: []TensorSpec{mustTensor(t, "y=bus:0x10000800,uint8,4")}},
-		"output y: the device writes nothing there in this capture")
+		"output y: the recording shows no write by the device to this output")
 }
 
 // ringSession is a driver's: it sets up by a loop of registers, and hands the
@@ -918,7 +920,7 @@ func ringSession(bursts int, buffer func(k int) int) string {
 func TestTurnOfARingInHostMemoryIsAFrame(t *testing.T) {
 	text := ringSession(8, func(k int) int { return k % 2 })
 	f, image := found(t, text, Options{From: FromRecord}, 0)
-	if image == nil || !strings.Contains(f.String(), "a frame is 2 repetitions") ||
+	if image == nil || !strings.Contains(f.String(), "a frame contains 2 repetitions") ||
 		roles(f) != "input host0 0x10001000 4, input host0 0x10001100 4" {
 		t.Fatalf("\n%s", f)
 	}
@@ -928,7 +930,7 @@ func TestTurnOfARingInHostMemoryIsAFrame(t *testing.T) {
 	}
 	if f, image := found(t, ringSession(9, func(k int) int { return (k*k + k/2) % 7 }),
 		Options{From: FromRecord}, 0); image != nil ||
-		!strings.Contains(f.String(), "other addresses of host memory in each repetition") {
+		!strings.Contains(f.String(), "a different host memory address in each repetition") {
 		t.Errorf("\n%s", f)
 	}
 	if f, image := found(t, ringSession(3, func(k int) int { return k % 2 }),

@@ -9,7 +9,7 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// propose makes options, and the flags that say the same, of a candidate.
+// propose sets the options for a candidate, and the equivalent flags.
 func (f *finder) propose(found *Frames, c *Candidate) {
 	p := &found.proposal
 	flag := func(name, format string, a ...any) {
@@ -17,8 +17,8 @@ func (f *finder) propose(found *Frames, c *Candidate) {
 	}
 	p.Frame = Part{strconv.Itoa(c.Lines[0]), strconv.Itoa(c.Starts[1] - 1)}
 	flag("frame", "%s..%s", p.Frame.From, p.Frame.To)
-	if c.next != 0 {
-		p.Stop = Part{From: strconv.Itoa(c.next)}
+	if c.nextLine != 0 {
+		p.Stop = Part{From: strconv.Itoa(c.nextLine)}
 		flag("stop", "%s..", p.Stop.From)
 	}
 	for _, v := range c.Varies {
@@ -28,30 +28,30 @@ func (f *finder) propose(found *Frames, c *Candidate) {
 		case "output":
 			p.Outputs = append(p.Outputs, v.spec)
 		}
-		flag(v.Role, "%s=%s,%s,%d", v.Name, v.spec.where(), v.DType, v.Shape)
+		flag(v.Role, "%s=%s,%s,%d", v.Name, v.spec.placeText(), v.DType, v.Shape)
 	}
 	p.Poll = c.polls
 	for _, r := range c.polls {
-		flag("poll", "%s0x%x-0x%x", r.Place.spec(), r.First, r.Last)
+		flag("poll", "%s0x%x-0x%x", r.Place.flagText(), r.First, r.Last)
 	}
-	if f.o.DeadlineUs == 0 && c.deadlineUs != 0 {
+	if f.options.DeadlineUs == 0 && c.deadlineUs != 0 {
 		p.DeadlineUs = f.longestWait()
 		flag("deadline", "%s", time.Duration(p.DeadlineUs)*time.Microsecond)
 	}
 }
 
-// longestWait is the longest deadline in the trace.
+// longestWait returns the longest deadline of a poll in the trace.
 func (f *finder) longestWait() (us uint32) {
-	for i := range f.steps.n {
+	for i := range f.steps.count {
 		if s := f.steps.at(i); s.op == stepPoll {
-			us = max(us, s.us)
+			us = max(us, s.durationUs)
 		}
 	}
 	return us
 }
 
-// String returns the candidates as a table, what differs in the one that was
-// taken, and the flags that do the same by hand.
+// String returns the candidates as a table, the differences in the chosen one, and the equivalent
+// flags.
 func (f *Frames) String() string {
 	var b strings.Builder
 	for i := range f.Candidates {
@@ -62,7 +62,7 @@ func (f *Frames) String() string {
 		}
 		fmt.Fprintf(&b, "repeats %s%d lines %d..%d: %s of %s%s\n", mark, i+1, c.Lines[0],
 			c.Lines[1],
-			english.Count(len(c.Starts), "time"), english.Count(c.Accesses, "command"),
+			english.Count(len(c.Starts), "repetition"), english.Count(c.Accesses, "command"),
 			c.verdict())
 	}
 	for _, c := range f.Counters {
@@ -74,17 +74,17 @@ func (f *Frames) String() string {
 	}
 	if !f.Found {
 		fmt.Fprintf(&b, "no frame   %s\n", f.Why)
-		b.WriteString("once       if the program does its work only once, import without " +
-			"--find-frames; --input and --output name its data\n")
-		f.hint(&b)
+		b.WriteString("once       if the program does its work only once, " +
+			"import without --find-frames; --input and --output name its data\n")
+		f.writeHint(&b)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "by hand    %s\n", strings.Join(f.Flags, " "))
 	return b.String()
 }
 
-// hint says what can be done about counters.
-func (f *Frames) hint(b *strings.Builder) {
+// writeHint suggests flags for counters.
+func (f *Frames) writeHint(b *strings.Builder) {
 	if f.Chosen == 0 {
 		return
 	}
@@ -92,13 +92,13 @@ func (f *Frames) hint(b *strings.Builder) {
 	for _, v := range f.Candidates[f.Chosen-1].Varies {
 		if v.Role == "counter" && v.Size&(v.Size-1) == 0 {
 			flags = append(flags, fmt.Sprintf("--input NAME%d=%s%s,uint%d,1", len(flags),
-				v.spec.Place.spec(), v.spec.at(), 8*v.Size))
+				v.spec.Place.flagText(), v.spec.addressText(), 8*v.Size))
 		}
 	}
 	if len(flags) > 0 {
-		fmt.Fprintf(b, "by hand    %s makes inputs that the replaying program must count; "+
-			"or use --candidate\n",
-			strings.Join(flags, " "))
+		fmt.Fprintf(b, "by hand    %s makes inputs of the counters, "+
+			"which the replaying program must set in each run; "+
+			"or choose another repetition with --candidate\n", strings.Join(flags, " "))
 	}
 }
 
@@ -106,33 +106,33 @@ func (c *Candidate) verdict() string {
 	if len(c.Refused) == 0 {
 		return ""
 	}
-	text := "; no frame: " + c.Refused[0]
+	text := "; not a frame: " + c.Refused[0]
 	if n := len(c.Refused) - 1; n > 0 {
-		text += fmt.Sprintf(" (and %d more)", n)
+		text += fmt.Sprintf(" (and %s)", english.Count(n, "more reason"))
 	}
 	return text
 }
 
-// explain says where the repetitions of the chosen candidate are and what
-// differs.
+// explain prints the lines of the repetitions of the chosen candidate, and what differs between
+// them.
 func (c *Candidate) explain(b *strings.Builder) {
 	fmt.Fprintf(b, "begins     in lines %s\n", lineList(c.Starts))
 	if c.Cut > 0 {
-		fmt.Fprintf(b, "cut        the trace ends %s into another repetition: left out\n",
+		fmt.Fprintf(b, "cut        the trace ends %s into another repetition, which is left out\n",
 			english.Count(c.Cut, "command"))
 	}
 	for _, again := range c.Again {
-		fmt.Fprintf(b, "again      lines %d..%d repeat the same: left out, with the lines "+
-			"before them\n", again[0], again[1])
+		fmt.Fprintf(b, "again      lines %d..%d repeat the same commands; these lines, "+
+			"and the lines between the repetitions, are left out\n", again[0], again[1])
 	}
-	if c.next == 0 {
+	if c.nextLine == 0 {
 		b.WriteString("stop       nothing follows the repetitions\n")
 	} else {
-		fmt.Fprintf(b, "stop       from line %d on\n", c.next)
+		fmt.Fprintf(b, "stop       from line %d on\n", c.nextLine)
 	}
 	for i := range c.Varies {
-		if i == shownMax {
-			fmt.Fprintf(b, "...        %d more that differ\n", len(c.Varies)-i)
+		if i == differencesMax {
+			fmt.Fprintf(b, "...        %d more values that differ\n", len(c.Varies)-i)
 			break
 		}
 		c.Varies[i].explain(b)
@@ -142,8 +142,8 @@ func (c *Candidate) explain(b *strings.Builder) {
 	}
 }
 
-// shownMax is how much of what differs is shown to people.
-const shownMax = 24
+// differencesMax is the maximum number of differences that explain prints.
+const differencesMax = 24
 
 func (v *Varying) explain(b *strings.Builder) {
 	fmt.Fprintf(b, "%-10s %s 0x%x, %s, line %d", v.Role, v.Place, v.Address,
@@ -157,7 +157,7 @@ func (v *Varying) explain(b *strings.Builder) {
 	fmt.Fprintf(b, " (%s)\n", v.Why)
 }
 
-// lineList is numbers of lines, the first and the last of many.
+// lineList returns line numbers as text. Of many, it contains the first ones and the last.
 func lineList(lines []int) string {
 	var list []string
 	for _, n := range lines {

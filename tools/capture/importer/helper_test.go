@@ -206,7 +206,7 @@ func commands(t *testing.T, image *lmb.Image, want string) {
 func did(r *Report, pass string) string {
 	for _, p := range r.Passes {
 		if p.Name == pass {
-			return p.Did
+			return p.Summary
 		}
 	}
 	return ""

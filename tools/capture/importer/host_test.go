@@ -50,19 +50,19 @@ func TestCaptureOfDMAReplaysWithTheHostMemoryItReached(t *testing.T) {
 	o := Options{From: FromQemu, Board: &boards.Edu,
 		Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}
 	refused(t, text, o, "line 3: store of 0x100000 to the DMA source address: a replay needs "+
-		"host memory there, which the trace lacks; name its file with --host")
+		"host memory there, which the trace lacks; add a file of this memory with --host")
 	o.Host = []HostSpec{{"from", 0x100000, captureFile(t, "edu-dma.from.bin")}}
 	refused(t, text, o, "line 21: store of 0x102000 to the DMA destination address: a replay "+
-		"needs host memory there, which the trace lacks; name its file with --host")
+		"needs host memory there, which the trace lacks; add a file of this memory with --host")
 	o.Host = append(o.Host, HostSpec{"to", 0x102000, captureFile(t, "edu-dma.to.bin")})
 	const warning = "the trace has no accesses to host memory, so the image neither waits for " +
 		"nor compares what the device writes there; record with `lm record` or `lm serve`"
 	for _, without := range [][]string{nil, {"coalesce", "fence"}} {
 		o.Without = without
 		image, report := mustImport(t, text, o)
-		if did(report, "host") != "2 stores of its addresses became relocations" ||
-			did(report, "fill") != "host memory from: 4096 bytes with 0 addresses; to: 4096 "+
-				"bytes with 0 addresses" || len(report.Warnings) != 1 ||
+		if did(report, "host") != "2 stores of host memory addresses became relocations" ||
+			did(report, "fill") != "host memory from: 4096 bytes with 0 host memory addresses; "+
+				"to: 4096 bytes with 0 host memory addresses" || len(report.Warnings) != 1 ||
 			report.Warnings[0].String() != warning {
 			t.Errorf("%v", report)
 		}
@@ -108,11 +108,12 @@ func TestAddressesInHostMemoryBecomeThoseOfTheReplay(t *testing.T) {
 	o.Host = []HostSpec{{"ring", bus, ring}}
 	image, report := mustImport(t, text, o)
 	if got := did(report,
-		"host"); got != "2 stores of its addresses became relocations, 2 of them joined from two "+
-		"halves; 1 load of its addresses ignored" {
+		"host"); got != "2 stores of host memory addresses became relocations, 2 of them "+
+		"joined from two halves; 1 load of host memory addresses ignored" {
 		t.Errorf("host: %s", got)
 	}
-	if got := did(report, "fill"); got != "host memory ring: 12288 bytes with 1 address" {
+	if got := did(report, "fill"); got != "host memory ring: 12288 bytes "+
+		"with 1 host memory address" {
 		t.Errorf("fill: %s", got)
 	}
 	replay, device := load(t, image, runtime.AnyTLBWindow)
@@ -199,8 +200,8 @@ func TestStoresThatAreAddressesAndThoseThatAreNot(t *testing.T) {
 		if len(report.Warnings) != c.warnings+1 {
 			t.Errorf("%v: %v", c.trace, report.Warnings)
 		}
-		const told = "line 1: 0x2008, stored to bar0 + 0x4, is treated as an address in " +
-			"host memory m"
+		const told = "line 1: the value 0x2008, stored to bar0 + 0x4, is treated as an address " +
+			"in host memory m: a replay stores the address of its own memory instead"
 		if c.trace[0] == "w 04 4 0x2008" && report.Warnings[0].String() != told {
 			t.Errorf("told: %s", report.Warnings[0])
 		}
@@ -209,10 +210,10 @@ func TestStoresThatAreAddressesAndThoseThatAreNot(t *testing.T) {
 
 func TestHostMemoryIsRefusedWhereItMakesNoSense(t *testing.T) {
 	for spec, want := range map[string]string{
-		"ring":         `host memory "ring": the form is ` + hostForm,
-		"ring=0x1000":  `host memory "ring=0x1000": the form is ` + hostForm,
-		"ring=0x1000,": `host memory "ring=0x1000,": the form is ` + hostForm,
-		"ring=q,f":     `host memory "ring=q,f": the form is ` + hostForm,
+		"ring":         `host memory "ring" must have the form ` + hostForm,
+		"ring=0x1000":  `host memory "ring=0x1000" must have the form ` + hostForm,
+		"ring=0x1000,": `host memory "ring=0x1000," must have the form ` + hostForm,
+		"ring=q,f":     `host memory "ring=q,f" must have the form ` + hostForm,
 		"=0x1000,f": `host memory "=0x1000,f": the name is empty (the form is ` + hostForm +
 			")",
 		"a b=0x1000,f": `host memory "a b=0x1000,f": the name has blanks, commas or control ` +
@@ -231,7 +232,7 @@ func TestHostMemoryIsRefusedWhereItMakesNoSense(t *testing.T) {
 	page := make([]byte, 4096)
 	a := func(bus string) string {
 		return "host memory a: bus address " + bus +
-			" must be a multiple of 8, not 0, and have room for 4096 bytes"
+			" must be a nonzero multiple of 8, and the 4096 bytes there must end below 2^64"
 	}
 	for want, hosts := range map[string][]HostSpec{
 		"host memory a has 0 bytes, but must have 1 to 4294967296": {{"a", 0x1000, nil}},
@@ -240,10 +241,8 @@ func TestHostMemoryIsRefusedWhereItMakesNoSense(t *testing.T) {
 		a("0xfffffffffffff008"): {{"a",
 			0xfffffffffffff008,
 			page}},
-		"host memory a and b have the same name, or " +
-			"overlap": {{"a", 0x1000, page}, {"b", 0x1ff8, page}},
-		"host memory a and a have the same name, or " +
-			"overlap": {{"a", 0x1000, page}, {"a", 0x4000, page}},
+		"host memory a and host memory b overlap": {{"a", 0x1000, page}, {"b", 0x1ff8, page}},
+		"two --host flags have the name a":        {{"a", 0x1000, page}, {"a", 0x4000, page}},
 	} {
 		text, o := qemuTrace("r 08 4 0x10400")
 		o.Host = hosts

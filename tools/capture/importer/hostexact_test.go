@@ -117,15 +117,16 @@ func TestHostMemoryThatCannotBeIsRefused(t *testing.T) {
 	o := Options{From: FromRecord}
 	refused(t, nvmeSession("361bf41a", "MEM 10000000 100000", "MEM 10500000 1000",
 		"MEM 10100000 800000"), o,
-		"line 23: host memory at 0x10100000, 8388608 bytes, overlaps host3, which was a "+
-			"separate range before")
+		"line 23: host memory at 0x10100000, 8388608 bytes, overlaps host memory "+
+			"host3, but an image cannot join ranges that were separate before")
 	refused(t, nvmeSession("361bf41a", "MEM 8000000000 80000000"), o,
-		"line 21: host memory at 0x8000000000, 2147483648 bytes, is too much: an image may have "+
-			"1024 MiB in one range and 4096 MiB in all")
+		"line 21: host memory at 0x8000000000, 2147483648 bytes, is too much: an image may "+
+			"have at most 1024 MiB in one range and 4096 MiB in all")
 	refused(t, nvmeSession("361bf41a", "MEM 10000000 0"), o,
-		"line 21: the size of host memory is wrong: 0 bytes at 0x10000000")
+		"line 21: host memory of 0 bytes at 0x10000000 must not be empty and must end below 2^64")
 	refused(t, nvmeSession("361bf41a", "MEM ffffffffffffffff 2"), o,
-		"line 21: the size of host memory is wrong: 2 bytes at 0xffffffffffffffff")
+		"line 21: host memory of 2 bytes at 0xffffffffffffffff must not be empty and must end "+
+			"below 2^64")
 }
 
 // TestRecordWithoutAccessesSaysWhatWasRecordedAndWhatToDo.
@@ -133,12 +134,13 @@ func TestRecordWithoutAccessesSaysWhatWasRecordedAndWhatToDo(t *testing.T) {
 	o := Options{From: FromRecord}
 	refused(t, "LMRECORD 2\nDEVICE 0 1b36 0010 0000:00:04.0\nBAR 0 0 0 80000000 4000\n"+
 		"CR 0 0 4 361b1000\nCW 0 4 2 0600\nEND 4\n", o,
-		"the recording has no access to 0000:00:04.0: the program mapped a BAR but did not "+
-			"access it (1 load and 1 store of configuration space); `lm record --help` lists "+
-			"the mappings that it sees")
+		"the recording contains no access to 0000:00:04.0: the program mapped a BAR but did not "+
+			"access the BAR (1 load and 1 store of configuration space); "+
+			"`lm record --help` lists the mappings that lm can record")
 	refused(t, "LMRECORD 2\nEND 0\n", o,
-		"line 1: the recording is empty: the program mapped no BAR of a device, or of a device "+
-			"that --device names; `lm record --help` lists the mappings that it sees")
+		"line 1: the recording is empty: the program did not map a BAR of a device, or "+
+			"--device names another device; `lm record --help` lists the mappings "+
+			"that lm can record")
 }
 
 // allocated is how many bytes something has the heap give.
@@ -161,15 +163,15 @@ func TestHostMemoryThatIsOnlyNamedTakesNone(t *testing.T) {
 		t.Errorf("64 MiB that are named take %d bytes", n)
 	}
 	refused(t, nvmeSession("361bf41a", "MEM 1 ffffffffffffffff"), o,
-		"line 21: host memory at 0x1, 18446744073709551615 bytes, is too much: an image may have "+
-			"1024 MiB in one range and 4096 MiB in all")
+		"line 21: host memory at 0x1, 18446744073709551615 bytes, is too much: an image may "+
+			"have at most 1024 MiB in one range and 4096 MiB in all")
 	var many []string
 	for i := range 5 {
 		many = append(many, fmt.Sprintf("MEM %x 40000000", (i+1)<<40))
 	}
 	refused(t, nvmeSession("361bf41a", many...), o,
-		"line 24: host memory at 0x40000000000, 1073741824 bytes, is too much: an image may have "+
-			"1024 MiB in one range and 4096 MiB in all")
+		"line 24: host memory at 0x40000000000, 1073741824 bytes, is too much: an image may "+
+			"have at most 1024 MiB in one range and 4096 MiB in all")
 }
 
 // TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts.
@@ -199,7 +201,7 @@ func TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts(t *testing.T) {
 func TestHalvesOfAnAddressInTwoRegistersAreOfOne(t *testing.T) {
 	device := &boards.Board{Name: "generic", BarSizes: [6]uint64{1: 4096},
 		Rules: []boards.AccessRule{{Bar: 1, Last: 4095, Widths: 4, Name: "registers"}}}
-	o := Options{From: FromRecord, Board: device, Generic: true}
+	o := Options{From: FromRecord, Board: device, BarSizesAreLimits: true}
 	for _, c := range []struct{ list, want string }{
 		{"W 0 20 4 00100843,W 0 24 4 01000000",
 			"write.4 bar1+0x20 bus(host0)+0x1000,write.4 bar1+0x24 0x0"},
@@ -222,7 +224,7 @@ func TestHalvesOfAnAddressInTwoRegistersAreOfOne(t *testing.T) {
 		}
 		_, report := mustImport(t, text, o)
 		if told := strings.Contains(report.String(),
-			"whose halves are stored to bar1"); told != strings.Contains(c.want, "bus(") {
+			"stored in halves to offsets 0x"); told != strings.Contains(c.want, "bus(") {
 			t.Errorf("%v", report)
 		}
 	}
@@ -249,7 +251,7 @@ func ownAnswers(who string) string {
 // device never did, and an output that by the record is the program's.
 func TestImageWithItsOwnAnswersIsWarnedOf(t *testing.T) {
 	o := Options{From: FromRecord}
-	const never = "host0, bus address 0x10000000: the recording has no writes of the device there"
+	const never = "host0, bus address 0x10000000: the recording shows no write by the device"
 	if _, report := mustImport(t, ownAnswers("HR"), o); !strings.Contains(report.String(), never) ||
 		!strings.Contains(report.String(), "--protect all") {
 		t.Error(report)
@@ -263,16 +265,16 @@ func TestImageWithItsOwnAnswersIsWarnedOf(t *testing.T) {
 	}
 	o.Outputs = []TensorSpec{output}
 	refused(t, ownAnswers("HR"), o,
-		"output answer: the device writes nothing there in this capture; the recording shows 16 "+
-			"bytes "+
-			"of it as stored by the program; record again with lm record --protect all or --watch")
+		"output answer: the recording shows no write by the device to this output; the recording "+
+			"shows that the program stored 16 bytes there; if the device wrote these bytes, "+
+			"record again with lm record --protect all or --watch")
 	if _, report := mustImport(t, ownAnswers("HW"), o); strings.Contains(report.String(),
-		"output answer: the recording shows") {
+		"the recording shows that the program") {
 		t.Error(report)
 	}
 	mixed := strings.Replace(ownAnswers("HW"), "HW 10002000 8", "HR 10002000 8", 1)
 	if _, report := mustImport(t, mixed, o); !strings.Contains(report.String(),
-		"output answer: the recording shows 8 bytes of it as last stored by the program") {
+		"output answer: the program, not the device, stored 8 bytes of this output last") {
 		t.Error(report)
 	}
 }

@@ -11,338 +11,341 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// hostMemory follows what a recording tells of host memory: what the device
-// read there the program had stored, and what the device wrote the program may
-// have waited for.
+// hostMemory follows the accesses of host memory in a recording. Data that the device read were
+// stored by the program, and the program may have waited for data that the device wrote.
 type hostMemory struct {
-	*regions
-	exact bool // hosts are
-	due   bool // the program stored to the device since the last slot
-	slot  int  // of the last one, -1: none
-	wrote []hostStore
-	// the last byte that the device wrote and that was different; of exact memory that of each
-	// piece
-	changed []hostStore
-	since   int64 // when the first of wrote was
-	line    int   // of the last
-	direct  int   // accesses of the program through the PCIe tile
+	*iatuState
+	exact           bool // all host memory is exact (hostSpace.exact)
+	storedSinceSlot bool // the program stored to the device since slotStep
+	// Index of the step before which stores to host memory are placed; -1: none
+	slotStep      int
+	pendingWrites []hostStore // writes of the device that are not in steps yet
+	// The last byte that the device changed; of exact memory, one for each write
+	pendingChanges  []hostStore
+	pendingSince    int64 // time of the first write in wrote
+	pendingLine     int   // line of the last write in wrote
+	programAccesses int   // accesses of the program to host memory through the PCIe tile
 }
 
-// Device is told that the device reached host memory at a bus address.
+// Device processes an access of the device to host memory at a bus address.
 func (l *lifter) Device(line int, time int64, write bool, bus uint64, data []byte) error {
-	i, offset, err := l.hostAt(line, bus, uint64(len(data)))
+	i, offset, err := l.hostSpaceAt(line, bus, uint64(len(data)))
 	if err != nil {
 		return err
 	}
 	s := hostStore{i, offset, data}
-	inside := l.inside(&traces.Access{Line: line, Time: time, Op: traces.OpLoad})
-	between := !inside && l.cut.now == segmentBetween
-	if h := &l.hosts[i]; write {
-		h.wrote = true
-	} else if h.stored == 0 {
-		h.stored = line
+	inside := l.enterSegment(&traces.Access{Line: line, Time: time, Op: traces.OpLoad})
+	between := !inside && l.cut.current == segmentBetween
+	if h := &l.hostSpaces[i]; write {
+		h.deviceWrote = true
+	} else if h.firstStoreLine == 0 {
+		h.firstStoreLine = line
 	}
 	switch {
 	case write && inside:
-		l.deviceWrote(line, time, s)
+		l.processWrite(line, time, s)
 	case write && between:
-		l.hosts[i].store(offset, data)
+		l.hostSpaces[i].recordStore(offset, data)
 	case write:
-		l.learn(s, true)
+		l.learnStores(s, true)
 	default:
-		l.deviceRead(line, time, s, inside, between)
+		l.processRead(line, time, s, inside, between)
 	}
 	return nil
 }
 
-// deviceRead takes what the device read, or, of exact memory, what the program
-// stored before the line that follows.
-func (l *lifter) deviceRead(line int, time int64, s hostStore, inside, between bool) {
-	h, early := &l.hosts[s.host], !inside && !between
+// processRead processes a read of the device. If the memory is exact, it is a store of the program
+// before the next line instead.
+func (l *lifter) processRead(line int, time int64, s hostStore, inside, between bool) {
+	h, early := &l.hostSpaces[s.host], !inside && !between
 	stored := []hostStore{s}
 	if l.host.exact {
-		l.settle(time)
-		h.store(s.offset, s.data)
+		l.flushDeviceWrites(time)
+		h.recordStore(s.offset, s.data)
 	} else {
-		stored = l.learn(s, early)
+		stored = l.learnStores(s, early)
 	}
 	switch {
 	case between:
-		l.cut.between = append(l.cut.between, stored...)
+		l.cut.leftOutStores = append(l.cut.leftOutStores, stored...)
 	case early && l.host.exact:
-		h.first = append(h.first, s)
+		h.initialStores = append(h.initialStores, s)
 	default:
-		if l.host.exact && l.host.slot != l.steps.n-1 {
-			l.host.slot = l.hole(line, time)
+		if l.host.exact && l.host.slotStep != l.steps.count-1 {
+			l.host.slotStep = l.addPlaceholder(line, time)
 		}
 		for _, s := range stored {
-			l.place(line, time, s)
+			l.placeStore(line, time, s)
 		}
-		l.host.due = true
+		l.host.storedSinceSlot = true
 	}
 }
 
-// hostAt finds the host memory that holds an address, or adds it.
-func (l *lifter) hostAt(line int, bus, size uint64) (index int, offset uint64, err error) {
-	for i := range l.hosts {
-		h := &l.hosts[i]
+// hostSpaceAt returns the host memory that contains a bus address, and adds it if there is none.
+func (l *lifter) hostSpaceAt(line int, bus, size uint64) (index int, offset uint64, err error) {
+	for i := range l.hostSpaces {
+		h := &l.hostSpaces[i]
 		reach := h.size
-		if !h.given && !h.exact {
-			reach = l.growthLimit(h)
+		if !h.fromUser && !h.exact {
+			reach = l.hostSizeLimit(h)
 		}
 		if bus >= h.bus && bus-h.bus < reach {
 			h.size = max(h.size, bus-h.bus+size)
-			if h.given && h.size > reach || h.size > hostSizeMax {
-				return 0, 0, traces.Refuse(line,
-					"the device reaches %d bytes of host memory at 0x%x, beyond the end of %s",
+			if h.fromUser && h.size > reach {
+				return 0, 0, traces.TraceError(line,
+					"the device accesses %d bytes at bus address 0x%x, "+
+						"beyond the end of host memory %s; use a larger file in --host",
 					size, bus, h.name)
+			}
+			if h.size > hostSizeMax {
+				return 0, 0, tooLargeError(line, h.bus, h.size)
 			}
 			return i, bus - h.bus, nil
 		}
 	}
-	return l.newHost(line, bus, size)
+	return l.addHostSpaceAt(line, bus, size)
 }
 
-func (l *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, err error) {
-	h := hostSpace{name: fmt.Sprintf("host%d", len(l.hosts)), bus: bus &^ (hostApart - 1),
+func (l *lifter) addHostSpaceAt(line int, bus, size uint64) (index int, offset uint64, err error) {
+	h := hostSpace{name: fmt.Sprintf("host%d", len(l.hostSpaces)), bus: bus &^ (hostBlockSize - 1),
 		pages: map[uint64]*hostPage{}}
-	if g, ok := l.host.ofBus(bus); ok {
-		h.bus, h.seen, h.whole = g.target, l.host.NoCBase+g.base, true
+	if g, ok := l.host.regionAtBus(bus); ok {
+		h.bus, h.deviceAddress, h.throughIATU = g.target, l.host.NoCBase+g.base, true
 	} else if l.host.RegionCount != 0 {
-		h.seen, h.whole = l.host.NoCBase+h.bus, true
+		h.deviceAddress, h.throughIATU = l.host.NoCBase+h.bus, true
 	}
 	h.size = bus - h.bus + size
-	if h.size > hostSizeMax || len(l.hosts) == hostsMax {
-		return 0, 0,
-			traces.Refuse(line,
-				"with the host memory at 0x%x, the device reaches more than an image of "+
-					"this capture may have; import a part",
-				bus)
+	if h.size > hostSizeMax {
+		return 0, 0, tooLargeError(line, h.bus, h.size)
 	}
-	l.addHost(h)
-	return len(l.hosts) - 1, bus - h.bus, nil
+	if len(l.hostSpaces) == hostsMax {
+		return 0, 0, tooManyHostsError(line)
+	}
+	l.addHostSpace(h)
+	return len(l.hostSpaces) - 1, bus - h.bus, nil
 }
 
-// addHost adds host memory and its window, whose size is not known yet.
-func (p *program) addHost(h hostSpace) {
+// addHostSpace adds a host memory and its window. The size of the window is set later.
+func (p *program) addHostSpace(h hostSpace) {
 	h.window = uint16(len(p.windows))
-	w := window{bar: uint8(hostBar + len(p.hosts))}
-	w.Window = lmb.Window{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot},
+	w := window{bar: uint8(hostBarBase + len(p.hostSpaces))}
+	w.Window = lmb.Window{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.AnySlot},
 		Name: h.name}
 	p.windows = append(p.windows, w)
-	p.hosts = append(p.hosts, h)
+	p.hostSpaces = append(p.hostSpaces, h)
 }
 
-// learn takes what was read from host memory, and returns what the program must
-// have stored since the last time; what nobody had read before was there from
-// the start, as is everything where early is set.
-func (l *lifter) learn(s hostStore, early bool) (stored []hostStore) {
-	h := &l.hosts[s.host]
-	for p := range h.parts(s.offset, s.data) {
+// learnStores processes data that were read from host memory, and returns the parts that the
+// program must have stored since the last access. Parts that were never accessed before are initial
+// contents; if early is true, all parts are.
+func (l *lifter) learnStores(s hostStore, early bool) (stored []hostStore) {
+	h := &l.hostSpaces[s.host]
+	for p := range h.pageParts(s.offset, s.data) {
 		for from, to := 0, 0; from < len(p.data); from = to {
-			known, equal := p.has(from)
+			known, equal := p.compareByte(from)
 			for to = from + 1; to < len(p.data); to++ {
-				if k, e := p.has(to); k != known || k && e != equal {
+				if k, e := p.compareByte(to); k != known || k && e != equal {
 					break
 				}
 			}
 			piece := hostStore{s.host, p.offset + uint64(from), p.data[from:to]}
 			switch {
 			case !known, !equal && early:
-				h.first = append(h.first, piece)
+				h.initialStores = append(h.initialStores, piece)
 			case !equal:
 				stored = append(stored, piece)
 			}
 		}
-		p.take()
+		p.copyToPage()
 	}
 	return stored
 }
 
-// place puts a store of the program in front of its last stores to the device:
-// one of them had the device read what is stored.
-func (l *lifter) place(line int, time int64, s hostStore) {
-	if l.host.slot < 0 {
-		l.host.slot = l.hole(line, time)
+// placeStore adds a store to host memory before the last stores of the program to the device,
+// because one of these made the device read the stored data.
+func (l *lifter) placeStore(line int, time int64, s hostStore) {
+	if l.host.slotStep < 0 {
+		l.host.slotStep = l.addPlaceholder(line, time)
 	}
-	at := l.steps.at(l.host.slot)
+	at := l.steps.at(l.host.slotStep)
 	if at.op == stepNone {
-		at.op, at.to = stepHost, int32(len(l.late))
-		l.late = append(l.late, nil)
+		at.op, at.operand = stepHostStores, int32(len(l.hostStoreLists))
+		l.hostStoreLists = append(l.hostStoreLists, nil)
 	}
-	l.late[at.to] = append(l.late[at.to], s)
+	l.hostStoreLists[at.operand] = append(l.hostStoreLists[at.operand], s)
 }
 
-// deviceWrote takes what the device wrote.
-func (l *lifter) deviceWrote(line int, time int64, s hostStore) {
+// processWrite processes data that the device wrote.
+func (l *lifter) processWrite(line int, time int64, s hostStore) {
 	fresh, changed := false, hostStore{}
-	for p := range l.hosts[s.host].parts(s.offset, s.data) {
+	for p := range l.hostSpaces[s.host].pageParts(s.offset, s.data) {
 		for k, b := range p.data {
-			known, equal := p.has(k)
+			known, equal := p.compareByte(k)
 			fresh = fresh || !known || !equal
 			if !known && b != 0 || known && !equal {
 				changed = hostStore{s.host, p.offset + uint64(k), p.data[k : k+1]}
 			}
 		}
-		p.take()
+		p.copyToPage()
 	}
-	if !fresh || l.ignores(s) {
-		return // what was there: nobody could tell
+	if !fresh || l.ignoresWrite(s) {
+		return // no change, so the program cannot have noticed it
 	}
-	if len(l.host.wrote) == 0 {
-		l.host.since = time
+	if len(l.host.pendingWrites) == 0 {
+		l.host.pendingSince = time
 	}
 	if !l.host.exact && changed.data != nil {
-		l.host.changed = l.host.changed[:0] // the device's order is known: what came last is enough
+		// Accesses are in the device's order, so only the last change matters
+		l.host.pendingChanges = l.host.pendingChanges[:0]
 	}
 	if changed.data != nil {
-		l.host.changed = append(l.host.changed, changed)
+		l.host.pendingChanges = append(l.host.pendingChanges, changed)
 	}
-	l.host.wrote, l.host.line = append(l.host.wrote, s), line
+	l.host.pendingWrites, l.host.pendingLine = append(l.host.pendingWrites, s), line
 }
 
-// settle makes steps of what the device wrote since the program's last store:
-// the program may have waited for it before it went on, so a replay waits for
-// the last that changed, and compares all of it.
-func (l *lifter) settle(time int64) {
-	wrote := l.host.wrote
-	l.host.wrote = nil
+// flushDeviceWrites makes steps for what the device wrote since the program's last store. The
+// program may have waited for these data, so a replay polls the last change and compares all data.
+func (l *lifter) flushDeviceWrites(time int64) {
+	wrote := l.host.pendingWrites
+	l.host.pendingWrites = nil
 	if len(wrote) == 0 {
 		return
 	}
-	for _, c := range l.host.changed {
-		h, word := &l.hosts[c.host], c.offset&^3
-		g := h.page(word)
-		l.steps.add(step{
-			op: stepPoll, width: 4, count: 1, line: uint32(l.host.line), time: time,
-			value: traces.Little(g.data[word%hostPageSize:][:4]), to: l.maskIndex(g.mask(word)),
-			us: l.deadline(time - l.host.since), window: h.window, offset: uint32(word), aim: -1,
-			flags: memoryStep,
+	for _, c := range l.host.pendingChanges {
+		h, word := &l.hostSpaces[c.host], c.offset&^3
+		g := h.pageAt(word)
+		l.steps.appendStep(step{
+			op: stepPoll, width: 4, count: 1, line: uint32(l.host.pendingLine), time: time,
+			value:      traces.Little(g.data[word%hostPageSize:][:4]),
+			operand:    l.maskIndex(g.knownMask(word)),
+			durationUs: l.deadlineUs(time - l.host.pendingSince), window: h.window,
+			offset: uint32(word), target: -1,
+			flags: flagMemory,
 		})
 	}
-	l.host.changed = l.host.changed[:0]
-	for _, s := range joined(wrote) {
+	l.host.pendingChanges = l.host.pendingChanges[:0]
+	for _, s := range mergeStores(wrote) {
 		l.compareHost(s, time)
 	}
 }
 
-// compareHost makes loads of what host memory holds now where s lies.
+// compareHost adds loads of the current contents of host memory in the range of s.
 func (l *lifter) compareHost(s hostStore, time int64) {
-	h := &l.hosts[s.host]
-	a := traces.Access{Line: l.host.line, Op: traces.OpLoad, Time: time, Offset: s.offset}
+	h := &l.hostSpaces[s.host]
+	a := traces.Access{Line: l.host.pendingLine, Op: traces.OpLoad, Time: time, Offset: s.offset}
 	data := make([]byte, len(s.data))
-	for p := range h.parts(s.offset, data) {
-		copy(p.data, p.page.data[p.at:])
+	for p := range h.pageParts(s.offset, data) {
+		copy(p.data, p.page.data[p.pageOffset:])
 	}
-	for e, data := range traces.Natural(a, data) {
-		l.hostStep(s.host, e, data)
+	for e, data := range traces.NaturalAccesses(a, data) {
+		l.addHostStep(s.host, e, data)
 	}
 }
 
-// hostStep makes a step of the program's accesses to host memory.
-func (l *lifter) hostStep(host int, a *traces.Access, data []byte) {
-	s := stepOf(a, uint32(len(data)/int(a.Width)))
-	s.window, s.offset, s.flags = l.hosts[host].window, uint32(a.Offset), memoryStep
+// addHostStep adds a step for adjacent accesses of the program to host memory.
+func (l *lifter) addHostStep(host int, a *traces.Access, data []byte) {
+	s := newStep(a, uint32(len(data)/int(a.Width)))
+	s.window, s.offset, s.flags = l.hostSpaces[host].window, uint32(a.Offset), flagMemory
 	if s.count == 1 {
 		s.value = traces.Little(data)
 	}
-	if !l.join(&s, data) {
+	if !l.mergeIntoLast(&s, data) {
 		if s.count > 1 {
-			s.value = l.data.add(data)
+			s.value = l.runData.store(data)
 		}
-		l.steps.add(s)
+		l.steps.appendStep(s)
 	}
 }
 
-// before comes in front of a store to the device: what the device wrote until
-// then is waited for, and what the program stored to host memory goes here.
-func (l *lifter) before(s *step) {
+// prepareAccess must be called before each step of an access to the device. It makes steps for what
+// the device wrote so far, and sets slotStep for stores to host memory.
+func (l *lifter) prepareAccess(s *step) {
 	if l.host.exact {
-		l.settle(s.time)
+		l.flushDeviceWrites(s.time)
 		return
 	}
-	if s.op != stepStore || len(l.hosts) == 0 && len(l.host.enabled) == 0 {
+	if s.op != stepStore || len(l.hostSpaces) == 0 && len(l.host.enabled) == 0 {
 		return
 	}
-	l.settle(s.time)
-	if end := l.steps.end(); l.host.due || end == nil || end.op != stepStore {
-		l.host.slot = l.hole(int(s.line), s.time)
-		l.host.due = false
+	l.flushDeviceWrites(s.time)
+	if end := l.steps.lastStep(); l.host.storedSinceSlot || end == nil || end.op != stepStore {
+		l.host.slotStep = l.addPlaceholder(int(s.line), s.time)
+		l.host.storedSinceSlot = false
 	}
 }
 
-// throughPCIe takes an access that the program made, through the PCIe tile, of
-// its own memory: it becomes one of that memory.
-func (l *lifter) throughPCIe(a *traces.Access, at *aim, address uint64) (taken bool, err error) {
-	if at.kinds[0] != chips.PCIe || at.target.Multicast {
+// accessThroughPCIe processes an access of the program to its own memory through the PCIe tile: it
+// becomes an access of host memory.
+func (l *lifter) accessThroughPCIe(a *traces.Access, at *windowTarget, address uint64) (taken bool,
+	err error) {
+	if at.kinds[0] != chips.PCIe || at.route.Multicast {
 		return false, nil
 	}
-	bus, ok := l.host.toBus(address)
+	bus, ok := l.host.busAddress(address)
 	if !ok {
 		return false, nil
 	}
-	i, offset, err := l.hostAt(a.Line, bus, uint64(a.Width))
+	i, offset, err := l.hostSpaceAt(a.Line, bus, uint64(a.Width))
 	if err != nil {
 		return true, err
 	}
-	l.host.direct++
+	l.host.programAccesses++
 	e := *a
 	e.Offset = offset
 	data := traces.Bytes(a.Value, a.Width)
 	if a.Op == traces.OpStore {
-		l.settle(a.Time)
-		l.hosts[i].store(offset, data)
+		l.flushDeviceWrites(a.Time)
+		l.hostSpaces[i].recordStore(offset, data)
 		l.program.stores++
 	} else {
 		l.program.loads++
-		for _, s := range l.learn(hostStore{i, offset, data}, false) {
-			l.host.slot = l.hole(a.Line, a.Time)
-			l.place(a.Line, a.Time, s)
+		for _, s := range l.learnStores(hostStore{i, offset, data}, false) {
+			l.host.slotStep = l.addPlaceholder(a.Line, a.Time)
+			l.placeStore(a.Line, a.Time, s)
 		}
 	}
-	l.hostStep(i, &e, data)
+	l.addHostStep(i, &e, data)
 	return true, nil
 }
 
-// hostAct is what happened to host memory between two commands. What the
-// program stored there, and what it saw that the device wrote, is what changed:
-// it depends on the data, and so is no command.
-type hostAct struct {
+// hostChange is a change of host memory between two commands, by the program or by the device.
+// Changes depend on the data, so they are not tokens.
+type hostChange struct {
 	step   int32
-	before int32 // token that it is in front of
+	before int32 // index of the next token
 	wrote  bool  // by the device
 }
 
-// act takes a step that is one, and reports whether it is.
-func (f *finder) act(s *step, index int) bool {
-	wrote := s.touches() && f.windows[s.window].Kind == gen.WindowKindHost
-	if s.op != stepHost && !wrote {
+// recordHostChange records a step that changes host memory, and reports whether the step does so.
+func (f *finder) recordHostChange(s *step, index int) bool {
+	wrote := s.accessesDevice() && f.windows[s.window].Kind == gen.WindowKindHost
+	if s.op != stepHostStores && !wrote {
 		return false
 	}
-	f.acts = append(f.acts, hostAct{int32(index), int32(len(f.ids)), wrote})
+	f.hostChanges = append(f.hostChanges, hostChange{int32(index), int32(len(f.ids)), wrote})
 	return true
 }
 
-// lead is the first line of what belongs to a token: of what the program stored
-// to host memory in front of it, or its own.
-func (f *finder) lead(at int) int {
+// firstRelatedLine returns the first line of a token, including stores to host memory before it.
+func (f *finder) firstRelatedLine(at int) int {
 	line := f.lineOf(at)
-	for _, a := range f.actsOf(at, at+1, false) {
+	for _, a := range f.hostChangesIn(at, at+1, false) {
 		line = min(line, int(f.steps.at(int(a.step)).line))
 	}
 	return line
 }
 
-// actsOf returns what happened to host memory in a repetition from one token to
-// another: what the program stored in front of its commands, or what the device
-// had written after them.
-func (f *finder) actsOf(from, to int, wrote bool) (list []hostAct) {
+// hostChangesIn returns the changes of host memory in a repetition from one token to another: if
+// wrote is false, stores of the program before these tokens; otherwise writes of the device after
+// them.
+func (f *finder) hostChangesIn(from, to int, wrote bool) (list []hostChange) {
 	if wrote {
 		from, to = from+1, to+1
 	}
-	low, _ := slices.BinarySearchFunc(f.acts, from,
-		func(a hostAct, at int) int { return int(a.before) - at })
-	for _, a := range f.acts[low:] {
+	low, _ := slices.BinarySearchFunc(f.hostChanges, from,
+		func(a hostChange, at int) int { return int(a.before) - at })
+	for _, a := range f.hostChanges[low:] {
 		if int(a.before) >= to {
 			break
 		}
@@ -353,18 +356,19 @@ func (f *finder) actsOf(from, to int, wrote bool) (list []hostAct) {
 	return list
 }
 
-// stored is the bytes of host memory in a list of acts.
-func (f *finder) stored(list []hostAct) []hostStore {
+// storesOf returns the bytes of host memory that a list of changes contains.
+func (f *finder) storesOf(list []hostChange) []hostStore {
 	var all []hostStore
 	for _, a := range list {
 		s := f.steps.at(int(a.step))
 		switch {
-		case s.op == stepHost:
-			all = append(all, f.late[s.to]...)
+		case s.op == stepHostStores:
+			all = append(all, f.hostStoreLists[s.operand]...)
 		case s.op == stepLoad:
-			all = append(all, hostStore{int(f.windows[s.window].bar - hostBar), uint64(s.offset),
-				f.moved(s)})
+			all = append(all, hostStore{int(f.windows[s.window].bar - hostBarBase),
+				uint64(s.offset),
+				f.dataOf(s)})
 		}
 	}
-	return joined(all)
+	return mergeStores(all)
 }

@@ -12,92 +12,94 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// hostTensors makes copies of what happens to inputs and outputs that lie in
-// host memory. What a trace tells of that is what changed, so a tensor is copied
-// whole: an input where the frame first stores to it, or where that begins;
-// an output where it last sees what the device wrote.
+// hostTensors makes copies for inputs and outputs in host memory. A trace contains only the changes
+// of host memory, so the image copies whole tensors: an input at the first store of the frame to
+// it, or at the start of the frame; an output at the frame's last load of bytes that the device
+// wrote.
 type hostTensors struct {
 	*program
-	list   []int         // tensors
-	copies map[int][]int // tensors that are copied at a step
-	done   bool          // after the frame
-	own    []string      // warnings of outputs that the image stores itself
+	indexes       []int         // indexes of the tensors in host memory
+	copiesAt      map[int][]int // for the index of a step: tensors that are copied there
+	hasFrameEnded bool          // the frame has ended
+	warnings      []string      // warnings about outputs that the program itself stored
 }
 
-// begin finds the tensors, and the steps to copy them at.
-func (h *hostTensors) begin() error {
+// findTensors finds the tensors in host memory, and the steps at which they are copied.
+func (h *hostTensors) findTensors() error {
 	for i := range h.tensors {
 		t := &h.tensors[i]
 		if !t.Bus {
 			continue
 		}
-		m := slices.IndexFunc(h.hosts, func(m hostSpace) bool {
+		m := slices.IndexFunc(h.hostSpaces, func(m hostSpace) bool {
 			return t.Address >= m.bus && t.Address-m.bus < m.size &&
 				t.size <= m.size-(t.Address-m.bus)
 		})
 		if m < 0 {
-			return traces.Usage("%s %s: the recording has no host memory at %s", t.kind(), t.Name,
-				t.span())
+			return traces.UsageError("%s %s: the recording has no host memory at %s", t.kind(),
+				t.Name,
+				t.placeSummary())
 		}
-		t.host, t.Address = m, t.Address-h.hosts[m].bus
+		t.host, t.Address = m, t.Address-h.hostSpaces[m].bus
 		t.data = make([]byte, t.size)
-		for _, s := range h.hosts[m].first {
-			t.hold(s)
+		for _, s := range h.hostSpaces[m].initialStores {
+			t.copyStore(s)
 		}
-		h.list = append(h.list, i)
+		h.indexes = append(h.indexes, i)
 	}
-	h.copies = map[int][]int{}
-	for _, i := range h.list {
-		n, found := h.copied(&h.tensors[i])
+	h.copiesAt = map[int][]int{}
+	for _, i := range h.indexes {
+		n, found := h.copyStep(&h.tensors[i])
 		if !found && h.tensors[i].role == gen.RoleOutput {
-			return traces.Refuse(0, "output %s: the device writes nothing there in this capture%s",
-				h.tensors[i].Name, h.storedInstead(&h.tensors[i]))
+			return traces.TraceError(0, "output %s: the recording shows no write by the device "+
+				"to this output%s",
+				h.tensors[i].Name, h.storedInsteadText(&h.tensors[i]))
 		}
 		if h.tensors[i].role == gen.RoleOutput {
 			if own := len(h.lastStored(&h.tensors[i], n)); own > 0 {
-				h.own = append(h.own,
-					fmt.Sprintf("output %s: the recording shows %s of it as last stored by the "+
-						"program, so the image contains these results; if the device wrote "+
-						"them, record again with %s", h.tensors[i].Name,
-						english.Count(own, "byte"), toldApart))
+				h.warnings = append(h.warnings,
+					fmt.Sprintf("output %s: the program, not the device, stored %s of this "+
+						"output last, so the image contains these bytes; "+
+						"if the device wrote these bytes, record again with %s",
+						h.tensors[i].Name, english.Count(own, "byte"), recordFlagsHint))
 			}
 		}
-		h.copies[n] = append(h.copies[n], i)
+		h.copiesAt[n] = append(h.copiesAt[n], i)
 	}
 	return nil
 }
 
-// storedInstead says so if the program stored to an output that the device does not
-// write: a recording that cannot tell the two apart has the results as the program's.
-func (h *hostTensors) storedInstead(t *tensor) string {
-	if n := len(h.lastStored(t, h.steps.n)); n > 0 {
-		return fmt.Sprintf("; the recording shows %s of it as stored by the program; record "+
-			"again with %s",
-			english.Count(n, "byte"), toldApart)
+// storedInsteadText returns a note for an error if the program stored to an output that the device
+// does not write. Recordings that cannot distinguish the two attribute the results to the program.
+func (h *hostTensors) storedInsteadText(t *tensor) string {
+	if n := len(h.lastStored(t, h.steps.count)); n > 0 {
+		return fmt.Sprintf("; the recording shows that the program stored %s there; "+
+			"if the device wrote these bytes, record again with %s",
+			english.Count(n, "byte"), recordFlagsHint)
 	}
 	return ""
 }
 
-// lastStored returns the bytes of an output that, by the steps before one, the
-// program of the frame stored last.
+// lastStored returns the offsets of the bytes of an output that, before a step, the program stored
+// last in the frame.
 func (h *hostTensors) lastStored(t *tensor, before int) map[uint64]bool {
 	last := map[uint64]bool{}
-	within := h.o.Frame == Part{}
+	within := h.options.Frame == Part{}
 	for n := range before {
 		s := h.steps.at(n)
 		switch {
-		case s.op == stepCut:
-			within = segment(s.to) == segmentFrame
+		case s.op == stepSequenceStart:
+			within = segment(s.operand) == segmentFrame
 		case !within:
-		case s.op == stepHost:
-			for _, l := range h.late[s.to] {
+		case s.op == stepHostStores:
+			for _, l := range h.hostStoreLists[s.operand] {
 				for from, to := t.overlap(l.host, l.offset,
 					uint64(len(l.data))); from < to; from++ {
 					last[from] = true
 				}
 			}
 		case s.op == stepLoad:
-			for from, to := h.wrote(s, t); from < to; from++ {
+			for from, to := h.loadedPart(s, t); from < to; from++ {
 				delete(last, from)
 			}
 		}
@@ -105,18 +107,19 @@ func (h *hostTensors) lastStored(t *tensor, before int) map[uint64]bool {
 	return last
 }
 
-// copied is the step of the frame at which a tensor is copied: the first that
-// stores to an input, the last that gives of an output, or else the frame's first.
-func (h *hostTensors) copied(t *tensor) (at int, found bool) {
-	within := h.o.Frame == Part{}
-	for n := range h.steps.n {
+// copyStep returns the index of the step at which a tensor is copied: in the frame, the first store
+// to an input, or the last load of an output. Without such a step, found is false, and the step is
+// the first of the frame.
+func (h *hostTensors) copyStep(t *tensor) (at int, found bool) {
+	within := h.options.Frame == Part{}
+	for n := range h.steps.count {
 		s := h.steps.at(n)
-		if s.op == stepCut {
-			if within = segment(s.to) == segmentFrame; within {
+		if s.op == stepSequenceStart {
+			if within = segment(s.operand) == segmentFrame; within {
 				at = n
 			}
 		}
-		if within && h.touches(s, t) {
+		if within && h.usesTensor(s, t) {
 			if at, found = n, true; t.role == gen.RoleInput {
 				break
 			}
@@ -125,7 +128,7 @@ func (h *hostTensors) copied(t *tensor) (at int, found bool) {
 	return at, found
 }
 
-// overlap is the part of n bytes at an offset that a tensor has, in it.
+// overlap returns the part of a tensor that n bytes at an offset in host memory overlap.
 func (t *tensor) overlap(host int, offset, n uint64) (from, to uint64) {
 	from, to = max(offset, t.Address), min(offset+n, t.Address+t.size)
 	if host != t.host || from >= to {
@@ -134,70 +137,71 @@ func (t *tensor) overlap(host int, offset, n uint64) (from, to uint64) {
 	return from - t.Address, to - t.Address
 }
 
-// hold takes what is stored, as far as it lies in the tensor.
-func (t *tensor) hold(s hostStore) { s.onto(hostStore{t.host, t.Address, t.data}) }
+// copyStore copies the bytes of a store that are in the tensor into the tensor's data.
+func (t *tensor) copyStore(s hostStore) { s.copyOnto(hostStore{t.host, t.Address, t.data}) }
 
-// touches reports whether a step is one that stores to an input, or gives of an
-// output.
-func (h *hostTensors) touches(s *step, t *tensor) bool {
+// usesTensor reports whether a step stores to an input, or loads from an output.
+func (h *hostTensors) usesTensor(s *step, t *tensor) bool {
 	if t.role == gen.RoleInput {
-		return s.op == stepHost && slices.ContainsFunc(h.late[s.to], func(l hostStore) bool {
-			from, to := t.overlap(l.host, l.offset, uint64(len(l.data)))
-			return from < to
-		})
+		return s.op == stepHostStores && slices.ContainsFunc(h.hostStoreLists[s.operand],
+			func(l hostStore) bool {
+				from, to := t.overlap(l.host, l.offset, uint64(len(l.data)))
+				return from < to
+			})
 	}
-	from, to := h.wrote(s, t)
+	from, to := h.loadedPart(s, t)
 	return s.op == stepLoad && from < to
 }
 
-// wrote is the part of a tensor that a step loads from host memory, or waits for.
-func (h *hostTensors) wrote(s *step, t *tensor) (from, to uint64) {
+// loadedPart returns the part of a tensor that a step loads or polls in host memory.
+func (h *hostTensors) loadedPart(s *step, t *tensor) (from, to uint64) {
 	if s.op != stepLoad && s.op != stepPoll || h.windows[s.window].Kind != gen.WindowKindHost {
 		return 0, 0
 	}
-	return t.overlap(int(h.windows[s.window].bar-hostBar), uint64(s.offset), s.size())
+	return t.overlap(int(h.windows[s.window].bar-hostBarBase), uint64(s.offset), s.size())
 }
 
-// step appends a step without what tensors have of it, and copies of these. n is
-// its number. It reports whether that is done: with what is one of host memory.
-func (h *hostTensors) step(s step, n int, within bool, out *steps) bool {
-	for _, i := range h.copies[n] {
-		defer h.copy(i, out)
+// replaceStep appends s to out without the parts that tensors replace, and then the copies that are
+// due at this step. n is the index of s. The result is false, and s is not appended, if s does not
+// access host memory.
+func (h *hostTensors) replaceStep(s step, n int, within bool, out *stepList) bool {
+	for _, i := range h.copiesAt[n] {
+		defer h.addCopy(i, out)
 	}
-	h.done = h.done || s.op == stepCut && !within
+	h.hasFrameEnded = h.hasFrameEnded || s.op == stepSequenceStart && !within
 	switch {
-	case s.op == stepCut:
-		out.add(s) // what comes next is in the sequence that begins
-	case s.op == stepHost:
-		h.stored(s, within, out)
-	case s.touches() && h.windows[s.window].Kind == gen.WindowKindHost:
-		h.loaded(s, within, out)
+	case s.op == stepSequenceStart:
+		out.appendStep(s) // the copies belong to the sequence that starts here
+	case s.op == stepHostStores:
+		h.addHostStores(s, within, out)
+	case s.accessesDevice() && h.windows[s.window].Kind == gen.WindowKindHost:
+		h.addDeviceWrite(s, within, out)
 	default:
 		return false
 	}
 	return true
 }
 
-// stored takes what the program stored.
-func (h *hostTensors) stored(s step, within bool, out *steps) {
-	list := h.late[s.to]
-	for _, i := range h.list {
+// addHostStores appends the stores of the program that do not belong to an input.
+func (h *hostTensors) addHostStores(s step, within bool, out *stepList) {
+	list := h.hostStoreLists[s.operand]
+	for _, i := range h.indexes {
 		t := &h.tensors[i]
 		for _, l := range list {
-			if !h.done {
-				t.hold(l)
+			if !h.hasFrameEnded {
+				t.copyStore(l)
 			}
 		}
 		if within && t.role == gen.RoleInput {
-			list = t.without(list)
+			list = t.storesOutside(list)
 		}
 	}
-	h.late[s.to] = list
-	out.add(s)
+	h.hostStoreLists[s.operand] = list
+	out.appendStep(s)
 }
 
-// without is what lies outside of the tensor.
-func (t *tensor) without(list []hostStore) (rest []hostStore) {
+// storesOutside returns the parts of the stores that are outside the tensor.
+func (t *tensor) storesOutside(list []hostStore) (rest []hostStore) {
 	for _, l := range list {
 		from, to := t.overlap(l.host, l.offset, uint64(len(l.data)))
 		if from == to {
@@ -214,39 +218,40 @@ func (t *tensor) without(list []hostStore) (rest []hostStore) {
 	return rest
 }
 
-// loaded takes what the device wrote: what an output has of it is neither
-// waited for nor compared.
-func (h *hostTensors) loaded(s step, within bool, out *steps) {
-	mine := false
-	for _, i := range h.list {
+// addDeviceWrite appends a load or poll of bytes that the device wrote. Bytes of an output are left
+// out, because they are copied instead.
+func (h *hostTensors) addDeviceWrite(s step, within bool, out *stepList) {
+	inOutput := false
+	for _, i := range h.indexes {
 		t := &h.tensors[i]
-		from, to := h.wrote(&s, t)
-		if s.op == stepLoad && from < to && (t.role == gen.RoleOutput || !within) && !h.done {
-			t.hold(hostStore{t.host, uint64(s.offset), h.moved(&s)})
+		from, to := h.loadedPart(&s, t)
+		if s.op == stepLoad && from < to && (t.role == gen.RoleOutput || !within) &&
+			!h.hasFrameEnded {
+			t.copyStore(hostStore{t.host, uint64(s.offset), h.dataOf(&s)})
 		}
-		mine = mine || within && t.role == gen.RoleOutput && from < to
+		inOutput = inOutput || within && t.role == gen.RoleOutput && from < to
 	}
-	if !mine {
-		out.add(s)
+	if !inOutput {
+		out.appendStep(s)
 		return
 	}
-	for j := range s.run() {
-		if e := h.element(&s, j); !h.given(&e) {
-			out.add(e)
+	for j := range s.elementCount() {
+		if e := h.singleAccess(&s, j); !h.isInOutput(&e) {
+			out.appendStep(e)
 		}
 	}
 }
 
-// given reports whether a step lies in an output.
-func (h *hostTensors) given(s *step) bool {
-	return slices.ContainsFunc(h.list, func(i int) bool {
-		from, to := h.wrote(s, &h.tensors[i])
+// isInOutput reports whether a step accesses an output.
+func (h *hostTensors) isInOutput(s *step) bool {
+	return slices.ContainsFunc(h.indexes, func(i int) bool {
+		from, to := h.loadedPart(s, &h.tensors[i])
 		return h.tensors[i].role == gen.RoleOutput && from < to
 	})
 }
 
-// copy appends the copy of a whole tensor.
-func (h *hostTensors) copy(i int, out *steps) {
+// addCopy appends the copy of a whole tensor.
+func (h *hostTensors) addCopy(i int, out *stepList) {
 	t := &h.tensors[i]
 	width := uint64(8)
 	for (t.Address|t.size)%width != 0 {
@@ -257,44 +262,45 @@ func (h *hostTensors) copy(i int, out *steps) {
 		op = stepLoad
 	}
 	before := step{}
-	if end := out.end(); end != nil {
+	if end := out.lastStep(); end != nil {
 		before = *end
 	}
 	t.uses++
-	out.add(step{
+	out.appendStep(step{
 		op: op, width: uint8(width), count: uint32(t.size / width), line: before.line,
-		time: before.last(), window: h.hosts[t.host].window,
-		offset: uint32(t.Address), aim: -1, to: int32(i), flags: memoryStep,
+		time: before.lastTime(), window: h.hostSpaces[t.host].window,
+		offset: uint32(t.Address), target: -1, operand: int32(i), flags: flagMemory,
 	})
 }
 
 // hostSpace is host memory that becomes a window of the image.
 type hostSpace struct {
-	name   string
-	bus    uint64 // of its first byte
-	seen   uint64 // address of its first byte as the device has it; 0: bus
-	size   uint64 // up to the last byte that was reached
-	window uint16
-	whole  bool   // addresses are moved in 8 bytes only
-	fixed  bool   // the window has the recorded address
-	given  bool   // by the user, who says what is in it
-	exact  bool   // by a recording, which says all that happens to it
-	low    uint64 // of exact: offset of the first byte that the device reaches
-	stored int    // of exact: line at which the program first stored there, 0: never
-	wrote  bool   // of exact: the device wrote there
-	pages  map[uint64]*hostPage
-	first  []hostStore // what was in it
+	name          string
+	bus           uint64 // bus address of its first byte
+	deviceAddress uint64 // address of its first byte as the device uses it; 0: equal to bus
+	size          uint64 // up to the last byte that was accessed
+	window        uint16
+	throughIATU   bool // only stores of 8 bytes are relocated
+	keepsAddress  bool // the window keeps the recorded address
+	fromUser      bool // the user has provided its contents
+	exact         bool // from a recording that contains all changes of the memory
+	// If exact: offset of the first byte that the device accesses
+	firstOffset    uint64
+	firstStoreLine int  // if exact: line of the program's first store to it, 0: none
+	deviceWrote    bool // if exact: the device wrote to it
+	pages          map[uint64]*hostPage
+	initialStores  []hostStore // initial contents
 }
 
-// firstAddress returns the address of the first byte as the device has it.
+// firstAddress returns the address of the first byte as the device uses it.
 func (h *hostSpace) firstAddress() uint64 {
-	if h.whole {
-		return h.seen
+	if h.throughIATU {
+		return h.deviceAddress
 	}
 	return h.bus
 }
 
-// hostPage is what is known of 4 KiB of host memory at this point of the trace.
+// hostPage is the known contents of 4 KiB of host memory at the current line of the trace.
 type hostPage struct {
 	data  [hostPageSize]byte
 	known [hostPageSize]bool
@@ -302,22 +308,23 @@ type hostPage struct {
 
 const (
 	hostPageSize = 4096
-	// addresses that no region shows and that lie in different ones of these are different memory
-	hostApart    = 1 << 20
-	hostSizeMax  = 1 << 30
-	hostsSizeMax = 4 << 30 // together
-	hostsMax     = 64
-	hostBar      = 64 // window.bar of the first, where BARs have theirs
+	// Addresses outside regions belong to one host memory if they are in the same block of this
+	// size.
+	hostBlockSize = 1 << 20
+	hostSizeMax   = 1 << 30
+	hostsSizeMax  = 4 << 30 // of all host memories together
+	hostsMax      = 64
+	hostBarBase   = 64 // value of window.bar for the first host memory; BARs have smaller numbers
 )
 
 // hostStore is data that the program stored to host memory.
 type hostStore struct {
-	host   int // index into program.hosts
+	host   int // index into program.hostSpaces
 	offset uint64
 	data   []byte
 }
 
-// quadwords returns the values of 8 bytes, at multiples of 8, that are stored.
+// quadwords returns the offsets and values of the aligned 8-byte words that are stored.
 func (s hostStore) quadwords() iter.Seq2[uint64, uint64] {
 	return func(yield func(offset, value uint64) bool) {
 		for at := -int(s.offset) & 7; at+8 <= len(s.data); at += 8 {
@@ -328,8 +335,8 @@ func (s hostStore) quadwords() iter.Seq2[uint64, uint64] {
 	}
 }
 
-// onto copies what is stored over what is there, as far as that reaches.
-func (s hostStore) onto(there hostStore) {
+// copyOnto copies the bytes of s that overlap `there` into it.
+func (s hostStore) copyOnto(there hostStore) {
 	from, to := max(there.offset, s.offset), min(there.offset+uint64(len(there.data)),
 		s.offset+uint64(len(s.data)))
 	if there.host == s.host && from < to {
@@ -337,26 +344,26 @@ func (s hostStore) onto(there hostStore) {
 	}
 }
 
-// growthLimit returns how far memory may grow: to the end of its region or, if there is none, by
-// hostApart at a time, up to the next memory.
-func (l *lifter) growthLimit(h *hostSpace) uint64 {
-	if g, ok := l.host.ofBus(h.bus); ok && h.whole {
+// hostSizeLimit returns the maximum size of a host memory: the size of its region or, without a
+// region, up to 1 MiB more than now, but not into the next host memory.
+func (l *lifter) hostSizeLimit(h *hostSpace) uint64 {
+	if g, ok := l.host.regionAtBus(h.bus); ok && h.throughIATU {
 		return g.size
 	}
-	if !h.whole {
-		return hostApart
+	if !h.throughIATU {
+		return hostBlockSize
 	}
-	limit := fbs.RoundUp(h.size, hostApart) + hostApart
-	for i := range l.hosts {
-		if o := &l.hosts[i]; o.bus > h.bus {
+	limit := fbs.RoundUp(h.size, hostBlockSize) + hostBlockSize
+	for i := range l.hostSpaces {
+		if o := &l.hostSpaces[i]; o.bus > h.bus {
 			limit = min(limit, o.bus-h.bus)
 		}
 	}
 	return limit
 }
 
-// page returns a page. Of exact memory nothing is unknown: it begins as zeros.
-func (h *hostSpace) page(offset uint64) *hostPage {
+// pageAt returns the page at an offset. New pages of exact memory consist of known zeros.
+func (h *hostSpace) pageAt(offset uint64) *hostPage {
 	g := h.pages[offset/hostPageSize]
 	if g == nil {
 		g = &hostPage{}
@@ -370,19 +377,19 @@ func (h *hostSpace) page(offset uint64) *hostPage {
 
 // hostPart is the part of a range of host memory that lies in one page.
 type hostPart struct {
-	page   *hostPage
-	at     uint64 // in the page
-	offset uint64 // in the memory
-	data   []byte
+	page       *hostPage
+	pageOffset uint64 // offset in the page
+	offset     uint64 // offset in the host memory
+	data       []byte
 }
 
-// parts cuts a range at the edges of pages.
-func (h *hostSpace) parts(offset uint64, data []byte) iter.Seq[hostPart] {
+// pageParts splits a range at the boundaries of pages.
+func (h *hostSpace) pageParts(offset uint64, data []byte) iter.Seq[hostPart] {
 	return func(yield func(hostPart) bool) {
 		for len(data) > 0 {
 			at := offset % hostPageSize
 			n := min(len(data), int(hostPageSize-at))
-			if !yield(hostPart{h.page(offset), at, offset, data[:n]}) {
+			if !yield(hostPart{h.pageAt(offset), at, offset, data[:n]}) {
 				return
 			}
 			data, offset = data[n:], offset+uint64(n)
@@ -390,23 +397,22 @@ func (h *hostSpace) parts(offset uint64, data []byte) iter.Seq[hostPart] {
 	}
 }
 
-// has reports whether it is known what is in the page where a byte of the data
-// goes, and whether that is the same.
-func (p *hostPart) has(k int) (known, equal bool) {
-	at := p.at + uint64(k)
+// compareByte reports whether the page's byte for data[k] is known, and whether it equals data[k].
+func (p *hostPart) compareByte(k int) (known, equal bool) {
+	at := p.pageOffset + uint64(k)
 	return p.page.known[at], p.page.data[at] == p.data[k]
 }
 
-// take puts the data into the page.
-func (p *hostPart) take() {
-	copy(p.page.data[p.at:], p.data)
+// copyToPage copies the data into the page.
+func (p *hostPart) copyToPage() {
+	copy(p.page.data[p.pageOffset:], p.data)
 	for i := range p.data {
-		p.page.known[p.at+uint64(i)] = true
+		p.page.known[p.pageOffset+uint64(i)] = true
 	}
 }
 
-// mask has ones where the bytes of a word are known.
-func (g *hostPage) mask(word uint64) (mask uint64) {
+// knownMask returns a mask with ones for the known bytes of a 4-byte word.
+func (g *hostPage) knownMask(word uint64) (mask uint64) {
 	for i := range uint64(4) {
 		if g.known[word%hostPageSize+i] {
 			mask |= 0xff << (8 * i)
@@ -415,9 +421,9 @@ func (g *hostPage) mask(word uint64) (mask uint64) {
 	return mask
 }
 
-// joined sorts stores, and makes one of those that touch or overlap, where the
-// later one counts.
-func joined(list []hostStore) (out []hostStore) {
+// mergeStores sorts stores, and merges those that touch or overlap. Where stores overlap, the later
+// one wins.
+func mergeStores(list []hostStore) (out []hostStore) {
 	sorted := slices.Clone(list)
 	slices.SortStableFunc(sorted, hostStore.compare)
 	var ends []uint64
@@ -445,14 +451,14 @@ func joined(list []hostStore) (out []hostStore) {
 	return out
 }
 
-// compare orders stores by where they are.
+// compare orders stores by host memory and offset.
 func (s hostStore) compare(other hostStore) int {
 	return cmp.Or(s.host-other.host, cmp.Compare(s.offset, other.offset))
 }
 
-// store takes what the program stored.
-func (h *hostSpace) store(offset uint64, data []byte) {
-	for p := range h.parts(offset, data) {
-		p.take()
+// recordStore copies data that the program stored into the pages.
+func (h *hostSpace) recordStore(offset uint64, data []byte) {
+	for p := range h.pageParts(offset, data) {
+		p.copyToPage()
 	}
 }

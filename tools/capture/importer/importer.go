@@ -1,26 +1,26 @@
 // Package importer makes an image of a trace: Linux's mmiotrace, QEMU's
 // memory_region_ops and vfio_region trace events, or what tools/capture/record writes.
 //
-// A reader of package traces turns the text into accesses. Passes then give them back the meaning
-// they had in the program that was recorded, in this order:
+// Package traces parses the text into accesses. Passes then recover what these accesses meant in
+// the recorded program, in this order:
 //
-//	lift      BAR offsets behind movable windows become (tile, address)
-//	fix       host memory at addresses that kernels have compiled in keeps them
-//	iATU      regions of host memory become host windows; nothing stores to the iATU
+//	lift      accesses through TLB windows become accesses of (tile, address)
+//	fix       host memory keeps its addresses if kernels have them compiled in
+//	iATU      regions of host memory become host windows; the image has no store to the iATU
 //	host      addresses in host memory become relocations
 //	tensors   stores to an input and loads from an output become copies
 //	fold      loops that wait become polls with a deadline
-//	expect    commands are made; all other loads are compared with the recorded values
-//	drop      windows are pointed only where that changes something
-//	coalesce  neighbouring accesses are copies, fills and compares
-//	fence     bulk copies are complete before anything that may depend on them
-//	fill      host memory gets its contents first
+//	expect    steps become commands; all other loads are compared with the recorded values
+//	drop      Point commands are emitted only where they change the window
+//	coalesce  accesses of adjacent addresses become copies, fills and compares
+//	fence     bulk copies complete before any command that may depend on them
+//	fill      the image fills host memory with its recorded contents first
 //	mark      text in the trace becomes marks
 //	cut       Frame and Stop become sequences of their own
-//	safe      where several tiles ran, a sequence holds them in reset
+//	safe      if several tiles ran, the sequence safe holds them in reset
 //
-// Whatever an image cannot express, or a trace does not hold, is refused with
-// the line it stands in. Nothing is left out silently: the Report counts it.
+// If an image cannot express something, or the trace lacks it, the error names the line of the
+// trace. Nothing is left out silently: the Report counts it.
 package importer
 
 import (
@@ -38,86 +38,93 @@ import (
 // The formats that Import reads.
 const FromMmiotrace, FromQemu, FromRecord = traces.FromMmiotrace, traces.FromQemu, traces.FromRecord
 
-// Passes are the names that Options.Without takes.
+// Passes lists the names that Options.Without accepts.
 var Passes = []string{"lift", "fold", "expect", "drop", "coalesce", "fence", "mark"}
 
-// Options say what a trace is of and what is wanted from it.
+// Options describe the trace and select what Import makes of it.
 type Options struct {
-	From  string        // FromMmiotrace, FromQemu or FromRecord
-	Board *boards.Board // nil: by the PCI ids in the trace; one without ids is of any device
-	// mmiotrace: VVVV:DDDD or BB:DD.F, record: VVVV:DDDD or DDDD:BB:DD.F, where a trace has several
-	// devices, or one that no board has the ids of
+	From string // FromMmiotrace, FromQemu or FromRecord
+	// Nil: the board with the PCI ids of the trace; if it has no ids, any device
+	Board *boards.Board
+	// Selects the device if a trace has several, or one with ids of no known board. mmiotrace:
+	// VVVV:DDDD or BB:DD.F; record: VVVV:DDDD or DDDD:BB:DD.F
 	Device string
 
-	// the sizes of Board's BARs are limits: the image asks for as much as was accessed
-	Generic   bool
-	Subsystem uint32 // for the image's target
+	// BarSizes of Board are only limits: the image requires as much of each BAR as was accessed
+	BarSizesAreLimits bool
+	Subsystem         uint32 // for the image's device
 
-	Incomplete bool // record: take one that is not whole
+	Incomplete bool // record: accept an incomplete recording
 
-	Regions []traces.Region // of QEMU's, that are the device
-	Bar     uint8           // where tensors and ranges lie that name no tile
+	Regions []traces.Region // QEMU: the memory regions that are BARs of the device
+	Bar     uint8           // BAR of tensors and ranges that name no tile
 
-	Tool   string // who imports, for Origin.Tool
-	Source string // what is imported, for Origin.Source
+	Tool   string // program that imports, for Origin.Tool
+	Source string // name of the trace, for Origin.Source
 
-	DeadlineUs uint32  // of every poll; 0: ten times what the recorded loop took, at least a second
-	Poll       []Range // loads from here are always polls
-	Ignore     []Range // loads from here are executed, whatever they give
-	Reached    []Range // loads from here are polls until a counter has reached their value
-	Rising     bool    // so are polls of all registers that are probably counters
+	// Deadline of every poll in microseconds. 0: ten times the duration of the recorded loop, at
+	// least one second
+	DeadlineUs uint32
+	Poll       []Range // loads from these ranges always become polls
+	// Loads from these ranges are executed, but their values are not compared
+	Ignore []Range
+	// Loads from these ranges become polls until a counter has reached the value
+	CounterRanges  []Range
+	DetectCounters bool // the same for all registers that are probably counters
 
 	Inputs, Outputs []TensorSpec
 
-	// Host is what the device reached of host memory. A run begins with the data in it.
+	// Host is the host memory that the device accessed. Each run starts with its Data.
 	Host []HostSpec
 
-	// DisabledBank is 1 and the number of the DRAM bank that is disabled on the card. 0: all are
-	// enabled.
+	// DisabledBank is 1 plus the number of the DRAM bank that is disabled on the card. 0: all banks
+	// are enabled.
 	DisabledBank int
 
-	// OmitManagement leaves out accesses of the ARC tile, of the PCIe tile, and outside of TLB
-	// windows, of a board that has such windows.
+	// OmitManagement leaves out accesses of the ARC tile and of the PCIe tile, and accesses outside
+	// the TLB windows if the board has such windows.
 	OmitManagement bool
 
-	// FixedHost keeps the recorded addresses at which tiles reach host memory. It is so anyway if
-	// the program stores no such address.
+	// FixedHost keeps the recorded addresses at which tiles reach host memory. They are also kept
+	// if the program stores no such address.
 	FixedHost bool
 
-	// Part is what to import of the trace; the zero value is all of it.
+	// Part is the part of the trace to import; the zero value imports all of it.
 	Part Part
 
-	// Frame and Stop cut the image into sequences: "init" is what comes before
-	// Frame, "frame" is that, "stop" is Stop. What lies in none is left out, and
-	// inputs and outputs are those of the frame. The zero values: one, "main".
+	// Frame and Stop cut the image into three sequences: "init" from the start to Frame, "frame"
+	// for Frame, "stop" for Stop. Other accesses are left out; inputs and outputs are those of
+	// "frame". With the zero values the image has one sequence, "main".
 	Frame, Stop Part
 
-	Without  []string          // passes to leave out
-	Progress func(bytes int64) // told now and then how much of the trace is read; may be nil
+	Without []string // passes to leave out
+	// Called from time to time with the number of bytes of the trace that were read; may be nil
+	Progress func(bytes int64)
 }
 
-// Pass is what one pass did.
+// Pass describes the work of one pass.
 type Pass struct {
-	Name string `json:"name"`
-	Did  string `json:"did"` // one line
+	Name    string `json:"name"`
+	Summary string `json:"did"` // one line of text
 }
 
-// Report says what became of a trace.
+// Report describes what Import made of a trace.
 type Report struct {
 	Board    string           `json:"board"`
 	Passes   []Pass           `json:"passes"` // in the order they ran, "read" first
 	Warnings []traces.Warning `json:"warnings"`
-	Frames   *Frames          `json:"frames,omitempty"` // where they were looked for
+	// Result of the search for frames, if there was one
+	Frames *Frames `json:"frames,omitempty"`
 }
 
-// String returns what was found, one line a pass and one line a warning.
+// String returns the report as text, with one line for each pass and each warning.
 func (r *Report) String() string {
 	var b strings.Builder
 	if r.Frames != nil {
 		b.WriteString(r.Frames.String())
 	}
 	for _, p := range r.Passes {
-		fmt.Fprintf(&b, "%-9s %s\n", p.Name, p.Did)
+		fmt.Fprintf(&b, "%-9s %s\n", p.Name, p.Summary)
 	}
 	for _, w := range r.Warnings {
 		fmt.Fprintf(&b, "warning   %s\n", w)
@@ -125,8 +132,8 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Import makes an image of a trace: the sequence "main", and "safe" where the
-// program let several tiles run. The error is an *Error.
+// Import makes an image of a trace. The image has the sequence "main", and "safe" if the program
+// started several tiles. The error is an *Error.
 func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	image, report, err := ImportPacked(r, o)
 	if err == nil {
@@ -135,153 +142,159 @@ func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	return image, report, err
 }
 
-// ImportPacked is Import for traces of millions of accesses: the sequences of its image stream
-// their commands.
+// ImportPacked is like Import, but saves memory for traces of millions of accesses: the sequences
+// of the image decode their commands each time they are read.
 func ImportPacked(r io.Reader, o Options) (*lmb.Image, *Report, error) {
-	l, t, err := lifted(r, o, false)
+	l, t, err := readSteps(r, o, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	return l.finish(t)
+	return l.runPasses(t)
 }
 
-// finish makes the image of the steps.
-func (l *lifter) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
-	if l.part.left > 0 {
+// runPasses runs the passes and returns the image and the report.
+func (l *lifter) runPasses(t *traces.Trace) (*lmb.Image, *Report, error) {
+	if l.part.outsideCount > 0 {
 		t.Ignored = append(t.Ignored, traces.Count{Name: "accesses outside the part",
-			N: l.part.left})
+			N: l.part.outsideCount})
 	}
 	report := &Report{Board: l.board.Name, Warnings: []traces.Warning{}}
-	report.add("read", l.read(t))
-	makes := &maker{program: l.program, commands: &lmb.Packed{}, pointed: l.points}
-	for _, pass := range l.passes(makes) {
+	report.addPass("read", l.reportRead(t))
+	builder := &commandBuilder{program: l.program, commands: &lmb.Packed{},
+		programPoints: l.pointCount}
+	for _, pass := range l.allPasses(builder) {
 		out, err := pass.run()
 		if err != nil {
 			return nil, nil, err
 		}
-		report.add(pass.name, out)
+		report.addPass(pass.name, out)
 	}
-	if l.with("fold") {
-		report.add("", l.unmatched("--poll", l.o.Poll))
-		report.add("", l.unmatched("--reached", l.o.Reached))
+	if l.isPassEnabled("fold") {
+		report.addPass("", l.warnUnmatched("--poll", l.options.Poll))
+		report.addPass("", l.warnUnmatched("--reached", l.options.CounterRanges))
 	}
-	report.add("", l.unmatched("--ignore", l.o.Ignore))
-	report.add("", l.unanswered())
-	image, err := l.image(t, makes.sequences)
+	report.addPass("", l.warnUnmatched("--ignore", l.options.Ignore))
+	report.addPass("", l.warnUnwritten())
+	image, err := l.buildImage(t, builder.sequences)
 	return image, report, err
 }
 
-// lifted reads a trace.
-func lifted(r io.Reader, o Options, exactTimes bool) (*lifter, *traces.Trace, error) {
-	if err := o.check(); err != nil {
+// readSteps reads a trace and turns it into steps. With exactTimes, stores with different times
+// stay different steps.
+func readSteps(r io.Reader, o Options, exactTimes bool) (*lifter, *traces.Trace, error) {
+	if err := o.validate(); err != nil {
 		return nil, nil, err
 	}
-	l := &lifter{program: &program{o: o, matched: map[Range]bool{}}, slots: map[int]*slot{},
-		aimOf: map[aimKey]int32{}, exactTimes: exactTimes}
-	t, err := traces.Scan(r, o.source(), l)
+	l := &lifter{program: &program{options: o, matchedRanges: map[Range]bool{}},
+		tlbStates:     map[int]*tlbState{},
+		targetIndexes: map[targetKey]int32{}, exactTimes: exactTimes}
+	t, err := traces.Scan(r, o.traceSource(), l)
 	if err != nil {
 		return nil, nil, err
 	}
 	if l.board == nil {
 		l.Start(t.Board)
 	}
-	if o.DisabledBank > 0 && chips.Of(l.board).WithoutBank(o.DisabledBank-1) == nil {
-		return nil, nil, traces.Usage("board %s has no DRAM bank %d that may be disabled",
+	if o.DisabledBank > 0 && chips.ForBoard(l.board).WithoutBank(o.DisabledBank-1) == nil {
+		return nil, nil, traces.UsageError("board %s has no DRAM bank %d that may be disabled",
 			l.board.Name, o.DisabledBank-1)
 	}
-	err = l.part.check("part", t.Lines)
+	err = l.part.validate("part", t.Lines)
 	if err == nil {
-		err = l.cut.check(t.Lines)
+		err = l.cut.checkParts(t.Lines)
 	}
-	l.settle(0)
+	l.flushDeviceWrites(0)
 	return l, t, err
 }
 
-// outcome is what a pass did, in one line, and what of it a user should look at.
-type outcome struct {
-	did      string
+// passResult is the result of a pass: a line of text, and warnings for the user.
+type passResult struct {
+	summary  string
 	warnings []traces.Warning
 }
 
-func (o *outcome) warn(line int, format string, a ...any) {
+func (o *passResult) addWarning(line int, format string, a ...any) {
 	o.warnings = append(o.warnings, traces.Warning{Line: line, Text: fmt.Sprintf(format, a...)})
 }
 
-// clauses are the parts of a line about n things that a pass did.
+// clauses are the parts of a line of text that counts what a pass did.
 type clauses []string
 
-// add appends one, if there is any such thing.
-func (c *clauses) add(n int, format string, a ...any) {
+// addIfAny appends a clause, unless n is 0.
+func (c *clauses) addIfAny(n int, format string, a ...any) {
 	if n > 0 {
 		*c = append(*c, fmt.Sprintf(format, a...))
 	}
 }
 
-func (r *Report) add(pass string, o outcome) {
-	if o.did != "" {
-		r.Passes = append(r.Passes, Pass{pass, o.did})
+func (r *Report) addPass(pass string, o passResult) {
+	if o.summary != "" {
+		r.Passes = append(r.Passes, Pass{pass, o.summary})
 	}
 	r.Warnings = append(r.Warnings, o.warnings...)
 }
 
-// pass is one of the passes over a program.
+// pass is a pass over a program.
 type pass struct {
 	name string
-	run  func() (outcome, error)
+	run  func() (passResult, error)
 }
 
-// meaning are the passes that find out what the steps of a program are.
-func (l *lifter) meaning() []pass {
+// analysisPasses returns the passes that recover what the steps of a program meant.
+func (l *lifter) analysisPasses() []pass {
 	p := l.program
 	return []pass{
-		{"lift", l.lift},
+		{"lift", l.reportLift},
 		{"fix", (&hostFixer{program: p}).run},
-		{"iATU", l.iatu},
-		{"host", (&relocator{program: p, halves: l.halves}).run},
-		{"tensors", (&assigner{program: p}).run},
-		{"fold", (&folder{program: p}).run},
+		{"iATU", l.reportIATU},
+		{"host", (&relocator{program: p, joinedCount: l.joinedAddresses}).run},
+		{"tensors", (&tensorAssigner{program: p}).run},
+		{"fold", (&pollDetector{program: p}).run},
 	}
 }
 
-func (l *lifter) passes(m *maker) []pass {
+func (l *lifter) allPasses(m *commandBuilder) []pass {
 	p := l.program
-	return append(l.meaning(),
-		pass{"pauses", p.pauses},
-		pass{"expect", m.make},
-		pass{"drop", m.drop},
-		pass{"coalesce", m.coalesce},
-		pass{"fence", m.fenced},
-		pass{"fill", m.hostFilled},
-		pass{"mark", l.mark},
-		pass{"cut", m.cutPass},
-		pass{"safe", p.safe})
+	return append(l.analysisPasses(),
+		pass{"pauses", p.warnAboutPauses},
+		pass{"expect", m.buildCommands},
+		pass{"drop", m.reportPoints},
+		pass{"coalesce", m.reportCommands},
+		pass{"fence", m.reportFences},
+		pass{"fill", m.reportHostFill},
+		pass{"mark", l.reportMarks},
+		pass{"cut", m.finishCut},
+		pass{"safe", p.reportSafe})
 }
 
-// source is what a reader has to know.
-func (o *Options) source() traces.Source {
+// traceSource returns the options that the reader of the trace needs.
+func (o *Options) traceSource() traces.Source {
 	return traces.Source{From: o.From, Board: o.Board, Device: o.Device, Incomplete: o.Incomplete,
 		Regions: o.Regions, Progress: o.Progress}
 }
 
-func (o *Options) check() error {
+func (o *Options) validate() error {
 	for _, name := range o.Without {
 		if !slices.Contains(Passes, name) {
-			return traces.Usage("no pass %q; passes: %s", name, strings.Join(Passes, ", "))
+			return traces.UsageError("pass %q is unknown; passes: %s", name,
+				strings.Join(Passes, ", "))
 		}
 	}
-	for _, r := range slices.Concat(o.Poll, o.Ignore, o.Reached) {
+	for _, r := range slices.Concat(o.Poll, o.Ignore, o.CounterRanges) {
 		if r.Last < r.First {
-			return traces.Usage("range 0x%x-0x%x ends before its start", r.First, r.Last)
+			return traces.UsageError("range 0x%x-0x%x ends before its start", r.First, r.Last)
 		}
 	}
 	if o.Bar > 5 {
-		return traces.Usage("BAR %d: a BAR is 0 to 5", o.Bar)
+		return traces.UsageError("--bar must be 0 to 5, not %d", o.Bar)
 	}
 	if (o.Frame == Part{}) && (o.Stop != Part{}) {
-		return traces.Usage("--stop needs --frame")
+		return traces.UsageError("--stop needs --frame")
 	}
 	return o.checkHost()
 }
 
-// with reports whether a pass is to run.
-func (p *program) with(pass string) bool { return !slices.Contains(p.o.Without, pass) }
+// isPassEnabled reports whether a pass is enabled.
+func (p *program) isPassEnabled(pass string) bool {
+	return !slices.Contains(p.options.Without, pass)
+}

@@ -1,8 +1,8 @@
 package importer
 
-// This file finds the bytes of tensors in tt-metal's interleaved buffers: page 0 of such a buffer
-// is in the first DRAM bank, page 1 in the second one, and so on, round and round. A bank contains
-// every n-th page, each at the same distance from the one before.
+// This file finds the bytes of tensors in tt-metal's interleaved buffers. Page 0 of such a buffer
+// is in the first DRAM bank, page 1 in the second one, and so on, round-robin. A bank contains
+// every n-th page, at constant distances.
 
 import (
 	"fmt"
@@ -28,12 +28,12 @@ func parseInterleaved(t *TensorSpec, text string) (reason string) {
 	parts := strings.Split(text, ",")
 	tiled := len(parts) == 5 && parts[4] == tiledWord
 	if len(parts) != 4 && !tiled {
-		return "write interleaved:ADDRESS,PAGE,DTYPE,SHAPE, with ,tiled at the end for tiles"
+		return "write interleaved:ADDRESS,PAGE,DTYPE,SHAPE, with ,tiled at the end for tiled data"
+	}
+	if reason := t.parseAddress(parts[0]); reason != "" {
+		return reason
 	}
 	var ok bool
-	if t.Address, ok = parseNumber(parts[0]); !ok {
-		return fmt.Sprintf("address %q is not a number", parts[0])
-	}
 	if t.Page, ok = parseNumber(parts[1]); !ok || t.Page == 0 || t.Page > tensorSizeMax {
 		return fmt.Sprintf("page size %q must be a number of bytes, from 1 to 4 GiB", parts[1])
 	}
@@ -60,49 +60,53 @@ func tiledShape(shape []uint32) (inMemory []uint32, reason string) {
 // not fit into its banks.
 func (p *program) checkInterleaved(t *tensor) error {
 	grid := p.chip.Grid
-	if grid == nil || grid.InterleavedBanks() == 0 || !p.with("lift") {
-		return traces.Usage("%s %s is interleaved, which needs DRAM banks (board %s) and the "+
-			"pass lift", t.kind(), t.Name, p.board.Name)
+	if grid == nil || grid.InterleavedBankCount() == 0 {
+		return traces.UsageError("%s %s is interleaved, but board %s has no DRAM banks",
+			t.kind(), t.Name, p.board.Name)
 	}
-	t.extent = t.rows(grid) * t.stride(grid)
+	if !p.isPassEnabled("lift") {
+		return traces.UsageError("%s %s is interleaved, which needs the pass lift; "+
+			"remove --without lift", t.kind(), t.Name)
+	}
+	t.extent = t.pagesPerBank(grid) * t.pageStride(grid)
 	if t.Address > fbs.DataSizeMax || t.extent > fbs.DataSizeMax {
-		return traces.Usage("%s %s: the pages need more memory than a DRAM bank has", t.kind(),
+		return traces.UsageError("%s %s: the pages need more memory than a DRAM bank has", t.kind(),
 			t.Name)
 	}
 	return nil
 }
 
-// stride returns the distance between two pages of a tensor in a bank.
-func (t *TensorSpec) stride(grid *chips.Grid) uint64 {
+// pageStride returns the distance between two pages of a tensor in a bank.
+func (t *TensorSpec) pageStride(grid *chips.Grid) uint64 {
 	return fbs.RoundUp(t.Page, grid.Interleaving.Align)
 }
 
-// rows returns the number of pages of a tensor in the first bank.
-func (t *TensorSpec) rows(grid *chips.Grid) uint64 {
-	row := t.Page * uint64(grid.InterleavedBanks())
+// pagesPerBank returns the number of pages of a tensor in the first bank.
+func (t *TensorSpec) pagesPerBank(grid *chips.Grid) uint64 {
+	row := t.Page * uint64(grid.InterleavedBankCount())
 	return (t.Size() + row - 1) / row
 }
 
-// reach returns the byte of the tensor that a step accesses first, as an address from t.Address on.
-// `inside` reports whether all bytes of the step are in the tensor, one after another. `ok` is
-// false if no byte is.
-func (p *program) reach(s *step, t *tensor) (address uint64, inside, ok bool) {
+// tensorAddress returns the first byte of the tensor that a step accesses, as t.Address plus the
+// offset in the tensor. `inside` reports whether all bytes of the step are consecutive bytes of the
+// tensor. `ok` is false if no byte is in the tensor.
+func (p *program) tensorAddress(s *step, t *tensor) (address uint64, inside, ok bool) {
 	if t.Page != 0 {
-		return p.reachInterleaved(s, t)
+		return p.interleavedAddress(s, t)
 	}
-	address, ok = p.at(s, t.Place)
+	address, ok = p.addressIn(s, t.Place)
 	last := address + s.size() - 1
 	ok = ok && address <= t.last() && last >= t.Address
 	return address, address >= t.Address && last <= t.last(), ok
 }
 
-// reachInterleaved is reach for a tensor in an interleaved buffer. If only a part of the step is in
-// a page, it returns the address 0, and the caller divides the step.
-func (p *program) reachInterleaved(s *step, t *tensor) (address uint64, inside, ok bool) {
-	if s.aim < 0 {
+// interleavedAddress is like reach, for a tensor in an interleaved buffer. If only a part of the
+// step is in a page, it returns the address 0, and the caller splits the step.
+func (p *program) interleavedAddress(s *step, t *tensor) (address uint64, inside, ok bool) {
+	if s.target < 0 {
 		return 0, false, false
 	}
-	at := &p.aims[s.aim]
+	at := &p.targets[s.target]
 	tile, known := p.dramTile(at)
 	if !known {
 		return 0, false, false
@@ -112,8 +116,8 @@ func (p *program) reachInterleaved(s *step, t *tensor) (address uint64, inside, 
 	if !known {
 		return 0, false, false
 	}
-	stride, banks := t.stride(grid), uint64(grid.InterleavedBanks())
-	end := t.Address + t.extent // of all pages in the first bank
+	stride, banks := t.pageStride(grid), uint64(grid.InterleavedBankCount())
+	end := t.Address + t.extent // of all pages in a bank
 	if first >= end || first+s.size() <= t.Address {
 		return 0, false, false
 	}
@@ -132,10 +136,10 @@ func (p *program) reachInterleaved(s *step, t *tensor) (address uint64, inside, 
 	return 0, false, true
 }
 
-// dramTile returns the tile that a window shows, if it is a single one. The pass lift has converted
-// coordinates of NoC 1.
-func (p *program) dramTile(at *aim) (t chips.Tile, ok bool) {
-	if at.target.Multicast {
+// dramTile returns the tile that a window points to. ok is false for several tiles. The pass lift
+// has converted coordinates of NoC 1 before.
+func (p *program) dramTile(at *windowTarget) (t chips.Tile, ok bool) {
+	if at.route.Multicast {
 		return t, false
 	}
 	return p.chip.Grid.TileAt(at.x0, at.y0)

@@ -1,7 +1,7 @@
 package importer
 
-// This file makes one input or output of those parts of an interleaved buffer that lie in different
-// DRAM banks, in what is proposed as a frame.
+// This file joins the parts of an interleaved buffer, which are in different DRAM banks, to one
+// input or output of a proposed frame.
 
 import (
 	"cmp"
@@ -10,35 +10,36 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// bankPart is an input or output in a DRAM bank, with its bytes in each repetition.
+// bankPart is an input or output in one DRAM bank.
 type bankPart struct {
-	v      *Varying
-	bank   int
-	offset uint64 // in the bank
+	varying *Varying
+	bank    int
+	offset  uint64 // in the bank
 }
 
-// joinBanks makes interleaved inputs and outputs of the parts in DRAM banks.
-func (c *columns) joinBanks() {
-	if c.chip.Grid == nil || c.chip.Grid.InterleavedBanks() == 0 {
+// joinBanks joins inputs and outputs in DRAM banks to interleaved ones.
+func (c *repetitionDiff) joinBanks() {
+	if c.chip.Grid == nil || c.chip.Grid.InterleavedBankCount() == 0 {
 		return
 	}
 	for _, role := range []string{"input", "output"} {
 		parts := c.bankParts(role)
 		for i := range parts {
-			if parts[i].bank == 0 && parts[i].v.Role == role {
+			if parts[i].bank == 0 && parts[i].varying.Role == role {
 				c.joinFrom(parts, &parts[i])
 			}
 		}
 	}
-	c.c.Varies = slices.DeleteFunc(c.c.Varies, func(v Varying) bool { return v.Role == "" })
+	c.candidate.Varies = slices.DeleteFunc(c.candidate.Varies,
+		func(v Varying) bool { return v.Role == "" })
 }
 
 // bankParts returns the inputs or outputs in DRAM banks, in the order of their offsets.
-func (c *columns) bankParts(role string) (parts []bankPart) {
+func (c *repetitionDiff) bankParts(role string) (parts []bankPart) {
 	grid := c.chip.Grid
-	for i := range c.c.Varies {
-		v := &c.c.Varies[i]
-		if v.Role != role || v.bad != "" || !v.spec.Tile || v.spec.Line != 0 {
+	for i := range c.candidate.Varies {
+		v := &c.candidate.Varies[i]
+		if v.Role != role || v.rejection != "" || !v.spec.Tile || v.spec.Line != 0 {
 			continue
 		}
 		tile, ok := grid.TileAt(v.spec.X, v.spec.Y)
@@ -55,9 +56,9 @@ func (c *columns) bankParts(role string) (parts []bankPart) {
 	return parts
 }
 
-// isInterleavedIn reports whether a part that differs is in the banks' ranges of an interleaved
-// tensor.
-func (c *columns) isInterleavedIn(t *TensorSpec, v *Varying) bool {
+// isInterleavedIn reports whether v is in a DRAM bank, and overlaps the addresses that an
+// interleaved tensor uses in each bank.
+func (c *repetitionDiff) isInterleavedIn(t *TensorSpec, v *Varying) bool {
 	grid := c.chip.Grid
 	if grid == nil || !v.spec.Tile {
 		return false
@@ -67,24 +68,25 @@ func (c *columns) isInterleavedIn(t *TensorSpec, v *Varying) bool {
 		return false
 	}
 	_, offset, ok := grid.InterleavedBank(tile, v.Address)
-	return ok && offset < t.Address+t.rows(grid)*t.stride(grid) && t.Address < offset+v.Size
+	return ok && offset < t.Address+t.pagesPerBank(grid)*t.pageStride(grid) &&
+		t.Address < offset+v.Size
 }
 
-// joinFrom makes an interleaved tensor that begins with a part in the first bank, if all of its
-// pages are in parts, and parts have nothing else. The parts lose their role.
-func (c *columns) joinFrom(parts []bankPart, first *bankPart) {
+// joinFrom makes an interleaved tensor that starts with `first`, a part in the first bank, if its
+// pages consist of complete parts. The joined parts lose their role.
+func (c *repetitionDiff) joinFrom(parts []bankPart, first *bankPart) {
 	second := slices.IndexFunc(parts, func(p bankPart) bool {
-		return p.bank == 1 && p.offset == first.offset && p.v.Role == first.v.Role
+		return p.bank == 1 && p.offset == first.offset && p.varying.Role == first.varying.Role
 	})
 	if second < 0 {
 		return
 	}
-	page := first.v.sizeBefore(parts[second].v.firstToken())
+	page := first.varying.sizeBefore(parts[second].varying.firstToken())
 	spec := TensorSpec{Page: page, Address: first.offset}
-	taken := map[*Varying]uint64{} // bytes
+	taken := map[*Varying]uint64{} // bytes of each part that belong to the tensor
 	var values [][]byte
 	for number := uint64(0); page > 0; number++ {
-		v, from := pageOf(parts, first.v.Role, &spec, c.chip.Grid, number)
+		v, from := pageOf(parts, first.varying.Role, &spec, c.chip.Grid, number)
 		if v == nil {
 			break
 		}
@@ -102,7 +104,7 @@ func (c *columns) joinFrom(parts []bankPart, first *bankPart) {
 	if len(taken) < 2 {
 		return
 	}
-	joined := *first.v
+	joined := *first.varying
 	for v := range taken {
 		joined.Line = min(joined.Line, v.Line)
 		v.Role = ""
@@ -110,25 +112,25 @@ func (c *columns) joinFrom(parts []bankPart, first *bankPart) {
 	joined.Place, joined.Address, joined.Size = "interleaved", first.offset, uint64(len(values[0]))
 	joined.spec = spec
 	joined.setType(values, &piece{memory: true, address: joined.Address})
-	*first.v = joined
+	*first.varying = joined
 }
 
-// pageOf returns the part that has a page of an interleaved tensor, and the offset of the page in
-// it, or nil.
+// pageOf returns the part that contains a page of an interleaved tensor, and the offset of the page
+// in it, or nil.
 func pageOf(parts []bankPart, role string, t *TensorSpec, grid *chips.Grid,
 	number uint64) (v *Varying, from uint64) {
-	banks := uint64(grid.InterleavedBanks())
-	at := t.Address + number/banks*t.stride(grid)
+	banks := uint64(grid.InterleavedBankCount())
+	at := t.Address + number/banks*t.pageStride(grid)
 	for _, p := range parts {
-		if p.bank == int(number%banks) && p.v.Role == role && at >= p.offset &&
-			at-p.offset < p.v.Size {
-			return p.v, at - p.offset
+		if p.bank == int(number%banks) && p.varying.Role == role && at >= p.offset &&
+			at-p.offset < p.varying.Size {
+			return p.varying, at - p.offset
 		}
 	}
 	return nil, 0
 }
 
-// appendEach appends a part of each of several values to each of others.
+// appendEach appends the same range of each of the values to the corresponding element of `to`.
 func appendEach(to, values [][]byte, from, size uint64) [][]byte {
 	if to == nil {
 		to = make([][]byte, len(values))
@@ -139,16 +141,16 @@ func appendEach(to, values [][]byte, from, size uint64) [][]byte {
 	return to
 }
 
-// accessed is a part of an input or output that one command accesses.
+// accessed is the number of bytes of an input or output that one command accesses.
 type accessed struct {
 	token int
 	size  uint64
 }
 
-// firstToken returns the first command that accesses a part.
+// firstToken returns the first command that accesses an input or output.
 func (v *Varying) firstToken() int { return v.accesses[0].token }
 
-// sizeBefore returns how many bytes from the start of a part are accessed before a command.
+// sizeBefore returns the number of bytes of an input or output that are accessed before a command.
 func (v *Varying) sizeBefore(token int) (size uint64) {
 	for _, a := range v.accesses {
 		if a.token < token {

@@ -52,7 +52,7 @@ func (h *hostProgram) pointed(bank int, address uint64) uint64 {
 	address += b.offset
 	tile := fbs.TileRoute{X: b.x, Y: b.y, NoC: h.noc, Ordering: boards.OrderingDefault}
 	if h.noc == 1 { // NoC 1 counts from the opposite corner
-		rows := chips.Of(h.board).Grid.Rows
+		rows := chips.ForBoard(h.board).Grid.Rows
 		tile.X, tile.Y = uint8(len(rows[0]))-1-b.x, uint8(len(rows))-1-b.y
 	}
 	words, ok := h.board.TLB.EncodeWindow(g, tile, address&^(g.Size-1))
@@ -171,7 +171,7 @@ func TestInterleavedTensorIsOneTensor(t *testing.T) {
 // inTile returns bytes of a tile of a device.
 func inTile(t *testing.T, device hal.Device, b bankPlace, address uint64, size int) []byte {
 	t.Helper()
-	a, err := device.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot, Size: 1 << 20})
+	a, err := device.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.AnySlot, Size: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,6 +202,31 @@ func TestInterleavedTensorIsFoundThroughNoC1(t *testing.T) {
 	}
 }
 
+// TestInterleavedTensorTakesStoresFromALineOn: the program first fills the buffer with other data.
+// Without the line, a byte has two values.
+func TestInterleavedTensorTakesStoresFromALineOn(t *testing.T) {
+	const firstLine = 6 // of recordOf's lines after its header of 5 lines
+	h := hostProgram{board: &boards.Wormhole, banks: wormholeBanks, window: wh166}
+	h.pages(0x40000, 64, 64, 64*24, func(_, at uint64) {
+		h.lines = append(h.lines, store(0, at, 1, 2, 3, 4))
+	})
+	line := firstLine + len(h.lines)
+	h.fill(0x40000, 64, 64, 64*24)
+	text := recordOf(whRecord, h.lines...)
+	image, _ := importRecord(t, text, Options{Inputs: []TensorSpec{
+		mustTensor(t, fmt.Sprintf("a=interleaved:0x40000@%d,64,uint32,384", line))}})
+	for i := range 384 {
+		word := binary.LittleEndian.Uint32(image.Tensors[0].Data[4*i:])
+		if word != 0x1000_0000+uint32(i) {
+			t.Fatalf("word %d is %#x", i, word)
+		}
+	}
+	refused(t, text, Options{From: FromRecord, Inputs: []TensorSpec{
+		mustTensor(t, "a=interleaved:0x40000,64,uint32,384")}}, "line 415: byte 0 of input a is "+
+		"stored with other data than in line 7, but an input has only one value in each "+
+		"run; select one of the stores with ADDRESS@LINE")
+}
+
 // TestInterleavedTensorsMayShareABank: two buffers follow each other in every bank.
 func TestInterleavedTensorsMayShareABank(t *testing.T) {
 	h := hostProgram{board: &boards.Wormhole, banks: wormholeBanks, window: wh166}
@@ -227,6 +252,7 @@ func TestInterleavedTensorsThatCannotBe(t *testing.T) {
 		"a=interleaved:0x1000,64,int32":                "write interleaved:",
 		"a=interleaved:0x1000,64,int32,4,5":            "write interleaved:",
 		"a=interleaved:x,64,int32,4":                   `address "x" is not a number`,
+		"a=interleaved:0x1000@0,64,int32,4":            `a line number of at least 1, not "0"`,
 		"a=interleaved:0x1000,0,int32,4":               `page size "0" must be a number of bytes`,
 		"a=interleaved:0x1000,64,int3,4":               `element type "int3"`,
 		"a=interleaved:0x1000,64,int32,0":              `shape "0"`,
@@ -246,7 +272,10 @@ func TestInterleavedTensorsThatCannotBe(t *testing.T) {
 		t.Errorf("shape %s", got)
 	}
 	refused(t, lines(eduDevice, "W 4 0x8 0x1"), Options{Inputs: []TensorSpec{spec}},
-		"input a is interleaved, which needs DRAM banks (board edu) and the pass lift")
+		"input a is interleaved, but board edu has no DRAM banks")
+	refused(t, lines(whDevice, access("W", 4, 0x1fe80000, 5)),
+		Options{Inputs: []TensorSpec{spec}, Without: []string{"lift"}},
+		"input a is interleaved, which needs the pass lift; remove --without lift")
 }
 
 // TestFramesHaveInterleavedTensors finds the frames of a program that fills one interleaved buffer

@@ -15,217 +15,229 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// slot is what the trace has told of one hardware window.
-type slot struct {
-	config [24]byte // its registers
-	known  uint32   // one bit a byte of them that was stored
-	line   int      // of the last store to them
-	fresh  bool     // stored to, and no access followed
-	moved  bool     // configured again, and no access followed that makes a step
+// tlbState is the state of one TLB window at the current line of the trace.
+type tlbState struct {
+	config         [24]byte // content of its configuration registers
+	storedBytes    uint32   // one bit for each byte of config that the program has stored
+	lastStoreLine  int      // line of the last store to config
+	hasNewConfig   bool     // config was stored, and no access followed
+	isReconfigured bool     // configured again, and no access that makes a step followed
 
-	target  fbs.TileRoute // of the configuration in force
-	address uint64        // in the tile, of the recorded window's first byte
-	aim     int32         // where the last access through it went, -1: none did
-	window  int           // of the image, -1: none yet
+	route   fbs.TileRoute // target of the decoded configuration
+	address uint64        // address in the tile of the first byte of the TLB window
+	// Index into program.targets of the last access through the window; -1: none
+	lastTarget  int32
+	windowIndex int // index into program.windows; -1: none yet
 }
 
-// lifter turns accesses into steps as they are read: one through a movable
-// window into an access of the tile it points at, any other into one of a BAR.
-// It follows the configuration of the windows, also outside the part that is
-// imported.
+// lifter turns accesses into steps while the trace is read. An access through a TLB window becomes
+// an access of the tile that it points to, any other an access of a BAR. The lifter follows the
+// configuration of the windows also outside the part that is imported.
 type lifter struct {
 	*program
-	tlb                           *boards.TLBLayout
-	slots                         map[int]*slot
-	aimOf                         map[aimKey]int32
-	stores, loads, points, unused int // of the configuration
-	lifted, raw                   int // accesses through windows, and others
-	managed                       int // accesses that Options.OmitManagement leaves out
+	tlb           *boards.TLBLayout
+	tlbStates     map[int]*tlbState
+	targetIndexes map[targetKey]int32
+	// Of configuration registers; unused: windows that were configured, but not accessed
+	configStores, configLoads, pointCount, unusedWindows int
+	// Accesses through TLB windows, and all others
+	windowAccesses, otherAccesses int
+	managementAccesses            int // accesses that Options.OmitManagement leaves out
 	part                          partState
 	cut                           cutState
 	host                          hostMemory
-	lastStore                     step // to the device
-	certain                       int  // commands that there will be, whatever the passes do
-	blank                         int  // marks without text
-	halves                        int  // stores of addresses that were two
-	exactTimes                    bool // each store with a time of its own is a step of its own
+	lastStore                     step // last store to the device
+	commandsMin                   int  // minimum number of commands, whatever the passes do
+	emptyMarks                    int  // marks without text
+	joinedAddresses               int  // addresses that the program stored in two halves
+	exactTimes                    bool // stores with different times stay different steps
 }
 
-// aimKey is what makes two aims the same.
-type aimKey struct {
-	mask, address uint64
+// targetKey identifies a windowTarget.
+type targetKey struct {
+	route, address uint64 // route: packed by fbs.TileRoute.Pack
 }
 
 func (l *lifter) Start(b *boards.Board) {
-	l.board, l.chip, l.tlb = b, chips.Of(b), b.TLB
-	l.chip = cmp.Or(l.chip.WithoutBank(l.o.DisabledBank-1), l.chip)
-	l.part.init(l.o.Part)
-	l.cut.init(&l.o)
-	l.host = hostMemory{regions: newRegions(b), slot: -1}
-	for i, h := range l.o.Host {
-		l.addHost(hostSpace{name: h.Name, bus: h.Bus, size: uint64(len(h.Data)), given: true,
-			pages: map[uint64]*hostPage{},
-			first: []hostStore{{i, 0, h.Data}}})
-		l.hosts[i].store(0, h.Data)
+	l.board, l.chip, l.tlb = b, chips.ForBoard(b), b.TLB
+	l.chip = cmp.Or(l.chip.WithoutBank(l.options.DisabledBank-1), l.chip)
+	l.part.init(l.options.Part)
+	l.cut.init(&l.options)
+	l.host = hostMemory{iatuState: newIATUState(b), slotStep: -1}
+	for i, h := range l.options.Host {
+		l.addHostSpace(hostSpace{name: h.Name, bus: h.Bus, size: uint64(len(h.Data)),
+			fromUser:      true,
+			pages:         map[uint64]*hostPage{},
+			initialStores: []hostStore{{i, 0, h.Data}}})
+		l.hostSpaces[i].recordStore(0, h.Data)
 	}
-	if !l.with("lift") {
+	if !l.isPassEnabled("lift") {
 		l.tlb = nil
 	}
 }
 
-// lift reports what became of the accesses.
-func (l *lifter) lift() (outcome, error) {
-	for _, s := range l.slots {
-		if s.fresh {
-			l.unused++
+// reportLift reports the numbers of accesses by kind.
+func (l *lifter) reportLift() (passResult, error) {
+	for _, s := range l.tlbStates {
+		if s.hasNewConfig {
+			l.unusedWindows++
 		}
 	}
-	return outcome{did: l.text()}, nil
+	return passResult{summary: l.liftSummary()}, nil
 }
 
-func (l *lifter) text() string {
+func (l *lifter) liftSummary() string {
 	if l.tlb == nil {
 		return ""
 	}
 	var list clauses
-	list.add(1, "%s through %s lifted", english.Count(l.lifted, "access"),
-		english.Count(len(l.slots), "window"))
-	list.add(1, "%s made %s", english.Count(l.stores, "configuration store"),
-		english.Count(l.points, "point"))
-	list.add(l.raw, "%d outside windows", l.raw)
-	list.add(l.managed, "%s to the chip's management left out",
-		english.Count(l.managed, "access"))
-	list.add(l.unused, "%s before no access", english.Count(l.unused, "last configuration"))
-	list.add(l.loads, "%s of configuration registers dropped", english.Count(l.loads, "load"))
+	list.addIfAny(1, "%s through %s became accesses to tiles",
+		english.Count(l.windowAccesses, "access"),
+		english.Count(len(l.tlbStates), "TLB window"))
+	list.addIfAny(1, "%s became %s", english.Count(l.configStores, "configuration store"),
+		english.Count(l.pointCount, "point command"))
+	list.addIfAny(l.otherAccesses, "%s outside TLB windows",
+		english.Count(l.otherAccesses, "access"))
+	list.addIfAny(l.managementAccesses, "%s left out by --omit-management",
+		english.Count(l.managementAccesses, "access"))
+	list.addIfAny(l.unusedWindows, "%s without an access after the last configuration",
+		english.Count(l.unusedWindows, "TLB window"))
+	list.addIfAny(l.configLoads, "%s of configuration registers dropped",
+		english.Count(l.configLoads, "load"))
 	return strings.Join(list, "; ")
 }
 
 func (l *lifter) Access(a *traces.Access) error {
 	if a.Op == traces.OpMark {
-		if l.inside(a) && l.with("mark") {
+		if l.enterSegment(a) && l.isPassEnabled("mark") {
 			l.addMark(a)
 		}
 		return nil
 	}
-	return l.accesses(a, 1, nil)
+	return l.addAccesses(a, 1, nil)
 }
 
-// take makes a step of accesses. ok is false where they have to be halved.
-func (l *lifter) take(a *traces.Access, n uint32, data []byte) (ok bool, err error) {
+// addAsOneStep makes a step of n accesses. ok is false if they cannot be one step and must be
+// halved.
+func (l *lifter) addAsOneStep(a *traces.Access, n uint32, data []byte) (ok bool, err error) {
 	bar, offset := l.chip.Unalias(a.Bar, a.Offset)
-	inside := l.inside(a)
+	inside := l.enterSegment(a)
 	if l.tlb != nil {
 		if index, at, ok := chips.SlotOfRegister(l.tlb, bar, offset); ok {
 			if n == 1 {
-				err = l.configure(a, index, at, inside)
+				err = l.accessConfig(a, index, at, inside)
 			}
 			return n == 1, err
 		}
 	}
-	if l.host.covers(a, uint64(n)*uint64(a.Width)) {
+	if l.host.isRegister(a, uint64(n)*uint64(a.Width)) {
 		if n == 1 {
-			err = l.mapping(a, inside)
+			err = l.accessIATU(a, inside)
 		}
 		return n == 1, err
 	}
 	if !inside {
-		l.part.left += int(n)
+		l.part.outsideCount += int(n)
 		return true, nil
 	}
 	if l.tlb != nil {
 		if index, at, ok := chips.SlotAt(l.tlb, bar, offset); ok {
-			return l.through(a, n, data, index, at)
+			return l.accessThroughWindow(a, n, data, index, at)
 		}
 	}
 	// Registers without a rule, such as those of the PCIe controller's DMA engine, move data of
 	// the program.
-	if l.o.OmitManagement && l.tlb != nil && l.ruleOf(a.Bar, a.Offset, uint64(a.Width)) >= 0 {
-		l.managed += int(n)
+	if l.options.OmitManagement && l.tlb != nil &&
+		l.ruleIndex(a.Bar, a.Offset, uint64(a.Width)) >= 0 {
+		l.managementAccesses += int(n)
 		return true, nil
 	}
-	s, ok, err := l.barStep(a, n)
+	s, ok, err := l.newBarStep(a, n)
 	if !ok || err != nil {
 		return ok, err
 	}
-	l.raw += int(n)
-	return true, l.add(&s, data)
+	l.otherAccesses += int(n)
+	return true, l.addStep(&s, data)
 }
 
-func (l *lifter) slot(index int) *slot {
-	s := l.slots[index]
+func (l *lifter) stateOf(index int) *tlbState {
+	s := l.tlbStates[index]
 	if s == nil {
-		s = &slot{aim: -1, window: -1}
-		l.slots[index] = s
+		s = &tlbState{lastTarget: -1, windowIndex: -1}
+		l.tlbStates[index] = s
 	}
 	return s
 }
 
-// configure takes an access to a window's configuration registers.
-func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) error {
+// accessConfig processes an access of a TLB window's configuration registers.
+func (l *lifter) accessConfig(a *traces.Access, index int, at uint64, inside bool) error {
 	if l.tlb.GroupOf(index).IsOwnedByKernel(index) {
-		return traces.Refuse(a.Line,
-			"%s at the registers of TLB window %d, which belongs to the kernel driver: images "+
-				"must not use it", a.Op, index)
+		return traces.TraceError(a.Line,
+			"%s at a register of TLB window %d: images must not use this window, "+
+				"because it belongs to the kernel driver", a.Op, index)
 	}
 	if a.Op == traces.OpLoad {
-		l.loads++
+		l.configLoads++
 		l.program.loads++
 		return nil
 	}
 	if a.Width < 4 || a.Width > l.tlb.ConfigWidth || at+uint64(a.Width) > l.tlb.ConfigStride {
-		return traces.Refuse(a.Line,
-			"store of %d bytes to the registers of TLB window %d, which have %d bytes "+
-				"each", a.Width,
-			index, l.tlb.ConfigWidth)
+		widths := "4"
+		if l.tlb.ConfigWidth > 4 {
+			widths = fmt.Sprintf("4 or %d", l.tlb.ConfigWidth)
+		}
+		return traces.TraceError(a.Line,
+			"store of %d bytes to the registers of TLB window %d: "+
+				"each store must have %s bytes, in the registers of one window", a.Width,
+			index, widths)
 	}
-	s := l.slot(index)
+	s := l.stateOf(index)
 	copy(s.config[at:], traces.Bytes(a.Value, a.Width))
-	s.known |= (1<<a.Width - 1) << at
-	s.line, s.fresh = a.Line, true
+	s.storedBytes |= (1<<a.Width - 1) << at
+	s.lastStoreLine, s.hasNewConfig = a.Line, true
 	if inside {
-		l.stores++
+		l.configStores++
 		l.program.stores++
 	}
 	return nil
 }
 
-// hole adds a step that does nothing yet, and returns its number.
-func (l *lifter) hole(line int, time int64) int {
-	l.steps.add(step{line: uint32(line), time: time, count: 1, aim: -1, to: -1})
-	return l.steps.n - 1
+// addPlaceholder appends a placeholder step (stepNone), and returns its index.
+func (l *lifter) addPlaceholder(line int, time int64) int {
+	l.steps.appendStep(step{line: uint32(line), time: time, count: 1, target: -1, operand: -1})
+	return l.steps.count - 1
 }
 
-// stepOf is the step of n neighbours of which a is the first.
-func stepOf(a *traces.Access, n uint32) step {
+// newStep returns a step of n adjacent accesses, of which a is the first.
+func newStep(a *traces.Access, n uint32) step {
 	s := step{op: stepLoad, width: a.Width, count: n, line: uint32(a.Line), time: a.Time,
-		value: a.Value, aim: -1, to: -1}
+		value: a.Value, target: -1, operand: -1}
 	if a.Op == traces.OpStore {
 		s.op = stepStore
 	}
 	return s
 }
 
-// through takes accesses through a window.
-func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at uint64) (ok bool,
-	err error) {
+// accessThroughWindow makes a step of accesses through a TLB window.
+func (l *lifter) accessThroughWindow(a *traces.Access, n uint32, data []byte, index int,
+	at uint64) (ok bool, err error) {
 	group := l.tlb.GroupOf(index)
 	if group.IsOwnedByKernel(index) {
 		return false,
-			traces.Refuse(a.Line, "%s through TLB window %d, which belongs to the kernel driver: "+
-				"images must not use it", a.Op,
-				index)
+			traces.TraceError(a.Line, "%s through TLB window %d: images must not use this window, "+
+				"because it belongs to the kernel driver", a.Op, index)
 	}
 	size := uint64(n) * uint64(a.Width)
-	if n > 1 && (at+size > group.Size || l.ruleOf(a.Bar, a.Offset, size) < 0) {
+	if n > 1 && (at+size > group.Size || l.ruleIndex(a.Bar, a.Offset, size) < 0) {
 		return false, nil
 	}
-	rule, err := l.check(a)
+	rule, err := l.checkRule(a)
 	if err != nil {
 		return false, err
 	}
-	s := l.slot(index)
-	if s.fresh || s.aim < 0 {
-		if err := l.decode(a, s, index, group); err != nil {
+	s := l.stateOf(index)
+	if s.hasNewConfig || s.lastTarget < 0 {
+		if err := l.decodeConfig(a, s, index, group); err != nil {
 			return false, err
 		}
 	}
@@ -234,44 +246,44 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	if n > 1 && (address+size-1)&^(l.pageSize()-1) != page {
 		return false, nil
 	}
-	aimed := l.aimAt(s.target, page)
-	memory := l.tileMemory(&aimed, address, size)
+	aimed := l.newWindowTarget(s.route, page)
+	memory := l.isTileMemory(&aimed, address, size)
 	if n > 1 && !memory {
 		return false, nil
 	}
-	if taken, err := l.throughPCIe(a, &aimed, address); taken || err != nil {
+	if taken, err := l.accessThroughPCIe(a, &aimed, address); taken || err != nil {
 		return true, err
 	}
-	if l.omits(&aimed.target, n) {
+	if l.omitManagement(&aimed.route, n) {
 		return true, nil
 	}
-	if err = l.checkForbidden(a, &aimed.target, page, address, index); err != nil {
+	if err = l.checkForbidden(a, &aimed.route, page, address, index); err != nil {
 		return false, err
 	}
-	pointed := l.aim(s, &aimed, index, group)
-	if a.Op == traces.OpLoad && aimed.target.Multicast {
-		return false, traces.Refuse(a.Line, "load through TLB window %d, which points to several "+
-			"tiles: a load needs one tile", index)
+	pointed := l.trackTarget(s, &aimed, index, group)
+	if a.Op == traces.OpLoad && aimed.route.Multicast {
+		return false, traces.TraceError(a.Line, "load through TLB window %d, "+
+			"which points to several tiles: a load needs one tile", index)
 	}
-	l.lifted += int(n)
-	next := stepOf(a, n)
-	next.rule, next.window, next.aim = rule, uint16(s.window), s.aim
+	l.windowAccesses += int(n)
+	next := newStep(a, n)
+	next.rule, next.window, next.target = rule, uint16(s.windowIndex), s.lastTarget
 	next.offset = uint32(address - page)
 	if memory {
-		next.flags = memoryStep
+		next.flags = flagMemory
 	}
-	if pointed && !l.with("drop") {
-		next.flags |= pointedStep
+	if pointed && !l.isPassEnabled("drop") {
+		next.flags |= flagPointFirst
 	}
-	l.release(&next, &aimed)
-	return true, l.add(&next, data)
+	l.recordCoreStart(&next, &aimed)
+	return true, l.addStep(&next, data)
 }
 
-// omits reports whether n accesses of a target are left out, and counts them.
-func (l *lifter) omits(target *fbs.TileRoute, n uint32) bool {
-	omitted := l.o.OmitManagement && l.isManagement(target)
+// omitManagement reports whether n accesses of a target are left out, and counts them.
+func (l *lifter) omitManagement(target *fbs.TileRoute, n uint32) bool {
+	omitted := l.options.OmitManagement && l.isManagement(target)
 	if omitted {
-		l.managed += int(n)
+		l.managementAccesses += int(n)
 	}
 	return omitted
 }
@@ -285,15 +297,15 @@ func (l *lifter) checkForbidden(a *traces.Access, target *fbs.TileRoute, page, a
 	}
 	hint := ""
 	if l.isManagement(target) {
-		hint = "; --omit-management leaves out what a driver library does there"
+		hint = "; --omit-management leaves out such accesses of driver libraries"
 	}
-	return traces.Refuse(a.Line, "%s through TLB window %d at %#x of tile (%d,%d): "+
-		"this window also shows %#x to %#x of %s, which images must not access%s", a.Op,
+	return traces.TraceError(a.Line, "%s through TLB window %d at %#x of tile (%d,%d): "+
+		"this window also covers %#x to %#x of %s, which images must not access%s", a.Op,
 		index, address, target.X, target.Y, closed.First, closed.Last, closed.Name, hint)
 }
 
-// isManagement reports whether a window points at the ARC or the PCIe tile only. A driver library
-// asks the chip's management processor (ARC) for its state there when it starts and ends.
+// isManagement reports whether a window points only at the ARC or the PCIe tile. There, driver
+// libraries query the chip's management processor (ARC) when they start and end.
 func (l *lifter) isManagement(target *fbs.TileRoute) bool {
 	if l.chip.Grid == nil || target.Multicast {
 		return false
@@ -306,34 +318,37 @@ func (l *lifter) isManagement(target *fbs.TileRoute) bool {
 	return kind == chips.ARC || kind == chips.PCIe
 }
 
-// aim follows a window to where an access goes. It reports whether the program
-// pointed it there, or the access leaves the page that the last one was in.
-func (l *lifter) aim(s *slot, at *aim, index int, group *boards.WindowGroup) (pointed bool) {
-	if s.window < 0 {
-		s.window = l.tlbWindow(index, group)
+// trackTarget records that an access through the window of s reaches the target and page of at. It
+// reports whether the image must point the window before the access: the program configured it
+// again, or the access is in another page than the last one.
+func (l *lifter) trackTarget(s *tlbState, at *windowTarget, index int,
+	group *boards.WindowGroup) (pointed bool) {
+	if s.windowIndex < 0 {
+		s.windowIndex = l.addTLBWindow(index, group)
 	}
-	same := s.aim >= 0 && l.aims[s.aim].address == at.address && l.aims[s.aim].target == s.target
+	same := s.lastTarget >= 0 && l.targets[s.lastTarget].address == at.address &&
+		l.targets[s.lastTarget].route == s.route
 	if !same {
-		key := aimKey{s.target.Pack(), at.address}
-		index, ok := l.aimOf[key]
+		key := targetKey{s.route.Pack(), at.address}
+		index, ok := l.targetIndexes[key]
 		if !ok {
-			index = int32(len(l.aims))
-			l.aims = append(l.aims, *at)
-			l.aimOf[key] = index
+			index = int32(len(l.targets))
+			l.targets = append(l.targets, *at)
+			l.targetIndexes[key] = index
 		}
-		s.aim = index
-		l.host.due = true
+		s.lastTarget = index
+		l.host.storedSinceSlot = true
 	}
-	pointed = !same || s.moved
+	pointed = !same || s.isReconfigured
 	if pointed {
-		l.points++
+		l.pointCount++
 	}
-	s.moved = false
+	s.isReconfigured = false
 	return pointed
 }
 
-// pageSize is the size of the image's windows: that of the device's smallest,
-// so that they fit in any other.
+// pageSize returns the size of the image's TLB windows: the device's smallest, so that they fit
+// into a TLB window of any size.
 func (l *lifter) pageSize() uint64 {
 	size := l.tlb.Groups[0].Size
 	for i := range l.tlb.Groups {
@@ -342,12 +357,14 @@ func (l *lifter) pageSize() uint64 {
 	return size
 }
 
-// decode brings the configuration that a window has now into force.
-func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.WindowGroup) error {
-	if s.known != 1<<l.tlb.ConfigStride-1 {
-		return traces.Refuse(a.Line,
-			"%s through TLB window %d, but no earlier line of the trace points the window to a "+
-				"tile; record from the start of the program", a.Op,
+// decodeConfig decodes the configuration registers of a TLB window into its target and address.
+func (l *lifter) decodeConfig(a *traces.Access, s *tlbState, index int,
+	group *boards.WindowGroup) error {
+	if s.storedBytes != 1<<l.tlb.ConfigStride-1 {
+		return traces.TraceError(a.Line,
+			"%s through TLB window %d, "+
+				"but no earlier line of the trace points the window to a tile; "+
+				"record from the start of the program", a.Op,
 			index)
 	}
 	words := boards.WindowConfig{binary.LittleEndian.Uint64(s.config[:]),
@@ -359,27 +376,27 @@ func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.Wind
 			registers = append(registers, fmt.Sprintf("%#x",
 				chips.LoadRegister(&words, i, l.tlb.ConfigWidth)))
 		}
-		return traces.Refuse(s.line,
-			"TLB window %d is configured to %s, which is not a plain tile: it has linked, "+
-				"reserved or unknown bits", index,
+		return traces.TraceError(s.lastStoreLine,
+			"TLB window %d has the unsupported configuration %s: "+
+				"linked, reserved or unknown bits are set", index,
 			strings.Join(registers, " "))
 	}
-	s.target, s.address, s.fresh, s.moved = target, address, false, true
+	s.route, s.address, s.hasNewConfig, s.isReconfigured = target, address, false, true
 	return nil
 }
 
-// tlbWindow adds a window. Its slot is only a preference: nothing else in the
+// addTLBWindow adds a TLB window to the image. Its slot is only a preference: nothing else in the
 // image depends on it.
-func (l *lifter) tlbWindow(index int, group *boards.WindowGroup) int {
+func (l *lifter) addTLBWindow(index int, group *boards.WindowGroup) int {
 	n := 0
 	for i := range l.windows {
 		if l.windows[i].Kind == gen.WindowKindTlb {
 			n++
 		}
 	}
-	// Whoever points a window needs the registers that do it.
+	// A replay that points a window needs its registers.
 	end := l.tlb.ConfigOffset + uint64(index+1)*l.tlb.ConfigStride
-	l.bars[l.tlb.ConfigBar] = max(l.bars[l.tlb.ConfigBar], end)
+	l.barEnds[l.tlb.ConfigBar] = max(l.barEnds[l.tlb.ConfigBar], end)
 	l.windows = append(l.windows, window{
 		Window: lmb.Window{
 			Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: uint16(index), Size: l.pageSize()},
@@ -390,21 +407,21 @@ func (l *lifter) tlbWindow(index int, group *boards.WindowGroup) int {
 	return len(l.windows) - 1
 }
 
-// accesses takes n neighbours of one width that together move data, nil where n
-// is 1 and a has it; in halves where they are not one step.
-func (l *lifter) accesses(a *traces.Access, n uint32, data []byte) error {
+// addAccesses makes steps of n adjacent accesses of one width, and halves them as often as needed.
+// data has the bytes of all; if n is 1, data may be nil, and a has the value.
+func (l *lifter) addAccesses(a *traces.Access, n uint32, data []byte) error {
 	if n == 1 && data != nil {
 		a.Value = traces.Little(data)
 		data = nil
 	}
-	if ok, err := l.take(a, n, data); ok || err != nil {
+	if ok, err := l.addAsOneStep(a, n, data); ok || err != nil {
 		return err
 	}
 	first, second := *a, *a
 	at := uint64(n/2) * uint64(a.Width)
 	second.Offset += at
-	if err := l.accesses(&first, n/2, data[:at:at]); err != nil {
+	if err := l.addAccesses(&first, n/2, data[:at:at]); err != nil {
 		return err
 	}
-	return l.accesses(&second, n-n/2, data[at:])
+	return l.addAccesses(&second, n-n/2, data[at:])
 }

@@ -15,15 +15,14 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// check refuses an access that no image for this board can hold. It gives the
-// number of the rule.
-func (l *lifter) check(a *traces.Access) (uint8, error) {
-	n := l.ruleOf(a.Bar, a.Offset, uint64(a.Width))
+// checkRule returns the number of the board's rule for an access, or an error if no rule allows the
+// access.
+func (l *lifter) checkRule(a *traces.Access) (uint8, error) {
+	n := l.ruleIndex(a.Bar, a.Offset, uint64(a.Width))
 	if n < 0 {
 		return 0,
-			traces.Refuse(a.Line,
-				"%s of %d bytes at BAR %d + 0x%x: board %s has no rule that allows access "+
-					"there",
+			traces.TraceError(a.Line,
+				"%s of %d bytes at BAR %d + 0x%x: board %s has no rule that allows access there",
 				a.Op, a.Width, a.Bar, a.Offset, l.board.Name)
 	}
 	r := &l.board.Rules[n]
@@ -34,16 +33,15 @@ func (l *lifter) check(a *traces.Access) (uint8, error) {
 				a.Offset+uint64(a.Width), a.Width)
 		}
 		return 0,
-			traces.Refuse(a.Line,
-				"%s of %d bytes at BAR %d + 0x%x: board %s does not accept this width there "+
-					"(%s)%s",
+			traces.TraceError(a.Line,
+				"%s of %d bytes at BAR %d + 0x%x: board %s does not accept this width there (%s)%s",
 				a.Op, a.Width, a.Bar, a.Offset, l.board.Name, r.Name, hint)
 	}
 	return uint8(n), nil
 }
 
-// ruleOf is the number of the first rule that covers an access, -1: none.
-func (l *lifter) ruleOf(bar uint8, offset, size uint64) int {
+// ruleIndex returns the number of the first rule that covers a range, or -1.
+func (l *lifter) ruleIndex(bar uint8, offset, size uint64) int {
 	for i := range l.board.Rules {
 		if r := &l.board.Rules[i]; r.Bar == bar && offset >= r.First && offset <= r.Last &&
 			size-1 <= r.Last-offset {
@@ -53,42 +51,42 @@ func (l *lifter) ruleOf(bar uint8, offset, size uint64) int {
 	return -1
 }
 
-// barStep makes a step of n neighbours in a BAR that no window is in front of,
-// of which a is the first. ok is false where they cannot be one.
-func (l *lifter) barStep(a *traces.Access, n uint32) (s step, ok bool, err error) {
+// newBarStep makes a step of n adjacent accesses in a BAR outside TLB windows. a is the first. ok
+// is false if they cannot be one step.
+func (l *lifter) newBarStep(a *traces.Access, n uint32) (s step, ok bool, err error) {
 	size := uint64(n) * uint64(a.Width)
-	of := l.ruleOf(a.Bar, a.Offset, size)
-	// what takes bulk
+	of := l.ruleIndex(a.Bar, a.Offset, size)
+	// Only plain memory accepts bulk copies.
 	memory := of >= 0 && l.board.Rules[of].IsMemory && l.board.Rules[of].Widths == 1|2|4|8 &&
-		!l.behindTLB(a)
+		!l.isThroughTLB(a)
 	if n > 1 && (!memory || (a.Offset+size-1)/fbs.WindowSizeMax != a.Offset/fbs.WindowSizeMax) {
 		return s, false, nil
 	}
-	s = stepOf(a, n)
-	if s.rule, err = l.check(a); err != nil {
+	s = newStep(a, n)
+	if s.rule, err = l.checkRule(a); err != nil {
 		return s, false, err
 	}
 	if r := &l.board.Rules[s.rule]; r.LoadOnly && a.Op == traces.OpStore {
 		hint := ""
-		if l.behindTLB(a) || l.configures(a) {
-			hint = "; add the pass lift, which turns such stores into points of windows"
+		if l.isThroughTLB(a) || l.isConfigRegister(a) {
+			hint = "; remove --without lift: the pass lift turns such stores into point commands"
 		}
-		return s, false, traces.Refuse(a.Line,
+		return s, false, traces.TraceError(a.Line,
 			"store of %d bytes at BAR %d + 0x%x: images must not store there (%s)%s", a.Width,
 			a.Bar,
 			a.Offset, r.Name, hint)
 	}
-	l.bars[a.Bar] = max(l.bars[a.Bar], a.Offset+size)
-	s.window, s.offset = l.barWindow(a.Bar, a.Offset), uint32(a.Offset%fbs.WindowSizeMax)
+	l.barEnds[a.Bar] = max(l.barEnds[a.Bar], a.Offset+size)
+	s.window, s.offset = l.findOrAddBarWindow(a.Bar, a.Offset), uint32(a.Offset%fbs.WindowSizeMax)
 	if memory {
-		s.flags = memoryStep
+		s.flags = flagMemory
 	}
 	return s, true, nil
 }
 
-// behindTLB reports whether an access goes through a movable window, so that the
-// rules of the BAR do not tell what it reaches.
-func (l *lifter) behindTLB(a *traces.Access) bool {
+// isThroughTLB reports whether an access goes through a TLB window, so that the rules of the BAR do
+// not describe what it reaches.
+func (l *lifter) isThroughTLB(a *traces.Access) bool {
 	if l.board.TLB == nil {
 		return false
 	}
@@ -97,8 +95,8 @@ func (l *lifter) behindTLB(a *traces.Access) bool {
 	return ok
 }
 
-// configures reports whether an access is of a register that points a window.
-func (l *lifter) configures(a *traces.Access) bool {
+// isConfigRegister reports whether an access is of a TLB window's configuration register.
+func (l *lifter) isConfigRegister(a *traces.Access) bool {
 	if l.board.TLB == nil {
 		return false
 	}
@@ -107,8 +105,9 @@ func (l *lifter) configures(a *traces.Access) bool {
 	return ok
 }
 
-// barWindow returns the window over a BAR, or over the 4 GiB of it that hold offset.
-func (l *lifter) barWindow(bar uint8, offset uint64) uint16 {
+// findOrAddBarWindow returns the index of the window for a BAR, or for the 4 GiB of it that contain
+// offset.
+func (l *lifter) findOrAddBarWindow(bar uint8, offset uint64) uint16 {
 	base := offset &^ (fbs.WindowSizeMax - 1)
 	for i := range l.windows {
 		if w := &l.windows[i]; w.Kind == gen.WindowKindBar && w.bar == bar && w.base == base {
@@ -117,7 +116,7 @@ func (l *lifter) barWindow(bar uint8, offset uint64) uint16 {
 	}
 	w := window{bar: bar, base: base}
 	w.Window = lmb.Window{
-		Window: fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Slot: fbs.NoSlot, Offset: base},
+		Window: fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Slot: fbs.AnySlot, Offset: base},
 		Name:   fmt.Sprintf("bar%d", bar),
 	}
 	if base != 0 {
@@ -127,71 +126,70 @@ func (l *lifter) barWindow(bar uint8, offset uint64) uint16 {
 	return uint16(len(l.windows) - 1)
 }
 
-// join makes the last step of the list one with what comes next: a neighbour
-// in memory, or the same load once more. data is that of a run. It tells
-// whether it did.
-func (l *lifter) join(s *step, data []byte) bool {
-	a := l.steps.end()
+// mergeIntoLast merges s into the last step of the list, if s is adjacent to it in memory or
+// repeats its load, and reports whether it did. data has the bytes of s if s is a run.
+func (l *lifter) mergeIntoLast(s *step, data []byte) bool {
+	a := l.steps.lastStep()
 	if a == nil || a.op != s.op || s.op != stepLoad && s.op != stepStore || a.window != s.window ||
-		a.aim != s.aim ||
-		a.width != s.width || a.rule != s.rule || a.flags&memoryStep != s.flags&memoryStep ||
-		s.is(pointedStep) || s.time-a.last() >= pauseNs {
+		a.target != s.target ||
+		a.width != s.width || a.rule != s.rule || a.flags&flagMemory != s.flags&flagMemory ||
+		s.hasFlag(flagPointFirst) || s.time-a.lastTime() >= pauseMinNs {
 		return false
 	}
-	if a.offset == s.offset && s.op == stepLoad && a.run() == 1 && s.count == 1 &&
+	if a.offset == s.offset && s.op == stepLoad && a.elementCount() == 1 && s.count == 1 &&
 		a.value == s.value && a.count < 1<<31 {
-		a.flags |= repeatedStep
+		a.flags |= flagRepeated
 		a.count++
-		a.us = micros(s.last() - a.time)
+		a.durationUs = toMicroseconds(s.lastTime() - a.time)
 		return true
 	}
-	return l.prolong(a, s, data)
+	return l.extendRun(a, s, data)
 }
 
-// prolong makes a run of two neighbours in memory.
-func (l *lifter) prolong(a, s *step, data []byte) bool {
-	if !s.is(memoryStep) || a.is(repeatedStep) || a.offset+uint32(a.size()) != s.offset ||
+// extendRun appends s to the step a if they are adjacent in memory, and reports whether it did.
+func (l *lifter) extendRun(a, s *step, data []byte) bool {
+	if !s.hasFlag(flagMemory) || a.hasFlag(flagRepeated) || a.offset+uint32(a.size()) != s.offset ||
 		a.size()+s.size() > arenaChunk {
 		return false
 	}
 	apart := int(s.line) - a.lineOf(a.count-1)
-	if apart < 0 || apart > l.apartMax(s, s.last()-a.time) ||
-		a.count > 1 && apart != int(a.apart) || s.count > 1 && apart > 0 {
+	if apart < 0 || apart > l.lineStrideMax(s, s.lastTime()-a.time) ||
+		a.count > 1 && apart != int(a.lineStride) || s.count > 1 && apart > 0 {
 		return false
 	}
 	if data == nil {
 		data = traces.Bytes(s.value, s.width)
 	}
 	if a.count == 1 {
-		a.value = l.data.add(slices.Concat(traces.Bytes(a.value, a.width), data))
-	} else if !l.data.extend(a.value, a.size(), data) {
+		a.value = l.runData.store(slices.Concat(traces.Bytes(a.value, a.width), data))
+	} else if !l.runData.extend(a.value, a.size(), data) {
 		return false
 	}
-	a.apart = uint16(apart)
+	a.lineStride = uint16(apart)
 	a.count += s.count
-	a.us = micros(s.last() - a.time)
+	a.durationUs = toMicroseconds(s.lastTime() - a.time)
 	return true
 }
 
-// apartMax returns how many lines at most may lie from one access of a run to the next, s, so
-// that the run takes so many nanoseconds. Where lines between them have times, stores give up
-// their own, as long as no pause could get lost. Loads keep theirs, because polls may be made
-// of them, and so do stores in which frames are looked for.
-func (l *lifter) apartMax(s *step, ns int64) int {
-	if s.op == stepStore && ns < pauseNs && !l.exactTimes {
+// lineStrideMax returns the maximum number of lines from one access of a run that takes ns
+// nanoseconds to the next, s. If there are lines between stores, the run loses the times of its
+// stores; that is harmless while it contains no pause. Loads keep their times because they may
+// become polls, and stores keep them in a search for frames.
+func (l *lifter) lineStrideMax(s *step, ns int64) int {
+	if s.op == stepStore && ns < pauseMinNs && !l.exactTimes {
 		return math.MaxUint16
 	}
 	return 1
 }
 
-// micros is a time in microseconds, or as much as a step can hold.
-func micros(ns int64) uint32 { return uint32(min(max(ns, 0)/1000, 1<<32-1)) }
+// toMicroseconds returns a time in microseconds, limited to what a step can store.
+func toMicroseconds(ns int64) uint32 { return uint32(min(max(ns, 0)/1000, 1<<32-1)) }
 
-// add appends a step, or has the last one take it in.
-func (l *lifter) add(s *step, data []byte) error {
+// addStep appends a step, or merges it into the last one.
+func (l *lifter) addStep(s *step, data []byte) error {
 	n := int(s.count)
-	l.before(s)
-	if l.whole(s) {
+	l.prepareAccess(s)
+	if l.mergeAddressHalves(s) {
 		return nil
 	}
 	if s.op == stepStore {
@@ -199,58 +197,60 @@ func (l *lifter) add(s *step, data []byte) error {
 	} else {
 		l.program.loads += n
 	}
-	if err := l.limit(s); err != nil {
+	if err := l.checkCommandLimit(s); err != nil {
 		return err
 	}
-	if l.join(s, data) {
+	if l.mergeIntoLast(s, data) {
 		return nil
 	}
 	if s.count > 1 {
-		s.value = l.data.add(data)
+		s.value = l.runData.store(data)
 	}
-	l.steps.add(*s)
+	l.steps.appendStep(*s)
 	return nil
 }
 
-// limit refuses a trace as soon as it is sure that no image holds it: stores
-// that are no neighbours are at least a command each.
-func (l *lifter) limit(s *step) error {
+// checkCommandLimit rejects a trace as soon as its image would certainly have too many commands:
+// stores that are not adjacent need at least one command each.
+func (l *lifter) checkCommandLimit(s *step) error {
 	if s.op != stepStore {
 		return nil
 	}
 	a := &l.lastStore
-	if a.count == 0 || a.window != s.window || a.aim != s.aim ||
+	if a.count == 0 || a.window != s.window || a.target != s.target ||
 		a.offset+uint32(a.size()) != s.offset {
-		l.certain++
+		l.commandsMin++
 	}
 	l.lastStore = *s
-	if l.certain >= fbs.CommandsMax {
-		return traces.Refuse(int(s.line),
-			"more commands than an image may have (%d): import a part", fbs.CommandsMax)
+	if l.commandsMin >= fbs.CommandsMax {
+		return traces.TraceError(int(s.line),
+			"the image would have more than %d commands, the most that are possible: "+
+				"import a part with --part FROM..TO",
+			fbs.CommandsMax)
 	}
 	return nil
 }
 
-// aimAt works out which tiles a target reaches.
-func (l *lifter) aimAt(t fbs.TileRoute, address uint64) aim {
-	a := aim{target: t, address: address, x0: t.X, y0: t.Y, x1: t.X, y1: t.Y}
+// newWindowTarget returns the target for a route, with the rectangle of tiles that it reaches.
+func (l *lifter) newWindowTarget(t fbs.TileRoute, address uint64) windowTarget {
+	a := windowTarget{route: t, address: address, x0: t.X, y0: t.Y, x1: t.X, y1: t.Y}
 	if t.Multicast {
 		a.x0, a.y0 = t.XStart, t.YStart
 	}
-	// NoC 1 counts from the other corner; translated coordinates, which lie
-	// outside the grid, are the same on both.
+	// NoC 1 counts from the opposite corner. Translated coordinates, which are outside the grid,
+	// are the same on both NoCs.
 	if g := l.chip.Grid; g != nil && t.NoC == 1 {
 		width, height := uint8(len(g.Rows[0])), uint8(len(g.Rows))
-		a.x0, a.x1 = mirror(a.x0, width), mirror(a.x1, width)
-		a.y0, a.y1 = mirror(a.y0, height), mirror(a.y1, height)
+		a.x0, a.x1 = mirrorCoordinate(a.x0, width), mirrorCoordinate(a.x1, width)
+		a.y0, a.y1 = mirrorCoordinate(a.y0, height), mirrorCoordinate(a.y1, height)
 	}
 	a.x0, a.x1 = min(a.x0, a.x1), max(a.x0, a.x1)
 	a.y0, a.y1 = min(a.y0, a.y1), max(a.y0, a.y1)
-	a.kinds = [2]chips.Kind{l.kind(a.x0, a.y0), l.kind(a.x1, a.y1)}
+	a.kinds = [2]chips.TileKind{l.tileKind(a.x0, a.y0), l.tileKind(a.x1, a.y1)}
 	return a
 }
 
-func (l *lifter) kind(x, y uint8) chips.Kind {
+func (l *lifter) tileKind(x, y uint8) chips.TileKind {
 	if l.chip.Grid == nil {
 		return 0
 	}
@@ -261,15 +261,15 @@ func (l *lifter) kind(x, y uint8) chips.Kind {
 	return l.chip.Grid.Kind(tile)
 }
 
-func mirror(v, size uint8) uint8 {
+func mirrorCoordinate(v, size uint8) uint8 {
 	if v < size {
 		return size - 1 - v
 	}
 	return v
 }
 
-// tileMemory reports whether a range is memory in every tile that a window reaches.
-func (l *lifter) tileMemory(a *aim, address, size uint64) bool {
+// isTileMemory reports whether a range is memory in every tile that a window reaches.
+func (l *lifter) isTileMemory(a *windowTarget, address, size uint64) bool {
 	for _, k := range a.kinds {
 		if k == 0 || l.chip.Grid.FindMemory(k, address, size) == nil {
 			return false
@@ -278,50 +278,50 @@ func (l *lifter) tileMemory(a *aim, address, size uint64) bool {
 	return true
 }
 
-// aim is where a window points.
-type aim struct {
-	target  fbs.TileRoute
+// windowTarget is a target of a TLB window.
+type windowTarget struct {
+	route   fbs.TileRoute
 	address uint64
-	// The rectangle of tiles, in the coordinates of NoC 0 or translated ones.
+	// Rectangle of tiles, in NoC 0 coordinates or translated ones.
 	x0, y0, x1, y1 uint8
-	kinds          [2]chips.Kind // of the corners, 0: unknown
+	kinds          [2]chips.TileKind // kinds of the corner tiles; 0: unknown
 }
 
-func (a *aim) has(x, y uint8) bool {
+func (a *windowTarget) containsTile(x, y uint8) bool {
 	return x >= a.x0 && x <= a.x1 && y >= a.y0 && y <= a.y1
 }
 
-// mark reports the marks that lift took from the trace.
-func (l *lifter) mark() (out outcome, err error) {
-	if len(l.names)+l.blank == 0 {
+// reportMarks reports the number of marks.
+func (l *lifter) reportMarks() (out passResult, err error) {
+	if len(l.markNames)+l.emptyMarks == 0 {
 		return out, nil
 	}
-	out.did = english.Count(len(l.names), "mark")
-	if l.blank > 0 {
-		out.did += fmt.Sprintf("; %d without text dropped", l.blank)
+	out.summary = english.Count(len(l.markNames), "mark")
+	if l.emptyMarks > 0 {
+		out.summary += fmt.Sprintf("; %s without text dropped", english.Count(l.emptyMarks, "mark"))
 	}
 	return out, nil
 }
 
-// addMark takes a mark of the trace as a step.
+// addMark appends a mark of the trace as a step.
 func (l *lifter) addMark(a *traces.Access) {
 	name := markName(a.Name)
 	if name == "" {
-		l.blank++
+		l.emptyMarks++
 		return
 	}
-	l.names = append(l.names, name)
-	mark := step{op: stepMark, line: uint32(a.Line), time: a.Time, count: 1, aim: -1,
-		to: int32(len(l.names) - 1)}
-	for _, s := range l.slots {
-		if s.fresh {
-			mark.flags = pointedStep
+	l.markNames = append(l.markNames, name)
+	mark := step{op: stepMark, line: uint32(a.Line), time: a.Time, count: 1, target: -1,
+		operand: int32(len(l.markNames) - 1)}
+	for _, s := range l.tlbStates {
+		if s.hasNewConfig {
+			mark.flags = flagPointFirst
 		}
 	}
-	l.steps.add(mark)
+	l.steps.appendStep(mark)
 }
 
-// markName makes a name that an image can hold of text from a trace.
+// markName makes a valid name of an image from text in a trace.
 func markName(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(c rune) rune {

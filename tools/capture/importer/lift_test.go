@@ -23,7 +23,8 @@ point tlb0 (3,4) 0x0
 expect tlb0+0x10000 w4 0x5 mask 0xffffffff
 `)
 	if got := did(report,
-		"lift"); got != "2 accesses through 1 window lifted; 2 configuration stores made 2 points" {
+		"lift"); got != "2 accesses through 1 TLB window became accesses to tiles; "+
+		"2 configuration stores became 2 point commands" {
 		t.Errorf("lift: %s", got)
 	}
 	w := image.Windows[0]
@@ -142,8 +143,9 @@ point tlb0 (4,4) 0x0
 write tlb0+0x0 w4 0x3
 `)
 	if got := did(report,
-		"lift"); got != "3 accesses through 1 window lifted; 7 configuration stores made 3 "+
-		"points; 1 last configuration before no access" {
+		"lift"); got != "3 accesses through 1 TLB window became accesses to tiles; "+
+		"7 configuration stores became 3 point commands; "+
+		"1 TLB window without an access after the last configuration" {
 		t.Errorf("lift: %s", got)
 	}
 }
@@ -180,8 +182,9 @@ point tlb0 (1,1) 0x0
 write tlb0+0x0 w4 0x1
 write bar0+0x1ff30060 w4 0x2
 `)
-	want := "1 access through 1 window lifted; 1 configuration store made 1 point; 2 outside " +
-		"windows; 1 load of configuration registers dropped"
+	want := "1 access through 1 TLB window became accesses to tiles; " +
+		"1 configuration store became 1 point command; " +
+		"2 accesses outside TLB windows; 1 load of configuration registers dropped"
 	if got := did(report, "lift"); got != want {
 		t.Errorf("lift: %s", got)
 	}
@@ -216,30 +219,32 @@ func TestLiftRefusesWithTheLine(t *testing.T) {
 			"line 5: load through TLB window 0, but no earlier line of the trace points the " +
 				"window to a tile; record from the start of the program"},
 		{"kernel's window", lines(whDevice, access("R", 4, 0x1e000000, 1)),
-			"line 3: load through TLB window 185, which belongs to the kernel driver: images " +
-				"must not use it"},
+			"line 3: load through TLB window 185: images must not use this window, " +
+				"because it belongs to the kernel driver"},
 		{"kernel's window, other BAR", lines(whDevice, "R 4 4:0x10 0x1"),
-			"line 3: load through TLB window 185, which belongs to the kernel driver: images " +
-				"must not use it"},
+			"line 3: load through TLB window 185: images must not use this window, " +
+				"because it belongs to the kernel driver"},
 		{"kernel's configuration", lines(whDevice, "W 8 0x1fc005c8 0x0"),
-			"line 3: store at the registers of TLB window 185, which belongs to the kernel " +
-				"driver: images must not use it"},
+			"line 3: store at a register of TLB window 185: images must not use this window, " +
+				"because it belongs to the kernel driver"},
 		{"linked", lines(whDevice, access("W", 8, wh166Config, 0x41000|1<<40), "MARK 1.5 x",
 			access("W", 4, wh166, 1)),
-			"line 3: TLB window 166 is configured to 0x10000041000, which is not a plain tile: " +
-				"it has linked, reserved or unknown bits"},
+			"line 3: TLB window 166 has the unsupported configuration 0x10000041000: linked, " +
+				"reserved or unknown bits are set"},
 		{"ordering 3", lines(whDevice, access("W", 8, wh166Config, 0x41000|3<<38),
 			access("W", 4, wh166, 1)),
-			"line 3: TLB window 166 is configured to 0xc000041000, which is not a plain tile: it " +
-				"has linked, reserved or unknown bits"},
+			"line 3: TLB window 166 has the unsupported configuration 0xc000041000: linked, " +
+				"reserved or unknown bits are set"},
 		{"stream header", lines(bhDevice, "W 4 0x1fc00000 0x0", "W 4 0x1fc00004 0x40800",
 			"W 4 0x1fc00008 0x400", "W 4 0x0 0x0"),
-			"line 5: TLB window 0 is configured to 0x0 0x40800 0x400, which is not a plain tile: " +
-				"it has linked, reserved or unknown bits"},
+			"line 5: TLB window 0 has the unsupported configuration 0x0 0x40800 0x400: linked, " +
+				"reserved or unknown bits are set"},
 		{"narrow configuration", lines(whDevice, access("W", 2, wh166Config, 0x1)),
-			"line 3: store of 2 bytes to the registers of TLB window 166, which have 8 bytes each"},
+			"line 3: store of 2 bytes to the registers of TLB window 166: each store must have " +
+				"4 or 8 bytes, in the registers of one window"},
 		{"wide configuration", lines(bhDevice, "W 8 0x1fc00000 0x0"),
-			"line 3: store of 8 bytes to the registers of TLB window 0, which have 4 bytes each"},
+			"line 3: store of 8 bytes to the registers of TLB window 0: each store must have " +
+				"4 bytes, in the registers of one window"},
 		{"load of many tiles", lines(whDevice, whMulticast(wh166Config, 1, 1, 4, 2, 0),
 			access("R", 4, wh166, 1)),
 			"line 4: load through TLB window 166, which points to several tiles: a load needs " +
@@ -258,10 +263,11 @@ func TestWithoutLiftTheBarIsOnlyLoaded(t *testing.T) {
 	without := Options{Without: []string{"lift"}}
 	refused(t, lines(whDevice, whPoint(wh166Config, 1, 1, 0), access("W", 8, wh166, 1)), without,
 		"line 3: store of 8 bytes at BAR 0 + 0x1fc00530: images must not store there (window "+
-			"configuration); add the pass lift, which turns such stores into points of windows")
+			"configuration); remove --without lift: the pass lift turns such stores into point "+
+			"commands")
 	refused(t, lines(whDevice, access("W", 8, wh166, 1)), without,
 		"line 3: store of 8 bytes at BAR 0 + 0xb000000: images must not store there (windows); "+
-			"add the pass lift, which turns such stores into points of windows")
+			"remove --without lift: the pass lift turns such stores into point commands")
 	image, report := mustImport(t, lines(whDevice, access("R", 4, wh167, 3)), without)
 	commands(t, image, "\nexpect bar0+0xc000000 w4 0x3 mask 0xffffffff\n")
 	if did(report, "lift") != "" {
@@ -277,13 +283,13 @@ func TestWhatNoImageMayReachIsRefusedWithItsLine(t *testing.T) {
 			"sideband)")
 	refused(t, lines(whDevice, whPoint(wh166Config, 0, 3, 0), access("R", 4, wh166+4, 2)),
 		Options{},
-		"line 4: load through TLB window 166 at 0x4 of tile (0,3): this window also shows 0x0 to "+
+		"line 4: load through TLB window 166 at 0x4 of tile (0,3): this window also covers 0x0 to "+
 			"0xffffffffffffffff of the PCIe tile (use a host window for host memory), which "+
-			"images must not access; --omit-management leaves out what a driver library does "+
-			"there")
+			"images must not access; --omit-management leaves out such accesses of driver "+
+			"libraries")
 	refused(t, lines(whDevice, whMulticast(wh166Config, 0, 0, 9, 11, 0), access("W", 4, wh166, 2)),
 		Options{},
-		"line 4: store through TLB window 166 at 0x0 of tile (9,11): this window also shows 0x0 "+
+		"line 4: store through TLB window 166 at 0x0 of tile (9,11): this window also covers 0x0 "+
 			"to 0xffffffffffffffff of the PCIe tile (use a host window for host memory), which "+
 			"images must not access")
 }
@@ -298,7 +304,7 @@ func TestManagementIsLeftOut(t *testing.T) {
 	image, report := mustImport(t, trace, Options{OmitManagement: true})
 	commands(t, image, "\npoint tlb0 (1,1) 0x0\nexpect tlb0+0x20 w4 0x3 mask 0xffffffff\n")
 	if text := did(report, "lift"); !strings.Contains(text,
-		"4 accesses to the chip's management left out") {
+		"4 accesses left out by --omit-management") {
 		t.Error(text)
 	}
 	refused(t, lines(whDevice, "W 4 0x1fd00000 0x1"), Options{OmitManagement: true},
@@ -342,7 +348,8 @@ point tlb0 (2,2) 0x0
 poll tlb0+0x0 w4 0x1 mask 0xffffffff for 1000000 us
 poll tlb0+0x0 w4 0x1 mask 0xffffffff for 1000000 us
 `)
-	if got := did(report, "drop"); got != "4 of 6 points without effect dropped" {
+	if got := did(report, "drop"); got != "4 of 6 point commands dropped, "+
+		"because they have no effect" {
 		t.Errorf("drop: %s", got)
 	}
 	image, _ = mustImport(t, text, Options{Without: []string{"drop"}})

@@ -40,7 +40,7 @@ func TestGluedEventsOfQEMUAreRefused(t *testing.T) {
 	}
 	trace, list, err := traces.Read(strings.NewReader(ops+
 		"\nvfio_region_setup Device 0000:01:00.0, region 0\n"+
-		"vfio_region_mmap Region 0000:01:00.0 BAR 0\n"), o.source())
+		"vfio_region_mmap Region 0000:01:00.0 BAR 0\n"), o.traceSource())
 	if err != nil || len(list) != 1 || len(trace.Ignored) != 2 {
 		t.Errorf("%+v, %v", trace, err)
 	}
@@ -82,7 +82,7 @@ func TestUnknownAccessOfAnotherDevice(t *testing.T) {
 	for _, o := range []Options{{Device: "1234:11e8"}, {Board: &boards.Edu}, {Device: "00:02.0"}} {
 		_, report := mustImport(t, unknown("0x400000010"), o)
 		if got := did(report, "read"); !strings.Contains(got,
-			"left out 1 accesses that the kernel could not decode to 00:04.0 10de:0001") {
+			"left out 1 accesses to 00:04.0 10de:0001 that the kernel could not decode") {
 			t.Errorf("read: %s", got)
 		}
 		refused(t, unknown("0x100000010"), o,
@@ -106,8 +106,8 @@ func TestDevicesOfTwoDomainsHaveOneSlot(t *testing.T) {
 	image, _ = mustImport(t, text, Options{Device: "1af4:1110"})
 	commands(t, image, "\nexpect bar0+0x8 w4 0x0 mask 0xffffffff\n")
 	refused(t, text, Options{Device: "00:02.0"},
-		"accesses to several devices: 00:02.0 1234:11e8 (1 access), 00:02.0 1af4:1110 (1 "+
-			"access); choose one by VVVV:DDDD or BB:DD.F")
+		"the trace has accesses to several devices: 00:02.0 1234:11e8 (1 access), "+
+			"00:02.0 1af4:1110 (1 access); choose one with --device VVVV:DDDD or --device BB:DD.F")
 }
 
 func TestPauseBesideAMarkIsWarnedOf(t *testing.T) {
@@ -117,8 +117,8 @@ func TestPauseBesideAMarkIsWarnedOf(t *testing.T) {
 	} {
 		_, report := mustImport(t, lines(eduDevice, list...), Options{})
 		if !strings.Contains(report.String(),
-			"warning   line 5: the program paused for 10 ms or more before this line, and 1 time "+
-				"in all") {
+			"warning   line 5: the program paused 1 time for 10 ms or more, first before this "+
+				"line, ") {
 			t.Errorf("%s:\n%s", name, report)
 		}
 	}
@@ -143,7 +143,8 @@ func TestAccessesOfManyDevices(t *testing.T) {
 	}
 	_, _, err := Import(strings.NewReader(text.String()), Options{From: FromMmiotrace})
 	if err == nil || !strings.Contains(err.Error(), "accesses to several devices") ||
-		!strings.HasSuffix(err.Error(), "and 29992 more; choose one by VVVV:DDDD or BB:DD.F") {
+		!strings.HasSuffix(err.Error(), "and 29992 more; choose one with --device VVVV:DDDD "+
+			"or --device BB:DD.F") {
 		t.Errorf("%.300v", err)
 	}
 }

@@ -33,16 +33,16 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 	const load = "R 4 1.000000 1 0x100000000 0x5 0x0 0"
 	head := "VERSION 20070824\n" + eduDevice + "\n"
 	for _, c := range []struct{ name, text, want string }{
-		{"empty", "", "no VERSION line: this is not an mmiotrace"},
-		{"no access", head, "the trace has no access to a device"},
+		{"empty", "", "the VERSION line is missing, so the file is not a trace of mmiotrace"},
+		{"no access", head, "the trace contains no access to any device"},
 		{"unknown version", "VERSION 20990101\n" + load + "\n",
 			`line 1: version "20990101" of mmiotrace is unknown; it must be 20070824`},
 		{"no version", eduDevice + "\n",
-			"line 1: PCIDEV before VERSION, which only trace_pipe has: cat " +
-				"/sys/kernel/tracing/trace_pipe >FILE after mmiotrace is enabled"},
+			"line 1: the VERSION line must come before this PCIDEV line: enable " +
+				"mmiotrace, then run cat /sys/kernel/tracing/trace_pipe >FILE"},
 		{"front cut off", load + "\n",
-			"line 1: R before VERSION, which only trace_pipe has: cat " +
-				"/sys/kernel/tracing/trace_pipe >FILE after mmiotrace is enabled"},
+			"line 1: the VERSION line must come before this R line: enable " +
+				"mmiotrace, then run cat /sys/kernel/tracing/trace_pipe >FILE"},
 		{"lost events", head + "MARK 0.000000 Lost 17 events.\n" + load + "\n",
 			"line 3: the kernel lost 17 events: the trace is incomplete (record again with a " +
 				"larger buffer_size_kb)"},
@@ -60,37 +60,41 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 			`line 3: "X 4 1.000000" is not a line of mmiotrace`},
 		{"binary", head + "\x1f\x8b\x00\n", `line 3: "\x1f\x8b\x00" is not a line of mmiotrace`},
 		{"width 3", head + "R 3 1.000000 1 0x100000000 0x5 0x0 0\n",
-			"line 3: width 3 is not 1, 2, 4 or 8"},
+			"line 3: the width must be 1, 2, 4 or 8 bytes, not 3"},
 		{"width 0", head + "R 0 1.000000 1 0x100000000 0x5 0x0 0\n",
-			"line 3: width 0 is not 1, 2, 4 or 8"},
+			"line 3: the width must be 1, 2, 4 or 8 bytes, not 0"},
 		{"width 16", head + "R 16 1.000000 1 0x100000000 0x5 0x0 0\n",
-			"line 3: width 16 is not 1, 2, 4 or 8"},
+			"line 3: the width must be 1, 2, 4 or 8 bytes, not 16"},
 		{"width 2^32+4", head + "R 4294967300 1.000000 1 0x100000000 0x5 0x0 0\n",
-			"line 3: width 4294967300 is not 1, 2, 4 or 8"},
+			"line 3: the width must be 1, 2, 4 or 8 bytes, not 4294967300"},
 		{"wide value", head + "R 4 1.000000 1 0x100000000 0x123456789 0x0 0\n",
 			"line 3: value 0x123456789 is wider than 4 bytes"},
 		{"misaligned", head + "R 4 1.000000 1 0x100000002 0x5 0x0 0\n",
-			"line 3: address 0x100000002 is not a multiple of the width 4"},
+			"line 3: address 0x100000002 must be a multiple of the width of 4 bytes"},
 		{"outside every BAR", head + "R 4 1.000000 1 0x200000000 0x5 0x0 0\n",
-			"line 3: address 0x200000000 is not in a BAR of a PCIDEV line"},
+			"line 3: address 0x200000000 is outside the BARs of all PCIDEV lines; " +
+				"choose a device with --device"},
 		{"just behind the BAR", head + "R 4 1.000000 1 0x100100000 0x5 0x0 0\n",
-			"line 3: address 0x100100000 is not in a BAR of a PCIDEV line"},
+			"line 3: address 0x100100000 is outside the BARs of all PCIDEV lines; " +
+				"choose a device with --device"},
 		{"over the end of the BAR",
 			"VERSION 20070824\nPCIDEV 0010 123411e8 b 100000000 0 0 0 0 0 0 ffffc 0 0 0 0 0 0\n" +
 				"R 8 1.000000 1 0x1000ffff8 0x5 0x0 0\n",
 			"line 3: 8 bytes at offset 0xffff8 exceed the end of BAR 0 of 00:02.0 1234:11e8"},
 		{"I/O ports", "VERSION 20070824\nPCIDEV 0010 123411e8 b 100000001 0 0 0 0 0 0 100000 0 0 " +
 			"0 0 0 0\n" + load + "\n",
-			"line 3: address 0x100000000 is not in a BAR of a PCIDEV line"},
+			"line 3: address 0x100000000 is outside the BARs of all PCIDEV lines; " +
+				"choose a device with --device"},
 		{"BAR without an address",
 			"VERSION 20070824\nPCIDEV 0010 123411e8 b 0 0 0 0 0 0 0 100000 0 0 0 0 0 0\n" +
 				"R 4 1.000000 1 0x1000 0x5 0x0 0\n",
-			"line 3: address 0x1000 is not in a BAR of a PCIDEV line"},
+			"line 3: address 0x1000 is outside the BARs of all PCIDEV lines; " +
+				"choose a device with --device"},
 		{"expansion ROM",
 			"VERSION 20070824\nPCIDEV 0010 123411e8 b 0 0 0 0 0 0 100000001 0 0 0 0 0 0 10000\n" +
 				load + "\n",
-			"line 3: offset 0x0 of the expansion ROM of 00:02.0 1234:11e8: an image cannot " +
-				"access that"},
+			"line 3: access to offset 0x0 of the expansion ROM of 00:02.0 1234:11e8: " +
+				"an image can access only BARs"},
 		{"no number", head + "R 4 1.000000 1 0x10000000g 0x5 0x0 0\n",
 			`line 3: R line: address "0x10000000g" is not a number of the expected form`},
 		{"hex without 0x", head + "R 4 1.000000 1 100000000 0x5 0x0 0\n",
@@ -100,9 +104,9 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 		{"cut in the value", head + "R 4 1.000000 1 0x100000000 0x\n",
 			`line 3: R line: value "0x" is not a number of the expected form`},
 		{"cut before the value", head + "R 4 1.000000 1 0x100000000\n",
-			"line 3: R line without value: the line is cut"},
+			"line 3: the R line is cut: value is missing"},
 		{"cut before the pid", head + "R 4 1.000000 1 0x100000000 0x5 0x0\n",
-			"line 3: R line without pid: the line is cut"},
+			"line 3: the R line is cut: pid is missing"},
 		{"two lines in one", head + load + load + "\n",
 			`line 3: R line: pid "0R" is not a number of the expected form`},
 		{"more fields", head + load + " 7\n", `line 3: R line has too many fields: "7"`},
@@ -110,27 +114,29 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 			"line 3: the last line has no newline, so the trace was cut there (if it is " +
 				"complete, add a newline)"},
 		{"cut MAP", head + "MAP 1.000000 1 0x100000000 0xffff000000000000\n",
-			"line 3: MAP line without length: the line is cut"},
+			"line 3: the MAP line is cut: length is missing"},
 		{"cut UNMAP", head + "UNMAP 1.000000\n",
-			"line 3: UNMAP line without map id: the line is cut"},
+			"line 3: the UNMAP line is cut: map id is missing"},
 		{"cut UNKNOWN", head + "UNKNOWN 1.000000 1 0x100000010 0f,1f\n",
 			`line 3: UNKNOWN line: opcode bytes "0f,1f" is not a number of the expected form`},
 		{"cut MARK", head + "MARK 1.\n",
 			`line 3: MARK line: time "1." is not a number of the expected form`},
 		{"cut PCIDEV", "VERSION 20070824\nPCIDEV 0010 123411e8 b 100000000 0 0\n",
-			"line 2: PCIDEV line without resource 3: the line is cut"},
+			"line 2: the PCIDEV line is cut: resource 3 is missing"},
 		{"wide ids", "VERSION 20070824\nPCIDEV 0010 1123411e8 b 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
 			"line 2: PCIDEV line has ids of more than 16 bits"},
 		{"moved device", head + "PCIDEV 0010 123411e8 b 300000000 0 0 0 0 0 0 100000 0 0 0 0 0 0\n",
-			"line 3: PCIDEV 00:02.0 has other ids or ranges than before"},
+			"line 3: the PCIDEV line of 00:02.0 has other ids or ranges than an earlier " +
+				"line; choose a device with --device"},
 		{"unknown device",
 			"VERSION 20070824\nPCIDEV 0010 10de0001 b 100000000 0 0 0 0 0 0 100000 0 0 0 0 0 0 " +
 				"nouveau\n" + load + "\n",
-			"no board for 00:02.0 10de:0001; boards: edu (1234:11e8), ivshmem (1af4:1110), nvme " +
-				"(1b36:0010), wormhole (1e52:401e), blackhole (1e52:b140); use --board generic " +
-				"for any device, or --device and --board if a board is similar"},
+			"lm has no board for 00:02.0 10de:0001; use --board generic, " +
+				"or --device and --board for a similar board; boards: edu (1234:11e8), " +
+				"ivshmem (1af4:1110), nvme (1b36:0010), wormhole (1e52:401e), " +
+				"blackhole (1e52:b140)"},
 		{"huge line", head + strings.Repeat("R", 3<<20) + "\n",
-			"line 3: longer than 1048576 bytes: this is not a trace"},
+			"line 3: the line is longer than 1048576 bytes, so the file is not a trace"},
 		{"refused by the board", head + "R 8 1.000000 1 0x100000000 0x5 0x0 0\n",
 			"line 3: load of 8 bytes at BAR 0 + 0x0: board edu does not accept this width there " +
 				"(registers)"},
@@ -171,8 +177,8 @@ const twoDevices = "VERSION 20070824\n" + eduDevice + "\n" +
 
 func TestMmiotraceOfSeveralDevicesNeedsAChoice(t *testing.T) {
 	refused(t, twoDevices, Options{},
-		"accesses to several devices: 00:02.0 1234:11e8 (2 accesses), 00:03.0 1af4:1110 (1 "+
-			"access); choose one by VVVV:DDDD or BB:DD.F")
+		"the trace has accesses to several devices: 00:02.0 1234:11e8 (2 accesses), "+
+			"00:03.0 1af4:1110 (1 access); choose one with --device VVVV:DDDD or --device BB:DD.F")
 	for _, device := range []string{"1234:11E8", "00:02.0", "0000:00:02.0"} {
 		image, report := mustImport(t, twoDevices, Options{Device: device})
 		commands(t, image, `
@@ -190,11 +196,11 @@ write bar0+0x4 w4 0x1
 
 func TestMmiotraceOfAnotherDeviceIsRefused(t *testing.T) {
 	refused(t, twoDevices, Options{Device: "10de:0001"},
-		"the trace has no access to device 10de:0001; devices in the trace: "+
+		"the trace contains no access to device 10de:0001; devices in the trace: "+
 			"00:02.0 1234:11e8 (2 accesses), "+
 			"00:03.0 1af4:1110 (1 access), 00:04.0 10de:0001 (0 accesses)")
 	refused(t, twoDevices, Options{Board: &boards.Wormhole},
-		"the trace has no access to board wormhole (1e52:401e); devices in the trace: "+
+		"the trace contains no access to board wormhole (1e52:401e); devices in the trace: "+
 			"00:02.0 1234:11e8 (2 "+
 			"accesses), 00:03.0 1af4:1110 (1 access), 00:04.0 10de:0001 (0 accesses)")
 }
@@ -218,8 +224,8 @@ func TestAccessesOutsideEveryBarAreLeftOutWhereADeviceIsNamed(t *testing.T) {
 	commands(t, image, "\nwrite bar0+0x4 w4 0x1\n")
 	if got := report.String(); !strings.Contains(got, "left out 1 accesses outside every BAR") ||
 		!strings.Contains(got,
-			"warning   line 3: the first access outside the BARs of PCIDEV lines; it was left "+
-				"out\n") {
+			"warning   line 3: this and all other accesses outside the BARs of PCIDEV lines "+
+				"are left out\n") {
 		t.Errorf("report:\n%s", got)
 	}
 }

@@ -10,43 +10,45 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// point points the window of a step, where it does not show yet what the step
-// accesses; of a mark after a configuration that of the access after it.
-func (m *maker) point(i int) {
-	for m.steps.at(i).is(pointedStep) && m.steps.at(i).op == stepMark && i+1 < m.steps.n {
+// pointWindow emits a Point command if the window of step i does not point to the target of the
+// step yet. If step i is a mark after a configuration of a window, point does so for the access
+// after the mark.
+func (m *commandBuilder) pointWindow(i int) {
+	for m.steps.at(i).hasFlag(flagPointFirst) && m.steps.at(i).op == stepMark &&
+		i+1 < m.steps.count {
 		i++
 	}
 	s := m.steps.at(i)
-	if !s.touches() || s.aim < 0 || m.shown[s.window] == 1+s.aim && !s.is(pointedStep) {
+	if !s.accessesDevice() || s.target < 0 ||
+		m.pointedTo[s.window] == 1+s.target && !s.hasFlag(flagPointFirst) {
 		return
 	}
-	m.shown[s.window] = 1 + s.aim
-	s.flags &^= pointedStep
-	m.points++
-	m.emit(m.pointTo(s.window, s.aim))
+	m.pointedTo[s.window] = 1 + s.target
+	s.flags &^= flagPointFirst
+	m.pointCount++
+	m.emit(m.pointCommand(s.window, s.target))
 }
 
-// pointTo is the command that points a window.
-func (p *program) pointTo(window uint16, at int32) *lmb.Command {
-	a := &p.aims[at]
+// pointCommand returns the command that points a window.
+func (p *program) pointCommand(window uint16, at int32) *lmb.Command {
+	a := &p.targets[at]
 	return &lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: window,
-		Value: a.address, Mask: a.target.Pack()}}
+		Value: a.address, Mask: a.route.Pack()}}
 }
 
-// fencer puts a store fence after every run of bulk copies: they may go
-// through a write-combining mapping, and what comes next may start the device,
-// move the window they went through, or read them back. So it does between
-// stores to host memory and the device, and between a wait in host memory and
-// what is compared there.
+// fencer decides where store fences are needed. A fence follows each run of bulk copies: they may
+// go through a write-combining mapping, and the next command may start the device, move the window,
+// or load the same bytes. Fences also separate stores to host memory from accesses of the device,
+// and a poll in host memory from the compares after it.
 type fencer struct {
-	bulk   bool // copies to the device
-	wrote  bool // host memory
-	waited bool // in host memory
-	n      int
+	bulkCopies bool // bulk copies to the device since the last fence
+	hostStores bool // stores to host memory since the last fence
+	hostPolls  bool // polls in host memory since the last fence
+	count      int
 }
 
-// before reports whether a fence belongs in front of a command.
-func (f *fencer) before(p *program, c *lmb.Command) bool {
+// needsFence reports whether a fence is needed before a command, and updates the state.
+func (f *fencer) needsFence(p *program, c *lmb.Command) bool {
 	if c.Opcode == lmb.OpcodeMark {
 		return false
 	}
@@ -57,45 +59,47 @@ func (f *fencer) before(p *program, c *lmb.Command) bool {
 	stores := c.Opcode == gen.OpcodeWrite || c.Opcode == gen.OpcodeRelocate ||
 		c.Opcode == gen.OpcodeFill || c.Opcode == gen.OpcodeCopyIn
 	poll := c.Opcode == gen.OpcodeExpect && c.Amount != 0
-	fence := c.Opcode != gen.OpcodeFence && ((f.bulk && !bulk || f.wrote) && !(host && stores) ||
-		f.waited && !(host && poll))
+	fence := c.Opcode != gen.OpcodeFence && ((f.bulkCopies && !bulk || f.hostStores) &&
+		!(host && stores) ||
+		f.hostPolls && !(host && poll))
 	if fence || c.Opcode == gen.OpcodeFence {
-		*f = fencer{n: f.n}
+		*f = fencer{count: f.count}
 	}
-	f.bulk = f.bulk || bulk && !host
-	f.wrote = f.wrote || host && stores
-	f.waited = f.waited || host && poll
+	f.bulkCopies = f.bulkCopies || bulk && !host
+	f.hostStores = f.hostStores || host && stores
+	f.hostPolls = f.hostPolls || host && poll
 	return fence
 }
 
-// end puts a fence after the last command where one is due.
-func (f *fencer) end(m *maker) {
-	if (f.bulk || f.wrote) && m.with("fence") {
+// emitLastFence emits a fence after the last command if one is needed.
+func (f *fencer) emitLastFence(m *commandBuilder) {
+	if (f.bulkCopies || f.hostStores) && m.isPassEnabled("fence") {
 		m.emitFence()
 	}
 }
 
-// fenced reports the fences.
-func (m *maker) fenced() (out outcome, err error) {
-	if m.fences.n > 0 {
-		out.did = english.Count(m.fences.n, "store fence") + " after bulk copies"
+// reportFences reports the number of fences.
+func (m *commandBuilder) reportFences() (out passResult, err error) {
+	if m.fences.count > 0 {
+		out.summary = english.Count(m.fences.count, "store fence") + " after bulk copies"
 	}
 	return out, nil
 }
 
-// pauseNs is how long a program must do nothing to be taken to wait on purpose.
-const pauseNs = 10_000_000
+// pauseMinNs is the time in nanoseconds from which a pause of the program counts as intended.
+const pauseMinNs = 10_000_000
 
-// pauses warns of what a replay does not do: wait where the program slept and did not poll.
-func (p *program) pauses() (out outcome, err error) {
+// warnAboutPauses warns that the image does not repeat pauses in which the program slept instead of
+// polling.
+func (p *program) warnAboutPauses() (out passResult, err error) {
 	n, first, back, backAt := 0, 0, 0, 0
-	var a *step // the last access
-	for i := range p.steps.n {
+	var a *step // previous access
+	for i := range p.steps.count {
 		b := p.steps.at(i)
-		if !b.touches() {
+		if !b.accessesDevice() {
 			continue
 		}
-		if a != nil && a.time != 0 && b.time-a.last() >= pauseNs && b.op != stepPoll {
+		if a != nil && a.time != 0 && b.time-a.lastTime() >= pauseMinNs && b.op != stepPoll {
 			if n++; n == 1 {
 				first = int(b.line)
 			}
@@ -108,64 +112,63 @@ func (p *program) pauses() (out outcome, err error) {
 		a = b
 	}
 	if n > 0 {
-		out.warn(first, "the program paused for 10 ms or more before this line, and %s in "+
-			"all; a replay does not pause: add a delay to the listing if the device needs it",
+		out.addWarning(first, "the program paused %s for 10 ms or more, first before this line, "+
+			"but a replay does not pause: if the device needs the time, add a delay to the listing",
 			english.Count(n, "time"))
 	}
 	if back > 0 {
-		out.warn(backAt,
-			"the time decreases before this line, and %s in all; the lines may not be in "+
-				"the order of the accesses",
+		out.addWarning(backAt,
+			"the time stamp decreases %s, first before this line, "+
+				"so the lines may not be in the order of the accesses",
 			english.Count(back, "time"))
 	}
 	return out, nil
 }
 
-// hold is a window's target whose cores the program let run.
-type hold struct {
-	aim    int32
-	window uint16
-	offset uint32 // of the reset register
+// startedCores describes a target whose cores the program started.
+type startedCores struct {
+	target      int32
+	window      uint16
+	resetOffset uint32 // of the reset register
 }
 
-// isReset reports whether a step accesses the register that holds the cores of a
-// tile in reset.
-func (p *program) isReset(at *aim, s *step) bool {
+// isResetRegister reports whether a step accesses the reset register of the cores of a tile.
+func (p *program) isResetRegister(at *windowTarget, s *step) bool {
 	cores := at.kinds[0] == chips.Tensix || at.kinds[0] == chips.Ethernet
 	return p.board.Reset.Mask != 0 && at.address+uint64(s.offset) == p.board.Reset.Address && cores
 }
 
-// release notes a store that lets cores run.
-func (l *lifter) release(s *step, at *aim) {
-	if s.op != stepStore || s.width != 4 || s.count != 1 || !l.isReset(at, s) ||
+// recordCoreStart records a store that starts cores.
+func (l *lifter) recordCoreStart(s *step, at *windowTarget) {
+	if s.op != stepStore || s.width != 4 || s.count != 1 || !l.isResetRegister(at, s) ||
 		uint32(s.value)&l.board.Reset.Mask == l.board.Reset.Mask {
 		return
 	}
-	for _, h := range l.running {
-		if h.aim == s.aim {
+	for _, h := range l.startedTargets {
+		if h.target == s.target {
 			return
 		}
 	}
-	l.running = append(l.running, hold{s.aim, s.window, s.offset})
+	l.startedTargets = append(l.startedTargets, startedCores{s.target, s.window, s.offset})
 }
 
-// safe says whether the image gets a sequence of that name. A driver that puts
-// cores back into reset when a replay ends does so for one tile.
-func (p *program) safe() (out outcome, err error) {
+// reportSafe reports whether the image gets the sequence "safe". One tile needs no such sequence,
+// because the driver puts its cores back into reset when a replay ends.
+func (p *program) reportSafe() (out passResult, err error) {
 	if len(p.safeCommands()) > 0 {
-		out.did = fmt.Sprintf("the program started cores of %d tiles or rectangles: "+
-			"sequence safe puts them in reset", len(p.running))
+		out.summary = fmt.Sprintf("the program started cores in %d tiles or tile rectangles: "+
+			"the sequence safe puts these cores in reset", len(p.startedTargets))
 	}
 	return out, nil
 }
 
 func (p *program) safeCommands() (list []lmb.Command) {
-	if len(p.running) == 1 && !p.aims[p.running[0].aim].target.Multicast {
+	if len(p.startedTargets) == 1 && !p.targets[p.startedTargets[0].target].route.Multicast {
 		return nil
 	}
-	for _, h := range p.running {
-		list = append(list, *p.pointTo(h.window, h.aim), lmb.Command{Command: fbs.Command{
-			Opcode: gen.OpcodeWrite, Width: 4, Window: h.window, Offset: h.offset,
+	for _, h := range p.startedTargets {
+		list = append(list, *p.pointCommand(h.window, h.target), lmb.Command{Command: fbs.Command{
+			Opcode: gen.OpcodeWrite, Width: 4, Window: h.window, Offset: h.resetOffset,
 			Value: uint64(p.board.Reset.Mask),
 		}})
 	}

@@ -12,98 +12,97 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// deadlineMinUs is the least deadline of a poll: a second.
+// deadlineMinUs is the minimum deadline of a poll: one second.
 const deadlineMinUs = 1_000_000
 
-// deadlineFactor is how many times longer than recorded a loop may take.
+// deadlineFactor is how many times longer than in the recording a loop may take.
 const deadlineFactor = 10
 
-// register is what two loads have in common that read the same thing: not the
-// window, but what lies after it.
+// register identifies what a load reads: not by window, but by the target of the window.
 type register struct {
-	tile    uint32 // 0x10000 | x | y << 8, or the BAR
+	tile    uint32 // of a tile: 0x10000 | x | y << 8; otherwise the number of the BAR
 	address uint64
 }
 
-// loop identifies a run of loads.
-type loop struct {
+// loadKey identifies the loads of a register with one width.
+type loadKey struct {
 	register
 	width uint8
 }
 
 func (p *program) registerOf(s *step) register {
-	if s.aim < 0 {
+	if s.target < 0 {
 		w := &p.windows[s.window]
 		return register{uint32(w.bar), w.base + uint64(s.offset)}
 	}
-	a := &p.aims[s.aim]
+	a := &p.targets[s.target]
 	return register{0x10000 | uint32(a.x0) | uint32(a.y0)<<8, a.address + uint64(s.offset)}
 }
 
-// folder finds loops that wait.
-type folder struct {
+// pollDetector turns loops that wait into polls.
+type pollDetector struct {
 	*program
-	volatile map[register]bool // what was seen to change by itself
-	runs     []run
-	slots    []slotOfRun // hash table
+	volatile map[register]bool // registers that changed without a store of the program
+	runs     []loadRun
+	table    []tableSlot // hash table
 	seed     maphash.Seed
-	next     []int32 // for each step the next one of its run, -1: none
+	next     []int32 // for each step, the next step of its run; -1: none
 
-	loops, folded, singles, polls int
+	loopCount, loopLoads, singleLoads, pollCount int
 }
 
-// ends reports whether a step ends the runs of loads before it.
-func (s *step) ends() bool {
-	return s.op == stepStore || s.op == stepRelocate || s.op == stepHost || s.op == stepCut
+// endsRuns reports whether a step ends the runs of loads before it.
+func (s *step) endsRuns() bool {
+	return s.op == stepStore || s.op == stepRelocate || s.op == stepHostStores ||
+		s.op == stepSequenceStart
 }
 
-// run is a list of loads of one register with no store between them.
-type run struct{ head, tail int32 }
+// loadRun is a list of loads of one register with no store between them.
+type loadRun struct{ head, tail int32 }
 
-// block identifies loads of the same neighbours.
-type block struct {
+// loadBlock identifies loads of the same range of registers.
+type loadBlock struct {
 	register
 	size uint64
 }
 
 // run makes polls of loops that wait for the device.
 //
-// Between two stores, all loads of one register form a run. Where its value
-// changes, the program waited for it to change: the run is cut after the first
-// load that gave its final value, what came before becomes one poll for that
-// value, and what is left is a run again. Loads of other registers in between
-// do not matter, so a program that watches two of them in turn is understood.
+// Between two stores, all loads of one register form a run. If the value changes in a run, the
+// program waited for the change. The run is cut after the first load that returned its final value;
+// the loads up to there become one poll for that value, and the rest is a run again. Loads of other
+// registers in between do not matter, so run also handles a program that polls two registers in
+// turn.
 //
-// A register that changed once, and one that the board or the user lists,
-// changes by itself: every other load of it becomes a poll for its recorded
-// value as well, because a replay may come sooner or later than the recording.
-// So does a word of memory that gave something else than the program had stored
-// there: the device stored it, and may be slower next time. Where such a
-// register gave the same over and over, a wait ran out: that is one poll.
-func (f *folder) run() (out outcome, err error) {
-	if !f.with("fold") {
+// A register that changed once, or that the board or the user lists, changes by itself. Every other
+// load of it also becomes a poll for the recorded value, because the replay may be earlier or later
+// than the recording. The same applies to a word of memory that returned another value than the
+// program stored: the device wrote it, and may be slower in a replay. If such a register returned
+// the same value repeatedly, a wait timed out; these loads become one poll.
+func (f *pollDetector) run() (out passResult, err error) {
+	if !f.isPassEnabled("fold") {
 		return out, nil
 	}
 	f.volatile, f.seed = map[register]bool{}, maphash.MakeSeed()
-	f.spread(f.changing())
-	f.next = make([]int32, f.steps.n)
-	for first := 0; first < f.steps.n; {
-		first = f.foldFrom(first)
+	f.splitBlocks(f.changingBlocks())
+	f.next = make([]int32, f.steps.count)
+	for first := 0; first < f.steps.count; {
+		first = f.detectFrom(first)
 	}
-	f.next, f.runs, f.slots = nil, nil, nil
-	f.findAnswers()
+	f.next, f.runs, f.table = nil, nil, nil
+	f.findWrittenWords()
 	f.pollVolatile()
-	f.sweep()
-	out.did = f.text()
+	f.removeEmptySteps()
+	out.summary = f.pollSummary()
 	f.waitForCounters(&out)
 	return out, nil
 }
 
-// foldFrom folds the loads from a step up to the next one that ends runs, and returns the step
-// after that.
-func (f *folder) foldFrom(first int) (next int) {
+// detectFrom turns loops into polls from a step up to the next one that ends runs, and returns the
+// index of the step after that.
+func (f *pollDetector) detectFrom(first int) (next int) {
 	loads, end := 0, first
-	for ; end < f.steps.n && !f.steps.at(end).ends(); end++ {
+	for ; end < f.steps.count && !f.steps.at(end).endsRuns(); end++ {
 		if f.isSingleLoad(end) {
 			loads++
 		}
@@ -111,41 +110,42 @@ func (f *folder) foldFrom(first int) (next int) {
 	if loads < 2 {
 		return end + 1
 	}
-	f.reserve(loads)
+	f.resetTable(loads)
 	for i := first; i < end; i++ {
 		if f.isSingleLoad(i) {
-			f.add(int32(i))
+			f.addLoad(int32(i))
 		}
 	}
 	for _, r := range f.runs {
-		f.cut(r)
+		f.cutRun(r)
 	}
 	return end + 1
 }
 
-// isSingleLoad reports whether a step loads from one place, and for no output.
-func (f *folder) isSingleLoad(i int) bool {
+// isSingleLoad reports whether a step loads one register, and not for an output.
+func (f *pollDetector) isSingleLoad(i int) bool {
 	s := f.steps.at(i)
-	return s.op == stepLoad && s.tensor() < 0 && s.run() == 1
+	return s.op == stepLoad && s.tensorIndex() < 0 && s.elementCount() == 1
 }
 
-// blockMin loads of neighbours that are made once are a block of results. Fewer
+// blockLoadsMin is the number of adjacent loads from which they count as a block of results. Fewer
 // may be flags.
-const blockMin = 16
+const blockLoadsMin = 16
 
-// changing finds the runs of loads that a program made more than once between
-// two stores, and that then gave something else: it waited for one of them.
-func (f *folder) changing() map[block]bool {
-	changing, seen := map[block]bool{}, map[block]uint64{}
-	for i := range f.steps.n {
+// changingBlocks returns the blocks that the program loaded more than once between two stores with
+// different results, because it waited for a part of the block.
+func (f *pollDetector) changingBlocks() map[loadBlock]bool {
+	changing, seen := map[loadBlock]bool{}, map[loadBlock]uint64{}
+	for i := range f.steps.count {
 		s := f.steps.at(i)
 		switch {
-		case s.ends():
+		case s.endsRuns():
 			clear(seen)
-		case s.op == stepLoad && s.tensor() < 0 && s.run() >= blockMin:
-			b := block{f.registerOf(s), s.size()}
+		case s.op == stepLoad && s.tensorIndex() < 0 && s.elementCount() >= blockLoadsMin:
+			b := loadBlock{f.registerOf(s), s.size()}
 			before, again := seen[b]
-			if again && !bytes.Equal(f.data.bytes(before, b.size), f.data.bytes(s.value, b.size)) {
+			if again && !bytes.Equal(f.runData.bytes(before, b.size),
+				f.runData.bytes(s.value, b.size)) {
 				changing[b] = true
 			}
 			seen[b] = s.value
@@ -154,57 +154,58 @@ func (f *folder) changing() map[block]bool {
 	return changing
 }
 
-// spread makes single loads of runs that are short, that change, or that the
-// user wants polled.
-func (f *folder) spread(changing map[block]bool) {
-	f.expand(func(s *step) bool {
-		if s.run() < blockMin || changing[block{f.registerOf(s), s.size()}] {
+// splitBlocks splits blocks into single loads if they are short, if they change, or if the user
+// wants them polled.
+func (f *pollDetector) splitBlocks(changing map[loadBlock]bool) {
+	f.splitRuns(func(s *step) bool {
+		if s.elementCount() < blockLoadsMin || changing[loadBlock{f.registerOf(s), s.size()}] {
 			return true
 		}
-		in, _ := f.inRange(s, f.o.Poll)
-		counts, _ := f.inRange(s, f.o.Reached)
+		in, _ := f.isInRanges(s, f.options.Poll)
+		counts, _ := f.isInRanges(s, f.options.CounterRanges)
 		return in || counts
 	})
 }
 
-// expand makes single loads of the runs that are chosen.
-func (f *folder) expand(chosen func(s *step) bool) {
-	_ = f.steps.rewrite(func(s *step, out *steps) error {
-		if s.op != stepLoad || s.tensor() >= 0 || s.run() == 1 || !chosen(s) {
-			out.add(*s)
+// splitRuns splits the runs for which `chosen` returns true into single loads.
+func (f *pollDetector) splitRuns(chosen func(s *step) bool) {
+	_ = f.steps.rewrite(func(s *step, out *stepList) error {
+		if s.op != stepLoad || s.tensorIndex() >= 0 || s.elementCount() == 1 || !chosen(s) {
+			out.appendStep(*s)
 			return nil
 		}
-		for k := range s.run() {
-			out.add(f.element(s, k))
+		for k := range s.elementCount() {
+			out.appendStep(f.singleAccess(s, k))
 		}
 		return nil
 	})
 }
 
-func (f *folder) text() string {
+func (f *pollDetector) pollSummary() string {
 	var list clauses
-	list.add(f.loops, "%d loads in %s became %s", f.folded, english.Count(f.loops, "loop"),
-		english.Count(f.loops, "poll"))
-	list.add(f.singles, "%s of registers that change by themselves became %s",
-		english.Count(f.singles, "single load"), english.Count(f.polls, "poll"))
+	list.addIfAny(f.loopCount, "%d loads in %s became %s", f.loopLoads,
+		english.Count(f.loopCount, "loop"),
+		english.Count(f.loopCount, "poll"))
+	list.addIfAny(f.singleLoads, "%s of registers that change by themselves became %s",
+		english.Count(f.singleLoads, "single load"), english.Count(f.pollCount, "poll"))
 	return strings.Join(list, "; ")
 }
 
-func (f *folder) add(i int32) {
+func (f *pollDetector) addLoad(i int32) {
 	f.next[i] = -1
-	key := f.loopOf(i)
+	key := f.loadKeyOf(i)
 	hash := uint32(maphash.Comparable(f.seed, key))
 	at := hash
 	slot := f.slotAt(at)
 	for ; slot.number != 0; slot = f.slotAt(at) {
-		if slot.hash == hash && f.loopOf(f.runs[slot.number-1].head) == key {
+		if slot.hash == hash && f.loadKeyOf(f.runs[slot.number-1].head) == key {
 			break
 		}
 		at++
 	}
 	if slot.number == 0 {
-		f.runs = append(f.runs, run{i, i})
-		*slot = slotOfRun{hash, int32(len(f.runs))}
+		f.runs = append(f.runs, loadRun{i, i})
+		*slot = tableSlot{hash, int32(len(f.runs))}
 		return
 	}
 	r := &f.runs[slot.number-1]
@@ -212,34 +213,34 @@ func (f *folder) add(i int32) {
 	r.tail = i
 }
 
-func (f *folder) loopOf(i int32) loop {
+func (f *pollDetector) loadKeyOf(i int32) loadKey {
 	s := f.steps.at(int(i))
-	return loop{f.registerOf(s), s.width}
+	return loadKey{f.registerOf(s), s.width}
 }
 
-// slotOfRun is a slot of the hash table of runs. A program may load from millions of registers
-// between two stores, for which a map of Go would take several times the memory.
-type slotOfRun struct {
-	hash   uint32 // of the register and the width
-	number int32  // of the run, from 1; 0: the slot is free
+// tableSlot is a slot of the hash table of runs. A program may load from millions of registers
+// between two stores. A Go map would need several times the memory.
+type tableSlot struct {
+	hash   uint32 // of register and width
+	number int32  // index of the run, from 1; 0: the slot is free
 }
 
-// slotAt returns a slot; numbers go round. At least half of the slots are free.
-func (f *folder) slotAt(at uint32) *slotOfRun { return &f.slots[int(at)&(len(f.slots)-1)] }
+// slotAt returns a slot; the index wraps around. At least half of the slots are free.
+func (f *pollDetector) slotAt(at uint32) *tableSlot { return &f.table[int(at)&(len(f.table)-1)] }
 
-// reserve makes room for the runs of so many loads.
-func (f *folder) reserve(loads int) {
+// resetTable clears the hash table and makes room for the runs of the given number of loads.
+func (f *pollDetector) resetTable(loads int) {
 	slots := 1 << bits.Len(uint(2*loads))
-	if cap(f.slots) < slots {
-		f.slots, f.runs = make([]slotOfRun, slots), make([]run, 0, loads)
+	if cap(f.table) < slots {
+		f.table, f.runs = make([]tableSlot, slots), make([]loadRun, 0, loads)
 	}
-	f.slots, f.runs = f.slots[:slots], f.runs[:0]
-	clear(f.slots)
+	f.table, f.runs = f.table[:slots], f.runs[:0]
+	clear(f.table)
 }
 
-func (f *folder) cut(r run) {
+func (f *pollDetector) cutRun(r loadRun) {
 	last := f.steps.at(int(r.tail))
-	mask, _ := f.listed(last)
+	mask, _ := f.listedMask(last)
 	final := last.value & mask
 	for head := r.head; head >= 0; {
 		i, n := head, uint32(1)
@@ -250,44 +251,44 @@ func (f *folder) cut(r run) {
 		}
 		if s := f.steps.at(int(i)); n > 1 {
 			f.volatile[f.registerOf(s)] = true
-			f.poll(i, f.since(head), mask)
-			s.flags |= loopStep
+			f.makePoll(i, f.loopStart(head), mask)
+			s.flags |= flagLoop
 			s.line = f.steps.at(int(head)).line
 			if s.count > 1 {
-				f.singles += int(s.count - 1)
-				f.polls++
-				s.count = 2 // what comes after the final value is one poll
+				f.singleLoads += int(s.count - 1)
+				f.pollCount++
+				s.count = 2 // the loads after the final value become one poll
 			}
-			f.loops++
-			f.folded += int(n)
+			f.loopCount++
+			f.loopLoads += int(n)
 		}
 		head = f.next[i]
 	}
 }
 
-// since is when a loop began: with the access before its first load, because
-// the program may have slept before it looked.
-func (f *folder) since(head int32) int64 {
+// loopStart returns the start of a loop: the time of the access before its first load, because the
+// program may have slept before that load.
+func (f *pollDetector) loopStart(head int32) int64 {
 	if head > 0 {
-		if before := f.steps.at(int(head - 1)).last(); before > 0 {
+		if before := f.steps.at(int(head - 1)).lastTime(); before > 0 {
 			return before
 		}
 	}
 	return f.steps.at(int(head)).time
 }
 
-// poll makes a poll of a load, for the value it gave.
-func (f *folder) poll(i int32, since int64, mask uint64) {
+// makePoll turns a load into a poll for the value that it returned.
+func (f *pollDetector) makePoll(i int32, since int64, mask uint64) {
 	s := f.steps.at(int(i))
-	s.op, s.to = stepPoll, f.maskIndex(mask)
+	s.op, s.operand = stepPoll, f.maskIndex(mask)
 	s.value &= mask
-	s.us = f.deadline(s.time - since)
+	s.durationUs = f.deadlineUs(s.time - since)
 }
 
-// deadline is that of a poll which took so many nanoseconds when recorded.
-func (p *program) deadline(recorded int64) uint32 {
-	if p.o.DeadlineUs != 0 {
-		return p.o.DeadlineUs
+// deadlineUs returns the deadline in microseconds for a poll that took `recorded` nanoseconds.
+func (p *program) deadlineUs(recorded int64) uint32 {
+	if p.options.DeadlineUs != 0 {
+		return p.options.DeadlineUs
 	}
 	us := max(recorded, 0) / 1000
 	if us > math.MaxUint32/deadlineFactor {
@@ -296,39 +297,39 @@ func (p *program) deadline(recorded int64) uint32 {
 	return max(uint32(us)*deadlineFactor, deadlineMinUs)
 }
 
-// pollVolatile makes polls of the single loads that are left of registers that
-// change by themselves, one of those that gave the same with no store between.
-func (f *folder) pollVolatile() {
+// pollVolatile turns the remaining loads of registers that change by themselves into polls. Loads
+// of the same value without a store between them become one poll.
+func (f *pollDetector) pollVolatile() {
 	if len(f.volatile) > 0 {
-		f.expand(f.hasVolatile)
+		f.splitRuns(f.hasVolatile)
 	}
-	waits := map[loop]*step{}
-	for i := range f.steps.n {
+	waits := map[loadKey]*step{}
+	for i := range f.steps.count {
 		s := f.steps.at(i)
-		if s.ends() {
+		if s.endsRuns() {
 			clear(waits)
 		}
-		if s.op != stepLoad || s.tensor() >= 0 || s.run() > 1 {
+		if s.op != stepLoad || s.tensorIndex() >= 0 || s.elementCount() > 1 {
 			continue
 		}
-		mask, listed := f.listed(s)
-		key := loop{f.registerOf(s), s.width}
+		mask, listed := f.listedMask(s)
+		key := loadKey{f.registerOf(s), s.width}
 		if !listed && !f.volatile[key.register] {
 			continue
 		}
-		f.poll(int32(i), f.since(int32(i)), mask)
-		f.singles, s.count = f.singles+int(s.count), 1
+		f.makePoll(int32(i), f.loopStart(int32(i)), mask)
+		f.singleLoads, s.count = f.singleLoads+int(s.count), 1
 		if before := waits[key]; before != nil && before.value == s.value {
 			s.op = stepNone
 			continue
 		}
 		waits[key] = s
-		f.polls++
+		f.pollCount++
 	}
 }
 
-// hasVolatile reports whether one of a run of loads changes by itself.
-func (f *folder) hasVolatile(s *step) bool {
+// hasVolatile reports whether a run of loads includes a register that changes by itself.
+func (f *pollDetector) hasVolatile(s *step) bool {
 	r := f.registerOf(s)
 	if uint64(len(f.volatile)) < s.size() {
 		for v := range f.volatile {
@@ -338,7 +339,7 @@ func (f *folder) hasVolatile(s *step) bool {
 		}
 		return false
 	}
-	for range s.run() {
+	for range s.elementCount() {
 		if f.volatile[r] {
 			return true
 		}
@@ -347,16 +348,16 @@ func (f *folder) hasVolatile(s *step) bool {
 	return false
 }
 
-// listed reports whether the board or the user says that what a step loads
-// changes by itself, and which bits count.
-func (p *program) listed(s *step) (mask uint64, ok bool) {
-	full := p.significant(s)
-	in, _ := p.inRange(s, p.o.Poll)
-	counts, _ := p.inRange(s, p.o.Reached)
+// listedMask reports whether the board or the user lists a register as one that changes by itself,
+// and returns the bits to compare.
+func (p *program) listedMask(s *step) (mask uint64, ok bool) {
+	full := p.significantMask(s)
+	in, _ := p.isInRanges(s, p.options.Poll)
+	counts, _ := p.isInRanges(s, p.options.CounterRanges)
 	in = in || counts
-	if s.aim < 0 {
+	if s.target < 0 {
 		w := &p.windows[s.window]
-		for _, r := range chips.Of(p.board).Status {
+		for _, r := range chips.ForBoard(p.board).StatusRegisters {
 			delta := r.Offset - (w.base + uint64(s.offset))
 			if r.Bar != w.bar || delta >= uint64(s.width) {
 				continue
@@ -369,10 +370,10 @@ func (p *program) listed(s *step) (mask uint64, ok bool) {
 	return full, in
 }
 
-// significant is the bits of a load that mean something: of the register that
-// holds cores in reset, theirs.
-func (p *program) significant(s *step) uint64 {
-	if s.width == 4 && s.aim >= 0 && p.isReset(&p.aims[s.aim], s) {
+// significantMask returns the bits of a load that matter: of a reset register, only the bits that
+// hold cores in reset.
+func (p *program) significantMask(s *step) uint64 {
+	if s.width == 4 && s.target >= 0 && p.isResetRegister(&p.targets[s.target], s) {
 		return uint64(p.board.Reset.Mask)
 	}
 	return fbs.WidthMask(s.width)

@@ -218,8 +218,8 @@ func TestPausesThatNoPollWaitsForAreWarnedOf(t *testing.T) {
 	text := lines(eduDevice, "@1.0 W 4 0x8 0x5", "@2.0 R 4 0x20 0x0", "@2.1 R 4 0x8 0x78",
 		"@2.105 W 4 0x4 0x1", "@3.0 W 4 0x4 0x2")
 	_, report := mustImport(t, text, Options{})
-	want := "line 5: the program paused for 10 ms or more before this line, and 2 times in all; " +
-		"a replay does not pause: add a delay to the listing if the device needs it"
+	want := "line 5: the program paused 2 times for 10 ms or more, first before this line, " +
+		"but a replay does not pause: if the device needs the time, add a delay to the listing"
 	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
 		t.Errorf("warnings %v", report.Warnings)
 	}
@@ -229,9 +229,8 @@ func TestPausesThatNoPollWaitsForAreWarnedOf(t *testing.T) {
 func TestTimeThatGoesBackIsWarnedOf(t *testing.T) {
 	_, report := mustImport(t, lines(eduDevice, "@5.0 W 4 0x8 0x5", "@4.9 W 4 0x8 0x6",
 		"@4.905 W 4 0x8 0x7"), Options{})
-	want := "line 4: the time decreases before this line, and 1 time in all; the lines may not " +
-		"be " +
-		"in the order of the accesses"
+	want := "line 4: the time stamp decreases 1 time, first before this line, " +
+		"so the lines may not be in the order of the accesses"
 	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
 		t.Errorf("warnings %v", report.Warnings)
 	}
@@ -295,7 +294,7 @@ func TestMarks(t *testing.T) {
 	image, report := mustImport(t, text, Options{})
 	commands(t, image, "\nmark load  program\nmark a b\uFFFDc\nwrite bar0+0x4 w4 0x1\nmark "+
 		strings.Repeat("é", 127)+"\n")
-	if got := did(report, "mark"); got != "3 marks; 1 without text dropped" {
+	if got := did(report, "mark"); got != "3 marks; 1 mark without text dropped" {
 		t.Errorf("mark: %s", got)
 	}
 	image, report = mustImport(t, text, Options{Without: []string{"mark"}})
@@ -305,7 +304,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestRangesThatMeetNoLoadAreWarnedOf: one that is misspelled would without effect dropped
+// TestRangesThatMeetNoLoadAreWarnedOf: one that is misspelled would have no effect
 // and say nothing. A register whose board knows that it changes is met too.
 func TestRangesThatMeetNoLoadAreWarnedOf(t *testing.T) {
 	trace := ops("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0", "r 08 4 0x78", "r 10 4 0x1")

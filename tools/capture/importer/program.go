@@ -19,63 +19,63 @@ import (
 type window struct {
 	lmb.Window
 	bar  uint8
-	base uint64 // of its first byte in the BAR, as recorded
+	base uint64 // offset of its first byte in the recorded BAR
 }
 
-// program is what the recorded one did: steps, and what they refer to. The lifter
-// makes it, and one pass after the other takes and rewrites it; what else a pass
-// counts is its own.
+// program is the recorded program as steps and the tables that they refer to. The lifter makes it,
+// and each pass rewrites it; counts of a pass are fields of that pass.
 type program struct {
-	o       Options // never written
-	board   *boards.Board
-	chip    *chips.Chip
-	steps   steps
-	data    arena    // of runs
-	masks   []uint64 // of polls
-	aims    []aim
-	windows []window
-	bars    [6]uint64 // end of what is used in each BAR
-	names   []string  // of marks
-	tensors []tensor  // of the pass of that name
-	hosts   []hostSpace
-	late    [][]hostStore // of stepHost
-	running []hold        // tiles whose cores were released
+	options        Options // read-only
+	board          *boards.Board
+	chip           *chips.Chip
+	steps          stepList
+	runData        runArena // bytes of runs
+	masks          []uint64 // masks of polls
+	targets        []windowTarget
+	windows        []window
+	barEnds        [6]uint64 // end of the accessed range of each BAR
+	markNames      []string  // names of marks
+	tensors        []tensor  // filled by the pass tensors
+	hostSpaces     []hostSpace
+	hostStoreLists [][]hostStore  // stores of each step with the operation stepHostStores
+	startedTargets []startedCores // targets whose cores the program started
 
-	matched map[Range]bool // those of Poll and Ignore that met a load
+	matchedRanges map[Range]bool // ranges of Poll, Ignore and Reached that contain a load
 
-	loads, stores int // in the trace
+	loads, stores int // numbers in the trace
 }
 
-// read says what was read.
-func (p *program) read(t *traces.Trace) outcome {
+// reportRead reports what was read.
+func (p *program) reportRead(t *traces.Trace) passResult {
 	text := fmt.Sprintf("%s: %s, %s%s", english.Count(t.Lines, "line"),
 		english.Count(p.loads, "load"), english.Count(p.stores, "store"),
 		ignoredText(t.Ignored))
-	return outcome{text, t.Warnings}
+	return passResult{text, t.Warnings}
 }
 
 func ignoredText(list []traces.Count) (text string) {
 	const shownMax = 4
 	for i, c := range list {
 		if i == shownMax {
-			return text + fmt.Sprintf("; %d more kinds of lines", len(list)-i)
+			return text + fmt.Sprintf("; left out %d more kinds of lines", len(list)-i)
 		}
 		text += fmt.Sprintf("; left out %d %s", c.N, c.Name)
 	}
 	return text
 }
 
-// image puts the commands into an image.
-func (p *program) image(t *traces.Trace, sequences []lmb.Sequence) (*lmb.Image, error) {
+// buildImage builds the image from the sequences.
+func (p *program) buildImage(t *traces.Trace, sequences []lmb.Sequence) (*lmb.Image, error) {
 	if len(p.windows) == 0 {
-		return nil, traces.Refuse(0, "no access to the device is left to replay")
+		return nil, traces.TraceError(0, "nothing to replay: "+
+			"the trace contains no access to the device, or all of them were left out")
 	}
 	image := &lmb.Image{
-		Origin: lmb.Origin{Tool: p.o.Tool, Source: p.o.Source},
+		Origin: lmb.Origin{Tool: p.options.Tool, Source: p.options.Source},
 		Devices: []lmb.Device{{
 			Board:  p.board.Name,
 			Vendor: cmp.Or(t.Vendor, p.board.Vendor), Device: cmp.Or(t.Device, p.board.Device),
-			Bars: p.barSizes(), Subsystem: p.o.Subsystem,
+			Bars: p.barSizes(), Subsystem: p.options.Subsystem,
 		}},
 		Tensors:   p.imageTensors(),
 		Sequences: sequences,
@@ -93,21 +93,21 @@ func (p *program) image(t *traces.Trace, sequences []lmb.Sequence) (*lmb.Image, 
 		image.Windows = append(image.Windows, w.Window)
 	}
 	if len(image.Windows) > fbs.WindowsMax || len(image.Tensors) > fbs.TensorsMax {
-		return nil, traces.Usage("%d windows and %d tensors are more than an image may have "+
-			"(%d each)",
+		return nil, traces.UsageError("the image would have %d windows and %d tensors, "+
+			"but may have at most %d of each; import a part with --part FROM..TO",
 			len(image.Windows), len(image.Tensors), fbs.WindowsMax)
 	}
 	return image, nil
 }
 
-// barSizes is the least size of each BAR that is used: the board's, or where
-// the recorded device had more, the next power of two.
+// barSizes returns the minimum size of each BAR that is accessed: the board's, or the next power of
+// two if the recorded device had a larger BAR.
 func (p *program) barSizes() (sizes [6]uint64) {
-	for i, end := range p.bars {
+	for i, end := range p.barEnds {
 		if end == 0 {
 			continue
 		}
-		if !p.o.Generic {
+		if !p.options.BarSizesAreLimits {
 			sizes[i] = p.board.BarSizes[i]
 		}
 		for sizes[i] < end {
@@ -117,15 +117,14 @@ func (p *program) barSizes() (sizes [6]uint64) {
 	return sizes
 }
 
-// addressRegisters lists the registers that take addresses of host memory. What the
-// recorded program had there is not in the trace, and its addresses are not
-// those of the replay, so no image can be made of a store to them, unless
-// Options.Host gives that memory. Zero, and
-// addresses between first and last, are not of host memory.
+// addressRegisters lists the registers that hold addresses of host memory. The trace has neither
+// the contents of this memory nor valid addresses for a replay. Therefore no image can contain a
+// store to these registers, unless Options.Host provides the memory. Zero and addresses from first
+// to last are not in host memory.
 var addressRegisters = []struct {
 	board       string
 	bar         uint8
-	offset      uint64 // of 8 bytes
+	offset      uint64 // register of 8 bytes
 	first, last uint64
 	name        string
 }{
@@ -136,8 +135,8 @@ var addressRegisters = []struct {
 	{"edu", 0, 0x88, 0x40000, 0x40fff, "the DMA destination address"},
 }
 
-// takesAddresses reports whether a register is one of them.
-func takesAddresses(board string, bar uint8, offset uint64) bool {
+// isAddressRegister reports whether a register is in addressRegisters.
+func isAddressRegister(board string, bar uint8, offset uint64) bool {
 	for _, h := range addressRegisters {
 		if h.board == board && h.bar == bar && offset >= h.offset && offset < h.offset+8 {
 			return true
@@ -146,7 +145,7 @@ func takesAddresses(board string, bar uint8, offset uint64) bool {
 	return false
 }
 
-func hostMemoryReason(b *boards.Board, a *traces.Access) string {
+func missingHostMemoryReason(b *boards.Board, a *traces.Access) string {
 	for _, h := range addressRegisters {
 		if h.board != b.Name || h.bar != a.Bar || a.Offset+uint64(a.Width) <= h.offset ||
 			a.Offset >= h.offset+8 || a.Op != traces.OpStore {
@@ -154,21 +153,20 @@ func hostMemoryReason(b *boards.Board, a *traces.Access) string {
 		}
 		if a.Value != 0 && (a.Value < h.first || a.Value > h.last) {
 			return fmt.Sprintf("store of 0x%x to %s: a replay needs host memory there, "+
-				"which the trace lacks; name its file with --host", a.Value, h.name)
+				"which the trace lacks; add a file of this memory with --host", a.Value, h.name)
 		}
 	}
 	return ""
 }
 
-// Summarize counts what is in a trace, and says what of it no image can carry
-// out; that is known where the board is, and the region of a trace of QEMU. The
-// error is an *Error.
+// Summarize counts what is in a trace, and lists what no image can execute. The latter needs the
+// board and, for QEMU, the memory regions. The error is an *Error.
 func Summarize(r io.Reader, o Options) (*traces.Summary, error) {
-	return traces.Summarize(r, o.source(), func(a *traces.Access) string {
+	return traces.Summarize(r, o.traceSource(), func(a *traces.Access) string {
 		if a.Width >= 4 && slices.ContainsFunc(o.Host,
 			func(h HostSpec) bool { return a.Value-h.Bus < uint64(len(h.Data)) }) {
 			return ""
 		}
-		return hostMemoryReason(o.Board, a)
+		return missingHostMemoryReason(o.Board, a)
 	})
 }

@@ -68,11 +68,11 @@ func TestQemuRefusesWithTheLine(t *testing.T) {
 		{"width 3", good +
 			"memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size 3 name " +
 			"'edu-mmio'\n",
-			"line 2: width 3 is not 1, 2, 4 or 8"},
+			"line 2: the width must be 1, 2, 4 or 8 bytes, not 3"},
 		{"width 0", good +
 			"memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size 0 name " +
 			"'edu-mmio'\n",
-			"line 2: width 0 is not 1, 2, 4 or 8"},
+			"line 2: the width must be 1, 2, 4 or 8 bytes, not 0"},
 		{"wide store", good +
 			"memory_region_ops_write cpu 0 mr 0x7f addr 0x10000000 value 0x123456789 size 4 name " +
 			"'edu-mmio'\n",
@@ -80,21 +80,22 @@ func TestQemuRefusesWithTheLine(t *testing.T) {
 		{"misaligned", good +
 			"memory_region_ops_write cpu 0 mr 0x7f addr 0x10000002 value 0x1 size 4 name " +
 			"'edu-mmio'\n",
-			"line 2: address 0x10000002 is not a multiple of the width 4"},
+			"line 2: address 0x10000002 must be a multiple of the width of 4 bytes"},
 		{"before the base",
 			good +
 				"memory_region_ops_write cpu 0 mr 0x7f addr 0xffffffc value 0x1 size 4 name " +
 				"'edu-mmio'\n",
-			`line 2: address 0xffffffc is before the base 0x10000000 of region "edu-mmio"`},
+			`line 2: address 0xffffffc is before the base 0x10000000 of region "edu-mmio"; ` +
+				`check --base`},
 		{"behind the BAR",
 			good +
 				"memory_region_ops_write cpu 0 mr 0x7f addr 0x10100000 value 0x1 size 4 name " +
 				"'edu-mmio'\n",
-			"line 2: address 0x10100000 is outside BAR 0 of edu, 0x100000 bytes from " +
-				"0x10000000 on; check --base"},
+			"line 2: address 0x10100000 is outside BAR 0 of edu, which starts at 0x10000000 " +
+				"and has 0x100000 bytes; check --base"},
 		{"host memory", good + ops("w 88 8 0x40000", "w 80 8 0x0", "w 80 8 0x4196e000"),
 			"line 4: store of 0x4196e000 to the DMA source address: a replay needs host memory " +
-				"there, which the trace lacks; name its file with --host"},
+				"there, which the trace lacks; add a file of this memory with --host"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.text, o, c.want) })
 	}
@@ -116,25 +117,27 @@ func TestQemuWithoutAChoiceNamesWhatIsThere(t *testing.T) {
 			"a trace of QEMU does not name its device; use --board; boards: " +
 				"edu (1234:11e8), ivshmem (1af4:1110), nvme (1b36:0010), wormhole (1e52:401e), " +
 				"blackhole (1e52:b140)"},
-		{"no region", edu(Options{}), "choose the device's region by name and base; regions: " +
-			eduRegions},
+		{"no region", edu(Options{}), "choose the device's region with --region NAME and " +
+			"--base ADDRESS; regions: " + eduRegions},
 		{"no base", edu(Options{Regions: []traces.Region{{Name: "edu-mmio"}}}),
 			`region "edu-mmio" needs --base, the guest-physical address of its BAR (0x10000000, ` +
 				`if it is BAR 0 of edu); regions: ` + eduRegions},
 		{"no such region", edu(Options{Regions: []traces.Region{{Name: "edu", Base: eduBase}}}),
-			`no access to region "edu" at 0x10000000; regions: ` + eduRegions},
+			`the trace contains no access to region "edu" at 0x10000000; regions: ` + eduRegions},
 		{"nothing in the range", edu(Options{Regions: []traces.Region{{Base: 0x20000000}}}),
-			`no access to region at 0x20000000; regions: ` + eduRegions},
+			`the trace contains no access to region at 0x20000000; regions: ` + eduRegions},
 		{"no such BAR", edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase,
 			Bar: 2}}}), "board edu has no BAR 2"},
 		{"no BAR at all",
 			edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase, Bar: 255}}}),
 			"board edu has no BAR 255"},
 		{"odd base", edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase + 1}}}),
-			"base 0x10000001 is not the address of a BAR"},
+			"--base 0x10000001 must be the address of a BAR: a multiple of 16, " +
+				"and the BAR must end below 2^64"},
 		{"base at the end of the world",
 			edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: ^uint64(15)}}}),
-			"base 0xfffffffffffffff0 is not the address of a BAR"},
+			"--base 0xfffffffffffffff0 must be the address of a BAR: a multiple of 16, " +
+				"and the BAR must end below 2^64"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, text, c.o, c.want) })
 	}
@@ -169,7 +172,7 @@ func TestQemuTellsDevicesOfOneNameApart(t *testing.T) {
 	}
 	for _, o := range []Options{edu(Options{Regions: []traces.Region{{Name: "edu-mmio",
 		Base: eduBase}}}),
-		{From: FromQemu, Board: generic, Generic: true, Device: "1234:11e8",
+		{From: FromQemu, Board: generic, BarSizesAreLimits: true, Device: "1234:11e8",
 			Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}} {
 		image, report := mustImport(t, text, o)
 		commands(t, image,
@@ -182,14 +185,16 @@ func TestQemuTellsDevicesOfOneNameApart(t *testing.T) {
 	moved := strings.ReplaceAll(second, "0x7f", "0x55b6bee1c320")
 	refused(t, moved+ops("r 00 4 0x10000ed"),
 		edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}),
-		`line 2: region "edu-mmio" was not at 0x10000000 in line 1: the guest moved the BAR`)
+		`line 2: region "edu-mmio" is at 0x10000000 now, but was at another address in line 1: `+
+			`the guest moved the BAR`)
 	// of a BAR whose size is not known it could be part
 	near := strings.ReplaceAll(second, "0x20000004", "0x10100004")
-	refused(t, ops("r 00 4 0x10000ed")+near, Options{From: FromQemu, Board: generic, Generic: true,
-		Device:  "1234:11e8",
-		Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}},
-		`line 2: a second region of QEMU has the name "edu-mmio"; use a board file with the `+
-			`size of BAR 0 to distinguish them`)
+	refused(t, ops("r 00 4 0x10000ed")+near, Options{From: FromQemu, Board: generic,
+		BarSizesAreLimits: true,
+		Device:            "1234:11e8",
+		Regions:           []traces.Region{{Name: "edu-mmio", Base: eduBase}}},
+		`line 2: QEMU has several regions with the name "edu-mmio"; use a board file with the `+
+			`size of BAR 0 to distinguish these regions`)
 }
 
 // Up to QEMU 2.4 there was no cpu, up to 2.6 no 0x in front of 0; the backends
@@ -315,7 +320,7 @@ func TestOtherDevicesMayBeMisaligned(t *testing.T) {
 		wrong := strings.NewReplacer("addr 0x10000008", "addr 0x10000006", "+0x8", "+0x6",
 			"0x100000008", "0x100000006").Replace(c.own)
 		if _, _, err := Import(strings.NewReader(c.head+wrong), c.o); err == nil ||
-			!strings.Contains(err.Error(), "6 is not a multiple of the width 4") {
+			!strings.Contains(err.Error(), "6 must be a multiple of the width of 4 bytes") {
 			t.Errorf("%s%v", wrong, err)
 		}
 		s, err := Summarize(strings.NewReader(c.other+wrong), c.o)
@@ -347,7 +352,7 @@ func TestUnknownFormatAndPassAreUsage(t *testing.T) {
 	refused(t, "", Options{From: "strace"}, `unknown format "strace"; it must be mmiotrace, `+
 		`qemu or record`)
 	refused(t, "", Options{Without: []string{"folding"}},
-		`no pass "folding"; passes: lift, fold, expect, drop, coalesce, fence, mark`)
+		`pass "folding" is unknown; passes: lift, fold, expect, drop, coalesce, fence, mark`)
 	refused(t, "", Options{Poll: []Range{{First: 2, Last: 1}}},
 		"range 0x2-0x1 ends before its start")
 	if _, err := Summarize(strings.NewReader(""), Options{From: "strace"}); err == nil {

@@ -13,19 +13,19 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// counter describes the polls of one register, in the order of the program.
-type counter struct {
-	loop
-	place  string   // as flags name it
-	line   int32    // of the first poll
-	polls  []int    // numbers of the steps
-	values []uint64 // different values that the polls wait for
-	rises  bool     // each value is equal to the one before, or later by the counter's width
+// polledRegister describes the polls of one register, in the order of the program.
+type polledRegister struct {
+	loadKey
+	place     string   // register, in the form that flags accept
+	line      int32    // of the first poll
+	pollSteps []int    // indexes of the steps
+	values    []uint64 // values that the polls wait for, without repetitions in a row
+	rises     bool     // each value is equal to the one before, or later by the counter's width
 }
 
-// isLikely reports whether the register is probably a counter. Flags and states rise, too, but have
-// few and small values.
-func (c *counter) isLikely() bool {
+// isLikelyCounter reports whether the register is probably a counter. Flags and states rise, too,
+// but have few and small values.
+func (c *polledRegister) isLikelyCounter() bool {
 	const stateMax = 0xff
 	return c.rises && (len(c.values) > 2 || len(c.values) == 2 && c.values[0] > stateMax)
 }
@@ -39,23 +39,24 @@ func hasReached(later, value, mask uint64) bool {
 		Value: value}, later)
 }
 
-// counters returns the registers that are polled, in the order of their first polls.
-func (f *folder) counters() (list []*counter) {
-	known := map[loop]*counter{}
-	for i := range f.steps.n {
+// polledRegisters returns the registers that are polled, in the order of their first polls.
+func (f *pollDetector) polledRegisters() (list []*polledRegister) {
+	known := map[loadKey]*polledRegister{}
+	for i := range f.steps.count {
 		s := f.steps.at(i)
 		if s.op != stepPoll {
 			continue
 		}
-		key := f.loopOf(int32(i))
+		key := f.loadKeyOf(int32(i))
 		c := known[key]
 		if c == nil {
-			c = &counter{loop: key, place: f.placeOf(s), line: int32(s.line), rises: true}
+			c = &polledRegister{loadKey: key, place: f.placeText(s), line: int32(s.line),
+				rises: true}
 			known[key] = c
 			list = append(list, c)
 		}
-		mask := f.mask(s)
-		c.polls = append(c.polls, i)
+		mask := f.maskOf(s)
+		c.pollSteps = append(c.pollSteps, i)
 		if n := len(c.values); n == 0 || c.values[n-1] != s.value {
 			c.rises = c.rises && (n == 0 || hasReached(s.value, c.values[n-1], mask))
 			c.values = append(c.values, s.value)
@@ -65,84 +66,85 @@ func (f *folder) counters() (list []*counter) {
 	return list
 }
 
-// placeOf returns the place that a step accesses, as flags have it.
-func (p *program) placeOf(s *step) string {
+// placeText returns the register that a step accesses, in the form that flags accept.
+func (p *program) placeText(s *step) string {
 	var place Place
-	if s.aim >= 0 {
-		a := &p.aims[s.aim]
+	if s.target >= 0 {
+		a := &p.targets[s.target]
 		place = Place{Tile: true, X: a.x0, Y: a.y0}
 	} else if w := &p.windows[s.window]; w.Kind == gen.WindowKindHost {
 		place.Bus = true
 	} else {
-		place = Place{Named: true, Bar: w.bar}
+		place = Place{HasBar: true, Bar: w.bar}
 	}
-	address, _ := p.at(s, place)
-	return fmt.Sprintf("%s0x%x", place.spec(), address)
+	address, _ := p.addressIn(s, place)
+	return fmt.Sprintf("%s0x%x", place.flagText(), address)
 }
 
 // waitForCounters makes polls wait until a counter has reached the recorded value: the polls of
-// Options.Reached, and with Options.Rising those of all registers that are probably counters. It
-// reports such registers, if the user has not chosen them.
-func (f *folder) waitForCounters(out *outcome) {
-	polls, likely := 0, []*counter(nil)
-	for _, c := range f.counters() {
-		chosen, _ := f.inRange(f.steps.at(c.polls[0]), f.o.Reached)
+// Options.CounterRanges, and with Options.DetectCounters those of all registers that are probably
+// counters. It reports such registers, if the user has not chosen them.
+func (f *pollDetector) waitForCounters(out *passResult) {
+	polls, likely := 0, []*polledRegister(nil)
+	for _, c := range f.polledRegisters() {
+		chosen, _ := f.isInRanges(f.steps.at(c.pollSteps[0]), f.options.CounterRanges)
 		switch {
-		case chosen || f.o.Rising && c.isLikely():
+		case chosen || f.options.DetectCounters && c.isLikelyCounter():
 			f.pollLoads(c)
-			polls += f.makeReached(c, out)
-		case c.isLikely():
+			polls += f.waitUntilReached(c, out)
+		case c.isLikelyCounter():
 			likely = append(likely, c)
 		}
 	}
 	if polls > 0 {
-		if out.did != "" {
-			out.did += "; "
+		if out.summary != "" {
+			out.summary += "; "
 		}
-		out.did += english.Count(polls, "poll") + " until a counter has reached a value"
+		out.summary += english.Count(polls, "poll") + " until a counter has reached a value"
 	}
 	if len(likely) > 0 {
 		c := likely[0]
 		last := c.values[len(c.values)-1]
-		const text = "the polls of %s wait for rising values (0x%x to 0x%x), and may find " +
-			"a later one: if these are counters, --reached %s or --reached rising accepts that"
+		const text = "the polls of %s wait for rising values (0x%x to 0x%x), and fail " +
+			"if the value is already higher; if these are counters, use --reached %s or " +
+			"--reached rising"
 		registers := english.Count(len(likely), "register")
-		out.warn(int(c.line), text, registers, c.values[0], last, c.place)
+		out.addWarning(int(c.line), text, registers, c.values[0], last, c.place)
 	}
 }
 
 // pollLoads makes polls of the single loads of a counter, because they may find a later value, too.
 // In host memory, such a load compares what the device wrote after each poll for it.
-func (f *folder) pollLoads(c *counter) {
-	for i := range f.steps.n {
-		if !f.isSingleLoad(i) || f.loopOf(int32(i)) != c.loop {
+func (f *pollDetector) pollLoads(c *polledRegister) {
+	for i := range f.steps.count {
+		if !f.isSingleLoad(i) || f.loadKeyOf(int32(i)) != c.loadKey {
 			continue
 		}
-		mask, _ := f.listed(f.steps.at(i))
-		f.poll(int32(i), f.since(int32(i)), mask)
+		mask, _ := f.listedMask(f.steps.at(i))
+		f.makePoll(int32(i), f.loopStart(int32(i)), mask)
 		f.steps.at(i).count = 1
-		c.polls = append(c.polls, i)
+		c.pollSteps = append(c.pollSteps, i)
 	}
 }
 
-// makeReached changes the polls of a counter.
-func (f *folder) makeReached(c *counter, out *outcome) (polls int) {
-	for _, i := range c.polls {
+// waitUntilReached changes the polls of a counter.
+func (f *pollDetector) waitUntilReached(c *polledRegister, out *passResult) (polls int) {
+	for _, i := range c.pollSteps {
 		s := f.steps.at(i)
-		if mask := f.mask(s); !isCounterMask(mask) {
-			out.warn(int(s.line), "--reached %s: this poll stays as it is, because it compares "+
-				"the bits 0x%x; a counter has the lowest bits, such as 0xff", c.place, mask)
+		if mask := f.maskOf(s); !isCounterMask(mask) {
+			out.addWarning(int(s.line), "--reached %s: this poll stays as it is, "+
+				"because its mask 0x%x does not have the form 2^n - 1, such as 0xff", c.place, mask)
 			continue
 		}
-		s.flags |= reachedStep
+		s.flags |= flagCounter
 		polls++
 	}
 	return polls
 }
 
-// SetReached sets Options.Reached and Options.Rising from the values of a flag.
+// SetReached sets Options.CounterRanges and Options.DetectCounters from the values of a flag.
 func (o *Options) SetReached(specs []string) error {
-	o.Rising = slices.Contains(specs, risingWord)
+	o.DetectCounters = slices.Contains(specs, risingWord)
 	for _, spec := range specs {
 		if spec == risingWord {
 			continue
@@ -151,7 +153,7 @@ func (o *Options) SetReached(specs []string) error {
 		if err != nil {
 			return err
 		}
-		o.Reached = append(o.Reached, ranges...)
+		o.CounterRanges = append(o.CounterRanges, ranges...)
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ var counting = []string{
 }
 
 const reachedWarning = "the polls of 1 register wait for rising values (0xfffff004 to 0x4), " +
-	"and may find a later one: if these are counters, --reached bar0+0x40 or --reached rising " +
-	"accepts that"
+	"and fail if the value is already higher; if these are counters, " +
+	"use --reached bar0+0x40 or --reached rising"
 
 // TestPollsOfACounterAreFoundAndOffered imports a wait for a counter that overflows. Only a flag
 // changes the polls.
@@ -82,7 +82,8 @@ func TestWhatIsNoCounterIsNotOffered(t *testing.T) {
 			"R 4 0x20 0x180", "W 4 0x8 0x1", "R 4 0x20 0x280"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			image, report := mustImport(t, lines(eduDevice, trace...), Options{Rising: true})
+			image, report := mustImport(t, lines(eduDevice, trace...),
+				Options{DetectCounters: true})
 			if text := show(image); strings.Contains(text, "reached") ||
 				slices.ContainsFunc(strings.Split(report.String(), "\n"),
 					func(s string) bool { return strings.Contains(s, "rising") }) {
@@ -124,12 +125,12 @@ func TestReachedNamesPlaces(t *testing.T) {
 		t.Error("no error")
 	}
 	_, report := mustImport(t, lines(eduDevice, counting...),
-		Options{Reached: []Range{mustRange(t, "0x999")}})
+		Options{CounterRanges: []Range{mustRange(t, "0x999")}})
 	if !strings.Contains(report.String(), "--reached 0x999-0x999 has no effect") {
 		t.Error(report)
 	}
 	// Only bit 0 of edu's status register counts: a counter of one bit.
 	image, _ := mustImport(t, lines(eduDevice, "W 4 0x8 0x5", "R 4 0x20 0x81", "R 4 0x20 0x80"),
-		Options{Reached: []Range{mustRange(t, "0x20")}})
+		Options{CounterRanges: []Range{mustRange(t, "0x20")}})
 	commands(t, image, "write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 reached 0x0 mask 0x1\n")
 }

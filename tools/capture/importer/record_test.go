@@ -108,10 +108,10 @@ func TestRegionsOfTheIATUBecomeHostWindows(t *testing.T) {
 			pointLines(c.board, c.x, c.y, c.noc),
 			[]string{read4(0, c.window+0x20, 0xdeadbeef), "HR 20 4 efbeadde"})...)
 		image, report := importRecord(t, text, Options{})
-		want := "16 accesses of the iATU left out: the backend of a replay programs it; region 0 " +
-			"(0x0..0x3fffffff) is host window host0; " +
-			"1 region without an access dropped; 3 accesses through the PCIe tile became " +
-			"accesses of host memory"
+		want := "16 accesses to iATU registers left out: at replay, the backend programs the " +
+			"iATU; iATU region 0 (0x0..0x3fffffff) is host window host0; " +
+			"1 iATU region without an access dropped; 3 accesses through the PCIe tile became " +
+			"accesses to host memory"
 		if got := did(report, "iATU"); got != want {
 			t.Errorf("iATU: %s", got)
 		}
@@ -140,8 +140,8 @@ func TestRegionsThatNothingReachesAreDropped(t *testing.T) {
 		pointLines(&boards.Wormhole, 1, 1, 0), []string{store(0, 0xb000100, 1, 2, 3, 4)})
 	image, report := importRecord(t, recordOf(whRecord, list...), Options{})
 	if got := did(report,
-		"iATU"); got != "8 accesses of the iATU left out: the backend of a replay programs it; 1 "+
-		"region without an access dropped" {
+		"iATU"); got != "8 accesses to iATU registers left out: at replay, the backend programs "+
+		"the iATU; 1 iATU region without an access dropped" {
 		t.Errorf("iATU: %s", got)
 	}
 	commands(t, image, "\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x100 w4 0x4030201\n")
@@ -152,7 +152,8 @@ func TestRegionsThatNothingReachesAreDropped(t *testing.T) {
 		t.Errorf("report:\n%s", report)
 	}
 	refused(t, recordOf(whRecord, "W 2 1304 4 00000000"), Options{From: FromRecord},
-		"line 6: store to inbound region 0 of the iATU: images must not change what the BARs show")
+		"line 6: store to inbound region 0 of the iATU: images must not change what the BARs "+
+			"map to")
 }
 
 // The device of this recording reads a descriptor that the program changes
@@ -183,7 +184,8 @@ poll host0+0x40 w4 0xab mask 0xffffffff for 1000000 us
 fence
 expect host0+0x40 w4 0xab mask 0xffffffff
 `)
-	if got := did(report, "fill"); got != "host memory host0: 8 bytes with 0 addresses" {
+	if got := did(report, "fill"); got != "host memory host0: 8 bytes "+
+		"with 0 host memory addresses" {
 		t.Errorf("fill: %s", got)
 	}
 }
@@ -205,7 +207,7 @@ write tlb0+0x208 w8 0x40
 write tlb0+0x210 w8 0xffffffffffffffff
 write tlb0+0x100 w4 0x1
 `)
-	if got := did(report, "host"); got != "1 store of its addresses became relocations" ||
+	if got := did(report, "host"); got != "1 store of host memory addresses became relocations" ||
 		len(report.Warnings) != 0 {
 		t.Errorf("%v", report)
 	}
@@ -272,12 +274,12 @@ expect host2+0x1000 w4 0x23 mask 0xffffffff
 	lines := append(regionLines(0x1200, 0, 0, 1<<30, 0), body()[:len(body())-1]...)
 	_, report := importRecord(t, recordOf(whRecord, lines...), Options{})
 	if did(report, "fix") != "" ||
-		did(report, "host") != "2 stores of its addresses became relocations" {
+		did(report, "host") != "2 stores of host memory addresses became relocations" {
 		t.Errorf("%v", report)
 	}
 	_, report = importRecord(t, recordOf(whRecord, lines...), Options{FixedHost: true})
 	if did(report, "fix") != "1 host window with the bus addresses of the recording" ||
-		did(report, "host") != "0 stores of its addresses became relocations" {
+		did(report, "host") != "0 stores of host memory addresses became relocations" {
 		t.Errorf("%v", report)
 	}
 }
@@ -291,7 +293,8 @@ func TestHostMemoryInTooManyPlacesIsRefused(t *testing.T) {
 			fmt.Sprintf("HR %x 4 11000000", (n+40)<<33))
 	}
 	refused(t, recordOf(whRecord, lines...), Options{From: FromRecord},
-		"the device reaches host memory in 17 places that are far apart; wormhole can map 16")
+		"the device reaches host memory in 17 places that are far apart, "+
+			"but board wormhole can map only 16 places")
 }
 
 // TestHostMemoryThatADriverPinnedKeepsItsAddress has a program pin 1 GiB for queues, whose
@@ -381,7 +384,7 @@ func TestPartOfARecording(t *testing.T) {
 	image, _ := importRecord(t, text, Options{Part: p})
 	commands(t, image, "\npoint tlb0 (1,1) 0x0\nmark set up\nwrite tlb0+0x100 w4 0x1\n")
 	for part, want := range map[string]string{
-		"frame 7..":        `the trace has no mark "frame 7" for the part to begin at`,
+		"frame 7..":        `the trace has no mark "frame 7", at which the part must begin`,
 		"frame 1..frame 0": `the trace has no mark "frame 0" after the start of the part`,
 		"100..":            "the part begins at line 100, but the trace has 20 lines",
 	} {
@@ -404,7 +407,7 @@ func TestFrameOfTheVendorsClientTakesAnInput(t *testing.T) {
 	text := capture(t, "wh.frames.record.gz")
 	o := Options{From: FromRecord, Inputs: []TensorSpec{mustTensor(t, "a=18,18,0x20000,int32,128")}}
 	_, _, err := Import(strings.NewReader(text), o)
-	if err == nil || !strings.Contains(err.Error(), "an input has one value in a run") {
+	if err == nil || !strings.Contains(err.Error(), "an input has only one value in each run") {
 		t.Fatalf("the whole: %v", err)
 	}
 	var line int
@@ -432,8 +435,8 @@ func TestSeveralRunningCoresGetASafeSequence(t *testing.T) {
 	image, report := importRecord(t, recordOf(whRecord,
 		concat(release(1), release(2), release(1))...), Options{})
 	if len(image.Sequences) != 2 || image.Sequences[1].Name != "safe" ||
-		did(report, "safe") != "the program started cores of 2 tiles or rectangles: "+
-			"sequence safe puts them in reset" {
+		did(report, "safe") != "the program started cores in 2 tiles or tile rectangles: "+
+			"the sequence safe puts these cores in reset" {
 		t.Fatalf("%d sequences; %v", len(image.Sequences), report)
 	}
 	safe := *image
@@ -468,10 +471,10 @@ func TestCheckOfTheResetRegisterIsMasked(t *testing.T) {
 func TestRunWithoutDeviceAccessIsSaidInPlainWords(t *testing.T) {
 	o := Options{From: FromRecord}
 	refused(t, "", o, "the recording is empty: lm record was killed before it wrote, or the "+
-		"program did not open the simulator (libttsim_init); record it again")
+		"program did not open the simulator (libttsim_init); record again")
 	refused(t, recordOf(whRecord, "CR 0 0 4 521e1e40", "CLK 7"), o,
-		"the recording has no access to a BAR: the program only opened the simulator (1 load of "+
-			"configuration space, 1 clock "+
+		"the recording contains no access to a BAR: the program only opened the simulator "+
+			"(1 load of configuration space, 1 clock "+
 			"step)")
 }
 

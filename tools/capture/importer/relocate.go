@@ -10,124 +10,132 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// relocator makes a relocation of every store of an address in host memory. Loads
-// of one are executed and not compared with the recording.
+// relocator turns every store of an address in host memory into a relocation. Loads of such
+// addresses are executed, but their values are not compared with the recording.
 type relocator struct {
 	*program
-	out           outcome
-	halves        int // stores that were two
-	stores, loads int // of addresses
-	apart         int // stores of addresses that stay two
+	result        passResult
+	joinedCount   int // number of addresses that the lifter joined from two stores
+	stores, loads int // number of addresses of host memory that were stored and loaded
+	splitCount    int // number of addresses that stay two stores
 }
 
-func (r *relocator) run() (outcome, error) {
-	if err := r.lacking(); err != nil || len(r.hosts) == 0 {
-		return r.out, err
+func (r *relocator) run() (passResult, error) {
+	if err := r.checkAddresses(); err != nil || len(r.hostSpaces) == 0 {
+		return r.result, err
 	}
 	r.trimHosts()
-	err := r.steps.rewrite(func(s *step, out *steps) error {
-		r.trim(s)
-		r.relocate(s, out)
+	err := r.steps.rewrite(func(s *step, out *stepList) error {
+		r.trimStep(s)
+		r.addRelocated(s, out)
 		return nil
 	})
-	if len(r.o.Host) > 0 {
-		r.out.warn(0, "the trace has no accesses to host memory, so the image neither waits for "+
-			"nor compares what the device writes there; record with `lm record` or `lm serve`")
+	if len(r.options.Host) > 0 {
+		r.result.addWarning(0, "the trace has no accesses to host memory, "+
+			"so the image neither waits for nor compares what the device writes there; "+
+			"record with `lm record` or `lm serve`")
 	}
-	r.out.did = english.Count(r.stores, "store") + " of its addresses became relocations"
-	if r.halves > 0 {
-		r.out.did += fmt.Sprintf(", %d of them joined from two halves", r.halves)
+	r.result.summary = english.Count(r.stores, "store") +
+		" of host memory addresses became relocations"
+	if r.joinedCount > 0 {
+		r.result.summary += fmt.Sprintf(", %d of them joined from two halves", r.joinedCount)
 	}
-	if r.apart > 0 {
-		r.out.did += fmt.Sprintf(", %d of them kept in two halves", r.apart)
+	if r.splitCount > 0 {
+		r.result.summary += fmt.Sprintf(", %d of them kept in two halves", r.splitCount)
 	}
 	if r.loads > 0 {
-		r.out.did += "; " + english.Count(r.loads, "load") + " of its addresses ignored"
+		r.result.summary += "; " + english.Count(r.loads, "load") +
+			" of host memory addresses ignored"
 	}
-	return r.out, err
+	return r.result, err
 }
 
-// lacking refuses a store of an address that is in no memory that is known.
-func (r *relocator) lacking() error {
-	for i := range r.steps.n {
+// checkAddresses returns an error if the program stores an address that is in no known host memory.
+func (r *relocator) checkAddresses() error {
+	for i := range r.steps.count {
 		s := r.steps.at(i)
-		if s.op != stepStore || s.aim >= 0 || s.width >= 4 && r.inHost(r.datum(s, 0)) {
+		if s.op != stepStore || s.target >= 0 || s.width >= 4 && r.isInKnownHost(r.valueOf(s, 0)) {
 			continue
 		}
 		w := &r.windows[s.window]
 		a := traces.Access{Line: int(s.line), Op: traces.OpStore, Bar: w.bar,
-			Offset: w.base + uint64(s.offset), Width: s.width, Value: r.datum(s, 0)}
-		if reason := hostMemoryReason(r.board, &a); reason != "" {
-			return traces.Refuse(a.Line, "%s", reason)
+			Offset: w.base + uint64(s.offset), Width: s.width, Value: r.valueOf(s, 0)}
+		if reason := missingHostMemoryReason(r.board, &a); reason != "" {
+			return traces.TraceError(a.Line, "%s", reason)
 		}
 	}
 	return nil
 }
 
-// relocates reports whether a stored value is an address of host memory there.
-func (r *relocator) relocates(s *step, value uint64) (index int, inside uint64) {
-	index, inside = r.hostPointer(value, s.width)
-	if index >= 0 && r.hosts[index].bus == 0 && !r.hosts[index].whole &&
-		(s.aim >= 0 || !takesAddresses(r.board.Name, r.windows[s.window].bar, uint64(s.offset))) {
+// findRelocation returns the index of the host memory that a stored value is an address in, and the
+// offset in it. The index is -1 if a replay may store the value unchanged.
+func (r *relocator) findRelocation(s *step, value uint64) (index int, inside uint64) {
+	index, inside = r.findHostPointer(value, s.width)
+	if index >= 0 && r.hostSpaces[index].bus == 0 && !r.hostSpaces[index].throughIATU &&
+		(s.target >= 0 || !isAddressRegister(r.board.Name, r.windows[s.window].bar,
+			uint64(s.offset))) {
 		return -1, 0
 	}
 	return index, inside
 }
 
-// relocate appends a step, or the parts of a run that hold addresses and those that do not.
-func (r *relocator) relocate(s *step, out *steps) {
+// addRelocated appends a step. A run is cut into parts with addresses and parts without.
+func (r *relocator) addRelocated(s *step, out *stepList) {
 	if s.op != stepStore && s.op != stepLoad || r.windows[s.window].Kind == gen.WindowKindHost {
-		out.add(*s)
+		out.appendStep(*s)
 		return
 	}
-	if r.inHalves(out.end(), s) {
-		out.add(*s)
+	if r.relocateHalves(out.lastStep(), s) {
+		out.appendStep(*s)
 		return
 	}
 	from := uint32(0)
-	for k := range s.run() {
-		index, inside := r.relocates(s, r.datum(s, k))
+	for k := range s.elementCount() {
+		index, inside := r.findRelocation(s, r.valueOf(s, k))
 		if index < 0 {
 			continue
 		}
 		if k > from {
-			out.add(r.part(s, from, k))
+			out.appendStep(r.accessRange(s, from, k))
 		}
 		from = k + 1
 		e := *s
-		if s.run() > 1 {
-			e = r.element(s, k)
+		if s.elementCount() > 1 {
+			e = r.singleAccess(s, k)
 		}
-		r.relocated(out.add(e), index, inside)
+		r.setRelocation(out.appendStep(e), index, inside)
 	}
 	if from == 0 {
-		out.add(*s)
-	} else if from < s.run() {
-		out.add(r.part(s, from, s.run()))
+		out.appendStep(*s)
+	} else if from < s.elementCount() {
+		out.appendStep(r.accessRange(s, from, s.elementCount()))
 	}
 }
 
-func (r *relocator) relocated(s *step, index int, inside uint64) {
+func (r *relocator) setRelocation(s *step, index int, inside uint64) {
 	if s.op == stepLoad {
 		s.op = stepIgnore
 		r.loads += int(s.count)
 		return
 	}
-	if s.aim >= 0 && !r.hosts[index].whole ||
-		s.aim < 0 && !takesAddresses(r.board.Name, r.windows[s.window].bar, uint64(s.offset)) {
-		r.out.warn(int(s.line),
-			"0x%x, stored to %s + 0x%x, is treated as an address in host memory %s",
-			s.value, r.windows[s.window].Name, s.offset, r.hosts[index].name)
+	if s.target >= 0 && !r.hostSpaces[index].throughIATU ||
+		s.target < 0 && !isAddressRegister(r.board.Name, r.windows[s.window].bar,
+			uint64(s.offset)) {
+		r.result.addWarning(int(s.line),
+			"the value 0x%x, stored to %s + 0x%x, is treated as an address in host memory %s: "+
+				"a replay stores the address of its own memory instead",
+			s.value, r.windows[s.window].Name, s.offset, r.hostSpaces[index].name)
 	}
-	s.op, s.value, s.to = stepRelocate, inside, int32(index)
+	s.op, s.value, s.operand = stepRelocate, inside, int32(index)
 	r.stores++
 }
 
-// hostAddress finds the host memory that a value is an address of.
-func (p *program) hostAddress(value uint64, width uint8) (index int, inside uint64) {
-	for i := range p.hosts {
-		h := &p.hosts[i]
-		isAddress := width == 8 || width == 4 && !h.whole
+// findHostAddress returns the index of the host memory that contains the address `value`, or -1,
+// and the offset in it.
+func (p *program) findHostAddress(value uint64, width uint8) (index int, inside uint64) {
+	for i := range p.hostSpaces {
+		h := &p.hostSpaces[i]
+		isAddress := width == 8 || width == 4 && !h.throughIATU
 		if inside = value - h.firstAddress(); isAddress && inside < h.size {
 			return i, inside
 		}
@@ -135,74 +143,75 @@ func (p *program) hostAddress(value uint64, width uint8) (index int, inside uint
 	return -1, 0
 }
 
-// hostPointer finds the host memory that a value is an address of, if a replay must change the
-// value: memory with a fixed address is where it was, and a tile does not use an address at which
-// it reaches nothing.
-func (p *program) hostPointer(value uint64, width uint8) (index int, inside uint64) {
-	index, inside = p.hostAddress(value, width)
-	if index >= 0 && (p.hosts[index].fixed ||
-		p.hosts[index].whole && !p.hosts[index].isReachedNear(inside)) {
+// findHostPointer is like findHostAddress, but returns -1 if a replay need not change the value.
+// That is so if the memory keeps its recorded address, or if tiles access nothing near the address.
+func (p *program) findHostPointer(value uint64, width uint8) (index int, inside uint64) {
+	index, inside = p.findHostAddress(value, width)
+	if index >= 0 && (p.hostSpaces[index].keepsAddress ||
+		p.hostSpaces[index].throughIATU && !p.hostSpaces[index].isReachedNear(inside)) {
 		return -1, 0
 	}
 	return index, inside
 }
 
-// isReachedNear reports whether the recording has an access less than hostApart from an offset.
+// isReachedNear reports whether the recording has an access less than hostBlockSize bytes from an
+// offset.
 func (h *hostSpace) isReachedNear(offset uint64) bool {
 	if h.pages[offset/hostPageSize] != nil {
 		return true
 	}
 	for page := range h.pages {
-		if at := page * hostPageSize; at < offset+hostApart && offset < at+hostApart {
+		if at := page * hostPageSize; at < offset+hostBlockSize && offset < at+hostBlockSize {
 			return true
 		}
 	}
 	return false
 }
 
-// relocation stores the bus address of a place in host memory.
-func relocation(width uint8, window uint16, offset uint64, host uint16, inside uint64) lmb.Command {
+// relocateCommand returns a command that stores the bus address of a byte in host memory.
+func relocateCommand(width uint8, window uint16, offset uint64, host uint16,
+	inside uint64) lmb.Command {
 	return lmb.Command{Command: fbs.Command{
 		Opcode: gen.OpcodeRelocate, Width: width, Window: window, Index: host,
 		Offset: uint32(offset), Value: inside,
 	}}
 }
 
-// trimHosts takes off what lies before the first byte that is reached, and gives
-// windows their sizes.
+// trimHosts removes the bytes before the first one that the device accesses, and sets the sizes of
+// the host windows.
 func (r *relocator) trimHosts() {
-	for i := range r.hosts {
-		h := &r.hosts[i]
-		h.low &^= hostPageSize - 1
-		h.bus, h.size = h.bus+h.low, h.size-h.low
-		if !h.given {
+	for i := range r.hostSpaces {
+		h := &r.hostSpaces[i]
+		h.firstOffset &^= hostPageSize - 1
+		h.bus, h.size = h.bus+h.firstOffset, h.size-h.firstOffset
+		if !h.fromUser {
 			h.size = fbs.RoundUp(h.size, hostPageSize)
 		}
 		r.windows[h.window].Size = h.size
-		for k := range h.first {
-			h.first[k].offset -= h.low
+		for k := range h.initialStores {
+			h.initialStores[k].offset -= h.firstOffset
 		}
 	}
-	for _, list := range r.late {
+	for _, list := range r.hostStoreLists {
 		for k := range list {
-			list[k].offset -= r.hosts[list[k].host].low
+			list[k].offset -= r.hostSpaces[list[k].host].firstOffset
 		}
 	}
 }
 
-// trim moves a step with the memory that it accesses.
-func (r *relocator) trim(s *step) {
-	if !s.touches() || r.windows[s.window].Kind != gen.WindowKindHost {
+// trimStep adjusts the offset of a step for the bytes that trimHosts has removed.
+func (r *relocator) trimStep(s *step) {
+	if !s.accessesDevice() || r.windows[s.window].Kind != gen.WindowKindHost {
 		return
 	}
-	s.offset -= uint32(r.hosts[r.windows[s.window].bar-hostBar].low)
+	s.offset -= uint32(r.hostSpaces[r.windows[s.window].bar-hostBarBase].firstOffset)
 }
 
-// inHalves makes of two stores, to registers of 32 bits that are 4 or 8 bytes
-// apart, the halves of an address in host memory. The upper one is zero: a
-// runtime refuses an address that has more than the lower one takes.
-func (r *relocator) inHalves(a, b *step) bool {
-	if a == nil || !a.halfOf(b) {
+// relocateHalves turns two stores to 32-bit registers, 4 or 8 bytes apart, into a relocation of the
+// lower half and a store of zero to the upper half. A runtime returns an error if the address does
+// not fit in the lower half.
+func (r *relocator) relocateHalves(a, b *step) bool {
+	if a == nil || !a.mayBeHalvesWith(b) {
 		return false
 	}
 	low, high := a, b
@@ -210,28 +219,29 @@ func (r *relocator) inHalves(a, b *step) bool {
 		low, high = b, a
 	}
 	value := low.value | high.value<<32
-	index, inside := r.hostPointer(value, 8)
+	index, inside := r.findHostPointer(value, 8)
 	if apart := high.offset - low.offset; high.value == 0 || index < 0 || apart != 4 && apart != 8 {
 		return false
 	}
-	if h := &r.hosts[index]; h.whole || h.bus == 0 {
+	if h := &r.hostSpaces[index]; h.throughIATU || h.bus == 0 {
 		return false
 	}
-	r.out.warn(int(b.line),
-		"0x%x, whose halves are stored to %s + 0x%x and + 0x%x, is treated as an address in "+
-			"host memory %s, which must be below 4 GiB on the target",
-		value, r.windows[low.window].Name, low.offset, high.offset, r.hosts[index].name)
-	low.op, low.value, low.to, high.value = stepRelocate, inside, int32(index), 0
+	r.result.addWarning(int(b.line),
+		"0x%x, stored in halves to offsets 0x%x and 0x%x of %s, "+
+			"is treated as an address in host memory %s: "+
+			"a replay stores 0 as the upper half, so this memory must be below 4 GiB",
+		value, low.offset, high.offset, r.windows[low.window].Name, r.hostSpaces[index].name)
+	low.op, low.value, low.operand, high.value = stepRelocate, inside, int32(index), 0
 	r.stores++
-	r.apart++
+	r.splitCount++
 	return true
 }
 
-// halfOf reports whether two stores may be of one register.
-func (s *step) halfOf(o *step) bool {
+// mayBeHalvesWith reports whether two stores may be halves of one address.
+func (s *step) mayBeHalvesWith(o *step) bool {
 	word := func(s *step) bool {
 		return s.op == stepStore && s.width == 4 && s.count == 1 &&
-			s.to < 0 && s.aim < 0
+			s.operand < 0 && s.target < 0
 	}
 	return word(s) && word(o) && s.window == o.window
 }

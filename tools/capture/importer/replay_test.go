@@ -29,7 +29,7 @@ func load(t *testing.T, image *lmb.Image, slot int) (*runtime.Replay, *mock.Devi
 	}
 	board := chips.BoardByName(image.Devices[0].Board)
 	device := mock.New(board)
-	if chips.Of(board).Grid != nil {
+	if chips.ForBoard(board).Grid != nil {
 		device = mock.NewWith(board, mock.NewTiles(board))
 	}
 	replay, err := runtime.Load(view, slot, device)

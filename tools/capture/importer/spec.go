@@ -15,13 +15,13 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// Place is a range of addresses: in a tile, in a BAR that is named, or in Options.Bar.
+// Place is a tile, a BAR or host memory. The zero value is Options.Bar.
 type Place struct {
-	Tile  bool
-	X, Y  uint8 // of the tile, as the recorded program numbered it
-	Named bool
-	Bar   uint8 // where Named
-	Bus   bool  // host memory, by the address that the recorded device had it at
+	Tile   bool
+	X, Y   uint8 // coordinates of the tile, as the recorded program used them
+	HasBar bool
+	Bar    uint8 // if HasBar
+	Bus    bool  // host memory, by the bus addresses of the recording
 }
 
 const busPrefix = "bus:"
@@ -32,46 +32,47 @@ func (p Place) String() string {
 		return fmt.Sprintf("(%d,%d) ", p.X, p.Y)
 	case p.Bus:
 		return busPrefix
-	case p.Named:
+	case p.HasBar:
 		return fmt.Sprintf("bar%d+", p.Bar)
 	}
 	return ""
 }
 
-// in returns a place that is in no tile and not named the BAR that it is in.
-func (p Place) in(bar uint8) Place {
-	if !p.Tile && !p.Named && !p.Bus {
-		p.Named, p.Bar = true, bar
+// withDefaultBar returns p, with the zero value replaced by the given BAR.
+func (p Place) withDefaultBar(bar uint8) Place {
+	if !p.Tile && !p.HasBar && !p.Bus {
+		p.HasBar, p.Bar = true, bar
 	}
 	return p
 }
 
-// spec is the place as flags have it.
-func (p Place) spec() string {
+// flagText returns the place in the form that flags accept.
+func (p Place) flagText() string {
 	if p.Tile {
 		return fmt.Sprintf("%d,%d,", p.X, p.Y)
 	}
 	return p.String()
 }
 
-// TensorSpec says where a named input or output lies in the device.
+// TensorSpec describes a named input or output and where it is in the device.
 //
 // Stores through a multicast window count for every tile of the rectangle, so
 // a tensor that was multicast is named by any one of them.
 type TensorSpec struct {
 	Name string
 	Place
-	Address uint64 // in the tile or the BAR
-	Line    int    // of an input, each byte's first store from there on; 0: all of them
-	DType   gen.DType
-	Shape   []uint32
+	Address uint64 // in Place
+	// Of an input: only the first store to each byte from this line on counts. 0: all stores
+	Line  int
+	DType gen.DType
+	Shape []uint32
 	// Page is the size of a page of an interleaved buffer of tt-metal, in bytes; Address is then
 	// the address in each bank. 0: the tensor is contiguous.
 	Page uint64
 }
 
-// at is the address as flags have it.
-func (t *TensorSpec) at() string {
+// addressText returns the address in the form that flags accept.
+func (t *TensorSpec) addressText() string {
 	text := fmt.Sprintf("0x%x", t.Address)
 	if t.Line > 0 {
 		text += fmt.Sprintf("@%d", t.Line)
@@ -79,15 +80,15 @@ func (t *TensorSpec) at() string {
 	return text
 }
 
-// where is the place of the tensor as flags have it.
-func (t *TensorSpec) where() string {
+// placeText returns place and address in the form that flags accept.
+func (t *TensorSpec) placeText() string {
 	if t.Page != 0 {
-		return fmt.Sprintf("%s%s,%d", interleavedPrefix, t.at(), t.Page)
+		return fmt.Sprintf("%s%s,%d", interleavedPrefix, t.addressText(), t.Page)
 	}
-	return t.Place.spec() + t.at()
+	return t.Place.flagText() + t.addressText()
 }
 
-// Size is the number of bytes of the tensor's elements.
+// Size returns the size of the tensor in bytes.
 func (t *TensorSpec) Size() uint64 {
 	size := uint64(fbs.DTypeSize(t.DType))
 	for _, n := range t.Shape {
@@ -96,19 +97,19 @@ func (t *TensorSpec) Size() uint64 {
 	return size
 }
 
-// tensorSizeMax bounds one tensor: an offset in a window has 32 bits.
+// tensorSizeMax is the maximum size of a tensor, because offsets in a window have 32 bits.
 const tensorSizeMax = 1 << 32
 
-// tensorForm is in errors; the help of lm import has all forms of an address.
-const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as w=1,1,0x20000,int8,32x64; no X,Y " +
-	"outside of tiles; see lm import --help"
+// tensorForm is used in errors; the help of lm import lists all forms of an address.
+const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, " +
+	"such as w=1,1,0x20000,int8,32x64, with X,Y only in a tile; see lm import --help"
 
-// ParseTensor reads NAME=X,Y,ADDRESS,DTYPE,SHAPE or, outside of tiles,
-// NAME=ADDRESS,DTYPE,SHAPE; ADDRESS may be barN+ADDRESS.
+// ParseTensor parses NAME=X,Y,ADDRESS,DTYPE,SHAPE or, outside tiles, NAME=ADDRESS,DTYPE,SHAPE.
+// ADDRESS may be barN+ADDRESS.
 func ParseTensor(spec string) (TensorSpec, error) {
 	t, reason := parseTensor(spec)
 	if reason != "" {
-		return TensorSpec{}, traces.Usage("tensor %q: %s (the form is %s)", spec, reason,
+		return TensorSpec{}, traces.UsageError("tensor %q: %s (the form is %s)", spec, reason,
 			tensorForm)
 	}
 	return t, nil
@@ -117,7 +118,7 @@ func ParseTensor(spec string) (TensorSpec, error) {
 func parseTensor(spec string) (t TensorSpec, reason string) {
 	name, rest, ok := strings.Cut(spec, "=")
 	if !ok {
-		return t, "there is no ="
+		return t, "the = after the name is missing"
 	}
 	if reason := nameReason(name); reason != "" {
 		return t, reason
@@ -129,30 +130,42 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	}
 	parts := strings.Split(rest, ",")
 	if len(parts) != 5 && len(parts) != 3 {
-		return t, fmt.Sprintf("there are %d parts after the =, but there must be 5 or "+
-			"3", len(parts))
+		return t, fmt.Sprintf("there are %d parts after the =, "+
+			"but there must be 5 or 3", len(parts))
 	}
 	place, parts := parts[:len(parts)-2], parts[len(parts)-2:]
 	if t.Place, rest, reason = parsePlace(strings.Join(place, ",")); reason != "" {
 		return t, reason
 	}
-	address, line, apart := strings.Cut(rest, "@")
-	if t.Address, ok = parseNumber(address); !ok {
-		return t, fmt.Sprintf("address %q is not a number", address)
+	if reason = t.parseAddress(rest); reason == "" {
+		reason = t.parseType(parts[0], parts[1])
 	}
-	n, err := strconv.ParseUint(line, 10, 32)
-	if t.Line = int(n); apart && (err != nil || n == 0 || t.Bus) {
-		return t, fmt.Sprintf("%q is not the number of a line, from 1", line)
-	}
-	reason = t.parseType(parts[0], parts[1])
 	return t, reason
 }
 
-// parseType reads the type and the shape of a tensor, whose address is known.
+// parseAddress parses ADDRESS or ADDRESS@LINE.
+func (t *TensorSpec) parseAddress(text string) (reason string) {
+	address, line, hasLine := strings.Cut(text, "@")
+	var ok bool
+	if t.Address, ok = parseNumber(address); !ok {
+		return fmt.Sprintf("address %q is not a number", address)
+	}
+	n, err := strconv.ParseUint(line, 10, 32)
+	t.Line = int(n)
+	switch {
+	case hasLine && t.Bus:
+		return "@LINE must not be used with bus:"
+	case hasLine && (err != nil || n == 0):
+		return fmt.Sprintf("@LINE must be a line number of at least 1, not %q", line)
+	}
+	return ""
+}
+
+// parseType parses the element type and the shape of a tensor, after its address.
 func (t *TensorSpec) parseType(dtype, shape string) (reason string) {
 	t.DType = gen.DType(max(slices.Index(lmb.DTypes, dtype), 0))
 	if t.DType == gen.DTypeInvalid {
-		return fmt.Sprintf("there is no element type %q; types: %s", dtype,
+		return fmt.Sprintf("element type %q is unknown; element types: %s", dtype,
 			strings.Join(lmb.DTypes[1:], ", "))
 	}
 	if t.Shape, reason = parseShape(shape); reason != "" {
@@ -184,7 +197,7 @@ func nameReason(name string) string {
 	return ""
 }
 
-// parsePlace takes X,Y, or bus: or barN+ from the front of an address.
+// parsePlace splits X,Y, or bus: or barN+ off the front of an address.
 func parsePlace(text string) (p Place, address, reason string) {
 	if parts := strings.Split(text, ","); len(parts) == 3 {
 		x, ok1 := parseNumber(parts[0])
@@ -204,13 +217,14 @@ func parsePlace(text string) (p Place, address, reason string) {
 	number, address, ok := strings.Cut(rest, "+")
 	n, err := strconv.ParseUint(number, 10, 8)
 	if !ok || err != nil || n > 5 || p.Tile {
-		return p, "", fmt.Sprintf("%q is not bar0+ADDRESS to bar5+ADDRESS", text)
+		return p, "",
+			fmt.Sprintf("%q must have the form bar0+ADDRESS to bar5+ADDRESS, without X,Y", text)
 	}
-	p.Named, p.Bar = true, uint8(n)
+	p.HasBar, p.Bar = true, uint8(n)
 	return p, address, ""
 }
 
-// parseNumber reads a decimal number, or a hexadecimal one with 0x.
+// parseNumber parses a decimal number, or a hexadecimal one with the prefix 0x.
 func parseNumber(s string) (uint64, bool) {
 	base := 10
 	if digits, ok := strings.CutPrefix(strings.ToLower(s), "0x"); ok {
@@ -225,7 +239,7 @@ func parseShape(s string) (shape []uint32, reason string) {
 		n, err := strconv.ParseUint(part, 10, 32)
 		if err != nil || n == 0 {
 			return nil,
-				fmt.Sprintf("shape %q is not one or more numbers above 0 with x between them", s)
+				fmt.Sprintf("shape %q must be numbers above 0 joined by x, such as 32x64", s)
 		}
 		shape = append(shape, uint32(n))
 	}
@@ -235,13 +249,13 @@ func parseShape(s string) (shape []uint32, reason string) {
 	return shape, ""
 }
 
-// Range is where registers lie, from the first byte to the last.
+// Range is a range of addresses, including Last.
 type Range struct {
 	Place
 	First, Last uint64
 }
 
-// ParseRanges reads one place in a tile, or a list of other places.
+// ParseRanges parses one range in a tile, or a list of ranges outside tiles.
 func ParseRanges(list string) (ranges []Range, err error) {
 	parts := strings.Split(list, ",")
 	small := func(s string) bool { n, ok := parseNumber(s); return ok && n <= math.MaxUint8 }
@@ -251,8 +265,9 @@ func ParseRanges(list string) (ranges []Range, err error) {
 		case !small(parts[i]) || !small(parts[i+1]) || strings.HasPrefix(address, "b"):
 		case len(parts) > 3 || small(address):
 			return nil,
-				traces.Usage("%q may be a list, or have X,Y of a tile; use one flag for "+
-					"each place, and X,Y,FIRST-LAST for a place in a tile", list)
+				traces.UsageError(
+					"%q may be a list or a place in a tile; use one flag for each place, "+
+						"and write a place in a tile as X,Y,FIRST-LAST", list)
 		default:
 			parts = []string{list}
 		}
@@ -267,26 +282,25 @@ func ParseRanges(list string) (ranges []Range, err error) {
 	return ranges, nil
 }
 
-// ParseRange reads X,Y,FIRST[-LAST] or, for devices without tiles,
-// FIRST[-LAST], or bus:FIRST[-LAST] for host memory. Without LAST the range is the one register at
-// FIRST.
+// ParseRange parses X,Y,FIRST[-LAST] or, for devices without tiles, FIRST[-LAST], or
+// bus:FIRST[-LAST] for host memory. Without LAST, the range is the register at FIRST.
 func ParseRange(spec string) (Range, error) {
 	place, addresses, reason := parsePlace(spec)
 	if reason != "" {
-		return Range{}, traces.Usage("range %q: %s", spec, reason)
+		return Range{}, traces.UsageError("range %q: %s", spec, reason)
 	}
 	r, ok := Range{Place: place}, true
 	first, last, pair := strings.Cut(addresses, "-")
 	if r.First, ok = parseNumber(first); !ok {
 		return Range{},
-			traces.Usage("range %q: the form is X,Y,FIRST-LAST, such as "+
-				"1,1,0x10000-0x10003, or FIRST-LAST if the device has no tiles", spec)
+			traces.UsageError("range %q must have the form X,Y,FIRST-LAST, "+
+				"such as 1,1,0x10000-0x10003, or FIRST-LAST if the device has no tiles", spec)
 	}
 	r.Last = r.First
 	if pair {
 		if r.Last, ok = parseNumber(last); !ok || r.Last < r.First {
-			return Range{}, traces.Usage("range %q: %q is not an address at or after the "+
-				"first", spec,
+			return Range{}, traces.UsageError("range %q: "+
+				"the last address %q must be a number, and not less than the first address", spec,
 				last)
 		}
 	}

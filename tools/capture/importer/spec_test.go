@@ -49,8 +49,8 @@ func TestEveryElementTypeHasItsLowerCaseName(t *testing.T) {
 
 func TestTensorSpecErrorsTeach(t *testing.T) {
 	for _, c := range []struct{ spec, want string }{
-		{"a", "there is no ="},
-		{"", "there is no ="},
+		{"a", "the = after the name is missing"},
+		{"", "the = after the name is missing"},
 		{"=1,1,0,int8,1", "the name is empty"},
 		{strings.Repeat("a", 256) + "=0,int8,1", "the name is longer than 255 bytes"},
 		{"a b=0,int8,1", "the name has blanks, commas or control characters"},
@@ -60,22 +60,23 @@ func TestTensorSpecErrorsTeach(t *testing.T) {
 		{"a=1,y,0x20000,int32,256", `tile "1","y" must be two numbers, each at most 255`},
 		{"a=1,256,0x20000,int32,256", `tile "1","256" must be two numbers, each at most 255`},
 		{"a=1,1,20k,int32,256", `address "20k" is not a number`},
-		{"a=1,1,0x20@+4,int32,256", `"+4" is not the number of a line, from 1`},
+		{"a=1,1,0x20@+4,int32,256",
+			`@LINE must be a line number of at least 1, not "+4"`},
 		{"a=1,1,0x20@4294967296,int32,256",
-			`"4294967296" is not the number of a line, from 1`},
+			`@LINE must be a line number of at least 1, not "4294967296"`},
 		{"a=1,1,-1,int32,256", `address "-1" is not a number`},
 		{"a=1,1,0x20000,int,256",
-			`there is no element type "int"; types: int8, uint8, int16, uint16, int32, uint32, ` +
-				`int64, uint64, float16, bfloat16, float32, float64`},
-		{"a=1,1,0x20000,Int32,256", `there is no element type "Int32"; types: ` +
+			`element type "int" is unknown; element types: int8, uint8, int16, uint16, int32, ` +
+				`uint32, int64, uint64, float16, bfloat16, float32, float64`},
+		{"a=1,1,0x20000,Int32,256", `element type "Int32" is unknown; element types: ` +
 			strings.Join(lmb.DTypes[1:], ", ")},
-		{"a=1,1,0x20000,invalid,256", `there is no element type "invalid"; types: ` +
+		{"a=1,1,0x20000,invalid,256", `element type "invalid" is unknown; element types: ` +
 			strings.Join(lmb.DTypes[1:], ", ")},
 		{"a=1,1,0x20000,int32,0",
-			`shape "0" is not one or more numbers above 0 with x between them`},
-		{"a=1,1,0x20000,int32,", `shape "" is not one or more numbers above 0 with x between them`},
+			`shape "0" must be numbers above 0 joined by x, such as 32x64`},
+		{"a=1,1,0x20000,int32,", `shape "" must be numbers above 0 joined by x, such as 32x64`},
 		{"a=1,1,0x20000,int32,16x",
-			`shape "16x" is not one or more numbers above 0 with x between them`},
+			`shape "16x" must be numbers above 0 joined by x, such as 32x64`},
 		{"a=1,1,0x20000,int32,1x1x1x1x1x1x1x1x1",
 			`shape "1x1x1x1x1x1x1x1x1" has more than 8 dimensions`},
 		{"a=0,int32,4294967295x4294967295x4294967295x4294967295", "the tensor has more than 4 GiB"},
@@ -101,13 +102,15 @@ func TestRangeSpec(t *testing.T) {
 		}
 	}
 	for spec, want := range map[string]string{
-		"": `range "": the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or ` +
+		"": `range "" must have the form X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or ` +
 			`FIRST-LAST if the device has no tiles`,
-		"1,2": `range "1,2": the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or ` +
+		"1,2": `range "1,2" must have the form X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or ` +
 			`FIRST-LAST if the device has no tiles`,
-		"x,2,0":    `range "x,2,0": tile "x","2" must be two numbers, each at most 255`,
-		"0x20-":    `range "0x20-": "" is not an address at or after the first`,
-		"0x20-0x1": `range "0x20-0x1": "0x1" is not an address at or after the first`,
+		"x,2,0": `range "x,2,0": tile "x","2" must be two numbers, each at most 255`,
+		"0x20-": `range "0x20-": the last address "" must be a number, and not less than ` +
+			`the first address`,
+		"0x20-0x1": `range "0x20-0x1": the last address "0x1" must be a number, and not less ` +
+			`than the first address`,
 	} {
 		if _, err := ParseRange(spec); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)

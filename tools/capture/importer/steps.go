@@ -7,117 +7,122 @@ import (
 	"lightmetal/tools/capture/importer/traces"
 )
 
-// stepOp is what a step does.
+// stepOp is the operation of a step.
 type stepOp uint8
 
 const (
 	stepNone     stepOp = iota
 	stepStore           // value, or bytes of an input tensor
-	stepRelocate        // the bus address of host memory
+	stepRelocate        // value is the offset in host memory whose bus address is stored
 	stepLoad            // an expected value, or bytes of an output tensor
 	stepIgnore          // a load whose value does not matter
 	stepPoll
 	stepMark
-	stepHost // stores of the program to host memory, which the trace does not hold
-	stepCut  // another sequence begins
+	stepHostStores    // stores of the program to host memory, which are not accesses in the trace
+	stepSequenceStart // start of the next sequence
 )
 
-// step is an access on its way to a command, or several: a run of neighbours
-// in memory, or a load that was repeated with nothing in between. Traces have
-// millions: it is small and has no pointers.
+// step is one access, or several that become one command: a run of accesses of adjacent memory, or
+// repeated loads of one register without other accesses between them. Traces have millions of
+// steps, so a step is small and has no pointers.
 type step struct {
-	time int64 // nanoseconds, of the first access
-	// stored, loaded or awaited; where the bytes are elsewhere, their place: of a run in
-	// program.data, or in a tensor, or in host memory (stepRelocate)
+	time int64 // time of the first access in nanoseconds
+	// The value that is stored, loaded or awaited. If the bytes are stored elsewhere, the position
+	// of the first one: in program.runData (a run), in the data of a tensor, or in host memory
+	// (stepRelocate)
 	value  uint64
-	offset uint32 // bytes into the window
-	line   uint32 // of the first access
-	count  uint32 // accesses
-	us     uint32 // deadline of a stepPoll; before that, the time from the first access to the last
-	aim    int32  // index into program.aims: where the window points; in a BAR -1
-	// index of a tensor, of host memory (stepRelocate), of a name, of program.late (stepHost), of
-	// program.masks (stepPoll); a segment (stepCut); -1: none
-	to     int32
-	window uint16 // index into program.windows
-	apart  uint16 // of a run: lines from one access to the next
-	rule   uint8  // index into the board's rules
-	op     stepOp
-	width  uint8
-	flags  uint8
+	offset uint32 // offset in the window, in bytes
+	line   uint32 // line of the first access
+	count  uint32 // number of accesses
+	// Time from the first access to the last in microseconds; after the pass fold, the deadline of
+	// a stepPoll
+	durationUs uint32
+	target     int32 // index into program.targets: target of the TLB window; -1: a window of a BAR
+	// Depends on op: index of the tensor (stepStore, stepLoad), into program.hostSpaces
+	// (stepRelocate), program.markNames (stepMark), program.hostStoreLists (stepHostStores) or
+	// program.masks (stepPoll); the segment that starts (stepSequenceStart). -1: none
+	operand    int32
+	window     uint16 // index into program.windows
+	lineStride uint16 // of a run: number of lines from one access to the next
+	rule       uint8  // index into the board's rules
+	op         stepOp
+	width      uint8
+	flags      uint8
 }
 
 const (
-	memoryStep   = 1 << iota // plain memory: what counts is the bytes, not the accesses
-	repeatedStep             // count loads of one place that all gave value
-	halfStep                 // of an access that was split at the edge of a tensor
-	loopStep                 // a poll of a loop that did wait
-	// the window is pointed before it, wherever it points already; of a mark: it was configured
-	// before
-	pointedStep
-	reachedStep // a poll that waits until a counter has reached its value
+	// Plain memory: only the bytes matter, not the number and widths of the accesses
+	flagMemory   = 1 << iota
+	flagRepeated // count loads of one register, all of which returned value
+	flagSplit    // part of an access that was split at the edge of a tensor
+	flagLoop     // poll made of a loop that waited
+	// The image points the window before this step, even if it already points there. Of a mark: the
+	// program had configured a window before the mark
+	flagPointFirst
+	flagCounter // a poll that waits until a counter has reached its value
 )
 
-// touches reports whether a step accesses the device.
-func (s *step) touches() bool { return s.op >= stepStore && s.op <= stepPoll }
+// accessesDevice reports whether a step accesses the device.
+func (s *step) accessesDevice() bool { return s.op >= stepStore && s.op <= stepPoll }
 
-func (s *step) is(flag uint8) bool { return s.flags&flag != 0 }
+func (s *step) hasFlag(flag uint8) bool { return s.flags&flag != 0 }
 
-// run is how many neighbours a step accesses.
-func (s *step) run() uint32 {
-	if s.is(repeatedStep) {
+// elementCount returns the number of adjacent elements that a step accesses.
+func (s *step) elementCount() uint32 {
+	if s.hasFlag(flagRepeated) {
 		return 1
 	}
 	return s.count
 }
 
-// size is how many bytes a step accesses.
-func (s *step) size() uint64 { return uint64(s.run()) * uint64(s.width) }
+// size returns the number of bytes that a step accesses.
+func (s *step) size() uint64 { return uint64(s.elementCount()) * uint64(s.width) }
 
-// last is when the last access was.
-func (s *step) last() int64 {
+// lastTime returns the time of the last access.
+func (s *step) lastTime() int64 {
 	if s.op == stepPoll {
 		return s.time
 	}
-	return s.time + int64(s.us)*1000
+	return s.time + int64(s.durationUs)*1000
 }
 
-// lineOf is the line of access k.
+// lineOf returns the line of access k.
 func (s *step) lineOf(k uint32) int {
-	return int(s.line + k*uint32(s.apart))
+	return int(s.line + k*uint32(s.lineStride))
 }
 
-// tensor is the tensor a step belongs to, -1: none.
-func (s *step) tensor() int {
+// tensorIndex returns the index of the tensor that a step belongs to, or -1.
+func (s *step) tensorIndex() int {
 	if s.op != stepStore && s.op != stepLoad {
 		return -1
 	}
-	return int(s.to)
+	return int(s.operand)
 }
 
 const chunkSteps = 4096
 
-// steps is a list that grows without being copied.
-type steps struct {
+// stepList is a list that grows without copying its elements.
+type stepList struct {
 	chunks [][]step
-	spare  [][]step // chunks that a rewrite has emptied
-	n      int
+	spare  [][]step // chunks that rewrite has emptied
+	count  int
 }
 
-func (l *steps) at(i int) *step { return &l.chunks[i/chunkSteps][i%chunkSteps] }
+func (l *stepList) at(i int) *step { return &l.chunks[i/chunkSteps][i%chunkSteps] }
 
-// add appends a step; it stays where it is.
-func (l *steps) add(s step) *step {
-	if l.n == len(l.chunks)*chunkSteps {
-		l.grow()
+// appendStep appends a step and returns its address, which does not change when the list grows.
+func (l *stepList) appendStep(s step) *step {
+	if l.count == len(l.chunks)*chunkSteps {
+		l.addChunk()
 	}
-	c := &l.chunks[l.n/chunkSteps]
+	c := &l.chunks[l.count/chunkSteps]
 	*c = append(*c, s)
-	l.n++
+	l.count++
 	return &(*c)[len(*c)-1]
 }
 
-// grow appends an empty chunk.
-func (l *steps) grow() {
+// addChunk appends an empty chunk.
+func (l *stepList) addChunk() {
 	last := len(l.spare) - 1
 	if last < 0 {
 		l.chunks = append(l.chunks, make([]step, 0, chunkSteps))
@@ -126,17 +131,17 @@ func (l *steps) grow() {
 	l.chunks, l.spare = append(l.chunks, l.spare[last]), l.spare[:last]
 }
 
-// end is the last step, nil where there is none.
-func (l *steps) end() *step {
-	if l.n == 0 {
+// lastStep returns the last step, or nil if the list is empty.
+func (l *stepList) lastStep() *step {
+	if l.count == 0 {
 		return nil
 	}
-	return l.at(l.n - 1)
+	return l.at(l.count - 1)
 }
 
-// cut keeps the first n steps.
-func (l *steps) cut(n int) {
-	l.n = n
+// truncate keeps the first n steps.
+func (l *stepList) truncate(n int) {
+	l.count = n
 	l.chunks = l.chunks[:(n+chunkSteps-1)/chunkSteps]
 	if n%chunkSteps != 0 {
 		c := &l.chunks[n/chunkSteps]
@@ -144,11 +149,11 @@ func (l *steps) cut(n int) {
 	}
 }
 
-// rewrite has do append each step to the list again, or others in its place. What do has
-// been given is overwritten later.
-func (l *steps) rewrite(do func(s *step, out *steps) error) error {
+// rewrite replaces the list by what `do` appends to out for each step. The step s is valid only
+// during the call.
+func (l *stepList) rewrite(do func(s *step, out *stepList) error) error {
 	old := l.chunks
-	*l = steps{}
+	*l = stepList{}
 	for _, c := range old {
 		for j := range c {
 			if err := do(&c[j], l); err != nil {
@@ -161,26 +166,26 @@ func (l *steps) rewrite(do func(s *step, out *steps) error) error {
 	return nil
 }
 
-// sweep takes out the steps that do nothing any more.
-func (p *program) sweep() {
+// removeEmptySteps removes the steps with the operation stepNone.
+func (p *program) removeEmptySteps() {
 	kept := 0
-	for i := range p.steps.n {
+	for i := range p.steps.count {
 		if s := p.steps.at(i); s.op != stepNone {
 			*p.steps.at(kept) = *s
 			kept++
 		}
 	}
-	p.steps.cut(kept)
+	p.steps.truncate(kept)
 }
 
 const arenaChunk = 1 << 20
 
-// arena holds the bytes of runs. A place in it is a chunk's number and the
-// offset in the chunk, 32 bits each.
-type arena struct{ chunks [][]byte }
+// runArena stores the bytes of runs. A position in it has the number of the chunk in its upper 32
+// bits, and the offset in the chunk in its lower 32 bits.
+type runArena struct{ chunks [][]byte }
 
-// add copies data into the arena.
-func (a *arena) add(data []byte) (at uint64) {
+// store copies data into the arena and returns its position.
+func (a *runArena) store(data []byte) (at uint64) {
 	n := len(a.chunks)
 	if n == 0 || len(data) > cap(a.chunks[n-1])-len(a.chunks[n-1]) {
 		a.chunks = append(a.chunks, make([]byte, 0, max(len(data), arenaChunk)))
@@ -192,15 +197,15 @@ func (a *arena) add(data []byte) (at uint64) {
 	return at
 }
 
-// bytes is what lies at a place.
-func (a *arena) bytes(at, size uint64) []byte {
+// bytes returns the bytes at a position.
+func (a *runArena) bytes(at, size uint64) []byte {
 	offset := at & (1<<32 - 1)
 	return a.chunks[at>>32][offset : offset+size : offset+size]
 }
 
-// extend appends to the size bytes at a place, if they are the last and room
-// is left after them.
-func (a *arena) extend(at, size uint64, data []byte) bool {
+// extend appends data to the size bytes at a position. It fails if these are not the last bytes of
+// the arena, or if the chunk is full.
+func (a *runArena) extend(at, size uint64, data []byte) bool {
 	c := &a.chunks[at>>32]
 	if at>>32 != uint64(len(a.chunks)-1) || at&(1<<32-1)+size != uint64(len(*c)) ||
 		len(data) > cap(*c)-len(*c) {
@@ -210,57 +215,57 @@ func (a *arena) extend(at, size uint64, data []byte) bool {
 	return true
 }
 
-// element is access k of a step by itself.
-func (p *program) element(s *step, k uint32) step { return p.part(s, k, k+1) }
+// singleAccess returns access k of a step as a step.
+func (p *program) singleAccess(s *step, k uint32) step { return p.accessRange(s, k, k+1) }
 
-// part is the accesses first to end of a run.
-func (p *program) part(s *step, first, end uint32) step {
+// accessRange returns the accesses from first up to, but not including, end as a step.
+func (p *program) accessRange(s *step, first, end uint32) step {
 	if s.count == 1 {
 		return *s
 	}
 	e, at := *s, first*uint32(s.width)
 	e.count, e.line, e.offset = end-first, uint32(s.lineOf(first)), s.offset+at
 	if first > 0 {
-		e.time, e.us = s.last(), 0
+		e.time, e.durationUs = s.lastTime(), 0
 	}
-	if e.count > 1 || s.tensor() >= 0 {
-		e.value += uint64(at) // a place
+	if e.count > 1 || s.tensorIndex() >= 0 {
+		e.value += uint64(at) // a position
 	} else {
-		e.value = p.datum(s, first)
+		e.value = p.valueOf(s, first)
 	}
 	if e.count > 1 {
 		return e
 	}
-	e.flags, e.apart = s.flags&memoryStep, 0
+	e.flags, e.lineStride = s.flags&flagMemory, 0
 	if s.op != stepPoll {
-		e.us = 0
+		e.durationUs = 0
 	}
 	return e
 }
 
-// datum is what access k of a step stores or loads.
-func (p *program) datum(s *step, k uint32) uint64 {
-	if s.run() == 1 && s.tensor() < 0 {
+// valueOf returns the value that access k of a step stores or loads.
+func (p *program) valueOf(s *step, k uint32) uint64 {
+	if s.elementCount() == 1 && s.tensorIndex() < 0 {
 		return s.value
 	}
-	return traces.Little(p.moved(s)[k*uint32(s.width):][:s.width])
+	return traces.Little(p.dataOf(s)[k*uint32(s.width):][:s.width])
 }
 
-// moved is the bytes that a step stores or loads.
-func (p *program) moved(s *step) []byte {
+// dataOf returns the bytes that a step stores or loads.
+func (p *program) dataOf(s *step) []byte {
 	switch {
-	case s.tensor() >= 0:
-		return p.tensors[s.to].data[s.value:][:s.size()]
-	case s.run() > 1:
-		return p.data.bytes(s.value, s.size())
+	case s.tensorIndex() >= 0:
+		return p.tensors[s.operand].data[s.value:][:s.size()]
+	case s.elementCount() > 1:
+		return p.runData.bytes(s.value, s.size())
 	}
 	return traces.Bytes(s.value, s.width)
 }
 
-// mask is the bits that a poll looks at.
-func (p *program) mask(s *step) uint64 { return p.masks[s.to] }
+// maskOf returns the mask of a poll.
+func (p *program) maskOf(s *step) uint64 { return p.masks[s.operand] }
 
-// maskIndex is the place of a mask in program.masks. There are few.
+// maskIndex returns the index of a mask in program.masks, which is a short list.
 func (p *program) maskIndex(mask uint64) int32 {
 	index := slices.Index(p.masks, mask)
 	if index < 0 {
@@ -270,5 +275,5 @@ func (p *program) maskIndex(mask uint64) int32 {
 	return int32(index)
 }
 
-// rule is the board's rule for what a step accesses.
-func (p *program) rule(s *step) *boards.AccessRule { return &p.board.Rules[s.rule] }
+// ruleOfStep returns the board's access rule for a step.
+func (p *program) ruleOfStep(s *step) *boards.AccessRule { return &p.board.Rules[s.rule] }

@@ -193,10 +193,10 @@ func TestMulticastInputIsNamedByAnyTileOfTheRectangle(t *testing.T) {
 		commands(t, image, "\npoint tlb0 (4,2) 0x0 from (1,1)\ncopyin exact tlb0+0x100 w4 a[0:4]\n")
 	}
 	refused(t, text, tensors(t, "in a=5,1,0x100,int32,1"),
-		"input a: no byte at (5,1) 0x100..0x103 is stored in this trace; tiles that are: "+
-			"(1,1)-(4,2)")
+		"input a: no byte at (5,1) 0x100..0x103 is stored in this trace; the trace "+
+			"stores to tiles (1,1)-(4,2)")
 	refused(t, text, tensors(t, "in a=1,1,0x100,int32,1", "in b=2,2,0x100,int32,1"),
-		"line 4: this store reaches several tiles, and both input a and input b; name only one "+
+		"line 4: this store to several tiles writes both input a and input b; name only one "+
 			"of these inputs")
 }
 
@@ -267,20 +267,20 @@ func TestTensorsAreRefused(t *testing.T) {
 			[]string{"out d=1,1,0x200,int8,16"},
 			"output d: bytes 0..0, 2..2, 4..4, 6..6 and more are never read in this trace"},
 		{"nothing stored", half, []string{"in a=2,1,0x100,int32,1"},
-			"input a: no byte at (2,1) 0x100..0x103 is stored in this trace; tiles that are: " +
-				"(1,1)"},
+			"input a: no byte at (2,1) 0x100..0x103 is stored in this trace; the trace " +
+				"stores to tiles (1,1)"},
 		{"nothing read", half, []string{"out d=1,1,0x100,int32,1"},
-			"output d: no byte at (1,1) 0x100..0x103 is read in this trace; tiles that are: " +
-				"(1,1)"},
+			"output d: no byte at (1,1) 0x100..0x103 is read in this trace; the trace " +
+				"loads from tiles (1,1)"},
 		{"other data", l1(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2),
 			access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 3)),
 			[]string{"in w=1,1,0x100,int32,2"},
 			"line 7: byte 4 of input w is stored with other data than in line 5, but an input " +
-				"has one value in a run (ADDRESS@LINE selects one of the stores)"},
+				"has only one value in each run; select one of the stores with ADDRESS@LINE"},
 		{"an output with a line", half, []string{"out d=1,1,0x200@4,int32,1"},
-			"output d: an output has the data of the last load; leave @4 out"},
+			"output d always has the data of the last load; remove @4"},
 		{"larger than the trace", half, []string{"in a=1,1,0x100,int8,1073741824"},
-			"input a has 1073741824 bytes, more than all accesses of the trace"},
+			"input a has 1073741824 bytes, more than all accesses of the trace transfer"},
 		{"overlap", half, []string{"in a=1,1,0x100,int32,2", "in b=1,1,0x104,int32,1"},
 			"input a at (1,1) 0x100..0x107 and input b at (1,1) 0x104..0x107 overlap"},
 		{"overlap of outputs", half, []string{"out a=1,1,0x100,int32,2", "out b=1,1,0x107,int32,1"},
@@ -304,9 +304,9 @@ func TestTensorsAreRefused(t *testing.T) {
 	o := tensors(t, "in a=1,1,0x100,int32,1")
 	o.Without = []string{"lift"}
 	loads := lines(whDevice, access("R", 4, wh166, 1))
-	refused(t, loads, o, "input a has tile (1,1), which only the pass lift finds")
+	refused(t, loads, o, "input a has tile (1,1), which needs the pass lift; remove --without lift")
 	refused(t, loads, Options{Without: []string{"lift"}, Poll: []Range{mustRange(t, "1,1,0x40")}},
-		"range 0x40-0x40 has tile (1,1), which only the pass lift finds")
+		"range 0x40-0x40 has tile (1,1), which needs the pass lift; remove --without lift")
 	refused(t, lines(eduDevice, "W 4 0x4 0x1"),
 		Options{Ignore: []Range{mustRange(t, "1,1,0x40-0x43")}},
 		"range 0x40-0x43 has tile (1,1), but board edu has no tiles; leave X,Y out")
@@ -316,8 +316,8 @@ func TestResultThatFollowsAnInputIsWarnedOf(t *testing.T) {
 	text := l1(access("W", 4, wh166+0x100, 1), access("R", 4, wh166+0x200, 3),
 		access("R", 4, wh166+0x204, 3))
 	_, report := mustImport(t, text, tensors(t, "in a=1,1,0x100,int32,1"))
-	want := "line 5: 1 compare checks data of the device with the recording, and will fail " +
-		"if an input changes them; name the place as an output"
+	want := "line 5: 1 compare command expects recorded data, and will fail " +
+		"if an input changes the results of the device; declare these results with --output"
 	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
 		t.Errorf("warnings %v", report.Warnings)
 	}
@@ -333,7 +333,7 @@ func TestMoreTensorsThanAnImageHoldsAreRefused(t *testing.T) {
 	refused(t, l1(access("W", 4, wh166+0x100, 1)),
 		Options{From: FromMmiotrace, Board: &boards.Wormhole,
 			Inputs: slices.Repeat([]TensorSpec{spec}, fbs.TensorsMax+1)},
-		"4097 tensors are named; an image may have 4096")
+		"4097 tensors are named, but an image may have at most 4096")
 }
 
 func TestTensorSpecMadeByHandIsChecked(t *testing.T) {

@@ -9,61 +9,63 @@ import (
 	"lightmetal/tools/capture/importer/traces"
 )
 
-// token is a command without its data. Equal commands have equal numbers.
+// token is a command without its data. Equal commands have the same id.
 type token struct {
-	aim    int32 // or -1 and the window
+	target int32 // index into program.targets; -1: the access is through window
 	offset uint32
-	count  uint32 // neighbours
-	mask   uint64 // of a poll
+	count  uint32 // number of adjacent elements
+	mask   uint64 // only of a poll
 	window uint16
 	op     stepOp
 	width  uint8
 }
 
-// occurrence is a command of the trace: a run of accesses of a step, or a part of one.
+// occurrence is a command in the trace: the elements of a step from first up to, but not including,
+// end.
 type occurrence struct {
 	step       int32
 	first, end uint32
 }
 
-// tokens is a trace as commands without data. Where windows point is in the
-// place of an access, a loop that waits is one command whatever it took, and a
-// copy is cut where another begins or ends.
+// tokens is the trace as a list of commands without data. Accesses contain the target of their
+// window instead of the window. A loop that waits is one command, however long it took. A copy is
+// split where other copies start or end.
 type tokens struct {
-	ids    []uint32
-	where  []occurrence
-	acts   []hostAct
-	edges  map[int64][]uint32 // by what the window shows: offsets at which a run begins or ends
-	number map[token]uint32
+	ids         []uint32
+	occurrences []occurrence
+	hostChanges []hostChange
+	// By step.spaceID: offsets at which runs start or end
+	edges map[int64][]uint32
+	idOf  map[token]uint32
 }
 
-// splitMax bounds how much cutting copies at each other's edges may add.
+// splitMax limits how many tokens splitting may add: up to splitMax times the number of steps.
 const splitMax = 4
 
 func (f *finder) tokenize() {
 	f.findEdges()
 	for _, split := range []bool{true, false} {
-		f.ids, f.where, f.acts, f.number = nil, nil, nil, map[token]uint32{}
-		if f.addAll(split) {
+		f.ids, f.occurrences, f.hostChanges, f.idOf = nil, nil, nil, map[token]uint32{}
+		if f.addAllTokens(split) {
 			break
 		}
 	}
-	f.edges, f.number = nil, nil
+	f.edges, f.idOf = nil, nil
 }
 
-// space is what an access of a step goes to: where its window points, or the window.
-func (s *step) space() int64 {
-	if s.aim >= 0 {
-		return int64(s.aim)
+// spaceID identifies what a step accesses: the target of its TLB window, or its window.
+func (s *step) spaceID() int64 {
+	if s.target >= 0 {
+		return int64(s.target)
 	}
 	return -1 - int64(s.window)
 }
 
 func (f *finder) findEdges() {
 	f.edges = map[int64][]uint32{}
-	for i := range f.steps.n {
-		if s := f.steps.at(i); s.is(memoryStep) && (s.op == stepStore || s.op == stepLoad) {
-			f.edges[s.space()] = append(f.edges[s.space()], s.offset, s.offset+uint32(s.size()))
+	for i := range f.steps.count {
+		if s := f.steps.at(i); s.hasFlag(flagMemory) && (s.op == stepStore || s.op == stepLoad) {
+			f.edges[s.spaceID()] = append(f.edges[s.spaceID()], s.offset, s.offset+uint32(s.size()))
 		}
 	}
 	for space, list := range f.edges {
@@ -72,16 +74,17 @@ func (f *finder) findEdges() {
 	}
 }
 
-// addAll makes the tokens. It gives up where cutting makes too many.
-func (f *finder) addAll(split bool) bool {
-	for i := range f.steps.n {
+// addAllTokens makes the tokens. It returns false if splitting makes too many.
+func (f *finder) addAllTokens(split bool) bool {
+	for i := range f.steps.count {
 		s := f.steps.at(i)
 		switch {
-		case s.op == stepNone || s.op == stepMark || s.op == stepCut || f.act(s, i):
-		case split && s.run() > 1:
-			f.addSplit(s, int32(i))
+		case s.op == stepNone || s.op == stepMark || s.op == stepSequenceStart ||
+			f.recordHostChange(s, i):
+		case split && s.elementCount() > 1:
+			f.addSplitTokens(s, int32(i))
 		default:
-			f.add(s, occurrence{int32(i), 0, s.run()})
+			f.addToken(s, occurrence{int32(i), 0, s.elementCount()})
 		}
 		if split && len(f.ids) > splitMax*(i+1)+1<<16 {
 			return false
@@ -90,8 +93,8 @@ func (f *finder) addAll(split bool) bool {
 	return true
 }
 
-func (f *finder) addSplit(s *step, index int32) {
-	edges, first := f.edges[s.space()], uint32(0)
+func (f *finder) addSplitTokens(s *step, index int32) {
+	edges, first := f.edges[s.spaceID()], uint32(0)
 	from, _ := slices.BinarySearch(edges, s.offset+1)
 	for _, edge := range edges[from:] {
 		at := edge - s.offset
@@ -99,97 +102,101 @@ func (f *finder) addSplit(s *step, index int32) {
 			break
 		}
 		if at%uint32(s.width) == 0 {
-			f.add(s, occurrence{index, first, at / uint32(s.width)})
+			f.addToken(s, occurrence{index, first, at / uint32(s.width)})
 			first = at / uint32(s.width)
 		}
 	}
-	f.add(s, occurrence{index, first, s.run()})
+	f.addToken(s, occurrence{index, first, s.elementCount()})
 }
 
-func (f *finder) add(s *step, o occurrence) {
-	t := token{aim: s.aim, offset: s.offset + o.first*uint32(s.width), count: o.end - o.first,
+func (f *finder) addToken(s *step, o occurrence) {
+	t := token{target: s.target, offset: s.offset + o.first*uint32(s.width), count: o.end - o.first,
 		op: s.op, width: s.width}
 	if s.op == stepPoll {
-		t.mask, t.count = f.mask(s), 1
+		t.mask, t.count = f.maskOf(s), 1
 	}
-	if s.aim < 0 {
+	if s.target < 0 {
 		t.window = s.window
 	}
-	id, ok := f.number[t]
+	id, ok := f.idOf[t]
 	if !ok {
-		id = uint32(len(f.number))
-		f.number[t] = id
+		id = uint32(len(f.idOf))
+		f.idOf[t] = id
 	}
-	f.ids, f.where = append(f.ids, id), append(f.where, o)
+	f.ids, f.occurrences = append(f.ids, id), append(f.occurrences, o)
 }
 
-// of returns the step of a token.
-func (f *finder) of(at int) *step { return f.steps.at(int(f.where[at].step)) }
+// stepOf returns the step of a token.
+func (f *finder) stepOf(at int) *step { return f.steps.at(int(f.occurrences[at].step)) }
 
-// stores reports whether a token is a store.
-func (f *finder) stores(at int) bool {
-	op := f.of(at).op
+// isStore reports whether a token is a store.
+func (f *finder) isStore(at int) bool {
+	op := f.stepOf(at).op
 	return op == stepStore || op == stepRelocate
 }
 
-// lineOf is the first line of a token.
-func (f *finder) lineOf(at int) int { return f.of(at).lineOf(f.where[at].first) }
+// lineOf returns the first line of a token.
+func (f *finder) lineOf(at int) int { return f.stepOf(at).lineOf(f.occurrences[at].first) }
 
-// lastLine is the last line of a token, as far as it is known.
-func (f *finder) lastLine(at int) int { return f.of(at).lineOf(max(f.where[at].end, 1) - 1) }
+// lastLine returns the last line of a token, as far as it is known.
+func (f *finder) lastLine(at int) int {
+	return f.stepOf(at).lineOf(max(f.occurrences[at].end, 1) - 1)
+}
 
-// splits reports whether a token begins in the middle of a line.
-func (f *finder) splits(at int) bool {
+// startsInsideLine reports whether a token begins in the middle of a line.
+func (f *finder) startsInsideLine(at int) bool {
 	return at > 0 && f.lineOf(at) == f.lastLine(at-1)
 }
 
-// gap is the time in front of a token in which the program did nothing.
-func (f *finder) gap(at int) int64 {
-	if at == 0 || f.where[at].first > 0 {
+// pauseBefore returns the time before a token in which the program did nothing, in nanoseconds.
+func (f *finder) pauseBefore(at int) int64 {
+	if at == 0 || f.occurrences[at].first > 0 {
 		return 0
 	}
-	return max(f.of(at).time-f.of(at-1).last(), 0)
+	return max(f.stepOf(at).time-f.stepOf(at-1).lastTime(), 0)
 }
 
-// bytes is the data of a token, lowest address first; of a poll what it waits for.
-func (f *finder) bytes(at int) []byte {
-	s, o := f.of(at), f.where[at]
+// tokenData returns the data of a token, lowest address first. For a poll, this is the value that
+// it waits for.
+func (f *finder) tokenData(at int) []byte {
+	s, o := f.stepOf(at), f.occurrences[at]
 	if s.op == stepRelocate {
 		return traces.Bytes(s.value, 8)
 	}
-	return f.moved(s)[o.first*uint32(s.width) : o.end*uint32(s.width)]
+	return f.dataOf(s)[o.first*uint32(s.width) : o.end*uint32(s.width)]
 }
 
-// Counter is a place where every store of the trace is that before and a step:
-// a doorbell, the index of a ring.
+// Counter is a place to which each store of the trace stores the previous value plus a constant,
+// such as a doorbell or the index of a ring.
 type Counter struct {
 	Place   string `json:"place"`
 	Address uint64 `json:"address"`
 	Line    int    `json:"line"` // of the first store
 	Times   int    `json:"times"`
-	Values  string `json:"values"` // the first ones
+	Values  string `json:"values"` // the first values, as text
 
 	first int // token
 }
 
 const (
-	countersMax  = 8 // that are shown, those that are stored most
-	countsInARow = 4 // stores that a counter has at least
-	countedSize  = 8 // bytes that a counter has at most
+	countersMax      = 8 // maximum number of counters that are shown, those with most stores first
+	counterStoresMin = 4 // minimum number of stores of a counter
+	counterSizeMax   = 8 // maximum size of a counter in bytes
 )
 
-// counters finds what counts in the whole trace, whether or not anything is repeated.
-func (f *finder) counters() []Counter {
-	stores := map[uint32][]int32{} // tokens, by what they are
+// findCounters finds the counters in the whole trace, whether or not the trace has repetitions.
+func (f *finder) findCounters() []Counter {
+	stores := map[uint32][]int32{} // indexes of tokens, by id
 	for at, id := range f.ids {
-		if f.of(at).op == stepStore &&
-			uint64(f.where[at].end-f.where[at].first)*uint64(f.of(at).width) <= countedSize {
+		if f.stepOf(at).op == stepStore &&
+			uint64(f.occurrences[at].end-f.occurrences[at].first)*
+				uint64(f.stepOf(at).width) <= counterSizeMax {
 			stores[id] = append(stores[id], int32(at))
 		}
 	}
 	list := []Counter{}
 	for _, places := range stores {
-		if c, ok := f.counter(places); ok {
+		if c, ok := f.newCounter(places); ok {
 			list = append(list, c)
 		}
 	}
@@ -198,22 +205,22 @@ func (f *finder) counters() []Counter {
 	return list[:min(len(list), countersMax)]
 }
 
-func (f *finder) counter(places []int32) (Counter, bool) {
-	if len(places) < countsInARow {
+func (f *finder) newCounter(places []int32) (Counter, bool) {
+	if len(places) < counterStoresMin {
 		return Counter{}, false
 	}
 	values := make([]uint64, len(places))
 	for i, at := range places {
-		values[i] = traces.Little(f.bytes(int(at)))
+		values[i] = traces.Little(f.tokenData(int(at)))
 	}
 	first := int(places[0])
-	width := fbs.WidthMask(uint8(len(f.bytes(first))))
+	width := fbs.WidthMask(uint8(len(f.tokenData(first))))
 	if _, _, ok := progression(values, width); !ok {
 		return Counter{}, false
 	}
-	p := f.piece(first)
+	p := f.newPiece(first)
 	return Counter{
-		Place: p.place(), Address: p.address, Line: f.lineOf(first), Times: len(places),
+		Place: p.placeText(), Address: p.address, Line: f.lineOf(first), Times: len(places),
 		first:  first,
 		Values: fmt.Sprintf("%#x, %#x, %#x, %#x ...", values[0], values[1], values[2], values[3]),
 	}, true

@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// foreign is what else begins so, and what makes text of it that is read here.
-var foreign = map[string][2]string{
+// otherFormats has, by the first bytes of a file, formats that are not read here, and the programs
+// that convert them.
+var otherFormats = map[string][2]string{
 	"\xfd7zXZ":         {"compressed by xz", "xz -dc"},
 	"\x28\xb5\x2f\xfd": {"compressed by zstd", "zstd -dc"},
 	"BZh":              {"compressed by bzip2", "bzip2 -dc"},
@@ -22,15 +23,15 @@ var foreign = map[string][2]string{
 
 const utf8Mark = "\xef\xbb\xbf"
 
-// Plain is the text of a capture, which gzip may have compressed, without the
-// mark that some editors put in front of UTF-8. What is damaged, compressed by
-// another program, or in UTF-16, is an *Error when it is read.
-func Plain(r io.Reader) *bufio.Reader {
-	u := unpacked{from: bufio.NewReaderSize(r, 64<<10)}
+// NewTextReader returns a reader of the text of a capture. It decompresses gzip, and skips the byte
+// order mark that some editors put in front of UTF-8. If the text is damaged, compressed by another
+// program, or in UTF-16, reading it returns an *Error.
+func NewTextReader(r io.Reader) *bufio.Reader {
+	u := gzipText{from: bufio.NewReaderSize(r, 64<<10)}
 	from := u.from
 	if head, _ := from.Peek(2); string(head) == "\x1f\x8b" {
 		u.zip, u.err = gzip.NewReader(from)
-		u.streams = true
+		u.isUnverified = true
 		switch u.err {
 		case nil:
 			u.zip.Multistream(false)
@@ -42,10 +43,10 @@ func Plain(r io.Reader) *bufio.Reader {
 		from = bufio.NewReaderSize(&u, 64<<10)
 	}
 	head, _ := from.Peek(5)
-	for magic, what := range foreign {
+	for magic, what := range otherFormats {
 		if strings.HasPrefix(string(head), magic) {
-			u.err = &Error{1, 1, fmt.Errorf("it is %s, but must be text, or text with gzip; use "+
-				"%s FILE | lm import ... -", what[0], what[1])}
+			u.err = &Error{1, 1, fmt.Errorf("the file is %s, but must be text, "+
+				"or text compressed by gzip; use %s FILE | lm import ... -", what[0], what[1])}
 			return bufio.NewReader(&u)
 		}
 	}
@@ -55,33 +56,35 @@ func Plain(r io.Reader) *bufio.Reader {
 	return from
 }
 
-// errTorn is in the error of a compressed file whose members are sound up to a place behind
-// the first one, where the file is cut or damaged.
+// errTorn is in the error of a compressed file that is cut or damaged after its first member. The
+// members before this place are valid.
 var errTorn = errors.New("the compressed text is cut or damaged from here on")
 
-// memberMax is how much text of a member is kept until its checksum is known.
-const memberMax = 64 << 20
+// memberTextMax limits the text of a member, in bytes, that is kept until its checksum is verified.
+const memberTextMax = 64 << 20
 
-// unpacked is what comes out of gzip, or why nothing does. Text of the first member, and of a
-// very long one, comes as it is read, and of others when their checksum has been compared: the
-// end of a file that was written when the machine stopped may be anything.
-type unpacked struct {
-	from    *bufio.Reader
-	zip     *gzip.Reader
-	streams bool         // the member that is read comes as it is read
-	text    bytes.Buffer // of a member
-	err     error
+// gzipText returns the text of a gzip file, or an error. It returns the text of the first member,
+// and of a very long one, while it reads the member. It returns the text of other members only
+// after it has verified the checksum, because the end of a file may contain anything if the machine
+// stopped while the file was written.
+type gzipText struct {
+	from *bufio.Reader
+	zip  *gzip.Reader
+	// the text of the current member is returned without waiting for its checksum
+	isUnverified bool
+	text         bytes.Buffer // text of a member with a valid checksum
+	err          error
 }
 
-func (u *unpacked) Read(p []byte) (n int, err error) {
+func (u *gzipText) Read(p []byte) (n int, err error) {
 	for u.err == nil && n == 0 && len(p) > 0 {
 		switch {
 		case u.text.Len() > 0:
 			n, _ = u.text.Read(p)
-		case u.streams:
-			n = u.stream(p)
+		case u.isUnverified:
+			n = u.readUnverified(p)
 		default:
-			u.err = u.nextMember()
+			u.err = u.readMember()
 		}
 	}
 	if n > 0 {
@@ -90,12 +93,13 @@ func (u *unpacked) Read(p []byte) (n int, err error) {
 	return 0, u.err
 }
 
-// stream reads text that comes as it is read, up to the end of its member.
-func (u *unpacked) stream(p []byte) (n int) {
+// readUnverified reads text of the current member before its checksum is verified, up to the end of
+// the member.
+func (u *gzipText) readUnverified(p []byte) (n int) {
 	n, err := u.zip.Read(p)
 	switch {
 	case err == io.EOF:
-		u.streams = false
+		u.isUnverified = false
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader),
 		errors.As(err, new(flate.CorruptInputError)):
 		u.err = &Error{1, 1, fmt.Errorf("the compressed text is damaged: %w", err)}
@@ -105,8 +109,9 @@ func (u *unpacked) stream(p []byte) (n int) {
 	return n
 }
 
-// nextMember reads the next member up to its checksum.
-func (u *unpacked) nextMember() error {
+// readMember reads the next member and verifies its checksum. If the member is very long, it reads
+// only the beginning.
+func (u *gzipText) readMember() error {
 	err := u.zip.Reset(u.from)
 	if err == io.EOF {
 		return err
@@ -114,11 +119,11 @@ func (u *unpacked) nextMember() error {
 	u.zip.Multistream(false)
 	u.text.Reset()
 	if err == nil {
-		_, err = io.CopyN(&u.text, u.zip, memberMax)
+		_, err = io.CopyN(&u.text, u.zip, memberTextMax)
 	}
 	switch {
 	case err == nil:
-		u.streams = true
+		u.isUnverified = true
 	case err != io.EOF:
 		u.text.Reset()
 		return &Error{1, 1, fmt.Errorf("%w (%w)", errTorn, err)}

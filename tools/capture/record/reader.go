@@ -1,6 +1,6 @@
-// Package record reads what recorders write: all traffic between a host program
-// and a device. FORMAT.md describes the text; shim/record.c records what a
-// libttsim.so simulates, lm record the devices of a machine.
+// Package record reads recordings of all traffic between a host program and a device. FORMAT.md
+// describes the text. shim/record.c records a device that a libttsim.so simulates, and lm record
+// records the devices of a machine.
 package record
 
 import (
@@ -13,35 +13,40 @@ import (
 	"strconv"
 )
 
-// Capture is one recording, or what one of several devices has in it.
+// ServedDevice is the name of the device in a recording of lm serve
+// (tools/devices/vfiouser/trace.go).
+const ServedDevice = "served"
+
+// Capture is a recording of one device. If a recording has several devices, it is the part of one
+// of them.
 type Capture struct {
 	Vendor, Device uint16 // PCI ids
-	Name           string // of the device, where a recording may have several
+	Name           string // name of the device, in version 2
 	Bars           [6]Bar
 	Records        []Record
 }
 
-// Bar is a base address register; size 0: the device does not have it.
+// Bar is a base address register. If Size is 0, the device does not have it.
 type Bar struct {
 	Base uint64 // physical address inside the simulator
 	Size uint64 // bytes
 }
 
-// Record is one call of the host program, or one access of the device to host
-// memory inside the call before it.
+// Record is an access of the host program to a device, an access of a device to host memory, or
+// another line of a recording. An access to host memory happened during the access before it.
 type Record struct {
-	Line int // in the text
+	Line int // number of the line in the text, from 1
 	Kind Kind
-	Bar  uint8 // of BarWrite and BarRead
-	// of BarWrite and BarRead: Data is that of accesses of so many bytes each, one after the other;
-	// 0: of one
+	Bar  uint8 // number of the BAR, for BarWrite and BarRead
+	// For BarWrite and BarRead: Data has several accesses of Width bytes each, to consecutive
+	// addresses. 0: Data has one access.
 	Width uint8
-	Bdf   uint32 // bus, device, function of ConfigWrite and ConfigRead
-	// bytes into the BAR or configuration space; the address of HostWrite and HostRead
+	Bdf   uint32 // bus, device and function, for ConfigWrite and ConfigRead
+	// offset in the BAR or in configuration space; bus address of HostWrite, HostRead and Memory
 	Offset uint64
 	Data   []byte // lowest address first; nil for Clock
-	Clocks uint32 // of Clock
-	Size   uint64 // of Memory
+	Clocks uint32 // number of clock steps, for Clock
+	Size   uint64 // size in bytes, for Memory
 }
 
 // clone copies a record and its data.
@@ -51,7 +56,7 @@ func (r *Record) clone() Record {
 	return c
 }
 
-// Kind is what a record is about.
+// Kind is the kind of a record.
 type Kind uint8
 
 const (
@@ -62,11 +67,11 @@ const (
 	HostWrite                   // the device wrote host memory
 	HostRead                    // the device read host memory
 	Clock                       // time passed in the device
-	Mark                        // text that the program wrote into the recording, in Data
-	Note                        // text of the recorder, in Data
+	Mark                        // Data is a text that the program wrote to the recording
+	Note                        // Data is a text of the recorder
 	Gap                         // Data says what is missing
-	Event                       // Data says what the program did that is no access
-	// the device reaches Size bytes of host memory at Offset from here on
+	Event                       // Data says what the program did that is not an access
+	// the device reaches Size bytes of host memory at Offset from now on
 	Memory
 )
 
@@ -76,7 +81,7 @@ var kinds = map[string]Kind{
 	"CLK": Clock, "MARK": Mark, "NOTE": Note, "GAP": Gap, "EVENT": Event, "MEM": Memory,
 }
 
-// Error is a defect of a recording and where it lies, both counted from 1.
+// Error is a defect of a recording, with its line and column, both from 1.
 type Error struct {
 	Line, Column int
 	Err          error
@@ -85,22 +90,22 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%d:%d: %v", e.Line, e.Column, e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Incomplete reports whether an error is ErrCut or ErrGap, or about what follows the END line:
-// the recording is sound as far as it goes.
+// Incomplete reports whether a recording with this error is valid as far as it goes: it has no END
+// line, it has a gap, or compressed text is damaged after its first member.
 func Incomplete(err error) bool {
 	return errors.Is(err, ErrCut) || errors.Is(err, ErrGap) || errors.Is(err, errTorn)
 }
 
-// Read reads a whole recording of one device. The error is that of ReadDevice.
+// Read reads a complete recording of one device. Its error is the error of ReadDevice.
 func Read(r io.Reader) (*Capture, error) { return ReadDevice(r, "") }
 
-// ReadDevice reads what a whole recording has of one device, named as for Each.
-// The error is an *Error, or that of r. Where it is Incomplete the Capture holds
-// every record that is there, and may be used; with every other error it is nil.
+// ReadDevice reads the records of one device of a recording, named as for EachRecord. The error is
+// an *Error, or the error of r. If Incomplete reports true for the error, the Capture has all
+// records that were read, and may be used. With other errors it is nil.
 func ReadDevice(r io.Reader, device string) (*Capture, error) {
 	capture := &Capture{}
 	var records []Record
-	err := Each(r, device, func(c *Capture) error {
+	err := EachRecord(r, device, func(c *Capture) error {
 		capture = c
 		return nil
 	}, func(r *Record) error {
@@ -114,55 +119,58 @@ func ReadDevice(r io.Reader, device string) (*Capture, error) {
 	return capture, err
 }
 
-// Each returns the header of a recording, without records, and then every record
-// of a device: VVVV:DDDD, or its name; empty: there is only one. Of version 2
-// the header has the BARs when all is read. A record and its Data are valid until
-// the function returns. The error is an *Error, that of r, or the first that a
-// function returned, after which Each ends.
-func Each(r io.Reader, device string, header func(*Capture) error,
+// EachRecord passes the header of a recording, without records, to the function header, and then
+// every record of a device to the function record. device is VVVV:DDDD or the name of the device;
+// if it is "", the recording must have only one device. In version 2 the BARs are complete in the
+// header only after EachRecord has returned. A record and its Data are valid until the function
+// returns. The error is an *Error, the error of r, or the first error of a function, after which
+// EachRecord returns.
+func EachRecord(r io.Reader, device string, header func(*Capture) error,
 	record func(*Record) error) error {
-	p := parser{from: Plain(r), each: record, several: several{wanted: device, header: header}}
-	p.header()
+	p := parser{from: NewTextReader(r), onRecord: record,
+		devices: deviceTable{wanted: device, header: header}}
+	p.readHeader()
 	if p.err == nil && p.version == 1 {
 		p.err = header(&p.capture)
 	}
-	for p.err == nil && !p.ended {
-		p.record()
+	for p.err == nil && !p.hasEnd {
+		p.readRecord()
 	}
 	if p.err == nil {
-		p.nothingMore()
+		p.expectEOF()
 	}
 	if p.version == 2 && (p.err == nil || Incomplete(p.err)) {
-		p.whole()
+		p.checkComplete()
 	}
 	return p.err
 }
 
-// parser keeps its first error; after it nothing else happens. Recordings have
-// millions of lines: what it needs for one is kept for the next.
+// parser reads a recording. It keeps its first error, after which it reads nothing more. Recordings
+// have millions of lines; therefore the parser reuses its buffers for each line.
 type parser struct {
-	from    *bufio.Reader
-	version uint64
-	capture Capture
-	several several // version 2
-	each    func(*Record) error
-	records uint64
-	ended   bool
-	err     error
+	from     *bufio.Reader
+	version  uint64
+	capture  Capture
+	devices  deviceTable // devices of version 2
+	onRecord func(*Record) error
+	records  uint64
+	hasEnd   bool
+	err      error
 
-	line  int
-	text  []byte // of the line, without its end; where the line is long its first part
-	start int    // in text: of the field that was taken last
-	after int    // in text: of the field that comes next; beyond the end: there is none
-	long  bool   // the line continues after the last field, which is cut
+	line       int
+	text       []byte // text of the line without its end; if the line is long, the first part
+	fieldStart int    // offset in text of the current field
+	// offset in text of the next field; beyond the end of text: there is no next field
+	nextField int
+	isLong    bool // the line continues after text, whose last field is cut
 
 	current Record
-	data    []byte // room for Data
+	data    []byte // buffer for Data
 }
 
-// fail names the field that was taken last.
+// fail sets the error, at the position of the current field.
 func (p *parser) fail(format string, values ...any) {
-	const shownMax = 60 // of a field, which may be all of a file
+	const shownMax = 60 // characters of a field, which may be as long as the file
 	if p.err != nil {
 		return
 	}
@@ -174,46 +182,47 @@ func (p *parser) fail(format string, values ...any) {
 			values[i] = string(text[:min(len(text), shownMax)])
 		}
 	}
-	p.err = &Error{p.line, p.start + 1, fmt.Errorf(format, values...)}
+	p.err = &Error{p.line, p.fieldStart + 1, fmt.Errorf(format, values...)}
 }
 
-// next goes to the next line. A line without a newline is cut, as is a file
-// without a next line.
-func (p *parser) next() {
+// readLine reads the next line. A recording is cut if there is no next line, or if the line does
+// not end with a newline.
+func (p *parser) readLine() {
 	if p.err != nil {
 		return
 	}
 	line, err := p.from.ReadSlice('\n')
 	p.line++
-	p.text, p.start, p.after = bytes.TrimRight(line, "\r\n"), 0, 0
-	if p.long = err == bufio.ErrBufferFull; p.long {
+	p.text, p.fieldStart, p.nextField = bytes.TrimRight(line, "\r\n"), 0, 0
+	if p.isLong = err == bufio.ErrBufferFull; p.isLong {
 		err = nil
 	}
 	if err != nil {
-		p.start = bytes.LastIndexByte(p.text, ' ') + 1
-		p.cutOr(err)
+		p.fieldStart = bytes.LastIndexByte(p.text, ' ') + 1
+		p.setCutError(err)
 	}
 }
 
-// field takes the next field of the line: what lies before a blank, or the end. It is
-// empty where there is none.
-func (p *parser) field() []byte {
-	p.start = p.after
-	field, _, _ := bytes.Cut(p.text[min(p.start, len(p.text)):], []byte(" "))
-	p.after = p.start + len(field) + 1
+// readField reads the next field of the line, up to a blank or the end of the line. It returns an
+// empty field if there is no other.
+func (p *parser) readField() []byte {
+	p.fieldStart = p.nextField
+	field, _, _ := bytes.Cut(p.text[min(p.fieldStart, len(p.text)):], []byte(" "))
+	p.nextField = p.fieldStart + len(field) + 1
 	return field
 }
 
-// remaining takes all fields that are left, with the blanks between them.
-func (p *parser) remaining() []byte {
-	text := p.text[min(p.after, len(p.text)):]
-	p.after = len(p.text) + 1
+// readRemaining reads all remaining fields, including the blanks between them.
+func (p *parser) readRemaining() []byte {
+	text := p.text[min(p.nextField, len(p.text)):]
+	p.nextField = len(p.text) + 1
 	return text
 }
 
-// number takes the next field, an unsigned number of so many bits.
-func (p *parser) number(what string, base, bits int) uint64 {
-	f := p.field()
+// readNumber reads the next field, which must be an unsigned number of at most `bits` bits. `what`
+// names the field in errors.
+func (p *parser) readNumber(what string, base, bits int) uint64 {
+	f := p.readField()
 	n, err := strconv.ParseUint(string(f), base, bits)
 	if err != nil {
 		p.fail("%s %q is not a number in base %d of at most %d bits", what, f, base, bits)
@@ -221,62 +230,62 @@ func (p *parser) number(what string, base, bits int) uint64 {
 	return n
 }
 
-// word takes the next field, which must be w.
-func (p *parser) word(w string) {
-	if f := p.field(); string(f) != w {
+// expectWord reads the next field, which must be w.
+func (p *parser) expectWord(w string) {
+	if f := p.readField(); string(f) != w {
 		p.fail("found %q, expected %q", f, w)
 	}
 }
 
-// end fails where the line goes on.
-func (p *parser) end() {
-	if p.after <= len(p.text) {
-		p.fail("%q after the last field of the line", p.field())
+// expectLineEnd fails if the line has another field.
+func (p *parser) expectLineEnd() {
+	if p.nextField <= len(p.text) {
+		p.fail("unexpected %q after the last field of the line", p.readField())
 	}
 }
 
-func (p *parser) header() {
-	p.next()
-	p.word("LMRECORD")
-	if p.version = p.number("version", 10, 8); p.version != 1 && p.version != 2 {
-		p.fail("version %d is not 1 or 2", p.version)
+func (p *parser) readHeader() {
+	p.readLine()
+	p.expectWord("LMRECORD")
+	if p.version = p.readNumber("version", 10, 8); p.version != 1 && p.version != 2 {
+		p.fail("the version of the recording must be 1 or 2, not %d", p.version)
 	}
-	p.end()
+	p.expectLineEnd()
 	if p.version == 2 {
-		return // devices come as they are met
+		return // devices are declared by later lines
 	}
-	p.next()
-	p.word("DEVICE")
-	p.capture.Vendor = uint16(p.number("vendor", 16, 16))
-	p.capture.Device = uint16(p.number("device", 16, 16))
-	p.end()
+	p.readLine()
+	p.expectWord("DEVICE")
+	p.capture.Vendor = uint16(p.readNumber("vendor", 16, 16))
+	p.capture.Device = uint16(p.readNumber("device", 16, 16))
+	p.expectLineEnd()
 	for bar := 0; bar < len(p.capture.Bars); bar += 2 {
-		p.next()
-		p.word("BAR")
-		p.word(strconv.Itoa(bar))
-		p.capture.Bars[bar] = Bar{p.number("base", 16, 64), p.number("size", 16, 64)}
-		p.end()
+		p.readLine()
+		p.expectWord("BAR")
+		p.expectWord(strconv.Itoa(bar))
+		p.capture.Bars[bar] = Bar{p.readNumber("base", 16, 64), p.readNumber("size", 16, 64)}
+		p.expectLineEnd()
 	}
 	if errors.Is(p.err, ErrCut) {
-		p.err = &Error{p.line, 1, errors.New("the recording ends in its header: nothing of it " +
-			"can be imported")}
+		p.err = &Error{p.line, 1, errors.New("the recording ends in its header, " +
+			"so there is nothing to import")}
 	}
 }
 
-// record takes one record, or the END line.
-func (p *parser) record() {
-	p.next()
+// readRecord reads one record, or the END line.
+func (p *parser) readRecord() {
+	p.readLine()
 	if p.err != nil {
 		return
 	}
-	name := p.field()
+	name := p.readField()
 	if string(name) == "END" {
-		p.count()
+		p.readEnd()
 		return
 	}
 	p.records++
 	if p.version == 2 && (string(name) == "DEVICE" || string(name) == "BAR") {
-		p.met(string(name))
+		p.readDeclaration(string(name))
 		return
 	}
 	r := &p.current
@@ -285,44 +294,45 @@ func (p *parser) record() {
 	if p.version == 1 && (r.Kind >= Note || several) {
 		r.Kind = 0
 	}
-	p.several.other = false
+	p.devices.isOther = false
 	switch r.Kind {
 	case BarWrite, BarRead:
-		p.barAccess(r, several)
+		p.readBARAccess(r, several)
 	case ConfigWrite, ConfigRead:
-		p.configAccess(r)
+		p.readConfigAccess(r)
 	case HostWrite, HostRead:
-		p.access(r)
+		p.readAccess(r)
 	case Memory:
-		r.Offset, r.Size = p.number("address", 16, 64), p.number("size", 16, 64)
+		r.Offset, r.Size = p.readNumber("address", 16, 64), p.readNumber("size", 16, 64)
 		if r.Size == 0 || r.Offset+r.Size-1 < r.Offset {
-			p.fail("the size of host memory is wrong: %d bytes at %#x", r.Size, r.Offset)
+			p.fail("host memory of %d bytes at %#x must not be empty and must end below 2^64",
+				r.Size, r.Offset)
 		}
 	case Mark, Note, Gap, Event:
-		r.Data = p.remaining()
+		r.Data = p.readRemaining()
 	case Clock:
-		r.Clocks = uint32(p.number("count", 10, 32))
+		r.Clocks = uint32(p.readNumber("count", 10, 32))
 	default:
 		p.fail("unknown kind of line %q", name)
 	}
-	p.end()
+	p.expectLineEnd()
 	p.noteGap(r)
-	if p.err == nil && !p.several.other {
-		p.err = p.each(r)
+	if p.err == nil && !p.devices.isOther {
+		p.err = p.onRecord(r)
 	}
 }
 
-// barAccess takes an access to a BAR of the device, which version 2 knows by a
-// number of its own, or several accesses of one width.
-func (p *parser) barAccess(r *Record, several bool) {
-	device, number := &p.capture, p.number("BAR", 10, 16)
-	if bars := p.several.bars; p.version == 1 {
+// readBARAccess reads an access to a BAR, or several accesses of one width. In version 2 a BAR has
+// a number that is unique in the recording.
+func (p *parser) readBARAccess(r *Record, several bool) {
+	device, number := &p.capture, p.readNumber("BAR", 10, 16)
+	if bars := p.devices.bars; p.version == 1 {
 		r.Bar = uint8(min(number, uint64(len(device.Bars))))
 	} else if number < uint64(len(bars)) {
 		device, r.Bar = bars[number].device, bars[number].index
-		p.several.other = device != p.several.chosen
+		p.devices.isOther = device != p.devices.chosen
 	} else {
-		p.fail("no BAR has number %d", number)
+		p.fail("BAR number %d is used before a line declares it", number)
 		return
 	}
 	if int(r.Bar) == len(device.Bars) || device.Bars[r.Bar].Size == 0 {
@@ -330,11 +340,11 @@ func (p *parser) barAccess(r *Record, several bool) {
 		return
 	}
 	if several {
-		p.width(r)
+		p.readWidth(r)
 	}
-	p.access(r)
+	p.readAccess(r)
 	if r.Width != 0 && len(r.Data)%int(r.Width) != 0 {
-		p.fail("%d bytes are not a multiple of the width %d", len(r.Data), r.Width)
+		p.fail("%d bytes of data must be a multiple of the width of %d bytes", len(r.Data), r.Width)
 	}
 	if size := device.Bars[r.Bar].Size; r.Offset > size || uint64(len(r.Data)) > size-r.Offset {
 		p.fail("%d bytes at %#x are outside BAR %d, which has %#x bytes", len(r.Data), r.Offset,
@@ -342,67 +352,70 @@ func (p *parser) barAccess(r *Record, several bool) {
 	}
 }
 
-// width takes the width of each of several accesses.
-func (p *parser) width(r *Record) {
-	r.Width = uint8(p.number("width", 10, 8))
+// readWidth reads the width of each of several accesses.
+func (p *parser) readWidth(r *Record) {
+	r.Width = uint8(p.readNumber("width", 10, 8))
 	if w := r.Width; w != 1 && w != 2 && w != 4 && w != 8 {
-		p.fail("width %d is not 1, 2, 4 or 8", w)
+		p.fail("the width must be 1, 2, 4 or 8 bytes, not %d", w)
 		r.Width = 0
 	}
 }
 
-// configAccess takes an access to configuration space: of a device that is
-// known by its bus address, or in version 2 by its number.
-func (p *parser) configAccess(r *Record) {
-	r.Bdf = uint32(p.number("device", 16, 32))
-	if s := &p.several; p.version == 2 {
+// readConfigAccess reads an access to configuration space. It names the device by its bus, device
+// and function, or in version 2 by its number.
+func (p *parser) readConfigAccess(r *Record) {
+	r.Bdf = uint32(p.readNumber("device", 16, 32))
+	if s := &p.devices; p.version == 2 {
 		if uint64(r.Bdf) >= uint64(len(s.devices)) {
 			p.fail("device %d is used before a line declares it", r.Bdf)
 			return
 		}
-		s.other = s.devices[r.Bdf] != s.chosen
+		s.isOther = s.devices[r.Bdf] != s.chosen
 	}
-	p.access(r)
+	p.readAccess(r)
 	const most = 4096
 	if n := len(r.Data); n != 4 && (p.version == 1 || n > most) {
-		p.fail("a configuration access has %d bytes, but must have 4, or in a recording made by "+
-			"lm record at most 4096", len(r.Data))
+		p.fail("a configuration access has %d bytes, but must have 4 (LMRECORD 1), "+
+			"or at most %d (LMRECORD 2)", len(r.Data), most)
 	}
 }
 
-// access takes offset, size and data.
-func (p *parser) access(r *Record) {
-	r.Offset = p.number("offset", 16, 64)
-	size := p.number("size", 10, 32)
-	data, err := hex.AppendDecode(p.data[:0], p.field())
-	if p.long && errors.Is(err, hex.ErrLength) {
-		err = nil // of the digits that are here
+// readAccess reads offset, size and data.
+func (p *parser) readAccess(r *Record) {
+	r.Offset = p.readNumber("offset", 16, 64)
+	size := p.readNumber("size", 10, 32)
+	data, err := hex.AppendDecode(p.data[:0], p.readField())
+	if p.isLong && errors.Is(err, hex.ErrLength) {
+		err = nil // the rest of the line may have the missing digit
 	}
-	if p.long && err == nil {
-		data, err = p.rest(data, size)
+	if p.isLong && err == nil {
+		data, err = p.readRestOfData(data, size)
 	}
-	if err != nil || uint64(len(data)) != size || size == 0 {
+	switch {
+	case size == 0:
+		p.fail("the size is 0, but a line must have at least 1 byte of data")
+	case err != nil || uint64(len(data)) != size:
 		p.fail("the data must be %d bytes in hexadecimal digits", size)
 	}
 	r.Data, p.data = data, data
 }
 
-// rest takes the data of a line that is longer than what is read at once. Room
-// is made as data comes: the size is not to be trusted.
-func (p *parser) rest(data []byte, size uint64) ([]byte, error) {
-	digits := p.text[p.start:]
-	odd := string(digits[len(digits)&^1:]) // half a byte
-	for p.long && uint64(len(data)) <= size {
+// readRestOfData reads the rest of the data of a long line. It allocates memory only as data is
+// read, because the size may be wrong.
+func (p *parser) readRestOfData(data []byte, size uint64) ([]byte, error) {
+	digits := p.text[p.fieldStart:]
+	odd := string(digits[len(digits)&^1:]) // digit without its second half of a byte
+	for p.isLong && uint64(len(data)) <= size {
 		text, err := p.from.ReadSlice('\n')
-		if p.long = err == bufio.ErrBufferFull; !p.long && err != nil {
-			p.cutOr(err)
+		if p.isLong = err == bufio.ErrBufferFull; !p.isLong && err != nil {
+			p.setCutError(err)
 			return data, nil
 		}
 		text = bytes.TrimRight(text, "\r\n")
 		if len(odd) > 0 && len(text) > 0 {
 			text, odd = append([]byte(odd), text...), ""
 		}
-		if len(text)%2 != 0 && p.long {
+		if len(text)%2 != 0 && p.isLong {
 			odd, text = string(text[len(text)-1:]), text[:len(text)-1]
 		}
 		var failed error
@@ -416,39 +429,40 @@ func (p *parser) rest(data []byte, size uint64) ([]byte, error) {
 	return data, nil
 }
 
-// cutOr keeps the error of a line that ends without a newline.
-func (p *parser) cutOr(err error) {
+// setCutError sets the error of a line that ends without a newline.
+func (p *parser) setCutError(err error) {
 	switch {
 	case errors.Is(err, errTorn):
-		p.start = 0
+		p.fieldStart = 0
 		p.fail("%w: %w", ErrCut, errTorn)
-	// the latter where it is compressed
+	// compressed text ends with ErrUnexpectedEOF
 	case (err == io.EOF || err == io.ErrUnexpectedEOF) && p.version == 2:
 		p.fail("%w: the recorder was killed, or the machine stopped", ErrCut)
 	case err == io.EOF || err == io.ErrUnexpectedEOF:
-		p.fail("%w: the program ended, or the simulator stopped it, at the last access", ErrCut)
+		p.fail("%w: the program ended, or the simulator stopped it, "+
+			"during or after the last access", ErrCut)
 	case p.err == nil:
 		p.err = err
 	}
 }
 
-// count takes the END line.
-func (p *parser) count() {
-	p.ended = true
-	if n := p.number("count", 10, 64); n != p.records {
-		p.fail("the END line has %d as the number of lines, but there are %d", n, p.records)
+// readEnd reads the END line.
+func (p *parser) readEnd() {
+	p.hasEnd = true
+	if n := p.readNumber("count", 10, 64); n != p.records {
+		p.fail("the END line announces %d lines, but the recording has %d", n, p.records)
 	}
-	p.end()
+	p.expectLineEnd()
 }
 
-// nothingMore fails where something follows the END line.
-func (p *parser) nothingMore() {
-	p.line, p.start = p.line+1, 0
+// expectEOF fails if text follows the END line.
+func (p *parser) expectEOF() {
+	p.line, p.fieldStart = p.line+1, 0
 	_, err := p.from.ReadByte()
 	switch {
 	case errors.Is(err, errTorn), err == io.ErrUnexpectedEOF:
 		p.fail("after the END line: %w", errTorn)
 	case err != io.EOF:
-		p.fail("text after the END line")
+		p.fail("text follows the END line, which must be the last line")
 	}
 }

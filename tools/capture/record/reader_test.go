@@ -40,16 +40,16 @@ func TestReadGivesEveryKindOfRecord(t *testing.T) {
 
 func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"", "1:1: the recording ends in its header: nothing of it can be imported"},
+		{"", "1:1: the recording ends in its header, so there is nothing to import"},
 		{"hello\n", `1:1: found "hello", expected "LMRECORD"`},
-		{"LMRECORD 3\n", `1:10: version 3 is not 1 or 2`},
-		{"LMRECORD 1 \n", `1:12: "" after the last field of the line`},
+		{"LMRECORD 3\n", `1:10: the version of the recording must be 1 or 2, not 3`},
+		{"LMRECORD 1 \n", `1:12: unexpected "" after the last field of the line`},
 		{"LMRECORD 1\nDEVICE 1e52 1401e\n",
 			`2:13: device "1401e" is not a number in base 16 of at most 16 bits`},
 		{"LMRECORD 1\nDEVICE 1e52\n", `2:13: device "" is not a number in base 16 of at most 16 ` +
 			`bits`},
 		{"LMRECORD 1\nDEVICE 1e52 401e\nBAR 2 0 0\n", `3:5: found "2", expected "0"`},
-		{header[:60], "4:1: the recording ends in its header: nothing of it can be imported"},
+		{header[:60], "4:1: the recording ends in its header, so there is nothing to import"},
 		{header + "X 0\n", `6:1: unknown kind of line "X"`},
 		{header + "\n", `6:1: unknown kind of line ""`},
 		{header + "W 1 0 4 00000000\n", "6:3: the device has no BAR 1"},
@@ -61,10 +61,10 @@ func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
 			`most 64 bits`},
 		{header + "W 0 0 4 000000\n", "6:9: the data must be 4 bytes in hexadecimal digits"},
 		{header + "W 0 0 4 0000000g\n", "6:9: the data must be 4 bytes in hexadecimal digits"},
-		{header + "W 0 0 0 \n", "6:9: the data must be 0 bytes in hexadecimal digits"},
+		{header + "W 0 0 0 \n", "6:9: the size is 0, but a line must have at least 1 byte of data"},
 		{header + "W 0 0 4294967296 00\n",
 			`6:7: size "4294967296" is not a number in base 10 of at most 32 bits`},
-		{header + "W 0 0 1 00 00\n", `6:12: "00" after the last field of the line`},
+		{header + "W 0 0 1 00 00\n", `6:12: unexpected "00" after the last field of the line`},
 		{header + "W 0 20000000 1 00\n",
 			"6:16: 1 bytes at 0x20000000 are outside BAR 0, which has 0x20000000 bytes"},
 		{header + "W 0 1fffffff 2 0000\n",
@@ -73,13 +73,13 @@ func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
 			"6:24: 2 bytes at 0xffffffffffffffff are outside BAR 0, which has 0x20000000 bytes"},
 		{header + "R 0 0 4\n", "6:9: the data must be 4 bytes in hexadecimal digits"},
 		{header + "CR 0 0 2 0000\n", "6:10: a configuration access has 2 bytes, but must have " +
-			"4, or in a recording made by lm record at most 4096"},
+			"4 (LMRECORD 1), or at most 4096 (LMRECORD 2)"},
 		{header + "WS 0 1 0 4 00000000\n", `6:1: unknown kind of line "WS"`},
 		{header + "CLK 4294967296\n", `6:5: count "4294967296" is not a number in base 10 of at ` +
 			`most 32 bits`},
-		{header + "CLK 1\nEND 2\n", "7:5: the END line has 2 as the number of lines, but there " +
-			"are 1"},
-		{header + "END 0\nCLK 1\n", "7:1: text after the END line"},
+		{header + "CLK 1\nEND 2\n", "7:5: the END line announces 2 lines, but the recording " +
+			"has 1"},
+		{header + "END 0\nCLK 1\n", "7:1: text follows the END line, which must be the last line"},
 	} {
 		capture, err := Read(strings.NewReader(c.text))
 		var where *Error

@@ -236,7 +236,7 @@ func TestWhatIsNoRecordingIsNotWrittenOver(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		text, _ := os.ReadFile(file + test.suffix)
 		if (string(text) == test.text) != test.kept || (err != nil) != test.kept ||
-			strings.Contains(string(out), "is no recording") != test.kept {
+			strings.Contains(string(out), "is not a recording") != test.kept {
 			t.Errorf("%q in out.record%s: %v, now %d bytes\n%s", test.text, test.suffix, err,
 				len(text), out)
 		}

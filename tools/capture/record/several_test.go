@@ -43,10 +43,10 @@ func TestRecordingOfSeveralDevicesGivesEachItsOwn(t *testing.T) {
 		t.Errorf("%v: %+v", err, second)
 	}
 	for name, want := range map[string]string{
-		"": "4:20: the recording has several such devices, 0000:00:02.0 (8086:100e) " +
-			"and 0000:00:03.0 (1b36:0010) among them: choose one with --device",
-		"0000:00:04.0": "1:1: the recording has no device 0000:00:04.0; it has 0000:00:02.0 " +
-			"(8086:100e), 0000:00:03.0 (1b36:0010)",
+		"": "4:20: the recording has several devices, such as 0000:00:02.0 (8086:100e) " +
+			"and 0000:00:03.0 (1b36:0010): choose one with --device",
+		"0000:00:04.0": "1:1: the recording has no device 0000:00:04.0; use one of: " +
+			"0000:00:02.0 (8086:100e), 0000:00:03.0 (1b36:0010)",
 	} {
 		if c, err := ReadDevice(strings.NewReader(text), name); c != nil || err == nil ||
 			err.Error() != want {
@@ -67,23 +67,19 @@ func TestLineOfSeveralAccessesHasTheirWidth(t *testing.T) {
 
 func TestSecondVersionSaysWhereItIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"WS 0 3 0 3 000000\n": "6:6: width 3 is not 1, 2, 4 or 8",
-		"WS 0 2 0 3 000000\n": "6:12: 3 bytes are not a multiple of the width 2",
+		"WS 0 3 0 3 000000\n": "6:6: the width must be 1, 2, 4 or 8 bytes, not 3",
+		"WS 0 2 0 3 000000\n": "6:12: 3 bytes of data must be a multiple of the width of 2 bytes",
 		"RS 0 4 fff 4 00000000\n": "6:14: 4 bytes at 0xfff are outside BAR 0, which has " +
 			"0x1000 bytes",
-		"DEVICE 1 1 1 a\n": "6:8: found DEVICE 1, expected 2",
-		"BAR 2 2 0 0 10\n": "6:13: BAR 0 of device 2 must be 0 to 5, not declared before, and " +
-			"not of size 0",
-		"BAR 2 0 0 0 10\n": "6:13: BAR 0 of device 0 must be 0 to 5, not declared before, and " +
-			"not of size 0",
-		"BAR 2 0 6 0 10\n": "6:13: BAR 6 of device 0 must be 0 to 5, not declared before, and " +
-			"not of size 0",
-		"BAR 2 0 1 0 0\n": "6:13: BAR 1 of device 0 must be 0 to 5, not declared before, and " +
-			"not of size 0",
-		"W 2 0 4 00000000\n": "6:3: no BAR has number 2",
+		"DEVICE 1 1 1 a\n":   "6:8: found DEVICE 1, expected DEVICE 2",
+		"BAR 2 2 0 0 10\n":   "6:13: device 2 is used before a line declares it",
+		"BAR 2 0 0 0 10\n":   "6:13: BAR 0 of device 0 is declared twice",
+		"BAR 2 0 6 0 10\n":   "6:13: device 0 has a BAR with the number 6; BAR numbers are 0 to 5",
+		"BAR 2 0 1 0 0\n":    "6:13: BAR 1 of device 0 must have at least 1 byte",
+		"W 2 0 4 00000000\n": "6:3: BAR number 2 is used before a line declares it",
 		"W 0 ffd 4 00000000\n": "6:11: 4 bytes at 0xffd are outside BAR 0, which has 0x1000 " +
 			"bytes",
-		"CLK 1\nEND 4\n": "7:5: the END line has 4 as the number of lines, but there are 5",
+		"CLK 1\nEND 4\n": "7:5: the END line announces 4 lines, but the recording has 5",
 	} {
 		if c, err := ReadDevice(strings.NewReader(two+text), "8086:100e"); c != nil || err == nil ||
 			err.Error() != want {
@@ -144,7 +140,7 @@ func TestErrorShowsAPieceOfALongField(t *testing.T) {
 
 func TestRecordingOfNothingSaysSo(t *testing.T) {
 	if _, err := Read(strings.NewReader("LMRECORD 2\nEND 0\n")); err == nil ||
-		!strings.Contains(err.Error(), "mapped no BAR") {
+		!strings.Contains(err.Error(), "did not map a BAR") {
 		t.Error(err)
 	}
 }

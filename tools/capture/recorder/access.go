@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// view is a mapping of a BAR in the recorder itself. Areas share it.
+// view is a mapping of a BAR, or of host memory, in the recorder. Several areas may share a view.
 type view struct {
 	base   unsafe.Pointer
 	size   uint64
 	uses   int
-	offset uint64 // in the file
+	offset uint64 // offset in the mapped file
 }
 
-// newView maps a part of what a program's descriptor names, as far as its mode
-// allows: a descriptor to read only cannot be mapped to write.
+// newView maps a part of an open file with the access rights of the file descriptor: if the file is
+// open only for reading, the mapping is read-only.
 func newView(fd int, offset, size uint64) (*view, error) {
 	prot := unix.PROT_READ
-	if _, write := mode(fd); write {
+	if _, write := openMode(fd); write {
 		prot |= unix.PROT_WRITE
 	}
 	base, err := unix.MmapPtr(fd, int64(offset), nil, uintptr(size), prot, unix.MAP_SHARED)
@@ -33,22 +33,22 @@ func newView(fd int, offset, size uint64) (*view, error) {
 	return &view{base, size, 0, offset}, nil
 }
 
-// mode reports whether a descriptor was opened to read and to write.
-func mode(fd int) (read, write bool) {
+// openMode reports whether a file descriptor is open for reading and for writing.
+func openMode(fd int) (read, write bool) {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	flags &= unix.O_ACCMODE
 	return err == nil && flags != unix.O_WRONLY, err == nil && flags == unix.O_RDWR
 }
 
-// use begins one use. v is nil for memory that is reached by /proc/PID/mem.
-func (v *view) use() {
+// addUse counts one more use. v is nil for memory that is accessed through /proc/PID/mem.
+func (v *view) addUse() {
 	if v != nil {
 		v.uses++
 	}
 }
 
-// drop ends one use. The last one unmaps the view: a mapping keeps a device open.
-func (v *view) drop() {
+// dropUse ends one use. The last one unmaps the view, because a mapping keeps a device open.
+func (v *view) dropUse() {
 	if v == nil {
 		return
 	}
@@ -57,18 +57,19 @@ func (v *view) drop() {
 	}
 }
 
-// bytes returns all of a view of memory, which others write at the same time. Reading it
-// faults if the file has become shorter: the reader calls caught.
+// bytes returns the memory of a view, which others may write at the same time. Reading it faults if
+// the file has become shorter. Therefore the reader must call catchFaults.
 func (v *view) bytes() []byte { return unsafe.Slice((*byte)(v.base), v.size) }
 
-// errBus is the error of an access for which the program would have got SIGBUS: of a device,
-// or beyond the end of a file.
+// errBus is the error of an access that the recorder makes for the program, and at which the
+// program would have got SIGBUS: the device does not respond, or the address is beyond the end of a
+// file.
 var errBus = errors.New("bus fault")
 
-// load makes one access if the processor has one of len(data) bytes: 1, 2, 4, 8, 16, and
-// on amd64 32 and 64. It makes several for other lengths.
+// load loads len(data) bytes with as few accesses as possible. It is one access for 1, 2, 4, 8 and
+// 16 bytes, and on amd64 also for 32 and 64 bytes.
 func (v *view) load(at uint64, data []byte) (err error) {
-	defer caught(&err)()
+	defer catchFaults(&err)()
 	for len(data) > 0 {
 		n := widestAccess(len(data))
 		loadDevice(unsafe.Add(v.base, at), &data[0], n)
@@ -77,9 +78,9 @@ func (v *view) load(at uint64, data []byte) (err error) {
 	return nil
 }
 
-// store makes accesses of the same widths as load.
+// store stores with accesses of the same widths as load.
 func (v *view) store(at uint64, data []byte) (err error) {
-	defer caught(&err)()
+	defer catchFaults(&err)()
 	for len(data) > 0 {
 		n := widestAccess(len(data))
 		storeDevice(unsafe.Add(v.base, at), &data[0], n)
@@ -89,11 +90,11 @@ func (v *view) store(at uint64, data []byte) (err error) {
 }
 
 // widestAccess returns the width of the widest access of at most n bytes.
-func widestAccess(n int) int { return min(1<<(bits.Len(uint(n))-1), mostWidth) }
+func widestAccess(n int) int { return min(1<<(bits.Len(uint(n))-1), widestAccessMax) }
 
-// caught has faults of the goroutine end in an error, until the function that it returns
-// is called.
-func caught(err *error) func() {
+// catchFaults turns memory faults of the goroutine into the error errBus, until the function that
+// it returns is called.
+func catchFaults(err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {
 		debug.SetPanicOnFault(before)
@@ -106,13 +107,13 @@ func caught(err *error) func() {
 	}
 }
 
-// loadDevice reads width bytes in one access where the processor has one of
-// that width: 1, 2, 4, 8, 16, 32, 64.
+// loadDevice loads width bytes in one access. width must be the width of an access of the
+// processor: 1, 2, 4, 8 or 16, and on amd64 also 32 or 64.
 //
 //go:noescape
 func loadDevice(device unsafe.Pointer, data *byte, width int)
 
-// storeDevice writes width bytes in one access, as loadDevice reads them.
+// storeDevice stores width bytes in one access, with the same widths as loadDevice.
 //
 //go:noescape
 func storeDevice(device unsafe.Pointer, data *byte, width int)

@@ -1,5 +1,5 @@
-// Accesses to a device, amd64. DI holds the device address, SI the memory
-// side. MOVOU is MOVDQU.
+// Accesses to a device on amd64. DI contains the address of the device memory, and SI the address
+// of the data. MOVOU is Go's name of MOVDQU.
 
 #include "textflag.h"
 

@@ -1,5 +1,5 @@
-// Accesses to a device, arm64. R0 holds the device address, R1 the memory
-// side. Widths of 32 and 64 are not used: no instruction has them.
+// Accesses to a device on arm64. R0 contains the address of the device memory, and R1 the address
+// of the data. arm64 has no instructions for accesses of 32 or 64 bytes.
 
 #include "textflag.h"
 

@@ -12,57 +12,58 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel resets the handler of a fault's signal to the default where the
-// thread blocks or ignores it, and each access to a BAR is such a fault to it.
-// So the recorder keeps what the program has set for the signals of its own
-// stops, SIGSEGV and SIGTRAP, and sets it again before one of them is delivered to the program.
+// If a thread blocks or ignores the signal of a fault, the kernel resets the handler of the signal
+// to the default. Each access to a BAR is such a fault. Therefore the recorder keeps the handlers
+// that the program sets for SIGSEGV and SIGTRAP, the signals of the recorder's own stops. It
+// restores the handler before one of these signals is delivered to the program.
 
-// actionSize is that of the kernel's struct sigaction: handler, flags, restorer
-// and a mask of 64 signals.
+// actionSize is the size in bytes of the kernel's struct sigaction: handler, flags, restorer and a
+// mask of 64 signals.
 const actionSize = 32
 
-// action is one, as the program gave it.
-type action [actionSize]byte
+// signalAction is a struct sigaction that the program passed.
+type signalAction [actionSize]byte
 
-func (a *action) handler() uint64 { return binary.NativeEndian.Uint64(a[:]) }
+func (a *signalAction) handler() uint64 { return binary.NativeEndian.Uint64(a[:]) }
 
-// once reports whether the handler is for one signal only (SA_RESETHAND).
-func (a *action) once() bool { return binary.NativeEndian.Uint64(a[8:])&0x80000000 != 0 }
+// isOneShot reports whether the handler is reset when it is called (SA_RESETHAND).
+func (a *signalAction) isOneShot() bool { return binary.NativeEndian.Uint64(a[8:])&0x80000000 != 0 }
 
 const (
 	actionDefault = 0 // SIG_DFL
 	actionIgnore  = 1 // SIG_IGN
 )
 
-// actions are those of the threads that share them, by the signal.
-type actions map[unix.Signal]action
+// signalActions has the actions that the program has set, by signal. Threads that share signal
+// handlers (CLONE_SIGHAND) share the map.
+type signalActions map[unix.Signal]signalAction
 
-// inherit returns what a new thread or process has of its maker's actions.
-func (a actions) inherit(flags uint64) actions {
+// inherit returns the signal actions of a new thread or process, given the flags of clone.
+func (a signalActions) inherit(flags uint64) signalActions {
 	const clearAll = 1 << 32 // CLONE_CLEAR_SIGHAND
 	switch {
 	case flags&unix.CLONE_SIGHAND != 0:
 		return a
 	case flags&clearAll != 0:
-		return actions{}
+		return signalActions{}
 	}
 	return maps.Clone(a)
 }
 
-// executed returns what another program in the same process has of them: what
-// is ignored stays so.
-func (a actions) executed() actions {
+// afterExec returns the signal actions after execve: only ignored signals stay ignored.
+func (a signalActions) afterExec() signalActions {
 	a = maps.Clone(a)
-	maps.DeleteFunc(a, func(_ unix.Signal, a action) bool { return a.handler() != actionIgnore })
+	maps.DeleteFunc(a,
+		func(_ unix.Signal, a signalAction) bool { return a.handler() != actionIgnore })
 	return a
 }
 
-// exitAction keeps what a call of rt_sigaction has set, and corrects what the
-// kernel says was set before.
-func (t *thread) exitAction(c *call) {
+// exitSigaction handles the exit of rt_sigaction. It keeps the action that the program has set, and
+// corrects the old action that the kernel returns to the program.
+func (t *thread) exitSigaction(c *call) {
 	signal := unix.Signal(c.arguments[0])
 	before, known := t.actions[signal]
-	var set action
+	var set signalAction
 	if new := c.arguments[1]; new != 0 && readMemory(t.tid, new, set[:]) == len(set) {
 		t.actions[signal] = set
 	}
@@ -71,37 +72,38 @@ func (t *thread) exitAction(c *call) {
 	}
 }
 
-// restoreAction sets the program's handler of a signal again if the kernel has
-// reset it. true: the thread has made a system call for that, so the signal has
-// to come once more.
+// restoreAction restores the program's handler of a signal if the kernel has reset it. If it
+// returns true, the thread has made a system call for this purpose, and the signal must be sent
+// again.
 func (r *recording) restoreAction(t *thread, signal unix.Signal) (restored bool) {
 	a, known := t.actions[signal]
 	if !known || a.handler() == actionDefault || isCaught(t.tid, signal) {
 		return false
 	}
 	if a.handler() == actionIgnore {
-		return false // a fault that is ignored ends the program all the same
+		return false // a fault kills the program even if its signal is ignored
 	}
-	err := r.withPage(t, func(at uint64) error {
+	err := r.withTemporaryPage(t, func(at uint64) error {
 		if writeMemory(t.tid, at, a[:]) != len(a) {
 			return unix.EFAULT
 		}
 		const maskSize = 8
-		_, err := r.inject(t, unix.SYS_RT_SIGACTION, uint64(signal), at, 0, maskSize)
+		_, err := r.injectCall(t, unix.SYS_RT_SIGACTION, uint64(signal), at, 0, maskSize)
 		return err
 	})
 	if err == nil {
 		return true
 	}
-	r.report("the handler of process %d for %v is lost: the kernel reset it at an access to "+
-		"a BAR, and restoring it failed: %v", t.process,
-		unix.SignalName(signal), err)
+	r.reportEvent("process %d lost its handler for %v: the kernel reset the handler "+
+		"when lm intercepted an access to a BAR, and lm could not restore it: %v",
+		t.process, unix.SignalName(signal), err)
 	delete(t.actions, signal)
 	return false
 }
 
-// deliver lets a thread go on with a signal of its own, whose handler is the
-// program's again. A fault comes once more by itself, another signal is sent again.
+// deliver resumes a thread with a signal, after it has restored the program's handler. A signal of
+// a fault needs not be sent again after that, because the thread faults again. Any other signal is
+// sent again.
 func (r *recording) deliver(t *thread, signal unix.Signal, code int32) {
 	if code <= 0 && t.ignores(signal) {
 		signal = 0
@@ -111,20 +113,20 @@ func (r *recording) deliver(t *thread, signal unix.Signal, code int32) {
 		}
 		signal = 0
 	}
-	if a := t.actions[signal]; signal != 0 && a.once() {
+	if a := t.actions[signal]; signal != 0 && a.isOneShot() {
 		delete(t.actions, signal)
 	}
 	r.resume(t, signal)
 }
 
-// ignores reports whether the program ignores a signal, whatever the kernel
-// has made of that.
+// ignores reports whether the program has set a signal to be ignored, even if the kernel has reset
+// that.
 func (t *thread) ignores(signal unix.Signal) bool {
 	a, known := t.actions[signal]
 	return known && a.handler() == actionIgnore
 }
 
-// isCaught reports whether the kernel has a handler for a signal.
+// isCaught reports whether the kernel has a handler for a signal of a thread.
 func isCaught(tid int, signal unix.Signal) bool {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
 	_, rest, _ := strings.Cut(string(text), "\nSigCgt:")

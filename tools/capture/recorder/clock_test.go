@@ -18,13 +18,13 @@ func TestTimesAreTheProgramsOwn(t *testing.T) {
 	var out bytes.Buffer
 	w := newWriter(&out, 0)
 	now := w.began
-	w.wall = func() time.Time { return now }
+	w.now = func() time.Time { return now }
 	stop := func(took time.Duration) {
-		w.work()
+		w.beginStop()
 		now = now.Add(took / 2)
 		w.access('R', 0, 0, []byte{1})
 		now = now.Add(took / 2)
-		w.rest()
+		w.endStop()
 	}
 	w.line("DEVICE 0 1af4 1110 file")
 	w.line("BAR 0 0 2 0 1000")
@@ -50,8 +50,8 @@ func TestTimesAreTheProgramsOwn(t *testing.T) {
 			times = append(times, string(r.Data))
 		}
 	}
-	const want = "3000000 2000000 the program ran for 5000 us; lm worked for 158000000 us more, " +
-		"which no CLK line has"
+	const want = "3000000 2000000 the program ran for 5000 us; lm used 158000000 us more, " +
+		"which CLK lines do not count"
 	if got := strings.Join(times, " "); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -65,7 +65,7 @@ func TestRecorderCountsItsOwnTimeAtEveryStop(t *testing.T) {
 	for _, a := range r.capture.Records {
 		all += uint64(a.Clocks)
 		if a.Kind == record.Note {
-			_, _ = fmt.Sscanf(string(a.Data), "the program ran for %d us; lm worked for %d us more",
+			_, _ = fmt.Sscanf(string(a.Data), "the program ran for %d us; lm used %d us more",
 				&ran, &own)
 		}
 	}

@@ -11,60 +11,62 @@ import (
 	"strings"
 )
 
-// control is a request to a device, by ioctl, that stops the program.
-type control struct {
+// ioctlHandler handles an ioctl request to a device. The filter stops the program at such requests.
+type ioctlHandler struct {
 	request uint32
-	// tells whether its end matters; nil: it does
+	// Reports whether the exit of the request must be handled; nil: it must.
 	enter func(r *recording, t *thread, c *call) bool
 	exit  func(r *recording, t *thread, c *call, result uint64)
 }
 
-// Requests that have a device reach memory.
+// Requests that make a device reach memory.
 const (
-	requestMap   = 0x3b71 // VFIO_IOMMU_MAP_DMA; of a device VFIO_DEVICE_PCI_HOT_RESET
+	requestMap   = 0x3b71 // VFIO_IOMMU_MAP_DMA; on the file of a device VFIO_DEVICE_PCI_HOT_RESET
 	requestIOMap = 0x3b85 // IOMMU_IOAS_MAP
 )
 
-// controls are from linux/vfio.h, linux/iommufd.h and tt-kmd's ioctl.h.
-var controls = []control{
-	{0x3b6a, (*recording).namesDevice, (*recording).gotDevice}, // VFIO_GROUP_GET_DEVICE_FD
-	// VFIO_IOMMU_MAP_DMA; of a device VFIO_DEVICE_PCI_HOT_RESET
-	{requestMap, nil, (*recording).mapped},
-	{0x3b72, (*recording).unmapsBus, (*recording).unmapped},    // VFIO_IOMMU_UNMAP_DMA
-	{requestIOMap, nil, (*recording).mappedByFile},             // IOMMU_IOAS_MAP
-	{0x3b86, (*recording).unmaps, (*recording).unmappedByFile}, // IOMMU_IOAS_UNMAP
-	{0x3b6f, nil, (*recording).wasReset},                       // VFIO_DEVICE_RESET
-	{ttAllocate, nil, (*recording).allocated},
-	{ttConfigure, nil, (*recording).pointed},
-	{ttPin, nil, (*recording).pinned},
-	{ttUnpin, (*recording).unmaps, (*recording).unpinned},
-	{ttReset, nil, (*recording).driverReset},
-	{ttAllocateDMA, nil, (*recording).driverMemory},
-	{ttCleanup, nil, (*recording).driverCleanup},
+// ioctlHandlers are the handled requests of linux/vfio.h, linux/iommufd.h and tt-kmd's ioctl.h.
+var ioctlHandlers = []ioctlHandler{
+	{0x3b6a, (*recording).readDeviceName, (*recording).addVFIODevice}, // VFIO_GROUP_GET_DEVICE_FD
+	// VFIO_IOMMU_MAP_DMA; on the file of a device VFIO_DEVICE_PCI_HOT_RESET
+	{requestMap, nil, (*recording).addDMAMapping},
+	// VFIO_IOMMU_UNMAP_DMA
+	{0x3b72, (*recording).recordBeforeDMAUnmap, (*recording).removeDMAMapping},
+	{requestIOMap, nil, (*recording).addIOMMUFDMapping},                         // IOMMU_IOAS_MAP
+	{0x3b86, (*recording).recordBeforeUnmap, (*recording).removeIOMMUFDMapping}, // IOMMU_IOAS_UNMAP
+	// VFIO_DEVICE_RESET
+	{0x3b6f, nil, (*recording).reportReset},
+	{ttAllocate, nil, (*recording).addDriverWindow},
+	{ttConfigure, nil, (*recording).recordWindowStores},
+	{ttPin, nil, (*recording).addPinnedMemory},
+	{ttUnpin, (*recording).recordBeforeUnmap, (*recording).removePinnedMemory},
+	{ttReset, nil, (*recording).reportDriverReset},
+	{ttAllocateDMA, nil, (*recording).addDriverMemory},
+	{ttCleanup, nil, (*recording).reportDriverCleanup},
 }
 
-func (r *recording) enterControl(t *thread, c *call) bool {
-	for i := range controls {
-		if k := &controls[i]; k.request == uint32(c.arguments[1]) {
-			c.control = k
+func (r *recording) enterIoctl(t *thread, c *call) bool {
+	for i := range ioctlHandlers {
+		if k := &ioctlHandlers[i]; k.request == uint32(c.arguments[1]) {
+			c.ioctl = k
 			return k.enter == nil || k.enter(r, t, c)
 		}
 	}
 	return false
 }
 
-func (r *recording) namesDevice(t *thread, c *call) bool {
-	c.name = readText(t.tid, c.arguments[2])
-	return c.name != ""
+func (r *recording) readDeviceName(t *thread, c *call) bool {
+	c.deviceName = readCString(t.tid, c.arguments[2])
+	return c.deviceName != ""
 }
 
-func (r *recording) gotDevice(t *thread, c *call, fd uint64) {
-	r.opened = append(r.opened, opened{t.process, int(fd), c.name})
-	r.openedFile(t, fd)
+func (r *recording) addVFIODevice(t *thread, c *call, fd uint64) {
+	r.vfioFDs = append(r.vfioFDs, vfioFD{t.process, int(fd), c.deviceName})
+	r.handleOpenedFD(t, fd)
 }
 
-// words reads a structure of 32-bit and 64-bit numbers: the latter are two.
-func words(t *thread, address uint64, n int) (list []uint32, ok bool) {
+// readWords reads n 32-bit words of a structure. A 64-bit number in it is two words.
+func readWords(t *thread, address uint64, n int) (list []uint32, ok bool) {
 	data := make([]byte, 4*n)
 	ok = readMemory(t.tid, address, data) == len(data)
 	for i := range n {
@@ -73,82 +75,88 @@ func words(t *thread, address uint64, n int) (list []uint32, ok bool) {
 	return list, ok
 }
 
-func long(w []uint32, at int) uint64 { return uint64(w[at]) | uint64(w[at+1])<<32 }
+func uint64At(w []uint32, at int) uint64 { return uint64(w[at]) | uint64(w[at+1])<<32 }
 
-// mapped follows a request with struct vfio_iommu_type1_dma_map: argsz,
-// flags, address, bus address, bytes.
-func (r *recording) mapped(t *thread, c *call, _ uint64) {
+// addDMAMapping handles a request with struct vfio_iommu_type1_dma_map. Its words are: argsz,
+// flags, address (2), bus address (2), size in bytes (2).
+func (r *recording) addDMAMapping(t *thread, c *call, _ uint64) {
 	if path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid,
 		int32(c.arguments[0]))); path == vfioFile {
-		r.wasReset(t, c, 0)
+		r.reportReset(t, c, 0)
 		return
 	}
-	r.hosts.translated = true
-	if w, ok := words(t, c.arguments[2], 8); ok {
-		r.reachBy(t, long(w, 2), long(w, 6), long(w, 4), reached{vfio: true})
+	r.hostMemory.usesIOMMU = true
+	if w, ok := readWords(t, c.arguments[2], 8); ok {
+		r.addDMARangeOfKind(t, uint64At(w, 2), uint64At(w, 6), uint64At(w, 4),
+			dmaRange{byVFIO: true})
 	}
 }
 
-// unmaps looks at memory for the last time.
-func (r *recording) unmaps(*thread, *call) bool {
-	if slices.ContainsFunc(r.hosts.reached, func(m *reached) bool { return m.scan }) {
+// recordBeforeUnmap records the device's writes before memory is unmapped, when the memory can be
+// read for the last time.
+func (r *recording) recordBeforeUnmap(*thread, *call) bool {
+	if slices.ContainsFunc(r.hostMemory.ranges, func(m *dmaRange) bool { return m.isTracked }) {
 		r.recordChanges(byDevice)
 	}
 	return true
 }
 
-// unmapsBus is unmaps of struct vfio_iommu_type1_dma_unmap: of its addresses alone,
-// as there may be one such call for each page.
-func (r *recording) unmapsBus(t *thread, c *call) bool {
-	w, ok := words(t, c.arguments[2], 6)
-	if !ok || w[1]&2 != 0 || long(w, 4) == 0 {
-		return r.unmaps(t, c)
+// recordBeforeDMAUnmap is recordBeforeUnmap for struct vfio_iommu_type1_dma_unmap. It looks only at
+// the addresses of the request, because a program may make one such request for each page.
+func (r *recording) recordBeforeDMAUnmap(t *thread, c *call) bool {
+	w, ok := readWords(t, c.arguments[2], 6)
+	if !ok || w[1]&2 != 0 || uint64At(w, 4) == 0 {
+		return r.recordBeforeUnmap(t, c)
 	}
-	first := long(w, 2)
-	last := first + min(long(w, 4)-1, ^uint64(0)-first)
-	from, to := r.hosts.overlapping(first, last)
-	if slices.ContainsFunc(r.hosts.reached[from:to], func(m *reached) bool { return m.scan }) {
+	first := uint64At(w, 2)
+	last := first + min(uint64At(w, 4)-1, ^uint64(0)-first)
+	from, to := r.hostMemory.overlapping(first, last)
+	if slices.ContainsFunc(r.hostMemory.ranges[from:to],
+		func(m *dmaRange) bool { return m.isTracked }) {
 		r.recordChangesBetween(byDevice, first, last)
 	}
 	return true
 }
 
-// unmapped follows a request with struct vfio_iommu_type1_dma_unmap: argsz,
-// flags, bus address, bytes.
-func (r *recording) unmapped(t *thread, c *call, _ uint64) {
-	if w, ok := words(t, c.arguments[2], 6); ok && w[1]&2 != 0 { // VFIO_DMA_UNMAP_FLAG_ALL
-		r.unreach(t, 0, ^uint64(0))
+// removeDMAMapping handles a request with struct vfio_iommu_type1_dma_unmap. Its words are: argsz,
+// flags, bus address (2), size in bytes (2).
+func (r *recording) removeDMAMapping(t *thread, c *call, _ uint64) {
+	if w, ok := readWords(t, c.arguments[2], 6); ok && w[1]&2 != 0 { // VFIO_DMA_UNMAP_FLAG_ALL
+		r.removeDMARanges(t, 0, ^uint64(0))
 	} else if ok {
-		r.unreach(t, long(w, 2), long(w, 4))
+		r.removeDMARanges(t, uint64At(w, 2), uint64At(w, 4))
 	}
 }
 
-// mappedByFile follows a request with struct iommu_ioas_map: size, flags, space,
-// nothing, address, bytes, bus address.
-func (r *recording) mappedByFile(t *thread, c *call, _ uint64) {
-	r.hosts.translated = true
-	if w, ok := words(t, c.arguments[2], 10); ok {
-		r.reach(t, long(w, 4), long(w, 6), long(w, 8))
+// addIOMMUFDMapping handles a request with struct iommu_ioas_map. Its words are: size, flags, id of
+// the address space, reserved, address (2), size in bytes (2), bus address (2).
+func (r *recording) addIOMMUFDMapping(t *thread, c *call, _ uint64) {
+	r.hostMemory.usesIOMMU = true
+	if w, ok := readWords(t, c.arguments[2], 10); ok {
+		r.addDMARange(t, uint64At(w, 4), uint64At(w, 6), uint64At(w, 8))
 	}
 }
 
-// unmappedByFile follows a request with struct iommu_ioas_unmap: size, space, bus address, bytes.
-func (r *recording) unmappedByFile(t *thread, c *call, _ uint64) {
-	if w, ok := words(t, c.arguments[2], 6); ok {
-		r.unreach(t, long(w, 2), long(w, 4))
+// removeIOMMUFDMapping handles a request with struct iommu_ioas_unmap. Its words are: size, id of
+// the address space, bus address (2), size in bytes (2).
+func (r *recording) removeIOMMUFDMapping(t *thread, c *call, _ uint64) {
+	if w, ok := readWords(t, c.arguments[2], 6); ok {
+		r.removeDMARanges(t, uint64At(w, 2), uint64At(w, 4))
 	}
 }
 
-// ofVFIO reports whether a path is of a container, a group or a device.
-func ofVFIO(path string) bool { return path == vfioFile || strings.HasPrefix(path, "/dev/vfio/") }
+// isVFIOFile reports whether a path is a container, group or device of VFIO.
+func isVFIOFile(path string) bool {
+	return path == vfioFile || strings.HasPrefix(path, "/dev/vfio/")
+}
 
-// closedVFIO follows the closing of a file of VFIO. Where no process
-// has one any more, nor a BAR mapped, no device reaches what VFIO had mapped.
-func (r *recording) closedVFIO(t *thread) {
+// handleVFIOClose handles the closing of a file of VFIO. If no process has a file of VFIO open, or
+// a BAR mapped, no device reaches any more what VFIO had mapped.
+func (r *recording) handleVFIOClose(t *thread) {
 	for _, other := range r.threads {
 		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", other.tid))
 		for _, file := range files {
-			if path, _ := os.Readlink(file); ofVFIO(path) {
+			if path, _ := os.Readlink(file); isVFIOFile(path) {
 				return
 			}
 		}
@@ -156,10 +164,11 @@ func (r *recording) closedVFIO(t *thread) {
 			return
 		}
 	}
-	r.retire(t, func(m *reached) bool { return m.vfio })
+	r.retireMatching(t, func(m *dmaRange) bool { return m.byVFIO })
 }
 
-func (r *recording) wasReset(t *thread, c *call, _ uint64) {
-	name := r.vfioName(t, int(int32(c.arguments[0])))
-	r.report("process %d resets device %s, which a replay does not do", t.process, name)
+func (r *recording) reportReset(t *thread, c *call, _ uint64) {
+	name := r.vfioDeviceName(t, int(int32(c.arguments[0])))
+	r.reportEvent("process %d resets device %s: a replay does not repeat the reset", t.process,
+		name)
 }

@@ -1,15 +1,15 @@
 //go:build linux && (amd64 || arm64)
 
-// Package recorder runs an unmodified program and writes down every load and
-// store that it makes to the BARs of PCI devices: tools/capture/record/FORMAT.md has
-// the text, README.md here what can be recorded and what cannot.
+// Package recorder runs an unmodified program, and records every load and store that the program
+// makes to the BARs of PCI devices. tools/capture/record/FORMAT.md describes the text of a record.
+// README.md in this directory lists what can be recorded and what cannot.
 //
-// The program is traced by ptrace. A seccomp filter stops it at the few system
-// calls that map, unmap or open; a mapping of a BAR it gets without access,
-// and the recorder maps the same descriptor itself. Each access then faults.
-// The recorder executes the faulting instruction (x86, a64): it makes the
-// access with the same width, writes it down, sets the registers, and the
-// program continues after the instruction. On amd64 it first executes the instructions
-// that follow, up to the next accesses (follow_amd64.go). No mapping of a BAR is ever opened for a
-// moment, so threads cannot slip past.
+// The recorder traces the program with ptrace. A seccomp filter stops the program at the few system
+// calls that map or unmap memory or open files. When the program maps a BAR, the mapping has no
+// access rights, and the recorder maps the same file itself. Therefore each access of the program
+// to the BAR faults. The recorder executes the faulting instruction (packages x86 and a64): it
+// makes the access with the same width, records it, and sets the registers. Then the program
+// continues after the instruction. On amd64 the recorder first executes the instructions that
+// follow, up to the next accesses (follow_amd64.go). The program never gets access to a mapping of
+// a BAR, not even for a moment. Therefore no thread can make an access that is not recorded.
 package recorder

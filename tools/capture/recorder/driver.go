@@ -4,7 +4,6 @@ package recorder
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"unsafe"
@@ -16,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Requests of Tenstorrent's driver (tt-kmd, ioctl.h).
+// ioctl requests of Tenstorrent's driver (tt-kmd, ioctl.h).
 const (
 	ttDeviceInfo   = 0xfa00
 	ttMappings     = 0xfa02
@@ -27,30 +26,33 @@ const (
 	ttAllocate     = 0xfa0b
 	ttConfigure    = 0xfa0d
 	ttCleanup      = 0xfa0e
-	ttOrderingZero = boards.OrderingDefault // the driver counts from 0
+	ttOrderingZero = boards.OrderingDefault // the driver numbers orderings from 0
 	noWindow       = -1
 )
 
-// driven is a device behind Tenstorrent's driver.
-type driven struct {
+// driverDevice is a device that Tenstorrent's driver manages.
+type driverDevice struct {
 	*device
-	folder string // under /sys
+	sysDir string // directory in /sys
 	board  *boards.Board
-	// in its file, by twice 0, 2, 4 for the BAR, and one for write-combining
+	// mappings of BARs in the driver's file: index 0, 2 or 4 is the uncached mapping of this BAR,
+	// and the next index is its write-combining mapping
 	mappings [6]struct{ base, size uint64 }
 	windows  []driverWindow
 }
 
-// driverWindow is one that the driver has given out, or, with noWindow, memory.
+// driverWindow is a TLB window that the driver has allocated for the program. If its slot is
+// noWindow, it is memory that the driver has allocated.
 type driverWindow struct {
-	slot                int
-	size                uint64
-	uncached, combining uint64 // in the file
+	slot                     int
+	size                     uint64
+	uncached, writeCombining uint64 // offsets of its two mappings in the driver's file
 }
 
-// behind finds the device behind a file of the driver's, which answers whoever has the file.
-func (r *recording) behind(t *thread, fd int) (*driven, error) {
-	own, err := takeDescriptor(t, fd)
+// deviceOfDriverFile returns the device of an open file of the driver. It queries the driver with a
+// copy of the file descriptor.
+func (r *recording) deviceOfDriverFile(t *thread, fd int) (*driverDevice, error) {
+	own, err := copyFD(t, fd)
 	if err != nil {
 		return nil, err
 	}
@@ -61,23 +63,23 @@ func (r *recording) behind(t *thread, fd int) (*driven, error) {
 		_, _, busDevFn, _ uint16
 		domain, _         uint16
 	}{in: 20}
-	if err := request(own, ttDeviceInfo, unsafe.Pointer(&info)); err != nil {
+	if err := ioctl(own, ttDeviceInfo, unsafe.Pointer(&info)); err != nil {
 		return nil, fmt.Errorf("GET_DEVICE_INFO: %w", err)
 	}
 	name := fmt.Sprintf("%04x:%02x:%02x.%x", info.domain, info.busDevFn>>8, info.busDevFn>>3&31,
 		info.busDevFn&7)
-	for _, d := range r.driven {
+	for _, d := range r.driverDevices {
 		if d.name == name {
 			return d, nil
 		}
 	}
-	d := &driven{device: r.device(name, info.vendor, info.device),
-		folder: filepath.Join(sysDevices, name), board: boards.FindByID(info.vendor, info.device)}
+	d := &driverDevice{device: r.findOrAddDevice(name, info.vendor, info.device),
+		sysDir: filepath.Join(sysDevices, name), board: boards.FindByID(info.vendor, info.device)}
 	if d.device == nil {
 		return nil, nil
 	}
 	if d.board == nil || d.board.TLB == nil {
-		return nil, fmt.Errorf("the driver's windows of device %04x:%04x are unknown",
+		return nil, fmt.Errorf("lm does not know the TLB windows of device %04x:%04x",
 			info.vendor, info.device)
 	}
 	all := struct {
@@ -87,7 +89,7 @@ func (r *recording) behind(t *thread, fd int) (*driven, error) {
 			base, size uint64
 		}
 	}{count: 6}
-	if err := request(own, ttMappings, unsafe.Pointer(&all)); err != nil {
+	if err := ioctl(own, ttMappings, unsafe.Pointer(&all)); err != nil {
 		return nil, fmt.Errorf("QUERY_MAPPINGS: %w", err)
 	}
 	for _, m := range all.list {
@@ -95,57 +97,62 @@ func (r *recording) behind(t *thread, fd int) (*driven, error) {
 			d.mappings[m.id-1].base, d.mappings[m.id-1].size = m.base, m.size
 		}
 	}
-	r.driven = append(r.driven, d)
+	r.driverDevices = append(r.driverDevices, d)
 	return d, nil
 }
 
-// throughDriver returns the part of a device that a mapping of the driver's file has.
-func (r *recording) throughDriver(t *thread, fd int, offset, length uint64) (*mapped, error) {
-	d, err := r.behind(t, fd)
+// driverTarget returns the part of a BAR that a mapping of the driver's file maps.
+func (r *recording) driverTarget(t *thread, fd int, offset, length uint64) (*mapTarget, error) {
+	d, err := r.deviceOfDriverFile(t, fd)
 	if d == nil || err != nil {
 		return nil, err
 	}
 	for _, w := range d.windows {
-		for _, at := range []uint64{w.uncached, w.combining} {
+		for _, at := range []uint64{w.uncached, w.writeCombining} {
 			if offset-at < w.size && w.slot == noWindow {
 				return nil, nil
 			} else if offset-at < w.size {
 				g := d.board.TLB.GroupOf(w.slot)
-				return r.pci(d.folder, int(g.Bar), g.Offset+uint64(w.slot-g.First)*g.Size+offset-at)
+				return r.pciTarget(d.sysDir, int(g.Bar),
+					g.Offset+uint64(w.slot-g.First)*g.Size+offset-at)
 			}
 		}
 	}
 	for i, m := range d.mappings {
 		if offset-m.base < m.size {
-			return r.pci(d.folder, i&^1, offset-m.base)
+			return r.pciTarget(d.sysDir, i&^1, offset-m.base)
 		}
 	}
-	return nil, errors.New("the driver has not reported the PCI ids")
+	return nil, fmt.Errorf("the driver has not reported a BAR or TLB window at offset 0x%x",
+		offset)
 }
 
-// aside returns what is behind a request's descriptor, nil for no such device.
-func (r *recording) aside(t *thread, c *call, what string) *driven {
-	d, err := r.behind(t, int(int32(c.arguments[0])))
+// deviceOfRequest returns the device to which an ioctl request goes, or nil if the device is
+// unknown or not recorded.
+func (r *recording) deviceOfRequest(t *thread, c *call, what string) *driverDevice {
+	d, err := r.deviceOfDriverFile(t, int(int32(c.arguments[0])))
 	if err != nil {
-		r.gap("%s of process %d is not recorded: %v", what, t.process, err)
+		r.reportGap("%s of process %d is not recorded: %v", what, t.process, err)
 	}
 	return d
 }
 
-// allocated follows the allocation of a window: size, nothing, id, nothing, offset uncached, offset
-// write-combining.
-func (r *recording) allocated(t *thread, c *call, _ uint64) {
-	d := r.aside(t, c, "ALLOCATE_TLB")
-	if w, ok := words(t, c.arguments[2], 10); ok && d != nil {
-		d.windows = append(d.windows, driverWindow{int(w[4]), long(w, 0), long(w, 6), long(w, 8)})
+// addDriverWindow handles the allocation of a TLB window. The 32-bit words of the request are: size
+// (2), unused (2), id, unused, offset of the uncached mapping (2), offset of the write-combining
+// mapping (2).
+func (r *recording) addDriverWindow(t *thread, c *call, _ uint64) {
+	d := r.deviceOfRequest(t, c, "ALLOCATE_TLB")
+	if w, ok := readWords(t, c.arguments[2], 10); ok && d != nil {
+		d.windows = append(d.windows, driverWindow{int(w[4]), uint64At(w, 0), uint64At(w, 6),
+			uint64At(w, 8)})
 	}
 }
 
-// pointed follows a request by which the driver points a window, which it does by
-// stores: id, nothing, address, the corners, and four bytes and one of settings.
-// They come into the record as the program's.
-func (r *recording) pointed(t *thread, c *call, _ uint64) {
-	d := r.aside(t, c, "CONFIGURE_TLB")
+// recordWindowStores handles a request that configures a TLB window: id, unused word, address,
+// coordinates of the tiles, and five bytes of settings. The driver configures the window with
+// stores to registers. The record has them as stores of the program.
+func (r *recording) recordWindowStores(t *thread, c *call, _ uint64) {
+	d := r.deviceOfRequest(t, c, "CONFIGURE_TLB")
 	var data [32]byte
 	if d == nil || readMemory(t.tid, c.arguments[2], data[:]) != len(data) {
 		return
@@ -163,24 +170,28 @@ func (r *recording) pointed(t *thread, c *call, _ uint64) {
 	}
 	l := d.board.TLB
 	g := l.GroupOf(slot)
-	if g == nil || data[27] != 0 {
-		r.gap("CONFIGURE_TLB of process %d uses window %d in a way that is not recorded "+
-			"(linked: %d)", t.process, slot, data[27])
+	if g == nil {
+		r.reportGap("CONFIGURE_TLB of process %d is not recorded: the device has no TLB window %d",
+			t.process, slot)
+		return
+	}
+	if data[27] != 0 {
+		r.reportGap("CONFIGURE_TLB of process %d makes TLB window %d a linked window, "+
+			"which lm cannot record", t.process, slot)
 		return
 	}
 	encoded, ok := l.EncodeWindow(g, target, address)
 	if !ok {
-		r.gap("CONFIGURE_TLB of process %d sets window %d to an address that boards do not "+
-			"have: %x",
-			t.process, slot, address)
+		r.reportGap("CONFIGURE_TLB of process %d sets TLB window %d to address 0x%x, "+
+			"which the TLB cannot encode", t.process, slot, address)
 		return
 	}
-	m, err := r.pci(d.folder, int(l.ConfigBar), l.ConfigOffset+uint64(slot)*l.ConfigStride)
+	m, err := r.pciTarget(d.sysDir, int(l.ConfigBar), l.ConfigOffset+uint64(slot)*l.ConfigStride)
 	if err != nil {
-		r.gap("CONFIGURE_TLB of process %d: %v", t.process, err)
+		r.reportGap("CONFIGURE_TLB of process %d is not recorded: %v", t.process, err)
 		return
 	}
-	r.out.line("NOTE process %d has the driver point window %d", t.process, slot)
+	r.out.line("NOTE the driver points TLB window %[2]d for process %[1]d", t.process, slot)
 	for at := uint64(0); at < l.ConfigStride; at += uint64(l.ConfigWidth) {
 		value := chips.LoadRegister(&encoded, at, l.ConfigWidth)
 		r.out.access('W', m.bar.number, m.offset+at,
@@ -188,57 +199,60 @@ func (r *recording) pointed(t *thread, c *call, _ uint64) {
 	}
 }
 
-// pinned follows a request that pins memory: bytes of the answer, flags, address, bytes, address
-// on the bus, and where the flags ask for it on the NoC.
-func (r *recording) pinned(t *thread, c *call, _ uint64) {
+// addPinnedMemory handles a request that pins memory. Its words are: size of the result, flags,
+// address (2), size in bytes (2), bus address (2), and the NoC address (2) if the flags request it.
+func (r *recording) addPinnedMemory(t *thread, c *call, _ uint64) {
 	const onNoC = 2
-	w, ok := words(t, c.arguments[2], 8)
+	w, ok := readWords(t, c.arguments[2], 8)
 	if !ok {
 		return
 	}
-	bus := long(w, 6)
-	if more, ok := words(t, c.arguments[2]+32, 2); ok && w[1]&onNoC != 0 {
-		bus = long(more, 0)
+	bus := uint64At(w, 6)
+	if more, ok := readWords(t, c.arguments[2]+32, 2); ok && w[1]&onNoC != 0 {
+		bus = uint64At(more, 0)
 	}
-	r.reach(t, long(w, 2), long(w, 4), bus)
+	r.addDMARange(t, uint64At(w, 2), uint64At(w, 4), bus)
 }
 
-// unpinned follows a request that unpins memory, by its address.
-func (r *recording) unpinned(t *thread, c *call, _ uint64) {
-	w, ok := words(t, c.arguments[2], 4)
+// removePinnedMemory handles a request that unpins the memory at an address.
+func (r *recording) removePinnedMemory(t *thread, c *call, _ uint64) {
+	w, ok := readWords(t, c.arguments[2], 4)
 	if !ok {
 		return
 	}
-	at := long(w, 0)
-	for _, m := range r.hosts.reached {
+	at := uint64At(w, 0)
+	for _, m := range r.hostMemory.ranges {
 		if m.space != t.space || at < m.start || at-m.start >= m.size() {
 			continue
 		}
-		if bus := m.bus + at - m.start; m.pieceOf(bus) == bus {
-			r.unreach(t, bus, 1)
+		if bus := m.bus + at - m.start; m.mappingStartOf(bus) == bus {
+			r.removeDMARanges(t, bus, 1)
 			return
 		}
 	}
 }
 
-func (r *recording) driverReset(t *thread, c *call, _ uint64) {
-	w, _ := words(t, c.arguments[2], 2)
-	r.report("process %d resets its device through the driver (RESET_DEVICE, flags %d), which a "+
-		"replay does not do", t.process, w[1])
+func (r *recording) reportDriverReset(t *thread, c *call, _ uint64) {
+	w, _ := readWords(t, c.arguments[2], 2)
+	r.reportEvent("process %d resets its device through the driver (RESET_DEVICE, "+
+		"flags %d): a replay does not repeat the reset", t.process, w[1])
 }
 
-// driverMemory follows the allocation of memory of the driver: six words, its
-// address on the bus, offset in the file, and bytes. A mapping of it is none of a BAR.
-func (r *recording) driverMemory(t *thread, c *call, _ uint64) {
-	r.report("process %d uses memory of the driver (ALLOCATE_DMA_BUF), which is not recorded",
-		t.process)
-	d := r.aside(t, c, "ALLOCATE_DMA_BUF")
-	if w, ok := words(t, c.arguments[2], 11); ok && d != nil {
-		d.windows = append(d.windows, driverWindow{noWindow, uint64(w[10]), long(w, 8), long(w, 8)})
+// addDriverMemory handles the allocation of memory by the driver: six words, then the bus
+// address (2), the offset in the file (2) and the size in bytes. A later mapping of this memory is
+// not a mapping of a BAR.
+func (r *recording) addDriverMemory(t *thread, c *call, _ uint64) {
+	r.reportEvent("process %d uses memory of the driver (ALLOCATE_DMA_BUF): "+
+		"accesses to this memory are not recorded", t.process)
+	d := r.deviceOfRequest(t, c, "ALLOCATE_DMA_BUF")
+	if w, ok := readWords(t, c.arguments[2], 11); ok && d != nil {
+		d.windows = append(d.windows, driverWindow{noWindow, uint64(w[10]), uint64At(w, 8),
+			uint64At(w, 8)})
 	}
 }
 
-func (r *recording) driverCleanup(t *thread, c *call, _ uint64) {
-	r.report("process %d asks the driver for a store when the process ends (SET_NOC_CLEANUP); "+
-		"this is not replayed: a replay asks for its own", t.process)
+func (r *recording) reportDriverCleanup(t *thread, c *call, _ uint64) {
+	r.reportEvent("process %d has the driver make a store when the process ends "+
+		"(SET_NOC_CLEANUP): a replay omits it; "+
+		"on a tt: device, a replay may reset cores of one tile instead", t.process)
 }

@@ -61,7 +61,7 @@ func TestFirstThreadMayEndBeforeTheOthers(t *testing.T) {
 func TestWhatTheKernelMovesBetweenFilesIsAGap(t *testing.T) {
 	r := recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "between")
 	if r.exit != 0 || !errors.Is(r.err, record.ErrGap) ||
-		strings.Count(r.said, "(sendfile, splice, copy_file_range), which is not recorded") < 3 {
+		strings.Count(r.said, "(sendfile, splice, copy_file_range): the copy is not recorded") < 3 {
 		t.Errorf("exit %d, %v: %s", r.exit, r.err, r.said)
 	}
 }
@@ -71,7 +71,7 @@ func TestWaysPastTheRecorderAreNamed(t *testing.T) {
 	r := recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "past")
 	lists(t, r)
 	for _, want := range []string{"sends a descriptor of ", "io_uring",
-		"/mem: accesses to a BAR through it", "Linux's AIO"} {
+		"/mem: accesses to a BAR through this file", "Linux's AIO"} {
 		if !strings.Contains(r.said, want) {
 			t.Errorf("%q is not said: %s", want, r.said)
 		}
@@ -111,7 +111,7 @@ func TestSystemCallsOnAFileOfADriverAreNamed(t *testing.T) {
 // TestPlaceOfAnInstructionIsWholeWhereItsPathHasABlank.
 func TestPlaceOfAnInstructionIsWholeWhereItsPathHasABlank(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a program")
-	if err := os.WriteFile(path, make([]byte, 2*page), 0o600); err != nil {
+	if err := os.WriteFile(path, make([]byte, 2*pageSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	file, err := os.Open(path)
@@ -119,12 +119,14 @@ func TestPlaceOfAnInstructionIsWholeWhereItsPathHasABlank(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	at, err := unix.MmapPtr(int(file.Fd()), page, nil, page, unix.PROT_READ, unix.MAP_PRIVATE)
+	at, err := unix.MmapPtr(int(file.Fd()), pageSize, nil, pageSize, unix.PROT_READ,
+		unix.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unix.MunmapPtr(at, page) }()
-	if got, want := locate(os.Getpid(), uint64(uintptr(at))+8), path+"+0x1008"; got != want {
+	defer func() { _ = unix.MunmapPtr(at, pageSize) }()
+	if got, want := describeAddress(os.Getpid(), uint64(uintptr(at))+8),
+		path+"+0x1008"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -269,18 +271,18 @@ func TestRegionsOfVFIOAreTheFirstSixBars(t *testing.T) {
 		}
 	}
 	r := &recording{options: &Options{}, out: newWriter(io.Discard, 0)}
-	if m, err := r.region(folder, 2<<vfioShift|0x1230); err != nil || m.bar.index != 2 ||
+	if m, err := r.vfioRegionTarget(folder, 2<<vfioShift|0x1230); err != nil || m.bar.index != 2 ||
 		m.offset != 0x1230 || m.bar.size != 1<<20 || m.bar.device.name != "0000:03:00.0" {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if m, err := r.region(folder, 7<<vfioShift); err != nil || m != nil {
+	if m, err := r.vfioRegionTarget(folder, 7<<vfioShift); err != nil || m != nil {
 		t.Errorf("configuration space: %+v, %v", m, err)
 	}
-	if m, err := r.within(folder, 0x10000ff0); err != nil || m == nil || m.bar.index != 0 ||
+	if m, err := r.barContaining(folder, 0x10000ff0); err != nil || m == nil || m.bar.index != 0 ||
 		m.offset != 0xff0 {
 		t.Errorf("a physical address: %+v, %v", m, err)
 	}
-	if m, err := r.within(folder, 0x20000000); err != nil || m != nil {
+	if m, err := r.barContaining(folder, 0x20000000); err != nil || m != nil {
 		t.Errorf("memory that is no BAR: %+v, %v", m, err)
 	}
 }
@@ -329,7 +331,7 @@ func TestPointerToABarInASystemCallIsNamedWithARemedy(t *testing.T) {
 		}
 	}
 	if !strings.Contains(r.said, "EFAULT") || !strings.Contains(r.said, "BAR 2 of file") ||
-		!strings.Contains(r.said, "copy the data to a buffer") {
+		!strings.Contains(r.said, "pass a buffer with a copy of the data") {
 		t.Error(r.said)
 	}
 }

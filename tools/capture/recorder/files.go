@@ -14,22 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// function is the name of a folder of a PCI function.
-var function = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+// pciAddress matches the name of the directory of a PCI function in /sys.
+var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
 var memoryFile = regexp.MustCompile(`^/proc/\d+/mem$`)
 
-// moved is a system call that moves data between memory and a file, where that is of a device.
-type moved struct {
-	name   string
-	folder string
-	file   string // config, reset, remove, rescan or resourceN, or vfio
-	store  bool
-	at     uint64 // in the file; where position: as it was
+// fileTransfer is a system call that transfers data between memory and a file of a device.
+type fileTransfer struct {
+	device  string
+	dir     string
+	file    string // name in the directory (config, reset, remove, rescan or resourceN), or vfio
+	isStore bool
+	offset  uint64 // offset in the file; the position before the call if the call has no offset
 }
 
-// movers are the calls, and whether they store, have an offset, and have a list of buffers.
-var movers = map[uint64]struct{ store, offset, vector bool }{
+// transferCalls are the system calls that transfer data. The fields say whether the call stores to
+// the file, has an offset, and has a list of buffers.
+var transferCalls = map[uint64]struct{ store, offset, vector bool }{
 	unix.SYS_READ: {}, unix.SYS_WRITE: {store: true},
 	unix.SYS_PREAD64: {offset: true}, unix.SYS_PWRITE64: {store: true, offset: true},
 	unix.SYS_READV: {vector: true}, unix.SYS_WRITEV: {store: true, vector: true},
@@ -39,161 +40,167 @@ var movers = map[uint64]struct{ store, offset, vector bool }{
 	unix.SYS_PWRITEV2: {store: true, offset: true, vector: true},
 }
 
-// between are the calls that move data from file to file, and which arguments these are.
-var between = map[uint64][2]int{unix.SYS_SENDFILE: {0, 1}, unix.SYS_SPLICE: {0, 2},
+// fileToFileCalls are the system calls that copy data from one file to another, with the indices of
+// the two arguments that are file descriptors.
+var fileToFileCalls = map[uint64][2]int{unix.SYS_SENDFILE: {0, 1}, unix.SYS_SPLICE: {0, 2},
 	unix.SYS_COPY_FILE_RANGE: {0, 2}}
 
-// openedFile follows a new descriptor. Of one that is a device's, calls that move data stop the
-// program from now on.
-func (r *recording) openedFile(t *thread, fd uint64) {
+// handleOpenedFD handles a new file descriptor. If it is one of a device, it installs a filter,
+// so that later transfers with the descriptor stop the program.
+func (r *recording) handleOpenedFD(t *thread, fd uint64) {
 	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd))
 	if memoryFile.MatchString(path) {
-		r.report("process %d opens %s: accesses to a BAR through it are not recorded", t.process,
-			path)
+		r.reportEvent("process %d opens %s: accesses to a BAR through this file are not recorded",
+			t.process, path)
 	}
 	if pagemapFile.MatchString(path) {
-		t.space.physical.asked = true
+		t.space.hugePages.readsPagemap = true
 	}
-	if !r.isDevice(path) || t.space.stops[fd] {
+	if !r.isDeviceFile(path) || t.space.stoppingFDs[fd] {
 		return
 	}
-	if err := r.addFilter(t, moverFilter(uint32(fd))); err != nil {
-		r.gap("reads and writes of %[2]s by process %[1]d are not recorded: %[3]v", t.process,
+	if err := r.addFilter(t, transferFilter(uint32(fd))); err != nil {
+		r.reportGap("reads and writes of %[2]s by process %[1]d are not recorded: %[3]v", t.process,
 			path, err)
 		return
 	}
-	if t.space.stops == nil {
-		t.space.stops = map[uint64]bool{}
+	if t.space.stoppingFDs == nil {
+		t.space.stoppingFDs = map[uint64]bool{}
 	}
-	t.space.stops[fd] = true
+	t.space.stoppingFDs[fd] = true
 }
 
-// functionFile reports whether a path is a file that acts on a PCI function.
-func functionFile(path string) bool {
+// isPCIFunctionFile reports whether a path is a file in /sys whose reads or writes act on a PCI
+// function.
+func isPCIFunctionFile(path string) bool {
 	folder, name := filepath.Split(path)
-	if !strings.HasPrefix(path, "/sys/") || !function.MatchString(filepath.Base(folder)) {
+	if !strings.HasPrefix(path, "/sys/") || !pciAddress.MatchString(filepath.Base(folder)) {
 		return false
 	}
 	return name == "config" || name == "reset" || name == "remove" || resourceName.MatchString(name)
 }
 
-// moverFilter stops calls that move data by a descriptor, or close it.
-func moverFilter(fd uint32) []byte {
-	calls := []watchedCall{{unix.SYS_CLOSE, condition{0, whole32, fd}}}
-	for number := range movers {
-		calls = append(calls, watchedCall{uint32(number), condition{0, whole32, fd}})
+// transferFilter returns a filter that stops calls that close a file descriptor or transfer data
+// with it.
+func transferFilter(fd uint32) []byte {
+	calls := []watchedCall{{unix.SYS_CLOSE, condition{0, mask32, fd}}}
+	for number := range transferCalls {
+		calls = append(calls, watchedCall{uint32(number), condition{0, mask32, fd}})
 	}
-	for number, files := range between {
+	for number, files := range fileToFileCalls {
 		for _, n := range files {
-			calls = append(calls, watchedCall{uint32(number), condition{n, whole32, fd}})
+			calls = append(calls, watchedCall{uint32(number), condition{n, mask32, fd}})
 		}
 	}
-	return filterOf(calls)
+	return buildFilter(calls)
 }
 
-// enterMove looks at a call that moves data.
-func (r *recording) enterMove(t *thread, c *call) bool {
+// enterTransfer handles the entry of a call that transfers data.
+func (r *recording) enterTransfer(t *thread, c *call) bool {
 	fd := c.arguments[0]
 	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd))
-	kind := movers[c.number]
-	m := &moved{store: kind.store, at: c.arguments[3]}
+	kind := transferCalls[c.number]
+	m := &fileTransfer{isStore: kind.store, offset: c.arguments[3]}
 	switch {
 	case path == vfioFile:
-		m.file, m.name = "vfio", r.vfioName(t, int(fd))
-		m.folder = filepath.Join(sysDevices, m.name)
+		m.file, m.device = "vfio", r.vfioDeviceName(t, int(fd))
+		m.dir = filepath.Join(sysDevices, m.device)
 	case strings.HasPrefix(path, "/dev/vfio/devices/"):
-		m.file, m.folder = "vfio", filepath.Join("/sys/class/vfio-dev", filepath.Base(path),
+		m.file, m.dir = "vfio", filepath.Join("/sys/class/vfio-dev", filepath.Base(path),
 			"device")
-	case functionFile(path):
-		m.folder, m.file = filepath.Split(path)
-	case r.isDevice(path):
-		way := map[bool]string{false: "loads from ", true: "stores to "}[m.store] + path
-		if !r.byCall[way] {
-			r.byCall[way] = true
-			r.report("process %d %s by a system call, which is not recorded: only accesses "+
-				"to mappings of such a file are", t.process, way)
+	case isPCIFunctionFile(path):
+		m.dir, m.file = filepath.Split(path)
+	case r.isDeviceFile(path):
+		way := map[bool]string{false: "loads from ", true: "stores to "}[m.isStore] + path
+		if !r.reportedOnce[way] {
+			r.reportedOnce[way] = true
+			r.reportEvent("process %d %s by a system call: "+
+				"the access is not recorded, because lm records only accesses through mmap",
+				t.process, way)
 		}
 		return false
 	default:
-		return false // the number is another file's now
+		return false // the descriptor now belongs to another file
 	}
-	if folder, err := filepath.EvalSymlinks(m.folder); err == nil {
-		m.folder, m.name = folder, filepath.Base(folder)
+	if folder, err := filepath.EvalSymlinks(m.dir); err == nil {
+		m.dir, m.device = folder, filepath.Base(folder)
 	}
-	if !kind.offset || m.at == ^uint64(0) { // of preadv2, which then has none either
-		m.at = position(t.tid, fd)
+	if !kind.offset || m.offset == ^uint64(0) { // preadv2 without an offset
+		m.offset = filePosition(t.tid, fd)
 	}
-	r.begins(m)
-	c.moved = m
+	r.recordBeforeTransfer(m)
+	c.transfer = m
 	return true
 }
 
-// begins comes before the data is moved. Each store may set the device off: one to configuration
-// space lets it on the bus.
-func (r *recording) begins(m *moved) {
-	if m.store {
+// recordBeforeTransfer records host memory before data is transferred. A store may start DMA of the
+// device: for example, a store to configuration space may enable bus mastering.
+func (r *recording) recordBeforeTransfer(m *fileTransfer) {
+	if m.isStore {
 		r.recordChanges(byProgram)
 	}
 }
 
-// position is where in a file its next byte is.
-func position(tid int, fd uint64) (at uint64) {
+// filePosition returns the position of a file descriptor, in bytes.
+func filePosition(tid int, fd uint64) (at uint64) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", tid, fd))
 	_, _ = fmt.Sscanf(string(text), "pos: %d", &at)
 	return at
 }
 
-// exitMove writes down what was moved, piece by piece.
-func (r *recording) exitMove(t *thread, c *call, n uint64) {
-	const most = 64 << 10 // bytes of a piece
-	m := *c.moved
-	if m.store {
+// exitTransfer records the transferred data, in chunks. n is the number of transferred bytes.
+func (r *recording) exitTransfer(t *thread, c *call, n uint64) {
+	const most = 64 << 10 // most bytes of a chunk
+	m := *c.transfer
+	if m.isStore {
 		defer func() { r.closePages(t).markClosed() }()
-		r.locates(t) // not before the call: a thread makes no other on its way into one
+		// not at the entry of the call, where the thread cannot make another system call
+		r.locateHugePages(t)
 	}
-	for list := buffers(t, c, n); n > 0; {
+	for list := bufferRanges(t, c, n); n > 0; {
 		data := make([]byte, min(n, most))
-		if list = taken(t, list, data); list == nil {
-			r.gap("%d bytes that process %d transferred by a system call, at %x of %s of "+
-				"device %s, are not recorded: its memory cannot be read", n, t.process,
-				m.at, m.file, m.name)
+		if list = readBuffers(t, list, data); list == nil {
+			r.reportGap(
+				"process %d transferred %d bytes by a system call, at 0x%x of %s of device %s: "+
+					"the transfer is not recorded, "+
+					"because lm cannot read the buffer of the process",
+				t.process, n, m.offset, m.file, m.device)
 			return
 		}
-		r.moved(t, &m, data)
-		m.at, n = m.at+uint64(len(data)), n-uint64(len(data))
+		r.recordTransfer(t, &m, data)
+		m.offset, n = m.offset+uint64(len(data)), n-uint64(len(data))
 	}
 }
 
-// moved writes down a piece.
-func (r *recording) moved(t *thread, m *moved, data []byte) {
+// recordTransfer records a chunk of a transfer.
+func (r *recording) recordTransfer(t *thread, m *fileTransfer, data []byte) {
 	const config = 7 // VFIO_PCI_CONFIG_REGION_INDEX
-	index, at := m.at>>vfioShift, m.at&(1<<vfioShift-1)
+	index, at := m.offset>>vfioShift, m.offset&(1<<vfioShift-1)
 	switch {
 	case m.file == "config":
-		r.configured(m, m.at, data)
+		r.recordConfigAccess(m, m.offset, data)
 	case m.file == "vfio" && index == config:
-		r.configured(m, at, data)
+		r.recordConfigAccess(m, at, data)
 	case m.file == "vfio" && index < 6:
-		r.movedBar(t, m, int(index), at, data)
+		r.recordBARTransfer(t, m, int(index), at, data)
 	case strings.HasPrefix(m.file, "resource"):
 		index, _ := strconv.Atoi(strings.TrimSuffix(m.file[len("resource"):], "_wc"))
-		r.movedBar(t, m, index, m.at, data)
-	case m.store && m.file != "vfio":
-		r.report("process %d stores to %s of device %s, which a replay does not do", t.process,
-			m.file,
-			m.name)
-	case m.store:
-		r.report("process %d stores %x to region %d of device %s, at %x, which a replay "+
-			"does not do",
-			t.process, data, index, m.name, at)
+		r.recordBARTransfer(t, m, index, m.offset, data)
+	case m.isStore && m.file != "vfio":
+		r.reportEvent("process %d stores to %s of device %s: a replay does not repeat the store",
+			t.process, m.file, m.device)
+	case m.isStore:
+		r.reportEvent("process %d stores the bytes %x to region %d of device %s, "+
+			"at 0x%x: a replay does not repeat the store",
+			t.process, data, index, m.device, at)
 	}
 }
 
-// buffers are where n bytes that a call moved are in the program, by address. Those that cannot be
-// told are missing.
-func buffers(t *thread, c *call, n uint64) (list []span) {
+// bufferRanges returns the memory of the program from or to which a call transferred n bytes. If a
+// list of buffers cannot be read completely, the result is shorter.
+func bufferRanges(t *thread, c *call, n uint64) (list []span) {
 	first, count := c.arguments[1], c.arguments[2]
-	if !movers[c.number].vector {
+	if !transferCalls[c.number].vector {
 		return []span{{first, first + n}}
 	}
 	for i := uint64(0); i < count; i++ {
@@ -207,8 +214,9 @@ func buffers(t *thread, c *call, n uint64) (list []span) {
 	return list
 }
 
-// taken reads the first bytes of buffers, and gives the rest; nil: they cannot be read.
-func taken(t *thread, list []span, data []byte) []span {
+// readBuffers fills data from the first bytes of the given buffers, and returns the remaining
+// buffers. It returns nil if the memory cannot be read.
+func readBuffers(t *thread, list []span, data []byte) []span {
 	for len(data) > 0 {
 		if len(list) == 0 {
 			return nil
@@ -226,45 +234,47 @@ func taken(t *thread, list []span, data []byte) []span {
 	return list
 }
 
-// configured writes down an access to configuration space. Programs look
-// through those of all devices for theirs: what comes before a device's first
-// BAR is kept until then.
-func (r *recording) configured(m *moved, at uint64, data []byte) {
+// recordConfigAccess records an access to configuration space. A program often searches the
+// configuration spaces of all devices for its device. Therefore the accesses to a device are kept
+// until the program maps a BAR of this device.
+func (r *recording) recordConfigAccess(m *fileTransfer, at uint64, data []byte) {
 	line := fmt.Sprintf("%x %d %x", at, len(data), data)
-	kind := map[bool]string{false: "CR", true: "CW"}[m.store]
+	kind := map[bool]string{false: "CR", true: "CW"}[m.isStore]
 	for _, d := range r.devices {
-		if d.name == m.name {
+		if d.name == m.device {
 			r.out.line("%s %x %s", kind, d.number, line)
 			return
 		}
 	}
-	if r.unused[m.name] == nil {
-		r.unused[m.name] = &unused{}
+	if r.unmappedDevices[m.device] == nil {
+		r.unmappedDevices[m.device] = &unmappedDevice{}
 	}
-	const most = 1 << 20 // bytes of text of a device that is never used
-	u := r.unused[m.name]
+	const most = 1 << 20 // most bytes of text for a device that may never be used
+	u := r.unmappedDevices[m.device]
 	if u.text.Len() >= most {
-		u.lost++
+		u.droppedAccesses++
 		return
 	}
 	fmt.Fprintf(&u.text, "%s # %s\n", kind, line)
 }
 
-// unused is a device that the program has no BAR of so far.
-type unused struct {
-	text strings.Builder // its accesses to configuration space
-	lost int             // of them that there was no room for
+// unmappedDevice is a device of which the program has not mapped a BAR yet.
+type unmappedDevice struct {
+	text            strings.Builder // accesses to its configuration space, as lines of the record
+	droppedAccesses int             // number of accesses that did not fit
 }
 
-// movedBar writes down an access to a BAR that a system call made, which the
-// kernel does in words.
-func (r *recording) movedBar(t *thread, m *moved, index int, at uint64, data []byte) {
-	b, err := r.pci(m.folder, index, at)
+// recordBARTransfer records a transfer between memory and a BAR that a system call made. The kernel
+// makes such a transfer in accesses of its own widths.
+func (r *recording) recordBARTransfer(t *thread, m *fileTransfer, index int, at uint64,
+	data []byte) {
+	b, err := r.pciTarget(m.dir, index, at)
 	if err != nil {
-		r.gap("an access of process %d by a system call is not recorded: %v", t.process, err)
+		r.reportGap("process %d accesses BAR %d of device %s by a system call, at 0x%x: "+
+			"the access is not recorded: %v", t.process, index, m.device, at, err)
 	}
 	if b == nil || err != nil {
 		return
 	}
-	r.write(map[bool]byte{false: 'R', true: 'W'}[m.store], b.bar, at, data)
+	r.recordAccess(map[bool]byte{false: 'R', true: 'W'}[m.isStore], b.bar, at, data)
 }

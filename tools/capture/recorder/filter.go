@@ -8,22 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What seccomp's programs work on: struct seccomp_data.
+// Constants of seccomp filters, which examine struct seccomp_data.
 const (
 	dataCall = 0
 	dataArch = 4
-	dataArgs = 16 // eight bytes each, the low half first
+	dataArgs = 16 // 8 bytes for each argument, the low half first
 
 	filterAllow = 0x7fff0000 // SECCOMP_RET_ALLOW
 	filterTrace = 0x7ff00000 // SECCOMP_RET_TRACE
 
 	flagMode = 1 // SECCOMP_SET_MODE_FILTER
 
-	whole32 = 1<<32 - 1 // a mask
+	mask32 = 1<<32 - 1 // mask for all 32 bits
 )
 
-// condition is when a system call stops the program: where the low half of an
-// argument, masked, equals this. The zero value: always.
+// condition selects system calls: the low half of an argument, masked, must equal a value. The zero
+// value selects all calls.
 type condition struct {
 	argument    int
 	mask, equal uint32
@@ -34,9 +34,9 @@ type watchedCall struct {
 	when condition
 }
 
-// watched are the system calls that stop a program, with what is more than one
-// condition named twice. Requests to devices come to them: controls.
-var watched = []watchedCall{
+// watchedCalls are the system calls that stop a program. A call with several alternative conditions
+// is listed several times. baseFilter adds the ioctl requests of ioctlHandlers.
+var watchedCalls = []watchedCall{
 	{unix.SYS_MMAP, condition{3, unix.MAP_ANONYMOUS, 0}},
 	{unix.SYS_MMAP, condition{3, unix.MAP_FIXED, unix.MAP_FIXED}},
 	{unix.SYS_MMAP, condition{3, unix.MAP_HUGETLB, unix.MAP_HUGETLB}},
@@ -54,30 +54,31 @@ var watched = []watchedCall{
 	{unix.SYS_DUP, condition{}},
 	{callDup2, condition{}},
 	{unix.SYS_DUP3, condition{}},
-	{unix.SYS_FCNTL, condition{1, whole32, unix.F_DUPFD}},
-	{unix.SYS_FCNTL, condition{1, whole32, unix.F_DUPFD_CLOEXEC}},
+	{unix.SYS_FCNTL, condition{1, mask32, unix.F_DUPFD}},
+	{unix.SYS_FCNTL, condition{1, mask32, unix.F_DUPFD_CLOEXEC}},
 	{unix.SYS_IO_URING_SETUP, condition{}},
 	{unix.SYS_IO_SETUP, condition{}},
 	{unix.SYS_SENDMSG, condition{}},
 	{unix.SYS_REMAP_FILE_PAGES, condition{}},
-	{unix.SYS_PRCTL, condition{0, whole32, unix.PR_SET_SECCOMP}},
-	{unix.SYS_SECCOMP, condition{0, whole32, modeStrict}},
-	{unix.SYS_RT_SIGACTION, condition{0, whole32, uint32(unix.SIGSEGV)}},
-	{unix.SYS_RT_SIGACTION, condition{0, whole32, uint32(unix.SIGTRAP)}},
+	{unix.SYS_PRCTL, condition{0, mask32, unix.PR_SET_SECCOMP}},
+	{unix.SYS_SECCOMP, condition{0, mask32, modeStrict}},
+	{unix.SYS_RT_SIGACTION, condition{0, mask32, uint32(unix.SIGSEGV)}},
+	{unix.SYS_RT_SIGACTION, condition{0, mask32, uint32(unix.SIGTRAP)}},
 }
 
-// filter is the program that seccomp runs at every system call.
-func filter() []byte {
-	calls := watched
-	for _, c := range controls {
-		calls = append(calls, watchedCall{unix.SYS_IOCTL, condition{1, whole32, c.request}})
+// baseFilter returns the filter that seccomp executes at every system call.
+func baseFilter() []byte {
+	calls := watchedCalls
+	for _, c := range ioctlHandlers {
+		calls = append(calls, watchedCall{unix.SYS_IOCTL, condition{1, mask32, c.request}})
 	}
-	return filterOf(calls)
+	return buildFilter(calls)
 }
 
-// filterOf stops calls, those with an argument in one of ranges, which each have
-// one upper half, and those of another architecture, 32 bits among them, always.
-func filterOf(calls []watchedCall, pointers ...pageRange) []byte {
+// buildFilter returns a filter that stops the given calls, and calls with an argument in one of the
+// given address ranges. The upper 32 bits must be the same for all addresses of a range. The filter
+// also stops all calls of another architecture, including 32-bit code.
+func buildFilter(calls []watchedCall, pointers ...pageRange) []byte {
 	var code []unix.SockFilter
 	add := func(op uint16, k uint32, yes, no uint8) {
 		code = append(code, unix.SockFilter{Code: op, K: k, Jt: yes, Jf: no})
@@ -112,6 +113,6 @@ func filterOf(calls []watchedCall, pointers ...pageRange) []byte {
 		}
 	}
 	add(end, filterAllow, 0, 0)
-	b, _ := binary.Append(nil, binary.NativeEndian, code) // of a size that is known
+	b, _ := binary.Append(nil, binary.NativeEndian, code) // no error: the size of the data is fixed
 	return b
 }

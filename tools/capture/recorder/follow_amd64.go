@@ -12,128 +12,134 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// follower executes the instructions that follow an access to a BAR, up to the next ones, without
-// a stop for each. Each access to a BAR is made and recorded as at a stop of its own. Ordinary
-// memory is read in chunks, and only of the last chunk are loads taken, so that loads are in the
-// order of the program; an access to a BAR that is a load ends the chunk.
+// follower executes the instructions after an access to a BAR, up to the next accesses, without a
+// stop of the thread for each. It makes and records each access to a BAR as at a stop. It reads
+// ordinary memory in chunks, and takes loads only from the chunk that it has read last, so that the
+// loads are in program order. A load from a BAR discards the chunk.
 //
-// The kernel copies ordinary memory by words, or by REP MOVSB, of which no manual says that other
-// threads never see half of a word. Then small stores outside of the stack, of a program of several
-// threads, are the thread's.
+// The kernel copies ordinary memory either in words, or with REP MOVSB, for which no manual says
+// that other threads never see half of a word. In the second case, if the process has several
+// threads, the thread itself makes small stores outside of its stack.
 type follower struct {
 	x86.Follower
 	memory *memory
 	state  *x86.State
-	// how often following paid after an instruction, less how often it did not
-	paid map[uint64]int8
+	// By the address of the instruction at which a thread stopped: how often following saved time,
+	// minus how often it did not.
+	benefit map[uint64]int8
 
-	address  uint64 // of the instruction that the thread stopped at
-	since    time.Time
-	idle     int      // instructions since the last access to a BAR
-	accesses int      // to BARs, that were followed
-	timed    int      // of them, when the time was last compared
-	loaded   []uint64 // addresses in BARs since the last store to one
-	code     [8]codeCopy
-	oldest   int // of code: the last that was read
-	data     chunk
-	stack    stackCopy
-	// the last chunk of data, which may have been forgotten since; end 0: there was none
+	address uint64 // address of the instruction at which the thread stopped
+	since   time.Time
+	// instructions since the last access to a BAR; a copy of memory counts copyCost
+	instructionsSinceAccess int
+	accesses                int      // number of accesses to BARs that were followed
+	accessesAtTimeCheck     int      // number of accesses when the time was last checked
+	loadedAddresses         []uint64 // addresses of loads from BARs since the last store to a BAR
+	codeCopies              [8]codeCopy
+	lastCodeCopy            int // index of the copy of code that was read last
+	data                    dataCopy
+	stack                   stackCopy
+	// The chunk of data that was read last, also if it was discarded; end 0: no chunk was read.
 	lastFirst, lastEnd uint64
 
-	// arguments of system calls, which lie on the heap as those of ptrace
+	// Arguments of system calls. They are fields because they must be on the heap, as for ptrace.
 	local  unix.Iovec
 	remote unix.RemoteIovec
 }
 
-// part is a copy of a part of memory.
-type part struct {
+// memoryCopy is a copy of a range of memory.
+type memoryCopy struct {
 	start uint64
 	bytes []byte
 }
 
-// chunk is a copy of data.
-type chunk struct {
-	part
-	room, again [page]byte
+// dataCopy is a copy of data.
+type dataCopy struct {
+	memoryCopy
+	buffer, secondBuffer [pageSize]byte
 }
 
 // codeCopy is a copy of code.
 type codeCopy struct {
-	part
-	room [codeChunk]byte
+	memoryCopy
+	buffer [codeChunk]byte
 }
 
-// forgetCode has all code read again.
-func (f *follower) forgetCode() {
-	for n := range f.code {
-		f.code[n].bytes = nil
+// discardCode discards all copies of code, so that code is read again.
+func (f *follower) discardCode() {
+	for n := range f.codeCopies {
+		f.codeCopies[n].bytes = nil
 	}
 }
 
 const (
 	codeChunk = 256 // bytes of code that are read at once
-	dataChunk = 64  // bytes of data, unless loads are of one address after the other
-	near      = 256 // bytes between two loads of which one is after the other
+	// bytes of data that are read at once, unless loads are at consecutive addresses
+	dataChunk    = 64
+	nearDistance = 256 // most bytes between two loads that count as consecutive
 
-	followTime = 250 * time.Microsecond // how long other threads and signals wait
-	followIdle = 256                    // instructions without an access to a BAR
-	copyCost   = 16                     // as many instructions take as long as a copy
+	followTimeMax = 250 * time.Microsecond // longest time that other threads and signals wait
+	followIdleMax = 256                    // most instructions without an access to a BAR
+	// number of instructions that take as long as a copy of memory
+	copyCost = 16
 
-	// stopTime is what a stop takes at least, with what it has the program's caches forget.
+	// stopTime is the least time that a stop takes, including the effect on the program's caches.
 	stopTime = 10 * time.Microsecond
 
-	// loadsMost is how many loads of a BAR are followed without a store to one. A load from an
-	// address of them is a poll, whose time is the program's: it is a stop.
-	loadsMost = 64
+	// followedLoadsMax is the number of loads from BARs that are followed without a store to a BAR.
+	// A second load from the same address is a poll. It is not followed, so that the program
+	// determines the time between polls.
+	followedLoadsMax = 64
 
-	paidLeast, paidMost = -100, 4
-	paidMemory          = 1 << 16 // instructions of which that is known
+	benefitMin, benefitMax = -100, 4
+	benefitEntriesMax      = 1 << 16 // most entries of benefit
 )
 
-// begin reads the code at which a thread stopped.
+// begin prepares the follower for a stop of a thread at an address, and returns the code there.
 func (f *follower) begin(m *memory, address uint64) []byte {
-	f.memory, f.address, f.since = m, address, m.out.since
-	f.idle, f.accesses, f.timed, f.lastEnd = 0, 0, 0, 0
-	f.loaded = f.loaded[:0]
+	f.memory, f.address, f.since = m, address, m.out.stopBegan
+	f.instructionsSinceAccess, f.accesses, f.accessesAtTimeCheck, f.lastEnd = 0, 0, 0, 0
+	f.loadedAddresses = f.loadedAddresses[:0]
 	f.data.bytes, f.stack.bytes = nil, nil
-	f.forgetCode()
+	f.discardCode()
 	return f.Fetch(address)
 }
 
-// run follows from a state on, if that has paid or may pay.
+// run follows the instructions from a state on, if that has saved time at this address or has not
+// been tried.
 func (f *follower) run(s *x86.State) {
-	if f.paid == nil || len(f.paid) > paidMemory {
-		f.paid = map[uint64]int8{}
+	if f.benefit == nil || len(f.benefit) > benefitEntriesMax {
+		f.benefit = map[uint64]int8{}
 	}
-	paid := f.paid[f.address]
-	if paid < 0 && paid > paidLeast {
-		f.paid[f.address] = paid - 1
+	paid := f.benefit[f.address]
+	if paid < 0 && paid > benefitMin {
+		f.benefit[f.address] = paid - 1
 		return
 	}
-	if paid == paidLeast {
+	if paid == benefitMin {
 		paid = 0
 	}
 	f.state = s
-	if loaded := f.memory.loadedAt; loaded != 0 {
-		f.loaded = append(f.loaded, loaded)
+	if loaded := f.memory.lastLoadAddress; loaded != 0 {
+		f.loadedAddresses = append(f.loadedAddresses, loaded)
 	}
-	f.stack.tried = !f.ownsStack()
-	began := f.memory.out.wall()
+	f.stack.readTried = !f.ownsStack()
+	began := f.memory.out.now()
 	f.Follow(s, f)
 	f.stack.flush(f.memory.tid)
-	took := f.memory.out.wall().Sub(began)
+	took := f.memory.out.now().Sub(began)
 	if took < time.Duration(f.accesses)*stopTime {
-		f.paid[f.address] = paidMost
+		f.benefit[f.address] = benefitMax
 	} else if paid--; paid <= 0 {
-		f.paid[f.address] = -1
+		f.benefit[f.address] = -1
 	} else {
-		f.paid[f.address] = paid
+		f.benefit[f.address] = paid
 	}
 }
 
-// transfer reads or writes ordinary memory in one page, and reports whether it could.
-func (f *follower) transfer(call uintptr, address uint64, data []byte) bool {
-	f.idle += copyCost
+// transferInPage reads or writes ordinary memory in one page, and reports whether it has succeeded.
+func (f *follower) transferInPage(call uintptr, address uint64, data []byte) bool {
+	f.instructionsSinceAccess += copyCost
 	f.local = unix.Iovec{Base: &data[0], Len: uint64(len(data))}
 	f.remote = unix.RemoteIovec{Base: uintptr(address), Len: len(data)}
 	n, _, err := unix.Syscall6(call, uintptr(f.memory.tid), uintptr(unsafe.Pointer(&f.local)), 1,
@@ -141,38 +147,43 @@ func (f *follower) transfer(call uintptr, address uint64, data []byte) bool {
 	return err == 0 && int(n) == len(data)
 }
 
-// read reads n bytes into a chunk, or up to the end of the page. What it reads is of one moment:
-// the kernel copies one word after the other, so it is read twice, and has to be the same.
-func (f *follower) read(c *chunk, address uint64, n uint64) {
-	c.start, c.bytes = address, c.room[:min(n, page-address%page)]
-	again := c.again[:len(c.bytes)]
-	if !f.transfer(unix.SYS_PROCESS_VM_READV, address, c.bytes) ||
-		!f.transfer(unix.SYS_PROCESS_VM_READV, address, again) || !bytes.Equal(again, c.bytes) {
+// readConsistent reads n bytes into a copy, or fewer at the end of a page. The kernel copies memory
+// word by word. Therefore it reads the memory twice, and discards the copy if the contents differ:
+// the copy must be what the memory contained at one moment.
+func (f *follower) readConsistent(c *dataCopy, address uint64, n uint64) {
+	c.start, c.bytes = address, c.buffer[:min(n, pageSize-address%pageSize)]
+	again := c.secondBuffer[:len(c.bytes)]
+	if !f.transferInPage(unix.SYS_PROCESS_VM_READV, address, c.bytes) ||
+		!f.transferInPage(unix.SYS_PROCESS_VM_READV, address, again) ||
+		!bytes.Equal(again, c.bytes) {
 		c.bytes = nil
 	}
 }
 
-// mayTear reports whether another thread, or a device, may access a word of which the kernel has
-// copied half.
+// mayTear reports whether another thread, or a device, may see half of a word that the kernel is
+// copying.
 func (f *follower) mayTear() bool {
-	return copiesByBytes && (f.memory.space.uses > 1 || len(f.memory.hosts.reached) > 0)
+	return copiesByBytes && (f.memory.space.threadCount > 1 || len(f.memory.hostMemory.ranges) > 0)
 }
 
-// copiesByBytes is whether the kernel uses REP MOVSB: CPUID says that it is fast (ERMS or FSRM).
+// copiesByBytes reports whether the kernel copies with REP MOVSB: it does if CPUID says that the
+// instruction is fast (ERMS or FSRM).
 var copiesByBytes = func() bool {
 	const leaf, erms, fsrm = 7, 1 << 9, 1 << 4
 	_, b, _, d := cpuid(leaf, 0)
 	return b&erms != 0 || d&fsrm != 0
 }()
 
-// isStack reports whether an address is near the top of the thread's stack.
+// isStack reports whether an address is in the page above the top of the thread's stack, or in the
+// red zone below the top.
 func (f *follower) isStack(address uint64) bool {
 	const redZone, rsp = 128, 4
-	return address-(f.state.Reg[rsp]-redZone) < page
+	return address-(f.state.Reg[rsp]-redZone) < pageSize
 }
 
-// at returns n bytes at an address, nil if the part does not have them.
-func (c *part) at(address uint64, n int) []byte {
+// bytesAt returns n bytes of the copy at an address, or nil if the copy does not contain all of
+// them.
+func (c *memoryCopy) bytesAt(address uint64, n int) []byte {
 	if from := address - c.start; from < uint64(len(c.bytes)) &&
 		from+uint64(n) <= uint64(len(c.bytes)) {
 		return c.bytes[from:][:n]
@@ -180,80 +191,84 @@ func (c *part) at(address uint64, n int) []byte {
 	return nil
 }
 
-// Fetch returns up to 15 bytes of code.
+// Fetch implements x86.Code: it returns up to 15 bytes of code.
 func (f *follower) Fetch(address uint64) []byte {
 	const most = 15
-	for n := range f.code {
-		if code := f.code[n].at(address, most); code != nil {
+	for n := range f.codeCopies {
+		if code := f.codeCopies[n].bytesAt(address, most); code != nil {
 			return code
 		}
 	}
-	f.oldest = (f.oldest + 1) % len(f.code)
-	c := &f.code[f.oldest]
+	f.lastCodeCopy = (f.lastCodeCopy + 1) % len(f.codeCopies)
+	c := &f.codeCopies[f.lastCodeCopy]
 	if f.stack.overlaps(address, codeChunk) {
 		f.stack.flush(f.memory.tid)
 	}
-	c.start, c.bytes = address, c.room[:codeChunk]
+	c.start, c.bytes = address, c.buffer[:codeChunk]
 	c.bytes = c.bytes[:readMemory(f.memory.tid, address, c.bytes)]
-	if len(c.bytes) == 0 { // it can only be executed
-		c.bytes = c.room[:most]
+	if len(c.bytes) == 0 { // the code is executable but not readable
+		c.bytes = c.buffer[:most]
 		c.bytes = c.bytes[:readCode(f.memory.tid, address, c.bytes)]
 	}
-	f.idle += copyCost
+	f.instructionsSinceAccess += copyCost
 	return c.bytes[:min(most, len(c.bytes))]
 }
 
-// More reports whether another instruction is to be followed.
+// More implements x86.Code: it reports whether another instruction is to be followed.
 func (f *follower) More() bool {
-	f.idle++
-	if f.accesses > f.timed { // not between the load and the store of an instruction
-		f.timed = f.accesses
-		if f.memory.out.wall().Sub(f.since) > followTime {
+	f.instructionsSinceAccess++
+	// the time is checked only after an access, never between the load and the store of one
+	// instruction
+	if f.accesses > f.accessesAtTimeCheck {
+		f.accessesAtTimeCheck = f.accesses
+		if f.memory.out.now().Sub(f.since) > followTimeMax {
 			return false
 		}
 	}
-	limit := f.memory.options.Limit
-	return f.idle <= followIdle && (limit == 0 || f.memory.accesses < limit) && !f.memory.ending
+	limit := f.memory.options.AccessLimit
+	return f.instructionsSinceAccess <= followIdleMax &&
+		(limit == 0 || f.memory.accesses < limit) &&
+		!f.memory.isKilled
 }
 
-// errNotFollowed is the error of an access that the thread makes itself, or at its next stop.
+// errNotFollowed is the error of an access that is not followed: the thread makes it itself, or
+// stops there.
 var errNotFollowed = errors.New("not followed")
 
-// bar returns the area of a BAR that has all of an access, nil if it is of ordinary memory,
-// which may be protected.
-// Other accesses are not followed.
-func (f *follower) bar(address uint64, size int) (*area, error) {
+// barArea returns the area of the BAR that contains an entire access. It returns nil if the access
+// is to ordinary memory, which may be protected. Other accesses are not followed.
+func (f *follower) barArea(address uint64, size int) (*area, error) {
 	s := f.memory.space
-	a := s.find(address)
+	a := s.areaAt(address)
 	switch {
-	case a == nil && s.next(address)-address >= uint64(size),
+	case a == nil && s.nextStart(address)-address >= uint64(size),
 		a != nil && a.guard != nil && a.end-address >= uint64(size):
 		return nil, nil
-	case a == nil, a.host != nil, a.end-address < uint64(size),
+	case a == nil, a.watched != nil, a.end-address < uint64(size),
 		a.prot&unix.PROT_WRITE == 0:
 		return nil, errNotFollowed
 	}
 	return a, nil
 }
 
-// Load makes a load.
+// Load implements x86.Memory.
 func (f *follower) Load(address uint64, data []byte) error {
-	a, err := f.bar(address, len(data))
+	a, err := f.barArea(address, len(data))
 	if err != nil {
 		return err
 	}
 	if a == nil {
 		return f.loadOrdinary(address, data)
 	}
-	if len(f.loaded) >= loadsMost || slices.Contains(f.loaded, address) {
+	if len(f.loadedAddresses) >= followedLoadsMax || slices.Contains(f.loadedAddresses, address) {
 		return errNotFollowed
 	}
 	f.data.bytes = nil
-	if err := f.memory.loadBar(a, address, data); err != nil {
+	if err := f.memory.loadArea(a, address, data); err != nil {
 		return err
 	}
-	f.loaded = append(f.loaded, address)
-	f.idle, f.accesses = 0, f.accesses+1
+	f.loadedAddresses = append(f.loadedAddresses, address)
+	f.instructionsSinceAccess, f.accesses = 0, f.accesses+1
 	return nil
 }
 
@@ -262,16 +277,16 @@ func (f *follower) loadOrdinary(address uint64, data []byte) error {
 		copy(data, there)
 		return nil
 	} else if f.stack.overlaps(address, len(data)) {
-		return errNotFollowed // in part
+		return errNotFollowed // the copy of the stack contains only a part of it
 	}
-	there := f.data.at(address, len(data))
+	there := f.data.bytesAt(address, len(data))
 	if there == nil {
 		f.readData(address, uint64(len(data)))
-		there = f.data.at(address, len(data))
+		there = f.data.bytesAt(address, len(data))
 	}
-	if there == nil { // it crosses a page, or has just changed
+	if there == nil { // the load crosses a page, or the memory has just changed
 		f.data.bytes = nil
-		if address%page+uint64(len(data)) <= page || f.mayTear() ||
+		if address%pageSize+uint64(len(data)) <= pageSize || f.mayTear() ||
 			readMemory(f.memory.tid, address, data) < len(data) {
 			return errNotFollowed
 		}
@@ -281,37 +296,37 @@ func (f *follower) loadOrdinary(address uint64, data []byte) error {
 	return nil
 }
 
-// readData reads the chunk for a load. Near the chunk before it loads go upwards or downwards
-// through memory: then it is as much of a page as they may need.
+// readData reads the chunk for a load. If the load is near the last chunk, loads go through memory
+// upwards or downwards, and readData reads the part of the page that the next loads may need.
 func (f *follower) readData(address, n uint64) {
 	first, end := f.lastFirst, f.lastEnd
 	from, to := address&^(dataChunk-1), (address+n+dataChunk-1)&^(dataChunk-1)
 	switch {
 	case end == 0:
-	case address >= first && address < end+near:
-		from, to = address, address+page
-	case address < first && first-address < near:
-		from, to = address&^(page-1), max(to, first)
+	case address >= first && address < end+nearDistance:
+		from, to = address, address+pageSize
+	case address < first && first-address < nearDistance:
+		from, to = address&^(pageSize-1), max(to, first)
 	}
-	f.read(&f.data, from, to-from)
+	f.readConsistent(&f.data, from, to-from)
 	f.lastFirst, f.lastEnd = from, from+uint64(len(f.data.bytes))
 }
 
-// Store makes a store.
+// Store implements x86.Memory.
 func (f *follower) Store(address uint64, data []byte) error {
-	a, err := f.bar(address, len(data))
+	a, err := f.barArea(address, len(data))
 	if err != nil {
 		return err
 	}
 	if a != nil {
-		if err := f.memory.storeBar(a, address, data); err != nil {
+		if err := f.memory.storeArea(a, address, data); err != nil {
 			return err
 		}
-		f.loaded = f.loaded[:0]
-		f.idle, f.accesses = 0, f.accesses+1
+		f.loadedAddresses = f.loadedAddresses[:0]
+		f.instructionsSinceAccess, f.accesses = 0, f.accesses+1
 		return nil
 	}
-	if f.memory.space.find(address) != nil {
+	if f.memory.space.areaAt(address) != nil {
 		return f.storeGuarded(address, data)
 	}
 	if there := f.stackAt(address, len(data)); there != nil &&
@@ -319,20 +334,20 @@ func (f *follower) Store(address uint64, data []byte) error {
 		return nil
 	}
 	const word = 8
-	if address%page+uint64(len(data)) > page ||
+	if address%pageSize+uint64(len(data)) > pageSize ||
 		f.mayTear() && len(data) <= word && !f.isStack(address) ||
-		!f.transfer(unix.SYS_PROCESS_VM_WRITEV, address, data) {
+		!f.transferInPage(unix.SYS_PROCESS_VM_WRITEV, address, data) {
 		return errNotFollowed
 	}
-	if f.stack.overlaps(address, len(data)) { // it can be written
-		f.stack.written(address, data)
+	if f.stack.overlaps(address, len(data)) { // the transfer has shown that the page is writable
+		f.stack.noteWritten(address, data)
 	}
-	for n := range f.code {
-		if f.code[n].overlaps(address, len(data)) {
-			f.forgetCode()
+	for n := range f.codeCopies {
+		if f.codeCopies[n].overlaps(address, len(data)) {
+			f.discardCode()
 		}
 	}
-	if there := f.data.at(address, len(data)); there != nil {
+	if there := f.data.bytesAt(address, len(data)); there != nil {
 		copy(there, data)
 	} else if f.data.overlaps(address, len(data)) {
 		f.data.bytes = nil
@@ -342,97 +357,99 @@ func (f *follower) Store(address uint64, data []byte) error {
 
 // storeGuarded makes a store to a closed page of protected memory.
 func (f *follower) storeGuarded(address uint64, data []byte) error {
-	a := f.memory.space.find(address)
+	a := f.memory.space.areaAt(address)
 	g := a.guard
 	at := g.page(address)
 	if g.page(address+uint64(len(data))-1) != at || !a.isClosed(address) ||
-		g.stores[at] >= guardStores || f.memory.storeGuarded(a, address, data) != nil {
+		g.storeCost[at] >= guardStores || f.memory.storeGuarded(a, address, data) != nil {
 		return errNotFollowed
 	}
-	g.stores[at]++
+	g.storeCost[at]++
 	if f.data.overlaps(address, len(data)) {
 		f.data.bytes = nil
 	}
-	f.idle, f.accesses = 0, f.accesses+1
+	f.instructionsSinceAccess, f.accesses = 0, f.accesses+1
 	return nil
 }
 
-// stackCopy is a part of the thread's stack while it is stopped, if no other thread and no device
-// writes there: loads and stores need no system call. Stores are written to the thread at the end.
+// stackCopy is a copy of a part of the thread's stack while the thread is stopped, if no other
+// thread and no device writes there. Loads and stores then need no system call. flush writes the
+// stores to the thread's memory.
 type stackCopy struct {
-	chunk
-	tried    bool            // to read it
-	writable map[uint64]bool // pages to which a store has been made
-	from, to uint64          // that is not written yet; to 0: nothing
+	dataCopy
+	readTried           bool            // reading the stack was tried
+	writable            map[uint64]bool // page numbers of pages to which a store has succeeded
+	dirtyFrom, dirtyEnd uint64          // range that flush must write; to is 0: nothing
 }
 
 // ownsStack reports whether only the thread itself writes to its stack.
 func (f *follower) ownsStack() bool {
 	s, top := f.memory.space, f.state.Reg[4]
-	if s.uses > 1 {
+	if s.threadCount > 1 {
 		return false
 	}
-	return !slices.ContainsFunc(f.memory.hosts.reached, func(m *reached) bool {
-		return m.space == s && m.start < top+page && top < m.start+m.size()+page
+	return !slices.ContainsFunc(f.memory.hostMemory.ranges, func(m *dmaRange) bool {
+		return m.space == s && m.start < top+pageSize && top < m.start+m.size()+pageSize
 	})
 }
 
-// stackAt returns n bytes of the copy at an address, nil if it does not have them.
+// stackAt returns n bytes of the copy of the stack at an address, or nil if the copy does not
+// contain them.
 func (f *follower) stackAt(address uint64, n int) []byte {
-	const below = 1024 // of what is read, below the top
+	const below = 1024 // bytes below the top of the stack that the copy contains
 	c := &f.stack
-	if !c.tried && f.isStack(address) {
-		c.tried = true
-		c.start, c.bytes, c.to = (f.state.Reg[4]-below)&^(dataChunk-1), c.room[:], 0
+	if !c.readTried && f.isStack(address) {
+		c.readTried = true
+		c.start, c.bytes, c.dirtyEnd = (f.state.Reg[4]-below)&^(dataChunk-1), c.buffer[:], 0
 		c.writable = map[uint64]bool{}
-		f.idle += copyCost
+		f.instructionsSinceAccess += copyCost
 		s := f.memory.space
-		if s.find(c.start) != nil || s.next(c.start) < c.start+page ||
+		if s.areaAt(c.start) != nil || s.nextStart(c.start) < c.start+pageSize ||
 			readMemory(f.memory.tid, c.start, c.bytes) < len(c.bytes) {
 			c.bytes = nil
 		}
 	}
-	return c.at(address, n)
+	return c.bytesAt(address, n)
 }
 
-// store stores to the copy. It returns false if no store to the page has shown yet that it can be
-// written.
+// store stores to the copy. It returns false if the page may not be writable, because no store to
+// it has succeeded yet.
 func (c *stackCopy) store(address uint64, there, data []byte) bool {
 	end := address + uint64(len(data))
-	if !c.writable[address/page] || !c.writable[(end-1)/page] {
+	if !c.writable[address/pageSize] || !c.writable[(end-1)/pageSize] {
 		return false
 	}
 	copy(there, data)
-	if c.to == 0 {
-		c.from = address
+	if c.dirtyEnd == 0 {
+		c.dirtyFrom = address
 	}
-	c.from, c.to = min(c.from, address), max(c.to, end)
+	c.dirtyFrom, c.dirtyEnd = min(c.dirtyFrom, address), max(c.dirtyEnd, end)
 	return true
 }
 
-// written notes a store that the thread's memory has already.
-func (c *stackCopy) written(address uint64, data []byte) {
-	c.writable[address/page] = true
-	if there := c.at(address, len(data)); there != nil {
+// noteWritten updates the copy after a store to the thread's memory.
+func (c *stackCopy) noteWritten(address uint64, data []byte) {
+	c.writable[address/pageSize] = true
+	if there := c.bytesAt(address, len(data)); there != nil {
 		copy(there, data)
 		return
 	}
-	for n, b := range data { // in part
-		if there := c.at(address+uint64(n), 1); there != nil {
+	for n, b := range data { // the copy contains only a part of the store
+		if there := c.bytesAt(address+uint64(n), 1); there != nil {
 			there[0] = b
 		}
 	}
 }
 
-// flush writes what was stored to the thread's memory.
+// flush writes the stores to the copy to the thread's memory.
 func (c *stackCopy) flush(tid int) {
-	if c.to != 0 {
-		writeMemory(tid, c.from, c.at(c.from, int(c.to-c.from)))
-		c.to = 0
+	if c.dirtyEnd != 0 {
+		writeMemory(tid, c.dirtyFrom, c.bytesAt(c.dirtyFrom, int(c.dirtyEnd-c.dirtyFrom)))
+		c.dirtyEnd = 0
 	}
 }
 
-// overlaps reports whether a part has some of n bytes at an address.
-func (c *part) overlaps(address uint64, n int) bool {
+// overlaps reports whether the copy contains any of n bytes at an address.
+func (c *memoryCopy) overlaps(address uint64, n int) bool {
 	return address < c.start+uint64(len(c.bytes)) && c.start < address+uint64(n)
 }

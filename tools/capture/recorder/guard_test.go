@@ -40,10 +40,10 @@ func crowded(t *testing.T, o Options, huge bool) *run {
 	if huge {
 		memory = "memfd:crowded"
 		arguments = []string{program, "crowded", "huge"}
-	} else if err := os.WriteFile(memory, make([]byte, page), 0o600); err != nil {
+	} else if err := os.WriteFile(memory, make([]byte, pageSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o.Files, o.HostMemory = []File{{Path: memory, Memory: true, Bus: 0x200000}}, 8<<20
+	o.Files, o.HostMemoryLimit = []File{{Path: memory, Memory: true, Bus: 0x200000}}, 8<<20
 	c, out := prepared(t, nil, o, path, arguments...)
 	r := finished(t, c, path)
 	if r.exit == 77 && huge {
@@ -65,7 +65,7 @@ func TestProtectedPageHasWhoWroteEachWord(t *testing.T) {
 	for name, compare := range map[string]bool{"the kernel notes pages": false,
 		"it does not": true} {
 		t.Run(name, func(t *testing.T) {
-			r := crowded(t, Options{Protect: ProtectAll, Compare: compare}, false)
+			r := crowded(t, Options{Protect: ProtectAll, IgnoreTracking: compare}, false)
 			if difference := differ(sortedBetween(r.events()),
 				sortedBetween(expected(r.output))); difference != "" {
 				t.Errorf("%s\n%s", difference, r.said)
@@ -115,18 +115,19 @@ func TestStoreAcrossWordsIsTheProgramsAlone(t *testing.T) {
 		for at := uint64(64); at < 64+16; at++ {
 			t.Run(fmt.Sprintf("%d bytes at %d", size, at), func(t *testing.T) {
 				fd, b := sharedMemory(t)
-				v, err := newView(fd, 0, 2*page)
+				v, err := newView(fd, 0, 2*pageSize)
 				if err != nil {
 					t.Fatal(err)
 				}
 				copy(b[64:], "what the program stored there before")
-				r, self, text := inside(t, Options{HostMemory: 2 * page, Compare: true})
-				m := r.reach(self, address(b), 2*page, 0x10000)
+				r, self, text := inside(t, Options{HostMemoryLimit: 2 * pageSize,
+					IgnoreTracking: true})
+				m := r.addDMARange(self, address(b), 2*pageSize, 0x10000)
 				self.space.add(area{
 					start: m.start, end: m.start + m.size(), view: v,
 					prot: unix.PROT_READ | unix.PROT_WRITE,
-					guard: &guard{owner: self.space, unit: page, open: map[uint64]bool{},
-						stores: map[uint64]int{}},
+					guard: &guard{owner: self.space, pageBytes: pageSize, open: map[uint64]bool{},
+						storeCost: map[uint64]int{}},
 				})
 				stored := []byte("0123456789abcdef")[:size]
 				if err := (&memory{r, self}).Store(m.start+at, stored); err != nil {

@@ -469,10 +469,10 @@ func TestThePageToComputeInComesBeforeTheLoad(t *testing.T) {
 	if without.exit == 77 {
 		t.Skip("needs Linux 6.3")
 	}
-	goesOn := recorded(t, nil, Options{GoOn: true}, program, "refuses")
+	goesOn := recorded(t, nil, Options{ContinueUnrecorded: true}, program, "refuses")
 	if goesOn.output != without.output || !slices.Equal(goesOn.accesses(),
 		[]string{"W 0 4 07000000"}) || !strings.Contains(goesOn.said,
-		"no writable and executable page") {
+		"lm cannot map a writable and executable page") {
 		t.Errorf("%q, %v; it said %s", goesOn.output, goesOn.accesses(), goesOn.said)
 	}
 }
@@ -484,14 +484,15 @@ func TestLockedInstructionOnWatchedMemoryIsRefused(t *testing.T) {
 		"01 07": ""} {
 		var bytes [3]byte
 		n, _ := fmt.Sscanf(code, "%x %x %x", &bytes[0], &bytes[1], &bytes[2])
-		for _, host := range []*reached{nil, {}} {
+		for _, host := range []*dmaRange{nil, {}} {
 			m := &memory{&recording{},
-				&thread{space: &space{areas: []area{{start: page, end: 2 * page, host: host}}}}}
-			s := x86.State{Alone: m.alone}
-			s.Reg[7] = page
-			err := x86.Step(bytes[:n], page, &s, none{})
+				&thread{space: &space{areas: []area{{start: pageSize, end: 2 * pageSize,
+					watched: host}}}}}
+			s := x86.State{Serialized: m.isSerialized}
+			s.Reg[7] = pageSize
+			err := x86.Step(bytes[:n], pageSize, &s, none{})
 			if refused := err != nil && strings.Contains(err.Error(),
-				code+": a locked"); refused != (host != nil && want != "") {
+				code+": lm cannot execute a locked"); refused != (host != nil && want != "") {
 				t.Errorf("%s: %v, watched: %v", code, err, host != nil)
 			}
 		}

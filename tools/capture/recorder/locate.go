@@ -7,19 +7,20 @@ import (
 	"fmt"
 )
 
-// locate says where an address in a process is: in which file, and in which
-// function if the file has symbols.
-func locate(process int, address uint64) string {
+// describeAddress returns the file and the offset that are mapped at an address of a process, and
+// the function if the file has symbols.
+func describeAddress(process int, address uint64) string {
 	p, err := mappingAt(process, address)
 	if err != nil || p.path == "" {
 		return fmt.Sprintf("%#x", address)
 	}
 	offset := address - p.start + p.offset
-	return fmt.Sprintf("%s+%#x%s", p.path, offset, symbol(p.path, offset))
+	return fmt.Sprintf("%s+%#x%s", p.path, offset, symbolAt(p.path, offset))
 }
 
-// symbol names the function that holds an offset of a file.
-func symbol(path string, offset uint64) string {
+// symbolAt returns the name of the function that contains an offset of a file, in parentheses, or
+// "".
+func symbolAt(path string, offset uint64) string {
 	file, err := elf.Open(path)
 	if err != nil {
 		return ""

@@ -77,9 +77,9 @@ func TestLongRecordIsWrittenAsItGrows(t *testing.T) {
 func TestProgressIsToldOnceASecond(t *testing.T) {
 	var said bytes.Buffer
 	r := &recording{options: &Options{Progress: &said}, accesses: 12345,
-		told: time.Now().Add(-time.Minute)}
+		lastProgress: time.Now().Add(-time.Minute)}
 	for range 3 {
-		r.progress()
+		r.printProgress()
 	}
 	if strings.Count(said.String(), "12345 accesses recorded") != 1 {
 		t.Errorf("%q", said.String())

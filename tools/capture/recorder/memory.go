@@ -8,21 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is a program's, as a faulting instruction sees it: accesses to BARs
-// are made by the recorder and written down.
+// memory is the memory of a thread's process, as the instructions that the recorder executes access
+// it. The recorder makes and records the accesses to BARs.
 type memory struct {
 	*recording
 	*thread
 }
 
-// accessFault is an access that the program may not make: it gets the signal.
+// accessFault is the error of an access that the program may not make. The program gets the signal.
 type accessFault struct {
-	signal unix.Signal
-	code   int32
-	at     uint64
+	signal  unix.Signal
+	code    int32
+	address uint64
 }
 
-func (f *accessFault) Error() string { return fmt.Sprintf("%v at %#x", f.signal, f.at) }
+func (f *accessFault) Error() string { return fmt.Sprintf("%v at %#x", f.signal, f.address) }
 
 const (
 	codeNotMapped = 1 // SEGV_MAPERR
@@ -31,43 +31,44 @@ const (
 )
 
 func (m *memory) Load(address uint64, data []byte) error {
-	return m.each(address, data, m.loadBar, readMemory)
+	return m.accessByArea(address, data, m.loadArea, readMemory)
 }
 
 func (m *memory) Store(address uint64, data []byte) error {
-	return m.each(address, data, m.storeBar, writeMemory)
+	return m.accessByArea(address, data, m.storeArea, writeMemory)
 }
 
-// IsDevice reports whether the recorder makes the accesses at an address.
-func (m *memory) IsDevice(address uint64) bool { return m.space.find(address) != nil }
+// IsDevice reports whether the recorder makes the accesses to an address.
+func (m *memory) IsDevice(address uint64) bool { return m.space.areaAt(address) != nil }
 
-// LoadRun makes loads of width bytes each, one after the other, that are one line in the
-// record. It returns how many bytes it loaded before the error.
+// LoadRun implements x86.Runs. It makes consecutive loads of width bytes each, which become one
+// line of the record. It returns the number of bytes that it loaded before an error.
 func (m *memory) LoadRun(address uint64, data []byte, width int) (done int, err error) {
-	return m.eachRun(address, data, width, 'R', m.Load, readMemory)
+	return m.accessRun(address, data, width, 'R', m.Load, readMemory)
 }
 
-// StoreRun makes stores as LoadRun makes loads.
+// StoreRun implements x86.Runs. It makes consecutive stores as LoadRun makes loads.
 func (m *memory) StoreRun(address uint64, data []byte, width int) (done int, err error) {
-	return m.eachRun(address, data, width, 'W', m.Store, writeMemory)
+	return m.accessRun(address, data, width, 'W', m.Store, writeMemory)
 }
 
-// eachRun makes the accesses of a run: in ordinary memory many at once, in a BAR one by one,
-// and elsewhere as single does.
-func (m *memory) eachRun(address uint64, data []byte, width int, kind byte,
+// accessRun makes the accesses of a run: many at once in ordinary memory, by transfer; one by one
+// in a BAR; and with one call of single each in all other areas.
+func (m *memory) accessRun(address uint64, data []byte, width int, kind byte,
 	single func(uint64, []byte) error, other func(int, uint64, []byte) int) (done int, err error) {
 	for done < len(data) && err == nil {
 		at, rest, n := address+uint64(done), data[done:], 0
-		a := m.space.find(at)
+		a := m.space.areaAt(at)
 		switch {
-		case a == nil && m.space.next(at)-at >= uint64(width):
-			rest = rest[:min(uint64(len(rest)), m.space.next(at)-at)/uint64(width)*uint64(width)]
+		case a == nil && m.space.nextStart(at)-at >= uint64(width):
+			rest = rest[:min(uint64(len(rest)),
+				m.space.nextStart(at)-at)/uint64(width)*uint64(width)]
 			if n = other(m.tid, at, rest); n < len(rest) {
 				err = &accessFault{unix.SIGSEGV, codeNotMapped, at + uint64(n)}
 			}
-		case a != nil && a.guard == nil && a.host == nil && a.end-at >= uint64(width):
+		case a != nil && a.guard == nil && a.watched == nil && a.end-at >= uint64(width):
 			rest = rest[:min(uint64(len(rest)), a.end-at)/uint64(width)*uint64(width)]
-			n, err = m.barRun(*a, at, rest, width, kind)
+			n, err = m.accessBARRun(*a, at, rest, width, kind)
 		default:
 			if err = single(at, rest[:width]); err == nil {
 				n = width
@@ -78,9 +79,10 @@ func (m *memory) eachRun(address uint64, data []byte, width int, kind byte,
 	return done, err
 }
 
-// barRun makes the accesses of a run to a BAR. What has changed in host memory is looked for
-// before the first store of an instruction only: its thread stores nothing else meanwhile.
-func (m *memory) barRun(a area, address uint64, data []byte, width int, kind byte) (done int,
+// accessBARRun makes the accesses of a run to a BAR. It records the changes of host memory only
+// before the first store of an instruction, because the thread makes no other stores during the
+// instruction.
+func (m *memory) accessBARRun(a area, address uint64, data []byte, width int, kind byte) (done int,
 	err error) {
 	access, right := a.view.load, ^uint64(0)
 	if kind == 'W' {
@@ -90,11 +92,11 @@ func (m *memory) barRun(a area, address uint64, data []byte, width int, kind byt
 		return 0, &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
 	if kind == 'W' && m.out.run.kind != 'W' {
-		m.locates(m.thread)
+		m.locateHugePages(m.thread)
 		m.recordBeforeStore(m.thread)
 	}
 	for ; done < len(data) && err == nil; done += width {
-		err = access(a.at+address-a.start+uint64(done), data[done:done+width])
+		err = access(a.viewOffset+address-a.start+uint64(done), data[done:done+width])
 	}
 	if err != nil {
 		done -= width
@@ -105,21 +107,22 @@ func (m *memory) barRun(a area, address uint64, data []byte, width int, kind byt
 	return done, err
 }
 
-// each cuts an access at the ends of areas. One that lies in an area whole is made whole.
-func (m *memory) each(address uint64, data []byte, bar func(*area, uint64, []byte) error,
+// accessByArea splits an access at the ends of areas. It makes an access that lies entirely in one
+// area as one access.
+func (m *memory) accessByArea(address uint64, data []byte, bar func(*area, uint64, []byte) error,
 	other func(int, uint64, []byte) int) error {
 	whole := len(data)
 	for len(data) > 0 {
-		a := m.space.find(address)
+		a := m.space.areaAt(address)
 		if a == nil {
-			n := min(uint64(len(data)), m.space.next(address)-address)
+			n := min(uint64(len(data)), m.space.nextStart(address)-address)
 			if done := other(m.tid, address, data[:n]); done < int(n) {
 				return &accessFault{unix.SIGSEGV, codeNotMapped, address + uint64(done)}
 			}
 			address, data = address+n, data[n:]
 			continue
 		}
-		n := piece(min(uint64(len(data)), a.end-address), uint64(whole))
+		n := accessWidth(min(uint64(len(data)), a.end-address), uint64(whole))
 		if err := bar(a, address, data[:n]); err != nil {
 			return err
 		}
@@ -128,9 +131,9 @@ func (m *memory) each(address uint64, data []byte, bar func(*area, uint64, []byt
 	return nil
 }
 
-// piece is how much of n bytes is one access: all of an access that is whole,
-// a power of two up to 8 of one that is cut.
-func piece(n, whole uint64) uint64 {
+// accessWidth returns how many of the next n bytes are one access: all n if the access is not
+// split, otherwise a power of two up to 8.
+func accessWidth(n, whole uint64) uint64 {
 	if n == whole {
 		return n
 	}
@@ -141,48 +144,48 @@ func piece(n, whole uint64) uint64 {
 	return p
 }
 
-func (m *memory) loadBar(a *area, address uint64, data []byte) error {
+func (m *memory) loadArea(a *area, address uint64, data []byte) error {
 	switch {
 	case a.guard != nil:
 		return m.accessHost(a, address, data, false)
-	case a.host != nil:
-		return m.loadHost(a, address, data)
+	case a.watched != nil:
+		return m.loadWatched(a, address, data)
 	}
 	if a.prot == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
-	if err := a.view.load(a.at+address-a.start, data); err != nil {
+	if err := a.view.load(a.viewOffset+address-a.start, data); err != nil {
 		return &accessFault{unix.SIGBUS, codeBus, address}
 	}
-	m.loadedAt = address
-	m.write('R', a.bar, a.offset+address-a.start, data)
+	m.lastLoadAddress = address
+	m.recordAccess('R', a.bar, a.offset+address-a.start, data)
 	return nil
 }
 
-func (m *memory) storeBar(a *area, address uint64, data []byte) error {
+func (m *memory) storeArea(a *area, address uint64, data []byte) error {
 	switch {
 	case a.guard != nil:
 		return m.storeGuarded(a, address, data)
-	case a.host != nil:
-		return m.storeHost(a, address, data)
+	case a.watched != nil:
+		return m.storeWatched(a, address, data)
 	}
 	if a.prot&unix.PROT_WRITE == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
-	to := *a // the list of areas may grow below, and what a points at is moved
+	to := *a // a copy, because the list of areas may change below
 	a = &to
-	m.locates(m.thread)
+	m.locateHugePages(m.thread)
 	m.recordBeforeStore(m.thread)
-	if err := a.view.store(a.at+address-a.start, data); err != nil {
+	if err := a.view.store(a.viewOffset+address-a.start, data); err != nil {
 		return &accessFault{unix.SIGBUS, codeBus, address}
 	}
-	m.loadedAt = 0
-	m.write('W', a.bar, a.offset+address-a.start, data)
+	m.lastLoadAddress = 0
+	m.recordAccess('W', a.bar, a.offset+address-a.start, data)
 	return nil
 }
 
-// write writes down an access, in parts of eight bytes.
-func (r *recording) write(kind byte, b *bar, at uint64, data []byte) {
+// recordAccess records an access to a BAR, in lines of up to 8 bytes.
+func (r *recording) recordAccess(kind byte, b *bar, at uint64, data []byte) {
 	r.accesses++
 	for len(data) > 0 {
 		n := min(len(data), 8)

@@ -26,8 +26,8 @@ func inside(t *testing.T, o Options) (r *recording, self *thread, text func() st
 	var out bytes.Buffer
 	self = another()
 	r = &recording{options: &o, out: newWriter(&out, 0), threads: map[int]*thread{self.tid: self},
-		unused: map[string]*unused{}}
-	r.hosts.saidUnknownWriter = true
+		unmappedDevices: map[string]*unmappedDevice{}}
+	r.hostMemory.reportedUntracked = true
 	return r, self, func() string {
 		if err := r.out.close(); err != nil {
 			t.Fatal(err)
@@ -51,7 +51,7 @@ func inside(t *testing.T, o Options) (r *recording, self *thread, text func() st
 
 // another is a process with the memory of the test's.
 func another() *thread {
-	return &thread{tid: os.Getpid(), process: os.Getpid(), space: &space{uses: 1}}
+	return &thread{tid: os.Getpid(), process: os.Getpid(), space: &space{threadCount: 1}}
 }
 
 var kept [][]byte // which addresses are of: on the heap, where nothing moves
@@ -91,13 +91,13 @@ func TestLongAccessBySystemCallIsWhole(t *testing.T) {
 	}
 	for _, c := range []call{
 		{number: unix.SYS_PWRITE64, arguments: [6]uint64{3, address(data), uint64(len(data))},
-			moved: &moved{file: "vfio", store: true, at: 2<<vfioShift | 0x100}},
+			transfer: &fileTransfer{file: "vfio", isStore: true, offset: 2<<vfioShift | 0x100}},
 		{number: unix.SYS_PWRITEV, arguments: [6]uint64{3, address(list), 2},
-			moved: &moved{file: "resource2", store: true, at: 0x100}},
+			transfer: &fileTransfer{file: "resource2", isStore: true, offset: 0x100}},
 	} {
 		r, self, text := inside(t, Options{})
-		c.moved.folder = functionFolder(t)
-		r.exitMove(self, &c, uint64(len(data)))
+		c.transfer.dir = functionFolder(t)
+		r.exitTransfer(self, &c, uint64(len(data)))
 		var got []byte
 		for line := range strings.Lines(text()) {
 			var at, size int
@@ -111,7 +111,7 @@ func TestLongAccessBySystemCallIsWhole(t *testing.T) {
 			got = append(got, bytes...)
 		}
 		if !bytes.Equal(got, data) || r.result.Gaps != 0 {
-			t.Errorf("%s: %d bytes of %d are in the record, %d gaps", c.moved.file, len(got),
+			t.Errorf("%s: %d bytes of %d are in the record, %d gaps", c.transfer.file, len(got),
 				len(data), r.result.Gaps)
 		}
 	}
@@ -119,20 +119,22 @@ func TestLongAccessBySystemCallIsWhole(t *testing.T) {
 
 // TestAccessWhoseDataCannotBeReadIsAGap: the page behind the first is not there.
 func TestAccessWhoseDataCannotBeReadIsAGap(t *testing.T) {
-	memory, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE,
+	memory, err := unix.Mmap(-1, 0, 2*pageSize, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Munmap(memory) }()
-	if err := unix.Mprotect(memory[page:], unix.PROT_NONE); err != nil {
+	if err := unix.Mprotect(memory[pageSize:], unix.PROT_NONE); err != nil {
 		t.Fatal(err)
 	}
 	r, self, text := inside(t, Options{})
-	m := &moved{name: "0000:03:00.0", folder: functionFolder(t), file: "resource2", store: true}
-	r.exitMove(self, &call{number: unix.SYS_PWRITE64,
-		arguments: [6]uint64{3, address(memory), 2 * page}, moved: m}, 2*page)
-	if got := text(); r.result.Gaps != 1 || !strings.Contains(got, "GAP 8192 bytes") {
+	m := &fileTransfer{device: "0000:03:00.0", dir: functionFolder(t), file: "resource2",
+		isStore: true}
+	r.exitTransfer(self, &call{number: unix.SYS_PWRITE64,
+		arguments: [6]uint64{3, address(memory), 2 * pageSize}, transfer: m}, 2*pageSize)
+	if got := text(); r.result.Gaps != 1 ||
+		!strings.Contains(got, "transferred 8192 bytes by a system call") {
 		t.Errorf("%d gaps: %.300s", r.result.Gaps, got)
 	}
 }
@@ -140,19 +142,19 @@ func TestAccessWhoseDataCannotBeReadIsAGap(t *testing.T) {
 // TestEveryStoreBySystemCallComesAfterTheMemoryItSetsOff: an I/O BAR, and the
 // bit that lets a device on the bus, too.
 func TestEveryStoreBySystemCallComesAfterTheMemoryItSetsOff(t *testing.T) {
-	for _, m := range []moved{{file: "resource2"}, {file: "config", at: 4},
-		{file: "vfio", at: 7<<vfioShift | 4}, {file: "vfio", at: 2 << vfioShift}} {
-		r, self, text := inside(t, Options{HostMemory: page, Compare: true})
+	for _, m := range []fileTransfer{{file: "resource2"}, {file: "config", offset: 4},
+		{file: "vfio", offset: 7<<vfioShift | 4}, {file: "vfio", offset: 2 << vfioShift}} {
+		r, self, text := inside(t, Options{HostMemoryLimit: pageSize, IgnoreTracking: true})
 		memory := make([]byte, 16)
-		r.reach(self, address(memory), 16, 0x1000)
-		m.store, m.folder, m.name = true, functionFolder(t), "0000:03:00.0"
-		if _, err := r.pci(m.folder, 2, 0); err != nil {
+		r.addDMARange(self, address(memory), 16, 0x1000)
+		m.isStore, m.dir, m.device = true, functionFolder(t), "0000:03:00.0"
+		if _, err := r.pciTarget(m.dir, 2, 0); err != nil {
 			t.Fatal(err)
 		}
 		memory[8] = 0xab
-		r.begins(&m)
-		r.exitMove(self, &call{number: unix.SYS_PWRITE64,
-			arguments: [6]uint64{3, address(memory), 2}, moved: &m}, 2)
+		r.recordBeforeTransfer(&m)
+		r.exitTransfer(self, &call{number: unix.SYS_PWRITE64,
+			arguments: [6]uint64{3, address(memory), 2}, transfer: &m}, 2)
 		got := text()
 		host, store := strings.Index(got, "HR 1008 8 ab00000000000000"),
 			strings.Index(got, " 2 0000\n")
@@ -166,11 +168,12 @@ func TestEveryStoreBySystemCallComesAfterTheMemoryItSetsOff(t *testing.T) {
 func TestConfigurationBeforeABarIsWholeOrAGap(t *testing.T) {
 	for lost, bytes := range map[int]int{0: 1000, 2: 512 << 10} {
 		r, _, text := inside(t, Options{})
-		m := &moved{name: "0000:03:00.0", folder: functionFolder(t), file: "config", store: true}
+		m := &fileTransfer{device: "0000:03:00.0", dir: functionFolder(t), file: "config",
+			isStore: true}
 		for range 3 {
-			r.configured(m, 4, make([]byte, bytes))
+			r.recordConfigAccess(m, 4, make([]byte, bytes))
 		}
-		if _, err := r.pci(m.folder, 2, 0); err != nil {
+		if _, err := r.pciTarget(m.dir, 2, 0); err != nil {
 			t.Fatal(err)
 		}
 		got := text()

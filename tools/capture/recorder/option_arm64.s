@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// func copyFlags() uint64
-TEXT ·copyFlags(SB), NOSPLIT, $8-8
+// func flagsAfterSet() uint64
+TEXT ·flagsAfterSet(SB), NOSPLIT, $8-8
 	MOVD $8(RSP), R0
 	MOVD $0, R1
 	MOVD $0, R2

@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is needed of userfaultfd and PAGEMAP_SCAN (linux/userfaultfd.h, linux/fs.h).
+// Constants of userfaultfd and PAGEMAP_SCAN (linux/userfaultfd.h, linux/fs.h).
 const (
-	// UFFD_USER_MODE_ONLY: takes no privilege, and asynchronous protection holds for the kernel's
-	// writes all the same
-	faultsOfUser = 1
+	// UFFD_USER_MODE_ONLY requires no privilege. Asynchronous write protection still tracks writes
+	// that the kernel makes.
+	uffdUserModeOnly = 1
 
-	faultsAPI      = 0xc018aa3f // UFFDIO_API
-	faultsRegister = 0xc020aa00 // UFFDIO_REGISTER
-	faultsVersion  = 0xaa
-	protectShared  = 1 << 12 // UFFD_FEATURE_WP_HUGETLBFS_SHMEM
-	protectEmpty   = 1 << 13 // UFFD_FEATURE_WP_UNPOPULATED
-	protectAsync   = 1 << 15 // UFFD_FEATURE_WP_ASYNC
-	registerWrites = 2       // UFFDIO_REGISTER_MODE_WP
+	uffdioAPI              = 0xc018aa3f // UFFDIO_API
+	uffdioRegister         = 0xc020aa00 // UFFDIO_REGISTER
+	uffdAPIVersion         = 0xaa
+	uffdFeatureShared      = 1 << 12 // UFFD_FEATURE_WP_HUGETLBFS_SHMEM
+	uffdFeatureUnpopulated = 1 << 13 // UFFD_FEATURE_WP_UNPOPULATED
+	uffdFeatureAsync       = 1 << 15 // UFFD_FEATURE_WP_ASYNC
+	uffdRegisterModeWP     = 2       // UFFDIO_REGISTER_MODE_WP
 
 	pagemapScan   = 0xc0606610
 	scanProtect   = 1 << 0 // PM_SCAN_WP_MATCHING
@@ -34,14 +34,14 @@ const (
 type pageScan struct {
 	size, flags, start, end, walkEnd   uint64
 	found                              *pageRange
-	length, most                       uint64
+	length, maxPages                   uint64
 	inverted, mask, anyOf, returnsMask uint64
 }
 
 // pageRange is struct page_region.
 type pageRange struct{ start, end, _ uint64 }
 
-func request(fd int, request uint, argument unsafe.Pointer) error {
+func ioctl(fd int, request uint, argument unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request),
 		uintptr(argument)); errno != 0 {
 		return errno
@@ -49,26 +49,27 @@ func request(fd int, request uint, argument unsafe.Pointer) error {
 	return nil
 }
 
-// pageFiles are the files by which a kernel reports which pages a program writes.
-type pageFiles struct {
-	tried           bool
-	faults, pagemap *os.File // nil: it does not
+// writeTracker has the files by which the kernel reports which pages a program writes.
+type writeTracker struct {
+	openTried            bool
+	userfaultfd, pagemap *os.File // nil: the kernel does not track writes
 }
 
-// scans has the kernel note which pages of m the program writes. A device does
-// not write through the program's page tables, and leaves no note.
-func (r *recording) scans(t *thread, m *reached) bool {
-	p := &t.space.pages
-	if !p.tried && !r.options.Compare {
-		p.tried = true
-		if err := r.openPages(t, p); err != nil || !r.probe(t, p) {
+// trackWrites makes the kernel track which pages of m the program writes, and reports whether it
+// does. The kernel does not track writes of devices, because they do not use the program's page
+// tables.
+func (r *recording) trackWrites(t *thread, m *dmaRange) bool {
+	p := &t.space.writeTracker
+	if !p.openTried && !r.options.IgnoreTracking {
+		p.openTried = true
+		if err := r.openTracker(t, p); err != nil || !r.probeTracker(t, p) {
 			p.close()
 		}
 	}
-	if p.faults == nil {
+	if p.userfaultfd == nil {
 		return false
 	}
-	start, end := m.start&^(page-1), pages(m.start+m.size())
+	start, end := m.start&^(pageSize-1), roundUpToPage(m.start+m.size())
 	if p.register(start, end) != nil {
 		return false
 	}
@@ -76,42 +77,45 @@ func (r *recording) scans(t *thread, m *reached) bool {
 	return known
 }
 
-// openPages makes the descriptors: a userfaultfd is of the process that asks.
-func (r *recording) openPages(t *thread, p *pageFiles) error {
-	fd, err := r.inject(t, unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|faultsOfUser)
+// openTracker opens the files of a writeTracker. The program itself opens the userfaultfd, because
+// it is for the memory of the process that opens it.
+func (r *recording) openTracker(t *thread, p *writeTracker) error {
+	fd, err := r.injectCall(t, unix.SYS_USERFAULTFD,
+		unix.O_CLOEXEC|unix.O_NONBLOCK|uffdUserModeOnly)
 	if err != nil {
 		return err
 	}
-	own, err := takeDescriptor(t, int(fd))
-	_, cerr := r.inject(t, unix.SYS_CLOSE, fd)
+	own, err := copyFD(t, int(fd))
+	_, cerr := r.injectCall(t, unix.SYS_CLOSE, fd)
 	if err != nil || cerr != nil {
 		return fmt.Errorf("%v, %v", err, cerr)
 	}
-	p.faults = os.NewFile(uintptr(own), "userfaultfd")
-	api := struct{ version, features, requests uint64 }{faultsVersion,
-		protectShared | protectEmpty | protectAsync, 0}
-	if err := request(own, faultsAPI, unsafe.Pointer(&api)); err != nil {
+	p.userfaultfd = os.NewFile(uintptr(own), "userfaultfd")
+	api := struct{ version, features, requests uint64 }{uffdAPIVersion,
+		uffdFeatureShared | uffdFeatureUnpopulated | uffdFeatureAsync, 0}
+	if err := ioctl(own, uffdioAPI, unsafe.Pointer(&api)); err != nil {
 		return err
 	}
 	p.pagemap, err = os.Open(fmt.Sprintf("/proc/%d/pagemap", t.tid))
 	return err
 }
 
-func (p *pageFiles) close() {
-	p.faults.Close()
+func (p *writeTracker) close() {
+	p.userfaultfd.Close()
 	p.pagemap.Close()
-	p.faults, p.pagemap = nil, nil
+	p.userfaultfd, p.pagemap = nil, nil
 }
 
-func (p *pageFiles) register(start, end uint64) error {
-	argument := struct{ start, length, mode, requests uint64 }{start, end - start, registerWrites,
+func (p *writeTracker) register(start, end uint64) error {
+	argument := struct{ start, length, mode, requests uint64 }{start, end - start,
+		uffdRegisterModeWP,
 		0}
-	return request(int(p.faults.Fd()), faultsRegister, unsafe.Pointer(&argument))
+	return ioctl(int(p.userfaultfd.Fd()), uffdioRegister, unsafe.Pointer(&argument))
 }
 
-// written returns the pages that the program has written since the last call with again
-// set, which resets what the kernel has noted.
-func (p *pageFiles) written(start, end uint64, again bool) (list []pageRange, ok bool) {
+// written returns the pages between two addresses that the program has written since the last call
+// with reset set.
+func (p *writeTracker) written(start, end uint64, reset bool) (list []pageRange, ok bool) {
 	for start < end {
 		var found [64]pageRange
 		scan := pageScan{
@@ -119,7 +123,7 @@ func (p *pageFiles) written(start, end uint64, again bool) (list []pageRange, ok
 			found: &found[0], length: uint64(len(found)), mask: pageWritten,
 			returnsMask: pageWritten,
 		}
-		if again {
+		if reset {
 			scan.flags |= scanProtect
 		}
 		n, _, errno := unix.Syscall(unix.SYS_IOCTL, p.pagemap.Fd(), pagemapScan,
@@ -133,34 +137,35 @@ func (p *pageFiles) written(start, end uint64, again bool) (list []pageRange, ok
 	return list, true
 }
 
-// written returns the pages of m that the program has written. ok is false if the kernel
-// does not note them.
-func (m *reached) written(start, end uint64, again bool) (list []pageRange, ok bool) {
-	if !m.scan {
+// written returns the pages of m between two addresses that the program has written since the last
+// call with reset set. ok is false if the kernel does not track them.
+func (m *dmaRange) written(start, end uint64, reset bool) (list []pageRange, ok bool) {
+	if !m.isTracked {
 		return nil, false
 	}
-	return m.space.pages.written(start&^(page-1), pages(end), again)
+	return m.space.writeTracker.written(start&^(pageSize-1), roundUpToPage(end), reset)
 }
 
-// probe has a page written that is watched: kernels have said that all is well
-// and then noted nothing.
-func (r *recording) probe(t *thread, p *pageFiles) bool {
+// probeTracker checks with a temporary page that the kernel tracks writes: some kernels report
+// success but track nothing.
+func (r *recording) probeTracker(t *thread, p *writeTracker) bool {
 	const rights = unix.PROT_READ | unix.PROT_WRITE
-	at, err := r.inject(t, unix.SYS_MMAP, 0, page, rights, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS,
+	at, err := r.injectCall(t, unix.SYS_MMAP, 0, pageSize, rights,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS,
 		^uint64(0), 0)
 	if err != nil {
 		return false
 	}
-	defer func() { _, _ = r.inject(t, unix.SYS_MUNMAP, at, page) }()
+	defer func() { _, _ = r.injectCall(t, unix.SYS_MUNMAP, at, pageSize) }()
 	one := []byte{1}
-	if writeMemory(t.tid, at, one) != 1 || p.register(at, at+page) != nil {
+	if writeMemory(t.tid, at, one) != 1 || p.register(at, at+pageSize) != nil {
 		return false
 	}
-	_, ok := p.written(at, at+page, true)
-	before, ok2 := p.written(at, at+page, true)
+	_, ok := p.written(at, at+pageSize, true)
+	before, ok2 := p.written(at, at+pageSize, true)
 	if !ok || !ok2 || len(before) != 0 || writeMemory(t.tid, at, one) != 1 {
 		return false
 	}
-	after, ok := p.written(at, at+page, true)
+	after, ok := p.written(at, at+pageSize, true)
 	return ok && len(after) == 1
 }

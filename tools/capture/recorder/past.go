@@ -12,33 +12,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// past names calls by which a program can reach a device past the recorder.
-func (r *recording) past(t *thread, c *call) {
+// reportBypass reports a system call by which a program may access a device without the recorder.
+func (r *recording) reportBypass(t *thread, c *call) {
 	switch c.number {
 	case unix.SYS_IO_URING_SETUP:
-		r.report("process %d uses io_uring: accesses to a device by it are not recorded", t.process)
+		r.reportEvent(
+			"process %d uses io_uring: accesses to a device through io_uring are not recorded",
+			t.process)
 	case unix.SYS_IO_SETUP:
-		r.report("process %d uses Linux's AIO: accesses to a device by it are not recorded",
+		r.reportEvent(
+			"process %d uses Linux's AIO: accesses to a device through AIO are not recorded",
 			t.process)
 	case unix.SYS_SENDFILE, unix.SYS_SPLICE, unix.SYS_COPY_FILE_RANGE:
-		for _, n := range between[c.number] {
+		for _, n := range fileToFileCalls[c.number] {
 			if path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid,
-				int32(c.arguments[n]))); r.isDevice(path) {
-				r.gap("process %d copies between %s and another file in the kernel "+
-					"(sendfile, splice, copy_file_range), which is not recorded", t.process, path)
+				int32(c.arguments[n]))); r.isDeviceFile(path) {
+				r.reportGap("process %d makes the kernel copy data between %s and another file "+
+					"(sendfile, splice, copy_file_range): the copy is not recorded",
+					t.process, path)
 			}
 		}
 	case unix.SYS_SENDMSG:
-		for _, path := range r.sent(t, c.arguments[1]) {
-			r.report("process %d sends a descriptor of %s: accesses by a process that the "+
-				"program did not start are not recorded", t.process, path)
+		for _, path := range r.sentDeviceFiles(t, c.arguments[1]) {
+			r.reportEvent("process %d sends a descriptor of %s: accesses of the receiver "+
+				"are not recorded if the program did not start the receiver", t.process, path)
 		}
 	}
 }
 
-// sent returns the files of devices whose descriptors a message has: struct
-// msghdr, with its control data of struct cmsghdr.
-func (r *recording) sent(t *thread, message uint64) (paths []string) {
+// sentDeviceFiles returns the paths of the device files whose descriptors a message contains. The
+// message is a struct msghdr, with control data that consists of struct cmsghdr.
+func (r *recording) sentDeviceFiles(t *thread, message uint64) (paths []string) {
 	const (
 		header = 16 // bytes of a cmsghdr: length, level, type
 		most   = 64 << 10
@@ -59,7 +63,7 @@ func (r *recording) sent(t *thread, message uint64) (paths []string) {
 			for at := uint64(header); at+4 <= n; at += 4 {
 				path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid,
 					binary.NativeEndian.Uint32(control[at:])))
-				if r.isDevice(path) {
+				if r.isDeviceFile(path) {
 					paths = append(paths, path)
 				}
 			}
@@ -69,15 +73,15 @@ func (r *recording) sent(t *thread, message uint64) (paths []string) {
 	return paths
 }
 
-// standsFor reports whether a file stands for a BAR.
-func (r *recording) standsFor(path string) bool {
+// representsBAR reports whether a file represents a BAR.
+func (r *recording) representsBAR(path string) bool {
 	return slices.ContainsFunc(r.options.Files,
-		func(f File) bool { return f.is(path) && !f.Memory })
+		func(f File) bool { return f.matches(path) && !f.Memory })
 }
 
-// isDevice reports whether a file may be mapped, or moved to and from, as a device.
-func (r *recording) isDevice(path string) bool {
-	return r.standsFor(path) || ofVFIO(path) || functionFile(path) ||
+// isDeviceFile reports whether a path is a file by which a program can access a device.
+func (r *recording) isDeviceFile(path string) bool {
+	return r.representsBAR(path) || isVFIOFile(path) || isPCIFunctionFile(path) ||
 		path == "/dev/mem" || strings.HasPrefix(path, "/dev/uio") ||
 		strings.HasPrefix(path, "/dev/tenstorrent/")
 }

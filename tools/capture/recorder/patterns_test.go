@@ -107,10 +107,10 @@ func TestWhatCannotBeRecordedIsToldAndEndsTheProgram(t *testing.T) {
 	}
 	if ended.exit != 128+int(unix.SIGKILL) || ended.output != "" ||
 		!strings.Contains(ended.said, "do_unknown") ||
-		!strings.Contains(ended.said, "by an instruction that is not recorded") {
+		!strings.Contains(ended.said, "lm does not support the instruction at") {
 		t.Errorf("exit %d with %q; it said %s", ended.exit, ended.output, ended.said)
 	}
-	goesOn := recorded(t, nil, Options{GoOn: true}, program, "unknown")
+	goesOn := recorded(t, nil, Options{ContinueUnrecorded: true}, program, "unknown")
 	if goesOn.exit != 0 || goesOn.output != "2\n" || goesOn.card[0] != 2 {
 		t.Errorf("exit %d with %q; it said %s", goesOn.exit, goesOn.output, goesOn.said)
 	}
@@ -124,7 +124,7 @@ func TestWhatCannotBeRecordedIsToldAndEndsTheProgram(t *testing.T) {
 
 func TestLimitEndsTheProgramAndTheRecordIsWhole(t *testing.T) {
 	program := compiled(t, patterns, "-O2")
-	r := recorded(t, nil, Options{Limit: 100}, program, "forever")
+	r := recorded(t, nil, Options{AccessLimit: 100}, program, "forever")
 	if r.err != nil || len(r.accesses()) != 100 || r.exit != 128+int(unix.SIGKILL) ||
 		!strings.Contains(r.said, "limit") {
 		t.Errorf("exit %d, record %v, %d accesses; it said %s", r.exit, r.err, len(r.accesses()),

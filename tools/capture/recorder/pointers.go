@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vectorCalls are system calls that have their buffers in a list, and which
-// argument that is. message: it is a struct msghdr, which has the list.
+// vectorCalls are system calls with a list of buffers. The field list is the index of the argument
+// that points to the list. If message is true, the argument points to a struct msghdr, which
+// contains the list.
 var vectorCalls = map[uint64]struct {
 	list    int
 	message bool
@@ -40,34 +41,34 @@ func callName(number uint64) string {
 	return fmt.Sprintf("system call %d", number)
 }
 
-// pointerFilters bounds how many filters a process gets for pointers: each of
-// them is executed at each of its system calls.
-const pointerFilters = 32
+// pointerFiltersMax limits the number of pointer filters of a process. The kernel executes each of
+// them at each system call.
+const pointerFiltersMax = 32
 
-// stopPointers has system calls stop that get a pointer into a range to which
-// the program has no access under the recorder. false: they do not.
+// stopPointers installs a filter that stops system calls with a pointer into a range that the
+// program cannot access under the recorder. It returns false if it cannot.
 func (r *recording) stopPointers(t *thread, start, end uint64) bool {
 	s := t.space
 	new := pageRange{start: start, end: end}
-	if slices.ContainsFunc(s.pointed, func(p pageRange) bool {
+	if slices.ContainsFunc(s.pointerRanges, func(p pageRange) bool {
 		return p.start <= start && end <= p.end
 	}) {
 		return true
 	}
-	if len(s.pointed) >= pointerFilters {
+	if len(s.pointerRanges) >= pointerFiltersMax {
 		return false
 	}
-	if err := r.addFilter(t, pointerFilter(start, end, len(s.pointed) == 0)); err != nil {
-		r.out.line("NOTE system calls of process %d that get a pointer to %x are not named where "+
-			"they fail: %v", t.process, start, err)
+	if err := r.addFilter(t, pointerFilter(start, end, len(s.pointerRanges) == 0)); err != nil {
+		r.out.line("NOTE lm cannot report which system calls of process %d fail "+
+			"because of a pointer to 0x%x: %v", t.process, start, err)
 		return false
 	}
-	s.pointed = append(slices.Clone(s.pointed), new)
+	s.pointerRanges = append(slices.Clone(s.pointerRanges), new)
 	return true
 }
 
-// pointerFilter stops calls of which an argument lies in a range, and, if
-// vectors is set, those that have a list of pointers.
+// pointerFilter returns a filter that stops calls with an argument in a range. If vectors is true,
+// it also stops calls with a list of buffers.
 func pointerFilter(start, end uint64, vectors bool) []byte {
 	var calls []watchedCall
 	if vectors {
@@ -76,17 +77,17 @@ func pointerFilter(start, end uint64, vectors bool) []byte {
 		}
 	}
 	const half = 32
-	var parts []pageRange // that have one upper half each
+	var parts []pageRange // ranges whose addresses have the same upper 32 bits
 	for start < end {
 		to := min(end, (start>>half+1)<<half)
 		parts = append(parts, pageRange{start: start, end: to})
 		start = to
 	}
-	return filterOf(calls, parts...)
+	return buildFilter(calls, parts...)
 }
 
-// pointers returns the memory that a system call has been given, as far as that
-// can be known: its arguments, and the lists of buffers that they point at.
+// pointers returns the memory to which the arguments of a system call, and the lists of buffers,
+// point. An argument of unknown type counts as a pointer to one byte.
 func pointers(t *thread, c *call) (list []span) {
 	for _, v := range c.arguments {
 		list = append(list, span{v, v + 1})
@@ -114,9 +115,9 @@ func pointers(t *thread, c *call) (list []span) {
 	return list
 }
 
-// isAboutMemory reports whether a call has addresses that it does not access, or
-// leaves other registers behind than those that it was given.
-func isAboutMemory(number uint64) bool {
+// isMemoryCall reports whether a call does not access memory at the addresses in its arguments, or
+// whether it changes registers beyond its result.
+func isMemoryCall(number uint64) bool {
 	switch number {
 	case unix.SYS_RT_SIGRETURN, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT,
 		unix.SYS_PKEY_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE,
@@ -126,10 +127,9 @@ func isAboutMemory(number uint64) bool {
 	return false
 }
 
-// pointedArea returns an area without access that a system call has a pointer to,
-// nil: none.
+// pointedArea returns the inaccessible area to which an argument of a system call points, or nil.
 func (t *thread) pointedArea(c *call) *area {
-	if isAboutMemory(c.number) {
+	if isMemoryCall(c.number) {
 		return nil
 	}
 	for _, p := range pointers(t, c) {
@@ -142,18 +142,18 @@ func (t *thread) pointedArea(c *call) *area {
 	return nil
 }
 
-// badPointer says why a system call with a pointer to an area has failed.
-func (r *recording) badPointer(t *thread, c *call) {
+// reportBadPointer reports why a system call with a pointer to an area has failed.
+func (r *recording) reportBadPointer(t *thread, c *call) {
 	name := "watched host memory"
-	if b := c.pointed.bar; b != nil {
+	if b := c.pointedArea.bar; b != nil {
 		name = fmt.Sprintf("BAR %d of %s", b.index, b.device.name)
 	}
 	key := callName(c.number) + name
-	if r.byCall[key] {
+	if r.reportedOnce[key] {
 		return
 	}
-	r.byCall[key] = true
-	r.report("%s of process %d failed (EFAULT): it has a pointer to %s, which the kernel "+
-		"cannot access under lm record; copy the data to a buffer and pass that",
+	r.reportedOnce[key] = true
+	r.reportEvent("%s of process %d failed (EFAULT): an argument points to %s, "+
+		"which the kernel cannot access under lm record; pass a buffer with a copy of the data",
 		callName(c.number), t.process, name)
 }

@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	optionExitKill = 0x100000 // PTRACE_O_EXITKILL: no program goes on without its recorder
-	options        = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE |
+	optionExitKill = 0x100000 // PTRACE_O_EXITKILL: the program is killed when the recorder ends
+	ptraceOptions  = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE |
 		unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK |
 		unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_TRACESECCOMP | optionExitKill
 
-	stopCall = unix.SIGTRAP | 0x80 // what TRACESYSGOOD makes of a stop at a system call
+	// stop signal at a system call, with the option TRACESYSGOOD
+	callStopSignal = unix.SIGTRAP | 0x80
 )
 
-// ptrace makes a request. What its arguments point at lies on the heap: a stack
-// that grows on the way to the kernel moves.
+// ptrace makes a ptrace request. The directive keeps what the arguments point to on the heap: data
+// on a goroutine's stack moves if the stack grows during the call.
 //
 //go:uintptrescapes
 func ptrace(request, tid int, address, data uintptr) error {
@@ -32,8 +33,8 @@ func ptrace(request, tid int, address, data uintptr) error {
 	return nil
 }
 
-// wait waits for the next stop or the end of a thread, -1: of any thread.
-func wait(tid int) (which int, status unix.WaitStatus, err error) {
+// waitForStop waits until a thread stops or ends. With tid -1 it waits for any thread.
+func waitForStop(tid int) (which int, status unix.WaitStatus, err error) {
 	for {
 		which, err = unix.Wait4(tid, &status, unix.WALL, nil)
 		if err != unix.EINTR {
@@ -42,14 +43,14 @@ func wait(tid int) (which int, status unix.WaitStatus, err error) {
 	}
 }
 
-// registerSet reads or writes one of a thread's sets, and returns its length.
-func registerSet(request, tid, set int, data []byte) (int, error) {
+// transferRegisterSet reads or writes a register set of a thread, and returns its length in bytes.
+func transferRegisterSet(request, tid, set int, data []byte) (int, error) {
 	vector := unix.Iovec{Base: &data[0], Len: uint64(len(data))}
 	err := ptrace(request, tid, uintptr(set), uintptr(unsafe.Pointer(&vector)))
 	return int(vector.Len), err
 }
 
-// signalInfo is a siginfo_t: the number, a code and an address.
+// signalInfo is a siginfo_t, with the number of a signal, a code and an address.
 type signalInfo [128]byte
 
 func (s *signalInfo) code() int32     { return int32(binary.NativeEndian.Uint32(s[8:])) }
@@ -61,33 +62,33 @@ func (s *signalInfo) set(number, code int32, address uint64) {
 	binary.NativeEndian.PutUint64(s[16:], address)
 }
 
-func signalOf(tid int) (s signalInfo, err error) {
+func signalInfoOf(tid int) (s signalInfo, err error) {
 	err = ptrace(unix.PTRACE_GETSIGINFO, tid, 0, uintptr(unsafe.Pointer(&s)))
 	return s, err
 }
 
-// page is a bound that accesses to another process do not cross in one piece:
-// what lies before a hole is read.
-const page = 4096
+// pageSize is the size in bytes of the parts in which memory of a process is accessed. An access
+// that meets an unmapped page still transfers the parts before this page.
+const pageSize = 4096
 
-// readMemory reads a program's memory with the rights of the program, and returns the
-// number of bytes that could be read.
+// readMemory reads memory of a program with the access rights of the program. It returns the number
+// of bytes that it has read.
 func readMemory(tid int, address uint64, data []byte) int {
-	return transfer(tid, address, data, unix.ProcessVMReadv)
+	return transferMemory(tid, address, data, unix.ProcessVMReadv)
 }
 
 func writeMemory(tid int, address uint64, data []byte) int {
-	return transfer(tid, address, data, unix.ProcessVMWritev)
+	return transferMemory(tid, address, data, unix.ProcessVMWritev)
 }
 
-func transfer(tid int, address uint64, data []byte,
+func transferMemory(tid int, address uint64, data []byte,
 	move func(int, []unix.Iovec, []unix.RemoteIovec, uint) (int, error)) int {
 	if len(data) == 0 {
 		return 0
 	}
 	var remote []unix.RemoteIovec
 	for at := uint64(0); at < uint64(len(data)); {
-		n := min(uint64(len(data))-at, page-(address+at)%page)
+		n := min(uint64(len(data))-at, pageSize-(address+at)%pageSize)
 		remote = append(remote, unix.RemoteIovec{Base: uintptr(address + at), Len: int(n)})
 		at += n
 	}
@@ -98,7 +99,7 @@ func transfer(tid int, address uint64, data []byte,
 	return n
 }
 
-// readCode reads an instruction, from memory that can only be executed too.
+// readCode reads instructions. Unlike readMemory, it can read memory that is only executable.
 func readCode(tid int, address uint64, data []byte) int {
 	n := readMemory(tid, address, data)
 	if n == 0 {
@@ -107,8 +108,8 @@ func readCode(tid int, address uint64, data []byte) int {
 	return n
 }
 
-// readText reads a string that ends with a zero byte.
-func readText(tid int, address uint64) string {
+// readCString reads a string of at most 255 bytes that ends with a zero byte.
+func readCString(tid int, address uint64) string {
 	var b [256]byte
 	n := readMemory(tid, address, b[:])
 	text, _, _ := strings.Cut(string(b[:n]), "\x00")

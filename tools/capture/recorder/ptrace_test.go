@@ -19,7 +19,7 @@ func TestWhatTheKernelWritesArrivesWhereAStackMoves(t *testing.T) {
 		pid, err := syscall.ForkExec("/proc/self/exe", []string{"traced"},
 			&syscall.ProcAttr{Sys: &syscall.SysProcAttr{Ptrace: true}})
 		if err == nil {
-			_, _, err = wait(pid)
+			_, _, err = waitForStop(pid)
 		}
 		if err != nil {
 			t.Error(err)
@@ -28,7 +28,7 @@ func TestWhatTheKernelWritesArrivesWhereAStackMoves(t *testing.T) {
 		}
 		lost <- lostAt(pid, 2000)
 		_ = unix.Kill(pid, unix.SIGKILL)
-		_, _, _ = wait(pid)
+		_, _, _ = waitForStop(pid)
 	}()
 	if n := <-lost; n != 0 {
 		t.Errorf("%d of 2000 times nothing came", n)
@@ -37,7 +37,7 @@ func TestWhatTheKernelWritesArrivesWhereAStackMoves(t *testing.T) {
 
 // lostAt counts at how many depths of the stack a stopped thread's signal does not arrive.
 func lostAt(tid, depth int) (lost int) {
-	if info, err := signalOf(tid); err != nil || unix.Signal(info[0]) != unix.SIGTRAP {
+	if info, err := signalInfoOf(tid); err != nil || unix.Signal(info[0]) != unix.SIGTRAP {
 		lost++
 	}
 	if depth > 1 {

@@ -11,276 +11,296 @@ import (
 	"time"
 )
 
-// reached is memory of a program that a device reaches. Neighbours that were
-// mapped one after the other, such as the pages of a buffer, are one.
-type reached struct {
-	space  *space   // nil: no device reaches it any more
-	start  uint64   // in the program
-	bus    uint64   // of the first byte, as the device has it
-	copy   []byte   // what the record says is in it
-	pieces []uint64 // bus addresses at which the mappings in it begin, in order
-	stored []span   // by the program, to watched or protected pages; not in the record yet
-	scan   bool     // the kernel notes which pages the program writes
-	mirror *view    // the memory itself, mapped in the recorder too; nil: it is the process's alone
+// dmaRange is a range of host memory that a device reaches: consecutive addresses in a program and
+// on the bus. It consists of one or more mappings for the device, such as the pages of a buffer
+// that were mapped one after the other.
+type dmaRange struct {
+	space         *space   // memory that has the range; nil: no device reaches the range any more
+	start         uint64   // address of the first byte in the program
+	bus           uint64   // bus address of the first byte
+	contents      []byte   // contents of the range according to the record
+	mappingStarts []uint64 // bus addresses at which its mappings begin, in ascending order
+	// stores of the program to watched or protected pages that are not in the record yet
+	programStores []span
+	isTracked     bool // the kernel tracks which pages the program writes
+	// mapping of the same memory in the recorder; nil: the recorder has not mapped it
+	mirror *view
 
-	mirrored uint64 // bytes for which a mirror was last tried
-	watched  bool   // some of it is watched
-	guarded  uint64 // bytes of it for which protection was tried
-	mixed    bool   // the record says that device and program are not distinguished
-	physical bool   // it is in huge pages that the program knows the addresses of
-	vfio     bool   // VFIO maps it, as long as the program has a file of its
+	mirrorTriedSize  uint64 // size of the range when mapMirror was last called
+	hasWatchedPages  bool   // some pages of the range are watched
+	protectTriedSize uint64 // number of bytes, from the start, for which protection was tried
+	// the record says that writes of device and program are not distinguished
+	reportedMixed bool
+	// the range is in huge pages whose physical addresses the program can look up
+	byPhysicalAddress bool
+	// VFIO has mapped the range; it does so as long as the program has a VFIO file open
+	byVFIO bool
 }
 
-func (m *reached) size() uint64 { return uint64(len(m.copy)) }
+func (m *dmaRange) size() uint64 { return uint64(len(m.contents)) }
 
-// last returns the bus address of the last byte.
-func (m *reached) last() uint64 { return m.bus + m.size() - 1 }
+// lastBus returns the bus address of the last byte.
+func (m *dmaRange) lastBus() uint64 { return m.bus + m.size() - 1 }
 
-// pieceFrom returns where the first mapping in m begins that begins at a bus
-// address or after it, and the end of m if there is none.
-func (m *reached) pieceFrom(bus uint64) uint64 {
-	if i, _ := slices.BinarySearch(m.pieces, bus); i < len(m.pieces) {
-		return m.pieces[i]
+// mappingStartFrom returns the bus address of the first mapping in m that begins at or after a bus
+// address. It returns the end of m if there is no such mapping.
+func (m *dmaRange) mappingStartFrom(bus uint64) uint64 {
+	if i, _ := slices.BinarySearch(m.mappingStarts, bus); i < len(m.mappingStarts) {
+		return m.mappingStarts[i]
 	}
 	return m.bus + m.size()
 }
 
-// pieceOf returns where the mapping in m begins that has a bus address.
-func (m *reached) pieceOf(bus uint64) uint64 {
-	i, found := slices.BinarySearch(m.pieces, bus)
+// mappingStartOf returns the bus address at which the mapping in m begins that contains a bus
+// address.
+func (m *dmaRange) mappingStartOf(bus uint64) uint64 {
+	i, found := slices.BinarySearch(m.mappingStarts, bus)
 	if !found {
 		i--
 	}
-	return m.pieces[i]
+	return m.mappingStarts[i]
 }
 
-// split cuts m at a bus address inside of it, at which a mapping begins, and
-// returns the part from there on.
-func (m *reached) split(bus uint64) *reached {
+// split splits m at a bus address inside it, at which a mapping begins. It returns the second part.
+func (m *dmaRange) split(bus uint64) *dmaRange {
 	n := bus - m.bus
-	k, _ := slices.BinarySearch(m.pieces, bus)
-	rest := &reached{
-		space: m.space, start: m.start + n, bus: bus, copy: m.copy[n:], pieces: m.pieces[k:],
-		guarded: m.guarded - min(m.guarded, n), mixed: m.mixed, scan: m.scan, physical: m.physical,
-		vfio: m.vfio,
+	k, _ := slices.BinarySearch(m.mappingStarts, bus)
+	rest := &dmaRange{
+		space: m.space, start: m.start + n, bus: bus, contents: m.contents[n:],
+		mappingStarts:    m.mappingStarts[k:],
+		protectTriedSize: m.protectTriedSize - min(m.protectTriedSize, n),
+		reportedMixed:    m.reportedMixed, isTracked: m.isTracked,
+		byPhysicalAddress: m.byPhysicalAddress, byVFIO: m.byVFIO,
 	}
-	stored := m.stored
-	m.stored = nil
+	stored := m.programStores
+	m.programStores = nil
 	for _, s := range stored {
 		if s.first < n {
-			m.stored = append(m.stored, span{s.first, min(s.end, n)})
+			m.programStores = append(m.programStores, span{s.first, min(s.end, n)})
 		}
 		if s.end > n {
-			rest.stored = append(rest.stored, span{max(s.first, n) - n, s.end - n})
+			rest.programStores = append(rest.programStores, span{max(s.first, n) - n, s.end - n})
 		}
 	}
-	m.guarded = min(m.guarded, n)
-	m.copy, m.pieces = m.copy[:n:n], m.pieces[:k:k] // an append must not reach the rest
-	m.mirror.drop()
-	m.mirror, m.mirrored = nil, 0
+	m.protectTriedSize = min(m.protectTriedSize, n)
+	// an append must not overwrite the second part
+	m.contents, m.mappingStarts = m.contents[:n:n], m.mappingStarts[:k:k]
+	m.mirror.dropUse()
+	m.mirror, m.mirrorTriedSize = nil, 0
 	return rest
 }
 
-// extends reports whether next, which was reached last, continues m in the
-// program and on the bus.
-func (m *reached) extends(next *reached) bool {
-	return next.size() < mergedSize && m.space == next.space && m.scan == next.scan &&
-		m.vfio == next.vfio && m.physical == next.physical &&
-		!m.watched && !next.watched && m.start+m.size() == next.start && m.bus+m.size() == next.bus
+// extends reports whether the range next continues m, both in the program and on the bus, so that
+// both can become one range.
+func (m *dmaRange) extends(next *dmaRange) bool {
+	return next.size() < mergedSizeMax && m.space == next.space && m.isTracked == next.isTracked &&
+		m.byVFIO == next.byVFIO && m.byPhysicalAddress == next.byPhysicalAddress &&
+		!m.hasWatchedPages && !next.hasWatchedPages && m.start+m.size() == next.start &&
+		m.bus+m.size() == next.bus
 }
 
-// mergedSize is the size from which on a mapping is not merged with its neighbours: there
-// are few such mappings, and a single mapping the recorder can map too instead of copying it.
-const mergedSize = 1 << 20
+// mergedSizeMax limits the size of a mapping that is merged with its neighbours. Larger mappings
+// are few, and the recorder can map a single mapping itself instead of copying it.
+const mergedSizeMax = 1 << 20
 
-// append adds next, which continues m.
-func (m *reached) append(next *reached) {
-	m.copy = append(m.copy, next.copy...)
-	m.pieces = append(m.pieces, next.pieces...)
-	m.mirror.drop()
-	next.mirror.drop()
-	m.mirror, m.mirrored = nil, 0
+// appendRange adds next, which continues m, to m.
+func (m *dmaRange) appendRange(next *dmaRange) {
+	m.contents = append(m.contents, next.contents...)
+	m.mappingStarts = append(m.mappingStarts, next.mappingStarts...)
+	m.mirror.dropUse()
+	next.mirror.dropUse()
+	m.mirror, m.mirrorTriedSize = nil, 0
 }
 
-// hosts is what devices reach of the memory of a recording's programs.
-type hosts struct {
-	reached           []*reached // by bus addresses, of which no two have the same
-	retired           []*reached // which the device does not reach now, but may again
-	forgotten         []span     // bus addresses of retired ones that there was no room for
-	now               []byte     // room for what is there, where it is not mapped here
-	overLimit         bool       // more than the limit: nothing is followed any more
-	saidUnknownWriter bool       // it was reported that the kernel does not note who writes
+// hostMemory is the memory of all programs of a recording that devices reach.
+type hostMemory struct {
+	// ranges that devices reach, ordered by bus address, without overlaps
+	ranges  []*dmaRange
+	retired []*dmaRange // ranges that no device reaches now, but one may reach again
+	// bus addresses of retired ranges whose copies were discarded to save memory
+	discarded  []span
+	readBuffer []byte // buffer for the current contents of ranges without a mirror
+	// devices reach more than the limit: no host memory is recorded any more
+	overLimit bool
+	// it was reported that the kernel does not track the program's writes
+	reportedUntracked bool
 
-	translated bool // a program has an IOMMU map memory for a device
+	usesIOMMU bool // a program uses an IOMMU to map memory for a device
 
-	bytes, retiredBytes uint64 // of reached and of retired
-	mappings            int    // that were reached so far
-	// entries of these lists looked at, and requests to the kernel about memory
-	steps uint64
+	bytes, retiredBytes uint64 // sizes of all ranges and of all retired ranges
+	mappingCount        int    // number of mappings for devices so far
+	// number of entries of these lists that were examined, plus requests to the kernel about memory
+	workSteps uint64
 }
 
-// overlapping returns the indices of what has bus addresses from the first to the last.
-func (h *hosts) overlapping(first, last uint64) (from, to int) {
-	from, _ = slices.BinarySearchFunc(h.reached, first, func(m *reached, bus uint64) int {
-		h.steps++
-		return cmp.Compare(m.last(), bus)
+// overlapping returns the indices of the ranges that overlap the bus addresses from first to last.
+func (h *hostMemory) overlapping(first, last uint64) (from, to int) {
+	from, _ = slices.BinarySearchFunc(h.ranges, first, func(m *dmaRange, bus uint64) int {
+		h.workSteps++
+		return cmp.Compare(m.lastBus(), bus)
 	})
-	for to = from; to < len(h.reached) && h.reached[to].bus <= last; to++ {
-		h.steps++
+	for to = from; to < len(h.ranges) && h.ranges[to].bus <= last; to++ {
+		h.workSteps++
 	}
 	return from, to
 }
 
-// insert adds m, as a part of its neighbour if it continues that.
-func (h *hosts) insert(m *reached) {
+// insert adds m. It appends m to the range before if m continues that range.
+func (h *hostMemory) insert(m *dmaRange) {
 	h.bytes += m.size()
-	h.mappings++
+	h.mappingCount++
 	i, _ := h.overlapping(m.bus, m.bus)
-	if i > 0 && h.reached[i-1].extends(m) {
-		h.reached[i-1].append(m)
+	if i > 0 && h.ranges[i-1].extends(m) {
+		h.ranges[i-1].appendRange(m)
 		return
 	}
-	h.reached = slices.Insert(h.reached, i, m)
+	h.ranges = slices.Insert(h.ranges, i, m)
 }
 
-// isolate cuts the mappings from one bus address up to another out of a reached
-// part and returns them as a part of its own.
-func (h *hosts) isolate(m *reached, from, to uint64) *reached {
+// splitOut splits a range so that the mappings between two bus addresses become a range of their
+// own, which it returns.
+func (h *hostMemory) splitOut(m *dmaRange, from, to uint64) *dmaRange {
 	i, _ := h.overlapping(m.bus, m.bus)
 	if from > m.bus {
 		m = m.split(from)
 		i++
-		h.reached = slices.Insert(h.reached, i, m)
+		h.ranges = slices.Insert(h.ranges, i, m)
 	}
-	if to <= m.last() {
-		h.reached = slices.Insert(h.reached, i+1, m.split(to))
+	if to <= m.lastBus() {
+		h.ranges = slices.Insert(h.ranges, i+1, m.split(to))
 	}
 	return m
 }
 
-// keepRetired keeps what the record says of memory that is not reached any more.
-func (h *hosts) keepRetired(m *reached) {
+// keepRetired keeps the recorded contents of a range that no device reaches any more.
+func (h *hostMemory) keepRetired(m *dmaRange) {
 	h.retiredBytes += m.size()
 	if n := len(h.retired); n > 0 {
 		last := h.retired[n-1]
 		if last.bus+last.size() == m.bus {
-			last.append(m)
+			last.appendRange(m)
 			return
 		}
 	}
 	h.retired = append(h.retired, m)
 }
 
-// reach takes memory in that a device reaches from now on, nil: it is not
-// followed. What was at the bus addresses until now is not there any more,
-// whether or not that was said.
-func (r *recording) reach(t *thread, start, size, bus uint64) *reached {
-	return r.reachBy(t, start, size, bus, reached{})
+// addDMARange adds memory that a device reaches from now on. It returns nil if the memory is not
+// recorded. Other memory at the same bus addresses is removed, whether or not the program has
+// unmapped it.
+func (r *recording) addDMARange(t *thread, start, size, bus uint64) *dmaRange {
+	return r.addDMARangeOfKind(t, start, size, bus, dmaRange{})
 }
 
-// reachBy is reach, of a kind of memory.
-func (r *recording) reachBy(t *thread, start, size, bus uint64, kind reached) *reached {
-	if r.hosts.overLimit || size == 0 || bus+size-1 < bus {
+// addDMARangeOfKind is addDMARange for memory with the fields byPhysicalAddress and byVFIO of kind.
+func (r *recording) addDMARangeOfKind(t *thread, start, size, bus uint64, kind dmaRange) *dmaRange {
+	if r.hostMemory.overLimit || size == 0 || bus+size-1 < bus {
 		return nil
 	}
-	r.replaced(t, start, size, bus)
-	if total := size + r.hosts.bytes; total > r.options.HostMemory {
-		r.report("host memory is not recorded: devices reach %d bytes of it at once, but "+
-			"--host-memory limits comparing to %d", total, r.options.HostMemory)
-		for _, m := range r.hosts.reached {
-			m.mirror.drop()
-			m.mirror = nil // where it is watched it is still looked at
+	r.retireReplaced(t, start, size, bus)
+	if total := size + r.hostMemory.bytes; total > r.options.HostMemoryLimit {
+		r.reportEvent(
+			"host memory is not recorded: devices reach %d bytes of host memory at once; "+
+				"increase --host-memory, which is %d bytes", total, r.options.HostMemoryLimit)
+		for _, m := range r.hostMemory.ranges {
+			m.mirror.dropUse()
+			m.mirror = nil // loads of watched memory still use other views
 		}
-		r.hosts = hosts{overLimit: true, mappings: r.hosts.mappings}
+		r.hostMemory = hostMemory{overLimit: true, mappingCount: r.hostMemory.mappingCount}
 		return nil
 	}
-	m := &reached{
-		space: t.space, start: start, bus: bus, copy: make([]byte, size), pieces: []uint64{bus},
-		physical: kind.physical, vfio: kind.vfio,
+	m := &dmaRange{
+		space: t.space, start: start, bus: bus, contents: make([]byte, size),
+		mappingStarts:     []uint64{bus},
+		byPhysicalAddress: kind.byPhysicalAddress, byVFIO: kind.byVFIO,
 	}
-	if !m.read(t.tid, make([]byte, 1), 0) {
-		r.report("host memory at bus address %x, %d bytes, is not recorded: the memory of "+
-			"the process cannot be read", bus, size)
+	if !m.readCurrent(t.tid, make([]byte, 1), 0) {
+		r.reportEvent("host memory at bus address 0x%x "+
+			"(%d bytes) is not recorded: the memory of the process cannot be read", bus, size)
 		return nil
 	}
-	r.recall(m)
-	r.forget(size)
+	r.restoreContents(m)
+	r.discardRetired(size)
 	r.out.line("MEM %x %x", bus, size)
-	m.watched = r.watch(t, m)
-	m.scan = r.scans(t, m)
-	m.mirrored = size // not yet: it may become a part of its neighbour
-	for _, c := range r.changed(m, 0, size, byProgram, true) {
-		r.out.host(c)
+	m.hasWatchedPages = r.watchRange(t, m)
+	m.isTracked = r.trackWrites(t, m)
+	// prevents mapping a mirror now, because the range may be merged with a neighbour
+	m.mirrorTriedSize = size
+	for _, c := range r.compareWithRecord(m, 0, size, byProgram, true) {
+		r.out.hostChange(c)
 	}
-	m.mirrored = 0
-	r.hosts.insert(m)
-	if !m.scan && !m.watched && !r.hosts.saidUnknownWriter {
-		r.hosts.saidUnknownWriter = true
-		r.report("this kernel does not report who changes host memory (Linux 6.7 and later " +
-			"do): writes of a device outside of --watch count as the program's")
+	m.mirrorTriedSize = 0
+	r.hostMemory.insert(m)
+	if !m.isTracked && !m.hasWatchedPages && !r.hostMemory.reportedUntracked {
+		r.hostMemory.reportedUntracked = true
+		r.reportEvent("this kernel, unlike Linux 6.7, does not report which pages a program has " +
+			"written: a device's writes to memory without --watch are attributed to the program")
 	}
 	return m
 }
 
-// replaced retires what is at bus addresses that get other memory. Where that
-// may still be reached, by another device, it is said.
-func (r *recording) replaced(t *thread, start, size, bus uint64) {
-	h, last := &r.hosts, bus+size-1
+// retireReplaced retires the ranges at bus addresses that get other memory. It reports those that
+// another device may still reach.
+func (r *recording) retireReplaced(t *thread, start, size, bus uint64) {
+	h, last := &r.hostMemory, bus+size-1
 	from, to := h.overlapping(bus, last)
-	var gone []*reached
-	for _, m := range slices.Clone(h.reached[from:to]) {
-		m = h.isolate(m, m.pieceOf(max(bus, m.bus)), m.pieceFrom(min(last, m.last())+1))
-		if m.space != t.space || m.bus < bus || m.last() > last {
-			r.report("host memory at bus address %x, %d bytes, is no longer recorded: "+
-				"process %d maps other memory at %x, %d bytes, for a device", m.bus,
+	var gone []*dmaRange
+	for _, m := range slices.Clone(h.ranges[from:to]) {
+		m = h.splitOut(m, m.mappingStartOf(max(bus, m.bus)),
+			m.mappingStartFrom(min(last, m.lastBus())+1))
+		if m.space != t.space || m.bus < bus || m.lastBus() > last {
+			r.reportEvent("host memory at bus address 0x%x (%d bytes) is no longer recorded: "+
+				"process %d maps other memory at bus address 0x%x (%d bytes)", m.bus,
 				m.size(), t.process, bus, size)
 		}
 		gone = append(gone, m)
 	}
-	r.retireList(t, gone)
+	r.retireRanges(t, gone)
 }
 
-// recall fills the copy of m with what the record says of its bus addresses.
-// The copy of forgotten bytes is made to differ from memory, so that all are recorded.
-func (r *recording) recall(m *reached) {
-	h := &r.hosts
-	h.steps += uint64(len(h.forgotten) + len(h.retired))
-	h.forgotten = slices.DeleteFunc(h.forgotten, func(s span) bool {
+// restoreContents fills the recorded contents of m from retired ranges with the same bus addresses.
+// For discarded ranges it sets them to values that differ from the memory, so that all bytes are
+// recorded again.
+func (r *recording) restoreContents(m *dmaRange) {
+	h := &r.hostMemory
+	h.workSteps += uint64(len(h.discarded) + len(h.retired))
+	h.discarded = slices.DeleteFunc(h.discarded, func(s span) bool {
 		first, end := max(s.first, m.bus), min(s.end, m.bus+m.size())
 		if first >= end {
 			return false
 		}
-		data := m.copy[first-m.bus : end-m.bus]
-		m.read(0, data, first-m.bus)
+		data := m.contents[first-m.bus : end-m.bus]
+		m.readCurrent(0, data, first-m.bus)
 		for i := range data {
 			data[i] = ^data[i]
 		}
 		return first == s.first && end == s.end
 	})
-	var former []*reached
+	var former []*dmaRange
 	for _, old := range h.retired {
-		former = append(former, m.inherit(h, old)...)
+		former = append(former, m.takeContents(h, old)...)
 	}
 	h.retired = former
 }
 
-// inherit takes over what the record says of bus addresses that were another's,
-// and returns what is left of that.
-func (m *reached) inherit(h *hosts, old *reached) (left []*reached) {
-	first, last := max(m.bus, old.bus), min(m.last(), old.last())
+// takeContents copies the recorded contents of the retired range old that m overlaps. It returns
+// the parts of old that m does not cover.
+func (m *dmaRange) takeContents(h *hostMemory, old *dmaRange) (left []*dmaRange) {
+	first, last := max(m.bus, old.bus), min(m.lastBus(), old.lastBus())
 	if first > last {
-		return []*reached{old}
+		return []*dmaRange{old}
 	}
-	copy(m.copy[first-m.bus:], old.copy[first-old.bus:last-old.bus+1])
+	copy(m.contents[first-m.bus:], old.contents[first-old.bus:last-old.bus+1])
 	h.retiredBytes -= old.size()
-	if from := old.pieceOf(first); from > old.bus {
+	if from := old.mappingStartOf(first); from > old.bus {
 		rest := old.split(from)
 		left, old = append(left, old), rest
 	}
-	if to := old.pieceFrom(last); to <= old.last() && to > last {
+	if to := old.mappingStartFrom(last); to <= old.lastBus() && to > last {
 		left = append(left, old.split(to))
 	}
-	if first > old.bus || last < old.last() { // a mapping of which only a part is reached again
+	// a device reaches only a part of this mapping again
+	if first > old.bus || last < old.lastBus() {
 		left = append(left, old)
 	}
 	for _, l := range left {
@@ -289,91 +309,94 @@ func (m *reached) inherit(h *hosts, old *reached) (left []*reached) {
 	return left
 }
 
-// forget makes room for so many bytes among the copies of what is not reached now:
-// with those of what is they are no more than the limit. The oldest goes first.
-func (r *recording) forget(size uint64) {
-	h := &r.hosts
-	for len(h.retired) > 0 && size+h.bytes+h.retiredBytes > r.options.HostMemory {
+// discardRetired discards the oldest retired ranges until size more bytes fit: the sizes of all
+// ranges, retired ones included, stay within the limit.
+func (r *recording) discardRetired(size uint64) {
+	h := &r.hostMemory
+	for len(h.retired) > 0 && size+h.bytes+h.retiredBytes > r.options.HostMemoryLimit {
 		m := h.retired[0]
-		if to := m.pieceFrom(m.bus + 1); to <= m.last() {
+		if to := m.mappingStartFrom(m.bus + 1); to <= m.lastBus() {
 			h.retired[0] = m.split(to)
 		} else {
 			h.retired = slices.Delete(h.retired, 0, 1)
 		}
-		h.steps++
+		h.workSteps++
 		h.retiredBytes -= m.size()
-		h.forgotten = append(h.forgotten, span{m.bus, m.bus + m.size()})
-		r.out.line("NOTE no device reaches host memory at bus address %x, %d bytes: lm discards "+
-			"its copy to stay within --host-memory, and records all of this memory when a "+
-			"device reaches it again", m.bus, m.size())
+		h.discarded = append(h.discarded, span{m.bus, m.bus + m.size()})
+		r.out.line("NOTE no device reaches host memory at bus address 0x%x, "+
+			"%d bytes: lm discards its copy to stay within --host-memory, "+
+			"and records all of this memory when a device reaches it again", m.bus, m.size())
 	}
 }
 
-// unreach ends the following of mappings that begin at bus addresses which a device does
-// not reach any more.
-func (r *recording) unreach(t *thread, bus, size uint64) {
+// removeDMARanges retires the mappings of a program that begin between two bus addresses, because
+// no device reaches them any more.
+func (r *recording) removeDMARanges(t *thread, bus, size uint64) {
 	if size == 0 {
 		return
 	}
-	h, last := &r.hosts, bus+min(size-1, ^uint64(0)-bus)
+	h, last := &r.hostMemory, bus+min(size-1, ^uint64(0)-bus)
 	from, to := h.overlapping(bus, last)
-	var gone []*reached
-	for _, m := range slices.Clone(h.reached[from:to]) {
-		first, end := m.pieceFrom(bus), m.bus+m.size()
-		if last < m.last() {
-			end = m.pieceFrom(last + 1)
+	var gone []*dmaRange
+	for _, m := range slices.Clone(h.ranges[from:to]) {
+		first, end := m.mappingStartFrom(bus), m.bus+m.size()
+		if last < m.lastBus() {
+			end = m.mappingStartFrom(last + 1)
 		}
 		if m.space == t.space && first < end {
-			gone = append(gone, h.isolate(m, first, end))
+			gone = append(gone, h.splitOut(m, first, end))
 		}
 	}
-	r.retireList(t, gone)
+	r.retireRanges(t, gone)
 }
 
-// drop ends a thread's use of its memory. With the last one ends what devices reach of it.
-func (r *recording) drop(s *space) {
-	if s.uses == 1 {
-		r.retire(nil, func(m *reached) bool { return m.space == s })
+// leaveSpace ends a thread's use of its memory. When no thread uses the memory any more, its ranges
+// are retired.
+func (r *recording) leaveSpace(s *space) {
+	if s.threadCount == 1 {
+		r.retireMatching(nil, func(m *dmaRange) bool { return m.space == s })
 	}
-	s.drop()
+	s.removeThread()
 }
 
-// retire ends the following of memory, after what the program stored there.
-// Its own gets a process back by its thread t, nil: it has ended.
-func (r *recording) retire(t *thread, which func(*reached) bool) {
-	var gone []*reached
-	for _, m := range r.hosts.reached {
-		r.hosts.steps++
+// retireMatching retires the ranges that a function selects. t is a thread of the process that the
+// ranges belong to, or nil if the process has ended.
+func (r *recording) retireMatching(t *thread, which func(*dmaRange) bool) {
+	var gone []*dmaRange
+	for _, m := range r.hostMemory.ranges {
+		r.hostMemory.workSteps++
 		if which(m) {
 			gone = append(gone, m)
 		}
 	}
-	r.retireList(t, gone)
+	r.retireRanges(t, gone)
 }
 
-// retireList is retire, of parts in the order of their bus addresses.
-func (r *recording) retireList(t *thread, gone []*reached) {
-	h := &r.hosts
+// retireRanges writes the program's stores to the given ranges to the record, and moves the ranges
+// to the retired ones. They must be in the order of their bus addresses. If t is not nil,
+// retireRanges also restores the access rights of the memory of t's process.
+func (r *recording) retireRanges(t *thread, gone []*dmaRange) {
+	h := &r.hostMemory
 	if len(gone) == 0 {
 		return
 	}
-	from, to := h.overlapping(gone[0].bus, gone[len(gone)-1].last())
-	left := slices.DeleteFunc(slices.Clone(h.reached[from:to]), func(m *reached) bool {
+	from, to := h.overlapping(gone[0].bus, gone[len(gone)-1].lastBus())
+	left := slices.DeleteFunc(slices.Clone(h.ranges[from:to]), func(m *dmaRange) bool {
 		_, found := slices.BinarySearchFunc(gone, m.bus,
-			func(g *reached, bus uint64) int { return cmp.Compare(g.bus, bus) })
+			func(g *dmaRange, bus uint64) int { return cmp.Compare(g.bus, bus) })
 		return found
 	})
-	h.reached = slices.Replace(h.reached, from, to, left...)
+	h.ranges = slices.Replace(h.ranges, from, to, left...)
 	for _, m := range gone {
-		for _, c := range m.takeStored() {
-			r.out.host(c)
+		for _, c := range m.takeProgramStores() {
+			r.out.hostChange(c)
 		}
-		m.mirror.drop()
+		m.mirror.dropUse()
 		m.mirror = nil
 		if t != nil && t.space == m.space {
 			r.endWatch(t, m)
 			r.endProtection(t, m.start, m.start+m.size())
-			// a page may be in another part too
+			// a page may also belong to another range
 			r.resetProtected(t.space, m.start, m.start+m.size())
 		}
 		m.space = nil
@@ -382,8 +405,8 @@ func (r *recording) retireList(t *thread, gone []*reached) {
 	}
 }
 
-// read reads what is in m now. It returns false if the memory cannot be read.
-func (m *reached) read(tid int, data []byte, at uint64) bool {
+// readCurrent reads the current contents of m. It returns false if the memory cannot be read.
+func (m *dmaRange) readCurrent(tid int, data []byte, at uint64) bool {
 	if m.space == nil {
 		return false
 	}
@@ -391,60 +414,64 @@ func (m *reached) read(tid int, data []byte, at uint64) bool {
 	return n == len(data)
 }
 
-// change is a part of host memory that is not as the record has it.
+// change is a range of host memory whose contents differ from the record.
 type change struct {
-	who  author
-	bus  uint64
-	data []byte
+	author author
+	bus    uint64
+	data   []byte
 }
 
 type author uint8
 
 const (
-	byDevice  author = iota
-	completed        // by the device, where the program looks for it: the last that it writes
+	byDevice author = iota
+	// by the device to watched or closed pages, to which it usually writes last to report
+	// completion
+	byDeviceSeen
 	byProgram
 )
 
-// recordChanges records what has changed in host memory: first what devices wrote, then
-// what the program did. Changes whose author is not known are those of last.
-func (r *recording) recordChanges(last author) {
-	r.recordChangesBetween(last, 0, ^uint64(0))
+// recordChanges records the changes of host memory since the last call: first those of devices,
+// then those of the program. It attributes changes of unknown origin to the author `unknown`.
+func (r *recording) recordChanges(unknown author) {
+	r.recordChangesBetween(unknown, 0, ^uint64(0))
 }
 
-// recordChangesBetween records what has changed between two bus addresses.
-func (r *recording) recordChangesBetween(last author, first, end uint64) {
+// recordChangesBetween records the changes between two bus addresses.
+func (r *recording) recordChangesBetween(unknown author, first, end uint64) {
 	began := time.Now()
-	defer func() { r.comparing += time.Since(began) }()
+	defer func() { r.compareTime += time.Since(began) }()
 	var list []change
-	from, to := r.hosts.overlapping(first, end)
-	for _, m := range r.hosts.reached[from:to] {
-		stored := m.takeStored()
-		changes := r.changed(m, max(first, m.bus)-m.bus, min(end, m.last())-m.bus+1, last, false)
+	from, to := r.hostMemory.overlapping(first, end)
+	for _, m := range r.hostMemory.ranges[from:to] {
+		stored := m.takeProgramStores()
+		changes := r.compareWithRecord(m, max(first, m.bus)-m.bus, min(end, m.lastBus())-m.bus+1,
+			unknown, false)
 		switch {
-		case last == byProgram && !overlap(stored, changes):
+		case unknown == byProgram && !changesOverlap(stored, changes):
 			list = append(append(list, changes...), stored...)
-		case overlap(stored, changes): // the device wrote where the program had stored
+		// the device wrote to bytes that the program had stored before
+		case changesOverlap(stored, changes):
 			for _, c := range stored {
-				r.out.host(c)
+				r.out.hostChange(c)
 			}
 			list = append(list, changes...)
 		default:
 			for _, c := range stored {
-				m.noteStored(c.bus-m.bus, uint64(len(c.data)))
+				m.noteProgramStore(c.bus-m.bus, uint64(len(c.data)))
 			}
 			list = append(list, changes...)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b change) int { return int(a.who) - int(b.who) })
+	slices.SortStableFunc(list, func(a, b change) int { return int(a.author) - int(b.author) })
 	for _, c := range list {
-		r.out.host(c)
+		r.out.hostChange(c)
 	}
 }
 
-// overlap reports whether two lists, in the order of their addresses, have changes
-// of the same bytes.
-func overlap(a, b []change) bool {
+// changesOverlap reports whether changes of two lists overlap. Both lists are in the order of their
+// addresses.
+func changesOverlap(a, b []change) bool {
 	for len(a) > 0 && len(b) > 0 {
 		switch {
 		case a[0].bus+uint64(len(a[0].data)) <= b[0].bus:
@@ -458,38 +485,41 @@ func overlap(a, b []change) bool {
 	return false
 }
 
-const word = 8 // bytes: changes are recorded in words, so that an address is whole
+// size in bytes of the units in which changes are recorded, so that an address in memory is never
+// split
+const wordSize = 8
 
-// changed compares a part of memory, by offsets in it, with its copy, which it
-// brings up to date. What is there when a device first reaches it the program
-// has put there.
-func (r *recording) changed(m *reached, from, to uint64, last author, first bool) (list []change) {
-	r.hosts.steps++
+// compareWithRecord compares the bytes of m between two offsets with the record's contents, and
+// returns the changes. It updates the contents. If isFirst is true, the device has just reached the
+// memory for the first time, and all changes are the program's.
+func (r *recording) compareWithRecord(m *dmaRange, from, to uint64, unknown author,
+	isFirst bool) (list []change) {
+	r.hostMemory.workSteps++
 	all := r.currentBytes(m, from, to)
 	if all == nil {
-		middle := m.pieceFrom(m.bus+from+(to-from)/2) - m.bus
+		middle := m.mappingStartFrom(m.bus+from+(to-from)/2) - m.bus
 		if middle >= to {
-			middle = m.pieceOf(m.bus+to-1) - m.bus
+			middle = m.mappingStartOf(m.bus+to-1) - m.bus
 		}
 		if middle <= from {
-			return nil // a single mapping, which the program has unmapped
+			return nil // this is a single mapping, and the program has unmapped it
 		}
-		return append(r.changed(m, from, middle, last, first),
-			r.changed(m, middle, to, last, first)...)
+		return append(r.compareWithRecord(m, from, middle, unknown, isFirst),
+			r.compareWithRecord(m, middle, to, unknown, isFirst)...)
 	}
 	written, known := m.written(m.start+from, m.start+to, true)
 	var err error
-	defer caught(&err)() // of a mirror whose file has been cut
+	defer catchFaults(&err)() // the file of a mirror may have become shorter
 	for at := from; at < to; {
-		n := min(to-at, page-(m.start+at)%page)
-		if there := all[at-from:][:n]; !bytes.Equal(there, m.copy[at:at+n]) {
-			now := bytes.Clone(there) // it may change again meanwhile
-			who, address := last, m.start+at
+		n := min(to-at, pageSize-(m.start+at)%pageSize)
+		if there := all[at-from:][:n]; !bytes.Equal(there, m.contents[at:at+n]) {
+			now := bytes.Clone(there) // the memory may change again at any time
+			who, address := unknown, m.start+at
 			switch {
-			case first:
+			case isFirst:
 			case m.space.isWatchedAt(address) || m.space.isClosedAt(address):
-				who = completed
-			case m.space.isOpenAt(address): // kernels lose note of what is written after mprotect
+				who = byDeviceSeen
+			case m.space.isOpenAt(address): // after mprotect, kernels can lose track of writes
 				who = byProgram
 			case known && (inRanges(written, address) || r.writtenSince(m, address)):
 				who = byProgram
@@ -497,14 +527,14 @@ func (r *recording) changed(m *reached, from, to uint64, last author, first bool
 				who = byDevice
 			}
 			list = append(list, m.differingWords(int(at), now, who)...)
-			copy(m.copy[at:], now)
+			copy(m.contents[at:], now)
 		}
 		at += n
 	}
 	return list
 }
 
-// inRanges reports whether an address lies in one of ranges in order.
+// inRanges reports whether an address is in one of the given ranges, which are in ascending order.
 func inRanges(list []pageRange, address uint64) bool {
 	i, _ := slices.BinarySearchFunc(list, address, func(p pageRange, address uint64) int {
 		if p.end <= address {
@@ -515,26 +545,26 @@ func inRanges(list []pageRange, address uint64) bool {
 	return i < len(list) && address >= list[i].start
 }
 
-// currentBytes returns what is in a part of m, nil if the program has unmapped it. The
-// bytes are valid until the next call.
-func (r *recording) currentBytes(m *reached, from, to uint64) []byte {
-	if m.mirrored != m.size() {
-		m.mirrored = m.size()
+// currentBytes returns the current contents of m between two offsets, or nil if the program has
+// unmapped them. The bytes are valid until the next call.
+func (r *recording) currentBytes(m *dmaRange, from, to uint64) []byte {
+	if m.mirrorTriedSize != m.size() {
+		m.mirrorTriedSize = m.size()
 		m.mapMirror(r.threadOf(m.space))
 	}
 	var edge [1]byte
-	if m.mirror != nil && m.read(0, edge[:], from) && m.read(0, edge[:], to-1) {
+	if m.mirror != nil && m.readCurrent(0, edge[:], from) && m.readCurrent(0, edge[:], to-1) {
 		return m.mirror.bytes()[from:to]
 	}
-	r.hosts.now = slices.Grow(r.hosts.now[:0], int(to-from))[:to-from]
-	if !m.read(0, r.hosts.now, from) {
+	r.hostMemory.readBuffer = slices.Grow(r.hostMemory.readBuffer[:0], int(to-from))[:to-from]
+	if !m.readCurrent(0, r.hostMemory.readBuffer, from) {
 		return nil
 	}
-	return r.hosts.now
+	return r.hostMemory.readBuffer
 }
 
-// threadOf returns a thread of a space, 0: it has no thread. A thread that has ended has no
-// memory any more, also if the recorder has not been notified yet.
+// threadOf returns the id of a thread of a space, or 0 if the space has no thread. It skips threads
+// that have ended without the recorder being notified yet, because their memory cannot be read.
 func (r *recording) threadOf(s *space) int {
 	for tid, t := range r.threads {
 		if t.space == s && hasMemory(tid) {
@@ -544,39 +574,41 @@ func (r *recording) threadOf(s *space) int {
 	return 0
 }
 
-// hasMemory reports whether a thread has not ended: the kernel names its program.
+// hasMemory reports whether a thread still has its memory. The link /proc/TID/exe can be read only
+// as long as it has.
 func hasMemory(tid int) bool {
 	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", tid))
 	return err == nil
 }
 
-// mapMirror maps shared memory of one file in the recorder too. There it is compared
-// without being copied first, which takes longer than the comparison.
-func (m *reached) mapMirror(tid int) {
+// mapMirror maps m in the recorder, if m is shared memory of one file. The recorder can then
+// compare the memory without copying it first, which would take longer than the comparison.
+func (m *dmaRange) mapMirror(tid int) {
 	p, err := mappingAt(tid, m.start)
-	if err != nil || !p.shared || m.start%page != 0 || m.start+m.size() > p.end ||
+	if err != nil || !p.shared || m.start%pageSize != 0 || m.start+m.size() > p.end ||
 		m.size()%max(p.hugePageSize(tid), 1) != 0 {
 		return
 	}
-	if m.mirror, err = p.view(tid, m.start, m.size()); err == nil {
-		m.mirror.use()
+	if m.mirror, err = p.mapView(tid, m.start, m.size()); err == nil {
+		m.mirror.addUse()
 	}
 }
 
-// writtenSince reports whether the program has written a page since the written pages were
-// queried: then the change may be the program's.
-func (r *recording) writtenSince(m *reached, address uint64) bool {
-	r.hosts.steps++
-	list, _ := m.written(address&^(page-1), address&^(page-1)+page, false)
+// writtenSince reports whether the program has written a page since compareWithRecord queried the
+// written pages. In this case the change may be the program's.
+func (r *recording) writtenSince(m *dmaRange, address uint64) bool {
+	r.hostMemory.workSteps++
+	list, _ := m.written(address&^(pageSize-1), address&^(pageSize-1)+pageSize, false)
 	return len(list) > 0
 }
 
-// differingWords returns the runs of words of a page that differ from the copy.
-func (m *reached) differingWords(at int, now []byte, who author) (list []change) {
+// differingWords returns the runs of words that differ from the record's contents. now contains the
+// current bytes from the offset at on.
+func (m *dmaRange) differingWords(at int, now []byte, who author) (list []change) {
 	first := -1
-	for i := 0; i <= len(now); i += word {
-		end := min(i+word, len(now))
-		same := i >= len(now) || bytes.Equal(now[i:end], m.copy[at+i:at+end])
+	for i := 0; i <= len(now); i += wordSize {
+		end := min(i+wordSize, len(now))
+		same := i >= len(now) || bytes.Equal(now[i:end], m.contents[at+i:at+end])
 		switch {
 		case !same && first < 0:
 			first = i

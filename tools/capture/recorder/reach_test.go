@@ -21,7 +21,7 @@ func dma(t *testing.T, o Options) *run {
 	t.Helper()
 	program, path := compiled(t, "testdata/dma.c", "-O2"), card(t)
 	memory := filepath.Join(filepath.Dir(path), "memory")
-	if err := os.WriteFile(memory, make([]byte, 5*page), 0o600); err != nil {
+	if err := os.WriteFile(memory, make([]byte, 5*pageSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	o.Files = []File{{Path: memory, Memory: true, Bus: 0x10000}}
@@ -53,13 +53,13 @@ func TestHostMemoryIsInTheRecord(t *testing.T) {
 	for name, o := range map[string]Options{
 		"pages":                         {},
 		"pages, completions watched":    {Watch: []Range{completions}},
-		"compared, completions watched": {Compare: true, Watch: []Range{completions}},
-		"all watched":                   {Compare: true, Watch: []Range{all}},
+		"compared, completions watched": {IgnoreTracking: true, Watch: []Range{completions}},
+		"all watched":                   {IgnoreTracking: true, Watch: []Range{all}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o.HostMemory = 1 << 20
+			o.HostMemoryLimit = 1 << 20
 			r := dma(t, o)
-			if o.Watch == nil && strings.Contains(r.said, "does not tell") {
+			if o.Watch == nil && strings.Contains(r.said, "does not report which pages") {
 				t.Skip("needs Linux 6.7: ", r.said)
 			}
 			if os.Geteuid() != 0 && strings.Contains(r.said, "CAP_CHECKPOINT_RESTORE") {
@@ -75,12 +75,12 @@ func TestHostMemoryIsInTheRecord(t *testing.T) {
 // TestWhatNobodyTellsOfHostMemoryIsSaid: without pages and watched ranges what
 // the device wrote is the program's, and more than the limit is not followed.
 func TestWhatNobodyTellsOfHostMemoryIsSaid(t *testing.T) {
-	unknown := dma(t, Options{Compare: true, HostMemory: 1 << 20})
-	if !strings.Contains(unknown.said, "does not report who changes host memory") ||
+	unknown := dma(t, Options{IgnoreTracking: true, HostMemoryLimit: 1 << 20})
+	if !strings.Contains(unknown.said, "does not report which pages a program has written") ||
 		strings.Contains(strings.Join(unknown.events(), "\n"), "HW") {
 		t.Error(unknown.said)
 	}
-	over := dma(t, Options{HostMemory: 4 * page})
+	over := dma(t, Options{HostMemoryLimit: 4 * pageSize})
 	if !strings.Contains(over.said, "20480 bytes") ||
 		!strings.Contains(over.said, "--host-memory") ||
 		strings.Contains(strings.Join(over.events(), "\n"), "H") {

@@ -49,17 +49,17 @@ func runChild(text string) int {
 		return 97
 	}
 	o := c.Options
-	o.Out, o.Complaint = out, os.Stderr
+	o.Out, o.Warnings = out, os.Stderr
 	result, err := Run(o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "failure:", err)
 		os.Remove(c.Path)
 		return 98
 	}
-	if result.Stopped != "" {
-		fmt.Fprintln(os.Stderr, "stopped:", result.Stopped)
+	if result.KillReason != "" {
+		fmt.Fprintln(os.Stderr, "stopped:", result.KillReason)
 	}
-	return result.Exit
+	return result.ExitStatus
 }
 
 // run is what became of a program under the recorder, or without it.

@@ -13,37 +13,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say what is to be recorded.
+// Options selects what is recorded and how.
 type Options struct {
-	Program []string      // its path or name, and its arguments
-	Out     io.Writer     // gets the record; see synced.NewWriter
+	Program []string      // path or name of the program, and its arguments
+	Out     io.Writer     // receives the record; see synced.NewWriter
 	Sync    time.Duration // interval at which the record is synced; 0: synced.Interval
-	Devices []string      // DDDD:BB:DD.F or VVVV:DDDD; none: all that the program maps
-	Files   []File        // files that stand for BARs
+	Devices []string      // DDDD:BB:DD.F or VVVV:DDDD; empty: all devices that the program maps
+	Files   []File        // files that represent BARs or host memory
 
-	HostMemory uint64  // bytes of it that are compared before each store; more is not followed
-	Watch      []Range // of it: what a device writes there is seen at the program's loads
-	// of it: what the program may store to only by the recorder while a device may write there
-	Protect Protect
-	Compare bool // the kernel is not asked which pages the program writes, as if it could not tell
+	// most bytes of host memory that are compared before each store to a BAR; if devices reach
+	// more, no host memory is recorded
+	HostMemoryLimit uint64
+	// bus addresses of host memory at which each load of the program is checked for writes of a
+	// device
+	Watch []Range
+	// host memory that is protected: the recorder makes the program's stores to it as long as a
+	// device may write there
+	Protect        Protect
+	IgnoreTracking bool // do not use the kernel's record of which pages the program has written
 
-	Limit uint64 // accesses after which the program is ended; 0: none
-	// after what cannot be recorded the program goes on unrecorded; else it is ended
-	GoOn      bool
-	Progress  io.Writer // told now and then how far it is; may be nil
-	Complaint io.Writer // gets what is not recorded, a line each
+	AccessLimit uint64 // number of accesses after which the program is killed; 0: no limit
+	// After an access that cannot be recorded, the program continues without being recorded.
+	// Otherwise it is killed.
+	ContinueUnrecorded bool
+	Progress           io.Writer // receives a progress line about once a second; may be nil
+	Warnings           io.Writer // receives a line for each gap and event of the record; may be nil
 }
 
-// Result is what became of a program.
+// Result describes a finished run of a program.
 type Result struct {
-	Exit     int    // its exit status, or 128 and the signal that ended it
-	Accesses uint64 // written down
-	Gaps     int    // what could not be written down: the record is not whole
-	Devices  int    // of which it mapped something
-	Stopped  string // why the recorder ended the program; empty: it did not
+	// exit status of the program, or 128 plus the number of the signal that ended it
+	ExitStatus int
+	Accesses   uint64 // number of recorded accesses
+	Gaps       int    // number of gaps: if it is not 0, the record is incomplete
+	Devices    int    // number of devices of which the program mapped something
+	KillReason string // reason why the recorder killed the program; "": it did not
 }
 
-// Failure is why a program was not run, or not recorded to its end.
+// Failure is the error of Run: the program was not started, or was not recorded to its end.
 type Failure struct {
 	Kind   Kind
 	Reason string
@@ -51,57 +58,60 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Reason }
 
-// Kind is what a Failure is about.
+// Kind is the cause of a Failure.
 type Kind uint8
 
 const (
 	Internal  Kind = iota
-	NoProgram      // there is none of that name
-	Forbidden      // the system does not let it be traced
+	NoProgram      // no program has this name
+	Forbidden      // the system does not permit tracing the program
 	Output         // the record cannot be written
 )
 
-// recording is one run.
+// recording is the state of one call of Run.
 type recording struct {
 	options *Options
 	out     *writer
-	main    int // process
+	mainPID int // process id of the program's first process
 	threads map[int]*thread
-	early   map[int]bool // threads that stopped before their parents told of them
-	devices []*device
-	bars    []*bar
-	hosts   hosts
-	driven  []*driven
-	unused  map[string]*unused // by the device's name
-	opened  []opened
-	// ways to files of devices, by what is not recorded, that have been named
-	byCall   map[string]bool
-	accesses uint64
-	loadedAt uint64    // address of the last access to a BAR if it was a load, else 0
-	told     time.Time // when progress was last printed
-	result   Result
-	ending   bool
+	// threads that stopped before the stop of their parent announced them
+	stoppedEarly    map[int]bool
+	devices         []*device
+	bars            []*bar
+	hostMemory      hostMemory
+	driverDevices   []*driverDevice
+	unmappedDevices map[string]*unmappedDevice // by the name of the device
+	vfioFDs         []vfioFD
+	// Keys of the reports that are made only once, such as the path of a device file that system
+	// calls access.
+	reportedOnce map[string]bool
+	accesses     uint64
+	// address of the last access to a BAR if it was a load; 0 if it was a store
+	lastLoadAddress uint64
+	lastProgress    time.Time // time at which progress was last printed
+	result          Result
+	isKilled        bool
 
-	comparing    time.Duration // that comparing host memory took since then
-	mappingsTold int           // of host memory, printed then
+	compareTime     time.Duration // time spent on comparing host memory since lastProgress
+	mappingsPrinted int           // number of host memory mappings at lastProgress
 }
 
-// Run runs a program to its end and writes the record. The record is whole
-// where the error is nil and there are no gaps.
+// Run runs a program to its end and writes the record. The record is complete if the error is nil
+// and Result.Gaps is 0.
 func Run(o Options) (Result, error) {
 	runtime.LockOSThread() // one thread is the tracer
 	defer runtime.UnlockOSThread()
 	out := newWriter(o.Out, o.Sync)
-	r := &recording{options: &o, out: out, threads: map[int]*thread{}, early: map[int]bool{},
-		unused: map[string]*unused{}, byCall: map[string]bool{},
-		told: time.Now()}
-	if err := r.start(); err != nil {
+	r := &recording{options: &o, out: out, threads: map[int]*thread{}, stoppedEarly: map[int]bool{},
+		unmappedDevices: map[string]*unmappedDevice{}, reportedOnce: map[string]bool{},
+		lastProgress: time.Now()}
+	if err := r.startProgram(); err != nil {
 		_ = out.close()
 		return r.result, err
 	}
-	defer r.forward()()
-	r.resume(r.threads[r.main], 0)
-	r.loop()
+	defer r.forwardSignals()()
+	r.resume(r.threads[r.mainPID], 0)
+	r.handleStops()
 	out.noteTimes()
 	r.result.Accesses, r.result.Devices = r.accesses, len(r.devices)
 	if err := out.close(); err != nil {
@@ -110,9 +120,10 @@ func Run(o Options) (Result, error) {
 	return r.result, nil
 }
 
-// forward passes on what asks the recorder to end. A terminal sends SIGINT to
-// the program too; the record is ended when the program has ended.
-func (r *recording) forward() (stop func()) {
+// forwardSignals passes SIGINT, SIGTERM and SIGHUP of the recorder on to the program. It does not
+// pass on the first SIGINT, because a terminal sends it to the program too. The record ends when
+// the program has ended.
+func (r *recording) forwardSignals() (stop func()) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	go func() {
@@ -123,83 +134,83 @@ func (r *recording) forward() (stop func()) {
 				s = unix.SIGKILL
 			}
 			if s != unix.SIGINT || asked > 1 {
-				_ = unix.Kill(r.main, s.(unix.Signal))
+				_ = unix.Kill(r.mainPID, s.(unix.Signal))
 			}
 		}
 	}()
 	return func() { signal.Stop(signals); close(signals) }
 }
 
-func (r *recording) loop() {
+func (r *recording) handleStops() {
 	for len(r.threads) > 0 {
-		tid, status, err := wait(-1)
+		tid, status, err := waitForStop(-1)
 		if err != nil {
 			return
 		}
-		r.out.work()
+		r.out.beginStop()
 		t := r.threads[tid]
 		switch {
 		case t == nil && status.Stopped():
-			r.early[tid] = true
+			r.stoppedEarly[tid] = true
 		case t == nil:
 		case status.Stopped():
-			r.stopped(t, status)
+			r.handleStop(t, status)
 		default:
-			r.ended(t, status)
+			r.handleThreadEnd(t, status)
 		}
-		r.progress()
-		r.out.rest()
+		r.printProgress()
+		r.out.endStop()
 	}
 }
 
-// progress prints about once a second how far it is, and what takes long.
-func (r *recording) progress() {
-	since := time.Since(r.told)
+// printProgress prints about once a second how many accesses are recorded, and what takes long.
+func (r *recording) printProgress() {
+	since := time.Since(r.lastProgress)
 	if r.options.Progress == nil || since < time.Second ||
-		r.accesses == 0 && r.hosts.mappings == 0 {
+		r.accesses == 0 && r.hostMemory.mappingCount == 0 {
 		return
 	}
 	text := fmt.Sprintf("%d accesses recorded", r.accesses)
-	if n := r.hosts.mappings; n != r.mappingsTold {
-		r.mappingsTold = n
-		text += fmt.Sprintf("; host memory mapped %d times (%d KiB now)", n, r.hosts.bytes>>10)
+	if n := r.hostMemory.mappingCount; n != r.mappingsPrinted {
+		r.mappingsPrinted = n
+		text += fmt.Sprintf("; host memory mapped %d times (%d KiB now)", n, r.hostMemory.bytes>>10)
 	}
-	const much = 2 // the part of the time that is worth a word: one half
-	if r.comparing*much > since {
-		text += fmt.Sprintf("; comparing %d KiB of host memory before each store takes %d %% of "+
-			"the time", r.hosts.bytes>>10,
-			min(100*r.comparing/since, 100))
+	const much = 2 // the comparison is mentioned if it takes at least 1/2 of the time
+	if r.compareTime*much > since {
+		text += fmt.Sprintf("; comparing %d KiB of host memory "+
+			"before each store takes %d %% of the time", r.hostMemory.bytes>>10,
+			min(100*r.compareTime/since, 100))
 	}
-	r.told, r.comparing = time.Now(), 0
-	// which erases the rest of a longer line
+	r.lastProgress, r.compareTime = time.Now(), 0
+	// The escape sequence erases the rest of a longer line before.
 	fmt.Fprintf(r.options.Progress, "\rlm: %s \x1b[K", text)
 }
 
-// gap writes down, and says, that something is missing in the record.
-func (r *recording) gap(format string, a ...any) {
+// reportGap writes a GAP line, which says what is missing in the record, and prints its text.
+func (r *recording) reportGap(format string, a ...any) {
 	r.result.Gaps++
-	r.say("GAP ", fmt.Sprintf(format, a...))
+	r.writeReport("GAP ", fmt.Sprintf(format, a...))
 }
 
-// report writes down, and says, what the program did that is no access, or that
-// the record does not have for a reason of the user's.
-func (r *recording) report(format string, a ...any) {
-	r.say("EVENT ", fmt.Sprintf(format, a...))
+// reportEvent writes an EVENT line. It names something that the program did that is not an access,
+// or that is not recorded because of the user's options.
+func (r *recording) reportEvent(format string, a ...any) {
+	r.writeReport("EVENT ", fmt.Sprintf(format, a...))
 }
 
-func (r *recording) say(kind, text string) {
+func (r *recording) writeReport(kind, text string) {
 	r.out.line("%s%s", kind, text)
-	if r.options.Complaint != nil {
-		fmt.Fprintln(r.options.Complaint, text)
+	if r.options.Warnings != nil {
+		fmt.Fprintln(r.options.Warnings, text)
 	}
 }
 
-// end ends the program: all its processes.
-func (r *recording) end(reason string) {
-	if r.ending {
+// killProgram kills all processes of the program.
+func (r *recording) killProgram(reason string) {
+	if r.isKilled {
 		return
 	}
-	r.ending, r.result.Stopped = true, reason
+	r.isKilled, r.result.KillReason = true, reason
 	for _, t := range r.threads {
 		_ = unix.Kill(t.process, unix.SIGKILL)
 	}

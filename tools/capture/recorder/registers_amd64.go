@@ -3,18 +3,18 @@ package recorder
 import "golang.org/x/sys/unix"
 
 const (
-	auditArch = unix.AUDIT_ARCH_X86_64
-	callOpen  = unix.SYS_OPEN
-	callPoll  = unix.SYS_POLL
-	callEpoll = unix.SYS_EPOLL_WAIT
-	x32       = 1 << 30 // set in the number of a system call with 32-bit pointers
-	mostWidth = 64      // bytes of the widest access of an instruction
+	auditArch       = unix.AUDIT_ARCH_X86_64
+	callOpen        = unix.SYS_OPEN
+	callPoll        = unix.SYS_POLL
+	callEpoll       = unix.SYS_EPOLL_WAIT
+	x32             = 1 << 30 // bit in the numbers of system calls with 32-bit pointers (x32)
+	widestAccessMax = 64      // width in bytes of the widest access of an instruction
 )
 
-// callCode is the instruction that calls the kernel.
-var callCode = []byte{0x0f, 0x05}
+// callInstruction is the system call instruction (SYSCALL).
+var callInstruction = []byte{0x0f, 0x05}
 
-// registers are a thread's general ones.
+// registers are the general registers of a thread.
 type registers struct{ unix.PtraceRegs }
 
 func registersOf(tid int) (*registers, error) {
@@ -22,7 +22,7 @@ func registersOf(tid int) (*registers, error) {
 	return r, unix.PtraceGetRegs(tid, &r.PtraceRegs)
 }
 
-func (r *registers) put(tid int) error { return unix.PtraceSetRegs(tid, &r.PtraceRegs) }
+func (r *registers) write(tid int) error { return unix.PtraceSetRegs(tid, &r.PtraceRegs) }
 
 func (r *registers) pc() uint64         { return r.Rip }
 func (r *registers) setPC(v uint64)     { r.Rip = v }
@@ -33,28 +33,28 @@ func (r *registers) argument(n int) *uint64 {
 	return [...]*uint64{&r.Rdi, &r.Rsi, &r.Rdx, &r.R10, &r.R8, &r.R9}[n]
 }
 
-// foreign reports whether a thread runs code of 32 bits, or with its calls.
-func (r *registers) foreign() bool {
+// isForeign reports whether a thread executes 32-bit code, or makes a system call of the x32 ABI.
+func (r *registers) isForeign() bool {
 	return r.Cs != 0x33 || r.Orig_rax&x32 != 0 && int64(r.Orig_rax) > 0
 }
 
-// skip has the kernel skip the call that a thread is on its way into.
-func (r *registers) skip(tid int) error {
+// skipCall makes the kernel skip the system call that a thread is entering.
+func (r *registers) skipCall(tid int) error {
 	skipped := *r
 	skipped.Orig_rax = ^uint64(0)
-	return skipped.put(tid)
+	return skipped.write(tid)
 }
 
-// prepare makes the registers those of a thread that is about to call the kernel.
-func (r *registers) prepare(call uint64, arguments []uint64) {
-	r.Rax, r.Orig_rax = call, ^uint64(0) // no call to take up again
+// setCall sets the registers for a system call.
+func (r *registers) setCall(call uint64, arguments []uint64) {
+	r.Rax, r.Orig_rax = call, ^uint64(0) // no interrupted system call to restart
 	for n, v := range arguments {
 		*r.argument(n) = v
 	}
 }
 
 const (
-	callDup2       = unix.SYS_DUP2
-	callVfork      = unix.SYS_VFORK
-	callKeepsFirst = true // the result does not lie in the register of the first argument
+	callDup2               = unix.SYS_DUP2
+	callVfork              = unix.SYS_VFORK
+	callKeepsFirstArgument = true // the result is not in the register of the first argument
 )

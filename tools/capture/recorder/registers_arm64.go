@@ -7,25 +7,25 @@ import (
 )
 
 const (
-	auditArch      = unix.AUDIT_ARCH_AARCH64
-	callOpen       = 1 << 31    // openat is the only one here
-	callDup2       = 1<<31 + 1  // dup3 is
-	callPoll       = 1<<31 + 2  // ppoll is
-	callEpoll      = 1<<31 + 3  // epoll_pwait is
-	callVfork      = ^uint64(0) // a flag of clone here
-	callKeepsFirst = false      // the result lies in the register of the first argument
+	auditArch              = unix.AUDIT_ARCH_AARCH64
+	callOpen               = 1 << 31    // arm64 has only openat
+	callDup2               = 1<<31 + 1  // arm64 has only dup3
+	callPoll               = 1<<31 + 2  // arm64 has only ppoll
+	callEpoll              = 1<<31 + 3  // arm64 has only epoll_pwait
+	callVfork              = ^uint64(0) // arm64 has only clone with a flag
+	callKeepsFirstArgument = false      // the result is in the register of the first argument
 
-	mostWidth = 16 // bytes of the widest access of an instruction
+	widestAccessMax = 16 // width in bytes of the widest access of an instruction
 
 	setGeneral = 1 // NT_PRSTATUS
 	setVectors = 2 // NT_PRFPREG
 	callNumber = 8 // X8
 )
 
-// callCode is the instruction that calls the kernel.
-var callCode = []byte{0x01, 0x00, 0x00, 0xd4}
+// callInstruction is the system call instruction (SVC 0).
+var callInstruction = []byte{0x01, 0x00, 0x00, 0xd4}
 
-// registers are a thread's general ones: struct user_pt_regs.
+// registers are the general registers of a thread: struct user_pt_regs.
 type registers struct {
 	X          [31]uint64
 	SP, PC, PS uint64
@@ -37,12 +37,12 @@ func (r *registers) bytes() []byte {
 
 func registersOf(tid int) (*registers, error) {
 	r := &registers{}
-	_, err := registerSet(unix.PTRACE_GETREGSET, tid, setGeneral, r.bytes())
+	_, err := transferRegisterSet(unix.PTRACE_GETREGSET, tid, setGeneral, r.bytes())
 	return r, err
 }
 
-func (r *registers) put(tid int) error {
-	_, err := registerSet(unix.PTRACE_SETREGSET, tid, setGeneral, r.bytes())
+func (r *registers) write(tid int) error {
+	_, err := transferRegisterSet(unix.PTRACE_SETREGSET, tid, setGeneral, r.bytes())
 	return err
 }
 
@@ -53,18 +53,19 @@ func (r *registers) result() uint64         { return r.X[0] }
 func (r *registers) setResult(v uint64)     { r.X[0] = v }
 func (r *registers) argument(n int) *uint64 { return &r.X[n] }
 
-// foreign reports whether a thread runs code of 32 bits.
-func (r *registers) foreign() bool { return r.PS&(1<<4) != 0 }
+// isForeign reports whether a thread executes 32-bit code.
+func (r *registers) isForeign() bool { return r.PS&(1<<4) != 0 }
 
-// skip has the kernel skip the call that a thread is on its way into.
-func (r *registers) skip(tid int) error {
+// skipCall makes the kernel skip the system call that a thread is entering.
+func (r *registers) skipCall(tid int) error {
 	const setCall = 0x404 // NT_ARM_SYSTEM_CALL
-	_, err := registerSet(unix.PTRACE_SETREGSET, tid, setCall, []byte{0xff, 0xff, 0xff, 0xff})
+	_, err := transferRegisterSet(unix.PTRACE_SETREGSET, tid, setCall,
+		[]byte{0xff, 0xff, 0xff, 0xff})
 	return err
 }
 
-// prepare makes the registers those of a thread that is about to call the kernel.
-func (r *registers) prepare(call uint64, arguments []uint64) {
+// setCall sets the registers for a system call.
+func (r *registers) setCall(call uint64, arguments []uint64) {
 	r.X[callNumber] = call
 	copy(r.X[:], arguments)
 }

@@ -23,16 +23,17 @@ func buffer(n int, first uint64) []byte {
 // to its bus addresses finds what the record says is there.
 func TestMemoryOfAProcessThatEndedIsReachedNoMore(t *testing.T) {
 	for name, end := range map[string]func(*recording, *thread){
-		"ends":                 func(r *recording, of *thread) { r.ended(of, unix.WaitStatus(0)) },
-		"runs another program": func(r *recording, of *thread) { r.executed(of, of.tid) },
+		"ends":                 func(r *recording, of *thread) { r.handleThreadEnd(of, 0) },
+		"runs another program": func(r *recording, of *thread) { r.handleExec(of, of.tid) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, first, text := inside(t, Options{HostMemory: 3 * page, Compare: true})
+			r, first, text := inside(t, Options{HostMemoryLimit: 3 * pageSize,
+				IgnoreTracking: true})
 			second := another()
-			r.reach(first, address(buffer(2*page, 0x11)), 2*page, 0x10000)
+			r.addDMARange(first, address(buffer(2*pageSize, 0x11)), 2*pageSize, 0x10000)
 			end(r, first)
-			b := buffer(2*page, 0)
-			r.reach(second, address(b), 2*page, 0x10000)
+			b := buffer(2*pageSize, 0)
+			r.addDMARange(second, address(b), 2*pageSize, 0x10000)
 			b[8] = 0x22
 			r.recordChanges(byProgram)
 			const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\n" +
@@ -47,10 +48,10 @@ func TestMemoryOfAProcessThatEndedIsReachedNoMore(t *testing.T) {
 // TestMemoryThatIsMappedAnewTakesThePlaceOfWhatWasThere: a container that is
 // closed unmaps without a word.
 func TestMemoryThatIsMappedAnewTakesThePlaceOfWhatWasThere(t *testing.T) {
-	r, self, text := inside(t, Options{HostMemory: 3 * page, Compare: true})
-	old, anew := buffer(2*page, 0x11), buffer(2*page, 0x11)
-	r.reach(self, address(old), 2*page, 0x10000)
-	r.reach(self, address(anew), 2*page, 0x10000)
+	r, self, text := inside(t, Options{HostMemoryLimit: 3 * pageSize, IgnoreTracking: true})
+	old, anew := buffer(2*pageSize, 0x11), buffer(2*pageSize, 0x11)
+	r.addDMARange(self, address(old), 2*pageSize, 0x10000)
+	r.addDMARange(self, address(anew), 2*pageSize, 0x10000)
 	old[9], anew[8] = 0x33, 0x22
 	r.recordChanges(byProgram)
 	const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\nMEM 10000 2000\n" +
@@ -62,11 +63,11 @@ func TestMemoryThatIsMappedAnewTakesThePlaceOfWhatWasThere(t *testing.T) {
 
 // TestPartThatGetsOtherMemoryEndsTheWholeAndIsSaid.
 func TestPartThatGetsOtherMemoryEndsTheWholeAndIsSaid(t *testing.T) {
-	r, self, text := inside(t, Options{HostMemory: 4 * page, Compare: true})
-	r.reach(self, address(buffer(2*page, 0)), 2*page, 0x10000)
-	r.reach(self, address(buffer(page, 0)), page, 0x11000)
+	r, self, text := inside(t, Options{HostMemoryLimit: 4 * pageSize, IgnoreTracking: true})
+	r.addDMARange(self, address(buffer(2*pageSize, 0)), 2*pageSize, 0x10000)
+	r.addDMARange(self, address(buffer(pageSize, 0)), pageSize, 0x11000)
 	if got := text(); !strings.Contains(got,
-		"EVENT host memory at bus address 10000, 8192 bytes, is no longer recorded") {
+		"EVENT host memory at bus address 0x10000 (8192 bytes) is no longer recorded") {
 		t.Error(got)
 	}
 }
@@ -74,27 +75,29 @@ func TestPartThatGetsOtherMemoryEndsTheWholeAndIsSaid(t *testing.T) {
 // TestCopiesOfFormerMemoryAreBounded: what is forgotten of them is told whole
 // when it is reached again, zeros too, and the record says so.
 func TestCopiesOfFormerMemoryAreBounded(t *testing.T) {
-	r, self, text := inside(t, Options{HostMemory: 2 * page, Compare: true})
+	r, self, text := inside(t, Options{HostMemoryLimit: 2 * pageSize, IgnoreTracking: true})
 	for i := range uint64(4) {
-		r.reach(self, address(buffer(page, 0x11)), page, 0x10000+i*page)
-		r.unreach(self, 0x10000+i*page, page)
-		if total := sizes(r.hosts.reached) + sizes(r.hosts.retired); total > r.options.HostMemory {
+		r.addDMARange(self, address(buffer(pageSize, 0x11)), pageSize, 0x10000+i*pageSize)
+		r.removeDMARanges(self, 0x10000+i*pageSize, pageSize)
+		if total := sizes(r.hostMemory.ranges) +
+			sizes(r.hostMemory.retired); total > r.options.HostMemoryLimit {
 			t.Errorf("%d bytes are kept", total)
 		}
 	}
-	r.reach(self, address(buffer(page, 0)), page, 0x10000)
-	if len(r.hosts.forgotten) != 2 { // 11000 before, 12000 now; 10000 is known again
-		t.Errorf("forgotten: %x", r.hosts.forgotten)
+	r.addDMARange(self, address(buffer(pageSize, 0)), pageSize, 0x10000)
+	if len(r.hostMemory.discarded) != 2 { // 11000 before, 12000 now; 10000 is known again
+		t.Errorf("forgotten: %x", r.hostMemory.discarded)
 	}
 	got := text()
 	if !strings.Contains(got,
-		"NOTE no device reaches host memory at bus address 10000, 4096 bytes") ||
-		!strings.HasSuffix(got, "MEM 10000 1000\nHR 10000 4096 "+strings.Repeat("0", 2*page)+"\n") {
+		"NOTE no device reaches host memory at bus address 0x10000, 4096 bytes") ||
+		!strings.HasSuffix(got, "MEM 10000 1000\nHR 10000 4096 "+strings.Repeat("0",
+			2*pageSize)+"\n") {
 		t.Errorf("%.900s", got)
 	}
 }
 
-func sizes(list []*reached) (total uint64) {
+func sizes(list []*dmaRange) (total uint64) {
 	for _, m := range list {
 		total += m.size()
 	}
@@ -104,17 +107,17 @@ func sizes(list []*reached) (total uint64) {
 // TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped, on a kernel that does
 // not tell who writes: mapped again at once, it is as the record has it.
 func TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped(t *testing.T) {
-	r, self, text := inside(t, Options{HostMemory: page, Compare: true})
-	b := buffer(page, 0)
-	r.reach(self, address(b), page, 0x10000)
-	a := area{start: address(b), end: address(b) + page, prot: unix.PROT_READ | unix.PROT_WRITE,
-		host: r.hosts.reached[0]}
-	if err := (&memory{r, self}).storeHost(&a, address(b)+8, []byte{0x22}); err != nil {
+	r, self, text := inside(t, Options{HostMemoryLimit: pageSize, IgnoreTracking: true})
+	b := buffer(pageSize, 0)
+	r.addDMARange(self, address(b), pageSize, 0x10000)
+	a := area{start: address(b), end: address(b) + pageSize, prot: unix.PROT_READ | unix.PROT_WRITE,
+		watched: r.hostMemory.ranges[0]}
+	if err := (&memory{r, self}).storeWatched(&a, address(b)+8, []byte{0x22}); err != nil {
 		t.Fatal(err)
 	}
-	r.unmaps(self, nil)
-	r.unreach(self, 0x10000, page)
-	r.reach(self, address(b), page, 0x10000)
+	r.recordBeforeUnmap(self, nil)
+	r.removeDMARanges(self, 0x10000, pageSize)
+	r.addDMARange(self, address(b), pageSize, 0x10000)
 	r.recordChanges(byProgram)
 	const want = "LMRECORD 2\nMEM 10000 1000\nHR 10008 8 2200000000000000\nMEM 10000 1000\n"
 	if got := text(); got != want {
@@ -126,10 +129,10 @@ func TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped(t *testing.T) {
 func sharedMemory(t *testing.T) (fd int, b []byte) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("shared", unix.MFD_CLOEXEC)
-	if err != nil || unix.Ftruncate(fd, 2*page) != nil {
+	if err != nil || unix.Ftruncate(fd, 2*pageSize) != nil {
 		t.Fatal(err)
 	}
-	if b, err = unix.Mmap(fd, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE,
+	if b, err = unix.Mmap(fd, 0, 2*pageSize, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_SHARED); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +145,8 @@ func sharedMemory(t *testing.T) (fd int, b []byte) {
 func shared(t *testing.T) (fd int, b []byte) {
 	t.Helper()
 	fd, b = sharedMemory(t)
-	file, err := os.Open(fmt.Sprintf("/proc/self/map_files/%x-%x", address(b), address(b)+2*page))
+	file, err := os.Open(fmt.Sprintf("/proc/self/map_files/%x-%x", address(b),
+		address(b)+2*pageSize))
 	if err != nil {
 		t.Skipf("needs CAP_CHECKPOINT_RESTORE: %v", err)
 	}
@@ -154,13 +158,13 @@ func shared(t *testing.T) (fd int, b []byte) {
 // mapped in the recorder goes.
 func TestMemoryThatIsTooMuchIsMappedNoMore(t *testing.T) {
 	_, b := shared(t)
-	r, self, _ := inside(t, Options{HostMemory: 2 * page, Compare: true})
-	m := r.reach(self, address(b), 2*page, 0x10000)
+	r, self, _ := inside(t, Options{HostMemoryLimit: 2 * pageSize, IgnoreTracking: true})
+	m := r.addDMARange(self, address(b), 2*pageSize, 0x10000)
 	r.recordChanges(byProgram)
 	v := m.mirror
-	r.reach(self, address(buffer(page, 0)), page, 0x20000)
-	if !r.hosts.overLimit || v == nil || v.uses != 0 || m.mirror != nil {
-		t.Errorf("over %v, the mapping %+v is still there", r.hosts.overLimit, v)
+	r.addDMARange(self, address(buffer(pageSize, 0)), pageSize, 0x20000)
+	if !r.hostMemory.overLimit || v == nil || v.uses != 0 || m.mirror != nil {
+		t.Errorf("over %v, the mapping %+v is still there", r.hostMemory.overLimit, v)
 	}
 }
 
@@ -169,22 +173,22 @@ func TestMemoryThatIsTooMuchIsMappedNoMore(t *testing.T) {
 // the program's any more is not told.
 func TestSharedMemoryIsLookedAtWhereItIs(t *testing.T) {
 	fd, b := shared(t)
-	r, self, text := inside(t, Options{HostMemory: 2 * page, Compare: true})
-	r.reach(self, address(b), 2*page, 0x10000)
-	b[page+8], r.hosts.now = 0x22, nil
+	r, self, text := inside(t, Options{HostMemoryLimit: 2 * pageSize, IgnoreTracking: true})
+	r.addDMARange(self, address(b), 2*pageSize, 0x10000)
+	b[pageSize+8], r.hostMemory.readBuffer = 0x22, nil
 	r.recordChanges(byProgram)
-	v := r.hosts.reached[0].mirror
+	v := r.hostMemory.ranges[0].mirror
 	if v == nil {
 		t.Fatal("it is not mapped here too")
 	}
-	if r.hosts.now != nil {
+	if r.hostMemory.readBuffer != nil {
 		t.Error("it is copied")
 	}
-	if err := unix.Ftruncate(fd, page); err != nil {
+	if err := unix.Ftruncate(fd, pageSize); err != nil {
 		t.Fatal(err)
 	}
 	r.recordChanges(byProgram)
-	if r.unreach(self, 0x10000, 2*page); v.uses != 0 {
+	if r.removeDMARanges(self, 0x10000, 2*pageSize); v.uses != 0 {
 		t.Errorf("%d uses of the mapping are left", v.uses)
 	}
 	const want = "LMRECORD 2\nMEM 10000 2000\nHR 11008 8 2200000000000000\n"

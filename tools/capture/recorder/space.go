@@ -14,49 +14,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// area is a part of a program's memory that is a BAR.
+// area is a range of a program's memory whose accesses the recorder makes: a part of a BAR, or
+// watched or protected host memory.
 type area struct {
 	start, end uint64 // addresses in the program
 	bar        *bar
-	offset     uint64 // of start, in the BAR
-	prot       uint64 // that the program asked for; what it has is none
+	offset     uint64 // offset of start in the BAR
+	prot       uint64 // access rights that the program requested; in fact it has fewer
 	view       *view
-	at         uint64 // of start, in the view
-	// instead of a BAR: watched host memory, which without a view is reached by space.file
-	host  *reached
-	guard *guard // instead of both: protected host memory, reached as watched one
+	viewOffset uint64 // offset of start in the view
+	// set instead of bar: watched host memory; if view is nil, space.file accesses it
+	watched *dmaRange
+	// set instead of bar and watched: protected host memory, accessed like watched memory
+	guard *guard
 }
 
-// space is what the threads of a program share that share memory: its areas,
-// in the order of their addresses.
+// space is an address space of the program. The threads that share memory share it.
 type space struct {
-	areas    []area
-	uses     int    // by threads
-	changing int    // threads inside a system call that changes areas
-	gate     uint64 // address of an instruction that calls the kernel, 0: none seen
-	// address of a page for instructions that the thread executes itself, 0: none yet
-	scratch  uint64
-	released bool // areas are the program's own again, unrecorded
+	areas         []area
+	threadCount   int    // number of threads
+	changingCalls int    // number of threads in a system call that may change areas
+	callAddress   uint64 // address of a system call instruction; 0: none is known
+	// address of a page with an instruction that the thread executes itself; 0: not mapped yet
+	codePage uint64
+	released bool // the areas are accessible to the program again, and are not recorded
 	memory   *os.File
-	// descriptors by which data is moved to devices: filters of them are there
-	stops    map[uint64]bool
-	pointed  []pageRange // where a pointer in a system call stops it: filters of them are there
-	pages    pageFiles
-	physical physical
-	follow   follower
+	// file descriptors of devices for which a transferFilter is installed
+	stoppingFDs   map[uint64]bool
+	pointerRanges []pageRange // address ranges for which a pointerFilter is installed
+	writeTracker  writeTracker
+	hugePages     hugePages
+	follower      follower
 }
 
-// file is the memory itself, which it reaches whatever rights pages have. It takes
-// a thread that lives: the first one may have ended before the others.
+// file returns /proc/PID/mem, which accesses memory regardless of the pages' access rights. tid
+// must be a thread that has not ended; the first thread of a process may end before the others.
 func (s *space) file(tid int) *os.File {
 	if s.memory == nil {
-		s.memory = openOfProcess(fmt.Sprintf("/proc/%d/mem", tid))
+		s.memory = openProcFile(fmt.Sprintf("/proc/%d/mem", tid))
 	}
-	return s.memory // of which nil reads nothing
+	return s.memory // every access to a nil file fails
 }
 
-// openOfProcess opens a file under /proc to read and to write, nil where it cannot.
-func openOfProcess(path string) *os.File {
+// openProcFile opens a file under /proc for reading and writing. It returns nil if it cannot.
+func openProcFile(path string) *os.File {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
@@ -64,100 +65,100 @@ func openOfProcess(path string) *os.File {
 	return os.NewFile(uintptr(fd), path)
 }
 
-// find returns the area that an address lies in, or nil.
-func (s *space) find(address uint64) *area {
-	if i := s.after(address); i > 0 && address < s.areas[i-1].end {
+// areaAt returns the area that contains an address, or nil.
+func (s *space) areaAt(address uint64) *area {
+	if i := s.indexAfter(address); i > 0 && address < s.areas[i-1].end {
 		return &s.areas[i-1]
 	}
 	return nil
 }
 
-// after returns the index of the first area that begins after an address.
-func (s *space) after(address uint64) int {
+// indexAfter returns the index of the first area that begins after an address.
+func (s *space) indexAfter(address uint64) int {
 	return sort.Search(len(s.areas), func(i int) bool { return s.areas[i].start > address })
 }
 
-// next returns where the first area after an address begins.
-func (s *space) next(address uint64) uint64 {
-	if i := s.after(address); i < len(s.areas) {
+// nextStart returns the address at which the first area after an address begins.
+func (s *space) nextStart(address uint64) uint64 {
+	if i := s.indexAfter(address); i < len(s.areas) {
 		return s.areas[i].start
 	}
 	return ^uint64(0)
 }
 
 func (s *space) add(a area) {
-	a.view.use()
+	a.view.addUse()
 	s.areas = append(s.areas, a)
 	slices.SortFunc(s.areas, func(a, b area) int { return cmp.Compare(a.start, b.start) })
 }
 
-// part is the part of an area between two addresses.
-func (a area) part(start, end uint64) area {
+// clip returns the part of an area between two addresses.
+func (a area) clip(start, end uint64) area {
 	start, end = max(start, a.start), min(end, a.end)
 	a.offset += start - a.start
-	a.at += start - a.start
+	a.viewOffset += start - a.start
 	a.start, a.end = start, end
 	return a
 }
 
-// parts returns what lies between two addresses.
-func (s *space) parts(start, end uint64) (list []area) {
+// areasBetween returns the parts of areas between two addresses.
+func (s *space) areasBetween(start, end uint64) (list []area) {
 	for _, a := range s.areas {
-		if p := a.part(start, end); p.start < p.end {
+		if p := a.clip(start, end); p.start < p.end {
 			list = append(list, p)
 		}
 	}
 	return list
 }
 
-// remove takes out what lies between two addresses, and cuts what only begins
-// or ends there.
+// remove removes the areas between two addresses. An area that is only partly between them is cut.
 func (s *space) remove(start, end uint64) {
-	if len(s.parts(start, end)) == 0 {
+	if len(s.areasBetween(start, end)) == 0 {
 		return
 	}
 	before := s.areas
 	s.areas = nil
 	for _, a := range before {
-		for _, rest := range []area{a.part(0, start), a.part(end, ^uint64(0))} {
+		for _, rest := range []area{a.clip(0, start), a.clip(end, ^uint64(0))} {
 			if rest.start < rest.end {
 				s.add(rest)
 			}
 		}
 	}
 	for _, a := range before {
-		a.view.drop()
+		a.view.dropUse()
 	}
 }
 
-// protect notes what the program asks for between two addresses.
-func (s *space) protect(start, end, prot uint64) {
-	changed := s.parts(start, end)
+// setProtection sets the access rights that the program has requested between two addresses.
+func (s *space) setProtection(start, end, prot uint64) {
+	changed := s.areasBetween(start, end)
 	for _, a := range changed {
-		a.view.use() // over the removal
+		a.view.addUse() // keep the view while the area is removed
 	}
 	s.remove(start, end)
 	for _, a := range changed {
-		if a.prot = prot; a.guard == nil { // else it has the rights that the program asked for
+		// protected memory now has the access rights that the program requested
+		if a.prot = prot; a.guard == nil {
 			s.add(a)
 		}
-		a.view.drop()
+		a.view.dropUse()
 	}
 }
 
-// copy is what a child gets that does not share memory.
-func (s *space) copy() *space {
-	c := &space{gate: s.gate, scratch: s.scratch, released: s.released, stops: maps.Clone(s.stops),
-		pointed: s.pointed}
+// clone returns the address space of a child process that does not share memory.
+func (s *space) clone() *space {
+	c := &space{callAddress: s.callAddress, codePage: s.codePage, released: s.released,
+		stoppingFDs: maps.Clone(s.stoppingFDs), pointerRanges: s.pointerRanges}
 	for _, a := range s.areas {
-		a.guard = a.guard.copy()
+		a.guard = a.guard.clone()
 		c.add(a)
 	}
 	return c
 }
 
-// removeUnmapped takes out what a child has not got of its parent's mappings:
-// madvise and drivers can keep some from it.
+// removeUnmapped removes the areas of a child process that it has not inherited from its parent:
+// with madvise, programs and drivers can exclude mappings.
 func (s *space) removeUnmapped(tid int) {
 	if len(s.areas) == 0 {
 		return
@@ -166,7 +167,7 @@ func (s *space) removeUnmapped(tid int) {
 	if err != nil {
 		return
 	}
-	at := uint64(0) // of what is not mapped
+	at := uint64(0) // end of the mapping before
 	for line := range strings.Lines(string(text)) {
 		var start, end uint64
 		if n, _ := fmt.Sscanf(line, "%x-%x", &start, &end); n == 2 {
@@ -177,11 +178,11 @@ func (s *space) removeUnmapped(tid int) {
 	s.remove(at, ^uint64(0))
 }
 
-// drop ends one thread's use.
-func (s *space) drop() {
-	if s.uses--; s.uses == 0 {
+// removeThread ends the use by one thread.
+func (s *space) removeThread() {
+	if s.threadCount--; s.threadCount == 0 {
 		s.remove(0, ^uint64(0))
 		s.memory.Close()
-		s.pages.close()
+		s.writeTracker.close()
 	}
 }

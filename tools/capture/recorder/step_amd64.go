@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// step executes the instruction that a thread faulted in. Registers change
-// as far as it got, whatever the error.
+// step executes the instruction at which a thread has faulted. If it returns an error, the
+// registers show how far a repeated instruction has got.
 func step(tid int, fault uint64, memory *memory) error {
 	r, err := registersOf(tid)
 	if err != nil {
 		return err
 	}
-	code := memory.space.follow.begin(memory, r.Rip)
+	code := memory.space.follower.begin(memory, r.Rip)
 	var vectors *vectorState
 	s := x86.State{
 		IP: r.Rip, Flags: r.Eflags, FSBase: r.Fs_base, GSBase: r.Gs_base,
@@ -30,7 +30,7 @@ func step(tid int, fault uint64, memory *memory) error {
 			}
 			return &vectors.data, nil
 		},
-		Prepare: memory.prepare, Run: memory.carryOut, Alone: memory.alone,
+		Prepare: memory.prepareCode, Run: memory.runPrepared, Serialized: memory.isSerialized,
 	}
 	general := [...]*uint64{&r.Rax, &r.Rcx, &r.Rdx, &r.Rbx, &r.Rsp, &r.Rbp, &r.Rsi, &r.Rdi, &r.R8,
 		&r.R9, &r.R10, &r.R11, &r.R12, &r.R13, &r.R14, &r.R15}
@@ -38,11 +38,11 @@ func step(tid int, fault uint64, memory *memory) error {
 		s.Reg[i] = *from
 	}
 	failed := x86.Step(code, fault, &s, memory)
-	memory.out.endRun()
+	memory.out.flushRun()
 	if failed == nil && !s.Ran {
-		memory.space.follow.run(&s)
+		memory.space.follower.run(&s)
 	}
-	if errors.Is(failed, unix.ESRCH) { // the thread has ended, or is another program now
+	if errors.Is(failed, unix.ESRCH) { // the thread has ended, or executes another program
 		return failed
 	}
 	if s.Ran && failed == nil {
@@ -50,67 +50,68 @@ func step(tid int, fault uint64, memory *memory) error {
 			return err
 		}
 		r.setPC(s.IP)
-		return r.put(tid)
+		return r.write(tid)
 	}
 	for i, to := range general {
 		*to = s.Reg[i]
 	}
 	r.Rip, r.Eflags = s.IP, s.Flags
 	if s.VectorsChanged && failed == nil {
-		if err := vectors.put(); err != nil {
+		if err := vectors.write(); err != nil {
 			return err
 		}
 	}
-	return cmp.Or(r.put(tid), failed)
+	return cmp.Or(r.write(tid), failed)
 }
 
-// alone reports whether the accesses of all threads to an address come through the
-// recorder: those to a BAR, and stores to a closed page. What a device does to itself
-// no lock keeps it from, nor does one that shares a page store to a lock in it.
-func (m *memory) alone(address uint64) bool {
-	a := m.space.find(address)
-	return a != nil && a.host == nil && (a.guard == nil || a.isClosed(address))
+// isSerialized reports whether only the recorder makes the accesses of all threads to an address:
+// accesses to a BAR, and stores to a closed page. This is enough for a locked instruction: a lock
+// never excludes accesses that a device makes to its own BAR, and a device does not store to a lock
+// in memory that it shares with the program.
+func (m *memory) isSerialized(address uint64) bool {
+	a := m.space.areaAt(address)
+	return a != nil && a.watched == nil && (a.guard == nil || a.isClosed(address))
 }
 
-// prepare puts an instruction into a page of its process. One that is not
-// there any more, or never was in a child, is mapped once more.
-func (m *memory) prepare(code []byte) (err error) {
+// prepareCode copies an instruction to a page of the process. If the process does not have the page
+// any more, or as a child never had it, prepareCode maps a new page.
+func (m *memory) prepareCode(code []byte) (err error) {
 	const rights = unix.PROT_READ | unix.PROT_WRITE | unix.PROT_EXEC
 	for range 2 {
-		if m.space.scratch == 0 {
-			at, err := m.inject(m.thread, unix.SYS_MMAP, 0, page, rights,
+		if m.space.codePage == 0 {
+			at, err := m.injectCall(m.thread, unix.SYS_MMAP, 0, pageSize, rights,
 				unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
-			if err == nil && at%page != 0 {
+			if err == nil && at%pageSize != 0 {
 				err = unix.EFAULT
 			}
 			if err != nil {
-				return fmt.Errorf("no writable and executable page can be mapped for the "+
-					"instruction: %w", err)
+				return fmt.Errorf("lm cannot map a writable and executable page in the program "+
+					"to execute an instruction: %w", err)
 			}
-			m.space.scratch = at
+			m.space.codePage = at
 		}
-		if _, err = m.space.file(m.tid).WriteAt(code, int64(m.space.scratch)); err == nil {
+		if _, err = m.space.file(m.tid).WriteAt(code, int64(m.space.codePage)); err == nil {
 			return nil
 		}
-		m.space.scratch = 0
+		m.space.codePage = 0
 	}
 	return err
 }
 
-// carryOut has the thread execute the prepared instruction on data.
-// A signal of the instruction's is the program's, at the one it has there.
-func (m *memory) carryOut(data []byte) error {
+// runPrepared makes the thread execute the prepared instruction on data. If the instruction causes
+// a signal, the program gets it, at the address of its own instruction.
+func (m *memory) runPrepared(data []byte) error {
 	before, err := registersOf(m.tid)
 	if err != nil {
 		return err
 	}
-	at := int64(m.space.scratch) + x86.DataAt
+	at := int64(m.space.codePage) + x86.DataOffset
 	if _, err := m.space.file(m.tid).WriteAt(data, at); err != nil {
 		return err
 	}
 	regs := *before
-	regs.setPC(m.space.scratch)
-	if err := regs.put(m.tid); err != nil {
+	regs.setPC(m.space.codePage)
+	if err := regs.write(m.tid); err != nil {
 		return err
 	}
 	if err := m.singleStep(before.pc()); err != nil {
@@ -122,22 +123,23 @@ func (m *memory) carryOut(data []byte) error {
 
 const codeStep = 2 // TRAP_TRACE
 
-// singleStep ends where the instruction has. A SIGTRAP that the program was sent
-// in the same moment takes the step's place: the thread is after the instruction.
+// singleStep makes the thread execute one instruction, up to its end. If a process sends the
+// program a SIGTRAP at the same moment, the stop of the step does not occur. In this case the
+// instruction pointer shows that the thread has executed the instruction.
 func (m *memory) singleStep(at uint64) error {
 	var fault *accessFault
-	err := m.until(m.thread, unix.PTRACE_SINGLESTEP,
+	err := m.runUntilStop(m.thread, unix.PTRACE_SINGLESTEP,
 		func(signal unix.Signal, info signalInfo) bool {
 			switch code := info.code(); signal {
 			case unix.SIGTRAP:
 				r, err := registersOf(m.tid)
-				done := err == nil && r.pc() != m.space.scratch
+				done := err == nil && r.pc() != m.space.codePage
 				if done && code != codeStep {
 					_ = unix.Tgkill(m.process, m.tid, signal)
 				}
 				return done || code == codeStep
 			case unix.SIGFPE, unix.SIGILL, unix.SIGSEGV, unix.SIGBUS:
-				if code > 0 { // of the kernel, not of a process
+				if code > 0 { // sent by the kernel, not by a process
 					fault = &accessFault{signal, code, at}
 				}
 			}

@@ -10,17 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// zeroBlock is the register DCZID_EL0.
-func zeroBlock() uint64
+// readDCZID returns the register DCZID_EL0.
+func readDCZID() uint64
 
-// copyFlags returns the flags after a set of no bytes (FEAT_MOPS), which has to
-// exist: C is the format of registers that the processor uses, option A or B. On
-// another one the kernel converts the registers (arm64_mops_reset_regs).
-func copyFlags() uint64
+// flagsAfterSet returns the flags after a SET of no bytes (FEAT_MOPS), which the processor must
+// support. The flag C says which format the processor uses for the registers, option A or B. When a
+// thread moves to a processor with the other format, the kernel converts its registers
+// (arm64_mops_reset_regs).
+func flagsAfterSet() uint64
 
 const flagC = 1 << 29
 
-// step executes the instruction that a thread faulted in.
+// step executes the instruction at which a thread has faulted.
 func step(tid int, fault uint64, m *memory) error {
 	var monitor a64.Monitor
 	code, err := m.execute(tid, fault, &monitor)
@@ -41,9 +42,9 @@ func (m *memory) execute(tid int, fault uint64, monitor *a64.Monitor) (code uint
 	}
 	var vectors *vectorSet
 	s := a64.State{
-		X: r.X, SP: r.SP, PC: r.PC, Flags: r.PS, Zero: 4 << (zeroBlock() & 15),
-		Alone: m.alone, Monitor: *monitor,
-		OptionB: func() bool { return copyFlags()&flagC != 0 },
+		X: r.X, SP: r.SP, PC: r.PC, Flags: r.PS, ZVASize: 4 << (readDCZID() & 15),
+		Serialized: m.isSerialized, Monitor: *monitor,
+		OptionB: func() bool { return flagsAfterSet()&flagC != 0 },
 		Vectors: func() (v *a64.Vectors, err error) {
 			vectors, err = vectorsOf(tid)
 			if err != nil {
@@ -58,13 +59,13 @@ func (m *memory) execute(tid int, fault uint64, monitor *a64.Monitor) (code uint
 		return code, err
 	}
 	if s.VectorsChanged {
-		if err := vectors.put(tid); err != nil {
+		if err := vectors.write(tid); err != nil {
 			return code, err
 		}
 	}
 	*monitor = s.Monitor
 	r.X, r.SP, r.PC, r.PS = s.X, s.SP, s.PC, s.Flags
-	if perr := r.put(tid); perr != nil {
+	if perr := r.write(tid); perr != nil {
 		return code, perr
 	}
 	return code, err
@@ -78,21 +79,21 @@ func codeAt(tid int, pc uint64) (uint32, error) {
 	return binary.LittleEndian.Uint32(code[:]), nil
 }
 
-// alone reports whether the stores of all threads to an address come through the
-// recorder, which executes one at a time: those to a closed page.
-func (m *memory) alone(address uint64) bool {
-	a := m.space.find(address)
+// isSerialized reports whether only the recorder makes the stores of all threads to an address, one
+// at a time. That is the case in closed pages.
+func (m *memory) isSerialized(address uint64) bool {
+	a := m.space.areaAt(address)
 	return a != nil && a.isClosed(address)
 }
 
-// exclusiveSteps bounds how many instructions of a thread are stepped through after an
-// exclusive store that failed. Loops of compilers have up to ten.
+// exclusiveSteps limits the number of instructions that repeatExclusive executes. Loops of
+// compilers have up to ten.
 const exclusiveSteps = 128
 
-// repeatExclusive follows a thread whose exclusive store has failed, since what its
-// exclusive load told the processor is lost by the fault. It goes on to the load, which
-// the recorder executes, and to the store, which succeeds now unless a device has written
-// to the memory in between.
+// repeatExclusive repeats an exclusive store that has failed because the fault cleared the
+// processor's exclusive monitor. It executes the instructions of the thread's loop up to the
+// exclusive load and the exclusive store. The recorder executes these two. The store then succeeds
+// unless a device has written to the memory in between.
 func (m *memory) repeatExclusive(monitor *a64.Monitor) error {
 	for range exclusiveSteps {
 		r, err := registersOf(m.tid)
@@ -103,7 +104,7 @@ func (m *memory) repeatExclusive(monitor *a64.Monitor) error {
 		if err != nil {
 			return err
 		}
-		if code&0xffe0001f == 0xd4000001 { // SVC: a system call is followed elsewhere
+		if code&0xffe0001f == 0xd4000001 { // SVC: enterCall handles system calls
 			return nil
 		}
 		if !a64.IsExclusive(code) {
@@ -115,7 +116,7 @@ func (m *memory) repeatExclusive(monitor *a64.Monitor) error {
 		if _, err = m.execute(m.tid, 0, monitor); err != nil {
 			var refusal *a64.Refusal
 			if errors.As(err, &refusal) {
-				return nil // of other memory: the processor executes it
+				return nil // it accesses other memory: the processor executes it
 			}
 			return err
 		}
@@ -123,24 +124,24 @@ func (m *memory) repeatExclusive(monitor *a64.Monitor) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("an exclusive store is not repeated within %d instructions", exclusiveSteps)
+	return fmt.Errorf("no exclusive store (STXR) succeeded within %d instructions", exclusiveSteps)
 }
 
-// stepOver has the thread execute one instruction. false: a signal came instead, which it
-// gets again with the next try.
+// stepOver makes the thread execute one instruction. It returns false if the thread has got a
+// signal instead, which is sent to it again.
 func (m *memory) stepOver() (stepped bool, err error) {
 	const codeStep = 2 // TRAP_TRACE
-	err = m.until(m.thread, unix.PTRACE_SINGLESTEP,
+	err = m.runUntilStop(m.thread, unix.PTRACE_SINGLESTEP,
 		func(signal unix.Signal, info signalInfo) bool {
 			stepped = signal == unix.SIGTRAP && info.code() == codeStep
 			switch signal {
 			case unix.SIGTRAP, unix.SIGSEGV, unix.SIGBUS, unix.SIGILL, unix.SIGFPE:
-				return info.code() > 0 // of the kernel, not of a process
+				return info.code() > 0 // sent by the kernel, not by a process
 			}
 			return false
 		})
 	return stepped, err
 }
 
-// follower is not there: each access is a stop.
+// follower is empty on arm64: the thread stops at each access.
 type follower struct{}

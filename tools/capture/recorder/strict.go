@@ -8,39 +8,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A thread with a filter cannot enter seccomp's strict mode, and each thread of
-// a recorded program has one. So the recorder gives it a filter that stops all
-// that strict mode forbids, and ends the process there as the kernel would.
+// A thread with a seccomp filter cannot enter seccomp's strict mode, and each thread of a recorded
+// program has a filter. Therefore the recorder implements strict mode: it installs a filter that
+// stops all other calls than the four of strict mode, and kills the process at such a call, as the
+// kernel would.
 
 const modeStrict = 0 // SECCOMP_SET_MODE_STRICT
 
-// strictCalls are what strict mode allows.
+// strictCalls are the system calls that strict mode permits.
 var strictCalls = []uint32{unix.SYS_READ, unix.SYS_WRITE, unix.SYS_EXIT, unix.SYS_RT_SIGRETURN}
 
-// isStrict reports whether a call asks for strict mode.
-func isStrict(c *call) bool {
+// requestsStrict reports whether a call requests strict mode.
+func requestsStrict(c *call) bool {
 	if c.number == unix.SYS_PRCTL {
 		return c.arguments[0] == unix.PR_SET_SECCOMP && c.arguments[1] == unix.SECCOMP_MODE_STRICT
 	}
 	return c.arguments[0] == modeStrict && c.arguments[1] == 0 && c.arguments[2] == 0
 }
 
-// exitStrict has the thread enter it, which the kernel has denied.
-func (r *recording) exitStrict(t *thread, c *call, regs *registers) {
+// exitStrictRequest makes a thread enter strict mode, after the kernel has denied it.
+func (r *recording) exitStrictRequest(t *thread, c *call, regs *registers) {
 	if callError(regs.result()) != unix.EINVAL {
 		return
 	}
-	if err := r.addFilterOf(t, strictFilter(), 0); err != nil {
-		r.report("process %d requests seccomp's strict mode, which it does not get under lm "+
-			"record: %v", t.process, err)
+	if err := r.addFilterWithFlags(t, strictFilter(), 0); err != nil {
+		r.reportEvent("process %d requests seccomp's strict mode, "+
+			"which lm record could not set up: %v", t.process, err)
 		return
 	}
-	t.strict = true
+	t.isStrict = true
 	regs.setResult(0)
-	_ = regs.put(t.tid)
+	_ = regs.write(t.tid)
 }
 
-// strictFilter stops all calls but those that are allowed.
+// strictFilter returns a filter that stops all calls except strictCalls.
 func strictFilter() []byte {
 	code := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: dataCall}}
 	for n, call := range strictCalls {
@@ -49,13 +50,14 @@ func strictFilter() []byte {
 	}
 	code = append(code, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: filterTrace},
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: filterAllow})
-	b, _ := binary.Append(nil, binary.NativeEndian, code) // of a size that is known
+	b, _ := binary.Append(nil, binary.NativeEndian, code) // no error: the size of the data is fixed
 	return b
 }
 
-// forbidden ends a thread in strict mode that makes another call than it may.
-func (t *thread) forbidden(number uint64) bool {
-	if !t.strict {
+// killIfForbidden kills the process of a thread in strict mode that makes a call which strict mode
+// does not permit. It reports whether it has.
+func (t *thread) killIfForbidden(number uint64) bool {
+	if !t.isStrict {
 		return false
 	}
 	for _, allowed := range strictCalls {

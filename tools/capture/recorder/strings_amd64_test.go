@@ -18,7 +18,7 @@ func TestStringInstructionIsOneLine(t *testing.T) {
 		"down":   {100, 100}, // each of them, as the addresses go down
 		"within": {41, 41},
 		// the load whose store faults is made again
-		"closed": {2, 2*page + 1},
+		"closed": {2, 2*pageSize + 1},
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			with := recorded(t, nil, Options{}, program, scenario)

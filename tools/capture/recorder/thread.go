@@ -10,114 +10,116 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thread is one of the program's.
+// thread is a thread of the traced program.
 type thread struct {
-	tid, process int
-	space        *space
-	fresh        bool  // its first stop, which is the kernel's own, has not been seen
-	call         *call // that is followed to its end
-	actions      actions
-	opened       []span // pages that were opened for the call that it makes again
-	strict       bool   // it may only read, write and end: seccomp's strict mode
+	tid, process    int
+	space           *space
+	awaitsFirstStop bool  // the thread has not made its first stop yet, which the kernel causes
+	call            *call // system call that the thread is in, if its exit matters
+	actions         signalActions
+	// pages that were opened for the postponed call that the thread now makes again
+	openedPages []span
+	// seccomp's strict mode: the thread may only read, write, return from a signal and exit
+	isStrict bool
 }
 
-// resume lets a stopped thread go on, with a signal or none. To one that has
-// been killed meanwhile it does not matter.
+// resume lets a stopped thread continue, with a signal or with 0 for no signal. The error is
+// ignored: it means that the thread has been killed.
 func (r *recording) resume(t *thread, signal unix.Signal) {
 	_ = ptrace(unix.PTRACE_CONT, t.tid, 0, uintptr(signal))
 }
 
-// ended follows the end of a thread.
-func (r *recording) ended(t *thread, status unix.WaitStatus) {
-	t.leave()
+// handleThreadEnd handles the end of a thread.
+func (r *recording) handleThreadEnd(t *thread, status unix.WaitStatus) {
+	t.leaveCall()
 	delete(r.threads, t.tid)
-	r.drop(t.space)
-	if t.tid != r.main {
+	r.leaveSpace(t.space)
+	if t.tid != r.mainPID {
 		return
 	}
-	r.result.Exit = status.ExitStatus()
+	r.result.ExitStatus = status.ExitStatus()
 	if status.Signaled() {
-		r.result.Exit = 128 + int(status.Signal())
+		r.result.ExitStatus = 128 + int(status.Signal())
 	}
 }
 
-// leave forgets the call that a thread is in.
-func (t *thread) leave() {
+// leaveCall ends the state of the system call that a thread was in.
+func (t *thread) leaveCall() {
 	if t.call != nil {
 		t.call.close()
-		if !t.call.only {
-			t.space.changing--
+		if !t.call.isMinor {
+			t.space.changingCalls--
 		}
 		t.call = nil
 	}
 }
 
-// stopped handles one stop, and lets the thread go on.
-func (r *recording) stopped(t *thread, status unix.WaitStatus) {
+// handleStop handles one stop of a thread, and lets the thread continue.
+func (r *recording) handleStop(t *thread, status unix.WaitStatus) {
 	switch signal := status.StopSignal(); {
-	case signal == stopCall:
-		r.exit(t)
+	case signal == callStopSignal:
+		r.exitCall(t)
 		r.resume(t, 0)
 	case signal == unix.SIGTRAP && status.TrapCause() > 0:
-		r.event(t, status.TrapCause())
-	case t.fresh && signal == unix.SIGSTOP:
-		t.fresh = false
+		r.handleEvent(t, status.TrapCause())
+	case t.awaitsFirstStop && signal == unix.SIGSTOP:
+		t.awaitsFirstStop = false
 		r.resume(t, 0)
 	case signal == unix.SIGSEGV:
-		r.faulted(t)
+		r.handleFault(t)
 	default:
-		info, err := signalOf(t.tid)
-		if err != nil { // no signal: the program is stopped as a group, which goes on
+		info, err := signalInfoOf(t.tid)
+		if err != nil { // this is not a signal but a group stop, from which the thread continues
 			signal = 0
 		}
 		r.deliver(t, signal, info.code())
 	}
 }
 
-// event handles what the options of ptrace ask for.
-func (r *recording) event(t *thread, cause int) {
+// handleEvent handles a stop that an option of ptrace causes.
+func (r *recording) handleEvent(t *thread, cause int) {
 	switch cause {
 	case unix.PTRACE_EVENT_SECCOMP:
-		if !r.enter(t) {
+		if !r.enterCall(t) {
 			r.resume(t, 0)
 		}
 		return
 	case unix.PTRACE_EVENT_CLONE, unix.PTRACE_EVENT_FORK, unix.PTRACE_EVENT_VFORK:
 		if child, err := unix.PtraceGetEventMsg(t.tid); err == nil {
-			r.born(t, int(child))
+			r.addChild(t, int(child))
 		}
 	case unix.PTRACE_EVENT_EXEC:
 		if former, err := unix.PtraceGetEventMsg(t.tid); err == nil {
-			r.executed(t, int(former))
+			r.handleExec(t, int(former))
 		}
 	}
 	r.resume(t, 0)
 }
 
-// born adds a thread or a process that t has made.
-func (r *recording) born(t *thread, tid int) {
+// addChild adds a thread or a process that t has created.
+func (r *recording) addChild(t *thread, tid int) {
 	flags := cloneFlags(t.tid)
-	child := &thread{tid: tid, process: tid, space: t.space, fresh: true}
+	child := &thread{tid: tid, process: tid, space: t.space, awaitsFirstStop: true}
 	if flags&unix.CLONE_THREAD != 0 {
 		child.process = t.process
 	} else {
-		r.inherit(t.process, tid)
+		r.inheritVFIOFDs(t.process, tid)
 	}
 	if flags&unix.CLONE_VM == 0 {
-		child.space = t.space.copy()
+		child.space = t.space.clone()
 		child.space.removeUnmapped(tid)
 	}
 	child.actions = t.actions.inherit(flags)
-	child.space.uses++
+	child.space.threadCount++
 	r.threads[tid] = child
-	if r.early[tid] {
-		delete(r.early, tid)
-		child.fresh = false
+	if r.stoppedEarly[tid] {
+		delete(r.stoppedEarly, tid)
+		child.awaitsFirstStop = false
 		r.resume(child, 0)
 	}
 }
 
-// cloneFlags are those of the call that a thread is in.
+// cloneFlags returns the flags of the clone call that a thread is in.
 func cloneFlags(tid int) uint64 {
 	regs, err := registersOf(tid)
 	if err != nil {
@@ -136,38 +138,38 @@ func cloneFlags(tid int) uint64 {
 	return 0
 }
 
-// executed follows execve: the other threads of the process are gone, and so is all that it
-// had mapped.
-func (r *recording) executed(t *thread, former int) {
+// handleExec handles execve: the other threads of the process have ended, and all its mappings are
+// gone.
+func (r *recording) handleExec(t *thread, former int) {
 	if old := r.threads[former]; old != nil && former != t.tid {
-		t.leave()
-		r.drop(t.space)
+		t.leaveCall()
+		r.leaveSpace(t.space)
 		t.space = old.space
 		delete(r.threads, former)
-		old.leave()
+		old.leaveCall()
 	}
-	r.drop(t.space)
-	t.space, t.actions = &space{uses: 1}, t.actions.executed()
+	r.leaveSpace(t.space)
+	t.space, t.actions = &space{threadCount: 1}, t.actions.afterExec()
 }
 
-// faulted handles a SIGSEGV.
-func (r *recording) faulted(t *thread) {
-	info, err := signalOf(t.tid)
+// handleFault handles a SIGSEGV of a thread.
+func (r *recording) handleFault(t *thread) {
+	info, err := signalInfoOf(t.tid)
 	if err != nil || info.code() != codeNotMapped && info.code() != codeForbidden {
 		r.deliver(t, unix.SIGSEGV, info.code())
 		return
 	}
 	fault := info.address()
-	if a := t.space.find(fault); a == nil || t.space.released {
-		if t.space.changing > 0 || t.space.released && a != nil {
-			r.resume(t, 0) // it may have hit what another thread is mapping: again
+	if a := t.space.areaAt(fault); a == nil || t.space.released {
+		if t.space.changingCalls > 0 || t.space.released && a != nil {
+			r.resume(t, 0) // another thread may just be mapping this memory: repeat the instruction
 			return
 		}
 		r.deliver(t, unix.SIGSEGV, info.code())
 		return
 	}
-	if a := t.space.find(fault); a.guard != nil {
-		if !r.storeFaulted(t, a, &info) {
+	if a := t.space.areaAt(fault); a.guard != nil {
+		if !r.handleStoreFault(t, a, &info) {
 			r.deliver(t, unix.SIGSEGV, info.code())
 			return
 		}
@@ -178,44 +180,46 @@ func (r *recording) faulted(t *thread) {
 	var denied *accessFault
 	switch {
 	case errors.As(err, &denied):
-		info.set(int32(denied.signal), denied.code, denied.at)
+		info.set(int32(denied.signal), denied.code, denied.address)
 		if denied.signal == unix.SIGSEGV && r.restoreAction(t, denied.signal) {
-			r.resume(t, 0) // it faults again, and then has its handler
+			r.resume(t, 0) // the thread faults again, and the handler is then installed
 			return
 		}
 		_ = ptrace(unix.PTRACE_SETSIGINFO, t.tid, 0, uintptr(unsafe.Pointer(&info)))
 		r.resume(t, denied.signal)
 		return
 	case err != nil && !errors.Is(err, unix.ESRCH):
-		r.unknown(t, err)
+		r.handleUnsupported(t, err)
 	}
-	if limit := r.options.Limit; limit > 0 && r.accesses >= limit {
-		r.end("it made as many accesses as the limit allows")
+	if limit := r.options.AccessLimit; limit > 0 && r.accesses >= limit {
+		r.killProgram("it made as many accesses as --limit allows")
 	}
 	r.resume(t, 0)
 }
 
-// unknown handles an instruction that cannot be executed: the program ends, or continues
-// unrecorded.
-func (r *recording) unknown(t *thread, err error) {
+// handleUnsupported handles an instruction that cannot be executed: the program is killed, or
+// continues without being recorded.
+func (r *recording) handleUnsupported(t *thread, err error) {
 	place := ""
 	if regs, rerr := registersOf(t.tid); rerr == nil {
-		place = locate(t.process, regs.pc())
+		place = describeAddress(t.process, regs.pc())
 	}
-	r.gap("an access by an instruction that is not recorded, at %s: %v", place, err)
-	if !r.options.GoOn {
-		r.end("it made an access that lm cannot record")
+	r.reportGap("an access is not recorded: lm does not support the instruction at %s: %v", place,
+		err)
+	if !r.options.ContinueUnrecorded {
+		r.killProgram("it made an access that lm cannot record")
 		return
 	}
-	r.release(t)
+	r.releaseMappings(t)
 }
 
-// release makes a program's mappings accessible to it. What it does from now on is not
-// recorded.
-func (r *recording) release(t *thread) {
+// releaseMappings makes the program's mappings of devices accessible to the program. Its further
+// accesses are not recorded.
+func (r *recording) releaseMappings(t *thread) {
 	for _, a := range t.space.areas {
-		if _, err := r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot); err != nil {
-			r.end("lm could not return its mappings of the device to it")
+		if _, err := r.injectCall(t, unix.SYS_MPROTECT, a.start, a.end-a.start,
+			a.prot); err != nil {
+			r.killProgram("lm could not make the program's mappings of the device accessible again")
 			return
 		}
 	}

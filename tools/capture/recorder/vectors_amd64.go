@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the vectors lie in the state that the kernel gives, in its standard
-// form: SDM volume 1, 13.4. The part that FXSAVE made is fixed, the others are
-// where CPUID says.
+// Layout of the processor state that the kernel returns, in the standard format of XSAVE: SDM
+// volume 1, 13.4. The part that FXSAVE defined has a fixed offset. CPUID reports the offsets of the
+// other parts.
 const (
-	setXstate = 0x202 // NT_X86_XSTATE
-	stateMax  = 16 << 10
-	xmmAt     = 160
-	presentAt = 512 // a bit for each part that is not as after a reset
+	setXstate     = 0x202 // NT_X86_XSTATE
+	stateMax      = 16 << 10
+	xmmOffset     = 160
+	presentOffset = 512 // one bit for each part that is not in its initial state
 
 	partSSE     = 1
 	partAVX     = 2 // upper halves of YMM0 to 15
@@ -28,15 +28,15 @@ const (
 
 var errVectors = errors.New("the kernel returns no state of the vector registers")
 
-// stateSize is how much of a state is read.
+// stateSize is the size in bytes of the state, as far as it is known.
 var stateSize = stateMax
 
-// cpuid is the instruction.
+// cpuid executes the instruction CPUID.
 func cpuid(leaf, subleaf uint32) (a, b, c, d uint32)
 
-// partsAt is where each part lies, 0: the processor does not have it.
-var partsAt = func() (at [8]int) {
-	at[partSSE] = xmmAt
+// partOffsets has the offset of each part. 0: the processor does not have the part.
+var partOffsets = func() (at [8]int) {
+	at[partSSE] = xmmOffset
 	most, _, _, _ := cpuid(0, 0)
 	for part := partAVX; part <= partHigh16 && most >= 0xd; part++ {
 		_, offset, _, _ := cpuid(0xd, uint32(part))
@@ -45,7 +45,7 @@ var partsAt = func() (at [8]int) {
 	return at
 }()
 
-// vectorState is a thread's, as the kernel gives it.
+// vectorState has the vector registers of a thread.
 type vectorState struct {
 	tid  int
 	raw  []byte
@@ -54,35 +54,36 @@ type vectorState struct {
 
 func vectorsOf(tid int) (*vectorState, error) {
 	s := &vectorState{tid: tid, raw: make([]byte, stateSize)}
-	n, err := registerSet(unix.PTRACE_GETREGSET, tid, setXstate, s.raw)
-	if err != nil || n < presentAt+64 {
+	n, err := transferRegisterSet(unix.PTRACE_GETREGSET, tid, setXstate, s.raw)
+	if err != nil || n < presentOffset+64 {
 		return nil, errors.Join(errVectors, err)
 	}
-	stateSize = n // of all threads
+	stateSize = n // the size is the same for all threads
 	s.raw = s.raw[:n]
-	s.move(func(_ int, raw, data []byte) { copy(data, raw) })
+	s.eachPiece(func(_ int, raw, data []byte) { copy(data, raw) })
 	return s, nil
 }
 
-// put writes back all of it.
-func (s *vectorState) put() error {
-	present := binary.LittleEndian.Uint64(s.raw[presentAt:])
-	s.move(func(part int, raw, data []byte) {
+// write writes the state back to the thread.
+func (s *vectorState) write() error {
+	present := binary.LittleEndian.Uint64(s.raw[presentOffset:])
+	s.eachPiece(func(part int, raw, data []byte) {
 		copy(raw, data)
 		if slices.ContainsFunc(data, func(b byte) bool { return b != 0 }) {
 			present |= 1 << part
 		}
 	})
-	binary.LittleEndian.PutUint64(s.raw[presentAt:], present)
-	_, err := registerSet(unix.PTRACE_SETREGSET, s.tid, setXstate, s.raw)
+	binary.LittleEndian.PutUint64(s.raw[presentOffset:], present)
+	_, err := transferRegisterSet(unix.PTRACE_SETREGSET, s.tid, setXstate, s.raw)
 	return err
 }
 
-// move calls f with each piece of a register, in the state and in the vectors.
-func (s *vectorState) move(f func(part int, raw, data []byte)) {
+// eachPiece calls f with each piece of a vector register: its bytes in the state and in the
+// vectors.
+func (s *vectorState) eachPiece(f func(part int, raw, data []byte)) {
 	piece := func(part, n int, data []byte) {
-		at := partsAt[part] + n*len(data)
-		if partsAt[part] != 0 && at+len(data) <= len(s.raw) {
+		at := partOffsets[part] + n*len(data)
+		if partOffsets[part] != 0 && at+len(data) <= len(s.raw) {
 			f(part, s.raw[at:at+len(data)], data)
 		}
 	}

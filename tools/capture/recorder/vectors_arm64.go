@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sets of registers, and the layout of those of SVE: asm/ptrace.h.
+// Register sets of ptrace, and the layout of the set of SVE (asm/ptrace.h).
 const (
 	setScalable  = 0x405 // NT_ARM_SVE
 	setStreaming = 0x40b // NT_ARM_SSVE
@@ -17,29 +17,29 @@ const (
 	scalableHeader = 16   // struct user_sve_header
 	scalableLength = 8    // its field vl, 2 bytes
 	scalableFlags  = 12   // its field flags, 2 bytes
-	scalableActive = 1    // SVE_PT_REGS_SVE: else only vectors of 16 bytes have values
+	scalableActive = 1    // SVE_PT_REGS_SVE: if it is not set, only vectors of 16 bytes have values
 	scalableMost   = 8768 // SVE_PT_SIZE of vectors of 256 bytes; must be a multiple of 16
 )
 
-// vectorSet is the vector registers of a thread.
+// vectorSet has the vector registers of a thread.
 type vectorSet struct {
 	a64.Vectors
-	set int    // of ptrace
-	raw []byte // as the kernel has it, other registers too
+	set int    // number of the register set of ptrace
+	raw []byte // all data of the register set, including other registers
 }
 
-var errStreaming = errors.New("streaming mode (SME) is not recorded; boot the kernel with " +
-	"arm64.nosme")
+var errStreaming = errors.New("streaming mode (SME) is not recorded; " +
+	"boot the kernel with arm64.nosme")
 
-// vectorsOf reads a thread's vector registers: as those of SVE if it uses them,
-// since the kernel clears predicates if the other set is written.
+// vectorsOf reads the vector registers of a thread. It reads the set of SVE if the thread uses SVE,
+// because the kernel clears the predicate registers when the other set is written.
 func vectorsOf(tid int) (*vectorSet, error) {
 	v := &vectorSet{set: setStreaming, raw: make([]byte, scalableMost)}
-	if v.read(tid) == nil && v.scalable() {
+	if v.read(tid) == nil && v.isScalable() {
 		return nil, errStreaming
 	}
 	v.set = setScalable
-	if v.read(tid) == nil && v.scalable() {
+	if v.read(tid) == nil && v.isScalable() {
 		v.Length, v.Scalable = int(binary.NativeEndian.Uint16(v.raw[scalableLength:])), true
 		v.each(func(register, raw []byte) { copy(register, raw) })
 		return v, nil
@@ -54,24 +54,24 @@ func vectorsOf(tid int) (*vectorSet, error) {
 
 func (v *vectorSet) read(tid int) error {
 	v.raw = v.raw[:cap(v.raw)]
-	n, err := registerSet(unix.PTRACE_GETREGSET, tid, v.set, v.raw)
+	n, err := transferRegisterSet(unix.PTRACE_GETREGSET, tid, v.set, v.raw)
 	v.raw = v.raw[:n]
 	return err
 }
 
-// put writes the registers back.
-func (v *vectorSet) put(tid int) error {
+// write writes the registers back to the thread.
+func (v *vectorSet) write(tid int) error {
 	v.each(func(register, raw []byte) { copy(raw, register) })
-	_, err := registerSet(unix.PTRACE_SETREGSET, tid, v.set, v.raw)
+	_, err := transferRegisterSet(unix.PTRACE_SETREGSET, tid, v.set, v.raw)
 	return err
 }
 
-// scalable reports whether the set has values of registers of SVE.
-func (v *vectorSet) scalable() bool {
+// isScalable reports whether the set contains values of SVE registers.
+func (v *vectorSet) isScalable() bool {
 	return len(v.raw) > scalableHeader && v.raw[scalableFlags]&scalableActive != 0
 }
 
-// each calls a function for each register and its place in the set.
+// each calls a function for each register, with the data of the register set that belongs to it.
 func (v *vectorSet) each(do func(register, raw []byte)) {
 	rest := v.raw
 	if v.set == setScalable {

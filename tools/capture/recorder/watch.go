@@ -16,20 +16,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Range is bus addresses, from the first to the last.
+// Range is a range of bus addresses. Last is the address of its last byte.
 type Range struct{ First, Last uint64 }
 
-// watch takes the watched pages of m from the program, so that the recorder makes the
+// watchRange removes the program's access to the watched pages of m, so that the recorder makes the
 // accesses to them, as those to a BAR. It returns false if m has no watched pages.
-func (r *recording) watch(t *thread, m *reached) (watched bool) {
+func (r *recording) watchRange(t *thread, m *dmaRange) (watched bool) {
 	for _, w := range r.options.Watch {
 		first, last := max(w.First, m.bus), min(w.Last, m.bus+m.size()-1)
 		if first > last {
 			continue
 		}
-		start, end := (m.start+first-m.bus)&^(page-1), pages(m.start+last-m.bus+1)
+		start, end := (m.start+first-m.bus)&^(pageSize-1), roundUpToPage(m.start+last-m.bus+1)
 		if err := r.watchPages(t, m, start, end); err != nil {
-			r.report("host memory at bus address %x, %d bytes, is not watched: %v", first,
+			r.reportEvent("host memory at bus address 0x%x (%d bytes) is not watched: %v", first,
 				last-first+1, err)
 			continue
 		}
@@ -38,7 +38,7 @@ func (r *recording) watch(t *thread, m *reached) (watched bool) {
 	return watched
 }
 
-func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
+func (r *recording) watchPages(t *thread, m *dmaRange, start, end uint64) error {
 	p, err := mappingAt(t.tid, start)
 	if err != nil {
 		return err
@@ -46,30 +46,32 @@ func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
 	if huge := p.hugePageSize(t.tid); huge > 0 { // mprotect takes whole huge pages
 		start, end = start&^(huge-1), (end+huge-1)&^(huge-1)
 		if start < m.start || end > m.start+m.size() {
-			return fmt.Errorf("the device reaches only a part of a huge page of %d bytes", huge)
+			return fmt.Errorf("a huge page of %d bytes has memory that the program "+
+				"did not map for the device", huge)
 		}
 	}
 	if end > p.end {
 		return fmt.Errorf("this memory is in several mappings")
 	}
-	a := area{start: start, end: end, host: m, prot: p.prot}
-	if p.shared { // the kernel does not let /proc/PID/mem store to a shared mapping that is closed
-		if a.view, err = p.view(t.tid, start, end-start); err != nil {
+	a := area{start: start, end: end, watched: m, prot: p.prot}
+	// through /proc/PID/mem the kernel rejects stores to a shared mapping without access rights
+	if p.shared {
+		if a.view, err = p.mapView(t.tid, start, end-start); err != nil {
 			return err
 		}
 	}
-	if _, err = r.inject(t, unix.SYS_MPROTECT, start, end-start, unix.PROT_NONE); err == nil {
+	if _, err = r.injectCall(t, unix.SYS_MPROTECT, start, end-start, unix.PROT_NONE); err == nil {
 		t.space.add(a)
 		r.stopPointers(t, start, end)
 	}
 	return err
 }
 
-// endWatch opens the watched pages of m to the program again.
-func (r *recording) endWatch(t *thread, m *reached) {
-	for _, a := range t.space.parts(m.start&^(page-1), pages(m.start+m.size())) {
-		if a.host == m {
-			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
+// endWatch makes the watched pages of m accessible to the program again.
+func (r *recording) endWatch(t *thread, m *dmaRange) {
+	for _, a := range t.space.areasBetween(m.start&^(pageSize-1), roundUpToPage(m.start+m.size())) {
+		if a.watched == m {
+			_, _ = r.injectCall(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
 			t.space.remove(a.start, a.end)
 		}
 	}
@@ -77,19 +79,19 @@ func (r *recording) endWatch(t *thread, m *reached) {
 
 // isWatchedAt reports whether an address is in a watched page.
 func (s *space) isWatchedAt(address uint64) bool {
-	a := s.find(address)
-	return a != nil && a.host != nil
+	a := s.areaAt(address)
+	return a != nil && a.watched != nil
 }
 
-// place is a mapping of a program, as /proc/PID/maps describes it.
-type place struct {
+// mapping is a mapping of a program, as a line of /proc/PID/maps describes it.
+type mapping struct {
 	start, end, offset, prot uint64
 	shared                   bool
-	path                     string // of its file
+	path                     string // path of the mapped file, or ""
 }
 
-// mappingAt returns the mapping that has an address.
-func mappingAt(tid int, address uint64) (p place, err error) {
+// mappingAt returns the mapping that contains an address.
+func mappingAt(tid int, address uint64) (p mapping, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", tid))
 	if err != nil {
 		return p, err
@@ -116,10 +118,10 @@ func mappingAt(tid int, address uint64) (p place, err error) {
 // smallestHugePage is the size of the smallest huge page of amd64 and arm64.
 const smallestHugePage = 64 << 10
 
-// hugePageSize returns the size of the mapping's pages if they are huge, else 0. It reads
-// smaps, which needs no more rights than maps: what map_files has of a mapping needs
-// CAP_CHECKPOINT_RESTORE.
-func (p *place) hugePageSize(tid int) uint64 {
+// hugePageSize returns the size of the mapping's pages in bytes if they are huge, else 0. It reads
+// smaps, which requires the same rights as maps. Information about the mapping in map_files would
+// require CAP_CHECKPOINT_RESTORE.
+func (p *mapping) hugePageSize(tid int) uint64 {
 	if (p.start|p.end)%smallestHugePage != 0 {
 		return 0 // smaps is long, and most mappings are small
 	}
@@ -131,8 +133,8 @@ func (p *place) hugePageSize(tid int) uint64 {
 	return hugePageSizeIn(file, fmt.Sprintf("%08x-%08x ", p.start, p.end))
 }
 
-// hugePageSizeIn returns the size of the pages of the mapping whose line in smaps begins
-// with a range of addresses, 0: they are not huge.
+// hugePageSizeIn returns the size in bytes of the pages of a mapping, or 0 if the pages are not
+// huge. addresses is the beginning of the mapping's line in smaps.
 func hugePageSizeIn(smaps io.Reader, addresses string) uint64 {
 	found, size := false, uint64(0)
 	for lines := bufio.NewScanner(smaps); lines.Scan(); {
@@ -152,80 +154,85 @@ func hugePageSizeIn(smaps io.Reader, addresses string) uint64 {
 	return 0
 }
 
-// view maps a part of a program's mapping in the recorder too.
-func (p *place) view(tid int, start, size uint64) (*view, error) {
-	file := openOfProcess(fmt.Sprintf("/proc/%d/map_files/%x-%x", tid, p.start, p.end))
+// mapView maps a part of a program's mapping in the recorder.
+func (p *mapping) mapView(tid int, start, size uint64) (*view, error) {
+	file := openProcFile(fmt.Sprintf("/proc/%d/map_files/%x-%x", tid, p.start, p.end))
 	if file == nil {
-		return nil, errors.New("mapping shared memory needs CAP_CHECKPOINT_RESTORE")
+		return nil, errors.New(
+			"lm cannot map shared memory of the program without CAP_CHECKPOINT_RESTORE")
 	}
 	defer file.Close()
 	return newView(int(file.Fd()), p.offset+start-p.start, size)
 }
 
-// loadHost makes a load of the program from watched memory. If it returns something new,
-// the device has written there, and all that the device wrote is recorded.
-func (m *memory) loadHost(a *area, address uint64, data []byte) error {
+// loadWatched makes a load of the program from watched memory. If the value differs from the
+// record, the device has written there, and all that devices wrote is recorded.
+func (m *memory) loadWatched(a *area, address uint64, data []byte) error {
 	if err := m.accessHost(a, address, data, false); err != nil {
 		return err
 	}
-	if known := a.host.known(address, len(data)); m.space == a.host.space && known != nil &&
+	if known := a.watched.recordedAt(address, len(data)); m.space == a.watched.space &&
+		known != nil &&
 		!bytes.Equal(known, data) {
 		m.recordChanges(byDevice)
 	}
 	return nil
 }
 
-// storeHost makes a store of the program to watched memory. The record has it, with all
-// others, before the next store to the device.
-func (m *memory) storeHost(a *area, address uint64, data []byte) error {
+// storeWatched makes a store of the program to watched memory. It is recorded together with the
+// other stores, before the next store to a BAR.
+func (m *memory) storeWatched(a *area, address uint64, data []byte) error {
 	if err := m.accessHost(a, address, data, true); err != nil {
 		return err
 	}
-	known := a.host.known(address, len(data))
-	if m.space != a.host.space || known == nil {
+	known := a.watched.recordedAt(address, len(data))
+	if m.space != a.watched.space || known == nil {
 		return nil
 	}
 	copy(known, data)
-	a.host.noteStored(address-a.host.start, uint64(len(data)))
+	a.watched.noteProgramStore(address-a.watched.start, uint64(len(data)))
 	return nil
 }
 
-// noteStored notes that the program has stored n bytes at an offset in m.
-func (m *reached) noteStored(at, n uint64) {
-	first, end := at&^(word-1), min((at+n+word-1)&^(word-1), m.size())
-	if n := len(m.stored); n > 0 && first <= m.stored[n-1].end && end >= m.stored[n-1].end &&
-		first >= m.stored[n-1].first {
-		m.stored[n-1].end = end
+// noteProgramStore adds n bytes at an offset in m to the stores of the program that are not
+// recorded yet.
+func (m *dmaRange) noteProgramStore(at, n uint64) {
+	first, end := at&^(wordSize-1), min((at+n+wordSize-1)&^(wordSize-1), m.size())
+	if n := len(m.programStores); n > 0 && first <= m.programStores[n-1].end &&
+		end >= m.programStores[n-1].end &&
+		first >= m.programStores[n-1].first {
+		m.programStores[n-1].end = end
 		return
 	}
-	m.stored = append(m.stored, span{first, end})
+	m.programStores = append(m.programStores, span{first, end})
 }
 
-// span is a part of memory, by offsets in it.
+// span is a range of addresses or offsets, from first up to but not including end.
 type span struct{ first, end uint64 }
 
-// takeStored returns what the program stored to m since the last call.
-func (m *reached) takeStored() (list []change) {
-	slices.SortFunc(m.stored, func(a, b span) int { return cmp.Compare(a.first, b.first) })
-	for i, s := range m.stored {
-		for k := i + 1; k < len(m.stored) && m.stored[k].first <= s.end; k++ {
-			s.end = max(s.end, m.stored[k].end)
-			m.stored[k].end = 0 // it is a part of this one
+// takeProgramStores returns the program's stores to m that are not recorded yet, and empties their
+// list.
+func (m *dmaRange) takeProgramStores() (list []change) {
+	slices.SortFunc(m.programStores, func(a, b span) int { return cmp.Compare(a.first, b.first) })
+	for i, s := range m.programStores {
+		for k := i + 1; k < len(m.programStores) && m.programStores[k].first <= s.end; k++ {
+			s.end = max(s.end, m.programStores[k].end)
+			m.programStores[k].end = 0 // it is merged into this span
 		}
 		if s.end > s.first {
 			list = append(list, change{byProgram, m.bus + s.first,
-				bytes.Clone(m.copy[s.first:s.end])})
+				bytes.Clone(m.contents[s.first:s.end])})
 		}
 	}
-	m.stored = m.stored[:0]
+	m.programStores = m.programStores[:0]
 	return list
 }
 
-// known returns the part of the copy at an address, nil if the device does not reach all
-// of it.
-func (m *reached) known(address uint64, size int) []byte {
+// recordedAt returns the recorded contents at an address, or nil if the device does not reach all
+// of them.
+func (m *dmaRange) recordedAt(address uint64, size int) []byte {
 	if at := address - m.start; address >= m.start && at+uint64(size) <= m.size() {
-		return m.copy[at:][:size]
+		return m.contents[at:][:size]
 	}
 	return nil
 }
@@ -235,7 +242,7 @@ func (m *memory) accessHost(a *area, address uint64, data []byte, store bool) er
 	if need := uint64(unix.PROT_READ) << map[bool]int{true: 1}[store]; a.prot&need == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
-	at, err := a.at+address-a.start, error(nil)
+	at, err := a.viewOffset+address-a.start, error(nil)
 	switch {
 	case a.view != nil && store:
 		err = a.view.store(at, data)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestMedianIsTheMiddleOrTheMeanOfTheTwoThere(t *testing.T) {
+func TestMedianIsTheMiddleValueOrTheMeanOfTwo(t *testing.T) {
 	for _, c := range []struct {
 		list []float64
 		want float64
@@ -30,18 +30,18 @@ func TestMedianIsTheMiddleOrTheMeanOfTheTwoThere(t *testing.T) {
 	}
 }
 
-// A round that was slow for both sides says nothing about either.
-func TestRatioIsTheMedianOfTheRounds(t *testing.T) {
+// A round that is slow for both sides does not change the ratio.
+func TestRatioIsTheMedianOfTheRoundsRatios(t *testing.T) {
 	ours, c := []float64{2, 9, 40, 8, 3}, []float64{1, 3, 10, 4, 3}
-	r := versus("s", "w", "ns", 10, ours, c)
-	// Rounds 2, 3, 4, 2, 1; the medians' ratio would be 8 to 3.
+	r := compareTimes("s", "w", "ns", 10, ours, c)
+	// The ratios are 2, 3, 4, 2, 1. The ratio of the medians would be 8 to 3.
 	if !slices.Equal(ratios(ours, c), []float64{2, 3, 4, 2, 1}) || *r.Ratio != 2 || *r.Ours != 80 ||
 		*r.C != 30 || *r.Spread != 1 {
 		t.Errorf("%v %v %v %v", *r.Ours, *r.C, *r.Ratio, *r.Spread)
 	}
 }
 
-func TestGoalsAreMetAtTheirLimitAndNotBeyond(t *testing.T) {
+func TestGoalsAreMetUpToTheirLimit(t *testing.T) {
 	for _, c := range []struct {
 		row  row
 		want string
@@ -59,7 +59,7 @@ func TestGoalsAreMetAtTheirLimitAndNotBeyond(t *testing.T) {
 	var text strings.Builder
 	b := bench{rows: []row{row{What: "a"}.atMost(1, 2, "<= 2"), row{What: "b"}.atMost(3, 2, "<= 2"),
 		{What: "c"}, row{What: "d"}.atLeast(3, 2, ">= 2")}}
-	b.table(&text, nil)
+	b.printTable(&text, nil)
 	if !strings.HasSuffix(text.String(), "\n2 of 3 goals met\n") ||
 		strings.Count(text.String(), "NOT MET") != 1 {
 		t.Errorf("%s", &text)

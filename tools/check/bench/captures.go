@@ -22,12 +22,12 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// captured are the recordings and listings whose commands are measured, with
-// what their imports need: testdata/captures/README.md has more of them.
-var captured = []struct {
+// recordings are the recordings and listings whose commands are measured, with the options that
+// their imports need. testdata/captures/README.md describes them.
+var recordings = []struct {
 	file    string // in testdata
 	options importer.Options
-	tensors string // inputs, then outputs behind a |
+	tensors string // specifications of inputs, then of outputs after a |
 }{
 	{"captures/edu.qemutrace", importer.Options{From: importer.FromQemu, Board: &boards.Edu,
 		Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}, "|"},
@@ -42,31 +42,32 @@ var captured = []struct {
 	{"listings/nvme.lms", importer.Options{}, ""},
 }
 
-// captures measures the commands of real recordings on memory: whole, and bare,
-// which leaves out what waits for the device's side of a fence. Each is repeated
-// within one run, so that what a run costs beside its commands counts little.
-func (b *bench) captures() {
-	for i := range captured {
-		image, name := b.recorded(i), filepath.Base(captured[i].file)
+// measureCaptures measures the commands of real recordings on memory. Each recording is measured
+// completely and bare: without fences and repeated Point commands, which wait for the device. One
+// run repeats the commands of a recording, so that the fixed costs of a run count little.
+func (b *bench) measureCaptures() {
+	for i := range recordings {
+		image, name := b.importRecording(i), filepath.Base(recordings[i].file)
 		for _, goal := range []struct {
-			what string
-			bare bool
-			most float64
+			label    string
+			bare     bool
+			maxRatio float64
 		}{{"whole", false, 1.5}, {"bare", true, 1.4}} {
 			repeated := repeatMain(image, goal.bare)
-			memory := quiet(repeated)
+			memory := makeChecksPass(repeated)
 			count := float64(len(repeated.Sequences[0].Commands))
-			b.onMemory("capture", repeated, memory, func(p *pair, _ int64) {
-				r := b.besideBest("goals", name+", "+goal.what, 0, 1/count, p)
-				b.add(r.atMost(*r.Ratio, goal.most, fmt.Sprintf("<= %.1f x best C", goal.most)))
+			b.withPairOnMemory("capture", repeated, memory, func(p *pair, _ int64) {
+				r := b.compareWithBest("goals", name+", "+goal.label, 0, 1/count, p)
+				b.add(r.atMost(*r.Ratio, goal.maxRatio,
+					fmt.Sprintf("<= %.1f x best C", goal.maxRatio)))
 			})
 		}
 	}
 }
 
-// recorded is the image of a recording.
-func (b *bench) recorded(i int) *lmb.Image {
-	c := &captured[i]
+// importRecording returns the image of a recording.
+func (b *bench) importRecording(i int) *lmb.Image {
+	c := &recordings[i]
 	path := filepath.Join(b.testdata, c.file)
 	text := fail.Must(os.ReadFile(path))
 	if strings.HasSuffix(path, ".lms") {
@@ -85,12 +86,12 @@ func (b *bench) recorded(i int) *lmb.Image {
 	return image
 }
 
-// capturedCommands is how many commands a repeated recording has at least.
-const capturedCommands = 2000
+// minRepeatedCommands is the least number of commands of a repeated recording.
+const minRepeatedCommands = 2000
 
-// flat is the commands of the first sequence, with those of others in place of
-// their calls.
-func flat(image *lmb.Image) (commands []lmb.Command) {
+// inlineCalls returns the commands of the first sequence, with each call replaced by the commands
+// of the called sequence.
+func inlineCalls(image *lmb.Image) (commands []lmb.Command) {
 	for _, c := range image.Sequences[0].Commands {
 		if c.Opcode == gen.OpcodeCall {
 			commands = append(commands, image.Sequences[c.Index].Commands...)
@@ -101,12 +102,12 @@ func flat(image *lmb.Image) (commands []lmb.Command) {
 	return commands
 }
 
-// repeatMain is an image of the first sequence alone, repeated. Delays are left
-// out. What is bare has no Point but the first of each window, and no Fence.
+// repeatMain returns an image with the first sequence alone, whose commands are repeated without
+// delays. If bare is true, only the first Point of each window remains, and no Fence.
 func repeatMain(image *lmb.Image, bare bool) *lmb.Image {
 	var first, each []lmb.Command
 	pointed := map[uint16]bool{}
-	for _, c := range flat(image) {
+	for _, c := range inlineCalls(image) {
 		switch {
 		case c.Opcode == lmb.OpcodeMark, c.Opcode == gen.OpcodeDelay, bare &&
 			c.Opcode == gen.OpcodeFence:
@@ -122,15 +123,15 @@ func repeatMain(image *lmb.Image, bare bool) *lmb.Image {
 	repeated := *image
 	repeated.Sequences = []lmb.Sequence{{Name: "main", Commands: first}}
 	main := &repeated.Sequences[0]
-	for len(main.Commands) < capturedCommands {
+	for len(main.Commands) < minRepeatedCommands {
 		main.Commands = append(main.Commands, each...)
 	}
 	// Any TLB window of the right size will do.
 	repeated.Windows = slices.Clone(image.Windows)
 	for i := range repeated.Windows {
-		repeated.Windows[i].Slot = fbs.NoSlot
+		repeated.Windows[i].Slot = fbs.AnySlot
 	}
-	// No BAR is larger than what its windows show.
+	// A BAR need not be larger than its windows.
 	repeated.Devices = append([]lmb.Device(nil), image.Devices...)
 	for i := range repeated.Devices {
 		repeated.Devices[i].Bars = [6]uint64{}
@@ -144,29 +145,30 @@ func repeatMain(image *lmb.Image, bare bool) *lmb.Image {
 	return &repeated
 }
 
-// quiet makes every Check and Compare of an image hold on plain memory, however
-// often it runs: a run that copies out what they look at says what that is. It gives
-// what the memory holds before each run.
-func quiet(image *lmb.Image) []byte {
-	looking := *image
+// makeChecksPass changes the expected values of an image, so that every Expect and Compare passes
+// on plain memory, however often the image runs. It gets the values from a run that copies out the
+// checked bytes. It returns the contents of the memory that each run must begin with.
+func makeChecksPass(image *lmb.Image) []byte {
+	copying := *image
 	commands, size := slices.Clone(image.Sequences[0].Commands), uint32(0)
 	for i := range commands {
-		if c := &commands[i]; looked(c) > 0 {
-			*c = single(fbs.Command{Opcode: gen.OpcodeCopyOut, Mode: uint8(gen.AccessExact),
+		if c := &commands[i]; checkedBytes(c) > 0 {
+			*c = withoutData(fbs.Command{Opcode: gen.OpcodeCopyOut, Mode: uint8(gen.AccessExact),
 				Width: c.Width, Window: c.Window, Offset: c.Offset,
-				Index: uint16(len(image.Tensors) + 1), Value: uint64(size), Amount: looked(c)})
+				Index: uint16(len(image.Tensors) + 1), Value: uint64(size),
+				Amount: checkedBytes(c)})
 			size += c.Amount
 		}
 	}
-	looking.Sequences = []lmb.Sequence{{Name: "main", Commands: commands}}
+	copying.Sequences = []lmb.Sequence{{Name: "main", Commands: commands}}
 	all := lmb.Tensor{Name: "looked at", Role: gen.RoleOutput, DType: gen.DTypeUint8,
 		Shape: []uint32{size}}
-	looking.Tensors = append(slices.Clone(image.Tensors), all)
-	view := fail.Must(fbs.Verify(fail.Must(lmb.Encode(&looking))))
+	copying.Tensors = append(slices.Clone(image.Tensors), all)
+	view := fail.Must(fbs.Verify(fail.Must(lmb.Encode(&copying))))
 	memory := make([]byte, plain.Size(view))
 	replay := fail.Must(runtime.Load(view, runtime.AnyTLBWindow, plain.Devices(view, memory)...))
 	defer replay.Close()
-	// What the first round leaves is what each further one begins with.
+	// The second run begins with the memory that the first one has left, as every further run does.
 	for range 2 {
 		if r := replay.Run(0); r.Code != hal.OK {
 			fail.On(r.Code)
@@ -175,7 +177,7 @@ func quiet(image *lmb.Image) []byte {
 	found := replay.Output(len(image.Tensors))
 	for i := range image.Sequences[0].Commands {
 		c := &image.Sequences[0].Commands[i]
-		data := found[:looked(c)]
+		data := found[:checkedBytes(c)]
 		found = found[len(data):]
 		switch c.Opcode {
 		case gen.OpcodeExpect:
@@ -189,8 +191,8 @@ func quiet(image *lmb.Image) []byte {
 	return memory
 }
 
-// looked is how many bytes a command holds against something.
-func looked(c *lmb.Command) uint32 {
+// checkedBytes returns the number of bytes that a command compares with expected values.
+func checkedBytes(c *lmb.Command) uint32 {
 	switch c.Opcode {
 	case gen.OpcodeExpect:
 		return uint32(c.Width)

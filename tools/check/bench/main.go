@@ -1,11 +1,10 @@
-// Command bench measures the runtime against C that replays the same images on the
-// same memory, and prints a row for each goal: against loops that are tuned for this
-// machine and, as a ratio without a goal, against the freestanding player in runtime/c.
-// ./build.sh bench builds what it needs and starts it.
+// Command bench measures the runtime against C programs that replay the same images on the same
+// memory, and prints a row for each goal. One C program has loops that are tuned for this machine;
+// the other is the freestanding player in runtime/c, whose ratios have no goals. ./build.sh bench
+// builds what the bench needs and starts it.
 //
-// Every measurement is one of alternating runs on one processor; numbers are
-// medians, ratios are medians of the rounds' ratios. It exits 0 whether or not
-// a goal is met.
+// The measured programs run alternately on one processor. Numbers are medians, and ratios are
+// medians of the rounds' ratios. The exit status is 0 whether or not the goals are met.
 package main
 
 import (
@@ -32,20 +31,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bench is one invocation.
+// bench is one invocation of the program.
 type bench struct {
-	dir        string // of programs and images
-	testdata   string // of recordings and listings
-	child      string
-	cPrograms  // in C: tuned loops, and the player
-	full       bool
-	rounds     int
-	atLeast    time.Duration // of one measurement
-	cpu        int
-	only       string // part that is measured alone, empty: all
-	progress   io.Writer
-	rows       []row
-	playerRows []row // of the player in C beside our walk
+	programDir   string // contains the measured programs, and images while they are measured
+	testdata     string // contains recordings and listings
+	childProgram string
+	cPrograms    // the programs in C
+	full         bool
+	rounds       int
+	minTime      time.Duration // least duration of one measurement
+	cpu          int
+	onlyPart     string // name of the only part to measure; empty: all parts
+	progress     io.Writer
+	rows         []row
+	playerRows   []row // compare our walk with the player in C
 }
 
 // cPrograms are the paths of the programs in tools/check/bench/c.
@@ -54,10 +53,10 @@ type cPrograms struct {
 }
 
 func main() {
-	code, err := hal.Usage, error(nil) // of what cobra says
-	if run, failed := asChild(os.Args[1:]); run != nil {
-		code, err = failed, fail.Try(run)
-	} else if err = command().Execute(); err != nil {
+	code, err := hal.Usage, error(nil) // for errors of cobra
+	if run, failureCode := childMode(os.Args[1:]); run != nil {
+		code, err = failureCode, fail.Try(run)
+	} else if err = newCommand().Execute(); err != nil {
 		if fault := (*hal.Fault)(nil); errors.As(err, &fault) {
 			code = fault.Code
 		}
@@ -68,10 +67,10 @@ func main() {
 	}
 }
 
-// command is what a user starts; its flags are as lm's.
-func command() *cobra.Command {
+// newCommand returns the command line of the bench. Its flags have the same form as those of lm.
+func newCommand() *cobra.Command {
 	var full, asJSON bool
-	var write, only, dir string
+	var tablePath, onlyPart, programDir string
 	c := &cobra.Command{
 		Use:           "bench",
 		Short:         "measure the runtime beside plain C on the same images and memory",
@@ -79,62 +78,69 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			b := newBench(dir, full)
-			b.only = only
+			b := newBench(programDir, full)
+			b.onlyPart = onlyPart
 			if !slices.ContainsFunc(b.parts(),
-				func(p part) bool { return only == "" || p.name == only }) {
-				return fmt.Errorf("--only %s: there is no such part; --help lists them", only)
+				func(p part) bool { return onlyPart == "" || p.name == onlyPart }) {
+				return fmt.Errorf("--only %s: there is no such part; --help lists them", onlyPart)
 			}
 			if err := b.run(); err != nil {
 				return &hal.Fault{Code: hal.Internal, Reason: err.Error()}
 			}
-			return hal.FileFault("the table", b.report(asJSON, write))
+			return hal.FileFault("the table", b.writeReport(asJSON, tablePath))
 		},
 	}
 	flags := c.Flags()
 	flags.BoolVar(&full, "full", false,
 		"everything, in about five minutes; without it, under a minute")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
-	flags.StringVar(&write, "write", "", "write the table to this `file` too")
-	flags.StringVar(&only, "only", "",
+	flags.StringVar(&tablePath, "write", "", "write the table to this `file` too")
+	flags.StringVar(&onlyPart, "only", "",
 		"measure one `part` alone: writes, captures, blocks, load, start, size, residency, "+
 			"still, frames, record")
-	flags.StringVar(&dir, "dir", "build", "`folder` with the programs that build.sh makes")
+	flags.StringVar(&programDir, "dir", "build", "`folder` with the programs that build.sh makes")
 	return c
 }
 
-// asChild is what this program does once more, for recordings, and for ./build.sh
-// cross, with the code of its failure; nil where it measures.
-func asChild(args []string) (run func(), failed hal.Code) {
+// childMode returns the function to run if the bench has started this process itself, or if
+// ./build.sh cross has. failureCode is the code of an error of run. For a normal invocation, run is
+// nil.
+func childMode(args []string) (run func(), failureCode hal.Code) {
 	switch {
 	case len(args) == 3 && args[0] == "-record":
-		return func() { recordChild(args[1], args[2]) }, hal.Internal
+		return func() { recordSelf(args[1], args[2]) }, hal.Internal
 	case len(args) == 2 && args[0] == "-touch":
-		return func() { fmt.Println(touch(fail.Must(strconv.Atoi(args[1])))) }, hal.Internal
+		return func() { fmt.Println(timeAccessCalls(fail.Must(strconv.Atoi(args[1])))) },
+			hal.Internal
 	case len(args) == 2 && args[0] == "-loop":
-		return func() { fmt.Println(loop(fail.Must(strconv.Atoi(args[1])))) }, hal.Internal
+		return func() { fmt.Println(timeAccessLoop(fail.Must(strconv.Atoi(args[1])))) },
+			hal.Internal
 	case len(args) == 2 && args[0] == "-fill":
-		return func() { fmt.Println(fill(fail.Must(strconv.Atoi(args[1])))) }, hal.Internal
+		return func() { fmt.Println(timeCopies(fail.Must(strconv.Atoi(args[1])))) }, hal.Internal
 	case len(args) == 2 && args[0] == "-call":
-		return func() { makeCalls(fail.Must(strconv.Atoi(args[1]))) }, hal.Internal
+		return func() { makeSystemCalls(fail.Must(strconv.Atoi(args[1]))) }, hal.Internal
 	case len(args) == 3 && args[0] == "-beyond":
 		return func() {
-			excess, _ := beyond(args[1], args[2])
+			excess, _ := sizeBeyondEmpty(args[1], args[2])
 			fmt.Println(excess)
 		}, hal.NoFile
 	}
 	return nil, hal.OK
 }
 
-func newBench(dir string, full bool) *bench {
+func newBench(programDir string, full bool) *bench {
 	b := &bench{
-		dir: dir, testdata: "testdata", child: filepath.Join(dir, "bench-child"),
-		cPrograms: cPrograms{filepath.Join(dir, "bench-tuned"), filepath.Join(dir, "bench-player")},
-		full:      full,
-		rounds:    9, atLeast: 4 * time.Millisecond, cpu: lastCPU(), progress: io.Discard,
+		programDir: programDir, testdata: "testdata",
+		childProgram: filepath.Join(programDir, "bench-child"),
+		cPrograms: cPrograms{
+			tuned:  filepath.Join(programDir, "bench-tuned"),
+			player: filepath.Join(programDir, "bench-player"),
+		},
+		full:   full,
+		rounds: 9, minTime: 4 * time.Millisecond, cpu: lastCPU(), progress: io.Discard,
 	}
 	if full {
-		b.rounds, b.atLeast = 21, 20*time.Millisecond
+		b.rounds, b.minTime = 21, 20*time.Millisecond
 	}
 	if status, err := os.Stderr.Stat(); err == nil && status.Mode()&os.ModeCharDevice != 0 {
 		b.progress = os.Stderr
@@ -142,8 +148,8 @@ func newBench(dir string, full bool) *bench {
 	return b
 }
 
-// lastCPU is the last processor this process may use; interrupts and other
-// programs tend to sit on the first.
+// lastCPU returns the number of the last processor that this process may use. Interrupts and other
+// programs tend to use the first.
 func lastCPU() int {
 	var set unix.CPUSet
 	last := 0
@@ -157,10 +163,10 @@ func lastCPU() int {
 	return last
 }
 
-// run measures everything.
+// run measures all parts, or the one that --only names.
 func (b *bench) run() error {
 	for _, part := range b.parts() {
-		if b.only != "" && b.only != part.name {
+		if b.onlyPart != "" && b.onlyPart != part.name {
 			continue
 		}
 		began := time.Now()
@@ -174,7 +180,7 @@ func (b *bench) run() error {
 	return nil
 }
 
-// part is what is measured by itself.
+// part is a group of measurements with a name for --only.
 type part struct {
 	name string
 	run  func()
@@ -182,64 +188,66 @@ type part struct {
 
 func (b *bench) parts() []part {
 	return []part{
-		{"writes", b.writes},
-		{"captures", b.captures},
-		{"blocks", b.blocks},
-		{"load", b.loads},
-		{"start", b.startUp},
-		{"size", b.sizes},
-		{"residency", b.residency},
-		{"still", b.still},
-		{"frames", b.frameTimes},
-		{"record", b.recordings},
+		{"writes", b.measureWrites},
+		{"captures", b.measureCaptures},
+		{"blocks", b.measureBlocks},
+		{"load", b.measureLoads},
+		{"start", b.measureStartUp},
+		{"size", b.measureSizes},
+		{"residency", b.measureResidency},
+		{"still", b.measureAfterFreeze},
+		{"frames", b.measureFrameTimes},
+		{"record", b.measureRecordings},
 	}
 }
 
 func (b *bench) add(rows ...row) { b.rows = append(b.rows, rows...) }
 
-// image writes an image and gives its path and size. The file is removed by done.
-func (b *bench) image(name string, image *lmb.Image) (path string, size int64, done func()) {
+// writeImage writes an image to a file and returns its path and size. The function remove deletes
+// the file.
+func (b *bench) writeImage(name string, image *lmb.Image) (path string, size int64,
+	remove func()) {
 	file := fail.Must(lmb.Encode(image))
-	// The name is this process's own: writing a file that another one has mapped is a bus error for
-	// it.
-	path = filepath.Join(b.dir, fmt.Sprintf("bench-%s-%d.lmb", name, os.Getpid()))
-	fail.On(files.Write(path, file, 0o644, files.Replace))
+	// The name contains the process id: if another process has mapped the same file, writing to the
+	// file would give that process a bus error.
+	path = filepath.Join(b.programDir, fmt.Sprintf("bench-%s-%d.lmb", name, os.Getpid()))
+	fail.On(files.Write(path, file, 0o644, files.OpenToReplace))
 	return path, int64(len(file)), func() { os.Remove(path) }
 }
 
-// on measures on a pair of sides that serve an image.
-func (b *bench) on(name string, image *lmb.Image, measure func(p *pair, size int64)) {
-	b.onMemory(name, image, nil, measure)
+// withPair starts all sides on an image, calls measure, and stops the sides.
+func (b *bench) withPair(name string, image *lmb.Image, measure func(p *pair, size int64)) {
+	b.withPairOnMemory(name, image, nil, measure)
 }
 
-// onMemory is on with a device that holds something before.
-func (b *bench) onMemory(name string, image *lmb.Image, before []byte,
+// withPairOnMemory does the same with device memory that begins with the bytes of before.
+func (b *bench) withPairOnMemory(name string, image *lmb.Image, before []byte,
 	measure func(p *pair, size int64)) {
-	path, size, done := b.image(name, image)
-	defer done()
+	path, size, remove := b.writeImage(name, image)
+	defer remove()
 	p := b.startPair(path, before)
 	measure(p, size)
 	p.stop()
 }
 
-// head says what was measured, where and when.
-func (b *bench) head() []string {
+// header returns lines that describe what was measured, where and when.
+func (b *bench) header() []string {
 	mode := "quick"
 	if b.full {
 		mode = "full"
 	}
 	return []string{
-		"commit: " + output("git", "describe", "--always", "--dirty"),
-		"processor: " + processor() + fmt.Sprintf(", %d online, measured on number %d",
+		"commit: " + commandOutput("git", "describe", "--always", "--dirty"),
+		"processor: " + processorName() + fmt.Sprintf(", %d online, measured on number %d",
 			runtime.NumCPU(), b.cpu),
-		"system: " + output("uname", "-srm"),
+		"system: " + commandOutput("uname", "-srm"),
 		"go: " + runtime.Version() + "; C: " +
-			strings.SplitN(output("gcc", "--version"), "\n", 2)[0] + ", -O2",
+			strings.SplitN(commandOutput("gcc", "--version"), "\n", 2)[0] + ", -O2",
 		fmt.Sprintf("mode: %s, %d rounds, load before %s", mode, b.rounds, loadAverage()),
 	}
 }
 
-func output(name string, arguments ...string) string {
+func commandOutput(name string, arguments ...string) string {
 	text, err := exec.Command(name, arguments...).Output()
 	if err != nil {
 		return "unknown"
@@ -247,7 +255,7 @@ func output(name string, arguments ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-func processor() string {
+func processorName() string {
 	text, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(text)) {
 		if key, name, found := strings.Cut(line, ":"); found &&
@@ -264,33 +272,33 @@ func loadAverage() string {
 	return word
 }
 
-func (b *bench) report(asJSON bool, path string) error {
-	head := b.head()
+func (b *bench) writeReport(asJSON bool, tablePath string) error {
+	header := b.header()
 	if asJSON {
-		if err := printJSON(os.Stdout, head, b.rows); err != nil {
+		if err := printJSON(os.Stdout, header, b.rows); err != nil {
 			return err
 		}
 	} else {
 		out := bufio.NewWriter(os.Stdout)
-		b.table(out, head)
+		b.printTable(out, header)
 		if err := out.Flush(); err != nil {
 			return err
 		}
 	}
-	if path == "" {
+	if tablePath == "" {
 		return nil
 	}
 	var text bytes.Buffer
-	b.table(&text, head)
-	return files.Write(path, text.Bytes(), 0o666, files.Replace)
+	b.printTable(&text, header)
+	return files.Write(tablePath, text.Bytes(), 0o666, files.OpenToReplace)
 }
 
-func (b *bench) table(w io.Writer, head []string) {
-	for _, line := range head {
+func (b *bench) printTable(w io.Writer, header []string) {
+	for _, line := range header {
 		fmt.Fprintln(w, "#", line)
 	}
 	fmt.Fprintln(w)
-	print(w, b.rows)
+	printRows(w, b.rows)
 	met, goals := 0, 0
 	for i := range b.rows {
 		if b.rows[i].Met != nil {

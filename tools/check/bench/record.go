@@ -22,20 +22,20 @@ import (
 )
 
 const (
-	// recordMax is how long one recorded run may take.
-	recordMax = 30 * time.Second
+	// recordLimit is the longest time of one recorded run.
+	recordLimit = 30 * time.Second
 
-	// recordGoal is what an access in a loop may take, in nanoseconds: 150,000 a second.
-	// stopGoal is of one that is a stop.
+	// Longest times of one recorded access, in nanoseconds: recordGoal for an access in a loop
+	// (150,000 a second), stopGoal for an access that is a stop of ptrace.
 	recordGoal, stopGoal = 1e9 / 150_000, 60_000
 
-	// copyGoal is what recording a copy of copySize bytes may take, in seconds.
+	// copyGoal is the longest time for recording a copy of copySize bytes, in seconds.
 	copyGoal, copySize = 20, 100_000_000
 )
 
-// recordings measures what accesses cost that lm record makes in a program's place, on a file
-// that represents a BAR, beside a bare stop of ptrace and the program's own accesses.
-func (b *bench) recordings() {
+// measureRecordings measures the time of one access under lm record, to a file that represents a
+// BAR. For comparison, it measures a bare stop of ptrace, and the access without lm record.
+func (b *bench) measureRecordings() {
 	count, rounds := 2_000, 3
 	if b.full {
 		count, rounds = 20_000, 9
@@ -43,42 +43,42 @@ func (b *bench) recordings() {
 	const what = "an access under lm record"
 	var calls, loops, bare, stops []float64
 	for range rounds {
-		took, forbidden := recorded("-touch", count)
+		took, forbidden := runRecorded("-touch", count)
 		if forbidden != "" {
 			b.add(row{Section: "goals", What: what, Note: "not measured: " + forbidden})
 			return
 		}
-		calls, bare = append(calls, took), append(bare, touch(1_000_000))
-		took, _ = recorded("-loop", 10*count)
-		loops, stops = append(loops, took), append(stops, stopTime(count))
+		calls, bare = append(calls, took), append(bare, timeAccessCalls(1_000_000))
+		took, _ = runRecorded("-loop", 10*count)
+		loops, stops = append(loops, took), append(stops, ptraceStopTime(count))
 	}
-	r := row{Section: "goals", What: what, Unit: "us", Ours: value(median(calls) / 1e3),
+	r := row{Section: "goals", What: what, Unit: "us", Ours: pointerTo(median(calls) / 1e3),
 		Note: fmt.Sprintf("loads and stores of 4 bytes by turns, of memory, with calls in "+
 			"between; the program's own %.1f ns", median(bare))}
 	b.add(r.atMost(median(calls), stopGoal, "<= 60 us"))
 	r = row{Section: "goals", What: "the same, in a loop", Unit: "us",
-		Ours: value(median(loops) / 1e3), Note: fmt.Sprintf("%.0f a second", 1e9/median(loops))}
-	if runtime.GOARCH == "amd64" { // on others each access is a stop
+		Ours: pointerTo(median(loops) / 1e3), Note: fmt.Sprintf("%.0f a second", 1e9/median(loops))}
+	if runtime.GOARCH == "amd64" { // on other architectures, each access is a stop
 		r = r.atMost(median(loops), recordGoal, "<= 6.67 us (150,000 a second)")
 	}
 	b.add(r, row{Section: "goals", What: "a bare stop of ptrace", Unit: "us",
-		Ours: value(median(stops) / 1e3),
+		Ours: pointerTo(median(stops) / 1e3),
 		Note: fmt.Sprintf("wait and PTRACE_SYSCALL alone: at most %.0f accesses a second if each "+
 			"is a stop", 1e9/median(stops))})
-	b.copies()
+	b.measureCopies()
 }
 
-// copies measures how long a copy takes under lm record.
-func (b *bench) copies() {
-	took, _ := recorded("-fill", copySize)
+// measureCopies measures the time of a copy under lm record.
+func (b *bench) measureCopies() {
+	took, _ := runRecorded("-fill", copySize)
 	seconds := took * copySize / 1e9
 	r := row{Section: "goals", What: "100 MB by memmove under lm record", Unit: "s",
-		Ours: value(seconds), Note: "Go's, 1 MiB at a time"}
+		Ours: pointerTo(seconds), Note: "Go's, 1 MiB at a time"}
 	b.add(r.atMost(seconds, copyGoal, "<= 20 s"))
 }
 
-// stopTime returns the time of one stop of ptrace, of a program that makes system calls.
-func stopTime(count int) (nanoseconds float64) {
+// ptraceStopTime returns the time of one stop of ptrace. The traced program makes system calls.
+func ptraceStopTime(count int) (nanoseconds float64) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	command := exec.Command(os.Args[0], "-call", strconv.Itoa(count))
@@ -97,36 +97,37 @@ func stopTime(count int) (nanoseconds float64) {
 	}
 }
 
-// makeCalls makes system calls.
-func makeCalls(count int) {
+// makeSystemCalls makes count system calls.
+func makeSystemCalls(count int) {
 	for range count {
 		_, _, _ = unix.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
 	}
 }
 
-// recorded has another process record this program, which makes count accesses, or copies so many
-// bytes. It returns the time of one, or why programs may not be traced here.
-func recorded(how string, count int) (nanoseconds float64, forbidden string) {
-	limit, cancel := context.WithTimeout(context.Background(), recordMax)
+// runRecorded starts a process that runs this program under the recorder. The recorded program
+// makes count accesses, or copies count bytes. It returns the time of one, or the reason why
+// tracing is not permitted.
+func runRecorded(mode string, count int) (nanoseconds float64, forbidden string) {
+	limit, cancel := context.WithTimeout(context.Background(), recordLimit)
 	defer cancel()
-	command := exec.CommandContext(limit, os.Args[0], "-record", how, strconv.Itoa(count))
-	var complaint bytes.Buffer
-	command.Stderr = &complaint
+	command := exec.CommandContext(limit, os.Args[0], "-record", mode, strconv.Itoa(count))
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
 	out, err := command.Output()
 	if command.ProcessState != nil && command.ProcessState.ExitCode() == hal.Denied.ExitStatus() {
-		return 0, strings.TrimSpace(complaint.String())
+		return 0, strings.TrimSpace(stderr.String())
 	}
 	if err != nil {
-		fail.On(fmt.Errorf("recording %d accesses: %w %s", count, err, &complaint))
+		fail.On(fmt.Errorf("recording %d accesses: %w %s", count, err, &stderr))
 	}
 	return fail.Must(strconv.ParseFloat(strings.TrimSpace(string(out)), 64)), ""
 }
 
-// recordChild is that process.
-func recordChild(how, count string) {
+// recordSelf runs this program under the recorder, and checks how many accesses were recorded.
+func recordSelf(mode, count string) {
 	result, err := recorder.Run(recorder.Options{
-		Program: []string{os.Args[0], how, count},
-		Files:   []recorder.File{{Path: "memfd:" + barName}}, Out: io.Discard, Complaint: os.Stderr,
+		Program: []string{os.Args[0], mode, count},
+		Files:   []recorder.File{{Path: "memfd:" + barName}}, Out: io.Discard, Warnings: os.Stderr,
 	})
 	var failure *recorder.Failure
 	switch n, _ := strconv.Atoi(count); {
@@ -135,14 +136,14 @@ func recordChild(how, count string) {
 		os.Exit(hal.Denied.ExitStatus())
 	case err != nil:
 		fail.On(err)
-	case result.Exit != 0 || result.Gaps != 0 ||
-		result.Accesses != uint64(n) && (how != "-fill" || result.Accesses < uint64(n)/64):
+	case result.ExitStatus != 0 || result.Gaps != 0 ||
+		result.Accesses != uint64(n) && (mode != "-fill" || result.Accesses < uint64(n)/64):
 		fail.On(fmt.Errorf("%d of %d accesses recorded, %d gaps, exit status %d", result.Accesses,
-			n, result.Gaps, result.Exit))
+			n, result.Gaps, result.ExitStatus))
 	}
 }
 
-// barName is the file without a path that stands for a BAR.
+// barName is the name of the file in memory that represents a BAR.
 const barName = "bench-bar"
 
 // mapBar maps a file that represents a BAR.
@@ -153,8 +154,8 @@ func mapBar(size int) (memory []byte, done func()) {
 	return memory, func() { _ = errors.Join(unix.Munmap(memory), unix.Close(fd)) }
 }
 
-// fill copies so many bytes to a file that is mapped, and returns the time of one.
-func fill(count int) (nanoseconds float64) {
+// timeCopies copies count bytes to a mapped file, and returns the time of one byte.
+func timeCopies(count int) (nanoseconds float64) {
 	const size = 1 << 20
 	memory, done := mapBar(size)
 	defer done()
@@ -166,8 +167,8 @@ func fill(count int) (nanoseconds float64) {
 	return float64(time.Since(began)) / float64(count)
 }
 
-// loop is touch without a call.
-func loop(count int) (nanoseconds float64) {
+// timeAccessLoop is like timeAccessCalls, but accesses memory directly in a loop.
+func timeAccessLoop(count int) (nanoseconds float64) {
 	memory, done := mapBar(pageSize)
 	defer done()
 	words := unsafe.Slice((*uint32)(unsafe.Pointer(&memory[0])), pageSize/4)
@@ -178,8 +179,9 @@ func loop(count int) (nanoseconds float64) {
 	return float64(time.Since(began)) / float64(count)
 }
 
-// touch loads from a file that is mapped, and stores to it, by turns.
-func touch(count int) (nanoseconds float64) {
+// timeAccessCalls loads from a mapped file and stores to it in turn, each by a function call, and
+// returns the time of one access.
+func timeAccessCalls(count int) (nanoseconds float64) {
 	memory, done := mapBar(pageSize)
 	defer done()
 	window := hal.MappedAperture(memory, 0, pageSize, 0)

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is what both sides take for the device.
+// memory is the memory that all sides use as the device.
 type memory struct {
 	file  *os.File
 	bytes []byte
@@ -38,7 +38,7 @@ func (m *memory) close() {
 	m.file.Close()
 }
 
-// side is one of the programs that replay: those of tools/check/bench/c, or
+// side is a running program that replays an image: one from tools/check/bench/c, or
 // tools/check/bench/child.
 type side struct {
 	command *exec.Cmd
@@ -46,9 +46,9 @@ type side struct {
 	out     *bufio.Reader
 }
 
-// start starts a program that serves an image on a memory. The words in front
-// of it, if any, are a command that starts it.
-func start(m *memory, image string, program ...string) *side {
+// startSide starts a program that serves requests for an image on a memory. If program has several
+// words, the first ones are a command that starts the program, such as strace.
+func startSide(m *memory, image string, program ...string) *side {
 	program = append(program, "serve", image)
 	command := exec.Command(program[0], program[1:]...)
 	command.ExtraFiles = []*os.File{m.file}
@@ -59,14 +59,14 @@ func start(m *memory, image string, program ...string) *side {
 	return s
 }
 
-// stop ends the program, which must end well.
+// stop ends the program, whose exit status must be 0.
 func (s *side) stop() {
 	s.in.Close()
 	fail.On(s.command.Wait())
 }
 
-// ask sends a request, a word and numbers, and gives the numbers of the answer.
-func (s *side) ask(word string, numbers ...int) (answer []int64) {
+// query sends a request, a word and numbers, and returns the numbers of the answer.
+func (s *side) query(word string, numbers ...int) (answer []int64) {
 	text := word
 	for _, n := range numbers {
 		text += " " + strconv.Itoa(n)
@@ -83,27 +83,27 @@ func (s *side) ask(word string, numbers ...int) (answer []int64) {
 	return answer
 }
 
-// ended is how the runs of a sequence ended.
-type ended struct {
-	nanoseconds     int64 // of all
-	status, command int64 // of the last
+// runOutcome is the result of count runs of a sequence.
+type runOutcome struct {
+	nanoseconds     int64 // of all runs
+	status, command int64 // of the last run
 	outputs         uint32
 	ignored         int64
 }
 
-// replay runs a sequence count times, and stops at one that fails. The way is one
-// of ways, ours takes a limit in hours.
-func (s *side) replay(sequence, count, way int) ended {
-	n := s.ask("run", sequence, count, way)
+// runSequence runs a sequence count times, and stops after a run that fails. For C, way is an index
+// of ways; for our side, it is a limit in hours.
+func (s *side) runSequence(sequence, count, way int) runOutcome {
+	n := s.query("run", sequence, count, way)
 	if len(n) != 5 {
 		fail.On(fmt.Errorf("%s answered %d numbers to run", s.command.Path, len(n)))
 	}
-	return ended{n[0], n[1], n[2], uint32(n[3]), n[4]}
+	return runOutcome{n[0], n[1], n[2], uint32(n[3]), n[4]}
 }
 
-// time is that of runs of which none may fail.
-func (s *side) time(sequence, count, way int) (nanoseconds int64) {
-	e := s.replay(sequence, count, way)
+// timeRuns returns the time of count runs. None of them may fail.
+func (s *side) timeRuns(sequence, count, way int) (nanoseconds int64) {
+	e := s.runSequence(sequence, count, way)
 	if e.status != 0 {
 		fail.On(fmt.Errorf("%s: sequence %d fails with %d at command %d", s.command.Path, sequence,
 			e.status, e.command))
@@ -111,9 +111,9 @@ func (s *side) time(sequence, count, way int) (nanoseconds int64) {
 	return e.nanoseconds
 }
 
-// frames gives the times of count runs of a sequence, one every period.
-func (s *side) frames(sequence, count int, period time.Duration) []float64 {
-	s.ask("frames", sequence, count, int(period))
+// timeFrames returns the times of count runs of a sequence, one every period.
+func (s *side) timeFrames(sequence, count int, period time.Duration) []float64 {
+	s.query("frames", sequence, count, int(period))
 	took := make([]int64, count)
 	fail.On(binary.Read(s.out, binary.LittleEndian, took))
 	list := make([]float64, count)
@@ -123,11 +123,10 @@ func (s *side) frames(sequence, count int, period time.Duration) []float64 {
 	return list
 }
 
-// priority gives every thread of the program a priority of SCHED_FIFO, 0: the
-// ordinary scheduler. One thread alone is not enough: Go hands a goroutine that
-// it interrupts from thread to thread, and waits for the slowest. It tells whether
-// that is permitted.
-func (s *side) priority(fifo int) (permitted bool) {
+// setPriority gives every thread of the program a priority of SCHED_FIFO; 0 selects the ordinary
+// scheduler. It reports whether this is permitted. All threads need the priority, because Go moves
+// a goroutine that it interrupts to other threads, and then waits for the slowest.
+func (s *side) setPriority(fifo int) (permitted bool) {
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
 	if fifo > 0 {
 		attr.Policy, attr.Priority = unix.SCHED_FIFO, uint32(fifo)
@@ -143,24 +142,24 @@ func (s *side) priority(fifo int) (permitted bool) {
 	return true
 }
 
-// pair is our side and C's tuned loops on one image and one memory, and the player in C.
+// pair is our side, the tuned loops in C, and the player in C, on one image and one memory.
 type pair struct {
-	ours, c, player *side
-	memory          *memory
-	image           string
+	ours, tuned, player *side
+	memory              *memory
+	image               string
 }
 
 // sides returns all sides.
-func (p *pair) sides() []*side { return []*side{p.ours, p.c, p.player} }
+func (p *pair) sides() []*side { return []*side{p.ours, p.tuned, p.player} }
 
 // startPair starts all sides on one processor.
 func (b *bench) startPair(image string, before []byte) *pair {
 	m := newMemory(max(deviceSize+pageSize, len(before)))
 	copy(m.bytes, before)
-	p := &pair{memory: m, image: image, ours: start(m, image, b.child),
-		c: start(m, image, b.tuned), player: start(m, image, b.player)}
+	p := &pair{memory: m, image: image, ours: startSide(m, image, b.childProgram),
+		tuned: startSide(m, image, b.tuned), player: startSide(m, image, b.player)}
 	for _, s := range p.sides() {
-		s.ask("pin", b.cpu)
+		s.query("pin", b.cpu)
 	}
 	return p
 }
@@ -172,46 +171,48 @@ func (p *pair) stop() {
 	}
 }
 
-// request does one thing to measure, on one side, so often, and gives the time of all.
-type request func(count int) (nanoseconds int64)
+// timedRequest executes a request count times on one side, and returns the total time.
+type timedRequest func(count int) (nanoseconds int64)
 
-func (s *side) run(sequence, way int) request {
-	return func(count int) int64 { return s.time(sequence, count, way) }
+func (s *side) runRequest(sequence, way int) timedRequest {
+	return func(count int) int64 { return s.timeRuns(sequence, count, way) }
 }
 
-// each is the request of a word that takes how often alone: load, hash, read.
-func (s *side) each(word string) request {
-	return func(count int) int64 { return s.ask(word, count)[0] }
+// requestByName returns the request that a word names. Its only number is the count: load, hash,
+// read.
+func (s *side) requestByName(word string) timedRequest {
+	return func(count int) int64 { return s.query(word, count)[0] }
 }
 
-// one is the time of one of count.
-func (r request) one(count int) float64 { return float64(r(count)) / float64(count) }
+// timeOfOne returns the total time divided by count.
+func (r timedRequest) timeOfOne(count int) float64 { return float64(r(count)) / float64(count) }
 
-// ways are those in which C carries out commands: by a switch and by threaded
-// code, each with memcpy and with streaming stores for block writes.
+// ways names the ways in which C executes commands: with a switch or with threaded code, each with
+// memcpy or with streaming stores for block writes.
 var ways = []string{"switch", "switch, streaming", "threaded", "threaded, streaming"}
 
-// besidePlayer is the section of the rows that compare our walk with the player in C.
-const besidePlayer = "Go's walk (ours) beside the player in runtime/c (C)"
+// playerSection is the section of the rows that compare our walk with the player in C.
+const playerSection = "Go's walk (ours) beside the player in runtime/c (C)"
 
-// besideBest is a row of a sequence that we run beside C's best way. It adds a row of the player.
-func (b *bench) besideBest(section, what string, sequence int, scale float64, p *pair) row {
-	requests := []request{p.ours.run(sequence, 0)}
+// compareWithBest returns a row that compares our time of a sequence with C's fastest way. It also
+// adds a row of the player.
+func (b *bench) compareWithBest(section, what string, sequence int, scale float64, p *pair) row {
+	requests := []timedRequest{p.ours.runRequest(sequence, 0)}
 	for way := range ways {
-		requests = append(requests, p.c.run(sequence, way))
+		requests = append(requests, p.tuned.runRequest(sequence, way))
 	}
-	took := measure(b.rounds, b.atLeast, append(requests, p.player.run(sequence, 0))...)
+	took := measure(b.rounds, b.minTime, append(requests, p.player.runRequest(sequence, 0))...)
 	player := took[len(requests)]
 	b.playerRows = append(b.playerRows,
-		versus(besidePlayer, what, "ns", scale, took[0], player))
-	best := best(took[1:len(requests)])
-	r := versus(section, what, "ns", scale, took[0], took[1+best])
-	r.Note = "C's best: " + ways[best]
+		compareTimes(playerSection, what, "ns", scale, took[0], player))
+	bestWay := fastest(took[1:len(requests)])
+	r := compareTimes(section, what, "ns", scale, took[0], took[1+bestWay])
+	r.Note = "C's best: " + ways[bestWay]
 	return r
 }
 
-// best is which of several measurements took least.
-func best(took [][]float64) (least int) {
+// fastest returns the index of the measurement with the least median.
+func fastest(took [][]float64) (least int) {
 	for i := range took {
 		if median(took[i]) < median(took[least]) {
 			least = i
@@ -220,14 +221,14 @@ func best(took [][]float64) (least int) {
 	return least
 }
 
-// measure asks all requests in turn, rounds times, in an order that turns
-// round each time, and gives the nanoseconds of one, by request and round. The
-// count of each is chosen so that it takes about atLeast.
-func measure(rounds int, atLeast time.Duration, requests ...request) [][]float64 {
+// measure executes all requests in turn, rounds times. Every other round has the reverse order. It
+// returns the nanoseconds of one execution, by request and round. The count of each request is
+// chosen so that it takes about minTime.
+func measure(rounds int, minTime time.Duration, requests ...timedRequest) [][]float64 {
 	counts := make([]int, len(requests))
 	for i, r := range requests {
-		r.one(1) // brings pages and caches in
-		counts[i] = int(math.Ceil(float64(atLeast.Nanoseconds()) / max(r.one(1), 1)))
+		r.timeOfOne(1) // loads pages and caches
+		counts[i] = int(math.Ceil(float64(minTime.Nanoseconds()) / max(r.timeOfOne(1), 1)))
 	}
 	took := make([][]float64, len(requests))
 	for round := range rounds {
@@ -236,13 +237,14 @@ func measure(rounds int, atLeast time.Duration, requests ...request) [][]float64
 			if round%2 == 1 {
 				i = len(requests) - 1 - n
 			}
-			took[i] = append(took[i], requests[i].one(counts[i]))
+			took[i] = append(took[i], requests[i].timeOfOne(counts[i]))
 		}
 	}
 	return took
 }
 
-// quantile is the smallest element that at least the share q is not above.
+// quantile returns the smallest element of the list such that at least the share q of all elements
+// is not above it.
 func quantile(list []float64, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(list))
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
@@ -252,7 +254,7 @@ func median(list []float64) float64 {
 	return (quantile(list, 0.5) + quantile(list, 0.5+0.5/float64(len(list)))) / 2
 }
 
-// ratios divides round by round, so that what slows one round slows both sides.
+// ratios returns the quotient of each round. What slows down one round slows down both sides.
 func ratios(ours, c []float64) []float64 {
 	list := make([]float64, len(ours))
 	for i := range list {

@@ -11,21 +11,21 @@ import (
 	"lightmetal/tools/image/fail"
 )
 
-// still counts what runs take from the Go runtime and from the kernel after
-// Freeze: heap objects, cycles of the collector, system calls.
-func (b *bench) still() {
+// measureAfterFreeze counts what runs use of the Go runtime and of the kernel after Freeze: heap
+// objects, cycles of the garbage collector, system calls.
+func (b *bench) measureAfterFreeze() {
 	const runs = 200
-	image := stillImage()
-	path, _, done := b.image("still", image)
+	image := allKindsImage()
+	path, _, done := b.writeImage("still", image)
 	defer done()
-	section, what := "goals", fmt.Sprintf(", %d runs of %d commands", runs, stillCount)
+	section, what := "goals", fmt.Sprintf(", %d runs of %d commands", runs, allKindsCount)
 	objects, cycles := b.heapUse(path, runs)
 	for _, r := range []struct {
 		name  string
 		count int64
 	}{{"heap objects", objects}, {"collector cycles", cycles}} {
 		b.add(row{Section: section, What: r.name + what,
-			Ours: value(float64(r.count))}.atMost(float64(r.count), 0, "0"))
+			Ours: pointerTo(float64(r.count))}.atMost(float64(r.count), 0, "0"))
 	}
 	if _, err := exec.LookPath("strace"); err != nil {
 		b.add(row{Section: section, What: "system calls" + what,
@@ -34,24 +34,25 @@ func (b *bench) still() {
 	}
 	few, many := b.systemCalls(path, 1), b.systemCalls(path, 1+runs)
 	for _, r := range []struct{ who, what string }{
-		{own, "system calls of the replaying thread"}, {taking, "futexes and clones of any thread"},
-		{monitor, "system calls of Go's monitor"},
+		{ownCalls, "system calls of the replaying thread"},
+		{threadCalls, "futexes and clones of any thread"},
+		{monitorCalls, "system calls of Go's monitor"},
 	} {
-		count, names := more(few[r.who], many[r.who])
-		counted := row{Section: section, What: r.what + what, Ours: value(float64(count)),
+		count, names := extraCalls(few[r.who], many[r.who])
+		counted := row{Section: section, What: r.what + what, Ours: pointerTo(float64(count)),
 			Note: names}
-		if r.who != monitor {
+		if r.who != monitorCalls {
 			counted = counted.atMost(float64(count), 0, "0")
 		}
 		b.add(counted)
 	}
 }
 
-// Whose system calls are counted apart.
-const own, taking, monitor = "own", "taking", "monitor"
+// Groups of system calls that are counted separately.
+const ownCalls, threadCalls, monitorCalls = "own", "taking", "monitor"
 
-// more adds up what one count has beyond another, and names it.
-func more(few, many map[string]int64) (all int64, names string) {
+// extraCalls returns by how many calls one count exceeds another, and lists them by name.
+func extraCalls(few, many map[string]int64) (all int64, names string) {
 	for _, name := range slices.Sorted(maps.Keys(many)) {
 		if n := many[name] - few[name]; n != 0 {
 			all += n
@@ -61,56 +62,58 @@ func more(few, many map[string]int64) (all int64, names string) {
 	return all, strings.TrimPrefix(names, ", ")
 }
 
-// heapUse is what runs allocate. Asking allocates too, as
-// much each time, which an empty pair of questions shows.
+// heapUse returns the number of objects that runs allocate, and the cycles of the garbage
+// collector. The requests allocate too, always the same number of objects. A measurement of fewer
+// runs shows that number, and it is subtracted.
 func (b *bench) heapUse(path string, runs int) (objects, cycles int64) {
 	m := newMemory(deviceSize + pageSize)
 	defer m.close()
-	s := start(m, path, b.child)
+	s := startSide(m, path, b.childProgram)
 	defer s.stop()
 	use := func(count int) (objects, cycles int64) {
-		before := s.ask("heap")
-		s.time(0, count, 0)
-		after := s.ask("heap")
+		before := s.query("heap")
+		s.timeRuns(0, count, 0)
+		after := s.query("heap")
 		return after[0] - before[0], after[1] - before[1]
 	}
-	one, _ := use(100) // as many digits in the requests as below
+	one, _ := use(100) // has as many digits as the count below
 	many, cycles := use(100 + runs)
 	return many - one, cycles
 }
 
-// systemCalls counts those of all threads of a process that runs the image so
-// many times, by whose they are and by name.
+// systemCalls counts the system calls of all threads of a process that runs the image count times,
+// by group and by name.
 func (b *bench) systemCalls(path string, count int) map[string]map[string]int64 {
 	m := newMemory(deviceSize + pageSize)
 	defer m.close()
 	log := fail.Must(os.CreateTemp("", "bench-strace"))
 	defer os.Remove(log.Name())
 	defer log.Close()
-	s := start(m, path, "strace", "-f", "-qq", "-e", "signal=none", "-o", log.Name(), b.child)
-	s.time(0, count, 0)
+	s := startSide(m, path, "strace", "-f", "-qq", "-e", "signal=none", "-o", log.Name(),
+		b.childProgram)
+	s.timeRuns(0, count, 0)
 	s.stop()
 	return callsByThread(string(fail.Must(os.ReadFile(log.Name()))))
 }
 
-// callsByThread reads a log of strace -f from the first request on, which the
-// replaying thread reads.
+// callsByThread counts the system calls in a log of strace -f, from the first request on. The
+// thread that reads the request is the one that replays.
 func callsByThread(log string) map[string]map[string]int64 {
-	calls := map[string]map[string]int64{own: {}, taking: {}, monitor: {}}
+	calls := map[string]map[string]int64{ownCalls: {}, threadCalls: {}, monitorCalls: {}}
 	before, log, _ := strings.Cut(log, "read(0, ")
 	replaying, _, _ := strings.Cut(before[strings.LastIndexByte(before, '\n')+1:], " ")
 	for line := range strings.Lines(log) {
 		thread, call, _ := strings.Cut(line, " ")
 		name, _, found := strings.Cut(strings.TrimSpace(call), "(")
 		switch {
-		// the end of one that was begun above, or of a thread
+		// the end of an earlier call, or of a thread
 		case !found || strings.Contains(name, " "):
 		case name == "futex" || strings.HasPrefix(name, "clone"):
-			calls[taking][name]++
+			calls[threadCalls][name]++
 		case thread == replaying:
-			calls[own][name]++
+			calls[ownCalls][name]++
 		default:
-			calls[monitor][name]++
+			calls[monitorCalls][name]++
 		}
 	}
 	return calls

@@ -17,12 +17,13 @@ func TestSystemCallsAreCountedByThread(t *testing.T) {
 8 futex(0x1, FUTEX_WAIT_PRIVATE, 0, NULL <unfinished ...>
 7 +++ exited with 0 +++
 `)
-	want := map[string]map[string]int64{own: {"read": 1}, taking: {"clone": 1, "futex": 2},
-		monitor: {"nanosleep": 1}}
+	want := map[string]map[string]int64{ownCalls: {"read": 1},
+		threadCalls:  {"clone": 1, "futex": 2},
+		monitorCalls: {"nanosleep": 1}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if n, names := more(map[string]int64{"read": 1},
+	if n, names := extraCalls(map[string]int64{"read": 1},
 		map[string]int64{"read": 3, "write": 1}); n != 3 || names != "2 read, 1 write" {
 		t.Errorf("%d, %q", n, names)
 	}

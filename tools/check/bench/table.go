@@ -8,14 +8,14 @@ import (
 	"text/tabwriter"
 )
 
-// row is one line of the table. Numbers are absent where they are nil.
+// row is one line of the table. Numbers that are nil are absent.
 type row struct {
 	Section string   `json:"section"`
 	What    string   `json:"what"`
 	Unit    string   `json:"unit,omitempty"` // of Ours and C
 	Ours    *float64 `json:"ours,omitempty"`
 	C       *float64 `json:"c,omitempty"`
-	// median of the rounds' ratios, not the ratio of the medians
+	// median of the rounds' ratios, not ratio of the medians
 	Ratio  *float64 `json:"ratio,omitempty"`
 	Spread *float64 `json:"spread,omitempty"` // of the ratio, between its quartiles
 	Goal   string   `json:"goal,omitempty"`
@@ -23,10 +23,10 @@ type row struct {
 	Note   string   `json:"note,omitempty"`
 }
 
-func value(n float64) *float64 { return &n }
+func pointerTo(n float64) *float64 { return &n }
 
-// longer is how much longer one measurement takes than another.
-func longer(one, other []float64) float64 {
+// medianDifference returns the median of the rounds' differences.
+func medianDifference(one, other []float64) float64 {
 	list := make([]float64, len(one))
 	for i := range list {
 		list[i] = one[i] - other[i]
@@ -34,17 +34,17 @@ func longer(one, other []float64) float64 {
 	return median(list)
 }
 
-// versus is a row of two measurements; lower is better for both.
-func versus(section, what, unit string, scale float64, ours, c []float64) row {
+// compareTimes returns a row of two measurements. Lower is better.
+func compareTimes(section, what, unit string, scale float64, ours, c []float64) row {
 	all := ratios(ours, c)
 	return row{
 		Section: section, What: what, Unit: unit,
-		Ours: value(median(ours) * scale), C: value(median(c) * scale),
-		Ratio: value(median(all)), Spread: value(quantile(all, 0.75) - quantile(all, 0.25)),
+		Ours: pointerTo(median(ours) * scale), C: pointerTo(median(c) * scale),
+		Ratio: pointerTo(median(all)), Spread: pointerTo(quantile(all, 0.75) - quantile(all, 0.25)),
 	}
 }
 
-// atMost and atLeast give the row a goal for a number of its own.
+// atMost and atLeast set a goal for n, and record whether n meets it.
 func (r row) atMost(n, most float64, goal string) row {
 	met := n <= most
 	r.Goal, r.Met = goal, &met
@@ -57,7 +57,7 @@ func (r row) atLeast(n, least float64, goal string) row {
 	return r
 }
 
-func text(n *float64) string {
+func formatNumber(n *float64) string {
 	switch {
 	case n == nil:
 		return "-"
@@ -79,8 +79,8 @@ func verdict(r *row) string {
 	return "NOT MET"
 }
 
-// print writes the rows as one aligned table, a title in front of each section.
-func print(w io.Writer, rows []row) {
+// printRows writes the rows as one aligned table, with a title before each section.
+func printRows(w io.Writer, rows []row) {
 	var table strings.Builder
 	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	section := ""
@@ -91,8 +91,9 @@ func print(w io.Writer, rows []row) {
 			section = r.Section
 			fmt.Fprintf(t, "%s\t\t\t\t\t\t\t\t\n", strings.ToUpper(section))
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.What, r.Unit, text(r.Ours),
-			text(r.C), text(r.Ratio), text(r.Spread), r.Goal,
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.What, r.Unit,
+			formatNumber(r.Ours),
+			formatNumber(r.C), formatNumber(r.Ratio), formatNumber(r.Spread), r.Goal,
 			verdict(r), r.Note)
 	}
 	t.Flush()
@@ -101,8 +102,8 @@ func print(w io.Writer, rows []row) {
 	}
 }
 
-func printJSON(w io.Writer, head []string, rows []row) error {
+func printJSON(w io.Writer, header []string, rows []row) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
-	return e.Encode(map[string]any{"head": head, "rows": rows})
+	return e.Encode(map[string]any{"head": header, "rows": rows})
 }

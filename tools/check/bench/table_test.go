@@ -10,9 +10,9 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+func nearlyEqual(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 
-func TestQuantileIsTheSmallestElementThatEnoughAreNotAbove(t *testing.T) {
+func TestQuantileIsTheSmallestSufficientElement(t *testing.T) {
 	list := []float64{5, 1, 4, 2, 3}
 	for _, test := range []struct{ q, want float64 }{{0, 1}, {0.2, 1}, {0.21, 2}, {0.5, 3},
 		{0.8, 4}, {0.99, 5}, {1, 5}} {
@@ -27,33 +27,34 @@ func TestQuantileIsTheSmallestElementThatEnoughAreNotAbove(t *testing.T) {
 		list []float64
 		want float64
 	}{{[]float64{7}, 7}, {[]float64{3, 1, 2}, 2}, {[]float64{1, 2, 3, 10}, 2.5}} {
-		if got := median(test.list); !near(got, test.want) {
+		if got := median(test.list); !nearlyEqual(got, test.want) {
 			t.Errorf("median of %v is %v, want %v", test.list, got, test.want)
 		}
 	}
 }
 
-// TestARatioIsThatOfEachRound: a slow round slows both sides, and the ratio of
-// the medians would be another.
-func TestARatioIsThatOfEachRound(t *testing.T) {
+// TestRatiosAreComputedPerRound: a slow round slows down both sides, so the ratio of the medians
+// would differ.
+func TestRatiosAreComputedPerRound(t *testing.T) {
 	ours, c := []float64{20, 40, 1000}, []float64{10, 80, 500}
-	r := versus("s", "w", "ns", 0.5, ours, c)
-	if !near(*r.Ours, 20) || !near(*r.C, 40) || !near(*r.Ratio, 2) || !near(*r.Spread, 1.5) {
+	r := compareTimes("s", "w", "ns", 0.5, ours, c)
+	if !nearlyEqual(*r.Ours, 20) || !nearlyEqual(*r.C, 40) || !nearlyEqual(*r.Ratio, 2) ||
+		!nearlyEqual(*r.Spread, 1.5) {
 		t.Errorf("ours %v, C %v, ratio %v, spread %v", *r.Ours, *r.C, *r.Ratio, *r.Spread)
 	}
-	s := speed("s", "w", 800, ours, c) // more is better: C's time over ours
-	if !near(*s.Ours, 20) || !near(*s.C, 10) || !near(*s.Ratio, 0.5) {
+	s := compareSpeeds("s", "w", 800, ours, c) // higher is better: C's time divided by ours
+	if !nearlyEqual(*s.Ours, 20) || !nearlyEqual(*s.C, 10) || !nearlyEqual(*s.Ratio, 0.5) {
 		t.Errorf("ours %v GB/s, C %v, ratio %v", *s.Ours, *s.C, *s.Ratio)
 	}
-	if got := longer(ours, c); !near(got, 10) {
+	if got := medianDifference(ours, c); !nearlyEqual(got, 10) {
 		t.Errorf("longer by %v", got)
 	}
-	if got := best([][]float64{{3, 9, 9}, {4, 4, 4}, {5, 5, 5}}); got != 1 {
+	if got := fastest([][]float64{{3, 9, 9}, {4, 4, 4}, {5, 5, 5}}); got != 1 {
 		t.Errorf("best is %d", got)
 	}
 }
 
-func TestAGoalIsMetUpToAndWithItsNumber(t *testing.T) {
+func TestGoalsIncludeTheirLimit(t *testing.T) {
 	for _, test := range []struct {
 		r   row
 		met bool
@@ -67,10 +68,10 @@ func TestAGoalIsMetUpToAndWithItsNumber(t *testing.T) {
 	}
 }
 
-func TestScatteredWritesGoToAsManyWords(t *testing.T) {
+func TestScatteredWritesGoToDifferentWords(t *testing.T) {
 	seen := map[uint32]bool{}
 	for i := range 10_000 {
-		c := scattered(i)
+		c := scatteredWrite(i)
 		if c.Offset%4 != 0 || c.Offset >= deviceSize {
 			t.Fatalf("write %d goes to %#x", i, c.Offset)
 		}
@@ -81,12 +82,12 @@ func TestScatteredWritesGoToAsManyWords(t *testing.T) {
 	}
 }
 
-// TestRecordingsAreMeasuredWhole: every command of a recording is measured but
-// marks, delays and calls, and bare leaves out Points and Fences alone.
-func TestRecordingsAreMeasuredWhole(t *testing.T) {
-	b := &bench{testdata: samples}
-	for i := range captured {
-		image := b.recorded(i)
+// TestRepeatedRecordingsKeepAllCommands: every command of a recording is measured except marks,
+// delays and calls. A bare recording also lacks Points and Fences.
+func TestRepeatedRecordingsKeepAllCommands(t *testing.T) {
+	b := &bench{testdata: testdataDir}
+	for i := range recordings {
+		image := b.importRecording(i)
 		count := func(commands []lmb.Command, opcode gen.Opcode) (n int) {
 			for j := range commands {
 				if commands[j].Opcode == opcode {
@@ -95,14 +96,14 @@ func TestRecordingsAreMeasuredWhole(t *testing.T) {
 			}
 			return n
 		}
-		body := flat(image)
+		body := inlineCalls(image)
 		for _, bare := range []bool{false, true} {
 			repeated := repeatMain(image, bare)
-			memory := quiet(repeated)
+			memory := makeChecksPass(repeated)
 			main := repeated.Sequences[0].Commands
 			rounds := count(main, gen.OpcodeWrite) / count(body, gen.OpcodeWrite)
-			if rounds < 2 || len(main) < capturedCommands || len(memory) == 0 {
-				t.Fatalf("%s: %d commands, %d rounds", captured[i].file, len(main), rounds)
+			if rounds < 2 || len(main) < minRepeatedCommands || len(memory) == 0 {
+				t.Fatalf("%s: %d commands, %d rounds", recordings[i].file, len(main), rounds)
 			}
 			for opcode := gen.OpcodeWrite; opcode < gen.OpcodeEnd; opcode++ {
 				want := rounds * count(body, opcode)
@@ -111,10 +112,10 @@ func TestRecordingsAreMeasuredWhole(t *testing.T) {
 					bare && opcode == gen.OpcodeFence:
 					want = 0
 				case bare && opcode == gen.OpcodePoint:
-					want = count(main, opcode) // one a window
+					want = count(main, opcode) // one for each window
 				}
 				if got := count(main, opcode); got != want {
-					t.Errorf("%s, bare %v: %d commands %v, want %d", captured[i].file, bare, got,
+					t.Errorf("%s, bare %v: %d commands %v, want %d", recordings[i].file, bare, got,
 						opcode, want)
 				}
 			}
@@ -122,30 +123,31 @@ func TestRecordingsAreMeasuredWhole(t *testing.T) {
 	}
 }
 
-// TestRecordingsAreQuiet replays them twice in the programs: every check holds each time.
-func TestRecordingsAreQuiet(t *testing.T) {
+// TestRepeatedRecordingsPassTheirChecks replays each recording in the programs: every check passes.
+func TestRepeatedRecordingsPassTheirChecks(t *testing.T) {
 	programs := compileC(t)
-	b := &bench{testdata: samples}
-	for i := range captured {
-		image := b.recorded(i)
+	b := &bench{testdata: testdataDir}
+	for i := range recordings {
+		image := b.importRecording(i)
 		repeated := repeatMain(image, false)
-		before := quiet(repeated)
-		path := encode(t, repeated)
+		before := makeChecksPass(repeated)
+		path := writeImageFile(t, repeated)
 		once := compareSides(t, programs.tuned, path, before)
 		if once.status != 0 || once.ignored != 0 {
-			t.Fatalf("%s: ends with %d at command %d", captured[i].file, once.status, once.command)
+			t.Fatalf("%s: ends with %d at command %d", recordings[i].file, once.status,
+				once.command)
 		}
 		registers := len(before) - pageSize
 		if fbs.Checksum(once.memory[:registers]) != fbs.Checksum(before[:registers]) {
-			t.Errorf("%s: a run leaves other bytes than it began with", captured[i].file)
+			t.Errorf("%s: a run leaves other bytes than it began with", recordings[i].file)
 		}
-		player := theirs(t, programs.player, path, before, 0)
+		player := replayWithC(t, programs.player, path, before, 0)
 		if player.status != 0 || player.ignored != 0 || player.outputs != once.outputs {
-			t.Errorf("%s: the player ends with %d at command %d", captured[i].file, player.status,
+			t.Errorf("%s: the player ends with %d at command %d", recordings[i].file, player.status,
 				player.command)
 		}
 		if fbs.Checksum(player.memory[:registers]) != fbs.Checksum(once.memory[:registers]) {
-			t.Errorf("%s: the player leaves other bytes than the runtime", captured[i].file)
+			t.Errorf("%s: the player leaves other bytes than the runtime", recordings[i].file)
 		}
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
-const samples = "../../../testdata"
+const testdataDir = "../../../testdata"
 
-// compileC builds the tuned loops and the player of the folder c.
+// compileC builds the tuned loops and the player in the directory c.
 func compileC(t *testing.T) (programs cPrograms) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -40,7 +40,7 @@ func compileC(t *testing.T) (programs cPrograms) {
 	return cPrograms{filepath.Join(dir, "bench-tuned"), filepath.Join(dir, "bench-player")}
 }
 
-func encode(t *testing.T, image *lmb.Image) string {
+func writeImageFile(t *testing.T, image *lmb.Image) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image.lmb")
 	if err := os.WriteFile(path, lmbtest.Encode(t, image), 0o644); err != nil {
@@ -49,16 +49,16 @@ func encode(t *testing.T, image *lmb.Image) string {
 	return path
 }
 
-// left is what a replay leaves behind.
-type left struct {
+// replayResult is the result of a replay, and the memory after it.
+type replayResult struct {
 	status, command int64
 	ignored         int64
 	outputs         uint32
 	memory          []byte
 }
 
-// loaded is an image on devices that are made for it.
-func loaded(t *testing.T, path string,
+// loadImage loads an image on the devices that a function makes for it.
+func loadImage(t *testing.T, path string,
 	devices func(view *fbs.View) []hal.Device) (replay *runtime.Replay, done func()) {
 	t.Helper()
 	file, err := runtime.Open(path)
@@ -76,11 +76,11 @@ func loaded(t *testing.T, path string,
 	return replay, func() { replay.Close(); file.Close() }
 }
 
-// ours replays sequence 0 with the runtime.
-func ours(t *testing.T, path string, before []byte) left {
+// replayWithRuntime replays sequence 0 with the runtime.
+func replayWithRuntime(t *testing.T, path string, before []byte) replayResult {
 	t.Helper()
-	m := filled(t, before)
-	replay, done := loaded(t, path,
+	m := newFilledMemory(t, before)
+	replay, done := loadImage(t, path,
 		func(view *fbs.View) []hal.Device { return plain.Devices(view, m.bytes) })
 	defer done()
 	result, view := replay.Run(0), replay.View()
@@ -90,13 +90,13 @@ func ours(t *testing.T, path string, before []byte) left {
 			outputs = append(outputs, replay.Output(i)...)
 		}
 	}
-	return left{int64(result.Code.ExitStatus()), int64(result.Command),
+	return replayResult{int64(result.Code.ExitStatus()), int64(result.Command),
 		int64(result.IgnoredFailures),
 		fbs.Checksum(outputs), bytes.Clone(m.bytes)}
 }
 
-// filled is a memory that holds data.
-func filled(t *testing.T, data []byte) *memory {
+// newFilledMemory returns a memory that contains data.
+func newFilledMemory(t *testing.T, data []byte) *memory {
 	t.Helper()
 	m := newMemory(len(data))
 	t.Cleanup(m.close)
@@ -104,24 +104,25 @@ func filled(t *testing.T, data []byte) *memory {
 	return m
 }
 
-// theirs replays sequence 0 in C.
-func theirs(t *testing.T, program, path string, before []byte, way int) left {
+// replayWithC replays sequence 0 with a program in C.
+func replayWithC(t *testing.T, program, path string, before []byte, way int) replayResult {
 	t.Helper()
-	m := filled(t, before)
-	s := start(m, path, program)
-	// A failed run is an answer too.
-	answer := s.replay(0, 1, way)
+	m := newFilledMemory(t, before)
+	s := startSide(m, path, program)
+	// A failed run is a valid result here.
+	answer := s.runSequence(0, 1, way)
 	s.stop()
-	return left{answer.status, answer.command, answer.ignored, answer.outputs, bytes.Clone(m.bytes)}
+	return replayResult{answer.status, answer.command, answer.ignored, answer.outputs,
+		bytes.Clone(m.bytes)}
 }
 
-// compareSides replays an image on both sides, from memory with the same bytes.
-func compareSides(t *testing.T, program, path string, before []byte) left {
+// compareSides replays an image with the runtime and with C, from memory with the same bytes.
+func compareSides(t *testing.T, program, path string, before []byte) replayResult {
 	t.Helper()
-	want := ours(t, path, before)
+	want := replayWithRuntime(t, path, before)
 	for way, name := range []string{"memcpy", "streaming stores", "threaded, memcpy",
 		"threaded, streaming stores"} {
-		got := theirs(t, program, path, before, way)
+		got := replayWithC(t, program, path, before, way)
 		if got.status != want.status || got.command != want.command {
 			t.Errorf("%s: C ends with %d at command %d, the runtime with %d at %d", name,
 				got.status, got.command, want.status, want.command)
@@ -143,9 +144,9 @@ func compareSides(t *testing.T, program, path string, before []byte) left {
 	return want
 }
 
-// size is the memory that the devices of an image need, 0 where plain memory
-// cannot stand for them.
-func size(t *testing.T, path string) uint64 {
+// memorySize returns the size of the memory that the devices of an image need, or 0 if plain memory
+// cannot replace them.
+func memorySize(t *testing.T, path string) uint64 {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -158,12 +159,12 @@ func size(t *testing.T, path string) uint64 {
 	return plain.Size(view)
 }
 
-func TestCLeavesTheBytesThatTheRuntimeLeavesAfterSamples(t *testing.T) {
+func TestCAndRuntimeLeaveTheSameBytesForSamples(t *testing.T) {
 	program := compileC(t).tuned
-	paths, _ := filepath.Glob(filepath.Join(samples, "images", "*.lmb"))
+	paths, _ := filepath.Glob(filepath.Join(testdataDir, "images", "*.lmb"))
 	replayed := 0
 	for _, path := range paths {
-		bytes := size(t, path)
+		bytes := memorySize(t, path)
 		if bytes == 0 || bytes > 64<<20 {
 			continue // tiles, or BARs larger than the memory of a small machine
 		}
@@ -177,18 +178,18 @@ func TestCLeavesTheBytesThatTheRuntimeLeavesAfterSamples(t *testing.T) {
 	}
 }
 
-// TestCLeavesTheBytesThatTheRuntimeLeavesAfterAnything replays images of random
-// commands of every kind that plain memory has.
-func TestCLeavesTheBytesThatTheRuntimeLeavesAfterAnything(t *testing.T) {
+// TestCAndRuntimeLeaveTheSameBytesForRandomImages replays images of random commands, of every kind
+// that plain memory supports.
+func TestCAndRuntimeLeaveTheSameBytesForRandomImages(t *testing.T) {
 	program := compileC(t).tuned
 	ended := map[int64]int{}
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 2))
-			path := encode(t, images.Any(random))
-			before := make([]byte, size(t, path))
+			path := writeImageFile(t, images.Random(random))
+			before := make([]byte, memorySize(t, path))
 			for i := range before {
-				before[i] = byte(random.Uint32N(4)) // small, so that checks hold as well as fail
+				before[i] = byte(random.Uint32N(4)) // small, so that some checks pass and some fail
 			}
 			ended[compareSides(t, program, path, before).status]++
 		})

@@ -33,7 +33,7 @@ cmd_fuzz() {
 cmd_simulate() {
 	local from
 	if [[ ${1:-} == --break && ${2:-} =~ ^[0-9]+$ && ${3:-1} =~ ^[0-9]+$ && $# -le 3 ]]; then
-		go run ./tools/check/simulate -broken "$2" -choice "${3:-1}" -seeds 2000
+		go run ./tools/check/simulate -mutants "$2" -mutant-seed "${3:-1}" -seeds 2000
 		return
 	fi
 	[[ ${1:-1m} =~ ^[0-9.]+[smh]$ && $# -le 1 ]] || {

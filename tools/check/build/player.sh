@@ -153,8 +153,8 @@ check_player_coverage() {
 	local dir=$PWD/$out/_player/coverage statements branches
 	rm -rf "$dir" && mkdir -p "$dir"
 	gcc -std=c11 -O0 --coverage -Werror -I runtime/c -c "$PWD/runtime/c/lmplay.c" -o "$dir/lmplay.o"
-	link_player "$dir" calls tools/check/cplayer/harness/calls.c
-	link_player "$dir" harness tools/check/cplayer/harness/harness.c
+	link_player "$dir" calls testdata/vectors/c/calls.c
+	link_player "$dir" fuzz testdata/vectors/c/{fuzz,port}.c
 	link_player "$dir" vectors testdata/vectors/c/{check,port,vector}.c
 	run_player_images "$dir"
 	(cd "$dir" && gcov -b lmplay.gcda >report.txt 2>/dev/null)
@@ -177,21 +177,28 @@ link_player() {
 }
 
 # run_player_images DIRECTORY runs the programs. Only `calls` and the vectors have expectations;
-# tools/check/cplayer compares what the harness prints with the Go runtime.
+# tools/check/vectors compares the reports of `fuzz` with those of the Go runtime.
 run_player_images() {
-	local dir=$1 image fault budget
+	local dir=$1 image seed budget
 	"$dir/calls" testdata/images/{edu-factorial,wh.twoop,edu-dma}.lmb \
 		testdata/vectors/{wormhole-host,fixed,commands}.lmb
 	for budget in 0 1 7; do
 		STEPS=$budget "$dir/vectors" testdata/vectors testdata/vectors/*.vec
 	done
-	printf '%s\n' testdata/images/*.lmb testdata/bad/*.lmb >"$dir/list"
-	"$dir/harness" verify "$dir/list" >"$dir/verdicts"
 	for image in testdata/images/*.lmb; do
-		for fault in 0 1 2 3 4; do
-			"$dir/harness" play "$image" $fault 8 $((fault % 3)) >"$dir/accesses"
+		for seed in {0..15}; do
+			print_case "$image" "$seed"
 		done
-	done
+	done | "$dir/fuzz" >"$dir/reports"
+}
+
+# print_case IMAGE SEED prints a case of fuzz.c: size, number of accesses, seed and image.
+print_case() {
+	local size
+	size=$(stat -c %s "$1")
+	printf '%b' "$(printf '\\x%02x' $((size & 255)) $((size >> 8 & 255)) $((size >> 16)) 0 \
+		0 16 0 0 "$2" 0 0 0 0 0 0 0)"
+	cat "$1"
 }
 
 # print_player_coverage REPORT prints the percentages of statements, and of branches taken.

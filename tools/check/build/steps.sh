@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Part of build.sh: the steps of `test`. Each runs in a subshell, see run_step. A step that cannot
-# run on this machine calls skip_step.
+# Part of build.sh: the steps of `test`, except step_player, which is in player.sh. Each runs in a
+# subshell, see run_step. A step that cannot run on this machine calls skip_step.
 
 # The version of staticcheck.
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -8,8 +8,10 @@ staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Packages whose tests reach every statement.
 covered_packages=(./fbs ./runtime ./runtime/signed ./hal)
 
-# The packages that run on the target.
-target_packages=(./fbs/... ./boards/... ./hal/... ./runtime/...)
+# The packages that run on the target. Tests of lmrun and lminit, which run there too, are in steps
+# unit and guest. The tests of hal and runtime use the mocks. The mocks' own tests need no other
+# processor and no race detector, and run in step unit only.
+target_packages=(./fbs/... ./boards/... ./hal ./runtime/...)
 
 # step_fmt prints Go sources that gofmt would change.
 step_fmt() {
@@ -181,10 +183,11 @@ step_guest() {
 	export LM_GUEST_PROGRAMS=$guest_programs
 	LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel \
 		LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
-		run_counted_go_tests -count=1 -timeout 40m -skip "$shipped_tests" ./tools/check/guest
+		run_counted_go_tests -count=1 -timeout 40m -skip "$covered_test" ./tools/check/guest
 }
 
-# step_coverage is object-coverage of one program on one kind of processor, with fewer tests.
+# step_coverage is object-coverage of one program on one kind of processor, with one test: it shows
+# that the measurement works.
 step_coverage() {
 	ensure_installed qemu-system-aarch64 qemu-system-arm || skip_step "$missing is not here"
 	ensure_kernel || skip_step "no arm64 kernel: $missing"
@@ -194,7 +197,7 @@ step_coverage() {
 		skip_or_fail_step "no arm64 kernel with an IOMMU for served devices: $missing"
 	export_guest_files
 	rm -rf "$coverage_dir"/seen*
-	run_covered_guest arm64 cortex-a72 "$shipped_tests"
+	run_covered_guest arm64 cortex-a72 "$covered_test"
 	"$coverage_dir/coverage" "$coverage_dir/lmrun-arm64=$coverage_dir/seen-arm64-cortex-a72" |
 		tee "$out/coverage.txt"
 }

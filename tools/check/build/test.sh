@@ -37,7 +37,8 @@ cmd_lint() {
 # run_step NAME runs a step in a subshell, so that a failure ends only that step, and adds it to
 # $passed, $failed or $skips. Functions that write logs read $step_name.
 run_step() {
-	local name=$1 status=0 start=$SECONDS step_name=$1
+	local name=$1 status=0 start=$SECONDS used step_name=$1
+	used=$(print_processor_seconds)
 	say "== $name"
 	set +e
 	(
@@ -47,10 +48,22 @@ run_step() {
 	status=${PIPESTATUS[0]}
 	set -e
 	case $status in
-	0) passed+=("$name ($((SECONDS - start)) s)$(print_skip_count "$name")") ;;
+	0)
+		used=$(($(print_processor_seconds) - used))
+		passed+=("$name ($((SECONDS - start)) s, processors ${used} s)$(print_skip_count "$name")")
+		;;
 	"$skip_status") skips+=("$name: $(sed -n 's/^skipped: //p' "$out/step.log" | tail -1)") ;;
 	*) failed+=("$name$(print_reasons "$out/step.log")") ;;
 	esac
+}
+
+# print_processor_seconds prints how long the processors have worked for the children of this shell
+# that have ended, in seconds.
+print_processor_seconds() {
+	awk -v ticks="$(getconf CLK_TCK)" '{
+		sub(/^.*\) /, "") # pid and name, which may contain spaces
+		printf "%d\n", ($14 + $15) / ticks # cutime, cstime: proc(5)
+	}' "/proc/$$/stat"
 }
 
 # print_reasons LOG prints why a step failed, for the summary, since the end of the output may be
@@ -80,11 +93,11 @@ print_skip_count() {
 
 # run_go_tests ARGUMENT... runs go test with flags and packages. It prints the results, on failure
 # also the logs of failed tests. The complete log is tests.log; skipped cases and durations of
-# tests are collected for the summary.
+# tests are collected for the summary. Step vet has already vetted the tests.
 run_go_tests() {
 	local log=$out/tests.log status
 	set +e
-	go test -timeout 20m -v "$@" 2>&1 | tee "$log" |
+	go test -vet=off -timeout 20m -v "$@" 2>&1 | tee "$log" |
 		grep --line-buffered -E '^(ok|FAIL|panic)|^ *--- FAIL'
 	status=${PIPESTATUS[0]}
 	set -e

@@ -8,54 +8,54 @@ import (
 	"lightmetal/tools/check/coverage/trace"
 )
 
-// Forms of what a compiler adds and no input reaches, or none that a test can make.
+// Forms of code that a compiler adds and that no input reaches, or none that a test can make.
 const (
-	stackGrowth = "stack growth"
-	barrier     = "write barrier"
-	atomicAgain = "atomic operation made again"
-	recovered   = "end of a function that recovered"
-	wrapper     = "wrapper of a method"
-	ontoItself  = "copy onto itself"
-	sliceLength = "length of an unsafe.Slice"
-	assertion   = "type assertion"
+	stackGrowth      = "stack growth"
+	writeBarrier     = "write barrier"
+	atomicRetry      = "retry of an atomic operation"
+	recoveredReturn  = "end of a function that recovered"
+	methodWrapper    = "wrapper of a method"
+	selfCopy         = "copy of a variable to itself"
+	unsafeSliceCheck = "length of an unsafe.Slice"
+	typeAssertion    = "type assertion"
 )
 
-// ends are Go's functions that a compiler calls where a check of its own fails, by
-// the start of their names. They do not come back.
-var ends = []struct{ name, form string }{
+// failureCalls are functions of Go's runtime that the compiler calls if one of its own checks
+// fails. name is the start of the function's name. These functions do not return.
+var failureCalls = []struct{ name, form string }{
 	{"runtime.panicBounds", "bounds check"},
 	{"runtime.panicdivide", "division by zero"},
 	{"runtime.panicshift", "shift by a negative number"},
-	{"runtime.panicunsafeslice", sliceLength},
+	{"runtime.panicunsafeslice", unsafeSliceCheck},
 	{"runtime.panicwrap", "wrapper of a method on nil"},
-	{"runtime.panicdottype", assertion},
-	{"runtime.panicnildottype", assertion},
+	{"runtime.panicdottype", typeAssertion},
+	{"runtime.panicnildottype", typeAssertion},
 }
 
-// between are those that come back.
-var between = []struct{ name, form string }{
+// helperCalls are functions of Go's runtime that compiled code calls and that return.
+var helperCalls = []struct{ name, form string }{
 	{"runtime.morestack", stackGrowth},
-	{"runtime.gcWriteBarrier", barrier},
-	{"runtime.wbMove", barrier},
-	{"runtime.wbZero", barrier},
-	{"runtime.deferreturn", recovered},
+	{"runtime.gcWriteBarrier", writeBarrier},
+	{"runtime.wbMove", writeBarrier},
+	{"runtime.wbZero", writeBarrier},
+	{"runtime.deferreturn", recoveredReturn},
 }
 
-// block is a run of instructions that is entered at its first and left at its last.
+// block is a sequence of instructions that is entered only at its first and left only at its last.
 type block struct{ from, to int }
 
-// forms finds what a compiler made in a function: blocks that call what only
-// compilers call, and blocks that lead nowhere else.
-func (f *function) forms(names map[uint64]string) {
+// classify finds the code that a compiler added to a function: blocks that call what only compilers
+// call, and blocks that lead only to such blocks.
+func (f *function) classify(names map[uint64]string) {
 	blocks := f.blocks(names)
 	for _, b := range blocks {
-		f.mark(b, f.calling(b, names))
+		f.setForm(b, f.formByCalls(b, names))
 	}
 	for changed := true; changed; {
 		changed = false
 		for _, b := range blocks {
-			if form := f.leadsTo(b); form != "" && f.code[b.from].form == "" {
-				f.mark(b, form)
+			if form := f.formBySuccessor(b); form != "" && f.code[b.from].form == "" {
+				f.setForm(b, form)
 				changed = true
 			}
 		}
@@ -63,19 +63,19 @@ func (f *function) forms(names map[uint64]string) {
 	for i := range f.code {
 		if name := names[f.code[i].target]; f.code[i].kind == trace.Call &&
 			name == "runtime.typeAssert" {
-			f.assertion(i)
+			f.markTypeAssertion(i)
 		}
 	}
 	for i := range f.code {
-		f.ways(i)
-		f.copies(i, names)
+		f.setBranchForms(i)
+		f.markSelfCopy(i, names)
 	}
 }
 
-// assertion: in front of its call a type assertion looks whether there is a value at
-// all, and then goes through a table of types, which Go's runtime adds to one time in a
-// thousand (Go 1.26, runtime/iface.go).
-func (f *function) assertion(call int) {
+// markTypeAssertion marks the code before the call of a type assertion. That code first checks
+// whether there is a value at all, and then searches a cache of types, to which Go's runtime adds
+// one type in about a thousand assertions (Go 1.26, runtime/iface.go).
+func (f *function) markTypeAssertion(call int) {
 	const branch, equal, zero, notZero = 0xff00001f, 0x54000000, 0xb4, 0xb5 // B.EQ, CBZ, CBNZ
 	end := call
 	for end >= 0 && f.code[end].word>>24 != notZero {
@@ -85,11 +85,11 @@ func (f *function) assertion(call int) {
 		return
 	}
 	start, ok := f.index(f.code[end].target)
-	f.code[end].skip[taken] = assertion
+	f.code[end].wayForms[taken] = typeAssertion
 	for i := start; ok && i < end; i++ {
 		if found, here := f.index(f.code[i].target); here && f.code[i].word&branch == equal {
-			// it is loaded, and that is all
-			f.mark(block{found, min(found+2, len(f.code))}, assertion)
+			// after a match in the cache: two instructions that load the entry
+			f.setForm(block{found, min(found+2, len(f.code))}, typeAssertion)
 		}
 	}
 	for i := range f.code {
@@ -98,16 +98,16 @@ func (f *function) assertion(call int) {
 			for i--; i >= 0 && f.code[i].kind == trace.Straight; i-- {
 			}
 			if i >= 0 && f.code[i].word>>24 == zero {
-				f.code[i].skip[taken] = assertion
+				f.code[i].wayForms[taken] = typeAssertion
 			}
 		}
 	}
 }
 
-// copies: a copy is left out where it would be onto itself, by a branch over its
-// call and nothing else that branches, or over loads and stores alone, from a pair of vector
-// registers on.
-func (f *function) copies(i int, names map[uint64]string) {
+// markSelfCopy marks a branch that skips a copy from a variable to itself: a branch over a call of
+// memmove and no other branch, or over loads and stores alone, of which the first loads a pair of
+// vector registers.
+func (f *function) markSelfCopy(i int, names map[uint64]string) {
 	const equal = 0x54000000 // B.EQ
 	to, ok := f.index(f.code[i].target)
 	if !ok || f.code[i].word&0xff00001f != equal {
@@ -122,21 +122,21 @@ func (f *function) copies(i int, names map[uint64]string) {
 		case in.kind != trace.Straight:
 			return
 		default:
-			moves = moves && in.word&0x0a000000 == 0x08000000 // a load or a store
+			moves = moves && in.word&0x0a000000 == 0x08000000 // load or store
 		}
 	}
 	if calls == 1 || calls == 0 && moves {
-		f.code[i].skip[taken] = ontoItself
+		f.code[i].wayForms[taken] = selfCopy
 	}
 }
 
-func (f *function) mark(b block, form string) {
+func (f *function) setForm(b block, form string) {
 	for i := b.from; i < b.to; i++ {
 		f.code[i].form = form
 	}
 }
 
-// blocks cuts a function where something leads to, and after what leads away.
+// blocks divides a function before each target of a branch, and after each instruction that leaves.
 func (f *function) blocks(names map[uint64]string) (list []block) {
 	starts := []int{0, len(f.code)}
 	for i := range f.code {
@@ -146,7 +146,7 @@ func (f *function) blocks(names map[uint64]string) (list []block) {
 			starts = append(starts, to)
 		}
 		if in.kind != trace.Straight && in.kind != trace.Call ||
-			in.kind == trace.Call && endOf(names[in.target]) != "" {
+			in.kind == trace.Call && failureForm(names[in.target]) != "" {
 			starts = append(starts, i+1)
 		}
 	}
@@ -158,8 +158,8 @@ func (f *function) blocks(names map[uint64]string) (list []block) {
 	return list
 }
 
-func endOf(name string) string {
-	for _, end := range ends {
+func failureForm(name string) string {
+	for _, end := range failureCalls {
 		if strings.HasPrefix(name, end.name) {
 			return end.form
 		}
@@ -167,38 +167,38 @@ func endOf(name string) string {
 	return ""
 }
 
-// calling is the form of a block by what it calls.
-func (f *function) calling(b block, names map[uint64]string) string {
-	const nothing = 0xd503201f // NOP, for the address behind a last call
-	if b.to-b.from == 1 && f.code[b.from].word == nothing && b.from > 0 {
+// formByCalls returns the form of a block according to the functions that it calls.
+func (f *function) formByCalls(b block, names map[uint64]string) string {
+	const nop = 0xd503201f // NOP, which follows a call that does not return
+	if b.to-b.from == 1 && f.code[b.from].word == nop && b.from > 0 {
 		return f.code[b.from-1].form
 	}
 	for _, in := range f.code[b.from:b.to] {
 		if in.kind != trace.Call {
 			continue
 		}
-		if form := endOf(names[in.target]); form != "" {
+		if form := failureForm(names[in.target]); form != "" {
 			return form
 		}
-		for _, c := range between {
+		for _, c := range helperCalls {
 			if strings.HasPrefix(names[in.target], c.name) {
 				return c.form
 			}
 		}
 	}
 	if f.code[b.from].file == "<autogenerated>" {
-		return wrapper
+		return methodWrapper
 	}
 	return ""
 }
 
-// leadsTo is the form of what a block goes on to when it can go nowhere else.
-func (f *function) leadsTo(b block) string {
+// formBySuccessor returns the form of the block that must run next, or "" if there are several.
+func (f *function) formBySuccessor(b block) string {
 	last := &f.code[b.to-1]
 	next := b.to
 	if to, ok := f.index(last.target); ok && last.kind == trace.Conditional && b.to-b.from <= 2 &&
-		f.code[to].form == sliceLength {
-		return sliceLength // of no memory, whose length is looked at then
+		f.code[to].form == unsafeSliceCheck {
+		return unsafeSliceCheck // the branch for a nil pointer, which checks the length
 	}
 	switch last.kind {
 	case trace.Jump:
@@ -213,29 +213,31 @@ func (f *function) leadsTo(b block) string {
 	if next >= len(f.code) || next == 0 {
 		return ""
 	}
-	if form := f.code[next].form; form != barrier && form != stackGrowth && form != wrapper {
-		return form // what comes back is not the only place
+	if form := f.code[next].form; form != writeBarrier && form != stackGrowth &&
+		form != methodWrapper {
+		return form // after code that returns, another block runs too
 	}
 	return ""
 }
 
-// ways gives each way of a conditional branch the form of what is there.
-func (f *function) ways(i int) {
+// setBranchForms sets the form of each way of a conditional branch to the form of its first
+// instruction.
+func (f *function) setBranchForms(i int) {
 	in := &f.code[i]
 	if in.kind != trace.Conditional {
 		return
 	}
 	if to, ok := f.index(in.target); ok {
-		in.skip[taken] = cmp.Or(in.skip[taken], f.code[to].form)
+		in.wayForms[taken] = cmp.Or(in.wayForms[taken], f.code[to].form)
 	}
 	if i+1 < len(f.code) {
-		in.skip[passed] = f.code[i+1].form
+		in.wayForms[passed] = f.code[i+1].form
 	}
-	if i > 0 && exclusiveStore(f.code[i-1].word) {
-		in.skip[taken] = atomicAgain
+	if i > 0 && isExclusiveStore(f.code[i-1].word) {
+		in.wayForms[taken] = atomicRetry
 	}
 }
 
-// exclusiveStore: STXR, STLXR of any width (Arm ARM DDI 0487, C4.1: load/store
-// exclusive register).
-func exclusiveStore(word uint32) bool { return word&0x3fe00000 == 0x08000000 }
+// isExclusiveStore reports whether an instruction is STXR or STLXR of any width (Arm ARM DDI 0487,
+// C4.1: load/store exclusive register).
+func isExclusiveStore(word uint32) bool { return word&0x3fe00000 == 0x08000000 }

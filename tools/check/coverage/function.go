@@ -9,40 +9,41 @@ import (
 	"lightmetal/tools/check/coverage/trace"
 )
 
-// instruction is one of a function.
+// instruction is an instruction of a function.
 type instruction struct {
-	at     uint64
-	word   uint32
-	kind   trace.Kind
-	target uint64
-	seen   trace.Seen
-	file   string
-	line   int
-	form   string // what a compiler made it for that nobody can reach; empty: none
-	skip   [2]string
+	at       uint64
+	word     uint32
+	kind     trace.Kind
+	target   uint64
+	seen     trace.Seen
+	file     string
+	line     int
+	form     string // kind of unreachable code of the compiler; empty: reachable
+	wayForms [2]string
 }
 
-// Of a conditional branch's ways, skip has the forms of those that lead to such.
+// Indices of wayForms: the two ways of a conditional branch. An entry is the form of unreachable
+// code to which the way leads, or empty.
 const (
 	taken = iota
 	passed
 )
 
-// function is one of this project's in the program.
+// function is a function of this project in the program.
 type function struct {
 	name  string
 	code  []instruction
-	group string // loop, verifier, load or nothing
+	group string // loop, verifier, load or empty
 }
 
-// path is the package's name.
-func (f *function) path() string {
-	name, _, _ := strings.Cut(f.name, "[") // of a generic function
+// packagePath returns the import path of the function's package.
+func (f *function) packagePath() string {
+	name, _, _ := strings.Cut(f.name, "[") // without the types of a generic function
 	slash := strings.LastIndexByte(name, '/')
 	return name[:slash+1+strings.IndexByte(name[slash+1:], '.')]
 }
 
-// functionsOf reads the functions of this project, with what was seen of them.
+// functionsOf returns the functions of this project, with what was seen of them.
 func functionsOf(p *trace.Program, seen []trace.Seen) (list []*function, err error) {
 	names, calls := map[uint64]string{}, map[string]*reach.Calls{}
 	for i := range p.Symbols.Funcs {
@@ -53,23 +54,24 @@ func functionsOf(p *trace.Program, seen []trace.Seen) (list []*function, err err
 		if symbol.Entry < p.Start || symbol.Entry >= p.End {
 			continue
 		}
-		f := read(p, seen, symbol.Entry, symbol.End)
+		f := readFunction(p, seen, symbol.Entry, symbol.End)
 		f.name = symbol.Name
-		f.forms(names)
-		f.calls(names, calls)
-		if trace.Ours(f.name) {
+		f.classify(names)
+		f.addCalls(names, calls)
+		if trace.IsProjectFunction(f.name) {
 			list = append(list, f)
 		}
 	}
 	loop, err := reach.FromRun(calls)
 	for _, f := range list {
-		f.group = f.belongs(loop)
+		f.group = f.groupOf(loop)
 	}
 	return list, err
 }
 
-// read takes instructions up to the zeros that fill the space between functions.
-func read(p *trace.Program, seen []trace.Seen, from, to uint64) *function {
+// readFunction reads the instructions of a function, without the zeros that fill the space after
+// it.
+func readFunction(p *trace.Program, seen []trace.Seen, from, to uint64) *function {
 	f := &function{}
 	for at := from; at < to; at += 4 {
 		i := (at - p.Start) / 4
@@ -84,9 +86,9 @@ func read(p *trace.Program, seen []trace.Seen, from, to uint64) *function {
 	return f
 }
 
-// calls adds what a function calls, or jumps to in place of it. Those of a name
-// count as one.
-func (f *function) calls(names map[uint64]string, all map[string]*reach.Calls) {
+// addCalls adds the functions that a function calls or jumps to. Functions with the same name count
+// as one.
+func (f *function) addCalls(names map[uint64]string, all map[string]*reach.Calls) {
 	c := all[f.name]
 	if c == nil {
 		c = &reach.Calls{}
@@ -103,23 +105,23 @@ func (f *function) calls(names map[uint64]string, all map[string]*reach.Calls) {
 	}
 }
 
-// loaders are the functions between a file and its first run that no run reaches.
-var loaders = []string{"/runtime/load.go", "/runtime/file.go"}
+// loadFiles are the files whose functions load an image. No run reaches these functions.
+var loadFiles = []string{"/runtime/load.go", "/runtime/file.go"}
 
-func (f *function) belongs(loop []string) string {
+func (f *function) groupOf(loop []string) string {
 	switch {
 	case slices.Contains(loop, f.name):
 		return "loop"
-	case f.path() == "lightmetal/fbs":
+	case f.packagePath() == "lightmetal/fbs":
 		return "verifier"
-	case len(f.code) > 0 && slices.ContainsFunc(loaders,
+	case len(f.code) > 0 && slices.ContainsFunc(loadFiles,
 		func(end string) bool { return strings.HasSuffix(f.code[0].file, end) }):
 		return "load"
 	}
 	return ""
 }
 
-// index finds an instruction of the function by its address.
+// index returns the index of the instruction at an address.
 func (f *function) index(at uint64) (int, bool) {
 	return slices.BinarySearchFunc(f.code, at,
 		func(in instruction, at uint64) int { return cmp.Compare(in.at, at) })

@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// excuse is a line of the list: a function, how many of its instructions and
-// branches may not have been reached, and why.
-type excuse struct {
-	most   int
+// allowance is an entry of the list: how many instructions and branches of a function may be
+// unreached, and why.
+type allowance struct {
+	max    int
 	reason string
 }
 
-// readLeft reads a list: lines of function, number and reason with tabs between,
-// and comments that begin with #.
-func readLeft(text string) (map[string]excuse, error) {
-	list := map[string]excuse{}
+// parseList parses a list. Each line has a function, a number and a reason, with tabs between them,
+// or is a comment that begins with #.
+func parseList(text string) (map[string]allowance, error) {
+	list := map[string]allowance{}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
@@ -28,22 +28,22 @@ func readLeft(text string) (map[string]excuse, error) {
 		}
 		fields := strings.Split(line, "\t")
 		if len(fields) != 3 || fields[2] == "" {
-			return nil, fmt.Errorf("%q is not function, number and reason, with tabs between", line)
+			return nil, fmt.Errorf("%q: want function, number and reason, with tabs between", line)
 		}
-		most, err := strconv.Atoi(fields[1])
-		if err != nil || most < 1 {
-			return nil, fmt.Errorf("%q: the number is not one", line)
+		max, err := strconv.Atoi(fields[1])
+		if err != nil || max < 1 {
+			return nil, fmt.Errorf("%q: the number must be at least 1", line)
 		}
 		if _, twice := list[fields[0]]; twice {
-			return nil, fmt.Errorf("%s stands twice", fields[0])
+			return nil, fmt.Errorf("%s is listed twice", fields[0])
 		}
-		list[fields[0]] = excuse{most, fields[2]}
+		list[fields[0]] = allowance{max, fields[2]}
 	}
 	return list, nil
 }
 
-// readList reads a file of a list, none where there is no path.
-func readList(path string) (map[string]excuse, error) {
+// readList reads the file of a list. Without a path, it returns an empty list.
+func readList(path string) (map[string]allowance, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -51,16 +51,16 @@ func readList(path string) (map[string]excuse, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readLeft(string(text))
+	return parseList(string(text))
 }
 
-// leftOf adds what was not reached of the functions of the groups, where that is
-// more than of the same function of another program.
-func leftOf(functions []*function, worst map[string]int) {
+// addUnreached counts what was not reached of each function that has a group. If worst has a
+// smaller number for the function, from another program, it is raised.
+func addUnreached(functions []*function, worst map[string]int) {
 	left := map[string]int{}
 	for _, f := range functions {
-		if c := f.count(map[string]int{}); f.group != "" {
-			left[f.name] += c.left()
+		if c := f.countReached(map[string]int{}); f.group != "" {
+			left[f.name] += c.notReached()
 		}
 	}
 	for name, n := range left {
@@ -68,24 +68,25 @@ func leftOf(functions []*function, worst map[string]int) {
 	}
 }
 
-// hold holds what was left of functions against a list. What the list has too
-// much is told, so that it shrinks.
-func hold(out io.Writer, list map[string]excuse, left map[string]int) error {
-	over := 0
-	for _, name := range slices.Sorted(maps.Keys(left)) {
-		if n, most := left[name], list[name].most; n > most {
-			over++
+// compareWithList fails if more was not reached of a function than the list allows. It prints these
+// functions, and those for which the list allows too much.
+func compareWithList(out io.Writer, list map[string]allowance, unreached map[string]int) error {
+	failures := 0
+	for _, name := range slices.Sorted(maps.Keys(unreached)) {
+		if n, allowed := unreached[name], list[name].max; n > allowed {
+			failures++
 			fmt.Fprintf(out, "%s: %d instructions and branches were not reached, %d are listed\n",
-				name, n, most)
+				name, n, allowed)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(list)) {
-		if n := left[name]; n < list[name].most {
-			fmt.Fprintf(out, "the list has %d for %s, %d will do\n", list[name].most, name, n)
+		if n := unreached[name]; n < list[name].max {
+			fmt.Fprintf(out, "the list allows %d for %s, %d are enough\n", list[name].max, name, n)
 		}
 	}
-	if over > 0 {
-		return fmt.Errorf("%d functions were reached less than is listed; -left tells where", over)
+	if failures > 0 {
+		return fmt.Errorf("%d functions have more unreached code than listed; -left prints it",
+			failures)
 	}
 	return nil
 }

@@ -23,36 +23,36 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("coverage", flag.ContinueOnError)
-	asJSON := flags.Bool("json", false, "a JSON object for each program, with every function")
-	each := flags.Bool("functions", false, "every function too")
-	left := flags.Bool("left", false, "what was not reached, by line of source")
-	held := flags.String("held", "", "fail where more was not reached than this `file` lists")
+	asJSON := flags.Bool("json", false, "print a JSON object for each program, with every function")
+	allFunctions := flags.Bool("functions", false, "print every function too")
+	printLeft := flags.Bool("left", false, "print what was not reached, by line of source")
+	listFile := flags.String("held", "", "fail if more was not reached than this `file` lists")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() == 0 {
-		return errors.New("it takes LMRUN=SEEN[,SEEN...]; -help tells more")
+		return errors.New("want LMRUN=SEEN[,SEEN...]; -help lists the flags")
 	}
-	list, err := readList(*held)
+	list, err := readList(*listFile)
 	if err != nil {
 		return err
 	}
 	var reports []*report
 	worst := map[string]int{}
 	for _, arg := range flags.Args() {
-		functions, err := look(arg)
+		functions, err := readCoverage(arg)
 		if err != nil {
 			return err
 		}
 		r := summarise(functions, list)
 		r.Program = arg
 		reports = append(reports, r)
-		leftOf(functions, worst)
+		addUnreached(functions, worst)
 		switch {
-		case *left:
-			printLeft(out, functions)
+		case *printLeft:
+			printUnreached(out, functions)
 		case !*asJSON:
-			r.print(out, *each, *held != "")
+			r.print(out, *allFunctions, *listFile != "")
 		}
 	}
 	if *asJSON {
@@ -60,14 +60,14 @@ func run(args []string, out io.Writer) error {
 			return err
 		}
 	}
-	if *held == "" {
+	if *listFile == "" {
 		return nil
 	}
-	return hold(out, list, worst)
+	return compareWithList(out, list, worst)
 }
 
-// look reads a program and what was seen of it, in one folder or in several.
-func look(arg string) ([]*function, error) {
+// readCoverage reads a program, and which of its instructions ran, from one directory or several.
+func readCoverage(arg string) ([]*function, error) {
 	path, folders, _ := strings.Cut(arg, "=")
 	file, err := os.ReadFile(path)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// report is what -json prints.
+// report is the object that -json prints.
 type report struct {
-	Program   string            `json:"program"`
-	Packages  map[string]*count `json:"packages"`
-	Groups    map[string]*count `json:"groups"` // loop, verifier, load
-	Functions map[string]*count `json:"functions"`
-	Made      map[string]int    `json:"made_by_the_compiler"` // and not reached, by form
+	Program      string            `json:"program"`
+	Packages     map[string]*count `json:"packages"`
+	Groups       map[string]*count `json:"groups"` // loop, verifier, load
+	Functions    map[string]*count `json:"functions"`
+	CompilerMade map[string]int    `json:"made_by_the_compiler"` // unreached instructions, by form
 }
 
-func summarise(functions []*function, list map[string]excuse) *report {
+func summarise(functions []*function, list map[string]allowance) *report {
 	r := &report{"", map[string]*count{}, map[string]*count{}, map[string]*count{},
 		map[string]int{}}
 	add := func(to map[string]*count, name string, c count) {
@@ -29,9 +29,9 @@ func summarise(functions []*function, list map[string]excuse) *report {
 		to[name].add(c)
 	}
 	for _, f := range functions {
-		c := f.count(r.Made)
-		c.Listed = min(c.left(), list[f.name].most)
-		add(r.Packages, f.path(), c)
+		c := f.countReached(r.CompilerMade)
+		c.Explained = min(c.notReached(), list[f.name].max)
+		add(r.Packages, f.packagePath(), c)
 		add(r.Functions, f.name, c)
 		if f.group != "" {
 			add(r.Groups, f.group, c)
@@ -40,14 +40,14 @@ func summarise(functions []*function, list map[string]excuse) *report {
 	return r
 }
 
-// groups are what is held to a goal, and their names in the table.
-var groups = []struct{ group, name string }{
-	{"loop", "what a run can come to"},
+// groupTitles are the groups that have a goal, and their titles in the table.
+var groupTitles = []struct{ group, name string }{
+	{"loop", "functions that a run can reach"},
 	{"verifier", "the verifier"},
 	{"load", "from the file to the first run"},
 }
 
-func (r *report) print(out io.Writer, each, held bool) {
+func (r *report) print(out io.Writer, allFunctions, hasList bool) {
 	head, more := "package", ""
 	row := func(name string, c *count) {
 		if head != "" {
@@ -58,7 +58,7 @@ func (r *report) print(out io.Writer, each, held bool) {
 		fmt.Fprintf(out, "%-42s %9d %7d/%-7d %7d/%-7d %6.1f%%", name, c.Functions, c.Ran,
 			c.Instructions, c.BothWays, c.Branches, c.percent())
 		if more != "" {
-			fmt.Fprintf(out, " %6d %11d", c.Listed, c.left()-c.Listed)
+			fmt.Fprintf(out, " %6d %11d", c.Explained, c.notReached()-c.Explained)
 		}
 		fmt.Fprintln(out)
 	}
@@ -67,51 +67,52 @@ func (r *report) print(out io.Writer, each, held bool) {
 		row(name, r.Packages[name])
 	}
 	head = "\nof these"
-	if held {
+	if hasList {
 		more = fmt.Sprintf(" %6s %11s", "listed", "unexplained")
 	}
-	for _, g := range groups {
+	for _, g := range groupTitles {
 		if c := r.Groups[g.group]; c != nil {
 			row(g.name, c)
 		}
 	}
 	head, more = "\nfunction", ""
-	if each {
+	if allFunctions {
 		for _, name := range slices.Sorted(maps.Keys(r.Functions)) {
 			row(name, r.Functions[name])
 		}
 	}
 	fmt.Fprintln(out, "\nmade by the compiler, and not reached")
-	for _, form := range slices.Sorted(maps.Keys(r.Made)) {
-		fmt.Fprintf(out, "%7d %s\n", r.Made[form], form)
+	for _, form := range slices.Sorted(maps.Keys(r.CompilerMade)) {
+		fmt.Fprintf(out, "%7d %s\n", r.CompilerMade[form], form)
 	}
 	fmt.Fprintln(out)
 }
 
-// printLeft prints what was not reached: group, function, place, what, and the line's text.
-func printLeft(out io.Writer, functions []*function) {
+// printUnreached prints what was not reached: group, function, place, description, address and the
+// line's text.
+func printUnreached(out io.Writer, functions []*function) {
 	texts := map[string][]string{}
 	for _, f := range functions {
 		before := ""
 		for i := range f.code {
 			in := &f.code[i]
-			what, form := in.missing()
+			what, form := in.unreached()
 			if what == "" || form != "" {
 				continue
 			}
 			here := fmt.Sprintf("%s\t%s\t%s:%d\t%s", f.group, f.name, in.file, in.line, what)
 			if here != before {
-				fmt.Fprintf(out, "%s\t%#x\t%s\n", here, in.at, textOf(texts, in.file, in.line))
+				fmt.Fprintf(out, "%s\t%#x\t%s\n", here, in.at, sourceLine(texts, in.file, in.line))
 			}
 			before = here
 		}
 	}
 }
 
-// textOf is a line of source, empty where that is not here.
-func textOf(texts map[string][]string, file string, line int) string {
+// sourceLine returns a line of source, or "" if the file is not here.
+func sourceLine(texts map[string][]string, file string, line int) string {
 	if _, known := texts[file]; !known {
-		// it may be Go's own
+		// the file may belong to Go, and not be here
 		text, _ := os.ReadFile(filepath.Join(".", strings.TrimPrefix(file, "lightmetal/")))
 		texts[file] = strings.Split(string(text), "\n")
 	}

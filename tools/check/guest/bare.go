@@ -28,12 +28,12 @@ const (
 	// of exactly this size (hw/arm/virt.c, base_memmap).
 	flashSize = 64 << 20
 
-	// Data in flash 1 start at multiples of flashPage.
-	flashPage = 4096
+	// flashDataAlignment is the alignment, in bytes, of the data of entries in flash 1.
+	flashDataAlignment = 4096
 
-	// bareMemory is the RAM of a machine without an operating system, in MiB. The window for large
-	// BARs moves only if it is much larger.
-	bareMemory = 256
+	// bareMemoryMiB is the size, in MiB, of the RAM of a machine without an operating system. QEMU
+	// moves the address window for large BARs only if the RAM is much larger.
+	bareMemoryMiB = 256
 )
 
 // flashKind is the kind of an entry of flash 1. testdata/firmware/bare/flash.h has the same
@@ -41,18 +41,18 @@ const (
 type flashKind uint32
 
 const (
-	flashImage  flashKind = 1 + iota // the image
-	flashInput                       // data of an input, by its name
-	flashRun                         // the name of a sequence to run
-	flashDump                        // print all bytes of outputs
-	flashBudget                      // run in slices with the budget in the data
+	flashKindImage  flashKind = 1 + iota // the image
+	flashKindInput                       // data of an input, by its name
+	flashKindRun                         // the name of a sequence to run
+	flashKindDump                        // print all bytes of outputs
+	flashKindBudget                      // run in slices with the budget in the data
 )
 
 // flashEntry is an entry of flash 1.
 type flashEntry struct {
 	kind flashKind
-	name string
-	data []byte
+	name string // name of an input or a sequence; otherwise empty
+	data []byte // image, data of an input, or budget; otherwise empty
 }
 
 // encodeFlash returns the contents of flash 1, as testdata/firmware/bare/flash.h describes them.
@@ -63,17 +63,17 @@ func encodeFlash(entries []flashEntry) ([]byte, error) {
 	for i, e := range entries {
 		nameOffset := len(flash)
 		flash = append(flash, e.name...)
-		padding := (flashPage - len(flash)%flashPage) % flashPage
+		padding := (flashDataAlignment - len(flash)%flashDataAlignment) % flashDataAlignment
 		dataOffset := len(flash)
 		if len(e.data) > 0 {
 			flash = append(flash, make([]byte, padding)...)
 			dataOffset = len(flash)
 			flash = append(flash, e.data...)
 		}
-		at := flash[headerBytes+i*entryBytes:]
+		entry := flash[headerBytes+i*entryBytes:]
 		for field, n := range []int{int(e.kind), nameOffset, len(e.name), dataOffset,
 			len(e.data)} {
-			binary.LittleEndian.PutUint32(at[4*field:], uint32(n))
+			binary.LittleEndian.PutUint32(entry[4*field:], uint32(n))
 		}
 	}
 	if len(flash) > flashSize {
@@ -84,19 +84,19 @@ func encodeFlash(entries []flashEntry) ([]byte, error) {
 }
 
 // bareMachine is a machine without an operating system: the firmware of testdata/firmware/bare is
-// in flash 0, the image is in flash 1. Of the embedded machine it uses what is about QEMU and
-// served devices.
+// in flash 0, and the image is in flash 1. It uses only those fields of the embedded machine that
+// are about QEMU and served devices.
 type bareMachine struct {
 	*machine
-	firmware string // host path
-	entries  []flashEntry
-	text     string // all that the firmware has printed, after a boot
+	firmwarePath string // path of the firmware on the host
+	entries      []flashEntry
+	consoleText  string // all text that the firmware has printed, set after the boot
 }
 
-// boot runs the machine until the firmware ends it, and returns the firmware's exit status. QEMU
-// has it from the firmware by semihosting.
-func (b *bareMachine) boot() (exit int, err error) {
-	args, err := b.prepare()
+// boot runs the machine until the firmware ends it, and returns the firmware's exit status. The
+// firmware passes the exit status to QEMU through semihosting.
+func (b *bareMachine) boot() (status int, err error) {
+	args, err := b.prepareBoot()
 	if err != nil {
 		return 0, err
 	}
@@ -105,37 +105,38 @@ func (b *bareMachine) boot() (exit int, err error) {
 	// The kernel kills QEMU and the servers if the thread that started them ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	served, servers, stop, err := b.serve()
+	servedArgs, servers, stop, err := b.startServers()
 	if err != nil {
 		return 0, err
 	}
 	defer stop()
 	for _, s := range servers {
-		b.sockets = append(b.sockets, s.socket)
+		b.socketPaths = append(b.socketPaths, s.socket)
 	}
-	out := &console{lines: b.stdout}
-	var complaints bytes.Buffer
+	guestConsole := &console{out: b.stdout}
+	var stderr bytes.Buffer
 	qemu := exec.CommandContext(ctx, cmp.Or(b.qemu, "qemu-system-aarch64"),
-		append(args, served...)...)
-	qemu.Stdout, qemu.Stderr, qemu.WaitDelay = out, &complaints, 5*time.Second
+		append(args, servedArgs...)...)
+	qemu.Stdout, qemu.Stderr, qemu.WaitDelay = guestConsole, &stderr, 5*time.Second
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	err = qemu.Run()
-	b.text = out.text.String()
-	var ended *exec.ExitError
+	b.consoleText = guestConsole.text.String()
+	var exitError *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return 0, fmt.Errorf("the firmware did not end within %v\n%s", b.timeout, out.tail())
-	case err != nil && !errors.As(err, &ended):
+		return 0, fmt.Errorf("the firmware did not end within %v\n%s", b.timeout,
+			guestConsole.lastLines())
+	case err != nil && !errors.As(err, &exitError):
 		return 0, fmt.Errorf("qemu-system-aarch64: %w", err)
 	}
-	exit = qemu.ProcessState.ExitCode()
-	// QEMU itself ends with 1 if it cannot start or gives up.
-	if said := fmt.Sprintf("exit %d", exit); out.lastLine() != said {
+	status = qemu.ProcessState.ExitCode()
+	// QEMU itself ends with status 1 if it cannot start, or ends after an error.
+	if wantLine := fmt.Sprintf("exit %d", status); guestConsole.lastLine() != wantLine {
 		return 0, fmt.Errorf("QEMU ended with status %d, and the firmware did not print %q\n%s%s",
-			exit, said, complaints.String(), out.tail())
+			status, wantLine, stderr.String(), guestConsole.lastLines())
 	}
-	b.served = finish(servers)
-	return exit, hal.FileFault("standard output", out.err)
+	b.serversErr = waitForServers(servers)
+	return status, hal.FileFault("standard output", guestConsole.writeErr)
 }
 
 // lastLine returns the last line of the console.
@@ -144,9 +145,9 @@ func (c *console) lastLine() string {
 	return strings.TrimSpace(lines[len(lines)-1])
 }
 
-// prepare writes the files of the machine and returns QEMU's arguments.
-func (b *bareMachine) prepare() ([]string, error) {
-	code, err := files.Read(b.firmware, flashSize)
+// prepareBoot writes the files of the machine, and returns QEMU's arguments.
+func (b *bareMachine) prepareBoot() ([]string, error) {
+	firmware, err := files.Read(b.firmwarePath, flashSize)
 	if err != nil {
 		return nil, err
 	}
@@ -155,82 +156,83 @@ func (b *bareMachine) prepare() ([]string, error) {
 		return nil, err
 	}
 	flash0, flash1 := filepath.Join(b.dir, "flash0.img"), filepath.Join(b.dir, "flash1.img")
-	nvme := filepath.Join(b.dir, "nvme.img")
-	err = errors.Join(writeFlash(flash0, code), writeFlash(flash1, data),
-		writeZeros(b.shm(), shmSize), writeZeros(nvme, nvmeSize))
+	nvmePath := filepath.Join(b.dir, "nvme.img")
+	err = errors.Join(writeFlash(flash0, firmware), writeFlash(flash1, data),
+		writeZeros(b.shmPath(), shmSize), writeZeros(nvmePath, nvmeSize))
 	if err != nil {
 		return nil, err
 	}
-	virt := "virt"
-	if len(b.with) > 0 { // a served device reaches memory
-		virt += ",memory-backend=ram"
-		b.extra = append(b.extra, "-object",
-			fmt.Sprintf("memory-backend-memfd,id=ram,share=on,size=%dM", bareMemory))
+	machineType := "virt"
+	if len(b.servedDevices) > 0 { // make the memory accessible to served devices
+		machineType += ",memory-backend=ram"
+		b.extraArgs = append(b.extraArgs, "-object",
+			fmt.Sprintf("memory-backend-memfd,id=ram,share=on,size=%dM", bareMemoryMiB))
 	}
 	args := []string{
-		"-M", virt, "-cpu", "cortex-a72", "-smp", "1", "-m", strconv.Itoa(bareMemory),
+		"-M", machineType, "-cpu", "cortex-a72", "-smp", "1", "-m", strconv.Itoa(bareMemoryMiB),
 		"-nographic", "-no-reboot", "-nic", "none",
-		// Time passes with instructions, one a nanosecond.
+		// The clock counts instructions: each takes one nanosecond.
 		"-icount", "shift=0,sleep=off",
 		"-semihosting-config", "enable=on,target=native",
-		"-drive", "if=pflash,unit=0,format=raw,readonly=on,file=" + escape(flash0),
-		"-drive", "if=pflash,unit=1,format=raw,readonly=on,file=" + escape(flash1),
+		"-drive", "if=pflash,unit=0,format=raw,readonly=on,file=" + escapeCommas(flash0),
+		"-drive", "if=pflash,unit=1,format=raw,readonly=on,file=" + escapeCommas(flash1),
 		// Memory begins at 1 GiB, beyond the 28 bits of edu's default mask.
 		"-device", "edu,addr=2,dma_mask=0xffffffffffffffff",
 		"-object", "memory-backend-file,id=shm,share=on,size=" + strconv.Itoa(shmSize) +
-			",mem-path=" + escape(b.shm()),
+			",mem-path=" + escapeCommas(b.shmPath()),
 		"-device", "ivshmem-plain,addr=3,memdev=shm",
-		"-drive", "if=none,id=nvme,format=raw,file=" + escape(nvme),
+		"-drive", "if=none,id=nvme,format=raw,file=" + escapeCommas(nvmePath),
 		"-device", "nvme,addr=4,serial=lightmetal,drive=nvme",
 	}
-	args = append(args, b.extra...)
-	if b.trace != "" {
-		for _, event := range b.traced() {
+	args = append(args, b.extraArgs...)
+	if b.traceFile != "" {
+		for _, event := range b.traceEvents() {
 			args = append(args, "-trace", event)
 		}
-		args = append(args, "-D", b.trace)
+		args = append(args, "-D", b.traceFile)
 	}
 	return args, nil
 }
 
-// writeFlash writes the file of a flash, which the rest of the flash follows as zeros.
+// writeFlash writes the file of a flash: first the data, then zeros up to flashSize.
 func writeFlash(path string, data []byte) error {
-	return errors.Join(files.Write(path, data, 0o644, files.Replace),
+	return errors.Join(files.Write(path, data, 0o644, files.OpenToReplace),
 		os.Truncate(path, flashSize))
 }
 
-// runBare is the command `guest bare`: it replays one image on a machine without an operating
-// system, and returns the firmware's exit status.
-func runBare(args []string) (exit int, err error) {
+// runBare executes the command `guest bare` with the given arguments: it replays one image on a
+// machine without an operating system, and returns the firmware's exit status.
+func runBare(args []string) (status int, err error) {
 	b := bareMachine{machine: &machine{stdout: os.Stdout}}
 	var inputs, sequences []string
 	flags := flag.NewFlagSet("guest bare", flag.ContinueOnError)
-	flags.StringVar(&b.firmware, "firmware", "", "the firmware's `file`, as flash 0 has it")
-	flags.StringVar(&b.dir, "dir", "", "`folder` for the machine's files, which stay there")
-	flags.StringVar(&b.trace, "trace", "", "write QEMU's trace of device accesses to `file`")
-	flags.StringVar(&b.qemu, "qemu", "", "QEMU `program`; default: qemu-system-aarch64")
-	flags.StringVar(&b.lm, "lm", "", "lm `binary`, for -with")
-	flags.DurationVar(&b.timeout, "timeout", time.Minute, "hard limit for the whole run")
+	flags.StringVar(&b.firmwarePath, "firmware", "", "`file` with the contents of flash 0")
+	flags.StringVar(&b.dir, "dir", "", "`directory` for the machine's files, which are kept")
+	flags.StringVar(&b.traceFile, "trace", "", "write QEMU's trace of device accesses to `file`")
+	flags.StringVar(&b.qemu, "qemu", "",
+		"QEMU `program`; default: the installed qemu-system-aarch64")
+	flags.StringVar(&b.lmProgram, "lm", "", "lm `binary`, required by -with")
+	flags.DurationVar(&b.timeout, "timeout", time.Minute, "time limit of the whole run")
 	appendTo := func(list *[]string) func(string) error {
 		return func(value string) error {
 			*list = append(*list, value)
 			return nil
 		}
 	}
-	flags.Func("with", "a `device` that lm serve shows to the machine", func(device string) error {
-		b.with = append(b.with, []string{device})
+	flags.Func("with", "add a `device` served by lm serve", func(device string) error {
+		b.servedDevices = append(b.servedDevices, []string{device})
 		return nil
 	})
-	flags.Func("input", "`NAME=FILE`: data for an input", appendTo(&inputs))
+	flags.Func("input", "`NAME=FILE`: data of an input", appendTo(&inputs))
 	flags.Func("sequence", "`name` of a sequence to run, in this order; default: main",
 		appendTo(&sequences))
-	pack := flags.String("pack", "", "write flash 1 to `file` and end, without a machine")
+	pack := flags.String("pack", "", "write flash 1 to `file`, and boot no machine")
 	dump := flags.Bool("dump", false, "print all bytes of outputs")
-	budget := flags.Uint("budget", 0, "run in slices of a cyclic task, of `n` units each")
+	budget := flags.Uint("budget", 0, "run in slices of `n` units each, as a cyclic task does")
 	if err := flags.Parse(args); err != nil {
 		return exitUsage, nil // Parse has printed why
 	}
-	if *pack == "" && (b.firmware == "" || b.dir == "") || flags.NArg() != 1 {
+	if *pack == "" && (b.firmwarePath == "" || b.dir == "") || flags.NArg() != 1 {
 		return exitUsage, errors.New("usage: guest bare -firmware FILE -dir DIR [flags] IMAGE.lmb")
 	}
 	b.entries, err = flashEntries(flags.Arg(0), inputs, sequences, *dump)
@@ -241,7 +243,7 @@ func runBare(args []string) (exit int, err error) {
 	}
 	if *budget > 0 {
 		data := binary.LittleEndian.AppendUint32(nil, uint32(*budget))
-		b.entries = append(b.entries, flashEntry{kind: flashBudget, data: data})
+		b.entries = append(b.entries, flashEntry{kind: flashKindBudget, data: data})
 	}
 	if *pack != "" {
 		data, err := encodeFlash(b.entries)
@@ -250,55 +252,57 @@ func runBare(args []string) (exit int, err error) {
 		}
 		return 0, writeFlash(*pack, data)
 	}
-	exit, err = b.boot()
-	if ended := (*unserved)(nil); errors.As(err, &ended) && ended.exit > 0 {
-		return ended.exit, err
+	status, err = b.boot()
+	var startError *serverStartError
+	if errors.As(err, &startError) && startError.status > 0 {
+		return startError.status, err
 	} else if err != nil {
 		return exitFailed, err
 	}
-	b.printInstructions()
-	if b.served != nil && exit == 0 {
-		exit = exitFailed
+	b.printInstructionCount()
+	if b.serversErr != nil && status == 0 {
+		status = exitFailed
 	}
-	return exit, b.served
+	return status, b.serversErr
 }
 
-// firstStore matches the firmware's line with the time of the first store into a BAR.
-var firstStore = regexp.MustCompile(`first store into a BAR: (\d+) ns after reset`)
+// firstStorePattern matches the firmware's line with the time of the first store into a BAR.
+var firstStorePattern = regexp.MustCompile(`first store into a BAR: (\d+) ns after reset`)
 
-// printInstructions prints how many instructions the firmware has executed before its first store
-// into a BAR. The firmware reads the processor's counter, which starts at 0 with the machine. With
-// -icount shift=0 an instruction takes 1 ns of it, and a step of the counter is 16 ns.
-func (b *bareMachine) printInstructions() {
-	if found := firstStore.FindStringSubmatch(b.text); found != nil {
+// printInstructionCount prints how many instructions the firmware executed before its first store
+// into a BAR. The firmware reads the processor's counter, which is 0 when the machine starts. With
+// -icount shift=0, each instruction takes 1 ns, and the counter advances in steps of 16 ns.
+func (b *bareMachine) printInstructionCount() {
+	if found := firstStorePattern.FindStringSubmatch(b.consoleText); found != nil {
 		fmt.Fprintf(b.stdout, "%s instructions from reset to the first store into a BAR "+
 			"(QEMU -icount shift=0, to within 16)\n", found[1])
 	}
 }
 
-// flashEntries returns the entries of flash 1 for an image file, inputs NAME=FILE and sequences.
+// flashEntries returns the entries of flash 1 for an image file, for inputs in the form NAME=FILE,
+// and for the names of sequences.
 func flashEntries(image string, inputs, sequences []string, dump bool) ([]flashEntry, error) {
 	data, err := files.Read(image, flashSize)
 	if err != nil {
 		return nil, err
 	}
-	entries := []flashEntry{{kind: flashImage, data: data}}
+	entries := []flashEntry{{kind: flashKindImage, data: data}}
 	for _, input := range inputs {
 		name, path, ok := strings.Cut(input, "=")
 		if !ok {
-			return nil, fmt.Errorf("-input takes NAME=FILE, not %s", input)
+			return nil, fmt.Errorf("-input requires NAME=FILE, not %s", input)
 		}
 		data, err := files.Read(path, flashSize)
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, flashEntry{flashInput, name, data})
+		entries = append(entries, flashEntry{flashKindInput, name, data})
 	}
 	for _, name := range sequences {
-		entries = append(entries, flashEntry{kind: flashRun, name: name})
+		entries = append(entries, flashEntry{kind: flashKindRun, name: name})
 	}
 	if dump {
-		entries = append(entries, flashEntry{kind: flashDump})
+		entries = append(entries, flashEntry{kind: flashKindDump})
 	}
 	return entries, nil
 }

@@ -21,22 +21,23 @@ import (
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
-// bareLimit ends a firmware that hangs. One takes a second or two on an idle host.
-const bareLimit = 5 * time.Minute
+// bareTimeout is the time limit of a boot. On an idle host, a boot takes a second or two.
+const bareTimeout = 5 * time.Minute
 
 // bareRun is a finished run of a machine without an operating system.
 type bareRun struct {
 	bareMachine
-	exit    int
-	console string
+	exit    int    // exit status of the firmware
+	console string // text that the firmware printed
 }
 
-// firmware returns the path of a firmware that build.sh has built.
-func firmware(t *testing.T, variable string) string {
+// firmwareFromEnv returns the path of a firmware in an environment variable that build.sh sets. If
+// the variable is not set, the test is skipped, or fails if LM_GUEST_REQUIRED is 1.
+func firmwareFromEnv(t *testing.T, variable string) string {
 	t.Helper()
 	path := os.Getenv(variable)
 	if path == "" && os.Getenv("LM_GUEST_REQUIRED") == "1" {
-		t.Fatalf("%s is not set, and LM_GUEST_REQUIRED=1 asks for it", variable)
+		t.Fatalf("%s is not set, but LM_GUEST_REQUIRED=1 requires it", variable)
 	} else if path == "" {
 		t.Skipf("needs QEMU and a firmware without an operating system (%s is not set); run "+
 			"`./build.sh test guest`", variable)
@@ -44,17 +45,18 @@ func firmware(t *testing.T, variable string) string {
 	return path
 }
 
-// runFirmware boots the firmware with entries of flash 1, and requires the exit status of a code.
+// runFirmware boots the firmware with the given entries of flash 1, and requires the exit status of
+// the code `want`. The function setUp, if it is not nil, changes the machine before the boot.
 func runFirmware(t *testing.T, want hal.Code, entries []flashEntry,
 	setUp func(*bareMachine)) bareRun {
 	t.Helper()
 	var console bytes.Buffer
 	dir := t.TempDir()
 	b := bareMachine{
-		machine: &machine{dir: dir, trace: filepath.Join(dir, "trace"), timeout: bareLimit,
+		machine: &machine{dir: dir, traceFile: filepath.Join(dir, "trace"), timeout: bareTimeout,
 			stdout: &console},
-		firmware: firmware(t, "LM_GUEST_BARE"),
-		entries:  entries,
+		firmwarePath: firmwareFromEnv(t, "LM_GUEST_BARE"),
+		entries:      entries,
 	}
 	if setUp != nil {
 		setUp(&b)
@@ -70,8 +72,8 @@ func runFirmware(t *testing.T, want hal.Code, entries []flashEntry,
 	return bareRun{b, exit, console.String()}
 }
 
-// prints requires texts on the console.
-func (r bareRun) prints(t *testing.T, texts ...string) {
+// requireOnConsole requires that the console has all given texts.
+func (r bareRun) requireOnConsole(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(r.console, text) {
@@ -80,9 +82,9 @@ func (r bareRun) prints(t *testing.T, texts ...string) {
 	}
 }
 
-// output returns the bytes of an output that the firmware has dumped, after it has compared the
-// printed checksum with them.
-func (r bareRun) output(t *testing.T, name string) []byte {
+// dumpedOutput returns the bytes of an output that the firmware has printed. It requires that the
+// printed checksum fits the bytes.
+func (r bareRun) dumpedOutput(t *testing.T, name string) []byte {
 	t.Helper()
 	_, rest, found := strings.Cut(r.console, "\noutput "+name+": ")
 	line, rest, _ := strings.Cut(rest, "\n")
@@ -104,8 +106,8 @@ func (r bareRun) output(t *testing.T, name string) []byte {
 	return data
 }
 
-// number returns the number in the console's only text that matches a pattern.
-func (r bareRun) number(t *testing.T, pattern string) int {
+// consoleNumber returns the number in the first match of a pattern on the console.
+func (r bareRun) consoleNumber(t *testing.T, pattern string) int {
 	t.Helper()
 	found := regexp.MustCompile(pattern).FindStringSubmatch(r.console)
 	if found == nil {
@@ -118,14 +120,14 @@ func (r bareRun) number(t *testing.T, pattern string) int {
 	return n
 }
 
-// reached returns the accesses to a region that QEMU saw.
-func (r bareRun) reached(t *testing.T, of region) []access {
+// tracedAccesses returns the accesses to a region in QEMU's trace.
+func (r bareRun) tracedAccesses(t *testing.T, traced region) []access {
 	t.Helper()
-	return r.qemuTrace(t, of)
+	return r.qemuTrace(t, traced)
 }
 
-// listingImage returns the image of a listing in testdata, decoded and as a file.
-func listingImage(t *testing.T, name string) (*lmb.Image, []byte) {
+// encodeListing returns the image of a listing in testdata: decoded, and as the bytes of a file.
+func encodeListing(t *testing.T, name string) (*lmb.Image, []byte) {
 	t.Helper()
 	text, err := os.ReadFile("../../../testdata/listings/" + name + ".lms")
 	if err != nil {
@@ -139,93 +141,94 @@ func listingImage(t *testing.T, name string) (*lmb.Image, []byte) {
 	return image, file
 }
 
-// budgets are those that runs are compared with: 0 runs at once, others in slices of a cyclic task.
-var budgets = []uint32{0, 1, 64}
+// sliceBudgets are the budgets with which tests run the firmware. With 0, a sequence runs at once.
+// Otherwise it runs in slices of that many units, as in a cyclic task.
+var sliceBudgets = []uint32{0, 1, 64}
 
-// withBudget appends the entry for a budget.
+// withBudget returns the entries with one more entry for a budget.
 func withBudget(entries []flashEntry, budget uint32) []flashEntry {
 	if budget == 0 {
 		return entries
 	}
-	data := littleEndian(uint64(budget))[:4]
-	return append(entries[:len(entries):len(entries)], flashEntry{kind: flashBudget, data: data})
+	data := littleEndianBytes(uint64(budget))[:4]
+	return append(slices.Clip(entries), flashEntry{kind: flashKindBudget, data: data})
 }
 
-// TestBareFirmwareReplaysOnEdu compares the accesses of a run with what the image says, and its
-// output with the golden data; then with another input.
+// TestBareFirmwareReplaysOnEdu compares the accesses of a run with those that the image requires,
+// and the output with the value that edu returned. Then it runs the image with another input.
 func TestBareFirmwareReplaysOnEdu(t *testing.T) {
 	t.Parallel()
-	image, file := listingImage(t, "edu-factorial")
-	for _, budget := range budgets {
+	image, file := encodeListing(t, "edu-factorial")
+	for _, budget := range sliceBudgets {
 		t.Run(fmt.Sprint("budget ", budget), func(t *testing.T) {
-			entries := []flashEntry{{kind: flashImage, data: file}, {kind: flashDump}}
+			entries := []flashEntry{{kind: flashKindImage, data: file}, {kind: flashKindDump}}
 			r := runFirmware(t, hal.OK, withBudget(entries, budget), nil)
-			r.prints(t, "device edu 1234:11e8 at 00:02.0\n", "  BAR 0: 1 MiB at 0x1",
+			r.requireOnConsole(t, "device edu 1234:11e8 at 00:02.0\n", "  BAR 0: 1 MiB at 0x1",
 				"result: uint32[1], CRC-32C ", ": 479001600\n")
-			plan := expanded(t, image, "main")
-			failed, rest, err := plan.match(r.reached(t, edu))
+			plan := mustExpand(t, image, "main")
+			failed, rest, err := plan.match(r.tracedAccesses(t, edu))
 			if failed != "" || len(rest) != 0 || err != nil {
 				t.Errorf("failed at %q, %d accesses left over, %v", failed, len(rest), err)
 			}
-			if got := r.output(t, "result"); !bytes.Equal(got, plan.outputs["result"]) {
+			if got := r.dumpedOutput(t, "result"); !bytes.Equal(got, plan.outputs["result"]) {
 				t.Errorf("output %x, the device returned %x", got, plan.outputs["result"])
 			}
 			t.Logf("evidence: %d accesses without an operating system equal to QEMU's own trace",
-				len(r.reached(t, edu)))
+				len(r.tracedAccesses(t, edu)))
 		})
 	}
 	t.Run("another input", func(t *testing.T) {
-		r := runFirmware(t, hal.OK, []flashEntry{{kind: flashImage, data: file},
-			{flashInput, "n", []byte{5, 0, 0, 0}}, {kind: flashRun, name: "compute"}}, nil)
-		r.prints(t, "compute: done", "result: uint32[1], CRC-32C ", ": 120\n")
+		r := runFirmware(t, hal.OK, []flashEntry{{kind: flashKindImage, data: file},
+			{flashKindInput, "n", []byte{5, 0, 0, 0}}, {kind: flashKindRun, name: "compute"}}, nil)
+		r.requireOnConsole(t, "compute: done", "result: uint32[1], CRC-32C ", ": 120\n")
 	})
 }
 
-// transfers are listings that copy an input to an output by DMA.
-var transfers = []struct {
+// dmaListings are listings in testdata that copy an input to an output through DMA.
+var dmaListings = []struct {
 	name, input string
 	size        int
-	of          region
+	traced      region
 }{
 	{"edu-dma", "data", 4095, edu},
-	{"nvme", "blocks", 32 << 10, nvme},
+	{"nvme", "blocks", 32 << 10, nvmeRegion},
 }
 
-// TestBareFirmwareMovesDataByDMA sends new data through a device's DMA. QEMU's trace has the
-// image's accesses to registers.
-func TestBareFirmwareMovesDataByDMA(t *testing.T) {
+// TestBareFirmwareTransfersDataByDMA copies new data through a device's DMA, and compares QEMU's
+// trace with the image's accesses to registers.
+func TestBareFirmwareTransfersDataByDMA(t *testing.T) {
 	t.Parallel()
-	for i, c := range transfers {
-		image, file := listingImage(t, c.name)
+	for i, c := range dmaListings {
+		image, file := encodeListing(t, c.name)
 		data := xorshift32(90+uint32(i), (c.size+3)/4*4)[:c.size]
-		for _, budget := range budgets {
+		for _, budget := range sliceBudgets {
 			t.Run(fmt.Sprint(c.name, " budget ", budget), func(t *testing.T) {
-				entries := []flashEntry{{kind: flashImage, data: file},
-					{flashInput, c.input, data}, {kind: flashRun, name: "transfer"},
-					{kind: flashDump}}
+				entries := []flashEntry{{kind: flashKindImage, data: file},
+					{flashKindInput, c.input, data}, {kind: flashKindRun, name: "transfer"},
+					{kind: flashKindDump}}
 				r := runFirmware(t, hal.OK, withBudget(entries, budget), nil)
-				if got := r.output(t, "result"); !bytes.Equal(got, data) {
+				if got := r.dumpedOutput(t, "result"); !bytes.Equal(got, data) {
 					t.Error("the output is not the input")
 				}
-				plan, err := expand(image, "transfer", c.of, map[string][]byte{c.input: data})
+				plan, err := expand(image, "transfer", c.traced, map[string][]byte{c.input: data})
 				if err != nil {
 					t.Fatal(err)
 				}
-				trace := r.reached(t, c.of)
+				trace := r.tracedAccesses(t, c.traced)
 				failed, rest, err := plan.match(trace)
 				if failed != "" || len(rest) != 0 || err != nil {
 					t.Errorf("failed at %q, %d accesses left over, %v", failed, len(rest), err)
 				}
 				if c.name == "nvme" {
-					onDisk(t, r.machine, data, 0)
+					requireOnDisk(t, r.machine, data, 0)
 				}
 			})
 		}
 	}
 }
 
-// TestBareFirmwareReplaysOnAServedWormhole runs twoop with its own and with other inputs on a
-// Wormhole with BARs of 512 MiB, which only the machine's high window has room for.
+// TestBareFirmwareReplaysOnAServedWormhole runs twoop with its default inputs and with other inputs
+// on a Wormhole. Its BAR of 512 MiB fits only into the machine's high address window.
 func TestBareFirmwareReplaysOnAServedWormhole(t *testing.T) {
 	t.Parallel()
 	const path = "../../../testdata/images/wh.twoop.lmb"
@@ -239,7 +242,7 @@ func TestBareFirmwareReplaysOnAServedWormhole(t *testing.T) {
 	}
 	golden := image.Tensors[len(image.Tensors)-1].Data
 	a, b := xorshift32(95, 1024), xorshift32(96, 1024)
-	for i := 3; i < len(a); i += 4 { // sums of two stay within int32
+	for i := 3; i < len(a); i += 4 { // make the numbers small: sums of two must fit into int32
 		a[i], b[i] = a[i]&0x3f, b[i]&0x3f
 	}
 	tests := []struct {
@@ -248,42 +251,42 @@ func TestBareFirmwareReplaysOnAServedWormhole(t *testing.T) {
 		want   []byte
 	}{
 		{"its own inputs", nil, golden},
-		{"other inputs", []flashEntry{{flashInput, "a", a}, {flashInput, "b", b}},
-			replayedOnMock(t, path, a, b)},
+		{"other inputs", []flashEntry{{flashKindInput, "a", a}, {flashKindInput, "b", b}},
+			outputOfMock(t, path, a, b)},
 	}
 	for _, test := range tests {
-		for _, budget := range budgets {
+		for _, budget := range sliceBudgets {
 			t.Run(fmt.Sprint(test.name, " budget ", budget), func(t *testing.T) {
-				entries := append([]flashEntry{{kind: flashImage, data: file}, {kind: flashDump}},
-					test.inputs...)
+				entries := append([]flashEntry{{kind: flashKindImage, data: file},
+					{kind: flashKindDump}}, test.inputs...)
 				r := runFirmware(t, hal.OK, withBudget(entries, budget), func(b *bareMachine) {
-					b.serveTo(t, "mock:wormhole")
+					b.addServed(t, "mock:wormhole")
 				})
-				if r.served != nil {
-					t.Error(r.served)
+				if r.serversErr != nil {
+					t.Error(r.serversErr)
 				}
-				r.prints(t, "device wormhole 1e52:401e at 00:08.0\n",
+				r.requireOnConsole(t, "device wormhole 1e52:401e at 00:08.0\n",
 					"  BAR 0: 512 MiB at 0x8000000000\n")
-				if got := r.output(t, "d"); !bytes.Equal(got, test.want) {
+				if got := r.dumpedOutput(t, "d"); !bytes.Equal(got, test.want) {
 					t.Errorf("d is %x, want %x", got, test.want)
 				}
 				if test.inputs == nil {
-					r.sawWormholeRun(t, image)
+					r.requireWormholeTrace(t, image)
 				}
 			})
 		}
 	}
 }
 
-// sawWormholeRun requires QEMU's trace of the served Wormhole to be that of a run of main, with the
-// image's window in the TLB window that it prefers.
-func (r bareRun) sawWormholeRun(t *testing.T, image *lmb.Image) {
+// requireWormholeTrace requires that QEMU's trace of the served Wormhole has the accesses of a run
+// of main, with the image's window in its preferred TLB window.
+func (r bareRun) requireWormholeTrace(t *testing.T, image *lmb.Image) {
 	t.Helper()
 	board := chips.BoardByName("wormhole")
 	for _, bar := range []uint8{0, 4} {
-		of := region{vendor: board.Vendor, device: board.Device, bar: bar}
-		in := from(int(image.Windows[0].Slot), image, of)
-		plan, err := expandIn(image, "main", of, in, nil)
+		traced := region{vendor: board.Vendor, device: board.Device, bar: bar}
+		tlb := newTLBWindows(int(image.Windows[0].Slot), image, traced)
+		plan, err := expandWithTLB(image, "main", traced, tlb, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,9 +297,9 @@ func (r bareRun) sawWormholeRun(t *testing.T, image *lmb.Image) {
 	}
 }
 
-// replayedOnMock returns the output d of twoop with inputs, as the Go runtime computes it on the
-// mock in another process.
-func replayedOnMock(t *testing.T, image string, a, b []byte) []byte {
+// outputOfMock returns the output d of twoop for the inputs a and b: it runs `lm replay` on the
+// mock.
+func outputOfMock(t *testing.T, image string, a, b []byte) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	args := []string{"replay", "--device", "mock:wormhole"}
@@ -309,7 +312,7 @@ func replayedOnMock(t *testing.T, image string, a, b []byte) []byte {
 	}
 	result := filepath.Join(dir, "d")
 	args = append(args, "--output", "d="+result, image)
-	if out, err := exec.Command(tool(t, "LM_GUEST_LM"), args...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), args...).CombinedOutput(); err != nil {
 		t.Fatalf("lm %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	data, err := os.ReadFile(result)
@@ -327,56 +330,57 @@ func TestBareFirmwareEndsWithTheStatusOfItsFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, factorial := listingImage(t, "edu-factorial")
-	_, crypto := listingImage(t, "virtio-crypto") // a device that the machine does not have
-	encoded := func(image *lmb.Image) []byte {
+	_, factorial := encodeListing(t, "edu-factorial")
+	_, crypto := encodeListing(t, "virtio-crypto") // a device that the machine does not have
+	encode := func(image *lmb.Image) []byte {
 		file, err := lmb.Encode(image)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return file
 	}
-	safe := lmb.Sequence{Name: "safe", Commands: []lmb.Command{write(0x64, 0xffffffff)}}
-	late := encoded(eduImage(mainOf(write(8, 12), poll(0x20, 0x80, 0x80, 1000)), safe))
-	wrong := encoded(eduImage(mainOf(write(4, 1), expect(0, 0x010000ee)), safe))
+	safe := lmb.Sequence{Name: "safe", Commands: []lmb.Command{writeCommand(0x64, 0xffffffff)}}
+	late := encode(eduImage(mainSequence(writeCommand(8, 12),
+		pollCommand(0x20, 0x80, 0x80, 1000)), safe))
+	wrong := encode(eduImage(mainSequence(writeCommand(4, 1), expectCommand(0, 0x010000ee)), safe))
 	tests := []struct {
 		name    string
 		want    hal.Code
 		entries []flashEntry
 		prints  string
 	}{
-		{"no image", hal.Usage, []flashEntry{{kind: flashDump}}, "flash 1 has no image"},
-		{"damaged image", hal.BadImage, []flashEntry{{kind: flashImage, data: flipped}},
+		{"no image", hal.Usage, []flashEntry{{kind: flashKindDump}}, "flash 1 has no image"},
+		{"damaged image", hal.BadImage, []flashEntry{{kind: flashKindImage, data: flipped}},
 			"bad image: "},
-		{"no such sequence", hal.Usage, []flashEntry{{kind: flashImage, data: factorial},
-			{kind: flashRun, name: "frame"}}, "frame: usage: the image has no such sequence"},
-		{"no such input", hal.Usage, []flashEntry{{kind: flashImage, data: factorial},
-			{flashInput, "m", []byte{1, 2, 3, 4}}}, "usage: the image has no input of a name"},
-		{"input of another size", hal.Usage, []flashEntry{{kind: flashImage, data: factorial},
-			{flashInput, "n", []byte{1, 2}}}, "usage: the data of an input have another size"},
-		{"no such device", hal.NoDevice, []flashEntry{{kind: flashImage, data: crypto}},
+		{"no such sequence", hal.Usage, []flashEntry{{kind: flashKindImage, data: factorial},
+			{kind: flashKindRun, name: "frame"}}, "frame: usage: the image has no such sequence"},
+		{"no such input", hal.Usage, []flashEntry{{kind: flashKindImage, data: factorial},
+			{flashKindInput, "m", []byte{1, 2, 3, 4}}}, "usage: the image has no input of a name"},
+		{"input of another size", hal.Usage, []flashEntry{{kind: flashKindImage, data: factorial},
+			{flashKindInput, "n", []byte{1, 2}}}, "usage: the data of an input have another size"},
+		{"no such device", hal.NoDevice, []flashEntry{{kind: flashKindImage, data: crypto}},
 			"device unavailable: no function on bus 0 has these PCI ids"},
-		{"poll that never holds", hal.DeadlinePassed, []flashEntry{{kind: flashImage, data: late}},
+		{"failed poll", hal.DeadlinePassed, []flashEntry{{kind: flashKindImage, data: late}},
 			"poll deadline passed: command 1 of the image, got 0x"},
-		{"expect that does not hold", hal.ExpectFailed,
-			[]flashEntry{{kind: flashImage, data: wrong}},
+		{"failed expect", hal.ExpectFailed,
+			[]flashEntry{{kind: flashKindImage, data: wrong}},
 			"expect failed: command 1 of the image, got 0x10000ed, want 0x10000ee, " +
 				"mask 0xffffffff; safe: done"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			r := runFirmware(t, test.want, test.entries, nil)
-			r.prints(t, test.prints)
+			r.requireOnConsole(t, test.prints)
 		})
 	}
 }
 
-// TestBareFirmwareReportsAnErrorOnTheBus loads 1 byte where QEMU's USB controller accepts 4: the
-// access ends with an external abort, and the sequence safe runs.
+// TestBareFirmwareReportsAnErrorOnTheBus loads 1 byte from a register of QEMU's USB controller that
+// accepts only 4 bytes. The access causes an external abort, and the sequence safe runs.
 func TestBareFirmwareReportsAnErrorOnTheBus(t *testing.T) {
 	t.Parallel()
-	// Device qemu-xhci: hw/usb/hcd-xhci.c, xhci_oper_ops, whose registers start at 0x40. DNCTRL, at
-	// 0x54, keeps what is stored.
+	// The device is qemu-xhci (hw/usb/hcd-xhci.c, xhci_oper_ops), whose operational registers start
+	// at 0x40. The register DNCTRL, at 0x54, returns the value that was stored.
 	file := lmbtest.File(t, `lightmetal 1
 device xhci 1b36:000d bar0 16KiB
 rule registers bar0 widths 1 4
@@ -389,28 +393,27 @@ main:
 safe:
   write.4  regs+0x54 0x1
 `)
-	of := region{"operational", 0x1b36, 0x000d, 0, 16 << 10}
+	traced := region{"operational", 0x1b36, 0x000d, 0, 16 << 10}
 	want := []access{{true, 0x54, 4, 5}, {false, 0x54, 4, 5}, {true, 0x54, 4, 1}}
-	for _, budget := range budgets[:2] {
+	for _, budget := range sliceBudgets[:2] {
 		t.Run(fmt.Sprint("budget ", budget), func(t *testing.T) {
-			entries := []flashEntry{{kind: flashImage, data: file}}
+			entries := []flashEntry{{kind: flashKindImage, data: file}}
 			r := runFirmware(t, hal.BusFault, withBudget(entries, budget), func(b *bareMachine) {
-				b.extra = []string{"-device", "qemu-xhci,addr=6"}
+				b.extraArgs = []string{"-device", "qemu-xhci,addr=6"}
 			})
-			r.prints(t, "bus fault: command 2 of the image", "; safe: done")
-			if got := r.reached(t, of); !slices.Equal(got, want) {
-				t.Errorf("QEMU saw %v, want %v", got, want)
+			r.requireOnConsole(t, "bus fault: command 2 of the image", "; safe: done")
+			if got := r.tracedAccesses(t, traced); !slices.Equal(got, want) {
+				t.Errorf("QEMU traced %v, want %v", got, want)
 			}
 		})
 	}
 }
 
-// TestBareFirmwareEnablesBusMasteringOnlyForDMA looks at the stores to the command register of edu
-// in configuration space.
+// TestBareFirmwareEnablesBusMasteringOnlyForDMA checks the stores to edu's command register.
 func TestBareFirmwareEnablesBusMasteringOnlyForDMA(t *testing.T) {
 	t.Parallel()
 	const (
-		command   = 2<<15 | 4 // of 00:02.0 in ECAM
+		command   = 2<<15 | 4 // offset in ECAM of the command register of 00:02.0
 		busMaster = 1 << 2
 		memory    = 1 << 1
 	)
@@ -420,10 +423,10 @@ func TestBareFirmwareEnablesBusMasteringOnlyForDMA(t *testing.T) {
 		"edu-dma":       {0, memory, memory | busMaster, memory, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, file := listingImage(t, name)
-			r := runFirmware(t, hal.OK, []flashEntry{{kind: flashImage, data: file}}, nil)
+			_, file := encodeListing(t, name)
+			r := runFirmware(t, hal.OK, []flashEntry{{kind: flashKindImage, data: file}}, nil)
 			var got []uint64
-			for _, a := range r.reached(t, ecam) {
+			for _, a := range r.tracedAccesses(t, ecam) {
 				if a.store && a.offset == command {
 					got = append(got, a.value)
 				}
@@ -435,35 +438,36 @@ func TestBareFirmwareEnablesBusMasteringOnlyForDMA(t *testing.T) {
 	}
 }
 
-// TestBareFirmwareTakesTheSameInstructionsEachTime: -icount makes time a count of instructions.
-func TestBareFirmwareTakesTheSameInstructionsEachTime(t *testing.T) {
+// TestBareFirmwareExecutesTheSameInstructionsEachTime compares the number of instructions of two
+// runs. With QEMU's -icount, the time is the number of instructions.
+func TestBareFirmwareExecutesTheSameInstructionsEachTime(t *testing.T) {
 	t.Parallel()
-	_, file := listingImage(t, "edu-factorial")
-	entries := []flashEntry{{kind: flashImage, data: file}}
+	_, file := encodeListing(t, "edu-factorial")
+	entries := []flashEntry{{kind: flashKindImage, data: file}}
 	const pattern = `first store into a BAR: (\d+) ns after reset`
 	first := runFirmware(t, hal.OK, entries, nil)
 	second := runFirmware(t, hal.OK, entries, nil)
-	count := first.number(t, pattern)
-	if again := second.number(t, pattern); count != again || count == 0 {
-		t.Errorf("%d instructions, then %d", count, again)
+	count := first.consoleNumber(t, pattern)
+	if secondCount := second.consoleNumber(t, pattern); count != secondCount || count == 0 {
+		t.Errorf("%d instructions in the first run, %d in the second", count, secondCount)
 	}
-	stack := first.number(t, `stack: (\d+) of 16384 bytes used`)
+	stack := first.consoleNumber(t, `stack: (\d+) of 16384 bytes used`)
 	if stack == 0 || stack > 4096 {
-		t.Errorf("%d bytes of stack used, want some and at most 4096", stack)
+		t.Errorf("%d bytes of stack used, want 1 to 4096", stack)
 	}
 	t.Logf("evidence: %d instructions from reset to the first store (no operating system)", count)
 }
 
-// TestGuestBareIsAProgram runs the command `guest bare`, as build.sh does.
-func TestGuestBareIsAProgram(t *testing.T) {
+// TestGuestBareCommandHasExpectedExitStatus runs the command `guest bare`, as build.sh does.
+func TestGuestBareCommandHasExpectedExitStatus(t *testing.T) {
 	t.Parallel()
-	path := firmware(t, "LM_GUEST_BARE")
+	path := firmwareFromEnv(t, "LM_GUEST_BARE")
 	dir := t.TempDir()
 	n := filepath.Join(dir, "n")
 	if err := os.WriteFile(n, []byte{6, 0, 0, 0}, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	common := []string{"bare", "-firmware", path, "-dir", dir, "-timeout", bareLimit.String()}
+	common := []string{"bare", "-firmware", path, "-dir", dir, "-timeout", bareTimeout.String()}
 	const image = "../../../testdata/images/edu-factorial.lmb"
 	tests := []struct {
 		name string
@@ -481,7 +485,7 @@ func TestGuestBareIsAProgram(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			args := append(common[:len(common):len(common)], test.args...)
-			if exit, err := run(args); exit != test.exit {
+			if exit, err := runGuest(args); exit != test.exit {
 				t.Errorf("exit status %d, want %d: %v", exit, test.exit, err)
 			}
 		})
@@ -492,27 +496,27 @@ func TestGuestBareIsAProgram(t *testing.T) {
 // calls that it uses, on the machine without an operating system.
 func TestZephyrSampleRunsOnStubbedCalls(t *testing.T) {
 	t.Parallel()
-	folder := firmware(t, "LM_GUEST_ZEPHYR")
+	dir := firmwareFromEnv(t, "LM_GUEST_ZEPHYR")
 	for name, want := range map[string]string{
 		"edu-factorial": "output result, 4 bytes: 00 fc 8c 1c\n",
 		"edu-dma":       "output result, 4095 bytes: ",
 		"nvme":          "output result, 32768 bytes: ",
 	} {
 		t.Run(name, func(t *testing.T) {
-			image, _ := listingImage(t, name)
+			image, _ := encodeListing(t, name)
 			r := runFirmware(t, hal.OK, nil, func(b *bareMachine) {
-				b.firmware = filepath.Join(folder, name+".bin")
+				b.firmwarePath = filepath.Join(dir, name+".bin")
 			})
-			r.prints(t, "main: code 0, command 0\n", want)
-			of := edu
+			r.requireOnConsole(t, "main: code 0, command 0\n", want)
+			traced := edu
 			if name == "nvme" {
-				of = nvme
+				traced = nvmeRegion
 			}
-			plan, err := expand(image, "main", of, nil)
+			plan, err := expand(image, "main", traced, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			failed, rest, err := plan.match(r.reached(t, of))
+			failed, rest, err := plan.match(r.tracedAccesses(t, traced))
 			if failed != "" || len(rest) != 0 || err != nil {
 				t.Errorf("failed at %q, %d accesses left over, %v", failed, len(rest), err)
 			}
@@ -520,39 +524,42 @@ func TestZephyrSampleRunsOnStubbedCalls(t *testing.T) {
 	}
 }
 
-// TestFlashHasEachEntryWhereItsHeaderSays needs no machine.
-func TestFlashHasEachEntryWhereItsHeaderSays(t *testing.T) {
-	entries := []flashEntry{{flashImage, "", []byte("image")}, {kind: flashRun, name: "frame"},
-		{flashInput, "a", bytes.Repeat([]byte{7}, 5000)}}
+// TestFlashHeaderHasOffsetsOfEntries checks encodeFlash, without a machine.
+func TestFlashHeaderHasOffsetsOfEntries(t *testing.T) {
+	entries := []flashEntry{{flashKindImage, "", []byte("image")},
+		{kind: flashKindRun, name: "frame"},
+		{flashKindInput, "a", bytes.Repeat([]byte{7}, 5000)}}
 	flash, err := encodeFlash(entries)
 	if err != nil {
 		t.Fatal(err)
 	}
-	number32 := func(at int) int { return int(number(flash[at : at+4])) }
+	number32 := func(entry int) int { return int(littleEndianValue(flash[entry : entry+4])) }
 	if string(flash[:8]) != "LMFLASH1" || number32(8) != len(entries) || number32(12) != 0 {
-		t.Fatalf("header %x", flash[:16])
+		t.Fatalf("wrong header %x", flash[:16])
 	}
 	for i, e := range entries {
-		at := 16 + 24*i
-		name, data := number32(at+4), number32(at+12)
-		gotName := string(flash[name : name+number32(at+8)])
-		gotData := flash[data : data+number32(at+16)]
-		if flashKind(number32(at)) != e.kind || gotName != e.name ||
-			!bytes.Equal(gotData, e.data) || number32(at+20) != 0 {
-			t.Errorf("entry %d: %x, name %q, %d bytes", i, flash[at:at+24], gotName, len(gotData))
+		entry := 16 + 24*i
+		name, data := number32(entry+4), number32(entry+12)
+		gotName := string(flash[name : name+number32(entry+8)])
+		gotData := flash[data : data+number32(entry+16)]
+		if flashKind(number32(entry)) != e.kind || gotName != e.name ||
+			!bytes.Equal(gotData, e.data) || number32(entry+20) != 0 {
+			t.Errorf("entry %d: %x, name %q, %d bytes", i, flash[entry:entry+24], gotName,
+				len(gotData))
 		}
-		if len(e.data) > 0 && data%flashPage != 0 {
+		if len(e.data) > 0 && data%flashDataAlignment != 0 {
 			t.Errorf("entry %d: data at %#x", i, data)
 		}
 	}
-	large := []flashEntry{{flashImage, "", make([]byte, flashSize)}}
+	large := []flashEntry{{flashKindImage, "", make([]byte, flashSize)}}
 	if _, err := encodeFlash(large); err == nil {
 		t.Error("accepted: data as large as the flash")
 	}
 }
 
-// TestFlashIsPackedWithoutAMachine writes flash 1 to a file, for a machine of somebody else.
-func TestFlashIsPackedWithoutAMachine(t *testing.T) {
+// TestPackWritesFlashWithoutBooting checks the flag -pack, which writes flash 1 to a file for use
+// on other machines.
+func TestPackWritesFlashWithoutBooting(t *testing.T) {
 	const image = "../../../testdata/images/edu-factorial.lmb"
 	path := filepath.Join(t.TempDir(), "flash1.img")
 	exit, err := runBare([]string{"-pack", path, "-sequence", "compute", image})
@@ -561,7 +568,7 @@ func TestFlashIsPackedWithoutAMachine(t *testing.T) {
 	}
 	got, err := os.ReadFile(path)
 	if err != nil || len(got) != flashSize {
-		t.Fatalf("%d bytes, not %d: %v", len(got), flashSize, err)
+		t.Fatalf("%d bytes, want %d: %v", len(got), flashSize, err)
 	}
 	entries, err := flashEntries(image, nil, []string{"compute"}, false)
 	if err != nil {
@@ -572,6 +579,6 @@ func TestFlashIsPackedWithoutAMachine(t *testing.T) {
 		t.Errorf("flash 1 does not have the image and the sequence's name: %v", err)
 	}
 	if exit, err := runBare([]string{"-pack", path, "/nonexistent"}); exit != exitNoFile {
-		t.Errorf("exit status %d without an image, not %d: %v", exit, exitNoFile, err)
+		t.Errorf("exit status %d without an image, want %d: %v", exit, exitNoFile, err)
 	}
 }

@@ -12,106 +12,112 @@ import (
 
 // deviceTree builds a flattened device tree (Devicetree Specification 0.4, chapter 5).
 type deviceTree struct {
-	structure, names []byte
+	structure []byte // structure block
+	strings   []byte // strings block: the names of properties
 }
 
-func (d *deviceTree) cell(n uint32) {
+// appendCell appends a 32-bit number to the structure block.
+func (d *deviceTree) appendCell(n uint32) {
 	d.structure = binary.BigEndian.AppendUint32(d.structure, n)
 }
 
-// padded appends bytes up to the next cell.
-func (d *deviceTree) padded(data []byte) {
+// appendPadded appends data, and zeros up to the next multiple of 4 bytes.
+func (d *deviceTree) appendPadded(data []byte) {
 	d.structure = append(d.structure, data...)
 	for len(d.structure)%4 != 0 {
 		d.structure = append(d.structure, 0)
 	}
 }
 
-func (d *deviceTree) begin(name string) {
-	d.cell(1)
-	d.padded(append([]byte(name), 0))
+// beginNode starts a node. The nodes and properties that follow belong to it, up to endNode.
+func (d *deviceTree) beginNode(name string) {
+	d.appendCell(1)
+	d.appendPadded(append([]byte(name), 0))
 }
 
-func (d *deviceTree) end() { d.cell(2) }
+// endNode ends the node that the last beginNode started.
+func (d *deviceTree) endNode() { d.appendCell(2) }
 
-func (d *deviceTree) property(name string, value []byte) {
-	d.cell(3)
-	d.cell(uint32(len(value)))
-	d.cell(uint32(len(d.names)))
-	d.names = append(append(d.names, name...), 0)
-	d.padded(value)
+// appendProperty appends a property of the current node.
+func (d *deviceTree) appendProperty(name string, value []byte) {
+	d.appendCell(3)
+	d.appendCell(uint32(len(value)))
+	d.appendCell(uint32(len(d.strings)))
+	d.strings = append(append(d.strings, name...), 0)
+	d.appendPadded(value)
 }
 
-// numbers is a property of 64-bit numbers.
-func numbers(list ...uint64) (value []byte) {
+// encodeNumbers returns the value of a property that consists of 64-bit numbers.
+func encodeNumbers(list ...uint64) (value []byte) {
 	for _, n := range list {
 		value = binary.BigEndian.AppendUint64(value, n)
 	}
 	return value
 }
 
-// file returns the tree with its header.
-func (d *deviceTree) file() (tree []byte) {
-	d.cell(9)
+// encode returns the bytes of the tree, with its header.
+func (d *deviceTree) encode() (tree []byte) {
+	d.appendCell(9)
 	const header = 40
 	names := header + len(d.structure)
-	total := (names + len(d.names) + 3) &^ 3
-	for _, n := range []int{0xd00dfeed, total, header, names, 0, 17, 16, 0, len(d.names),
+	total := (names + len(d.strings) + 3) &^ 3
+	for _, n := range []int{0xd00dfeed, total, header, names, 0, 17, 16, 0, len(d.strings),
 		len(d.structure)} {
 		tree = binary.BigEndian.AppendUint32(tree, uint32(n))
 	}
-	tree = append(append(tree, d.structure...), d.names...)
+	tree = append(append(tree, d.structure...), d.strings...)
 	return append(tree, make([]byte, total-len(tree))...)
 }
 
-// virtTree has the nodes that the firmware looks for, the bridge inside of a bus, as on RISC-V.
-func virtTree() []byte {
+// virtMachineTree returns a tree with the nodes that the firmware searches for. The PCI host bridge
+// is in the node of a bus, as on RISC-V.
+func virtMachineTree() []byte {
 	var d deviceTree
-	d.begin("")
-	d.property("compatible", []byte("linux,dummy-virt\x00"))
-	d.cell(4) // a NOP
-	d.begin("memory@40000000")
-	d.property("device_type", []byte("memory\x00"))
-	d.property("reg", numbers(0x4000_0000, 0x1000_0000))
-	d.end()
-	d.begin("soc")
-	d.property("ranges", nil)
-	d.begin("pcie@10000000")
-	d.property("ranges", make([]byte, 3*28))
-	d.property("reg", numbers(0x40_1000_0000, 0x1000_0000))
-	d.property("compatible", []byte("pci-host-ecam-generic\x00"))
-	d.begin("child")
-	d.property("reg", numbers(1, 2))
-	d.end()
-	d.end()
-	d.begin("pl011@9000000")
-	d.property("reg", numbers(0x900_0000, 0x1000))
-	d.property("compatible", []byte("arm,pl011\x00arm,primecell\x00"))
-	d.end()
-	d.end()
-	d.begin("flash@0")
-	d.property("compatible", []byte("cfi-flash\x00"))
-	d.property("reg", numbers(0, 0x400_0000, 0x400_0000, 0x400_0000))
-	d.end()
-	d.end()
-	return d.file()
+	d.beginNode("")
+	d.appendProperty("compatible", []byte("linux,dummy-virt\x00"))
+	d.appendCell(4) // a NOP
+	d.beginNode("memory@40000000")
+	d.appendProperty("device_type", []byte("memory\x00"))
+	d.appendProperty("reg", encodeNumbers(0x4000_0000, 0x1000_0000))
+	d.endNode()
+	d.beginNode("soc")
+	d.appendProperty("ranges", nil)
+	d.beginNode("pcie@10000000")
+	d.appendProperty("ranges", make([]byte, 3*28))
+	d.appendProperty("reg", encodeNumbers(0x40_1000_0000, 0x1000_0000))
+	d.appendProperty("compatible", []byte("pci-host-ecam-generic\x00"))
+	d.beginNode("child")
+	d.appendProperty("reg", encodeNumbers(1, 2))
+	d.endNode()
+	d.endNode()
+	d.beginNode("pl011@9000000")
+	d.appendProperty("reg", encodeNumbers(0x900_0000, 0x1000))
+	d.appendProperty("compatible", []byte("arm,pl011\x00arm,primecell\x00"))
+	d.endNode()
+	d.endNode()
+	d.beginNode("flash@0")
+	d.appendProperty("compatible", []byte("cfi-flash\x00"))
+	d.appendProperty("reg", encodeNumbers(0, 0x400_0000, 0x400_0000, 0x400_0000))
+	d.endNode()
+	d.endNode()
+	return d.encode()
 }
 
-// TestBareFirmwareReadsOnlyItsTreeAndItsFlash compiles the readers for this machine with
-// sanitizers, and has them read a hundred thousand damaged trees and flashes.
+// TestBareFirmwareReadsOnlyItsTreeAndItsFlash compiles the firmware's parsers of device trees and
+// flashes for the host, with sanitizers. They parse 100000 damaged trees and flashes.
 func TestBareFirmwareReadsOnlyItsTreeAndItsFlash(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil && os.Getenv("LM_TEST_REQUIRED") == "" {
 		t.Skip(err)
 	}
-	flash, err := encodeFlash([]flashEntry{{flashImage, "", bytes.Repeat([]byte{1}, 5000)},
-		{flashInput, "input", []byte{1, 2, 3, 4}}, {kind: flashRun, name: "main"}})
+	flash, err := encodeFlash([]flashEntry{{flashKindImage, "", bytes.Repeat([]byte{1}, 5000)},
+		{flashKindInput, "input", []byte{1, 2, 3, 4}}, {kind: flashKindRun, name: "main"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "host_test")
 	tree, flashFile := filepath.Join(dir, "tree"), filepath.Join(dir, "flash")
-	for path, data := range map[string][]byte{tree: virtTree(), flashFile: flash} {
+	for path, data := range map[string][]byte{tree: virtMachineTree(), flashFile: flash} {
 		if err := os.WriteFile(path, data, 0o644); err != nil {
 			t.Fatal(err)
 		}

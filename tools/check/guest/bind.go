@@ -14,23 +14,23 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// output is a tensor that comes back to the host. lmrun writes it to an NVMe
-// namespace: the one kind of storage that Debian's cloud kernel has built in. For
-// an image that drives NVMe itself the kernel leaves such devices alone, and a
-// serial line takes the bytes.
+// output is a tensor that is copied to the host. lmrun writes it to an NVMe namespace, because NVMe
+// is the only storage driver built into Debian's cloud kernel. If the image itself accesses the
+// NVMe controller, the kernel's NVMe driver must not run, and lmrun writes the tensor to a serial
+// port instead.
 type output struct {
-	drive  string // host file behind the namespace or the line
-	path   string // where the user wants the bytes
-	size   uint64
-	serial bool
+	deviceFile string // file on the host with the data of the namespace or serial port
+	userPath   string // path to which the user wants the tensor copied
+	size       uint64 // size of the tensor in bytes
+	isSerial   bool   // lmrun writes to a serial port
 }
 
-// serialsMax is how many serial lines the kernel makes
+// serialsMax is the number of serial ports that the kernel supports
 // (CONFIG_SERIAL_8250_RUNTIME_UARTS).
 const serialsMax = 4
 
-// drivesNVMe tells that an image is for QEMU's NVMe controller.
-func drivesNVMe(image *lmb.Image) bool {
+// usesNVMe reports whether an image is for QEMU's NVMe controller.
+func usesNVMe(image *lmb.Image) bool {
 	return slices.ContainsFunc(image.Devices,
 		func(t lmb.Device) bool {
 			return t.Vendor == boards.Nvme.Vendor &&
@@ -38,11 +38,12 @@ func drivesNVMe(image *lmb.Image) bool {
 		})
 }
 
-// bind replaces the host files in lmrun's flags -input and -output by files of
-// the guest. It packs the inputs and adds a drive for each output.
-func (m *machine) bind(flags []string, image *lmb.Image) ([]output, error) {
+// replaceHostFiles copies lmrun's flags to the arguments of PID 1. In the flags -input and -output,
+// it replaces paths on the host by paths in the guest. It adds the files of inputs to the guest,
+// and a drive or serial port for each output.
+func (m *machine) replaceHostFiles(flags []string, image *lmb.Image) ([]output, error) {
 	var outputs []output
-	var inputs, written []string
+	var inputPaths, outputPaths []string
 	for i := 0; i < len(flags); i++ {
 		name, value, inline := strings.Cut(strings.TrimLeft(flags[i], "-"), "=")
 		if !strings.HasPrefix(flags[i], "-") || name != "input" && name != "output" {
@@ -51,56 +52,57 @@ func (m *machine) bind(flags []string, image *lmb.Image) ([]output, error) {
 		}
 		if !inline {
 			if i++; i == len(flags) {
-				return nil, fmt.Errorf("-%s takes NAME=FILE", name)
+				return nil, fmt.Errorf("-%s requires a value NAME=FILE", name)
 			}
 			value = flags[i]
 		}
 		tensor, path, ok := strings.Cut(value, "=")
 		if !ok {
-			return nil, fmt.Errorf("-%s takes NAME=FILE, not %s", name, value)
+			return nil, fmt.Errorf("-%s requires NAME=FILE, not %s", name, value)
 		}
-		inside := fmt.Sprintf("/input/%d", len(m.files))
+		guestPath := fmt.Sprintf("/input/%d", len(m.files))
 		if name == "input" {
-			data, err := files.Read(path, inputMax)
+			data, err := files.Read(path, inputBytesMax)
 			if err != nil {
 				return nil, err
 			}
-			inputs, m.files[inside] = append(inputs, path), data
+			inputPaths, m.files[guestPath] = append(inputPaths, path), data
 		} else {
 			o := output{filepath.Join(m.dir, fmt.Sprintf("output%d.img", len(outputs))), path,
-				tensorSize(image, tensor), drivesNVMe(image)}
-			if err := o.create(); err != nil {
+				tensorSize(image, tensor), usesNVMe(image)}
+			if err := o.createDeviceFile(); err != nil {
 				return nil, err
 			}
-			written, outputs = append(written, path), append(outputs, o)
-			if inside = m.attach(&o); inside == "" {
-				return nil, fmt.Errorf("-output: %d at most for an image that drives NVMe",
+			outputPaths, outputs = append(outputPaths, path), append(outputs, o)
+			if guestPath = m.attachOutput(&o); guestPath == "" {
+				return nil, fmt.Errorf("too many -output flags: an image for NVMe can have %d",
 					serialsMax)
 			}
 		}
-		m.args = append(m.args, "-"+name, tensor+"="+inside)
+		m.args = append(m.args, "-"+name, tensor+"="+guestPath)
 	}
-	return outputs, files.RejectAliases(written, inputs...)
+	return outputs, files.RejectAliases(outputPaths, inputPaths...)
 }
 
-// attach gives the guest's name of what stands for an output, empty where the
-// machine has no room for it.
-func (m *machine) attach(o *output) string {
-	if !o.serial {
-		m.drives = append(m.drives, o.drive)
+// attachOutput adds a drive or a serial port for an output to the machine. It returns the path of
+// the device in the guest, or "" if the machine has no serial port left.
+func (m *machine) attachOutput(o *output) string {
+	if !o.isSerial {
+		m.drives = append(m.drives, o.deviceFile)
 		return fmt.Sprintf("/dev/nvme0n%d", len(m.drives))
 	}
 	if len(m.serials) == serialsMax {
 		return ""
 	}
-	m.serials = append(m.serials, o.drive)
+	m.serials = append(m.serials, o.deviceFile)
 	return fmt.Sprintf("/dev/ttyS%d", len(m.serials)-1)
 }
 
-// inputMax bounds the file of an input, which the guest has in memory.
-const inputMax = 1 << 30
+// inputBytesMax is the maximum size of the file of an input, which is in the guest's memory.
+const inputBytesMax = 1 << 30
 
-// tensorSize is 0 for a tensor that does not exist; lmrun says so.
+// tensorSize returns the size of a tensor in bytes, or 0 if the image has no such tensor. In that
+// case lmrun will report an error.
 func tensorSize(image *lmb.Image, name string) uint64 {
 	for i := range image.Tensors {
 		if image.Tensors[i].Name == name {
@@ -110,42 +112,43 @@ func tensorSize(image *lmb.Image, name string) uint64 {
 	return 0
 }
 
-// unwritten is the time of a drive's file that QEMU has not written to.
-var unwritten = time.Unix(0, 0)
+// unwrittenTime is the modification time of a drive's file to which QEMU has not written.
+var unwrittenTime = time.Unix(0, 0)
 
-// create makes the drive's file. The kernel writes in pages.
-func (o *output) create() error {
+// createDeviceFile creates the file for the drive or serial port. The size of a drive is a multiple
+// of a page, because the kernel writes whole pages.
+func (o *output) createDeviceFile() error {
 	const page = 4096
-	if o.serial {
-		return writeZeros(o.drive, 0)
+	if o.isSerial {
+		return writeZeros(o.deviceFile, 0)
 	}
-	if err := writeZeros(o.drive, int64(o.size/page+1)*page); err != nil {
+	if err := writeZeros(o.deviceFile, int64(o.size/page+1)*page); err != nil {
 		return err
 	}
-	return os.Chtimes(o.drive, unwritten, unwritten)
+	return os.Chtimes(o.deviceFile, unwrittenTime, unwrittenTime)
 }
 
-// fetch copies what lmrun wrote to where the user wants it.
-func (o *output) fetch() error {
-	info, err := os.Stat(o.drive)
+// copyToUser copies the bytes that lmrun wrote to the path that the user named.
+func (o *output) copyToUser() error {
+	info, err := os.Stat(o.deviceFile)
 	if err != nil {
 		return err
 	}
-	if info.ModTime().Equal(unwritten) {
-		return fmt.Errorf("%s: lmrun wrote nothing to its drive", o.path)
+	if info.ModTime().Equal(unwrittenTime) {
+		return fmt.Errorf("%s: lmrun wrote nothing to its drive", o.userPath)
 	}
-	data, err := os.ReadFile(o.drive)
-	if o.serial {
-		// The line puts a carriage return before each newline, and each run
-		// wrote its own.
+	data, err := os.ReadFile(o.deviceFile)
+	if o.isSerial {
+		// The serial port inserts a carriage return before each newline. Each run wrote the output
+		// once: use the output of the last run.
 		data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 		data = data[max(0, len(data)-int(o.size)):]
 	}
 	if err == nil && uint64(len(data)) < o.size {
-		err = fmt.Errorf("%s: lmrun wrote %d of %d bytes", o.path, len(data), o.size)
+		err = fmt.Errorf("%s: lmrun wrote %d of %d bytes", o.userPath, len(data), o.size)
 	}
 	if err != nil {
 		return err
 	}
-	return files.Write(o.path, data[:o.size], 0o666, files.Replace)
+	return files.Write(o.userPath, data[:o.size], 0o666, files.OpenToReplace)
 }

@@ -14,17 +14,17 @@ import (
 	newc "lightmetal/tools/ship/bootimage/initramfs"
 )
 
-// bootImage makes a boot image with tools/ship/bootimage and returns its folder.
-func bootImage(t *testing.T, args ...string) string {
+// buildBootImage builds a boot image with tools/ship/bootimage, and returns its directory.
+func buildBootImage(t *testing.T, args ...string) string {
 	t.Helper()
-	kernel, runner := tool(t, "LM_GUEST_KERNEL"), tool(t, "LM_GUEST_LMRUN")
+	kernel, runner := fromEnv(t, "LM_GUEST_KERNEL"), fromEnv(t, "LM_GUEST_LMRUN")
 	out := filepath.Join(t.TempDir(), "image")
 	program := func(name string) string {
 		return goBuild(t, runtime.GOARCH, "lightmetal/tools/"+name)
 	}
-	program("lmrun") // the verifier finds it next to itself
+	program("lmrun") // the verifier runs the lmrun in its own directory
 	c := exec.Command(program("ship/bootimage"),
-		append([]string{"image", "--lmrun", runner, "--lminit", lminit(runner), "--verifier",
+		append([]string{"image", "--lmrun", runner, "--lminit", lminitPath(runner), "--verifier",
 			program("lminit"),
 			"--kernel", kernel, "--out", out}, args...)...)
 	if text, err := c.CombinedOutput(); err != nil {
@@ -33,58 +33,59 @@ func bootImage(t *testing.T, args ...string) string {
 	return out
 }
 
-// booted is one boot of what bootimage made.
-type booted struct {
+// imageBoot is a finished boot of a boot image.
+type imageBoot struct {
 	*machine
-	exit    int
-	console string
-	down    string // reset or off
+	exit     int
+	console  string
+	shutdown string // how the machine ended: "reset" or "off"
 }
 
-// bootFrom boots the kernel, the initramfs and the command line that lie in a
-// folder, as they are.
-func bootFrom(t *testing.T, folder string, extra ...string) booted {
+// bootDir boots the unchanged kernel, initramfs and command line in a directory.
+func bootDir(t *testing.T, dir string, qemuArgs ...string) imageBoot {
 	t.Helper()
-	return bootWith(t, nil, folder, extra...)
+	return bootDirWithDrives(t, nil, dir, qemuArgs...)
 }
 
-// bootWith is bootFrom on a machine with drives, which has no other controller
-// than theirs.
-func bootWith(t *testing.T, drives []string, folder string, extra ...string) booted {
+// bootDirWithDrives is like bootDir, for a machine with drives. Their controller is the only NVMe
+// controller of the machine.
+func bootDirWithDrives(t *testing.T, drives []string, dir string, qemuArgs ...string) imageBoot {
 	t.Helper()
 	var console bytes.Buffer
-	m := machineFrom(t, folder, &console, extra...)
+	m := machineForDir(t, dir, &console, qemuArgs...)
 	m.drives = drives
 	exit, err := m.boot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return booted{m, exit, console.String(), wentDown(t, m)}
+	return imageBoot{m, exit, console.String(), shutdownKind(t, m)}
 }
 
-func machineFrom(t *testing.T, folder string, console *bytes.Buffer, extra ...string) *machine {
+// machineForDir returns a machine with the kernel, initramfs and command line in a directory.
+func machineForDir(t *testing.T, dir string, console *bytes.Buffer, qemuArgs ...string) *machine {
 	t.Helper()
-	line, err := os.ReadFile(filepath.Join(folder, "cmdline.txt"))
+	line, err := os.ReadFile(filepath.Join(dir, "cmdline.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := &machine{
-		kernel: filepath.Join(folder, "Image"), lmrun: tool(t, "LM_GUEST_LMRUN"),
-		files: map[string][]byte{}, dir: t.TempDir(), timeout: bootLimit, stdout: console,
-		// QEMU takes the last of each. These two make a panic end it.
-		extra: append([]string{"-initrd", filepath.Join(folder, "initramfs.cpio.gz"), "-append",
+		kernel: filepath.Join(dir, "Image"), lmrun: fromEnv(t, "LM_GUEST_LMRUN"),
+		files: map[string][]byte{}, dir: t.TempDir(), timeout: bootTimeout, stdout: console,
+		// QEMU uses the last value of each option. With loglevel=1 and panic=-1, a panic of the
+		// kernel is printed and ends QEMU.
+		extraArgs: append([]string{"-initrd", filepath.Join(dir, "initramfs.cpio.gz"), "-append",
 			strings.TrimSpace(string(line)) + " loglevel=1 panic=-1",
-			"-trace", "qemu_system_shutdown_request"}, extra...),
+			"-trace", "qemu_system_shutdown_request"}, qemuArgs...),
 	}
-	m.trace = filepath.Join(m.dir, "trace")
+	m.traceFile = filepath.Join(m.dir, "trace")
 	return m
 }
 
-// wentDown tells how a machine ended. QEMU tells of a guest that switches off
-// (ShutdownCause 6), and with -no-reboot ends silently on a reset.
-func wentDown(t *testing.T, m *machine) string {
+// shutdownKind returns how a machine ended: "off" or "reset". QEMU traces an event when the guest
+// switches the machine off (ShutdownCause 6). With -no-reboot, it traces none for a reset.
+func shutdownKind(t *testing.T, m *machine) string {
 	t.Helper()
-	trace, err := os.ReadFile(m.trace)
+	trace, err := os.ReadFile(m.traceFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,23 +95,24 @@ func wentDown(t *testing.T, m *machine) string {
 	return "reset"
 }
 
-// says holds the console against lines; * stands for the rest of one.
-func (b booted) says(t *testing.T, exit hal.Code, down string, lines ...string) {
+// requireConsole requires an exit status, a kind of shutdown, and all lines of the console. A *
+// matches the rest of a line.
+func (b imageBoot) requireConsole(t *testing.T, exit hal.Code, shutdown string, lines ...string) {
 	t.Helper()
 	got := strings.Split(strings.TrimSpace(b.console), "\n")
-	good := b.exit == exit.ExitStatus() && b.down == down && len(got) == len(lines)
-	for i := 0; good && i < len(lines); i++ {
-		start, any := strings.CutSuffix(lines[i], "*")
-		good = got[i] == lines[i] || any && strings.HasPrefix(got[i], start)
+	equal := b.exit == exit.ExitStatus() && b.shutdown == shutdown && len(got) == len(lines)
+	for i := 0; equal && i < len(lines); i++ {
+		prefix, isPrefix := strings.CutSuffix(lines[i], "*")
+		equal = got[i] == lines[i] || isPrefix && strings.HasPrefix(got[i], prefix)
 	}
-	if !good {
+	if !equal {
 		t.Errorf("exit %d, want %d; machine %s, want %s; the console:\n%s\nwant\n%s", b.exit,
-			exit.ExitStatus(), b.down, down, b.console, strings.Join(lines, "\n"))
+			exit.ExitStatus(), b.shutdown, shutdown, b.console, strings.Join(lines, "\n"))
 	}
 }
 
-// configFile writes a configuration.
-func configFile(t *testing.T, text string) string {
+// writeConfig writes a configuration to a file, and returns its path.
+func writeConfig(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lmrun.conf")
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -119,53 +121,55 @@ func configFile(t *testing.T, text string) string {
 	return path
 }
 
-// mistaken is identified with another factorial at its end.
-func mistaken(t *testing.T) string {
-	return written(t, eduImage(mainOf(write(8, 12), poll(0x20, 1, 0, 10_000_000), expect(8, 1))))
+// failingImage writes an image that computes 12! and fails, because it expects another result.
+func failingImage(t *testing.T) string {
+	return writeImage(t, eduImage(mainSequence(writeCommand(8, 12),
+		pollCommand(0x20, 1, 0, 10_000_000), expectCommand(8, 1))))
 }
 
 func TestBootImageReplaysTheCaptureOfEdu(t *testing.T) {
 	t.Parallel()
-	path, image := made(t, "import", "--from", "qemu", "--region", "edu-mmio", "--base",
+	path, image := makeImage(t, "import", "--from", "qemu", "--region", "edu-mmio", "--base",
 		"0x10000000", "--board", "edu",
 		"../../../testdata/captures/edu.qemutrace")
-	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--device", "pci:1234:11e8", "--seal",
+	b := bootDir(t, buildBootImage(t, "--board", "qemu-virt", "--device", "pci:1234:11e8", "--seal",
 		path))
-	b.says(t, hal.OK, "off", "lminit: /lmrun.conf: images: 1", "lmrun: done: main of /image.lmb*",
-		"lminit: poweroff")
+	b.requireConsole(t, hal.OK, "off", "lminit: /lmrun.conf: images: 1",
+		"lmrun: done: main of /image.lmb*", "lminit: poweroff")
 	trace := b.qemuTrace(t, edu)
-	if failed, _, err := expanded(t, image, "main").match(trace); failed != "" || err != nil {
+	if failed, _, err := mustExpand(t, image, "main").match(trace); failed != "" || err != nil {
 		t.Errorf("failed at %q, %v", failed, err)
 	}
 }
 
 func TestBootImageRestartsAndThenReboots(t *testing.T) {
 	t.Parallel()
-	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--on-failure", "restart 2 reboot",
-		mistaken(t)))
+	b := bootDir(t, buildBootImage(t, "--board", "qemu-virt", "--on-failure", "restart 2 reboot",
+		failingImage(t)))
 	failed := "lmrun: expect failed: main, command 2: *"
-	b.says(t, hal.ExpectFailed, "reset", "lminit: /lmrun.conf: images: 1", failed,
+	b.requireConsole(t, hal.ExpectFailed, "reset", "lminit: /lmrun.conf: images: 1", failed,
 		"lminit: restarting after exit status 76",
 		failed, "lminit: restarting after exit status 76", failed, "lminit: reboot")
 }
 
-// TestBootImageWithoutAConsoleRestartsAndThenPowersOff names a console that the machine does
-// not have: Linux then starts PID 1 without open files, so there is no output. QEMU shows
-// that it ran twice and switched the machine off, which a panic does not.
+// TestBootImageWithoutAConsoleRestartsAndThenPowersOff boots with a console that the machine does
+// not have. Linux then starts PID 1 without open files, so there is no output. QEMU's trace must
+// show that the image ran twice and that the machine was switched off. After a panic it would not
+// be switched off.
 func TestBootImageWithoutAConsoleRestartsAndThenPowersOff(t *testing.T) {
 	t.Parallel()
-	folder := bootImage(t, "--board", "qemu-virt", "--on-failure", "restart 1 poweroff",
-		mistaken(t))
+	dir := buildBootImage(t, "--board", "qemu-virt", "--on-failure", "restart 1 poweroff",
+		failingImage(t))
 	for _, console := range []string{"console=none", "console=ttyS9,115200"} {
-		if err := os.WriteFile(filepath.Join(folder, "cmdline.txt"), []byte(console+"\n"),
+		if err := os.WriteFile(filepath.Join(dir, "cmdline.txt"), []byte(console+"\n"),
 			0o644); err != nil {
 			t.Fatal(err)
 		}
-		var said bytes.Buffer
-		m := machineFrom(t, folder, &said)
+		var output bytes.Buffer
+		m := machineForDir(t, dir, &output)
 		if _, err := m.boot(); err == nil || !strings.Contains(err.Error(), "without a line") ||
-			said.Len() != 0 {
-			t.Errorf("%s: %v; it said %q", console, err, &said)
+			output.Len() != 0 {
+			t.Errorf("%s: error %v; the console %q", console, err, &output)
 		}
 		stores := 0
 		for _, a := range m.qemuTrace(t, edu) {
@@ -173,18 +177,19 @@ func TestBootImageWithoutAConsoleRestartsAndThenPowersOff(t *testing.T) {
 				stores++
 			}
 		}
-		if down := wentDown(t, m); down != "off" || stores != 2 {
-			t.Errorf("%s: machine %s, want off; %d stores, want 2", console, down, stores)
+		if shutdown := shutdownKind(t, m); shutdown != "off" || stores != 2 {
+			t.Errorf("%s: machine %s, want off; %d stores, want 2", console, shutdown, stores)
 		}
 	}
 }
 
-// TestBootImageReplaysSeveralImagesUpToAFailure also mounts a file system for an output, and
-// reserves memory.
+// TestBootImageReplaysSeveralImagesUpToAFailure runs a configuration with four images, of which the
+// third one fails. The configuration also mounts a file system for an output and reserves huge
+// pages.
 func TestBootImageReplaysSeveralImagesUpToAFailure(t *testing.T) {
 	t.Parallel()
-	bad, dir := mistaken(t), t.TempDir()
-	factorial, _ := made(t, "asm", "../../../testdata/listings/edu-factorial.lms")
+	bad, dir := failingImage(t), t.TempDir()
+	factorial, _ := makeImage(t, "asm", "../../../testdata/listings/edu-factorial.lms")
 	second := filepath.Join(dir, "second.lmb")
 	if err := os.Rename(factorial, second); err != nil {
 		t.Fatal(err)
@@ -193,21 +198,21 @@ func TestBootImageReplaysSeveralImagesUpToAFailure(t *testing.T) {
 	if err := os.WriteFile(n, []byte{6, 0, 0, 0}, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	config := configFile(t, "on-success reboot\nhugepages 4\nmount none /out tmpfs\n"+
+	config := writeConfig(t, "on-success reboot\nhugepages 4\nmount none /out tmpfs\n"+
 		"image second.lmb\nsequence compute\ninput n=n\noutput result=/out/result\nloop 2\n"+
 		"image second.lmb\nimage /image.lmb\nimage second.lmb\n")
-	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--config", config, "--add", n, bad,
+	b := bootDir(t, buildBootImage(t, "--board", "qemu-virt", "--config", config, "--add", n, bad,
 		second))
-	b.says(t, hal.ExpectFailed, "off", "lminit: /lmrun.conf: images: 4",
+	b.requireConsole(t, hal.ExpectFailed, "off", "lminit: /lmrun.conf: images: 4",
 		"lmrun: done: compute of second.lmb, 2 times*", "lmrun: done: main of second.lmb*",
 		"lmrun: expect failed: main, command 2: *", "lminit: poweroff")
 }
 
-// TestBootImageLoadsModulesAndBindsADriver binds edu to VFIO, which needs modules, and opens
-// it with that backend.
+// TestBootImageLoadsModulesAndBindsADriver loads the modules of VFIO, binds vfio-pci to edu, and
+// replays an image on edu with the backend vfio.
 func TestBootImageLoadsModulesAndBindsADriver(t *testing.T) {
 	t.Parallel()
-	modules := tool(t, "LM_GUEST_MODULES")
+	modules := fromEnv(t, "LM_GUEST_MODULES")
 	args, config := []string{"--board", "qemu-virt"}, "on-success reboot\n"
 	for _, name := range []string{"vfio.ko", "vfio_virqfd.ko", "vfio_iommu_type1.ko",
 		"vfio-pci-core.ko", "vfio-pci.ko"} {
@@ -215,16 +220,40 @@ func TestBootImageLoadsModulesAndBindsADriver(t *testing.T) {
 		config += "module /modules/" + name + "\n"
 	}
 	config += "bind vfio-pci 0000:00:02.0\nimage image.lmb\ndevice vfio:0000:00:02.0\nloop 3\n"
-	args = append(args, "--config", configFile(t, config), written(t, identified()))
-	b := bootFrom(t, bootImage(t, args...), "-M", "virt,iommu=smmuv3,gic-version=3")
-	b.says(t, hal.OK, "reset", "lminit: /lmrun.conf: images: 1",
+	args = append(args, "--config", writeConfig(t, config), writeImage(t, factorialImage()))
+	b := bootDir(t, buildBootImage(t, args...), "-M", "virt,iommu=smmuv3,gic-version=3")
+	b.requireConsole(t, hal.OK, "reset", "lminit: /lmrun.conf: images: 1",
 		"lmrun: done: main of image.lmb, 3 times*", "lminit: reboot")
 }
 
-// TestBadConfigurationIsSaidAndEndsAsConfigured packs configurations that bootimage rejects.
-func TestBadConfigurationIsSaidAndEndsAsConfigured(t *testing.T) {
+// TestMissingModulesAreNamed boots without the modules of VFIO, and with vfio-pci.ko but without
+// the modules that it needs.
+func TestMissingModulesAreNamed(t *testing.T) {
 	t.Parallel()
-	folder := bootImage(t, "--board", "qemu-virt", written(t, identified()))
+	add := filepath.Join(fromEnv(t, "LM_GUEST_MODULES"), "vfio-pci.ko") + "=/modules/vfio-pci.ko"
+	const bind = "bind vfio-pci 0000:00:02.0\nimage image.lmb\n"
+	for _, test := range []struct {
+		config, line string
+		exit         hal.Code
+	}{
+		{bind, "lminit: no such file: /lmrun.conf:1: bind vfio-pci 0000:00:02.0: the kernel " +
+			"has no driver vfio-pci; *", hal.NoFile},
+		{"module /modules/vfio-pci.ko\n" + bind, "lminit: /lmrun.conf:1: module " +
+			"/modules/vfio-pci.ko: the kernel rejects the module: a module that it needs is " +
+			"not loaded; *", hal.Internal},
+	} {
+		dir := buildBootImage(t, "--board", "qemu-virt", "--add", add, "--config",
+			writeConfig(t, test.config), writeImage(t, factorialImage()))
+		bootDir(t, dir).requireConsole(t, test.exit, "off", "lminit: /lmrun.conf: images: 1",
+			test.line, "lminit: poweroff")
+	}
+}
+
+// TestBadConfigurationIsReportedAndEndsAsConfigured boots with configurations that bootimage would
+// reject.
+func TestBadConfigurationIsReportedAndEndsAsConfigured(t *testing.T) {
+	t.Parallel()
+	dir := buildBootImage(t, "--board", "qemu-virt", writeImage(t, factorialImage()))
 	for _, test := range []struct{ text, says, then, down string }{
 		{"on-failure reboot\n\nfrobnicate 1\nimage /image.lmb\n",
 			"lminit: usage: /lmrun.conf:3: frobnicate is unknown, or must follow a line*",
@@ -232,23 +261,23 @@ func TestBadConfigurationIsSaidAndEndsAsConfigured(t *testing.T) {
 		{"image /image.lmb\nloop x\n", "lminit: usage: /lmrun.conf:2: -loop takes*",
 			"lminit: poweroff", "off"},
 	} {
-		repack(t, folder, test.text)
-		bootFrom(t, folder).says(t, hal.Usage, test.down, test.says, test.then)
+		replaceConfig(t, dir, test.text)
+		bootDir(t, dir).requireConsole(t, hal.Usage, test.down, test.says, test.then)
 	}
 }
 
-// repack puts another configuration into an initramfs.
-func repack(t *testing.T, folder, config string) {
+// replaceConfig replaces the configuration in the initramfs of a boot image.
+func replaceConfig(t *testing.T, dir, config string) {
 	t.Helper()
-	init, err := os.ReadFile(filepath.Join(folder, "root", "init"))
+	init, err := os.ReadFile(filepath.Join(dir, "root", "init"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner, err := os.ReadFile(filepath.Join(folder, "root", "lmrun"))
+	runner, err := os.ReadFile(filepath.Join(dir, "root", "lmrun"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	image, err := os.ReadFile(filepath.Join(folder, "root", "image.lmb"))
+	image, err := os.ReadFile(filepath.Join(dir, "root", "image.lmb"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,14 +286,14 @@ func repack(t *testing.T, folder, config string) {
 		{Path: "/lmrun", Mode: 0o755, Data: runner},
 		{Path: "/image.lmb", Data: image}, {Path: "/lmrun.conf", Data: []byte(config)}}),
 		newc.Gzip(&packed, archive.Bytes()),
-		os.WriteFile(filepath.Join(folder, "initramfs.cpio.gz"), packed.Bytes(), 0o644))
+		os.WriteFile(filepath.Join(dir, "initramfs.cpio.gz"), packed.Bytes(), 0o644))
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestFITStartsUnderUBoot boots the tree that bootimage makes for a board with
-// U-Boot, on QEMU's U-Boot, with the device tree of QEMU's machine.
+// TestFITStartsUnderUBoot boots the FIT image that bootimage builds for boards with U-Boot. It runs
+// on U-Boot for QEMU, with the device tree of QEMU's machine.
 func TestFITStartsUnderUBoot(t *testing.T) {
 	t.Parallel()
 	uboot := os.Getenv("LM_GUEST_UBOOT")
@@ -274,21 +303,21 @@ func TestFITStartsUnderUBoot(t *testing.T) {
 	}
 	dir := t.TempDir()
 	tree := filepath.Join(dir, "board.dtb")
-	board := []string{"-cpu", "cortex-a72", "-m", "1024", "-nographic", "-no-reboot", "-nic",
+	qemuArgs := []string{"-cpu", "cortex-a72", "-m", "1024", "-nographic", "-no-reboot", "-nic",
 		"none", "-bios", uboot}
-	if text, err := exec.Command("qemu-system-aarch64",
-		append([]string{"-M", "virt,dumpdtb=" + tree}, board...)...).CombinedOutput(); err != nil {
+	dumpTree := append([]string{"-M", "virt,dumpdtb=" + tree}, qemuArgs...)
+	if text, err := exec.Command("qemu-system-aarch64", dumpTree...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	const load, at = "0x44000000", "0x60000000" // RAM of QEMU's virt begins at 0x40000000
-	folder := bootImage(t, "--board", "imx8mp", "--dtb", tree, "--load", load,
-		written(t, identified()))
-	limit := exec.Command("timeout",
+	const load, at = "0x44000000", "0x60000000" // RAM of the machine virt starts at 0x40000000
+	imageDir := buildBootImage(t, "--board", "imx8mp", "--dtb", tree, "--load", load,
+		writeImage(t, factorialImage()))
+	qemu := exec.Command("timeout",
 		append([]string{"-k", "5", "600", "qemu-system-aarch64", "-M", "virt", "-device",
 			"edu,addr=2",
 			"-device", "loader,force-raw=on,addr=" + at + ",file=" +
-				filepath.Join(folder, "image.itb")}, board...)...)
-	console := converse(t, limit, "Hit any key", "\n", "=> ",
+				filepath.Join(imageDir, "image.itb")}, qemuArgs...)...)
+	console := answerPrompts(t, qemu, "Hit any key", "\n", "=> ",
 		"setenv bootargs console=ttyAMA0 loglevel=1 panic=-1\n", "=> ", "bootm "+at+"\n")
 	for _, want := range []string{"Verifying Hash Integrity ... sha256+ OK",
 		"lmrun: done: main of /image.lmb", "lmrun: exit 0"} {
@@ -298,9 +327,9 @@ func TestFITStartsUnderUBoot(t *testing.T) {
 	}
 }
 
-// converse runs a program and answers, in order, each text that it waits for.
-// It gives all that the program said.
-func converse(t *testing.T, c *exec.Cmd, dialogue ...string) string {
+// answerPrompts runs a program, and writes an answer to it after each expected prompt. It returns
+// all text that the program printed. promptsAndAnswers has pairs of a prompt and its answer.
+func answerPrompts(t *testing.T, c *exec.Cmd, promptsAndAnswers ...string) string {
 	t.Helper()
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -318,14 +347,14 @@ func converse(t *testing.T, c *exec.Cmd, dialogue ...string) string {
 	for {
 		n, err := out.Read(buffer)
 		all.Write(buffer[:n])
-		for len(dialogue) > 0 {
-			at := strings.Index(all.String()[seen:], dialogue[0])
+		for len(promptsAndAnswers) > 0 {
+			at := strings.Index(all.String()[seen:], promptsAndAnswers[0])
 			if at < 0 {
 				break
 			}
-			seen += at + len(dialogue[0])
-			_, _ = in.Write([]byte(dialogue[1]))
-			dialogue = dialogue[2:]
+			seen += at + len(promptsAndAnswers[0])
+			_, _ = in.Write([]byte(promptsAndAnswers[1]))
+			promptsAndAnswers = promptsAndAnswers[2:]
 		}
 		if err != nil {
 			_ = c.Wait()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// boardReport is what the test reads of lm check-board --json.
+// boardReport has those fields of the output of `lm check-board --json` that the test checks.
 type boardReport struct {
 	Exit    int
 	Board   string
@@ -18,6 +18,7 @@ type boardReport struct {
 	Checks  []struct{ Check, State, Found, Next string }
 }
 
+// find returns the state and the finding of a check.
 func (r *boardReport) find(check string) (state, found string) {
 	for _, c := range r.Checks {
 		if c.Check == check {
@@ -27,6 +28,7 @@ func (r *boardReport) find(check string) (state, found string) {
 	return "", ""
 }
 
+// missing returns the names of the checks with the state "missing".
 func (r *boardReport) missing() (names []string) {
 	for _, c := range r.Checks {
 		if c.State == "missing" {
@@ -36,7 +38,7 @@ func (r *boardReport) missing() (names []string) {
 	return names
 }
 
-// boardReports reads the reports on the console, by their names.
+// boardReports returns the three reports on the console, by their names.
 func boardReports(t *testing.T, console string) map[string]*boardReport {
 	t.Helper()
 	reports := map[string]*boardReport{}
@@ -58,15 +60,16 @@ func boardReports(t *testing.T, console string) map[string]*boardReport {
 	return reports
 }
 
-// checkReports checks what lm check-board reported on a machine.
+// checkReports checks the reports of `lm check-board` in a guest: without an image, and for an
+// image before and after the machine was made ready for it.
 func checkReports(t *testing.T, r *scenarioRun) {
 	t.Helper()
 	backend := "pci"
-	if r.virt == iommu {
+	if r.machineType == iommuMachine {
 		backend = "vfio"
 	}
-	reports := boardReports(t, r.said["JudgesAMachineAsWhatItIs"])
-	plainReport(t, reports["plain"])
+	reports := boardReports(t, r.output["JudgesAMachineAsWhatItIs"])
+	checkPlainReport(t, reports["plain"])
 	if r := reports["plain"]; r.Exit != 0 || r.Missing != 0 {
 		t.Errorf("plain: exit %d, missing %v", r.Exit, r.missing())
 	}
@@ -81,8 +84,8 @@ func checkReports(t *testing.T, r *scenarioRun) {
 	}
 	for check, want := range map[string]string{
 		"device 0, edu (1234:11e8) BARs": "as large",
-		"coherence":                      "see the processor's caches",
-		"huge pages":                     "8 free, of 2 MiB each",
+		"coherence":                      "see the data in the processor's caches",
+		"huge pages":                     "free huge pages of 2 MiB: 8",
 		edu + " driver":                  backend + ":",
 		edu + " IOMMU": map[string]string{"pci": "no IOMMU",
 			"vfio": "through the driver vfio-pci"}[backend],
@@ -93,7 +96,8 @@ func checkReports(t *testing.T, r *scenarioRun) {
 	}
 }
 
-func plainReport(t *testing.T, r *boardReport) {
+// checkPlainReport checks the report without an image.
+func checkPlainReport(t *testing.T, r *boardReport) {
 	t.Helper()
 	var devices []string
 	for _, d := range r.Devices {

@@ -10,57 +10,57 @@ import (
 	"lightmetal/tools/capture/record"
 )
 
-// TestRecordedClientOfTheVendorsLibrary: a program on tt-umd (LM_TTUMD=PROGRAM,
-// static, for arm64) does by Tenstorrent's driver what it does, under the
-// recorder and without it. The record is what reached the device, and what is
-// imported of it replays without the driver, which sets no static virtual channel
-// where the library has done so by itself.
-func TestRecordedClientOfTheVendorsLibrary(t *testing.T) {
+// TestProgramOnTheVendorsLibraryIsRecorded runs a program that uses tt-umd and Tenstorrent's
+// driver, under the recorder and without it. LM_TTUMD names the program, which must be static and
+// for arm64. The record must have the accesses that reached the device. The imported image is
+// replayed without the driver, because the library sets static virtual channels, which the driver
+// does not.
+func TestProgramOnTheVendorsLibraryIsRecorded(t *testing.T) {
 	t.Parallel()
 	program := os.Getenv("LM_TTUMD")
 	if program == "" {
 		t.Skip("needs a program on tt-umd, static, for arm64 (LM_TTUMD is not set); " +
-			"tools/capture/recorder/README.md tells how one is built")
+			"tools/capture/recorder/README.md says how to build one")
 	}
-	onDriver(t, func(t *testing.T, m *machine, c *card) {
-		withRecorder(t, m)
-		m.add(t, "/client", program)
-	}, func(*card) string {
+	runOnVendorDriver(t, func(t *testing.T, m *machine, c *chip) {
+		addRecorder(t, m)
+		m.addFile(t, "/client", program)
+	}, func(*chip) string {
 		return "ready\nfolders /dev/shm\nrecord /client\nrun 0 \"\" /client\n"
 	},
-		func(t *testing.T, m *machine, c *card, console string) {
-			records, file := recordsOf(t, console)
-			trace, n := m.clientsOwn(t, c), accessesTo(records, 0)
+		func(t *testing.T, m *machine, c *chip, console string) {
+			records, file := recordsOnConsole(t, console)
+			trace, n := m.accessesOfClient(t, c), countAccesses(records, 0)
 			if n >= len(trace) {
 				t.Fatalf("%d accesses recorded; %d reached the device with and without the "+
 					"recorder", n, len(trace))
 			}
-			equalToTrace(t, records, region{bar: 0}, trace[:n])
+			requireEqualToTrace(t, records, region{bar: 0}, trace[:n])
 			t.Logf("evidence: %d accesses without the recorder", len(trace)-n)
-			// The scratch register has the last message, which was the driver's.
-			path, image := made(t, "import", "--from", "record", "--ignore",
-				"0x1ff30074-0x1ff30077", saved(t, file))
+			// Ignore the scratch register: it has a message of the driver.
+			path, image := makeImage(t, "import", "--from", "record", "--ignore",
+				"0x1ff30074-0x1ff30077", writeTempImage(t, file))
 			t.Logf("evidence: %d commands", len(image.Sequences[0].Commands))
-			again, _ := inside(t, func(m *machine) {
-				m.serveTo(t, "mock:"+c.board)
-				m.add(t, "/images/client.lmb", path)
+			replayMachine, _ := runInside(t, func(m *machine) {
+				m.addServed(t, "mock:"+c.board)
+				m.addFile(t, "/images/client.lmb", path)
 			}, "pci", "golden $"+c.board+" /images/client.lmb\n")
-			if again.served != nil {
-				t.Error(again.served)
+			if replayMachine.serversErr != nil {
+				t.Error(replayMachine.serversErr)
 			}
 		})
 }
 
-// clientsOwn gives what reached BAR 0 of the served chip and was not the
-// driver's: that has a window for itself, on Wormhole all else in BAR 4, and on
-// Blackhole asks once, before there is a client, who the PCIe tile is.
-func (m *machine) clientsOwn(t *testing.T, c *card) []access {
+// accessesOfClient returns the accesses to BAR 0 of the served chip that the driver did not make.
+// The driver accesses a TLB window that it reserves, and on Wormhole otherwise only BAR 4. On
+// Blackhole it also reads the id of the PCIe tile once, before the client starts.
+func (m *machine) accessesOfClient(t *testing.T, c *chip) []access {
 	t.Helper()
-	log, err := os.ReadFile(m.trace)
+	log, err := os.ReadFile(m.traceFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := parseServed(bytes.NewReader(log), servedRegion(m.sockets[0], 0))
+	all, err := parseServedTrace(bytes.NewReader(log), servedRegionName(m.socketPaths[0], 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +79,9 @@ func (m *machine) clientsOwn(t *testing.T, c *card) []access {
 	return all
 }
 
-// accessesTo is how many accesses to a BAR are in a record, all of them aligned.
-func accessesTo(records []record.Record, bar uint8) (n int) {
+// countAccesses returns the number of accesses to a BAR in a record. All must be aligned, so that
+// QEMU traces each as one access.
+func countAccesses(records []record.Record, bar uint8) (n int) {
 	for i := range records {
 		if r := &records[i]; (r.Kind == record.BarRead || r.Kind == record.BarWrite) &&
 			r.Bar == bar {

@@ -16,19 +16,22 @@ import (
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
-// runs are steps of a scenario that run lmrun.
-type runs struct{ steps strings.Builder }
+// runSteps is the text of a scenario's steps that run lmrun.
+type runSteps struct{ steps strings.Builder }
 
-func (r *runs) add(want hal.Code, words string, args ...string) {
-	r.step("lmrun", append([]string{fmt.Sprint(want.ExitStatus()), words}, args...))
+// addRun adds a run of lmrun that must end with the code `want` and print the text.
+func (r *runSteps) addRun(want hal.Code, text string, args ...string) {
+	r.addStep("lmrun", append([]string{fmt.Sprint(want.ExitStatus()), text}, args...))
 }
 
-// answered adds one whose system calls get answers: inside/answer.go.
-func (r *runs) answered(want hal.Code, words, answers string, args ...string) {
-	r.step("answered", append([]string{fmt.Sprint(want.ExitStatus()), words, answers}, args...))
+// addAnsweredRun adds a run in which the results of some system calls are replaced
+// (inside/answer.go).
+func (r *runSteps) addAnsweredRun(want hal.Code, text, answers string, args ...string) {
+	r.addStep("answered", append([]string{fmt.Sprint(want.ExitStatus()), text, answers}, args...))
 }
 
-func (r *runs) step(name string, args []string) {
+// addStep adds a step with quoted arguments.
+func (r *runSteps) addStep(name string, args []string) {
 	r.steps.WriteString(name)
 	for _, arg := range args {
 		fmt.Fprintf(&r.steps, " %q", arg)
@@ -36,8 +39,8 @@ func (r *runs) step(name string, args []string) {
 	r.steps.WriteString("\n")
 }
 
-// verified adds an image to what lmrun is to verify, and what it is to say.
-func (r *runs) verified(m *machine, image corpus.Image) {
+// addVerification adds an image to the machine, and a run in which lmrun verifies it.
+func (r *runSteps) addVerification(m *machine, image corpus.Image) {
 	path, want := fmt.Sprintf("/corpus/%d", len(m.files)), hal.OK
 	if image.Refusal != "" {
 		want = hal.BadImage
@@ -45,16 +48,16 @@ func (r *runs) verified(m *machine, image corpus.Image) {
 		want = hal.Usage
 	}
 	m.files[path] = image.File
-	words := image.Refusal
+	text := image.Refusal
 	if len(image.File) == 0 {
-		words = strings.TrimPrefix(words, "preamble: ") // Open says it
+		text = strings.TrimPrefix(text, "preamble: ") // here Open reports the error
 	}
-	r.add(want, words, "-check", "-longest", "1000000s", path)
+	r.addRun(want, text, "-check", "-longest", "1000000s", path)
 }
 
-// ofABoard is for a chip that is known: its registers, those that open host memory to it, and
-// commands that are like the one before.
-const ofABoard = `lightmetal 1
+// knownBoardListing is a listing for a chip with a board file. It accesses registers, also those
+// that give the chip access to host memory, and has commands that are similar to the previous one.
+const knownBoardListing = `lightmetal 1
 target wormhole 1e52:401e bar0 512MiB bar2 1MiB bar4 32MiB
 window csm   bar0 offset 0x1fe80000 size 4KiB
 window iatu  bar2 offset 0x1200 size 256
@@ -87,23 +90,24 @@ init:
   fence
 `
 
-// TestShippedVerifierRefusesInTheWordsOfTheHosts: images with every field changed,
-// and the same words by the program for arm64 as by the verifier of this process.
-func TestShippedVerifierRefusesInTheWordsOfTheHosts(t *testing.T) {
+// TestShippedVerifierPrintsTheSameMessagesAsTheHost verifies images in which each field was
+// changed. The program for arm64 must print the same messages as the verifier of this process.
+func TestShippedVerifierPrintsTheSameMessagesAsTheHost(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../testdata/listings/all-opcodes.lms")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, console := inside(t, func(m *machine) {
-		var r runs
+	_, console := runInside(t, func(m *machine) {
+		var r runSteps
 		base := lmbtest.File(t, string(text))
 		odd, err := corpus.Odd(base)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, image := range append(odd, corpus.Mutations(base, lmbtest.File(t, ofABoard))...) {
-			r.verified(m, image)
+		mutations := corpus.Mutations(base, lmbtest.File(t, knownBoardListing))
+		for _, image := range append(odd, mutations...) {
+			r.addVerification(m, image)
 		}
 		bad, _ := filepath.Glob("../../../testdata/bad/*.lmb")
 		for _, path := range bad {
@@ -111,19 +115,19 @@ func TestShippedVerifierRefusesInTheWordsOfTheHosts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.verified(m, corpus.Judged(file))
+			r.addVerification(m, corpus.Judged(file))
 		}
 		if os.Getenv("LM_GUEST_SIGNED") != "" {
-			m.addSigned(&r, base)
+			m.addSignatureRuns(&r, base)
 		}
 		m.addSteps(r.steps.String())
 	}, "pci", "")
 	t.Log(console)
 }
 
-// addSigned has an lmrun that knows signatures look for them, and for who could change
-// a file meanwhile.
-func (m *machine) addSigned(r *runs, image []byte) {
+// addSignatureRuns adds runs of an lmrun that was built with support for signatures. They check the
+// signatures, and whether another process could change a file during a run.
+func (m *machine) addSignatureRuns(r *runSteps, image []byte) {
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	digest := sha512.Sum512(image)
 	public := key.Public().(ed25519.PublicKey)
@@ -137,7 +141,7 @@ func (m *machine) addSigned(r *runs, image []byte) {
 			make([]byte, ed25519.SignatureSize))...)
 	m.files["/broken.lmb"] = append(bytes.Clone(m.files["/signed.lmb"][:len(image)+64]),
 		make([]byte, 64)...)
-	m.files["/keys"] = fmt.Appendf(nil, "# whom we believe\n\n%x\n", public)
+	m.files["/keys"] = fmt.Appendf(nil, "# trusted keys\n\n%x\n", public)
 	m.files["/short"], m.files["/none"] = []byte("00\n"), nil
 	const controls = "\x01\x7f\"\u061c\u200e\u200f\u2028\u2066" // which messages replace
 	m.files["/letters"] = []byte(controls + "ü\u2010\u2070\ufffd" + strings.Repeat("zz", 32))
@@ -145,7 +149,7 @@ func (m *machine) addSigned(r *runs, image []byte) {
 	const mounts = "1 2 8:0 / / ro - ext4 /dev/sda ro\n"
 	for _, c := range []struct {
 		want                      hal.Code
-		words, answers, keys, run string
+		text, answers, keys, path string
 	}{
 		{hal.OK, "", "", "/keys", "/signed.lmb"},
 		{hal.Denied, "not signed", "", "/keys", "/plain.lmb"},
@@ -163,7 +167,7 @@ func (m *machine) addSigned(r *runs, image []byte) {
 		{hal.OK, "", "statx @136:0800000000000000", "/keys", "/signed.lmb"},
 		{hal.IO, "/signed.lmb", "pread64 /signed.lmb #2 =-5", "/keys", "/signed.lmb"},
 	} {
-		r.answered(c.want, c.words, c.answers, "-check", "-longest", "1000000s", "-key", c.keys,
-			c.run)
+		r.addAnsweredRun(c.want, c.text, c.answers, "-check", "-longest", "1000000s", "-key",
+			c.keys, c.path)
 	}
 }

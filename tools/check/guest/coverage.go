@@ -15,23 +15,24 @@ import (
 	"lightmetal/tools/check/coverage/trace"
 )
 
-// coverage is the directory to which QEMU writes which instructions of lmrun ran during a
-// boot. Then PID 1 must be linked at another address (elsewhere).
-var coverage = os.Getenv("LM_GUEST_COVERAGE")
+// coverageDir is the directory that collects which instructions of lmrun were executed during
+// boots. If it is not empty, PID 1 must be linked at other addresses than lmrun (linkElsewhere).
+var coverageDir = os.Getenv("LM_GUEST_COVERAGE")
 
-// coverageLock keeps machines that end at the same time from losing each other's additions.
+// coverageLock protects the files in coverageDir, because several machines may end at the same
+// time.
 var coverageLock sync.Mutex
 
-// elsewhere has Go's linker put a program of the guest where lmrun, which is
-// linked as ever, has nothing.
-const elsewhere = "-T=0x40001000"
+// linkElsewhere is the flag for Go's linker that links a program of the guest at addresses that
+// lmrun, which is linked at the default address, does not use.
+const linkElsewhere = "-T=0x40001000"
 
-// run runs QEMU, and has it tell where that is wanted.
-func (m *machine) run(qemu *exec.Cmd) error {
-	if coverage == "" {
+// runQEMU runs QEMU. If coverageDir is set, QEMU also logs which instructions of lmrun it executes.
+func (m *machine) runQEMU(qemu *exec.Cmd) error {
+	if coverageDir == "" {
 		return qemu.Run()
 	}
-	program, err := m.coveredProgram()
+	program, err := m.openCoveredProgram()
 	if err != nil {
 		return err
 	}
@@ -43,45 +44,47 @@ func (m *machine) run(qemu *exec.Cmd) error {
 	qemu.ExtraFiles = []*os.File{to} // descriptor 3
 	qemu.Args = append(qemu.Args, program.Flags("/dev/fd/3")...)
 	if cpu := os.Getenv("LM_GUEST_CPU"); cpu != "" {
-		qemu.Args = append(qemu.Args, "-cpu", cpu) // QEMU takes the last
+		qemu.Args = append(qemu.Args, "-cpu", cpu) // QEMU uses the last -cpu
 	}
 	if err := qemu.Start(); err != nil {
 		return err
 	}
 	to.Close()
-	err = m.follow(program, from)
+	err = m.readCoverage(program, from)
 	return errors.Join(qemu.Wait(), err)
 }
 
-// follow reads QEMU's log. The events of a trace that is wanted too are in it.
-func (m *machine) follow(program *trace.Program, log *os.File) error {
+// readCoverage reads QEMU's log of executed instructions, and adds them to coverageDir. The log
+// also contains the events of the trace, which readCoverage writes to m.traceFile.
+func (m *machine) readCoverage(program *trace.Program, log *os.File) error {
 	defer log.Close()
-	rest := io.Discard
-	if m.trace != "" {
-		file, err := os.Create(m.trace)
+	traceOut := io.Discard
+	if m.traceFile != "" {
+		file, err := os.Create(m.traceFile)
 		if err != nil {
 			return err
 		}
 		defer file.Close()
-		rest = file
+		traceOut = file
 	}
 	seen := make([]trace.Seen, len(program.Words))
-	if err := program.Follow(log, seen, rest); err != nil {
-		_, _ = io.Copy(io.Discard, log) // QEMU would wait
-		return fmt.Errorf("what QEMU tells of lmrun: %w", err)
+	if err := program.Follow(log, seen, traceOut); err != nil {
+		_, _ = io.Copy(io.Discard, log) // otherwise QEMU would block on the full pipe
+		return fmt.Errorf("QEMU's log of executed instructions: %w", err)
 	}
 	coverageLock.Lock()
 	defer coverageLock.Unlock()
-	return program.Add(coverage, seen)
+	return program.Add(coverageDir, seen)
 }
 
-// coveredProgram is the guest's lmrun, beside which nothing may lie.
-func (m *machine) coveredProgram() (program *trace.Program, err error) {
+// openCoveredProgram returns the guest's lmrun. It returns an error if another program of the guest
+// has the same addresses, because QEMU's log does not distinguish programs.
+func (m *machine) openCoveredProgram() (program *trace.Program, err error) {
 	programs := maps.Clone(m.files)
-	for guest, host := range map[string]string{"/lmrun": m.lmrun,
-		"/init": cmp.Or(m.init, lminit(m.lmrun))} {
-		if programs[guest] == nil {
-			if programs[guest], err = os.ReadFile(host); err != nil {
+	for guestPath, hostPath := range map[string]string{"/lmrun": m.lmrun,
+		"/init": cmp.Or(m.initProgram, lminitPath(m.lmrun))} {
+		if programs[guestPath] == nil {
+			if programs[guestPath], err = os.ReadFile(hostPath); err != nil {
 				return nil, err
 			}
 		}
@@ -90,23 +93,25 @@ func (m *machine) coveredProgram() (program *trace.Program, err error) {
 		return nil, err
 	}
 	for path, data := range programs {
-		if path != "/lmrun" && overlaps(data, program) {
+		if path != "/lmrun" && overlapsProgram(data, program) {
 			return nil,
-				fmt.Errorf("the guest's %s lies where lmrun does; it takes go build -ldflags %s",
-					path, elsewhere)
+				fmt.Errorf("the guest's %s overlaps lmrun; build it with go build -ldflags %s",
+					path, linkElsewhere)
 		}
 	}
 	return program, nil
 }
 
-// overlaps tells of a program that lies at one address.
-func overlaps(file []byte, p *trace.Program) bool {
+// overlapsProgram reports whether a file is a program that is linked at a fixed address and
+// overlaps the addresses of the covered program.
+func overlapsProgram(file []byte, covered *trace.Program) bool {
 	program, err := elf.NewFile(bytes.NewReader(file))
 	if err != nil || program.Type != elf.ET_EXEC {
 		return false
 	}
-	for _, part := range program.Progs {
-		if part.Type == elf.PT_LOAD && part.Vaddr < p.End && p.Start < part.Vaddr+part.Memsz {
+	for _, segment := range program.Progs {
+		end := segment.Vaddr + segment.Memsz
+		if segment.Type == elf.PT_LOAD && segment.Vaddr < covered.End && covered.Start < end {
 			return true
 		}
 	}

@@ -9,57 +9,56 @@ import (
 	"time"
 )
 
-// onServedByDriver is the way by the maker's own kernel driver, where there is
-// one (LM_TTKMD=FILE.ko, built for the full kernel).
-var onServedByDriver = way{"tt", func(t *testing.T, m *machine) {
+// vendorDriverBackend is the backend that uses the vendor's kernel driver. LM_TTKMD names the
+// driver, FILE.ko, which must be built for the full kernel.
+var vendorDriverBackend = servedBackend{"tt", func(t *testing.T, m *machine) {
 	t.Helper()
 	driver := os.Getenv("LM_TTKMD")
 	if driver == "" {
 		t.Skip("needs the vendor's kernel driver, built for Debian's arm64 kernel (LM_TTKMD is " +
 			"not set)")
 	}
-	m.kernel = tool(t, "LM_GUEST_FULL_KERNEL")
-	m.add(t, "/modules/tenstorrent.ko", driver)
+	m.kernel = fromEnv(t, "LM_GUEST_FULL_KERNEL")
+	m.addFile(t, "/modules/tenstorrent.ko", driver)
 }}
 
-// onDriver carries out a scenario on that driver, which takes the mock of either
-// chip for a card.
-func onDriver(t *testing.T, setUp func(*testing.T, *machine, *card), steps func(*card) string,
-	check func(*testing.T, *machine, *card, string)) {
+// runOnVendorDriver runs steps with the vendor's driver, once on the served mock of each chip. The
+// function check gets the text of the console.
+func runOnVendorDriver(t *testing.T, setUp func(*testing.T, *machine, *chip),
+	steps func(*chip) string, check func(*testing.T, *machine, *chip, string)) {
 	t.Helper()
 	for i := range allChips {
 		c := &allChips[i]
 		t.Run(c.board, func(t *testing.T) {
-			m, console := inside(t, func(m *machine) {
-				onServedByDriver.setUp(t, m)
-				m.serveTo(t, "mock:"+c.board)
-				m.traceIt()
+			m, console := runInside(t, func(m *machine) {
+				vendorDriverBackend.setUp(t, m)
+				m.addServed(t, "mock:"+c.board)
+				m.enableTrace()
 				setUp(t, m, c)
 			}, "tt", steps(c))
 			t.Log(console)
-			if m.served != nil {
-				t.Error(m.served)
+			if m.serversErr != nil {
+				t.Error(m.serversErr)
 			}
 			check(t, m, c, console)
 		})
 	}
 }
 
-// warned is a line of the driver's that warns, or worse.
-var warned = regexp.MustCompile(`the kernel says: <[0-4]>.*`)
+// kernelWarning matches a line of the kernel's log that is a warning or an error.
+var kernelWarning = regexp.MustCompile(`the kernel says: <[0-4]>.*`)
 
-// TestVendorsDriverOnAServedChip replays every capture and workload, a core that
-// reaches pinned memory and stores to rectangles of tiles, and the driver has
-// nothing to warn of.
+// TestVendorsDriverOnAServedChip replays every capture and workload, an image in which a core
+// accesses pinned memory, and stores to rectangles of tiles. The driver must print no warnings.
 func TestVendorsDriverOnAServedChip(t *testing.T) {
 	t.Parallel()
-	onDriver(t, func(t *testing.T, m *machine, c *card) { m.addAll(t, c) },
-		func(c *card) string {
+	runOnVendorDriver(t, func(t *testing.T, m *machine, c *chip) { m.addAllImages(t, c) },
+		func(c *chip) string {
 			return "ready\ngolden tt:/dev/tenstorrent/0 /images/" + c.board + "/*.lmb\n" +
 				"show-log tenstorrent\n"
 		},
-		func(t *testing.T, m *machine, _ *card, console string) {
-			for _, line := range warned.FindAllString(console, -1) {
+		func(t *testing.T, m *machine, _ *chip, console string) {
+			for _, line := range kernelWarning.FindAllString(console, -1) {
 				if !strings.Contains(line, "out-of-tree module") {
 					t.Error(line)
 				}
@@ -67,23 +66,24 @@ func TestVendorsDriverOnAServedChip(t *testing.T) {
 		})
 }
 
-// TestVendorsDriverWindowsKillsAndResets: windows of each size, none left, two
-// replays, the clock while one runs, kills and resets in the middle.
+// TestVendorsDriverWindowsKillsAndResets runs driverSteps, and checks that the driver put the cores
+// into reset after each replay.
 func TestVendorsDriverWindowsKillsAndResets(t *testing.T) {
 	t.Parallel()
-	onDriver(t, func(t *testing.T, m *machine, c *card) {
+	runOnVendorDriver(t, func(t *testing.T, m *machine, c *chip) {
 		m.addGolden(t, "twoop", append([]string{"import"}, c.captures["twoop"]...)...)
-	}, driverSteps,
-		coresInReset)
+	}, driverSteps, checkCoresInReset)
 }
 
-// driverSteps: windows of each size as smaller ones run out, all gone; a second replay, which is
-// turned away and leaves the first unharmed; the clock, which is fast while a replay has the card;
-// kills, after which the driver puts the cores back into reset; a reset in the middle.
-func driverSteps(c *card) string {
-	return strings.NewReplacer("CARD", "tt:/dev/tenstorrent/0", "AGAIN",
+// driverSteps returns steps for these cases: the TLB windows of each size are in use, so that a
+// larger one is used, or none is left; a second replay is rejected, and the first one continues;
+// the clock is fast while a replay uses the card; the driver puts the cores back into reset after
+// a replay was killed; the card is reset during a replay.
+func driverSteps(c *chip) string {
+	names := strings.NewReplacer("CARD", "tt:/dev/tenstorrent/0", "AGAIN",
 		"golden tt:/dev/tenstorrent/0 /images/twoop.lmb", "CHIP", c.board, "SIZES",
-		strings.Join(c.sizes, " "), "IDLE", c.clocks[0], "FAST", c.clocks[1]).Replace(`ready
+		strings.Join(c.sizesMiB, " "), "IDLE", c.clocksMHz[0], "FAST", c.clocksMHz[1])
+	return names.Replace(`ready
 tlb-windows /images/twoop.lmb SIZES
 AGAIN
 start-sealed -device CARD -loop forever /images/twoop.lmb
@@ -111,33 +111,33 @@ AGAIN
 `)
 }
 
-// coresInReset wants the driver to have put cores back into reset, through the
-// window that it keeps for itself, at the end of each replay, of the three that
-// were killed too.
-func coresInReset(t *testing.T, m *machine, c *card, _ string) {
+// checkCoresInReset requires that the driver put the cores back into reset at the end of each
+// replay, including the three that were killed. The driver uses the TLB window that it reserves.
+func checkCoresInReset(t *testing.T, m *machine, c *chip, _ string) {
 	t.Helper()
-	log, err := os.ReadFile(m.trace)
+	log, err := os.ReadFile(m.traceFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stores, err := parseServed(bytes.NewReader(log), servedRegion(m.sockets[0], c.ownBar))
+	name := servedRegionName(m.socketPaths[0], c.driverBar)
+	stores, err := parseServedTrace(bytes.NewReader(log), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	count := 0
 	for _, a := range stores {
-		if a == (access{true, c.ownOffset + 0xfb121b0&(c.ownSize-1), 4, 0x47800}) {
+		if a == (access{true, c.driverOffset + 0xfb121b0&(c.driverSize-1), 4, 0x47800}) {
 			count++
 		}
 	}
-	ends := len(c.sizes) + 10 // without the replay that a reset ended
+	ends := len(c.sizesMiB) + 10 // number of replays, without the one that a reset ended
 	if count < ends {
 		t.Errorf("cores were put into reset by the driver %d times, want %d", count, ends)
 	}
 }
 
-// chipLadderListing is ladderListing for a chip. Its last command makes a frame fail that read its
-// result from a chip that hangs.
+// chipLadderListing is like ladderListing, but for a chip. Its last command makes a frame fail if
+// the chip hangs when the frame reads its result.
 const chipLadderListing = `lightmetal 1
 target BOARD IDS bar0 512MiB
 window l1 tlb size 1MiB
@@ -154,20 +154,21 @@ frame:
   expect.4  l1+0x100 == 479001600
 `
 
-// TestVendorsDriverResetsAChipThatHangs has lminit take the step `reset function` of tt: devices.
-// Wormhole hangs until its bus is reset, which the driver does first. Blackhole hangs until the
-// driver resets it by configuration space. `./build.sh soak` measures 300 recoveries.
+// TestVendorsDriverResetsAChipThatHangs makes lminit execute the recovery step `reset function` for
+// tt: devices. Wormhole hangs until its bus is reset, which is the first step of the driver.
+// Blackhole hangs until the driver resets it through configuration space. `./build.sh soak`
+// measures 300 recoveries.
 func TestVendorsDriverResetsAChipThatHangs(t *testing.T) {
 	t.Parallel()
 	isSoak := os.Getenv("LM_SOAK_FRAMES") != ""
-	onDriver(t, func(t *testing.T, m *machine, c *card) {
-		if m.ports = true; isSoak {
+	runOnVendorDriver(t, func(t *testing.T, m *machine, c *chip) {
+		if m.rootPorts = true; isSoak {
 			m.timeout = time.Hour
 		}
-		m.with[0] = append(m.with[0], "--fault", "wedged-until=flr@600")
+		m.servedDevices[0] = append(m.servedDevices[0], "--fault", "wedged-until=flr@600")
 		m.addImage(t, "ladder", strings.NewReplacer("BOARD", c.board, "IDS", c.ids, "TILE", c.tile).
 			Replace(chipLadderListing))
-	}, func(*card) string {
+	}, func(*chip) string {
 		count := "3"
 		if isSoak {
 			count = "300"
@@ -176,5 +177,5 @@ func TestVendorsDriverResetsAChipThatHangs(t *testing.T) {
 recovers tt:/dev/tenstorrent/0 COUNT "reset function" "reset function COUNT wait 1ms, halt"
 show-log tenstorrent
 `, "COUNT", count)
-	}, func(*testing.T, *machine, *card, string) {})
+	}, func(*testing.T, *machine, *chip, string) {})
 }

@@ -8,52 +8,53 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// step is what an image says about one access to a region, or about a run of
-// them.
+// step describes an access to a region that an image requires. A bulk step describes a series of
+// accesses that may have any widths.
 type step struct {
-	place  string // "main[3]", for messages
-	store  bool
-	offset uint64 // bytes into the BAR
-	width  uint8  // bytes; 0: any, and the accesses cover size bytes in ascending order
-	size   uint64 // where width is 0
+	command string // the command, such as "main[3]", for messages
+	store   bool   // false: a load
+	offset  uint64 // offset in the BAR in bytes
+	width   uint8  // width in bytes; 0: a bulk step, whose accesses have ascending offsets
+	size    uint64 // number of bytes that the accesses of a bulk step cover; otherwise not used
 
-	// Of a store.
-	data    []byte // little endian, width or size bytes
-	keep    uint64 // bits that keep what the load before it gave
-	unknown bool   // depends on a bus address; any value will do
+	// These fields are for stores.
+	data     []byte // the bytes to store, little endian: as many as width, or size
+	keptBits uint64 // bits that have the values that the previous load returned
+	anyValue bool   // the value depends on a bus address, and is not compared
 
-	// Of a load.
-	holds  func(loaded uint64) bool // nil: any value will do
-	repeat bool                     // until it holds
-	fail   bool                     // the run ends when it does not
-	output []byte                   // gets the bytes loaded, nil: none does
+	// These fields are for loads.
+	isMet   func(loaded uint64) bool // condition on the loaded value; nil: none
+	isPoll  bool                     // the load repeats until the condition is met
+	endsRun bool                     // the run ends if the condition is not met
+	output  []byte                   // receives the loaded bytes; nil: they are dropped
 }
 
-// plan is what a run of a sequence does to one region.
+// plan is the list of accesses of a run of a sequence to one region.
 type plan struct {
 	steps   []step
-	outputs map[string][]byte // by tensor; filled by match and apply
+	outputs map[string][]byte // data of output tensors, by name; set by match and applyTo
 }
 
-// expander turns commands into steps.
+// expander appends the steps of commands to a plan.
 type expander struct {
 	plan
-	image   *lmb.Image
-	region  region
-	windows *windows          // nil: there are none
-	inputs  map[string][]byte // data instead of what was recorded
+	image  *lmb.Image
+	region region
+	tlb    *tlbWindows       // the TLB windows of the image; nil: it has none
+	inputs map[string][]byte // data of inputs, by name, instead of the default data
 }
 
-// expand gives the accesses that a run of a sequence must make to a region.
-// Windows elsewhere leave no trace there and are passed over.
-func expand(image *lmb.Image, sequence string, of region, inputs map[string][]byte) (*plan, error) {
-	return expandIn(image, sequence, of, nil, inputs)
-}
-
-// expandIn is expand for a run whose windows are known.
-func expandIn(image *lmb.Image, sequence string, of region, in *windows,
+// expand returns the accesses that a run of a sequence must make to the traced region. It ignores
+// commands on windows outside the region.
+func expand(image *lmb.Image, sequence string, traced region,
 	inputs map[string][]byte) (*plan, error) {
-	e := expander{image: image, region: of, windows: in, inputs: inputs}
+	return expandWithTLB(image, sequence, traced, nil, inputs)
+}
+
+// expandWithTLB is like expand, for an image with TLB windows.
+func expandWithTLB(image *lmb.Image, sequence string, traced region, tlb *tlbWindows,
+	inputs map[string][]byte) (*plan, error) {
+	e := expander{image: image, region: traced, tlb: tlb, inputs: inputs}
 	e.outputs = map[string][]byte{}
 	for i := range image.Tensors {
 		if t := &image.Tensors[i]; t.Role == gen.RoleOutput {
@@ -62,134 +63,140 @@ func expandIn(image *lmb.Image, sequence string, of region, in *windows,
 	}
 	for i := range image.Sequences {
 		if image.Sequences[i].Name == sequence {
-			return &e.plan, e.sequence(&image.Sequences[i])
+			return &e.plan, e.addSequence(&image.Sequences[i])
 		}
 	}
 	return nil, fmt.Errorf("no sequence %s", sequence)
 }
 
-func (e *expander) sequence(s *lmb.Sequence) error {
+// addSequence appends the steps of all commands of a sequence.
+func (e *expander) addSequence(s *lmb.Sequence) error {
 	for i := range s.Commands {
-		if err := e.command(fmt.Sprintf("%s[%d]", s.Name, i), &s.Commands[i]); err != nil {
+		if err := e.addCommand(fmt.Sprintf("%s[%d]", s.Name, i), &s.Commands[i]); err != nil {
 			return fmt.Errorf("%s[%d]: %w", s.Name, i, err)
 		}
 	}
 	return nil
 }
 
-func (e *expander) command(place string, c *lmb.Command) error {
+// addCommand appends the steps of a command. The name is its place in the image, such as "main[3]".
+func (e *expander) addCommand(name string, c *lmb.Command) error {
 	switch c.Opcode {
 	case gen.OpcodeCall:
-		return e.sequence(&e.image.Sequences[c.Index])
+		return e.addSequence(&e.image.Sequences[c.Index])
 	case gen.OpcodeDelay, gen.OpcodeFence, lmb.OpcodeMark:
 		return nil
 	case gen.OpcodePoint:
-		return e.point(place, c)
+		return e.addPoint(name, c)
 	}
-	offset, ok := e.where(c.Window)
+	offset, ok := e.windowOffset(c.Window)
 	if !ok {
 		return nil
 	}
-	return e.access(step{place: place, offset: offset + uint64(c.Offset), width: c.Width}, c)
+	return e.addAccess(step{command: name, offset: offset + uint64(c.Offset), width: c.Width}, c)
 }
 
-// access adds the steps of a command that touches the region. at says where it
-// begins and how wide it is.
-func (e *expander) access(at step, c *lmb.Command) error {
+// addAccess appends the steps of a command that accesses the region. The step `next` contains the
+// offset and the width of the first access.
+func (e *expander) addAccess(next step, c *lmb.Command) error {
 	switch c.Opcode {
 	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate:
-		e.write(at, c)
+		e.addWrite(next, c)
 	case gen.OpcodeCopyIn, gen.OpcodeFill:
-		return e.copyIn(at, c)
+		return e.addCopyIn(next, c)
 	case gen.OpcodeCopyOut:
 		t := &e.image.Tensors[c.Index-1]
-		at.output = e.outputs[t.Name][c.Value : c.Value+uint64(c.Amount)]
-		e.run(at, c)
+		next.output = e.outputs[t.Name][c.Value : c.Value+uint64(c.Amount)]
+		e.addCopy(next, c)
 	case gen.OpcodeExpect:
-		at.holds = condition(c)
-		at.repeat = c.Amount != 0
-		at.fail = gen.Policy(c.Option) == gen.PolicyFail
-		e.steps = append(e.steps, at)
+		next.isMet = expectCondition(c)
+		next.isPoll = c.Amount != 0
+		next.endsRun = gen.Policy(c.Option) == gen.PolicyFail
+		e.steps = append(e.steps, next)
 	case gen.OpcodeCompare:
-		e.compare(at, c)
+		e.addCompare(next, c)
 	default:
 		return fmt.Errorf("unknown opcode %d", c.Opcode)
 	}
 	return nil
 }
 
-func (e *expander) write(at step, c *lmb.Command) {
+// addWrite appends the store of a Write or Relocate command, or the load and the store of a Modify
+// command.
+func (e *expander) addWrite(next step, c *lmb.Command) {
 	if c.Opcode == gen.OpcodeModify {
-		e.steps = append(e.steps, at)
-		at.keep = bits(c.Width) &^ c.Mask
+		e.steps = append(e.steps, next)
+		next.keptBits = widthMask(c.Width) &^ c.Mask
 	}
-	at.store = true
-	at.data = littleEndian(c.Value)[:c.Width]
-	at.unknown = c.Opcode == gen.OpcodeRelocate
-	e.steps = append(e.steps, at)
+	next.store = true
+	next.data = littleEndianBytes(c.Value)[:c.Width]
+	next.anyValue = c.Opcode == gen.OpcodeRelocate
+	e.steps = append(e.steps, next)
 }
 
-func (e *expander) copyIn(at step, c *lmb.Command) error {
-	at.store = true
+// addCopyIn appends the stores of a CopyIn or Fill command.
+func (e *expander) addCopyIn(next step, c *lmb.Command) error {
+	next.store = true
 	switch {
 	case c.Opcode == gen.OpcodeFill:
-		for len(at.data) < int(c.Amount) {
-			at.data = append(at.data, littleEndian(c.Value)[:c.Width]...)
+		for len(next.data) < int(c.Amount) {
+			next.data = append(next.data, littleEndianBytes(c.Value)[:c.Width]...)
 		}
-		at.data = at.data[:c.Amount]
+		next.data = next.data[:c.Amount]
 	case c.Index == 0:
-		at.data = c.Data
+		next.data = c.Data
 	default:
 		t := &e.image.Tensors[c.Index-1]
-		data, given := e.inputs[t.Name]
-		if !given {
+		data, isGiven := e.inputs[t.Name]
+		if !isGiven {
 			data = t.Data
 		}
 		if uint64(len(data)) < c.Value+uint64(c.Amount) {
 			return fmt.Errorf("input %s has %d bytes of data", t.Name, len(data))
 		}
-		at.data = data[c.Value : c.Value+uint64(c.Amount)]
+		next.data = data[c.Value : c.Value+uint64(c.Amount)]
 	}
-	e.run(at, c)
+	e.addCopy(next, c)
 	return nil
 }
 
-// run adds a copy: one step an access, or one for all where the range is
-// memory and accesses may be widened.
-func (e *expander) run(at step, c *lmb.Command) {
+// addCopy appends the steps of a copy: one bulk step if the command is a bulk copy, otherwise one
+// step for each access. The step `next` contains all bytes of the copy.
+func (e *expander) addCopy(next step, c *lmb.Command) {
 	if gen.Access(c.Mode) == gen.AccessBulk {
-		at.width, at.size = 0, uint64(c.Amount)
-		e.steps = append(e.steps, at)
+		next.width, next.size = 0, uint64(c.Amount)
+		e.steps = append(e.steps, next)
 		return
 	}
-	all, width := at, uint64(c.Width)
+	all, width := next, uint64(c.Width)
 	for done := uint64(0); done < uint64(c.Amount); done += width {
 		if gen.Access(c.Mode) == gen.AccessExact {
-			at.offset = all.offset + done
+			next.offset = all.offset + done
 		}
 		if all.store {
-			at.data = all.data[done : done+width]
+			next.data = all.data[done : done+width]
 		} else {
-			at.output = all.output[done : done+width]
+			next.output = all.output[done : done+width]
 		}
-		e.steps = append(e.steps, at)
+		e.steps = append(e.steps, next)
 	}
 }
 
-// compare adds the loads of a comparison and what each of them gives.
-func (e *expander) compare(at step, c *lmb.Command) {
+// addCompare appends the loads of a Compare command, each with the golden value as its condition.
+func (e *expander) addCompare(next step, c *lmb.Command) {
 	width := uint64(c.Width)
-	at.fail = gen.Policy(c.Option) == gen.PolicyFail
+	next.endsRun = gen.Policy(c.Option) == gen.PolicyFail
 	for done := uint64(0); done < uint64(c.Amount); done += width {
-		golden := number(c.Data[done : done+width])
-		at.holds = func(loaded uint64) bool { return loaded == golden }
-		e.steps = append(e.steps, at)
-		at.offset += width
+		golden := littleEndianValue(c.Data[done : done+width])
+		next.isMet = func(loaded uint64) bool { return loaded == golden }
+		e.steps = append(e.steps, next)
+		next.offset += width
 	}
 }
 
-// condition is FORMAT.md's, written down a second time on purpose.
-func condition(c *lmb.Command) func(uint64) bool {
+// expectCondition returns the condition of an Expect command as FORMAT.md defines it. It
+// intentionally does not use the runtime's code.
+func expectCondition(c *lmb.Command) func(uint64) bool {
 	value, mask := c.Value, c.Mask
 	switch gen.Condition(c.Mode) {
 	case gen.ConditionEqual:
@@ -205,10 +212,11 @@ func condition(c *lmb.Command) func(uint64) bool {
 	return func(uint64) bool { return false }
 }
 
-func littleEndian(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
+// littleEndianBytes returns the 8 bytes of a number, least significant byte first.
+func littleEndianBytes(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
 
-// number is the value of up to 8 bytes, little endian.
-func number(data []byte) uint64 {
+// littleEndianValue returns the number whose least significant bytes, up to 8, are given.
+func littleEndianValue(data []byte) uint64 {
 	var all [8]byte
 	copy(all[:], data)
 	return binary.LittleEndian.Uint64(all[:])

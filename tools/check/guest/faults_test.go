@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// addFaults puts in what the scenarios of faults.txt replay.
-func (m *machine) addFaults(t *testing.T) {
+// addFaultFiles adds the images and programs that the scenarios in faults.txt use.
+func (m *machine) addFaultFiles(t *testing.T) {
 	t.Helper()
-	m.add(t, "/lm", static(t, "lightmetal/tools/lm"))
+	m.addFile(t, "/lm", buildForGuest(t, "lightmetal/tools/lm"))
 	m.addListing(t, "edu-factorial", "")
 	m.files["/images/factorial.lmb"] = m.files["/images/edu-factorial.lmb"]
 	m.files["/endless.conf"] = []byte("image /images/factorial.lmb\nloop forever\n")
@@ -53,20 +53,21 @@ safe:
 `)
 }
 
-// watched boots Debian's standard kernel, which unlike the cloud kernel has a
-// driver for the watchdog that QEMU models, and gives the events of that.
-func watched(t *testing.T, kind string) (r *scenarioRun, events string) {
+// bootWithWatchdog boots a machine with a watchdog, runs the scenarios of a kind of machine, and
+// returns QEMU's events. It uses Debian's standard kernel, because the cloud kernel has no driver
+// for this watchdog.
+func bootWithWatchdog(t *testing.T, kind string) (r *scenarioRun, events string) {
 	t.Helper()
-	var monitor monitor
-	r = boots(t, kind, "pci", func(m *machine) {
-		m.kernel = tool(t, "LM_GUEST_FULL_KERNEL")
-		modules := tool(t, "LM_GUEST_FULL_MODULES")
+	var monitor qemuMonitor
+	r = bootScenarios(t, kind, "pci", func(m *machine) {
+		m.kernel = fromEnv(t, "LM_GUEST_FULL_KERNEL")
+		modules := fromEnv(t, "LM_GUEST_FULL_MODULES")
 		for _, name := range []string{"watchdog.ko", "i6300esb.ko"} {
 			if path := filepath.Join(modules, name); fileExists(path) {
-				m.add(t, "/modules/"+name, path)
+				m.addFile(t, "/modules/"+name, path)
 			}
 		}
-		m.extra = append([]string{"-device", "i6300esb", "-action", "watchdog=reset"},
+		m.extraArgs = append([]string{"-device", "i6300esb", "-action", "watchdog=reset"},
 			monitor.start(t, m.dir)...)
 		m.addImage(t, "watched", `lightmetal 1
 device edu 1234:11e8 bar0 1MiB
@@ -83,11 +84,12 @@ fail:
 	return r, monitor.events(t)
 }
 
-// monitor is QEMU's, which tells of events: pipes to it and from it, held open
-// here so that nothing in them is lost.
-type monitor struct{ to, from *os.File }
+// qemuMonitor is a connection to QEMU's monitor, which reports events. It consists of a pipe to the
+// monitor and one from it. They stay open in this process, so that no data in them are lost.
+type qemuMonitor struct{ to, from *os.File }
 
-func (m *monitor) start(t *testing.T, dir string) (qemuArgs []string) {
+// start creates the pipes in a directory, and returns QEMU's arguments for the monitor.
+func (m *qemuMonitor) start(t *testing.T, dir string) (qemuArgs []string) {
 	t.Helper()
 	path := filepath.Join(dir, "monitor")
 	pipe := func(name string) *os.File {
@@ -102,16 +104,16 @@ func (m *monitor) start(t *testing.T, dir string) (qemuArgs []string) {
 		return file
 	}
 	m.to, m.from = pipe(path+".in"), pipe(path+".out")
-	// It tells nothing to who has not greeted it.
+	// The monitor reports events only after this command.
 	if _, err := m.to.WriteString(`{"execute": "qmp_capabilities"}` + "\n"); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"-chardev", "pipe,id=monitor,path=" + escape(path), "-mon",
+	return []string{"-chardev", "pipe,id=monitor,path=" + escapeCommas(path), "-mon",
 		"chardev=monitor,mode=control"}
 }
 
-// events is all that it told, once QEMU has ended.
-func (m *monitor) events(t *testing.T) string {
+// events returns the text that the monitor has sent. QEMU must have ended.
+func (m *qemuMonitor) events(t *testing.T) string {
 	t.Helper()
 	const end = "end of events\n"
 	if _, err := m.from.WriteString(end); err != nil {
@@ -128,30 +130,33 @@ func (m *monitor) events(t *testing.T) string {
 	return string(text)
 }
 
+// fileExists reports whether a path exists.
 func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-var bitten = regexp.MustCompile(`"event": "WATCHDOG", "data": \{"action": "reset"\}`)
+// watchdogReset matches QEMU's event of a watchdog that resets the machine.
+var watchdogReset = regexp.MustCompile(`"event": "WATCHDOG", "data": \{"action": "reset"\}`)
 
-// TestWatchdogResetsTheMachine when a replay hangs, fails or is killed, and not before: frames
-// that take longer than its timeout in all complete first, and it is stopped after them.
+// TestWatchdogResetsTheMachine requires that the watchdog resets the machine if a replay hangs,
+// fails or is killed. It must not do so earlier: before that, frames run that together take longer
+// than the timeout, and lmrun stops the watchdog after them.
 func TestWatchdogResetsTheMachine(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"watchdog-hang", "watchdog-fail", "watchdog-kill"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			r, events := watched(t, kind)
-			for _, s := range r.scenarios[:len(r.scenarios)-1] {
-				if !r.passed[s.Name] {
-					t.Errorf("%s did not pass", s.Name)
+			r, events := bootWithWatchdog(t, kind)
+			for _, earlier := range r.scenarios[:len(r.scenarios)-1] {
+				if !r.passed[earlier.Name] {
+					t.Errorf("%s did not pass", earlier.Name)
 				}
 			}
 			last := r.scenarios[len(r.scenarios)-1].Name
-			if !bitten.MatchString(events) || r.err == nil || r.passed[last] ||
-				!strings.HasSuffix(r.said[last], "waiting to be reset\n") {
-				t.Errorf("%s: QEMU's events: %s; the console says:\n%s", last, events, r.console)
+			if !watchdogReset.MatchString(events) || r.err == nil || r.passed[last] ||
+				!strings.HasSuffix(r.output[last], "waiting to be reset\n") {
+				t.Errorf("%s: QEMU's events: %s; the console:\n%s", last, events, r.console)
 			}
 		})
 	}

@@ -9,16 +9,18 @@ import (
 	"testing"
 )
 
-// firmwareOn boots the firmware of testdata/firmware as process 1. Set up may
-// add to the machine.
-func firmwareOn(t *testing.T, want int, files map[string]string, setUp ...func(*machine)) replayed {
+// bootFirmware boots a machine with the firmware of testdata/firmware as PID 1, and requires an
+// exit status. It adds the files, whose keys are paths in the guest. The functions setUp change the
+// machine before the boot.
+func bootFirmware(t *testing.T, want int, files map[string]string,
+	setUp ...func(*machine)) finishedBoot {
 	t.Helper()
 	var console bytes.Buffer
 	dir := t.TempDir()
 	m := &machine{
-		kernel: tool(t, "LM_GUEST_KERNEL"), init: tool(t, "LM_GUEST_FIRMWARE"),
+		kernel: fromEnv(t, "LM_GUEST_KERNEL"), initProgram: fromEnv(t, "LM_GUEST_FIRMWARE"),
 		files: map[string][]byte{},
-		dir:   dir, trace: filepath.Join(dir, "trace"), timeout: bootLimit, stdout: &console,
+		dir:   dir, traceFile: filepath.Join(dir, "trace"), timeout: bootTimeout, stdout: &console,
 	}
 	for path, source := range files {
 		data, err := os.ReadFile(source)
@@ -35,9 +37,9 @@ func firmwareOn(t *testing.T, want int, files map[string]string, setUp ...func(*
 		t.Fatal(err)
 	}
 	if exit != want {
-		t.Fatalf("exit status %d, want %d; the console says:\n%s", exit, want, console.String())
+		t.Fatalf("exit status %d, want %d; the console:\n%s", exit, want, console.String())
 	}
-	return replayed{m, exit, console.String()}
+	return finishedBoot{m, exit, console.String()}
 }
 
 const (
@@ -45,19 +47,22 @@ const (
 	twoopImageFile = "../../../testdata/images/wh.twoop.lmb"
 )
 
+// guestImages are the files of a guest with the images for both devices.
+var guestImages = map[string]string{"/edu.lmb": eduImageFile, "/twoop.lmb": twoopImageFile}
+
 func TestFirmwareInCDrivesItsDevicesFrameByFrame(t *testing.T) {
 	t.Parallel()
-	r := firmwareOn(t, 0, map[string]string{"/edu.lmb": eduImageFile, "/twoop.lmb": twoopImageFile})
+	r := bootFirmware(t, 0, guestImages)
 	for _, want := range []string{
 		"firmware: edu frame 12: 12! = 479001600\n", "firmware: edu: 1000 frames right\n",
 		"firmware: twoop frame 9: right, sum ",
 	} {
 		if !strings.Contains(r.console, want) {
-			t.Errorf("the console does not say %q:\n%s", want, r.console)
+			t.Errorf("the console does not have %q:\n%s", want, r.console)
 		}
 	}
-	// What the firmware says of edu, QEMU has seen: each frame's own number,
-	// and nothing between number and result but looks at the status.
+	// QEMU's trace must confirm what the firmware printed: each frame stores its number, then loads
+	// only the status register, and then loads the result.
 	frame, computing := 0, false
 	for _, a := range r.qemuTrace(t, edu) {
 		switch {
@@ -74,46 +79,47 @@ func TestFirmwareInCDrivesItsDevicesFrameByFrame(t *testing.T) {
 		}
 	}
 	if frame != 1000 || computing {
-		t.Errorf("QEMU saw %d frames, want 1000", frame)
+		t.Errorf("QEMU traced %d frames, want 1000", frame)
 	}
 }
 
-// TestFirmwareInCDrivesAServedChip, found by its ids as a card is.
+// TestFirmwareInCDrivesAServedChip replays on a served chip, which the firmware finds by its ids,
+// like a card.
 func TestFirmwareInCDrivesAServedChip(t *testing.T) {
 	t.Parallel()
-	r := firmwareOn(t, 0, map[string]string{"/edu.lmb": eduImageFile, "/twoop.lmb": twoopImageFile},
-		func(m *machine) {
-			m.serveTo(t, "mock:wormhole")
-			m.traceIt()
-			m.args = []string{"card"}
-		})
-	if !strings.Contains(r.console, "firmware: twoop frame 9: right, sum ") || r.served != nil {
-		t.Errorf("the server: %v; the console says:\n%s", r.served, r.console)
+	r := bootFirmware(t, 0, guestImages, func(m *machine) {
+		m.addServed(t, "mock:wormhole")
+		m.enableTrace()
+		m.args = []string{"card"}
+	})
+	if !strings.Contains(r.console, "firmware: twoop frame 9: right, sum ") || r.serversErr != nil {
+		t.Errorf("the server: %v; the console:\n%s", r.serversErr, r.console)
 	}
-	log, err := os.ReadFile(r.trace)
+	log, err := os.ReadFile(r.traceFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if trace, err := parseServed(bytes.NewReader(log), servedRegion(r.sockets[0], 0)); err != nil ||
-		len(trace) < 10*256 {
-		t.Errorf("QEMU saw %d accesses to the chip, %v", len(trace), err)
+	trace, err := parseServedTrace(bytes.NewReader(log), servedRegionName(r.socketPaths[0], 0))
+	if err != nil || len(trace) < 10*256 {
+		t.Errorf("QEMU traced %d accesses to the chip, %v", len(trace), err)
 	}
 }
 
-func TestFirmwareInCEndsWithTheStatusOfWhatFailed(t *testing.T) {
+func TestFirmwareInCEndsWithTheStatusOfItsFailure(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		exit  int
-		says  string
+		text  string
 		files map[string]string
 	}{
 		{66, "no such file: /edu.lmb", nil},
 		{69, "pci:1e52:401e: no such device", map[string]string{"/edu.lmb": twoopImageFile}},
 		{66, "no such file: /twoop.lmb", map[string]string{"/edu.lmb": eduImageFile}},
 	} {
-		t.Run(fmt.Sprint(test.exit, test.says), func(t *testing.T) {
-			if r := firmwareOn(t, test.exit, test.files); !strings.Contains(r.console, test.says) {
-				t.Errorf("the console does not say %q:\n%s", test.says, r.console)
+		t.Run(fmt.Sprint(test.exit, test.text), func(t *testing.T) {
+			r := bootFirmware(t, test.exit, test.files)
+			if !strings.Contains(r.console, test.text) {
+				t.Errorf("the console does not have %q:\n%s", test.text, r.console)
 			}
 		})
 	}

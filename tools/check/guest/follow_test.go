@@ -14,18 +14,19 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// replayStep is what a step lmrun or golden of a scenario says of a run.
+// replayStep describes the replay of a step lmrun or golden in a scenario.
 type replayStep struct {
 	image, sequence, slot string
 	loops                 int
-	inputs                map[string]string // files of the guest, by tensor
-	failed                string            // the command that ends main, such as main[3]
-	rejected              bool              // before the first access
+	inputs                map[string]string // paths in the guest, by tensor
+	failed                string            // the command that fails, such as main[3]; "": none
+	rejected              bool              // lmrun ends before the first access
 }
 
-// failedCommand is the command in the text of a failure.
+// failedCommand matches the sequence and the command in the message of a failure.
 var failedCommand = regexp.MustCompile(`(\w+), command (\d+)`)
 
+// parseReplay parses the words of a step; ok is false if the step replays no image.
 func parseReplay(words []string) (r replayStep, ok bool) {
 	r = replayStep{sequence: "main", slot: "0", loops: 1, inputs: map[string]string{}}
 	var args []string
@@ -66,9 +67,9 @@ func parseReplay(words []string) (r replayStep, ok bool) {
 	return r, true
 }
 
-// follow compares a trace with the accesses to a region that the steps of scenarios imply: all
-// runs of images, in order. A run that fails ends with the sequence safe.
-func (r *scenarioRun) follow(t *testing.T, of region, trace []access) {
+// requireTrace requires that a trace has exactly the accesses to a region of all replays in the
+// steps of the scenarios, in order. After a run that fails, the sequence safe runs.
+func (r *scenarioRun) requireTrace(t *testing.T, traced region, trace []access) {
 	t.Helper()
 	count := len(trace)
 	for i := range r.scenarios {
@@ -78,7 +79,7 @@ func (r *scenarioRun) follow(t *testing.T, of region, trace []access) {
 				continue
 			}
 			var err error
-			if trace, err = run.follow(r.files, of, trace); err != nil {
+			if trace, err = run.match(r.files, traced, trace); err != nil {
 				t.Fatalf("%s: %s: QEMU's trace: %v", s.Place, strings.Join(s.Words, " "), err)
 			}
 		}
@@ -89,14 +90,16 @@ func (r *scenarioRun) follow(t *testing.T, of region, trace []access) {
 	t.Logf("evidence: %d accesses in QEMU's trace as the images say", count)
 }
 
-// follow consumes the accesses of a replay and returns those after it.
-func (run replayStep) follow(files map[string][]byte, of region, trace []access) ([]access, error) {
+// match compares the start of a trace with the accesses of the replay, and returns the rest of the
+// trace.
+func (run replayStep) match(files map[string][]byte, traced region,
+	trace []access) ([]access, error) {
 	image, err := lmb.Decode(files[run.image])
 	if err != nil {
 		return nil, err
 	}
 	if !slices.ContainsFunc(image.Devices, func(d lmb.Device) bool {
-		return d.Vendor == of.vendor && d.Device == of.device
+		return d.Vendor == traced.vendor && d.Device == traced.device
 	}) {
 		return trace, nil
 	}
@@ -105,17 +108,18 @@ func (run replayStep) follow(files map[string][]byte, of region, trace []access)
 		inputs[tensor] = files[path]
 	}
 	expandSequence := func(sequence string) (*plan, error) {
-		if slot, _ := strconv.Atoi(run.slot); hasTLB(of) {
-			return expandIn(image, sequence, of, from(slot, image, of), inputs)
+		if slot, _ := strconv.Atoi(run.slot); hasTLB(traced) {
+			tlb := newTLBWindows(slot, image, traced)
+			return expandWithTLB(image, sequence, traced, tlb, inputs)
 		}
-		return expand(image, sequence, of, inputs)
+		return expand(image, sequence, traced, inputs)
 	}
 	for range run.loops {
 		p, err := expandSequence(run.sequence)
 		if err != nil {
 			return nil, err
 		}
-		failed, rest, err := p.consume(trace)
+		failed, rest, err := p.matchPrefix(trace)
 		if err != nil || failed != run.failed {
 			return nil, fmt.Errorf("failed at %q, want %q; %v", failed, run.failed, err)
 		}
@@ -126,40 +130,41 @@ func (run replayStep) follow(files map[string][]byte, of region, trace []access)
 	}
 	safe, err := expandSequence("safe")
 	if err != nil {
-		return trace, nil // the image has none
+		return trace, nil // the image has no sequence safe
 	}
-	failed, rest, err := safe.consume(trace)
+	failed, rest, err := safe.matchPrefix(trace)
 	if failed != "" {
 		err = fmt.Errorf("safe failed at %q", failed)
 	}
 	return rest, err
 }
 
-func hasTLB(of region) bool {
-	b := boards.FindByID(of.vendor, of.device)
+// hasTLB reports whether the device of a region has TLB windows.
+func hasTLB(traced region) bool {
+	b := boards.FindByID(traced.vendor, traced.device)
 	return b != nil && b.TLB != nil
 }
 
-// qemuTrace is what QEMU saw of a region of its own devices.
-func (m *machine) qemuTrace(t *testing.T, of region) []access {
+// qemuTrace returns the accesses to a region of QEMU's own devices, from QEMU's trace.
+func (m *machine) qemuTrace(t *testing.T, traced region) []access {
 	t.Helper()
-	log, err := os.Open(m.trace)
+	log, err := os.Open(m.traceFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	trace, err := parseTrace(log, of)
+	trace, err := parseTrace(log, traced)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return trace
 }
 
-// followEdu also checks that the first run, of a capture, computes the three factorials of that,
-// whatever its image looks like.
-func followEdu(t *testing.T, r *scenarioRun) {
+// checkEduTrace checks QEMU's trace of edu. In addition, it requires that the first run computes
+// the three factorials of the captured program, independently of its image.
+func checkEduTrace(t *testing.T, r *scenarioRun) {
 	trace := r.qemuTrace(t, edu)
-	r.follow(t, edu, trace)
+	r.requireTrace(t, edu, trace)
 	var started []uint64
 	for _, a := range trace {
 		if a.store && a.offset == 8 {
@@ -171,8 +176,9 @@ func followEdu(t *testing.T, r *scenarioRun) {
 	}
 }
 
-func followMasters(t *testing.T, r *scenarioRun) {
-	for _, of := range []region{edu, nvme} {
-		r.follow(t, of, r.qemuTrace(t, of))
+// checkBusMasterTraces checks QEMU's traces of edu and of the NVMe controller.
+func checkBusMasterTraces(t *testing.T, r *scenarioRun) {
+	for _, traced := range []region{edu, nvmeRegion} {
+		r.requireTrace(t, traced, r.qemuTrace(t, traced))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// factorial is n! in 32 bits, as edu computes it.
+// factorial returns n! modulo 2^32, as edu computes it.
 func factorial(n uint32) uint32 {
 	product := uint32(1)
 	for i := uint32(2); i <= n; i++ {
@@ -17,11 +17,11 @@ func factorial(n uint32) uint32 {
 	return product
 }
 
-// TestBootImageGivesRightResultsForNewInputs has a boot image run one image
-// with several inputs; the results go to drives, where the host finds them.
-func TestBootImageGivesRightResultsForNewInputs(t *testing.T) {
+// TestBootImageComputesRightResultsForNewInputs boots a boot image that replays one image with
+// several inputs. The results are written to drives, where the test reads them on the host.
+func TestBootImageComputesRightResultsForNewInputs(t *testing.T) {
 	t.Parallel()
-	image, _ := made(t, "asm", "../../../testdata/listings/edu-factorial.lms")
+	image, _ := makeImage(t, "asm", "../../../testdata/listings/edu-factorial.lms")
 	dir := t.TempDir()
 	args := []string{"--board", "qemu-virt", "--config", ""}
 	config, lines := "", []string{"lminit: /lmrun.conf: images: 5"}
@@ -41,16 +41,16 @@ func TestBootImageGivesRightResultsForNewInputs(t *testing.T) {
 			"output result=/dev/nvme0n%d\n", filepath.Base(image), i, i+1)
 		lines = append(lines, "lmrun: done: compute of *")
 	}
-	args[3] = configFile(t, config)
-	b := bootWith(t, drives, bootImage(t, append(args, image)...))
-	b.says(t, 0, "off", append(lines, "lminit: poweroff")...)
+	args[3] = writeConfig(t, config)
+	b := bootDirWithDrives(t, drives, buildBootImage(t, append(args, image)...))
+	b.requireConsole(t, 0, "off", append(lines, "lminit: poweroff")...)
 	for i, n := range inputs {
 		data, err := os.ReadFile(drives[i])
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := binary.LittleEndian.Uint32(data); got != factorial(n) {
-			t.Errorf("%d! is %d, the guest gave %d", n, factorial(n), got)
+			t.Errorf("%d! is %d, the guest computed %d", n, factorial(n), got)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ladderListing computes 12! frame by frame. Its poll ends soon, so that a device that hangs is a
-// failure soon.
+// ladderListing computes 12! in each frame. Its poll has a short timeout, so that a frame fails
+// quickly if the device hangs.
 const ladderListing = `lightmetal 1
 device edu 1234:11e8 bar0 1MiB
 window regs bar0 offset 0x0 size 1MiB
@@ -24,25 +24,26 @@ frame:
   copy.4    result[:] <- regs+0x08
 `
 
-// setUpLadder serves devices that hang, each behind a port of its own: on bus 1 until a reset of
-// the function, on bus 2 of the bus, on bus 3 until a rescan, on bus 4 until its slot was without
-// power. The one on bus 5 vanishes from the bus, with its configuration space, until a reset.
-func setUpLadder(t *testing.T, m *machine) {
-	m.ports = true
-	m.serveTo(t)
+// setUpHangingDevices serves devices that fail, each behind its own root port. The device on bus 1
+// hangs until its function is reset, on bus 2 until the bus is reset, on bus 3 until a rescan, and
+// on bus 4 until its slot is powered off and on. The device on bus 5 vanishes from the bus, with
+// its configuration space, until a reset.
+func setUpHangingDevices(t *testing.T, m *machine) {
+	m.rootPorts = true
+	m.addServed(t)
 	for _, fault := range []string{"wedged-until=flr@200", "wedged-until=bus@200",
 		"wedged-until=rescan@200", "wedged-until=power@200", "gone@200"} {
-		m.with = append(m.with, []string{"mock:edu", "--fault", fault})
+		m.servedDevices = append(m.servedDevices, []string{"mock:edu", "--fault", fault})
 	}
 	m.addImage(t, "ladder", ladderListing)
-	var monitor monitor
-	m.extra = append(m.extra, monitor.start(t, m.dir)...)
-	m.onServed = func(qemuArgs []string) { go monitor.addAgain(qemuArgs) }
+	var monitor qemuMonitor
+	m.extraArgs = append(m.extraArgs, monitor.start(t, m.dir)...)
+	m.beforeBoot = func(qemuArgs []string) { go monitor.reinsertDevices(qemuArgs) }
 }
 
-// recoveryTimes are the steps that TestTimesOfRecoveries measures. Each waits as long as the kernel
-// does, and 1 ms more.
-var recoveryTimes = []struct{ kind, backend, steps string }{
+// recoveryMeasurements are the recovery steps that TestTimesOfRecoveries measures. Each takes as
+// long as the kernel takes, plus 1 ms.
+var recoveryMeasurements = []struct{ kind, backend, steps string }{
 	{"ladder", "pci", `ready
 recovers $bus1 300 "reset function" "reset function 300 wait 1ms, halt"
 recovers $bus5 300 "reset function" "reset function 300 wait 1ms, halt"
@@ -59,15 +60,15 @@ recovers $bus4 300 "power-cycle" "power-cycle 300 wait 1ms, halt"
 `},
 }
 
-// TestTimesOfRecoveries prints the times from failures to the next good frame, by step. It takes
-// an hour, and runs only where LM_SOAK_FRAMES is set (./build.sh soak).
+// TestTimesOfRecoveries prints, for each recovery step, the times from failures to the next good
+// frame. It takes an hour, and runs only if LM_SOAK_FRAMES is set (./build.sh soak).
 func TestTimesOfRecoveries(t *testing.T) {
 	if os.Getenv("LM_SOAK_FRAMES") == "" {
 		t.Skip("takes an hour; ./build.sh soak runs it")
 	}
-	for _, times := range recoveryTimes {
+	for _, times := range recoveryMeasurements {
 		t.Run(times.kind, func(t *testing.T) {
-			m, console := inside(t, func(m *machine) {
+			m, console := runInside(t, func(m *machine) {
 				m.timeout = 2 * time.Hour
 				for _, kind := range kinds {
 					if kind.name == times.kind {
@@ -76,16 +77,16 @@ func TestTimesOfRecoveries(t *testing.T) {
 				}
 			}, times.backend, times.steps)
 			t.Log(console)
-			if m.served != nil {
-				t.Error(m.served)
+			if m.serversErr != nil {
+				t.Error(m.serversErr)
 			}
 		})
 	}
 }
 
-// addAgain adds the device of a slot again. QEMU removes the device when the slot loses its power,
-// where a card would stay.
-func (m *monitor) addAgain(qemuArgs []string) {
+// reinsertDevices adds each device again after its slot has lost power. QEMU then removes the
+// device, although a card would stay in the slot. qemuArgs are QEMU's arguments for the devices.
+func (m *qemuMonitor) reinsertDevices(qemuArgs []string) {
 	devices := map[string]string{} // arguments of device_add, by id
 	for _, argument := range qemuArgs {
 		var device struct{ ID string }
@@ -93,7 +94,7 @@ func (m *monitor) addAgain(qemuArgs []string) {
 			devices[device.ID] = argument
 		}
 	}
-	lines := bufio.NewScanner(m.from) // which the test closes
+	lines := bufio.NewScanner(m.from) // ends when the test closes the pipe
 	for lines.Scan() {
 		var event struct {
 			Event string

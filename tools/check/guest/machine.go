@@ -24,180 +24,193 @@ import (
 )
 
 const (
-	shmSize  = 1 << 20
-	nvmeSize = 16 << 20
+	shmSize  = 1 << 20  // bytes of the memory of the ivshmem device
+	nvmeSize = 16 << 20 // bytes of the namespace of the NVMe device
 
-	// A kernel takes 2048 bytes of command line with the final zero, and hands
-	// 32 arguments to process 1, of which its own name is one.
-	commandLineMax = 2047
-	initArgsMax    = 31
+	// The kernel accepts a command line of 2048 bytes, including the final zero byte. It passes 32
+	// arguments to PID 1, including the program's name.
+	commandLineBytesMax = 2047
+	initArgsCountMax    = 31
+
+	// kernelOptions is the start of each command line. loglevel=1 prints only panics. panic=-1
+	// reboots after a panic, which ends QEMU because of -no-reboot. An emulated processor does not
+	// speculate: without the kernel's mitigations of speculation, programs that make many system
+	// calls take 10 % less time.
+	kernelOptions = "console=ttyAMA0 loglevel=1 panic=-1 kpti=off mitigations=off"
 )
 
-// machine is one boot.
+// machine describes an arm64 machine under QEMU, and the results of its boot.
 type machine struct {
-	kernel, lmrun string            // host paths
-	init          string            // host path of process 1, empty: the lminit beside lmrun
-	files         map[string][]byte // of the guest, by absolute path
-	args          []string          // of process 1
-	kernelArgs    string            // the kernel's own, with a blank in front
-	linuxNvme     bool              // its driver takes the nvme devices
-	virt          string            // QEMU's machine, empty: virt
-	processors    int               // 0: two
-	qemu          string            // QEMU itself, empty: the system's
-	// devices that `lm serve` shows to the machine, with further arguments of that; they need
-	// QEMU 10.1
-	with    [][]string
-	ports   bool     // each of those is in a slot of its own: bus 1, 2, ...
-	lm      string   // host path of lm, for those
-	modules string   // host folder of the kernel's modules, for devices by vfio:
-	extra   []string // further arguments of QEMU
-	drives  []string // host files that are /dev/nvme0n1, n2, ...
-	serials []string // host files behind /dev/ttyS0, ttyS1, ...
-	dir     string   // gets initramfs, ivshmem.bin and nvme.img
-	trace   string   // host file for QEMU's trace of accesses, empty: none
-	timeout time.Duration
-	stdout  io.Writer // gets lmrun's lines as they come
-	servers []*served // of the devices of with
-	// called with QEMU's arguments for those before the boot; may be nil
-	onServed func(qemuArgs []string)
-	served   error    // how they ended, after a boot
-	sockets  []string // of the servers, as they were
+	kernel, lmrun   string            // paths on the host
+	initProgram     string            // path on the host of PID 1; empty: lminit next to lmrun
+	files           map[string][]byte // files of the guest, by absolute path
+	args            []string          // arguments of PID 1
+	kernelArgs      string            // more arguments of the kernel, starting with a blank
+	linuxDrivesNVMe bool              // Linux's own driver controls the NVMe devices
+	machineType     string            // machine type of QEMU; empty: virt
+	processors      int               // number of processors; 0: two
+	qemu            string            // path of QEMU; empty: the installed one
+	// The devices that `lm serve` adds to the machine. Each element is a device name and further
+	// arguments of `lm serve`. They need QEMU 10.1.
+	servedDevices [][]string
+	rootPorts     bool     // each served device has its own root port: bus 1, 2, ...
+	lmProgram     string   // path on the host of lm, which serves the devices
+	moduleDir     string   // directory on the host with the kernel's modules, for vfio: devices
+	extraArgs     []string // more arguments of QEMU
+	drives        []string // files on the host for /dev/nvme0n1, n2, ...
+	serials       []string // files on the host for /dev/ttyS0, ttyS1, ...
+	dir           string   // directory for initramfs, ivshmem.bin and nvme.img
+	traceFile     string   // file on the host for QEMU's trace of accesses; empty: no trace
+	timeout       time.Duration
+	stdout        io.Writer // receives lmrun's lines while the machine runs
+	servers       []*server // the running servers of servedDevices
+	// Called before the boot, with QEMU's arguments for the served devices. It may be nil.
+	beforeBoot  func(qemuArgs []string)
+	serversErr  error    // error of the servers, set after the boot
+	socketPaths []string // sockets of the servers, set after the boot
 }
 
-// shm is the host's side of the ivshmem device's memory.
-func (m *machine) shm() string { return filepath.Join(m.dir, "ivshmem.bin") }
+// shmPath returns the path of the file that contains the memory of the ivshmem device.
+func (m *machine) shmPath() string { return filepath.Join(m.dir, "ivshmem.bin") }
 
-// boot runs the machine until it powers off and gives lmrun's exit status. An
-// error means that lmrun did not get as far as having one.
-func (m *machine) boot() (exit int, err error) {
-	qemuArgs, err := m.prepare()
+// boot runs the machine until it powers off, and returns lmrun's exit status. It returns an error
+// if lmrun did not end with an exit status.
+func (m *machine) boot() (status int, err error) {
+	qemuArgs, err := m.prepareBoot()
 	if err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), m.timeout)
 	defer cancel()
-	// QEMU and the servers must not outlive this process. The kernel means the
-	// thread that started them, which therefore has to stay.
+	// QEMU and the servers must not outlive this process. Pdeathsig kills them when the thread that
+	// started them ends, so this thread must not end before the boot does.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	more, servers, stop, err := m.serve()
+	servedArgs, servers, stop, err := m.startServers()
 	if err != nil {
 		return 0, err
 	}
 	defer stop()
 	m.servers = servers
-	if m.onServed != nil {
-		m.onServed(more)
+	if m.beforeBoot != nil {
+		m.beforeBoot(servedArgs)
 	}
-	out := &console{lines: m.stdout}
-	var complaints bytes.Buffer
+	guestConsole := &console{out: m.stdout}
+	var stderr bytes.Buffer
 	qemu := exec.CommandContext(ctx, cmp.Or(m.qemu, "qemu-system-aarch64"),
-		append(qemuArgs, more...)...)
-	qemu.Stdout, qemu.Stderr, qemu.WaitDelay = out, &complaints, 5*time.Second
+		append(qemuArgs, servedArgs...)...)
+	qemu.Stdout, qemu.Stderr, qemu.WaitDelay = guestConsole, &stderr, 5*time.Second
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err = m.run(qemu); err == nil {
-		m.served = finish(servers)
+	if err = m.runQEMU(qemu); err == nil {
+		m.serversErr = waitForServers(servers)
 		for _, s := range servers {
-			m.sockets = append(m.sockets, s.socket)
+			m.socketPaths = append(m.socketPaths, s.socket)
 		}
 	}
-	switch exit, ended := out.exit(); {
+	switch status, hasStatus := guestConsole.exitStatus(); {
 	case ctx.Err() != nil:
 		err = fmt.Errorf("the guest did not power off within %v", m.timeout)
 	case err != nil:
 		err = fmt.Errorf("qemu-system-aarch64: %w", err)
-	case !ended:
+	case !hasStatus:
 		err = errors.New("the guest powered off without a line `lmrun: exit N`")
 	default:
-		return exit, hal.FileFault("standard output", out.err)
+		return status, hal.FileFault("standard output", guestConsole.writeErr)
 	}
-	return 0, fmt.Errorf("%w\n%s%s", err, complaints.String(), out.tail())
+	return 0, fmt.Errorf("%w\n%s%s", err, stderr.String(), guestConsole.lastLines())
 }
 
-// prepare writes the files the machine needs, and gives QEMU's arguments.
-func (m *machine) prepare() ([]string, error) {
-	line, err := commandLine(m.kernelArgs, m.args, len(m.drives) == 0 && !m.linuxNvme)
+// prepareBoot writes the files that the machine needs, and returns QEMU's arguments.
+func (m *machine) prepareBoot() ([]string, error) {
+	kernelLine, err := kernelCommandLine(m.kernelArgs, m.args,
+		len(m.drives) == 0 && !m.linuxDrivesNVMe)
 	if err != nil {
 		return nil, err
 	}
-	initrd := filepath.Join(m.dir, "initramfs")
-	size, err := m.writeInitramfs(initrd)
+	initramfsPath := filepath.Join(m.dir, "initramfs")
+	size, err := m.writeInitramfs(initramfsPath)
 	if err != nil {
 		return nil, err
 	}
-	nvme := filepath.Join(m.dir, "nvme.img")
-	var shared string // memory that a served device reaches
-	if len(m.with) > 0 {
-		shared = ",memory-backend=ram"
-		m.extra = append(m.extra, "-object",
-			fmt.Sprintf("memory-backend-memfd,id=ram,share=on,size=%dM", memory(size)))
+	nvmePath := filepath.Join(m.dir, "nvme.img")
+	var memoryOption string // makes the guest's memory accessible to served devices
+	if len(m.servedDevices) > 0 {
+		memoryOption = ",memory-backend=ram"
+		m.extraArgs = append(m.extraArgs, "-object",
+			fmt.Sprintf("memory-backend-memfd,id=ram,share=on,size=%dM", memoryMiB(size)))
 	}
-	if err := errors.Join(writeZeros(m.shm(), shmSize), writeZeros(nvme, nvmeSize)); err != nil {
+	err = errors.Join(writeZeros(m.shmPath(), shmSize), writeZeros(nvmePath, nvmeSize))
+	if err != nil {
 		return nil, err
 	}
 	args := []string{
-		"-M", cmp.Or(m.virt, "virt") + shared, "-cpu", "cortex-a72",
-		"-smp", strconv.Itoa(cmp.Or(m.processors, 2)), "-m", strconv.Itoa(memory(size)),
+		"-M", cmp.Or(m.machineType, "virt") + memoryOption, "-cpu", "cortex-a72",
+		"-smp", strconv.Itoa(cmp.Or(m.processors, 2)), "-m", strconv.Itoa(memoryMiB(size)),
 		"-nographic", "-no-reboot", "-nic", "none",
-		"-kernel", m.kernel, "-initrd", initrd, "-append", line,
+		"-kernel", m.kernel, "-initrd", initramfsPath, "-append", kernelLine,
 		// Guest memory begins at 1 GiB, beyond the 28 bits of edu's default mask.
 		"-device", "edu,addr=2,dma_mask=0xffffffffffffffff",
 		"-object", "memory-backend-file,id=shm,share=on,size=" + strconv.Itoa(shmSize) +
-			",mem-path=" + escape(m.shm()),
+			",mem-path=" + escapeCommas(m.shmPath()),
 		"-device", "ivshmem-plain,addr=3,memdev=shm",
 	}
-	// The kernel numbers controllers as they come, several at once, so that
-	// there is one: no image with drives for its outputs is for the other.
+	// The kernel probes NVMe controllers in parallel, and numbers them in the order in which it
+	// finds them. So that the numbers are always the same, the machine has only one: the one for
+	// outputs, or the one that images use. No image that has drives for outputs uses NVMe itself.
 	if len(m.drives) == 0 {
-		args = append(args, "-drive", "if=none,id=nvme,format=raw,file="+escape(nvme), "-device",
-			"nvme,addr=4,serial=lightmetal,drive=nvme")
+		args = append(args,
+			"-drive", "if=none,id=nvme,format=raw,file="+escapeCommas(nvmePath),
+			"-device", "nvme,addr=4,serial=lightmetal,drive=nvme")
 	} else {
 		args = append(args, "-device", "nvme,addr=5,id=out,serial=outputs,use-intel-id=on")
 	}
 	for i, path := range m.drives {
 		args = append(args,
-			"-drive", fmt.Sprintf("if=none,id=out%d,format=raw,file=%s", i, escape(path)),
+			"-drive", fmt.Sprintf("if=none,id=out%d,format=raw,file=%s", i, escapeCommas(path)),
 			"-device", fmt.Sprintf("nvme-ns,bus=out,drive=out%d,nsid=%d", i, i+1))
 	}
 	for i, path := range m.serials {
-		args = append(args, "-chardev", fmt.Sprintf("file,id=tty%d,path=%s", i, escape(path)),
+		args = append(args,
+			"-chardev", fmt.Sprintf("file,id=tty%d,path=%s", i, escapeCommas(path)),
 			"-device", fmt.Sprintf("pci-serial,addr=%d,chardev=tty%d", 8+i, i))
 	}
-	args = append(args, m.extra...)
-	if m.trace != "" {
-		for _, event := range m.traced() {
+	args = append(args, m.extraArgs...)
+	if m.traceFile != "" {
+		for _, event := range m.traceEvents() {
 			args = append(args, "-trace", event)
 		}
-		args = append(args, "-D", m.trace)
+		args = append(args, "-D", m.traceFile)
 	}
 	return args, nil
 }
 
-// traced are the events that tell of accesses, to QEMU's devices and to those
-// that others serve.
-func (m *machine) traced() []string {
+// traceEvents returns the names of QEMU's trace events for accesses to its own devices, and to
+// served devices if the machine has any.
+func (m *machine) traceEvents() []string {
 	events := []string{"memory_region_ops_read", "memory_region_ops_write"}
-	if len(m.with) > 0 {
+	if len(m.servedDevices) > 0 {
 		events = append(events, "vfio_region_read", "vfio_region_write")
 	}
 	return events
 }
 
-// programMax bounds what is packed into a guest: a program, an image, a module.
-const programMax = 1 << 30
+// programBytesMax is the maximum size of each file that is packed into a guest: a program, an
+// image, or a module.
+const programBytesMax = 1 << 30
 
+// writeInitramfs writes the initramfs of the machine to a file, and returns its size in bytes.
 func (m *machine) writeInitramfs(path string) (size int, err error) {
 	content := maps.Clone(m.files)
-	parts := map[string]string{"/init": m.init}
-	if m.init == "" {
-		parts = map[string]string{"/init": lminit(m.lmrun), "/lmrun": m.lmrun}
+	programs := map[string]string{"/init": m.initProgram}
+	if m.initProgram == "" {
+		programs = map[string]string{"/init": lminitPath(m.lmrun), "/lmrun": m.lmrun}
 	}
-	for guest, host := range parts {
-		if content[guest], err = files.Read(host, programMax); err != nil {
+	for guestPath, hostPath := range programs {
+		if content[guestPath], err = files.Read(hostPath, programBytesMax); err != nil {
 			return 0, err
 		}
 	}
-	// that process 1 needs
+	// PID 1 needs these directories.
 	list := []initramfs.File{{Path: "/dev/"}, {Path: "/proc/"}, {Path: "/sys/"}, {Path: "/tmp/"}}
 	for name, data := range content {
 		list = append(list, initramfs.File{Path: name, Mode: 0o755, Data: data})
@@ -206,51 +219,52 @@ func (m *machine) writeInitramfs(path string) (size int, err error) {
 	if err := initramfs.Pack(&archive, list); err != nil {
 		return 0, err
 	}
-	return archive.Len(), files.Write(path, archive.Bytes(), 0o644, files.Replace)
+	return archive.Len(), files.Write(path, archive.Bytes(), 0o644, files.OpenToReplace)
 }
 
-// lminit is the program that starts an lmrun: it lies beside it, and is called as it.
-func lminit(lmrun string) string {
+// lminitPath returns the path of the lminit that starts the given lmrun. It is in the same
+// directory, and its file name has "lminit" instead of "lmrun".
+func lminitPath(lmrun string) string {
 	return filepath.Join(filepath.Dir(lmrun),
 		strings.Replace(filepath.Base(lmrun), "lmrun", "lminit", 1))
 }
 
-// memory is the guest's, in MiB. The files of an initramfs may take half of
-// it, and while they are unpacked the archive is there too.
-func memory(initramfsSize int) int { return 512 + 3*(initramfsSize>>20) }
+// memoryMiB returns the size of the guest's memory in MiB. The files of an initramfs may take half
+// of the memory, and while the kernel unpacks them, the archive is in memory, too.
+func memoryMiB(initramfsSize int) int { return 512 + 3*(initramfsSize>>20) }
 
-// commandLine is the kernel's, with lmrun's arguments at its end. The kernel
-// splits at blanks, knows double quotes, and has no escape for them. With
-// freeNvme the kernel leaves nvme devices alone, as a replay on one needs it.
-func commandLine(kernel string, args []string, freeNvme bool) (string, error) {
-	// loglevel=1 leaves panics. panic=-1 and -no-reboot make them end QEMU.
-	line := "console=ttyAMA0 loglevel=1 panic=-1" + kernel
-	if freeNvme {
+// kernelCommandLine returns the kernel's command line, which ends with the arguments of PID 1. The
+// kernel splits it at blanks and interprets double quotes, but has no escape for a double quote. If
+// noNVMeDriver is true, Linux's NVMe driver does not start, so that a replay can use the device.
+func kernelCommandLine(kernelArgs string, args []string, noNVMeDriver bool) (string, error) {
+	line := kernelOptions + kernelArgs
+	if noNVMeDriver {
 		line += " initcall_blacklist=nvme_init"
 	}
 	line += " --"
 	for _, arg := range args {
 		switch {
 		case arg == "" || strings.ContainsAny(arg, "\"\n\r\t"):
-			return "", fmt.Errorf("%q cannot stand on a kernel's command line", arg)
+			return "", fmt.Errorf("lmrun argument %q is empty, or has a quote, tab or newline; "+
+				"a kernel command line cannot contain it", arg)
 		case strings.Contains(arg, " "):
 			arg = `"` + arg + `"`
 		}
 		line += " " + arg
 	}
-	if len(args) > initArgsMax || len(line) > commandLineMax {
-		return "",
-			fmt.Errorf("lmrun's %d arguments make a kernel command line of %d bytes; %d and %d "+
-				"are possible",
-				len(args), len(line), initArgsMax, commandLineMax)
+	if len(args) > initArgsCountMax || len(line) > commandLineBytesMax {
+		return "", fmt.Errorf("lmrun has %d arguments, and the kernel command line %d bytes; "+
+			"the limits are %d arguments and %d bytes",
+			len(args), len(line), initArgsCountMax, commandLineBytesMax)
 	}
 	return line, nil
 }
 
-// escape doubles commas, which end a value in QEMU's options.
-func escape(path string) string { return strings.ReplaceAll(path, ",", ",,") }
+// escapeCommas doubles the commas of a path, because a single comma ends a value in QEMU's options.
+func escapeCommas(path string) string { return strings.ReplaceAll(path, ",", ",,") }
 
-// writeZeros makes a file of size zero bytes, whatever was there.
+// writeZeros writes a file that consists of `size` zero bytes. It replaces the contents of an
+// existing file.
 func writeZeros(path string, size int64) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -260,48 +274,52 @@ func writeZeros(path string, size int64) error {
 }
 
 var (
-	exitLine   = regexp.MustCompile(`^lmrun: exit (\d+)$`)
-	kernelLine = regexp.MustCompile(`^\[ *\d+\.\d{6}\] `)
+	// exitLinePattern matches the guest's last line, which contains lmrun's exit status.
+	exitLinePattern = regexp.MustCompile(`^lmrun: exit (\d+)$`)
+	// kernelLinePattern matches the lines of the kernel's log, which start with a time.
+	kernelLinePattern = regexp.MustCompile(`^\[ *\d+\.\d{6}\] `)
 )
 
-// console takes the guest's serial line. It passes on whole lines that are
-// neither the kernel's nor the closing one, and keeps everything.
+// console receives the text of the guest's serial port. It copies complete lines to out, except the
+// kernel's lines and the line with the exit status. It keeps the whole text.
 type console struct {
-	lines io.Writer
-	text  strings.Builder
-	rest  string // of a line that has not ended
-	last  string // the closing line's number, if there was one
-	err   error  // the first of lines
+	out         io.Writer // receives the complete lines
+	text        strings.Builder
+	partialLine string // start of a line whose end has not arrived yet
+	exitNumber  string // number in the line with the exit status; empty: no such line
+	writeErr    error  // first error of a write to out
 }
 
+// Write implements io.Writer.
 func (c *console) Write(p []byte) (int, error) {
 	c.text.Write(p)
-	c.rest += strings.ReplaceAll(string(p), "\r", "")
+	c.partialLine += strings.ReplaceAll(string(p), "\r", "")
 	for {
-		line, rest, whole := strings.Cut(c.rest, "\n")
-		if !whole {
+		line, afterLine, complete := strings.Cut(c.partialLine, "\n")
+		if !complete {
 			return len(p), nil
 		}
-		c.rest = rest
-		if closing := exitLine.FindStringSubmatch(line); closing != nil {
-			c.last = closing[1]
-		} else if !kernelLine.MatchString(line) {
-			if _, err := fmt.Fprintf(c.lines, "%s\n",
-				files.EscapeControls([]byte(line))); c.err == nil {
-				c.err = err
+		c.partialLine = afterLine
+		if match := exitLinePattern.FindStringSubmatch(line); match != nil {
+			c.exitNumber = match[1]
+		} else if !kernelLinePattern.MatchString(line) {
+			if _, err := fmt.Fprintf(c.out, "%s\n",
+				files.EscapeControls([]byte(line))); c.writeErr == nil {
+				c.writeErr = err
 			}
 		}
 	}
 }
 
-// exit is the status on the closing line.
-func (c *console) exit() (status int, ok bool) {
-	status, err := strconv.Atoi(c.last)
+// exitStatus returns the exit status in the line that matched exitLinePattern; ok is false if there
+// was no such line.
+func (c *console) exitStatus() (status int, ok bool) {
+	status, err := strconv.Atoi(c.exitNumber)
 	return status, err == nil
 }
 
-// tail is the end of what the guest said, for a failure.
-func (c *console) tail() string {
+// lastLines returns the last 40 lines of the console's text, for an error message.
+func (c *console) lastLines() string {
 	lines := strings.Split(strings.TrimSpace(c.text.String()), "\n")
 	return strings.Join(lines[max(0, len(lines)-40):], "\n")
 }

@@ -16,27 +16,27 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-func TestCommandLineRefusesWhatAKernelCannotHandOn(t *testing.T) {
-	if line, err := commandLine("", []string{"-output", "y=/dev/nvme1n1", "a b"},
+func TestKernelCommandLineRejectsInvalidArguments(t *testing.T) {
+	if line, err := kernelCommandLine("", []string{"-output", "y=/dev/nvme1n1", "a b"},
 		false); err != nil ||
 		!strings.HasSuffix(line, ` -- -output y=/dev/nvme1n1 "a b"`) {
 		t.Errorf("got %q, %v", line, err)
 	}
-	fits := strings.Repeat("x", commandLineMax-len("console=ttyAMA0 loglevel=1 panic=-1 -- "))
-	if _, err := commandLine("", []string{fits}, false); err != nil {
+	fits := strings.Repeat("x", commandLineBytesMax-len(kernelOptions+" -- "))
+	if _, err := kernelCommandLine("", []string{fits}, false); err != nil {
 		t.Error(err)
 	}
 	for _, args := range [][]string{{fits + "x"}, {""}, {"a\nb"}, {`"`},
-		slices.Repeat([]string{"x"}, initArgsMax+1)} {
-		if _, err := commandLine("", args, false); err == nil {
-			t.Errorf("accepted %.20q", args)
+		slices.Repeat([]string{"x"}, initArgsCountMax+1)} {
+		if _, err := kernelCommandLine("", args, false); err == nil {
+			t.Errorf("accepted: arguments %.20q", args)
 		}
 	}
 }
 
-func TestConsolePassesOnOnlyTheRunnersLines(t *testing.T) {
+func TestConsoleCopiesOnlyLinesOfLmrun(t *testing.T) {
 	var out bytes.Buffer
-	c := console{lines: &out}
+	c := console{out: &out}
 	for _, piece := range []string{"[    0.000000] Booting\r\nlmrun: do",
 		"ne\r\n{}\nlmrun: exit 0 of 3\r\nlmrun: ex",
 		"it 76\r\n[    1.500000] reboot: Power down\r\n"} {
@@ -47,15 +47,15 @@ func TestConsolePassesOnOnlyTheRunnersLines(t *testing.T) {
 	if want := "lmrun: done\n{}\nlmrun: exit 0 of 3\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
-	if exit, ok := c.exit(); exit != 76 || !ok {
-		t.Errorf("got exit %d, %v, want 76", exit, ok)
+	if exit, ok := c.exitStatus(); exit != 76 || !ok {
+		t.Errorf("got exit status %d, %v, want 76", exit, ok)
 	}
-	if _, ok := (&console{}).exit(); ok {
-		t.Error("a console without a closing line has an exit status")
+	if _, ok := (&console{}).exitStatus(); ok {
+		t.Error("a console without a line with the exit status has an exit status")
 	}
 }
 
-func TestHostFilesInFlagsBecomeTheGuests(t *testing.T) {
+func TestHostFilesInFlagsAreReplacedByGuestFiles(t *testing.T) {
 	dir := t.TempDir()
 	x := filepath.Join(dir, "x.bin")
 	if err := os.WriteFile(x, []byte("data"), 0o644); err != nil {
@@ -64,8 +64,8 @@ func TestHostFilesInFlagsBecomeTheGuests(t *testing.T) {
 	image := &lmb.Image{Tensors: []lmb.Tensor{{Name: "y", DType: gen.DTypeUint32,
 		Shape: []uint32{3}}}}
 	m := &machine{dir: dir, files: map[string][]byte{}}
-	outputs, err := m.bind([]string{"-json", "-input", "x=" + x, "--output=y=/out", "-loop", "2"},
-		image)
+	outputs, err := m.replaceHostFiles([]string{"-json", "-input", "x=" + x, "--output=y=/out",
+		"-loop", "2"}, image)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,30 +74,30 @@ func TestHostFilesInFlagsBecomeTheGuests(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if string(m.files["/input/0"]) != "data" || len(outputs) != 1 || outputs[0].size != 12 ||
-		outputs[0].path != "/out" {
+		outputs[0].userPath != "/out" {
 		t.Errorf("got files %q and outputs %+v", m.files, outputs)
 	}
-	if _, err := m.bind([]string{"-input", "x=" + dir + "/none"},
+	if _, err := m.replaceHostFiles([]string{"-input", "x=" + dir + "/none"},
 		image); hal.CodeOf(err) != hal.NoFile {
 		t.Errorf("missing input: got %v", err)
 	}
 	for _, flags := range [][]string{{"-input"}, {"-output", "y"}} {
-		if _, err := m.bind(flags, image); err == nil {
-			t.Errorf("accepted %v", flags)
+		if _, err := m.replaceHostFiles(flags, image); err == nil {
+			t.Errorf("accepted: flags %v", flags)
 		}
 	}
 }
 
-func TestOutputThatWasNotWrittenIsNotFetched(t *testing.T) {
+func TestUnwrittenOutputIsNotCopied(t *testing.T) {
 	dir := t.TempDir()
-	o := output{drive: filepath.Join(dir, "drive"), path: filepath.Join(dir, "y"), size: 4}
-	if err := o.create(); err != nil {
+	o := output{deviceFile: filepath.Join(dir, "drive"), userPath: filepath.Join(dir, "y"), size: 4}
+	if err := o.createDeviceFile(); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.fetch(); err == nil {
-		t.Error("fetched an untouched drive")
+	if err := o.copyToUser(); err == nil {
+		t.Error("an unwritten drive was copied")
 	}
-	f, err := os.OpenFile(o.drive, os.O_WRONLY, 0)
+	f, err := os.OpenFile(o.deviceFile, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,78 +105,81 @@ func TestOutputThatWasNotWrittenIsNotFetched(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	if err := o.fetch(); err != nil {
+	if err := o.copyToUser(); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := os.ReadFile(o.path); string(got) != "four" {
+	if got, _ := os.ReadFile(o.userPath); string(got) != "four" {
 		t.Errorf("got %q, want four", got)
 	}
 }
 
-// TestOutputOfASerialLineIsWhatWasWritten: the line puts a carriage return
-// before each newline, and the last run counts.
-func TestOutputOfASerialLineIsWhatWasWritten(t *testing.T) {
+// TestOutputOfSerialPortIsWhatLmrunWrote checks that the carriage returns that a serial port
+// inserts are removed, and that the output of the last run is used.
+func TestOutputOfSerialPortIsWhatLmrunWrote(t *testing.T) {
 	dir := t.TempDir()
-	o := output{drive: filepath.Join(dir, "drive"), path: filepath.Join(dir, "y"), size: 6,
-		serial: true}
-	if err := o.create(); err != nil {
+	o := output{deviceFile: filepath.Join(dir, "drive"), userPath: filepath.Join(dir, "y"), size: 6,
+		isSerial: true}
+	if err := o.createDeviceFile(); err != nil {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]string{"\r\r\n\r\nabc": "\r\n\nabc",
 		"before123456": "123456", "12345": ""} {
-		if err := os.WriteFile(o.drive, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(o.deviceFile, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_ = os.Remove(o.path)
-		err := o.fetch()
-		if got, _ := os.ReadFile(o.path); string(got) != want || (err == nil) != (want != "") {
+		_ = os.Remove(o.userPath)
+		err := o.copyToUser()
+		if got, _ := os.ReadFile(o.userPath); string(got) != want || (err == nil) != (want != "") {
 			t.Errorf("%q becomes %q, %v; want %q", text, got, err, want)
 		}
 	}
 }
 
-// TestOutputsOfAnImageThatDrivesNVMeGoToSerialLines, as the kernel leaves NVMe
-// to the replay then.
-func TestOutputsOfAnImageThatDrivesNVMeGoToSerialLines(t *testing.T) {
+// TestOutputsOfNVMeImageGoToSerialPorts checks the outputs of an image that uses the NVMe device
+// itself.
+func TestOutputsOfNVMeImageGoToSerialPorts(t *testing.T) {
 	m := &machine{dir: t.TempDir(), files: map[string][]byte{}}
 	image := &lmb.Image{Devices: []lmb.Device{{Vendor: 0x1b36, Device: 0x0010}}}
-	if _, err := m.bind([]string{"-output", "y=/out", "-output=z=/other"}, image); err != nil ||
+	flags := []string{"-output", "y=/out", "-output=z=/other"}
+	if _, err := m.replaceHostFiles(flags, image); err != nil ||
 		len(m.drives) != 0 || len(m.serials) != 2 ||
 		strings.Join(m.args, " ") != "-output y=/dev/ttyS0 -output z=/dev/ttyS1" {
 		t.Errorf("%v, %+v", err, m)
 	}
-	if _, err := m.bind([]string{"-output", "a=/1", "-output", "b=/2", "-output", "c=/3"},
-		image); err == nil {
-		t.Error("five serial lines")
+	flags = []string{"-output", "a=/1", "-output", "b=/2", "-output", "c=/3"}
+	if _, err := m.replaceHostFiles(flags, image); err == nil {
+		t.Error("accepted: five serial ports")
 	}
 }
 
-// full is where nothing more can be written.
-type full struct{}
+// fullDevice is a writer that always fails, as if no space were left.
+type fullDevice struct{}
 
-func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+// Write implements io.Writer.
+func (fullDevice) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-func TestConsoleKeepsTheErrorOfItsReader(t *testing.T) {
-	c := &console{lines: full{}}
+func TestConsoleReportsFailedWrites(t *testing.T) {
+	c := &console{out: fullDevice{}}
 	if n, err := c.Write([]byte("a line\nlmrun: exit 0\n")); n != 21 || err != nil {
-		t.Errorf("QEMU's output was taken with %d, %v", n, err)
+		t.Errorf("Write returned %d, %v", n, err)
 	}
-	if exit, ended := c.exit(); exit != 0 || !ended || !errors.Is(c.err, syscall.ENOSPC) {
-		t.Errorf("exit %d, %v, error %v", exit, ended, c.err)
+	exit, ok := c.exitStatus()
+	if exit != 0 || !ok || !errors.Is(c.writeErr, syscall.ENOSPC) {
+		t.Errorf("exit %d, %v, error %v", exit, ok, c.writeErr)
 	}
 }
 
-// TestAServerThatNeverListensGivesItsStatus and what it said.
-func TestAServerThatNeverListensGivesItsStatus(t *testing.T) {
-	folder := t.TempDir()
+// TestServerThatNeverListensSetsTheExitStatus also checks that the message has the server's text.
+func TestServerThatNeverListensSetsTheExitStatus(t *testing.T) {
+	dir := t.TempDir()
 	for name, text := range map[string]string{"lmrun": "", "lminit": "", "image": "",
 		"lm": "#!/bin/sh\necho lm: bad image: x >&2\nexit 65\n"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	exit, err := run([]string{"-kernel", "none", "-dir", folder, "-lmrun", folder + "/lmrun", "-lm",
-		folder + "/lm", "-with", "mock:x", folder + "/image"})
+	exit, err := runGuest([]string{"-kernel", "none", "-dir", dir, "-lmrun", dir + "/lmrun",
+		"-lm", dir + "/lm", "-with", "mock:x", dir + "/image"})
 	if exit != 65 || err == nil || err.Error() != "lm serve --device mock:x: lm: bad image: x\n" {
 		t.Errorf("exit %d, %v", exit, err)
 	}

@@ -13,8 +13,8 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// Exit statuses of the harness itself; all others are lmrun's, or of an lm serve
-// that does not come to listen.
+// Exit statuses of the program guest itself. All other statuses are those of lmrun, or of an
+// `lm serve` that failed before it listened.
 const (
 	exitUsage  = 64
 	exitNoFile = 66
@@ -23,52 +23,53 @@ const (
 )
 
 func main() {
-	exit, err := run(os.Args[1:])
+	status, err := runGuest(os.Args[1:])
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "guest: %s\n", files.EscapeControls([]byte(err.Error())))
 	}
-	os.Exit(exit)
+	os.Exit(status)
 }
 
-func run(args []string) (exit int, err error) {
+// runGuest executes the command `guest` with the given arguments, and returns its exit status.
+func runGuest(args []string) (status int, err error) {
 	if len(args) > 0 && args[0] == "bare" {
 		return runBare(args[1:])
 	}
-	// Images may want host memory, in pages that stay where they are.
+	// Images may have host windows, whose memory the kernel must not move: reserve huge pages.
 	m := &machine{files: map[string][]byte{}, stdout: os.Stdout, kernelArgs: " hugepages=16"}
 	flags := flag.NewFlagSet("guest", flag.ContinueOnError)
 	flags.StringVar(&m.kernel, "kernel", "", "arm64 kernel `image`")
 	flags.StringVar(&m.lmrun, "lmrun", "", "static arm64 lmrun `binary`")
 	flags.StringVar(&m.dir, "dir", "",
-		"`folder` for the machine's files, which stay there; default: a temporary one")
-	flags.StringVar(&m.trace, "trace", "", "write QEMU's trace of device accesses to `file`")
+		"`directory` for the machine's files, which are kept; default: a temporary directory")
+	flags.StringVar(&m.traceFile, "trace", "", "write QEMU's trace of device accesses to `file`")
 	flags.StringVar(&m.qemu, "qemu", "",
-		"QEMU `program`; default: qemu-system-aarch64 of the system")
-	flags.StringVar(&m.lm, "lm", "", "lm `binary`, for -with")
-	flags.StringVar(&m.modules, "modules", "",
-		"`folder` of the kernel's modules, for devices by vfio:")
-	flags.Func("with", "a `device` that lm serve shows to the machine, such as mock:wormhole; "+
-		"each once", func(device string) error {
-		m.with = append(m.with, []string{device})
+		"QEMU `program`; default: the installed qemu-system-aarch64")
+	flags.StringVar(&m.lmProgram, "lm", "", "lm `binary`, required by -with")
+	flags.StringVar(&m.moduleDir, "modules", "",
+		"`directory` of the kernel's modules, required for vfio: devices")
+	flags.Func("with", "add a `device` served by lm serve, such as mock:wormhole; "+
+		"may be repeated", func(device string) error {
+		m.servedDevices = append(m.servedDevices, []string{device})
 		return nil
 	})
-	flags.DurationVar(&m.timeout, "timeout", time.Minute, "hard limit for the whole run")
+	flags.DurationVar(&m.timeout, "timeout", time.Minute, "time limit of the whole run")
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(),
 			"usage: guest -kernel K -lmrun BIN [flags] IMAGE.lmb [-- lmrun flags]")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
-		return exitUsage, nil // Parse has said why
+		return exitUsage, nil // Parse has printed the error
 	}
-	rest := flags.Args()
-	if m.kernel == "" || m.lmrun == "" || len(rest) == 0 {
+	arguments := flags.Args()
+	if m.kernel == "" || m.lmrun == "" || len(arguments) == 0 {
 		flags.Usage()
 		return exitUsage, nil
 	}
-	path, rest := rest[0], rest[1:]
-	if len(rest) > 0 && rest[0] == "--" {
-		rest = rest[1:]
+	path, arguments := arguments[0], arguments[1:]
+	if len(arguments) > 0 && arguments[0] == "--" {
+		arguments = arguments[1:]
 	}
 	if m.dir == "" {
 		if m.dir, err = os.MkdirTemp("", "lightmetal-guest-"); err != nil {
@@ -76,52 +77,53 @@ func run(args []string) (exit int, err error) {
 		}
 		defer os.RemoveAll(m.dir)
 	}
-	if exit, err = m.replay(path, rest); errors.Is(err, fs.ErrNotExist) ||
+	if status, err = m.replay(path, arguments); errors.Is(err, fs.ErrNotExist) ||
 		hal.CodeOf(err) == hal.NoFile {
 		return exitNoFile, err
 	}
 	if hal.CodeOf(err) == hal.IO {
 		return exitIO, err
 	}
-	return exit, err
+	return status, err
 }
 
-// replay boots the machine with an image and lmrun's flags, and brings the
-// outputs back.
-func (m *machine) replay(path string, flags []string) (exit int, err error) {
-	file, err := files.Read(path, programMax)
+// replay boots the machine with an image and lmrun's flags, copies the outputs to the host, and
+// returns the exit status.
+func (m *machine) replay(path string, flags []string) (status int, err error) {
+	file, err := files.Read(path, programBytesMax)
 	if err != nil {
 		return exitFailed, err
 	}
 	image, err := lmb.Decode(file)
 	if err != nil {
-		image = &lmb.Image{} // that it is bad is lmrun's to say
+		image = &lmb.Image{} // lmrun will report the error
 	}
-	outputs, err := m.bind(flags, image)
+	outputs, err := m.replaceHostFiles(flags, image)
 	if err != nil {
 		return exitUsage, err
 	}
 	m.files["/image.lmb"] = file
-	if functions := vfioDevices(flags); len(functions) == 0 {
+	if functions := vfioFunctions(flags); len(functions) == 0 {
 		m.args = append(m.args, "/image.lmb")
-	} else if err := m.byVFIO(functions, "/image.lmb"); err != nil {
+	} else if err := m.setUpVFIO(functions, "/image.lmb"); err != nil {
 		return exitUsage, err
 	}
-	exit, err = m.boot()
-	if ended := (*unserved)(nil); errors.As(err, &ended) && ended.exit > 0 {
-		return ended.exit, err
+	status, err = m.boot()
+	var startError *serverStartError
+	if errors.As(err, &startError) && startError.status > 0 {
+		return startError.status, err
 	}
 	if err != nil {
 		return exitFailed, err
 	}
-	if exit != 0 {
-		return exit, m.served // what a served device refused is often why
+	if status != 0 {
+		return status, m.serversErr // an error of a served device is often the cause
 	}
-	if m.served != nil {
-		return exitFailed, m.served
+	if m.serversErr != nil {
+		return exitFailed, m.serversErr
 	}
 	for i := range outputs {
-		if err := outputs[i].fetch(); err != nil {
+		if err := outputs[i].copyToUser(); err != nil {
 			return exitFailed, err
 		}
 	}

@@ -2,13 +2,14 @@ package main
 
 import "fmt"
 
-// match compares a trace with the plan: every access in order, of the right
-// kind, width, place and value, and none that the plan does not have. failed
-// is the place of the load that had to satisfy a condition, did not, and so
-// ended the run; rest is what comes after it, which is the run of `safe` or
-// nothing.
+// match compares a trace with the plan: the trace must have all accesses of the plan, in order and
+// with the right kind, width, offset and value, and no others.
+//
+// If a load did not meet its condition and so ended the run, failed is the command of that load,
+// such as "main[3]", and rest is the part of the trace after the load. That part is empty, or is
+// the trace of the sequence "safe".
 func (p *plan) match(trace []access) (failed string, rest []access, err error) {
-	failed, rest, err = p.consume(trace)
+	failed, rest, err = p.matchPrefix(trace)
 	if failed == "" && err == nil && len(rest) > 0 {
 		return "", nil, fmt.Errorf("after the last command, access %d: %v", len(trace)-len(rest),
 			rest[0])
@@ -16,70 +17,73 @@ func (p *plan) match(trace []access) (failed string, rest []access, err error) {
 	return failed, rest, err
 }
 
-// consume is match of a trace that may go on after the plan.
-func (p *plan) consume(trace []access) (failed string, rest []access, err error) {
-	t := tracer{trace: trace}
+// matchPrefix is like match, but the trace may have more accesses after those of the plan. They are
+// returned in rest.
+func (p *plan) matchPrefix(trace []access) (failed string, rest []access, err error) {
+	m := matcher{trace: trace}
 	for i := range p.steps {
 		s := &p.steps[i]
-		ok, err := t.step(s)
+		ok, err := m.matchStep(s)
 		if err != nil {
-			return "", nil, fmt.Errorf("%s, access %d: %w", s.place, t.used, err)
+			return "", nil, fmt.Errorf("%s, access %d: %w", s.command, m.matched, err)
 		}
-		if !ok && s.fail {
-			return s.place, trace[t.used:], nil
+		if !ok && s.endsRun {
+			return s.command, trace[m.matched:], nil
 		}
 	}
-	return "", trace[t.used:], nil
+	return "", trace[m.matched:], nil
 }
 
-// tracer walks a trace.
-type tracer struct {
-	trace []access
-	used  int
-	last  uint64 // what the last load gave
+// matcher compares the accesses of a trace with steps, one after the other.
+type matcher struct {
+	trace      []access
+	matched    int    // number of accesses that have been matched
+	lastLoaded uint64 // value that the last load returned
 }
 
-// step consumes the accesses of one step, and tells whether its condition
-// holds in the end.
-func (t *tracer) step(s *step) (ok bool, err error) {
+// matchStep matches the accesses of one step, and reports whether the last access met the step's
+// condition.
+func (m *matcher) matchStep(s *step) (ok bool, err error) {
 	if s.width == 0 {
-		return true, t.bulk(s)
+		return true, m.matchBulk(s)
 	}
 	for {
-		if err := t.one(s); err != nil {
+		if err := m.matchAccess(s); err != nil {
 			return false, err
 		}
-		ok = s.store || s.holds == nil || s.holds(t.last)
-		if ok || !s.repeat || !t.again(s) {
+		ok = s.store || s.isMet == nil || s.isMet(m.lastLoaded)
+		if ok || !s.isPoll || !m.repeatsLoad(s) {
 			return ok, nil
 		}
 	}
 }
 
-// again tells whether the next access is the same load once more.
-func (t *tracer) again(s *step) bool {
-	if t.used == len(t.trace) {
+// repeatsLoad reports whether the next access is a load with the offset and width of the step.
+func (m *matcher) repeatsLoad(s *step) bool {
+	if m.matched == len(m.trace) {
 		return false
 	}
-	a := t.trace[t.used]
+	a := m.trace[m.matched]
 	return !a.store && a.offset == s.offset && a.width == s.width
 }
 
-func (t *tracer) one(s *step) error {
-	a, err := t.next(s)
+// matchAccess matches one access of a step that has a width.
+func (m *matcher) matchAccess(s *step) error {
+	a, err := m.nextAccess(s)
 	if err != nil {
 		return err
 	}
 	if a.offset != s.offset || a.width != s.width {
 		return fmt.Errorf("want %d bytes at %#x, have a %v", s.width, s.offset, a)
 	}
-	return t.value(s, a, 0)
+	return m.checkValue(s, a, 0)
 }
 
-// bulk consumes accesses of any width that cover the range in ascending order.
-func (t *tracer) bulk(s *step) error {
+// matchBulk matches the accesses of a bulk step: they may have any widths, must have ascending
+// offsets, and must cover the range of the step exactly.
+func (m *matcher) matchBulk(s *step) error {
 	for done := uint64(0); done < s.size; {
-		a, err := t.next(s)
+		a, err := m.nextAccess(s)
 		if err != nil {
 			return err
 		}
@@ -87,7 +91,7 @@ func (t *tracer) bulk(s *step) error {
 			return fmt.Errorf("want up to %d bytes at %#x, have a %v", s.size-done, s.offset+done,
 				a)
 		}
-		if err := t.value(s, a, done); err != nil {
+		if err := m.checkValue(s, a, done); err != nil {
 			return err
 		}
 		done += uint64(a.width)
@@ -95,12 +99,13 @@ func (t *tracer) bulk(s *step) error {
 	return nil
 }
 
-// next takes one access of the step's kind.
-func (t *tracer) next(s *step) (access, error) {
-	if t.used == len(t.trace) {
+// nextAccess returns the next access of the trace, which must be of the same kind as the step: a
+// load or a store.
+func (m *matcher) nextAccess(s *step) (access, error) {
+	if m.matched == len(m.trace) {
 		return access{}, fmt.Errorf("the trace ends here, with the access at %#x missing", s.offset)
 	}
-	a := t.trace[t.used]
+	a := m.trace[m.matched]
 	if a.store != s.store {
 		verb := "load"
 		if s.store {
@@ -108,52 +113,52 @@ func (t *tracer) next(s *step) (access, error) {
 		}
 		return a, fmt.Errorf("want a %s at %#x, have a %v", verb, s.offset, a)
 	}
-	t.used++
+	m.matched++
 	return a, nil
 }
 
-// value holds a store's value against the step's data from byte done on, and
-// keeps a load's.
-func (t *tracer) value(s *step, a access, done uint64) error {
+// checkValue compares the value of a store with the step's data from the byte offset `done` on. It
+// copies the value of a load to the step's output.
+func (m *matcher) checkValue(s *step, a access, done uint64) error {
 	if !a.store {
-		t.last = a.value
+		m.lastLoaded = a.value
 		if s.output != nil {
-			copy(s.output[done:done+uint64(a.width)], littleEndian(a.value))
+			copy(s.output[done:done+uint64(a.width)], littleEndianBytes(a.value))
 		}
 		return nil
 	}
-	want := number(s.data[done:done+uint64(a.width)]) | t.last&s.keep
-	if !s.unknown && a.value != want {
+	want := littleEndianValue(s.data[done:done+uint64(a.width)]) | m.lastLoaded&s.keptBits
+	if !s.anyValue && a.value != want {
 		return fmt.Errorf("want value %#x, have a %v", want, a)
 	}
 	return nil
 }
 
-// apply plays the plan on memory: the result a device that is nothing but
-// memory must have, where QEMU has no trace. An error is a condition that
-// cannot hold there.
-func (p *plan) apply(memory []byte) error {
-	var last uint64
+// applyTo executes the plan on a byte slice. The result is the expected contents of a device that
+// consists only of memory, whose accesses QEMU cannot trace. It returns an error if the memory does
+// not meet a condition of the plan.
+func (p *plan) applyTo(memory []byte) error {
+	var lastLoaded uint64
 	for i := range p.steps {
 		s := &p.steps[i]
 		size := s.size
 		if s.width != 0 {
 			size = uint64(s.width)
 		}
-		place := memory[s.offset : s.offset+size]
+		bytes := memory[s.offset : s.offset+size]
 		switch {
-		case s.unknown:
-			return fmt.Errorf("%s: the value is not known here", s.place)
+		case s.anyValue:
+			return fmt.Errorf("%s: the value depends on a bus address", s.command)
 		case s.store && s.width == 0:
-			copy(place, s.data)
+			copy(bytes, s.data)
 		case s.store:
-			copy(place, littleEndian(number(s.data) | last&s.keep)[:size])
-		case s.holds != nil && !s.holds(number(place)):
-			return fmt.Errorf("%s: the condition does not hold, memory has %#x", s.place,
-				number(place))
+			copy(bytes, littleEndianBytes(littleEndianValue(s.data) | lastLoaded&s.keptBits)[:size])
+		case s.isMet != nil && !s.isMet(littleEndianValue(bytes)):
+			return fmt.Errorf("%s: the condition is not met: the memory has %#x", s.command,
+				littleEndianValue(bytes))
 		default:
-			last = number(place)
-			copy(s.output, place)
+			lastLoaded = littleEndianValue(bytes)
+			copy(s.output, bytes)
 		}
 	}
 	return nil

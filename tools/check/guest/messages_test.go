@@ -15,26 +15,27 @@ import (
 	"lightmetal/tools/check/guest/scenario"
 )
 
-// targetFolders have the messages of the programs that run in guests.
-var targetFolders = []string{"../../../fbs", "../../../hal", "../../../runtime",
+// targetDirs are the directories whose sources have the messages of the programs in guests.
+var targetDirs = []string{"../../../fbs", "../../../hal", "../../../runtime",
 	"../../../boards", "../../lmrun", "../../lminit"}
 
-// verb is where a format of fbs.AppendText has a value.
-var verb = regexp.MustCompile(`%[a-z]`)
+// formatVerb matches a verb in a format of fbs.AppendText, such as %d.
+var formatVerb = regexp.MustCompile(`%[a-z]`)
 
-// targetTexts are the texts in the strings of the target, without the values in formats.
-func targetTexts(t *testing.T) (texts []string) {
+// textsOfTarget returns the texts of all string literals of the target, split at the verbs of
+// formats.
+func textsOfTarget(t *testing.T) (texts []string) {
 	t.Helper()
 	collect := func(node ast.Node) bool {
 		if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
 			if text, err := strconv.Unquote(literal.Value); err == nil {
-				texts = append(texts, verb.Split(text, -1)...)
+				texts = append(texts, formatVerb.Split(text, -1)...)
 			}
 		}
 		return true
 	}
-	for _, folder := range targetFolders {
-		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+	for _, dir := range targetDirs {
+		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" ||
 				strings.HasSuffix(path, "_test.go") {
 				return err
@@ -52,18 +53,19 @@ func targetTexts(t *testing.T) (texts []string) {
 	return texts
 }
 
-// value is what stands between the texts of a message: a number, a path, or a sequence of the
-// images of scenarios.
-var value = regexp.MustCompile(`^(0x[0-9a-f]+|\d+|w\d+|(expect|compare|copy)\.\d|/[\w./-]+|` +
-	`main|init|frame|safe)$`)
+// valuePattern matches a value between the texts of a message: a number, a window, an opcode, a
+// path, or the name of a sequence in the images of scenarios.
+var valuePattern = regexp.MustCompile(`^(0x[0-9a-f]+|\d+|w\d+|(expect|compare|copy)\.\d|` +
+	`/[\w./-]+|main|init|frame|safe)$`)
 
-// isMessage reports whether a text can be a part of a message of the target: it consists of
-// texts of the target and values. The first may begin, and the last end, in the middle of a text.
+// isMessage reports whether a text can be a part of a message of the target. It can if it consists
+// of texts of the target and values. It may start and end in the middle of such a text.
 func isMessage(text string, texts []string) bool {
 	if slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, text) }) {
 		return true
 	}
-	reached := make([]bool, len(text)+1) // by texts and values, from the start
+	// reached[i] is true if text[:i] consists of texts and values.
+	reached := make([]bool, len(text)+1)
 	reached[0] = true
 	for at := range text {
 		if !reached[at] {
@@ -85,7 +87,7 @@ func isMessage(text string, texts []string) bool {
 			}
 		}
 		for end := 1; end <= len(rest); end++ {
-			if value.MatchString(rest[:end]) {
+			if valuePattern.MatchString(rest[:end]) {
 				reached[at+end] = true
 			}
 		}
@@ -93,8 +95,8 @@ func isMessage(text string, texts []string) bool {
 	return reached[len(text)]
 }
 
-// quotedTexts are what lmrun must say in a step.
-func quotedTexts(s scenario.Step) []string {
+// expectedTexts returns the texts that lmrun must print in a step.
+func expectedTexts(s scenario.Step) []string {
 	switch s.Words[0] {
 	case "lmrun", "answered":
 		return s.Words[2:3]
@@ -104,34 +106,35 @@ func quotedTexts(s scenario.Step) []string {
 	return nil
 }
 
-// TestMessagesOfScenariosAreInTheTarget: a message that has changed is found here, before a guest
-// misses it.
+// TestMessagesOfScenariosAreInTheTarget finds messages that have changed in the target but not in
+// scenarios, without booting a guest.
 func TestMessagesOfScenariosAreInTheTarget(t *testing.T) {
-	texts := targetTexts(t)
+	texts := textsOfTarget(t)
 	count := 0
 	for _, s := range allScenarios(t) {
 		for _, step := range s.Steps {
-			for _, text := range quotedTexts(step) {
+			for _, text := range expectedTexts(step) {
 				if count++; !isMessage(text, texts) {
-					t.Errorf("%s: %q is in no message of the target", step.Place, text)
+					t.Errorf("%s: no message of the target has %q", step.Place, text)
 				}
 			}
 		}
 	}
 	if count < 30 {
-		t.Errorf("%d messages in all scenarios", count)
+		t.Errorf("only %d messages in all scenarios", count)
 	}
-	tables := slices.Concat(filesThatFail, onSharedMemory, onController, onBusMaster, driven)
+	tables := slices.Concat(fileFailureCases, shmCases, commandRegisterCases, busMasterCases,
+		ttCases)
 	for _, c := range tables {
 		// The Go runtime prints panics.
-		if c.words != "panic: " && !isMessage(c.words, texts) {
-			t.Errorf("%s %s: %q is in no message of the target", c.answers, c.flags, c.words)
+		if c.text != "panic: " && !isMessage(c.text, texts) {
+			t.Errorf("%s %s: no message of the target has %q", c.answers, c.flags, c.text)
 		}
 	}
 	for _, changed := range []string{"device lost", "expect failed: init, order 18",
 		"bus mastering is gone: main, command 1"} {
 		if isMessage(changed, texts) {
-			t.Errorf("%q, which no program says, passes for a message", changed)
+			t.Errorf("accepted as a message: %q", changed)
 		}
 	}
 }

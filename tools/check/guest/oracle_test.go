@@ -12,8 +12,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// command is a Command of a test's image; the width is 4 unless it says other.
-func command(c fbs.Command) lmb.Command {
+// newCommand returns a command for an image. The default width is 4.
+func newCommand(c fbs.Command) lmb.Command {
 	if c.Width == 0 && c.Opcode != lmb.OpcodeMark && c.Opcode != gen.OpcodeDelay &&
 		c.Opcode != gen.OpcodeCall {
 		c.Width = 4
@@ -21,44 +21,48 @@ func command(c fbs.Command) lmb.Command {
 	return lmb.Command{Command: c}
 }
 
-func write(offset uint32, value uint64) lmb.Command {
-	return command(fbs.Command{Opcode: gen.OpcodeWrite, Offset: offset, Value: value})
+// writeCommand returns a command that stores 4 bytes.
+func writeCommand(offset uint32, value uint64) lmb.Command {
+	return newCommand(fbs.Command{Opcode: gen.OpcodeWrite, Offset: offset, Value: value})
 }
 
-func expect(offset uint32, value uint64) lmb.Command {
-	return command(fbs.Command{
+// expectCommand returns a command that loads 4 bytes and expects a value.
+func expectCommand(offset uint32, value uint64) lmb.Command {
+	return newCommand(fbs.Command{
 		Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail),
 		Offset: offset, Value: value, Mask: 0xffffffff,
 	})
 }
 
-func poll(offset uint32, mask, value uint64, deadlineUs uint32) lmb.Command {
-	return command(fbs.Command{
+// pollCommand returns a command that repeats a load of 4 bytes until it returns a value.
+func pollCommand(offset uint32, mask, value uint64, deadlineUs uint32) lmb.Command {
+	return newCommand(fbs.Command{
 		Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail),
 		Offset: offset, Value: value, Mask: mask, Amount: deadlineUs, Index: 100,
 	})
 }
 
-// eduImage is an image for edu with one window, all of BAR 0, and the
-// sequences of commands given.
+// eduImage returns an image for edu with the given sequences. Its only window is the whole BAR 0.
 func eduImage(sequences ...lmb.Sequence) *lmb.Image {
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: "guest test"},
 		Devices: []lmb.Device{{Board: "edu", Vendor: edu.vendor, Device: edu.device,
 			Bars: [6]uint64{edu.size}}},
-		Windows: []lmb.Window{{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot,
+		Windows: []lmb.Window{{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.AnySlot,
 			Size: edu.size}}},
 		Sequences: sequences,
 	}
 }
 
-func mainOf(commands ...lmb.Command) lmb.Sequence {
+// mainSequence returns a sequence with the name main.
+func mainSequence(commands ...lmb.Command) lmb.Sequence {
 	return lmb.Sequence{Name: "main", Commands: commands}
 }
 
-// accesses parses a trace written as one "r|w width offset value" a line, all
-// hexadecimal, through the real parser.
-func accesses(t *testing.T, short string) []access {
+// parseShortTrace returns the accesses of a trace in a short form: each line is "r width offset
+// value" or "w width offset value", with hexadecimal numbers. It expands the lines to QEMU's format
+// and parses them with parseTrace.
+func parseShortTrace(t *testing.T, short string) []access {
 	t.Helper()
 	var log strings.Builder
 	for line := range strings.Lines(short) {
@@ -75,7 +79,8 @@ func accesses(t *testing.T, short string) []access {
 	return trace
 }
 
-func expanded(t *testing.T, image *lmb.Image, sequence string) *plan {
+// mustExpand returns the plan of a sequence of an image for edu.
+func mustExpand(t *testing.T, image *lmb.Image, sequence string) *plan {
 	t.Helper()
 	p, err := expand(image, sequence, edu, nil)
 	if err != nil {
@@ -84,7 +89,7 @@ func expanded(t *testing.T, image *lmb.Image, sequence string) *plan {
 	return p
 }
 
-func TestTraceKeepsOrderWidthPlaceAndValueOfOneRegion(t *testing.T) {
+func TestParsedTraceHasOrderWidthOffsetAndValue(t *testing.T) {
 	const log = "memory_region_ops_read cpu 0 mr 0x55b6 " +
 		"addr 0x8000004 value 0x8 size 4 name 'gic_dist'\n" +
 		"memory_region_ops_read cpu 1 mr 0x55b7 " +
@@ -107,7 +112,7 @@ func TestTraceKeepsOrderWidthPlaceAndValueOfOneRegion(t *testing.T) {
 	}
 }
 
-func TestTraceLineThatMakesNoSenseIsAnErrorWithItsNumber(t *testing.T) {
+func TestInvalidTraceLineIsAnErrorWithItsNumber(t *testing.T) {
 	for _, line := range []string{
 		"memory_region_ops_read cpu 1 mr 0x55b7 addr value 0x1 size 4 name 'edu-mmio'",
 		"memory_region_ops_read cpu 1 mr 0x55b7 addr 0x10 value 0x1 size 3 name 'edu-mmio'",
@@ -120,7 +125,7 @@ func TestTraceLineThatMakesNoSenseIsAnErrorWithItsNumber(t *testing.T) {
 	}
 }
 
-func TestRealTraceParsesToAllItsAccesses(t *testing.T) {
+func TestCapturedTraceIsParsedCompletely(t *testing.T) {
 	log, err := os.ReadFile("../../../testdata/captures/edu.qemutrace")
 	if err != nil {
 		t.Fatal(err)
@@ -131,15 +136,15 @@ func TestRealTraceParsesToAllItsAccesses(t *testing.T) {
 	}
 }
 
-// program exercises every command that leaves a trace.
-func program() *lmb.Image {
-	image := eduImage(mainOf(
-		expect(0, 0x10000ed),
-		write(4, 0x12345678),
-		command(fbs.Command{Opcode: lmb.OpcodeMark}),
-		command(fbs.Command{Opcode: gen.OpcodeModify, Offset: 0x20, Value: 0x80, Mask: 0xf0}),
-		poll(0x20, 1, 0, 1000),
-		command(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
+// imageWithEveryCommand returns an image with all commands that access the device.
+func imageWithEveryCommand() *lmb.Image {
+	image := eduImage(mainSequence(
+		expectCommand(0, 0x10000ed),
+		writeCommand(4, 0x12345678),
+		newCommand(fbs.Command{Opcode: lmb.OpcodeMark}),
+		newCommand(fbs.Command{Opcode: gen.OpcodeModify, Offset: 0x20, Value: 0x80, Mask: 0xf0}),
+		pollCommand(0x20, 1, 0, 1000),
+		newCommand(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
 		lmb.Command{Command: fbs.Command{
 			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.AccessExact), Offset: 0x80,
 			Amount: 16,
@@ -148,22 +153,23 @@ func program() *lmb.Image {
 			Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessBulk), Offset: 0x100,
 			Amount: 12,
 		}, Data: []byte("ABCDEFGHIJKL")},
-		command(fbs.Command{
+		newCommand(fbs.Command{
 			Opcode: gen.OpcodeFill, Mode: uint8(gen.AccessFixed), Offset: 0x64, Amount: 8, Value: 5,
 		}),
-		command(fbs.Command{
+		newCommand(fbs.Command{
 			Opcode: gen.OpcodeCopyOut, Mode: uint8(gen.AccessExact), Offset: 8, Amount: 4, Index: 1,
 			Value: 4,
 		}),
-		command(fbs.Command{Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual),
+		newCommand(fbs.Command{Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual),
 			Option: uint8(gen.PolicyFail)}),
-	), lmb.Sequence{Name: "other", Commands: []lmb.Command{write(8, 5)}})
+	), lmb.Sequence{Name: "other", Commands: []lmb.Command{writeCommand(8, 5)}})
 	image.Tensors = []lmb.Tensor{{Name: "y", Role: gen.RoleOutput, DType: gen.DTypeUint32,
 		Shape: []uint32{2}}}
 	return image
 }
 
-const programTrace = `r 4 0 10000ed
+// everyCommandTrace is a trace, in short form, of a run of imageWithEveryCommand.
+const everyCommandTrace = `r 4 0 10000ed
 w 4 4 12345678
 r 4 20 33
 w 4 20 83
@@ -182,8 +188,8 @@ r 4 0 10000ed
 `
 
 func TestPlanOfEveryCommandMatchesItsTrace(t *testing.T) {
-	p := expanded(t, program(), "main")
-	failed, rest, err := p.match(accesses(t, programTrace))
+	p := mustExpand(t, imageWithEveryCommand(), "main")
+	failed, rest, err := p.match(parseShortTrace(t, everyCommandTrace))
 	if failed != "" || len(rest) != 0 || err != nil {
 		t.Fatalf("got %q, %v, %v", failed, rest, err)
 	}
@@ -192,66 +198,67 @@ func TestPlanOfEveryCommandMatchesItsTrace(t *testing.T) {
 	}
 }
 
-// Whatever is changed in a trace, the plan notices, but for what the device is
-// free to answer.
-func TestPlanRefusesEveryChangedTrace(t *testing.T) {
-	lines := slices.Collect(strings.Lines(programTrace))
-	refused := func(name string, changed []string) {
-		failed, rest, err := expanded(t, program(),
-			"main").match(accesses(t, strings.Join(changed, "")))
+// TestPlanRejectsEveryChangedTrace changes each access of a trace. match must report each change,
+// except changes of values that the device may choose.
+func TestPlanRejectsEveryChangedTrace(t *testing.T) {
+	lines := slices.Collect(strings.Lines(everyCommandTrace))
+	requireRejected := func(name string, changed []string) {
+		failed, rest, err := mustExpand(t, imageWithEveryCommand(),
+			"main").match(parseShortTrace(t, strings.Join(changed, "")))
 		if err == nil && failed == "" && len(rest) == 0 {
 			t.Errorf("accepted: %s", name)
 		}
 	}
 	for i, line := range lines {
-		replaced := func(by ...string) []string {
-			return slices.Concat(lines[:i], by, lines[i+1:])
+		replaced := func(newLines ...string) []string {
+			return slices.Concat(lines[:i], newLines, lines[i+1:])
 		}
 		f := strings.Fields(line)
-		if !strings.HasPrefix(line, "r 4 20 81") { // a poll may load as often as it needs
-			refused("without "+line, replaced())
-			refused("twice "+line, replaced(line, line))
+		if !strings.HasPrefix(line, "r 4 20 81") { // a poll may repeat its load any number of times
+			requireRejected("without "+line, replaced())
+			requireRejected("twice "+line, replaced(line, line))
 		}
-		refused("elsewhere "+line, replaced(f[0]+" "+f[1]+" "+f[2]+"4 "+f[3]+"\n"))
-		refused("other way "+line, replaced(map[string]string{"r": "w", "w": "r"}[f[0]]+line[1:]))
-		refused("narrower "+line, replaced(f[0]+" 2 "+f[2]+" "+f[3]+"\n"))
+		requireRejected("other offset "+line, replaced(f[0]+" "+f[1]+" "+f[2]+"4 "+f[3]+"\n"))
+		verb := map[string]string{"r": "w", "w": "r"}[f[0]]
+		requireRejected("other kind "+line, replaced(verb+line[1:]))
+		requireRejected("narrower "+line, replaced(f[0]+" 2 "+f[2]+" "+f[3]+"\n"))
 		if f[0] == "w" {
-			refused("other value "+line, replaced(f[0]+" "+f[1]+" "+f[2]+" "+f[3][:len(f[3])-1]+
-				"f\n"))
+			value := f[3][:len(f[3])-1] + "f"
+			requireRejected("other value "+line, replaced(f[0]+" "+f[1]+" "+f[2]+" "+value+"\n"))
 		}
 	}
-	refused("an access too many", append(lines, "r 4 0 0\n"))
+	requireRejected("an access too many", append(lines, "r 4 0 0\n"))
 }
 
-func TestLoadThatDoesNotSatisfyItsConditionEndsThePlanThere(t *testing.T) {
-	image := eduImage(mainOf(write(4, 1), expect(4, 2), write(4, 3)),
-		lmb.Sequence{Name: "safe", Commands: []lmb.Command{write(0x64, 9)}})
-	failed, rest, err := expanded(t, image, "main").match(accesses(t,
+func TestFailedExpectEndsTheRun(t *testing.T) {
+	image := eduImage(mainSequence(writeCommand(4, 1), expectCommand(4, 2), writeCommand(4, 3)),
+		lmb.Sequence{Name: "safe", Commands: []lmb.Command{writeCommand(0x64, 9)}})
+	failed, rest, err := mustExpand(t, image, "main").match(parseShortTrace(t,
 		"w 4 4 1\nr 4 4 7\nw 4 64 9\n"))
 	if failed != "main[1]" || err != nil {
 		t.Fatalf("got %q, %v, want main[1]", failed, err)
 	}
-	if failed, rest, err = expanded(t, image, "safe").match(rest); failed != "" || len(rest) != 0 ||
-		err != nil {
+	failed, rest, err = mustExpand(t, image, "safe").match(rest)
+	if failed != "" || len(rest) != 0 || err != nil {
 		t.Fatalf("safe: got %q, %v, %v", failed, rest, err)
 	}
-	if _, _, err := expanded(t, image, "main").match(accesses(t,
+	if _, _, err := mustExpand(t, image, "main").match(parseShortTrace(t,
 		"w 4 4 1\nr 4 4 2\n")); err == nil {
-		t.Error("a run that ends although the condition holds was accepted")
+		t.Error("accepted: a run that ends although the condition is met")
 	}
 }
 
-func TestPollThatNeverHoldsEndsThePlanAfterItsLoads(t *testing.T) {
-	image := eduImage(mainOf(poll(0x20, 1, 0, 1000), write(4, 3)))
-	failed, rest, err := expanded(t, image, "main").match(accesses(t,
+func TestFailedPollEndsTheRun(t *testing.T) {
+	image := eduImage(mainSequence(pollCommand(0x20, 1, 0, 1000), writeCommand(4, 3)))
+	failed, rest, err := mustExpand(t, image, "main").match(parseShortTrace(t,
 		"r 4 20 1\nr 4 20 1\nr 4 20 1\n"))
 	if failed != "main[0]" || len(rest) != 0 || err != nil {
 		t.Fatalf("got %q, %v, %v, want main[0]", failed, rest, err)
 	}
 }
 
-func TestWindowsOfOtherDevicesAndBarsLeaveNoTrace(t *testing.T) {
-	image := eduImage(mainOf(write(4, 1)))
+func TestPlanIgnoresOtherDevicesAndBars(t *testing.T) {
+	image := eduImage(mainSequence(writeCommand(4, 1)))
 	image.Windows = append(image.Windows,
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 1, Size: 4096}},
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Size: 4096}},
@@ -259,23 +266,24 @@ func TestWindowsOfOtherDevicesAndBarsLeaveNoTrace(t *testing.T) {
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindHost, Size: 4096}})
 	image.Devices = append(image.Devices, lmb.Device{Board: "nvme", Vendor: 0x1b36, Device: 0x10})
 	for w := range image.Windows[1:] {
-		c := write(8, 2)
+		c := writeCommand(8, 2)
 		c.Window = uint16(w + 1)
 		image.Sequences[0].Commands = append(image.Sequences[0].Commands, c)
 	}
-	if failed, _, err := expanded(t, image, "main").match(accesses(t, "w 4 4 1\n")); failed != "" ||
-		err != nil {
+	failed, _, err := mustExpand(t, image, "main").match(parseShortTrace(t, "w 4 4 1\n"))
+	if failed != "" || err != nil {
 		t.Fatal(failed, err)
 	}
 }
 
-func TestPlanAppliedToMemoryLeavesWhatADeviceOfMemoryWould(t *testing.T) {
-	image := program()
-	image.Sequences[0].Commands = image.Sequences[0].Commands[1:] // memory has no identification
+func TestPlanAppliedToMemoryWritesExpectedBytes(t *testing.T) {
+	image := imageWithEveryCommand()
+	// Remove the command that expects edu's identification, which memory does not have.
+	image.Sequences[0].Commands = image.Sequences[0].Commands[1:]
 	memory := make([]byte, edu.size)
 	memory[0x20] = 0x32
-	p := expanded(t, image, "main")
-	if err := p.apply(memory); err != nil {
+	p := mustExpand(t, image, "main")
+	if err := p.applyTo(memory); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []struct {
@@ -290,7 +298,8 @@ func TestPlanAppliedToMemoryLeavesWhatADeviceOfMemoryWould(t *testing.T) {
 	if want := []byte{0, 0, 0, 0, 5, 0, 0, 0}; !bytes.Equal(p.outputs["y"], want) {
 		t.Errorf("output: got %x, want %x", p.outputs["y"], want)
 	}
-	if err := expanded(t, program(), "main").apply(make([]byte, edu.size)); err == nil {
-		t.Error("an expect that cannot hold was accepted")
+	p = mustExpand(t, imageWithEveryCommand(), "main")
+	if err := p.applyTo(make([]byte, edu.size)); err == nil {
+		t.Error("accepted: a condition that memory cannot meet")
 	}
 }

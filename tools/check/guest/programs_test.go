@@ -7,28 +7,28 @@ import (
 	"testing"
 )
 
-// libraries is where the guest's loader looks first.
-const libraries = "/usr/lib/aarch64-linux-gnu"
+// libraryDir is the first directory in which the guest's loader searches for libraries.
+const libraryDir = "/usr/lib/aarch64-linux-gnu"
 
-// addDebian puts programs of LM_GUEST_PROGRAMS into the guest, with the loader
-// and all libraries that they are linked to.
-func (m *machine) addDebian(t *testing.T, paths ...string) {
+// addDebianPrograms adds programs of Debian to the guest, with the loader and all libraries that
+// they need. LM_GUEST_PROGRAMS names the directory with Debian's packages.
+func (m *machine) addDebianPrograms(t *testing.T, paths ...string) {
 	t.Helper()
-	root := tool(t, "LM_GUEST_PROGRAMS")
+	root := fromEnv(t, "LM_GUEST_PROGRAMS")
 	const loader = "/lib/ld-linux-aarch64.so.1"
-	m.add(t, loader, root+"/lib/aarch64-linux-gnu/ld-linux-aarch64.so.1")
+	m.addFile(t, loader, root+"/lib/aarch64-linux-gnu/ld-linux-aarch64.so.1")
 	for _, path := range paths {
-		m.addLinked(t, root, root+path, path)
+		m.addWithLibraries(t, root, root+path, path)
 	}
 }
 
-// addLinked adds a file at a path, and what it needs.
-func (m *machine) addLinked(t *testing.T, root, host, guest string) {
+// addWithLibraries adds a program or library to the guest, and all libraries that it needs.
+func (m *machine) addWithLibraries(t *testing.T, root, host, guest string) {
 	t.Helper()
 	if m.files[guest] != nil {
 		return
 	}
-	m.add(t, guest, host)
+	m.addFile(t, guest, host)
 	file, err := elf.Open(host)
 	if err != nil {
 		t.Fatal(err)
@@ -39,32 +39,32 @@ func (m *machine) addLinked(t *testing.T, root, host, guest string) {
 		t.Fatal(err)
 	}
 	for _, name := range needed {
-		m.addLinked(t, root, library(t, root, name), libraries+"/"+name)
+		m.addWithLibraries(t, root, findLibrary(t, root, name), libraryDir+"/"+name)
 	}
 }
 
-// library finds a library of the packages.
-func library(t *testing.T, root, name string) string {
+// findLibrary returns the path of a library in the packages.
+func findLibrary(t *testing.T, root, name string) string {
 	t.Helper()
-	for _, folder := range []string{libraries, "/lib/aarch64-linux-gnu", "/usr/lib"} {
-		if path, err := filepath.EvalSymlinks(filepath.Join(root, folder, name)); err == nil {
+	for _, dir := range []string{libraryDir, "/lib/aarch64-linux-gnu", "/usr/lib"} {
+		if path, err := filepath.EvalSymlinks(filepath.Join(root, dir, name)); err == nil {
 			return path
 		}
 	}
-	matches, _ := filepath.Glob(filepath.Join(root, libraries, "*", name))
+	matches, _ := filepath.Glob(filepath.Join(root, libraryDir, "*", name))
 	if len(matches) == 0 {
 		t.Fatalf("no %s among the packages", name)
 	}
 	return matches[0]
 }
 
-// addPlugins adds what matches a pattern in the packages, where it is there.
+// addPlugins adds all files of the packages that match a pattern, at the same paths in the guest.
 func (m *machine) addPlugins(t *testing.T, pattern string) {
 	t.Helper()
-	root := tool(t, "LM_GUEST_PROGRAMS")
+	root := fromEnv(t, "LM_GUEST_PROGRAMS")
 	paths, _ := filepath.Glob(root + pattern)
 	if len(paths) == 0 {
-		t.Fatalf("nothing is %s", pattern)
+		t.Fatalf("no file matches %s", pattern)
 	}
 	for _, path := range paths {
 		real, err := filepath.EvalSymlinks(path)
@@ -72,7 +72,7 @@ func (m *machine) addPlugins(t *testing.T, pattern string) {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(real); err == nil && info.Mode().IsRegular() {
-			m.addLinked(t, root, real, path[len(root):])
+			m.addWithLibraries(t, root, real, path[len(root):])
 		}
 	}
 }

@@ -9,11 +9,13 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/tools/image/lmb/lmbtest"
+	"lightmetal/tools/lmrun/faultlog"
 )
 
-// everyWay is an image for the shared memory that has every access of every width
-// with its conditions met and not met: a sequence of what holds, and one for each failure.
-func everyWay() string {
+// everyCommandListing returns a listing for the ivshmem device. Its sequence main has every kind of
+// command with every width, with conditions that are met, and with conditions that are not met and
+// ignored. It also has the sequences of failureSequences.
+func everyCommandListing() string {
 	var text strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
 	line(`lightmetal 1
@@ -34,6 +36,8 @@ main:
 		line("  expect.%d ram+0x40 == 0x11", width)
 		line("  expect.%d ram+0x40 & 0xf != 0x2", width)
 		line("  expect.%d ram+0x40 any-set 0x10", width)
+		line("  expect.%d ram+0x40 & 0xff reached 0x10", width)
+		line("  expect.%d ram+0x40 & 0xff reached 0x12 else ignore", width)
 		line("  expect.%d ram+0x40 == 0x12 else ignore", width)
 		line("  write.%d ram+0x40 0x1 mask 0xff", width)
 		line("  write.%d ram+0x48 0x%s", width, ones)
@@ -78,7 +82,8 @@ main:
   write.8 ram+0x60 bus(ram)
   write.4 ram+0x20 0x600d
   end "all of it"`)
-	// What a walk ends behind is the last of a sequence.
+	// Each of these sequences ends with another command, because the walk ends after a sequence's
+	// last command.
 	line("lasts:\n  copy.8 ram+0x100 <- given[0:64]")
 	lasts := []string{"write.1 ram+0x40 0x1", "write.2 ram+0x40 0x1", "write.8 ram+0x40 0x1"}
 	for _, width := range []int{1, 2, 4, 8} {
@@ -95,18 +100,18 @@ main:
 	for range 3000 {
 		line("  write.4 ram+0x80 0x1")
 	}
-	for _, name := range slices.Sorted(maps.Keys(failures)) {
-		line("%s:\n  %s", name, failures[name].command)
+	for _, name := range slices.Sorted(maps.Keys(failureSequences)) {
+		line("%s:\n  %s", name, failureSequences[name].command)
 	}
 	line("wants:\n  copy.8 ram+0x0 <- due[:]\nsafe:\n  write.4 ram+0x24 0x5afe")
 	return text.String()
 }
 
-// failures are sequences that end in one, by name.
-var failures = map[string]struct {
+// failureSequences are sequences whose only command fails, by name.
+var failureSequences = map[string]struct {
 	command string
-	code    hal.Code
-	flags   string
+	code    hal.Code // code of the failure
+	flags   string   // flags of lmrun
 }{
 	"unequal":     {"expect.4 ram+0x40 == 0x77", hal.ExpectFailed, ""},
 	"equal":       {"expect.2 ram+0x300 != 0xffff", hal.ExpectFailed, ""},
@@ -120,37 +125,42 @@ var failures = map[string]struct {
 	"late-delay": {"delay 3s", hal.FrameLate, "-deadline 5ms"},
 }
 
-// TestShippedProgramGoesEveryWay has lmrun do on memory of a device what
-// commands can, and fail in every way that they can, sealed and not.
-func TestShippedProgramGoesEveryWay(t *testing.T) {
+// TestShippedProgramGoesThroughEveryCommand makes lmrun execute everyCommandListing, sealed and not
+// sealed, and each of its failing sequences.
+func TestShippedProgramGoesThroughEveryCommand(t *testing.T) {
 	t.Parallel()
-	_, console := inside(t, func(m *machine) {
-		m.processors = 2 // PID 1 and lmrun run at once
-		m.files["/i.lmb"] = lmbtest.File(t, everyWay())
-		var r runs
+	_, console := runInside(t, func(m *machine) {
+		m.processors = 2 // PID 1 and lmrun run in parallel
+		m.files["/i.lmb"] = lmbtest.File(t, everyCommandListing())
+		var r runSteps
 		for _, flags := range []string{"", "-seal",
 			"-seal -json -loop 2 -deadline 60s -before many -after many"} {
-			r.add(hal.OK, "", append(strings.Fields(flags), "-device", "pci:1af4:1110", "-input",
+			r.addRun(hal.OK, "", append(strings.Fields(flags), "-device", "pci:1af4:1110", "-input",
 				"due=/eight", "-output", "got=/tmp/got", "/i.lmb")...)
 		}
-		r.add(hal.OK, "", "-device", "pci:1af4:1110", "-sequence", "lasts", "-input", "due=/eight",
-			"/i.lmb")
-		for _, name := range slices.Sorted(maps.Keys(failures)) {
-			f := failures[name]
-			r.add(f.code, f.code.Error(), append(strings.Fields(f.flags), "-device",
+		r.addRun(hal.OK, "", "-device", "pci:1af4:1110", "-sequence", "lasts", "-input",
+			"due=/eight", "/i.lmb")
+		for _, name := range slices.Sorted(maps.Keys(failureSequences)) {
+			f := failureSequences[name]
+			r.addRun(f.code, f.code.Error(), append(strings.Fields(f.flags), "-device",
 				"pci:1af4:1110", "-input", "due=/eight", "-sequence", name, "/i.lmb")...)
 		}
-		r.add(hal.InputMissing, hal.InputMissing.Error(), "-sequence", "wants", "/i.lmb")
+		r.addRun(hal.InputMissing, hal.InputMissing.Error(), "-sequence", "wants", "/i.lmb")
+		m.files["/faults"] = make([]byte, 4*faultlog.EntryBytes)
+		for range 2 { // the second run reads the entry of the first
+			r.addRun(hal.ExpectFailed, "", "-faults", "/faults", "-device", "pci:1af4:1110",
+				"-input", "due=/eight", "-sequence", "unequal", "/i.lmb")
+		}
 		m.files["/eight"] = []byte("12345678")
-		m.addRefused(t, &r)
+		m.addRejectedRuns(t, &r)
 		m.addSteps(r.steps.String())
 	}, "pci", "ready\n")
 	t.Log(console)
 }
 
-// addRefused adds runs that Load, or what comes before it, refuses, and an image whose
-// envelope is worth huge pages.
-func (m *machine) addRefused(t *testing.T, r *runs) {
+// addRejectedRuns adds runs that lmrun rejects before it executes a command, and a check of an
+// image whose envelope is large enough for huge pages.
+func (m *machine) addRejectedRuns(t *testing.T, r *runSteps) {
 	t.Helper()
 	const window = "\nwindow ram bar2 offset 0x0 size 64KiB\n"
 	for path, text := range map[string]string{
@@ -164,41 +174,42 @@ func (m *machine) addRefused(t *testing.T, r *runs) {
 	} {
 		m.files[path] = lmbtest.File(t, "lightmetal 1\n"+text+"\n")
 	}
-	r.add(hal.WrongDevice, "bytes of BAR 2", "/larger")
-	r.add(hal.WrongDevice, "subsystem", "/subsystem")
-	r.add(hal.BadImage, "bytes for tensors", "/arena")
-	r.add(hal.OK, "", "-check", "/many")
-	r.add(hal.BadImage, "but the limit is", "-longest", "1us", "/i.lmb")
-	r.add(hal.WrongDevice, "it is for ivshmem", "-device", "pci:1234:11e8", "/i.lmb")
-	r.add(hal.Usage, "but 2 were named", "-device", "pci:1af4:1110", "-device", "pci:1234:11e8",
+	r.addRun(hal.WrongDevice, "bytes of BAR 2", "/larger")
+	r.addRun(hal.WrongDevice, "subsystem", "/subsystem")
+	r.addRun(hal.BadImage, "bytes for tensors", "/arena")
+	r.addRun(hal.OK, "", "-check", "/many")
+	r.addRun(hal.BadImage, "but the limit is", "-longest", "1us", "/i.lmb")
+	r.addRun(hal.WrongDevice, "it is for ivshmem", "-device", "pci:1234:11e8", "/i.lmb")
+	r.addRun(hal.Usage, "but 2 were named", "-device", "pci:1af4:1110", "-device", "pci:1234:11e8",
 		"/i.lmb")
-	r.add(hal.Usage, "but -device names 2", "-check", "-device", "pci:1af4:1110", "-device",
+	r.addRun(hal.Usage, "but -device names 2", "-check", "-device", "pci:1af4:1110", "-device",
 		"pci:1234:11e8",
 		"/i.lmb")
 	for _, name := range []string{"usb:1", "pci:12:34", "vfio:", "tt:", "tt:0"} {
-		r.add(hal.Usage, "unknown device", "-device", name, "/i.lmb")
+		r.addRun(hal.Usage, "unknown device", "-device", name, "/i.lmb")
 	}
-	r.add(hal.Usage, "the image has no TLB window", "-window", "3", "/i.lmb")
-	r.add(hal.NoFile, "", "/none")
-	r.add(hal.BadImage, "is not a regular file", "/tmp")
-	r.add(hal.NoDevice, "", "-device", "pci:1e52:401e", "/i.lmb")
+	r.addRun(hal.Usage, "the image has no TLB window", "-window", "3", "/i.lmb")
+	r.addRun(hal.NoFile, "", "/none")
+	r.addRun(hal.BadImage, "is not a regular file", "/tmp")
+	r.addRun(hal.NoDevice, "", "-device", "pci:1e52:401e", "/i.lmb")
 }
 
-// TestShippedProgramGoesEveryWayOnAChip has lmrun aim windows of a chip by each lane,
-// with targets of every kind, fail there, and take devices that it cannot have.
-func TestShippedProgramGoesEveryWayOnAChip(t *testing.T) {
+// TestShippedProgramGoesThroughTLBWindowsOfAChip makes lmrun program TLB windows of each chip, with
+// each backend and with targets of every kind. Some runs fail, and some name a device that lmrun
+// cannot use.
+func TestShippedProgramGoesThroughTLBWindowsOfAChip(t *testing.T) {
 	t.Parallel()
-	for _, way := range append(slices.Clone(onServed), onServedByDriver) {
+	for _, backend := range append(slices.Clone(servedBackends), vendorDriverBackend) {
 		for i := range allChips {
 			c := &allChips[i]
-			t.Run(c.board+" "+way.lane, func(t *testing.T) {
-				m, console := inside(t, func(m *machine) {
-					way.setUp(t, m)
-					m.serveTo(t, "mock:"+c.board)
-					m.addChip(t, c, way.lane)
-				}, way.lane, "ready "+c.board+" ivshmem\n")
-				if m.served != nil {
-					t.Error(m.served)
+			t.Run(c.board+" "+backend.name, func(t *testing.T) {
+				m, console := runInside(t, func(m *machine) {
+					backend.setUp(t, m)
+					m.addServed(t, "mock:"+c.board)
+					m.addChipRuns(t, c, backend.name)
+				}, backend.name, "ready "+c.board+" ivshmem\n")
+				if m.serversErr != nil {
+					t.Error(m.serversErr)
 				}
 				t.Log(console)
 			})
@@ -206,46 +217,49 @@ func TestShippedProgramGoesEveryWayOnAChip(t *testing.T) {
 	}
 }
 
-// addChip adds what runs on a chip: images that say themselves whether they are right.
-func (m *machine) addChip(t *testing.T, c *card, lane string) {
+// addChipRuns adds runs of images on a chip. The images check their own results.
+func (m *machine) addChipRuns(t *testing.T, c *chip, backend string) {
 	t.Helper()
-	m.addTiles(t, c)
-	path, _ := made(t, append([]string{"import"}, c.captures["twoop"]...)...)
-	m.add(t, "/images/"+c.board+"/twoop.lmb", path)
-	device := lane + ":" + c.ids
-	var r runs
-	m.files["/i.lmb"] = lmbtest.File(t, everyWay())
-	if lane == "tt" {
+	m.addTileImages(t, c)
+	path, _ := makeImage(t, append([]string{"import"}, c.captures["twoop"]...)...)
+	m.addFile(t, "/images/"+c.board+"/twoop.lmb", path)
+	device := backend + ":" + c.ids
+	var r runSteps
+	m.files["/i.lmb"] = lmbtest.File(t, everyCommandListing())
+	if backend == "tt" {
 		device = "tt:/dev/tenstorrent/0"
 	} else {
-		r.add(hal.OK, "", "-seal", "-device", lane+":1af4:1110", "-input", "due=/eight", "/i.lmb")
+		r.addRun(hal.OK, "", "-seal", "-device", backend+":1af4:1110", "-input", "due=/eight",
+			"/i.lmb")
 		m.files["/eight"] = []byte("12345678")
 	}
 	for _, name := range []string{"twoop", "hosted", "rectangle", "combined"} {
-		r.add(hal.OK, "done", "-device", device, "/images/"+c.board+"/"+name+".lmb")
-		r.add(hal.OK, "done", "-device", device, "-seal", "-loop", "2", "-deadline", "60s",
+		r.addRun(hal.OK, "done", "-device", device, "/images/"+c.board+"/"+name+".lmb")
+		r.addRun(hal.OK, "done", "-device", device, "-seal", "-loop", "2", "-deadline", "60s",
 			"/images/"+c.board+"/"+name+".lmb")
 	}
-	// The mock has no channels: a window is aimed at one, and never moved there.
+	// The mock has no virtual channels. The image has a Point command with a virtual channel, but
+	// never executes it.
 	m.addImage(t, "channel",
 		fmt.Sprintf("lightmetal 1\ntarget %s %s bar0 512MiB\nwindow l1 tlb size 1MiB\nmain:\n"+
 			"  point l1 tile %s address 0x0\n  write.4 l1+0x0 0x1\n  call aimed\naimed:\n"+
 			"  point l1 tile %[3]s address 0x0\nnever:\n  point l1 tile %[3]s address 0x0 vc 0\n",
 			c.board, c.ids, c.tile))
-	if lane == "tt" && c.board == "wormhole" { // whose driver sets none
-		r.add(hal.Refused, "TLB cannot encode this tile range", "-device", device,
+	if backend == "tt" && c.board == "wormhole" { // the driver of Wormhole sets no channel
+		r.addRun(hal.Refused, "TLB cannot encode this tile range", "-device", device,
 			"/images/channel.lmb")
 	} else {
-		r.add(hal.OK, "done", "-device", device, "/images/channel.lmb")
+		r.addRun(hal.OK, "done", "-device", device, "/images/channel.lmb")
 	}
-	for _, slot := range c.slots {
+	for _, slot := range c.windowSlots {
 		want := hal.OK
-		if lane == "tt" {
-			want = hal.NoDevice // the driver chooses
+		if backend == "tt" {
+			want = hal.NoDevice // the driver chooses the TLB window
 		}
-		r.add(want, "", "-device", device, "-window", slot, "/images/"+c.board+"/twoop.lmb")
+		r.addRun(want, "", "-device", device, "-window", slot, "/images/"+c.board+"/twoop.lmb")
 	}
-	r.add(hal.NoDevice, "", "-device", device, "-window", "9999", "/images/"+c.board+"/twoop.lmb")
-	r.add(hal.WrongDevice, "", "-device", device, "/i.lmb")
+	r.addRun(hal.NoDevice, "", "-device", device, "-window", "9999",
+		"/images/"+c.board+"/twoop.lmb")
+	r.addRun(hal.WrongDevice, "", "-device", device, "/i.lmb")
 	m.addSteps(r.steps.String())
 }

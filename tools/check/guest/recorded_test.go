@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// keepsMemory adds to the machine 16 MiB of memory that its kernel does not use, and of which the
-// device tree says that it survives a reset. Its kernel makes /dev/pmem0 of it.
-func (m *machine) keepsMemory(t *testing.T) {
+// addReservedMemory adds 16 MiB of memory to the machine that the kernel does not use. The device
+// tree declares that its contents survive a reset. The kernel makes it accessible as /dev/pmem0.
+func (m *machine) addReservedMemory(t *testing.T) {
 	t.Helper()
-	const kernelMiB, first = "448", "5c000000" // memory begins at 1 GiB
+	const kernelMiB, first = "448", "5c000000" // memory starts at 1 GiB
 	tree := filepath.Join(t.TempDir(), "tree.dtb")
 	for _, line := range []string{
 		"qemu-system-aarch64 -M virt,dumpdtb=" + tree + " -cpu cortex-a72 -smp 2 -m 512 -nic none",
@@ -26,17 +26,18 @@ func (m *machine) keepsMemory(t *testing.T) {
 		}
 	}
 	m.kernelArgs += " mem=" + kernelMiB + "M"
-	// The last action counts: every other machine ends with a reset.
-	m.extra = append(m.extra, "-dtb", tree, "-action", "reboot=reset")
+	// QEMU uses the last action. Without it, QEMU would end at a reset, because of -no-reboot.
+	m.extraArgs = append(m.extraArgs, "-dtb", tree, "-action", "reboot=reset")
 }
 
-// injector reads the console, and has QEMU inject errors of the device `network` when the guest
-// says so.
+// injector copies the console. When the guest prints that it wants errors, the injector makes QEMU
+// inject PCI errors of the device `network`.
 type injector struct {
-	monitor *monitor
+	monitor *qemuMonitor
 	console strings.Builder
 }
 
+// Write implements io.Writer.
 func (i *injector) Write(text []byte) (int, error) {
 	i.console.Write(text)
 	if !strings.HasSuffix(i.console.String(), "inside: inject errors\n") {
@@ -52,18 +53,18 @@ func (i *injector) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// TestARecordedFailureSurvivesAReset boots a machine that resets itself once. Then a device reports
-// PCI errors, which are recorded too.
+// TestARecordedFailureSurvivesAReset boots a machine that resets itself once, and checks that the
+// recorded failure is still there. Then a device reports PCI errors, which are recorded, too.
 func TestARecordedFailureSurvivesAReset(t *testing.T) {
 	t.Parallel()
-	var monitor monitor
-	r := boots(t, "keeps-memory", "pci", func(m *machine) {
-		m.keepsMemory(t)
+	var monitor qemuMonitor
+	r := bootScenarios(t, "keeps-memory", "pci", func(m *machine) {
+		m.addReservedMemory(t)
 		m.addModules(t, "LM_GUEST_MODULES")
-		m.extra = append(m.extra, "-device", "e1000e,addr=9,id=network,romfile=")
-		m.extra = append(m.extra, monitor.start(t, m.dir)...)
+		m.extraArgs = append(m.extraArgs, "-device", "e1000e,addr=9,id=network,romfile=")
+		m.extraArgs = append(m.extraArgs, monitor.start(t, m.dir)...)
 		m.stdout = io.MultiWriter(m.stdout, &injector{monitor: &monitor})
-		m.add(t, "/lm", static(t, "lightmetal/tools/lm"))
+		m.addFile(t, "/lm", buildForGuest(t, "lightmetal/tools/lm"))
 		const wrong = `lightmetal 1
 device edu 1234:11e8 bar0 1MiB
 window regs bar0 offset 0x0 size 1MiB
@@ -82,11 +83,11 @@ main:
   expect.4 regs+0x8 == 0x12345678
 `)
 	})
-	r.allPassed(t)
+	r.requireAllPassed(t)
 	if t.Failed() {
-		t.Logf("QEMU says: %s", monitor.events(t))
+		t.Logf("QEMU's events: %s", monitor.events(t))
 	}
 	if strings.Count(r.console, "inside: resetting the machine") != 1 {
-		t.Errorf("the machine was not reset once:\n%s", r.console)
+		t.Errorf("the machine was not reset exactly once:\n%s", r.console)
 	}
 }

@@ -17,12 +17,13 @@ import (
 	"lightmetal/tools/capture/record"
 )
 
-// TestHugePagesAreFollowedByTheirPhysicalAddresses, which a program looks up that
-// has no IOMMU. What is imported has the device copy from and to other memory.
+// TestHugePagesAreFollowedByTheirPhysicalAddresses records a program without an IOMMU, which reads
+// the physical addresses of its huge pages from the kernel. The imported image must make the device
+// copy from and to other memory.
 func TestHugePagesAreFollowedByTheirPhysicalAddresses(t *testing.T) {
 	t.Parallel()
-	file, _ := recordedIn(t, edu, "resource0", func(m *machine) {
-		m.kernel, m.kernelArgs = tool(t, "LM_GUEST_NEW_KERNEL"), " hugepages=16"
+	file, _ := recordPrograms(t, edu, "resource0", func(m *machine) {
+		m.kernel, m.kernelArgs = fromEnv(t, "LM_GUEST_NEW_KERNEL"), " hugepages=16"
 		m.addProgram(t, "../../capture/recorder/testdata/huge.c")
 	}, "/program", "PATH")
 	capture, err := record.Read(bytes.NewReader(file))
@@ -30,64 +31,68 @@ func TestHugePagesAreFollowedByTheirPhysicalAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := []byte("by page\x00")
-	reached, inside := map[uint64]bool{}, map[record.Kind]uint64{}
+	// The addresses of the huge pages, and the address of the text in each kind of record.
+	hugePages, textAddress := map[uint64]bool{}, map[record.Kind]uint64{}
 	for _, r := range capture.Records {
 		switch {
 		case r.Kind == record.Memory && r.Size == 2<<20:
-			reached[r.Offset] = true
+			hugePages[r.Offset] = true
 		case (r.Kind == record.HostRead || r.Kind == record.HostWrite) &&
 			bytes.Contains(r.Data, text):
-			inside[r.Kind] = r.Offset + uint64(bytes.Index(r.Data, text))
+			textAddress[r.Kind] = r.Offset + uint64(bytes.Index(r.Data, text))
 		}
 	}
-	if !reached[inside[record.HostRead]-0x1000] || !reached[inside[record.HostWrite]-0x2000] ||
-		len(reached) != 2 {
-		t.Errorf("reached %v, the program stored to %x, the device to %x", reached,
-			inside[record.HostRead], inside[record.HostWrite])
+	if !hugePages[textAddress[record.HostRead]-0x1000] ||
+		!hugePages[textAddress[record.HostWrite]-0x2000] || len(hugePages) != 2 {
+		t.Errorf("huge pages %v, the program stored to %x, the device to %x", hugePages,
+			textAddress[record.HostRead], textAddress[record.HostWrite])
 	}
 	image, report, err := importer.Import(bytes.NewReader(file),
 		importer.Options{From: importer.FromRecord})
 	if err != nil || !strings.Contains(report.String(),
-		"2 stores of its addresses became relocations") {
+		"2 stores of host memory addresses became relocations") {
 		t.Fatalf("%v, %v", report, err)
 	}
-	path := written(t, image)
-	if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
+	path := writeImage(t, image)
+	if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
 		path).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	behindAnIOMMU(t, path, "vfio:1234:11e8", nil) // where two huge pages need not lie side by side
+	// Behind an IOMMU, the two huge pages need not be contiguous.
+	replayBehindIOMMU(t, path, "vfio:1234:11e8", nil)
 }
 
-// TestHugePageHasWhoWroteEachWord: a program and a device, which is another process, write
-// to one huge page, the program by atomics too: exclusives on a processor without LSE, and
-// single instructions on one that has it.
-func TestHugePageHasWhoWroteEachWord(t *testing.T) {
+// TestHugePageShowsTheWriterOfEachWord records a program and a device that both write to one huge
+// page. The device is another process. The program also uses atomic operations: load-exclusive and
+// store-exclusive on a processor without LSE, and single instructions on a processor with LSE.
+func TestHugePageShowsTheWriterOfEachWord(t *testing.T) {
 	t.Parallel()
 	for name, processor := range map[string]string{"exclusives": "cortex-a72", "LSE": "max"} {
 		t.Run(name, func(t *testing.T) {
-			_, console := inside(t, func(m *machine) {
-				withRecorder(t, m)
-				m.kernel, m.kernelArgs = tool(t, "LM_GUEST_NEW_KERNEL"), " hugepages=16"
+			_, console := runInside(t, func(m *machine) {
+				addRecorder(t, m)
+				m.kernel, m.kernelArgs = fromEnv(t, "LM_GUEST_NEW_KERNEL"), " hugepages=16"
 				m.addProgram(t, "../../capture/recorder/testdata/crowded.c")
-				m.extra = append(m.extra, cmbDevice...)
-				m.extra = append(m.extra, "-cpu", processor) // QEMU uses the last one
+				m.extraArgs = append(m.extraArgs, cmbDevice...)
+				m.extraArgs = append(m.extraArgs, "-cpu", processor) // QEMU uses the last one
 			}, "pci", "enable @cmb\nrecord --file memfd:crowded=bus:0x200000 -- /program "+
 				"/sys/bus/pci/devices/@cmb/resource2 crowded huge\n")
-			records, file := recordsOf(t, console)
-			got, want := betweenStores(eventsOf(records)), betweenStores(announced(console))
+			records, file := recordsOnConsole(t, console)
+			got := sortBetweenStores(formatEvents(records))
+			want := sortBetweenStores(expectedEvents(console))
 			if !slices.Equal(got, want) || len(want) < 20 {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
-			if text := unzipped(t, file); strings.Contains(text, "EVENT host memory") {
-				t.Errorf("a page was opened to the program:\n%s", text)
+			if text := gunzip(t, file); strings.Contains(text, "EVENT host memory") {
+				t.Errorf("a page was made accessible to the program:\n%s", text)
 			}
 		})
 	}
 }
 
-// eventsOf returns stores to BARs and what changed in host memory, as crowded.c prints them.
-func eventsOf(records []record.Record) (list []string) {
+// formatEvents returns the stores to BARs and the changes of host memory in a record, in the format
+// that crowded.c prints.
+func formatEvents(records []record.Record) (list []string) {
 	names := map[record.Kind]string{record.BarWrite: "W", record.HostRead: "HR",
 		record.HostWrite: "HW"}
 	for _, r := range records {
@@ -98,20 +103,21 @@ func eventsOf(records []record.Record) (list []string) {
 	return list
 }
 
-// announcedEvent is a line in which a program says what the record of it must have. The
-// console may have something else before it.
-var announcedEvent = regexp.MustCompile(`= ((?:W|HR|HW) [0-9a-f]+ \d+ [0-9a-f]+)`)
+// expectedEvent matches an event that a program prints because its record must have this event. The
+// line may start with other text.
+var expectedEvent = regexp.MustCompile(`= ((?:W|HR|HW) [0-9a-f]+ \d+ [0-9a-f]+)`)
 
-func announced(console string) (list []string) {
-	for _, match := range announcedEvent.FindAllStringSubmatch(console, -1) {
+// expectedEvents returns the events on the console that the record must have.
+func expectedEvents(console string) (list []string) {
+	for _, match := range expectedEvent.FindAllStringSubmatch(console, -1) {
 		list = append(list, match[1])
 	}
 	return list
 }
 
-// betweenStores sorts what happened between two stores to a BAR, whose order in the record
-// is that in which it was noticed.
-func betweenStores(list []string) []string {
+// sortBetweenStores sorts the events between two stores to a BAR, and returns the list. In a
+// record, these events are in the order in which the recorder detected them.
+func sortBetweenStores(list []string) []string {
 	start := 0
 	for i, line := range list {
 		if strings.HasPrefix(line, "W ") {
@@ -123,8 +129,8 @@ func betweenStores(list []string) []string {
 	return list
 }
 
-// unzipped returns the text of a record.
-func unzipped(t *testing.T, file []byte) string {
+// gunzip returns the text of a record file.
+func gunzip(t *testing.T, file []byte) string {
 	t.Helper()
 	zip, err := gzip.NewReader(bytes.NewReader(file))
 	if err != nil {
@@ -137,13 +143,13 @@ func unzipped(t *testing.T, file []byte) string {
 	return string(text)
 }
 
-// TestContainerThatIsClosedReachesNoMemory: VFIO unmaps what a program has it map
-// when the last of its files is closed, and what other memory is mapped then has
-// all the room of --host-memory.
-func TestContainerThatIsClosedReachesNoMemory(t *testing.T) {
+// TestClosedVFIOContainerReachesNoMemory records a program that closes its VFIO files. VFIO then
+// unmaps the memory that the program has mapped, and memory that is mapped later may use the whole
+// limit of --host-memory.
+func TestClosedVFIOContainerReachesNoMemory(t *testing.T) {
 	t.Parallel()
-	file, _ := recordedIn(t, edu, "vfio", func(m *machine) {
-		m.virt, m.kernel = iommu, tool(t, "LM_GUEST_NEW_KERNEL")
+	file, _ := recordPrograms(t, edu, "vfio", func(m *machine) {
+		m.machineType, m.kernel = iommuMachine, fromEnv(t, "LM_GUEST_NEW_KERNEL")
 		m.addModules(t, "LM_GUEST_NEW_MODULES")
 		m.addProgram(t, "../../capture/recorder/testdata/closes.c")
 	}, "--host-memory", "3M", "--", "/program", "DEVICE")
@@ -169,14 +175,17 @@ func TestContainerThatIsClosedReachesNoMemory(t *testing.T) {
 	}
 }
 
-// behindAnIOMMU has a guest replay an image on a device by VFIO.
-func behindAnIOMMU(t *testing.T, image, device string, setUp func(*machine)) {
+// replayBehindIOMMU replays an image in a guest, on a device of the backend vfio. The function
+// setUp, if it is not nil, changes the machine before the boot.
+func replayBehindIOMMU(t *testing.T, image, device string, setUp func(*machine)) {
 	t.Helper()
 	var console bytes.Buffer
-	m := &machine{kernel: tool(t, "LM_GUEST_NEW_KERNEL"), modules: tool(t, "LM_GUEST_NEW_MODULES"),
-		lmrun: tool(t, "LM_GUEST_LMRUN"),
-		files: map[string][]byte{}, kernelArgs: " hugepages=32", dir: t.TempDir(),
-		timeout: bootLimit, stdout: &console}
+	m := &machine{
+		kernel:    fromEnv(t, "LM_GUEST_NEW_KERNEL"),
+		moduleDir: fromEnv(t, "LM_GUEST_NEW_MODULES"),
+		lmrun:     fromEnv(t, "LM_GUEST_LMRUN"),
+		files:     map[string][]byte{}, kernelArgs: " hugepages=32", dir: t.TempDir(),
+		timeout: bootTimeout, stdout: &console}
 	if setUp != nil {
 		setUp(m)
 	}
@@ -185,22 +194,21 @@ func behindAnIOMMU(t *testing.T, image, device string, setUp func(*machine)) {
 	}
 }
 
-// TestMemoryThatTheVendorsDriverPinsIsRecorded, of a program that a core of the
-// chip moves data for: what is imported of the record has it moved again. That it
-// is unpinned, and pinned again, and that the driver resets the card, is in a
-// record too.
+// TestMemoryThatTheVendorsDriverPinsIsRecorded records a replay in which a core of the chip copies
+// data in host memory. The imported image must make the core copy the data again. A second program
+// unpins memory, pins it again and makes the driver reset the card: the record must have all this.
 func TestMemoryThatTheVendorsDriverPinsIsRecorded(t *testing.T) {
 	t.Parallel()
-	onDriver(t, func(t *testing.T, m *machine, c *card) {
-		withRecorder(t, m)
-		m.addHosted(t, c)
-	}, func(c *card) string {
+	runOnVendorDriver(t, func(t *testing.T, m *machine, c *chip) {
+		addRecorder(t, m)
+		m.addHostMemoryImage(t, c)
+	}, func(c *chip) string {
 		return "ready\nrecord /lmrun -device tt:/dev/tenstorrent/0 /images/" + c.board +
 			"/hosted.lmb\n"
 	},
-		func(t *testing.T, m *machine, c *card, console string) {
-			_, file := recordsOf(t, console)
-			path, image := made(t, "import", "--from", "record", saved(t, file))
+		func(t *testing.T, m *machine, c *chip, console string) {
+			_, file := recordsOnConsole(t, console)
+			path, image := makeImage(t, "import", "--from", "record", writeTempImage(t, file))
 			hosts, relocated := 0, 0
 			for _, w := range image.Windows {
 				if w.Kind == gen.WindowKindHost {
@@ -215,17 +223,17 @@ func TestMemoryThatTheVendorsDriverPinsIsRecorded(t *testing.T) {
 			if hosts == 0 || relocated < 3 {
 				t.Errorf("%d windows of host memory, %d relocations", hosts, relocated)
 			}
-			if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device",
+			if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "replay", "--device",
 				"mock:"+c.board, path).CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
-	onDriver(t, func(t *testing.T, m *machine, _ *card) {
-		withRecorder(t, m)
+	runOnVendorDriver(t, func(t *testing.T, m *machine, _ *chip) {
+		addRecorder(t, m)
 		m.addProgram(t, "../../capture/recorder/testdata/pins.c")
-	}, func(*card) string { return "ready\nrecord /program /dev/tenstorrent/0\n" },
-		func(t *testing.T, _ *machine, _ *card, console string) {
-			_, file := recordsOf(t, console)
+	}, func(*chip) string { return "ready\nrecord /program /dev/tenstorrent/0\n" },
+		func(t *testing.T, _ *machine, _ *chip, console string) {
+			_, file := recordsOnConsole(t, console)
 			zip, err := gzip.NewReader(bytes.NewReader(file))
 			if err != nil {
 				t.Fatal(err)

@@ -13,12 +13,12 @@ import (
 	"lightmetal/tools/check/guest/scenario"
 )
 
-// scenarioFiles are all scenarios; doc.go says how to add one.
+// scenarioFiles has the files of all scenarios. doc.go describes how to add a scenario.
 //
 //go:embed scenarios/*.txt
 var scenarioFiles embed.FS
 
-// allScenarios reads them, in the order in which a guest does.
+// allScenarios returns all scenarios, in the order in which a guest reads them.
 func allScenarios(t *testing.T) (list []scenario.Scenario) {
 	t.Helper()
 	paths, err := fs.Glob(scenarioFiles, "scenarios/*.txt")
@@ -30,16 +30,17 @@ func allScenarios(t *testing.T) (list []scenario.Scenario) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		more, err := scenario.Parse(strings.TrimPrefix(path, "scenarios/"), string(text))
+		parsed, err := scenario.Parse(strings.TrimPrefix(path, "scenarios/"), string(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, more...)
+		list = append(list, parsed...)
 	}
 	return list
 }
 
-// scenariosOn returns the scenarios for a kind of machine. LM_GUEST_SCENARIO chooses one of all.
+// scenariosOn returns the scenarios for a kind of machine. If LM_GUEST_SCENARIO names a scenario,
+// it returns only that one.
 func scenariosOn(t *testing.T, kind string) []scenario.Scenario {
 	t.Helper()
 	only := os.Getenv("LM_GUEST_SCENARIO")
@@ -48,36 +49,36 @@ func scenariosOn(t *testing.T, kind string) []scenario.Scenario {
 	})
 }
 
-// scenarioRun is a boot that ran scenarios.
+// scenarioRun is a finished boot of a machine that ran scenarios.
 type scenarioRun struct {
 	*machine
 	scenarios []scenario.Scenario
-	said      map[string]string // by scenario, without the end
+	output    map[string]string // text on the console, by scenario
 	passed    map[string]bool
 	console   string
 	exit      int
 	err       error
 }
 
-// boots boots a kind of machine, which runs its scenarios.
-func boots(t *testing.T, kind, backend string, setUp func(*machine)) *scenarioRun {
+// bootScenarios boots a kind of machine, which runs the scenarios for it.
+func bootScenarios(t *testing.T, kind, backend string, setUp func(*machine)) *scenarioRun {
 	t.Helper()
 	r := &scenarioRun{scenarios: scenariosOn(t, kind)}
 	if len(r.scenarios) == 0 {
-		t.Skipf("no scenario on %s, or not the one that LM_GUEST_SCENARIO names", kind)
+		t.Skipf("no scenario for %s, or LM_GUEST_SCENARIO names another one", kind)
 	}
-	r.machine, r.console, r.exit, r.err = insideScenarios(t, func(m *machine) {
+	r.machine, r.console, r.exit, r.err = runScenariosInside(t, func(m *machine) {
 		m.addScenarios(t)
 		setUp(m)
 		if only := os.Getenv("LM_GUEST_SCENARIO"); only != "" {
 			m.args = append(m.args, only)
 		}
 	}, kind, backend)
-	r.said, r.passed = sections(r.console)
+	r.output, r.passed = splitConsole(r.console)
 	return r
 }
 
-// addScenarios puts all scenarios into the guest.
+// addScenarios adds the files of all scenarios to the guest.
 func (m *machine) addScenarios(t *testing.T) {
 	t.Helper()
 	paths, err := fs.Glob(scenarioFiles, "scenarios/*.txt")
@@ -91,88 +92,90 @@ func (m *machine) addScenarios(t *testing.T) {
 	}
 }
 
-// sections cuts a console into what each scenario said, and reads how it ended.
-func sections(console string) (said map[string]string, passed map[string]bool) {
-	said, passed = map[string]string{}, map[string]bool{}
+// splitConsole returns the part of the console that each scenario printed, and whether the scenario
+// passed.
+func splitConsole(console string) (output map[string]string, passed map[string]bool) {
+	output, passed = map[string]string{}, map[string]bool{}
 	name := ""
 	for line := range strings.Lines(console) {
 		if next, ok := strings.CutPrefix(line, "scenario "); ok {
 			name = strings.TrimSpace(next)
 		}
 		passed[name] = passed[name] || strings.HasPrefix(line, "passed after ")
-		said[name] += line
+		output[name] += line
 	}
-	return said, passed
+	return output, passed
 }
 
-// allPassed is a test for each scenario: that it passed. It fails too if the machine or a server
-// did not end well.
-func (r *scenarioRun) allPassed(t *testing.T) {
+// requireAllPassed runs a subtest for each scenario, which fails if the scenario did not pass. The
+// test also fails if the machine or a server failed.
+func (r *scenarioRun) requireAllPassed(t *testing.T) {
 	t.Helper()
 	for i := range r.scenarios {
 		name := r.scenarios[i].Name
 		t.Run(name, func(t *testing.T) {
 			if r.passed[name] {
-				t.Log(r.said[name])
+				t.Log(r.output[name])
 				return
 			}
-			_, failure, _ := strings.Cut(r.said[name], "FAILED ")
-			t.Errorf("%s\nit said:\n%s", failure, r.said[name])
+			_, failure, _ := strings.Cut(r.output[name], "FAILED ")
+			t.Errorf("%s\nits output:\n%s", failure, r.output[name])
 		})
 	}
-	if r.served != nil {
-		t.Error(r.served)
+	if r.serversErr != nil {
+		t.Error(r.serversErr)
 	}
 	if r.err != nil || r.exit != 0 && !t.Failed() {
 		t.Errorf("exit %d, %v; the console:\n%s", r.exit, r.err, r.console)
 	}
 }
 
-// kinds are the machines on which scenarios run, one boot each. Other tests boot those that end
-// otherwise than by switching off.
+// kinds are the kinds of machines on which scenarios run, in one boot each. Machines that do not
+// end by switching off are booted by other tests.
 var kinds = []struct {
 	name, backend string
 	setUp         func(*testing.T, *machine)
-	check         func(*testing.T, *scenarioRun) // may be nil
+	check         func(*testing.T, *scenarioRun) // checks results on the host; may be nil
 }{
-	// Those that take longest come first.
+	// The kinds that take longest are first.
 	{"chips", "pci", setUpPlayback, nil},
 	{"chips-iommu", "vfio", setUpChipsBehindIOMMU, nil},
 	{"plain", "pci", func(t *testing.T, m *machine) {
-		m.processors = 2 // what kills, and what changes devices, runs beside lmrun
-		m.addDMA(t)
-		m.addFaults(t)
+		m.processors = 2 // PID 1, which kills lmrun and changes devices, runs in parallel to lmrun
+		m.addDMAImages(t)
+		m.addFaultFiles(t)
 	}, checkDMA},
 	{"iommu", "vfio", func(t *testing.T, m *machine) {
-		lanes[1].setUp(t, m)
+		backends[1].setUp(t, m)
 		m.processors = 2
-		m.addDMA(t)
-		m.add(t, "/lm", static(t, "lightmetal/tools/lm"))
+		m.addDMAImages(t)
+		m.addFile(t, "/lm", buildForGuest(t, "lightmetal/tools/lm"))
 	}, checkDMA},
-	{"traced", "pci", addTraced, followEdu},
+	{"traced", "pci", setUpTraced, checkEduTrace},
 	{"traced-iommu", "vfio", func(t *testing.T, m *machine) {
-		lanes[1].setUp(t, m)
-		m.addDMA(t)
-		m.traceIt()
-	}, followMasters},
-	{"chips-traced", "pci", setUpTracedChips, followChips},
+		backends[1].setUp(t, m)
+		m.addDMAImages(t)
+		m.enableTrace()
+	}, checkBusMasterTraces},
+	{"chips-traced", "pci", setUpTracedChips, checkChipTraces},
 	{"mocks", "pci", setUpMocks, checkMocks},
-	{"ladder", "pci", setUpLadder, nil},
+	{"ladder", "pci", setUpHangingDevices, nil},
 	{"ladder-iommu", "vfio", func(t *testing.T, m *machine) {
-		onServed[1].setUp(t, m)
-		setUpLadder(t, m)
+		servedBackends[1].setUp(t, m)
+		setUpHangingDevices(t, m)
 	}, nil},
 }
 
-// TestScenarios runs scenarios/*.txt: TestScenarios/KIND/SCENARIO. The machines boot whatever -run
-// says of scenarios; LM_GUEST_SCENARIO=NAME boots those of one.
+// TestScenarios runs the scenarios in scenarios/*.txt as subtests KIND/SCENARIO. The flag -run
+// selects kinds, but not the scenarios that a machine runs. LM_GUEST_SCENARIO=NAME selects one
+// scenario.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			r := boots(t, kind.name, kind.backend, func(m *machine) { kind.setUp(t, m) })
-			r.allPassed(t)
+			r := bootScenarios(t, kind.name, kind.backend, func(m *machine) { kind.setUp(t, m) })
+			r.requireAllPassed(t)
 			if kind.check != nil && r.err == nil && os.Getenv("LM_GUEST_SCENARIO") == "" {
 				kind.check(t, r)
 			}
@@ -180,9 +183,9 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestScenariosRunOnMachinesThatExist, and have names of their own.
+// TestScenariosRunOnMachinesThatExist also requires that the names of scenarios are unique.
 func TestScenariosRunOnMachinesThatExist(t *testing.T) {
-	var sources bytes.Buffer // of tests, which name the machines that they boot
+	var sources bytes.Buffer // text of all tests, which have the names of the kinds of machines
 	paths, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +202,7 @@ func TestScenariosRunOnMachinesThatExist(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range allScenarios(t) {
 		if seen[s.Name] || !regexp.MustCompile(`^[A-Z]\w+$`).MatchString(s.Name) {
-			t.Errorf("scenario %s: the name is there twice, or is no name", s.Name)
+			t.Errorf("scenario %s: the name is not unique, or invalid", s.Name)
 		}
 		seen[s.Name] = true
 		for _, kind := range s.Machines {

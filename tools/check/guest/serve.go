@@ -12,101 +12,104 @@ import (
 	"syscall"
 )
 
-// served is a stand-in that the machine sees as a PCI device: `lm serve`, a
-// process of its own.
-type served struct {
-	device, socket string
-	process        *exec.Cmd
-	said           *strings.Builder // its standard error
-	reader         chan struct{}    // closed when all of that is there
+// server is a process `lm serve`. It serves a mock or a recording to the machine as a PCI device.
+type server struct {
+	device, socket string           // values of the flags --device and --socket
+	command        *exec.Cmd        // the running process
+	stderr         *strings.Builder // standard error of the process after its first line
+	stderrEnd      chan struct{}    // closed when stderr is complete
 }
 
-// unserved is the end of a server that never listened.
-type unserved struct {
-	exit int
-	said string
+// serverStartError is the error of a server that ended before it listened.
+type serverStartError struct {
+	status int    // exit status of the process
+	text   string // message, with the standard error of the process
 }
 
-func (u *unserved) Error() string { return u.said }
+// Error implements error.
+func (e *serverStartError) Error() string { return e.text }
 
-// serve starts a server for each device of m.with, and gives QEMU's arguments.
-// The sockets lie in a folder of their own: their paths are short.
-func (m *machine) serve() (args []string, servers []*served, stop func(), err error) {
-	if len(m.with) == 0 {
+// startServers starts a server for each of m.servedDevices. It returns QEMU's arguments for these
+// devices, and a function that ends all servers. The sockets are in a temporary directory, because
+// the path of a socket must be short.
+func (m *machine) startServers() (args []string, servers []*server, stop func(), err error) {
+	if len(m.servedDevices) == 0 {
 		return nil, nil, func() {}, nil
 	}
-	folder, err := os.MkdirTemp("", "lm-")
+	socketDir, err := os.MkdirTemp("", "lm-")
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	stop = func() {
 		for _, s := range servers {
-			_ = s.process.Process.Kill() // it may have ended
+			_ = s.command.Process.Kill() // fails if the process has ended already
 			_ = s.wait()
 		}
-		os.RemoveAll(folder)
+		os.RemoveAll(socketDir)
 	}
-	for i, with := range m.with {
-		s := &served{device: with[0], socket: filepath.Join(folder, fmt.Sprint(i))}
-		if err := s.start(m.lm, with[1:]); err != nil {
+	for i, device := range m.servedDevices {
+		s := &server{device: device[0], socket: filepath.Join(socketDir, fmt.Sprint(i))}
+		if err := s.start(m.lmProgram, device[1:]); err != nil {
 			stop()
 			return nil, nil, nil, err
 		}
 		servers = append(servers, s)
-		place := fmt.Sprintf(`"addr":"%x"`, servedSlot+i)
-		if m.ports {
+		slotOption := fmt.Sprintf(`"addr":"%x"`, firstServedSlot+i)
+		if m.rootPorts {
 			args = append(args, "-device", fmt.Sprintf("pcie-root-port,id=port%d,chassis=%[1]d,"+
-				"slot=%[1]d,addr=%x", i+1, servedSlot+i))
-			place = fmt.Sprintf(`"bus":"port%d","id":"served%[1]d"`, i+1)
+				"slot=%[1]d,addr=%x", i+1, firstServedSlot+i))
+			slotOption = fmt.Sprintf(`"bus":"port%d","id":"served%[1]d"`, i+1)
 		}
 		args = append(args, "-device", fmt.Sprintf(`{"driver":"vfio-user-pci",%s,`+
-			`"socket":{"path":"%s","type":"unix"}}`, place, s.socket))
+			`"socket":{"path":"%s","type":"unix"}}`, slotOption, s.socket))
 	}
 	return args, servers, stop, nil
 }
 
-// servedSlot is the PCI slot of the first device of m.with.
-const servedSlot = 8
+// firstServedSlot is the PCI slot of the first device of m.servedDevices.
+const firstServedSlot = 8
 
-// start returns when the server listens: it says so in its first line.
-func (s *served) start(lm string, more []string) error {
-	s.process = exec.Command(lm,
-		append([]string{"serve", "--device", s.device, "--socket", s.socket}, more...)...)
-	// boot keeps the thread
-	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := s.process.StderrPipe()
+// start starts the process, and waits until it prints that it listens, in its first line.
+func (s *server) start(lmProgram string, extraArgs []string) error {
+	s.command = exec.Command(lmProgram,
+		append([]string{"serve", "--device", s.device, "--socket", s.socket}, extraArgs...)...)
+	// Pdeathsig refers to the thread, which boot keeps alive with LockOSThread.
+	s.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := s.command.StderrPipe()
 	if err != nil {
 		return err
 	}
-	if err := s.process.Start(); err != nil {
+	if err := s.command.Start(); err != nil {
 		return err
 	}
 	lines := bufio.NewReader(out)
 	first, err := lines.ReadString('\n')
-	s.said, s.reader = &strings.Builder{}, make(chan struct{})
+	s.stderr, s.stderrEnd = &strings.Builder{}, make(chan struct{})
 	go func() {
-		defer close(s.reader)
-		_, _ = io.Copy(s.said, lines) // ends with the process
+		defer close(s.stderrEnd)
+		_, _ = io.Copy(s.stderr, lines) // returns when the process ends
 	}()
 	if err != nil || !strings.Contains(first, "listens on") {
 		_ = s.wait()
-		return &unserved{s.process.ProcessState.ExitCode(),
-			fmt.Sprintf("lm serve --device %s: %s%s", s.device, first, s.said)}
+		return &serverStartError{s.command.ProcessState.ExitCode(),
+			fmt.Sprintf("lm serve --device %s: %s%s", s.device, first, s.stderr)}
 	}
 	return nil
 }
 
-// wait gives the server's end, with what it said where that is not 0.
-func (s *served) wait() error {
-	<-s.reader
-	if err := s.process.Wait(); err != nil {
-		return fmt.Errorf("lm serve --device %s: %w\n%s", s.device, err, s.said)
+// wait waits until the process ends. If the exit status is not 0, wait returns an error that
+// contains the standard error of the process.
+func (s *server) wait() error {
+	<-s.stderrEnd
+	if err := s.command.Wait(); err != nil {
+		return fmt.Errorf("lm serve --device %s: %w\n%s", s.device, err, s.stderr)
 	}
 	return nil
 }
 
-// finish waits for servers whose client has left.
-func finish(servers []*served) (err error) {
+// waitForServers waits until all servers end, which they do after QEMU has disconnected. It returns
+// the errors of those that failed.
+func waitForServers(servers []*server) (err error) {
 	for _, s := range servers {
 		err = errors.Join(err, s.wait())
 	}

@@ -13,140 +13,146 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// card is a device that `lm serve` shows, and what runs on it.
-type card struct {
-	board, ids string
-	short      string              // in names of files
-	tile       string              // a Tensix tile
-	rectangle  [3]string           // first and last of several, and one beside them
-	pcie       int                 // the tile that host memory is behind, x | y << 6
-	captures   map[string][]string // arguments of lm import, by name
-	slots      []string            // a window of each size
-	sizes      []string            // in MiB
-	clocks     [2]string           // of cores in MHz: idle, and of a user who asks for speed (UMD)
+// chip describes a chip whose mock `lm serve` serves, and what tests need to know about it.
+type chip struct {
+	board, ids  string
+	filePrefix  string              // start of the names of its files in testdata
+	tile        string              // a Tensix tile
+	rectangle   [3]string           // first and last tile of a rectangle, and a tile outside it
+	pcieTile    int                 // tile through which cores access host memory, x | y << 6
+	captures    map[string][]string // arguments of lm import, by name of the image
+	windowSlots []string            // number of one TLB window of each size
+	sizesMiB    []string            // sizes of TLB windows in MiB
+	clocksMHz   [2]string           // clocks of the cores: idle, and while a replay runs (UMD)
 
-	// The window that the vendor's driver keeps for itself, its last of a size
-	// (tt-kmd, KERNEL_TLB_INDEX of wormhole.c and blackhole.c).
-	ownBar             uint8
-	ownOffset, ownSize uint64
+	// The TLB window that the vendor's driver reserves: the last one of a size (tt-kmd,
+	// KERNEL_TLB_INDEX of wormhole.c and blackhole.c).
+	driverBar                uint8
+	driverOffset, driverSize uint64
 }
 
-var allChips = []card{
+// allChips are the chips that have a mock.
+var allChips = []chip{
 	{"wormhole", "1e52:401e", "wh", "1,1", [3]string{"1,1", "3,4", "4,4"}, 0 | 3<<6,
 		map[string][]string{
-			"twoop": twoop("wh", "1,1"),
+			"twoop": twoopImport("wh", "1,1"),
 			"mlp":   {"--from", "mmiotrace", "../../../testdata/captures/wh.mlp.mmiotrace"},
 		}, []string{"3", "157", "167"}, []string{"1", "2", "16"}, [2]string{"500", "1000"},
 		4, 0, 16 << 20},
 	{"blackhole", "1e52:b140", "bh", "1,2", [3]string{"1,2", "3,5", "4,5"}, 19 | 24<<6,
-		map[string][]string{"twoop": twoop("bh", "1,2")}, []string{"3", "203"},
+		map[string][]string{"twoop": twoopImport("bh", "1,2")}, []string{"3", "203"},
 		[]string{"2", "4096"}, [2]string{"800", "1350"},
 		0, 201 * 2 << 20, 2 << 20},
 }
 
-func twoop(chip, tile string) []string {
+// twoopImport returns the arguments of lm import for the capture of the program twoop.
+func twoopImport(chip, tile string) []string {
 	return []string{"--from", "mmiotrace", "--input", "a=" + tile + ",0x20000,int32,256", "--input",
 		"b=" + tile + ",0x21000,int32,256",
 		"--output", "d=" + tile + ",0x23000,int32,256",
 		"../../../testdata/captures/" + chip + ".twoop.mmiotrace"}
 }
 
-// way is one to a served device.
-type way struct {
-	lane  string
+// servedBackend is a backend of lmrun for a served device, with the changes of the machine that it
+// needs.
+type servedBackend struct {
+	name  string
 	setUp func(*testing.T, *machine)
 }
 
-// onServed are those without a driver. An IOMMU in front of one takes a newer
-// kernel.
-var onServed = []way{
+// servedBackends are the backends without a driver of the vendor. A served device behind an IOMMU
+// needs a newer kernel than Debian 12 has.
+var servedBackends = []servedBackend{
 	{"pci", func(*testing.T, *machine) {}},
 	{"vfio", func(t *testing.T, m *machine) {
-		m.kernel = tool(t, "LM_GUEST_NEW_KERNEL")
-		m.behindIOMMU()
+		m.kernel = fromEnv(t, "LM_GUEST_NEW_KERNEL")
+		m.addIOMMU()
 		m.addModules(t, "LM_GUEST_NEW_MODULES")
 	}},
 }
 
-// serveTo makes the devices of servers those of the machine.
-func (m *machine) serveTo(t *testing.T, devices ...string) {
+// addServed adds devices that `lm serve` serves.
+func (m *machine) addServed(t *testing.T, devices ...string) {
 	t.Helper()
-	m.qemu, m.lm = tool(t, "LM_GUEST_QEMU"), tool(t, "LM_GUEST_LM")
+	m.qemu, m.lmProgram = fromEnv(t, "LM_GUEST_QEMU"), fromEnv(t, "LM_GUEST_LM")
 	for _, device := range devices {
-		m.with = append(m.with, []string{device})
+		m.servedDevices = append(m.servedDevices, []string{device})
 	}
 }
 
-// traceIt has QEMU trace accesses.
-func (m *machine) traceIt() { m.trace = filepath.Join(m.dir, "trace") }
+// enableTrace makes QEMU trace the accesses to devices.
+func (m *machine) enableTrace() { m.traceFile = filepath.Join(m.dir, "trace") }
 
-// setUpChips serves both chips, and what runs on them.
+// setUpChips adds the mocks of both chips, and all images for them.
 func setUpChips(t *testing.T, m *machine) {
-	m.serveTo(t, "mock:wormhole", "mock:blackhole")
+	m.addServed(t, "mock:wormhole", "mock:blackhole")
 	for i := range allChips {
-		m.addAll(t, &allChips[i])
+		m.addAllImages(t, &allChips[i])
 	}
 }
 
-// setUpPlayback also serves a recording of each chip.
+// setUpPlayback also adds a playback device of an image of each chip.
 func setUpPlayback(t *testing.T, m *machine) {
 	setUpChips(t, m)
 	for i := range allChips {
-		path, _ := made(t, append([]string{"import"}, allChips[i].captures["twoop"]...)...)
-		m.serveTo(t, "playback:"+path)
+		path, _ := makeImage(t, append([]string{"import"}, allChips[i].captures["twoop"]...)...)
+		m.addServed(t, "playback:"+path)
 	}
 }
 
+// setUpChipsBehindIOMMU adds the mocks of both chips, behind an IOMMU.
 func setUpChipsBehindIOMMU(t *testing.T, m *machine) {
-	onServed[1].setUp(t, m)
+	servedBackends[1].setUp(t, m)
 	setUpChips(t, m)
 }
 
-// setUpTracedChips adds what access by access follows.
+// setUpTracedChips adds the mocks of both chips and images whose accesses checkChipTraces checks.
 func setUpTracedChips(t *testing.T, m *machine) {
-	m.serveTo(t, "mock:wormhole", "mock:blackhole")
-	m.traceIt()
+	m.addServed(t, "mock:wormhole", "mock:blackhole")
+	m.enableTrace()
 	for i := range allChips {
 		c := &allChips[i]
 		m.addGolden(t, c.board+"/twoop", append([]string{"import"}, c.captures["twoop"]...)...)
-		m.addCombined(t, c)
+		m.addWriteCombiningImage(t, c)
 	}
 }
 
-// followChips compares the trace of each BAR of a chip that has TLB windows with the images.
-func followChips(t *testing.T, r *scenarioRun) {
+// checkChipTraces compares QEMU's trace with the images, for the BARs of each chip that have TLB
+// windows.
+func checkChipTraces(t *testing.T, r *scenarioRun) {
 	for i := range allChips {
 		b := chips.BoardByName(allChips[i].board)
 		for _, bar := range []uint8{0, 4} {
-			r.follow(t, region{vendor: b.Vendor, device: b.Device, bar: bar},
+			r.requireTrace(t, region{vendor: b.Vendor, device: b.Device, bar: bar},
 				r.servedTrace(t, i, bar))
 		}
 	}
 }
 
-// servedTrace is what QEMU saw of a BAR of a served device.
+// servedTrace returns the accesses to a BAR of a served device, from QEMU's trace. The parameter
+// device is its index in servedDevices.
 func (m *machine) servedTrace(t *testing.T, device int, bar uint8) []access {
 	t.Helper()
-	log, err := os.Open(m.trace)
+	log, err := os.Open(m.traceFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	trace, err := parseServed(log, servedRegion(m.sockets[device], bar))
+	trace, err := parseServedTrace(log, servedRegionName(m.socketPaths[device], bar))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return trace
 }
 
-// setUpMocks serves mocks of devices that QEMU has, and devices with faults.
+// setUpMocks adds the mocks of devices that QEMU also has, and devices with faults.
 func setUpMocks(t *testing.T, m *machine) {
-	m.traceIt()
-	m.serveTo(t, "mock:edu", "mock:nvme")
+	m.enableTrace()
+	m.addServed(t, "mock:edu", "mock:nvme")
 	for _, fault := range [][2]string{{"mock:wormhole", "gone@40"},
 		{"mock:edu", "late:0+0x20=1/1/1000"}, {"mock:edu", "stuck:0+0x20=1/1"},
 		{"mock:edu", "stuck:0+0=0/0xff"}, {"mock:nvme", "no-dma"}} {
-		m.with = append(m.with, []string{fault[0], "--fault", fault[1]})
+		m.servedDevices = append(m.servedDevices, []string{fault[0], "--fault", fault[1]})
 	}
 	m.addGolden(t, "edu/capture", "import", "--from", "qemu", "--region", "edu-mmio", "--base",
 		"0x10000000", "--board", "edu", "../../../testdata/captures/edu.qemutrace")
@@ -157,20 +163,24 @@ func setUpMocks(t *testing.T, m *machine) {
 		append([]string{"import"}, allChips[0].captures["twoop"]...)...)
 }
 
-// checkMocks compares what QEMU's own devices saw with what our mocks of them saw.
+// checkMocks compares the accesses to QEMU's own devices with the accesses to the mocks of these
+// devices.
 func checkMocks(t *testing.T, r *scenarioRun) {
-	for i, of := range []region{edu, nvme} {
-		// Bits in which versions of QEMU differ, and addresses of memory, by offset. CAP.CSS
-		// bit 7, no I/O command set: 7.2 has it, as the mock, 11.1 has not.
-		free := map[region]map[uint64]uint64{edu: {0x80: ^uint64(0), 0x88: ^uint64(0)},
-			nvme: {0: 1 << 44, 0x28: ^uint64(0), 0x30: ^uint64(0)}}[of]
-		theirs := once(r.qemuTrace(t, of), free)
-		ours := once(r.servedTrace(t, i, of.bar), free)
-		if len(theirs) == 0 || !slices.Equal(theirs, ours) {
-			t.Errorf("%s: QEMU's device saw %d accesses, ours %d", of.name, len(theirs), len(ours))
-			for i := range min(len(theirs), len(ours)) {
-				if theirs[i] != ours[i] {
-					t.Errorf("access %d: QEMU's %v, ours %v", i, theirs[i], ours[i])
+	for i, traced := range []region{edu, nvmeRegion} {
+		// The bits that may differ, by offset: addresses of memory, and bits in which versions of
+		// QEMU differ. QEMU 7.2 and the mock set bit 7 of CAP.CSS (no I/O command set), QEMU 11.1
+		// does not.
+		freeBits := map[region]map[uint64]uint64{edu: {0x80: ^uint64(0), 0x88: ^uint64(0)},
+			nvmeRegion: {0: 1 << 44, 0x28: ^uint64(0), 0x30: ^uint64(0)}}[traced]
+		qemuAccesses := dropRepeatedLoads(r.qemuTrace(t, traced), freeBits)
+		mockAccesses := dropRepeatedLoads(r.servedTrace(t, i, traced.bar), freeBits)
+		if len(qemuAccesses) == 0 || !slices.Equal(qemuAccesses, mockAccesses) {
+			t.Errorf("%s: QEMU's device had %d accesses, the mock %d", traced.name,
+				len(qemuAccesses), len(mockAccesses))
+			for i := range min(len(qemuAccesses), len(mockAccesses)) {
+				if qemuAccesses[i] != mockAccesses[i] {
+					t.Errorf("access %d: QEMU's device %v, the mock %v", i, qemuAccesses[i],
+						mockAccesses[i])
 					break
 				}
 			}
@@ -178,16 +188,16 @@ func checkMocks(t *testing.T, r *scenarioRun) {
 	}
 }
 
-// addAll imports every capture of a chip, captures every workload on the host
-// API for it, and adds what those do not show.
-func (m *machine) addAll(t *testing.T, c *card) {
+// addAllImages adds all images for a chip: those of its captures, those of all workloads captured
+// on the host API, and those of addTileImages.
+func (m *machine) addAllImages(t *testing.T, c *chip) {
 	t.Helper()
-	m.addTiles(t, c)
+	m.addTileImages(t, c)
 	for name, args := range c.captures {
 		m.addGolden(t, c.board+"/"+name, append([]string{"import"}, args...)...)
 	}
-	list, err := exec.Command(tool(t, "LM_GUEST_LM"), "capture", "../../../testdata/workloads/run",
-		"--list").Output()
+	list, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "capture",
+		"../../../testdata/workloads/run", "--list").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,12 +208,12 @@ func (m *machine) addAll(t *testing.T, c *card) {
 	}
 }
 
-// addGolden has lm make an image, and puts it into /images and the outputs that
-// are recorded in it into /golden.
+// addGolden runs lm, which writes an image. It adds the image to /images, and the golden data of
+// its outputs to /golden.
 func (m *machine) addGolden(t *testing.T, name string, args ...string) {
 	t.Helper()
-	path, image := made(t, args...)
-	m.add(t, "/images/"+name+".lmb", path)
+	path, image := makeImage(t, args...)
+	m.addFile(t, "/images/"+name+".lmb", path)
 	for i := range image.Tensors {
 		if o := &image.Tensors[i]; o.Role == gen.RoleOutput && o.Data != nil {
 			m.files["/golden/"+name+"/"+o.Name] = o.Data
@@ -211,8 +221,8 @@ func (m *machine) addGolden(t *testing.T, name string, args ...string) {
 	}
 }
 
-// addTransfer puts a listing that moves data into /images, with new data for
-// its input, which are to come back as its output.
+// addTransfer adds the image of a listing that copies an input to an output. It also adds new data
+// for the input, and the same data as golden data of the output.
 func (m *machine) addTransfer(t *testing.T, name, input, output string, size int) {
 	t.Helper()
 	m.addListing(t, name, "")
@@ -220,11 +230,11 @@ func (m *machine) addTransfer(t *testing.T, name, input, output string, size int
 	m.files["/input/"+input], m.files["/golden/"+name+"/"+output] = data, data
 }
 
-// once leaves of repeated loads of one place the last, without the bits that
-// are free.
-func once(trace []access, free map[uint64]uint64) (out []access) {
+// dropRepeatedLoads returns the trace with only the last load of each series of equal loads, and
+// without the free bits of values.
+func dropRepeatedLoads(trace []access, freeBits map[uint64]uint64) (out []access) {
 	for _, a := range trace {
-		a.value &^= free[a.offset]
+		a.value &^= freeBits[a.offset]
 		if n := len(out); n > 0 && !a.store && !out[n-1].store && a.offset == out[n-1].offset &&
 			a.width == out[n-1].width {
 			out = out[:n-1]

@@ -6,9 +6,10 @@ import (
 	"testing"
 )
 
-// TestGuestReplaysOnAServedSimulator: every capture and workload, on the
-// maker's own simulator where there is one (LM_TTSIM_WH, LM_TTSIM_BH), through
-// a real kernel: without and behind an IOMMU, and under the maker's driver.
+// TestGuestReplaysOnAServedSimulator replays every capture and workload in a guest, on the vendor's
+// simulator of each chip, which is served as a device. The simulator is named by LM_TTSIM_WH or
+// LM_TTSIM_BH. The test uses each backend: without and behind an IOMMU, and with the vendor's
+// driver.
 func TestGuestReplaysOnAServedSimulator(t *testing.T) {
 	t.Parallel()
 	for i, variable := range []string{"LM_TTSIM_WH", "LM_TTSIM_BH"} {
@@ -18,17 +19,17 @@ func TestGuestReplaysOnAServedSimulator(t *testing.T) {
 			if library == "" {
 				t.Skip("needs the vendor's simulator (" + variable + " is not set)")
 			}
-			for _, way := range append(onServed, onServedByDriver) {
-				t.Run(way.lane, func(t *testing.T) {
-					m, console := inside(t, func(m *machine) {
-						way.setUp(t, m)
-						m.serveTo(t, "ttsim:"+library)
-						m.addAll(t, c)
-					}, way.lane, fmt.Sprintf("ready %s\ngolden $%[1]s /images/%[1]s/*.lmb\n",
+			for _, backend := range append(servedBackends, vendorDriverBackend) {
+				t.Run(backend.name, func(t *testing.T) {
+					m, console := runInside(t, func(m *machine) {
+						backend.setUp(t, m)
+						m.addServed(t, "ttsim:"+library)
+						m.addAllImages(t, c)
+					}, backend.name, fmt.Sprintf("ready %s\ngolden $%[1]s /images/%[1]s/*.lmb\n",
 						c.board))
 					t.Log(console)
-					if m.served != nil {
-						t.Error(m.served)
+					if m.serversErr != nil {
+						t.Error(m.serversErr)
 					}
 				})
 			}

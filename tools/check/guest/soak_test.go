@@ -13,19 +13,19 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// soaks are what frames go through, and how many where nobody asks for more
-// (LM_SOAK_FRAMES, ./build.sh soak).
-var soaks = []struct {
-	load   string
+// soakLoads are the devices that process frames, with the default number of frames.
+// LM_SOAK_FRAMES sets another number (./build.sh soak).
+var soakLoads = []struct {
+	device string
 	frames int
 	setUp  func(*testing.T, *machine)
 }{
 	{"nvme", 1000, func(t *testing.T, m *machine) { m.addListing(t, "nvme", "") }},
 	{"wormhole", 200, func(t *testing.T, m *machine) {
-		m.serveTo(t, "mock:wormhole")
-		_, image := made(t, append([]string{"import"}, allChips[0].captures["twoop"]...)...)
+		m.addServed(t, "mock:wormhole")
+		_, image := makeImage(t, append([]string{"import"}, allChips[0].captures["twoop"]...)...)
 		image.Sequences = append(image.Sequences,
-			lmb.Sequence{Name: "safe", Commands: intoReset(t, image.Sequences[0].Commands)})
+			lmb.Sequence{Name: "safe", Commands: resetCommands(t, image.Sequences[0].Commands)})
 		file, err := lmb.Encode(image)
 		if err != nil {
 			t.Fatal(err)
@@ -39,50 +39,53 @@ var soaks = []struct {
 	}},
 }
 
-// intoReset are the commands by which the capture begins: a window on the registers, and the
-// store to them that holds cores in reset.
-func intoReset(t *testing.T, commands []lmb.Command) []lmb.Command {
+// resetCommands returns the first commands of the capture: the Point command for the registers, and
+// the Write command that keeps cores in reset.
+func resetCommands(t *testing.T, commands []lmb.Command) []lmb.Command {
 	t.Helper()
 	for i := range commands[1:] {
 		if commands[i].Opcode == gen.OpcodePoint && commands[i+1].Opcode == gen.OpcodeWrite {
 			return commands[i : i+2 : i+2]
 		}
 	}
-	t.Fatal("no store behind a window")
+	t.Fatal("no Write command after a Point command")
 	return nil
 }
 
-var soaked = regexp.MustCompile(
+// soakSummary matches the numbers in the summary that the guest prints.
+var soakSummary = regexp.MustCompile(
 	`: (\d+) frames of \d+ bytes, (\d+) kills, (\d+) faults of the device, (\d+) frames twice`)
 
-// TestFramesBearKillsAndFaults: each frame comes, whole and right and in order, past kills and
-// faults of the device after every thousand, or every tenth of fewer.
-func TestFramesBearKillsAndFaults(t *testing.T) {
+// TestFramesSurviveKillsAndFaults requires that each frame arrives complete, right and in order,
+// although lmrun is killed or the device fails after every thousand frames, or ten times if there
+// are fewer than 10000 frames.
+func TestFramesSurviveKillsAndFaults(t *testing.T) {
 	t.Parallel()
-	for _, s := range soaks {
-		t.Run(s.load, func(t *testing.T) {
-			frames := s.frames
-			if asked := os.Getenv("LM_SOAK_FRAMES"); asked != "" {
+	for _, load := range soakLoads {
+		t.Run(load.device, func(t *testing.T) {
+			frames := load.frames
+			if text := os.Getenv("LM_SOAK_FRAMES"); text != "" {
 				var err error
-				if frames, err = strconv.Atoi(asked); err != nil || frames < 1 {
-					t.Fatalf("LM_SOAK_FRAMES is %q", asked)
+				if frames, err = strconv.Atoi(text); err != nil || frames < 1 {
+					t.Fatalf("LM_SOAK_FRAMES must be a number of frames, not %q", text)
 				}
 			}
-			m, console := inside(t, func(m *machine) {
-				s.setUp(t, m)
-				m.processors = 2 // frames are fed while lmrun runs
+			m, console := runInside(t, func(m *machine) {
+				load.setUp(t, m)
+				m.processors = 2 // PID 1 writes frames while lmrun runs
 				if limit, err := time.ParseDuration(cmp.Or(os.Getenv("LM_SOAK_TIME"),
 					"30m")); err == nil {
 					m.timeout = limit
 				}
-			}, "pci", fmt.Sprintf("ready\nsoak %s %d %d\n", s.load, frames, min(1000, frames/10)))
-			if m.served != nil {
-				t.Error(m.served)
+			}, "pci", fmt.Sprintf("ready\nsoak %s %d %d\n", load.device, frames,
+				min(1000, frames/10)))
+			if m.serversErr != nil {
+				t.Error(m.serversErr)
 			}
 			t.Log(console)
-			if counts := soaked.FindStringSubmatch(console); counts != nil {
+			if counts := soakSummary.FindStringSubmatch(console); counts != nil {
 				t.Logf("evidence: %s frames through %s checked past kills and faults", counts[1],
-					s.load)
+					load.device)
 				kills, _ := strconv.Atoi(counts[2])
 				faults, _ := strconv.Atoi(counts[3])
 				t.Logf("evidence: %d kills and faults in the middle of frames", kills+faults)

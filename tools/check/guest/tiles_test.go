@@ -8,26 +8,26 @@ import (
 	"testing"
 )
 
-// addTiles puts images that no capture is of into /images: a core that masters
-// the bus, and stores to a rectangle of tiles and through write-combining
-// mappings.
-func (m *machine) addTiles(t *testing.T, c *card) {
+// addTileImages adds images for features that no capture uses: a core that is a bus master, stores
+// to a rectangle of tiles, and copies through write-combining mappings.
+func (m *machine) addTileImages(t *testing.T, c *chip) {
 	t.Helper()
-	m.addHosted(t, c)
-	m.addRectangle(t, c)
-	m.addCombined(t, c)
+	m.addHostMemoryImage(t, c)
+	m.addRectangleImage(t, c)
+	m.addWriteCombiningImage(t, c)
 }
 
-// hostedBytes is what the core moves: more than a page, which the IOMMU may
-// have elsewhere, and no more than a request of Wormhole's.
-const hostedBytes = 6 << 10
+// hostMemoryBytes is the number of bytes that the core copies. It is more than a page, because the
+// IOMMU may map two pages to separate memory, and not more than one request on Wormhole can have.
+const hostMemoryBytes = 6 << 10
 
-// addHosted: a core of a tile takes data from host memory, adds to them, brings
-// them back to other host memory and says so there (testdata/kernels/noc_host.c).
-func (m *machine) addHosted(t *testing.T, c *card) {
+// addHostMemoryImage adds an image in which a core copies data from host memory, adds a number to
+// them, copies them to other host memory, and stores there that it has finished
+// (testdata/kernels/noc_host.c).
+func (m *machine) addHostMemoryImage(t *testing.T, c *chip) {
 	t.Helper()
 	const add = 0x01020304
-	data := xorshift32(91, hostedBytes)
+	data := xorshift32(91, hostMemoryBytes)
 	var sum []byte
 	for i := 0; i < len(data); i += 4 {
 		sum = binary.LittleEndian.AppendUint32(sum, binary.LittleEndian.Uint32(data[i:])+add)
@@ -58,11 +58,11 @@ main:
   poll.4  word+0x0 == 0x600df00d within 10s every 100us
   copy.8  result[:] <- to+0x0
   write.4 regs+0x121b0 0x47800
-`, c.board, c.ids, hostedBytes/4, c.tile, kernelCode(t, "noc_host_"+c.short), hostedBytes, c.pcie,
-		add))
+`, c.board, c.ids, hostMemoryBytes/4, c.tile, kernelCode(t, "noc_host_"+c.filePrefix),
+		hostMemoryBytes, c.pcieTile, add))
 }
 
-// kernelCode gives the code of a kernel of testdata, in hexadecimal digits.
+// kernelCode returns the code of a kernel in testdata, as hexadecimal digits.
 func kernelCode(t *testing.T, name string) string {
 	t.Helper()
 	file, err := elf.Open("../../../testdata/kernels/" + name + ".elf")
@@ -77,10 +77,11 @@ func kernelCode(t *testing.T, name string) string {
 	return hex.EncodeToString(code)
 }
 
-// addRectangle: one store reaches every tile of a rectangle, and no other.
-func (m *machine) addRectangle(t *testing.T, c *card) {
+// addRectangleImage adds an image in which one store must reach every tile of a rectangle, and no
+// other tile.
+func (m *machine) addRectangleImage(t *testing.T, c *chip) {
 	t.Helper()
-	first, last, beside := c.rectangle[0], c.rectangle[1], c.rectangle[2]
+	first, last, outside := c.rectangle[0], c.rectangle[1], c.rectangle[2]
 	text := fmt.Sprintf(`lightmetal 1
 target %s %s bar0 512MiB
 window all tlb size 1MiB
@@ -88,7 +89,7 @@ window one tlb size 1MiB
 main:
   point     one tile %s address 0x0
   write.4   one+0x4000 0x0
-`, c.board, c.ids, beside)
+`, c.board, c.ids, outside)
 	for _, ordering := range []string{"default", "strict", "posted"} {
 		value := xorshift32(uint32(len(ordering)), 64)
 		text += fmt.Sprintf("  point all tiles %s to %s address 0x0 ordering %s\n"+
@@ -98,16 +99,17 @@ main:
 				"  compare.4 one+0x4000 uint32 == hex %x\n", tile, ordering, value)
 		}
 		text += fmt.Sprintf("  point one tile %s address 0x0\n  expect.4 one+0x4000 == 0x0\n",
-			beside)
+			outside)
 	}
 	m.addImage(t, c.board+"/rectangle", text)
 }
 
-// combinedBytes are copied through write-combining mappings.
+// combinedBytes is the number of bytes that are copied through write-combining mappings.
 const combinedBytes = 4099
 
-// addCombined: blocks of odd sizes and places, in and out.
-func (m *machine) addCombined(t *testing.T, c *card) {
+// addWriteCombiningImage adds an image that copies blocks with odd sizes and odd offsets through a
+// write-combining mapping, to the chip and back.
+func (m *machine) addWriteCombiningImage(t *testing.T, c *chip) {
 	t.Helper()
 	m.files["/golden/"+c.board+"/combined/result"] = xorshift32(92, combinedBytes+1)[:combinedBytes]
 	m.addImage(t, c.board+"/combined", fmt.Sprintf(`lightmetal 1

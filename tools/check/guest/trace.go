@@ -7,37 +7,38 @@ import (
 	"strings"
 )
 
-// region is a memory region of QEMU's that is all of one BAR.
+// region is a memory region of QEMU that makes up one whole BAR.
 type region struct {
-	name           string // in QEMU's trace
-	vendor, device uint16
-	bar            uint8
-	size           uint64
+	name           string // name in QEMU's trace; see isNamedIn
+	vendor, device uint16 // ids of the PCI function that has the BAR
+	bar            uint8  // number of the BAR
+	size           uint64 // size of the BAR in bytes
 }
 
 var (
 	edu     = region{"edu-mmio", 0x1234, 0x11e8, 0, 1 << 20}
-	ivshmem = region{"", 0x1af4, 0x1110, 2, shmSize} // RAM, which QEMU cannot trace
+	ivshmem = region{"", 0x1af4, 0x1110, 2, shmSize} // memory, whose accesses QEMU cannot trace
 )
 
-// named tells whether a line is about the region, or about one of several that
-// make up the BAR, whose names begin with what stands in front of a *.
-func (of region) named(line string) bool {
+// isNamedIn reports whether a line of the trace is about the region. If the name of the region ends
+// in *, several memory regions make up the BAR, and the rest of the name is their common prefix.
+func (r region) isNamedIn(line string) bool {
 	_, name, _ := strings.Cut(line, " name '")
-	if start, several := strings.CutSuffix(of.name, "*"); several {
-		return strings.HasPrefix(name, start)
+	if prefix, isPrefix := strings.CutSuffix(r.name, "*"); isPrefix {
+		return strings.HasPrefix(name, prefix)
 	}
-	return name == of.name+"'"
+	return name == r.name+"'"
 }
 
 // access is one load or store that reached a region.
 type access struct {
-	store  bool
-	offset uint64 // bytes into the BAR
-	width  uint8  // bytes
-	value  uint64
+	store  bool   // false: a load
+	offset uint64 // offset in the BAR in bytes
+	width  uint8  // width in bytes
+	value  uint64 // value that was loaded or stored
 }
 
+// String implements fmt.Stringer.
 func (a access) String() string {
 	verb := "load"
 	if a.store {
@@ -46,17 +47,17 @@ func (a access) String() string {
 	return fmt.Sprintf("%s of %d bytes at %#x, value %#x", verb, a.width, a.offset, a.value)
 }
 
-// parseTrace reads the accesses to one region, in order, from QEMU's log of
-// memory_region_ops_read and _write. Other lines are none of its business.
-func parseTrace(log io.Reader, of region) ([]access, error) {
+// parseTrace returns the accesses to one region, in order, from QEMU's log of the events
+// memory_region_ops_read and memory_region_ops_write. It ignores all other lines.
+func parseTrace(log io.Reader, traced region) ([]access, error) {
 	var accesses []access
 	lines := bufio.NewScanner(log)
 	for number := 1; lines.Scan(); number++ {
 		line := lines.Text()
-		if !strings.HasPrefix(line, "memory_region_ops_") || !of.named(line) {
+		if !strings.HasPrefix(line, "memory_region_ops_") || !traced.isNamedIn(line) {
 			continue
 		}
-		a, err := parseLine(line, of)
+		a, err := parseTraceLine(line, traced)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w: %s", number, err, line)
 		}
@@ -65,10 +66,10 @@ func parseTrace(log io.Reader, of region) ([]access, error) {
 	return accesses, lines.Err()
 }
 
-// parseLine reads, for instance
+// parseTraceLine parses one line of the trace, such as:
 //
 //	memory_region_ops_read cpu 1 mr 0x560a addr 0x10000000 value 0x10000ed size 4 name 'edu-mmio'
-func parseLine(line string, of region) (access, error) {
+func parseTraceLine(line string, traced region) (access, error) {
 	var verb, owner string
 	var cpu int
 	var address, value, size uint64
@@ -79,26 +80,27 @@ func parseLine(line string, of region) (access, error) {
 	if verb != "read" && verb != "write" || size != 1 && size != 2 && size != 4 && size != 8 {
 		return access{}, fmt.Errorf("neither a read nor a write of 1, 2, 4 or 8 bytes")
 	}
-	// A BAR lies at a multiple of its size. A load of all ones is logged with
-	// 64 of them whatever its width.
-	return access{verb == "write", address % of.size, uint8(size), value & bits(uint8(size))}, nil
+	// The address of a BAR is a multiple of its size. If a load returns all ones, QEMU logs 64
+	// ones, even if the load is narrower: keep only the bits of the width.
+	width := uint8(size)
+	return access{verb == "write", address % traced.size, width, value & widthMask(width)}, nil
 }
 
-// servedRegion is a BAR of the served device behind a socket.
-func servedRegion(socket string, bar uint8) string {
+// servedRegionName returns the name, in QEMU's trace, of a BAR of the device served on a socket.
+func servedRegionName(socket string, bar uint8) string {
 	return fmt.Sprintf("vfio-user:%s:region%d+", socket, bar)
 }
 
-// parseServed reads the accesses to one BAR of a served device, in order, from
-// QEMU's log of vfio_region_read and _write, for instance
+// parseServedTrace returns the accesses to one BAR of a served device, in order, from QEMU's log of
+// the events vfio_region_read and vfio_region_write, such as:
 //
 //	vfio_region_write  (vfio-user:/tmp/s:region0+0x20, 0x80, 4)
 //	vfio_region_read  (vfio-user:/tmp/s:region0+0x20, 4) = 0x80
-func parseServed(log io.Reader, region string) ([]access, error) {
+func parseServedTrace(log io.Reader, regionName string) ([]access, error) {
 	var accesses []access
 	lines := bufio.NewScanner(log)
 	for number := 1; lines.Scan(); number++ {
-		verb, rest, ok := strings.Cut(lines.Text(), "  ("+region)
+		verb, rest, ok := strings.Cut(lines.Text(), "  ("+regionName)
 		if !ok {
 			continue
 		}
@@ -116,11 +118,11 @@ func parseServed(log io.Reader, region string) ([]access, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w: %s", number, err, lines.Text())
 		}
-		a.value &= bits(a.width)
+		a.value &= widthMask(a.width)
 		accesses = append(accesses, a)
 	}
 	return accesses, lines.Err()
 }
 
-// bits is all the bits of a width in bytes.
-func bits(width uint8) uint64 { return ^uint64(0) >> (64 - 8*uint(width)) }
+// widthMask returns a mask with all bits of a value that is `width` bytes wide.
+func widthMask(width uint8) uint64 { return ^uint64(0) >> (64 - 8*uint(width)) }

@@ -10,20 +10,21 @@ import (
 	"testing"
 )
 
-// trial skips what takes minutes.
-func trial(t *testing.T) {
+// skipUnlessTrials skips a test that takes minutes, unless LM_RECORD_TRIALS is 1.
+func skipUnlessTrials(t *testing.T) {
 	t.Helper()
 	if os.Getenv("LM_RECORD_TRIALS") != "1" {
-		t.Skip("trials of minutes: ./build.sh record-trials")
+		t.Skip("takes minutes; ./build.sh record-trials runs it")
 	}
 }
 
-// TestRecordedTrialsOfMemtool, Debian's, which maps its resource to read only, or
-// physical memory: on registers of edu and of the NVMe controller. What is
-// imported of what it reads last, edu's identification, holds on the mock.
+// TestRecordedTrialsOfMemtool records Debian's memtool on registers of edu and of the NVMe
+// controller. memtool maps the resource file, for loads read-only, or physical memory. The image
+// imported from its accesses to edu, which ends with a load of edu's identification, is replayed on
+// the mock.
 func TestRecordedTrialsOfMemtool(t *testing.T) {
 	t.Parallel()
-	trial(t)
+	skipUnlessTrials(t)
 	for name, runs := range map[string][]string{
 		"edu": {"mw -l ADDRESS+4 0x12345678", "md -l ADDRESS+8", "mw -l -d PATH 4 0x9abcdef0",
 			"md -l -s PATH 0+8", "mw -q -d PATH 0x80 0x1122334455667788", "md -q -s PATH 0x80+8",
@@ -32,15 +33,15 @@ func TestRecordedTrialsOfMemtool(t *testing.T) {
 			"md -w -s PATH 0x24+4"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := map[string]region{"edu": edu, "nvme": nvmeBar}[name]
-			file, _ := recordedIn(t, of, "resource0",
-				func(m *machine) { m.addDebian(t, "/usr/bin/memtool") },
+			traced := map[string]region{"edu": edu, "nvme": nvmeBar}[name]
+			file, _ := recordPrograms(t, traced, "resource0",
+				func(m *machine) { m.addDebianPrograms(t, "/usr/bin/memtool") },
 				strings.Fields("/usr/bin/memtool "+strings.Join(runs, " ; /usr/bin/memtool "))...)
 			if name == "nvme" {
 				return
 			}
-			path, _ := made(t, "import", "--from", "record", saved(t, file))
-			if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
+			path, _ := makeImage(t, "import", "--from", "record", writeTempImage(t, file))
+			if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
 				path).CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
@@ -48,13 +49,13 @@ func TestRecordedTrialsOfMemtool(t *testing.T) {
 	}
 }
 
-// TestRecordedTrialsThroughAnInnerQemu: what the page of board files says of a card
-// that QEMU passes to a guest. The card is edu, the machine with the IOMMU this
-// guest, in which Debian's QEMU passes it on. Its trace has what reached edu, and
-// an image made of it does the same on the mock.
-func TestRecordedTrialsThroughAnInnerQemu(t *testing.T) {
+// TestRecordedTrialsOfNestedQemu tests what the page about board files says about a card that QEMU
+// passes through to a guest. Here the card is edu, and the host with an IOMMU is the guest of this
+// test: in it, Debian's QEMU passes edu through to an inner guest. The trace of the inner QEMU must
+// be equal to the trace of the outer one, and an image imported from it is replayed on the mock.
+func TestRecordedTrialsOfNestedQemu(t *testing.T) {
 	t.Parallel()
-	trial(t)
+	skipUnlessTrials(t)
 	program := filepath.Join(t.TempDir(), "program")
 	c := exec.Command("aarch64-linux-gnu-gcc", "-O2", "-ffreestanding", "-mgeneral-regs-only",
 		"-nostdlib", "-static", "-Wl,-N,--build-id=none,-Ttext=0x40100000",
@@ -62,12 +63,12 @@ func TestRecordedTrialsThroughAnInnerQemu(t *testing.T) {
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	m, console := inside(t, func(m *machine) {
-		m.virt, m.kernel = iommu, tool(t, "LM_GUEST_NEW_KERNEL")
+	m, console := runInside(t, func(m *machine) {
+		m.machineType, m.kernel = iommuMachine, fromEnv(t, "LM_GUEST_NEW_KERNEL")
 		m.addModules(t, "LM_GUEST_NEW_MODULES")
-		m.addDebian(t, "/usr/bin/qemu-system-aarch64")
-		m.add(t, "/program", program)
-		m.traceIt()
+		m.addDebianPrograms(t, "/usr/bin/qemu-system-aarch64")
+		m.addFile(t, "/program", program)
+		m.enableTrace()
 	}, "vfio", `ready edu
 run 0 "" /usr/bin/qemu-system-aarch64 -M virt,highmem=off -accel tcg -cpu cortex-a53 -m 16 \
   -nodefaults -display none -device vfio-pci,host=@edu,x-no-mmap=on,addr=1,rombar=0 \
@@ -81,11 +82,11 @@ show-file trace: /tmp/trace
 		}
 	}
 	name := regexp.MustCompile(`[0-9a-f:]+\.[0-7]`).FindString(inner.String())
-	got, err := parseServed(strings.NewReader(inner.String()), name+":region0+")
+	got, err := parseServedTrace(strings.NewReader(inner.String()), name+":region0+")
 	if err != nil {
 		t.Fatal(err)
 	}
-	outer, err := os.Open(m.trace)
+	outer, err := os.Open(m.traceFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,9 +96,9 @@ show-file trace: /tmp/trace
 		t.Fatalf("%v: the inner QEMU's trace has %v, the outer's %v", err, got, want)
 	}
 	t.Logf("evidence: %d accesses in the inner QEMU's trace equal to the outer's", len(got))
-	path, _ := made(t, "import", "--from", "qemu", "--region", name, "--board", "edu",
-		saved(t, []byte(inner.String())))
-	if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
+	path, _ := makeImage(t, "import", "--from", "qemu", "--region", name, "--board", "edu",
+		writeTempImage(t, []byte(inner.String())))
+	if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
 		path).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

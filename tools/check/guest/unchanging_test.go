@@ -12,14 +12,15 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// TestGuestTellsFilesThatNobodyCanChange: a signed image is copied, so that who
-// can write the file changes nothing, but for one that fs-verity keeps, and one
-// on a superblock that is read-only. A read-only mount of it is no such promise.
-func TestGuestTellsFilesThatNobodyCanChange(t *testing.T) {
+// TestGuestDetectsFilesThatCannotChange checks which signed images lmrun copies, because another
+// process could change the file. It does not copy a file that fs-verity protects, or a file on a
+// file system whose superblock is read-only. A read-only mount of a writable superblock is not
+// sufficient.
+func TestGuestDetectsFilesThatCannotChange(t *testing.T) {
 	t.Parallel()
-	inside(t, func(m *machine) {
-		m.kernel = tool(t, "LM_GUEST_NEW_KERNEL")
-		m.add(t, "/lmrun", static(t, "lightmetal/tools/lmrun", "-tags", "signed"))
+	runInside(t, func(m *machine) {
+		m.kernel = fromEnv(t, "LM_GUEST_NEW_KERNEL")
+		m.addFile(t, "/lmrun", buildForGuest(t, "lightmetal/tools/lmrun", "-tags", "signed"))
 		image := lmbtest.File(t, `lightmetal 1
 target ivshmem 1af4:1110 bar2 1MiB
 window m bar2 offset 0x0 size 1MiB
@@ -36,13 +37,13 @@ main:
 			lmb.SignatureBlock(0, key.Public().(ed25519.PublicKey),
 				ed25519.Sign(key, digest[:]))...)
 		m.files["/keys"] = fmt.Appendf(nil, "%x\n", []byte(key.Public().(ed25519.PublicKey)))
-		m.drives = []string{ext4(t)}
+		m.drives = []string{createExt4(t)}
 	}, "pci", "unchanging\n")
 }
 
-// ext4 makes a drive with an empty file system that can have files with
-// fs-verity: blocks as large as the guest's pages.
-func ext4(t *testing.T) string {
+// createExt4 creates a drive with an empty ext4 file system, and returns the path of its file.
+// fs-verity needs blocks that are as large as the guest's pages.
+func createExt4(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ext4")
 	if err := writeZeros(path, 16<<20); err != nil {

@@ -8,23 +8,23 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// vfioModules are what VFIO behind a virtual IOMMU takes, in order.
+// vfioModules are the kernel modules that VFIO needs with a virtual IOMMU, in the order of loading.
 var vfioModules = []string{"virtio-iommu.ko", "vfio.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko",
 	"vfio-pci.ko"}
 
-// behindIOMMU puts all devices behind a virtual IOMMU. QEMU's other one for
-// arm64, SMMUv3, refuses a device that somebody serves. The kernel finds its
-// driver only when process 1 loads it, and gives what a device has until then:
-// without a wait, so that the drives of outputs are there before process 1 is.
-func (m *machine) behindIOMMU() {
-	m.virt = "virt,gic-version=3"
-	m.extra = append(m.extra, "-device", "virtio-iommu-pci,addr=7")
+// addIOMMU puts all devices behind a virtio-iommu. QEMU's other IOMMU for arm64, SMMUv3, does not
+// accept served devices. The driver of virtio-iommu is a module, which PID 1 loads. By default the
+// kernel waits for this driver before it probes the devices. With deferred_probe_timeout=0 it does
+// not wait, so that the drives of outputs exist before PID 1 starts.
+func (m *machine) addIOMMU() {
+	m.machineType = "virt,gic-version=3"
+	m.extraArgs = append(m.extraArgs, "-device", "virtio-iommu-pci,addr=7")
 	m.kernelArgs += " deferred_probe_timeout=0"
 }
 
-// vfioDevices are the PCI functions, by ids or by address, that lmrun's flags
-// name with vfio:.
-func vfioDevices(flags []string) (functions []string) {
+// vfioFunctions returns the PCI functions of the flags `-device vfio:FUNCTION` of lmrun. Each is
+// named by its ids or its address.
+func vfioFunctions(flags []string) (functions []string) {
 	for i, flag := range flags {
 		name, value, inline := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(flag, "-"), "-"),
 			"=")
@@ -39,10 +39,10 @@ func vfioDevices(flags []string) (functions []string) {
 	return functions
 }
 
-// byVFIO has process 1 hand functions to the kernel's VFIO, and then replay the
-// image with the flags of the command line.
-func (m *machine) byVFIO(functions []string, image string) error {
-	m.behindIOMMU()
+// setUpVFIO configures lminit to bind functions to vfio-pci, and then to replay the image with the
+// flags of the command line.
+func (m *machine) setUpVFIO(functions []string, image string) error {
+	m.addIOMMU()
 	var ids, binds string
 	for _, function := range functions {
 		if strings.Count(function, ":") == 1 {
@@ -53,9 +53,9 @@ func (m *machine) byVFIO(functions []string, image string) error {
 	}
 	var config strings.Builder
 	for _, name := range vfioModules {
-		data, err := files.Read(filepath.Join(m.modules, name), programMax)
+		data, err := files.Read(filepath.Join(m.moduleDir, name), programBytesMax)
 		if err != nil {
-			return fmt.Errorf("vfio: takes -modules, a folder with %s of the kernel: %w",
+			return fmt.Errorf("vfio: requires -modules, a directory with the kernel's %s: %w",
 				strings.Join(vfioModules, ", "), err)
 		}
 		m.files["/modules/"+name] = data

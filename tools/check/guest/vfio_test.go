@@ -11,27 +11,27 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-func TestFunctionsThatFlagsNameByVFIO(t *testing.T) {
+func TestVFIOFunctionsInFlags(t *testing.T) {
 	t.Parallel()
 	flags := []string{"-seal", "-device", "vfio:1e52:401e", "--device=vfio:0000:00:04.0", "-device",
 		"pci:1234:11e8", "-output", "y=vfio:1:2", "-device"}
-	if got := vfioDevices(flags); !slices.Equal(got, []string{"1e52:401e", "0000:00:04.0"}) {
+	if got := vfioFunctions(flags); !slices.Equal(got, []string{"1e52:401e", "0000:00:04.0"}) {
 		t.Error(got)
 	}
 }
 
-func TestProcessOneIsToldWhatVFIOTakes(t *testing.T) {
+func TestVFIOModulesAndBindingsAreConfigured(t *testing.T) {
 	t.Parallel()
-	m := &machine{files: map[string][]byte{}, modules: t.TempDir()}
-	if err := m.byVFIO([]string{"1e52:401e"}, "/image.lmb"); err == nil {
-		t.Error("a folder without modules")
+	m := &machine{files: map[string][]byte{}, moduleDir: t.TempDir()}
+	if err := m.setUpVFIO([]string{"1e52:401e"}, "/image.lmb"); err == nil {
+		t.Error("accepted: a directory without modules")
 	}
 	for _, name := range vfioModules {
-		if err := os.WriteFile(filepath.Join(m.modules, name), []byte(name), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(m.moduleDir, name), []byte(name), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := m.byVFIO([]string{"1e52:401e", "0000:00:04.0", "1e52:b140"},
+	if err := m.setUpVFIO([]string{"1e52:401e", "0000:00:04.0", "1e52:b140"},
 		"/image.lmb"); err != nil {
 		t.Fatal(err)
 	}
@@ -49,9 +49,9 @@ image /image.lmb
 	}
 }
 
-// otherInput is a for the program of the captures, and what it makes of that
-// and the recorded b: max(a + b - 100, 0).
-func otherInput(image *lmb.Image) (input, want []byte) {
+// newTwoopInput returns a new input a for the program twoop, and the expected output d for a and
+// the default input b. The program computes max(a + b - 100, 0).
+func newTwoopInput(image *lmb.Image) (input, want []byte) {
 	var recorded []byte
 	for i := range image.Tensors {
 		if image.Tensors[i].Name == "b" {
@@ -59,20 +59,19 @@ func otherInput(image *lmb.Image) (input, want []byte) {
 		}
 	}
 	for i := range uint32(256) {
-		a, b := int32(i*i)-1000, int32(number(recorded[4*i:4*i+4]))
+		a, b := int32(i*i)-1000, int32(littleEndianValue(recorded[4*i:4*i+4]))
 		input = binary.LittleEndian.AppendUint32(input, uint32(a))
 		want = binary.LittleEndian.AppendUint32(want, uint32(max(a+b-100, 0)))
 	}
 	return input, want
 }
 
-// TestOneCommandReplaysOnAMockBehindAKernel by each lane, with new input: what
-// ./build.sh qemu IMAGE --with does. The program of the capture computes
-// max(a + b - 100, 0).
-func TestOneCommandReplaysOnAMockBehindAKernel(t *testing.T) {
+// TestReplayOnServedMockWithEachBackend replays twoop with a new input on a served mock, with each
+// backend, as `./build.sh qemu IMAGE --with` does.
+func TestReplayOnServedMockWithEachBackend(t *testing.T) {
 	t.Parallel()
-	path, image := made(t, append([]string{"import"}, twoop("wh", "1,1")...)...)
-	input, want := otherInput(image)
+	path, image := makeImage(t, append([]string{"import"}, twoopImport("wh", "1,1")...)...)
+	input, want := newTwoopInput(image)
 	for _, device := range []string{"pci:1e52:401e", "vfio:1e52:401e", "vfio:0000:00:08.0"} {
 		t.Run(device, func(t *testing.T) {
 			dir := t.TempDir()
@@ -81,18 +80,18 @@ func TestOneCommandReplaysOnAMockBehindAKernel(t *testing.T) {
 				t.Fatal(err)
 			}
 			var console bytes.Buffer
-			m := &machine{kernel: tool(t, "LM_GUEST_NEW_KERNEL"),
-				modules: tool(t, "LM_GUEST_NEW_MODULES"), lmrun: tool(t, "LM_GUEST_LMRUN"),
+			m := &machine{kernel: fromEnv(t, "LM_GUEST_NEW_KERNEL"),
+				moduleDir: fromEnv(t, "LM_GUEST_NEW_MODULES"), lmrun: fromEnv(t, "LM_GUEST_LMRUN"),
 				files: map[string][]byte{},
-				dir:   dir, timeout: bootLimit, stdout: &console}
-			m.serveTo(t, "mock:wormhole")
+				dir:   dir, timeout: bootTimeout, stdout: &console}
+			m.addServed(t, "mock:wormhole")
 			exit, err := m.replay(path, []string{"-device", device, "-input", "a=" + a, "-output",
 				"d=" + d})
-			if exit != 0 || err != nil || m.served != nil {
-				t.Fatalf("exit %d, %v, %v\n%s", exit, err, m.served, &console)
+			if exit != 0 || err != nil || m.serversErr != nil {
+				t.Fatalf("exit %d, %v, %v\n%s", exit, err, m.serversErr, &console)
 			}
 			if got, err := os.ReadFile(d); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("another output, %v\n%s", err, &console)
+				t.Errorf("the output is wrong, or error %v\n%s", err, &console)
 			}
 		})
 	}

@@ -9,77 +9,84 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// windows are the hardware windows that a run sits in, where a device has them.
-type windows struct {
-	tlb   *boards.TLBLayout
-	slots map[uint16]int   // by window of the image
-	aimed map[uint16]place // where its first byte is now
+// tlbWindows are the TLB windows of a device that the windows of an image use.
+type tlbWindows struct {
+	layout *boards.TLBLayout
+	// The key of both maps is the index of the window in the image.
+	slots     map[uint16]int         // number of the TLB window
+	positions map[uint16]barPosition // position of the first byte; changed by Point commands
 }
 
-// place is in a BAR.
-type place struct {
+// barPosition is a position in the BARs of a device.
+type barPosition struct {
 	bar    uint8
-	offset uint64
+	offset uint64 // in bytes
 }
 
-// from has the TLB windows of an image sit in hardware windows from a slot on,
-// as lmrun's -window does.
-func from(slot int, image *lmb.Image, of region) *windows {
-	w := &windows{boards.FindByID(of.vendor, of.device).TLB, map[uint16]int{}, map[uint16]place{}}
+// newTLBWindows assigns the slots from firstSlot on to the TLB windows of an image, in the order of
+// the image, as lmrun does with the flag -window.
+func newTLBWindows(firstSlot int, image *lmb.Image, traced region) *tlbWindows {
+	w := &tlbWindows{
+		layout:    boards.FindByID(traced.vendor, traced.device).TLB,
+		slots:     map[uint16]int{},
+		positions: map[uint16]barPosition{},
+	}
 	for i := range image.Windows {
 		if image.Windows[i].Kind == gen.WindowKindTlb {
-			w.slots[uint16(i)] = slot
-			slot++
+			w.slots[uint16(i)] = firstSlot
+			firstSlot++
 		}
 	}
 	return w
 }
 
-// point adds the stores that aim a window, and the load that makes sure of
-// them: what a Point is on a device without a driver.
-func (e *expander) point(where string, c *lmb.Command) error {
-	if e.windows == nil {
-		return fmt.Errorf("no device of QEMU has windows to point")
+// addPoint appends the accesses of a Point command on a device without a kernel driver: the stores
+// that program a TLB window, and a load, after which the stores have reached the device.
+func (e *expander) addPoint(name string, c *lmb.Command) error {
+	if e.tlb == nil {
+		return fmt.Errorf("the device has no TLB windows")
 	}
-	l, slot := e.windows.tlb, e.windows.slots[c.Window]
-	g := l.GroupOf(slot)
+	layout, slot := e.tlb.layout, e.tlb.slots[c.Window]
+	group := layout.GroupOf(slot)
 	target, _ := boards.UnpackTileRoute(c.Mask)
-	inside := c.Value & (g.Size - 1)
-	words, ok := l.EncodeWindow(g, target, c.Value-inside)
+	offsetInWindow := c.Value & (group.Size - 1)
+	words, ok := layout.EncodeWindow(group, target, c.Value-offsetInWindow)
 	if !ok {
-		return fmt.Errorf("window %d cannot be pointed there", slot)
+		return fmt.Errorf("TLB window %d cannot encode this target", slot)
 	}
-	e.windows.aimed[c.Window] = place{g.Bar, g.WindowOffset(slot) + inside}
-	if l.ConfigBar != e.region.bar {
+	e.tlb.positions[c.Window] = barPosition{group.Bar, group.WindowOffset(slot) + offsetInWindow}
+	if layout.ConfigBar != e.region.bar {
 		return nil
 	}
-	at := step{place: where, offset: l.ConfigOffset + uint64(slot)*l.ConfigStride,
-		width: l.ConfigWidth}
-	for register := uint64(0); register < l.ConfigStride; register += uint64(l.ConfigWidth) {
-		store := at
-		store.store, store.data = true,
-			littleEndian(chips.LoadRegister(&words, register, l.ConfigWidth))[:l.ConfigWidth]
+	next := step{command: name, offset: layout.ConfigOffset + uint64(slot)*layout.ConfigStride,
+		width: layout.ConfigWidth}
+	width := uint64(layout.ConfigWidth)
+	for register := uint64(0); register < layout.ConfigStride; register += width {
+		store := next
+		value := chips.LoadRegister(&words, register, layout.ConfigWidth)
+		store.store, store.data = true, littleEndianBytes(value)[:width]
 		store.offset += register
 		e.steps = append(e.steps, store)
 	}
-	at.offset += l.ConfigStride - uint64(l.ConfigWidth)
-	e.steps = append(e.steps, at)
+	next.offset += layout.ConfigStride - width
+	e.steps = append(e.steps, next)
 	return nil
 }
 
-// where is the first byte of a window, if it is in the region.
-func (e *expander) where(window uint16) (offset uint64, ok bool) {
+// windowOffset returns the offset in the region of the first byte of a window; ok is false if the
+// window is not in the region.
+func (e *expander) windowOffset(window uint16) (offset uint64, ok bool) {
 	w := &e.image.Windows[window]
-	target := &e.image.Devices[w.Device]
-	if target.Vendor != e.region.vendor || target.Device != e.region.device {
+	device := &e.image.Devices[w.Device]
+	if device.Vendor != e.region.vendor || device.Device != e.region.device {
 		return 0, false
 	}
 	switch {
 	case w.Kind == gen.WindowKindBar:
 		return w.Offset, w.Bar == e.region.bar
-	case w.Kind == gen.WindowKindTlb && e.windows != nil:
-		at := e.windows.aimed[window]
-		return at.offset, at.bar == e.region.bar
+	case w.Kind == gen.WindowKindTlb && e.tlb != nil:
+		position := e.tlb.positions[window]
+		return position.offset, position.bar == e.region.bar
 	}
 	return 0, false
 }

@@ -129,9 +129,9 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 		}
 	}
 	for _, needed := range []string{"runtime.(*Replay).executeSequence",
-		"runtime.(*Replay).checkExpect",
+		"runtime.(*Replay).finishExpect",
 		"hal.(*configSpace).Load", "hal.(*device).ProgramWindow", "hal.(*ttBackend).programWindow",
-		"hal.pread", "hal.walk"} {
+		"hal.pread", "hal.executeWalk"} {
 		if !slices.ContainsFunc(names,
 			func(name string) bool { return strings.HasSuffix(name, needed) }) {
 			t.Errorf("%s was not found among the functions that a run calls", needed)

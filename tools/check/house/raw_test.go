@@ -11,7 +11,7 @@ import (
 
 // afterFreeze are the functions from which lmrun calls everything that it does after Freeze,
 // except closing what is open when the runs are over.
-var afterFreeze = []string{"main.(*frameLoop).runAndCommit", "main.printOutcome",
+var afterFreeze = []string{"main.(*runLoop).runAndCommit", "main.printOutcome",
 	"lightmetal/runtime.(*Replay).StopDMA"}
 
 // calledByInterface are the functions that these call through interfaces, by the caller's prefix.
@@ -48,7 +48,7 @@ func TestCallsBehindFreezeAreRaw(t *testing.T) {
 			}
 		}
 		if f.Indirect {
-			called = append(called, reach.Behind(names[i], calls)...)
+			called = append(called, reach.Implementations(names[i], calls)...)
 		}
 		for _, callee := range called {
 			if strings.HasSuffix(callee, ".entersyscall") {
@@ -60,9 +60,9 @@ func TestCallsBehindFreezeAreRaw(t *testing.T) {
 			}
 		}
 	}
-	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).copySlot",
-		"files.WriteFull", "files.(*Output).syncToDisk", "files.(*Output).renameAt", "hal.SleepRaw",
-		"hal.rawSyscall", "hal.pwrite"} {
+	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).moveSlot",
+		"files.WriteFull", "files.(*Output).syncToDisk", "files.(*Output).renameTemp",
+		"hal.SleepRaw", "hal.rawSyscall", "hal.pwrite"} {
 		if !slices.ContainsFunc(names,
 			func(name string) bool { return strings.HasSuffix(name, needed) }) {
 			t.Errorf("%s was not found among the functions called after Freeze", needed)

@@ -81,8 +81,8 @@ func TestTheFrontPageSaysWhatTheTargetWeighs(t *testing.T) {
 		t.Fatal("measure.sh has no line with backend_max or all_max in the expected form")
 	}
 	for _, want := range []string{
-		string(sizes[1]) + " KiB of code and data beyond an empty Go program with one backend",
-		string(sizes[2]) + " with all",
+		string(sizes[1]) + " KiB of code and data with one backend",
+		string(sizes[2]) + " KiB with all",
 	} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("README.md does not say %q", want)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -35,8 +36,10 @@ func all(t *testing.T) (list []string) {
 // TestEveryPageIsTrue runs every command of every page, in order, in a copy of the tree in which
 // nothing was built. It skips commands with a comment that says what they need.
 func TestEveryPageIsTrue(t *testing.T) {
+	builds := newBuilds(t.TempDir())
 	for _, page := range all(t) {
 		t.Run(page, func(t *testing.T) {
+			t.Parallel()
 			commands, err := Read(filepath.Join(root, page))
 			if err != nil {
 				t.Fatal(err)
@@ -54,7 +57,7 @@ func TestEveryPageIsTrue(t *testing.T) {
 			}
 			for i := range commands {
 				if ok := t.Run(fmt.Sprintf("line %d", commands[i].Line),
-					func(t *testing.T) { give(t, &commands[i], folder) }); !ok {
+					func(t *testing.T) { builds.give(t, &commands[i], folder) }); !ok {
 					return // what follows needs it
 				}
 			}
@@ -65,8 +68,52 @@ func TestEveryPageIsTrue(t *testing.T) {
 // optional matches the programs in commands that a machine with Go may lack.
 var optional = regexp.MustCompile(`\b(?:[\w-]+-)?gcc\b|\bjq\b`)
 
+// buildOnce has commands that only write programs of the tree to build/, and that several pages
+// have: they take longer than all other commands of those pages.
+var buildOnce = []string{"go build -o build/lm ./tools/lm", "./build.sh cross"}
+
+// builds runs each command of buildOnce for the first page that has it, in a clone of its own. The
+// pages get copies of what it wrote.
+type builds struct {
+	folder   string // has the clones
+	commands map[string]func() (clone string, err error)
+}
+
+func newBuilds(folder string) *builds {
+	b := &builds{folder, map[string]func() (string, error){}}
+	for _, text := range buildOnce {
+		b.commands[text] = sync.OnceValues(func() (string, error) { return b.run(text) })
+	}
+	return b
+}
+
+// run runs a command in a new clone.
+func (b *builds) run(text string) (clone string, err error) {
+	if clone, err = os.MkdirTemp(b.folder, ""); err != nil {
+		return "", err
+	}
+	if err = Clone(clone, root); err != nil {
+		return "", err
+	}
+	command := Command{Text: text}
+	return clone, command.Give(clone)
+}
+
+// copyBuilt copies to a page's folder what a command of buildOnce, which run runs once, writes.
+func copyBuilt(run func() (clone string, err error), folder string) error {
+	clone, err := run()
+	if err != nil {
+		return err
+	}
+	out, err := exec.Command("cp", "-a", filepath.Join(clone, "build"), folder).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s%w", out, err)
+	}
+	return nil
+}
+
 // give runs a command of a page, or skips it if this machine lacks what it needs.
-func give(t *testing.T, c *Command, folder string) {
+func (b *builds) give(t *testing.T, c *Command, folder string) {
 	if c.Elsewhere {
 		t.Skip(c.Text)
 	}
@@ -74,6 +121,18 @@ func give(t *testing.T, c *Command, folder string) {
 		if _, err := exec.LookPath(program); err != nil && os.Getenv("LM_TEST_REQUIRED") == "" {
 			t.Skip(err)
 		}
+	}
+	w := c.Words()
+	text := strings.Join(w, " ")
+	if run := b.commands[text]; run != nil && len(c.Want)+len(c.Output) == 0 {
+		if err := copyBuilt(run, folder); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if len(w) == 3 && w[0] == "go" && w[1] == "test" {
+		// The package's tests run once already, with all others of the tree: compile them only.
+		c.Text = "go test -run '^$' " + w[2]
 	}
 	if err := c.Give(folder); err != nil {
 		t.Fatal(err)

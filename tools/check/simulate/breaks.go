@@ -18,145 +18,148 @@ import (
 	"strings"
 )
 
-// breaker knows what of the target can be broken: the files of its packages that
-// are built, the types in them, and the functions that the program has.
-type breaker struct {
-	packages map[string]listed // by import path
-	symbols  string            // a line each
-	places   []Place
+// mutantList collects the mutants of the target: the ways to break its code in one position each.
+// It knows the packages of the runner and the functions that are linked into it.
+type mutantList struct {
+	packages map[string]goPackage // by import path
+	symbols  string               // names of the functions in the runner, one in each line
+	mutants  []mutant
 }
 
-// listed is a package as go list has it.
-type listed struct {
+// goPackage contains the fields that `go list -json` prints for a package.
+type goPackage struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
 }
 
-// Place is one that can be broken by its number, counted from 1.
-type Place struct {
-	Where, What string
+// mutant describes one way to break the code. Its number is its index in mutantList.mutants plus 1.
+type mutant struct {
+	position, change string
 }
 
 const targetTags = "signed"
 
-func newBreaker(root, folder string) (*breaker, error) {
-	b := &breaker{packages: map[string]listed{}}
-	run := func(arguments ...string) (out []byte, err error) {
+func newMutantList(root, folder string) (*mutantList, error) {
+	l := &mutantList{packages: map[string]goPackage{}}
+	runGo := func(arguments ...string) (out []byte, err error) {
 		c := exec.Command("go", arguments...)
 		c.Dir, c.Stderr = root, os.Stderr
 		return c.Output()
 	}
-	out, err := run("list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", "-tags",
+	out, err := runGo("list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", "-tags",
 		targetTags, "./tools/lmrun")
 	for d := json.NewDecoder(bytes.NewReader(out)); err == nil; {
-		var p listed
+		var p goPackage
 		if err = d.Decode(&p); err == nil {
-			b.packages[p.ImportPath] = p
+			l.packages[p.ImportPath] = p
 		}
 	}
 	if !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	plain := filepath.Join(folder, "plain")
-	if _, err = run("build", "-tags", targetTags, "-gcflags=all=-l", "-o", plain,
+	// without inlining, each function that is called has a symbol
+	programPath := filepath.Join(folder, "plain")
+	if _, err = runGo("build", "-tags", targetTags, "-gcflags=all=-l", "-o", programPath,
 		"./tools/lmrun"); err == nil {
-		out, err = run("tool", "nm", plain)
+		out, err = runGo("tool", "nm", programPath)
 	}
 	for line := range strings.Lines(string(out)) {
 		if fields := strings.Fields(line); len(fields) > 2 {
-			b.symbols += "\n" + strings.Join(fields[2:], " ") + "\n"
+			l.symbols += "\n" + strings.Join(fields[2:], " ") + "\n"
 		}
 	}
-	return b, err
+	return l, err
 }
 
-// typed is what is known of the types in the files of a package.
-func (b *breaker) typed(set *token.FileSet, path string, files []*ast.File) *types.Info {
+// typesOf returns the types of the expressions in the files of a package. Type errors are ignored.
+func (l *mutantList) typesOf(fileSet *token.FileSet, path string, files []*ast.File) *types.Info {
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{},
 		Uses: map[*ast.Ident]types.Object{}}
-	lookup := func(path string) (io.ReadCloser, error) { return os.Open(b.packages[path].Export) }
-	config := types.Config{Importer: importer.ForCompiler(set, "gc", lookup), Error: func(error) {}}
-	_, _ = config.Check(path, set, files, info)
+	lookup := func(path string) (io.ReadCloser, error) { return os.Open(l.packages[path].Export) }
+	config := types.Config{Importer: importer.ForCompiler(fileSet, "gc", lookup),
+		Error: func(error) {}}
+	_, _ = config.Check(path, fileSet, files, info)
 	return info
 }
 
-// breaks finds the places of one file.
-type breaks struct {
+// mutantFinder finds the mutants of one file.
+type mutantFinder struct {
 	*editor
-	*breaker
-	path string // of the package
-	info *types.Info
-	file *ast.File
+	*mutantList
+	packagePath string
+	info        *types.Info
+	file        *ast.File
 }
 
-// find has places made in whatever runs: functions that the program has, and
-// tables.
-func (b *breaks) find() {
+// findMutants adds the mutants of all declarations that have code in the runner: functions that are
+// linked into it, and the initial values of variables.
+func (b *mutantFinder) findMutants() {
 	for _, declared := range b.file.Decls {
-		if f, ok := declared.(*ast.FuncDecl); ok && !b.linked(f) {
+		if f, ok := declared.(*ast.FuncDecl); ok && !b.isLinked(f) {
 			continue
 		}
-		ast.Inspect(declared, b.visit)
+		ast.Inspect(declared, b.mutateNode)
 	}
 }
 
-// linked tells whether a function is in the program.
-func (b *breaks) linked(f *ast.FuncDecl) bool {
+// isLinked reports whether a function is part of the runner.
+func (b *mutantFinder) isLinked(f *ast.FuncDecl) bool {
 	name := f.Name.Name
 	if f.Recv != nil {
-		of := types.ExprString(f.Recv.List[0].Type)
-		if strings.HasPrefix(of, "*") {
-			of = "(" + of + ")"
+		receiver := types.ExprString(f.Recv.List[0].Type)
+		if strings.HasPrefix(receiver, "*") {
+			receiver = "(" + receiver + ")"
 		}
-		name = of + "." + name
+		name = receiver + "." + name
 	}
-	path := b.path
-	if path == "lightmetal/tools/lmrun" {
-		path = "main"
+	symbolPrefix := b.packagePath
+	if symbolPrefix == "lightmetal/tools/lmrun" {
+		symbolPrefix = "main"
 	}
-	return strings.Contains(b.symbols, "\n"+path+"."+name+"\n") ||
-		strings.Contains(b.symbols, "\n"+path+"."+name+"[")
+	return strings.Contains(b.symbols, "\n"+symbolPrefix+"."+name+"\n") ||
+		strings.Contains(b.symbols, "\n"+symbolPrefix+"."+name+"[")
 }
 
-func (b *breaks) visit(n ast.Node) bool {
+// mutateNode adds the mutants of a syntax node. It reports whether ast.Inspect visits the children.
+func (b *mutantFinder) mutateNode(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GenDecl:
 		return n.Tok == token.VAR
 	case *ast.ArrayType:
-		return false // its length is a constant
+		return false // the length of an array must be a constant
 	case *ast.KeyValueExpr:
-		ast.Inspect(n.Value, b.visit)
+		ast.Inspect(n.Value, b.mutateNode)
 		return false // a key may have to be a constant
 	case *ast.IfStmt:
-		b.condition(n.Cond, returns(n))
+		b.mutateCondition(n.Cond, onlyReturns(n))
 	case *ast.SwitchStmt:
 		for _, c := range n.Body.List {
 			for _, condition := range c.(*ast.CaseClause).List {
 				if n.Tag == nil {
-					b.condition(condition, false)
+					b.mutateCondition(condition, false)
 				}
 			}
 		}
 	case *ast.ForStmt:
 		if n.Cond != nil {
-			b.condition(n.Cond, false)
+			b.mutateCondition(n.Cond, false)
 		}
 	case *ast.BlockStmt:
-		b.statements(n.List)
+		b.mutateStatements(n.List)
 	case *ast.CaseClause:
-		b.statements(n.Body)
+		b.mutateStatements(n.Body)
 	case *ast.CallExpr:
-		b.arguments(n)
+		b.mutateArguments(n)
 	}
 	if e, ok := n.(ast.Expr); ok {
-		b.edge(e)
-		return !b.constant(e)
+		b.mutateBound(e)
+		return !b.mutateConstant(e)
 	}
 	return true
 }
 
-// returns tells whether all that an if does is to return.
-func returns(n *ast.IfStmt) bool {
+// onlyReturns reports whether an if statement has no else branch and its body only returns.
+func onlyReturns(n *ast.IfStmt) bool {
 	if len(n.Body.List) != 1 || n.Else != nil {
 		return false
 	}
@@ -164,29 +167,32 @@ func returns(n *ast.IfStmt) bool {
 	return ok
 }
 
-// place numbers a way to break something.
-func (b *breaks) place(n ast.Node, kind string) string {
-	where := fmt.Sprintf("%s:%d", b.relative, b.set.Position(n.Pos()).Line)
-	b.places = append(b.places, Place{where, kind + " " +
-		strings.Join(strings.Fields(b.text(n)), " ")})
-	return strconv.Itoa(len(b.places))
+// addMutant adds a mutant that changes n, and returns its number. The parameter kind names the
+// change.
+func (b *mutantFinder) addMutant(n ast.Node, kind string) string {
+	position := fmt.Sprintf("%s:%d", b.relativePath, b.fileSet.Position(n.Pos()).Line)
+	b.mutants = append(b.mutants, mutant{position, kind + " " +
+		strings.Join(strings.Fields(b.sourceOf(n)), " ")})
+	return strconv.Itoa(len(b.mutants))
 }
 
-func (b *breaks) around(n ast.Node, before, after string) {
-	b.put(n.Pos(), before)
-	b.edits = append(b.edits, edit{b.at(n.End()), b.at(n.End()), after, -len(b.edits)})
+// wrap inserts text before and after n.
+func (b *mutantFinder) wrap(n ast.Node, before, after string) {
+	b.insert(n.Pos(), before)
+	b.edits = append(b.edits, edit{b.offset(n.End()), b.offset(n.End()), after, -len(b.edits)})
 }
 
-// condition can be the opposite, and one that leads to a return never true.
-func (b *breaks) condition(n ast.Expr, returns bool) {
-	b.around(n, "simulated.Not("+b.place(n, "not")+", ", ")")
-	if returns {
-		b.around(n, "simulated.Never("+b.place(n, "never")+", ", ")")
+// mutateCondition adds a mutant that negates a condition. If the condition leads to a return, it
+// adds a second mutant, in which the condition is never true.
+func (b *mutantFinder) mutateCondition(n ast.Expr, onlyReturns bool) {
+	b.wrap(n, "simulated.Negate("+b.addMutant(n, "negated")+", ", ")")
+	if onlyReturns {
+		b.wrap(n, "simulated.NeverTrue("+b.addMutant(n, "never true")+", ", ")")
 	}
 }
 
-// statements can be left out.
-func (b *breaks) statements(list []ast.Stmt) {
+// mutateStatements adds mutants that omit one statement each.
+func (b *mutantFinder) mutateStatements(list []ast.Stmt) {
 	for _, n := range list {
 		switch s := n.(type) {
 		case *ast.AssignStmt:
@@ -197,67 +203,72 @@ func (b *breaks) statements(list []ast.Stmt) {
 		default:
 			continue
 		}
-		b.around(n, "if !simulated.Left("+b.place(n, "without")+") { ", " }")
+		b.wrap(n, "if !simulated.IsOmitted("+b.addMutant(n, "omitted")+") { ", " }")
 	}
 }
 
-// edge lets a comparison of order hold at its limit, or not.
-func (b *breaks) edge(n ast.Expr) {
+// mutateBound adds a mutant that inverts an ordering comparison if its operands are equal: it
+// replaces < by <=, for example.
+func (b *mutantFinder) mutateBound(n ast.Expr) {
 	c, ok := n.(*ast.BinaryExpr)
-	if !ok || b.info.Types[n].Value != nil || !quiet(c.X) || !quiet(c.Y) {
+	if !ok || b.info.Types[n].Value != nil || !isRepeatable(c.X) || !isRepeatable(c.Y) {
 		return
 	}
-	equal := "(" + b.text(c.X) + ") == (" + b.text(c.Y) + ")"
+	equal := "(" + b.sourceOf(c.X) + ") == (" + b.sourceOf(c.Y) + ")"
 	switch c.Op {
 	case token.LSS, token.GTR, token.LEQ, token.GEQ:
-		b.around(n, "simulated.Edge("+b.place(n, "edge of")+", ", ", "+equal+")")
+		b.wrap(n, "simulated.ToggleIfEqual("+b.addMutant(n, "inverted if equal")+", ",
+			", "+equal+")")
 	}
 }
 
-// quiet tells whether an expression does nothing and can be taken twice.
-func quiet(e ast.Expr) bool {
-	is := true
+// isRepeatable reports whether an expression has no side effects, so that it can be evaluated
+// twice.
+func isRepeatable(e ast.Expr) bool {
+	repeatable := true
 	ast.Inspect(e, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			name, plain := n.Fun.(*ast.Ident)
-			is = is && plain &&
+			name, isIdent := n.Fun.(*ast.Ident)
+			repeatable = repeatable && isIdent &&
 				slices.Contains([]string{"len", "int", "int64", "uint64", "uint32", "uintptr"},
 					name.Name)
 		case *ast.FuncLit:
-			is = false
+			repeatable = false
 		case *ast.UnaryExpr:
-			is = is && n.Op != token.ARROW
+			repeatable = repeatable && n.Op != token.ARROW
 		}
-		return is
+		return repeatable
 	})
-	return is
+	return repeatable
 }
 
-// constant can be one more, or the other truth. It tells whether e is one.
-func (b *breaks) constant(e ast.Expr) bool {
-	known := b.info.Types[e]
-	if known.Value == nil {
+// mutateConstant adds a mutant that adds 1 to an integer constant, or negates a boolean constant.
+// It reports whether e is a constant.
+func (b *mutantFinder) mutateConstant(e ast.Expr) bool {
+	value := b.info.Types[e]
+	if value.Value == nil {
 		return false
 	}
-	basic, ok := known.Type.Underlying().(*types.Basic)
+	basic, ok := value.Type.Underlying().(*types.Basic)
 	switch {
 	case !ok:
 	case basic.Info()&types.IsBoolean != 0:
-		b.around(e, "simulated.Not("+b.place(e, "not")+", ", ")")
+		b.wrap(e, "simulated.Negate("+b.addMutant(e, "negated")+", ", ")")
 	case basic.Info()&types.IsInteger != 0 && basic.Info()&types.IsUntyped == 0 &&
-		b.named(known.Type) != "":
-		b.around(e, "simulated.Next["+b.named(known.Type)+"]("+b.place(e, "one more than")+", ",
-			")")
+		b.typeName(value.Type) != "":
+		number := b.addMutant(e, "incremented")
+		b.wrap(e, "simulated.Increment["+b.typeName(value.Type)+"]("+number+", ", ")")
 	}
 	return true
 }
 
-// named is a type as this file writes it, empty where it does not.
-func (b *breaks) named(t types.Type) string {
+// typeName returns a type's name as it can be written in this file, or "" if the file does not
+// import the package of the type.
+func (b *mutantFinder) typeName(t types.Type) string {
 	missing := false
 	name := types.TypeString(t, func(p *types.Package) string {
-		if p.Path() == b.path {
+		if p.Path() == b.packagePath {
 			return ""
 		}
 		for _, i := range b.file.Imports {
@@ -274,21 +285,22 @@ func (b *breaks) named(t types.Type) string {
 	return name
 }
 
-// arguments of one type that stand side by side can be taken for each other.
-func (b *breaks) arguments(n *ast.CallExpr) {
+// mutateArguments adds mutants that swap two adjacent arguments of the same type.
+func (b *mutantFinder) mutateArguments(n *ast.CallExpr) {
 	if f, ok := n.Fun.(*ast.Ident); ok && f.Name == "append" || n.Ellipsis.IsValid() {
 		return
 	}
 	for i := 0; i+1 < len(n.Args); i++ {
 		x, y := n.Args[i], n.Args[i+1]
-		tx, ty := b.info.Types[x], b.info.Types[y]
-		if tx.Value != nil || ty.Value != nil || tx.Type == nil || ty.Type == nil || tx.IsType() ||
-			ty.IsType() || !types.Identical(tx.Type, ty.Type) || !quiet(x) || !quiet(y) {
+		typeX, typeY := b.info.Types[x], b.info.Types[y]
+		if typeX.Value != nil || typeY.Value != nil || typeX.Type == nil || typeY.Type == nil ||
+			typeX.IsType() || typeY.IsType() || !types.Identical(typeX.Type, typeY.Type) ||
+			!isRepeatable(x) || !isRepeatable(y) {
 			continue
 		}
-		number := b.place(n, fmt.Sprintf("swapped %d and %d of", i+1, i+2))
-		b.around(x, "simulated.One("+number+", ", ", "+b.text(y)+")")
-		b.around(y, "simulated.One("+number+", ", ", "+b.text(x)+")")
+		number := b.addMutant(n, fmt.Sprintf("arguments %d and %d swapped in", i+1, i+2))
+		b.wrap(x, "simulated.Swap("+number+", ", ", "+b.sourceOf(y)+")")
+		b.wrap(y, "simulated.Swap("+number+", ", ", "+b.sourceOf(x)+")")
 		i++
 	}
 }

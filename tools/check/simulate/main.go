@@ -1,6 +1,6 @@
-// Simulate lets the runner live in simulated worlds: random images on devices that
-// fail, on hosts that kill, cut, fill up and jump, in virtual time, by seeds. See
-// world/world.go for what is held at every step.
+// Simulate runs the runner (lmrun) in simulated worlds: random images on devices that fail, on
+// hosts that kill the process, truncate its files, run out of space and change the clock. Time is
+// virtual, and a seed determines each world. See world/world.go for what is checked at each step.
 package main
 
 import (
@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// build makes the program of simulated worlds, of sources as a folder's overlay
-// has them.
-func build(root, folder, overlay string) (program string, err error) {
+// buildSimulator builds the runner in simulated worlds from the sources of an overlay. It writes
+// the program into the folder.
+func buildSimulator(root, folder, overlayFile string) (program string, err error) {
 	program = filepath.Join(folder, "world")
-	c := exec.Command("go", "build", "-overlay", overlay, "-tags", "world,"+targetTags, "-o",
+	c := exec.Command("go", "build", "-overlay", overlayFile, "-tags", "world,"+targetTags, "-o",
 		program, "./tools/lmrun")
 	c.Dir = root
 	if out, err := c.CombinedOutput(); err != nil {
@@ -28,52 +28,55 @@ func build(root, folder, overlay string) (program string, err error) {
 	return program, nil
 }
 
-// patience is how long a broken runner may take to be noticed, and how many seconds
-// of a processor, by which it is seen to hang on a machine that does other work.
+// Limits of a run with a defect: real time and seconds of processor time. A run that reaches one
+// counts as a detected defect. The limit of processor time detects a hanging run even if other work
+// slows the machine down.
 const (
-	patience = 10 * time.Minute
-	cpuMax   = "60"
+	runTimeout      = 10 * time.Minute
+	cpuLimitSeconds = "60"
 )
 
-// noticed runs a program with something broken. One that hangs or dies has
-// noticed it, too.
-func noticed(folder, broken, program string, arguments ...string) (how string, ok bool) {
+// runWithDefect runs a program with a defect: the name of a past defect, or the number of a mutant.
+// The defect is detected if the program fails, hangs or crashes. firstLine is the first line that
+// the program printed.
+func runWithDefect(folder, defect, program string, arguments ...string) (firstLine string,
+	detected bool) {
 	c := exec.Command("timeout",
-		append([]string{"-s", "KILL", fmt.Sprint(patience.Seconds()), "prlimit", "--cpu=" + cpuMax,
-			program}, arguments...)...)
-	c.Dir, c.Env = folder, append(os.Environ(), "LM_BROKEN="+broken, "LM_TEST_REQUIRED=1")
+		append([]string{"-s", "KILL", fmt.Sprint(runTimeout.Seconds()), "prlimit",
+			"--cpu=" + cpuLimitSeconds, program}, arguments...)...)
+	c.Dir, c.Env = folder, append(os.Environ(), "LM_DEFECT="+defect, "LM_TEST_REQUIRED=1")
 	out, err := c.CombinedOutput()
 	line, _, _ := strings.Cut(string(out), "\n")
 	return line, err != nil
 }
 
-// inWorlds is noticed by so many worlds.
-func inWorlds(root, program, broken string, seeds int) (how string, ok bool) {
-	return noticed(root, broken, program, "-seeds", fmt.Sprint(seeds))
+// runSeeds runs simulated worlds, seeds 1 to seeds, with a defect; "" is no defect.
+func runSeeds(root, program, defect string, seeds int) (firstLine string, detected bool) {
+	return runWithDefect(root, defect, program, "-seeds", fmt.Sprint(seeds))
 }
 
-// options are the command line.
+// options contains the values of the command line's flags.
 type options struct {
-	from, seeds uint64
-	limit       time.Duration
-	talk, past  bool
-	broken      int
-	choice      uint64
-	at          string
+	firstSeed, seedCount uint64
+	minDuration          time.Duration
+	verbose, pastDefects bool
+	mutantCount          int
+	mutantSeed           uint64
+	defect               string
 }
 
 func main() {
 	var o options
-	flag.Uint64Var(&o.from, "from", 1, "the first seed")
-	flag.Uint64Var(&o.seeds, "seeds", 1, "how many")
-	flag.DurationVar(&o.limit, "for", 0, "go on until so much time is over")
-	flag.BoolVar(&o.talk, "talk", false, "print every step")
-	flag.BoolVar(&o.past, "past", false, "hold that each past defect is noticed")
-	flag.IntVar(&o.broken, "broken", 0,
-		"break the code at so many places, one after the other, and count what is noticed")
-	flag.Uint64Var(&o.choice, "choice", 1, "the seed that chooses those places")
-	flag.StringVar(&o.at, "at", "",
-		"run with this broken: the name of a past defect, or the number of a place")
+	flag.Uint64Var(&o.firstSeed, "from", 1, "`first` seed")
+	flag.Uint64Var(&o.seedCount, "seeds", 1, "minimum `number` of seeds")
+	flag.DurationVar(&o.minDuration, "for", 0, "minimum duration")
+	flag.BoolVar(&o.verbose, "verbose", false, "print each step")
+	flag.BoolVar(&o.pastDefects, "past", false, "check that each past defect is detected")
+	flag.IntVar(&o.mutantCount, "mutants", 0,
+		"break the code in a `number` of positions, one at a time, and count the detected mutants")
+	flag.Uint64Var(&o.mutantSeed, "mutant-seed", 1, "seed that chooses the mutants")
+	flag.StringVar(&o.defect, "defect", "",
+		"`name` of a past defect, or number of a mutant, that is active")
 	flag.Parse()
 	if err := simulate(o); err != nil {
 		fmt.Fprintln(os.Stderr, "simulate:", err)
@@ -86,131 +89,126 @@ func simulate(o options) error {
 	if err != nil {
 		return err
 	}
-	folder := filepath.Join(root, "build", "_simulate") // go ./... passes over names with _
+	folder := filepath.Join(root, "build", "_simulate") // `go build ./...` skips names with _
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	var b *breaker
-	if number, err := strconv.Atoi(o.at); o.broken > 0 || err == nil && number > 0 {
-		if b, err = newBreaker(root, folder); err != nil {
+	var mutants *mutantList
+	if number, err := strconv.Atoi(o.defect); o.mutantCount > 0 || err == nil && number > 0 {
+		if mutants, err = newMutantList(root, folder); err != nil {
 			return err
 		}
 	}
-	file, err := overlay(root, folder, b)
+	overlayFile, err := writeOverlay(root, folder, mutants)
 	if err != nil {
 		return err
 	}
-	program, err := build(root, folder, file)
+	program, err := buildSimulator(root, folder, overlayFile)
 	switch {
 	case err != nil:
 		return err
-	case o.past:
-		return pastDefects(root, program, int(o.seeds))
-	case o.broken > 0:
-		return breakages(root, folder, file, program, b.places, o)
+	case o.pastDefects:
+		return checkPastDefects(root, program, int(o.seedCount))
+	case o.mutantCount > 0:
+		return testMutants(root, folder, overlayFile, program, mutants.mutants, o)
 	}
-	c := exec.Command(program, "-from", fmt.Sprint(o.from), "-seeds", fmt.Sprint(o.seeds), "-for",
-		o.limit.String(), fmt.Sprintf("-talk=%v", o.talk))
-	c.Stdout, c.Stderr, c.Env = os.Stdout, os.Stderr, append(os.Environ(), "LM_BROKEN="+o.at)
+	c := exec.Command(program, "-from", fmt.Sprint(o.firstSeed), "-seeds", fmt.Sprint(o.seedCount),
+		"-for", o.minDuration.String(), fmt.Sprintf("-verbose=%v", o.verbose))
+	c.Stdout, c.Stderr, c.Env = os.Stdout, os.Stderr, append(os.Environ(), "LM_DEFECT="+o.defect)
 	return c.Run()
 }
 
-// pastDefects says of each past defect how it is noticed.
-func pastDefects(root, program string, seeds int) error {
-	if how, wrong := inWorlds(root, program, "", seeds); wrong {
-		return fmt.Errorf("with nothing broken: %s", how)
+// checkPastDefects prints for each past defect whether simulated worlds detect it, and by which
+// message.
+func checkPastDefects(root, program string, seeds int) error {
+	if firstLine, failed := runSeeds(root, program, "", seeds); failed {
+		return fmt.Errorf("without a defect: %s", firstLine)
 	}
-	missed := 0
-	for _, p := range past {
-		how, ok := inWorlds(root, program, p.Name, seeds)
-		if !ok {
-			missed++
+	undetected := 0
+	for _, p := range pastDefects {
+		firstLine, detected := runSeeds(root, program, p.name, seeds)
+		if !detected {
+			undetected++
 		}
-		fmt.Printf("%-70s %s noticed: %v: %.150s\n", p.Name, p.Commit, ok, how)
+		fmt.Printf("%-70s %s detected: %v: %.150s\n", p.name, p.commit, detected, firstLine)
 	}
-	if missed > 0 {
-		return fmt.Errorf("%d of %d past defects would not be noticed", missed, len(past))
+	if undetected > 0 {
+		return fmt.Errorf("%d of %d past defects were not detected", undetected, len(pastDefects))
 	}
 	return nil
 }
 
-// otherReaders are the tests that compare the runtime with the other readers of images: the player
-// in C and the oracle.
-var otherReaders = []struct{ folder, tests string }{
-	{"tools/check/vectors", "^TestPlayersAgree|^TestRuntimeAgrees"},
-	{"tools/check/cplayer", "^TestVerdicts|^TestAccesses"},
-}
+// The tests that compare the runtime with the other implementations of the format: the player in C
+// and the oracle.
+const (
+	comparisonFolder  = "tools/check/vectors"
+	comparisonPattern = "^TestPlayersAgree|^TestRuntimeAgrees"
+)
 
-// readers are the compiled tests of otherReaders.
-type readers struct{ root, folder string }
+// comparisonTests represents the compiled test program of these tests.
+type comparisonTests struct{ root, folder string }
 
 // build compiles the tests with the overlay.
-func (r readers) build(overlay string) error {
-	for i, other := range otherReaders {
-		c := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", r.program(i),
-			"./"+other.folder)
-		c.Dir = r.root
-		if out, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w\n%s", err, out)
-		}
+func (r comparisonTests) build(overlayFile string) error {
+	c := exec.Command("go", "test", "-c", "-overlay", overlayFile, "-o", r.program(),
+		"./"+comparisonFolder)
+	c.Dir = r.root
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
 	}
 	return nil
 }
 
-func (r readers) program(i int) string { return filepath.Join(r.folder, fmt.Sprint("readers", i)) }
+func (r comparisonTests) program() string { return filepath.Join(r.folder, "comparison") }
 
-// notice runs the tests with something broken.
-func (r readers) notice(broken string) (how string, ok bool) {
-	for i, other := range otherReaders {
-		how, ok = noticed(filepath.Join(r.root, other.folder), broken, r.program(i),
-			"-test.failfast", "-test.run", other.tests)
-		if ok {
-			break
-		}
-	}
-	return how, ok
+// runWithDefect runs the tests with a defect.
+func (r comparisonTests) runWithDefect(defect string) (firstLine string, detected bool) {
+	return runWithDefect(filepath.Join(r.root, comparisonFolder), defect, r.program(),
+		"-test.failfast", "-test.run", comparisonPattern)
 }
 
-// breakages breaks the code at places that a seed chooses, and says which of them
-// simulated worlds notice, and of the others which a comparison with other readers.
-func breakages(root, folder, overlay, program string, places []Place, o options) error {
-	if how, wrong := inWorlds(root, program, "", int(o.seeds)); wrong {
-		return fmt.Errorf("with nothing broken: %s", how)
+// testMutants runs mutants, which the seed o.mutantSeed chooses, in simulated worlds. It runs the
+// mutants that no world detects in the comparison tests too. It prints how each mutant is detected.
+func testMutants(root, folder, overlayFile, program string, mutants []mutant, o options) error {
+	if firstLine, failed := runSeeds(root, program, "", int(o.seedCount)); failed {
+		return fmt.Errorf("without a defect: %s", firstLine)
 	}
-	random, left := rand.New(rand.NewPCG(o.choice, 0)), []int{}
-	chosen := random.Perm(len(places))[:min(o.broken, len(places))]
-	tell := func(who string, n int, how string) {
-		fmt.Printf("%s %5d %s: %.100s: %.150s\n", who, n+1, places[n].Where, places[n].What, how)
+	random, undetected := rand.New(rand.NewPCG(o.mutantSeed, 0)), []int{}
+	chosen := random.Perm(len(mutants))[:min(o.mutantCount, len(mutants))]
+	printMutant := func(detectedBy string, n int, firstLine string) {
+		fmt.Printf("%s %5d %s: %.100s: %.150s\n", detectedBy, n+1, mutants[n].position,
+			mutants[n].change, firstLine)
 	}
 	for _, n := range chosen {
-		if how, ok := inWorlds(root, program, fmt.Sprint(n+1), int(o.seeds)); ok {
-			tell("worlds ", n, how)
+		if firstLine, detected := runSeeds(root, program, fmt.Sprint(n+1),
+			int(o.seedCount)); detected {
+			printMutant("worlds ", n, firstLine)
 		} else {
-			left = append(left, n)
-			tell("-      ", n, "")
+			undetected = append(undetected, n)
+			printMutant("-      ", n, "")
 		}
 	}
-	byWorlds := len(chosen) - len(left)
-	fmt.Printf("of %d breakages of %d places worlds notice %d\n", len(chosen), len(places),
-		byWorlds)
-	others := readers{root, folder}
-	if err := others.build(overlay); err != nil {
+	detectedByWorlds := len(chosen) - len(undetected)
+	fmt.Printf("%d mutants of %d run, %d detected by worlds\n", len(chosen), len(mutants),
+		detectedByWorlds)
+	comparison := comparisonTests{root, folder}
+	if err := comparison.build(overlayFile); err != nil {
 		return err
 	}
-	if how, wrong := others.notice(""); wrong {
-		return fmt.Errorf("the other readers, with nothing broken: %s", how)
+	if firstLine, failed := comparison.runWithDefect(""); failed {
+		return fmt.Errorf("comparison tests without a defect: %s", firstLine)
 	}
-	byReaders := 0
-	for _, n := range left {
-		how, ok := others.notice(fmt.Sprint(n + 1))
-		who := "nobody "
-		if ok {
-			who = "readers"
-			byReaders++
+	detectedByComparison := 0
+	for _, n := range undetected {
+		firstLine, detected := comparison.runWithDefect(fmt.Sprint(n + 1))
+		detectedBy := "-      "
+		if detected {
+			detectedBy = "tests  "
+			detectedByComparison++
 		}
-		tell(who, n, how)
+		printMutant(detectedBy, n, firstLine)
 	}
-	fmt.Printf("of %d breakages %d are noticed: by worlds %d, by other readers %d more\n",
-		len(chosen), byWorlds+byReaders, byWorlds, byReaders)
+	fmt.Printf("%d mutants run, %d detected: %d by worlds, %d more by comparison tests\n",
+		len(chosen), detectedByWorlds+detectedByComparison, detectedByWorlds, detectedByComparison)
 	return nil
 }

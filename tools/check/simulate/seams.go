@@ -16,50 +16,51 @@ import (
 	"strings"
 )
 
-// target are the packages of what runs on one, entered those whose functions tell
-// when they begin, and led those whose system calls are led through package kernel.
+// targetPackages are the packages of the runner whose sources the overlay edits. Functions of
+// tracedPackages call kernel.EnterFunction when they begin. In redirectedPackages, package kernel
+// executes the system calls.
 var (
-	target = []string{"fbs", "boards", "hal", "runtime", "runtime/signed", "tools/lmrun/files",
-		"tools/lmrun", "tools/lmrun/args"}
-	entered = []string{"tools/lmrun", "tools/lmrun/files"}
-	led     = []string{"hal", "runtime", "tools/lmrun/files", "tools/lmrun"}
+	targetPackages = []string{"fbs", "boards", "hal", "runtime", "runtime/signed",
+		"tools/lmrun/files", "tools/lmrun", "tools/lmrun/args"}
+	tracedPackages     = []string{"tools/lmrun", "tools/lmrun/files"}
+	redirectedPackages = []string{"hal", "runtime", "tools/lmrun/files", "tools/lmrun"}
 )
 
-const kernelImport = `lightmetal/tools/check/simulate/kernel`
+const kernelPath = `lightmetal/tools/check/simulate/kernel`
 
-// edit puts a text in the place of bytes of a file.
+// edit replaces a range of bytes of a file by a text.
 type edit struct {
 	from, to int
 	text     string
-	order    int // of those at one place: less comes first
+	order    int // edits at the same position are applied in ascending order
 }
 
-// seams are changed copies of sources, for go build -overlay.
-type seams struct {
+// overlayBuilder writes edited copies of sources for `go build -overlay`.
+type overlayBuilder struct {
 	root, folder string
-	replace      map[string]string // path in the tree: path of the copy
-	breaker      *breaker          // nil: nothing is to be broken but by past defects
+	replacements map[string]string // path of a source: path of its edited copy
+	mutants      *mutantList       // nil: the copies contain past defects instead of mutants
 }
 
-// overlay writes changed sources into a folder, and gives the file that names
-// them. Where places are to be broken, past defects are not.
-func overlay(root, folder string, b *breaker) (path string, err error) {
-	s := &seams{root, folder, map[string]string{}, b}
-	for _, name := range target {
-		if err := s.changeAll(name); err != nil {
+// writeOverlay writes edited sources into a folder and returns the path of the overlay's JSON file.
+// The sources contain the past defects, or mutants if the parameter mutants is not nil.
+func writeOverlay(root, folder string, mutants *mutantList) (path string, err error) {
+	s := &overlayBuilder{root, folder, map[string]string{}, mutants}
+	for _, packageFolder := range targetPackages {
+		if err := s.rewritePackage(packageFolder); err != nil {
 			return "", err
 		}
 	}
-	forget := filepath.Join(folder, "hal_forget.go")
-	s.replace[filepath.Join(root, "hal", "forget.go")] = forget
-	if err := os.WriteFile(forget, []byte(forgetful), 0o644); err != nil {
+	resetFile := filepath.Join(folder, "hal_reset.go")
+	s.replacements[filepath.Join(root, "hal", "reset_simulate.go")] = resetFile
+	if err := os.WriteFile(resetFile, []byte(resetSource), 0o644); err != nil {
 		return "", err
 	}
 	worlds, _ := filepath.Glob(filepath.Join(root, "tools/check/simulate/world", "*.go"))
 	for _, file := range worlds {
-		s.replace[filepath.Join(root, "tools/lmrun", "world_"+filepath.Base(file))] = file
+		s.replacements[filepath.Join(root, "tools/lmrun", "world_"+filepath.Base(file))] = file
 	}
-	text, err := json.Marshal(map[string]any{"Replace": s.replace})
+	text, err := json.Marshal(map[string]any{"Replace": s.replacements})
 	path = filepath.Join(folder, "overlay.json")
 	if err == nil {
 		err = os.WriteFile(path, text, 0o644)
@@ -67,108 +68,115 @@ func overlay(root, folder string, b *breaker) (path string, err error) {
 	return path, err
 }
 
-// forgetful lets the next world begin with nothing of a process that ended without
-// giving it back.
-const forgetful = `package hal
+// resetSource is a function added to package hal. A world that ends early does not release the
+// shared state of its process, so the next world resets it.
+const resetSource = `package hal
 
-func Forget() { vfioShared.files, vfioShared.hasIOMMU = nil, false }
+func ResetSharedState() { vfioShared.files, vfioShared.hasIOMMU = nil, false }
 `
 
-// changeAll changes the files of a package.
-func (s *seams) changeAll(name string) error {
-	paths, _ := filepath.Glob(filepath.Join(s.root, name, "*.go"))
+// rewritePackage writes edited copies of the files of a package.
+func (s *overlayBuilder) rewritePackage(packageFolder string) error {
+	paths, _ := filepath.Glob(filepath.Join(s.root, packageFolder, "*.go"))
 	paths = slices.DeleteFunc(paths,
 		func(path string) bool { return strings.HasSuffix(path, "_test.go") })
-	set, files, editors := token.NewFileSet(), []*ast.File{}, []*editor{}
+	fileSet, files, editors := token.NewFileSet(), []*ast.File{}, []*editor{}
 	for _, path := range paths {
-		relative := name + "/" + filepath.Base(path)
-		if s.breaker != nil && !slices.Contains(s.breaker.packages["lightmetal/"+name].GoFiles,
-			filepath.Base(path)) {
-			continue // not built
+		relativePath := packageFolder + "/" + filepath.Base(path)
+		if s.mutants != nil && !slices.Contains(
+			s.mutants.packages["lightmetal/"+packageFolder].GoFiles, filepath.Base(path)) {
+			continue // excluded from the build
 		}
 		source, err := os.ReadFile(path)
-		if err == nil && s.breaker == nil {
-			source, err = withPast(relative, source)
+		if err == nil && s.mutants == nil {
+			source, err = addPastDefects(relativePath, source)
 		}
 		if err != nil {
 			return err
 		}
-		file, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(fileSet, path, source, parser.SkipObjectResolution)
 		if err != nil {
-			return fmt.Errorf("%s as changed: %w", relative, err)
+			return fmt.Errorf("edited copy of %s: %w", relativePath, err)
 		}
 		files, editors = append(files, file),
-			append(editors, &editor{set: set, source: source, name: name, relative: relative})
+			append(editors, &editor{fileSet: fileSet, source: source, packageFolder: packageFolder,
+				relativePath: relativePath})
 	}
 	var info *types.Info
-	if s.breaker != nil {
-		info = s.breaker.typed(set, "lightmetal/"+name, files)
+	if s.mutants != nil {
+		info = s.mutants.typesOf(fileSet, "lightmetal/"+packageFolder, files)
 	}
 	for i, e := range editors {
-		ast.Inspect(files[i], e.visit)
-		if s.breaker != nil {
-			(&breaks{e, s.breaker, "lightmetal/" + name, info, files[i]}).find()
+		ast.Inspect(files[i], e.redirectCalls)
+		if s.mutants != nil {
+			(&mutantFinder{e, s.mutants, "lightmetal/" + packageFolder, info,
+				files[i]}).findMutants()
 		}
-		if len(e.edits) == 0 && !bytes.Contains(e.source, []byte("simulated.Is(")) {
+		if len(e.edits) == 0 && !bytes.Contains(e.source, []byte("simulated.HasDefect(")) {
 			continue
 		}
-		copied := filepath.Join(s.folder, strings.ReplaceAll(e.relative, "/", "_"))
-		s.replace[filepath.Join(s.root, e.relative)] = copied
-		if err := os.WriteFile(copied, e.apply(files[i]), 0o644); err != nil {
+		copyPath := filepath.Join(s.folder, strings.ReplaceAll(e.relativePath, "/", "_"))
+		s.replacements[filepath.Join(s.root, e.relativePath)] = copyPath
+		if err := os.WriteFile(copyPath, e.editedSource(files[i]), 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// withPast puts past defects beside their mends.
-func withPast(relative string, source []byte) ([]byte, error) {
-	for _, p := range past {
-		if p.File != relative {
+// addPastDefects inserts the past defects of a file into its source.
+func addPastDefects(relativePath string, source []byte) ([]byte, error) {
+	for _, p := range pastDefects {
+		if p.file != relativePath {
 			continue
 		}
-		if bytes.Count(source, []byte(p.Old)) != 1 {
-			return nil, fmt.Errorf("%s: %q does not stand exactly once in %s: "+
-				"change tools/check/simulate/past.go too", p.Name, p.Old, relative)
+		if bytes.Count(source, []byte(p.old)) != 1 {
+			return nil, fmt.Errorf("%s: %q is not exactly once in %s; "+
+				"adapt tools/check/simulate/past.go", p.name, p.old, relativePath)
 		}
-		source = bytes.Replace(source, []byte(p.Old),
-			[]byte(strings.ReplaceAll(p.New, "BROKEN", "simulated.Is("+strconv.Quote(p.Name)+")")),
-			1)
+		isActive := "simulated.HasDefect(" + strconv.Quote(p.name) + ")"
+		text := strings.ReplaceAll(p.new, "BROKEN", isActive)
+		source = bytes.Replace(source, []byte(p.old), []byte(text), 1)
 	}
 	return source, nil
 }
 
-// editor collects what is to change in one file.
+// editor collects the edits of one file.
 type editor struct {
-	set            *token.FileSet
-	source         []byte
-	name, relative string
-	edits          []edit
+	fileSet                     *token.FileSet
+	source                      []byte
+	packageFolder, relativePath string
+	edits                       []edit
 }
 
-func (e *editor) at(p token.Pos) int { return e.set.Position(p).Offset }
+func (e *editor) offset(p token.Pos) int { return e.fileSet.Position(p).Offset }
 
-func (e *editor) put(at token.Pos, text string) {
-	e.edits = append(e.edits, edit{e.at(at), e.at(at), text, 1 + len(e.edits)})
+func (e *editor) insert(at token.Pos, text string) {
+	e.edits = append(e.edits, edit{e.offset(at), e.offset(at), text, 1 + len(e.edits)})
 }
 
-func (e *editor) text(n ast.Node) string { return string(e.source[e.at(n.Pos()):e.at(n.End())]) }
+func (e *editor) sourceOf(n ast.Node) string {
+	return string(e.source[e.offset(n.Pos()):e.offset(n.End())])
+}
 
-func (e *editor) visit(n ast.Node) bool {
+// redirectCalls edits the functions and system calls of a file. ast.Inspect calls it.
+func (e *editor) redirectCalls(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.FuncDecl:
-		e.function(n)
+		e.editFunction(n)
 	case *ast.SelectorExpr:
-		if of, ok := n.X.(*ast.Ident); ok && slices.Contains(led, e.name) &&
-			slices.Contains(calls[of.Name], n.Sel.Name) {
-			e.edits = append(e.edits, edit{e.at(of.Pos()), e.at(of.End()), "simulated", 1 << 30})
+		if packageName, ok := n.X.(*ast.Ident); ok &&
+			slices.Contains(redirectedPackages, e.packageFolder) &&
+			slices.Contains(redirectedCalls[packageName.Name], n.Sel.Name) {
+			e.edits = append(e.edits, edit{e.offset(packageName.Pos()), e.offset(packageName.End()),
+				"simulated", 1 << 30})
 		}
 	}
 	return true
 }
 
-// calls are the functions, by their packages, that package kernel has, too.
-var calls = map[string][]string{
+// redirectedCalls are the functions, by package, that package kernel replaces.
+var redirectedCalls = map[string][]string{
 	"unix": {"RawSyscall", "RawSyscall6", "Syscall", "Syscall6", "Open", "Openat", "Close", "Read",
 		"Pread", "Ftruncate", "Fallocate", "Mlock", "MmapPtr", "IoctlSetPointerInt", "IoctlGetInt",
 		"Readlink", "Fstat", "Mprotect", "EpollCreate1", "Prctl", "Exit"},
@@ -176,29 +184,31 @@ var calls = map[string][]string{
 	"time": {"Since"},
 }
 
-func (e *editor) function(f *ast.FuncDecl) {
-	if f.Body == nil || !slices.Contains(entered, e.name) {
+// editFunction inserts the call of EnterFunction, and renames the main function of the runner.
+func (e *editor) editFunction(f *ast.FuncDecl) {
+	if f.Body == nil || !slices.Contains(tracedPackages, e.packageFolder) {
 		return
 	}
-	if e.name == "tools/lmrun" && f.Recv == nil && f.Name.Name == "main" {
-		e.edits = append(e.edits, edit{e.at(f.Name.Pos()), e.at(f.Name.End()), "runner", 1 << 30})
+	if e.packageFolder == "tools/lmrun" && f.Recv == nil && f.Name.Name == "main" {
+		e.edits = append(e.edits, edit{e.offset(f.Name.Pos()), e.offset(f.Name.End()), "runner",
+			1 << 30})
 	}
-	e.put(f.Body.Lbrace+1, " simulated.Enter("+strconv.Quote(f.Name.Name)+");")
+	e.insert(f.Body.Lbrace+1, " simulated.EnterFunction("+strconv.Quote(f.Name.Name)+");")
 }
 
-// apply gives the changed source.
-func (e *editor) apply(file *ast.File) []byte {
-	e.put(file.Name.End(), "; import simulated "+strconv.Quote(kernelImport))
+// editedSource returns the source with all edits applied.
+func (e *editor) editedSource(file *ast.File) []byte {
+	e.insert(file.Name.End(), "; import simulated "+strconv.Quote(kernelPath))
 	slices.SortFunc(e.edits, func(a, b edit) int { return cmp.Or(a.from-b.from, a.order-b.order) })
 	var out bytes.Buffer
-	at := 0
+	copied := 0
 	for _, c := range e.edits {
-		out.Write(e.source[at:c.from])
+		out.Write(e.source[copied:c.from])
 		out.WriteString(c.text)
-		at = c.to
+		copied = c.to
 	}
-	out.Write(e.source[at:])
-	out.WriteString("\nvar _ = simulated.Is\n")
+	out.Write(e.source[copied:])
+	out.WriteString("\nvar _ = simulated.HasDefect\n")
 	for path, name := range map[string]string{"golang.org/x/sys/unix": "unix.EINVAL",
 		"time": "time.Now", "lightmetal/tools/lmrun/args": "args.CommandLine"} {
 		if bytes.Contains(e.source, []byte(strconv.Quote(path))) {

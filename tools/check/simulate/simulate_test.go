@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// worlds is the program of simulated worlds, and the tree it is of.
+// worlds builds the program of simulated worlds, and returns the root of the tree and the path of
+// the program.
 func worlds(t *testing.T) (root, program string) {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
@@ -15,9 +16,9 @@ func worlds(t *testing.T) (root, program string) {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	file, err := overlay(root, folder, nil)
+	file, err := writeOverlay(root, folder, nil)
 	if err == nil {
-		program, err = build(root, folder, file)
+		program, err = buildSimulator(root, folder, file)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -25,30 +26,30 @@ func worlds(t *testing.T) (root, program string) {
 	return root, program
 }
 
-// seeds are those that are played where nothing is broken, and most where something
-// is: it ends at the first that notices.
-const seeds, seedsMost = 2000, 6000
+// seeds is the number of seeds that run without a defect. maxSeeds is the number of seeds that run
+// with a defect; the run ends at the first seed that detects it.
+const seeds, maxSeeds = 2000, 6000
 
-func TestNothingIsWrongInSimulatedWorldsAndEachPastDefectWouldBe(t *testing.T) {
+func TestSimulatedWorldsDetectOnlyPastDefects(t *testing.T) {
 	root, program := worlds(t)
-	how, wrong := inWorlds(root, program, "", seeds)
-	if wrong {
-		t.Fatal(how)
+	firstLine, failed := runSeeds(root, program, "", seeds)
+	if failed {
+		t.Fatal(firstLine)
 	}
-	for _, p := range past {
-		if how, ok := inWorlds(root, program, p.Name, seedsMost); !ok {
-			t.Errorf("nobody notices that %s (%s): %s", p.Name, p.Commit, how)
+	for _, p := range pastDefects {
+		if firstLine, detected := runSeeds(root, program, p.name, maxSeeds); !detected {
+			t.Errorf("past defect not detected: %s (%s): %s", p.name, p.commit, firstLine)
 		}
 	}
-	t.Logf("evidence: %d simulated worlds with nothing wrong (%s)", seeds, how)
-	t.Logf("evidence: %d past defects noticed by simulated worlds (each by the reverse of its "+
-		"mend)", len(past))
+	t.Logf("evidence: %d simulated worlds with nothing wrong (%s)", seeds, firstLine)
+	t.Logf("evidence: %d past defects detected by simulated worlds (each by the reverse of its "+
+		"fix)", len(pastDefects))
 }
 
-func TestASeedGivesTheSameRunToTheLastAccess(t *testing.T) {
+func TestSeedRepeatsEachAccess(t *testing.T) {
 	root, program := worlds(t)
 	run := func() string {
-		c := exec.Command(program, "-from", "500", "-seeds", "60", "-talk")
+		c := exec.Command(program, "-from", "500", "-seeds", "60", "-verbose")
 		c.Dir = root
 		out, err := c.Output()
 		if err != nil {
@@ -58,18 +59,18 @@ func TestASeedGivesTheSameRunToTheLastAccess(t *testing.T) {
 		return text
 	}
 	if first, second := run(), run(); first != second || strings.Count(first, "\n") != 59 {
-		t.Errorf("two runs of the same seeds:\n%s\n%s", first, second)
+		t.Errorf("two runs of the same seeds differ:\n%s\n%s", first, second)
 	}
 }
 
-// TestWorldsAreVetted: what is built with another tree's files beside it, go vet
-// ./... does not see.
-func TestWorldsAreVetted(t *testing.T) {
+// TestVetAcceptsWorlds runs go vet on the sources in the overlay, because `go vet ./...` does not
+// see them.
+func TestVetAcceptsWorlds(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := overlay(root, t.TempDir(), nil)
+	file, err := writeOverlay(root, t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 // compile builds a program of testdata/vectors/c with the C player, with the address and the
-// undefined-behaviour sanitizers.
+// undefined-behaviour sanitizers. Options of the compiler, such as -DLMPLAY_TEXT=0, may follow the
+// sources.
 func compile(t testing.TB, sources ...string) (program string) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -30,7 +31,10 @@ func compile(t testing.TB, sources ...string) (program string) {
 		arguments = append(arguments, `-DLMPLAY_CONFIG="config.h"`, "-I", headers)
 	}
 	for _, source := range sources {
-		arguments = append(arguments, filepath.Join(folder, "c", source))
+		if !strings.HasPrefix(source, "-") {
+			source = filepath.Join(folder, "c", source)
+		}
+		arguments = append(arguments, source)
 	}
 	if out, err := exec.Command("gcc", arguments...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -56,6 +60,19 @@ func TestCPlayerAgreesWithVectors(t *testing.T) {
 			}
 			t.Logf("evidence: %s", strings.TrimSpace(string(out)))
 		})
+	}
+}
+
+// TestEveryFunctionIsCalledRightAndWrong runs calls.c, which has the expectations: wrong arguments,
+// loads that fail, faults, stops, inputs, and accesses of mapped memory.
+func TestEveryFunctionIsCalledRightAndWrong(t *testing.T) {
+	var paths []string
+	for _, name := range []string{"images/edu-factorial", "images/wh.twoop", "images/edu-dma",
+		"vectors/wormhole-host", "vectors/fixed", "vectors/commands"} {
+		paths = append(paths, filepath.Join(folder, "..", name+".lmb"))
+	}
+	if out, err := exec.Command(compile(t, "calls.c"), paths...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }
 

@@ -22,13 +22,11 @@ type chance struct {
 	goneAt     uint64 // accesses after which a device goes away; 0: none does
 	goneDevice uint64
 	style      uint64
+	oddAt      uint64 // accesses before the first load that may not return the memory
 	bus        uint64
 	memory     [4096]byte // that all devices share
 	report     []byte
 }
-
-// accessesMost is the number of accesses after which all fail, so that every run ends.
-const accessesMost = 250
 
 // next returns the next random number (SplitMix64, Steele, Lea and Flood, 2014).
 func (c *chance) next() uint64 {
@@ -39,8 +37,10 @@ func (c *chance) next() uint64 {
 	return z ^ z>>31
 }
 
-func newChance(seed uint64, report []byte) *chance {
-	c := &chance{state: seed, failAt: accessesMost, report: report}
+// newChance returns a machine. After so many accesses, all later accesses fail, so that every run
+// ends.
+func newChance(seed uint64, accesses uint32, report []byte) *chance {
+	c := &chance{state: seed, failAt: uint64(accesses), report: report}
 	c.accessNs = [4]uint64{0, 100, 5000, 1000000}[c.next()%4]
 	if r := c.next(); r%8 == 0 {
 		c.failAt = 1 + r>>8%100
@@ -50,7 +50,11 @@ func newChance(seed uint64, report []byte) *chance {
 		c.goneAt = 1 + r>>8%60
 	}
 	c.goneDevice = r >> 32 % 2
-	c.style = c.next() % 4
+	r = c.next()
+	c.style = r % 4
+	if r>>2%2 == 0 {
+		c.oddAt = r >> 8 % 60
+	}
 	c.bus = c.next() % 8
 	return c
 }
@@ -89,7 +93,7 @@ func (c *chance) Load(space vector.Space, offset uint64, width uint8) (value uin
 	for i := range uint64(width) {
 		value |= uint64(*c.byteAt(space, offset+i)) << (8 * i)
 	}
-	if c.style != 0 {
+	if c.style != 0 && c.accesses > c.oddAt {
 		switch r % 8 {
 		case 4:
 			value = 0
@@ -167,6 +171,11 @@ func (c *chance) StoreBytes(space vector.Space, offset uint64, width uint8, data
 	return true
 }
 
+// EnableBusMaster reports that bus mastering of a device is enabled.
+func (c *chance) EnableBusMaster(device int) {
+	c.put('M', 0, vector.Space{Device: device}, 0, 0)
+}
+
 // Fence implements oracle.Machine.
 func (c *chance) Fence() {}
 
@@ -217,12 +226,12 @@ func (c *chance) text(format string, args ...any) {
 func (c *chance) result(r vector.Result, outputs func(report func(tensor int, data []byte))) {
 	c.text("end %s %d now %d ignored %d", r.Code, r.Command, c.now, r.Ignored)
 	if r.HasSeen {
-		c.text(" seen %x %x %x %d", r.Got, r.Want, r.Mask, r.Element)
+		c.text(" seen")
 	}
 	if r.SafeRan {
 		c.text(" safe %s", r.Safe)
 	}
-	c.text("\n")
+	c.text("\nvalues %x %x %x %d\n", r.Got, r.Want, r.Mask, r.Element)
 	outputs(func(tensor int, data []byte) {
 		sum := fnv.New32a()
 		sum.Write(data)
@@ -257,8 +266,8 @@ func inputData(seed, size uint64) []byte {
 }
 
 // play lets a reader execute a case, and returns the report.
-func play(r reader, file []byte, seed uint64, report []byte) []byte {
-	c, limit := newChance(seed, report), limitOf(seed)
+func play(r reader, file []byte, seed uint64, accesses uint32, report []byte) []byte {
+	c, limit := newChance(seed, accesses, report), limitOf(seed)
 	fault := r.verify(file, limit)
 	if fault == nil && r.reservedBytes() > memoryMost {
 		c.text("reject memory\n")

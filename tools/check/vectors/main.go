@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 
+	"lightmetal/fbs"
 	"lightmetal/tools/check/coverage/corpus"
 	"lightmetal/tools/check/vectors/vector"
 	"lightmetal/tools/image/listing"
@@ -56,7 +57,7 @@ func update(directory string, isCheck bool) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		path := filepath.Join(directory, name)
 		if !isCheck {
-			errs = append(errs, lmfiles.Write(path, files[name], 0o644, lmfiles.Replace))
+			errs = append(errs, lmfiles.Write(path, files[name], 0o644, lmfiles.OpenToReplace))
 			continue
 		}
 		got, err := os.ReadFile(path)
@@ -156,7 +157,24 @@ func generate(directory string) (map[string][]byte, error) {
 		files[group.file] = []byte(text)
 	}
 	files["index.txt"] = []byte(newIndex(sentences, shown))
+	files["reasons.txt"] = []byte(newReasons(all, images))
 	return files, nil
+}
+
+// newReasons returns the text of reasons.txt: why package fbs rejects images of vectors.
+func newReasons(vectors []*vector.Vector, images map[string][]byte) string {
+	text := "# For each vector whose image package fbs rejects: its name, place and reason.\n" +
+		"# tools/check/vectors writes this file.\n"
+	for _, v := range vectors {
+		file, err := v.File(images[v.Image])
+		if err == nil {
+			_, err = fbs.Verify(file)
+		}
+		if err != nil {
+			text += v.Name + ": " + err.Error() + "\n"
+		}
+	}
+	return text
 }
 
 // assemble returns the image of a listing.

@@ -98,103 +98,104 @@ func rename(name string) func(*file) {
 
 // Beginnings of sentences of FORMAT.md that several vectors show.
 const (
-	sPreamble = "The preamble: size of the file, identifier, version"
-	sFlat     = "Table, vtable and vectors lie inside the envelope"
-	sCounts   = "For each vector that `reservation` counts"
-	sTables   = "The elements of the tables: devices, rules, windows"
-	sName     = "It selects 1 to 255 bytes that lie inside the vector `text`"
-	sPlain    = "They are UTF-8 (RFC 3629)"
+	sPreamble = "Check the preamble: the size of the file"
+	sFlat     = "The table `Image`, its vtable and its vectors lie inside the envelope"
+	sObjects  = "The table, its vtable and its vectors are aligned as FlatBuffers requires"
+	sCounts   = "The length of a vector equals its count in `reservation`."
+	sTables   = "Check the elements of the tables devices, rules, windows"
+	sName     = "A name selects 1 to 255 bytes of the vector `text`"
+	sPlain    = "Names are UTF-8 (RFC 3629)"
 	sReserved = "Fields called `reserved` are zero."
 	sSegments = "The size of every segment but the last is a multiple of 4096."
 	sFew      = "windows, tensors, sequences, segments | 4,096 of each"
 	sTiB      = "size and offset of a tensor or a segment | 64 TiB"
 	sRule     = "`device` is an index into `devices`. "
-	sRange    = "`first` to `last` lie inside `bar`"
-	sWidths   = "`widths` has at least one of the bits"
-	sAligned  = "`first` and `last + 1` are multiples of the least width."
+	sRange    = "The bytes `first` to `last` of a rule lie inside BAR number `bar`"
+	sWidths   = "`widths` is the sum of the accepted widths"
+	sAligned  = "`first` and `last + 1` of a rule are multiples of its least width."
 	sSorted   = "Rules are sorted by `device`"
-	sKnown    = "If a reader knows a board with the PCI ids of the device"
-	sOwnRules = "For every other device the image's `rules` apply."
-	sEmpty    = "A field that the table leaves empty is zero."
+	sKnown    = "An image that has rules for a device with a known board is rejected."
+	sOwnRules = "For a device without a known board, the image's `rules` apply."
+	sEmpty    = "A field of a command that the table leaves empty is zero."
 	sInside   = "All accessed bytes lie inside the window"
-	sWidth    = "Without Bulk, `offset`, the window's own offset"
-	sOneRule  = "In a Bar window, the rule (section 3) that contains"
-	sBulk     = "Bulk needs a rule of memory that accepts every width."
+	sWidth    = "Without Bulk, three numbers are multiples of `width`"
+	sOneRule  = "In a Bar window, one rule (section 3) contains"
+	sBulk     = "Bulk needs a rule with `memory` 1 that accepts every width."
 	sStores   = "Write, Modify, Relocate, CopyIn and Fill need a rule that accepts stores"
 	sConfig   = "A Config window is read-only"
-	sBus      = "The addend is at most the size of that window"
-	sPacked   = "A packed tile range has one byte for each of these fields"
+	sBus      = "The addend is at most the size of this window"
+	sPacked   = "A packed tile range has one byte for each field"
 	sOrdering = "`ordering` | 1 default, 2 strict, 3 posted"
 	sStart    = "`x_start`, `y_start` | 0 without multicast"
-	sClosed   = "A Point is rejected if one element of the list contains its route"
-	sMemory   = "The `amount` bytes from `value` on lie inside it."
-	sModes    = "Modes: Exact 1, Fixed 2, Bulk 3"
+	sClosed   = "A Point is rejected if one element of the list contains the route"
+	sMemory   = "The range of `amount` bytes that starts at offset `value` lies inside"
+	sModes    = "The modes of CopyIn, Fill and CopyOut are Exact 1"
+	sOfExpect = "The modes of an Expect are Equal 1, NotEqual 2 and Reached 3."
 	sDatum    = "Datum, mask and addend have no bits above `width` bytes."
 	sMask     = "The `value` of a Modify or an Expect has no bits outside `mask`."
 	sFollow   = "Sequences follow each other in the vector of commands without a gap"
-	sLast     = "The last command of each is End, and no other command is."
-	sPoint    = "A sequence points a Tlb window before it accesses it"
+	sLast     = "The last command of each sequence is End, and no other command is End."
+	sPoint    = "A sequence points each Tlb window (command Point)"
 	sCall     = "A sequence that contains a Call is not called by any sequence."
 	sTensor   = "A tensor has `dims` dimensions, 0 to 8"
-	sSize     = "Its size in bytes is the product of the shape"
-	sArena    = "Each further one is the first multiple of 64"
-	sRole     = "`role` is Input or Output."
+	sSize     = "The size of a tensor in bytes is the product of the shape"
+	sArena    = "The `arena_offset` of each further tensor is"
+	sRole     = "The `role` of a tensor is Input or Output."
 	sData     = "If `has_data` is 0, `data_offset` is 0."
 	sHasData  = "If `has_data` is 1, the payload has data for the tensor"
 	sHost     = "`reservation.host_bytes` is the sum of the sizes of Host windows"
-	sPayload  = "`reservation.payload_bytes` is the sum of their sizes."
+	sPayload  = "`reservation.payload_bytes` is the sum of the sizes"
 	sArenaSum = "`reservation.arena_bytes` is the first multiple of 64"
-	sFlags    = "In `flags`, value 1 (bit 0) requests write-combining"
-	sFixed    = "It is not 0, and it is a multiple of 4096."
-	sInOrder  = "The windows of a device with flag 2 are in the order of their addresses"
-	sCounter  = "With Reached, the counter has n bits"
+	sFlags    = "In `flags`, value 1 (bit 0) requests a write-combining mapping"
+	sFixed    = "A fixed bus address is not 0, and is a multiple of 4096."
+	sInOrder  = "The windows of one device with fixed bus addresses are sorted"
+	sCounter  = "With Reached, `mask` is exactly 2^n - 1"
 	sOneByte  = "Every window has at least 1 byte."
-	sChecksum = "If the checksum is wrong, a reader reports that"
-	sStep6    = "The checksum of the envelope, then the place of the payload"
+	sChecksum = "If the checksum of the envelope is wrong, a reader reports"
+	sStep6    = "Check the checksum of the envelope, then the place of the payload"
 	sNothing  = "Nothing else follows, except for a signature"
-	sCovered  = "Every byte of a file is either covered by a checksum or required to be zero."
 	sSum      = "CRC-32C of bytes 12 to 127 of the signature"
-	sAbsent   = "But `devices`, `windows`, `sequences` and `commands` have at least one element"
-	sPolicy   = "Options: Fail 1, Ignore 2."
-	sNoTable  = "A device without a known board has no such list, and no TLB windows."
+	sAbsent   = "`reservation` and the vectors `devices`, `windows`"
+	sPolicy   = "The options are Fail 1 and Ignore 2."
+	sNoTable  = "A device without a known board has no list of forbidden ranges"
 )
 
 // alsoShown has further sentences that vectors show, by the name of the vector.
 var alsoShown = map[string][]string{
-	"poll-deadline":     {"The deadline counts from the end of the first load"},
-	"blackhole-windows": {"If the window is programmed through registers"},
+	"poll-deadline":     {"The deadline of a poll counts from the end of the first load"},
+	"blackhole-windows": {"To program a window through registers"},
 	"unchanged":         {"All integers are little endian"},
-	"checksum-of-envelope": {"CRC-32C of bytes 0 to envelope bytes - 1",
+	"checksum-of-envelope": {"CRC-32C of the envelope",
 		"CRC-32C is the CRC of Castagnoli"},
 	"checksum-before-command":   {"A reader uses nothing of the envelope until"},
 	"payload-in-segments":       {"References may overlap or be equal"},
-	"reservation-of-commands":   {"`reservation` repeats all counts except that of the rules"},
-	"no-rule":                   {"An image may access only ranges that have a rule."},
+	"no-devices":                {"A required vector is not empty."},
+	"reservation-of-commands":   {"Check the lengths of the vectors that `reservation` counts"},
+	"no-rule":                   {sOneRule},
 	"width-not-of-the-rule":     {sOwnRules},
-	"two-rules":                 {"Every access to a Bar window obeys them (section 6.1)."},
-	"window-with-flag-4":        {"All other bits are zero."},
-	"fixed-bus-of-a-bar-window": {"Value 2 (bit 1) is for Host windows only"},
-	"tensor-with-dimension-0":   {"Those are not zero, and the rest of the shape is zero."},
-	"tensor-misplaced":          {"It lies in the arena at `arena_offset`"},
-	"point-at-pcie-tile": {"A Point shows nothing that its board forbids",
-		"A board has a list of forbidden ranges"},
-	"fence": {"Each is complete before the next begins",
-		"Every load and store before it, of devices and of host memory"},
+	"two-rules":                 {sOneRule},
+	"window-with-flag-4":        {"All other bits of `flags` are zero."},
+	"fixed-bus-of-a-bar-window": {"In `flags`, value 2 (bit 1) requests the fixed bus address"},
+	"tensor-with-dimension-0":   {"these are not zero, and all other shape fields"},
+	"tensor-misplaced":          {"A tensor lies in the arena at its `arena_offset`"},
+	"point-at-pcie-tile": {"A board has a list of forbidden ranges",
+		"Each element of the list has sets of"},
+	"fence": {"Each command is complete before the next begins",
+		"Every access before a Fence, to a device or to host memory"},
 	"preamble-schema": {"The schema hash is computed from the lines of"},
-	"fixed-copy-longer-than-its-window": {"They are `amount` bytes from `offset` on if",
-		"A Fixed command makes as many, all at `offset`."},
-	"outside-window-by-width":   {"They are `amount` bytes from `offset` on if"},
-	"write":                     {"Every other command makes one at `offset`."},
-	"device-gone-before-expect": {"To find out, a reader queries the device"},
-	"relocate-of-tlb-window":    {"Relocate adds the bus address of a Bar or a Host window."},
-	"relocate-of-config-window": {"Relocate adds the bus address of a Bar or a Host window."},
+	"fixed-copy-longer-than-its-window": {"All other commands access the `width` bytes",
+		"A Fixed command makes `amount / width` accesses, all at `offset`."},
+	"outside-window":            {"An Exact or Bulk command and a Compare access the `amount`"},
+	"outside-window-by-width":   {"All other commands access the `width` bytes"},
+	"write":                     {"All accesses of a Write, Modify, Relocate or Expect are at"},
+	"device-gone-before-expect": {"To find out whether a device is gone, a reader"},
+	"relocate-of-tlb-window":    {"A Relocate stores the bus address of a Bar or a Host window"},
+	"relocate-of-config-window": {"A Relocate stores the bus address of a Bar or a Host window"},
 	"missing-tensor":            {"A *memory* is the payload if `index` is 0"},
-	"reached-from-0-again":      {"So Reached holds if the counter is at `value`"},
 	"call":                      {"**End** ends the sequence."},
-	"limit-equals-longest-time": {"A reader computes the longest time of each sequence",
-		"each | 1", "each access | 1", "Point | 4", "Modify, Expect, CopyOut | 10",
-		"Expect | its deadline", "Delay | its time",
-		"The numbers are fixed, so that every reader accepts the same images."},
+	"limit-equals-longest-time": {"each | 1", "each access | 1", "Point | 4",
+		"Modify, Expect, CopyOut | 10", "Expect | its deadline", "Delay | its time"},
+	"store-to-load-only-range": {"rules that accept only loads (`LoadOnly`)"},
 }
 
 var rejected = concat(preambles, flatBuffers, tables, shapes, checksums)
@@ -228,11 +229,11 @@ func resize(difference int) func(*file) {
 var preambles = []definition{
 	raw("preamble-identifier", "preamble", "`LMB1`",
 		func(f *file) { f.data[4] = 'l' }),
-	raw("preamble-major-1", "preamble", "A reader rejects every other value", put16(8, 1)),
-	raw("preamble-major-3", "preamble", "A reader rejects every other value", put16(8, 3)),
-	raw("preamble-minor", "preamble", "A reader rejects a larger value than it knows",
+	raw("preamble-major-1", "preamble", "A reader rejects every other major version", put16(8, 1)),
+	raw("preamble-major-3", "preamble", "A reader rejects every other major version", put16(8, 3)),
+	raw("preamble-minor", "preamble", "A reader rejects a larger minor version",
 		put16(10, 1)),
-	raw("preamble-schema", "preamble", "first 8 bytes, little endian, of the SHA-256",
+	raw("preamble-schema", "preamble", "the first 8 bytes of the SHA-256",
 		func(f *file) { f.data[23] ^= 0x80 }),
 	raw("preamble-file-bytes", "preamble", "size of the whole file, without a signature",
 		func(f *file) { f.data[24]++ }),
@@ -254,11 +255,12 @@ var preambles = []definition{
 
 // flatBuffers are rejected in steps 2 and 3 of section 1.2.
 var flatBuffers = []definition{
+	reject("envelope-without-a-table", "flatbuffer", sFlat, put64(32, 72)),
 	reject("root-in-preamble", "flatbuffer", "the first FlatBuffers object",
 		func(f *file) { little.PutUint32(f.data, 68) }),
 	reject("root-outside-envelope", "flatbuffer", sFlat,
 		func(f *file) { little.PutUint32(f.data, uint32(len(f.view.Envelope))) }),
-	reject("root-misaligned", "flatbuffer", sFlat,
+	reject("root-misaligned", "flatbuffer", sObjects,
 		func(f *file) { little.PutUint32(f.data, little.Uint32(f.data)+2) }),
 	reject("vtable-in-preamble", "flatbuffer", sFlat, func(f *file) {
 		position := little.Uint32(f.data)
@@ -267,7 +269,7 @@ var flatBuffers = []definition{
 	reject("vtable-outside-envelope", "flatbuffer", sFlat, func(f *file) {
 		little.PutUint32(f.data[little.Uint32(f.data):], 0x80000000)
 	}),
-	reject("vtable-misaligned", "flatbuffer", sFlat, func(f *file) {
+	reject("vtable-misaligned", "flatbuffer", sObjects, func(f *file) {
 		position := little.Uint32(f.data)
 		little.PutUint32(f.data[position:], little.Uint32(f.data[position:])+1)
 	}),
@@ -287,22 +289,22 @@ var flatBuffers = []definition{
 		size := little.Uint16(f.data[f.vtable()+2:])
 		little.PutUint16(f.data[f.vtable()+4+2*fieldNotes:], size-3)
 	}),
-	reject("reservation-misaligned", "flatbuffer", sFlat, func(f *file) {
+	reject("reservation-misaligned", "flatbuffer", sObjects, func(f *file) {
 		at := f.data[f.vtable()+4:]
 		little.PutUint16(at, little.Uint16(at)+4)
 	}),
 	reject("vector-outside-envelope", "flatbuffer", sFlat,
 		func(f *file) { little.PutUint32(f.data[f.field(fieldText):], 0x7fffffff) }),
-	reject("vector-misaligned", "flatbuffer", sFlat, func(f *file) {
+	reject("vector-misaligned", "flatbuffer", sObjects, func(f *file) {
 		at := f.data[f.field(fieldText):]
 		little.PutUint32(at, little.Uint32(at)+2)
 	}),
-	reject("elements-misaligned", "flatbuffer", sFlat, func(f *file) {
+	reject("elements-misaligned", "flatbuffer", sObjects, func(f *file) {
 		at := f.data[f.field(fieldCommands):]
 		little.PutUint32(at, little.Uint32(at)-4)
 		little.PutUint32(f.data[f.vectorOf(fieldCommands):], 1)
 	}),
-	reject("notes-misaligned", "flatbuffer", sFlat, func(f *file) {
+	reject("notes-misaligned", "flatbuffer", sObjects, func(f *file) {
 		at := f.data[f.field(fieldNotes):]
 		little.PutUint32(at, little.Uint32(at)-4)
 		little.PutUint32(f.data[f.vectorOf(fieldNotes):], 1)
@@ -340,6 +342,10 @@ var flatBuffers = []definition{
 		reservation(func(r *gen.Reservation) { r.MutateSegments(2) })),
 	reject("reservation-of-devices", "counts", sCounts,
 		reservation(func(r *gen.Reservation) { r.MutateDevices(3) })),
+	reject("counts-before-elements", "counts", sCounts, func(f *file) {
+		f.view.Devices[0].Reserved = 1
+		f.root().Reservation(nil).MutateTensors(77)
+	}),
 }
 
 // tables are rejected in step 4 of section 1.2.
@@ -370,6 +376,12 @@ var tables = []definition{
 	reject("name-with-cut-character", "sequence 2", sPlain, rename("las\xc3")),
 	reject("name-with-wrong-continuation", "sequence 2", sPlain, rename("l\xc3\x28t")),
 	reject("name-with-stray-continuation", "sequence 2", sPlain, rename("la\x80t")),
+	reject("board-with-line-feed", "device 0", sPlain,
+		func(f *file) { f.view.NameBytes(f.view.Devices[0].Board)[1] = '\n' }),
+	reject("name-of-rule-with-line-feed", "rule 1", sPlain,
+		func(f *file) { f.view.NameBytes(f.view.Rules[1].Name)[1] = '\n' }),
+	reject("name-of-tensor-with-line-feed", "tensor 0", sPlain,
+		func(f *file) { f.view.NameBytes(f.view.Tensors[0].Name)[0] = '\n' }),
 
 	reject("rule-of-missing-device", "rule 0", sRule,
 		func(f *file) { f.view.Rules[0].Device = 2 }),
@@ -378,19 +390,26 @@ var tables = []definition{
 	reject("rule-of-bar-6", "rule 2", sRange, func(f *file) { f.view.Rules[2].Bar = 6 }),
 	reject("rule-of-absent-bar", "rule 2", sRange, func(f *file) { f.view.Rules[2].Bar = 5 }),
 	reject("rule-outside-bar", "rule 2", sRange, func(f *file) { f.view.Rules[2].Last = 8192 }),
+	reject("rule-far-outside-bar", "rule 2", sRange,
+		func(f *file) { f.view.Rules[2].Last = 1<<64 - 1 }),
 	reject("rule-backwards", "rule 1", sRange,
 		func(f *file) { f.view.Rules[1].First = f.view.Rules[1].Last + 1 }),
 	reject("rule-without-widths", "rule 1", sWidths,
 		func(f *file) { f.view.Rules[1].Widths = 0 }),
 	reject("rule-with-width-16", "rule 1", sWidths,
 		func(f *file) { f.view.Rules[1].Widths = 4 | 16 }),
-	reject("rule-with-memory-2", "rule 2", sWidths, func(f *file) { f.view.Rules[2].Memory = 2 }),
+	reject("rule-with-memory-2", "rule 2", "`memory` is 0 or 1.",
+		func(f *file) { f.view.Rules[2].Memory = 2 }),
 	reject("rule-begins-in-an-access", "rule 1", sAligned,
 		func(f *file) { f.view.Rules[1].First += 2 }),
 	reject("rule-ends-in-an-access", "rule 1", sAligned,
 		func(f *file) { f.view.Rules[1].Last -= 1 }),
 	reject("rules-overlap", "rule 1", sSorted,
 		func(f *file) { f.view.Rules[0].Last += 4 }),
+	reject("rules-overlap-by-a-byte", "rule 1", sSorted, func(f *file) {
+		r := f.view.Rules
+		r[0].Widths, r[1].Widths, r[1].First = 15, 15, r[0].Last
+	}),
 	reject("rules-unsorted", "rule 1", sSorted, func(f *file) {
 		r := f.view.Rules
 		r[0], r[1] = r[1], r[0]
@@ -399,7 +418,7 @@ var tables = []definition{
 		r := f.view.Rules
 		r[0], r[2] = r[2], r[0]
 	}),
-	reject("rule-without-name", "rule 1", "Each has a name.",
+	reject("rule-without-name", "rule 1", "Each rule has a name.",
 		func(f *file) { f.view.Rules[1].Name = 0 }),
 
 	reject("window-of-kind-0", "window 0", "Bar | device, BAR 0..5",
@@ -431,12 +450,12 @@ var tables = []definition{
 		f.view.Windows[3].Flags, f.view.Windows[3].Offset = 2, 0x10000800
 	}),
 	reject("fixed-bus-beyond-the-last-address", "window 3",
-		"The window, with its size rounded up to 4096, ends at or below address 2^64 - 1.",
+		"A window with a fixed bus address, its size rounded up to a multiple of 4096",
 		func(f *file) {
 			f.view.Windows[3].Flags, f.view.Windows[3].Offset = 2, 1<<64-4096
 		}),
 	reject("fixed-bus-up-to-the-last-address", "window 3",
-		"The window, with its size rounded up to 4096, ends at or below address 2^64 - 1.",
+		"A window with a fixed bus address, its size rounded up to a multiple of 4096",
 		func(f *file) {
 			f.view.Windows[3].Flags, f.view.Windows[3].Offset = 2, 1<<64-8192
 		}),
@@ -482,7 +501,7 @@ var tables = []definition{
 		s.Count = 1
 	}),
 	reject("sequence-without-end", "sequence 1",
-		"A sequence whose last command is not End is reported as a wrong sequence",
+		"If the last command of a sequence is not End, a reader reports",
 		func(f *file) {
 			s := &f.view.Sequences[1]
 			f.view.Commands[s.First+s.Count-1].Opcode = opFence
@@ -516,6 +535,8 @@ var tables = []definition{
 		func(f *file) { f.view.Tensors[0].Shape0 = 0 }),
 	reject("tensor-with-a-dimension-too-many", "tensor 0", sTensor,
 		func(f *file) { f.view.Tensors[0].Shape2 = 1 }),
+	reject("tensor-with-an-unused-dimension-8", "tensor 0", sTensor,
+		func(f *file) { f.view.Tensors[0].Shape7 = 1 }),
 	reject("tensor-over-64-tib", "tensor 1", sTiB, func(f *file) {
 		t := &f.view.Tensors[1]
 		t.Dims, t.Shape0, t.Shape1, t.Size = 2, 1<<24, 1<<21, 1<<47
@@ -549,9 +570,9 @@ var tables = []definition{
 
 // shapes are rejected in step 5 of section 1.2.
 var shapes = concat(unusedFields(), []definition{
-	reject("opcode-0", "command 0", "A field that the table leaves empty is zero.",
+	reject("opcode-0", "command 0", "A field of a command that the table leaves empty is zero.",
 		commandOf(opWrite, func(c *fbs.Command) { c.Opcode = 0 })),
-	reject("opcode-14", "command 0", "A field that the table leaves empty is zero.",
+	reject("opcode-14", "command 0", "A field of a command that the table leaves empty is zero.",
 		commandOf(opWrite, func(c *fbs.Command) { c.Opcode = 14 })),
 	reject("end-in-a-sequence", "command 13", sLast,
 		commandOf(opFence, func(c *fbs.Command) { c.Opcode = opEnd })),
@@ -561,6 +582,8 @@ var shapes = concat(unusedFields(), []definition{
 		func(c *fbs.Command) { c.Width = 3 })),
 	reject("width-16", "command 0", "1 | Write | write", commandOf(opWrite,
 		func(c *fbs.Command) { c.Width = 16 })),
+	reject("width-3-of-memory-with-all-widths", "command 0", "1 | Write | write",
+		commandOf(opWrite, func(c *fbs.Command) { c.Width, c.Window, c.Offset = 3, 1, 0 })),
 	reject("relocate-of-width-2", "command 3", "3 | Relocate | relocate", func(f *file) {
 		c := f.command(opRelocate, 0)
 		c.Width, c.Window, c.Offset, c.Value = 2, 1, 0, 0
@@ -598,9 +621,9 @@ var shapes = concat(unusedFields(), []definition{
 		commandOf(opFill, func(c *fbs.Command) { c.Mode, c.Window = 3, 1 })),
 	reject("mode-4-of-copy-out", "command 7", sModes,
 		commandOf(opCopyOut, func(c *fbs.Command) { c.Mode = 4 })),
-	reject("mode-0-of-expect", "command 8", sModes,
+	reject("mode-0-of-expect", "command 8", sOfExpect,
 		commandOf(opExpect, func(c *fbs.Command) { c.Mode = 0 })),
-	reject("mode-4-of-expect", "command 8", sModes,
+	reject("mode-4-of-expect", "command 8", sOfExpect,
 		commandOf(opExpect, func(c *fbs.Command) { c.Mode = 4 })),
 	reject("reached-without-mask", "command 8", sCounter,
 		commandOf(opExpect, func(c *fbs.Command) { c.Mode, c.Mask, c.Value = 3, 0, 0 })),
@@ -608,7 +631,7 @@ var shapes = concat(unusedFields(), []definition{
 		commandOf(opExpect, func(c *fbs.Command) { c.Mode = 3 })),
 	reject("reached-with-a-mask-that-begins-late", "command 8", sCounter,
 		commandOf(opExpect, func(c *fbs.Command) { c.Mode, c.Mask, c.Value = 3, 0xe, 0 })),
-	reject("mode-255-of-expect", "command 8", sModes,
+	reject("mode-255-of-expect", "command 8", sOfExpect,
 		commandOf(opExpect, func(c *fbs.Command) { c.Mode = 255 })),
 	reject("option-0-of-expect", "command 8", sPolicy,
 		commandOf(opExpect, func(c *fbs.Command) { c.Option = 0 })),
@@ -665,7 +688,7 @@ var shapes = concat(unusedFields(), []definition{
 	reject("fill-too-wide-a-value", "command 6", sDatum,
 		commandOf(opFill, func(c *fbs.Command) { c.Value = 1 << 32 })),
 	reject("modify-too-wide-a-mask", "command 2", sDatum,
-		commandOf(opModify, func(c *fbs.Command) { c.Mask = 1 << 32 })),
+		commandOf(opModify, func(c *fbs.Command) { c.Mask |= 1 << 32 })),
 	reject("expect-too-wide-a-mask", "command 8", sDatum,
 		commandOf(opExpect, func(c *fbs.Command) { c.Mask |= 1 << 32 })),
 	reject("relocate-too-wide-an-addend", "command 3", sDatum, func(f *file) {
@@ -698,6 +721,7 @@ var shapes = concat(unusedFields(), []definition{
 		commandOf(opWrite, func(c *fbs.Command) { c.Window, c.Offset = 3, 5000 })),
 	reject("no-rule", "command 0", sOneRule,
 		commandOf(opWrite, func(c *fbs.Command) { c.Offset = 0xc00 })),
+	reject("rules-are-absent", "command 0", sOneRule, removeField(fieldRules)),
 	reject("two-rules", "command 6", sOneRule,
 		commandOf(opFill, func(c *fbs.Command) { c.Offset = 0x7fc })),
 	reject("last-byte-outside-rule", "command 5", sOneRule, func(f *file) {
@@ -710,7 +734,7 @@ var shapes = concat(unusedFields(), []definition{
 		commandOf(opCopyIn, func(c *fbs.Command) { c.Mode = 3 })),
 	reject("bulk-to-memory-without-width-1", "command 5", sBulk,
 		func(f *file) { f.view.Rules[2].Widths = 14 }),
-	reject("write-combining-registers", "command 0", "A window with flag 1 needs a rule of memory.",
+	reject("write-combining-registers", "command 0", "A write-combining window (flag 1)",
 		func(f *file) { f.view.Windows[0].Flags = 1 }),
 	reject("store-to-load-only-range", "command 0", sStores,
 		commandOf(opWrite, func(c *fbs.Command) { c.Window = 5 })),
@@ -722,6 +746,11 @@ var shapes = concat(unusedFields(), []definition{
 		commandOf(opCopyIn, func(c *fbs.Command) { c.Window = 5 })),
 	reject("fill-of-load-only-range", "command 6", sStores,
 		commandOf(opFill, func(c *fbs.Command) { c.Window = 5 })),
+	of("fixed.lmb", reject("store-to-the-iatu", "command 0", sStores, func(f *file) {
+		w := &f.view.Windows[0]
+		w.Device, w.Bar, w.Offset = 1, 2, 0x1200
+		f.view.Commands[0] = fbs.Command{Opcode: opWrite, Width: 4, Offset: 8}
+	})),
 	of("boards.lmb", reject("width-not-of-the-board", "command 3", sOneRule,
 		func(f *file) { f.command(opWrite, 2).Width = 8; f.command(opWrite, 2).Offset = 8 })),
 	of("boards.lmb", reject("range-not-of-the-board", "command 1", sOneRule,
@@ -732,6 +761,10 @@ var shapes = concat(unusedFields(), []definition{
 	}),
 	reject("payload-far-outside", "command 4", sMemory,
 		commandOf(opCopyIn, func(c *fbs.Command) { c.Value = 1<<64 - 4 })),
+	of("relocate.lmb", reject("payload-of-an-image-without-any", "command 0", sMemory,
+		func(f *file) {
+			f.view.Commands[0] = fbs.Command{Opcode: opCopyIn, Width: 4, Mode: 1, Amount: 4}
+		})),
 	reject("missing-tensor", "command 5", sMemory,
 		func(f *file) { f.command(opCopyIn, 1).Index = 4 }),
 	reject("copy-in-of-an-output", "command 5", "4 | CopyIn | copy in",
@@ -759,7 +792,7 @@ var shapes = concat(unusedFields(), []definition{
 	reject("relocate-behind-window", "command 3", sBus,
 		commandOf(opRelocate, func(c *fbs.Command) { c.Value = 5001 })),
 	reject("relocate-of-load-only-window", "command 3",
-		"A Bar window that contains a byte of a load-only rule has no bus address.",
+		"A Bar window that overlaps the range of a `LoadOnly` rule has no bus address.",
 		commandOf(opRelocate, func(c *fbs.Command) { c.Index, c.Value = 5, 0 })),
 
 	reject("access-before-point", "command 0", sPoint,
@@ -779,12 +812,14 @@ var shapes = concat(unusedFields(), []definition{
 	reject("point-over-noc-2", "command 11", "`noc` | 0 or 1", tilesOf(4, 2)),
 	reject("point-with-ordering-0", "command 11", sOrdering, tilesOf(5, 0)),
 	reject("point-with-ordering-4", "command 11", sOrdering, tilesOf(5, 4)),
-	reject("point-with-channel-9", "command 11", "`static_vc` | 0 none", tilesOf(6, 9)),
+	reject("point-with-channel-9", "command 11", "`static_vc` | 0: no static", tilesOf(6, 9)),
 	reject("point-with-multicast-2", "command 11", "`multicast` | 0", tilesOf(7, 2)),
 	reject("unicast-with-x-start", "command 11", sStart, tilesOf(2, 1)),
 	reject("unicast-with-y-start", "command 11", sStart, tilesOf(3, 1)),
 	reject("point-at-pcie-tile", "command 11", sClosed, point(0, 3, 0, 0, 0, false)),
 	reject("point-at-pcie-tile-over-noc-1", "command 11", sClosed, point(9, 8, 0, 0, 1, false)),
+	reject("point-at-pcie-tile-translated", "command 11", sClosed, point(16, 20, 0, 0, 0, false)),
+	reject("multicast-to-the-last-tile", "command 11", sClosed, point(9, 11, 0, 0, 0, true)),
 	reject("point-at-arc-windows", "command 11", sClosed, func(f *file) {
 		point(0, 10, 0, 0, 0, false)(f)
 		f.command(opPoint, 0).Value = 0x8_9000_0000
@@ -793,19 +828,35 @@ var shapes = concat(unusedFields(), []definition{
 		point(0, 10, 0, 0, 0, false)(f)
 		f.command(opPoint, 0).Value = 0x8_8000_0000
 	}),
+	reject("point-at-last-arc-windows", "command 11", sClosed, func(f *file) {
+		point(0, 10, 0, 0, 0, false)(f)
+		f.command(opPoint, 0).Value = 0x8_a000_0000
+	}),
 	reject("multicast-over-column-0", "command 11", sClosed, point(4, 4, 0, 1, 0, true)),
 	reject("multicast-around-the-edge", "command 11",
-		"A multicast with x_start <= x has every x from x_start to x",
+		"A multicast Point has the x coordinates `x_start` to `x`",
 		point(2, 4, 5, 1, 0, true)),
 	reject("multicast-over-noc-1", "command 11", sClosed, point(9, 4, 8, 1, 1, true)),
 	of("blackhole.lmb", reject("blackhole-pcie-tile", "command 0", sClosed,
 		point(2, 0, 0, 0, 0, false))),
+	of("blackhole.lmb", reject("blackhole-second-pcie-tile", "command 0", sClosed,
+		point(11, 0, 0, 0, 0, false))),
+	of("blackhole.lmb", reject("blackhole-pcie-tile-translated", "command 0", sClosed,
+		point(19, 24, 0, 0, 0, false))),
+	of("blackhole.lmb", reject("blackhole-pcie-tile-over-noc-1", "command 0", sClosed,
+		point(14, 11, 0, 0, 1, false))),
+	of("blackhole.lmb", reject("blackhole-multicast", "command 0", sClosed,
+		point(16, 11, 0, 0, 0, true))),
+	of("blackhole.lmb", reject("blackhole-arc-windows", "command 0", sClosed, func(f *file) {
+		point(8, 0, 0, 0, 0, false)(f)
+		f.command(opPoint, 0).Value = 0xce00_0000
+	})),
 	of("blackhole.lmb", reject("blackhole-multicast-over-noc-1", "command 0", sClosed,
 		point(7, 11, 1, 2, 1, true))),
 
 	{name: "longest-time-of-calls", image: "everything.lmb", want: "reject bad-image sequence 0",
 		machine: machine{limitUs: everythingUs - 1},
-		format: []string{"At load it rejects an image with a sequence whose",
+		format: []string{"At load, a reader rejects an image with a sequence",
 			"Expect and Compare with Ignore"}},
 })
 
@@ -890,7 +941,7 @@ func unusedFields() (list []definition) {
 // checksums are rejected in step 6 of section 1.2.
 var checksums = []definition{
 	raw("checksum-of-envelope", "checksum", sStep6, func(f *file) { f.data[12] ^= 1 }),
-	raw("checksum-covers-last-byte", "checksum", sCovered,
+	raw("checksum-covers-last-byte", "checksum", sStep6,
 		func(f *file) { f.data[len(f.view.Envelope)-1] ^= 0x80 }),
 	raw("checksum-before-flatbuffer", "checksum", sChecksum, func(f *file) {
 		little.PutUint32(f.data, 68)
@@ -947,7 +998,7 @@ func signed(name, sentence string, change func(block []byte), place string) defi
 	return definition{name: name, image: "minimal.lmb", want: "reject bad-image " + place,
 		format: []string{sentence}, change: func(f *file) {
 			addSignature(f)
-			change(f.data[len(f.data)-fbs.SignatureBytes:])
+			change(f.data[len(f.data)-fbs.SignatureSize:])
 		}}
 }
 
@@ -969,11 +1020,11 @@ func acceptName(vector, name string) definition {
 var accepted = []definition{
 	accept("unchanged", sStep6, func(*file) {}),
 	{name: "signature", image: "minimal.lmb", want: "done", change: addSignature,
-		format: []string{"A reader that does not require a signature skips it.", sNothing}},
+		format: []string{"A reader that does not require signatures skips", sNothing}},
 	{name: "signature-with-a-version", image: "minimal.lmb", want: "done",
-		format: []string{"12 | u32 | version of the image"}, change: func(f *file) {
+		format: []string{"12 | u32 | the version that the signer"}, change: func(f *file) {
 			addSignature(f)
-			block := f.data[len(f.data)-fbs.SignatureBytes:]
+			block := f.data[len(f.data)-fbs.SignatureSize:]
 			little.PutUint32(block[12:], 1<<32-1)
 			little.PutUint32(block[8:], fbs.Checksum(block[12:]))
 		}},
@@ -986,9 +1037,9 @@ var accepted = []definition{
 	}),
 	accept("names-are-equal", "Names need not be unique: a lookup finds the first",
 		func(f *file) { f.view.Sequences[1].Name = f.view.Sequences[0].Name }),
-	accept("notes-are-absent", "Every vector may be absent, which means empty.",
+	accept("notes-are-absent", "An absent vector counts as empty.",
 		removeField(fieldNotes)),
-	accept("notes-are-damaged", "The runtime ignores it, and nothing in it changes a run.",
+	accept("notes-are-damaged", "The runtime ignores the notes.",
 		func(f *file) { clear(f.view.Notes) }),
 	accept("bus-address-of-the-end", sBus,
 		commandOf(opRelocate, func(c *fbs.Command) { c.Value = 5000 })),
@@ -1001,7 +1052,7 @@ var accepted = []definition{
 		c := f.command(opFill, 0)
 		c.Mode, c.Offset, c.Amount = 2, 0x7fc, 1<<20
 	}),
-	accept("empty-condition", "Mask 0 and value 0 with Equal always hold",
+	accept("empty-condition", sReached,
 		commandOf(opExpect, func(c *fbs.Command) { c.Mask, c.Value = 0, 0 })),
 	accept("point-after-arc-windows", sClosed, func(f *file) {
 		point(0, 10, 0, 0, 0, false)(f)
@@ -1014,9 +1065,9 @@ var accepted = []definition{
 	{name: "limit-equals-longest-time", image: "everything.lmb", runs: named("last"), want: "done",
 		machine: machine{limitUs: everythingUs,
 			bus: []vector.Window{{Index: 3, Bus: 0x1000}}},
-		format: []string{"At load it rejects an image with a sequence whose",
+		format: []string{"At load, a reader rejects an image with a sequence",
 			"CopyIn, Fill, CopyOut and Compare make `amount / width` accesses",
-			"The longest time is the sum of the times of the commands"}},
+			"The longest time of a sequence, in microseconds, is the sum"}},
 }
 
 // badDefinitions defines a vector for each image of testdata/bad.

@@ -6,15 +6,16 @@ import (
 	"runtime/debug"
 )
 
-// AttachHostMemory lets the device reach memory that lies outside of this process, by bus
-// address and as long as bytes gives it, instead of Host windows. Where it does
-// not, a load gives all ones and a store is lost. bytes is called while an access
-// or a Sleep lasts, and not otherwise.
+// AttachHostMemory makes the device access memory of another process instead of Host windows. bytes
+// must return size bytes of that memory at a bus address, or nil if the device must not access
+// them; then a load returns all ones, and a store has no effect. bytes is called only during an
+// access or a Sleep.
 func (d *Device) AttachHostMemory(bytes func(address, size uint64) []byte) {
 	d.process.memory, d.process.missing = bytes, absent
 }
 
-// host gives memory of Host windows by bus address, nil where none is.
+// host returns size bytes of a Host window at a bus address. It returns nil if no Host window
+// contains them.
 func (p *process) host(address, size uint64) []byte {
 	for _, h := range p.hosts {
 		if inside := address - h.bus; address >= h.bus && inside < uint64(len(h.data)) &&
@@ -25,13 +26,13 @@ func (p *process) host(address, size uint64) []byte {
 	return nil
 }
 
-// lend carries out what the child asks of memory, until it has ended.
+// lend executes the child's requests for accesses to memory, until the child has exited.
 func (p *process) lend() {
 	var head [requestSize]byte
 	buffer := make([]byte, 1+chunkMax)
 	for {
 		if _, err := io.ReadFull(p.dma, head[:]); err != nil {
-			return // the child has ended
+			return // the child has exited
 		}
 		answer, err := transfer(p.dma, decodeRequest(&head), buffer, p.memory)
 		if err != nil {
@@ -46,13 +47,13 @@ func (p *process) lend() {
 	}
 }
 
-// transfer carries out one request, page by page, as memory may lie in pieces.
-// The answer has one byte that says whether all was there, and what was read.
+// transfer executes one request, page by page, because bytes may not return more than one page at
+// once. The answer consists of one byte (absent or present) and, for a load, the data.
 func transfer(child io.Reader, r request, buffer []byte,
 	bytes func(address, size uint64) []byte) (answer []byte, err error) {
 	if r.size > chunkMax || r.op != opLoad && r.op != opStore {
-		return nil, fmt.Errorf("the simulator's process requests transfer %d of %d bytes, which "+
-			"is unknown or too large", r.op, r.size)
+		return nil, fmt.Errorf("the simulator's process requests an unknown or too large "+
+			"memory transfer: operation %d, size %d bytes", r.op, r.size)
 	}
 	data := buffer[1 : 1+r.size]
 	if r.op == opStore {
@@ -75,11 +76,12 @@ func transfer(child io.Reader, r request, buffer []byte,
 	return buffer[:1+r.size], nil
 }
 
-// transferPage copies up to the end of a page and gives the bytes. None: they are
-// not there, or not any more, as those of a file that its owner cuts meanwhile.
+// transferPage copies data up to the end of a page and returns the number of bytes. It returns 0 if
+// the memory does not exist, or no longer exists: another process may truncate a mapped file during
+// the copy.
 func transferPage(op opcode, at uint64, data []byte,
 	bytes func(address, size uint64) []byte) (n int) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // which holds for one goroutine
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // applies to this goroutine only
 	defer func() {
 		if fault := recover(); fault != nil {
 			if _, isFault := fault.(interface{ Addr() uintptr }); !isFault {

@@ -21,19 +21,21 @@ static void (*sim_rd)(uint64_t, void *, uint32_t);
 static void (*sim_wr)(uint64_t, const void *, uint32_t);
 static void (*sim_clock)(uint32_t);
 
-// As protocol.go has them: opLoad, opStore, chunkMax, the file behind
-// childSocket, and what is answered.
+// The values of opLoad, opStore, chunkMax, absent and refused in protocol.go. DMA is the file
+// descriptor after childSocket, on which the child requests accesses to memory.
 enum { LOAD = 1, STORE = 2, CHUNK_MAX = 64 << 10, DMA = 4, ABSENT = 0, REFUSED = 2 };
 
+// stream reads or writes all of size bytes on the descriptor DMA. move is read or put.
 static void stream(ssize_t (*move)(int, void *, size_t), void *p, size_t size) {
 	for (ssize_t n; size; p = (char *)p + n, size -= n)
 		if ((n = move(DMA, p, size)) <= 0)
-			_Exit(1); // the parent has ended
+			_Exit(1); // the parent has exited
 }
 
 static ssize_t put(int fd, void *p, size_t size) { return write(fd, p, size); }
 
-// ask has the parent carry out a device's access to memory, piece by piece.
+// ask makes the parent execute an access of the device to memory, in chunks of up to CHUNK_MAX
+// bytes.
 static void ask(uint32_t op, uint64_t address, void *p, uint32_t size) {
 	struct { uint32_t op, size; uint64_t address, value; } request = {op, 0, address, 0};
 	uint32_t left = size;
@@ -54,7 +56,7 @@ static void ask(uint32_t op, uint64_t address, void *p, uint32_t size) {
 			_Exit(1);
 		}
 		if (answer == ABSENT && op == LOAD)
-			memset(p, 0xff, n); // as a bus answers; what is stored is lost
+			memset(p, 0xff, n); // like a bus without a device at the address; stores have no effect
 	}
 }
 
@@ -64,7 +66,7 @@ static void dma_wr(uint64_t address, const void *p, uint32_t size)
 	ask(STORE, address, (void *)p, size);
 }
 
-// sim_open gives NULL, or what is wrong with the library.
+// sim_open loads and starts the library. It returns NULL, or the text of the error.
 static const char *sim_open(const char *path) {
 	void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!h)
@@ -110,11 +112,12 @@ import (
 	"lightmetal/tools/image/fail"
 )
 
+// built reports whether this program can load the library, which requires cgo.
 const built = true
 
-// ChildMain turns a process that Open started into the simulator, and never
-// returns from it; in every other process it does nothing. A program that uses
-// this package calls it before anything else, a test from TestMain.
+// ChildMain turns a process that Open started into the simulator, and then never returns. In every
+// other process it does nothing. A program that uses this package must call it first in main, and a
+// test in TestMain.
 func ChildMain() {
 	path, child := os.LookupEnv(childVariable)
 	if !child {
@@ -127,8 +130,7 @@ func ChildMain() {
 	os.Exit(0)
 }
 
-// serve loads the library and answers requests until the parent asks for the
-// end, or is gone.
+// serve loads the library and answers requests until the parent sends opExit or has exited.
 func serve(path string, parent io.ReadWriter) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
@@ -146,8 +148,8 @@ func serve(path string, parent io.ReadWriter) {
 	}
 }
 
-// answer carries out one request, which may end the process, and gives the
-// size of the answer it left in buffer.
+// answer executes one request and writes the answer to buffer. It returns the size of the answer.
+// If the library rejects the access, it ends the process.
 func answer(r request, buffer []byte, parent io.Reader) (n int) {
 	reply, data := buffer[:replySize], buffer[replySize:]
 	clear(reply)
@@ -174,7 +176,7 @@ func answer(r request, buffer []byte, parent io.Reader) (n int) {
 	case opExit:
 		C.sim_call_exit()
 	default:
-		fail.On(fmt.Errorf("the process of the simulator got the unknown request %d", r.op))
+		fail.On(fmt.Errorf("the simulator's process received the unknown request %d", r.op))
 	}
 	return replySize
 }

@@ -2,8 +2,8 @@
 
 package ttsim
 
-// ChildMain does nothing: this program was built without cgo and cannot load
-// the library.
+// ChildMain does nothing, because this program was built without cgo and cannot load the library.
 func ChildMain() {}
 
+// built reports whether this program can load the library, which requires cgo.
 const built = false

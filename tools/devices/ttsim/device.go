@@ -13,58 +13,59 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/hal/mock"
 )
 
-// Prefix starts the name of every device of this package; the rest is the path
-// of the library.
+// Prefix is the prefix of the names of this package's devices. The rest of a name is the path of
+// the library.
 const Prefix = "ttsim:"
 
-// Physical addresses of the BARs inside the simulator, 0: no such BAR
+// barBase contains the physical addresses of the BARs in the simulator; 0: the BAR does not exist
 // (src/libttsim.cpp: BAR0_BASE, BAR2_BASE, BAR4_BASE).
 var barBase = [6]uint64{0: 0x1_0000_0000, 2: 0x1_2000_0000, 4: 0x8_0000_0000}
 
-// Virtual time. The cores run at about 1 GHz, so one clock is one nanosecond.
+// Virtual time. The cores run at about 1 GHz, so one clock cycle is one nanosecond.
 const (
-	// loadTime is what a load counts for in Now, in nanoseconds: about what
-	// one takes over PCIe. Without it a poll would wait for ever.
+	// loadTime is the time that Now counts for one load, in nanoseconds: about the time of a load
+	// over PCIe. Without it, a poll would never reach its deadline.
 	loadTime = 1000
 
-	// loadClocksMax bounds the clocks of one load. The first load of an
-	// address lets one clock pass; loads of the same address that follow, as
-	// a poll makes them, twice as many each. At the bound the clocks cost
-	// about as much as the load.
+	// loadClocksMax is the largest number of clock cycles that the simulator executes for one load.
+	// It executes one cycle for the first load of an address, and twice as many for each further
+	// load of the same address, as in a poll. The cycles of the largest number take about as much
+	// real time as the load.
 	loadClocksMax = 64
 
-	// sleepClocksMax bounds the clocks of one Sleep. Now counts all of the Sleep. They pass
-	// sleepClocks at a time, each a tenth of a second of real time if all tiles run.
+	// sleepClocksMax is the largest number of clock cycles that the simulator executes for one
+	// Sleep, while Now counts the full time. It executes sleepClocks cycles per request; these take
+	// a tenth of a second of real time if all tiles run.
 	sleepClocksMax = 1_000_000
 	sleepClocks    = 25_000
 )
 
-// Device is a simulated device. Like every hal.Device it is not for concurrent
-// use.
+// Device is a simulated device. Only one goroutine may use a Device, except for Stop.
 type Device struct {
 	hal.BaseDevice
 	identity hal.Identity
 	board    *boards.Board
 	process  *process
-	windows  map[int]*port // by hardware window
-	hostEnd  uint64        // bytes of host memory that they take
-	refusal  string        // why Point refused
+	windows  map[int]*port // mapped TLB windows, by slot
+	hostEnd  uint64        // end of the mapped Host windows, as an offset from hostBus
+	refusal  string        // why ProgramWindow rejected a target
 
-	// kept is what registers hold that the library has no loads of, by offset in
-	// the BAR, of a device that a kernel sees.
+	// kept contains the values of registers that the library does not implement or whose loads it
+	// rejects, by offset in the BAR. It is nil unless AsHardware was called.
 	kept map[uint64]uint32
 
-	now int64 // nanoseconds
+	now int64 // virtual time in nanoseconds
 
-	polled     uint64 // address of the last load, if nothing came after it
-	loadClocks uint64 // clocks of the next load of it
+	polled     uint64 // address of the last load
+	loadClocks uint64 // clock cycles of the next load of that address
 
 	stop stopper
 }
 
-// OpenAny opens what a device name says: the simulator, or one of package hal's.
+// OpenAny opens the device with the given name: a simulator, or a device of package hal.
 func OpenAny(name string) (hal.Device, error) {
 	if strings.HasPrefix(name, Prefix) {
 		return Open(name)
@@ -72,8 +73,8 @@ func OpenAny(name string) (hal.Device, error) {
 	return hal.Open(name)
 }
 
-// Open starts the library that a device name gives ("ttsim:/path/libttsim.so").
-// Errors are *hal.Fault.
+// Open starts the simulator library that a device name such as "ttsim:/path/libttsim.so" contains.
+// Errors are of type *hal.Fault.
 func Open(name string) (*Device, error) {
 	d, err := open(name)
 	if err != nil {
@@ -82,11 +83,12 @@ func Open(name string) (*Device, error) {
 	return d, nil
 }
 
+// open starts the simulator library, and returns its device.
 func open(name string) (*Device, error) {
 	if !built {
 		return nil,
 			errors.New("this program was built without cgo, which loads the simulator; " +
-				"build it with CGO_ENABLED=1 and a C compiler")
+				"build the program with CGO_ENABLED=1 and a C compiler")
 	}
 	library, err := filepath.Abs(strings.TrimPrefix(name, Prefix))
 	if err != nil {
@@ -94,8 +96,8 @@ func open(name string) (*Device, error) {
 	}
 	if _, err := os.Stat(library); err != nil {
 		return nil,
-			errors.New("no simulator library there; github.com/tenstorrent/ttsim has the sources " +
-				"and releases")
+			errors.New("the file of the simulator library does not exist; " +
+				"github.com/tenstorrent/ttsim has the sources and releases")
 	}
 	p, err := start(library)
 	if err != nil {
@@ -109,7 +111,7 @@ func open(name string) (*Device, error) {
 	return d, nil
 }
 
-// identify asks the library what it simulates.
+// identify reads from the library which board it simulates.
 func (d *Device) identify(name string) error {
 	ids, code := d.process.call(request{op: opConfigLoad}, nil, nil)
 	if code != hal.OK {
@@ -117,25 +119,27 @@ func (d *Device) identify(name string) error {
 	}
 	vendor, device := uint16(ids), uint16(ids>>16)
 	if d.board = boards.FindByID(vendor, device); d.board == nil {
-		return fmt.Errorf("it simulates %04x:%04x, which is not a known board", vendor, device)
+		return fmt.Errorf("the library simulates an unknown board with the PCI ids %04x:%04x; "+
+			"use a library for Wormhole or Blackhole", vendor, device)
 	}
-	// Each handle has a simulator, and so a device, of its own.
+	// Each Device has a simulator of its own, and therefore an address of its own.
 	address := fmt.Sprintf("simulator %p", d)
 	d.identity = hal.Identity{Name: name, Address: address, Vendor: vendor, Device: device,
 		BarSizes: d.board.BarSizes}
 	return nil
 }
 
-// Identity has the PCI ids that the library gives and the board's BAR sizes.
+// Identity implements hal.Device. The PCI ids are those of the library, and the BAR sizes those of
+// the board.
 func (d *Device) Identity() hal.Identity { return d.identity }
 
-// Refusal says why something was refused: the library's last word where it has
-// ended, after which every access fails; "" if nothing was.
+// Refusal returns the reason for a failed access, or "" if no access has failed. If the library has
+// exited, this is its last message, and every further access fails.
 func (d *Device) Refusal() string {
 	return cmp.Or(d.process.lastWord, d.stop.reason, d.refusal)
 }
 
-// Map gives access to a window.
+// Map implements hal.Device.
 func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 	switch w.Kind {
 	case gen.WindowKindBar:
@@ -147,32 +151,33 @@ func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 	case gen.WindowKindHost:
 		return d.mapHost(w)
 	}
-	return d.refuse(hal.Refused, "windows of kind %s cannot be mapped", w.Kind)
+	return d.refuse(hal.Refused, "the simulator cannot map windows of kind %s", w.Kind)
 }
 
-// mapHost reserves host memory, and lets the device's tiles access it at the aperture's Bus. A page
-// stays unused before each window without a fixed bus address.
+// mapHost reserves host memory, and makes the device's tiles reach it at the BusAddress of the
+// aperture. At least one page before a window without a fixed bus address stays unused.
 func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	o := d.board.Outbound
 	size := (w.Size + pageSize - 1) &^ (pageSize - 1)
 	if o == nil || len(d.process.hosts) == o.RegionCount {
-		return d.refuse(hal.NoDevice, "its tiles have no address range left for %#x bytes "+
-			"of host memory",
+		return d.refuse(hal.NoDevice, "the device's tiles have no address range left "+
+			"for %#x bytes of host memory",
 			w.Size)
 	}
 	offset, last := d.hostEnd, min(hostSize-1, o.OffsetMax)
 	if fixed := fbs.FixedBusAddress(&w); fixed != 0 {
 		offset = fixed - o.NoCBase // a very large number if the address is below o.NoCBase
 		if offset < d.hostEnd || offset > last || size-1 > last-offset {
-			return d.refuse(hal.NoDevice, "its tiles cannot access %#x bytes of host memory "+
-				"at %#x: the range is in use or out of reach", w.Size, fixed)
+			return d.refuse(hal.NoDevice, "the device's tiles cannot access %#x bytes "+
+				"of host memory at bus address %#x: the range is in use or out of reach",
+				w.Size, fixed)
 		}
 	} else if offset != 0 {
 		offset += pageSize
 	}
 	if offset > last || size-1 > last-offset {
-		return d.refuse(hal.NoDevice, "its tiles have no address range left for %#x bytes "+
-			"of host memory",
+		return d.refuse(hal.NoDevice, "the device's tiles have no address range left "+
+			"for %#x bytes of host memory",
 			w.Size)
 	}
 	data, code := make([]byte, size), hal.OK
@@ -192,24 +197,26 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	return a, nil
 }
 
+// pageSize is in bytes.
 const pageSize = 4096
 
+// mapBar returns an aperture of a range of a BAR.
 func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 	if int(w.Bar) >= len(barBase) || barBase[w.Bar] == 0 {
 		return d.refuse(hal.WrongDevice, "the device has no BAR %d", w.Bar)
 	}
 	size := d.board.BarSizes[w.Bar]
 	if w.Offset > size || w.Size > size-w.Offset {
-		return d.refuse(hal.WrongDevice, "BAR %d has %#x bytes, but the window needs %#x at "+
-			"%#x", w.Bar,
-			size, w.Size, w.Offset)
+		return d.refuse(hal.WrongDevice, "BAR %d has %#x bytes, "+
+			"but the window needs %#x bytes at offset %#x", w.Bar, size, w.Size, w.Offset)
 	}
 	return hal.NewAperture(&port{device: d, bar: w.Bar, offset: w.Offset}, w.Size, -1), nil
 }
 
+// mapTlb reserves a TLB window and returns an aperture of its first w.Size bytes.
 func (d *Device) mapTlb(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
-		return d.refuse(hal.WrongDevice, "%s has no TLB windows", chips.Of(d.board).Title)
+		return d.refuse(hal.WrongDevice, "%s has no TLB windows", chips.ForBoard(d.board).Title)
 	}
 	slot := d.board.TLB.ChooseWindow(w.Slot, w.Size, &d.identity.BarSizes,
 		func(slot int) bool { return d.windows[slot] != nil })
@@ -222,29 +229,31 @@ func (d *Device) mapTlb(w fbs.Window) (hal.Aperture, error) {
 	return hal.NewAperture(p, w.Size, slot), nil
 }
 
+// refuse returns an error whose text begins with the name of the device.
 func (d *Device) refuse(code hal.Code, format string, values ...any) (hal.Aperture, error) {
 	return hal.Aperture{}, &hal.Fault{Code: code,
 		Reason: d.identity.Name + ": " + fmt.Sprintf(format, values...)}
 }
 
-// ProgramWindow stores the configuration of the TLB window that a uses. If the TLB window is
-// larger than the image's, address may be anywhere in it.
+// ProgramWindow implements hal.Device. It stores to the configuration registers of the TLB window
+// of a. If the TLB window is larger than the aperture, address may be anywhere in the TLB window,
+// if the aperture fits there.
 func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64) hal.Code {
-	p := d.windows[a.Slot]
+	p := d.windows[a.TLBWindow]
 	if p == nil {
 		return hal.Usage
 	}
 	l := d.board.TLB
-	g := l.GroupOf(a.Slot)
+	g := l.GroupOf(a.TLBWindow)
 	inside := address & (g.Size - 1)
 	words, ok := l.EncodeWindow(g, t, address-inside)
 	if !ok || inside+a.Size > g.Size {
-		d.refusal = fmt.Sprintf("TLB window %d cannot point to %#x of %+v", a.Slot,
-			address, t)
+		d.refusal = fmt.Sprintf("TLB window %d cannot point to address %#x of %s", a.TLBWindow,
+			address, mock.RouteText(t))
 		return hal.Refused
 	}
 	p.offset = p.start + inside
-	at := barBase[l.ConfigBar] + l.ConfigOffset + uint64(a.Slot)*l.ConfigStride
+	at := barBase[l.ConfigBar] + l.ConfigOffset + uint64(a.TLBWindow)*l.ConfigStride
 	for register := uint64(0); register < l.ConfigStride; register += uint64(l.ConfigWidth) {
 		if code := d.store(at+register, l.ConfigWidth,
 			chips.LoadRegister(&words, register, l.ConfigWidth)); code != hal.OK {
@@ -254,17 +263,19 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64)
 	return hal.OK
 }
 
-// Alive tells whether the library still runs, as does Diagnose.
+// Alive implements hal.Device. It reports whether the library still answers.
 func (d *Device) Alive() bool {
 	ids, code := d.process.call(request{op: opConfigLoad}, nil, nil)
 	return code == hal.OK && uint16(ids) == d.identity.Vendor
 }
+
+// Diagnose implements hal.Device.
 func (d *Device) Diagnose() hal.Code { return hal.DeviceGoneUnlessAlive(d) }
 
-// Now is the virtual time in nanoseconds since Open.
+// Now implements hal.Device. It returns the virtual time since Open.
 func (d *Device) Now() int64 { return d.now }
 
-// Sleep lets the simulator's clock run.
+// Sleep implements hal.Device. It executes clock cycles of the simulator, at most sleepClocksMax.
 func (d *Device) Sleep(nanoseconds int64) {
 	if nanoseconds <= 0 {
 		return
@@ -277,8 +288,8 @@ func (d *Device) Sleep(nanoseconds int64) {
 	}
 }
 
-// Close shuts the library down and collects its process. Closing a device that
-// has refused something is no error, nor is closing twice.
+// Close implements hal.Device. It shuts the library down and waits for the end of its process.
+// Close returns no error if the library has exited before, or if the device is already closed.
 func (d *Device) Close() error {
 	if err := d.process.end(); err != nil {
 		return &hal.Fault{Code: hal.Internal, Reason: d.identity.Name + ": " + err.Error()}

@@ -1,20 +1,19 @@
-// Package ttsim drives Tenstorrent's simulator, libttsim.so, as a hal.Device.
-// The user names a library of their own: "ttsim:/path/libttsim.so"; nothing of
-// it is part of lightmetal. Its interface is docs/libttsim_api.md in
-// github.com/tenstorrent/ttsim.
+// Package ttsim implements hal.Device with Tenstorrent's simulator, libttsim.so. The user names the
+// library: "ttsim:/path/libttsim.so"; it is not a part of lightmetal. The file docs/libttsim_api.md
+// in github.com/tenstorrent/ttsim describes its interface.
 //
-// The library simulates one device per process and ends the process with _Exit
-// on any access it rejects. So it runs in a child process, which is this
-// program started once more: main must call ChildMain before anything else.
-// What the library printed last is kept, and Device.Refusal gives it.
+// The library simulates one device per process, and ends the process with _Exit if it rejects an
+// access. Therefore it runs in a child process, which executes the same program as its parent: main
+// must call ChildMain before anything else. Device.Refusal returns the last message of the library.
 //
-// Host windows are memory of this process, which carries out what the device does
-// to it. The device reaches it where the iATU, which Map aims, shows it to tiles, and
-// nothing else of the host.
+// Host windows are memory of the parent, which executes the device's accesses to them. The device
+// reaches only this memory of the host, through the outbound translation (iATU), which Map
+// programs.
 //
-// Fence is a full barrier because a store has reached the simulator when it
-// returns, and the simulator reaches host memory only while it is waited for.
+// A Fence command is a full barrier without doing anything: a store has reached the simulator when
+// the store returns, and the simulator accesses host memory only while the parent waits for an
+// answer.
 //
-// Time is virtual. The simulator only moves when it is told to: one clock for
-// a load, one for each nanosecond of a Sleep.
+// Time is virtual. The simulator advances only on request: by at least one clock cycle for a load,
+// and by one clock cycle for each nanosecond of a Sleep.
 package ttsim

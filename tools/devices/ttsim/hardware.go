@@ -5,12 +5,13 @@ import (
 	"lightmetal/hal/mock"
 )
 
-// AsHardware makes the device one that a kernel sees: the registers that aim
-// windows can be loaded, which the library refuses, and those that only a driver
-// has a use for are there.
+// AsHardware prepares the device for use by a kernel driver. The registers that program TLB windows
+// can then be loaded, although the library rejects these loads, and the registers that only kernel
+// drivers use exist.
 func (d *Device) AsHardware() { d.kept = map[uint64]uint32{} }
 
-// keep notes a store to such registers, and tells whether the library has none.
+// keep stores the value of a store to such a register in kept. It reports whether the library has
+// no such register, so that the store must not be passed to the library.
 func (d *Device) keep(bar uint8, offset uint64, width uint8, value uint64) (alone bool) {
 	at, alone, ok := d.register(bar, offset)
 	if ok {
@@ -21,7 +22,7 @@ func (d *Device) keep(bar uint8, offset uint64, width uint8, value uint64) (alon
 	return alone
 }
 
-// shown gives what such registers hold.
+// shown returns the value of such a register. ok is false if the place is not such a register.
 func (d *Device) shown(bar uint8, offset uint64, width uint8) (value uint64, ok bool) {
 	at, _, ok := d.register(bar, offset)
 	for i := uint64(0); ok && i < uint64(width); i += 4 {
@@ -30,13 +31,15 @@ func (d *Device) shown(bar uint8, offset uint64, width uint8) (value uint64, ok 
 	return value, ok
 }
 
-// register is where a BAR has one of them, of a device that a kernel sees. It
-// is of words: rules of the board.
+// register returns the offset under which kept contains the register at a place in a BAR. ok is
+// false if kept does not contain the register, which is always so unless AsHardware was called.
+// alone is true if the library has no such register. The rules of the boards allow only accesses of
+// complete 4-byte words to these registers.
 func (d *Device) register(bar uint8, offset uint64) (at uint64, alone, ok bool) {
 	if d.kept == nil || d.board.TLB == nil {
 		return 0, false, false
 	}
-	bar, offset = chips.Of(d.board).Unalias(bar, offset)
+	bar, offset = chips.ForBoard(d.board).Unalias(bar, offset)
 	alone = mock.DriverOnly(d.board, mock.Place{Bar: bar, Address: offset})
 	_, _, ok = chips.SlotOfRegister(d.board.TLB, bar, offset)
 	return offset, alone, ok || alone

@@ -8,15 +8,16 @@ import (
 	"lightmetal/hal"
 )
 
-// touch notes something that ends a run of loads of one address.
+// touch is called for everything that ends a sequence of loads of the same address.
 func (d *Device) touch() { d.loadClocks = 1 }
 
-// endWait notes an access that ends a wait for one place.
+// endWait is called for every access that ends a wait for one address.
 func (d *Device) endWait() {
 	d.touch()
 	d.stop.waiting = time.Time{}
 }
 
+// load executes a load from a physical address of the simulator.
 func (d *Device) load(address uint64, width uint8) (uint64, hal.Code) {
 	clocks, code := d.clocks(address)
 	if code != hal.OK {
@@ -26,7 +27,8 @@ func (d *Device) load(address uint64, width uint8) (uint64, hal.Code) {
 		nil, nil)
 }
 
-// clocks returns how many of them a load of an address lets pass, or the code with which it fails.
+// clocks returns the number of clock cycles that the simulator must execute for a load of an
+// address, or the code with which the load must fail. It counts the load in Now.
 func (d *Device) clocks(address uint64) (clocks uint64, code hal.Code) {
 	if d.polled != address {
 		d.touch()
@@ -43,6 +45,7 @@ func (d *Device) clocks(address uint64) (clocks uint64, code hal.Code) {
 	return clocks, code
 }
 
+// store executes a store to a physical address of the simulator.
 func (d *Device) store(address uint64, width uint8, value uint64) hal.Code {
 	if code := d.stopped(); code != hal.OK {
 		return code
@@ -53,16 +56,18 @@ func (d *Device) store(address uint64, width uint8, value uint64) hal.Code {
 	return code
 }
 
-// port is a range of a BAR.
+// port implements hal.Port for an aperture of a BAR.
 type port struct {
 	device *Device
 	bar    uint8
-	offset uint64 // of the aperture in the BAR
-	start  uint64 // of the hardware window in the BAR, of a Tlb window
+	offset uint64 // offset of the aperture in the BAR
+	start  uint64 // offset of the TLB window in the BAR, if the aperture is in one
 }
 
+// address returns the physical address in the simulator of an offset in the aperture.
 func (p *port) address(offset uint64) uint64 { return barBase[p.bar] + p.offset + offset }
 
+// Load implements hal.Port.
 func (p *port) Load(offset uint64, width uint8) (uint64, hal.Code) {
 	if value, ok := p.device.shown(p.bar, p.offset+offset, width); ok {
 		return value, p.device.process.died
@@ -70,6 +75,7 @@ func (p *port) Load(offset uint64, width uint8) (uint64, hal.Code) {
 	return p.device.load(p.address(offset), width)
 }
 
+// Store implements hal.Port.
 func (p *port) Store(offset uint64, width uint8, value uint64) hal.Code {
 	if p.device.keep(p.bar, p.offset+offset, width, value) {
 		return p.device.process.died
@@ -77,7 +83,7 @@ func (p *port) Store(offset uint64, width uint8, value uint64) hal.Code {
 	return p.device.store(p.address(offset), width, value)
 }
 
-// CopyIn writes data at offset in as few accesses as the library takes.
+// CopyIn copies data to the aperture, in the largest accesses that the library accepts.
 func (p *port) CopyIn(offset uint64, data []byte) hal.Code {
 	return p.pieces(offset, data, func(address uint64, piece []byte) hal.Code {
 		_, code := p.device.process.call(request{op: opCopyIn, size: uint32(len(piece)),
@@ -86,7 +92,7 @@ func (p *port) CopyIn(offset uint64, data []byte) hal.Code {
 	})
 }
 
-// CopyOut reads into data from offset in as few accesses as the library takes.
+// CopyOut copies from the aperture to data, in the largest accesses that the library accepts.
 func (p *port) CopyOut(offset uint64, data []byte) hal.Code {
 	return p.pieces(offset, data, func(address uint64, piece []byte) hal.Code {
 		_, code := p.device.process.call(request{op: opCopyOut, size: uint32(len(piece)),
@@ -95,6 +101,7 @@ func (p *port) CopyOut(offset uint64, data []byte) hal.Code {
 	})
 }
 
+// pieces calls do for each part of data that one access can copy, with its physical address.
 func (p *port) pieces(offset uint64, data []byte, do func(uint64, []byte) hal.Code) hal.Code {
 	if code := p.device.stopped(); code != hal.OK {
 		return code
@@ -110,8 +117,8 @@ func (p *port) pieces(offset uint64, data []byte, do func(uint64, []byte) hal.Co
 	return hal.OK
 }
 
-// room is the number of bytes one access at an offset of the BAR may span: to
-// the end of the hardware window, or of the dword where no window lies.
+// room returns the largest number of bytes of one access at an offset in the BAR: up to the end of
+// the TLB window or, outside TLB windows, of the dword.
 func (p *port) room(offset uint64) uint64 {
 	if l := p.device.board.TLB; l != nil {
 		if slot, inside, ok := chips.SlotAt(l, p.bar, offset); ok {
@@ -121,14 +128,15 @@ func (p *port) room(offset uint64) uint64 {
 	return 4 - offset%4
 }
 
-// hostPort is host memory. Loads of it take time, so that a poll ends and what
-// it waits for comes.
+// hostPort implements hal.Port for host memory. Loads take time, so that a poll reaches its
+// deadline and the simulator can change the memory.
 type hostPort struct {
 	device *Device
-	start  uint64 // as tiles see it
+	start  uint64 // address of the first byte for tiles
 	data   []byte
 }
 
+// Load implements hal.Port.
 func (p *hostPort) Load(offset uint64, width uint8) (value uint64, code hal.Code) {
 	d := p.device
 	clocks, code := d.clocks(p.start + offset)
@@ -142,6 +150,7 @@ func (p *hostPort) Load(offset uint64, width uint8) (value uint64, code hal.Code
 	return value, code
 }
 
+// Store implements hal.Port.
 func (p *hostPort) Store(offset uint64, width uint8, value uint64) hal.Code {
 	if code := cmp.Or(p.device.process.died, p.device.stopped()); code != hal.OK {
 		return code
@@ -153,7 +162,7 @@ func (p *hostPort) Store(offset uint64, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// CopyIn and CopyOut are accesses as Store and Load are, in one go.
+// CopyIn copies data to the memory, like stores.
 func (p *hostPort) CopyIn(offset uint64, data []byte) hal.Code {
 	code := cmp.Or(p.device.process.died, p.device.stopped())
 	p.device.endWait()
@@ -163,6 +172,7 @@ func (p *hostPort) CopyIn(offset uint64, data []byte) hal.Code {
 	return code
 }
 
+// CopyOut copies from the memory to data, and counts as one load.
 func (p *hostPort) CopyOut(offset uint64, data []byte) hal.Code {
 	code := cmp.Or(p.device.process.died, p.device.stopped())
 	p.device.now += loadTime
@@ -173,14 +183,17 @@ func (p *hostPort) CopyOut(offset uint64, data []byte) hal.Code {
 	return code
 }
 
-// config is PCI configuration space. The library has whole dwords only.
+// config implements hal.Port for PCI configuration space. The library supports only accesses of
+// complete dwords.
 type config struct{ device *Device }
 
+// Load implements hal.Port.
 func (c *config) Load(offset uint64, width uint8) (uint64, hal.Code) {
 	word, code := c.dword(offset)
 	return word >> (offset % 4 * 8) & (1<<(8*width) - 1), code
 }
 
+// Store implements hal.Port.
 func (c *config) Store(offset uint64, width uint8, value uint64) hal.Code {
 	word, code := c.dword(offset)
 	if code != hal.OK {
@@ -194,6 +207,7 @@ func (c *config) Store(offset uint64, width uint8, value uint64) hal.Code {
 	return code
 }
 
+// dword loads the dword that contains an offset.
 func (c *config) dword(offset uint64) (uint64, hal.Code) {
 	if code := c.device.stopped(); code != hal.OK {
 		return ^uint64(0), code

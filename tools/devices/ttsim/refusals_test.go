@@ -537,7 +537,7 @@ func outcome(t *testing.T, d hal.Device, accesses []access) (hal.Code, int) {
 		if size == 0 {
 			continue
 		}
-		a, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: uint8(bar), Slot: fbs.NoSlot,
+		a, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: uint8(bar), Slot: fbs.AnySlot,
 			Size: size})
 		if err != nil {
 			t.Fatal(err)

@@ -1,7 +1,7 @@
 package ttsim
 
-// This file ends runs on the simulator by real time. Deadlines of polls count virtual time, of
-// which a millisecond may take seconds.
+// This file ends runs on the simulator after an amount of real time. Deadlines of polls count
+// virtual time, and a millisecond of it may take seconds of real time.
 
 import (
 	"fmt"
@@ -11,23 +11,22 @@ import (
 	"lightmetal/hal"
 )
 
-// safeTime is the real time that accesses may take after a run was stopped: those of its sequence
+// safeTime is the real time during which accesses succeed after a run was stopped, for its sequence
 // safe.
 const safeTime = 10 * time.Second
 
-// stopper decides whether the next access of a device fails.
+// stopper contains the state that decides whether the next access of a device must fail.
 type stopper struct {
-	request atomic.Pointer[string] // reason of a stop that no access has met yet
-	reason  string                 // why an access was stopped, empty if none was
+	request atomic.Pointer[string] // reason for a stop, until the next access fails because of it
+	reason  string                 // reason for the first stop; "" if there was none
 
-	waitLimit time.Duration // real time that a program may wait for one place, 0: no limit
-	waiting   time.Time     // when the first load of that place was
-	end       time.Time     // when every access fails, zero: never
+	waitLimit time.Duration // largest real time of a wait for one address; 0: no limit
+	waiting   time.Time     // time of the first load of the current wait; zero: no wait
+	end       time.Time     // time from which every access fails; zero: never
 }
 
-// SetWaitLimit limits the real time between the first and the last of loads of one place, with no
-// other access between them, as polls make them. An access after that fails with hal.FrameLate. 0
-// is no limit.
+// SetWaitLimit limits the real time of a wait: of consecutive loads of the same address, as a poll
+// makes them. A load after this time fails with hal.FrameLate. If limit is 0, there is no limit.
 func (d *Device) SetWaitLimit(limit time.Duration) { d.stop.waitLimit = limit }
 
 // Stop makes the next access fail with hal.FrameLate. Refusal then returns the reason. Any
@@ -35,7 +34,7 @@ func (d *Device) SetWaitLimit(limit time.Duration) { d.stop.waitLimit = limit }
 // can run.
 func (d *Device) Stop(reason string) { d.stop.request.Store(&reason) }
 
-// stopped returns hal.OK, or the code with which an access fails.
+// stopped returns the code with which the next access must fail, or hal.OK.
 func (d *Device) stopped() hal.Code {
 	s := &d.stop
 	if reason := s.request.Swap(nil); reason != nil {
@@ -47,20 +46,22 @@ func (d *Device) stopped() hal.Code {
 	return hal.OK
 }
 
-// late returns hal.OK, or the code with which a load fails if the program has waited for too long.
+// late returns the code with which a load must fail because the wait takes too long, or hal.OK.
 func (s *stopper) late() hal.Code {
 	if !s.isLate() {
 		return hal.OK
 	}
-	return s.fail(fmt.Sprintf("it waited for more than %v of real time", s.waitLimit))
+	return s.fail(fmt.Sprintf("the run waited for more than %v of real time, the limit of "+
+		"--wait-limit",
+		s.waitLimit))
 }
 
-// isLate reports whether the program has waited for one place for too long.
+// isLate reports whether the current wait takes longer than waitLimit.
 func (s *stopper) isLate() bool {
 	return s.waitLimit > 0 && !s.waiting.IsZero() && time.Since(s.waiting) > s.waitLimit
 }
 
-// fail notes the reason of the first stop.
+// fail returns hal.FrameLate, and stores the reason for the first stop.
 func (s *stopper) fail(reason string) hal.Code {
 	if s.reason == "" {
 		s.reason, s.end = reason, time.Now().Add(safeTime)

@@ -43,7 +43,7 @@ func mapped(t *testing.T, d *Device, w fbs.Window) *hal.Aperture {
 // pointed is a Tlb window of 1 MiB at an address of a tile.
 func pointed(t *testing.T, d *Device, x, y uint8, address uint64) *hal.Aperture {
 	t.Helper()
-	a := mapped(t, d, tlbWindow(1<<20, fbs.NoSlot))
+	a := mapped(t, d, tlbWindow(1<<20, fbs.AnySlot))
 	check(t, d, "point", d.ProgramWindow(a, unicast(x, y), address))
 	return a
 }
@@ -145,10 +145,10 @@ func TestWindowTakesItsSlotElseTheFirstFree(t *testing.T) {
 		{16 << 20, 185, 167}, // the kernel driver's
 		{2 << 20, 3, 156},    // too small
 		{1 << 20, 3, 3},
-		{1 << 20, fbs.NoSlot, 0},
-		{4096, fbs.NoSlot, 1},
+		{1 << 20, fbs.AnySlot, 0},
+		{4096, fbs.AnySlot, 1},
 	} {
-		if got := mapped(t, d, tlbWindow(c.size, c.slot)).Slot; got != c.want {
+		if got := mapped(t, d, tlbWindow(c.size, c.slot)).TLBWindow; got != c.want {
 			t.Errorf("%#x bytes in slot %d: got slot %d, want %d", c.size, c.slot, got, c.want)
 		}
 	}
@@ -157,14 +157,15 @@ func TestWindowTakesItsSlotElseTheFirstFree(t *testing.T) {
 func TestMapSaysWhatDoesNotFit(t *testing.T) {
 	d := opened(t, fakes(t)["wormhole"])
 	for range 19 {
-		mapped(t, d, tlbWindow(16<<20, fbs.NoSlot))
+		mapped(t, d, tlbWindow(16<<20, fbs.AnySlot))
 	}
 	for want, w := range map[string]fbs.Window{
-		"no TLB window of 0x1000000 bytes is free": tlbWindow(16<<20, fbs.NoSlot),
-		"no TLB window of 0x2000000 bytes is free": tlbWindow(32<<20, fbs.NoSlot),
+		"no TLB window of 0x1000000 bytes is free": tlbWindow(16<<20, fbs.AnySlot),
+		"no TLB window of 0x2000000 bytes is free": tlbWindow(32<<20, fbs.AnySlot),
 		"the device has no BAR 1": {Kind: gen.WindowKindBar, Bar: 1,
 			Size: 4},
-		"BAR 2 has 0x100000 bytes, but the window needs 0x8 at ": {Kind: gen.WindowKindBar, Bar: 2,
+		"BAR 2 has 0x100000 bytes, but the window needs 0x8 bytes at offset " +
+			"": {Kind: gen.WindowKindBar, Bar: 2,
 			Offset: 0xffffc, Size: 8},
 		"no address range left for 0x100000000 bytes": {Kind: gen.WindowKindHost, Size: 4 << 30},
 	} {
@@ -194,7 +195,7 @@ func TestSmallWindowReachesItsAddress(t *testing.T) {
 
 func TestMulticastReachesEveryTile(t *testing.T) {
 	eachFake(t, func(t *testing.T, d *Device) {
-		a := mapped(t, d, tlbWindow(1<<20, fbs.NoSlot))
+		a := mapped(t, d, tlbWindow(1<<20, fbs.AnySlot))
 		rectangle := fbs.TileRoute{X: 2, Y: 3, XStart: 1, YStart: 2, Multicast: true,
 			Ordering: boards.OrderingDefault}
 		check(t, d, "point", d.ProgramWindow(a, rectangle, 0))
@@ -210,7 +211,7 @@ func TestMulticastReachesEveryTile(t *testing.T) {
 
 func TestImpossibleTargetIsRefusedWithItsReason(t *testing.T) {
 	d := opened(t, fakes(t)["wormhole"])
-	a := mapped(t, d, tlbWindow(1<<20, fbs.NoSlot))
+	a := mapped(t, d, tlbWindow(1<<20, fbs.AnySlot))
 	check(t, d, "possible", d.ProgramWindow(a, unicast(1, 1), 1<<20))
 	if code := d.ProgramWindow(a, unicast(64, 1), 0); code != hal.Refused ||
 		!strings.Contains(d.Refusal(), "cannot point to") {
@@ -382,7 +383,7 @@ func TestHostWindowsAreWhereTheImageNeedsThem(t *testing.T) {
 	}
 	for _, bus := range []uint64{0x8_0000_0000 - 0x1000, first, first + 0x1000, 1 << 60} {
 		if _, err := d.Map(fixed(bus, 0x1000)); err == nil || !strings.Contains(err.Error(),
-			fmt.Sprintf("cannot access 0x1000 bytes of host memory at %#x", bus)) {
+			fmt.Sprintf("cannot access 0x1000 bytes of host memory at bus address %#x", bus)) {
 			t.Errorf("at %#x: %v", bus, err)
 		}
 	}
@@ -511,12 +512,12 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		return path
 	}
 	for _, c := range []struct{ name, library, want string }{
-		{"no file", "/nowhere/libttsim.so", "no simulator library there"},
+		{"no file", "/nowhere/libttsim.so", "the file of the simulator library does not exist"},
 		{"no library", file("text.so", "hello\n"), "ERROR: "},
 		{"another library", compiled(t, "empty", file("empty.c", "int nothing;\n")),
 			"libttsim_init"},
 		{"unknown chip", compiled(t, "unknown", fakeSource, "-DIDS=0xfeed1e52"),
-			"it simulates 1e52:feed, which is not a known board"},
+			"an unknown board with the PCI ids 1e52:feed"},
 		{"library that ends at once", compiled(t, "ends",
 			file("ends.c",
 				"#include <stdlib.h>\n__attribute__((constructor)) void f(void) { _Exit(3); }\n")),

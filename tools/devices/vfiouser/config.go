@@ -15,14 +15,14 @@ const (
 
 	regCommand    = 0x04
 	regStatus     = 0x06
-	regClass      = 0x08 // revision in the lowest byte
+	regClass      = 0x08 // class; the lowest byte is the revision
 	regBar        = 0x10
-	regSubsystem  = 0x2c // vendor in the low half
+	regSubsystem  = 0x2c // subsystem ids; the vendor is in the lower half
 	regCapability = 0x34
 
 	commandMaster   = 0x0004
-	commandWritable = 0x0547 // I/O, memory, master, parity, SERR, INTx off
-	statusCaps      = 0x0010
+	commandWritable = 0x0547 // I/O, memory, bus master, parity, SERR, INTx disable
+	statusCaps      = 0x0010 // the function has capabilities
 
 	capPower       = 0x40 // power management, 8 bytes
 	capPowerState  = capPower + 4
@@ -38,9 +38,9 @@ const (
 	capMSI         = 0x90 // message signalled interrupts, 14 bytes
 	msiControl     = capMSI + 2
 	msiWide        = 0x0080 // addresses of 64 bits
-	msiWritable    = 0x0001 // enable; there is one message
+	msiWritable    = 0x0001 // MSI enable; there is only one message
 
-	// A store of this bit to this register resets a Blackhole (tt-kmd, pcie_timer_interrupt).
+	// A store that sets timerPending in regTimer resets a Blackhole (tt-kmd, pcie_timer_interrupt).
 	regTimer     = 0x930
 	timerPending = 0x10
 
@@ -48,25 +48,26 @@ const (
 	barPrefetch = 0x8
 )
 
-// classes of devices whose drivers look for one; every other is a processing
-// accelerator, as Tenstorrent's are.
+// classes contains the class and revision of devices for whose drivers they matter, by vendor and
+// device id. All other devices are processing accelerators, like those of Tenstorrent.
 var classes = map[[2]uint16]uint32{
 	{0x1234, 0x11e8}: 0x00ff0010, // QEMU hw/misc/edu.c
 	{0x1af4, 0x1110}: 0x05000000, // QEMU hw/misc/ivshmem.c
 	{0x1b36, 0x0010}: 0x01080202, // NVM Express I/O controller
-	{0x1e52, 0x401e}: 0x12000001, // Wormhole B0, which its revision tells tt-umd
+	{0x1e52, 0x401e}: 0x12000001, // Wormhole B0; tt-umd reads the revision
 }
 
 const classAccelerator = 0x12000000
 
-// config is configuration space with the bits that a client may change.
+// config is the configuration space of the function. writable is the mask of the bits that a client
+// may change.
 type config struct {
 	bytes, writable [configSize]byte
 	timerResets     bool // the function is a Blackhole, see regTimer
 }
 
-// newConfig describes a function to a client: its ids and class, BARs, and the
-// capabilities that are not left out.
+// newConfig returns the configuration space of a function after a reset: ids, class, BARs, and all
+// capabilities except those in without.
 func newConfig(id hal.Identity, board *boards.Board, without []string) *config {
 	c := &config{timerResets: board == &boards.Blackhole}
 	c.put16(0x00, id.Vendor)
@@ -77,7 +78,7 @@ func newConfig(id hal.Identity, board *boards.Board, without []string) *config {
 	}
 	c.put32(regClass, class)
 	subsystem := id.Subsystem
-	if subsystem == 0 { // not known
+	if subsystem == 0 { // unknown
 		subsystem = uint32(id.Device)<<16 | uint32(id.Vendor)
 	}
 	c.put32(regSubsystem, subsystem)
@@ -97,7 +98,8 @@ func newConfig(id hal.Identity, board *boards.Board, without []string) *config {
 	return c
 }
 
-// describeBar gives an even BAR 64 bits where the register after it is free.
+// describeBar sets the register of a BAR. A BAR with an even number has 64 bits if the next BAR
+// does not exist.
 func (c *config) describeBar(bars [6]uint64, bar int, board *boards.Board) {
 	size := bars[bar]
 	if size == 0 {
@@ -118,8 +120,8 @@ func (c *config) describeBar(bars [6]uint64, bar int, board *boards.Board) {
 	}
 }
 
-// memoryBar tells whether a part of a BAR is plain memory, which a client may
-// map write-combining.
+// memoryBar reports whether a part of a BAR is plain memory. A client may map such a BAR
+// write-combining.
 func memoryBar(b *boards.Board, bar uint8) bool {
 	for i := range b.Rules {
 		if b.Rules[i].Bar == bar && b.Rules[i].IsMemory {
@@ -129,10 +131,10 @@ func memoryBar(b *boards.Board, bar uint8) bool {
 	return false
 }
 
-// capabilities are what a function has beside its BARs.
+// capabilities contains the PCI capabilities of the function.
 var capabilities = [...]struct {
 	name     string
-	at       int // of the id and of where the next one is
+	at       int // offset of the capability: its id, and then the offset of the next one
 	id       byte
 	describe func(c *config)
 }{
@@ -141,7 +143,7 @@ var capabilities = [...]struct {
 	{"msi", capMSI, 0x05, (*config).msi},
 }
 
-// Capabilities are the names of those that Options.Without may leave out.
+// Capabilities returns the names of the capabilities that Options.Without may contain.
 func Capabilities() (names []string) {
 	for i := range capabilities {
 		names = append(names, capabilities[i].name)
@@ -149,13 +151,15 @@ func Capabilities() (names []string) {
 	return names
 }
 
+// power sets the registers of the power management capability.
 func (c *config) power() {
 	c.put16(capPower+2, 0x0003) // version 1.2
 	c.put16(capPowerState, powerNoReset)
 	c.writable[capPowerState] = powerWritable
 }
 
-// express is an endpoint with a function level reset.
+// express sets the registers of the PCI Express capability: an endpoint that supports function
+// level reset.
 func (c *config) express() {
 	c.put16(capExpress+2, 0x0002) // version 2, an endpoint
 	c.put32(expressDevice, expressReset|0x8000)
@@ -165,7 +169,8 @@ func (c *config) express() {
 	c.put16(expressStatus, 0x0011)
 }
 
-// msi is one message. Where it goes is the client's: registers keep what is stored.
+// msi sets the registers of the MSI capability, which has one message. The client chooses the
+// address and the data of the message; the registers keep what it stores.
 func (c *config) msi() {
 	c.put16(msiControl, msiWide)
 	c.writable[msiControl] = msiWritable
@@ -174,10 +179,12 @@ func (c *config) msi() {
 	}
 }
 
+// put16 and put32 store a value at an offset, whatever the mask writable is.
 func (c *config) put16(at int, value uint16) { binary.LittleEndian.PutUint16(c.bytes[at:], value) }
 func (c *config) put32(at int, value uint32) { binary.LittleEndian.PutUint32(c.bytes[at:], value) }
 
-// store changes the bits that may change, and tells whether the function is to be reset.
+// store executes a store of the client: it changes only writable bits. It reports whether the store
+// resets the function.
 func (c *config) store(offset uint64, data []byte) (reset bool) {
 	for i, b := range data {
 		at := offset + uint64(i)
@@ -189,5 +196,5 @@ func (c *config) store(offset uint64, data []byte) (reset bool) {
 	return reset
 }
 
-// master tells whether the function may reach memory.
+// master reports whether the function is bus master, and may access memory.
 func (c *config) master() bool { return c.bytes[regCommand]&commandMaster != 0 }

@@ -16,59 +16,61 @@ import (
 )
 
 const (
-	configRegion = 7 // as VFIO counts them: BARs 0 to 5, ROM, configuration space
+	configRegion = 7 // region numbers of VFIO: BARs 0 to 5, ROM 6, configuration space 7
 	regionCount  = 9
 
-	// At an access the device lives through the time since the one before, slice
-	// by slice, each longer: at most timeMax of it, and without taking longer than
-	// the client has taken meanwhile. A chip whose cores all run, or a simulator,
-	// is slower than the clock; it gets half of the time. Beyond creditMax nothing
-	// is saved up, and nothing owed: where the machine stops this process within a
-	// slice, the device would stand still for as long once more, and polls pass
-	// their deadlines.
+	// At each access, the function advances the time of the device by the time since the previous
+	// access, at most by timeMax, in slices that begin with timeSlice and become longer. Advancing
+	// may take only as much real time as has passed outside it. A device that is slower than real
+	// time, such as a simulator or a chip whose cores all run, therefore gets half of the real
+	// time. Function.credit, the real time that advancing may still take, is limited to -creditMax
+	// to creditMax. Without the lower limit, a pause of this process during a slice would stop the
+	// device for the same time again, and polls of the client would miss their deadlines.
 	timeMax   = time.Second
 	timeSlice = time.Microsecond
 	creditMax = 10 * time.Millisecond
 )
 
-// Options of a Function.
+// Options are the options of a Function.
 type Options struct {
-	// Log prints requests that were rejected, with the reason; nil: they are not printed.
+	// Log prints messages, such as rejected requests with the reason; nil: messages are discarded.
 	Log func(format string, a ...any)
-	// Trace receives every access in the format of tools/capture/record; nil: none is recorded.
-	// It is written as synced.NewWriter says.
+	// Trace receives a recording of all accesses in the format of tools/capture/record; nil:
+	// accesses are not recorded. It must meet the requirements of synced.NewWriter.
 	Trace io.Writer
 	Sync  time.Duration // interval at which the trace is synced; 0: synced.Interval
-	// path next to which lies what of the trace has to wait for its end; empty, or if there can be
-	// nothing: in the folder of temporary files
+	// Spool is a path. A temporary file with a similar name in the same directory contains the part
+	// of the recording that must wait until the end. If Spool is empty, or the file cannot be
+	// created there, it is in the directory for temporary files.
 	Spool   string
-	Without []string // capabilities that are left out
-	Wedge   Wedge    // how the device hangs; zero: it does not
+	Without []string // names of PCI capabilities that the function must not have
+	Wedge   Wedge    // fault of the device; the zero value is no fault
 }
 
-// Function is a device seen as a PCI function. It is not for concurrent use.
+// Function is a device as a PCI function. Only one goroutine may use it, except for Refused.
 type Function struct {
-	open    func() (hal.Device, error)
+	open    func() (hal.Device, error) // opens the device; also called after a reset
 	options Options
 	device  hal.Device
-	board   *boards.Board
+	board   *boards.Board // nil if unknown
 	bars    [6]hal.Port
 	config  *config
-	memory  memory
+	memory  memory // client memory that the device accesses
 	irq     interrupt
-	trace   *trace
+	trace   *trace // nil: accesses are not recorded
 	wedge   wedge
 	// The device has requested its own reset, which follows the current access.
 	isResetRequested bool
-	last             time.Time     // of the last access
-	ended            time.Time     // when the time before it had passed
-	credit           time.Duration // what letting time pass may take; less than 0: it took more
-	now              func() time.Time
-	refused          atomic.Int64
+	last             time.Time        // time of the last access
+	ended            time.Time        // end of the last slice of the device's time
+	credit           time.Duration    // real time that advancing may take; negative if it took more
+	now              func() time.Time // current time
+	refused          atomic.Int64     // number of rejected accesses
+	accesses         int              // number of accesses of the current client to BARs
 }
 
-// BusMaster is implemented by devices that access the client's memory. bytes returns the
-// memory at a bus address, nil if the client has not mapped all of it.
+// BusMaster is implemented by devices that access the client's memory. bytes returns size bytes of
+// the memory at a bus address, or nil if the client has not mapped all of it.
 type BusMaster interface {
 	AttachHostMemory(bytes func(address, size uint64) []byte)
 }
@@ -76,10 +78,11 @@ type BusMaster interface {
 // Interrupter is implemented by devices that raise interrupts.
 type Interrupter interface{ SetInterruptHandler(raise func()) }
 
-// SelfResetter is implemented by devices that a driver resets by a message to their firmware.
+// SelfResetter is implemented by devices that a driver can reset by a message to their firmware.
 type SelfResetter interface{ SetResetHandler(reset func()) }
 
-// New opens a device and describes it. A reset closes it and opens it anew.
+// New opens a device and returns a function for it. A reset of the function closes the device and
+// calls open again.
 func New(open func() (hal.Device, error), options Options) (*Function, error) {
 	f := &Function{open: open, options: options, wedge: wedge{Wedge: options.Wedge},
 		last: time.Now(), ended: time.Now(), now: time.Now}
@@ -102,7 +105,7 @@ func New(open func() (hal.Device, error), options Options) (*Function, error) {
 	return f, nil
 }
 
-// start opens the device and its BARs. After an error the function is what it was.
+// start opens the device and maps its BARs. After an error the function is unchanged.
 func (f *Function) start() error {
 	device, err := f.open()
 	if err != nil {
@@ -134,7 +137,8 @@ func (f *Function) start() error {
 	return nil
 }
 
-// mapBar gives all of a BAR. A window ends at 4 GiB; a larger BAR is several.
+// mapBar returns a port for a complete BAR. A BAR of more than 4 GiB, the largest size of a window,
+// consists of several apertures.
 func mapBar(d hal.Device, bar uint8, size uint64) (hal.Port, error) {
 	const most = 1 << 32
 	var parts parts
@@ -149,41 +153,44 @@ func mapBar(d hal.Device, bar uint8, size uint64) (hal.Port, error) {
 	return parts, nil
 }
 
-// parts are the pieces of a BAR, 4 GiB each but the last.
+// parts implements hal.Port for the apertures of a BAR. Each aperture except the last has 4 GiB.
 type parts []*hal.Aperture
 
+// Load implements hal.Port.
 func (p parts) Load(offset uint64, width uint8) (uint64, hal.Code) {
 	return p[offset>>32].Load(uint32(offset), width)
 }
 
+// Store implements hal.Port.
 func (p parts) Store(offset uint64, width uint8, value uint64) hal.Code {
 	return p[offset>>32].Store(uint32(offset), width, value)
 }
 
-// reach is client memory for the device, while it may master the bus.
+// reach returns client memory for an access of the device. It returns nil if the function is not
+// bus master, or if the client has not mapped all of the memory.
 func (f *Function) reach(address, size uint64) []byte {
 	if !f.config.master() {
-		f.options.Log("the device tried to access %d bytes of memory at %#x, but bus mastering "+
-			"is off", size, address)
+		f.options.Log("the device tried to access %d bytes of memory at %#x, "+
+			"but bus mastering is off", size, address)
 		return nil
 	}
 	data := f.memory.bytes(address, size)
 	if data == nil {
-		f.options.Log("the device tried to access %d bytes of memory at %#x, but not all of it is "+
-			"mapped", size, address)
+		f.options.Log("the device tried to access %d bytes of memory at %#x, "+
+			"but not all of it is mapped", size, address)
 		return nil
 	}
 	f.trace.reach(address, data)
 	return data
 }
 
-// Refused is how many accesses the device has refused. It may be asked at any time.
+// Refused returns the number of accesses that the device has rejected. Any goroutine may call it.
 func (f *Function) Refused() int { return int(f.refused.Load()) }
 
-// Device is the device that is seen, as it is since the last reset.
+// Device returns the current device. A reset replaces it.
 func (f *Function) Device() hal.Device { return f.device }
 
-// Close ends the device, and the trace with a line that says it is whole.
+// Close closes the device, and completes the recording.
 func (f *Function) Close() error {
 	f.memory.clear()
 	f.irq.close()
@@ -196,9 +203,9 @@ func (f *Function) Close() error {
 	return err
 }
 
-// reset makes the device what it was when it was opened, unless it hangs and the events do not end
-// that. Client memory stays mapped: the IOMMU is not the function's. Where the device does not open
-// again it is off the bus until a reset at which it does.
+// reset resets the device to the state after opening, unless the device hangs and the events do not
+// end this. Client memory stays mapped, because the IOMMU does not belong to the function. If the
+// device cannot be opened again, it is absent from the bus until a later reset succeeds.
 func (f *Function) reset(events ...string) error {
 	if f.wedge.end(events...); f.wedge.isHanging() {
 		f.config = newConfig(f.device.Identity(), f.board, f.options.Without)
@@ -213,14 +220,14 @@ func (f *Function) reset(events ...string) error {
 		for bar := range f.bars {
 			f.bars[bar] = absent{}
 		}
-		err = fmt.Errorf("the device did not come back after its reset, and loads return "+
-			"all ones: %w",
+		err = fmt.Errorf("the device did not start again after its reset, "+
+			"so loads return all ones: %w",
 			err)
 	}
 	return err
 }
 
-// absent is a device that is off the bus, and each of its BARs.
+// absent is a device that is absent from the bus. It also replaces each of its BARs.
 type absent struct {
 	hal.Device
 	identity hal.Identity
@@ -233,7 +240,7 @@ func (absent) Close() error                          { return nil }
 func (absent) Load(uint64, uint8) (uint64, hal.Code) { return 0, hal.DeviceGone }
 func (absent) Store(uint64, uint8, uint64) hal.Code  { return hal.DeviceGone }
 
-// regionSize is that of a BAR or of configuration space, 0: no such region.
+// regionSize returns the size of a region in bytes, or 0 if the region does not exist.
 func (f *Function) regionSize(region uint32) uint64 {
 	switch {
 	case region < uint32(len(f.bars)):
@@ -244,15 +251,17 @@ func (f *Function) regionSize(region uint32) uint64 {
 	return 0
 }
 
-// load makes one access. A refused one answers all ones, as a bus does.
+// load executes a load from a region. If the device rejects the load, the result is all ones, as on
+// a bus.
 func (f *Function) load(region uint32, offset uint64, data []byte) {
 	if region == configRegion {
 		copy(data, f.config.bytes[offset:])
-		if !f.device.Alive() { // nor does its configuration space answer
+		if !f.device.Alive() { // then its configuration space does not answer either
 			copy(data, bytes.Repeat([]byte{0xff}, len(data)))
 		}
 		return
 	}
+	f.accesses++
 	if f.wedge.hangs() {
 		copy(data, bytes.Repeat([]byte{0xff}, len(data)))
 		return
@@ -269,7 +278,7 @@ func (f *Function) load(region uint32, offset uint64, data []byte) {
 	f.trace.access('R', region, offset, data)
 }
 
-// store makes one access. A refused one is dropped.
+// store executes a store to a region. A store that the device rejects has no effect.
 func (f *Function) store(region uint32, offset uint64, data []byte) error {
 	if region == configRegion {
 		if sizesBar(offset, data) {
@@ -280,6 +289,7 @@ func (f *Function) store(region uint32, offset uint64, data []byte) error {
 		}
 		return nil
 	}
+	f.accesses++
 	if f.wedge.hangs() {
 		return nil
 	}
@@ -300,8 +310,8 @@ func (f *Function) store(region uint32, offset uint64, data []byte) error {
 	return nil
 }
 
-// access lets the time since the last one pass on the device, and makes one.
-// Memory that the client took away under it is a bus error.
+// access advances the time of the device and then executes do, an access to the device. If client
+// memory disappears during the access, the result is hal.BusFault.
 func (f *Function) access(do func() (uint64, hal.Code)) (value uint64, code hal.Code) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -318,7 +328,7 @@ func (f *Function) access(do func() (uint64, hal.Code)) (value uint64, code hal.
 	return value, code
 }
 
-// pass lets time go by on the device.
+// pass advances the time of the device by the time since the last access; see timeMax.
 func (f *Function) pass() {
 	now := f.now()
 	f.credit = min(f.credit+now.Sub(f.ended), creditMax)
@@ -335,11 +345,12 @@ func (f *Function) pass() {
 	f.trace.transfers()
 }
 
+// refuse counts and logs an access that the device has rejected.
 func (f *Function) refuse(verb string, region uint32, offset uint64, width uint8, code hal.Code) {
 	f.refused.Add(1)
 	reason := code.Error()
 	if d, ok := f.device.(interface{ Refusal() string }); ok && d.Refusal() != "" {
-		reason += fmt.Sprintf(" (the first: %s)", d.Refusal())
+		reason += fmt.Sprintf(" (first reason: %s)", d.Refusal())
 	}
 	f.options.Log("%s of %d bytes at BAR %d + %#x: %s", verb, width, region, offset, reason)
 }

@@ -10,25 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Interrupts, as VFIO counts and names them (include/uapi/linux/vfio.h,
-// VFIO_DEVICE_SET_IRQS). The function has MSI, of one message.
+// Numbers and flags of VFIO for interrupts (include/uapi/linux/vfio.h, VFIO_DEVICE_SET_IRQS). The
+// function has only MSI, with one message.
 const (
-	irqMSI      = 1
-	irqEventFD  = 1 << 2
-	irqTrigger  = 1 << 5
-	irqSetSize  = 20
-	irqEventful = 1 // of an answer: it can be told by eventfd
+	irqMSI      = 1      // index of MSI
+	irqEventFD  = 1 << 2 // the request contains an eventfd
+	irqTrigger  = 1 << 5 // the eventfd is for interrupts of the device
+	irqSetSize  = 20     // bytes of a request to set interrupts
+	irqEventful = 1      // flag in an answer: the interrupt can be signalled through an eventfd
 )
 
-// interrupt is where the client wants to be told of MSI.
+// interrupt contains the eventfd of the client for MSI; nil if there is none.
 type interrupt struct{ fd *int }
 
-// take takes a descriptor over, and gives up the one before.
+// take closes the previous eventfd and replaces it by fd.
 func (i *interrupt) take(fd int) {
 	i.close()
 	i.fd = &fd
 }
 
+// close closes the eventfd.
 func (i *interrupt) close() {
 	if i.fd != nil {
 		unix.Close(*i.fd)
@@ -36,8 +37,8 @@ func (i *interrupt) close() {
 	}
 }
 
-// raise tells the client. One that does not want to know is not told, nor is one
-// that has been told so often that its eventfd is full: the write would wait.
+// raise signals the eventfd. It does nothing if there is none, or if the counter of the eventfd is
+// full, because a write would then block.
 func (i *interrupt) raise() {
 	if i.fd == nil {
 		return
@@ -48,14 +49,14 @@ func (i *interrupt) raise() {
 	}
 }
 
-// isEventFD tells an eventfd from pipes, sockets and files, whose reader could
-// have the server wait.
+// isEventFD reports whether a file descriptor is an eventfd. A write to a pipe, socket or file
+// could block the server until a reader reads.
 func isEventFD(fd int) bool {
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	return err == nil && strings.HasPrefix(name, "anon_inode:[eventfd")
 }
 
-// irqInfo: MSI, unless it is left out, and nothing else.
+// irqInfo answers which interrupts the function has: MSI, unless Options.Without excludes it.
 func (f *Function) irqInfo(m *message) ([]byte, error) {
 	index := binary.LittleEndian.Uint32(m.body[8:])
 	if index == irqMSI && !slices.Contains(f.options.Without, "msi") {
@@ -64,7 +65,7 @@ func (f *Function) irqInfo(m *message) ([]byte, error) {
 	return words(16, 0, index, 0), nil
 }
 
-// setIRQs takes the eventfd of MSI, or with none gives it up.
+// setIRQs sets the eventfd for MSI, or removes it if the request has none.
 func (f *Function) setIRQs(m *message) ([]byte, error) {
 	le := binary.LittleEndian
 	flags, index, start, count := le.Uint32(m.body[4:]), le.Uint32(m.body[8:]),
@@ -78,11 +79,13 @@ func (f *Function) setIRQs(m *message) ([]byte, error) {
 	case index != irqMSI || start != 0 || count != 1 || flags != irqEventFD|irqTrigger ||
 		len(m.fds) != 1 || slices.Contains(f.options.Without, "msi"):
 		return nil, fmt.Errorf("%w: the client requests %d interrupts from number %d, kind %d, "+
-			"flags %#x, with %d descriptors; only one MSI is possible",
+			"flags %#x, with %d file descriptors; this device supports at most one MSI, with an "+
+			"eventfd",
 			unix.EINVAL, count, start, index, flags, len(m.fds))
 	}
 	if !isEventFD(m.fds[0]) {
-		return nil, fmt.Errorf("%w: the descriptor of an interrupt is not an eventfd", unix.EINVAL)
+		return nil, fmt.Errorf("%w: the file descriptor of an interrupt must be an eventfd",
+			unix.EINVAL)
 	}
 	f.irq.take(m.fds[0])
 	m.fds = nil

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	regionsMax = 4096 // pieces of client memory at once
+	regionsMax = 4096 // largest number of mapped ranges of client memory
 
-	dmaRead     = 1 // the device may read
-	dmaWrite    = 2 // the device may write
-	unmapAll    = 2
-	dmaMapSize  = 32
-	dmaUnmapMin = 24
+	dmaRead     = 1  // the device may read
+	dmaWrite    = 2  // the device may write
+	unmapAll    = 2  // flag of DMA_UNMAP: unmap everything
+	dmaMapSize  = 32 // bytes of a DMA_MAP request
+	dmaUnmapMin = 24 // smallest number of bytes of a DMA_UNMAP request
 )
 
-// memory is what the client lets the device reach, by I/O address. A client with an IOMMU of
-// its own may map a page at a time, so an access may span several pieces; runs are those that
-// were joined for one, and are unmapped when the pieces change.
+// memory is the client memory that the device reaches, by I/O address. A client with an IOMMU may
+// map each page separately, so that an access may span several pieces. memory then maps the
+// adjacent pieces once more as a run. The runs are unmapped when the pieces change.
 type memory struct {
 	pieces []piece
 	runs   []run
@@ -30,28 +30,30 @@ type memory struct {
 
 // run is a second mapping of adjacent pieces, in one range of this process's addresses.
 type run struct {
-	address uint64
+	address uint64 // I/O address
 	data    []byte
 }
 
-// piece is one DMA_MAP. Without a descriptor the range exists and cannot be
-// reached from here.
+// piece is a range that one DMA_MAP request has mapped. If the request had no file descriptor, the
+// device cannot access the range, and data is nil.
 type piece struct {
 	address, size uint64
 	data          []byte
 	writable      bool
 }
 
-// add maps a piece, which stays when the descriptor is closed.
+// add maps a piece. The mapping remains when the file descriptor is closed.
 func (m *memory) add(address, size, offset uint64, flags uint32, fds []int) error {
 	switch {
 	case size == 0 || address+size < address:
-		return fmt.Errorf("%w: memory of %#x bytes at %#x", unix.EINVAL, size, address)
+		return fmt.Errorf("%w: memory of %#x bytes at %#x is empty, or ends above 2^64",
+			unix.EINVAL, size, address)
 	case len(m.pieces) == regionsMax:
-		return fmt.Errorf("%w: more than %d ranges of memory", unix.ENOSPC, regionsMax)
+		return fmt.Errorf("%w: the client maps more than %d ranges of memory", unix.ENOSPC,
+			regionsMax)
 	case len(fds) > 1:
-		return fmt.Errorf("%w: one range of memory has %d file descriptors instead of "+
-			"one", unix.EINVAL, len(fds))
+		return fmt.Errorf("%w: "+
+			"one range of memory has %d file descriptors instead of one", unix.EINVAL, len(fds))
 	}
 	for _, p := range m.pieces {
 		if address < p.address+p.size && p.address < address+size {
@@ -71,17 +73,16 @@ func (m *memory) add(address, size, offset uint64, flags uint32, fds []int) erro
 	return nil
 }
 
-// mapPiece maps client memory. Pages beyond the end of a file would end this
-// process at their first use.
+// mapPiece maps client memory. It rejects a mapping beyond the end of the file, because an access
+// there would end this process.
 func mapPiece(fd int, offset, size uint64, writable bool) ([]byte, error) {
 	var status unix.Stat_t
 	if err := unix.Fstat(fd, &status); err != nil {
 		return nil, err
 	}
 	if end := uint64(status.Size); offset > end || size > end-offset {
-		return nil, fmt.Errorf("%w: the file of the memory has %#x bytes, but a mapping "+
-			"needs %#x at %#x", unix.EINVAL,
-			status.Size, size, offset)
+		return nil, fmt.Errorf("%w: the file of the memory has %#x bytes, "+
+			"but the mapping needs %#x bytes at offset %#x", unix.EINVAL, status.Size, size, offset)
 	}
 	protection := unix.PROT_READ
 	if writable {
@@ -90,8 +91,8 @@ func mapPiece(fd int, offset, size uint64, writable bool) ([]byte, error) {
 	return unix.Mmap(fd, int64(offset), int(size), protection, unix.MAP_SHARED)
 }
 
-// remove unmaps what lies wholly inside a range. What was mapped there is out
-// of reach when it returns.
+// remove unmaps all pieces that lie completely inside a range. The device cannot access them after
+// the call.
 func (m *memory) remove(address, size uint64) {
 	m.unmapRuns()
 	kept := m.pieces[:0]
@@ -114,26 +115,27 @@ func (m *memory) clear() {
 	m.pieces = nil
 }
 
+// unmap unmaps the piece.
 func (p *piece) unmap() {
 	if p.data != nil {
-		_ = unix.Munmap(p.data) // a mapping of ours
+		_ = unix.Munmap(p.data) // cannot fail: mapPiece made the mapping
 	}
 }
 
+// unmapRuns unmaps all runs.
 func (m *memory) unmapRuns() {
 	for _, r := range m.runs {
-		// a mapping of ours
+		// cannot fail: join made the mapping
 		_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(r.data)), uintptr(len(r.data)))
 	}
 	m.runs = nil
 }
 
-// reachable reports whether the device may read and write a piece.
+// reachable reports whether the device may read and write the piece.
 func (p *piece) reachable() bool { return p.writable && p.data != nil }
 
-// bytes returns client memory at an I/O address, nil where not all of it may be read and
-// written. Memory that spans adjacent pieces is joined; nothing of it is touched before all of
-// it is known to be there.
+// bytes returns client memory at an I/O address. It returns nil unless the device may read and
+// write all of it. If the memory spans adjacent pieces, bytes maps them as a run.
 func (m *memory) bytes(address, size uint64) []byte {
 	for i := range m.pieces {
 		p := &m.pieces[i]
@@ -156,8 +158,8 @@ func (m *memory) bytes(address, size uint64) []byte {
 	return within(joined.address, joined.data, address, size)
 }
 
-// within returns the part of memory, which begins at start, that lies at an address, nil where
-// not all of the part lies in it.
+// within returns size bytes of memory at an address, where start is the address of the first byte
+// of memory. It returns nil if memory does not contain all of them.
 func within(start uint64, memory []byte, address, size uint64) []byte {
 	length := uint64(len(memory))
 	if address < start || size > length || address-start > length-size {
@@ -166,17 +168,17 @@ func within(start uint64, memory []byte, address, size uint64) []byte {
 	return memory[address-start:][:size]
 }
 
-// errGap means that not all of a range is mapped, or not in whole pages.
-var errGap = errors.New("this memory is not mapped completely, in whole pages")
+// errGap means that part of a range is not mapped, or that its mappings are not whole pages.
+var errGap = errors.New("the client must map all of this range, and only in whole pages")
 
-// join maps the pieces around a range of addresses a second time, one after the other: all
-// that are adjacent, so that no later access needs another mapping of the same pieces. The
-// pieces must be whole pages.
+// join maps the pieces around a range of addresses a second time, one after the other. It maps all
+// adjacent pieces, so that no later access requires another mapping of these pieces. The pieces
+// must consist of complete pages.
 func (m *memory) join(address, size uint64) (run, error) {
 	list := slices.DeleteFunc(slices.Clone(m.pieces), func(p piece) bool { return !p.reachable() })
 	slices.SortFunc(list, func(a, b piece) int { return cmp.Compare(a.address, b.address) })
 	page := uint64(unix.Getpagesize())
-	first, last := -1, -1 // of the adjacent pieces around address
+	first, last := -1, -1 // indices of the first and last of the adjacent pieces around address
 	for i := range list {
 		p := &list[i]
 		whole := p.address%page == 0 && p.size%page == 0
@@ -184,7 +186,7 @@ func (m *memory) join(address, size uint64) (run, error) {
 		case whole && last == i-1 && first >= 0 && list[last].address+list[last].size == p.address:
 			last = i
 		case first >= 0 && address < list[last].address+list[last].size:
-			// the run around address has ended
+			// the adjacent pieces around address end before this piece
 		case whole:
 			first, last = i, i
 		default:
@@ -205,7 +207,7 @@ func (m *memory) join(address, size uint64) (run, error) {
 		return run{}, err
 	}
 	for _, p := range list[first : last+1] {
-		// An old size of 0 maps shared memory once more (mremap(2)).
+		// With an old size of 0, mremap maps the shared memory a second time (mremap(2)).
 		to := unsafe.Add(base, p.address-start)
 		_, err := unix.MremapPtr(unsafe.Pointer(&p.data[0]), 0, to, uintptr(p.size),
 			unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED)

@@ -25,17 +25,17 @@ const (
 	cmdRegionWrite   = 10
 	cmdDeviceReset   = 13
 	headerSize       = 16
-	messageMax       = headerSize + 64<<10 // of one message; nothing needs more
-	descriptorsMax   = 8                   // with one message, as announced in VERSION
+	messageMax       = headerSize + 64<<10 // largest number of bytes of a message
+	descriptorsMax   = 8                   // largest number of file descriptors of a message
 	flagReply        = 0x1
 	flagTypeMask     = 0xf
 	flagNoReply      = 0x10
 	flagError        = 0x20
 	accessWidths     = 1 | 2 | 4 | 8
-	regionAccessSize = 16 // offset, region and count, in front of the data
+	regionAccessSize = 16 // bytes of offset, region and count, before the data
 )
 
-// message is a request with the descriptors that came along.
+// message is a request with its file descriptors.
 type message struct {
 	id, command uint16
 	flags       uint32
@@ -43,10 +43,25 @@ type message struct {
 	fds         []int
 }
 
-// errProtocol is in every error about a message that is not one.
-var errProtocol error = &hal.Fault{Code: hal.IO, Reason: "not a vfio-user request"}
+// text returns a description of the request for the log.
+func (m *message) text() string {
+	verb := map[uint16]string{cmdRegionRead: "load", cmdRegionWrite: "store"}[m.command]
+	if verb == "" || len(m.body) < regionAccessSize {
+		return fmt.Sprintf("command %d", m.command)
+	}
+	le := binary.LittleEndian
+	place := fmt.Sprintf("BAR %d", le.Uint32(m.body[8:]))
+	if le.Uint32(m.body[8:]) == configRegion {
+		place = "configuration space"
+	}
+	return fmt.Sprintf("%s of %d bytes at %s + %#x", verb, le.Uint32(m.body[12:]), place,
+		le.Uint64(m.body))
+}
 
-// readMessage reads one request. On an error nothing of it is left open.
+// errProtocol is part of every error about a message that violates the protocol.
+var errProtocol error = &hal.Fault{Code: hal.IO, Reason: "invalid vfio-user request"}
+
+// readMessage reads one request. After an error it has closed the file descriptors of the request.
 func readMessage(c *net.UnixConn) (m message, err error) {
 	defer func() {
 		if err != nil {
@@ -76,24 +91,24 @@ func readMessage(c *net.UnixConn) (m message, err error) {
 	m.flags = binary.LittleEndian.Uint32(header[8:])
 	size := binary.LittleEndian.Uint32(header[4:])
 	if size < headerSize || size > messageMax {
-		return m, fmt.Errorf("%w: the message with command %d has %d bytes, but must have %d to "+
-			"%d", errProtocol, m.command,
+		return m, fmt.Errorf("%w: the message with command %d has %d bytes, "+
+			"but must have %d to %d bytes", errProtocol, m.command,
 			size, headerSize, messageMax)
 	}
 	if m.flags&flagTypeMask != 0 {
-		return m, fmt.Errorf("%w: the message with command %d is a reply, but the server sent no "+
-			"request", errProtocol,
+		return m, fmt.Errorf("%w: the message with command %d is a reply, "+
+			"but the server sent no request", errProtocol,
 			m.command)
 	}
 	m.body = make([]byte, size-headerSize)
 	if _, err = io.ReadFull(c, m.body); err != nil {
-		return m, fmt.Errorf("%w: the message with command %d ends before all of its "+
-			"data", errProtocol, m.command)
+		return m, fmt.Errorf("%w: the message with command %d ends "+
+			"before all of its data", errProtocol, m.command)
 	}
 	return m, nil
 }
 
-// descriptors takes the files out of control data.
+// descriptors returns the file descriptors in the control data of a message.
 func descriptors(control []byte) (fds []int, err error) {
 	if len(control) == 0 {
 		return nil, nil
@@ -110,13 +125,15 @@ func descriptors(control []byte) (fds []int, err error) {
 	return fds, nil
 }
 
+// closeAll closes file descriptors.
 func closeAll(fds []int) {
 	for _, fd := range fds {
 		unix.Close(fd)
 	}
 }
 
-// reply answers a request with a body, or with an error number.
+// reply answers a request with body, or with an error if number is not 0. It sends nothing if the
+// client does not want a reply.
 func (m *message) reply(c *net.UnixConn, body []byte, number unix.Errno) error {
 	if m.flags&flagNoReply != 0 {
 		return nil

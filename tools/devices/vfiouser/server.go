@@ -13,43 +13,45 @@ import (
 	"time"
 
 	"lightmetal/hal"
+	"lightmetal/tools/image/english"
 
 	"golang.org/x/sys/unix"
 )
 
-// tick is how often the device lives on while the client is silent: one that
-// masters the bus works without being accessed.
+// tick is the interval at which the time of the device advances while the client sends no requests.
+// A device that is bus master works even if it is not accessed.
 const tick = time.Millisecond
 
-// socketPathMax is the length of a path that struct sockaddr_un holds.
+// socketPathMax is the largest length of a path in struct sockaddr_un, in bytes.
 const socketPathMax = 107
 
-// Listen makes the socket. A socket that nobody listens on any more is taken
-// over; every other file is left alone.
+// Listen creates the socket and listens on it. It replaces a socket on which no process listens any
+// more. If path is another file, Listen returns an error.
 func Listen(path string) (*net.UnixListener, error) {
 	if len(path) > socketPathMax {
 		return nil, &hal.Fault{Code: hal.Usage,
-			Reason: fmt.Sprintf("%s: the path of a socket may have at most %d bytes; use a "+
-				"shorter directory, such as /tmp", path,
+			Reason: fmt.Sprintf("%s: the path of a socket may have at most %d bytes; "+
+				"use a shorter directory, such as /tmp", path,
 				socketPathMax)}
 	}
 	address := &net.UnixAddr{Name: path, Net: "unix"}
 	l, err := net.ListenUnix("unix", address)
 	if folder := filepath.Dir(path); errors.Is(err, syscall.ENOENT) {
 		return nil, &hal.Fault{Code: hal.NoFile,
-			Reason: "there is no directory " + folder + " for a socket; mkdir -p " + folder +
-				" makes it"}
+			Reason: "the directory " + folder + " for the socket does not exist; " +
+				"create the directory with mkdir -p " + folder}
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return l, err
 	}
 	if info, e := os.Lstat(path); e != nil || info.Mode()&os.ModeSocket == 0 {
-		return nil, &hal.Fault{Code: hal.IO, Reason: path + ": the file is not a socket"}
+		return nil, &hal.Fault{Code: hal.IO, Reason: path + ": a file that is not a socket " +
+			"exists; use another path"}
 	}
 	if c, e := net.DialUnix("unix", nil, address); e == nil {
 		c.Close()
-		return nil, &hal.Fault{Code: hal.IO, Reason: path + ": another server uses this " +
-			"socket"}
+		return nil, &hal.Fault{Code: hal.IO,
+			Reason: path + ": another server uses this socket; use another path"}
 	}
 	if err := os.Remove(path); err != nil {
 		return nil, err
@@ -57,10 +59,10 @@ func Listen(path string) (*net.UnixListener, error) {
 	return net.ListenUnix("unix", address)
 }
 
-// Serve waits for one client and serves it until it leaves or ctx ends. While
-// it does, others are turned away. The error is nil where the client left in
-// order. A device that hangs until a new client comes is served to the next
-// client, too, if that comes in time.
+// Serve waits for one client and serves it until the client disconnects or ctx ends. Meanwhile it
+// disconnects all other clients. The error is nil if the client disconnected between two requests,
+// or before it received an answer. If the device hangs until a new client connects, Serve also
+// serves the next client, if that connects in time (Wedge.Reconnect).
 func Serve(ctx context.Context, l *net.UnixListener, f *Function) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
@@ -86,20 +88,31 @@ func Serve(ctx context.Context, l *net.UnixListener, f *Function) error {
 	return err
 }
 
-// serveClient serves a client until it leaves or ctx ends.
+// serveClient serves a client until it disconnects or ctx ends. It logs how a client disconnected.
 func (f *Function) serveClient(ctx context.Context, c *net.UnixConn) error {
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
-	err := f.serve(c)
-	if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) ||
-		errors.Is(err, syscall.EPIPE) {
+	f.accesses = 0
+	last, err := f.serve(c)
+	accesses := english.Count(f.accesses, "access")
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case errors.Is(err, io.EOF):
+		f.options.Log("the client disconnected after %s to BARs", accesses)
+		return nil
+	// EPIPE: sending the answer failed. ECONNRESET: the client did not receive the answer.
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+		f.options.Log("the client disconnected after %s to BARs, before it received the answer "+
+			"to its last request (%s), which took %.1f s", accesses,
+			last.text(), last.took.Seconds())
 		return nil
 	}
 	return err
 }
 
-// forgetClient makes the function what it was before its first client came.
+// forgetClient resets the function to the state before its first client connected.
 func (f *Function) forgetClient() error {
 	f.memory.clear()
 	f.irq.close()
@@ -107,7 +120,7 @@ func (f *Function) forgetClient() error {
 	return f.reset()
 }
 
-// turnAway closes what connects, until the listener is closed.
+// turnAway closes all new connections, until the listener is closed.
 func turnAway(l *net.UnixListener, log func(string, ...any)) {
 	for {
 		c, err := l.AcceptUnix()
@@ -119,25 +132,34 @@ func turnAway(l *net.UnixListener, log func(string, ...any)) {
 	}
 }
 
-// serve answers requests until reading one fails.
-func (f *Function) serve(c *net.UnixConn) error {
+// handled is a request, and the time that it took to handle the request.
+type handled struct {
+	message
+	took time.Duration
+}
+
+// serve answers requests until reading or answering one fails. It returns the request that was
+// handled last.
+func (f *Function) serve(c *net.UnixConn) (last handled, err error) {
 	for {
 		if err := f.await(c); err != nil {
-			return err
+			return last, err
 		}
 		m, err := readMessage(c)
 		if err != nil {
-			return err
+			return last, err
 		}
+		received := f.now()
 		body, number := f.handle(&m)
+		last = handled{m, f.now().Sub(received)}
 		if err := m.reply(c, body, number); err != nil {
-			return err
+			return last, err
 		}
 	}
 }
 
-// await returns when a request is there, or the client has left. Meanwhile the
-// device's time goes by.
+// await waits until a request arrives or the client disconnects. Meanwhile the time of the device
+// advances.
 func (f *Function) await(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -162,17 +184,18 @@ func (f *Function) await(c *net.UnixConn) error {
 	return nil
 }
 
-// handle carries out a request, and closes those of its descriptors that nothing
-// has taken. What it does not know or cannot do is answered with an error number.
+// handle executes a request and returns the body of the answer, or an error number. It closes the
+// file descriptors of the request, except those that the function keeps.
 func (f *Function) handle(m *message) ([]byte, unix.Errno) {
 	defer func() { closeAll(m.fds) }()
 	do := handlers[m.command]
 	if do.run == nil {
-		f.options.Log("request %d is not known", m.command)
+		f.options.Log("the client sent the unknown request %d", m.command)
 		return nil, unix.ENOTSUP
 	}
 	if len(m.body) < do.least {
-		f.options.Log("request %d has %d bytes, not %d", m.command, len(m.body), do.least)
+		f.options.Log("request %d has %d bytes, but must have at least %d", m.command, len(m.body),
+			do.least)
 		return nil, unix.EINVAL
 	}
 	body, err := do.run(f, m)
@@ -185,7 +208,8 @@ func (f *Function) handle(m *message) ([]byte, unix.Errno) {
 	return body, 0
 }
 
-// handlers by command, with the bytes that a request has at least.
+// handlers contains the function that executes each command, and the smallest size of its request
+// in bytes.
 var handlers = map[uint16]struct {
 	least int
 	run   func(f *Function, m *message) ([]byte, error)
@@ -202,27 +226,30 @@ var handlers = map[uint16]struct {
 	cmdDeviceReset: {0, (*Function).deviceReset},
 }
 
-// version answers 0.0, the one that QEMU's client takes.
+// version answers with version 0.0, which QEMU's client accepts.
 func (f *Function) version(m *message) ([]byte, error) {
 	if major := binary.LittleEndian.Uint16(m.body); major != 0 {
-		return nil, fmt.Errorf("%w: the client has protocol version %d; this server has version "+
-			"0", unix.EINVAL, major)
+		return nil, fmt.Errorf("%w: the client has protocol version %d; "+
+			"this server supports only version 0", unix.EINVAL, major)
 	}
 	text := fmt.Sprintf(`{"capabilities":{"max_msg_fds":%d,"max_data_xfer_size":%d}}`,
 		descriptorsMax, messageMax-headerSize-regionAccessSize)
 	return append([]byte{0, 0, 0, 0}, text+"\x00"...), nil
 }
 
+// deviceReset resets the device.
 func (f *Function) deviceReset(*message) ([]byte, error) {
 	return nil, f.reset(functionReset, busReset)
 }
 
+// dmaMap maps a range of client memory.
 func (f *Function) dmaMap(m *message) ([]byte, error) {
 	le := binary.LittleEndian
 	return nil, f.memory.add(le.Uint64(m.body[16:]), le.Uint64(m.body[24:]), le.Uint64(m.body[8:]),
 		le.Uint32(m.body[4:]), m.fds)
 }
 
+// dmaUnmap unmaps a range of client memory, or everything.
 func (f *Function) dmaUnmap(m *message) ([]byte, error) {
 	le := binary.LittleEndian
 	if le.Uint32(m.body[4:])&unmapAll != 0 {
@@ -233,16 +260,20 @@ func (f *Function) dmaUnmap(m *message) ([]byte, error) {
 	return m.body[:dmaUnmapMin], nil
 }
 
+// deviceInfo answers how many regions and kinds of interrupts the function has.
 func (f *Function) deviceInfo(*message) ([]byte, error) {
 	const flagReset, flagPCI, interrupts = 1, 2, 5
 	return words(16, flagReset|flagPCI, regionCount, interrupts), nil
 }
 
+// regionInfo answers the size of a region, and whether it may be read and written.
 func (f *Function) regionInfo(m *message) ([]byte, error) {
 	const flagRead, flagWrite = 1, 2
 	region := binary.LittleEndian.Uint32(m.body[8:])
 	if region >= regionCount {
-		return nil, fmt.Errorf("%w: there is no region %d", unix.EINVAL, region)
+		return nil, fmt.Errorf("%w: region %d does not exist; regions are 0 to %d", unix.EINVAL,
+			region,
+			regionCount-1)
 	}
 	size, flags := f.regionSize(region), uint32(0)
 	if size != 0 {
@@ -251,7 +282,7 @@ func (f *Function) regionInfo(m *message) ([]byte, error) {
 	return words(32, flags, region, 0, uint32(size), uint32(size>>32), 0, 0), nil
 }
 
-// words are 32-bit values, lowest byte first.
+// words returns the little-endian bytes of 32-bit values.
 func words(values ...uint32) (out []byte) {
 	for _, v := range values {
 		out = binary.LittleEndian.AppendUint32(out, v)
@@ -259,6 +290,7 @@ func words(values ...uint32) (out []byte) {
 	return out
 }
 
+// regionRead executes a load from a region.
 func (f *Function) regionRead(m *message) ([]byte, error) {
 	offset, region, count, err := f.place(m)
 	if err != nil {
@@ -270,6 +302,7 @@ func (f *Function) regionRead(m *message) ([]byte, error) {
 	return out, nil
 }
 
+// regionWrite executes a store to a region.
 func (f *Function) regionWrite(m *message) ([]byte, error) {
 	offset, region, count, err := f.place(m)
 	if err != nil {
@@ -277,26 +310,27 @@ func (f *Function) regionWrite(m *message) ([]byte, error) {
 	}
 	data := m.body[regionAccessSize:]
 	if len(data) != int(count) {
-		return nil, fmt.Errorf("%w: the request announces %d bytes of data, but has "+
-			"%d", unix.EINVAL,
+		return nil, fmt.Errorf("%w: "+
+			"the request announces %d bytes of data, but contains %d bytes", unix.EINVAL,
 			count, len(data))
 	}
 	return m.body[:regionAccessSize], f.store(region, offset, data)
 }
 
-// place is where a request reads or writes, inside a region: one access of a
-// width that exists, or of configuration space any number of bytes.
+// place returns the offset, the region and the size of the access that a request makes. It returns
+// an error if the access is not completely inside the region, or if its size is not the width of
+// one access. An access to configuration space may have any size.
 func (f *Function) place(m *message) (offset uint64, region, count uint32, err error) {
 	le := binary.LittleEndian
 	offset, region, count = le.Uint64(m.body), le.Uint32(m.body[8:]), le.Uint32(m.body[12:])
 	size := f.regionSize(region)
 	switch {
 	case count == 0 || region != configRegion && (count&^accessWidths != 0 || count&(count-1) != 0):
-		err = fmt.Errorf("%w: an access has %d bytes, but must have 1, 2, 4 or "+
-			"8", unix.EINVAL, count)
+		err = fmt.Errorf("%w: an access has %d bytes, "+
+			"but must have 1, 2, 4 or 8", unix.EINVAL, count)
 	case offset > size || uint64(count) > size-offset:
-		err = fmt.Errorf("%w: %d bytes at %#x are outside region %d, which has %#x "+
-			"bytes", unix.EINVAL, count,
+		err = fmt.Errorf("%w: %d bytes at %#x are outside region %d, "+
+			"which has %#x bytes", unix.EINVAL, count,
 			offset, region, size)
 	}
 	return offset, region, count, err

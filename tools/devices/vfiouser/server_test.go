@@ -345,7 +345,8 @@ func TestDeviceThatDoesNotOpenAgainIsOffTheBus(t *testing.T) {
 			t.Errorf("BAR 0 answers %#x, configuration space %#x", bar, config)
 		}
 	}
-	if f.Refused() != 4 || !strings.Contains(c.log.String(), "did not come back after its reset") {
+	if f.Refused() != 4 || !strings.Contains(c.log.String(), "did not start again after its "+
+		"reset") {
 		t.Errorf("%d refused; %s", f.Refused(), c.log)
 	}
 	c.must(cmdDeviceReset, nil)
@@ -493,6 +494,48 @@ func TestServerThatIsStoppedLeavesInOrder(t *testing.T) {
 	}
 }
 
+// TestServerSaysHowItsClientDisconnected: with the number of accesses of BARs, and with the request
+// whose answer the client did not wait for.
+func TestServerSaysHowItsClientDisconnected(t *testing.T) {
+	for want, unanswered := range map[string]struct {
+		command uint16
+		body    []byte
+	}{
+		"the client disconnected after 2 accesses to BARs": {},
+		"the client disconnected after 3 accesses to BARs, before it received the answer " +
+			"to its last request (load of 4 bytes at BAR 0 + 0x8), which took ": {
+			cmdRegionRead, at(0, 8, 4)},
+		"the client disconnected after 3 accesses to BARs, before it received the answer " +
+			"to its last request (store of 4 bytes at BAR 0 + 0x20), which took ": {
+			cmdRegionWrite, append(at(0, 0x20, 4), 0, 0, 0, 0)},
+		"the client disconnected after 2 accesses to BARs, before it received the answer " +
+			"to its last request (load of 1 bytes at configuration space + 0x34), which took ": {
+			cmdRegionRead, at(configRegion, regCapability, 1)},
+		"the client disconnected after 2 accesses to BARs, before it received the answer " +
+			"to its last request (command 13), which took ": {cmdDeviceReset, nil},
+	} {
+		t.Run(want, func(t *testing.T) {
+			c, _ := serving(t, opened(&boards.Edu), nil)
+			c.store(0, 4, 4, 1)
+			c.load(0, 4, 4)
+			c.load(configRegion, 0, 4)
+			if unanswered.command != 0 {
+				request := binary.LittleEndian.AppendUint16([]byte{9, 0}, unanswered.command)
+				request = append(request, words(uint32(headerSize+len(unanswered.body)), 0, 0)...)
+				if _, err := c.conn.Write(append(request, unanswered.body...)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := c.leave()
+			said := c.log.String()
+			if err != nil || !strings.HasPrefix(said, want) ||
+				unanswered.command == 0 && said != want {
+				t.Errorf("%v: %q", err, said)
+			}
+		})
+	}
+}
+
 func TestSocketIsTakenOverOnlyFromTheDead(t *testing.T) {
 	path := socket(t)
 	first, err := Listen(path)
@@ -521,7 +564,7 @@ func TestSocketIsTakenOverOnlyFromTheDead(t *testing.T) {
 		t.Errorf("path too long: %v", err)
 	}
 	if _, err := Listen("/no/such/folder/s"); !errors.As(err, &code) || code != hal.NoFile ||
-		!strings.Contains(err.Error(), "mkdir -p /no/such/folder makes it") {
+		!strings.Contains(err.Error(), "mkdir -p /no/such/folder") {
 		t.Errorf("no folder: %v", err)
 	}
 }
@@ -559,7 +602,7 @@ func FuzzServer(f *testing.F) {
 			defer ours.Close()
 			_, _ = io.Copy(io.Discard, ours)
 		}()
-		if err := function.serve(theirs); err == nil {
+		if _, err := function.serve(theirs); err == nil {
 			t.Error("the server ended without a reason")
 		}
 	})

@@ -22,56 +22,60 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// trace writes accesses, and what the device did to memory, as tools/capture/record
-// reads them: tools/capture/record/FORMAT.md, version 2. Its methods do nothing on nil.
+// trace writes a recording of the accesses to BARs, and of the device's transfers, in version 2 of
+// the format that tools/capture/record reads (FORMAT.md there). The methods of a nil trace do
+// nothing.
 //
-// What the device read the client had stored before it had the device look, by
-// its last store: that one, and the loads after it, are held back until it is
-// known whether there was anything. The memory that was reached is told first,
-// so that addresses in it are known as such, and the rest waits for that in a file
-// of its own, a recording but for that memory and the end. Where a device translates
-// addresses itself, its registers tell that, and transfers stand behind the access
-// that they belong to, as in version 1.
+// The client has stored the data that the device reads before the store that makes the device read
+// them. Therefore trace holds back the last store, and the loads after it, until it knows what the
+// device reads; it then writes the transfer before that store. A recording begins with a list of
+// the memory that the device reaches, so that a reader recognises addresses of this memory.
+// Therefore everything else waits in a temporary file (spool), which is itself a recording without
+// that list and without the last line. If the device translates addresses itself, the stores to its
+// registers show which memory it reaches: there is no list and no temporary file, and a transfer
+// follows the access that it belongs to, as in version 1.
 //
-// Nothing is held back longer than heldMax, so that it is on the disk when the machine stops.
-// What the device reads of the client's memory after that is behind the store, with an EVENT.
+// An access is held back for at most heldMax, so that it is on the disk if the machine stops. If
+// the device reads client memory later than that, the transfer follows the store, with an EVENT
+// line.
 type trace struct {
-	mutex   sync.Mutex // of all fields: a goroutine releases what is held back for long
-	to      *synced.Writer
-	device  string
-	exact   bool   // it has the addresses of the bus
-	bars    [6]int // their numbers in the recording
-	lines   int
-	spool   *files.Output // nil: body is to
-	spooled string        // its path
-	body    *synced.Writer
-	held    bytes.Buffer
-	since   time.Time // of the first access that is held back
-	late    bool      // a store was released before it was known what the device read
-	reached []reached
-	known   map[uint64]*[pageSize]byte // what the recording says of memory, by page
-	last    time.Time                  // of the last access
+	mutex   sync.Mutex                 // for all fields: another goroutine calls releaseLate
+	to      *synced.Writer             // the recording
+	device  string                     // first lines of the recording
+	exact   bool                       // the device uses bus addresses and translates none itself
+	bars    [6]int                     // numbers of the BARs in the recording
+	lines   int                        // number of lines after the first line
+	spool   *files.Output              // temporary file; nil: body and to are the same
+	spooled string                     // path of spool
+	body    *synced.Writer             // receives accesses and transfers
+	held    bytes.Buffer               // accesses that are held back
+	since   time.Time                  // time of the first access that is held back
+	late    bool                       // the last store was held back for heldMax
+	reached []reached                  // memory that the device reached in this access
+	known   map[uint64]*[pageSize]byte // contents in the recording, by page address
+	last    time.Time                  // time of the last access
 }
 
-// reached is memory that the device has been given, what was in it then, and
-// what when the device had done with it.
+// reached is client memory that the device has reached, with its contents before and after that.
 type reached struct {
 	address             uint64
-	data, before, after []byte // after: nil until then
+	data, before, after []byte // after is nil while the device may still access data
 }
 
+// pageSize is in bytes.
 const pageSize = 4096
 
-// barStride is between the addresses that BARs have in a trace.
+// barStride is the distance between the addresses of consecutive BARs in a recording.
 const barStride = 0x10_0000_0000
 
-// heldMax is how long an access is held back. Devices here read memory within microseconds
-// of the store that has them do it.
+// heldMax is the largest time for which an access is held back. The devices of this project read
+// memory within microseconds of the store that makes them read.
 const heldMax = time.Second
 
-// baseMax is how much of the trace's name is in that of the file that waits.
+// baseMax is the largest number of bytes of Options.Spool in the name of the temporary file.
 const baseMax = 200
 
+// newTrace returns a trace, and writes the first lines of its recording.
 func newTrace(o *Options, id hal.Identity, board *boards.Board) (*trace, error) {
 	t := &trace{exact: board == nil || board.Outbound == nil,
 		known: map[uint64]*[pageSize]byte{}, last: time.Now()}
@@ -112,8 +116,8 @@ func newTrace(o *Options, id hal.Identity, board *boards.Board) (*trace, error) 
 	return t, err
 }
 
-// releaseLate releases what has been held back for long. It does so later if the server uses
-// the trace at this moment.
+// releaseLate writes the accesses that have been held back for heldMax. If the server uses the
+// trace at this moment, the next call does so.
 func (t *trace) releaseLate() {
 	if !t.mutex.TryLock() {
 		return
@@ -125,6 +129,7 @@ func (t *trace) releaseLate() {
 	}
 }
 
+// access adds an access to a BAR to the recording. kind is 'R' for a load and 'W' for a store.
 func (t *trace) access(kind byte, bar uint32, offset uint64, data []byte) {
 	if t == nil {
 		return
@@ -146,13 +151,13 @@ func (t *trace) access(kind byte, bar uint32, offset uint64, data []byte) {
 	t.last = now
 }
 
-// release writes what is held back.
+// release writes the accesses that are held back.
 func (t *trace) release() {
 	_, _ = t.body.Write(t.held.Bytes())
 	t.held.Reset()
 }
 
-// reach notes memory that the device is given.
+// reach notes that the device reaches client memory, and copies its contents.
 func (t *trace) reach(address uint64, data []byte) {
 	if t == nil {
 		return
@@ -165,11 +170,11 @@ func (t *trace) reach(address uint64, data []byte) {
 	}
 }
 
-// snapshot is what client memory holds, nil where the client has taken it away.
+// snapshot returns a copy of client memory, or nil if the client has unmapped or truncated it.
 func snapshot(data []byte) (held []byte) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
-		if recover() != nil { // a fault: nothing else goes wrong in a copy
+		if recover() != nil { // a fault, because a copy has no other error
 			held = nil
 		}
 	}()
@@ -178,8 +183,9 @@ func snapshot(data []byte) (held []byte) {
 	return held
 }
 
-// settle takes what the device was given last for done: it wants something else,
-// or tells the client, whose memory may be another thing right after.
+// settle copies the contents of the memory that the device has reached last, because its access is
+// complete. It must be called before the device raises an interrupt: the client may change the
+// memory right after that.
 func (t *trace) settle() {
 	if t == nil {
 		return
@@ -189,7 +195,7 @@ func (t *trace) settle() {
 	t.settleLast()
 }
 
-// settleLast is settle, of a trace that is locked.
+// settleLast does the same as settle. The caller holds the lock.
 func (t *trace) settleLast() {
 	if len(t.reached) == 0 {
 		return
@@ -204,9 +210,9 @@ func (t *trace) settleLast() {
 	}
 }
 
-// transfers writes what became of that memory: what has changed the device has
-// written, the rest it has read, and of that the client has stored what the device
-// had not written just before.
+// transfers writes the transfers of the current access. If reached memory has changed, the device
+// has written it. Otherwise the device has read it, and the client has stored its contents, except
+// those that the device has written just before.
 func (t *trace) transfers() {
 	if t == nil {
 		return
@@ -241,8 +247,8 @@ func (t *trace) transfers() {
 	t.reached = t.reached[:0]
 }
 
-// read writes what the recording has not said of what the device has read, but for
-// what it had written itself.
+// read writes transfers for the data that the device has read from r and that the recording does
+// not contain yet. It omits the ranges wrote, which the device itself has written.
 func (t *trace) read(r reached, wrote []reached) {
 	pieces := []reached{r}
 	for _, w := range wrote {
@@ -256,8 +262,9 @@ func (t *trace) read(r reached, wrote []reached) {
 		if t.learn(p.address, p.after) {
 			if t.late {
 				t.lines++
-				fmt.Fprintf(t.body, "EVENT the device read %d bytes at bus address %x more than "+
-					"%v after the store before: the client had stored them before that\n",
+				fmt.Fprintf(t.body, "EVENT the device read %d bytes "+
+					"at bus address %x more than %v after the previous store; "+
+					"the client had written them before that store\n",
 					len(p.after), p.address, heldMax)
 			}
 			t.transfer("HR", p)
@@ -265,7 +272,7 @@ func (t *trace) read(r reached, wrote []reached) {
 	}
 }
 
-// beside are the pieces of r in front of another and behind it.
+// beside returns the parts of r before and after the range of other.
 func (r reached) beside(other reached) (pieces []reached) {
 	end := r.address + uint64(len(r.after))
 	from, to := max(r.address, other.address), min(end, other.address+uint64(len(other.after)))
@@ -281,8 +288,9 @@ func (r reached) beside(other reached) (pieces []reached) {
 	return pieces
 }
 
-// wrote writes what the device has written. Entries of queues are words, of which
-// lm import --ignore may leave out some.
+// wrote writes transfers for the data that the device has written. An entry of a queue (up to 64
+// bytes) becomes one transfer for each word of 8 bytes, because lm import --ignore can ignore
+// single words.
 func (t *trace) wrote(r reached) {
 	const entry, word = 64, 8
 	for len(r.after) <= entry && len(r.after) > word {
@@ -292,12 +300,14 @@ func (t *trace) wrote(r reached) {
 	t.transfer("HW", r)
 }
 
+// transfer writes one transfer. verb is "HR" if the device reads and "HW" if it writes.
 func (t *trace) transfer(verb string, r reached) {
 	t.lines++
 	fmt.Fprintf(t.body, "%s %x %d %x\n", verb, r.address, len(r.after), r.after)
 }
 
-// learn keeps what memory holds, and tells whether the recording had not said so.
+// learn sets the contents of memory in known. It reports whether they differ from the contents that
+// known had before.
 func (t *trace) learn(address uint64, data []byte) (news bool) {
 	for len(data) > 0 {
 		first := address &^ (pageSize - 1)
@@ -314,8 +324,7 @@ func (t *trace) learn(address uint64, data []byte) (news bool) {
 	return news
 }
 
-// end makes the recording whole. What has waited in a file stays there until the recording
-// is on the disk.
+// end completes the recording. The temporary file remains until the recording is on the disk.
 func (t *trace) end() (err error) {
 	t.mutex.Lock()
 	t.release()
@@ -332,14 +341,15 @@ func (t *trace) end() (err error) {
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("%w; the accesses are in %s: lm import --incomplete reads it", err,
-			t.spooled)
+		return fmt.Errorf("%w; to import the accesses written before the error, "+
+			"use lm import --incomplete %s", err, t.spooled)
 	}
 	t.spool.Discard()
 	return nil
 }
 
-// unspool writes what has waited, behind the memory that was reached.
+// unspool writes the first lines, the list of reached memory, and the contents of the temporary
+// file to the recording.
 func (t *trace) unspool() error {
 	fmt.Fprint(t.to, t.device)
 	for _, page := range slices.Sorted(maps.Keys(t.known)) {

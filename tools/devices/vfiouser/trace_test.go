@@ -103,7 +103,7 @@ func TestMemoryThatIsTakenAwayIsNotInTheRecording(t *testing.T) {
 	if err := trace.end(); err != nil {
 		t.Fatal(err)
 	}
-	text, err := io.ReadAll(record.Plain(&out))
+	text, err := io.ReadAll(record.NewTextReader(&out))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,9 +187,10 @@ func TestAccessIsNotHeldBackForLong(t *testing.T) {
 	if err := trace.end(); err != nil {
 		t.Fatal(err)
 	}
-	text, err := io.ReadAll(record.Plain(&out))
+	text, err := io.ReadAll(record.NewTextReader(&out))
 	const want = "W 0 0 1 01\nEVENT the device read 6 bytes at bus address 1000 more than 1s " +
-		"after the store before: the client had stored them before that\nHR 1000 6 636c69656e74\n"
+		"after the previous store; the client had written them before that store\n" +
+		"HR 1000 6 636c69656e74\n"
 	if err != nil || !strings.Contains(string(text), want) ||
 		strings.Count(string(text), "EVENT") != 1 {
 		t.Errorf("%v: %s", err, text)

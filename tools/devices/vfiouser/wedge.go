@@ -6,37 +6,38 @@ import (
 	"time"
 )
 
-// Wedge is a fault: the device hangs until a certain event. Meanwhile loads from its BARs return
-// all ones, stores to them have no effect, and it accesses no memory. Its configuration space
-// answers, as that of a chip whose PCI Express controller works while everything behind it hangs.
+// Wedge is a fault: the device hangs until a certain event. While it hangs, loads from its BARs
+// return all ones, stores to them have no effect, and the device does not access memory. Its
+// configuration space still answers, as on a chip whose PCI Express controller works while the rest
+// of the chip hangs.
 type Wedge struct {
-	Until string // a name of WedgeEnds; empty: the device never hangs
-	// Access is the number of the first access to a BAR that finds the device hanging. Accesses are
-	// counted from 1, and again from 1 after each event that ended a wedge.
+	Until string // one of WedgeEnds; empty: the device never hangs
+	// Access is the number of the first access to a BAR at which the device hangs. Accesses count
+	// from 1, and from 1 again after each event that ended a wedge.
 	Access int
-	// Reconnect is how long a server of a device that hangs until the client connects again waits
-	// for that, after the client has left.
+	// Reconnect is the time for which the server waits for a new client after a client has
+	// disconnected, if Until is "power".
 	Reconnect time.Duration
 }
 
-// The events that end a wedge.
+// Events that end a wedge.
 const (
-	functionReset = "flr"    // a function level reset by configuration space, or busReset
+	functionReset = "flr"    // function level reset through configuration space, or busReset
 	busReset      = "bus"    // DEVICE_RESET, which QEMU sends when a bridge resets the bus
-	enumeration   = "rescan" // all ones stored to the register of a BAR: a kernel sizes the BAR
-	newClient     = "power"  // the client connects again: QEMU adds the device again
+	enumeration   = "rescan" // a kernel stores all ones to the register of a BAR, to read its size
+	newClient     = "power"  // a client connects again, because QEMU adds the device again
 )
 
 // WedgeEnds returns the values of Wedge.Until.
 func WedgeEnds() []string { return []string{functionReset, busReset, enumeration, newClient} }
 
-// wedge counts accesses, and knows whether the device hangs.
+// wedge is the state of a Wedge.
 type wedge struct {
 	Wedge
-	accesses int
+	accesses int // number of accesses to BARs since the last event that ended the wedge
 }
 
-// hangs counts an access to a BAR, and reports whether it finds the device hanging.
+// hangs counts an access to a BAR, and reports whether the device hangs at this access.
 func (w *wedge) hangs() bool {
 	if w.Until == "" {
 		return false
@@ -45,17 +46,18 @@ func (w *wedge) hangs() bool {
 	return w.accesses >= w.Access
 }
 
-// isHanging reports whether an access has found the device hanging, and no reset has ended that.
+// isHanging reports whether the device has begun to hang, and no event has ended that.
 func (w *wedge) isHanging() bool { return w.Until != "" && w.accesses >= w.Access }
 
-// end ends the wedge if it waits for one of the events.
+// end ends the wedge if the device hangs and Until is one of the events.
 func (w *wedge) end(events ...string) {
 	if w.isHanging() && slices.Contains(events, w.Until) {
 		w.accesses = 0
 	}
 }
 
-// sizesBar reports whether a store to configuration space is that by which a kernel sizes a BAR.
+// sizesBar reports whether a kernel uses this store to configuration space to find out the size of
+// a BAR.
 func sizesBar(offset uint64, data []byte) bool {
 	return offset >= regBar && offset < regBar+4*6 && len(data) == 4 &&
 		bytes.Count(data, []byte{0xff}) == len(data)

@@ -8,20 +8,20 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// readBack parses the text that was just written and returns why it does not mean what it
-// should; it returns an empty string if it does.
+// readBack parses the text that was just written. It returns the reason why the text does not have
+// the intended meaning, or "".
 func (p *printer) readBack(check *parser, means func() bool) string {
 	check.feed(p.out.String())
 	switch {
 	case len(check.errs) > 0:
 		return check.errs[0].(*Error).Reason
 	case !means():
-		return "it has a value that a listing cannot express"
+		return "a listing cannot express one of the values"
 	}
 	return ""
 }
 
-// isHeader reports whether the declarations in front of data and tensors are those of the image.
+// isHeader reports whether the declarations before data and tensors are those of the image.
 func (p *printer) isHeader(got *lmb.Image) bool {
 	want := p.image
 	return want.Origin == got.Origin && slices.Equal(want.Devices, got.Devices) &&
@@ -43,14 +43,14 @@ func (p *printer) isCommand(check *parser, c *lmb.Command) bool {
 	}
 	got, want := s.Commands[0], *c
 	if len(check.calls) == 1 {
-		// The sequence called may come later, so that only its name can be checked.
+		// The called sequence may come later, so only its name can be checked.
 		if int(c.Index) >= len(p.image.Sequences) ||
 			p.image.Sequences[c.Index].Name != check.calls[0].name {
 			return false
 		}
 		got.Index = c.Index
 	}
-	if tensor := int(c.Index) - 1; c.Opcode == gen.OpcodeCopyOut && tensor >= p.golden {
+	if tensor := int(c.Index) - 1; c.Opcode == gen.OpcodeCopyOut && tensor >= p.firstGolden {
 		if tensor >= len(check.image.Tensors) ||
 			!sameTensor(p.image.Tensors[tensor], check.image.Tensors[tensor]) {
 			return false // the copy fills an output that belongs to no compare

@@ -12,8 +12,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// mnemonic is the word a command starts with; sized ones carry a width, as in
-// write.4. parse may change the opcode.
+// mnemonic describes the first word of a command. A sized command has a width, as in write.4. parse
+// may change the opcode.
 type mnemonic struct {
 	opcode gen.Opcode
 	sized  bool
@@ -40,8 +40,8 @@ var commands = map[string]mnemonic{
 
 var commandWords = slices.Sorted(maps.Keys(commands))
 
-// command reads one command into the sequence at hand. One with a mistake is
-// kept too, so that the numbers of the ones after it stay right.
+// command parses one command and appends it to the current sequence. It also appends a command with
+// a mistake, so that the numbers of the later commands stay right.
 func (p *parser) command() {
 	name, width, dotted := strings.Cut(p.tok.text, ".")
 	m, known := commands[name]
@@ -52,15 +52,15 @@ func (p *parser) command() {
 	case m.sized:
 		c.Width = p.width(name, width)
 	case dotted:
-		p.fail(p.tok, "%s has no width; write %s", name, name)
+		p.fail(p.tok, "the command %s has no width; write %s instead of %s", name, name, p.tok.text)
 	}
-	p.before = p.before[:0]
+	p.extraCommands = p.extraCommands[:0]
 	if !p.failed {
 		p.advance()
 		m.parse(p, &c)
 	}
 	s := &p.image.Sequences[len(p.image.Sequences)-1]
-	for _, made := range append(p.before, c) {
+	for _, made := range append(p.extraCommands, c) {
 		if s.Commands = append(s.Commands, made); made.Opcode != lmb.OpcodeMark {
 			p.countCommand(p.head.line)
 		}
@@ -69,9 +69,9 @@ func (p *parser) command() {
 
 func (p *parser) unknownCommand(name string) {
 	if declarations[name] != nil {
-		p.fail(p.tok, "%s is a declaration; put it before the first sequence", name)
+		p.fail(p.tok, "%s is a declaration; put declarations before the first sequence", name)
 	}
-	p.fail(p.tok, "expected a command, found %s%s", p.tok, hint(name, commandWords))
+	p.fail(p.tok, "expected a command, found %s%s", p.tok, hint(name, "commands", commandWords))
 }
 
 func (p *parser) width(name, text string) uint8 {
@@ -79,21 +79,21 @@ func (p *parser) width(name, text string) uint8 {
 	case "1", "2", "4", "8":
 		return text[0] - '0'
 	}
-	p.fail(p.tok, "%s needs a width in bytes: %s.1, .2, .4 or .8", name, name)
+	p.fail(p.tok, "the width of %s must be 1, 2, 4 or 8 bytes, as in %[1]s.4", name)
 	return 0
 }
 
-// place is the location of an access: a window, and the token of the offset in it.
-type place struct {
-	window *lmb.Window
-	at     token // the offset
+// location is the location of an access: a window, and the token of the offset in it.
+type location struct {
+	window      *lmb.Window
+	offsetToken token // the offset
 }
 
-// reference consumes window+offset.
-func (p *parser) reference(c *lmb.Command) place {
+// windowOffset consumes window+offset.
+func (p *parser) windowOffset(c *lmb.Command) location {
 	c.Window = p.windowIndex()
 	if p.failed {
-		return place{}
+		return location{}
 	}
 	w := &p.image.Windows[c.Window]
 	p.expect("+")
@@ -103,13 +103,13 @@ func (p *parser) reference(c *lmb.Command) place {
 			lmb.SizeText(w.Size))
 	}
 	c.Offset = uint32(offset)
-	return place{w, p.last}
+	return location{w, p.last}
 }
 
-// register consumes window+offset of one access.
-func (p *parser) register(c *lmb.Command) {
-	a := p.reference(c)
-	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+// registerAccess consumes window+offset of one access.
+func (p *parser) registerAccess(c *lmb.Command) {
+	a := p.windowOffset(c)
+	p.checkRange(a, c, uint64(c.Width), uint64(c.Width), a.offsetToken)
 }
 
 // windowIndex consumes a window by name or by number.
@@ -117,12 +117,12 @@ func (p *parser) windowIndex() uint16 {
 	t := p.tok
 	if n, ok := windowNumber(t.text); ok && t.kind == tokenWord && !p.failed {
 		if n >= len(p.image.Windows) {
-			p.fail(t, "there is no window %s; %d windows are declared, numbered from w0", t.text,
-				len(p.image.Windows))
+			p.fail(t, "there is no window %s; the listing declares %s before this line", t.text,
+				declaredWindows(len(p.image.Windows)))
 			return 0
 		}
 		p.advance()
-		return p.usable(n)
+		return p.usableWindow(n)
 	}
 	name := p.name("a window")
 	found := p.windows[name]
@@ -130,18 +130,30 @@ func (p *parser) windowIndex() uint16 {
 	case p.failed:
 	case len(found) > 1:
 		p.fail(t, "%d windows are named %s; use %s instead", len(found), name,
-			oneOf(numbered(found)))
+			oneOf(windowWords(found)))
 	case len(found) == 1:
-		return p.usable(found[0])
+		return p.usableWindow(found[0])
 	case p.isTensor(name):
-		p.fail(t, "%s is a tensor, not a window; a copy of all of it is written %s[:]", name, name)
+		p.fail(t, "%s is a tensor, not a window; to copy the whole tensor, write %s[:]", name, name)
 	default:
-		p.fail(t, "there is no window %s%s", name, hint(name, slices.Sorted(maps.Keys(p.windows))))
+		p.fail(t, "there is no window %s%s", name, hint(name, "windows",
+			slices.Sorted(maps.Keys(p.windows))))
 	}
 	return 0
 }
 
-func numbered(windows []int) (words []string) {
+// declaredWindows returns the number of declared windows, and their numbers, as text.
+func declaredWindows(count int) string {
+	switch count {
+	case 0:
+		return "no windows"
+	case 1:
+		return "1 window, w0,"
+	}
+	return fmt.Sprintf("%d windows, w0 to w%d,", count, count-1)
+}
+
+func windowWords(windows []int) (words []string) {
 	for _, n := range windows {
 		words = append(words, fmt.Sprintf("w%d", n))
 	}
@@ -150,38 +162,38 @@ func numbered(windows []int) (words []string) {
 
 func (p *parser) isTensor(name string) bool { _, ok := p.tensors[name]; return ok }
 
-// usable returns a window's index, and ends the line silently if the declaration of the
-// window had an error: that has been reported.
-func (p *parser) usable(window int) uint16 {
+// usableWindow returns the index of a window. If the declaration of the window had an error, which
+// was reported, usable ends the line without another error.
+func (p *parser) usableWindow(window int) uint16 {
 	if p.image.Windows[window].Size == 0 {
 		p.failed = true
 	}
 	return uint16(window)
 }
 
-// spans checks that an access to amount bytes, in units of unit bytes, is
-// aligned and inside the window.
-func (p *parser) spans(a place, c *lmb.Command, amount, unit uint64, amountAt token) {
+// checkRange checks that an access to `amount` bytes, in units of `unit` bytes, is aligned and
+// inside the window.
+func (p *parser) checkRange(a location, c *lmb.Command, amount, unit uint64, amountAt token) {
 	switch offset := uint64(c.Offset); {
 	case p.failed:
 	case offset%unit != 0:
-		p.fail(a.at, "offset 0x%x is not a multiple of the width, %d", offset, unit)
+		p.fail(a.offsetToken, "offset 0x%x must be a multiple of the width, %d bytes", offset, unit)
 	case unit > 1 && a.window.Offset%unit != 0:
-		p.fail(a.at, "the window starts at 0x%x in its BAR, which is not a multiple of the "+
-			"width, %d",
+		p.fail(a.offsetToken, "the offset of the window in the BAR, 0x%x, "+
+			"must be a multiple of the width, %d bytes",
 			a.window.Offset, unit)
 	case amount == 0:
 		p.fail(amountAt, "the size must not be 0")
 	case amount%unit != 0:
-		p.fail(amountAt, "%d bytes are not a multiple of %d", amount, unit)
+		p.fail(amountAt, "the size, %d bytes, must be a multiple of %d bytes", amount, unit)
 	case amount > a.window.Size-offset:
-		p.fail(amountAt, "%s at offset 0x%x end outside the window, whose size is %s",
+		p.fail(amountAt, "an access to %s at offset 0x%x ends outside the window, whose size is %s",
 			lmb.SizeText(amount), offset, lmb.SizeText(a.window.Size))
 	}
 }
 
 func (p *parser) write(c *lmb.Command) {
-	p.register(c)
+	p.registerAccess(c)
 	if p.tok.isWord("bus") {
 		p.busAddress(c)
 		return
@@ -194,9 +206,9 @@ func (p *parser) write(c *lmb.Command) {
 	mask := p.value("a mask", c.Width)
 	switch {
 	case mask == 0:
-		p.fail(p.last, "mask must not be 0: nothing would be written")
+		p.fail(p.last, "the mask must not be 0, because the command would write nothing")
 	case c.Value&^mask != 0:
-		p.fail(at, "0x%x has bits outside the mask 0x%x", c.Value, mask)
+		p.fail(at, "the value 0x%x has bits outside the mask 0x%x", c.Value, mask)
 	}
 	c.Opcode, c.Mask = gen.OpcodeModify, mask
 }
@@ -204,7 +216,7 @@ func (p *parser) write(c *lmb.Command) {
 // busAddress consumes bus(window)+addend.
 func (p *parser) busAddress(c *lmb.Command) {
 	if c.Width < 4 {
-		p.fail(p.tok, "a bus address needs write.4 or write.8")
+		p.fail(p.tok, "the command is too narrow for a bus address; use write.4 or write.8")
 	}
 	c.Opcode = gen.OpcodeRelocate
 	p.expect("bus")
@@ -216,16 +228,16 @@ func (p *parser) busAddress(c *lmb.Command) {
 	}
 }
 
-// copy goes to the device, or from it if its destination is a tensor.
+// copy parses a copy to the device, or from the device if the destination is a tensor.
 func (p *parser) copy(c *lmb.Command) {
 	if p.ahead.is("[") {
 		c.Opcode = gen.OpcodeCopyOut
 		amountAt := p.slice(c, gen.RoleOutput)
 		p.expect("<-")
-		p.access(c, p.reference(c), amountAt, 1)
+		p.access(c, p.windowOffset(c), amountAt, 1)
 		return
 	}
-	a := p.reference(c)
+	a := p.windowOffset(c)
 	p.expect("<-")
 	p.access(c, a, p.source(c), 1)
 }
@@ -242,7 +254,7 @@ func (p *parser) source(c *lmb.Command) (at token) {
 }
 
 func (p *parser) fill(c *lmb.Command) {
-	a := p.reference(c)
+	a := p.windowOffset(c)
 	p.expect("<-")
 	c.Value = p.value("a value", c.Width)
 	p.expect("size")
@@ -279,41 +291,43 @@ func (p *parser) bulkFill(c *lmb.Command, w *lmb.Window) {
 			part.Opcode, part.Mode, part.Amount, size = gen.OpcodeFill, uint8(gen.AccessExact),
 				whole, whole
 		}
-		p.before = append(p.before, part)
+		p.extraCommands = append(p.extraCommands, part)
 		part.Offset += size
 		left -= size
 		turn := 8 * (size % 8)
 		value = value>>turn | value<<(64-turn)
 	}
-	*c = p.before[len(p.before)-1]
-	p.before = p.before[:len(p.before)-1]
+	*c = p.extraCommands[len(p.extraCommands)-1]
+	p.extraCommands = p.extraCommands[:len(p.extraCommands)-1]
 }
 
-// amount is a number of bytes as a command holds it.
+// amount converts a number of bytes to the size of the field in a command.
 func (p *parser) amount(at token, n uint64) uint32 {
 	if n > math.MaxUint32 {
-		p.fail(at, "%s are too many for one command: it moves less than 4 GiB", lmb.SizeText(n))
+		p.fail(at, "the size, %s, is too large; a command may move at most 4 GiB - 1 byte",
+			lmb.SizeText(n))
 	}
 	return uint32(n)
 }
 
-// access consumes fifo or bulk and checks the device side of a copy. A bulk
-// access needs offset and size in units of bulkUnit only.
-func (p *parser) access(c *lmb.Command, a place, amountAt token, bulkUnit uint64) {
+// access consumes fifo or bulk, and checks the range in the device. The offset and size of a bulk
+// access need only be multiples of bulkUnit.
+func (p *parser) access(c *lmb.Command, a location, amountAt token, bulkUnit uint64) {
 	c.Mode = uint8(gen.AccessExact)
 	if word := p.option("fifo", "bulk"); word != "" {
 		c.Mode = uint8(slices.Index(accessWords, word))
 	}
 	switch width := uint64(c.Width); gen.Access(c.Mode) {
 	case gen.AccessBulk:
-		p.spans(a, c, uint64(c.Amount), bulkUnit, amountAt)
+		p.checkRange(a, c, uint64(c.Amount), bulkUnit, amountAt)
 	case gen.AccessFixed:
-		p.spans(a, c, width, width, a.at)
+		p.checkRange(a, c, width, width, a.offsetToken)
 		if c.Amount == 0 || uint64(c.Amount)%width != 0 {
-			p.fail(amountAt, "%d bytes are not a multiple of the width %d", c.Amount, width)
+			p.fail(amountAt, "the size, %d bytes, must be a multiple of the width, %d bytes, "+
+				"and not 0", c.Amount, width)
 		}
 	default:
-		p.spans(a, c, uint64(c.Amount), width, amountAt)
+		p.checkRange(a, c, uint64(c.Amount), width, amountAt)
 	}
 }
 
@@ -323,7 +337,8 @@ func (p *parser) slice(c *lmb.Command, role gen.Role) token {
 	name := p.name("a tensor")
 	index, ok := p.tensors[name]
 	if !ok {
-		p.fail(at, "there is no tensor %s%s", name, hint(name, slices.Sorted(maps.Keys(p.tensors))))
+		p.fail(at, "there is no tensor %s%s", name, hint(name, "tensors",
+			slices.Sorted(maps.Keys(p.tensors))))
 	}
 	if p.failed {
 		return at
@@ -341,16 +356,17 @@ func (p *parser) slice(c *lmb.Command, role gen.Role) token {
 	first, end := uint64(0), t.Size()
 	p.expect("[")
 	if !p.tok.is(":") {
-		first = p.size("the first byte")
+		first = p.size("the offset of the first byte")
 	}
 	p.expect(":")
 	endAt := p.tok
 	if !p.tok.is("]") {
-		end = p.size("the byte after the last")
+		end = p.size("the offset after the last byte")
 	}
 	p.expect("]")
 	if end > t.Size() || first > end {
-		p.fail(endAt, "[%d:%d] is not a range of bytes in %s, whose size is %s", first, end, name,
+		p.fail(endAt, "[%d:%d] must be a range of bytes within tensor %s, whose size is %s", first,
+			end, name,
 			lmb.SizeText(t.Size()))
 	}
 	c.Index, c.Value, c.Amount = uint16(1+index), first, p.amount(endAt, end-first)

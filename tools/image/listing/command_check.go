@@ -12,24 +12,25 @@ import (
 
 func (p *parser) poll(c *lmb.Command) {
 	c.Option = uint8(gen.PolicyFail)
-	p.register(c)
+	p.registerAccess(c)
 	p.condition(c)
 	p.settings(
 		setting{"within", func() {
 			if c.Amount = uint32(p.duration("a deadline", math.MaxUint32)); c.Amount == 0 {
-				p.fail(p.last, "deadline must not be 0")
+				p.fail(p.last, "the deadline must not be 0")
 			}
 		}},
 		setting{"every", func() { c.Index = uint16(p.duration("an interval", math.MaxUint16)) }},
 		setting{"else", func() { p.policy(c) }})
 	if c.Amount == 0 {
-		p.fail(p.tok, "a poll needs a deadline; add one, such as within 10ms")
+		p.fail(p.tok, "the poll has no deadline; add a deadline such as `within 10ms`")
 	}
 }
 
 func (p *parser) policy(c *lmb.Command) {
 	if p.tok.isWord("defer") {
-		p.fail(p.tok, "else defer is not supported; use else ignore, or an expect at the end")
+		p.fail(p.tok, "`else defer` is not supported; use `else ignore`, or an expect command "+
+			"at the end")
 	}
 	c.Option = uint8(p.word("ignore or fail", policyWords))
 }
@@ -59,17 +60,17 @@ func (p *parser) condition(c *lmb.Command) {
 	case p.accept("reached"):
 		c.Mode = uint8(gen.ConditionReached)
 		if c.Mask&(c.Mask+1) != 0 {
-			p.fail(p.last, "reached needs a mask of the form 2^n - 1, such as 0xffff, not 0x%x",
+			p.fail(p.last, "`reached` needs a mask of the form 2^n - 1, such as 0xffff, not 0x%x",
 				c.Mask)
 		}
 	default:
-		p.fail(p.tok, "expected a condition (== 1, != 1, reached 1, & 1 == 0, any-set 6 or "+
-			"any-clear 6), found %s", p.tok)
+		p.fail(p.tok, "expected a condition such as `== 1`, `!= 1`, `reached 1`, "+
+			"`& 1 == 0`, `any-set 0x6` or `any-clear 0x6`, found %s", p.tok)
 	}
 	c.Value = p.value("a value", c.Width)
 	if c.Value&^c.Mask != 0 {
-		p.fail(p.last, "0x%x has bits outside the mask 0x%x, so the result would always be the "+
-			"same",
+		p.fail(p.last, "the value 0x%x has bits outside the mask 0x%x, "+
+			"so the result would always be the same",
 			c.Value, c.Mask)
 	}
 }
@@ -77,21 +78,21 @@ func (p *parser) condition(c *lmb.Command) {
 func (p *parser) mask(width uint8) uint64 {
 	mask := p.value("a mask", width)
 	if mask == 0 {
-		p.fail(p.last, "mask must not be 0; read.%d loads without a condition", width)
+		p.fail(p.last, "the mask must not be 0; to load without a condition, use read.%d", width)
 	}
 	return mask
 }
 
 func (p *parser) expectation(c *lmb.Command) {
-	p.register(c)
+	p.registerAccess(c)
 	p.condition(c)
 	p.policyOption(c)
 }
 
-// readValue reads an Expect that accepts every value.
+// readValue parses an Expect that accepts every value.
 func (p *parser) readValue(c *lmb.Command) {
 	c.Mode = uint8(gen.ConditionEqual)
-	p.register(c)
+	p.registerAccess(c)
 	p.policyOption(c)
 }
 
@@ -102,22 +103,22 @@ func (p *parser) policyOption(c *lmb.Command) {
 
 func (p *parser) compare(c *lmb.Command) {
 	c.Option = uint8(gen.PolicyFail)
-	a := p.reference(c)
+	a := p.windowOffset(c)
 	dtype := gen.DType(p.word("a type such as float32", dtypeWords))
 	p.expect("==")
 	at := p.source(c)
 	unit := max(c.Width, fbs.DTypeSize(dtype))
-	p.spans(a, c, uint64(c.Amount), uint64(unit), at)
+	p.checkRange(a, c, uint64(c.Amount), uint64(unit), at)
 	var golden lmb.Golden
-	p.judgement(&golden, c)
+	p.tolerance(&golden, c)
 	if golden.Kind != 0 && !p.failed {
 		p.compareOnHost(c, dtype, golden)
 	}
 }
 
-// judgement consumes how far an output may differ from its golden data; for a compare, c, it
-// also consumes the policy.
-func (p *parser) judgement(g *lmb.Golden, c *lmb.Command) {
+// tolerance consumes the permitted difference between an output and its golden data. For a compare,
+// c, it also consumes the policy.
+func (p *parser) tolerance(g *lmb.Golden, c *lmb.Command) {
 	judged := func(word string, kind gen.Judgement, to *uint32, what string, least,
 		most float64) setting {
 		return setting{word, func() {
@@ -147,32 +148,32 @@ func (p *parser) setJudgement(g *lmb.Golden, kind gen.Judgement, at token) {
 	if g.Kind != 0 && g.Kind != kind {
 		p.fail(at, "use either tolerances or a correlation, not both")
 	}
-	if g.Kind = kind; kind != 0 && slices.Contains(p.seen, "else") {
-		p.fail(at, "leave out else: lm replay --check-golden makes this comparison after the "+
-			"run, so it cannot end the run")
+	if g.Kind = kind; kind != 0 && slices.Contains(p.seenOptions, "else") {
+		p.fail(at, "remove `else`: lm replay --check-golden makes this comparison after the run, "+
+			"so the comparison cannot end the run")
 	}
 }
 
-// goldenPrefix begins the names of outputs that belong to a compare.
+// goldenPrefix starts the names of outputs that belong to a compare.
 const goldenPrefix = "golden:"
 
 // compareOnHost turns a compare with a tolerance into a copy to a separate output, whose
 // golden data are the expected bytes. The host compares them after the run.
 func (p *parser) compareOnHost(c *lmb.Command, dtype gen.DType, golden lmb.Golden) {
-	name := fmt.Sprintf("%s%d", goldenPrefix, p.goldens)
+	name := fmt.Sprintf("%s%d", goldenPrefix, p.goldenCount)
 	_, taken := p.tensors[name]
 	switch {
 	case taken:
-		p.fail(p.head, "tensor %s is declared already, but this compare needs that name; rename "+
-			"the tensor", name)
+		p.fail(p.head, "tensor %s is declared already, "+
+			"but this compare needs that name; rename the tensor", name)
 	case c.Index != 0:
-		p.fail(p.head, "a comparison with an input must be exact; leave out the tolerance or "+
-			"correlation")
+		p.fail(p.head, "a comparison with an input must be exact; "+
+			"leave out the tolerance or correlation")
 	case len(p.image.Tensors) == fbs.TensorsMax:
-		p.fail(p.head, "too many tensors: at most %d", fbs.TensorsMax)
+		p.fail(p.head, "too many tensors: a listing may have at most %d", fbs.TensorsMax)
 	}
 	elements := c.Amount / uint32(fbs.DTypeSize(dtype))
-	p.goldens++
+	p.goldenCount++
 	p.image.Tensors = append(p.image.Tensors, lmb.Tensor{
 		Name: name, Role: gen.RoleOutput, DType: dtype, Shape: []uint32{elements}, Data: c.Data,
 		Golden: golden,

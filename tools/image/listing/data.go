@@ -14,11 +14,11 @@ import (
 	"lightmetal/tools/image/npy"
 )
 
-// patternMax bounds the bytes that all patterns of one listing make, so that a
-// short text cannot ask for all memory.
+// patternMax limits the bytes of all patterns of one listing together, so that a short text cannot
+// use up all memory.
 const patternMax = 64 << 20
 
-// data consumes a source of bytes.
+// data consumes the bytes of a tensor or command in one of their notations.
 func (p *parser) data() []byte {
 	at := p.tok
 	switch {
@@ -33,7 +33,7 @@ func (p *parser) data() []byte {
 	case p.accept("data"):
 		return p.declaredBytes()
 	case at.kind == tokenWord && p.isTensor(at.text):
-		p.fail(at, "%s is a tensor; write %s[:] for all of it", at.text, at.text)
+		p.fail(at, "%s is a tensor; write %s[:] for the whole tensor", at.text, at.text)
 		return nil
 	}
 	words := append([]string{"hex", "file", "pattern", "data"}, nonEmpty(dtypeWords)...)
@@ -43,12 +43,12 @@ func (p *parser) data() []byte {
 		}
 	}
 	p.fail(at, "expected hex, file, pattern, data or a type such as int32, found %s%s", at,
-		hint(at.text, words))
+		hint(at.text, "data", words))
 	return nil
 }
 
-// items calls each for every word that belongs to a list: all of a block in
-// braces, or the words of the line that belong to it.
+// items calls `each` for every word of a list: all words of a block in braces, or the words of the
+// line for which `belongs` returns true.
 func (p *parser) items(what string, belongs func(string) bool, each func(token)) {
 	block, count := p.accept("{"), 0
 	for ; !p.failed && p.tok.kind == tokenWord && belongs(p.tok.text); count++ {
@@ -85,7 +85,7 @@ func (p *parser) fileBytes() []byte {
 		return nil
 	}
 	if p.read == nil {
-		p.fail(at, "this listing must not name files")
+		p.fail(at, "this listing must not name files; write the data as hex")
 		return nil
 	}
 	data, known := p.files[path]
@@ -107,7 +107,8 @@ func (p *parser) declaredBytes() []byte {
 	block, known := p.blocks[name]
 	switch {
 	case !known:
-		p.fail(at, "there is no data %s%s", name, hint(name, slices.Sorted(maps.Keys(p.blocks))))
+		p.fail(at, "data %s is not declared%s", name, hint(name, "data",
+			slices.Sorted(maps.Keys(p.blocks))))
 	case block.bytes == nil:
 		p.failed = true // its declaration was wrong, and that has been reported
 	}
@@ -115,19 +116,19 @@ func (p *parser) declaredBytes() []byte {
 }
 
 // part consumes an optional range and returns that part of the data. Parts of the same data share
-// memory, and so payload of the image.
+// memory, and therefore payload of the image.
 func (p *parser) part(at token, name string, data []byte) []byte {
 	from, size := uint64(0), uint64(len(data))
 	if p.accept("from") {
-		from = p.size("the first byte")
+		from = p.size("the offset of the first byte")
 		size -= min(from, size)
 	}
 	if p.accept("size") {
 		size = p.size("a size")
 	}
 	if length := uint64(len(data)); !p.failed && (from > length || size > length-from) {
-		p.fail(at, "%s has only %d bytes, but this line names %d bytes from byte %d "+
-			"on", name, length,
+		p.fail(at, "%s has only %d bytes, "+
+			"but this line uses %d bytes from byte %d on", name, length,
 			size, from)
 	}
 	if p.failed {
@@ -137,15 +138,15 @@ func (p *parser) part(at token, name string, data []byte) []byte {
 }
 
 func (p *parser) patternBytes() []byte {
-	seed := p.numberTo("a seed", math.MaxUint32)
+	seed := p.numberUpTo("a seed", math.MaxUint32)
 	if seed == 0 {
-		p.fail(p.last, "seed must not be 0")
+		p.fail(p.last, "the seed must not be 0")
 	}
 	p.expect("size")
 	size := p.size("a size")
 	if size > p.patternLeft {
-		p.fail(p.last, "the patterns of a listing may have at most %s in all",
-			lmb.SizeText(patternMax))
+		p.fail(p.last, "the pattern is too large: all patterns of a listing together may have "+
+			"at most %s", lmb.SizeText(patternMax))
 	}
 	if p.failed {
 		return nil
@@ -154,8 +155,8 @@ func (p *parser) patternBytes() []byte {
 	return Pattern(uint32(seed), int(size))
 }
 
-// Pattern is the data of `pattern seed size n`: the numbers of Marsaglia's
-// xorshift32 (13, 17, 5) that follow seed, little endian.
+// Pattern returns the data of `pattern seed size n`: the numbers of Marsaglia's xorshift32 (13, 17,
+// 5) after seed, little endian.
 func Pattern(seed uint32, size int) []byte {
 	data := make([]byte, 0, size+3)
 	for len(data) < size {

@@ -25,11 +25,12 @@ func (p *parser) declaration() {
 	}
 	name, _, _ := strings.Cut(p.tok.text, ".")
 	if _, ok := commands[name]; ok && p.tok.kind == tokenWord {
-		p.fail(p.tok, "%s belongs to a sequence; start one with a label, as in main:", p.tok.text)
+		p.fail(p.tok, "%s is a command, which must be in a sequence; start a sequence with a "+
+			"label such as `main:`", p.tok.text)
 		return
 	}
 	p.fail(p.tok, "expected a declaration or a label, found %s%s", p.tok,
-		hint(p.tok.text, declarationWords))
+		hint(p.tok.text, "declarations", declarationWords))
 }
 
 func (p *parser) origin() {
@@ -48,7 +49,7 @@ var barWords = []string{"bar0", "bar1", "bar2", "bar3", "bar4", "bar5"}
 
 func (p *parser) device() {
 	if len(p.image.Devices) == fbs.DevicesMax {
-		p.fail(p.head, "too many devices: at most %d", fbs.DevicesMax)
+		p.fail(p.head, "too many devices: a listing may have at most %d", fbs.DevicesMax)
 	}
 	t := lmb.Device{Board: p.name("a board")}
 	t.Vendor = p.pciID()
@@ -61,19 +62,19 @@ func (p *parser) device() {
 	}}}
 	for bar, word := range barWords {
 		settings = append(settings, setting{word,
-			func() { t.Bars[bar] = p.size("the least size of " + word) }})
+			func() { t.Bars[bar] = p.size("the smallest size of " + word) }})
 	}
 	p.settings(settings...)
 	p.image.Devices = append(p.image.Devices, t)
 }
 
-// window declares a window. One with a mistake is declared with size 0, so
-// that the numbers of the windows after it stay right.
+// window declares a window. It also declares a window with a mistake, with size 0, so that the
+// numbers of the later windows stay right.
 func (p *parser) window() {
 	if len(p.image.Windows) == fbs.WindowsMax {
-		p.fail(p.head, "too many windows: at most %d", fbs.WindowsMax)
+		p.fail(p.head, "too many windows: a listing may have at most %d", fbs.WindowsMax)
 	}
-	w := lmb.Window{Window: fbs.Window{Slot: fbs.NoSlot}}
+	w := lmb.Window{Window: fbs.Window{Slot: fbs.AnySlot}}
 	w.Name = p.windowName()
 	sizeAt, deviceAt := p.head, p.tok
 	p.windowKind(&w)
@@ -87,7 +88,7 @@ func (p *parser) window() {
 			sizeAt = p.tok
 			w.Size = p.size("a size")
 		}},
-		{"slot", func() { w.Slot = uint16(p.numberTo("a slot", fbs.NoSlot-1)) }},
+		{"slot", func() { w.Slot = uint16(p.numberUpTo("a slot", fbs.AnySlot-1)) }},
 		{"bus", func() { p.fixedBus(&w) }},
 		{"wc", func() { w.Flags |= fbs.FlagWriteCombining }},
 		{"device", setDevice},
@@ -126,8 +127,8 @@ func (p *parser) windowName() string {
 	case !numbered || p.tok.kind != tokenWord:
 		return p.name("a window")
 	case n != own:
-		p.fail(p.tok, "names like %s are reserved for unnamed windows; quote it, choose "+
-			"another, or write w%d",
+		p.fail(p.tok, "names like %s are reserved for windows without a name; "+
+			"use another name, put the name in quotes, or write w%d for this window",
 			p.tok.text, own)
 	}
 	p.accept(p.tok.text)
@@ -147,17 +148,16 @@ func (p *parser) windowKind(w *lmb.Window) {
 
 // deviceNumber consumes the number of a device, from 0.
 func (p *parser) deviceNumber() uint8 {
-	return uint8(p.numberTo("the number of a device", fbs.DevicesMax-1))
+	return uint8(p.numberUpTo("the number of a device", fbs.DevicesMax-1))
 }
 
-// deviceOf returns the device of a window or rule that has no error so far, nil if there is
-// none.
+// deviceOf returns the device of a window or rule, or nil after an error.
 func (p *parser) deviceOf(number uint8, at token, whose string) *lmb.Device {
 	switch {
 	case p.failed:
 		return nil
 	case int(number) >= len(p.image.Devices):
-		p.fail(at, "there is no device %d; declare devices before their %s", number, whose)
+		p.fail(at, "there is no device %d; declare a device before its %s", number, whose)
 		return nil
 	}
 	return &p.image.Devices[number]
@@ -171,14 +171,14 @@ func (p *parser) checkWindow(w *lmb.Window, sizeAt, deviceAt token) {
 	bar := device.Bars[w.Bar]
 	switch {
 	case w.Size == 0:
-		p.fail(sizeAt, "the window needs a size, such as size 64KiB")
+		p.fail(sizeAt, "the size of the window is missing or 0; add a size such as `size 64KiB`")
 	case w.Size > fbs.WindowSizeMax:
-		p.fail(sizeAt, "a window may have at most 4 GiB")
+		p.fail(sizeAt, "the window is too large: a window may have at most 4 GiB")
 	case w.Kind == gen.WindowKindBar && bar == 0:
-		p.fail(deviceAt, "device %s declares no bar%d; add its size to the device", device.Board,
-			w.Bar)
+		p.fail(deviceAt, "device %s has no bar%d; add the size of bar%d to the declaration of the "+
+			"device", device.Board, w.Bar, w.Bar)
 	case w.Kind == gen.WindowKindBar && (w.Offset > bar || w.Size > bar-w.Offset):
-		p.fail(sizeAt, "%s at 0x%x end outside bar%d of %s, whose size is %s",
+		p.fail(sizeAt, "a window of %s at offset 0x%x ends outside bar%d of %s, whose size is %s",
 			lmb.SizeText(w.Size), w.Offset, w.Bar, device.Board, lmb.SizeText(bar))
 	case w.Kind == gen.WindowKindTlb && w.Size&(w.Size-1) != 0:
 		p.fail(sizeAt, "the size of a tlb window must be a power of two")
@@ -187,12 +187,12 @@ func (p *parser) checkWindow(w *lmb.Window, sizeAt, deviceAt token) {
 	}
 }
 
-// declareData declares data that tensors and commands name.
+// declareData declares data under a name for tensors and commands.
 func (p *parser) declareData() {
 	at := p.tok
 	name := p.name("data")
 	if first, taken := p.blocks[name]; taken {
-		p.fail(at, "data %s is declared in line %d already", name, first.line)
+		p.fail(at, "data %s is already declared in line %d", name, first.line)
 		return
 	}
 	p.expect("=")
@@ -205,15 +205,15 @@ func (p *parser) declareData() {
 	}
 }
 
-// tensor declares a tensor. One with a mistake is declared without a role.
+// tensor declares a tensor. A tensor with a mistake has no role.
 func (p *parser) tensor() {
 	if len(p.image.Tensors) == fbs.TensorsMax {
-		p.fail(p.head, "too many tensors: at most %d", fbs.TensorsMax)
+		p.fail(p.head, "too many tensors: a listing may have at most %d", fbs.TensorsMax)
 	}
 	at := p.tok
 	t := lmb.Tensor{Name: p.name("a tensor")}
 	if first, taken := p.tensors[t.Name]; taken {
-		p.fail(at, "tensor %s is declared in line %d already", t.Name, p.tensorLines[first])
+		p.fail(at, "tensor %s is already declared in line %d", t.Name, p.tensorLines[first])
 		return
 	}
 	role := gen.Role(p.word("input or output", roleWords))
@@ -223,11 +223,11 @@ func (p *parser) tensor() {
 		dataAt := p.tok
 		t.Data = p.data()
 		if uint64(len(t.Data)) != t.Size() {
-			p.fail(dataAt, "tensor %s needs %d bytes, the data have %d", t.Name, t.Size(),
+			p.fail(dataAt, "tensor %s needs %d bytes, but the data have %d bytes", t.Name, t.Size(),
 				len(t.Data))
 		}
 		if role == gen.RoleOutput {
-			p.judgement(&t.Golden, nil)
+			p.tolerance(&t.Golden, nil)
 		}
 	}
 	if !p.failed {
@@ -240,7 +240,8 @@ func (p *parser) tensor() {
 	}
 }
 
-// shape consumes [4x16], and [] for a single element of size bytes.
+// shape consumes a shape such as [4x16], or [] for a single element. size is the size of an element
+// in bytes.
 func (p *parser) shape(size uint64) (dims []uint32) {
 	p.expect("[")
 	if p.failed || p.accept("]") {
@@ -253,11 +254,13 @@ func (p *parser) shape(size uint64) (dims []uint32) {
 		case at.kind != tokenWord || reason != "":
 			p.fail(at, "expected a shape such as 4x16 in decimal, found %s", at)
 		case n == 0:
-			p.fail(at, "a dimension must not be 0; dimensions are decimal")
+			p.fail(at, "a dimension must not be 0; write dimensions in decimal, as in 4x16")
 		case n > 1<<32-1 || n > fbs.DataSizeMax/size:
-			p.fail(at, "a tensor may have at most 64 TiB, and a dimension at most 2^32-1")
+			p.fail(at, "the shape is too large: a tensor may have at most 64 TiB, "+
+				"and a dimension at most 2^32-1")
 		case len(dims) == fbs.DimsMax:
-			p.fail(at, "a shape may have at most %d dimensions", fbs.DimsMax)
+			p.fail(at, "the shape has too many dimensions: a shape may have at most %d",
+				fbs.DimsMax)
 		}
 		if p.failed {
 			return nil

@@ -1,4 +1,3 @@
-// Package listing is the text language of Light Metal images: Parse reads a
-// listing, Print writes one, and Parse(Print(x)) equals x. LANGUAGE.md is the
-// reference.
+// Package listing implements the text language of Light Metal images: Parse reads a listing, Print
+// writes one, and Parse(Print(x)) equals x. LANGUAGE.md is the reference.
 package listing

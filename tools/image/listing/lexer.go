@@ -9,20 +9,20 @@ import (
 	"lightmetal/fbs"
 )
 
-type kind uint8
+type tokenKind uint8
 
 const (
-	tokenEOF kind = iota
+	tokenEOF tokenKind = iota
 	tokenLine
 	tokenWord   // letters, digits and _ . -
-	tokenString // text is what the quotes hold
+	tokenString // text is the string without its quotes
 	tokenSign   // punctuation
-	tokenBad    // text says why
+	tokenBad    // text is the error
 )
 
-// token is one piece of a listing. Column counts bytes from 1, as Go does.
+// token is a word, string or sign of a listing. Columns count bytes from 1, as in Go.
 type token struct {
-	kind         kind
+	kind         tokenKind
 	text         string
 	line, column int
 }
@@ -42,37 +42,37 @@ func (t token) String() string {
 	return strconv.Quote(t.text)
 }
 
-// lexer cuts a listing into tokens. Between braces the end of a line is blank
-// space, so that a block of data is part of the line it starts on.
+// lexer splits a listing into tokens. Between braces it skips the ends of lines, so that a block of
+// data is part of the line on which it starts.
 type lexer struct {
 	source    string
-	at        int
+	position  int
 	line      int
 	lineStart int
-	block     *token // the open brace, nil outside of braces
+	block     *token // the open brace; nil: outside braces
 }
 
-func (l *lexer) token(k kind, text string) token {
-	return token{k, text, l.line, l.at - l.lineStart + 1}
+func (l *lexer) token(k tokenKind, text string) token {
+	return token{k, text, l.line, l.position - l.lineStart + 1}
 }
 
 func (l *lexer) next() token {
 	for {
-		l.blank()
-		if l.at == len(l.source) {
-			return l.end()
+		l.skipBlanks()
+		if l.position == len(l.source) {
+			return l.endToken()
 		}
-		if l.source[l.at] != '\n' {
+		if l.source[l.position] != '\n' {
 			break
 		}
 		t := l.token(tokenLine, "")
-		l.at++
-		l.line, l.lineStart = l.line+1, l.at
+		l.position++
+		l.line, l.lineStart = l.line+1, l.position
 		if l.block == nil {
 			return t
 		}
 	}
-	switch c := l.source[l.at]; {
+	switch c := l.source[l.position]; {
 	case c == '"':
 		return l.quoted()
 	case isWordByte(c):
@@ -81,8 +81,8 @@ func (l *lexer) next() token {
 	return l.sign()
 }
 
-// end is the end of the file, after an error if a block is open there.
-func (l *lexer) end() token {
+// endToken returns the token for the end of the file, after an error if a block is still open.
+func (l *lexer) endToken() token {
 	if l.block != nil {
 		t := *l.block
 		t.kind, t.text = tokenBad, "this { has no matching }"
@@ -92,14 +92,14 @@ func (l *lexer) end() token {
 	return l.token(tokenEOF, "")
 }
 
-// blank skips blanks and a comment.
-func (l *lexer) blank() {
-	rest := strings.TrimLeft(l.source[l.at:], " \t\r")
+// skipBlanks skips blanks and a comment.
+func (l *lexer) skipBlanks() {
+	rest := strings.TrimLeft(l.source[l.position:], " \t\r")
 	if strings.HasPrefix(rest, "#") {
 		comment, _, _ := strings.Cut(rest, "\n")
 		rest = rest[len(comment):]
 	}
-	l.at = len(l.source) - len(rest)
+	l.position = len(l.source) - len(rest)
 }
 
 func isLetter(c byte) bool   { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' }
@@ -107,33 +107,34 @@ func isDigit(c byte) bool    { return c >= '0' && c <= '9' }
 func isWordByte(c byte) bool { return isLetter(c) || isDigit(c) || c == '.' || c == '-' }
 
 func (l *lexer) word() token {
-	start := l.at
-	for l.at < len(l.source) && (isWordByte(l.source[l.at]) || l.inExponent(start)) {
-		l.at++
+	start := l.position
+	for l.position < len(l.source) && (isWordByte(l.source[l.position]) || l.inExponent(start)) {
+		l.position++
 	}
-	text := l.source[start:l.at]
+	text := l.source[start:l.position]
 	return token{tokenWord, text, l.line, start - l.lineStart + 1}
 }
 
-// inExponent reports whether the plus sign at hand belongs to a number, as in 1e+06.
+// inExponent reports whether the next character is the plus sign of an exponent, as in 1e+06.
 func (l *lexer) inExponent(start int) bool {
-	text := l.source[start:l.at]
-	return l.source[l.at] == '+' && text != "" && !isLetter(text[0]) &&
+	text := l.source[start:l.position]
+	return l.source[l.position] == '+' && text != "" && !isLetter(text[0]) &&
 		text[len(text)-1]|0x20 == 'e' &&
 		!strings.ContainsAny(text, "xX")
 }
 
 func (l *lexer) quoted() token {
 	t := l.token(tokenString, "")
-	line, _, _ := strings.Cut(l.source[l.at:], "\n")
+	line, _, _ := strings.Cut(l.source[l.position:], "\n")
 	quoted, err := strconv.QuotedPrefix(line)
 	if err != nil {
-		l.at += len(line)
+		l.position += len(line)
 		t.kind, t.text = tokenBad,
-			"the string has no closing quote on this line, a bad escape, or is not UTF-8"
+			"the string lacks its closing quote on this line, has an invalid escape sequence, "+
+				"or is not UTF-8"
 		return t
 	}
-	l.at += len(quoted)
+	l.position += len(quoted)
 	t.text, _ = strconv.Unquote(quoted) // QuotedPrefix has checked it
 	if !utf8.ValidString(quoted) || !fbs.IsPlainText([]byte(t.text)) {
 		t.kind, t.text = tokenBad, "the string has a control character or is not UTF-8"
@@ -142,22 +143,22 @@ func (l *lexer) quoted() token {
 }
 
 func (l *lexer) sign() token {
-	rest := l.source[l.at:]
+	rest := l.source[l.position:]
 	for _, sign := range [...]string{"<-", "==", "!=", "+", "&", "=", ":", ",", "[", "]", "(", ")",
 		"{", "}"} {
 		if strings.HasPrefix(rest, sign) {
 			t := l.token(tokenSign, sign)
-			l.at += len(sign)
-			return l.brace(t)
+			l.position += len(sign)
+			return l.trackBrace(t)
 		}
 	}
 	r, size := utf8.DecodeRuneInString(rest)
 	t := l.token(tokenBad, fmt.Sprintf("unexpected character %q", r))
-	l.at += size
+	l.position += size
 	return t
 }
 
-func (l *lexer) brace(t token) token {
+func (l *lexer) trackBrace(t token) token {
 	switch {
 	case t.text == "{" && l.block == nil:
 		l.block = &t

@@ -158,7 +158,8 @@ main:
   copy.4 regs+0x0 <- a[:]
   write.4 w0+0x300000 1
 `), nil)
-	want := "x.lms:3:34: 2 MiB at 0x0 end outside bar0 of edu, whose size is 1 MiB\n" +
+	want := "x.lms:3:34: a window of 2 MiB at offset 0x0 ends outside bar0 of edu, whose size " +
+		"is 1 MiB\n" +
 		"x.lms:4:16: expected a type such as float32, found \"int23\"; did you mean int32?"
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
@@ -344,7 +345,7 @@ main:
 			Bars: [6]uint64{0: 1 << 20, 5: 3}}, {Board: "two words", Vendor: 0xffff, Device: 1}},
 		Windows: []lmb.Window{
 			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar,
-				Flags: fbs.FlagWriteCombining, Slot: fbs.NoSlot, Offset: 16, Size: 4096}},
+				Flags: fbs.FlagWriteCombining, Slot: fbs.AnySlot, Offset: 16, Size: 4096}},
 			{Window: fbs.Window{Kind: gen.WindowKindTlb, Device: 1, Slot: 3, Size: 16 << 20}},
 		},
 		Tensors: []lmb.Tensor{
@@ -406,11 +407,11 @@ func TestPrintRefusesWhatItCannotSay(t *testing.T) {
 		want   string
 	}{
 		{"stray field", func(i *lmb.Image) { i.Sequences[0].Commands[0].Mask = 5 },
-			"listing: command 0 of main cannot be written: it has a value that a listing " +
-				"cannot express"},
+			"listing: command 0 of main cannot be written: a listing cannot express " +
+				"one of the values"},
 		{"stray data", func(i *lmb.Image) { i.Sequences[0].Commands[0].Data = []byte{1} },
-			"listing: command 0 of main cannot be written: it has a value that a listing " +
-				"cannot express"},
+			"listing: command 0 of main cannot be written: a listing cannot express " +
+				"one of the values"},
 		{"unknown opcode", func(i *lmb.Image) { i.Sequences[0].Commands[0].Opcode = 99 },
 			"listing: command 0 of main cannot be written: unexpected character '?'"},
 		{"call of nothing", func(i *lmb.Image) {
@@ -418,12 +419,12 @@ func TestPrintRefusesWhatItCannotSay(t *testing.T) {
 				Index: 7}}
 		}, "listing: command 0 of main cannot be written: unexpected character '?'"},
 		{"unknown flag", func(i *lmb.Image) { i.Windows[0].Flags = 2 },
-			"listing: the declarations cannot be written: it has a value that a listing " +
-				"cannot express"},
+			"listing: the declarations cannot be written: a listing cannot express " +
+				"one of the values"},
 		{"two of a name", func(i *lmb.Image) { i.Sequences = append(i.Sequences, i.Sequences[0]) },
-			"listing: sequence 1 cannot be written: sequence main starts in line 2 already"},
+			"listing: sequence 1 cannot be written: sequence main already starts in line 2"},
 		{"no name", func(i *lmb.Image) { i.Tensors[0].Name = "" },
-			"listing: tensor 0 cannot be written: a name must have 1 to 255 bytes, this one has 0"},
+			"listing: tensor 0 cannot be written: a name must have 1 to 255 bytes, but has 0"},
 	} {
 		image := mustParse(t, base+"  fence\n")
 		test.change(image)
@@ -435,10 +436,13 @@ func TestPrintRefusesWhatItCannotSay(t *testing.T) {
 
 func TestLimitsOfTheFormatAreReported(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
-		{"device edu%d 1234:11e8 bar0 1MiB\n", "x.lms:18:1: too many devices: at most 8"},
-		{"window n%d host size 4\n", "x.lms:4101:1: too many windows: at most 4096"},
-		{"tensor t%d input int8[]\n", "x.lms:4105:1: too many tensors: at most 4096"},
-		{"s%d:\n", "x.lms:4107:1: too many sequences: at most 4096"},
+		{"device edu%d 1234:11e8 bar0 1MiB\n", "x.lms:18:1: too many devices: a listing may " +
+			"have at most 8"},
+		{"window n%d host size 4\n", "x.lms:4101:1: too many windows: a listing may have at " +
+			"most 4096"},
+		{"tensor t%d input int8[]\n", "x.lms:4105:1: too many tensors: a listing may have at " +
+			"most 4096"},
+		{"s%d:\n", "x.lms:4107:1: too many sequences: a listing may have at most 4096"},
 	} {
 		var source strings.Builder
 		source.WriteString(context)
@@ -455,7 +459,8 @@ func TestLimitsOfTheFormatAreReported(t *testing.T) {
 func TestListingWithoutAReaderOpensNoFile(t *testing.T) {
 	_, err := Parse("x.lms", []byte(context+"main:\n  copy.4 regs+0x0 <- file \"bytes.bin\"\n"),
 		nil)
-	if want := "x.lms:12:27: this listing must not name files"; err == nil || err.Error() != want {
+	const want = "x.lms:12:27: this listing must not name files; write the data as hex"
+	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

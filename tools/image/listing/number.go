@@ -11,8 +11,9 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// unit is a suffix of a number. Units are listed with the largest first: a number is printed
-// in the first that divides it, and a text has the last that it ends with.
+// unit is a suffix of a number. Units are listed with the largest first. unitText uses the first
+// unit that divides the number, and numberIn the last one whose suffix matches (ms and us also end
+// with s).
 type unit struct {
 	suffix string
 	factor uint64
@@ -23,7 +24,7 @@ var (
 	durationUnits = []unit{{"s", 1_000_000}, {"ms", 1000}, {"us", 1}}
 )
 
-// parseNumber reads 12, 0x1f, 0b101 or 1_000. A reason that is not empty is an error.
+// parseNumber parses 12, 0x1f, 0b101 or 1_000. A reason that is not empty is an error.
 func parseNumber(text string) (n uint64, reason string) {
 	octal := len(text) > 1 && text[0] == '0' && !strings.ContainsRune("xXbB", rune(text[1]))
 	n, err := strconv.ParseUint(text, 0, 64)
@@ -31,14 +32,14 @@ func parseNumber(text string) (n uint64, reason string) {
 	case octal:
 		return 0, "a number must not start with 0; write 10, 0x10 or 0b10"
 	case err != nil && err.(*strconv.NumError).Err == strconv.ErrRange:
-		return 0, "the number does not fit 64 bits"
+		return 0, "the number does not fit into 64 bits"
 	case err != nil:
 		return 0, "not a number"
 	}
 	return n, ""
 }
 
-// numberIn consumes a number with one of the units, or without one if it is optional.
+// numberIn consumes a number with one of the units. Without `optional`, a unit is required.
 func (p *parser) numberIn(what string, units []unit, optional bool) uint64 {
 	if p.failed {
 		return 0
@@ -64,7 +65,7 @@ func (p *parser) numberIn(what string, units []unit, optional bool) uint64 {
 	case factor == 0 && !optional:
 		p.fail(t, "expected %s with a unit, such as 10us, 5ms or 1s; found %s", what, t)
 	case n > math.MaxUint64/max(factor, 1):
-		p.fail(t, "the number does not fit 64 bits")
+		p.fail(t, "the number does not fit into 64 bits")
 	}
 	if p.failed {
 		return 0
@@ -77,7 +78,7 @@ func (p *parser) number(what string) uint64 { return p.numberIn(what, nil, true)
 
 func (p *parser) size(what string) uint64 { return p.numberIn(what, sizeUnits, true) }
 
-func (p *parser) numberTo(what string, most uint64) uint64 {
+func (p *parser) numberUpTo(what string, most uint64) uint64 {
 	n := p.number(what)
 	if n > most {
 		p.fail(p.last, "%s must be at most %d", what, most)
@@ -98,12 +99,12 @@ func (p *parser) duration(what string, most uint64) uint64 {
 func (p *parser) value(what string, width uint8) uint64 {
 	n := p.number(what)
 	if n&^fbs.WidthMask(width) != 0 {
-		p.fail(p.last, "0x%x does not fit %s", n, lmb.SizeText(uint64(width)))
+		p.fail(p.last, "the value 0x%x does not fit into %s", n, lmb.SizeText(uint64(width)))
 	}
 	return n
 }
 
-// pciID consumes half of 1234:11e8, written in hex as lspci does.
+// pciID consumes one half of PCI ids such as 1234:11e8, in hex as in the output of lspci.
 func (p *parser) pciID() uint16 {
 	n, err := strconv.ParseUint(p.tok.text, 16, 16)
 	if p.tok.kind != tokenWord || len(p.tok.text) != 4 || err != nil {
@@ -115,8 +116,8 @@ func (p *parser) pciID() uint16 {
 	return uint16(n)
 }
 
-// float32Bits consumes a decimal in [least, most] and returns its bits. A hex number is the
-// bits themselves, which may be out of range.
+// float32Bits consumes a decimal number from least to most, and returns its bits. A hex number
+// specifies the bits directly, which may be out of range.
 func (p *parser) float32Bits(what string, least, most float64) uint32 {
 	t := p.tok
 	if p.failed {

@@ -26,16 +26,14 @@ func (e *Error) Error() string {
 // independent of the version of the format.
 const languageVersion = 1
 
-// errorsMax is the number of mistakes after which Parse gives up.
+// errorsMax is the number of mistakes after which Parse stops.
 const errorsMax = 20
 
-// Parse reads a listing. name is for errors; read opens the payload files
-// that the listing names, as it spells them. The error joins up to 20 values
-// of type *Error.
+// Parse parses a listing. name is used in errors. read returns the payload file at a path that the
+// listing contains. The error joins up to 20 values of type *Error.
 //
-// Fields of lmb.Image that lmb.Encode fills are zero. Parse checks all that can
-// be said of one line and what it refers to; fbs.Verify, which lmb.Encode
-// calls, checks the rest.
+// Fields of lmb.Image that lmb.Encode fills are zero. Parse checks each line and the declarations
+// that it refers to. fbs.Verify, which lmb.Encode calls, checks the rest.
 func Parse(name string, source []byte, read func(path string) ([]byte, error)) (*lmb.Image, error) {
 	p := newParser(name, read)
 	p.feed(string(source))
@@ -50,34 +48,34 @@ func Parse(name string, source []byte, read func(path string) ([]byte, error)) (
 	return p.image, nil
 }
 
-// LineOf returns the line of a listing that a command of its image comes from, by its index
-// in the image; 0 means none. The other arguments are those of Parse.
+// LineOf returns the line of a listing from which a command of its image comes, or 0. `command` is
+// the index of the command in the image; the other arguments are those of Parse.
 func LineOf(source []byte, read func(path string) ([]byte, error), command int) int {
 	p := newParser("", read)
-	p.wanted = command + 1
+	p.wantedCommand = command + 1
 	p.feed(string(source))
-	return p.found
+	return p.foundLine
 }
 
-// countCommand counts a command of the image, and notes the line of the one that is wanted.
+// countCommand counts the commands of the image, and records the line of the wanted one.
 func (p *parser) countCommand(line int) {
-	if p.made++; p.made == p.wanted {
-		p.found = line
+	if p.commandCount++; p.commandCount == p.wantedCommand {
+		p.foundLine = line
 	}
 }
 
-// parser reads one line after the other. The first mistake in a line sets
-// failed; from then on nothing in that line is consumed or reported.
+// parser parses one line after the other. The first mistake in a line sets failed; from then on
+// nothing in that line is consumed or reported.
 type parser struct {
-	file       string
-	read       func(path string) ([]byte, error)
-	lex        lexer
-	tok, ahead token
-	last       token // consumed
-	failed     bool
-	errs       []error
-	head       token    // first token of the line
-	seen       []string // options of the line so far
+	file        string
+	read        func(path string) ([]byte, error)
+	lex         lexer
+	tok, ahead  token
+	last        token // last token that was consumed
+	failed      bool
+	errs        []error
+	head        token    // first token of the line
+	seenOptions []string // options of the line so far
 
 	image         *lmb.Image
 	versioned     bool
@@ -87,26 +85,27 @@ type parser struct {
 	tensorLines   []int
 	sequenceLines []int
 	calls         []call
-	before        []lmb.Command // of the line, in front of the last
-	goldens       int           // outputs made for compares
+	extraCommands []lmb.Command // commands that the line adds before its own, last command
+	goldenCount   int           // number of outputs that were made for compares
 	patternLeft   uint64
-	files         map[string][]byte // that were read, by path as the listing spells it
+	files         map[string][]byte // contents of files, by path as in the listing
 	blocks        map[string]block  // declared data
-	made          int               // commands of the image, the ends of sequences too
-	wanted, found int               // one of them, from 1, and its line
+	commandCount  int               // number of commands of the image so far, including End
+	// Wanted: number of the command for LineOf, from 1; found: its line
+	wantedCommand, foundLine int
 }
 
-// block is data that were declared under a name.
+// block is data that was declared under a name.
 type block struct {
 	bytes []byte
 	line  int
 }
 
-// call is a reference to a sequence that may come later.
+// call is a reference to a sequence that may be declared later.
 type call struct {
-	at            token
-	name          string
-	from, command int
+	token           token
+	name            string
+	caller, command int
 }
 
 func newParser(name string, read func(path string) ([]byte, error)) *parser {
@@ -117,7 +116,7 @@ func newParser(name string, read func(path string) ([]byte, error)) *parser {
 	}
 }
 
-// feed reads more of a listing, whole lines of it.
+// feed parses more lines of a listing.
 func (p *parser) feed(source string) {
 	p.lex = lexer{source: source, line: 1}
 	p.advance()
@@ -128,7 +127,7 @@ func (p *parser) feed(source string) {
 }
 
 func (p *parser) line() {
-	p.failed, p.seen, p.head = false, p.seen[:0], p.tok
+	p.failed, p.seenOptions, p.head = false, p.seenOptions[:0], p.tok
 	switch {
 	case p.tok.kind == tokenLine:
 	case !p.versioned:
@@ -165,7 +164,7 @@ func (p *parser) fail(t token, format string, args ...any) {
 	p.errs = append(p.errs, &Error{p.file, t.line, t.column, reason})
 }
 
-// accept consumes a sign or a word if it comes next.
+// accept consumes the next token if it is this sign or word.
 func (p *parser) accept(text string) bool {
 	if p.failed || !p.tok.is(text) && !p.tok.isWord(text) {
 		return false
@@ -191,8 +190,8 @@ func (p *parser) word(what string, words []string) int {
 	return 0
 }
 
-// option consumes the next option of the line, each at most once. It returns "" at the end
-// of the line, and after an error.
+// option consumes the next option of the line. Each may occur once. It returns "" at the end of the
+// line, and after an error.
 func (p *parser) option(options ...string) string {
 	if p.failed || p.tok.endsLine() {
 		return ""
@@ -201,11 +200,11 @@ func (p *parser) option(options ...string) string {
 		if !p.tok.isWord(o) {
 			continue
 		}
-		if slices.Contains(p.seen, o) {
-			p.fail(p.tok, "%s is named twice on this line", o)
+		if slices.Contains(p.seenOptions, o) {
+			p.fail(p.tok, "%s occurs twice on this line", o)
 			return ""
 		}
-		p.seen = append(p.seen, o)
+		p.seenOptions = append(p.seenOptions, o)
 		p.advance()
 		return o
 	}
@@ -214,13 +213,13 @@ func (p *parser) option(options ...string) string {
 	return ""
 }
 
-// setting is an option, and what reads the rest of it.
+// setting is an option and the function that consumes its value.
 type setting struct {
 	word string
 	read func()
 }
 
-// settings consumes the options that the line ends with.
+// settings consumes the options at the end of a line.
 func (p *parser) settings(list ...setting) {
 	var words []string
 	for _, s := range list {
@@ -231,7 +230,7 @@ func (p *parser) settings(list ...setting) {
 	}
 }
 
-// name consumes a name, bare or in quotes.
+// name consumes a name, with or without quotes.
 func (p *parser) name(what string) string {
 	t := p.tok
 	switch {
@@ -241,7 +240,7 @@ func (p *parser) name(what string) string {
 		p.fail(t, "expected the name of %s, found %s", what, t)
 		return ""
 	case t.text == "" || len(t.text) > fbs.NameMax:
-		p.fail(t, "a name must have 1 to %d bytes, this one has %d", fbs.NameMax, len(t.text))
+		p.fail(t, "a name must have 1 to %d bytes, but has %d", fbs.NameMax, len(t.text))
 		return ""
 	}
 	p.advance()
@@ -267,7 +266,7 @@ func (p *parser) version() {
 	}
 	p.advance()
 	if v := p.number("a version"); v != languageVersion {
-		p.fail(p.last, "this listing has version %d; this program reads version %d", v,
+		p.fail(p.last, "this listing has version %d, but this program reads version %d", v,
 			languageVersion)
 	}
 }
@@ -277,12 +276,12 @@ func (p *parser) label() {
 	name := p.name("a sequence")
 	p.expect(":")
 	if first, taken := p.sequences[name]; taken {
-		p.fail(at, "sequence %s starts in line %d already", name, p.sequenceLines[first])
+		p.fail(at, "sequence %s already starts in line %d", name, p.sequenceLines[first])
 	} else {
 		p.sequences[name] = len(p.image.Sequences)
 	}
 	if len(p.image.Sequences) == fbs.SequencesMax {
-		p.fail(at, "too many sequences: at most %d", fbs.SequencesMax)
+		p.fail(at, "too many sequences: a listing may have at most %d", fbs.SequencesMax)
 	}
 	if len(p.image.Sequences) > 0 {
 		p.countCommand(at.line) // End
@@ -291,11 +290,11 @@ func (p *parser) label() {
 	p.image.Sequences = append(p.image.Sequences, lmb.Sequence{Name: name})
 }
 
-// resolveCalls fills the references to sequences when all are known.
+// resolveCalls sets the indexes of called sequences after all lines are parsed.
 func (p *parser) resolveCalls() {
 	callers := map[int]bool{}
 	for _, c := range p.calls {
-		callers[c.from] = true
+		callers[c.caller] = true
 	}
 	for _, c := range p.calls {
 		if len(p.errs) >= errorsMax {
@@ -305,13 +304,14 @@ func (p *parser) resolveCalls() {
 		index, ok := p.sequences[c.name]
 		switch {
 		case !ok:
-			p.fail(c.at, "there is no sequence %s%s", c.name,
-				hint(c.name, slices.Sorted(maps.Keys(p.sequences))))
+			p.fail(c.token, "there is no sequence %s%s", c.name,
+				hint(c.name, "sequences", slices.Sorted(maps.Keys(p.sequences))))
 		case callers[index]:
-			p.fail(c.at, "%s contains a call; a sequence that is called must not call others",
+			p.fail(c.token, "sequence %s contains a call; a called sequence must not call other "+
+				"sequences",
 				c.name)
 		default:
-			p.image.Sequences[c.from].Commands[c.command].Index = uint16(index)
+			p.image.Sequences[c.caller].Commands[c.command].Index = uint16(index)
 		}
 	}
 }

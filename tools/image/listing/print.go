@@ -16,20 +16,21 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// Print writes the canonical listing of an image. The listing holds all payload, so it needs
-// no other file; payload that several tensors or commands name is declared once, so it is not
-// much larger than the payload either. Every line is parsed back and compared with the image:
-// what Print writes without an error means that image and no other. An image that fbs.Verify
-// rejects may be one that no listing can hold; that is an error, and so is a failing w.
+// Print writes the canonical listing of an image. The listing contains all payload, so it needs no
+// other file. Payload that several tensors or commands use is declared once, so the listing is not
+// much larger than the payload. Print parses every line back and compares it with the image;
+// therefore a listing without an error means exactly that image. An image that fbs.Verify rejects
+// may not be expressible in a listing: then Print returns an error, as it does if w fails.
 func Print(w io.Writer, image *lmb.Image) error { return printListing(w, image, false) }
 
-// PrintNumbered writes the listing that Print writes, with the place of each command as a comment,
-// in the words of messages: "main, command 3", from 0 within the sequence, marks not counted.
+// PrintNumbered is like Print, but adds the position of each command as a comment, in the same form
+// as in messages: "main, command 3". Numbers start at 0 in each sequence; marks are not counted.
 func PrintNumbered(w io.Writer, image *lmb.Image) error { return printListing(w, image, true) }
 
 func printListing(w io.Writer, image *lmb.Image, numbered bool) error {
 	p := newPrinter(image)
-	p.column, p.bytes, p.golden = len("compare.4"), p.sharedOrBlock, firstGolden(image, true)
+	p.column, p.writePayload, p.firstGolden = len("compare.4"), p.sharedOrBlock,
+		firstGolden(image, true)
 	p.shared = image.Shared()
 	check := newParser("", nil)
 	out := bufio.NewWriter(w) // keeps its first error until Flush
@@ -82,10 +83,10 @@ func cannotWrite(what, why string) error {
 	return &fbs.Error{Place: "listing", Reason: what + " cannot be written: " + why}
 }
 
-// printData writes the declarations of shared data and of tensors, one after the other, so
-// that no more than one of them is in memory as text. The parser gets the image's own bytes
-// instead of those it has read, once they are known to be equal: the copies are freed, and
-// comparing the parts that commands name takes no time.
+// printData writes the declarations of shared data and of tensors, one at a time, so that at most
+// one of them is in memory as text. When the parsed bytes are equal to the image's, the parser uses
+// the image's bytes instead: the copies are freed, and comparing the parts that commands use takes
+// no time.
 func (p *printer) printData(out io.Writer, check *parser) error {
 	for i, data := range p.shared.Blocks {
 		if _, err := p.out.WriteTo(out); err != nil {
@@ -101,7 +102,7 @@ func (p *printer) printData(out io.Writer, check *parser) error {
 		}
 		check.blocks[name] = block{bytes: data}
 	}
-	for i := range p.image.Tensors[:p.golden] {
+	for i := range p.image.Tensors[:p.firstGolden] {
 		if _, err := p.out.WriteTo(out); err != nil {
 			return err
 		}
@@ -118,36 +119,35 @@ func (p *printer) printData(out io.Writer, check *parser) error {
 	return nil
 }
 
-// blockName returns the name of shared data by its number.
+// blockName returns the name of shared data by its index.
 func blockName(number int) string { return fmt.Sprintf("d%d", number) }
 
-// CommandText returns a command of an image as one line, for errors and reports. It shows
-// only the first 16 bytes of payload, and a question mark and a number for a value that a
-// listing cannot express. Print is faster for a whole image.
+// CommandText returns a command of an image as one line, for errors and reports. It contains only
+// the first 16 bytes of payload, and a question mark and a number for a value that a listing cannot
+// express. For a complete image, Print is faster.
 func CommandText(image *lmb.Image, c *lmb.Command) string {
 	p := newPrinter(image)
-	p.bytes = p.brief
+	p.writePayload = p.shortBlock
 	p.command(c)
 	return p.out.String()
 }
 
-// WindowNames returns what a listing calls each window of an image in its commands.
+// WindowNames returns the name of each window of an image as commands in a listing have it.
 func WindowNames(image *lmb.Image) []string { return newPrinter(image).labels }
 
-// printer collects text in out. column is the width of the column of
-// mnemonics, bytes writes payload.
+// printer writes text to out. column is the width of the column of mnemonics; bytes writes payload.
 type printer struct {
-	image  *lmb.Image
-	out    bytes.Buffer
-	labels []string // what each window is called in commands
-	golden int      // the first tensor that is written as a compare
-	column int
-	shared *lmb.SharedData // data that are declared once
-	bytes  func(data []byte, indent string)
+	image        *lmb.Image
+	out          bytes.Buffer
+	labels       []string // name of each window in commands
+	firstGolden  int      // index of the first tensor that is written as a compare
+	column       int
+	shared       *lmb.SharedData // data that is declared once
+	writePayload func(data []byte, indent string)
 }
 
 func newPrinter(image *lmb.Image) *printer {
-	p := &printer{image: image, golden: firstGolden(image, false)}
+	p := &printer{image: image, firstGolden: firstGolden(image, false)}
 	count := map[string]int{}
 	for i := range image.Windows {
 		count[image.Windows[i].Name]++
@@ -162,7 +162,7 @@ func newPrinter(image *lmb.Image) *printer {
 	return p
 }
 
-// nameText returns a name, in quotes if it could be read as something else.
+// nameText returns a name, in quotes if it could be mistaken for something else.
 func nameText(name string) string {
 	if _, numbered := windowNumber(name); numbered || !isName(name) {
 		return strconv.Quote(name)
@@ -229,7 +229,7 @@ func (p *printer) window(index int) {
 	if bus := fbs.FixedBusAddress(&w.Window); bus != 0 {
 		p.printf(" bus 0x%x", bus)
 	}
-	if w.Slot != fbs.NoSlot {
+	if w.Slot != fbs.AnySlot {
 		p.printf(" slot %d", w.Slot)
 	}
 	if w.Flags&fbs.FlagWriteCombining != 0 {
@@ -253,7 +253,7 @@ func (p *printer) tensor(t *lmb.Tensor) {
 	p.printf("]")
 	if t.Data != nil {
 		p.printf(" = ")
-		p.bytes(t.Data, "")
+		p.writePayload(t.Data, "")
 	}
 	p.judgement(&t.Golden)
 	p.printf("\n")
@@ -272,9 +272,9 @@ func (p *printer) judgement(g *lmb.Golden) {
 	}
 }
 
-// firstGolden returns the index of the first output, of those at the end of all tensors, that
-// belongs to a compare and is written as one. It returns the number of tensors if the
-// commands that fill these outputs are not those that compares make.
+// firstGolden returns the index of the first output that is written as a compare; such outputs are
+// the last tensors. If `whole` is true, it also checks that the commands that fill these outputs
+// are exactly those that compares make, and otherwise returns the number of tensors.
 func firstGolden(image *lmb.Image, whole bool) int {
 	all := len(image.Tensors)
 	first := all
@@ -303,7 +303,7 @@ func firstGolden(image *lmb.Image, whole bool) int {
 	return first
 }
 
-// isGolden reports whether a copy and its output are what the n-th compare with a tolerance
+// isGolden reports whether a copy and its output are those that the n-th compare with a tolerance
 // makes.
 func isGolden(image *lmb.Image, c *lmb.Command, n int) bool {
 	t := &image.Tensors[c.Index-1]
@@ -316,8 +316,8 @@ func isGolden(image *lmb.Image, c *lmb.Command, n int) bool {
 // blockLine is the number of payload bytes on a line.
 const blockLine = 32
 
-// block writes all of data: on the line if it fits, else as a block whose
-// closing brace is indented.
+// block writes data on the current line if they fit, otherwise as a block with an indented closing
+// brace.
 func (p *printer) block(data []byte, indent string) {
 	switch {
 	case len(data) == 0:
@@ -337,7 +337,7 @@ func (p *printer) block(data []byte, indent string) {
 	p.printf("%s}", indent)
 }
 
-// sharedOrBlock writes data: by name what is declared, the rest as block does.
+// sharedOrBlock writes data by name if they are declared, otherwise as block does.
 func (p *printer) sharedOrBlock(data []byte, indent string) {
 	number, offset, ok := p.shared.Find(data)
 	if !ok {
@@ -353,8 +353,8 @@ func (p *printer) sharedOrBlock(data []byte, indent string) {
 	}
 }
 
-// brief writes the start of data.
-func (p *printer) brief(data []byte, _ string) {
+// shortBlock writes the first bytes of data.
+func (p *printer) shortBlock(data []byte, _ string) {
 	const shown = 16
 	if len(data) <= shown {
 		p.block(data, "")

@@ -10,8 +10,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// start writes the word of a command and, with a width, its size.
-func (p *printer) start(word string, width uint8) {
+// mnemonic writes the mnemonic of a command, with its width unless that is 0.
+func (p *printer) mnemonic(word string, width uint8) {
 	if width != 0 {
 		word = fmt.Sprintf("%s.%d", word, width)
 	}
@@ -37,10 +37,10 @@ func (p *printer) sliceText(c *lmb.Command) string {
 	return fmt.Sprintf("%s[%d:%d]", name, c.Value, c.Value+uint64(c.Amount))
 }
 
-// source writes the payload or the slice of an input that a command takes.
+// source writes the payload of a command, or the slice of an input that it uses.
 func (p *printer) source(c *lmb.Command) {
 	if c.Index == 0 {
-		p.bytes(c.Data, "  ")
+		p.writePayload(c.Data, "  ")
 	} else {
 		p.printf("%s", p.sliceText(c))
 	}
@@ -51,12 +51,12 @@ func (p *printer) command(c *lmb.Command) {
 	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate:
 		p.write(c)
 	case gen.OpcodeCopyIn:
-		p.start("copy", c.Width)
+		p.mnemonic("copy", c.Width)
 		p.printf("%s <- ", p.reference(c))
 		p.source(c)
 		p.access(c)
 	case gen.OpcodeFill:
-		p.start("fill", c.Width)
+		p.mnemonic("fill", c.Width)
 		p.printf("%s <- 0x%x size %s", p.reference(c), c.Value, sizeText(uint64(c.Amount)))
 		p.access(c)
 	case gen.OpcodeCopyOut:
@@ -65,7 +65,7 @@ func (p *printer) command(c *lmb.Command) {
 		p.expect(c)
 		p.policy(c)
 	case gen.OpcodeCompare:
-		p.start("compare", c.Width)
+		p.mnemonic("compare", c.Width)
 		p.printf("%s %s == ", p.reference(c), wordOf(unsignedWords, c.Width))
 		p.source(c)
 		p.policy(c)
@@ -74,32 +74,32 @@ func (p *printer) command(c *lmb.Command) {
 	case gen.OpcodeFence:
 		p.printf("fence")
 	case gen.OpcodeDelay:
-		p.start("delay", 0)
+		p.mnemonic("delay", 0)
 		p.printf("%s", durationText(uint64(c.Amount)))
 	case gen.OpcodeCall:
-		p.start("call", 0)
+		p.mnemonic("call", 0)
 		p.printf("%s", p.sequenceText(c.Index))
 	case lmb.OpcodeMark:
-		p.start(wordOf(markWords, c.Mode), 0)
+		p.mnemonic(wordOf(markWords, c.Mode), 0)
 		p.printf("%s", strconv.Quote(string(c.Data)))
 	default:
 		p.printf("%s", unknown(int(c.Opcode)))
 	}
 }
 
-// unsignedWords are the types that an exact compare is written with, by width.
+// unsignedWords are the types of exact compares, by width.
 var unsignedWords = []string{1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 
 func (p *printer) copyOut(c *lmb.Command) {
-	if tensor := int(c.Index) - 1; tensor >= p.golden && tensor < len(p.image.Tensors) {
+	if tensor := int(c.Index) - 1; tensor >= p.firstGolden && tensor < len(p.image.Tensors) {
 		t := &p.image.Tensors[tensor]
-		p.start("compare", c.Width)
+		p.mnemonic("compare", c.Width)
 		p.printf("%s %s == ", p.reference(c), wordOf(dtypeWords, t.DType))
-		p.bytes(t.Data, "  ")
+		p.writePayload(t.Data, "  ")
 		p.judgement(&t.Golden)
 		return
 	}
-	p.start("copy", c.Width)
+	p.mnemonic("copy", c.Width)
 	p.printf("%s <- %s", p.sliceText(c), p.reference(c))
 	p.access(c)
 }
@@ -112,7 +112,7 @@ func (p *printer) sequenceText(index uint16) string {
 }
 
 func (p *printer) write(c *lmb.Command) {
-	p.start("write", c.Width)
+	p.mnemonic("write", c.Width)
 	p.printf("%s ", p.reference(c))
 	switch c.Opcode {
 	case gen.OpcodeWrite:
@@ -136,17 +136,17 @@ func (p *printer) access(c *lmb.Command) {
 func (p *printer) expect(c *lmb.Command) {
 	switch {
 	case c.Amount != 0:
-		p.start("poll", c.Width)
+		p.mnemonic("poll", c.Width)
 		p.printf("%s %s within %s", p.reference(c), conditionText(c),
 			durationText(uint64(c.Amount)))
 		if c.Index != 0 {
 			p.printf(" every %s", durationText(uint64(c.Index)))
 		}
 	case gen.Condition(c.Mode) == gen.ConditionEqual && c.Mask == 0 && c.Value == 0:
-		p.start("read", c.Width)
+		p.mnemonic("read", c.Width)
 		p.printf("%s", p.reference(c))
 	default:
-		p.start("expect", c.Width)
+		p.mnemonic("expect", c.Width)
 		p.printf("%s %s", p.reference(c), conditionText(c))
 	}
 }
@@ -166,7 +166,7 @@ func (p *printer) policy(c *lmb.Command) {
 }
 
 func (p *printer) point(c *lmb.Command) {
-	p.start("point", 0)
+	p.mnemonic("point", 0)
 	t, ok := boards.UnpackTileRoute(c.Mask)
 	switch {
 	case !ok:

@@ -115,7 +115,7 @@ func (g *generator) devices() {
 func (g *generator) windows() {
 	taken := map[string]bool{}
 	for i := range 4 + g.IntN(6) {
-		w := lmb.Window{Window: fbs.Window{Slot: fbs.NoSlot,
+		w := lmb.Window{Window: fbs.Window{Slot: fbs.AnySlot,
 			Device: uint8(g.IntN(len(g.image.Devices)))}}
 		switch g.IntN(4) {
 		case 0: // no name
@@ -136,7 +136,7 @@ func (g *generator) windows() {
 		case gen.WindowKindTlb:
 			w.Size = 1 << (6 + g.IntN(27))
 			if g.flip() {
-				w.Slot = uint16(g.IntN(fbs.NoSlot))
+				w.Slot = uint16(g.IntN(fbs.AnySlot))
 			}
 		case gen.WindowKindHost:
 			w.Size = 64 + g.Uint64N(1<<20)

@@ -10,8 +10,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// rule declares the accesses that a part of a BAR accepts. The default is 32-bit accesses to
-// all of the BAR. Rules are kept in the order that an image has them in.
+// rule declares the accesses that a range of a BAR accepts. The default is 32-bit accesses to the
+// complete BAR. Rules are stored in the order of an image.
 func (p *parser) rule() {
 	at := p.tok
 	r := lmb.Rule{Name: p.name("a rule"), AccessRule: fbs.AccessRule{Widths: 4}}
@@ -33,14 +33,15 @@ func (p *parser) widths() (widths uint8) {
 	for !p.failed && (widths == 0 || p.tok.kind == tokenWord && isDigit(p.tok.text[0])) {
 		n := p.number("widths of accesses in bytes")
 		if n > 8 || n == 0 || n&(n-1) != 0 || widths&uint8(n) != 0 {
-			p.fail(p.last, "%d is not a width of 1, 2, 4 or 8 bytes, or is here twice", n)
+			p.fail(p.last, "width %d is invalid or occurs twice; "+
+				"the widths are 1, 2, 4 and 8 bytes", n)
 		}
 		widths |= uint8(n)
 	}
 	return widths
 }
 
-// placeRule puts a rule where it belongs among the others.
+// placeRule inserts a rule in the order of an image.
 func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized bool) {
 	t := p.deviceOf(r.Device, at, "rules")
 	if t == nil {
@@ -54,17 +55,19 @@ func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized boo
 	place, _ := slices.BinarySearchFunc(p.image.Rules, *r, lmb.CompareRules)
 	switch board := boards.FindByID(t.Vendor, t.Device); {
 	case board != nil:
-		p.fail(at, "leave out the rule: %04x:%04x is %s, which has its own rules", t.Vendor,
+		p.fail(at, "remove the rule: the device %04x:%04x is the board %s, which has its own rules",
+			t.Vendor,
 			t.Device, board.Name)
 	case size == 0:
-		p.fail(at, "the rule has no bytes in bar%d of %s, whose size is %s", r.Bar, t.Board,
+		p.fail(at, "the rule covers no bytes of bar%d of %s, whose size is %s", r.Bar, t.Board,
 			lmb.SizeText(bar))
 	case offset > bar || size > bar-offset:
-		p.fail(at, "%s at 0x%x end outside bar%d of %s, whose size is %s", lmb.SizeText(size),
+		p.fail(at, "a rule for %s at offset 0x%x ends outside bar%d of %s, whose size is %s",
+			lmb.SizeText(size),
 			offset,
 			r.Bar, t.Board, lmb.SizeText(bar))
 	case len(p.image.Rules) == fbs.RulesMax:
-		p.fail(at, "too many rules: at most %d", fbs.RulesMax)
+		p.fail(at, "too many rules: a listing may have at most %d", fbs.RulesMax)
 	case place > 0 && lmb.Overlap(r, &p.image.Rules[place-1]), place < len(p.image.Rules) &&
 		lmb.Overlap(r, &p.image.Rules[place]):
 		p.fail(at, "the rule overlaps another rule of bar%d", r.Bar)

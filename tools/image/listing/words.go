@@ -10,8 +10,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// The words of the enums that a listing spells out. An empty word cannot be
-// written: it is the meaning of writing nothing.
+// Words for the values of enums in a listing. An empty word cannot be written: it is the default if
+// nothing is written.
 var (
 	roleWords      = []string{gen.RoleInput: "input", gen.RoleOutput: "output"}
 	accessWords    = []string{gen.AccessFixed: "fifo", gen.AccessBulk: "bulk"}
@@ -55,7 +55,7 @@ func isName(text string) bool {
 	return text != "" && isLetter(text[0])
 }
 
-// windowNumber reads w0, w1 and so on. No other text names a window by number.
+// windowNumber parses w0, w1 and so on. No other text refers to a window by number.
 func windowNumber(text string) (n int, ok bool) {
 	digits, ok := strings.CutPrefix(text, "w")
 	if !ok || len(digits) > 4 {
@@ -74,7 +74,7 @@ func oneOf(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// closest suggests the candidate that a misspelt word is near to, if any.
+// closest suggests the candidate that is most similar to a misspelt word, if one is similar enough.
 func closest(word string, candidates []string) string {
 	best, distance := "", max(1, len(word)/3)+1
 	for _, c := range candidates {
@@ -88,20 +88,21 @@ func closest(word string, candidates []string) string {
 	return "; did you mean " + best + "?"
 }
 
-// hint suggests a similar candidate, or lists all if none is similar and they are few.
-func hint(word string, candidates []string) string {
+// hint suggests a similar candidate. If none is similar, hint lists all of up to 8 candidates, or
+// says that the listing declares none.
+func hint(word, kind string, candidates []string) string {
 	near := closest(word, candidates)
 	switch {
 	case near != "" || len(candidates) > 8:
 		return near
 	case len(candidates) == 0:
-		return "; none is declared"
+		return "; the listing declares no " + kind
 	}
 	return "; expected " + oneOf(candidates)
 }
 
-// editDistance counts the letters to insert, delete, replace or swap with a
-// neighbour to turn a into b.
+// editDistance returns the number of letters to insert, delete, replace or swap with an adjacent
+// one to turn a into b.
 func editDistance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return 64

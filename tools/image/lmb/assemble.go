@@ -13,12 +13,12 @@ const (
 	preambleInsertion = 72 - 8 // bytes of the preamble after the identifier
 )
 
-// payload collects data for a file and assigns its offsets. Nothing is copied before the
+// payload collects data for a file and assigns their offsets. The data are not copied before the
 // file is allocated.
 type payload struct {
 	pieces []piece
 	size   uint64
-	room   []byte // for the file: what is in front of the envelope, the envelope, the payload
+	buffer []byte // memory for the file: preamble, envelope and payload
 }
 
 type piece struct {
@@ -26,8 +26,8 @@ type piece struct {
 	data   []byte
 }
 
-// place appends data and returns its offset.
-func (p *payload) place(data []byte) uint64 {
+// addPiece appends data and returns its offset.
+func (p *payload) addPiece(data []byte) uint64 {
 	if len(data) == 0 {
 		return 0
 	}
@@ -37,7 +37,7 @@ func (p *payload) place(data []byte) uint64 {
 	return offset
 }
 
-// segments returns the number of segments of the file.
+// segments returns the number of segments of the file: 0 or 1.
 func (p *payload) segments() int {
 	if p.size == 0 {
 		return 0
@@ -45,27 +45,27 @@ func (p *payload) segments() int {
 	return 1
 }
 
-// builder returns a builder that writes an envelope of up to max bytes to its place in the
-// room for the file, which has room for the preamble in front of it and for the payload
-// behind it. So no part of a large file is there twice.
+// builder returns a builder for an envelope of up to max bytes. It writes directly to `room`, which
+// has space for the preamble before the envelope and for the payload after it. Therefore no part of
+// a large file is in memory twice.
 func (p *payload) builder(max int) *flatbuffers.Builder {
 	end := fbs.RoundUp(uint64(preambleInsertion+max), payloadAlign)
-	p.room = make([]byte, end+fbs.SegmentAlign+p.size)
+	p.buffer = make([]byte, end+fbs.SegmentAlign+p.size)
 	b := flatbuffers.NewBuilder(0)
-	b.Bytes = p.room[preambleInsertion:end:end]
+	b.Bytes = p.buffer[preambleInsertion:end:end]
 	b.Reset()
 	return b
 }
 
-// assemble makes the file: the finished envelope of the builder, with the preamble after its
-// identifier, and the payload. segments is the place of the envelope's segments,
-// counted from its end. The preamble's size is a multiple of every alignment in
-// the schema, so all objects stay aligned.
+// assemble returns the file: the finished envelope of the builder, with the preamble inserted after
+// its identifier, and the payload. segments is the position of the envelope's segments, counted
+// from its end. The preamble's size is a multiple of every alignment in the schema, so all objects
+// stay aligned.
 func (p *payload) assemble(flat []byte, segments flatbuffers.UOffsetT) []byte {
 	little, size := binary.LittleEndian, uint64(preambleInsertion+len(flat))
 	start := fbs.RoundUp(size, fbs.SegmentAlign)
-	end := len(p.room) - fbs.SegmentAlign - int(p.size)
-	file := p.room[end-int(size):][:start+p.size]
+	end := len(p.buffer) - fbs.SegmentAlign - int(p.size)
+	file := p.buffer[end-int(size):][:start+p.size]
 	copy(file, flat[:8])
 	clear(file[8 : 8+preambleInsertion])
 	little.PutUint32(file, little.Uint32(file)+preambleInsertion)

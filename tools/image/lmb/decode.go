@@ -29,8 +29,8 @@ func FromView(view *fbs.View) (*Image, error) {
 	return image, nil
 }
 
-// StreamView is FromView for an image whose sequences stream their commands: each is decoded
-// when a loop gets to it.
+// StreamView is like FromView, but the sequences of its image stream their commands: each command
+// is decoded when a loop reaches it.
 func StreamView(view *fbs.View) (*Image, error) {
 	notes, err := ReadNotes(view)
 	if err != nil {
@@ -43,7 +43,7 @@ func StreamView(view *fbs.View) (*Image, error) {
 	return image, nil
 }
 
-// commandsOf yields the commands of a sequence of a verified file, with the marks among them.
+// commandsOf yields the commands of a sequence of a verified file, including the marks.
 func commandsOf(view *fbs.View, sequence int, marks []Mark) iter.Seq[*Command] {
 	s := view.Sequences[sequence]
 	first, end := int(s.First), int(s.First+s.Count)-1 // End is not yielded

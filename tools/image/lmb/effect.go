@@ -5,21 +5,22 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Effect describes what one command does through its window. An Expect counts as one load,
-// its least, and a bulk copy as accesses of the command's width.
+// Effect describes what one command does through its window. An Expect counts as one load, the
+// minimum, and a bulk copy as accesses of the command's width.
 type Effect struct {
-	Loads, Stores  uint64 // accesses
-	Written        uint64 // bytes stored
-	Read, Compared uint64 // bytes loaded; those compared with golden data are Compared
+	Loads, Stores uint64 // accesses
+	Written       uint64 // bytes stored
+	// Bytes loaded; bytes that are compared with golden data count only as Compared
+	Read, Compared uint64
 	Bulk           bool
-	Size           uint64 // of the range that it accesses from Offset on, 0: none
+	Size           uint64 // size of the range that the command accesses from Offset on; 0: none
 	WaitUs         uint64 // deadline or delay
 }
 
 // EffectOf returns the effect of a command, as the table in FORMAT.md defines it.
 func EffectOf(c *fbs.Command) Effect {
 	width, amount := uint64(c.Width), uint64(c.Amount)
-	accesses := (amount + width - 1) / max(width, 1) // where amount is bytes
+	accesses := (amount + width - 1) / max(width, 1) // if amount is in bytes
 	e := Effect{Size: width}
 	switch c.Opcode {
 	case gen.OpcodeWrite, gen.OpcodeRelocate:
@@ -39,7 +40,8 @@ func EffectOf(c *fbs.Command) Effect {
 	default:
 		return Effect{}
 	}
-	if access := gen.Access(c.Mode); c.Opcode != gen.OpcodeExpect { // whose modes are others
+	// The modes of an Expect are conditions
+	if access := gen.Access(c.Mode); c.Opcode != gen.OpcodeExpect {
 		e.Bulk = access == gen.AccessBulk
 		if access == gen.AccessFixed {
 			e.Size = width
@@ -48,5 +50,5 @@ func EffectOf(c *fbs.Command) Effect {
 	return e
 }
 
-// Moved returns all bytes that a command moves, in either direction.
+// Moved returns the number of bytes that a command moves in either direction.
 func (e *Effect) Moved() uint64 { return e.Written + e.Read + e.Compared }

@@ -12,9 +12,9 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// Encode returns the file of an image. The file has passed fbs.Verify, ReadNotes
-// and Quality; an image that cannot is an error. Data that overlap in memory
-// share payload in the file. Equal images whose data overlap alike have equal files.
+// Encode returns the file of an image, or an error if the file does not pass fbs.Verify, ReadNotes
+// and Quality. Data that overlap in memory share payload in the file. Equal images whose data
+// overlap in the same way have equal files.
 func Encode(image *Image) ([]byte, error) {
 	file, view, err := encode(image)
 	if err != nil {
@@ -26,10 +26,10 @@ func Encode(image *Image) ([]byte, error) {
 	return file, nil
 }
 
-// encode is Encode without Quality.
+// encode is like Encode, but does not check Quality.
 func encode(image *Image) ([]byte, *fbs.View, error) {
 	e := encoder{image: image, text: text{names: map[string]fbs.NameRange{}}, notes: notesOf(image)}
-	e.layOut()
+	e.assignPositions()
 	if e.err != nil {
 		return nil, nil, e.err
 	}
@@ -58,21 +58,21 @@ type encoder struct {
 	payloadOffsets []uint64 // payload offsets of the commands' data, in their order
 	commands       int
 	arena          uint64 // bytes of the tensors that are built
-	runs           []fbs.Sequence
+	sequences      []fbs.Sequence
 	err            error
 }
 
-// text holds all names; equal names share bytes.
+// text collects all names; equal names share bytes.
 type text struct {
 	bytes []byte
 	names map[string]fbs.NameRange
 }
 
-func (t *text) name(name string) (fbs.NameRange, error) {
+func (t *text) addName(name string) (fbs.NameRange, error) {
 	if len(name) == 0 || len(name) > fbs.NameMax || len(t.bytes)+len(name) > fbs.TextMax {
 		return 0,
-			fmt.Errorf("name %q has %d bytes; it must have 1 to %d, and all names together at "+
-				"most %d",
+			fmt.Errorf("name %q has %d bytes; a name must have 1 to %d bytes, "+
+				"and all names together at most %d bytes",
 				name, len(name), fbs.NameMax, fbs.TextMax)
 	}
 	if !fbs.IsPlainText([]byte(name)) {
@@ -87,39 +87,39 @@ func (t *text) name(name string) (fbs.NameRange, error) {
 	return n, nil
 }
 
-// name adds a name to the text and keeps the first error.
-func (e *encoder) name(what, name string) fbs.NameRange {
-	n, err := e.text.name(name)
+// addName adds a name to the text and keeps the first error.
+func (e *encoder) addName(what, name string) fbs.NameRange {
+	n, err := e.text.addName(name)
 	if err != nil && e.err == nil {
 		e.err = fmt.Errorf("%s: %w", what, err)
 	}
 	return n
 }
 
-// layOut places payload and names, and resolves the commands' references.
-func (e *encoder) layOut() {
-	offsets := e.payload.layOut(e.image.pieces())
+// assignPositions assigns the positions of payload and names, and the ranges of the sequences.
+func (e *encoder) assignPositions() {
+	offsets := e.payload.assignOffsets(e.image.pieces())
 	tensors := len(e.image.Tensors)
 	e.dataOffsets, e.payloadOffsets = offsets[:tensors], offsets[tensors:]
 	for i := range e.image.Devices {
-		e.name(fmt.Sprintf("device %d", i), e.image.Devices[i].Board)
+		e.addName(fmt.Sprintf("device %d", i), e.image.Devices[i].Board)
 	}
 	for i := range e.image.Rules {
-		e.name(fmt.Sprintf("rule %d", i), e.image.Rules[i].Name)
+		e.addName(fmt.Sprintf("rule %d", i), e.image.Rules[i].Name)
 	}
 	for i := range e.image.Tensors {
-		e.name(fmt.Sprintf("tensor %d", i), e.image.Tensors[i].Name)
+		e.addName(fmt.Sprintf("tensor %d", i), e.image.Tensors[i].Name)
 		if n := len(e.image.Tensors[i].Shape); n > fbs.DimsMax && e.err == nil {
-			e.err = fmt.Errorf("tensor %d: %d dimensions; at most %d are possible", i, n,
+			e.err = fmt.Errorf("tensor %d has %d dimensions; at most %d are possible", i, n,
 				fbs.DimsMax)
 		}
 	}
 	for i := range e.image.Sequences {
-		e.sequence(i)
+		e.addSequence(i)
 	}
 }
 
-func (e *encoder) sequence(index int) {
+func (e *encoder) addSequence(index int) {
 	s := &e.image.Sequences[index]
 	first := e.commands
 	for c := range s.All() {
@@ -131,13 +131,14 @@ func (e *encoder) sequence(index int) {
 		e.commands++
 	}
 	e.commands++ // End
-	e.runs = append(e.runs, fbs.Sequence{Name: e.name(fmt.Sprintf("sequence %d", index), s.Name),
+	e.sequences = append(e.sequences, fbs.Sequence{Name: e.addName(fmt.Sprintf("sequence %d",
+		index), s.Name),
 		First: uint32(first),
 		Count: uint32(e.commands - first)})
 }
 
-// buildCommands writes the commands of all sequences to where the file has them. It makes no
-// second list of them, which would double the memory that encoding needs.
+// buildCommands writes the commands of all sequences directly to the envelope. A separate list of
+// them would double the memory that encoding needs.
 func (e *encoder) buildCommands(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 	offsets := e.payloadOffsets
 	gen.ImageStartCommandsVector(b, e.commands)
@@ -164,9 +165,10 @@ func (e *encoder) buildCommands(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return b.EndVector(e.commands)
 }
 
-// envelopeMax returns a size that the envelope does not exceed.
+// envelopeMax returns an upper limit of the size of the envelope.
 func (e *encoder) envelopeMax(notes int) int {
-	const structs, fixed = 256, 1 << 12 // bytes of any struct, and of all that is there once
+	// Maximum size of any struct, and of all objects that occur once, in bytes
+	const structs, fixed = 256, 1 << 12
 	i := e.image
 	return e.commands*fbs.CommandSize + len(e.text.bytes) + notes + fixed + structs*(len(i.Devices)+
 		len(i.Rules)+len(i.Windows)+len(i.Tensors)+len(i.Sequences)+e.payload.segments())
@@ -181,7 +183,7 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 			gen.CreateSegment(b, 0, 0, 0, 0)
 		})
 	tensors := e.buildTensors(b)
-	sequences := vector(b, gen.ImageStartSequencesVector, e.runs, func(s fbs.Sequence) {
+	sequences := vector(b, gen.ImageStartSequencesVector, e.sequences, func(s fbs.Sequence) {
 		gen.CreateSequence(b, s.Name, s.First, s.Count)
 	})
 	windows := vector(b, gen.ImageStartWindowsVector, e.image.Windows, func(w Window) {
@@ -197,7 +199,7 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 			e.text.names[r.Name])
 	})
 	text := vector(b, gen.ImageStartTextVector, e.text.bytes, b.PrependByte)
-	// A separate FlatBuffer, which is read in place.
+	// The notes are a separate FlatBuffer, which is read in place.
 	notes := vector(b, func(b *flatbuffers.Builder,
 		n int) flatbuffers.UOffsetT {
 		return b.StartVector(1, n, 8)
@@ -259,7 +261,7 @@ func (e *encoder) reservation() fbs.Reservation {
 		Commands:     uint32(e.commands),
 		Windows:      uint32(len(e.image.Windows)),
 		Tensors:      uint32(len(e.image.Tensors)),
-		Sequences:    uint32(len(e.runs)),
+		Sequences:    uint32(len(e.sequences)),
 		Segments:     uint32(e.payload.segments()),
 		Devices:      uint32(len(e.image.Devices)),
 	}
@@ -271,8 +273,8 @@ func (e *encoder) reservation() fbs.Reservation {
 	return r
 }
 
-// Stamp fills the preamble of a file whose envelope has this many bytes:
-// version, schema hash, sizes and checksum.
+// Stamp writes the preamble of a file with an envelope of envelopeSize bytes: version, schema hash,
+// sizes and checksum.
 func Stamp(file []byte, envelopeSize uint64) {
 	little := binary.LittleEndian
 	little.PutUint16(file[8:], fbs.FormatMajor)

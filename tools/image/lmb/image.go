@@ -1,7 +1,6 @@
-// Package lmb represents a Light Metal binary for host tools as plain Go values
-// that can be built, changed and compared. Encode writes a file of them,
-// Decode reads one back; Decode(Encode(x)) equals x, and Encode is
-// deterministic.
+// Package lmb represents Light Metal binaries as plain Go values, which host tools can build,
+// change and compare. Encode returns a file, and Decode reads one; Decode(Encode(x)) equals x, and
+// Encode is deterministic.
 package lmb
 
 import (
@@ -15,13 +14,13 @@ import (
 type Image struct {
 	Origin    Origin
 	Devices   []Device
-	Rules     []Rule // of devices whose PCI ids no board has, in order
+	Rules     []Rule // rules of devices whose PCI ids belong to no known board, sorted
 	Windows   []Window
 	Tensors   []Tensor
 	Sequences []Sequence
 }
 
-// Origin describes where an image comes from.
+// Origin describes how an image was made.
 type Origin struct {
 	Tool   string
 	Source string
@@ -33,11 +32,11 @@ type Origin struct {
 type Device struct {
 	Board          string
 	Vendor, Device uint16
-	Bars           [6]uint64 // least size of each BAR
-	Subsystem      uint32    // subsystem id << 16 | subsystem vendor id, 0: any
+	Bars           [6]uint64 // minimum size of each BAR
+	Subsystem      uint32    // subsystem id << 16 | subsystem vendor id; 0: any
 }
 
-// Rule says which accesses a range of registers or memory of a device accepts.
+// Rule describes the accesses that a range of registers or memory of a device accepts.
 type Rule struct {
 	fbs.AccessRule
 	Name string
@@ -59,13 +58,13 @@ type Tensor struct {
 	Golden Golden // how an output is compared with Data
 }
 
-// Golden says which outputs match the golden data. The zero value requires the same bits.
+// Golden specifies when an output matches its golden data. The zero value requires equal bits.
 type Golden struct {
 	Kind          gen.Judgement
 	First, Second uint32 // bits of float32: absolute and relative tolerance, or threshold and 0
 }
 
-// Size returns the number of bytes of the tensor's elements.
+// Size returns the size of the tensor in bytes.
 func (t *Tensor) Size() uint64 {
 	size := uint64(fbs.DTypeSize(t.DType))
 	for _, n := range t.Shape {
@@ -74,18 +73,19 @@ func (t *Tensor) Size() uint64 {
 	return size
 }
 
-// Sequence is a named run of commands. The End command is not in it: Encode
-// appends it, Decode takes it off.
+// Sequence is a named list of commands, without the End command: Encode appends it, and Decode
+// removes it.
 type Sequence struct {
 	Name     string
 	Commands []Command
 
-	// Stream yields the commands of a sequence that lists none, the same ones in every loop.
-	// An image of millions of commands takes less memory so.
+	// Stream yields the commands of a sequence if Commands is empty, the same commands in each
+	// loop. It saves memory for images of millions of commands.
 	Stream iter.Seq[*Command]
 }
 
-// All yields the commands, from Commands or from Stream. Each is valid until the next.
+// All yields the commands, from Commands or from Stream. Each pointer is valid only until the next
+// command.
 func (s *Sequence) All() iter.Seq[*Command] {
 	if s.Stream != nil {
 		return s.Stream
@@ -110,19 +110,18 @@ func (s *Sequence) list(count int) {
 	s.Stream = nil
 }
 
-// OpcodeMark is the opcode of a mark among the commands of a Sequence: its Mode
-// is a gen.MarkKind and its Name a name. It is no command of the file:
-// Encode puts it into the notes.
+// OpcodeMark is the opcode of a mark in the commands of a Sequence. Its Mode is a gen.MarkKind, and
+// its Data is a name. The commands of a file have no marks: Encode puts them into the notes.
 const OpcodeMark gen.Opcode = 0xff
 
-// Command is one command. The payload offset of CopyIn and Compare is filled by
-// Encode and zero in a decoded image, which has the bytes as Data.
+// Command is one command. Encode sets the payload offset of CopyIn and Compare. In a decoded image
+// the offset is zero, and Data has the bytes.
 type Command struct {
 	fbs.Command
 	Data []byte // payload of a CopyIn from payload, golden bytes of a Compare, name of a mark
 }
 
-// HasPayload reports whether a command takes bytes of the payload.
+// HasPayload reports whether a command uses bytes of the payload.
 func HasPayload(c *fbs.Command) bool {
 	return c.Index == 0 && (c.Opcode == gen.OpcodeCompare || c.Opcode == gen.OpcodeCopyIn)
 }

@@ -14,8 +14,8 @@ import (
 	"lightmetal/tools/image/npy"
 )
 
-// Comparison is how an output compares with its golden data. Its JSON is stable. Values are text,
-// since JSON has no NaN and no exact 64-bit numbers.
+// Comparison is the result of comparing an output with its golden data. Its JSON is stable. Values
+// are text, because JSON has no NaN and no exact 64-bit numbers.
 type Comparison struct {
 	Output   string   `json:"output"`
 	DType    string   `json:"dtype"`
@@ -23,12 +23,13 @@ type Comparison struct {
 	Method   string   `json:"method"` // equal, tolerance or correlation
 	Matches  bool     `json:"matches"`
 	Elements int      `json:"elements"`
-	// elements that are not equal or, with a tolerance, that differ by more than it permits
+	// Number of elements that are not equal or, with a tolerance, that differ by more than it
+	// permits
 	Differ      int        `json:"differ"`
 	First       *Differing `json:"first,omitempty"`
-	Largest     *Differing `json:"largest,omitempty"` // with the largest difference
+	Largest     *Differing `json:"largest,omitempty"` // element with the largest difference
 	Correlation string     `json:"correlation,omitempty"`
-	Least       string     `json:"least,omitempty"` // the least correlation that matches
+	Least       string     `json:"least,omitempty"` // the smallest correlation that matches
 }
 
 // Differing is an element of an output that differs from the golden one.
@@ -46,7 +47,7 @@ const (
 	methodCorrelation = "correlation"
 )
 
-// Compare compares the bytes of an output with its golden bytes, which are as many.
+// Compare compares the bytes of an output with its golden bytes. Both have the same length.
 func (g *Golden) Compare(name string, dtype gen.DType, shape []uint32, got, golden []byte,
 ) *Comparison {
 	c := &Comparison{Output: name, DType: DTypes[dtype], Shape: shape, Method: methodEqual,
@@ -72,7 +73,7 @@ func (g *Golden) findDiffering(c *Comparison, dtype gen.DType, got, golden []byt
 	largest, largestAt := -1.0, 0
 	for i := range c.Elements {
 		x, y := got[i*size:][:size], golden[i*size:][:size]
-		if bytes.Equal(x, y) || g.near(npy.Float(dtype, bits(x)), npy.Float(dtype, bits(y))) {
+		if bytes.Equal(x, y) || g.isNear(npy.Float(dtype, bits(x)), npy.Float(dtype, bits(y))) {
 			continue
 		}
 		if c.Differ++; c.Differ == 1 {
@@ -82,7 +83,8 @@ func (g *Golden) findDiffering(c *Comparison, dtype gen.DType, got, golden []byt
 			largest, largestAt = d, i
 		}
 	}
-	if largest >= 0 { // all that differ may be NaN, from which nothing has a distance
+	// A difference from NaN is not a number, so there may be no largest difference
+	if largest >= 0 {
 		x, y := got[largestAt*size:][:size], golden[largestAt*size:][:size]
 		c.Largest = differing(dtype, c.Shape, largestAt, x, y)
 	}
@@ -104,7 +106,7 @@ func indexOf(shape []uint32, element int) []uint32 {
 	return index
 }
 
-// correlate judges an output by its correlation with the golden data.
+// correlate sets the correlation of an output with the golden data, and whether it is sufficient.
 func (g *Golden) correlate(c *Comparison, dtype gen.DType, got, golden []byte) {
 	var sums correlation
 	sums.add(dtype, got, golden)
@@ -114,7 +116,7 @@ func (g *Golden) correlate(c *Comparison, dtype gen.DType, got, golden []byte) {
 	c.Least = strconv.FormatFloat(float64(least), 'g', 6, 32)
 }
 
-// String says how the output differs, or that it does not.
+// String describes the result, with the first and the largest difference.
 func (c *Comparison) String() string {
 	text := "output " + c.Output + ": "
 	if c.Method == methodCorrelation {
@@ -122,21 +124,27 @@ func (c *Comparison) String() string {
 		if !c.Matches {
 			compared = "less than"
 		}
-		text += fmt.Sprintf("correlation with the golden data is %s, %s %s; ", c.Correlation,
+		text += fmt.Sprintf("the correlation with the golden data is %s, %s the required %s; ",
+			c.Correlation,
 			compared, c.Least)
 	}
-	within, equal := "", "equal"
+	beyond, equal := "", "equal to the golden data"
 	if c.Method == methodTolerance {
-		within, equal = " by more than the tolerance", "within the tolerance"
+		beyond, equal = " by more than the tolerance", "within the tolerance"
 	}
+	elements := english.Count(c.Elements, c.DType+" element")
 	if c.Differ == 0 {
-		return text + fmt.Sprintf("all %s %s %s", english.Number(c.Elements), c.DType, equal)
+		return text + elements + ", all " + equal
 	}
-	text += fmt.Sprintf("%s of %s %s differ%s; first %s: %s, golden %s",
-		english.Number(c.Differ), english.Number(c.Elements), c.DType, within,
+	differ := "differ"
+	if c.Differ == 1 {
+		differ = "differs"
+	}
+	text += fmt.Sprintf("%s of %s %s from the golden data%s; the first, %s, is %s instead of %s",
+		english.Number(c.Differ), elements, differ, beyond,
 		indexText(c.First.Index), c.First.Got, c.First.Golden)
 	if c.Largest != nil {
-		text += fmt.Sprintf("; largest difference %s at %s", c.Largest.Difference,
+		text += fmt.Sprintf("; the largest difference is %s at %s", c.Largest.Difference,
 			indexText(c.Largest.Index))
 	}
 	return text
@@ -147,7 +155,7 @@ func indexText(index []uint32) string {
 	return strings.ReplaceAll(fmt.Sprint(index), " ", ", ")
 }
 
-// ComparedText sums up comparisons of outputs, all of which match.
+// ComparedText returns a summary of comparisons of outputs, all of which match.
 func ComparedText(list []*Comparison) string {
 	counts := map[string]int{}
 	for _, c := range list {
@@ -169,24 +177,24 @@ func ComparedText(list []*Comparison) string {
 	return text + strings.Join(parts, ", ")
 }
 
-// near is written so that a NaN differs from everything. An infinity is near to
-// nothing: any number is within a part of it.
-func (g *Golden) near(got, want float64) bool {
+// isNear reports whether two values are equal within the tolerance. A NaN is near to nothing, and
+// neither is an infinity, because a relative tolerance of infinity would permit every number.
+func (g *Golden) isNear(got, want float64) bool {
 	absolute, relative := float64(math.Float32frombits(g.First)),
 		float64(math.Float32frombits(g.Second))
 	return g.Kind == gen.JudgementTolerance && !math.IsInf(got, 0) && !math.IsInf(want, 0) &&
 		math.Abs(got-want) <= absolute+relative*math.Abs(want)
 }
 
-// bits is the little-endian number in data, of up to 8 bytes.
+// bits returns the little-endian number in data of up to 8 bytes.
 func bits(data []byte) uint64 {
 	var word [8]byte
 	copy(word[:], data)
 	return binary.LittleEndian.Uint64(word[:])
 }
 
-// correlation gathers Pearson's coefficient of two series in one pass, by
-// Welford's updates, which do not lose digits to large means.
+// correlation computes Pearson's coefficient of two series in one pass with Welford's method, which
+// stays precise if the means are large.
 type correlation struct {
 	n, meanGot, meanWant    float64
 	varGot, varWant, shared float64
@@ -206,8 +214,8 @@ func (s *correlation) add(dtype gen.DType, got, want []byte) {
 	}
 }
 
-// coefficient is 1 for two equal constant series, 0 where only one varies or
-// the constants differ.
+// coefficient returns the coefficient. It returns 1 for two equal constant series, and 0 if only
+// one series varies or if the constants differ.
 func (s *correlation) coefficient() float64 {
 	if s.varGot == 0 && s.varWant == 0 {
 		if s.meanGot == s.meanWant {

@@ -51,29 +51,39 @@ func TestComparisonShowsElementsAsNumbers(t *testing.T) {
 		shape       []uint32
 		got, golden []byte
 	}{
-		{"output d: all 2 uint8 equal", Golden{}, gen.DTypeUint8, []uint32{2},
+		{"output d: 2 uint8 elements, all equal to the golden data", Golden{}, gen.DTypeUint8,
+			[]uint32{2},
 			[]byte{1, 2}, []byte{1, 2}},
-		{"output d: 2 of 6 uint8 differ; first [0, 1]: 5, golden 7; " +
-			"largest difference 249 at [1, 2]", Golden{}, gen.DTypeUint8, []uint32{2, 3},
+		{"output d: 2 of 6 uint8 elements differ from the golden data; the first, [0, 1], is 5 " +
+			"instead of 7; " +
+			"the largest difference is 249 at [1, 2]", Golden{}, gen.DTypeUint8, []uint32{2, 3},
 			[]byte{1, 5, 2, 3, 4, 255}, []byte{1, 7, 2, 3, 4, 6}},
-		{"output d: 1 of 1 int64 differ; first []: -9223372036854775808, golden " +
-			"9223372036854775807; largest difference 18446744073709551615 at []",
+		{"output d: 1 of 1 int64 element differs from the golden data; the first, [], is " +
+			"-9223372036854775808 instead of " +
+			"9223372036854775807; the largest difference is 18446744073709551615 at []",
 			Golden{}, gen.DTypeInt64, nil, []byte(lowest), []byte(highest)},
-		{"output d: 1 of 1 uint64 differ; first [0]: 9223372036854775807, golden " +
-			"9223372036854775808; largest difference 1 at [0]",
+		{"output d: 1 of 1 uint64 element differs from the golden data; the first, [0], is " +
+			"9223372036854775807 instead of " +
+			"9223372036854775808; the largest difference is 1 at [0]",
 			Golden{}, gen.DTypeUint64, []uint32{1}, []byte(highest), []byte(lowest)},
-		{"output d: 1 of 2 float32 differ; first [1]: NaN, golden 2",
+		{"output d: 1 of 2 float32 elements differs from the golden data; the first, [1], is " +
+			"NaN instead of 2",
 			Golden{}, gen.DTypeFloat32, []uint32{2}, float32s(1, nan), float32s(1, 2)},
-		{"output d: 2 of 3 float32 differ by more than the tolerance; first [1]: 2.5, golden 2; " +
-			"largest difference 0.75 at [2]", tolerance, gen.DTypeFloat32, []uint32{3},
+		{"output d: 2 of 3 float32 elements differ from the golden data by more than the " +
+			"tolerance; the first, [1], is 2.5 instead of 2; " +
+			"the largest difference is 0.75 at [2]", tolerance, gen.DTypeFloat32, []uint32{3},
 			float32s(1.125, 2.5, 3), float32s(1, 2, 3.75)},
-		{"output d: all 1 float32 within the tolerance",
+		{"output d: 1 float32 element, all within the tolerance",
 			tolerance, gen.DTypeFloat32, []uint32{1}, float32s(1.25), float32s(1)},
-		{"output d: correlation with the golden data is -1, less than 0.99; 2 of 3 float32 " +
-			"differ; first [0]: 3, golden 1; largest difference 2 at [0]",
+		{"output d: the correlation with the golden data is -1, less than the required 0.99; 2 " +
+			"of 3 float32 elements " +
+			"differ from the golden data; the first, [0], is 3 instead of 1; the largest " +
+			"difference is 2 at [0]",
 			correlation, gen.DTypeFloat32, []uint32{3}, float32s(3, 2, 1), float32s(1, 2, 3)},
-		{"output d: correlation with the golden data is 1, at least 0.99; 3 of 3 float32 " +
-			"differ; first [0]: 2, golden 1; largest difference 3 at [2]",
+		{"output d: the correlation with the golden data is 1, at least the required 0.99; 3 of " +
+			"3 float32 elements " +
+			"differ from the golden data; the first, [0], is 2 instead of 1; the largest " +
+			"difference is 3 at [2]",
 			correlation, gen.DTypeFloat32, []uint32{3}, float32s(2, 4, 6), float32s(1, 2, 3)},
 	} {
 		t.Run(test.want, func(t *testing.T) {

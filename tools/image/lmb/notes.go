@@ -11,17 +11,17 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// Notes is what a file says for people and host tools. No target reads it.
+// Notes is the information in a file for people and host tools. Targets do not read it.
 type Notes struct {
 	Origin
-	Windows []string // of each window; empty: none
-	Goldens []Golden // of each tensor
-	Marks   []Mark   // in the order of their commands
+	Windows []string // name of each window; empty: none
+	Goldens []Golden // for each tensor
+	Marks   []Mark   // sorted by command
 }
 
-// Mark is a name in front of a command.
+// Mark is a name before a command.
 type Mark struct {
-	Command int // index of the command that follows, an End at the end of a sequence
+	Command int // index of the next command; at the end of a sequence, its End
 	Kind    gen.MarkKind
 	Name    string
 }
@@ -47,7 +47,7 @@ func ReadNotes(view *fbs.View) (*Notes, error) {
 	if len(view.Notes) == 0 {
 		return n, nil
 	}
-	r := reader{t: fbs.RootTable(view.Notes, 4, notesFields, "notes"), view: view, notes: n}
+	r := notesReader{t: fbs.RootTable(view.Notes, 4, notesFields, "notes"), view: view, notes: n}
 	r.read()
 	switch {
 	case r.t.Err != nil:
@@ -58,8 +58,8 @@ func ReadNotes(view *fbs.View) (*Notes, error) {
 	return n, nil
 }
 
-// reader keeps the first thing that is wrong.
-type reader struct {
+// notesReader reads the notes and records the first error.
+type notesReader struct {
 	t     *fbs.Table
 	text  []byte
 	view  *fbs.View
@@ -67,13 +67,13 @@ type reader struct {
 	err   error
 }
 
-func (r *reader) fail(format string, args ...any) {
+func (r *notesReader) fail(format string, args ...any) {
 	if r.err == nil {
 		r.err = &fbs.Error{Place: "notes", Reason: fmt.Sprintf(format, args...)}
 	}
 }
 
-func (r *reader) read() {
+func (r *notesReader) read() {
 	n := r.notes
 	n.Time = fbs.StructField[uint64](r.t, notesTime)
 	n.Tool, n.Source, n.Git = r.string(notesTool, "tool"), r.string(notesSource, "source"),
@@ -91,12 +91,19 @@ func (r *reader) read() {
 		}
 	}
 	for i, m := range fbs.VectorField[gen.MarkT](r.t, notesMarks, 4, fbs.CommandsMax, "marks") {
-		if int(m.Command) >= len(r.view.Commands) ||
-			len(n.Marks) > 0 && int(m.Command) < n.Marks[len(n.Marks)-1].Command ||
-			m.Kind < gen.MarkKindPoint || m.Kind > gen.MarkKindEnd || m.Reserved0 != 0 ||
-			m.Reserved1 != 0 {
-			r.fail("mark %d has an unknown kind, is after the last command, or is not in "+
-				"order", i)
+		switch {
+		case m.Kind < gen.MarkKindPoint || m.Kind > gen.MarkKindEnd:
+			r.fail("mark %d: the kind %d of the mark is unknown", i, m.Kind)
+			return
+		case int(m.Command) >= len(r.view.Commands):
+			r.fail("mark %d: there is no command %d", i, m.Command)
+			return
+		case i > 0 && int(m.Command) < n.Marks[i-1].Command:
+			r.fail("mark %d: command %d is before command %d of the previous mark", i, m.Command,
+				n.Marks[i-1].Command)
+			return
+		case m.Reserved0 != 0 || m.Reserved1 != 0:
+			r.fail("mark %d: a reserved field is not 0", i)
 			return
 		}
 		n.Marks = append(n.Marks, Mark{int(m.Command), m.Kind, r.name(m.Name, "mark", i)})
@@ -104,7 +111,7 @@ func (r *reader) read() {
 	r.goldens()
 }
 
-func (r *reader) string(id int, what string) string {
+func (r *notesReader) string(id int, what string) string {
 	data := fbs.VectorField[byte](r.t, id, 1, fbs.NotesMax, what)
 	if !fbs.IsPlainText(data) {
 		r.fail("%s has a control character, or is not UTF-8", what)
@@ -112,56 +119,61 @@ func (r *reader) string(id int, what string) string {
 	return string(data)
 }
 
-func (r *reader) name(n fbs.NameRange, what string, index int) string {
+func (r *notesReader) name(n fbs.NameRange, what string, index int) string {
 	first, size := uint64(n>>8), uint64(n&fbs.NameMax)
 	if size == 0 || first+size > uint64(len(r.text)) || !fbs.IsPlainText(r.text[first:][:size]) {
-		r.fail("%s %d: the name is outside the text, is empty, has a control character, or "+
-			"is not UTF-8", what, index)
+		r.fail("%s %d: the name is not inside the text of the notes, "+
+			"is empty, has a control character, or is not UTF-8", what, index)
 		return ""
 	}
 	return string(r.text[first:][:size])
 }
 
-func (r *reader) goldens() {
+func (r *notesReader) goldens() {
 	for i, g := range fbs.VectorField[gen.GoldenT](r.t, notesGoldens, 4, fbs.TensorsMax,
 		"goldens") {
-		if int(g.Tensor) >= len(r.view.Tensors) || g.Reserved != 0 {
-			r.fail("golden %d: there is no tensor %d", i, g.Tensor)
+		switch {
+		case int(g.Tensor) >= len(r.view.Tensors):
+			r.fail("golden comparison %d: there is no tensor %d", i, g.Tensor)
+			return
+		case g.Reserved != 0:
+			r.fail("golden comparison %d: the reserved field is not 0", i)
 			return
 		}
 		t := &r.view.Tensors[g.Tensor]
 		golden := Golden{g.Kind, g.First, g.Second}
 		if reason := golden.reason(); reason != "" {
-			r.fail("golden %d: %s", i, reason)
+			r.fail("golden comparison %d: %s", i, reason)
 		}
 		if t.Role != gen.RoleOutput || t.HasData == 0 || r.notes.Goldens[g.Tensor] != (Golden{}) {
-			r.fail("golden %d: tensor %d is not an output with golden data, or occurs twice", i,
+			r.fail("golden comparison %d: tensor %d must be an output with golden data, "+
+				"and must have only one golden comparison", i,
 				g.Tensor)
 		}
 		r.notes.Goldens[g.Tensor] = golden
 	}
 }
 
-// reason says what is wrong with a judgement, empty if nothing is.
+// reason returns the reason why a judgement is invalid, or "".
 func (g *Golden) reason() string {
 	low, high := math.Float32frombits(g.First), math.Float32frombits(g.Second)
 	switch g.Kind {
 	case gen.JudgementTolerance:
 		if !(low >= 0 && low <= math.MaxFloat32 && high >= 0 && high <= math.MaxFloat32) {
-			return "a tolerance is negative or not finite"
+			return "a tolerance must be finite and not negative"
 		}
 	case gen.JudgementCorrelation:
 		if !(low >= -1 && low <= 1) || g.Second != 0 {
-			return "correlation threshold is not between -1 and 1"
+			return "the required correlation must be between -1 and 1"
 		}
 	default:
-		return fmt.Sprintf("unknown kind of golden comparison, %d", g.Kind)
+		return fmt.Sprintf("the kind %d of the comparison is unknown", g.Kind)
 	}
 	return ""
 }
 
-// notesOf returns the notes of an image. Marks are added while the
-// commands are numbered.
+// notesOf returns the notes of an image without its marks. The encoder adds them when it numbers
+// the commands.
 func notesOf(image *Image) *Notes {
 	n := &Notes{Origin: image.Origin}
 	n.Tool, n.Source, n.Git = printable(n.Tool), printable(n.Source), printable(n.Git)
@@ -174,8 +186,8 @@ func notesOf(image *Image) *Notes {
 	return n
 }
 
-// printable replaces what no text of an image may hold: names of files and programs
-// may have any bytes.
+// printable replaces characters that texts of an image must not contain, because names of files and
+// programs may have any bytes.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if fbs.IsControl(r) {
@@ -185,7 +197,7 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// build writes the FlatBuffer of the notes.
+// build returns the FlatBuffer of the notes.
 func (n *Notes) build() ([]byte, error) {
 	text := text{names: map[string]fbs.NameRange{}}
 	windows := make([]fbs.NameRange, len(n.Windows))
@@ -196,13 +208,13 @@ func (n *Notes) build() ([]byte, error) {
 		if name == "" {
 			continue
 		}
-		if windows[i], err = text.name(name); err != nil {
+		if windows[i], err = text.addName(name); err != nil {
 			return nil, fmt.Errorf("window %d: %w", i, err)
 		}
 	}
 	for i, m := range n.Marks {
 		marks[i] = gen.MarkT{Command: uint32(m.Command), Kind: m.Kind}
-		if marks[i].Name, err = text.name(m.Name); err != nil {
+		if marks[i].Name, err = text.addName(m.Name); err != nil {
 			return nil, fmt.Errorf("mark before command %d: %w", m.Command, err)
 		}
 	}

@@ -6,18 +6,18 @@ import (
 	"lightmetal/fbs"
 )
 
-// Packed is a list of commands that takes as many bytes of each as a file does, for images of
-// millions of commands. It grows without being copied.
+// Packed is a list of commands that takes as little memory as the commands in a file, for images of
+// millions of commands. It grows without copying its elements.
 type Packed struct {
 	chunks [][]fbs.Command
-	data   [][]byte // of the commands that have Data, in their order
+	data   [][]byte // Data of the commands that have any, in order
 	count  int
 }
 
-// packedChunk is the number of commands that room is made for at once.
+// packedChunk is the number of commands in a chunk.
 const packedChunk = 4096
 
-// Append adds a command, and keeps its Data.
+// Append appends a command. Its Data is not copied.
 func (p *Packed) Append(c *Command) {
 	if p.count%packedChunk == 0 {
 		p.chunks = append(p.chunks, make([]fbs.Command, 0, packedChunk))
@@ -30,10 +30,10 @@ func (p *Packed) Append(c *Command) {
 	}
 }
 
-// Len returns the number of commands, marks included.
+// Len returns the number of commands, including marks.
 func (p *Packed) Len() int { return p.count }
 
-// All yields the commands. Each is valid until the next.
+// All yields the commands. Each pointer is valid only until the next command.
 func (p *Packed) All() iter.Seq[*Command] {
 	return func(yield func(*Command) bool) {
 		var c Command
@@ -52,10 +52,10 @@ func (p *Packed) All() iter.Seq[*Command] {
 	}
 }
 
-// hasData reports whether the Data of a command means something.
+// hasData reports whether the Data of a command is used.
 func hasData(c *fbs.Command) bool { return c.Opcode == OpcodeMark || HasPayload(c) }
 
-// Unpack lists the commands of all sequences that stream them.
+// Unpack replaces the streams of all sequences by lists of commands.
 func (i *Image) Unpack() {
 	for s := range i.Sequences {
 		if i.Sequences[s].Stream != nil {

@@ -7,9 +7,9 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Quality checks a verified image for mistakes that are harmless on a target: duplicate
-// names, expects that can never hold, outputs that no command fills. Encode rejects such an
-// image, and lm verify reports it. The error is an *fbs.Error.
+// Quality checks a verified image for mistakes that are harmless on a target: duplicate names,
+// conditions that can never be met, outputs that no command fills. Encode rejects such an image,
+// and lm verify reports the mistake. The error is an *fbs.Error.
 func Quality(view *fbs.View) error {
 	if err := checkNames(view); err != nil {
 		return err
@@ -27,7 +27,7 @@ func Quality(view *fbs.View) error {
 	for i := range view.Tensors {
 		if view.Tensors[i].Role == gen.RoleOutput && !filled[i] {
 			return &fbs.Error{Place: "tensor " + fbs.Quote(view.Name(view.Tensors[i].Name)),
-				Reason: "is an output that no copy out fills"}
+				Reason: "no copy command copies data from the device to this output"}
 		}
 	}
 	return nil
@@ -40,7 +40,7 @@ func expectReason(c *fbs.Command) string {
 	case gen.Condition(c.Mode) == gen.ConditionNotEqual:
 		return "the condition can never hold, because the mask is 0"
 	case c.Amount != 0:
-		return "a poll with mask 0 waits for nothing"
+		return "the poll never waits, because the mask is 0"
 	}
 	return ""
 }

@@ -7,19 +7,19 @@ import (
 	"lightmetal/fbs"
 )
 
-// CompareRules orders rules as an image has them: by device, BAR and address.
+// CompareRules orders rules as in an image: by device, BAR and address.
 func CompareRules(a, b Rule) int {
 	return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Bar, b.Bar),
 		cmp.Compare(a.First, b.First))
 }
 
-// Overlap reports whether two rules cover the same byte.
+// Overlap reports whether two rules contain the same byte.
 func Overlap(a, b *Rule) bool {
 	return a.Device == b.Device && a.Bar == b.Bar && a.First <= b.Last && b.First <= a.Last
 }
 
-// BoardOf returns the board of a device: the known one with its PCI ids, or one made of the
-// rules of the image. fbs.View.Board does the same for a verified file.
+// BoardOf returns the board of a device: the known board with its PCI ids, or one made of the
+// image's rules. fbs.View.Board does the same for a verified file.
 func (i *Image) BoardOf(device int) *boards.Board {
 	t := &i.Devices[device]
 	if known := boards.FindByID(t.Vendor, t.Device); known != nil {
@@ -36,8 +36,7 @@ func (i *Image) BoardOf(device int) *boards.Board {
 	return b
 }
 
-// RulesOf returns the rules of a board for a device of an image, limited to BARs of these
-// sizes.
+// RulesOf returns the rules of a board for a device of an image, limited to the given BAR sizes.
 func RulesOf(b *boards.Board, device uint8, bars [6]uint64) (list []Rule) {
 	for _, r := range b.Rules {
 		if r.First >= bars[r.Bar] || r.LoadOnly {

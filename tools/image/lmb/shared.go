@@ -7,19 +7,20 @@ import (
 	"unsafe"
 )
 
-// blocks are the ranges of memory that pieces of data lie in. Pieces that overlap lie in the
-// same block. All pieces of a decoded image lie in its file, so together the blocks are never
-// larger than the file's payload, no matter how often a piece is named.
+// blocks are the ranges of memory that contain pieces of data. Overlapping pieces are in the same
+// block. All pieces of a decoded image are in its file, so the blocks together are never larger
+// than the file's payload, no matter how often a piece is used.
 type blocks struct {
-	data  [][]byte // in order of address
-	first []int32  // the first piece of each
-	count []int32  // the pieces of each
+	data  [][]byte // sorted by address
+	first []int32  // index of the first piece in each block
+	count []int32  // number of pieces in each block
 }
 
-// addressOf returns where data lies. Neither Go's heap nor a mapped file moves.
+// addressOf returns the address of data. It is constant, because neither objects on Go's heap nor
+// mapped files move.
 func addressOf(data []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(data))) }
 
-// blocksOf returns the blocks of pieces. Pieces without bytes belong to none.
+// blocksOf returns the blocks of pieces. Pieces without bytes are in no block.
 func blocksOf(pieces [][]byte) (b blocks) {
 	order := make([]int32, 0, len(pieces))
 	for i, data := range pieces {
@@ -44,7 +45,7 @@ func blocksOf(pieces [][]byte) (b blocks) {
 		b.first[last] = min(b.first[last], i)
 		b.count[last]++
 		if past > end {
-			// Both pieces are of one allocation, or they could not overlap.
+			// Both pieces are in one allocation, otherwise they could not overlap.
 			end = past
 			b.data[last] = unsafe.Slice(unsafe.SliceData(b.data[last]), end-start)
 		}
@@ -52,15 +53,15 @@ func blocksOf(pieces [][]byte) (b blocks) {
 	return b
 }
 
-// find returns the block that a piece lies in and where in it the piece begins. The piece must
-// lie in one.
+// find returns the index of the block that contains a piece, and the offset of the piece in it. The
+// piece must be in a block.
 func (b *blocks) find(piece []byte) (block int, offset uint64) {
 	at := addressOf(piece)
 	block = sort.Search(len(b.data), func(i int) bool { return addressOf(b.data[i]) > at }) - 1
 	return block, uint64(at - addressOf(b.data[block]))
 }
 
-// byFirst returns the numbers of the blocks in the order of their first pieces.
+// byFirst returns the indexes of the blocks in the order of their first pieces.
 func (b *blocks) byFirst() []int {
 	order := make([]int, len(b.data))
 	for i := range order {
@@ -70,8 +71,8 @@ func (b *blocks) byFirst() []int {
 	return order
 }
 
-// pieces returns the data that an image names, in the order in which Encode lays them out:
-// those of tensors, then those of commands.
+// pieces returns all data of an image in the order in which Encode lays them out: data of tensors,
+// then data of commands.
 func (i *Image) pieces() (list [][]byte) {
 	for t := range i.Tensors {
 		list = append(list, i.Tensors[t].Data)
@@ -86,12 +87,12 @@ func (i *Image) pieces() (list [][]byte) {
 	return list
 }
 
-// layOut places all data of an image and returns the payload offset of each piece.
-func (p *payload) layOut(pieces [][]byte) (offsets []uint64) {
+// assignOffsets assigns the positions of all pieces and returns the payload offset of each.
+func (p *payload) assignOffsets(pieces [][]byte) (offsets []uint64) {
 	b := blocksOf(pieces)
 	starts := make([]uint64, len(b.data))
 	for _, i := range b.byFirst() {
-		starts[i] = p.place(b.data[i])
+		starts[i] = p.addPiece(b.data[i])
 	}
 	offsets = make([]uint64, len(pieces))
 	for i, data := range pieces {
@@ -103,15 +104,14 @@ func (p *payload) layOut(pieces [][]byte) (offsets []uint64) {
 	return offsets
 }
 
-// SharedData is the data of an image that several of its tensors and commands name, as a whole
-// or in part.
+// SharedData is the data that several tensors and commands of an image use, completely or in part.
 type SharedData struct {
 	Blocks [][]byte // in the order of their first use
-	blocks blocks   // the same, in order of address
-	number []int    // of those, the index in Blocks
+	blocks blocks   // the same blocks, sorted by address
+	number []int    // for each element of blocks, its index in Blocks
 }
 
-// Shared returns what tensors and commands of an image share.
+// Shared returns the data that tensors and commands of an image share.
 func (i *Image) Shared() *SharedData {
 	all := blocksOf(i.pieces())
 	s := &SharedData{}
@@ -129,8 +129,8 @@ func (i *Image) Shared() *SharedData {
 	return s
 }
 
-// Find returns the index in Blocks of the block that a piece of the image's data lies in, and
-// where in it the piece begins; ok is false if the piece shares nothing.
+// Find returns the index in Blocks of the block that contains a piece of the image's data, and the
+// offset of the piece in it. ok is false if the piece is not shared.
 func (s *SharedData) Find(piece []byte) (block int, offset uint64, ok bool) {
 	if len(piece) == 0 || len(s.Blocks) == 0 || addressOf(piece) < addressOf(s.blocks.data[0]) {
 		return 0, 0, false

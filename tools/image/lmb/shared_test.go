@@ -57,7 +57,7 @@ func TestBlocksLieInOrderOfTheirFirstUse(t *testing.T) {
 		Devices: []lmb.Device{{Board: "ivshmem", Vendor: 0x1af4, Device: 0x1110,
 			Bars: [6]uint64{2: 1 << 20}}},
 		Windows: []lmb.Window{{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 2,
-			Slot: fbs.NoSlot, Size: 1 << 20}}},
+			Slot: fbs.AnySlot, Size: 1 << 20}}},
 		Sequences: []lmb.Sequence{{Name: "main"}},
 	}
 	for _, data := range pieces {

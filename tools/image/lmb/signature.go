@@ -10,7 +10,7 @@ import (
 // image, a public key of 32 bytes and a signature of 64 (FORMAT.md section 8). The version 0 means
 // that the image has no version.
 func SignatureBlock(version uint32, key, value []byte) []byte {
-	block := make([]byte, fbs.SignatureBytes)
+	block := make([]byte, fbs.SignatureSize)
 	copy(block, fbs.SignatureMagic)
 	binary.LittleEndian.PutUint32(block[12:], version)
 	copy(block[32:64], key)

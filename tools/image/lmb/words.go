@@ -13,7 +13,7 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// DTypes are the names of the element types, by number; the first is empty.
+// DTypes has the names of the element types, by number; the first is empty.
 var DTypes = func() []string {
 	list := make([]string, len(gen.EnumNamesDType))
 	for d := gen.DTypeInvalid + 1; int(d) < len(list); d++ {
@@ -33,8 +33,8 @@ func OpcodeName(op gen.Opcode) string {
 	return strings.ToLower(gen.EnumNamesOpcode[op])
 }
 
-// PlaceText returns the number of a command and the name of its sequence for use within a sentence:
-// "command 3 of main". A message that begins with a command has the words of runtime.AppendPlace.
+// PlaceText returns the position of a command for use within a sentence: "command 3 of main".
+// Messages that begin with a position use the form of runtime.AppendCommandPosition instead.
 func PlaceText(view *fbs.View, index int) string {
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
@@ -62,7 +62,7 @@ func DimsText(shape []uint32) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(shape), "[]"), " ", "x")
 }
 
-// TypeText formats type and shape of a tensor as a listing has them: "int32[16x16]".
+// TypeText formats type and shape of a tensor as in a listing: "int32[16x16]".
 func TypeText(dtype gen.DType, shape []uint32) string {
 	return DTypes[dtype] + "[" + DimsText(shape) + "]"
 }

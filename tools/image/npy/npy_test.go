@@ -29,16 +29,16 @@ func TestFileThatNumPyWroteIsReadAndWrittenBack(t *testing.T) {
 
 func TestBadFilesAreRefusedWithAReason(t *testing.T) {
 	for _, test := range []struct{ file, want string }{
-		{"", "not a .npy file"},
+		{"", "so the file is not a .npy file"},
 		{"\x93NUMPY\x01\x00", "file ends in the header"},
 		{strings.Replace(saved, "\x01\x00\x76", "\x09\x00\x76", 1), "version 9"},
 		{strings.Replace(saved, "\x76\x00{", "\xff\xff{", 1), "header of 65535 bytes"},
 		{strings.Replace(saved, "False", "True ", 1), "Fortran order"},
-		{strings.Replace(saved, "<i2", ">i2", 1), "not a little-endian"},
+		{strings.Replace(saved, "<i2", ">i2", 1), "must be a little-endian number type"},
 		{strings.Replace(saved, "(1, 3)", "(1, 4)", 1),
-			"6 bytes of data, shape [1 4] of <i2 needs 8"},
-		{strings.Replace(saved, "(1, 3)", "(1, -)", 1), "header is not"},
-		{strings.Replace(saved, "'shape'", "'shapf'", 1), "header is not"},
+			"6 bytes of data, but shape [1 4] of type <i2 needs 8 bytes"},
+		{strings.Replace(saved, "(1, 3)", "(1, -)", 1), "the header must have the form"},
+		{strings.Replace(saved, "'shape'", "'shapf'", 1), "the header must have the form"},
 		{saved[:len(saved)-1], "5 bytes of data"},
 		{saved + "x", "7 bytes of data"},
 	} {

@@ -12,8 +12,8 @@ const (
 	tileSide = 2 * faceSide
 )
 
-// TiledMatrix returns the shape of the matrix whose tiles a tensor of the given shape has. `ok` is
-// false if the shape is not one of tiles.
+// TiledMatrix returns the shape of the matrix that a tensor of tiles contains. `ok` is false if the
+// shape is not one of tiles.
 func TiledMatrix(shape []uint32) (matrix []uint32, ok bool) {
 	if len(shape) != 6 || !slices.Equal(shape[2:], []uint32{2, 2, faceSide, faceSide}) {
 		return nil, false
@@ -40,7 +40,7 @@ func FromTiles(tiles []byte, matrix []uint32, size int) []byte {
 	return data
 }
 
-// eachFaceRow calls do for each row of each face of a matrix, in the order of the tiles: with the
+// eachFaceRow calls `do` for each row of each face of a matrix, in the order of the tiles, with the
 // offset of the row's bytes in the matrix, their offset in the tiles, and their number.
 func eachFaceRow(matrix []uint32, size int, do func(inRows, inTiles, length int)) {
 	rows, columns := int(matrix[0]), int(matrix[1])

@@ -11,7 +11,7 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Values gives the bytes of elements that are written as numbers.
+// Values returns the bytes of elements that are given as numbers in text form.
 func Values(dtype gen.DType, words []string) ([]byte, error) {
 	size := int(fbs.DTypeSize(dtype))
 	data := make([]byte, 0, len(words)*size)
@@ -26,8 +26,8 @@ func Values(dtype gen.DType, words []string) ([]byte, error) {
 	return data, nil
 }
 
-// Bits gives the bits of one element that is written as a number, rounded to its
-// type if that is a float. A hex or binary number gives the bits themselves.
+// Bits returns the bits of an element that is given as a number in text form. A decimal number is
+// rounded if the type is a float. A hex or binary number specifies the bits directly.
 func Bits(dtype gen.DType, text string) (bits uint64, ok bool) {
 	size := 8 * int(fbs.DTypeSize(dtype))
 	if len(text) > 1 && text[0] == '0' && strings.ContainsRune("xXbB", rune(text[1])) {
@@ -62,8 +62,8 @@ func integerBits(dtype gen.DType, text string, size int) (bits uint64, ok bool) 
 	return uint64(n), err == nil
 }
 
-// narrowFloat rounds a decimal to the nearest IEEE number with this many bits
-// of exponent and mantissa, ties to even. One that is too large is not ok.
+// narrowFloat rounds a decimal number to the nearest IEEE number with the given numbers of exponent
+// and mantissa bits, ties to even. ok is false if the number is too large.
 func narrowFloat(text string, exponent, mantissa int) (bits uint64, ok bool) {
 	x, err := strconv.ParseFloat(text, 64)
 	infinity := (uint64(1)<<exponent - 1) << mantissa
@@ -77,13 +77,13 @@ func narrowFloat(text string, exponent, mantissa int) (bits uint64, ok bool) {
 	case x == 0:
 		ok = true
 	default:
-		// Below the smallest normal number the unit in the last place stays the same.
+		// Below the smallest normal number, the unit in the last place is constant.
 		bias := 1<<(exponent-1) - 1
 		_, e := math.Frexp(x) // 2^(e-1) <= |x| < 2^e
 		e = max(e-1, 1-bias)
 		units := uint64(math.RoundToEven(math.Ldexp(math.Abs(x), mantissa-e)))
-		// units has its leading one in bit `mantissa`, and adding lets that one,
-		// or a carry from rounding, count the exponent up.
+		// units has its leading one in bit `mantissa`. The addition increments the exponent by it,
+		// and by a carry from rounding.
 		bits = uint64(e+bias-1)<<mantissa + units
 		ok = bits < infinity
 	}
@@ -93,19 +93,19 @@ func narrowFloat(text string, exponent, mantissa int) (bits uint64, ok bool) {
 	return bits, ok
 }
 
-// Words writes elements as numbers, so that Values gives the same bytes.
+// Words returns elements as numbers in text form, which Values converts to the same bytes.
 func Words(dtype gen.DType, data []byte) []string {
 	size := int(fbs.DTypeSize(dtype))
 	words := make([]string, len(data)/size)
 	for i := range words {
 		var word [8]byte
 		copy(word[:], data[i*size:][:size])
-		words[i] = text(dtype, binary.LittleEndian.Uint64(word[:]))
+		words[i] = formatBits(dtype, binary.LittleEndian.Uint64(word[:]))
 	}
 	return words
 }
 
-func text(dtype gen.DType, bits uint64) string {
+func formatBits(dtype gen.DType, bits uint64) string {
 	unused := 64 - 8*fbs.DTypeSize(dtype)
 	switch dtype {
 	case gen.DTypeInt8, gen.DTypeInt16, gen.DTypeInt32, gen.DTypeInt64:
@@ -118,8 +118,8 @@ func text(dtype gen.DType, bits uint64) string {
 	return strconv.FormatUint(bits, 10)
 }
 
-// Difference writes the absolute difference of two elements: exactly for integers, with six digits
-// for floats.
+// Difference returns the absolute difference of two elements as text: exact for integers, with six
+// digits for floats.
 func Difference(dtype gen.DType, a, b uint64) string {
 	unused := 64 - 8*fbs.DTypeSize(dtype)
 	switch dtype {
@@ -133,7 +133,7 @@ func Difference(dtype gen.DType, a, b uint64) string {
 	return strconv.FormatUint(max(a, b)-min(a, b), 10)
 }
 
-// Float is the value of an element. 64-bit integers are rounded to 53 bits.
+// Float returns the value of an element. 64-bit integers are rounded to 53 bits.
 func Float(dtype gen.DType, bits uint64) float64 {
 	switch dtype {
 	case gen.DTypeInt8:
@@ -156,8 +156,8 @@ func Float(dtype gen.DType, bits uint64) float64 {
 	return float64(bits)
 }
 
-// float16 is the value of an IEEE 754 binary16: a binary32 with the exponent 112
-// less, but for infinities and NaN.
+// float16 returns the value of an IEEE 754 binary16. A binary32 with the same bits has an exponent
+// that is 112 less, except for infinities and NaN.
 func float16(bits uint16) float64 {
 	value := math.Float32frombits(uint32(bits&0x7fff)<<13) * 0x1p112
 	if bits&0x7c00 == 0x7c00 {

@@ -1,4 +1,4 @@
-// Package synced writes text to a file so that what was written can be used if the process is
+// Package synced writes text to a file so that the written part stays usable if the process is
 // killed or the machine stops. lm record and lm serve write their recordings with it:
 // tools/capture/record/FORMAT.md, "What is on the disk".
 package synced
@@ -18,78 +18,79 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Interval is that of a Writer's syncs if its caller has no other.
+// Interval is the default interval between syncs of a Writer.
 const Interval = time.Second
 
 const (
-	// memberText is how much text a member has, unless one line is longer.
+	// memberText is the maximum size of the text in a member in bytes, unless one line is longer.
 	memberText = 256 << 10
 
-	// backlogMax is how much text may wait. A caller of Write then writes it itself.
+	// backlogMax is the size of waiting text in bytes from which the caller of Write writes the
+	// text itself.
 	backlogMax = 1 << 20
 )
 
-// Writer writes text as members of gzip, each of whole lines, and syncs them by time. It
-// compresses and writes in a goroutine of its own.
+// Writer writes text as gzip members that contain whole lines, and syncs them at intervals. A
+// goroutine compresses and writes the members.
 type Writer struct {
-	to     io.Writer
-	before func()
+	output     io.Writer
+	beforeSync func() // called before each periodic sync; may be nil
 
-	mutex sync.Mutex // of the fields up to the next blank line
-	text  []byte     // that is not written yet
-	err   error      // the first one
+	mutex      sync.Mutex // protects the fields up to the next blank line
+	text       []byte     // text that is not written yet
+	firstError error      // the first error
 
-	writing  sync.Mutex // of the fields up to the next blank line
-	spare    []byte     // room for text
-	zip      *gzip.Writer
-	member   bytes.Buffer
-	unsynced bool // something was written since the last sync
+	writeMutex  sync.Mutex // protects the fields up to the next blank line
+	spareBuffer []byte     // unused buffer for text
+	zip         *gzip.Writer
+	member      bytes.Buffer
+	unsynced    bool // members were written after the last sync
 
-	full            chan struct{} // has a value if there is text for a member
+	wake            chan struct{} // contains a value if there is enough text for a member
 	ended, returned chan struct{}
 }
 
-// NewWriter returns a Writer that writes to a file or a buffer. At each interval it calls
-// before, if that is not nil, and then writes and syncs all that it has been given. It syncs by
-// the method Sync, if the file has one. The caller must call Close.
+// NewWriter returns a Writer to a file or a buffer. At each interval it calls `before`, if that is
+// not nil, and then writes and syncs all text so far. It syncs with the method Sync, if `to` has
+// one. The caller must call Close.
 func NewWriter(to io.Writer, interval time.Duration, before func()) *Writer {
-	w := &Writer{to: to, before: before, full: make(chan struct{}, 1),
+	w := &Writer{output: to, beforeSync: before, wake: make(chan struct{}, 1),
 		ended: make(chan struct{}), returned: make(chan struct{})}
 	w.zip, _ = gzip.NewWriterLevel(&w.member, gzip.BestSpeed)
 	go w.run(interval)
 	return w
 }
 
-// Write takes text. A member of the file ends at the end of a line: what is behind the last one
-// waits for more. The error is the first of the file.
+// Write adds text. Members end at the end of a line: an incomplete last line waits for more text.
+// The error is the first one of the file.
 func (w *Writer) Write(text []byte) (int, error) {
 	w.mutex.Lock()
 	w.text = append(w.text, text...)
-	waiting, err := len(w.text), w.err
+	waiting, err := len(w.text), w.firstError
 	w.mutex.Unlock()
 	if waiting > backlogMax {
 		w.flush(false)
 	} else if waiting > memberText {
 		select {
-		case w.full <- struct{}{}:
-		default: // run has been told already
+		case w.wake <- struct{}{}:
+		default: // full already has a value
 		}
 	}
 	return len(text), err
 }
 
-// run writes members that are full, and syncs at each interval.
+// run writes members when there is enough text, and syncs at each interval.
 func (w *Writer) run(interval time.Duration) {
 	defer close(w.returned)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-w.full:
+		case <-w.wake:
 			w.flush(false)
 		case <-ticker.C:
-			if w.before != nil {
-				w.before()
+			if w.beforeSync != nil {
+				w.beforeSync()
 			}
 			w.flush(true)
 		case <-w.ended:
@@ -98,31 +99,31 @@ func (w *Writer) run(interval time.Duration) {
 	}
 }
 
-// flush writes the whole lines that there are, and may sync.
+// flush writes all complete lines, and syncs if `sync` is true.
 func (w *Writer) flush(sync bool) {
-	w.writing.Lock()
-	defer w.writing.Unlock()
+	w.writeMutex.Lock()
+	defer w.writeMutex.Unlock()
 	w.mutex.Lock()
-	text, failed := w.text, w.err != nil
+	text, failed := w.text, w.firstError != nil
 	lines := text[:bytes.LastIndexByte(text, '\n')+1]
-	w.text = append(w.spare[:0], text[len(lines):]...)
+	w.text = append(w.spareBuffer[:0], text[len(lines):]...)
 	w.mutex.Unlock()
-	w.spare = text[:0]
-	if cap(text) > 4*backlogMax { // it had a long line
-		w.spare = nil
+	w.spareBuffer = text[:0]
+	if cap(text) > 4*backlogMax { // the buffer is large because of a long line
+		w.spareBuffer = nil
 	}
 	for len(lines) > 0 && !failed {
 		n := memberEnd(lines)
-		failed = w.keep(w.writeMember(lines[:n]))
+		failed = w.recordError(w.writeMember(lines[:n]))
 		lines = lines[n:]
 	}
-	if file, ok := w.to.(interface{ Sync() error }); ok && sync && w.unsynced && !failed {
+	if file, ok := w.output.(interface{ Sync() error }); ok && sync && w.unsynced && !failed {
 		w.unsynced = false
-		w.keep(file.Sync())
+		w.recordError(file.Sync())
 	}
 }
 
-// memberEnd returns the length of the lines that make the next member.
+// memberEnd returns the length of the lines for the next member.
 func memberEnd(lines []byte) int {
 	if len(lines) <= memberText {
 		return len(lines)
@@ -133,40 +134,41 @@ func memberEnd(lines []byte) int {
 	return bytes.IndexByte(lines, '\n') + 1
 }
 
-// writeMember writes text as one member of gzip, by one call.
+// writeMember writes text as one gzip member with a single call of Write.
 func (w *Writer) writeMember(text []byte) error {
 	w.member.Reset()
 	w.zip.Reset(&w.member)
-	_, _ = w.zip.Write(text) // to memory
+	_, _ = w.zip.Write(text) // cannot fail: it writes to memory
 	_ = w.zip.Close()
 	w.unsynced = true
-	_, err := w.to.Write(w.member.Bytes())
+	_, err := w.output.Write(w.member.Bytes())
 	return err
 }
 
-// keep keeps the first error, and reports whether there is one.
-func (w *Writer) keep(err error) (failed bool) {
+// recordError stores the first error, and reports whether there is one.
+func (w *Writer) recordError(err error) (failed bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if w.err == nil {
-		w.err = err
+	if w.firstError == nil {
+		w.firstError = err
 	}
-	return w.err != nil
+	return w.firstError != nil
 }
 
-// Close writes and syncs what is left, and returns the first error.
+// Close writes and syncs the remaining text, and returns the first error.
 func (w *Writer) Close() error {
 	close(w.ended)
 	<-w.returned
 	w.flush(true)
-	return w.err
+	return w.firstError
 }
 
-// disk is a file whose data Sync writes to the disk.
+// disk is a file with a method Sync.
 type disk struct{ *files.Output }
 
-// OnDisk returns an output for a Writer, which syncs it. It syncs the directory of the output
-// at once, so that a file without its final name is found after the machine has stopped.
+// OnDisk returns an output for a Writer that can be synced. OnDisk syncs the directory of the
+// output immediately, so that the file, which does not have its final name yet, still exists after
+// the machine has stopped.
 func OnDisk(f *files.Output) io.Writer {
 	if f.IsStream {
 		return f
@@ -176,7 +178,7 @@ func OnDisk(f *files.Output) io.Writer {
 		return disk{f}
 	}
 	if folder, err := os.Open(filepath.Dir(path)); err == nil {
-		_ = folder.Sync() // some file systems cannot
+		_ = folder.Sync() // some file systems do not support this
 		folder.Close()
 	}
 	return disk{f}
@@ -185,7 +187,7 @@ func OnDisk(f *files.Output) io.Writer {
 // Sync writes the data of the file to the disk.
 func (d disk) Sync() error {
 	err := unix.Fdatasync(d.Fd)
-	if err == unix.EINVAL || err == unix.EROFS { // of a device that cannot be synced
+	if err == unix.EINVAL || err == unix.EROFS { // a device file that cannot be synced
 		return nil
 	}
 	return err

@@ -145,7 +145,7 @@ func TestMemberEndsAtTheEndOfALine(t *testing.T) {
 	for _, text := range []string{"LMRECORD 2\nNOTE a", "b\nNO", "TE", " c", "\nEND 2\n"} {
 		io.WriteString(w, text)
 		w.flush(true)
-		if text, err := io.ReadAll(record.Plain(bytes.NewReader(d.data))); err != nil ||
+		if text, err := io.ReadAll(record.NewTextReader(bytes.NewReader(d.data))); err != nil ||
 			!bytes.HasSuffix(text, []byte("\n")) {
 			t.Errorf("the file has %q, %v", text, err)
 		}
@@ -153,7 +153,7 @@ func TestMemberEndsAtTheEndOfALine(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := io.ReadAll(record.Plain(bytes.NewReader(d.data))); err != nil ||
+	if c, err := io.ReadAll(record.NewTextReader(bytes.NewReader(d.data))); err != nil ||
 		string(c) != "LMRECORD 2\nNOTE ab\nNOTE c\nEND 2\n" {
 		t.Errorf("%q, %v", c, err)
 	}
@@ -266,7 +266,7 @@ func TestLongMemberIsReadAsItComes(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	text, err := io.ReadAll(record.Plain(bytes.NewReader(d.data)))
+	text, err := io.ReadAll(record.NewTextReader(bytes.NewReader(d.data)))
 	if err != nil || string(text) != oneBar+line+"W 0 1 1 00\nEND 4\n" {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
@@ -276,7 +276,7 @@ func TestLongMemberIsReadAsItComes(t *testing.T) {
 func TestFileIsSyncedAndAPipeIsNot(t *testing.T) {
 	for path, syncs := range map[string]bool{filepath.Join(t.TempDir(), "f"): true,
 		"/dev/null": false} {
-		f, err := files.Replace(path, 0o600)
+		f, err := files.OpenToReplace(path, 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,39 +15,41 @@ import (
 
 // Kinds of spaces.
 const (
-	bar      = iota + 1
-	tile     // in NoC 0 coordinates; of DRAM, the first tile of its bank
-	system   // the management tile of a device with tiles, by whatever way: taken for one byte
-	anywhere // what an image aims by registers itself
+	kindBar  = iota + 1
+	kindTile // NoC 0 coordinates; a DRAM bank is represented by its first tile
+	// Management tile (ARC) of a device with tiles, accessed in any way; counts as one byte
+	kindSystem
+	kindUnknown // target of a TLB window that the image programs through registers
 )
 
-// space is an address space of a device. Devices with the same ids are one.
+// space is an address space of a device. Devices with the same ids have the same spaces.
 type space struct {
 	vendor, device uint16
-	target         uint8 // tells devices of one image apart, 0 where that does not count
+	deviceIndex    uint8 // distinguishes devices of one image; 0: not distinguished
 	kind           uint8
-	x, y           uint8 // of a tile; the number of a BAR is x
+	x, y           uint8 // coordinates of a tile; of a BAR, x is its number
 }
 
 func (s space) compare(other space) int {
 	return cmp.Or(cmp.Compare(s.vendor, other.vendor), cmp.Compare(s.device, other.device),
 		cmp.Compare(s.kind, other.kind),
-		cmp.Compare(s.y, other.y), cmp.Compare(s.x, other.x), cmp.Compare(s.target, other.target))
+		cmp.Compare(s.y, other.y), cmp.Compare(s.x, other.x),
+		cmp.Compare(s.deviceIndex, other.deviceIndex))
 }
 
-// exact tells whether an address of a space says which bytes it is.
-func (s space) exact() bool { return s.kind == bar || s.kind == tile }
+// hasAddresses reports whether addresses in the space identify bytes.
+func (s space) hasAddresses() bool { return s.kind == kindBar || s.kind == kindTile }
 
-// shared is the space without what tells devices of one image apart: another
-// image may mean any of them.
-func (s space) shared() space {
-	s.target = 0
+// anyDevice returns the space without the number of the device in its image, because another image
+// may use any device with the same ids.
+func (s space) anyDevice() space {
+	s.deviceIndex = 0
 	return s
 }
 
 func (s space) chip() *chips.Chip {
 	if board := boards.FindByID(s.vendor, s.device); board != nil {
-		return chips.Of(board)
+		return chips.ForBoard(board)
 	}
 	return &chips.Chip{}
 }
@@ -61,23 +63,23 @@ func (s space) deviceText() string {
 	return ids
 }
 
-// onlyReset tells whether nothing of a tile is meant but the register that holds
-// its cores in reset, which every image sets for itself.
-func (s space) onlyReset(list []span) bool {
+// isOnlyReset reports whether all spans are in the reset register of a tile's cores, which every
+// image sets itself.
+func (s space) isOnlyReset(list []span) bool {
 	grid := s.chip().Grid
-	return s.kind == tile && grid != nil && !slices.ContainsFunc(list, func(at span) bool {
-		return at.first < grid.Reset.Address || at.last >= grid.Reset.Address+4
+	return s.kind == kindTile && grid != nil && !slices.ContainsFunc(list, func(at span) bool {
+		return at.first < grid.TensixReset.Address || at.last >= grid.TensixReset.Address+4
 	})
 }
 
 func (s space) String() string {
 	switch s.kind {
-	case bar:
+	case kindBar:
 		return fmt.Sprintf("BAR %d", s.x)
-	case system:
+	case kindSystem:
 		return "the ARC tile"
-	case anywhere:
-		return "whatever it aims a window at by itself"
+	case kindUnknown:
+		return "an unknown place, through a TLB window that the image programs itself"
 	}
 	if grid := s.chip().Grid; grid != nil {
 		return fmt.Sprintf("%s %d,%d", grid.Kind(chips.Tile{X: s.x, Y: s.y}), s.x, s.y)
@@ -85,31 +87,31 @@ func (s space) String() string {
 	return fmt.Sprintf("tile %d,%d", s.x, s.y)
 }
 
-// aim is where a movable window shows: spaces, and the address of its first byte.
-type aim struct {
-	spaces  []space
-	address uint64
-	host    uint64 // from this address on, host memory that is this image's own
+// windowTarget is the target of a window: spaces, and the address of its first byte.
+type windowTarget struct {
+	spaces    []space
+	address   uint64
+	hostStart uint64 // addresses from this one on are host memory, which belongs to the image
 }
 
-// pointed aims a window.
-func pointed(view *fbs.View, c *fbs.Command) aim {
+// targetOf returns the target of a Point command.
+func targetOf(view *fbs.View, c *fbs.Command) windowTarget {
 	s := spaceOf(view, &view.Windows[c.Window])
 	t, _ := boards.UnpackTileRoute(c.Mask)
 	chip := s.chip()
-	a := aim{address: c.Value, host: math.MaxUint64}
+	a := windowTarget{address: c.Value, hostStart: math.MaxUint64}
 	tiles, known := chip.Grid.ShownTiles(t)
 	if !known {
-		s.kind = anywhere
+		s.kind = kindUnknown
 		a.spaces = []space{s}
 	}
 	for _, at := range tiles {
-		home := chip.Grid.FirstOfBank(at)
-		s.kind, s.x, s.y = tile, home.X, home.Y
+		home := chip.Grid.FirstTileOfBank(at)
+		s.kind, s.x, s.y = kindTile, home.X, home.Y
 		if kind := chip.Grid.Kind(at); kind == chips.ARC {
-			s.kind, s.x, s.y = system, 0, 0
+			s.kind, s.x, s.y = kindSystem, 0, 0
 		} else if kind == chips.PCIe && chip.Outbound != nil {
-			a.host = chip.Outbound.NoCBase
+			a.hostStart = chip.Outbound.NoCBase
 		}
 		a.spaces = append(a.spaces, s)
 	}
@@ -118,30 +120,30 @@ func pointed(view *fbs.View, c *fbs.Command) aim {
 
 func spaceOf(view *fbs.View, w *fbs.Window) space {
 	t := &view.Devices[w.Device]
-	return space{vendor: t.Vendor, device: t.Device, target: w.Device}
+	return space{vendor: t.Vendor, device: t.Device, deviceIndex: w.Device}
 }
 
-// inBar is the space of an access through a window that does not move; ok is
-// false of host memory, configuration space and the configuration of windows,
-// which are this image's own or are not stored to.
-func inBar(view *fbs.View, w *fbs.Window, address uint64) (s space, ok bool) {
+// barSpace returns the space of an access through a window that is not a TLB window. ok is false
+// for host memory and configuration space, which belong to the image, and for registers that
+// configure TLB windows.
+func barSpace(view *fbs.View, w *fbs.Window, address uint64) (s space, ok bool) {
 	s = spaceOf(view, w)
-	s.kind, s.x = bar, w.Bar
+	s.kind, s.x = kindBar, w.Bar
 	board := s.chip().Board
 	if w.Kind != gen.WindowKindBar || board == nil || board.TLB == nil {
 		return s, w.Kind == gen.WindowKindBar
 	}
-	s.kind, s.x = system, 0
+	s.kind, s.x = kindSystem, 0
 	if rule := board.FindRule(w.Bar, address, 1); rule != nil && rule.IsMemory {
-		s.kind = anywhere
+		s.kind = kindUnknown
 	}
 	_, _, configures := chips.SlotOfRegister(board.TLB, w.Bar, address)
 	return s, !configures
 }
 
-// apart tells whether devices are certainly others: all of them named by
-// address, and none twice.
-func apart(a, b []string) bool {
+// areDistinct reports whether two lists of devices have certainly no device in common: all are
+// given by address, and none occurs in both.
+func areDistinct(a, b []string) bool {
 	for _, name := range slices.Concat(a, b) {
 		if !strings.HasPrefix(name, "tt:") && !strings.Contains(name, ".") {
 			return false

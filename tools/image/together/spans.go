@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// span is a run of bytes of a space, and the command that did something there.
+// span is a range of bytes in a space that a command accesses.
 type span struct {
 	first, last uint64
 	command     int // index in the image
-	order       int // place in the run
+	order       int // position of the command in the run
 }
 
-// earliest makes disjoint spans, in order of address, of overlapping ones: each
-// byte belongs to the span whose command came first.
+// earliest returns disjoint spans, sorted by address, for overlapping ones: each byte belongs to
+// the span with the lowest order.
 func earliest(list []span) (done []span) {
 	if disjoint(list) {
 		return list
@@ -26,11 +26,12 @@ func earliest(list []span) (done []span) {
 	}
 	slices.Sort(edges)
 	edges = slices.Compact(edges)
-	// of what begins at an edge; how far it is to one without an owner
+	// For each edge: the span that owns the bytes from it to the next edge, and the distance to an
+	// edge without an owner
 	owner, next := make([]*span, len(edges)), make([]int, len(edges))
 	for i := range list {
 		at, _ := slices.BinarySearch(edges, list[i].first)
-		for at = free(next, at); edges[at] <= list[i].last; at = free(next, at) {
+		for at = nextFree(next, at); edges[at] <= list[i].last; at = nextFree(next, at) {
 			owner[at], next[at] = &list[i], 1
 		}
 	}
@@ -45,7 +46,7 @@ func earliest(list []span) (done []span) {
 	return done
 }
 
-// disjoint reports whether spans are in order of address and have no byte in common.
+// disjoint reports whether spans are sorted by address and do not overlap.
 func disjoint(list []span) bool {
 	for i := 1; i < len(list); i++ {
 		if list[i-1].last >= list[i].first {
@@ -55,8 +56,9 @@ func disjoint(list []span) bool {
 	return true
 }
 
-// free gives the first edge without an owner from one on, and shortens the way.
-func free(next []int, from int) int {
+// nextFree returns the first edge without an owner from an edge on, and shortens the path to it in
+// `next`.
+func nextFree(next []int, from int) int {
 	at := from
 	for next[at] > 0 {
 		at += next[at]
@@ -67,8 +69,8 @@ func free(next []int, from int) int {
 	return at
 }
 
-// without gives what is left of spans where others are taken away that take
-// their place. Of both, spans are disjoint and in order of address.
+// without returns the parts of spans that other spans do not replace. Both lists are disjoint and
+// sorted by address.
 func without(list, others []span, replaces func(s, other *span) bool) (left []span) {
 	for _, s := range list {
 		for len(others) > 0 && others[0].last < s.first {
@@ -91,8 +93,8 @@ func without(list, others []span, replaces func(s, other *span) bool) (left []sp
 	return left
 }
 
-// overlap gives the first pair of spans that have bytes in common, and how many bytes all pairs
-// have. It calls each with every pair. Of both, spans are disjoint and in order of address.
+// overlap returns the first pair of overlapping spans, and the number of bytes in which all pairs
+// overlap. It calls `each` for every pair. Both lists are disjoint and sorted by address.
 func overlap(a, b []span, each func(a, b *span)) (first [2]span, bytes uint64) {
 	for len(a) > 0 && len(b) > 0 {
 		if low, high := max(a[0].first, b[0].first), min(a[0].last, b[0].last); low <= high {

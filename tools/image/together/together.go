@@ -1,8 +1,8 @@
-// Package together tells whether images that share a device can break each
-// other: whether one stores to what a later sequence of another relies on.
+// Package together reports whether images that share a device can break each other: whether one
+// stores to places that a later sequence of another relies on.
 //
-// By place, in what images themselves do. What programs on the device store is
-// not known, nor what a store to a register does beyond that register.
+// It considers only the commands of the images. Stores by programs on the device are unknown, and
+// so are effects of a store to a register on other places.
 package together
 
 import (
@@ -17,40 +17,42 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// Image is a verified image, under the name that people know it by.
+// Image is a verified image and its name for users.
 type Image struct {
 	Name string
 	View *fbs.View
 }
 
-// Collision is a place that an image relies on and another stores to.
+// Collision is a place that one image relies on and another one stores to.
 type Collision struct {
 	Image    string `json:"image"`
 	Sequence string `json:"sequence"` // which relies on it
-	// the sequence of the image that stored it; empty: Sequence loads it without having stored to
-	// it
-	Left    string `json:"left_by,omitempty"`
-	Command int    `json:"command"` // that stored or loads it, by its index in the image
+	// Sequence of the image that stored the data; empty: Sequence loads them without an earlier
+	// store
+	StoredBy string `json:"left_by,omitempty"`
+	// Command that stores or loads the data, by its index in the image
+	Command int `json:"command"`
 
 	Other         string `json:"other"`
 	OtherSequence string `json:"other_sequence"`
-	OtherCommand  int    `json:"other_command"` // that stores to it, by its index in the image
+	// Command that stores to the place, by its index in the image
+	OtherCommand int `json:"other_command"`
 
 	Device string `json:"device"`
 	Place  string `json:"place"`
-	// of the bytes that both commands mean; 0 where which these are is not known
+	// Range of bytes that both commands access; 0 if the range is unknown
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
-	Bytes uint64 `json:"bytes"` // in this place, by any commands
+	Bytes uint64 `json:"bytes"` // number of bytes in this place that overlap, for all commands
 
-	// The tensors whose bytes overlap in this place, if commands that copy tensors do.
+	// Tensors whose bytes overlap in this place, if commands copy tensors.
 	Tensors      []string `json:"tensors,omitempty"`
 	OtherTensors []string `json:"other_tensors,omitempty"`
 
-	// commands whose bytes overlap in this place, of both images
+	// Commands of both images whose bytes overlap in this place
 	commands, otherCommands []int
 
-	at, otherAt string // both commands within their sequences: "command 3 of main"
+	position, otherPosition string // positions of both commands: "command 3 of main"
 }
 
 func (c *Collision) String() string {
@@ -59,61 +61,75 @@ func (c *Collision) String() string {
 		where = fmt.Sprintf("%s 0x%x to 0x%x", c.Place, c.First, c.Last)
 	}
 	if len(c.Tensors) > 0 && len(c.OtherTensors) > 0 {
-		where += fmt.Sprintf("; %s of %s overlaps %s of %s", strings.Join(c.Tensors, ", "), c.Image,
-			strings.Join(c.OtherTensors, ", "), c.Other)
+		overlap := "overlap"
+		if len(c.Tensors) == 1 {
+			overlap = "overlaps"
+		}
+		where += fmt.Sprintf("; %s of %s %s %s of %s", tensorsText(c.Tensors), c.Image, overlap,
+			tensorsText(c.OtherTensors), c.Other)
 	}
-	relies := fmt.Sprintf("%s relies on what %s left there", c.Sequence, c.at)
-	if c.Left == "" {
-		relies = c.at + " loads what is there"
+	relies := fmt.Sprintf("sequence %s relies on data that %s stored", c.Sequence, c.position)
+	if c.StoredBy == "" {
+		relies = c.position + " loads data that the sequence did not store"
 	}
-	return fmt.Sprintf("%s: %s; %s in %s stores there: %s, %s", c.Image, relies, c.otherAt,
-		c.Other, c.Device, where)
+	return fmt.Sprintf("%s: %s; %s in %s stores to the same place: %s, %s", c.Image, relies,
+		c.otherPosition, c.Other, c.Device, where)
 }
 
-// Check gives the collisions of every image with every other, the first of each
-// sequence with each image. A sequence relies on what those before it in the
-// file, and itself in an earlier run, have stored, but for what it stores anew
-// before its first wait; and on what it loads without having stored to it. The
-// first sequence, and init, begin anew and rely on nothing; a tile that is only
-// held in reset, or let go, is not relied on; safe runs in the run
-// that failed, and nothing of the image runs after it.
+// tensorsText returns the names of tensors as text: "tensor a" or "tensors a, b".
+func tensorsText(names []string) string {
+	if len(names) == 1 {
+		return "tensor " + names[0]
+	}
+	return "tensors " + strings.Join(names, ", ")
+}
+
+// Check returns the collisions of every image with every other: for each sequence, the first
+// collision with each image.
 //
-// The run of one sequence is in memory at a time: sequences that call a long one would
-// otherwise hold it once each.
+// A sequence relies on data that earlier sequences of its file, or its own earlier runs, have
+// stored, except for data that it stores again before its first wait. It also relies on data that
+// it loads without having stored them. There are exceptions. The first sequence and init start from
+// scratch, so they rely on nothing. The reset register of a tile is not relied on. A sequence that
+// only puts cores in reset relies on no stored data. The sequence safe is not checked, because it
+// runs after a failure and no sequence follows it.
+//
+// Only one sequence is in memory as a run at a time, because runs of sequences that call a long one
+// are large.
 func Check(images []Image) (list []Collision) {
 	list = []Collision{}
-	stores := make([]places, len(images))
+	stores := make([]storedSpans, len(images))
 	for i, image := range images {
-		stores[i] = places{}
+		stores[i] = storedSpans{}
 		for s := range image.View.Sequences {
-			stores[i].addShared(runOf(image.View, s).stores, s)
+			stores[i].addShared(newRun(image.View, s).stores, s)
 		}
 	}
 	for i := range images {
-		list = append(list, with(images, i, stores)...)
+		list = append(list, collisionsOf(images, i, stores)...)
 	}
 	return list
 }
 
-// with returns the collisions of one image with every other.
-func with(images []Image, own int, stores []places) (list []Collision) {
-	image, left := images[own], places{}
+// collisionsOf returns the collisions of one image with every other.
+func collisionsOf(images []Image, own int, stores []storedSpans) (list []Collision) {
+	image, left := images[own], storedSpans{}
 	found := make([][]Collision, len(images)) // by the other image
 	for s := range image.View.Sequences {
 		name := sequenceName(image.View, s)
 		if name == "safe" {
 			continue
 		}
-		run := runOf(image.View, s)
+		run := newRun(image.View, s)
 		left.add(run.stores)
-		if begins(image.View, s) {
+		if startsFresh(image.View, s) {
 			continue
 		}
 		for other := range images {
 			if other == own {
 				continue
 			}
-			if c := collide(image, left, run, images[other], stores[other]); c != nil {
+			if c := findCollision(image, left, run, images[other], stores[other]); c != nil {
 				c.Sequence = name
 				found[other] = append(found[other], *c)
 			}
@@ -122,48 +138,48 @@ func with(images []Image, own int, stores []places) (list []Collision) {
 	return slices.Concat(found...)
 }
 
-// begins tells whether a sequence begins anew.
-func begins(view *fbs.View, sequence int) bool {
+// startsFresh reports whether a sequence starts from scratch.
+func startsFresh(view *fbs.View, sequence int) bool {
 	return sequence == 0 || sequenceName(view, sequence) == "init"
 }
 
-// Step is a run of sequences of an image, in order, on devices by these names.
+// Step is an execution of sequences of an image, in order, on devices with these names.
 type Step struct {
 	Image
 	Sequences []int
 	Devices   []string
 }
 
-// InOrder gives the collisions of steps that are carried out one after the
-// other: of what a step relies on that earlier ones of its image left, since one
-// of them began anew, with what those of other images between them store.
+// InOrder returns the collisions of steps that are executed one after the other. A step relies on
+// data that earlier steps of its image have stored, back to the last one that starts from scratch.
+// It collides with stores of other images after these.
 func InOrder(steps []Step) (list []Collision) {
 	runs := make([]*run, len(steps))
 	for i, s := range steps {
-		runs[i] = runOf(s.View, s.Sequences...)
+		runs[i] = newRun(s.View, s.Sequences...)
 	}
 	for k := range steps {
-		if !begins(steps[k].View, steps[k].Sequences[0]) {
-			list = append(list, before(steps, runs, k)...)
+		if !startsFresh(steps[k].View, steps[k].Sequences[0]) {
+			list = append(list, collisionsBefore(steps, runs, k)...)
 		}
 	}
 	return list
 }
 
-func before(steps []Step, runs []*run, k int) (list []Collision) {
-	step, left := &steps[k], places{}
+func collisionsBefore(steps []Step, runs []*run, k int) (list []Collision) {
+	step, left := &steps[k], storedSpans{}
 	for i := range steps[:k] {
-		other, stores := &steps[i], places{}
+		other, stores := &steps[i], storedSpans{}
 		switch {
-		case apart(step.Devices, other.Devices):
+		case areDistinct(step.Devices, other.Devices):
 		case other.View == step.View:
-			if begins(other.View, other.Sequences[0]) {
-				left, list = places{}, nil
+			if startsFresh(other.View, other.Sequences[0]) {
+				left, list = storedSpans{}, nil
 			}
 			left.add(runs[i].stores)
 		case len(left) > 0:
 			stores.addShared(runs[i].stores, 0)
-			if c := collide(step.Image, left, runs[k], other.Image, stores); c != nil {
+			if c := findCollision(step.Image, left, runs[k], other.Image, stores); c != nil {
 				c.Sequence = sequenceName(step.View, step.Sequences[len(step.Sequences)-1])
 				list = append(list, *c)
 			}
@@ -172,40 +188,41 @@ func before(steps []Step, runs []*run, k int) (list []Collision) {
 	return list
 }
 
-// places is what is stored to: by space, disjoint spans in order of address.
-type places map[space][]span
+// storedSpans maps spaces to the spans that were stored to, disjoint and sorted by address.
+type storedSpans map[space][]span
 
-// add adds the stores of a run, of bytes that no run before it stored to.
-func (p places) add(stores map[space][]span) {
+// add adds the stores of a run to bytes that no earlier run stored to.
+func (p storedSpans) add(stores map[space][]span) {
 	for s, list := range stores {
 		p.addTo(s, list)
 	}
 }
 
-// addTo adds what disjoint spans have in front of, between and after those that are there.
-func (p places) addTo(s space, list []span) {
+// addTo adds the parts of disjoint spans that do not overlap existing ones.
+func (p storedSpans) addTo(s space, list []span) {
 	always := func(_, _ *span) bool { return true }
 	if fresh := without(list, p[s], always); len(fresh) > 0 {
 		p[s] = earliest(slices.Concat(p[s], fresh))
 	}
 }
 
-// runShift is where an order holds the number of a run, above the order in it.
+// runShift is the position of the number of a run in an order, above the order within the run.
 const runShift = 32
 
-// addShared adds the stores of a run of another image, after those of runs with lower numbers.
-func (p places) addShared(stores map[space][]span, number int) {
+// addShared adds the stores of a run of another image. Runs must be added in ascending order of
+// number.
+func (p storedSpans) addShared(stores map[space][]span, number int) {
 	for s, list := range stores {
 		later := slices.Clone(list)
 		for i := range later {
 			later[i].order = later[i].order>>1 + number<<runShift
 		}
-		p.addTo(s.shared(), later)
+		p.addTo(s.anyDevice(), later)
 	}
 }
 
-// firstOf returns the first command that made one of these stores: of the first run, the one
-// with the lowest address.
+// firstOf returns the command of the earliest of these stores: in the first run, the one with the
+// lowest address.
 func firstOf(list []span) int {
 	return slices.MinFunc(list, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.order>>runShift, b.order>>runShift),
@@ -213,35 +230,38 @@ func firstOf(list []span) int {
 	}).command
 }
 
-// collide gives the first collision of what run y of image a relies on, where
-// earlier ones left something, with what image b stores.
-func collide(a Image, left places, y *run, b Image, stores places) *Collision {
+// findCollision returns the first collision of image a with the stores of image b, or nil. y is a
+// run of a, and left are the stores of earlier runs of a.
+func findCollision(a Image, left storedSpans, y *run, b Image, stores storedSpans) *Collision {
+	if !y.usesDevice {
+		left = nil
+	}
 	for _, s := range slices.SortedFunc(maps.Keys(left), space.compare) {
 		relied := left[s]
-		if s.exact() {
-			relied = without(relied, y.stores[s], y.fresh)
+		if s.hasAddresses() {
+			relied = without(relied, y.stores[s], y.isBeforeWait)
 		}
-		if s.onlyReset(relied) {
+		if s.isOnlyReset(relied) {
 			continue
 		}
-		if c := meet(s, relied, stores); c != nil {
-			c.name(a, b)
-			c.Left = sequenceOf(a.View, c.Command)
+		if c := findOverlap(s, relied, stores); c != nil {
+			c.setNames(a, b)
+			c.StoredBy = sequenceOf(a.View, c.Command)
 			return c
 		}
 	}
-	for _, s := range slices.SortedFunc(maps.Keys(y.found), space.compare) {
-		if c := meet(s, y.found[s], stores); c != nil {
-			c.name(a, b)
+	for _, s := range slices.SortedFunc(maps.Keys(y.loads), space.compare) {
+		if c := findOverlap(s, y.loads[s], stores); c != nil {
+			c.setNames(a, b)
 			return c
 		}
 	}
 	return nil
 }
 
-// meet gives the collision of what is relied on in a space with stores. Where
-// one side may be anywhere on a device, it is there.
-func meet(s space, relied []span, stores places) *Collision {
+// findOverlap returns the collision of relied-on spans in a space with stores, or nil. If the
+// address of either side is unknown, every store to the device collides.
+func findOverlap(s space, relied []span, stores storedSpans) *Collision {
 	if len(relied) == 0 {
 		return nil
 	}
@@ -251,10 +271,11 @@ func meet(s space, relied []span, stores places) *Collision {
 		}
 		c := &Collision{Device: s.deviceText(), Place: s.String(), Command: relied[0].command,
 			OtherCommand: firstOf(stores[other])}
-		if s.kind == anywhere || other.kind == anywhere || s.kind == system && other == s.shared() {
+		if s.kind == kindUnknown || other.kind == kindUnknown ||
+			s.kind == kindSystem && other == s.anyDevice() {
 			return c
 		}
-		if other != s.shared() {
+		if other != s.anyDevice() {
 			continue
 		}
 		note := func(a, b *span) {
@@ -270,14 +291,14 @@ func meet(s space, relied []span, stores places) *Collision {
 	return nil
 }
 
-func (c *Collision) name(a, b Image) {
+func (c *Collision) setNames(a, b Image) {
 	c.Image, c.Other, c.OtherSequence = a.Name, b.Name, sequenceOf(b.View, c.OtherCommand)
 	c.Tensors, c.OtherTensors = tensorsOf(a.View, c.commands), tensorsOf(b.View, c.otherCommands)
-	c.at = lmb.PlaceText(a.View, c.Command)
-	c.otherAt = lmb.PlaceText(b.View, c.OtherCommand)
+	c.position = lmb.PlaceText(a.View, c.Command)
+	c.otherPosition = lmb.PlaceText(b.View, c.OtherCommand)
 }
 
-// tensorsOf returns the names of the tensors that commands copy, each once.
+// tensorsOf returns the names of the tensors that commands copy, without repetitions.
 func tensorsOf(view *fbs.View, commands []int) (names []string) {
 	for _, command := range commands {
 		tensor := tensorOf(view, command)
@@ -302,7 +323,7 @@ func tensorOf(view *fbs.View, command int) int {
 
 func sequenceName(view *fbs.View, index int) string { return view.Name(view.Sequences[index].Name) }
 
-// sequenceOf is the name of the sequence that a command belongs to.
+// sequenceOf returns the name of the sequence that contains a command.
 func sequenceOf(view *fbs.View, command int) string {
 	i, _ := slices.BinarySearchFunc(view.Sequences, command,
 		func(s fbs.Sequence, at int) int { return cmp.Compare(int(s.First+s.Count)-1, at) })

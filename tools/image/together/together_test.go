@@ -37,7 +37,8 @@ const (
 		"window csm bar0 offset 0x1fe80000 size 4KiB\n" +
 		"window csm4 bar4 offset 0x1e80000 size 4KiB\nwindow raw bar0 offset 0 size 1MiB\n" +
 		"window config bar0 offset 0x1fc00000 size 1KiB\n"
-	tile = "  point t tile 1,1 address 0x0\n"
+	tile  = "  point t tile 1,1 address 0x0\n"
+	reset = "  point t tile 1,1 address 0xffb00000\n"
 )
 
 // TestWhatALaterSequenceReliesOnCollides names each rule, with what the other
@@ -47,8 +48,9 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 		{"a region that init stored and frame does not", ivshmem,
 			"init:\n  write.4 m+0x100 1\nframe:\n  write.4 m+0x200 1\n",
 			"main:\n  write.4 m+0x100 2\n",
-			"frame relies on what command 0 of init left there; command 0 of main in b stores " +
-				"there: ivshmem 1af4:1110, BAR 2 0x100 to 0x103"},
+			"sequence frame relies on data that command 0 of init stored; command 0 of main in " +
+				"b stores " +
+				"to the same place: ivshmem 1af4:1110, BAR 2 0x100 to 0x103"},
 		{"another region", ivshmem, "init:\n  write.4 m+0x100 1\nframe:\n  write.4 m+0x200 1\n",
 			"main:\n  write.4 m+0x104 2\n", ""},
 		{"a byte of it", ivshmem,
@@ -63,10 +65,10 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 		{"what frame stores anew behind its first wait", ivshmem,
 			"init:\n  write.4 m+0x100 1\nframe:\n  poll.4 m+0x200 == 1 within 1ms\n" +
 				"  write.4 m+0x100 1\n", "main:\n  write.4 m+0x100 2\n",
-			"frame relies on what command 0 of init"},
+			"sequence frame relies on data that command 0 of init"},
 		{"what frame stores anew behind a delay", ivshmem,
 			"init:\n  write.4 m+0x100 1\nframe:\n  delay 1us\n  write.4 m+0x100 1\n",
-			"main:\n  write.4 m+0x100 2\n", "frame relies on"},
+			"main:\n  write.4 m+0x100 2\n", "sequence frame relies on"},
 		{"a flush is no wait", ivshmem,
 			"init:\n  write.4 m+0x100 1\nframe:\n  flush.4 m+0x100\n  write.4 m+0x100 1\n",
 			"main:\n  write.4 m+0x100 2\n", ""},
@@ -75,21 +77,24 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 			"main:\n  write.8 m+0x100 2\n", "BAR 2 0x100 to 0x103"},
 		{"a register that is a queue", ivshmem,
 			"init:\n  write.4 m+0x100 1\nframe:\n  fill.4 m+0x100 <- 0x1 size 64 fifo\n",
-			"main:\n  write.4 m+0x100 2\n", "frame relies on"},
+			"main:\n  write.4 m+0x100 2\n", "sequence frame relies on"},
 		{"what the frame before left for the next", ivshmem,
 			"init:\n  write.4 m+0x200 1\nframe:\n  poll.4 m+0x300 == 1 within 1ms\n" +
 				"  write.4 m+0x100 1\n", "main:\n  write.4 m+0x100 2\n",
-			"frame relies on what command 1 of frame"},
+			"sequence frame relies on data that command 1 of frame"},
 		{"what frame looks at", ivshmem,
 			"init:\n  write.4 m+0x200 1\nframe:\n  expect.4 m+0x100 == 1\n",
 			"main:\n  write.4 m+0x100 2\n",
-			"command 0 of frame loads what is there; command 0 of main in b stores there"},
+			"command 0 of frame loads data that the sequence did not store; command 0 of main in " +
+				"b stores to the same place"},
 		{"what frame changes", ivshmem,
 			"init:\n  write.4 m+0x200 1\nframe:\n  write.4 m+0x100 1 mask 0xf\n",
-			"main:\n  write.4 m+0x100 2\n", "command 0 of frame loads what is there"},
+			"main:\n  write.4 m+0x100 2\n",
+			"command 0 of frame loads data that the sequence did not store"},
 		{"what frame compares", ivshmem,
 			"init:\n  write.4 m+0x200 1\nframe:\n  compare.4 m+0x100 uint32 == uint32 1\n",
-			"main:\n  write.4 m+0x100 2\n", "command 0 of frame loads what is there"},
+			"main:\n  write.4 m+0x100 2\n",
+			"command 0 of frame loads data that the sequence did not store"},
 		{"what frame looks at once it has stored it", ivshmem,
 			"init:\n  write.4 m+0x200 1\nframe:\n  write.4 m+0x100 1\n  expect.4 m+0x100 == 1\n",
 			"main:\n  write.4 m+0x100 2\n", ""},
@@ -110,7 +115,7 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 			"main:\n  write.4 m+0x300 2\nsafe:\n  write.4 m+0x100 0\n", "command 0 of safe in b"},
 		{"what is called", ivshmem,
 			"init:\n  call load\nframe:\n  write.4 m+0x200 1\nload:\n  write.4 m+0x100 1\n",
-			"main:\n  write.4 m+0x100 2\n", "frame relies on what command 0 of load"},
+			"main:\n  write.4 m+0x100 2\n", "sequence frame relies on data that command 0 of load"},
 		{"host memory", ivshmem, "init:\n  write.4 h+0x100 1\nframe:\n  expect.4 h+0x100 == 1\n",
 			"main:\n  write.4 h+0x100 2\n", ""},
 		{"other devices", ivshmem, "init:\n  write.4 m+0x100 1\nframe:\n  write.4 m+0x200 1\n", "",
@@ -143,10 +148,11 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 		{"what a network without coordinates reaches", wormhole,
 			"init:\n" + tile + "  write.4 t+0x100 1\nframe:\n" + tile + "  write.4 t+0x200 1\n",
 			"main:\n  point t tile 3,3 address 0x0 noc 1\n  write.4 t+0x900 1\n",
-			"command 1 of main in b stores there"},
+			"command 1 of main in b stores to the same place"},
 		{"what an image loads through windows that it does not point", wormhole,
 			"init:\n  write.4 csm+0x100 1\nframe:\n  expect.4 raw+0x900 == 1\n",
-			"main:\n" + tile + "  write.4 t+0x100 2\n", "loads what is there"},
+			"main:\n" + tile + "  write.4 t+0x100 2\n",
+			"loads data that the sequence did not store"},
 		{"configuration of windows", wormhole,
 			"init:\n" + tile + "  write.4 t+0x100 1\nframe:\n  expect.8 config+0x0 == 1\n",
 			"main:\n  point u tile 1,1 address 0x0\n  write.4 u+0x900 2\n", ""},
@@ -160,6 +166,38 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 				"  write.4 t+0x121b0 0x47000\nframe:\n" + tile + "  write.4 t+0x200 1\n",
 			"main:\n  point t tile 1,1 address 0xffb00000\n  write.4 t+0x121b0 0x47800\n",
 			"Tensix tile 1,1 0xffb121b0 to 0xffb121b3"},
+		{"a sequence that only puts cores in reset", wormhole,
+			"init:\n" + tile + "  write.4 t+0x100 1\nstop:\n" + reset + "  expect.4 t+0x121b0 & " +
+				"0x47800 == 0x0\n  write.4 t+0x121b0 0x47800\n" +
+				"  point t tile 1,0 address 0xffb00000\n  write.4 t+0x121b0 0x47800\n",
+			"main:\n" + tile + "  write.4 t+0x100 2\n", ""},
+		{"one that looks at cores that the other puts in reset", wormhole,
+			"init:\n" + tile + "  write.4 t+0x100 1\nstop:\n" + reset + "  expect.4 t+0x121b0 & " +
+				"0x47800 == 0x0\n  write.4 t+0x121b0 0x47800\n",
+			"main:\n" + reset + "  write.4 t+0x121b0 0x47800\n",
+			"command 1 of stop loads data that the sequence did not store"},
+		{"one that starts a core", wormhole,
+			"init:\n" + tile + "  write.4 t+0x100 1\nstop:\n" + reset +
+				"  write.4 t+0x121b0 0x47000\n", "main:\n" + tile + "  write.4 t+0x100 2\n",
+			"sequence stop relies on data that command 1 of init stored"},
+		{"one that stores to a register next to it", wormhole,
+			"init:\n" + tile + "  write.4 t+0x100 1\nstop:\n" + reset +
+				"  write.8 t+0x121b0 0x47800\n", "main:\n" + tile + "  write.4 t+0x100 2\n",
+			"sequence stop relies on data that command 1 of init stored"},
+		{"one that waits for a program, and then puts cores in reset", wormhole,
+			"init:\n" + tile + "  write.4 t+0x100 1\nstop:\n" + tile +
+				"  poll.4 t+0x200 == 1 within 1ms\n" + reset + "  write.4 t+0x121b0 0x47800\n",
+			"main:\n" + tile + "  write.4 t+0x100 2\n",
+			"sequence stop relies on data that command 1 of init stored"},
+		{"one that lets a program run on before that", wormhole,
+			"init:\n" + tile + "  write.4 t+0x100 1\nstop:\n  delay 1us\n" + reset +
+				"  write.4 t+0x121b0 0x47800\n", "main:\n" + tile + "  write.4 t+0x100 2\n",
+			"sequence stop relies on data that command 1 of init stored"},
+		{"one that changes bits of the register", wormhole,
+			"init:\n" + tile + "  write.4 t+0x100 1\nstop:\n" + reset +
+				"  write.4 t+0x121b0 0x800 mask 0x800\n",
+			"main:\n" + tile + "  write.4 t+0x100 2\n",
+			"sequence stop relies on data that command 1 of init stored"},
 		{"the ARC's memory by another BAR", wormhole,
 			"init:\n  write.4 csm+0x100 1\nframe:\n" + tile + "  write.4 t+0x200 1\n",
 			"main:\n  write.4 csm4+0x100 1\n", "the ARC tile"},
@@ -201,9 +239,10 @@ func TestTensorsThatOverlapAreNamed(t *testing.T) {
 			"main:\n  point t tile 0,7 address 0x0\n  copy.8 t+"+address+" <- x[:] bulk\n")
 	}
 	for address, want := range map[string][2]string{
-		"0x1020": {"weights", "0x1020 to 0x103f; weights of a overlaps x of b"},
-		"0x1030": {"weights bias", "0x1030 to 0x103f; weights, bias of a overlaps x of b"},
-		"0x1040": {"bias", "0x1040 to 0x105f; bias of a overlaps x of b"},
+		"0x1020": {"weights", "0x1020 to 0x103f; tensor weights of a overlaps tensor x of b"},
+		"0x1030": {"weights bias", "0x1030 to 0x103f; tensors weights, bias of a overlap tensor " +
+			"x of b"},
+		"0x1040": {"bias", "0x1040 to 0x105f; tensor bias of a overlaps tensor x of b"},
 		"0x1080": {},
 	} {
 		t.Run(address, func(t *testing.T) {

@@ -9,30 +9,30 @@ import (
 	"lightmetal/runtime"
 )
 
-// Options contains the path of the image and the values of all flags. `lmrun -help` explains the
-// flags.
+// Options contains the command line of lmrun: the path of the image and the values of all flags.
+// `lmrun -help` explains the flags.
 type Options struct {
 	Image    string   // path of the image file
 	Devices  []string // names of the devices; empty: use the devices that the image names
 	Sequence string   // name of the sequence that each run executes
 
-	Before, After   string    // values of -before and of -after; empty: no sequence
-	Inputs, Outputs []Binding // values of -input and of -output
+	SequenceBefore, SequenceAfter string    // sequences before the first and after the last run
+	Inputs, Outputs               []Binding // values of -input and of -output
 
-	Loop     uint64 // number of runs; 0: run without end (-loop forever)
-	Deadline int64  // time limit of each run, in nanoseconds; 0: -deadline is not given
-	Longest  int64  // limit for the worst-case time of each sequence, in nanoseconds
-	Watchdog string // DEVICE or DEVICE=SECONDS; empty: no watchdog
-	Faults   string // path of the file in which lmrun records a failure; empty: no file
-	KeyFile  string // path of a file of public keys; empty: do not check signatures
-	AtLeast  uint32 // lowest version that a signed image may have; 0: any
-	Window   int    // number of the hardware TLB window; runtime.AnyTLBWindow: -window is not given
+	RunCount      uint64 // value of -loop: number of runs; 0: run without end
+	DeadlineNs    int64  // value of -deadline: time limit of each run; 0: no limit
+	MaxSequenceNs int64  // value of -longest: limit for the worst-case time of each sequence
+	MinVersion    uint32 // value of -at-least: lowest allowed version of a signed image; 0: any
 
-	VersionCounter string // path of the file that -version-counter names; empty: no file
+	Watchdog           string // value of -watchdog: DEVICE or DEVICE=SECONDS; empty: no watchdog
+	FaultFile          string // value of -faults: file in which lmrun records a failure
+	KeyFile            string // value of -key: file of public keys; empty: check no signature
+	VersionCounterFile string // value of -version-counter: file that contains a version
+	FirstTLBWindow     int    // value of -window; runtime.AnyTLBWindow: -window is not given
 
-	Seal, Lock, Check   bool // true: the flag of this name is given
-	JSON, Help, Version bool // true: the flag of this name is given
-	Supervised          bool // -supervised is given: report how long lmrun can take to end
+	Seal, LockMemory, CheckOnly        bool // true: -seal, -lock or -check is given
+	PrintJSON, PrintHelp, PrintVersion bool // true: -json, -help or -version is given
+	ReportLongestStopTime              bool // true: -supervised is given
 }
 
 // Binding connects a tensor with a file, a pipe or a ring. It contains the value NAME=FILE of one
@@ -48,14 +48,14 @@ func CommandLine() []string {
 	return all[min(1, len(all)):]
 }
 
-// Parse parses the arguments of a command line. The arguments must not contain the name of the
-// program. If Parse returns an error, the returned options contain only the flags before the faulty
-// argument. The field JSON is an exception: it is true if -json is anywhere on the command line, so
-// that the caller knows whether to print the error as JSON.
+// Parse parses the arguments of a command line, without the name of the program. After an error,
+// the returned options contain the flags before the faulty argument. PrintJSON is true if -json is
+// anywhere on the command line, so that the caller can print the error as JSON.
 func Parse(args []string) (Options, error) {
-	o := Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnyTLBWindow}
+	o := Options{Sequence: "main", RunCount: 1, MaxSequenceNs: 3600e9}
+	o.FirstTLBWindow = runtime.AnyTLBWindow
 	for _, word := range args {
-		o.JSON = o.JSON || word == "-json" || word == "--json"
+		o.PrintJSON = o.PrintJSON || word == "-json" || word == "--json"
 	}
 	for len(args) > 0 {
 		word := args[0]
@@ -80,7 +80,7 @@ func Parse(args []string) (Options, error) {
 			return o, err
 		}
 	}
-	if o.Image == "" && !o.Help && !o.Version {
+	if o.Image == "" && !o.PrintHelp && !o.PrintVersion {
 		return o, UsageError("no image given; lmrun -help shows the usage")
 	}
 	return o, nil
@@ -99,13 +99,13 @@ type flagOption[T any] struct {
 func (o *Options) SetSwitch(name string) (exists bool) {
 	switches := [...]flagOption[bool]{
 		{"seal", &o.Seal},
-		{"lock", &o.Lock},
-		{"check", &o.Check},
-		{"json", &o.JSON},
-		{"help", &o.Help},
-		{"h", &o.Help},
-		{"version", &o.Version},
-		{"supervised", &o.Supervised},
+		{"lock", &o.LockMemory},
+		{"check", &o.CheckOnly},
+		{"json", &o.PrintJSON},
+		{"help", &o.PrintHelp},
+		{"h", &o.PrintHelp},
+		{"version", &o.PrintVersion},
+		{"supervised", &o.ReportLongestStopTime},
 	}
 	for _, flag := range switches {
 		if flag.name == name {
@@ -125,12 +125,12 @@ func (o *Options) SetValue(name, value string) error {
 	}
 	texts := [...]flagOption[string]{
 		{"sequence", &o.Sequence},
-		{"before", &o.Before},
-		{"after", &o.After},
+		{"before", &o.SequenceBefore},
+		{"after", &o.SequenceAfter},
 		{"watchdog", &o.Watchdog},
-		{"faults", &o.Faults},
+		{"faults", &o.FaultFile},
 		{"key", &o.KeyFile},
-		{"version-counter", &o.VersionCounter},
+		{"version-counter", &o.VersionCounterFile},
 	}
 	for _, flag := range texts {
 		if flag.name == name {
@@ -150,23 +150,23 @@ func (o *Options) SetValue(name, value string) error {
 		if n == 0 && value != "forever" {
 			return UsageError("-loop takes `forever` or a number of at least 1, not " + value)
 		}
-		o.Loop = n
+		o.RunCount = n
 	case "at-least":
 		n, _ := hal.ParseNumber(value, 10, 1<<32-1)
 		if n == 0 {
 			return UsageError("-at-least takes a version (1 to 4294967295), not " + value)
 		}
-		o.AtLeast = uint32(n)
+		o.MinVersion = uint32(n)
 	case "deadline":
-		return setDuration(&o.Deadline, name, value, 3600e9)
+		return setDuration(&o.DeadlineNs, name, value, 3600e9)
 	case "longest":
-		return setDuration(&o.Longest, name, value, 1<<62)
+		return setDuration(&o.MaxSequenceNs, name, value, 1<<62)
 	case "window":
-		n, ok := hal.ParseNumber(value, 10, 1<<16-1)
+		n, ok := hal.ParseNumber(value, 10, 1<<16-2)
 		if !ok {
 			return UsageError("-window takes a TLB window's number (0 to 65534), not " + value)
 		}
-		o.Window = int(n)
+		o.FirstTLBWindow = int(n)
 	default:
 		return UsageError("unknown flag -" + name + "; lmrun -help lists the flags")
 	}
@@ -188,10 +188,10 @@ func appendBinding(list *[]Binding, flag, value string) error {
 	return nil
 }
 
-// setDuration parses value as a time, and stores the time in *optionNs, in nanoseconds. It returns
-// an error if the time is longer than maxNs nanoseconds. The error text names a limit of 1 h, which
-// is the limit of -deadline. For -longest, maxNs is so large that no time exceeds it. The parameter
-// `flag` is the name of the flag, for the error text.
+// setDuration parses value as a time, and stores the time in *optionNs, in nanoseconds. The
+// parameter `flag` is the name of the flag, for error texts. If the time is longer than maxNs
+// nanoseconds, setDuration returns an error that says "at most 1h". This error occurs only for
+// -deadline, whose maxNs is 1h. For -longest, maxNs is the longest time that ParseDuration returns.
 func setDuration(optionNs *int64, flag, value string, maxNs int64) error {
 	ns := ParseDuration(value)
 	syntax := " takes a time such as 500us, 20ms, 5s or 1h, not "

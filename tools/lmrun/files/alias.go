@@ -8,11 +8,10 @@ import (
 
 // This file rejects outputs that would overwrite an input or each other.
 
-// RejectAliases returns an error if an output is the same file as an input or as another output. It
-// also finds files that have several paths because of links. Callers must call RejectAliases before
-// they open the outputs. A character device or a pipe is allowed as an input and an output at the
-// same time, and as several outputs. In `inputs`, the path "-" is standard input. In `outputs`,
-// this path is standard output.
+// RejectAliases returns an error if an output is the same file as an input or as another output,
+// even under another path because of links. Pipes and character devices are exempt. The path "-" is
+// standard input in `inputs`, and standard output in `outputs`. Callers must call RejectAliases
+// before they open the outputs.
 func RejectAliases(outputs []string, inputs ...string) error {
 	for i, path := range outputs {
 		output, ok := identityOf(path)
@@ -22,7 +21,7 @@ func RejectAliases(outputs []string, inputs ...string) error {
 		for _, input := range inputs {
 			file := input
 			if input == "-" {
-				// Standard input can be a regular file. Use a path that stat(2) resolves to that
+				// Standard input can be a regular file. Use a path with which stat(2) finds the
 				// file.
 				file = "/dev/stdin"
 			}
@@ -65,9 +64,8 @@ type fileIdentity struct {
 }
 
 // identityOf returns the identity of the file at path. The result `ok` is false if the file has a
-// type that RejectAliases does not compare, such as a pipe or a character device. The result `ok`
-// is also false if the directory of the file cannot be opened, for example because the directory
-// does not exist.
+// type that RejectAliases does not compare, such as a pipe or a character device, or if the
+// directory of the file cannot be opened.
 func identityOf(path string) (identity fileIdentity, ok bool) {
 	if IsStdout(path) {
 		return fileIdentity{name: "-"}, true

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func write(path, text string) error { return Write(path, []byte(text), 0o666, Replace) }
+func write(path, text string) error { return Write(path, []byte(text), 0o666, OpenToReplace) }
 
 // only fails unless a dir holds exactly these files.
 func only(t *testing.T, dir, want string) {
@@ -147,8 +147,8 @@ func TestDevicesAndPipesAreWrittenInPlace(t *testing.T) {
 	}
 }
 
-// TestOutputStaysInItsDirectory changes a link or a directory in the path after Replace, and
-// checks that Commit and Discard still work in the directory that Replace has opened.
+// TestOutputStaysInItsDirectory changes a link or a directory in the path after OpenToReplace, and
+// checks that Commit and Discard still work in the directory that OpenToReplace has opened.
 func TestOutputStaysInItsDirectory(t *testing.T) {
 	for _, commit := range []bool{true, false} {
 		dir := t.TempDir()
@@ -157,7 +157,7 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := Replace(dir+"/b/link", 0o600)
+		f, err := OpenToReplace(dir+"/b/link", 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 	}
 }
 
-// TestFileWithOtherOwnershipIsNotReplaced puts another file at the path after Replace. Commit
+// TestFileWithOtherOwnershipIsNotReplaced puts another file at the path after OpenToReplace. Commit
 // replaces that file only if it has the same owner and mode as the first file.
 func TestFileWithOtherOwnershipIsNotReplaced(t *testing.T) {
 	for _, test := range []struct {
@@ -204,7 +204,7 @@ func TestFileWithOtherOwnershipIsNotReplaced(t *testing.T) {
 				}
 			}
 			make("/f", test.first)
-			f, err := Replace(dir+"/f", 0o644)
+			f, err := OpenToReplace(dir+"/f", 0o644)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -329,7 +329,7 @@ func TestPathsBelowProcAreReplacedCompletely(t *testing.T) {
 	}
 }
 
-// allowed runs the instructions of SealRules for a system call, as seccomp does.
+// allowed runs the instructions of PrepareSeal for a system call, as seccomp does.
 func allowed(program []unix.SockFilter, number uintptr, args [6]uintptr) bool {
 	words := []uint32{uint32(number), 0, 0, 0} // struct seccomp_data
 	for _, arg := range args {
@@ -352,13 +352,13 @@ func allowed(program []unix.SockFilter, number uintptr, args [6]uintptr) bool {
 // TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput changes each argument of the allowed system
 // calls.
 func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
-	f, err := Replace(t.TempDir()+"/f", 0o600)
+	f, err := OpenToReplace(t.TempDir()+"/f", 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := Outputs{f}.SealRules()
-	dir, temp := uintptr(f.dirFD), nameAddress(f.names)
-	name := nameAddress(f.names[f.finalNameOffset:])
+	program := Outputs{f}.PrepareSeal()
+	dir, temp := uintptr(f.dirFD), nameAddress(f.tempAndFinalName)
+	name := nameAddress(f.tempAndFinalName[f.finalNameOffset:])
 	for _, call := range [][]uintptr{
 		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name},
 		{unix.SYS_UNLINKAT, dir, temp, 0},
@@ -408,7 +408,7 @@ func TestFailureLeavesNoTemporaryFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, begin := range map[string]func(string, uint32) (*Output, error){
-		"Replace": Replace, "Create": Create} {
+		"OpenToReplace": OpenToReplace, "Create": Create} {
 		t.Run(name, func(t *testing.T) {
 			path := dir + "/f"
 			if name == "Create" {
@@ -451,7 +451,7 @@ func TestDiscardAfterFailedReplaceClosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(first)
-	f, err := Replace(t.TempDir()+"/none/", 0o600)
+	f, err := OpenToReplace(t.TempDir()+"/none/", 0o600)
 	if hal.CodeOf(err) != hal.IO {
 		t.Fatalf("a dir to write to: %v", err)
 	}

@@ -14,13 +14,13 @@ import (
 // removes the permissions that are in the umask.
 func Create(path string, mode uint32) (*Output, error) {
 	f := &Output{Path: path, Fd: -1}
-	dirFD, name, err := openDir(unix.AT_FDCWD, path)
+	dirFD, name, err := openParent(unix.AT_FDCWD, path)
 	f.dirFD = dirFD
 	if err == nil {
 		f.Fd, err = openAt(dirFD, name, createNewFlags, mode)
 	}
 	if err == nil {
-		f.names = []byte(name + "\x00")
+		f.tempAndFinalName = []byte(name + "\x00")
 		return f, nil
 	}
 	f.Discard()
@@ -32,8 +32,8 @@ func Create(path string, mode uint32) (*Output, error) {
 }
 
 // Write writes data to the file at path and commits the file. The parameter `open` is the function
-// that opens the file: Replace, to replace a file that exists, or Create, to return an error if the
-// file exists.
+// OpenToReplace or Create. With OpenToReplace, Write replaces an existing file. With Create, Write
+// returns an error if the file exists.
 func Write(path string, data []byte, mode uint32,
 	open func(path string, mode uint32) (*Output, error)) error {
 	f, err := open(path, mode)
@@ -55,6 +55,6 @@ func (f *Output) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Commit syncs the file to the disk. If the file was opened by Replace, Commit then renames the
-// file to its final name.
+// Commit syncs the file to the disk. If the file was opened by OpenToReplace, Commit then renames
+// the file to its final name.
 func (f *Output) Commit() error { return Outputs{f}.Commit() }

@@ -33,9 +33,9 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 // openStdio returns a new file descriptor for standard input (number 0) or standard output
 // (number 1).
 //
-// If the file is a stream, and the kernel permits it, openStdio opens the stream again. The new
-// descriptor then has flags of its own. Therefore O_NONBLOCK on the new descriptor does not affect
-// other processes that share the stream, such as the shell. In all other cases openStdio
+// If the file is a stream, openStdio opens the stream again through /proc, so that the caller can
+// set O_NONBLOCK on the new descriptor without an effect on other processes that share the stream,
+// such as the shell. If the kernel does not permit this, or for a regular file, openStdio
 // duplicates the descriptor.
 func openStdio(fdNumber, flags int) (fd int, err error) {
 	var status unix.Stat_t
@@ -58,9 +58,9 @@ func openStdio(fdNumber, flags int) (fd int, err error) {
 // isStdoutClosed reports whether the program was started with standard output closed. The parameter
 // `stdout` is the status of file descriptor 1.
 //
-// If descriptor 1 is closed at the start, Go opens /dev/null as descriptor 1, for reading and
-// writing. After a redirection `>/dev/null`, which is allowed, descriptor 1 is open for writing
-// only. Therefore the access mode distinguishes the two cases.
+// If descriptor 1 is closed at the start of the program, Go's runtime opens /dev/null as descriptor
+// 1 for reading and writing. In contrast, a shell that redirects standard output to /dev/null opens
+// it only for writing. isStdoutClosed distinguishes the two cases by the access mode.
 func isStdoutClosed(stdout *unix.Stat_t) bool {
 	const nullDevice = 1<<8 | 3 // device number of /dev/null: major 1, minor 3
 	if stdout.Rdev != nullDevice {
@@ -96,7 +96,7 @@ func EnsureSpareFDs(count int) error {
 	for range count {
 		fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 		if err != nil {
-			return hal.FileFault("no spare file descriptors", err)
+			return hal.FileFault("no spare file descriptors (ulimit -n)", err)
 		}
 		defer unix.Close(fd)
 	}

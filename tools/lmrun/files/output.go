@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file writes outputs. It writes and syncs a temporary file, and then exchanges the name of
-// the temporary file with the name of the file to replace (RENAME_EXCHANGE). If there is no file to
-// replace, it renames the temporary file. It writes to pipes and devices in place.
+// This file writes outputs. To replace a file, it writes and syncs a temporary file, exchanges the
+// names of the two files (RENAME_EXCHANGE), and removes the old file. If there is no old file, it
+// renames the temporary file. It writes to pipes and devices in place.
 
 // Output is an output file that is being written. For every Output, the caller must call Commit,
-// Discard or both. lmrun calls Commit and Discard after runtime.Replay.Freeze. From then on, Go
-// must not start threads, which it may do during a system call of which its scheduler knows.
-// Therefore these methods make raw system calls.
+// Discard or both. Commit and Discard make raw system calls, because lmrun calls them after
+// runtime.Replay.Freeze: during other system calls, Go's scheduler could start a thread, which is
+// forbidden after Freeze.
 type Output struct {
 	Path     string // path of the output, for error messages
 	Fd       int    // file descriptor to which the caller writes the data
@@ -26,38 +26,38 @@ type Output struct {
 	// Therefore other processes cannot redirect the rename to another directory by changing links
 	// or renaming directories.
 	dirFD int
-	// names contains the base name of the temporary file, a zero byte, the final base name, and a
-	// zero byte. If Create opened the output, names contains only the base name of the new file and
-	// a zero byte. If there is no file that Discard must remove, names is nil. Replace makes this
-	// memory read-only, because the rules of SealRules compare only the address of a name: the text
-	// at that address must not change.
-	names           []byte
-	finalNameOffset int  // offset in `names` of the name to rename to; 0: no renaming
-	isSealed        bool // SealRules was called: Discard must not close file descriptors
-	// expectedOwnership is the ownership that the file to replace had when the output was opened.
-	// If there was no such file, expectedOwnership is the ownership of the temporary file. Commit
-	// fails if it would replace a file with another ownership.
-	expectedOwnership ownership
-	// replacedStatus is the buffer into which the kernel writes the status of the replaced file
-	// during Commit. It has the size of unix.Stat_t. The buffer is a field, so that its address is
-	// known when SealRules creates the instructions that allow this system call.
+	// tempAndFinalName contains two base names, each followed by a zero byte: the name of the
+	// temporary file, which Discard removes, and the final name. For an output of Create, it
+	// contains only the name of the new file. It is nil if Discard must not remove a file. The
+	// memory is read-only, so that the names cannot change: a seccomp filter (PrepareSeal) compares
+	// only their addresses.
+	tempAndFinalName []byte
+	finalNameOffset  int  // offset of the final name in tempAndFinalName; 0: do not rename
+	isSealed         bool // PrepareSeal was called: Discard must not close file descriptors
+	// expectedOwnerAndMode has the owner and mode that the file to replace had when the output was
+	// opened. If there was no such file, it has the owner and mode of the temporary file. Commit
+	// fails if it would replace a file with another owner or mode.
+	expectedOwnerAndMode ownerAndMode
+	// replacedStatus is a buffer of the size of unix.Stat_t. During Commit, the kernel writes the
+	// status of the replaced file to it. The buffer is a field, because PrepareSeal needs its
+	// address for the rule that allows this system call.
 	replacedStatus [unsafe.Sizeof(unix.Stat_t{}) / 8]uint64
 }
 
-// ownership contains the mode and owner of a file. A new file receives the ownership of the file
-// that it replaces.
-type ownership struct{ mode, uid, gid uint32 }
+// ownerAndMode contains the mode and owner of a file. A new file receives the mode and owner of the
+// file that it replaces.
+type ownerAndMode struct{ mode, uid, gid uint32 }
 
-// ownershipOf returns the ownership of a file with the given status.
-func ownershipOf(status *unix.Stat_t) ownership {
-	return ownership{status.Mode, status.Uid, status.Gid}
+// ownerAndModeOf returns the owner and mode of a file with the given status.
+func ownerAndModeOf(status *unix.Stat_t) ownerAndMode {
+	return ownerAndMode{status.Mode, status.Uid, status.Gid}
 }
 
-// Replace opens an output. When the caller calls Commit, the output replaces the file at path. If
-// no file exists at path, the new file has the permissions in mode without those in the umask. If
-// path is a pipe or a device, the Output writes to the pipe or device in place. If path is a FIFO,
-// Replace waits until another process has opened the FIFO for reading.
-func Replace(path string, mode uint32) (*Output, error) {
+// OpenToReplace opens an output. When the caller calls Commit, the output replaces the file at
+// path. If no file exists at path, the new file has the permissions in mode without those in the
+// umask. If path is a pipe or a device, the Output writes to the pipe or device in place. If path
+// is a FIFO, OpenToReplace waits until another process has opened the FIFO for reading.
+func OpenToReplace(path string, mode uint32) (*Output, error) {
 	f := &Output{Path: path, Fd: -1, dirFD: -1}
 	var status unix.Stat_t
 	err := unix.Stat(path, &status)
@@ -98,11 +98,10 @@ func fileChangedError(path string) error {
 	return hal.NewFault(hal.IO, reason)
 }
 
-// createTemp creates the temporary file, in the same directory as the file at f.Path. The temporary
-// file receives the owner and mode of the file at f.Path, which it will replace. If no file exists
-// at f.Path, the temporary file receives the permissions in mode without those in the umask. The
-// parameter `existing` is the status that stat(2) has returned for f.Path, or the zero value if no
-// file exists.
+// createTemp creates the temporary file in the directory of the file at f.Path. The parameter
+// `existing` is the status of the file at f.Path from stat(2); it is zero if no such file exists.
+// If the file at f.Path exists, createTemp copies its owner and mode to the temporary file.
+// Otherwise the temporary file receives the permissions in mode without those in the umask.
 func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	var status unix.Stat_t
 	dirFD, name, err := followLinks(f.Path, &status)
@@ -110,8 +109,8 @@ func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	// Check that followLinks has found the same file as stat(2). The two files can differ for a
-	// link in /proc/self/fd, because the text of such a link is not always the path of the file.
+	// Check that followLinks has found the same file as stat(2). For a link in /proc/self/fd, the
+	// two can differ: the text of such a link is not always the path of the file.
 	if existing.Dev != status.Dev || existing.Ino != status.Ino {
 		return fileChangedError(f.Path)
 	}
@@ -119,7 +118,7 @@ func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	names, err := mapNames(temp, name)
+	names, err := copyNamesToReadOnlyMemory(temp, name)
 	if err != nil {
 		return err
 	}
@@ -131,40 +130,42 @@ func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	f.names, f.finalNameOffset = names, len(temp)+1
+	f.tempAndFinalName, f.finalNameOffset = names, len(temp)+1
 	if replaces {
 		// Set the owner before the mode, because a change of the owner can clear bits of the mode.
-		// Ignore an error of fchown, because only root may change the owner. If fchown fails, the
-		// new file belongs to the current user.
+		// Only root may change the owner. If fchown fails, the new file belongs to the current
+		// user.
 		_ = unix.Fchown(f.Fd, int(status.Uid), int(status.Gid))
 		err = unix.Fchmod(f.Fd, status.Mode&0o777)
 	} else {
 		err = unix.Fstat(f.Fd, &status)
 	}
-	f.expectedOwnership = ownershipOf(&status)
+	f.expectedOwnerAndMode = ownerAndModeOf(&status)
 	return err
 }
 
 // tempName returns the base name of the temporary file for an output with the given base name.
 // The returned name contains random digits, so that other processes cannot guess it.
 func tempName(name string) (string, error) {
-	// The temporary name contains at most the first nameMax bytes of name. Linux limits a base name
-	// to 255 bytes. The other 55 bytes are for the dots, digits and suffix.
-	const nameMax = 200
+	// The temporary name contains at most the first maxNameBytes bytes of name. Linux limits a base
+	// name to 255 bytes. The other 55 bytes are for the dots, digits and suffix.
+	const maxNameBytes = 200
 	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return "", err
 	}
-	temp := "." + name[:min(len(name), nameMax)] + "."
+	temp := "." + name[:min(len(name), maxNameBytes)] + "."
 	for _, b := range random {
 		temp += strconv.FormatUint(uint64(b), 16)
 	}
 	return temp + ".part", nil
 }
 
-// mapNames maps memory and writes these bytes to it: temp, a zero byte, name, and a zero byte. It
-// makes the memory read-only and returns it.
-func mapNames(temp, name string) ([]byte, error) {
+// copyNamesToReadOnlyMemory maps memory and writes these bytes to it: temp, a zero byte, name, and
+// a zero byte. It then makes the memory read-only and returns the memory. The filter of a sealed
+// process allows a rename only of names at these addresses; read-only memory keeps the names as
+// they are.
+func copyNamesToReadOnlyMemory(temp, name string) ([]byte, error) {
 	const writable, private = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
 	names, err := hal.Mmap(-1, 0, len(temp)+len(name)+2, writable, private)
 	if err != nil {
@@ -208,21 +209,20 @@ func (f *Output) syncToDisk() error {
 // opened. It allocates memory only for an error, because lmrun calls it after
 // runtime.Replay.Freeze.
 func (f *Output) renameToFinal() error {
-	if f.finalNameOffset == 0 { // the file has its final name already, or is a pipe or a device
+	if f.finalNameOffset == 0 { // nothing to rename: f is a pipe, a device or an output of Create
 		return f.closeFDs()
 	}
-	// Exchange the names of the two files first and check the replaced file afterwards. The
-	// replaced file then has the random temporary name, which other processes do not know.
-	// Therefore no process can replace it between the check and the removal.
-	errno := f.renameAt(unix.RENAME_EXCHANGE)
+	// Exchange the names of the two files before removeReplacedFile checks the replaced file. After
+	// the exchange, the replaced file has the random temporary name, which other processes do not
+	// know. Therefore no process can change the file between the check and the removal.
+	errno := f.renameTemp(unix.RENAME_EXCHANGE)
 	if errno == 0 {
-		return f.removeOldFile()
+		return f.removeReplacedFile()
 	}
-	// ENOENT means that no file has the final name. Then rename the temporary file. The flag
-	// RENAME_NOREPLACE makes this call fail if another process has created a file with the final
-	// name in the meantime.
+	// If no file has the final name (ENOENT), rename the temporary file. With RENAME_NOREPLACE, the
+	// call fails if another process has just created a file with the final name.
 	if errno == unix.ENOENT {
-		errno = f.renameAt(unix.RENAME_NOREPLACE)
+		errno = f.renameTemp(unix.RENAME_NOREPLACE)
 	}
 	switch errno {
 	case 0:
@@ -230,70 +230,71 @@ func (f *Output) renameToFinal() error {
 	case unix.EEXIST:
 		return fileChangedError(f.Path)
 	}
-	// For any other error, assume that the file system cannot exchange names. Check the file to
-	// replace, and then rename the temporary file over it. A change by another process between
-	// these two system calls is not noticed.
-	if f.ownershipChanged(f.names[f.finalNameOffset:]) {
+	// After any other error, assume that the file system cannot exchange names. Check the file to
+	// replace, and then rename the temporary file over it. If another process changes the file
+	// between these two system calls, the change is lost.
+	if f.ownerOrModeChanged(f.tempAndFinalName[f.finalNameOffset:]) {
 		return fileChangedError(f.Path)
 	}
-	if errno = f.renameAt(0); errno != 0 {
+	if errno = f.renameTemp(0); errno != 0 {
 		return hal.FileFault(f.Path, errno)
 	}
 	return f.closeFDs()
 }
 
-// removeOldFile checks and removes the replaced file after the names have been exchanged. At this
-// time the replaced file has the temporary name. If the owner or mode of the replaced file has
-// changed, removeOldFile exchanges the names back and returns an error.
-func (f *Output) removeOldFile() error {
-	if !f.ownershipChanged(f.names) {
+// removeReplacedFile checks and removes the replaced file after the names have been exchanged. At
+// this time the replaced file has the temporary name. If the owner or mode of the replaced file has
+// changed, removeReplacedFile exchanges the names back and returns an error.
+func (f *Output) removeReplacedFile() error {
+	if !f.ownerOrModeChanged(f.tempAndFinalName) {
 		f.Discard() // removes the file with the temporary name, which is the replaced file
 		return nil
 	}
-	if f.renameAt(unix.RENAME_EXCHANGE) != 0 {
-		// The exchange fails if another process has renamed or removed the new file. Give the
-		// replaced file its final name again, unless another file has this name.
-		f.renameAt(unix.RENAME_NOREPLACE)
-		f.names = nil // Discard must not remove the replaced file
+	if f.renameTemp(unix.RENAME_EXCHANGE) != 0 {
+		// Another process has renamed or removed the new file. Give the replaced file its final
+		// name again, unless another file has this name.
+		f.renameTemp(unix.RENAME_NOREPLACE)
+		f.tempAndFinalName = nil // so that Discard does not remove the replaced file
 	}
 	return fileChangedError(f.Path)
 }
 
-// ownershipChanged reports whether the owner or mode of a file differs from f.expectedOwnership.
-// The parameter `name` is the base name of the file in the directory f.dirFD. ownershipChanged
-// returns false if it cannot read the status of the file.
-func (f *Output) ownershipChanged(name []byte) bool {
+// ownerOrModeChanged reports whether the owner or mode of a file differs from
+// f.expectedOwnerAndMode. The parameter `name` is the base name of the file in the directory
+// f.dirFD. ownerOrModeChanged returns false if it cannot read the status of the file.
+func (f *Output) ownerOrModeChanged(name []byte) bool {
 	_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT,
 		uintptr(f.dirFD), nameAddress(name), f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
 	status := (*unix.Stat_t)(unsafe.Pointer(&f.replacedStatus))
-	return errno == 0 && ownershipOf(status) != f.expectedOwnership
+	return errno == 0 && ownerAndModeOf(status) != f.expectedOwnerAndMode
 }
 
-// renameAt renames the temporary file to its final name. The parameter `flags` contains flags of
-// renameat2(2). With RENAME_EXCHANGE, renameAt exchanges the two names.
-func (f *Output) renameAt(flags uintptr) unix.Errno {
+// renameTemp renames the temporary file to its final name. The parameter `flags` contains flags of
+// renameat2(2). With RENAME_EXCHANGE, renameTemp exchanges the two names.
+func (f *Output) renameTemp(flags uintptr) unix.Errno {
 	dirFD := uintptr(f.dirFD)
+	temp, final := f.tempAndFinalName, f.tempAndFinalName[f.finalNameOffset:]
 	_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT2,
-		dirFD, nameAddress(f.names), dirFD, nameAddress(f.names[f.finalNameOffset:]), flags, 0)
+		dirFD, nameAddress(temp), dirFD, nameAddress(final), flags, 0)
 	return errno
 }
 
-// closeFDs closes the file descriptors of an output without removing a file. The caller must call
-// closeFDs only if there is no temporary file, or no temporary file any more.
+// closeFDs closes the file descriptors of an output, and removes no file. The caller must call it
+// only when no temporary file exists.
 func (f *Output) closeFDs() error {
-	f.names = nil
+	f.tempAndFinalName = nil
 	f.Discard()
 	return nil
 }
 
 // Discard closes the file descriptors. If the output was not committed, Discard also removes the
-// temporary file, or the file that Create has created. It cannot undo data that were written to a
-// pipe or a device. After a call of SealRules, Discard does not close the file descriptors, because
-// a seccomp filter can forbid closing.
+// temporary file, or the file that Create has created. Data that were written to a pipe or a device
+// stay written. After a call of PrepareSeal, Discard does not close the file descriptors, because
+// the seccomp filter may forbid closing.
 func (f *Output) Discard() {
-	if f.names != nil {
-		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dirFD), nameAddress(f.names), 0)
-		f.names = nil
+	if temp := f.tempAndFinalName; temp != nil {
+		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dirFD), nameAddress(temp), 0)
+		f.tempAndFinalName = nil
 	}
 	for _, fd := range [...]*int{&f.Fd, &f.dirFD} {
 		if *fd >= 0 && !f.isSealed {
@@ -306,7 +307,9 @@ func (f *Output) Discard() {
 // nameAddress returns the address of the first byte of name.
 func nameAddress(name []byte) uintptr { return uintptr(unsafe.Pointer(&name[0])) }
 
-// statusAddress returns the address of the field f.replacedStatus.
+// statusAddress returns the address of f.replacedStatus, for the system call that reads the status
+// of a file. PrepareSeal also needs this address: in a sealed process, the seccomp filter allows
+// the system call only with this address.
 func (f *Output) statusAddress() uintptr { return uintptr(unsafe.Pointer(&f.replacedStatus)) }
 
 // Outputs is a list of outputs. It has methods that commit or discard all outputs of the list.

@@ -8,28 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file finds where to write an output. It follows symbolic links from the output's path, opens
-// the directory that contains the final file, and returns the base name of that file.
+// This file finds the directory and the base name of an output. It follows all symbolic links in
+// the path of the output.
 
-// followLinks finds the file that path names. If this file is a symbolic link, followLinks
-// continues with the path in the link, until it finds a file that is not a link. This is the final
-// file. followLinks returns a file descriptor of the directory that contains the final file, and
-// the base name of the final file. It stores the status of the final file in *status, unless the
-// final file does not exist.
+// followLinks follows the symbolic links from path to a file that is not a link. It returns a file
+// descriptor of the directory that contains this file, and the base name of the file. If the file
+// exists, followLinks stores its status in *status.
 func followLinks(path string, status *unix.Stat_t) (dirFD int, name string, err error) {
-	const linksMax = 40 // Linux, too, follows at most 40 symbolic links in one path
+	const maxLinks = 40 // Linux, too, follows at most 40 symbolic links in one path
 	var target [unix.PathMax]byte
 	baseFD := unix.AT_FDCWD
-	for range linksMax {
+	for range maxLinks {
 		// Open the directory. The file descriptor refers to this directory even if another
 		// process renames it later.
-		dirFD, name, err = openDir(baseFD, path)
+		dirFD, name, err = openParent(baseFD, path)
 		closeDir(baseFD)
 		if err != nil {
 			return -1, "", err
 		}
-		// Try to read the file as a symbolic link. EINVAL means that the file is not a link. It is
-		// then the final file.
+		// Try to read the file as a symbolic link. EINVAL means that the file is not a link.
 		n, err := unix.Readlinkat(dirFD, name, target[:])
 		if err == unix.EINVAL {
 			err = unix.Fstatat(dirFD, name, status, unix.AT_SYMLINK_NOFOLLOW)
@@ -46,10 +43,10 @@ func followLinks(path string, status *unix.Stat_t) (dirFD int, name string, err 
 	return baseFD, "", unix.ELOOP
 }
 
-// openDir splits path after the last slash into the path of a directory and a base name. It opens
-// the directory. A relative path begins at the directory with the file descriptor baseFD. openDir
-// returns the file descriptor of the opened directory, and the base name.
-func openDir(baseFD int, path string) (dirFD int, name string, err error) {
+// openParent splits path after the last slash into the path of a directory and a base name. It
+// opens the directory. A relative path begins at the directory with the file descriptor baseFD.
+// openParent returns the file descriptor of the opened directory, and the base name.
+func openParent(baseFD int, path string) (dirFD int, name string, err error) {
 	slash := strings.LastIndexByte(path, '/') + 1
 	if name = path[slash:]; name == "" {
 		return -1, "", unix.EISDIR

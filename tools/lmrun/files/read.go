@@ -10,10 +10,9 @@ import (
 
 // This file reads complete files, up to a maximum size.
 
-// OpenWithoutWaiting opens the file at path for reading. It does not wait: if path is a FIFO that
-// no process has open for writing, OpenWithoutWaiting returns at once, and a read from the FIFO
-// reports the end of the file. As in OpenInput, the result `stream` is true for a pipe, a socket or
-// a character device.
+// OpenWithoutWaiting opens the file at path for reading. In contrast to OpenInput, it does not wait
+// for the writer of a FIFO. If the FIFO has no writer, the caller reads the end of the file. The
+// result `stream` is true for a pipe, a socket or a character device.
 func OpenWithoutWaiting(path string) (fd int, stream bool, err error) {
 	if fd, stream, err = OpenInput(path, unix.O_NONBLOCK); err != nil {
 		return -1, false, err
@@ -21,12 +20,12 @@ func OpenWithoutWaiting(path string) (fd int, stream bool, err error) {
 	return fd, stream, hal.FileFault(path, unix.SetNonblock(fd, false))
 }
 
-// streamBytesMax is the largest number of bytes that Read accepts from a stream. Without a limit,
+// maxStreamBytes is the largest number of bytes that Read accepts from a stream. Without a limit,
 // an endless stream, such as /dev/zero, would fill the memory.
-const streamBytesMax = 64 << 20
+const maxStreamBytes = 64 << 20
 
 // Read returns the content of the file at path. It returns an error if the file has more than
-// maxBytes bytes, or if the file is a stream and has more than streamBytesMax bytes. If path is a
+// maxBytes bytes, or if the file is a stream and has more than maxStreamBytes bytes. If path is a
 // FIFO that no process has open for writing, Read returns an error and does not wait.
 func Read(path string, maxBytes int) ([]byte, error) {
 	fd, stream, err := OpenWithoutWaiting(path)
@@ -39,7 +38,7 @@ func Read(path string, maxBytes int) ([]byte, error) {
 		return nil, hal.FileFault(path, err)
 	}
 	if stream {
-		maxBytes = min(maxBytes, streamBytesMax)
+		maxBytes = min(maxBytes, maxStreamBytes)
 	}
 	tooLarge := hal.NewFault(hal.Usage, path+" is larger than the limit of "+
 		strconv.Itoa(maxBytes)+" bytes; name a smaller file")

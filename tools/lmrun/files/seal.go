@@ -6,20 +6,22 @@ import "golang.org/x/sys/unix"
 // process is sealed after a call of runtime.Seal, which installs a seccomp filter. The filter
 // forbids most system calls.
 
-// SealRules returns seccomp instructions that allow the system calls of Commit and Discard. The
-// instructions allow fsync(2) with any file descriptor. They allow a sealed process to read the
-// status of a file, to rename a file and to remove a file only with the directories and names of
-// the outputs in the list. After a call of SealRules, Commit and Discard do not close file
-// descriptors, because runtime.Seal forbids closing.
+// PrepareSeal prepares the outputs for runtime.Seal. It returns seccomp instructions that allow the
+// system calls of Commit and Discard:
+//   - fsync(2) with any file descriptor,
+//   - reading the status of a file, renaming a file and removing a file, but only with the
+//     directories and names of the outputs in the list.
 //
-// A seccomp filter can compare only the address of a name, and not the name itself. Therefore the
-// rest of the filter must forbid mapping memory and changing the protection of memory. Otherwise
-// the process could store another name at the same address. The filter also compares only the
-// number of a file descriptor. Therefore the rest of the filter must forbid opening and closing
-// files. Otherwise the same number could later refer to another directory.
+// For all other system calls, the filter continues after these instructions. After a call of
+// PrepareSeal, Commit and Discard do not close file descriptors, because runtime.Seal forbids
+// closing.
 //
-// For all other system calls, the filter continues after the instructions that SealRules returns.
-func (list Outputs) SealRules() []unix.SockFilter {
+// A seccomp filter can compare the address of a name, but not the text at this address. Therefore
+// the rest of the filter must forbid mapping memory and changing its protection, so that the text
+// stays the same. The filter can compare the number of a file descriptor, but not its file.
+// Therefore the rest of the filter must forbid opening and closing files, so that each number keeps
+// its file.
+func (list Outputs) PrepareSeal() []unix.SockFilter {
 	program := appendAllow(nil, unix.SYS_FSYNC)
 	for _, f := range list {
 		f.isSealed = true
@@ -27,7 +29,8 @@ func (list Outputs) SealRules() []unix.SockFilter {
 			continue
 		}
 		dir, status := uintptr(f.dirFD), f.statusAddress()
-		temp, name := nameAddress(f.names), nameAddress(f.names[f.finalNameOffset:])
+		temp := nameAddress(f.tempAndFinalName)
+		name := nameAddress(f.tempAndFinalName[f.finalNameOffset:])
 		program = appendAllow(program, unix.SYS_NEWFSTATAT, dir, name, status)
 		program = appendAllow(program, unix.SYS_NEWFSTATAT, dir, temp, status)
 		program = appendAllow(program, unix.SYS_RENAMEAT2, dir, temp, dir, name)
@@ -51,8 +54,8 @@ func appendAllow(program []unix.SockFilter, syscall uint32, args ...uintptr) []u
 	// of 32 bits. Each comparison has two instructions: one loads a value, and the other compares
 	// the value. The last instruction allows the call.
 	//
-	// left is the number of instructions between the current comparison and the last instruction.
-	// If a comparison fails, the filter skips these instructions and the last one.
+	// If a comparison fails, the filter skips all remaining instructions. `left` is the number of
+	// instructions between the current comparison and the last instruction.
 	left := 4 * len(args)
 	requireEqual := func(offset int, value uint32) {
 		load := unix.SockFilter{

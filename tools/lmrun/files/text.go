@@ -8,10 +8,9 @@ import (
 
 // This file escapes text for terminals and JSON.
 
-// EscapeControls returns text in which every control character except line feed and tab is replaced
-// by \uXXXX. In a JSON string, this escape stands for the character. Therefore the meaning of JSON
-// text does not change. Bytes that are not valid UTF-8 are replaced by \xXX. The function
-// fbs.IsControl defines which characters are control characters.
+// EscapeControls replaces every control character (see fbs.IsControl) except line feed and tab by
+// \uXXXX. JSON text keeps its meaning, because \uXXXX in a JSON string stands for the character.
+// EscapeControls replaces bytes that are not valid UTF-8 by \xXX.
 func EscapeControls(text []byte) []byte {
 	for _, b := range text {
 		if (b < ' ' || b >= 0x7f) && b != '\n' && b != '\t' {

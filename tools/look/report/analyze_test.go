@@ -74,7 +74,7 @@ func TestBytesByWindowAreThoseOfTheCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := counted(image)
-		r := Analyze(verify(t, file), Whole, nil)
+		r := Analyze(verify(t, file), WholeFile, nil)
 		var windows, opcodes, spaces Traffic
 		for i, w := range r.Windows {
 			if w.Traffic != want[i] {
@@ -223,7 +223,7 @@ func pollLoads(view *fbs.View) map[mock.Access]uint64 {
 
 func TestCallsCountAsOftenAsTheyAreMade(t *testing.T) {
 	view := verify(t, assemble(t, multicast))
-	whole, main := Analyze(view, Whole, nil), Analyze(view, 0, nil)
+	whole, main := Analyze(view, WholeFile, nil), Analyze(view, 0, nil)
 	if whole.Opcodes[0].Count != 1 || main.Windows[0].Written-whole.Windows[0].Written != 12 {
 		t.Errorf("whole %+v, main %+v", whole.Windows[0], main.Windows[0])
 	}
@@ -238,8 +238,9 @@ func TestCallsCountAsOftenAsTheyAreMade(t *testing.T) {
 
 func TestNumbersDoNotRunOver(t *testing.T) {
 	const big = math.MaxUint64
-	if sum(big, 1) != big || sum(1, 2) != 3 || times(big, 2) != big || times(3, 4) != 12 ||
-		times(1<<33, 1<<33) != big {
+	if cappedSum(big, 1) != big || cappedSum(1, 2) != 3 ||
+		cappedProduct(big, 2) != big || cappedProduct(3, 4) != 12 ||
+		cappedProduct(1<<33, 1<<33) != big {
 		t.Error("sum or times")
 	}
 }
@@ -247,7 +248,7 @@ func TestNumbersDoNotRunOver(t *testing.T) {
 func TestReportAsTextAndJSON(t *testing.T) {
 	for _, name := range []string{"wh.twoop.lmb", "edu-factorial.lmb"} {
 		file := read(t, name)
-		r := Analyze(verify(t, file), Whole, nil)
+		r := Analyze(verify(t, file), WholeFile, nil)
 		r.Image, r.ID, r.Bytes = name, ImageID(file), uint64(len(file))
 		var text bytes.Buffer
 		if err := r.Write(&text); err != nil {
@@ -264,7 +265,7 @@ func TestReportAsTextAndJSON(t *testing.T) {
 
 func TestProgressIsTold(t *testing.T) {
 	calls, last := 0, -1
-	Analyze(verify(t, large(t, 3*progressEvery)), Whole, func(done int) {
+	Analyze(verify(t, large(t, 3*progressInterval)), WholeFile, func(done int) {
 		calls++
 		if done <= last {
 			t.Errorf("%d after %d", done, last)
@@ -309,7 +310,7 @@ func TestRangesHoldEveryByte(t *testing.T) {
 			t.Fatalf("round %d: %d ranges of at most %d, %d bytes of %d, %d not covered", round,
 				len(s.list), count, bytes, written, len(touched))
 		}
-		if s.closed == 0 && len(s.list) == count+1 {
+		if s.mergedGaps == 0 && len(s.list) == count+1 {
 			t.Fatalf("round %d: gaps closed and not counted", round)
 		}
 	}
@@ -317,19 +318,19 @@ func TestRangesHoldEveryByte(t *testing.T) {
 
 func TestManyRangesStayFew(t *testing.T) {
 	var s rangeSet
-	for i := range uint64(10 * rangesHeld) {
+	for i := range uint64(10 * rangesKeptMax) {
 		s.add(i*2654435761%(1<<32)*16, i*2654435761%(1<<32)*16+3, Traffic{Read: 4})
-		if len(s.list) > rangesHeld {
+		if len(s.list) > rangesKeptMax {
 			t.Fatalf("%d ranges", len(s.list))
 		}
 	}
-	s.compact(rangesShown)
+	s.compact(rangesReportedMax)
 	total := uint64(0)
 	for i := range s.list {
 		total += s.list[i].Read
 	}
-	if total != 40*rangesHeld || s.closed == 0 || len(s.list) > rangesShown {
-		t.Errorf("%d bytes in %d ranges, %d gaps closed", total, len(s.list), s.closed)
+	if total != 40*rangesKeptMax || s.mergedGaps == 0 || len(s.list) > rangesReportedMax {
+		t.Errorf("%d bytes in %d ranges, %d gaps closed", total, len(s.list), s.mergedGaps)
 	}
 }
 
@@ -349,7 +350,7 @@ main:
   write.4 c+0x0 1
   write.4 c+0x4 1
   copy.4 c+0x8 <- uint32 1 2 3 fifo
-`)), Whole, nil)
+`)), WholeFile, nil)
 	want := []struct{ name, area string }{
 		{"BAR 0", "ARC CSM"}, {"DRAM tile 0,0", "DRAM"}, {"Tensix tile 1,1", "soft reset"},
 		{"ARC tile 0,10", "RESET_UNIT_ARC_MISC_CNTL"},
@@ -380,7 +381,7 @@ func TestNumbersForPeople(t *testing.T) {
 		lmb.TimeText(1_000_000_000): "1 s", lmb.TimeText(90_000_000_000): "90 s",
 		lmb.WaitText(1_000_000): "1 s", countText(0): "0", countText(1234567): "1,234,567",
 		countText(999): "999", shareText(1, 3): "33.3 %", shareText(1, 0): "",
-		plain("a\x1b[2J\n\u202e"):    "a\ufffd[2J\ufffd\ufffd",
+		sanitize("a\x1b[2J\n\u202e"): "a\ufffd[2J\ufffd\ufffd",
 		lmb.WaitText(math.MaxUint64): "longer than 9223372037 s", shortBytes(3290): "3.21K",
 		shortBytes(256): "256", shortBytes(math.MaxUint64): "16E",
 		lmb.ShapeText([]uint32{16, 8}): "16x8", lmb.ShapeText(nil): "scalar",
@@ -392,7 +393,7 @@ func TestNumbersForPeople(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if long := plain(string(bytes.Repeat([]byte("ä"), 200))); len(long) != 254 {
+	if long := sanitize(string(bytes.Repeat([]byte("ä"), 200))); len(long) != 254 {
 		t.Errorf("%d bytes", len(long))
 	}
 }
@@ -406,7 +407,7 @@ func TestCountsAreThoseOfTheVerifier(t *testing.T) {
 		for i := range view.Sequences {
 			constants[i] = constantUs(view, i)
 		}
-		for i, s := range Counts(view) {
+		for i, s := range SequenceCounts(view) {
 			if got := s.Loads + s.Stores + s.WaitUs + constants[i]; got != view.WorstCaseUs[i] {
 				t.Errorf("%s: %s makes %d loads and %d stores and waits %d us: %d us in all, the "+
 					"verifier has %d",
@@ -443,8 +444,8 @@ func TestHostMemoryIsNoTrafficOfDevices(t *testing.T) {
 		"window h host size 4KiB\n"
 	body := "main:\n  call fill\n  call fill\n  write.4 r+0x4 1\n  expect.4 r+0x4 == 0xfffffffe\n" +
 		"fill:\n  fill.8 h+0x0 <- 0x1 size 64\n  expect.4 h+0x0 == 0x1\n  write.4 r+0x8 5\n"
-	s := Counts(verify(t, assemble(t, head+body)))[0]
-	if s.Host != 2*(64+4) || s.Traffic != (Traffic{Written: 12, Read: 4}) || s.Commands != 4 ||
+	s := SequenceCounts(verify(t, assemble(t, head+body)))[0]
+	if s.HostBytes != 2*(64+4) || s.Traffic != (Traffic{Written: 12, Read: 4}) || s.Commands != 4 ||
 		s.Executed != 10 || s.Loads != 3 || s.Stores != 19 {
 		t.Errorf("%+v", s)
 	}
@@ -480,7 +481,7 @@ func TestMoreRectanglesThanSpacesCountOnTheirTiles(t *testing.T) {
 			want[[2]int{x, y}] = 4 * uint64(holding-1)
 		}
 	}
-	r := Analyze(verify(t, assemble(t, text.String())), Whole, nil)
+	r := Analyze(verify(t, assemble(t, text.String())), WholeFile, nil)
 	if count <= spacesMax || len(r.Spaces) != spacesMax+1 || len(r.Tiles) != len(want) {
 		t.Fatalf("%d rectangles, %d spaces, %d tiles", count, len(r.Spaces), len(r.Tiles))
 	}

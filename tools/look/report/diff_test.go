@@ -26,17 +26,18 @@ func TestDiffSaysWhatDiffers(t *testing.T) {
 		{"", "", "the images do the same"},
 		{"bar0 1MiB", "bar0 2MiB", "device 0: A has edu 1234:11e8, BAR 0 1 MiB"},
 		{"window r ", "window s ", "window 0: A has r: BAR 0"},
-		{"uint32 1 2\nmain", "uint32 1 3\nmain", "tensor n: its data differ from byte 4 on"},
+		{"uint32 1 2\nmain", "uint32 1 3\nmain", "tensor n: the data differ from byte 4 on"},
 		{"uint32[2]", "int32[2]", "tensor 0: A has n input uint32[2], data; B has n input int32"},
 		{"r+0x4 2\n", "r+0x4 3\n",
-			"sequence main differs in 1 command, 0 of them in payload alone, from command 1 on\n"},
+			"sequence main differs in 1 command, of which the first is command 1\n"},
 		{"1 2 3 fifo", "1 2 4 fifo",
-			"sequence main differs in 1 command, 1 of them in payload alone, from command 2 on\n"},
+			"sequence main differs in 1 command, of which the first is command 2; in 1 of them, " +
+				"only the payload differs\n"},
 		{"mark \"m\"", "mark \"x\"", "- mark \"m\"\n"},
 		{"  write.4 r+0x4 2\n", "",
-			"differs in 1 command, 0 of them in payload alone, from command 1 on; " +
+			"differs in 1 command, of which the first is command 1; " +
 				"A has 4 commands, B has 3"},
-		{"  mark \"m\"\n", "", "sequence main: the commands are equal, the marks differ\n\n" +
+		{"  mark \"m\"\n", "", "sequence main: the commands are equal, but the marks differ\n\n" +
 			"first difference: main, command 3\n"},
 		{"  mark \"m\"\n  copy.4 r+0x8 <- n[0:4]\n", "", "+ (the sequence ends)"},
 		{"safe:", "unsafe:", "sequence unsafe is in B only: 1 command\n"},
@@ -87,8 +88,8 @@ func TestDiffNamesAddressesOfTheRecordedProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		named := strings.Contains(out.String(), "probably addresses in the recorded program")
-		if d.Sequence[0].Pointers != c.want || named != (c.want > 0) {
-			t.Errorf("%d, want %d: %s", d.Sequence[0].Pointers, c.want, out.String())
+		if d.Sequences[0].Pointers != c.want || named != (c.want > 0) {
+			t.Errorf("%d, want %d: %s", d.Sequences[0].Pointers, c.want, out.String())
 		}
 	}
 }
@@ -101,8 +102,8 @@ func TestDiffShowsTheFirstDifferenceInItsPlace(t *testing.T) {
 	d := Diff(a, b)
 	f := d.First
 	if f == nil || f.Command != 7 || len(f.Before) != contextLines || len(f.A) != 3 ||
-		f.B[0] != "write.4 r+0x4 0x9" || d.Sequence[0].Changed != 1 ||
-		len(d.Sequence[0].Windows) != 0 {
-		t.Errorf("%+v %+v", f, d.Sequence)
+		f.B[0] != "write.4 r+0x4 0x9" || d.Sequences[0].Changed != 1 ||
+		len(d.Sequences[0].Windows) != 0 {
+		t.Errorf("%+v %+v", f, d.Sequences)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// GoldenResultOf returns what a profile keeps of a comparison with golden data.
+// GoldenResultOf returns the part of a comparison with golden data that a profile contains.
 func GoldenResultOf(c *lmb.Comparison) GoldenResult {
 	result := GoldenResult{Output: c.Output, Elements: uint64(c.Elements), Differ: uint64(c.Differ)}
 	if !c.Matches {
@@ -15,7 +15,7 @@ func GoldenResultOf(c *lmb.Comparison) GoldenResult {
 	return result
 }
 
-// text says in a few words how the output compared.
+// text returns the result of the comparison in a few words.
 func (g *GoldenResult) text() string {
 	count := fmt.Sprintf("%s of %s differ", countText(g.Differ), countText(g.Elements))
 	switch {
@@ -29,9 +29,9 @@ func (g *GoldenResult) text() string {
 	return count
 }
 
-// goldenText returns the cell of a tensor in the column of golden data: empty without a profile
-// and for tensors without golden data.
-func (p *Profile) goldenText(x *Used) string {
+// goldenText returns the text for a tensor in the column of golden data. It is empty without a
+// profile, and for a tensor without golden data.
+func (p *Profile) goldenText(x *TensorUse) string {
 	if p == nil || x.Role != "output" || !x.HasData {
 		return ""
 	}

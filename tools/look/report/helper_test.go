@@ -145,7 +145,7 @@ func large(t testing.TB, count int) []byte {
 		Devices: []lmb.Device{{Board: wormhole.Name, Vendor: wormhole.Vendor,
 			Device: wormhole.Device, Bars: [6]uint64{0: 512 << 20}}},
 		Windows: []lmb.Window{{Name: "w", Window: fbs.Window{Kind: gen.WindowKindTlb,
-			Slot: fbs.NoSlot, Size: 1 << 20}}},
+			Slot: fbs.AnySlot, Size: 1 << 20}}},
 		Sequences: []lmb.Sequence{main, {Name: "callee", Commands: []lmb.Command{
 			{Command: fbs.Command{Opcode: gen.OpcodeDelay, Amount: 3}},
 		}}},

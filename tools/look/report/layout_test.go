@@ -54,7 +54,7 @@ func examplePage(t *testing.T, name string, file []byte) []byte {
 			Command: result.Command, Got: result.Got, Want: result.Want, Mask: result.Mask,
 			Element: result.ElementIndex, Ns: p.MostNs}
 		if result.SafeRan {
-			failure.Safe = result.SafeCode.Error()
+			failure.Safe = result.SafeSequenceCode.Error()
 		}
 		for _, s := range p.Timeline[rowCommands] {
 			if s.Command == uint32(result.Command) {
@@ -71,10 +71,10 @@ func examplePage(t *testing.T, name string, file []byte) []byte {
 			p.Golden = append(p.Golden, GoldenResultOf(c))
 		}
 	}
-	r := Analyze(view, Whole, nil)
+	r := Analyze(view, WholeFile, nil)
 	r.Image = name
 	var out bytes.Buffer
-	if err := r.WritePage(&out, p, Made{Program: "lm 0.1", Time: made.Time}); err != nil {
+	if err := r.WritePage(&out, p, Generator{Program: "lm 0.1", Time: made.Time}); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()

@@ -29,7 +29,7 @@ func TestSequencesStandInTheOrderOfTheImage(t *testing.T) {
 	for _, s := range p.Sequences {
 		names = append(names, s.Name)
 	}
-	for _, s := range Analyze(view, Whole, nil).Sequences {
+	for _, s := range Analyze(view, WholeFile, nil).Sequences {
 		want = append(want, s.Name)
 	}
 	if !slices.Equal(names, []string{"zeta", "alpha", "main"}) || !slices.Equal(names, want) {
@@ -43,18 +43,19 @@ func TestLongestRunAndSlowestCommandsAreFound(t *testing.T) {
 	view := verify(t, assemble(t,
 		"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow bar0 bar0 size 1MiB\n\nmain:\n"+
 			"  write.4 bar0+0x4 1\n  write.4 bar0+0x4 2\n  write.4 bar0+0x4 3\n"))
-	var d decoder
+	var d profileBuilder
 	d.init(view)
 	p := &Profile{}
 	for _, at := range [][]int64{{0, 1, 3, 8, 8}, {100, 109, 110, 112, 112},
 		{200, 201, 203, 207, 207}, {300, 302, 312, 312, 312}} {
-		d.run(p, []uint32{0, 1, 2, 3}, at, true)
+		d.addRun(p, []uint32{0, 1, 2, 3}, at, true)
 	}
-	d.finish(p)
-	if p.Runs != 4 || p.TotalNs != 8+12+7+12 || p.LeastNs != 7 || p.MostNs != 12 || p.Shown != 2 ||
-		tookOf(p.Timeline) != 12 || p.Timeline[rowCommands][0].Ns != 9 {
+	d.finishProfile(p)
+	if p.Runs != 4 || p.TotalNs != 8+12+7+12 || p.LeastNs != 7 || p.MostNs != 12 ||
+		p.ShownRun != 2 || timelineNs(p.Timeline) != 12 ||
+		p.Timeline[rowCommands][0].Ns != 9 {
 		t.Errorf("%d runs of %d ns, %d to %d, run %d shown, %+v", p.Runs, p.TotalNs, p.LeastNs,
-			p.MostNs, p.Shown, p.Timeline)
+			p.MostNs, p.ShownRun, p.Timeline)
 	}
 	var slow [][2]int64
 	for _, c := range p.Slowest {

@@ -28,22 +28,22 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"script": func() template.JS { return template.JS(pageScript) },
 }).Parse(pageText))
 
-// Made says which program makes a page, and when.
-type Made struct {
+// Generator names the program that makes a page, and the time.
+type Generator struct {
 	Program string
 	Time    time.Time
 }
 
-// page is what the template shows. All names in it have gone through plain.
+// page is the data for the template page.html. All names in it were changed by sanitize.
 type page struct {
 	Title    string
 	Subtitle []string
 	Made     string
 	Failure  *failureBanner // nil: no run failed
-	Figures  []figure
+	Figures  []keyFigure
 	Sections []section
 	Timeline *timelinePicture
-	Times    []pageTable // of the profile
+	Times    []pageTable // tables of the profile
 	Clock    []string
 	Map      *mapPicture
 	Grids    []*gridPicture
@@ -55,14 +55,14 @@ type page struct {
 // section is an entry of the page's list of contents.
 type section struct{ ID, Title string }
 
-// figure is a highlighted number.
-type figure struct{ Label, Value, Note string }
+// keyFigure is a highlighted number.
+type keyFigure struct{ Label, Value, Note string }
 
-// WritePage writes the report as one self-contained page: well-formed XHTML
-// that asks for nothing from a network. profile may be nil.
-func (r *Report) WritePage(w io.Writer, profile *Profile, made Made) error {
-	p := page{Title: plain(r.Image), Subtitle: r.subtitle(), Made: made.text(),
-		Figures: r.figures(profile), Map: r.mapPicture(), Grids: r.gridPictures(),
+// WritePage writes the report as one self-contained page: well-formed XHTML that loads nothing from
+// a network. profile may be nil.
+func (r *Report) WritePage(w io.Writer, profile *Profile, generator Generator) error {
+	p := page{Title: sanitize(r.Image), Subtitle: r.subtitle(), Made: generator.text(),
+		Figures: r.keyFigures(profile), Map: r.mapPicture(), Grids: r.gridPictures(),
 		Listing: r.listing(profile)}
 	failed := -1
 	if r.failedCommand(profile) != nil {
@@ -77,7 +77,7 @@ func (r *Report) WritePage(w io.Writer, profile *Profile, made Made) error {
 			p.Notes = append(p.Notes, p.Timeline.Notes...)
 		}
 		if profile.Failed != nil {
-			p.Failure = r.banner(profile, p.Listing)
+			p.Failure = r.failureBanner(profile, p.Listing)
 		}
 	}
 	p.Notes = append(p.Notes, p.Map.Notes...)
@@ -89,17 +89,17 @@ func (r *Report) WritePage(w io.Writer, profile *Profile, made Made) error {
 func (r *Report) subtitle() []string {
 	list := []string{"For " + r.devicesText()}
 	if r.Origin != "" {
-		list = append(list, "Made by "+plain(r.Origin))
+		list = append(list, "Made by "+sanitize(r.Origin))
 	}
-	return append(list, "Counted: "+plain(r.Counted)+"; a poll counts as one load")
+	return append(list, "Counted: "+sanitize(r.Counted)+"; a poll counts as one load")
 }
 
-func (m Made) text() string {
+func (m Generator) text() string {
 	const day = "2 January 2006, 15:04 UTC"
-	return fmt.Sprintf("%s on %s", plain(m.Program), m.Time.UTC().Format(day))
+	return fmt.Sprintf("%s on %s", sanitize(m.Program), m.Time.UTC().Format(day))
 }
 
-// contents lists the sections that the page has.
+// contents returns the sections that the page has.
 func (p *page) contents() (list []section) {
 	for _, s := range []struct {
 		section
@@ -119,19 +119,19 @@ func (p *page) contents() (list []section) {
 	return list
 }
 
-func (r *Report) figures(profile *Profile) []figure {
+func (r *Report) keyFigures(profile *Profile) []keyFigure {
 	var commands uint64
 	var all Traffic
 	for i := range r.Opcodes {
-		commands = sum(commands, r.Opcodes[i].Count)
+		commands = cappedSum(commands, r.Opcodes[i].Count)
 		all.add(r.Opcodes[i].Traffic, 1)
 	}
-	list := []figure{
+	list := []keyFigure{
 		{"commands", countText(commands), fmt.Sprintf("in %d sequences", len(r.Sequences))},
-		{"bytes in", lmb.SizeText(all.Written), "host to device"},
-		{"bytes out", lmb.SizeText(all.Read), "device to host"},
+		{"bytes written", lmb.SizeText(all.Written), "host to device"},
+		{"bytes read", lmb.SizeText(all.Read), "device to host"},
 		{"compared", lmb.SizeText(all.Compared), "with golden data"},
-		{"waits at most", lmb.WaitText(r.wait()), "in one run"},
+		{"waits at most", lmb.WaitText(r.longestWaitUs()), "in one run"},
 	}
 	if len(r.Sequences) == 1 {
 		list[0].Note = "in 1 sequence"
@@ -140,52 +140,53 @@ func (r *Report) figures(profile *Profile) []figure {
 		list = slices.Delete(list, 3, 4)
 	}
 	if profile != nil {
-		list = append(profile.figures(), list...)
+		list = append(profile.keyFigures(), list...)
 	}
 	return list
 }
 
-func (p *Profile) figures() (list []figure) {
-	took := figure{"device time", lmb.TimeText(p.MostNs), "of one run on " + plain(p.Device)}
-	if whole := p.whole(); whole > 1 {
-		took.Note = fmt.Sprintf("longest of %d runs on %s", whole, plain(p.Device))
+func (p *Profile) keyFigures() (list []keyFigure) {
+	took := keyFigure{"device time", lmb.TimeText(p.MostNs), "of one run on " + sanitize(p.Device)}
+	if whole := p.completedRuns(); whole > 1 {
+		took.Note = fmt.Sprintf("longest of %d runs on %s", whole, sanitize(p.Device))
 	}
 	if p.Virtual {
 		took.Label = "virtual time"
 	}
-	if p.whole() > 0 {
+	if p.completedRuns() > 0 {
 		list = append(list, took)
 	}
 	return list
 }
 
-// wait is the longest that what is counted can wait in one run.
-func (r *Report) wait() (us uint64) {
+// longestWaitUs returns the longest time, in microseconds, that a run of a counted sequence can
+// wait.
+func (r *Report) longestWaitUs() (us uint64) {
 	for i := range r.Sequences {
-		if r.of < 0 || r.of == i {
+		if r.countedSequence < 0 || r.countedSequence == i {
 			us = max(us, r.Sequences[i].WaitUs)
 		}
 	}
 	return us
 }
 
-// trafficPart is one kind of traffic; its class is its colour on the page.
+// trafficPart is one kind of traffic. Class is the name of the kind, and the CSS class of its
+// colour.
 type trafficPart struct {
-	Class, word string
-	Bytes       uint64
+	Class string
+	Bytes uint64
 }
 
 func (t *Traffic) parts() []trafficPart {
-	all := []trafficPart{{"written", "in", t.Written}, {"read", "out", t.Read},
-		{"compared", "compared", t.Compared}}
+	all := []trafficPart{{"written", t.Written}, {"read", t.Read}, {"compared", t.Compared}}
 	return slices.DeleteFunc(all, func(p trafficPart) bool { return p.Bytes == 0 })
 }
 
-// text is "2.2 KiB in, 1 KiB out".
+// text returns a text such as "2.2 KiB written, 1 KiB read".
 func (t *Traffic) text() string {
 	var words []string
 	for _, part := range t.parts() {
-		words = append(words, lmb.SizeText(part.Bytes)+" "+part.word)
+		words = append(words, lmb.SizeText(part.Bytes)+" "+part.Class)
 	}
 	return strings.Join(words, ", ")
 }

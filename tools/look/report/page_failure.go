@@ -10,30 +10,30 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// failureBanner is the top of the page of a failed run.
+// failureBanner describes a failed run, at the top of the page.
 type failureBanner struct {
 	Title   string
-	Place   string // of the command, empty: the run ended, and its outputs are wrong
-	Link    string // to its line
-	Command string // as a listing has it
+	Place   string // where the run failed, such as "main, command 3"
+	Link    string // address of the failed command's line on the page; empty: none
+	Command string // text of the failed command, in the form of a listing
 	Facts   []fact
 	Reason  string // the message of lm replay
 }
 
-// fact is a name and a value; Code is a value in the words of a listing.
+// fact is a name and a value. If Code is true, the page shows the value in the font of code.
 type fact struct {
 	Name, Value string
 	Code        bool
 }
 
-// banner describes the failure of a profile's last run.
-func (r *Report) banner(p *Profile, listing *pageListing) *failureBanner {
+// failureBanner describes the failure of a profile's last run.
+func (r *Report) failureBanner(p *Profile, listing *pageListing) *failureBanner {
 	f := p.Failed
-	b := &failureBanner{Title: "The run failed: " + plain(f.Code), Reason: plain(f.Reason)}
-	sequence := plain(p.Sequence)
+	b := &failureBanner{Title: "The run failed: " + sanitize(f.Code), Reason: sanitize(f.Reason)}
+	sequence := sanitize(p.Sequence)
 	if command := r.failedCommand(p); command != nil {
 		index := int(f.Command)
-		name, number := r.placeOf(index)
+		name, number := r.commandPosition(index)
 		sequence = name
 		b.Place = fmt.Sprintf("%s, command %d", name, number)
 		b.Link = listing.commandLink(uint32(index))
@@ -44,7 +44,7 @@ func (r *Report) banner(p *Profile, listing *pageListing) *failureBanner {
 	}
 	for i := range p.Golden {
 		if g := &p.Golden[i]; g.Differ > 0 || g.Reason != "" {
-			b.Facts = append(b.Facts, fact{Name: "output " + plain(g.Output), Value: g.text()})
+			b.Facts = append(b.Facts, fact{Name: "output " + sanitize(g.Output), Value: g.text()})
 		}
 	}
 	run := sequence
@@ -52,7 +52,7 @@ func (r *Report) banner(p *Profile, listing *pageListing) *failureBanner {
 		run += fmt.Sprintf(", run %s", countText(uint64(p.Runs)))
 	}
 	b.Facts = append(b.Facts, fact{Name: "sequence", Value: run},
-		fact{Name: "time until then", Value: lmb.TimeText(f.Ns) + p.virtualText()},
+		fact{Name: "time until the failure", Value: lmb.TimeText(f.Ns) + p.virtualText()},
 		fact{Name: "sequence safe", Value: r.safeText(f)})
 	return b
 }
@@ -76,18 +76,20 @@ func (r *Report) failedCommand(p *Profile) *fbs.Command {
 	return nil
 }
 
-// placeOf returns the sequence of a command and its number there.
-func (r *Report) placeOf(index int) (sequence string, number int) {
+// commandPosition returns the sequence that contains a command, and the number of the command in
+// it.
+func (r *Report) commandPosition(index int) (sequence string, number int) {
 	for i := range r.view.Sequences {
 		s := &r.view.Sequences[i]
 		if number := index - int(s.First); number >= 0 && number < int(s.Count) {
-			return plain(r.view.Name(s.Name)), number
+			return sanitize(r.view.Name(s.Name)), number
 		}
 	}
 	return "", 0
 }
 
-// comparison returns what the failed command loaded and wanted, empty if it compares nothing.
+// comparison returns what the failed command loaded and wanted. It returns nil if the command
+// compares nothing.
 func (f *Failure) comparison(c *fbs.Command) (facts []fact) {
 	if f.Mask == 0 {
 		return nil
@@ -107,7 +109,7 @@ func (f *Failure) comparison(c *fbs.Command) (facts []fact) {
 	}
 	if c.Opcode == gen.OpcodeCompare {
 		facts = append(facts, fact{"element", countText(f.Element), false})
-	} else if !isWholeMask(f.Mask, c.Width) {
+	} else if !isFullMask(f.Mask, c.Width) {
 		facts = append(facts, fact{"mask", hex(f.Mask), true})
 	}
 	if differ := (f.Got ^ f.Want) & f.Mask; equal && differ != 0 {
@@ -116,8 +118,8 @@ func (f *Failure) comparison(c *fbs.Command) (facts []fact) {
 	return facts
 }
 
-// isWholeMask reports whether a mask has all bits of an access of width bytes.
-func isWholeMask(mask uint64, width uint8) bool {
+// isFullMask reports whether a mask has all bits of an access of width bytes.
+func isFullMask(mask uint64, width uint8) bool {
 	return mask == ^uint64(0)>>(64-8*min(max(uint(width), 1), 8))
 }
 
@@ -140,13 +142,13 @@ func bitsText(n uint64) string {
 	return strings.Join(list, ", ")
 }
 
-// safeText says whether the sequence safe ran, and how it ended.
+// safeText returns whether the sequence safe ran, and how it ended.
 func (r *Report) safeText(f *Failure) string {
 	switch {
 	case f.Safe != "":
-		return "ran: " + plain(f.Safe)
+		return "ran: " + sanitize(f.Safe)
 	case r.view.SequenceByName("safe") < 0:
-		return "the image has none"
+		return "the image has no sequence safe"
 	}
 	return "did not run"
 }

@@ -23,10 +23,10 @@ func failedRun(t *testing.T, text string) *failureBanner {
 	p.Failed = &Failure{Code: result.Code.Error(), Command: result.Command, Got: result.Got,
 		Want: result.Want, Mask: result.Mask, Element: result.ElementIndex, Ns: p.MostNs}
 	if result.SafeRan {
-		p.Failed.Safe = result.SafeCode.Error()
+		p.Failed.Safe = result.SafeSequenceCode.Error()
 	}
-	r := Analyze(view, Whole, nil)
-	return r.banner(p, r.listing(p))
+	r := Analyze(view, WholeFile, nil)
+	return r.failureBanner(p, r.listing(p))
 }
 
 // TestBannerSaysWhatTheCommandGotAndWanted, for each kind of condition.
@@ -45,7 +45,7 @@ func TestBannerSaysWhatTheCommandGotAndWanted(t *testing.T) {
 			b := failedRun(t, edu+"main:\n  write.4 r+0x4 1\n  "+test.command+"\n")
 			for name, want := range map[string]string{"got": test.got, "wanted": test.wanted,
 				"mask": test.mask, "bits that differ": test.bits, "sequence": "main",
-				"sequence safe": "the image has none"} {
+				"sequence safe": "the image has no sequence safe"} {
 				got := valueOf(b, name)
 				masked := strings.Replace(got, "0x100000d", "0xd", 1)
 				if got != want && masked != want {
@@ -63,7 +63,7 @@ func TestBannerSaysWhatTheCommandGotAndWanted(t *testing.T) {
 func TestBannerSaysWhetherSafeRan(t *testing.T) {
 	const call = edu + "main:\n  call sub\nsub:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 1\n"
 	for _, test := range []struct{ name, safe, want string }{
-		{"none", "", "the image has none"},
+		{"none", "", "the image has no sequence safe"},
 		{"done", "safe:\n  write.4 r+0x20 0\n", "ran: done"},
 		{"failed", "safe:\n  expect.4 r+0x0 == 2\n", "ran: expect failed"},
 	} {
@@ -98,7 +98,7 @@ func TestFailedCommandIsMarkedWhereItIsShown(t *testing.T) {
 	view := verify(t, assemble(t, failing))
 	p, result := profiled(t, view, device(view), "main", 1)
 	p.Failed = &Failure{Command: result.Command, Ns: 20_600}
-	line := Analyze(view, Whole, nil).timelinePicture(p, &pageListing{})
+	line := Analyze(view, WholeFile, nil).timelinePicture(p, &pageListing{})
 	const total = 20_600 + 100 + 1000 // safe takes a store and a microsecond
 	if line.Failed == nil || line.Failed.Left != 100*20_600.0/total {
 		t.Errorf("the flag is at %+v, want %v percent", line.Failed, 100*20_600.0/total)
@@ -112,7 +112,7 @@ func TestHostileFailureIsShownInBounds(t *testing.T) {
 		p, _ := profiled(t, view, device(view), "main", 1)
 		p.Failed = &Failure{Command: command, Ns: 1 << 62, Mask: ^uint64(0), Safe: "\x1b[2J",
 			Reason: "</script>"}
-		r := Analyze(view, Whole, nil)
+		r := Analyze(view, WholeFile, nil)
 		var out strings.Builder
 		if err := r.WritePage(&out, p, made); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ const (
 // pageListing is the listing of an image, without the parts that do not fit on a page.
 type pageListing struct {
 	Sequences []listedSequence
-	Note      string // how much is left out, empty: nothing
+	Note      string // says how much is left out; empty: nothing
 	shown     map[uint32]bool
 }
 
@@ -36,14 +36,15 @@ type listedSequence struct {
 	Lines       []listedLine
 }
 
-// listedLine is a command of the listing, a mark or a gap. Gap and Mark are alone in a line.
+// listedLine is a line of the listing: a command, a mark or a gap. If Gap or Mark is not empty, all
+// other fields are empty.
 type listedLine struct {
 	Gap, Mark string
-	Index     uint32 // of the command in the image
-	Number    string // within its sequence
+	Index     uint32 // index of the command in the image
+	Number    string // number of the command in its sequence
 	Text      string
-	Class     string // of the opcode's colour
-	Time      string // in the run that the timeline shows
+	Class     string // CSS class of the opcode's colour
+	Time      string // time of the command in the run that the timeline shows
 	Failed    bool
 }
 
@@ -54,9 +55,9 @@ type listingPicker struct {
 	limit int
 }
 
-// add shows a command unless the listing is full; indexes outside the image and Ends are not
-// commands.
-func (l *listingPicker) add(index int) {
+// addCommand adds a command to the listing unless the listing is full. It ignores an End, and an
+// index outside the image.
+func (l *listingPicker) addCommand(index int) {
 	if index < 0 || index >= len(l.view.Commands) || len(l.shown) >= l.limit {
 		return
 	}
@@ -67,7 +68,7 @@ func (l *listingPicker) add(index int) {
 
 func (l *listingPicker) addAround(index, context int) {
 	for i := index - context; i <= index+context; i++ {
-		l.add(i)
+		l.addCommand(i)
 	}
 }
 
@@ -81,7 +82,7 @@ func pickCommands(view *fbs.View, profile *Profile) map[uint32]bool {
 			l.addAround(int(f.Command), failureContext)
 		}
 		for _, index := range profile.namedCommands() {
-			l.add(int(index))
+			l.addCommand(int(index))
 		}
 		for _, index := range profile.namedCommands() {
 			l.addAround(int(index), listingContext)
@@ -90,11 +91,11 @@ func pickCommands(view *fbs.View, profile *Profile) map[uint32]bool {
 	for i := range min(len(view.Sequences), listingSequences) {
 		s := &view.Sequences[i]
 		for at := range min(int(s.Count), listingStart) {
-			l.add(int(s.First) + at)
+			l.addCommand(int(s.First) + at)
 		}
 	}
 	for i := 0; i < len(view.Commands) && len(l.shown) < l.limit; i++ {
-		l.add(i)
+		l.addCommand(i)
 	}
 	return l.shown
 }
@@ -104,7 +105,7 @@ func (p *Profile) namedCommands() (list []uint32) {
 	for i := range p.Slowest {
 		list = append(list, p.Slowest[i].Command)
 	}
-	for _, spent := range [][]Spent{p.Opcodes, p.Sequences, p.Windows, p.Scopes} {
+	for _, spent := range [][]TimeSpent{p.Opcodes, p.Sequences, p.Windows, p.Scopes} {
 		for i := range spent[:min(len(spent), listingMax/20)] {
 			list = append(list, spent[i].Command)
 		}
@@ -126,13 +127,13 @@ func (r *Report) listing(profile *Profile) *pageListing {
 		s := &view.Sequences[i]
 		count := int(s.Count) - 1 // End is not counted
 		commands += count
-		part := listedSequence{Name: plain(view.Name(s.Name)),
+		part := listedSequence{Name: sanitize(view.Name(s.Name)),
 			Count: countText(uint64(count)) + " commands"}
 		if count == 1 {
 			part.Count = "1 command"
 		}
 		part.Failed = lines.failed >= int(s.First) && lines.failed <= int(s.First)+count
-		part.Lines = lines.ofSequence(s, page.shown)
+		part.Lines = lines.sequenceLines(s, page.shown)
 		if len(part.Lines) == 1 && part.Lines[0].Gap != "" {
 			continue
 		}
@@ -140,8 +141,8 @@ func (r *Report) listing(profile *Profile) *pageListing {
 		page.Sequences = append(page.Sequences, part)
 	}
 	if left := commands - len(page.shown); left > 0 {
-		page.Note = fmt.Sprintf("%s of %s commands, of %d of %d sequences, are shown: "+
-			"the start, and commands that tables name. lm dump --numbers prints all.",
+		page.Note = fmt.Sprintf("The listing shows %s of %s commands and %d of %d sequences: "+
+			"the start, and commands that tables name. lm dump --numbers prints all commands.",
 			countText(uint64(len(page.shown))), countText(uint64(commands)), sequences,
 			len(view.Sequences))
 	}
@@ -165,7 +166,7 @@ func marksOf(view *fbs.View, shown map[uint32]bool) map[uint32][]lmb.Mark {
 }
 
 // commandTimes returns the time of each command in the run that the timeline shows, without
-// those that share a slice.
+// commands that share a slice.
 func (p *Profile) commandTimes() map[uint32]int64 {
 	times := map[uint32]int64{}
 	if p == nil || len(p.Timeline) <= rowCommands {
@@ -188,7 +189,7 @@ type listingLines struct {
 	failed int // index of the failed command, -1: none
 }
 
-func (l *listingLines) ofSequence(s *fbs.Sequence, shown map[uint32]bool) (lines []listedLine) {
+func (l *listingLines) sequenceLines(s *fbs.Sequence, shown map[uint32]bool) (lines []listedLine) {
 	gap := 0
 	endGap := func() {
 		if gap > 0 {
@@ -205,17 +206,17 @@ func (l *listingLines) ofSequence(s *fbs.Sequence, shown map[uint32]bool) (lines
 		for _, m := range l.marks[index] {
 			lines = append(lines, listedLine{Mark: markText(&m)})
 		}
-		lines = append(lines, l.command(index, index-s.First))
+		lines = append(lines, l.commandLine(index, index-s.First))
 	}
 	endGap()
 	return lines
 }
 
-func (l *listingLines) command(index, number uint32) listedLine {
+func (l *listingLines) commandLine(index, number uint32) listedLine {
 	c := lmb.CommandAt(l.view, int(index))
 	text := strings.Join(strings.Fields(listing.CommandText(l.image, &c)), " ")
 	line := listedLine{Index: index, Number: fmt.Sprint(number), Failed: int(index) == l.failed,
-		Text:  shortenName(plain(text), listingColumns),
+		Text:  shortenName(sanitize(text), listingColumns),
 		Class: opcodeClass(lmb.OpcodeName(c.Opcode))}
 	if ns, ok := l.times[index]; ok {
 		line.Time = lmb.TimeText(ns)
@@ -226,7 +227,7 @@ func (l *listingLines) command(index, number uint32) listedLine {
 // markText formats a mark as one line of a listing.
 func markText(m *lmb.Mark) string {
 	const columns = 60
-	name := shortenName(plain(m.Name), columns)
+	name := shortenName(sanitize(m.Name), columns)
 	switch m.Kind {
 	case gen.MarkKindBegin:
 		return "begin " + name
@@ -238,13 +239,14 @@ func markText(m *lmb.Mark) string {
 
 // opcodeClass returns the CSS class with the colour of an opcode.
 func opcodeClass(opcode string) string {
-	if !slices.Contains(opcodeWords, opcode) {
+	if !slices.Contains(colouredOpcodes, opcode) {
 		return "op-mixed"
 	}
 	return "op-" + strings.ReplaceAll(opcode, " ", "-")
 }
 
-// commandLink returns the address of a command's line on the page, empty if it has none.
+// commandLink returns the address of a command's line on the page, or an empty string if the page
+// does not show the command.
 func (l *pageListing) commandLink(index uint32) string {
 	if !l.shown[index] {
 		return ""

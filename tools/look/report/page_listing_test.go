@@ -19,7 +19,7 @@ func TestListingOfASmallImageIsComplete(t *testing.T) {
 		if len(view.Commands) > listingMax {
 			continue
 		}
-		list := Analyze(view, Whole, nil).listing(nil)
+		list := Analyze(view, WholeFile, nil).listing(nil)
 		if list.Note != "" || len(list.Sequences) != len(view.Sequences) {
 			t.Errorf("%s: %d of %d sequences, %q", name, len(list.Sequences), len(view.Sequences),
 				list.Note)
@@ -52,7 +52,7 @@ func TestListingOfALargeImageShowsWhatTheTablesName(t *testing.T) {
 	p, _ := profiled(t, view, device(view), "main", 1)
 	const failed = 23_456
 	p.Failed = &Failure{Command: failed}
-	list := Analyze(view, Whole, nil).listing(p)
+	list := Analyze(view, WholeFile, nil).listing(p)
 	for _, index := range p.namedCommands() {
 		if !list.shown[index] && view.Commands[index].Opcode != gen.OpcodeEnd {
 			t.Errorf("command %d, which a table names, is not shown", index)
@@ -82,7 +82,7 @@ func TestListingOfALargeImageShowsWhatTheTablesName(t *testing.T) {
 	if shown != listingMax || shown+left != all {
 		t.Errorf("%d commands are shown and %d left out of %d", shown, left, all)
 	}
-	want := fmt.Sprintf("500 of %s commands", countText(uint64(all)))
+	want := fmt.Sprintf("The listing shows 500 of %s commands", countText(uint64(all)))
 	if !strings.HasPrefix(list.Note, want) {
 		t.Errorf("the note is %q, want %q", list.Note, want)
 	}
@@ -132,7 +132,7 @@ func TestLongNamesMakeNoLargePage(t *testing.T) {
 	view := verify(t, encode(t, image))
 	p, _ := profiled(t, view, device(view), evil(0), 1)
 	var out bytes.Buffer
-	r := Analyze(view, Whole, nil)
+	r := Analyze(view, WholeFile, nil)
 	r.Image = evil(1)
 	if err := r.WritePage(&out, p, made); err != nil {
 		t.Fatal(err)

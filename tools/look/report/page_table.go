@@ -23,7 +23,7 @@ type pageColumn struct {
 }
 
 type pageRow struct {
-	Failed bool // it names the command that failed
+	Failed bool // the row names the command that failed
 	Cells  []pageCell
 }
 
@@ -39,7 +39,7 @@ type pageCell struct {
 
 // pageTables prepares tables for the page. failed is the index of the failed command, -1: none.
 func pageTables(tables []Table, listing *pageListing, failed int) (list []pageTable) {
-	for _, t := range filled(tables) {
+	for _, t := range omitEmpty(tables) {
 		list = append(list, newPageTable(&t, listing, failed))
 	}
 	return list

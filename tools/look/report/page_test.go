@@ -53,7 +53,7 @@ func checkPage(t *testing.T, page []byte) map[string]int {
 }
 
 // made is the program and the time of the pages of tests.
-var made = Made{Program: "lm test", Time: time.Date(2026, 11, 25, 22, 30, 0, 0, time.UTC)}
+var made = Generator{Program: "lm test", Time: time.Date(2026, 11, 25, 22, 30, 0, 0, time.UTC)}
 
 // timelineOf is the timeline of a profile on a page without a listing.
 func timelineOf(p *Profile) *timelinePicture {
@@ -66,7 +66,7 @@ const pageBytesMax = 1 << 20
 func pageOf(t *testing.T, file []byte, runs int) []byte {
 	t.Helper()
 	view := verify(t, file)
-	r := Analyze(view, Whole, nil)
+	r := Analyze(view, WholeFile, nil)
 	r.Image = "test.lmb"
 	var p *Profile
 	if runs > 0 {
@@ -106,9 +106,9 @@ func TestPagesAreWholeAndWellFormed(t *testing.T) {
 func TestThePageSaysWhatTheTablesSay(t *testing.T) {
 	text := string(pageOf(t, read(t, "wh.twoop.lmb"), 1))
 	for _, want := range []string{
-		"Tensix tile 1,1: 2,256 bytes in, 1,032 bytes out",    // the grid
-		"Tensix tile 1,1 0x20000 to 0x203ff, 1 KiB: 1 KiB in", // the map
-		"copy in, 12.8 us, ", "; tlb0 0x10000", // the timeline
+		"Tensix tile 1,1: 2,256 bytes written, 1,032 bytes read",   // the grid
+		"Tensix tile 1,1 0x20000 to 0x203ff, 1 KiB: 1 KiB written", // the map
+		"copy in, duration 12.8 us, ", "; tlb0 0x10000",            // the timeline
 		"soft reset", "read output", "CRC-32C", "prefers-color-scheme: dark", "@media print",
 	} {
 		if !strings.Contains(text, want) {
@@ -121,7 +121,7 @@ func TestThePageSaysWhatTheTablesSay(t *testing.T) {
 func TestAPageOfASequenceSaysHowLongThatWaits(t *testing.T) {
 	view := verify(t, assemble(t,
 		edu+"main:\n  call sub\n  delay 1us\nsub:\n  delay 3us\nlong:\n  delay 7ms\n"))
-	for sequence, want := range map[int]string{0: "4 us", 1: "3 us", Whole: "7 ms"} {
+	for sequence, want := range map[int]string{0: "4 us", 1: "3 us", WholeFile: "7 ms"} {
 		var out bytes.Buffer
 		if err := Analyze(view, sequence, nil).WritePage(&out, nil, made); err != nil {
 			t.Fatal(err)
@@ -195,7 +195,7 @@ func TestNamesCannotHurtThePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Analyze(view, Whole, nil)
+	r := Analyze(view, WholeFile, nil)
 	r.Image = evil + "\x01\x1b[2J\u202e"
 	var out, text bytes.Buffer
 	if err := r.WritePage(&out, back, made); err != nil {
@@ -220,7 +220,7 @@ func TestNamesCannotHurtThePage(t *testing.T) {
 // before, and the boxes of a row of the map to what a row has room for.
 func TestPicturesStayInside(t *testing.T) {
 	for name, file := range allImages(t) {
-		for _, row := range Analyze(verify(t, file), Whole, nil).mapPicture().Rows {
+		for _, row := range Analyze(verify(t, file), WholeFile, nil).mapPicture().Rows {
 			if len(row.Boxes) == 0 || len(row.Boxes) > mapBoxesMax {
 				t.Errorf("%s: %d boxes", name, len(row.Boxes))
 			}

@@ -11,40 +11,40 @@ import (
 )
 
 const (
-	gridSideMax = 40 // tiles of a device that is not known, each way
+	gridSideMax = 40 // limit of rows and of columns, if the board is unknown
 	heatLevels  = 5
 )
 
-// gridPicture is the tiles of a device, coloured by the bytes that go to and
-// come from each.
+// gridPicture shows the tiles of a device, each coloured by the number of bytes of its traffic.
 type gridPicture struct {
 	Title  string
 	Rows   [][]gridCell // from y = 0 and x = 0 on
-	Legend []heat
+	Legend []legendEntry
 	Kinds  string
 }
 
 type gridCell struct{ Class, Text, Tip string }
 
-// heat is one colour of the picture.
-type heat struct{ Class, Text string }
+// legendEntry explains one colour of a picture.
+type legendEntry struct{ Class, Text string }
 
 func (r *Report) gridPictures() (pictures []*gridPicture) {
 	for i := range r.Devices {
 		tiles := slices.DeleteFunc(slices.Clone(r.Tiles),
 			func(t Tile) bool { return t.Device != i })
-		rows := r.Devices[i].rows(tiles)
+		rows := r.Devices[i].tileRows(tiles)
 		if rows != nil {
-			pictures = append(pictures, newGrid(r.Devices[i].text(), rows, tiles))
+			pictures = append(pictures, newGridPicture(r.Devices[i].text(), rows, tiles))
 		}
 	}
 	return pictures
 }
 
-// rows returns the map of the device's tiles, nil if there is none to draw.
-func (t *Device) rows(tiles []Tile) []string {
-	if t.board != nil && chips.Of(t.board).Grid != nil {
-		return chips.Of(t.board).Grid.Rows
+// tileRows returns a string for each row of tiles, with a letter for the kind of each tile. It
+// returns nil if there is nothing to draw.
+func (t *Device) tileRows(tiles []Tile) []string {
+	if t.board != nil && chips.ForBoard(t.board).Grid != nil {
+		return chips.ForBoard(t.board).Grid.Rows
 	}
 	columns, lines := 0, 0
 	for _, tile := range tiles {
@@ -56,13 +56,14 @@ func (t *Device) rows(tiles []Tile) []string {
 	return slices.Repeat([]string{strings.Repeat(" ", columns)}, lines)
 }
 
-func newGrid(title string, rows []string, tiles []Tile) *gridPicture {
-	levels := newLevels(tiles)
+func newGridPicture(title string, rows []string, tiles []Tile) *gridPicture {
+	levels := newHeatScale(tiles)
 	g := &gridPicture{Title: title, Legend: levels.legend(), Kinds: kindsText(rows)}
 	for y, kinds := range rows {
 		var row []gridCell
 		for x := range kinds {
-			row = append(row, newCell(chips.Kind(kinds[x]), tileAt(tiles, x, y), x, y, levels))
+			row = append(row,
+				newGridCell(chips.TileKind(kinds[x]), tileAt(tiles, x, y), x, y, levels))
 		}
 		g.Rows = append(g.Rows, row)
 	}
@@ -78,7 +79,7 @@ func tileAt(tiles []Tile, x, y int) *Traffic {
 	return &Traffic{}
 }
 
-func newCell(kind chips.Kind, t *Traffic, x, y int, levels levels) gridCell {
+func newGridCell(kind chips.TileKind, t *Traffic, x, y int, levels heatScale) gridCell {
 	name, letter, class := "tile", "", "none"
 	if kind != ' ' {
 		name, letter = kind.String(), strings.Trim(string(kind), ".")
@@ -88,10 +89,10 @@ func newCell(kind chips.Kind, t *Traffic, x, y int, levels levels) gridCell {
 	}
 	place := fmt.Sprintf("%s %d,%d: ", name, x, y)
 	if total := t.total(); total > 0 {
-		return gridCell{fmt.Sprintf("heat%d", levels.of(total)), shortBytes(total),
+		return gridCell{fmt.Sprintf("heat%d", levels.level(total)), shortBytes(total),
 			place + t.text()}
 	}
-	return gridCell{class, letter, place + "not touched"}
+	return gridCell{class, letter, place + "not accessed"}
 }
 
 // shortBytes returns a rounded size that fits a cell: "3.2K".
@@ -106,10 +107,10 @@ func shortBytes(n uint64) string {
 
 func kindsText(rows []string) string {
 	var names []string
-	seen := map[chips.Kind]bool{}
+	seen := map[chips.TileKind]bool{}
 	for _, row := range rows {
 		for _, c := range []byte(row) {
-			kind := chips.Kind(c)
+			kind := chips.TileKind(c)
 			if kind != ' ' && kind != chips.Router && !seen[kind] {
 				seen[kind] = true
 				names = append(names, fmt.Sprintf("%c %s", kind,
@@ -121,11 +122,12 @@ func kindsText(rows []string) string {
 	return strings.Join(names, " · ")
 }
 
-// levels splits the logarithm of bytes between the least and the most.
-type levels struct{ least, most float64 }
+// heatScale maps numbers of bytes to levels, by their logarithm. The logarithms from least to most
+// are divided into heatLevels equal parts.
+type heatScale struct{ least, most float64 }
 
-func newLevels(tiles []Tile) levels {
-	l := levels{math.Inf(1), 0}
+func newHeatScale(tiles []Tile) heatScale {
+	l := heatScale{math.Inf(1), 0}
 	for i := range tiles {
 		if n := tiles[i].Traffic.total(); n > 0 {
 			l.least, l.most = min(l.least, math.Log(float64(n))), max(l.most, math.Log(float64(n)))
@@ -134,7 +136,7 @@ func newLevels(tiles []Tile) levels {
 	return l
 }
 
-func (l levels) of(bytes uint64) int {
+func (l heatScale) level(bytes uint64) int {
 	if l.most <= l.least {
 		return heatLevels
 	}
@@ -142,17 +144,17 @@ func (l levels) of(bytes uint64) int {
 		int(heatLevels*(math.Log(float64(bytes))-l.least)/(l.most-l.least)))
 }
 
-func (l levels) legend() (list []heat) {
+func (l heatScale) legend() (list []legendEntry) {
 	switch {
 	case math.IsInf(l.least, 1):
 		return nil
 	case l.most <= l.least:
-		return []heat{{fmt.Sprintf("heat%d", heatLevels),
+		return []legendEntry{{fmt.Sprintf("heat%d", heatLevels),
 			lmb.SizeText(uint64(math.Round(math.Exp(l.most))))}}
 	}
 	for level := range heatLevels {
 		from := math.Exp(l.least + (l.most-l.least)*float64(level)/heatLevels)
-		list = append(list, heat{fmt.Sprintf("heat%d", level+1),
+		list = append(list, legendEntry{fmt.Sprintf("heat%d", level+1),
 			"from " + lmb.SizeText(uint64(math.Round(from)))})
 	}
 	return list

@@ -13,21 +13,23 @@ import (
 const (
 	timeRowsMax = 18
 
-	// Of the whole; a picture is about a thousand pixels wide.
-	sliceParts = 200 // neighbours that together are shorter than such a part are one
+	// Adjacent slices that together take less than 1/sliceParts of the run are drawn as one,
+	// because a picture is only about a thousand pixels wide.
+	sliceParts = 200
 
-	textWidthMin = 3.6 // percent
-	tipName      = 40  // characters of a name
+	textWidthMin = 3.6 // percent of the picture's width; narrower slices have no text
+	tipNameMax   = 40  // characters of a name in a text
 	sliceGap     = 0.06
 )
 
-// timelinePicture is a run from left to right, nested downwards.
+// timelinePicture shows a run: time passes from left to right, and nested calls and scopes are in
+// lower rows.
 type timelinePicture struct {
 	Rows   [][]timeSlice
 	Ticks  []tick
 	Total  string
-	Legend []heat // opcodes that there are
-	Failed *tick  // where the run failed
+	Legend []legendEntry // opcodes that occur in the rows
+	Failed *tick         // where the run failed
 	Notes  []string
 }
 
@@ -44,35 +46,35 @@ type tick struct {
 	Text string
 }
 
-// timelineDrawing draws the timeline of a profile. place names a command by its index, and line
-// is its address in the listing.
+// timelineDrawing draws the timeline of a profile. positionText returns the position of a command
+// in its sequence. link returns the address of a command in the listing.
 type timelineDrawing struct {
-	profile *Profile
-	total   int64
-	place   func(command uint32) string
-	line    func(command uint32) string
+	profile      *Profile
+	total        int64
+	positionText func(command uint32) string
+	link         func(command uint32) string
 }
 
 // timelinePicture returns the timeline of a profile of this image, nil if it has no times.
 func (r *Report) timelinePicture(p *Profile, listing *pageListing) *timelinePicture {
-	d := timelineDrawing{profile: p, total: tookOf(p.Timeline), line: listing.commandLink}
-	d.place = func(command uint32) string {
-		sequence, number := r.placeOf(int(command))
-		return fmt.Sprintf("command %d of %s", number, shortenName(sequence, tipName))
+	d := timelineDrawing{profile: p, total: timelineNs(p.Timeline), link: listing.commandLink}
+	d.positionText = func(command uint32) string {
+		sequence, number := r.commandPosition(int(command))
+		return fmt.Sprintf("command %d of %s", number, shortenName(sequence, tipNameMax))
 	}
 	if d.total == 0 {
 		return nil
 	}
-	t := d.picture()
+	t := d.newPicture()
 	if r.failedCommand(p) != nil {
-		sequence, number := r.placeOf(int(p.Failed.Command))
-		text := fmt.Sprintf("failed: %s, command %d", shortenName(sequence, tipName), number)
+		sequence, number := r.commandPosition(int(p.Failed.Command))
+		text := fmt.Sprintf("failed: %s, command %d", shortenName(sequence, tipNameMax), number)
 		t.Failed = &tick{100 * float64(min(p.Failed.Ns, d.total)) / float64(d.total), text}
 	}
 	return t
 }
 
-func (d *timelineDrawing) picture() *timelinePicture {
+func (d *timelineDrawing) newPicture() *timelinePicture {
 	t := &timelinePicture{Ticks: ticks(d.total), Total: lmb.TimeText(d.total)}
 	merged, deep := 0, 0
 	for i, row := range d.profile.Timeline {
@@ -86,12 +88,12 @@ func (d *timelineDrawing) picture() *timelinePicture {
 			if alone {
 				list = append(list, s)
 			} else {
-				list = joined(list, s, d.total/sliceParts)
+				list = appendMerged(list, s, d.total/sliceParts)
 			}
 		}
 		merged += len(row) - len(list)
 		if len(list) > 0 {
-			t.Rows = append(t.Rows, d.boxes(list))
+			t.Rows = append(t.Rows, d.timeSlices(list))
 		}
 	}
 	t.Notes, t.Legend = d.profile.timelineNotes(merged, deep), legend(t.Rows)
@@ -110,12 +112,12 @@ func (d *timelineDrawing) hasFailed(s *Slice) bool {
 	return s.Start <= f.Ns && s.End() == f.Ns
 }
 
-// boxes returns the boxes of a row.
-func (d *timelineDrawing) boxes(row []Slice) (list []timeSlice) {
-	scale := 100 / float64(d.total) // percent a nanosecond
+// timeSlices returns the boxes of a row.
+func (d *timelineDrawing) timeSlices(row []Slice) (list []timeSlice) {
+	scale := 100 / float64(d.total) // percent per nanosecond
 	for i := range row {
 		s := &row[i]
-		text, width := shortenName(plain(s.Name), tipName), scale*float64(s.Ns)
+		text, width := shortenName(sanitize(s.Name), tipNameMax), scale*float64(s.Ns)
 		if s.Kind == kindCommands {
 			text = fmt.Sprintf("%s × %s", text, countText(s.Count))
 		}
@@ -123,7 +125,7 @@ func (d *timelineDrawing) boxes(row []Slice) (list []timeSlice) {
 			text = ""
 		}
 		box := timeSlice{Left: scale * float64(s.Start), Width: max(sliceGap, width-sliceGap),
-			Class: s.class(), Text: text, Tip: d.tip(s), Line: d.line(s.Command)}
+			Class: s.class(), Text: text, Tip: d.tooltip(s), Line: d.link(s.Command)}
 		if d.hasFailed(s) {
 			box.Class += " failed"
 			box.Tip = "failed: " + box.Tip
@@ -137,35 +139,35 @@ func (d *timelineDrawing) boxes(row []Slice) (list []timeSlice) {
 func (s *Slice) class() string {
 	switch s.Kind {
 	case kindCommand, kindCommands:
-		return opcodeClass(cmp.Or(s.Opcode, s.Mostly))
+		return opcodeClass(cmp.Or(s.Opcode, s.MainOpcode))
 	case kindSequence, kindCall, kindScope, kindPhase:
 		return "kind-" + s.Kind
 	}
 	return "op-mixed"
 }
 
-// opcodeWords are the opcodes that have a colour.
-var opcodeWords = opcodeNames[gen.OpcodeWrite:gen.OpcodeCall]
+// colouredOpcodes contains the names of the opcodes that have a colour.
+var colouredOpcodes = opcodeNames[gen.OpcodeWrite:gen.OpcodeCall]
 
-func (d *timelineDrawing) tip(s *Slice) string {
-	name := shortenName(plain(s.Name), tipName)
-	text := fmt.Sprintf("%s, %s, %s after the start", name, lmb.TimeText(s.Ns),
+func (d *timelineDrawing) tooltip(s *Slice) string {
+	name := shortenName(sanitize(s.Name), tipNameMax)
+	text := fmt.Sprintf("%s, duration %s, start at %s", name, lmb.TimeText(s.Ns),
 		lmb.TimeText(s.Start))
 	switch s.Kind {
 	case kindCommand:
-		text += "; " + d.place(s.Command)
+		text += "; " + d.positionText(s.Command)
 	case kindCommands:
-		text += fmt.Sprintf("; %s commands, the first is %s", countText(s.Count),
-			d.place(s.Command))
-		if s.Mostly != "" {
-			text += "; most of the time " + plain(s.Mostly)
+		text += fmt.Sprintf("; %s commands, of which the first is %s", countText(s.Count),
+			d.positionText(s.Command))
+		if s.MainOpcode != "" {
+			text += "; most of the time in " + sanitize(s.MainOpcode)
 		}
 	default:
-		text = plain(s.Kind) + " " + text + fmt.Sprintf("; %s commands", countText(s.Count))
+		text = sanitize(s.Kind) + " " + text + fmt.Sprintf("; %s commands", countText(s.Count))
 	}
 	if s.Window != "" {
-		window := shortenName(plain(s.Window), tipName)
-		text += "; " + strings.TrimSpace(window+" "+plain(s.Offset))
+		window := shortenName(sanitize(s.Window), tipNameMax)
+		text += "; " + strings.TrimSpace(window+" "+sanitize(s.Offset))
 	}
 	if s.Bytes > 0 {
 		text += "; " + lmb.SizeText(s.Bytes)
@@ -173,48 +175,48 @@ func (d *timelineDrawing) tip(s *Slice) string {
 	return text
 }
 
-// timelineNotes says how many slices are drawn as parts of others, and how many are
-// in rows that are not drawn.
+// timelineNotes returns notes on how many slices are drawn as parts of others, and how many are in
+// rows that are not drawn.
 func (p *Profile) timelineNotes(merged, deep int) (notes []string) {
 	if p.MergeNs > 0 {
 		notes = append(notes,
-			fmt.Sprintf("Timeline: adjacent commands that together take at most %s are one "+
-				"slice, in the colour of the opcode that took most of the "+
-				"time.", lmb.TimeText(p.MergeNs)))
+			fmt.Sprintf("Timeline: adjacent commands that together take at most %s are one slice, "+
+				"in the colour of the opcode that took most of the time.", lmb.TimeText(p.MergeNs)))
 	}
 	if merged > 0 {
 		notes = append(notes,
-			fmt.Sprintf("Timeline: %s slices too narrow to be seen are drawn together with their "+
-				"neighbours; the trace shows each slice.",
+			fmt.Sprintf("Timeline: %s slices too narrow "+
+				"to be seen are drawn together with their neighbours; the trace shows each slice.",
 				countText(uint64(merged))))
 	}
 	if deep > 0 {
-		notes = append(notes, fmt.Sprintf("Timeline: %s slices nested too deep are not drawn.",
+		notes = append(notes, fmt.Sprintf("Timeline: %s slices are not drawn, because they are "+
+			"nested too deeply.",
 			countText(uint64(deep))))
 	}
 	return notes
 }
 
-// legend lists the opcodes whose colour a row has.
-func legend(rows [][]timeSlice) (entries []heat) {
+// legend returns an entry for each opcode whose colour occurs in the rows.
+func legend(rows [][]timeSlice) (entries []legendEntry) {
 	used := map[string]bool{}
 	for _, s := range slices.Concat(rows...) {
 		class, _, _ := strings.Cut(s.Class, " ")
 		used[class] = true
 	}
-	for _, word := range opcodeWords {
+	for _, word := range colouredOpcodes {
 		if class := opcodeClass(word); used[class] {
-			entries = append(entries, heat{class, word})
+			entries = append(entries, legendEntry{class, word})
 		}
 	}
 	if class := opcodeClass(""); used[class] {
-		entries = append(entries, heat{class, "several opcodes"})
+		entries = append(entries, legendEntry{class, "several opcodes"})
 	}
 	return entries
 }
 
-// ticks marks an axis of time in round numbers, ten at most. The last is far enough
-// from the end for the number there.
+// ticks returns at most ten ticks at round times. The last tick leaves room for the total time at
+// the end of the axis.
 func ticks(total int64) (list []tick) {
 	step := roundStep(total / 10)
 	for at := int64(0); float64(at) <= 0.85*float64(total); at += step {
@@ -223,7 +225,7 @@ func ticks(total int64) (list []tick) {
 	return list
 }
 
-// roundStep is the first of 1, 2, 5, 10, 20 ... that is more than least.
+// roundStep returns the first of 1, 2, 5, 10, 20 ... that is larger than least.
 func roundStep(least int64) int64 {
 	step := int64(1)
 	for least/step >= 10 {

@@ -15,55 +15,57 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// Profile is where the time of one or more runs of a sequence went, in
-// nanoseconds of the first device's clock. The times of Opcodes add up to
-// TotalNs, and so do those of Windows.
+// Profile shows how one or more runs of a sequence spent their time, in nanoseconds of the first
+// device's clock. The times of Opcodes add up to TotalNs, and so do those of Windows.
 type Profile struct {
 	Image   string `json:"image"`
 	ID      string `json:"id"` // see ImageID
 	Device  string `json:"device"`
-	Clock   string `json:"clock"`   // what the clock is
-	Virtual bool   `json:"virtual"` // it counts accesses, and times are no machine's
-	// what measuring adds to each command; it is in the times
-	OverheadNs int64     `json:"overhead_ns"`
-	Sequence   string    `json:"sequence"`
-	Runs       int       `json:"runs"`
-	Commands   uint64    `json:"commands"` // executed in all runs, without Ends
-	TotalNs    int64     `json:"total_ns"`
-	LeastNs    int64     `json:"least_ns"` // of whole runs; with MostNs 0 where the only one failed
-	MostNs     int64     `json:"most_ns"`
-	Opcodes    []Spent   `json:"opcodes"`
-	Scopes     []Spent   `json:"scopes"` // between Begin and End, or from one Mark to the next
-	Sequences  []Spent   `json:"sequences"`
-	Windows    []Spent   `json:"windows"`
-	Slowest    []Command `json:"slowest"`
+	Clock   string `json:"clock"`   // description of the clock
+	Virtual bool   `json:"virtual"` // the clock counts accesses, and does not measure real time
+	// time that the measurement adds to each command; the times include it
+	OverheadNs int64  `json:"overhead_ns"`
+	Sequence   string `json:"sequence"`
+	Runs       int    `json:"runs"`
+	Commands   uint64 `json:"commands"` // executed in all runs, without Ends
+	TotalNs    int64  `json:"total_ns"`
+	// shortest completed run; LeastNs and MostNs are 0 if no run was completed
+	LeastNs   int64       `json:"least_ns"`
+	MostNs    int64       `json:"most_ns"`
+	Opcodes   []TimeSpent `json:"opcodes"`
+	Scopes    []TimeSpent `json:"scopes"` // between Begin and End, or from one Mark to the next
+	Sequences []TimeSpent `json:"sequences"`
+	Windows   []TimeSpent `json:"windows"`
+	Slowest   []Command   `json:"slowest"`
 	// outputs that were compared with golden data after the last run
 	Golden []GoldenResult `json:"golden,omitempty"`
 	Failed *Failure       `json:"failed,omitempty"`
-	// the run that Timeline shows, counted from 1: the one that failed, or the longest
-	Shown int `json:"shown"`
-	// neighbours in the timeline that together are shorter are one slice; 0: none are
+	// number of the run that Timeline shows, from 1: the run that failed, or the longest run
+	ShownRun int `json:"shown"`
+	// adjacent commands that together take at most this time share a slice of the timeline; 0: each
+	// command has a slice of its own
 	MergeNs  int64     `json:"merge_ns"`
-	Timeline [][]Slice `json:"-"` // row by row: rowSequences and so on
+	Timeline [][]Slice `json:"-"` // slices by row: rowSequences, rowCalls and so on
 }
 
-// Failure is how the last run ended, where that was not at its end or it was found wanting.
+// Failure describes how the last run failed: a command failed, or an output does not match its
+// golden data.
 type Failure struct {
 	Code    string `json:"code"`
 	Reason  string `json:"reason"`
-	Command int32  `json:"command"` // index in the image, -1: all were executed
-	Ns      int64  `json:"ns"`      // until then
+	Command int32  `json:"command"` // index in the image; -1: all commands were executed
+	Ns      int64  `json:"ns"`      // time from the start of the run to the failure
 
 	// what the command loaded and wanted; Mask is 0 if it compares nothing
 	Got     uint64 `json:"got"`
 	Want    uint64 `json:"want"`
 	Mask    uint64 `json:"mask"`
-	Element uint64 `json:"element"` // of a compare
+	Element uint64 `json:"element"` // index of the first wrong element, if the command is a Compare
 	// how the sequence "safe" ended, empty: it did not run
 	Safe string `json:"safe,omitempty"`
 }
 
-// GoldenResult is how an output compared with its golden data.
+// GoldenResult is the result of comparing an output with its golden data.
 type GoldenResult struct {
 	Output   string `json:"output"`
 	Elements uint64 `json:"elements"`
@@ -73,20 +75,22 @@ type GoldenResult struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Spent is the time that went to one thing.
-type Spent struct {
+// TimeSpent is the time that one opcode, scope, sequence or window took.
+type TimeSpent struct {
 	Name string `json:"name"`
-	// scope: between Begin and End; phase: from a Mark to the next or the end of what it is in
+	// "scope": from a Begin mark to its End mark; "phase": from a mark to the next mark, or to the
+	// end of the enclosing scope or sequence
 	Kind      string `json:"kind,omitempty"`
 	Count     uint64 `json:"count"`
 	Bytes     uint64 `json:"bytes,omitempty"`
 	TotalNs   int64  `json:"total_ns"`
 	LongestNs int64  `json:"longest_ns"`
-	Command   uint32 `json:"command"` // index in the image of the longest
-	At        string `json:"at"`      // the same command within its sequence: "main, command 3"
+	// index in the image of the command with which the longest time began
+	Command  uint32 `json:"command"`
+	Position string `json:"at"` // position of that command: "main, command 3"
 }
 
-func (s *Spent) add(command uint32, ns int64, bytes uint64) {
+func (s *TimeSpent) add(command uint32, ns int64, bytes uint64) {
 	if s.Count == 0 || ns > s.LongestNs {
 		s.LongestNs, s.Command = ns, command
 	}
@@ -95,8 +99,8 @@ func (s *Spent) add(command uint32, ns int64, bytes uint64) {
 	s.Bytes += bytes
 }
 
-// addEnd adds the time of the end of a sequence, and counts no command.
-func (s *Spent) addEnd(command uint32, ns int64) {
+// addEnd adds the time of an End, which does not count as a command.
+func (s *TimeSpent) addEnd(command uint32, ns int64) {
 	s.TotalNs += ns
 	if ns > s.LongestNs {
 		s.LongestNs, s.Command = ns, command
@@ -113,41 +117,43 @@ type Command struct {
 }
 
 const (
-	// slowestMax is how many commands a profile names as the slowest.
+	// slowestMax is the largest number of commands in the list of the slowest commands.
 	slowestMax = 20
 
-	// spentMax is how many scopes, sequences and windows have a row each.
-	spentMax = 1000
+	// timeSpentMax is the largest number of scopes, sequences and windows with a row each. All
+	// further ones share a row.
+	timeSpentMax = 1000
 )
 
-// decoder makes a Profile of the stamps of runs.
-type decoder struct {
+// profileBuilder computes a Profile from the time stamps of runs.
+type profileBuilder struct {
 	view      *fbs.View
 	image     *lmb.Image // without commands, for names
-	names     []string   // of marks
+	names     []string   // names of marks
 	marks     map[uint32][]mark
-	opcodes   [gen.OpcodeEnd + 1]Spent
-	sequences []Spent
-	windows   []Spent // one more, for what touches none
-	scopes    []Spent
-	phases    []Spent
+	opcodes   [gen.OpcodeEnd + 1]TimeSpent
+	sequences []TimeSpent
+	windows   []TimeSpent // by window; the last one is for commands without a window
+	scopes    []TimeSpent
+	phases    []TimeSpent
 	slowest   []Command
 }
 
-// mark is a name in front of a command.
+// mark is a mark that precedes a command.
 type mark struct {
 	kind gen.MarkKind
-	name int // index in decoder.names
+	name int // index in profileBuilder.names
 }
 
-func (d *decoder) init(view *fbs.View) {
-	*d = decoder{
+func (d *profileBuilder) init(view *fbs.View) {
+	*d = profileBuilder{
 		view: view, image: lmb.Header(view), marks: map[uint32][]mark{},
-		sequences: make([]Spent, len(view.Sequences)), windows: make([]Spent, len(view.Windows)+1),
+		sequences: make([]TimeSpent, len(view.Sequences)),
+		windows:   make([]TimeSpent, len(view.Windows)+1),
 	}
 	notes, err := lmb.ReadNotes(view)
 	if err != nil {
-		return // lm has said so
+		return // lm has printed a warning
 	}
 	index := map[string]int{}
 	for _, m := range notes.Marks {
@@ -157,14 +163,14 @@ func (d *decoder) init(view *fbs.View) {
 		}
 		d.marks[uint32(m.Command)] = append(d.marks[uint32(m.Command)], mark{m.Kind, index[m.Name]})
 	}
-	d.scopes, d.phases = make([]Spent, len(d.names)), make([]Spent, len(d.names))
+	d.scopes, d.phases = make([]TimeSpent, len(d.names)), make([]TimeSpent, len(d.names))
 }
 
-// run adds a run: command i began at at[i] and the next one at at[i+1]. whole tells
-// that it came to its end. Where a timeline would have too many commands for one
-// slice each, neighbours that together are shorter than mergeNs are one.
-func (d *decoder) run(p *Profile, commands []uint32, at []int64, whole bool) {
-	took := at[len(commands)] - at[0]
+// addRun adds a run: command i began at startTimes[i], and the next one at startTimes[i+1].
+// completed reports whether the run reached its end. If there are too many commands for a slice
+// each in the timeline, adjacent commands that together take at most mergeNs share a slice.
+func (d *profileBuilder) addRun(p *Profile, commands []uint32, startTimes []int64, completed bool) {
+	took := startTimes[len(commands)] - startTimes[0]
 	p.Runs++
 	for _, index := range commands {
 		if d.view.Commands[index].Opcode != gen.OpcodeEnd { // End is not counted
@@ -172,18 +178,19 @@ func (d *decoder) run(p *Profile, commands []uint32, at []int64, whole bool) {
 		}
 	}
 	p.TotalNs += took
-	w := walk{d: d, commands: commands, at: at, build: !whole || p.Runs == 1 || took > p.MostNs}
+	w := timelineBuilder{profile: d, commands: commands, startTimes: startTimes,
+		makeSlices: !completed || p.Runs == 1 || took > p.MostNs}
 	if len(commands) > slicesMax {
 		w.mergeNs = max(1, took/(slicesMax/2))
 	}
-	w.all()
-	if w.build {
-		p.Shown, p.Timeline, p.MergeNs = p.Runs, w.rows, w.mergeNs
+	w.addRun()
+	if w.makeSlices {
+		p.ShownRun, p.Timeline, p.MergeNs = p.Runs, w.rows, w.mergeNs
 	}
 	for i, index := range commands {
-		d.command(index, at[i+1]-at[i])
+		d.addCommand(index, startTimes[i+1]-startTimes[i])
 	}
-	if whole {
+	if completed {
 		if p.Runs == 1 || took < p.LeastNs {
 			p.LeastNs = took
 		}
@@ -191,7 +198,7 @@ func (d *decoder) run(p *Profile, commands []uint32, at []int64, whole bool) {
 	}
 }
 
-func (d *decoder) command(index uint32, ns int64) {
+func (d *profileBuilder) addCommand(index uint32, ns int64) {
 	c := &d.view.Commands[index]
 	window := len(d.windows) - 1
 	if c.Opcode == gen.OpcodeEnd {
@@ -208,12 +215,13 @@ func (d *decoder) command(index uint32, ns int64) {
 	}
 	d.windows[window].add(index, ns, bytes)
 	if len(d.slowest) < slowestMax || ns > d.slowest[len(d.slowest)-1].Ns {
-		d.keepSlow(index, ns)
+		d.updateSlowest(index, ns)
 	}
 }
 
-// keepSlow keeps the list of the slowest commands in order, each once.
-func (d *decoder) keepSlow(index uint32, ns int64) {
+// updateSlowest adds a time of a command to the list of the slowest commands, which contains each
+// command once, in the order of time.
+func (d *profileBuilder) updateSlowest(index uint32, ns int64) {
 	at := slices.IndexFunc(d.slowest, func(s Command) bool { return s.Command == index })
 	switch {
 	case at >= 0:
@@ -230,28 +238,30 @@ func (d *decoder) keepSlow(index uint32, ns int64) {
 		})
 }
 
-func (d *decoder) finish(p *Profile) {
-	p.Opcodes, p.Scopes, p.Sequences, p.Windows = []Spent{}, []Spent{}, []Spent{}, []Spent{}
+func (d *profileBuilder) finishProfile(p *Profile) {
+	p.Opcodes, p.Scopes = []TimeSpent{}, []TimeSpent{}
+	p.Sequences, p.Windows = []TimeSpent{}, []TimeSpent{}
 	p.Slowest = append([]Command{}, d.slowest...)
 	for op := range d.opcodes {
-		keep(&p.Opcodes, d.opcodes[op], lmb.OpcodeName(gen.Opcode(op)), "")
+		appendTimeSpent(&p.Opcodes, d.opcodes[op], lmb.OpcodeName(gen.Opcode(op)), "")
 	}
 	for i := range d.sequences {
-		keep(&p.Sequences, d.sequences[i], d.image.Sequences[i].Name, "")
+		appendTimeSpent(&p.Sequences, d.sequences[i], d.image.Sequences[i].Name, "")
 	}
 	for i := range d.windows {
-		keep(&p.Windows, d.windows[i], windowLabel(d.image, i), "")
+		appendTimeSpent(&p.Windows, d.windows[i], windowLabel(d.image, i), "")
 	}
 	for i := range d.scopes {
-		keep(&p.Scopes, d.scopes[i], d.names[i], kindScope)
-		keep(&p.Scopes, d.phases[i], d.names[i], kindPhase)
+		appendTimeSpent(&p.Scopes, d.scopes[i], d.names[i], kindScope)
+		appendTimeSpent(&p.Scopes, d.phases[i], d.names[i], kindPhase)
 	}
-	for _, list := range []*[]Spent{&p.Sequences, &p.Windows, &p.Scopes} {
-		*list = shorten(*list)
+	for _, list := range []*[]TimeSpent{&p.Sequences, &p.Windows, &p.Scopes} {
+		*list = mergeShortest(*list)
 	}
-	for _, list := range [...][]Spent{p.Opcodes, p.Sequences, p.Windows, p.Scopes} {
+	for _, list := range [...][]TimeSpent{p.Opcodes, p.Sequences, p.Windows, p.Scopes} {
 		for i := range list {
-			list[i].At = string(runtime.AppendPlace(nil, d.view, int(list[i].Command)))
+			position := runtime.AppendCommandPosition(nil, d.view, int(list[i].Command))
+			list[i].Position = string(position)
 		}
 	}
 	p.Slowest = slices.DeleteFunc(p.Slowest, func(s Command) bool { return s.Ns == 0 })
@@ -264,30 +274,32 @@ func (d *decoder) finish(p *Profile) {
 	}
 }
 
-func keep(list *[]Spent, s Spent, name, kind string) {
+func appendTimeSpent(list *[]TimeSpent, s TimeSpent, name, kind string) {
 	if s.Count > 0 || s.TotalNs > 0 {
 		s.Name, s.Kind = name, kind
 		*list = append(*list, s)
 	}
 }
 
-// shorten keeps the longest of a list and one row for all the others.
-func shorten(list []Spent) []Spent {
-	if len(list) <= spentMax {
+// mergeShortest returns the timeSpentMax longest elements of a list, and one element for all
+// others.
+func mergeShortest(list []TimeSpent) []TimeSpent {
+	if len(list) <= timeSpentMax {
 		return list
 	}
-	slices.SortStableFunc(list, func(a, b Spent) int { return cmp.Compare(b.TotalNs, a.TotalNs) })
-	rest := Spent{Name: fmt.Sprintf("%d others", len(list)-spentMax)}
-	for i := range list[spentMax:] {
-		s := &list[spentMax+i]
+	slices.SortStableFunc(list,
+		func(a, b TimeSpent) int { return cmp.Compare(b.TotalNs, a.TotalNs) })
+	rest := TimeSpent{Name: fmt.Sprintf("%d others", len(list)-timeSpentMax)}
+	for i := range list[timeSpentMax:] {
+		s := &list[timeSpentMax+i]
 		rest.Count += s.Count
 		rest.TotalNs += s.TotalNs
-		rest.Bytes = sum(rest.Bytes, s.Bytes)
+		rest.Bytes = cappedSum(rest.Bytes, s.Bytes)
 		if s.LongestNs >= rest.LongestNs {
 			rest.LongestNs, rest.Command = s.LongestNs, s.Command
 		}
 	}
-	return append(slices.Clone(list[:spentMax]), rest)
+	return append(slices.Clone(list[:timeSpentMax]), rest)
 }
 
 func windowLabel(image *lmb.Image, index int) string {
@@ -300,48 +312,48 @@ func windowLabel(image *lmb.Image, index int) string {
 	return fmt.Sprintf("w%d", index)
 }
 
-// sequenceOf is the sequence that a command belongs to.
-func (d *decoder) sequenceOf(command uint32) int {
+// sequenceOf returns the index of the sequence that contains a command.
+func (d *profileBuilder) sequenceOf(command uint32) int {
 	return sort.Search(len(d.view.Sequences),
 		func(i int) bool { return d.view.Sequences[i].First > command }) - 1
 }
 
 // Write prints the profile for a terminal.
 func (p *Profile) Write(w io.Writer) error {
-	out := bufio.NewWriter(w) // keeps its first error
-	fmt.Fprintf(out, "\n%s\n", strings.Join(p.lines(), "\n"))
-	for _, table := range filled(p.tables()) {
+	out := bufio.NewWriter(w) // Flush returns the first error
+	fmt.Fprintf(out, "\n%s\n", strings.Join(p.headLines(), "\n"))
+	for _, table := range omitEmpty(p.tables()) {
 		table.write(out)
 	}
 	return out.Flush()
 }
 
 func (p *Profile) summary() string {
-	text := fmt.Sprintf("profile of %s on %s: %s in %s commands", plain(p.Sequence),
-		plain(p.Device), lmb.TimeText(p.TotalNs), countText(p.Commands))
-	if whole := p.whole(); whole > 1 || whole > 0 && p.Failed != nil {
-		text += fmt.Sprintf(", %s runs of %s to %s", countText(uint64(whole)),
+	text := fmt.Sprintf("profile of %s on %s: %s in %s commands", sanitize(p.Sequence),
+		sanitize(p.Device), lmb.TimeText(p.TotalNs), countText(p.Commands))
+	if whole := p.completedRuns(); whole > 1 || whole > 0 && p.Failed != nil {
+		text += fmt.Sprintf(", %s runs that took %s to %s each", countText(uint64(whole)),
 			lmb.TimeText(p.LeastNs),
 			lmb.TimeText(p.MostNs))
 	}
 	return text
 }
 
-// whole is how many runs came to their end.
-func (p *Profile) whole() int {
+// completedRuns returns the number of runs that reached their end.
+func (p *Profile) completedRuns() int {
 	if p.Failed != nil && p.Failed.Command >= 0 {
 		return p.Runs - 1
 	}
 	return p.Runs
 }
 
-// text says how the last run failed.
+// text returns a line that describes the failure.
 func (f *Failure) text() string {
-	return "FAILED after " + lmb.TimeText(f.Ns) + ": " + plain(f.Reason)
+	return "FAILED after " + lmb.TimeText(f.Ns) + ": " + sanitize(f.Reason)
 }
 
-// lines returns the text above the tables.
-func (p *Profile) lines() []string {
+// headLines returns the lines above the tables.
+func (p *Profile) headLines() []string {
 	lines := []string{p.summary(), p.clockText()}
 	if p.Failed != nil {
 		lines = append([]string{p.Failed.text()}, lines...)
@@ -349,41 +361,43 @@ func (p *Profile) lines() []string {
 	return lines
 }
 
-// clockText says how far the times can be trusted.
+// clockText returns a text about the clock and the accuracy of the times.
 func (p *Profile) clockText() string {
 	return fmt.Sprintf("clock: %s; each command's time includes %s for the measurement",
-		plain(p.Clock), lmb.TimeText(p.OverheadNs))
+		sanitize(p.Clock), lmb.TimeText(p.OverheadNs))
 }
 
 func (p *Profile) tables() []Table {
 	return []Table{
-		p.table("Time by opcode", "opcode", p.Opcodes), p.table("Time by scope", "scope", p.Scopes),
-		p.table("Time by sequence", "sequence", p.Sequences),
-		p.table("Time by window", "window", p.Windows), p.slowTable(),
+		p.timeTable("Time by opcode", "opcode", p.Opcodes),
+		p.timeTable("Time by scope", "scope", p.Scopes),
+		p.timeTable("Time by sequence", "sequence", p.Sequences),
+		p.timeTable("Time by window", "window", p.Windows), p.slowestTable(),
 	}
 }
 
-// table has the longest first.
-func (p *Profile) table(title, what string, list []Spent) Table {
+// timeTable returns a table of times, with the longest first.
+func (p *Profile) timeTable(title, what string, list []TimeSpent) Table {
 	t := Table{Title: title, commandColumn: "longest at", Columns: []string{what, "kind", ">times",
 		">total", ">share", ">mean", ">longest", "longest at", ">bytes"}}
 	order := slices.Clone(list)
-	slices.SortStableFunc(order, func(a, b Spent) int { return cmp.Compare(b.TotalNs, a.TotalNs) })
+	slices.SortStableFunc(order,
+		func(a, b TimeSpent) int { return cmp.Compare(b.TotalNs, a.TotalNs) })
 	for i := range order[:limitRows(len(order))] {
 		s := &order[i]
 		mean := int64(float64(s.TotalNs)/float64(max(s.Count, 1)) + 0.5)
-		t.addCommandRow(s.Command, plain(s.Name), plain(s.Kind), countText(s.Count),
+		t.addCommandRow(s.Command, sanitize(s.Name), sanitize(s.Kind), countText(s.Count),
 			lmb.TimeText(s.TotalNs), shareText(float64(s.TotalNs), float64(p.TotalNs)),
-			lmb.TimeText(mean), lmb.TimeText(s.LongestNs), plain(s.At),
+			lmb.TimeText(mean), lmb.TimeText(s.LongestNs), sanitize(s.Position),
 			emptyIfZero(s.Bytes, lmb.SizeText))
 	}
 	if len(order) > rowsMax {
-		t.Note = fmt.Sprintf("the longest %d of %d", rowsMax, len(order))
+		t.Note = fmt.Sprintf("the %d longest of %d rows", rowsMax, len(order))
 	}
 	return t
 }
 
-func (p *Profile) slowTable() Table {
+func (p *Profile) slowestTable() Table {
 	t := Table{Title: "Slowest commands", commandColumn: ">command", Columns: []string{">command",
 		"sequence", ">time", ">share", "text"}}
 	for i := range p.Slowest {
@@ -392,8 +406,8 @@ func (p *Profile) slowTable() Table {
 		if p.Runs == 1 {
 			share = shareText(float64(s.Ns), float64(p.TotalNs))
 		}
-		t.addCommandRow(s.Command, fmt.Sprint(s.Number), plain(s.Sequence), lmb.TimeText(s.Ns),
-			share, plain(s.Text))
+		t.addCommandRow(s.Command, fmt.Sprint(s.Number), sanitize(s.Sequence), lmb.TimeText(s.Ns),
+			share, sanitize(s.Text))
 	}
 	return t
 }

@@ -77,7 +77,7 @@ func TestTimesAddUp(t *testing.T) {
 		if p.TotalNs != d.Now() {
 			t.Errorf("%s: %d ns, the device's clock says %d", name, p.TotalNs, d.Now())
 		}
-		for what, list := range map[string][]Spent{"opcodes": p.Opcodes, "windows": p.Windows} {
+		for what, list := range map[string][]TimeSpent{"opcodes": p.Opcodes, "windows": p.Windows} {
 			total, count := int64(0), uint64(0)
 			for i := range list {
 				total += list[i].TotalNs
@@ -89,7 +89,7 @@ func TestTimesAddUp(t *testing.T) {
 					p.TotalNs, p.Commands)
 			}
 		}
-		if took := tookOf(p.Timeline); took != p.MostNs || p.OverheadNs != 0 ||
+		if took := timelineNs(p.Timeline); took != p.MostNs || p.OverheadNs != 0 ||
 			p.LeastNs > p.MostNs {
 			t.Errorf("%s: timeline %d ns, least %d, most %d, overhead %d", name, took, p.LeastNs,
 				p.MostNs, p.OverheadNs)
@@ -211,7 +211,7 @@ func TestARunTooLongToProfileIsRefused(t *testing.T) {
 	// main with End, sub twice, safe
 	text = edu + "main:\n" + strings.Repeat("  call sub\n", 2) + "sub:\n" +
 		strings.Repeat("  delay 1us\n", 6000) + "safe:\n  delay 1us\n"
-	if n := stampsOf(verify(t, assemble(t, text)), 0); n != 3+2*6001+2 {
+	if n := stampCount(verify(t, assemble(t, text)), 0); n != 3+2*6001+2 {
 		t.Errorf("%d commands", n)
 	}
 }
@@ -234,13 +234,13 @@ func TestImageOfAsManyDevicesAsThereMayBeIsProfiled(t *testing.T) {
 	}
 }
 
-func find(list []Spent, name, kind string) Spent {
+func find(list []TimeSpent, name, kind string) TimeSpent {
 	for _, s := range list {
 		if s.Name == name && s.Kind == kind {
 			return s
 		}
 	}
-	return Spent{}
+	return TimeSpent{}
 }
 
 func TestScopesAndPhasesOfARun(t *testing.T) {
@@ -276,7 +276,7 @@ func TestScopesAndPhasesOfARun(t *testing.T) {
 
 func TestABeginForgetsTheOneBefore(t *testing.T) {
 	view := verify(t, assemble(t, edu+"main:\n"+
-		strings.Repeat("  begin \"x\"\n  delay 1us\n", 2*rowsOfTimeline)+"  end \"x\"\n"))
+		strings.Repeat("  begin \"x\"\n  delay 1us\n", 2*timelineRowsMax)+"  end \"x\"\n"))
 	p, _ := profiled(t, view, device(view), "main", 1)
 	if x := find(p.Scopes, "x", kindScope); x.Count != 1 || x.TotalNs != 1000 {
 		t.Errorf("%+v", x)
@@ -371,7 +371,7 @@ func TestTraceAsText(t *testing.T) {
 func bare(timeline [][]Slice) {
 	for _, row := range timeline {
 		for i := range row {
-			row[i].shares = nil
+			row[i].opcodeNs = nil
 		}
 	}
 }
@@ -424,24 +424,25 @@ func TestDamagedProfilesAreRefused(t *testing.T) {
 		{whole, "{}", "\"lightmetal\" is missing"},
 		{whole, whole[:len(whole)/2], "broken JSON at byte"},
 		{whole, whole + "x", "broken JSON at byte"},
-		{`"version":2`, `"version":1`, "version is 1"},
+		{`"version":2`, `"version":1`, "has version 1"},
 		{`"total_ns":30600,"least_ns"`, `"total_ns":-1,"least_ns"`, "negative"},
 		{`"runs":1`, `"runs":1e99`, "lightmetal"},
 		{`"runs":1`, `"walks":1`, "unknown field"},
 		{`"ph":"X"`, `"ph":"B"`, "phase \"B\""},
 		{`"ts":0.500`, `"ts":"0.500x"`, "event"},
-		{`"ts":0.500`, `"ts":-0.5`, "not a time"},
-		{`"ts":0.500`, `"ts":1e300`, "not a time"},
+		{`"ts":0.500`, `"ts":-0.5`, "must be a time"},
+		{`"ts":0.500`, `"ts":1e300`, "must be a time"},
 		{`"ts":0.500`, `"ts":0.3`, "before the end of the previous event"},
 		{`"ts":0.500,"dur":30.000`, `"ts":0.500,"dur":40`, "before the end of the previous event"},
-		{`"ts":30.500,"dur":0.100`, `"ts":30.500,"dur":40`, "thread 3 continues after the run"},
-		{`"dur":30.000`, `"dur":null`, "not a time"},
+		{`"ts":30.500,"dur":0.100`, `"ts":30.500,"dur":40`, "thread 3 continues after the end " +
+			"of the run"},
+		{`"dur":30.000`, `"dur":null`, "must be a time"},
 		{`"pid":1,"tid":3,"ts":0.500`, `"pid":1,"tid":-1,"ts":0.500`, "thread -1"},
 		{`"pid":1,"tid":3,"ts":0.500`, `"pid":1,"tid":33,"ts":0.500`, "thread 33"},
 		{`"command":5,"commands"`, `"command":-5,"commands"`, "event 11: json"},
 		{`"traceEvents":[`, `"traceEvents":{`, "broken JSON at byte"},
-		{whole, `{"traceEvents":{}}`, "not a list"},
-		{whole, `{"lightmetal":null}`, "version is 0"},
+		{whole, `{"traceEvents":{}}`, "must be a list"},
+		{whole, `{"lightmetal":null}`, "has version 0"},
 		{whole, `{"lightmetal":{"version":2},"lightmetal":{"version":2}}`, "twice"},
 	} {
 		text := strings.Replace(whole, test.old, test.new, 1)
@@ -462,8 +463,8 @@ func TestLargeProfilesAreRefusedBeforeTheyFillMemory(t *testing.T) {
 			`{}]}`,
 		"\"lightmetal\" is too " +
 			"large": `{"lightmetal":[` + strings.Repeat("{},", traceSummaryMax/3) + `{}]}`,
-		"a table has": `{"lightmetal":{"version":2,"opcodes":[` +
-			strings.Repeat("{},", spentMax+1) + `{}]}}`,
+		`table "opcodes" has`: `{"lightmetal":{"version":2,"opcodes":[` +
+			strings.Repeat("{},", timeSpentMax+1) + `{}]}}`,
 		"21 slowest": `{"lightmetal":{"version":2,"slowest":[` + strings.Repeat("{},", slowestMax) +
 			`{}]}}`,
 	} {
@@ -481,7 +482,7 @@ func FuzzReadTrace(f *testing.F) {
 		p, _ := profiled(f, view, device(view), "main", 1)
 		f.Add(trace(f, p))
 	}
-	r := Analyze(verify(f, assemble(f, multicast)), Whole, nil)
+	r := Analyze(verify(f, assemble(f, multicast)), WholeFile, nil)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := ReadTrace(bytes.NewReader(data))
 		if err != nil {
@@ -499,7 +500,7 @@ func FuzzReadTrace(f *testing.F) {
 }
 
 func TestMicrosecondsKeepNanoseconds(t *testing.T) {
-	for _, ns := range []int64{0, 1, 999, 1000, 1001, 123456789, timeMax - 1} {
+	for _, ns := range []int64{0, 1, 999, 1000, 1001, 123456789, traceTimeMax - 1} {
 		if got, err := nanoseconds(microseconds(ns)); err != nil || got != ns {
 			t.Errorf("%d: %s, %d, %v", ns, microseconds(ns), got, err)
 		}

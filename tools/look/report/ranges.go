@@ -6,60 +6,61 @@ import (
 )
 
 const (
-	// rangesHeld bounds the ranges of one space while commands are counted.
-	rangesHeld = 8192
+	// rangesKeptMax is the largest number of ranges of one space while commands are counted.
+	rangesKeptMax = 8192
 
-	// rangesShown bounds them in a report.
-	rangesShown = 128
+	// rangesReportedMax is the largest number of ranges of one space in a report.
+	rangesReportedMax = 128
 )
 
-// Range is a run of bytes that commands touch.
+// Range is a contiguous range of addresses that commands access.
 type Range struct {
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
-	Area  string `json:"area,omitempty"` // what the board has there, where it is one thing
+	// name of the memory or register at this range; empty: unknown
+	Area string `json:"area,omitempty"`
 	Traffic
 }
 
-// Bytes is the size of the range.
+// Bytes returns the size of the range.
 func (r *Range) Bytes() uint64 { return r.Last - r.First + 1 }
 
-// rangeSet collects ranges in any order. It holds a bounded number: beyond
-// that the smallest gaps between them close.
+// rangeSet collects ranges in any order. Their number is limited: compact merges the ranges with
+// the smallest gaps between them.
 type rangeSet struct {
-	list   []Range
-	at     int // the range that was last added to
-	closed int // gaps that closed
+	list       []Range
+	lastAdded  int // index of the range to which an access was last added
+	mergedGaps int // number of gaps that compact has counted as accessed
 }
 
 func (s *rangeSet) add(first, last uint64, t Traffic) {
-	if s.at < len(s.list) {
-		// Commands walk upwards more often than not.
-		if r := &s.list[s.at]; touches(r, first, last) {
+	if s.lastAdded < len(s.list) {
+		// Most commands access the addresses after those of the previous command.
+		if r := &s.list[s.lastAdded]; touches(r, first, last) {
 			r.First, r.Last = min(r.First, first), max(r.Last, last)
 			r.Traffic.add(t, 1)
 			return
 		}
 	}
-	if len(s.list) >= rangesHeld {
-		s.compact(rangesHeld / 2)
+	if len(s.list) >= rangesKeptMax {
+		s.compact(rangesKeptMax / 2)
 	}
-	s.at = len(s.list)
+	s.lastAdded = len(s.list)
 	s.list = append(s.list, Range{First: first, Last: last, Traffic: t})
 }
 
-// touches reports whether a range and first..last overlap or follow each other.
-// Addresses end well before 2^64: a window has at most 4 GiB, and Point
-// addresses are multiples of its size.
+// touches reports whether a range and the addresses first to last overlap or are adjacent.
+// Addresses are far below 2^64: a window has at most 4 GiB, and Point addresses are multiples of
+// its size.
 func touches(r *Range, first, last uint64) bool {
 	return (first == 0 || first-1 <= r.Last) && (r.First == 0 || r.First-1 <= last)
 }
 
-// compact sorts the ranges, joins those that touch, and then closes the
-// smallest gaps until no more than count are left.
+// compact sorts the ranges, merges those that overlap or are adjacent, and then merges those with
+// the smallest gaps between them until at most count ranges are left.
 func (s *rangeSet) compact(count int) {
 	slices.SortFunc(s.list, func(a, b Range) int { return cmp.Compare(a.First, b.First) })
-	s.join(0)
+	s.mergeWithin(0)
 	if len(s.list) > count {
 		gaps := make([]uint64, 0, len(s.list)-1)
 		for i := range s.list[1:] {
@@ -67,15 +68,15 @@ func (s *rangeSet) compact(count int) {
 		}
 		slices.Sort(gaps)
 		before := len(s.list)
-		s.join(gaps[before-count-1])
-		s.closed += before - len(s.list)
+		s.mergeWithin(gaps[before-count-1])
+		s.mergedGaps += before - len(s.list)
 	}
-	s.at = len(s.list)
+	s.lastAdded = len(s.list)
 }
 
-// join makes one range of neighbours whose distance is at most gap; ranges
-// that touch have a distance of 0 or 1.
-func (s *rangeSet) join(gap uint64) {
+// mergeWithin merges neighbours whose distance is at most gap. Ranges that overlap or are adjacent
+// are always merged.
+func (s *rangeSet) mergeWithin(gap uint64) {
 	if len(s.list) == 0 {
 		return
 	}

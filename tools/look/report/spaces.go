@@ -21,11 +21,12 @@ type Space struct {
 	Size   uint64 `json:"size"` // bytes, 0: not known
 	Traffic
 	Ranges []Range `json:"ranges"`
-	Closed int     `json:"closed"` // gaps left out, so that there are no more ranges than this
+	// number of gaps that count as accessed, because the list of ranges is limited
+	MergedGaps int `json:"closed"`
 }
 
-// spacesMax bounds the spaces of a report. What goes to tiles beyond them is
-// counted together.
+// spacesMax is the largest number of spaces of a report. The traffic of further tiles is counted
+// together.
 const spacesMax = 4096
 
 // spaceKey identifies a space.
@@ -35,27 +36,27 @@ type spaceKey struct {
 	index     uint16 // BAR, or number of the host window
 	tiles     rectangle
 	multicast bool
-	rest      bool // all that came after spacesMax
+	rest      bool // the space of all tiles beyond spacesMax
 }
 
-// rectangle is tiles from one corner to another, both of them in it.
+// rectangle is a rectangle of tiles: two opposite corners, both included.
 type rectangle struct{ x0, y0, x1, y1 uint8 }
 
-// space is a Space while it grows.
+// space is an unfinished Space.
 type space struct {
 	key    spaceKey
 	ranges rangeSet
 	total  Traffic
 }
 
-// aim is what a window shows while the commands of a sequence are counted.
-type aim struct {
+// mapping is what a window maps while the commands of a sequence are counted.
+type mapping struct {
 	space   *space
-	address uint64 // of the window's first byte
+	address uint64 // address in the space of the window's first byte
 	key     spaceKey
 }
 
-func (a *analysis) addTraffic(w *aim, offset, size uint64, t Traffic) {
+func (a *analysis) addTraffic(w *mapping, offset, size uint64, t Traffic) {
 	w.space.total.add(t, 1)
 	w.space.ranges.add(w.address+offset, w.address+offset+size-1, t)
 	if w.space.key.rest {
@@ -63,8 +64,8 @@ func (a *analysis) addTraffic(w *aim, offset, size uint64, t Traffic) {
 	}
 }
 
-// placeFixedWindow sets what a window that does not move shows.
-func (a *analysis) placeFixedWindow(window int) {
+// mapFixedWindow sets the mapping of a window that no Point can move.
+func (a *analysis) mapFixedWindow(window int) {
 	w := &a.view.Windows[window]
 	key := spaceKey{device: w.Device, kind: w.Kind}
 	address := uint64(0)
@@ -74,13 +75,13 @@ func (a *analysis) placeFixedWindow(window int) {
 	case gen.WindowKindHost:
 		key.index = uint16(window)
 	}
-	a.aims[window] = aim{space: a.space(key), address: address, key: key}
+	a.mappings[window] = mapping{space: a.findOrAddSpace(key), address: address, key: key}
 }
 
-func (a *analysis) space(key spaceKey) *space {
+func (a *analysis) findOrAddSpace(key spaceKey) *space {
 	s := a.spaces[key]
 	if s == nil && len(a.spaces) >= spacesMax && !key.rest {
-		return a.space(spaceKey{device: key.device, kind: key.kind, rest: true})
+		return a.findOrAddSpace(spaceKey{device: key.device, kind: key.kind, rest: true})
 	}
 	if s == nil {
 		s = &space{key: key}
@@ -89,22 +90,22 @@ func (a *analysis) space(key spaceKey) *space {
 	return s
 }
 
-// followPoint sets what a window shows after a Point.
-func (a *analysis) followPoint(c *fbs.Command) {
+// mapPointedWindow sets the mapping of a window after a Point.
+func (a *analysis) mapPointedWindow(c *fbs.Command) {
 	t, _ := boards.UnpackTileRoute(c.Mask)
 	key := spaceKey{device: a.view.Windows[c.Window].Device, kind: gen.WindowKindTlb,
 		multicast: t.Multicast}
-	x, y := a.noc0(key.device, t.X, t.Y)
+	x, y := a.toNoC0(key.device, t.X, t.Y)
 	key.tiles = rectangle{x, y, x, y}
 	if t.Multicast {
-		key.tiles.x0, key.tiles.y0 = a.noc0(key.device, t.XStart, t.YStart)
+		key.tiles.x0, key.tiles.y0 = a.toNoC0(key.device, t.XStart, t.YStart)
 	}
-	a.aims[c.Window] = aim{space: a.space(key), address: c.Value, key: key}
+	a.mappings[c.Window] = mapping{space: a.findOrAddSpace(key), address: c.Value, key: key}
 }
 
-// noc0 translates coordinates to those of NoC 0; it returns unknown ones unchanged.
-func (a *analysis) noc0(device, x, y uint8) (uint8, uint8) {
-	if grid := a.grid(device); grid != nil {
+// toNoC0 translates coordinates to those of NoC 0; it returns unknown ones unchanged.
+func (a *analysis) toNoC0(device, x, y uint8) (uint8, uint8) {
+	if grid := a.gridOf(device); grid != nil {
 		if t, ok := grid.TileAt(x, y); ok {
 			return t.X, t.Y
 		}
@@ -112,9 +113,9 @@ func (a *analysis) noc0(device, x, y uint8) (uint8, uint8) {
 	return x, y
 }
 
-func (a *analysis) grid(device uint8) *chips.Grid {
+func (a *analysis) gridOf(device uint8) *chips.Grid {
 	if board := a.report.Devices[device].board; board != nil {
-		return chips.Of(board).Grid
+		return chips.ForBoard(board).Grid
 	}
 	return nil
 }
@@ -125,7 +126,7 @@ func (a *analysis) addToTiles(key *spaceKey, t Traffic) {
 	r := key.tiles
 	tiles := []chips.Tile{{X: r.x1, Y: r.y1}}
 	if key.multicast {
-		tiles, _ = a.grid(key.device).ShownTiles(boards.TileRoute{X: r.x1, Y: r.y1, XStart: r.x0,
+		tiles, _ = a.gridOf(key.device).ShownTiles(boards.TileRoute{X: r.x1, Y: r.y1, XStart: r.x0,
 			YStart: r.y0, Multicast: true})
 	}
 	for _, tile := range tiles {
@@ -148,23 +149,23 @@ func (a *analysis) finishTiles() {
 	a.report.Tiles = []Tile{}
 	for key, t := range a.tiles {
 		a.report.Tiles = append(a.report.Tiles,
-			Tile{int(key.device), key.x, key.y, a.kind(key, ""), t})
+			Tile{int(key.device), key.x, key.y, a.tileKindName(key, ""), t})
 	}
 	slices.SortFunc(a.report.Tiles, func(a, b Tile) int {
 		return cmp.Or(a.Device-b.Device, int(a.Y)-int(b.Y), int(a.X)-int(b.X))
 	})
 }
 
-// kind is what a tile is, or a word in its place where that is not known.
-func (a *analysis) kind(key tileKey, unknown string) string {
-	if kind := a.kindOf(key); kind != 0 {
+// tileKindName returns the name of a tile's kind, or the text unknown if the kind is not known.
+func (a *analysis) tileKindName(key tileKey, unknown string) string {
+	if kind := a.tileKind(key); kind != 0 {
 		return kind.String()
 	}
 	return unknown
 }
 
-func (a *analysis) kindOf(key tileKey) chips.Kind {
-	grid := a.grid(key.device)
+func (a *analysis) tileKind(key tileKey) chips.TileKind {
+	grid := a.gridOf(key.device)
 	if grid == nil || int(key.y) >= len(grid.Rows) || int(key.x) >= len(grid.Rows[key.y]) {
 		return 0
 	}
@@ -181,24 +182,24 @@ func (a *analysis) finishSpaces() {
 		}
 	}
 	slices.SortFunc(order,
-		func(p, q *space) int { return bytes.Compare(p.key.order(), q.key.order()) })
+		func(p, q *space) int { return bytes.Compare(p.key.sortKey(), q.key.sortKey()) })
 	a.report.Spaces = []Space{}
 	for _, s := range order {
-		s.ranges.compact(rangesShown)
+		s.ranges.compact(rangesReportedMax)
 		for i := range s.ranges.list {
-			s.ranges.list[i].Area = a.area(&s.key, &s.ranges.list[i])
+			s.ranges.list[i].Area = a.areaName(&s.key, &s.ranges.list[i])
 		}
 		a.report.Spaces = append(a.report.Spaces, Space{
-			Device: int(s.key.device), Kind: s.key.word(), Name: a.spaceName(&s.key),
-			Size:    a.spaceSize(&s.key),
-			Traffic: s.total, Ranges: s.ranges.list, Closed: s.ranges.closed,
+			Device: int(s.key.device), Kind: s.key.kindName(), Name: a.spaceName(&s.key),
+			Size:    a.spaceBytes(&s.key),
+			Traffic: s.total, Ranges: s.ranges.list, MergedGaps: s.ranges.mergedGaps,
 		})
 	}
 }
 
-// order returns the sort key of a space: by device, tiles before rectangles, those beyond
+// sortKey returns the sort key of a space: by device, tiles before rectangles, those beyond
 // spacesMax last, rows from the top.
-func (k *spaceKey) order() []byte {
+func (k *spaceKey) sortKey() []byte {
 	late := byte(0)
 	switch {
 	case k.rest:
@@ -211,11 +212,11 @@ func (k *spaceKey) order() []byte {
 		t.x0}
 }
 
-// word is the kind of space as reports have it.
-func (k *spaceKey) word() string {
+// kindName returns the kind of a space as it is called in reports.
+func (k *spaceKey) kindName() string {
 	switch {
 	case k.kind != gen.WindowKindTlb:
-		return lower(gen.EnumNamesWindowKind[k.kind])
+		return lowercase(gen.EnumNamesWindowKind[k.kind])
 	case k.multicast:
 		return "multicast"
 	}
@@ -238,11 +239,11 @@ func (a *analysis) spaceName(k *spaceKey) string {
 	case k.multicast:
 		return fmt.Sprintf("tiles %d,%d to %d,%d", k.tiles.x0, k.tiles.y0, k.tiles.x1, k.tiles.y1)
 	}
-	return fmt.Sprintf("%s %d,%d", a.kind(tileKey{k.device, k.tiles.x1, k.tiles.y1}, "tile"),
-		k.tiles.x1, k.tiles.y1)
+	kind := a.tileKindName(tileKey{k.device, k.tiles.x1, k.tiles.y1}, "tile")
+	return fmt.Sprintf("%s %d,%d", kind, k.tiles.x1, k.tiles.y1)
 }
 
-func (a *analysis) spaceSize(k *spaceKey) uint64 {
+func (a *analysis) spaceBytes(k *spaceKey) uint64 {
 	switch k.kind {
 	case gen.WindowKindBar:
 		return a.view.Devices[k.device].MinBarSizes()[k.index]
@@ -254,18 +255,18 @@ func (a *analysis) spaceSize(k *spaceKey) uint64 {
 	return 0
 }
 
-// area is what the board calls the place of a range, empty where that is no
-// one thing.
-func (a *analysis) area(k *spaceKey, r *Range) string {
+// areaName returns the board's name of the memory or register at a range. It returns an empty
+// string if there is no such name.
+func (a *analysis) areaName(k *spaceKey, r *Range) string {
 	board := a.report.Devices[k.device].board
 	switch {
 	case board == nil || k.rest:
 		return ""
 	case k.kind == gen.WindowKindBar:
 		return barArea(board, uint8(k.index), r)
-	case k.kind == gen.WindowKindTlb && chips.Of(board).Grid != nil:
-		return tileArea(chips.Of(board).Grid, a.kindOf(tileKey{k.device, k.tiles.x1, k.tiles.y1}),
-			r)
+	case k.kind == gen.WindowKindTlb && chips.ForBoard(board).Grid != nil:
+		tile := tileKey{k.device, k.tiles.x1, k.tiles.y1}
+		return tileArea(chips.ForBoard(board).Grid, a.tileKind(tile), r)
 	}
 	return ""
 }
@@ -276,7 +277,7 @@ func barArea(board *boards.Board, bar uint8, r *Range) string {
 			return "window configuration"
 		}
 	}
-	for _, s := range chips.Of(board).Status {
+	for _, s := range chips.ForBoard(board).StatusRegisters {
 		if s.Bar == bar && s.Offset == r.First && r.Bytes() <= 4 {
 			return s.Name
 		}
@@ -287,15 +288,15 @@ func barArea(board *boards.Board, bar uint8, r *Range) string {
 	return ""
 }
 
-func tileArea(grid *chips.Grid, kind chips.Kind, r *Range) string {
-	if (kind == chips.Tensix || kind == chips.Ethernet) && r.First == grid.Reset.Address &&
+func tileArea(grid *chips.Grid, kind chips.TileKind, r *Range) string {
+	if (kind == chips.Tensix || kind == chips.Ethernet) && r.First == grid.TensixReset.Address &&
 		r.Bytes() <= 4 {
 		return "soft reset"
 	}
 	if m := grid.FindMemory(kind, r.First, r.Bytes()); m != nil {
 		return m.Name
 	}
-	if reg := grid.FindRegister(kind, r.First); reg != nil && r.Bytes() <= 4*reg.Count {
+	if reg := grid.FindRegisterRange(kind, r.First); reg != nil && r.Bytes() <= 4*reg.Count {
 		return reg.Name
 	}
 	return ""

@@ -83,8 +83,8 @@ func TestTextHasEnoughContrast(t *testing.T) {
 func TestNoOpcodeHasTheColourOfFailure(t *testing.T) {
 	class := regexp.MustCompile(`\.op-[a-z-]+ \{ background: var\(--([a-z-]+)\)`)
 	opcodes := class.FindAllStringSubmatch(pageStyle, -1)
-	if len(opcodes) != len(opcodeWords)+1 { // and "mixed"
-		t.Fatalf("%d opcodes have a colour, want %d", len(opcodes), len(opcodeWords)+1)
+	if len(opcodes) != len(colouredOpcodes)+1 { // and "mixed"
+		t.Fatalf("%d opcodes have a colour, want %d", len(opcodes), len(colouredOpcodes)+1)
 	}
 	for theme, values := range themes {
 		failure := oklab(t, values["fail"])
@@ -116,7 +116,7 @@ func oklab(t *testing.T, text string) [3]float64 {
 func TestStyleHasEveryClass(t *testing.T) {
 	classes := []string{"kind-" + kindSequence, "kind-" + kindCall, "kind-" + kindScope,
 		"kind-" + kindPhase, "written", "read", "compared", "none", "router", opcodeClass("")}
-	for _, word := range opcodeWords {
+	for _, word := range colouredOpcodes {
 		classes = append(classes, opcodeClass(word))
 	}
 	for level := range heatLevels {

@@ -9,18 +9,18 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// rowsMax bounds the rows of a table on a terminal or a page.
+// rowsMax is the largest number of rows of a table on a terminal or a page.
 const rowsMax = 100
 
 // Write prints the report for a terminal.
 func (r *Report) Write(w io.Writer) error {
-	out := bufio.NewWriter(w) // keeps its first error
-	fmt.Fprintf(out, "%s: %s, for %s\n", plain(r.Image), lmb.SizeText(r.Bytes), r.devicesText())
+	out := bufio.NewWriter(w) // Flush returns the first error
+	fmt.Fprintf(out, "%s: %s, for %s\n", sanitize(r.Image), lmb.SizeText(r.Bytes), r.devicesText())
 	if r.Origin != "" {
-		fmt.Fprintf(out, "from %s\n", plain(r.Origin))
+		fmt.Fprintf(out, "from %s\n", sanitize(r.Origin))
 	}
-	fmt.Fprintf(out, "counted: %s; a poll as one load\n", plain(r.Counted))
-	for _, table := range filled(r.tables(nil)) {
+	fmt.Fprintf(out, "counted: %s; a poll counts as one load\n", sanitize(r.Counted))
+	for _, table := range omitEmpty(r.tables(nil)) {
 		table.write(out)
 	}
 	return out.Flush()
@@ -37,17 +37,18 @@ func (r *Report) devicesText() string {
 func (t *Device) text() string {
 	name := t.Title
 	if name == "" {
-		name = plain(t.Board)
+		name = sanitize(t.Board)
 	}
 	return name + " (PCI " + t.ID + ")"
 }
 
-// devicePrefix names a device if the image is for several.
+// devicePrefix returns a prefix with the name of a device, or an empty string if the image has only
+// one device.
 func (r *Report) devicePrefix(device int) string {
 	if len(r.Devices) == 1 {
 		return ""
 	}
-	return fmt.Sprintf("%s %d: ", plain(r.Devices[device].Board), device)
+	return fmt.Sprintf("%s %d: ", sanitize(r.Devices[device].Board), device)
 }
 
 // tables returns the tables of a report; a profile adds what it compared with golden data.
@@ -57,11 +58,12 @@ func (r *Report) tables(profile *Profile) []Table {
 }
 
 func (r *Report) sequenceTable() Table {
-	t := Table{Title: "Sequences", Note: "one run, with what it calls",
-		Columns: []string{"sequence", ">commands", ">executed", ">loads", ">stores", ">bytes in",
-			">bytes out", ">compared", ">waits at most"}}
+	t := Table{Title: "Sequences", Note: "one run, including called sequences; " +
+		"bytes written: host to device, bytes read: device to host",
+		Columns: []string{"sequence", ">commands", ">executed", ">loads", ">stores",
+			">bytes written", ">bytes read", ">compared", ">waits at most"}}
 	return fillTable(t, r.Sequences, func(_ int, s *Sequence) []string {
-		return []string{plain(s.Name), countText(s.Commands), countText(s.Executed),
+		return []string{sanitize(s.Name), countText(s.Commands), countText(s.Executed),
 			countText(s.Loads), countText(s.Stores), lmb.SizeText(s.Written),
 			lmb.SizeText(s.Read), emptyIfZero(s.Compared, lmb.SizeText), lmb.WaitText(s.WaitUs)}
 	})
@@ -69,21 +71,21 @@ func (r *Report) sequenceTable() Table {
 
 func (r *Report) opcodeTable() Table {
 	t := Table{Title: "Opcodes",
-		Columns: []string{"opcode", ">count", ">bytes in", ">bytes out", ">compared", ">1 byte",
-			">2 bytes", ">4 bytes", ">8 bytes", ">bulk"}}
+		Columns: []string{"opcode", ">count", ">bytes written", ">bytes read", ">compared",
+			">1 byte", ">2 bytes", ">4 bytes", ">8 bytes", ">bulk"}}
 	return fillTable(t, r.Opcodes, func(_ int, o *Opcode) []string {
 		row := []string{o.Name, countText(o.Count), emptyIfZero(o.Written, lmb.SizeText),
 			emptyIfZero(o.Read, lmb.SizeText), emptyIfZero(o.Compared, lmb.SizeText)}
 		for _, n := range o.Accesses {
 			row = append(row, emptyIfZero(n, countText))
 		}
-		return append(row, emptyIfZero(o.Bulk, lmb.SizeText))
+		return append(row, emptyIfZero(o.BulkBytes, lmb.SizeText))
 	})
 }
 
 func (r *Report) windowTable() Table {
 	t := Table{Title: "Windows", Columns: []string{"window", "kind", "place", ">size", ">pointed",
-		">commands", ">bytes in", ">bytes out", ">compared"}}
+		">commands", ">bytes written", ">bytes read", ">compared"}}
 	return fillTable(t, r.Windows, func(_ int, w *Window) []string {
 		return []string{w.label(), w.Kind, r.devicePrefix(w.Device) + w.Place, lmb.SizeText(w.Size),
 			emptyIfZero(w.Points, countText), countText(w.Commands),
@@ -92,17 +94,17 @@ func (r *Report) windowTable() Table {
 	})
 }
 
-// label is the window's name, or its number.
+// label returns the name of the window, or w and its index if it has no name.
 func (w *Window) label() string {
 	if w.Name != "" {
-		return plain(w.Name)
+		return sanitize(w.Name)
 	}
 	return fmt.Sprintf("w%d", w.Index)
 }
 
 func (r *Report) rangeTable() Table {
-	t := Table{Title: "Device memory", Columns: []string{"space", "first", "last", ">size", "there",
-		">bytes in", ">bytes out", ">compared"}}
+	t := Table{Title: "Device memory", Columns: []string{"space", "first", "last", ">size", "area",
+		">bytes written", ">bytes read", ">compared"}}
 	total := 0
 	for i := range r.Spaces {
 		s := &r.Spaces[i]
@@ -115,13 +117,13 @@ func (r *Report) rangeTable() Table {
 					lmb.SizeText), emptyIfZero(x.Compared, lmb.SizeText))
 		}
 	}
-	t.noteCut(total)
+	t.noteOmittedRows(total)
 	return t
 }
 
 func (r *Report) tileTable() Table {
-	t := Table{Title: "Tiles", Note: "a multicast counts on every tile",
-		Columns: []string{"tile", "kind", ">bytes in", ">bytes out", ">compared"}}
+	t := Table{Title: "Tiles", Note: "a multicast counts for every tile",
+		Columns: []string{"tile", "kind", ">bytes written", ">bytes read", ">compared"}}
 	return fillTable(t, r.Tiles, func(_ int, x *Tile) []string {
 		return []string{fmt.Sprintf("%s%d,%d", r.devicePrefix(x.Device), x.X, x.Y), x.Kind,
 			emptyIfZero(x.Written, lmb.SizeText), emptyIfZero(x.Read, lmb.SizeText),
@@ -131,8 +133,8 @@ func (r *Report) tileTable() Table {
 
 func (r *Report) tensorTable(profile *Profile) Table {
 	t := Table{Title: "Tensors", Columns: []string{"tensor", "role", "type", "shape", ">size",
-		">moved", "data", "compared with golden"}}
-	return fillTable(t, r.Tensors, func(_ int, x *Used) []string {
+		">moved", "data", "compared with golden data"}}
+	return fillTable(t, r.Tensors, func(_ int, x *TensorUse) []string {
 		data := "none, needs --input"
 		switch {
 		case x.HasData && x.Role == "output":
@@ -142,7 +144,7 @@ func (r *Report) tensorTable(profile *Profile) Table {
 		case x.Role == "output":
 			data = ""
 		}
-		return []string{plain(x.Name), x.Role, x.DType, lmb.ShapeText(x.Shape),
+		return []string{sanitize(x.Name), x.Role, x.DType, lmb.ShapeText(x.Shape),
 			lmb.SizeText(x.Bytes), lmb.SizeText(x.Moved), data, profile.goldenText(x)}
 	})
 }
@@ -160,40 +162,40 @@ func fillTable[T any](t Table, list []T, cells func(int, *T) []string) Table {
 	for i := range limitRows(len(list)) {
 		t.addRow(cells(i, &list[i])...)
 	}
-	t.noteCut(len(list))
+	t.noteOmittedRows(len(list))
 	return t
 }
 
 func limitRows(n int) int { return min(n, rowsMax) }
 
-// noteCut notes that rows were left out.
-func (t *Table) noteCut(total int) {
+// noteOmittedRows adds to the note of a table that rows were left out.
+func (t *Table) noteOmittedRows(total int) {
 	if total <= len(t.Rows) {
 		return
 	}
-	note := fmt.Sprintf("the first %d of %s; --json has them all", len(t.Rows),
+	note := fmt.Sprintf("the first %d of %s rows; --json prints all rows", len(t.Rows),
 		countText(uint64(total)))
 	t.Note = strings.TrimPrefix(t.Note+"; "+note, "; ")
 }
 
-// filled leaves out tables without rows and columns without text.
-func filled(tables []Table) (list []Table) {
+// omitEmpty returns the tables that have rows, without their empty columns.
+func omitEmpty(tables []Table) (list []Table) {
 	for _, t := range tables {
 		if len(t.Rows) == 0 {
 			continue
 		}
 		widths := t.widths()
-		full := Table{Title: t.Title, Note: t.Note, Columns: pick(t.Columns, widths),
+		full := Table{Title: t.Title, Note: t.Note, Columns: cellsWithText(t.Columns, widths),
 			commandColumn: t.commandColumn, commands: t.commands}
 		for _, row := range t.Rows {
-			full.addRow(pick(row, widths)...)
+			full.addRow(cellsWithText(row, widths)...)
 		}
 		list = append(list, full)
 	}
 	return list
 }
 
-func pick(cells []string, widths []int) (kept []string) {
+func cellsWithText(cells []string, widths []int) (kept []string) {
 	for i, cell := range cells {
 		if widths[i] > 0 {
 			kept = append(kept, cell)

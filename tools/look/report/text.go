@@ -31,9 +31,9 @@ func shareText(part, whole float64) string {
 	return strconv.FormatFloat(100*part/whole, 'f', 1, 64) + " %"
 }
 
-// plain makes a name from a file fit for a line of a terminal, a page or a
-// trace: no control characters, and no more than 255 bytes.
-func plain(name string) string {
+// sanitize replaces control characters in a name from a file and cuts it after 255 bytes. The
+// result can be shown in a line of a terminal, a page or a trace.
+func sanitize(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if fbs.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Cf, r) || r == 0xfffe ||
 			r == 0xffff {
@@ -64,17 +64,16 @@ func shortenName(name string, limit int) string {
 	return name
 }
 
-// Table is rows of text under a title. Columns whose name starts with ">" are
-// aligned to the right.
+// Table is a table with a title. Columns whose name starts with ">" are aligned to the right.
 type Table struct {
 	Title   string
 	Note    string
 	Columns []string
 	Rows    [][]string
 
-	// Of a table whose rows name a command each, for links on a page:
-	commandColumn string   // the column that names it
-	commands      []uint32 // its index in the image, by row
+	// For a table in which each row names a command, so that a page can link to it:
+	commandColumn string   // name of the column that names the command
+	commands      []uint32 // index of the command in the image, by row
 }
 
 func (t *Table) addRow(cells ...string) { t.Rows = append(t.Rows, cells) }
@@ -103,7 +102,7 @@ func (t *Table) write(w io.Writer) {
 	}
 }
 
-// widths is the width of each column, 0 of one that holds nothing.
+// widths returns the number of characters of each column; it is 0 for a column without text.
 func (t *Table) widths() []int {
 	widths := make([]int, len(t.Columns))
 	for _, row := range t.Rows {

@@ -15,48 +15,49 @@ import (
 const (
 	kindSequence = "sequence"
 	kindCall     = "call"
-	kindScope    = "scope"    // between Begin and End
-	kindPhase    = "phase"    // from a Mark to the next, or to the end of what it is in
-	kindCommand  = "command"  // one
-	kindCommands = "commands" // neighbours taken together
+	kindScope    = "scope" // from a Begin mark to its End mark
+	// from a mark to the next one, or to the end of the enclosing scope or sequence
+	kindPhase    = "phase"
+	kindCommand  = "command"  // one command
+	kindCommands = "commands" // adjacent commands that share a slice
 )
 
-// Rows of a timeline. Scopes and phases have as many as are open at a time: each is
-// in the first that is free, so that none has to lie inside another.
+// Rows of a timeline. From rowScopes on, there are as many rows as scopes and phases are open at
+// the same time. Each scope or phase is in the first row that is free, so that scopes may overlap.
 const (
 	rowSequences = iota
 	rowCalls
 	rowCommands
 	rowScopes
-	rowsOfTimeline = 32 // beyond, scopes are in the tables only
+	timelineRowsMax = 32 // scopes that would need further rows are only in the tables
 )
 
-// slicesMax is about how many slices a row of a timeline has. Perfetto opens ten
-// times as many with ease.
+// slicesMax is the approximate number of slices that a row of a timeline has at most. Perfetto
+// opens ten times as many without problems.
 const slicesMax = 100_000
 
-// Slice is a stretch of a run. Those of a row come one after the other.
+// Slice is a part of a run. The slices of a row do not overlap.
 type Slice struct {
-	Name    string
-	Kind    string
-	Start   int64 // nanoseconds from the start of the run
-	Ns      int64
-	Command uint32 // index in the image of the first
-	Count   uint64 // commands in it
-	Bytes   uint64
-	Opcode  string // of all commands of a leaf, empty where they differ
-	Mostly  string // the opcode that most of the time went to, where they differ
-	Window  string
-	Offset  string
+	Name       string
+	Kind       string
+	Start      int64 // nanoseconds from the start of the run
+	Ns         int64
+	Command    uint32 // index in the image of the first command
+	Count      uint64 // number of commands in the slice
+	Bytes      uint64
+	Opcode     string // opcode of all commands of the slice; empty: the opcodes differ
+	MainOpcode string // the opcode that took most of the time, if the opcodes differ
+	Window     string
+	Offset     string
 
-	shares *[gen.OpcodeEnd]int64 // nanoseconds by opcode, of what was put together
+	opcodeNs *[gen.OpcodeEnd]int64 // nanoseconds by opcode, of merged slices; nil: not merged
 }
 
-// End is where the slice ends.
+// End returns the time at which the slice ends.
 func (s *Slice) End() int64 { return s.Start + s.Ns }
 
-// tookOf returns the time of the run that a timeline shows, 0 if there is none.
-func tookOf(timeline [][]Slice) int64 {
+// timelineNs returns the duration of the run that a timeline shows, 0 if there is none.
+func timelineNs(timeline [][]Slice) int64 {
 	if len(timeline) == 0 || len(timeline[rowSequences]) == 0 {
 		return 0
 	}
@@ -64,70 +65,74 @@ func tookOf(timeline [][]Slice) int64 {
 	return sequences[len(sequences)-1].End()
 }
 
-// walk follows the stamps of a run through sequences, calls and scopes.
-type walk struct {
-	d        *decoder
-	commands []uint32
-	at       []int64
-	build    bool  // make slices; the decoder's tables are filled in any case
-	mergeNs  int64 // shorter commands are merged
+// timelineBuilder makes the slices of a run from its time stamps. It follows the run through
+// sequences, calls and scopes.
+type timelineBuilder struct {
+	profile    *profileBuilder
+	commands   []uint32
+	startTimes []int64
+	makeSlices bool  // make slices; the tables of the profile are filled in any case
+	mergeNs    int64 // adjacent commands that together take at most this time are merged
 
-	rows  [][]Slice
-	taken []bool // rows from rowScopes on
-	// a sequence, what it calls, and behind each the scopes that are open in it
-	stack []*frame
-	open  map[int]*frame // scopes by name, also those that the sequence they began in has left
-	count uint64         // commands so far
-	bytes uint64
+	rows    [][]Slice
+	rowUsed []bool // for each row from rowScopes on: an open slice uses it
+	// the running sequence, and the one that it calls, each followed by the scopes that are open in
+	// it
+	stack []*openSlice
+	// open scopes by name; also those that began in a sequence that has ended
+	openScopes map[int]*openSlice
+	count      uint64 // commands so far
+	bytes      uint64
 }
 
-// frame is a slice that has not ended. Count and Bytes are those before it.
-type frame struct {
+// openSlice is a slice that has not ended. Until then, Count and Bytes are the numbers of commands
+// and bytes before it.
+type openSlice struct {
 	Slice
-	index int // of the sequence or of the name
+	index int // index of the sequence, or of the name of the scope or phase
 	row   int
-	phase *frame // under way in it, nil: none
+	phase *openSlice // current phase in this sequence or scope; nil: none
 }
 
-// all walks the whole run.
-func (w *walk) all() {
-	view, first := w.d.view, w.at[0]
+// addRun processes all commands of the run.
+func (w *timelineBuilder) addRun() {
+	view, first := w.profile.view, w.startTimes[0]
 	safe := view.SequenceByName("safe")
-	w.open = map[int]*frame{}
-	called := -1 // the sequence that the command before calls
+	w.openScopes = map[int]*openSlice{}
+	called := -1 // the sequence that the previous command calls; -1: none
 	for i, index := range w.commands {
-		start, end := w.at[i]-first, w.at[i+1]-first
+		start, end := w.startTimes[i]-first, w.startTimes[i+1]-first
 		switch {
 		case called >= 0:
-			w.enter(kindCall, called, rowCalls, index, start)
+			w.enterSequence(kindCall, called, rowCalls, index, start)
 		case i == 0 || safe >= 0 && index == view.Sequences[safe].First:
-			// "safe" after a failure ends all that was under way.
-			w.leave(0, start)
-			w.enter(kindSequence, w.d.sequenceOf(index), rowSequences, index, start)
+			// If "safe" runs after a failure, it ends all open sequences and scopes.
+			w.leaveSequences(0, start)
+			w.enterSequence(kindSequence, w.profile.sequenceOf(index), rowSequences, index, start)
 		}
 		called = -1
-		for _, m := range w.d.marks[index] {
-			w.mark(m, index, start)
+		for _, m := range w.profile.marks[index] {
+			w.applyMark(m, index, start)
 		}
 		switch c := &view.Commands[index]; c.Opcode {
 		case gen.OpcodeEnd:
-			w.leave(w.innermost(), end)
+			w.leaveSequences(w.currentSequence(), end)
 		case gen.OpcodeCall:
 			called = int(c.Index)
 			w.count++
 		default:
-			s := w.leaf(c, index, start, end)
+			s := w.commandSlice(c, index, start, end)
 			w.count++
-			w.bytes = sum(w.bytes, s.Bytes)
-			w.put(rowCommands, s)
+			w.bytes = cappedSum(w.bytes, s.Bytes)
+			w.appendSlice(rowCommands, s)
 		}
 	}
-	w.leave(0, w.at[len(w.commands)]-first)
+	w.leaveSequences(0, w.startTimes[len(w.commands)]-first)
 }
 
-func (w *walk) leaf(c *fbs.Command, index uint32, start, end int64) Slice {
+func (w *timelineBuilder) commandSlice(c *fbs.Command, index uint32, start, end int64) Slice {
 	s := Slice{Kind: kindCommand, Start: start, Ns: end - start, Command: index, Count: 1}
-	if !w.build {
+	if !w.makeSlices {
 		return s
 	}
 	s.Opcode = opcodeNames[c.Opcode]
@@ -135,7 +140,7 @@ func (w *walk) leaf(c *fbs.Command, index uint32, start, end int64) Slice {
 	e := lmb.EffectOf(c)
 	s.Bytes = e.Moved()
 	if e.Size > 0 || c.Opcode == gen.OpcodePoint {
-		s.Window = windowLabel(w.d.image, int(c.Window))
+		s.Window = windowLabel(w.profile.image, int(c.Window))
 		s.Offset = fmt.Sprintf("0x%x", c.Offset)
 	}
 	if c.Opcode == gen.OpcodePoint {
@@ -145,37 +150,37 @@ func (w *walk) leaf(c *fbs.Command, index uint32, start, end int64) Slice {
 	return s
 }
 
-// put appends a slice to a row.
-func (w *walk) put(row int, s Slice) {
-	if !w.build || row >= rowsOfTimeline {
+// appendSlice appends a slice to a row.
+func (w *timelineBuilder) appendSlice(row int, s Slice) {
+	if !w.makeSlices || row >= timelineRowsMax {
 		return
 	}
 	for len(w.rows) <= row {
 		w.rows = append(w.rows, nil)
 	}
-	w.rows[row] = joined(w.rows[row], s, w.mergeNs)
+	w.rows[row] = appendMerged(w.rows[row], s, w.mergeNs)
 }
 
-// joined is a row with one more slice, which becomes part of the one before where
-// both together take no longer than mergeNs.
-func joined(row []Slice, s Slice, mergeNs int64) []Slice {
+// appendMerged appends a slice to a row, or merges it with the previous slice if both together take
+// at most mergeNs.
+func appendMerged(row []Slice, s Slice, mergeNs int64) []Slice {
 	if n := len(row); n > 0 && mergeNs > 0 && s.End()-row[n-1].Start <= mergeNs {
-		row[n-1].join(&s)
+		row[n-1].merge(&s)
 		return row
 	}
 	return append(row, s)
 }
 
-// join makes one slice of two neighbours.
-func (s *Slice) join(next *Slice) {
-	shares := s.spent()
-	for op, ns := range next.spent() {
+// merge merges a slice with the next one.
+func (s *Slice) merge(next *Slice) {
+	shares := s.nsByOpcode()
+	for op, ns := range next.nsByOpcode() {
 		shares[op] += ns
 	}
-	s.Ns, s.shares = next.End()-s.Start, &shares
+	s.Ns, s.opcodeNs = next.End()-s.Start, &shares
 	s.Count += next.Count
-	s.Bytes = sum(s.Bytes, next.Bytes)
-	s.Offset, s.Mostly = "", ""
+	s.Bytes = cappedSum(s.Bytes, next.Bytes)
+	s.Offset, s.MainOpcode = "", ""
 	if s.Window != next.Window {
 		s.Window = ""
 	}
@@ -190,22 +195,22 @@ func (s *Slice) join(next *Slice) {
 		s.Name = "several"
 	}
 	if most := slices.Max(shares[:]); most > 0 && s.Opcode == "" {
-		s.Mostly = opcodeNames[slices.Index(shares[:], most)]
+		s.MainOpcode = opcodeNames[slices.Index(shares[:], most)]
 	}
 }
 
-// spent is a command's time by opcode, or that of several, as far as it is known.
-func (s *Slice) spent() (shares [gen.OpcodeEnd]int64) {
-	if s.shares != nil {
-		return *s.shares
+// nsByOpcode returns the time of a slice by opcode, as far as the opcodes are known.
+func (s *Slice) nsByOpcode() (shares [gen.OpcodeEnd]int64) {
+	if s.opcodeNs != nil {
+		return *s.opcodeNs
 	}
-	if op := slices.Index(opcodeNames[:], cmp.Or(s.Opcode, s.Mostly)); op > 0 {
+	if op := slices.Index(opcodeNames[:], cmp.Or(s.Opcode, s.MainOpcode)); op > 0 {
 		shares[op] = s.Ns
 	}
 	return shares
 }
 
-// opcodeNames are the opcodes as reports have them, by number; 0 has none.
+// opcodeNames contains the name of each opcode by number; 0 has none.
 var opcodeNames = func() (names [gen.OpcodeEnd]string) {
 	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
 		names[op] = lmb.OpcodeName(op)
@@ -213,56 +218,58 @@ var opcodeNames = func() (names [gen.OpcodeEnd]string) {
 	return names
 }()
 
-// begin opens a slice.
-func (w *walk) begin(kind, name string, index, row int, command uint32, start int64) *frame {
+// beginSlice returns a new open slice. A scope or phase gets the first free row.
+func (w *timelineBuilder) beginSlice(kind, name string, index, row int, command uint32,
+	start int64) *openSlice {
 	if row == rowScopes {
-		free := slices.Index(w.taken, false)
+		free := slices.Index(w.rowUsed, false)
 		if free < 0 {
-			free = len(w.taken)
-			w.taken = append(w.taken, false)
+			free = len(w.rowUsed)
+			w.rowUsed = append(w.rowUsed, false)
 		}
-		w.taken[free] = true
+		w.rowUsed[free] = true
 		row += free
 	}
-	return &frame{Slice: Slice{Name: name, Kind: kind, Start: start, Command: command,
+	return &openSlice{Slice: Slice{Name: name, Kind: kind, Start: start, Command: command,
 		Count: w.count, Bytes: w.bytes}, index: index, row: row}
 }
 
-// release ends the phase in a slice that is no longer open, and makes room in its row.
-func (w *walk) release(f *frame, end int64) {
-	w.close(f.phase, end)
+// releaseRow ends the phase in a slice that ends, and marks the row of the slice as free.
+func (w *timelineBuilder) releaseRow(f *openSlice, end int64) {
+	w.endSlice(f.phase, end)
 	f.phase = nil
 	if f.row >= rowScopes {
-		w.taken[f.row-rowScopes] = false
+		w.rowUsed[f.row-rowScopes] = false
 	}
 }
 
-// close ends a slice, and adds it to the tables.
-func (w *walk) close(f *frame, end int64) {
+// endSlice ends a slice, and adds it to the tables and to its row.
+func (w *timelineBuilder) endSlice(f *openSlice, end int64) {
 	if f == nil {
 		return
 	}
-	w.release(f, end)
+	w.releaseRow(f, end)
 	f.Ns, f.Count, f.Bytes = end-f.Start, w.count-f.Count, w.bytes-f.Bytes
-	list := w.d.sequences
+	list := w.profile.sequences
 	switch f.Kind {
 	case kindScope:
-		list = w.d.scopes
+		list = w.profile.scopes
 	case kindPhase:
-		list = w.d.phases
+		list = w.profile.phases
 	}
 	list[f.index].add(f.Command, f.Ns, 0)
-	w.put(f.row, f.Slice)
+	w.appendSlice(f.row, f.Slice)
 }
 
-// enter begins a sequence.
-func (w *walk) enter(kind string, sequence, row int, command uint32, start int64) {
-	w.stack = append(w.stack, w.begin(kind, w.d.image.Sequences[sequence].Name, sequence, row,
-		command, start))
+// enterSequence begins the slice of a sequence.
+func (w *timelineBuilder) enterSequence(kind string, sequence, row int, command uint32,
+	start int64) {
+	name := w.profile.image.Sequences[sequence].Name
+	w.stack = append(w.stack, w.beginSlice(kind, name, sequence, row, command, start))
 }
 
-// innermost returns the position of the current sequence in the stack.
-func (w *walk) innermost() int {
+// currentSequence returns the position of the current sequence in the stack.
+func (w *timelineBuilder) currentSequence() int {
 	at := len(w.stack) - 1
 	for w.stack[at].Kind == kindScope {
 		at--
@@ -270,39 +277,39 @@ func (w *walk) innermost() int {
 	return at
 }
 
-// leave ends the sequences of the stack from at on. Scopes that are still open
-// there may end later; the phases in them do not go on.
-func (w *walk) leave(at int, end int64) {
+// leaveSequences ends the sequences of the stack from position at on. Scopes that are open in them
+// may end later, but the phases in these scopes end now.
+func (w *timelineBuilder) leaveSequences(at int, end int64) {
 	for len(w.stack) > at {
 		f := w.stack[len(w.stack)-1]
 		w.stack = w.stack[:len(w.stack)-1]
 		if f.Kind == kindScope {
-			w.close(f.phase, end)
+			w.endSlice(f.phase, end)
 			f.phase = nil
 		} else {
-			w.close(f, end)
+			w.endSlice(f, end)
 		}
 	}
 }
 
-func (w *walk) mark(m mark, index uint32, start int64) {
-	name, scope := w.d.names[m.name], w.open[m.name]
+func (w *timelineBuilder) applyMark(m mark, index uint32, start int64) {
+	name, scope := w.profile.names[m.name], w.openScopes[m.name]
 	if m.kind != gen.MarkKindPoint && scope != nil {
-		delete(w.open, m.name)
-		w.stack = slices.DeleteFunc(w.stack, func(f *frame) bool { return f == scope })
+		delete(w.openScopes, m.name)
+		w.stack = slices.DeleteFunc(w.stack, func(f *openSlice) bool { return f == scope })
 	}
 	switch m.kind {
 	case gen.MarkKindPoint:
 		in := w.stack[len(w.stack)-1]
-		w.close(in.phase, start)
-		in.phase = w.begin(kindPhase, name, m.name, rowScopes, index, start)
+		w.endSlice(in.phase, start)
+		in.phase = w.beginSlice(kindPhase, name, m.name, rowScopes, index, start)
 	case gen.MarkKindBegin:
-		if scope != nil { // a second Begin of a name makes the first forgotten
-			w.release(scope, start)
+		if scope != nil { // a second Begin with the same name replaces the first one
+			w.releaseRow(scope, start)
 		}
-		w.open[m.name] = w.begin(kindScope, name, m.name, rowScopes, index, start)
-		w.stack = append(w.stack, w.open[m.name])
+		w.openScopes[m.name] = w.beginSlice(kindScope, name, m.name, rowScopes, index, start)
+		w.stack = append(w.stack, w.openScopes[m.name])
 	case gen.MarkKindEnd:
-		w.close(scope, start)
+		w.endSlice(scope, start)
 	}
 }

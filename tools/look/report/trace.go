@@ -14,19 +14,20 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// What a profile that is read back may have at most.
+// Limits of a profile that ReadTrace accepts.
 const (
 	traceBytesMax   = 64 << 20
 	traceEventsMax  = 1 << 20
 	traceSummaryMax = 8 << 20
-	timeMax         = 1 << 50 // nanoseconds, 13 days: a float64 of microseconds still holds each
+	// nanoseconds, 13 days: a float64 in microseconds can still represent each nanosecond
+	traceTimeMax = 1 << 50
 )
 
-// traceVersion is in every profile; a reader refuses others.
+// traceVersion is the version in every profile. ReadTrace rejects other versions.
 const traceVersion = 2
 
-// event is one of the Trace Event Format (Chrome's "JSON Object Format"). X is
-// a slice, M names a process or a thread.
+// event is an event of the Trace Event Format (Chrome's "JSON Object Format"). Phase "X" is a
+// slice, and "M" names a process or a thread.
 type event struct {
 	Phase    string      `json:"ph"`
 	Process  int         `json:"pid"`
@@ -39,24 +40,25 @@ type event struct {
 }
 
 type arguments struct {
-	Command *uint32 `json:"command,omitempty"` // index in the image, of the first
+	Command *uint32 `json:"command,omitempty"` // index in the image of the first command
 	Count   uint64  `json:"commands,omitempty"`
 	Opcode  string  `json:"opcode,omitempty"`
-	Mostly  string  `json:"mostly,omitempty"` // the opcode that took the longest, where they differ
-	Window  string  `json:"window,omitempty"`
-	Offset  string  `json:"offset,omitempty"`
-	Bytes   uint64  `json:"bytes,omitempty"`
-	Name    string  `json:"name,omitempty"`       // of a process or thread
-	Sort    *int    `json:"sort_index,omitempty"` // of a thread
+	// the opcode that took most of the time, if they differ
+	MainOpcode string `json:"mostly,omitempty"`
+	Window     string `json:"window,omitempty"`
+	Offset     string `json:"offset,omitempty"`
+	Bytes      uint64 `json:"bytes,omitempty"`
+	Name       string `json:"name,omitempty"`       // name of a process or thread
+	Sort       *int   `json:"sort_index,omitempty"` // position of a thread
 }
 
 const (
 	traceProcess = 1
-	traceThread  = 1 // of the first row
+	traceThread  = 1 // thread id of the first row
 )
 
-// WriteTrace writes the profile as a trace that Perfetto and chrome://tracing
-// open. What they pass over is under "lightmetal".
+// WriteTrace writes the profile as a trace for Perfetto and chrome://tracing. These programs ignore
+// the field "lightmetal", which contains the tables of the profile.
 func (p *Profile) WriteTrace(w io.Writer) error {
 	summary, err := json.Marshal(struct {
 		Version int `json:"version"`
@@ -65,9 +67,9 @@ func (p *Profile) WriteTrace(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriterSize(w, 1<<16) // keeps its first error
+	out := bufio.NewWriterSize(w, 1<<16) // Flush returns the first error
 	fmt.Fprintf(out, "{\"displayTimeUnit\":\"ns\",\n\"lightmetal\":%s,\n\"traceEvents\":[", summary)
-	for i, e := range p.events() {
+	for i, e := range p.traceEvents() {
 		line, err := json.Marshal(e)
 		if err != nil {
 			return err
@@ -79,10 +81,11 @@ func (p *Profile) WriteTrace(w io.Writer) error {
 	return out.Flush()
 }
 
-func (p *Profile) events() []event {
-	list := named(nil, "process_name", traceThread,
-		"lightmetal: "+plain(p.Image)+" on "+plain(p.Device))
-	names := []string{fmt.Sprintf("%s, run %d of %d", plain(p.Sequence), p.Shown, p.Runs), "calls",
+func (p *Profile) traceEvents() []event {
+	list := appendName(nil, "process_name", traceThread,
+		"lightmetal: "+sanitize(p.Image)+" on "+sanitize(p.Device))
+	names := []string{fmt.Sprintf("%s, run %d of %d", sanitize(p.Sequence), p.ShownRun, p.Runs),
+		"calls",
 		"commands", "scopes"}
 	for row, slices := range p.Timeline {
 		thread, name := traceThread+row, names[min(row, rowScopes)]
@@ -90,17 +93,17 @@ func (p *Profile) events() []event {
 			name += fmt.Sprint(" ", row-rowScopes+1)
 		}
 		if len(slices) > 0 {
-			list = named(list, "thread_name", thread, name)
+			list = appendName(list, "thread_name", thread, name)
 		}
 		for i := range slices {
-			list = append(list, slices[i].event(thread))
+			list = append(list, slices[i].traceEvent(thread))
 		}
 	}
 	return list
 }
 
-// named appends the name of a process or thread.
-func named(list []event, what string, thread int, name string) []event {
+// appendName appends an event that names a process or thread.
+func appendName(list []event, what string, thread int, name string) []event {
 	list = append(list, event{Phase: "M", Process: traceProcess, Thread: thread, Name: what,
 		Args: arguments{Name: name}})
 	if what == "thread_name" {
@@ -110,23 +113,24 @@ func named(list []event, what string, thread int, name string) []event {
 	return list
 }
 
-func (s *Slice) event(thread int) event {
+func (s *Slice) traceEvent(thread int) event {
 	return event{
 		Phase: "X", Process: traceProcess, Thread: thread, Time: microseconds(s.Start),
 		Duration: microseconds(s.Ns),
-		Name:     plain(s.Name), Category: s.Kind,
-		Args: arguments{Command: &s.Command, Count: s.Count, Opcode: s.Opcode, Mostly: s.Mostly,
-			Window: plain(s.Window), Offset: s.Offset, Bytes: s.Bytes},
+		Name:     sanitize(s.Name), Category: s.Kind,
+		Args: arguments{Command: &s.Command, Count: s.Count, Opcode: s.Opcode,
+			MainOpcode: s.MainOpcode,
+			Window:     sanitize(s.Window), Offset: s.Offset, Bytes: s.Bytes},
 	}
 }
 
-// microseconds keeps every nanosecond.
+// microseconds formats a time in microseconds, with three decimal places.
 func microseconds(ns int64) json.Number {
 	return json.Number(strconv.FormatInt(ns/1000, 10) + fmt.Sprintf(".%03d", ns%1000))
 }
 
-// ReadTrace reads what WriteTrace wrote, and believes none of it: the error
-// says which event or field is wrong.
+// ReadTrace reads a file that WriteTrace wrote. It trusts no part of the file: the error names the
+// event or field that is wrong.
 func ReadTrace(r io.Reader) (*Profile, error) {
 	text, err := io.ReadAll(io.LimitReader(r, traceBytesMax+1))
 	if len(text) > traceBytesMax {
@@ -145,16 +149,17 @@ func ReadTrace(r io.Reader) (*Profile, error) {
 			syntax.Offset)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("not a profile of lm replay: %w", err)
+		return nil, fmt.Errorf("the file is not a profile of lm replay: %w", err)
 	}
 	p, err := readSummary(file.Summary)
 	if err != nil {
-		return nil, fmt.Errorf("not a profile of lm replay: %w", err)
+		return nil, fmt.Errorf("the file is not a profile of lm replay: %w", err)
 	}
 	p.Timeline = file.Slices.rows
 	for row, slices := range p.Timeline {
-		if n := len(slices); n > 0 && slices[n-1].End() > tookOf(p.Timeline) {
-			return nil, fmt.Errorf("not a profile of lm replay: thread %d continues after the run",
+		if n := len(slices); n > 0 && slices[n-1].End() > timelineNs(p.Timeline) {
+			return nil, fmt.Errorf("the file is not a profile of lm replay: thread %d continues "+
+				"after the end of the run",
 				traceThread+row)
 		}
 	}
@@ -178,16 +183,16 @@ func readSummary(text []byte) (*Profile, error) {
 		return nil, fmt.Errorf("lightmetal: %w", err)
 	}
 	if summary.Version != traceVersion {
-		return nil, fmt.Errorf("its version is %d, but this lm reads version "+
-			"%d", summary.Version, traceVersion)
+		return nil, fmt.Errorf("the profile has version %d, "+
+			"but this lm reads version %d", summary.Version, traceVersion)
 	}
-	if err := summary.Profile.check(); err != nil {
+	if err := summary.Profile.checkNumbers(); err != nil {
 		return nil, fmt.Errorf("lightmetal: %w", err)
 	}
 	return &summary.Profile, nil
 }
 
-// summaryText is JSON that occurs once in a file.
+// summaryText is the JSON of the field "lightmetal", which may occur only once in a file.
 type summaryText []byte
 
 func (s *summaryText) UnmarshalJSON(text []byte) error {
@@ -198,33 +203,50 @@ func (s *summaryText) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// check refuses numbers that cannot be.
-func (p *Profile) check() error {
-	numbers := []int64{p.OverheadNs, p.TotalNs, p.LeastNs, p.MostNs, p.MergeNs, int64(p.Runs),
-		int64(p.Shown)}
-	for _, list := range [][]Spent{p.Opcodes, p.Scopes, p.Sequences, p.Windows} {
-		if len(list) > spentMax+1 {
-			return fmt.Errorf("a table has %d rows, more than %d", len(list), spentMax+1)
+// namedNumber is the value of a field of a profile, with the name that the field has in JSON.
+type namedNumber struct {
+	field string
+	value int64
+}
+
+// checkNumbers checks that no table is too long, and that no time or number is negative.
+func (p *Profile) checkNumbers() error {
+	numbers := []namedNumber{{"overhead_ns", p.OverheadNs}, {"total_ns", p.TotalNs},
+		{"least_ns", p.LeastNs}, {"most_ns", p.MostNs}, {"merge_ns", p.MergeNs},
+		{"runs", int64(p.Runs)}, {"shown", int64(p.ShownRun)}}
+	for _, table := range [...]struct {
+		name string
+		rows []TimeSpent
+	}{{"opcodes", p.Opcodes}, {"scopes", p.Scopes}, {"sequences", p.Sequences},
+		{"windows", p.Windows}} {
+		if n := len(table.rows); n > timeSpentMax+1 {
+			return fmt.Errorf("table %q has %d rows, but the limit is %d", table.name, n,
+				timeSpentMax+1)
 		}
-		for i := range list {
-			numbers = append(numbers, list[i].TotalNs, list[i].LongestNs)
+		for i := range table.rows {
+			numbers = append(numbers,
+				namedNumber{table.name + ".total_ns", table.rows[i].TotalNs},
+				namedNumber{table.name + ".longest_ns", table.rows[i].LongestNs})
 		}
 	}
 	if len(p.Golden) > fbs.TensorsMax {
-		return fmt.Errorf("it has %d outputs, more than %d", len(p.Golden), fbs.TensorsMax)
+		return fmt.Errorf("the profile has %d outputs, but the limit is %d", len(p.Golden),
+			fbs.TensorsMax)
 	}
 	if len(p.Slowest) > slowestMax {
-		return fmt.Errorf("it lists %d slowest commands, more than %d", len(p.Slowest), slowestMax)
+		return fmt.Errorf("the profile lists %d slowest commands, but the limit is %d",
+			len(p.Slowest),
+			slowestMax)
 	}
 	for i := range p.Slowest {
-		numbers = append(numbers, p.Slowest[i].Ns)
+		numbers = append(numbers, namedNumber{"slowest.ns", p.Slowest[i].Ns})
 	}
 	if p.Failed != nil {
-		numbers = append(numbers, p.Failed.Ns)
+		numbers = append(numbers, namedNumber{"failed.ns", p.Failed.Ns})
 	}
 	for _, n := range numbers {
-		if n < 0 {
-			return fmt.Errorf("the number %d is negative", n)
+		if n.value < 0 {
+			return fmt.Errorf("the field %q must not be negative, but is %d", n.field, n.value)
 		}
 	}
 	return nil
@@ -233,24 +255,24 @@ func (p *Profile) check() error {
 // traceSlices are the rows of a trace.
 type traceSlices struct {
 	rows   [][]Slice
-	events int // of all lists in the file
+	events int // number of events in all lists of the file
 }
 
-// UnmarshalJSON takes one event after the other: all of them at once could take more
-// memory than there is.
+// UnmarshalJSON decodes one event after the other, because all of them at once could need too much
+// memory.
 func (t *traceSlices) UnmarshalJSON(list []byte) error {
 	d := json.NewDecoder(bytes.NewReader(list))
 	if first, _ := d.Token(); first != json.Delim('[') {
-		return errors.New("traceEvents is not a list")
+		return errors.New("the field \"traceEvents\" must be a list")
 	}
 	for ; d.More(); t.events++ {
 		if t.events >= traceEventsMax {
-			return fmt.Errorf("there are more than %d events", traceEventsMax)
+			return fmt.Errorf("the profile has more than %d events", traceEventsMax)
 		}
 		var e event
 		err := d.Decode(&e)
 		if err == nil {
-			err = t.event(&e)
+			err = t.addEvent(&e)
 		}
 		if err != nil {
 			return fmt.Errorf("event %d: %w", t.events, err)
@@ -259,15 +281,15 @@ func (t *traceSlices) UnmarshalJSON(list []byte) error {
 	return nil
 }
 
-func (t *traceSlices) event(e *event) error {
+func (t *traceSlices) addEvent(e *event) error {
 	switch {
 	case e.Phase == "M":
 		return nil
 	case e.Phase != "X":
-		return fmt.Errorf("its phase %q is unknown", plain(e.Phase))
+		return fmt.Errorf("phase %q is unknown", sanitize(e.Phase))
 	case e.Process != traceProcess || e.Thread < traceThread ||
-		e.Thread >= traceThread+rowsOfTimeline:
-		return fmt.Errorf("process %d, thread %d is unknown", e.Process, e.Thread)
+		e.Thread >= traceThread+timelineRowsMax:
+		return fmt.Errorf("thread %d of process %d is unknown", e.Thread, e.Process)
 	}
 	start, err := nanoseconds(e.Time)
 	if err != nil {
@@ -278,10 +300,12 @@ func (t *traceSlices) event(e *event) error {
 		return err
 	}
 	s := Slice{
-		Name: plain(e.Name), Kind: plain(e.Category), Start: start, Ns: took, Count: e.Args.Count,
+		Name: sanitize(e.Name), Kind: sanitize(e.Category), Start: start, Ns: took,
+		Count:  e.Args.Count,
 		Bytes:  e.Args.Bytes,
-		Opcode: plain(e.Args.Opcode), Mostly: plain(e.Args.Mostly), Window: plain(e.Args.Window),
-		Offset: plain(e.Args.Offset),
+		Opcode: sanitize(e.Args.Opcode), MainOpcode: sanitize(e.Args.MainOpcode),
+		Window: sanitize(e.Args.Window),
+		Offset: sanitize(e.Args.Offset),
 	}
 	if e.Args.Command != nil {
 		s.Command = *e.Args.Command
@@ -297,11 +321,11 @@ func (t *traceSlices) event(e *event) error {
 	return nil
 }
 
-// nanoseconds is the inverse of microseconds, for numbers of any form.
+// nanoseconds parses a time in microseconds, in any form of a JSON number.
 func nanoseconds(text json.Number) (int64, error) {
 	us, err := text.Float64()
-	if ns := math.Round(us * 1000); err == nil && ns >= 0 && ns < timeMax {
+	if ns := math.Round(us * 1000); err == nil && ns >= 0 && ns < traceTimeMax {
 		return int64(ns), nil
 	}
-	return 0, fmt.Errorf("%q is not a time in microseconds", plain(text.String()))
+	return 0, fmt.Errorf("%q must be a time in microseconds", sanitize(text.String()))
 }

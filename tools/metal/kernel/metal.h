@@ -1,6 +1,6 @@
-/* What a kernel sees of its core; tools/metal/ABI.md is the contract. One ELF
-   serves both chips: where they differ, the word "chip" decides. PROCESSOR is
-   given to the compiler: 0 BRISC, 1..3 TRISC0..TRISC2, 4 NCRISC. */
+/* Access of a kernel to its core, as tools/metal/ABI.md defines it. One ELF file
+   serves both chips: if they differ, the code tests the word "chip". The compiler
+   option -DPROCESSOR is 0 for BRISC, 1 to 3 for TRISC0 to TRISC2, 4 for NCRISC. */
 #ifndef METAL_H
 #define METAL_H
 
@@ -10,11 +10,11 @@ typedef signed char i8;
 
 #define WORD(address) (*(volatile u32 *)(address))
 
-#define STATE 0x20000     /* go, done[5] */
-#define COUNTERS 0x20020  /* by circular buffer: pages pushed, pages popped */
+#define STATE 0x20000     /* go word, then 5 done words */
+#define COUNTERS 0x20020  /* for each circular buffer: pages pushed, pages popped */
 #define SEMAPHORES 0x20120
-#define CONSTANTS 0x20240 /* chip, noc of each processor, banks, bank[16] */
-#define CIRCULAR 0x20300  /* by circular buffer: address, bytes, page bytes, pages */
+#define CONSTANTS 0x20240 /* chip, NoC of each processor, number of banks, bank[16] */
+#define CIRCULAR 0x20300  /* for each circular buffer: address, size, page size, pages */
 #define ARGUMENTS (0x20800 + 0x400 * PROCESSOR)
 
 #define BLACKHOLE (WORD(CONSTANTS) == 1)
@@ -22,7 +22,7 @@ typedef signed char i8;
 
 static inline u32 get_arg(u32 i) { return WORD(ARGUMENTS + 4 * i); }
 
-/* A load from L1 that another core or the network may have stored to. */
+/* Loads a word from L1 that another core or the network may have changed. */
 static inline u32 load_word(u32 address)
 {
 	if (BLACKHOLE)
@@ -30,7 +30,7 @@ static inline u32 load_word(u32 address)
 	return WORD(address);
 }
 
-/* A store that is in L1 when the call returns. */
+/* Stores a word. The store has arrived in L1 when the function returns. */
 static inline void store_word(u32 address, u32 value)
 {
 	asm volatile("" ::: "memory");
@@ -53,7 +53,7 @@ static inline void cb_reserve_back(u32 id, u32 pages)
 
 static inline void cb_push_back(u32 id, u32 pages)
 {
-	(void)WORD(CB_ADDRESS(id)); /* waits for the stores before */
+	(void)WORD(CB_ADDRESS(id)); /* waits until earlier stores have arrived */
 	store_word(CB_PUSHED(id), WORD(CB_PUSHED(id)) + pages);
 }
 
@@ -75,7 +75,7 @@ static inline u32 get_read_ptr(u32 id) {
 	return CB_ADDRESS(id) + load_word(CB_POPPED(id)) % CB_PAGES(id) * CB_PAGE(id);
 }
 
-/* Semaphores of the own core. */
+/* Semaphores of this core. */
 #define SEMAPHORE(id) (SEMAPHORES + 16 * (id))
 static inline void semaphore_set(u32 id, u32 value) { store_word(SEMAPHORE(id), value); }
 static inline void semaphore_wait(u32 id, u32 value)
@@ -84,8 +84,8 @@ static inline void semaphore_wait(u32 id, u32 value)
 		;
 }
 
-/* The network. A tile is x | y << 8, as the host gives it in arguments and in
-   the table of banks. Alignments: ABI.md. */
+/* The network. A tile is encoded as x | y << 8 in arguments and in the table of
+   banks. ABI.md describes the alignments. */
 #define NIU(offset) WORD(0xFFB20000 + 0x10000 * NOC + (offset))
 #define WR_ACK_RECEIVED 0x204
 #define RD_RESP_RECEIVED 0x208
@@ -95,7 +95,7 @@ static u32 noc_reads, noc_reads_before, noc_writes, noc_writes_before;
 static inline u32 noc_coordinate(u32 tile)
 {
 	u32 x = tile & 0xff, y = tile >> 8;
-	if (!BLACKHOLE && NOC && x < 10) { /* NoC 1 of Wormhole counts from the other corner */
+	if (!BLACKHOLE && NOC && x < 10) { /* NoC 1 of Wormhole counts from the opposite corner */
 		x = 9 - x;
 		y = 11 - y;
 	}
@@ -123,7 +123,7 @@ static void noc_request(u32 control, u32 from, u32 from_address, u32 to, u32 to_
 	NIU(go) = 1;
 }
 
-#define NOC_SIZE_MAX 8192 /* of one request, on both chips */
+#define NOC_SIZE_MAX 8192 /* largest size of one request, on both chips */
 
 static void noc_async_read(u32 tile, u32 address, u32 l1, u32 size)
 {
@@ -148,7 +148,7 @@ static void noc_async_read_barrier(void)
 static void noc_async_write(u32 l1, u32 tile, u32 address, u32 size)
 {
 	u32 far = noc_coordinate(tile), own = noc_self();
-	(void)WORD(l1 + size - 4); /* the core's own stores before are in L1 then */
+	(void)WORD(l1 + size - 4); /* waits until the core's own stores are in L1 */
 	if (noc_writes == 0)
 		noc_writes_before = NIU(WR_ACK_RECEIVED);
 	for (; size; noc_writes++) {
@@ -165,8 +165,8 @@ static void noc_async_write_barrier(void)
 	noc_writes = 0;
 }
 
-/* Pages of an interleaved DRAM buffer, round the banks. Pages of a size that
-   is no multiple of 64 are that far apart. */
+/* Pages of an interleaved DRAM buffer, distributed over the banks. The distance
+   of pages in a bank is their size, rounded up to a multiple of 64. */
 #define BANKS WORD(CONSTANTS + 8)
 #define BANK(i) WORD(CONSTANTS + 12 + 4 * (i))
 static inline u32 page_tile(u32 page) { return BANK(page % BANKS); }

@@ -1,4 +1,4 @@
-/* Start of every kernel; tools/metal/ABI.md is the contract. PROCESSOR is 0 for
+/* Start code of every kernel; tools/metal/ABI.md describes it. PROCESSOR is 0 for
    BRISC, 1 to 3 for TRISC0 to TRISC2, 4 for NCRISC. */
 #define STATE 0x20000
 #define CONSTANTS 0x20240
@@ -32,6 +32,6 @@ _start:
   srli a0, a0, 12
   li t1, 0xBAD00000
   or t1, t1, a0
-5: lw t2, 0(t0) /* the stores before have reached L1 when a load comes back */
+5: lw t2, 0(t0) /* after this load, all earlier stores have reached L1 */
   sw t1, 0(t0)
 6: j 6b

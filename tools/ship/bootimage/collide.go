@@ -12,112 +12,113 @@ import (
 	"lightmetal/tools/ship/bootimage/initramfs"
 )
 
-// judge holds the configuration against the board and against what is packed, and
-// refuses one in which an image stores to what a later sequence of another relies
-// on, unless it says `collisions allowed`.
-func (r *request) judge(parts []initramfs.File) {
-	p := plan{parts: parts, views: map[string]*fbs.View{}}
-	for i, s := range settings(parts[len(parts)-1].Data) {
-		if err := fail.Try(func() { p.line(s.name, s.value) }); err != nil {
+// checkConfiguration checks the configuration with the board and the packed files. It fails if an
+// image stores to a place whose content a later sequence of another image relies on, unless the
+// configuration contains `collisions allowed`.
+func (r *request) checkConfiguration(parts []initramfs.File) {
+	p := plan{packedFiles: parts, views: map[string]*fbs.View{}}
+	for i, s := range parseSettings(parts[len(parts)-1].Data) {
+		if err := fail.Try(func() { p.applySetting(s.name, s.value) }); err != nil {
 			fail.On(fmt.Errorf("%s:%d: %w", configName, i+1, err))
 		}
 	}
 	for _, path := range r.images {
-		r.checkRoom(path, p.views["/"+filepath.Base(path)])
+		r.checkPortRoom(path, p.views["/"+filepath.Base(path)])
 	}
 	steps := p.steps()
 	if p.restarts {
 		steps = append(steps, steps...)
 	}
-	if list := together.InOrder(steps); len(list) > 0 && !p.allowed {
-		fail.On(fmt.Errorf("%s: images can break each other; to permit that, write "+
-			"`collisions allowed` before the first image\n%s", configName, &list[0]))
+	if list := together.InOrder(steps); len(list) > 0 && !p.collisionsAllowed {
+		fail.On(fmt.Errorf("%s: one image can break another; to allow such images, "+
+			"write `collisions allowed` before the first image\n%s", configName, &list[0]))
 	}
-	if len(p.list) > 1 {
-		r.elsewhere = p.elsewhere
+	if len(p.images) > 1 {
+		r.notPacked = p.notPacked
 	}
 }
 
-// plan is what a configuration has one image after the other do.
+// plan lists the images that a configuration runs one after the other.
 type plan struct {
-	parts     []initramfs.File
-	views     map[string]*fbs.View // by path
-	list      []planned
-	elsewhere []string // images that are not packed
-	allowed   bool
-	restarts  bool
+	packedFiles       []initramfs.File
+	views             map[string]*fbs.View // packed images by path
+	images            []plannedImage
+	notPacked         []string // paths of images that are not packed
+	collisionsAllowed bool
+	restarts          bool
 }
 
-// planned is an image with its lines.
-type planned struct {
+// plannedImage is an image with its settings in the configuration.
+type plannedImage struct {
 	path    string
 	values  map[string]string
 	devices []string
 }
 
-func (p *plan) line(name, value string) {
+func (p *plan) applySetting(name, value string) {
 	switch name {
 	case "collisions":
-		if p.allowed = value == "allowed"; !p.allowed {
-			fail.On(fmt.Errorf("collisions must be followed by allowed, not %s", value))
+		if p.collisionsAllowed = value == "allowed"; !p.collisionsAllowed {
+			fail.On(fmt.Errorf("write `collisions allowed`, not `collisions %s`", value))
 		}
 	case "on-success", "on-failure":
 		hasSteps := strings.HasPrefix(value, "restart") || strings.Contains(value, ",")
 		p.restarts = p.restarts || hasSteps
 	case "image":
 		path := filepath.Join("/", value)
-		p.list = append(p.list, planned{path: path, values: map[string]string{"sequence": "main"}})
-		p.look(path)
+		p.images = append(p.images, plannedImage{path: path,
+			values: map[string]string{"sequence": "main"}})
+		p.verifyPacked(path)
 	case "device":
-		last := &p.list[len(p.list)-1]
+		last := &p.images[len(p.images)-1]
 		last.devices = append(last.devices, value)
 	case "input":
 		tensor, path, _ := strings.Cut(value, "=")
-		p.fits(p.views[p.list[len(p.list)-1].path], tensor, filepath.Join("/", path))
+		p.checkInputSize(p.views[p.images[len(p.images)-1].path], tensor, filepath.Join("/", path))
 	case "before", "sequence", "after":
-		p.list[len(p.list)-1].values[name] = value
+		p.images[len(p.images)-1].values[name] = value
 	}
 }
 
-func (p *plan) part(path string) int {
-	return slices.IndexFunc(p.parts, func(f initramfs.File) bool { return f.Path == path })
+func (p *plan) partIndex(path string) int {
+	return slices.IndexFunc(p.packedFiles, func(f initramfs.File) bool { return f.Path == path })
 }
 
-// fits holds a file against the input that it is for, where image and file are
-// packed. What is on a file system that is mounted is not here.
-func (p *plan) fits(view *fbs.View, tensor, path string) {
-	at := p.part(path)
+// checkInputSize fails if a file has not the size of the input that it is for. It checks nothing if
+// file or image is not packed, but on a file system that the board mounts.
+func (p *plan) checkInputSize(view *fbs.View, tensor, path string) {
+	at := p.partIndex(path)
 	if at < 0 || view == nil {
 		return
 	}
 	of := slices.IndexFunc(view.Tensors,
 		func(t fbs.Tensor) bool { return view.Name(t.Name) == tensor })
-	if size := uint64(len(p.parts[at].Data)); of >= 0 && size != view.Tensors[of].Size {
-		fail.On(fmt.Errorf("%s has %d bytes, but input %s needs %d", path, size, tensor,
+	if size := uint64(len(p.packedFiles[at].Data)); of >= 0 && size != view.Tensors[of].Size {
+		fail.On(fmt.Errorf("%s has %d bytes, but input %s needs %d bytes", path, size, tensor,
 			view.Tensors[of].Size))
 	}
 }
 
-// look verifies an image that is packed.
-func (p *plan) look(path string) {
-	i := p.part(path)
+// verifyPacked verifies an image if it is packed, and otherwise adds it to p.notPacked.
+func (p *plan) verifyPacked(path string) {
+	i := p.partIndex(path)
 	if i < 0 {
-		p.elsewhere = append(p.elsewhere, path)
+		p.notPacked = append(p.notPacked, path)
 	}
 	if i < 0 || p.views[path] != nil {
 		return
 	}
-	file, _, err := fbs.SplitSignature(p.parts[i].Data)
+	file, _, err := fbs.SplitSignature(p.packedFiles[i].Data)
 	if err == nil {
 		p.views[path], err = fbs.Verify(file)
 	}
 	fail.On(err)
 }
 
-// steps are those of images that are here. lminit has refused what it does not
-// find in them.
+// steps returns the sequences of packed images that the configuration runs, in their order. It
+// ignores names that an image does not have: lminit has already rejected these.
 func (p *plan) steps() (steps []together.Step) {
-	for _, one := range p.list {
+	for _, one := range p.images {
 		view := p.views[one.path]
 		if view == nil {
 			continue

@@ -61,18 +61,19 @@ func TestConfigurationWhoseImagesBreakEachOtherIsRefused(t *testing.T) {
 		parts := []initramfs.File{{Path: "/a.lmb", Data: []byte(read(t, a))},
 			{Path: "/b.lmb", Data: []byte(read(t, b))},
 			{Path: "/" + configName, Data: []byte(test.config)}}
-		err := fail.Try(func() { new(request).judge(parts) })
+		err := fail.Try(func() { new(request).checkConfiguration(parts) })
 		named := err != nil && strings.Contains(err.Error(), "/a.lmb: ") &&
 			strings.Contains(err.Error(), "compute") &&
 			strings.Contains(err.Error(),
-				"command 1 of main in /b.lmb stores there: edu 1234:11e8, BAR 0 0x20 to 0x23")
+				"command 1 of main in /b.lmb stores to the same place: edu 1234:11e8, BAR 0 0x20 "+
+					"to 0x23")
 		if test.broken != named || !test.broken && err != nil {
 			t.Errorf("%s%v", test.config, err)
 		}
 	}
 	if _, err := made(t, "--board", "qemu-virt", "--config",
 		written(t, "c.conf", initA+mainB+computeA), a, b); err == nil ||
-		!strings.Contains(err.Error(), "images can break each other") {
+		!strings.Contains(err.Error(), "one image can break another") {
 		t.Error(err)
 	}
 	if _, err := made(t, "--board", "qemu-virt", "--config",
@@ -82,8 +83,8 @@ func TestConfigurationWhoseImagesBreakEachOtherIsRefused(t *testing.T) {
 	}
 	if _, err := made(t, "--board", "qemu-virt", "--config",
 		written(t, "c.conf", "collisions no\n"+mainB), b); err == nil ||
-		!strings.Contains(err.Error(), "lmrun.conf:1: collisions must be followed by allowed, "+
-			"not no") {
+		!strings.Contains(err.Error(), "lmrun.conf:1: write `collisions allowed`, "+
+			"not `collisions no`") {
 		t.Error(err)
 	}
 }
@@ -96,7 +97,7 @@ func TestImageThatCannotBeLookedAtIsNamed(t *testing.T) {
 		"--out", filepath.Join(t.TempDir(), "image"), "--board", "qemu-virt", "--config", config,
 		edu}, &out)
 	if err != nil || !strings.Contains(out.String(),
-		"/data/model.lmb is on a file system that the board mounts, so it") {
+		"/data/model.lmb is on a file system that the board mounts, so the image was not") {
 		t.Errorf("%v, %s", err, &out)
 	}
 }

@@ -51,7 +51,7 @@ func TestCheckBoardAndBootimageAgreeWhetherBarsFit(t *testing.T) {
 		fitting := ""
 		for _, h := range hosts.All() {
 			r := request{board: h}
-			refused := fail.Try(func() { r.checkRoom(c.path, view) }) != nil
+			refused := fail.Try(func() { r.checkPortRoom(c.path, view) }) != nil
 			if said := fitOf(t, lm, h.Name, c.path); (said == "missing") != refused {
 				t.Errorf("%s on %s: check-board says %s, bootimage rejects: %v", c.name, h.Name,
 					said, refused)

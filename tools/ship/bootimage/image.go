@@ -22,49 +22,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names in the folder of the result.
+// Names in the directory of the result.
 const (
-	rootFolder  = "root" // all that is in the initramfs
+	rootFolder  = "root" // directory with all files of the initramfs
 	initramfsGz = "initramfs.cpio.gz"
 	configName  = "lmrun.conf"
 )
 
-// fileMax bounds every file that goes into an image.
+// fileMax is the largest size, in bytes, of a file that goes into a boot image.
 const fileMax = 1 << 30
 
-// make makes the whole folder anew, beside the one it replaces, and puts it in
-// place when all of it is there.
-func (r *request) make(out io.Writer) {
+// buildResult makes the result in a new directory next to r.out. When the result is complete, the
+// directory replaces r.out.
+func (r *request) buildResult(out io.Writer) {
 	r.rejectInputsInResult()
-	parts := r.files()
-	r.replaceable()
-	r.dir = fail.Must(os.MkdirTemp(filepath.Dir(r.out), ".image-"))
+	parts := r.initramfsFiles()
+	r.checkReplaceable()
+	r.tempDir = fail.Must(os.MkdirTemp(filepath.Dir(r.out), ".image-"))
 	err := fail.Try(func() {
-		r.fill(parts)
-		r.replace()
-		r.list(out)
+		r.writeFiles(parts)
+		r.replaceResult()
+		r.printResult(out)
 	})
-	fail.On(errors.Join(err, os.RemoveAll(r.dir)))
+	fail.On(errors.Join(err, os.RemoveAll(r.tempDir)))
 }
 
-// fill makes the result.
-func (r *request) fill(parts []initramfs.File) {
-	fail.On(os.Chmod(r.dir, 0o755))
+// writeFiles writes all files of the result to r.dir.
+func (r *request) writeFiles(parts []initramfs.File) {
+	fail.On(os.Chmod(r.tempDir, 0o755))
 	for _, f := range parts {
-		r.write(rootFolder+f.Path, f.Data, fs.FileMode(f.Mode))
+		r.writeFile(rootFolder+f.Path, f.Data, fs.FileMode(f.Mode))
 	}
-	r.verify(parts)
-	r.judge(parts)
+	r.verifyWithLminit(parts)
+	r.checkConfiguration(parts)
 	var archive, packed bytes.Buffer
-	fail.On(errors.Join(initramfs.Nodes(&archive), initramfs.Pack(&archive, parts)))
+	fail.On(errors.Join(initramfs.WriteDeviceNodes(&archive), initramfs.Pack(&archive, parts)))
 	fail.On(initramfs.Gzip(&packed, archive.Bytes()))
-	r.write(initramfsGz, packed.Bytes(), 0o644)
-	r.writeBoot()
-	r.describe(parts)
+	r.writeFile(initramfsGz, packed.Bytes(), 0o644)
+	r.writeBootFiles()
+	r.writeManifests(parts)
 }
 
-// packedFile is an input and its path in the result.
-type packedFile struct{ host, result string }
+// packedFile has the path of an input on this machine, and its path in the result.
+type packedFile struct{ hostPath, resultPath string }
 
 // inputs returns all files that go into the result.
 func (r *request) inputs() []packedFile {
@@ -73,63 +73,65 @@ func (r *request) inputs() []packedFile {
 	for _, image := range r.images {
 		list = append(list, packedFile{image, "root/" + filepath.Base(image)})
 	}
-	for _, text := range r.adds {
+	for _, text := range r.addedFiles {
 		host, guest, given := strings.Cut(text, "=")
 		if !given {
 			guest = filepath.Base(host)
 		}
 		list = append(list, packedFile{host, filepath.Join("root", guest)})
 	}
-	return slices.DeleteFunc(list, func(input packedFile) bool { return input.host == "" })
+	return slices.DeleteFunc(list, func(input packedFile) bool { return input.hostPath == "" })
 }
 
-// rejectInputsInResult fails if an input lies in the folder that the result replaces
-// and would be lost: the result has it at another path.
+// rejectInputsInResult fails if an input is in the directory that the result replaces, at a path
+// other than its path in the result: the input would be lost.
 func (r *request) rejectInputsInResult() {
 	folder, err := filepath.EvalSymlinks(r.out)
 	if err != nil {
-		return // there is none yet
+		return // the directory does not exist yet
 	}
 	result := fail.Must(filepath.Abs(folder))
 	for _, input := range r.inputs() {
-		path, err := filepath.EvalSymlinks(input.host)
+		path, err := filepath.EvalSymlinks(input.hostPath)
 		if err != nil {
-			continue // reading it fails, and names it
+			continue // reading the file will fail, with its name in the error
 		}
 		way, err := filepath.Rel(result, fail.Must(filepath.Abs(path)))
-		if err == nil && filepath.IsLocal(way) && way != input.result {
-			fail.With(hal.Usage, "%s is in --out %s, which is replaced; copy it to another "+
-				"directory",
-				input.host, r.out)
+		if err == nil && filepath.IsLocal(way) && way != input.resultPath {
+			fail.With(hal.Usage, "%s is in the directory of --out, %s, which is replaced; "+
+				"copy the file to another directory",
+				input.hostPath, r.out)
 		}
 	}
 }
 
-// replaceable refuses a folder that holds something else than an earlier result.
-func (r *request) replaceable() {
+// checkReplaceable fails if r.out contains anything else than an earlier result.
+func (r *request) checkReplaceable() {
 	entries, err := os.ReadDir(r.out)
 	if _, there := os.Lstat(r.out); err != nil && there == nil {
-		fail.On(fmt.Errorf("%s cannot be replaced; name another directory with --out", r.out))
+		fail.On(fmt.Errorf("%s is not a readable directory; name another directory with --out",
+			r.out))
 	}
 	if _, err := os.Stat(filepath.Join(r.out, rootFolder, configName)); err != nil &&
 		len(entries) > 0 {
-		fail.On(fmt.Errorf("%s has files that are not of a boot image; name another directory "+
-			"with --out", r.out))
+		fail.On(fmt.Errorf("%s contains files that do not belong to a boot image; "+
+			"name another directory with --out", r.out))
 	}
 	fail.On(os.MkdirAll(filepath.Dir(r.out), 0o755))
 }
 
-// replace puts the result in place; an earlier one is in r.dir then.
-func (r *request) replace() {
+// replaceResult renames r.dir to r.out. If there is an earlier result, it is in r.dir then.
+func (r *request) replaceResult() {
 	if _, err := os.Stat(r.out); err == nil {
-		fail.On(unix.Renameat2(unix.AT_FDCWD, r.dir, unix.AT_FDCWD, r.out, unix.RENAME_EXCHANGE))
+		fail.On(unix.Renameat2(unix.AT_FDCWD, r.tempDir, unix.AT_FDCWD, r.out,
+			unix.RENAME_EXCHANGE))
 	} else {
-		fail.On(os.Rename(r.dir, r.out))
+		fail.On(os.Rename(r.tempDir, r.out))
 	}
 }
 
-// files are those of the initramfs.
-func (r *request) files() []initramfs.File {
+// initramfsFiles returns the files of the initramfs.
+func (r *request) initramfsFiles() []initramfs.File {
 	var parts []initramfs.File
 	add := func(host, guest string, mode uint32) {
 		parts = append(parts, initramfs.File{Path: guest, Mode: mode,
@@ -141,7 +143,7 @@ func (r *request) files() []initramfs.File {
 	for _, image := range r.images {
 		add(image, "/"+filepath.Base(image), 0o644)
 	}
-	for _, text := range r.adds {
+	for _, text := range r.addedFiles {
 		host, guest, given := strings.Cut(text, "=")
 		if !given {
 			guest = "/" + filepath.Base(host)
@@ -152,37 +154,37 @@ func (r *request) files() []initramfs.File {
 		Data: r.configuration()})
 }
 
-// configuration is the user's, or one made of flags.
+// configuration returns the configuration of lminit: the user's file, or a text made from flags.
 func (r *request) configuration() []byte {
 	if r.config != "" {
 		return fail.Must(files.Read(r.config, fileMax))
 	}
-	text := "# What lminit does as process 1: one \"name value\" a line.\n"
-	for _, line := range r.machine {
+	text := "# Configuration of lminit as PID 1: one \"name value\" per line.\n"
+	for _, line := range r.machineSettings {
 		text += line + "\n"
 	}
 	for _, image := range r.images {
 		text += "\nimage /" + filepath.Base(image) + "\n"
-		for _, line := range r.settings {
+		for _, line := range r.imageSettings {
 			text += line + "\n"
 		}
 	}
 	return []byte(text)
 }
 
-// verify has lminit read the configuration and verify the images, as the board
-// will.
-func (r *request) verify(parts []initramfs.File) {
-	root := fail.Must(filepath.Abs(filepath.Join(r.dir, rootFolder)))
+// verifyWithLminit runs lminit on this machine. It reads the configuration and verifies the images,
+// as it does on the board.
+func (r *request) verifyWithLminit(parts []initramfs.File) {
+	root := fail.Must(filepath.Abs(filepath.Join(r.tempDir, rootFolder)))
 	config := fail.Must(os.ReadFile(filepath.Join(root, configName)))
-	here := r.onHost(config, root, parts)
+	here := r.hostConfiguration(config, root, parts)
 	dir := fail.Must(os.MkdirTemp("", "bootimage-"))
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, configName)
 	fail.On(files.Write(path, []byte(here), 0o600, files.Create))
 	if text, err := exec.Command(r.verifier, "-config", path,
 		"-check").CombinedOutput(); err != nil {
-		fail.On(fmt.Errorf("the board would reject this: %w\n%s", err,
+		fail.On(fmt.Errorf("the board would reject this boot image: %w\n%s", err,
 			strings.NewReplacer(dir+"/", "", root, "").Replace(string(text))))
 	}
 }
@@ -190,8 +192,8 @@ func (r *request) verify(parts []initramfs.File) {
 // setting is a line of a configuration.
 type setting struct{ name, value string }
 
-// settings are all lines of one, as lminit takes them apart.
-func settings(config []byte) (list []setting) {
+// parseSettings returns all lines of a configuration, split into name and value as lminit does.
+func parseSettings(config []byte) (list []setting) {
 	for line := range strings.SplitSeq(string(config), "\n") {
 		name, value, _ := strings.Cut(strings.ReplaceAll(strings.TrimSpace(line), "\t", " "), " ")
 		list = append(list, setting{name, strings.TrimSpace(value)})
@@ -199,14 +201,14 @@ func settings(config []byte) (list []setting) {
 	return list
 }
 
-// onHost gives a configuration whose paths of images and keys lead to the
-// staged files. For an image that the board finds on a file system it mounts,
-// and which is not here, the first one stands in, without its key.
-func (r *request) onHost(config []byte, root string, parts []initramfs.File) string {
-	standIn := root + "/" + filepath.Base(r.images[0])
+// hostConfiguration returns the configuration with the paths of images and keys changed to those of
+// the files below root. An image on a file system that the board mounts is not on this machine: the
+// first packed image replaces it, without a key.
+func (r *request) hostConfiguration(config []byte, root string, parts []initramfs.File) string {
+	substitute := root + "/" + filepath.Base(r.images[0])
 	lines, mounts, named, mounted := strings.Split(string(config), "\n"), []string{},
 		map[string]bool{}, false
-	for i, s := range settings(config) {
+	for i, s := range parseSettings(config) {
 		name, value := s.name, s.value
 		if fields := strings.Fields(value); name == "mount" && len(fields) > 1 {
 			mounts = append(mounts, strings.TrimSuffix(fields[1], "/")+"/")
@@ -219,15 +221,16 @@ func (r *request) onHost(config []byte, root string, parts []initramfs.File) str
 		below := slices.ContainsFunc(mounts,
 			func(m string) bool { return strings.HasPrefix(path, m) })
 		if !packed && !below {
-			fail.On(fmt.Errorf("%s:%d: %s is not in the boot image, and not below a mount",
-				configName, i+1, path))
+			fail.On(fmt.Errorf("%s:%d: the file %s is neither in the boot image nor below a "+
+				"mount point; "+
+				"add the file with --add", configName, i+1, path))
 		}
 		lines[i] = name + " " + root + path
 		switch {
 		case name == "image":
 			named[path], mounted = true, !packed
 			if mounted {
-				lines[i] = "image " + standIn
+				lines[i] = "image " + substitute
 			}
 		case mounted || !packed:
 			lines[i] = ""
@@ -235,34 +238,35 @@ func (r *request) onHost(config []byte, root string, parts []initramfs.File) str
 	}
 	for _, image := range r.images {
 		if !named["/"+filepath.Base(image)] {
-			fail.On(fmt.Errorf("%s: the configuration has no line `image /%s`", image,
+			fail.On(fmt.Errorf("%s: the configuration has no line `image /%s`; add this line",
+				image,
 				filepath.Base(image)))
 		}
 	}
 	return strings.Join(lines, "\n")
 }
 
-// describe writes the list of what is inside, and the digests.
-func (r *request) describe(parts []initramfs.File) {
+// writeManifests writes the SBOM, and the file SHA256SUMS with the digest of every file.
+func (r *request) writeManifests(parts []initramfs.File) {
 	var listed []sbom.File
 	for _, f := range parts {
 		listed = append(listed, sbom.File{Path: rootFolder + f.Path, Data: f.Data})
 	}
-	r.write("sbom.spdx.json",
+	r.writeFile("sbom.spdx.json",
 		fail.Must(sbom.Document("lightmetal-image-"+r.board.Name, sourceDate(), listed)), 0o644)
 	var sums strings.Builder
-	fail.On(filepath.WalkDir(r.dir, func(path string, entry fs.DirEntry, err error) error {
+	fail.On(filepath.WalkDir(r.tempDir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		name, _ := filepath.Rel(r.dir, path)
+		name, _ := filepath.Rel(r.tempDir, path)
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(fail.Must(os.ReadFile(path))), name)
 		return nil
 	}))
-	r.write("SHA256SUMS", []byte(sums.String()), 0o644)
+	r.writeFile("SHA256SUMS", []byte(sums.String()), 0o644)
 }
 
-func (r *request) list(out io.Writer) {
+func (r *request) printResult(out io.Writer) {
 	entries := fail.Must(os.ReadDir(r.out))
 	fmt.Fprintf(out, "%s, for %s (%s):\n", r.out, r.board.Title, r.board.Boot.Value)
 	for _, e := range entries {
@@ -270,21 +274,23 @@ func (r *request) list(out io.Writer) {
 			fmt.Fprintf(out, "  %-18s %9d\n", e.Name(), info.Size())
 		}
 	}
-	for _, path := range r.elsewhere {
+	for _, path := range r.notPacked {
 		fmt.Fprintf(out,
-			"%s is on a file system that the board mounts, so it was not compared with the "+
-				"other images (lm verify --together)\n", path)
+			"%s is on a file system that the board mounts, "+
+				"so the image was not compared with the other images; use lm verify --together\n",
+			path)
 	}
 	if r.kernel == "" {
 		fmt.Fprintln(out,
-			"There was no --kernel: add the kernel and its device tree yourself.")
+			"The boot image has no kernel: add a kernel, and its device tree unless the boot "+
+				"loader or QEMU provides one.")
 	}
 }
 
-// write writes a file of the result. Its mode does not depend on the umask.
-func (r *request) write(name string, data []byte, mode fs.FileMode) {
-	path := filepath.Join(r.dir, name)
+// writeFile writes a file of the result. Its mode does not depend on the umask.
+func (r *request) writeFile(name string, data []byte, mode fs.FileMode) {
+	path := filepath.Join(r.tempDir, name)
 	fail.On(os.MkdirAll(filepath.Dir(path), 0o755))
-	fail.On(files.Write(path, data, uint32(mode), files.Replace))
+	fail.On(files.Write(path, data, uint32(mode), files.OpenToReplace))
 	fail.On(os.Chmod(path, mode))
 }

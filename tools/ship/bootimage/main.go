@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,13 +31,14 @@ func main() {
 	}
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "bootimage: %s\n", files.OneLine(err.Error()))
-		os.Exit(exitOf(err))
+		os.Exit(exitStatus(err))
 	}
 }
 
-// exitOf is the status of lminit where that refused, else that of an error's code; one without is
-// about data.
-func exitOf(err error) int {
+// exitStatus returns the exit status for an error: that of lminit if lminit has rejected the boot
+// image, otherwise that of the error's code. An error without a code has the status of
+// hal.BadImage.
+func exitStatus(err error) int {
 	code, refused := hal.BadImage, new(exec.ExitError)
 	if errors.As(err, &code); errors.As(err, &refused) && refused.ExitCode() > 0 {
 		return refused.ExitCode()
@@ -55,16 +57,18 @@ func run(args []string, out io.Writer) (err error) {
 		for _, h := range hosts.All() {
 			fmt.Fprintf(out, "%-10s %-20s %s\n", h.Name, h.Boot, h.Title)
 		}
+	case "":
+		fail.With(hal.Usage, "the command is missing; use image, sbom or boards")
 	default:
-		fail.With(hal.Usage, "bootimage image, sbom or boards")
+		fail.With(hal.Usage, "there is no command %q; use image, sbom or boards", command)
 	}
 	return nil
 }
 
-// parse reads the flags of a command.
-func parse(flags *flag.FlagSet, args []string) {
+// parseFlags parses the flags of a command.
+func parseFlags(flags *flag.FlagSet, args []string) {
 	if err := flags.Parse(args); err != nil {
-		fail.On(fmt.Errorf("%w: %w; flags have two dashes, and --help lists them", hal.Usage, err))
+		fail.On(fmt.Errorf("%w: %w; --help lists the flags", hal.Usage, err))
 	}
 }
 
@@ -72,7 +76,7 @@ func sbomCommand(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("bootimage sbom", flag.ContinueOnError)
 	name := flags.String("name", "lightmetal",
 		"`name` of the SBOM: the product that the files belong to")
-	parse(flags, args)
+	parseFlags(flags, args)
 	var parts []sbom.File
 	for _, path := range flags.Args() {
 		parts = append(parts, sbom.File{Path: filepath.Base(path),
@@ -81,95 +85,113 @@ func sbomCommand(args []string, out io.Writer) {
 	fail.Must(out.Write(fail.Must(sbom.Document(*name, sourceDate(), parts))))
 }
 
-// sourceDate is the time that goes into what is built, instead of the time at
-// which it is built (reproducible-builds.org/specs/source-date-epoch).
+// sourceDate returns the time that is written into the result, instead of the current time
+// (reproducible-builds.org/specs/source-date-epoch).
 func sourceDate() time.Time {
 	text := cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), "0")
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seconds < 0 {
-		fail.On(fmt.Errorf("SOURCE_DATE_EPOCH is %q, not seconds", text))
+		fail.On(fmt.Errorf("SOURCE_DATE_EPOCH must be seconds since 1970, not %q", text))
 	}
 	return time.Unix(seconds, 0)
 }
 
-// request is what an image is to be made of.
+// request describes the boot image that is made.
 type request struct {
-	board       *hosts.Host
-	lmrun       string   // host path of the arm64 program
-	lminit      string   // and of the one that starts it
-	verifier    string   // host path of an lminit that runs here, with lmrun beside it
-	config      string   // host path of a configuration, empty: settings
-	settings    []string // lines for every image
-	machine     []string // lines before the first
-	images      []string // host paths
-	adds        []string // FILE or FILE=PATH
-	kernel, dtb string   // host paths, empty: none
-	load        string   // address of the kernel in a FIT, empty: the board's
-	append      string   // further kernel arguments
-	out         string   // folder of the result
-	dir         string   // beside it, where the result is made
-	elsewhere   []string // images of the configuration that are not packed
+	board           *hosts.Host
+	lmrun           string   // path of the arm64 program lmrun on this machine
+	lminit          string   // path of the arm64 program lminit, which starts lmrun
+	verifier        string   // path of lminit for this machine; lmrun is in the same directory
+	config          string   // path of a configuration; empty: made from settings
+	imageSettings   []string // lines of the configuration for every image
+	machineSettings []string // lines of the configuration before the first image
+	images          []string // paths on this machine
+	addedFiles      []string // values FILE or FILE=PATH of --add
+	kernel, dtb     string   // paths on this machine; empty: none
+	loadAddress     string   // address of the kernel in a FIT, empty: the board's
+	kernelArguments string   // further kernel arguments
+	out             string   // directory of the result
+	tempDir         string   // temporary directory next to out, in which the result is made
+	notPacked       []string // images of the configuration that are not packed, if others are
 }
 
-// ofEveryImage are lmrun's flags that may be given here instead of a
-// configuration.
-var ofEveryImage = []string{"device", "before", "sequence", "after", "loop", "input", "output",
+// imageFlagNames are the flags of lmrun that bootimage image accepts, too. They apply to every
+// image, and are used without a configuration file.
+var imageFlagNames = []string{"device", "before", "sequence", "after", "loop", "input", "output",
 	"deadline", "longest", "watchdog", "faults", "window", "key", "at-least", "version-counter"}
 
 func imageCommand(args []string, out io.Writer) {
 	var r request
 	flags := flag.NewFlagSet("bootimage image", flag.ContinueOnError)
 	board := flags.String("board", "", "`name` of the board; bootimage boards lists them")
-	flags.StringVar(&r.lmrun, "lmrun", "", "static arm64 lmrun")
-	flags.StringVar(&r.lminit, "lminit", "", "static arm64 lminit")
+	flags.StringVar(&r.lmrun, "lmrun", "", "`file` of lmrun, a static arm64 program")
+	flags.StringVar(&r.lminit, "lminit", "", "`file` of lminit, a static arm64 program")
 	flags.StringVar(&r.verifier, "verifier", "",
-		"lminit of this machine, with lmrun next to it, for the verification")
+		"`file` of lminit for this machine, in a directory with lmrun; verifies the boot image")
 	flags.StringVar(&r.out, "out", "", "`directory` for the result; its contents are replaced")
-	flags.StringVar(&r.config, "config", "", "configuration, instead of the flags of lmrun")
+	flags.StringVar(&r.config, "config", "",
+		"`file` with the configuration of lminit, instead of flags of lmrun")
 	flags.StringVar(&r.kernel, "kernel", "", "arm64 kernel `Image`")
 	flags.StringVar(&r.dtb, "dtb", "", "device tree of the board, for a FIT")
-	flags.StringVar(&r.load, "load", "", "`address` of the kernel in a FIT; default: the board's")
-	flags.StringVar(&r.append, "append", "", "further `arguments` of the kernel")
-	flags.Func("add", "`FILE[=PATH]`: a host file and where it goes, default /; repeatable",
-		collect(&r.adds, ""))
-	for _, name := range ofEveryImage {
-		flags.Func(name, "as lmrun's; paths are the board's; repeatable",
-			collect(&r.settings, name+" "))
+	flags.StringVar(&r.loadAddress, "load", "",
+		"load `address` of the kernel in a FIT; default: the load address of the board")
+	flags.StringVar(&r.kernelArguments, "append", "", "further `arguments` of the kernel")
+	flags.Func("add", "`FILE[=PATH]`: a file of this machine, and its path in the boot image; "+
+		"the default is the root directory; repeatable",
+		appendValue(&r.addedFiles, ""))
+	for _, name := range imageFlagNames {
+		flags.Func(name, "same as the flag of lmrun, with paths on the board; repeatable",
+			appendValue(&r.imageSettings, name+" "))
 	}
 	for _, name := range []string{"seal", "lock", "json"} {
-		flags.BoolFunc(name, "as lmrun's",
-			func(string) error { r.settings = append(r.settings, name); return nil })
+		flags.BoolFunc(name, "same as the flag of lmrun",
+			func(string) error { r.imageSettings = append(r.imageSettings, name); return nil })
 	}
-	flags.Func("on-success", "halt, poweroff, reboot, restart or `\"restart N ACTION\"`",
-		collect(&r.machine, "on-success "))
-	flags.Func("on-failure", "the same, or `STEPS` as in tools/lminit/CONFIGURATION.md",
-		collect(&r.machine, "on-failure "))
-	parse(flags, args)
+	flags.Func("on-success", "what follows a success: halt, poweroff, reboot, restart or "+
+		"`\"restart N ACTION\"`",
+		appendValue(&r.machineSettings, "on-success "))
+	flags.Func("on-failure", "what follows a failure: as --on-success, or `STEPS` as in "+
+		"tools/lminit/CONFIGURATION.md",
+		appendValue(&r.machineSettings, "on-failure "))
+	parseFlags(flags, args)
 	r.images = flags.Args()
 	if r.board = hosts.ByName(*board); r.board == nil {
-		fail.With(hal.Usage, "there is no board %q; boards: %s", *board, names())
+		fail.With(hal.Usage, "there is no board %q; use one of: %s", *board, boardNames())
 	}
-	if r.lmrun == "" || r.lminit == "" || r.verifier == "" || r.out == "" || len(r.images) == 0 {
-		fail.With(hal.Usage,
-			"an image is needed (and without build.sh --lmrun, --lminit, --verifier and --out)")
+	r.checkComplete()
+	if list := slices.Concat(r.imageSettings, r.machineSettings); r.config != "" && len(list) > 0 {
+		name, _, _ := strings.Cut(list[0], " ")
+		fail.With(hal.Usage, "--%s cannot be used with --config; "+
+			"put the setting into the configuration file", name)
 	}
-	if r.config != "" && len(r.settings)+len(r.machine) > 0 {
-		fail.With(hal.Usage, "with --config, put the flags of lmrun into the configuration")
-	}
-	r.make(out)
+	r.buildResult(out)
 }
 
-func collect(list *[]string, prefix string) func(string) error {
+// checkComplete fails if a flag that has no default, or the image, is missing.
+func (r *request) checkComplete() {
+	for _, needed := range [...]struct{ name, value string }{{"lmrun", r.lmrun},
+		{"lminit", r.lminit}, {"verifier", r.verifier}, {"out", r.out}} {
+		if needed.value == "" {
+			fail.With(hal.Usage, "--%s is missing; use `./build.sh image`, which passes it",
+				needed.name)
+		}
+	}
+	if len(r.images) == 0 {
+		fail.With(hal.Usage, "the image is missing; add the path of an image")
+	}
+}
+
+func appendValue(list *[]string, prefix string) func(string) error {
 	return func(value string) error {
 		if strings.ContainsAny(value, "\n\r") {
-			return errors.New("the value has more than one line")
+			return errors.New("the value must have only one line")
 		}
 		*list = append(*list, prefix+value)
 		return nil
 	}
 }
 
-func names() string {
+func boardNames() string {
 	var list []string
 	for _, h := range hosts.All() {
 		list = append(list, h.Name)

@@ -86,8 +86,8 @@ func TestEveryBoardGetsWhatItsBootLoaderReads(t *testing.T) {
 			"console="+h.Console.Value+" ") {
 			t.Errorf("%s: command line %q", h.Name, line)
 		}
-		if name := map[hosts.Boot]string{hosts.FIT: "image.its",
-			hosts.UEFI: "startup.nsh"}[h.Boot.Value]; name != "" &&
+		if name := map[hosts.BootFormat]string{hosts.BootFIT: "image.its",
+			hosts.BootUEFI: "startup.nsh"}[h.Boot.Value]; name != "" &&
 			!strings.Contains(read(t, folder, name), initramfsGz) {
 			t.Errorf("%s: %s does not name the initramfs", h.Name, name)
 		}
@@ -118,27 +118,27 @@ func TestImageThatTheBoardWouldRefuseIsNotMade(t *testing.T) {
 		args []string
 	}{
 		{64, "no board \"pc\"", []string{"--board", "pc", edu}},
-		{64, "an image is needed", []string{"--board", "rpi5"}},
+		{64, "the image is missing", []string{"--board", "rpi5"}},
 		{65, "bad image", []string{"--board", "rpi5", cut}},
 		{64, "lmrun.conf:4: -loop takes", []string{"--board", "rpi5", "--loop", "0", edu}},
-		{64, "more than one line", []string{"--board", "rpi5", "--device", "x\ny", edu}},
+		{64, "must have only one line", []string{"--board", "rpi5", "--device", "x\ny", edu}},
 		{64, "into the configuration", []string{"--board", "rpi5", "--config",
 			named("image edu.lmb"), "--seal", edu}},
 		{64, "lmrun.conf:1: frob is unknown, or must follow a line `image PATH`",
 			[]string{"--board", "rpi5", "--config", named("frob\nimage edu.lmb\n"), edu}},
-		{65, "lmrun.conf:2: /none.lmb is not in the boot image",
+		{65, "lmrun.conf:2: the file /none.lmb is neither in the boot image",
 			[]string{"--board", "rpi5", "--config", named("image edu.lmb\nimage none.lmb\n"), edu}},
 		{65, "the configuration has no line",
 			[]string{"--board", "rpi5", "--config", named("image x.lmb\n"), "--add",
 				edu + "=/x.lmb", edu}},
-		{65, "/edu.lmb occurs twice", []string{"--board", "rpi5", "--add", edu, edu}},
-		{65, "not the path of a file", []string{"--board", "rpi5", "--add", edu + "=x", edu}},
+		{65, "the path /edu.lmb occurs twice", []string{"--board", "rpi5", "--add", edu, edu}},
+		{65, "must be an absolute path", []string{"--board", "rpi5", "--add", edu + "=x", edu}},
 		{66, "no such file", []string{"--board", "rpi5", "none.lmb"}},
-		{64, "--load is needed", []string{"--board", "s32g3", edu}},
+		{64, "--load is missing", []string{"--board", "s32g3", edu}},
 	} {
 		if _, err := made(t, test.args...); err == nil ||
-			!strings.Contains(err.Error(), test.want) || exitOf(err) != test.exit {
-			t.Errorf("%q: %v, exit %d, want %q, %d", test.args, err, exitOf(err), test.want,
+			!strings.Contains(err.Error(), test.want) || exitStatus(err) != test.exit {
+			t.Errorf("%q: %v, exit %d, want %q, %d", test.args, err, exitStatus(err), test.want,
 				test.exit)
 		}
 	}
@@ -214,7 +214,8 @@ func TestInputsThatTheBoardCannotUseAreRefused(t *testing.T) {
 			edu}},
 		{"gunzip", []string{"--board", "qemu-virt", "--kernel",
 			written(t, "Image.gz", "\x1f\x8b\x08"), edu}},
-		{"is not a device tree", []string{"--board", "s32g3", "--load", "0x40400000", "--kernel",
+		{"is not a compiled device tree", []string{"--board", "s32g3", "--load", "0x40400000",
+			"--kernel",
 			written(t, "Image", kernelImage), "--dtb", edu, edu}},
 		{"is larger than the limit of 67108864 bytes",
 			[]string{"--board", "qemu-virt", "--kernel", "/dev/zero", edu}},
@@ -289,7 +290,8 @@ func TestInputsInTheFolderOfTheResultAreRejected(t *testing.T) {
 		again := append([]string{"image", "--board", "qemu-virt", "--lmrun", packed,
 			"--lminit", packed, "--verifier", runner, "--out", folder}, args...)
 		err := run(again, io.Discard)
-		if exitOf(err) != 64 || !strings.Contains(fmt.Sprint(err), "is in --out") {
+		if exitStatus(err) != 64 ||
+			!strings.Contains(fmt.Sprint(err), "is in the directory of --out") {
 			t.Errorf("%v: %v", args, err)
 		}
 		if _, err := os.Stat(image); err != nil {

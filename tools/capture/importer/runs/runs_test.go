@@ -87,7 +87,7 @@ func TestLeastRotationIsTheLeastOfAll(t *testing.T) {
 				best = rotated(n)
 			}
 		}
-		if got := rotated(Least(list)); !slices.Equal(got, best) {
+		if got := rotated(LeastRotation(list)); !slices.Equal(got, best) {
 			t.Fatalf("%v: %v, want %v", list, got, best)
 		}
 	}

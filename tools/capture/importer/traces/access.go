@@ -12,33 +12,33 @@ import (
 	"lightmetal/tools/capture/record"
 )
 
-// Op is what a line of a trace records.
+// Op is the operation that a line of a trace records.
 type Op uint8
 
 const (
 	OpInvalid Op = iota
 	OpLoad
 	OpStore
-	OpMark // text that somebody wrote into the trace
+	OpMark // text that a user wrote into the trace
 )
 
 func (o Op) String() string { return [...]string{"invalid", "load", "store", "mark"}[o] }
 
 // Access is one recorded access to the device, or a mark between accesses.
 type Access struct {
-	Line   int    // in the trace, from 1
-	Time   int64  // nanoseconds since an origin of the trace's own, 0: not recorded
-	Offset uint64 // bytes into the BAR, a multiple of Width
-	Value  uint64 // stored or loaded; no bits outside Width
+	Line   int    // line number in the trace, from 1
+	Time   int64  // nanoseconds since an origin that depends on the trace; 0: not recorded
+	Offset uint64 // offset in the BAR in bytes, a multiple of Width
+	Value  uint64 // value that was stored or loaded; bits outside Width are 0
 	Name   string // of a mark
 	Op     Op
 	Width  uint8 // bytes: 1, 2, 4 or 8
 	Bar    uint8 // 0..5
 }
 
-// Error is why a trace or an option is refused.
+// Error is the reason why a trace or an option is rejected.
 type Error struct {
-	Line   int // in the trace, 0: the fault lies in no single line
+	Line   int // line number in the trace; 0: no single line is the cause
 	Reason string
 	Code   hal.Code // Usage for options, BadImage for the trace
 }
@@ -50,38 +50,38 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("line %d: %s", e.Line, e.Reason)
 }
 
-// Unwrap lets hal.CodeOf find the code.
+// Unwrap makes the code available to hal.CodeOf.
 func (e *Error) Unwrap() error { return e.Code }
 
-// Refuse is the error for a trace, Usage that for an option.
-func Refuse(line int, format string, a ...any) error {
+// TraceError returns the error for a trace, and Usage that for an option.
+func TraceError(line int, format string, a ...any) error {
 	return &Error{Line: line, Reason: fmt.Sprintf(format, a...), Code: hal.BadImage}
 }
 
-func Usage(format string, a ...any) error {
+func UsageError(format string, a ...any) error {
 	return &Error{Reason: fmt.Sprintf(format, a...), Code: hal.Usage}
 }
 
 const (
-	lineMax       = 1 << 20 // bytes; the longest real line is a MARK of a few hundred
-	progressBytes = 1 << 20 // between two calls of Source.Progress
+	lineMax       = 1 << 20 // bytes; the longest lines in practice are MARKs of some hundred bytes
+	progressBytes = 1 << 20 // bytes between two calls of Source.Progress
 )
 
-// lineReader goes through the lines of a trace and counts them.
+// lineReader reads the lines of a trace and counts them.
 type lineReader struct {
 	r    io.Reader
-	line int // number of the line that is looked at
+	line int // number of the current line
 }
 
 func newLineReader(r io.Reader, progress func(int64)) *lineReader {
-	return &lineReader{r: record.Plain(&counter{r: r, progress: progress})}
+	return &lineReader{r: record.NewTextReader(&progressReader{r: r, progress: progress})}
 }
 
-// each gives the lines without their ends, each valid until the next.
-func (l *lineReader) each(do func(text []byte) error) error {
+// eachLine calls `do` with each line, without its newline. The text is valid only during the call.
+func (l *lineReader) eachLine(do func(text []byte) error) error {
 	lines := bufio.NewScanner(l.r)
 	lines.Buffer(make([]byte, 64<<10), lineMax+2)
-	lines.Split(wholeLines)
+	lines.Split(scanCompleteLines)
 	for lines.Scan() {
 		l.line++
 		if err := do(lines.Bytes()); err != nil {
@@ -94,75 +94,78 @@ func (l *lineReader) each(do func(text []byte) error) error {
 	case err == nil || errors.As(err, new(*Error)):
 		return err
 	case errors.As(err, &packed):
-		return Refuse(0, "%v", packed.Err)
-	case err == errCut || err == io.ErrUnexpectedEOF: // the latter where it is compressed
-		return Refuse(l.line+1,
+		return TraceError(0, "%v", packed.Err)
+	// Io.ErrUnexpectedEOF: a compressed trace is cut
+	case err == errCut || err == io.ErrUnexpectedEOF:
+		return TraceError(l.line+1,
 			"the last line has no newline, so the trace was cut there (if it is complete, "+
 				"add a newline)")
 	case err == bufio.ErrTooLong:
-		return Refuse(l.line+1, "longer than %d bytes: this is not a trace", lineMax)
+		return TraceError(l.line+1, "the line is longer than %d bytes, so the file is not a trace",
+			lineMax)
 	}
 	return &Error{Line: l.line + 1, Reason: err.Error(), Code: hal.IO}
 }
 
 var errCut = errors.New("cut")
 
-// wholeLines is bufio.ScanLines for a text whose last line ends, too. Whoever
-// writes a trace ends each line; so a file was cut where one does not, and how
-// much is missing cannot be told from what is there: the last field may be cut
-// and still parse, and more lines may have followed.
-func wholeLines(data []byte, last bool) (advance int, line []byte, err error) {
+// scanCompleteLines is like bufio.ScanLines, but requires a newline after the last line, too.
+// Programs that write traces end each line. A trace without the last newline was therefore cut: its
+// last field may be incomplete although it parses, and more lines may be missing.
+func scanCompleteLines(data []byte, last bool) (advance int, line []byte, err error) {
 	if last && len(data) > 0 && bytes.IndexByte(data, '\n') < 0 {
 		return 0, nil, errCut
 	}
 	return bufio.ScanLines(data, last)
 }
 
-// counter tells how much of a trace is read.
-type counter struct {
-	r           io.Reader
-	progress    func(int64) // nil: nobody
-	bytes, told int64
+// progressReader counts the bytes that are read from a trace, and reports them to progress.
+type progressReader struct {
+	r               io.Reader
+	progress        func(int64) // may be nil
+	bytes, reported int64       // told: bytes at the last call of progress
 }
 
-func (c *counter) Read(p []byte) (int, error) {
+func (c *progressReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.bytes += int64(n)
-	if c.progress != nil && (c.bytes-c.told >= progressBytes || err == io.EOF && c.bytes > c.told) {
-		c.told = c.bytes
+	if c.progress != nil && (c.bytes-c.reported >= progressBytes ||
+		err == io.EOF && c.bytes > c.reported) {
+		c.reported = c.bytes
 		c.progress(c.bytes)
 	}
 	return n, err
 }
 
-// Little is the number that up to 8 bytes are, lowest first.
+// Little returns the little-endian number in up to 8 bytes.
 func Little(b []byte) uint64 {
 	var whole [8]byte
 	copy(whole[:], b)
 	return binary.LittleEndian.Uint64(whole[:])
 }
 
-// Bytes are the lowest bytes of a number, lowest first.
+// Bytes returns the lowest bytes of a number in little-endian order.
 func Bytes(value uint64, width uint8) []byte {
 	return binary.LittleEndian.AppendUint64(make([]byte, 0, 8), value)[:width:width]
 }
 
-// shown is a piece of a trace as it stands in an error.
-func shown(b []byte) string {
+// quoteStart returns a part of a trace as quoted text for an error.
+func quoteStart(b []byte) string {
 	if len(b) > 60 {
 		return fmt.Sprintf("%q...", b[:60])
 	}
 	return fmt.Sprintf("%q", b)
 }
 
-// checkAccess says what is wrong with an access that a trace records, empty if nothing
-// is. One of another device, which is not taken, may be misaligned: ports are.
+// checkAccess returns the reason why a recorded access is invalid, or "". An access of another
+// device (taken is false) may be misaligned, because accesses of I/O ports are.
 func checkAccess(width, address, value uint64, taken bool) string {
 	switch {
 	case width != 1 && width != 2 && width != 4 && width != 8:
-		return fmt.Sprintf("width %d is not 1, 2, 4 or 8", width)
+		return fmt.Sprintf("the width must be 1, 2, 4 or 8 bytes, not %d", width)
 	case taken && address%width != 0:
-		return fmt.Sprintf("address 0x%x is not a multiple of the width %d", address, width)
+		return fmt.Sprintf("address 0x%x must be a multiple of the width of %d bytes", address,
+			width)
 	case width < 8 && value>>(8*width) != 0:
 		return fmt.Sprintf("value 0x%x is wider than %d bytes", value, width)
 	}

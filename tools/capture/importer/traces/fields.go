@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// fields takes a line apart at its blanks.
+// fields splits a line at its blanks.
 type fields struct{ rest []byte }
 
-// next gives the next field, empty where there is none.
-func (f *fields) next() (field []byte) {
+// nextField returns the next field, or an empty one at the end of the line.
+func (f *fields) nextField() (field []byte) {
 	field, f.rest, _ = bytes.Cut(bytes.TrimLeft(f.rest, " "), []byte(" "))
 	return field
 }
@@ -20,7 +20,7 @@ func hexDigits(b []byte) (v uint64, ok bool) {
 	return v, err == nil && len(b) <= 16
 }
 
-// hex parses 0x and 1 to 16 digits.
+// hex parses 0x and 1 to 16 hexadecimal digits.
 func hex(b []byte) (v uint64, ok bool) {
 	digits, ok := bytes.CutPrefix(b, []byte("0x"))
 	v, number := hexDigits(digits)
@@ -33,10 +33,10 @@ func decimal(b []byte) (v uint64, ok bool) {
 	return v, err == nil && len(b) <= 18
 }
 
-// signed takes a decimal number, perhaps below zero, for what it is.
+// signed checks the form of a decimal number that may be negative. The returned number has no sign.
 func signed(b []byte) (_ uint64, ok bool) { return decimal(bytes.TrimPrefix(b, []byte("-"))) }
 
-// seconds parses SECONDS.FRACTION, with up to nine digits behind the point, to nanoseconds.
+// seconds parses SECONDS.FRACTION, with up to nine digits in FRACTION, and returns nanoseconds.
 func seconds(b []byte) (ns uint64, ok bool) {
 	front, back, ok := bytes.Cut(b, []byte("."))
 	whole, ok1 := decimal(front)
@@ -50,7 +50,8 @@ func seconds(b []byte) (ns uint64, ok bool) {
 	return whole*1e9 + part, true
 }
 
-// opcodes takes the three bytes of an instruction, as in 0f,1f,44, for what they are.
+// opcodes checks the form of three bytes of an instruction, such as 0f,1f,44. The returned number
+// is 0.
 func opcodes(b []byte) (_ uint64, ok bool) {
 	for part := range bytes.SplitSeq(b, []byte(",")) {
 		if _, ok := hexDigits(part); !ok {
@@ -60,25 +61,25 @@ func opcodes(b []byte) (_ uint64, ok bool) {
 	return 0, bytes.Count(b, []byte(",")) == 2
 }
 
-// column is one field of a record, and where its value goes; nil: it is only held
-// against its form.
+// column describes one field of a record. `to` receives its value; if `to` is nil, only the form of
+// the field is checked.
 type column struct {
-	name  string
-	parse func(text []byte) (v uint64, ok bool)
-	to    *uint64
+	name   string
+	parse  func(text []byte) (v uint64, ok bool)
+	result *uint64
 }
 
-// parse reads fields one after the other, and gives the number of the first that
-// is not of its form, and its text.
-func (f *fields) parse(list []column) (bad int, text []byte) {
+// parseColumns parses fields in order. It returns the index of the first field with a wrong form,
+// and its text; without such a field, it returns len(list).
+func (f *fields) parseColumns(list []column) (bad int, text []byte) {
 	for i := range list {
-		text := f.next()
+		text := f.nextField()
 		v, ok := list[i].parse(text)
 		if !ok {
 			return i, text
 		}
-		if list[i].to != nil {
-			*list[i].to = v
+		if list[i].result != nil {
+			*list[i].result = v
 		}
 	}
 	return len(list), nil

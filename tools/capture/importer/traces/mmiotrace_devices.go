@@ -10,25 +10,25 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// pciDevice is one PCIDEV line.
+// pciDevice is a device that a PCIDEV line describes.
 type pciDevice struct {
 	text           string
-	slot           string // bus, device and function as lspci writes them
+	slot           string // bus, device and function in the form of lspci
 	vendor, device uint16
 	ranges         [7]pciRange // BAR 0..5 and the expansion ROM
-	order          int         // among the devices
-	wanted         bool
+	index          int         // index in mmiotrace.devices
+	isWanted       bool
 	accesses       int
-	unknown        error // an access that the kernel could not decode
-	unknowns       int
+	undecoded      error // error for an access that the kernel could not decode
+	undecodedCount int
 }
 
-// pciRange is where one BAR lies, or the expansion ROM.
+// pciRange is the address range of one BAR, or of the expansion ROM.
 type pciRange struct {
-	of         *pciDevice
-	bar        uint8 // 6: expansion ROM
+	device     *pciDevice
+	bar        uint8 // 0 to 5, or expansionROM
 	base, size uint64
-	furthest   uint64 // end of this range and of those sorted before it
+	endMax     uint64 // maximum end of this range and of all ranges sorted before it
 	stats      RegionSummary
 }
 
@@ -45,25 +45,27 @@ func (d *pciDevice) String() string {
 	return fmt.Sprintf("%s %04x:%04x", d.slot, d.vendor, d.device)
 }
 
-// add takes a device; trace_pipe repeats all of them each time it is opened.
-// Lines do not tell the PCI domain: where a device was asked for, one with the
-// slot of another is one of another domain.
-func (m *mmiotrace) add(d *pciDevice) error {
+// addDevice adds a device. trace_pipe repeats all PCIDEV lines each time it is opened. The lines
+// lack the PCI domain: if the user has named a device, another device with the same slot is one in
+// another domain.
+func (m *mmiotrace) addDevice(d *pciDevice) error {
 	for _, old := range m.slots[d.slot] {
 		if old.text == d.text {
 			return nil
 		}
-		if m.o.Device == "" && !m.only {
-			return Refuse(m.line, "PCIDEV %s has other ids or ranges than before", d.slot)
+		if m.source.Device == "" && !m.summaryOnly {
+			return TraceError(m.line,
+				"the PCIDEV line of %s has other ids or ranges than an earlier "+
+					"line; choose a device with --device", d.slot)
 		}
 	}
-	d.order = len(m.devices)
+	d.index = len(m.devices)
 	m.devices, m.slots[d.slot], m.ranges = append(m.devices, d), append(m.slots[d.slot], d), nil
 	return nil
 }
 
-// wants tells whether a device can be the one to import.
-func (o *Source) wants(d *pciDevice) bool {
+// mayImport reports whether the user may want to import a device.
+func (o *Source) mayImport(d *pciDevice) bool {
 	id := fmt.Sprintf("%04x:%04x", d.vendor, d.device)
 	switch {
 	case o.Device != "":
@@ -75,10 +77,11 @@ func (o *Source) wants(d *pciDevice) bool {
 	return true
 }
 
-// find gives the range that holds an address, of several that of the first device.
-func (m *mmiotrace) find(address uint64) (found *pciRange) {
-	if m.last != nil && address-m.last.base < m.last.size {
-		return m.last
+// rangeAt returns the range that contains an address. If there are several, it is the range of the
+// device that comes first in the trace.
+func (m *mmiotrace) rangeAt(address uint64) (found *pciRange) {
+	if m.lastRange != nil && address-m.lastRange.base < m.lastRange.size {
+		return m.lastRange
 	}
 	if m.ranges == nil {
 		m.sortRanges()
@@ -89,14 +92,14 @@ func (m *mmiotrace) find(address uint64) (found *pciRange) {
 		}
 		return 1
 	})
-	for i := after - 1; i >= 0 && m.ranges[i].furthest > address; i-- {
+	for i := after - 1; i >= 0 && m.ranges[i].endMax > address; i-- {
 		if r := m.ranges[i]; address-r.base < r.size &&
-			(found == nil || r.of.order < found.of.order) {
+			(found == nil || r.device.index < found.device.index) {
 			found = r
 		}
 	}
 	if found != nil {
-		m.last = found
+		m.lastRange = found
 	}
 	return found
 }
@@ -113,39 +116,40 @@ func (m *mmiotrace) sortRanges() {
 	furthest := uint64(0)
 	for _, r := range m.ranges {
 		furthest = max(furthest, r.base+r.size)
-		r.furthest = furthest
+		r.endMax = furthest
 	}
 }
 
-// nowhere refuses an access that belongs to no device of the trace, unless the
-// user has named the device that counts.
-func (m *mmiotrace) nowhere(address uint64) error {
-	if m.o.Device == "" && !m.only {
-		return Refuse(m.line, "address 0x%x is not in a BAR of a PCIDEV line", address)
+// countOutside counts an access outside the BARs of all devices, or returns an error if the user
+// has named no device.
+func (m *mmiotrace) countOutside(address uint64) error {
+	if m.source.Device == "" && !m.summaryOnly {
+		return TraceError(m.line, "address 0x%x is outside the BARs of all PCIDEV lines; "+
+			"choose a device with --device", address)
 	}
-	if m.outside == 0 {
-		m.lost = m.line
+	if m.outsideCount == 0 {
+		m.outsideLine = m.line
 	}
-	m.outside++
+	m.outsideCount++
 	return nil
 }
 
-// choice takes the first device that was wanted and accessed. Another one that
-// is makes the choice the user's.
-func (m *mmiotrace) choice(d *pciDevice) {
-	m.chosen, m.board = d, m.o.Board
+// chooseFirst chooses the first wanted device that is accessed. If another one is accessed later,
+// the user must choose.
+func (m *mmiotrace) chooseFirst(d *pciDevice) {
+	m.chosen, m.board = d, m.source.Board
 	if m.board == nil {
 		m.board = boards.FindByID(d.vendor, d.device)
 	}
-	if m.board != nil && !m.only {
-		m.to.Start(m.board)
+	if m.board != nil && !m.summaryOnly {
+		m.sink.Start(m.board)
 	}
 }
 
-func (m *mmiotrace) choose() (*pciDevice, error) {
+func (m *mmiotrace) chosenDevice() (*pciDevice, error) {
 	var chosen []*pciDevice
 	for _, d := range m.devices {
-		if d.wanted && d.accesses > 0 {
+		if d.isWanted && d.accesses > 0 {
 			chosen = append(chosen, d)
 		}
 	}
@@ -153,17 +157,19 @@ func (m *mmiotrace) choose() (*pciDevice, error) {
 	case len(chosen) == 1:
 		return chosen[0], nil
 	case len(chosen) > 1:
-		return nil, Usage("accesses to several devices: %s; choose one by VVVV:DDDD or BB:DD.F",
-			deviceList(chosen))
-	case m.o.Device != "":
-		return nil, Usage("the trace has no access to device %s; devices in the trace: %s",
-			m.o.Device, deviceList(m.devices))
-	case m.o.Board != nil:
-		return nil, Usage("the trace has no access to board %s (%04x:%04x); devices in the "+
-			"trace: %s",
-			m.o.Board.Name, m.o.Board.Vendor, m.o.Board.Device, deviceList(m.devices))
+		return nil, UsageError("the trace has accesses to several devices: %s; "+
+			"choose one with --device VVVV:DDDD or --device BB:DD.F", deviceList(chosen))
+	case m.source.Device != "":
+		return nil, UsageError(
+			"the trace contains no access to device %s; devices in the trace: %s",
+			m.source.Device, deviceList(m.devices))
+	case m.source.Board != nil:
+		return nil, UsageError("the trace contains no access to board %s (%04x:%04x); "+
+			"devices in the trace: %s",
+			m.source.Board.Name, m.source.Board.Vendor, m.source.Board.Device,
+			deviceList(m.devices))
 	}
-	return nil, Refuse(0, "the trace has no access to a device")
+	return nil, TraceError(0, "the trace contains no access to any device")
 }
 
 func deviceList(devices []*pciDevice) string {

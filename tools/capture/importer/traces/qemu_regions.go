@@ -10,59 +10,63 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// trace gives the accesses of the chosen regions.
-func (q *qemu) trace() (*Trace, error) {
+// result returns the result for the chosen regions.
+func (q *qemu) result() (*Trace, error) {
 	switch {
-	case len(q.seen) == 0:
+	case len(q.summaries) == 0:
 		return nil,
-			Refuse(0, "the trace has no memory_region_ops or vfio_region event (QEMU writes "+
-				"them with -trace 'memory_region_ops_*')")
+			TraceError(0, "the trace has no memory_region_ops or vfio_region event "+
+				"(QEMU writes them with -trace 'memory_region_ops_*')")
 	case len(q.regions) == 0:
-		return nil, Usage("choose the device's region by name and base; regions: %s", q.list())
+		return nil, UsageError("choose the device's region with --region NAME "+
+			"and --base ADDRESS; regions: %s", q.regionsText())
 	case q.baseless != "":
 		return nil,
-			Usage("region %q needs --base, the guest-physical address of its BAR%s; "+
-				"regions: %s",
-				q.baseless, q.baseHint(q.baseless), q.list())
-	case q.taken == 0:
-		return nil, Usage("no access to region %s; regions: %s", q.wantedList(), q.list())
+			UsageError(
+				"region %q needs --base, the guest-physical address of its BAR%s; regions: %s",
+				q.baseless, q.baseHint(q.baseless), q.regionsText())
+	case q.chosenAccesses == 0:
+		return nil, UsageError("the trace contains no access to region %s; regions: %s",
+			q.chosenText(), q.regionsText())
 	}
-	t := &Trace{Board: q.o.Board, Lines: q.line}
-	if q.outside > 0 {
-		t.Ignored = append(t.Ignored, Count{"accesses to other regions", q.outside})
+	t := &Trace{Board: q.source.Board, Lines: q.line}
+	if q.otherAccesses > 0 {
+		t.Ignored = append(t.Ignored, Count{"accesses to other regions", q.otherAccesses})
 	}
-	for _, c := range q.otherList() {
+	for _, c := range q.otherEventCounts() {
 		t.Ignored = append(t.Ignored, Count{"lines of " + c.Name, c.N})
 	}
-	if q.other["memory_region_ram_device_read"]+q.other["memory_region_ram_device_write"] > 0 {
+	if q.otherEvents["memory_region_ram_device_read"]+
+		q.otherEvents["memory_region_ram_device_write"] > 0 {
 		t.Warnings = append(t.Warnings, Warning{0,
 			"the trace has memory_region_ram_device events, which are left out: " +
-				"a BAR that QEMU maps into the guest cannot be traced whole (x-no-mmap=on stops " +
-				"that)"})
+				"QEMU cannot trace all accesses to a BAR that it maps into the guest " +
+				"(x-no-mmap=on prevents the mapping)"})
 	}
 	return t, nil
 }
 
-// baseHint works out where the BAR of a region lies: it is aligned to its own
-// size, so the address of any access tells.
+// baseHint suggests the base of the BAR of a region, for an error. The base follows from any
+// access, because a BAR is aligned to its size.
 func (q *qemu) baseHint(name string) string {
 	if base := q.baseOf(name); base != 0 {
-		return fmt.Sprintf(" (0x%x, if it is BAR %d of %s)", base, q.barOf(name), q.o.Board.Name)
+		return fmt.Sprintf(" (0x%x, if it is BAR %d of %s)", base, q.barOf(name),
+			q.source.Board.Name)
 	}
 	return ""
 }
 
-// barOf is the BAR that a chosen region is.
+// barOf returns the number of the BAR that a chosen region is.
 func (q *qemu) barOf(name string) uint8 {
 	return q.regions[slices.IndexFunc(q.regions, func(r Region) bool { return r.Name == name })].Bar
 }
 
 func (q *qemu) baseOf(name string) uint64 {
-	s := q.seen[name]
+	s := q.summaries[name]
 	if s == nil {
 		return 0
 	}
-	size := q.o.Board.BarSizes[q.barOf(name)]
+	size := q.source.Board.BarSizes[q.barOf(name)]
 	base := s.First &^ (size - 1)
 	if size == 0 || s.Last-base >= size {
 		return 0
@@ -70,16 +74,18 @@ func (q *qemu) baseOf(name string) uint64 {
 	return base
 }
 
-func (q *qemu) regionList() (list []RegionSummary) {
-	for _, name := range slices.Sorted(maps.Keys(q.seen)) {
-		list = append(list, *q.seen[name])
+func (q *qemu) regionSummaries() (list []RegionSummary) {
+	for _, name := range slices.Sorted(maps.Keys(q.summaries)) {
+		list = append(list, *q.summaries[name])
 	}
 	return list
 }
 
-func (q *qemu) list() string { return english.Join(q.regionList(), "; ", RegionSummary.String) }
+func (q *qemu) regionsText() string {
+	return english.Join(q.regionSummaries(), "; ", RegionSummary.String)
+}
 
-func (q *qemu) wantedList() string {
+func (q *qemu) chosenText() string {
 	return english.Join(q.regions, " or ", func(r Region) string {
 		if r.Name == "" {
 			return fmt.Sprintf("at 0x%x", r.Base)
@@ -91,19 +97,20 @@ func (q *qemu) wantedList() string {
 	})
 }
 
-func (q *qemu) otherList() (list []Count) {
-	for _, name := range slices.Sorted(maps.Keys(q.other)) {
-		list = append(list, Count{name, q.other[name]})
+func (q *qemu) otherEventCounts() (list []Count) {
+	for _, name := range slices.Sorted(maps.Keys(q.otherEvents)) {
+		list = append(list, Count{name, q.otherEvents[name]})
 	}
 	return list
 }
 
-// chosen gives the region of the device that an access belongs to. One of its name
-// where the BAR is not, which is aligned to its size, is another device's.
-func (q *qemu) chosen(name string, mr, address uint64) *Region {
+// chosenRegion returns the chosen region that an access belongs to, or nil. An access outside the
+// BAR belongs to a region of another device with the same name.
+func (q *qemu) chosenRegion(name string, mr, address uint64) *Region {
 	for i := range q.regions {
 		r := &q.regions[i]
-		within := r.Base != 0 && address-r.Base < min(q.o.Board.BarSizes[r.Bar], r.Base&-r.Base)
+		within := r.Base != 0 && address-r.Base < min(q.source.Board.BarSizes[r.Bar],
+			r.Base&-r.Base)
 		if name == "" || r.Name == "" {
 			if within {
 				return r
@@ -118,16 +125,16 @@ func (q *qemu) chosen(name string, mr, address uint64) *Region {
 		}
 	}
 	if slices.ContainsFunc(q.regions, func(r Region) bool { return r.Name == name }) {
-		q.apart[mr] = q.line
+		q.otherDeviceLines[mr] = q.line
 	}
 	return nil
 }
 
-func (q *qemu) stats(name string) *RegionSummary {
-	s := q.seen[name]
+func (q *qemu) summaryOf(name string) *RegionSummary {
+	s := q.summaries[name]
 	if s == nil {
 		s = &RegionSummary{Name: cmp.Or(name, unnamed)}
-		q.seen[name] = s
+		q.summaries[name] = s
 	}
 	return s
 }

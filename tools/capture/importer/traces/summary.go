@@ -9,24 +9,23 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// Summary is what a trace holds, whether or not it can be replayed.
+// Summary is the content of a trace, whether or not it can be replayed.
 type Summary struct {
 	Lines   int             `json:"lines"`
 	Regions []RegionSummary `json:"regions"`
-	Other   []Count         `json:"other"` // lines that hold no access
+	Other   []Count         `json:"other"` // lines without an access, by kind
 
-	// Events lists what a recording tells of that is no access to a BAR or to host
-	// memory, and that no image does.
+	// Events lists records that are neither accesses of a BAR nor of host memory. No image contains
+	// them.
 	Events []Warning `json:"events,omitempty"`
 
-	// Blocked lists the accesses that no image can carry out: of the regions of a
-	// trace of QEMU that were chosen, where it is known where in a BAR they lie.
+	// Blocked lists the accesses that no image can contain. For QEMU, only chosen regions with a
+	// known base count.
 	Blocked []Warning `json:"blocked"`
 }
 
-// RegionSummary counts the accesses to one range of addresses: a BAR
-// (mmiotrace, offsets from its start) or a memory region of QEMU's
-// (guest-physical addresses; offsets in a BAR for vfio).
+// RegionSummary counts the accesses to one range of addresses. This is a BAR (mmiotrace and vfio,
+// addresses are offsets in the BAR) or a memory region of QEMU (guest-physical addresses).
 type RegionSummary struct {
 	Name   string `json:"name"`
 	Loads  int    `json:"loads"`
@@ -55,47 +54,49 @@ func (s RegionSummary) String() string {
 		s.Stores)
 }
 
-// String returns the summary as text, a line for each region, event and kind of line.
+// String returns the summary as text, with a line for each region, event and kind of line.
 func (s *Summary) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", english.Count(s.Lines, "line"))
 	for i := range s.Regions {
 		r := &s.Regions[i]
-		fmt.Fprintf(&b, "%s: %s, %s; 0x%x to 0x%x (%s)\n", r.Name, english.Count(r.Loads, "load"),
-			english.Count(r.Stores, "store"), r.First, r.Last, r.widthsText())
+		fmt.Fprintf(&b, "%s: %s, %s; addresses 0x%x to 0x%x (%s)\n", r.Name,
+			english.Count(r.Loads, "load"), english.Count(r.Stores, "store"), r.First, r.Last,
+			r.widthsText())
 	}
 	for _, other := range s.Other {
-		fmt.Fprintf(&b, "no access of a region: %s: %d\n", other.Name, other.N)
+		fmt.Fprintf(&b, "other: %s: %d\n", other.Name, other.N)
 	}
 	for _, event := range s.Events {
 		fmt.Fprintf(&b, "%s\n", event)
 	}
 	for _, access := range s.Blocked {
-		fmt.Fprintf(&b, "no image can do this: %s\n", access)
+		fmt.Fprintf(&b, "an image cannot contain this access: %s\n", access)
 	}
 	return b.String()
 }
 
-// widthsText returns the number of accesses of each width that occurs.
+// widthsText returns the number of accesses for each width that occurs.
 func (s *RegionSummary) widthsText() string {
 	var parts []string
 	for i, n := range s.Widths {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d of %s", n, english.Count(1<<i, "byte")))
+			parts = append(parts, fmt.Sprintf("%s of %s", english.Count(n, "access"),
+				english.Count(1<<i, "byte")))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// Summarize reads a trace and counts what is in it, device by device and
-// region by region. It needs no Board and no Regions. blocked says why no image
-// can carry out an access, empty if one can. The error is an *Error.
+// Summarize reads a trace and counts its accesses by device and region. It needs no Board and no
+// Regions. blocked returns the reason why no image can contain an access, or "". The error is an
+// *Error.
 func Summarize(r io.Reader, o Source, blocked func(*Access) string) (*Summary, error) {
 	switch o.From {
 	case FromMmiotrace:
 		m := newMmiotrace(r, o)
-		m.only = true
-		if err := m.each(m.record); err != nil {
+		m.summaryOnly = true
+		if err := m.eachLine(m.parseLine); err != nil {
 			return nil, err
 		}
 		return m.summary(), nil
@@ -104,7 +105,7 @@ func Summarize(r io.Reader, o Source, blocked func(*Access) string) (*Summary, e
 	case FromRecord:
 		return summarizeRecord(r, o)
 	}
-	return nil, o.unknown()
+	return nil, o.formatError()
 }
 
 func summarizeQemu(r io.Reader, o Source, blocked func(*Access) string) (*Summary, error) {
@@ -112,19 +113,19 @@ func summarizeQemu(r io.Reader, o Source, blocked func(*Access) string) (*Summar
 		o.Regions = nil
 	}
 	s := &Summary{}
-	q := newQemu(r, o, &tally{each: func(a *Access) {
+	q := newQemu(r, o, &tally{onAccess: func(a *Access) {
 		if reason := blocked(a); reason != "" {
 			s.Blocked = append(s.Blocked, Warning{a.Line, reason})
 		}
 	}})
-	q.only = true
+	q.summaryOnly = true
 	if err := q.checkRegions(); err != nil {
 		return nil, err
 	}
-	if err := q.each(q.record); err != nil {
+	if err := q.eachLine(q.parseLine); err != nil {
 		return nil, err
 	}
-	s.Lines, s.Regions, s.Other = q.line, q.regionList(), q.otherList()
+	s.Lines, s.Regions, s.Other = q.line, q.regionSummaries(), q.otherEventCounts()
 	if q.baseless != "" && (q.baseOf(q.baseless) == 0 || len(q.regions) > 1) {
 		s.Blocked = nil
 	}

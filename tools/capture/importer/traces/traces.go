@@ -1,9 +1,9 @@
-// Package traces reads what others write while they watch a driver at work:
-// Linux's mmiotrace, QEMU's memory_region_ops and vfio_region trace events, and
-// what tools/capture/record writes. A reader, one a format, turns the text into accesses.
+// Package traces reads traces of a driver at work: Linux's mmiotrace, QEMU's memory_region_ops and
+// vfio_region trace events, and the recordings of tools/capture/record. Each format has a reader
+// that turns the text into accesses.
 //
-// Whatever a trace does not hold is refused with the line it stands in. Nothing
-// is left out silently: what is, is counted.
+// If a trace lacks something, the error names the line. Nothing is left out silently: lines that
+// are left out are counted.
 package traces
 
 import (
@@ -18,34 +18,36 @@ import (
 // The formats that Scan reads.
 const FromMmiotrace, FromQemu, FromRecord = "mmiotrace", "qemu", "record"
 
-// Source says what a trace is of.
+// Source describes a trace.
 type Source struct {
-	From  string        // FromMmiotrace, FromQemu or FromRecord
-	Board *boards.Board // nil: by the PCI ids in the trace; one without ids is of any device
-	// mmiotrace: VVVV:DDDD or BB:DD.F, record: VVVV:DDDD or DDDD:BB:DD.F, where a trace has several
-	// devices, or one that no board has the ids of
+	From string // FromMmiotrace, FromQemu or FromRecord
+	// Nil: the board with the PCI ids of the trace; if it has no ids, any device
+	Board *boards.Board
+	// Selects the device if a trace has several, or one with ids of no known board. mmiotrace:
+	// VVVV:DDDD or BB:DD.F; record: VVVV:DDDD or DDDD:BB:DD.F
 	Device string
 
-	Incomplete bool // record: take one that is not whole
+	Incomplete bool // record: accept an incomplete recording
 
-	Regions []Region // of QEMU's, that are the device
+	Regions []Region // QEMU: the memory regions that are BARs of the device
 
-	Progress func(bytes int64) // told now and then how much of the trace is read; may be nil
+	// Called from time to time with the number of bytes of the trace that were read; may be nil
+	Progress func(bytes int64)
 }
 
-// Trace is what a reader finds in a file.
+// Trace is the result of reading a trace.
 type Trace struct {
 	Board          *boards.Board
-	Vendor, Device uint16 // PCI ids in the trace, 0: the board's
+	Vendor, Device uint16 // PCI ids in the trace; 0: those of the board
 	Lines          int
-	Ignored        []Count // lines that hold no access to the device
-	Reached        int     // accesses of the device to host memory, of which Read gives none
+	Ignored        []Count // lines without an access to the device, by kind
+	HostAccesses   int     // accesses of the device to host memory, which Read does not return
 	Warnings       []Warning
 }
 
-// Warning is something in a trace that a user should look at.
+// Warning is a text about a trace for the user.
 type Warning struct {
-	Line int    `json:"line"` // 0: in no single line
+	Line int    `json:"line"` // 0: not about a single line
 	Text string `json:"text"`
 }
 
@@ -56,33 +58,34 @@ func (w Warning) String() string {
 	return fmt.Sprintf("line %d: %s", w.Line, w.Text)
 }
 
-// Count is how often something was seen.
+// Count is the number of lines of one kind.
 type Count struct {
 	Name string `json:"name"`
 	N    int    `json:"n"`
 }
 
-// Sink takes what a reader finds, in order. Start comes first.
+// Sink receives the contents of a trace, in order. Start is called first.
 type Sink interface {
 	Start(b *boards.Board)
 
-	// Access is a load or store of a natural width, or a mark.
+	// Access receives a load or store of a natural width, or a mark.
 	Access(a *Access) error
 
-	// Block is an access of any size, from a.Offset on; where a.Width is not 0 it is several
-	// of that width, one after the other.
+	// Block receives an access of any size that starts at a.Offset. If a.Width is not 0, the block
+	// is several consecutive accesses of that width.
 	Block(a *Access, data []byte) error
 
-	// Device is an access of the device to host memory.
+	// Device receives an access of the device to host memory.
 	Device(line int, time int64, write bool, bus uint64, data []byte) error
 
-	// Memory is host memory that the device reaches from here on, of zeros. Then
-	// what Device gives are not the device's accesses: what the program stored
-	// there before what follows, and what it could see that the device wrote.
+	// Memory receives a range of host memory that the device can access from here on. It initially
+	// contains zeros. After a call of Memory, Device does not receive accesses of the device, but
+	// changes of this memory: what the program stored before the next record, and what the program
+	// could observe that the device wrote.
 	Memory(line int, bus, size uint64) error
 }
 
-// Scan has a sink take what a trace holds. The error is an *Error.
+// Scan reads a trace and passes its contents to a sink. The error is an *Error.
 func Scan(r io.Reader, s Source, to Sink) (*Trace, error) {
 	switch s.From {
 	case FromMmiotrace:
@@ -92,32 +95,32 @@ func Scan(r io.Reader, s Source, to Sink) (*Trace, error) {
 	case FromRecord:
 		return readRecord(r, s, to)
 	}
-	return nil, s.unknown()
+	return nil, s.formatError()
 }
 
-func (s *Source) unknown() error {
-	return Usage("unknown format %q; it must be %s, %s or %s", s.From, FromMmiotrace, FromQemu,
+func (s *Source) formatError() error {
+	return UsageError("unknown format %q; it must be %s, %s or %s", s.From, FromMmiotrace, FromQemu,
 		FromRecord)
 }
 
-// Read gives the accesses to the device, and marks, in order. The error is an *Error.
+// Read returns the accesses to the device, and marks, in order. The error is an *Error.
 func Read(r io.Reader, s Source) (*Trace, []Access, error) {
 	var list []Access
-	c := tally{each: func(a *Access) { list = append(list, *a) }}
+	c := tally{onAccess: func(a *Access) { list = append(list, *a) }}
 	t, err := Scan(r, s, &c)
 	if err != nil {
 		return nil, nil, err
 	}
-	t.Reached = c.transfers
+	t.HostAccesses = c.transfers
 	return t, list, nil
 }
 
-// tally is the sink of Read, and of summaries.
+// tally is the sink of Read and of summaries.
 type tally struct {
-	each                     func(a *Access) // loads, stores and marks
-	bars                     [6]RegionSummary
-	transfers                int // of the device to and from host memory
-	reached, stored, written int // bytes of it
+	onAccess                             func(a *Access) // loads, stores and marks
+	bars                                 [6]RegionSummary
+	transfers                            int // number of accesses of the device to host memory
+	hostBytes, storedBytes, writtenBytes int // bytes of host memory
 }
 
 func (s *tally) Start(*boards.Board) {}
@@ -126,33 +129,33 @@ func (s *tally) Access(a *Access) error {
 	if a.Op != OpMark {
 		s.bars[a.Bar].count(*a)
 	}
-	if s.each != nil {
-		s.each(a)
+	if s.onAccess != nil {
+		s.onAccess(a)
 	}
 	return nil
 }
 
-func (s *tally) Block(a *Access, data []byte) error { return Single(a, data, s.Access) }
+func (s *tally) Block(a *Access, data []byte) error { return EachAccess(a, data, s.Access) }
 
 func (s *tally) Device(_ int, _ int64, write bool, _ uint64, data []byte) error {
 	s.transfers++
 	if write {
-		s.written += len(data)
+		s.writtenBytes += len(data)
 	} else {
-		s.stored += len(data)
+		s.storedBytes += len(data)
 	}
 	return nil
 }
 
 func (s *tally) Memory(_ int, _, size uint64) error {
-	s.reached += int(size)
+	s.hostBytes += int(size)
 	return nil
 }
 
-// Natural cuts one access of any size into naturally aligned ones of at most 8 bytes, lowest
-// address first. Neighbours of 8 bytes come together, as the first of them and the bytes of
-// all.
-func Natural(a Access, data []byte) iter.Seq2[*Access, []byte] {
+// NaturalAccesses splits an access of any size into naturally aligned ones of at most 8 bytes,
+// lowest address first. Consecutive accesses of 8 bytes are yielded as one: the first of them, with
+// the bytes of all.
+func NaturalAccesses(a Access, data []byte) iter.Seq2[*Access, []byte] {
 	return func(yield func(*Access, []byte) bool) {
 		for at, size := a.Offset, 0; len(data) > 0; data, at = data[size:], at+uint64(size) {
 			e := a
@@ -170,9 +173,10 @@ func Natural(a Access, data []byte) iter.Seq2[*Access, []byte] {
 	}
 }
 
-// Neighbours has do take what Block says as naturally aligned accesses, lowest address first:
-// those of one width together, as the first of them and the bytes of all.
-func Neighbours(a *Access, data []byte, do func(a *Access, data []byte) error) error {
+// SplitBlock splits a block (see Sink.Block) into naturally aligned accesses, lowest address first.
+// It calls `do` for each sequence of accesses of one width, with the first of them and the bytes of
+// all.
+func SplitBlock(a *Access, data []byte, do func(a *Access, data []byte) error) error {
 	if a.Width != 0 && a.Offset%uint64(a.Width) == 0 {
 		return do(a, data)
 	}
@@ -181,7 +185,7 @@ func Neighbours(a *Access, data []byte, do func(a *Access, data []byte) error) e
 		size = int(a.Width)
 	}
 	for one := *a; len(data) > 0; one.Offset += uint64(size) {
-		for first, part := range Natural(one, data[:size]) {
+		for first, part := range NaturalAccesses(one, data[:size]) {
 			if err := do(first, part); err != nil {
 				return err
 			}
@@ -191,9 +195,9 @@ func Neighbours(a *Access, data []byte, do func(a *Access, data []byte) error) e
 	return nil
 }
 
-// Single is Neighbours with every access by itself.
-func Single(a *Access, data []byte, do func(a *Access) error) error {
-	return Neighbours(a, data, func(first *Access, data []byte) error {
+// EachAccess is like Neighbours, but calls `do` for each access.
+func EachAccess(a *Access, data []byte, do func(a *Access) error) error {
+	return SplitBlock(a, data, func(first *Access, data []byte) error {
 		for part := range slices.Chunk(data, int(first.Width)) {
 			e := *first
 			e.Value = Little(part)

@@ -1,14 +1,13 @@
-// A stand-in for libttsim.so that records. A program which loads it instead of
-// the simulator runs unchanged: every call goes on to the real library, and
-// all BAR, configuration and DMA traffic and every clock step is written down
-// first. ../FORMAT.md says what the lines mean.
+// A replacement for libttsim.so that records. A program that loads it instead of the simulator runs
+// unchanged: it passes every call on to the real library. It records all BAR, configuration and DMA
+// traffic and every clock step. ../FORMAT.md describes the lines.
 //
 //     gcc -O2 -Wall -shared -fPIC -o librecord.so record.c -ldl
 //     LM_RECORD_LIBRARY=libttsim.so LM_RECORD_FILE=out.record program librecord.so
 //
-// The interface is docs/libttsim_api.md in github.com/tenstorrent/ttsim. The
-// library ends the process with _Exit on an access it rejects, so whatever is
-// known of an access is in the file before the access is made.
+// docs/libttsim_api.md in github.com/tenstorrent/ttsim describes the interface. The library ends
+// the process with _Exit when it rejects an access. Therefore everything that is known of an access
+// is written to the file before the access is made.
 
 #define _GNU_SOURCE // dladdr
 #include <dlfcn.h>
@@ -44,8 +43,7 @@ static struct {
 	void (*tile_wr_bytes)(uint32_t x, uint32_t y, uint64_t address, const void *p, uint32_t size);
 } real;
 
-// The devices whose BAR sizes are known: the library has no documented way to
-// ask for them.
+// Devices whose BAR sizes are known. The library has no documented way to query them.
 static const struct known_device {
 	uint16_t vendor, device;
 	uint64_t size[6];
@@ -54,11 +52,11 @@ static const struct known_device {
 	{0x1e52, 0xb140, {[0] = 512ull << 20, [2] = 1ull << 20, [4] = 32ull << 30}}, // Blackhole
 };
 
-static const struct known_device *attached;
-static uint64_t base[6];
+static const struct known_device *attached_device;
+static uint64_t bar_base[6];
 
-static dma_read *client_read;
-static dma_write *client_write;
+static dma_read *client_dma_read;
+static dma_write *client_dma_write;
 
 __attribute__((noreturn, format(printf, 1, 2))) static void die(const char *format, ...)
 {
@@ -74,43 +72,45 @@ __attribute__((noreturn, format(printf, 1, 2))) static void die(const char *form
 // ---- the file
 
 static int file = -1;
-static pid_t owner;      // a forked copy of the process must not write
+static pid_t owner;      // process that writes the file; a forked copy of it must not write
 static uint64_t records; // lines after the header
-static uint64_t accesses; // of those, by the program to a BAR
-static unsigned session; // from 1: a program may open the simulator several times
+static uint64_t accesses; // accesses of the program to a BAR
+// number of the recording, from 1: a program may open the simulator several times
+static unsigned session;
 static bool ended;
 
-// Text that is not in the file yet.
+// Text that is not written to the file yet. nested is that of accesses to host memory during a
+// load.
 static struct text {
 	char *at;
-	size_t size, room;
+	size_t size, capacity;
 } unsaved, nested;
 
-static void grow(struct text *t, size_t more)
+static void reserve(struct text *t, size_t more)
 {
-	if (t->size + more <= t->room)
+	if (t->size + more <= t->capacity)
 		return;
-	t->room = 2 * (t->size + more);
-	t->at = realloc(t->at, t->room);
+	t->capacity = 2 * (t->size + more);
+	t->at = realloc(t->at, t->capacity);
 	if (!t->at)
 		die("out of memory for a record of %zu bytes", more);
 }
 
-__attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void append(struct text *t, const char *format, ...)
 {
 	va_list args;
-	grow(t, 128); // no line has more but for its data
+	reserve(t, 128); // no line is longer, not counting its data
 	va_start(args, format);
 	t->size += vsnprintf(t->at + t->size, 128, format, args);
 	va_end(args);
 }
 
-// put_data ends a line with the bytes of an access, lowest address first.
-static void put_data(struct text *t, const void *p, uint32_t size)
+// append_data appends the bytes of an access, lowest address first, and ends the line.
+static void append_data(struct text *t, const void *p, uint32_t size)
 {
 	static const char digit[] = "0123456789abcdef";
 	const uint8_t *b = p;
-	grow(t, 2 * (size_t)size + 2);
+	reserve(t, 2 * (size_t)size + 2);
 	char *to = t->at + t->size;
 	*to++ = ' ';
 	for (uint32_t i = 0; i < size; i++) {
@@ -137,62 +137,62 @@ static void flush(struct text *t)
 	}
 }
 
-// put_line writes a whole record. The device may touch host memory while it
-// answers a load; the line of the load is half written then, and those of the
-// host memory wait for its end.
-static bool loading;
+static bool loading; // the line of a load is not complete yet
 
-static void put_line(struct text *t)
+// finish_line counts a complete line and writes it. During a load, the device may access host
+// memory. The line of the load is then not complete yet, and the lines of these accesses are
+// written after it.
+static void finish_line(struct text *t)
 {
 	records++;
 	if (!loading)
 		flush(t);
 }
 
-static void end_load(struct text *t, const void *p, uint32_t size)
+static void finish_load(struct text *t, const void *p, uint32_t size)
 {
-	put_data(t, p, size);
+	append_data(t, p, size);
 	records++;
 	flush(t);
 	loading = false;
 	flush(&nested);
 }
 
-static void put_end(void)
+static void write_end_line(void)
 {
 	if (ended || file < 0)
 		return;
 	ended = true;
-	put(&unsaved, "END %" PRIu64 "\n", records);
+	append(&unsaved, "END %" PRIu64 "\n", records);
 	flush(&unsaved);
 	if (!accesses && getpid() == owner)
 		fprintf(stderr, "lightmetal recorder: session %u made no access to the device\n", session);
 }
 
-static unsigned last_session(void);
+static unsigned last_session_number(void);
 
-// A program that returns from main without libttsim_exit has ended too. It may have loaded the
-// recorder several times, as files of different names: tt-umd loads the library to look at its
-// symbols, and then runs a copy.
-__attribute__((destructor)) static void at_exit(void)
+// end_at_exit ends the recording of a program that returns from main without libttsim_exit. A
+// program may load the recorder several times, as files with different names: tt-umd loads the
+// library to examine its symbols, and then runs a copy.
+__attribute__((destructor)) static void end_at_exit(void)
 {
-	if (!attached && session == 1 && !ended && getpid() == owner && !last_session())
+	if (!attached_device && session == 1 && !ended && getpid() == owner && !last_session_number())
 		fprintf(stderr,
 			"lightmetal recorder: the program loaded the simulator and did not open it "
 			"(it never called libttsim_init): nothing is recorded\n");
-	if (attached)
-		put_end();
+	if (attached_device)
+		write_end_line();
 }
 
 // ---- sessions
 //
-// Each call of libttsim_init starts a recording: LM_RECORD_FILE, then the same
-// with .2, .3 and so on. A program may also unload the library in between, so
-// the number of the last one is kept in the environment, with the process.
+// Each call of libttsim_init starts a recording: in LM_RECORD_FILE, then in files with the same
+// name plus .2, .3 and so on. A program may also unload the library in between. Therefore an
+// environment variable keeps the process id and the number of the last recording.
 
 #define SESSION "LM_RECORD_SESSION"
 
-static unsigned last_session(void)
+static unsigned last_session_number(void)
 {
 	const char *text = getenv(SESSION);
 	long pid;
@@ -200,8 +200,8 @@ static unsigned last_session(void)
 	return text && sscanf(text, "%ld %u", &pid, &n) == 2 && pid == (long)getpid() ? n : 0;
 }
 
-// open_record opens a file for a recording. One that has something else in it is
-// left as it is: the name may be a mistake, and there may be no other copy.
+// open_record opens a file for a recording. It does not overwrite a file with other content: the
+// name may be a mistake, and there may be no other copy.
 static int open_record(const char *name)
 {
 	static const char first[] = {'L', 'M', 'R', 'E', 'C', 'O', 'R', 'D', ' '};
@@ -214,7 +214,7 @@ static int open_record(const char *name)
 		return fd;
 	ssize_t n = pread(fd, found, sizeof found, 0);
 	if (n != 0 && (n != sizeof found || memcmp(found, first, sizeof found)))
-		die("LM_RECORD_FILE %s is there and is no recording; it stays as it is", name);
+		die("LM_RECORD_FILE %s exists and is not a recording; it was not changed", name);
 	if (ftruncate(fd, 0)) {
 		close(fd);
 		return -1;
@@ -226,7 +226,7 @@ static void open_session(void)
 {
 	const char *to = getenv("LM_RECORD_FILE");
 	char name[4096];
-	session = last_session() + 1;
+	session = last_session_number() + 1;
 	int n = session == 1 ? snprintf(name, sizeof name, "%s", to)
 						 : snprintf(name, sizeof name, "%s.%u", to, session);
 	if (n < 0 || (size_t)n >= sizeof name)
@@ -235,7 +235,7 @@ static void open_session(void)
 	const char *library = getenv("LM_RECORD_LIBRARY");
 	if (library && !stat(library, &of_library) && !stat(name, &of_capture) &&
 		of_library.st_dev == of_capture.st_dev && of_library.st_ino == of_capture.st_ino)
-		die("LM_RECORD_FILE %s is LM_RECORD_LIBRARY", name);
+		die("LM_RECORD_FILE and LM_RECORD_LIBRARY are the same file, %s", name);
 	file = open_record(name);
 	if (file < 0)
 		die("LM_RECORD_FILE %s: %s", name, strerror(errno));
@@ -244,7 +244,7 @@ static void open_session(void)
 	ended = false;
 }
 
-static void keep_session(void)
+static void save_session(void)
 {
 	char text[64];
 	snprintf(text, sizeof text, "%ld %u", (long)getpid(), session);
@@ -261,8 +261,8 @@ static void *symbol(void *library, const char *name)
 	return p;
 }
 
-// stay_loaded keeps the recorder in the process until that ends: only then it is known whether the
-// program has recorded something.
+// stay_loaded keeps the recorder loaded until the process ends. Only end_at_exit can determine
+// whether the program has recorded something.
 static void stay_loaded(void)
 {
 	Dl_info self;
@@ -270,8 +270,8 @@ static void stay_loaded(void)
 		dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-// open_real runs when the recorder is loaded, before any call can come.
-__attribute__((constructor)) static void open_real(void)
+// load_real_library loads the real library. It runs when the recorder is loaded, before any call.
+__attribute__((constructor)) static void load_real_library(void)
 {
 	const char *name = getenv("LM_RECORD_LIBRARY"), *to = getenv("LM_RECORD_FILE");
 	if (!name || !*name)
@@ -297,117 +297,120 @@ __attribute__((constructor)) static void open_real(void)
 	open_session();
 }
 
-// put_header asks the library what it is: ids at 0x00, BARs from 0x10 on.
-static void put_header(void)
+// write_header reads the ids (at 0x00) and the BARs (from 0x10 on) from configuration space, and
+// writes the header.
+static void write_header(void)
 {
 	uint32_t ids = real.pci_config_rd32(0, 0);
 	for (size_t i = 0; i < sizeof known_devices / sizeof *known_devices; i++)
 		if (ids == (known_devices[i].vendor | (uint32_t)known_devices[i].device << 16))
-			attached = &known_devices[i];
-	if (!attached)
+			attached_device = &known_devices[i];
+	if (!attached_device)
 		die("the library simulates %04x:%04x, which the recorder does not know", ids & 0xffff,
 			ids >> 16);
 	if (real.pci_config_rd32(1 << 3, 0) != UINT32_MAX)
-		die("the library simulates several chips; one can be recorded");
-	put(&unsaved, "LMRECORD 1\nDEVICE %04x %04x\n", attached->vendor, attached->device);
+		die("the library simulates several chips; only one can be recorded");
+	append(&unsaved, "LMRECORD 1\nDEVICE %04x %04x\n", attached_device->vendor,
+		attached_device->device);
 	for (uint32_t bar = 0; bar < 6; bar += 2) {
 		uint64_t low = real.pci_config_rd32(0, 0x10 + 4 * bar);
 		uint64_t high = real.pci_config_rd32(0, 0x14 + 4 * bar);
-		base[bar] = (low & ~15ull) | high << 32;
-		put(&unsaved, "BAR %u %" PRIx64 " %" PRIx64 "\n", bar, base[bar], attached->size[bar]);
+		bar_base[bar] = (low & ~15ull) | high << 32;
+		append(&unsaved, "BAR %u %" PRIx64 " %" PRIx64 "\n", bar, bar_base[bar],
+			attached_device->size[bar]);
 	}
 	flush(&unsaved);
 }
 
-// bar_of gives the BAR that an address lies in, and the offset in it. The
-// library rejects all other addresses.
+// bar_of returns the BAR that contains an address, and the offset in this BAR. The library rejects
+// all other addresses.
 static uint32_t bar_of(uint64_t address, uint64_t *offset)
 {
-	if (!attached)
+	if (!attached_device)
 		die("access before libttsim_init");
 	for (uint32_t bar = 0; bar < 6; bar += 2)
-		if (address - base[bar] < attached->size[bar]) {
-			*offset = address - base[bar];
+		if (address - bar_base[bar] < attached_device->size[bar]) {
+			*offset = address - bar_base[bar];
 			return bar;
 		}
-	die("access at 0x%" PRIx64 ", which is in no BAR", address);
+	die("access at 0x%" PRIx64 ", outside every BAR", address);
 }
 
 // ---- the ten entry points
 
 EXPORT void libttsim_init(void)
 {
-	if (attached)
+	if (attached_device)
 		die("libttsim_init is called twice, without libttsim_exit in between");
 	if (ended)
 		open_session();
-	keep_session();
+	save_session();
 	real.init();
-	put_header();
+	write_header();
 }
 
 EXPORT void libttsim_exit(void)
 {
-	put_end();
-	attached = NULL;
+	write_end_line();
+	attached_device = NULL;
 	close(file);
 	file = -1;
 	real.exit();
 }
 
-// lm_record_mark is for programs that know the recorder: lm import --part goes
-// from one mark to another.
+// lm_record_mark writes a MARK line. Programs that know the recorder call it: lm import --part
+// imports the part between two marks.
 EXPORT void lm_record_mark(const char *name)
 {
-	if (!attached)
+	if (!attached_device)
 		return;
-	put(&unsaved, "MARK ");
-	for (grow(&unsaved, strlen(name) + 1); *name; name++)
+	append(&unsaved, "MARK ");
+	for (reserve(&unsaved, strlen(name) + 1); *name; name++)
 		unsaved.at[unsaved.size++] = *name == '\n' ? ' ' : *name;
 	unsaved.at[unsaved.size++] = '\n';
-	put_line(&unsaved);
+	finish_line(&unsaved);
 }
 
-static void recorded_read(uint64_t address, void *p, uint32_t size)
+static void record_dma_read(uint64_t address, void *p, uint32_t size)
 {
 	struct text *t = loading ? &nested : &unsaved;
-	client_read(address, p, size);
-	put(t, "HR %" PRIx64 " %u", address, size);
-	put_data(t, p, size);
-	put_line(t);
+	client_dma_read(address, p, size);
+	append(t, "HR %" PRIx64 " %u", address, size);
+	append_data(t, p, size);
+	finish_line(t);
 }
 
-static void recorded_write(uint64_t address, const void *p, uint32_t size)
+static void record_dma_write(uint64_t address, const void *p, uint32_t size)
 {
 	struct text *t = loading ? &nested : &unsaved;
-	put(t, "HW %" PRIx64 " %u", address, size);
-	put_data(t, p, size);
-	put_line(t);
-	client_write(address, p, size);
+	append(t, "HW %" PRIx64 " %u", address, size);
+	append_data(t, p, size);
+	finish_line(t);
+	client_dma_write(address, p, size);
 }
 
 EXPORT void libttsim_set_pci_dma_mem_callbacks(dma_read *rd, dma_write *wr)
 {
-	client_read = rd;
-	client_write = wr;
-	real.set_pci_dma_mem_callbacks(rd ? recorded_read : NULL, wr ? recorded_write : NULL);
+	client_dma_read = rd;
+	client_dma_write = wr;
+	real.set_pci_dma_mem_callbacks(rd ? record_dma_read : NULL, wr ? record_dma_write : NULL);
 }
 
 EXPORT uint32_t libttsim_pci_config_rd32(uint32_t bdf, uint32_t offset)
 {
-	put(&unsaved, "CR %x %x 4", bdf, offset);
+	append(&unsaved, "CR %x %x 4", bdf, offset);
 	flush(&unsaved);
 	loading = true;
 	uint32_t value = real.pci_config_rd32(bdf, offset);
-	end_load(&unsaved, &value, sizeof value);
+	finish_load(&unsaved, &value, sizeof value);
 	return value;
 }
 
 EXPORT void libttsim_pci_config_wr32(uint32_t bdf, uint32_t offset, uint32_t value)
 {
-	put(&unsaved, "CW %x %x 4", bdf, offset);
-	put_data(&unsaved, &value, sizeof value);
-	put_line(&unsaved);
+	append(&unsaved, "CW %x %x 4", bdf, offset);
+	append_data(&unsaved, &value, sizeof value);
+	finish_line(&unsaved);
 	real.pci_config_wr32(bdf, offset, value);
 }
 
@@ -416,11 +419,11 @@ EXPORT void libttsim_pci_mem_rd_bytes(uint64_t address, void *p, uint32_t size)
 	uint64_t offset;
 	uint32_t bar = bar_of(address, &offset);
 	accesses++;
-	put(&unsaved, "R %u %" PRIx64 " %u", bar, offset, size);
+	append(&unsaved, "R %u %" PRIx64 " %u", bar, offset, size);
 	flush(&unsaved);
 	loading = true;
 	real.pci_mem_rd_bytes(address, p, size);
-	end_load(&unsaved, p, size);
+	finish_load(&unsaved, p, size);
 }
 
 EXPORT void libttsim_pci_mem_wr_bytes(uint64_t address, const void *p, uint32_t size)
@@ -428,20 +431,20 @@ EXPORT void libttsim_pci_mem_wr_bytes(uint64_t address, const void *p, uint32_t 
 	uint64_t offset;
 	uint32_t bar = bar_of(address, &offset);
 	accesses++;
-	put(&unsaved, "W %u %" PRIx64 " %u", bar, offset, size);
-	put_data(&unsaved, p, size);
-	put_line(&unsaved);
+	append(&unsaved, "W %u %" PRIx64 " %u", bar, offset, size);
+	append_data(&unsaved, p, size);
+	finish_line(&unsaved);
 	real.pci_mem_wr_bytes(address, p, size);
 }
 
 EXPORT void libttsim_clock(uint32_t n)
 {
-	put(&unsaved, "CLK %u\n", n);
-	put_line(&unsaved);
+	append(&unsaved, "CLK %u\n", n);
+	finish_line(&unsaved);
 	real.clock(n);
 }
 
-// Wormhole and Blackhole refuse both, so nothing is there to record.
+// Simulators of Wormhole and Blackhole reject both calls. Therefore nothing is recorded.
 EXPORT void libttsim_tile_rd_bytes(uint32_t x, uint32_t y, uint64_t address, void *p, uint32_t size)
 {
 	real.tile_rd_bytes(x, y, address, p, size);

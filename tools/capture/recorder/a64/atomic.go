@@ -1,8 +1,8 @@
 package a64
 
-// Atomics (LSE) and exclusives, which are executed as a load and a store where no other
-// thread of the program can store between the two. Source: Arm ARM C4.1.94, "Load/store
-// exclusive", "Compare and swap" and "Atomic memory operations".
+// Atomics (LSE) and exclusives are executed as a load and a store, in memory to which no other
+// thread of the program can store between the two. Source: Arm ARM C4.1.94, "Load/store exclusive",
+// "Compare and swap" and "Atomic memory operations".
 
 import (
 	"bytes"
@@ -11,14 +11,14 @@ import (
 
 // Monitor is the exclusive monitor of a thread: what its last exclusive load read.
 type Monitor struct {
-	Stored bool // the exclusive store that came last succeeded
+	Stored bool // the last exclusive store succeeded
 
 	valid   bool
 	address uint64
 	data    []byte
 }
 
-// kinds of atomic
+// Kinds of atomic instructions.
 const (
 	exclusiveLoad = iota
 	exclusiveStore
@@ -26,14 +26,14 @@ const (
 	arithmetic
 )
 
-// atomic is an instruction that loads, stores, or does both as one access.
+// atomic is a decoded atomic or exclusive instruction.
 type atomic struct {
 	kind       int
-	width      int   // bytes of a register: the access has as many, or twice as many
+	width      int   // bytes of one register; a pair accesses twice as many
 	pair       bool  // it moves two registers
 	base       uint8 // register of the address
 	data       uint8 // Rt
-	second     uint8 // Rt2, of a pair of exclusives
+	second     uint8 // Rt2 of exclusives of pairs
 	status     uint8 // Rs: result of an exclusive store, else the operand
 	operation  uint32
 	exchanging bool // SWP
@@ -51,7 +51,7 @@ func IsExclusiveStore(code uint32) bool {
 	return ok && a.kind == exclusiveStore
 }
 
-// decodeAtomic takes an atomic or exclusive instruction apart.
+// decodeAtomic decodes an atomic or exclusive instruction.
 func decodeAtomic(code uint32) (a atomic, ok bool) {
 	a = atomic{
 		width: 1 << bits(code, 31, 30), base: uint8(bits(code, 9, 5)),
@@ -69,8 +69,8 @@ func decodeAtomic(code uint32) (a atomic, ok bool) {
 	return a, false
 }
 
-// decodeExclusive decodes exclusives, CAS and CASP. ok is false for LDAR, STLR and
-// their kind.
+// decodeExclusive decodes exclusives, CAS and CASP. ok is false for LDAR, STLR and similar
+// instructions.
 func (a *atomic) decodeExclusive(code uint32) (ok bool) {
 	ordered, load := bits(code, 23, 23) == 1, bits(code, 22, 22) == 1
 	a.pair = bits(code, 21, 21) == 1
@@ -90,7 +90,7 @@ func (a *atomic) decodeExclusive(code uint32) (ok bool) {
 	return a.pair || a.second == 31
 }
 
-// size returns the bytes of the access.
+// size returns the number of accessed bytes.
 func (a *atomic) size() int {
 	if a.pair {
 		return 2 * a.width
@@ -98,8 +98,8 @@ func (a *atomic) size() int {
 	return a.width
 }
 
-// registerPair returns the numbers of the registers of data: of pairs of CASP they
-// follow each other.
+// registerPair returns the numbers of the two data registers of a pair. Those of CASP are
+// consecutive.
 func (a *atomic) registerPair(first uint8) [2]uint8 {
 	if a.kind == compareAndSwap {
 		return [2]uint8{first, first + 1}
@@ -107,7 +107,7 @@ func (a *atomic) registerPair(first uint8) [2]uint8 {
 	return [2]uint8{first, a.second}
 }
 
-// bytesOf returns a register, or two, as they are in memory.
+// bytesOf returns one register, or two, as bytes in memory.
 func (a *atomic) bytesOf(s *State, first uint8) []byte {
 	registers := a.registerPair(first)
 	var b [16]byte
@@ -118,7 +118,7 @@ func (a *atomic) bytesOf(s *State, first uint8) []byte {
 	return b[:a.size()]
 }
 
-// setRegisters puts bytes of memory into a register, or into two.
+// setRegisters sets one register, or two, from bytes of memory.
 func (a *atomic) setRegisters(s *State, first uint8, data []byte) {
 	var b [16]byte
 	registers := a.registerPair(first)
@@ -131,15 +131,15 @@ func (a *atomic) setRegisters(s *State, first uint8, data []byte) {
 	}
 }
 
-// run executes the instruction. Nothing has changed if it returns an error.
+// run executes the instruction. After an error nothing has changed.
 func (a *atomic) run(code uint32, s *State, memory Memory) error {
-	at, size := *s.pointer(a.base), a.size()
+	at, size := *s.addressRegister(a.base), a.size()
 	switch {
 	case at%uint64(size) != 0:
-		return &Refusal{code, "an atomic whose address is not aligned"}
-	case !s.Alone(at):
-		return &Refusal{code, "an atomic: the recorder cannot make its load and its store as one " +
-			"access"}
+		return &Refusal{code, "an atomic access to an unaligned address"}
+	case !s.Serialized(at):
+		return &Refusal{code, "an atomic instruction: the recorder cannot perform its load " +
+			"and store as one access"}
 	}
 	now := make([]byte, size)
 	if err := memory.Load(at, now); err != nil {
@@ -161,7 +161,7 @@ func (a *atomic) run(code uint32, s *State, memory Memory) error {
 		}
 	case arithmetic:
 		var b [8]byte
-		binary.LittleEndian.PutUint64(b[:], a.compute(number(now), s.x(a.status)))
+		binary.LittleEndian.PutUint64(b[:], a.compute(littleEndian(now), s.x(a.status)))
 		if err = memory.Store(at, b[:size]); err == nil {
 			a.setRegisters(s, a.data, now)
 		}
@@ -172,7 +172,7 @@ func (a *atomic) run(code uint32, s *State, memory Memory) error {
 	return err
 }
 
-// storeExclusive stores if memory has what the exclusive load before it read.
+// storeExclusive makes the store if the memory still contains what the exclusive load has read.
 func (a *atomic) storeExclusive(s *State, memory Memory, at uint64, now []byte) error {
 	m := s.Monitor
 	failed := uint64(1)
@@ -187,14 +187,14 @@ func (a *atomic) storeExclusive(s *State, memory Memory, at uint64, now []byte) 
 	return nil
 }
 
-// number returns bytes of memory as a number.
-func number(data []byte) uint64 {
+// littleEndian returns up to 8 bytes of memory as a number.
+func littleEndian(data []byte) uint64 {
 	var b [8]byte
 	copy(b[:], data)
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// compute returns what an atomic stores: of the number in memory and of its operand.
+// compute returns the number that an atomic stores, given the number in memory and the operand.
 func (a *atomic) compute(old, operand uint64) uint64 {
 	if a.exchanging {
 		return operand

@@ -7,7 +7,7 @@ import (
 
 // alone is a state whose memory no other thread stores to.
 func alone() *State {
-	s := &State{Alone: func(uint64) bool { return true }}
+	s := &State{Serialized: func(uint64) bool { return true }}
 	for n := range s.X {
 		s.X[n] = uint64(n) * 0x0101010101010101
 	}
@@ -87,7 +87,7 @@ func TestCompareAndSwap(t *testing.T) {
 						string(part) != before[n*c.width:][:c.width] {
 						t.Errorf("memory %x, want %d", part, want)
 					}
-					loaded := number([]byte(before[n*c.width:][:c.width]))
+					loaded := littleEndian([]byte(before[n*c.width:][:c.width]))
 					if got := s.X[int(c.compare)+n]; got != loaded {
 						t.Errorf("register %#x, memory had %x", got, before)
 					}
@@ -150,9 +150,11 @@ func TestExclusiveStoreNeedsItsLoad(t *testing.T) {
 func TestAtomicsNeedMemoryOfTheirOwn(t *testing.T) {
 	for _, code := range []uint32{0xf8210002, 0xc8a17c02, 0xc85f7c01, 0xc8027c01} {
 		for name, change := range map[string]func(*State){
-			"of unknown threads": func(s *State) { s.Alone = nil },
-			"shared":             func(s *State) { s.Alone = func(uint64) bool { return false } },
-			"not aligned":        func(s *State) { s.X[0]++ },
+			"of unknown threads": func(s *State) { s.Serialized = nil },
+			"shared": func(s *State) {
+				s.Serialized = func(uint64) bool { return false }
+			},
+			"not aligned": func(s *State) { s.X[0]++ },
 		} {
 			s, m := alone(), newFlatMemory()
 			change(s)

@@ -182,7 +182,7 @@ func compareStep(
 	copy(s.X[:], before.X[:])
 	i, _ := decode(code)
 	memory := newFlatMemory()
-	memory.aligned = i.scalable.memory == 1 && !i.scalable.one
+	memory.aligned = i.scalable.memory == 1 && !i.scalable.loadsOne
 	if err := Step(code, at, &s, memory); err != nil {
 		t.Fatalf("%s: %v", i.scalable.text(), err)
 	}

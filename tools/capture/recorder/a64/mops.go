@@ -2,21 +2,21 @@ package a64
 
 import "fmt"
 
-// bulk is a copy or a set of FEAT_MOPS: one of three instructions, prologue,
-// main and epilogue, that follow each other with the same registers. Each may
-// move any part of the bytes. What a prologue leaves in the registers is of one
-// of two formats, which the processor chooses (State.OptionB):
+// bulk is an instruction of a copy or a set of FEAT_MOPS. A copy or a set consists of three
+// instructions with the same registers: prologue, main and epilogue. Each of them may move any part
+// of the bytes. The prologue leaves the registers in one of two formats, which the processor
+// chooses (State.OptionB):
 //
-//	option A: size is minus what is left, and the addresses are those of the
-//	ends; a backward copy has the lowest addresses and a size above 0; C is 0
-//	option B: size is what is left, and the addresses are those of the next
-//	byte, in a backward copy of the last moved one; C is 1, N 1 if backward
+//	option A: size is minus the number of remaining bytes, and the addresses are
+//	the ends; a backward copy has the lowest addresses and a size above 0; C is 0
+//	option B: size is the number of remaining bytes, and the addresses are those of
+//	the next byte, in a backward copy of the last moved byte; C is 1, N 1 if backward
 type bulk struct {
 	stage       stage
 	set         bool
 	forwardOnly bool // CPYF
 
-	to, from, size uint8 // registers; of a set, from is the data
+	to, from, size uint8 // numbers of the registers; for a set, from is the data register
 }
 
 type stage uint8
@@ -27,16 +27,16 @@ const (
 	epilogue
 )
 
-// The class "Memory Copy and Memory Set" of C4.1.94. Bits 15 to 12 choose among
-// unprivileged and streaming accesses, which are the same ones in a program, and
-// for sets, in bits 15 and 14, the stage.
+// The class "Memory Copy and Memory Set" of C4.1.94. Bits 15 to 12 select unprivileged and
+// streaming accesses, which are ordinary accesses in a program. For sets, bits 15 and 14 select the
+// stage instead.
 const (
 	bulkMask  = 0xfb200c00
 	bulkValue = 0x19000400
 )
 
-// bulkPatterns are its rows: bits 26 (o0), 23 and 22 (op1), 15 and 14 of sets
-// (op2). A name is the section in C6.2 of the Arm ARM (DDI 0487).
+// bulkPatterns are the rows of this class, by bits 26 (o0), 23 and 22 (op1), and for sets 15 and 14
+// (op2). A name is the title of a section in C6.2 of the Arm ARM (DDI 0487).
 var bulkPatterns = []struct {
 	mask, value uint32
 	name        string
@@ -64,19 +64,20 @@ func decodeBulk(code uint32) (*bulk, string) {
 		b.size = uint8(bits(code, 9, 5))
 		if b.to == b.from || b.to == b.size || b.from == b.size ||
 			b.to == 31 || b.size == 31 || b.from == 31 && !b.set {
-			return nil, p.name + ": its three registers must differ, and only the data register " +
-				"of a SET may be XZR"
+			return nil, p.name + ": its three registers must differ, " +
+				"and only the data register of a SET may be XZR"
 		}
 		return &b, ""
 	}
 	if bits(code, 31, 22) == 0x077 { // o0 1, op1 3
-		return nil, "SETG: tags are not recorded; boot the kernel with arm64.nomops"
+		return nil, "SETG: memory tags are not recorded; boot the kernel with arm64.nomops"
 	}
-	return nil, "not known to the recorder"
+	return nil, "unknown instruction"
 }
 
-// part is what a copy or a set has left to move: addresses are the lowest ones.
-type part struct {
+// remainder describes the bytes that a copy or a set has not moved yet. The addresses are the
+// lowest ones.
+type remainder struct {
 	to, from, left uint64
 	backward       bool
 }
@@ -86,15 +87,15 @@ const (
 	flagC     = 1 << 29
 	flagsNZCV = 0xf << 28
 
-	copyLimit = 1<<55 - 1 // the largest copy (CPY), and the bits of addresses in comparisons
-	bulkLimit = 1<<63 - 1 // the largest one of CPYF and SET
+	copyLimit = 1<<55 - 1 // largest size of CPY, and mask of the address bits that are compared
+	bulkLimit = 1<<63 - 1 // largest size of CPYF and SET
 )
 
-// remaining reads from the registers what is left to move. ok is false if their
-// format is that of no stage.
-func (m *machine) remaining() (p part, ok bool) {
+// remaining returns the bytes that remain according to the registers. ok is false if the registers
+// have no valid format for the stage.
+func (m *machine) remaining() (p remainder, ok bool) {
 	b := m.bulk
-	p = part{to: m.X[b.to], left: m.X[b.size]}
+	p = remainder{to: m.X[b.to], left: m.X[b.size]}
 	if !b.set {
 		p.from = m.X[b.from]
 	}
@@ -103,7 +104,7 @@ func (m *machine) remaining() (p part, ok bool) {
 		p.left = min(p.left, bulkLimit)
 		if !b.set && !b.forwardOnly {
 			p.left = min(p.left, copyLimit)
-			p.backward = startsBelow(p.from, p.to, p.left)
+			p.backward = mustCopyBackward(p.from, p.to, p.left)
 		}
 	case m.Flags&flagC != 0: // option B
 		if m.Flags&flagN != 0 {
@@ -119,18 +120,18 @@ func (m *machine) remaining() (p part, ok bool) {
 	return p, !p.backward || !b.set && !b.forwardOnly || p.left == 0
 }
 
-// startsBelow reports whether a source begins below the destination and reaches
-// into it, so that CPY must copy backward. Where they do not overlap a processor
-// may choose, and here copies forward. Bits 63 to 56 may be tags.
-func startsBelow(from, to, size uint64) bool {
+// mustCopyBackward reports whether the source begins below the destination and overlaps it, so that
+// CPY must copy backward. If they do not overlap, a processor may choose the direction, and this
+// package copies forward. Bits 63 to 56 of an address may be a tag.
+func mustCopyBackward(from, to, size uint64) bool {
 	const address = 1<<56 - 1
 	from, to = from&address, to&address
 	return from < to && from+size > to
 }
 
-// save writes to the registers what is left to move, for the stage that comes
-// next: the same one, or the main part after the prologue.
-func (m *machine) save(p part) {
+// saveProgress writes the remaining bytes to the registers, in the format for the next instruction:
+// the same one, or the main part after the prologue.
+func (m *machine) saveProgress(p remainder) {
 	if optionB := m.Flags&flagC != 0; optionB == p.backward {
 		p.to, p.from = p.to+p.left, p.from+p.left
 	}
@@ -140,9 +141,9 @@ func (m *machine) save(p part) {
 	m.saveOperands(p)
 }
 
-// saveOperands writes to the registers the operands of a copy or a set of what is
-// left to move, as a prologue has them that is to be executed again.
-func (m *machine) saveOperands(p part) {
+// saveOperands writes the remaining bytes to the registers as operands of a prologue, which is
+// executed again.
+func (m *machine) saveOperands(p remainder) {
 	b := m.bulk
 	m.X[b.to], m.X[b.size] = p.to, p.left
 	if !b.set {
@@ -150,7 +151,7 @@ func (m *machine) saveOperands(p part) {
 	}
 }
 
-// setFormat sets the flags that a prologue ends with.
+// setFormat sets the flags with which a prologue ends.
 func (m *machine) setFormat(backward bool) {
 	m.Flags &^= flagsNZCV
 	if m.OptionB() {
@@ -161,27 +162,27 @@ func (m *machine) setFormat(backward bool) {
 	}
 }
 
-// bulkPart is how many bytes are moved, with those of the last access, before the
-// program goes on and faults again: signals, other threads and the recorder's
-// limit come between.
-const bulkPart = 4096
+// bulkPartSize is the number of bytes after which the program continues and faults again, so that
+// signals, other threads and the limits of the recorder take effect. The last access may exceed it.
+const bulkPartSize = 4096
 
-// moveBulk executes a stage of a copy or a set. It moves all that is left, up to
-// bulkPart, so that the next stages, executed by the processor, have nothing to
-// do or fault again. A prologue whose memory fails has not happened but for what
-// it moved.
+// moveBulk executes a stage of a copy or a set. It moves all remaining bytes, up to bulkPartSize.
+// The processor executes the next stages: they have nothing to do, or fault again. If the memory
+// fails during a prologue, the registers are still the operands of the prologue, reduced by the
+// moved bytes.
 func (m *machine) moveBulk(fault uint64) error {
 	p, ok := m.remaining()
 	if !ok {
 		size := m.X[m.bulk.size]
-		return &Refusal{m.code, fmt.Sprintf("size register %#x has no format of this stage", size)}
+		return &Refusal{m.code, fmt.Sprintf("the size register contains %#x, "+
+			"which is not valid for this stage (prologue, main or epilogue)", size)}
 	}
 	if fault-p.to >= p.left && (m.bulk.set || fault-p.from >= p.left) {
 		return m.refuseOperand(p.left, p.to, fault)
 	}
 	var err error
 	moved := uint64(0)
-	for p.left > 0 && moved < bulkPart && err == nil {
+	for p.left > 0 && moved < bulkPartSize && err == nil {
 		width := m.bulkWidth(p)
 		if err = m.movePiece(p, width); err == nil {
 			moved += width
@@ -191,30 +192,30 @@ func (m *machine) moveBulk(fault uint64) error {
 	switch {
 	case m.bulk.stage == prologue && err == nil:
 		m.setFormat(p.backward)
-		m.save(p)
+		m.saveProgress(p)
 		return nil
 	case m.bulk.stage == prologue && moved > 0:
 		m.saveOperands(p)
 	case moved > 0:
-		m.save(p)
+		m.saveProgress(p)
 	}
 	m.unfinished = p.left > 0
 	return err
 }
 
-// advance leaves out bytes that have been moved.
-func (p *part) advance(bytes uint64) {
+// advance removes moved bytes from the remaining ones.
+func (p *remainder) advance(bytes uint64) {
 	p.left -= bytes
 	if !p.backward {
 		p.to, p.from = p.to+bytes, p.from+bytes
 	}
 }
 
-// bulkWidth returns the width of the next access: the widest one that what is
-// left has and to which both addresses are aligned, as far as it is a device's.
-// The architecture leaves it open.
-func (m *machine) bulkWidth(p part) uint64 {
-	width := uint64(pieceWidth(0, int(min(p.left, widest))))
+// bulkWidth returns the width of the next access, which the architecture does not specify. It is
+// the largest width for which the remaining bytes suffice, and to which the addresses that belong
+// to a device are aligned.
+func (m *machine) bulkWidth(p remainder) uint64 {
+	width := uint64(pieceWidth(0, int(min(p.left, widestAccess))))
 	fits := func(at uint64) bool {
 		if p.backward {
 			at += p.left - width
@@ -227,12 +228,12 @@ func (m *machine) bulkWidth(p part) uint64 {
 	return width
 }
 
-// movePiece moves the first bytes of what is left, or the last ones.
-func (m *machine) movePiece(p part, width uint64) error {
+// movePiece moves the first `width` of the remaining bytes, or the last ones in a backward copy.
+func (m *machine) movePiece(p remainder, width uint64) error {
 	if p.backward {
 		p.to, p.from = p.to+p.left-width, p.from+p.left-width
 	}
-	var buffer [widest]byte
+	var buffer [widestAccess]byte
 	data := buffer[:width]
 	if m.bulk.set {
 		for i := range data {

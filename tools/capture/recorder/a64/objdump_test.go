@@ -94,10 +94,10 @@ func wrong(i *instruction, name, operands string) string {
 	if offset == "" {
 		offset = "0"
 	}
-	if m[1] != want || !i.index && offset != strconv.FormatInt(int64(i.offset), 10) ||
-		i.post != (m[3] != "" || strings.Contains(operands, "], x") ||
+	if m[1] != want || !i.hasIndex && offset != strconv.FormatInt(int64(i.offset), 10) ||
+		i.isPostIndex != (m[3] != "" || strings.Contains(operands, "], x") ||
 			strings.HasPrefix(operands, "{")) {
-		return fmt.Sprintf("base %s offset %d post %v", want, int64(i.offset), i.post)
+		return fmt.Sprintf("base %s offset %d post %v", want, int64(i.offset), i.isPostIndex)
 	}
 	return ""
 }
@@ -192,7 +192,7 @@ func FuzzStep(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, code uint32, fault, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		s := State{PC: r.Uint64(), SP: r.Uint64(), Zero: 64}
+		s := State{PC: r.Uint64(), SP: r.Uint64(), ZVASize: 64}
 		for i := range s.X {
 			s.X[i] = r.Uint64()
 		}

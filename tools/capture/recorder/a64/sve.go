@@ -2,66 +2,67 @@ package a64
 
 import "encoding/binary"
 
-// scalable is a contiguous load or store of SVE. Offsets count in the bytes that
-// the instruction covers in memory (size).
+// scalable is a decoded contiguous load or store of SVE. An immediate offset counts in units of the
+// number of bytes that the instruction covers in memory (size).
 type scalable struct {
 	load          bool
-	register      uint8 // Z, or P with predicateData
+	register      uint8 // number of the Z register; with predicateData of the P register
 	predicateData bool  // LDR and STR of a predicate register
 
-	governed  bool // only elements that are active in a predicate register
+	governed  bool // only elements that are active in the predicate register are accessed
 	predicate uint8
 
 	element int // bytes of an element in the register
-	memory  int // bytes of it in memory: with fewer, loads extend and stores cut
+	memory  int // bytes of an element in memory; if fewer, loads extend and stores truncate
 	signed  bool
 
-	one  bool // LD1R: one element, for all active ones
-	quad bool // LD1RQ: 16 bytes, repeated
+	loadsOne  bool // LD1R: one element is loaded to all active elements
+	loadsQuad bool // LD1RQ: 16 bytes are loaded and repeated
 
 	base      uint8
-	immediate int64 // in multiples of size
-	indexed   bool  // the offset is a register, in multiples of memory
+	immediate int64 // offset in multiples of size()
+	indexed   bool  // the offset is the register index, in multiples of memory
 	index     uint8
 }
 
-// useNoSVE is the remedy for a program that needs none of it: libraries choose
-// their functions by what the kernel reports.
+// useNoSVE is the end of error messages, with a remedy. It helps with programs that do not require
+// SVE: libraries choose their functions by the features that the kernel reports.
 const useNoSVE = " is not recorded; boot the kernel with arm64.nosve"
 
-// scalablePatterns are the encodings "SVE Memory" of C4.1 in the Arm ARM
-// (DDI 0487). A row's name is its section in C8.2. The first that fits decides.
+// scalablePatterns are the encodings "SVE Memory" of C4.1 in the Arm ARM (DDI 0487). The name of a
+// row is the title of a section in C8.2. The first row that matches applies.
 var scalablePatterns = []struct {
 	mask, value uint32
 	name        string
-	decode      func(s *scalable, code uint32) bool // false: unallocated; nil: not executed
+	// returns false for an unallocated encoding; nil: not supported
+	decode func(s *scalable, code uint32) bool
 }{
-	{0xffc0e010, 0x85800000, "LDR (predicate)", (*scalable).wholePredicate},
-	{0xffc0e000, 0x85804000, "LDR (vector)", (*scalable).wholeVector},
-	{0xfe408000, 0x84408000, "LD1RB, LD1RH, LD1RW, LD1RD, LD1RSB...", (*scalable).loadOne},
+	{0xffc0e010, 0x85800000, "LDR (predicate)", (*scalable).decodePredicate},
+	{0xffc0e000, 0x85804000, "LDR (vector)", (*scalable).decodeVector},
+	{0xfe408000, 0x84408000, "LD1RB, LD1RH, LD1RW, LD1RD, LD1RSB...", (*scalable).decodeLoadOne},
 	{0xfe000000, 0x84000000, "LD1 (gather) or PRF", nil},
 
-	{0xfe60e000, 0xa4000000, "LD1RQ (scalar plus scalar)", (*scalable).loadQuad},
-	{0xfe70e000, 0xa4002000, "LD1RQ (scalar plus immediate)", (*scalable).loadQuadImmediate},
+	{0xfe60e000, 0xa4000000, "LD1RQ (scalar plus scalar)", (*scalable).decodeLoadQuad},
+	{0xfe70e000, 0xa4002000, "LD1RQ (scalar plus immediate)", (*scalable).decodeLoadQuadImmediate},
 	{0xfe60e000, 0xa4200000, "LD1RO (scalar plus scalar)", nil},
 	{0xfe70e000, 0xa4202000, "LD1RO (scalar plus immediate)", nil},
-	{0xfe00e000, 0xa4004000, "LD1 (scalar plus scalar)", (*scalable).loadRegister},
+	{0xfe00e000, 0xa4004000, "LD1 (scalar plus scalar)", (*scalable).decodeLoadIndexed},
 	{0xfe00e000, 0xa4006000, "LDFF1", nil},
-	{0xfe10e000, 0xa400a000, "LD1 (scalar plus immediate)", (*scalable).loadImmediate},
+	{0xfe10e000, 0xa400a000, "LD1 (scalar plus immediate)", (*scalable).decodeLoadImmediate},
 	{0xfe10e000, 0xa410a000, "LDNF1", nil},
-	{0xfe60e000, 0xa400c000, "LDNT1 (scalar plus scalar)", (*scalable).streaming},
-	{0xfe70e000, 0xa400e000, "LDNT1 (scalar plus immediate)", (*scalable).streamingImmediate},
+	{0xfe60e000, 0xa400c000, "LDNT1 (scalar plus scalar)", (*scalable).decodeStreaming},
+	{0xfe70e000, 0xa400e000, "LDNT1 (scalar plus immediate)", (*scalable).decodeStreamingImmediate},
 	{0xfe00e000, 0xa400c000, "LD2, LD3, LD4 (scalar plus scalar)", nil},
 	{0xfe10e000, 0xa400e000, "LD2, LD3, LD4 (scalar plus immediate)", nil},
 
 	{0xfe000000, 0xc4000000, "LD1 (gather) or PRF", nil},
 
-	{0xffc0e010, 0xe5800000, "STR (predicate)", (*scalable).wholePredicate},
-	{0xffc0e000, 0xe5804000, "STR (vector)", (*scalable).wholeVector},
-	{0xfe00e000, 0xe4004000, "ST1 (scalar plus scalar)", (*scalable).storeRegister},
-	{0xfe10e000, 0xe400e000, "ST1 (scalar plus immediate)", (*scalable).storeImmediate},
-	{0xfe60e000, 0xe4006000, "STNT1 (scalar plus scalar)", (*scalable).streaming},
-	{0xfe70e000, 0xe410e000, "STNT1 (scalar plus immediate)", (*scalable).streamingImmediate},
+	{0xffc0e010, 0xe5800000, "STR (predicate)", (*scalable).decodePredicate},
+	{0xffc0e000, 0xe5804000, "STR (vector)", (*scalable).decodeVector},
+	{0xfe00e000, 0xe4004000, "ST1 (scalar plus scalar)", (*scalable).decodeStoreIndexed},
+	{0xfe10e000, 0xe400e000, "ST1 (scalar plus immediate)", (*scalable).decodeStoreImmediate},
+	{0xfe60e000, 0xe4006000, "STNT1 (scalar plus scalar)", (*scalable).decodeStreaming},
+	{0xfe70e000, 0xe410e000, "STNT1 (scalar plus immediate)", (*scalable).decodeStreamingImmediate},
 	{0xfe00e000, 0xe4006000, "ST2, ST3, ST4 (scalar plus scalar)", nil},
 	{0xfe10e000, 0xe410e000, "ST2, ST3, ST4 (scalar plus immediate)", nil},
 	{0xfe00a000, 0xe400a000, "ST1 (scatter)", nil},
@@ -69,7 +70,7 @@ var scalablePatterns = []struct {
 	{0xfe00e000, 0xe4002000, "STNT1 (scatter)", nil},
 }
 
-// decodeScalable decodes an instruction of SVE, or returns a reason to refuse it.
+// decodeScalable decodes an instruction of SVE, or returns a reason to reject it.
 func decodeScalable(code uint32) (*scalable, string) {
 	for _, p := range scalablePatterns {
 		if code&p.mask != p.value {
@@ -93,20 +94,20 @@ func decodeScalable(code uint32) (*scalable, string) {
 	return nil, "SVE: this instruction" + useNoSVE
 }
 
-// wholeVector is LDR and STR of a vector: bytes, by an immediate of 9 bits.
-func (s *scalable) wholeVector(code uint32) bool {
+// decodeVector decodes LDR and STR of a vector, whose immediate offset has 9 bits.
+func (s *scalable) decodeVector(code uint32) bool {
 	s.element, s.memory, s.governed = 1, 1, false
 	s.immediate = int64(signedBits(code, 21, 16))<<3 | int64(bits(code, 12, 10))
 	return true
 }
 
-func (s *scalable) wholePredicate(code uint32) bool {
+func (s *scalable) decodePredicate(code uint32) bool {
 	s.predicateData = true
 	s.register = uint8(bits(code, 3, 0))
-	return s.wholeVector(code)
+	return s.decodeVector(code)
 }
 
-// loadedTypes are the meanings of dtype: bytes in memory and in the register.
+// loadedTypes are the sizes of elements in memory and in the register, by the field dtype.
 var loadedTypes = [16]struct {
 	memory, element int
 	signed          bool
@@ -122,13 +123,13 @@ func (s *scalable) setType(dtype uint32) {
 	s.memory, s.element, s.signed = t.memory, t.element, t.signed
 }
 
-// setSize sets elements of msz, which are as large in memory as in the register.
+// setSize decodes the field msz: elements have the same size in memory and in the register.
 func (s *scalable) setSize(code uint32) {
 	s.memory = 1 << bits(code, 24, 23)
 	s.element = s.memory
 }
 
-// setIndex sets an offset by a register: 31 is unallocated.
+// setIndex decodes a register offset. Register 31 is unallocated.
 func (s *scalable) setIndex() bool {
 	s.indexed = true
 	return s.index != 31
@@ -139,63 +140,64 @@ func (s *scalable) setImmediate(code uint32) bool {
 	return true
 }
 
-func (s *scalable) loadOne(code uint32) bool {
+func (s *scalable) decodeLoadOne(code uint32) bool {
 	s.setType(bits(code, 24, 23)<<2 | bits(code, 14, 13))
-	s.one, s.immediate = true, int64(bits(code, 21, 16))
+	s.loadsOne, s.immediate = true, int64(bits(code, 21, 16))
 	return true
 }
 
-func (s *scalable) loadQuad(code uint32) bool {
+func (s *scalable) decodeLoadQuad(code uint32) bool {
 	s.setSize(code)
-	s.quad = true
+	s.loadsQuad = true
 	return s.setIndex()
 }
 
-func (s *scalable) loadQuadImmediate(code uint32) bool {
+func (s *scalable) decodeLoadQuadImmediate(code uint32) bool {
 	s.setSize(code)
-	s.quad = true
+	s.loadsQuad = true
 	return s.setImmediate(code)
 }
 
-func (s *scalable) loadRegister(code uint32) bool {
+func (s *scalable) decodeLoadIndexed(code uint32) bool {
 	s.setType(bits(code, 24, 21))
 	return s.setIndex()
 }
 
-func (s *scalable) loadImmediate(code uint32) bool {
+func (s *scalable) decodeLoadImmediate(code uint32) bool {
 	s.setType(bits(code, 24, 21))
 	return s.setImmediate(code)
 }
 
-// streaming decodes LDNT1 and STNT1, whose elements have one size in memory and register.
-func (s *scalable) streaming(code uint32) bool {
+// decodeStreaming decodes LDNT1 and STNT1, whose elements have one size in memory and register.
+func (s *scalable) decodeStreaming(code uint32) bool {
 	s.setSize(code)
 	return s.setIndex()
 }
 
-func (s *scalable) streamingImmediate(code uint32) bool {
+func (s *scalable) decodeStreamingImmediate(code uint32) bool {
 	s.setSize(code)
 	return s.setImmediate(code)
 }
 
-// setStored sets elements of msz in memory, and of size in the register.
+// setStored decodes the fields msz (size in memory) and size (size in the register).
 func (s *scalable) setStored(code uint32) bool {
 	s.memory, s.element = 1<<bits(code, 24, 23), 1<<bits(code, 22, 21)
 	return s.element >= s.memory
 }
 
-func (s *scalable) storeRegister(code uint32) bool { return s.setStored(code) && s.setIndex() }
+func (s *scalable) decodeStoreIndexed(code uint32) bool { return s.setStored(code) && s.setIndex() }
 
-func (s *scalable) storeImmediate(code uint32) bool {
+func (s *scalable) decodeStoreImmediate(code uint32) bool {
 	return s.setStored(code) && s.setImmediate(code)
 }
 
-// size returns how many bytes of memory the elements take with vectors of a length.
+// size returns how many bytes of memory the instruction covers, given the length of a vector in
+// bytes.
 func (s *scalable) size(length int) int {
 	switch {
-	case s.one:
+	case s.loadsOne:
 		return s.memory
-	case s.quad:
+	case s.loadsQuad:
 		return 16
 	case s.predicateData:
 		return length / 8
@@ -203,8 +205,8 @@ func (s *scalable) size(length int) int {
 	return length / s.element * s.memory
 }
 
-// active reports whether an element is active.
-func (s *scalable) active(v *Vectors, element int) bool {
+// isActive reports whether the instruction accesses an element.
+func (s *scalable) isActive(v *Vectors, element int) bool {
 	bit := element * s.element
 	return !s.governed || v.P[s.predicate][bit/8]>>(bit%8)&1 == 1
 }
@@ -212,15 +214,14 @@ func (s *scalable) active(v *Vectors, element int) bool {
 // anyActive reports whether any element of the vector is active.
 func (s *scalable) anyActive(v *Vectors) bool {
 	for n := range v.Length / s.element {
-		if s.active(v, n) {
+		if s.isActive(v, n) {
 			return true
 		}
 	}
 	return false
 }
 
-// moveScalable executes a load or store of SVE. All loads are made before a
-// register changes.
+// moveScalable executes a load or store of SVE. It makes all loads before it changes a register.
 func (m *machine) moveScalable(fault uint64) error {
 	s := m.scalable
 	v, err := m.Vectors()
@@ -228,12 +229,11 @@ func (m *machine) moveScalable(fault uint64) error {
 		return err
 	}
 	if !v.Scalable {
-		const reason = "the thread's registers of SVE cannot be read; boot the kernel with " +
-			"arm64.nosve"
+		const reason = "the thread's SVE registers cannot be read; boot the kernel with arm64.nosve"
 		return &Refusal{m.code, reason}
 	}
 	size := s.size(v.Length)
-	at := *m.pointer(s.base) + uint64(s.immediate)*uint64(size)
+	at := *m.addressRegister(s.base) + uint64(s.immediate)*uint64(size)
 	if s.indexed {
 		at += m.x(s.index) * uint64(s.memory)
 	}
@@ -259,7 +259,7 @@ func (m *machine) loadScalable(v *Vectors, at uint64, size int) error {
 	s := m.scalable
 	var buffer [256]byte
 	data := buffer[:size]
-	if s.one {
+	if s.loadsOne {
 		if s.anyActive(v) {
 			if err := m.memory.Load(at, data); err != nil {
 				return err
@@ -278,12 +278,12 @@ func (m *machine) loadScalable(v *Vectors, at uint64, size int) error {
 	for n := range v.Length / s.element {
 		governor, source := n, n
 		switch {
-		case s.one:
+		case s.loadsOne:
 			source = 0
-		case s.quad:
+		case s.loadsQuad:
 			governor, source = n%(16/s.memory), n%(16/s.memory)
 		}
-		if !s.active(v, governor) {
+		if !s.isActive(v, governor) {
 			continue
 		}
 		var b [8]byte
@@ -296,7 +296,7 @@ func (m *machine) loadScalable(v *Vectors, at uint64, size int) error {
 	return nil
 }
 
-// extend extends a number of some bytes to 64 bits.
+// extend extends a number of 1 to 8 bytes to 64 bits.
 func extend(v uint64, bytes int, signed bool) uint64 {
 	if !signed {
 		return v
@@ -305,24 +305,24 @@ func extend(v uint64, bytes int, signed bool) uint64 {
 	return uint64(int64(v) << shift >> shift)
 }
 
-// access is Load or Store of a Memory.
+// access is the method Load or Store of a Memory.
 type access func(address uint64, data []byte) error
 
-// eachPiece makes the accesses of a contiguous instruction, in the order of
-// their addresses. An active element of 2 bytes and more is one access, as the
-// architecture has it. Bytes, by which libraries copy, have no width of their
-// own: those that follow each other are moved by the widest aligned accesses.
+// eachPiece makes the accesses of a contiguous instruction, in ascending order of addresses. An
+// active element of at least 2 bytes is one access, as the architecture requires. Bytes, with which
+// libraries copy memory, do not determine a width: the widest aligned accesses move adjacent active
+// bytes.
 func (m *machine) eachPiece(v *Vectors, at uint64, data []byte, move access) error {
 	s := m.scalable
 	for n := 0; n < len(data); {
-		if !s.active(v, n/s.memory) {
+		if !s.isActive(v, n/s.memory) {
 			n += s.memory
 			continue
 		}
 		width := s.memory
 		if width == 1 {
 			run := 1
-			for n+run < len(data) && s.active(v, n+run) {
+			for n+run < len(data) && s.isActive(v, n+run) {
 				run++
 			}
 			width = pieceWidth(at+uint64(n), run)
@@ -335,14 +335,14 @@ func (m *machine) eachPiece(v *Vectors, at uint64, data []byte, move access) err
 	return nil
 }
 
-// widest is the widest access that is made for bytes without a width of their
-// own, as by LDR and STR of a vector of 16 bytes, with which libraries copy.
-const widest = 16
+// widestAccess is the widest access in bytes that is made for bytes without a width of their own.
+// LDR and STR of a vector of 16 bytes, with which libraries copy, have the same width.
+const widestAccess = 16
 
-// pieceWidth returns the widest power of two that an address is aligned to, and
-// that some bytes have.
+// pieceWidth returns the largest power of two that is at most `bytes` and to which an address is
+// aligned, up to `widest`.
 func pieceWidth(at uint64, bytes int) int {
-	width := widest
+	width := widestAccess
 	for width > bytes || at%uint64(width) != 0 {
 		width /= 2
 	}

@@ -41,10 +41,10 @@ func (s *scalable) text() string {
 		operand = fmt.Sprintf("{z%d.%s}, p%d", s.register, elementNames[s.element], s.predicate)
 	default:
 		name = "ld1"
-		if s.one {
+		if s.loadsOne {
 			name = "ld1r"
 		}
-		if s.quad {
+		if s.loadsQuad {
 			name = "ld1rq"
 		}
 		if s.signed {
@@ -67,7 +67,7 @@ func (s *scalable) offsetText() string {
 		return fmt.Sprintf(", x%d%s", s.index, shift)
 	case s.immediate == 0:
 		return ""
-	case s.one || s.quad:
+	case s.loadsOne || s.loadsQuad:
 		return fmt.Sprintf(", #%d", s.immediate*int64(s.size(16)))
 	}
 	return fmt.Sprintf(", #%d, mul vl", s.immediate)

@@ -1,7 +1,8 @@
 // Reaches QEMU's edu by ways to BAR 0 that are neither VFIO nor its resource,
-// and by files that act on it and on a device that can be reset.
+// and by files that act on it and on a device that can be reset. With `hangs`
+// it uses the resource, and the first start on a machine never ends.
 //
-//	ways mem|uio|files DDDD:BB:DD.F DDDD:BB:DD.F
+//	ways mem|uio|files|hangs DDDD:BB:DD.F DDDD:BB:DD.F
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,6 +35,8 @@ int main(int count, char **arguments) {
 		fd = open("/dev/mem", O_RDWR | O_SYNC), offset = address(arguments[2]);
 	else if (!strcmp(arguments[1], "uio"))
 		fd = open("/dev/uio0", O_RDWR);
+	else if (!strcmp(arguments[1], "hangs"))
+		fd = opened(arguments[2], "resource0", O_RDWR);
 	else {
 		uint16_t command;
 		int config = opened(arguments[2], "config", O_RDWR);
@@ -59,6 +62,8 @@ int main(int count, char **arguments) {
 	p[2] = 5;
 	while (p[8] & 1)
 		;
+	if (!strcmp(arguments[1], "hangs") && open("/tmp/hung", O_CREAT | O_EXCL, 0600) >= 0)
+		pause();
 	printf("%s: %x, 5! is %u\n", arguments[1], id, p[2]);
 	return p[2] == 120 ? 0 : 5;
 }

@@ -2,7 +2,7 @@ package x86
 
 import "math/bits"
 
-// The flags that arithmetic sets.
+// Flags that arithmetic sets, and the direction flag.
 const (
 	carry    = 1 << 0
 	parity   = 1 << 2
@@ -13,7 +13,7 @@ const (
 	overflow = 1 << 11
 )
 
-// operation is arithmetic by its number in opcodes: ADD OR ADC SBB AND SUB XOR CMP.
+// operation is an arithmetic operation, by its number in opcodes: ADD OR ADC SBB AND SUB XOR CMP.
 type operation uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 	opCmp
 )
 
-// compute gives x op y, of size bytes, and sets the flags.
+// compute returns x op y, for operands of size bytes, and sets the flags.
 func (m *machine) compute(op operation, x, y uint64, size int) (z uint64) {
 	x, y = x&ones(size), y&ones(size)
 	in := m.Flags & carry
@@ -35,7 +35,7 @@ func (m *machine) compute(op operation, x, y uint64, size int) (z uint64) {
 		in = 0
 	}
 	var out bool
-	var signs uint64 // its top bit is the overflow
+	var signs uint64 // the top bit is the overflow
 	switch op {
 	case opAdd, opAdc:
 		z = (x + y + in) & ones(size)
@@ -60,12 +60,12 @@ func (m *machine) compute(op operation, x, y uint64, size int) (z uint64) {
 	if op != opOr && op != opAnd && op != opXor {
 		m.Flags |= (x ^ y ^ z) & adjust
 	}
-	m.result(z, size)
+	m.setResultFlags(z, size)
 	return z
 }
 
-// result sets the flags that tell of a value.
-func (m *machine) result(z uint64, size int) {
+// setResultFlags sets the flags that depend only on the result: zero, sign and parity.
+func (m *machine) setResultFlags(z uint64, size int) {
 	m.Flags &^= zero | sign | parity
 	if z == 0 {
 		m.Flags |= zero
@@ -78,12 +78,13 @@ func (m *machine) result(z uint64, size int) {
 	}
 }
 
-// arithmetic is opcodes 00 to 3B: the low bits say size and direction.
+// arithmetic executes opcodes 00 to 3B. The low bits of the opcode encode the size and the
+// direction.
 func (m *machine) arithmetic(v uint64, size int) error {
 	op := operation(m.opcode >> 3)
 	r := m.register(m.reg, size)
 	if m.opcode&2 == 0 {
-		return m.putBack(op, v, r, size)
+		return m.computeToMemory(op, v, r, size)
 	}
 	if z := m.compute(op, r, v, size); op != opCmp {
 		m.setRegister(m.reg, size, z)
@@ -91,17 +92,17 @@ func (m *machine) arithmetic(v uint64, size int) error {
 	return nil
 }
 
-// putBack computes and stores.
-func (m *machine) putBack(op operation, v, by uint64, size int) error {
+// computeToMemory computes, and stores the result to the memory operand.
+func (m *machine) computeToMemory(op operation, v, by uint64, size int) error {
 	if z := m.compute(op, v, by, size); op != opCmp {
 		return m.storeNumber(size, z)
 	}
 	return nil
 }
 
-// arithmeticImmediate is group 1.
+// arithmeticImmediate executes group 1.
 func (m *machine) arithmeticImmediate(v uint64, size int) error {
-	return m.putBack(operation(m.reg&7), v, m.instruction.immediate, size)
+	return m.computeToMemory(operation(m.reg&7), v, m.instruction.immediate, size)
 }
 
 func (m *machine) test(v uint64, size int) error {
@@ -109,8 +110,8 @@ func (m *machine) test(v uint64, size int) error {
 	return nil
 }
 
-// testOrOthers is group 3: TEST, TEST, NOT, NEG, MUL, IMUL, DIV, IDIV.
-func (m *machine) testOrOthers() error {
+// group3Memory executes group 3: TEST, TEST, NOT, NEG, MUL, IMUL, DIV, IDIV.
+func (m *machine) group3Memory() error {
 	if m.reg&7 > 3 {
 		return onCopy(true, false)(m)
 	}

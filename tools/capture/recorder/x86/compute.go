@@ -1,44 +1,47 @@
 package x86
 
-// Instructions that compute with what they load. The processor itself does it:
-// the memory is loaded here, and the thread carries the instruction out on a copy.
+// The processor executes instructions that compute with the data that they load: the recorder loads
+// the memory operand, and the thread executes the instruction on a copy of it.
 
 func half(i *instruction) int    { return i.vectorSize() / 2 }
 func quarter(i *instruction) int { return i.vectorSize() / 4 }
 func eighth(i *instruction) int  { return i.vectorSize() / 8 }
 
-// halfOrWide is half a vector of 4 bytes each, or, with EVEX's W, all of one of 8.
+// halfOrWide returns the size of an operand with an element of 4 bytes for each 8 bytes of the
+// vector. With W of EVEX the elements have 8 bytes.
 func halfOrWide(i *instruction) int {
-	if i.encoding == evex && i.wide {
+	if i.encoding == evex && i.bitW {
 		return i.vectorSize()
 	}
 	return half(i)
 }
 
-// onCopy loads the operand, has the thread carry the instruction out with a copy
-// in its place, and stores what that is then; or one of both.
+// onCopy returns a function that loads the memory operand, makes the thread execute the instruction
+// on a copy of the operand, and stores the copy. With loads or stores false, it leaves out this
+// step.
 func onCopy(loads, stores bool) func(*machine) error {
 	return func(m *machine) error {
 		if m.Run == nil || m.segment != 0 || m.address32 {
-			return m.refuse("lm cannot replace its operand (FS, GS or a 32-bit address)")
+			return m.refusal("lm cannot execute this instruction on a copy of its memory " +
+				"operand if the operand uses FS, GS or a 32-bit address")
 		}
-		code := m.moved()
+		code := m.withRelativeOperand()
 		if len(code) > 15 {
-			return m.refuse("with a replaced operand it would have %d bytes, more than the 15 of "+
-				"an instruction", len(code))
+			return m.refusal("with the address of a copy of its memory operand the instruction "+
+				"would have %d bytes, but can have at most 15", len(code))
 		}
 		var data [64]byte
 		operand := data[:m.memoryWidth()]
-		err := m.within(m.address, len(operand))
+		err := m.checkFault(m.address, len(operand))
 		if err == nil {
 			err = m.Prepare(code)
 		}
 		switch {
 		case err != nil || !loads:
 		case m.mask != 0:
-			err = m.runs(operand, m.vectors.K[m.mask], m.memory.Load)
-		case m.form.bySign:
-			err = m.runs(operand, m.signs(), m.memory.Load)
+			err = m.maskedAccesses(operand, m.vectors.K[m.mask], m.memory.Load)
+		case m.form.maskedBySigns:
+			err = m.maskedAccesses(operand, m.signMask(), m.memory.Load)
 		default:
 			err = m.memory.Load(m.address, operand)
 		}
@@ -53,10 +56,12 @@ func onCopy(loads, stores bool) func(*machine) error {
 	}
 }
 
-// moved is the instruction with an operand by the address of its own end.
-func (m *machine) moved() []byte {
+// withRelativeOperand returns the code of the instruction with its memory operand replaced by one
+// that is relative to the instruction pointer, at the address of the copy.
+func (m *machine) withRelativeOperand() []byte {
 	rest := m.code[m.operandEnd:m.length]
-	code := append([]byte(nil), m.code[:m.operandAt]...)
-	return append(append(code, m.code[m.operandAt]&0x38|5, byte(DataAt-m.operandAt-5-len(rest)), 0,
+	code := append([]byte(nil), m.code[:m.operandStart]...)
+	return append(append(code, m.code[m.operandStart]&0x38|5,
+		byte(DataOffset-m.operandStart-5-len(rest)), 0,
 		0, 0), rest...)
 }

@@ -2,7 +2,7 @@ package x86
 
 import "encoding/binary"
 
-// encoding is how an instruction says which registers it means.
+// encoding is the way in which an instruction encodes its operands.
 type encoding uint8
 
 const (
@@ -11,7 +11,7 @@ const (
 	evex
 )
 
-// instruction is one taken apart.
+// instruction is a decoded instruction.
 type instruction struct {
 	code   []byte
 	length int
@@ -21,69 +21,70 @@ type instruction struct {
 	table    uint8 // 0: one byte, 1: 0F, 2: 0F 38, 3: 0F 3A
 	opcode   uint8
 
-	operand16, address32  bool  // prefixes 66 and 67
-	repeat, repeatNot     bool  // prefixes F3 and F2
-	lock                  bool  // prefix F0
-	segment               uint8 // prefix 64, 65 or 0
-	rex                   bool  // a REX prefix is there
-	wide                  bool  // W
-	mandatory             uint8 // which of none, 66, F3, F2 selects a vector instruction
-	vector                uint8 // its length: 0 128, 1 256, 2 512 bits
-	second                uint8 // register in vvvv
-	mask                  uint8 // mask register, 0: none
-	zeroing, broadcast    bool
-	highR, highX, highB   uint8 // added to reg, index and base
-	mode, reg, rm         uint8 // of ModRM; reg with what is added to it
-	operandAt, operandEnd int   // in code: of ModRM and what follows for the address
-	base, index           int   // registers, -1: none
-	scale                 uint8 // as a shift
-	displacement          uint64
-	displacement8         bool // it has one byte, which EVEX scales
-	ipRelative, hasMemory bool
-	immediate             uint64 // with its sign
+	operand16, address32 bool  // prefixes 66 and 67
+	repeat, repeatNot    bool  // prefixes F3 and F2
+	lock                 bool  // prefix F0
+	segment              uint8 // prefix 64, 65 or 0
+	rex                  bool  // the instruction has a REX prefix
+	bitW                 bool  // bit W of REX, VEX or EVEX
+	mandatory            uint8 // prefix that selects the instruction: 0 none, 1 66, 2 F3, 3 F2
+	vectorLength         uint8 // vector length: 0 128, 1 256, 2 512 bits
+	vvvv                 uint8 // register in the field vvvv
+	mask                 uint8 // mask register, 0: none
+	zeroing, broadcast   bool
+	highR, highX, highB  uint8 // high bits of the registers reg, index and base
+	mode, reg, rm        uint8 // fields of ModRM; reg includes highR
+	// offsets in code of ModRM, and of the end of the bytes for the address
+	operandStart, operandEnd int
+	base, index              int   // numbers of the registers; -1: no register
+	scale                    uint8 // shift of the index register
+	displacement             uint64
+	isDisplacement8          bool // the displacement has one byte, which EVEX scales
+	ipRelative, hasMemory    bool
+	immediate                uint64 // sign-extended
 }
 
-// reader takes bytes of an instruction.
+// reader reads the bytes of an instruction.
 type reader struct {
-	code  []byte
-	at    int
-	short bool
+	code      []byte
+	position  int
+	truncated bool
 }
 
-func (r *reader) byte() uint8 {
-	if r.at >= len(r.code) || r.at >= 15 {
-		r.short = true
+func (r *reader) readByte() uint8 {
+	if r.position >= len(r.code) || r.position >= 15 {
+		r.truncated = true
 		return 0
 	}
-	r.at++
-	return r.code[r.at-1]
+	r.position++
+	return r.code[r.position-1]
 }
 
-// signed takes a number of 1, 2, 4 or 8 bytes.
-func (r *reader) signed(bytes int) uint64 {
+// readSigned reads a signed number of 1, 2, 4 or 8 bytes.
+func (r *reader) readSigned(bytes int) uint64 {
 	var b [8]byte
 	for i := range bytes {
-		b[i] = r.byte()
+		b[i] = r.readByte()
 	}
 	return extend(binary.LittleEndian.Uint64(b[:]), bytes)
 }
 
-// extend copies the sign bit of a number of some bytes upwards.
+// extend sign-extends a number of 1 to 8 bytes to 64 bits.
 func extend(v uint64, bytes int) uint64 {
 	shift := 64 - 8*bytes
 	return uint64(int64(v) << shift >> shift)
 }
 
-// decode takes an instruction apart. The error is a *Refusal.
+// decode decodes an instruction. The error is a *Refusal.
 func decode(code []byte) (instruction, error) {
 	i := instruction{code: code, encoding: legacy, base: -1, index: -1}
 	r := &reader{code: code}
-	reason := i.opcodeAndPrefixes(r)
+	reason := i.readOpcodeAndPrefixes(r)
 	if reason == "" {
-		reason = i.operands(r)
+		reason = i.readOperands(r)
 	}
-	i.length = r.at
-	if r.short {
+	i.length = r.position
+	if r.truncated {
 		reason = "the instruction is truncated"
 	}
 	if reason != "" {
@@ -92,29 +93,30 @@ func decode(code []byte) (instruction, error) {
 	return i, nil
 }
 
-// opcodeAndPrefixes gives a reason to refuse the instruction, or none.
-func (i *instruction) opcodeAndPrefixes(r *reader) string {
-	b := i.prefixes(r)
+// readOpcodeAndPrefixes decodes the prefixes and the opcode. It returns a reason to reject the
+// instruction, or "".
+func (i *instruction) readOpcodeAndPrefixes(r *reader) string {
+	b := i.readPrefixes(r)
 	if b&0xf0 == 0x40 {
-		i.rex, i.wide = true, b&8 != 0
+		i.rex, i.bitW = true, b&8 != 0
 		i.highR, i.highX, i.highB = b&4<<1, b&2<<2, b&1<<3
-		b = r.byte()
+		b = r.readByte()
 	}
 	if b == 0xc4 || b == 0xc5 || b == 0x62 {
 		if i.rex || i.lock || i.operand16 || i.repeat || i.repeatNot {
 			return "a prefix that the encoding forbids"
 		}
 		if b == 0x62 {
-			return i.evexPrefix(r)
+			return i.readEVEXPrefix(r)
 		}
-		return i.vexPrefix(r, b == 0xc4)
+		return i.readVEXPrefix(r, b == 0xc4)
 	}
 	if b == 0x0f {
 		i.table = 1
-		b = r.byte()
+		b = r.readByte()
 		if b == 0x38 || b == 0x3a {
 			i.table = 2 + (b-0x38)/2
-			b = r.byte()
+			b = r.readByte()
 		}
 	}
 	i.opcode = b
@@ -129,10 +131,10 @@ func (i *instruction) opcodeAndPrefixes(r *reader) string {
 	return ""
 }
 
-// prefixes takes the legacy ones, and gives the byte after them.
-func (i *instruction) prefixes(r *reader) uint8 {
+// readPrefixes reads the legacy prefixes, and returns the byte after them.
+func (i *instruction) readPrefixes(r *reader) uint8 {
 	for {
-		switch b := r.byte(); b {
+		switch b := r.readByte(); b {
 		case 0x66:
 			i.operand16 = true
 		case 0x67:
@@ -152,82 +154,83 @@ func (i *instruction) prefixes(r *reader) uint8 {
 	}
 }
 
-// vexPrefix reads what follows C4 or C5: SDM 2.3.5.
-func (i *instruction) vexPrefix(r *reader, three bool) string {
+// readVEXPrefix reads the bytes after C4 or C5: SDM 2.3.5.
+func (i *instruction) readVEXPrefix(r *reader, three bool) string {
 	i.encoding, i.table = vex, 1
-	b := r.byte()
+	b := r.readByte()
 	i.highR = ^b >> 4 & 8
 	if three {
 		i.highX, i.highB = ^b>>3&8, ^b>>2&8
 		i.table = b & 31
-		b = r.byte()
-		i.wide = b&0x80 != 0
+		b = r.readByte()
+		i.bitW = b&0x80 != 0
 	}
 	if i.table < 1 || i.table > 3 {
-		return "no such opcode map"
+		return "the opcode map does not exist"
 	}
-	i.second, i.vector, i.mandatory = ^b>>3&15, b>>2&1, pp(b)
-	i.opcode = r.byte()
+	i.vvvv, i.vectorLength, i.mandatory = ^b>>3&15, b>>2&1, mandatoryPrefix(b)
+	i.opcode = r.readByte()
 	return ""
 }
 
-// evexPrefix reads what follows 62: SDM 2.7.1. Maps beyond 3 hold instructions
-// on half-precision numbers.
-func (i *instruction) evexPrefix(r *reader) string {
+// readEVEXPrefix reads the bytes after 62: SDM 2.7.1. Opcode maps beyond 3 contain instructions for
+// half-precision numbers, and are not supported.
+func (i *instruction) readEVEXPrefix(r *reader) string {
 	i.encoding = evex
-	p0, p1, p2 := r.byte(), r.byte(), r.byte()
+	p0, p1, p2 := r.readByte(), r.readByte(), r.readByte()
 	i.table = p0 & 7
 	if p0&8 != 0 || p1&4 == 0 || i.table < 1 || i.table > 3 {
-		return "no such opcode map"
+		return "the opcode map does not exist"
 	}
 	i.highR, i.highX, i.highB = ^p0>>4&8|^p0&16, ^p0>>3&8, ^p0>>2&8
-	i.wide, i.mandatory = p1&0x80 != 0, pp(p1)
-	i.second = ^p1>>3&15 | ^p2<<1&16
-	i.zeroing, i.vector, i.broadcast, i.mask = p2&0x80 != 0, p2>>5&3, p2&16 != 0, p2&7
-	i.opcode = r.byte()
-	if i.vector == 3 {
+	i.bitW, i.mandatory = p1&0x80 != 0, mandatoryPrefix(p1)
+	i.vvvv = ^p1>>3&15 | ^p2<<1&16
+	i.zeroing, i.vectorLength, i.broadcast, i.mask = p2&0x80 != 0, p2>>5&3, p2&16 != 0, p2&7
+	i.opcode = r.readByte()
+	if i.vectorLength == 3 {
 		return "the vector length does not exist"
 	}
 	return ""
 }
 
-// pp is the mandatory prefix in the low bits of VEX and EVEX, as none, 66, F3, F2.
-func pp(b uint8) uint8 { return b & 3 }
+// mandatoryPrefix returns the mandatory prefix in the low bits of VEX and EVEX: 0 none, 1 66, 2 F3,
+// 3 F2.
+func mandatoryPrefix(b uint8) uint8 { return b & 3 }
 
-// operands takes ModRM, displacement and immediate, as the form says.
-func (i *instruction) operands(r *reader) string {
+// readOperands reads ModRM, the displacement and the immediate, as the form specifies.
+func (i *instruction) readOperands(r *reader) string {
 	if i.form = lookup(i); i.form == nil {
-		return "not known to the recorder"
+		return "unknown instruction"
 	}
 	switch i.form.shape {
 	case noModRM:
 	case offset:
 		i.hasMemory = true
 		if i.address32 {
-			i.displacement = r.signed(4) // of which the address takes 32 bits
+			i.displacement = r.readSigned(4) // an address of 32 bits uses only 4 bytes
 		} else {
-			i.displacement = r.signed(8)
+			i.displacement = r.readSigned(8)
 		}
 	default:
-		i.modRM(r)
+		i.readModRM(r)
 		if !i.hasMemory {
-			return "no memory operand"
+			return "the instruction has no memory operand"
 		}
 	}
 	if reason := i.form.check(i); reason != "" {
 		return reason
 	}
-	i.operandEnd = r.at
-	i.immediate = r.signed(i.form.immediate(i))
-	if i.encoding == evex && i.displacement8 {
+	i.operandEnd = r.position
+	i.immediate = r.readSigned(i.form.immediateBytes(i))
+	if i.encoding == evex && i.isDisplacement8 {
 		i.displacement *= uint64(i.memoryWidth())
 	}
 	return ""
 }
 
-func (i *instruction) modRM(r *reader) {
-	i.operandAt = r.at
-	b := r.byte()
+func (i *instruction) readModRM(r *reader) {
+	i.operandStart = r.position
+	b := r.readByte()
 	i.mode, i.reg, i.rm = b>>6, b>>3&7|i.highR, b&7
 	if i.mode == 3 {
 		return
@@ -235,19 +238,19 @@ func (i *instruction) modRM(r *reader) {
 	i.hasMemory = true
 	i.base = int(i.rm | i.highB)
 	if i.rm == 4 {
-		i.sib(r.byte())
+		i.readSIB(r.readByte())
 	} else if i.rm == 5 && i.mode == 0 {
 		i.base, i.ipRelative = -1, true
 	}
 	switch {
 	case i.mode == 1:
-		i.displacement, i.displacement8 = r.signed(1), true
+		i.displacement, i.isDisplacement8 = r.readSigned(1), true
 	case i.mode == 2 || i.base < 0:
-		i.displacement = r.signed(4)
+		i.displacement = r.readSigned(4)
 	}
 }
 
-func (i *instruction) sib(b uint8) {
+func (i *instruction) readSIB(b uint8) {
 	i.scale = b >> 6
 	if i.index = int(b>>3&7 | i.highX); i.index == 4 {
 		i.index = -1
@@ -257,10 +260,10 @@ func (i *instruction) sib(b uint8) {
 	}
 }
 
-// operandSize is that of integer instructions that have no size of their own.
+// operandSize returns the operand size in bytes of integer instructions without a fixed size.
 func (i *instruction) operandSize() int {
 	switch {
-	case i.wide:
+	case i.bitW:
 		return 8
 	case i.operand16:
 		return 2
@@ -268,7 +271,8 @@ func (i *instruction) operandSize() int {
 	return 4
 }
 
-// integerSize is 1 for even opcodes, as in most of tables 0 and 1.
+// integerSize returns 1 for even opcodes, as for most instructions of tables 0 and 1, else
+// operandSize.
 func (i *instruction) integerSize() int {
 	if i.opcode&1 == 0 {
 		return 1
@@ -276,5 +280,5 @@ func (i *instruction) integerSize() int {
 	return i.operandSize()
 }
 
-// vectorSize is the vector's length in bytes.
-func (i *instruction) vectorSize() int { return 16 << i.vector }
+// vectorSize returns the vector length in bytes.
+func (i *instruction) vectorSize() int { return 16 << i.vectorLength }

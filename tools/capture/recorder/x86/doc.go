@@ -1,41 +1,42 @@
-// Package x86 carries out one instruction of amd64 that reaches memory, with
-// the memory given by its caller: the recorder of programs (tools/capture/recorder)
-// makes each access to a device itself.
+// Package x86 executes one instruction of amd64 that accesses memory. The caller provides the
+// memory: the recorder (tools/capture/recorder) makes each access to a device itself.
 //
-// It knows the moves, arithmetic and string instructions that compilers and
-// libraries of C use on a mapping, has the program's thread compute what is more
-// than that with a copy of the operand, and refuses by name what it does not know:
-// it never guesses. A Follower executes what follows such an instruction.
-// Sources: Intel SDM volume 2,
-// chapters 2 (formats), 3 to 5 (instructions) and appendix A (opcode maps);
-// "table" in comments means those of appendix A.
+// The package supports the moves, arithmetic and string instructions that compilers and C libraries
+// use on a mapping. For instructions that compute more than that, the program's thread executes the
+// instruction on a copy of the operand. It rejects unknown instructions with an error that names
+// them: it never guesses. A Follower executes the instructions after such an instruction. Sources:
+// Intel SDM volume 2, chapters 2 (formats), 3 to 5 (instructions) and appendix A (opcode maps). In
+// comments, "table" means one of appendix A.
 package x86
 
 import "fmt"
 
-// State is what a program's thread has in its registers.
+// State has the registers of a thread.
 type State struct {
 	Reg            [16]uint64 // RAX RCX RDX RBX RSP RBP RSI RDI R8 to R15
 	IP, Flags      uint64
 	FSBase, GSBase uint64
 
-	// Vectors gives the vector registers, when an instruction needs them.
-	// VectorsChanged tells that it changed them.
+	// Vectors returns the vector registers. It is called only for instructions that need them.
+	// VectorsChanged is set if the instruction changes them.
 	Vectors        func() (*Vectors, error)
 	VectorsChanged bool
 
-	// Alone tells that nobody but the program reaches a place in memory, whose
-	// accesses come one after the other: only there an instruction is locked.
-	Alone func(address uint64) bool
+	// Serialized reports whether only the recorder accesses an address for all threads of the
+	// program, one access after the other. Only there locked instructions are executed. nil:
+	// nowhere.
+	Serialized func(address uint64) bool
 
-	// Prepare puts code where the thread can carry it out, Run has it do so with data
-	// DataAt behind the start. Ran tells that: but for IP, registers are the thread's.
+	// Prepare copies an instruction to where the thread can execute it. Run makes the thread
+	// execute it with data, which is DataOffset bytes after the instruction. Ran is set if Run was
+	// called. In this case the current registers are those of the thread, except for IP.
 	Prepare, Run func([]byte) error
 	Ran          bool
 }
 
-// DataAt is where data of State.Run lies, aligned for every instruction.
-const DataAt = 64
+// DataOffset is the offset of the data of State.Run from the instruction. It is aligned for every
+// instruction.
+const DataOffset = 64
 
 // Vectors are the vector and mask registers.
 type Vectors struct {
@@ -43,16 +44,16 @@ type Vectors struct {
 	K [8]uint64
 }
 
-// Memory is what the program sees. Each call is one access of len(data) bytes:
-// 1, 2, 4, 8, 16, 32 or 64.
+// Memory is the memory of the program. Each call is one access of len(data) bytes: 1, 2, 4, 8, 16,
+// 32 or 64.
 type Memory interface {
 	Load(address uint64, data []byte) error
 	Store(address uint64, data []byte) error
 }
 
-// Runs is what Memory may have besides: neighbours that one instruction accesses one after
-// the other, width bytes each, from the lowest address on. It returns how many bytes have been
-// accessed before the error.
+// Runs is an optional interface of a Memory. Its methods make several accesses of one instruction:
+// to consecutive addresses, in ascending order, width bytes each. They return the number of bytes
+// that were accessed before an error.
 type Runs interface {
 	LoadRun(address uint64, data []byte, width int) (done int, err error)
 	StoreRun(address uint64, data []byte, width int) (done int, err error)
@@ -61,28 +62,29 @@ type Runs interface {
 	IsDevice(address uint64) bool
 }
 
-// Refusal is why an instruction is not carried out. Nothing has happened.
+// Refusal is the error of an instruction that is not executed. Registers and memory have not
+// changed.
 type Refusal struct {
-	Code   []byte // of the instruction; what follows it may be there too
+	Code   []byte // bytes of the instruction, possibly with bytes that follow it
 	Reason string
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("% x: %s", r.Code, r.Reason) }
 
-// Step carries out the instruction in code, which made a page fault at an
-// address, and changes the state. code holds 15 bytes, or as many as there are
-// before memory ends. The error is a *Refusal, or that of the memory, the vectors,
-// Prepare or Run; then an instruction that repeats has got as far as its registers
-// say, and another one has changed none here: where Ran is set, the thread may have.
+// Step executes the instruction in code, which has made a page fault at an address, and changes the
+// state. code has 15 bytes, or fewer if the memory ends. The error is a *Refusal, or an error of
+// the memory, of Vectors, Prepare or Run. After an error, the registers of a repeated instruction
+// show how far it has got, and other instructions have changed no register of the state. If Ran is
+// set, the thread may have changed its registers.
 func Step(code []byte, fault uint64, s *State, memory Memory) error {
 	i, err := decode(code)
 	if err != nil {
 		return err
 	}
 	m := &machine{State: s, instruction: &i, memory: memory, fault: fault}
-	m.address = m.effective()
-	if (i.lock || i.form.locks) && (s.Alone == nil || !s.Alone(m.address)) {
-		return m.refuse("a locked instruction, which lm cannot execute for the program here")
+	m.address = m.effectiveAddress()
+	if (i.lock || i.form.implicitLock) && (s.Serialized == nil || !s.Serialized(m.address)) {
+		return m.refusal("lm cannot execute a locked instruction for the program")
 	}
 	if i.form.vectors != 0 {
 		if m.vectors, err = s.Vectors(); err != nil {
@@ -98,50 +100,49 @@ func Step(code []byte, fault uint64, s *State, memory Memory) error {
 	return nil
 }
 
-// machine is one instruction at work.
+// machine is the execution of one instruction.
 type machine struct {
 	*State
 	*instruction
-	memory  Memory
-	vectors *Vectors // of a vector instruction
-	address uint64   // of the memory operand
-	fault   uint64   // address of the page fault
-	seen    bool     // that the fault lies in the operand
-	next    uint64   // address of the instruction to follow, which branches change
+	memory       Memory
+	vectors      *Vectors // vector registers, if the instruction uses them
+	address      uint64   // address of the memory operand
+	fault        uint64   // address of the page fault
+	faultChecked bool     // it was checked that the operand contains the address of the fault
+	next         uint64   // address of the next instruction, which branches change
 }
 
-func (m *machine) refuse(format string, a ...any) error {
+func (m *machine) refusal(format string, a ...any) error {
 	return &Refusal{m.code[:min(m.length, len(m.code))], fmt.Sprintf(format, a...)}
 }
 
-// within refuses an operand that the fault does not lie in: then the
-// instruction was not understood.
-func (m *machine) within(address uint64, size int) error {
-	if m.seen || m.fault-address < uint64(size) {
-		m.seen = true
+// checkFault rejects the instruction if the operand does not contain the address of the fault: the
+// instruction was decoded wrongly.
+func (m *machine) checkFault(address uint64, size int) error {
+	if m.faultChecked || m.fault-address < uint64(size) {
+		m.faultChecked = true
 		return nil
 	}
-	return m.refuse("the recorder does not understand it: its operand is %d bytes at %#x, but "+
-		"the fault was at %#x", size, address,
-		m.fault)
+	return m.refusal("the recorder cannot decode this instruction: "+
+		"its operand would be %d bytes at %#x, but the fault was at %#x", size, address, m.fault)
 }
 
 func (m *machine) load(data []byte) error {
-	if err := m.within(m.address, len(data)); err != nil {
+	if err := m.checkFault(m.address, len(data)); err != nil {
 		return err
 	}
 	return m.memory.Load(m.address, data)
 }
 
 func (m *machine) store(data []byte) error {
-	if err := m.within(m.address, len(data)); err != nil {
+	if err := m.checkFault(m.address, len(data)); err != nil {
 		return err
 	}
 	return m.memory.Store(m.address, data)
 }
 
-// effective is the address of the memory operand.
-func (m *machine) effective() uint64 {
+// effectiveAddress returns the address of the memory operand.
+func (m *machine) effectiveAddress() uint64 {
 	a := m.displacement
 	if m.base >= 0 {
 		a += m.Reg[m.base]

@@ -6,36 +6,36 @@ import (
 	"sync/atomic"
 )
 
-// A thread that has made an access to a device often makes the next one a few instructions
-// later: in a loop that copies, or in a driver's next line. A stop for each of them costs more
-// than anything else. So the instructions in between are executed here too, as long as each is
-// one that is known and that needs nothing of the thread.
+// A thread that has made an access to a device often makes the next one a few instructions later:
+// in a loop that copies, or in the next line of a driver. Stopping the thread for each access takes
+// more time than anything else. Therefore the instructions in between are executed here too, if
+// they are supported and do not have to be executed by the thread.
 
-// Follower executes the instructions that follow one which Step has executed. It keeps what it
-// has decoded, for one program.
+// Follower executes the instructions after an instruction that Step has executed. It keeps the
+// decoded instructions of one program.
 type Follower struct {
-	known   map[uint64]*followed // by address
+	decoded map[uint64]*followed // by address
 	machine machine
 }
 
-// followed is an instruction that can be followed.
+// followed is an instruction that a Follower can execute.
 type followed struct {
 	instruction
 	run     func(*machine) error
-	vectors bool // it has vector registers
+	vectors bool // the instruction uses vector registers
 }
 
-// followedMost bounds how many instructions are kept.
-const followedMost = 1 << 16
+// followedMax limits the number of decoded instructions that are kept.
+const followedMax = 1 << 16
 
 const (
-	trap           = 1 << 8  // a flag: the thread is single-stepped
-	alignmentCheck = 1 << 18 // a flag
+	trap           = 1 << 8  // flag TF: the thread is single-stepped
+	alignmentCheck = 1 << 18 // flag AC
 )
 
-// Code is what a Follower needs of a program.
+// Code provides a Follower with the code and memory of a program.
 type Code interface {
-	// Memory makes each access, or returns an error: then the thread executes the
+	// Load and Store make each access, or return an error. After an error the thread executes the
 	// instruction itself, so the access must not have been made.
 	Memory
 
@@ -46,8 +46,8 @@ type Code interface {
 	More() bool
 }
 
-// Follow executes instructions until one cannot be followed, or there shall be no more. The
-// state is that before the next instruction.
+// Follow executes instructions until one cannot be followed, or code.More returns false. Afterwards
+// s is the state before the next instruction.
 func (f *Follower) Follow(s *State, code Code) {
 	run := s.Run
 	s.Run = nil // nothing is executed by the thread
@@ -60,13 +60,13 @@ func (f *Follower) Follow(s *State, code Code) {
 	}
 }
 
-// execute executes one instruction. After an error the state is as it was.
+// execute executes one instruction. After an error the state has not changed.
 func (f *Follower) execute(i *followed, s *State, memory Memory) (err error) {
 	m := &f.machine
-	*m = machine{State: s, instruction: &i.instruction, memory: memory, seen: true,
+	*m = machine{State: s, instruction: &i.instruction, memory: memory, faultChecked: true,
 		next: s.IP + uint64(i.length)}
 	if i.hasMemory {
-		m.address = m.effective()
+		m.address = m.effectiveAddress()
 	}
 	if i.vectors {
 		if m.vectors, err = s.Vectors(); err != nil {
@@ -82,41 +82,42 @@ func (f *Follower) execute(i *followed, s *State, memory Memory) (err error) {
 	return nil
 }
 
-// decode decodes the instruction at an address, nil: it cannot be followed.
+// decode decodes the instruction at an address. It returns nil if the instruction cannot be
+// followed.
 func (f *Follower) decode(address uint64, code []byte) *followed {
 	if len(code) == 0 {
 		return nil
 	}
-	i := f.known[address]
+	i := f.decoded[address]
 	if i != nil && len(code) >= len(i.code) && bytes.Equal(code[:len(i.code)], i.code) {
 		if i.run == nil {
 			return nil
 		}
 		return i
 	}
-	if len(f.known) >= followedMost || f.known == nil {
-		f.known = map[uint64]*followed{}
+	if len(f.decoded) >= followedMax || f.decoded == nil {
+		f.decoded = map[uint64]*followed{}
 	}
 	i = decodeFollowed(code)
-	f.known[address] = i
+	f.decoded[address] = i
 	if i.run == nil {
 		return nil
 	}
 	return i
 }
 
-// decodeFollowed decodes an instruction. It has no run if it cannot be followed.
+// decodeFollowed decodes an instruction. If it cannot be followed, run is nil.
 func decodeFollowed(code []byte) *followed {
 	i := &followed{instruction: instruction{code: code, encoding: legacy, base: -1, index: -1}}
 	r := &reader{code: code}
-	if i.opcodeAndPrefixes(r) == "" && !i.lock && !i.address32 {
-		i.run = i.ofRegisters(r)
-		i.length = r.at
+	if i.readOpcodeAndPrefixes(r) == "" && !i.lock && !i.address32 {
+		i.run = i.decodeWithoutMemory(r)
+		i.length = r.position
 	}
 	switch {
 	case i.run == nil:
-		i.ofMemory(code)
-	case r.short, i.segment != 0:
+		i.decodeWithMemory(code)
+	case r.truncated, i.segment != 0:
 		i.run = nil
 	}
 	i.code = bytes.Clone(code[:max(min(i.length, len(code)), 1)])
@@ -126,19 +127,19 @@ func decodeFollowed(code []byte) *followed {
 	return i
 }
 
-// ofMemory decodes an instruction that Step executes without the thread. String instructions,
-// and those that access memory twice, are not among them: if the second access cannot be made,
-// the thread would make the first one again.
-func (i *followed) ofMemory(code []byte) {
+// decodeWithMemory decodes an instruction that Step executes without the thread. It excludes string
+// instructions and others that access memory twice: if the second access failed, the thread would
+// make the first one again.
+func (i *followed) decodeWithMemory(code []byte) {
 	known, err := decode(code)
-	if err != nil || known.form.shape == noModRM || known.lock || known.form.locks ||
+	if err != nil || known.form.shape == noModRM || known.lock || known.form.implicitLock ||
 		known.address32 {
 		return
 	}
 	const push = 6
 	twice := known.table == 0 &&
 		(known.opcode == 0x8f || known.opcode == 0xff && known.reg&7 == push) ||
-		known.mask != 0 || known.form.bySign
+		known.mask != 0 || known.form.maskedBySigns
 	flushes := known.table == 1 && known.opcode == 0xae
 	isLoad := known.table == 0 && known.opcode&^1 == 0x8a
 	if twice || flushes || known.segment != 0 && !(known.segment == 0x64 && isLoad) {
@@ -148,16 +149,16 @@ func (i *followed) ofMemory(code []byte) {
 	i.run, i.vectors = known.form.run, known.form.vectors != 0
 }
 
-// ofRegisters decodes the rest of an instruction that has no operand in memory but the stack,
-// or that Step does not execute. It returns nil if it is none of these.
-func (i *followed) ofRegisters(r *reader) func(*machine) error {
-	i.operandAt = r.at
-	if i.encoding == vex && i.table == 1 && i.opcode == 0x77 && i.vector == 0 &&
-		i.mandatory == 0 && i.second == 0 {
+// decodeWithoutMemory decodes the rest of an instruction that accesses no memory except the stack,
+// or that Step does not support. It returns nil for other instructions.
+func (i *followed) decodeWithoutMemory(r *reader) func(*machine) error {
+	i.operandStart = r.position
+	if i.encoding == vex && i.table == 1 && i.opcode == 0x77 && i.vectorLength == 0 &&
+		i.mandatory == 0 && i.vvvv == 0 {
 		i.vectors = true
 		return (*machine).zeroUpper
 	}
-	if run := i.vectorRegisters(r); run != nil {
+	if run := i.decodeVectorRegisters(r); run != nil {
 		i.vectors = true
 		return run
 	}
@@ -165,77 +166,77 @@ func (i *followed) ofRegisters(r *reader) func(*machine) error {
 	case i.encoding != legacy:
 		return nil
 	case i.table == 1:
-		return i.twoBytes(r)
+		return i.decodeTwoBytes(r)
 	case i.table == 0 && i.isBranch(r):
-		return i.branch(r)
+		return i.decodeBranch(r)
 	case i.table == 0 && !i.repeat && !i.repeatNot:
-		return i.oneByte(r)
+		return i.decodeOneByte(r)
 	}
 	return nil
 }
 
-// vectorRegisters decodes XOR and moves of whole vectors between registers.
-func (i *instruction) vectorRegisters(r *reader) func(*machine) error {
+// decodeVectorRegisters decodes XOR and moves of complete vectors between registers.
+func (i *instruction) decodeVectorRegisters(r *reader) func(*machine) error {
 	isXor := i.opcode == 0x57 && i.mandatory < 2 || i.opcode == 0xef && i.mandatory == 1
 	isMove := (i.opcode&0xfe == 0x10 || i.opcode&0xfe == 0x28) && i.mandatory < 2 ||
 		(i.opcode == 0x6f || i.opcode == 0x7f) && (i.mandatory == 1 || i.mandatory == 2)
-	noModRM := r.at >= len(r.code) || r.code[r.at] < 0xc0 // or an operand in memory
+	noModRM := r.position >= len(r.code) || r.code[r.position] < 0xc0 // or an operand in memory
 	switch {
 	case i.table != 1 || i.encoding == evex || noModRM:
 	case isXor:
-		return i.registers(r, (*machine).xorVectors)
-	case isMove && i.second == 0:
-		return i.registers(r, (*machine).moveVector)
+		return i.decodeRegisters(r, (*machine).xorVectors)
+	case isMove && i.vvvv == 0:
+		return i.decodeRegisters(r, (*machine).moveVector)
 	}
 	return nil
 }
 
-// isBranch reports whether an instruction of one byte is a near jump, call or return, which the
-// prefixes F2 and F3 do not change.
+// isBranch reports whether an instruction of table 0 is a near jump, call or return. The prefixes
+// F2 and F3 have no effect on them.
 func (i *instruction) isBranch(r *reader) bool {
 	switch op := i.opcode; {
 	case op&0xf0 == 0x70, op == 0xc2, op == 0xc3, op == 0xe8, op == 0xe9, op == 0xeb:
 		return !i.operand16
-	case op == 0xff && r.at < len(r.code):
-		group := r.code[r.at] >> 3 & 7
+	case op == 0xff && r.position < len(r.code):
+		group := r.code[r.position] >> 3 & 7
 		return (group == 2 || group == 4) && !i.operand16
 	}
 	return false
 }
 
-func (i *instruction) branch(r *reader) func(*machine) error {
+func (i *instruction) decodeBranch(r *reader) func(*machine) error {
 	switch op := i.opcode; op {
 	case 0xc2:
-		i.immediate = uint64(uint16(r.signed(2)))
+		i.immediate = uint64(uint16(r.readSigned(2)))
 		return (*machine).ret
 	case 0xc3:
 		return (*machine).ret
 	case 0xe8, 0xe9:
-		i.immediate = r.signed(4)
+		i.immediate = r.readSigned(4)
 		if op == 0xe8 {
 			return (*machine).callRelative
 		}
 		return (*machine).jumpRelative
 	case 0xeb:
-		i.immediate = r.signed(1)
+		i.immediate = r.readSigned(1)
 		return (*machine).jumpRelative
 	case 0xff:
-		i.modRM(r)
+		i.readModRM(r)
 		return (*machine).jumpIndirect
 	default:
-		i.immediate = r.signed(1)
+		i.immediate = r.readSigned(1)
 		return (*machine).jumpConditional
 	}
 }
 
-// oneByte decodes integer instructions of table 0.
-func (i *instruction) oneByte(r *reader) func(*machine) error {
+// decodeOneByte decodes integer instructions of table 0.
+func (i *instruction) decodeOneByte(r *reader) func(*machine) error {
 	op := i.opcode
 	switch {
 	case op < 0x40 && op&7 < 4:
-		return i.registers(r, (*machine).arithmeticRegisters)
+		return i.decodeRegisters(r, (*machine).arithmeticRegisters)
 	case op < 0x40 && op&7 < 6:
-		i.immediate = r.signed(min(i.integerSize(), 4))
+		i.immediate = r.readSigned(min(i.integerSize(), 4))
 		return (*machine).arithmeticAccumulator
 	case op >= 0x50 && op < 0x60 && !i.operand16:
 		if op < 0x58 {
@@ -243,77 +244,77 @@ func (i *instruction) oneByte(r *reader) func(*machine) error {
 		}
 		return (*machine).popRegister
 	case op == 0x63 && !i.operand16:
-		return i.registers(r, (*machine).moveSignedRegister)
+		return i.decodeRegisters(r, (*machine).moveSignedRegister)
 	case op == 0x68 && !i.operand16, op == 0x6a && !i.operand16:
-		i.immediate = r.signed(map[uint8]int{0x68: 4, 0x6a: 1}[op])
+		i.immediate = r.readSigned(map[uint8]int{0x68: 4, 0x6a: 1}[op])
 		return (*machine).pushImmediate
 	case op == 0x69 || op == 0x6b:
-		run := i.registers(r, (*machine).multiplyImmediate)
-		i.immediate = r.signed(map[uint8]int{0x69: min(i.operandSize(), 4), 0x6b: 1}[op])
+		run := i.decodeRegisters(r, (*machine).multiplyImmediate)
+		i.immediate = r.readSigned(map[uint8]int{0x69: min(i.operandSize(), 4), 0x6b: 1}[op])
 		return run
 	case op == 0x80 || op == 0x81 || op == 0x83:
-		run := i.registers(r, (*machine).arithmeticRegisterImmediate)
+		run := i.decodeRegisters(r, (*machine).arithmeticRegisterImmediate)
 		n := 1
 		if op == 0x81 {
 			n = min(i.operandSize(), 4)
 		}
-		i.immediate = r.signed(n)
+		i.immediate = r.readSigned(n)
 		return run
 	case op == 0x84 || op == 0x85:
-		return i.registers(r, (*machine).testRegisters)
+		return i.decodeRegisters(r, (*machine).testRegisters)
 	case op >= 0x88 && op <= 0x8b:
-		return i.registers(r, (*machine).moveRegisters)
+		return i.decodeRegisters(r, (*machine).moveRegisters)
 	}
-	return i.oneByteFrom8d(r)
+	return i.decodeOneByteFrom8D(r)
 }
 
-func (i *instruction) oneByteFrom8d(r *reader) func(*machine) error {
+func (i *instruction) decodeOneByteFrom8D(r *reader) func(*machine) error {
 	op := i.opcode
 	switch {
 	case op == 0x8d:
-		if i.modRM(r); i.hasMemory {
+		if i.readModRM(r); i.hasMemory {
 			return (*machine).loadAddress
 		}
 	case op == 0x90 && !i.rex:
-		return (*machine).nothing
+		return (*machine).noOperation
 	case op == 0x98:
 		return (*machine).extendAccumulator
 	case op == 0x99:
 		return (*machine).extendToData
 	case op == 0xa8 || op == 0xa9:
-		i.immediate = r.signed(min(i.integerSize(), 4))
+		i.immediate = r.readSigned(min(i.integerSize(), 4))
 		return (*machine).testAccumulator
 	case op >= 0xb0 && op < 0xc0:
 		n := 1
 		if op >= 0xb8 {
 			n = i.operandSize()
 		}
-		i.immediate = r.signed(n)
+		i.immediate = r.readSigned(n)
 		return (*machine).moveRegisterImmediate
 	case op == 0xc0 || op == 0xc1:
-		run := i.registers(r, (*machine).shift)
-		i.immediate = r.signed(1)
+		run := i.decodeRegisters(r, (*machine).shift)
+		i.immediate = r.readSigned(1)
 		return run
 	case op >= 0xd0 && op < 0xd4:
-		return i.registers(r, (*machine).shift)
+		return i.decodeRegisters(r, (*machine).shift)
 	case op == 0xc6 || op == 0xc7:
-		run := i.registers(r, (*machine).moveRegisterImmediate)
-		i.immediate = r.signed(min(i.integerSize(), 4))
+		run := i.decodeRegisters(r, (*machine).moveRegisterImmediate)
+		i.immediate = r.readSigned(min(i.integerSize(), 4))
 		if i.reg&7 == 0 {
 			return run
 		}
 	case op == 0xc9 && !i.operand16:
 		return (*machine).leave
 	case op == 0xf6 || op == 0xf7:
-		run := i.registers(r, (*machine).group3)
+		run := i.decodeRegisters(r, (*machine).group3)
 		if i.reg&7 < 2 {
-			i.immediate = r.signed(min(i.integerSize(), 4))
+			i.immediate = r.readSigned(min(i.integerSize(), 4))
 		} else if i.reg&7 > 3 {
 			return nil
 		}
 		return run
 	case op == 0xfe || op == 0xff:
-		run := i.registers(r, (*machine).stepRegister)
+		run := i.decodeRegisters(r, (*machine).incrementRegister)
 		if i.reg&7 < 2 {
 			return run
 		}
@@ -321,9 +322,9 @@ func (i *instruction) oneByteFrom8d(r *reader) func(*machine) error {
 	return nil
 }
 
-// registers decodes ModRM. It returns run if both operands are registers, else nil.
-func (i *instruction) registers(r *reader, run func(*machine) error) func(*machine) error {
-	if i.modRM(r); i.hasMemory {
+// decodeRegisters decodes ModRM. It returns run if both operands are registers, else nil.
+func (i *instruction) decodeRegisters(r *reader, run func(*machine) error) func(*machine) error {
+	if i.readModRM(r); i.hasMemory {
 		return nil
 	}
 	isShift := i.opcode == 0xc0 || i.opcode == 0xc1 || i.opcode&0xfc == 0xd0
@@ -333,64 +334,65 @@ func (i *instruction) registers(r *reader, run func(*machine) error) func(*machi
 	return run
 }
 
-// twoBytes decodes integer instructions of table 1.
-func (i *instruction) twoBytes(r *reader) func(*machine) error {
+// decodeTwoBytes decodes integer instructions of table 1.
+func (i *instruction) decodeTwoBytes(r *reader) func(*machine) error {
 	op := i.opcode
-	if op == 0x1e && i.repeat && r.at < len(r.code) && r.code[r.at]&0xfe == 0xfa {
-		r.byte()
-		return (*machine).nothing // ENDBR64, ENDBR32
+	if op == 0x1e && i.repeat && r.position < len(r.code) && r.code[r.position]&0xfe == 0xfa {
+		r.readByte()
+		return (*machine).noOperation // ENDBR64, ENDBR32
 	}
 	if i.repeat || i.repeatNot {
 		return nil
 	}
 	switch {
 	case op == 0x0d || op == 0x18 || op == 0x1f: // prefetches, NOP
-		i.modRM(r)
+		i.readModRM(r)
 		if !i.hasMemory && op != 0x1f {
 			return nil
 		}
 		i.hasMemory = false
-		return (*machine).nothing
+		return (*machine).noOperation
 	case op&0xf0 == 0x40:
-		i.modRM(r)
+		i.readModRM(r)
 		return (*machine).moveConditional
 	case op&0xf0 == 0x80 && !i.operand16:
-		i.immediate = r.signed(4)
+		i.immediate = r.readSigned(4)
 		return (*machine).jumpConditional
 	case op&0xf0 == 0x90:
-		return i.registers(r, (*machine).setConditional)
+		return i.decodeRegisters(r, (*machine).setConditional)
 	case op == 0xae && i.mandatory == 0:
-		run := i.registers(r, (*machine).fence)
+		run := i.decodeRegisters(r, (*machine).fence)
 		if i.reg&7 >= 5 && i.rm == 0 {
 			return run
 		}
 	case op == 0xaf:
-		return i.registers(r, (*machine).multiply)
+		return i.decodeRegisters(r, (*machine).multiply)
 	case op == 0xb6 || op == 0xb7:
-		return i.registers(r, (*machine).moveZeroRegister)
+		return i.decodeRegisters(r, (*machine).moveZeroRegister)
 	case op == 0xbe || op == 0xbf:
-		return i.registers(r, (*machine).moveSignedRegister)
+		return i.decodeRegisters(r, (*machine).moveSignedRegister)
 	case op >= 0xc8 && op < 0xd0 && !i.operand16:
 		return (*machine).swapBytes
 	}
 	return nil
 }
 
-// other is the register that ModRM has in place of memory.
-func (m *machine) other() uint8 { return m.rm | m.highB }
+// rmRegister returns the register in the field rm of ModRM.
+func (m *machine) rmRegister() uint8 { return m.rm | m.highB }
 
-// coded is the register in the opcode.
-func (m *machine) coded() uint8 { return m.opcode&7 | m.highB }
+// opcodeRegister returns the register in the opcode.
+func (m *machine) opcodeRegister() uint8 { return m.opcode&7 | m.highB }
 
-func (m *machine) nothing() error { return nil }
+func (m *machine) noOperation() error { return nil }
 
-// fenced is what a fence changes.
-var fenced atomic.Int64
+// fenceVariable is the variable that fence modifies.
+var fenceVariable atomic.Int64
 
-// fence orders accesses of this process, which makes those of the program. A locked
-// instruction does so, also for write combining memory.
+// fence executes a fence. It orders the accesses of the recorder's process, which makes the
+// accesses of the program. It uses a locked instruction, which also orders accesses to
+// write-combining memory.
 func (m *machine) fence() error {
-	fenced.Add(0)
+	fenceVariable.Add(0)
 	return nil
 }
 
@@ -401,20 +403,21 @@ func (m *machine) zeroUpper() error {
 	return nil
 }
 
-// setVector sets the bottom of a vector register, and may clear what is above.
+// setVector sets the low bytes of a vector register. If clearsRest is true, it clears the others.
 func (m *machine) setVector(register int, data []byte, clears bool) {
 	z := m.vectors.Z[register]
 	if n := copy(z[:], data); clears {
 		clear(z[n:])
 	}
-	if z != m.vectors.Z[register] { // what has not changed is not written to the thread
+	if z != m.vectors.Z[register] { // an unchanged register is not written to the thread
 		m.vectors.Z[register] = z
 		m.VectorsChanged = true
 	}
 }
 
-// vectorLength is how much of a register an instruction changes, but for what it clears.
-func (m *machine) vectorLength() int {
+// legacyOrVectorSize returns the number of bytes of a register that an instruction sets, without
+// those that it clears.
+func (m *machine) legacyOrVectorSize() int {
 	if m.encoding == legacy {
 		return 16
 	}
@@ -424,57 +427,57 @@ func (m *machine) vectorLength() int {
 func (m *machine) xorVectors() error {
 	first := int(m.reg)
 	if m.encoding != legacy {
-		first = int(m.second)
+		first = int(m.vvvv)
 	}
 	data := m.vectors.Z[first]
-	for n, b := range m.vectors.Z[m.other()] {
+	for n, b := range m.vectors.Z[m.rmRegister()] {
 		data[n] ^= b
 	}
-	m.setVector(int(m.reg), data[:m.vectorLength()], m.encoding != legacy)
+	m.setVector(int(m.reg), data[:m.legacyOrVectorSize()], m.encoding != legacy)
 	return nil
 }
 
-// moveVector has the register to which it moves in ModRM's reg, or with an odd opcode in rm.
+// moveVector copies a vector register. The destination is ModRM's reg, or rm if the opcode is odd.
 func (m *machine) moveVector() error {
-	to, from := int(m.reg), int(m.other())
+	to, from := int(m.reg), int(m.rmRegister())
 	if m.opcode&1 == 1 && m.opcode != 0x6f {
 		to, from = from, to
 	}
 	data := m.vectors.Z[from]
-	m.setVector(to, data[:m.vectorLength()], m.encoding != legacy)
+	m.setVector(to, data[:m.legacyOrVectorSize()], m.encoding != legacy)
 	return nil
 }
 
 func (m *machine) arithmeticRegisters() error {
 	size, op := m.integerSize(), operation(m.opcode>>3)
-	to, from := m.other(), m.reg
+	to, from := m.rmRegister(), m.reg
 	if m.opcode&2 != 0 {
 		to, from = from, to
 	}
-	m.combine(op, to, m.register(from, size), size)
+	m.computeRegister(op, to, m.register(from, size), size)
 	return nil
 }
 
-// combine computes with a register and puts the result there.
-func (m *machine) combine(op operation, register uint8, v uint64, size int) {
+// computeRegister computes with a register, and sets the register to the result.
+func (m *machine) computeRegister(op operation, register uint8, v uint64, size int) {
 	if z := m.compute(op, m.register(register, size), v, size); op != opCmp {
 		m.setRegister(register, size, z)
 	}
 }
 
 func (m *machine) arithmeticAccumulator() error {
-	m.combine(operation(m.opcode>>3), rax, m.instruction.immediate, m.integerSize())
+	m.computeRegister(operation(m.opcode>>3), rax, m.instruction.immediate, m.integerSize())
 	return nil
 }
 
 func (m *machine) arithmeticRegisterImmediate() error {
-	m.combine(operation(m.reg&7), m.other(), m.instruction.immediate, m.integerSize())
+	m.computeRegister(operation(m.reg&7), m.rmRegister(), m.instruction.immediate, m.integerSize())
 	return nil
 }
 
 func (m *machine) testRegisters() error {
 	size := m.integerSize()
-	m.compute(opAnd, m.register(m.other(), size), m.register(m.reg, size), size)
+	m.compute(opAnd, m.register(m.rmRegister(), size), m.register(m.reg, size), size)
 	return nil
 }
 
@@ -487,26 +490,26 @@ func (m *machine) testAccumulator() error {
 func (m *machine) moveRegisters() error {
 	size := m.integerSize()
 	if m.opcode&2 != 0 {
-		m.setRegister(m.reg, size, m.register(m.other(), size))
+		m.setRegister(m.reg, size, m.register(m.rmRegister(), size))
 	} else {
-		m.setRegister(m.other(), size, m.register(m.reg, size))
+		m.setRegister(m.rmRegister(), size, m.register(m.reg, size))
 	}
 	return nil
 }
 
 func (m *machine) moveRegisterImmediate() error {
-	size, register := 1, m.coded()
+	size, register := 1, m.opcodeRegister()
 	if m.opcode >= 0xb8 {
 		size = m.operandSize()
 	}
 	if m.opcode >= 0xc0 {
-		size, register = m.integerSize(), m.other()
+		size, register = m.integerSize(), m.rmRegister()
 	}
 	m.setRegister(register, size, m.instruction.immediate)
 	return nil
 }
 
-// sourceSize is that of the operand of MOVZX, MOVSX and MOVSXD.
+// sourceSize returns the size in bytes of the source operand of MOVZX, MOVSX and MOVSXD.
 func (m *machine) sourceSize() int {
 	switch {
 	case m.table == 0:
@@ -518,12 +521,12 @@ func (m *machine) sourceSize() int {
 }
 
 func (m *machine) moveZeroRegister() error {
-	return m.moveZero(m.register(m.other(), m.sourceSize()), 0)
+	return m.moveZero(m.register(m.rmRegister(), m.sourceSize()), 0)
 }
 
 func (m *machine) moveSignedRegister() error {
 	size := m.sourceSize()
-	return m.moveSigned(m.register(m.other(), size), size)
+	return m.moveSigned(m.register(m.rmRegister(), size), size)
 }
 
 func (m *machine) loadAddress() error {
@@ -545,41 +548,41 @@ func (m *machine) extendToData() error {
 }
 
 func (m *machine) swapBytes() error {
-	v := bits.ReverseBytes64(m.Reg[m.coded()])
+	v := bits.ReverseBytes64(m.Reg[m.opcodeRegister()])
 	if size := m.operandSize(); size == 4 {
 		v >>= 32
 	}
-	m.setRegister(m.coded(), m.operandSize(), v)
+	m.setRegister(m.opcodeRegister(), m.operandSize(), v)
 	return nil
 }
 
-// stepRegister is INC and DEC of a register.
-func (m *machine) stepRegister() error {
+// incrementRegister executes INC and DEC of a register.
+func (m *machine) incrementRegister() error {
 	size, in, op := m.integerSize(), m.Flags&carry, opAdd
 	if m.reg&7 == 1 {
 		op = opSub
 	}
-	m.combine(op, m.other(), 1, size)
+	m.computeRegister(op, m.rmRegister(), 1, size)
 	m.Flags = m.Flags&^carry | in
 	return nil
 }
 
-// group3 is TEST, NOT and NEG.
+// group3 executes TEST, NOT and NEG of a register.
 func (m *machine) group3() error {
 	size := m.integerSize()
-	v := m.register(m.other(), size)
+	v := m.register(m.rmRegister(), size)
 	switch m.reg & 7 {
 	case 0, 1:
 		m.compute(opAnd, v, m.instruction.immediate, size)
 	case 2:
-		m.setRegister(m.other(), size, ^v)
+		m.setRegister(m.rmRegister(), size, ^v)
 	case 3:
-		m.setRegister(m.other(), size, m.compute(opSub, 0, v, size))
+		m.setRegister(m.rmRegister(), size, m.compute(opSub, 0, v, size))
 	}
 	return nil
 }
 
-// shift is SHL, SHR and SAR, by a number, one, or CL.
+// shift executes SHL, SHR and SAR of a register by an immediate, by one, or by CL.
 func (m *machine) shift() error {
 	size, count := m.integerSize(), uint64(1)
 	switch m.opcode {
@@ -591,9 +594,9 @@ func (m *machine) shift() error {
 	if count &= 31; size == 8 {
 		count = m.shiftCount()
 	}
-	v := m.register(m.other(), size)
+	v := m.register(m.rmRegister(), size)
 	if count == 0 {
-		m.setRegister(m.other(), size, v) // which clears the upper half
+		m.setRegister(m.rmRegister(), size, v) // clears the upper half
 		return nil
 	}
 	var z, out, signs uint64
@@ -612,12 +615,12 @@ func (m *machine) shift() error {
 		z, out = uint64(wide>>count)&ones(size), uint64(wide>>(count-1))&1
 	}
 	m.Flags = m.Flags&^(carry|overflow|adjust) | out*carry | signs*overflow
-	m.result(z, size)
-	m.setRegister(m.other(), size, z)
+	m.setResultFlags(z, size)
+	m.setRegister(m.rmRegister(), size, z)
 	return nil
 }
 
-// shiftCount is by how much an operand of 64 bits is shifted.
+// shiftCount returns the shift count for an operand of 64 bits.
 func (m *machine) shiftCount() uint64 {
 	switch m.opcode {
 	case 0xc1:
@@ -629,15 +632,16 @@ func (m *machine) shiftCount() uint64 {
 }
 
 func (m *machine) multiply() error {
-	return m.product(m.register(m.reg, m.operandSize()))
+	return m.multiplyBy(m.register(m.reg, m.operandSize()))
 }
 
-func (m *machine) multiplyImmediate() error { return m.product(m.instruction.immediate) }
+func (m *machine) multiplyImmediate() error { return m.multiplyBy(m.instruction.immediate) }
 
-// product is IMUL of a register by a number, into another.
-func (m *machine) product(by uint64) error {
+// multiplyBy executes IMUL: it multiplies the register in rm by a number, and sets the register in
+// reg.
+func (m *machine) multiplyBy(by uint64) error {
 	size := m.operandSize()
-	x, y := int64(extend(m.register(m.other(), size), size)), int64(extend(by, size))
+	x, y := int64(extend(m.register(m.rmRegister(), size), size)), int64(extend(by, size))
 	high, low := bits.Mul64(uint64(x), uint64(y))
 	if x < 0 {
 		high -= uint64(y)
@@ -668,7 +672,7 @@ func (m *machine) moveConditional() (err error) {
 	if m.hasMemory {
 		v, err = m.loadNumber(size)
 	} else {
-		v = m.register(m.other(), size)
+		v = m.register(m.rmRegister(), size)
 	}
 	if err != nil {
 		return err
@@ -676,7 +680,7 @@ func (m *machine) moveConditional() (err error) {
 	if !m.condition() {
 		v = m.register(m.reg, size)
 	}
-	m.setRegister(m.reg, size, v) // which clears the upper half in both cases
+	m.setRegister(m.reg, size, v) // clears the upper half in both cases
 	return nil
 }
 
@@ -685,7 +689,7 @@ func (m *machine) setConditional() error {
 	if m.condition() {
 		v = 1
 	}
-	m.setRegister(m.other(), 1, v)
+	m.setRegister(m.rmRegister(), 1, v)
 	return nil
 }
 
@@ -705,7 +709,7 @@ func (m *machine) callRelative() error {
 	return m.callTo(m.next + m.instruction.immediate)
 }
 
-// callTo pushes the address of the next instruction and continues at another.
+// callTo pushes the address of the next instruction, and continues at another address.
 func (m *machine) callTo(address uint64) error {
 	if err := m.push(m.next); err != nil {
 		return err
@@ -714,9 +718,9 @@ func (m *machine) callTo(address uint64) error {
 	return nil
 }
 
-// jumpIndirect is the call and the jump by a register or memory.
+// jumpIndirect executes calls and jumps to the address in a register or in memory.
 func (m *machine) jumpIndirect() (err error) {
-	to := m.Reg[m.other()&15]
+	to := m.Reg[m.rmRegister()&15]
 	if m.hasMemory {
 		if to, err = m.loadNumber(8); err != nil {
 			return err
@@ -744,7 +748,7 @@ const (
 	rbp = 5
 )
 
-// push stores a number to the stack.
+// push pushes a number on the stack.
 func (m *machine) push(v uint64) error {
 	before := m.address
 	m.address = m.Reg[rsp] - 8
@@ -756,20 +760,20 @@ func (m *machine) push(v uint64) error {
 	return err
 }
 
-// top loads the number on top of the stack.
+// top returns the number on top of the stack.
 func (m *machine) top() (uint64, error) {
 	m.address = m.Reg[rsp]
 	return m.loadNumber(8)
 }
 
-func (m *machine) pushRegister() error  { return m.push(m.Reg[m.coded()]) }
+func (m *machine) pushRegister() error  { return m.push(m.Reg[m.opcodeRegister()]) }
 func (m *machine) pushImmediate() error { return m.push(m.instruction.immediate) }
 
 func (m *machine) popRegister() error {
 	v, err := m.top()
 	if err == nil {
 		m.Reg[rsp] += 8
-		m.Reg[m.coded()] = v
+		m.Reg[m.opcodeRegister()] = v
 	}
 	return err
 }

@@ -2,9 +2,9 @@ package x86
 
 import "encoding/binary"
 
-// pushSize is that of instructions that are 64 bits wide without being told.
+// pushSize returns the operand size in bytes of instructions for which 64 bits are the default.
 func pushSize(i *instruction) int {
-	if i.operand16 && !i.wide {
+	if i.operand16 && !i.bitW {
 		return 2
 	}
 	return 8
@@ -17,22 +17,22 @@ func farSize(i *instruction) int {
 	return i.operandSize()
 }
 
-// high tells whether a byte register is AH, CH, DH or BH.
-func (m *machine) high(register uint8, size int) bool {
+// isHighByte reports whether a register operand is AH, CH, DH or BH.
+func (m *machine) isHighByte(register uint8, size int) bool {
 	return size == 1 && !m.rex && register >= 4 && register < 8
 }
 
 func (m *machine) register(register uint8, size int) uint64 {
-	if m.high(register, size) {
+	if m.isHighByte(register, size) {
 		return m.Reg[register-4] >> 8 & 0xff
 	}
 	return m.Reg[register] & ones(size)
 }
 
-// setRegister clears the upper half where it writes four bytes.
+// setRegister sets a register. Like the processor, it clears the upper half if it sets 4 bytes.
 func (m *machine) setRegister(register uint8, size int, v uint64) {
 	switch {
-	case m.high(register, size):
+	case m.isHighByte(register, size):
 		m.Reg[register-4] = m.Reg[register-4]&^0xff00 | v&0xff<<8
 	case size >= 4:
 		m.Reg[register] = v & ones(size)
@@ -41,7 +41,7 @@ func (m *machine) setRegister(register uint8, size int, v uint64) {
 	}
 }
 
-// ones is all the bits of a width in bytes.
+// ones returns a number in which all bits of the low `size` bytes are set.
 func ones(size int) uint64 { return ^uint64(0) >> (64 - 8*size) }
 
 func (m *machine) loadNumber(size int) (uint64, error) {
@@ -50,9 +50,8 @@ func (m *machine) loadNumber(size int) (uint64, error) {
 	return binary.LittleEndian.Uint64(b[:]), err
 }
 
-// loaded has an instruction carried out on its memory operand, which has size
-// bytes, once that is loaded.
-func loaded(run func(m *machine, v uint64, size int) error) func(*machine) error {
+// withLoaded returns a function that loads the memory operand and executes run with it.
+func withLoaded(run func(m *machine, v uint64, size int) error) func(*machine) error {
 	return func(m *machine) error {
 		size := m.memoryWidth()
 		v, err := m.loadNumber(size)
@@ -93,14 +92,14 @@ func (m *machine) moveSigned(v uint64, size int) error {
 	return nil
 }
 
-// bit is group 8: BT, BTS, BTR, BTC with the number of a bit in the operand.
-func (m *machine) bit() error { return onCopy(true, m.reg&7 > 4)(m) }
+// bitTest executes group 8: BT, BTS, BTR and BTC with the number of a bit in the immediate.
+func (m *machine) bitTest() error { return onCopy(true, m.reg&7 > 4)(m) }
 
-// flush is an instruction on a cache line: no access.
-func (m *machine) flush() error { return m.within(m.address&^63, 64) }
+// flushLine executes an instruction on a cache line, which makes no access.
+func (m *machine) flushLine() error { return m.checkFault(m.address&^63, 64) }
 
-// step is INC and DEC, which leave the carry.
-func (m *machine) step() error {
+// increment executes INC and DEC of memory, which do not change the carry flag.
+func (m *machine) increment() error {
 	size := m.memoryWidth()
 	v, err := m.loadNumber(size)
 	if err != nil {
@@ -115,10 +114,10 @@ func (m *machine) step() error {
 	return m.storeNumber(size, z)
 }
 
-// stepOrPush is group 5.
-func (m *machine) stepOrPush() error {
+// group5 executes INC, DEC and PUSH of memory.
+func (m *machine) group5() error {
 	if m.reg&7 != 6 {
-		return m.step()
+		return m.increment()
 	}
 	var b [8]byte
 	data := b[:pushSize(m.instruction)]
@@ -132,14 +131,15 @@ func (m *machine) stepOrPush() error {
 	return nil
 }
 
-// pop computes its address with the stack pointer that it leaves.
+// pop executes POP to memory. If the address uses the stack pointer, its value after the POP
+// counts.
 func (m *machine) pop() error {
 	var b [8]byte
 	data := b[:pushSize(m.instruction)]
 	if m.base == 4 {
 		m.address += uint64(len(data))
 	}
-	if err := m.within(m.address, len(data)); err != nil {
+	if err := m.checkFault(m.address, len(data)); err != nil {
 		return err
 	}
 	if err := m.memory.Load(m.Reg[4], data); err != nil {

@@ -309,7 +309,7 @@ func FuzzStep(f *testing.F) {
 		i, err := decode(code)
 		if err == nil { // a fault that fits more often than chance has it
 			m := machine{State: &s, instruction: &i}
-			fault = m.effective()
+			fault = m.effectiveAddress()
 			if i.form.shape == noModRM {
 				fault = s.Reg[rdi]
 			}

@@ -2,9 +2,9 @@ package x86
 
 import "encoding/binary"
 
-// The string instructions move elements between RSI, RDI and the accumulator,
-// once or RCX times. Registers follow each element, so that one that fails can
-// be taken up where it stood.
+// The string instructions move elements between memory at RSI, memory at RDI and the accumulator,
+// once or RCX times. The registers are updated after each element, so that an instruction whose
+// access fails can continue there.
 
 const (
 	rax = 0
@@ -13,12 +13,13 @@ const (
 	rdi = 7
 )
 
-// repeated executes the elements of an instruction. one executes the next; more executes
-// further ones at once, as many as it can, and returns how many: if one of them fails, it is
-// the next of one, which returns its error.
+// repeated executes the elements of an instruction. The function one executes the next element. The
+// function more executes as many further elements as it can at once, and returns their number. If
+// an element fails in more, one executes it next and returns the error.
 func (m *machine) repeated(one func(size int) error, more func(size int) uint64) error {
 	if m.address32 || m.segment != 0 {
-		return m.refuse("a string instruction with a segment override or 32-bit addresses")
+		return m.refusal("lm cannot execute a string instruction " +
+			"with a segment override or 32-bit addresses")
 	}
 	size := m.integerSize()
 	if !m.repeat && !m.repeatNot {
@@ -34,7 +35,7 @@ func (m *machine) repeated(one func(size int) error, more func(size int) uint64)
 	return nil
 }
 
-// advance moves the registers behind so many elements.
+// advance moves the address registers past some elements.
 func (m *machine) advance(loads, stores bool, size int, count uint64) {
 	bytes := count * uint64(size)
 	if m.Flags&down != 0 {
@@ -48,8 +49,8 @@ func (m *machine) advance(loads, stores bool, size int, count uint64) {
 	}
 }
 
-// runMemory returns memory that takes several elements at once, nil if they are to be accessed
-// one by one.
+// runMemory returns memory that accepts several elements at once. It returns nil if the elements
+// must be accessed one by one.
 func (m *machine) runMemory() Runs {
 	runs, ok := m.memory.(Runs)
 	if !ok || !m.repeat && !m.repeatNot || m.Flags&down != 0 {
@@ -58,17 +59,17 @@ func (m *machine) runMemory() Runs {
 	return runs
 }
 
-// moveString moves elements from memory or the accumulator to memory or the
-// accumulator. The fault may lie in either operand in memory.
+// moveString returns a function that moves elements between two places in memory, or between memory
+// and the accumulator. The fault may be in either memory operand.
 func moveString(loads, stores bool) func(*machine) error {
 	one := func(m *machine, size int) error {
 		var b [8]byte
 		data, operand := b[:size], rsi
 		if stores {
-			m.seen = m.seen || loads && m.fault-m.Reg[rsi] < uint64(size)
+			m.faultChecked = m.faultChecked || loads && m.fault-m.Reg[rsi] < uint64(size)
 			operand = rdi
 		}
-		err := m.within(m.Reg[operand], size)
+		err := m.checkFault(m.Reg[operand], size)
 		binary.LittleEndian.PutUint64(b[:], m.Reg[rax])
 		if err == nil && loads {
 			err = m.loadElement(m.Reg[rsi], data)
@@ -91,7 +92,7 @@ func moveString(loads, stores bool) func(*machine) error {
 	}
 }
 
-// loadElement loads one element, which may be of a run.
+// loadElement loads one element, which may belong to a run.
 func (m *machine) loadElement(address uint64, data []byte) (err error) {
 	if runs := m.runMemory(); runs != nil {
 		_, err = runs.LoadRun(address, data, len(data))
@@ -100,7 +101,7 @@ func (m *machine) loadElement(address uint64, data []byte) (err error) {
 	return m.memory.Load(address, data)
 }
 
-// storeElement stores one element, which may be of a run.
+// storeElement stores one element, which may belong to a run.
 func (m *machine) storeElement(address uint64, data []byte) (err error) {
 	if runs := m.runMemory(); runs != nil {
 		_, err = runs.StoreRun(address, data, len(data))
@@ -109,14 +110,14 @@ func (m *machine) storeElement(address uint64, data []byte) (err error) {
 	return m.memory.Store(address, data)
 }
 
-// runPage is the size of the pages that a run does not leave. The element before it was in
-// the same ones: so memory that a device's data goes to can be stored to, and no load of the
-// device is in vain.
+// runPage is the size of the pages that a run does not leave. The element before the run was in the
+// same pages. Therefore memory to which data of a device goes is known to be writable, and the
+// device is not loaded from in vain.
 const runPage = 4096
 
-// moveRun moves the elements that follow one up to the end of the page in either operand, and
-// returns how many. It moves none from device to device, where the order of all accesses
-// counts, nor in ordinary memory, where the operands may overlap.
+// moveRun moves the elements that follow, up to the end of the page of either operand, and returns
+// their number. It moves none from device to device, because the order of all accesses matters, and
+// none within ordinary memory, because the operands may overlap.
 func (m *machine) moveRun(loads, stores bool, size int) (count uint64) {
 	runs := m.runMemory()
 	if runs == nil || !stores ||
@@ -145,6 +146,6 @@ func (m *machine) moveRun(loads, stores bool, size int) (count uint64) {
 	return count
 }
 
-// elementsInPage returns the number of elements from an address on that the rest of a page
-// holds. It is 0 at the start of a page: the element before was in another.
+// elementsInPage returns the number of elements from an address up to the end of its page. It
+// returns 0 at the start of a page, because the element before was in another page.
 func elementsInPage(address uint64, size int) uint64 { return -address % runPage / uint64(size) }

@@ -1,29 +1,30 @@
 package x86
 
 const (
-	sse    = legacy | vex | evex // as in SSE, AVX and AVX-512
-	ssevex = legacy | vex
+	sse         = legacy | vex | evex // SSE, AVX and AVX-512
+	legacyOrVEX = legacy | vex
 )
 
-// wideElement is 4 bytes, or 8 with W.
+// wideElement returns 4 bytes, or 8 with W.
 func wideElement(i *instruction) int {
-	if i.wide {
+	if i.bitW {
 		return 8
 	}
 	return 4
 }
 
-// narrowElement is 1 byte, or 2 with W.
+// narrowElement returns 1 byte, or 2 with W.
 func narrowElement(i *instruction) int {
-	if i.wide {
+	if i.bitW {
 		return 2
 	}
 	return 1
 }
 
-// put is the bottom of a vector register. Without SSE's encoding all above it
-// is cleared, with it all above 16 bytes stays.
-func (m *machine) put(data []byte) {
+// setLoaded sets the low bytes of the vector register reg. In the legacy encoding of SSE it clears
+// the rest of the first 16 bytes, and does not change the bytes above. In other encodings it clears
+// all other bytes.
+func (m *machine) setLoaded(data []byte) {
 	z := &m.vectors.Z[m.reg]
 	whole := z[:]
 	if m.encoding == legacy {
@@ -37,39 +38,41 @@ func (m *machine) vectorLoad() error {
 	var b [64]byte
 	data := b[:m.memoryWidth()]
 	if m.mask != 0 {
-		return onCopy(true, false)(m) // merged, or cleared, with what the mask leaves out
+		// the thread merges or clears the elements outside of the mask
+		return onCopy(true, false)(m)
 	}
 	if err := m.load(data); err != nil {
 		return err
 	}
-	m.put(data)
+	m.setLoaded(data)
 	return nil
 }
 
 func (m *machine) vectorStore() error {
 	if m.zeroing {
-		return m.refuse("a store with zeroing (EVEX.z)")
+		return m.refusal("lm cannot execute a store with zeroing (EVEX.z)")
 	}
 	data := m.vectors.Z[m.reg][:m.memoryWidth()]
 	if m.mask != 0 {
-		return m.runs(data, m.vectors.K[m.mask], m.memory.Store)
+		return m.maskedAccesses(data, m.vectors.K[m.mask], m.memory.Store)
 	}
 	return m.store(data)
 }
 
-// storeHigh stores the upper half of 16 bytes.
+// storeHigh stores bytes 8 to 15 of the register.
 func (m *machine) storeHigh() error { return m.store(m.vectors.Z[m.reg][8:16]) }
 
-// A masked move touches the elements whose bit is set. What a processor makes
-// of it on a device is its own affair; here runs of elements become accesses
-// of 8 bytes where the address allows, and of less at their ends.
+// A masked move accesses the elements whose mask bit is set. Processors differ in the accesses that
+// they make to a device. Here runs of elements become accesses of 8 bytes where the address is
+// aligned, and smaller ones at their ends.
 
-// runs makes the accesses of a masked move.
-func (m *machine) runs(data []byte, mask uint64, access func(uint64, []byte) error) error {
-	if err := m.within(m.address, len(data)); err != nil {
+// maskedAccesses makes the accesses of a masked move.
+func (m *machine) maskedAccesses(data []byte, mask uint64,
+	access func(uint64, []byte) error) error {
+	if err := m.checkFault(m.address, len(data)); err != nil {
 		return err
 	}
-	element := m.form.element(m.instruction)
+	element := m.form.elementSize(m.instruction)
 	for at := 0; at < len(data); {
 		end := at
 		for end < len(data) && mask>>(end/element)&1 == 1 {
@@ -93,15 +96,15 @@ func (m *machine) runs(data []byte, mask uint64, access func(uint64, []byte) err
 	return nil
 }
 
-// signs is a mask of the elements whose top bit is set.
-func (m *machine) signs() (mask uint64) {
-	element := m.form.element(m.instruction)
+// signMask returns a mask of the elements of the vector vvvv whose top bit is set.
+func (m *machine) signMask() (mask uint64) {
+	element := m.form.elementSize(m.instruction)
 	for n := range m.memoryWidth() / element {
-		mask |= uint64(m.vectors.Z[m.second][(n+1)*element-1]>>7) << n
+		mask |= uint64(m.vectors.Z[m.vvvv][(n+1)*element-1]>>7) << n
 	}
 	return mask
 }
 
 func (m *machine) signedStore() error {
-	return m.runs(m.vectors.Z[m.reg][:m.memoryWidth()], m.signs(), m.memory.Store)
+	return m.maskedAccesses(m.vectors.Z[m.reg][:m.memoryWidth()], m.signMask(), m.memory.Store)
 }

@@ -1,4 +1,4 @@
-// The structs of an image that the bench reads where they lie, as fbs/image.fbs declares them.
+// The structs of an image that the bench reads in place, as fbs/image.fbs declares them.
 #ifndef FORMAT_H
 #define FORMAT_H
 
@@ -107,11 +107,10 @@ static inline uint64_t align_up(uint64_t n, uint64_t multiple) {
 	return (n + multiple - 1) / multiple * multiple;
 }
 
-// device_size returns the size of the memory that replaces the devices and all that the
-// image reaches: the BARs of each device in turn, then host memory, each window of it
-// at a multiple of 4096, then what Tlb windows show, one place each wherever it
-// points, and a page with 16 bytes of registers for each of those. Configuration
-// space is no memory: 0.
+// device_size returns the size of the memory that replaces the devices: the BARs of each device in
+// turn, then the host windows, each at a multiple of 4096, then one range for each Tlb window,
+// whatever it points to, and a page with 16 bytes of registers for each Tlb window. It returns 0 if
+// the image has a window of configuration space, which memory cannot replace.
 uint64_t device_size(const struct lmplay_image *image);
 
 // lay_out_windows sets the place of each window in that memory, and returns the place of the page

@@ -1,4 +1,4 @@
-// The freestanding player of runtime/c on plain memory, with a port that is as small as can be.
+// The freestanding player of runtime/c on plain memory, with the smallest possible port.
 #include "format.h"
 #include "side.h"
 

@@ -41,7 +41,7 @@ _Noreturn static void fail(int status, const char *reason) {
 	exit(status);
 }
 
-// A file of an image in memory.
+// An image file, mapped into memory.
 struct file {
 	uint8_t *bytes;
 	size_t size;
@@ -62,7 +62,7 @@ static struct file open_file(const char *path) {
 
 static void close_file(struct file f) { munmap(f.bytes, f.size); }
 
-// verify checks an image. Its longest time does not matter here.
+// verify checks an image. It allows sequences of any duration.
 static void verify(struct lmplay_image *image, struct file f) {
 	struct lmplay_error error;
 	struct lmplay_plan plan;
@@ -102,7 +102,7 @@ static uint32_t outputs_crc(const struct lmplay_image *image, const struct repla
 	return crc;
 }
 
-static void run(const struct lmplay_image *image, struct replay *r, uint32_t sequence,
+static void time_runs(const struct lmplay_image *image, struct replay *r, uint32_t sequence,
 	uint64_t count, unsigned way) {
 	struct outcome outcome = {0, 0, 0};
 	int64_t began = monotonic_ns();
@@ -113,7 +113,7 @@ static void run(const struct lmplay_image *image, struct replay *r, uint32_t seq
 		outputs_crc(image, r), outcome.ignored);
 }
 
-static void load_often(const char *path, uint8_t *device, uint64_t count) {
+static void time_loads(const char *path, uint8_t *device, uint64_t count) {
 	int64_t began = monotonic_ns();
 	while (count--) {
 		struct lmplay_image image;
@@ -125,7 +125,7 @@ static void load_often(const char *path, uint8_t *device, uint64_t count) {
 	printf("%lld\n", (long long)(monotonic_ns() - began));
 }
 
-static void hash_often(const char *path, uint64_t count) {
+static void time_hashes(const char *path, uint64_t count) {
 	volatile uint32_t crc;
 	int64_t began = monotonic_ns();
 	while (count--) {
@@ -137,9 +137,9 @@ static void hash_often(const char *path, uint64_t count) {
 	printf("%lld\n", (long long)(monotonic_ns() - began));
 }
 
-static void frames(struct replay *r, uint32_t sequence, uint64_t count, int64_t period) {
+static void time_frames(struct replay *r, uint32_t sequence, uint64_t count, int64_t period) {
 	int64_t *took = calloc(count, sizeof *took);
-	memset(took, 0xff, count * sizeof *took); // every page present
+	memset(took, 0xff, count * sizeof *took); // makes every page present
 	int64_t next = monotonic_ns();
 	for (uint64_t i = 0; i < count; i++) {
 		next += period;
@@ -171,13 +171,13 @@ static void serve(const struct lmplay_image *image, const char *path, uint8_t *d
 	uint32_t sequences = vector_count(image, VECTOR_SEQUENCES);
 	while (fgets(line, sizeof line, stdin)) {
 		if (sscanf(line, "run %llu %llu %llu", &a, &b, &c) == 3 && a < sequences)
-			run(image, r, (uint32_t)a, b, (unsigned)c);
+			time_runs(image, r, (uint32_t)a, b, (unsigned)c);
 		else if (sscanf(line, "load %llu", &a) == 1)
-			load_often(path, device, a);
+			time_loads(path, device, a);
 		else if (sscanf(line, "hash %llu", &a) == 1)
-			hash_often(path, a);
+			time_hashes(path, a);
 		else if (sscanf(line, "frames %llu %llu %llu", &a, &b, &c) == 3 && a < sequences)
-			frames(r, (uint32_t)a, b, (int64_t)c);
+			time_frames(r, (uint32_t)a, b, (int64_t)c);
 		else if (sscanf(line, "pin %llu", &a) == 1)
 			pin((unsigned)a);
 		else

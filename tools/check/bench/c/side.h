@@ -6,11 +6,11 @@
 
 #include "lmplay.h"
 
-// Bus addresses count from here.
+// Bus address of the first byte of device memory.
 #define BUS_BASE 0x10000000
 
-// How the tuned loops run: block writes by memcpy, or by a loop of stores that pass the cache by;
-// commands by a switch, or by threaded code. The player has only one way, 0.
+// How the tuned loops run: block writes by memcpy, or by stores that bypass the cache; commands
+// by a switch, or by threaded code. The player has only one way, 0.
 enum way { MEMCPY = 0, STREAM = 1, SWITCH = 0, THREADED = 2 };
 
 struct outcome {

@@ -1,4 +1,4 @@
-// The fastest replay in C that we know: what the runtime's ratios are measured against. It checks
+// The fastest replay in C that we know, with which the bench compares the runtime. It checks
 // nothing, because the image is verified.
 #include "format.h"
 #include "side.h"
@@ -13,15 +13,15 @@ enum status { DONE = 0, INTERNAL = 70, DEADLINE_PASSED = 75, EXPECT_FAILED = 76,
 
 struct replay {
 	const struct lmplay_image *image;
-	struct image_command *commands; // completed
+	struct image_command *commands; // after complete_commands
 	uint8_t **windows;        // address of each window's first byte
 	uint8_t **memories;       // payload, then each tensor: its data in the payload, or the arena
-	uint8_t *registers;       // that aim windows
+	uint8_t *registers;       // of TLB windows
 	uint8_t *arena;
 	unsigned way;
 	int disabled;
 	uint32_t ignored; // failures of policy Ignore in this run
-	int32_t at;
+	int32_t failed_at; // command
 };
 
 static void wait_us(uint32_t us) {
@@ -109,7 +109,7 @@ LOOPS(uint64_t)
 		break;                                                                                     \
 	}
 
-// A line at a time past the cache. The device side is aligned to 64.
+// Copies whole cache lines with stores that bypass the cache. device is a multiple of 64.
 #if defined __x86_64__
 #include <immintrin.h>
 __attribute__((target("avx"))) static void stream_avx(uint8_t *device,
@@ -259,7 +259,7 @@ static enum status call(struct replay *r, const struct image_command *c) {
 	return execute(r, &sequences_of(r->image)[c->index]);
 }
 
-static enum status switched(struct replay *r, const struct image_command *c) {
+static enum status run_switch(struct replay *r, const struct image_command *c) {
 	for (enum status status = DONE;; c++) {
 		switch (c->opcode) {
 		case WRITE:
@@ -303,13 +303,13 @@ static enum status switched(struct replay *r, const struct image_command *c) {
 			return INTERNAL;
 		}
 		if (status != DONE) {
-			r->at = c - r->commands;
+			r->failed_at = c - r->commands;
 			return status;
 		}
 	}
 }
 
-static enum status threaded(struct replay *r, const struct image_command *c) {
+static enum status run_threaded(struct replay *r, const struct image_command *c) {
 	static const void *const labels[OPCODES] = {[0] = &&unknown,
 		[WRITE] = &&write,
 		[MODIFY] = &&modify,
@@ -377,13 +377,13 @@ end:
 unknown:
 	status = INTERNAL;
 failed:
-	r->at = c - r->commands;
+	r->failed_at = c - r->commands;
 	return status;
 }
 
 static enum status execute(struct replay *r, const struct image_sequence *s) {
-	return r->way & THREADED ? threaded(r, r->commands + s->first)
-							 : switched(r, r->commands + s->first);
+	return r->way & THREADED ? run_threaded(r, r->commands + s->first)
+							 : run_switch(r, r->commands + s->first);
 }
 
 struct outcome replay_run(struct replay *r, uint32_t sequence, unsigned way) {
@@ -393,7 +393,7 @@ struct outcome replay_run(struct replay *r, uint32_t sequence, unsigned way) {
 	r->ignored = 0;
 	r->way = way;
 	enum status status = execute(r, &sequences_of(r->image)[sequence]);
-	struct outcome outcome = {status, status == DONE ? 0 : r->at, r->ignored};
+	struct outcome outcome = {status, status == DONE ? 0 : r->failed_at, r->ignored};
 	r->disabled = status != DONE;
 	if (r->disabled && lmplay_find_sequence(r->image, "safe", 4, &safe) == LMPLAY_OK &&
 		safe != sequence)
@@ -429,8 +429,8 @@ static int encode(const struct lmplay_image *image, struct image_command *c) {
 	return 1;
 }
 
-// complete_commands makes stores of what does not change from run to run: bus addresses and the
-// contents of registers. It reports whether it can.
+// complete_commands computes what is the same in every run: it replaces relocations by stores, and
+// encodes the register contents of Point commands. It returns 0 if it cannot.
 static int complete_commands(struct replay *r, const uint64_t *places) {
 	uint32_t count = vector_count(r->image, VECTOR_COMMANDS);
 	r->commands = malloc(count * sizeof *r->commands);
@@ -470,7 +470,7 @@ struct replay *replay_load(const struct lmplay_image *image, uint8_t *device) {
 			return NULL;
 	}
 	r->memories[0] = payload;
-	for (uint32_t i = 0; i < tensors; i++) { // of an input only its default data are known here
+	for (uint32_t i = 0; i < tensors; i++) { // an input has its default data
 		const struct image_tensor *t = &tensors_of(image)[i];
 		r->memories[1 + i] =
 			t->role == OUTPUT ? r->arena + t->arena_offset : payload + t->data_offset;

@@ -1,5 +1,5 @@
-// Command idle is an empty Go program that can be looked at while it runs: it
-// writes a byte, then waits until its input ends.
+// Command idle is an empty Go program whose status the bench reads while it runs: it writes a byte,
+// then waits until its input ends.
 package main
 
 import "syscall"

@@ -1,5 +1,5 @@
-// Package corpus makes images that nobody should make: each field of an image set to
-// what it may not be, or may be just so.
+// Package corpus makes images for tests of verifiers that no tool should write: each field of an
+// image gets invalid values, and values that are just valid.
 package corpus
 
 import (
@@ -12,24 +12,25 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// Image is one with what the verifier of this process says of it: empty where
-// that accepts it. Then it may have no main, which is for a run to say.
+// Image is a file, and the result of the verifier in this process. Refusal is empty if the verifier
+// accepts the file. NoMain is true if an accepted file has no sequence main, which only a run
+// rejects.
 type Image struct {
 	File    []byte
 	Refusal string
 	NoMain  bool
 }
 
-// Mutations are of images: words and bytes of an envelope set to values at which
-// something ends, with a checksum that is right again; and cuts and damage of the file.
-// They are those that the verifier refuses each in other words, numbers left out.
+// Mutations changes files: it sets words and bytes of the envelope to limits of valid values, with
+// a correct checksum, and it cuts and damages the file. It returns one image for each message of
+// the verifier. Messages that differ only in their numbers count as one.
 func Mutations(files ...[]byte) (list []Image) {
-	told := map[string]bool{}
+	seen := map[string]bool{}
 	for _, file := range files {
-		each(file, func(changed []byte) {
+		visitMutations(file, func(changed []byte) {
 			i := Judged(changed)
-			if words := digits.ReplaceAllString(i.Refusal, "#"); !told[words] {
-				told[words] = true
+			if words := digits.ReplaceAllString(i.Refusal, "#"); !seen[words] {
+				seen[words] = true
 				list = append(list, i)
 			}
 		})
@@ -39,9 +40,9 @@ func Mutations(files ...[]byte) (list []Image) {
 
 var digits = regexp.MustCompile(`0x[0-9a-f]+|[0-9]+`)
 
-// Judged is a file with what the verifier of this process says.
+// Judged returns a file together with the result of the verifier.
 func Judged(file []byte) Image {
-	// where slices begin at a multiple of 8
+	// the verifier requires a start at a multiple of 8
 	aligned := append(make([]byte, 0, len(file)+8), file...)
 	view, err := fbs.Verify(aligned)
 	if err != nil {
@@ -50,11 +51,11 @@ func Judged(file []byte) Image {
 	return Image{File: file, NoMain: view.SequenceByName("main") < 0}
 }
 
-func each(file []byte, visit func(changed []byte)) {
+func visitMutations(file []byte, visit func(changed []byte)) {
 	at := 0
-	change := func(stamp bool, how func([]byte) []byte) {
+	change := func(newChecksum bool, how func([]byte) []byte) {
 		changed := how(bytes.Clone(file))
-		if size := binary.LittleEndian.Uint64(file[32:]); stamp {
+		if size := binary.LittleEndian.Uint64(file[32:]); newChecksum {
 			binary.LittleEndian.PutUint32(changed[12:], fbs.EnvelopeChecksum(changed[:size]))
 		}
 		visit(changed)
@@ -65,14 +66,14 @@ func each(file []byte, visit func(changed []byte)) {
 			change(false, func(b []byte) []byte { b[at] ^= 1; return b })
 			continue
 		}
-		behind := at >= 40 || at < 4
-		for _, value := range edges(binary.LittleEndian.Uint32(file[at:])) {
-			change(behind,
+		newChecksum := at >= 40 || at < 4
+		for _, value := range limitValues(binary.LittleEndian.Uint32(file[at:])) {
+			change(newChecksum,
 				func(b []byte) []byte { binary.LittleEndian.PutUint32(b[at:], value); return b })
 		}
 		for i := range 4 {
 			for _, value := range []byte{0, 1, 2, 3, 4, 9, 0xff} {
-				change(behind, func(b []byte) []byte { b[at+i] = value; return b })
+				change(newChecksum, func(b []byte) []byte { b[at+i] = value; return b })
 			}
 		}
 	}
@@ -83,14 +84,14 @@ func each(file []byte, visit func(changed []byte)) {
 	}
 	change(false, func(b []byte) []byte { return append(b, 0) })
 	change(false, func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
-	change(true, func(b []byte) []byte { // one byte in front of the payload
+	change(true, func(b []byte) []byte { // sets the byte before the payload
 		if envelope%4096 != 0 && envelope < len(b) {
 			b[envelope] = 1
 		}
 		return b
 	})
 	signature := lmb.SignatureBlock(0, make([]byte, 32), make([]byte, 64))
-	for _, at := range []int{-1, 0, 8, 12, 31, 32, 64, fbs.SignatureBytes - 1} {
+	for _, at := range []int{-1, 0, 8, 12, 31, 32, 64, fbs.SignatureSize - 1} {
 		for _, checked := range []bool{false, true} {
 			change(false, func(b []byte) []byte {
 				block := bytes.Clone(signature)
@@ -106,8 +107,8 @@ func each(file []byte, visit func(changed []byte)) {
 	}
 }
 
-// edges are the values beside one, and those at which numbers end.
-func edges(old uint32) []uint32 {
+// limitValues returns values next to an old value, and values at the limits of number ranges.
+func limitValues(old uint32) []uint32 {
 	return []uint32{0, 1, 2, old + 1, old - 1, old + 4, old << 1, old ^ 1<<31, 1<<31 - 1, 1 << 31,
 		1<<32 - 1, 1 << 12, 1<<16 - 1}
 }

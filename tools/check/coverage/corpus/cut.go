@@ -9,8 +9,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// Cut makes the one segment of a file several, of so many pages each, which no writer
-// does. The vector of segments goes behind the rest of the envelope.
+// Cut divides the only segment of a file into several, with the given numbers of pages, which no
+// tool writes. It appends the vector of segments to the envelope.
 func Cut(file []byte, pages []int) []byte {
 	const page = fbs.SegmentAlign
 	envelope := bytes.Clone(file[:binary.LittleEndian.Uint64(file[32:])])
@@ -32,12 +32,12 @@ func Cut(file []byte, pages []int) []byte {
 	}
 	root := gen.GetRootAsImage(envelope, 0)
 	table := root.Table()
-	field := int(table.Pos) + int(table.Offset(4+2*5)) // segments
+	field := int(table.Pos) + int(table.Offset(4+2*5)) // the field of the segments
 	binary.LittleEndian.PutUint32(envelope[field:], uint32(at-field))
 	reservation := root.Reservation(nil)
 	reservation.MutateSegments(uint32(len(pages)))
-	whole := append(envelope, make([]byte, int(start)-len(envelope))...)
-	whole = append(whole, payload...)
-	lmb.Stamp(whole, uint64(len(envelope)))
-	return whole
+	result := append(envelope, make([]byte, int(start)-len(envelope))...)
+	result = append(result, payload...)
+	lmb.Stamp(result, uint64(len(envelope)))
+	return result
 }

@@ -13,15 +13,18 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// opened is a file that is to be changed: its tables as they lie in it.
-type opened struct {
+// signatureReserved is the offset of the reserved bytes in a signature.
+const signatureReserved = 16
+
+// editedFile is a file to be changed. Its tables are in the memory of the file.
+type editedFile struct {
 	file []byte
 	*fbs.View
 	root *gen.Image
 }
 
-// of is the first command with an opcode.
-func (o *opened) of(opcode gen.Opcode) *fbs.Command {
+// firstCommand returns the first command with an opcode.
+func (o *editedFile) firstCommand(opcode gen.Opcode) *fbs.Command {
 	for i := range o.Commands {
 		if o.Commands[i].Opcode == opcode {
 			return &o.Commands[i]
@@ -31,7 +34,7 @@ func (o *opened) of(opcode gen.Opcode) *fbs.Command {
 }
 
 // windowOf returns the first window of a kind.
-func (o *opened) windowOf(kind gen.WindowKind) *fbs.Window {
+func (o *editedFile) windowOf(kind gen.WindowKind) *fbs.Window {
 	for i := range o.Windows {
 		if o.Windows[i].Kind == kind {
 			return &o.Windows[i]
@@ -40,122 +43,135 @@ func (o *opened) windowOf(kind gen.WindowKind) *fbs.Window {
 	panic(fmt.Sprint("no window of kind ", kind))
 }
 
-// fixBus gives the first host window a fixed bus address.
-func (o *opened) fixBus(address uint64) {
+// fixBusAddress gives the first host window a fixed bus address.
+func (o *editedFile) fixBusAddress(address uint64) {
 	w := o.windowOf(gen.WindowKindHost)
 	w.Flags |= fbs.FlagFixedBus
 	w.Offset = address
 }
 
-// forge puts text where the name of the last sequence begins, which is long enough.
-func (o *opened) forge(text string) {
+// expectCounter changes the first expect to one that waits for a counter whose largest value is
+// mask.
+func (o *editedFile) expectCounter(mask uint64) {
+	m := o.firstCommand(gen.OpcodeExpect)
+	m.Mode, m.Mask, m.Value = uint8(gen.ConditionReached), mask, 0
+}
+
+// overwriteName writes text over the start of the name of the last sequence, which is longer.
+func (o *editedFile) overwriteName(text string) {
 	copy(o.NameBytes(o.Sequences[len(o.Sequences)-1].Name), text)
 }
 
-// vtable is where that of the root begins.
-func (o *opened) vtable() uint32 {
+// rootVtable returns the offset of the vtable of the root table.
+func (o *editedFile) rootVtable() uint32 {
 	pos := binary.LittleEndian.Uint32(o.file)
 	return pos - binary.LittleEndian.Uint32(o.file[pos:])
 }
 
-// cut ends the file behind so many bytes, or puts zeros there.
-func (o *opened) cut(size int) {
+// resize cuts the file to a size, or appends zeros up to that size.
+func (o *editedFile) resize(size int) {
 	o.file = append(o.file[:min(size, len(o.file)):min(size, len(o.file))],
 		make([]byte, max(0, size-len(o.file)))...)
 }
 
-// changes make of a file with every kind of command, two segments at least and rules
-// what mutations do not: they go beside a condition that refuses in the same words.
-var changes = []func(*opened){
-	func(o *opened) { binary.LittleEndian.PutUint64(o.file[32:], fbs.PreambleSize) },
-	func(o *opened) { binary.LittleEndian.PutUint16(o.file[o.vtable():], 2) },
-	func(o *opened) { binary.LittleEndian.PutUint16(o.file[o.vtable():], 5) },
-	func(o *opened) { binary.LittleEndian.PutUint16(o.file[o.vtable()+2:], 2) },
-	func(o *opened) { binary.LittleEndian.PutUint16(o.file[o.vtable()+2:], 0xfffc) },
-	func(o *opened) { binary.LittleEndian.PutUint16(o.file[o.vtable()+4:], 2) },
-	func(o *opened) { // a field outside the table
-		binary.LittleEndian.PutUint16(o.file[o.vtable()+4:],
-			binary.LittleEndian.Uint16(o.file[o.vtable()+2:])-2)
+// invalidChanges need a file with every kind of command, at least two segments, and rules. They
+// reach conditions of the verifier that Mutations does not reach, because another condition with
+// the same message comes first.
+var invalidChanges = []func(*editedFile){
+	func(o *editedFile) { binary.LittleEndian.PutUint64(o.file[32:], fbs.PreambleSize) },
+	func(o *editedFile) { binary.LittleEndian.PutUint16(o.file[o.rootVtable():], 2) },
+	func(o *editedFile) { binary.LittleEndian.PutUint16(o.file[o.rootVtable():], 5) },
+	func(o *editedFile) { binary.LittleEndian.PutUint16(o.file[o.rootVtable()+2:], 2) },
+	func(o *editedFile) { binary.LittleEndian.PutUint16(o.file[o.rootVtable()+2:], 0xfffc) },
+	func(o *editedFile) { binary.LittleEndian.PutUint16(o.file[o.rootVtable()+4:], 2) },
+	func(o *editedFile) { // a field outside the table
+		binary.LittleEndian.PutUint16(o.file[o.rootVtable()+4:],
+			binary.LittleEndian.Uint16(o.file[o.rootVtable()+2:])-2)
 	},
-	func(o *opened) { // the table of fields ends behind the envelope
+	func(o *editedFile) { // the vtable ends after the envelope
 		at := uint32(len(o.Envelope) - 4)
 		pos := binary.LittleEndian.Uint32(o.file)
 		copy(o.file[at:], []byte{24, 0, 64, 0})
 		binary.LittleEndian.PutUint32(o.file[pos:], pos-at)
 	},
-	func(o *opened) { o.cut(len(o.Envelope)) },
-	func(o *opened) { o.cut(len(o.file) + 1) },
-	func(o *opened) { o.cut(len(o.file) - 1) },
-	func(o *opened) {
+	func(o *editedFile) { o.resize(len(o.Envelope)) },
+	func(o *editedFile) { o.resize(len(o.file) + 1) },
+	func(o *editedFile) { o.resize(len(o.file) - 1) },
+	func(o *editedFile) {
 		last := &o.Segments[len(o.Segments)-1]
 		o.root.Reservation(nil).MutatePayloadBytes(o.Reservation.PayloadBytes - last.Size + 1<<40)
 		last.Size = 1 << 40
 	},
-	func(o *opened) { o.Segments[0].Size = 1 << 47 },
-	func(o *opened) { o.Segments[0].Size = 0 },
-	func(o *opened) { o.Segments[0].Offset = 1 << 47 },
-	func(o *opened) { o.Segments[1].Crc32c++ },
-	func(o *opened) { o.Sequences[0].Count = 0 },
-	func(o *opened) { o.Sequences[0].Count = 1 << 30 },
-	func(o *opened) { o.Sequences[0].First = 1 },
-	func(o *opened) { o.Rules[0].Bar = 6 },
-	func(o *opened) { o.Rules[0].First = o.Rules[0].Last + 1 },
-	func(o *opened) { o.Rules[0].Widths = 0 },
-	func(o *opened) { o.Rules[0].Widths = 16 },
-	func(o *opened) { o.Rules[0].Memory = 2 },
-	func(o *opened) { o.Rules[0].Device = 7 },
-	func(o *opened) { o.Windows[1].Bar = 1 },
-	func(o *opened) { o.Windows[1].Offset = 4096 },
-	func(o *opened) { o.Windows[1].Flags |= fbs.FlagFixedBus },
-	func(o *opened) { o.windowOf(gen.WindowKindHost).Offset = 4096 },
-	func(o *opened) { o.windowOf(gen.WindowKindHost).Flags |= fbs.FlagFixedBus },
-	func(o *opened) { o.fixBus(1) },
-	func(o *opened) { o.fixBus(math.MaxUint64 &^ 4095) },
-	func(o *opened) { // an address below the end of an earlier window with a fixed address
-		o.fixBus(1 << 40)
+	func(o *editedFile) { o.Segments[0].Size = 1 << 47 },
+	func(o *editedFile) { o.Segments[0].Size = 0 },
+	func(o *editedFile) { o.Segments[0].Offset = 1 << 47 },
+	func(o *editedFile) { o.Segments[1].Crc32c++ },
+	func(o *editedFile) { o.Sequences[0].Count = 0 },
+	func(o *editedFile) { o.Sequences[0].Count = 1 << 30 },
+	func(o *editedFile) { o.Sequences[0].First = 1 },
+	func(o *editedFile) { o.Rules[0].Bar = 6 },
+	func(o *editedFile) { o.Rules[0].First = o.Rules[0].Last + 1 },
+	func(o *editedFile) { o.Rules[0].Widths = 0 },
+	func(o *editedFile) { o.Rules[0].Widths = 16 },
+	func(o *editedFile) { o.Rules[0].Memory = 2 },
+	func(o *editedFile) { o.Rules[0].Device = 7 },
+	func(o *editedFile) { o.Windows[1].Bar = 1 },
+	func(o *editedFile) { o.Windows[1].Offset = 4096 },
+	func(o *editedFile) { o.Windows[1].Flags |= fbs.FlagFixedBus },
+	func(o *editedFile) { o.windowOf(gen.WindowKindHost).Offset = 4096 },
+	func(o *editedFile) { o.windowOf(gen.WindowKindHost).Flags |= fbs.FlagFixedBus },
+	func(o *editedFile) { o.fixBusAddress(1) },
+	func(o *editedFile) { o.fixBusAddress(math.MaxUint64 &^ 4095) },
+	func(o *editedFile) { // an address below the end of an earlier window with a fixed address
+		o.fixBusAddress(1 << 40)
 	},
-	func(o *opened) { o.Tensors[1].Dtype = 13 },
-	func(o *opened) { o.Tensors[1].Dims = 9 },
-	func(o *opened) { o.Tensors[1].Shape()[7] = 1 },
-	func(o *opened) {
+	func(o *editedFile) { o.Tensors[1].Dtype = 13 },
+	func(o *editedFile) { o.Tensors[1].Dims = 9 },
+	func(o *editedFile) { o.Tensors[1].Shape()[7] = 1 },
+	func(o *editedFile) {
 		o.Tensors[1].Dims, *o.Tensors[1].Shape() = 8, [8]uint32{1 << 30, 1 << 30, 1, 1, 1, 1, 1, 1}
 	},
-	func(o *opened) { o.of(gen.OpcodeCopyOut).Index = 0 },
-	func(o *opened) { o.of(gen.OpcodeCopyOut).Index = 999 },
-	func(o *opened) { o.of(gen.OpcodeCopyOut).Index = 1 },
-	func(o *opened) { o.of(gen.OpcodeRelocate).Index = 999 },
-	func(o *opened) { o.of(gen.OpcodeRelocate).Index = 1 },
-	func(o *opened) { o.of(gen.OpcodePoint).Mask |= 2 << 56 },
-	func(o *opened) { o.of(gen.OpcodePoint).Mask |= 9 << 48 },
-	func(o *opened) { o.of(gen.OpcodePoint).Mask |= 2 << 32 },
-	func(o *opened) { o.of(gen.OpcodePoint).Mask &^= 0xff << 40 },
-	func(o *opened) { o.of(gen.OpcodePoint).Mask |= 0xff << 40 },
-	func(o *opened) { o.of(gen.OpcodePoint).Mask |= 1 << 16 },
-	func(o *opened) { o.of(gen.OpcodePoint).Mask |= 1 << 24 },
-	func(o *opened) { o.forge("\n") },
-	func(o *opened) { o.forge("\x7f") },
-	func(o *opened) { o.forge("\u009b") },
-	func(o *opened) { o.forge("\u061c") },
-	func(o *opened) { o.forge("\u200e") },
-	func(o *opened) { o.forge("\u200f") },
-	func(o *opened) { o.forge("\u2028") },
-	func(o *opened) { o.forge("\u202e") },
-	func(o *opened) { o.forge("\u2066") },
-	func(o *opened) { o.forge("\u2069") },
-	func(o *opened) { o.forge("\xff") },
-	func(o *opened) { o.forge("\xed\xa0\x80") },
+	func(o *editedFile) { o.firstCommand(gen.OpcodeCopyOut).Index = 0 },
+	func(o *editedFile) { o.firstCommand(gen.OpcodeCopyOut).Index = 999 },
+	func(o *editedFile) { o.firstCommand(gen.OpcodeCopyOut).Index = 1 },
+	func(o *editedFile) { o.firstCommand(gen.OpcodeRelocate).Index = 999 },
+	func(o *editedFile) { o.firstCommand(gen.OpcodeRelocate).Index = 1 },
+	func(o *editedFile) { o.firstCommand(gen.OpcodePoint).Mask |= 2 << 56 },
+	func(o *editedFile) { o.firstCommand(gen.OpcodePoint).Mask |= 9 << 48 },
+	func(o *editedFile) { o.firstCommand(gen.OpcodePoint).Mask |= 2 << 32 },
+	func(o *editedFile) { o.firstCommand(gen.OpcodePoint).Mask &^= 0xff << 40 },
+	func(o *editedFile) { o.firstCommand(gen.OpcodePoint).Mask |= 0xff << 40 },
+	func(o *editedFile) { o.firstCommand(gen.OpcodePoint).Mask |= 1 << 16 },
+	func(o *editedFile) { o.firstCommand(gen.OpcodePoint).Mask |= 1 << 24 },
+	func(o *editedFile) { o.overwriteName("\n") },
+	func(o *editedFile) { o.overwriteName("\x7f") },
+	func(o *editedFile) { o.overwriteName("\u009b") },
+	func(o *editedFile) { o.overwriteName("\u061c") },
+	func(o *editedFile) { o.overwriteName("\u200e") },
+	func(o *editedFile) { o.overwriteName("\u200f") },
+	func(o *editedFile) { o.overwriteName("\u2028") },
+	func(o *editedFile) { o.overwriteName("\u202e") },
+	func(o *editedFile) { o.overwriteName("\u2066") },
+	func(o *editedFile) { o.overwriteName("\u2069") },
+	func(o *editedFile) { o.overwriteName("\xff") },
+	func(o *editedFile) { o.overwriteName("\xed\xa0\x80") },
+
+	// The condition Reached with masks that are not the largest value of a counter.
+	func(o *editedFile) { o.expectCounter(0) },
+	func(o *editedFile) { o.expectCounter(5) },
 
 	// Values above the largest valid one. Mutations tries smaller values.
-	func(o *opened) { o.of(gen.OpcodeExpect).Mode = 4 },
-	func(o *opened) { o.of(gen.OpcodeDelay).Amount = fbs.DelayMaxUs + 1 },
-	func(o *opened) { o.of(gen.OpcodeWrite).Width = 3 },
-	func(o *opened) { o.Windows[1].Kind = gen.WindowKindConfig + 1 },
-	func(o *opened) { o.Windows[1].Size = fbs.WindowSizeMax << 1 },
-	func(o *opened) { o.windowOf(gen.WindowKindBar).Offset = 1 << 40 },
-	func(o *opened) { o.Segments[0].Size-- },
+	func(o *editedFile) { o.firstCommand(gen.OpcodeExpect).Mode = 4 },
+	func(o *editedFile) { o.firstCommand(gen.OpcodeDelay).Amount = fbs.DelayMaxUs + 1 },
+	func(o *editedFile) { o.firstCommand(gen.OpcodeWrite).Width = 3 },
+	func(o *editedFile) { o.Windows[1].Kind = gen.WindowKindConfig + 1 },
+	func(o *editedFile) { o.Windows[1].Size = fbs.WindowSizeMax << 1 },
+	func(o *editedFile) { o.windowOf(gen.WindowKindBar).Offset = 1 << 40 },
+	func(o *editedFile) { o.Segments[0].Size-- },
 
-	func(o *opened) { o.of(gen.OpcodeFence).Opcode = gen.OpcodeEnd }, // in the middle of a sequence
-	func(o *opened) { // an access after the end of a window that has been pointed
+	func(o *editedFile) { o.firstCommand(gen.OpcodeFence).Opcode = gen.OpcodeEnd },
+	// in the middle of a sequence
+	func(o *editedFile) { // an access after the end of a TLB window
 		for i := range o.Commands {
 			m := &o.Commands[i]
 			if m.Opcode == gen.OpcodeCopyIn && o.Windows[m.Window].Kind == gen.WindowKindTlb {
@@ -163,11 +179,11 @@ var changes = []func(*opened){
 			}
 		}
 	},
-	func(o *opened) { // a name with a replacement character, which is not an invalid byte
+	func(o *editedFile) { // a name with a replacement character, which is not an invalid byte
 		copy(o.NameBytes(o.Tensors[0].Name), "\ufffd")
-		o.of(gen.OpcodeCopyOut).Index = 1
+		o.firstCommand(gen.OpcodeCopyOut).Index = 1
 	},
-	func(o *opened) { // tensors of 64 TiB: the third one begins after the end of any arena
+	func(o *editedFile) { // tensors of 64 TiB: the third one begins after the end of any arena
 		for i := range o.Tensors[:2] {
 			t := &o.Tensors[i]
 			t.Dtype, t.HasData, t.DataOffset, t.Size = gen.DTypeUint8, 0, 0, fbs.DataSizeMax
@@ -177,8 +193,8 @@ var changes = []func(*opened){
 	},
 }
 
-// unused lists the fields of each command that must be 0.
-var unused = []struct {
+// unusedFields lists the fields of each command that must be 0.
+var unusedFields = []struct {
 	opcode gen.Opcode
 	fields string
 }{
@@ -221,21 +237,22 @@ func setField(m *fbs.Command, name string) {
 	}
 }
 
-// unusedChanges returns one change for each field that unused lists.
-func unusedChanges() (list []func(*opened)) {
-	for _, u := range unused {
+// unusedFieldChanges returns one change for each field that unusedFields lists.
+func unusedFieldChanges() (list []func(*editedFile)) {
+	for _, u := range unusedFields {
 		for field := range strings.FieldsSeq(u.fields) {
-			list = append(list, func(o *opened) { setField(o.of(u.opcode), field) })
+			list = append(list, func(o *editedFile) { setField(o.firstCommand(u.opcode), field) })
 		}
 	}
 	return list
 }
 
-// allowed are changes after which the file is still valid. No tool writes such files.
-var allowed = []func(*opened){
-	func(o *opened) { o.forge("ü\ufffd") },
-	func(o *opened) { o.windowOf(gen.WindowKindConfig).Size = 4096 },
-	func(o *opened) { // default data that does not begin in the first page of the payload
+// validChanges are changes after which the file is still valid. No tool writes such files.
+var validChanges = []func(*editedFile){
+	func(o *editedFile) { o.expectCounter(0xff) },
+	func(o *editedFile) { o.overwriteName("ü\ufffd") },
+	func(o *editedFile) { o.windowOf(gen.WindowKindConfig).Size = 4096 },
+	func(o *editedFile) { // default data that does not begin in the first page of the payload
 		for i := range o.Tensors {
 			if t := &o.Tensors[i]; t.Role == gen.RoleInput && t.HasData != 0 {
 				t.DataOffset += 2 * fbs.SegmentAlign
@@ -244,30 +261,31 @@ var allowed = []func(*opened){
 	},
 }
 
-// preambles are changes of the preamble, made after the checksum was computed.
-var preambles = []func(file []byte){
+// preambleChanges are changes of the preamble, made after the checksum was computed.
+var preambleChanges = []func(file []byte){
 	func(file []byte) { file[10]++ }, // the minor version of the format
 	func(file []byte) { binary.LittleEndian.PutUint64(file[32:], uint64(len(file))+1) },
 }
 
-// Odd are images that take more than a mutation of a file.
+// Odd returns images that Mutations cannot make.
 func Odd(file []byte) (list []Image, err error) {
 	image, err := lmb.Decode(file)
 	if err != nil {
 		return nil, err
 	}
-	crowd(image)
-	more, err := lmb.Encode(image)
+	enlarge(image)
+	enlarged, err := lmb.Encode(image)
 	if err != nil {
 		return nil, err
 	}
-	list = append(list, Judged(more))
-	many := Cut(more, pagesOf(more, 1))
+	list = append(list, Judged(enlarged))
+	divided := Cut(enlarged, segmentPages(enlarged, 1))
 	signed := append(bytes.Clone(file),
 		lmb.SignatureBlock(0, make([]byte, 32), make([]byte, 64))...)
-	list = append(list, Judged(many), Judged(Cut(more, pagesOf(more, 5))), Judged(signed))
-	for _, change := range slices.Concat(allowed, changes, unusedChanges()) {
-		o := &opened{file: bytes.Clone(many)}
+	list = append(list, Judged(divided), Judged(Cut(enlarged, segmentPages(enlarged, 5))),
+		Judged(signed))
+	for _, change := range slices.Concat(validChanges, invalidChanges, unusedFieldChanges()) {
+		o := &editedFile{file: bytes.Clone(divided)}
 		if o.View, err = fbs.Verify(o.file); err != nil {
 			return nil, err
 		}
@@ -277,16 +295,23 @@ func Odd(file []byte) (list []Image, err error) {
 		lmb.Stamp(o.file, envelope)
 		list = append(list, Judged(o.file))
 	}
-	for _, change := range preambles {
-		changed := bytes.Clone(many)
+	for _, change := range preambleChanges {
+		changed := bytes.Clone(divided)
 		change(changed)
 		list = append(list, Judged(changed))
 	}
+	// Mutations keeps a signature whose reserved bytes differ from zero in the second half only.
+	damaged := bytes.Clone(signed)
+	block := damaged[len(file):]
+	block[signatureReserved] = 1
+	binary.LittleEndian.PutUint32(block[8:], fbs.Checksum(block[12:]))
+	list = append(list, Judged(damaged))
 	return list, nil
 }
 
-// pagesOf cuts payload into segments, of which the first has so many pages.
-func pagesOf(file []byte, first int) (pages []int) {
+// segmentPages returns the number of pages of each segment, if the first has so many and each other
+// one page.
+func segmentPages(file []byte, first int) (pages []int) {
 	size := len(file) - int(fbs.RoundUp(binary.LittleEndian.Uint64(file[32:]), fbs.SegmentAlign))
 	pages = []int{first}
 	for left := size - first*fbs.SegmentAlign; left > 0; left -= fbs.SegmentAlign {
@@ -295,9 +320,9 @@ func pagesOf(file []byte, first int) (pages []int) {
 	return pages
 }
 
-// crowd adds to an image so much that tables do not lie on the stack, names that are
-// long and of characters of each length, and pages of payload.
-func crowd(image *lmb.Image) {
+// enlarge adds so many tables to an image that they do not fit on the stack of the verifier, long
+// names with characters of all lengths, and pages of payload.
+func enlarge(image *lmb.Image) {
 	const long = "ü€😀\" and so on, for more than thirty-two bytes"
 	image.Devices[0].Board, image.Rules[0].Name = long, long
 	for i := range 40 {
@@ -311,7 +336,7 @@ func crowd(image *lmb.Image) {
 		image.Tensors[i].Name += long
 	}
 	var copies []lmb.Command
-	for i := range 160 { // none of which lies in two pages
+	for i := range 160 { // the data of each copy is within one page
 		copies = append(copies,
 			lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4,
 				Mode: uint8(gen.AccessExact)}, Data: bytes.Repeat([]byte{byte(i), 1, 2, 3}, 64)})

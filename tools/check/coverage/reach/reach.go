@@ -1,4 +1,4 @@
-// Package reach tells which functions of the runner a run can come to.
+// Package reach determines which functions of the runner a run can call, directly or indirectly.
 package reach
 
 import (
@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Calls are what a compiled function calls, by name.
+// Calls are the calls in a compiled function.
 type Calls struct {
 	Names    []string
-	Indirect bool // it also calls what is behind an interface
+	Indirect bool // the function also calls through an interface
 }
 
-// seams are the functions that a run calls through interfaces, by what calls
-// them so: package runtime knows devices, walks know ports, devices know lanes, and
-// all of hal but walks knows the kernel. Deferred functions are called by Go itself.
-var seams = map[string]*regexp.Regexp{
+// interfaceCalls are the functions that a run calls through interfaces, by the start of the
+// caller's name: package runtime calls devices, walks call ports, devices call backends, and all of
+// hal except walks calls the kernel. Go itself calls deferred functions.
+var interfaceCalls = map[string]*regexp.Regexp{
 	"lightmetal/runtime": regexp.MustCompile(
 		`^lightmetal/hal\.\(\*device\)\.(Alive|Now|Sleep|ProgramWindow|Diagnose)$|` +
 			`^lightmetal/runtime\.\(\*Replay\)\.executeAndRecover\.deferwrap\d$`),
@@ -28,9 +28,9 @@ var seams = map[string]*regexp.Regexp{
 		`^lightmetal/hal\.\(\*ttBackend\)\.programWindow$`),
 }
 
-// Behind is what a function that calls through an interface may come to.
-func Behind(caller string, functions map[string]*Calls) (names []string) {
-	for from, pattern := range seams {
+// Implementations returns the functions that a caller may reach through an interface.
+func Implementations(caller string, functions map[string]*Calls) (names []string) {
+	for from, pattern := range interfaceCalls {
 		walk := strings.HasPrefix(caller, "lightmetal/hal.(*Walk)")
 		if !strings.HasPrefix(caller, from) || walk != strings.HasSuffix(from, "(*Walk)") {
 			continue
@@ -44,8 +44,8 @@ func Behind(caller string, functions map[string]*Calls) (names []string) {
 	return names
 }
 
-// FromRun is what a run can come to: from Run, by calls, without Go's own
-// runtime, which takes over where it is called.
+// FromRun returns all functions that Run may call, directly or indirectly, without those of Go's
+// own runtime.
 func FromRun(functions map[string]*Calls) (names []string, err error) {
 	names = []string{"lightmetal/runtime.(*Replay).Run"}
 	for i := 0; i < len(names); i++ {
@@ -54,7 +54,7 @@ func FromRun(functions map[string]*Calls) (names []string, err error) {
 			return nil, fmt.Errorf("%s is not in the program", names[i])
 		}
 		if f.Indirect {
-			f.Names = append(f.Names, Behind(names[i], functions)...)
+			f.Names = append(f.Names, Implementations(names[i], functions)...)
 		}
 		for _, callee := range f.Names {
 			if !strings.HasPrefix(callee, "runtime.") && !slices.Contains(names, callee) &&

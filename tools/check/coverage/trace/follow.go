@@ -8,17 +8,17 @@ import (
 	"strconv"
 )
 
-// Seen is what is known of one instruction.
+// Seen is a set of flags: what an instruction has done in a run.
 type Seen uint8
 
 const (
 	Ran    Seen = 1 << iota
-	Taken       // a conditional branch went to its target
-	Passed      // or to the next instruction
+	Taken       // a conditional branch has gone to its target
+	Passed      // a conditional branch has gone to the next instruction
 )
 
-// Flags are QEMU's for a log that Follow understands. One thread carries out all
-// processors, so that lines of one do not come between those of another.
+// Flags returns the flags with which QEMU writes a log that Follow understands. One thread executes
+// all processors, so that their lines do not mix.
 func (p *Program) Flags(log string) []string {
 	return []string{"-accel", "tcg,thread=single", "-d", "exec,nochain,int", "-dfilter",
 		fmt.Sprintf("%#x..%#x", p.Start, p.End-1), "-D", log}
@@ -26,23 +26,23 @@ func (p *Program) Flags(log string) []string {
 
 const processorsMax = 8
 
-// follower knows, of each processor, the block of instructions that it began and that
-// nothing has been heard of since.
+// follower records, for each processor, the block of instructions that the log says it began, until
+// a later line shows how far the block ran.
 type follower struct {
 	*Program
-	seen    []Seen
-	began   [processorsMax]uint64 // 0: none
-	limit   [processorsMax]uint64 // of its instructions, where QEMU set one
-	last    int                   // processor
-	faulted int                   // processor that takes an exception now
-	fault   bool                  // by its own instruction
-	lost    int
+	seen               []Seen
+	blockStart         [processorsMax]uint64 // address of the block; 0: none
+	blockLimit         [processorsMax]uint64 // most instructions of the block; 0: no limit
+	lastProcessor      int                   // processor of the latest Trace line
+	exceptionProcessor int                   // processor of the current exception
+	inBlock            bool                  // an instruction of the block caused the exception
+	unknownWays        int
 }
 
-// Follow reads a log to its end and adds what it tells to seen, one for each
-// word. Lines that are not of this go to rest. No other program of the guest may lie
-// at the addresses of this one.
-func (p *Program) Follow(log io.Reader, seen []Seen, rest io.Writer) error {
+// Follow reads a log to its end and adds flags to seen, which has one entry for each word. It
+// copies lines of other kinds to otherLines. No other program of the guest may use the addresses of
+// this one.
+func (p *Program) Follow(log io.Reader, seen []Seen, otherLines io.Writer) error {
 	f := &follower{Program: p, seen: seen}
 	lines := bufio.NewReaderSize(log, 1<<20)
 	for {
@@ -50,15 +50,15 @@ func (p *Program) Follow(log io.Reader, seen []Seen, rest io.Writer) error {
 		if err == io.EOF {
 			break
 		}
-		if err == nil && !f.line(line) {
-			_, err = rest.Write(line)
+		if err == nil && !f.handleLine(line) {
+			_, err = otherLines.Write(line)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if f.lost > 0 {
-		return fmt.Errorf("%d conditional branches went nowhere that is known", f.lost)
+	if f.unknownWays > 0 {
+		return fmt.Errorf("%d conditional branches went to unknown places", f.unknownWays)
 	}
 	return nil
 }
@@ -73,77 +73,80 @@ var (
 	addressDetail = []byte("...with ELR ")
 )
 
-// line tells whether a line is one of QEMU's about what ran (accel/tcg/cpu-exec.c,
+// handleLine reports whether a line is one of QEMU's about execution (accel/tcg/cpu-exec.c,
 // target/arm/helper.c).
-func (f *follower) line(line []byte) bool {
+func (f *follower) handleLine(line []byte) bool {
 	switch {
 	case bytes.HasPrefix(line, traceLine):
-		f.block(line)
+		f.beginBlock(line)
 	case bytes.HasPrefix(line, stoppedLine):
-		f.began[f.last] = 0 // what was logged last did not begin
-	case bytes.HasPrefix(line, rewoundLine): // to begin anew at what accesses a device
-		f.at(f.last, hexadecimal(line[len(rewoundLine):]), true)
+		f.blockStart[f.lastProcessor] = 0 // the block of the latest line did not begin
+	// the block begins again at the instruction that accesses a device
+	case bytes.HasPrefix(line, rewoundLine):
+		f.endBlock(f.lastProcessor, parseHex(line[len(rewoundLine):]), true)
 	case bytes.HasPrefix(line, exceptionLine):
-		f.exception(line)
+		f.noteException(line)
 	case bytes.HasPrefix(line, addressDetail):
-		f.at(f.faulted, hexadecimal(bytes.TrimPrefix(line[len(addressDetail):], []byte("0x"))),
-			f.fault)
+		f.endBlock(f.exceptionProcessor, parseHex(
+			bytes.TrimPrefix(line[len(addressDetail):], []byte("0x"))),
+			f.inBlock)
 	default:
 		return bytes.HasPrefix(line, returnLine) || bytes.HasPrefix(line, detailLine)
 	}
 	return true
 }
 
-// block: "Trace 1: 0x7f5d5a458840 [00003001/000000000008af20/00000001/ff000200] ": the
-// second of four is the address, and the last has in its 9 lowest bits how many instructions there
-// are at most.
-func (f *follower) block(line []byte) {
+// beginBlock reads a line such as "Trace 1: 0x7f5d5a458840
+// [00003001/000000000008af20/00000001/ff000200] ". The second of the four numbers is the address.
+// The 9 lowest bits of the last are the most instructions that the block may execute.
+func (f *follower) beginBlock(line []byte) {
 	processor, rest, _ := bytes.Cut(line[len(traceLine):], []byte(":"))
 	_, rest, _ = bytes.Cut(rest, []byte("/"))
 	address, rest, _ := bytes.Cut(rest, []byte("/"))
 	_, flags, _ := bytes.Cut(rest, []byte("/"))
 	flags, _, _ = bytes.Cut(flags, []byte("]"))
-	f.last = int(hexadecimal(processor)) % processorsMax
-	start := hexadecimal(address)
-	f.at(f.last, start, false)
+	f.lastProcessor = int(parseHex(processor)) % processorsMax
+	start := parseHex(address)
+	f.endBlock(f.lastProcessor, start, false)
 	if start >= f.Start && start < f.End {
-		f.began[f.last], f.limit[f.last] = start, hexadecimal(flags)&0x1ff
+		f.blockStart[f.lastProcessor], f.blockLimit[f.lastProcessor] = start, parseHex(flags)&0x1ff
 	}
 }
 
-// exception: "Taking exception 5 [IRQ] on CPU 1". Interrupts, and aborts of a fetch,
-// come between blocks, all others in the middle of one.
-func (f *follower) exception(line []byte) {
-	f.fault = !bytes.Contains(line, []byte("[IRQ]")) && !bytes.Contains(line, []byte("[FIQ]")) &&
+// noteException reads a line such as "Taking exception 5 [IRQ] on CPU 1". Interrupts, and aborts of
+// a fetch, occur between blocks, all others within one.
+func (f *follower) noteException(line []byte) {
+	f.inBlock = !bytes.Contains(line, []byte("[IRQ]")) && !bytes.Contains(line, []byte("[FIQ]")) &&
 		!bytes.Contains(line, []byte("[Prefetch Abort]"))
-	f.faulted = f.last
+	f.exceptionProcessor = f.lastProcessor
 	if _, processor, ok := bytes.Cut(line, []byte(" on CPU ")); ok {
-		f.faulted = int(hexadecimal(processor)) % processorsMax
+		f.exceptionProcessor = int(parseHex(processor)) % processorsMax
 	}
 }
 
-func hexadecimal(digits []byte) uint64 {
+func parseHex(digits []byte) uint64 {
 	n, err := strconv.ParseUint(string(bytes.TrimSpace(digits)), 16, 64)
 	if err != nil {
-		return 0 // an address that nothing of ours is at
+		return 0 // an address outside the program
 	}
 	return n
 }
 
-// at has a processor be at an address next, where an instruction of its block
-// faulted there or not, and so tells how far the block got.
-func (f *follower) at(processor int, next uint64, fault bool) {
-	pc, end := f.began[processor], f.End
-	f.began[processor] = 0
+// endBlock records that a processor executes the instruction at address next after its current
+// block, and which instructions of the block therefore ran. fault is true if the instruction at
+// next belongs to the block and caused an exception.
+func (f *follower) endBlock(processor int, next uint64, fault bool) {
+	pc, end := f.blockStart[processor], f.End
+	f.blockStart[processor] = 0
 	if pc == 0 {
 		return
 	}
-	if limit := f.limit[processor]; limit != 0 {
+	if limit := f.blockLimit[processor]; limit != 0 {
 		end = min(end, pc+4*limit)
 	}
-	const page = 4096 // where QEMU ends blocks
+	const page = 4096 // QEMU ends blocks at the end of a page
 	for first := pc; pc < end; pc += 4 {
-		if pc == next && (fault || pc > first && (pc%page == 0 || !f.loops(first, next))) {
+		if pc == next && (fault || pc > first && (pc%page == 0 || !f.branchesTo(first, next))) {
 			return
 		}
 		i := (pc - f.Start) / 4
@@ -155,7 +158,7 @@ func (f *follower) at(processor int, next uint64, fault bool) {
 		case kind == Conditional && next == pc+4:
 			f.seen[i] |= Passed
 		case kind == Conditional:
-			f.lost++
+			f.unknownWays++
 		}
 		if kind != Straight {
 			return
@@ -163,8 +166,8 @@ func (f *follower) at(processor int, next uint64, fault bool) {
 	}
 }
 
-// loops tells that the block that begins at first ends in a branch to next.
-func (f *follower) loops(first, next uint64) bool {
+// branchesTo reports whether the block at first ends with a conditional branch to next.
+func (f *follower) branchesTo(first, next uint64) bool {
 	for pc := first; pc < f.End; pc += 4 {
 		if kind, target := Decode(f.Words[(pc-f.Start)/4], pc); kind != Straight {
 			return kind == Conditional && target == next

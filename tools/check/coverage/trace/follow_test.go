@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Instructions of the programs here (Arm ARM DDI 0487).
+// Instructions of the test programs (Arm ARM DDI 0487).
 const (
 	nop     = 0xd503201f
 	ret     = 0xd65f03c0
@@ -20,11 +20,13 @@ const (
 
 const start = 0x11000
 
-// followed gives what is seen of a program by a log whose lines are short: "t 0" is a block that
-// begins at word 0, "t 0 1" one of at most one instruction, "e IRQ 2" an exception at word 2.
-func followed(t *testing.T, words []uint32, lines ...string) (seen []Seen, rest string, err error) {
+// followLog returns what Follow records for a log, whose lines have a short form here: "t 0" is a
+// block that begins at word 0, "t 0 1" a block of at most one instruction, "e IRQ 2" an exception
+// at word 2.
+func followLog(t *testing.T, words []uint32, lines ...string) (seen []Seen, rest string,
+	err error) {
 	t.Helper()
-	var log, other bytes.Buffer
+	var log, otherLines bytes.Buffer
 	for _, line := range lines {
 		var kind, name string
 		var at, limit uint64
@@ -52,18 +54,18 @@ func followed(t *testing.T, words []uint32, lines ...string) (seen []Seen, rest 
 	}
 	p := &Program{Start: start, End: start + 4*uint64(len(words)), Words: words}
 	seen = make([]Seen, len(words))
-	err = p.Follow(&log, seen, &other)
-	return seen, other.String(), err
+	err = p.Follow(&log, seen, &otherLines)
+	return seen, otherLines.String(), err
 }
 
-func TestLogTellsWhatRanAndWhichWay(t *testing.T) {
-	long := slices.Repeat([]uint32{nop}, 1030) // a page and more
+func TestFollowFindsInstructionsAndWaysThatRan(t *testing.T) {
+	long := slices.Repeat([]uint32{nop}, 1030) // more than a page
 	long[1029] = ret
-	half := make([]Seen, 1030)
+	firstPage := make([]Seen, 1030)
 	for i := range 1024 {
-		half[i] = Ran
+		firstPage[i] = Ran
 	}
-	loop := slices.Clone(long) // whose first instruction is a page's
+	loop := slices.Clone(long) // its first instruction is the first of a page
 	loop[1025] = back
 	across := make([]Seen, len(loop))
 	for i := 1020; i < 1024; i++ {
@@ -105,32 +107,33 @@ func TestLogTellsWhatRanAndWhichWay(t *testing.T) {
 			[]Seen{Ran, Ran, Ran | Passed, Ran}},
 		{"a block of one instruction before a branch to what follows it",
 			[]uint32{load, nop, back, ret}, []string{"t 0 1", "t 1"}, []Seen{Ran, 0, 0, 0}},
-		{"a page's end", long, []string{"t 0", "e IRQ 1024"}, half},
+		{"a page's end", long, []string{"t 0", "e IRQ 1024"}, firstPage},
 		{"the program's end", []uint32{nop, nop}, []string{"t 0"}, []Seen{0, 0}},
 	} {
-		if got, _, err := followed(t, c.words, c.log...); err != nil || !slices.Equal(got, c.want) {
+		if got, _, err := followLog(t, c.words, c.log...); err != nil ||
+			!slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, %v, want %v", c.name, got, err, c.want)
 		}
 	}
 }
 
-func TestBranchThatGoesNowhereIsAnError(t *testing.T) {
-	if _, _, err := followed(t, []uint32{load, forward, nop, nop, ret}, "t 0", "t 3"); err == nil {
+func TestFollowRejectsABranchToAnUnknownPlace(t *testing.T) {
+	if _, _, err := followLog(t, []uint32{load, forward, nop, nop, ret}, "t 0", "t 3"); err == nil {
 		t.Error("a branch to neither of its places is accepted")
 	}
 }
 
-func TestLinesOfOthersAreHandedOn(t *testing.T) {
+func TestFollowCopiesOtherLines(t *testing.T) {
 	const line = "memory_region_ops_write cpu 1 mr 0x560a3ad702d0 addr 0x10000004 value " +
 		"0x11111111 size 4 name 'edu-mmio'"
-	if _, rest, err := followed(t, []uint32{ret}, "t 0", line,
+	if _, rest, err := followLog(t, []uint32{ret}, "t 0", line,
 		"Exception return from AArch64 EL1 to AArch64 EL0 PC 0x8b8e4"); err != nil ||
 		rest != line+"\n" {
 		t.Errorf("%q, %v", rest, err)
 	}
 }
 
-func TestWhatWasSeenAddsUp(t *testing.T) {
+func TestAddMergesWhatWasSeen(t *testing.T) {
 	folder := t.TempDir()
 	p := &Program{Words: make([]uint32, 3)}
 	for _, seen := range [][]Seen{{Ran, 0, Ran | Taken}, {0, Ran, Ran | Passed}} {

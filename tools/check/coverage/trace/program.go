@@ -1,5 +1,5 @@
-// Package trace tells from QEMU's log of a guest which instructions of a program
-// ran there, and which ways its conditional branches went.
+// Package trace finds out, from QEMU's log of a guest, which instructions of a program ran there,
+// and which ways its conditional branches went.
 package trace
 
 import (
@@ -13,17 +13,17 @@ import (
 	"strings"
 )
 
-// Program is what is looked at of a static arm64 program: from its first
-// function of this project to the last.
+// Program is the inspected part of a static arm64 program: from the first function of this project
+// to the last.
 type Program struct {
-	Sum        [sha256.Size]byte // of the file
+	Sum        [sha256.Size]byte // of the complete file
 	Start, End uint64            // addresses
 	Words      []uint32          // instructions from Start on
-	Symbols    *gosym.Table      // functions and lines, of all of it
+	Symbols    *gosym.Table      // functions and lines of the complete program
 }
 
-// Open takes a program as it ships. Go's table of functions is in it even
-// without symbols.
+// Open reads a program as it ships. The program contains Go's table of functions even without
+// symbols.
 func Open(file []byte) (*Program, error) {
 	program, err := elf.NewFile(bytes.NewReader(file))
 	if err != nil {
@@ -32,7 +32,7 @@ func Open(file []byte) (*Program, error) {
 	text, table := program.Section(".text"), program.Section(".gopclntab")
 	if text == nil || table == nil || program.Type != elf.ET_EXEC ||
 		program.Machine != elf.EM_AARCH64 {
-		return nil, errors.New("not a Go program for arm64 that lies at one address")
+		return nil, errors.New("not a Go program for arm64 at a fixed address")
 	}
 	code, err := text.Data()
 	if err != nil {
@@ -48,7 +48,7 @@ func Open(file []byte) (*Program, error) {
 	}
 	p := &Program{Sum: sha256.Sum256(file), Symbols: symbols}
 	for i := range symbols.Funcs {
-		if f := &symbols.Funcs[i]; Ours(f.Name) {
+		if f := &symbols.Funcs[i]; IsProjectFunction(f.Name) {
 			if p.Start == 0 {
 				p.Start = f.Entry
 			}
@@ -64,25 +64,25 @@ func Open(file []byte) (*Program, error) {
 	return p, err
 }
 
-// Ours tells functions of this project by their name in the program.
-func Ours(function string) bool {
+// IsProjectFunction reports whether the name of a function in the program belongs to this project.
+func IsProjectFunction(function string) bool {
 	return strings.HasPrefix(function, "lightmetal/") || strings.HasPrefix(function, "main.")
 }
 
-// Kind is what an instruction does to the flow of control.
+// Kind is the effect of an instruction on the flow of control.
 type Kind uint8
 
 const (
-	Straight    Kind = iota // the next one follows
-	Conditional             // the next one or the target
-	Jump                    // the target
-	Call                    // the target, which comes back
-	Away                    // a place that is not in the instruction
-	Trap                    // the kernel, or nothing: data between functions
+	Straight    Kind = iota // to the next instruction
+	Conditional             // to the next instruction or to the target
+	Jump                    // to the target
+	Call                    // to the target, which returns
+	Indirect                // to an address in a register
+	Trap                    // to the kernel; or data between functions
 )
 
-// Decode gives the kind of an instruction and, where that has one, the target
-// (Arm ARM DDI 0487, C4.1: branches, exception generating and system instructions).
+// Decode returns the kind of an instruction and, if it has one, its target (Arm ARM DDI 0487, C4.1:
+// branches, exception generating and system instructions).
 func Decode(word uint32, at uint64) (kind Kind, target uint64) {
 	relative := func(shift, bits uint) uint64 {
 		return at + uint64(int64(word)<<(64-shift-bits)>>(64-bits)<<2)
@@ -97,7 +97,7 @@ func Decode(word uint32, at uint64) (kind Kind, target uint64) {
 	case word>>26 == 0x25:
 		return Call, relative(0, 26)
 	case word>>25 == 0x6b: // BR, BLR, RET
-		return Away, 0
+		return Indirect, 0
 	case word>>24 == 0xd4, word>>16 == 0: // SVC, BRK; UDF
 		return Trap, 0
 	}

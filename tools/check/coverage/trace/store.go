@@ -10,13 +10,13 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// Path is where a folder keeps what was seen of a program of these bytes, whatever
-// its name was.
+// Path returns the path of the file in a directory that records what was seen of this program. The
+// name depends only on the bytes of the program.
 func (p *Program) Path(folder string) string {
 	return filepath.Join(folder, fmt.Sprintf("%x.seen", p.Sum))
 }
 
-// Load gives what was seen so far, nothing where there is no file.
+// Load returns what was seen so far, or nothing if there is no file.
 func (p *Program) Load(folder string) ([]Seen, error) {
 	seen := make([]Seen, len(p.Words))
 	data, err := os.ReadFile(p.Path(folder))
@@ -33,7 +33,7 @@ func (p *Program) Load(folder string) ([]Seen, error) {
 	return seen, err
 }
 
-// Add adds what was seen to what a folder keeps. One process at a time may.
+// Add adds what was seen to the file in a directory. Only one process at a time may do so.
 func (p *Program) Add(folder string, seen []Seen) error {
 	before, err := p.Load(folder)
 	if err != nil {
@@ -43,5 +43,5 @@ func (p *Program) Add(folder string, seen []Seen) error {
 	for i := range seen {
 		data[i] = byte(seen[i] | before[i])
 	}
-	return files.Write(p.Path(folder), data, 0o666, files.Replace)
+	return files.Write(p.Path(folder), data, 0o666, files.OpenToReplace)
 }

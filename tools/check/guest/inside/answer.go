@@ -17,41 +17,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answer is what a program gets from a system call in place of what the kernel
-// would say, or what happens right before one, in words:
+// answer replaces the result of a system call of a program, or acts right before the call. It is
+// written in words:
 //
-//	ioctl 1=0xfa0d #2 =-19             the second with this argument 1 fails with ENODEV
-//	pread64 /config @0:ffff            of a file whose path ends so: other bytes from 0 on, each
-//
-// time
-//
-//	ioctl 1=0xfa0f =0 ?                it need not come
-//	nanosleep #1 !truncate /i.lmb 4096 the first, which the kernel gets, behind a file that is cut
+//	ioctl 1=0xfa0d #2 =-19             the second call whose argument 1 is this fails with ENODEV
+//	pread64 /config @0:ffff            each call for a file whose path ends so reads other bytes
+//	                                   from offset 0 on
+//	ioctl 1=0xfa0f =0 ?                the program need not make this call
+//	nanosleep #1 !truncate /i.lmb 4096 a file is cut before the kernel gets the first call
 //	pread64 /config !fault             the thread gets a bus error when it continues
-//	SIGBUS @304:0000000000000000       the handler of a bus error reads other bytes of its frame,
-//
-// in which the code of the signal is at 8 and the address of the fault at 304
+//	SIGBUS @304:0000000000000000       the handler of a bus error reads other bytes in its frame;
+//	                                   the code of the signal is at 8, the faulting address at 304
 type answer struct {
-	words    string
-	call     uint64
-	signal   unix.Signal    // whose frame is changed; 0: the answer is to a system call
-	data     int            // its argument that data are at
-	at       uint64         // where they are, of the call that was answered
-	path     string         // that the call's, or its file's, ends in
-	has      map[int]uint64 // arguments
-	nth      int            // of those that match, 0: each
-	result   int64
-	replaced bool // the kernel is not asked
-	may      bool // never come
-	bytes    map[uint64][]byte
-	act      []string
-	came     int // how many matched
+	text         string
+	callNumber   uint64
+	signal       unix.Signal    // signal whose frame is changed; 0: the answer is to a system call
+	dataArg      int            // index of the argument that is the address of the call's data
+	dataAddress  uint64         // address of the data in the call that is answered
+	pathSuffix   string         // end of the path of the call, or of its file
+	argValues    map[int]uint64 // required values of arguments, by index
+	nth          int            // number of the answered call among those that match; 0: all
+	result       int64
+	replacesCall bool // the kernel does not execute the call
+	optional     bool // the call need not occur
+	newBytes     map[uint64][]byte
+	action       []string
+	matchCount   int // number of calls that matched
 }
 
-// calls are those that can be answered, with the argument that data are at.
-var calls = map[string]struct {
-	number uint64
-	data   int
+// answerableCalls are the system calls that can have answers, with the index of the argument that
+// is the address of the data.
+var answerableCalls = map[string]struct {
+	number  uint64
+	dataArg int
 }{
 	"openat": {unix.SYS_OPENAT, 1}, "read": {unix.SYS_READ, 1}, "pread64": {unix.SYS_PREAD64, 1},
 	"pwrite64": {unix.SYS_PWRITE64, 1},
@@ -67,28 +65,28 @@ var calls = map[string]struct {
 	"renameat": {unix.SYS_RENAMEAT, 1}, "unlinkat": {unix.SYS_UNLINKAT, 1},
 }
 
-// parseAnswers reads answers with semicolons between.
+// parseAnswers parses answers with semicolons between them.
 func parseAnswers(text string) (list []*answer, err error) {
 	for part := range strings.SplitSeq(text, ";") {
 		if strings.TrimSpace(part) == "" {
 			continue
 		}
-		a := &answer{words: part, has: map[int]uint64{}, bytes: map[uint64][]byte{}}
+		a := &answer{text: part, argValues: map[int]uint64{}, newBytes: map[uint64][]byte{}}
 		words := strings.Fields(part)
-		call, known := calls[words[0]]
-		a.call, a.data = call.number, call.data
+		call, known := answerableCalls[words[0]]
+		a.callNumber, a.dataArg = call.number, call.dataArg
 		if words[0] == "SIGBUS" {
-			a.call, a.signal, known = ^uint64(0), unix.SIGBUS, true
+			a.callNumber, a.signal, known = ^uint64(0), unix.SIGBUS, true
 		}
 		if !known {
 			return nil, fmt.Errorf("no call %q", words[0])
 		}
 		for i, word := range words[1:] {
 			if word[0] == '!' {
-				a.act = words[1+i:]
+				a.action = words[1+i:]
 				break
 			}
-			if err = a.take(word); err != nil {
+			if err = a.parseWord(word); err != nil {
 				return nil, fmt.Errorf("%q: %w", word, err)
 			}
 		}
@@ -97,55 +95,55 @@ func parseAnswers(text string) (list []*answer, err error) {
 	return list, nil
 }
 
-func (a *answer) take(word string) (err error) {
+func (a *answer) parseWord(word string) (err error) {
 	switch left, right, _ := strings.Cut(word[1:], "="); {
 	case word == "?":
-		a.may = true
+		a.optional = true
 	case word[0] == '#':
 		a.nth, err = strconv.Atoi(word[1:])
 	case word[0] == '=':
 		a.result, err = strconv.ParseInt(word[1:], 0, 64)
-		a.replaced = true
+		a.replacesCall = true
 	case word[0] == '@':
 		at, digits, _ := strings.Cut(word[1:], ":")
 		offset, err := strconv.ParseUint(at, 0, 64)
 		if err != nil {
 			return err
 		}
-		a.bytes[offset], err = hex.DecodeString(digits)
+		a.newBytes[offset], err = hex.DecodeString(digits)
 		return err
 	case word[0] >= '0' && word[0] <= '5' && left == "":
-		a.has[int(word[0]-'0')], err = strconv.ParseUint(right, 0, 64)
+		a.argValues[int(word[0]-'0')], err = strconv.ParseUint(right, 0, 64)
 	default:
-		a.path = word
+		a.pathSuffix = word
 	}
 	return err
 }
 
-// matches tells whether a call that begins is one of an answer's.
+// matches reports whether the answer applies to a call that begins.
 func (a *answer) matches(tid int, r *registers) bool {
-	if r[8] != a.call {
+	if r[8] != a.callNumber {
 		return false
 	}
-	for i, want := range a.has {
+	for i, want := range a.argValues {
 		if r[i] != want {
 			return false
 		}
 	}
-	if a.path != "" && !strings.HasSuffix(pathOf(tid, r), a.path) {
+	if a.pathSuffix != "" && !strings.HasSuffix(pathOf(tid, r), a.pathSuffix) {
 		return false
 	}
-	a.came++
-	return a.nth == 0 || a.nth == a.came
+	a.matchCount++
+	return a.nth == 0 || a.nth == a.matchCount
 }
 
-// pathOf is the path that a call names, or that of its file.
+// pathOf returns the path in the arguments of a call, or the path of its file.
 func pathOf(tid int, r *registers) string {
 	switch r[8] {
 	case unix.SYS_OPENAT, unix.SYS_READLINKAT, unix.SYS_UNLINKAT, unix.SYS_LINKAT,
 		unix.SYS_RENAMEAT:
 		var text [256]byte
-		_, _ = unix.PtracePeekData(tid, uintptr(r[1]), text[:]) // what is there of it
+		_, _ = unix.PtracePeekData(tid, uintptr(r[1]), text[:]) // may end early
 		path, _, _ := bytes.Cut(text[:], []byte{0})
 		return string(path)
 	}
@@ -157,68 +155,69 @@ func pathOf(tid int, r *registers) string {
 	return path
 }
 
-// do does what is to happen before a call.
-func (a *answer) do(pid int) error {
-	switch a.act[0] {
+// runAction executes the action of the answer, before the call.
+func (a *answer) runAction(pid int) error {
+	switch a.action[0] {
 	case "!truncate": // PATH SIZE
-		size, _ := strconv.ParseInt(a.act[2], 0, 64)
-		return os.Truncate(a.act[1], size)
+		size, _ := strconv.ParseInt(a.action[2], 0, 64)
+		return os.Truncate(a.action[1], size)
 	case "!write": // PATH OFFSET HEX
-		file, err := os.OpenFile(a.act[1], os.O_WRONLY, 0)
+		file, err := os.OpenFile(a.action[1], os.O_WRONLY, 0)
 		if err != nil {
 			return err
 		}
 		defer file.Close()
-		offset, _ := strconv.ParseInt(a.act[2], 0, 64)
-		data, _ := hex.DecodeString(a.act[3])
+		offset, _ := strconv.ParseInt(a.action[2], 0, 64)
+		data, _ := hex.DecodeString(a.action[3])
 		_, err = file.WriteAt(data, offset)
 		return err
 	case "!signal": // NUMBER
-		number, _ := strconv.Atoi(a.act[1])
+		number, _ := strconv.Atoi(a.action[1])
 		return unix.Kill(pid, unix.Signal(number))
 	}
-	return fmt.Errorf("nothing to do is called %q", a.act[0])
+	return fmt.Errorf("unknown action %q", a.action[0])
 }
 
-// asked is a program whose system calls are answered.
-type asked struct {
-	pid     int
-	answers []*answer
-	pending map[int]*answer // by thread
-	threads map[int]bool    // that were seen
-	faults  map[int]bool    // threads that get a bus error when they continue
-	frames  map[int]*answer // by thread, the answer to the signal that it handles next
-	err     error
+// tracedProgram is a program whose system calls get answers.
+type tracedProgram struct {
+	pid             int
+	answers         []*answer
+	pending         map[int]*answer // by thread; the answer to the system call that it is in
+	knownThreads    map[int]bool    // threads that have stopped before
+	faultingThreads map[int]bool    // threads that get a bus error when they continue
+	frameAnswers    map[int]*answer // by thread, the answer to the signal that it handles next
+	err             error
 }
 
-// runAnswered is run, of a program whose system calls get answers. Every answer
-// has to be given.
+// runAnswered is like run for a program whose system calls get answers. It fails if an answer was
+// not used, unless the answer has a ?.
 func runAnswered(text, program string, args ...string) (output string, exit int, err error) {
-	runtime.LockOSThread() // which alone may ask for the program's registers
+	runtime.LockOSThread() // only this thread may read the program's registers
 	defer runtime.UnlockOSThread()
-	a := asked{pending: map[int]*answer{}, threads: map[int]bool{}, faults: map[int]bool{},
-		frames: map[int]*answer{}}
+	a := tracedProgram{pending: map[int]*answer{}, knownThreads: map[int]bool{},
+		faultingThreads: map[int]bool{},
+		frameAnswers:    map[int]*answer{}}
 	if a.answers, err = parseAnswers(text); err != nil {
 		return "", 0, err
 	}
-	said, err := os.Create("/tmp/said")
+	outputFile, err := os.Create("/tmp/said")
 	if err != nil {
 		return "", 0, err
 	}
-	defer said.Close()
+	defer outputFile.Close()
 	c := exec.Command(program, args...)
-	c.Stdout, c.Stderr, c.SysProcAttr = said, said, &syscall.SysProcAttr{Ptrace: true}
+	c.Stdout, c.Stderr, c.SysProcAttr = outputFile, outputFile, &syscall.SysProcAttr{Ptrace: true}
 	if err := c.Start(); err != nil {
 		return "", 0, err
 	}
 	limit := time.AfterFunc(runLimit, func() { _ = c.Process.Kill() })
 	defer limit.Stop()
 	a.pid = c.Process.Pid
-	exit = a.follow()
+	exit = a.handleStops()
 	_ = c.Process.Release()
-	for _, given := range a.answers {
-		if given.came < max(given.nth, 1) && !given.may && a.err == nil {
-			a.err = fmt.Errorf("%q came %d times", given.words, given.came)
+	for _, answer := range a.answers {
+		if answer.matchCount < max(answer.nth, 1) && !answer.optional && a.err == nil {
+			a.err = fmt.Errorf("%q matched %d times", answer.text, answer.matchCount)
 		}
 	}
 	all, err := os.ReadFile("/tmp/said")
@@ -228,9 +227,9 @@ func runAnswered(text, program string, args ...string) (output string, exit int,
 	return string(all), exit, a.err
 }
 
-// follow takes what threads of the program stop at, until that ends.
-func (a *asked) follow() (exit int) {
-	const ofCall = unix.SIGTRAP | 0x80 // TRACESYSGOOD
+// handleStops handles each stop of the program's threads until the program ends.
+func (a *tracedProgram) handleStops() (exit int) {
+	const callStop = unix.SIGTRAP | 0x80 // TRACESYSGOOD
 	for {
 		var status unix.WaitStatus
 		tid, err := unix.Wait4(-1, &status, unix.WALL, nil)
@@ -249,27 +248,28 @@ func (a *asked) follow() (exit int) {
 		}
 		signal, request := status.StopSignal(), unix.PTRACE_SYSCALL
 		switch {
-		case signal == ofCall:
-			a.call(tid)
+		case signal == callStop:
+			a.handleCallStop(tid)
 			signal = 0
-			if a.faults[tid] {
-				delete(a.faults, tid)
+			if a.faultingThreads[tid] {
+				delete(a.faultingThreads, tid)
 				signal = unix.SIGBUS
 			}
-		case signal == unix.SIGTRAP && a.frames[tid] != nil:
-			a.changeFrame(tid, a.frames[tid])
-			delete(a.frames, tid)
+		case signal == unix.SIGTRAP && a.frameAnswers[tid] != nil:
+			a.changeFrame(tid, a.frameAnswers[tid])
+			delete(a.frameAnswers, tid)
 			signal = 0
-		case !a.threads[tid], signal == unix.SIGTRAP: // its first stop, or news of another thread
-			a.threads[tid] = true
+		// first stop of a thread, or the event that a thread began
+		case !a.knownThreads[tid], signal == unix.SIGTRAP:
+			a.knownThreads[tid] = true
 			const exitKill = 0x100000
 			_ = unix.PtraceSetOptions(tid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|
 				exitKill)
 			signal = 0
 		default:
-			if given := a.answerTo(signal); given != nil {
-				a.frames[tid] = given
-				request = unix.PTRACE_SINGLESTEP // into the handler
+			if given := a.signalAnswer(signal); given != nil {
+				a.frameAnswers[tid] = given
+				request = unix.PTRACE_SINGLESTEP // stop at the first instruction of the handler
 			}
 		}
 		_, _, _ = unix.RawSyscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid), 0,
@@ -277,16 +277,16 @@ func (a *asked) follow() (exit int) {
 	}
 }
 
-// registers are X0 to X30, SP, PC and PSTATE of a processor for arm64, and those alone are
-// understood: the program there is for it.
+// registers are X0 to X30, SP, PC and PSTATE of an arm64 processor. Answers support no other
+// architecture.
 type registers [34]uint64
 
 func (r *registers) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
 }
 
-// registerSet reads or writes one of a thread's sets.
-func registerSet(request, tid, set int, data []byte) error {
+// transferRegisters reads or writes a set of a thread's registers.
+func transferRegisters(request, tid, set int, data []byte) error {
 	vector := unix.Iovec{Base: &data[0], Len: uint64(len(data))}
 	if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid), uintptr(set),
 		uintptr(unsafe.Pointer(&vector)), 0, 0); errno != 0 {
@@ -295,42 +295,44 @@ func registerSet(request, tid, set int, data []byte) error {
 	return nil
 }
 
-const general = 1 // NT_PRSTATUS
+const generalRegisters = 1 // NT_PRSTATUS
 
-// call sees to a thread that stops where a system call begins or ends: register 7
-// tells which (Linux, arch/arm64/kernel/ptrace.c).
-func (a *asked) call(tid int) {
+// handleCallStop handles a stop at the beginning or the end of a system call. Register 7
+// distinguishes them (Linux, arch/arm64/kernel/ptrace.c).
+func (a *tracedProgram) handleCallStop(tid int) {
 	var r registers
-	if err := registerSet(unix.PTRACE_GETREGSET, tid, general, r.bytes()); err != nil {
-		return // it has been killed
+	if err := transferRegisters(unix.PTRACE_GETREGSET, tid, generalRegisters,
+		r.bytes()); err != nil {
+		return // the thread was killed
 	}
 	if given := a.pending[tid]; r[7] == 1 && given != nil {
 		delete(a.pending, tid)
-		for at, data := range given.bytes {
-			if _, err := unix.PtracePokeData(tid, uintptr(given.at+at), data); err != nil {
-				a.err = fmt.Errorf("%q: %w", given.words, err)
+		for at, data := range given.newBytes {
+			if _, err := unix.PtracePokeData(tid, uintptr(given.dataAddress+at), data); err != nil {
+				a.err = fmt.Errorf("%q: %w", given.text, err)
 			}
 		}
-		if given.replaced {
+		if given.replacesCall {
 			r[0] = uint64(given.result)
-			a.err = first(a.err, registerSet(unix.PTRACE_SETREGSET, tid, general, r.bytes()))
+			a.err = firstError(a.err, transferRegisters(unix.PTRACE_SETREGSET, tid,
+				generalRegisters, r.bytes()))
 		}
 		return
 	}
 	for _, given := range a.answers {
 		if r[7] == 0 && given.matches(tid, &r) {
-			a.begin(tid, given, &r)
+			a.beginAnswered(tid, given, &r)
 			return
 		}
 	}
 }
 
-// answerTo returns the answer to a signal, or nil.
-func (a *asked) answerTo(signal unix.Signal) *answer {
+// signalAnswer returns the answer to a signal, or nil.
+func (a *tracedProgram) signalAnswer(signal unix.Signal) *answer {
 	for _, given := range a.answers {
 		if given.signal != 0 && given.signal == signal {
-			given.came++
-			if given.nth == 0 || given.nth == given.came {
+			given.matchCount++
+			if given.nth == 0 || given.nth == given.matchCount {
 				return given
 			}
 		}
@@ -338,40 +340,41 @@ func (a *asked) answerTo(signal unix.Signal) *answer {
 	return nil
 }
 
-// changeFrame changes the frame of a signal. The thread must be at the first instruction of
-// the handler: then register 1 has the address of the frame (Linux,
-// arch/arm64/kernel/signal.c, struct rt_sigframe).
-func (a *asked) changeFrame(tid int, given *answer) {
+// changeFrame changes the frame of a signal. The thread must be at the first instruction of the
+// handler, when register 1 contains the address of the frame (Linux, arch/arm64/kernel/signal.c,
+// struct rt_sigframe).
+func (a *tracedProgram) changeFrame(tid int, given *answer) {
 	var r registers
-	err := registerSet(unix.PTRACE_GETREGSET, tid, general, r.bytes())
-	for at, data := range given.bytes {
+	err := transferRegisters(unix.PTRACE_GETREGSET, tid, generalRegisters, r.bytes())
+	for at, data := range given.newBytes {
 		if err == nil {
 			_, err = unix.PtracePokeData(tid, uintptr(r[1]+at), data)
 		}
 	}
 	if err != nil {
-		a.err = first(a.err, fmt.Errorf("%q: %w", given.words, err))
+		a.err = firstError(a.err, fmt.Errorf("%q: %w", given.text, err))
 	}
 }
 
-// begin is where a call begins that has an answer.
-func (a *asked) begin(tid int, given *answer, r *registers) {
-	a.pending[tid], given.at = given, r[given.data]
+// beginAnswered runs the action of an answer at the beginning of a system call. If the answer
+// replaces the call, it makes the kernel execute getpid instead.
+func (a *tracedProgram) beginAnswered(tid int, given *answer, r *registers) {
+	a.pending[tid], given.dataAddress = given, r[given.dataArg]
 	switch {
-	case len(given.act) == 0:
-	case given.act[0] == "!fault":
-		a.faults[tid] = true
+	case len(given.action) == 0:
+	case given.action[0] == "!fault":
+		a.faultingThreads[tid] = true
 	default:
-		a.err = first(a.err, given.do(a.pid))
+		a.err = firstError(a.err, given.runAction(a.pid))
 	}
-	if given.replaced {
-		none := binary.LittleEndian.AppendUint32(nil, unix.SYS_GETPID) // which a seal lets through
+	if given.replacesCall {
+		none := binary.LittleEndian.AppendUint32(nil, unix.SYS_GETPID) // a seal permits it
 		const systemCall = 0x404                                       // NT_ARM_SYSTEM_CALL
-		a.err = first(a.err, registerSet(unix.PTRACE_SETREGSET, tid, systemCall, none))
+		a.err = firstError(a.err, transferRegisters(unix.PTRACE_SETREGSET, tid, systemCall, none))
 	}
 }
 
-func first(a, b error) error {
+func firstError(a, b error) error {
 	if a != nil {
 		return a
 	}

@@ -20,26 +20,26 @@ import (
 )
 
 func init() {
-	steps["kills"] = step{"COUNT SEED", kills}
-	steps["signals"] = step{"", signals}
-	children["orphan"] = orphan
-	children["sleep"] = func([]string) int { time.Sleep(200 * time.Millisecond); return 0 }
+	steps["kills"] = step{"COUNT SEED", killAtRandomTimes}
+	steps["signals"] = step{"", checkInitSignals}
+	childModes["orphan"] = orphan
+	childModes["sleep"] = func([]string) int { time.Sleep(200 * time.Millisecond); return 0 }
 }
 
-// compute are lmrun's arguments for a factorial of edu's: n in, result out.
-func compute(flags ...string) []string {
+// factorialArgs returns lmrun's arguments for computing a factorial on edu, from /tmp/n to
+// /tmp/result.
+func factorialArgs(flags ...string) []string {
 	return append([]string{"-sequence", "compute", "-input", "n=/tmp/n", "-output",
 		"result=/tmp/result", "/images/factorial.lmb"}, flags...)
 }
 
-// computes runs lmrun whole with an input of its own and holds its output
-// against a computation here.
-func computes(n uint32) error {
+// checkFactorial runs lmrun with an input, and compares the output with a factorial computed here.
+func checkFactorial(n uint32) error {
 	_ = os.Remove("/tmp/result")
 	if err := os.WriteFile("/tmp/n", binary.LittleEndian.AppendUint32(nil, n), 0o644); err != nil {
 		return err
 	}
-	if output, exit := run("/lmrun", compute()...); exit != 0 {
+	if output, exit := run("/lmrun", factorialArgs()...); exit != 0 {
 		return fmt.Errorf("exit %d: %s", exit, output)
 	}
 	want := uint32(1)
@@ -53,26 +53,27 @@ func computes(n uint32) error {
 	return err
 }
 
-// kills kills lmrun at moments that a seed gives, and runs it whole after each:
-// alone and under a supervisor, in one run and in endless ones.
-func kills(_ *guest, args []string) error {
+// killAtRandomTimes kills lmrun at random times, and checks a complete run after each kill. It
+// kills single runs, endless runs, and lminit with an endless run. The random numbers depend only
+// on SEED.
+func killAtRandomTimes(_ *guest, args []string) error {
 	count, _ := strconv.Atoi(args[0])
 	seed, _ := strconv.ParseUint(args[1], 10, 64)
 	random := rand.New(rand.NewPCG(seed, 0))
-	var whole time.Duration // of a run, when the page cache is warm
+	var runTime time.Duration // duration of a run with a warm page cache
 	for range 2 {
 		began := time.Now()
-		if err := computes(5); err != nil {
+		if err := checkFactorial(5); err != nil {
 			return fmt.Errorf("before any kill: %w", err)
 		}
-		whole = time.Since(began)
+		runTime = time.Since(began)
 	}
 	killed, began := 0, time.Now()
 	for i := range count {
-		program, victim := "/lmrun", compute()
+		program, victim := "/lmrun", factorialArgs()
 		switch i % 3 {
 		case 1:
-			victim = compute("-loop", "forever")
+			victim = factorialArgs("-loop", "forever")
 		case 2:
 			program, victim = "/lminit", []string{"-config", "/endless.conf"}
 		}
@@ -80,20 +81,20 @@ func kills(_ *guest, args []string) error {
 		if err := c.Start(); err != nil {
 			return err
 		}
-		time.Sleep(time.Duration(random.Int64N(int64(whole))))
+		time.Sleep(time.Duration(random.Int64N(int64(runTime))))
 		_ = c.Process.Kill()
 		_ = c.Wait()
-		if status(c.ProcessState) == 128+int(syscall.SIGKILL) {
+		if exitStatus(c.ProcessState) == 128+int(syscall.SIGKILL) {
 			killed++
 		}
-		if !allGone() {
+		if !reapOrphans() {
 			return fmt.Errorf("kill %d of lmrun %q: its child lives on", i, victim)
 		}
-		if err := computes(random.Uint32N(13)); err != nil {
+		if err := checkFactorial(random.Uint32N(13)); err != nil {
 			return fmt.Errorf("after kill %d of lmrun %q: %w", i, victim, err)
 		}
 	}
-	fmt.Printf("inside: killed %d of %d within a run's %v; %v\n", killed, count, whole,
+	fmt.Printf("inside: killed %d of %d within a run's %v; %v\n", killed, count, runTime,
 		time.Since(began))
 	if killed < count*2/3 {
 		return errors.New("not killed often enough in the middle")
@@ -101,9 +102,9 @@ func kills(_ *guest, args []string) error {
 	return nil
 }
 
-// allGone waits for what a killed lmrun leaves to process 1, which should die
-// with it.
-func allGone() bool {
+// reapOrphans waits for processes that a killed lmrun leaves to PID 1. They should end with lmrun.
+// It reports whether all have ended.
+func reapOrphans() bool {
 	for end := time.Now().Add(runLimit); time.Now().Before(end); {
 		switch pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); {
 		case err == unix.ECHILD:
@@ -115,29 +116,29 @@ func allGone() bool {
 	return false
 }
 
-// signals makes lminit process 1 of a name space of its own. What it asks of
-// the machine is told to its parent by the signal that it dies of: SIGHUP for
-// a reboot, SIGINT for the others (pid_namespaces(7)).
-func signals(*guest, []string) error {
+// checkInitSignals makes lminit PID 1 of a PID namespace and sends it signals. If lminit then asks
+// the kernel for a reboot, the kernel ends it with SIGHUP; for the other requests, it ends it with
+// SIGINT (pid_namespaces(7)).
+func checkInitSignals(*guest, []string) error {
 	for _, test := range []struct {
 		signal, death syscall.Signal
-		says          string
+		want          string
 	}{
 		{syscall.SIGTERM, syscall.SIGHUP, "lminit: reboot"},
 		{syscall.SIGINT, syscall.SIGHUP, "lminit: reboot"},
 		{syscall.SIGUSR1, syscall.SIGINT, "lminit: halt"},
 		{syscall.SIGUSR2, syscall.SIGINT, "lminit: poweroff"},
 	} {
-		said, death := processOne(test.signal)
-		// The replay ends in order, unless the signal comes before it has begun.
-		text := replayDone.ReplaceAllString(said, "")
+		output, death := signalInit(test.signal)
+		// The line of a finished replay is missing if the signal arrives before the replay begins.
+		text := replayDone.ReplaceAllString(output, "")
 		want := []string{"lminit: /endless.conf: images: 1",
-			"lminit: stopping after " + unix.SignalName(test.signal), "lmrun: exit 0", test.says}
+			"lminit: stopping after " + unix.SignalName(test.signal), "lmrun: exit 0", test.want}
 		if death != test.death || !strings.HasPrefix(text, strings.Join(want, "\n")) {
 			return fmt.Errorf("%v: died of %v, want %v; said\n%s", test.signal, death, test.death,
-				said)
+				output)
 		}
-		if err := computes(7); err != nil {
+		if err := checkFactorial(7); err != nil {
 			return fmt.Errorf("after %v: %w", test.signal, err)
 		}
 	}
@@ -146,12 +147,12 @@ func signals(*guest, []string) error {
 
 var replayDone = regexp.MustCompile(`(?m)^lmrun: done: main of \S*factorial\.lmb, \d+ times.*\n`)
 
-// processOne starts an endless replay, leaves it an orphan to reap, and sends
-// the signal.
-func processOne(signal syscall.Signal) (text string, death syscall.Signal) {
-	said := new(strings.Builder)
+// signalInit starts an endless replay as PID 1 of a PID namespace, makes it the parent of an
+// orphan, and sends it the signal.
+func signalInit(signal syscall.Signal) (text string, death syscall.Signal) {
+	printed := new(strings.Builder)
 	c := exec.Command("/lminit", "-config", "/endless.conf")
-	c.Stdout, c.Stderr = said, said
+	c.Stdout, c.Stderr = printed, printed
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	if err := c.Start(); err != nil {
 		return err.Error(), 0
@@ -161,11 +162,11 @@ func processOne(signal syscall.Signal) (text string, death syscall.Signal) {
 		time.Sleep(time.Millisecond)
 	}
 	if output, exit := run("/init", "orphan", pid); exit != 0 {
-		said.WriteString("orphan: " + output)
+		printed.WriteString("orphan: " + output)
 	}
 	_ = c.Process.Signal(signal)
-	finish(c)
-	return said.String(), c.ProcessState.Sys().(syscall.WaitStatus).Signal()
+	waitExit(c)
+	return printed.String(), c.ProcessState.Sys().(syscall.WaitStatus).Signal()
 }
 
 // childrenOf lists the children of a process, zombies included.
@@ -181,10 +182,10 @@ func childrenOf(pid string) (children []string) {
 	return children
 }
 
-// orphan enters the name space of a process 1, starts a program there, whose
-// parent is ended at once, and wants it reaped.
+// orphan enters the PID namespace of a PID 1 and starts a program there, whose parent ends at once.
+// It fails if that PID 1 does not reap the program.
 func orphan(args []string) int {
-	if len(args) == 2 { // in the name space: the parent
+	if len(args) == 2 { // in the namespace: the parent of the orphan
 		c := exec.Command("/init", "sleep")
 		if err := c.Start(); err != nil {
 			return 1
@@ -196,7 +197,7 @@ func orphan(args []string) int {
 		fmt.Println(err)
 		return 1
 	}
-	runtime.LockOSThread() // which alone enters
+	runtime.LockOSThread() // only this thread enters
 	if err := unix.Setns(int(space.Fd()), unix.CLONE_NEWPID); err != nil {
 		fmt.Println(err)
 		return 1

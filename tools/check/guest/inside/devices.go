@@ -15,24 +15,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const devices = "/sys/bus/pci/devices"
+const devicesDir = "/sys/bus/pci/devices"
 
-// idsOf are the PCI functions that scenarios name.
-var idsOf = map[string]string{
+// deviceIDs are the PCI ids of the devices that scenarios name.
+var deviceIDs = map[string]string{
 	"edu": "1234:11e8", "ivshmem": "1af4:1110", "nvme": "1b36:0010", "crypto": "1af4:1054",
 	"cmb": "8086:5845", "wormhole": "1e52:401e", "blackhole": "1e52:b140",
 }
 
-// deviceName is a name of a device in a scenario: $edu and @edu are the first one with its ids,
-// $slot8 and @slot8 the one in PCI slot 8, $bus1 and @bus1 the one on PCI bus 1. $NAME is the name
-// for lmrun, by the backend of the machine, @NAME the bare address, and %NAME where its BAR 0 is in
-// memory.
+// deviceName matches the name of a device in a scenario. edu is the first function with the ids of
+// edu, slot8 the function in PCI slot 8, and bus1 the function on PCI bus 1. A prefix selects the
+// result: $edu is the name for lmrun, with the backend of the machine, @edu the bare PCI address,
+// and %edu the address of BAR 0.
 var deviceName = regexp.MustCompile(`[$@%][a-z]+[0-9]*\b`)
 
-// expand replaces names of devices in a word of a scenario.
-func (g *guest) expand(word string) (out string, err error) {
+// expandNames replaces the names of devices in a word of a scenario.
+func (g *guest) expandNames(word string) (out string, err error) {
 	out = deviceName.ReplaceAllStringFunc(word, func(name string) string {
-		at, missing := addressOf(name[1:])
+		at, missing := firstAddress(name[1:])
 		if missing != nil {
 			err = missing
 		}
@@ -40,7 +40,7 @@ func (g *guest) expand(word string) (out string, err error) {
 		case '$':
 			return g.backend + ":" + at
 		case '%':
-			bars, _ := os.ReadFile(filepath.Join(devices, at, "resource"))
+			bars, _ := os.ReadFile(filepath.Join(devicesDir, at, "resource"))
 			first, _, _ := strings.Cut(string(bars), " ")
 			return first
 		}
@@ -49,8 +49,8 @@ func (g *guest) expand(word string) (out string, err error) {
 	return out, err
 }
 
-// addressOf returns the address of the function that a scenario names.
-func addressOf(name string) (string, error) {
+// firstAddress returns the PCI address of the first function that a scenario's name matches.
+func firstAddress(name string) (string, error) {
 	found, err := allAddresses(name)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
@@ -58,7 +58,7 @@ func addressOf(name string) (string, error) {
 	return found[0], nil
 }
 
-// allAddresses returns those of all functions that have the ids of a name.
+// allAddresses returns the PCI addresses of all functions that the name matches.
 func allAddresses(name string) ([]string, error) {
 	if slot, err := strconv.Atoi(strings.TrimPrefix(name, "slot")); err == nil {
 		return []string{fmt.Sprintf("0000:00:%02x.0", slot)}, nil
@@ -66,20 +66,20 @@ func allAddresses(name string) ([]string, error) {
 	if bus, err := strconv.Atoi(strings.TrimPrefix(name, "bus")); err == nil {
 		return []string{fmt.Sprintf("0000:%02x:00.0", bus)}, nil
 	}
-	return addresses(idsOf[name])
+	return addressesByID(deviceIDs[name])
 }
 
-// addresses returns all PCI functions with ids such as 1234:11e8, in the order of their
-// addresses; none is an error.
-func addresses(ids string) (found []string, err error) {
+// addressesByID returns the PCI addresses of all functions with ids such as 1234:11e8, in ascending
+// order. It is an error if there is none.
+func addressesByID(ids string) (found []string, err error) {
 	vendor, device, _ := strings.Cut(ids, ":")
-	entries, err := os.ReadDir(devices)
+	entries, err := os.ReadDir(devicesDir)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
-		v, _ := os.ReadFile(filepath.Join(devices, e.Name(), "vendor"))
-		d, _ := os.ReadFile(filepath.Join(devices, e.Name(), "device"))
+		v, _ := os.ReadFile(filepath.Join(devicesDir, e.Name(), "vendor"))
+		d, _ := os.ReadFile(filepath.Join(devicesDir, e.Name(), "device"))
 		if strings.TrimSpace(string(v)) == "0x"+vendor &&
 			strings.TrimSpace(string(d)) == "0x"+device {
 			found = append(found, e.Name())
@@ -91,11 +91,11 @@ func addresses(ids string) (found []string, err error) {
 	return found, nil
 }
 
-// ready makes devices ready for the backend of the machine: all functions that have the ids of
-// the names.
-func (g *guest) ready(names []string) error {
+// prepareDevices prepares all functions that the names match for the backend of the machine.
+func (g *guest) prepareDevices(names []string) error {
 	if g.backend == "tt" || g.backend == "pci" {
-		return errors.Join(reserveHugePages(8), insmod("tenstorrent.ko")) // that only tt has
+		// only the machine for tt has this module
+		return errors.Join(reserveHugePages(8), insmod("tenstorrent.ko"))
 	}
 	if err := insmod("virtio-iommu.ko", "vfio.ko", "vfio_virqfd.ko", "vfio_iommu_type1.ko",
 		"vfio-pci-core.ko", "vfio-pci.ko"); err != nil {
@@ -115,8 +115,8 @@ func (g *guest) ready(names []string) error {
 	return nil
 }
 
-// reserveHugePages has the kernel reserve count huge pages of 2 MiB. A signal, such as Go's
-// own for preemption, ends an attempt early and without an error.
+// reserveHugePages makes the kernel reserve count huge pages of 2 MiB. A signal, such as those of
+// Go for preemption, ends a write early and without an error, so there are several attempts.
 func reserveHugePages(count int) error {
 	const path, attempts = "/proc/sys/vm/nr_hugepages", 100
 	got, want := "", strconv.Itoa(count)
@@ -135,8 +135,8 @@ func reserveHugePages(count int) error {
 	return fmt.Errorf("%s: the kernel reserved %s pages of %s", path, got, want)
 }
 
-// insmod loads kernel modules from /modules, in order. A module that is not there is built into
-// this kernel, or does not exist in its version.
+// insmod loads kernel modules from /modules, in order. A missing module is skipped: it is built
+// into this kernel, or does not exist in its version.
 func insmod(names ...string) error {
 	for _, name := range names {
 		file, err := os.Open(filepath.Join("/modules", name))
@@ -155,9 +155,9 @@ func insmod(names ...string) error {
 	return nil
 }
 
-// bind binds a PCI function to a driver, unless it is bound to that already.
+// bind binds a PCI function to a driver, unless it is already bound to it.
 func bind(driver, address string) error {
-	folder := filepath.Join(devices, address)
+	folder := filepath.Join(devicesDir, address)
 	owner, _ := os.Readlink(filepath.Join(folder, "driver"))
 	if filepath.Base(owner) == driver {
 		return nil
@@ -175,16 +175,16 @@ func bind(driver, address string) error {
 	return os.WriteFile("/sys/bus/pci/drivers/"+driver+"/bind", []byte(address), 0)
 }
 
-// bare returns the address in the name of a device for lmrun.
-func bare(device string) string {
+// pciAddress returns the PCI address in the name of a device for lmrun.
+func pciAddress(device string) string {
 	_, at, _ := strings.Cut(device, ":")
 	return at
 }
 
-// changeCommand changes bits of a device's command register behind lmrun's back, and returns the
-// register as it was.
-func changeCommand(address string, clear, set byte) (before byte, err error) {
-	config, err := os.OpenFile(filepath.Join(devices, address, "config"), os.O_RDWR, 0)
+// changeCommandRegister changes bits of a device's command register without lmrun's knowledge, and
+// returns the previous value.
+func changeCommandRegister(address string, clear, set byte) (before byte, err error) {
+	config, err := os.OpenFile(filepath.Join(devicesDir, address, "config"), os.O_RDWR, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -200,22 +200,23 @@ func changeCommand(address string, clear, set byte) (before byte, err error) {
 	return before, err
 }
 
-// awaitMaster waits until lmrun has made a device a bus master for good. It also checks that
-// itself right after it did, and has the one processor between two looks of ours: thus several.
-func awaitMaster(address string) error {
-	const looks = 20
+// awaitBusMaster waits until lmrun has made a device a bus master. Right after that, lmrun checks
+// the bit itself. awaitBusMaster reads the bit several times, so that this check is over when it
+// returns: lmrun runs on the only processor between the reads.
+func awaitBusMaster(address string) error {
+	const reads = 20
 	seen := 0
 	return waitFor(address+" becomes a bus master", func() bool {
-		if before, err := changeCommand(address, 0, 0); err == nil && before&4 != 0 {
+		if before, err := changeCommandRegister(address, 0, 0); err == nil && before&4 != 0 {
 			seen++
 		}
-		return seen == looks
+		return seen == reads
 	})
 }
 
-// openBar maps 1 MiB of a BAR next to lmrun.
+// openBar maps the first 1 MiB of a BAR, which lmrun has mapped too.
 func openBar(address string, number int) (hal.Aperture, func(), error) {
-	file, err := os.OpenFile(filepath.Join(devices, address, fmt.Sprintf("resource%d", number)),
+	file, err := os.OpenFile(filepath.Join(devicesDir, address, fmt.Sprintf("resource%d", number)),
 		os.O_RDWR, 0)
 	if err != nil {
 		return hal.Aperture{}, nil, err
@@ -225,21 +226,21 @@ func openBar(address string, number int) (hal.Aperture, func(), error) {
 	return hal.MappedAperture(mem, 0, 1<<20, -1), func() { _ = unix.Munmap(mem) }, err
 }
 
-// register is the place of a register in a scenario: DEVICE BAR OFFSET VALUE.
-type register struct {
+// registerValue is a register and a value in a scenario: DEVICE BAR OFFSET VALUE.
+type registerValue struct {
 	address string
 	bar     int
 	offset  uint32
 	value   uint64
 }
 
-func parseRegister(args []string) (r register, err error) {
+func parseRegister(args []string) (r registerValue, err error) {
 	r.address = args[0]
 	_, err = fmt.Sscan(strings.Join(args[1:], " "), &r.bar, &r.offset, &r.value)
 	return r, err
 }
 
-// kernelLines is what the kernel logged, with <level> before each line.
+// kernelLines returns the lines of the kernel's log, each with <level> before it.
 func kernelLines() []string {
 	text := make([]byte, 1<<20)
 	n, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, text)
@@ -249,14 +250,14 @@ func kernelLines() []string {
 	return strings.SplitAfter(string(text[:n]), "\n")
 }
 
-// kernelLog is the end of that.
-func kernelLog() string {
+// kernelLogEnd returns the last 20 lines of the kernel's log.
+func kernelLogEnd() string {
 	lines := kernelLines()
 	return strings.Join(lines[max(0, len(lines)-20):], "")
 }
 
-// compareFiles fails if two files differ, and removes the second, so that it is not compared
-// again if nobody writes it.
+// compareFiles fails if two files differ. It removes the second file, so that a later step cannot
+// compare it again by mistake.
 func compareFiles(want, got string) error {
 	a, err := os.ReadFile(want)
 	if err != nil {

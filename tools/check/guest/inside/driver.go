@@ -11,23 +11,23 @@ import (
 )
 
 func init() {
-	steps["tlb-windows"] = step{"IMAGE SIZE...", tlbWindows}
-	steps["clock"] = step{"DEVICE MHZ", clock}
+	steps["tlb-windows"] = step{"IMAGE SIZE...", exhaustTLBWindows}
+	steps["clock"] = step{"DEVICE MHZ", awaitClock}
 	steps["reset-card"] = step{"FLAGS", resetCard}
 	steps["clear-config"] = step{"ADDRESS", clearConfig}
 }
 
-// card is the device of Tenstorrent's driver.
-const card = "/dev/tenstorrent/0"
+// cardPath is the device file of Tenstorrent's driver.
+const cardPath = "/dev/tenstorrent/0"
 
-// Requests of the driver and what they take (tt-kmd, ioctl.h): _IO(0xfa, n).
+// Numbers of the driver's ioctls (tt-kmd, ioctl.h): _IO(0xfa, n).
 const (
 	requestReset       = 0xfa06
 	requestAllocateTLB = 0xfa0b
 )
 
-// request makes one ioctl on the card.
-func request(fd int, number uint, argument unsafe.Pointer) error {
+// cardIoctl makes one ioctl on the card.
+func cardIoctl(fd int, number uint, argument unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(number),
 		uintptr(argument)); errno != 0 {
 		return errno
@@ -35,46 +35,47 @@ func request(fd int, number uint, argument unsafe.Pointer) error {
 	return nil
 }
 
-// allWindows takes windows of a size, in bytes, until there are none.
-func allWindows(fd int, size uint64) (count int) {
+// allocateAll allocates TLB windows of a size, in bytes, until none is left, and returns their
+// number.
+func allocateAll(fd int, size uint64) (count int) {
 	for {
 		window := struct {
-			size, reserved      uint64 // in; the rest is out
+			size, reserved      uint64 // input; all other fields are output
 			id, _               uint32
 			uncached, combining uint64
 			_                   uint64
 		}{size: size}
-		if request(fd, requestAllocateTLB, unsafe.Pointer(&window)) != nil {
+		if cardIoctl(fd, requestAllocateTLB, unsafe.Pointer(&window)) != nil {
 			return count
 		}
 		count++
 	}
 }
 
-// tlbWindows takes all windows of one size after the other: an image takes the next size, and is
-// rejected when none is left. Sizes are in MiB.
-func tlbWindows(g *guest, args []string) error {
-	fd, err := unix.Open(card, unix.O_RDWR|unix.O_APPEND|unix.O_CLOEXEC, 0)
+// exhaustTLBWindows allocates all TLB windows of one size after another. After each size, an image
+// must use the next larger size. When no window is left, it must be rejected. Sizes are in MiB.
+func exhaustTLBWindows(g *guest, args []string) error {
+	fd, err := unix.Open(cardPath, unix.O_RDWR|unix.O_APPEND|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
 	for _, size := range args[1:] {
-		if err := replayGolden(args[0], []string{"-device", "tt:" + card}); err != nil {
+		if err := replayGolden(args[0], []string{"-device", "tt:" + cardPath}); err != nil {
 			return fmt.Errorf("windows of less than %s MiB taken: %w", size, err)
 		}
 		var mib uint64
 		if _, err := fmt.Sscan(size, &mib); err != nil {
 			return err
 		}
-		fmt.Printf("inside: %d windows of %s MiB taken\n", allWindows(fd, mib<<20), size)
+		fmt.Printf("inside: %d windows of %s MiB taken\n", allocateAll(fd, mib<<20), size)
 	}
-	return lmrun(g, []string{"69", "window", "-device", "tt:" + card, args[0]})
+	return runLmrun(g, []string{"69", "window", "-device", "tt:" + cardPath, args[0]})
 }
 
-// clock waits until the cores have a frequency, as the driver reads the card's telemetry: it
-// waits before it saves power.
-func clock(_ *guest, args []string) error {
+// awaitClock waits until the clock of the cores has a frequency, which the driver reads from the
+// card's telemetry. The driver saves power only after a while.
+func awaitClock(_ *guest, args []string) error {
 	path := "/sys/class/tenstorrent/" + args[0] + "/tt_aiclk"
 	var got []byte
 	err := waitFor("the card has this clock", func() bool {
@@ -87,14 +88,15 @@ func clock(_ *guest, args []string) error {
 	return nil
 }
 
-// clearConfig leaves a command register of zeros, as a reset does, by which the driver knows it.
+// clearConfig sets the command register to zero, as a reset does. The driver recognizes a reset by
+// it.
 func clearConfig(_ *guest, args []string) error {
-	return os.WriteFile(filepath.Join(devices, args[0], "config"), make([]byte, 6), 0)
+	return os.WriteFile(filepath.Join(devicesDir, args[0], "config"), make([]byte, 6), 0)
 }
 
 // resetCard resets the card as tt-smi does: 3 is USER_RESET, 6 POST_RESET.
 func resetCard(_ *guest, args []string) error {
-	fd, err := unix.Open(card, unix.O_RDWR|unix.O_APPEND|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(cardPath, unix.O_RDWR|unix.O_APPEND|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
@@ -103,7 +105,7 @@ func resetCard(_ *guest, args []string) error {
 	if _, err := fmt.Sscan(args[0], &reset.flags); err != nil {
 		return err
 	}
-	err = request(fd, requestReset, unsafe.Pointer(&reset))
+	err = cardIoctl(fd, requestReset, unsafe.Pointer(&reset))
 	if err == nil && reset.result != 0 {
 		err = fmt.Errorf("result %d", reset.result)
 	}

@@ -11,10 +11,10 @@ func init() {
 	steps["frames-over-kills"] = step{"DEVICE IMAGE", framesOverKills}
 }
 
-// framesOverKills gives lmrun 48 inputs and wants 48 outputs, in order, over kills. One
-// that was handed on may come twice. lmrun is ahead by a ring of eight slots, so
-// that the last kill leaves it inputs: who finds a ring that is closed and empty
-// waits for its next writer.
+// framesOverKills gives lmrun 48 inputs, kills it several times, and expects 48 outputs in order. A
+// frame that was written before a kill may come twice. lmrun reads ahead by at most the eight slots
+// of the output ring, so that inputs are left after the last kill. Without inputs, an lmrun that
+// finds its ring closed and empty would wait for another writer.
 func framesOverKills(_ *guest, args []string) error {
 	const frames, killEvery, lastKill = 48, 8, 32
 	const step = 1000
@@ -23,7 +23,7 @@ func framesOverKills(_ *guest, args []string) error {
 		inputs = append(inputs, binary.LittleEndian.AppendUint32(nil, 100+i*step))
 		inputs[i] = append(inputs[i], make([]byte, 1020)...)
 	}
-	if err := filledRing("/tmp/a", inputs); err != nil {
+	if err := writeFullRing("/tmp/a", inputs); err != nil {
 		return err
 	}
 	start := func() (*exec.Cmd, error) {
@@ -35,11 +35,11 @@ func framesOverKills(_ *guest, args []string) error {
 	if err != nil {
 		return err
 	}
-	out, err := openedRing("/tmp/results")
+	out, err := openRing("/tmp/results")
 	if err != nil {
 		return err
 	}
-	base, ok := out.take() // of frame 0: what b adds
+	base, ok := out.takeNumber() // output of frame 0, which contains b
 	for seen, kill := 1, killEvery; seen < frames; {
 		if seen == kill && kill <= lastKill {
 			_ = c.Process.Kill()
@@ -50,7 +50,7 @@ func framesOverKills(_ *guest, args []string) error {
 			kill += killEvery
 		}
 		var d uint32
-		if d, ok = out.take(); !ok {
+		if d, ok = out.takeNumber(); !ok {
 			return fmt.Errorf("after %d frames no more come", seen)
 		}
 		switch {
@@ -60,7 +60,7 @@ func framesOverKills(_ *guest, args []string) error {
 			return fmt.Errorf("frame %d: %d beside a base of %d", seen, d, base)
 		}
 	}
-	exit := finish(c)
+	exit := waitExit(c)
 	left, _ := os.ReadFile("/tmp/a")
 	if got := binary.LittleEndian.Uint64(left[ringRead:]); exit != 0 || got != frames || !ok {
 		return fmt.Errorf("lmrun ended with %d, %d inputs taken", exit, got)

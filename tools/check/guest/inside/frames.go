@@ -11,9 +11,9 @@ import (
 
 func init() { steps["frames-by-pipes"] = step{"COUNT", framesByPipes} }
 
-// framesByPipes feeds lmrun, set up by a configuration, with numbers by a
-// pipe, and holds what comes back by another against its own factorials. The
-// end of the numbers is the end of lmrun, in order.
+// framesByPipes starts lmrun from a configuration, sends it numbers through a pipe, and compares
+// the factorials from another pipe with its own. At the end of the numbers, lmrun must end with
+// status 0.
 func framesByPipes(_ *guest, args []string) error {
 	const config = "image /images/factorial.lmb\nsequence compute\nloop forever\nseal\n" +
 		"deadline 10s\ninput n=/tmp/in\noutput result=/tmp/out\n"
@@ -59,7 +59,7 @@ func framesByPipes(_ *guest, args []string) error {
 		}
 	}
 	in.Close()
-	if exit := finish(c); exit != 0 {
+	if exit := waitExit(c); exit != 0 {
 		return fmt.Errorf("lmrun ended with %d", exit)
 	}
 	return nil

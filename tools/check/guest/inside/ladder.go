@@ -18,22 +18,22 @@ import (
 )
 
 func init() {
-	steps["recovers"] = step{"DEVICE COUNT STEPS LADDER", recovers}
+	steps["recovers"] = step{"DEVICE COUNT STEPS LADDER", checkRecovery}
 }
 
 // ladderResult is the output of each frame of /images/ladder.lmb: 12!.
 const ladderResult = 479001600
 
-// recovery is what a failure was followed by, until the next good frame.
+// recovery is what happened between a failure and the next good frame.
 type recovery struct {
 	steps []string // as lminit prints them
 	took  time.Duration
 }
 
-// recovers starts lminit with a device that hangs again and again, until it has recovered COUNT
+// checkRecovery runs lminit with a device that hangs again and again, until it has recovered COUNT
 // times. Each time lminit must have taken exactly STEPS, such as "restart, reset function". LADDER
 // is the value of `on-failure`. It prints the times from failures to the next good frame.
-func recovers(_ *guest, args []string) error {
+func checkRecovery(_ *guest, args []string) error {
 	count, err := strconv.Atoi(args[1])
 	if err != nil {
 		return err
@@ -41,24 +41,24 @@ func recovers(_ *guest, args []string) error {
 	config := "on-failure " + args[3] + "\nimage /images/ladder.lmb\ndevice " + args[0] +
 		"\nbefore init\nsequence frame\nloop forever\noutput result=-\n"
 	if strings.HasPrefix(args[0], "vfio:") {
-		config = "bind vfio-pci " + bare(args[0]) + "\n" + config
+		config = "bind vfio-pci " + pciAddress(args[0]) + "\n" + config
 	}
 	if err := os.WriteFile("/tmp/ladder.conf", []byte(config), 0o644); err != nil {
 		return err
 	}
 	c := exec.Command("/lminit", "-config", "/tmp/ladder.conf")
-	l := &ladder{want: strings.Split(args[2], ", ")}
-	if err := l.climb(c, count); err != nil {
-		return fmt.Errorf("%w; it said:\n%s", err, l.said.String())
+	l := &recoveryLog{want: strings.Split(args[2], ", ")}
+	if err := l.runUntilRecovered(c, count); err != nil {
+		return fmt.Errorf("%w; it said:\n%s", err, l.output.String())
 	}
 	l.report(args[0], args[2])
 	return nil
 }
 
-// ladder follows what an lminit prints.
-type ladder struct {
+// recoveryLog records the recoveries in the output of lminit.
+type recoveryLog struct {
 	want       []string
-	said       bytes.Buffer
+	output     bytes.Buffer
 	recoveries []recovery
 }
 
@@ -66,11 +66,11 @@ type ladder struct {
 type event struct {
 	at   time.Time
 	line string
-	err  error // the end of an output
+	err  error // end of the output, or a wrong frame
 }
 
-// climb runs lminit until it has recovered count times.
-func (l *ladder) climb(c *exec.Cmd, count int) error {
+// runUntilRecovered runs lminit until it has recovered count times.
+func (l *recoveryLog) runUntilRecovered(c *exec.Cmd, count int) error {
 	// Frames and lines come through one pipe, which keeps their order.
 	from, to, err := os.Pipe()
 	if err != nil {
@@ -90,14 +90,14 @@ func (l *ladder) climb(c *exec.Cmd, count int) error {
 	close(done)
 	_ = c.Process.Signal(unix.SIGTERM)
 	// The device may have failed once more before the signal.
-	if exit := finish(c); err == nil && !slices.Contains([]int{0, 71, 75, 76}, exit) {
+	if exit := waitExit(c); err == nil && !slices.Contains([]int{0, 71, 75, 76}, exit) {
 		err = fmt.Errorf("lminit ended with %d", exit)
 	}
 	return err
 }
 
-// sendEvents sends what it reads, until an error or until done is closed. Then it reads on, so that
-// lminit can write until it ends.
+// sendEvents sends the events that it reads, until an error or until done is closed. After that it
+// discards further output, so that lminit is not blocked until it ends.
 func sendEvents(from *bufio.Reader, events chan<- event, done <-chan struct{}) {
 	for {
 		e := readEvent(from)
@@ -133,8 +133,8 @@ func readEvent(from *bufio.Reader) (e event) {
 	return e
 }
 
-// follow returns after count recoveries.
-func (l *ladder) follow(events <-chan event, count int) error {
+// follow reads events, and returns after count recoveries.
+func (l *recoveryLog) follow(events <-chan event, count int) error {
 	var failed time.Time
 	var now recovery
 	limit := time.After(runLimit * time.Duration(1+count/20))
@@ -145,8 +145,8 @@ func (l *ladder) follow(events <-chan event, count int) error {
 		case <-limit:
 			return errors.New("no good frame any more")
 		}
-		l.said.WriteString(e.line + "\n")
-		switch taken, isStep := stepOf(e.line); {
+		l.output.WriteString(e.line + "\n")
+		switch taken, isStep := recoveryStep(e.line); {
 		case e.err != nil:
 			return e.err
 		case isStep:
@@ -164,15 +164,15 @@ func (l *ladder) follow(events <-chan event, count int) error {
 			l.recoveries = append(l.recoveries, now)
 			failed, now = time.Time{}, recovery{}
 		}
-		if l.said.Len() > 1<<16 {
-			l.said.Reset()
+		if l.output.Len() > 1<<16 {
+			l.output.Reset()
 		}
 	}
 	return nil
 }
 
-// stepOf returns the step that a line of lminit names.
-func stepOf(line string) (step string, ok bool) {
+// recoveryStep returns the step that a line of lminit names.
+func recoveryStep(line string) (step string, ok bool) {
 	text, isInit := strings.CutPrefix(line, "lminit: ")
 	text, _, isStep := strings.Cut(text, " after exit status ")
 	if text == "restarting" {
@@ -183,7 +183,7 @@ func stepOf(line string) (step string, ok bool) {
 }
 
 // report prints the median and the longest of the times.
-func (l *ladder) report(device, steps string) {
+func (l *recoveryLog) report(device, steps string) {
 	times := make([]time.Duration, len(l.recoveries))
 	for i := range times {
 		times[i] = l.recoveries[i].took

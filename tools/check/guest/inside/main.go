@@ -1,5 +1,5 @@
-// Inside is PID 1 of the guests of most tests. It runs scenarios (steps.go has their steps), ends
-// as lmrun does there, with a line `lmrun: exit N`, and powers the machine off:
+// Inside is PID 1 of the guests of most tests. It runs scenarios (steps.go lists their steps). Like
+// lmrun as PID 1, it ends with a line `lmrun: exit N` and powers the machine off:
 //
 //	scenarios MACHINE BACKEND [NAME]   those in /scenarios for a kind of machine, or one of them
 //	STEP ARGUMENT...                   a single step
@@ -21,13 +21,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// children are what this program does as a child of itself, by its first argument. They return
-// the exit status.
-var children = map[string]func(args []string) int{}
+// childModes are functions that this program runs as its own child process, by its first argument.
+// They return the exit status.
+var childModes = map[string]func(args []string) int{}
 
 func main() {
 	if os.Getpid() != 1 {
-		os.Exit(children[os.Args[1]](os.Args[2:]))
+		os.Exit(childModes[os.Args[1]](os.Args[2:]))
 	}
 	for _, m := range [...]struct{ kind, path string }{{"proc", "/proc"}, {"sysfs", "/sys"},
 		{"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}} {
@@ -46,7 +46,8 @@ func main() {
 	}
 	fmt.Printf("lmrun: exit %d\n", exit)
 	unix.Sync()
-	_ = unix.IoctlSetInt(1, unix.TCSBRK, 1) // the kernel's last words do not wait for ours
+	// our output precedes the kernel's last messages
+	_ = unix.IoctlSetInt(1, unix.TCSBRK, 1)
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 	select {}
 }
@@ -97,8 +98,8 @@ func runScenario(s *scenario.Scenario, backend string) (failed int) {
 	return 0
 }
 
-// runLimit bounds every program that a step starts, and every wait for one.
-// Only what hangs takes so long, however slow the host is.
+// runLimit bounds every program that a step starts, and every wait for one. However slow the host
+// is, only a program that hangs takes so long.
 const runLimit = 2 * time.Minute
 
 // waitFor polls until a condition holds.
@@ -120,7 +121,7 @@ func run(program string, args ...string) (output string, exit int) {
 	if err := c.Start(); err != nil {
 		return err.Error(), 127
 	}
-	exit = finish(c)
+	exit = waitExit(c)
 	return text.String(), exit
 }
 
@@ -131,18 +132,18 @@ func spawn(program string, args ...string) (*exec.Cmd, error) {
 	return c, c.Start()
 }
 
-// finish waits for a program that has so long, and returns its exit status.
-func finish(c *exec.Cmd) (exit int) {
+// waitExit waits for a program and returns its exit status. After runLimit, it kills the program.
+func waitExit(c *exec.Cmd) (exit int) {
 	limit := time.AfterFunc(runLimit, func() {
 		fmt.Println("inside: still running, and killed:", c.Args)
 		_ = c.Process.Kill()
 	})
 	defer limit.Stop()
 	_ = c.Wait()
-	return status(c.ProcessState)
+	return exitStatus(c.ProcessState)
 }
 
-func status(state *os.ProcessState) int {
+func exitStatus(state *os.ProcessState) int {
 	if wait := state.Sys().(syscall.WaitStatus); wait.Signaled() {
 		return 128 + int(wait.Signal())
 	}

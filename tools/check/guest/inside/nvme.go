@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func init() { steps["blocks"] = step{"DISKS OFFSET", blocks} }
+func init() { steps["blocks"] = step{"DISKS OFFSET", checkBlocks} }
 
-// appears waits for a file.
-func appears(pattern string) (path string, err error) {
+// awaitFile waits until a file matches a pattern, and returns its path.
+func awaitFile(pattern string) (path string, err error) {
 	err = waitFor(pattern+" appears", func() bool {
-		found, _ := filepath.Glob(pattern) // the pattern is right
+		found, _ := filepath.Glob(pattern) // the pattern is valid
 		if len(found) > 0 {
 			path = found[0]
 		}
@@ -23,18 +23,18 @@ func appears(pattern string) (path string, err error) {
 	return path, err
 }
 
-// blocks writes 4 KiB to a disk, past the kernel's cache, and compares what it reads back. DISKS
-// is a pattern of the disk's folder in /sys.
-func blocks(_ *guest, args []string) error {
+// checkBlocks writes 4 KiB to a disk, bypassing the kernel's cache, and compares them with what it
+// reads back. DISKS is a pattern for the disk's directory in /sys.
+func checkBlocks(_ *guest, args []string) error {
 	offset, err := strconv.ParseInt(args[1], 0, 64)
 	if err != nil {
 		return err
 	}
-	folder, err := appears(args[0])
+	folder, err := awaitFile(args[0])
 	if err != nil {
 		return err
 	}
-	path, err := appears(filepath.Join("/dev", filepath.Base(folder)))
+	path, err := awaitFile(filepath.Join("/dev", filepath.Base(folder)))
 	if err != nil {
 		return err
 	}

@@ -16,14 +16,14 @@ import (
 )
 
 func init() {
-	steps["encrypts"] = step{"DEVICE IMAGE", encrypts}
+	steps["encrypts"] = step{"DEVICE IMAGE", checkEncryption}
 	steps["break-seal"] = step{"IMAGE", breakSeal}
-	children["narrow"] = narrow
-	children["break-seal"] = breakOwnSeal
+	childModes["narrow"] = accessNarrowly
+	childModes["break-seal"] = breakOwnSeal
 }
 
-// encrypts compares what a device encrypts with what the standard library does.
-func encrypts(_ *guest, args []string) error {
+// checkEncryption compares what a device encrypts with the result of the standard library.
+func checkEncryption(_ *guest, args []string) error {
 	random := rand.NewChaCha8([32]byte{})
 	for range 3 {
 		flags := []string{"-device", args[0], "-sequence", "encrypt", "-output",
@@ -57,17 +57,16 @@ func encrypts(_ *guest, args []string) error {
 	return nil
 }
 
-// masked is a device under ids that no board has, so that no rule of a board
-// keeps an access from it.
-type masked struct{ hal.Device }
+// unknownDevice is a device with ids of no board, so that no rule of a board restricts accesses.
+type unknownDevice struct{ hal.Device }
 
-func (m masked) Identity() hal.Identity {
+func (m unknownDevice) Identity() hal.Identity {
 	i := m.Device.Identity()
 	i.Vendor, i.Device = 0xffee, 0xffee
 	return i
 }
 
-// openEdu opens edu and verifies an image for it.
+// openEdu opens edu, and verifies an image for it.
 func openEdu(path string) (hal.Device, *fbs.View, error) {
 	device, err := hal.Open("pci:1234:11e8")
 	if err != nil {
@@ -81,9 +80,9 @@ func openEdu(path string) (hal.Device, *fbs.View, error) {
 	return device, view, err
 }
 
-// narrow makes an access that edu answers with a bus error, and then one
-// that it accepts: narrow IMAGE.
-func narrow(args []string) int {
+// accessNarrowly makes accesses that are too narrow for edu, which answers with a bus error, and
+// then one that edu accepts: narrow IMAGE.
+func accessNarrowly(args []string) int {
 	device, view, err := openEdu(args[0])
 	if err != nil {
 		fmt.Println(err)
@@ -91,13 +90,13 @@ func narrow(args []string) int {
 	}
 	for name, want := range map[string]hal.Code{"narrow-load": hal.BusFault,
 		"narrow-store": hal.BusFault, "main": hal.OK} {
-		r, err := runtime.Load(view, runtime.AnyTLBWindow, masked{device})
+		r, err := runtime.Load(view, runtime.AnyTLBWindow, unknownDevice{device})
 		if err != nil {
 			fmt.Println(err)
 			return 1
 		}
 		if result := r.Run(view.SequenceByName(name)); result.Code != want ||
-			want != hal.OK && (!result.SafeRan || result.SafeCode != hal.OK) {
+			want != hal.OK && (!result.SafeRan || result.SafeSequenceCode != hal.OK) {
 			fmt.Printf("%s: got %+v, want %v\n", name, result, want)
 			return 1
 		}
@@ -105,7 +104,7 @@ func narrow(args []string) int {
 	return 0
 }
 
-// breakSeal runs this program sealed, and has it do what no sealed process may.
+// breakSeal runs this program sealed, and checks that the kernel kills it for each forbidden call.
 func breakSeal(_ *guest, args []string) error {
 	const killed = 128 + int(unix.SIGSYS)
 	for what, want := range map[string]int{"nothing": 0, "open": killed, "map": killed,
@@ -118,7 +117,7 @@ func breakSeal(_ *guest, args []string) error {
 	return nil
 }
 
-// breakOwnSeal seals this process and then does what it is told: break-seal IMAGE WHAT.
+// breakOwnSeal seals this process and then makes the call that WHAT names: break-seal IMAGE WHAT.
 func breakOwnSeal(args []string) int {
 	device, view, err := openEdu(args[0])
 	if err != nil {
@@ -140,8 +139,8 @@ func breakOwnSeal(args []string) int {
 	case "map":
 		_, _ = unix.Mmap(-1, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
 	case "heap":
-		hoard := make([]byte, 256<<20)
-		fmt.Println(&hoard[0])
+		memory := make([]byte, 256<<20)
+		fmt.Println(&memory[0])
 	}
 	unix.Exit(0)
 	return 0

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ring is one side of a ring in shared memory (tools/lmrun/RING.md).
+// ring is one end of a ring in shared memory (tools/lmrun/RING.md).
 type ring struct{ mem []byte }
 
 const (
@@ -23,15 +23,15 @@ const (
 
 func (r ring) word(offset int) *uint64 { return (*uint64)(unsafe.Pointer(&r.mem[offset])) }
 
-// slot is the memory of the n-th slot since the ring was made.
+// slot returns the memory of the n-th slot, counted since the ring was made.
 func (r ring) slot(n uint64) []byte {
 	size := *r.word(ringSize)
 	first := ringFirst + n%*r.word(ringSlots)*((size+63)&^63)
 	return r.mem[first : first+size]
 }
 
-// filledRing makes a ring with all that will ever be written to it.
-func filledRing(path string, slots [][]byte) error {
+// writeFullRing writes a ring that contains all slots and is closed for writing.
+func writeFullRing(path string, slots [][]byte) error {
 	size := len(slots[0])
 	mem := make([]byte, ringFirst+len(slots)*((size+63)&^63))
 	r := ring{mem}
@@ -45,8 +45,8 @@ func filledRing(path string, slots [][]byte) error {
 	return os.WriteFile(path, mem, 0o600)
 }
 
-// openedRing waits for a ring that lmrun makes.
-func openedRing(path string) (r ring, err error) {
+// openRing waits until lmrun has made a ring, and maps it.
+func openRing(path string) (r ring, err error) {
 	for end := time.Now().Add(runLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		var file *os.File
 		if file, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
@@ -63,8 +63,8 @@ func openedRing(path string) (r ring, err error) {
 	return r, fmt.Errorf("%s: no ring, %v", path, err)
 }
 
-// take gives the next slot's first number, and gives the slot back.
-func (r ring) take() (first uint32, ok bool) {
+// takeNumber returns the first number in the next slot, and frees the slot.
+func (r ring) takeNumber() (first uint32, ok bool) {
 	n := atomic.LoadUint64(r.word(ringRead))
 	for end := time.Now().Add(runLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if atomic.LoadUint64(r.word(ringWritten)) > n {

@@ -18,70 +18,70 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guest is what the steps of a scenario share.
+// guest is the state that the steps of a scenario share.
 type guest struct {
 	backend string    // of the machine: pci, vfio or tt
-	running *exec.Cmd // what `start` started
-	said    *bytes.Buffer
-	random  *rand.Rand // the same in every boot
+	running *exec.Cmd // the lmrun that a step has started
+	output  *bytes.Buffer
+	random  *rand.Rand // same numbers in every boot
 }
 
 func newGuest(backend string) *guest {
 	return &guest{backend: backend, random: rand.New(rand.NewPCG(1, 2))}
 }
 
-// step is what a line of a scenario does.
+// step is a kind of line in a scenario.
 type step struct {
-	arguments string // for messages; those in brackets may be missing
+	arguments string // for messages; those in brackets are optional
 	run       func(g *guest, args []string) error
 }
 
-// required is the number of arguments that may not be missing.
-func (s step) required() int {
+// requiredCount returns the number of required arguments.
+func (s step) requiredCount() int {
 	required, _, _ := strings.Cut(s.arguments, "[")
 	return len(strings.Fields(required))
 }
 
-// steps are all steps. Names of devices in their arguments are replaced (deviceName).
+// steps are all steps by name. Names of devices in their arguments are expanded (deviceName).
 var steps = map[string]step{
-	// Programs. TEXT is part of what the program must say on either output.
-	"lmrun":        {"STATUS TEXT ARGUMENT...", lmrun},
-	"answered":     {"STATUS TEXT ANSWERS ARGUMENT...", answered}, // answer.go
+	// Programs. TEXT is part of the output that the program must print.
+	"lmrun":        {"STATUS TEXT ARGUMENT...", runLmrun},
+	"answered":     {"STATUS TEXT ANSWERS ARGUMENT...", runAnsweredLmrun}, // answer.go
 	"run":          {"STATUS TEXT PROGRAM [ARGUMENT...]", runProgram},
-	"show":         {"PREFIX PROGRAM [ARGUMENT...]", show},
-	"golden":       {"DEVICE IMAGES [ARGUMENT...]", golden},
+	"show":         {"PREFIX PROGRAM [ARGUMENT...]", showOutput},
+	"golden":       {"DEVICE IMAGES [ARGUMENT...]", replayImages},
 	"fail-once":    {"FILE TEXT ARGUMENT...", failOnce},
-	"start":        {"ARGUMENT...", start}, // lmrun
+	"start":        {"ARGUMENT...", startLmrun}, // lmrun
 	"start-sealed": {"ARGUMENT...", startSealed},
-	"ends":         {"STATUS TEXT...", ends},
-	"kill":         {"[MOST]", kill}, // after a random time
-	"stop":         {"", stop},       // by SIGTERM
+	"ends":         {"STATUS TEXT...", waitAndCheckEnd},
+	"kill":         {"[MOST]", kill}, // after a random time up to MOST
+	"stop":         {"", stopLmrun},  // by SIGTERM
 
 	// Devices, the kernel and files.
-	"ready":         {"[NAME...]", (*guest).ready},
-	"hugepages":     {"COUNT", hugePages},
-	"modules":       {"FILE...", loadModules},
-	"bind":          {"DRIVER ADDRESS", bindDriver},
+	"ready":         {"[NAME...]", (*guest).prepareDevices},
+	"hugepages":     {"COUNT", reserveHugePagesStep},
+	"modules":       {"FILE...", insmodStep},
+	"bind":          {"DRIVER ADDRESS", bindStep},
 	"unbind":        {"DRIVER ADDRESS", unbind},
 	"enable":        {"ADDRESS", enable},
 	"set-command":   {"ADDRESS BITS", setCommand},
 	"clear-command": {"ADDRESS BITS", clearCommand},
-	"await-master":  {"ADDRESS", masterAwaited},
-	"await-config":  {"ADDRESS OFFSET MASK", configAwaited},
-	"await":         {"ADDRESS BAR OFFSET VALUE", await},
-	"store":         {"ADDRESS BAR OFFSET VALUE", store},
-	"log":           {"has|lacks TEXT", kernelLogHas},
+	"await-master":  {"ADDRESS", awaitBusMasterStep},
+	"await-config":  {"ADDRESS OFFSET MASK", awaitConfig},
+	"await":         {"ADDRESS BAR OFFSET VALUE", awaitRegister},
+	"store":         {"ADDRESS BAR OFFSET VALUE", storeRegister},
+	"log":           {"has|lacks TEXT", checkKernelLog},
 	"show-file":     {"PREFIX FILE", showFile},
 	"show-log":      {"TEXT", showLog},
-	"same":          {"FILE FILE", filesEqual},
+	"same":          {"FILE FILE", compareFilesStep},
 	"copy":          {"FILE FILE", copyFile},
 	"truncate":      {"FILE SIZE", truncate},
-	"folders":       {"PATH...", folders},
-	"say":           {"TEXT", say},
+	"folders":       {"PATH...", makeDirectories},
+	"say":           {"TEXT", printText},
 	"sleep":         {"TIME", sleep},
 }
 
-// runStep runs a step.
+// runStep runs one line of a scenario.
 func (g *guest) runStep(words []string) error {
 	s, known := steps[words[0]]
 	if !known {
@@ -90,17 +90,17 @@ func (g *guest) runStep(words []string) error {
 	args := make([]string, len(words)-1)
 	for i := range args {
 		var err error
-		if args[i], err = g.expand(words[1+i]); err != nil {
+		if args[i], err = g.expandNames(words[1+i]); err != nil {
 			return err
 		}
 	}
-	if n := s.required(); len(args) < n {
+	if n := s.requiredCount(); len(args) < n {
 		return fmt.Errorf("want at least %d arguments: %s", n, s.arguments)
 	}
 	return s.run(g, args)
 }
 
-// killRunning ends what `start` started and no step has ended.
+// killRunning ends the program that `start` has started, if no step has ended it.
 func (g *guest) killRunning() {
 	if g.running != nil {
 		_ = g.running.Process.Kill()
@@ -108,14 +108,15 @@ func (g *guest) killRunning() {
 	}
 }
 
-// wait waits for what `start` started, and returns its exit status.
+// wait waits for the program that `start` has started, and returns its exit status.
 func (g *guest) wait() (exit int) {
-	exit = finish(g.running)
+	exit = waitExit(g.running)
 	g.running = nil
 	return exit
 }
 
-// checkEnd fails unless a program ended with one of the statuses, such as 71|75, and said a text.
+// checkEnd fails unless a program ended with one of the statuses, such as 71|75, and printed the
+// text.
 func checkEnd(statuses, text, output string, exit int) error {
 	if slices.Contains(strings.Split(statuses, "|"), strconv.Itoa(exit)) &&
 		strings.Contains(output, text) {
@@ -125,14 +126,14 @@ func checkEnd(statuses, text, output string, exit int) error {
 		output)
 }
 
-func lmrun(_ *guest, args []string) error {
+func runLmrun(_ *guest, args []string) error {
 	output, exit := run("/lmrun", args[2:]...)
 	return checkEnd(args[0], args[1], output, exit)
 }
 
-// failOnce runs lmrun, which must fail, record that in a device and say a text, and resets the
-// machine. If the device has a record from before the reset, it does nothing. It waits for the
-// device, which the kernel makes after its module is loaded.
+// failOnce runs lmrun, which must fail, record the fault in a file, and print a text. Then it
+// resets the machine. If the file has a record from before the reset, failOnce does nothing. It
+// waits for the file, a device that the kernel creates some time after its module is loaded.
 func failOnce(g *guest, args []string) error {
 	start := make([]byte, 8)
 	err := waitFor(args[0], func() bool {
@@ -148,14 +149,14 @@ func failOnce(g *guest, args []string) error {
 		return err
 	}
 	flags := []string{"76", args[1], "-faults", args[0]}
-	if err := lmrun(g, append(flags, args[2:]...)); err != nil {
+	if err := runLmrun(g, append(flags, args[2:]...)); err != nil {
 		return err
 	}
 	fmt.Println("inside: resetting the machine")
 	return unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 }
 
-func answered(_ *guest, args []string) error {
+func runAnsweredLmrun(_ *guest, args []string) error {
 	output, exit, err := runAnswered(args[2], "/lmrun", args[3:]...)
 	if err != nil {
 		return fmt.Errorf("%w; it said:\n%s", err, output)
@@ -168,8 +169,8 @@ func runProgram(_ *guest, args []string) error {
 	return checkEnd(args[0], args[1], output, exit)
 }
 
-// show prints what a program says, with a prefix, for the host.
-func show(_ *guest, args []string) error {
+// showOutput prints the output of a program, with a prefix, for the host.
+func showOutput(_ *guest, args []string) error {
 	output, _ := run(args[1], args[2:]...)
 	for line := range strings.Lines(output) {
 		fmt.Print(args[0], " ", line)
@@ -185,9 +186,9 @@ func showFile(_ *guest, args []string) error {
 	return err
 }
 
-// golden replays images on a device, and compares their outputs with the files in
+// replayImages replays images on a device, and compares their outputs with the files in
 // /golden/IMAGE/.
-func golden(_ *guest, args []string) error {
+func replayImages(_ *guest, args []string) error {
 	images, err := filepath.Glob(args[1])
 	if err != nil || len(images) == 0 {
 		return fmt.Errorf("%d images, %v", len(images), err)
@@ -206,7 +207,7 @@ func golden(_ *guest, args []string) error {
 
 func replayGolden(image string, flags []string) error {
 	name := strings.TrimSuffix(strings.TrimPrefix(image, "/images/"), ".lmb")
-	files, _ := filepath.Glob("/golden/" + name + "/*") // the pattern is right
+	files, _ := filepath.Glob("/golden/" + name + "/*") // the pattern is valid
 	for _, file := range files {
 		flags = append(flags, "-output", filepath.Base(file)+"=/tmp/"+filepath.Base(file))
 	}
@@ -222,17 +223,17 @@ func replayGolden(image string, flags []string) error {
 	return nil
 }
 
-// start starts lmrun.
-func start(g *guest, args []string) error {
-	g.running, g.said = exec.Command("/lmrun", args...), new(bytes.Buffer)
-	g.running.Stdout, g.running.Stderr = g.said, g.said
+// startLmrun starts lmrun.
+func startLmrun(g *guest, args []string) error {
+	g.running, g.output = exec.Command("/lmrun", args...), new(bytes.Buffer)
+	g.running.Stdout, g.running.Stderr = g.output, g.output
 	return g.running.Start()
 }
 
-// startSealed starts lmrun and waits until it has sealed itself, which it does right before the
+// startSealed starts lmrun and waits until it has sealed itself, which happens right before the
 // first run.
 func startSealed(g *guest, args []string) error {
-	if err := start(g, append([]string{"-seal"}, args...)); err != nil {
+	if err := startLmrun(g, append([]string{"-seal"}, args...)); err != nil {
 		return err
 	}
 	path, sealed := fmt.Sprintf("/proc/%d/status", g.running.Process.Pid), false
@@ -243,22 +244,22 @@ func startSealed(g *guest, args []string) error {
 	})
 	if err == nil && !sealed {
 		exit := g.wait()
-		err = fmt.Errorf("lmrun ended with %d before its first run; it said:\n%s", exit, g.said)
+		err = fmt.Errorf("lmrun ended with %d before its first run; it said:\n%s", exit, g.output)
 	}
 	return err
 }
 
-func ends(g *guest, args []string) error {
+func waitAndCheckEnd(g *guest, args []string) error {
 	exit := g.wait()
 	for _, text := range args[1:] {
-		if err := checkEnd(args[0], text, g.said.String(), exit); err != nil {
+		if err := checkEnd(args[0], text, g.output.String(), exit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// kill kills what was started, within a time.
+// kill kills the started lmrun, after a random time up to MOST.
 func kill(g *guest, args []string) error {
 	if len(args) > 0 {
 		most, err := time.ParseDuration(args[0])
@@ -270,14 +271,14 @@ func kill(g *guest, args []string) error {
 	_ = g.running.Process.Kill()
 	const killed = 128 + int(unix.SIGKILL)
 	if exit := g.wait(); exit != killed {
-		return fmt.Errorf("ended with %d before it was killed; it said:\n%s", exit, g.said)
+		return fmt.Errorf("ended with %d before it was killed; it said:\n%s", exit, g.output)
 	}
 	return nil
 }
 
-func stop(g *guest, _ []string) error { return g.running.Process.Signal(unix.SIGTERM) }
+func stopLmrun(g *guest, _ []string) error { return g.running.Process.Signal(unix.SIGTERM) }
 
-func hugePages(_ *guest, args []string) error {
+func reserveHugePagesStep(_ *guest, args []string) error {
 	count, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
@@ -285,15 +286,15 @@ func hugePages(_ *guest, args []string) error {
 	return reserveHugePages(count)
 }
 
-func loadModules(_ *guest, args []string) error { return insmod(args...) }
+func insmodStep(_ *guest, args []string) error { return insmod(args...) }
 
-func bindDriver(_ *guest, args []string) error { return bind(args[0], args[1]) }
+func bindStep(_ *guest, args []string) error { return bind(args[0], args[1]) }
 
-func masterAwaited(_ *guest, args []string) error { return awaitMaster(args[0]) }
+func awaitBusMasterStep(_ *guest, args []string) error { return awaitBusMaster(args[0]) }
 
-// configAwaited waits until a register of 4 bytes in configuration space has one of the bits of a
+// awaitConfig waits until a register of 4 bytes in configuration space has one of the bits of a
 // mask.
-func configAwaited(_ *guest, args []string) error {
+func awaitConfig(_ *guest, args []string) error {
 	offset, err := strconv.ParseInt(args[1], 0, 64)
 	if err != nil {
 		return err
@@ -302,7 +303,7 @@ func configAwaited(_ *guest, args []string) error {
 	if err != nil {
 		return err
 	}
-	config, err := os.Open(filepath.Join(devices, args[0], "config"))
+	config, err := os.Open(filepath.Join(devicesDir, args[0], "config"))
 	if err != nil {
 		return err
 	}
@@ -314,20 +315,20 @@ func configAwaited(_ *guest, args []string) error {
 	})
 }
 
-func filesEqual(_ *guest, args []string) error { return compareFiles(args[0], args[1]) }
+func compareFilesStep(_ *guest, args []string) error { return compareFiles(args[0], args[1]) }
 
 func unbind(_ *guest, args []string) error {
 	return os.WriteFile("/sys/bus/pci/drivers/"+args[0]+"/unbind", []byte(args[1]), 0)
 }
 
 func enable(_ *guest, args []string) error {
-	return os.WriteFile(filepath.Join(devices, args[0], "enable"), []byte("1"), 0)
+	return os.WriteFile(filepath.Join(devicesDir, args[0], "enable"), []byte("1"), 0)
 }
 
 func setCommand(_ *guest, args []string) error {
 	bits, err := strconv.ParseUint(args[1], 0, 8)
 	if err == nil {
-		_, err = changeCommand(args[0], 0, byte(bits))
+		_, err = changeCommandRegister(args[0], 0, byte(bits))
 	}
 	return err
 }
@@ -335,13 +336,13 @@ func setCommand(_ *guest, args []string) error {
 func clearCommand(_ *guest, args []string) error {
 	bits, err := strconv.ParseUint(args[1], 0, 8)
 	if err == nil {
-		_, err = changeCommand(args[0], byte(bits), 0)
+		_, err = changeCommandRegister(args[0], byte(bits), 0)
 	}
 	return err
 }
 
-// await waits until a register has a value, from lmrun or from the device.
-func await(_ *guest, args []string) error {
+// awaitRegister waits until lmrun or the device has written a value to a register.
+func awaitRegister(_ *guest, args []string) error {
 	want, err := parseRegister(args)
 	if err != nil {
 		return err
@@ -362,7 +363,7 @@ func await(_ *guest, args []string) error {
 	return nil
 }
 
-func store(_ *guest, args []string) error {
+func storeRegister(_ *guest, args []string) error {
 	to, err := parseRegister(args)
 	if err != nil {
 		return err
@@ -376,10 +377,10 @@ func store(_ *guest, args []string) error {
 	return nil
 }
 
-func kernelLogHas(_ *guest, args []string) error {
+func checkKernelLog(_ *guest, args []string) error {
 	text := strings.Join(kernelLines(), "")
 	if strings.Contains(text, args[1]) != (args[0] == "has") {
-		return fmt.Errorf("the kernel's log ends with:\n%s", kernelLog())
+		return fmt.Errorf("the kernel's log ends with:\n%s", kernelLogEnd())
 	}
 	return nil
 }
@@ -410,7 +411,7 @@ func truncate(_ *guest, args []string) error {
 	return os.Truncate(args[0], size)
 }
 
-func folders(_ *guest, args []string) error {
+func makeDirectories(_ *guest, args []string) error {
 	for _, path := range args {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return err
@@ -419,7 +420,7 @@ func folders(_ *guest, args []string) error {
 	return nil
 }
 
-func say(_ *guest, args []string) error {
+func printText(_ *guest, args []string) error {
 	fmt.Println(args[0])
 	return nil
 }

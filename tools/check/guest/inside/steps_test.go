@@ -9,7 +9,7 @@ import (
 	"lightmetal/tools/check/guest/scenario"
 )
 
-// TestScenariosConsistOfKnownSteps, with as many arguments as each requires.
+// TestScenariosConsistOfKnownSteps checks that each step has at least the required arguments.
 func TestScenariosConsistOfKnownSteps(t *testing.T) {
 	paths, _ := filepath.Glob("../scenarios/*.txt")
 	count := 0
@@ -28,7 +28,7 @@ func TestScenariosConsistOfKnownSteps(t *testing.T) {
 				if !ok {
 					t.Errorf("%s: unknown step %s", line.Place, line.Words[0])
 				}
-				if n := known.required(); len(line.Words)-1 < n {
+				if n := known.requiredCount(); len(line.Words)-1 < n {
 					t.Errorf("%s: %s: want at least %d arguments: %s", line.Place, line.Words[0], n,
 						known.arguments)
 				}

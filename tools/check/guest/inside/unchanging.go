@@ -15,41 +15,40 @@ import (
 
 func init() { steps["unchanging"] = step{"", unchanging} }
 
-// Places of one file system: where it is mounted, and where that mount is
-// bound read-only.
+// Mount points of one file system. The second is read-only.
 const (
-	disk  = "/disk"
-	bound = "/bound"
+	mountPoint    = "/disk"
+	readOnlyMount = "/bound"
 )
 
-// unchanging replays signed files that somebody can change, and such that
-// nobody can, and tries to change each while it is replayed: the payload of the
-// latter alone stays in the page cache.
+// unchanging replays signed files, and tries to change each while it is replayed. A file that can
+// be changed must be copied to private memory first; one that cannot must stay in the page cache.
 func unchanging(*guest, []string) error {
-	if err := fileSystem(); err != nil {
+	if err := mountFileSystem(); err != nil {
 		return err
 	}
 	plain, sealed := "/plain.lmb", "/verity.lmb"
 	return errors.Join(
-		replayChanged(disk+plain, disk+plain, false, nil),
-		replayChanged(bound+plain, disk+plain, false, nil), // read-only is the mount alone
-		replayChanged(bound+plain, bound+plain, false, unix.EROFS),
-		replayChanged(disk+sealed, disk+sealed, true, unix.EPERM),
-		unix.Mount("", disk, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""),
-		replayChanged(disk+plain, disk+plain, true, unix.EROFS),
-		replayChanged(bound+plain, disk+plain, true, unix.EROFS),
-		replayChanged("/signed.lmb", "/signed.lmb", false, nil), // no file system on a device
+		replayChanged(mountPoint+plain, mountPoint+plain, false, nil),
+		replayChanged(readOnlyMount+plain, mountPoint+plain, false, nil),
+		// only the mount is read-only
+		replayChanged(readOnlyMount+plain, readOnlyMount+plain, false, unix.EROFS),
+		replayChanged(mountPoint+sealed, mountPoint+sealed, true, unix.EPERM),
+		unix.Mount("", mountPoint, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""),
+		replayChanged(mountPoint+plain, mountPoint+plain, true, unix.EROFS),
+		replayChanged(readOnlyMount+plain, mountPoint+plain, true, unix.EROFS),
+		replayChanged("/signed.lmb", "/signed.lmb", false, nil), // a file system without a device
 	)
 }
 
-// fileSystem mounts the first drive that is ext4, puts the signed image there
-// twice, and has fs-verity keep one of the two.
-func fileSystem() error {
+// mountFileSystem mounts the first drive with an ext4 file system, writes the signed image there
+// twice, and enables fs-verity for the second file.
+func mountFileSystem() error {
 	signed, err := os.ReadFile("/signed.lmb")
 	if err != nil {
 		return err
 	}
-	for _, path := range []string{disk, bound} {
+	for _, path := range []string{mountPoint, readOnlyMount} {
 		if err := os.Mkdir(path, 0o755); err != nil {
 			return err
 		}
@@ -57,23 +56,24 @@ func fileSystem() error {
 	drives, _ := filepath.Glob("/dev/nvme*n1")
 	err = fmt.Errorf("no drive has a file system: %q", drives)
 	for _, path := range drives {
-		if err = unix.Mount(path, disk, "ext4", 0, ""); err == nil {
+		if err = unix.Mount(path, mountPoint, "ext4", 0, ""); err == nil {
 			break
 		}
 	}
 	if err != nil {
 		return err
 	}
-	err = errors.Join(os.WriteFile(disk+"/plain.lmb", signed, 0o644),
-		os.WriteFile(disk+"/verity.lmb", signed, 0o644), enableVerity(disk+"/verity.lmb"))
+	err = errors.Join(os.WriteFile(mountPoint+"/plain.lmb", signed, 0o644),
+		os.WriteFile(mountPoint+"/verity.lmb", signed, 0o644),
+		enableVerity(mountPoint+"/verity.lmb"))
 	unix.Sync()
-	return errors.Join(err, unix.Mount(disk, bound, "", unix.MS_BIND, ""),
-		unix.Mount("", bound, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	return errors.Join(err, unix.Mount(mountPoint, readOnlyMount, "", unix.MS_BIND, ""),
+		unix.Mount("", readOnlyMount, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 }
 
-// enableVerity has the kernel hold a file against a tree of SHA-256 of its
-// blocks from now on, and refuse to open it for writing
-// (Linux, Documentation/filesystems/fsverity.rst).
+// enableVerity enables fs-verity for a file. The kernel then checks each block with a tree of
+// SHA-256 checksums, and rejects opening the file for writing (Linux,
+// Documentation/filesystems/fsverity.rst).
 func enableVerity(path string) error {
 	const request = 0x40806685 // FS_IOC_ENABLE_VERITY
 	argument := struct {
@@ -92,11 +92,11 @@ func enableVerity(path string) error {
 	return nil
 }
 
-// replayChanged replays a signed file and, while lmrun waits for its input,
-// writes over the payload by another path, which is to end in refused. What the
-// device got is compared with the payload as it was signed; mapped is whether
-// the file's own pages are in lmrun's memory, by the kernel's list.
-func replayChanged(path, through string, mapped bool, refused error) error {
+// replayChanged replays a signed file. While lmrun waits for its input, it overwrites a part of the
+// payload through writePath, which must fail with refused, or succeed if that is nil. The data that
+// the device got must be the signed payload. mapped is whether lmrun's memory must contain the
+// pages of the file itself, according to /proc/PID/maps.
+func replayChanged(path, writePath string, mapped bool, refused error) error {
 	signed, err := os.ReadFile("/signed.lmb")
 	if err != nil {
 		return err
@@ -113,17 +113,17 @@ func replayChanged(path, through string, mapped bool, refused error) error {
 	if err := c.Start(); err != nil {
 		return err
 	}
-	// waits for lmrun, which has verified by then
+	// opening waits for lmrun, which has verified the image by then
 	pipe, err := os.OpenFile("/tmp/in", os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", c.Process.Pid))
-	changed := overwrite(through, bytes.Repeat([]byte{0xee}, 4096), int64(len(signed)/2))
+	changed := overwrite(writePath, bytes.Repeat([]byte{0xee}, 4096), int64(len(signed)/2))
 	_, writeErr := pipe.Write(make([]byte, 4))
 	err = errors.Join(err, writeErr, pipe.Close())
-	if bad := c.Wait(); bad != nil {
-		err = errors.Join(err, bad, errors.New(text.String()))
+	if waitErr := c.Wait(); waitErr != nil {
+		err = errors.Join(err, waitErr, errors.New(text.String()))
 	}
 	got, _ := os.ReadFile("/tmp/out")
 	switch {
@@ -140,7 +140,7 @@ func replayChanged(path, through string, mapped bool, refused error) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if changed == nil {
-		return overwrite(through, signed, 0)
+		return overwrite(writePath, signed, 0)
 	}
 	return nil
 }

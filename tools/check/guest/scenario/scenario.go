@@ -1,6 +1,6 @@
-// Package scenario reads scenarios: texts of what a guest does, step by step. The program in
-// tools/check/guest/inside runs them. The tests of tools/check/guest boot the machines, and
-// compare the accesses that QEMU traced with those that the steps imply.
+// Package scenario parses scenarios: texts that describe, step by step, what a guest does. The
+// program in tools/check/guest/inside runs them. The tests of tools/check/guest boot the machines,
+// and compare QEMU's trace with the accesses that the steps require.
 package scenario
 
 import (
@@ -10,20 +10,21 @@ import (
 	"strings"
 )
 
-// Scenario is a list of steps. If one fails, those after it do not run.
+// Scenario is a list of steps. If a step fails, the steps after it do not run.
 type Scenario struct {
 	Name     string
-	Machines []string // the kinds of machines on which it runs
+	Machines []string // the kinds of machines on which the scenario runs
 	Steps    []Step
 }
 
-// Step is a line of a scenario: the name of a step, then its arguments.
+// Step is a line of a scenario.
 type Step struct {
-	Place string // file:line
-	Words []string
+	Place string   // position of the line, as file:line
+	Words []string // name of the step, and its arguments
 }
 
-// Parse reads the scenarios of a file:
+// Parse returns the scenarios in the text of a file. The parameter file is its name, for messages.
+// The syntax is:
 //
 //	# a comment
 //	scenario NAME on MACHINE...
@@ -34,13 +35,14 @@ type Step struct {
 //
 // A line that ends in a backslash continues on the next.
 func Parse(file, text string) (list []Scenario, err error) {
-	text = strings.ReplaceAll(text, "\\\n", " \x00") // \x00 counts as a line
+	// Join continued lines. Each \x00 is a removed line end, which counts for the line number.
+	text = strings.ReplaceAll(text, "\\\n", " \x00")
 	number := 1
 	var block *repetition
 	for line := range strings.SplitSeq(text, "\n") {
 		place := fmt.Sprintf("%s:%d", file, number)
 		number += 1 + strings.Count(line, "\x00")
-		words, err := split(strings.ReplaceAll(line, "\x00", " "))
+		words, err := splitWords(strings.ReplaceAll(line, "\x00", " "))
 		switch {
 		case err != nil:
 		case len(words) == 0:
@@ -71,34 +73,40 @@ func Parse(file, text string) (list []Scenario, err error) {
 	return list, nil
 }
 
-// repetition is a block of steps that run several times.
-type repetition struct{ times, first int }
+// repetition is an open block `repeat`.
+type repetition struct {
+	times     int // how often the steps run
+	firstStep int // index in the scenario of the first step
+}
 
-func openRepetition(open *repetition, words []string, first int) (*repetition, error) {
+// openRepetition returns a new block for the words of a line `repeat`. open is the block that is
+// open already, or nil; blocks cannot be nested.
+func openRepetition(open *repetition, words []string, firstStep int) (*repetition, error) {
 	if open != nil || len(words) != 2 {
-		return nil, errors.New("want `repeat TIMES`, not inside of another")
+		return nil, errors.New("want `repeat TIMES`, outside of another `repeat`")
 	}
 	times, err := strconv.Atoi(words[1])
 	if err != nil || times < 1 {
 		return nil, fmt.Errorf("repeat: invalid number %q", words[1])
 	}
-	return &repetition{times, first}, nil
+	return &repetition{times, firstStep}, nil
 }
 
-// close appends the steps of the block as often as they are missing.
+// close ends the block: it appends the steps of the block to the scenario times-1 times, because
+// the scenario already has them once.
 func (r *repetition) close(s *Scenario) error {
 	if r == nil {
 		return errors.New("`end` without `repeat`")
 	}
-	block := s.Steps[r.first:]
+	block := s.Steps[r.firstStep:]
 	for range r.times - 1 {
 		s.Steps = append(s.Steps, block...)
 	}
 	return nil
 }
 
-// split returns the words of a line, without a comment.
-func split(line string) (words []string, err error) {
+// splitWords returns the words of a line without its comment.
+func splitWords(line string) (words []string, err error) {
 	for line = strings.TrimLeft(line, " \t"); line != "" && line[0] != '#'; {
 		word := line
 		if line[0] == '"' {

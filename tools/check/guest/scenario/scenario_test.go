@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestScenariosAreReadWithTheirPlaces(t *testing.T) {
+func TestParsedStepsHaveFileAndLine(t *testing.T) {
 	list, err := Parse("a.txt", `# of devices
 scenario First on plain iommu
   lmrun 76 "golden mismatch: \"x\"" -device $edu \
@@ -31,7 +31,7 @@ scenario Second on plain
 	}
 }
 
-func TestScenariosThatMakeNoSenseAreRejectedWithTheLine(t *testing.T) {
+func TestInvalidScenariosAreRejectedWithTheLine(t *testing.T) {
 	const head = "scenario A on plain\n"
 	for text, want := range map[string]string{
 		"say x":                     "a.txt:1: a step must follow",

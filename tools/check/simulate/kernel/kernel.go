@@ -1,6 +1,6 @@
-// Package kernel stands between the runner and the machine in a simulated world:
-// tools/check/simulate builds the runner with its system calls led through here, and
-// with places where it can be broken on purpose. No other program links it.
+// Package kernel replaces the system calls of the runner in a simulated world. The program
+// tools/check/simulate builds the runner so that it calls this package, and adds defects that can
+// be switched on. No other program links this package.
 package kernel
 
 import (
@@ -13,76 +13,79 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Between, where it is set, makes or answers a system call; do makes it.
-var Between func(number uintptr, arguments [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr,
-	unix.Errno)
+// OnSystemCall, if it is set, executes or simulates a system call. The parameter do is the function
+// that executes it.
+var OnSystemCall func(number uintptr, arguments [6]uintptr,
+	do func() (uintptr, unix.Errno)) (uintptr, unix.Errno)
 
-// Entered, where it is set, is called where a function of the runner begins.
-var Entered func(name string)
+// OnEnter, if it is set, is called at the beginning of the runner's functions.
+var OnEnter func(name string)
 
-// Enter begins a function of the runner.
-func Enter(name string) {
-	if Entered != nil {
-		Entered(name)
+// EnterFunction calls OnEnter. The build inserts it at the beginning of the runner's functions.
+func EnterFunction(name string) {
+	if OnEnter != nil {
+		OnEnter(name)
 	}
 }
 
-// Path, where it is set, says which file a path means, or why it cannot be opened.
-var Path func(path string) (string, unix.Errno)
+// ResolvePath, if it is set, returns the path of the simulated file for a path, or an error that
+// opening it returns.
+var ResolvePath func(path string) (string, unix.Errno)
 
-func meant(path string) (string, error) {
-	if Path == nil {
+func resolvedPath(path string) (string, error) {
+	if ResolvePath == nil {
 		return path, nil
 	}
-	other, errno := Path(path)
+	resolved, errno := ResolvePath(path)
 	if errno != 0 {
 		return path, errno
 	}
-	return other, nil
+	return resolved, nil
 }
 
-// Opened, where it is set, is told by which path a file was opened.
-var Opened func(path string, fd int)
+// OnOpen, if it is set, is called after a file was opened, with the path that the runner opened.
+var OnOpen func(path string, fd int)
 
-// Clock, where it is set, is how much time is over.
-var Clock func() time.Duration
+// ElapsedTime, if it is set, replaces the result of Since.
+var ElapsedTime func() time.Duration
 
-// Since stands for time.Since.
+// Since replaces time.Since.
 func Since(t time.Time) time.Duration {
-	if Clock == nil {
+	if ElapsedTime == nil {
 		return time.Since(t)
 	}
-	return Clock()
+	return ElapsedTime()
 }
 
-// Line is the command line of the runner, and Exit, where it is set, ends it.
+// RunnerArguments is the command line of the runner. OnExit, if it is set, is called instead of
+// exiting the process.
 var (
-	Line []string
-	End  func(status int)
+	RunnerArguments []string
+	OnExit          func(status int)
 )
 
-// CommandLine stands for args.Words.
-func CommandLine() []string { return Line }
+// CommandLine replaces args.CommandLine.
+func CommandLine() []string { return RunnerArguments }
 
-// Exit stands for unix.Exit.
+// Exit replaces unix.Exit.
 func Exit(status int) {
-	if End == nil {
+	if OnExit == nil {
 		unix.Exit(status)
 	}
-	End(status)
+	OnExit(status)
 }
 
-func call(number uintptr, arguments [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr,
+func systemCall(number uintptr, arguments [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr,
 	unix.Errno) {
-	if Between == nil {
+	if OnSystemCall == nil {
 		return do()
 	}
-	return Between(number, arguments, do)
+	return OnSystemCall(number, arguments, do)
 }
 
-// of is call for functions whose result is an error.
-func of(number uintptr, fd int, do func() error) error {
-	_, errno := call(number, [6]uintptr{uintptr(fd)}, func() (uintptr, unix.Errno) {
+// callForError calls systemCall for a function that returns only an error.
+func callForError(number uintptr, fd int, do func() error) error {
+	_, errno := systemCall(number, [6]uintptr{uintptr(fd)}, func() (uintptr, unix.Errno) {
 		errno, _ := do().(unix.Errno)
 		return 0, errno
 	})
@@ -92,9 +95,9 @@ func of(number uintptr, fd int, do func() error) error {
 	return nil
 }
 
-// counted is call for functions that give a number, too.
-func counted(number uintptr, fd int, do func() (int, error)) (int, error) {
-	n, errno := call(number, [6]uintptr{uintptr(fd)}, func() (uintptr, unix.Errno) {
+// callForCount calls systemCall for a function that returns a number and an error.
+func callForCount(number uintptr, fd int, do func() (int, error)) (int, error) {
+	n, errno := systemCall(number, [6]uintptr{uintptr(fd)}, func() (uintptr, unix.Errno) {
 		n, err := do()
 		errno, _ := err.(unix.Errno)
 		return uintptr(n), errno
@@ -112,7 +115,7 @@ func RawSyscall(number, a, b, c uintptr) (uintptr, uintptr, unix.Errno) {
 
 //go:uintptrescapes
 func RawSyscall6(number, a, b, c, d, e, f uintptr) (uintptr, uintptr, unix.Errno) {
-	n, errno := call(number, [6]uintptr{a, b, c, d, e, f}, func() (uintptr, unix.Errno) {
+	n, errno := systemCall(number, [6]uintptr{a, b, c, d, e, f}, func() (uintptr, unix.Errno) {
 		n, _, errno := unix.RawSyscall6(number, a, b, c, d, e, f)
 		return n, errno
 	})
@@ -134,30 +137,30 @@ func Open(path string, flags int, mode uint32) (int, error) {
 }
 
 func Openat(dir int, path string, flags int, mode uint32) (int, error) {
-	fd, err := counted(unix.SYS_OPENAT, dir, func() (int, error) {
-		other, err := meant(path)
+	fd, err := callForCount(unix.SYS_OPENAT, dir, func() (int, error) {
+		resolved, err := resolvedPath(path)
 		if err != nil {
 			return -1, err
 		}
-		return unix.Openat(dir, other, flags, mode)
+		return unix.Openat(dir, resolved, flags, mode)
 	})
-	if err == nil && Opened != nil {
-		Opened(path, fd)
+	if err == nil && OnOpen != nil {
+		OnOpen(path, fd)
 	}
 	return fd, err
 }
 
 func Readlink(path string, target []byte) (int, error) {
-	other, err := meant(path)
+	resolved, err := resolvedPath(path)
 	if err != nil {
 		return -1, err
 	}
-	return unix.Readlink(other, target)
+	return unix.Readlink(resolved, target)
 }
 
-// Fstat reports a file with the name watchdog as a device of characters.
+// Fstat reports a file named "watchdog" as a character device.
 func Fstat(fd int, status *unix.Stat_t) error {
-	err := of(unix.SYS_FSTAT, fd, func() error { return unix.Fstat(fd, status) })
+	err := callForError(unix.SYS_FSTAT, fd, func() error { return unix.Fstat(fd, status) })
 	if path, _ := os.Readlink("/proc/self/fd/" +
 		strconv.Itoa(fd)); filepath.Base(path) == "watchdog" {
 		status.Mode = status.Mode&^unix.S_IFMT | unix.S_IFCHR
@@ -166,16 +169,17 @@ func Fstat(fd int, status *unix.Stat_t) error {
 }
 
 func Mprotect(memory []byte, protection int) error {
-	return of(unix.SYS_MPROTECT, -1, func() error { return unix.Mprotect(memory, protection) })
+	return callForError(unix.SYS_MPROTECT, -1,
+		func() error { return unix.Mprotect(memory, protection) })
 }
 
 func EpollCreate1(flags int) (int, error) {
-	return counted(unix.SYS_EPOLL_CREATE1, -1,
+	return callForCount(unix.SYS_EPOLL_CREATE1, -1,
 		func() (int, error) { return unix.EpollCreate1(flags) })
 }
 
 func Prctl(option int, a, b, c, d uintptr) error {
-	_, errno := call(unix.SYS_PRCTL, [6]uintptr{uintptr(option), a, b, c, d},
+	_, errno := systemCall(unix.SYS_PRCTL, [6]uintptr{uintptr(option), a, b, c, d},
 		func() (uintptr, unix.Errno) { return 0, unix.EINVAL })
 	if errno != 0 {
 		return errno
@@ -184,37 +188,36 @@ func Prctl(option int, a, b, c, d uintptr) error {
 }
 
 func Close(fd int) error {
-	return of(unix.SYS_CLOSE, fd, func() error { return unix.Close(fd) })
+	return callForError(unix.SYS_CLOSE, fd, func() error { return unix.Close(fd) })
 }
 
 func Read(fd int, data []byte) (int, error) {
-	return counted(unix.SYS_READ, fd, func() (int, error) { return unix.Read(fd, data) })
+	return callForCount(unix.SYS_READ, fd, func() (int, error) { return unix.Read(fd, data) })
 }
 
 func Pread(fd int, data []byte, offset int64) (int, error) {
-	return counted(unix.SYS_PREAD64, fd, func() (int,
-		error) {
+	return callForCount(unix.SYS_PREAD64, fd, func() (int, error) {
 		return unix.Pread(fd, data, offset)
 	})
 }
 
 func Ftruncate(fd int, size int64) error {
-	return of(unix.SYS_FTRUNCATE, fd, func() error { return unix.Ftruncate(fd, size) })
+	return callForError(unix.SYS_FTRUNCATE, fd, func() error { return unix.Ftruncate(fd, size) })
 }
 
 func Fallocate(fd int, mode uint32, offset, size int64) error {
-	return of(unix.SYS_FALLOCATE, fd,
+	return callForError(unix.SYS_FALLOCATE, fd,
 		func() error { return unix.Fallocate(fd, mode, offset, size) })
 }
 
 func Mlock([]byte) error {
-	// who is not root may lock less than all worlds together have
-	return of(unix.SYS_MLOCK, -1, func() error { return nil })
+	// An unprivileged process may not lock the memory of all worlds, so nothing is locked.
+	return callForError(unix.SYS_MLOCK, -1, func() error { return nil })
 }
 
 func MmapPtr(fd int, offset int64, address unsafe.Pointer, length uintptr, protection,
 	flags int) (pointer unsafe.Pointer, err error) {
-	err = of(unix.SYS_MMAP, fd, func() (err error) {
+	err = callForError(unix.SYS_MMAP, fd, func() (err error) {
 		pointer, err = unix.MmapPtr(fd, offset, address, length, protection, flags)
 		return err
 	})
@@ -226,10 +229,10 @@ func IoctlSetPointerInt(fd int, request uint, value int) error {
 	return err
 }
 
-// IoctlGetInt is told to call with the request, and above it the value of one that
-// sets something.
+// IoctlGetInt passes the request to systemCall. If IoctlSetPointerInt calls it, the upper 32 bits
+// of the request are the value that is set.
 func IoctlGetInt(fd int, request uint) (int, error) {
-	n, errno := call(unix.SYS_IOCTL, [6]uintptr{uintptr(fd), uintptr(request)},
+	n, errno := systemCall(unix.SYS_IOCTL, [6]uintptr{uintptr(fd), uintptr(request)},
 		func() (uintptr, unix.Errno) { return 0, unix.ENOTTY })
 	if errno != 0 {
 		return 0, errno
@@ -237,40 +240,43 @@ func IoctlGetInt(fd int, request uint) (int, error) {
 	return int(n), nil
 }
 
-// broken is what is broken on purpose: a name, or the number of a place.
-var broken = os.Getenv("LM_BROKEN")
+// defect is the name of the active past defect, or the number of the active mutant. It is empty if
+// no defect is active.
+var defect = os.Getenv("LM_DEFECT")
 
-var brokenAt, _ = strconv.Atoi(broken)
+var mutantNumber, _ = strconv.Atoi(defect)
 
-// Is tells whether something with a name is broken.
-func Is(name string) bool { return broken == name }
+// HasDefect reports whether the past defect with this name is active.
+func HasDefect(name string) bool { return defect == name }
 
-// Not is a condition, or the opposite of it where place n is broken.
-func Not[T ~bool](n int, condition T) T { return condition != (n == brokenAt) }
+// Negate returns the condition, or its negation if mutant n is active.
+func Negate[T ~bool](n int, condition T) T { return condition != (n == mutantNumber) }
 
-// Never is a condition, or false.
-func Never[T ~bool](n int, condition T) T { return condition && n != brokenAt }
+// NeverTrue returns the condition, or false if mutant n is active.
+func NeverTrue[T ~bool](n int, condition T) T { return condition && n != mutantNumber }
 
-// Edge is a comparison, which where it is broken holds for what is equal, or does
-// not, other than it should.
-func Edge[T ~bool](n int, condition, equal T) T { return condition != (n == brokenAt && equal) }
+// ToggleIfEqual returns the condition. If mutant n is active and the operands of the comparison are
+// equal, it returns the negation.
+func ToggleIfEqual[T ~bool](n int, condition, equal T) T {
+	return condition != (n == mutantNumber && equal)
+}
 
-// Next is a number, or the next.
-func Next[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
-	~uintptr](n int, number T) T {
-	if n == brokenAt {
+// Increment returns the number, or the number plus 1 if mutant n is active.
+func Increment[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 |
+	~uint64 | ~uintptr](n int, number T) T {
+	if n == mutantNumber {
 		return number + 1
 	}
 	return number
 }
 
-// One is the first of two, or the other.
-func One[T any](n int, first, other T) T {
-	if n == brokenAt {
+// Swap returns the value first, or the value other if mutant n is active.
+func Swap[T any](n int, first, other T) T {
+	if n == mutantNumber {
 		return other
 	}
 	return first
 }
 
-// Left tells whether the statement at place n is left out.
-func Left(n int) bool { return n == brokenAt }
+// IsOmitted reports whether the statement of mutant n is omitted.
+func IsOmitted(n int) bool { return n == mutantNumber }

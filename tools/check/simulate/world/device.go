@@ -14,62 +14,63 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kinds of faults, of a device's accesses from the nth on, for as many as length.
+// Kinds of faults of a device.
 const (
 	busError byte = iota
 	unplugged
 	allOnes
 	wrongBit
-	late
+	lateValue
 	stuckBit
-	reset
-	lostDMA
-	noMaster
+	memoryReset
+	dmaFault
+	busMasterOff
 	faultKinds
 )
 
+// fault affects the accesses first to first+count-1 of a device, or all accesses from first on if
+// its kind does not end.
 type fault struct {
-	kind   byte
-	at     int
-	length int
-	bit    uint64
+	kind  byte
+	first int
+	count int
+	bit   uint64 // of wrongBit and stuckBit
 }
 
-// device is a mock behind what goes wrong with it, and holds each access against
-// the windows and rules of the image.
+// device is a mock with injected faults. It checks each access against the windows and rules of the
+// image.
 type device struct {
 	*mock.Device
 	w        *world
 	index    int
-	memory   *memory // the mock's, where it is plain
+	memory   *plainMemory // memory of the mock; nil: the mock has a board's model
 	accesses int
 	faults   []fault
 	health
-	mastered bool
-	closed   bool
+	isBusMaster bool
+	closed      bool
 }
 
-// health is what a device is to say of itself.
+// health is the state that a device reports about itself.
 type health struct {
 	gone bool
-	dma  hal.Code // what Diagnose is to say
+	dma  hal.Code // result of Diagnose while the device is present
 }
 
-func (h *health) state() hal.Code {
+func (h *health) diagnosis() hal.Code {
 	if h.gone {
 		return hal.DeviceGone
 	}
 	return h.dma
 }
 
-// mastering is a device that reaches memory by itself, and whose driver puts it to
-// rest.
-type mastering struct{ *device }
+// busMasterDevice is a device that can master the bus, and that a driver can quiesce.
+type busMasterDevice struct{ *device }
 
-// memory is a Model that forgets at a reset.
-type memory struct{ bytes map[mock.Place]byte }
+// plainMemory is a mock.Model of memory, which a reset clears.
+type plainMemory struct{ bytes map[mock.Place]byte }
 
-func (m *memory) Load(at mock.Place, width uint8) (value uint64, code hal.Code) {
+func (m *plainMemory) Load(at mock.Place, width uint8) (value uint64, code hal.Code) {
 	for i := range width {
 		value |= uint64(m.bytes[at]) << (8 * i)
 		at.Address++
@@ -77,7 +78,7 @@ func (m *memory) Load(at mock.Place, width uint8) (value uint64, code hal.Code) 
 	return value, hal.OK
 }
 
-func (m *memory) Store(at mock.Place, width uint8, value uint64) hal.Code {
+func (m *plainMemory) Store(at mock.Place, width uint8, value uint64) hal.Code {
 	if m.bytes == nil {
 		m.bytes = map[mock.Place]byte{}
 	}
@@ -88,8 +89,8 @@ func (m *memory) Store(at mock.Place, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// aperture is a window of the image, as Map made it.
-type aperture struct {
+// checkedPort passes the accesses of one window to performAccess.
+type checkedPort struct {
 	d     *device
 	index uint16
 	inner hal.Port
@@ -97,45 +98,46 @@ type aperture struct {
 
 func (d *device) Map(window fbs.Window) (hal.Aperture, error) {
 	w := d.w
-	if len(w.buses) == w.mapFails {
-		return hal.Aperture{}, &hal.Fault{Code: hal.NoDevice, Reason: "no window is left"}
+	if len(w.busAddresses) == w.failingMap {
+		return hal.Aperture{}, &hal.Fault{Code: hal.NoDevice, Reason: "no TLB window is free"}
 	}
 	inner, err := d.Device.Map(window)
 	if err != nil {
 		return inner, err
 	}
-	a := hal.NewAperture(&aperture{d, uint16(len(w.buses)), inner.Port}, inner.Size, inner.Slot)
+	port := &checkedPort{d, uint16(len(w.busAddresses)), inner.Port}
+	a := hal.NewAperture(port, inner.Size, inner.TLBWindow)
 	if window.Kind == gen.WindowKindBar || window.Kind == gen.WindowKindHost {
-		a.BusAddress = 0x1000_0000 + uint64(len(w.buses))<<24
+		a.BusAddress = 0x1000_0000 + uint64(len(w.busAddresses))<<24
 	}
-	w.buses = append(w.buses, a.BusAddress)
-	w.slots[a.Slot+1000*d.index] = uint16(len(w.buses) - 1)
-	if !w.ours { // whose models know addresses
+	w.busAddresses = append(w.busAddresses, a.BusAddress)
+	w.windowByTLB[a.TLBWindow+1000*d.index] = uint16(len(w.busAddresses) - 1)
+	if !w.generated { // models of boards translate addresses
 		a.BusAddress = inner.BusAddress
-		w.buses[len(w.buses)-1] = inner.BusAddress
+		w.busAddresses[len(w.busAddresses)-1] = inner.BusAddress
 	}
 	return a, nil
 }
 
 func (d *device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64) hal.Code {
-	window := d.w.slots[a.Slot+1000*d.index]
-	_, code := d.w.access(d, access{kind: point, window: window, value: address, mask: t.Pack()},
-		func() (uint64, hal.Code) {
-			return 0, d.Device.ProgramWindow(a, t, address)
-		})
+	window := d.w.windowByTLB[a.TLBWindow+1000*d.index]
+	request := access{kind: point, window: window, value: address, mask: t.Pack()}
+	_, code := d.w.performAccess(d, request, func() (uint64, hal.Code) {
+		return 0, d.Device.ProgramWindow(a, t, address)
+	})
 	return code
 }
 
-func (a *aperture) Load(offset uint64, width uint8) (uint64, hal.Code) {
-	return a.d.w.access(a.d, access{kind: load, window: a.index, width: width, offset: offset},
-		func() (uint64, hal.Code) {
-			return a.inner.Load(offset, width)
-		})
+func (a *checkedPort) Load(offset uint64, width uint8) (uint64, hal.Code) {
+	request := access{kind: load, window: a.index, width: width, offset: offset}
+	return a.d.w.performAccess(a.d, request, func() (uint64, hal.Code) {
+		return a.inner.Load(offset, width)
+	})
 }
 
-func (a *aperture) Store(offset uint64, width uint8, value uint64) hal.Code {
-	_, code := a.d.w.access(a.d, access{kind: store, window: a.index, width: width, offset: offset,
-		value: value}, func() (uint64, hal.Code) {
+func (a *checkedPort) Store(offset uint64, width uint8, value uint64) hal.Code {
+	request := access{kind: store, window: a.index, width: width, offset: offset, value: value}
+	_, code := a.d.w.performAccess(a.d, request, func() (uint64, hal.Code) {
 		return 0, a.inner.Store(offset, width, value)
 	})
 	return code
@@ -148,122 +150,124 @@ func (d *device) Now() int64         { return d.w.now }
 func (d *device) Sleep(nanoseconds int64) {
 	d.w.now += nanoseconds
 	d.Device.Sleep(nanoseconds)
-	if d.w.model.want.kind == nap {
-		d.w.model.answer(access{kind: nap}, 0, hal.OK)
+	if d.w.model.want.kind == sleep {
+		d.w.model.finishAccess(access{kind: sleep}, 0, hal.OK)
 	}
 }
 
 func (d *device) Close() error {
-	d.closed, d.mastered = true, false
+	d.closed, d.isBusMaster = true, false
 	return nil
 }
 
-func (m mastering) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
+func (m busMasterDevice) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
 
-func (m mastering) SetBusMaster(on bool) error {
-	if on && m.w.masterFails {
-		return &hal.Fault{Code: hal.NoDevice, Reason: "it may not reach memory"}
+func (m busMasterDevice) SetBusMaster(on bool) error {
+	if on && m.w.busMasterFails {
+		return &hal.Fault{Code: hal.NoDevice, Reason: "bus mastering cannot be enabled"}
 	}
-	m.mastered = on
+	m.isBusMaster = on
 	return nil
 }
 
-func (m mastering) Diagnose() hal.Code {
-	return m.state()
+func (m busMasterDevice) Diagnose() hal.Code {
+	return m.diagnosis()
 }
 
-func (m mastering) RegisterExitCleanup(*fbs.View, int) (string, error) {
-	m.w.armed++
+func (m busMasterDevice) RegisterExitCleanup(*fbs.View, int) (string, error) {
+	m.w.exitCleanups++
 	return "", nil
 }
 
-// state is what the devices say of themselves, in their order.
-func (w *world) state() hal.Code {
+// diagnosis returns the first failure that a device reports, in the order of the devices.
+func (w *world) diagnosis() hal.Code {
 	for _, d := range w.devices {
-		if code := d.state(); code != hal.OK {
+		if code := d.diagnosis(); code != hal.OK {
 			return code
 		}
 	}
 	return hal.OK
 }
 
+// accessNs is the virtual time of an access, in nanoseconds.
 const accessNs = 100
 
-// access is every access of the runner: time passes, things happen, it is held
-// against image and model, and answered.
-func (w *world) access(d *device, a access, do func() (uint64, hal.Code)) (uint64, hal.Code) {
-	w.model.arrived = w.now
+// performAccess performs an access of the runner: it advances the time, runs the events that are
+// due, compares the access with the image and the model, and returns the result.
+func (w *world) performAccess(d *device, a access, do func() (uint64, hal.Code)) (uint64,
+	hal.Code) {
+	w.model.arrivalTime = w.now
 	w.step()
 	w.now += accessNs
-	w.digest(a)
+	w.hashAccess(a)
 	if d.closed {
-		w.violate("%+v comes when the device is closed", a)
+		w.errorf("%+v after the device was closed", a)
 	}
 	if a.kind != point {
-		w.within(a)
+		w.checkBounds(a)
 	}
-	w.model.expect(a)
-	value, code := d.answer(a, do)
-	w.model.answer(a, value, code)
-	if w.wrong != "" {
+	w.model.checkNext(a)
+	value, code := d.performWithFaults(a, do)
+	w.model.finishAccess(a, value, code)
+	if w.firstError != "" {
 		goruntime.Goexit()
 	}
 	if code == hal.BusFault && d.accesses%2 == 1 {
-		_ = *(*byte)(unsafe.Pointer(w.nowhere)) // as mapped memory answers
+		_ = *(*byte)(unsafe.Pointer(w.inaccessiblePage)) // SIGSEGV, as if the memory were mapped
 	}
 	return value, code
 }
 
-// within holds an access against window and rule, by the image's own words.
-func (w *world) within(a access) {
+// checkBounds checks that an access is inside its window and allowed by a rule of the image.
+func (w *world) checkBounds(a access) {
 	window := &w.view.Windows[a.window]
 	width := uint64(a.width)
 	if width != 1 && width != 2 && width != 4 && width != 8 || a.offset > window.Size ||
 		width > window.Size-a.offset {
-		w.violate("%+v is outside its window of %#x bytes", a, window.Size)
+		w.errorf("%+v exceeds its window of %#x bytes", a, window.Size)
 		return
 	}
 	if (window.Offset+a.offset)%width != 0 {
-		w.violate("%+v is not aligned, in a window at %#x", a, window.Offset)
+		w.errorf("%+v is not aligned; the window begins at %#x", a, window.Offset)
 	}
 	if window.Kind != gen.WindowKindBar {
 		return
 	}
 	rule := w.view.Board(int(window.Device)).FindRule(window.Bar, window.Offset+a.offset, width)
 	if rule == nil || rule.Widths&a.width == 0 {
-		w.violate("%+v is not for a register there", a)
+		w.errorf("%+v is not allowed by a rule", a)
 	}
 }
 
-// answer is what becomes of an access on a device with its faults. Host memory
-// has none.
-func (d *device) answer(a access, do func() (uint64, hal.Code)) (uint64, hal.Code) {
+// performWithFaults performs an access on a device with its faults. Accesses to host memory have no
+// faults.
+func (d *device) performWithFaults(a access, do func() (uint64, hal.Code)) (uint64, hal.Code) {
 	d.accesses++
-	slow, ones, flip, set := false, false, uint64(0), uint64(0)
+	slow, ones, flippedBits, setBits := false, false, uint64(0), uint64(0)
 	for _, f := range d.faults {
-		if d.accesses < f.at {
+		if d.accesses < f.first {
 			continue
 		}
-		now := d.accesses < f.at+f.length
+		active := d.accesses < f.first+f.count
 		switch {
 		case f.kind == unplugged:
 			d.gone = true
-		case f.kind == lostDMA:
+		case f.kind == dmaFault:
 			d.dma = hal.DMAFault
-		case f.kind == noMaster:
+		case f.kind == busMasterOff:
 			d.dma = hal.MasterOff
 		case f.kind == stuckBit:
-			set |= f.bit
-		case !now:
+			setBits |= f.bit
+		case !active:
 		case f.kind == busError:
 			return 0, hal.BusFault
 		case f.kind == allOnes:
 			ones = true
 		case f.kind == wrongBit:
-			flip |= f.bit
-		case f.kind == late:
+			flippedBits |= f.bit
+		case f.kind == lateValue:
 			slow = true
-		case f.kind == reset && d.memory != nil:
+		case f.kind == memoryReset && d.memory != nil:
 			clear(d.memory.bytes)
 		}
 	}
@@ -284,11 +288,11 @@ func (d *device) answer(a access, do func() (uint64, hal.Code)) (uint64, hal.Cod
 	if ones {
 		value = all
 	}
-	return (value ^ flip | set) & all, code
+	return (value ^ flippedBits | setBits) & all, code
 }
 
-// nowherePage is memory that nobody may touch.
-func nowherePage() uintptr {
+// mapInaccessiblePage maps a page that causes SIGSEGV if it is accessed.
+func mapInaccessiblePage() uintptr {
 	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		panic(err)

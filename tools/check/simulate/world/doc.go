@@ -1,12 +1,12 @@
 //go:build !world
 
-// What lies here is the inside of simulated worlds. It is no program of its own:
-// tools/check/simulate builds it, with tag world, into the runner's, whose package it is.
+// This folder contains the simulated worlds. It is not a separate program: with the tag world,
+// tools/check/simulate builds these files as a part of the runner's package main.
 package main
 
 import "os"
 
 func main() {
-	_, _ = os.Stderr.WriteString("this is built by ./build.sh simulate\n")
+	_, _ = os.Stderr.WriteString("./build.sh simulate builds and runs this program\n")
 	os.Exit(64)
 }

@@ -8,12 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// audit is AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64 (linux/audit.h).
-var audit = map[bool]uint32{true: 0xc000003e, false: 0xc00000b7}[unix.SYS_READ == 0]
+// auditArch is AUDIT_ARCH_X86_64 or AUDIT_ARCH_AARCH64 (linux/audit.h).
+var auditArch = map[bool]uint32{true: 0xc000003e, false: 0xc00000b7}[unix.SYS_READ == 0]
 
-// allows is what a seccomp filter says of a system call: the part of BPF that one
-// may be made of (linux/seccomp.h, linux/filter.h).
-func allows(filter []unix.SockFilter, arch uint32, number uintptr, a [6]uintptr) bool {
+// filterAllows reports whether a seccomp filter allows a system call. It executes the instructions
+// of BPF that the runner's filters use (linux/seccomp.h, linux/filter.h), and denies the call at
+// any other instruction.
+func filterAllows(filter []unix.SockFilter, arch uint32, number uintptr, a [6]uintptr) bool {
 	var data [64]byte
 	*(*uint32)(unsafe.Pointer(&data[0])), *(*uint32)(unsafe.Pointer(&data[4])) = uint32(number),
 		arch
@@ -40,8 +41,8 @@ func allows(filter []unix.SockFilter, arch uint32, number uintptr, a [6]uintptr)
 	return false
 }
 
-// forbidden are system calls of which a seal allows none, with whatever arguments.
-var forbidden = []uintptr{unix.SYS_OPENAT, unix.SYS_MMAP, unix.SYS_MPROTECT, unix.SYS_MUNMAP,
+// forbiddenCalls are system calls that a sealed process must not make, whatever the arguments.
+var forbiddenCalls = []uintptr{unix.SYS_OPENAT, unix.SYS_MMAP, unix.SYS_MPROTECT, unix.SYS_MUNMAP,
 	unix.SYS_MREMAP, unix.SYS_BRK, unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_EXECVE,
 	unix.SYS_SOCKET, unix.SYS_IOCTL, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_UNLINKAT,
 	unix.SYS_LINKAT, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_PTRACE, unix.SYS_MADVISE,
@@ -49,40 +50,41 @@ var forbidden = []uintptr{unix.SYS_OPENAT, unix.SYS_MMAP, unix.SYS_MPROTECT, uni
 	unix.SYS_SECCOMP, unix.SYS_PRCTL, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_IO_URING_SETUP,
 	unix.SYS_CLOSE}
 
-// seal takes a filter, as the kernel does, and holds it against what a seal is for.
-func (m *machine) seal(a [6]uintptr) (uintptr, unix.Errno) {
+// installFilter simulates seccomp: it adds a filter and checks that the filter allows and forbids
+// the right system calls.
+func (m *machine) installFilter(a [6]uintptr) (uintptr, unix.Errno) {
 	if a[0] != unix.SECCOMP_SET_MODE_FILTER || a[1]&unix.SECCOMP_FILTER_FLAG_TSYNC == 0 ||
-		!m.shielded {
+		!m.noNewPrivileges {
 		return ^uintptr(0), unix.EACCES
 	}
 	p := (*unix.SockFprog)(unsafe.Pointer(a[2]))
-	m.filter = append(m.filter, unsafe.Slice(p.Filter, int(p.Len))...)
-	if allows(m.filter, audit^1, unix.SYS_WRITE, [6]uintptr{}) {
-		m.w.violate("the seal is none for another architecture's numbers")
+	m.seccompFilter = append(m.seccompFilter, unsafe.Slice(p.Filter, int(p.Len))...)
+	if filterAllows(m.seccompFilter, auditArch^1, unix.SYS_WRITE, [6]uintptr{}) {
+		m.w.errorf("the filter allows system calls of another architecture")
 	}
 	const cwd = ^uintptr(99) // AT_FDCWD
-	for _, number := range forbidden {
+	for _, number := range forbiddenCalls {
 		for _, arguments := range [][6]uintptr{{}, {3, 0x5401}, {cwd, 0x1000, cwd, 0x2000},
 			{1, 2, 3, 4, 5, 6}} {
-			if allows(m.filter, audit, number, arguments) {
-				m.w.violate("the seal allows system call %d with %#x", number, arguments)
+			if filterAllows(m.seccompFilter, auditArch, number, arguments) {
+				m.w.errorf("the filter allows system call %d with arguments %#x", number, arguments)
 			}
 		}
 	}
 	for _, number := range []uintptr{unix.SYS_WRITE, unix.SYS_READ, unix.SYS_PREAD64,
 		unix.SYS_PWRITE64, unix.SYS_NANOSLEEP, unix.SYS_EXIT_GROUP, unix.SYS_FUTEX,
 		unix.SYS_RT_SIGRETURN} {
-		if !allows(m.filter, audit, number, [6]uintptr{}) {
-			m.w.violate("the seal forbids system call %d", number)
+		if !filterAllows(m.seccompFilter, auditArch, number, [6]uintptr{}) {
+			m.w.errorf("the filter forbids system call %d", number)
 		}
 	}
 	return 0, 0
 }
 
-// sealed holds a system call against the filter, if there is one.
-func (m *machine) sealed(number uintptr, a [6]uintptr) {
-	if m.filter != nil && !allows(m.filter, audit, number, a) {
-		m.w.violate("system call %d with %#x behind the seal, which would have killed the process",
+// checkFilter checks that the filter, if there is one, allows a system call.
+func (m *machine) checkFilter(number uintptr, a [6]uintptr) {
+	if m.seccompFilter != nil && !filterAllows(m.seccompFilter, auditArch, number, a) {
+		m.w.errorf("the filter would kill the process at system call %d with arguments %#x",
 			number, a)
 	}
 }

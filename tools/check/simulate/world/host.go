@@ -15,31 +15,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What happens to a host, at a step of its life.
+// Kinds of events of a host.
 const (
-	signalled byte = iota
-	killed
-	ringCut
+	signalArrives byte = iota
+	processKilled
+	ringTruncated
 	imageRewritten
 	clockJumps
-	killedAtEnd // steps are counted from when the inputs are over
+	killedAfterInputs // event.at counts the steps since the last input was read
 	eventKinds
 )
 
+// event happens at a step of a process.
 type event struct {
 	kind byte
 	at   int
 }
 
-// syscallFault is system calls that fail, from the nth on.
-type syscallFault struct {
+// callFailure makes calls of a system call fail: `length` calls, starting with call `at`, counted
+// from 1.
+type callFailure struct {
 	number     uintptr
 	at, length int
 	errno      unix.Errno
 }
 
-// failable are system calls that can fail on a machine, and how.
-var failable = []syscallFault{
+// possibleFailures are failures of system calls that occur on a real machine.
+var possibleFailures = []callFailure{
 	{number: unix.SYS_OPENAT, errno: unix.EMFILE}, {number: unix.SYS_MMAP, errno: unix.ENOMEM},
 	{number: unix.SYS_FALLOCATE, errno: unix.ENOSPC},
 	{number: unix.SYS_FTRUNCATE, errno: unix.EIO}, {number: unix.SYS_WRITE, errno: unix.ENOSPC},
@@ -50,154 +52,162 @@ var failable = []syscallFault{
 	{number: unix.SYS_PREAD64, errno: unix.EIO},
 }
 
-// bounds of a life that is not at its end by then: after the first a signal comes,
-// in virtual time; after the others it is one that does not end.
+// Limits of a process in virtual time and steps. At the first two, it receives a signal. At the
+// other two, the world fails because the process does not end.
 const (
-	patienceNs = 5e9
-	patience   = 20_000 // steps
-	endlessNs  = 900e9
-	endless    = 1_000_000 // steps
+	signalAfterNs    = 5e9
+	signalAfterSteps = 20_000
+	maxNs            = 900e9
+	maxSteps         = 1_000_000
 )
 
-// step is a moment at which anything may happen.
+// step runs the events that are due, checks the rings and lets their peers run.
 func (w *world) step() {
-	if w.asleep {
+	if w.inactive {
 		return
 	}
 	w.steps++
-	if r := &w.in; r.there() && r.count(readAt) == uint64(len(w.frames)) {
-		w.over++
+	if r := &w.inRing; r.attach() && r.load(readOffset) == uint64(len(w.frames)) {
+		w.stepsAfterInputs++
 	}
 	for _, e := range w.events {
-		if e.at == w.steps && e.kind != killedAtEnd || e.at == w.over && e.kind == killedAtEnd {
-			w.happens(e.kind)
+		if e.at == w.steps && e.kind != killedAfterInputs || e.at == w.stepsAfterInputs &&
+			e.kind == killedAfterInputs {
+			w.applyEvent(e.kind)
 		}
 	}
-	if w.now-w.born > patienceNs || w.steps > patience {
+	if w.now-w.startTime > signalAfterNs || w.steps > signalAfterSteps {
 		stopRequested.Store(1)
 	}
-	if w.now-w.born > endlessNs || w.steps > endless {
-		w.violate("no end after %d s and %d steps", (w.now-w.born)/1e9, w.steps)
+	if w.now-w.startTime > maxNs || w.steps > maxSteps {
+		w.errorf("the process has not ended after %d s and %d steps", (w.now-w.startTime)/1e9,
+			w.steps)
 		goruntime.Goexit()
 	}
-	w.look()
+	w.checkRings()
 	if w.random.IntN(8) == 0 {
-		w.peers(!w.slow)
+		w.runPeers(!w.slowReader)
 	}
 }
 
-func (w *world) happens(kind byte) {
-	w.say("event %d", kind)
+// applyEvent applies an event to the host.
+func (w *world) applyEvent(kind byte) {
+	w.logf("event %d", kind)
 	switch kind {
-	case signalled:
+	case signalArrives:
 		stopRequested.Store(1)
-	case killed, killedAtEnd:
+	case processKilled, killedAfterInputs:
 		w.killed = true
 		goruntime.Goexit()
-	case ringCut:
-		for _, r := range []*partner{&w.in, &w.out} {
+	case ringTruncated:
+		for _, r := range []*ringPeer{&w.inRing, &w.outRing} {
 			if r.memory != nil {
 				_ = os.Truncate(r.path, []int64{0, 4096}[w.random.IntN(2)])
-				r.cut, w.hurt = true, true
+				r.truncated, w.disturbed = true, true
 			}
 		}
 	case imageRewritten:
-		if file, err := os.OpenFile(w.file("image"), os.O_WRONLY, 0); err == nil {
+		if file, err := os.OpenFile(w.path("image"), os.O_WRONLY, 0); err == nil {
 			_, _ = file.Write(bytes.Repeat([]byte{0x55}, len(w.view.Envelope)))
 			file.Close()
 		}
-		w.rewritten = true
+		w.imageOverwritten = true
 	case clockJumps:
 		n := w.random.Int64N(2e9)
 		w.now += n
-		w.jumped += n
+		w.clockJump += n
 	}
 }
 
-// between is every system call of the runner.
-func (w *world) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr,
-	unix.Errno) {
-	if w.asleep {
+// handleSystemCall executes or simulates a system call of the runner.
+func (w *world) handleSystemCall(number uintptr, a [6]uintptr,
+	do func() (uintptr, unix.Errno)) (uintptr, unix.Errno) {
+	if w.inactive {
 		return do()
 	}
 	w.step()
-	const watchdogFood = 1
+	const keepaliveBytes = 1
 	if number == unix.SYS_FSYNC || number == unix.SYS_RENAMEAT2 ||
-		number == unix.SYS_WRITE && a[0] > 2 && a[2] > watchdogFood {
+		number == unix.SYS_WRITE && a[0] > 2 && a[2] > keepaliveBytes {
 		w.committing = true
 	}
-	for i := range w.calls {
-		f := &w.calls[i]
-		if f.number != number || number == unix.SYS_WRITE && (a[0] == 2 || a[2] == watchdogFood) {
-			continue // of a watchdog the kernel takes a byte at once
+	for i := range w.callFailures {
+		f := &w.callFailures[i]
+		if f.number != number || number == unix.SYS_WRITE && (a[0] == 2 || a[2] == keepaliveBytes) {
+			continue // the kernel always accepts a byte for a watchdog
 		}
 		if f.at--; f.at <= 0 && f.at > -f.length {
-			w.say("system call %d fails: %v", number, f.errno)
-			w.hurt = w.hurt || f.errno != unix.EINTR
-			w.unsynced = w.unsynced || number == unix.SYS_FSYNC
+			w.logf("system call %d fails: %v", number, f.errno)
+			w.disturbed = w.disturbed || f.errno != unix.EINTR
+			w.syncFailed = w.syncFailed || number == unix.SYS_FSYNC
 			return ^uintptr(0), f.errno
 		}
 	}
 	switch {
 	case number == unix.SYS_NANOSLEEP:
 		w.now += (*unix.Timespec)(unsafe.Pointer(a[0])).Nano()
-		w.peers(true)
+		w.runPeers(true)
 		return 0, 0
-	case number == unix.SYS_IOCTL: // of a watchdog: its timeout
+	case number == unix.SYS_IOCTL: // the timeout of a watchdog
 		return 4, 0
 	case number == unix.SYS_RT_SIGACTION:
 		return 0, 0
 	case number == unix.SYS_WRITE && (a[0] == 1 || a[0] == 2):
-		w.said[a[0]] = append(w.said[a[0]], unsafe.Slice((*byte)(unsafe.Pointer(a[1])),
+		w.printed[a[0]] = append(w.printed[a[0]], unsafe.Slice((*byte)(unsafe.Pointer(a[1])),
 			int(a[2]))...)
 		return a[2], 0
 	}
-	n, errno := w.noted(number, a, do)
+	n, errno := w.trackCall(number, a, do)
 	if errno == 0 && number == unix.SYS_OPENAT {
-		w.open = append(w.open, int(n))
+		w.openFDs = append(w.openFDs, int(n))
 	}
 	return n, errno
 }
 
-// noted makes a system call, and notes what it maps, unmaps and closes.
-func (w *world) noted(number uintptr, a [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr,
+// trackCall executes a system call and records which memory it maps and unmaps, and which file it
+// closes.
+func (w *world) trackCall(number uintptr, a [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr,
 	unix.Errno) {
 	n, errno := do()
 	switch {
 	case errno != 0:
 	case number == unix.SYS_MMAP && n != 0:
-		w.maps[n] = a[1]
+		w.mappings[n] = a[1]
 	case number == unix.SYS_MUNMAP:
-		delete(w.maps, a[0])
+		delete(w.mappings, a[0])
 	case number == unix.SYS_CLOSE:
-		w.open = slices.DeleteFunc(w.open, func(fd int) bool { return fd == int(a[0]) })
+		w.openFDs = slices.DeleteFunc(w.openFDs, func(fd int) bool { return fd == int(a[0]) })
 	}
 	return n, errno
 }
 
-// partner is the other side of a ring, by RING.md.
-type partner struct {
-	path   string // empty: there is none
-	memory []byte
-	cut    bool
-	moved  uint64 // slots that the runner has written, or given back
+// ringPeer is the process at the other end of a ring (RING.md).
+type ringPeer struct {
+	path       string // "": the runner uses no such ring
+	memory     []byte
+	truncated  bool
+	movedSlots uint64 // slots that the runner has written or released
 }
 
-func (r *partner) at(offset int) *uint64 { return (*uint64)(unsafe.Pointer(&r.memory[offset])) }
-
-func (r *partner) count(offset int) uint64 { return atomic.LoadUint64(r.at(offset)) }
-
-const closedAt, writtenAt, readAt = 24, 64, 128
-
-// slot is that of a number.
-func (r *partner) slot(n uint64) []byte {
-	return r.memory[4096+n%*r.at(16)*images.TensorBytes:][:images.TensorBytes]
+func (r *ringPeer) counterAt(offset int) *uint64 {
+	return (*uint64)(unsafe.Pointer(&r.memory[offset]))
 }
 
-// there maps a ring as soon as there is one.
-func (r *partner) there() bool {
-	if r.path == "" || r.cut || r.memory != nil {
-		return r.memory != nil && !r.cut
+func (r *ringPeer) load(offset int) uint64 { return atomic.LoadUint64(r.counterAt(offset)) }
+
+// Offsets of fields in the header of a ring (RING.md).
+const closedOffset, writtenOffset, readOffset = 24, 64, 128
+
+// slot returns the bytes of slot n, counted from the first slot that was written.
+func (r *ringPeer) slot(n uint64) []byte {
+	return r.memory[4096+n%*r.counterAt(16)*images.TensorBytes:][:images.TensorBytes]
+}
+
+// attach maps the ring as soon as the runner has created it. It reports whether the ring is mapped
+// and has not been truncated.
+func (r *ringPeer) attach() bool {
+	if r.path == "" || r.truncated || r.memory != nil {
+		return r.memory != nil && !r.truncated
 	}
 	file, err := os.OpenFile(r.path, os.O_RDWR, 0)
 	if err != nil {
@@ -214,74 +224,77 @@ func (r *partner) there() bool {
 	return r.memory != nil
 }
 
-// peers lets those on the other side of rings and pipes do something. One that is
-// slow takes results only while the runner waits.
-func (w *world) peers(drains bool) {
-	if r := &w.in; r.there() && !w.asleep {
-		written := r.count(writtenAt)
+// runPeers lets the peers of rings and pipes write one input and, if `drains` is set, read one
+// output.
+func (w *world) runPeers(drains bool) {
+	if r := &w.inRing; r.attach() && !w.inactive {
+		written := r.load(writtenOffset)
 		switch {
-		case written < uint64(len(w.frames)) && written-r.count(readAt) < *r.at(16):
+		case written < uint64(len(w.frames)) && written-r.load(readOffset) < *r.counterAt(16):
 			copy(r.slot(written), w.frames[written])
-			atomic.AddUint64(r.at(writtenAt), 1)
-		case written >= uint64(len(w.frames)) && w.closes:
-			atomic.StoreUint32((*uint32)(unsafe.Pointer(r.at(closedAt))), 1)
+			atomic.AddUint64(r.counterAt(writtenOffset), 1)
+		case written >= uint64(len(w.frames)) && w.inputsEnd:
+			atomic.StoreUint32((*uint32)(unsafe.Pointer(r.counterAt(closedOffset))), 1)
 		}
 	}
 	if drains {
-		w.drain(1)
+		w.drainRing(1)
 	}
-	w.pump()
+	w.feedPipe()
 }
 
-// drain takes what the runner has handed on, at most so many slots.
-func (w *world) drain(most int) {
-	r := &w.out
-	for ; most > 0 && r.there() && r.count(writtenAt) > r.count(readAt); most-- {
-		atomic.AddUint64(r.at(readAt), 1)
+// drainRing reads at most maxSlots outputs from the ring.
+func (w *world) drainRing(maxSlots int) {
+	r := &w.outRing
+	for ; maxSlots > 0 && r.attach() && r.load(writtenOffset) > r.load(readOffset); maxSlots-- {
+		atomic.AddUint64(r.counterAt(readOffset), 1)
 	}
 }
 
-// look holds the rings against what the runs gave: a slot that is written has the
-// results of the last good run, and no input is given back before its results are
-// handed on.
-func (w *world) look() {
-	if r := &w.out; r.there() {
-		if waiting := r.count(writtenAt) - r.count(readAt); waiting > *r.at(16) {
-			w.violate("%d slots wait in a ring of %d", waiting, *r.at(16))
+// checkRings compares the rings with the runs: a written slot must contain the results of the last
+// successful run, and the runner must release an input only after it has written the outputs.
+func (w *world) checkRings() {
+	if r := &w.outRing; r.attach() {
+		if waiting := r.load(writtenOffset) - r.load(readOffset); waiting > *r.counterAt(16) {
+			w.errorf("%d slots are unread in a ring of %d slots", waiting, *r.counterAt(16))
 		}
-		for written := r.count(writtenAt); r.moved < written; r.moved++ {
+		for written := r.load(writtenOffset); r.movedSlots < written; r.movedSlots++ {
 			switch {
-			case written-r.moved > 1 || len(w.results) == 0:
-				w.violate("%d slots are written at once, of %d results", written-r.moved,
+			case written-r.movedSlots > 1 || len(w.results) == 0:
+				w.errorf("%d slots were written at once, from %d results", written-r.movedSlots,
 					len(w.results))
-			case !bytes.Equal(r.slot(r.moved), w.results[len(w.results)-1]):
-				w.violate("slot %d does not have the results of the last run", r.moved)
+			case !bytes.Equal(r.slot(r.movedSlots), w.results[len(w.results)-1]):
+				w.errorf("slot %d does not contain the results of the last run", r.movedSlots)
 			}
 		}
 	}
-	if r := &w.in; r.there() {
-		for read := r.count(readAt); r.moved < read; r.moved++ {
-			if r.moved >= uint64(w.done) {
-				w.violate("input %d is given back, %d are done", r.moved, w.done)
+	if r := &w.inRing; r.attach() {
+		for read := r.load(readOffset); r.movedSlots < read; r.movedSlots++ {
+			if r.movedSlots >= uint64(w.completedInputs) {
+				w.errorf("input %d was released, but only %d were completed", r.movedSlots,
+					w.completedInputs)
 			}
 		}
-		if w.out.path != "" && !w.out.cut && w.out.memory != nil && r.moved > w.out.moved {
-			w.violate("%d inputs are given back, %d results handed on", r.moved, w.out.moved)
+		if w.outRing.path != "" && !w.outRing.truncated && w.outRing.memory != nil &&
+			r.movedSlots > w.outRing.movedSlots {
+			w.errorf("%d inputs were released, but only %d outputs written", r.movedSlots,
+				w.outRing.movedSlots)
 		}
 	}
 }
 
-// pump feeds the pipe that is an input, and ends it.
-func (w *world) pump() {
-	if w.pipe < 0 {
+// feedPipe writes to the pipe that is an input, and closes it after the last input.
+func (w *world) feedPipe() {
+	if w.pipeWriter < 0 {
 		return
 	}
-	n, err := unix.Write(w.pipe, w.flow[:min(len(w.flow), 1+w.random.IntN(700))])
+	n, err := unix.Write(w.pipeWriter, w.pendingPipeData[:min(len(w.pendingPipeData),
+		1+w.random.IntN(700))])
 	if err == nil {
-		w.flow = w.flow[n:]
+		w.pendingPipeData = w.pendingPipeData[n:]
 	}
-	if len(w.flow) == 0 && w.closes && w.begun {
-		unix.Close(w.pipe)
-		w.pipe = -1
+	if len(w.pendingPipeData) == 0 && w.inputsEnd && w.sequenceBegan {
+		unix.Close(w.pipeWriter)
+		w.pipeWriter = -1
 	}
 }

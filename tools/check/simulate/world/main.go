@@ -10,34 +10,33 @@ import (
 	"unsafe"
 )
 
-// main takes the place of the runner's: it lets worlds go by until one has
-// something in it that must not be.
+// main replaces the main function of the runner. It runs worlds until one of them reports an error.
 func main() {
-	from := flag.Uint64("from", 1, "the first seed")
-	count := flag.Uint64("seeds", 1, "how many")
-	step := flag.Uint64("step", 1, "from one seed to the next")
-	limit := flag.Duration("for", 0, "until so much time is over")
-	talk := flag.Bool("talk", false, "print every step")
+	firstSeed := flag.Uint64("from", 1, "first seed")
+	minSeeds := flag.Uint64("seeds", 1, "minimum number of seeds")
+	step := flag.Uint64("step", 1, "difference between consecutive seeds")
+	minDuration := flag.Duration("for", 0, "minimum duration")
+	verbose := flag.Bool("verbose", false, "print each step")
 	flag.Parse()
-	began, ended, seeds := time.Now(), map[int]int{}, uint64(0)
-	for ; seeds < *count || time.Since(began) < *limit; seeds++ {
-		seed := *from + seeds**step
-		wrong, hash, status := play(seed, *talk)
-		ended[status]++
-		if wrong != "" {
+	startTime, statuses, seeds := time.Now(), map[int]int{}, uint64(0)
+	for ; seeds < *minSeeds || time.Since(startTime) < *minDuration; seeds++ {
+		seed := *firstSeed + seeds**step
+		firstError, hash, status := runWorld(seed, *verbose)
+		statuses[status]++
+		if firstError != "" {
 			fmt.Printf("seed %d: %s\n"+
-				"again, step by step: go run ./tools/check/simulate -from %d -talk\n",
-				seed, wrong, seed)
+				"to see each step: go run ./tools/check/simulate -from %d -verbose\n",
+				seed, firstError, seed)
 			os.Exit(1)
 		}
-		if *talk {
+		if *verbose {
 			fmt.Printf("seed %d: %016x, status %d\n", seed, hash, status)
 		}
 	}
-	fmt.Printf("seeds %d in %v, ended %v\n", seeds, time.Since(began).Round(time.Millisecond),
-		ended)
+	fmt.Printf("seeds %d in %v, worlds by exit status %v\n", seeds,
+		time.Since(startTime).Round(time.Millisecond), statuses)
 }
 
-func bytesOf(address, size uintptr) []byte {
+func memoryAt(address, size uintptr) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(address)), size)
 }

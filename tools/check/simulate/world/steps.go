@@ -11,80 +11,81 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// step is a moment of an errand.
-func (e *errand) step(name string) {
+// step is called at each function and system call of the runner. It runs the events before a run.
+func (e *processRun) step(name string) {
 	w := e.w
-	if w.asleep {
+	if w.inactive {
 		return
 	}
-	if w.steps++; w.steps > endless || w.now-w.born > endlessNs {
-		w.violate("no end after %d s and %d steps", (w.now-w.born)/1e9, w.steps)
+	if w.steps++; w.steps > maxSteps || w.now-w.startTime > maxNs {
+		w.errorf("the process has not ended after %d s and %d steps", (w.now-w.startTime)/1e9,
+			w.steps)
 		goruntime.Goexit()
 	}
-	if w.wrong != "" {
+	if w.firstError != "" {
 		goruntime.Goexit()
 	}
-	if name == "receiveInputs" { // of frameLoop
-		e.machine.feeds.between(e)
-		e.received++
-		for _, t := range e.turns {
-			if t.at == e.received {
-				e.turn(t)
+	if name == "receiveInputs" { // of runLoop
+		e.machine.watchdog.checkFed(e)
+		e.runsBegun++
+		for _, t := range e.events {
+			if t.beforeRun == e.runsBegun {
+				e.applyEvent(t)
 			}
 		}
 	}
-	if e.pipe >= 0 && w.random.IntN(3) == 0 {
-		e.drain()
+	if e.outputPipe >= 0 && w.random.IntN(3) == 0 {
+		e.drainPipe()
 	}
 }
 
-// turn has something happen to a function.
-func (e *errand) turn(t turn) {
+// applyEvent applies an event to the machine.
+func (e *processRun) applyEvent(t runEvent) {
 	m, f := e.machine, e.machine.functions[t.function]
-	e.w.say("turn %+v", t)
+	e.w.logf("event %+v", t)
 	switch t.kind {
-	case turnGone:
+	case eventDeviceGone:
 		f.gone = true
-		for _, h := range m.mapped {
+		for _, h := range m.mappings {
 			if h.function == f.index && h.bar >= 0 {
-				for memory := bytesOf(h.address, h.size); len(memory) > 0 &&
-					!e.shadow.broken[[2]int{f.index, h.bar}]; memory = memory[1:] {
+				for memory := memoryAt(h.address, h.size); len(memory) > 0 &&
+					!e.reference.busErrorBARs[[2]int{f.index, h.bar}]; memory = memory[1:] {
 					memory[0] = 0xff
 				}
 			}
 		}
-	case turnBroken:
-		for _, h := range m.mapped {
+	case eventBusErrors:
+		for _, h := range m.mappings {
 			if h.function == f.index && h.bar == 0 {
-				_ = unix.Mprotect(bytesOf(h.address, h.size), unix.PROT_NONE)
+				_ = unix.Mprotect(memoryAt(h.address, h.size), unix.PROT_NONE)
 			}
 		}
-	case turnDMA:
+	case eventDMAFault:
 		f.config[7] |= 1 << (13 - 8)
-	case turnMasterOff:
-		command := f.command() &^ commandMaster
+	case eventBusMasterOff:
+		command := f.commandRegister() &^ commandMaster
 		binary.LittleEndian.PutUint16(f.config[4:], command)
-	case turnStop:
+	case eventSignal:
 		stopRequested.Store(1)
-	case turnPause:
+	case eventPause:
 		e.w.now += e.w.random.Int64N(40e9)
 	}
 }
 
-// between is every system call of an errand.
-func (e *errand) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr,
-	unix.Errno) {
+// handleSystemCall executes or simulates a system call of the runner.
+func (e *processRun) handleSystemCall(number uintptr, a [6]uintptr,
+	do func() (uintptr, unix.Errno)) (uintptr, unix.Errno) {
 	w, m := e.w, e.machine
-	if w.asleep {
+	if w.inactive {
 		return do()
 	}
 	e.step("")
-	m.sealed(number, a)
-	for i := range w.calls {
-		f := &w.calls[i]
+	m.checkFilter(number, a)
+	for i := range w.callFailures {
+		f := &w.callFailures[i]
 		if f.number == number && (number != unix.SYS_MLOCK || f.at > -f.length) {
 			if f.at--; f.at <= 0 {
-				w.say("system call %d fails: %v", number, f.errno)
+				w.logf("system call %d fails: %v", number, f.errno)
 				return ^uintptr(0), f.errno
 			}
 		}
@@ -96,88 +97,91 @@ func (e *errand) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.
 	case number == unix.SYS_RT_SIGACTION:
 		return 0, 0
 	case number == unix.SYS_PRCTL:
-		m.shielded = a[0] == unix.PR_SET_NO_NEW_PRIVS && a[1] == 1
+		m.noNewPrivileges = a[0] == unix.PR_SET_NO_NEW_PRIVS && a[1] == 1
 		return 0, 0
 	case number == unix.SYS_SECCOMP:
-		return m.seal(a)
+		return m.installFilter(a)
 	case number == unix.SYS_WRITE && (a[0] == 1 || a[0] == 2):
-		w.said[a[0]] = append(w.said[a[0]], bytesOf(a[1], a[2])...)
+		w.printed[a[0]] = append(w.printed[a[0]], memoryAt(a[1], a[2])...)
 		return a[2], 0
-	case number == unix.SYS_WRITE && m.files[int(a[0])] == w.file("watchdog"):
-		m.feeds.eat(e, bytesOf(a[1], a[2]))
+	case number == unix.SYS_WRITE && m.openFiles[int(a[0])] == w.path("watchdog"):
+		m.watchdog.write(e, memoryAt(a[1], a[2]))
 		return a[2], 0
 	case number == unix.SYS_MMAP:
 		if n, errno, answered := m.mmap(a); answered {
 			return n, errno
 		}
 	case number == unix.SYS_MUNMAP:
-		m.unmap(a[0])
+		m.releaseMapping(a[0])
 	default:
-		if n, errno, answered := m.call(number, a); answered {
+		if n, errno, answered := m.handleCall(number, a); answered {
 			return n, errno
 		}
 	}
-	return w.noted(number, a, do)
+	return w.trackCall(number, a, do)
 }
 
-// drain takes what is in the pipe.
-func (e *errand) drain() {
+// drainPipe reads the pipe until it is empty.
+func (e *processRun) drainPipe() {
 	buffer := make([]byte, 8192)
 	for {
-		n, err := unix.Read(e.pipe, buffer)
+		n, err := unix.Read(e.outputPipe, buffer)
 		if n <= 0 || err != nil {
 			return
 		}
-		e.piped = append(e.piped, buffer[:n]...)
+		e.pipeData = append(e.pipeData, buffer[:n]...)
 	}
 }
 
-// feeding is a watchdog, which starts when it is opened.
-type feeding struct {
-	timeout int64 // nanoseconds
-	wanted  int64 // seconds, 0: as it is
-	last    int64 // when it was fed
-	runs    int   // received by then
-	meals   int
-	stopped bool
+// watchdogModel is a watchdog, which starts when it is opened.
+type watchdogModel struct {
+	timeoutNs        int64
+	requestedSeconds int64 // 0: the option sets no timeout
+	lastWriteTime    int64
+	runsAtLastWrite  int // runsBegun at the last write
+	writes           int
+	stopped          bool
 }
 
-func (d *feeding) eat(e *errand, food []byte) {
+// write handles a write of the runner to the watchdog.
+func (d *watchdogModel) write(e *processRun, data []byte) {
 	w := e.w
 	switch {
 	case d.stopped:
-		w.violate("%q after the watchdog was stopped", food)
-	case len(food) == 1 && food[0] == 'V':
+		w.errorf("%q written after the watchdog was stopped", data)
+	case len(data) == 1 && data[0] == 'V':
 		d.stopped = true
-	case len(food) != 1 || food[0] == 'V':
-		w.violate("the watchdog is fed %q", food)
-	case e.received <= d.runs:
-		w.violate("the watchdog is fed twice for one run, or for none")
-	case d.meals > 0 && w.now-d.last < d.timeout/4:
-		w.violate("the watchdog is fed after %d ns, its timeout is %d", w.now-d.last, d.timeout)
+	case len(data) != 1 || data[0] == 'V':
+		w.errorf("%q written to the watchdog, expected 1 byte", data)
+	case e.runsBegun <= d.runsAtLastWrite:
+		w.errorf("the watchdog was fed twice in a run, or before the first run")
+	case d.writes > 0 && w.now-d.lastWriteTime < d.timeoutNs/4:
+		w.errorf("the watchdog was fed after %d ns, too early for its timeout of %d ns",
+			w.now-d.lastWriteTime, d.timeoutNs)
 	default:
-		d.last, d.runs = w.now, e.received
-		d.meals++
+		d.lastWriteTime, d.runsAtLastWrite = w.now, e.runsBegun
+		d.writes++
 	}
 }
 
-// between is asked where a run begins, and with it whether the one before fed.
-func (d *feeding) between(e *errand) {
-	if e.w.options.Watchdog != "" && e.received > 0 &&
-		(d.meals == 0 || e.w.now-d.last > d.timeout/4+1e6) {
-		e.w.violate("a run is over, and the watchdog was fed %d times, lastly %d ns ago, of %d",
-			d.meals, e.w.now-d.last, d.timeout)
+// checkFed is called when a run begins. It checks that the runner has fed the watchdog in time.
+func (d *watchdogModel) checkFed(e *processRun) {
+	if e.w.options.Watchdog != "" && e.runsBegun > 0 &&
+		(d.writes == 0 || e.w.now-d.lastWriteTime > d.timeoutNs/4+1e6) {
+		e.w.errorf("the watchdog was fed %d times, last %d ns before the run's end, timeout %d ns",
+			d.writes, e.w.now-d.lastWriteTime, d.timeoutNs)
 	}
 }
 
-// judge: it is stopped in order, and only where all is well.
-func (d *feeding) judge(e *errand) {
+// checkStop checks that the runner stops the watchdog only after a successful run.
+func (d *watchdogModel) checkStop(e *processRun) {
 	if e.w.options.Watchdog == "" {
 		return
 	}
-	refused := slices.ContainsFunc(e.mishaps, func(m mishap) bool { return m.at == atWatchdog })
-	if want := e.told.exit == 0 && e.told.ran ||
-		refused && e.received == 0; d.stopped != want && !refused {
-		e.w.violate("status %d, and the watchdog was stopped: %v", e.status, d.stopped)
+	setupFails := slices.ContainsFunc(e.faults,
+		func(m injectedFault) bool { return m.step == stepWatchdog })
+	if want := e.expected.exitStatus == 0 && e.expected.runsBegin ||
+		setupFails && e.runsBegun == 0; d.stopped != want && !setupFails {
+		e.w.errorf("status %d, watchdog stopped: %v", e.exitStatus, d.stopped)
 	}
 }

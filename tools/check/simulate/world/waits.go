@@ -8,12 +8,12 @@ import (
 	"lightmetal/hal"
 )
 
-// hogMost is more loads than a wait makes that looks less often the longer it is.
-const hogMost = 2000
+// maxSteadyLoads is more than the number of loads of a poll whose pauses become longer.
+const maxSteadyLoads = 2000
 
-// wait holds the times of loads against the format: how long a pause may be, and
-// that one load comes after the deadline, however late that is.
-func (m *model) wait(do func(access) hal.Code, c *fbs.Command, a access) hal.Code {
+// runPoll checks the times of a poll's loads: that no pause is too long or too short, and that one
+// load follows the deadline, no matter how late.
+func (m *model) runPoll(do func(access) hal.Code, c *fbs.Command, a access) hal.Code {
 	began := m.w.now
 	deadline := began + int64(c.Amount)*1000
 	for loads := 0; ; loads++ {
@@ -21,39 +21,38 @@ func (m *model) wait(do func(access) hal.Code, c *fbs.Command, a access) hal.Cod
 		if code := do(a); code != hal.OK {
 			return code
 		}
-		pause, most := m.arrived-before, max(int64(c.Index)*1000, (before-began)/32)
-		late := m.end != 0 && m.arrived > m.end
+		pause, most := m.arrivalTime-before, max(int64(c.Index)*1000, (before-began)/32)
+		late := m.deadline != 0 && m.arrivalTime > m.deadline
 		switch {
-		case pause > most+m.w.jumped || loads > hogMost && c.Index == 0:
-			m.w.violate("load %d of a wait comes %d ns after the one before, at most %d are right",
+		case pause > most+m.w.clockJump || loads > maxSteadyLoads && c.Index == 0:
+			m.w.errorf("load %d of a poll came %d ns after the previous load, allowed are %d ns",
 				loads, pause, most)
-		case pause < int64(c.Index)*1000 && m.arrived < deadline && !late:
-			m.w.violate("load %d of a wait comes %d ns after the one before, which is too early",
-				loads, pause)
+		case pause < int64(c.Index)*1000 && m.arrivalTime < deadline && !late:
+			m.w.errorf("load %d of a poll came only %d ns after the previous load", loads, pause)
 		}
-		m.w.jumped = 0
+		m.w.clockJump = 0
 		switch {
-		case m.lost(c):
+		case m.isLoadLost(c):
 			return hal.DeviceGone
-		case m.holds(c):
+		case m.isConditionMet(c):
 			return hal.OK
 		case late:
-			return m.saw(c, hal.FrameLate)
-		case m.arrived >= deadline:
-			return m.saw(c, hal.DeadlinePassed)
+			return m.failExpect(c, hal.FrameLate)
+		case m.arrivalTime >= deadline:
+			return m.failExpect(c, hal.DeadlinePassed)
 		}
 	}
 }
 
-func (m *model) settle(c *fbs.Command, code hal.Code) hal.Code {
+func (m *model) applyPolicy(c *fbs.Command, code hal.Code) hal.Code {
 	switch code {
 	case hal.DeadlinePassed, hal.ExpectFailed, hal.CompareFailed, hal.FrameLate:
 	default:
 		return code
 	}
-	state := m.w.state
-	if m.still != nil {
-		state = m.still.machine.state
+	state := m.w.diagnosis
+	if m.reference != nil {
+		state = m.reference.machine.diagnosis
 	}
 	if state := state(); state != hal.OK {
 		return state
@@ -62,21 +61,21 @@ func (m *model) settle(c *fbs.Command, code hal.Code) hal.Code {
 		return code
 	}
 	m.ignored++
-	m.seen = seen{}
+	m.mismatch = mismatch{}
 	return hal.OK
 }
 
-func (m *model) delay(do func(access) hal.Code, c *fbs.Command) hal.Code {
-	if m.still != nil {
-		return m.still.delay(m, c)
+func (m *model) runDelay(do func(access) hal.Code, c *fbs.Command) hal.Code {
+	if m.reference != nil {
+		return m.reference.runDelay(m, c)
 	}
 	until := m.w.now + int64(c.Amount)*1000
-	for m.w.now < until && (m.end == 0 || m.w.now <= m.end) {
-		if code := do(access{kind: nap}); code != hal.OK {
+	for m.w.now < until && (m.deadline == 0 || m.w.now <= m.deadline) {
+		if code := do(access{kind: sleep}); code != hal.OK {
 			return code
 		}
 	}
-	if m.end != 0 && m.w.now > m.end {
+	if m.deadline != 0 && m.w.now > m.deadline {
 		return hal.FrameLate
 	}
 	return hal.OK

@@ -20,93 +20,96 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// world is an image, its devices and a host, in which the runner lives and may
-// live again, in time that is not ours. A seed makes it, to the last access.
+// world is an image, its devices and a host, in which the runner runs and may be restarted. Its
+// time is virtual. The seed determines a world, including each access.
 type world struct {
-	random  *rand.Rand
-	dir     string
-	talk    bool
-	wrong   string // the first thing that must not be
-	hash    uint64 // of all that happened
-	nowhere uintptr
+	random           *rand.Rand
+	dir              string
+	verbose          bool
+	firstError       string // the first error of the world; "": none
+	hash             uint64 // of all accesses
+	inaccessiblePage uintptr
 
-	fate
-	view     *fbs.View
-	payload  []byte
-	model    *model
-	devices  []*device
-	memories []*memory
-	buses    []uint64       // of windows
-	slots    map[int]uint16 // windows by 1000 * device + hardware window
+	scenario
+	view         *fbs.View
+	payload      []byte
+	model        *model
+	devices      []*device
+	memories     []*plainMemory // by device; they outlive a process
+	busAddresses []uint64       // by window of the image
+	windowByTLB  map[int]uint16 // index of a window by 1000 * device + TLB window
 
-	now, born int64
-	jumped    int64 // of now, by the clock alone, since the last look
-	steps     int
-	over      int  // of them, since the inputs were
-	asleep    bool // nothing happens
-	armed     int  // resets that a driver was told of
+	now, startTime   int64 // virtual time and start of the process, in nanoseconds
+	clockJump        int64 // sum of the jumps of the clock since the last load of a poll
+	steps            int
+	stepsAfterInputs int  // steps since the last input was read
+	inactive         bool // no events happen
+	exitCleanups     int  // resets at exit that were registered with a driver
 
-	in, out    partner
-	frames     [][]byte // inputs, in order
-	pipe       int      // end that the other side writes to, -1: none
-	flow       []byte   // what it has still to write
-	taken      int      // inputs that a run began with, of a pipe
-	current    int
-	done       int // inputs that a run ended well with
-	results    [][]byte
-	said       [3][]byte
-	open       []int
-	maps       map[uintptr]uintptr
-	old        map[string][]byte // files as they were
-	begun      bool
-	killed     bool
-	hurt       bool // a system call failed, or a ring is cut
-	rewritten  bool
-	committing bool
-	unsynced   bool // an output may not be on the disk
+	inRing, outRing  ringPeer
+	frames           [][]byte // inputs in their order
+	pipeWriter       int      // write end of the input's pipe; -1: none
+	pendingPipeData  []byte   // data that have not been written to the pipe yet
+	pipeInputsRead   int      // inputs from a pipe with which runs have begun
+	currentInput     int
+	completedInputs  int // inputs whose runs were successful
+	results          [][]byte
+	printed          [3][]byte // by file descriptor
+	openFDs          []int
+	mappings         map[uintptr]uintptr
+	oldFiles         map[string][]byte // content of the outputs before the process began
+	sequenceBegan    bool              // in this process
+	killed           bool
+	disturbed        bool // a system call failed, or a ring was truncated
+	imageOverwritten bool
+	committing       bool // the runner has begun to write its outputs
+	syncFailed       bool // a sync failed: outputs may not be on the disk
 }
 
-// violate notes the first thing that must not be.
-func (w *world) violate(format string, values ...any) {
-	if w.wrong == "" {
-		w.wrong = fmt.Sprintf("step %d: ", w.steps) + fmt.Sprintf(format, values...)
-		w.say("WRONG: %s", w.wrong)
+// errorf records an error of the world, unless one is recorded already.
+func (w *world) errorf(format string, values ...any) {
+	if w.firstError == "" {
+		w.firstError = fmt.Sprintf("step %d: ", w.steps) + fmt.Sprintf(format, values...)
+		w.logf("ERROR: %s", w.firstError)
 	}
 }
 
-func (w *world) say(format string, values ...any) {
-	if w.talk {
+// logf prints a step if the option -verbose is set.
+func (w *world) logf(format string, values ...any) {
+	if w.verbose {
 		fmt.Fprintf(os.Stderr, "%8d %12d "+format+"\n", append([]any{w.steps, w.now}, values...)...)
 	}
 }
 
-// digest adds an access to what two runs of a seed have to have in common.
-func (w *world) digest(a access) {
+// hashAccess adds an access to the hash, which must be equal in two runs of a seed.
+func (w *world) hashAccess(a access) {
 	for _, n := range [...]uint64{uint64(w.now), uint64(a.kind), uint64(a.window), a.offset,
 		uint64(a.width), a.value} {
 		w.hash = (w.hash ^ n) * 0x100000001b3
 	}
-	if w.talk {
-		w.say("%s window %d +%#x width %d value %#x",
-			[...]string{"", "load", "store", "point", "nap"}[a.kind], a.window, a.offset, a.width,
+	if w.verbose {
+		w.logf("%s window %d +%#x width %d value %#x",
+			[...]string{"", "load", "store", "point", "sleep"}[a.kind], a.window, a.offset, a.width,
 			a.value)
 	}
 }
 
-func (w *world) name(sequence int) string {
+// sequenceName returns the name of a sequence, or "" if there is no sequence with this index.
+func (w *world) sequenceName(sequence int) string {
 	if sequence < 0 || sequence >= len(w.view.Sequences) {
 		return ""
 	}
 	return w.view.Name(w.view.Sequences[sequence].Name)
 }
 
-// play lets a world go by, and gives what was wrong in it.
-func play(seed uint64, talk bool) (wrong string, hash uint64, ended int) {
-	w := &world{random: rand.New(rand.NewPCG(seed, 0x516)), talk: talk, pipe: -1, asleep: true,
-		nowhere: nowherePage()}
-	defer func() { _ = unix.Munmap(bytesOf(w.nowhere, 4096)) }()
+// runWorld runs the world of a seed. It returns the error, the hash of the accesses, and the exit
+// status of the last process.
+func runWorld(seed uint64, verbose bool) (firstError string, hash uint64, status int) {
+	w := &world{random: rand.New(rand.NewPCG(seed, 0x516)), verbose: verbose, pipeWriter: -1,
+		inactive: true, inaccessiblePage: mapInaccessiblePage()}
+	defer func() { _ = unix.Munmap(memoryAt(w.inaccessiblePage, 4096)) }()
 	var err error
-	// memory, where there is a place for it
+	// The files are in memory, if possible.
 	if w.dir, err = os.MkdirTemp("/dev/shm", "world"); err != nil {
 		w.dir, err = os.MkdirTemp("", "world")
 	}
@@ -115,34 +118,34 @@ func play(seed uint64, talk bool) (wrong string, hash uint64, ended int) {
 	}
 	defer os.RemoveAll(w.dir)
 	if seed%3 == 0 {
-		return w.errand(int(seed / 3))
+		return w.runWithMachine(int(seed / 3))
 	}
-	if w.fate, err = newFate(w); err != nil {
+	if w.scenario, err = newScenario(w); err != nil {
 		return err.Error(), 0, 0
 	}
-	kernel.Entered, kernel.Between = func(string) { w.step() }, w.between
-	w.prepare()
-	w.say("%+v", w.options)
-	for _, f := range w.faults {
-		w.say("%v", f)
+	kernel.OnEnter, kernel.OnSystemCall = func(string) { w.step() }, w.handleSystemCall
+	w.prepareFiles()
+	w.logf("%+v", w.options)
+	for _, f := range w.deviceFaults {
+		w.logf("%v", f)
 	}
-	for lives := 0; lives < 4; lives++ {
-		ended = w.life(lives)
-		if w.wrong != "" || !w.killed {
+	for number := 0; number < 4; number++ {
+		status = w.runWithMocks(number)
+		if w.firstError != "" || !w.killed {
 			break
 		}
-		w.revive()
+		w.restart()
 	}
-	w.bury()
-	return w.wrong, w.hash, ended
+	w.tearDown()
+	return w.firstError, w.hash, status
 }
 
-// prepare puts files where the runner looks for them.
-func (w *world) prepare() {
-	write := func(name string, data []byte) { _ = os.WriteFile(w.file(name), data, 0o600) }
+// prepareFiles writes the files that the runner opens.
+func (w *world) prepareFiles() {
+	write := func(name string, data []byte) { _ = os.WriteFile(w.path(name), data, 0o600) }
 	write("image", w.image)
 	write("out", []byte("old"))
-	for range w.inputs {
+	for range w.inputCount {
 		frame := make([]byte, images.TensorBytes)
 		for i := range frame {
 			frame[i] = byte(w.random.Uint32())
@@ -158,81 +161,81 @@ func (w *world) prepare() {
 			continue
 		}
 		if b.Name == "in" {
-			w.in.path = path
+			w.inRing.path = path
 		} else {
-			w.out.path = path
+			w.outRing.path = path
 		}
-		if w.ring == 1 {
-			slots := w.random.IntN(9) // of a ring that its maker did not finish
+		if w.ringVariant == 1 {
+			slots := w.random.IntN(9) // of a ring that its creator did not finish
 			_ = os.WriteFile(path, make([]byte, min(slots, 1)*4096+slots*images.TensorBytes), 0o600)
 		}
 	}
-	if w.piped {
-		_ = unix.Mkfifo(w.file("in.pipe"), 0o600)
-		w.flow = bytes.Join(w.frames, nil)
-		w.flow = w.flow[:max(0, len(w.flow)-w.cuts)]
+	if w.inputIsPipe {
+		_ = unix.Mkfifo(w.path("in.pipe"), 0o600)
+		w.pendingPipeData = bytes.Join(w.frames, nil)
+		w.pendingPipeData = w.pendingPipeData[:max(0, len(w.pendingPipeData)-w.missingBytes)]
 	}
 	write("watchdog", nil)
 }
 
-// revive makes the machine what it is when a process has been killed and the next
-// is started: its events are over.
-func (w *world) revive() {
-	w.killed, w.begun = false, false
-	w.events, w.calls = nil, nil
-	leftovers, _ := filepath.Glob(w.file(".*.part"))
+// restart prepares the next process after one was killed. The events of the world are over.
+func (w *world) restart() {
+	w.killed, w.sequenceBegan = false, false
+	w.events, w.callFailures = nil, nil
+	leftovers, _ := filepath.Glob(w.path(".*.part"))
 	for _, path := range leftovers {
 		os.Remove(path)
 	}
-	_ = os.WriteFile(w.file("image"), w.image, 0o600)
-	_ = os.Truncate(w.file("watchdog"), 0)
-	if w.pipe >= 0 || w.piped { // what a pipe held is gone, its writer begins anew
-		unix.Close(w.pipe)
-		_ = os.Remove(w.file("in.pipe"))
-		_ = unix.Mkfifo(w.file("in.pipe"), 0o600)
-		w.flow, w.taken = bytes.Join(w.frames, nil), 0
+	_ = os.WriteFile(w.path("image"), w.image, 0o600)
+	_ = os.Truncate(w.path("watchdog"), 0)
+	if w.pipeWriter >= 0 || w.inputIsPipe { // the pipe loses its data, and its writer begins again
+		unix.Close(w.pipeWriter)
+		_ = os.Remove(w.path("in.pipe"))
+		_ = unix.Mkfifo(w.path("in.pipe"), 0o600)
+		w.pendingPipeData, w.pipeInputsRead = bytes.Join(w.frames, nil), 0
 	}
 	for _, d := range w.devices {
 		d.faults = nil
 	}
-	w.faults, w.mapFails, w.masterFails = nil, -1, false
+	w.deviceFaults, w.failingMap, w.busMasterFails = nil, -1, false
 }
 
-// bury gives back what the world took.
-func (w *world) bury() {
-	if w.pipe >= 0 {
-		unix.Close(w.pipe)
+// tearDown releases the resources of the world.
+func (w *world) tearDown() {
+	if w.pipeWriter >= 0 {
+		unix.Close(w.pipeWriter)
 	}
-	for _, r := range []*partner{&w.in, &w.out} {
+	for _, r := range []*ringPeer{&w.inRing, &w.outRing} {
 		if r.memory != nil {
 			_ = unix.Munmap(r.memory)
 		}
 	}
 }
 
-// life is one process of the runner's, from its file to its exit status; -1 where
-// it was killed.
-func (w *world) life(number int) (status int) {
-	w.old = map[string][]byte{}
+// runWithMocks runs one process of the runner on mocks, from opening the image to the exit status.
+// It returns -1 if the process was killed.
+func (w *world) runWithMocks(number int) (status int) {
+	w.oldFiles = map[string][]byte{}
 	for _, name := range []string{"out", "again"} {
-		w.old[name], _ = os.ReadFile(w.file(name))
+		w.oldFiles[name], _ = os.ReadFile(w.path(name))
 	}
-	// what a later look is held against; of a spoilt file, mostly nothing
+	// The view for the checks. Corrupted images mostly have none.
 	w.view, _ = fbs.Verify(bytes.Clone(w.image))
 	stopRequested.Store(0)
 	w.model, w.devices = nil, nil
-	w.said, w.hurt, w.committing, w.unsynced, w.armed, w.open, w.maps = [3][]byte{}, false, false,
-		false, 0, nil, map[uintptr]uintptr{}
-	w.born, w.steps, w.over, status = w.now, 0, 0, -1
-	if w.piped {
-		w.pipe, _ = unix.Open(w.file("in.pipe"), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	w.printed, w.openFDs, w.mappings = [3][]byte{}, nil, map[uintptr]uintptr{}
+	w.disturbed, w.committing, w.syncFailed, w.exitCleanups = false, false, false, 0
+	w.startTime, w.steps, w.stepsAfterInputs, status = w.now, 0, 0, -1
+	if w.inputIsPipe {
+		w.pipeWriter, _ = unix.Open(w.path("in.pipe"),
+			unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	}
 	var end outcome
-	var f *frameLoop
-	w.live(func() {
+	var f *runLoop
+	w.runInGoroutine(func() {
 		runtime.DedicateProcess()
-		w.asleep = false
-		f, end = w.run()
+		w.inactive = false
+		f, end = w.runImage()
 		status = printOutcome(w.options, end)
 	})
 	if w.model != nil {
@@ -241,39 +244,39 @@ func (w *world) life(number int) (status int) {
 	if w.killed {
 		status = -1
 	}
-	w.say("life %d ends with %d: %v", number, status, end.err)
-	w.judge(f, end, status)
-	for _, fd := range w.open {
+	w.logf("process %d ends with status %d: %v", number, status, end.err)
+	w.checkProcess(f, end, status)
+	for _, fd := range w.openFDs {
 		unix.Close(fd)
 	}
-	for address, size := range w.maps {
-		_ = unix.Munmap(bytesOf(address, size))
+	for address, size := range w.mappings {
+		_ = unix.Munmap(memoryAt(address, size))
 	}
-	w.look()
-	w.drain(1 << 20)
+	w.checkRings()
+	w.drainRing(1 << 20)
 	return status
 }
 
-// live runs a process to its exit. What it panics with is a violation.
-func (w *world) live(process func()) {
-	over := make(chan bool)
+// runInGoroutine runs a process until it exits. A panic is an error of the world.
+func (w *world) runInGoroutine(process func()) {
+	done := make(chan bool)
 	go func() {
-		defer close(over)
+		defer close(done)
 		defer func() {
-			w.asleep = true
+			w.inactive = true
 			if r := recover(); r != nil {
-				w.violate("panic: %v %s", r, debug.Stack())
+				w.errorf("panic: %v %s", r, debug.Stack())
 			}
 		}()
 		process()
 	}()
-	<-over
+	<-done
 	debug.SetGCPercent(100)
 }
 
-// run is what the runner does between its command line and its report, with our
-// devices in the place of those it would open.
-func (w *world) run() (f *frameLoop, end outcome) {
+// runImage does what the runner does between its command line and its report, but on mocks instead
+// of the devices that it would open.
+func (w *world) runImage() (f *runLoop, end outcome) {
 	file, err := runtime.Open(w.options.Image)
 	if err != nil {
 		return nil, outcome{err: err}
@@ -287,76 +290,77 @@ func (w *world) run() (f *frameLoop, end outcome) {
 	if err != nil {
 		return f, outcome{err: err}
 	}
-	devices := w.build()
+	devices := w.buildDevices()
 	w.model = newModel(w)
 	return f, f.runOnDevices(devices, view, w.options)
 }
 
-// begins is told of each run of an image of ours.
-func (w *world) begins(sequence int) {
+// sequenceBegins is called when a sequence of a generated image begins.
+func (w *world) sequenceBegins(sequence int) {
 	m, o := w.model, &w.options
-	name := w.name(sequence)
-	first := m.begun == 0
-	m.begun++
-	w.begun = true
-	w.say("sequence %s", name)
+	name := w.sequenceName(sequence)
+	first := m.sequencesBegun == 0
+	m.sequencesBegun++
+	w.sequenceBegan = true
+	w.logf("sequence %s", name)
 	switch {
 	case name == "safe":
-		if m.safe++; m.safe > 1 {
-			w.violate("safe runs a second time")
+		if m.safeRuns++; m.safeRuns > 1 {
+			w.errorf("sequence safe runs a second time")
 		}
-	case m.failed != nil || m.safe > 0:
-		w.violate("%s runs after a failure", name)
+	case m.failure != nil || m.safeRuns > 0:
+		w.errorf("sequence %s runs after a failure", name)
 	case name == "before":
-		if !first || o.Before == "" {
-			w.violate("before runs where it is not to")
+		if !first || o.SequenceBefore == "" {
+			w.errorf("sequence before runs, but must not")
 		}
-		m.before = true
+		m.beforeRan = true
 	case name == "main":
-		if m.after || m.before != (o.Before != "") || m.stopped || o.Loop != 0 && m.runs >= o.Loop {
-			w.violate("main runs after %d runs, stopped %v, after %v, before %v", m.runs, m.stopped,
-				m.after, m.before)
+		if m.afterRan || m.beforeRan != (o.SequenceBefore != "") || m.stopped ||
+			o.RunCount != 0 && m.runs >= o.RunCount {
+			w.errorf("sequence main runs after %d runs, stopped %v, after %v, before %v", m.runs,
+				m.stopped, m.afterRan, m.beforeRan)
 		}
-		w.input()
+		w.loadInput()
 	case name == "after":
-		if m.after || o.After == "" {
-			w.violate("after runs where it is not to")
+		if m.afterRan || o.SequenceAfter == "" {
+			w.errorf("sequence after runs, but must not")
 		}
-		m.after = true
+		m.afterRan = true
 	default:
-		w.violate("sequence %d runs", sequence)
+		w.errorf("unexpected sequence %d runs", sequence)
 	}
 }
 
-// input gives the model the data of a run.
-func (w *world) input() {
-	r := &w.in
+// loadInput copies the input of a run to the model.
+func (w *world) loadInput() {
+	r := &w.inRing
 	switch {
-	case r.path != "" && !r.cut:
-		w.current = int(r.count(readAt))
-	case r.path != "": // the data came before the cut
-		w.current = int(r.moved)
-	case w.piped:
-		w.current = w.taken
-		w.taken++
+	case r.path != "" && !r.truncated:
+		w.currentInput = int(r.load(readOffset))
+	case r.path != "": // the data were written before the ring was truncated
+		w.currentInput = int(r.movedSlots)
+	case w.inputIsPipe:
+		w.currentInput = w.pipeInputsRead
+		w.pipeInputsRead++
 	case len(w.options.Inputs) == 0:
 		return
 	default:
-		w.current = 0
+		w.currentInput = 0
 	}
-	if w.current >= len(w.frames) {
-		w.violate("a run begins with input %d of %d", w.current, len(w.frames))
+	if w.currentInput >= len(w.frames) {
+		w.errorf("a run begins with input %d, but there are only %d", w.currentInput, len(w.frames))
 		return
 	}
-	copy(w.model.arena[0], w.frames[w.current])
+	copy(w.model.arena[0], w.frames[w.currentInput])
 }
 
-// completed notes the results of a good run.
-func (w *world) completed() {
+// recordResults records the results of a successful run of main.
+func (w *world) recordResults() {
 	for i := range w.view.Tensors {
 		if w.view.Tensors[i].Role == gen.RoleOutput {
 			w.results = append(w.results, bytes.Clone(w.model.arena[i]))
 		}
 	}
-	w.done = w.current + 1
+	w.completedInputs = w.currentInput + 1
 }

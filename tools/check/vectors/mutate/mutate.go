@@ -35,7 +35,7 @@ func (m *Mutator) number() uint64 {
 func (m *Mutator) Image() []byte {
 	var file []byte
 	if m.IntN(8) == 0 {
-		made, err := lmb.Encode(images.Any(m.Rand))
+		made, err := lmb.Encode(images.Random(m.Rand))
 		if err != nil {
 			panic(err)
 		}

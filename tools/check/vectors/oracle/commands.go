@@ -321,7 +321,7 @@ func isForbidden(f *boards.ForbiddenRange, t tiles, xs, ys []uint8, first, last 
 		}
 		return false
 	}
-	return containsOne(f.X, xs) && containsOne(f.Y, ys)
+	return containsOne(f.Columns, xs) && containsOne(f.Rows, ys)
 }
 
 // addTimes computes the longest time of each sequence (section 6.3).

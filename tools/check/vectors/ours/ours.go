@@ -140,7 +140,7 @@ func (p *Player) Run(sequence int) vector.Result {
 		result.Command = -1
 	}
 	if r.SafeRan {
-		result.Safe = codeNames[r.SafeCode]
+		result.Safe = codeNames[r.SafeSequenceCode]
 	}
 	switch r.Code {
 	case hal.ExpectFailed, hal.DeadlinePassed, hal.CompareFailed:
@@ -323,8 +323,20 @@ func (d *device) AssignBusAddress(a *hal.Aperture, owner hal.Device) error {
 	return nil
 }
 
-// SetBusMaster implements hal.Device: it programs the outbound translation.
+// SetBusMaster implements hal.Device: it programs the outbound translation first. If the machine
+// has the method EnableBusMaster, the method is called after that.
 func (d *device) SetBusMaster(on bool) error {
+	if err := d.programOutbound(on); err != nil || !on {
+		return err
+	}
+	if machine, ok := d.machine.(interface{ EnableBusMaster(device int) }); ok {
+		machine.EnableBusMaster(d.index)
+	}
+	return nil
+}
+
+// programOutbound programs all regions of outbound translation, or disables them.
+func (d *device) programOutbound(on bool) error {
 	outbound := d.outbound()
 	if outbound == nil || len(d.regions) == 0 || !on && !d.master {
 		return nil
@@ -349,11 +361,11 @@ func (d *device) SetBusMaster(on bool) error {
 	return nil
 }
 
-// EncodeWindow implements hal.Device: it only checks that the TLB window can be programmed so.
-func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRoute, address uint64,
+// EncodePoint implements hal.Device: it only checks that the TLB window can be programmed so.
+func (d *device) EncodePoint(a *hal.Aperture, t fbs.TileRoute, address uint64,
 	_ *fbs.Command) (registers, windowBase uintptr, code hal.Code) {
 	d.progress.commands++
-	group := d.tlb().GroupOf(a.Slot)
+	group := d.tlb().GroupOf(a.TLBWindow)
 	inside := address & (group.Size - 1)
 	if _, ok := d.tlb().EncodeWindow(group, t, address-inside); !ok {
 		return 0, 0, hal.Refused
@@ -364,11 +376,11 @@ func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRoute, address uint64,
 // ProgramWindow implements hal.Device: it stores to the registers of the TLB window.
 func (d *device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64) hal.Code {
 	tlb := d.tlb()
-	group := tlb.GroupOf(a.Slot)
+	group := tlb.GroupOf(a.TLBWindow)
 	inside := address & (group.Size - 1)
 	words, _ := tlb.EncodeWindow(group, t, address-inside)
 	registers := &port{machine: d.machine, space: vector.OfBar(d.index, int(tlb.ConfigBar)),
-		start: tlb.ConfigOffset + uint64(a.Slot)*tlb.ConfigStride}
+		start: tlb.ConfigOffset + uint64(a.TLBWindow)*tlb.ConfigStride}
 	width, last := tlb.ConfigWidth, tlb.ConfigStride-uint64(tlb.ConfigWidth)
 	for at := uint64(0); at <= last; at += uint64(width) {
 		value := words[at/8] >> (8 * (at % 8)) & fbs.WidthMask(width)
@@ -376,7 +388,7 @@ func (d *device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64)
 			return code
 		}
 	}
-	a.Port.(*port).start = group.WindowOffset(a.Slot) + inside
+	a.Port.(*port).start = group.WindowOffset(a.TLBWindow) + inside
 	_, code := registers.Load(last, width)
 	return code
 }

@@ -12,7 +12,7 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// memoryHead declares a device that is plain memory.
+// memoryHead declares a device with plain memory.
 const memoryHead = `lightmetal 1
 target ivshmem 1af4:1110 bar2 4MiB
 window m bar2 offset 0 size 4MiB
@@ -24,15 +24,16 @@ target wormhole 1e52:401e bar0 512MiB bar4 32MiB
 window m tlb size 1MiB
 `
 
-// tensors declares what replay, set, trim, compare and tensor need.
+// tensors declares the tensors that replay, set, trim, compare and tensor need.
 const tensors = `tensor a input uint8[64] = pattern 1 size 64
 tensor d output uint8[64] = pattern 2 size 64
 `
 
-// Hostile returns valid images, by name, that take little room in a file and name the same
-// bytes, windows or sequences again and again: count commands, size bytes of payload. Whatever
-// reads one must take memory in proportion to the file and not to what the commands add up to.
-// Each has a sequence "short" of one copy to the output "d", and an input "a", of 64 bytes each.
+// Hostile returns valid images by name. They are small files that refer to the same bytes, windows
+// or sequences many times: they have `count` commands and `size` bytes of payload. A program that
+// reads such an image must use memory in proportion to the file, not to the sum of all references.
+// Each image has a sequence "short" with one copy to the output "d", and an input "a", both of 64
+// bytes.
 func Hostile(t testing.TB, count, size int) map[string][]byte {
 	t.Helper()
 	var stores, fills, points, inputs, golden, callers strings.Builder
@@ -54,7 +55,7 @@ func Hostile(t testing.TB, count, size int) map[string][]byte {
 	const short = "short:\n  copy.8 d[:] <- m+0x0 bulk\n"
 	plain := memoryHead + tensors + "main:\n" + copyAll + stores.String() + short
 
-	// Each changes commands 1 to count, which are stores, into copies of what command 0 copies.
+	// copies replaces the commands 1 to count, which are stores, by changed copies of command 0.
 	copies := func(change func(c *fbs.Command, i int)) func(*fbs.View) {
 		return func(view *fbs.View) {
 			for i := range count {
@@ -97,8 +98,8 @@ func Hostile(t testing.TB, count, size int) map[string][]byte {
 	}
 }
 
-// enlargeOutputs makes count outputs, from tensor 2 on, as large as what command 0 copies, and
-// that their golden data; command 1 + i fills tensor 2 + i.
+// enlargeOutputs gives `count` outputs, from tensor 2 on, the size and the bytes of command 0 as
+// golden data. Command 1 + i fills tensor 2 + i.
 func enlargeOutputs(view *fbs.View, count int, size uint32) {
 	arena := binary.LittleEndian.AppendUint64(nil, view.Reservation.ArenaBytes)
 	arena = binary.LittleEndian.AppendUint64(arena, view.Reservation.HostBytes)
@@ -114,13 +115,14 @@ func enlargeOutputs(view *fbs.View, count int, size uint32) {
 	binary.LittleEndian.PutUint64(view.Envelope[reservation:], at)
 }
 
-// patched returns the file of a listing, valid again after change has changed its tables.
+// patched returns the file of a listing after `change` has modified its tables, with valid
+// checksums.
 func patched(t testing.TB, source string, change func(*fbs.View)) []byte {
 	t.Helper()
 	file := File(t, source)
 	view := View(t, file)
 	if change != nil {
-		change(view) // they are the file's own bytes
+		change(view) // the tables are bytes of the file
 	}
 	lmb.Stamp(file, uint64(len(view.Envelope)))
 	View(t, file)

@@ -1,5 +1,5 @@
-// Package lmbtest has what tests of many packages need: images of listings, and
-// the programs of testdata/kernels.
+// Package lmbtest has helpers for tests of many packages: images made from listings, and the
+// programs in testdata/kernels.
 package lmbtest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// Encode is the file of an image.
+// Encode returns the file of an image.
 func Encode(t testing.TB, image *lmb.Image) []byte {
 	t.Helper()
 	file, err := lmb.Encode(image)
@@ -22,7 +22,7 @@ func Encode(t testing.TB, image *lmb.Image) []byte {
 	return file
 }
 
-// File is the file of a listing.
+// File returns the file of a listing.
 func File(t testing.TB, source string) []byte {
 	t.Helper()
 	image, err := listing.Parse("test.lms", []byte(source), nil)
@@ -32,7 +32,7 @@ func File(t testing.TB, source string) []byte {
 	return Encode(t, image)
 }
 
-// View is a file, verified.
+// View verifies a file and returns its view.
 func View(t testing.TB, file []byte) *fbs.View {
 	t.Helper()
 	view, err := fbs.Verify(file)
@@ -42,7 +42,8 @@ func View(t testing.TB, file []byte) *fbs.View {
 	return view
 }
 
-// Kernel is what an ELF file loads at 0, with the zeros behind it.
+// Kernel returns the segment that an ELF file loads at address 0, including its zero-initialized
+// end.
 func Kernel(t testing.TB, path string) []byte {
 	t.Helper()
 	f, err := elf.Open(path)
@@ -60,6 +61,6 @@ func Kernel(t testing.TB, path string) []byte {
 		}
 		return append(program, make([]byte, p.Memsz-p.Filesz)...)
 	}
-	t.Fatalf("%s has nothing to load at 0", path)
+	t.Fatalf("%s has no segment to load at address 0", path)
 	return nil
 }

@@ -1,7 +1,6 @@
-// Package initramfs packs files into the archive that Linux unpacks as its
-// first root: cpio, format "newc" (Linux, Documentation/driver-api/
-// early-userspace/buffer-format.rst). Equal files give equal bytes: sorted
-// names, numbered inodes, no times, owner 0.
+// Package initramfs packs files into the archive that Linux unpacks as its first root file system:
+// cpio, format "newc" (Linux, Documentation/driver-api/early-userspace/buffer-format.rst). Equal
+// files result in equal bytes: sorted names, numbered inodes, no times, owner 0.
 package initramfs
 
 import (
@@ -15,19 +14,19 @@ import (
 	"github.com/cavaliergopher/cpio"
 )
 
-// File is a regular file, or a folder where Path ends in a slash. The folders
-// above a file need not be named.
+// File is a regular file, or a directory if Path ends in a slash. Pack adds the directories that
+// contain a file.
 type File struct {
 	Path string // absolute
 	Mode uint32 // permissions
 	Data []byte
 }
 
-// Pack writes an archive of the files. A path that is not absolute and clean,
-// or stands there twice, is an error.
+// Pack writes an archive of the files. It returns an error if a path is not absolute and clean, or
+// occurs twice.
 func Pack(w io.Writer, files []File) error {
 	archive := cpio.NewWriter(w)
-	entries, err := withFolders(files)
+	entries, err := addDirectories(files)
 	if err != nil {
 		return err
 	}
@@ -47,10 +46,10 @@ func Pack(w io.Writer, files []File) error {
 	return archive.Close()
 }
 
-// Nodes writes the beginning of an archive: what process 1 finds before it mounts
-// anything. Without a console Linux starts it with no open files, and Go then opens
-// /dev/null in their place, or gives up.
-func Nodes(w io.Writer) error {
+// WriteDeviceNodes writes the beginning of an archive: the device nodes that PID 1 finds before it
+// mounts anything. Without /dev/console, Linux starts PID 1 with no open files. Go then opens
+// /dev/null instead, and ends the program if there is none.
+func WriteDeviceNodes(w io.Writer) error {
 	const folder, device = 0o040755, 0o020600
 	for _, n := range []struct {
 		name         string
@@ -70,7 +69,7 @@ func Nodes(w io.Writer) error {
 	return nil
 }
 
-// Gzip compresses an archive, without name and time.
+// Gzip compresses an archive. The header contains no name and no time.
 func Gzip(w io.Writer, archive []byte) error {
 	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
@@ -82,23 +81,25 @@ func Gzip(w io.Writer, archive []byte) error {
 	return z.Close()
 }
 
-// withFolders gives the files in order, each after the folders it lies in.
-func withFolders(files []File) ([]File, error) {
+// addDirectories returns the files in the order of their paths, each after the directories that
+// contain it.
+func addDirectories(files []File) ([]File, error) {
 	seen := map[string]bool{"/": true}
 	var all []File
 	add := func(f File) { seen[f.Path] = true; all = append(all, f) }
 	for _, f := range files {
 		clean := strings.TrimSuffix(f.Path, "/")
 		if !strings.HasPrefix(f.Path, "/") || clean == "" || path.Clean(clean) != clean {
-			return nil, fmt.Errorf("%q is not the path of a file in an initramfs", f.Path)
+			return nil, fmt.Errorf("%q must be an absolute path without `//`, `.` and `..`", f.Path)
 		}
 		if seen[clean] || seen[clean+"/"] && clean == f.Path {
-			return nil, fmt.Errorf("%s occurs twice", f.Path)
+			return nil, fmt.Errorf("the path %s occurs twice in the initramfs", f.Path)
 		}
 		for i := 1; i < len(clean); i++ {
 			if folder := clean[:i] + "/"; clean[i] == '/' && !seen[folder] {
 				if seen[clean[:i]] {
-					return nil, fmt.Errorf("%s is below a file, which is not a directory", f.Path)
+					return nil, fmt.Errorf("%s cannot be added, because %s is a file and not a "+
+						"directory", f.Path, clean[:i])
 				}
 				add(File{Path: folder})
 			}

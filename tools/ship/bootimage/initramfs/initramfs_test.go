@@ -83,7 +83,7 @@ func TestCompressedArchiveHasNoNameAndNoTime(t *testing.T) {
 
 func TestNodesAreThoseOfProcessOne(t *testing.T) {
 	var b bytes.Buffer
-	if err := Nodes(&b); err != nil {
+	if err := WriteDeviceNodes(&b); err != nil {
 		t.Fatal(err)
 	}
 	if err := Pack(&b, []File{{"/init", 0o755, []byte("i")}}); err != nil {

@@ -1,7 +1,7 @@
-// Package sbom writes what is inside a set of files as an SPDX 2.3 document
-// (https://spdx.github.io/spdx-spec/v2.3/): the files with their digests, and
-// for a program built by Go the modules it is linked from, which it carries
-// with it. Equal files give equal documents.
+// Package sbom describes a set of files as an SPDX 2.3 document
+// (https://spdx.github.io/spdx-spec/v2.3/): the files with their digests, and for a program built
+// by Go the modules that it is linked from. The program itself contains the list of these modules.
+// Equal files result in equal documents.
 package sbom
 
 import (
@@ -23,8 +23,8 @@ import (
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// licences of all that lightmetal links, as the modules' own files say. A
-// module that is not here is an error: somebody has to read its licence first.
+// licences contains the licence of each module that lightmetal links, as stated in the module's own
+// files. A module that is not in the list is an error: somebody has to read its licence first.
 var licences = map[string]string{
 	"github.com/google/flatbuffers": "Apache-2.0",
 	"golang.org/x/sys":              "BSD-3-Clause",
@@ -32,14 +32,14 @@ var licences = map[string]string{
 	"lightmetal":                    "NOASSERTION",
 }
 
-// File is one file of what is delivered.
+// File is a delivered file.
 type File struct {
-	Path string // as delivered, relative
+	Path string // relative path in the delivery
 	Data []byte
 }
 
-// Document gives the SPDX document of files that are delivered together under
-// a name. The time in it is the given one, since a document must have one.
+// Document returns the SPDX document of files that are delivered together under a name. SPDX
+// requires a time of creation, which is the parameter created.
 func Document(name string, created time.Time, files []File) ([]byte, error) {
 	d := document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",
@@ -61,7 +61,7 @@ func Document(name string, created time.Time, files []File) ([]byte, error) {
 			}
 		}
 	}
-	// Unique to the contents, and not an address of anything.
+	// A URI that is unique for the content. It is not an address of anything.
 	d.DocumentNamespace = "https://lightmetal.invalid/spdx/" + url.PathEscape(name) + "-" +
 		hex.EncodeToString(all.Sum(nil))
 	text, err := json.MarshalIndent(d, "", "  ")
@@ -70,31 +70,33 @@ func Document(name string, created time.Time, files []File) ([]byte, error) {
 
 type document spdx.Document
 
-const none = "NOASSERTION"
+const noAssertion = "NOASSERTION"
 
-// version is what build.sh has the linker put into a program.
-var version = regexp.MustCompile(`lm(?:run|init)? ([0-9.]+ \([a-z0-9 ,_-]+\))`)
+// versionPattern matches the version that build.sh puts into a program through the linker.
+var versionPattern = regexp.MustCompile(`lm(?:run|init)? ([0-9.]+ \([a-z0-9 ,_-]+\))`)
 
-var notInIDs = regexp.MustCompile(`[^A-Za-z0-9.]+`)
+var invalidIDChars = regexp.MustCompile(`[^A-Za-z0-9.]+`)
 
 func identifier(kind, name string) common.ElementID {
-	return common.ElementID(kind + "-" + strings.Trim(notInIDs.ReplaceAllString(name, "-"), "-"))
+	name = strings.Trim(invalidIDChars.ReplaceAllString(name, "-"), "-")
+	return common.ElementID(kind + "-" + name)
 }
 
 func (d *document) addFile(f File) {
 	weak, strong := sha1.Sum(f.Data), sha256.Sum256(f.Data)
 	file := &spdx.File{FileName: "./" + f.Path, FileSPDXIdentifier: identifier("File", f.Path),
-		LicenseConcluded: none, LicenseInfoInFiles: []string{none}, FileCopyrightText: none,
+		LicenseConcluded: noAssertion, LicenseInfoInFiles: []string{noAssertion},
+		FileCopyrightText: noAssertion,
 		// SPDX 2.3, 8.4 wants SHA1 of every file.
 		Checksums: []common.Checksum{{Algorithm: common.SHA1, Value: hex.EncodeToString(weak[:])},
 			{Algorithm: common.SHA256, Value: hex.EncodeToString(strong[:])}}}
 	d.Files = append(d.Files, file)
-	d.relate(d.SPDXIdentifier, common.TypeRelationshipDescribe, file.FileSPDXIdentifier)
+	d.addRelationship(d.SPDXIdentifier, common.TypeRelationshipDescribe, file.FileSPDXIdentifier)
 }
 
 // addProgram adds the modules that a program is linked from.
 func (d *document) addProgram(f File, info *debug.BuildInfo) error {
-	if said := version.FindSubmatch(f.Data); said != nil {
+	if said := versionPattern.FindSubmatch(f.Data); said != nil {
 		info.Main.Version = string(said[1])
 	}
 	modules := append([]*debug.Module{{Path: "std", Version: info.GoVersion},
@@ -113,7 +115,7 @@ func (d *document) addProgram(f File, info *debug.BuildInfo) error {
 		if m.Path == info.Main.Path {
 			kind = common.TypeRelationshipGeneratedFrom
 		}
-		d.relate(identifier("File", f.Path), kind, id)
+		d.addRelationship(identifier("File", f.Path), kind, id)
 	}
 	return nil
 }
@@ -122,15 +124,16 @@ func packageOf(m *debug.Module) (*spdx.Package, error) {
 	licence, known := licences[m.Path]
 	switch {
 	case !known:
-		return nil, fmt.Errorf("the license of the linked module %s is unknown; add it to "+
-			"sbom.go", m.Path)
+		return nil, fmt.Errorf("the license of the linked module %s is unknown; "+
+			"add the license to sbom.go", m.Path)
 	case m.Replace != nil:
-		return nil, fmt.Errorf("module %s is replaced by %s", m.Path, m.Replace.Path)
+		return nil, fmt.Errorf("module %s is replaced by %s, which the SBOM cannot describe; "+
+			"remove the replace line from go.mod", m.Path, m.Replace.Path)
 	}
 	p := &spdx.Package{PackageName: m.Path, PackageSPDXIdentifier: identifier("Package",
 		m.Path+"-"+m.Version), PackageVersion: m.Version,
-		PackageDownloadLocation: none, PackageLicenseConcluded: licence,
-		PackageLicenseDeclared: licence, PackageCopyrightText: none,
+		PackageDownloadLocation: noAssertion, PackageLicenseConcluded: licence,
+		PackageLicenseDeclared: licence, PackageCopyrightText: noAssertion,
 		PackageExternalReferences: []*spdx.PackageExternalReference{{Category: "PACKAGE-MANAGER",
 			RefType: common.TypePackageManagerPURL,
 			Locator: "pkg:golang/" + m.Path + "@" + url.QueryEscape(m.Version)}}}
@@ -142,7 +145,8 @@ func packageOf(m *debug.Module) (*spdx.Package, error) {
 	return p, nil
 }
 
-func (d *document) relate(element common.ElementID, kind string, related common.ElementID) {
+func (d *document) addRelationship(element common.ElementID, kind string,
+	related common.ElementID) {
 	d.Relationships = append(d.Relationships, &spdx.Relationship{
 		RefA: common.MakeDocElementID("", string(element)), Relationship: kind,
 		RefB: common.MakeDocElementID("", string(related)),

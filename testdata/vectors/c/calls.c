@@ -2,7 +2,7 @@
 // with exit status 1 and a line for each result that is not the expected one.
 //
 //	calls EDU-FACTORIAL.lmb TWOOP.lmb EDU-DMA.lmb WORMHOLE-HOST.lmb FIXED.lmb CONFIG.lmb
-#include "lmplay.h"
+#include "../../../runtime/c/lmplay.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -33,6 +33,7 @@ struct machine {
 	uint32_t failing_map;      // number of the call of map that fails, from 1 on; 0: none
 	uint32_t failing_access;   // the same of load and store
 	uint32_t accesses;         // calls of load and store
+	uint32_t codes;            // one bit for each code with which a load or run has failed
 	uint32_t cleaned, invalidated;
 	bool by_hooks, is_unmapped; // what map returns: handles, or address 0
 	bool is_edu;                // while the player waits, the device does DMA as edu does
@@ -71,13 +72,14 @@ static uint64_t now(void *context) {
 	return m->time += m->tick;
 }
 
-// load_hook and store_hook access the memory that map returns.
+// load_hook and store_hook access the memory that map returns. They fail with different codes, with
+// which the run must fail.
 static enum lmplay_code load_hook(void *context, uintptr_t address, uint64_t offset,
 	uint32_t width, uint64_t *value) {
 	struct machine *m = context;
 	*value = 0;
 	if (++m->accesses == m->failing_access)
-		return LMPLAY_BUS_FAULT;
+		return LMPLAY_DEVICE_GONE;
 	memcpy(value, (void *)(address + offset % BAR_BYTES), width);
 	return LMPLAY_OK;
 }
@@ -86,7 +88,7 @@ static enum lmplay_code store_hook(void *context, uintptr_t address, uint64_t of
 	uint32_t width, uint64_t value) {
 	struct machine *m = context;
 	if (++m->accesses == m->failing_access)
-		return LMPLAY_BUS_FAULT;
+		return LMPLAY_REFUSED;
 	memcpy((void *)(address + offset % BAR_BYTES), &value, width);
 	return LMPLAY_OK;
 }
@@ -306,7 +308,9 @@ static void fail_each_access(struct file *f, uint32_t most) {
 		}
 		EXPECT(machine.accesses < n || code != LMPLAY_OK);
 		EXPECT(machine.masters == 0);
+		machine.codes |= 1u << code;
 	}
+	EXPECT((machine.codes & 1u << LMPLAY_DEVICE_GONE) && (machine.codes & 1u << LMPLAY_REFUSED));
 	machine.failing_access = 0;
 	machine.by_hooks = false;
 }

@@ -69,10 +69,10 @@ func (waiter) Sleep(nanoseconds int64) {
 }
 
 // framesOf plans and opens what options ask for.
-func framesOf(r *runtime.Replay, o args.Options, device hal.Device) (*frameLoop, error) {
+func framesOf(r *runtime.Replay, o args.Options, device hal.Device) (*runLoop, error) {
 	f, err := planRuns(r.View(), o)
 	if err == nil {
-		err = f.openStreams(r, device)
+		err = f.openFiles(r, device)
 	}
 	return f, err
 }
@@ -88,10 +88,10 @@ func frameRuns(t *testing.T, line string) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	end := f.runAndCommit(o.Loop)
+	end := f.runAndCommit(o.RunCount)
 	f.outputFiles.Discard()
 	for _, s := range f.streams {
-		if s.isLive && !s.isOutput && s.ring == nil {
+		if s.isPerRun && !s.isOutput && s.ring == nil {
 			syscall.Close(s.fd) // as the end of the process would
 		}
 	}
@@ -154,8 +154,8 @@ func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	}
 	end := f.runAndCommit(1)
 	if end.result.Code != hal.DMAFault || !end.result.SafeRan ||
-		failureText(end) != "DMA fault: found after the last run; output files are "+
-			"not written; then ran sequence safe: done" {
+		failureText(end) != "DMA fault: device error after the last run; output files are "+
+			"not written; then sequence safe ran: done" {
 		t.Errorf("%+v: %s", end, failureText(end))
 	}
 }
@@ -274,8 +274,8 @@ func TestFailureBetweenRunsRunsTheSequenceSafe(t *testing.T) {
 	feed(in, inputs[:len(inputs)-1])
 	end := frameRuns(t, "-loop forever -input a="+in)
 	if hal.CodeOf(end.err) != hal.BadTensor || !end.result.SafeRan ||
-		end.result.SafeCode != hal.OK ||
-		!strings.Contains(failureText(end), "sequence safe: done") {
+		end.result.SafeSequenceCode != hal.OK ||
+		!strings.Contains(failureText(end), "sequence safe ran: done") {
 		t.Errorf("%+v: %s", end, failureText(end))
 	}
 }
@@ -299,7 +299,7 @@ func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 	end := frameRuns(t, "-loop 3 -sequence slow -deadline 500us -input a="+in)
 	if end.result.Code != hal.FrameLate || end.runs != 0 ||
 		failureText(end) != "run took longer than its limit: slow, command 0: delay; then "+
-			"ran sequence safe: done" {
+			"sequence safe ran: done" {
 		t.Errorf("%+v, %s", end, failureText(end))
 	}
 }

@@ -7,7 +7,7 @@ package boards
 // the rectangle of tiles from (XStart, YStart) to (X, Y).
 type TileRoute struct {
 	X, Y            uint8    // column and row of the tile, or of the rectangle's last corner
-	XStart, YStart  uint8    // column and row of the rectangle's first corner; else 0
+	XStart, YStart  uint8    // column and row of the rectangle's first corner; 0 for a single tile
 	NoC             uint8    // number of the NoC, 0 or 1
 	Ordering        Ordering // ordering of the requests
 	StaticVCPlusOne uint8    // 0: no static virtual channel; 1 + n: static virtual channel n
@@ -15,7 +15,7 @@ type TileRoute struct {
 }
 
 // Ordering is the ordering of the requests that a TLB window sends. The values are those of the
-// enum Ordering in image.fbs; package fbs compares them at compile time.
+// enum Ordering in image.fbs. Package fbs checks at compile time that the values are equal.
 type Ordering byte
 
 const (
@@ -26,8 +26,8 @@ const (
 )
 
 // UnpackTileRoute converts Command.Mask of a Point command to a TileRoute. The mask has one byte
-// for each field of TileRoute, in the order of the fields: X is the lowest byte. `ok` is false if
-// the mask is not a valid tile range.
+// for each field of TileRoute, in the order of the fields: X is the lowest byte. `ok` is false if a
+// field has an invalid value.
 func UnpackTileRoute(mask uint64) (t TileRoute, ok bool) {
 	t = TileRoute{
 		X: uint8(mask), Y: uint8(mask >> 8), XStart: uint8(mask >> 16), YStart: uint8(mask >> 24),

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lightmetal/hal"
+	"lightmetal/runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestSignalEndsTheRunsAfterTheCurrentOne sends SIGINT when the terminal shows the progress.
+func TestSignalEndsTheRunsAfterTheCurrentOne(t *testing.T) {
+	const runs = 2_000_000
+	interrupt := func() { _ = unix.Kill(os.Getpid(), unix.SIGINT) }
+	exit, text := onScreenUntil(t, 200, "runs ", interrupt, "replay", "--device", "mock:edu",
+		"--loop", fmt.Sprint(runs), "--after", "main", "../../testdata/images/edu.lmb")
+	shown := strings.Join(strings.Fields(text), " ")
+	found := regexp.MustCompile(`SIGINT ended the replay after (\d+) of 2000000 runs`).
+		FindStringSubmatch(shown)
+	if exit != 0 || found == nil ||
+		!strings.Contains(shown, "sequence main ran once after the last run") {
+		t.Fatalf("exit %d: %q", exit, text)
+	}
+	if n, err := strconv.Atoi(found[1]); err != nil || n < 1 || n >= runs {
+		t.Errorf("%s runs", found[1])
+	}
+}
+
+// TestRunThatContinuesAfterASignalNamesIt: the runtime ends such a run, and its error has the
+// signal.
+func TestRunThatContinuesAfterASignalNamesIt(t *testing.T) {
+	f := replayFlags{devices: []string{"mock:edu"}, sequence: "main", loop: 1,
+		longest: time.Hour, window: runtime.AnyTLBWindow}
+	s := f.prepare("../../testdata/images/edu.lmb")
+	defer s.close()
+	late := runtime.Result{Code: hal.FrameLate}
+	if text := s.runError(late).Error(); strings.Contains(text, "did not end") {
+		t.Errorf("without a signal: %s", text)
+	}
+	name := "SIGTERM"
+	s.stop.signal.Store(&name)
+	s.stop.requested.Store(1)
+	if text := s.runError(late).Error(); !strings.Contains(text,
+		": the run did not end within 10s after SIGTERM") {
+		t.Errorf("after a signal: %s", text)
+	}
+}
