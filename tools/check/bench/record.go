@@ -84,7 +84,13 @@ func ptraceStopTime(count int) (nanoseconds float64) {
 	command := exec.Command(os.Args[0], "-call", strconv.Itoa(count))
 	command.SysProcAttr = &unix.SysProcAttr{Ptrace: true}
 	fail.On(command.Start())
-	pid, stops, status := command.Process.Pid, 0, unix.WaitStatus(0)
+	return timeStops(command.Process.Pid, unix.PtraceSyscall)
+}
+
+// timeStops resumes a traced process after each stop until the process ends. It returns the time
+// from one stop to the next.
+func timeStops(pid int, resume func(pid, signal int) error) (nanoseconds float64) {
+	stops, status := 0, unix.WaitStatus(0)
 	var began time.Time
 	for {
 		if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != nil || !status.Stopped() {
@@ -93,7 +99,17 @@ func ptraceStopTime(count int) (nanoseconds float64) {
 		if stops++; stops == 1 {
 			began = time.Now()
 		}
-		fail.On(unix.PtraceSyscall(pid, 0))
+		// ESRCH: the process was ended while it was stopped, and the next wait reports the end.
+		if err := resume(pid, 0); err != unix.ESRCH {
+			fail.On(err)
+		}
+	}
+}
+
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == "-call" {
+		// Only the first thread is traced. The scheduler must not move main to another one.
+		runtime.LockOSThread()
 	}
 }
 
