@@ -2,6 +2,6 @@
 
 package boards
 
-// All lists every board. In programs that are built with the tag `notiles`, the file all_notiles.go
-// has the list instead.
+// All lists every board that the program supports. Programs that are built with the tag `notiles`
+// have the shorter list in all_notiles.go.
 var All = []*Board{&Edu, &Ivshmem, &Nvme, &Wormhole, &Blackhole}

@@ -256,10 +256,10 @@ func (t *tableChecker) checkAndCount(w *Window) (problem string) {
 	return ""
 }
 
-// checkFixedBus checks the bus address of a Host window with the flag FlagFixedBus. Windows of a
-// device with this flag must be in the order of their bus addresses, so that checkFixedBus finds
-// windows that overlap. The address 0 is not allowed, because the runtime uses it for "no bus
-// address".
+// checkFixedBus checks the bus address of a Host window with the flag FlagFixedBus. The windows of a
+// device that have this flag must be sorted by bus address. Then a window that overlaps another one
+// overlaps its predecessor, and no other window must be compared. The address 0 is not allowed,
+// because the runtime uses it for "no bus address".
 func (t *tableChecker) checkFixedBus(w *Window) (problem string) {
 	if w.Offset == 0 || w.Offset%SegmentAlign != 0 {
 		return Text("bus address %x must be a multiple of 4096, and not 0", w.Offset)

@@ -214,16 +214,17 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 // stores count as operations.
 func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64) hal.Code {
 	slot := a.TLBWindow
-	if slot < 0 || slot >= len(d.windows) || d.windows[slot].port == nil {
-		d.at = access{op: point}
-		return d.refuse("TLB window %d is not mapped on this device (-1: the aperture is not of a "+
-			"TLB window)", slot)
+	d.at = access{op: point}
+	switch {
+	case slot < 0:
+		return d.refuse("the aperture does not belong to a TLB window")
+	case slot >= len(d.windows) || d.windows[slot].port == nil:
+		return d.refuse("TLB window %d is not mapped on this device", slot)
 	}
 	l := d.board.TLB
 	g := l.GroupOf(slot)
 	inside := address & (g.Size - 1)
 	words, ok := l.EncodeWindow(g, t, address-inside)
-	d.at = access{op: point}
 	switch {
 	case !ok:
 		return d.refuse("the registers of TLB window %d cannot encode this address or route: "+

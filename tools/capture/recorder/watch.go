@@ -46,8 +46,8 @@ func (r *recording) watchPages(t *thread, m *dmaRange, start, end uint64) error 
 	if huge := p.hugePageSize(t.tid); huge > 0 { // mprotect takes whole huge pages
 		start, end = start&^(huge-1), (end+huge-1)&^(huge-1)
 		if start < m.start || end > m.start+m.size() {
-			return fmt.Errorf("a huge page of %d bytes has memory that the program "+
-				"did not map for the device", huge)
+			return fmt.Errorf("a huge page of %d bytes also contains memory that the "+
+				"program did not map for the device", huge)
 		}
 	}
 	if end > p.end {

@@ -210,10 +210,14 @@ func (r *request) hostConfiguration(config []byte, root string, parts []initramf
 		map[string]bool{}, false
 	for i, s := range parseSettings(config) {
 		name, value := s.name, s.value
-		if fields := strings.Fields(value); name == "mount" && len(fields) > 1 {
+		fields := strings.Fields(value)
+		if name == "mount" && len(fields) > 1 {
 			mounts = append(mounts, strings.TrimSuffix(fields[1], "/")+"/")
 		}
-		if name != "image" && name != "key" {
+		if name == "module" && len(fields) > 0 { // the other words are parameters
+			value = fields[0]
+		}
+		if name != "image" && name != "key" && name != "module" {
 			continue
 		}
 		path := filepath.Join("/", value)
@@ -222,8 +226,10 @@ func (r *request) hostConfiguration(config []byte, root string, parts []initramf
 			func(m string) bool { return strings.HasPrefix(path, m) })
 		if !packed && !below {
 			fail.On(fmt.Errorf("%s:%d: the file %s is neither in the boot image nor below a "+
-				"mount point; "+
-				"add the file with --add", configName, i+1, path))
+				"mount point; add the file with --add", configName, i+1, path))
+		}
+		if name == "module" {
+			continue // lminit -check loads no modules
 		}
 		lines[i] = name + " " + root + path
 		switch {

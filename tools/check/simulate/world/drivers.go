@@ -90,9 +90,6 @@ func (m *machine) handleIoctl(fd int, f *pciFunction, name string, request uintp
 
 func (m *machine) handleGroupIoctl(path string, request uintptr, argument unsafe.Pointer) (uintptr,
 	unix.Errno) {
-	names := map[uintptr]string{vfioGroupGetStatus: "status", vfioGroupSetContainer: "attach",
-		vfioGroupGetDeviceFD: "device"}
-	m.callOrder = append(m.callOrder, names[request])
 	switch request {
 	case vfioGroupGetStatus:
 		if w := uint32sAt(argument, 2); w[0] == 8 {

@@ -33,7 +33,6 @@ type machine struct {
 	dmaRanges       []vfioRange  // mapped by the IOMMU
 	allDMARanges    []vfioRange  // mapped at any time
 	released        []memoryCopy // host memory that the runner has unmapped
-	callOrder       []string     // calls whose order matters
 	seccompFilter   []unix.SockFilter
 	noNewPrivileges bool // PR_SET_NO_NEW_PRIVS was called
 	watchdog        watchdogModel
@@ -217,7 +216,6 @@ func (m *machine) handleCall(number uintptr, a [6]uintptr) (n uintptr, errno uni
 		m.storeConfig(f, int(a[3]&0xfff), memoryAt(a[1], a[2]))
 		return a[2], 0, true
 	case number == unix.SYS_PWRITE64:
-		m.callOrder = append(m.callOrder, filepath.Base(name))
 		if f != nil && name == "enable" {
 			m.storeConfig(f, 4, []byte{byte(f.commandRegister()) | commandMemory, 0})
 		}
