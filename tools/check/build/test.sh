@@ -73,8 +73,15 @@ print_reasons() {
 	awk '
 		function indent(text) { return "\n           " substr(text, 1, 200) }
 		/^=== RUN/ { why = "" }
-		/_test\.go:[0-9]+: / { why = $0; sub(/^.*_test\.go:[0-9]+: */, ": ", why) }
-		/^ *--- FAIL: / && why != "" { tests[++n] = $3 why; why = "" }
+		/^===/ { name = "" }
+		/_test\.go:[0-9]+: / {
+			why = $0
+			sub(/^.*_test\.go:[0-9]+: */, ": ", why)
+			if (name != "") { tests[++n] = name why; name = why = "" }
+		}
+		# With go test -v, the text is above this line; of a fuzz target, it is below.
+		/^ *--- FAIL: / { name = $3 }
+		/^ *--- FAIL: / && why != "" { tests[++n] = $3 why; name = why = "" }
 		/./ { last[++lines % 3] = $0 }
 		END {
 			for (i = 1; i <= n && i <= 10; i++) printf "%s", indent(tests[i])
