@@ -21,7 +21,7 @@ type memoryBackend struct{ t *testing.T }
 func (b *memoryBackend) identifyDevice() error { return nil }
 func (b *memoryBackend) acquireDevice() error  { return nil }
 func (b *memoryBackend) mapBarRange(_ uint8, _ bool, _, size uint64) (*Aperture, error) {
-	a := MappedAperture(mapped(b.t, int(size)), 0, size, -1)
+	a := MappedAperture(guardedMemory(b.t, int(size)), 0, size, -1)
 	return &a, nil
 }
 func (b *memoryBackend) mapForDMA([]byte, bool, uint64) (uint64, error) { return 0x1000, nil }
@@ -81,7 +81,7 @@ func TestNoTilesMapsBarsAndHostMemoryOfOtherDevices(t *testing.T) {
 	}
 }
 
-func TestNoTilesRefusesWindowsOfDevicesWithTiles(t *testing.T) {
+func TestNoTilesRejectsWindowsOfDevicesWithTiles(t *testing.T) {
 	wormhole, edu := &boards.Wormhole, &boards.Edu
 	for _, test := range []struct {
 		name   string
@@ -108,7 +108,8 @@ func TestNoTilesRefusesWindowsOfDevicesWithTiles(t *testing.T) {
 	}
 }
 
-// TestNoTilesKnowsBoardsByTheirIDs checks that the boards without rules are those with tiles.
+// TestNoTilesKnowsBoardsByTheirIDs checks that a program without tiles still recognizes the boards
+// with tiles, but has no rules for them.
 func TestNoTilesKnowsBoardsByTheirIDs(t *testing.T) {
 	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		known := boards.FindByID(board.Vendor, board.Device)
@@ -127,6 +128,6 @@ func TestNoTilesNames(t *testing.T) {
 		found = found || err == nil
 	}
 	if !found {
-		t.Error("no backend is left")
+		t.Error("the program has neither the backend pci nor the backend vfio")
 	}
 }
