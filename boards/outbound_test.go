@@ -44,7 +44,8 @@ func TestRegionIsProgrammedAsByTheDrivers(t *testing.T) {
 		last := o.Offset + uint64(o.RegionCount)*o.Stride - 4
 		if b.FindRule(o.Bar, o.Offset, 4) == nil || b.FindRule(o.Bar, last, 4) == nil ||
 			b.FindRule(o.Bar, last+4, 4) != nil {
-			t.Errorf("%s: the registers of all regions are not the range of the rule", b.Name)
+			t.Errorf("%s: the range of the rule is not that of the registers of all regions",
+				b.Name)
 		}
 	}
 }

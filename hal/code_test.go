@@ -23,7 +23,8 @@ func TestEveryCodeHasATextAndAnExitStatus(t *testing.T) {
 		}
 	}
 	if c := codeCount; c.ExitStatus() != Internal.ExitStatus() || c.Error() == "" {
-		t.Errorf("a code that does not exist: exit status %d, text %q", c.ExitStatus(), c.Error())
+		t.Errorf("a code that does not exist: exit status %d, text %q; want %d and some text",
+			c.ExitStatus(), c.Error(), Internal.ExitStatus())
 	}
 }
 

@@ -676,7 +676,7 @@ func (m *machine) checkExact(width uint8, mode gen.Access, count uint64) {
 			copy(m.memory[5:], m.device[first:][:count*uint64(width)])
 		}
 		if _, done := m.run(c); done != 1 {
-			m.t.Fatalf("%v%s is not complete", opcode, what)
+			m.t.Fatalf("%v%s stopped the walk, want it complete", opcode, what)
 		}
 		m.checkAccesses(opcode.String()+what, want...)
 	}
@@ -709,22 +709,23 @@ func (m *machine) checkBulk(opcode gen.Opcode, offset, size uint64) {
 	c := newCommand(opcode, 1, gen.AccessBulk, offset, size)
 	c.Value = size*7%16 + offset%3
 	if w, done := m.run(c); done != 1 && w.StopReason != StopAllOnes {
-		m.t.Fatalf("%s is not complete", what())
+		m.t.Fatalf("%s stopped the walk, want it complete", what())
 	}
 	if string(m.device[offset:][:size]) != string(m.memory[c.Value:][:size]) {
-		m.t.Fatalf("%s: the bytes differ", what())
+		m.t.Fatalf("%s: the bytes of the device and the memory differ", what())
 	}
 	at := offset
 	common := (offset | size | 16) & -(offset | size | 16) // largest power of two that divides both
 	for _, x := range m.accesses {
 		width := uint64(x.width)
 		if x.offset != at || width < common || x.store != (opcode == gen.OpcodeCopyIn) {
-			m.t.Fatalf("%s: access %+v after %d bytes", what(), x, at-offset)
+			m.t.Fatalf("%s: access %+v after %d bytes has a wrong offset, width or direction",
+				what(), x, at-offset)
 		}
 		at += width
 	}
 	if at != offset+size {
-		m.t.Fatalf("%s: %d bytes accessed", what(), at-offset)
+		m.t.Fatalf("%s: %d bytes accessed, want %d", what(), at-offset, size)
 	}
 }
 

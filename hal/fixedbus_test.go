@@ -62,7 +62,7 @@ func TestTilesSeeHostMemoryAtAFixedAddress(t *testing.T) {
 		}
 		// A page stays unused before a window without a fixed address.
 		if a := mustMap(t, d, hostWindow(1)); a.BusAddress != base+0x7000 {
-			t.Errorf("tiles see the last window at %#x", a.BusAddress)
+			t.Errorf("tiles see the last window at %#x, want %#x", a.BusAddress, base+0x7000)
 		}
 		for _, bus := range []uint64{base - 0x1000, base, adjacent, base + 0xfffd_f000} {
 			_, err := d.Map(fixedHostWindow(bus, 0x2000))
@@ -83,7 +83,7 @@ func TestTilesSeeHostMemoryAtAFixedAddress(t *testing.T) {
 		got := enabledRegions(boards.Wormhole.Outbound,
 			func(offset uint64) uint64 { return loadLittleEndian(v.readAt(t, 2, offset, 4)) })
 		if len(got) != 3 || got[0] != "0: 0x4000..0x4fff to 0x100000" {
-			t.Errorf("regions %q", got)
+			t.Errorf("regions %q, want 3, the first \"0: 0x4000..0x4fff to 0x100000\"", got)
 		}
 	})
 	t.Run("pci", func(t *testing.T) {

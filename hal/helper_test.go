@@ -22,7 +22,7 @@ var (
 func guardedMemory(t testing.TB, size int) []byte {
 	page := unix.Getpagesize()
 	if size%page != 0 {
-		t.Fatalf("%d bytes are not whole pages", size)
+		t.Fatalf("size %d is not a multiple of a page", size)
 	}
 	mem, err := unix.Mmap(-1, 0, size+2*page, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err == nil {
@@ -59,7 +59,7 @@ func wantFault(t *testing.T, what string, err error, code Code, words ...string)
 	}
 	for _, word := range words {
 		if !strings.Contains(fault.Reason, word) {
-			t.Errorf("%s: %q does not contain %q", what, fault.Reason, word)
+			t.Errorf("%s: reason %q does not contain %q", what, fault.Reason, word)
 		}
 	}
 }

@@ -256,13 +256,13 @@ func TestOrdinaryPagesNeedADriverThatPinsThem(t *testing.T) {
 	v.errors["mmap huge"] = unix.ENOMEM
 	f, _ := addVFIOEdu(v)
 	if a := mustMap(t, f.openVFIO(), hostWindow(4096)); a.BusAddress != iovaFirst {
-		t.Errorf("vfio: bus address %#x", a.BusAddress)
+		t.Errorf("vfio: bus address %#x, want %#x", a.BusAddress, uint64(iovaFirst))
 	}
 	tt := installFakeTT(t, &boards.Wormhole)
 	tt.errors["mmap huge"] = unix.ENOMEM
 	d := tt.openTT()
 	if a := mustMap(t, d, hostWindow(4096)); a.BusAddress != 0x8_0000_0000 {
-		t.Errorf("tt: bus address %#x", a.BusAddress)
+		t.Errorf("tt: bus address %#x, want 0x800000000", a.BusAddress)
 	}
 	tt.errors["mmap locked"] = unix.EAGAIN
 	_, err = d.Map(hostWindow(4096))
@@ -387,7 +387,7 @@ func TestHostMemoryNeedsNoVFIOIfTheIOMMUTranslatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := mustMap(t, f.open(), hostWindow(1)); a.BusAddress != 0x4000_0000 {
-		t.Errorf("bus address %#x", a.BusAddress)
+		t.Errorf("bus address %#x, want the physical address 0x40000000", a.BusAddress)
 	}
 }
 
@@ -657,7 +657,8 @@ func TestDevicesOfOneBackendReachEachOther(t *testing.T) {
 	d, of := f.open(), g.open()
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Offset: 0x100, Size: 0x100})
 	if err := d.AssignBusAddress(a, of); err != nil || a.BusAddress != barBusAddress(2)+0x100 {
-		t.Errorf("bus address %#x, %v", a.BusAddress, err)
+		t.Errorf("AssignBusAddress: bus address %#x, %v; want %#x", a.BusAddress, err,
+			barBusAddress(2)+0x100)
 	}
 	wantFault(t, "a mock", d.AssignBusAddress(a, passiveDevice{}), Usage,
 		"pci:0000:00:01.0 cannot reach memory of mock:still", "both as `pci:`")

@@ -70,11 +70,11 @@ func TestNoTilesMapsBarsAndHostMemoryOfOtherDevices(t *testing.T) {
 	}
 	a.Store(8, 4, 0xcafe)
 	if v, code := a.Load(8, 4); v != 0xcafe || code != OK {
-		t.Errorf("loaded %#x, %v", v, code)
+		t.Errorf("loaded %#x, %v, want the stored 0xcafe", v, code)
 	}
 	host, err := d.Map(fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
 	if err != nil || host.BusAddress != 0x1000 {
-		t.Errorf("host memory: bus address %#x, %v", host.BusAddress, err)
+		t.Errorf("host memory: bus address %#x, %v, want 0x1000", host.BusAddress, err)
 	}
 	if err := d.SetBusMaster(true); err != nil {
 		t.Error(err)
@@ -101,10 +101,10 @@ func TestNoTilesRejectsWindowsOfDevicesWithTiles(t *testing.T) {
 	d := openBoard(t, edu.Vendor, edu.Device)
 	var a Aperture
 	if _, _, code := d.EncodePoint(&a, fbs.TileRoute{}, 0, &fbs.Command{}); code != Refused {
-		t.Errorf("EncodePoint: %v", code)
+		t.Errorf("EncodePoint: %v, want %v", code, Refused)
 	}
 	if code := d.ProgramWindow(&a, fbs.TileRoute{}, 0); code != Refused {
-		t.Errorf("ProgramWindow: %v", code)
+		t.Errorf("ProgramWindow: %v, want %v", code, Refused)
 	}
 }
 
@@ -114,7 +114,8 @@ func TestNoTilesKnowsBoardsByTheirIDs(t *testing.T) {
 	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		known := boards.FindByID(board.Vendor, board.Device)
 		if known == nil || known.Name != board.Name || known.TLB == nil || len(known.Rules) > 0 {
-			t.Errorf("%s: %+v", board.Name, known)
+			t.Errorf("%s: found the board %+v, want its name, a TLB and no rules", board.Name,
+				known)
 		}
 	}
 }

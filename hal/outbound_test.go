@@ -53,8 +53,8 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 			d := c.f.open()
 			a, b := mustMap(t, d, hostWindow(1)), mustMap(t, d, hostWindow(0x3000))
 			if a.BusAddress != o.NoCBase || b.BusAddress != o.NoCBase+0x2000 {
-				t.Errorf("%s: tiles see the windows at %#x and %#x", c.board.Name, a.BusAddress,
-					b.BusAddress)
+				t.Errorf("%s: tiles see the windows at %#x and %#x, want %#x and %#x", c.board.Name,
+					a.BusAddress, b.BusAddress, o.NoCBase, o.NoCBase+0x2000)
 			}
 			if got := enabledRegions(o, register); len(got) != 1 {
 				t.Errorf("%s, before SetBusMaster: regions %q, want one of another program",
@@ -216,7 +216,7 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 					faults++
 					wantFault(t, what, err, BusFault, f.address, "translation", "reset the device")
 				case err != nil:
-					t.Errorf("%s: %v", what, err)
+					t.Errorf("%s: %v, want no error", what, err)
 				}
 			}
 			if f.commandRegister() != configCommandMemoryBit || d.hostMemory.mappings != nil {
@@ -249,7 +249,7 @@ func storesPastEnd(o *boards.OutboundTranslation, on bool, a *Aperture, end uint
 func skipUnlessFaultHasAddress(t *testing.T) {
 	t.Helper()
 	if _, ok := catchFault(func() { raiseBusError(t) }).(interface{ Addr() uintptr }); !ok {
-		t.Skip("bus errors have no address here")
+		t.Skip("bus errors do not report their address on this system")
 	}
 }
 

@@ -205,7 +205,7 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 				t.Errorf("%s: identity %+v, want %+v", name, d.Identity(), want)
 			}
 			if !d.Alive() {
-				t.Errorf("%s is not alive", name)
+				t.Errorf("%s is not alive after Open", name)
 			}
 			if err := d.Close(); err != nil {
 				t.Error(err)
@@ -520,7 +520,7 @@ func TestStoresLandInTheFileOfTheBar(t *testing.T) {
 			}
 			f.patch(c.file, 0x12350, 1, 2, 3, 4, 5, 6, 7, 8)
 			if v, code := a.Load(16, 8); v != 0x0807060504030201 || code != OK {
-				t.Errorf("%s: loaded %#x, %v", c.file, v, code)
+				t.Errorf("%s: loaded %#x, %v, want 0x807060504030201", c.file, v, code)
 			}
 		})
 	}
@@ -658,13 +658,13 @@ func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 	again := f.must(d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 256}))
 	for width, want := range map[uint8]uint64{1: 0x34, 2: 0x1234, 4: 0x11e81234} {
 		if v, c := again.Load(0, width); v != want || c != OK {
-			t.Errorf("load of %d bytes = %#x, %v", width, v, c)
+			t.Errorf("load of %d bytes: %#x, %v, want %#x", width, v, c, want)
 		}
 	}
 	for i, width := range []uint8{1, 2, 4} {
 		offset := uint64(0xff0 + 4*i)
 		if c := a.Store(uint32(offset), width, 0x55667788); c != OK {
-			t.Error(c)
+			t.Errorf("store of %d bytes at %#x: %v", width, offset, c)
 		}
 		if got, want := loadLittleEndian(f.readAt("config", offset, 4)),
 			0x55667788&fbs.WidthMask(width); got != want {
@@ -772,11 +772,11 @@ func TestSearchByIDsSkipsRemovedFunctions(t *testing.T) {
 		replaceSyscalls(&removingKernel{fakeKernel: k, addresses: others, atRead: atRead})
 		d, err := Open("pci:1234:11e8")
 		if err != nil {
-			t.Errorf("at read %v: %v", atRead, err)
+			t.Errorf("functions removed at read %v: Open: %v", atRead, err)
 			continue
 		}
 		if got := d.(*device).pciFunction.Address; got != "0000:00:01.0" {
-			t.Errorf("at read %v: opened %s", atRead, got)
+			t.Errorf("functions removed at read %v: opened %s, want 0000:00:01.0", atRead, got)
 		}
 		d.Close()
 		_, err = Open("pci:1af4:1110")

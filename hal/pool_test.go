@@ -145,7 +145,7 @@ func skipUnlessPopulated(t *testing.T) {
 	}
 	defer unix.Munmap(mem)
 	if _, err := unix.Seek(fd, 0, unix.SEEK_DATA); err != nil {
-		t.Skip("MAP_POPULATE is ignored here")
+		t.Skip("this system ignores MAP_POPULATE")
 	}
 }
 

@@ -201,7 +201,7 @@ func TestExecuteOnPortDoesNotAllocate(t *testing.T) {
 			w.ExecuteOnPort(&a, 0)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("ExecuteOnPort: %v allocations, want 0", n)
 	}
 }
 
@@ -212,7 +212,8 @@ func TestApertureAccessesGoToMemoryOrPort(t *testing.T) {
 		"memory": MappedAperture(device, 0, 512, 7)} {
 		t.Run(name, func(t *testing.T) {
 			if a.Size != 512 || a.TLBWindow != 7 || (a.Port == nil) == (a.Base == 0) {
-				t.Errorf("%s: size %d, slot %d, base %#x", name, a.Size, a.TLBWindow, a.Base)
+				t.Errorf("%s: size %d, slot %d, base %#x; want 512, 7, and a base only for memory",
+					name, a.Size, a.TLBWindow, a.Base)
 			}
 			data := []byte{1, 2, 3, 4, 5, 6, 7, 8}
 			back := make([]byte, 8)
@@ -266,7 +267,7 @@ func TestConfigurationSpacePortAcceptsLoadsOnly(t *testing.T) {
 			w := Walk{Next: &list[i], StopReason: StopAllOnes}
 			if code := w.ExecuteOnPort(&a, 0); code != OK || w.Next != &list[want.next] ||
 				w.StopReason != want.stopReason || want.stopReason == StopLoaded && w.Got != 6 {
-				t.Errorf("command %d: %v, %+v", i, code, w)
+				t.Errorf("command %d: %v, %+v; want stop reason %d", i, code, w, want.stopReason)
 			}
 		})
 	}

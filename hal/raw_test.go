@@ -18,16 +18,16 @@ func TestReadAndWriteDoNotAllocate(t *testing.T) {
 	data := make([]byte, 8)
 	if n := testing.AllocsPerRun(10, func() {
 		if n, err := Write(ends[1], []byte("four")); n != 4 || err != nil {
-			t.Errorf("Write: %d, %v", n, err)
+			t.Errorf("Write of 4 bytes: %d, %v", n, err)
 		}
 		if n, err := Read(ends[0], data); n != 4 || err != nil || string(data[:n]) != "four" {
-			t.Errorf("Read: %d, %v, %q", n, err, data)
+			t.Errorf("Read: %d, %v, %q, want 4 bytes, \"four\"", n, err, data)
 		}
 		if n, err := Read(ends[0], data); n != -1 || err != unix.EAGAIN {
-			t.Errorf("Read of an empty pipe: %d, %v", n, err)
+			t.Errorf("Read of an empty pipe: %d, %v, want -1, %v", n, err, unix.EAGAIN)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("Write and Read: %v allocations, want 0", n)
 	}
 	if _, err := Write(-1, nil); err != unix.EBADF {
 		t.Errorf("Write to descriptor -1: %v, want %v", err, unix.EBADF)

@@ -197,11 +197,12 @@ func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 		a.Store(0xfffc, 4, address|1)
 		at := 2*mib + address%mib + 0xfffc
 		if got := loadLittleEndian(f.readAt("resource0", at, 4)); got != address|1 {
-			t.Errorf("address %#x: loaded %#x", address, got)
+			t.Errorf("address %#x: the file has %#x, want the stored %#x", address, got,
+				address|1)
 		}
 	}
 	if a.Size != 0x10000 {
-		t.Errorf("size %#x", a.Size)
+		t.Errorf("size of the window %#x, want 0x10000", a.Size)
 	}
 }
 
@@ -238,11 +239,12 @@ func TestPointRejectsWhatTheDeviceCannotExpress(t *testing.T) {
 	noSuchSlot := NewAperture(newRecordingPort(), mib, 1000)
 	for _, a := range []*Aperture{bar, &unmapped, &noSuchSlot} {
 		if code := pointTo(d, a, tile, 0); code != Internal {
-			t.Errorf("EncodePoint of slot %d, which is not mapped: %v", a.TLBWindow, code)
+			t.Errorf("EncodePoint of slot %d, which is not mapped: %v, want %v", a.TLBWindow, code,
+				Internal)
 		}
 	}
 	if code := d.ProgramWindow(a, tile, 0); code != Internal {
-		t.Errorf("ProgramWindow of a window that registers program: %v", code)
+		t.Errorf("ProgramWindow of a window that registers program: %v, want %v", code, Internal)
 	}
 }
 
@@ -339,7 +341,7 @@ func TestProgramWithoutTilesIsBuiltAndRun(t *testing.T) {
 			run.Env = append(os.Environ(), "GOARCH="+strings.TrimSpace(string(host)))
 			text, err := run.CombinedOutput()
 			if err != nil {
-				t.Fatalf("%v\n%s", err, text)
+				t.Fatalf("go test: %v\n%s", err, text)
 			}
 			want := "--- PASS: TestNoTilesNames"
 			if !strings.Contains(string(text), want) {

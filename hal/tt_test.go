@@ -893,7 +893,8 @@ func TestDriverResetsADeviceAndSetsItUpAgain(t *testing.T) {
 				t.Errorf("reset requests %v, want %v", k.resets, test.resets)
 			}
 			if err == nil && (k.reset || k.f.commandRegister() != configCommandMemoryBit) {
-				t.Errorf("still in reset %v, command register %#x", k.reset, k.f.commandRegister())
+				t.Errorf("after the reset: still in reset %v, command register %#x, want %#x",
+					k.reset, k.f.commandRegister(), configCommandMemoryBit)
 			}
 		})
 	}

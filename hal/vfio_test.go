@@ -659,21 +659,22 @@ func TestVFIOReportsFailedReadsOfTheDevice(t *testing.T) {
 	d := f.openVFIO()
 	masterAbort := []byte{0, 0x20}
 	if code := d.Diagnose(); code != OK {
-		t.Errorf("before SetBusMaster: %v", code)
+		t.Errorf("Diagnose before SetBusMaster: %v, want %v", code, OK)
 	}
 	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
 	if code := d.Diagnose(); code != OK {
-		t.Errorf("without an error bit: %v", code)
+		t.Errorf("Diagnose without an error bit: %v, want %v", code, OK)
 	}
 	v.patch(t, vfioConfigRegionIndex, configStatusOffset, masterAbort)
 	if code := d.Diagnose(); code != OK {
-		t.Errorf("with an error bit that was set before SetBusMaster: %v", code)
+		t.Errorf("Diagnose with an error bit that was set before SetBusMaster: %v, want %v",
+			code, OK)
 	}
 	d.busMaster.statusBeforeDMA = 0
 	if code := d.Diagnose(); code != DMAFault {
-		t.Errorf("after a master abort: %v", code)
+		t.Errorf("Diagnose after a master abort: %v, want %v", code, DMAFault)
 	}
 	syscalls = realSyscalls
 	if n := testing.AllocsPerRun(10, func() { d.Diagnose() }); n != 0 {
@@ -701,10 +702,10 @@ func TestFaultOfAnotherDeviceIsNotBlamedOnThisOne(t *testing.T) {
 	}
 	faulty.patch(t, vfioConfigRegionIndex, configStatusOffset, []byte{0, 0x20})
 	if code := other.Diagnose(); code != DMAFault {
-		t.Errorf("the device with the fault: %v", code)
+		t.Errorf("Diagnose of the device with the fault: %v, want %v", code, DMAFault)
 	}
 	if code := d.Diagnose(); code != OK {
-		t.Errorf("the other device: %v", code)
+		t.Errorf("Diagnose of the other device: %v, want %v", code, OK)
 	}
 }
 

@@ -141,7 +141,8 @@ func (p *walkSetup) compareWithOracle(t testing.TB, oracle *walkSetup, done, wan
 	}
 	if p.windows[1]-p.tlbBases[1] != oracle.windows[1]-oracle.tlbBases[1] ||
 		!bytes.Equal(p.device, oracle.device) || !bytes.Equal(p.memory, oracle.memory) {
-		t.Fatalf("%+v\nmemory differs from the oracle's", what)
+		t.Fatalf("%+v\nthe device, the memory or the address of window 1 differs from the "+
+			"oracle's", what)
 	}
 }
 
@@ -277,7 +278,7 @@ func TestWalkDoesNotAllocate(t *testing.T) {
 			}
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("Walk.Run: %v allocations, want 0", n)
 	}
 }
 

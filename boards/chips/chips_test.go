@@ -120,8 +120,8 @@ func TestEveryDRAMTileIsInOneBank(t *testing.T) {
 				}
 				seen[tile] = true
 				if b.Grid.FirstTileOfBank(tile) != bank[0] {
-					t.Errorf("%s: bank of %v begins with %v",
-						b.Name, tile, b.Grid.FirstTileOfBank(tile))
+					t.Errorf("%s: the first tile of the bank of %v is %v, want %v",
+						b.Name, tile, b.Grid.FirstTileOfBank(tile), bank[0])
 				}
 			}
 		}
@@ -129,7 +129,7 @@ func TestEveryDRAMTileIsInOneBank(t *testing.T) {
 			for x := range row {
 				tile := Tile{uint8(x), uint8(y)}
 				if b.Grid.Kind(tile) == DRAM && !seen[tile] {
-					t.Errorf("%s: %v is in no bank", b.Name, tile)
+					t.Errorf("%s: the DRAM tile %v is in no bank", b.Name, tile)
 				}
 				if b.Grid.Kind(tile) != DRAM && b.Grid.FirstTileOfBank(tile) != tile {
 					t.Errorf("%s: FirstTileOfBank(%v) = %v, want the same tile: it is in no bank",
@@ -238,7 +238,8 @@ func TestCoresAreTheBitsOfTheResetMask(t *testing.T) {
 			mask |= 1 << c.ResetBit
 			if c.PCRegister != 0 && (b.Grid.FindRegisterRange(Tensix, c.PCRegister) == nil ||
 				b.Grid.FindRegisterRange(Tensix, c.PCOverrideRegister) == nil) {
-				t.Errorf("%s %s: start address is not in a register", b.Name, c.Name)
+				t.Errorf("%s %s: the register of its start address is no register of a Tensix tile",
+					b.Name, c.Name)
 			}
 		}
 		if mask != r.Mask || r.Mask&r.Ignored != 0 || r.ValueAfterPowerUp&^r.Mask != 0 ||

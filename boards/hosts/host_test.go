@@ -74,7 +74,7 @@ func TestEveryKnownValueHasASource(t *testing.T) {
 		}
 	}
 	if facts < 100 {
-		t.Errorf("the test visited only %d facts", facts)
+		t.Errorf("the test visited only %d facts, want at least 100", facts)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestEnumeratedValuesAreKnown(t *testing.T) {
 				h.Boot.Value),
 		} {
 			if !ok {
-				t.Errorf("%s: %s is not one of the constants", h.Name, what)
+				t.Errorf("%s: the value of %s is none of the constants", h.Name, what)
 			}
 		}
 	}
@@ -145,12 +145,12 @@ func TestWindowsOfAPortAreDisjoint(t *testing.T) {
 			for i, w := range p.Windows.Value {
 				if w.Size == 0 || w.CPUAddress+w.Size < w.CPUAddress ||
 					w.PCIAddress+w.Size < w.PCIAddress {
-					t.Errorf("%s %s: window %d is invalid", h.Name, p.Name, i)
+					t.Errorf("%s %s: window %d has no size, or exceeds 64 bits", h.Name, p.Name, i)
 				}
 				for _, o := range p.Windows.Value[:i] {
 					if w.PCIAddress < o.PCIAddress+o.Size && o.PCIAddress < w.PCIAddress+w.Size ||
 						w.CPUAddress < o.CPUAddress+o.Size && o.CPUAddress < w.CPUAddress+w.Size {
-						t.Errorf("%s %s: windows overlap", h.Name, p.Name)
+						t.Errorf("%s %s: windows %+v and %+v overlap", h.Name, p.Name, w, o)
 					}
 				}
 			}
@@ -218,7 +218,8 @@ func TestPlacementMatchesManualResults(t *testing.T) {
 			[]BAR{{1 * mib, false}, {512 * mib, true}}, []uint64{0, 4 * gib}},
 		{"one window for both", []Window{{PCIAddress: 0xc0000000, Size: gib}}, wormhole,
 			[]uint64{0xc0000000, 0, 0xe2000000, 0, 0xe0000000}},
-		{"a BAR that is not prefetchable stays below 4 GiB", []Window{{PCIAddress: 4 * gib, Size: gib}},
+		{"a BAR that is not prefetchable stays below 4 GiB",
+			[]Window{{PCIAddress: 4 * gib, Size: gib}},
 			[]BAR{{mib, false}}, nil},
 		{"what is narrow stays below 4 GiB", []Window{{PCIAddress: 4 * gib, Size: gib}},
 			[]BAR{{mib, false}}, nil},

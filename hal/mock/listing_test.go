@@ -63,7 +63,7 @@ func loadListingText(t *testing.T, name, text string) *replaySetup {
 	}
 	mock.Connect(g.devices...)
 	if g.replay, err = runtime.Load(view, runtime.AnyTLBWindow, devices...); err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("%s: Load: %v", name, err)
 	}
 	t.Cleanup(func() { g.replay.Close() })
 	return g

@@ -46,7 +46,7 @@ func mapTLBWindow(t *testing.T, d *Device, slot uint16, size uint64, target *fbs
 func requireOK(t *testing.T, d *Device, c hal.Code) {
 	t.Helper()
 	if c != hal.OK {
-		t.Fatalf("%v: %s", c, d.Refusal())
+		t.Fatalf("code %v, want %v: %s", c, hal.OK, d.Refusal())
 	}
 }
 
@@ -333,12 +333,14 @@ func TestClockAdvancesByAccessesAndSleepOnly(t *testing.T) {
 	store(t, d, &a, 0, 4, 1)
 	load(t, d, &a, 0, 4)
 	if want := int64(12345 + 3*accessNs); d.Now() != want || d.Operations() != 3 {
-		t.Errorf("after 3 accesses: %d ns, %d operations", d.Now(), d.Operations())
+		t.Errorf("after 3 accesses: %d ns, %d operations; want %d, 3", d.Now(), d.Operations(),
+			want)
 	}
 	h := mustMap(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 64})
 	load(t, d, &h, 0, 8)
 	if want := int64(12345 + 4*accessNs); d.Now() != want || d.Operations() != 3 {
-		t.Errorf("after a load of host memory: %d ns, %d operations", d.Now(), d.Operations())
+		t.Errorf("after a load of host memory: %d ns, %d operations; want %d, 3", d.Now(),
+			d.Operations(), want)
 	}
 }
 
@@ -387,14 +389,15 @@ func TestHostBuffersHaveDisjointBusAddresses(t *testing.T) {
 	b := mustMap(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
 	if a.BusAddress == 0 || a.BusAddress%4096 != 0 || b.BusAddress%4096 != 0 ||
 		b.BusAddress <= a.BusAddress+4096 {
-		t.Errorf("bus addresses %#x and %#x", a.BusAddress, b.BusAddress)
+		t.Errorf("bus addresses %#x and %#x of two buffers, want disjoint pages", a.BusAddress,
+			b.BusAddress)
 	}
 	store(t, d, &a, 4088, 8, 1)
 	store(t, d, &b, 96, 4, 2)
 	expect(t, d, &a, 4088, 8, 1)
 	expect(t, d, &b, 96, 4, 2)
 	if got := d.host.Bytes(b.BusAddress+96, 4); len(got) != 4 || got[0] != 2 {
-		t.Errorf("host memory at %#x: %v", b.BusAddress+96, got)
+		t.Errorf("the device reads %v at %#x, want the stored 2", got, b.BusAddress+96)
 	}
 	if b.BusAddress != a.BusAddress+2*4096 {
 		t.Errorf("a buffer of one page at %#x, the next at %#x, want one unused page between them",
@@ -444,14 +447,15 @@ func TestAccessesDoNotAllocate(t *testing.T) {
 			a.Load(0x5000, 8)
 		})
 		if allocs != 0 || d.Refusal() != "" {
-			t.Errorf("%s: %v allocations a run, %s", b.Name, allocs, d.Refusal())
+			t.Errorf("%s: %v allocations in a run, want 0; rejected access %q", b.Name, allocs,
+				d.Refusal())
 		}
 	}
 	d := New(&boards.Edu)
 	a := mapBAR(t, d, 0)
 	if allocs := testing.AllocsPerRun(100,
 		func() { a.Store(4, 4, 1); a.Load(4, 4); a.Load(0x20, 4) }); allocs != 0 {
-		t.Errorf("edu: %v allocations a run", allocs)
+		t.Errorf("edu: %v allocations in a run, want 0", allocs)
 	}
 }
 

@@ -141,7 +141,8 @@ func TestTilesSynchronizeThroughASemaphore(t *testing.T) {
 			r.Sleep(1_000_000)
 			for _, tile := range c.tiles {
 				if r.selectTile(tile).readWord(flagAddress) != flagDone {
-					t.Errorf("%s, NoC %d: %v still waits", c.board.Name, noc, tile)
+					t.Errorf("%s, NoC %d: the kernel of %v has not set its flag", c.board.Name, noc,
+						tile)
 				}
 			}
 			if got := r.selectTile(c.tiles[0]).readWord(total); got != sum {
@@ -182,11 +183,11 @@ func TestTileStartsOtherTiles(t *testing.T) {
 			for _, other := range []chips.Tile{{X: tile.X + 1, Y: tile.Y},
 				{X: tile.X, Y: tile.Y + 1}, {X: tile.X + 1, Y: tile.Y + 1}} {
 				if r.selectTile(other).readWord(0x100) != 1 {
-					t.Errorf("%s, NoC %d: %v did not run", c.board.Name, noc, other)
+					t.Errorf("%s, NoC %d: the program of %v did not run", c.board.Name, noc, other)
 				}
 			}
 			if r.selectTile(tile).readWord(0) == hello[0] {
-				t.Errorf("%s, NoC %d: the multicast reached the tile it came from", c.board.Name,
+				t.Errorf("%s, NoC %d: the multicast reached the tile that sent it", c.board.Name,
 					noc)
 			}
 		}

@@ -74,7 +74,7 @@ func (b *nvmeSetup) statusAfterWork() uint64 {
 func (b *nvmeSetup) createQueues() *nvmeSetup {
 	b.Helper()
 	if got := b.enable(ccUsable | ccEN); got != cstsRDY {
-		b.Fatalf("CSTS is %#x after enabling", got)
+		b.Fatalf("CSTS is %#x after enabling, want %#x", got, cstsRDY)
 	}
 	b.expectStatus(nvmeOK, 0, sqe{0: adminCreateCQ, 6: uint32(b.bus + cqOffset),
 		10: (queueEntries-1)<<16 | 1, 11: 1})
@@ -136,11 +136,11 @@ func TestNvmeIdentity(t *testing.T) {
 	b.expectStatus(nvmeOK, 0, sqe{0: adminIdentify, 6: uint32(b.bus + dataOffset), 10: 1})
 	if binary.LittleEndian.Uint16(data) != 0x1b36 || data[77] != 7 || data[512] != 0x66 ||
 		data[513] != 0x44 {
-		t.Errorf("identify controller: %x", data[:64])
+		t.Errorf("identify controller returned unexpected data: %x", data[:64])
 	}
 	b.expectStatus(nvmeOK, 0, sqe{0: adminIdentify, 1: 1, 6: uint32(b.bus + dataOffset)})
 	if binary.LittleEndian.Uint64(data) != nvmeBlocks || data[26] != 0 || data[130] != 9 {
-		t.Errorf("identify namespace: %x", data[:132])
+		t.Errorf("identify namespace returned unexpected data: %x", data[:132])
 	}
 }
 
@@ -269,7 +269,7 @@ func TestNvmeQueuesKeepTheirOrder(t *testing.T) {
 	b.enable(ccUsable | ccEN)
 	if result, s := b.run(0, sqe{0: adminSetFeatures, 10: featureQueues}); s != nvmeOK ||
 		result != 0x20002 {
-		t.Errorf("number of queues: %#x, status %#x", result, s)
+		t.Errorf("number of queues: result %#x, status %#x; want 0x20002, %#x", result, s, nvmeOK)
 	}
 	b = newNvmeSetup(t).createQueues()
 	for range 5 * queueEntries {
@@ -504,12 +504,12 @@ func TestNvmeInterruptsForCompletions(t *testing.T) {
 func TestNvmeAcceptsAllCommandSets(t *testing.T) {
 	b := newNvmeSetup(t)
 	if got := b.enable(ccUsable | ccAllSets | ccEN); got != cstsRDY {
-		t.Fatalf("CSTS is %#x after enabling", got)
+		t.Fatalf("CSTS is %#x after enabling, want %#x", got, cstsRDY)
 	}
 	data, page := b.memory[dataOffset:], uint32(b.bus+dataOffset)
 	b.expectStatus(nvmeOK, 0, sqe{0: adminIdentify, 1: 1, 6: page, 10: cnsDescriptors})
 	if data[0] != descriptorCSI || data[1] != 1 || data[4] != commandSetNVM {
-		t.Errorf("descriptors: % x", data[:8])
+		t.Errorf("descriptors of the namespace: % x, want one of the command set NVM", data[:8])
 	}
 	b.expectStatus(nvmeInvalidNamespace, 0,
 		sqe{0: adminIdentify, 1: 2, 6: page, 10: cnsDescriptors})

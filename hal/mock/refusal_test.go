@@ -324,8 +324,9 @@ func TestProgramWindowRejectsWhatTheVerifierRejects(t *testing.T) {
 						a := mapTLBWindow(t, d, fbs.AnySlot, size, nil, 0)
 						if code := d.ProgramWindow(&a, target, address); code != hal.Refused ||
 							d.Operations() != 0 {
-							t.Fatalf("%s, %+v, %#x bytes at %#x: %v after %d stores", b.Name,
-								target, size, address, code, d.Operations())
+							t.Fatalf("%s: ProgramWindow of %+v, %#x bytes at %#x: %v after %d "+
+								"stores, want %v after none", b.Name, target, size, address, code,
+								d.Operations(), hal.Refused)
 						}
 					}
 				}
@@ -402,7 +403,7 @@ func TestRejectedStoreChangesNothing(t *testing.T) {
 	d := New(&boards.Wormhole)
 	a := mapTLBWindow(t, d, 0, 1<<20, routeTo(1, 1), 0xffb00000)
 	if c := a.Store(0x121b0, 4, 0xffffffff); c != hal.Refused {
-		t.Fatal(c)
+		t.Fatalf("store of bits outside the mask: %v, want %v", c, hal.Refused)
 	}
 	expect(t, d, &a, 0x121b0, 4, 0x47800)
 }

@@ -43,10 +43,11 @@ func TestFirmwareInitialisesTheCoprocessor(t *testing.T) {
 			0xffe50000, 0xa3100008, 0xffe60000, 0xb2000001, // SEMINIT, SETC16
 			0xffef02e4, 0x1f, 0x100, 77)
 		if got := r.readWord(0x100); got != 77 {
-			t.Fatalf("%s: BRISC has not reached its end: %d, %s", b.Name, got, r.Refusal())
+			t.Fatalf("%s: BRISC has not reached its last store: %d, want 77: %s", b.Name, got,
+				r.Refusal())
 		}
 		if got := r.loadOnBRISC(0xffef02e4); got[0] != 0x1f {
-			t.Errorf("%s: the configuration has %x", b.Name, got)
+			t.Errorf("%s: the configuration register has %x, want [1f]", b.Name, got)
 		}
 	}
 }

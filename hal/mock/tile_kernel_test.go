@@ -70,7 +70,7 @@ func (r *tileSetup) pointWindow(address uint64) uint64 {
 	r.Helper()
 	inside := address % (1 << 21)
 	if c := r.ProgramWindow(&r.window, r.target, address-inside); c != hal.OK {
-		r.Fatal(c, r.Refusal())
+		r.Fatalf("ProgramWindow at %#x: %v: %s", address, c, r.Refusal())
 	}
 	return inside
 }
@@ -79,7 +79,7 @@ func (r *tileSetup) write(address uint64, data []byte) {
 	r.Helper()
 	if c := r.window.Copy(gen.OpcodeCopyIn, r.pointWindow(address), 4, gen.AccessExact,
 		data); c != hal.OK {
-		r.Fatal(c, r.Refusal())
+		r.Fatalf("CopyIn at %#x: %v: %s", address, c, r.Refusal())
 	}
 }
 
@@ -93,7 +93,7 @@ func (r *tileSetup) read(address uint64, size int) []byte {
 	data := make([]byte, size)
 	if c := r.window.Copy(gen.OpcodeCopyOut, r.pointWindow(address), 4, gen.AccessExact,
 		data); c != hal.OK {
-		r.Fatal(c, r.Refusal())
+		r.Fatalf("CopyOut at %#x: %v: %s", address, c, r.Refusal())
 	}
 	return data
 }

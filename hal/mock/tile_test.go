@@ -344,10 +344,11 @@ func TestHostAccessesATile(t *testing.T) {
 				last := at(c.l1End - uint64(width))
 				value := uint64(0x8877665544332211) >> (64 - 8*width)
 				if code := g.Store(last, width, value); code != hal.OK {
-					t.Errorf("store of %d bytes: %v", width, code)
+					t.Errorf("store of %d bytes at the end of L1: %v", width, code)
 				}
 				if got, code := g.Load(last, width); code != hal.OK || got != value {
-					t.Errorf("load of %d bytes: %#x, %v", width, got, code)
+					t.Errorf("load of %d bytes at the end of L1: %#x, %v, want %#x", width, got,
+						code, value)
 				}
 				if code := g.Store(at(c.l1End), width, 0); code != hal.Refused ||
 					!strings.Contains(g.Reason(), "tile (2,3)") {
@@ -355,10 +356,12 @@ func TestHostAccessesATile(t *testing.T) {
 						code, g.Reason(), hal.Refused)
 				}
 				if _, code := g.Load(at(0xffb121b0), width); (code == hal.OK) != (width == 4) {
-					t.Errorf("SOFT_RESET_0, load of %d bytes: %v", width, code)
+					t.Errorf("SOFT_RESET_0, load of %d bytes: %v, want %v only for 4 bytes", width,
+						code, hal.OK)
 				}
 				if code := g.Store(at(0xffb121b0), width, 0); width != 4 && code != hal.Refused {
-					t.Errorf("SOFT_RESET_0, store of %d bytes: %v", width, code)
+					t.Errorf("SOFT_RESET_0, store of %d bytes: %v, want %v", width, code,
+						hal.Refused)
 				}
 				g.Store(at(0xffb121b0), 4, allInReset)
 			}

@@ -80,7 +80,7 @@ func TestAssemblerMatchesGNUAs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c[0] != c[1] {
-				t.Errorf("%s: %#08x, GNU as: %#08x", name, c[0], c[1])
+				t.Errorf("%s: encoded as %#08x, want %#08x as by GNU as", name, c[0], c[1])
 			}
 		})
 	}
@@ -300,7 +300,7 @@ func TestX0StaysZero(t *testing.T) {
 		encode("lw", 0, 2, 0, 0), jType(0, 8), iType(opJalr, 0, 0, 2, 0),
 	} {
 		if core, _ := runCode(t, 1, 0x1000, 7, in); core.X[0] != 0 || core.Stop.Reason != Running {
-			t.Errorf("%#08x: x0 %#x, %v", in, core.X[0], core.Stop)
+			t.Errorf("%#08x: x0 %#x, %v; want 0, running", in, core.X[0], core.Stop)
 		}
 	}
 }
@@ -369,7 +369,7 @@ func TestStoppedCoreKeepsItsStateAndReportsTheReason(t *testing.T) {
 				t.Errorf("%#08x: text of the stop %q,\nwant %q", c.in, core.Stop, c.text)
 			}
 			if core.X[1] != 0 || core.X[2] != c.x2 {
-				t.Errorf("%#08x changed a register", c.in)
+				t.Errorf("%#08x changed a register: x1 %#x, x2 %#x", c.in, core.X[1], core.X[2])
 			}
 			if got, _ := m.Load(0x1000, 4); got != c.in {
 				t.Errorf("%#08x changed memory", c.in)
