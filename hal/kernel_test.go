@@ -51,6 +51,7 @@ func installFakeKernel(t testing.TB) *fakeKernel {
 	return k
 }
 
+// open opens the file that replaces the path, if there is one. Other files in /dev do not exist.
 func (k *fakeKernel) open(path string, flags int) (int, error) {
 	if err := k.errors["open "+path]; err != nil {
 		return -1, err
@@ -83,6 +84,7 @@ func (k *fakeKernel) ioctl(fd int, request, value uintptr, argument unsafe.Point
 	return k.ioctlHandler(fd, request, value, argument)
 }
 
+// mmap maps ordinary pages instead of huge pages, and does not lock them.
 func (k *fakeKernel) mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
 	err := k.errors["mmap"]
 	switch {
@@ -188,6 +190,7 @@ type fakePagemap struct {
 	flags           uint64
 }
 
+// pread imitates the file /proc/self/pagemap.
 func (f *fakePagemap) pread(fd int, data []byte, offset int64) (int, error) {
 	if f.opened[fd] != pagemapPath {
 		return f.fakeKernel.pread(fd, data, offset)
@@ -215,6 +218,7 @@ func installFakePagemap(t testing.TB, first uint64) *fakePagemap {
 	return f
 }
 
+// hostWindow returns a Host window of size bytes.
 func hostWindow(size uint64) fbs.Window { return fbs.Window{Kind: gen.WindowKindHost, Size: size} }
 
 func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {

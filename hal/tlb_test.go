@@ -17,16 +17,19 @@ import (
 
 const gib = 1 << 30
 
+// addWormhole adds a function with the ids and BARs of a Wormhole.
 func addWormhole(t testing.TB) *fakeFunction {
 	return addFunction(t, "0000:01:00.0", 0x1e52, 0x401e,
 		map[int]uint64{0: 512 * mib, 2: mib, 4: 32 * mib})
 }
 
+// addBlackhole adds a function with the ids and BARs of a Blackhole. BAR 4 has bar4 bytes.
 func addBlackhole(t testing.TB, bar4 uint64) *fakeFunction {
 	return addFunction(t, "0000:02:00.0", 0x1e52, 0xb140,
 		map[int]uint64{0: 512 * mib, 2: mib, 4: bar4})
 }
 
+// tlbWindow returns a Tlb window that prefers the given slot.
 func tlbWindow(size uint64, slot uint16) fbs.Window {
 	return fbs.Window{Kind: gen.WindowKindTlb, Size: size, Slot: slot}
 }

@@ -181,6 +181,7 @@ func (k *fakeTT) resetDevice(flags uint32) (result uint32) {
 	return 0
 }
 
+// open imitates a device file that does not exist while a hot-plug removes the device.
 func (k *fakeTT) open(path string, flags int) (int, error) {
 	if path == ttNode && k.reset && k.unplugs > 0 {
 		k.unplugs--
@@ -192,6 +193,7 @@ func (k *fakeTT) open(path string, flags int) (int, error) {
 	return fd, err
 }
 
+// pread ends a reset after some reads.
 func (k *fakeTT) pread(fd int, data []byte, offset int64) (int, error) {
 	if k.readsLeft--; k.readsLeft == 0 {
 		k.f.patch("config", configCommandOffset, 0, 0)
@@ -199,6 +201,7 @@ func (k *fakeTT) pread(fd int, data []byte, offset int64) (int, error) {
 	return k.fakeKernel.pread(fd, data, offset)
 }
 
+// allocateTLB reserves the first free TLB window of the requested size.
 func (k *fakeTT) allocateTLB(a *ttAllocateTLBRequest) (int, error) {
 	for i := range k.board.TLB.Groups {
 		g := &k.board.TLB.Groups[i]

@@ -105,6 +105,7 @@ func (k *fakeVFIO) bindToGroup(f *fakeFunction, group string, bars map[int]uint6
 	return v
 }
 
+// patch overwrites bytes of a region, from the given offset on.
 func (v *vfioFunction) patch(t testing.TB, region int, offset uint64, b []byte) {
 	t.Helper()
 	file, err := os.OpenFile(v.file, os.O_WRONLY, 0)
@@ -117,6 +118,7 @@ func (v *vfioFunction) patch(t testing.TB, region int, offset uint64, b []byte) 
 	}
 }
 
+// readAt returns n bytes of a region, from the given offset on.
 func (v *vfioFunction) readAt(t testing.TB, region int, offset uint64, n int) []byte {
 	t.Helper()
 	file, err := os.Open(v.file)
@@ -152,6 +154,7 @@ func (f *fakeFunction) openVFIO() *device {
 	return d.(*device)
 }
 
+// open returns EBUSY if a group is already open, as Linux does.
 func (k *fakeVFIO) open(path string, flags int) (int, error) {
 	if strings.HasPrefix(path, vfioDir) && path != vfioContainerPath {
 		for _, other := range k.opened {
@@ -251,6 +254,7 @@ func (k *fakeVFIO) containerIoctl(request, value uintptr, argument unsafe.Pointe
 	return -1, unix.ENOTTY
 }
 
+// mapDMA returns the errors of Linux for invalid, unmappable and overlapping ranges.
 func (k *fakeVFIO) mapDMA(m *vfioDMAMap) (int, error) {
 	if m.argsz != 32 || m.flags != vfioDMAFlagRead|vfioDMAFlagWrite || k.iommuType == 0 ||
 		m.size == 0 || (m.vaddr|m.size)%4096 != 0 || m.iova%k.pageSize != 0 ||

@@ -236,7 +236,7 @@ func TestCopiesOfEverySizeMatchPlainGo(t *testing.T) {
 	})
 }
 
-func TestBulkCopiesOfManyPagesUpToTheGuardPage(t *testing.T) {
+func TestBulkCopiesKeepTheBytesUpToTheGuardPage(t *testing.T) {
 	for shift := range 40 {
 		checkBulkCopies(t, 16*unix.Getpagesize(), shift)
 	}

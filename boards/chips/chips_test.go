@@ -140,7 +140,7 @@ func TestEveryDRAMTileIsInOneBank(t *testing.T) {
 	}
 }
 
-func TestTranslatedCoordinates(t *testing.T) {
+func TestTranslatedCoordinatesMeanTheirTiles(t *testing.T) {
 	for _, c := range []struct {
 		board *Chip
 		x, y  uint8
@@ -199,7 +199,7 @@ func TestTranslatedCoordinatesAreUnique(t *testing.T) {
 	}
 }
 
-func TestTileMemoriesAndRegisters(t *testing.T) {
+func TestTilesHaveTheirMemoriesAndRegisters(t *testing.T) {
 	wh, bh := wormhole.Grid, blackhole.Grid
 	for _, c := range []struct {
 		name string

@@ -62,7 +62,7 @@ func TestEduWorkEndsWithoutLoads(t *testing.T) {
 	expect(t, d, &a, 0x20, 4, 0)
 }
 
-func TestEduInterruptStatus(t *testing.T) {
+func TestEduSetsAndClearsInterruptStatus(t *testing.T) {
 	d := New(&boards.Edu)
 	a := mapBAR(t, d, 0)
 	store(t, d, &a, 0x60, 4, 5)

@@ -50,11 +50,13 @@ func requireOK(t *testing.T, d *Device, c hal.Code) {
 	}
 }
 
+// store stores a value and ends the test if the device rejects this.
 func store(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8, value uint64) {
 	t.Helper()
 	requireOK(t, d, a.Store(uint32(offset), width, value))
 }
 
+// load loads a value and ends the test if the device rejects this.
 func load(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8) uint64 {
 	t.Helper()
 	v, c := a.Load(uint32(offset), width)
@@ -75,7 +77,7 @@ func routeTo(x, y uint8) *fbs.TileRoute {
 	return &fbs.TileRoute{X: x, Y: y, Ordering: boards.OrderingDefault}
 }
 
-func TestDeviceIdentity(t *testing.T) {
+func TestDeviceHasTheIdentityOfItsBoard(t *testing.T) {
 	for _, b := range boards.All {
 		id := New(b).Identity()
 		if id.Name != "mock:"+b.Name || id.Vendor != b.Vendor || id.Device != b.Device ||

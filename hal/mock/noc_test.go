@@ -416,7 +416,7 @@ func TestCountersCountAnswers(t *testing.T) {
 
 // The expected tables are those of ttsim v1.10.0, src/tile.cpp: NOC_X_ID_TRANSLATE_TABLE_0 and the
 // registers after it.
-func TestTranslationTables(t *testing.T) {
+func TestTranslationTablesMatchTtsim(t *testing.T) {
 	r := newTileSetup(t, &boards.Wormhole).selectTile(chips.Tile{X: 1, Y: 1})
 	for noc, want := range [][]uint32{
 		{0x76543210, 0xfedcba98, 0x76432150, 0x98, 0x76543210, 0xfedcba98, 0x75432160, 0xba98},

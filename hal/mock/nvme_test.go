@@ -35,6 +35,7 @@ const (
 	queueEntries = 4 // number of entries of every queue
 )
 
+// newNvmeSetup returns a disabled controller, and maps its registers and 1 MiB of host memory.
 func newNvmeSetup(t *testing.T) *nvmeSetup {
 	t.Helper()
 	b := &nvmeSetup{T: t, nvme: NewNvme()}
@@ -121,7 +122,7 @@ func (b *nvmeSetup) expectStatus(want nvmeStatus, queue uint32, c sqe) {
 	}
 }
 
-func TestNvmeIdentity(t *testing.T) {
+func TestNvmeIdentifiesItself(t *testing.T) {
 	b := newNvmeSetup(t)
 	expect(t, b.device, &b.regs, nvmeCAP, 8, 0x004018200f0107ff)
 	expect(t, b.device, &b.regs, nvmeCAP, 4, 0x0f0107ff)

@@ -40,6 +40,7 @@ type tileSetup struct {
 	target fbs.TileRoute
 }
 
+// newTileSetup returns a new device whose tiles have cores, and maps a TLB window of 2 MiB.
 func newTileSetup(t testing.TB, b *boards.Board) *tileSetup {
 	t.Helper()
 	r := &tileSetup{TB: t, Device: NewWith(b, NewTiles(b))}
@@ -75,6 +76,7 @@ func (r *tileSetup) pointWindow(address uint64) uint64 {
 	return inside
 }
 
+// write copies data to the selected tiles.
 func (r *tileSetup) write(address uint64, data []byte) {
 	r.Helper()
 	if c := r.window.Copy(gen.OpcodeCopyIn, r.pointWindow(address), 4, gen.AccessExact,
@@ -88,6 +90,7 @@ func (r *tileSetup) writeWords(address uint64, words ...uint32) {
 	r.write(address, wordBytes(words...))
 }
 
+// read returns size bytes of the selected tile.
 func (r *tileSetup) read(address uint64, size int) []byte {
 	r.Helper()
 	data := make([]byte, size)
@@ -103,6 +106,7 @@ func (r *tileSetup) readWord(address uint64) uint32 {
 	return word(r.read(address, 4))
 }
 
+// writeReset stores a value to the reset register of the selected tiles.
 func (r *tileSetup) writeReset(value uint32) {
 	r.Helper()
 	r.writeWords(chips.ForBoard(r.board).Grid.TensixReset.Address, value)

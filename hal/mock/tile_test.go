@@ -262,9 +262,9 @@ func TestIdleCoreIsSkippedUntilItsStateChanges(t *testing.T) {
 	}
 }
 
-// TestStartAddressesOfCores starts four cores at their start addresses. Each core stores 1 to its
-// word.
-func TestStartAddressesOfCores(t *testing.T) {
+// TestCoresStartAtTheirStartAddresses starts four cores at their start addresses. Each core stores
+// 1 to its word.
+func TestCoresStartAtTheirStartAddresses(t *testing.T) {
 	// reportProgram returns a program that stores 1 to the word of the core.
 	reportProgram := func(slot uint32) []uint32 {
 		return []uint32{

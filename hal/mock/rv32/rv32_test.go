@@ -104,7 +104,7 @@ func runCode(t *testing.T, steps int, x2, x3 uint32, code ...uint32) (*Core, *ra
 }
 
 // The expected results are those of chapters 2.4 and 7 of the manual, including table 7.1.
-func TestRegisterInstructions(t *testing.T) {
+func TestRegisterInstructionsMatchTheManual(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		a, b, want uint32
@@ -155,7 +155,7 @@ func TestRegisterInstructions(t *testing.T) {
 }
 
 // The expected results are those of chapter 2.4 of the manual.
-func TestImmediateInstructions(t *testing.T) {
+func TestImmediateInstructionsMatchTheManual(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		a    uint32
@@ -184,16 +184,16 @@ func TestImmediateInstructions(t *testing.T) {
 }
 
 // The expected results of lui and auipc are those of chapter 2.4 of the manual.
-func TestUpperImmediates(t *testing.T) {
+func TestUpperImmediatesMatchTheManual(t *testing.T) {
 	core, _ := runCode(t, 2, 0, 0, lui(1, 0xfffff000), uType(opAuipc, 4, 0xfffff000))
 	if core.X[1] != 0xfffff000 || core.X[4] != 0x4 {
 		t.Errorf("lui %#x, auipc %#x; want 0xfffff000, 0x4", core.X[1], core.X[4])
 	}
 }
 
-// TestBranches executes branches that are taken and not taken, forwards and backwards (chapter
-// 2.5).
-func TestBranches(t *testing.T) {
+// TestBranchesDependOnTheirCondition executes branches that are taken and not taken, forwards and
+// backwards (chapter 2.5).
+func TestBranchesDependOnTheirCondition(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		a, b  uint32
@@ -226,9 +226,9 @@ func TestBranches(t *testing.T) {
 	}
 }
 
-// TestJumps executes jal and jalr (chapter 2.5). The link is the address of the next instruction.
-// jalr clears bit 0 of the target, and may use one register as base and link.
-func TestJumps(t *testing.T) {
+// TestJumpsSetPCAndLink executes jal and jalr (chapter 2.5). The link is the address of the next
+// instruction. jalr clears bit 0 of the target, and may use one register as base and link.
+func TestJumpsSetPCAndLink(t *testing.T) {
 	core, _ := runCode(t, 1, 0, 0, jType(1, 0x7fff0))
 	if core.X[1] != 0x1004 || core.PC != 0x80ff0 {
 		t.Errorf("jal forwards: x1 %#x, pc %#x; want 0x1004, 0x80ff0", core.X[1], core.PC)
@@ -243,8 +243,8 @@ func TestJumps(t *testing.T) {
 	}
 }
 
-// TestLoads checks byte order, sign extension and zero extension (chapter 2.6).
-func TestLoads(t *testing.T) {
+// TestLoadsExtendTheirValues checks byte order, sign extension and zero extension (chapter 2.6).
+func TestLoadsExtendTheirValues(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		imm  int32
@@ -264,8 +264,9 @@ func TestLoads(t *testing.T) {
 	}
 }
 
-// TestStores checks that a store changes only the bytes of its width (chapter 2.6).
-func TestStores(t *testing.T) {
+// TestStoresChangeOnlyTheirBytes checks that a store changes only the bytes of its width (chapter
+// 2.6).
+func TestStoresChangeOnlyTheirBytes(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		imm  int32
