@@ -691,7 +691,7 @@ func TestErrorNamesTheFailedSystemCall(t *testing.T) {
 	f.write("modalias", "one\n")
 	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "modalias", err, NoDevice, "modalias contains no PCI ids")
-	k.substitute(sysfsDevicesDir, "no directory")
+	k.substitute(sysfsDevicesDir, "no folder")
 	_, err = openAndAcquire("pci:1234:11e8")
 	wantFault(t, "directory", err, NoDevice, "getdents "+sysfsDevicesDir+": not a directory")
 }
