@@ -8,7 +8,7 @@ import (
 func TestBoardIsFoundByItsID(t *testing.T) {
 	for _, b := range All {
 		if FindByID(b.Vendor, b.Device) != b {
-			t.Errorf("%s: not found by %04x:%04x", b.Name, b.Vendor, b.Device)
+			t.Errorf("%s: not found by its PCI ids %04x:%04x", b.Name, b.Vendor, b.Device)
 		}
 	}
 	if FindByID(0, 0) != nil || FindByID(0x1e52, 0xfaca) != nil {
@@ -65,7 +65,7 @@ func TestRulesLieInTheirBars(t *testing.T) {
 	for _, b := range All {
 		for i, r := range b.Rules {
 			if r.First > r.Last || r.Widths == 0 || r.Widths > 15 || b.BarSizes[r.Bar] == 0 {
-				t.Errorf("%s: rule %s is invalid", b.Name, r.Name)
+				t.Errorf("%s: rule %s has an invalid range, width or BAR", b.Name, r.Name)
 			}
 			if r.Last >= b.BarSizes[r.Bar] && b != &Ivshmem {
 				t.Errorf("%s: rule %s ends outside BAR %d", b.Name, r.Name, r.Bar)

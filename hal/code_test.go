@@ -15,15 +15,16 @@ func TestEveryCodeHasATextAndAnExitStatus(t *testing.T) {
 	for c := range codeCount {
 		text := c.Error()
 		if other, taken := texts[text]; text == "" || taken {
-			t.Errorf("code %d: text %q is empty or also that of %d", c, text, other)
+			t.Errorf("code %d: text %q is empty, or code %d has the same", c, text, other)
 		}
 		texts[text] = c
 		if exit := c.ExitStatus(); (exit == 0) != (c == OK) || exit > 125 || exit < 0 {
-			t.Errorf("%v: exit status %d", c, exit)
+			t.Errorf("%v: exit status %d, want 0 only for OK, and at most 125", c, exit)
 		}
 	}
 	if c := codeCount; c.ExitStatus() != Internal.ExitStatus() || c.Error() == "" {
-		t.Errorf("a code that does not exist: exit status %d, text %q", c.ExitStatus(), c.Error())
+		t.Errorf("a code that does not exist: exit status %d, text %q; want %d and some text",
+			c.ExitStatus(), c.Error(), Internal.ExitStatus())
 	}
 }
 
@@ -48,20 +49,20 @@ func TestCodeOfFindsTheCodeInAnyError(t *testing.T) {
 		want Code
 	}{
 		{nil, OK}, {IO, IO}, {fault, Denied}, {errors.Join(fault), Internal},
-		{wrapped{fault}, Denied}, {io.EOF, Internal},
+		{wrappedError{fault}, Denied}, {io.EOF, Internal},
 	} {
 		if got := CodeOf(c.err); got != c.want {
 			t.Errorf("CodeOf(%v) = %v, want %v", c.err, got, c.want)
 		}
 	}
 	if !errors.Is(fault, Denied) || fault.Error() != "not permitted: because" {
-		t.Errorf("fault reads %q", fault)
+		t.Errorf("text of the fault is %q, want \"not permitted: because\"", fault)
 	}
 }
 
-type wrapped struct{ error }
+type wrappedError struct{ error }
 
-func (w wrapped) Unwrap() error { return w.error }
+func (w wrappedError) Unwrap() error { return w.error }
 
 func TestErrorsAboutFilesHaveTheirCodes(t *testing.T) {
 	for errno, want := range map[error]Code{
@@ -78,7 +79,7 @@ func TestErrorsAboutFilesHaveTheirCodes(t *testing.T) {
 			case unix.ENOENT:
 				words = []string{"x.lmb"}
 				if got := FileFault("x.lmb", errno).Error(); got != "no such file: x.lmb" {
-					t.Errorf("it says %q", got)
+					t.Errorf("text of the fault is %q, want \"no such file: x.lmb\"", got)
 				}
 			}
 			wantFault(t, errno.Error(), FileFault("x.lmb", errno), want, words...)
@@ -87,11 +88,11 @@ func TestErrorsAboutFilesHaveTheirCodes(t *testing.T) {
 	// An error that is no errno is an input/output error.
 	wantFault(t, "other", FileFault("x.lmb", errors.New("other")), IO)
 	if err := FileFault("x.lmb", nil); err != nil {
-		t.Error(err)
+		t.Errorf("FileFault of no error: %v", err)
 	}
 	fault := &Fault{BadTensor, "said already"}
 	if err := FileFault("x.lmb", fault); err != error(fault) {
-		t.Error(err)
+		t.Errorf("FileFault of a Fault: %v, want it unchanged: %v", err, fault)
 	}
 }
 

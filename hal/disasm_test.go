@@ -35,8 +35,9 @@ var sourceAMD64 string
 //go:embed walk_arm64.s
 var sourceARM64 string
 
-// header returns the text that the compiler writes to go_asm.h.
-func header() string {
+// asmHeader returns the text that the compiler writes to go_asm.h: offsets of fields, and
+// constants.
+func asmHeader() string {
 	text := ""
 	for _, t := range []reflect.Type{reflect.TypeFor[Walk](), reflect.TypeFor[command]()} {
 		text += fmt.Sprintf("#define %s__size %d\n", t.Name(), t.Size())
@@ -64,31 +65,32 @@ const (
 
 	// Offsets of the tables in the range of the Walk: addresses of two windows and of the
 	// registers, of two memories, and of two TLB windows, and the list of commands.
-	windowsAt  = 80
-	memoriesAt = 128
-	homesAt    = 160
-	listAt     = 192
-	listMax    = 64 // number of commands in the list
+	windowsOffset  = 80
+	memoriesOffset = 128
+	tlbBasesOffset = 160
+	listOffset     = 192
+	listMax        = 64 // number of commands in the list
 )
 
-// touch is one access to the device.
-type touch struct {
+// deviceAccess is one load or store of the device.
+type deviceAccess struct {
 	offset uint64
 	width  int
 	store  bool
 }
 
+// instruction is one line of a disassembly.
 type instruction struct {
 	pc       uint64
 	op       string
 	operands [3]operand
 }
 
-// Results of an instruction, if the result is not the address of the next instruction: continue
-// with the following instruction, or return.
+// Results of an instruction that does not jump. An instruction that jumps results in the address of
+// the instruction to which it jumps.
 const (
-	on = iota
-	back
+	nextInstruction = iota
+	returnFromWalk
 )
 
 // operand is an immediate, a register, a pair of registers, or memory.
@@ -102,6 +104,7 @@ type operand struct {
 	low8      bool   // only the lowest 8 bits, such as AL of AX
 }
 
+// machine interprets the assembly of one architecture.
 type machine struct {
 	t         *testing.T
 	functions map[string][]instruction
@@ -109,36 +112,36 @@ type machine struct {
 
 	device, memory, stack, walk []byte
 
-	registers   map[string]uint64
-	vectors     map[string][]byte
-	zero, below bool
-	less        bool // result of a signed comparison
-	avx         uint64
-	touches     []touch
-	whose       []int // index of the command in Next at each touch
-	fences      int
-	unordered   bool // there were non-temporal stores after the last fence
+	registers      map[string]uint64
+	vectors        map[string][]byte
+	zero, below    bool   // results of an unsigned comparison: equal, less
+	less           bool   // result of a signed comparison
+	avx            uint64 // value of hasAVX: 0 or 1
+	accesses       []deviceAccess
+	commandIndexes []int // index of the command in Next at each access
+	fences         int
+	unordered      bool // there were non-temporal stores after the last fence
 }
 
-// machines runs a test on one machine for each architecture and variant of the assembly.
-func machines(t *testing.T, test func(t *testing.T, m *machine)) {
+// forEachMachine runs a test on one machine for each architecture and variant of the assembly.
+func forEachMachine(t *testing.T, test func(t *testing.T, m *machine)) {
 	for _, arch := range []struct {
 		name, source string
 		execute      func(m *machine, i *instruction) uint64
 		avx          uint64
 	}{
-		{"amd64", sourceAMD64, (*machine).amd64, 0},
-		{"amd64", sourceAMD64, (*machine).amd64, 1},
+		{"amd64", sourceAMD64, (*machine).executeAMD64, 0},
+		{"amd64", sourceAMD64, (*machine).executeAMD64, 1},
 		{"amd64, all non-temporal", strings.Replace(sourceAMD64, "$(4<<20)", "$0", 1),
-			(*machine).amd64, 1},
-		{"arm64", sourceARM64, (*machine).arm64, 0},
+			(*machine).executeAMD64, 1},
+		{"arm64", sourceARM64, (*machine).executeARM64, 0},
 	} {
 		t.Run(arch.name+"/avx="+strconv.FormatUint(arch.avx, 10), func(t *testing.T) {
 			test(t, &machine{
 				t: t, functions: disassemble(t, arch.name[:5], arch.source), execute: arch.execute,
 				avx:    arch.avx,
 				device: make([]byte, 1024), memory: make([]byte, 1024), stack: make([]byte, 64),
-				walk:      make([]byte, listAt+32*listMax),
+				walk:      make([]byte, listOffset+32*listMax),
 				registers: map[string]uint64{}, vectors: map[string][]byte{},
 			})
 		})
@@ -151,10 +154,10 @@ func disassemble(t *testing.T, arch, source string) map[string][]instruction {
 	if err != nil {
 		t.Skip("no go command, which assembles and disassembles")
 	}
-	folder := t.TempDir()
-	file, object := filepath.Join(folder, "walk.s"), filepath.Join(folder, "walk.o")
+	dir := t.TempDir()
+	file, object := filepath.Join(dir, "walk.s"), filepath.Join(dir, "walk.o")
 	for path, text := range map[string]string{file: source,
-		filepath.Join(folder, "go_asm.h"): header()} {
+		filepath.Join(dir, "go_asm.h"): asmHeader()} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +172,7 @@ func disassemble(t *testing.T, arch, source string) map[string][]instruction {
 		return string(out)
 	}
 	include := filepath.Join(strings.TrimSpace(run("env", "GOROOT")), "pkg", "include")
-	run("tool", "asm", "-I", include, "-I", folder, "-p", "hal", "-o", object, file)
+	run("tool", "asm", "-I", include, "-I", dir, "-p", "hal", "-o", object, file)
 	return parseListing(t, run("tool", "objdump", object))
 }
 
@@ -207,7 +210,7 @@ func parseListing(t *testing.T, listing string) map[string][]instruction {
 	return functions
 }
 
-// splitArgs splits at commas outside parentheses.
+// splitArgs splits the operands of an instruction at commas outside parentheses.
 func splitArgs(s string) (args []string) {
 	depth, start := 0, 0
 	for i, c := range s {
@@ -227,6 +230,7 @@ func splitArgs(s string) (args []string) {
 	return args
 }
 
+// parseOperand parses one operand of an instruction as objdump prints it.
 func parseOperand(t *testing.T, s string) operand {
 	number := func(s string) uint64 {
 		v, err := strconv.ParseInt(s, 0, 64)
@@ -275,49 +279,52 @@ func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 	m.t.Helper()
 	clear(m.registers)
 	clear(m.stack)
-	m.touches, m.whose, m.fences = m.touches[:0], m.whose[:0], 0
+	m.accesses, m.commandIndexes, m.fences = m.accesses[:0], m.commandIndexes[:0], 0
 	m.registers["SP"], m.registers["RSP"] = stackBase, stackBase
 	binary.LittleEndian.PutUint64(m.stack[8:], walkBase)
-	copy(m.walk[listAt:], unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), 32*len(list)))
-	for at, value := range map[uint64]uint64{
-		0: walkBase + listAt, 8: walkBase + windowsAt, 16: walkBase + memoriesAt,
-		24: walkBase + listAt + 32*uint64(len(list)), 32: 99,
-		64: walkBase + homesAt, windowsAt: 0, windowsAt + 8: deviceBase, windowsAt + 16: deviceBase,
-		memoriesAt: 0, memoriesAt + 8: memoryBase, homesAt + 8: deviceBase,
+	copy(m.walk[listOffset:], unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), 32*len(list)))
+	for offset, value := range map[uint64]uint64{
+		0: walkBase + listOffset, 8: walkBase + windowsOffset, 16: walkBase + memoriesOffset,
+		24: walkBase + listOffset + 32*uint64(len(list)), 32: 99,
+		64:            walkBase + tlbBasesOffset,
+		windowsOffset: 0, windowsOffset + 8: deviceBase, windowsOffset + 16: deviceBase,
+		memoriesOffset: 0, memoriesOffset + 8: memoryBase,
+		tlbBasesOffset + 8: deviceBase,
 	} {
-		binary.LittleEndian.PutUint64(m.walk[at:], value)
+		binary.LittleEndian.PutUint64(m.walk[offset:], value)
 	}
 	code := m.functions["executeWalk"]
-	for at := 0; ; {
-		switch next := m.execute(m, &code[at]); next {
-		case on:
-			at++
-		case back:
-			field := func(at int) uint64 { return binary.LittleEndian.Uint64(m.walk[at:]) }
+	for index := 0; ; {
+		switch next := m.execute(m, &code[index]); next {
+		case nextInstruction:
+			index++
+		case returnFromWalk:
+			field := func(offset int) uint64 { return binary.LittleEndian.Uint64(m.walk[offset:]) }
 			return Walk{StopReason: field(32), Got: field(40), Want: field(48),
-				MismatchOffset: field(56)}, m.next()
+				MismatchOffset: field(56)}, m.nextCommandIndex()
 		default:
-			at = m.find(code, next)
+			index = m.instructionIndex(code, next)
 		}
 	}
 }
 
-// next returns the index of the command to which Next points.
-func (m *machine) next() int {
-	return int(binary.LittleEndian.Uint64(m.walk)-walkBase-listAt) / 32
+// nextCommandIndex returns the index of the command to which Next points.
+func (m *machine) nextCommandIndex() int {
+	return int(binary.LittleEndian.Uint64(m.walk)-walkBase-listOffset) / 32
 }
 
-func (m *machine) find(code []instruction, pc uint64) int {
+// instructionIndex returns the index of the instruction at the address pc.
+func (m *machine) instructionIndex(code []instruction, pc uint64) int {
 	at, ok := slices.BinarySearchFunc(code, pc,
 		func(i instruction, pc uint64) int { return cmp.Compare(i.pc, pc) })
 	if !ok {
-		m.t.Fatalf("jump to %#x, where no instruction is", pc)
+		m.t.Fatalf("jump to %#x: no instruction begins there", pc)
 	}
 	return at
 }
 
-// bytes returns the memory that an access reads or writes.
-func (m *machine) bytes(o operand, width int, store bool) []byte {
+// accessedMemory returns the memory that an operand addresses, and records an access to the device.
+func (m *machine) accessedMemory(o operand, width int, store bool) []byte {
 	if o.register == "IP" {
 		return binary.LittleEndian.AppendUint64(nil, m.avx)
 	}
@@ -327,10 +334,10 @@ func (m *machine) bytes(o operand, width int, store bool) []byte {
 	case deviceBase:
 		region = m.device
 		if address%uint64(width) != 0 {
-			m.t.Fatalf("%d bytes of the device at %#x, which is not a multiple", width, address)
+			m.t.Fatalf("access of %d bytes to the device at %#x is misaligned", width, address)
 		}
-		m.touches = append(m.touches, touch{address % deviceBase, width, store})
-		m.whose = append(m.whose, m.next())
+		m.accesses = append(m.accesses, deviceAccess{address % deviceBase, width, store})
+		m.commandIndexes = append(m.commandIndexes, m.nextCommandIndex())
 	case memoryBase:
 		region = m.memory
 	case stackBase:
@@ -341,24 +348,24 @@ func (m *machine) bytes(o operand, width int, store bool) []byte {
 	if offset := address % deviceBase; offset+uint64(width) <= uint64(len(region)) {
 		return region[offset:][:width]
 	}
-	m.t.Fatalf("access of %d bytes at %#x, where nothing is", width, address)
+	m.t.Fatalf("access of %d bytes at %#x is outside every range of memory", width, address)
 	return nil
 }
 
 func (m *machine) load(o operand, width int) uint64 {
 	var b [8]byte
-	copy(b[:], m.bytes(o, width, false)[:width])
+	copy(b[:], m.accessedMemory(o, width, false)[:width])
 	return binary.LittleEndian.Uint64(b[:])
 }
 
 func (m *machine) store(o operand, width int, value uint64) {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], value)
-	copy(m.bytes(o, width, true), b[:width])
+	copy(m.accessedMemory(o, width, true), b[:width])
 }
 
-// value reads an operand of an amd64 instruction.
-func (m *machine) value(o operand, width int) uint64 {
+// readOperand reads an operand of an amd64 instruction.
+func (m *machine) readOperand(o operand, width int) uint64 {
 	low := ^uint64(0) >> (64 - 8*width)
 	switch {
 	case o.immediate:
@@ -371,9 +378,9 @@ func (m *machine) value(o operand, width int) uint64 {
 	return m.registers[o.register] & low
 }
 
-// set writes an operand of an amd64 instruction. A write of 32 bits clears the upper half of a
-// register. A write of fewer bits leaves the other bits of the register unchanged.
-func (m *machine) set(o operand, width int, value uint64) {
+// writeOperand writes an operand of an amd64 instruction. A write of 32 bits clears the upper half
+// of a register. A write of fewer bits leaves the other bits of the register unchanged.
+func (m *machine) writeOperand(o operand, width int, value uint64) {
 	low := ^uint64(0) >> (64 - 8*width)
 	switch {
 	case o.memory:
@@ -389,61 +396,62 @@ var amd64Moves = map[string]int{"MOVB": 1, "MOVW": 2, "MOVL": 4, "MOVQ": 8}
 
 var amd64Vectors = map[string]int{"MOVDQU": 16, "VMOVDQU": 32, "VMOVNTDQ": 32}
 
-// amd64 executes one instruction. It returns the address of the next instruction, `on`, or `back`.
-func (m *machine) amd64(i *instruction) uint64 {
+// executeAMD64 executes one instruction. It returns the address to which the instruction jumps,
+// nextInstruction, or returnFromWalk.
+func (m *machine) executeAMD64(i *instruction) uint64 {
 	a := &i.operands
 	if width, ok := amd64Moves[i.op]; ok {
-		m.set(a[1], width, m.value(a[0], width))
-		return on
+		m.writeOperand(a[1], width, m.readOperand(a[0], width))
+		return nextInstruction
 	}
 	if width, ok := amd64Vectors[i.op]; ok {
 		if a[0].memory {
 			m.vectors[a[1].register] = append(m.vectors[a[1].register][:0],
-				m.bytes(a[0], width, false)...)
+				m.accessedMemory(a[0], width, false)...)
 		} else {
-			copy(m.bytes(a[1], width, true), m.vectors[a[0].register])
+			copy(m.accessedMemory(a[1], width, true), m.vectors[a[0].register])
 		}
 		m.unordered = m.unordered || i.op == "VMOVNTDQ"
-		return on
+		return nextInstruction
 	}
 	jump := func(taken bool) uint64 {
 		if taken {
 			return a[0].value
 		}
-		return on
+		return nextInstruction
 	}
 	switch i.op {
 	case "MOVZX0fb6":
-		m.set(a[1], 4, m.value(a[0], 1))
+		m.writeOperand(a[1], 4, m.readOperand(a[0], 1))
 	case "MOVZX0fb7":
-		m.set(a[1], 4, m.value(a[0], 2))
+		m.writeOperand(a[1], 4, m.readOperand(a[0], 2))
 	case "LEAQ":
-		m.set(a[1], 8, m.registers[a[0].register]+a[0].value)
+		m.writeOperand(a[1], 8, m.registers[a[0].register]+a[0].value)
 	case "TESTQ", "TESTL":
-		m.zero, m.below = m.value(a[0], 8)&m.value(a[1], 8) == 0, false
+		m.zero, m.below = m.readOperand(a[0], 8)&m.readOperand(a[1], 8) == 0, false
 	case "SHRQ":
-		m.set(a[1], 8, m.value(a[1], 8)>>a[0].value)
+		m.writeOperand(a[1], 8, m.readOperand(a[1], 8)>>a[0].value)
 	case "CMPQ", "CMPL", "CMPW", "CMPB":
 		width := map[string]int{"CMPQ": 8, "CMPL": 4, "CMPW": 2, "CMPB": 1}[i.op]
 		if a[0].low8 { // an operand such as AL in CMPL
 			width = 1
 		}
-		x, y := m.value(a[0], width), m.value(a[1], width)
+		x, y := m.readOperand(a[0], width), m.readOperand(a[1], width)
 		m.zero, m.below = x == y, x < y
 	case "ADDQ":
-		x, y := m.value(a[1], 8), m.value(a[0], 8)
-		m.set(a[1], 8, x+y)
+		x, y := m.readOperand(a[1], 8), m.readOperand(a[0], 8)
+		m.writeOperand(a[1], 8, x+y)
 		m.zero, m.below, m.less = x+y == 0, x+y < x, int64(x+y) < 0 // no signed sum here overflows
 	case "SUBQ":
-		x, y := m.value(a[1], 8), m.value(a[0], 8)
-		m.set(a[1], 8, x-y)
+		x, y := m.readOperand(a[1], 8), m.readOperand(a[0], 8)
+		m.writeOperand(a[1], 8, x-y)
 		m.zero, m.below = x == y, x < y
 	case "NEGQ":
-		m.set(a[0], 8, -m.value(a[0], 8))
+		m.writeOperand(a[0], 8, -m.readOperand(a[0], 8))
 	case "ANDQ":
-		m.set(a[1], 8, m.value(a[1], 8)&m.value(a[0], 8))
+		m.writeOperand(a[1], 8, m.readOperand(a[1], 8)&m.readOperand(a[0], 8))
 	case "XORL":
-		m.set(a[1], 4, m.value(a[1], 4)^m.value(a[0], 4))
+		m.writeOperand(a[1], 4, m.readOperand(a[1], 4)^m.readOperand(a[0], 4))
 	case "JE":
 		return jump(m.zero)
 	case "JNE":
@@ -462,7 +470,7 @@ func (m *machine) amd64(i *instruction) uint64 {
 		if m.unordered {
 			m.t.Fatalf("%#x: non-temporal stores are not fenced", i.pc)
 		}
-		return back
+		return returnFromWalk
 	case "SFENCE":
 		m.unordered = false
 	case "MFENCE":
@@ -471,13 +479,14 @@ func (m *machine) amd64(i *instruction) uint64 {
 	default:
 		m.t.Fatalf("%#x: instruction %s is not allowed", i.pc, i.op)
 	}
-	return on
+	return nextInstruction
 }
 
 var arm64Loads = map[string]int{"MOVBU": 1, "LDURBW": 1, "MOVHU": 2, "MOVWU": 4}
 var arm64Stores = map[string]int{"MOVB": 1, "MOVH": 2, "MOVW": 4}
 
-func (m *machine) arm64(i *instruction) uint64 {
+// executeARM64 executes one instruction, and returns the same results as executeAMD64.
+func (m *machine) executeARM64(i *instruction) uint64 {
 	a := &i.operands
 	value := func(o operand) uint64 {
 		if o.immediate {
@@ -490,7 +499,7 @@ func (m *machine) arm64(i *instruction) uint64 {
 		if taken {
 			return i.pc + 4*o.value
 		}
-		return on
+		return nextInstruction
 	}
 	switch i.op {
 	case "MOVBU", "LDURBW", "MOVHU", "MOVWU":
@@ -507,11 +516,11 @@ func (m *machine) arm64(i *instruction) uint64 {
 			m.registers[a[1].register] = value(a[0])
 		}
 	case "LDP":
-		b := m.bytes(a[0], 16, false)
+		b := m.accessedMemory(a[0], 16, false)
 		m.registers[a[1].register] = binary.LittleEndian.Uint64(b)
 		m.registers[a[1].second] = binary.LittleEndian.Uint64(b[8:])
 	case "STP":
-		b := m.bytes(a[1], 16, true)
+		b := m.accessedMemory(a[1], 16, true)
 		binary.LittleEndian.PutUint64(b, m.registers[a[0].register])
 		binary.LittleEndian.PutUint64(b[8:], m.registers[a[0].second])
 	case "ADD":
@@ -549,7 +558,7 @@ func (m *machine) arm64(i *instruction) uint64 {
 	case "JMP":
 		return jump(true, a[0])
 	case "RET":
-		return back
+		return returnFromWalk
 	case "DSB":
 		if a[0].value != 15 {
 			m.t.Fatalf("%#x: DSB of less than the full system", i.pc)
@@ -558,19 +567,19 @@ func (m *machine) arm64(i *instruction) uint64 {
 	default:
 		m.t.Fatalf("%#x: instruction %s is not allowed", i.pc, i.op)
 	}
-	return on
+	return nextInstruction
 }
 
-// checkTouches compares the accesses of the last run with the expected accesses.
-func (m *machine) checkTouches(what string, want ...touch) {
+// checkAccesses compares the accesses of the last run with the expected accesses.
+func (m *machine) checkAccesses(what string, want ...deviceAccess) {
 	m.t.Helper()
-	if !slices.Equal(m.touches, want) {
-		m.t.Fatalf("%s: accesses %+v, want %+v", what, m.touches, want)
+	if !slices.Equal(m.accesses, want) {
+		m.t.Fatalf("%s: accesses %+v, want %+v", what, m.accesses, want)
 	}
 }
 
 func TestWalkIsTheOnlyAssembly(t *testing.T) {
-	machines(t, func(t *testing.T, m *machine) {
+	forEachMachine(t, func(t *testing.T, m *machine) {
 		delete(m.functions, "detectAVX") // exists on amd64 only, and does not access the device
 		if len(m.functions) != 1 || m.functions["executeWalk"] == nil {
 			t.Errorf("functions %v, want only executeWalk", slices.Collect(maps.Keys(m.functions)))
@@ -578,53 +587,56 @@ func TestWalkIsTheOnlyAssembly(t *testing.T) {
 	})
 }
 
-// at returns a command of window 1 and memory 1.
-func at(opcode gen.Opcode, width uint8, mode gen.Access, offset, amount uint64) fbs.Command {
+// newCommand returns a command of window 1 and memory 1.
+func newCommand(opcode gen.Opcode, width uint8, mode gen.Access,
+	offset, amount uint64) fbs.Command {
 	return fbs.Command{Opcode: opcode, Width: width, Mode: uint8(mode), Window: 1, Index: 1,
 		Offset: uint32(offset), Amount: uint32(amount)}
 }
 
 func TestFenceIsAFullBarrier(t *testing.T) {
-	machines(t, func(t *testing.T, m *machine) {
+	forEachMachine(t, func(t *testing.T, m *machine) {
 		fence := fbs.Command{Opcode: gen.OpcodeFence}
 		if _, done := m.run(fence, fence, fence); done != 3 || m.fences != 3 ||
-			len(m.touches) != 0 {
-			t.Errorf("%d barriers and %d accesses in %d fences", m.fences, len(m.touches), done)
+			len(m.accesses) != 0 {
+			t.Errorf("3 Fence commands: %d executed, %d barriers, %d accesses; want 3, 3 and 0",
+				done, m.fences, len(m.accesses))
 		}
 	})
 }
 
 func TestLoadAndStoreAreOneInstruction(t *testing.T) {
-	machines(t, func(t *testing.T, m *machine) {
+	forEachMachine(t, func(t *testing.T, m *machine) {
 		for i := range m.device {
 			m.device[i] = byte(0xf0 ^ i)
 		}
 		for _, width := range widths {
 			offset := uint64(width) * 5
-			want := touch{offset, int(width), false}
+			want := deviceAccess{offset, int(width), false}
 			load, store := newLoadCommand(uint32(offset), width),
-				at(gen.OpcodeWrite, width, 0, offset, 0)
+				newCommand(gen.OpcodeWrite, width, 0, offset, 0)
 			load.Window, store.Value = 1, 0x8877665544332211
 			if w, done := m.run(load); done != 0 || w.StopReason != StopLoaded ||
 				w.Got != loadLittleEndian(m.device[offset:][:width]) {
 				t.Errorf("load of %d bytes returns %#x, stop reason %d", width, w.Got, w.StopReason)
 			}
-			m.checkTouches("load", want)
+			m.checkAccesses("load", want)
 			want.store = true
 			if w, done := m.run(store); done != 1 || w.StopReason != StopBeforeNext {
-				t.Errorf("store of %d bytes ends with %d", width, w.StopReason)
+				t.Errorf("store of %d bytes: stop reason %d, want %d", width, w.StopReason,
+					StopBeforeNext)
 			}
-			m.checkTouches("store", want)
+			m.checkAccesses("store", want)
 			if got := loadLittleEndian(
 				m.device[offset:][:width]); got != 0x8877665544332211&fbs.WidthMask(width) {
-				t.Errorf("store of %d bytes leaves %#x", width, got)
+				t.Errorf("store of %d bytes: the device has %#x", width, got)
 			}
 		}
 	})
 }
 
 func TestExactAndFixedAccessesKeepWidthAndOrder(t *testing.T) {
-	machines(t, func(t *testing.T, m *machine) {
+	forEachMachine(t, func(t *testing.T, m *machine) {
 		for _, width := range widths {
 			for _, mode := range []gen.Access{gen.AccessExact, gen.AccessFixed} {
 				for count := range uint64(20) {
@@ -635,21 +647,23 @@ func TestExactAndFixedAccessesKeepWidthAndOrder(t *testing.T) {
 	})
 }
 
+// checkExact executes a command of each opcode that copies, fills or compares, and checks that it
+// accesses the device in units of its width and in order.
 func (m *machine) checkExact(width uint8, mode gen.Access, count uint64) {
 	m.t.Helper()
 	first, step := 3*uint64(width), uint64(width)
 	if mode == gen.AccessFixed {
 		step = 0
 	}
-	var loads, stores []touch
+	var loads, stores []deviceAccess
 	for i := range count {
-		loads = append(loads, touch{first + i*step, int(width), false})
-		stores = append(stores, touch{first + i*step, int(width), true})
+		loads = append(loads, deviceAccess{first + i*step, int(width), false})
+		stores = append(stores, deviceAccess{first + i*step, int(width), true})
 	}
 	what := fmt.Sprintf(", width %d, mode %d, count %d", width, mode, count)
 	for _, opcode := range []gen.Opcode{gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut,
 		gen.OpcodeCompare} {
-		c := at(opcode, width, mode, first, count*uint64(width))
+		c := newCommand(opcode, width, mode, first, count*uint64(width))
 		c.Value = 5 // offset in the memory, which need not be aligned
 		want := loads
 		if opcode <= gen.OpcodeFill {
@@ -662,14 +676,14 @@ func (m *machine) checkExact(width uint8, mode gen.Access, count uint64) {
 			copy(m.memory[5:], m.device[first:][:count*uint64(width)])
 		}
 		if _, done := m.run(c); done != 1 {
-			m.t.Fatalf("%v%s is not complete", opcode, what)
+			m.t.Fatalf("%v%s stopped the walk, want it complete", opcode, what)
 		}
-		m.checkTouches(opcode.String()+what, want...)
+		m.checkAccesses(opcode.String()+what, want...)
 	}
 }
 
 func TestBulkAccessesAreAlignedInOrderAndNoNarrowerThanNeeded(t *testing.T) {
-	machines(t, func(t *testing.T, m *machine) {
+	forEachMachine(t, func(t *testing.T, m *machine) {
 		for i := range m.memory {
 			m.memory[i] = byte(i*7+i>>8) | 1
 		}
@@ -679,36 +693,39 @@ func TestBulkAccessesAreAlignedInOrderAndNoNarrowerThanNeeded(t *testing.T) {
 				m.checkBulk(gen.OpcodeCopyOut, offset, size)
 			}
 		}
-		m.run(at(gen.OpcodeCopyIn, 1, gen.AccessBulk, 0, 512))
-		wide := touch{0, 16 << m.avx, true}
-		if m.touches[0] != wide {
-			t.Errorf("a bulk copy begins with %+v, want %+v", m.touches[0], wide)
+		m.run(newCommand(gen.OpcodeCopyIn, 1, gen.AccessBulk, 0, 512))
+		wide := deviceAccess{0, 16 << m.avx, true}
+		if m.accesses[0] != wide {
+			t.Errorf("a bulk copy begins with %+v, want %+v", m.accesses[0], wide)
 		}
 	})
 }
 
+// checkBulk executes a bulk copy, and checks the bytes and the accesses: in order, aligned, and not
+// narrower than the alignment of offset and size requires.
 func (m *machine) checkBulk(opcode gen.Opcode, offset, size uint64) {
 	m.t.Helper()
 	what := func() string { return fmt.Sprintf("%v of %d bytes at %d", opcode, size, offset) }
-	c := at(opcode, 1, gen.AccessBulk, offset, size)
+	c := newCommand(opcode, 1, gen.AccessBulk, offset, size)
 	c.Value = size*7%16 + offset%3
 	if w, done := m.run(c); done != 1 && w.StopReason != StopAllOnes {
-		m.t.Fatalf("%s is not complete", what())
+		m.t.Fatalf("%s stopped the walk, want it complete", what())
 	}
 	if string(m.device[offset:][:size]) != string(m.memory[c.Value:][:size]) {
-		m.t.Fatalf("%s: the bytes differ", what())
+		m.t.Fatalf("%s: the bytes of the device and the memory differ", what())
 	}
 	at := offset
 	common := (offset | size | 16) & -(offset | size | 16) // largest power of two that divides both
-	for _, x := range m.touches {
+	for _, x := range m.accesses {
 		width := uint64(x.width)
 		if x.offset != at || width < common || x.store != (opcode == gen.OpcodeCopyIn) {
-			m.t.Fatalf("%s: access %+v after %d bytes", what(), x, at-offset)
+			m.t.Fatalf("%s: access %+v after %d bytes has a wrong offset, width or direction",
+				what(), x, at-offset)
 		}
 		at += width
 	}
 	if at != offset+size {
-		m.t.Fatalf("%s: %d bytes accessed", what(), at-offset)
+		m.t.Fatalf("%s: %d bytes accessed, want %d", what(), at-offset, size)
 	}
 }
 
@@ -716,27 +733,28 @@ func (m *machine) checkBulk(opcode gen.Opcode, offset, size uint64) {
 // copies with oracle.go, which executes them one by one: the accesses, the memory after each
 // list, and the command that Next points to at each access.
 func TestEveryAccessBelongsToTheCommandInNext(t *testing.T) {
-	machines(t, func(t *testing.T, m *machine) {
+	forEachMachine(t, func(t *testing.T, m *machine) {
 		random := rand.New(rand.NewPCG(1, 1))
-		ended := map[uint64]int{}
+		stopReasons := map[uint64]int{}
 		for range 3000 {
-			list := anyList(random, 512)
+			list := randomCommands(random, 512)
 			for i := range list {
 				if list[i].Mode == uint8(gen.AccessBulk) {
 					list[i].Mode, list[i].Width = uint8(gen.AccessExact), 1
 				}
 			}
-			p := newTape()
+			p := newRecordingPort()
 			for i := range p.memory {
 				p.memory[i] = byte(random.Uint32N(3)) - 1 // sometimes all ones
 				m.memory[i] = byte(random.Uint32N(3)) - 1
 			}
 			copy(m.device, p.memory[:])
 			memory := bytes.Clone(m.memory)
-			memories, windows, homes := [2]uintptr{1: AddressOf(memory)}, [3]uintptr{}, [2]uintptr{}
+			memories := [2]uintptr{1: AddressOf(memory)}
+			windows, tlbBases := [3]uintptr{}, [2]uintptr{}
 			want := Walk{Next: &list[0], WindowAddresses: &windows[0],
-				BufferAddresses: &memories[0], TLBWindowBases: &homes[0]}
-			var whose []int
+				BufferAddresses: &memories[0], TLBWindowBases: &tlbBases[0]}
+			var commandIndexes []int
 			done, fences := 0, walkGenericFenceCount.Load()
 			for ; done < len(list); done++ {
 				switch c := &list[done]; {
@@ -748,36 +766,38 @@ func TestEveryAccessBelongsToTheCommandInNext(t *testing.T) {
 				case c.Window == 1:
 					want.executeCommand(p, nil, uint64(windows[1]), 0)
 				}
-				for len(whose) < len(p.touches) {
-					whose = append(whose, done)
+				for len(commandIndexes) < len(p.accesses) {
+					commandIndexes = append(commandIndexes, done)
 				}
 				if want.Next == &list[done] {
 					break
 				}
 			}
 			w, got := m.run(list...)
-			ended[w.StopReason]++
+			stopReasons[w.StopReason]++
 			if got != done || w.StopReason != want.StopReason ||
 				w.StopReason != StopBeforeNext && w.StopReason != StopAllOnes &&
 					w.Got != want.Got ||
 				w.StopReason == StopMismatch && (w.Want != want.Want ||
 					w.MismatchOffset != want.MismatchOffset) {
-				t.Fatalf("%+v\nended at %d with %+v, want %d with %+v", list, got, w, done, want)
+				t.Fatalf("%+v\nstopped at command %d with %+v, want command %d with %+v", list, got,
+					w, done, want)
 			}
-			m.checkTouches("list", p.touches...)
+			m.checkAccesses("list", p.accesses...)
 			if uint32(m.fences) != walkGenericFenceCount.Load()-fences {
 				t.Fatalf("%+v\n%d barriers, want %d", list, m.fences,
 					walkGenericFenceCount.Load()-fences)
 			}
-			if !slices.Equal(m.whose, whose) {
-				t.Fatalf("%+v\naccesses of %v, want %v", list, m.whose, whose)
+			if !slices.Equal(m.commandIndexes, commandIndexes) {
+				t.Fatalf("%+v\ncommand in Next at each access: %v, want %v", list,
+					m.commandIndexes, commandIndexes)
 			}
 			if !bytes.Equal(m.device[:512], p.memory[:]) || !bytes.Equal(m.memory, memory) {
-				t.Fatalf("%+v: memory differs", list)
+				t.Fatalf("%+v\nthe device or the memory differs from the oracle's", list)
 			}
 		}
-		if len(ended) != 4 {
-			t.Errorf("stop reasons of the walks: %v, want some of each", ended)
+		if len(stopReasons) != 4 {
+			t.Errorf("number of walks by stop reason: %v, want some of all 4 reasons", stopReasons)
 		}
 	})
 }

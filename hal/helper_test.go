@@ -13,16 +13,16 @@ import (
 )
 
 var (
-	widths   = []uint8{1, 2, 4, 8}
-	accesses = []gen.Access{gen.AccessExact, gen.AccessFixed, gen.AccessBulk}
+	widths      = []uint8{1, 2, 4, 8}
+	accessModes = []gen.Access{gen.AccessExact, gen.AccessFixed, gen.AccessBulk}
 )
 
-// mapped returns memory outside the Go heap, and unmaps it when the test ends. An access to the
-// page before this memory, or to the page after it, faults.
-func mapped(t testing.TB, size int) []byte {
+// guardedMemory returns memory outside the Go heap, and unmaps it when the test ends. An access to
+// the page before this memory, or to the page after it, faults.
+func guardedMemory(t testing.TB, size int) []byte {
 	page := unix.Getpagesize()
 	if size%page != 0 {
-		t.Fatalf("%d bytes are not whole pages", size)
+		t.Fatalf("size %d is not a multiple of a page", size)
 	}
 	mem, err := unix.Mmap(-1, 0, size+2*page, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err == nil {
@@ -59,14 +59,14 @@ func wantFault(t *testing.T, what string, err error, code Code, words ...string)
 	}
 	for _, word := range words {
 		if !strings.Contains(fault.Reason, word) {
-			t.Errorf("%s: %q does not contain %q", what, fault.Reason, word)
+			t.Errorf("%s: reason %q does not contain %q", what, fault.Reason, word)
 		}
 	}
 }
 
-// calls is an interface with one method for each system call, so that tests can replace some of
+// systemCalls has one method for each system call of package hal, so that tests can replace some of
 // them.
-type calls interface {
+type systemCalls interface {
 	open(path string, flags int) (int, error)
 	close(fd int) error
 	ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
@@ -78,33 +78,33 @@ type calls interface {
 	memfd(flags int) (int, error)
 }
 
-// use makes package hal call `k` instead of the kernel.
-func use(k calls) {
+// replaceSyscalls makes package hal call `k` instead of the kernel.
+func replaceSyscalls(k systemCalls) {
 	syscalls = syscallTable{k.open, k.close, k.ioctl, k.mmap, k.munmap, k.read, k.pread, k.pwrite,
 		k.memfd}
 }
 
-// linux implements `calls` with the real system calls.
+// linux implements systemCalls with the real system calls.
 type linux struct{}
 
-var real = syscalls
+var realSyscalls = syscalls
 
-func (linux) open(path string, flags int) (int, error) { return real.open(path, flags) }
-func (linux) close(fd int) error                       { return real.close(fd) }
+func (linux) open(path string, flags int) (int, error) { return realSyscalls.open(path, flags) }
+func (linux) close(fd int) error                       { return realSyscalls.close(fd) }
 func (linux) ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
-	return real.ioctl(fd, request, value, argument)
+	return realSyscalls.ioctl(fd, request, value, argument)
 }
 func (linux) mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
-	return real.mmap(fd, offset, length, protection, flags)
+	return realSyscalls.mmap(fd, offset, length, protection, flags)
 }
-func (linux) memfd(flags int) (int, error)          { return real.memfd(flags) }
-func (linux) munmap(mem []byte) error               { return real.munmap(mem) }
-func (linux) read(fd int, data []byte) (int, error) { return real.read(fd, data) }
+func (linux) memfd(flags int) (int, error)          { return realSyscalls.memfd(flags) }
+func (linux) munmap(mem []byte) error               { return realSyscalls.munmap(mem) }
+func (linux) read(fd int, data []byte) (int, error) { return realSyscalls.read(fd, data) }
 func (linux) pread(fd int, data []byte, offset int64) (int, error) {
-	return real.pread(fd, data, offset)
+	return realSyscalls.pread(fd, data, offset)
 }
 func (linux) pwrite(fd int, data []byte, offset int64) (int, error) {
-	return real.pwrite(fd, data, offset)
+	return realSyscalls.pwrite(fd, data, offset)
 }
 
 func TestPanicTextOfEachKindOfCause(t *testing.T) {
@@ -112,7 +112,7 @@ func TestPanicTextOfEachKindOfCause(t *testing.T) {
 		7: "panic with a value of unknown type"}
 	for cause, want := range texts {
 		if got := PanicText(cause); got != want {
-			t.Errorf("%v: %q, want %q", cause, got, want)
+			t.Errorf("PanicText(%v) = %q, want %q", cause, got, want)
 		}
 	}
 }

@@ -24,29 +24,34 @@ type fakeKernel struct {
 	t     testing.TB
 	paths map[string]string // path that a program opens: path of the file to open instead
 	// errors to return, by system call and path or request: "open /dev/x", "ioctl 3b66", "mmap"
-	errors  map[string]error
-	ioctls  func(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
-	writes  func(fd int, data []byte, offset int64) bool // if it returns true, the write is dropped
-	opened  map[int]string
-	mapped  int     // number of mappings that are not unmapped yet
-	reads   []error // errors that the next calls of read return
-	journal []string
+	errors       map[string]error
+	ioctlHandler func(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
+	// dropsWrite reports whether pwrite is to return success without storing anything.
+	dropsWrite   func(fd int, data []byte, offset int64) bool
+	opened       map[int]string // path by open file descriptor
+	mappingCount int            // number of mappings that are not unmapped yet
+	readErrors   []error        // errors that the next calls of read return
+	journal      []string       // some of the system calls, in order
 }
 
-func fakeSystem(t testing.TB) *fakeKernel {
+// installFakeKernel makes package hal call a fake kernel until the test ends. It fails the test if
+// a file is then still open or memory still mapped.
+func installFakeKernel(t testing.TB) *fakeKernel {
 	k := &fakeKernel{t: t, paths: map[string]string{}, errors: map[string]error{},
 		opened: map[int]string{}}
 	old := syscalls
-	use(k)
+	replaceSyscalls(k)
 	t.Cleanup(func() {
 		syscalls = old
-		if len(k.opened) > 0 || k.mapped > 0 {
-			t.Errorf("still open: %v; %d mappings left", k.opened, k.mapped)
+		if len(k.opened) > 0 || k.mappingCount > 0 {
+			t.Errorf("after the test, files are open: %v; %d mappings exist", k.opened,
+				k.mappingCount)
 		}
 	})
 	return k
 }
 
+// open opens the file that replaces the path, if there is one. Other files in /dev do not exist.
 func (k *fakeKernel) open(path string, flags int) (int, error) {
 	if err := k.errors["open "+path]; err != nil {
 		return -1, err
@@ -76,15 +81,17 @@ func (k *fakeKernel) ioctl(fd int, request, value uintptr, argument unsafe.Point
 	if err := k.errors[fmt.Sprintf("ioctl %x", request)]; err != nil {
 		return -1, err
 	}
-	return k.ioctls(fd, request, value, argument)
+	return k.ioctlHandler(fd, request, value, argument)
 }
 
+// mmap maps ordinary pages instead of huge pages, and does not lock them.
 func (k *fakeKernel) mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
 	err := k.errors["mmap"]
 	switch {
 	case flags&unix.MAP_HUGETLB != 0:
 		if length%hugePageSize != 0 || flags>>26&63 != 21 {
-			k.t.Errorf("%#x bytes in huge pages of 1 << %d", length, flags>>26&63)
+			k.t.Errorf("mmap of %#x bytes in huge pages of 1 << %d bytes; want a multiple of "+
+				"2 MiB and pages of 1 << 21", length, flags>>26&63)
 		}
 		err = k.errors["mmap huge"]
 		flags &^= unix.MAP_HUGETLB | mapHuge2MB
@@ -96,14 +103,14 @@ func (k *fakeKernel) mmap(fd int, offset int64, length, protection, flags int) (
 	}
 	mem, err := k.linux.mmap(fd, offset, length, protection, flags&^unix.MAP_LOCKED)
 	if err == nil {
-		k.mapped++
+		k.mappingCount++
 	}
 	return mem, err
 }
 
 func (k *fakeKernel) munmap(mem []byte) error {
 	k.journal = append(k.journal, "munmap")
-	k.mapped--
+	k.mappingCount--
 	if err := k.linux.munmap(mem); err != nil {
 		return err
 	}
@@ -124,9 +131,9 @@ func (k *fakeKernel) memfd(flags int) (int, error) {
 }
 
 func (k *fakeKernel) read(fd int, data []byte) (int, error) {
-	if len(k.reads) > 0 {
-		err := k.reads[0]
-		k.reads = k.reads[1:]
+	if len(k.readErrors) > 0 {
+		err := k.readErrors[0]
+		k.readErrors = k.readErrors[1:]
 		return -1, err
 	}
 	return k.linux.read(fd, data)
@@ -145,7 +152,7 @@ func (k *fakeKernel) pwrite(fd int, data []byte, offset int64) (int, error) {
 	if err := k.errors["pwrite"]; err != nil {
 		return -1, err
 	}
-	if k.writes != nil && k.writes(fd, data, offset) {
+	if k.dropsWrite != nil && k.dropsWrite(fd, data, offset) {
 		return len(data), nil
 	}
 	return k.linux.pwrite(fd, data, offset)
@@ -161,72 +168,75 @@ func (k *fakeKernel) substitute(path, text string) string {
 	return real
 }
 
-// at returns the position of a call in the journal, and fails the test if the call is not there.
-func (k *fakeKernel) at(call string) int {
+// callIndex returns the index of the first entry of the journal that begins with call. It fails the
+// test if there is none.
+func (k *fakeKernel) callIndex(call string) int {
 	k.t.Helper()
 	i := slices.IndexFunc(k.journal, func(s string) bool { return strings.HasPrefix(s, call) })
 	if i < 0 {
-		k.t.Errorf("no %q among %q", call, k.journal)
+		k.t.Errorf("system calls %q, want one that begins with %q", k.journal, call)
 	}
 	return i
 }
 
-// frames is a fake kernel whose page map shows consecutive physical page frames from `first` on,
-// wherever the memory is mapped.
-type frames struct {
+// fakePagemap is a fake kernel whose /proc/self/pagemap shows consecutive physical page frames from
+// firstFrame on, in the order in which the program asks for pages.
+type fakePagemap struct {
 	*fakeKernel
-	first uint64 // number of the first frame
-	gap   uint64 // number of frames to skip after every page
-	ends  int    // number of pages after which one frame is skipped; 0: never
-	known map[uint64]uint64
-	flags uint64
+	firstFrame      uint64 // number of the first frame
+	frameGap        uint64 // number of frames to skip after every page
+	contiguousPages int    // number of pages after which one frame is skipped; 0: never
+	frameOfPage     map[uint64]uint64
+	flags           uint64
 }
 
-func (f *frames) pread(fd int, data []byte, offset int64) (int, error) {
+// pread imitates the file /proc/self/pagemap.
+func (f *fakePagemap) pread(fd int, data []byte, offset int64) (int, error) {
 	if f.opened[fd] != pagemapPath {
 		return f.fakeKernel.pread(fd, data, offset)
 	}
 	page := uint64(offset) / 8
-	if _, ok := f.known[page]; !ok {
-		f.known[page] = f.first + uint64(len(f.known))*(1+f.gap)
-		if f.ends > 0 && len(f.known) > f.ends {
-			f.known[page]++
+	if _, ok := f.frameOfPage[page]; !ok {
+		f.frameOfPage[page] = f.firstFrame + uint64(len(f.frameOfPage))*(1+f.frameGap)
+		if f.contiguousPages > 0 && len(f.frameOfPage) > f.contiguousPages {
+			f.frameOfPage[page]++
 		}
 	}
-	storeLittleEndian(data, f.known[page]|f.flags)
+	storeLittleEndian(data, f.frameOfPage[page]|f.flags)
 	return len(data), nil
 }
 
-// fakeFrames installs a fake kernel whose memory has the physical address `first` and higher
-// addresses.
-func fakeFrames(t testing.TB, first uint64) *frames {
+// installFakePagemap makes package hal call a fake kernel until the test ends. The memory of this
+// kernel has the physical address `first` and higher addresses.
+func installFakePagemap(t testing.TB, first uint64) *fakePagemap {
 	// Bits of the page map that hal must ignore: shared (61), exclusive (56), soft-dirty (55).
-	f := &frames{fakeKernel: fakeSystem(t), first: first / 4096, known: map[uint64]uint64{},
-		flags: pagePresentBit | 1<<61 | 1<<56 | 1<<55}
+	f := &fakePagemap{fakeKernel: installFakeKernel(t), firstFrame: first / 4096,
+		frameOfPage: map[uint64]uint64{}, flags: pagePresentBit | 1<<61 | 1<<56 | 1<<55}
 	// Behave like a kernel without huge pages in files.
 	f.errors["memfd"] = unix.ENOSYS
-	use(f)
+	replaceSyscalls(f)
 	return f
 }
 
-func host(size uint64) fbs.Window { return fbs.Window{Kind: gen.WindowKindHost, Size: size} }
+// hostWindow returns a Host window of size bytes.
+func hostWindow(size uint64) fbs.Window { return fbs.Window{Kind: gen.WindowKindHost, Size: size} }
 
 func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
-	fakeSysfs(t)
-	fakeFrames(t, 0x4000_0000)
+	installFakeSysfs(t)
+	installFakePagemap(t, 0x4000_0000)
 	d := addEdu(t).open()
-	small, large := mustMap(t, d, host(16)), mustMap(t, d, host(0x3001))
+	small, large := mustMap(t, d, hostWindow(16)), mustMap(t, d, hostWindow(0x3001))
 	if small.BusAddress != 0x4000_0000 || large.BusAddress != 0x4000_1000 || small.Size != 16 ||
 		large.Size != 0x3001 {
-		t.Errorf("%d bytes at %#x, %d at %#x", small.Size, small.BusAddress, large.Size,
-			large.BusAddress)
+		t.Errorf("small window: %d bytes at bus address %#x, large window: %d bytes at %#x",
+			small.Size, small.BusAddress, large.Size, large.BusAddress)
 	}
 	if len(d.hostMemory.mappings) != 1 {
-		t.Errorf("%d mappings", len(d.hostMemory.mappings))
+		t.Errorf("%d mappings for two windows, want 1", len(d.hostMemory.mappings))
 	}
 	for offset := uint64(0); offset < 0x3001; offset++ {
 		if v, code := large.Load(uint32(offset), 1); v != 0 || code != OK {
-			t.Fatalf("%#x at %#x, %v", v, offset, code)
+			t.Fatalf("byte at %#x of new host memory: %#x, %v; want 0", offset, v, code)
 		}
 	}
 	small.Store(8, 8, 1)
@@ -239,31 +249,31 @@ func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
 
 // The kernel may move ordinary pages. A driver that pins them, or an IOMMU, makes sure that the
 // device still reaches them.
-func TestOrdinaryPagesAreForDriversThatPinThem(t *testing.T) {
-	fakeSysfs(t)
-	k := fakeFrames(t, 0x4000_0000)
+func TestOrdinaryPagesNeedADriverThatPinsThem(t *testing.T) {
+	installFakeSysfs(t)
+	k := installFakePagemap(t, 0x4000_0000)
 	k.errors["mmap huge"] = unix.ENOMEM
-	_, err := addEdu(t).open().Map(host(3 << 20))
+	_, err := addEdu(t).open().Map(hostWindow(3 << 20))
 	wantFault(t, "pci", err, NoDevice, "0x300000 bytes of host memory are ordinary pages",
 		"may move", "echo 4 > /proc/sys/vm/nr_hugepages", "vfio:")
-	v := fakeVFIOKernel(t)
+	v := installFakeVFIO(t)
 	v.errors["mmap huge"] = unix.ENOMEM
 	f, _ := addVFIOEdu(v)
-	if a := mustMap(t, f.openVFIO(), host(4096)); a.BusAddress != iovaFirst {
-		t.Errorf("vfio: bus address %#x", a.BusAddress)
+	if a := mustMap(t, f.openVFIO(), hostWindow(4096)); a.BusAddress != iovaFirst {
+		t.Errorf("vfio: bus address %#x, want %#x", a.BusAddress, uint64(iovaFirst))
 	}
-	tt := fakeTTKernel(t, &boards.Wormhole)
+	tt := installFakeTT(t, &boards.Wormhole)
 	tt.errors["mmap huge"] = unix.ENOMEM
 	d := tt.openTT()
-	if a := mustMap(t, d, host(4096)); a.BusAddress != 0x8_0000_0000 {
-		t.Errorf("tt: bus address %#x", a.BusAddress)
+	if a := mustMap(t, d, hostWindow(4096)); a.BusAddress != 0x8_0000_0000 {
+		t.Errorf("tt: bus address %#x, want 0x800000000", a.BusAddress)
 	}
 	tt.errors["mmap locked"] = unix.EAGAIN
-	_, err = d.Map(host(4096))
+	_, err = d.Map(hostWindow(4096))
 	wantFault(t, "tt", err, Denied, "0x1000 bytes", "ulimit -l")
 }
 
-// mustMap maps a window, and fails the test if that is not possible.
+// mustMap maps a window. It ends the test if Map fails.
 func mustMap(t testing.TB, d Device, w fbs.Window) *Aperture {
 	t.Helper()
 	a, err := d.Map(w)
@@ -274,36 +284,36 @@ func mustMap(t testing.TB, d Device, w fbs.Window) *Aperture {
 }
 
 func TestHostWindowsShareHugePages(t *testing.T) {
-	fakeSysfs(t)
-	fakeFrames(t, 0x4000_0000)
+	installFakeSysfs(t)
+	installFakePagemap(t, 0x4000_0000)
 	d := addEdu(t).open()
 	for i, c := range []struct {
 		size uint64
 		maps int
 	}{{hugePageSize - 4096, 1}, {4096, 1}, {1, 2}, {hugePageSize, 3}, {hugePageSize + 1, 4},
 		{hugePageSize - 4096, 4}, {1, 5}} {
-		mustMap(t, d, host(c.size))
+		mustMap(t, d, hostWindow(c.size))
 		if len(d.hostMemory.mappings) != c.maps {
 			t.Errorf("window %d: %d mappings, want %d", i, len(d.hostMemory.mappings), c.maps)
 		}
 	}
 }
 
-func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
-	failing := func(call string, err error) func(*frames, *fakeFunction) {
-		return func(k *frames, _ *fakeFunction) { k.errors[call] = err }
+func TestHostMemoryThatTheDeviceCannotUseIsRejected(t *testing.T) {
+	failing := func(call string, err error) func(*fakePagemap, *fakeFunction) {
+		return func(k *fakePagemap, _ *fakeFunction) { k.errors[call] = err }
 	}
-	scattered := func(size uint64) func(*frames, *fakeFunction) {
-		return func(k *frames, f *fakeFunction) { k.gap, f.window = 1, size }
+	scattered := func(size uint64) func(*fakePagemap, *fakeFunction) {
+		return func(k *fakePagemap, f *fakeFunction) { k.frameGap, f.hostWindowSize = 1, size }
 	}
 	const notContiguous = "0x3000 bytes of host memory are not physically contiguous, even in"
 	for name, c := range map[string]struct {
-		change func(*frames, *fakeFunction)
+		change func(*fakePagemap, *fakeFunction)
 		code   Code
 		words  []string
 	}{
 		"no memory to lock": {
-			func(k *frames, _ *fakeFunction) {
+			func(k *fakePagemap, _ *fakeFunction) {
 				k.errors["mmap huge"], k.errors["mmap locked"] = unix.ENOMEM, unix.EAGAIN
 			},
 			Denied, []string{"0x3000 bytes", "resource temporarily unavailable", "ulimit -l"},
@@ -325,15 +335,15 @@ func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
 			NoDevice, []string{"hugepages=4"},
 		},
 		"the last page elsewhere": {
-			func(k *frames, _ *fakeFunction) { k.ends = 2 },
+			func(k *fakePagemap, _ *fakeFunction) { k.contiguousPages = 2 },
 			NoDevice, []string{notContiguous},
 		},
 		"physical addresses denied": {
-			func(k *frames, _ *fakeFunction) { k.first = 0 },
+			func(k *fakePagemap, _ *fakeFunction) { k.firstFrame = 0 },
 			Denied, []string{"CAP_SYS_ADMIN", "run as root"},
 		},
 		"pages not present": {
-			func(k *frames, _ *fakeFunction) { k.flags = 0 },
+			func(k *fakePagemap, _ *fakeFunction) { k.flags = 0 },
 			NoDevice, []string{pagemapPath},
 		},
 		"no pagemap": {
@@ -341,12 +351,12 @@ func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
 			Denied, []string{pagemapPath, "run as root"},
 		},
 		"IOMMU of the device": {
-			func(_ *frames, f *fakeFunction) { f.link("iommu_group", "7") },
+			func(_ *fakePagemap, f *fakeFunction) { f.symlink("iommu_group", "7") },
 			NoDevice, []string{"an IOMMU translates the addresses of the device",
 				"open the device as `vfio:0000:00:01.0`"},
 		},
 		"IOMMU of the bridge": {
-			func(_ *frames, f *fakeFunction) {
+			func(_ *fakePagemap, f *fakeFunction) {
 				f.mkdir("../of_node")
 				f.write("../of_node/iommu-map", "\x00")
 			},
@@ -355,22 +365,22 @@ func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fakeSysfs(t)
-			k := fakeFrames(t, 0x4000_0000)
+			installFakeSysfs(t)
+			k := installFakePagemap(t, 0x4000_0000)
 			f := addEdu(t)
-			f.window = 0x2001
+			f.hostWindowSize = 0x2001
 			c.change(k, f)
 			d := f.open()
-			_, err := d.Map(host(f.window))
+			_, err := d.Map(hostWindow(f.hostWindowSize))
 			wantFault(t, "Map", err, c.code, c.words...)
 			d.Close()
 		})
 	}
 }
 
-func TestAnIOMMUThatTranslatesNothingIsNoObstacle(t *testing.T) {
-	fakeSysfs(t)
-	fakeFrames(t, 0x4000_0000)
+func TestHostMemoryNeedsNoVFIOIfTheIOMMUTranslatesNothing(t *testing.T) {
+	installFakeSysfs(t)
+	installFakePagemap(t, 0x4000_0000)
 	f := addEdu(t)
 	f.mkdir("../groups")
 	f.mkdir("../groups/7")
@@ -380,13 +390,14 @@ func TestAnIOMMUThatTranslatesNothingIsNoObstacle(t *testing.T) {
 	if err := os.Symlink("../groups/7", f.path("iommu_group")); err != nil {
 		t.Fatal(err)
 	}
-	if a := mustMap(t, f.open(), host(1)); a.BusAddress != 0x4000_0000 {
-		t.Errorf("bus address %#x", a.BusAddress)
+	if a := mustMap(t, f.open(), hostWindow(1)); a.BusAddress != 0x4000_0000 {
+		t.Errorf("bus address %#x, want the physical address 0x40000000", a.BusAddress)
 	}
 }
 
-// link creates a symbolic link to a path whose last part is `to`.
-func (f *fakeFunction) link(name, to string) {
+// symlink creates a symbolic link in the function's directory. The link points to a path whose last
+// part is `to`.
+func (f *fakeFunction) symlink(name, to string) {
 	f.t.Helper()
 	if err := os.Symlink("../../somewhere/"+to, f.path(name)); err != nil {
 		f.t.Fatal(err)
@@ -400,59 +411,61 @@ func (f *fakeFunction) mkdir(name string) {
 	}
 }
 
-// command returns the command register in the file of configuration space.
-func (f *fakeFunction) command() uint64 {
-	return loadLittleEndian(f.at("config", configCommandOffset, 2))
+// commandRegister returns the command register from the file of configuration space.
+func (f *fakeFunction) commandRegister() uint64 {
+	return loadLittleEndian(f.readAt("config", configCommandOffset, 2))
 }
 
-func TestMasterIsOnBetweenMasterAndClose(t *testing.T) {
-	fakeSysfs(t)
-	k := fakeFrames(t, 0x4000_0000)
+func TestBusMasteringIsOnBetweenSetBusMasterAndClose(t *testing.T) {
+	installFakeSysfs(t)
+	k := installFakePagemap(t, 0x4000_0000)
 	f := addEdu(t)
 	d := f.open()
-	mustMap(t, d, host(4096))
-	if f.command() != 2 {
-		t.Errorf("before Master: command %#x", f.command())
+	mustMap(t, d, hostWindow(4096))
+	if f.commandRegister() != 2 {
+		t.Errorf("before SetBusMaster: command register %#x, want 2", f.commandRegister())
 	}
 	for _, on := range []bool{true, false, true} {
 		if err := d.SetBusMaster(on); err != nil {
 			t.Fatal(err)
 		}
-		if want := map[bool]uint64{true: 6, false: 2}[on]; f.command() != want {
-			t.Errorf("Master(%v): command %#x", on, f.command())
+		if want := map[bool]uint64{true: 6, false: 2}[on]; f.commandRegister() != want {
+			t.Errorf("SetBusMaster(%v): command register %#x, want %#x", on, f.commandRegister(),
+				want)
 		}
 	}
 	k.journal = nil
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	if f.command() != 2 || k.at("pwrite config +0x4 02 00") > k.at("munmap") {
-		t.Errorf("after Close: command %#x; calls %q", f.command(), k.journal)
+	if f.commandRegister() != 2 || k.callIndex("pwrite config +0x4 02 00") > k.callIndex("munmap") {
+		t.Errorf("after Close: command register %#x, system calls %q; want 2, stored before munmap",
+			f.commandRegister(), k.journal)
 	}
 }
 
-func TestADeviceThatDoesNotBecomeMasterIsAFault(t *testing.T) {
+func TestBusMasteringThatStaysOffIsAFault(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(k *frames)
+		change func(k *fakePagemap)
 		code   Code
 		words  []string
 	}{
 		"the bit stays off": {
-			func(k *frames) { k.writes = func(int, []byte, int64) bool { return true } },
+			func(k *fakePagemap) { k.dropsWrite = func(int, []byte, int64) bool { return true } },
 			MasterOff, []string{"bus mastering stays off"},
 		},
 		"the store is denied": {
-			func(k *frames) { k.errors["pwrite"] = unix.EPERM },
+			func(k *fakePagemap) { k.errors["pwrite"] = unix.EPERM },
 			Denied, []string{"command register", "run as root"},
 		},
 		"the device is removed": {
-			func(k *frames) { k.errors["pwrite"] = unix.ENODEV },
+			func(k *fakePagemap) { k.errors["pwrite"] = unix.ENODEV },
 			DeviceGone, []string{"command register"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fakeSysfs(t)
-			k := fakeFrames(t, 0x4000_0000)
+			installFakeSysfs(t)
+			k := installFakePagemap(t, 0x4000_0000)
 			d := addEdu(t).open()
 			c.change(k)
 			wantFault(t, "SetBusMaster", d.SetBusMaster(true), c.code, c.words...)
@@ -461,67 +474,69 @@ func TestADeviceThatDoesNotBecomeMasterIsAFault(t *testing.T) {
 	}
 }
 
-func TestMasterThatCannotBeSwitchedOffIsAFault(t *testing.T) {
-	fakeSysfs(t)
-	k := fakeFrames(t, 0x4000_0000)
+func TestBusMasteringThatStaysOnIsAFault(t *testing.T) {
+	installFakeSysfs(t)
+	k := installFakePagemap(t, 0x4000_0000)
 	f := addEdu(t)
 	d := f.open()
 	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
-	k.writes = func(int, []byte, int64) bool { return true }
+	k.dropsWrite = func(int, []byte, int64) bool { return true }
 	wantFault(t, "stays on", d.SetBusMaster(false), Internal, "bus mastering stays on")
 	wantFault(t, "still on", d.Close(), Internal, "bus mastering stays on")
-	k.writes = nil
+	k.dropsWrite = nil
 	d = f.open()
 	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
 	f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
-	k.writes = func(int, []byte, int64) bool { return true }
+	k.dropsWrite = func(int, []byte, int64) bool { return true }
 	wantFault(t, "gone", d.Close(), DeviceGone, "all ones")
 }
 
 func TestBusMasteringNeedsWriteAccessToConfigurationSpace(t *testing.T) {
-	fakeSysfs(t)
-	k := fakeFrames(t, 0x4000_0000)
+	installFakeSysfs(t)
+	k := installFakePagemap(t, 0x4000_0000)
 	f := addEdu(t)
-	denyStores(k.fakeKernel, f)
+	denyConfigWrites(k.fakeKernel, f)
 	d := f.open()
 	if err := d.SetBusMaster(false); err != nil { // bus mastering was not on
 		t.Error(err)
 	}
-	wantFault(t, "Master", d.SetBusMaster(true), Denied, "the command register", "run as root")
+	wantFault(t, "SetBusMaster", d.SetBusMaster(true), Denied, "the command register",
+		"run as root")
 	config := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
 	if v, code := config.Load(0, 4); v != 0x11e81234 || code != OK ||
 		config.Store(4, 2, 0) != Denied {
-		t.Errorf("configuration space: %#x, %v", v, code)
+		t.Errorf("configuration space: loaded %#x, %v, or the store was not denied", v, code)
 	}
 	d.Close()
 	f.patch("config", configCommandOffset, 6)
-	d = f.open() // bus mastering was left on
-	wantFault(t, "left mastering", d.SetBusMaster(true), Denied, "the command register",
+	d = f.open() // another program has left bus mastering on
+	wantFault(t, "bus mastering is on", d.SetBusMaster(true), Denied, "the command register",
 		"run as root")
 }
 
-// denyStores lets programs open the configuration space of a function for reading only.
-func denyStores(k *fakeKernel, f *fakeFunction) {
-	use(&readOnly{k, f.path("config")})
+// denyConfigWrites makes the kernel deny opening the configuration space of a function for writing.
+func denyConfigWrites(k *fakeKernel, f *fakeFunction) {
+	replaceSyscalls(&readOnlyConfig{k, f.path("config")})
 }
 
-type readOnly struct {
+// readOnlyConfig is a fake kernel that lets programs open the file at `path` for reading only.
+type readOnlyConfig struct {
 	*fakeKernel
 	path string
 }
 
-func (r *readOnly) open(path string, flags int) (int, error) {
+func (r *readOnlyConfig) open(path string, flags int) (int, error) {
 	if path == r.path && flags&unix.O_RDWR != 0 {
 		return -1, unix.EACCES
 	}
 	return r.fakeKernel.open(path, flags)
 }
 
-func (r *readOnly) pwrite(fd int, data []byte, offset int64) (int, error) {
+func (r *readOnlyConfig) pwrite(fd int, data []byte, offset int64) (int, error) {
 	n, err := r.fakeKernel.pwrite(fd, data, offset)
 	if r.opened[fd] == r.path && err == unix.EBADF {
 		err = unix.ESPIPE // the error that sysfs returns
@@ -531,36 +546,39 @@ func (r *readOnly) pwrite(fd int, data []byte, offset int64) (int, error) {
 
 // A killed program has left bus mastering of its device on.
 func TestADeviceThatMastersAtOpenIsStoppedAndReset(t *testing.T) {
-	fakeSysfs(t)
-	k := fakeFrames(t, 0x4000_0000)
+	installFakeSysfs(t)
+	k := installFakePagemap(t, 0x4000_0000)
 	f := addEdu(t)
 	f.write("reset", "")
 	f.open().Close()
 	if got, _ := os.ReadFile(f.path("reset")); len(got) != 0 {
-		t.Errorf("a quiet device is reset: %q", got)
+		t.Errorf("open of a device that does not master the bus: wrote %q to reset, want nothing",
+			got)
 	}
 	f.patch("config", configCommandOffset, 6)
 	k.journal = nil
 	f.open()
-	if got, _ := os.ReadFile(f.path("reset")); string(got) != "1\n" || f.command() != 2 {
-		t.Errorf("reset holds %q, command %#x", got, f.command())
+	if got, _ := os.ReadFile(f.path("reset")); string(got) != "1\n" || f.commandRegister() != 2 {
+		t.Errorf("open of a bus master: wrote %q to reset, command register %#x; want 1 and 2", got,
+			f.commandRegister())
 	}
-	k.at("pwrite config +0x4 02 00")
+	k.callIndex("pwrite config +0x4 02 00")
 	f.patch("config", configCommandOffset, 6)
 	f.remove("reset")
 	f.open()
-	if f.command() != 2 {
-		t.Errorf("a device without reset: command %#x", f.command())
+	if f.commandRegister() != 2 {
+		t.Errorf("open of a bus master without reset: command register %#x, want 2",
+			f.commandRegister())
 	}
 	f.patch("config", configCommandOffset, 6)
-	k.writes = func(int, []byte, int64) bool { return true }
+	k.dropsWrite = func(int, []byte, int64) bool { return true }
 	_, err := openAndAcquire("pci:1234:11e8")
 	wantFault(t, "stays on", err, Internal, "bus mastering stays on")
 }
 
-func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
-	fakeSysfs(t)
-	fakeFrames(t, 0x4000_0000)
+func TestDiagnoseReportsTheFaultOfTheDevice(t *testing.T) {
+	installFakeSysfs(t)
+	installFakePagemap(t, 0x4000_0000)
 	f := addEdu(t)
 	d := f.open()
 	status := func(bits uint16) { f.patch("config", configStatusOffset, byte(bits), byte(bits>>8)) }
@@ -570,18 +588,20 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	want("at rest", OK)
+	want("no error bit, bus mastering off", OK)
 	status(1 << 13)
-	want("an abort, but it does not master", OK)
+	want("error bit, but bus mastering off", OK)
 	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
-	if got := loadLittleEndian(f.at("config", configStatusOffset,
+	if got := loadLittleEndian(f.readAt("config", configStatusOffset,
 		2)); got != configStatusDMAErrors {
-		t.Errorf("status register %#x: no ones were stored to it", got)
+		t.Errorf("status register %#x after SetBusMaster, want %#x: ones stored to the error bits",
+			got, configStatusDMAErrors)
 	}
 	status(1 << 13)
-	want("a bit that was there before", OK) // in the file, writing a one does not clear a bit
+	// In the file, writing a one does not clear a bit.
+	want("error bit that was set before SetBusMaster", OK)
 	d.busMaster.statusBeforeDMA = 0
 	for bit := range 16 {
 		status(1 << bit)
@@ -591,69 +611,73 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 	}
 	status(0)
 	f.patch("config", configCommandOffset, 2)
-	want("mastering switched off", MasterOff)
+	want("bus mastering switched off", MasterOff)
 	f.patch("config", configCommandOffset, 4)
 	want("memory decoding off", DeviceGone)
 	f.patch("config", configCommandOffset, 6)
 	k := syscalls
-	syscalls = real
+	syscalls = realSyscalls
 	if n := testing.AllocsPerRun(10,
 		func() { d.Diagnose(); _ = d.SetBusMaster(false); _ = d.SetBusMaster(true) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("Diagnose and SetBusMaster: %v allocations, want 0", n)
 	}
 	syscalls = k
 	d.Close()
 	want("closed", DeviceGone)
 }
 
-// still is a device that cannot be bus master.
-type still struct {
+// passiveDevice is a device that cannot be bus master.
+type passiveDevice struct {
 	Device
 	alive bool
 }
 
-func (s still) Alive() bool        { return s.alive }
-func (s still) Identity() Identity { return Identity{Name: "mock:still"} }
+func (s passiveDevice) Alive() bool        { return s.alive }
+func (s passiveDevice) Identity() Identity { return Identity{Name: "mock:still"} }
 
 func TestBaseDeviceDoesNothing(t *testing.T) {
-	registers, home, code := BaseDevice{}.EncodePoint(nil, tile, 0, nil)
-	if registers != 0 || home != 0 || code != OK ||
+	registers, tlbBase, code := BaseDevice{}.EncodePoint(nil, tile, 0, nil)
+	if registers != 0 || tlbBase != 0 || code != OK ||
 		(BaseDevice{}).AssignBusAddress(nil, nil) != nil ||
 		(BaseDevice{}).SetBusMaster(true) != nil || (BaseDevice{}).Close() != nil ||
 		!(BaseDevice{}).Alive() || (BaseDevice{}).ProgramWindow(nil, tile, 0) != Internal ||
 		(BaseDevice{}).Diagnose() != OK {
-		t.Errorf("registers %#x, hardware window %#x, %v", registers, home, code)
+		t.Errorf("EncodePoint returned registers %#x, TLB window %#x, %v; or another method of "+
+			"BaseDevice did something", registers, tlbBase, code)
 	}
-	there, gone := DeviceGoneUnlessAlive(still{alive: true}), DeviceGoneUnlessAlive(still{})
-	if there != OK || gone != DeviceGone {
-		t.Errorf("there %v, gone %v", there, gone)
+	alive := DeviceGoneUnlessAlive(passiveDevice{alive: true})
+	gone := DeviceGoneUnlessAlive(passiveDevice{})
+	if alive != OK || gone != DeviceGone {
+		t.Errorf("DeviceGoneUnlessAlive: %v if alive, %v if not; want %v and %v", alive, gone, OK,
+			DeviceGone)
 	}
 }
 
 func TestDevicesOfOneBackendReachEachOther(t *testing.T) {
-	fakeSysfs(t)
-	fakeFrames(t, 0x4000_0000)
+	installFakeSysfs(t)
+	installFakePagemap(t, 0x4000_0000)
 	f := addEdu(t)
-	g := addFunction(t, "0000:02:00.0", 0x1af4, 0x1110, map[int]uint64{2: mega})
+	g := addFunction(t, "0000:02:00.0", 0x1af4, 0x1110, map[int]uint64{2: mib})
 	d, of := f.open(), g.open()
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Offset: 0x100, Size: 0x100})
-	if err := d.AssignBusAddress(a, of); err != nil || a.BusAddress != barBus(2)+0x100 {
-		t.Errorf("bus address %#x, %v", a.BusAddress, err)
+	if err := d.AssignBusAddress(a, of); err != nil || a.BusAddress != barBusAddress(2)+0x100 {
+		t.Errorf("AssignBusAddress: bus address %#x, %v; want %#x", a.BusAddress, err,
+			barBusAddress(2)+0x100)
 	}
-	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage,
+	wantFault(t, "a mock", d.AssignBusAddress(a, passiveDevice{}), Usage,
 		"pci:0000:00:01.0 cannot reach memory of mock:still", "both as `pci:`")
-	f.link("iommu_group", "1")
+	f.symlink("iommu_group", "1")
 	if err := d.AssignBusAddress(a, of); err != nil {
-		t.Errorf("asked again: %v", err)
+		t.Errorf("second AssignBusAddress, after an IOMMU appeared: %v", err)
 	}
 	d = f.open()
 	wantFault(t, "IOMMU", d.AssignBusAddress(a, of), NoDevice,
 		"open the device as `vfio:0000:00:01.0`")
 }
 
-func TestSystemCallsThatFailAreNamed(t *testing.T) {
-	fakeSysfs(t)
-	k := fakeSystem(t)
+func TestErrorNamesTheFailedSystemCall(t *testing.T) {
+	installFakeSysfs(t)
+	k := installFakeKernel(t)
 	f := addEdu(t)
 	k.errors["pread "+f.path("config")] = unix.EIO
 	_, err := openAndAcquire("pci:1234:11e8")
@@ -669,25 +693,26 @@ func TestSystemCallsThatFailAreNamed(t *testing.T) {
 	wantFault(t, "modalias", err, NoDevice, "modalias contains no PCI ids")
 	k.substitute(sysfsDevicesDir, "no folder")
 	_, err = openAndAcquire("pci:1234:11e8")
-	wantFault(t, "folder", err, NoDevice, "getdents "+sysfsDevicesDir+": not a directory")
+	wantFault(t, "directory", err, NoDevice, "getdents "+sysfsDevicesDir+": not a directory")
 }
 
 func TestMappingsThatFailAreFaults(t *testing.T) {
-	fakeSysfs(t)
-	k := fakeSystem(t)
+	installFakeSysfs(t)
+	k := installFakeKernel(t)
 	d := addWormhole(t).open()
-	mustMap(t, d, tlb(mega, 0)) // this call also maps the registers
+	mustMap(t, d, tlbWindow(mib, 0)) // this call also maps the registers
 	k.errors["mmap"] = unix.ENOMEM
-	_, err := d.Map(tlb(mega, 0))
+	_, err := d.Map(tlbWindow(mib, 0))
 	wantFault(t, "window", err, NoDevice, "mmap", "resource0: cannot allocate memory")
 	k.errors["mmap"] = unix.EINVAL
-	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Offset: 8 * mega, Size: 1})
-	wantFault(t, "page of two kinds", err, NoDevice, "invalid argument", "another memory type")
+	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Offset: 8 * mib, Size: 1})
+	wantFault(t, "page of two memory types", err, NoDevice, "invalid argument",
+		"another memory type")
 }
 
 func TestCloseReportsAFailedUnmap(t *testing.T) {
-	fakeSysfs(t)
-	k := fakeFrames(t, 0x4000_0000)
+	installFakeSysfs(t)
+	k := installFakePagemap(t, 0x4000_0000)
 	d := addEdu(t).open()
 	mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Size: 4096})
 	k.errors["munmap"] = unix.EINVAL

@@ -21,7 +21,7 @@ type memoryBackend struct{ t *testing.T }
 func (b *memoryBackend) identifyDevice() error { return nil }
 func (b *memoryBackend) acquireDevice() error  { return nil }
 func (b *memoryBackend) mapBarRange(_ uint8, _ bool, _, size uint64) (*Aperture, error) {
-	a := MappedAperture(mapped(b.t, int(size)), 0, size, -1)
+	a := MappedAperture(guardedMemory(b.t, int(size)), 0, size, -1)
 	return &a, nil
 }
 func (b *memoryBackend) mapForDMA([]byte, bool, uint64) (uint64, error) { return 0x1000, nil }
@@ -70,18 +70,18 @@ func TestNoTilesMapsBarsAndHostMemoryOfOtherDevices(t *testing.T) {
 	}
 	a.Store(8, 4, 0xcafe)
 	if v, code := a.Load(8, 4); v != 0xcafe || code != OK {
-		t.Errorf("loaded %#x, %v", v, code)
+		t.Errorf("loaded %#x, %v, want the stored 0xcafe", v, code)
 	}
 	host, err := d.Map(fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
 	if err != nil || host.BusAddress != 0x1000 {
-		t.Errorf("host memory: bus address %#x, %v", host.BusAddress, err)
+		t.Errorf("host memory: bus address %#x, %v, want 0x1000", host.BusAddress, err)
 	}
 	if err := d.SetBusMaster(true); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestNoTilesRefusesWindowsOfDevicesWithTiles(t *testing.T) {
+func TestNoTilesRejectsWindowsOfDevicesWithTiles(t *testing.T) {
 	wormhole, edu := &boards.Wormhole, &boards.Edu
 	for _, test := range []struct {
 		name   string
@@ -101,19 +101,21 @@ func TestNoTilesRefusesWindowsOfDevicesWithTiles(t *testing.T) {
 	d := openBoard(t, edu.Vendor, edu.Device)
 	var a Aperture
 	if _, _, code := d.EncodePoint(&a, fbs.TileRoute{}, 0, &fbs.Command{}); code != Refused {
-		t.Errorf("EncodePoint: %v", code)
+		t.Errorf("EncodePoint: %v, want %v", code, Refused)
 	}
 	if code := d.ProgramWindow(&a, fbs.TileRoute{}, 0); code != Refused {
-		t.Errorf("ProgramWindow: %v", code)
+		t.Errorf("ProgramWindow: %v, want %v", code, Refused)
 	}
 }
 
-// TestNoTilesKnowsBoardsByTheirIDs checks that the boards without rules are those with tiles.
+// TestNoTilesKnowsBoardsByTheirIDs checks that a program without tiles still recognizes the boards
+// with tiles, but has no rules for them.
 func TestNoTilesKnowsBoardsByTheirIDs(t *testing.T) {
 	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		known := boards.FindByID(board.Vendor, board.Device)
 		if known == nil || known.Name != board.Name || known.TLB == nil || len(known.Rules) > 0 {
-			t.Errorf("%s: %+v", board.Name, known)
+			t.Errorf("%s: found the board %+v, want its name, a TLB and no rules", board.Name,
+				known)
 		}
 	}
 }
@@ -127,6 +129,6 @@ func TestNoTilesNames(t *testing.T) {
 		found = found || err == nil
 	}
 	if !found {
-		t.Error("no backend is left")
+		t.Error("the program has neither the backend pci nor the backend vfio")
 	}
 }

@@ -13,57 +13,60 @@ import (
 
 // A program may open the wrong device by mistake. Its identity shows the mistake. Therefore Open
 // must leave the device unchanged until the first Map.
-func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
+func TestOpenLeavesTheDeviceUnchanged(t *testing.T) {
 	t.Run("pci", func(t *testing.T) {
-		fakeSysfs(t)
-		k := fakeFrames(t, 0x4000_0000)
+		installFakeSysfs(t)
+		k := installFakePagemap(t, 0x4000_0000)
 		f := addEdu(t)
 		f.write("reset", "")
 		for _, name := range []string{"pci:0000:00:01.0", "pci:1234:11e8"} {
 			for _, command := range []byte{0, configCommandMasterBit,
 				configCommandMemoryBit | configCommandMasterBit} {
 				f.patch("config", configCommandOffset, command, 0)
-				want := Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mega}}
+				want := Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mib}}
 				checkOnlyOpened(t, k.fakeKernel, name, want)
-				if got := f.command(); got != uint64(command) ||
-					string(f.at("enable", 0, 2)) != "0\n" {
-					t.Errorf("%s: command register %#x, was %#x; enable holds %q", name, got,
-						command, f.at("enable", 0, 2))
+				if got := f.commandRegister(); got != uint64(command) ||
+					string(f.readAt("enable", 0, 2)) != "0\n" {
+					t.Errorf("%s: command register %#x, before Open %#x; file enable has %q, "+
+						"want 0", name, got, command, f.readAt("enable", 0, 2))
 				}
 			}
 		}
 		f.patch("config", configCommandOffset, 4)
-		mustMap(t, f.openOnly(), fbs.Window{Kind: gen.WindowKindBar, Size: 4})
-		if got := f.command(); got != configCommandMemoryBit {
-			t.Errorf("after Map: command register %#x", got)
+		mustMap(t, f.openWithoutAcquire(), fbs.Window{Kind: gen.WindowKindBar, Size: 4})
+		if got := f.commandRegister(); got != configCommandMemoryBit {
+			t.Errorf("after Map: command register %#x, want %#x", got, configCommandMemoryBit)
 		}
 	})
 	t.Run("vfio", func(t *testing.T) {
-		k := fakeVFIOKernel(t)
+		k := installFakeVFIO(t)
 		_, v := addVFIOEdu(k)
 		v.resets = true
 		v.patch(t, vfioConfigRegionIndex, configCommandOffset, []byte{6, 0})
 		for _, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11e8"} {
-			want := Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mega}}
+			want := Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mib}}
 			checkOnlyOpened(t, k.fakeKernel, name, want)
 		}
-		if command := v.at(t, vfioConfigRegionIndex, configCommandOffset, 1)[0]; command != 6 ||
-			k.resets != 0 || k.kind != 0 {
-			t.Errorf("command register %#x, %d resets, IOMMU of type %d", command, k.resets, k.kind)
+		if command := v.readAt(t, vfioConfigRegionIndex, configCommandOffset, 1)[0]; command != 6 ||
+			k.resets != 0 || k.iommuType != 0 {
+			t.Errorf("after Open: command register %#x, %d resets, IOMMU of type %d; want 6, 0, 0",
+				command, k.resets, k.iommuType)
 		}
 	})
 	t.Run("tt", func(t *testing.T) {
-		k := fakeTTKernel(t, &boards.Wormhole)
+		k := installFakeTT(t, &boards.Wormhole)
 		want := Identity{"tt:" + ttNode, "0001:b3:1f.5", 0x1e52, 0x401e, 0,
 			boards.Wormhole.BarSizes}
 		checkOnlyOpened(t, k.fakeKernel, "tt:"+ttNode, want)
-		if k.taken || len(k.powers) > 0 || !k.quiet {
-			t.Errorf("locked %v, power %v, asked for none at open %v", k.taken, k.powers, k.quiet)
+		if k.lockAcquired || len(k.powers) > 0 || !k.openedForAppend {
+			t.Errorf("after Open: locked %v, power requests %v, opened with O_APPEND %v; want "+
+				"false, none, true", k.lockAcquired, k.powers, k.openedForAppend)
 		}
 	})
 }
 
-// checkOnlyOpened opens a device and checks that this neither stores to the device nor resets it.
+// checkOnlyOpened opens and closes a device, and checks its identity and that no register of it was
+// written.
 func checkOnlyOpened(t *testing.T, k *fakeKernel, name string, want Identity) {
 	t.Helper()
 	k.journal = nil
@@ -79,12 +82,13 @@ func checkOnlyOpened(t *testing.T, k *fakeKernel, name string, want Identity) {
 	}
 	for _, call := range k.journal {
 		if strings.HasPrefix(call, "pwrite") {
-			t.Errorf("%s: %s", name, call)
+			t.Errorf("%s: Open or Close made the system call %s", name, call)
 		}
 	}
 }
 
-func (f *fakeFunction) openOnly() Device {
+// openWithoutAcquire opens the function without acquiring it. The end of the test closes it.
+func (f *fakeFunction) openWithoutAcquire() Device {
 	f.t.Helper()
 	d, err := Open("pci:" + f.address)
 	if err != nil {
@@ -95,17 +99,18 @@ func (f *fakeFunction) openOnly() Device {
 }
 
 // If the first Map of a device has failed, every later Map fails.
-func TestADeviceThatCannotBeTakenStaysSo(t *testing.T) {
-	k := fakeTTKernel(t, &boards.Wormhole)
-	k.locked = true
+func TestEveryMapFailsAfterAFailedFirstMap(t *testing.T) {
+	k := installFakeTT(t, &boards.Wormhole)
+	k.lockedByOther = true
 	d, err := Open("tt:" + ttNode)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	for _, w := range []fbs.Window{tlb(mega, 0), host(1), {Kind: gen.WindowKindBar, Size: 4}} {
+	bar := fbs.Window{Kind: gen.WindowKindBar, Size: 4}
+	for _, w := range []fbs.Window{tlbWindow(mib, 0), hostWindow(1), bar} {
 		_, err := d.Map(w)
 		wantFault(t, "another replay", err, NoDevice, "another replay has locked the device")
-		k.locked = false
+		k.lockedByOther = false
 	}
 }

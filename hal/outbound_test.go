@@ -15,9 +15,10 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// regionsOf returns the translations of the enabled regions of an iATU, which it reads from the
-// registers. Sources of the offsets of the registers: tt-kmd wormhole.c and blackhole.c.
-func regionsOf(o *boards.OutboundTranslation, register func(offset uint64) uint64) (list []string) {
+// enabledRegions returns the translations of the enabled regions of an iATU, as text. It reads them
+// from the registers. Sources of the offsets of the registers: tt-kmd wormhole.c and blackhole.c.
+func enabledRegions(o *boards.OutboundTranslation,
+	register func(offset uint64) uint64) (list []string) {
 	for i := range 16 {
 		at := o.Offset + uint64(i)*0x200
 		if register(at+4)&(1<<31) == 0 {
@@ -37,8 +38,8 @@ func regionsOf(o *boards.OutboundTranslation, register func(offset uint64) uint6
 // Tiles reach host memory through the iATU. Regions that another program has left enabled must be
 // disabled.
 func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
-	fakeSysfs(t)
-	fakeFrames(t, 0x12_4000_0000)
+	installFakeSysfs(t)
+	installFakePagemap(t, 0x12_4000_0000)
 	for _, c := range []struct {
 		f     *fakeFunction
 		board *boards.Board
@@ -46,17 +47,18 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 		t.Run(c.board.Name, func(t *testing.T) {
 			o := c.board.Outbound
 			register := func(offset uint64) uint64 {
-				return loadLittleEndian(c.f.at("resource2", offset, 4))
+				return loadLittleEndian(c.f.readAt("resource2", offset, 4))
 			}
 			c.f.patch("resource2", o.Offset+3*o.Stride+4, 0, 0, 0, 0x80)
 			d := c.f.open()
-			a, b := mustMap(t, d, host(1)), mustMap(t, d, host(0x3000))
+			a, b := mustMap(t, d, hostWindow(1)), mustMap(t, d, hostWindow(0x3000))
 			if a.BusAddress != o.NoCBase || b.BusAddress != o.NoCBase+0x2000 {
-				t.Errorf("%s: tiles see the windows at %#x and %#x", c.board.Name, a.BusAddress,
-					b.BusAddress)
+				t.Errorf("%s: tiles see the windows at %#x and %#x, want %#x and %#x", c.board.Name,
+					a.BusAddress, b.BusAddress, o.NoCBase, o.NoCBase+0x2000)
 			}
-			if got := regionsOf(o, register); len(got) != 1 {
-				t.Errorf("%s, before it masters: %q", c.board.Name, got)
+			if got := enabledRegions(o, register); len(got) != 1 {
+				t.Errorf("%s, before SetBusMaster: regions %q, want one of another program",
+					c.board.Name, got)
 			}
 			for range 2 {
 				if err := d.SetBusMaster(true); err != nil {
@@ -65,58 +67,59 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 				first, second := d.outbound.regions[0].busAddress, d.outbound.regions[1].busAddress
 				want := []string{fmt.Sprintf("0: 0x0..0xfff to %#x", first),
 					fmt.Sprintf("1: 0x2000..0x4fff to %#x", second)}
-				if got := regionsOf(o, register); fmt.Sprint(got) != fmt.Sprint(want) ||
+				if got := enabledRegions(o, register); fmt.Sprint(got) != fmt.Sprint(want) ||
 					first < 0x12_4000_0000 || second != first+0x1000 {
-					t.Errorf("%s: %q, want %q", c.board.Name, got, want)
+					t.Errorf("%s: regions %q, want %q", c.board.Name, got, want)
 				}
 				if err := d.SetBusMaster(false); err != nil {
 					t.Fatal(err)
 				}
-				if got := regionsOf(o, register); len(got) != 0 {
-					t.Errorf("%s, without bus mastering: %q", c.board.Name, got)
+				if got := enabledRegions(o, register); len(got) != 0 {
+					t.Errorf("%s, bus mastering off: regions %q, want none", c.board.Name, got)
 				}
 			}
 			program := func() { d.programIATU(true); d.programIATU(false) }
 			if n := testing.AllocsPerRun(10, program); n != 0 {
-				t.Errorf("%v allocations", n)
+				t.Errorf("programIATU: %v allocations, want 0", n)
 			}
 			d.Close()
 		})
 	}
 }
 
-func TestTheIATUIsAimedAtWhatTheIOMMUMaps(t *testing.T) {
-	k := fakeVFIOKernel(t)
+func TestIATURegionsTranslateToIOMMUAddresses(t *testing.T) {
+	k := installFakeVFIO(t)
 	f := addWormhole(t)
-	v := k.add(f, "3", map[int]uint64{0: 512 * mega, 2: mega})
+	v := k.bindToGroup(f, "3", map[int]uint64{0: 512 * mib, 2: mib})
 	d := f.openVFIO()
-	a := mustMap(t, d, host(0x1800))
+	a := mustMap(t, d, hostWindow(0x1800))
 	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
-	got := regionsOf(boards.Wormhole.Outbound,
-		func(offset uint64) uint64 { return loadLittleEndian(v.at(t, 2, offset, 4)) })
+	got := enabledRegions(boards.Wormhole.Outbound,
+		func(offset uint64) uint64 { return loadLittleEndian(v.readAt(t, 2, offset, 4)) })
 	if a.BusAddress != 0x8_0000_0000 || len(got) != 1 || got[0] != "0: 0x0..0x1fff to 0x100000" {
-		t.Errorf("tiles see the window at %#x; %q", a.BusAddress, got)
+		t.Errorf("tiles see the window at %#x, regions %q; want 0x800000000 and "+
+			"\"0: 0x0..0x1fff to 0x100000\"", a.BusAddress, got)
 	}
 	if err := d.AssignBusAddress(a, d); err != nil || a.BusAddress != 0x8_0000_0000 {
-		t.Errorf("bus address %#x, %v", a.BusAddress, err)
+		t.Errorf("AssignBusAddress: bus address %#x, %v; want it unchanged", a.BusAddress, err)
 	}
 }
 
-func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
-	k := fakeVFIOKernel(t)
+func TestMemoryThatTilesCannotReachIsRejected(t *testing.T) {
+	k := installFakeVFIO(t)
 	f := addWormhole(t)
-	k.add(f, "3", map[int]uint64{0: 512 * mega, 2: mega})
+	k.bindToGroup(f, "3", map[int]uint64{0: 512 * mib, 2: mib})
 	edu, _ := addVFIOEdu(k)
 	d, other := f.openVFIO(), edu.openVFIO()
-	own, theirs := mustMap(t, d, host(1)), mustMap(t, other, host(1))
+	own, theirs := mustMap(t, d, hostWindow(1)), mustMap(t, other, hostWindow(1))
 	bar := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1fe80000, Size: 0x100})
 	for what, err := range map[string]error{
 		"a BAR of its own":       d.AssignBusAddress(bar, d),
 		"another's memory":       d.AssignBusAddress(theirs, other),
 		"its memory for another": other.AssignBusAddress(own, d),
-		"a mock":                 d.AssignBusAddress(own, still{}),
+		"a mock":                 d.AssignBusAddress(own, passiveDevice{}),
 	} {
 		reason := "a device with tiles reaches only its host windows"
 		if what == "a mock" {
@@ -125,42 +128,43 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 		wantFault(t, what, err, Usage, "cannot reach memory", reason)
 	}
 	if err := other.AssignBusAddress(bar, d); err != nil || bar.BusAddress == 0 {
-		t.Errorf("its BAR for another: %v", err)
+		t.Errorf("a BAR of the device with tiles, for another device: bus address %#x, %v",
+			bar.BusAddress, err)
 	}
 	for range 15 {
-		mustMap(t, d, host(1))
+		mustMap(t, d, hostWindow(1))
 	}
-	_, err := d.Map(host(1))
+	_, err := d.Map(hostWindow(1))
 	wantFault(t, "17 windows", err, NoDevice, "cannot map 4096 bytes", "no iATU region is free")
 	d.Close()
 	d = f.openVFIO()
 	d.outbound.regionsEnd = 0xfffc_f000
-	mustMap(t, d, host(0x10000)) // up to the last offset
-	_, err = d.Map(host(1))
+	mustMap(t, d, hostWindow(0x10000)) // up to the last offset
+	_, err = d.Map(hostWindow(1))
 	wantFault(t, "over the end", err, NoDevice, "cannot map 4096 bytes")
 	d.Close()
 	d = f.openVFIO()
 	k.errors["mmap"] = unix.ENOMEM
-	_, err = d.Map(host(1))
+	_, err = d.Map(hostWindow(1))
 	wantFault(t, "no registers", err, NoDevice, "mmap 0000:01:00.0 BAR 2: cannot allocate memory")
 }
 
 // TestSecondCloseStoresNothingToTheIATU closes a device twice. The first Close cannot switch bus
 // mastering off. Therefore the second Close tries again, when the registers are no longer mapped.
 func TestSecondCloseStoresNothingToTheIATU(t *testing.T) {
-	fakeSysfs(t)
-	k := fakeFrames(t, 0x12_4000_0000)
+	installFakeSysfs(t)
+	k := installFakePagemap(t, 0x12_4000_0000)
 	f := addWormhole(t)
 	d := f.open()
-	mustMap(t, d, host(1))
+	mustMap(t, d, hostWindow(1))
 	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
 	f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
-	k.writes = func(int, []byte, int64) bool { return true }
+	k.dropsWrite = func(int, []byte, int64) bool { return true }
 	wantFault(t, "gone", d.Close(), DeviceGone, "all ones")
 	if d.Close() == nil {
-		t.Error("no error, though bus mastering was not switched off")
+		t.Error("second Close: no error, although bus mastering could not be switched off")
 	}
 }
 
@@ -169,15 +173,15 @@ func TestSecondCloseStoresNothingToTheIATU(t *testing.T) {
 // the device were gone. No bus error may end the process, because the process may be a C program
 // that embeds the runtime.
 func TestTranslationThatFaultsIsAnError(t *testing.T) {
-	needFaultAddress(t)
+	skipUnlessFaultHasAddress(t)
 	const (
 		end     = 0x4000 // size of the BAR after it was truncated
 		regions = 2
 		stride  = 0x40
 	)
-	moments := []string{"load", "rest", "load again", "rest again", "close"}
-	fakeSysfs(t)
-	fakeFrames(t, 0x12_4000_0000)
+	moments := []string{"load", "quiesce", "load again", "quiesce again", "close"}
+	installFakeSysfs(t)
+	installFakePagemap(t, 0x12_4000_0000)
 	f := addWormhole(t)
 	cut := func(size int64) {
 		if err := os.Truncate(f.path("resource2"), size); err != nil {
@@ -187,12 +191,12 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 	faults := 0
 	for offset := uint64(end - regions*stride); offset <= end; offset += 4 {
 		for cutAt := range moments {
-			cut(mega)
+			cut(mib)
 			d := f.open()
 			o := *d.outbound.layout
 			o.Offset, o.RegionCount, o.Stride = offset, regions, stride
 			d.outbound.layout = &o
-			a := mustMap(t, d, host(1))
+			a := mustMap(t, d, hostWindow(1))
 			for now, moment := range moments {
 				if now == cutAt {
 					cut(end)
@@ -208,47 +212,49 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 				what := fmt.Sprintf("%s, registers at %#x, cut at %s", moment, offset,
 					moments[cutAt])
 				switch {
-				case stores && now >= cutAt && storesBehind(&o, on, a, end):
+				case stores && now >= cutAt && storesPastEnd(&o, on, a, end):
 					faults++
 					wantFault(t, what, err, BusFault, f.address, "translation", "reset the device")
 				case err != nil:
-					t.Errorf("%s: %v", what, err)
+					t.Errorf("%s: %v, want no error", what, err)
 				}
 			}
-			if f.command() != configCommandMemoryBit || d.hostMemory.mappings != nil {
-				t.Errorf("registers from %#x: command %#x", offset, f.command())
+			if f.commandRegister() != configCommandMemoryBit || d.hostMemory.mappings != nil {
+				t.Errorf("registers from %#x: after Close, command register %#x, mappings %v; "+
+					"want %#x and none", offset, f.commandRegister(), d.hostMemory.mappings,
+					configCommandMemoryBit)
 			}
 		}
 	}
 	t.Logf("evidence: %d bus errors of a translation's registers injected", faults)
 }
 
-// storesBehind reports whether a store to a register at `end` or after it happens if the first
-// region is programmed, or if all regions are disabled.
-func storesBehind(o *boards.OutboundTranslation, on bool, a *Aperture, end uint64) (behind bool) {
+// storesPastEnd reports whether programming the regions stores to a register at `end` or after it.
+// If on is true, the first region is programmed and the others are disabled; else all are disabled.
+func storesPastEnd(o *boards.OutboundTranslation, on bool, a *Aperture, end uint64) (found bool) {
 	for i := range o.RegionCount {
 		size := uint64(0)
 		if on && i == 0 {
 			size = a.Size
 		}
 		o.ProgramRegion(i, 0, size, 0, func(register uint64, _ uint32) {
-			behind = behind || register >= end
+			found = found || register >= end
 		})
 	}
-	return behind
+	return found
 }
 
-// needFaultAddress skips the test if a bus error does not report its address, as in user mode of
-// QEMU: Go then treats the bus error like a nil pointer.
-func needFaultAddress(t *testing.T) {
+// skipUnlessFaultHasAddress skips the test if a bus error does not report its address, as in user
+// mode of QEMU: Go then treats the bus error like a nil pointer.
+func skipUnlessFaultHasAddress(t *testing.T) {
 	t.Helper()
-	if _, ok := catch(func() { faultNow(t) }).(interface{ Addr() uintptr }); !ok {
-		t.Skip("bus errors have no address here")
+	if _, ok := catchFault(func() { raiseBusError(t) }).(interface{ Addr() uintptr }); !ok {
+		t.Skip("bus errors do not report their address on this system")
 	}
 }
 
-// faultNow loads from a mapped file after the end of the file.
-func faultNow(t *testing.T) {
+// raiseBusError maps an empty file and loads a byte, which is after the end of the file.
+func raiseBusError(t *testing.T) {
 	fd, err := unix.MemfdCreate("empty", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -259,16 +265,16 @@ func faultNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(memory)
-	t.Log("no fault:", memory[0])
+	t.Log("the load raised no bus error:", memory[0])
 }
 
 // TestDefectInTheTranslationIsNoBusError checks that a bug in the program is not reported as a
 // fault of the device.
 func TestDefectInTheTranslationIsNoBusError(t *testing.T) {
-	fakeSysfs(t)
-	fakeFrames(t, 0x12_4000_0000)
+	installFakeSysfs(t)
+	installFakePagemap(t, 0x12_4000_0000)
 	d := addWormhole(t).open()
-	mustMap(t, d, host(1))
+	mustMap(t, d, hostWindow(1))
 	o := d.outbound.layout
 	d.outbound.layout = nil
 	wantFault(t, "a nil pointer", d.SetBusMaster(true), Internal, "reset the device")

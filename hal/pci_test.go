@@ -22,14 +22,14 @@ import (
 // fakeFunction is a PCI function in a directory that imitates sysfs. Its BARs and its configuration
 // space are ordinary files.
 type fakeFunction struct {
-	t       testing.TB
-	folder  string
-	address string
-	window  uint64 // size of a Host window in bytes
+	t              testing.TB
+	dir            string
+	address        string
+	hostWindowSize uint64 // size of a Host window in bytes
 }
 
-// fakeSysfs makes this package use an empty directory instead of sysfs, until the test ends.
-func fakeSysfs(t testing.TB) {
+// installFakeSysfs makes package hal use an empty directory instead of sysfs, until the test ends.
+func installFakeSysfs(t testing.TB) {
 	old := sysfsDevicesDir
 	umask := unix.Umask(0o022) // the umask does not change the modes of files in sysfs
 	t.Cleanup(func() {
@@ -43,18 +43,19 @@ func fakeSysfs(t testing.TB) {
 	}
 }
 
-// barStart returns the address at which the processor reaches a BAR of a fake function, and barBus
-// the bus address of the BAR. The two differ, as if a host bridge translated addresses.
-func barStart(bar int) uint64 { return uint64(bar+1) << 40 }
-func barBus(bar int) uint64   { return uint64(bar+1) << 41 }
+// barAddress returns the address at which the processor reaches a BAR of a fake function.
+// barBusAddress returns the bus address of the BAR. The two differ, as if a host bridge translated
+// addresses.
+func barAddress(bar int) uint64    { return uint64(bar+1) << 40 }
+func barBusAddress(bar int) uint64 { return uint64(bar+1) << 41 }
 
 const noResource = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
 
 // addFunction adds a function with 64-bit prefetchable BARs. bars contains the sizes in bytes.
 func addFunction(t testing.TB, address string, vendor, device uint16,
 	bars map[int]uint64) *fakeFunction {
-	f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevicesDir, address), address: address}
-	if err := os.Mkdir(f.folder, 0o755); err != nil {
+	f := &fakeFunction{t: t, dir: filepath.Join(sysfsDevicesDir, address), address: address}
+	if err := os.Mkdir(f.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	config := make([]byte, 4096)
@@ -68,9 +69,10 @@ func addFunction(t testing.TB, address string, vendor, device uint16,
 			resource += noResource
 			continue
 		}
-		resource += fmt.Sprintf("0x%016x 0x%016x 0x%016x\n", barStart(bar), barStart(bar)+size-1,
-			0x14220c)
-		binary.LittleEndian.PutUint64(config[configBar0Offset+4*bar:], barBus(bar)|barType64Bit|8)
+		resource += fmt.Sprintf("0x%016x 0x%016x 0x%016x\n", barAddress(bar),
+			barAddress(bar)+size-1, 0x14220c)
+		binary.LittleEndian.PutUint64(config[configBar0Offset+4*bar:],
+			barBusAddress(bar)|barType64Bit|8)
 		for _, kind := range []string{"", "_wc"} {
 			f.write(fmt.Sprintf("resource%d%s", bar, kind), "")
 			if err := os.Truncate(f.path(fmt.Sprintf("resource%d%s", bar, kind)),
@@ -94,8 +96,9 @@ func modalias(vendor, device, subvendor, subdevice uint16) string {
 		subdevice, 0x12, 0, 0)
 }
 
-func (f *fakeFunction) path(name string) string { return filepath.Join(f.folder, name) }
+func (f *fakeFunction) path(name string) string { return filepath.Join(f.dir, name) }
 
+// write writes a file in the function's directory.
 func (f *fakeFunction) write(name, text string) {
 	f.t.Helper()
 	if err := os.WriteFile(f.path(name), []byte(text), 0o644); err != nil {
@@ -103,8 +106,8 @@ func (f *fakeFunction) write(name, text string) {
 	}
 }
 
-// at returns n bytes of the file with the given name, from the given offset on.
-func (f *fakeFunction) at(name string, offset uint64, n int) []byte {
+// readAt returns n bytes of the file with the given name, from the given offset on.
+func (f *fakeFunction) readAt(name string, offset uint64, n int) []byte {
 	f.t.Helper()
 	file, err := os.Open(f.path(name))
 	if err != nil {
@@ -157,7 +160,7 @@ func (f *fakeFunction) open() *device {
 	return d.(*device)
 }
 
-// must returns the aperture that Map returned. If Map failed, must ends the test.
+// must takes the results of Map and returns the aperture. It ends the test if Map failed.
 func (f *fakeFunction) must(a Aperture, err error) *Aperture {
 	f.t.Helper()
 	if err != nil {
@@ -166,27 +169,28 @@ func (f *fakeFunction) must(a Aperture, err error) *Aperture {
 	return &a
 }
 
-const mega = 1 << 20
+const mib = 1 << 20
 
+// addEdu adds a function with the ids and the BAR of the board edu.
 func addEdu(t testing.TB) *fakeFunction {
 	return addFunction(t, "0000:00:01.0", boards.Edu.Vendor, boards.Edu.Device,
-		map[int]uint64{0: mega})
+		map[int]uint64{0: mib})
 }
 
 func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	addFunction(t, "0000:00:00.0", 0x1b36, 0x0008, nil)
 	f := addEdu(t)
-	card := addFunction(t, "10000:e1:1f.7", 0xabcd, 0xef01, map[int]uint64{2: 2 * mega})
+	card := addFunction(t, "10000:e1:1f.7", 0xabcd, 0xef01, map[int]uint64{2: 2 * mib})
 	card.write("modalias", modalias(0xabcd, 0xef01, 0x1af4, 0x1100))
 	cardIdentity := Identity{Address: "10000:e1:1f.7", Vendor: 0xabcd, Device: 0xef01,
 		Subsystem: 0x11001af4,
-		BarSizes:  [6]uint64{2: 2 * mega}}
+		BarSizes:  [6]uint64{2: 2 * mib}}
 	for name, want := range map[string]Identity{
 		"pci:1234:11e8": {Address: "0000:00:01.0", Vendor: 0x1234, Device: 0x11e8,
-			BarSizes: [6]uint64{mega}},
+			BarSizes: [6]uint64{mib}},
 		"pci:0000:00:01.0": {Address: "0000:00:01.0", Vendor: 0x1234, Device: 0x11e8,
-			BarSizes: [6]uint64{mega}},
+			BarSizes: [6]uint64{mib}},
 		"pci:ABCD:EF01":     cardIdentity,
 		"pci:10000:E1:1F.7": cardIdentity,
 	} {
@@ -201,20 +205,20 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 				t.Errorf("%s: identity %+v, want %+v", name, d.Identity(), want)
 			}
 			if !d.Alive() {
-				t.Errorf("%s is not alive", name)
+				t.Errorf("%s is not alive after Open", name)
 			}
 			if err := d.Close(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	if got := string(f.at("enable", 0, 2)); got != "1\n" {
-		t.Errorf("enable holds %q", got)
+	if got := string(f.readAt("enable", 0, 2)); got != "1\n" {
+		t.Errorf("file enable has %q, want 1", got)
 	}
 }
 
-func TestInvalidDeviceNamesAreRefused(t *testing.T) {
-	fakeSysfs(t)
+func TestInvalidDeviceNamesAreRejected(t *testing.T) {
+	installFakeSysfs(t)
 	for _, name := range []string{
 		"", "pci", "pci:", "edu", "mock:edu", "vfio:", "vfio:0000:00:01", "tt:", "tt:0",
 		"tt:1e52:401e", "tt:0000:01:00.0", "PCI:1234:11e8", "/dev/mem",
@@ -230,20 +234,21 @@ func TestInvalidDeviceNamesAreRefused(t *testing.T) {
 		wantFault(t, fmt.Sprintf("%q", name), err, Usage, name, "pci:1234:11e8",
 			"vfio:0000:01:00.0")
 		_, err = ParseDeviceName(name)
-		wantFault(t, fmt.Sprintf("%q, not looked for", name), err, Usage, name)
+		wantFault(t, fmt.Sprintf("ParseDeviceName(%q)", name), err, Usage, name)
 	}
 	sysfsDevicesDir += "/nothing"
 	for _, name := range []string{"pci:1234:11E8", "vfio:0000:00:01.0", "tt:/dev/tenstorrent/7"} {
 		if _, err := ParseDeviceName(name); err != nil {
-			t.Errorf("%s, which is nowhere: %v", name, err)
+			t.Errorf("ParseDeviceName(%s), a valid name of a device that does not exist: %v", name,
+				err)
 		}
 	}
 }
 
 func TestNoMatchAndSeveralMatchesAreDifferentFaults(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	_, err := openAndAcquire("pci:1234:11e8")
-	wantFault(t, "empty folder", err, NoDevice, "pci:1234:11e8", "lists the devices")
+	wantFault(t, "empty directory", err, NoDevice, "pci:1234:11e8", "lists the devices")
 	addFunction(t, "0000:03:00.0", 0x1234, 0x11e8, nil)
 	addFunction(t, "0000:01:00.0", 0x1234, 0x11e8, nil)
 	addFunction(t, "0000:02:00.0", 0x1234, 0x11e9, nil)
@@ -260,11 +265,11 @@ func TestNoMatchAndSeveralMatchesAreDifferentFaults(t *testing.T) {
 }
 
 func TestLongDirectoryIsReadToItsEnd(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	for i := range 300 { // one call of getdents does not return so many
-		f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevicesDir,
+		f := &fakeFunction{t: t, dir: filepath.Join(sysfsDevicesDir,
 			fmt.Sprintf("%04x:00:00.0", i))}
-		if err := os.Mkdir(f.folder, 0o755); err != nil {
+		if err := os.Mkdir(f.dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		f.write("modalias", modalias(0x1234, uint16(i%150), 0, 0))
@@ -276,22 +281,22 @@ func TestLongDirectoryIsReadToItsEnd(t *testing.T) {
 	}
 }
 
-func TestAFunctionThatADriverOwnsIsRefused(t *testing.T) {
+func TestAFunctionThatADriverOwnsIsRejected(t *testing.T) {
 	for _, driver := range []string{"nvme", "vfio-pci"} {
-		fakeSysfs(t)
+		installFakeSysfs(t)
 		f := addEdu(t)
 		f.bind(driver)
 		_, err := openAndAcquire("pci:1234:11e8")
 		wantFault(t, driver, err, NoDevice, driver,
 			"echo 0000:00:01.0 > /sys/bus/pci/drivers/"+driver+"/unbind")
-		if got := string(f.at("enable", 0, 2)); got != "0\n" {
-			t.Errorf("%s: enable holds %q", driver, got)
+		if got := string(f.readAt("enable", 0, 2)); got != "0\n" {
+			t.Errorf("%s: file enable has %q, want it unchanged: 0", driver, got)
 		}
 	}
 }
 
 func TestFunctionBoundToPciStubIsOpenedIfItIsEnabled(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	f := addEdu(t)
 	f.bind("pci-stub")
 	f.open()
@@ -299,19 +304,19 @@ func TestFunctionBoundToPciStubIsOpenedIfItIsEnabled(t *testing.T) {
 	_, err := openAndAcquire("pci:1234:11e8")
 	wantFault(t, "memory decoding off", err, NoDevice, "pci-stub keeps memory decoding off",
 		"drivers/pci-stub/unbind")
-	if got := string(f.at("enable", 0, 2)); got != "0\n" {
-		t.Errorf("enable holds %q", got)
+	if got := string(f.readAt("enable", 0, 2)); got != "0\n" {
+		t.Errorf("file enable has %q, want it unchanged: 0", got)
 	}
 }
 
 func TestAFunctionThatIsEnabledNeedsNoEnableFile(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	f := addEdu(t)
 	f.remove("enable")
 	f.open()
 }
 
-func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
+func TestFunctionsThatCannotBeUsedAreRejected(t *testing.T) {
 	const (
 		line    = "0x0000000000000000 0x0000000000000fff 0x0000000000040200\n"
 		missing = "no such file or directory"
@@ -390,34 +395,35 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fakeSysfs(t)
+			installFakeSysfs(t)
 			f := addEdu(t)
 			c.change(f)
-			defer func() { syscalls = real }()
-			before := openFiles(t)
+			defer func() { syscalls = realSyscalls }()
+			before := openFileCount(t)
 			_, err := openAndAcquire("pci:0000:00:01.0")
 			wantFault(t, "open", err, c.code, c.words...)
-			if after := openFiles(t); after != before {
-				t.Errorf("%d files open, %d before", after, before)
+			if after := openFileCount(t); after != before {
+				t.Errorf("%d files of sysfs are open after the error, %d before", after, before)
 			}
 		})
 	}
 }
 
 func TestDecodingThatWasSwitchedOffIsSwitchedOnAgain(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	f := addEdu(t)
 	f.patch("config", configCommandOffset, 0)
 	d := f.open()
-	if got := loadLittleEndian(f.at("config", configCommandOffset,
+	if got := loadLittleEndian(f.readAt("config", configCommandOffset,
 		2)); got != configCommandMemoryBit ||
 		!d.Alive() {
-		t.Errorf("command register %#x", got)
+		t.Errorf("after Open: command register %#x, want %#x; alive %v", got,
+			configCommandMemoryBit, d.Alive())
 	}
 }
 
-// openFiles returns the number of files in sysfs that this process has open.
-func openFiles(t *testing.T) (count int) {
+// openFileCount returns the number of files in the fake sysfs that this process has open.
+func openFileCount(t *testing.T) (count int) {
 	links, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil {
 		t.Fatal(err)
@@ -432,12 +438,12 @@ func openFiles(t *testing.T) (count int) {
 
 func TestMissingPermissionIsDenied(t *testing.T) {
 	for _, name := range []string{"config", "resource0", "resource0_wc"} {
-		fakeSysfs(t)
+		installFakeSysfs(t)
 		f := addEdu(t)
 		if err := os.Chmod(f.path(name), 0); err != nil {
 			t.Fatal(err)
 		}
-		asNobody(t, func() {
+		callAsNobody(t, func() {
 			d, err := openAndAcquire("pci:0000:00:01.0")
 			for _, flags := range []uint8{0, fbs.FlagWriteCombining} {
 				if err == nil {
@@ -447,28 +453,28 @@ func TestMissingPermissionIsDenied(t *testing.T) {
 			wantFault(t, name, err, Denied, name+": permission denied", "run as root")
 		})
 	}
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	f := addEdu(t)
 	f.patch("config", configCommandOffset, 0)
 	if err := os.Chmod(f.path("enable"), 0o444); err != nil {
 		t.Fatal(err)
 	}
-	asNobody(t, func() {
+	callAsNobody(t, func() {
 		_, err := openAndAcquire("pci:0000:00:01.0")
 		wantFault(t, "enable", err, Denied, "enable: permission denied", "run as root")
 	})
 }
 
-// asNobody calls f with the file permissions of the user nobody, because root may open any file.
-func asNobody(t *testing.T, f func()) {
+// callAsNobody calls f. If the test runs as root, who may open any file, f has the file permissions
+// of the user nobody.
+func callAsNobody(t *testing.T, f func()) {
 	if os.Geteuid() == 0 {
 		top, err := filepath.EvalSymlinks(os.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for folder := sysfsDevicesDir; folder != top &&
-			folder != "/"; folder = filepath.Dir(folder) {
-			if err := os.Chmod(folder, 0o755); err != nil {
+		for dir := sysfsDevicesDir; dir != top && dir != "/"; dir = filepath.Dir(dir) {
+			if err := os.Chmod(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -487,8 +493,8 @@ func asNobody(t *testing.T, f func()) {
 }
 
 func TestStoresLandInTheFileOfTheBar(t *testing.T) {
-	fakeSysfs(t)
-	f := addFunction(t, "0000:00:01.0", 0x1234, 0x11e8, map[int]uint64{0: mega, 2: 2 * mega})
+	installFakeSysfs(t)
+	f := addFunction(t, "0000:00:01.0", 0x1234, 0x11e8, map[int]uint64{0: mib, 2: 2 * mib})
 	d := f.open()
 	for _, c := range []struct {
 		bar   uint8
@@ -499,28 +505,29 @@ func TestStoresLandInTheFileOfTheBar(t *testing.T) {
 		t.Run(fmt.Sprint("BAR ", c.bar, " flags ", c.flags), func(t *testing.T) {
 			a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Flags: c.flags,
 				Offset: 0x12340, Size: 0x8000}))
-			if a.Size != 0x8000 || a.TLBWindow != -1 || a.BusAddress != barBus(int(c.bar))+0x12340 {
-				t.Errorf("%s: size %#x, slot %d, bus %#x", c.file, a.Size, a.TLBWindow,
-					a.BusAddress)
+			busAddress := barBusAddress(int(c.bar)) + 0x12340
+			if a.Size != 0x8000 || a.TLBWindow != -1 || a.BusAddress != busAddress {
+				t.Errorf("%s: size %#x, slot %d, bus address %#x; want 0x8000, -1, %#x", c.file,
+					a.Size, a.TLBWindow, a.BusAddress, busAddress)
 			}
 			a.Store(8, 4, 0x11223344)
 			copyBulk(a, 0x7ffd, "end")
-			if got := f.at(c.file, 0x12348, 4); string(got) != "\x44\x33\x22\x11" {
-				t.Errorf("%s holds % x", c.file, got)
+			if got := f.readAt(c.file, 0x12348, 4); string(got) != "\x44\x33\x22\x11" {
+				t.Errorf("%s has % x where 0x11223344 was stored", c.file, got)
 			}
-			if got := f.at(c.file, 0x1a33d, 3); string(got) != "end" {
-				t.Errorf("%s ends with %q", c.file, got)
+			if got := f.readAt(c.file, 0x1a33d, 3); string(got) != "end" {
+				t.Errorf("%s has %q where \"end\" was copied", c.file, got)
 			}
 			f.patch(c.file, 0x12350, 1, 2, 3, 4, 5, 6, 7, 8)
 			if v, code := a.Load(16, 8); v != 0x0807060504030201 || code != OK {
-				t.Errorf("%s: loaded %#x, %v", c.file, v, code)
+				t.Errorf("%s: loaded %#x, %v, want 0x807060504030201", c.file, v, code)
 			}
 		})
 	}
 }
 
 func TestAWindowMapsThePagesItNeeds(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	f := addEdu(t)
 	d := f.open()
 	var mapped []int
@@ -535,7 +542,7 @@ func TestAWindowMapsThePagesItNeeds(t *testing.T) {
 	narrow := f.must(d.Map(bar))
 	narrow.Store(4, 4, 0xabcdef01)
 	if v, _ := wide.Load(0xa5c8, 4); v != 0xabcdef01 {
-		t.Errorf("loaded %#x", v)
+		t.Errorf("store through one window, load through the other: %#x, want 0xabcdef01", v)
 	}
 	bar.Offset = 0x1afff // the window ends in the next page
 	f.must(d.Map(bar))
@@ -545,20 +552,20 @@ func TestAWindowMapsThePagesItNeeds(t *testing.T) {
 }
 
 func TestABarWithoutWriteCombiningIsMappedUncached(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	f := addEdu(t)
 	f.remove("resource0_wc")
 	d := f.open()
 	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Flags: fbs.FlagWriteCombining,
 		Size: 4096}))
 	copyBulk(a, 0, "data")
-	if got := f.at("resource0", 0, 4); string(got) != "data" {
-		t.Errorf("resource0 holds %q", got)
+	if got := f.readAt("resource0", 0, 4); string(got) != "data" {
+		t.Errorf("resource0 has %q, want \"data\"", got)
 	}
 }
 
 func TestBarMayBeginInsideAPage(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	f := addEdu(t)
 	f.write("resource", "0x00000000febf0400 0x00000000febf05ff 0x0000000000040200\n"+
 		strings.Repeat(noResource, 12))
@@ -566,23 +573,23 @@ func TestBarMayBeginInsideAPage(t *testing.T) {
 	d := f.open()
 	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Offset: 0x100, Size: 0x100}))
 	a.Store(0xfc, 4, 0x61626364)
-	if got := f.at("resource0", 0x5fc, 4); string(got) != "dcba" {
-		t.Errorf("resource0 holds %q", got)
+	if got := f.readAt("resource0", 0x5fc, 4); string(got) != "dcba" {
+		t.Errorf("resource0 has %q, want \"dcba\"", got)
 	}
 	if a.BusAddress != 0xfebf0500 {
-		t.Errorf("bus address %#x", a.BusAddress)
+		t.Errorf("bus address %#x, want 0xfebf0500", a.BusAddress)
 	}
 }
 
 func TestBusAddressesComeFromConfigurationSpace(t *testing.T) {
-	fakeSysfs(t)
-	f := addFunction(t, "0000:00:01.0", 0x1234, 0x11e8, map[int]uint64{0: mega, 2: mega, 4: mega})
+	installFakeSysfs(t)
+	f := addFunction(t, "0000:00:01.0", 0x1234, 0x11e8, map[int]uint64{0: mib, 2: mib, 4: mib})
 	f.patch("config", configBar0Offset, 0, 0, 0, 0x40, 0, 0, 0, 0)         // a 32-bit BAR
 	f.patch("config", configBar0Offset+8, make([]byte, 8)...)              // no address
 	f.patch("config", configBar0Offset+16, 0xc, 0, 0x10, 0, 0x80, 0, 0, 0) // 64-bit, prefetchable
 	f.patch("config", configBar0Offset+12, 1, 2, 3, 4)                     // no such BAR
 	d := f.open()
-	for bar, want := range map[uint8]uint64{0: 0x40000000, 2: barStart(2), 4: 0x80_00100000} {
+	for bar, want := range map[uint8]uint64{0: 0x40000000, 2: barAddress(2), 4: 0x80_00100000} {
 		if a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Offset: 16,
 			Size: 16})); a.BusAddress != want+16 {
 			t.Errorf("BAR %d: bus address %#x, want %#x", bar, a.BusAddress, want+16)
@@ -590,10 +597,10 @@ func TestBusAddressesComeFromConfigurationSpace(t *testing.T) {
 	}
 }
 
-func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
-	fakeSysfs(t)
+func TestWindowsThatDoNotFitTheirBarAreRejected(t *testing.T) {
+	installFakeSysfs(t)
 	f := addEdu(t)
-	f.write("resource", strings.Replace(string(f.at("resource", 0, 57*13)),
+	f.write("resource", strings.Replace(string(f.readAt("resource", 0, 57*13)),
 		strings.Repeat("0x0000000000000000 ", 2)+"0x0000000000000000\n",
 		"0x000000000000c000 0x000000000000c0ff 0x0000000000040101\n", 1))
 	d := f.open()
@@ -602,13 +609,13 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 		offset, size uint64
 		words        []string
 	}{
-		{0, 0, mega + 1, []string{"BAR 0 has 0x100000 bytes", "0x100001 at offset 0x0;"}},
-		{0, mega, 1, []string{"0x1 at offset 0x100000"}},
-		{0, mega + 1, 0, nil},
+		{0, 0, mib + 1, []string{"BAR 0 has 0x100000 bytes", "0x100001 at offset 0x0;"}},
+		{0, mib, 1, []string{"0x1 at offset 0x100000"}},
+		{0, mib + 1, 0, nil},
 		{0, 0, 0, nil},
 		{0, ^uint64(0), 2, nil},
 		{0, 1, ^uint64(0), nil},
-		{1, 0, 4, []string{"BAR 1", "has I/O ports"}}, // I/O ports
+		{1, 0, 4, []string{"BAR 1", "has I/O ports"}},
 		{2, 0, 4, []string{"BAR 2", "is missing"}},
 		{6, 0, 4, []string{"BAR 6", "is missing"}},
 		{255, 0, 4, []string{"BAR 255", "is missing"}},
@@ -631,11 +638,11 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
-	wantFault(t, "resource0 is a folder", err, NoDevice, "open", "resource0", "is a directory")
+	wantFault(t, "resource0 is a directory", err, NoDevice, "open", "resource0", "is a directory")
 }
 
-func TestUnknownWindowsAreRefused(t *testing.T) {
-	fakeSysfs(t)
+func TestUnknownWindowsAreRejected(t *testing.T) {
+	installFakeSysfs(t)
 	d := addEdu(t).open()
 	_, err := d.Map(fbs.Window{Size: 4096})
 	wantFault(t, "invalid", err, Internal, "unknown kind of window: 0")
@@ -644,39 +651,40 @@ func TestUnknownWindowsAreRefused(t *testing.T) {
 }
 
 func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	f := addEdu(t)
 	d := f.open()
 	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 4096}))
 	again := f.must(d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 256}))
 	for width, want := range map[uint8]uint64{1: 0x34, 2: 0x1234, 4: 0x11e81234} {
 		if v, c := again.Load(0, width); v != want || c != OK {
-			t.Errorf("load of %d bytes = %#x, %v", width, v, c)
+			t.Errorf("load of %d bytes: %#x, %v, want %#x", width, v, c, want)
 		}
 	}
 	for i, width := range []uint8{1, 2, 4} {
 		offset := uint64(0xff0 + 4*i)
 		if c := a.Store(uint32(offset), width, 0x55667788); c != OK {
-			t.Error(c)
+			t.Errorf("store of %d bytes at %#x: %v", width, offset, c)
 		}
-		if got, want := loadLittleEndian(f.at("config", offset, 4)),
+		if got, want := loadLittleEndian(f.readAt("config", offset, 4)),
 			0x55667788&fbs.WidthMask(width); got != want {
-			t.Errorf("store of %d bytes left %#x, want %#x", width, got, want)
+			t.Errorf("store of %d bytes: the file has %#x, want %#x", width, got, want)
 		}
 	}
 	if n := testing.AllocsPerRun(10,
 		func() { a.Port.Store(0xf00, 4, 1); a.Port.Load(0xf00, 4) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("Store and Load: %v allocations, want 0", n)
 	}
 	if a.Size != 4096 || again.Size != 256 || a.BusAddress != 0 {
-		t.Errorf("sizes %d and %d, bus address %#x", a.Size, again.Size, a.BusAddress)
+		t.Errorf("windows of %d and %d bytes, bus address %#x; want 4096, 256 and none", a.Size,
+			again.Size, a.BusAddress)
 	}
 	// A user who is not root can read the first 64 bytes only.
 	if err := os.Truncate(f.path("config"), 64); err != nil {
 		t.Fatal(err)
 	}
 	if _, c := a.Load(64, 4); c != Denied {
-		t.Errorf("load of nothing: %v", c)
+		t.Errorf("load after the end of the file: %v, want %v", c, Denied)
 	}
 	d.Close()
 	d = f.open()
@@ -684,21 +692,21 @@ func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 	wantFault(t, "64 bytes", err, WrongDevice, "has 64 bytes", "needs 4096")
 	d.Close()
 	if _, c := a.Load(0, 4); c != IO {
-		t.Errorf("load after Close: %v", c)
+		t.Errorf("load after Close: %v, want %v", c, IO)
 	}
 	if c := a.Store(0, 4, 1); c != IO {
-		t.Errorf("store after Close: %v", c)
+		t.Errorf("store after Close: %v, want %v", c, IO)
 	}
 }
 
-func TestARemovedDeviceIsGone(t *testing.T) {
+func TestENODEVOfConfigurationSpaceIsDeviceGone(t *testing.T) {
 	if c := configAccessCode(-1, 4, unix.ENODEV); c != DeviceGone {
-		t.Error(c)
+		t.Errorf("configAccessCode of ENODEV: %v, want %v", c, DeviceGone)
 	}
 }
 
 func TestAliveReadsVendorAndMemoryDecoding(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	f := addEdu(t)
 	d := f.open()
 	for _, c := range []struct {
@@ -713,13 +721,13 @@ func TestAliveReadsVendorAndMemoryDecoding(t *testing.T) {
 		t.Run(fmt.Sprintf("% x", c.header), func(t *testing.T) {
 			f.patch("config", 0, c.header...)
 			if d.Alive() != c.alive {
-				t.Errorf("header % x: alive %v", c.header, d.Alive())
+				t.Errorf("header % x: alive %v, want %v", c.header, d.Alive(), c.alive)
 			}
 		})
 	}
 	f.patch("config", 0, 0x34, 0x12, 0xe8, 0x11, 2, 0)
 	if n := testing.AllocsPerRun(10, func() { d.Alive() }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("Alive: %v allocations, want 0", n)
 	}
 	d.Close()
 	if d.Alive() {
@@ -728,11 +736,11 @@ func TestAliveReadsVendorAndMemoryDecoding(t *testing.T) {
 }
 
 func TestCloseReleasesEverything(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	f := addEdu(t)
-	before := openFiles(t)
+	before := openFileCount(t)
 	d := f.open()
-	f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: mega}))
+	f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: mib}))
 	f.must(d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 256}))
 	for range 2 {
 		if err := d.Close(); err != nil {
@@ -743,8 +751,9 @@ func TestCloseReleasesEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after := openFiles(t); after != before || strings.Contains(string(maps), f.folder) {
-		t.Errorf("%d files open, %d before; or still mapped", after, before)
+	if after := openFileCount(t); after != before || strings.Contains(string(maps), f.dir) {
+		t.Errorf("after Close: %d files of sysfs open, %d before Open; mapped %v", after, before,
+			strings.Contains(string(maps), f.dir))
 	}
 }
 
@@ -752,22 +761,22 @@ func TestCloseReleasesEverything(t *testing.T) {
 // directories: when the search opens the file with their ids, or when it reads that file.
 func TestSearchByIDsSkipsRemovedFunctions(t *testing.T) {
 	for _, atRead := range []bool{false, true} {
-		fakeSysfs(t)
-		k := fakeSystem(t)
+		installFakeSysfs(t)
+		k := installFakeKernel(t)
 		// functions whose addresses are before and after the address of the edu
 		others := []string{"0000:00:00.0", "0000:00:02.0", "0000:7f:00.0"}
 		for _, address := range others {
 			addFunction(t, address, 0x1af4, 0x1110, nil)
 		}
 		addEdu(t)
-		use(&removing{fakeKernel: k, addresses: others, atRead: atRead})
+		replaceSyscalls(&removingKernel{fakeKernel: k, addresses: others, atRead: atRead})
 		d, err := Open("pci:1234:11e8")
 		if err != nil {
-			t.Errorf("at read %v: %v", atRead, err)
+			t.Errorf("functions removed at read %v: Open: %v", atRead, err)
 			continue
 		}
 		if got := d.(*device).pciFunction.Address; got != "0000:00:01.0" {
-			t.Errorf("at read %v: opened %s", atRead, got)
+			t.Errorf("functions removed at read %v: opened %s, want 0000:00:01.0", atRead, got)
 		}
 		d.Close()
 		_, err = Open("pci:1af4:1110")
@@ -775,33 +784,35 @@ func TestSearchByIDsSkipsRemovedFunctions(t *testing.T) {
 	}
 }
 
-// removing is a fake kernel that removes functions when the program opens the file with their ids
-// or, if atRead is true, when it reads that file.
-type removing struct {
+// removingKernel is a fake kernel that removes functions when the program opens the file with their
+// ids or, if atRead is true, when it reads that file.
+type removingKernel struct {
 	*fakeKernel
 	addresses []string
 	atRead    bool
 }
 
-func (r *removing) remove(path string) bool {
-	folder := filepath.Dir(path)
-	removes := strings.HasSuffix(path, "/modalias") &&
-		slices.Contains(r.addresses, filepath.Base(folder))
-	if removes {
-		os.RemoveAll(folder)
+// removeIfListed removes the directory of a function if `path` is the file with its ids and its
+// address is in r.addresses. It reports whether it has removed the directory.
+func (r *removingKernel) removeIfListed(path string) bool {
+	dir := filepath.Dir(path)
+	isListed := strings.HasSuffix(path, "/modalias") &&
+		slices.Contains(r.addresses, filepath.Base(dir))
+	if isListed {
+		os.RemoveAll(dir)
 	}
-	return removes
+	return isListed
 }
 
-func (r *removing) open(path string, flags int) (int, error) {
+func (r *removingKernel) open(path string, flags int) (int, error) {
 	if !r.atRead {
-		r.remove(path)
+		r.removeIfListed(path)
 	}
 	return r.fakeKernel.open(path, flags)
 }
 
-func (r *removing) read(fd int, data []byte) (int, error) {
-	if r.atRead && r.remove(r.opened[fd]) {
+func (r *removingKernel) read(fd int, data []byte) (int, error) {
+	if r.atRead && r.removeIfListed(r.opened[fd]) {
 		return -1, unix.ENODEV // as for a removed node (Linux, fs/kernfs/file.c, kernfs_seq_start)
 	}
 	return r.fakeKernel.read(fd, data)

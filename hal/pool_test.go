@@ -12,30 +12,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakePool is a pool of huge pages that hands out frames in the order of a list, to memory that
-// is mapped and to a file of huge pages alike. What is mapped elsewhere is ordinary memory.
+// fakePool is a fake kernel with a pool of huge pages. It allocates the pages in the order of a
+// list, both for anonymous mappings and for files of huge pages. All other memory is ordinary.
 type fakePool struct {
 	*fakeKernel
-	order  []uint64 // physical addresses, in huge pages
-	region uint64   // where the huge pages of the last mmap begin
-	size   uint64
+	order         []uint64 // physical addresses, in huge pages
+	mappedAddress uint64   // where the huge pages of the last mmap begin
+	size          uint64
 }
 
 func (p *fakePool) mmap(fd int, offset int64, length, prot, flags int) ([]byte, error) {
 	mem, err := p.fakeKernel.mmap(fd, offset, length, prot, flags)
 	if err == nil && flags&unix.MAP_HUGETLB != 0 {
-		p.region, p.size = uint64(AddressOf(mem)), uint64(length)
+		p.mappedAddress, p.size = uint64(AddressOf(mem)), uint64(length)
 	}
 	return mem, err
 }
 
-// pread answers for pagemap: /proc/self/maps shows which pages of the file are mapped where.
+// pread imitates /proc/self/pagemap. It finds in /proc/self/maps which page of a file is mapped at
+// the address.
 func (p *fakePool) pread(fd int, data []byte, offset int64) (int, error) {
 	if p.opened[fd] != pagemapPath {
 		return p.fakeKernel.pread(fd, data, offset)
 	}
 	address := uint64(offset) / 8 * uint64(unix.Getpagesize())
-	inside := address - p.region
+	inside := address - p.mappedAddress
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return -1, err
@@ -57,40 +58,41 @@ func (p *fakePool) pread(fd int, data []byte, offset int64) (int, error) {
 	return len(data), nil
 }
 
-func TestHugePagesAreTakenFromThePoolUntilSomeLieSideBySide(t *testing.T) {
+func TestHugePagesAreAllocatedUntilEnoughAreContiguous(t *testing.T) {
 	for name, c := range map[string]struct {
 		order []uint64
-		first uint64 // of the three pages; 0: the window is refused
+		first uint64 // physical address of the window, in huge pages; 0: Map fails
 	}{
-		"as they come":               {[]uint64{5, 6, 7}, 5},
-		"from the last":              {[]uint64{7, 6, 5}, 5},
-		"mixed":                      {[]uint64{6, 2, 9, 5, 12, 4}, 4},
-		"a later range":              {[]uint64{1, 3, 5, 7, 11, 13, 12, 8}, 11},
-		"joined by the last":         {[]uint64{20, 9, 18, 3, 19, 21}, 18},
-		"two, and two":               {[]uint64{4, 3, 8, 9}, 0},
-		"no two that are contiguous": {[]uint64{2, 4, 6, 8, 10}, 0},
-		"fewer than are needed":      {[]uint64{8, 7}, 0},
+		"ascending":                {[]uint64{5, 6, 7}, 5},
+		"descending":               {[]uint64{7, 6, 5}, 5},
+		"mixed":                    {[]uint64{6, 2, 9, 5, 12, 4}, 4},
+		"a later range":            {[]uint64{1, 3, 5, 7, 11, 13, 12, 8}, 11},
+		"a later page fills a gap": {[]uint64{20, 9, 18, 3, 19, 21}, 18},
+		"two ranges of two pages":  {[]uint64{4, 3, 8, 9}, 0},
+		"no contiguous pages":      {[]uint64{2, 4, 6, 8, 10}, 0},
+		"fewer than are needed":    {[]uint64{8, 7}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := openMemfds(t)
-			mapFromPool(t, c.order, c.first)
-			if after := openMemfds(t); after != before {
-				t.Errorf("%d files of huge pages open, %d before", after, before)
+			before := openMemfdCount(t)
+			checkMapFromPool(t, c.order, c.first)
+			if after := openMemfdCount(t); after != before {
+				t.Errorf("%d files of huge pages are open after the test, %d before", after, before)
 			}
 		})
 	}
 }
 
-// mapFromPool maps a window of two huge pages and a byte from a pool with this order of pages,
-// and checks that it begins at a page, or is refused if that is 0.
-func mapFromPool(t *testing.T, order []uint64, first uint64) {
+// checkMapFromPool maps a window of two huge pages and one byte from a pool that allocates pages in
+// the given order. It checks that the window begins at the page `first`. If first is 0, it checks
+// that Map fails.
+func checkMapFromPool(t *testing.T, order []uint64, first uint64) {
 	t.Helper()
 	const size = 2*hugePageSize + 1
-	fakeSysfs(t)
-	use(&fakePool{fakeKernel: fakeSystem(t), order: order})
+	installFakeSysfs(t)
+	replaceSyscalls(&fakePool{fakeKernel: installFakeKernel(t), order: order})
 	d := addEdu(t).open()
 	defer d.Close()
-	a, err := d.Map(host(size))
+	a, err := d.Map(hostWindow(size))
 	if first == 0 {
 		wantFault(t, "Map", err, NoDevice, "host memory")
 		return
@@ -102,14 +104,15 @@ func mapFromPool(t *testing.T, order []uint64, first uint64) {
 	for offset := uint64(0); offset < size; offset += hugePageSize {
 		a.Store(uint32(offset), 1, 7)
 	}
-	next := mustMap(t, d, host(16)) // the rest of the last huge page
+	next := mustMap(t, d, hostWindow(16)) // the rest of the last huge page
 	if next.BusAddress != a.BusAddress+2*hugePageSize+4096 {
-		t.Errorf("the next window is at %#x", next.BusAddress)
+		t.Errorf("the next window is at bus address %#x, want %#x", next.BusAddress,
+			a.BusAddress+2*hugePageSize+4096)
 	}
 }
 
-// openMemfds counts the files in memory that this process has open.
-func openMemfds(t *testing.T) (count int) {
+// openMemfdCount returns the number of memfd files that this process has open.
+func openMemfdCount(t *testing.T) (count int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -123,9 +126,9 @@ func openMemfds(t *testing.T) (count int) {
 	return count
 }
 
-// needPopulate skips where a mapping with MAP_POPULATE has no pages yet, as in QEMU's user
-// mode, which ignores the flag.
-func needPopulate(t *testing.T) {
+// skipUnlessPopulated skips the test if a new mapping with MAP_POPULATE has no pages, as in QEMU's
+// user mode, which ignores the flag.
+func skipUnlessPopulated(t *testing.T) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("populated", 0)
 	if err != nil {
@@ -142,15 +145,16 @@ func needPopulate(t *testing.T) {
 	}
 	defer unix.Munmap(mem)
 	if _, err := unix.Seek(fd, 0, unix.SEEK_DATA); err != nil {
-		t.Skip("MAP_POPULATE is ignored here")
+		t.Skip("this system ignores MAP_POPULATE")
 	}
 }
 
-// TestPagesThatAreNotNeededGoBackToThePool looks at the file while it is mapped still.
-func TestPagesThatAreNotNeededGoBackToThePool(t *testing.T) {
-	needPopulate(t)
-	k := &fakePool{fakeKernel: fakeSystem(t), order: []uint64{6, 2, 9, 5, 12, 4}}
-	use(&keepingMemfd{fakePool: k})
+// TestUnneededHugePagesAreReleased checks which pages the file of huge pages contains while some of
+// them are still mapped.
+func TestUnneededHugePagesAreReleased(t *testing.T) {
+	skipUnlessPopulated(t)
+	k := &fakePool{fakeKernel: installFakeKernel(t), order: []uint64{6, 2, 9, 5, 12, 4}}
+	replaceSyscalls(&memfdKeeper{fakePool: k})
 	mem, err := unix.Mmap(-1, 0, 3*hugePageSize, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		t.Fatal(err)
@@ -162,40 +166,41 @@ func TestPagesThatAreNotNeededGoBackToThePool(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !makeContiguous(table, mem) {
-		t.Fatal("none found")
+		t.Fatal("makeContiguous found no contiguous pages, want 4, 5 and 6")
 	}
 	syscalls.close(table)
 	for fd, name := range k.opened {
 		if name != "memfd" {
 			continue
 		}
-		var held []int64
+		var pagesWithData []int64
 		for page := range int64(len(k.order)) {
 			data, err := unix.Seek(fd, page*hugePageSize, unix.SEEK_DATA)
 			if err == nil && data == page*hugePageSize {
-				held = append(held, page)
+				pagesWithData = append(pagesWithData, page)
 			}
 		}
-		if !slices.Equal(held, []int64{0, 3, 5}) {
-			t.Errorf("the file holds pages %v of the pool", held)
+		if !slices.Equal(pagesWithData, []int64{0, 3, 5}) {
+			t.Errorf("pages %v of the file have memory, want [0 3 5]", pagesWithData)
 		}
 		k.close(fd)
 	}
 }
 
-// keepingMemfd keeps a file in memory open that hal closes.
-type keepingMemfd struct{ *fakePool }
+// memfdKeeper is a fakePool that does not close memfd files, so that a test can inspect them after
+// hal has closed them.
+type memfdKeeper struct{ *fakePool }
 
-func (k *keepingMemfd) close(fd int) error {
+func (k *memfdKeeper) close(fd int) error {
 	if k.opened[fd] == "memfd" {
 		return nil
 	}
 	return k.fakePool.close(fd)
 }
 
-// TestHostMemoryOfTheKernelsPoolLiesSideBySide has the pool of this machine, if it has one and
-// this user may know where its pages lie: `echo 200 >/proc/sys/vm/nr_hugepages`, as root.
-func TestHostMemoryOfTheKernelsPoolLiesSideBySide(t *testing.T) {
+// TestHostMemoryOfTheKernelsPoolIsContiguous uses the pool of huge pages of this machine. It needs
+// root, who may read physical addresses, and a pool: `echo 200 >/proc/sys/vm/nr_hugepages`.
+func TestHostMemoryOfTheKernelsPoolIsContiguous(t *testing.T) {
 	const needed = 3 // huge pages
 	free := func() (pages int) {
 		text, _ := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
@@ -204,31 +209,31 @@ func TestHostMemoryOfTheKernelsPoolLiesSideBySide(t *testing.T) {
 	}
 	before := free()
 	if before < 2*needed || os.Geteuid() != 0 {
-		t.Skipf("%d huge pages are free, or this is not root", before)
+		t.Skipf("needs root and %d free huge pages; %d are free", 2*needed, before)
 	}
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	d := addEdu(t).open()
-	a, err := d.Map(host(needed * hugePageSize))
+	a, err := d.Map(hostWindow(needed * hugePageSize))
 	if err != nil {
 		d.Close()
 		after := free()
 		if after != before || !strings.Contains(err.Error(), "not physically contiguous") {
-			t.Errorf("%v; %d huge pages are free, %d were", err, after, before)
+			t.Errorf("Map failed: %v; %d huge pages are free, %d before", err, after, before)
 		}
 		t.Skip("no contiguous pages in the pool: ", err)
 	}
 	if left := free(); left != before-needed {
-		t.Errorf("%d huge pages are free, %d were, %d are needed", left, before, needed)
+		t.Errorf("%d huge pages are free after Map, %d before, want %d fewer", left, before, needed)
 	}
 	for offset := uint64(0); offset < needed*hugePageSize; offset += 4096 {
 		if v, _ := a.Load(uint32(offset), 8); v != 0 {
-			t.Fatalf("%#x at %#x", v, offset)
+			t.Fatalf("new host memory has %#x at %#x, want 0", v, offset)
 		}
 		a.Store(uint32(offset), 8, offset)
 	}
 	for offset := uint64(0); offset < needed*hugePageSize; offset += 4096 {
 		if v, _ := a.Load(uint32(offset), 8); v != offset {
-			t.Fatalf("%#x at %#x", v, offset)
+			t.Fatalf("loaded %#x at %#x, want the stored %#x", v, offset, offset)
 		}
 	}
 	d.Close()

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestRawCallsReadAndWriteAndAllocateNothing(t *testing.T) {
+func TestReadAndWriteDoNotAllocate(t *testing.T) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
@@ -18,33 +18,34 @@ func TestRawCallsReadAndWriteAndAllocateNothing(t *testing.T) {
 	data := make([]byte, 8)
 	if n := testing.AllocsPerRun(10, func() {
 		if n, err := Write(ends[1], []byte("four")); n != 4 || err != nil {
-			t.Errorf("Write: %d, %v", n, err)
+			t.Errorf("Write of 4 bytes: %d, %v", n, err)
 		}
 		if n, err := Read(ends[0], data); n != 4 || err != nil || string(data[:n]) != "four" {
-			t.Errorf("Read: %d, %v, %q", n, err, data)
+			t.Errorf("Read: %d, %v, %q, want 4 bytes, \"four\"", n, err, data)
 		}
 		if n, err := Read(ends[0], data); n != -1 || err != unix.EAGAIN {
-			t.Errorf("Read of an empty pipe: %d, %v", n, err)
+			t.Errorf("Read of an empty pipe: %d, %v, want -1, %v", n, err, unix.EAGAIN)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("Write and Read: %v allocations, want 0", n)
 	}
 	if _, err := Write(-1, nil); err != unix.EBADF {
-		t.Errorf("Write to no file: %v", err)
+		t.Errorf("Write to descriptor -1: %v, want %v", err, unix.EBADF)
 	}
 }
 
-// TestWriteThatAcceptsNoByteFails: a driver may answer that it accepted none of some bytes. A
-// filter of system calls answers so here, for one thread, which ends.
+// TestWriteThatAcceptsNoByteFails checks Write if the system call returns 0, as some drivers do:
+// they report success, but have accepted no byte. A seccomp filter imitates such a driver. It
+// applies to one thread, which ends with the test.
 func TestWriteThatAcceptsNoByteFails(t *testing.T) {
-	const nowhere = 1 << 20 // no descriptor
+	const filteredFD = 1 << 20 // a descriptor that is not open; the filter recognizes it
 	got := make(chan [2]error)
 	go func() {
-		runtime.LockOSThread() // for good: the filter stays
+		runtime.LockOSThread() // never unlocked: the filter stays in force for the thread
 		filter := []unix.SockFilter{
-			// the first argument's lower half
+			// load the lower half of the first argument of the system call
 			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 16},
-			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: nowhere},
+			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: filteredFD},
 			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO}, // 0
 			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 		}
@@ -58,17 +59,17 @@ func TestWriteThatAcceptsNoByteFails(t *testing.T) {
 				err = errno
 			}
 		}
-		_, taken := Write(nowhere, []byte{1})
-		got <- [2]error{err, taken}
+		_, writeError := Write(filteredFD, []byte{1})
+		got <- [2]error{err, writeError}
 	}()
 	codes := <-got
 	if codes[0] != nil {
-		t.Skip("no filters of system calls here: ", codes[0])
+		t.Skip("cannot install a seccomp filter: ", codes[0])
 	}
 	if codes[1] != unix.EIO {
-		t.Errorf("a write of a byte that takes none: %v", codes[1])
+		t.Errorf("Write of a byte that is not accepted: %v, want %v", codes[1], unix.EIO)
 	}
 	if n, err := Write(1, nil); n != 0 || err != nil {
-		t.Errorf("a write of nothing: %d, %v", n, err)
+		t.Errorf("Write of no bytes: %d, %v, want 0 and no error", n, err)
 	}
 }

@@ -15,32 +15,35 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-const giga = 1 << 30
+const gib = 1 << 30
 
+// addWormhole adds a function with the ids and BARs of a Wormhole.
 func addWormhole(t testing.TB) *fakeFunction {
 	return addFunction(t, "0000:01:00.0", 0x1e52, 0x401e,
-		map[int]uint64{0: 512 * mega, 2: mega, 4: 32 * mega})
+		map[int]uint64{0: 512 * mib, 2: mib, 4: 32 * mib})
 }
 
+// addBlackhole adds a function with the ids and BARs of a Blackhole. BAR 4 has bar4 bytes.
 func addBlackhole(t testing.TB, bar4 uint64) *fakeFunction {
 	return addFunction(t, "0000:02:00.0", 0x1e52, 0xb140,
-		map[int]uint64{0: 512 * mega, 2: mega, 4: bar4})
+		map[int]uint64{0: 512 * mib, 2: mib, 4: bar4})
 }
 
-func tlb(size uint64, slot uint16) fbs.Window {
+// tlbWindow returns a Tlb window that prefers the given slot.
+func tlbWindow(size uint64, slot uint16) fbs.Window {
 	return fbs.Window{Kind: gen.WindowKindTlb, Size: size, Slot: slot}
 }
 
 // pointTo points the aperture a at an address of the tiles t, as a run does at a Point command.
 func pointTo(d *device, a *Aperture, t fbs.TileRoute, address uint64) Code {
 	list := [2]fbs.Command{{Opcode: gen.OpcodePoint, Index: 1}}
-	registers, home, code := d.EncodePoint(a, t, address, &list[0])
+	registers, tlbBase, code := d.EncodePoint(a, t, address, &list[0])
 	if code != OK {
 		return code
 	}
 	windows := [2]uintptr{a.Base, registers}
 	w := Walk{Next: &list[0], StopAt: &list[1], WindowAddresses: &windows[0],
-		TLBWindowBases: &home}
+		TLBWindowBases: &tlbBase}
 	w.Run()
 	a.Base = windows[0]
 	return OK
@@ -52,7 +55,7 @@ var tile = fbs.TileRoute{X: 3, Y: 5, NoC: 1, Ordering: boards.OrderingStrict}
 // bytes; the first register is at 0x1fc00000 in BAR 0. In a TLB window of 2 MiB, the address field
 // has 15 bits (tt-isa-documentation, WormholeB0/PCIExpressTile/TLBs.md).
 func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	f := addWormhole(t)
 	d := f.open()
 	for _, c := range []struct {
@@ -60,12 +63,13 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 		size  uint64
 		at    uint64 // offset of the TLB window in BAR 0
 		shift int    // number of bits of the address field
-	}{{0, mega, 0, 16}, {155, mega, 155 * mega, 16}, {157, 2 * mega, 158 * mega, 15},
-		{184, 16 * mega, 0xb000000 + 18*16*mega, 12}} {
+	}{{0, mib, 0, 16}, {155, mib, 155 * mib, 16}, {157, 2 * mib, 158 * mib, 15},
+		{184, 16 * mib, 0xb000000 + 18*16*mib, 12}} {
 		t.Run(fmt.Sprint("slot ", c.slot), func(t *testing.T) {
-			a := f.must(d.Map(tlb(c.size, c.slot)))
+			a := f.must(d.Map(tlbWindow(c.size, c.slot)))
 			if a.TLBWindow != int(c.slot) || a.Size != c.size || a.BusAddress != 0 {
-				t.Fatalf("slot %d, size %#x, bus %#x", a.TLBWindow, a.Size, a.BusAddress)
+				t.Fatalf("mapped slot %d, size %#x, bus address %#x; want slot %d, size %#x, no "+
+					"bus address", a.TLBWindow, a.Size, a.BusAddress, c.slot, c.size)
 			}
 			address := 7 * c.size
 			if code := pointTo(d, a, tile, address); code != OK {
@@ -73,33 +77,34 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 			}
 			want := uint64(7) | uint64(3)<<c.shift | uint64(5)<<(c.shift+6) | 1<<(c.shift+24) |
 				1<<(c.shift+26)
-			register := f.at("resource0", 0x1fc00000+8*uint64(c.slot), 8)
+			register := f.readAt("resource0", 0x1fc00000+8*uint64(c.slot), 8)
 			if got := loadLittleEndian(register); got != want {
 				t.Errorf("slot %d: configuration %#x, want %#x", c.slot, got, want)
 			}
 			a.Store(uint32(c.size-4), 4, 0xcafe0000+uint64(c.slot))
 			stored := 0xcafe0000 + uint64(c.slot)
-			if got := loadLittleEndian(f.at("resource0", c.at+c.size-4, 4)); got != stored {
-				t.Errorf("slot %d: the window holds %#x", c.slot, got)
+			if got := loadLittleEndian(f.readAt("resource0", c.at+c.size-4, 4)); got != stored {
+				t.Errorf("slot %d: the window has %#x, want the stored %#x", c.slot, got, stored)
 			}
 		})
 	}
 	used := 0
-	for _, b := range f.at("resource0", 0x1fc00000, 186*8) {
+	for _, b := range f.readAt("resource0", 0x1fc00000, 186*8) {
 		if b != 0 {
 			used++
 		}
 	}
 	if used > 4*8 {
-		t.Errorf("%d bytes of the registers are set", used)
+		t.Errorf("%d bytes of the configuration registers are not 0, want at most those of 4 slots",
+			used)
 	}
 }
 
 // A Blackhole has 202 TLB windows of 2 MiB, and after them TLB windows of 4 GiB in BAR 4. Each has
 // three registers of 4 bytes (tt-kmd blackhole.c).
 func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
-	fakeSysfs(t)
-	f := addBlackhole(t, 8*giga)
+	installFakeSysfs(t)
+	f := addBlackhole(t, 8*gib)
 	d := f.open()
 	vc := tile
 	vc.StaticVCPlusOne = 1 + 5
@@ -110,18 +115,18 @@ func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
 	}{
 		// lowest bits of the fields: corners 43 (6 bits each), NoC 67, ordering 70, static VC 73
 		// and 75
-		{100, 2 * mega, [3]uint32{9, 3<<11 | 5<<17, 1<<3 | 1<<6 | 1<<9 | 5<<11}},
+		{100, 2 * mib, [3]uint32{9, 3<<11 | 5<<17, 1<<3 | 1<<6 | 1<<9 | 5<<11}},
 		// lowest bits of the fields: corners 32 (6 bits each), NoC 56, ordering 59, static VC 62
 		// and 64
-		{203, 4 * giga, [3]uint32{9, 3 | 5<<6 | 1<<24 | 1<<27 | 1<<30, 5}},
+		{203, 4 * gib, [3]uint32{9, 3 | 5<<6 | 1<<24 | 1<<27 | 1<<30, 5}},
 	} {
 		t.Run(fmt.Sprint("slot ", c.slot), func(t *testing.T) {
-			a := f.must(d.Map(tlb(c.size, c.slot)))
+			a := f.must(d.Map(tlbWindow(c.size, c.slot)))
 			if code := pointTo(d, a, vc, 9*c.size); code != OK {
 				t.Fatal(code)
 			}
 			for i, want := range c.want {
-				if got := uint32(loadLittleEndian(f.at("resource0",
+				if got := uint32(loadLittleEndian(f.readAt("resource0",
 					0x1fc00000+12*uint64(c.slot)+4*uint64(i), 4))); got != want {
 					t.Errorf("slot %d, word %d: %#x, want %#x", c.slot, i, got, want)
 				}
@@ -129,96 +134,99 @@ func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
 			a.Store(16, 8, 0x1122334455667788)
 		})
 	}
-	if got := loadLittleEndian(f.at("resource4", 4*giga+16, 8)); got != 0x1122334455667788 {
-		t.Errorf("window 203 holds %#x", got)
+	if got := loadLittleEndian(f.readAt("resource4", 4*gib+16, 8)); got != 0x1122334455667788 {
+		t.Errorf("window 203 has %#x, want 0x1122334455667788", got)
 	}
-	if got := loadLittleEndian(f.at("resource0", 200*mega+16, 8)); got != 0x1122334455667788 {
-		t.Errorf("window 100 holds %#x", got)
+	if got := loadLittleEndian(f.readAt("resource0", 200*mib+16, 8)); got != 0x1122334455667788 {
+		t.Errorf("window 100 has %#x, want 0x1122334455667788", got)
 	}
 }
 
 func TestPointStoresTheLowestWordFirstAndReadsTheLastBack(t *testing.T) {
-	fakeSysfs(t)
-	f := addBlackhole(t, 4*giga)
+	installFakeSysfs(t)
+	f := addBlackhole(t, 4*gib)
 	d := f.open()
-	a := f.must(d.Map(tlb(2*mega, 3)))
+	a := f.must(d.Map(tlbWindow(2*mib, 3)))
 	if code := pointTo(d, a, tile, 0); code != OK {
 		t.Fatal(code)
 	}
 	list := [2]fbs.Command{{Opcode: gen.OpcodePoint, Index: 1}}
-	_, home, _ := d.EncodePoint(a, tile, 0, &list[0])
-	tape, windows := newTape(), [2]uintptr{}
-	w := Walk{Next: &list[0], WindowAddresses: &windows[0], TLBWindowBases: &home}
-	w.programWindow(tape)
-	want := []touch{{36, 4, true}, {40, 4, true}, {44, 4, true}, {44, 4, false}}
-	if !slices.Equal(tape.touches, want) {
-		t.Errorf("accesses %+v, want %+v", tape.touches, want)
+	_, tlbBase, _ := d.EncodePoint(a, tile, 0, &list[0])
+	port, windows := newRecordingPort(), [2]uintptr{}
+	w := Walk{Next: &list[0], WindowAddresses: &windows[0], TLBWindowBases: &tlbBase}
+	w.programWindow(port)
+	want := []deviceAccess{{36, 4, true}, {40, 4, true}, {44, 4, true}, {44, 4, false}}
+	if !slices.Equal(port.accesses, want) {
+		t.Errorf("accesses %+v, want %+v", port.accesses, want)
 	}
 }
 
 func TestWriteCombiningWindowsAreProgrammedThroughTheUncachedMapping(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	f := addWormhole(t)
 	d := f.open()
-	w := tlb(mega, 1)
+	w := tlbWindow(mib, 1)
 	w.Flags = fbs.FlagWriteCombining
 	a := f.must(d.Map(w))
 	if code := pointTo(d, a, tile, 0); code != OK {
 		t.Fatal(code)
 	}
 	copyBulk(a, 0, "data")
-	if got := f.at("resource0_wc", mega, 4); string(got) != "data" {
-		t.Errorf("resource0_wc holds %q", got)
+	if got := f.readAt("resource0_wc", mib, 4); string(got) != "data" {
+		t.Errorf("resource0_wc has %q, want \"data\"", got)
 	}
-	if loadLittleEndian(f.at("resource0", 0x1fc00008, 8)) == 0 ||
-		loadLittleEndian(f.at("resource0_wc", 0x1fc00008, 8)) != 0 {
-		t.Error("the configuration is not in resource0 alone")
+	if loadLittleEndian(f.readAt("resource0", 0x1fc00008, 8)) == 0 ||
+		loadLittleEndian(f.readAt("resource0_wc", 0x1fc00008, 8)) != 0 {
+		t.Error("the configuration is missing in resource0, or is also in resource0_wc")
 	}
 }
 
 // A Tlb window of an image may be smaller than the TLB window of the device. Addresses are then
 // multiples of the smaller size.
 func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	f := addWormhole(t)
 	d := f.open()
-	a := f.must(d.Map(tlb(0x10000, 2)))
+	a := f.must(d.Map(tlbWindow(0x10000, 2)))
 	for _, address := range []uint64{0x330000, 0, 0xf0000, 0x100000} {
 		if code := pointTo(d, a, tile, address); code != OK {
 			t.Fatal(code)
 		}
-		if got := loadLittleEndian(f.at("resource0", 0x1fc00010, 8)) & 0xffff; got != address>>20 {
-			t.Errorf("address %#x: the window is at megabyte %d", address, got)
+		register := f.readAt("resource0", 0x1fc00010, 8)
+		if got := loadLittleEndian(register) & 0xffff; got != address>>20 {
+			t.Errorf("address %#x: the TLB window shows megabyte %d, want %d", address, got,
+				address>>20)
 		}
 		a.Store(0xfffc, 4, address|1)
-		at := 2*mega + address%mega + 0xfffc
-		if got := loadLittleEndian(f.at("resource0", at, 4)); got != address|1 {
-			t.Errorf("address %#x: loaded %#x", address, got)
+		at := 2*mib + address%mib + 0xfffc
+		if got := loadLittleEndian(f.readAt("resource0", at, 4)); got != address|1 {
+			t.Errorf("address %#x: the file has %#x, want the stored %#x", address, got,
+				address|1)
 		}
 	}
 	if a.Size != 0x10000 {
-		t.Errorf("size %#x", a.Size)
+		t.Errorf("size of the window %#x, want 0x10000", a.Size)
 	}
 }
 
-func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
-	fakeSysfs(t)
+func TestPointRejectsWhatTheDeviceCannotExpress(t *testing.T) {
+	installFakeSysfs(t)
 	f := addWormhole(t)
 	d := f.open()
-	a := f.must(d.Map(tlb(0x10000, 2)))
-	corner, far, disordered := tile, tile, tile
+	a := f.must(d.Map(tlbWindow(0x10000, 2)))
+	corner, far, unordered := tile, tile, tile
 	corner.XStart = 1
 	far.X = 64
-	disordered.Ordering = 0
+	unordered.Ordering = 0
 	for name, c := range map[string]struct {
 		target  fbs.TileRoute
 		address uint64
 	}{
 		"start corner of a unicast": {corner, 0},
 		"x of 7 bits":               {far, 0},
-		"no ordering":               {disordered, 0},
+		"no ordering":               {unordered, 0},
 		"37-bit address":            {tile, 1 << 36},
-		"aperture over the end":     {tile, 0xf8000},
+		"window over a 1 MiB line":  {tile, 0xf8000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code := pointTo(d, a, c.target, c.address); code != Refused {
@@ -226,24 +234,25 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 			}
 		})
 	}
-	if got := loadLittleEndian(f.at("resource0", 0x1fc00010, 8)); got != 0 {
-		t.Errorf("a refused Point stored %#x", got)
+	if got := loadLittleEndian(f.readAt("resource0", 0x1fc00010, 8)); got != 0 {
+		t.Errorf("a rejected Point stored %#x, want nothing", got)
 	}
 	bar := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4096}))
-	free := NewAperture(newTape(), mega, 9)
-	none := NewAperture(newTape(), mega, 1000)
-	for _, a := range []*Aperture{bar, &free, &none} {
+	unmapped := NewAperture(newRecordingPort(), mib, 9)
+	noSuchSlot := NewAperture(newRecordingPort(), mib, 1000)
+	for _, a := range []*Aperture{bar, &unmapped, &noSuchSlot} {
 		if code := pointTo(d, a, tile, 0); code != Internal {
-			t.Errorf("EncodePoint of slot %d, which is not mapped: %v", a.TLBWindow, code)
+			t.Errorf("EncodePoint of slot %d, which is not mapped: %v, want %v", a.TLBWindow, code,
+				Internal)
 		}
 	}
 	if code := d.ProgramWindow(a, tile, 0); code != Internal {
-		t.Errorf("ProgramWindow of a window that registers program: %v", code)
+		t.Errorf("ProgramWindow of a window that registers program: %v, want %v", code, Internal)
 	}
 }
 
-func TestTLBWindowsAreChosen(t *testing.T) {
-	fakeSysfs(t)
+func TestMapChoosesATLBWindow(t *testing.T) {
+	installFakeSysfs(t)
 	f := addWormhole(t)
 	d := f.open()
 	for i, c := range []struct {
@@ -251,50 +260,51 @@ func TestTLBWindowsAreChosen(t *testing.T) {
 		slot uint16
 		want int
 	}{
-		{mega, 5, 5},                 // the preferred one
-		{mega, 5, 0},                 // 5 is in use: the first free one
-		{mega, fbs.AnySlot, 1},       // no preference: the next free one
-		{4096, fbs.AnySlot, 2},       // smaller than every TLB window
-		{2 * mega, 5, 156},           // 5 is too small
-		{16 * mega, 185, 166},        // the kernel driver uses 185
-		{16 * mega, 184, 184},        // the kernel driver does not use 184
-		{mega, 186, 3},               // 186 does not exist
-		{mega, 170, 170},             // larger than needed, but preferred
-		{3 * mega, fbs.AnySlot, 167}, // no TLB window has this size
+		{mib, 5, 5},                 // the preferred one
+		{mib, 5, 0},                 // 5 is in use: the first free one
+		{mib, fbs.AnySlot, 1},       // no preference: the next free one
+		{4096, fbs.AnySlot, 2},      // smaller than every TLB window
+		{2 * mib, 5, 156},           // 5 is too small
+		{16 * mib, 185, 166},        // the kernel driver uses 185
+		{16 * mib, 184, 184},        // the kernel driver does not use 184
+		{mib, 186, 3},               // 186 does not exist
+		{mib, 170, 170},             // larger than needed, but preferred
+		{3 * mib, fbs.AnySlot, 167}, // no TLB window has this size
 	} {
-		a := f.must(d.Map(tlb(c.size, c.slot)))
+		a := f.must(d.Map(tlbWindow(c.size, c.slot)))
 		if a.TLBWindow != c.want || a.Size != c.size {
-			t.Errorf("window %d: slot %d, want %d; size %#x", i, a.TLBWindow, c.want, a.Size)
+			t.Errorf("window %d: slot %d, size %#x; want slot %d, size %#x", i, a.TLBWindow, a.Size,
+				c.want, c.size)
 		}
 	}
 	for range 20 - 1 - 4 {
-		f.must(d.Map(tlb(16*mega, fbs.AnySlot)))
+		f.must(d.Map(tlbWindow(16*mib, fbs.AnySlot)))
 	}
-	_, err := d.Map(tlb(16*mega, fbs.AnySlot))
+	_, err := d.Map(tlbWindow(16*mib, fbs.AnySlot))
 	wantFault(t, "all in use", err, NoDevice, "no TLB window of 0x1000000 bytes is free")
-	_, err = d.Map(tlb(32*mega, fbs.AnySlot))
+	_, err = d.Map(tlbWindow(32*mib, fbs.AnySlot))
 	wantFault(t, "too large", err, NoDevice, "no TLB window of 0x2000000 bytes is free")
 }
 
 // Firmware may make BAR 4 smaller than the device supports. The TLB windows after its end are then
 // not used.
 func TestWindowsOutsideASmallerBarAreNotUsed(t *testing.T) {
-	fakeSysfs(t)
-	f := addBlackhole(t, 4*giga)
+	installFakeSysfs(t)
+	f := addBlackhole(t, 4*gib)
 	d := f.open()
-	if a := f.must(d.Map(tlb(4*giga, 205))); a.TLBWindow != 202 {
-		t.Errorf("slot %d", a.TLBWindow)
+	if a := f.must(d.Map(tlbWindow(4*gib, 205))); a.TLBWindow != 202 {
+		t.Errorf("slot %d, want 202", a.TLBWindow)
 	}
-	_, err := d.Map(tlb(4*giga, fbs.AnySlot))
+	_, err := d.Map(tlbWindow(4*gib, fbs.AnySlot))
 	wantFault(t, "second", err, NoDevice, "is free")
 }
 
 func TestRegistersOutsideTheBarAreAFault(t *testing.T) {
-	fakeSysfs(t)
-	f := addFunction(t, "0000:01:00.0", 0x1e52, 0x401e, map[int]uint64{0: 256 * mega})
+	installFakeSysfs(t)
+	f := addFunction(t, "0000:01:00.0", 0x1e52, 0x401e, map[int]uint64{0: 256 * mib})
 	d := f.open()
 	for range 2 {
-		_, err := d.Map(tlb(mega, 0))
+		_, err := d.Map(tlbWindow(mib, 0))
 		wantFault(t, "registers", err, WrongDevice, "BAR 0 has 0x10000000 bytes",
 			"at offset 0x1fc00000")
 	}
@@ -302,13 +312,13 @@ func TestRegistersOutsideTheBarAreAFault(t *testing.T) {
 
 func TestPointDoesNotAllocate(t *testing.T) {
 	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
-		fakeSysfs(t)
+		installFakeSysfs(t)
 		f := addFunction(t, "0000:01:00.0", board.Vendor, board.Device,
 			map[int]uint64{0: board.BarSizes[0]})
 		d := f.open()
-		a := f.must(d.Map(tlb(mega, 0)))
-		if n := testing.AllocsPerRun(10, func() { pointTo(d, a, tile, 5*mega) }); n != 0 {
-			t.Errorf("%s: %v allocations", board.Name, n)
+		a := f.must(d.Map(tlbWindow(mib, 0)))
+		if n := testing.AllocsPerRun(10, func() { pointTo(d, a, tile, 5*mib) }); n != 0 {
+			t.Errorf("%s: Point: %v allocations, want 0", board.Name, n)
 		}
 	}
 }
@@ -322,7 +332,8 @@ func TestProgramWithoutTilesIsBuiltAndRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// If this test runs under emulation, build the other tests for the machine that emulates.
+	// If this test runs under emulation, build the other tests for the machine that runs the
+	// emulator.
 	host, err := exec.Command("go", "env", "GOHOSTARCH").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -333,22 +344,22 @@ func TestProgramWithoutTilesIsBuiltAndRun(t *testing.T) {
 			run.Env = append(os.Environ(), "GOARCH="+strings.TrimSpace(string(host)))
 			text, err := run.CombinedOutput()
 			if err != nil {
-				t.Fatalf("%v\n%s", err, text)
+				t.Fatalf("go test: %v\n%s", err, text)
 			}
-			wanted := "--- PASS: TestNoTilesNames"
-			if !strings.Contains(string(text), wanted) {
-				t.Errorf("no %q in\n%s", wanted, text)
+			want := "--- PASS: TestNoTilesNames"
+			if !strings.Contains(string(text), want) {
+				t.Errorf("output of go test lacks %q:\n%s", want, text)
 			}
 		})
 	}
 }
 
 func BenchmarkPoint(b *testing.B) {
-	fakeSysfs(b)
+	installFakeSysfs(b)
 	f := addWormhole(b)
 	d := f.open()
-	a := f.must(d.Map(tlb(mega, 0)))
+	a := f.must(d.Map(tlbWindow(mib, 0)))
 	for i := range b.N {
-		pointTo(d, a, tile, uint64(i%1024)*mega)
+		pointTo(d, a, tile, uint64(i%1024)*mib)
 	}
 }

@@ -23,31 +23,31 @@ import (
 // The file of the device contains the BARs and, at other offsets, the TLB windows.
 type fakeTT struct {
 	*fakeKernel
-	f          *fakeFunction
-	board      *boards.Board
-	file       string
-	api        uint32
-	bars       []ttMapping
-	device     ttDeviceInfo
-	used       map[uint32]bool // numbers of the reserved TLB windows
-	programmed []ttConfigureTLBRequest
-	pins       []ttPinRequest
-	noc        uint64 // address on the NoC of the next pinned memory
-	locked     bool   // another program has acquired the lock
-	cleanup    ttExitCleanupRequest
-	stale      bool // another program has reset the device
-	reset      bool // the device is between reset and post-reset
-	resets     []uint32
-	resetFails bool         // the driver cannot begin a reset
-	hangs      bool         // a reset that has begun does not end
-	isOff      bool         // after a reset has begun, the device does not answer
-	readsLeft  int          // reads of configuration space until a reset has ended
-	unplugs    int          // opens of the file that fail during a reset (hot-plug)
-	old        map[int]bool // files that were opened before a reset
-	taken      bool         // this program has acquired the lock
-	minor      uint8
-	powers     []uint16 // ttPowerRequest.flags of each request, in order
-	quiet      bool     // the program has opened the file with O_APPEND
+	f                 *fakeFunction
+	board             *boards.Board
+	file              string
+	api               uint32 // version of the driver's interface
+	bars              []ttMapping
+	device            ttDeviceInfo
+	reservedWindows   map[uint32]bool // numbers of the reserved TLB windows
+	programmed        []ttConfigureTLBRequest
+	pins              []ttPinRequest
+	nextNoCAddress    uint64 // address on the NoC of the next pinned memory
+	lockedByOther     bool   // another program has acquired the lock
+	cleanup           ttExitCleanupRequest
+	resetByOther      bool // another program has reset the device
+	reset             bool // the device is between reset and post-reset
+	resets            []uint32
+	resetFails        bool         // the driver cannot begin a reset
+	hangs             bool         // a reset that has begun does not end
+	isOff             bool         // after a reset has begun, the device does not answer
+	readsLeft         int          // reads of configuration space until a reset has ended
+	unplugs           int          // opens of the file that fail during a reset (hot-plug)
+	openedBeforeReset map[int]bool // files that were opened before a reset
+	lockAcquired      bool         // this program has acquired the lock
+	minor             uint8
+	powers            []uint16 // ttPowerRequest.flags of each request, in order
+	openedForAppend   bool     // the program has opened the file with O_APPEND
 }
 
 const (
@@ -56,13 +56,16 @@ const (
 	ttWindows  = 1 << 34 // offset of the first TLB window in the file
 )
 
-func fakeTTKernel(t testing.TB, board *boards.Board) *fakeTT {
-	fakeSysfs(t)
+// installFakeTT makes package hal call a fake kernel with Tenstorrent's driver and one device of
+// the board, until the test ends.
+func installFakeTT(t testing.TB, board *boards.Board) *fakeTT {
+	installFakeSysfs(t)
 	f := addFunction(t, "0001:b3:1f.5", board.Vendor, board.Device, nil)
 	f.bind("tenstorrent")
 	k := &fakeTT{
-		fakeKernel: fakeSystem(t), f: f, board: board, api: 2, minor: 2, used: map[uint32]bool{},
-		noc: 0x8_0000_0000,
+		fakeKernel: installFakeKernel(t), f: f, board: board, api: 2, minor: 2,
+		reservedWindows: map[uint32]bool{},
+		nextNoCAddress:  0x8_0000_0000,
 		device: ttDeviceInfo{outSize: 20, vendor: board.Vendor, device: board.Device,
 			busDevFn: 0xb3<<8 | 0x1f<<3 | 5, domain: 1},
 	}
@@ -72,8 +75,8 @@ func fakeTTKernel(t testing.TB, board *boards.Board) *fakeTT {
 			k.bars = append(k.bars, ttMapping{id: uint32(i + 1), base: uint64(i) << 30, size: size})
 		}
 	}
-	k.fakeKernel.ioctls = k.control
-	use(k)
+	k.fakeKernel.ioctlHandler = k.handleIoctl
+	replaceSyscalls(k)
 	k.file = k.substitute(ttNode, "")
 	if err := os.Truncate(k.file, 1<<37); err != nil {
 		t.Fatal(err)
@@ -81,14 +84,16 @@ func fakeTTKernel(t testing.TB, board *boards.Board) *fakeTT {
 	return k
 }
 
-func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
+// handleIoctl imitates the ioctls of tt-kmd.
+func (k *fakeTT) handleIoctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
 	if k.opened[fd] != ttNode || argument == nil || value != 0 {
-		k.t.Errorf("ioctl %x on %q", request, k.opened[fd])
+		k.t.Errorf("ioctl %x with value %#x, argument %p on the file %q; want one of %s with an "+
+			"argument and no value", request, value, argument, k.opened[fd], ttNode)
 		return -1, unix.ENOTTY
 	}
 	isAllowed := !k.reset || request == ttGetDriverInfo || request == ttGetDeviceInfo ||
 		request == ttResetDevice
-	if k.stale || k.old[fd] || !isAllowed {
+	if k.resetByOther || k.openedBeforeReset[fd] || !isAllowed {
 		return -1, unix.ENODEV
 	}
 	switch request {
@@ -114,15 +119,15 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 		if l.outputCapacity != 4 || l.flags != 0 || l.index >= 64 || l.index < 16 {
 			return -1, unix.EINVAL
 		}
-		if !k.locked {
-			l.value, k.taken = 1, true
+		if !k.lockedByOther {
+			l.value, k.lockAcquired = 1, true
 		}
 	case ttAllocateTLB:
-		return k.allocate((*ttAllocateTLBRequest)(argument))
+		return k.allocateTLB((*ttAllocateTLBRequest)(argument))
 	case ttConfigureTLB:
-		return k.configure(*(*ttConfigureTLBRequest)(argument))
+		return k.configureTLB(*(*ttConfigureTLBRequest)(argument))
 	case ttPinPages:
-		return k.pin((*ttPinRequest)(argument))
+		return k.pinPages((*ttPinRequest)(argument))
 	case ttSetPowerState:
 		p := *(*ttPowerRequest)(argument)
 		if k.minor < 6 || p.argsz != uint32(unsafe.Sizeof(p)) || p.reserved0 != 0 ||
@@ -149,15 +154,15 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 	return 0, nil
 }
 
-// resetDevice imitates the resets of tt-kmd. The device clears the command register when that has
-// been read three times.
+// resetDevice imitates the resets of tt-kmd. The device clears the command register after
+// configuration space was read three times.
 func (k *fakeTT) resetDevice(flags uint32) (result uint32) {
 	k.resets = append(k.resets, flags)
 	switch {
 	case flags == ttResetASIC && !k.resetFails:
-		k.reset, k.old = true, map[int]bool{}
+		k.reset, k.openedBeforeReset = true, map[int]bool{}
 		for fd := range k.opened {
-			k.old[fd] = true
+			k.openedBeforeReset[fd] = true
 		}
 		k.f.patch("config", configCommandOffset, ttResetMarkerBit)
 		if k.readsLeft = 3; k.hangs {
@@ -167,7 +172,7 @@ func (k *fakeTT) resetDevice(flags uint32) (result uint32) {
 			k.f.patch("config", configCommandOffset, 0xff, 0xff)
 			k.readsLeft = 1000
 		}
-	case flags == ttResetEnd && k.reset && k.f.command()&ttResetMarkerBit == 0:
+	case flags == ttResetEnd && k.reset && k.f.commandRegister()&ttResetMarkerBit == 0:
 		k.reset = false
 		k.f.patch("config", configCommandOffset, configCommandMemoryBit)
 	default:
@@ -176,17 +181,19 @@ func (k *fakeTT) resetDevice(flags uint32) (result uint32) {
 	return 0
 }
 
+// open imitates a device file that does not exist while a hot-plug removes the device.
 func (k *fakeTT) open(path string, flags int) (int, error) {
 	if path == ttNode && k.reset && k.unplugs > 0 {
 		k.unplugs--
 		return -1, unix.ENOENT
 	}
-	k.quiet = k.quiet || path == ttNode && flags&unix.O_APPEND != 0
+	k.openedForAppend = k.openedForAppend || path == ttNode && flags&unix.O_APPEND != 0
 	fd, err := k.fakeKernel.open(path, flags)
-	delete(k.old, fd)
+	delete(k.openedBeforeReset, fd)
 	return fd, err
 }
 
+// pread ends a reset after some reads.
 func (k *fakeTT) pread(fd int, data []byte, offset int64) (int, error) {
 	if k.readsLeft--; k.readsLeft == 0 {
 		k.f.patch("config", configCommandOffset, 0, 0)
@@ -194,15 +201,16 @@ func (k *fakeTT) pread(fd int, data []byte, offset int64) (int, error) {
 	return k.fakeKernel.pread(fd, data, offset)
 }
 
-func (k *fakeTT) allocate(a *ttAllocateTLBRequest) (int, error) {
+// allocateTLB reserves the first free TLB window of the requested size.
+func (k *fakeTT) allocateTLB(a *ttAllocateTLBRequest) (int, error) {
 	for i := range k.board.TLB.Groups {
 		g := &k.board.TLB.Groups[i]
 		if g.Size != a.size {
 			continue
 		}
 		for id := uint32(g.First); id < uint32(g.First+g.Count-g.KernelOwnedCount); id++ {
-			if !k.used[id] {
-				k.used[id] = true
+			if !k.reservedWindows[id] {
+				k.reservedWindows[id] = true
 				a.window, a.uncachedOffset = id, ttWindows+g.WindowOffset(int(id))
 				a.writeCombiningOffset = a.uncachedOffset + ttCombined
 				return 0, nil
@@ -213,9 +221,9 @@ func (k *fakeTT) allocate(a *ttAllocateTLBRequest) (int, error) {
 	return -1, unix.EINVAL
 }
 
-func (k *fakeTT) configure(c ttConfigureTLBRequest) (int, error) {
+func (k *fakeTT) configureTLB(c ttConfigureTLBRequest) (int, error) {
 	switch {
-	case !k.used[c.window]:
+	case !k.reservedWindows[c.window]:
 		return -1, unix.EPERM
 	case c.address%k.board.TLB.GroupOf(int(c.window)).Size != 0:
 		return -1, unix.EINVAL
@@ -224,24 +232,25 @@ func (k *fakeTT) configure(c ttConfigureTLBRequest) (int, error) {
 	return 0, nil
 }
 
-func (k *fakeTT) pin(p *ttPinRequest) (int, error) {
+func (k *fakeTT) pinPages(p *ttPinRequest) (int, error) {
 	if p.outputCapacity != 16 || p.flags != ttPinNoCFlag || (p.address|p.size)%4096 != 0 ||
 		p.size == 0 {
 		return -1, unix.EINVAL
 	}
-	p.bus, p.noc = 0x1234_0000, k.noc
-	k.noc += p.size
+	p.bus, p.noc = 0x1234_0000, k.nextNoCAddress
+	k.nextNoCAddress += p.size
 	k.pins = append(k.pins, *p)
 	return 0, nil
 }
 
-// bytes returns n bytes of the driver's file, from the given offset on.
-func (k *fakeTT) bytes(offset uint64, n int) []byte {
+// fileBytes returns n bytes of the device's file, from the given offset on.
+func (k *fakeTT) fileBytes(offset uint64, n int) []byte {
 	k.t.Helper()
-	return (&fakeFunction{t: k.t, folder: filepath.Dir(k.file)}).at(filepath.Base(k.file), offset,
+	return (&fakeFunction{t: k.t, dir: filepath.Dir(k.file)}).readAt(filepath.Base(k.file), offset,
 		n)
 }
 
+// openTT opens and acquires the device. The end of the test closes it.
 func (k *fakeTT) openTT() *device {
 	k.t.Helper()
 	d, err := openAndAcquire("tt:" + ttNode)
@@ -252,15 +261,15 @@ func (k *fakeTT) openTT() *device {
 	return d.(*device)
 }
 
-func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
-	k := fakeTTKernel(t, &boards.Wormhole)
+func TestOpenTTReportsTheIdentityAndMapsWindows(t *testing.T) {
+	k := installFakeTT(t, &boards.Wormhole)
 	d := k.openTT()
 	if want := (Identity{Name: "tt:/dev/tenstorrent/0", Address: "0001:b3:1f.5", Vendor: 0x1e52,
 		Device: 0x401e, BarSizes: boards.Wormhole.BarSizes}); d.Identity() != want {
-		t.Errorf("identity %+v", d.Identity())
+		t.Errorf("identity %+v, want %+v", d.Identity(), want)
 	}
 	if !d.Alive() {
-		t.Error("not alive")
+		t.Error("the device is not alive after Open")
 	}
 	for _, wc := range []bool{false, true} {
 		w := fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Offset: 0x1000, Size: 0x100}
@@ -270,14 +279,15 @@ func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
 		}
 		a := mustMap(t, d, w)
 		a.Store(4, 4, 0xcafe)
-		if got := loadLittleEndian(k.bytes(base+0x1004, 4)); got != 0xcafe || a.BusAddress != 0 {
-			t.Errorf("write-combining %v: the file holds %#x, bus address %#x", wc, got,
-				a.BusAddress)
+		got := loadLittleEndian(k.fileBytes(base+0x1004, 4))
+		if got != 0xcafe || a.BusAddress != 0 {
+			t.Errorf("write-combining %v: the file has %#x, bus address %#x; want 0xcafe, none", wc,
+				got, a.BusAddress)
 		}
 	}
 	if v, code := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}).Load(0,
 		4); v != 0x401e1e52 || code != OK {
-		t.Errorf("configuration space has %#x, %v", v, code)
+		t.Errorf("ids in configuration space: %#x, %v; want 0x401e1e52", v, code)
 	}
 	for range 2 {
 		if err := d.Close(); err != nil {
@@ -286,7 +296,7 @@ func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
+func TestOpenTTErrorNamesTheCause(t *testing.T) {
 	failing := func(call string, err error) func(*fakeTT) {
 		return func(k *fakeTT) { k.errors[call] = err }
 	}
@@ -350,13 +360,13 @@ func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
 			DeviceGone, []string{"another program has reset the device since it was opened"},
 		},
 		"another replay": {
-			func(k *fakeTT) { k.locked = true },
+			func(k *fakeTT) { k.lockedByOther = true },
 			NoDevice,
 			[]string{"another replay has locked the device", "fuser -v /dev/tenstorrent/0"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := fakeTTKernel(t, &boards.Wormhole)
+			k := installFakeTT(t, &boards.Wormhole)
 			c.change(k)
 			_, err := openAndAcquire("tt:/dev/tenstorrent/0")
 			wantFault(t, "open", err, c.code, c.words...)
@@ -372,66 +382,67 @@ func TestDriverAllocatesAndProgramsWindows(t *testing.T) {
 		slot  int
 		start uint64 // offset of the TLB window in the file, minus ttWindows
 	}{
-		{&boards.Wormhole, mega, false, 0, 0},
-		{&boards.Wormhole, 0x10000, true, 1, mega},
-		{&boards.Wormhole, 2 * mega, false, 156, 156 * mega},
-		{&boards.Blackhole, 2 * mega, true, 0, 0},
+		{&boards.Wormhole, mib, false, 0, 0},
+		{&boards.Wormhole, 0x10000, true, 1, mib},
+		{&boards.Wormhole, 2 * mib, false, 156, 156 * mib},
+		{&boards.Blackhole, 2 * mib, true, 0, 0},
 	} {
 		t.Run(fmt.Sprint(c.board.Name, " slot ", c.slot), func(t *testing.T) {
-			k := fakeTTKernel(t, c.board)
+			k := installFakeTT(t, c.board)
 			d := k.openTT()
 			if c.slot == 1 {
-				mustMap(t, d, tlb(mega, fbs.AnySlot))
+				mustMap(t, d, tlbWindow(mib, fbs.AnySlot))
 			}
-			w := tlb(c.size, 7)
+			w := tlbWindow(c.size, 7)
 			if c.wc {
 				w.Flags, c.start = fbs.FlagWriteCombining, c.start+ttCombined
 			}
 			a := mustMap(t, d, w)
 			if a.TLBWindow != c.slot || a.Size != c.size {
-				t.Errorf("%s: window %d, %#x bytes", c.board.Name, a.TLBWindow, a.Size)
+				t.Errorf("%s: mapped slot %d, %#x bytes; want slot %d, %#x bytes", c.board.Name,
+					a.TLBWindow, a.Size, c.slot, c.size)
 			}
 			window := d.tlb.windows[a.TLBWindow].Size
 			address := 9*window + window - c.size
 			to := tile
-			to.Multicast, to.XStart, to.YStart = c.wc, b2u(c.wc), 2*b2u(c.wc)
+			to.Multicast, to.XStart, to.YStart = c.wc, boolToUint8(c.wc), 2*boolToUint8(c.wc)
 			if code := d.ProgramWindow(a, to, address); code != OK {
 				t.Fatal(code)
 			}
-			want := ttConfigureTLBRequest{window: uint32(c.slot), address: 9 * window, xEnd: 3,
-				yEnd:   5,
-				xStart: uint16(to.XStart), yStart: uint16(to.YStart), noc: 1, multicast: b2u(c.wc),
-				ordering: 1}
+			want := ttConfigureTLBRequest{window: uint32(c.slot), address: 9 * window,
+				xEnd: 3, yEnd: 5, xStart: uint16(to.XStart), yStart: uint16(to.YStart),
+				noc: 1, multicast: boolToUint8(c.wc), ordering: 1}
 			if k.programmed[0] != want {
 				t.Errorf("%s: programmed %+v, want %+v", c.board.Name, k.programmed[0], want)
 			}
 			a.Store(4, 4, 0xbeef)
-			stored := k.bytes(ttWindows+c.start+window-c.size+4, 4)
+			stored := k.fileBytes(ttWindows+c.start+window-c.size+4, 4)
 			if got := loadLittleEndian(stored); got != 0xbeef {
-				t.Errorf("%s: the file holds %#x", c.board.Name, got)
+				t.Errorf("%s: the file has %#x where 0xbeef was stored", c.board.Name, got)
 			}
 			k.programmed = make([]ttConfigureTLBRequest, 0, 100)
 			backend := d.backend.(*ttBackend)
 			request := structPointer(&backend.configureTLBRequest)
-			ofFake := testing.AllocsPerRun(10, func() {
+			fakeAllocations := testing.AllocsPerRun(10, func() {
 				_, _ = syscalls.ioctl(backend.fd, ProgramWindowRequest, 0, request)
 			})
 			n := testing.AllocsPerRun(10, func() { d.ProgramWindow(a, to, address) })
-			if n > ofFake && !underRace { // the race detector allocates by chance
-				t.Errorf("%s: %v allocations, %v of them the fake's", c.board.Name, n, ofFake)
+			if n > fakeAllocations && !underRace { // the race detector allocates by chance
+				t.Errorf("%s: ProgramWindow: %v allocations, %v of them by the fake kernel",
+					c.board.Name, n, fakeAllocations)
 			}
 		})
 	}
 }
 
-func b2u(b bool) uint8 {
+func boolToUint8(b bool) uint8 {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-func TestDriverRefusesWindowsThatItCannotProgram(t *testing.T) {
+func TestDriverRejectsWindowsThatItCannotProgram(t *testing.T) {
 	with := func(change func(*fbs.TileRoute)) fbs.TileRoute {
 		to := tile
 		change(&to)
@@ -447,126 +458,134 @@ func TestDriverRefusesWindowsThatItCannotProgram(t *testing.T) {
 		address uint64
 		want    Code
 	}{
-		"a tile":       {&boards.Wormhole, tile, 0, OK},
-		"x of 7 bits":  {&boards.Wormhole, far, 0, Refused},
-		"over the end": {&boards.Wormhole, tile, 0xf8000, Refused},
-		"channel 0, which the driver does not set": {&boards.Wormhole, vc(1), 0, Refused},
-		"channel 0, which is a bit":                {&boards.Blackhole, vc(1), 0, OK},
-		"channel 1":                                {&boards.Blackhole, vc(2), 0, Refused},
+		"a tile":                   {&boards.Wormhole, tile, 0, OK},
+		"x of 7 bits":              {&boards.Wormhole, far, 0, Refused},
+		"window over a 1 MiB line": {&boards.Wormhole, tile, 0xf8000, Refused},
+		"channel 0, which the driver does not set on Wormhole": {
+			&boards.Wormhole, vc(1), 0, Refused},
+		"channel 0, which the driver sets on Blackhole": {&boards.Blackhole, vc(1), 0, OK},
+		"channel 1": {&boards.Blackhole, vc(2), 0, Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := fakeTTKernel(t, c.board)
+			k := installFakeTT(t, c.board)
 			d := k.openTT()
-			a := mustMap(t, d, tlb(0x10000, fbs.AnySlot))
+			a := mustMap(t, d, tlbWindow(0x10000, fbs.AnySlot))
 			code := d.ProgramWindow(a, c.target, c.address)
-			if code != c.want || len(k.programmed) != int(b2u(c.want == OK)) {
-				t.Errorf("%v, programmed %d times", code, len(k.programmed))
+			if code != c.want || len(k.programmed) != int(boolToUint8(c.want == OK)) {
+				t.Errorf("ProgramWindow: %v, want %v; the driver was called %d times", code, c.want,
+					len(k.programmed))
 			}
 		})
 	}
-	k := fakeTTKernel(t, &boards.Wormhole)
+	k := installFakeTT(t, &boards.Wormhole)
 	d := k.openTT()
-	a := mustMap(t, d, tlb(mega, fbs.AnySlot))
-	if code := d.ProgramWindow(a, with(func(t *fbs.TileRoute) { t.NoC = 0 }), mega); code != OK {
+	a := mustMap(t, d, tlbWindow(mib, fbs.AnySlot))
+	if code := d.ProgramWindow(a, with(func(t *fbs.TileRoute) { t.NoC = 0 }), mib); code != OK {
 		t.Fatal(code)
 	}
 	base := a.Base
-	delete(k.used, 0)
+	delete(k.reservedWindows, 0)
 	if code := d.ProgramWindow(a, tile, 0); code != Refused || a.Base != base {
-		t.Errorf("a window that is another's: %v", code)
+		t.Errorf("ProgramWindow of a window that the program has not reserved: %v, want %v, and "+
+			"the same base", code, Refused)
 	}
-	k.stale = true
+	k.resetByOther = true
 	if code := d.ProgramWindow(a, tile, 0); code != DeviceGone {
-		t.Errorf("a device that was reset: %v", code)
+		t.Errorf("ProgramWindow of a device that was reset: %v, want %v", code, DeviceGone)
 	}
-	none := NewAperture(newTape(), mega, 9)
-	if code := d.ProgramWindow(&none, tile, 0); code != Internal {
-		t.Errorf("a window that is not mapped: %v", code)
+	unmapped := NewAperture(newRecordingPort(), mib, 9)
+	if code := d.ProgramWindow(&unmapped, tile, 0); code != Internal {
+		t.Errorf("ProgramWindow of a window that is not mapped: %v, want %v", code, Internal)
 	}
 }
 
-func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
-	k := fakeTTKernel(t, &boards.Wormhole)
+func TestMapFailsIfTheDriverHasNoFreeWindow(t *testing.T) {
+	k := installFakeTT(t, &boards.Wormhole)
 	d := k.openTT()
 	for range 19 { // TLB windows of 16 MiB; the driver itself uses the last of the 20
-		mustMap(t, d, tlb(16*mega, fbs.AnySlot))
+		mustMap(t, d, tlbWindow(16*mib, fbs.AnySlot))
 	}
-	_, err := d.Map(tlb(16*mega, fbs.AnySlot))
+	_, err := d.Map(tlbWindow(16*mib, fbs.AnySlot))
 	wantFault(t, "used up", err, NoDevice, "no TLB window of 0x1000000 bytes is free")
 	for range 10 {
-		mustMap(t, d, tlb(2*mega, fbs.AnySlot))
+		mustMap(t, d, tlbWindow(2*mib, fbs.AnySlot))
 	}
-	_, err = d.Map(tlb(2*mega, fbs.AnySlot))
+	_, err = d.Map(tlbWindow(2*mib, fbs.AnySlot))
 	wantFault(t, "used up", err, NoDevice, "no TLB window of 0x200000 bytes is free")
-	_, err = d.Map(tlb(32*mega, fbs.AnySlot))
+	_, err = d.Map(tlbWindow(32*mib, fbs.AnySlot))
 	wantFault(t, "too large", err, NoDevice, "is free")
-	if a := mustMap(t, d, tlb(mega, fbs.AnySlot)); a.TLBWindow != 0 {
-		t.Errorf("window %d", a.TLBWindow)
+	if a := mustMap(t, d, tlbWindow(mib, fbs.AnySlot)); a.TLBWindow != 0 {
+		t.Errorf("first window of 1 MiB: slot %d, want 0", a.TLBWindow)
 	}
 	k.errors["mmap"] = unix.ENOMEM
-	_, err = d.Map(tlb(mega, fbs.AnySlot))
+	_, err = d.Map(tlbWindow(mib, fbs.AnySlot))
 	wantFault(t, "mmap", err, NoDevice, "mmap /dev/tenstorrent/0: cannot allocate memory")
 	k.errors["ioctl fa0b"] = unix.EINVAL
-	_, err = d.Map(tlb(mega, fbs.AnySlot))
+	_, err = d.Map(tlbWindow(mib, fbs.AnySlot))
 	wantFault(t, "allocate", err, NoDevice, "ALLOCATE_TLB")
 	clear(k.errors)
-	k.fakeKernel.ioctls = func(_ int, _, _ uintptr, argument unsafe.Pointer) (int, error) {
+	k.fakeKernel.ioctlHandler = func(_ int, _, _ uintptr, argument unsafe.Pointer) (int, error) {
 		(*ttAllocateTLBRequest)(argument).window = 185
 		return 0, nil
 	}
-	_, err = d.Map(tlb(mega, fbs.AnySlot))
+	_, err = d.Map(tlbWindow(mib, fbs.AnySlot))
 	wantFault(t, "another size", err, Internal, "TLB window 185, whose size is not 0x100000 bytes")
 	d.tlb.layout = nil
-	_, err = d.Map(tlb(mega, fbs.AnySlot))
+	_, err = d.Map(tlbWindow(mib, fbs.AnySlot))
 	wantFault(t, "no windows", err, WrongDevice, "no TLB windows")
 }
 
 func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
-	k := fakeTTKernel(t, &boards.Wormhole)
+	k := installFakeTT(t, &boards.Wormhole)
 	d := k.openTT()
-	a, b := mustMap(t, d, host(1)), mustMap(t, d, host(0x2000))
+	a, b := mustMap(t, d, hostWindow(1)), mustMap(t, d, hostWindow(0x2000))
 	if a.BusAddress != 0x8_0000_0000 || b.BusAddress != 0x8_0000_1000 ||
 		uintptr(k.pins[1].address) != b.Base ||
 		k.pins[1].size != 0x2000 {
-		t.Errorf("at %#x and %#x, pinned %+v", a.BusAddress, b.BusAddress, k.pins)
+		t.Errorf("windows at %#x and %#x, pinned %+v; want 0x800000000 and 0x800001000",
+			a.BusAddress, b.BusAddress, k.pins)
 	}
 	if err := d.AssignBusAddress(a, d); err != nil {
 		t.Error(err)
 	}
-	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage,
+	wantFault(t, "a mock", d.AssignBusAddress(a, passiveDevice{}), Usage,
 		"tt:/dev/tenstorrent/0 cannot reach memory of mock:still", "vfio:")
 	k.errors["ioctl fa07"] = unix.ENOSPC
-	_, err := d.Map(host(1))
+	_, err := d.Map(hostWindow(1))
 	wantFault(t, "other", err, NoDevice, "PIN_PAGES /dev/tenstorrent/0: no space left on device")
 	k.errors["ioctl fa07"] = unix.EINVAL
-	_, err = d.Map(host(3 << 20))
+	_, err = d.Map(hostWindow(3 << 20))
 	wantFault(t, "huge pages", err, NoDevice, "0x300000 bytes",
 		"not physically contiguous, even in huge pages", "hugepages=4")
 	k.errors["mmap huge"] = unix.ENOMEM
-	_, err = d.Map(host(3 << 20))
+	_, err = d.Map(hostWindow(3 << 20))
 	wantFault(t, "ordinary pages", err, NoDevice, "0x300000 bytes", "not physically contiguous",
 		"echo 4 > /proc/sys/vm/nr_hugepages")
 	k.journal = nil
 	d.Close()
-	if k.at("close "+ttNode) > k.at("munmap") {
-		t.Errorf("memory is given back before it is unpinned: %q", k.journal)
+	if k.callIndex("close "+ttNode) > k.callIndex("munmap") {
+		t.Errorf("Close unmaps memory before it closes the file, which unpins the memory: %q",
+			k.journal)
 	}
 }
 
 func TestDriverKeepsBusMasteringOn(t *testing.T) {
-	k := fakeTTKernel(t, &boards.Wormhole)
+	k := installFakeTT(t, &boards.Wormhole)
 	k.f.patch("config", configCommandOffset, 6)
 	k.f.patch("config", configStatusOffset, 0, 0x10)
 	d := k.openTT()
-	if err := d.SetBusMaster(true); err != nil || k.f.command() != 6 || d.Diagnose() != OK {
-		t.Errorf("%v, command %#x, %v", err, k.f.command(), d.Diagnose())
+	if err := d.SetBusMaster(true); err != nil || k.f.commandRegister() != 6 || d.Diagnose() != OK {
+		t.Errorf("SetBusMaster(true): %v, command register %#x, Diagnose %v; want 6 and OK", err,
+			k.f.commandRegister(), d.Diagnose())
 	}
 	k.f.patch("config", configStatusOffset, 0, 0x30)
 	if code := d.Diagnose(); code != DMAFault {
-		t.Error(code)
+		t.Errorf("Diagnose after a new error bit: %v, want %v", code, DMAFault)
 	}
-	if err := d.SetBusMaster(false); err != nil || k.f.command() != 6 || d.Diagnose() != OK {
-		t.Errorf("%v, command %#x, %v", err, k.f.command(), d.Diagnose())
+	err := d.SetBusMaster(false)
+	if err != nil || k.f.commandRegister() != 6 || d.Diagnose() != OK {
+		t.Errorf("SetBusMaster(false): %v, command register %#x, Diagnose %v; want 6 and OK", err,
+			k.f.commandRegister(), d.Diagnose())
 	}
 }
 
@@ -579,14 +598,15 @@ func wormholeImage(commands ...fbs.Command) *fbs.View {
 			{Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb, Device: 1}}}
 }
 
-// pointAt returns a command that points a window at an address of a tile. storeReset returns a
-// command that stores to the reset register of that tile.
-func pointAt(window uint16, address uint64, tile fbs.TileRoute) fbs.Command {
+// pointCommand returns a command that points a window at an address of a tile.
+func pointCommand(window uint16, address uint64, tile fbs.TileRoute) fbs.Command {
 	tile.Ordering = boards.OrderingDefault
 	return fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: address, Mask: tile.Pack()}
 }
 
-func storeReset(window uint16, value uint64) fbs.Command {
+// resetStoreCommand returns a command that stores to the reset register of the tile that the window
+// is pointed at. The window must be pointed at address 0xffb00000.
+func resetStoreCommand(window uint16, value uint64) fbs.Command {
 	return fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: window, Offset: 0x121b0,
 		Value: value}
 }
@@ -599,8 +619,10 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 	}
 	one, two := fbs.TileRoute{X: 1, Y: 2}, fbs.TileRoute{X: 3, Y: 3, NoC: 1}
 	several := fbs.TileRoute{X: 2, Y: 2, XStart: 1, YStart: 1, Multicast: true}
-	point, pointTwo := pointAt(1, at, one), pointAt(2, at, two)
-	elsewhere := storeReset(1, 1)
+	point, pointTwo := pointCommand(1, at, one), pointCommand(2, at, two)
+	runOne, runTwo := resetStoreCommand(1, running), resetStoreCommand(2, running)
+	resetOne := resetStoreCommand(1, inReset)
+	elsewhere := resetStoreCommand(1, 1)
 	elsewhere.Offset = 0x21b4
 	delay := fbs.Command{Opcode: gen.OpcodeDelay, Amount: 1}
 	for name, test := range map[string]struct {
@@ -608,30 +630,31 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 		want     fbs.TileRoute // X is 0 if the driver is to make no store
 	}{
 		"no store to the register": {
-			[]fbs.Command{point, delay, elsewhere, storeReset(0, running)}, fbs.TileRoute{}},
+			[]fbs.Command{point, delay, elsewhere, resetStoreCommand(0, running)}, fbs.TileRoute{}},
 		"a window that is pointed later": {
-			[]fbs.Command{storeReset(1, running), point}, fbs.TileRoute{}},
+			[]fbs.Command{runOne, point}, fbs.TileRoute{}},
 		"the first of two": {
-			[]fbs.Command{point, pointTwo, storeReset(1, running), storeReset(2, running)}, one},
+			[]fbs.Command{point, pointTwo, runOne, runTwo}, one},
 		"the first is put into reset": {
-			[]fbs.Command{point, pointTwo, storeReset(1, inReset), storeReset(2, running)}, two},
+			[]fbs.Command{point, pointTwo, resetOne, runTwo}, two},
 		"put into reset only": {
-			[]fbs.Command{point, storeReset(1, inReset)}, fbs.TileRoute{}},
+			[]fbs.Command{point, resetOne}, fbs.TileRoute{}},
 		"a bit that is no core's": {
 			[]fbs.Command{point, bits(0, 0x80000000)}, fbs.TileRoute{}},
 		"one core of several": {
 			[]fbs.Command{point, bits(0, 0x800)}, one},
 		"several tiles at once": {
-			[]fbs.Command{pointAt(1, at, several), storeReset(1, running)}, fbs.TileRoute{}},
+			[]fbs.Command{pointCommand(1, at, several), runOne}, fbs.TileRoute{}},
 		"a window that was moved away": {
-			[]fbs.Command{point, pointAt(1, 0, one), storeReset(1, running)}, fbs.TileRoute{}},
+			[]fbs.Command{point, pointCommand(1, 0, one), runOne}, fbs.TileRoute{}},
 		"a tile of another device": {
-			[]fbs.Command{pointAt(3, at, one), storeReset(3, running)}, fbs.TileRoute{}},
+			[]fbs.Command{pointCommand(3, at, one), resetStoreCommand(3, running)},
+			fbs.TileRoute{}},
 		"pointed at the register itself": {
-			[]fbs.Command{pointAt(1, 0xffb121b0, one)}, fbs.TileRoute{}},
+			[]fbs.Command{pointCommand(1, 0xffb121b0, one)}, fbs.TileRoute{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := fakeTTKernel(t, &boards.Wormhole)
+			k := installFakeTT(t, &boards.Wormhole)
 			note, err := k.openTT().RegisterExitCleanup(wormholeImage(test.commands...), 0)
 			want := ttExitCleanupRequest{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y,
 				noc: test.want.NoC, address: 0xffb121b0, data: inReset}
@@ -639,44 +662,45 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 				want = ttExitCleanupRequest{}
 			}
 			if k.cleanup != want || note != "" || err != nil {
-				t.Errorf("%+v, want %+v; %q, %v", k.cleanup, want, note, err)
+				t.Errorf("the driver received %+v, want %+v; note %q, error %v", k.cleanup, want,
+					note, err)
 			}
 		})
 	}
 }
 
 func TestCleanupIsHandedToTheDriver(t *testing.T) {
-	point := pointAt(1, 0xffb00000, tile)
-	image, leavesReset := wormholeImage(point, storeReset(1, 0)), wormholeImage(point)
-	k := fakeTTKernel(t, &boards.Wormhole)
+	point := pointCommand(1, 0xffb00000, tile)
+	image, imageWithoutReset := wormholeImage(point, resetStoreCommand(1, 0)), wormholeImage(point)
+	k := installFakeTT(t, &boards.Wormhole)
 	k.errors["ioctl fa0e"] = unix.EOPNOTSUPP
 	_, err := k.openTT().RegisterExitCleanup(image, 0)
-	wantFault(t, "refused", err, NoDevice, "SET_NOC_CLEANUP")
-	k = fakeTTKernel(t, &boards.Wormhole)
+	wantFault(t, "unsupported request", err, NoDevice, "SET_NOC_CLEANUP")
+	k = installFakeTT(t, &boards.Wormhole)
 	k.minor = 1
 	d := k.openTT()
 	// The note must be one line, because the next device may add its own note.
 	if note, err := d.RegisterExitCleanup(image, 0); !strings.Contains(note,
 		"go on running; tt-kmd 2.2") || strings.Index(note, "\n") != len(note)-1 || err != nil {
-		t.Errorf("tt-kmd 2.1: %q, %v", note, err)
+		t.Errorf("tt-kmd 2.1: note %q, error %v; want a note of one line", note, err)
 	}
-	if note, err := d.RegisterExitCleanup(leavesReset, 0); note != "" || err != nil {
-		t.Errorf("tt-kmd 2.1, nothing to clean up: %q, %v", note, err)
+	if note, err := d.RegisterExitCleanup(imageWithoutReset, 0); note != "" || err != nil {
+		t.Errorf("tt-kmd 2.1, nothing to clean up: note %q, error %v; want none", note, err)
 	}
-	fakeSysfs(t)
+	installFakeSysfs(t)
 	if note, err := addEdu(t).open().RegisterExitCleanup(image, 0); note != "" || err != nil {
-		t.Errorf("a backend without a driver: %q, %v", note, err)
+		t.Errorf("a backend without Tenstorrent's driver: note %q, error %v; want none", note, err)
 	}
 }
 
 // Close withdraws only the request for the full clock. The tiles must keep their power until the
 // driver has made the store that RegisterExitCleanup requests, when the file is closed.
-func TestTheClockIsAskedForAndGivenBack(t *testing.T) {
-	k := fakeTTKernel(t, &boards.Wormhole)
+func TestFullClockIsRequestedAndReleased(t *testing.T) {
+	k := installFakeTT(t, &boards.Wormhole)
 	k.minor = 6
 	d := k.openTT()
 	if !slices.Equal(k.powers, []uint16{0x7fff}) {
-		t.Errorf("asked for %#x", k.powers)
+		t.Errorf("power requests after Open: %#x, want [0x7fff]", k.powers)
 	}
 	k.journal = nil
 	for range 2 {
@@ -684,8 +708,10 @@ func TestTheClockIsAskedForAndGivenBack(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if !slices.Equal(k.powers, []uint16{0x7fff, 0x7ffe}) || k.at("power") > k.at("close "+ttNode) {
-		t.Errorf("asked for %#x; %q", k.powers, k.journal)
+	if !slices.Equal(k.powers, []uint16{0x7fff, 0x7ffe}) ||
+		k.callIndex("power") > k.callIndex("close "+ttNode) {
+		t.Errorf("power requests after Close: %#x, want [0x7fff 0x7ffe], the last before the file "+
+			"is closed: %q", k.powers, k.journal)
 	}
 	// errors of a driver or firmware without power states
 	for _, errno := range []error{unix.EINVAL, unix.ENOTTY} {
@@ -695,22 +721,22 @@ func TestTheClockIsAskedForAndGivenBack(t *testing.T) {
 }
 
 // The driver removes the mappings when another program resets the device.
-func TestAccessAfterAResetByAnotherIsABusError(t *testing.T) {
-	k := fakeTTKernel(t, &boards.Wormhole)
+func TestAccessAfterAResetByAnotherProgramIsABusError(t *testing.T) {
+	k := installFakeTT(t, &boards.Wormhole)
 	d := k.openTT()
-	a := mustMap(t, d, tlb(mega, fbs.AnySlot))
+	a := mustMap(t, d, tlbWindow(mib, fbs.AnySlot))
 	if err := os.Truncate(k.file, 0); err != nil {
 		t.Fatal(err)
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	if fault := catch(func() { a.Load(0, 4) }); fault == nil {
-		t.Error("no bus error")
+	if fault := catchFault(func() { a.Load(0, 4) }); fault == nil {
+		t.Error("a load after the reset raised no bus error")
 	}
 }
 
 // The expected sizes and offsets are those of the C structs in linux/vfio.h and in ioctl.h of
 // tt-kmd.
-func TestStructsOfIoctlsLieAsInC(t *testing.T) {
+func TestIoctlStructsHaveTheLayoutOfC(t *testing.T) {
 	var (
 		status    vfioGroupStatus
 		region    vfioRegionInfo
@@ -785,7 +811,7 @@ func TestStructsOfIoctlsLieAsInC(t *testing.T) {
 		".data":                       {unsafe.Offsetof(cleanup.data), 24},
 	} {
 		if c[0] != c[1] {
-			t.Errorf("%s: %d, want %d", what, c[0], c[1])
+			t.Errorf("size or offset of %s: %d, want %d as in C", what, c[0], c[1])
 		}
 	}
 }
@@ -798,10 +824,10 @@ func TestIoctlsReachTheKernel(t *testing.T) {
 	}
 	defer linux{}.close(fd)
 	if _, err := ioctl(fd, unix.TCGETS, 0, structPointer(&unix.Termios{})); err != unix.ENOTTY {
-		t.Error(err)
+		t.Errorf("ioctl with a struct: %v, want %v", err, unix.ENOTTY)
 	}
 	if _, err := ioctl(fd, unix.TCSBRK, 1, nil); err != unix.ENOTTY {
-		t.Error(err)
+		t.Errorf("ioctl with a value: %v, want %v", err, unix.ENOTTY)
 	}
 	pipe := make([]int, 2)
 	if err := unix.Pipe(pipe); err != nil {
@@ -813,15 +839,15 @@ func TestIoctlsReachTheKernel(t *testing.T) {
 	var waiting int32
 	if result, err := ioctl(pipe[0], unix.TIOCINQ, 0, structPointer(&waiting)); err != nil ||
 		result != 0 || waiting != 4 {
-		t.Errorf("%d bytes wait, %d, %v", waiting, result, err)
+		t.Errorf("TIOCINQ: %d bytes wait, result %d, %v; want 4, 0", waiting, result, err)
 	}
 	if _, err := Mmap(pipe[0], 0, 4096, unix.PROT_READ, unix.MAP_SHARED); err != unix.ENODEV {
-		t.Error(err)
+		t.Errorf("Mmap of a pipe: %v, want %v", err, unix.ENODEV)
 	}
 	data := make([]byte, 8)
 	if n, err := (linux{}).read(pipe[0], data); n != 4 || err != nil ||
 		!strings.HasPrefix(string(data), "four") {
-		t.Errorf("%q, %v", fmt.Sprint(data), err)
+		t.Errorf("read from a pipe: %d, %q, %v; want 4 bytes, \"four\"", n, data, err)
 	}
 }
 
@@ -836,13 +862,13 @@ func TestDriverResetsADeviceAndSetsItUpAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(*fakeTT)
 		code    Code
-		says    string
+		text    string // part of the error
 		resets  []uint32
 	}{
-		"a reset":       {func(*fakeTT) {}, OK, "", both},
-		"begun before":  {func(k *fakeTT) { k.reset = true }, OK, "", both},
-		"away for long": {func(k *fakeTT) { k.unplugs = 2 }, OK, "", both},
-		"away for good": {func(k *fakeTT) { k.unplugs = 100 }, NoDevice, ttNode, both[:1]},
+		"a reset":      {func(*fakeTT) {}, OK, "", both},
+		"reset begun":  {func(k *fakeTT) { k.reset = true }, OK, "", both},
+		"file returns": {func(k *fakeTT) { k.unplugs = 2 }, OK, "", both},
+		"file is gone": {func(k *fakeTT) { k.unplugs = 100 }, NoDevice, ttNode, both[:1]},
 		"the driver cannot": {
 			func(k *fakeTT) { k.resetFails = true }, DeviceGone, "cannot reset", both[:1],
 		},
@@ -859,18 +885,19 @@ func TestDriverResetsADeviceAndSetsItUpAgain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := fakeTTKernel(t, &boards.Wormhole)
+			k := installFakeTT(t, &boards.Wormhole)
 			test.prepare(k)
 			err := ResetThroughDriver(ttNode)
-			isSaid := err == nil || strings.Contains(err.Error(), test.says)
-			if CodeOf(err) != test.code || !isSaid {
-				t.Errorf("%v, want %v with %q", err, test.code, test.says)
+			hasText := err == nil || strings.Contains(err.Error(), test.text)
+			if CodeOf(err) != test.code || !hasText {
+				t.Errorf("error %v, want %v with %q", err, test.code, test.text)
 			}
 			if !slices.Equal(k.resets, test.resets) {
-				t.Errorf("resets %v, want %v", k.resets, test.resets)
+				t.Errorf("reset requests %v, want %v", k.resets, test.resets)
 			}
-			if err == nil && (k.reset || k.f.command() != configCommandMemoryBit) {
-				t.Errorf("still in reset %v, command register %#x", k.reset, k.f.command())
+			if err == nil && (k.reset || k.f.commandRegister() != configCommandMemoryBit) {
+				t.Errorf("after the reset: still in reset %v, command register %#x, want %#x",
+					k.reset, k.f.commandRegister(), configCommandMemoryBit)
 			}
 		})
 	}

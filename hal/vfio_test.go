@@ -24,18 +24,19 @@ import (
 // pci/vfio_pci_core.c).
 type fakeVFIO struct {
 	*fakeKernel
-	functions map[string]*vfioFunction // PCI functions by PCI address
-	fds       map[int]*vfioFunction
-	attached  map[int]int // file descriptor of the container by that of the group
-	kind      uintptr     // type of IOMMU that was set; 0: none
-	pageSize  uint64      // smallest page that the IOMMU maps, in bytes
-	can       [][2]uint64 // ranges that the IOMMU can map: first and last address
-	dma       []vfioDMAMap
-	hidden    bool // groups are not viable
-	stubborn  bool // bus mastering cannot be switched off
-	resets    int
+	functions        map[string]*vfioFunction // PCI functions by PCI address
+	functionOfFD     map[int]*vfioFunction    // PCI function by file descriptor
+	containerOfGroup map[int]int              // descriptor of the container by that of the group
+	iommuType        uintptr                  // type of IOMMU that was set; 0: none
+	pageSize         uint64                   // smallest page that the IOMMU maps, in bytes
+	mappableRanges   [][2]uint64              // first and last address of each range
+	mappings         []vfioDMAMap
+	notViable        bool // groups are not viable
+	keepsMastering   bool // bus mastering cannot be switched off
+	resets           int  // number of resets of functions
 }
 
+// vfioFunction is a PCI function that is bound to vfio-pci.
 type vfioFunction struct {
 	group   string
 	file    string // path of a file that contains all regions
@@ -43,27 +44,30 @@ type vfioFunction struct {
 	regions [9]vfioRegionInfo
 }
 
-func fakeVFIOKernel(t testing.TB) *fakeVFIO {
-	fakeSysfs(t)
+// installFakeVFIO makes package hal call a fake kernel with VFIO until the test ends. It fails the
+// test if DMA mappings or VFIO files are then still in use.
+func installFakeVFIO(t testing.TB) *fakeVFIO {
+	installFakeSysfs(t)
 	k := &fakeVFIO{
-		fakeKernel: fakeSystem(t), functions: map[string]*vfioFunction{},
-		fds: map[int]*vfioFunction{}, attached: map[int]int{},
+		fakeKernel: installFakeKernel(t), functions: map[string]*vfioFunction{},
+		functionOfFD: map[int]*vfioFunction{}, containerOfGroup: map[int]int{},
 		// as in QEMU's machine `virt`
-		pageSize: 4096, can: [][2]uint64{{0, 0x7ffffff}, {0x8100000, 0xffff_ffff_ffff}},
+		pageSize: 4096, mappableRanges: [][2]uint64{{0, 0x7ffffff}, {0x8100000, 0xffff_ffff_ffff}},
 	}
-	k.fakeKernel.ioctls = k.control
-	use(k)
+	k.fakeKernel.ioctlHandler = k.handleIoctl
+	replaceSyscalls(k)
 	k.substitute(vfioContainerPath, "")
 	t.Cleanup(func() {
-		if len(k.dma) > 0 || len(inUse()) > 0 {
-			t.Errorf("not released: %v, %v", k.dma, inUse())
+		if len(k.mappings) > 0 || len(vfioFileUsers()) > 0 {
+			t.Errorf("after the test, not released: DMA mappings %v, VFIO files %v", k.mappings,
+				vfioFileUsers())
 		}
 	})
 	return k
 }
 
-// inUse returns the number of functions that use each open VFIO file.
-func inUse() map[string]int {
+// vfioFileUsers returns the number of functions that use each open VFIO file.
+func vfioFileUsers() map[string]int {
 	users := map[string]int{}
 	for _, f := range vfioShared.files {
 		if f.userCount != 0 {
@@ -73,10 +77,11 @@ func inUse() map[string]int {
 	return users
 }
 
-// add binds the function f to vfio-pci and adds it to an IOMMU group.
-func (k *fakeVFIO) add(f *fakeFunction, group string, bars map[int]uint64) *vfioFunction {
+// bindToGroup binds the function f to vfio-pci and adds it to an IOMMU group. `bars` contains the
+// sizes in bytes of the BARs.
+func (k *fakeVFIO) bindToGroup(f *fakeFunction, group string, bars map[int]uint64) *vfioFunction {
 	f.bind("vfio-pci")
-	f.link("iommu_group", group)
+	f.symlink("iommu_group", group)
 	v := &vfioFunction{group: group, file: filepath.Join(k.t.TempDir(), "regions")}
 	for i := range v.regions {
 		v.regions[i] = vfioRegionInfo{flags: 3, index: uint32(i), size: bars[i],
@@ -96,10 +101,11 @@ func (k *fakeVFIO) add(f *fakeFunction, group string, bars map[int]uint64) *vfio
 	if _, ok := k.paths[vfioDir+group]; !ok {
 		k.substitute(vfioDir+group, "")
 	}
-	v.patch(k.t, vfioConfigRegionIndex, 0, f.at("config", 0, 64))
+	v.patch(k.t, vfioConfigRegionIndex, 0, f.readAt("config", 0, 64))
 	return v
 }
 
+// patch overwrites bytes of a region, from the given offset on.
 func (v *vfioFunction) patch(t testing.TB, region int, offset uint64, b []byte) {
 	t.Helper()
 	file, err := os.OpenFile(v.file, os.O_WRONLY, 0)
@@ -112,7 +118,8 @@ func (v *vfioFunction) patch(t testing.TB, region int, offset uint64, b []byte) 
 	}
 }
 
-func (v *vfioFunction) at(t testing.TB, region int, offset uint64, n int) []byte {
+// readAt returns n bytes of a region, from the given offset on.
+func (v *vfioFunction) readAt(t testing.TB, region int, offset uint64, n int) []byte {
 	t.Helper()
 	file, err := os.Open(v.file)
 	if err != nil {
@@ -130,12 +137,13 @@ func (v *vfioFunction) at(t testing.TB, region int, offset uint64, n int) []byte
 // leaves it.
 func addVFIOEdu(k *fakeVFIO) (*fakeFunction, *vfioFunction) {
 	f := addEdu(k.t)
-	v := k.add(f, "7", map[int]uint64{0: mega, 3: 256})
+	v := k.bindToGroup(f, "7", map[int]uint64{0: mib, 3: 256})
 	v.patch(k.t, vfioConfigRegionIndex, configCommandOffset, []byte{0, 0})
 	v.patch(k.t, vfioConfigRegionIndex, configBar0Offset+12, []byte{1, 0xc0})
 	return f, v
 }
 
+// openVFIO opens and acquires the function through VFIO. The end of the test closes it.
 func (f *fakeFunction) openVFIO() *device {
 	f.t.Helper()
 	d, err := openAndAcquire("vfio:" + f.address)
@@ -146,6 +154,7 @@ func (f *fakeFunction) openVFIO() *device {
 	return d.(*device)
 }
 
+// open returns EBUSY if a group is already open, as Linux does.
 func (k *fakeVFIO) open(path string, flags int) (int, error) {
 	if strings.HasPrefix(path, vfioDir) && path != vfioContainerPath {
 		for _, other := range k.opened {
@@ -159,30 +168,32 @@ func (k *fakeVFIO) open(path string, flags int) (int, error) {
 
 func (k *fakeVFIO) close(fd int) error {
 	if k.opened[fd] == vfioContainerPath {
-		if len(k.attached) > 0 {
-			k.t.Errorf("the container is closed with groups in it")
+		if len(k.containerOfGroup) > 0 {
+			k.t.Error("the container is closed before its groups")
 		}
-		k.kind, k.dma = 0, nil
+		k.iommuType, k.mappings = 0, nil
 	}
-	delete(k.attached, fd)
+	delete(k.containerOfGroup, fd)
 	return k.fakeKernel.close(fd)
 }
 
-func (k *fakeVFIO) control(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
+// handleIoctl imitates the ioctls of a container, a group or a function.
+func (k *fakeVFIO) handleIoctl(fd int, request, value uintptr, argument unsafe.Pointer) (int,
+	error) {
 	path := k.opened[fd]
 	switch {
 	case path == vfioContainerPath:
-		return k.container(request, value, argument)
+		return k.containerIoctl(request, value, argument)
 	case strings.HasPrefix(path, vfioDir):
-		return k.group(fd, path, request, argument)
-	case k.fds[fd] != nil:
-		return k.function(k.fds[fd], request, argument)
+		return k.groupIoctl(fd, path, request, argument)
+	case k.functionOfFD[fd] != nil:
+		return k.functionIoctl(k.functionOfFD[fd], request, argument)
 	}
-	k.t.Errorf("ioctl %x on %q", request, path)
+	k.t.Errorf("ioctl %x on the file %q, which is none of VFIO", request, path)
 	return -1, unix.ENOTTY
 }
 
-func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.Pointer) (int,
+func (k *fakeVFIO) groupIoctl(fd int, path string, request uintptr, argument unsafe.Pointer) (int,
 	error) {
 	switch request {
 	case vfioGroupGetStatus:
@@ -190,7 +201,7 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 		if s.argsz != 8 {
 			return -1, unix.EINVAL
 		}
-		if s.flags = vfioGroupFlagsViable; k.hidden {
+		if s.flags = vfioGroupFlagsViable; k.notViable {
 			s.flags = 0
 		}
 		return 0, nil
@@ -199,22 +210,22 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 		if k.opened[container] != vfioContainerPath {
 			return -1, unix.EINVAL
 		}
-		k.attached[fd] = container
+		k.containerOfGroup[fd] = container
 		return 0, nil
 	case vfioGroupGetDeviceFD:
 		bytes := unsafe.Slice((*byte)(argument), 13)
 		v := k.functions[string(bytes[:12])]
-		if k.attached[fd] == 0 || k.kind == 0 || v == nil || bytes[12] != 0 ||
+		if k.containerOfGroup[fd] == 0 || k.iommuType == 0 || v == nil || bytes[12] != 0 ||
 			vfioDir+v.group != path {
 			return -1, unix.EINVAL
 		}
 		file, err := unix.Open(v.file, unix.O_RDWR|unix.O_CLOEXEC, 0)
-		k.opened[file], k.fds[file] = "function "+string(bytes[:12]), v
+		k.opened[file], k.functionOfFD[file] = "function "+string(bytes[:12]), v
 		// Change the command register as vfio_pci_core_enable of Linux does.
-		if command := v.at(k.t, vfioConfigRegionIndex, configCommandOffset, 1); v.resets {
+		if command := v.readAt(k.t, vfioConfigRegionIndex, configCommandOffset, 1); v.resets {
 			k.resets++
 			v.patch(k.t, vfioConfigRegionIndex, configCommandOffset, []byte{0, 0})
-		} else if !k.stubborn {
+		} else if !k.keepsMastering {
 			v.patch(k.t, vfioConfigRegionIndex, configCommandOffset,
 				[]byte{command[0] &^ configCommandMasterBit})
 		}
@@ -223,17 +234,17 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 	return -1, unix.ENOTTY
 }
 
-func (k *fakeVFIO) container(request, value uintptr, argument unsafe.Pointer) (int, error) {
+func (k *fakeVFIO) containerIoctl(request, value uintptr, argument unsafe.Pointer) (int, error) {
 	switch request {
 	case vfioSetIOMMU:
 		// as vfio_ioctl_set_iommu (Linux, drivers/vfio/container.c)
-		if len(k.attached) == 0 || k.kind != 0 {
+		if len(k.containerOfGroup) == 0 || k.iommuType != 0 {
 			return -1, unix.EINVAL
 		}
 		if value != vfioType1v2IOMMU {
 			return -1, unix.ENODEV
 		}
-		k.kind = value
+		k.iommuType = value
 		return 0, nil
 	case vfioIOMMUMapDMA:
 		return k.mapDMA((*vfioDMAMap)(argument))
@@ -243,37 +254,38 @@ func (k *fakeVFIO) container(request, value uintptr, argument unsafe.Pointer) (i
 	return -1, unix.ENOTTY
 }
 
+// mapDMA returns the errors of Linux for invalid, unmappable and overlapping ranges.
 func (k *fakeVFIO) mapDMA(m *vfioDMAMap) (int, error) {
-	if m.argsz != 32 || m.flags != vfioDMAFlagRead|vfioDMAFlagWrite || k.kind == 0 || m.size == 0 ||
-		(m.vaddr|m.size)%4096 != 0 || m.iova%k.pageSize != 0 ||
-		!slices.ContainsFunc(k.can, func(r [2]uint64) bool {
+	if m.argsz != 32 || m.flags != vfioDMAFlagRead|vfioDMAFlagWrite || k.iommuType == 0 ||
+		m.size == 0 || (m.vaddr|m.size)%4096 != 0 || m.iova%k.pageSize != 0 ||
+		!slices.ContainsFunc(k.mappableRanges, func(r [2]uint64) bool {
 			return r[0] <= m.iova && m.iova+m.size-1 <= r[1]
 		}) {
 		return -1, unix.EINVAL
 	}
-	for _, other := range k.dma {
+	for _, other := range k.mappings {
 		if m.iova < other.iova+other.size && other.iova < m.iova+m.size {
 			return -1, unix.EEXIST
 		}
 	}
 	k.journal = append(k.journal, "map")
-	k.dma = append(k.dma, *m)
+	k.mappings = append(k.mappings, *m)
 	return 0, nil
 }
 
 func (k *fakeVFIO) unmapDMA(u *vfioDMAUnmap) (int, error) {
-	i := slices.IndexFunc(k.dma, func(m vfioDMAMap) bool {
+	i := slices.IndexFunc(k.mappings, func(m vfioDMAMap) bool {
 		return m.iova == u.iova && m.size == u.size
 	})
 	if u.argsz != 24 || u.flags != 0 || i < 0 {
 		return -1, unix.EINVAL
 	}
 	k.journal = append(k.journal, "unmap")
-	k.dma = slices.Delete(k.dma, i, i+1)
+	k.mappings = slices.Delete(k.mappings, i, i+1)
 	return 0, nil
 }
 
-func (k *fakeVFIO) function(v *vfioFunction, request uintptr, argument unsafe.Pointer) (int,
+func (k *fakeVFIO) functionIoctl(v *vfioFunction, request uintptr, argument unsafe.Pointer) (int,
 	error) {
 	switch request {
 	case vfioDeviceGetRegionInfo:
@@ -290,7 +302,7 @@ func (k *fakeVFIO) function(v *vfioFunction, request uintptr, argument unsafe.Po
 }
 
 func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
-	k := fakeVFIOKernel(t)
+	k := installFakeVFIO(t)
 	f, v := addVFIOEdu(k)
 	v.resets = true
 	for i, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11E8"} {
@@ -300,13 +312,14 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := (Identity{Name: name, Address: "0000:00:01.0", Vendor: 0x1234, Device: 0x11e8,
-			BarSizes: [6]uint64{mega}}); d.Identity() != want {
-			t.Errorf("identity %+v", d.Identity())
+			BarSizes: [6]uint64{mib}}); d.Identity() != want {
+			t.Errorf("identity %+v, want %+v", d.Identity(), want)
 		}
-		if command := v.at(t, vfioConfigRegionIndex, configCommandOffset, 2); command[0] != 2 ||
-			k.resets != i+1 || k.kind != vfioType1v2IOMMU || !d.Alive() {
-			t.Errorf("command %x, %d resets, IOMMU of type %d, alive %v", command, k.resets, k.kind,
-				d.Alive())
+		if command := v.readAt(t, vfioConfigRegionIndex, configCommandOffset, 2); command[0] != 2 ||
+			k.resets != i+1 || k.iommuType != vfioType1v2IOMMU || !d.Alive() {
+			t.Errorf("%s: command register % x, %d resets, IOMMU of type %d, alive %v; want 02, "+
+				"%d, %d, true", name, command, k.resets, k.iommuType, d.Alive(), i+1,
+				vfioType1v2IOMMU)
 		}
 		for range 2 {
 			if err := d.Close(); err != nil {
@@ -320,29 +333,30 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 	v.resets = false
 	v.patch(t, vfioConfigRegionIndex, configCommandOffset, []byte{6, 0})
 	f.openVFIO()
-	if command := v.at(t, vfioConfigRegionIndex, configCommandOffset, 2); command[0] != 2 ||
+	if command := v.readAt(t, vfioConfigRegionIndex, configCommandOffset, 2); command[0] != 2 ||
 		k.resets != 2 {
-		t.Errorf("a function without reset: command %x, %d resets", command, k.resets)
+		t.Errorf("a function without reset: command register % x, %d resets; want 02, 2", command,
+			k.resets)
 	}
 }
 
 func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
-	k := fakeVFIOKernel(t)
+	k := installFakeVFIO(t)
 	f, v := addVFIOEdu(k)
 	d := f.openVFIO()
 	a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x12340, Size: 0x100,
 		Flags: fbs.FlagWriteCombining})
 	a.Store(8, 4, 0xcafebabe)
-	if got := loadLittleEndian(v.at(t, 0, 0x12348, 4)); got != 0xcafebabe || a.BusAddress != 0 {
-		t.Errorf("the region holds %#x; bus address %#x", got, a.BusAddress)
+	if got := loadLittleEndian(v.readAt(t, 0, 0x12348, 4)); got != 0xcafebabe || a.BusAddress != 0 {
+		t.Errorf("the region has %#x, bus address %#x; want 0xcafebabe, none", got, a.BusAddress)
 	}
 	config := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 4096})
 	if id, code := config.Load(0, 4); id != 0x11e81234 || code != OK {
-		t.Errorf("loaded %#x, %v", id, code)
+		t.Errorf("ids in configuration space: %#x, %v; want 0x11e81234", id, code)
 	}
 	if code := config.Store(0xffc, 4, 5); code != OK ||
-		loadLittleEndian(v.at(t, vfioConfigRegionIndex, 0xffc, 4)) != 5 {
-		t.Errorf("store: %v", code)
+		loadLittleEndian(v.readAt(t, vfioConfigRegionIndex, 0xffc, 4)) != 5 {
+		t.Errorf("store to configuration space: %v, or the region does not have the value", code)
 	}
 	_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: 3, Size: 4})
 	wantFault(t, "I/O BAR", err, WrongDevice, "BAR 3 cannot be mapped")
@@ -359,32 +373,34 @@ func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
 }
 
 func TestPointWorksThroughVFIO(t *testing.T) {
-	k := fakeVFIOKernel(t)
+	k := installFakeVFIO(t)
 	f := addWormhole(t)
-	v := k.add(f, "3", map[int]uint64{0: 512 * mega})
+	v := k.bindToGroup(f, "3", map[int]uint64{0: 512 * mib})
 	d := f.openVFIO()
-	a := mustMap(t, d, tlb(mega, 5))
-	if code := pointTo(d, a, tile, 7*mega); code != OK {
+	a := mustMap(t, d, tlbWindow(mib, 5))
+	if code := pointTo(d, a, tile, 7*mib); code != OK {
 		t.Fatal(code)
 	}
 	a.Store(0, 4, 0xcafe)
-	if loadLittleEndian(v.at(t, 0, 0x1fc00000+40, 8))&0xffff != 7 ||
-		loadLittleEndian(v.at(t, 0, 5*mega, 4)) != 0xcafe {
-		t.Error("the store or the configuration is elsewhere")
+	if loadLittleEndian(v.readAt(t, 0, 0x1fc00000+40, 8))&0xffff != 7 ||
+		loadLittleEndian(v.readAt(t, 0, 5*mib, 4)) != 0xcafe {
+		t.Error("the store or the window's configuration is not at its offset of BAR 0")
 	}
 }
 
 func TestHostMemoryIsMappedAtTheSameLowAddressesInEveryRun(t *testing.T) {
-	k := fakeVFIOKernel(t)
+	k := installFakeVFIO(t)
 	f, _ := addVFIOEdu(k)
 	for range 2 {
 		d := f.openVFIO()
 		for i, c := range []struct{ size, bus uint64 }{
-			{4096, 0x100000}, {1, 0x120000}, {0x6fb0000, 0x140000}, // unmapped pages after each
-			{0x80_0000, 0x710_0000}, {0x100_0000, 0x811_0000}, // the last is after the hole
+			// Pages stay unmapped after each window.
+			{4096, 0x100000}, {1, 0x120000}, {0x6fb0000, 0x140000},
+			{0x80_0000, 0x710_0000},
+			{0x100_0000, 0x811_0000}, // after the range that the IOMMU cannot map
 		} {
-			a := mustMap(t, d, host(c.size))
-			if m := k.dma[i]; a.BusAddress != c.bus || m.iova != c.bus ||
+			a := mustMap(t, d, hostWindow(c.size))
+			if m := k.mappings[i]; a.BusAddress != c.bus || m.iova != c.bus ||
 				uintptr(m.vaddr) != a.Base ||
 				m.size < c.size || m.size > c.size+4095 {
 				t.Errorf("window %d: bus address %#x, want %#x; mapped %+v", i, a.BusAddress, c.bus,
@@ -398,69 +414,76 @@ func TestHostMemoryIsMappedAtTheSameLowAddressesInEveryRun(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
-		if k.at("pwrite") > k.at("unmap") || k.at("unmap") > k.at("munmap") {
-			t.Errorf("calls %q", k.journal)
+		if k.callIndex("pwrite") > k.callIndex("unmap") ||
+			k.callIndex("unmap") > k.callIndex("munmap") {
+			t.Errorf("Close made the calls %q, want pwrite, then unmap, then munmap", k.journal)
 		}
 	}
 }
 
 func TestIOMMUWithoutFreeAddressesIsAFault(t *testing.T) {
-	k := fakeVFIOKernel(t)
+	k := installFakeVFIO(t)
 	f, _ := addVFIOEdu(k)
 	k.pageSize = 0x10000
-	k.can = [][2]uint64{{0x1000, 0x120fff}} // the second window ends at the end of the range
+	// The second window ends at the end of the range.
+	k.mappableRanges = [][2]uint64{{0x1000, 0x120fff}}
 	d := f.openVFIO()
 	for _, want := range []uint64{0x100000, 0x120000} {
-		if a := mustMap(t, d, host(1)); a.BusAddress != want {
-			t.Errorf("bus address %#x", a.BusAddress)
+		if a := mustMap(t, d, hostWindow(1)); a.BusAddress != want {
+			t.Errorf("bus address %#x, want %#x", a.BusAddress, want)
 		}
 	}
-	_, err := d.Map(host(1))
+	_, err := d.Map(hostWindow(1))
 	wantFault(t, "used up", err, NoDevice, "no free addresses for 0x1000 bytes")
 }
 
 func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
-	k := fakeVFIOKernel(t)
+	k := installFakeVFIO(t)
 	f, _ := addVFIOEdu(k)
-	g := addFunction(t, "0000:02:00.0", 0x1e52, 0x401e, map[int]uint64{0: 512 * mega})
-	k.add(g, "8", map[int]uint64{0: 512 * mega})
+	g := addFunction(t, "0000:02:00.0", 0x1e52, 0x401e, map[int]uint64{0: 512 * mib})
+	k.bindToGroup(g, "8", map[int]uint64{0: 512 * mib})
 	h := addFunction(t, "0000:02:00.1", 0x1234, 0x1111, nil)
-	k.add(h, "8", nil)
+	k.bindToGroup(h, "8", nil)
 	d, of, same := f.openVFIO(), g.openVFIO(), h.openVFIO()
 	if want := map[string]int{vfioContainerPath: 3, "/dev/vfio/7": 1,
-		"/dev/vfio/8": 2}; !maps.Equal(inUse(), want) {
-		t.Errorf("in use %v, want %v", inUse(), want)
+		"/dev/vfio/8": 2}; !maps.Equal(vfioFileUsers(), want) {
+		t.Errorf("VFIO files in use %v, want %v", vfioFileUsers(), want)
 	}
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1ff8, Size: 0x10})
 	for range 2 {
 		if err := d.AssignBusAddress(a, of); err != nil || a.BusAddress != 0x100ff8 {
-			t.Errorf("bus address %#x, %v", a.BusAddress, err)
+			t.Errorf("AssignBusAddress: bus address %#x, %v; want 0x100ff8", a.BusAddress, err)
 		}
 	}
-	if len(k.dma) != 1 || k.dma[0].size != 0x2000 || uintptr(k.dma[0].vaddr) != a.Base-0xff8 {
-		t.Errorf("mapped %+v", k.dma)
+	if len(k.mappings) != 1 || k.mappings[0].size != 0x2000 ||
+		uintptr(k.mappings[0].vaddr) != a.Base-0xff8 {
+		t.Errorf("DMA mappings %+v, want one of the two pages of the window", k.mappings)
 	}
-	own, config, moving := mustMap(t, d, host(1)),
+	own, config, moving := mustMap(t, d, hostWindow(1)),
 		mustMap(t, of, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}),
-		mustMap(t, of, tlb(mega, 0))
+		mustMap(t, of, tlbWindow(mib, 0))
 	for w, owner := range map[*Aperture]Device{own: d, config: of, moving: of} {
 		if err := d.AssignBusAddress(w, owner); err != nil {
 			t.Error(err)
 		}
 	}
 	if own.BusAddress != 0x120000 || config.BusAddress != 0 || moving.BusAddress != 0 {
-		t.Errorf("bus addresses %#x %#x %#x", own.BusAddress, config.BusAddress, moving.BusAddress)
+		t.Errorf("bus addresses %#x of host memory, %#x of configuration space, %#x of a TLB "+
+			"window; want 0x120000, none, none", own.BusAddress, config.BusAddress,
+			moving.BusAddress)
 	}
-	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage,
+	wantFault(t, "a mock", d.AssignBusAddress(a, passiveDevice{}), Usage,
 		"cannot reach memory of mock:still")
 	of.Close() // its window is no longer mapped, and its group is still in use
 	if want := map[string]int{vfioContainerPath: 2, "/dev/vfio/7": 1,
-		"/dev/vfio/8": 1}; len(k.dma) != 1 || !maps.Equal(inUse(), want) {
-		t.Errorf("mapped %+v; in use %v, want %v", k.dma, inUse(), want)
+		"/dev/vfio/8": 1}; len(k.mappings) != 1 || !maps.Equal(vfioFileUsers(), want) {
+		t.Errorf("DMA mappings %+v, want 1; VFIO files in use %v, want %v", k.mappings,
+			vfioFileUsers(), want)
 	}
 	same.Close()
-	if want := map[string]int{vfioContainerPath: 1, "/dev/vfio/7": 1}; !maps.Equal(inUse(), want) {
-		t.Errorf("in use %v, want %v", inUse(), want)
+	want := map[string]int{vfioContainerPath: 1, "/dev/vfio/7": 1}
+	if !maps.Equal(vfioFileUsers(), want) {
+		t.Errorf("VFIO files in use %v, want %v", vfioFileUsers(), want)
 	}
 }
 
@@ -471,12 +494,12 @@ type vfioSetup struct {
 	regions *vfioFunction
 }
 
-func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
+func TestOpenVFIOErrorNamesTheCause(t *testing.T) {
 	failing := func(call string, err error) func(vfioSetup) {
 		return func(s vfioSetup) { s.errors[call] = err }
 	}
 	ignoreStores := func(s vfioSetup) {
-		s.writes = func(int, []byte, int64) bool { return true }
+		s.dropsWrite = func(int, []byte, int64) bool { return true }
 	}
 	for name, c := range map[string]struct {
 		change func(vfioSetup)
@@ -484,7 +507,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		words  []string
 	}{
 		"no such device": {
-			func(s vfioSetup) { os.RemoveAll(s.edu.folder) },
+			func(s vfioSetup) { os.RemoveAll(s.edu.dir) },
 			NoDevice, []string{"lists the devices"},
 		},
 		"no ids": {
@@ -525,7 +548,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 			Denied, []string{"open /dev/vfio/7: permission denied", "run as root"},
 		},
 		"group not viable": {
-			func(s vfioSetup) { s.hidden = true },
+			func(s vfioSetup) { s.notViable = true },
 			NoDevice, []string{"other drivers own devices of the same IOMMU group",
 				"/sys/kernel/iommu_groups/7/devices"},
 		},
@@ -573,7 +596,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 			func(s vfioSetup) {
 				ones := []byte(strings.Repeat("\xff", 64))
 				s.regions.patch(s.t, vfioConfigRegionIndex, 0, ones)
-				s.stubborn = true
+				s.keepsMastering = true
 				ignoreStores(s)
 			},
 			DeviceGone, []string{"all ones"},
@@ -589,27 +612,28 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		"bus mastering stays on": {
 			func(s vfioSetup) {
 				s.regions.patch(s.t, vfioConfigRegionIndex, configCommandOffset, []byte{6})
-				s.stubborn = true
+				s.keepsMastering = true
 				ignoreStores(s)
 			},
 			Internal, []string{"bus mastering stays on"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := fakeVFIOKernel(t)
+			k := installFakeVFIO(t)
 			f, v := addVFIOEdu(k)
 			c.change(vfioSetup{k, f, v})
 			_, err := openAndAcquire("vfio:0000:00:01.0")
 			wantFault(t, "open", err, c.code, c.words...)
-			if len(k.opened) > 0 || len(inUse()) > 0 {
-				t.Errorf("still open: %v, %v", k.opened, inUse())
+			if len(k.opened) > 0 || len(vfioFileUsers()) > 0 {
+				t.Errorf("after the error, open files %v, VFIO files in use %v; want none",
+					k.opened, vfioFileUsers())
 			}
 		})
 	}
 }
 
 func TestHostMemoryThatTheIOMMUDoesNotMapIsAFault(t *testing.T) {
-	k := fakeVFIOKernel(t)
+	k := installFakeVFIO(t)
 	f, _ := addVFIOEdu(k)
 	d := f.openVFIO()
 	for errno, c := range map[unix.Errno]struct {
@@ -618,14 +642,14 @@ func TestHostMemoryThatTheIOMMUDoesNotMapIsAFault(t *testing.T) {
 	}{unix.ENOMEM: {Denied, "ulimit -l"}, unix.ENOSPC: {NoDevice,
 		"VFIO_IOMMU_MAP_DMA 0000:00:01.0: no space left on device"}} {
 		k.errors["ioctl 3b71"] = errno
-		_, err := d.Map(host(4096))
+		_, err := d.Map(hostWindow(4096))
 		wantFault(t, errno.Error(), err, c.code, c.words)
 	}
 	k.errors["mmap huge"], k.errors["mmap locked"] = unix.ENOMEM, unix.ENOMEM
-	_, err := d.Map(host(hugePageSize))
+	_, err := d.Map(hostWindow(hugePageSize))
 	wantFault(t, "no memory", err, Denied, "cannot lock 0x")
 	clear(k.errors)
-	mustMap(t, d, host(1))
+	mustMap(t, d, hostWindow(1))
 	k.errors["ioctl 3b72"] = unix.EINVAL
 	wantFault(t, "unmap", d.Close(), NoDevice, "VFIO_IOMMU_UNMAP_DMA")
 	clear(k.errors)
@@ -634,41 +658,42 @@ func TestHostMemoryThatTheIOMMUDoesNotMapIsAFault(t *testing.T) {
 // TestVFIOReportsFailedReadsOfTheDevice checks that Diagnose reports a fault only for an error bit
 // of the status register that was set while bus mastering was on.
 func TestVFIOReportsFailedReadsOfTheDevice(t *testing.T) {
-	k := fakeVFIOKernel(t)
+	k := installFakeVFIO(t)
 	f, v := addVFIOEdu(k)
 	d := f.openVFIO()
 	masterAbort := []byte{0, 0x20}
 	if code := d.Diagnose(); code != OK {
-		t.Errorf("before it masters the bus: %v", code)
+		t.Errorf("Diagnose before SetBusMaster: %v, want %v", code, OK)
 	}
 	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
 	if code := d.Diagnose(); code != OK {
-		t.Errorf("without an error bit: %v", code)
+		t.Errorf("Diagnose without an error bit: %v, want %v", code, OK)
 	}
 	v.patch(t, vfioConfigRegionIndex, configStatusOffset, masterAbort)
 	if code := d.Diagnose(); code != OK {
-		t.Errorf("with a bit that was set before: %v", code)
+		t.Errorf("Diagnose with an error bit that was set before SetBusMaster: %v, want %v",
+			code, OK)
 	}
 	d.busMaster.statusBeforeDMA = 0
 	if code := d.Diagnose(); code != DMAFault {
-		t.Errorf("after a master abort: %v", code)
+		t.Errorf("Diagnose after a master abort: %v, want %v", code, DMAFault)
 	}
-	syscalls = real
+	syscalls = realSyscalls
 	if n := testing.AllocsPerRun(10, func() { d.Diagnose() }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("Diagnose: %v allocations, want 0", n)
 	}
-	use(k)
+	replaceSyscalls(k)
 }
 
 // TestFaultOfAnotherDeviceIsNotBlamedOnThisOne has two bus masters behind one IOMMU. Only a read of
 // one of them was aborted.
 func TestFaultOfAnotherDeviceIsNotBlamedOnThisOne(t *testing.T) {
-	k := fakeVFIOKernel(t)
+	k := installFakeVFIO(t)
 	f, _ := addVFIOEdu(k)
 	g := addFunction(t, "0000:02:00.0", 0x1234, 0x1111, nil)
-	faulty := k.add(g, "8", nil)
+	faulty := k.bindToGroup(g, "8", nil)
 	d, other := f.openVFIO(), g.openVFIO()
 	for _, device := range []*device{d, other} {
 		if err := device.SetBusMaster(true); err != nil {
@@ -681,71 +706,73 @@ func TestFaultOfAnotherDeviceIsNotBlamedOnThisOne(t *testing.T) {
 	}
 	faulty.patch(t, vfioConfigRegionIndex, configStatusOffset, []byte{0, 0x20})
 	if code := other.Diagnose(); code != DMAFault {
-		t.Errorf("the device with the fault: %v", code)
+		t.Errorf("Diagnose of the device with the fault: %v, want %v", code, DMAFault)
 	}
 	if code := d.Diagnose(); code != OK {
-		t.Errorf("the other device: %v", code)
+		t.Errorf("Diagnose of the other device: %v, want %v", code, OK)
 	}
 }
 
-// locked makes a fake kernel safe for threads, as Linux is: it allows only one call at a time.
-type locked struct {
+// serializedCalls makes a fake kernel safe for threads, as Linux is: it allows only one call at a
+// time.
+type serializedCalls struct {
 	sync.Mutex
-	calls
+	systemCalls
 }
 
-func (l *locked) open(path string, flags int) (int, error) {
+func (l *serializedCalls) open(path string, flags int) (int, error) {
 	l.Lock()
 	defer l.Unlock()
-	return l.calls.open(path, flags)
+	return l.systemCalls.open(path, flags)
 }
 
-func (l *locked) close(fd int) error {
+func (l *serializedCalls) close(fd int) error {
 	l.Lock()
 	defer l.Unlock()
-	return l.calls.close(fd)
+	return l.systemCalls.close(fd)
 }
 
-func (l *locked) ioctl(fd int, r, value uintptr, argument unsafe.Pointer) (int, error) {
+func (l *serializedCalls) ioctl(fd int, r, value uintptr, argument unsafe.Pointer) (int, error) {
 	l.Lock()
 	defer l.Unlock()
-	return l.calls.ioctl(fd, r, value, argument)
+	return l.systemCalls.ioctl(fd, r, value, argument)
 }
 
-func (l *locked) mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
+func (l *serializedCalls) mmap(fd int, offset int64, length, protection, flags int) ([]byte,
+	error) {
 	l.Lock()
 	defer l.Unlock()
-	return l.calls.mmap(fd, offset, length, protection, flags)
+	return l.systemCalls.mmap(fd, offset, length, protection, flags)
 }
 
-func (l *locked) munmap(mem []byte) error {
+func (l *serializedCalls) munmap(mem []byte) error {
 	l.Lock()
 	defer l.Unlock()
-	return l.calls.munmap(mem)
+	return l.systemCalls.munmap(mem)
 }
 
-func (l *locked) memfd(flags int) (int, error) {
+func (l *serializedCalls) memfd(flags int) (int, error) {
 	l.Lock()
 	defer l.Unlock()
-	return l.calls.memfd(flags)
+	return l.systemCalls.memfd(flags)
 }
 
-func (l *locked) read(fd int, data []byte) (int, error) {
+func (l *serializedCalls) read(fd int, data []byte) (int, error) {
 	l.Lock()
 	defer l.Unlock()
-	return l.calls.read(fd, data)
+	return l.systemCalls.read(fd, data)
 }
 
-func (l *locked) pread(fd int, data []byte, offset int64) (int, error) {
+func (l *serializedCalls) pread(fd int, data []byte, offset int64) (int, error) {
 	l.Lock()
 	defer l.Unlock()
-	return l.calls.pread(fd, data, offset)
+	return l.systemCalls.pread(fd, data, offset)
 }
 
-func (l *locked) pwrite(fd int, data []byte, offset int64) (int, error) {
+func (l *serializedCalls) pwrite(fd int, data []byte, offset int64) (int, error) {
 	l.Lock()
 	defer l.Unlock()
-	return l.calls.pwrite(fd, data, offset)
+	return l.systemCalls.pwrite(fd, data, offset)
 }
 
 // TestFunctionsOfVFIOAreOpenedAndClosedByThreadsAtOnce opens and closes functions that share the
@@ -753,15 +780,15 @@ func (l *locked) pwrite(fd int, data []byte, offset int64) (int, error) {
 // Without the race detector, such an access may leave a file open, open a file twice, or map a bus
 // address twice.
 func TestFunctionsOfVFIOAreOpenedAndClosedByThreadsAtOnce(t *testing.T) {
-	k := fakeVFIOKernel(t)
+	k := installFakeVFIO(t)
 	var names []string
 	for i := range 4 {
-		bars := map[int]uint64{0: mega}
+		bars := map[int]uint64{0: mib}
 		f := addFunction(t, fmt.Sprintf("0000:0%d:00.0", i+1), 0x1234, 0x11e8, bars)
-		k.add(f, fmt.Sprint(i), bars)
+		k.bindToGroup(f, fmt.Sprint(i), bars)
 		names = append(names, "vfio:"+f.address)
 	}
-	use(&locked{calls: k})
+	replaceSyscalls(&serializedCalls{systemCalls: k})
 	var all sync.WaitGroup
 	for _, name := range names {
 		all.Go(func() {
@@ -772,7 +799,7 @@ func TestFunctionsOfVFIOAreOpenedAndClosedByThreadsAtOnce(t *testing.T) {
 					return
 				}
 				for range 2 {
-					if _, err := d.Map(host(4096)); err != nil {
+					if _, err := d.Map(hostWindow(4096)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -783,5 +810,5 @@ func TestFunctionsOfVFIOAreOpenedAndClosedByThreadsAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	use(k)
+	replaceSyscalls(k)
 }

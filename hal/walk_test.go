@@ -15,24 +15,25 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// anyList returns up to 20 random commands of the kinds that verified images have, for window 1 and
-// memory 1 of size bytes. A walk does not execute some of them, and some use window 0, which is not
-// mapped.
-func anyList(random *rand.Rand, size uint32) []fbs.Command {
+// randomCommands returns up to 20 random commands of the kinds that verified images have, for
+// window 1 and memory 1, which have size bytes each. A walk does not execute some of them, and some
+// use window 0, which is not mapped.
+func randomCommands(random *rand.Rand, size uint32) []fbs.Command {
 	// The capacity keeps a pointer to the end of the list inside the array.
 	list := make([]fbs.Command, 1+random.IntN(20), 21)
 	for i := range list {
-		list[i] = anyCommand(random, size)
+		list[i] = randomCommand(random, size)
 	}
 	return list
 }
 
-func anyCommand(random *rand.Rand, size uint32) fbs.Command {
+// randomCommand returns one of the commands that randomCommands describes.
+func randomCommand(random *rand.Rand, size uint32) fbs.Command {
 	opcodes := []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeExpect,
 		gen.OpcodeCopyIn, gen.OpcodeFill,
 		gen.OpcodeCopyOut, gen.OpcodeCompare, gen.OpcodeFence, gen.OpcodePoint}
 	width := uint8(1) << random.IntN(4)
-	c := at(opcodes[random.IntN(len(opcodes))], width, gen.Access(1+random.IntN(2)),
+	c := newCommand(opcodes[random.IntN(len(opcodes))], width, gen.Access(1+random.IntN(2)),
 		uint64(random.Uint32N(size/2)&^7), 0)
 	c.Amount = uint32(width) * (1 + random.Uint32N(min(8, size/16)))
 	c.Value = uint64(random.Uint32N(size / 2))
@@ -56,7 +57,7 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 		switch random.IntN(16) {
 		case 0:
 			c.Mode = uint8(gen.ConditionNotEqual)
-		case 1: // also for values that have reached c.Value, the walk stops
+		case 1: // the walk stops even if the value has reached c.Value
 			c.Mode, c.Mask = uint8(gen.ConditionReached), fbs.WidthMask(width)
 		}
 	case gen.OpcodeCompare:
@@ -81,70 +82,76 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 	return c
 }
 
-// bench is the memory of a device, a buffer in host memory, and the tables of a Walk. The registers
-// that program window 1, and the addresses that window 1 shows, are also in the device.
-type bench struct {
-	device, memory  []byte
-	windows         [3]uintptr
-	memories, homes [2]uintptr
-	walk            Walk
+// walkSetup is the memory of a device, a buffer in host memory, and the tables of a Walk. The
+// registers that program window 1, and the addresses that window 1 shows, are also in the device.
+type walkSetup struct {
+	device, memory     []byte
+	windows            [3]uintptr
+	memories, tlbBases [2]uintptr
+	walk               Walk
 }
 
-// newBench returns a bench whose device and buffer have size bytes each. Both end at the end of a
-// page, so that an access after the end faults.
-func newBench(t testing.TB, size int) *bench {
+// newWalkSetup returns a walkSetup whose device and buffer have size bytes each. Both end at the
+// end of a page, so that an access after the end faults.
+func newWalkSetup(t testing.TB, size int) *walkSetup {
 	page := unix.Getpagesize()
 	last := func() []byte {
-		pages := mapped(t, (size+page-1)/page*page)
+		pages := guardedMemory(t, (size+page-1)/page*page)
 		return pages[len(pages)-size:]
 	}
-	p := &bench{device: last(), memory: last()}
-	p.homes[1], p.memories[1] = AddressOf(p.device), AddressOf(p.memory)
-	p.windows = [3]uintptr{0, p.homes[1], p.homes[1]}
+	p := &walkSetup{device: last(), memory: last()}
+	p.tlbBases[1], p.memories[1] = AddressOf(p.device), AddressOf(p.memory)
+	p.windows = [3]uintptr{0, p.tlbBases[1], p.tlbBases[1]}
 	p.walk.WindowAddresses, p.walk.BufferAddresses = &p.windows[0], &p.memories[0]
-	p.walk.TLBWindowBases = &p.homes[0]
+	p.walk.TLBWindowBases = &p.tlbBases[0]
 	return p
 }
 
 // run executes the commands of a list until the list ends or a command stops the walk. It returns
 // the number of complete commands.
-func (p *bench) run(run func(w *Walk), list []fbs.Command) (done int) {
-	// Append the command to which Stop points.
+func (p *walkSetup) run(run func(w *Walk), list []fbs.Command) (done int) {
+	// Append the command to which StopAt points.
 	list = append(list[:len(list):len(list)], fbs.Command{Opcode: gen.OpcodeEnd})
-	p.windows[1] = p.homes[1]
+	p.windows[1] = p.tlbBases[1]
 	p.walk.Next, p.walk.StopAt, p.walk.Got, p.walk.Want, p.walk.MismatchOffset = &list[0],
 		&list[len(list)-1], 0, 0, 0
 	run(&p.walk)
 	return int(uintptr(unsafe.Pointer(p.walk.Next))-uintptr(unsafe.Pointer(&list[0]))) / 32
 }
 
-func (p *bench) one(t testing.TB, c fbs.Command) {
+// runOne executes one command. It ends the test if the command stops the walk, unless it has copied
+// all ones.
+func (p *walkSetup) runOne(t testing.TB, c fbs.Command) {
 	if done := p.run((*Walk).Run, []fbs.Command{c}); done != 1 && p.walk.StopReason != StopAllOnes {
-		t.Fatalf("%+v stops the walk: %d", c, p.walk.StopReason)
+		t.Fatalf("%+v stops the walk, stop reason %d", c, p.walk.StopReason)
 	}
 }
 
-// compare checks that the assembly and plain Go have the same result.
-func (p *bench) compare(t testing.TB, oracle *bench, done, want int, what any) {
+// compareWithOracle checks that p, after its commands were executed by assembly, equals the oracle,
+// after the same commands were executed by plain Go. `done` and `want` are the numbers of commands
+// that they have executed, and `what` is printed if they differ.
+func (p *walkSetup) compareWithOracle(t testing.TB, oracle *walkSetup, done, want int, what any) {
 	t.Helper()
 	got, expect := p.walk, oracle.walk
 	if done != want || got.StopReason != expect.StopReason ||
 		got.Got != expect.Got && got.StopReason != StopAllOnes || got.Want != expect.Want ||
 		got.MismatchOffset != expect.MismatchOffset {
-		t.Fatalf("%+v\ndone %d, %+v; the oracle %d, %+v", what, done, got, want, expect)
+		t.Fatalf("%+v\n%d commands executed, %+v; want as the oracle: %d, %+v", what, done, got,
+			want, expect)
 	}
-	if p.windows[1]-p.homes[1] != oracle.windows[1]-oracle.homes[1] ||
+	if p.windows[1]-p.tlbBases[1] != oracle.windows[1]-oracle.tlbBases[1] ||
 		!bytes.Equal(p.device, oracle.device) || !bytes.Equal(p.memory, oracle.memory) {
-		t.Fatalf("%+v\nmemory differs from the oracle's", what)
+		t.Fatalf("%+v\nthe device, the memory or the address of window 1 differs from the "+
+			"oracle's", what)
 	}
 }
 
 func TestWalkMatchesPlainGo(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	p, oracle := newBench(t, 512), newBench(t, 512)
-	ended := map[uint64]int{}
+	p, oracle := newWalkSetup(t, 512), newWalkSetup(t, 512)
+	stopReasons := map[uint64]int{}
 	for range 20_000 {
-		list := anyList(random, 512)
+		list := randomCommands(random, 512)
 		for i := range p.device {
 			p.device[i] = byte(random.Uint32N(3)) - 1 // 0, 1 or 0xff
 			p.memory[i] = p.device[i]
@@ -155,16 +162,16 @@ func TestWalkMatchesPlainGo(t *testing.T) {
 		copy(oracle.device, p.device)
 		copy(oracle.memory, p.memory)
 		done := p.run((*Walk).Run, list)
-		p.compare(t, oracle, done, oracle.run(walkGeneric, list), list)
-		ended[p.walk.StopReason]++
+		p.compareWithOracle(t, oracle, done, oracle.run(walkGeneric, list), list)
+		stopReasons[p.walk.StopReason]++
 	}
-	if len(ended) != 4 {
-		t.Errorf("stop reasons of the walks: %v, want some of each", ended)
+	if len(stopReasons) != 4 {
+		t.Errorf("number of walks by stop reason: %v, want some of all 4 reasons", stopReasons)
 	}
 }
 
-func TestWalkStopsAtStopAndContinues(t *testing.T) {
-	p := newBench(t, 64)
+func TestWalkStopsAtStopAtAndContinues(t *testing.T) {
+	p := newWalkSetup(t, 64)
 	list := make([]fbs.Command, 9)
 	for i := range list {
 		list[i] = fbs.Command{Opcode: gen.OpcodeWrite, Width: 1, Window: 1, Offset: uint32(i),
@@ -177,20 +184,21 @@ func TestWalkStopsAtStopAndContinues(t *testing.T) {
 		w.Run()
 		if w.Next != w.StopAt || w.StopReason != StopBeforeNext || w.NextIndex(list) != stop ||
 			bytes.Count(p.device, []byte{7}) != stop {
-			t.Errorf("stop %d: % x", stop, p.device[:9])
+			t.Errorf("StopAt command %d: Next is command %d, stop reason %d, device % x", stop,
+				w.NextIndex(list), w.StopReason, p.device[:9])
 		}
 	}
 	w.Next = &list[3]
 	if w.Advance(); w.Next != &list[4] {
-		t.Errorf("command after 3: %d, want 4", w.NextIndex(list))
+		t.Errorf("Advance from command 3 to %d, want 4", w.NextIndex(list))
 	}
 }
 
-// everyBlock calls f with copies and fills of all sizes from 1 to 300 bytes at all offsets from 0
-// to 32. Sizes and offsets are multiples of the width, except in bulk copies.
-func everyBlock(f func(c fbs.Command)) {
+// forEachBlockCommand calls f with copies and fills of all sizes from 1 to 300 bytes at all offsets
+// from 64 to 96. Sizes and offsets are multiples of the width, except in bulk copies.
+func forEachBlockCommand(f func(c fbs.Command)) {
 	for _, opcode := range []gen.Opcode{gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut} {
-		for _, access := range accesses {
+		for _, access := range accessModes {
 			if opcode == gen.OpcodeFill && access == gen.AccessBulk {
 				continue
 			}
@@ -201,7 +209,7 @@ func everyBlock(f func(c fbs.Command)) {
 				}
 				for size := unit; size <= 300; size += unit {
 					for offset := uint64(0); offset <= 32; offset += unit {
-						c := at(opcode, width, access, offset+64, size)
+						c := newCommand(opcode, width, access, offset+64, size)
 						c.Value = size % 7 // different alignments of the data in host memory
 						if opcode == gen.OpcodeFill {
 							c.Index, c.Value = 0, size*0x0123456789abcdef&fbs.WidthMask(width)
@@ -214,51 +222,53 @@ func everyBlock(f func(c fbs.Command)) {
 	}
 }
 
-func TestCopiesOfEveryShape(t *testing.T) {
-	p, oracle := newBench(t, 512), newBench(t, 512)
+func TestCopiesOfEverySizeMatchPlainGo(t *testing.T) {
+	p, oracle := newWalkSetup(t, 512), newWalkSetup(t, 512)
 	scramble(p.device, 1)
 	copy(oracle.device, p.device)
 	n := byte(0)
-	everyBlock(func(c fbs.Command) {
+	forEachBlockCommand(func(c fbs.Command) {
 		n++
 		p.memory[c.Value%7], oracle.memory[c.Value%7] = n, n // consecutive blocks differ
 		list := []fbs.Command{c}
 		done := p.run((*Walk).Run, list)
-		p.compare(t, oracle, done, oracle.run(walkGeneric, list), c)
+		p.compareWithOracle(t, oracle, done, oracle.run(walkGeneric, list), c)
 	})
 }
 
-func TestBulkCopiesOfManyPagesUpToTheGuardPage(t *testing.T) {
+func TestBulkCopiesKeepTheBytesUpToTheGuardPage(t *testing.T) {
 	for shift := range 40 {
-		bulkCopies(t, 16*unix.Getpagesize(), shift)
+		checkBulkCopies(t, 16*unix.Getpagesize(), shift)
 	}
-	bulkCopies(t, 4<<20+16*unix.Getpagesize(), 3) // enough for non-temporal stores
+	checkBulkCopies(t, 4<<20+16*unix.Getpagesize(), 3) // enough for non-temporal stores
 }
 
-func bulkCopies(t *testing.T, size, shift int) {
-	p := newBench(t, size)
+// checkBulkCopies copies size-shift bytes into the device and back, up to the end of both memories,
+// and checks the bytes.
+func checkBulkCopies(t *testing.T, size, shift int) {
+	p := newWalkSetup(t, size)
 	want := make([]byte, size)
 	scramble(p.memory, uint64(shift))
 	copy(want, p.memory)
-	c := at(gen.OpcodeCopyIn, 4, gen.AccessBulk, uint64(shift), uint64(size-shift))
-	p.one(t, c)
+	c := newCommand(gen.OpcodeCopyIn, 4, gen.AccessBulk, uint64(shift), uint64(size-shift))
+	p.runOne(t, c)
 	if !bytes.Equal(p.device[shift:], want[:size-shift]) {
 		t.Fatalf("shift %d: CopyIn changed the bytes", shift)
 	}
 	clear(p.memory)
 	c.Opcode, c.Value = gen.OpcodeCopyOut, uint64(shift/2)
-	p.one(t, c)
+	p.runOne(t, c)
 	if !bytes.Equal(p.memory[shift/2:][:size-shift], want[:size-shift]) {
 		t.Fatalf("shift %d: CopyOut changed the bytes", shift)
 	}
 }
 
 func TestWalkDoesNotAllocate(t *testing.T) {
-	p := newBench(t, 512)
+	p := newWalkSetup(t, 512)
 	random := rand.New(rand.NewPCG(3, 3))
 	list := make([]fbs.Command, 201)
 	for i := range 200 {
-		list[i] = anyCommand(random, 512)
+		list[i] = randomCommand(random, 512)
 	}
 	if n := testing.AllocsPerRun(100, func() {
 		w := &p.walk
@@ -268,12 +278,12 @@ func TestWalkDoesNotAllocate(t *testing.T) {
 			}
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("Walk.Run: %v allocations, want 0", n)
 	}
 }
 
 // An access to a device that is gone, or to a file that was truncated, raises SIGBUS in the
-// assembly.
+// assembly. The test truncates the file of window 2, and lets command 4 of a list access it.
 func TestFaultLeavesNextAtItsCommand(t *testing.T) {
 	page := unix.Getpagesize()
 	fd, err := unix.MemfdCreate("device", 0)
@@ -292,36 +302,40 @@ func TestFaultLeavesNextAtItsCommand(t *testing.T) {
 	if err := unix.Ftruncate(fd, 0); err != nil {
 		t.Fatal(err)
 	}
-	p := newBench(t, 512)
+	p := newWalkSetup(t, 512)
 	windows := [3]uintptr{0, AddressOf(p.device), AddressOf(mem)}
 	p.walk.WindowAddresses = &windows[0]
 	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn,
 		gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
-		for _, access := range accesses {
+		for _, access := range accessModes {
 			for _, width := range widths {
 				list := make([]fbs.Command, 8)
 				for i := range list {
-					list[i] = at(gen.OpcodeWrite, 4, 0, 4, 0)
+					list[i] = newCommand(gen.OpcodeWrite, 4, 0, 4, 0)
 				}
-				list[4] = at(opcode, width, access, 64, 64)
+				list[4] = newCommand(opcode, width, access, 64, 64)
 				if list[4].Window = 2; opcode == gen.OpcodeWrite {
 					list[4].Mode = 0
 				}
 				p.walk.Next, p.walk.StopAt = &list[0], &list[7]
-				fault := catch(p.walk.Run)
+				fault := catchFault(p.walk.Run)
 				if fault == nil || p.walk.Next != &list[4] {
-					t.Errorf("%v, %v, width %d: %v", opcode, access, width, fault)
+					t.Errorf("%v, %v, width %d: fault %v, Next is command %d; want a fault at "+
+						"command 4", opcode, access, width, fault, p.walk.NextIndex(list))
 				}
 				// QEMU's user mode reports the fault without its address.
-				if at, ok := fault.(interface{ Addr() uintptr }); ok && at.Addr()-windows[2] != 64 {
-					t.Errorf("%v: fault at %d, want 64", opcode, at.Addr()-windows[2])
+				addressed, ok := fault.(interface{ Addr() uintptr })
+				if ok && addressed.Addr()-windows[2] != 64 {
+					t.Errorf("%v: fault at offset %d of the window, want 64", opcode,
+						addressed.Addr()-windows[2])
 				}
 			}
 		}
 	}
 }
 
-func catch(f func()) (fault runtime.Error) {
+// catchFault calls f, and returns the fault if f accesses memory that is not there.
+func catchFault(f func()) (fault runtime.Error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { fault, _ = recover().(runtime.Error) }()
 	f()
@@ -329,7 +343,7 @@ func catch(f func()) (fault runtime.Error) {
 }
 
 func BenchmarkWalk(b *testing.B) {
-	p := newBench(b, 1<<20)
+	p := newWalkSetup(b, 1<<20)
 	list := make([]fbs.Command, 1001)
 	each := func(name string, size int64, command func(i int) fbs.Command) {
 		b.Run(name, func(b *testing.B) {
@@ -345,17 +359,20 @@ func BenchmarkWalk(b *testing.B) {
 	}
 	for _, width := range widths {
 		each(fmt.Sprint("Write", width), int64(width),
-			func(i int) fbs.Command { return at(gen.OpcodeWrite, width, 0, uint64(i*8), 0) })
+			func(i int) fbs.Command {
+				return newCommand(gen.OpcodeWrite, width, 0, uint64(i*8), 0)
+			})
 		each(fmt.Sprint("Expect", width), int64(width), func(i int) fbs.Command {
-			return at(gen.OpcodeExpect, width, gen.Access(gen.ConditionEqual), uint64(i*8), 0)
+			return newCommand(gen.OpcodeExpect, width, gen.Access(gen.ConditionEqual),
+				uint64(i*8), 0)
 		})
 	}
 	each("RunsOfOne", 4,
-		func(i int) fbs.Command { return at(gen.OpcodeWrite, 4<<(i%2), 0, uint64(i*8), 0) })
-	for _, access := range accesses {
+		func(i int) fbs.Command { return newCommand(gen.OpcodeWrite, 4<<(i%2), 0, uint64(i*8), 0) })
+	for _, access := range accessModes {
 		for size := uint64(16); size <= 1<<20; size *= 16 {
 			each(fmt.Sprint("CopyIn", access, size), int64(size),
-				func(int) fbs.Command { return at(gen.OpcodeCopyIn, 4, access, 0, size) })
+				func(int) fbs.Command { return newCommand(gen.OpcodeCopyIn, 4, access, 0, size) })
 		}
 	}
 }

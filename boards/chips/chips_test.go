@@ -39,12 +39,12 @@ func TestBoardHasANameAndAChip(t *testing.T) {
 		}
 		c := ForBoard(b)
 		if c.Board != b || c.Title == "" || (c.Grid != nil) != (b.Reset.Mask != 0) {
-			t.Errorf("%s: %+v", b.Name, c)
+			t.Errorf("%s: chip %+v lacks its board, title or grid", b.Name, c)
 		}
 	}
 	unknown := ForBoard(&boards.Board{Name: "adder"})
 	if unknown.Title != "adder" || unknown.Grid != nil || len(unknown.StatusRegisters) > 0 {
-		t.Errorf("unknown board: %+v", unknown)
+		t.Errorf("unknown board: chip %+v, want only a title", unknown)
 	}
 	if BoardByName("") != nil || BoardByName("grayskull") != nil {
 		t.Error("found a board for an unknown name")
@@ -59,8 +59,8 @@ func TestAliasHasTheRulesOfTheOriginal(t *testing.T) {
 				r, o := b.FindRule(a.Bar, offset, 4), b.FindRule(a.RealBar, a.RealOffset+offset, 4)
 				if (r == nil) != (o == nil) ||
 					r != nil && (r.Widths != o.Widths || r.Name != o.Name) {
-					t.Fatalf("%s: BAR %d + %#x has the rule %+v, what it shows %+v", b.Name, a.Bar,
-						offset, r, o)
+					t.Fatalf("%s: BAR %d + %#x has the rule %+v, the original range %+v", b.Name,
+						a.Bar, offset, r, o)
 				}
 			}
 		}
@@ -81,12 +81,12 @@ func TestGridIsComplete(t *testing.T) {
 		t.Run(c.board.Name, func(t *testing.T) {
 			g := c.board.Grid
 			if len(g.Rows) != c.height {
-				t.Fatalf("%s: %d rows", c.board.Name, len(g.Rows))
+				t.Fatalf("%s: %d rows, want %d", c.board.Name, len(g.Rows), c.height)
 			}
 			tiles, names := map[TileKind]int{}, map[string]bool{}
 			for y, row := range g.Rows {
 				if len(row) != c.width {
-					t.Errorf("%s: row %d has %d tiles", c.board.Name, y, len(row))
+					t.Errorf("%s: row %d has %d tiles, want %d", c.board.Name, y, len(row), c.width)
 				}
 				for x := range row {
 					kind := g.Kind(Tile{uint8(x), uint8(y)})
@@ -120,8 +120,8 @@ func TestEveryDRAMTileIsInOneBank(t *testing.T) {
 				}
 				seen[tile] = true
 				if b.Grid.FirstTileOfBank(tile) != bank[0] {
-					t.Errorf("%s: bank of %v begins with %v",
-						b.Name, tile, b.Grid.FirstTileOfBank(tile))
+					t.Errorf("%s: the first tile of the bank of %v is %v, want %v",
+						b.Name, tile, b.Grid.FirstTileOfBank(tile), bank[0])
 				}
 			}
 		}
@@ -129,17 +129,18 @@ func TestEveryDRAMTileIsInOneBank(t *testing.T) {
 			for x := range row {
 				tile := Tile{uint8(x), uint8(y)}
 				if b.Grid.Kind(tile) == DRAM && !seen[tile] {
-					t.Errorf("%s: %v is in no bank", b.Name, tile)
+					t.Errorf("%s: the DRAM tile %v is in no bank", b.Name, tile)
 				}
 				if b.Grid.Kind(tile) != DRAM && b.Grid.FirstTileOfBank(tile) != tile {
-					t.Errorf("%s: home of %v, which is in no bank, is another tile", b.Name, tile)
+					t.Errorf("%s: FirstTileOfBank(%v) = %v, want the same tile: it is in no bank",
+						b.Name, tile, b.Grid.FirstTileOfBank(tile))
 				}
 			}
 		}
 	}
 }
 
-func TestTranslatedCoordinates(t *testing.T) {
+func TestTranslatedCoordinatesMeanTheirTiles(t *testing.T) {
 	for _, c := range []struct {
 		board *Chip
 		x, y  uint8
@@ -189,7 +190,8 @@ func TestTranslatedCoordinatesAreUnique(t *testing.T) {
 					continue
 				}
 				if seen[tile] {
-					t.Errorf("%s: (%d,%d) is a second name for %v", b.Name, x, y, tile)
+					t.Errorf("%s: (%d,%d) and other translated coordinates mean tile %v", b.Name, x,
+						y, tile)
 				}
 				seen[tile] = true
 			}
@@ -197,7 +199,7 @@ func TestTranslatedCoordinatesAreUnique(t *testing.T) {
 	}
 }
 
-func TestTileMemoriesAndRegisters(t *testing.T) {
+func TestTilesHaveTheirMemoriesAndRegisters(t *testing.T) {
 	wh, bh := wormhole.Grid, blackhole.Grid
 	for _, c := range []struct {
 		name string
@@ -213,16 +215,16 @@ func TestTileMemoriesAndRegisters(t *testing.T) {
 		{"past Wormhole DRAM", wh.FindMemory(DRAM, 1<<31, 1) != nil, false},
 		{"past the end of the address space", wh.FindMemory(DRAM, ^uint64(0), 4) != nil, false},
 		{"a router has no memory", wh.FindMemory(Router, 0, 4) != nil, false},
-		{"last TRISC PC", bh.FindRegisterRange(Tensix, 0xffb12230) != nil, true},
+		{"last PC register of a TRISC", bh.FindRegisterRange(Tensix, 0xffb12230) != nil, true},
 		{"between registers", bh.FindRegisterRange(Tensix, 0xffb12232) != nil, false},
-		{"before the first", bh.FindRegisterRange(Tensix, 0xffb12224) != nil, false},
+		{"before the first register", bh.FindRegisterRange(Tensix, 0xffb12224) != nil, false},
 		{"PC register on Wormhole", wh.FindRegisterRange(Tensix, 0xffb12228) != nil, false},
-		{"last scratch", wh.FindRegisterRange(ARC, 0x88003007c) != nil, true},
-		{"past the last scratch", wh.FindRegisterRange(ARC, 0x880030080) != nil, false},
+		{"last scratch register", wh.FindRegisterRange(ARC, 0x88003007c) != nil, true},
+		{"past the last scratch register", wh.FindRegisterRange(ARC, 0x880030080) != nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.got != c.want {
-				t.Errorf("%s: want %v", c.name, c.want)
+				t.Errorf("%s: found %v, want %v", c.name, c.got, c.want)
 			}
 		})
 	}
@@ -236,12 +238,14 @@ func TestCoresAreTheBitsOfTheResetMask(t *testing.T) {
 			mask |= 1 << c.ResetBit
 			if c.PCRegister != 0 && (b.Grid.FindRegisterRange(Tensix, c.PCRegister) == nil ||
 				b.Grid.FindRegisterRange(Tensix, c.PCOverrideRegister) == nil) {
-				t.Errorf("%s %s: start address is not in a register", b.Name, c.Name)
+				t.Errorf("%s %s: the register of its start address is no register of a Tensix tile",
+					b.Name, c.Name)
 			}
 		}
 		if mask != r.Mask || r.Mask&r.Ignored != 0 || r.ValueAfterPowerUp&^r.Mask != 0 ||
 			len(r.Cores) != 5 {
-			t.Errorf("%s: mask %#x, cores %#x", b.Name, r.Mask, mask)
+			t.Errorf("%s: reset mask %#x, bits of the %d cores %#x; want the same bits, 5 cores, "+
+				"and no other bits after power-up", b.Name, r.Mask, len(r.Cores), mask)
 		}
 	}
 }

@@ -15,22 +15,22 @@ var update = flag.Bool("update", false, "rewrite testdata/boards.golden")
 
 const goldenFile = "testdata/boards.golden"
 
-// write prints every constant of `v`, one per line, each after its path.
-func write(b *strings.Builder, path string, v reflect.Value) {
+// writeConstants writes every constant of `v`, one per line, each after its path.
+func writeConstants(b *strings.Builder, path string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if v.IsNil() {
 			fmt.Fprintf(b, "%s none\n", path)
 			return
 		}
-		write(b, path, v.Elem())
+		writeConstants(b, path, v.Elem())
 	case reflect.Struct:
 		for i := range v.NumField() {
-			write(b, path+"."+v.Type().Field(i).Name, v.Field(i))
+			writeConstants(b, path+"."+v.Type().Field(i).Name, v.Field(i))
 		}
 	case reflect.Slice, reflect.Array:
 		for i := range v.Len() {
-			write(b, fmt.Sprintf("%s[%d]", path, i), v.Index(i))
+			writeConstants(b, fmt.Sprintf("%s[%d]", path, i), v.Index(i))
 		}
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		fmt.Fprintf(b, "%s %#x\n", path, v.Uint())
@@ -42,12 +42,12 @@ func write(b *strings.Builder, path string, v reflect.Value) {
 func TestEveryConstantIsAsInTheGoldenFile(t *testing.T) {
 	var b strings.Builder
 	for _, board := range boards.All {
-		write(&b, board.Name, reflect.ValueOf(board))
+		writeConstants(&b, board.Name, reflect.ValueOf(board))
 	}
 	for _, c := range All {
 		chip := *c
 		chip.Board = nil // the board is already written
-		write(&b, "chip "+c.Name, reflect.ValueOf(chip))
+		writeConstants(&b, "chip "+c.Name, reflect.ValueOf(chip))
 	}
 	if *update {
 		if err := os.WriteFile(goldenFile, []byte(b.String()), 0o644); err != nil {
@@ -61,11 +61,12 @@ func TestEveryConstantIsAsInTheGoldenFile(t *testing.T) {
 	got, want := strings.Split(b.String(), "\n"), strings.Split(string(golden), "\n")
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
-			t.Fatalf("%s:%d: want %s, got %s\nif the change is meant: go test -update", goldenFile,
-				i+1, want[i], got[i])
+			t.Fatalf("%s:%d: want %s, got %s\nif the change is intended: go test -update",
+				goldenFile, i+1, want[i], got[i])
 		}
 	}
 	if len(got) != len(want) {
-		t.Fatalf("%s: want %d lines, got %d", goldenFile, len(want), len(got))
+		t.Fatalf("%s: want %d lines, got %d\nif the change is intended: go test -update",
+			goldenFile, len(want), len(got))
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"lightmetal/boards"
 )
 
-var withTLB = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
+var boardsWithTLB = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
 
-// randomTarget returns random tiles and a random address that TLB windows of the group `g` can
-// show.
+// randomTarget returns a random route and a random address at which TLB windows of the group `g`
+// can be pointed.
 func randomTarget(r *rand.Rand, l *boards.TLBLayout, g *boards.WindowGroup) (
 	boards.TileRoute, uint64) {
 	t := boards.TileRoute{
@@ -32,7 +32,7 @@ func randomTarget(r *rand.Rand, l *boards.TLBLayout, g *boards.WindowGroup) (
 
 func TestDecodeIsTheInverseOfEncode(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
-	for _, b := range withTLB {
+	for _, b := range boardsWithTLB {
 		for i := range b.TLB.Groups {
 			g := &b.TLB.Groups[i]
 			for range 20000 {
@@ -43,8 +43,8 @@ func TestDecodeIsTheInverseOfEncode(t *testing.T) {
 				}
 				gotTarget, gotAddress, ok := DecodeWindow(b.TLB, g, w)
 				if !ok || gotTarget != target || gotAddress != address {
-					t.Fatalf("%s: %+v %#x became %+v %#x, %v by way of %#x",
-						b.Name, target, address, gotTarget, gotAddress, ok, w)
+					t.Fatalf("%s: %+v %#x is encoded as %#x, which is decoded as %+v %#x, %v",
+						b.Name, target, address, w, gotTarget, gotAddress, ok)
 				}
 			}
 		}
@@ -66,7 +66,8 @@ func FuzzEncodeIsTheInverseOfDecode(f *testing.F) {
 			return
 		}
 		if again, ok := b.TLB.EncodeWindow(g, target, address); !ok || again != w {
-			t.Fatalf("%s: %#x is %+v %#x is %#x, %v", b.Name, w, target, address, again, ok)
+			t.Fatalf("%s: %#x is decoded as %+v %#x, which is encoded as %#x, %v", b.Name, w,
+				target, address, again, ok)
 		}
 	})
 }
@@ -157,7 +158,7 @@ func TestEncodeWindowRejectsWhatTheDeviceCannotExpress(t *testing.T) {
 			l := c.board.TLB
 			_, ok := l.EncodeWindow(l.GroupOf(c.slot), c.target, c.address)
 			if ok != c.ok {
-				t.Errorf("%s: want %v, got %v", c.name, c.ok, ok)
+				t.Errorf("%s: EncodeWindow accepts it: want %v, got %v", c.name, c.ok, ok)
 			}
 		})
 	}
@@ -193,7 +194,8 @@ func TestDecodeRejectsReservedBits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.board.TLB
 			if _, _, ok := DecodeWindow(l, l.GroupOf(c.slot), c.w); ok != c.ok {
-				t.Errorf("%s, %s: want %v", c.board.Name, c.name, c.ok)
+				t.Errorf("%s, %s: DecodeWindow accepts it: want %v, got %v", c.board.Name, c.name,
+					c.ok, ok)
 			}
 		})
 	}
@@ -217,7 +219,8 @@ func TestFieldsOfAGroupFillItsConfiguration(t *testing.T) {
 					end += int(bits)
 				}
 				if end != c.ends[i] || end > 8*int(l.ConfigStride) {
-					t.Errorf("%s: a configuration of group %d has %d bits", c.board.Name, i, end)
+					t.Errorf("%s: a configuration of group %d has %d bits, want %d", c.board.Name,
+						i, end, c.ends[i])
 				}
 			}
 		})
@@ -225,32 +228,33 @@ func TestFieldsOfAGroupFillItsConfiguration(t *testing.T) {
 }
 
 func TestWindowsOfABoardAreContiguous(t *testing.T) {
-	for _, b := range withTLB {
+	for _, b := range boardsWithTLB {
 		next := 0
 		for i := range b.TLB.Groups {
 			g := &b.TLB.Groups[i]
 			if g.First != next {
-				t.Errorf("%s: group %d starts at window %d", b.Name, i, g.First)
+				t.Errorf("%s: group %d begins with window %d, want %d", b.Name, i, g.First, next)
 			}
 			next += g.Count
 			for slot := g.First; slot < next; slot++ {
 				start := g.WindowOffset(slot)
 				if start%g.Size != 0 || b.FindRule(g.Bar, start, g.Size) == nil {
-					t.Errorf("%s: window %d is misplaced", b.Name, slot)
+					t.Errorf("%s: window %d at %#x is misaligned, or outside the range of its rule",
+						b.Name, slot, start)
 				}
 				for _, offset := range []uint64{0, g.Size - 1} {
 					got, inside, ok := SlotAt(b.TLB, g.Bar, start+offset)
 					if !ok || got != slot || inside != offset {
-						t.Errorf("%s: BAR %d + %#x is in window %d + %#x, %v", b.Name, g.Bar,
-							start+offset, got, inside, ok)
+						t.Errorf("%s: BAR %d + %#x is in window %d + %#x, %v; want window %d + %#x",
+							b.Name, g.Bar, start+offset, got, inside, ok, slot, offset)
 					}
 				}
 				register := b.TLB.ConfigOffset + uint64(slot)*b.TLB.ConfigStride
 				for _, offset := range []uint64{0, b.TLB.ConfigStride - 1} {
 					got, inside, ok := SlotOfRegister(b.TLB, b.TLB.ConfigBar, register+offset)
 					if !ok || got != slot || inside != offset || b.TLB.GroupOf(slot) != g {
-						t.Errorf("%s: register %#x is that of window %d + %#x, %v", b.Name,
-							register, got, inside, ok)
+						t.Errorf("%s: register %#x + %#x belongs to window %d + %#x, %v; want "+
+							"window %d", b.Name, register, offset, got, inside, ok, slot)
 					}
 				}
 				if b.FindRule(b.TLB.ConfigBar, register, b.TLB.ConfigStride) == nil {
@@ -295,7 +299,7 @@ func TestKernelDriverOwnsTheLastLargeWindow(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.board.Name, " ", c.slot), func(t *testing.T) {
 			if got := c.board.TLB.GroupOf(c.slot).IsOwnedByKernel(c.slot); got != c.want {
-				t.Errorf("%s window %d: want %v", c.board.Name, c.slot, c.want)
+				t.Errorf("%s: IsOwnedByKernel(%d) = %v, want %v", c.board.Name, c.slot, got, c.want)
 			}
 		})
 	}

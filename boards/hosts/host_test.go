@@ -17,7 +17,7 @@ func TestHostIsFoundByNameAndByHardwareIDs(t *testing.T) {
 		}
 		for _, c := range h.Compatible {
 			if got := ByCompatible([]string{"vendor,unknown", c}); got != h {
-				t.Errorf("%s: %s means %v", h.Name, c, got)
+				t.Errorf("ByCompatible(%s) = %v, want %s", c, got, h.Name)
 			}
 		}
 		for _, id := range h.RootPorts {
@@ -26,7 +26,7 @@ func TestHostIsFoundByNameAndByHardwareIDs(t *testing.T) {
 			}
 		}
 		if len(h.Compatible)+len(h.RootPorts) == 0 || h.Title == "" {
-			t.Errorf("%s: no way to identify it", h.Name)
+			t.Errorf("%s: has no title, or neither a compatible string nor a root port", h.Name)
 		}
 	}
 	if ByName("") != nil || ByName("rpi3") != nil || ByCompatible(nil) != nil ||
@@ -74,7 +74,7 @@ func TestEveryKnownValueHasASource(t *testing.T) {
 		}
 	}
 	if facts < 100 {
-		t.Errorf("the test visited only %d facts", facts)
+		t.Errorf("the test visited only %d facts, want at least 100", facts)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestEnumeratedValuesAreKnown(t *testing.T) {
 				h.Boot.Value),
 		} {
 			if !ok {
-				t.Errorf("%s: %s is not one of the constants", h.Name, what)
+				t.Errorf("%s: the value of %s is none of the constants", h.Name, what)
 			}
 		}
 	}
@@ -101,13 +101,13 @@ func TestEnumeratedValuesAreKnown(t *testing.T) {
 // TestNoWindowHasAMistypedKey checks keys inside facts. The YAML decoder ignores an unknown
 // key there, so a mistyped key would leave a field of a window zero.
 func TestNoWindowHasAMistypedKey(t *testing.T) {
-	windows := 0
-	mistyped := func(text string) (wrong []string) {
+	keys := 0
+	mistypedKeys := func(text string) (wrong []string) {
 		var walk func(node *yaml.Node, fact bool)
 		walk = func(node *yaml.Node, fact bool) {
 			for i, n := range node.Content {
 				if fact && node.Kind == yaml.MappingNode && i%2 == 0 {
-					windows++
+					keys++
 					if !slices.Contains([]string{"cpu", "pci", "size", "prefetchable"}, n.Value) {
 						wrong = append(wrong, n.Value)
 					}
@@ -122,13 +122,13 @@ func TestNoWindowHasAMistypedKey(t *testing.T) {
 		walk(&file, false)
 		return wrong
 	}
-	if wrong := mistyped(string(hostsYAML)); len(wrong) > 0 || windows < 50 {
-		t.Errorf("%d keys, mistyped: %q", windows, wrong)
+	if wrong := mistypedKeys(string(hostsYAML)); len(wrong) > 0 || keys < 50 {
+		t.Errorf("hosts.yaml has %d keys in facts, want at least 50; mistyped keys: %q", keys,
+			wrong)
 	}
-	if wrong := mistyped(strings.Replace(string(hostsYAML), "prefetchable: true",
-		"prefetchabel: true",
-		1)); !slices.Equal(wrong, []string{"prefetchabel"}) {
-		t.Errorf("mistyped keys that were not found: %q", wrong)
+	mistyped := strings.Replace(string(hostsYAML), "prefetchable: true", "prefetchabel: true", 1)
+	if wrong := mistypedKeys(mistyped); !slices.Equal(wrong, []string{"prefetchabel"}) {
+		t.Errorf("the test finds the mistyped keys %q, want \"prefetchabel\"", wrong)
 	}
 	var f Fact[string]
 	if err := yaml.Unmarshal([]byte("{a: b}"), &f); err == nil {
@@ -139,18 +139,18 @@ func TestNoWindowHasAMistypedKey(t *testing.T) {
 func TestWindowsOfAPortAreDisjoint(t *testing.T) {
 	for _, h := range All() {
 		if len(h.Ports) == 0 {
-			t.Errorf("%s: no port", h.Name)
+			t.Errorf("%s: has no port", h.Name)
 		}
 		for _, p := range h.Ports {
 			for i, w := range p.Windows.Value {
 				if w.Size == 0 || w.CPUAddress+w.Size < w.CPUAddress ||
 					w.PCIAddress+w.Size < w.PCIAddress {
-					t.Errorf("%s %s: window %d is invalid", h.Name, p.Name, i)
+					t.Errorf("%s %s: window %d has no size, or exceeds 64 bits", h.Name, p.Name, i)
 				}
 				for _, o := range p.Windows.Value[:i] {
 					if w.PCIAddress < o.PCIAddress+o.Size && o.PCIAddress < w.PCIAddress+w.Size ||
 						w.CPUAddress < o.CPUAddress+o.Size && o.CPUAddress < w.CPUAddress+w.Size {
-						t.Errorf("%s %s: windows overlap", h.Name, p.Name)
+						t.Errorf("%s %s: windows %+v and %+v overlap", h.Name, p.Name, w, o)
 					}
 				}
 			}
@@ -170,7 +170,7 @@ var (
 )
 
 // The expected ports were computed by hand from the windows in hosts.yaml.
-func TestBarsOfKnownAcceleratorsFitWhereTheWindowsAreLargeEnough(t *testing.T) {
+func TestBarsOfKnownAcceleratorsFitIfAWindowIsLargeEnough(t *testing.T) {
 	fits := func(h *Host, bars []BAR) (names string) {
 		for i := range h.Ports {
 			if h.Ports[i].AssignAddresses(bars) != nil {
@@ -195,10 +195,12 @@ func TestBarsOfKnownAcceleratorsFitWhereTheWindowsAreLargeEnough(t *testing.T) {
 	} {
 		t.Run(c.host, func(t *testing.T) {
 			if got := fits(ByName(c.host), wormhole); got != c.wormhole {
-				t.Errorf("%s: Wormhole fits %q, want %q", c.host, got, c.wormhole)
+				t.Errorf("%s: the BARs of a Wormhole fit at the ports %q, want %q", c.host, got,
+					c.wormhole)
 			}
 			if got := fits(ByName(c.host), blackhole); got != c.blackhole {
-				t.Errorf("%s: Blackhole fits %q, want %q", c.host, got, c.blackhole)
+				t.Errorf("%s: the BARs of a Blackhole fit at the ports %q, want %q", c.host, got,
+					c.blackhole)
 			}
 		})
 	}
@@ -216,17 +218,19 @@ func TestPlacementMatchesManualResults(t *testing.T) {
 			[]BAR{{1 * mib, false}, {512 * mib, true}}, []uint64{0, 4 * gib}},
 		{"one window for both", []Window{{PCIAddress: 0xc0000000, Size: gib}}, wormhole,
 			[]uint64{0xc0000000, 0, 0xe2000000, 0, 0xe0000000}},
-		{"what is not prefetchable stays below 4 GiB", []Window{{PCIAddress: 4 * gib, Size: gib}},
+		{"a BAR that is not prefetchable stays below 4 GiB",
+			[]Window{{PCIAddress: 4 * gib, Size: gib}},
 			[]BAR{{mib, false}}, nil},
 		{"what is narrow stays below 4 GiB", []Window{{PCIAddress: 4 * gib, Size: gib}},
 			[]BAR{{mib, false}}, nil},
-		{"nor into a prefetchable window", []Window{{PCIAddress: 0, Size: gib, Prefetchable: true}},
+		{"a BAR that is not prefetchable does not fit a prefetchable window",
+			[]Window{{PCIAddress: 0, Size: gib, Prefetchable: true}},
 			[]BAR{{mib, false}}, nil},
 		{"alignment, not size, decides", []Window{{PCIAddress: 256 * mib, Size: 512 * mib}},
 			[]BAR{{512 * mib, true}}, nil},
 		{"a window over the 4 GiB line", []Window{{PCIAddress: 3 * gib, Size: 2 * gib}},
 			[]BAR{{gib, false}, {gib, false}}, nil},
-		{"a bridge's windows go by the megabyte", []Window{{PCIAddress: 0, Size: mib}},
+		{"windows of a bridge are multiples of 1 MiB", []Window{{PCIAddress: 0, Size: mib}},
 			[]BAR{{4 * kib, false}, {4 * kib, true}}, nil},
 		{"nothing to place", nil, []BAR{{}}, []uint64{0}},
 		{"no windows known", nil, wormhole, nil},
@@ -263,7 +267,8 @@ func TestPlacedBARsAreAlignedDisjointAndInsideAWindow(t *testing.T) {
 					(!w.Prefetchable || b.Prefetchable)
 			}
 			if !inside || placed[i]%b.Size != 0 || !b.Prefetchable && placed[i]+b.Size > 4*gib {
-				t.Fatalf("%s %s: BAR %+v at %#x", h.Name, p.Name, b, placed[i])
+				t.Fatalf("%s %s: BAR %+v at %#x is misaligned, or outside a suitable window",
+					h.Name, p.Name, b, placed[i])
 			}
 			for j := range i {
 				if placed[i] < placed[j]+bars[j].Size && placed[j] < placed[i]+b.Size {
@@ -273,6 +278,6 @@ func TestPlacedBARsAreAlignedDisjointAndInsideAWindow(t *testing.T) {
 		}
 	}
 	if placements < 5000 {
-		t.Errorf("only %d placements", placements)
+		t.Errorf("only %d of 20000 random sets of BARs fit, want at least 5000", placements)
 	}
 }

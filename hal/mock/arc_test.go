@@ -9,9 +9,8 @@ import (
 	"lightmetal/hal"
 )
 
-// TestARCAnswersADriver: it runs, each message is answered in its slot, past
-// the end of the queue too, and the one about power changes the clock that the
-// table has.
+// TestARCAnswersADriver checks that the ARC reports that it runs, and answers each message in its
+// slot, also after the queue wraps. The message about power must change the clock in the table.
 func TestARCAnswersADriver(t *testing.T) {
 	for _, c := range []struct {
 		board                             *boards.Board
@@ -47,14 +46,15 @@ func TestARCAnswersADriver(t *testing.T) {
 				}
 			}
 			if got := load(c.registers, c.ready); got != c.readyValue {
-				t.Errorf("%s: %#x says that it runs", c.board.Name, got)
+				t.Errorf("%s: the ready register has %#x, want %#x", c.board.Name, got,
+					c.readyValue)
 			}
 			control := load(c.registers, c.control) - arcCSM
 			queue, entries := load(c.csm, control)+c.queueAt-arcCSM, load(c.csm, control+4)&0xff
 			table, data := load(c.registers, c.table)-arcCSM, load(c.registers, c.data)-arcCSM
 			if tag := load(c.csm, table+8); tag != 14 || load(c.csm, data) != c.idle {
-				t.Errorf("%s: the first tag is %#x, its value %d", c.board.Name, tag,
-					load(c.csm, data))
+				t.Errorf("%s: the first tag of the table is %#x, its value %d; want 14, %d",
+					c.board.Name, tag, load(c.csm, data), c.idle)
 			}
 			for i := range 3 * entries {
 				header, clock := c.power|1<<16, c.busy
@@ -69,15 +69,16 @@ func TestARCAnswersADriver(t *testing.T) {
 				store(c.csm, queue+32+32*(at%entries), header)
 				store(c.csm, queue, (at+1)%(2*entries))
 				if load(c.csm, queue+0x10) != at {
-					t.Errorf("%s: message %d was taken before the interrupt", c.board.Name, i)
+					t.Errorf("%s: message %d was read before the interrupt", c.board.Name, i)
 				}
 				store(c.interrupt, 0, c.bell)
 				if got := load(c.csm, queue+0x14); got != (at+1)%(2*entries) ||
 					load(c.csm, queue+0x10) != got || load(c.csm, answer) != 0 ||
 					load(c.csm, data) != clock {
-					t.Errorf("%s, message %d: answers to %d, taken to %d, answer %#x, clock %d",
+					t.Errorf("%s, message %d: answers written to %d, messages read to %d, "+
+						"answer %#x, clock %d; want %d, the same, 0, %d",
 						c.board.Name, i, got, load(c.csm, queue+0x10), load(c.csm, answer),
-						load(c.csm, data))
+						load(c.csm, data), (at+1)%(2*entries), clock)
 				}
 				store(c.csm, queue+4, (at+1)%(2*entries))
 			}
@@ -85,7 +86,7 @@ func TestARCAnswersADriver(t *testing.T) {
 	}
 }
 
-// TestARCAnswersSingleMessages by Wormhole's scratch registers.
+// TestARCAnswersSingleMessages sends a message through Wormhole's scratch registers.
 func TestARCAnswersSingleMessages(t *testing.T) {
 	d := New(&boards.Wormhole)
 	d.AsHardware()
@@ -95,18 +96,19 @@ func TestARCAnswersSingleMessages(t *testing.T) {
 		d.storeAt(at, 4, value)
 	}
 	if got, _ := d.modelAt(scratch).Load(scratch, 4); got != 0xaa11 {
-		t.Errorf("%#x without an interrupt", got)
+		t.Errorf("before the interrupt, the register has %#x, want the message 0xaa11", got)
 	}
 	d.storeAt(control, 4, 1<<16|1<<15)
 	if got, _ := d.modelAt(scratch).Load(scratch, 4); got != 0x11 {
-		t.Errorf("%#x, want the message's number and no error", got)
+		t.Errorf("after the interrupt, the register has %#x, want 0x11: the message's number, no "+
+			"error", got)
 	}
 }
 
-// TestARCRegistersExistForDriversOnly: what tt-umd asks before it takes a card for
-// one that is well, in the BAR and over the network, where the maker's simulator
-// has it too (ttsim v1.10.0 src/libttsim.cpp and src/tile.cpp). An image finds
-// none of the driver's there.
+// TestARCRegistersExistForDriversOnly loads the registers that tt-umd checks before it uses a card,
+// through the BAR and over the network. The vendor's simulator has the same registers (ttsim
+// v1.10.0, src/libttsim.cpp and src/tile.cpp). The mock must reject the accesses of an image to
+// registers that only a driver uses.
 func TestARCRegistersExistForDriversOnly(t *testing.T) {
 	arc, pcie := &fbs.TileRoute{X: 0, Y: 10, Ordering: boards.OrderingDefault},
 		&fbs.TileRoute{X: 2, Y: 0, Ordering: boards.OrderingDefault}
@@ -126,19 +128,18 @@ func TestARCRegistersExistForDriversOnly(t *testing.T) {
 		t.Run(c.board.Name, func(t *testing.T) {
 			d := New(c.board)
 			d.AsHardware()
-			b := bar(t, d, 0)
+			b := mapBAR(t, d, 0)
 			for offset, want := range c.bar {
 				if got := load(t, d, &b, offset, 4); got != want {
-					t.Errorf("%s: %#x at %#x of BAR 0, want %#x", c.board.Name, got, offset, want)
+					t.Errorf("%s: BAR 0 has %#x at %#x, want %#x", c.board.Name, got, offset, want)
 				}
 			}
 			size := c.board.TLB.Groups[0].Size
 			for address, want := range c.noc {
-				w := tlb(t, d, 0, size, c.tile, address&^(size-1))
+				w := mapTLBWindow(t, d, 0, size, c.tile, address&^(size-1))
 				if got := load(t, d, &w, address&(size-1), 4); got != want {
-					t.Errorf("%s: %#x at %#x of tile %v, want %#x", c.board.Name, got, address,
-						*c.tile,
-						want)
+					t.Errorf("%s: tile %v has %#x at %#x, want %#x", c.board.Name, *c.tile, got,
+						address, want)
 				}
 				d.windows[0].port = nil
 			}
@@ -163,49 +164,50 @@ func TestARCRegistersExistForDriversOnly(t *testing.T) {
 					d.AsHardware()
 				}
 				size := c.board.TLB.Groups[0].Size
-				w := tlb(t, d, 0, size, nil, 0)
-				// which the PCIe tile is closed to
+				w := mapTLBWindow(t, d, 0, size, nil, 0)
+				// For an image, ProgramWindow already rejects the PCIe tile.
 				code := d.ProgramWindow(&w, *c.tile, c.address&^(size-1))
 				if code == hal.OK {
 					_, code = w.Load(uint32(c.address&(size-1)), 4)
 				}
 				if code != want {
-					t.Errorf("%s, seen by a kernel %v: %v at %#x of tile %v, want %v", c.board.Name,
-						hardware, code, c.address, *c.tile, want)
+					t.Errorf("%s, AsHardware %v: load at %#x of tile %v: %v, want %v", c.board.Name,
+						hardware, c.address, *c.tile, code, want)
 				}
 			}
 		})
 	}
 }
 
-// TestARCReportsItsClock to a message: in its register, in MHz.
+// TestARCReportsItsClock sends the message that returns the clock in a register, in MHz.
 func TestARCReportsItsClock(t *testing.T) {
 	d := New(&boards.Wormhole)
 	d.AsHardware()
-	b := bar(t, d, 0)
+	b := mapBAR(t, d, 0)
 	for _, s := range [][2]uint64{{0x1ff3006c, 0xffffffff}, {0x1ff30074, 0xaa34},
 		{0x1ff30100, 1 << 16}} {
 		store(t, d, &b, s[0], 4, s[1])
 	}
 	if status, clock := load(t, d, &b, 0x1ff30074, 4),
 		load(t, d, &b, 0x1ff3006c, 4); status != 0x34 || clock != 500 {
-		t.Errorf("status %#x, %d MHz", status, clock)
+		t.Errorf("status %#x, %d MHz, want 0x34, 500 MHz", status, clock)
 	}
 }
 
-// TestARCReportsWhereOlderTelemetryIs to a message. A library adds the answer to the address of
-// the CSM on the NoC, and finds the version of the firmware there.
+// TestARCReportsWhereOlderTelemetryIs sends the message that returns the offset of the telemetry. A
+// library adds the offset to the address of the CSM on the NoC, and reads the version of the
+// firmware there.
 func TestARCReportsWhereOlderTelemetryIs(t *testing.T) {
 	d := New(&boards.Wormhole)
 	d.AsHardware()
-	b := bar(t, d, 0)
+	b := mapBAR(t, d, 0)
 	for _, s := range [][2]uint64{{0x1ff3006c, 0}, {0x1ff30074, 0xaa2c}, {0x1ff30100, 1 << 16}} {
 		store(t, d, &b, s[0], 4, s[1])
 	}
 	address := 0x8_1000_0000 + load(t, d, &b, 0x1ff3006c, 4) + 49*4
 	arc, size := &fbs.TileRoute{X: 0, Y: 10, Ordering: boards.OrderingDefault}, uint64(1<<20)
-	w := tlb(t, d, 0, size, arc, address&^(size-1))
+	w := mapTLBWindow(t, d, 0, size, arc, address&^(size-1))
 	if version := load(t, d, &w, address&(size-1), 4); version != arcFirmware {
-		t.Errorf("firmware version %#x at %#x", version, address)
+		t.Errorf("firmware version %#x at %#x, want %#x", version, address, arcFirmware)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // Values that QEMU 7.2 returned: testdata/captures/edu.qemutrace and similar runs.
 func TestEduIdentifiesItselfAndInverts(t *testing.T) {
 	d := New(&boards.Edu)
-	a := bar(t, d, 0)
+	a := mapBAR(t, d, 0)
 	expect(t, d, &a, 0x00, 4, 0x010000ed)
 	for _, v := range []uint64{0x12345678, 0xdeadbeef, 0} {
 		store(t, d, &a, 0x04, 4, v)
@@ -27,11 +27,11 @@ func TestEduComputesFactorials(t *testing.T) {
 		13: 1932053504, 34: 0, 0xffffffff: 0} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			d := New(&boards.Edu)
-			a := bar(t, d, 0)
+			a := mapBAR(t, d, 0)
 			store(t, d, &a, 0x08, 4, n)
 			for load(t, d, &a, 0x20, 4)&1 != 0 {
 				if d.Operations() > 100 {
-					t.Fatal("it never ends")
+					t.Fatal("the factorial is still busy after 100 operations")
 				}
 			}
 			expect(t, d, &a, 0x08, 4, want)
@@ -41,9 +41,9 @@ func TestEduComputesFactorials(t *testing.T) {
 
 func TestEduIsBusyForThreeLoads(t *testing.T) {
 	d := New(&boards.Edu)
-	a := bar(t, d, 0)
+	a := mapBAR(t, d, 0)
 	store(t, d, &a, 0x08, 4, 5)
-	store(t, d, &a, 0x08, 4, 6) // has no effect on a computation under way
+	store(t, d, &a, 0x08, 4, 6) // has no effect while a computation runs
 	expect(t, d, &a, 0x08, 4, 5)
 	expect(t, d, &a, 0x20, 4, 1)
 	expect(t, d, &a, 0x20, 4, 0)
@@ -52,7 +52,7 @@ func TestEduIsBusyForThreeLoads(t *testing.T) {
 
 func TestEduWorkEndsWithoutLoads(t *testing.T) {
 	d := New(&boards.Edu)
-	a := bar(t, d, 0)
+	a := mapBAR(t, d, 0)
 	store(t, d, &a, 0x08, 4, 5)
 	d.Sleep(249)
 	expect(t, d, &a, 0x08, 4, 5)
@@ -62,9 +62,9 @@ func TestEduWorkEndsWithoutLoads(t *testing.T) {
 	expect(t, d, &a, 0x20, 4, 0)
 }
 
-func TestEduInterruptStatus(t *testing.T) {
+func TestEduSetsAndClearsInterruptStatus(t *testing.T) {
 	d := New(&boards.Edu)
-	a := bar(t, d, 0)
+	a := mapBAR(t, d, 0)
 	store(t, d, &a, 0x60, 4, 5)
 	expect(t, d, &a, 0x24, 4, 5)
 	store(t, d, &a, 0x64, 4, 4)
@@ -72,7 +72,7 @@ func TestEduInterruptStatus(t *testing.T) {
 	store(t, d, &a, 0x64, 4, 1)
 	expect(t, d, &a, 0x24, 4, 0)
 
-	store(t, d, &a, 0x20, 4, 0xffffffff) // bit 7 alone can be stored
+	store(t, d, &a, 0x20, 4, 0xffffffff) // only bit 7 can be stored
 	expect(t, d, &a, 0x20, 4, 0x80)
 	store(t, d, &a, 0x08, 4, 3)
 	for load(t, d, &a, 0x20, 4) != 0x80 {
@@ -84,7 +84,7 @@ func TestEduInterruptStatus(t *testing.T) {
 
 func TestEduDMARegistersKeepStoredValues(t *testing.T) {
 	d := New(&boards.Edu)
-	a := bar(t, d, 0)
+	a := mapBAR(t, d, 0)
 	for _, offset := range []uint64{0x80, 0x88, 0x90} {
 		store(t, d, &a, offset, 8, 0x1122334455667788)
 		expect(t, d, &a, offset, 8, 0x1122334455667788)
@@ -92,18 +92,19 @@ func TestEduDMARegistersKeepStoredValues(t *testing.T) {
 		store(t, d, &a, offset, 4, 0xdeadbeef) // replaces the whole register
 		expect(t, d, &a, offset, 8, 0xdeadbeef)
 	}
-	store(t, d, &a, 0x98, 8, 6) // does not run
+	store(t, d, &a, 0x98, 8, 6) // starts no transfer
 	expect(t, d, &a, 0x98, 8, 6)
 }
 
-// dma starts a transfer and waits for its end.
-func dma(t *testing.T, d *Device, a *hal.Aperture, source, target, count, command uint64) {
+// runDMA starts a transfer and waits for its end. It checks that the registers then have the count,
+// and the command without its start bit.
+func runDMA(t *testing.T, d *Device, a *hal.Aperture, source, target, count, command uint64) {
 	t.Helper()
 	store(t, d, a, 0x80, 8, source)
 	store(t, d, a, 0x88, 8, target)
 	store(t, d, a, 0x90, 8, count)
 	store(t, d, a, 0x98, 8, command)
-	store(t, d, a, 0x90, 8, 1) // has no effect on a transfer under way
+	store(t, d, a, 0x90, 8, 1) // has no effect while a transfer runs
 	for load(t, d, a, 0x98, 8)&1 != 0 {
 	}
 	expect(t, d, a, 0x90, 8, count)
@@ -112,13 +113,13 @@ func dma(t *testing.T, d *Device, a *hal.Aperture, source, target, count, comman
 
 func TestEduCopiesFromAndToHostMemory(t *testing.T) {
 	d := New(&boards.Edu)
-	a := bar(t, d, 0)
-	from := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
-	to := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
+	a := mapBAR(t, d, 0)
+	from := mustMap(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
+	to := mustMap(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
 	store(t, d, &from, 8, 8, 0x1122334455667788)
-	dma(t, d, &a, from.BusAddress+8, 0x40010, 8, 1)
+	runDMA(t, d, &a, from.BusAddress+8, 0x40010, 8, 1)
 	expect(t, d, &a, 0x24, 4, 0)
-	dma(t, d, &a, 0x40010, to.BusAddress+16, 4, 7)
+	runDMA(t, d, &a, 0x40010, to.BusAddress+16, 4, 7)
 	expect(t, d, &to, 16, 8, 0x55667788)
 	expect(t, d, &a, 0x24, 4, 0x100)
 }
@@ -126,7 +127,7 @@ func TestEduCopiesFromAndToHostMemory(t *testing.T) {
 func TestEduRejectsInvalidTransfers(t *testing.T) {
 	for _, c := range []struct {
 		name                           string
-		source, target, count, command uint64 // 0 in place of a host address: that of a mapped page
+		source, target, count, command uint64 // host address 0: the address of a mapped page
 		reason                         string
 	}{
 		{"up to the end of the buffer", 0, 0x40000, 4096, 1, "must lie in the device's memory"},
@@ -141,8 +142,8 @@ func TestEduRejectsInvalidTransfers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := New(&boards.Edu)
-			a := bar(t, d, 0)
-			h := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
+			a := mapBAR(t, d, 0)
+			h := mustMap(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
 			host := func(address uint64) uint64 {
 				if address == 0 {
 					return h.BusAddress
@@ -154,12 +155,13 @@ func TestEduRejectsInvalidTransfers(t *testing.T) {
 			store(t, d, &a, 0x90, 8, c.count)
 			if code := a.Store(0x98, 8, c.command); code != hal.Refused ||
 				!strings.Contains(d.Refusal(), c.reason) {
-				t.Errorf("%s: %v, %s", c.name, code, d.Refusal())
+				t.Errorf("%s: %v, %q, want %v, %q", c.name, code, d.Refusal(), hal.Refused,
+					c.reason)
 			}
 		})
 	}
 	d := New(&boards.Edu)
-	a := bar(t, d, 0)
-	h := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
-	dma(t, d, &a, h.BusAddress, 0x40000, 4095, 1) // the longest there is
+	a := mapBAR(t, d, 0)
+	h := mustMap(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
+	runDMA(t, d, &a, h.BusAddress, 0x40000, 4095, 1) // the longest transfer
 }

@@ -10,7 +10,7 @@ import (
 
 func TestStuckBitsIgnoreStores(t *testing.T) {
 	d := New(&boards.Ivshmem)
-	a := bar(t, d, 2)
+	a := mapBAR(t, d, 2)
 	d.Inject(Fault{Kind: Stuck, Place: Place{Bar: 2, Address: 0x10}, Mask: 0xf0, Value: 0x50})
 	expect(t, d, &a, 0x10, 4, 0x50)
 	store(t, d, &a, 0x10, 4, 0xffffffff)
@@ -21,8 +21,7 @@ func TestStuckBitsIgnoreStores(t *testing.T) {
 	expect(t, d, &a, 0x14, 4, 0)
 }
 
-// The bits are in memory, not in an access: every access that covers them sees
-// them.
+// Stuck bits belong to memory, not to one access: every access that covers them reads them.
 func TestStuckBitsAffectLoadsOfEveryWidth(t *testing.T) {
 	for _, c := range []struct {
 		offset uint64
@@ -33,10 +32,10 @@ func TestStuckBitsAffectLoadsOfEveryWidth(t *testing.T) {
 		{0x10, 4, 0}, {0x16, 2, 0}, {0x14, 1, 0}, {0x18, 8, 0}, {0x08, 8, 0},
 	} {
 		t.Run(fmt.Sprint(c.offset, " ", c.width), func(t *testing.T) {
-			// one byte, named from eight addresses
+			// The same stuck byte, described by the mask of each of eight addresses.
 			for address := uint64(0x0e); address <= 0x15; address++ {
 				d := New(&boards.Ivshmem)
-				a := bar(t, d, 2)
+				a := mapBAR(t, d, 2)
 				mask := uint64(0xff) << (8 * (0x15 - address))
 				d.Inject(Fault{Kind: Stuck, Place: Place{Bar: 2, Address: address}, Mask: mask,
 					Value: mask})
@@ -53,16 +52,17 @@ func TestStuckBitsAffectOneTileOnly(t *testing.T) {
 	d := New(&boards.Wormhole)
 	d.Inject(Fault{Kind: Stuck, Place: Place{Tile: true, X: 1, Y: 1, Address: 0x100}, Mask: 1,
 		Value: 1})
-	here, there := tlb(t, d, 0, 1<<20, tile(18, 18), 0), tlb(t, d, 1, 1<<20, tile(2, 1), 0)
+	here := mapTLBWindow(t, d, 0, 1<<20, routeTo(18, 18), 0)
+	there := mapTLBWindow(t, d, 1, 1<<20, routeTo(2, 1), 0)
 	expect(t, d, &here, 0x100, 4, 1)
 	expect(t, d, &there, 0x100, 4, 0)
 }
 
 func TestLateBitsChangeAfterTheGivenNumberOfLoads(t *testing.T) {
 	d := New(&boards.Ivshmem)
-	a := bar(t, d, 2)
+	a := mapBAR(t, d, 2)
 	d.Inject(Fault{Kind: Late, Place: Place{Bar: 2, Address: 0}, Mask: 0xff, Value: 0, Loads: 3})
-	for range 10 { // as long as nothing has changed there is nothing to be late
+	for range 10 { // a value is late only after a store has changed it
 		expect(t, d, &a, 0, 4, 0)
 	}
 	store(t, d, &a, 0, 4, 0x600df00d)
@@ -76,34 +76,34 @@ func TestLateBitsChangeAfterTheGivenNumberOfLoads(t *testing.T) {
 
 func TestGoneDeviceReadsAllOnesAndIgnoresStores(t *testing.T) {
 	d := New(&boards.Wormhole)
-	a := tlb(t, d, 0, 1<<20, tile(1, 1), 0) // operation 1
+	a := mapTLBWindow(t, d, 0, 1<<20, routeTo(1, 1), 0) // operation 1
 	d.Inject(Fault{Kind: AllOnes, Operation: 4})
 	store(t, d, &a, 0, 4, 1)  // 2
 	expect(t, d, &a, 0, 4, 1) // 3
 	if !d.Alive() {
-		t.Error("gone too early")
+		t.Error("the device is gone before operation 4")
 	}
 	store(t, d, &a, 0, 4, 2) // 4
 	if d.Alive() {
-		t.Error("alive after the operation that killed it")
+		t.Error("the device is alive after operation 4, from which on it is gone")
 	}
 	expect(t, d, &a, 0, 4, 0xffffffff)
 	expect(t, d, &a, 0, 8, ^uint64(0))
 	expect(t, d, &a, 0, 1, 0xff)
-	must(t, d, d.ProgramWindow(&a, *tile(2, 2), 0))
+	requireOK(t, d, d.ProgramWindow(&a, *routeTo(2, 2), 0))
 	if d.Refusal() != "" {
-		t.Errorf("a device that is gone refuses: %s", d.Refusal())
+		t.Errorf("a device that is gone rejects an access: %s", d.Refusal())
 	}
 	if v, _ := d.model.Load(Place{Tile: true, X: 1, Y: 1}, 4); v != 1 {
-		t.Errorf("a lost store arrived: %#x", v)
+		t.Errorf("memory has %#x, want 1: the store at operation 4 must be lost", v)
 	}
 }
 
-// A run is made to fail at each of its operations in turn: each of them must
-// be reached, and what comes before it must have happened.
+// TestBusFaultAffectsExactlyItsOperation repeats a sequence of stores and loads, each time with a
+// bus fault at another operation. The operations before the fault must have their effect.
 func TestBusFaultAffectsExactlyItsOperation(t *testing.T) {
 	run := func(d *Device) (done int, c hal.Code) {
-		a := bar(t, d, 2)
+		a := mapBAR(t, d, 2)
 		for i := range uint64(5) {
 			if c := a.Store(uint32(8*i), 8, i+1); c != hal.OK {
 				return done, c
@@ -118,18 +118,20 @@ func TestBusFaultAffectsExactlyItsOperation(t *testing.T) {
 	}
 	d := New(&boards.Ivshmem)
 	if done, c := run(d); c != hal.OK || d.Operations() != done {
-		t.Fatal(done, c)
+		t.Fatalf("without a fault: %d operations succeeded, %v; the device counts %d", done, c,
+			d.Operations())
 	}
 	for n := 1; n <= d.Operations(); n++ {
 		faulty := New(&boards.Ivshmem)
 		faulty.Inject(Fault{Kind: BusFault, Operation: n})
 		done, c := run(faulty)
 		if c != hal.BusFault || done != n-1 || faulty.Operations() != n {
-			t.Errorf("fault at %d: %d operations done, %v", n, done, c)
+			t.Errorf("fault at operation %d: %d operations succeeded, %v; the device counts %d", n,
+				done, c, faulty.Operations())
 		}
-		a := bar(t, faulty, 2)
-		want := uint64(0) // of the store that failed
-		if n%2 == 0 {
+		a := mapBAR(t, faulty, 2)
+		want := uint64(0) // the store failed
+		if n%2 == 0 {     // the load after it failed
 			want = uint64(n / 2)
 		}
 		expect(t, faulty, &a, 8*uint64((n-1)/2), 8, want)
@@ -139,10 +141,11 @@ func TestBusFaultAffectsExactlyItsOperation(t *testing.T) {
 func TestProgramWindowReturnsTheFaultOfItsStore(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		d := New(&boards.Blackhole)
-		a := tlb(t, d, 0, 2<<20, nil, 0)
+		a := mapTLBWindow(t, d, 0, 2<<20, nil, 0)
 		d.Inject(Fault{Kind: BusFault, Operation: n})
-		if c := d.ProgramWindow(&a, *tile(1, 2), 0); c != hal.BusFault || d.Operations() != n {
-			t.Errorf("fault at store %d: %v after %d", n, c, d.Operations())
+		if c := d.ProgramWindow(&a, *routeTo(1, 2), 0); c != hal.BusFault || d.Operations() != n {
+			t.Errorf("fault at store %d: ProgramWindow returned %v after %d operations", n, c,
+				d.Operations())
 		}
 	}
 }

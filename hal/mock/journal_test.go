@@ -11,9 +11,9 @@ import (
 func TestLimitedJournalDoesNotGrowWhileItRecords(t *testing.T) {
 	const most = 2000
 	d := New(&boards.Ivshmem)
-	a := bar(t, d, 2)
+	a := mapBAR(t, d, 2)
 	d.RecordAtMost(most)
-	allocations := testing.AllocsPerRun(1, func() { // it runs twice
+	allocations := testing.AllocsPerRun(1, func() { // AllocsPerRun calls the function twice
 		for range most / 2 {
 			store(t, d, &a, 0, 4, 1)
 		}
@@ -25,6 +25,6 @@ func TestLimitedJournalDoesNotGrowWhileItRecords(t *testing.T) {
 		t.Error("a store was accepted although the journal is full")
 	}
 	if !strings.Contains(d.Refusal(), "the journal may have at most 2000 accesses") {
-		t.Errorf("the reason is: %s", d.Refusal())
+		t.Errorf("reason for the rejected store: %q, want the limit of the journal", d.Refusal())
 	}
 }

@@ -18,24 +18,26 @@ import (
 
 const listings = "../../testdata/listings/"
 
-// rig is a listing of testdata, loaded on mocks that are on one bus.
-type rig struct {
+// replaySetup is a listing that is loaded on mocks. The mocks are connected by one bus.
+type replaySetup struct {
 	*testing.T
-	r       *runtime.Replay
+	replay  *runtime.Replay
 	devices []*mock.Device
-	nvme    *mock.Nvme // model of the first device, where it is one
+	nvme    *mock.Nvme // model of the NVMe device, or nil
 }
 
-func newRig(t *testing.T, name string) *rig {
+// loadListing loads a listing of testdata.
+func loadListing(t *testing.T, name string) *replaySetup {
 	t.Helper()
 	text, err := os.ReadFile(listings + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rigOf(t, name, string(text))
+	return loadListingText(t, name, string(text))
 }
 
-func rigOf(t *testing.T, name, text string) *rig {
+// loadListingText assembles and verifies a listing, and loads it on a mock for each of its devices.
+func loadListingText(t *testing.T, name, text string) *replaySetup {
 	t.Helper()
 	image, err := listing.Parse(name, []byte(text), nil)
 	if err != nil {
@@ -49,7 +51,7 @@ func rigOf(t *testing.T, name, text string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &rig{T: t}
+	g := &replaySetup{T: t}
 	var devices []hal.Device
 	for _, target := range view.Devices {
 		d := mock.New(chips.BoardByName(view.Name(target.Board)))
@@ -60,61 +62,66 @@ func rigOf(t *testing.T, name, text string) *rig {
 		g.devices, devices = append(g.devices, d), append(devices, d)
 	}
 	mock.Connect(g.devices...)
-	if g.r, err = runtime.Load(view, runtime.AnyTLBWindow, devices...); err != nil {
-		t.Fatalf("%s: %v", name, err)
+	if g.replay, err = runtime.Load(view, runtime.AnyTLBWindow, devices...); err != nil {
+		t.Fatalf("%s: Load: %v", name, err)
 	}
-	t.Cleanup(func() { g.r.Close() })
+	t.Cleanup(func() { g.replay.Close() })
 	return g
 }
 
-func (g *rig) run(sequence string) runtime.Result {
+func (g *replaySetup) run(sequence string) runtime.Result {
 	g.Helper()
-	return g.r.Run(g.r.View().SequenceByName(sequence))
+	return g.replay.Run(g.replay.View().SequenceByName(sequence))
 }
 
-func (g *rig) runs(sequence string) {
+// mustRun runs a sequence. It ends the test if the sequence fails.
+func (g *replaySetup) mustRun(sequence string) {
 	g.Helper()
 	if result := g.run(sequence); result.Code != hal.OK || result.IgnoredFailures != 0 {
 		g.Fatalf("%s ends with %+v: %s", sequence, result, g.devices[0].Refusal())
 	}
 }
 
-func (g *rig) output(name string) []byte { return g.r.Output(g.r.View().TensorByName(name)) }
+func (g *replaySetup) output(name string) []byte {
+	return g.replay.Output(g.replay.View().TensorByName(name))
+}
 
-func TestListingsMoveRecordedAndNewData(t *testing.T) {
+func TestListingsTransferDefaultAndNewInputs(t *testing.T) {
 	for name, tensors := range map[string][2]string{"edu-dma.lms": {"data", "result"},
 		"nvme.lms": {"blocks", "result"}, "nvme-p2p.lms": {"blocks", "result"}} {
 		t.Run(name, func(t *testing.T) {
-			g := newRig(t, name)
-			g.runs("main")
-			view := g.r.View()
-			input := g.r.Input(view.TensorByName(tensors[0]))
+			g := loadListing(t, name)
+			g.mustRun("main")
+			view := g.replay.View()
+			input := g.replay.Input(view.TensorByName(tensors[0]))
 			if got := g.output(tensors[1]); !bytes.Equal(got, input) ||
 				!bytes.Equal(got, view.TensorData(&view.Tensors[view.TensorByName(tensors[1])])) {
-				t.Errorf("%s: main returns other data than its input", name)
+				t.Errorf("%s: the output of main differs from its input, or from the golden data",
+					name)
 			}
 			for i := range input {
 				input[i] = byte(i * 13)
 			}
-			g.runs("transfer")
+			g.mustRun("transfer")
 			if !bytes.Equal(g.output(tensors[1]), input) {
-				t.Errorf("%s: transfer returns other data than its input", name)
+				t.Errorf("%s: the output of transfer differs from its input", name)
 			}
 			if g.nvme != nil && !bytes.Equal(g.nvme.Disk()[:len(input)], input) {
-				t.Errorf("%s: the disk holds other data", name)
+				t.Errorf("%s: the disk has other data than the input of transfer", name)
 			}
 			if result := g.run("main"); result.Code != hal.CompareFailed || !result.SafeRan ||
 				result.SafeSequenceCode != hal.OK {
-				t.Errorf("%s: main with other data ends with %+v", name, result)
+				t.Errorf("%s: main with another input ends with %+v, want %v and a successful "+
+					"safe sequence", name, result, hal.CompareFailed)
 			}
 		})
 	}
 }
 
-// TestHostMemoryAndDeviceKeepTheOrderOfCommands: a transfer takes what was in host
-// memory before it was started, and gives what is loaded after its poll; what is
-// stored behind a fence after the poll comes too late for it.
-func TestHostMemoryAndDeviceKeepTheOrderOfCommands(t *testing.T) {
+// TestTransfersSeeHostMemoryInTheOrderOfCommands checks that a transfer reads the values that were
+// in host memory when it started, and that a load after its poll returns the values that it wrote.
+// A store after the poll and the fence must not affect the transfer.
+func TestTransfersSeeHostMemoryInTheOrderOfCommands(t *testing.T) {
 	frame := func(value string) string {
 		return "  write.4 from+0x0 " + value + "\n  write.4 to+0x0 0x0\n  fence\n" +
 			"  write.8 r+0x80 bus(from)\n  write.8 r+0x88 0x40000\n  write.8 r+0x90 4\n" +
@@ -125,40 +132,42 @@ func TestHostMemoryAndDeviceKeepTheOrderOfCommands(t *testing.T) {
 			"  poll.8 r+0x98 & 0x1 == 0 within 1s every 100us\n  fence\n  expect.4 to+0x0 == " +
 			value + "\n"
 	}
-	g := rigOf(t, "order.lms",
+	g := loadListingText(t, "order.lms",
 		"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\n"+
 			"window from host size 4KiB\nwindow to host size 4KiB\nmain:\n"+
 			frame("0x11")+frame("0x22")+frame("0x33"))
-	g.runs("main")
+	g.mustRun("main")
 }
 
-// A frame leaves the queues as it found them, the phase among it.
+// TestNvmeFramesRepeatWithoutLimit runs a sequence that must leave the queues unchanged, including
+// their phase, so that it can run any number of times.
 func TestNvmeFramesRepeatWithoutLimit(t *testing.T) {
 	for _, name := range []string{"nvme.lms", "nvme-p2p.lms"} {
-		g := newRig(t, name)
-		input := g.r.Input(g.r.View().TensorByName("blocks"))
-		g.runs("init")
+		g := loadListing(t, name)
+		input := g.replay.Input(g.replay.View().TensorByName("blocks"))
+		g.mustRun("init")
 		for frame := range 20 {
 			input[frame] = byte(frame + 1)
-			g.runs("frame")
+			g.mustRun("frame")
 			if !bytes.Equal(g.output("result"), input) {
-				t.Fatalf("%s: frame %d returns other data than its input", name, frame)
+				t.Fatalf("%s: the output of frame %d differs from its input", name, frame)
 			}
 		}
-		if n := testing.AllocsPerRun(20, func() { g.runs("frame") }); n != 0 {
-			t.Errorf("%s: %v allocations a frame", name, n)
+		if n := testing.AllocsPerRun(20, func() { g.mustRun("frame") }); n != 0 {
+			t.Errorf("%s: %v allocations in a frame, want 0", name, n)
 		}
-		g.runs("stop")
-		g.runs("init") // and once more
-		g.runs("frame")
-		if result := g.run("init"); result.Code != hal.OK { // as after a kill
+		g.mustRun("stop")
+		g.mustRun("init") // repeat after stop
+		g.mustRun("frame")
+		// As if the process was killed: init without stop.
+		if result := g.run("init"); result.Code != hal.OK {
 			t.Errorf("%s: init on a running controller ends with %+v", name, result)
 		}
-		g.runs("frame")
+		g.mustRun("frame")
 	}
 }
 
-// The two listings are one program.
+// The listings nvme.lms and nvme-p2p.lms have the same tensors and sequences.
 func TestPeerToPeerListingDiffersInItsWindowsOnly(t *testing.T) {
 	program := func(name string) string {
 		text, err := os.ReadFile(listings + name)
@@ -167,7 +176,7 @@ func TestPeerToPeerListingDiffersInItsWindowsOnly(t *testing.T) {
 		}
 		_, rest, ok := strings.Cut(string(text), "\ntensor")
 		if !ok {
-			t.Fatalf("%s has no tensors", name)
+			t.Fatalf("%s declares no tensor", name)
 		}
 		return rest
 	}
@@ -176,36 +185,38 @@ func TestPeerToPeerListingDiffersInItsWindowsOnly(t *testing.T) {
 	}
 }
 
-// Whatever operation fails, the run ends there and leaves a controller that
-// reaches for no memory; the next replay finds it usable.
+// TestNvmeIsQuiescedAfterAFaultAtAnyOperation makes each operation of a run fail in turn. The run
+// must end there, and its safe sequence must stop the controller's accesses to host memory.
 func TestNvmeIsQuiescedAfterAFaultAtAnyOperation(t *testing.T) {
-	text := nvmeListing(t)
-	good := newRig(t, "nvme.lms")
-	good.runs("main")
+	text := readNvmeListing(t)
+	good := loadListing(t, "nvme.lms")
+	good.mustRun("main")
 	operations := good.devices[0].Operations()
 	if operations < 30 {
-		t.Fatalf("%d operations", operations)
+		t.Fatalf("main makes only %d operations, want at least 30", operations)
 	}
 	for n := 1; n <= operations; n++ {
-		g := rigOf(t, "nvme.lms", text)
+		g := loadListingText(t, "nvme.lms", text)
 		g.devices[0].Inject(mock.Fault{Kind: mock.BusFault, Operation: n})
 		result := g.run("main")
 		if result.Code != hal.BusFault || !result.SafeRan || result.SafeSequenceCode != hal.OK {
 			t.Errorf("bus fault at operation %d: %+v: %s", n, result, g.devices[0].Refusal())
 		}
 		if result := g.run("main"); result.Code != hal.Disabled {
-			t.Errorf("bus fault at operation %d: then %+v", n, result)
+			t.Errorf("bus fault at operation %d: the next run ends with %+v, want %v", n, result,
+				hal.Disabled)
 		}
-		g = rigOf(t, "nvme.lms", text)
+		g = loadListingText(t, "nvme.lms", text)
 		g.devices[0].Inject(mock.Fault{Kind: mock.AllOnes, Operation: n})
 		if result := g.run("main"); result.Code != hal.DeviceGone && n < operations {
-			t.Errorf("gone from operation %d on: %+v", n, result)
+			t.Errorf("device gone from operation %d on: %+v, want %v", n, result, hal.DeviceGone)
 		}
 	}
 }
 
-// nvmeListing is nvme.lms with short deadlines: 2 s are many loads of 100 ns.
-func nvmeListing(t *testing.T) string {
+// readNvmeListing returns nvme.lms with short deadlines, because a poll of 2 s is many loads of
+// 100 ns.
+func readNvmeListing(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(listings + "nvme.lms")
 	if err != nil {
@@ -214,9 +225,9 @@ func nvmeListing(t *testing.T) string {
 	return strings.ReplaceAll(string(text), " within 2s", " within 1ms")
 }
 
-// Each mistake in the listing ends with a different code.
+// Each mistake in the listing must make the run end with another code or another loaded value.
 func TestNvmeMistakesEndWithDifferentCodes(t *testing.T) {
-	text := nvmeListing(t)
+	text := readNvmeListing(t)
 	for _, m := range []struct {
 		name, from, to string
 		code           hal.Code
@@ -238,19 +249,20 @@ func TestNvmeMistakesEndWithDifferentCodes(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			wrong := strings.ReplaceAll(text, m.from, m.to)
 			if wrong == text {
-				t.Fatalf("%s: %q is not in the listing", m.name, m.from)
+				t.Fatalf("%s: the listing does not contain %q", m.name, m.from)
 			}
 			if m.code == hal.OK {
 				if _, err := listing.Parse("nvme.lms", []byte(wrong), nil); err == nil {
-					t.Errorf("%s: accepted", m.name)
+					t.Errorf("%s: listing.Parse accepts the listing", m.name)
 				}
 				return
 			}
-			g := rigOf(t, m.name, wrong)
+			g := loadListingText(t, m.name, wrong)
 			result := g.run("main")
 			if result.Code != m.code || result.Got != m.got || result.SafeSequenceCode != hal.OK ||
 				!result.SafeRan {
-				t.Errorf("%s: %+v, want %v, got %#x", m.name, result, m.code, m.got)
+				t.Errorf("%s: %+v, want %v, loaded value %#x, and a successful safe sequence",
+					m.name, result, m.code, m.got)
 			}
 		})
 	}

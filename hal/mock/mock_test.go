@@ -14,8 +14,8 @@ import (
 
 var _ hal.Device = (*Device)(nil)
 
-// mapped maps a window and fails the test if that fails.
-func mapped(t *testing.T, d *Device, w fbs.Window) hal.Aperture {
+// mustMap maps a window. It ends the test if Map fails.
+func mustMap(t *testing.T, d *Device, w fbs.Window) hal.Aperture {
 	t.Helper()
 	a, err := d.Map(w)
 	if err != nil {
@@ -24,75 +24,80 @@ func mapped(t *testing.T, d *Device, w fbs.Window) hal.Aperture {
 	return a
 }
 
-// bar maps a whole BAR.
-func bar(t *testing.T, d *Device, n uint8) hal.Aperture {
+// mapBAR maps a complete BAR.
+func mapBAR(t *testing.T, d *Device, n uint8) hal.Aperture {
 	t.Helper()
-	return mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: n, Slot: fbs.AnySlot,
+	return mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: n, Slot: fbs.AnySlot,
 		Size: d.bars[n]})
 }
 
-// tlb maps a TLB window, and points it if target is not nil.
-func tlb(t *testing.T, d *Device, slot uint16, size uint64, target *fbs.TileRoute,
+// mapTLBWindow maps a TLB window, and points it if target is not nil.
+func mapTLBWindow(t *testing.T, d *Device, slot uint16, size uint64, target *fbs.TileRoute,
 	address uint64) hal.Aperture {
 	t.Helper()
-	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindTlb, Slot: slot, Size: size})
+	a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindTlb, Slot: slot, Size: size})
 	if target != nil {
-		must(t, d, d.ProgramWindow(&a, *target, address))
+		requireOK(t, d, d.ProgramWindow(&a, *target, address))
 	}
 	return a
 }
 
-func must(t *testing.T, d *Device, c hal.Code) {
+// requireOK ends the test if the code is not OK.
+func requireOK(t *testing.T, d *Device, c hal.Code) {
 	t.Helper()
 	if c != hal.OK {
-		t.Fatalf("%v: %s", c, d.Refusal())
+		t.Fatalf("code %v, want %v: %s", c, hal.OK, d.Refusal())
 	}
 }
 
+// store stores a value and ends the test if the device rejects this.
 func store(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8, value uint64) {
 	t.Helper()
-	must(t, d, a.Store(uint32(offset), width, value))
+	requireOK(t, d, a.Store(uint32(offset), width, value))
 }
 
+// load loads a value and ends the test if the device rejects this.
 func load(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8) uint64 {
 	t.Helper()
 	v, c := a.Load(uint32(offset), width)
-	must(t, d, c)
+	requireOK(t, d, c)
 	return v
 }
 
+// expect loads a value and ends the test if it is not the wanted one.
 func expect(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8, want uint64) {
 	t.Helper()
 	if got := load(t, d, a, offset, width); got != want {
-		t.Fatalf("%d bytes at %#x: want %#x, got %#x", width, offset, want, got)
+		t.Fatalf("load of %d bytes at %#x: want %#x, got %#x", width, offset, want, got)
 	}
 }
 
-func tile(x, y uint8) *fbs.TileRoute {
+// routeTo returns the route to one tile over NoC 0.
+func routeTo(x, y uint8) *fbs.TileRoute {
 	return &fbs.TileRoute{X: x, Y: y, Ordering: boards.OrderingDefault}
 }
 
-func TestDeviceIdentity(t *testing.T) {
+func TestDeviceHasTheIdentityOfItsBoard(t *testing.T) {
 	for _, b := range boards.All {
 		id := New(b).Identity()
 		if id.Name != "mock:"+b.Name || id.Vendor != b.Vendor || id.Device != b.Device ||
 			id.BarSizes != b.BarSizes {
-			t.Errorf("%s: %+v", b.Name, id)
+			t.Errorf("%s: identity %+v differs from the board", b.Name, id)
 		}
 	}
 	d := New(&boards.Ivshmem)
 	d.ResizeBAR(2, 64<<20)
 	if got := d.Identity().BarSizes[2]; got != 64<<20 {
-		t.Errorf("resized BAR has %d bytes", got)
+		t.Errorf("resized BAR has %d bytes, want 64 MiB", got)
 	}
-	a := bar(t, d, 2)
+	a := mapBAR(t, d, 2)
 	store(t, d, &a, 64<<20-8, 8, 7)
 	expect(t, d, &a, 64<<20-8, 8, 7)
 }
 
 func TestStoreOfEveryWidthReachesItsBytes(t *testing.T) {
 	d := New(&boards.Ivshmem)
-	a := bar(t, d, 2)
+	a := mapBAR(t, d, 2)
 	store(t, d, &a, 0xff8, 8, 0x1122334455667788)
 	store(t, d, &a, 0xffc, 4, 0xaabbccdd)
 	store(t, d, &a, 0xffa, 2, 0xeeff)
@@ -106,30 +111,31 @@ func TestStoreOfEveryWidthReachesItsBytes(t *testing.T) {
 	expect(t, d, &a, 0x1000, 2, 0xff)
 }
 
-func TestWindowsLeadToTheirTiles(t *testing.T) {
+func TestWindowsReachTheirTiles(t *testing.T) {
 	for _, c := range []struct {
 		board        *boards.Board
 		slot         uint16
 		size         uint64
-		plain, other *fbs.TileRoute // two names of one tile
+		plain, other *fbs.TileRoute // routes with different coordinates to one tile or DRAM bank
 	}{
-		{&boards.Wormhole, 0, 1 << 20, tile(1, 1), tile(18, 18)},
-		{&boards.Wormhole, 156, 2 << 20, tile(9, 11), tile(25, 27)},
-		{&boards.Wormhole, 166, 16 << 20, tile(5, 11), tile(5, 0)}, // one DRAM bank
-		{&boards.Blackhole, 0, 2 << 20, tile(9, 0), tile(17, 12)},
-		{&boards.Blackhole, 200, 2 << 20, tile(1, 1), tile(20, 25)},
-		{&boards.Blackhole, 202, 4 << 30, tile(16, 11), tile(16, 11)},
+		{&boards.Wormhole, 0, 1 << 20, routeTo(1, 1), routeTo(18, 18)},
+		{&boards.Wormhole, 156, 2 << 20, routeTo(9, 11), routeTo(25, 27)},
+		{&boards.Wormhole, 166, 16 << 20, routeTo(5, 11), routeTo(5, 0)}, // one DRAM bank
+		{&boards.Blackhole, 0, 2 << 20, routeTo(9, 0), routeTo(17, 12)},
+		{&boards.Blackhole, 200, 2 << 20, routeTo(1, 1), routeTo(20, 25)},
+		{&boards.Blackhole, 202, 4 << 30, routeTo(16, 11), routeTo(16, 11)},
 	} {
 		t.Run(fmt.Sprint(c.board.Name, " ", c.slot, " ", c.size), func(t *testing.T) {
 			d := New(c.board)
-			first := tlb(t, d, c.slot, c.size, c.plain, 0)
-			second := tlb(t, d, fbs.AnySlot, c.size, c.other, 0)
+			first := mapTLBWindow(t, d, c.slot, c.size, c.plain, 0)
+			second := mapTLBWindow(t, d, fbs.AnySlot, c.size, c.other, 0)
 			if first.TLBWindow != int(c.slot) || second.TLBWindow == first.TLBWindow {
-				t.Errorf("%s: windows %d and %d", c.board.Name, first.TLBWindow, second.TLBWindow)
+				t.Errorf("%s: slots %d and %d, want %d and another", c.board.Name, first.TLBWindow,
+					second.TLBWindow, c.slot)
 			}
 			store(t, d, &first, 0x1000, 4, 0x600df00d)
 			expect(t, d, &second, 0x1000, 4, 0x600df00d)
-			elsewhere := tlb(t, d, fbs.AnySlot, c.size, tile(2, 2), 0)
+			elsewhere := mapTLBWindow(t, d, fbs.AnySlot, c.size, routeTo(2, 2), 0)
 			expect(t, d, &elsewhere, 0x1000, 4, 0)
 		})
 	}
@@ -137,39 +143,39 @@ func TestWindowsLeadToTheirTiles(t *testing.T) {
 
 func TestProgramWindowMovesAWindow(t *testing.T) {
 	d := New(&boards.Wormhole)
-	a := tlb(t, d, 0, 1<<20, tile(0, 0), 0)
+	a := mapTLBWindow(t, d, 0, 1<<20, routeTo(0, 0), 0)
 	store(t, d, &a, 8, 8, 1)
-	must(t, d, d.ProgramWindow(&a, *tile(0, 0), 1<<20))
+	requireOK(t, d, d.ProgramWindow(&a, *routeTo(0, 0), 1<<20))
 	expect(t, d, &a, 8, 8, 0)
 	store(t, d, &a, 8, 8, 2)
-	must(t, d, d.ProgramWindow(&a, *tile(0, 0), 0))
+	requireOK(t, d, d.ProgramWindow(&a, *routeTo(0, 0), 0))
 	expect(t, d, &a, 8, 8, 1)
-	all := tlb(t, d, 166, 16<<20, tile(0, 11), 0)
+	all := mapTLBWindow(t, d, 166, 16<<20, routeTo(0, 11), 0)
 	expect(t, d, &all, 1<<20+8, 8, 2)
 }
 
-// A raw client points windows by storing to their registers itself.
+// A program may also point windows by storing to their registers in a BAR.
 func TestStoresToConfigurationRegistersPointAWindow(t *testing.T) {
 	wh := New(&boards.Wormhole)
-	a := bar(t, wh, 0)
+	a := mapBAR(t, wh, 0)
 	store(t, wh, &a, 0x1fc00530, 8, 0x40000410ff)
 	expect(t, wh, &a, 0x0bb121b0, 4, 0x47800)
 	store(t, wh, &a, 0x1fc00530, 4, 0x41000) // by halves
 	store(t, wh, &a, 0x1fc00534, 4, 0)
 	store(t, wh, &a, 0x0b000000, 8, 5)
-	b4 := bar(t, wh, 4) // shows the top of BAR 0
+	b4 := mapBAR(t, wh, 4) // an alias of the end of BAR 0
 	store(t, wh, &b4, 0x01c00530, 8, 0x82000)
 	expect(t, wh, &a, 0x0b000000, 8, 0)
 	store(t, wh, &b4, 0x01c00530, 8, 0x41000)
 	expect(t, wh, &a, 0x0b000000, 8, 5)
 
 	bh := New(&boards.Blackhole)
-	a = bar(t, bh, 0)
+	a = mapBAR(t, bh, 0)
 	for i, v := range []uint64{0x7fd, 0x40800, 0x40} {
 		store(t, bh, &a, 0x1fc00000+4*uint64(i), 4, v)
 	}
 	expect(t, bh, &a, 0x001121b0, 4, 0x47800)
-	store(t, bh, &a, 0x1fc00000, 4, 0) // one word of three is enough to move on
+	store(t, bh, &a, 0x1fc00000, 4, 0) // a store to one of the three words moves the window
 	store(t, bh, &a, 0, 4, 5)
 	expect(t, bh, &a, 0, 4, 5)
 }
@@ -193,16 +199,16 @@ func TestMulticastStoresToEveryTensixTileOfItsRectangle(t *testing.T) {
 			d.Record(true)
 			target := &fbs.TileRoute{XStart: c.start.X, YStart: c.start.Y, X: c.end.X, Y: c.end.Y,
 				Multicast: true, Ordering: boards.OrderingDefault}
-			a := tlb(t, d, 0, 1<<20, target, 0)
+			a := mapTLBWindow(t, d, 0, 1<<20, target, 0)
 			before := d.Operations()
 			store(t, d, &a, 0x100, 4, 42)
 			if n := len(d.Journal()); n != c.tensix || d.Operations() != before+1 {
-				t.Errorf("%s: one store reached %d tiles in %d operations", c.board.Name, n,
-					d.Operations()-before)
+				t.Errorf("%s: one store reached %d tiles in %d operations, want %d in 1",
+					c.board.Name, n, d.Operations()-before, c.tensix)
 			}
-			in := tlb(t, d, fbs.AnySlot, 1<<20, tile(c.inside.X, c.inside.Y), 0)
+			in := mapTLBWindow(t, d, fbs.AnySlot, 1<<20, routeTo(c.inside.X, c.inside.Y), 0)
 			expect(t, d, &in, 0x100, 4, 42)
-			out := tlb(t, d, fbs.AnySlot, 1<<20, tile(c.beyond.X, c.beyond.Y), 0)
+			out := mapTLBWindow(t, d, fbs.AnySlot, 1<<20, routeTo(c.beyond.X, c.beyond.Y), 0)
 			expect(t, d, &out, 0x100, 4, 0)
 		})
 	}
@@ -213,7 +219,7 @@ func TestResetRegisterKeepsTheBitsOfItsMask(t *testing.T) {
 		d := NewWith(b, NewMemory(b)) // no cores that a released reset would start
 		size := b.TLB.GroupOf(0).Size
 		offset := 0xffb121b0 % size
-		a := tlb(t, d, 0, size, tile(1, 2), 0xffb121b0-offset)
+		a := mapTLBWindow(t, d, 0, size, routeTo(1, 2), 0xffb121b0-offset)
 		expect(t, d, &a, offset, 4, 0x47800)
 		store(t, d, &a, offset, 4, 0x47000)
 		expect(t, d, &a, offset, 4, 0x47000)
@@ -230,17 +236,17 @@ func TestMapPrefersTheRequestedWindow(t *testing.T) {
 		size uint64
 		want int
 	}{
-		{"asked for and free", 170, 16 << 20, 170},
-		{"asked for and taken", 170, 16 << 20, 166},
-		{"asked for and larger than needed", 171, 1 << 20, 171},
+		{"requested and free", 170, 16 << 20, 170},
+		{"requested and in use", 170, 16 << 20, 166},
+		{"requested and larger than needed", 171, 1 << 20, 171},
 		{"the kernel driver's", 185, 16 << 20, 167},
-		{"asked for and too small", 0, 2 << 20, 156},
+		{"requested and too small", 0, 2 << 20, 156},
 		{"no such window", 500, 1 << 20, 0},
 		{"any", fbs.AnySlot, 1 << 20, 1},
-		{"any of an odd size", fbs.AnySlot, 4096, 2},
+		{"any, smaller than every TLB window", fbs.AnySlot, 4096, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := tlb(t, d, c.slot, c.size, nil, 0)
+			a := mapTLBWindow(t, d, c.slot, c.size, nil, 0)
 			if a.TLBWindow != c.want || a.Size != c.size {
 				t.Errorf("%s: want window %d, got %d of %d bytes", c.name, c.want, a.TLBWindow,
 					a.Size)
@@ -298,57 +304,60 @@ func TestMapRejectsWhatTheDeviceDoesNotHave(t *testing.T) {
 func TestMapFailsWhenNoWindowIsFree(t *testing.T) {
 	d := New(&boards.Wormhole)
 	for range 19 { // the twentieth is the kernel driver's
-		tlb(t, d, fbs.AnySlot, 16<<20, nil, 0)
+		mapTLBWindow(t, d, fbs.AnySlot, 16<<20, nil, 0)
 	}
 	if _, err := d.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.AnySlot,
 		Size: 16 << 20}); hal.CodeOf(err) != hal.NoDevice {
-		t.Errorf("a twentieth large window: %v", err)
+		t.Errorf("Map of a twentieth window of 16 MiB: %v, want %v", err, hal.NoDevice)
 	}
 	small := New(&boards.Blackhole)
 	small.ResizeBAR(4, 8<<30)
-	tlb(t, small, fbs.AnySlot, 4<<30, nil, 0)
-	tlb(t, small, fbs.AnySlot, 4<<30, nil, 0)
+	mapTLBWindow(t, small, fbs.AnySlot, 4<<30, nil, 0)
+	mapTLBWindow(t, small, fbs.AnySlot, 4<<30, nil, 0)
 	if _, err := small.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.AnySlot,
 		Size: 4 << 30}); hal.CodeOf(err) != hal.NoDevice {
-		t.Errorf("a third window in 8 GiB: %v", err)
+		t.Errorf("Map of a third window of 4 GiB in a BAR of 8 GiB: %v, want %v", err,
+			hal.NoDevice)
 	}
 }
 
 func TestClockAdvancesByAccessesAndSleepOnly(t *testing.T) {
 	d := New(&boards.Wormhole)
 	if d.Now() != 0 {
-		t.Errorf("starts at %d", d.Now())
+		t.Errorf("the clock of a new device is at %d ns, want 0", d.Now())
 	}
 	d.Sleep(12345)
 	d.Sleep(-5)
 	if d.Now() != 12345 {
-		t.Errorf("slept to %d", d.Now())
+		t.Errorf("after Sleep, the clock is at %d ns, want 12345", d.Now())
 	}
-	a := tlb(t, d, 0, 1<<20, tile(0, 0), 0) // one store
+	a := mapTLBWindow(t, d, 0, 1<<20, routeTo(0, 0), 0) // one store
 	store(t, d, &a, 0, 4, 1)
 	load(t, d, &a, 0, 4)
 	if want := int64(12345 + 3*accessNs); d.Now() != want || d.Operations() != 3 {
-		t.Errorf("after 3 accesses: %d ns, %d operations", d.Now(), d.Operations())
+		t.Errorf("after 3 accesses: %d ns, %d operations; want %d, 3", d.Now(), d.Operations(),
+			want)
 	}
-	h := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 64})
+	h := mustMap(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 64})
 	load(t, d, &h, 0, 8)
 	if want := int64(12345 + 4*accessNs); d.Now() != want || d.Operations() != 3 {
-		t.Errorf("after a load of host memory: %d ns, %d operations", d.Now(), d.Operations())
+		t.Errorf("after a load of host memory: %d ns, %d operations; want %d, 3", d.Now(),
+			d.Operations(), want)
 	}
 }
 
 func TestConfigurationSpaceHoldsTheIDs(t *testing.T) {
 	d := New(&boards.Nvme)
-	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
+	a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
 	expect(t, d, &a, 0, 4, 0x00101b36)
 	expect(t, d, &a, 4, 2, 6)
 	store(t, d, &a, 4, 2, 2)
 	expect(t, d, &a, 4, 2, 2)
 }
 
-// TestHostBuffersAreWhereTheImageNeedsThem places buffers at fixed bus addresses: adjacent ones,
+// TestHostBuffersHaveTheirFixedBusAddresses places buffers at fixed bus addresses: adjacent ones,
 // and after them one without a fixed address.
-func TestHostBuffersAreWhereTheImageNeedsThem(t *testing.T) {
+func TestHostBuffersHaveTheirFixedBusAddresses(t *testing.T) {
 	for board, start := range map[*boards.Board]uint64{&boards.Edu: 0x4000_0000,
 		&boards.Wormhole: 0x8_0000_0000, &boards.Blackhole: 1<<60 + 0x3000_0000} {
 		d := New(board)
@@ -356,20 +365,21 @@ func TestHostBuffersAreWhereTheImageNeedsThem(t *testing.T) {
 			return fbs.Window{Kind: gen.WindowKindHost, Flags: fbs.FlagFixedBus, Offset: bus,
 				Size: size}
 		}
-		a, b := mapped(t, d, fixed(start, 100)), mapped(t, d, fixed(start+4096, 4096))
-		c := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 1})
+		a, b := mustMap(t, d, fixed(start, 100)), mustMap(t, d, fixed(start+4096, 4096))
+		c := mustMap(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 1})
 		if a.BusAddress != start || b.BusAddress != start+4096 || c.BusAddress != start+3*4096 {
-			t.Errorf("%s: bus addresses %#x, %#x, %#x", board.Name, a.BusAddress, b.BusAddress,
-				c.BusAddress)
+			t.Errorf("%s: bus addresses %#x, %#x, %#x, want %#x, %#x, %#x", board.Name,
+				a.BusAddress, b.BusAddress, c.BusAddress, start, start+4096, start+3*4096)
 		}
 		store(t, d, &b, 8, 4, 7)
 		if got := d.host.Bytes(start+4096+8, 4); len(got) != 4 || got[0] != 7 {
-			t.Errorf("%s: the device finds %v", board.Name, got)
+			t.Errorf("%s: the device reads %v from host memory, want a 7", board.Name, got)
 		}
 		for _, bus := range []uint64{start, start + 3*4096, start - 4096, 1<<64 - 4096} {
 			if _, err := d.Map(fixed(bus, 2*4096)); hal.CodeOf(err) != hal.NoDevice ||
 				!strings.Contains(err.Error(), fmt.Sprintf("at bus address %#x", bus)) {
-				t.Errorf("%s: at %#x: %v", board.Name, bus, err)
+				t.Errorf("%s: Map at bus address %#x: %v, want %v with the address", board.Name,
+					bus, err, hal.NoDevice)
 			}
 		}
 	}
@@ -377,22 +387,23 @@ func TestHostBuffersAreWhereTheImageNeedsThem(t *testing.T) {
 
 func TestHostBuffersHaveDisjointBusAddresses(t *testing.T) {
 	d := New(&boards.Edu)
-	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
-	b := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
+	a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
+	b := mustMap(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
 	if a.BusAddress == 0 || a.BusAddress%4096 != 0 || b.BusAddress%4096 != 0 ||
 		b.BusAddress <= a.BusAddress+4096 {
-		t.Errorf("bus addresses %#x and %#x", a.BusAddress, b.BusAddress)
+		t.Errorf("bus addresses %#x and %#x of two buffers, want disjoint pages", a.BusAddress,
+			b.BusAddress)
 	}
 	store(t, d, &a, 4088, 8, 1)
 	store(t, d, &b, 96, 4, 2)
 	expect(t, d, &a, 4088, 8, 1)
 	expect(t, d, &b, 96, 4, 2)
 	if got := d.host.Bytes(b.BusAddress+96, 4); len(got) != 4 || got[0] != 2 {
-		t.Errorf("host memory at %#x: %v", b.BusAddress+96, got)
+		t.Errorf("the device reads %v at %#x, want the stored 2", got, b.BusAddress+96)
 	}
 	if b.BusAddress != a.BusAddress+2*4096 {
-		t.Errorf("a buffer of a page at %#x, the next at %#x: no page, or more than one, between "+
-			"them", a.BusAddress, b.BusAddress)
+		t.Errorf("a buffer of one page at %#x, the next at %#x, want one unused page between them",
+			a.BusAddress, b.BusAddress)
 	}
 	for _, c := range []struct{ bus, size uint64 }{{0, 1}, {a.BusAddress - 1, 1},
 		{a.BusAddress + 4090, 8},
@@ -400,7 +411,8 @@ func TestHostBuffersHaveDisjointBusAddresses(t *testing.T) {
 		{b.BusAddress + 100, 1}} {
 		t.Run(fmt.Sprint(c.bus, " ", c.size), func(t *testing.T) {
 			if d.host.Bytes(c.bus, c.size) != nil {
-				t.Errorf("%d bytes at %#x are reached", c.size, c.bus)
+				t.Errorf("the device reaches %d bytes at %#x, which are not in one buffer", c.size,
+					c.bus)
 			}
 		})
 	}
@@ -408,14 +420,16 @@ func TestHostBuffersHaveDisjointBusAddresses(t *testing.T) {
 
 func TestBARsHaveDisjointBusAddresses(t *testing.T) {
 	d := New(&boards.Blackhole)
-	a, b := bar(t, d, 0), bar(t, d, 4)
+	a, b := mapBAR(t, d, 0), mapBAR(t, d, 4)
 	if a.BusAddress == 0 || b.BusAddress == 0 || a.BusAddress < b.BusAddress+b.Size &&
 		b.BusAddress < a.BusAddress+a.Size {
-		t.Errorf("BAR 0 at %#x, BAR 4 at %#x", a.BusAddress, b.BusAddress)
+		t.Errorf("BAR 0 at bus address %#x, BAR 4 at %#x: missing, or overlapping", a.BusAddress,
+			b.BusAddress)
 	}
-	part := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1000, Size: 16})
+	part := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1000, Size: 16})
 	if part.BusAddress != a.BusAddress+0x1000 {
-		t.Errorf("BAR 0 + 0x1000 at %#x", part.BusAddress)
+		t.Errorf("BAR 0 + 0x1000 at bus address %#x, want %#x", part.BusAddress,
+			a.BusAddress+0x1000)
 	}
 }
 
@@ -424,10 +438,10 @@ func TestAccessesDoNotAllocate(t *testing.T) {
 		d := New(b)
 		d.Inject(Fault{Kind: Stuck, Place: Place{Tile: true, X: 1, Y: 2, Address: 64}, Mask: 1,
 			Value: 1})
-		a := tlb(t, d, 0, 1<<20, tile(1, 2), 0)
-		far := tlb(t, d, 1, 1<<20, tile(2, 2), 0)
+		a := mapTLBWindow(t, d, 0, 1<<20, routeTo(1, 2), 0)
+		far := mapTLBWindow(t, d, 1, 1<<20, routeTo(2, 2), 0)
 		allocs := testing.AllocsPerRun(100, func() {
-			d.ProgramWindow(&a, *tile(1, 2), 0)
+			d.ProgramWindow(&a, *routeTo(1, 2), 0)
 			a.Store(0, 4, 1)
 			a.Store(0x5000, 8, 1)
 			far.Store(0, 1, 1)
@@ -435,40 +449,42 @@ func TestAccessesDoNotAllocate(t *testing.T) {
 			a.Load(0x5000, 8)
 		})
 		if allocs != 0 || d.Refusal() != "" {
-			t.Errorf("%s: %v allocations a run, %s", b.Name, allocs, d.Refusal())
+			t.Errorf("%s: %v allocations in a run, want 0; rejected access %q", b.Name, allocs,
+				d.Refusal())
 		}
 	}
 	d := New(&boards.Edu)
-	a := bar(t, d, 0)
+	a := mapBAR(t, d, 0)
 	if allocs := testing.AllocsPerRun(100,
 		func() { a.Store(4, 4, 1); a.Load(4, 4); a.Load(0x20, 4) }); allocs != 0 {
-		t.Errorf("edu: %v allocations a run", allocs)
+		t.Errorf("edu: %v allocations in a run, want 0", allocs)
 	}
 }
 
-// clocked is a Model that counts the time it was told of.
-type clocked struct {
+// clockedModel is a Model that adds up the time that Advance reports to it.
+type clockedModel struct {
 	Memory
 	ns int64
 }
 
-func (c *clocked) Advance(nanoseconds int64) { c.ns += nanoseconds }
+func (c *clockedModel) Advance(nanoseconds int64) { c.ns += nanoseconds }
 
 func TestModelClockAdvances(t *testing.T) {
-	m := &clocked{}
+	m := &clockedModel{}
 	d := NewWith(&boards.Ivshmem, m)
-	a := bar(t, d, 2)
+	a := mapBAR(t, d, 2)
 	store(t, d, &a, 0, 4, 1)
 	d.Sleep(1000)
 	if m.ns != 1000+accessNs || m.ns != d.Now() {
-		t.Errorf("model at %d ns, device at %d", m.ns, d.Now())
+		t.Errorf("clock of the model at %d ns, of the device at %d, want %d", m.ns, d.Now(),
+			1000+accessNs)
 	}
 }
 
 func TestClosedDeviceIsNotAlive(t *testing.T) {
 	d := New(&boards.Edu)
 	if !d.Alive() {
-		t.Error("not alive at first")
+		t.Error("a new device is not alive")
 	}
 	if d.Close() != nil || d.Alive() {
 		t.Error("alive after Close")

@@ -13,16 +13,17 @@ import (
 	"lightmetal/hal"
 )
 
-// Playback is PlaybackBytewise without memory in which bytes count by themselves.
-func Playback(b *boards.Board, accesses []Access) *Device {
+// newPlayback returns a device like PlaybackBytewise does, but without memory in which each byte is
+// compared separately.
+func newPlayback(b *boards.Board, accesses []Access) *Device {
 	p := &playback{}
 	p.expect(accesses)
 	return NewWith(b, p)
 }
 
-// recording reads the accesses of a real recording in the format of Linux's
-// mmiotrace, with BAR 0 at 4 GiB.
-func recording(t *testing.T, name string) []Access {
+// readRecording reads the accesses of a recording in the format of Linux's mmiotrace. BAR 0 is at
+// 4 GiB.
+func readRecording(t *testing.T, name string) []Access {
 	t.Helper()
 	text, err := os.ReadFile("../../testdata/captures/" + name)
 	if err != nil {
@@ -38,7 +39,7 @@ func recording(t *testing.T, name string) []Access {
 		address, err2 := strconv.ParseUint(f[4], 0, 64)
 		value, err3 := strconv.ParseUint(f[5], 0, 64)
 		if err1 != nil || err2 != nil || err3 != nil {
-			t.Fatalf("%s: %s", name, line)
+			t.Fatalf("%s: line %q is invalid", name, line)
 		}
 		op := map[string]Op{"R": Load, "W": Store}[f[0]]
 		accesses = append(accesses, Access{Op: op, Place: Place{Address: address - 1<<32},
@@ -47,9 +48,10 @@ func recording(t *testing.T, name string) []Access {
 	return accesses
 }
 
-func translated(t *testing.T, b *boards.Board, name string) []Access {
+// translateRecording reads a recording and translates its accesses to accesses of tiles.
+func translateRecording(t *testing.T, b *boards.Board, name string) []Access {
 	t.Helper()
-	accesses, err := Translate(b, recording(t, name))
+	accesses, err := Translate(b, readRecording(t, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,27 +66,28 @@ func TestTranslateFindsTheTilesOfRecordings(t *testing.T) {
 	}{{&boards.Wormhole, "wh.twoop.mmiotrace", 1}, {&boards.Blackhole, "bh.twoop.mmiotrace", 2},
 		{&boards.Wormhole, "wh.mlp.mmiotrace", 1}} {
 		t.Run(c.name, func(t *testing.T) {
-			accesses := translated(t, c.board, c.name)
+			accesses := translateRecording(t, c.board, c.name)
 			reset := Place{Tile: true, X: 1, Y: c.y, Address: 0xffb121b0}
 			first, last := accesses[0], accesses[len(accesses)-1]
 			if first != (Access{Load, reset, 4, 0x47800}) ||
 				last != (Access{Store, reset, 4, 0x47800}) {
-				t.Errorf("%s: starts with %v, ends with %v", c.name, first, last)
+				t.Errorf("%s: begins with %v and ends with %v, want a load and a store of %v",
+					c.name, first, last, reset)
 			}
 			for _, a := range accesses {
 				if !a.Place.Tile || a.Place.X != 1 || a.Place.Y != c.y {
-					t.Errorf("%s: %v", c.name, a)
+					t.Errorf("%s: access %v is not of tile (1,%d)", c.name, a, c.y)
 				}
 			}
 		})
 	}
 }
 
-// The two recordings are of one program on one set of data: once windows and
-// tiles are out of the way nothing but the number of polls may differ.
+// The two recordings have the same program and data. After the translation, which removes windows,
+// and without the tile's row, they may differ only in the number of polls.
 func TestTranslationsOfOneProgramOnTwoBoardsAgree(t *testing.T) {
 	plain := func(b *boards.Board, name string) []Access {
-		accesses := translated(t, b, name)
+		accesses := translateRecording(t, b, name)
 		for i := range accesses {
 			accesses[i].Place.Y = 0
 		}
@@ -93,18 +96,19 @@ func TestTranslationsOfOneProgramOnTwoBoardsAgree(t *testing.T) {
 	a, b := plain(&boards.Wormhole, "wh.twoop.mmiotrace"),
 		plain(&boards.Blackhole, "bh.twoop.mmiotrace")
 	if !slices.Equal(a, b) {
-		t.Errorf("%d and %d accesses, not the same", len(a), len(b))
+		t.Errorf("the %d accesses of Wormhole differ from the %d accesses of Blackhole", len(a),
+			len(b))
 	}
 }
 
-// replay repeats the accesses through other TLB windows.
-func replay(t *testing.T, d *Device, accesses []Access, slot uint16, size uint64) {
+// replayThroughWindow makes the accesses through a TLB window with the given slot and size.
+func replayThroughWindow(t *testing.T, d *Device, accesses []Access, slot uint16, size uint64) {
 	t.Helper()
-	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindTlb, Slot: slot, Size: size})
+	a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindTlb, Slot: slot, Size: size})
 	for _, want := range accesses {
 		inside := want.Place.Address % size
 		target := fbs.TileRoute{X: want.Place.X, Y: want.Place.Y, Ordering: boards.OrderingPosted}
-		must(t, d, d.ProgramWindow(&a, target, want.Place.Address-inside))
+		requireOK(t, d, d.ProgramWindow(&a, target, want.Place.Address-inside))
 		if want.Op == Store {
 			store(t, d, &a, inside, want.Width, want.Value)
 		} else {
@@ -127,28 +131,30 @@ func TestPlaybackAcceptsTheSameAccessesThroughAnyWindow(t *testing.T) {
 		{&boards.Blackhole, "bh.twoop.mmiotrace", 205, 4 << 30},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			accesses := translated(t, c.board, c.name)
-			d := Playback(c.board, accesses)
+			accesses := translateRecording(t, c.board, c.name)
+			d := newPlayback(c.board, accesses)
 			d.Record(true)
 			if d.RemainingAccesses() < len(accesses)*8/10 {
-				t.Errorf("%s: %d of %d left at first", c.name, d.RemainingAccesses(), len(accesses))
+				t.Errorf("%s: before the replay, %d of %d accesses remain", c.name,
+					d.RemainingAccesses(), len(accesses))
 			}
-			replay(t, d, accesses, c.slot, c.size)
+			replayThroughWindow(t, d, accesses, c.slot, c.size)
 			if d.RemainingAccesses() != 0 {
-				t.Errorf("%s: %d accesses left", c.name, d.RemainingAccesses())
+				t.Errorf("%s: after the replay, %d accesses remain", c.name, d.RemainingAccesses())
 			}
 			if !slices.Equal(d.Journal(), accesses) {
-				t.Errorf("%s: the journal is not what was played", c.name)
+				t.Errorf("%s: the journal differs from the accesses of the replay", c.name)
 			}
 		})
 	}
 }
 
-// The recorded stores of the configuration registers themselves play as well.
+// A playback also accepts the recorded stores to the configuration registers of windows.
 func TestPlaybackAcceptsTheRecordingItself(t *testing.T) {
-	raw := recording(t, "bh.twoop.mmiotrace")
-	d := Playback(&boards.Blackhole, translated(t, &boards.Blackhole, "bh.twoop.mmiotrace"))
-	a := bar(t, d, 0)
+	raw := readRecording(t, "bh.twoop.mmiotrace")
+	d := newPlayback(&boards.Blackhole,
+		translateRecording(t, &boards.Blackhole, "bh.twoop.mmiotrace"))
+	a := mapBAR(t, d, 0)
 	for _, want := range raw {
 		if want.Op == Store {
 			store(t, d, &a, want.Place.Address, want.Width, want.Value)
@@ -157,7 +163,7 @@ func TestPlaybackAcceptsTheRecordingItself(t *testing.T) {
 		}
 	}
 	if d.RemainingAccesses() != 0 {
-		t.Errorf("%d accesses left", d.RemainingAccesses())
+		t.Errorf("after the replay, %d accesses remain", d.RemainingAccesses())
 	}
 }
 
@@ -186,23 +192,25 @@ func TestPlaybackRejectsEverythingElse(t *testing.T) {
 		{"out of order", []Access{want[0], want[2]},
 			"expected access 2 of 3, a load of 8 bytes at BAR 2 + 0x8 = 0x7, but got a store of " +
 				"2 bytes at BAR 2 + 0x10 = 0x3", 2},
-		{"a store more", append(slices.Clone(want), want[2]),
+		{"one store too many", append(slices.Clone(want), want[2]),
 			"expected no access after the 3 recorded accesses", 0},
-		{"a load more", append(slices.Clone(want), want[1]),
+		{"one load too many", append(slices.Clone(want), want[1]),
 			"expected no access after the 3 recorded accesses", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := Playback(&boards.Ivshmem, want)
+			d := newPlayback(&boards.Ivshmem, want)
 			last := len(c.accesses) - 1
-			if code := raw(d, c.accesses[:last]...); code != hal.OK {
-				t.Fatalf("%s: refused too early: %s", c.name, d.Refusal())
+			if code := accessBARs(d, c.accesses[:last]...); code != hal.OK {
+				t.Fatalf("%s: an access before the last is rejected: %s", c.name, d.Refusal())
 			}
-			if code := raw(d, c.accesses[last]); code != hal.Refused ||
+			if code := accessBARs(d, c.accesses[last]); code != hal.Refused ||
 				!strings.Contains(d.Refusal(), c.reason) {
-				t.Errorf("%s: %v, want %q, got %q", c.name, code, c.reason, d.Refusal())
+				t.Errorf("%s: got %v, %q, want %v, %q", c.name, code, d.Refusal(), hal.Refused,
+					c.reason)
 			}
 			if d.RemainingAccesses() != c.left {
-				t.Errorf("%s: want %d left, got %d", c.name, c.left, d.RemainingAccesses())
+				t.Errorf("%s: want %d remaining accesses, got %d", c.name, c.left,
+					d.RemainingAccesses())
 			}
 		})
 	}
@@ -215,9 +223,9 @@ func TestTranslateExpandsMulticastAndDropsConfiguration(t *testing.T) {
 		wh(18<<16 | 18<<22), // (18,18) is (1,1)
 		wh(18<<16 | 18<<22),
 		ld(0, 0x10, 4),
-		wh(7 << 22), // DRAM (0,7) is that of (0,5)
+		wh(7 << 22), // the DRAM tiles (0,7) and (0,5) have the same memory
 		st(0, 0x20, 8, 6),
-		st(2, 0x1200, 4, 7), // no window
+		st(2, 0x1200, 4, 7), // not in a TLB window
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +261,7 @@ func TestTranslateRejectsWhatTheDeviceRejects(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := Translate(&boards.Wormhole, c.accesses); err == nil ||
 				!strings.Contains(err.Error(), c.reason) {
-				t.Errorf("%s: %v", c.name, err)
+				t.Errorf("%s: Translate: %v, want %q", c.name, err, c.reason)
 			}
 		})
 	}
@@ -261,12 +269,12 @@ func TestTranslateRejectsWhatTheDeviceRejects(t *testing.T) {
 
 func TestJournalIsOffByDefault(t *testing.T) {
 	d := New(&boards.Edu)
-	a := bar(t, d, 0)
+	a := mapBAR(t, d, 0)
 	store(t, d, &a, 4, 4, 1)
 	d.Record(true)
 	store(t, d, &a, 4, 4, 2)
 	load(t, d, &a, 4, 4)
-	raw(d, ld(0, 0, 1)) // refused: not in it
+	accessBARs(d, ld(0, 0, 1)) // is rejected, therefore not in the journal
 	d.Record(false)
 	store(t, d, &a, 4, 4, 3)
 	want := []Access{st(0, 4, 4, 2), {Load, Place{Address: 4}, 4, 0xfffffffd}}
@@ -275,15 +283,16 @@ func TestJournalIsOffByDefault(t *testing.T) {
 	}
 }
 
-// The factorial program of testdata/captures/edu.qemutrace, from its first
-// access on: the model must answer as QEMU did, apart from the number of polls.
+// TestEduAnswersAsQEMUDid repeats the accesses of testdata/captures/edu.qemutrace, a program that
+// computes factorials. The model must return the values that QEMU returned, except for the number
+// of polls.
 func TestEduAnswersAsQEMUDid(t *testing.T) {
 	text, err := os.ReadFile("../../testdata/captures/edu.qemutrace")
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := New(&boards.Edu)
-	a := bar(t, d, 0)
+	a := mapBAR(t, d, 0)
 	checked := 0
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
@@ -297,11 +306,11 @@ func TestEduAnswersAsQEMUDid(t *testing.T) {
 		case f[0] == "memory_region_ops_write":
 			store(t, d, &a, offset, 4, value)
 		case offset == 0x20 && value == 1:
-			// busy as often as the host's threads had it
+			// The number of loads that returned "busy" depended on the threads of QEMU.
 		case offset == 0x20:
 			for load(t, d, &a, 0x20, 4) == 1 {
 				if d.Operations() > 1000 {
-					t.Fatal("it never ends")
+					t.Fatal("the factorial is still busy after 1000 operations")
 				}
 			}
 			checked++
@@ -311,21 +320,21 @@ func TestEduAnswersAsQEMUDid(t *testing.T) {
 		}
 	}
 	if checked < 10 {
-		t.Errorf("only %d loads checked", checked)
+		t.Errorf("the recording has only %d loads that were checked, want at least 10", checked)
 	}
 }
 
-// A poll asks less often than the program did that waited in vain, and another
-// value, a store or another register in between cannot be left out.
+// A poll may load a register less often than the recorded program did. It must not omit a load that
+// returned another value, or that came after a store.
 func TestRepeatedLoadsAreOptional(t *testing.T) {
 	r := func(at, v uint64) Access { return Access{Load, Place{Address: at}, 4, v} }
 	w := Access{Store, Place{Address: 4}, 4, 1}
 	for _, c := range []struct {
-		name   string
-		want   []Access
-		asks   []Access
-		left   int
-		refuse bool
+		name     string
+		want     []Access
+		accesses []Access
+		left     int
+		rejected bool
 	}{
 		{"all of them", []Access{r(8, 1), r(8, 1), w}, []Access{r(8, 1), r(8, 1), w}, 0, false},
 		{"one of three", []Access{r(8, 1), r(12, 5), r(8, 1), r(8, 1), w},
@@ -336,18 +345,19 @@ func TestRepeatedLoadsAreOptional(t *testing.T) {
 		{"none", []Access{r(8, 1), r(8, 1)}, nil, 2, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := Playback(&boards.Edu, c.want)
+			d := newPlayback(&boards.Edu, c.want)
 			code := hal.OK
-			for _, a := range c.asks {
+			for _, a := range c.accesses {
 				if a.Op == Load {
 					_, code = d.load(access{op: Load, width: 4, offset: a.Place.Address})
 				} else {
 					code = d.store(access{op: Store, width: 4, offset: a.Place.Address}, a.Value)
 				}
 			}
-			rejected := code != hal.OK
-			if rejected != c.refuse || !rejected && d.RemainingAccesses() != c.left {
-				t.Errorf("%s: code %d, %d left", c.name, code, d.RemainingAccesses())
+			isRejected := code != hal.OK
+			if isRejected != c.rejected || !isRejected && d.RemainingAccesses() != c.left {
+				t.Errorf("%s: last access %v, %d accesses remain; want rejected %v, %d", c.name,
+					code, d.RemainingAccesses(), c.rejected, c.left)
 			}
 		})
 	}

@@ -10,8 +10,8 @@ import (
 	"lightmetal/hal"
 )
 
-// raw makes accesses to whole BARs until one is not OK.
-func raw(d *Device, accesses ...Access) hal.Code {
+// accessBARs makes accesses to complete BARs until one is not OK, and returns its code.
+func accessBARs(d *Device, accesses ...Access) hal.Code {
 	for _, a := range accesses {
 		p := &port{d: d, bar: a.Place.Bar, size: d.bars[a.Place.Bar]}
 		c := hal.OK
@@ -27,6 +27,7 @@ func raw(d *Device, accesses ...Access) hal.Code {
 	return hal.OK
 }
 
+// ld returns a load of a BAR, and st a store to a BAR.
 func ld(bar uint8, offset uint64, width uint8) Access {
 	return Access{Op: Load, Place: Place{Bar: bar, Address: offset}, Width: width}
 }
@@ -35,7 +36,8 @@ func st(bar uint8, offset uint64, width uint8, value uint64) Access {
 	return Access{Op: Store, Place: Place{Bar: bar, Address: offset}, Width: width, Value: value}
 }
 
-// The configuration of window 0 of Wormhole and Blackhole.
+// wh returns the store that configures window 0 of Wormhole, and bh the stores that configure
+// window 0 of Blackhole.
 func wh(config uint64) Access { return st(0, 0x1fc00000, 8, config) }
 
 func bh(w0, w1, w2 uint64) []Access {
@@ -47,11 +49,11 @@ const (
 	bhTile12 = 1<<11 | 2<<17 // tile (1,2) in the second word of a window of 2 MiB
 )
 
-var refusals = []struct {
+var rejectedAccesses = []struct {
 	name     string
 	board    *boards.Board
-	accesses []Access // the last one is refused
-	reason   string   // part of it
+	accesses []Access // the device must reject the last one
+	reason   string   // part of the reason for the rejection
 }{
 	// Widths, alignment and rules.
 	{"width of 3 bytes", &boards.Ivshmem, []Access{ld(2, 0, 3)},
@@ -212,29 +214,29 @@ var refusals = []struct {
 		"no register to load at 0x84"},
 }
 
-func TestRejections(t *testing.T) {
-	for _, c := range refusals {
+func TestRejectedAccessesReportTheReason(t *testing.T) {
+	for _, c := range rejectedAccesses {
 		t.Run(c.name, func(t *testing.T) {
 			d := New(c.board)
 			last := len(c.accesses) - 1
-			if code := raw(d, c.accesses[:last]...); code != hal.OK {
-				t.Fatalf("refused too early: %v, %s", code, d.Refusal())
+			if code := accessBARs(d, c.accesses[:last]...); code != hal.OK {
+				t.Fatalf("an access before the last is rejected: %v, %s", code, d.Refusal())
 			}
-			if code := raw(d, c.accesses[last]); code != hal.Refused {
-				t.Fatalf("want a refusal, got %v", code)
+			if code := accessBARs(d, c.accesses[last]); code != hal.Refused {
+				t.Fatalf("last access: got %v, want %v", code, hal.Refused)
 			}
 			if !strings.Contains(d.Refusal(), c.reason) {
-				t.Errorf("want %q, got %q", c.reason, d.Refusal())
+				t.Errorf("reason: got %q, want %q", d.Refusal(), c.reason)
 			}
 			if !d.Alive() {
-				t.Error("a refusal killed it")
+				t.Error("the device is not alive after a rejected access")
 			}
 		})
 	}
 }
 
-// A window of 4 GiB has different limits.
-func TestRejectionsOfLargeWindows(t *testing.T) {
+// A TLB window of 4 GiB has other fields than a smaller one, and cannot multicast.
+func TestRejectedLargeWindowsReportTheReason(t *testing.T) {
 	config := func(w0, w1, w2 uint64) []Access {
 		first := uint64(0x1fc00000 + 202*12)
 		return []Access{st(0, first, 4, w0), st(0, first+4, 4, w1), st(0, first+8, 4, w2)}
@@ -251,24 +253,25 @@ func TestRejectionsOfLargeWindows(t *testing.T) {
 		{"static channel", append(config(0, 1|2<<6|1<<30, 0), st(4, 0, 4, 0)),
 			"static virtual channel"},
 		{"ordering 3", append(config(0, 1|2<<6|3<<27, 0), st(4, 0, 4, 0)), "ordering 3"},
-		{"channel bits alone", append(config(0, 1|2<<6, 1), st(4, 0, 4, 0)),
+		{"channel bits without the static bit", append(config(0, 1|2<<6, 1), st(4, 0, 4, 0)),
 			"which sets reserved bits"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := New(&boards.Blackhole)
-			if code := raw(d, c.accesses...); code != hal.Refused ||
+			if code := accessBARs(d, c.accesses...); code != hal.Refused ||
 				!strings.Contains(d.Refusal(), c.reason) {
-				t.Errorf("%s: %v, %s", c.name, code, d.Refusal())
+				t.Errorf("%s: %v, %q, want %v, %q", c.name, code, d.Refusal(), hal.Refused,
+					c.reason)
 			}
 		})
 	}
 }
 
-func TestRejectionsOfProgramWindow(t *testing.T) {
+func TestRejectedProgramWindowReportsTheReason(t *testing.T) {
 	wormhole := New(&boards.Wormhole)
-	small := tlb(t, wormhole, 0, 1<<20, nil, 0)
-	fixed := bar(t, wormhole, 0)
-	stranger := tlb(t, New(&boards.Wormhole), 7, 1<<20, nil, 0)
+	small := mapTLBWindow(t, wormhole, 0, 1<<20, nil, 0)
+	fixed := mapBAR(t, wormhole, 0)
+	foreign := mapTLBWindow(t, New(&boards.Wormhole), 7, 1<<20, nil, 0)
 	for _, c := range []struct {
 		name    string
 		a       *hal.Aperture
@@ -276,12 +279,12 @@ func TestRejectionsOfProgramWindow(t *testing.T) {
 		address uint64
 		reason  string
 	}{
-		{"aperture of a BAR", &fixed, *tile(1, 1), 0, "TLB window -1 is not mapped"},
-		{"aperture of another device", &stranger, *tile(1, 1), 0, "TLB window 7 is not mapped"},
-		{"address inside a window", &small, *tile(1, 1), 4096,
+		{"aperture of a BAR", &fixed, *routeTo(1, 1), 0, "TLB window -1 is not mapped"},
+		{"aperture of another device", &foreign, *routeTo(1, 1), 0, "TLB window 7 is not mapped"},
+		{"address inside a window", &small, *routeTo(1, 1), 4096,
 			"must not cross a multiple of 1048576 bytes, the size of TLB window 0"},
 		{"ordering invalid", &small, fbs.TileRoute{X: 1, Y: 1}, 0, "cannot encode"},
-		{"no tile", &small, *tile(0, 2), 0, "there is no tile"},
+		{"no tile", &small, *routeTo(0, 2), 0, "there is no tile"},
 		{"NoC 1", &small, fbs.TileRoute{X: 1, Y: 1, NoC: 1, Ordering: boards.OrderingDefault}, 0,
 			"NoC 1"},
 		{"reversed rectangle", &small, fbs.TileRoute{X: 1, Y: 1, XStart: 2, YStart: 2,
@@ -292,19 +295,20 @@ func TestRejectionsOfProgramWindow(t *testing.T) {
 			wormhole.refusal = ""
 			if code := wormhole.ProgramWindow(c.a, c.target, c.address); code != hal.Refused ||
 				!strings.Contains(wormhole.Refusal(), c.reason) {
-				t.Errorf("%s: %v, %s", c.name, code, wormhole.Refusal())
+				t.Errorf("%s: %v, %q, want %v, %q", c.name, code, wormhole.Refusal(), hal.Refused,
+					c.reason)
 			}
 		})
 	}
-	must(t, wormhole, wormhole.ProgramWindow(&small,
+	requireOK(t, wormhole, wormhole.ProgramWindow(&small,
 		fbs.TileRoute{X: 1, Y: 1, StaticVCPlusOne: 1, Ordering: boards.OrderingPosted}, 0))
 }
 
-// TestProgramWindowRejectsWhatTheVerifierRejects points windows of several sizes at and
-// next to closed ranges.
+// TestProgramWindowRejectsWhatTheVerifierRejects points windows of two sizes at forbidden ranges
+// and next to them.
 func TestProgramWindowRejectsWhatTheVerifierRejects(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
-		closed := 0
+		rejected := 0
 		for _, c := range b.ForbiddenRanges {
 			for bit := range uint64(64 * 64) {
 				x, y := uint8(bit%64), uint8(bit/64)
@@ -315,25 +319,27 @@ func TestProgramWindowRejectsWhatTheVerifierRejects(t *testing.T) {
 						if c.Routes&1 == 0 || b.FindForbiddenRange(target, address, size) == nil {
 							continue
 						}
-						closed++
+						rejected++
 						d := New(b)
-						a := tlb(t, d, fbs.AnySlot, size, nil, 0)
+						a := mapTLBWindow(t, d, fbs.AnySlot, size, nil, 0)
 						if code := d.ProgramWindow(&a, target, address); code != hal.Refused ||
 							d.Operations() != 0 {
-							t.Fatalf("%s, %+v, %#x bytes at %#x: %v after %d stores", b.Name,
-								target, size, address, code, d.Operations())
+							t.Fatalf("%s: ProgramWindow of %+v, %#x bytes at %#x: %v after %d "+
+								"stores, want %v after none", b.Name, target, size, address, code,
+								d.Operations(), hal.Refused)
 						}
 					}
 				}
 			}
 		}
-		if closed < 1000 {
-			t.Errorf("%s: %d closed", b.Name, closed)
+		if rejected < 1000 {
+			t.Errorf("%s: the test has found only %d forbidden windows, want at least 1000", b.Name,
+				rejected)
 		}
 	}
 }
 
-func TestRejectionsOfHostMemoryAndConfigurationSpace(t *testing.T) {
+func TestRejectedHostMemoryAndConfigAccessesReportTheReason(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		window fbs.Window
@@ -356,16 +362,18 @@ func TestRejectionsOfHostMemoryAndConfigurationSpace(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := New(&boards.Edu)
-			a := mapped(t, d, c.window)
+			a := mustMap(t, d, c.window)
 			if code := a.Store(uint32(c.offset), c.width, 0); code != hal.Refused ||
 				!strings.Contains(d.Refusal(), c.reason) {
-				t.Errorf("store %s: %v, %s", c.name, code, d.Refusal())
+				t.Errorf("store, %s: %v, %q, want %v, %q", c.name, code, d.Refusal(), hal.Refused,
+					c.reason)
 			}
 			d = New(&boards.Edu)
-			a = mapped(t, d, c.window)
+			a = mustMap(t, d, c.window)
 			if _, code := a.Load(uint32(c.offset), c.width); code != hal.Refused ||
 				!strings.Contains(d.Refusal(), c.reason) {
-				t.Errorf("load %s: %v, %s", c.name, code, d.Refusal())
+				t.Errorf("load, %s: %v, %q, want %v, %q", c.name, code, d.Refusal(), hal.Refused,
+					c.reason)
 			}
 		})
 	}
@@ -373,28 +381,29 @@ func TestRejectionsOfHostMemoryAndConfigurationSpace(t *testing.T) {
 
 func TestClosedDeviceRejectsAccesses(t *testing.T) {
 	d := New(&boards.Edu)
-	a := bar(t, d, 0)
+	a := mapBAR(t, d, 0)
 	d.Close()
 	if _, c := a.Load(0, 4); c != hal.Refused || !strings.Contains(d.Refusal(), "closed") {
-		t.Errorf("%v, %s", c, d.Refusal())
+		t.Errorf("load after Close: %v, %q, want %v and the reason", c, d.Refusal(), hal.Refused)
 	}
 }
 
 func TestFirstRejectionIsKept(t *testing.T) {
 	d := New(&boards.Edu)
-	raw(d, ld(0, 0, 1))
-	raw(d, ld(0, 0, 2))
+	accessBARs(d, ld(0, 0, 1))
+	accessBARs(d, ld(0, 0, 2))
 	if !strings.HasPrefix(d.Refusal(), "operation 1:") || d.Operations() != 2 {
-		t.Errorf("%s, %d operations", d.Refusal(), d.Operations())
+		t.Errorf("reason %q after %d operations, want that of operation 1 after 2", d.Refusal(),
+			d.Operations())
 	}
 }
 
-// A refused store must not have happened.
+// A rejected store must have no effect.
 func TestRejectedStoreChangesNothing(t *testing.T) {
 	d := New(&boards.Wormhole)
-	a := tlb(t, d, 0, 1<<20, tile(1, 1), 0xffb00000)
+	a := mapTLBWindow(t, d, 0, 1<<20, routeTo(1, 1), 0xffb00000)
 	if c := a.Store(0x121b0, 4, 0xffffffff); c != hal.Refused {
-		t.Fatal(c)
+		t.Fatalf("store of bits outside the mask: %v, want %v", c, hal.Refused)
 	}
 	expect(t, d, &a, 0x121b0, 4, 0x47800)
 }

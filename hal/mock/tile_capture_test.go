@@ -17,9 +17,9 @@ import (
 	"lightmetal/hal"
 )
 
-// The recordings in testdata/captures were made on ttsim. Fed to the mock
-// access by access they must return what ttsim returned, and with other inputs what
-// the kernels' sources say.
+// The tests of this file repeat the accesses of the recordings in testdata/captures on the mock.
+// The recordings were made on ttsim. The mock must return the values that ttsim returned and, if
+// the inputs are changed, the values that the sources of the kernels compute.
 
 // barAccess is one line of a recording: an access to BAR 0.
 type barAccess struct {
@@ -27,12 +27,12 @@ type barAccess struct {
 	width  uint8
 	offset uint64
 	value  uint64
-	output bool // after the mark "read output" and before the next
+	output bool // the access is between the mark "read output" and the next mark
 }
 
-// mmiotrace reads an mmiotrace: MAP says where BAR 0 was, then W and R lines
-// hold width, time, map, address and value.
-func mmiotrace(t testing.TB, name string) (trace []barAccess) {
+// readMmiotrace reads an mmiotrace. Its line MAP has the address of BAR 0. Each line W or R has the
+// width, time, map, address and value of a store or load.
+func readMmiotrace(t testing.TB, name string) (trace []barAccess) {
 	t.Helper()
 	data, err := os.ReadFile("../../testdata/captures/" + name)
 	if err != nil {
@@ -44,12 +44,12 @@ func mmiotrace(t testing.TB, name string) (trace []barAccess) {
 		f := strings.Fields(s.Text())
 		switch f[0] {
 		case "MAP":
-			base = number(t, f[3])
+			base = parseNumber(t, f[3])
 		case "MARK":
 			output = strings.HasSuffix(s.Text(), "read output")
 		case "R", "W":
-			a := barAccess{Load, uint8(number(t, f[1])), number(t, f[4]) - base, number(t, f[5]),
-				output}
+			a := barAccess{Load, uint8(parseNumber(t, f[1])), parseNumber(t, f[4]) - base,
+				parseNumber(t, f[5]), output}
 			if f[0] == "W" {
 				a.op = Store
 			}
@@ -59,7 +59,7 @@ func mmiotrace(t testing.TB, name string) (trace []barAccess) {
 	return trace
 }
 
-func number(t testing.TB, s string) uint64 {
+func parseNumber(t testing.TB, s string) uint64 {
 	v, err := strconv.ParseUint(s, 0, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -67,11 +67,11 @@ func number(t testing.TB, s string) uint64 {
 	return v
 }
 
-// feed makes the accesses of a recording on the device, and returns the bytes of
-// the output. Where one address is loaded again and again, as many loads as it
-// takes to the last value will do; every other load outside the output must
-// return what was recorded.
-func feed(d *Device, trace []barAccess) (output []byte, err error) {
+// replayTrace repeats the accesses of a recording on the device, and returns the bytes of the
+// output. If the recording loads one address several times in sequence, replayTrace loads it until
+// the value is the last recorded one. Every other load outside the output must return the recorded
+// value.
+func replayTrace(d *Device, trace []barAccess) (output []byte, err error) {
 	bar, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 512 << 20})
 	if err != nil {
 		return nil, err
@@ -101,15 +101,15 @@ func feed(d *Device, trace []barAccess) (output []byte, err error) {
 		case a.output:
 			output = binary.LittleEndian.AppendUint64(output, value)[:len(output)+int(a.width)]
 		case value != a.value:
-			return nil, fmt.Errorf("access %d: load at %#x gave %#x, recorded was %#x", i, a.offset,
-				value, a.value)
+			return nil, fmt.Errorf("access %d: load at %#x returned %#x, want the recorded %#x", i,
+				a.offset, value, a.value)
 		}
 	}
 	return output, nil
 }
 
-// recorded returns the output in the recording.
-func recorded(trace []barAccess) (output []byte) {
+// recordedOutput returns the output in the recording.
+func recordedOutput(trace []barAccess) (output []byte) {
 	for _, a := range trace {
 		if a.output {
 			output = binary.LittleEndian.AppendUint64(output, a.value)[:len(output)+int(a.width)]
@@ -118,8 +118,8 @@ func recorded(trace []barAccess) (output []byte) {
 	return output
 }
 
-// stored returns size bytes that a recording stores from an offset on.
-func stored(trace []barAccess, offset uint64, size int) []byte {
+// storedBytes returns the size bytes that a recording stores at an offset of the BAR and after it.
+func storedBytes(trace []barAccess, offset uint64, size int) []byte {
 	data := make([]byte, size+8)
 	for _, a := range trace {
 		if a.op == Store && a.offset >= offset && a.offset < offset+uint64(size) {
@@ -129,8 +129,9 @@ func stored(trace []barAccess, offset uint64, size int) []byte {
 	return data[:size]
 }
 
-// replace returns the recording with other data stored from an offset on.
-func replace(trace []barAccess, offset uint64, data []byte) []barAccess {
+// replaceStores returns a copy of the recording that stores other data at an offset of the BAR and
+// after it.
+func replaceStores(trace []barAccess, offset uint64, data []byte) []barAccess {
 	trace = append([]barAccess(nil), trace...)
 	for i := range trace {
 		if a := &trace[i]; a.op == Store && a.offset >= offset &&
@@ -141,13 +142,13 @@ func replace(trace []barAccess, offset uint64, data []byte) []barAccess {
 	return trace
 }
 
-// capture is a recording and what it computes.
+// capture is a recording and the computation of its kernel.
 type capture struct {
 	name    string
 	board   *boards.Board
-	l1      uint64    // offset of the window onto L1 in BAR 0
-	inputs  []l1Range // of these, random data change some
-	random  int       // that many of the inputs
+	l1      uint64    // offset in BAR 0 of the TLB window that shows L1
+	inputs  []l1Range // inputs of the kernel
+	random  int       // number of inputs that tests replace by random data, from the first on
 	compute func(inputs [][]byte) []byte
 }
 
@@ -165,14 +166,14 @@ var (
 		{0x24000, 40}}
 
 	captures = []capture{
-		{"wh.twoop.mmiotrace", &boards.Wormhole, 0x0b000000, twoopInputs, 2, twoop},
-		{"bh.twoop.mmiotrace", &boards.Blackhole, 0, twoopInputs, 2, twoop},
-		{"wh.mlp.mmiotrace", &boards.Wormhole, 0x0b000000, mlpInputs, 1, mlp},
+		{"wh.twoop.mmiotrace", &boards.Wormhole, 0x0b000000, twoopInputs, 2, computeTwoop},
+		{"bh.twoop.mmiotrace", &boards.Blackhole, 0, twoopInputs, 2, computeTwoop},
+		{"wh.mlp.mmiotrace", &boards.Wormhole, 0x0b000000, mlpInputs, 1, computeMLP},
 	}
 )
 
-// twoop is d = relu(a + b - 100), wrapping.
-func twoop(in [][]byte) (output []byte) {
+// computeTwoop returns relu(a + b - 100), computed modulo 2^32.
+func computeTwoop(in [][]byte) (output []byte) {
 	for i := 0; i < len(in[0]); i += 4 {
 		d := int32(word(in[0][i:])+word(in[1][i:])) - 100
 		output = binary.LittleEndian.AppendUint32(output, uint32(max(d, 0)))
@@ -180,8 +181,9 @@ func twoop(in [][]byte) (output []byte) {
 	return output
 }
 
-// mlp is an int8 network 64 -> 32, shifted by 7 and clamped to 0..127, -> 10.
-func mlp(in [][]byte) (output []byte) {
+// computeMLP returns the outputs of an int8 network: a layer from 64 to 32 values, which are
+// shifted right by 7 and clamped to 0..127, and a layer from 32 to 10 values.
+func computeMLP(in [][]byte) (output []byte) {
 	layer := func(x, w, b []byte, outputs int) (y []int32) {
 		for o := range outputs {
 			s := int32(word(b[4*o:]))
@@ -204,43 +206,45 @@ func mlp(in [][]byte) (output []byte) {
 
 func word(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 
-// TestRecordingsReplayAsOnTtsim: every load outside the polls, to the bit.
+// TestRecordingsReplayAsOnTtsim compares every load outside the polls.
 func TestRecordingsReplayAsOnTtsim(t *testing.T) {
 	for _, c := range captures {
-		trace := mmiotrace(t, c.name)
-		output, err := feed(NewWith(c.board, NewTiles(c.board)), trace)
-		if want := recorded(trace); err != nil || len(want) == 0 || !bytes.Equal(output, want) {
-			t.Errorf("%s: %v\n%x, recorded\n%x", c.name, err, output, want)
+		trace := readMmiotrace(t, c.name)
+		output, err := replayTrace(NewWith(c.board, NewTiles(c.board)), trace)
+		want := recordedOutput(trace)
+		if err != nil || len(want) == 0 || !bytes.Equal(output, want) {
+			t.Errorf("%s: error %v, output\n%x, want the recorded\n%x", c.name, err, output, want)
 		}
 	}
 }
 
-// TestRecordingsComputeWithOtherInputs: 1,000 random inputs each, one after the
-// other on one device, against a computation of the same in Go.
+// TestRecordingsComputeWithOtherInputs repeats each recording with 1,000 random inputs on one
+// device, and compares the output with the same computation in Go.
 func TestRecordingsComputeWithOtherInputs(t *testing.T) {
 	for _, c := range captures {
 		random := rand.New(rand.NewPCG(1, 2))
-		original := mmiotrace(t, c.name)
+		original := readMmiotrace(t, c.name)
 		d := NewWith(c.board, NewTiles(c.board))
 		for run := range 1000 {
 			trace := original
 			var inputs [][]byte
 			for i, in := range c.inputs {
 				if i < c.random {
-					trace = replace(trace, c.l1+in.address, randomBytes(random, in.size))
+					trace = replaceStores(trace, c.l1+in.address, randomBytes(random, in.size))
 				}
-				inputs = append(inputs, stored(trace, c.l1+in.address, in.size))
+				inputs = append(inputs, storedBytes(trace, c.l1+in.address, in.size))
 			}
 			want := c.compute(inputs)
-			output, err := feed(d, trace)
+			output, err := replayTrace(d, trace)
 			if err != nil || !bytes.Equal(output, want) {
-				t.Fatalf("%s, run %d: %v\n%x, want\n%x", c.name, run, err, output, want)
+				t.Fatalf("%s, run %d: error %v, output\n%x, want\n%x", c.name, run, err, output,
+					want)
 			}
 		}
 	}
 }
 
-// randomBytes returns words that are random in all bits, or small.
+// randomBytes returns words as bytes. Some words are random in all bits, others are small.
 func randomBytes(r *rand.Rand, size int) []byte {
 	b := make([]byte, size)
 	for i := 0; i < size; i += 4 {
@@ -249,28 +253,27 @@ func randomBytes(r *rand.Rand, size int) []byte {
 	return b
 }
 
-// TestRecordedPollsEndAfterTheSameNumberOfLoads: cores and clock are
-// deterministic.
+// TestRecordedPollsEndAfterTheSameNumberOfLoads shows that cores and clock are deterministic.
 func TestRecordedPollsEndAfterTheSameNumberOfLoads(t *testing.T) {
-	trace := mmiotrace(t, "wh.mlp.mmiotrace")
+	trace := readMmiotrace(t, "wh.mlp.mmiotrace")
 	operations := 0
 	for range 3 {
 		d := NewWith(&boards.Wormhole, NewTiles(&boards.Wormhole))
-		if _, err := feed(d, trace); err != nil {
+		if _, err := replayTrace(d, trace); err != nil {
 			t.Fatal(err)
 		}
 		if operations != 0 && d.Operations() != operations {
-			t.Errorf("%d operations, before %d", d.Operations(), operations)
+			t.Errorf("%d operations in one replay, %d in another", d.Operations(), operations)
 		}
 		operations = d.Operations()
 	}
 }
 
 func BenchmarkRecordingOfMLP(b *testing.B) {
-	trace := mmiotrace(b, "wh.mlp.mmiotrace")
+	trace := readMmiotrace(b, "wh.mlp.mmiotrace")
 	d := NewWith(&boards.Wormhole, NewTiles(&boards.Wormhole))
 	for b.Loop() {
-		if _, err := feed(d, trace); err != nil {
+		if _, err := replayTrace(d, trace); err != nil {
 			b.Fatal(err)
 		}
 	}

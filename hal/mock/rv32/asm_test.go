@@ -1,7 +1,7 @@
 package rv32
 
-// A small assembler: one function a format of section 2.2 of the manual, and a
-// table of the instructions by name.
+// A small assembler: one function for each instruction format of section 2.2 of the manual, and
+// tables of the instructions by name.
 
 func rType(opcode, funct3, funct7, rd, rs1, rs2 uint32) uint32 {
 	return funct7<<25 | rs2<<20 | rs1<<15 | funct3<<12 | rd<<7 | opcode
@@ -32,7 +32,7 @@ func jType(rd uint32, offset int32) uint32 {
 func addi(rd, rs1 uint32, imm int32) uint32 { return iType(opImm, 0, rd, rs1, imm) }
 func lui(rd, imm uint32) uint32             { return uType(opLui, rd, imm) }
 
-// li is lui and addi, always both.
+// li returns lui and addi, which load a value into a register.
 func li(rd, value uint32) []uint32 {
 	low := int32(value<<20) >> 20
 	return []uint32{lui(rd, value-uint32(low)), addi(rd, rd, low)}
@@ -68,8 +68,8 @@ var (
 	storeOps = []op{{"sb", 0, 0}, {"sh", 1, 0}, {"sw", 2, 0}}
 )
 
-// encode returns the instruction of that name from rd, rs1 and rs2 or imm,
-// whichever its format has.
+// encode returns the instruction with the given name. It ignores the operands that the format of
+// the instruction does not have.
 func encode(name string, rd, rs1, rs2 uint32, imm int32) uint32 {
 	formats := []struct {
 		ops    []op
@@ -95,12 +95,13 @@ func encode(name string, rd, rs1, rs2 uint32, imm int32) uint32 {
 	panic("no instruction " + name)
 }
 
-// ram is a Bus: memory from base on, everything else refused.
+// ram is a Bus with memory at base and after it. It rejects all other addresses.
 type ram struct {
 	base uint32
 	data []byte
 }
 
+// newRAM returns memory that begins with the code.
 func newRAM(base uint32, size int, code ...uint32) *ram {
 	m := &ram{base: base, data: make([]byte, size)}
 	for i, w := range code {
@@ -109,7 +110,8 @@ func newRAM(base uint32, size int, code ...uint32) *ram {
 	return m
 }
 
-func (m *ram) span(address uint32, width uint8) ([]byte, bool) {
+// bytesAt returns the bytes of an access, and false if they are not in the memory.
+func (m *ram) bytesAt(address uint32, width uint8) ([]byte, bool) {
 	o := uint64(address) - uint64(m.base)
 	if address < m.base || o+uint64(width) > uint64(len(m.data)) {
 		return nil, false
@@ -120,7 +122,7 @@ func (m *ram) span(address uint32, width uint8) ([]byte, bool) {
 func (m *ram) Fetch(address uint32) (uint32, bool) { return m.Load(address, 4) }
 
 func (m *ram) Load(address uint32, width uint8) (value uint32, ok bool) {
-	b, ok := m.span(address, width)
+	b, ok := m.bytesAt(address, width)
 	for i, v := range b {
 		value |= uint32(v) << (8 * i)
 	}
@@ -128,7 +130,7 @@ func (m *ram) Load(address uint32, width uint8) (value uint32, ok bool) {
 }
 
 func (m *ram) Store(address uint32, width uint8, value uint32) bool {
-	b, ok := m.span(address, width)
+	b, ok := m.bytesAt(address, width)
 	for i := range b {
 		b[i] = byte(value >> (8 * i))
 	}

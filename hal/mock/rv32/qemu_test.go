@@ -12,101 +12,105 @@ import (
 	"time"
 )
 
-// Random programs run here and under QEMU's user-mode emulator, an interpreter
-// of the same manual by other people. The registers and the data at their end
-// must be the same.
+// The test of this file runs random programs on a Core and under QEMU's user-mode emulator, which
+// implements the same manual independently. After each program, registers and data must be the
+// same.
 
 const (
-	programs = 200 // of about 600 instructions each
-	origin   = 0x10000
-	headers  = 52 + 32 // ELF header and one program header
+	programCount = 200 // of about 600 instructions each
+	loadAddress  = 0x10000
+	headersSize  = 52 + 32 // ELF header and one program header
 
 	dataSize = 4096 // read and written by the program through a base register in its middle
 	dumpSize = dataSize + 4*32
 )
 
-// special values go into registers and data more often than chance would have.
-var special = []uint32{0, 1, 2, minus1, minInt, minInt + 1, maxInt, 31, 32, 0xff, 0x80, 0x7fff,
-	0x8000, 0xffff, 0xfffffffe}
+// specialValues are used in registers and data more often than other values.
+var specialValues = []uint32{0, 1, 2, minus1, minInt, minInt + 1, maxInt, 31, 32, 0xff, 0x80,
+	0x7fff, 0x8000, 0xffff, 0xfffffffe}
 
-// generator writes one program: code, then data, then room for registers.
+// generator generates one program: code, then data, then memory for the registers.
 type generator struct {
 	*rand.Rand
-	code []uint32
-	base uint32         // register that holds the middle of the data
-	seen map[string]int // instructions by name
+	code      []uint32
+	base      uint32         // register that holds the middle of the data
+	useCounts map[string]int // number of uses of each instruction, by name
 }
 
+// emit appends instructions to the code.
 func (g *generator) emit(words ...uint32) { g.code = append(g.code, words...) }
 
-func (g *generator) word() uint32 {
+// randomWord returns a random value for a register or for data.
+func (g *generator) randomWord() uint32 {
 	if g.IntN(2) == 0 {
-		return special[g.IntN(len(special))]
+		return specialValues[g.IntN(len(specialValues))]
 	}
 	return g.Uint32()
 }
 
-func (g *generator) reg() uint32 { return g.Uint32N(32) }
+func (g *generator) randomRegister() uint32 { return g.Uint32N(32) }
 
-// target is any register but the base.
-func (g *generator) target() uint32 {
+// randomDestination returns a random register that is not the base register.
+func (g *generator) randomDestination() uint32 {
 	for {
-		if r := g.reg(); r != g.base {
+		if r := g.randomRegister(); r != g.base {
 			return r
 		}
 	}
 }
 
-func (g *generator) imm() int32 { return g.Int32N(4096) - 2048 }
+func (g *generator) randomImmediate() int32 { return g.Int32N(4096) - 2048 }
 
-func (g *generator) pick(ops []op) string {
+// pickName returns the name of a random instruction of a table, and counts its use.
+func (g *generator) pickName(ops []op) string {
 	name := ops[g.IntN(len(ops))].name
-	g.seen[name]++
+	g.useCounts[name]++
 	return name
 }
 
-// instruction writes one instruction that neither jumps nor touches anything
-// but registers and data.
-func (g *generator) instruction() {
-	rd, rs1, rs2 := g.target(), g.reg(), g.reg()
+// emitInstruction emits one random instruction that does not jump, and that accesses only registers
+// and data.
+func (g *generator) emitInstruction() {
+	rd, rs1, rs2 := g.randomDestination(), g.randomRegister(), g.randomRegister()
 	switch g.IntN(9) {
 	case 0, 1, 2:
-		g.emit(encode(g.pick(regOps), rd, rs1, rs2, 0))
+		g.emit(encode(g.pickName(regOps), rd, rs1, rs2, 0))
 	case 3:
-		g.emit(encode(g.pick(immOps), rd, rs1, 0, g.imm()))
+		g.emit(encode(g.pickName(immOps), rd, rs1, 0, g.randomImmediate()))
 	case 4:
-		g.emit(encode(g.pick(shiftOps), rd, rs1, 0, g.Int32N(32)))
+		g.emit(encode(g.pickName(shiftOps), rd, rs1, 0, g.Int32N(32)))
 	case 5:
-		g.seen["lui"]++
+		g.useCounts["lui"]++
 		g.emit(lui(rd, g.Uint32()))
 	case 6:
-		g.seen["auipc"]++
+		g.useCounts["auipc"]++
 		g.emit(uType(opAuipc, rd, g.Uint32()))
 	case 7:
-		name := g.pick(loadOps)
-		g.emit(encode(name, rd, g.base, 0, g.offset(name)))
+		name := g.pickName(loadOps)
+		g.emit(encode(name, rd, g.base, 0, g.randomOffset(name)))
 	case 8:
-		name := g.pick(storeOps)
-		g.emit(encode(name, 0, g.base, rs2, g.offset(name)))
+		name := g.pickName(storeOps)
+		g.emit(encode(name, 0, g.base, rs2, g.randomOffset(name)))
 	}
 }
 
-// offset is one inside the data, aligned for the load or store of that name.
-func (g *generator) offset(name string) int32 {
+// randomOffset returns a random offset of the data, aligned for the load or store with the given
+// name.
+func (g *generator) randomOffset(name string) int32 {
 	switch name[1] {
 	case 'w':
-		return g.imm() &^ 3
+		return g.randomImmediate() &^ 3
 	case 'h':
-		return g.imm() &^ 1
+		return g.randomImmediate() &^ 1
 	}
-	return g.imm()
+	return g.randomImmediate()
 }
 
-// blocks writes the program's blocks in a random order in memory. Each ends
-// with a branch and a jump to the one that follows it in the order of
-// execution; where the branch is not taken, the instructions between run too.
-func (g *generator) blocks(count int) {
-	type jump struct {
+// emitBlocks emits the program's blocks in random order. Each block ends with a branch and a jump
+// to the block that is executed next. If the branch is not taken, the core executes the instruction
+// after it and then the jump.
+func (g *generator) emitBlocks(count int) {
+	type blockEnd struct {
 		at     int // index of the branch
 		to     int // block
 		link   uint32
@@ -114,47 +118,50 @@ func (g *generator) blocks(count int) {
 	}
 	order := g.Perm(count)
 	start := make([]int, count+1)
-	var jumps []jump
+	var jumps []blockEnd
 	entry := len(g.code)
 	g.emit(0)
 	for _, block := range order {
 		start[block] = len(g.code)
 		for range 3 + g.IntN(8) {
-			g.instruction()
+			g.emitInstruction()
 		}
-		jumps = append(jumps, jump{len(g.code), block + 1, g.target(), g.pick(branchOps)})
+		jumps = append(jumps, blockEnd{len(g.code), block + 1, g.randomDestination(),
+			g.pickName(branchOps)})
 		g.emit(0, 0, 0, 0, 0)
 	}
 	start[count] = len(g.code)
 	g.code[entry] = jType(0, distance(entry, start[0]))
 	for _, j := range jumps {
-		g.code[j.at] = encode(j.branch, 0, g.reg(), g.reg(), distance(j.at, start[j.to]))
-		g.code[j.at+1] = addi(g.target(), 0, g.imm())
-		copy(g.code[j.at+2:], g.jump(j.at+2, start[j.to], j.link))
+		g.code[j.at] = encode(j.branch, 0, g.randomRegister(), g.randomRegister(),
+			distance(j.at, start[j.to]))
+		g.code[j.at+1] = addi(g.randomDestination(), 0, g.randomImmediate())
+		copy(g.code[j.at+2:], g.jumpCode(j.at+2, start[j.to], j.link))
 	}
 }
 
-// jump returns three instructions at index at that end at index to, by jal or by
-// jalr with a random immediate, bit 0 sometimes set.
-func (g *generator) jump(at, to int, link uint32) []uint32 {
+// jumpCode returns three instructions for the index `at` that jump to the index `to`: jal, or jalr
+// with a random immediate. Bit 0 of the target of jalr, which the core ignores, is sometimes set.
+func (g *generator) jumpCode(at, to int, link uint32) []uint32 {
 	if g.IntN(2) == 0 {
-		g.seen["jal"]++
+		g.useCounts["jal"]++
 		return []uint32{jType(link, distance(at, to)), 0, 0}
 	}
-	g.seen["jalr"]++
-	through := g.target()
-	for through == 0 {
-		through = g.target()
+	g.useCounts["jalr"]++
+	base := g.randomDestination()
+	for base == 0 {
+		base = g.randomDestination()
 	}
-	imm := g.imm()
-	address := uint32(origin+headers+4*to) | g.Uint32N(2)
-	return append(li(through, address-uint32(imm)), iType(opJalr, 0, link, through, imm))
+	imm := g.randomImmediate()
+	address := uint32(loadAddress+headersSize+4*to) | g.Uint32N(2)
+	return append(li(base, address-uint32(imm)), iType(opJalr, 0, link, base, imm))
 }
 
+// distance returns the distance in bytes between two instructions.
 func distance(at, to int) int32 { return int32(4 * (to - at)) }
 
-// prologue points the base register at the middle of the data and loads every
-// other register from there on.
+// prologue returns code that points the base register at the middle of the data, and loads every
+// other register from there.
 func (g *generator) prologue(data uint32) []uint32 {
 	code := li(g.base, data+dataSize/2)
 	for r := range uint32(32) {
@@ -165,8 +172,8 @@ func (g *generator) prologue(data uint32) []uint32 {
 	return code
 }
 
-// epilogue stores every register but the base after the data, writes both to
-// standard output (Linux system call 64) and exits (93).
+// epilogue returns code that stores every register except the base register after the data, writes
+// both to standard output (Linux system call 64), and exits (93).
 func (g *generator) epilogue(data uint32) []uint32 {
 	code := []uint32{addi(g.base, g.base, 2044)}
 	for r := range uint32(32) {
@@ -181,33 +188,33 @@ func (g *generator) epilogue(data uint32) []uint32 {
 	return append(code, addi(a7, 0, 64), ecall, addi(a0, 0, 0), addi(a7, 0, 93), ecall)
 }
 
-// program returns a program as a static ELF.
-func (g *generator) program() []byte {
+// buildProgram returns a program as a static ELF.
+func (g *generator) buildProgram() []byte {
 	g.base = 1 + g.Uint32N(31)
 	g.emit(g.prologue(0)...)
-	g.blocks(40)
+	g.emitBlocks(40)
 	end := len(g.code)
 	g.emit(g.epilogue(0)...)
 
-	offset := (headers + 4*len(g.code) + 15) &^ 15
-	data := uint32(origin + offset)
+	offset := (headersSize + 4*len(g.code) + 15) &^ 15
+	data := uint32(loadAddress + offset)
 	copy(g.code, g.prologue(data))
 	copy(g.code[end:], g.epilogue(data))
 
-	image := elf(offset + dumpSize)
+	image := newELF(offset + dumpSize)
 	for i, w := range g.code {
-		binary.LittleEndian.PutUint32(image[headers+4*i:], w)
+		binary.LittleEndian.PutUint32(image[headersSize+4*i:], w)
 	}
 	for o := 0; o < dataSize; o += 4 {
-		binary.LittleEndian.PutUint32(image[offset+o:], g.word())
+		binary.LittleEndian.PutUint32(image[offset+o:], g.randomWord())
 	}
 	return image
 }
 
-// elf starts an ELF file of size bytes: one segment that holds the whole
-// file, readable, writable and executable, entered after the headers (System V
-// ABI, chapters 4 and 5).
-func elf(size int) []byte {
+// newELF returns an ELF file of size bytes with nothing but its headers. Its one segment contains
+// the complete file and is readable, writable and executable. The entry point is after the headers
+// (System V ABI, chapters 4 and 5).
+func newELF(size int) []byte {
 	image := make([]byte, 0, size)
 	u16 := func(vs ...uint16) {
 		for _, v := range vs {
@@ -221,30 +228,29 @@ func elf(size int) []byte {
 	}
 	image = append(image, "\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
 	u16(2, 243) // ET_EXEC, EM_RISCV
-	// version, entry, program headers at, no section headers, flags
-	u32(1, origin+headers, 52, 0, 0)
+	// version, entry, offset of the program headers, no section headers, flags
+	u32(1, loadAddress+headersSize, 52, 0, 0)
 	u16(52, 32, 1, 0, 0, 0) // sizes and counts of headers
 	// PT_LOAD, file offset, addresses, sizes, rwx, align
-	u32(1, 0, origin, origin, uint32(size), uint32(size), 7, 4096)
+	u32(1, 0, loadAddress, loadAddress, uint32(size), uint32(size), 7, 4096)
 	return image[:size]
 }
 
-// interpret runs a program on a Core up to its write system call and returns what
-// that writes.
+// interpret runs a program on a Core up to its write system call, and returns the bytes to write.
 func interpret(image []byte) ([]byte, error) {
-	m := &ram{base: origin, data: bytes.Clone(image)}
-	c := &Core{Fence: true, Bus: m, PC: origin + headers}
+	m := &ram{base: loadAddress, data: bytes.Clone(image)}
+	c := &Core{Fence: true, Bus: m, PC: loadAddress + headersSize}
 	c.Step(10_000)
 	if c.Stop.Reason != EnvironmentCall || c.X[17] != 64 || c.X[10] != 1 {
-		return nil, fmt.Errorf("no write: %v", c.Stop)
+		return nil, fmt.Errorf("the program did not reach its write system call: %v", c.Stop)
 	}
-	at := c.X[11] - origin
+	at := c.X[11] - loadAddress
 	return m.data[at : at+c.X[12]], nil
 }
 
-// qemu finds the emulator. Without it the test cannot run; LM_TEST_REQUIRED=1
-// makes that a failure.
-func qemu(t *testing.T) string {
+// findQEMU returns the path of the emulator. If it is missing, findQEMU skips the test or, if
+// LM_TEST_REQUIRED is 1, fails it.
+func findQEMU(t *testing.T) string {
 	path, err := exec.LookPath("qemu-riscv32-static")
 	switch {
 	case err == nil:
@@ -256,38 +262,39 @@ func qemu(t *testing.T) string {
 	return path
 }
 
-// TestRandomProgramsMatchQEMU compares every register but x0 and 4 KiB of
-// data after each of the programs, and that every instruction was among them.
+// TestRandomProgramsMatchQEMU compares all registers except x0 and the base register, and 4 KiB of
+// data, after each program. It checks that the programs had every instruction.
 func TestRandomProgramsMatchQEMU(t *testing.T) {
-	emulator, file := qemu(t), filepath.Join(t.TempDir(), "program")
-	g := &generator{seen: map[string]int{}}
-	for seed := range uint64(programs) {
+	emulator, file := findQEMU(t), filepath.Join(t.TempDir(), "program")
+	g := &generator{useCounts: map[string]int{}}
+	for seed := range uint64(programCount) {
 		g.Rand, g.code = rand.New(rand.NewPCG(seed, 1)), nil
-		image := g.program()
+		image := g.buildProgram()
 		if err := os.WriteFile(file, image, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		want := emulate(t, emulator, file)
+		want := runUnderQEMU(t, emulator, file)
 		got, err := interpret(image)
 		if err != nil {
 			t.Fatalf("program %d: %v", seed, err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Fatalf("program %d: %s", seed, difference(got, want))
+			t.Fatalf("program %d: %s", seed, firstDifference(got, want))
 		}
 	}
 	for _, ops := range [][]op{regOps, immOps, shiftOps, branchOps, loadOps, storeOps,
 		{{name: "lui"}, {name: "auipc"}, {name: "jal"}, {name: "jalr"}}} {
 		for _, o := range ops {
-			if g.seen[o.name] < programs/4 {
-				t.Errorf("only %d times %s", g.seen[o.name], o.name)
+			if g.useCounts[o.name] < programCount/4 {
+				t.Errorf("the programs have %s only %d times, want at least %d", o.name,
+					g.useCounts[o.name], programCount/4)
 			}
 		}
 	}
 }
 
-// emulate returns what a program writes under QEMU.
-func emulate(t *testing.T, emulator, file string) []byte {
+// runUnderQEMU runs a program under QEMU, and returns what it writes.
+func runUnderQEMU(t *testing.T, emulator, file string) []byte {
 	cmd := exec.Command(emulator, "-cpu", "rv32", file)
 	var out, text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &text
@@ -295,13 +302,14 @@ func emulate(t *testing.T, emulator, file string) []byte {
 	timer := time.AfterFunc(5*time.Minute, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	if err := cmd.Run(); err != nil || out.Len() != dumpSize {
-		t.Fatalf("%s: %v, %d bytes, %s", emulator, err, out.Len(), text.Bytes())
+		t.Fatalf("%s: error %v, %d bytes of output, want %d; messages %s", emulator, err, out.Len(),
+			dumpSize, text.Bytes())
 	}
 	return out.Bytes()
 }
 
-// difference names the first register or word of data that differs.
-func difference(got, want []byte) string {
+// firstDifference describes the first register or word of data that differs.
+func firstDifference(got, want []byte) string {
 	for o := 0; o < len(want); o += 4 {
 		g, w := binary.LittleEndian.Uint32(got[o:]), binary.LittleEndian.Uint32(want[o:])
 		switch {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestEncodings compares the assembler of these tests with GNU as 2.40: rd x1,
-// rs1 x2, rs2 x31, immediates -1365 (shifts 19), branch offset -2732.
-func TestEncodings(t *testing.T) {
+// TestAssemblerMatchesGNUAs compares the assembler of these tests with GNU as 2.40. The operands
+// are rd x1, rs1 x2, rs2 x31, immediate -1365 (19 for shifts), branch offset -2732.
+func TestAssemblerMatchesGNUAs(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		want uint32
@@ -80,7 +80,7 @@ func TestEncodings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c[0] != c[1] {
-				t.Errorf("%s: %#08x, GNU as: %#08x", name, c[0], c[1])
+				t.Errorf("%s: encoded as %#08x, want %#08x as by GNU as", name, c[0], c[1])
 			}
 		})
 	}
@@ -92,9 +92,9 @@ const (
 	minus1 = 0xffffffff
 )
 
-// run steps a core with every extension through code at 0x1000, one step an
-// instruction, after x2 and x3 are set.
-func run(t *testing.T, steps int, x2, x3 uint32, code ...uint32) (*Core, *ram) {
+// runCode executes a number of instructions of code at 0x1000 on a core with every extension, after
+// it has set x2 and x3.
+func runCode(t *testing.T, steps int, x2, x3 uint32, code ...uint32) (*Core, *ram) {
 	t.Helper()
 	m := newRAM(0x1000, 0x1000, code...)
 	c := &Core{Fence: true, Bus: m, PC: 0x1000}
@@ -103,9 +103,8 @@ func run(t *testing.T, steps int, x2, x3 uint32, code ...uint32) (*Core, *ram) {
 	return c, m
 }
 
-// TestRegisterInstructions: chapters 2.4 and 7; tables 7.1 and the extension's
-// own definitions.
-func TestRegisterInstructions(t *testing.T) {
+// The expected results are those of chapters 2.4 and 7 of the manual, including table 7.1.
+func TestRegisterInstructionsMatchTheManual(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		a, b, want uint32
@@ -146,7 +145,7 @@ func TestRegisterInstructions(t *testing.T) {
 		{"remu", 7, 0, 7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			core, _ := run(t, 1, c.a, c.b, encode(c.name, 1, 2, 3, 0))
+			core, _ := runCode(t, 1, c.a, c.b, encode(c.name, 1, 2, 3, 0))
 			if core.Stop.Reason != Running || core.X[1] != c.want {
 				t.Errorf("%s %#x, %#x: %#x, want %#x (%v)", c.name, c.a, c.b, core.X[1], c.want,
 					core.Stop)
@@ -155,8 +154,8 @@ func TestRegisterInstructions(t *testing.T) {
 	}
 }
 
-// TestImmediateInstructions: chapter 2.4.
-func TestImmediateInstructions(t *testing.T) {
+// The expected results are those of chapter 2.4 of the manual.
+func TestImmediateInstructionsMatchTheManual(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		a    uint32
@@ -175,7 +174,7 @@ func TestImmediateInstructions(t *testing.T) {
 		{"srai", minInt, 31, minus1}, {"srai", maxInt, 30, 1}, {"srai", minInt, 0, minInt},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			core, _ := run(t, 1, c.a, 0, encode(c.name, 1, 2, 0, c.imm))
+			core, _ := runCode(t, 1, c.a, 0, encode(c.name, 1, 2, 0, c.imm))
 			if core.Stop.Reason != Running || core.X[1] != c.want {
 				t.Errorf("%s %#x, %d: %#x, want %#x (%v)", c.name, c.a, c.imm, core.X[1], c.want,
 					core.Stop)
@@ -184,16 +183,17 @@ func TestImmediateInstructions(t *testing.T) {
 	}
 }
 
-// TestUpperImmediates: lui and auipc, chapter 2.4.
-func TestUpperImmediates(t *testing.T) {
-	core, _ := run(t, 2, 0, 0, lui(1, 0xfffff000), uType(opAuipc, 4, 0xfffff000))
+// The expected results of lui and auipc are those of chapter 2.4 of the manual.
+func TestUpperImmediatesMatchTheManual(t *testing.T) {
+	core, _ := runCode(t, 2, 0, 0, lui(1, 0xfffff000), uType(opAuipc, 4, 0xfffff000))
 	if core.X[1] != 0xfffff000 || core.X[4] != 0x4 {
 		t.Errorf("lui %#x, auipc %#x; want 0xfffff000, 0x4", core.X[1], core.X[4])
 	}
 }
 
-// TestBranches: chapter 2.5, both ways, forwards and backwards.
-func TestBranches(t *testing.T) {
+// TestBranchesDependOnTheirCondition executes branches that are taken and not taken, forwards and
+// backwards (chapter 2.5).
+func TestBranchesDependOnTheirCondition(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		a, b  uint32
@@ -212,7 +212,7 @@ func TestBranches(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, offset := range []int32{8, 4094 &^ 3, -4, -4096} {
-				core, _ := run(t, 1, c.a, c.b, encode(c.name, 0, 2, 3, offset))
+				core, _ := runCode(t, 1, c.a, c.b, encode(c.name, 0, 2, 3, offset))
 				want := uint32(0x1004)
 				if c.taken {
 					want = 0x1000 + uint32(offset)
@@ -226,25 +226,25 @@ func TestBranches(t *testing.T) {
 	}
 }
 
-// TestJumps: jal and jalr, chapter 2.5: the link is the next instruction, jalr
-// clears bit 0 and may use one register for both.
-func TestJumps(t *testing.T) {
-	core, _ := run(t, 1, 0, 0, jType(1, 0x7fff0))
+// TestJumpsSetPCAndLink executes jal and jalr (chapter 2.5). The link is the address of the next
+// instruction. jalr clears bit 0 of the target, and may use one register as base and link.
+func TestJumpsSetPCAndLink(t *testing.T) {
+	core, _ := runCode(t, 1, 0, 0, jType(1, 0x7fff0))
 	if core.X[1] != 0x1004 || core.PC != 0x80ff0 {
-		t.Errorf("jal forwards: x1 %#x, pc %#x", core.X[1], core.PC)
+		t.Errorf("jal forwards: x1 %#x, pc %#x; want 0x1004, 0x80ff0", core.X[1], core.PC)
 	}
-	core, _ = run(t, 1, 0, 0, jType(1, -0x1000))
+	core, _ = runCode(t, 1, 0, 0, jType(1, -0x1000))
 	if core.X[1] != 0x1004 || core.PC != 0 {
-		t.Errorf("jal backwards: x1 %#x, pc %#x", core.X[1], core.PC)
+		t.Errorf("jal backwards: x1 %#x, pc %#x; want 0x1004, 0x0", core.X[1], core.PC)
 	}
-	core, _ = run(t, 1, 0x2003, 0, iType(opJalr, 0, 2, 2, -2))
+	core, _ = runCode(t, 1, 0x2003, 0, iType(opJalr, 0, 2, 2, -2))
 	if core.X[2] != 0x1004 || core.PC != 0x2000 {
-		t.Errorf("jalr: x2 %#x, pc %#x", core.X[2], core.PC)
+		t.Errorf("jalr: x2 %#x, pc %#x; want 0x1004, 0x2000", core.X[2], core.PC)
 	}
 }
 
-// TestLoads: chapter 2.6, little endian, sign and zero extension.
-func TestLoads(t *testing.T) {
+// TestLoadsExtendTheirValues checks byte order, sign extension and zero extension (chapter 2.6).
+func TestLoadsExtendTheirValues(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		imm  int32
@@ -255,7 +255,7 @@ func TestLoads(t *testing.T) {
 		{"lw", 0, 0xff017f80}, {"lw", -4, 0x11223344},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			core, _ := run(t, 1, 0x1010, 0, encode(c.name, 1, 2, 0, c.imm), 0, 0, 0x11223344,
+			core, _ := runCode(t, 1, 0x1010, 0, encode(c.name, 1, 2, 0, c.imm), 0, 0, 0x11223344,
 				0xff017f80)
 			if core.Stop.Reason != Running || core.X[1] != c.want {
 				t.Errorf("%s %d: %#x, want %#x (%v)", c.name, c.imm, core.X[1], c.want, core.Stop)
@@ -264,8 +264,9 @@ func TestLoads(t *testing.T) {
 	}
 }
 
-// TestStores: chapter 2.6, only the bytes of the width change.
-func TestStores(t *testing.T) {
+// TestStoresChangeOnlyTheirBytes checks that a store changes only the bytes of its width (chapter
+// 2.6).
+func TestStoresChangeOnlyTheirBytes(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		imm  int32
@@ -275,7 +276,7 @@ func TestStores(t *testing.T) {
 		{"sw", 0, 0xa1b2c3d4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			core, m := run(t, 1, 0x1010, 0xa1b2c3d4, encode(c.name, 0, 2, 3, c.imm), 0, 0,
+			core, m := runCode(t, 1, 0x1010, 0xa1b2c3d4, encode(c.name, 0, 2, 3, c.imm), 0, 0,
 				0x22222222,
 				0x11111111, 0x22222222)
 			got, _ := m.Load(0x1010, 4)
@@ -287,27 +288,27 @@ func TestStores(t *testing.T) {
 			}
 		})
 	}
-	core, m := run(t, 1, 0x1810, 7, encode("sw", 0, 2, 3, -2048))
+	core, m := runCode(t, 1, 0x1810, 7, encode("sw", 0, 2, 3, -2048))
 	if got, _ := m.Load(0x1010, 4); got != 7 {
-		t.Errorf("sw at a negative offset did not reach its word: %v", core.Stop)
+		t.Errorf("sw with a negative offset: the word has %d, want 7 (%v)", got, core.Stop)
 	}
 }
 
-// TestX0StaysZero: writes to x0 are dropped, whatever makes them.
+// TestX0StaysZero executes instructions of each kind that write to x0.
 func TestX0StaysZero(t *testing.T) {
 	for _, in := range []uint32{
 		addi(0, 2, 5), lui(0, 0x1000), uType(opAuipc, 0, 0x1000), encode("mul", 0, 2, 3, 0),
 		encode("lw", 0, 2, 0, 0), jType(0, 8), iType(opJalr, 0, 0, 2, 0),
 	} {
-		if core, _ := run(t, 1, 0x1000, 7, in); core.X[0] != 0 || core.Stop.Reason != Running {
-			t.Errorf("%#08x: x0 %#x, %v", in, core.X[0], core.Stop)
+		if core, _ := runCode(t, 1, 0x1000, 7, in); core.X[0] != 0 || core.Stop.Reason != Running {
+			t.Errorf("%#08x: x0 %#x, %v; want 0, running", in, core.X[0], core.Stop)
 		}
 	}
 }
 
-// TestStops: what stops a core leaves pc, registers and memory as they were,
-// and says what and where.
-func TestStops(t *testing.T) {
+// TestStoppedCoreKeepsItsStateAndReportsTheReason checks that an instruction that stops the core
+// changes neither pc nor registers nor memory, and that Stop describes the reason and the place.
+func TestStoppedCoreKeepsItsStateAndReportsTheReason(t *testing.T) {
 	fenceI := iType(opMiscMem, 1, 0, 0, 0)
 	for _, c := range []struct {
 		in     uint32
@@ -336,7 +337,7 @@ func TestStops(t *testing.T) {
 		{sType(3, 2, 3, 0), 0x1000, Illegal, ""}, {sType(4, 2, 3, 0), 0x1000, Illegal, ""},
 		{iType(opImm, 1, 1, 2, 0x20), 0, Illegal, ""},    // slli of 32, RV64 only
 		{iType(opImm, 5, 1, 2, 0x420), 0, Illegal, ""},   // srai of 32
-		{rType(opReg, 1, 0x20, 1, 2, 3), 0, Illegal, ""}, // funct7 without meaning
+		{rType(opReg, 1, 0x20, 1, 2, 3), 0, Illegal, ""}, // undefined funct7
 		{rType(opReg, 0, 0x02, 1, 2, 3), 0, Illegal, ""},
 		{rType(0x2f, 2, 0x02<<2, 1, 2, 0), 0x1000, Illegal, ""}, // lr.w
 		{rType(0x2f, 2, 0x03<<2, 1, 2, 3), 0x1000, Illegal, ""}, // sc.w
@@ -359,86 +360,89 @@ func TestStops(t *testing.T) {
 		{bType(0, 2, 2, 6), 0, JumpMisaligned, ""},
 	} {
 		t.Run(c.text, func(t *testing.T) {
-			core, m := run(t, 5, c.x2, 0xa1b2c3d4, c.in)
+			core, m := runCode(t, 5, c.x2, 0xa1b2c3d4, c.in)
 			if core.Stop.Reason != c.reason || core.Stop.PC != 0x1000 || core.PC != 0x1000 ||
 				core.Stop.Instruction != c.in {
-				t.Errorf("%#08x: %v; want %s", c.in, core.Stop, c.reason)
+				t.Errorf("%#08x: %v, pc %#x; want %s at pc 0x1000", c.in, core.Stop, core.PC,
+					c.reason)
 			}
 			if c.text != "" && core.Stop.String() != c.text {
-				t.Errorf("%#08x says %q,\nwant %q", c.in, core.Stop, c.text)
+				t.Errorf("%#08x: text of the stop %q,\nwant %q", c.in, core.Stop, c.text)
 			}
 			if core.X[1] != 0 || core.X[2] != c.x2 {
-				t.Errorf("%#08x changed a register", c.in)
+				t.Errorf("%#08x changed a register: x1 %#x, x2 %#x", c.in, core.X[1], core.X[2])
 			}
 			if got, _ := m.Load(0x1000, 4); got != c.in {
 				t.Errorf("%#08x changed memory", c.in)
 			}
 			if core.Step(1) {
-				t.Errorf("%#08x: a stopped core goes on", c.in)
+				t.Errorf("%#08x: a stopped core executes another instruction", c.in)
 			}
 		})
 	}
 }
 
-// TestFetchOutsideMemoryStops: a jump goes through, the fetch there does not.
+// TestFetchOutsideMemoryStops checks that a jump to an address outside the memory succeeds, and
+// that the fetch from this address stops the core.
 func TestFetchOutsideMemoryStops(t *testing.T) {
-	core, _ := run(t, 2, 0, 0, jType(1, 0x2000))
+	core, _ := runCode(t, 2, 0, 0, jType(1, 0x2000))
 	if s := core.Stop.String(); s != "pc 0x00003000: no instruction can be fetched from this "+
 		"address" {
-		t.Error(s)
+		t.Errorf("stop %q, want a fetch from pc 0x3000 that fails", s)
 	}
 }
 
-// TestBranchNotTakenIgnoresAMisalignedTarget: only a taken branch raises
-// (chapter 2.5).
+// Only a branch that is taken raises an exception for a misaligned target (chapter 2.5).
 func TestBranchNotTakenIgnoresAMisalignedTarget(t *testing.T) {
-	if core, _ := run(t, 1, 1, 1, bType(1, 2, 3, 6)); core.PC != 0x1004 ||
+	if core, _ := runCode(t, 1, 1, 1, bType(1, 2, 3, 6)); core.PC != 0x1004 ||
 		core.Stop.Reason != Running {
-		t.Error(core.PC, core.Stop)
+		t.Errorf("pc %#x, %v; want 0x1004, running", core.PC, core.Stop)
 	}
 }
 
-// TestWormholeHasNoFence: it stops Wormhole's cores, not Blackhole's. What else
-// Blackhole's have stops both.
+// TestWormholeHasNoFence checks that a fence stops a core only if Fence is false, as on Wormhole.
+// Other extensions of Blackhole's cores, which rv32 does not implement, stop every core.
 func TestWormholeHasNoFence(t *testing.T) {
 	for _, mode := range []int32{0x023, 0x031, 0x033, 0x0ff} {
 		in := iType(opMiscMem, 0, 0, 0, mode)
-		if core, _ := run(t, 1, 0x1000, 0, in); core.Stop.Reason != Running || core.PC != 0x1004 {
-			t.Errorf("%#08x with fence: %v", in, core.Stop)
+		core, _ := runCode(t, 1, 0x1000, 0, in)
+		if core.Stop.Reason != Running || core.PC != 0x1004 {
+			t.Errorf("%#08x on a core with Fence: %v, want it running", in, core.Stop)
 		}
-		core := Core{Bus: newRAM(0, 8, in)}
-		if core.Step(1) || core.Stop.Reason != FenceRefused {
-			t.Errorf("%#08x without: %v", in, core.Stop)
+		withoutFence := Core{Bus: newRAM(0, 8, in)}
+		if withoutFence.Step(1) || withoutFence.Stop.Reason != FenceRefused {
+			t.Errorf("%#08x on a core without Fence: %v, want %v", in, withoutFence.Stop,
+				FenceRefused)
 		}
 	}
 	for name, in := range map[string]uint32{"sh1add": 0x21f120b3, "clz": 0x60011093,
 		"amoadd.w": 0x01f120af} {
 		t.Run(name, func(t *testing.T) {
-			if core, _ := run(t, 1, 0x1000, 0, in); core.Stop.Reason != Illegal {
-				t.Errorf("%s: %v", name, core.Stop)
+			if core, _ := runCode(t, 1, 0x1000, 0, in); core.Stop.Reason != Illegal {
+				t.Errorf("%s: %v, want %v", name, core.Stop, Illegal)
 			}
 		})
 	}
 }
 
-// TestResetKeepsRegisters as ttsim does.
+// TestResetKeepsRegisters checks that a reset does not change registers, as in ttsim.
 func TestResetKeepsRegisters(t *testing.T) {
-	core, _ := run(t, 9, 77, 0, addi(1, 2, 1), ebreak)
+	core, _ := runCode(t, 9, 77, 0, addi(1, 2, 1), ebreak)
 	core.Reset(0x1000)
 	if core.X[1] != 78 || core.Stop.Reason != Running || !core.Step(1) || core.PC != 0x1004 {
-		t.Error(core.X[1], core.PC, core.Stop)
+		t.Errorf("after Reset and one step: x1 %d, pc %#x, %v; want 78, 0x1004, running", core.X[1],
+			core.PC, core.Stop)
 	}
 }
 
-// TestStepAllocatesNothing over a loop of loads, stores and arithmetic, and
-// when it stops.
+// TestStepAllocatesNothing executes a loop of loads, stores and arithmetic, and stops the core.
 func TestStepAllocatesNothing(t *testing.T) {
 	m := newRAM(0, 0x100, encode("lw", 1, 0, 0, 0x40), addi(1, 1, 1), encode("sw", 0, 0, 1, 0x40),
 		encode("mul", 2, 1, 1, 0), jType(0, -16))
 	core := &Core{Bus: m}
 	if n := testing.AllocsPerRun(100,
 		func() { core.Step(100); core.Reset(0x80); core.Step(1); core.Reset(0) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("Step and Reset: %v allocations, want 0", n)
 	}
 }
 
