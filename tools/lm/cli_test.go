@@ -305,7 +305,7 @@ func TestNewInputGivesNewOutput(t *testing.T) {
 	}
 }
 
-func TestEveryCommandHasHelp(t *testing.T) {
+func TestCommandsHaveHelp(t *testing.T) {
 	for _, name := range []string{"", "asm", "dump", "import", "info", "verify", "replay"} {
 		args := []string{"--help"}
 		if name != "" {
