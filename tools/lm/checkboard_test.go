@@ -132,12 +132,12 @@ func TestCompleteMachineHasNothingMissing(t *testing.T) {
 // "-" removes the file.
 func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 	const device, config = "sys/bus/pci/devices/0001:01:00.0/", "boot/config-6.12.34-v8-16k"
-	whole := readTree(t, "rpi5-wormhole.tree")
+	complete := readTree(t, "rpi5-wormhole.tree")
 	edit := func(path, from, to string) string {
-		if !strings.Contains(whole[path], from) {
+		if !strings.Contains(complete[path], from) {
 			t.Fatalf("%s has no %q", path, from)
 		}
-		return strings.Replace(whole[path], from, to, 1)
+		return strings.Replace(complete[path], from, to, 1)
 	}
 	for _, c := range []struct {
 		path, text string
@@ -212,7 +212,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 			"functions"},
 	} {
 		files := map[string]string{}
-		for path, text := range whole {
+		for path, text := range complete {
 			files[path] = text
 		}
 		files[c.path] = c.text
@@ -282,7 +282,7 @@ func wormholeImage(t *testing.T, bars, windows, commands string) string {
 }
 
 func TestCheckBoardComparesTheImageWithTheMachine(t *testing.T) {
-	whole := readTree(t, "rpi5-wormhole.tree")
+	complete := readTree(t, "rpi5-wormhole.tree")
 	const bar, resource = "window w bar0 offset 0 size 4KiB\n",
 		"sys/bus/pci/devices/0001:01:00.0/resource"
 	plain := wormholeImage(t, "bar0 512MiB", bar, "  read.4 w+0\n")
@@ -298,8 +298,8 @@ func TestCheckBoardComparesTheImageWithTheMachine(t *testing.T) {
 		state       state
 		want        string
 	}{
-		{"fits", plain, nil, "device 0, wormhole (1e52:401e) BARs", fine, "as large"},
-		{"found by address", plain, nil, "device 0, wormhole (1e52:401e)", fine,
+		{"the BARs fit", plain, nil, "device 0, wormhole (1e52:401e) BARs", fine, "as large"},
+		{"the device is found by its address", plain, nil, "device 0, wormhole (1e52:401e)", fine,
 			"pci:0001:01:00.0"},
 		{"no such device", assemble(t, edu+"main:\n  read.4 r+0\n"), nil,
 			"device 0, edu (1234:11e8)", missing, "not found among the machine's 2"},
@@ -309,16 +309,16 @@ func TestCheckBoardComparesTheImageWithTheMachine(t *testing.T) {
 			"the assigned size is 256 MiB, but the image needs 512 MiB"},
 		{"BAR not assigned", plain, map[string]string{resource: "0x0 0x1fffffff 0x2014220c\n"},
 			"device 0, wormhole (1e52:401e) BAR 0", missing, "the assigned size is 0 bytes"},
-		{"windows find a place", tlb, nil, "device 0, wormhole (1e52:401e) windows", fine,
+		{"windows can be placed", tlb, nil, "device 0, wormhole (1e52:401e) windows", fine,
 			"2 movable"},
-		{"no hardware window in what is left of BAR 0", tlb,
+		{"no TLB window in the rest of BAR 0", tlb,
 			map[string]string{resource: "0x1800000000 0x1800ffffff 0x14220c\n"},
 			"device 0, wormhole (1e52:401e) windows", missing, "no free TLB window for window 0"},
 		{"more windows than the device has", many, nil, "device 0, wormhole (1e52:401e) windows",
 			missing, "no free TLB window for window 19"},
 		{"cached host memory", host, nil, "coherence", missing,
 			"do not see data that are only in the processor's caches"},
-		{"memory at another address", host, nil, "inbound window", missing, "plus 0x1000000000"},
+		{"devices need other addresses", host, nil, "inbound window", missing, "plus 0x1000000000"},
 		{"no huge pages", host, nil, "huge pages", missing, "echo 2 > /proc/sys/vm/nr_hugepages"},
 		{"too few huge pages", host,
 			map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "1"},
@@ -326,11 +326,11 @@ func TestCheckBoardComparesTheImageWithTheMachine(t *testing.T) {
 		{"huge pages", host,
 			map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "2"},
 			"huge pages", fine, "free huge pages of 2 MiB: 2"},
-		{"addresses", host, nil, "pagemap", fine, "shows addresses"},
-		{"no addresses for the user", host,
+		{"the user may see addresses", host, nil, "pagemap", fine, "shows addresses"},
+		{"the user may not see addresses", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "pagemap", missing,
 			"/proc/self/pagemap does not show addresses to this user"},
-		{"not enough may be locked", host,
+		{"the limit on locked memory is too low", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n",
 				"proc/self/limits": "Max locked memory 65536 65536 bytes\n"}, "locked memory",
 			missing, "the limit is 64 KiB, but the image locks 4 MiB"},
@@ -339,27 +339,27 @@ func TestCheckBoardComparesTheImageWithTheMachine(t *testing.T) {
 		{"behind an IOMMU without vfio-pci", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3"},
 			wormholeAt + " IOMMU", missing, "build the kernel with CONFIG_VFIO_PCI"},
-		{"huge pages where a driver pins memory", host,
+		{"no huge pages are needed if a driver pins memory", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"},
 			"huge pages", fine, "opened as vfio: or tt: needs no huge pages"},
-		{"a driver that knows where memory lies", host,
+		{"a driver that knows the addresses of memory", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../tenstorrent"},
 			"inbound window", "", ""},
 		{"a user with a driver", plain,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../tenstorrent",
 				"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "user", warning,
 			"give the user access to the device file"},
-		{"with a module to load", host,
+		{"vfio-pci is a module", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3",
 				"boot/config-6.12.34-v8-16k": "CONFIG_VFIO_PCI=m\n"}, wormholeAt + " IOMMU",
 			missing, "modprobe vfio-pci; echo"},
-		{"behind an IOMMU with it", host,
+		{"behind an IOMMU with vfio-pci", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3",
 				"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"}, wormholeAt + " IOMMU",
 			fine, "group 3; lightmetal uses the device through the driver vfio-pci"},
 	} {
 		files := map[string]string{}
-		for path, text := range whole {
+		for path, text := range complete {
 			files[path] = text
 		}
 		for path, text := range c.change {
@@ -684,13 +684,13 @@ func TestVirtualMachineIsRecognizedAndChecked(t *testing.T) {
 // TestAnyBytesInATreeProduceAReport replaces each file of a tree with invalid texts: a copied tree
 // is untrusted.
 func TestAnyBytesInATreeProduceAReport(t *testing.T) {
-	whole := readTree(t, "rpi5-wormhole.tree")
-	for path := range whole {
+	complete := readTree(t, "rpi5-wormhole.tree")
+	for path := range complete {
 		for _, text := range []string{"", "\x00", "\xff\xff\xff\xff\xff\xff",
 			strings.Repeat("9", 100), "0x" + strings.Repeat("f", 17), "->/", ":[", "\x1f\x8b",
 			"-1\n-1 -1\n"} {
 			files := map[string]string{}
-			for p, old := range whole {
+			for p, old := range complete {
 				files[p] = old
 			}
 			files[path] = text

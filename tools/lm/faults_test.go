@@ -30,8 +30,8 @@ func faultEntry(number uint64, change func(e *faultlog.Entry)) []byte {
 	return bytes.Clone(e.Bytes())
 }
 
-// withFailedExpect returns a function that makes an entry that of a failed expect command of an
-// image.
+// withFailedExpect returns a function that changes an entry into one of a failed expect command of
+// an image.
 func withFailedExpect(image []byte) func(e *faultlog.Entry) {
 	return func(e *faultlog.Entry) {
 		e.Result = runtime.Result{Code: hal.ExpectFailed, Command: 0, Got: 1, Want: 5, Mask: 0xff,
@@ -104,8 +104,8 @@ func TestRecordedFailuresAsJSON(t *testing.T) {
 	}
 }
 
-// TestKernelMemoryMayBeginWithinAnEntry, if /dev/pmsg0 has wrapped around. It ends with a text of
-// the kernel.
+// TestKernelMemoryMayBeginWithinAnEntry, if /dev/pmsg0 has wrapped around. The memory ends with a
+// text of the kernel.
 func TestKernelMemoryMayBeginWithinAnEntry(t *testing.T) {
 	data := faultEntry(0, nil)[100:]
 	data = append(append(data, faultEntry(0, nil)...), faultEntry(0, nil)...)

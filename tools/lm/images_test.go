@@ -392,7 +392,7 @@ func goodImage(t *testing.T) []byte {
 		"  expect.4 r+0x4 == 0xfffffffe\n")
 }
 
-// randomBytes returns 5000 bytes that are no image, the same in each call.
+// randomBytes returns 5000 random bytes, the same in each call.
 func randomBytes(*testing.T) []byte {
 	data := make([]byte, 5000)
 	rand.New(rand.NewSource(1)).Read(data)

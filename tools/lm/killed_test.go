@@ -117,8 +117,8 @@ func TestServerThatIsKilledLeavesAPrefixOfWhatTheClientDid(t *testing.T) {
 // TestRecordingThatIsCutAnywhereGetsAClearVerdict cuts a small recording at each byte. The error
 // must say what is missing, and --incomplete must import the rest.
 func TestRecordingThatIsCutAnywhereGetsAClearVerdict(t *testing.T) {
-	var whole bytes.Buffer
-	w := synced.NewWriter(&whole, time.Hour, nil)
+	var recording bytes.Buffer
+	w := synced.NewWriter(&recording, time.Hour, nil)
 	fmt.Fprint(w, "LMRECORD 2\nDEVICE 0 1234 11e8 file\nBAR 0 0 0 0 100000\n"+
 		"CLK 2000\nW 0 4 4 78563412\nR 0 4 4 87a9cbed\nEND 5\n")
 	if err := w.Close(); err != nil {
@@ -126,13 +126,13 @@ func TestRecordingThatIsCutAnywhereGetsAClearVerdict(t *testing.T) {
 	}
 	t.Chdir(t.TempDir())
 	imported := 0
-	for cut := range whole.Len() + 1 {
-		if err := os.WriteFile("cut.record", whole.Bytes()[:cut], 0o600); err != nil {
+	for cut := range recording.Len() + 1 {
+		if err := os.WriteFile("cut.record", recording.Bytes()[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
 		args := []string{"import", "--from", "record", "cut.record", "-o", "cut.lmb"}
 		exit, _, errorText := lm(t, args...)
-		if cut == whole.Len() {
+		if cut == recording.Len() {
 			if exit != 0 {
 				t.Errorf("complete recording: exit status %d, want 0; %s", exit, errorText)
 			}

@@ -18,8 +18,8 @@ var renderers = [][]string{
 	{"mandoc", "-T", "utf8", "-O", "width=80"},
 }
 
-// overstrike matches a character and a backspace, with which a printing terminal makes a letter
-// bold or underlined.
+// overstrike matches a character and a backspace. On a printing terminal, these make the next
+// character bold or underlined.
 var overstrike = regexp.MustCompile(".\x08")
 
 // render returns a man page as a terminal of 80 columns shows it.

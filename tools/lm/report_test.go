@@ -200,11 +200,11 @@ func TestVirtualTimeIsLabeled(t *testing.T) {
 	image := filepath.Join(testdata, "images", "edu.lmb")
 	text := mustRun(t, "", "replay", "--device", "mock:edu", "--stats", "--profile", profile, image)
 	mustRun(t, "", "report", "--profile", profile, "-o", page, image)
-	whole := string(mustRead(t, page))
+	pageText := string(mustRead(t, page))
 	if !strings.Contains(text, "; virtual time ") || !strings.Contains(text, "\nvirtual ") ||
-		strings.Contains(text+whole, "device time") ||
-		!strings.Contains(whole, "<dt>virtual time</dt>") {
-		t.Errorf("want virtual time and no device time:\n%s%s", text, whole)
+		strings.Contains(text+pageText, "device time") ||
+		!strings.Contains(pageText, "<dt>virtual time</dt>") {
+		t.Errorf("want virtual time and no device time:\n%s%s", text, pageText)
 	}
 	var end outcome
 	text = mustRun(t, "", "replay", "--device", "mock:edu", "--json", image)
@@ -213,7 +213,7 @@ func TestVirtualTimeIsLabeled(t *testing.T) {
 	}
 }
 
-// TestErrorsOfStandardInputNameIt, not a file descriptor of this process.
+// TestErrorsOfStandardInputNameIt instead of a file descriptor.
 func TestErrorsOfStandardInputNameIt(t *testing.T) {
 	for _, args := range [][]string{{"info", "-"}, {"dump", "-"}, {"verify", "-"},
 		{"replay", "--device", "mock:edu", "-"}} {

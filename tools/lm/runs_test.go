@@ -33,7 +33,8 @@ safe:
   write.4 m+0x0 0x5afe
 `
 
-// faultyDevice is a mock that records its stores and can fail as a device of a kernel does.
+// faultyDevice is a mock that records its stores and can fail as a device that is used through a
+// kernel driver.
 type faultyDevice struct {
 	*mock.Device
 	state        hal.Code // what Diagnose returns

@@ -115,7 +115,8 @@ func TestDataIsNotWrappedOnATerminal(t *testing.T) {
 	}
 }
 
-// TestWrappedLinesAreIndented to the text after a first column, or further than the line.
+// TestWrappedLinesAreIndented: the rest of a line begins below the text after the first column, or
+// is indented further than the line.
 func TestWrappedLinesAreIndented(t *testing.T) {
 	for line, want := range map[string]string{
 		"short":                            "short",
@@ -168,12 +169,12 @@ func TestLongTensorsAreAbbreviatedOnATerminal(t *testing.T) {
 	if exit, text := runOnTerminal(t, 80, "tensor", path); exit != 0 || text != want {
 		t.Errorf("exit status %d, output\n%s\nwant\n%s", exit, text, want)
 	}
-	_, whole := runOnTerminal(t, 80, "tensor", "--all", path)
-	elements := strings.NewReplacer("[", " ", "]", " ").Replace(strings.TrimPrefix(whole, "int32"))
-	if n := len(strings.Fields(elements)); n != 1+2000 || strings.Contains(whole, omissionMark) {
+	_, all := runOnTerminal(t, 80, "tensor", "--all", path)
+	elements := strings.NewReplacer("[", " ", "]", " ").Replace(strings.TrimPrefix(all, "int32"))
+	if n := len(strings.Fields(elements)); n != 1+2000 || strings.Contains(all, omissionMark) {
 		t.Errorf("--all prints %d words, want %d", n, 1+2000)
 	}
-	for line := range strings.Lines(whole) {
+	for line := range strings.Lines(all) {
 		if len(line) > 81 {
 			t.Errorf("a line has %d columns: %s", len(line), line)
 		}

@@ -82,9 +82,9 @@ func (g *generator) generateImage() *lmb.Image {
 	g.addDevices()
 	g.addWindows()
 	g.addTensors()
-	taken := map[string]bool{}
+	names := map[string]bool{}
 	for range 1 + g.IntN(4) {
-		g.image.Sequences = append(g.image.Sequences, lmb.Sequence{Name: g.newName(taken)})
+		g.image.Sequences = append(g.image.Sequences, lmb.Sequence{Name: g.newName(names)})
 	}
 	for i := range g.image.Sequences {
 		g.fillSequence(i)
@@ -119,7 +119,7 @@ func (g *generator) addDevices() {
 
 // addWindows adds 4 to 9 windows, at least one of each kind. Several may have the same name.
 func (g *generator) addWindows() {
-	taken := map[string]bool{}
+	names := map[string]bool{}
 	for i := range 4 + g.IntN(6) {
 		w := lmb.Window{Window: fbs.Window{Slot: fbs.AnySlot,
 			Device: uint8(g.IntN(len(g.image.Devices)))}}
@@ -128,7 +128,7 @@ func (g *generator) addWindows() {
 		case 1:
 			w.Name = "shared"
 		default:
-			w.Name = g.newName(taken)
+			w.Name = g.newName(names)
 		}
 		if g.flip() {
 			w.Flags = fbs.FlagWriteCombining
@@ -159,9 +159,9 @@ func (g *generator) addWindows() {
 
 // addTensors adds 2 to 6 tensors, inputs and outputs in turn.
 func (g *generator) addTensors() {
-	taken := map[string]bool{}
+	names := map[string]bool{}
 	for i := range 2 + g.IntN(5) {
-		t := lmb.Tensor{Name: g.newName(taken), Role: gen.Role(1 + i%2),
+		t := lmb.Tensor{Name: g.newName(names), Role: gen.Role(1 + i%2),
 			DType: gen.DType(1 + g.IntN(12))}
 		for range g.IntN(fbs.DimsMax + 1) {
 			t.Shape = append(t.Shape, 1+g.Uint32N(3))

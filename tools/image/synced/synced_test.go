@@ -223,19 +223,19 @@ func recordingOfMembers(t *testing.T, n int) (data []byte, ends []int) {
 func TestRecordingThatIsCutAnywhereHasTheMembersBefore(t *testing.T) {
 	data, ends := recordingOfMembers(t, 5)
 	for cut := range len(data) + 1 {
-		whole := 0
-		for whole < len(ends) && ends[whole] <= cut {
-			whole++
+		complete := 0
+		for complete < len(ends) && ends[complete] <= cut {
+			complete++
 		}
 		n, err := countStores(t, data[:cut])
 		switch {
-		case whole == 0:
+		case complete == 0:
 			if n != 0 || err == nil {
 				t.Errorf("cut at %d in the first member: %d stores, %v", cut, n, err)
 			}
-		case n != whole-1 || (err == nil) != (cut == len(data)) || err != nil &&
+		case n != complete-1 || (err == nil) != (cut == len(data)) || err != nil &&
 			!errors.Is(err, record.ErrCut):
-			t.Errorf("cut at %d: %d stores, want %d; error %v", cut, n, whole-1, err)
+			t.Errorf("cut at %d: %d stores, want %d; error %v", cut, n, complete-1, err)
 		}
 	}
 }

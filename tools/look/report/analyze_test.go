@@ -230,12 +230,12 @@ func pollLoads(view *fbs.View) map[mock.Access]uint64 {
 
 func TestEachCallOfASequenceCounts(t *testing.T) {
 	view := verify(t, assemble(t, multicastListing))
-	whole, main := Analyze(view, WholeFile, nil), Analyze(view, 0, nil)
-	if whole.Opcodes[0].Count != 1 || main.Windows[0].Written-whole.Windows[0].Written != 12 {
+	file, main := Analyze(view, WholeFile, nil), Analyze(view, 0, nil)
+	if file.Opcodes[0].Count != 1 || main.Windows[0].Written-file.Windows[0].Written != 12 {
 		t.Errorf("traffic of the file %+v, of main %+v; want 12 more bytes in main",
-			whole.Windows[0], main.Windows[0])
+			file.Windows[0], main.Windows[0])
 	}
-	s := whole.Sequences[0]
+	s := file.Sequences[0]
 	if s.Commands != 9 || s.Executed != 9+2*4 || s.Stores != 1+8+1+2*3 || s.Loads != 4+1+1+2*1 {
 		t.Errorf("the sequence main has the wrong counts: %+v", s)
 	}

@@ -425,13 +425,13 @@ func TestDamagedProfilesAreRejected(t *testing.T) {
 		edu+"main:\n  begin \"s\"\n  write.4 r+0x4 1\n  write.4 r+0x4 1\n  write.4 r+0x4 1\n"+
 			"  write.4 r+0x4 1\n  write.4 r+0x4 1\n  delay 30us\n  write.4 r+0x4 2\n  end \"s\"\n"))
 	p, _ := profileRuns(t, view, recordingMock(view), "main", 1)
-	whole := string(traceFile(t, p))
+	original := string(traceFile(t, p))
 	for _, test := range []struct{ old, new, want string }{
-		{whole, "", "broken JSON at byte"},
-		{whole, "[]", "cannot unmarshal array"},
-		{whole, "{}", "\"lightmetal\" is missing"},
-		{whole, whole[:len(whole)/2], "broken JSON at byte"},
-		{whole, whole + "x", "broken JSON at byte"},
+		{original, "", "broken JSON at byte"},
+		{original, "[]", "cannot unmarshal array"},
+		{original, "{}", "\"lightmetal\" is missing"},
+		{original, original[:len(original)/2], "broken JSON at byte"},
+		{original, original + "x", "broken JSON at byte"},
 		{`"version":2`, `"version":1`, "has version 1"},
 		{`"total_ns":30600,"least_ns"`, `"total_ns":-1,"least_ns"`, "negative"},
 		{`"runs":1`, `"runs":1e99`, "lightmetal"},
@@ -449,12 +449,12 @@ func TestDamagedProfilesAreRejected(t *testing.T) {
 		{`"pid":1,"tid":3,"ts":0.500`, `"pid":1,"tid":33,"ts":0.500`, "thread 33"},
 		{`"command":5,"commands"`, `"command":-5,"commands"`, "event 11: json"},
 		{`"traceEvents":[`, `"traceEvents":{`, "broken JSON at byte"},
-		{whole, `{"traceEvents":{}}`, "must be a list"},
-		{whole, `{"lightmetal":null}`, "has version 0"},
-		{whole, `{"lightmetal":{"version":2},"lightmetal":{"version":2}}`, "twice"},
+		{original, `{"traceEvents":{}}`, "must be a list"},
+		{original, `{"lightmetal":null}`, "has version 0"},
+		{original, `{"lightmetal":{"version":2},"lightmetal":{"version":2}}`, "twice"},
 	} {
-		text := strings.Replace(whole, test.old, test.new, 1)
-		if text == whole {
+		text := strings.Replace(original, test.old, test.new, 1)
+		if text == original {
 			t.Fatalf("the test replaces %q, which is not in the trace", test.old)
 		}
 		if _, err := ReadTrace(strings.NewReader(text)); err == nil ||
