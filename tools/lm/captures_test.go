@@ -94,7 +94,7 @@ func loadOnDevice(t *testing.T, file []byte, device hal.Device, slot int) *runti
 func mustReplay(t *testing.T, r *runtime.Replay, device hal.Device) {
 	t.Helper()
 	if result := r.Run(0); result.Code != hal.OK {
-		t.Fatalf("%v at command %d: %s", result.Code, result.Command,
+		t.Fatalf("the run ended with %v at command %d: %s", result.Code, result.Command,
 			refusalReason([]hal.Device{device}))
 	}
 }

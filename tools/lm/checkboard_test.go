@@ -135,7 +135,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 	complete := readTree(t, "rpi5-wormhole.tree")
 	edit := func(path, from, to string) string {
 		if !strings.Contains(complete[path], from) {
-			t.Fatalf("%s has no %q", path, from)
+			t.Fatalf("the file %s of the tree has no %q", path, from)
 		}
 		return strings.Replace(complete[path], from, to, 1)
 	}
@@ -371,7 +371,8 @@ func TestCheckBoardComparesTheImageWithTheMachine(t *testing.T) {
 				text, c.state, c.want, r.badChecks())
 		}
 		if (exit == 69) != (r.Missing > 0) {
-			t.Errorf("%s: exit status %d, but %d missing", c.name, exit, r.Missing)
+			t.Errorf("%s: exit status %d, but %d checks are missing; want 69 if any is missing",
+				c.name, exit, r.Missing)
 		}
 	}
 }
@@ -639,7 +640,7 @@ func TestCollectedTreeHasAllFilesOfTheReport(t *testing.T) {
 		copied := collectTree(t, root)
 		for path := range files {
 			if _, err := os.Lstat(filepath.Join(copied, path)); err != nil {
-				t.Errorf("%s: the copy lacks a file: %v", name, err)
+				t.Errorf("%s: a file of the tree is not in the copy: %v", name, err)
 			}
 		}
 		_, want := runCheckBoard(t, "--root", root)

@@ -147,11 +147,11 @@ func TestTensorsAreReadAsNumbersTextAndNpy(t *testing.T) {
 		t.Errorf("exit status %d, want 65; stderr: %s", exit, stderr)
 	}
 	if got := mustRun(t, "", "tensor", in("7.npy")); got != strings.Join(list, ",")+"\n" {
-		t.Errorf("%.40s", got)
+		t.Errorf("lm tensor prints %.40s, want 7 everywhere", got)
 	}
 	mustRun(t, in("7.bin"), "tensor", "--type", "int32", "--shape", "64,4", "-", in("64.csv"))
 	if got := string(mustRead(t, in("64.csv"))); got != strings.Repeat("7,7,7,7\n", 64) {
-		t.Errorf("%.40s", got)
+		t.Errorf("lm tensor writes %.40s, want 64 rows of 4 elements 7", got)
 	}
 }
 

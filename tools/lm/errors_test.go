@@ -22,7 +22,7 @@ func TestEveryErrorSaysWhatToDo(t *testing.T) {
 	lmrun := filepath.Join(t.TempDir(), "lmrun")
 	if out, err := exec.Command("go", "build", "-o", lmrun,
 		"lightmetal/tools/lmrun").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build of lmrun: %v\n%s", err, out)
 	}
 	table := string(mustRead(t, filepath.Join("testdata", "errors.golden")))
 	here, err := os.Getwd()

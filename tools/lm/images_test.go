@@ -68,7 +68,7 @@ func TestImagesMatchTheirRecipes(t *testing.T) {
 		args := append([]string{}, recipe...)
 		args[len(args)-1] = filepath.Join(testdata, args[len(args)-1])
 		if exit := runSilently(t, append(args, "-o", out)...); exit != 0 {
-			t.Errorf("%s: lm %v exits %d", name, args, exit)
+			t.Errorf("%s: lm %v exits %d, want 0", name, args, exit)
 			continue
 		}
 		got, err := os.ReadFile(out)
@@ -106,15 +106,15 @@ func TestDumpAssemblesToTheSameBytes(t *testing.T) {
 		}
 		image, err := lmb.Decode(file)
 		if err != nil {
-			t.Fatalf("%s: %v", path, err)
+			t.Fatalf("decoding %s: %v", path, err)
 		}
 		var text bytes.Buffer
 		if err := listing.Print(&text, image); err != nil {
-			t.Fatalf("%s: %v", path, err)
+			t.Fatalf("printing %s: %v", path, err)
 		}
 		again, err := listing.Parse(path, text.Bytes(), nil)
 		if err != nil {
-			t.Fatalf("%s: %v", path, err)
+			t.Fatalf("parsing the listing of %s: %v", path, err)
 		}
 		if got, err := lmb.Encode(again); err != nil || !bytes.Equal(got, file) {
 			t.Errorf("%s differs after lm dump and lm asm (%v)", path, err)
@@ -136,7 +136,7 @@ func loadOnMock(t *testing.T, path string) *runtime.Replay {
 	device := mock.New(chips.BoardByName(view.Name(view.Devices[0].Board)))
 	replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err != nil {
-		t.Fatalf("%s: %v", path, err)
+		t.Fatalf("loading %s: %v", path, err)
 	}
 	t.Cleanup(func() {
 		replay.Close()

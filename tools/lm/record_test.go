@@ -46,7 +46,7 @@ func TestRecordedProgramBecomesAnImageThatReplays(t *testing.T) {
 	source := tempFile(t, "program.c", recordProgram)
 	if out, err := exec.Command("gcc", "-O2", "-o", path("program"),
 		source).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("gcc: %v: %s", err, out)
 	}
 	if err := os.WriteFile(path("card"), make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)

@@ -85,7 +85,7 @@ func TestLinesOnATerminalFitAndHaveColors(t *testing.T) {
 		for line := range strings.Lines(text) {
 			most := min(int(columns), 100)
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > most {
-				t.Errorf("%d columns: a line has %d: %s", columns, n, line)
+				t.Errorf("on a terminal of %d columns, a line has %d: %s", columns, n, line)
 			}
 		}
 	}

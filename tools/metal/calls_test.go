@@ -115,7 +115,7 @@ func TestArgumentsReachKernelsInAllThreeForms(t *testing.T) {
 		}
 		binary := r.endCapture()
 		if !slices.Contains(callNames(binary.Calls), form.name) {
-			t.Errorf("%s is not recorded", form.name)
+			t.Errorf("the call %s is not recorded", form.name)
 		}
 		outputs, result := replay(t, binary.Bytes(), mock.New(&boards.Wormhole), nil)
 		if got := decodeInt32s(outputs["buffer-2"]); result.Code != hal.OK || got[4] != 11 {

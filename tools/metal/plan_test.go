@@ -88,7 +88,7 @@ func TestRectanglesCoverEachCoreOnce(t *testing.T) {
 		}
 		slices.SortFunc(covered, compareCores)
 		if !slices.Equal(cores, covered) {
-			t.Fatalf("%v covers %v, not %v", rectangles(cores), covered, cores)
+			t.Fatalf("rectangles %v cover %v, want %v", rectangles(cores), covered, cores)
 		}
 	}
 	if got := rectangles([]CoreCoord{{0, 0}, {1, 0}, {0, 1}, {1, 1}}); len(got) != 1 {

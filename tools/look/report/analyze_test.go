@@ -338,7 +338,8 @@ func TestNumberOfRangesIsLimited(t *testing.T) {
 		total += s.list[i].Read
 	}
 	if total != 40*rangesKeptMax || s.mergedGaps == 0 || len(s.list) > rangesReportedMax {
-		t.Errorf("%d bytes in %d ranges, %d merged gaps", total, len(s.list), s.mergedGaps)
+		t.Errorf("%d bytes in %d ranges, %d merged gaps; want %d bytes in at most %d ranges, and "+
+			"some merged gaps", total, len(s.list), s.mergedGaps, 40*rangesKeptMax, rangesReportedMax)
 	}
 }
 

@@ -161,7 +161,8 @@ func checkLayout(t *testing.T, got *layout, v viewport, failed bool) {
 		"scrolls sideways": got.Scrolling, "link without a target": got.Broken,
 		"columns without a header": got.Headless} {
 		if len(list) > 0 {
-			t.Errorf("%s: %d texts, such as %v", what, len(list), list[:min(4, len(list))])
+			t.Errorf("%s: %d texts or elements, such as %v; want none", what, len(list),
+				list[:min(4, len(list))])
 		}
 	}
 	if got.Beside != (v.width >= 1180) {
