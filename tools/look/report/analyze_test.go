@@ -339,7 +339,8 @@ func TestNumberOfRangesIsLimited(t *testing.T) {
 	}
 	if total != 40*rangesKeptMax || s.mergedGaps == 0 || len(s.list) > rangesReportedMax {
 		t.Errorf("%d bytes in %d ranges, %d merged gaps; want %d bytes in at most %d ranges, and "+
-			"some merged gaps", total, len(s.list), s.mergedGaps, 40*rangesKeptMax, rangesReportedMax)
+			"some merged gaps", total, len(s.list), s.mergedGaps, 40*rangesKeptMax,
+			rangesReportedMax)
 	}
 }
 
