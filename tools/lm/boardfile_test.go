@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// adderRecord is a recording of a device that no board has the ids of: registers of
-// 32 bits, a doorbell of 64, and memory.
+// adderRecord is a recording of a device with unknown PCI ids. The device has registers of 32 bits,
+// a doorbell of 64 bits and memory.
 const adderRecord = `LMRECORD 1
 DEVICE ab1e 0001
 BAR 0 10000000 1000
@@ -25,8 +25,9 @@ R 2 80 4 0b000000
 END 8
 `
 
-// stranger puts the recording and its board file into a folder.
-func stranger(t *testing.T) (folder, rec, board string) {
+// writeAdderFiles writes adderRecord and its board file to a new directory, and returns the
+// directory and the paths of both files.
+func writeAdderFiles(t *testing.T) (folder, rec, board string) {
 	t.Helper()
 	folder = t.TempDir()
 	rec, board = filepath.Join(folder, "adder.record"), filepath.Join(folder, "adder.board")
@@ -35,13 +36,13 @@ func stranger(t *testing.T) (folder, rec, board string) {
 	}
 	if exit, _, stderr := lm(t, "board-file", "--name", "adder", "--rule", "2=1,2,4,8,memory", rec,
 		"-o", board); exit != 0 {
-		t.Fatal(exit, stderr)
+		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 	return folder, rec, board
 }
 
 func TestBoardFileOfARecordingHasTheWidthsThatWereUsed(t *testing.T) {
-	_, _, board := stranger(t)
+	_, _, board := writeAdderFiles(t)
 	text, err := os.ReadFile(board)
 	if err != nil {
 		t.Fatal(err)
@@ -53,18 +54,18 @@ rule registers bar0 offset 0x20 size 4064 widths 4
 rule memory bar2 offset 0x0 size 4KiB widths 1 2 4 8 memory
 `
 	if _, rest, _ := strings.Cut(string(text), "lightmetal 1\n"); rest != want {
-		t.Errorf("%s", text)
+		t.Errorf("the board file is\n%s\nwant\n%s", text, want)
 	}
 }
 
-// TestARecordingOfAStrangersDeviceReplays: what was recorded becomes an image with
-// its rules in it, and its replay makes the recorded accesses.
-func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
-	folder, rec, board := stranger(t)
+// TestRecordingOfAnUnknownDeviceReplays: the recording becomes an image with the board file's
+// rules, and a replay makes the recorded accesses.
+func TestRecordingOfAnUnknownDeviceReplays(t *testing.T) {
+	folder, rec, board := writeAdderFiles(t)
 	image := filepath.Join(folder, "adder.lmb")
 	for _, c := range []struct {
 		exit int
-		want string // in what is printed, on either side
+		want string // part of the standard output or the standard error
 		args []string
 	}{
 		{0, "3 loads in 1 loop became 1 poll",
@@ -107,7 +108,7 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 		{64, "--rule needs --board", []string{"import", "--from", "record", "--rule", "0=4",
 			rec, "-o", image + "3"}},
 		{0, `"loads":425`, []string{"import", "--summary", "--json", "--from", "qemu", "--board",
-			"generic", testFolder(t, "captures", "edu.qemutrace")}},
+			"generic", testdataPath(t, "captures", "edu.qemutrace")}},
 		{64, "needs --device VVVV:DDDD, the PCI ids",
 			[]string{"import", "--from", "qemu", "--board", "generic", rec, "-o", image + "3"}},
 		{64, "--board for a similar board; boards: edu (1234:11e8)",
@@ -122,15 +123,16 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 	} {
 		exit, stdout, stderr := lm(t, c.args...)
 		if exit != c.exit || !strings.Contains(stdout+stderr, c.want) {
-			t.Errorf("lm %v: %d\n%s%s\twant %d %q", c.args, exit, stdout, stderr, c.exit, c.want)
+			t.Errorf("lm %v: exit status %d\n%s%s\twant %d, %q", c.args, exit, stdout, stderr,
+				c.exit, c.want)
 		}
 	}
 }
 
-// TestAReplayThatDoesLessThanWasRecordedFails, and so does one that does more or
-// something else.
-func TestAReplayThatDoesLessThanWasRecordedFails(t *testing.T) {
-	folder, rec, board := stranger(t)
+// TestReplayThatDiffersFromTheRecordingFails if it makes fewer, more or other accesses than the
+// recording.
+func TestReplayThatDiffersFromTheRecordingFails(t *testing.T) {
+	folder, rec, board := writeAdderFiles(t)
 	for _, c := range []struct {
 		body, want string
 		exit       int
@@ -146,22 +148,23 @@ func TestAReplayThatDoesLessThanWasRecordedFails(t *testing.T) {
 			0o644); err != nil {
 			t.Fatal(err)
 		}
-		// Without rules the listing is refused; those of the board file make it an image.
+		// lm asm rejects the listing, which has no rules, unless a board file has rules for it.
 		if exit, _, stderr := lm(t, "asm", source, "-o", image); exit != 65 ||
 			!strings.Contains(stderr,
 				" of BAR 0: lm has no board with the device's PCI ids, and the listing has no "+
 					"rules; use --board generic") {
-			t.Errorf("%d %s", exit, stderr)
+			t.Errorf("exit status %d, want 65; stderr: %s", exit, stderr)
 		}
 		if exit, _, stderr := lm(t, "asm", "--board", board, source, "-o", image); exit != 0 {
-			t.Fatal(stderr)
+			t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 		}
 		exit, _, stderr := lm(t, "replay", "--device", "playback:"+rec+","+board, image)
 		if exit != c.exit || !strings.Contains(stderr, c.want) {
-			t.Errorf("%s%d %s\twant %q", c.body, exit, stderr, c.want)
+			t.Errorf("%sexit status %d, want %d and %q; stderr: %s", c.body, exit, c.exit, c.want,
+				stderr)
 		}
 		if exit, _, stderr := lm(t, "asm", "--board", "generic", source, "-o", image); exit != 0 {
-			t.Errorf("%d %s", exit, stderr)
+			t.Errorf("exit status %d, want 0; stderr: %s", exit, stderr)
 		}
 	}
 }

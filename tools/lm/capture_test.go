@@ -10,10 +10,11 @@ import (
 	"lightmetal/testdata/workloads"
 )
 
+// workloadProgram is the directory of a program that captures workloads.
 const workloadProgram = testdata + "/workloads/run"
 
-// built gives an executable of a folder's main package.
-func built(t *testing.T, folder string) string {
+// buildMain builds the main package of a directory and returns the path of the executable.
+func buildMain(t *testing.T, folder string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "program")
 	build := exec.Command("go", "build", "-o", out, ".")
@@ -26,18 +27,18 @@ func built(t *testing.T, folder string) string {
 
 func TestCaptureBuildsAndRunsAFolder(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "x.lmb")
-	if exit := silently(t, "capture", workloadProgram, "loopback", "--board", "blackhole", "-o",
+	if exit := runSilently(t, "capture", workloadProgram, "loopback", "--board", "blackhole", "-o",
 		out); exit != 0 {
-		t.Fatalf("lm capture exits %d", exit)
+		t.Fatalf("lm capture exits %d, want 0", exit)
 	}
-	if exit := silently(t, "verify", out); exit != 0 {
-		t.Errorf("lm verify exits %d", exit)
+	if exit := runSilently(t, "verify", out); exit != 0 {
+		t.Errorf("lm verify exits %d, want 0", exit)
 	}
 }
 
-// TestCaptureRunsAProgramOfYourOwn makes a module of its own of the program in
-// tools/metal/README.md, with a kernel's source beside it.
-func TestCaptureRunsAProgramOfYourOwn(t *testing.T) {
+// TestCaptureRunsAProgramOfAnotherModule puts the program of tools/metal/README.md and the source
+// of a kernel into a module of its own.
+func TestCaptureRunsAProgramOfAnotherModule(t *testing.T) {
 	readme, err := os.ReadFile("../metal/README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +46,7 @@ func TestCaptureRunsAProgramOfYourOwn(t *testing.T) {
 	_, rest, ok := strings.Cut(string(readme), "```go\n")
 	program, _, closed := strings.Cut(rest, "```\n")
 	if !ok || !closed {
-		t.Fatal("the page has no program")
+		t.Fatal("tools/metal/README.md has no Go program")
 	}
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -69,50 +70,50 @@ func TestCaptureRunsAProgramOfYourOwn(t *testing.T) {
 		}
 	}
 	out := filepath.Join(folder, "mine.lmb")
-	if exit, text := spoken(t, "capture", folder, "--device", "mock:wormhole", "-o",
+	if exit, text := lmStderr(t, "capture", folder, "--device", "mock:wormhole", "-o",
 		out); exit != 0 {
-		t.Fatalf("lm capture exits %d: %s", exit, text)
+		t.Fatalf("lm capture exits %d, want 0: %s", exit, text)
 	}
 	image, _ := decodeFile(out)
 	if len(image.Tensors) != 1 || image.Tensors[0].Name != "x" || image.Origin.Source != "mine" {
-		t.Errorf("%+v", image.Tensors)
+		t.Errorf("the image has tensors %+v and source %q, want a tensor x and source mine",
+			image.Tensors, image.Origin.Source)
 	}
 }
 
-// TestImagesOfWorkloadsReplayInAFreshProcess holds that an image is all a
-// replay needs: another program replays it in an empty folder, with an empty
-// environment.
+// TestImagesOfWorkloadsReplayInAFreshProcess shows that a replay needs nothing but the image:
+// another program replays it, in an otherwise empty directory and without environment variables.
 func TestImagesOfWorkloadsReplayInAFreshProcess(t *testing.T) {
-	lm, program := built(t, "."), built(t, workloadProgram)
-	if exit := silently(t, "capture", program, "--list"); exit != 0 {
-		t.Errorf("lm capture --list exits %d", exit)
+	lm, program := buildMain(t, "."), buildMain(t, workloadProgram)
+	if exit := runSilently(t, "capture", program, "--list"); exit != 0 {
+		t.Errorf("lm capture --list exits %d, want 0", exit)
 	}
 	for _, chip := range []string{"wormhole", "blackhole"} {
 		for _, w := range workloads.All {
 			folder := t.TempDir()
 			image := filepath.Join(folder, "image.lmb")
-			if exit := silently(t, "capture", program, w.Name, "--device", "mock:"+chip, "-o",
+			if exit := runSilently(t, "capture", program, w.Name, "--device", "mock:"+chip, "-o",
 				image); exit != 0 {
-				t.Errorf("lm capture %s on %s exits %d", w.Name, chip, exit)
+				t.Errorf("lm capture %s on %s exits %d, want 0", w.Name, chip, exit)
 				continue
 			}
 			replay := exec.Command(lm, "replay", "--device", "mock:"+chip, "--check-golden",
 				"image.lmb")
 			replay.Dir, replay.Env = folder, []string{}
 			if text, err := replay.CombinedOutput(); err != nil {
-				t.Errorf("%s on %s: %v\n%s", w.Name, chip, err, text)
+				t.Errorf("replay of %s on %s: %v\n%s", w.Name, chip, err, text)
 			}
 		}
 	}
 }
 
-func TestCaptureRefusesWhatItCannotRun(t *testing.T) {
+func TestCaptureRejectsProgramsThatItCannotRun(t *testing.T) {
 	folder := t.TempDir()
 	noProgram := filepath.Join(folder, "notes.txt")
 	if err := os.WriteFile(noProgram, []byte("no program"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	program := built(t, workloadProgram)
+	program := buildMain(t, workloadProgram)
 	for _, test := range []struct {
 		args string
 		exit int
@@ -135,16 +136,16 @@ func TestCaptureRefusesWhatItCannotRun(t *testing.T) {
 			"mock:wormhole has PCI ids 1e52:401e"},
 		{program + " loopback --device ttsim:/nothing", 69, "simulator library does not exist"},
 	} {
-		exit, text := spoken(t, append([]string{"capture"}, strings.Fields(test.args)...)...)
+		exit, text := lmStderr(t, append([]string{"capture"}, strings.Fields(test.args)...)...)
 		if exit != test.exit || !strings.Contains(text, test.want) {
-			t.Errorf("lm capture %s exits %d, want %d, and says %q, want %q", test.args, exit,
+			t.Errorf("lm capture %s exits %d, want %d; stderr %q, want %q", test.args, exit,
 				test.exit, text, test.want)
 		}
 	}
 }
 
-// spoken runs lm and gives what it writes to its standard error.
-func spoken(t *testing.T, args ...string) (exit int, text string) {
+// lmStderr runs lm and returns its exit status and standard error.
+func lmStderr(t *testing.T, args ...string) (exit int, text string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "stderr")
 	file, err := os.Create(path)

@@ -24,18 +24,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lateSignal makes a copy of the test program lm that gets SIGTERM right before it ends.
-const lateSignal = "LM_TEST_LATE_SIGNAL"
+// lateSignalVariable is an environment variable. If it is set, the test program runs as lm and
+// sends itself SIGTERM right before it ends.
+const lateSignalVariable = "LM_TEST_LATE_SIGNAL"
 
+// TestMain runs the tests, unless an environment variable makes this program the child of a test.
 func TestMain(m *testing.M) {
 	ttsim.ChildMain()
-	if path := os.Getenv(peakFile); path != "" {
-		measureLm(path)
+	if path := os.Getenv(peakFileVariable); path != "" {
+		measureLM(path)
 	}
-	if os.Getenv(asLm) != "" {
+	if os.Getenv(asLMVariable) != "" {
 		main()
 	}
-	if os.Getenv(lateSignal) != "" {
+	if os.Getenv(lateSignalVariable) != "" {
 		exit := run(os.Args[1:])
 		goruntime.LockOSThread() // a signal of this thread arrives before Tgkill returns
 		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGTERM)
@@ -44,13 +46,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newInputs is how many random inputs each capture is replayed with.
+// newInputs is the number of random inputs with which each capture is replayed.
 const newInputs = 1000
 
-// devices gives each device that a chip's captures are tried on, by name: the
-// mock, whose cores compute, and the vendor's simulator where the environment
-// names it.
-func devices(chip string) map[string]func(t *testing.T) hal.Device {
+// deviceOpeners returns functions that open a device for captures of a chip, by name: the mock,
+// whose cores compute, and the vendor's simulator. The latter skips the test if no environment
+// variable names the simulator's library.
+func deviceOpeners(chip string) map[string]func(t *testing.T) hal.Device {
 	return map[string]func(t *testing.T) hal.Device{
 		"mock": func(*testing.T) hal.Device { return mock.New(chips.BoardByName(chip)) },
 		"ttsim": func(t *testing.T) hal.Device {
@@ -69,8 +71,9 @@ func devices(chip string) map[string]func(t *testing.T) hal.Device {
 	}
 }
 
-// onDevice loads a file on a device, with every TLB window moved to a slot.
-func onDevice(t *testing.T, file []byte, device hal.Device, slot int) *runtime.Replay {
+// loadOnDevice loads a file on a device. slot is the TLB window that the image uses instead of the
+// recorded one.
+func loadOnDevice(t *testing.T, file []byte, device hal.Device, slot int) *runtime.Replay {
 	t.Helper()
 	view, err := fbs.Verify(file)
 	if err != nil {
@@ -87,17 +90,18 @@ func onDevice(t *testing.T, file []byte, device hal.Device, slot int) *runtime.R
 	return replay
 }
 
+// mustReplay runs sequence 0 and ends the test if the run fails.
 func mustReplay(t *testing.T, r *runtime.Replay, device hal.Device) {
 	t.Helper()
 	if result := r.Run(0); result.Code != hal.OK {
-		t.Fatalf("%v at command %d: %s", result.Code, result.Command,
+		t.Fatalf("the run ended with %v at command %d: %s", result.Code, result.Command,
 			refusalReason([]hal.Device{device}))
 	}
 }
 
-// twoop is d = relu(a + b - 100) of 256 int32, as the kernel in
-// testdata/kernels/twoop.c defines it, overflow included.
-func twoop(inputs [][]byte) []byte {
+// computeTwoop returns d = relu(a + b - 100) of 256 int32 values, with overflow as in
+// testdata/kernels/twoop.c.
+func computeTwoop(inputs [][]byte) []byte {
 	d := make([]byte, len(inputs[0]))
 	for i := 0; i < len(d); i += 4 {
 		sum := int32(binary.LittleEndian.Uint32(inputs[0][i:])) + int32(
@@ -107,9 +111,9 @@ func twoop(inputs [][]byte) []byte {
 	return d
 }
 
-// mlp is the int8 network of testdata/kernels/mlp.c: 64 -> 32 (relu, >> 7,
-// at most 127) -> 10, with the weights that the capture stored.
-func mlp(weights map[string][]byte) func(inputs [][]byte) []byte {
+// mlpNetwork returns a function that computes the int8 network of testdata/kernels/mlp.c with the
+// given weights: 64 -> 32 (relu, >> 7, at most 127) -> 10.
+func mlpNetwork(weights map[string][]byte) func(inputs [][]byte) []byte {
 	word := func(data []byte, i int) int32 { return int32(binary.LittleEndian.Uint32(data[4*i:])) }
 	return func(inputs [][]byte) []byte {
 		var hidden [32]int32
@@ -132,14 +136,15 @@ func mlp(weights map[string][]byte) func(inputs [][]byte) []byte {
 	}
 }
 
-// imported makes an image of a capture with lm import.
-func imported(t *testing.T, args ...string) *lmb.Image {
+// importCapture runs lm import and returns the image. The last argument is the name of a file in
+// testdata/captures.
+func importCapture(t *testing.T, args ...string) *lmb.Image {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "x.lmb")
 	args[len(args)-1] = filepath.Join(testdata, "captures", args[len(args)-1])
 	if exit, _, stderr := lm(t, append(append([]string{"import"}, args...), "-o",
 		out)...); exit != 0 {
-		t.Fatal(stderr)
+		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 	file, err := os.ReadFile(out)
 	if err != nil {
@@ -152,12 +157,14 @@ func imported(t *testing.T, args ...string) *lmb.Image {
 	return image
 }
 
-func encoded(t *testing.T, image *lmb.Image) []byte { return lmbtest.Encode(t, image) }
+// encodeImage returns the file of an image.
+func encodeImage(t *testing.T, image *lmb.Image) []byte { return lmbtest.Encode(t, image) }
 
-// mlpWeights takes the weights out of the capture by naming them as inputs.
+// mlpWeights imports a capture with its weights named as inputs, and returns the data of these
+// inputs by name.
 func mlpWeights(t *testing.T, format, capture, tile string) map[string][]byte {
-	image := imported(t, "--from", format, "--input", "w1="+tile+",0x21000,int8,32x64", "--input",
-		"b1="+tile+",0x22000,int32,32",
+	image := importCapture(t, "--from", format, "--input", "w1="+tile+",0x21000,int8,32x64",
+		"--input", "b1="+tile+",0x22000,int32,32",
 		"--input", "w2="+tile+",0x23000,int8,10x32", "--input", "b2="+tile+",0x24000,int32,10",
 		capture)
 	weights := map[string][]byte{}
@@ -167,47 +174,47 @@ func mlpWeights(t *testing.T, format, capture, tile string) map[string][]byte {
 	return weights
 }
 
-// TestCapturesComputeNewOutputsForNewInputs replays each accelerator capture
-// with its recorded data and then with random inputs; every output must equal
-// a computation in Go. Each device uses another hardware window than the
-// recording did.
+// TestCapturesComputeNewOutputsForNewInputs replays each accelerator capture with its recorded data
+// and then with random inputs. Every output must equal a computation in Go. The replays use other
+// TLB windows than the recording.
 func TestCapturesComputeNewOutputsForNewInputs(t *testing.T) {
 	for _, test := range []struct {
 		image, chip string
 		slots       []int
 		compute     func([][]byte) []byte
 	}{
-		{"wh.twoop.lmb", "wormhole", []int{170, 7, 160}, twoop},
-		{"bh.twoop.lmb", "blackhole", []int{9, 203}, twoop},
+		{"wh.twoop.lmb", "wormhole", []int{170, 7, 160}, computeTwoop},
+		{"bh.twoop.lmb", "blackhole", []int{9, 203}, computeTwoop},
 		{"wh.mlp.lmb", "wormhole", []int{184, 3},
-			mlp(mlpWeights(t, "mmiotrace", "wh.mlp.mmiotrace", "1,1"))},
+			mlpNetwork(mlpWeights(t, "mmiotrace", "wh.mlp.mmiotrace", "1,1"))},
 	} {
 		file, err := os.ReadFile(filepath.Join(testdata, "images", test.image))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, open := range devices(test.chip) {
+		for name, open := range deviceOpeners(test.chip) {
 			t.Run(test.image+" on "+name, func(t *testing.T) {
 				for _, slot := range test.slots {
-					computes(t, file, open(t), slot, newInputs/len(test.slots)+1, test.compute)
+					checkOutputs(t, file, open(t), slot, newInputs/len(test.slots)+1, test.compute)
 				}
 			})
 		}
 	}
 }
 
-// computes replays an image with its recorded data and with n random inputs.
-// The last tensor is the output, the others are inputs.
-func computes(t *testing.T, file []byte, device hal.Device, slot, n int,
+// checkOutputs replays an image with its recorded data and with n random inputs. The last tensor is
+// the output, all others are inputs.
+func checkOutputs(t *testing.T, file []byte, device hal.Device, slot, n int,
 	compute func([][]byte) []byte) {
 	t.Helper()
-	replay := onDevice(t, file, device, slot)
+	replay := loadOnDevice(t, file, device, slot)
 	tensors := replay.View().Tensors
 	output := len(tensors) - 1
 	mustReplay(t, replay, device)
 	if golden := replay.View().TensorData(&tensors[output]); !bytes.Equal(replay.Output(output),
 		golden) {
-		t.Fatalf("window %d: the recorded input does not give the recorded output", slot)
+		t.Fatalf("TLB window %d: the output for the recorded input is not the recorded output",
+			slot)
 	}
 	random := rand.New(rand.NewSource(int64(slot)))
 	for i := range n {
@@ -218,13 +225,13 @@ func computes(t *testing.T, file []byte, device hal.Device, slot, n int,
 		}
 		mustReplay(t, replay, device)
 		if !bytes.Equal(replay.Output(output), compute(inputs)) {
-			t.Fatalf("window %d, random input %d: the output is wrong", slot, i)
+			t.Fatalf("TLB window %d, random input %d: the output is not what Go computes", slot, i)
 		}
 	}
 }
 
-// TestMulticastRecordingsReplayOnFourTiles: program, arguments and weights
-// went to four tiles at once, each tile has its own input and output.
+// TestMulticastRecordingsReplayOnFourTiles replays recordings that stored program, arguments and
+// weights to four tiles at once. Each tile has its own input and output.
 func TestMulticastRecordingsReplayOnFourTiles(t *testing.T) {
 	for _, test := range []struct {
 		capture, chip string
@@ -234,7 +241,7 @@ func TestMulticastRecordingsReplayOnFourTiles(t *testing.T) {
 		{"wh.mlp4.record", "wormhole", []string{"1,1", "2,1", "1,2", "2,2"}, 12},
 		{"bh.mlp4.record", "blackhole", []string{"1,2", "2,2", "1,3", "2,3"}, 100},
 	} {
-		compute := mlp(mlpWeights(t, "record", test.capture, test.tiles[0]))
+		compute := mlpNetwork(mlpWeights(t, "record", test.capture, test.tiles[0]))
 		args := []string{"--from", "record"}
 		for i, tile := range test.tiles {
 			args = append(args, "--input", string(rune('a'+i))+"="+tile+",0x20000,int8,64")
@@ -242,15 +249,15 @@ func TestMulticastRecordingsReplayOnFourTiles(t *testing.T) {
 		for i, tile := range test.tiles {
 			args = append(args, "--output", string(rune('p'+i))+"="+tile+",0x25000,int32,10")
 		}
-		file := encoded(t, imported(t, append(args, test.capture)...))
-		for name, open := range devices(test.chip) {
+		file := encodeImage(t, importCapture(t, append(args, test.capture)...))
+		for name, open := range deviceOpeners(test.chip) {
 			t.Run(test.capture+" on "+name, func(t *testing.T) {
 				device := open(t)
-				replay := onDevice(t, file, device, test.slot)
+				replay := loadOnDevice(t, file, device, test.slot)
 				random := rand.New(rand.NewSource(1))
 				for i := range 50 {
 					for j := range test.tiles {
-						// the first run takes the recorded data
+						// The first run uses the recorded data.
 						if input := replay.Input(j); i > 0 {
 							random.Read(input)
 						}
@@ -259,7 +266,8 @@ func TestMulticastRecordingsReplayOnFourTiles(t *testing.T) {
 					for j := range test.tiles {
 						if !bytes.Equal(replay.Output(len(test.tiles)+j),
 							compute([][]byte{replay.Input(j)})) {
-							t.Fatalf("run %d: tile %s gives a wrong output", i, test.tiles[j])
+							t.Fatalf("run %d: the output of tile %s is not what Go computes", i,
+								test.tiles[j])
 						}
 					}
 				}
@@ -268,8 +276,8 @@ func TestMulticastRecordingsReplayOnFourTiles(t *testing.T) {
 	}
 }
 
-// TestRecordingsReplayThroughAnotherWindow replays what the recorder wrote
-// with every load held against the recording.
+// TestRecordingsReplayThroughAnotherWindow replays recordings that compare every load with the
+// recorded value.
 func TestRecordingsReplayThroughAnotherWindow(t *testing.T) {
 	for capture, test := range map[string]struct {
 		chip string
@@ -278,11 +286,11 @@ func TestRecordingsReplayThroughAnotherWindow(t *testing.T) {
 		"wh.twoop.record": {"wormhole", 44}, "bh.twoop.record": {"blackhole", 44},
 		"wh.mlp4.record": {"wormhole", 180}, "bh.mlp4.record": {"blackhole", 200},
 	} {
-		file := encoded(t, imported(t, "--from", "record", capture))
-		for name, open := range devices(test.chip) {
+		file := encodeImage(t, importCapture(t, "--from", "record", capture))
+		for name, open := range deviceOpeners(test.chip) {
 			t.Run(capture+" on "+name, func(t *testing.T) {
 				device := open(t)
-				mustReplay(t, onDevice(t, file, device, test.slot), device)
+				mustReplay(t, loadOnDevice(t, file, device, test.slot), device)
 			})
 		}
 	}
@@ -295,33 +303,33 @@ func TestImportRecognizesTheFormatOfATrace(t *testing.T) {
 	}{
 		{"mmiotrace", "wh.twoop.mmiotrace", nil},
 		{"record", "wh.twoop.record", nil},
-		{"record", "wh.nocdram.record.gz", nil}, // packed
+		{"record", "wh.nocdram.record.gz", nil}, // compressed
 		{"qemu", "edu.qemutrace", []string{"--region", "edu-mmio", "--base", "0x10000000",
 			"--board", "edu"}},
 	} {
 		t.Run(trace.name, func(t *testing.T) {
-			path := testFolder(t, "captures", trace.name)
-			said, recognized := filepath.Join(t.TempDir(), "said.lmb"),
+			path := testdataPath(t, "captures", trace.name)
+			explicit, recognized := filepath.Join(t.TempDir(), "explicit.lmb"),
 				filepath.Join(t.TempDir(), "recognized.lmb")
 			args := append([]string{"import", path}, trace.flags...)
-			ok(t, "", append(args, "--from", trace.from, "-o", said)...)
-			ok(t, "", append(args, "-o", recognized)...)
-			if !bytes.Equal(mustRead(t, said), mustRead(t, recognized)) {
-				t.Error("another image without --from")
+			mustRun(t, "", append(args, "--from", trace.from, "-o", explicit)...)
+			mustRun(t, "", append(args, "-o", recognized)...)
+			if !bytes.Equal(mustRead(t, explicit), mustRead(t, recognized)) {
+				t.Error("the image differs from the one with --from")
 			}
 		})
 	}
 }
 
-func TestSummaryIsTextUnlessJSONIsAskedFor(t *testing.T) {
-	path := testFolder(t, "captures", "edu.qemutrace")
-	text := ok(t, "", "import", "--summary", path)
+func TestSummaryIsTextUnlessJSONIsRequested(t *testing.T) {
+	path := testdataPath(t, "captures", "edu.qemutrace")
+	text := mustRun(t, "", "import", "--summary", path)
 	if !strings.Contains(text, " loads, ") || strings.Contains(text, "{") {
-		t.Errorf("got %q", text)
+		t.Errorf("lm import --summary prints %q, want text with loads", text)
 	}
 	var summary traces.Summary
-	if err := json.Unmarshal([]byte(ok(t, "", "import", "--summary", "--json", path)),
+	if err := json.Unmarshal([]byte(mustRun(t, "", "import", "--summary", "--json", path)),
 		&summary); err != nil || len(summary.Regions) == 0 {
-		t.Errorf("got %+v, %v", summary, err)
+		t.Errorf("lm import --summary --json: %+v, %v; want regions", summary, err)
 	}
 }

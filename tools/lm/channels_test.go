@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestVerifyWarnsOfChannelsThatTheDriverCannotSelect: of any on a Wormhole, of all but channel 0 on
-// a Blackhole. The tests in guests show that the backend tt rejects the same points.
+// TestVerifyWarnsOfChannelsThatTheDriverCannotSelect: any channel on a Wormhole, every channel
+// except 0 on a Blackhole. The tests in guests show that the backend tt rejects the same points.
 func TestVerifyWarnsOfChannelsThatTheDriverCannotSelect(t *testing.T) {
 	const wormhole = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n" +
 		"window t tlb size 1MiB\nmain:\n  point t tile 1,1 address 0x0\n"
@@ -25,10 +25,10 @@ func TestVerifyWarnsOfChannelsThatTheDriverCannotSelect(t *testing.T) {
 		blackhole + "  point t tile 1,2 address 0x0 vc 1\n": cannot +
 			"1 point command; the first is command 1 of main\n",
 	} {
-		image := assembledFile(t, source)
+		image := assembleToFile(t, source)
 		exit, stdout, stderr := lm(t, "verify", image)
 		if exit != 0 || stderr != want || !strings.Contains(stdout, "valid") {
-			t.Errorf("%s: exit %d: %q, want %q", source, exit, stderr, want)
+			t.Errorf("%s: exit status %d, stderr %q, want 0 and %q", source, exit, stderr, want)
 		}
 	}
 }

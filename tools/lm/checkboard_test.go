@@ -16,7 +16,7 @@ import (
 	"lightmetal/boards/hosts"
 )
 
-// readTree gives the files of a .tree file; links begin with "->".
+// readTree returns the files of a .tree file by path. The text of a symbolic link begins with "->".
 func readTree(t *testing.T, name string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "boards", name))
@@ -39,8 +39,8 @@ func readTree(t *testing.T, name string) map[string]string {
 	return files
 }
 
-// plant makes a tree of files and gives its folder.
-func plant(t *testing.T, files map[string]string) string {
+// createTree creates files and symbolic links in a new directory, and returns the directory.
+func createTree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	for path, text := range files {
@@ -58,21 +58,23 @@ func plant(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// judge runs check-board --json and gives its exit status and report.
-func judge(t *testing.T, args ...string) (exit int, r boardReport) {
+// runCheckBoard runs lm check-board --json and returns its exit status and report.
+func runCheckBoard(t *testing.T, args ...string) (exit int, r boardReport) {
 	t.Helper()
 	exit, stdout, stderr := lm(t, append([]string{"check-board", "--json"}, args...)...)
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
-		t.Fatalf("exit %d, %v: %s%s", exit, err, stdout, stderr)
+		t.Fatalf("exit status %d, and standard output is no report (%v): %s%s", exit, err, stdout,
+			stderr)
 	}
 	if r.Exit != exit {
-		t.Errorf("exits %d and says %d", exit, r.Exit)
+		t.Errorf("the exit status is %d, but the report has %d", exit, r.Exit)
 	}
 	return exit, r
 }
 
-// find is the state and text of a check, empty if there is none.
-func (r *boardReport) find(check string) (state, string) {
+// findCheck returns the state and the text of a check. Both are empty if the report has no such
+// check.
+func (r *boardReport) findCheck(check string) (state, string) {
 	for _, f := range r.Checks {
 		if f.Check == check {
 			return f.State, f.Found + " / " + f.Why + " / " + f.Next
@@ -81,7 +83,8 @@ func (r *boardReport) find(check string) (state, string) {
 	return "", ""
 }
 
-func (r *boardReport) bad() string {
+// badChecks returns a line for each check whose state is not ok.
+func (r *boardReport) badChecks() string {
 	var b strings.Builder
 	for _, f := range r.Checks {
 		if f.State != fine {
@@ -91,18 +94,19 @@ func (r *boardReport) bad() string {
 	return b.String()
 }
 
+// wormholeAt is the name that checks have for the Wormhole of rpi5-wormhole.tree.
 const wormholeAt = "wormhole 0001:01:00.0"
 
-func TestNothingIsMissingOnAWholeMachine(t *testing.T) {
-	exit, r := judge(t, "--root", plant(t, readTree(t, "rpi5-wormhole.tree")))
+func TestCompleteMachineHasNothingMissing(t *testing.T) {
+	exit, r := runCheckBoard(t, "--root", createTree(t, readTree(t, "rpi5-wormhole.tree")))
 	if exit != 0 || r.Board != "rpi5" || r.Machine != "Raspberry Pi 5 Model B Rev 1.0" ||
 		r.Kernel != "6.12.34-v8-16k" || r.Missing != 0 {
-		t.Errorf("exit %d, board %s, machine %s, kernel %s, missing %d\n%s", exit, r.Board,
-			r.Machine, r.Kernel, r.Missing, r.bad())
+		t.Errorf("exit status %d, board %s, machine %s, kernel %s, %d missing, want 0\n%s", exit,
+			r.Board, r.Machine, r.Kernel, r.Missing, r.badChecks())
 	}
 	if len(r.Devices) != 1 ||
 		r.Devices[0] != (foundDevice{"0001:01:00.0", "wormhole", "1e52", "401e"}) {
-		t.Errorf("devices %+v", r.Devices)
+		t.Errorf("devices %+v, want only the Wormhole at 0001:01:00.0", r.Devices)
 	}
 	for check, want := range map[string]string{
 		"architecture": "aarch64", "page size": "16384 bytes", "lockdown": "off",
@@ -114,26 +118,26 @@ func TestNothingIsMissingOnAWholeMachine(t *testing.T) {
 		wormholeAt + " link":  "5.0 GT/s PCIe x1",
 		wormholeAt + " IOMMU": "no IOMMU: ",
 	} {
-		if s, text := r.find(check); s != fine || !strings.Contains(text, want) {
-			t.Errorf("%s: %s %s, want ok %s", check, s, text, want)
+		if s, text := r.findCheck(check); s != fine || !strings.Contains(text, want) {
+			t.Errorf("%s: state %q, text %s; want ok and %s", check, s, text, want)
 		}
 	}
-	// The one thing to look at is a fault of the board itself.
-	if r.bad() != "warning known fault: "+hosts.ByName("rpi5").OtherDefects[0].Value+"\n" {
-		t.Errorf("also bad: %s", r.bad())
+	// The only warning is about a known fault of the board.
+	if r.badChecks() != "warning known fault: "+hosts.ByName("rpi5").OtherDefects[0].Value+"\n" {
+		t.Errorf("checks that are not ok: %swant only the known fault of the board", r.badChecks())
 	}
 }
 
-// Each defect is one change of the whole machine: a file's text, or "-" for a
-// file that is not there.
+// TestEveryDefectOfAMachineIsNamed changes one file of a complete machine for each defect. The text
+// "-" removes the file.
 func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 	const device, config = "sys/bus/pci/devices/0001:01:00.0/", "boot/config-6.12.34-v8-16k"
-	whole := readTree(t, "rpi5-wormhole.tree")
+	complete := readTree(t, "rpi5-wormhole.tree")
 	edit := func(path, from, to string) string {
-		if !strings.Contains(whole[path], from) {
-			t.Fatalf("%s has no %q", path, from)
+		if !strings.Contains(complete[path], from) {
+			t.Fatalf("the file %s of the tree has no %q", path, from)
 		}
-		return strings.Replace(whole[path], from, to, 1)
+		return strings.Replace(complete[path], from, to, 1)
 	}
 	for _, c := range []struct {
 		path, text string
@@ -158,7 +162,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 			"real time"},
 		{"sys/kernel/security/lockdown", "none [integrity] confidentiality\n", "lockdown", missing,
 			"integrity / a kernel in lockdown"},
-		// the configuration has none
+		// Without the file, the kernel configuration decides: it has no lockdown.
 		{"sys/kernel/security/lockdown", "-", "lockdown", fine, "off"},
 		{"proc/sys/kernel/seccomp/actions_avail", "-", "seccomp", fine, "supported"},
 		{"proc/sys/kernel/version", "#1 SMP PREEMPT_RT Debian 6.1\n", "preemption", fine,
@@ -208,43 +212,44 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 			"functions"},
 	} {
 		files := map[string]string{}
-		for path, text := range whole {
+		for path, text := range complete {
 			files[path] = text
 		}
 		files[c.path] = c.text
 		if c.text == "-" {
 			delete(files, c.path)
 		}
-		exit, r := judge(t, "--root", plant(t, files))
-		if s, text := r.find(c.check); s != c.state || !strings.Contains(text, c.want) {
-			t.Errorf("%s %.40q: %s is %q %s\n\twant %s %s", c.path, c.text, c.check, s, text,
-				c.state, c.want)
+		exit, r := runCheckBoard(t, "--root", createTree(t, files))
+		if s, text := r.findCheck(c.check); s != c.state || !strings.Contains(text, c.want) {
+			t.Errorf("with %s %.40q, %s has the state %q, text %s\n\twant %s, %s", c.path, c.text,
+				c.check, s, text, c.state, c.want)
 		}
 		if (exit == 69) != (c.state == missing) || (exit == 69) != (r.Missing > 0) ||
 			exit != 0 && exit != 69 {
-			t.Errorf("%s %.40q: exit %d, %d missing\n%s", c.path, c.text, exit, r.Missing, r.bad())
+			t.Errorf("with %s %.40q, the exit status is %d and %d are missing\n%s", c.path, c.text,
+				exit, r.Missing, r.badChecks())
 		}
 		if c.check == "watchdog" || c.state == fine {
 			continue
 		}
-		if s, text := r.find(c.check); strings.HasSuffix(text, "/ ") {
-			t.Errorf("%s %s does not say what to do: %s", s, c.check, text)
+		if s, text := r.findCheck(c.check); strings.HasSuffix(text, "/ ") {
+			t.Errorf("the check of %s, %s, has no remedy: %s", c.check, s, text)
 		}
 	}
 }
 
-func TestBarThatCanBeResizedIsToldHow(t *testing.T) {
+func TestCheckBoardPrintsHowToResizeABAR(t *testing.T) {
 	files := readTree(t, "rpi5-wormhole.tree")
 	files["sys/bus/pci/devices/0001:01:00.0/resource"] = "0x1800000000 0x180fffffff 0x14220c\n"
 	files["sys/bus/pci/devices/0001:01:00.0/resource0_resize"] = ""
-	_, r := judge(t, "--root", plant(t, files))
-	if s, text := r.find(wormholeAt + " BAR 0"); s != warning ||
+	_, r := runCheckBoard(t, "--root", createTree(t, files))
+	if s, text := r.findCheck(wormholeAt + " BAR 0"); s != warning ||
 		!strings.Contains(text, "echo 9 > /sys/bus/pci/devices/0001:01:00.0/resource0_resize") {
-		t.Errorf("%s %s", s, text)
+		t.Errorf("state %q, text %s; want a warning with the command that resizes BAR 0", s, text)
 	}
 }
 
-func TestPreemptionIsReadFromTheVersionWhereThereIsNoConfiguration(t *testing.T) {
+func TestPreemptionIsReadFromTheVersionWithoutAConfiguration(t *testing.T) {
 	files := readTree(t, "rpi5-wormhole.tree")
 	delete(files, "boot/config-6.12.34-v8-16k")
 	for version, want := range map[string]string{
@@ -253,20 +258,20 @@ func TestPreemptionIsReadFromTheVersionWhereThereIsNoConfiguration(t *testing.T)
 		"#1 SMP PREEMPT_DYNAMIC Debian": "unknown", "": "unknown",
 	} {
 		files["proc/sys/kernel/version"] = version
-		_, r := judge(t, "--root", plant(t, files))
-		if _, text := r.find("preemption"); !strings.HasPrefix(text, want) {
-			t.Errorf("%q: %s, want %s", version, text, want)
+		_, r := runCheckBoard(t, "--root", createTree(t, files))
+		if _, text := r.findCheck("preemption"); !strings.HasPrefix(text, want) {
+			t.Errorf("kernel version %q: preemption is %s, want %s", version, text, want)
 		}
 	}
 }
 
-func TestMachineWithoutAWatchdogIsToldSo(t *testing.T) {
+func TestMissingWatchdogIsAWarning(t *testing.T) {
 	files := readTree(t, "rpi5-wormhole.tree")
 	delete(files, "dev/watchdog0")
 	delete(files, "sys/class/watchdog/watchdog0/identity")
-	_, r := judge(t, "--root", plant(t, files))
-	if s, _ := r.find("watchdog"); s != warning {
-		t.Errorf("got %s", s)
+	_, r := runCheckBoard(t, "--root", createTree(t, files))
+	if s, _ := r.findCheck("watchdog"); s != warning {
+		t.Errorf("the check of the watchdog is %q, want a warning", s)
 	}
 }
 
@@ -276,8 +281,8 @@ func wormholeImage(t *testing.T, bars, windows, commands string) string {
 		commands)
 }
 
-func TestImageIsHeldAgainstTheMachine(t *testing.T) {
-	whole := readTree(t, "rpi5-wormhole.tree")
+func TestCheckBoardComparesTheImageWithTheMachine(t *testing.T) {
+	complete := readTree(t, "rpi5-wormhole.tree")
 	const bar, resource = "window w bar0 offset 0 size 4KiB\n",
 		"sys/bus/pci/devices/0001:01:00.0/resource"
 	plain := wormholeImage(t, "bar0 512MiB", bar, "  read.4 w+0\n")
@@ -293,8 +298,8 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		state       state
 		want        string
 	}{
-		{"fits", plain, nil, "device 0, wormhole (1e52:401e) BARs", fine, "as large"},
-		{"found by address", plain, nil, "device 0, wormhole (1e52:401e)", fine,
+		{"the BARs fit", plain, nil, "device 0, wormhole (1e52:401e) BARs", fine, "as large"},
+		{"the device is found by its address", plain, nil, "device 0, wormhole (1e52:401e)", fine,
 			"pci:0001:01:00.0"},
 		{"no such device", assemble(t, edu+"main:\n  read.4 r+0\n"), nil,
 			"device 0, edu (1234:11e8)", missing, "not found among the machine's 2"},
@@ -304,16 +309,16 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 			"the assigned size is 256 MiB, but the image needs 512 MiB"},
 		{"BAR not assigned", plain, map[string]string{resource: "0x0 0x1fffffff 0x2014220c\n"},
 			"device 0, wormhole (1e52:401e) BAR 0", missing, "the assigned size is 0 bytes"},
-		{"windows find a place", tlb, nil, "device 0, wormhole (1e52:401e) windows", fine,
+		{"windows can be placed", tlb, nil, "device 0, wormhole (1e52:401e) windows", fine,
 			"2 movable"},
-		{"no hardware window in what is left of BAR 0", tlb,
+		{"no TLB window in the rest of BAR 0", tlb,
 			map[string]string{resource: "0x1800000000 0x1800ffffff 0x14220c\n"},
 			"device 0, wormhole (1e52:401e) windows", missing, "no free TLB window for window 0"},
 		{"more windows than the device has", many, nil, "device 0, wormhole (1e52:401e) windows",
 			missing, "no free TLB window for window 19"},
 		{"cached host memory", host, nil, "coherence", missing,
 			"do not see data that are only in the processor's caches"},
-		{"memory at another address", host, nil, "inbound window", missing, "plus 0x1000000000"},
+		{"devices need other addresses", host, nil, "inbound window", missing, "plus 0x1000000000"},
 		{"no huge pages", host, nil, "huge pages", missing, "echo 2 > /proc/sys/vm/nr_hugepages"},
 		{"too few huge pages", host,
 			map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "1"},
@@ -321,11 +326,11 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		{"huge pages", host,
 			map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "2"},
 			"huge pages", fine, "free huge pages of 2 MiB: 2"},
-		{"addresses", host, nil, "pagemap", fine, "shows addresses"},
-		{"no addresses for the user", host,
+		{"the user may see addresses", host, nil, "pagemap", fine, "shows addresses"},
+		{"the user may not see addresses", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "pagemap", missing,
 			"/proc/self/pagemap does not show addresses to this user"},
-		{"not enough may be locked", host,
+		{"the limit on locked memory is too low", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n",
 				"proc/self/limits": "Max locked memory 65536 65536 bytes\n"}, "locked memory",
 			missing, "the limit is 64 KiB, but the image locks 4 MiB"},
@@ -334,45 +339,46 @@ func TestImageIsHeldAgainstTheMachine(t *testing.T) {
 		{"behind an IOMMU without vfio-pci", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3"},
 			wormholeAt + " IOMMU", missing, "build the kernel with CONFIG_VFIO_PCI"},
-		{"huge pages where a driver pins memory", host,
+		{"no huge pages are needed if a driver pins memory", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"},
 			"huge pages", fine, "opened as vfio: or tt: needs no huge pages"},
-		{"a driver that knows where memory lies", host,
+		{"a driver that knows the addresses of memory", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../tenstorrent"},
 			"inbound window", "", ""},
 		{"a user with a driver", plain,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../tenstorrent",
 				"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "user", warning,
 			"give the user access to the device file"},
-		{"with a module to load", host,
+		{"vfio-pci is a module", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3",
 				"boot/config-6.12.34-v8-16k": "CONFIG_VFIO_PCI=m\n"}, wormholeAt + " IOMMU",
 			missing, "modprobe vfio-pci; echo"},
-		{"behind an IOMMU with it", host,
+		{"behind an IOMMU with vfio-pci", host,
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3",
 				"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"}, wormholeAt + " IOMMU",
 			fine, "group 3; lightmetal uses the device through the driver vfio-pci"},
 	} {
 		files := map[string]string{}
-		for path, text := range whole {
+		for path, text := range complete {
 			files[path] = text
 		}
 		for path, text := range c.change {
 			files[path] = text
 		}
-		exit, r := judge(t, "--root", plant(t, files), "--image", c.image)
-		if s, text := r.find(c.check); s != c.state || !strings.Contains(text, c.want) {
-			t.Errorf("%s: %s is %q %s\n\twant %s %s\n%s", c.name, c.check, s, text, c.state, c.want,
-				r.bad())
+		exit, r := runCheckBoard(t, "--root", createTree(t, files), "--image", c.image)
+		if s, text := r.findCheck(c.check); s != c.state || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %s has the state %q, text %s\n\twant %s, %s\n%s", c.name, c.check, s,
+				text, c.state, c.want, r.badChecks())
 		}
 		if (exit == 69) != (r.Missing > 0) {
-			t.Errorf("%s: exit %d, %d missing", c.name, exit, r.Missing)
+			t.Errorf("%s: exit status %d, but %d checks are missing; want 69 if any is missing",
+				c.name, exit, r.Missing)
 		}
 	}
 }
 
-// A server with ACPI has no device tree.
-func TestHostWithoutADeviceTreeIsToldByItsRootPorts(t *testing.T) {
+// TestHostWithoutADeviceTreeIsRecognizedByItsRootPorts has a server with ACPI.
+func TestHostWithoutADeviceTreeIsRecognizedByItsRootPorts(t *testing.T) {
 	files := map[string]string{
 		"proc/sys/kernel/osrelease":                     "6.8.0\n",
 		"sys/class/dmi/id/sys_vendor":                   "GIGABYTE\n",
@@ -385,21 +391,23 @@ func TestHostWithoutADeviceTreeIsToldByItsRootPorts(t *testing.T) {
 		"sys/bus/pci/devices/000d:01:00.0/config":       "\x52\x1e\x40\xb1\x00\x00",
 		"sys/bus/pci/devices/000d:01:00.0/resource0_wc": "",
 	}
-	exit, r := judge(t, "--root", plant(t, files))
+	exit, r := runCheckBoard(t, "--root", createTree(t, files))
 	if exit != 69 || r.Board != "altra" || r.Machine != "GIGABYTE R272-P30-JG" ||
 		len(r.Devices) != 1 || r.Devices[0].Board != "blackhole" {
-		t.Errorf("exit %d, board %s, machine %s, devices %v", exit, r.Board, r.Machine, r.Devices)
+		t.Errorf("exit status %d, want 69; board %s, machine %s, devices %v", exit, r.Board,
+			r.Machine, r.Devices)
 	}
-	if s, text := r.find("write-combining"); s != warning || !strings.Contains(text, "82288") {
-		t.Errorf("%s %s", s, text)
+	if s, text := r.findCheck("write-combining"); s != warning || !strings.Contains(text, "82288") {
+		t.Errorf("write-combining: state %q, text %s; want a warning that names erratum 82288", s,
+			text)
 	}
-	// A board that the user names goes before what is found.
-	if _, r = judge(t, "rpi5", "--root", plant(t, files)); r.Board != "rpi5" {
-		t.Errorf("board %s", r.Board)
+	// A board on the command line takes precedence over the recognized one.
+	if _, r = runCheckBoard(t, "rpi5", "--root", createTree(t, files)); r.Board != "rpi5" {
+		t.Errorf("board %s, want rpi5, the one of the command line", r.Board)
 	}
 }
 
-func TestTwoTargetsTakeTwoDevices(t *testing.T) {
+func TestTwoTargetsUseTwoDevices(t *testing.T) {
 	files := readTree(t, "rpi5-wormhole.tree")
 	for path, text := range files {
 		if rest, ok := strings.CutPrefix(path, "sys/bus/pci/devices/0001:01:00.0/"); ok {
@@ -411,21 +419,22 @@ func TestTwoTargetsTakeTwoDevices(t *testing.T) {
 		"target wormhole 1e52:401e bar0 512MiB\n"+
 		"window a bar0 offset 0 size 4KiB\nwindow b bar0 offset 0 size 4KiB target 1\nmain:\n"+
 		"  read.4 a+0\n  read.4 b+0\n")
-	_, r := judge(t, "--root", plant(t, files), "--image", two)
-	if s, text := r.find("device 0, wormhole (1e52:401e)"); s != warning ||
+	_, r := runCheckBoard(t, "--root", createTree(t, files), "--image", two)
+	if s, text := r.findCheck("device 0, wormhole (1e52:401e)"); s != warning ||
 		!strings.Contains(text, "2 devices have these ids") {
-		t.Errorf("%s %s", s, text)
+		t.Errorf("device 0: state %q, text %s; want a warning that 2 devices have its ids", s, text)
 	}
-	if s, _ := r.find("device 0, wormhole (1e52:401e) BARs"); s != fine {
-		t.Errorf("the first device's BARs: %s", s)
+	if s, _ := r.findCheck("device 0, wormhole (1e52:401e) BARs"); s != fine {
+		t.Errorf("the first device's BARs: %q, want ok", s)
 	}
-	if s, _ := r.find("device 1, wormhole (1e52:401e) BAR 0"); s != missing {
-		t.Errorf("the second device's BAR: %s", s)
+	if s, _ := r.findCheck("device 1, wormhole (1e52:401e) BAR 0"); s != missing {
+		t.Errorf("the second device's BAR 0: %q, want missing", s)
 	}
 }
 
-// Whether an image would do on a board is known before there is one.
-func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
+// TestCheckBoardComparesTheImageWithOtherBoards checks images for boards that this machine is not,
+// so that a user learns whether an image fits a board before buying it.
+func TestCheckBoardComparesTheImageWithOtherBoards(t *testing.T) {
 	const bar = "window w bar0 offset 0 size 4KiB\n"
 	narrow := wormholeImage(t, "bar0 512MiB", bar, "  read.4 w+0\n")
 	wide := wormholeImage(t, "bar0 512MiB", bar, "  read.8 w+0\n")
@@ -471,48 +480,53 @@ func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
 		{"s32g3", host, 0, "coherence", "devices see"},
 		{"orin-agx", host, 0, "coherence", "devices see"},
 	} {
-		exit, r := judge(t, c.board, "--image", c.image)
-		s, text := r.find(c.check)
+		exit, r := runCheckBoard(t, c.board, "--image", c.image)
+		s, text := r.findCheck(c.check)
 		if exit != c.exit || !strings.Contains(text, c.want) {
-			t.Errorf("%s: exit %d, %s is %q %s\n\twant %d %s\n%s", c.board, exit, c.check, s, text,
-				c.exit, c.want, r.bad())
+			t.Errorf("%s: exit status %d, %s has the state %q, text %s\n\twant %d, %s\n%s", c.board,
+				exit, c.check, s, text, c.exit, c.want, r.badChecks())
 		}
 		if r.Board != c.board || len(r.Facts) < 10 {
-			t.Errorf("%s: board %s, %d facts", c.board, r.Board, len(r.Facts))
+			t.Errorf("%s: the report is of board %s and has %d facts, want at least 10", c.board,
+				r.Board, len(r.Facts))
 		}
 	}
 }
 
-func TestFactsOfABoardHaveTheirSourceInALineOfItsOwn(t *testing.T) {
+func TestBoardFactsHaveTheirSourceOnALineOfItsOwn(t *testing.T) {
 	exit, out, stderr := lm(t, "check-board", "qemu-virt")
 	const line = "\n         from  "
 	if exit != 0 || strings.Count(out, line) < 5 || strings.Contains(out, `\n`) {
-		t.Errorf("exit %d, %s\n%s", exit, stderr, out)
+		t.Errorf("exit status %d, want 0; %s\n%s", exit, stderr, out)
 	}
 }
 
-func TestKernelConfigurationIsJudgedForABoard(t *testing.T) {
+func TestKernelConfigurationIsCheckedForABoard(t *testing.T) {
 	var names strings.Builder
 	for _, o := range hosts.KernelOptions(hosts.ByName("altra")) {
 		names.WriteString(o.Name + "=y\n")
 	}
-	config := write(t, "config", names.String()+"CONFIG_ALTRA_ERRATUM_82288=y\n")
-	exit, r := judge(t, "altra", "--kernel-config", config)
-	if s, text := r.find("write-combining"); exit != 0 || s != fine ||
+	textConfig := tempFile(t, "config", names.String()+"CONFIG_ALTRA_ERRATUM_82288=y\n")
+	exit, r := runCheckBoard(t, "altra", "--kernel-config", textConfig)
+	if s, text := r.findCheck("write-combining"); exit != 0 || s != fine ||
 		!strings.Contains(text, "works around") {
-		t.Errorf("exit %d, %s %s\n%s", exit, s, text, r.bad())
+		t.Errorf("exit status %d, want 0; write-combining: %q, %s\n%s", exit, s, text,
+			r.badChecks())
 	}
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	fmt.Fprint(w, strings.Replace(names.String(), "CONFIG_ACPI=y", "CONFIG_ACPI=m", 1))
 	w.Close()
-	exit, r = judge(t, "altra", "--kernel-config", write(t, "config.gz", packed.String()))
-	if s, _ := r.find("CONFIG_ACPI"); exit != 0 || s != warning {
-		t.Errorf("exit %d, %s\n%s", exit, s, r.bad())
+	gzipConfig := tempFile(t, "config.gz", packed.String())
+	exit, r = runCheckBoard(t, "altra", "--kernel-config", gzipConfig)
+	if s, _ := r.findCheck("CONFIG_ACPI"); exit != 0 || s != warning {
+		t.Errorf("exit status %d, want 0; CONFIG_ACPI=m: %q, want a warning\n%s", exit, s,
+			r.badChecks())
 	}
-	exit, r = judge(t, "rpi5", "--kernel-config", config)
-	if s, _ := r.find("CONFIG_PCIE_BRCMSTB"); exit != 69 || s != missing {
-		t.Errorf("exit %d, %s\n%s", exit, s, r.bad())
+	exit, r = runCheckBoard(t, "rpi5", "--kernel-config", textConfig)
+	if s, _ := r.findCheck("CONFIG_PCIE_BRCMSTB"); exit != 69 || s != missing {
+		t.Errorf("exit status %d, want 69; CONFIG_PCIE_BRCMSTB: %q, want missing\n%s", exit, s,
+			r.badChecks())
 	}
 }
 
@@ -525,22 +539,22 @@ func TestCheckBoardFailuresHaveTheirExitCode(t *testing.T) {
 		{64, `no board "rpi6"; use one of: qemu-virt, rpi5, cm4`, []string{"rpi6"}},
 		{64, "one board, not 2 arguments", []string{"rpi5", "cm4"}},
 		{65, "not a Light Metal image", []string{"rpi5", "--image",
-			write(t, "x.lmb", strings.Repeat("x", 100))}},
+			tempFile(t, "x.lmb", strings.Repeat("x", 100))}},
 		{65, "no line CONFIG_NAME=value", []string{"rpi5", "--kernel-config",
-			write(t, "config", "nothing\n")}},
+			tempFile(t, "config", "nothing\n")}},
 		{65, "the gzip file is truncated or damaged", []string{"rpi5", "--kernel-config",
-			write(t, "config.gz", "\x1f\x8b\x08")}},
+			tempFile(t, "config.gz", "\x1f\x8b\x08")}},
 		{66, "no such file", []string{"rpi5", "--image", "/nonexistent.lmb"}},
 		{66, "no such file", []string{"--kernel-config", "/nonexistent"}},
 		{66, "no such file", []string{"--root", "/nonexistent"}},
 		{66, "has no proc/sys/kernel/osrelease", []string{"--root", t.TempDir()}},
-		{66, "is not a directory", []string{"--root", write(t, "file", "")}},
+		{66, "is not a directory", []string{"--root", tempFile(t, "file", "")}},
 	} {
 		exit, stdout, stderr := lm(t, append([]string{"check-board"}, c.args...)...)
 		if exit != c.exit || !strings.Contains(stderr, c.want) || stdout != "" ||
 			strings.Count(stderr, "\n") != 1 {
-			t.Errorf("lm check-board %s: exit %d: %s%s\n\twant %d: %s", strings.Join(c.args, " "),
-				exit, stdout, stderr, c.exit, c.want)
+			t.Errorf("lm check-board %s: exit status %d: %s%s\n\twant %d: %s", strings.Join(c.args,
+				" "), exit, stdout, stderr, c.exit, c.want)
 		}
 	}
 }
@@ -550,12 +564,14 @@ func TestListNamesEveryBoardAndItsSources(t *testing.T) {
 	var list []hostInfo
 	if err := json.Unmarshal([]byte(stdout), &list); err != nil || exit != 0 ||
 		len(list) != len(hosts.All()) {
-		t.Fatalf("exit %d, %v, %d boards", exit, err, len(list))
+		t.Fatalf("exit status %d, want 0; %d boards (%v), want %d", exit, len(list), err,
+			len(hosts.All()))
 	}
 	for _, h := range list {
 		for _, f := range h.Facts {
 			if (f.Source == "") != (f.Value == "unknown") {
-				t.Errorf("%s %s: %s from %q", h.Name, f.Name, f.Value, f.Source)
+				t.Errorf("%s, %s: value %s has the source %q; all but unknown values need one",
+					h.Name, f.Name, f.Value, f.Source)
 			}
 		}
 	}
@@ -567,10 +583,10 @@ func TestListNamesEveryBoardAndItsSources(t *testing.T) {
 	}
 }
 
-func TestReportForPeopleSaysWhyAndWhatNext(t *testing.T) {
+func TestTextReportPrintsReasonAndRemedy(t *testing.T) {
 	files := readTree(t, "rpi5-wormhole.tree")
 	files["sys/kernel/security/lockdown"] = "none [confidentiality]"
-	exit, stdout, stderr := lm(t, "check-board", "--root", plant(t, files))
+	exit, stdout, stderr := lm(t, "check-board", "--root", createTree(t, files))
 	want := "\nmissing  lockdown: confidentiality\n         why   a kernel in lockdown does " +
 		"not allow a program to map a BAR, even as root\n" +
 		"         next  start the kernel without lockdown= on its command line;"
@@ -579,62 +595,66 @@ func TestReportForPeopleSaysWhyAndWhatNext(t *testing.T) {
 			"board    Raspberry Pi 5 (rpi5)\nmachine  Raspberry Pi 5 Model B Rev 1.0, Linux "+
 				"6.12.34-v8-16k\n") ||
 		!strings.HasSuffix(stdout, "\nmissing: 1, warnings: 1\n") {
-		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
+		t.Errorf("exit status %d, want 69; output: %s%s", exit, stdout, stderr)
 	}
 }
 
-// collect runs the script of --collect and gives the copy it makes.
-func collect(t *testing.T, args ...string) string {
+// collectTree runs the script that lm check-board --collect prints, and returns the directory with
+// the copied files.
+func collectTree(t *testing.T, args ...string) string {
 	t.Helper()
 	_, script, _ := lm(t, "check-board", "--collect")
 	copied := filepath.Join(t.TempDir(), "copy")
 	run := exec.Command("sh", append([]string{"-s", copied}, args...)...)
 	run.Stdin = strings.NewReader(script)
 	if out, err := run.CombinedOutput(); err != nil || len(out) != 0 {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("the script of --collect: %v, output %s", err, out)
 	}
 	return copied
 }
 
-// The script's copy must tell the same as the machine does.
-func TestCollectedTreeIsJudgedAsTheMachineItself(t *testing.T) {
-	_, here := judge(t)
-	_, there := judge(t, "--root", collect(t))
+// TestCollectedTreeHasTheReportOfTheMachine compares the report on this machine with the report on
+// its copy.
+func TestCollectedTreeHasTheReportOfTheMachine(t *testing.T) {
+	_, here := runCheckBoard(t)
+	_, there := runCheckBoard(t, "--root", collectTree(t))
 	for _, f := range here.Checks {
-		s, text := there.find(f.Check)
-		// What the machine itself names are paths of its own.
+		s, text := there.findCheck(f.Check)
+		// The texts of these two checks have paths, which differ in the copy.
 		if s != f.State || f.Check != "board" && f.Check != "kernel configuration" &&
 			text != f.Found+" / "+f.Why+" / "+f.Next {
-			t.Errorf("%s: here %s %s, copied %s %s", f.Check, f.State, f.Found, s, text)
+			t.Errorf("%s: on the machine %s %s, in its copy %s %s", f.Check, f.State, f.Found, s,
+				text)
 		}
 	}
 	if len(here.Checks) != len(there.Checks) || here.Kernel != there.Kernel || here.Kernel == "" {
-		t.Errorf("here %d checks, kernel %s; copied %d, %s", len(here.Checks), here.Kernel,
-			len(there.Checks), there.Kernel)
+		t.Errorf("the machine has %d checks and kernel %q, its copy %d and %q", len(here.Checks),
+			here.Kernel, len(there.Checks), there.Kernel)
 	}
 }
 
-func TestCollectedTreeHasAllThatAReportReads(t *testing.T) {
+func TestCollectedTreeHasAllFilesOfTheReport(t *testing.T) {
 	for _, name := range []string{"rpi5-wormhole.tree", "qemu-virt.tree"} {
 		files := readTree(t, name)
-		root := plant(t, files)
-		copied := collect(t, root)
+		root := createTree(t, files)
+		copied := collectTree(t, root)
 		for path := range files {
 			if _, err := os.Lstat(filepath.Join(copied, path)); err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: a file of the tree is not in the copy: %v", name, err)
 			}
 		}
-		_, want := judge(t, "--root", root)
-		if _, got := judge(t, "--root", copied); !reflect.DeepEqual(got, want) {
+		_, want := runCheckBoard(t, "--root", root)
+		if _, got := runCheckBoard(t, "--root", copied); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v\nwant %+v", name, got, want)
 		}
 	}
 }
 
-func TestVirtualMachineIsJudgedAsWhatItIs(t *testing.T) {
-	exit, r := judge(t, "--root", plant(t, readTree(t, "qemu-virt.tree")))
+func TestVirtualMachineIsRecognizedAndChecked(t *testing.T) {
+	exit, r := runCheckBoard(t, "--root", createTree(t, readTree(t, "qemu-virt.tree")))
 	if exit != 69 || r.Board != "qemu-virt" || r.Machine != "linux,dummy-virt" || r.Missing != 1 {
-		t.Errorf("exit %d, board %s, machine %s\n%s", exit, r.Board, r.Machine, r.bad())
+		t.Errorf("exit status %d, want 69; board %s, machine %s\n%s", exit, r.Board, r.Machine,
+			r.badChecks())
 	}
 	for check, want := range map[string]struct {
 		state state
@@ -643,39 +663,41 @@ func TestVirtualMachineIsJudgedAsWhatItIs(t *testing.T) {
 		"edu 0000:00:02.0 IOMMU": {fine,
 			"group 1; lightmetal uses the device through the driver vfio-pci"},
 		"edu 0000:00:02.0 driver": {fine, "vfio:0000:00:02.0"},
-		// as large as its user wanted
+		// The user of ivshmem chooses the size, so any size is correct.
 		"ivshmem 0000:00:03.0 BAR 2": {fine, "1 MiB at 0x8001000000, write-combining possible"},
 		"ivshmem 0000:00:03.0 IOMMU": {fine, "group 2; the IOMMU does not translate addresses"},
 		"nvme 0000:00:04.0 driver":   {missing, "nvme / a kernel driver uses the device"},
 		"lockdown":                   {warning, "mount -t securityfs"},
 		"kernel configuration":       {warning, "not found"},
 	} {
-		if s, text := r.find(check); s != want.state || !strings.Contains(text, want.text) {
-			t.Errorf("%s is %s %s, want %s %s", check, s, text, want.state, want.text)
+		if s, text := r.findCheck(check); s != want.state || !strings.Contains(text, want.text) {
+			t.Errorf("%s: state %q, text %s; want %s, %s", check, s, text, want.state, want.text)
 		}
 	}
-	// The driver of a device that an image is not for is no matter.
+	// The driver of another device than the image's does not count.
 	image := assemble(t, edu+"main:\n  read.4 r+0\n")
-	if exit, r = judge(t, "--root", plant(t, readTree(t, "qemu-virt.tree")), "--image",
+	if exit, r = runCheckBoard(t, "--root", createTree(t, readTree(t, "qemu-virt.tree")), "--image",
 		image); exit != 0 || len(r.Devices) != 1 {
-		t.Errorf("exit %d, devices %v\n%s", exit, r.Devices, r.bad())
+		t.Errorf("exit status %d, want 0; devices %v\n%s", exit, r.Devices, r.badChecks())
 	}
 }
 
-// A copied tree is untrusted: any bytes in any of its files give a report.
-func TestAnyBytesInATreeGiveAReport(t *testing.T) {
-	whole := readTree(t, "rpi5-wormhole.tree")
-	for path := range whole {
+// TestAnyBytesInATreeProduceAReport replaces each file of a tree with invalid texts: a copied tree
+// is untrusted.
+func TestAnyBytesInATreeProduceAReport(t *testing.T) {
+	complete := readTree(t, "rpi5-wormhole.tree")
+	for path := range complete {
 		for _, text := range []string{"", "\x00", "\xff\xff\xff\xff\xff\xff",
 			strings.Repeat("9", 100), "0x" + strings.Repeat("f", 17), "->/", ":[", "\x1f\x8b",
 			"-1\n-1 -1\n"} {
 			files := map[string]string{}
-			for p, old := range whole {
+			for p, old := range complete {
 				files[p] = old
 			}
 			files[path] = text
-			if exit, _ := judge(t, "--root", plant(t, files)); exit != 0 && exit != 69 {
-				t.Errorf("%s %q: exit %d", path, text, exit)
+			if exit, _ := runCheckBoard(t, "--root", createTree(t, files)); exit != 0 &&
+				exit != 69 {
+				t.Errorf("with %s %.40q, the exit status is %d, want 0 or 69", path, text, exit)
 			}
 		}
 	}

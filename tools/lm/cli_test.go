@@ -19,18 +19,18 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestOneCommandIsNotSeveral where commands are counted for people.
-func TestOneCommandIsNotSeveral(t *testing.T) {
+// TestCountOfOneIsSingular checks that text output has "1 command", not "1 commands".
+func TestCountOfOneIsSingular(t *testing.T) {
 	image := assemble(t, edu+"main:\n  write.4 r+0x20 0\n")
 	for _, command := range []string{"verify", "info"} {
 		if exit, stdout, stderr := lm(t, command, image); exit != 0 ||
 			!strings.Contains(stdout, " 1 command") || strings.Contains(stdout, "1 commands") {
-			t.Errorf("%s: %d %s%s", command, exit, stdout, stderr)
+			t.Errorf("%s: exit status %d, want 0; %s%s", command, exit, stdout, stderr)
 		}
 	}
 }
 
-// lm runs a command line and gives its exit status and output.
+// lm runs a command line and returns its exit status and output.
 func lm(t *testing.T, args ...string) (exit int, stdout, stderr string) {
 	t.Helper()
 	capture := func(file **os.File) func() string {
@@ -57,7 +57,8 @@ func lm(t *testing.T, args ...string) (exit int, stdout, stderr string) {
 	return exit, out(), err()
 }
 
-func write(t *testing.T, name, text string) string {
+// tempFile writes text to a file in a new temporary directory and returns its path.
+func tempFile(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -66,13 +67,15 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
+// edu is the header of a listing for the board edu, with a window r of BAR 0.
 const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"
 
+// assemble assembles a listing and returns the path of the image.
 func assemble(t *testing.T, listing string) string {
 	t.Helper()
-	source := write(t, "x.lms", listing)
+	source := tempFile(t, "x.lms", listing)
 	if exit, _, stderr := lm(t, "asm", source); exit != 0 {
-		t.Fatal(stderr)
+		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 	return strings.TrimSuffix(source, ".lms") + ".lmb"
 }
@@ -81,15 +84,16 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 	image := filepath.Join(testdata, "images", "edu.lmb")
 	twoop := filepath.Join(testdata, "images", "wh.twoop.lmb")
 	trace := filepath.Join(testdata, "captures", "edu.qemutrace")
-	noRule := write(t, "acme.lms",
+	noRule := tempFile(t, "acme.lms",
 		"lightmetal 1\ntarget acme abcd:0001 bar0 4KiB\nwindow r bar0 size 4KiB\nmain:\n"+
 			"  write.4 r+0x0 1\n")
 	file := lmbtest.File(t, edu+"aa:\n  delay 1us\nab:\n  delay 1us\n")
-	at := bytes.Index(file, []byte("aaab")) // names; no writer here makes two alike
+	// No writer here makes two equal names, so the test changes the name "ab" to "aa".
+	at := bytes.Index(file, []byte("aaab"))
 	file[at+3] = 'a'
 	binary.LittleEndian.PutUint32(file[12:],
 		fbs.EnvelopeChecksum(file[:binary.LittleEndian.Uint64(file[32:])]))
-	twins := write(t, "twins.lmb", string(file))
+	twins := tempFile(t, "twins.lmb", string(file))
 	for _, test := range []struct {
 		exit int
 		want string
@@ -112,28 +116,28 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{64, "--loop 0", []string{"replay", "--device", "mock:edu", "--loop", "0", image}},
 		{64, "--check-golden: ", []string{"replay", "--device", "mock:edu", "--check-golden",
 			image}},
-		{64, "cannot be recognized; use --from", []string{"import", write(t, "x.trace", "x")}},
+		{64, "cannot be recognized; use --from", []string{"import", tempFile(t, "x.trace", "x")}},
 		{64, "unknown format", []string{"import", "--from", "nope", trace}},
 		{64, "pass \"nope\" is unknown; passes: lift", []string{"import", "--from", "qemu",
 			"--without", "nope", "--region",
 			"edu-mmio", "--base", "0x10000000", "--board", "edu", trace}},
-		{65, "x.lms:4:3", []string{"asm", write(t, "x.lms", edu+"  frobnicate\n")}},
+		{65, "x.lms:4:3", []string{"asm", tempFile(t, "x.lms", edu+"  frobnicate\n")}},
 		{65, "lm: listing: sequence 1 cannot be written: sequence aa already starts in line",
 			[]string{"dump", twins}},
 		{65, "lm: bad image: " + noRule + ":5: command 0", []string{"asm", noRule}},
 		{65, "is not a regular file", []string{"info", t.TempDir()}},
 		{65, "not a Light Metal image", []string{"verify",
-			write(t, "x.lmb", strings.Repeat("x", 100))}},
+			tempFile(t, "x.lmb", strings.Repeat("x", 100))}},
 		{65, "line 2", []string{"import", "--from", "mmiotrace", "--board", "edu",
-			write(t, "x", "VERSION 20070824\nW 3 1.0 1 0x0 0x0 0x0 0\n")}},
+			tempFile(t, "x", "VERSION 20070824\nW 3 1.0 1 0x0 0x0 0x0 0\n")}},
 		{65, "has type <i2 and shape 3, but input a is int32[256]",
 			[]string{"replay", "--device", "mock:wormhole", "--input",
-				"a=" + write(t, "a.npy",
+				"a=" + tempFile(t, "a.npy",
 					string(npy.Format(&npy.Array{Type: "<i2", Shape: []uint32{3},
 						Data: make([]byte, 6)}))), twoop}},
 		{65, "has 3 bytes, but input a needs 1024",
 			[]string{"replay", "--device", "mock:wormhole", "--input",
-				"a=" + write(t, "a.bin", "xxx"), twoop}},
+				"a=" + tempFile(t, "a.bin", "xxx"), twoop}},
 		{66, "no such file", []string{"info", "/nonexistent.lmb"}},
 		{66, "no such file", []string{"asm", "/nonexistent.lms"}},
 		{66, "no such file", []string{"import", "--from", "qemu", "/nonexistent"}},
@@ -175,8 +179,8 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 	} {
 		exit, stdout, stderr := lm(t, test.args...)
 		if exit != test.exit || !strings.Contains(stderr, test.want) || stdout != "" {
-			t.Errorf("lm %s\n\texits %d: %s%s\twant %d: %s", strings.Join(test.args, " "), exit,
-				stdout, stderr, test.exit, test.want)
+			t.Errorf("lm %s\n\texit status %d: %s%s\twant %d: %s", strings.Join(test.args, " "),
+				exit, stdout, stderr, test.exit, test.want)
 		}
 		if strings.Count(stderr, "\n") != 1 {
 			t.Errorf("lm %s: more than one line: %s", strings.Join(test.args, " "), stderr)
@@ -198,7 +202,7 @@ func TestJSONIsOneObjectOnSuccessAndOnFailure(t *testing.T) {
 		{64, []string{"replay", "--loop", "x", "--json", image}},
 		{64, []string{"verify", "--frobnicate", "--json", image}},
 		{0, []string{"verify", "--json", image}},
-		{65, []string{"verify", "--json", write(t, "x.lmb", "x")}},
+		{65, []string{"verify", "--json", tempFile(t, "x.lmb", "x")}},
 	} {
 		exit, stdout, stderr := lm(t, test.args...)
 		var object struct {
@@ -206,11 +210,13 @@ func TestJSONIsOneObjectOnSuccessAndOnFailure(t *testing.T) {
 			Code, Reason string
 		}
 		if err := json.Unmarshal([]byte(stdout), &object); err != nil {
-			t.Errorf("lm %v: %v: %q", test.args, err, stdout)
+			t.Errorf("lm %v: standard output is not one JSON object (%v): %q", test.args, err,
+				stdout)
 		}
 		if exit != test.exit || object.Exit != exit || object.Code == "" ||
 			(object.Reason == "") != (exit == 0) || stderr != "" {
-			t.Errorf("lm %v exits %d: %s%s", test.args, exit, stdout, stderr)
+			t.Errorf("lm %v: exit status %d, want %d; the JSON must have it and a reason for a "+
+				"failure; output: %s%s", test.args, exit, test.exit, stdout, stderr)
 		}
 	}
 }
@@ -225,17 +231,18 @@ func TestInfoAndDumpAsJSON(t *testing.T) {
 	if info.Devices[0].Board != "wormhole" || len(info.Tensors) != 3 ||
 		info.Tensors[2].Role != "output" || info.Windows[0].Kind != "tlb" ||
 		info.Sequences[0].Opcodes["expect"] < 2 || info.Sequences[0].WaitUs != 1_000_000 {
-		t.Errorf("%s", stdout)
+		t.Errorf("lm info --json has wrong fields: %s", stdout)
 	}
 	_, stdout, _ = lm(t, "dump", "--json", image)
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	if uint32(len(lines)) != info.Sequences[0].Commands {
-		t.Errorf("%d lines for %d commands", len(lines), info.Sequences[0].Commands)
+		t.Errorf("lm dump --json prints %d lines for %d commands", len(lines),
+			info.Sequences[0].Commands)
 	}
 	for i, line := range lines {
 		var c dumpedCommand
 		if err := json.Unmarshal([]byte(line), &c); err != nil || c.Index != i || c.Text == "" {
-			t.Errorf("line %d: %v: %s", i, err, line)
+			t.Errorf("line %d: error %v, want command %d with a text: %s", i, err, i, line)
 		}
 	}
 }
@@ -260,7 +267,7 @@ func TestNewInputGivesNewOutput(t *testing.T) {
 		"--input", "b="+raw, "--output", "d="+out, "--loop", "3",
 		filepath.Join(testdata, "images", "wh.twoop.lmb"))
 	if exit != 0 {
-		t.Fatal(stderr)
+		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 	if !strings.HasSuffix(stdout, "\n"+out+": output d, int32[256], written\n") {
 		t.Errorf("the text does not name the output file: %s", stdout)
@@ -269,7 +276,8 @@ func TestNewInputGivesNewOutput(t *testing.T) {
 		filepath.Join(testdata, "images", "wh.twoop.lmb"))
 	if exit != 0 || !strings.HasSuffix(stdout, "\n1 output compared with golden data, all "+
 		"equal\n") {
-		t.Errorf("exit %d, and the text does not say what was compared: %s", exit, stdout)
+		t.Errorf("exit status %d, want 0; the text does not say what was compared: %s", exit,
+			stdout)
 	}
 	file, err := os.ReadFile(out)
 	if err != nil {
@@ -284,18 +292,20 @@ func TestNewInputGivesNewOutput(t *testing.T) {
 		binary.LittleEndian.PutUint32(want[4*i:], uint32(max(0, 3*i-100)))
 	}
 	if !bytes.Equal(d.Data, want) || d.Type != "<i4" || len(d.Shape) != 1 || d.Shape[0] != 256 {
-		t.Errorf("d = % x..., %s %v", d.Data[:32], d.Type, d.Shape)
+		t.Errorf("d = % x..., type %s, shape %v; want % x..., <i4, [256]", d.Data[:32], d.Type,
+			d.Shape, want[:32])
 	}
 	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a="+npyFile,
 		"--check-golden", filepath.Join(testdata, "images", "wh.twoop.lmb")); exit != 76 ||
 		!strings.Contains(stderr, "output d: 256 of 256 int32 elements differ from the golden "+
 			"data; the first, [0], is 26 instead of 0; "+
 			"the largest difference is 254538 at [255]") {
-		t.Errorf("golden check of another input exits %d: %s", exit, stderr)
+		t.Errorf("golden check with another input: exit status %d, want 76; stderr: %s", exit,
+			stderr)
 	}
 }
 
-func TestEveryCommandTeaches(t *testing.T) {
+func TestCommandsHaveHelp(t *testing.T) {
 	for _, name := range []string{"", "asm", "dump", "import", "info", "verify", "replay"} {
 		args := []string{"--help"}
 		if name != "" {
@@ -303,7 +313,7 @@ func TestEveryCommandTeaches(t *testing.T) {
 		}
 		exit, stdout, _ := lm(t, args...)
 		if exit != 0 || !strings.Contains(stdout, "Usage:") || len(stdout) < 300 {
-			t.Errorf("lm %v: exit %d, %d bytes", args, exit, len(stdout))
+			t.Errorf("lm %v: exit status %d, want 0; %d bytes", args, exit, len(stdout))
 		}
 	}
 }
@@ -343,8 +353,8 @@ finish:
 	}
 }
 
-// TestInvocationLeavesNothingOpen: images are, as long as it lasts.
-func TestInvocationLeavesNothingOpen(t *testing.T) {
+// TestCommandClosesItsImages counts the descriptors of an image that are open after each command.
+func TestCommandClosesItsImages(t *testing.T) {
 	open := func() (n int) {
 		links, _ := filepath.Glob("/proc/self/fd/*")
 		for _, link := range links {
@@ -363,7 +373,7 @@ func TestInvocationLeavesNothingOpen(t *testing.T) {
 	}
 }
 
-// TestNoFlagTakesAnEmptyValue tries every flag of every command that takes one.
+// TestNoFlagTakesAnEmptyValue tries every flag of every command that takes a value.
 func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 	tried := 0
 	for _, c := range newRoot().Commands() {
@@ -379,31 +389,31 @@ func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 				}
 				if err := again.ParseFlags(args); err == nil &&
 					codeOf(fail.Try(func() { rejectEmptyValues(again, nil) })) != hal.Usage {
-					t.Errorf("lm %s %q is taken", c.Name(), args)
+					t.Errorf("lm %s %q is accepted, want an error", c.Name(), args)
 				}
 			}
 		})
 	}
 	if tried < 30 {
-		t.Errorf("%d flags", tried)
+		t.Errorf("only %d flags were tried, want at least 30", tried)
 	}
 	for _, args := range [][]string{{"--key", ""}, {"--key="}, {"--key", "keys", "--key="}} {
 		if exit, stdout, stderr := lm(t, append([]string{"verify", "../../testdata/images/edu.lmb"},
 			args...)...); exit != 64 || stdout != "" ||
 			!strings.Contains(stderr, "--key has an empty value") {
-			t.Errorf("%q: %d, %s%s", args, exit, stdout, stderr)
+			t.Errorf("%q: exit status %d, want 64; %s%s", args, exit, stdout, stderr)
 		}
 	}
 }
 
-// TestDumpNumbersCommandsAsMessagesDo: from 0 within each sequence, marks not counted; and the
-// numbers are comments, so that the listing makes the same image.
+// TestDumpNumbersCommandsAsMessagesDo: numbers start from 0 within each sequence and do not count
+// marks. They are comments, so that the listing assembles to the same image.
 func TestDumpNumbersCommandsAsMessagesDo(t *testing.T) {
 	image := assemble(t, edu+"main:\n  mark \"m\"\n  write.4 r+0x4 1\n  write.4 r+0x4 2\n"+
 		"safe:\n  write.4 r+0x20 0\n")
 	exit, text, stderr := lm(t, "dump", "--numbers", image)
 	if exit != 0 || stderr != "" {
-		t.Fatalf("exit %d: %s", exit, stderr)
+		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 	for _, want := range []string{
 		"mark      \"m\"\n", "r+0x4 0x1  # main, command 0\n", "r+0x4 0x2  # main, command 1\n",

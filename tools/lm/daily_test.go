@@ -17,20 +17,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// twoopImage is the path of an image for a Wormhole that computes d = relu(a + b - 100).
 var twoopImage = filepath.Join(testdata, "images", "wh.twoop.lmb")
 
-// ok runs a command line that is to succeed, with a file as standard input.
-func ok(t *testing.T, stdin string, args ...string) (stdout string) {
+// mustRun runs a command line that must succeed, with a file as standard input, and returns its
+// standard output. With stdin "", standard input does not change.
+func mustRun(t *testing.T, stdin string, args ...string) (stdout string) {
 	t.Helper()
-	exit, stdout, stderr := lmFrom(t, stdin, args...)
+	exit, stdout, stderr := lmWithStdin(t, stdin, args...)
 	if exit != 0 {
 		t.Fatalf("lm %v exits %d: %s", args, exit, stderr)
 	}
 	return stdout
 }
 
-// lmFrom runs a command line with a file as standard input.
-func lmFrom(t *testing.T, stdin string, args ...string) (exit int, stdout, stderr string) {
+// lmWithStdin runs a command line with a file as standard input.
+func lmWithStdin(t *testing.T, stdin string, args ...string) (exit int, stdout, stderr string) {
 	t.Helper()
 	if stdin != "" {
 		file, err := os.Open(stdin)
@@ -51,9 +53,9 @@ func lmFrom(t *testing.T, stdin string, args ...string) (exit int, stdout, stder
 	return lm(t, args...)
 }
 
-// TestTensorsInTilesHaveMatricesAsNpy converts a matrix of one row of two tiles to the bytes of
-// such a tensor, and back.
-func TestTensorsInTilesHaveMatricesAsNpy(t *testing.T) {
+// TestTensorsInTilesConvertToAndFromNpyMatrices converts a matrix of one row of two tiles to the
+// bytes of such a tensor, and back.
+func TestTensorsInTilesConvertToAndFromNpyMatrices(t *testing.T) {
 	folder := t.TempDir()
 	in := func(name string) string { return filepath.Join(folder, name) }
 	listing := "lightmetal 1\ndevice ivshmem 1af4:1110 bar2 4MiB\n" +
@@ -78,28 +80,30 @@ func TestTensorsInTilesHaveMatricesAsNpy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ok(t, "", "asm", in("t.lms"), "-o", in("t.lmb"))
-	ok(t, "", "tensor", "--image", in("t.lmb"), "--name", "a", in("rows.npy"), in("tiles.bin"))
+	mustRun(t, "", "asm", in("t.lms"), "-o", in("t.lmb"))
+	mustRun(t, "", "tensor", "--image", in("t.lmb"), "--name", "a", in("rows.npy"), in("tiles.bin"))
 	if got, err := os.ReadFile(in("tiles.bin")); err != nil || !bytes.Equal(got, tiles) {
-		t.Errorf("%v; the tiles are others", err)
+		t.Errorf("lm tensor wrote %d bytes (%v) that differ from the tiles", len(got), err)
 	}
-	ok(t, "", "replay", "--device", "mock:ivshmem", "--input", "a="+in("rows.npy"),
+	mustRun(t, "", "replay", "--device", "mock:ivshmem", "--input", "a="+in("rows.npy"),
 		"--output", "d="+in("back.npy"), in("t.lmb"))
 	if got, err := os.ReadFile(in("back.npy")); err != nil || !bytes.Equal(got, matrix) {
-		t.Errorf("%v; the matrix is another", err)
+		t.Errorf("lm replay wrote %d bytes (%v) that differ from the matrix", len(got), err)
 	}
 	own := npy.Format(&npy.Array{Type: "|u1", Shape: []uint32{1, 2, 2, 2, 16, 16}, Data: tiles})
 	if err := os.WriteFile(in("own.npy"), own, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	ok(t, "", "tensor", "--image", in("t.lmb"), "--name", "a", in("own.npy"), in("again.npy"))
+	mustRun(t, "", "tensor", "--image", in("t.lmb"), "--name", "a", in("own.npy"), in("again.npy"))
 	if got, err := os.ReadFile(in("again.npy")); err != nil || !bytes.Equal(got, matrix) {
-		t.Errorf("%v; the matrix of the tensor's own shape is another", err)
+		t.Errorf("from an array of the tensor's own shape, lm tensor wrote %d bytes (%v) that "+
+			"differ from the matrix", len(got), err)
 	}
 }
 
-// TestTensorsComeAsNumbersTextAndNpy: d = relu(a + b - 100), whatever form a, b and d have.
-func TestTensorsComeAsNumbersTextAndNpy(t *testing.T) {
+// TestTensorsAreReadAsNumbersTextAndNpy computes d = relu(a + b - 100) with a, b and d in every
+// form.
+func TestTensorsAreReadAsNumbersTextAndNpy(t *testing.T) {
 	folder := t.TempDir()
 	in := func(name string) string { return filepath.Join(folder, name) }
 	list := make([]string, 256)
@@ -123,34 +127,35 @@ func TestTensorsComeAsNumbersTextAndNpy(t *testing.T) {
 	for _, a := range []string{"7", "0x7", "[" + strings.Join(list, ",") + "]",
 		"[[" + strings.Join(list[1:], " ") + "], [7]]", in("7.bin"), in("7.csv"), in("7.npy"),
 		in("7.NPY")} {
-		ok(t, "", "replay", "--device", "mock:wormhole", "--input", "a="+a, "--input", "b=100",
+		mustRun(t, "", "replay", "--device", "mock:wormhole", "--input", "a="+a, "--input", "b=100",
 			"--output", "d="+in("d.csv"), twoopImage)
 		got, err := os.ReadFile(in("d.csv"))
 		if err != nil || string(got) != strings.Join(list, ",")+"\n" {
-			t.Errorf("%.20s: %v %.40s", a, err, got)
+			t.Errorf("--input a=%.20s: d is %.40s (%v), want 7 everywhere", a, got, err)
 		}
 	}
 	for _, to := range []string{"7.bin", "7.npy", "7.csv"} {
-		ok(t, "", "tensor", "--type", "int32", "--shape", "256", in("7.csv"), in("new-"+to))
-		ok(t, "", "tensor", "--image", twoopImage, "--name", "a", in("new-"+to), in("back.bin"))
+		mustRun(t, "", "tensor", "--type", "int32", "--shape", "256", in("7.csv"), in("new-"+to))
+		mustRun(t, "", "tensor", "--image", twoopImage, "--name", "a", in("new-"+to),
+			in("back.bin"))
 		if back, err := os.ReadFile(in("back.bin")); err != nil || !bytes.Equal(back, data) {
-			t.Errorf("by %s: %v %x", to, err, back)
+			t.Errorf("through new-%s: %x (%v), want %x", to, back, err, data)
 		}
 	}
 	if exit, _, stderr := lm(t, "tensor", in("0.npy")); exit != 65 ||
 		!strings.Contains(stderr, "no elements") {
-		t.Errorf("%d %s", exit, stderr)
+		t.Errorf("exit status %d, want 65; stderr: %s", exit, stderr)
 	}
-	if got := ok(t, "", "tensor", in("7.npy")); got != strings.Join(list, ",")+"\n" {
-		t.Errorf("%.40s", got)
+	if got := mustRun(t, "", "tensor", in("7.npy")); got != strings.Join(list, ",")+"\n" {
+		t.Errorf("lm tensor prints %.40s, want 7 everywhere", got)
 	}
-	ok(t, in("7.bin"), "tensor", "--type", "int32", "--shape", "64,4", "-", in("64.csv"))
+	mustRun(t, in("7.bin"), "tensor", "--type", "int32", "--shape", "64,4", "-", in("64.csv"))
 	if got := string(mustRead(t, in("64.csv"))); got != strings.Repeat("7,7,7,7\n", 64) {
-		t.Errorf("%.40s", got)
+		t.Errorf("lm tensor writes %.40s, want 64 rows of 4 elements 7", got)
 	}
 }
 
-func TestRowsOfACsvFileAreRunsOfTheLastDimension(t *testing.T) {
+func TestRowsOfACSVFileMatchTheLastDimension(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.csv")
 	for _, c := range []struct{ text, shape, want string }{
 		{"1,2\n3,4\n5,6\n", "2,3", "row 1 has 2 elements, but each row of the tensor has 3"},
@@ -167,12 +172,13 @@ func TestRowsOfACsvFileAreRunsOfTheLastDimension(t *testing.T) {
 		exit, _, stderr := lm(t, "tensor", "--type", "int8", "--shape", c.shape, path)
 		if c.want == "" && exit != 0 || c.want != "" &&
 			(exit != 65 || !strings.Contains(stderr, c.want)) {
-			t.Errorf("%q as %s: %d %s", c.text, c.shape, exit, stderr)
+			t.Errorf("%q as %s: exit status %d, stderr: %s; want the error %q", c.text, c.shape,
+				exit, stderr, c.want)
 		}
 	}
 }
 
-func TestAFileOfDigitsIsNamedByItsPath(t *testing.T) {
+func TestFileNamedWithDigitsNeedsAPath(t *testing.T) {
 	image, err := filepath.Abs(twoopImage)
 	if err != nil {
 		t.Fatal(err)
@@ -182,16 +188,16 @@ func TestAFileOfDigitsIsNamedByItsPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	for spec, want := range map[string]string{"a=5": "5,", "a=./5": "6,"} {
-		ok(t, "", "replay", "--device", "mock:wormhole", "--input", spec, "--input", "b=100",
+		mustRun(t, "", "replay", "--device", "mock:wormhole", "--input", spec, "--input", "b=100",
 			"--output", "d=d.csv", image)
 		if got, err := os.ReadFile("d.csv"); err != nil || !strings.HasPrefix(string(got), want) {
-			t.Errorf("%s: %v %.20s", spec, err, got)
+			t.Errorf("--input %s: d is %.20s (%v), want %s...", spec, got, err, want)
 		}
 	}
 }
 
-// TestStandardStreamsAreFiles: an image goes through every tool by pipes.
-func TestStandardStreamsAreFiles(t *testing.T) {
+// TestToolsReadImagesFromStandardInput passes an image to every command as standard input.
+func TestToolsReadImagesFromStandardInput(t *testing.T) {
 	want, err := os.ReadFile(twoopImage)
 	if err != nil {
 		t.Fatal(err)
@@ -205,23 +211,24 @@ func TestStandardStreamsAreFiles(t *testing.T) {
 		}
 		return in(name)
 	}
-	listing := keep("x.lms", ok(t, twoopImage, "dump", "-"))
-	ok(t, listing, "asm", "-", "-o", in("x.lmb"))
+	listing := keep("x.lms", mustRun(t, twoopImage, "dump", "-"))
+	mustRun(t, listing, "asm", "-", "-o", in("x.lmb"))
 	if got, err := os.ReadFile(in("x.lmb")); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("dump and asm by pipes: %v, %d bytes", err, len(got))
+		t.Errorf("dump and asm through standard input made an image of %d bytes (%v), want the "+
+			"same %d bytes", len(got), err, len(want))
 	}
 	for _, args := range [][]string{{"info", "-"}, {"verify", "-"}, {"report", "-"},
 		{"diff", twoopImage, "-"}, {"replay", "--device", "mock:wormhole", "--check-golden", "-"}} {
-		if out := ok(t, twoopImage, args...); out == "" {
-			t.Errorf("lm %v says nothing", args)
+		if out := mustRun(t, twoopImage, args...); out == "" {
+			t.Errorf("lm %v prints nothing", args)
 		}
 	}
-	ok(t, filepath.Join(testdata, "captures", "wh.twoop.record"), "import", "--from", "record", "-",
-		"-o", in("r.lmb"))
-	ok(t, twoopImage, "trim", "--marks", "-", "-o", in("t.lmb"))
+	mustRun(t, filepath.Join(testdata, "captures", "wh.twoop.record"), "import", "--from", "record",
+		"-", "-o", in("r.lmb"))
+	mustRun(t, twoopImage, "trim", "--marks", "-", "-o", in("t.lmb"))
 }
 
-func TestStandardInputIsReadOnce(t *testing.T) {
+func TestStandardInputServesOneArgument(t *testing.T) {
 	sevens := filepath.Join(t.TempDir(), "sevens")
 	if err := os.WriteFile(sevens, bytes.Repeat([]byte{7, 0, 0, 0}, 256), 0o644); err != nil {
 		t.Fatal(err)
@@ -242,58 +249,58 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 		{twoopImage, twoArguments, []string{"verify", "--together", "-", "-"}},
 		{twoopImage, twoArguments, []string{"diff", "-", "-"}},
 	} {
-		exit, _, stderr := lmFrom(t, c.stdin, c.args...)
+		exit, _, stderr := lmWithStdin(t, c.stdin, c.args...)
 		if exit != 64 || !strings.Contains(stderr, c.want) {
-			t.Errorf("lm %v: %d %s", c.args, exit, stderr)
+			t.Errorf("lm %v: exit status %d, want 64; %s", c.args, exit, stderr)
 		}
 	}
 	key := filepath.Join(t.TempDir(), "key")
-	ok(t, "", "sign", "--new-key", key)
-	ok(t, "", "sign", "--key", key, twoopImage, "-o", out)
-	ok(t, out, "verify", "--key", key+".pub", "-")
-	ok(t, key+".pub", "verify", "--key", "-", "--together", out, out)
-	if exit, _, stderr := lmFrom(t, filepath.Join(testdata, "captures", "wh.twoop.record"),
+	mustRun(t, "", "sign", "--new-key", key)
+	mustRun(t, "", "sign", "--key", key, twoopImage, "-o", out)
+	mustRun(t, out, "verify", "--key", key+".pub", "-")
+	mustRun(t, key+".pub", "verify", "--key", "-", "--together", out, out)
+	if exit, _, stderr := lmWithStdin(t, filepath.Join(testdata, "captures", "wh.twoop.record"),
 		"import", "--from", "mmiotrace", "-", "-o", out); exit != 65 ||
 		!strings.Contains(stderr, "the trace looks like one for --from record") {
-		t.Errorf("%d %s", exit, stderr)
+		t.Errorf("exit status %d, want 65; stderr: %s", exit, stderr)
 	}
 }
 
-func TestStatisticsAreOfTheRunsThatCount(t *testing.T) {
+func TestStatisticsExcludeWarmUpRuns(t *testing.T) {
 	var got outcome
-	text := ok(t, "", "replay", "--device", "mock:wormhole", "--loop", "100", "--warm-up", "3",
+	text := mustRun(t, "", "replay", "--device", "mock:wormhole", "--loop", "100", "--warm-up", "3",
 		"--stats", "--json", twoopImage)
 	if err := json.Unmarshal([]byte(text), &got); err != nil || got.Stats == nil ||
 		got.Runs != 100 || got.Stats.WarmUp != 3 {
-		t.Fatalf("%v %s", err, text)
+		t.Fatalf("error %v, output %s; want 100 runs and 3 warm-up runs", err, text)
 	}
 	for _, s := range []timeSpread{got.Stats.Device, got.Stats.Wall} {
 		if !(0 < s.MinNs && s.MinNs <= s.MedianNs && s.MedianNs <= s.P99Ns && s.P99Ns <= s.MaxNs) {
-			t.Errorf("%+v", s)
+			t.Errorf("times are not in order: %+v", s)
 		}
 	}
-	if text := ok(t, "", "replay", "--device", "mock:wormhole", "--loop", "2", "--stats",
+	if text := mustRun(t, "", "replay", "--device", "mock:wormhole", "--loop", "2", "--stats",
 		twoopImage); !strings.Contains(text, "median") {
-		t.Error(text)
+		t.Errorf("no median in %s", text)
 	}
 	trace := filepath.Join(t.TempDir(), "run.json")
-	ok(t, "", "replay", "--device", "mock:wormhole", "--loop", "2", "--warm-up", "3", "--profile",
-		trace, "--json", twoopImage)
+	mustRun(t, "", "replay", "--device", "mock:wormhole", "--loop", "2", "--warm-up", "3",
+		"--profile", trace, "--json", twoopImage)
 	if profile, err := os.ReadFile(trace); err != nil ||
 		!strings.Contains(string(profile), `"runs":2,`) {
-		t.Errorf("the runs to warm up are in the profile: %v %.400s", err, profile)
+		t.Errorf("want a profile of 2 runs without warm-up runs, got %.400s (%v)", profile, err)
 	}
 	times := make([]int64, 0, 200)
 	for n := range int64(200) {
 		times = append(times, 200-n)
 	}
 	if s := newTimeSpread(times); s != (timeSpread{1, 100, 198, 200}) {
-		t.Errorf("%+v", s)
+		t.Errorf("spread of 1 to 200 ns: %+v, want 1, 100, 198, 200", s)
 	}
 }
 
-// TestTrimLeavesOutWhatIsNamed: what is left does what it did.
-func TestTrimLeavesOutWhatIsNamed(t *testing.T) {
+// TestTrimRemovesWhatIsNamed also checks that the rest of the image does what it did before.
+func TestTrimRemovesWhatIsNamed(t *testing.T) {
 	image := assemble(t, edu+`tensor x input uint32[1]
 tensor only input uint32[1]
 tensor y output uint32[1]
@@ -308,63 +315,65 @@ extra:
 `)
 	exit, _, stderr := lm(t, "trim", "--in-place", "--sequence", "work", image)
 	if exit != 64 || !strings.Contains(stderr, "main calls work") {
-		t.Errorf("%d %s", exit, stderr)
+		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
 	}
 	exit, _, stderr = lm(t, "trim", "--in-place", "--sequence", "nope", image)
 	if exit != 64 || !strings.Contains(stderr, `--sequence nope: there is no such sequence`) {
-		t.Errorf("%d %s", exit, stderr)
+		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
 	}
 	small := filepath.Join(t.TempDir(), "small.lmb")
-	ok(t, "", "trim", "--sequence", "extra", "--marks", image, "-o", small)
+	mustRun(t, "", "trim", "--sequence", "extra", "--marks", image, "-o", small)
 	left, _ := decodeFile(small)
 	if len(left.Sequences) != 2 || len(left.Tensors) != 2 || left.Tensors[1].Name != "y" ||
 		slices.ContainsFunc(left.Sequences[0].Commands,
 			func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark }) {
-		t.Errorf("%+v", left)
+		t.Errorf("after lm trim the image is %+v, want sequences main and work without marks, and "+
+			"tensors x and y", left)
 	}
 	if exit, _, stderr := lm(t, "replay", "--device", "mock:edu", small); exit != 64 ||
 		!strings.Contains(stderr, "use --input x=FILE") {
-		t.Errorf("%d %s", exit, stderr)
+		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
 	}
 	out := filepath.Join(t.TempDir(), "y.csv")
-	ok(t, "", "replay", "--device", "mock:edu", "--input", "x=5", "--output", "y="+out, small)
-	// edu gives the complement
+	mustRun(t, "", "replay", "--device", "mock:edu", "--input", "x=5", "--output", "y="+out, small)
+	// The register of edu returns the complement.
 	if got, err := os.ReadFile(out); err != nil || string(got) != "4294967290\n" {
-		t.Errorf("%v %s", err, got)
+		t.Errorf("y is %s (%v), want 4294967290", got, err)
 	}
 	golden := filepath.Join(t.TempDir(), "golden.lmb")
-	ok(t, "", "trim", "--golden", twoopImage, "-o", golden)
+	mustRun(t, "", "trim", "--golden", twoopImage, "-o", golden)
 	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--check-golden",
 		golden); exit != 64 || !strings.Contains(stderr, "no output with golden data") {
-		t.Errorf("%d %s", exit, stderr)
+		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
 	}
 }
 
-func TestWhatAChangeLeavesBehindIsSaid(t *testing.T) {
+func TestStaleGoldenDataAndLostSignatureAreReported(t *testing.T) {
 	folder := t.TempDir()
 	out, key := filepath.Join(folder, "x.lmb"), filepath.Join(folder, "key")
 	if exit, _, stderr := lm(t, "set", twoopImage, "a=5", "-o", out); exit != 0 ||
 		!strings.Contains(stderr, "the golden data belong to the old inputs") {
-		t.Errorf("%d %s", exit, stderr)
+		t.Errorf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
-	ok(t, "", "trim", "--in-place", "--golden", out)
+	mustRun(t, "", "trim", "--in-place", "--golden", out)
 	if exit, _, stderr := lm(t, "set", "--in-place", out, "a=6"); exit != 0 || stderr != "" {
-		t.Errorf("%d %s", exit, stderr)
+		t.Errorf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
-	ok(t, "", "sign", "--new-key", key)
-	ok(t, "", "sign", "--in-place", "--key", key, out)
-	said := ok(t, "", "trim", "--in-place", "--marks", out)
-	if !strings.Contains(said, "; the image is no longer signed: sign it again") {
-		t.Error(said)
+	mustRun(t, "", "sign", "--new-key", key)
+	mustRun(t, "", "sign", "--in-place", "--key", key, out)
+	text := mustRun(t, "", "trim", "--in-place", "--marks", out)
+	if !strings.Contains(text, "; the image is no longer signed: sign it again") {
+		t.Errorf("lm trim does not report the lost signature: %s", text)
 	}
-	if said := ok(t, "", "trim", "--in-place", "--marks", out); strings.Contains(said, "sign") {
-		t.Error(said)
+	text = mustRun(t, "", "trim", "--in-place", "--marks", out)
+	if strings.Contains(text, "sign") {
+		t.Errorf("lm trim reports a lost signature of an image that had none: %s", text)
 	}
 }
 
 func TestSetChangesOneDefault(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "x.lmb")
-	ok(t, "", "set", twoopImage, "a=5", "-o", out)
+	mustRun(t, "", "set", twoopImage, "a=5", "-o", out)
 	got, err := lmb.Decode(mustRead(t, out))
 	if err != nil {
 		t.Fatal(err)
@@ -375,27 +384,27 @@ func TestSetChangesOneDefault(t *testing.T) {
 	}
 	i := slices.IndexFunc(got.Tensors, func(t lmb.Tensor) bool { return t.Name == "a" })
 	if !bytes.Equal(got.Tensors[i].Data, bytes.Repeat([]byte{5, 0, 0, 0}, 256)) {
-		t.Errorf("%x", got.Tensors[i].Data)
+		t.Errorf("a is %x, want 5 everywhere", got.Tensors[i].Data)
 	}
 	got.Tensors[i].Data = want.Tensors[i].Data
 	if again, err := lmb.Encode(got); err != nil || !bytes.Equal(again, mustRead(t, twoopImage)) {
-		t.Errorf("more than the default of a changed: %v", err)
+		t.Errorf("lm set changed more than the default of a (%v)", err)
 	}
 	for _, spec := range []string{"d=5", "a", "a=", "z=1"} {
 		if exit, _, stderr := lm(t, "set", twoopImage, spec, "-o", out); exit != 64 ||
 			!strings.Contains(stderr, "lm info lists the inputs") {
-			t.Errorf("%s: %d %s", spec, exit, stderr)
+			t.Errorf("%s: exit status %d, want 64; %s", spec, exit, stderr)
 		}
 	}
 }
 
-func TestCompareHoldsSavedOutputsWithATolerance(t *testing.T) {
+func TestCompareUsesToleranceForSavedOutputs(t *testing.T) {
 	folder := t.TempDir()
 	saved := filepath.Join(folder, "d.csv")
-	ok(t, "", "replay", "--device", "mock:wormhole", "--output", "d="+saved, twoopImage)
-	ok(t, "", "compare", twoopImage, "d="+saved)
+	mustRun(t, "", "replay", "--device", "mock:wormhole", "--output", "d="+saved, twoopImage)
+	mustRun(t, "", "compare", twoopImage, "d="+saved)
 	words := strings.Split(strings.TrimSpace(string(mustRead(t, saved))), ",")
-	words[1] = "465" // recorded: 464
+	words[1] = "465" // the golden value is 464
 	if err := os.WriteFile(saved, []byte(strings.Join(words, ",")), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -403,19 +412,20 @@ func TestCompareHoldsSavedOutputsWithATolerance(t *testing.T) {
 		!strings.Contains(stderr, "output d: 1 of 256 int32 elements differs from the golden "+
 			"data; the first, [1], is 465 instead of 464; "+
 			"the largest difference is 1 at [1]") {
-		t.Errorf("%d %s", exit, stderr)
+		t.Errorf("exit status %d, want 76; stderr: %s", exit, stderr)
 	}
-	ok(t, "", "compare", "--absolute", "1", twoopImage, "d="+saved)
-	ok(t, "", "compare", "--relative", "0.003", twoopImage, "d="+saved)
+	mustRun(t, "", "compare", "--absolute", "1", twoopImage, "d="+saved)
+	mustRun(t, "", "compare", "--relative", "0.003", twoopImage, "d="+saved)
 	if exit, _, _ := lm(t, "compare", "--relative", "0.002", twoopImage, "d="+saved); exit != 76 {
-		t.Error(exit)
+		t.Errorf("with --relative 0.002: exit status %d, want 76", exit)
 	}
 	if exit, _, stderr := lm(t, "compare", twoopImage, "a="+saved); exit != 64 ||
 		!strings.Contains(stderr, "use one of: d") {
-		t.Errorf("%d %s", exit, stderr)
+		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
 	}
 }
 
+// mustRead returns the contents of a file.
 func mustRead(t *testing.T, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -425,7 +435,8 @@ func mustRead(t *testing.T, path string) []byte {
 	return data
 }
 
-// TestValuesOfATensorAreNotFileNames has files of the same names, which only ./ means.
+// TestValuesOfATensorAreNotFileNames has files with the names of the values. Only a path that
+// begins with ./ means such a file.
 func TestValuesOfATensorAreNotFileNames(t *testing.T) {
 	t.Chdir(t.TempDir())
 	image := assemble(t, edu+`tensor x input float32[1]
@@ -447,7 +458,7 @@ main:
 			t.Fatal(err)
 		}
 		value := func(spec string) uint32 {
-			ok(t, "", "set", image, "x="+spec, "-o", "out.lmb")
+			mustRun(t, "", "set", image, "x="+spec, "-o", "out.lmb")
 			got, err := lmb.Decode(mustRead(t, "out.lmb"))
 			if err != nil {
 				t.Fatal(err)
@@ -458,7 +469,7 @@ main:
 			t.Errorf("x=%s: %#x, want %#x", c.text, got, c.bits)
 		}
 		if got := value("./" + c.text); got != 0x04030201 {
-			t.Errorf("x=./%s: %#x, not what the file has", c.text, got)
+			t.Errorf("x=./%s: %#x, want 0x4030201 from the file", c.text, got)
 		}
 	}
 	for _, spec := range []string{"n=inf", "n=nan", "n=99999999999999999999", "x=-nan",
@@ -467,13 +478,13 @@ main:
 		if _, text, _ := strings.Cut(spec, "="); exit != 65 ||
 			!strings.Contains(stderr, "must be a value of type") || !strings.Contains(stderr,
 			"./"+text) {
-			t.Errorf("%s: exit %d, %s", spec, exit, stderr)
+			t.Errorf("%s: exit status %d, want 65; %s", spec, exit, stderr)
 		}
 	}
 	// An output is a file, whatever its name.
 	exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--output", "d=5",
-		"--profile", "5", filepath.Join(testRoot, "testdata", "images", "wh.twoop.lmb"))
+		"--profile", "5", filepath.Join(repositoryRoot, "testdata", "images", "wh.twoop.lmb"))
 	if exit != 64 || !strings.Contains(stderr, "output 5 is the same file as output 5") {
-		t.Errorf("exit %d, %s", exit, stderr)
+		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestEveryErrorSaysWhatToDo gives the command lines of testdata/errors.golden, lines
-// that begin with $, and holds what they answer against the file. T is the folder
-// testdata of the tree; the folder they are given in has the files below.
+// TestEveryErrorSaysWhatToDo runs the command lines of testdata/errors.golden, which begin with $,
+// and compares their output and exit status with the file. In a command line, T is the testdata
+// directory of the repository. The commands run in a directory with the files below.
 func TestEveryErrorSaysWhatToDo(t *testing.T) {
 	tree, err := filepath.Abs(testdata)
 	if err != nil {
@@ -22,7 +22,7 @@ func TestEveryErrorSaysWhatToDo(t *testing.T) {
 	lmrun := filepath.Join(t.TempDir(), "lmrun")
 	if out, err := exec.Command("go", "build", "-o", lmrun,
 		"lightmetal/tools/lmrun").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build of lmrun: %v\n%s", err, out)
 	}
 	table := string(mustRead(t, filepath.Join("testdata", "errors.golden")))
 	here, err := os.Getwd()
@@ -61,19 +61,21 @@ func TestEveryErrorSaysWhatToDo(t *testing.T) {
 			continue
 		}
 		words := strings.Fields(strings.ReplaceAll(command, "T/", tree+"/"))
-		text, exit := answer(t, lmrun, words)
-		text = hash.ReplaceAllString(text, "HASH")
+		text, exit := commandOutput(t, lmrun, words)
+		text = checksumPattern.ReplaceAllString(text, "HASH")
 		text = strings.ReplaceAll(strings.ReplaceAll(text, tree, "T"), folder, "FOLDER")
 		got.WriteString(line + text + exit)
 	}
 	t.Chdir(here)
-	golden(t, "errors.golden", got.String())
+	checkGolden(t, "errors.golden", got.String())
 }
 
-var hash = regexp.MustCompile(`0x[0-9a-f]{16}`)
+// checksumPattern matches a checksum of 64 bits.
+var checksumPattern = regexp.MustCompile(`0x[0-9a-f]{16}`)
 
-// answer gives a command line, and what it says with its status.
-func answer(t *testing.T, lmrun string, words []string) (text, exit string) {
+// commandOutput runs a command line of lm or lmrun and returns its output and a line with its exit
+// status.
+func commandOutput(t *testing.T, lmrun string, words []string) (text, exit string) {
 	t.Helper()
 	if words[0] == "lmrun" {
 		out, err := exec.Command(lmrun, words[1:]...).CombinedOutput()

@@ -14,16 +14,16 @@ import (
 	"lightmetal/tools/look/report"
 )
 
-// TestFailedCommandHasTheWordsOfItsLine: what a failure says of a command is the beginning of its
-// line in a listing, with the same number; only the place in a tensor is left out.
-func TestFailedCommandHasTheWordsOfItsLine(t *testing.T) {
+// TestFailureTextMatchesTheListing: the text that describes a failed command is the beginning of
+// its line in a listing, with the same number, but without the part of a tensor.
+func TestFailureTextMatchesTheListing(t *testing.T) {
 	tried := map[gen.Opcode]bool{}
 	list, err := filepath.Glob(filepath.Join(testdata, "images", "*.lmb"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := filepath.Join(t.TempDir(), "all.lmb")
-	ok(t, "", "asm", filepath.Join(testdata, "listings", "all-opcodes.lms"), "-o", all)
+	mustRun(t, "", "asm", filepath.Join(testdata, "listings", "all-opcodes.lms"), "-o", all)
 	tensorPart := regexp.MustCompile(`^(copy\.\d) .+ <- `)
 	tolerant := regexp.MustCompile(`^compare\.(\d) `)
 	for _, path := range append(list, all) {
@@ -37,19 +37,19 @@ func TestFailedCommandHasTheWordsOfItsLine(t *testing.T) {
 				line := report.CommandText(view, int(i))
 				if view.Commands[i].Opcode == gen.OpcodeCopyOut {
 					line = tensorPart.ReplaceAllString(line, "$1 <- ")
-					// The host judges a comparison with a tolerance; the target copies the data.
+					// The target only copies the data; the host compares them with the tolerance.
 					line = tolerant.ReplaceAllString(line, "copy.$1 <- ")
 				}
-				place := fmt.Sprintf("%s, command %d: ", view.Name(s.Name), i-s.First)
-				got, _ := strings.CutPrefix(failureText(view, r), place)
+				prefix := fmt.Sprintf("%s, command %d: ", view.Name(s.Name), i-s.First)
+				got, _ := strings.CutPrefix(failureText(view, r), prefix)
 				if !strings.HasPrefix(line+" ", got+" ") {
-					t.Errorf("%s: %s%q is not the beginning of %q", path, place, got, line)
+					t.Errorf("%s: %s%q is not the beginning of %q", path, prefix, got, line)
 				}
 				tried[view.Commands[i].Opcode] = true
 			}
 		}
 	}
 	if len(tried) != int(gen.OpcodeEnd) {
-		t.Errorf("only %d opcodes were tried, there are %d", len(tried), gen.OpcodeEnd)
+		t.Errorf("the images have only %d of %d opcodes", len(tried), gen.OpcodeEnd)
 	}
 }

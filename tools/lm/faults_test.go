@@ -16,7 +16,8 @@ import (
 	"lightmetal/tools/lmrun/faultlog"
 )
 
-// faultEntry returns the bytes of an entry.
+// faultEntry returns the bytes of a fault entry with a valid checksum. If change is not nil,
+// faultEntry calls it on the entry.
 func faultEntry(number uint64, change func(e *faultlog.Entry)) []byte {
 	e := faultlog.Entry{Magic: faultlog.EntryMagic, EntryNumber: number,
 		TimeNs: 1_700_000_000_123_000_000,
@@ -29,8 +30,9 @@ func faultEntry(number uint64, change func(e *faultlog.Entry)) []byte {
 	return bytes.Clone(e.Bytes())
 }
 
-// failedCommand makes an entry one of a failed expect of an image.
-func failedCommand(image []byte) func(e *faultlog.Entry) {
+// withFailedExpect returns a function that changes an entry into one of a failed expect command of
+// an image.
+func withFailedExpect(image []byte) func(e *faultlog.Entry) {
 	return func(e *faultlog.Entry) {
 		e.Result = runtime.Result{Code: hal.ExpectFailed, Command: 0, Got: 1, Want: 5, Mask: 0xff,
 			SafeRan: true, SafeSequenceCode: hal.DeviceGone}
@@ -45,9 +47,9 @@ func failedCommand(image []byte) func(e *faultlog.Entry) {
 
 func TestRecordedFailuresArePrintedOldestFirst(t *testing.T) {
 	image := assemble(t, edu+"main:\n  expect.4 r+0x8 & 0xff == 0x5\n")
-	path, command := filepath.Join(t.TempDir(), "faults"), failedCommand(mustRead(t, image))
+	path, command := filepath.Join(t.TempDir(), "faults"), withFailedExpect(mustRead(t, image))
 	torn := faultEntry(4, nil)[:300]
-	// The ring has begun again: entry 5 is in the first slot.
+	// The ring has wrapped around: entry 5 is in the first slot.
 	data := append(faultEntry(5, nil), faultEntry(3, command)...)
 	data = append(append(data, torn...), make([]byte, 724)...)
 	if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -58,7 +60,8 @@ func TestRecordedFailuresArePrintedOldestFirst(t *testing.T) {
 `
 	exit, stdout, stderr := lm(t, "faults", path, image)
 	if exit != 0 || !strings.HasPrefix(stdout, printed) {
-		t.Errorf("exit %d, %s\n%s", exit, stderr, stdout)
+		t.Errorf("exit status %d, want 0; stderr: %s\nstdout %s\nwant it to begin with %s", exit,
+			stderr, stdout, printed)
 	}
 	for _, line := range []string{"after 12 runs of the image with checksum 0x", ", version 7",
 		"got 0x1, wanted 0x5, mask 0xff", "then sequence safe ran: device gone",
@@ -68,14 +71,14 @@ func TestRecordedFailuresArePrintedOldestFirst(t *testing.T) {
 		"5  2023-11-14T22:13:20.123Z  device unavailable (exit status 69)\n    pci:1: no such",
 		" bytes at offset 1024: not a complete entry"} {
 		if !strings.Contains(stdout, line) {
-			t.Errorf("no %q in\n%s", line, stdout)
+			t.Errorf("the output has no %q:\n%s", line, stdout)
 		}
 	}
-	// Without the image, and with another one, the text of lmrun.
+	// Without the image of the entry, lm prints the text that lmrun recorded.
 	other := assemble(t, edu+"main:\n  expect.4 r+0x8 == 0x6\n")
 	for _, args := range [][]string{{"faults", path}, {"faults", path, other}} {
 		if _, stdout, _ := lm(t, args...); !strings.Contains(stdout, "expect.4 w0+0x8\n") {
-			t.Errorf("%v: %s", args, stdout)
+			t.Errorf("lm %v does not print the recorded text: %s", args, stdout)
 		}
 	}
 }
@@ -83,7 +86,7 @@ func TestRecordedFailuresArePrintedOldestFirst(t *testing.T) {
 func TestRecordedFailuresAsJSON(t *testing.T) {
 	image := assemble(t, edu+"main:\n  expect.4 r+0x8 & 0xff == 0x5\n")
 	path := filepath.Join(t.TempDir(), "faults")
-	data := append(faultEntry(1, failedCommand(mustRead(t, image))), []byte("damaged")...)
+	data := append(faultEntry(1, withFailedExpect(mustRead(t, image))), []byte("damaged")...)
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -91,24 +94,25 @@ func TestRecordedFailuresAsJSON(t *testing.T) {
 	var list faultList
 	if err := json.Unmarshal([]byte(stdout), &list); err != nil || len(list.Faults) != 1 ||
 		len(list.Skipped) != 1 || list.Skipped[0] != (byteRange{512, 7}) {
-		t.Fatalf("%v, %s%s", err, stdout, stderr)
+		t.Fatalf("lm faults --json: %v, want 1 fault and 7 skipped bytes at 512: %s%s", err, stdout,
+			stderr)
 	}
 	f := list.Faults[0]
 	if f.Number != 1 || f.Exit != 76 || f.Command != 0 || f.Got != 1 || f.Want != 5 ||
 		f.Safe != "device gone" || f.PCI.Status != 0x2010 || f.AER.HeaderLog[3] != 4 {
-		t.Errorf("%s", stdout)
+		t.Errorf("the entry has wrong fields in JSON: %s", stdout)
 	}
 }
 
-// TestMemoryThatTheKernelKeptBeginsWithinAnEntry, if /dev/pmsg0 has wrapped, and ends with a text
-// of the kernel.
-func TestMemoryThatTheKernelKeptBeginsWithinAnEntry(t *testing.T) {
+// TestKernelMemoryMayBeginWithinAnEntry, if /dev/pmsg0 has wrapped around. The memory ends with a
+// text of the kernel.
+func TestKernelMemoryMayBeginWithinAnEntry(t *testing.T) {
 	data := faultEntry(0, nil)[100:]
 	data = append(append(data, faultEntry(0, nil)...), faultEntry(0, nil)...)
 	list := readFaults(append(data, "\nNo errors detected\n"...))
 	if len(list.Faults) != 2 || len(list.Skipped) != 2 || list.Skipped[0].Offset > 412 ||
 		!strings.HasPrefix(list.String(), "-  2023-") {
-		t.Errorf("%+v", list)
+		t.Errorf("want 2 entries and 2 skipped ranges, got %+v", list)
 	}
 }
 
@@ -122,13 +126,14 @@ func TestFileWithoutFailures(t *testing.T) {
 		exit, stdout, stderr := lm(t, "faults", path)
 		if exit != want || exit == 0 && stdout != "no failure is recorded\n" ||
 			exit != 0 && !strings.Contains(stderr, "is not a file of lmrun -faults") {
-			t.Errorf("%.20q: exit %d, %s%s", text, exit, stdout, stderr)
+			t.Errorf("file %.20q: exit status %d, want %d; output: %s%s", text, exit, want, stdout,
+				stderr)
 		}
 	}
 }
 
-// TestAnyBytesOfAnEntryArePrinted with a right checksum: texts, commands and codes that no lmrun
-// writes. No control character reaches the terminal.
+// TestAnyBytesOfAnEntryArePrinted if the checksum is valid: texts, commands and codes that lmrun
+// never writes. No control character may reach the terminal.
 func TestAnyBytesOfAnEntryArePrinted(t *testing.T) {
 	image := assemble(t, edu+"main:\n  expect.4 r+0x8 & 0xff == 0x5\n")
 	_, view := openVerified(image)
@@ -150,7 +155,7 @@ func TestAnyBytesOfAnEntryArePrinted(t *testing.T) {
 		list := readFaults(data)
 		list.addCommands(view)
 		if text := list.String(); len(list.Skipped) > 0 || strings.ContainsAny(text, "\x1b\r\x07") {
-			t.Fatalf("%+v: %q", list, text)
+			t.Fatalf("a skipped range or a control character: %+v, printed as %q", list, text)
 		}
 	}
 }

@@ -21,18 +21,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asLm makes a copy of the test program lm itself.
-const asLm = "LM_TEST_LM"
+// asLMVariable is an environment variable. If it is set, the test program runs as lm.
+const asLMVariable = "LM_TEST_LM"
 
-// process is lm as a process of its own, with the descriptors of one.
-func process(t *testing.T, stdout *os.File, args ...string) (exit int, out, errs string) {
+// lmProcess runs lm in a process of its own. Its standard output goes to the file stdout, or to out
+// if stdout is nil.
+func lmProcess(t *testing.T, stdout *os.File, args ...string) (exit int, out, errs string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := exec.Command(self, args...)
-	c.Env = append(os.Environ(), asLm+"=1")
+	c.Env = append(os.Environ(), asLMVariable+"=1")
 	var o, e bytes.Buffer
 	c.Stdout, c.Stderr = &o, &e
 	if stdout != nil {
@@ -44,27 +45,18 @@ func process(t *testing.T, stdout *os.File, args ...string) (exit int, out, errs
 	return c.ProcessState.ExitCode(), o.String(), e.String()
 }
 
-func testFile(t *testing.T, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
-// TestNoCommandWritesOverWhatItReads, by whatever name. What was there is there
-// afterwards, and nothing else.
+// TestNoCommandWritesOverWhatItReads names an input as the output, by each of its paths and links.
+// The command must fail, and the folder must not change.
 func TestNoCommandWritesOverWhatItReads(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)
 	key := "k.pem"
 	if exit, _, stderr := lm(t, "sign", "--new-key", key); exit != 0 {
-		t.Fatal(stderr)
+		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 	source := edu + "main:\n  copy.4 r+0x80 <- file \"data\"\n"
-	twoop := testFile(t, testFolder(t, "images", "wh.twoop.lmb"))
-	trace := testFile(t, testFolder(t, "captures", "edu.qemutrace"))
+	twoop := mustRead(t, testdataPath(t, "images", "wh.twoop.lmb"))
+	trace := mustRead(t, testdataPath(t, "captures", "edu.qemutrace"))
 	for name, data := range map[string][]byte{"f.lms": []byte(source), "data": make([]byte, 4),
 		"twoop.lmb": twoop,
 		"a.bin":     make([]byte, 1024), "run.json": []byte("{}"), "t.trace": trace,
@@ -93,25 +85,27 @@ func TestNoCommandWritesOverWhatItReads(t *testing.T) {
 	} {
 		exit, stdout, stderr := lm(t, strings.Fields(line)...)
 		if exit != 64 || stdout != "" || !strings.Contains(stderr, "; name another file") {
-			t.Errorf("lm %s: exit %d, %s%s", line, exit, stdout, stderr)
+			t.Errorf("lm %s: exit status %d, want 64; %s%s", line, exit, stdout, stderr)
 		}
 		if after := snapshot(t); after != before {
-			t.Fatalf("lm %s: the folder was\n%s\nand is\n%s", line, before, after)
+			t.Fatalf("lm %s changed the folder from\n%s\nto\n%s", line, before, after)
 		}
 	}
 	if exit, _, stderr := lm(t, "sign", "--in-place", "--key", key, "twoop.lmb"); exit != 0 {
-		t.Error(stderr)
+		t.Errorf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 }
 
-func testFolder(t *testing.T, elements ...string) string {
+// testdataPath returns the absolute path of a file in the testdata directory of the repository.
+func testdataPath(t *testing.T, elements ...string) string {
 	t.Helper()
-	return filepath.Join(append([]string{testRoot, "testdata"}, elements...)...)
+	return filepath.Join(append([]string{repositoryRoot, "testdata"}, elements...)...)
 }
 
-var testRoot = func() string { path, _ := filepath.Abs("../.."); return path }()
+var repositoryRoot = func() string { path, _ := filepath.Abs("../.."); return path }()
 
-// snapshot is all that is in the working folder.
+// snapshot returns a text with the name, mode, size and checksum of every file in the working
+// directory.
 func snapshot(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder
@@ -128,6 +122,7 @@ func snapshot(t *testing.T) string {
 	return text.String()
 }
 
+// checksum returns a checksum of data as one character of text.
 func checksum(data []byte) string {
 	sum := 0
 	for i, b := range data {
@@ -136,54 +131,55 @@ func checksum(data []byte) string {
 	return string(rune(sum%0xd000 + 1))
 }
 
-// TestOutputsGoToDevicesAndToStandardOutput, and the device nodes stay.
+// TestOutputsGoToDevicesAndToStandardOutput also checks that lm does not replace a device node with
+// a file.
 func TestOutputsGoToDevicesAndToStandardOutput(t *testing.T) {
 	t.Chdir(t.TempDir())
-	twoop := testFolder(t, "images", "wh.twoop.lmb")
+	twoop := testdataPath(t, "images", "wh.twoop.lmb")
 	for _, line := range []string{"replay --device mock:wormhole --output d=/dev/null --profile " +
 		"/dev/null " + twoop, "report -o /dev/null " + twoop} {
 		if exit, _, stderr := lm(t, strings.Fields(line)...); exit != 0 {
-			t.Errorf("lm %s: %d, %s", line, exit, stderr)
+			t.Errorf("lm %s: exit status %d, want 0; %s", line, exit, stderr)
 		}
 	}
 	if info, err := os.Stat("/dev/null"); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		t.Fatalf("/dev/null is %v, %v", info, err)
+		t.Fatalf("/dev/null is %v (%v), want a character device", info, err)
 	}
 	if err := os.WriteFile("f.lms", []byte(edu+"main:\n  write.4 r+0x4 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if exit, _, stderr := lm(t, "asm", "f.lms"); exit != 0 {
-		t.Fatal(stderr)
+		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
-	image := string(testFile(t, "f.lmb"))
+	image := string(mustRead(t, "f.lmb"))
 	for _, line := range []string{"asm f.lms -o -", "asm f.lms -o /dev/stdout"} {
-		if exit, stdout, stderr := process(t, nil, strings.Fields(line)...); exit != 0 ||
+		if exit, stdout, stderr := lmProcess(t, nil, strings.Fields(line)...); exit != 0 ||
 			stdout != image {
-			t.Errorf("lm %s: %d, %d bytes of %d, %s", line, exit, len(stdout), len(image), stderr)
+			t.Errorf("lm %s: exit status %d, want 0; %d bytes of %d, %s", line, exit, len(stdout),
+				len(image), stderr)
 		}
 	}
-	golden, _, _ := process(t, nil, "replay", "--device", "mock:wormhole", "--output", "d=d.bin",
+	golden, _, _ := lmProcess(t, nil, "replay", "--device", "mock:wormhole", "--output", "d=d.bin",
 		twoop)
 	for _, flag := range []string{"--json=false", "--json"} {
-		exit, stdout, stderr := process(t, nil, "replay", flag, "--device", "mock:wormhole",
+		exit, stdout, stderr := lmProcess(t, nil, "replay", flag, "--device", "mock:wormhole",
 			"--output", "d=-", twoop)
-		if exit != golden || stdout != string(testFile(t, "d.bin")) ||
+		if exit != golden || stdout != string(mustRead(t, "d.bin")) ||
 			!strings.Contains(stderr, "done") {
-			t.Errorf("%s: exit %d, %d bytes on standard output, %s", flag, exit, len(stdout),
-				stderr)
+			t.Errorf("lm replay %s --output d=-: exit status %d, want %d; %d bytes on standard "+
+				"output; stderr: %s", flag, exit, golden, len(stdout), stderr)
 		}
 	}
 }
 
-// TestStandardOutputThatCannotBeWrittenIsAnInputOutputError for every command
-// that prints.
+// TestStandardOutputThatCannotBeWrittenIsAnInputOutputError tries every command that prints.
 func TestStandardOutputThatCannotBeWrittenIsAnInputOutputError(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip(err)
 	}
 	defer full.Close()
-	image, folder := testFolder(t, "images", "edu.lmb"), t.TempDir()
+	image, folder := testdataPath(t, "images", "edu.lmb"), t.TempDir()
 	for _, line := range []string{"--help", "info --help", "info " + image, "info --json " + image,
 		"dump " + image, "dump --json " + image, "verify " + image,
 		"verify --json " + image, "report " + image, "report --json " + image,
@@ -191,23 +187,23 @@ func TestStandardOutputThatCannotBeWrittenIsAnInputOutputError(t *testing.T) {
 		"replay --json --device mock:edu " + image, "check-board --list",
 		"check-board --list --json", "check-board --collect", "sign --new-key " + folder + "/k",
 		"replay --device mock:edu --json --loop 0 " + image,
-		"asm -o - " + testFolder(t, "listings", "edu-factorial.lms"), "completion bash",
+		"asm -o - " + testdataPath(t, "listings", "edu-factorial.lms"), "completion bash",
 		"import --from qemu --region edu-mmio --base 0x10000000 --board edu -o " + folder + "/x " +
-			testFolder(t, "captures", "edu.qemutrace")} {
-		exit, _, stderr := process(t, full, strings.Fields(line)...)
+			testdataPath(t, "captures", "edu.qemutrace")} {
+		exit, _, stderr := lmProcess(t, full, strings.Fields(line)...)
 		if exit != 74 || !strings.Contains(stderr, "standard output: no space left on device") ||
 			strings.Count(stderr, "no space") != 1 {
-			t.Errorf("lm %s > /dev/full: exit %d, %s", line, exit, stderr)
+			t.Errorf("lm %s > /dev/full: exit status %d, want 74; %s", line, exit, stderr)
 		}
 	}
 }
 
-// TestInputsThatDoNotEndAreRefused and those that never begin, for every kind
-// of input that there is.
-func TestInputsThatDoNotEndAreRefused(t *testing.T) {
+// TestEndlessInputsAreRejected names an endless file, a pipe without a writer and a directory as
+// every kind of input.
+func TestEndlessInputsAreRejected(t *testing.T) {
 	t.Chdir(t.TempDir())
-	image, twoop, trace := testFolder(t, "images", "edu.lmb"),
-		testFolder(t, "images", "wh.twoop.lmb"), testFolder(t, "captures", "edu.qemutrace")
+	image, twoop, trace := testdataPath(t, "images", "edu.lmb"),
+		testdataPath(t, "images", "wh.twoop.lmb"), testdataPath(t, "captures", "edu.qemutrace")
 	if err := errors.Join(syscall.Mkfifo("pipe", 0o600),
 		os.WriteFile("f.lms", []byte(edu+"main:\n  copy.4 r+0x80 <- file \"pipe\"\n"), 0o600),
 		os.WriteFile("long.lms", bytes.Repeat([]byte("x"), 64<<20), 0o600),
@@ -227,19 +223,21 @@ func TestInputsThatDoNotEndAreRefused(t *testing.T) {
 			"check-board --kernel-config BAD", "diff BAD " + image, "capture BAD -o x"} {
 			exit, _, stderr := lm(t, strings.Fields(strings.ReplaceAll(line, "BAD", bad))...)
 			if exit != 64 && exit != 65 && exit != 74 || stderr == "" {
-				t.Errorf("lm %s, %s: exit %d, %s", line, bad, exit, stderr)
+				t.Errorf("lm %s with %s: exit status %d, want 64, 65 or 74; stderr: %s", line, bad,
+					exit, stderr)
 			}
 		}
 	}
 	for _, line := range []string{"asm -o x f.lms", "asm -o x long.lms"} {
 		if exit, _, stderr := lm(t, strings.Fields(line)...); exit != 65 || len(stderr) > 1000 {
-			t.Errorf("lm %s: exit %d, %.300s", line, exit, stderr)
+			t.Errorf("lm %s: exit status %d, want 65; %.300s", line, exit, stderr)
 		}
 	}
 }
 
-// TestTraceByAPipeHasAnEnd in bytes, whatever its lines say.
-func TestTraceByAPipeHasAnEnd(t *testing.T) {
+// TestTraceFromAPipeIsLimited checks the limit on the bytes that lm reads from a pipe, however
+// short the lines are.
+func TestTraceFromAPipeIsLimited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
@@ -252,7 +250,8 @@ func TestTraceByAPipeHasAnEnd(t *testing.T) {
 	in := openFile(path)
 	defer in.Close()
 	if in.remaining != pipeMax || in.limit != pipeMax {
-		t.Errorf("%d of %d bytes may come, want %d", in.remaining, in.limit, int64(pipeMax))
+		t.Errorf("the limits of the pipe are %d and %d bytes, want %d", in.remaining, in.limit,
+			int64(pipeMax))
 	}
 	in.remaining = 8
 	if _, err := writer.WriteString(strings.Repeat("\n", 20)); err != nil {
@@ -260,11 +259,11 @@ func TestTraceByAPipeHasAnEnd(t *testing.T) {
 	}
 	if data, err := io.ReadAll(in); len(data) != 8 || hal.CodeOf(err) != hal.BadImage ||
 		!strings.Contains(fmt.Sprint(err), "put the data into a file") {
-		t.Errorf("%d bytes, %v", len(data), err)
+		t.Errorf("read %d bytes, error %v; want 8 bytes and an error", len(data), err)
 	}
 }
 
-func TestTraceByAPipeThatNobodyWritesToSaysSo(t *testing.T) {
+func TestTraceFromAPipeWithoutAWriterIsAnError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
@@ -273,13 +272,13 @@ func TestTraceByAPipeThatNobodyWritesToSaysSo(t *testing.T) {
 		if exit, _, stderr := lm(t, "import", "--from", from, "--board", "edu", path, "-o",
 			path+".lmb"); exit != 74 || !strings.Contains(stderr, "the pipe is empty and has no "+
 			"writer") {
-			t.Errorf("%s: exit %d, %s", from, exit, stderr)
+			t.Errorf("%s: exit status %d, want 74; %s", from, exit, stderr)
 		}
 	}
 }
 
-func TestListingReadsFilesFromItsOwnFolderDown(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "link") // by which people and programs may have come here
+func TestListingReadsFilesOnlyBelowItsFolder(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "link") // the working directory is a symbolic link
 	if err := os.Symlink(t.TempDir(), folder); err != nil {
 		t.Fatal(err)
 	}
@@ -300,17 +299,18 @@ func TestListingReadsFilesFromItsOwnFolderDown(t *testing.T) {
 		for _, source := range []string{"in/f.lms", "also/f.lms", folder + "/in/f.lms"} {
 			exit, _, stderr := lm(t, "asm", "-o", "x", source)
 			if (exit == 0) != inside || !inside && !strings.Contains(stderr, "--anywhere") {
-				t.Errorf("asm %s with %s: exit %d, %s", source, path, exit, stderr)
+				t.Errorf("asm %s, which reads %s: exit status %d, want success: %v; stderr: %s",
+					source, path, exit, inside, stderr)
 			}
 		}
 		if exit, _, stderr := lm(t, "asm", "--anywhere", "-o", "x", "in/f.lms"); exit != 0 {
-			t.Errorf("asm --anywhere with %s: exit %d, %s", path, exit, stderr)
+			t.Errorf("asm --anywhere with %s: exit status %d, want 0; %s", path, exit, stderr)
 		}
 	}
 }
 
-func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
-	image, twoop := testFolder(t, "images", "edu.lmb"), testFolder(t, "images", "wh.twoop.lmb")
+func TestInvalidFlagsAreRejected(t *testing.T) {
+	image, twoop := testdataPath(t, "images", "edu.lmb"), testdataPath(t, "images", "wh.twoop.lmb")
 	for line, want := range map[string]string{
 		"replay --device mock:wormhole --window -5 " + twoop:    "--window",
 		"replay --device mock:wormhole --window 65543 " + twoop: "--window",
@@ -332,22 +332,22 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 	} {
 		if exit, _, stderr := lm(t, strings.Fields(line)...); exit != 64 ||
 			!strings.Contains(stderr, want) {
-			t.Errorf("lm %s: exit %d, %s; want %q", line, exit, stderr, want)
+			t.Errorf("lm %s: exit status %d, want 64 and %q; stderr: %s", line, exit, want, stderr)
 		}
 	}
 }
 
-// hostile is in names of files and in flags, and as bytes in every other text. What
-// follows its line feed must not begin a line of output.
+// hostile has control characters. Tests use it in names of files, in flags and as bytes of other
+// texts. The text after its line feed must not begin a line of output.
 const hostile = "x\x1b[2J\u009b31m\x07\u0085\u2028\u202ey\nforged: valid, checksum 0badcafe"
 
-// hostileNotes returns an image with names that can be written, and one that has the
-// bytes of hostile in its notes.
-func hostileNotes(t *testing.T) (image, forged []byte) {
+// hostileImages returns an image with valid names and notes, and the same image with the bytes of
+// hostile in place of its notes.
+func hostileImages(t *testing.T) (image, forged []byte) {
 	t.Helper()
 	const tensors = "tensor a input uint32[1] = uint32 1\ntensor d output uint32[1] = uint32 7\n"
 	unlike := strings.Repeat("N", len(hostile))
-	image = assembledWhole(t, "lightmetal 1\norigin tool \""+unlike+"\" source \""+unlike+"\"\n"+
+	image = assembleBytes(t, "lightmetal 1\norigin tool \""+unlike+"\" source \""+unlike+"\"\n"+
 		strings.TrimPrefix(edu, "lightmetal 1\n")+"window "+unlike+" bar0 offset 0 size 4KiB\n"+
 		tensors+
 		"main:\n  begin \""+unlike+
@@ -361,11 +361,11 @@ func hostileNotes(t *testing.T) (image, forged []byte) {
 	return image, forged
 }
 
-// TestNoPathBringsControlCharactersToATerminal drives all commands with names of files,
-// flags and texts that have them, and with notes of an image.
+// TestNoPathBringsControlCharactersToATerminal runs all commands with file names, flags, texts and
+// notes of an image that have control characters.
 func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 	t.Chdir(t.TempDir())
-	file, forged := hostileNotes(t)
+	file, forged := hostileImages(t)
 	raw := "x\x9b\x1b[2J\x85y\n"
 	for name, data := range map[string][]byte{"i.lmb": file, "n.lmb": forged, hostile: []byte(raw),
 		hostile + ".lmb": file, "raw": []byte(raw), "f.lms": []byte(edu + "main:\n  " + raw),
@@ -386,7 +386,7 @@ func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 		{"report", "i.lmb"},
 		{"report", "--json", "i.lmb"},
 		{"report", "--sequence", hostile, "i.lmb"},
-		{"diff", "i.lmb", testFolder(t, "images", "edu.lmb")},
+		{"diff", "i.lmb", testdataPath(t, "images", "edu.lmb")},
 		{"replay", "--device", "mock:edu", "i.lmb"},
 		{"replay", "--device", "mock:edu", "--profile", "x", "i.lmb"},
 		{"replay", "--json", "--device", "mock:edu", "--profile", "x", "i.lmb"},
@@ -434,44 +434,49 @@ func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 		for _, text := range []string{stdout, stderr} {
 			if at := strings.IndexFunc(text, isControl); at >= 0 ||
 				strings.ToValidUTF8(text, "") != text {
-				t.Errorf("lm %q: exit %d: %q", args, exit, text[max(0, at-40):])
+				t.Errorf("lm %q: exit status %d, output with a control character or invalid "+
+					"UTF-8: %q", args, exit, text[max(0, at-40):])
 			}
 			if strings.Contains("\n"+text, "\nforged") {
-				t.Errorf("lm %q: exit %d: a line of a file's text: %q", args, exit, text)
+				t.Errorf("lm %q: exit status %d, a line of output begins with text of a file: %q",
+					args, exit, text)
 			}
 		}
 	}
 }
 
+// isControl reports whether r is a control character other than a line feed or a tab.
 func isControl(r rune) bool { return r != '\n' && r != '\t' && fbs.IsControl(r) }
 
-// TestFewResourcesAreAnErrorWithItsReason, and not one of Go's own, with 2.
-func TestFewResourcesAreAnErrorWithItsReason(t *testing.T) {
-	image := testFolder(t, "images", "edu.lmb")
+// TestResourceLimitIsNamedInTheError runs lm with few file descriptors or little memory. lm must
+// fail with its own exit status and error, not with exit status 2 and an error of the Go runtime.
+func TestResourceLimitIsNamedInTheError(t *testing.T) {
+	image := testdataPath(t, "images", "edu.lmb")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// no child has what this process was given
+	// Children do not inherit the descriptors that this process inherited.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	for limit, want := range map[string]string{"-n 4": "ulimit -n", "-n 5": "ulimit -n",
 		"-n 8": "ulimit -n", "-n 12": "ulimit -n", "-v 2000000": "ulimit -v"} {
 		c := exec.Command("sh", "-c", "ulimit "+limit+` && exec "$0" "$@"`, self, "replay",
 			"--device", "mock:edu", image)
-		c.Env = append(os.Environ(), asLm+"=1")
+		c.Env = append(os.Environ(), asLMVariable+"=1")
 		text, _ := c.CombinedOutput()
 		if exit := c.ProcessState.ExitCode(); exit != 74 && exit != 70 ||
 			!strings.Contains(string(text), want) {
-			t.Errorf("ulimit %s: exit %d, %.300s", limit, exit, text)
+			t.Errorf("ulimit %s: exit status %d, want 70 or 74 and %q in %.300s", limit, exit, want,
+				text)
 		}
 	}
 }
 
-// TestOutputsComeAfterEverythingElseHeld: the golden check, the sequence after
-// the last run, and the opening of every other output.
-func TestOutputsComeAfterEverythingElseHeld(t *testing.T) {
+// TestOutputsAreWrittenAfterAllChecksPass makes the golden check, the sequence of --after and the
+// opening of a second output fail. In each case no output may change.
+func TestOutputsAreWrittenAfterAllChecksPass(t *testing.T) {
 	t.Chdir(t.TempDir())
-	twoop := testFolder(t, "images", "wh.twoop.lmb")
+	twoop := testdataPath(t, "images", "wh.twoop.lmb")
 	if err := errors.Join(os.WriteFile("a.bin", bytes.Repeat([]byte{7}, 1024), 0o600),
 		os.WriteFile("d.bin", []byte("old"), 0o604), os.Chmod("d.bin", 0o604)); err != nil {
 		t.Fatal(err)
@@ -483,15 +488,15 @@ func TestOutputsComeAfterEverythingElseHeld(t *testing.T) {
 			append(append([]string{"replay", "--device", "mock:wormhole"}, strings.Fields(line)...),
 				twoop)...)
 		if after := snapshot(t); exit != code || after != before {
-			t.Errorf("%s: exit %d, %s\nthe folder was\n%s\nand is\n%s", line, exit, stderr, before,
-				after)
+			t.Errorf("%s: exit status %d, want %d; stderr: %s\nthe folder was\n%s\nand is\n%s",
+				line, exit, code, stderr, before, after)
 		}
 	}
 	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a=a.bin",
-		"--output", "d=d.bin", twoop); exit != 0 || len(testFile(t, "d.bin")) != 1024 {
-		t.Error(exit, stderr)
+		"--output", "d=d.bin", twoop); exit != 0 || len(mustRead(t, "d.bin")) != 1024 {
+		t.Errorf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 	if info, _ := os.Stat("d.bin"); info.Mode() != 0o604 {
-		t.Errorf("mode %v", info.Mode())
+		t.Errorf("the mode of d.bin is %v, want the earlier 0604", info.Mode())
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestInputIsNotOverwritten runs commands whose output was once not compared with
-// what they read.
+// TestInputIsNotOverwritten runs commands that once did not compare their output with the files
+// that they read.
 func TestInputIsNotOverwritten(t *testing.T) {
 	t.Chdir(t.TempDir())
-	record := testFile(t, testFolder(t, "captures", "wh.twoop.record"))
+	record := mustRead(t, testdataPath(t, "captures", "wh.twoop.record"))
 	unknown := strings.Replace(string(record), "DEVICE 1e52 401e", "DEVICE 1e52 ffff", 1)
-	twoop := testFile(t, testFolder(t, "images", "wh.twoop.lmb"))
+	twoop := mustRead(t, testdataPath(t, "images", "wh.twoop.lmb"))
 	board := edu + "main:\n"
 	for name, data := range map[string]string{"unknown": unknown, "record": string(record),
 		"twoop.lmb": string(twoop), "board.lms": board, "f.lms": edu + "main:\n"} {
@@ -46,31 +46,31 @@ func TestInputIsNotOverwritten(t *testing.T) {
 	} {
 		exit, stdout, stderr := lm(t, strings.Fields(line)...)
 		if exit != 64 || stdout != "" {
-			t.Errorf("lm %s: exit %d, %s%s", line, exit, stdout, stderr)
+			t.Errorf("lm %s: exit status %d, want 64; %s%s", line, exit, stdout, stderr)
 		}
 		if after := snapshot(t); after != before {
-			t.Fatalf("lm %s: the folder was\n%s\nand is\n%s", line, before, after)
+			t.Fatalf("lm %s changed the folder from\n%s\nto\n%s", line, before, after)
 		}
 	}
 }
 
-// ownCommands calls f with every command of lm, those of cobra left out.
-func ownCommands(f func(c *cobra.Command, use *fileUse, declared bool)) {
+// forEachCommand calls f with every command of lm, except cobra's own.
+func forEachCommand(f func(c *cobra.Command, use *fileUse, declared bool)) {
 	for _, c := range newRoot().Commands() {
 		use, declared := fileUses[c.Name()]
 		f(c, &use, declared)
 	}
 }
 
-// TestEveryFlagDeclaresItsFiles compares the declarations with the tables of flags.
+// TestEveryFlagDeclaresItsFiles compares fileUses with the flags of the commands.
 func TestEveryFlagDeclaresItsFiles(t *testing.T) {
 	names := regexp.MustCompile(`(?i)\b(file|files|image|page|record|path)\b`)
-	// Flags whose text has such a word, and whose values name no file.
+	// These flags name no file, although their text has such a word.
 	without := []string{"import device", "import frame", "import from", "import ignore",
 		"import input", "record protect", "record watch", "report sequence", "tensor name",
 		"verify board"}
 	commands := 0
-	ownCommands(func(c *cobra.Command, use *fileUse, declared bool) {
+	forEachCommand(func(c *cobra.Command, use *fileUse, declared bool) {
 		commands++
 		if !declared {
 			t.Errorf("lm %s: fileUses has no entry", c.Name())
@@ -84,7 +84,8 @@ func TestEveryFlagDeclaresItsFiles(t *testing.T) {
 			seen[f.Name] = true
 			switch {
 			case text != (role != nil):
-				t.Errorf("lm %s --%s, a %s: fileUses declares %v", c.Name(), f.Name, kind, role)
+				t.Errorf("lm %s --%s has type %s, but fileUses declares %v", c.Name(), f.Name, kind,
+					role)
 			case role == noFile && names.MatchString(f.Usage) &&
 				!slices.Contains(without, c.Name()+" "+f.Name):
 				t.Errorf("lm %s --%s is declared to name no file: %s", c.Name(), f.Name, f.Usage)
@@ -97,13 +98,13 @@ func TestEveryFlagDeclaresItsFiles(t *testing.T) {
 		}
 	})
 	if commands != len(fileUses) {
-		t.Errorf("%d commands, %d declarations", commands, len(fileUses))
+		t.Errorf("lm has %d commands, but fileUses has %d", commands, len(fileUses))
 	}
 }
 
-// lineWith returns an invocation of a command in which the flags and arguments of
-// these names have these paths. Other arguments name files that are not there.
-func lineWith(command string, use *fileUse, paths map[string]string) []string {
+// commandLine returns an invocation of a command with the given paths as the values of flags and
+// arguments, by name. Other arguments name files that do not exist.
+func commandLine(command string, use *fileUse, paths map[string]string) []string {
 	line := []string{command}
 	if command == "sign" && paths["key"] == "" {
 		line = append(line, "--key=unused.pem")
@@ -129,6 +130,7 @@ func lineWith(command string, use *fileUse, paths map[string]string) []string {
 	return line
 }
 
+// argName returns the name that commandLine and rolesOf use for an argument.
 func argName(i int) string { return "argument " + string(rune('0'+i)) }
 
 // rolesOf returns the roles of a command's arguments and flags by name.
@@ -143,9 +145,9 @@ func rolesOf(use *fileUse) map[string]*fileRole {
 	return roles
 }
 
-// TestEveryOutputIsComparedWithEveryInput names one file as each pair of an output and
-// an input, or of two outputs, of every command: by one path, by a symbolic link and by
-// a hard link.
+// TestEveryOutputIsComparedWithEveryInput names one file as both of each pair of an output and an
+// input, or of two outputs, of every command: by the same path, by a symbolic link and by a hard
+// link.
 func TestEveryOutputIsComparedWithEveryInput(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := errors.Join(os.WriteFile("./the.file", []byte("content"), 0o644),
@@ -153,27 +155,27 @@ func TestEveryOutputIsComparedWithEveryInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, pairs := snapshot(t), 0
-	ownCommands(func(c *cobra.Command, use *fileUse, _ bool) {
+	forEachCommand(func(c *cobra.Command, use *fileUse, _ bool) {
 		roles := rolesOf(use)
 		for out, writes := range roles {
 			for other, role := range roles {
 				if !writes.writes || role.form == "" || out == other ||
 					c.Name() == "sign" && (out == "new-key" || other == "new-key") {
-					continue // --new-key goes with no other flag
+					continue // --new-key excludes all other flags
 				}
 				pairs++
 				for _, second := range []string{"./the.file", "./sym.link", "./hard.link"} {
 					paths := map[string]string{out: "./the.file", other: second}
-					line := lineWith(c.Name(), use, paths)
+					line := commandLine(c.Name(), use, paths)
 					exit, stdout, stderr := lm(t, line...)
 					rejected := strings.Contains(stderr, "name another file")
 					if exit != 64 || stdout != "" || !rejected {
-						t.Errorf("lm %q: exit %d, %s%s", line, exit, stdout, stderr)
+						t.Errorf("lm %q: exit status %d, want 64; %s%s", line, exit, stdout, stderr)
 					}
 				}
 				if after := snapshot(t); after != before {
-					t.Fatalf("lm %s, %s and %s: the folder was\n%s\nand is\n%s", c.Name(), out,
-						other, before, after)
+					t.Fatalf("lm %s with the same file for %s and %s changed the folder from\n%s\n"+
+						"to\n%s", c.Name(), out, other, before, after)
 				}
 			}
 		}
@@ -186,17 +188,17 @@ func TestEveryOutputIsComparedWithEveryInput(t *testing.T) {
 // TestImageIsWrittenOverOnlyInPlace tries every command that changes an image.
 func TestImageIsWrittenOverOnlyInPlace(t *testing.T) {
 	t.Chdir(t.TempDir())
-	ok(t, "", "sign", "--new-key", "k.pem")
-	twoop := testFile(t, testFolder(t, "images", "wh.twoop.lmb"))
+	mustRun(t, "", "sign", "--new-key", "k.pem")
+	twoop := mustRead(t, testdataPath(t, "images", "wh.twoop.lmb"))
 	if err := os.WriteFile("./twoop.lmb", twoop, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	before := snapshot(t)
 	lines := map[string]string{"set": "set twoop.lmb a=5", "trim": "trim --golden twoop.lmb",
 		"sign": "sign --key k.pem twoop.lmb"}
-	ownCommands(func(c *cobra.Command, _ *fileUse, _ bool) {
+	forEachCommand(func(c *cobra.Command, _ *fileUse, _ bool) {
 		if c.Flags().Lookup("in-place") != nil && lines[c.Name()] == "" {
-			t.Errorf("lm %s is not tried", c.Name())
+			t.Errorf("this test does not try lm %s, which has the flag --in-place", c.Name())
 		}
 	})
 	for _, line := range lines {
@@ -204,27 +206,27 @@ func TestImageIsWrittenOverOnlyInPlace(t *testing.T) {
 			exit, _, stderr := lm(t, strings.Fields(line+more)...)
 			if exit != 64 || !strings.Contains(stderr, "--in-place") ||
 				!strings.Contains(stderr, "-o FILE") {
-				t.Errorf("lm %s%s: exit %d, %s", line, more, exit, stderr)
+				t.Errorf("lm %s%s: exit status %d, want 64; %s", line, more, exit, stderr)
 			}
 		}
 		if exit, _, stderr := lm(t, strings.Fields(line+" -o ./twoop.lmb")...); exit != 64 ||
 			!strings.Contains(stderr, "or use --in-place") {
-			t.Errorf("lm %s -o ./twoop.lmb: exit %d, %s", line, exit, stderr)
+			t.Errorf("lm %s -o ./twoop.lmb: exit status %d, want 64; %s", line, exit, stderr)
 		}
 		stdin := strings.Replace(line, "twoop.lmb", "-", 1) + " --in-place"
-		if exit, _, stderr := lmFrom(t, "twoop.lmb", strings.Fields(stdin)...); exit != 64 {
-			t.Errorf("lm %s: exit %d, %s", stdin, exit, stderr)
+		if exit, _, stderr := lmWithStdin(t, "twoop.lmb", strings.Fields(stdin)...); exit != 64 {
+			t.Errorf("lm %s: exit status %d, want 64; %s", stdin, exit, stderr)
 		}
 		onto := strings.Replace(line, "twoop.lmb", "-", 1) + " -o twoop.lmb"
-		if exit, _, stderr := lmFrom(t, "twoop.lmb", strings.Fields(onto)...); exit != 64 {
-			t.Errorf("lm %s <twoop.lmb: exit %d, %s", onto, exit, stderr)
+		if exit, _, stderr := lmWithStdin(t, "twoop.lmb", strings.Fields(onto)...); exit != 64 {
+			t.Errorf("lm %s <twoop.lmb: exit status %d, want 64; %s", onto, exit, stderr)
 		}
 		if after := snapshot(t); after != before {
 			t.Fatalf("lm %s: the folder was\n%s\nand is\n%s", line, before, after)
 		}
 	}
 	for _, line := range lines {
-		ok(t, "", strings.Fields(line+" --in-place")...)
+		mustRun(t, "", strings.Fields(line+" --in-place")...)
 		if after := snapshot(t); after == before {
 			t.Errorf("lm %s --in-place changed nothing", line)
 		}
@@ -233,33 +235,33 @@ func TestImageIsWrittenOverOnlyInPlace(t *testing.T) {
 		}
 	}
 	if exit, _, stderr := lm(t, "set", "--in-place", "twoop.lmb", "a=hard"); exit != 66 {
-		t.Errorf("exit %d, %s", exit, stderr)
+		t.Errorf("exit status %d, want 66; stderr: %s", exit, stderr)
 	}
 	if err := os.Link("twoop.lmb", "hard"); err != nil {
 		t.Fatal(err)
 	}
 	if exit, _, stderr := lm(t, "set", "--in-place", "twoop.lmb", "a=hard"); exit != 64 {
-		t.Errorf("exit %d, %s", exit, stderr)
+		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
 	}
 }
 
-// TestPlaybackReadsStandardInput plays an image and a recording that come from
-// standard input.
+// TestPlaybackReadsStandardInput plays an image and a recording from standard input.
 func TestPlaybackReadsStandardInput(t *testing.T) {
-	ok(t, twoopImage, "replay", "--device", "playback:-", twoopImage)
-	record := testFolder(t, "captures", "wh.twoop.record")
+	mustRun(t, twoopImage, "replay", "--device", "playback:-", twoopImage)
+	record := testdataPath(t, "captures", "wh.twoop.record")
 	const both = "argument - and --device playback:- both read standard input"
-	exit, _, stderr := lmFrom(t, twoopImage, "replay", "--device", "playback:-", "-")
+	exit, _, stderr := lmWithStdin(t, twoopImage, "replay", "--device", "playback:-", "-")
 	if exit != 64 || !strings.Contains(stderr, both) {
-		t.Errorf("exit %d, %s", exit, stderr)
+		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
 	}
-	// The recording is not what the image does: it is read, and differs.
-	exit, _, stderr = lmFrom(t, record, "replay", "--device", "playback:-,wormhole", twoopImage)
+	// The recording differs from the accesses of the image, so an error shows that it was read.
+	exit, _, stderr = lmWithStdin(t, record, "replay", "--device", "playback:-,wormhole",
+		twoopImage)
 	if exit != 70 || !strings.Contains(stderr, "the device model rejects the access") {
-		t.Errorf("exit %d, %s", exit, stderr)
+		t.Errorf("exit status %d, want 70; stderr: %s", exit, stderr)
 	}
-	exit, _, stderr = lmFrom(t, "/dev/null", "replay", "--device", "playback:-", twoopImage)
+	exit, _, stderr = lmWithStdin(t, "/dev/null", "replay", "--device", "playback:-", twoopImage)
 	if exit != 65 || !strings.Contains(stderr, "playback:-") {
-		t.Errorf("exit %d, %s", exit, stderr)
+		t.Errorf("exit status %d, want 65; stderr: %s", exit, stderr)
 	}
 }

@@ -19,14 +19,14 @@ import (
 	"lightmetal/tools/image/synced"
 )
 
-// servedAccesses returns what the recording that a server was writing to the file trace has of
-// BAR 0, as text, and an error if nothing is there or it cannot be read.
-func servedAccesses() (list []string, err error) {
-	left := unfinishedRecording("trace")
-	if left == "" {
+// recordedAccesses returns, as text, the accesses to BAR 0 in the unfinished recording of the file
+// trace. It returns an error if there is no recording or it is incomplete.
+func recordedAccesses() (list []string, err error) {
+	path := unfinishedRecording("trace")
+	if path == "" {
 		return nil, os.ErrNotExist
 	}
-	data, err := os.ReadFile(left)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +45,11 @@ func servedAccesses() (list []string, err error) {
 	return list, err
 }
 
-// startServer starts lm serve in another process, and connects to it.
+// startServer starts lm serve in another process and connects to it.
 func startServer(t *testing.T, program string) (server *exec.Cmd, c net.Conn) {
 	t.Helper()
-	for _, left := range []string{"s", "trace"} {
-		_ = os.Remove(left)
+	for _, earlier := range []string{"s", "trace"} {
+		_ = os.Remove(earlier)
 	}
 	server = exec.Command(program, "serve", "--device", "mock:edu", "--socket", "s", "--trace",
 		"trace", "--sync", "1ms")
@@ -65,10 +65,11 @@ func startServer(t *testing.T, program string) (server *exec.Cmd, c net.Conn) {
 	return nil, nil
 }
 
-// TestServerThatIsKilledLeavesAPrefixOfWhatTheClientDid, and all that was in the file before:
-// after a random number of accesses, 200 times.
+// TestServerThatIsKilledLeavesAPrefixOfWhatTheClientDid kills the server after a random number of
+// accesses, 200 times. The recording must have a prefix of the client's accesses, and at least all
+// accesses that the file had before.
 func TestServerThatIsKilledLeavesAPrefixOfWhatTheClientDid(t *testing.T) {
-	program, rounds := built(t, "."), 200
+	program, rounds := buildMain(t, "."), 200
 	if testing.Short() {
 		rounds = 20
 	}
@@ -77,33 +78,33 @@ func TestServerThatIsKilledLeavesAPrefixOfWhatTheClientDid(t *testing.T) {
 	for seed := range int64(rounds) {
 		random := rand.New(rand.NewSource(seed))
 		server, c := startServer(t, program)
-		var made, before []string
-		some := func(count int) {
+		var done, before []string
+		doAccesses := func(count int) {
 			for range count {
 				value := binary.LittleEndian.AppendUint32(nil, uint32(random.Int31()))
-				access(t, c, 4, 4, value...)
-				loaded := access(t, c, 4, 4)
-				made = append(made, fmt.Sprintf("store %x", value), fmt.Sprintf("load %x", loaded))
+				accessBAR0(t, c, 4, 4, value...)
+				loaded := accessBAR0(t, c, 4, 4)
+				done = append(done, fmt.Sprintf("store %x", value), fmt.Sprintf("load %x", loaded))
 			}
 		}
-		some(1 + random.Intn(300))
-		before, _ = servedAccesses()
-		some(1 + random.Intn(100))
+		doAccesses(1 + random.Intn(300))
+		before, _ = recordedAccesses()
+		doAccesses(1 + random.Intn(100))
 		if err := server.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = server.Wait()
 		c.Close()
-		list, err := servedAccesses()
+		list, err := recordedAccesses()
 		if errors.Is(err, os.ErrNotExist) && before == nil {
-			err = record.ErrCut // it was killed before its first sync
+			err = record.ErrCut // the server was killed before its first sync
 		}
-		if !errors.Is(err, record.ErrCut) || len(list) < len(before) || len(list) > len(made) ||
-			!slices.Equal(list, made[:len(list)]) {
-			t.Errorf("seed %d: %d accesses are recorded of %d, %d were before: %v", seed,
-				len(list), len(made), len(before), err)
+		if !errors.Is(err, record.ErrCut) || len(list) < len(before) || len(list) > len(done) ||
+			!slices.Equal(list, done[:len(list)]) {
+			t.Errorf("seed %d: %d of %d accesses are recorded, at least the first %d must be: %v",
+				seed, len(list), len(done), len(before), err)
 		}
-		lost += len(made) - len(list)
+		lost += len(done) - len(list)
 		parts, _ := filepath.Glob(".trace.*.part")
 		for _, part := range parts {
 			_ = os.Remove(part)
@@ -113,11 +114,11 @@ func TestServerThatIsKilledLeavesAPrefixOfWhatTheClientDid(t *testing.T) {
 		float64(lost)/float64(rounds))
 }
 
-// TestRecordingThatIsCutAnywhereGetsAClearVerdict: at each byte of a small one. The verdict says
-// what is missing, and --incomplete imports the rest.
+// TestRecordingThatIsCutAnywhereGetsAClearVerdict cuts a small recording at each byte. The error
+// must say what is missing, and --incomplete must import the rest.
 func TestRecordingThatIsCutAnywhereGetsAClearVerdict(t *testing.T) {
-	var whole bytes.Buffer
-	w := synced.NewWriter(&whole, time.Hour, nil)
+	var recording bytes.Buffer
+	w := synced.NewWriter(&recording, time.Hour, nil)
 	fmt.Fprint(w, "LMRECORD 2\nDEVICE 0 1234 11e8 file\nBAR 0 0 0 0 100000\n"+
 		"CLK 2000\nW 0 4 4 78563412\nR 0 4 4 87a9cbed\nEND 5\n")
 	if err := w.Close(); err != nil {
@@ -125,42 +126,44 @@ func TestRecordingThatIsCutAnywhereGetsAClearVerdict(t *testing.T) {
 	}
 	t.Chdir(t.TempDir())
 	imported := 0
-	for cut := range whole.Len() + 1 {
-		if err := os.WriteFile("cut.record", whole.Bytes()[:cut], 0o600); err != nil {
+	for cut := range recording.Len() + 1 {
+		if err := os.WriteFile("cut.record", recording.Bytes()[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
 		args := []string{"import", "--from", "record", "cut.record", "-o", "cut.lmb"}
-		exit, _, refused := lm(t, args...)
-		if cut == whole.Len() {
+		exit, _, errorText := lm(t, args...)
+		if cut == recording.Len() {
 			if exit != 0 {
-				t.Errorf("whole: exit %d: %s", exit, refused)
+				t.Errorf("complete recording: exit status %d, want 0; %s", exit, errorText)
 			}
 			continue
 		}
-		known := (strings.Contains(refused, "has no END line") ||
-			strings.Contains(refused, "after the END line: the compressed text is cut")) &&
-			strings.Contains(refused, "--incomplete imports what was recorded") ||
-			strings.Contains(refused, "the recording has no mapping of a device: record again") ||
-			strings.Contains(refused, "the recording is empty") ||
-			strings.Contains(refused, "the recording ends in its header")
+		known := (strings.Contains(errorText, "has no END line") ||
+			strings.Contains(errorText, "after the END line: the compressed text is cut")) &&
+			strings.Contains(errorText, "--incomplete imports what was recorded") ||
+			strings.Contains(errorText, "the recording has no mapping of a device: record again") ||
+			strings.Contains(errorText, "the recording is empty") ||
+			strings.Contains(errorText, "the recording ends in its header")
 		if exit != 65 || !known {
-			t.Errorf("cut at %d: exit %d: %s", cut, exit, refused)
+			t.Errorf("cut at byte %d: exit status %d, want 65 and a known reason; %s", cut, exit,
+				errorText)
 		}
-		exit, said, refused := lm(t, append(args, "--incomplete")...)
+		exit, output, errorText := lm(t, append(args, "--incomplete")...)
 		switch {
-		case exit == 0 && (strings.Contains(said, "2µs, without an END line") ||
-			strings.Contains(said, "nothing is missing")):
+		case exit == 0 && (strings.Contains(output, "2µs, without an END line") ||
+			strings.Contains(output, "nothing is missing")):
 			imported++
 		case exit != 65:
-			t.Errorf("cut at %d: exit %d: %s", cut, exit, said+refused)
+			t.Errorf("cut at byte %d, --incomplete: exit status %d, want 0 or 65; %s", cut, exit,
+				output+errorText)
 		}
 	}
 	if imported == 0 {
-		t.Error("no cut is imported with --incomplete")
+		t.Error("--incomplete imported none of the cut recordings")
 	}
 }
 
-// TestUnfinishedRecordingIsNamed if its final name is not there.
+// TestUnfinishedRecordingIsNamed in the error if there is no file with its final name.
 func TestUnfinishedRecordingIsNamed(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{".run.record.0.part": "", ".run.record.1.part": "x",
@@ -169,25 +172,25 @@ func TestUnfinishedRecordingIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exit, _, refused := lm(t, "import", "run.record", "-o", "run.lmb")
-	if exit != 66 || !strings.Contains(refused, "lm import --incomplete .run.record.1.part") {
-		t.Errorf("exit %d: %s", exit, refused)
+	exit, _, errorText := lm(t, "import", "run.record", "-o", "run.lmb")
+	if exit != 66 || !strings.Contains(errorText, "lm import --incomplete .run.record.1.part") {
+		t.Errorf("exit status %d, want 66; %s", exit, errorText)
 	}
-	exit, _, refused = lm(t, "import", "none.record", "-o", "run.lmb")
-	if exit != 66 || strings.Contains(refused, "--incomplete") {
-		t.Errorf("exit %d: %s", exit, refused)
+	exit, _, errorText = lm(t, "import", "none.record", "-o", "run.lmb")
+	if exit != 66 || strings.Contains(errorText, "--incomplete") {
+		t.Errorf("exit status %d, want 66; %s", exit, errorText)
 	}
 }
 
-// TestSyncIsAnInterval of both commands that write recordings.
-func TestSyncIsAnInterval(t *testing.T) {
+// TestSyncIntervalHasAMinimum in both commands that write recordings.
+func TestSyncIntervalHasAMinimum(t *testing.T) {
 	for _, args := range [][]string{
 		{"record", "--sync", "0", "-o", "x.record", "--", "true"},
 		{"serve", "--sync", "1us", "--device", "mock:edu", "--socket", "s"},
 	} {
-		exit, _, refused := lm(t, args...)
-		if exit != 64 || !strings.Contains(refused, "--sync must be at least 1ms") {
-			t.Errorf("%q: exit %d: %s", args, exit, refused)
+		exit, _, errorText := lm(t, args...)
+		if exit != 64 || !strings.Contains(errorText, "--sync must be at least 1ms") {
+			t.Errorf("%q: exit status %d, want 64; %s", args, exit, errorText)
 		}
 	}
 }

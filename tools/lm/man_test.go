@@ -12,13 +12,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// renderings are the programs that show a man page on a terminal of 80 columns.
-var renderings = [][]string{
+// renderers are the programs that show a man page on a terminal of 80 columns.
+var renderers = [][]string{
 	{"groff", "-man", "-Tutf8", "-ww", "-rLL=80n", "-P-cbou"},
 	{"mandoc", "-T", "utf8", "-O", "width=80"},
 }
 
-// overstrike is how a terminal of paper made a letter bold or underlined.
+// overstrike matches a character and a backspace. On a printing terminal, these make the next
+// character bold or underlined.
 var overstrike = regexp.MustCompile(".\x08")
 
 // render returns a man page as a terminal of 80 columns shows it.
@@ -40,8 +41,8 @@ func render(t *testing.T, program []string, page string) string {
 	return overstrike.ReplaceAllString(string(text), "")
 }
 
-// manPages writes all man pages into a directory, and returns it.
-func manPages(t *testing.T) string {
+// writeManPages writes all man pages into a new directory and returns the directory.
+func writeManPages(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
 	help, err := exec.Command("go", "run", "lightmetal/tools/lmrun", "-help").Output()
@@ -53,32 +54,32 @@ func manPages(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if exit, _, stderr := lm(t, "man", directory, helpFile); exit != 0 {
-		t.Fatal(stderr)
+		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 	return directory
 }
 
-// TestManPagesFitATerminal: no line is wider than 80 columns, lists keep an entry a line, and
-// examples are commands that can be copied.
+// TestManPagesFitATerminal: no line has more than 80 columns, each entry of a list has its own
+// line, and examples are commands that can be copied.
 func TestManPagesFitATerminal(t *testing.T) {
-	directory := manPages(t)
+	directory := writeManPages(t)
 	pages, err := filepath.Glob(filepath.Join(directory, "*.1"))
 	if err != nil || len(pages) < 20 {
-		t.Fatal(pages, err)
+		t.Fatalf("lm man wrote %d pages (%v), want at least 20", len(pages), err)
 	}
-	for _, program := range renderings {
+	for _, program := range renderers {
 		for _, page := range pages {
 			name := strings.TrimSuffix(filepath.Base(page), ".1")
 			t.Run(program[0]+"/"+name, func(t *testing.T) {
 				text := render(t, program, page)
 				for line := range strings.Lines(text) {
 					if columns := len([]rune(strings.TrimRight(line, "\n"))); columns > 80 {
-						t.Errorf("%d columns: %s", columns, line)
+						t.Errorf("a line has %d columns, want at most 80: %s", columns, line)
 					}
 				}
 				for _, want := range linesOfPage(t, name) {
 					if !slices.Contains(shellLines(text), want) {
-						t.Errorf("no line %q in\n%s", want, text)
+						t.Errorf("the page has no line %q:\n%s", want, text)
 					}
 				}
 			})
@@ -86,8 +87,8 @@ func TestManPagesFitATerminal(t *testing.T) {
 	}
 }
 
-// shellLines returns the lines of a text without indentation, those that end in a backslash joined
-// with the next.
+// shellLines returns the lines of a text without indentation. A line that ends in a backslash is
+// joined with the next.
 func shellLines(text string) (lines []string) {
 	joined := regexp.MustCompile(`[ \t]*\\\n[ \t]*`).ReplaceAllString(text, " ")
 	for line := range strings.Lines(joined) {
@@ -96,8 +97,8 @@ func shellLines(text string) (lines []string) {
 	return lines
 }
 
-// linesOfPage returns lines that the page of a program has to show by themselves: its examples,
-// flags that are too long for the left column, and the first words of lists.
+// linesOfPage returns lines that the page of a program must have: its examples, flags that are too
+// long for the left column, and the first words of lists.
 func linesOfPage(t *testing.T, name string) (want []string) {
 	t.Helper()
 	if name == "lmrun" {
@@ -130,7 +131,8 @@ func linesOfPage(t *testing.T, name string) (want []string) {
 	return append(want, "NAME", "SYNOPSIS", c.UseLine(), "SEE ALSO")
 }
 
-// TestManPageEscapesWhatTroffWouldChange: a backslash, a line that begins with a dot, and options.
+// TestManPageEscapesWhatTroffWouldChange: a backslash, a dot at the beginning of a line, and the
+// hyphen of an option.
 func TestManPageEscapesWhatTroffWouldChange(t *testing.T) {
 	page := manPage{}
 	page.text(`.npy files have a \ and -o`)

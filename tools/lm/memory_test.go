@@ -13,10 +13,11 @@ import (
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
-// TestMemoryIsInProportionToTheFile runs every command that reads an image as a process of its
-// own, on images of about 1 MB whose references add up to gigabytes. Each must come to its end,
-// with a code of its own and not that of a Go program without memory, and its peak must stay
-// below a fixed part, for lm itself, and a multiple of the file. Text that it prints must too.
+// TestMemoryIsInProportionToTheFile runs every command that reads an image as a process of its own,
+// on images of about 1 MB whose references add up to gigabytes. Each command must end with an exit
+// status of lm, not with the one of a Go program without memory. Its peak memory must stay below a
+// fixed part, for lm itself, plus a multiple of the size of the file. The size of the text that it
+// prints is limited too.
 func TestMemoryIsInProportionToTheFile(t *testing.T) {
 	const (
 		commands, payload = 1500, 1 << 20
@@ -34,7 +35,7 @@ func TestMemoryIsInProportionToTheFile(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key.pem")
 	if out, err := exec.Command("openssl", "genpkey", "-algorithm", "ed25519", "-out",
 		key).CombinedOutput(); err != nil {
-		t.Logf("lm sign is left out: %v %s", err, out)
+		t.Logf("lm sign is not tested: openssl genpkey: %v %s", err, out)
 		key = ""
 	}
 	for name, file := range lmbtest.Hostile(t, commands, payload) {
@@ -67,34 +68,37 @@ func TestMemoryIsInProportionToTheFile(t *testing.T) {
 				args = []string{"tensor", "a.bin", "out.csv", "--image", image, "--name", "a"}
 			}
 			most := base + perByte*len(file)
-			peak, exit, text, errors := limitedProcess(t, self, args...)
+			peak, exit, text, errors := runLimited(t, self, args...)
 			if exit < 0 || exit == 2 {
-				t.Errorf("%s: lm %s ended with %d: %.300s", name, line, exit, errors)
+				t.Errorf("%s: lm %s ended with exit status %d, want one of lm: %.300s", name, line,
+					exit, errors)
 			}
 			if peak > most {
-				t.Errorf("%s, %d bytes: lm %s took %d MiB, at most %d are wanted", name, len(file),
-					line, peak>>20, most>>20)
+				t.Errorf("%s, %d bytes: lm %s used %d MiB of memory, want at most %d", name,
+					len(file), line, peak>>20, most>>20)
 			}
 			if text > textPerByte*len(file) {
-				t.Errorf("%s, %d bytes: lm %s printed %d bytes", name, len(file), line, text)
+				t.Errorf("%s, %d bytes: lm %s printed %d bytes, want at most %d", name, len(file),
+					line, text, textPerByte*len(file))
 			}
 		}
 	}
 }
 
-// limitedProcess runs lm with 8 GiB of address space, so that a command that wants all memory
-// fails before the machine does (what an image reserves for tensors takes some of it, and no
-// memory until it is used), and stops it when it has printed far too much. It returns the
-// peak of its memory, its exit status, -1 for a signal, and the size of what it printed.
-func limitedProcess(t *testing.T, self string, args ...string) (peak, exit, printed int,
+// runLimited runs lm with 8 GiB of address space, so that a command that allocates without a limit
+// fails before the machine does. (The address space that an image reserves for tensors counts,
+// although it takes no memory until it is used.) runLimited ends lm if it prints more than 256 MiB.
+// It returns the peak of its memory in bytes, its exit status (-1 after a signal) and the size of
+// its output.
+func runLimited(t *testing.T, self string, args ...string) (peak, exit, printed int,
 	errors string) {
 	t.Helper()
 	const addresses, most = 8 << 20, 256 << 20 // KiB, bytes
 	line := []string{"-c", "ulimit -v " + strconv.Itoa(addresses) + `; exec "$0" "$@"`, self}
 	c := exec.Command("sh", append(line, args...)...)
 	peakPath := filepath.Join(t.TempDir(), "peak")
-	c.Env = append(os.Environ(), peakFile+"="+peakPath)
-	out := &counted{most: most}
+	c.Env = append(os.Environ(), peakFileVariable+"="+peakPath)
+	out := &countingWriter{most: most}
 	var errs bytes.Buffer
 	c.Stdout, c.Stderr = out, &errs
 	if err := c.Run(); err != nil && c.ProcessState == nil {
@@ -110,21 +114,22 @@ func limitedProcess(t *testing.T, self string, args ...string) (peak, exit, prin
 	return peak, c.ProcessState.ExitCode(), out.size, errs.String()
 }
 
-// peakFile names the file into which a process of this test writes the peak of the memory of
-// the lm that it starts, in bytes.
-const peakFile = "LM_TEST_PEAK"
+// peakFileVariable is an environment variable with the path of a file. If it is set, the test
+// program runs as measureLM and writes the peak of lm's memory, in bytes, to this file.
+const peakFileVariable = "LM_TEST_PEAK"
 
-// measureLm runs this process's command line as lm in a child, writes the child's peak into a
-// file and exits with its status. The process between the test and lm is needed because the
-// kernel counts the memory of the process that starts another to the peak of the new one
-// (linux, fs/exec.c, setmax_mm_hiwater_rss), and other tests make this one large.
-func measureLm(peakPath string) {
+// measureLM runs this process's command line as lm in a child, writes the child's peak memory to a
+// file and exits with the child's status. A process between the test and lm is needed for two
+// reasons: the kernel counts the memory of the process that starts another one to the peak of the
+// new process (linux, fs/exec.c, setmax_mm_hiwater_rss), and other tests make the test's process
+// large.
+func measureLM(peakPath string) {
 	self, err := os.Executable()
 	if err != nil {
 		panic(err)
 	}
 	c := exec.Command(self, os.Args[1:]...)
-	c.Env = append(os.Environ(), peakFile+"=", asLm+"=1")
+	c.Env = append(os.Environ(), peakFileVariable+"=", asLMVariable+"=1")
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := c.Run(); err != nil && c.ProcessState == nil {
 		panic(err)
@@ -136,10 +141,10 @@ func measureLm(peakPath string) {
 	os.Exit(c.ProcessState.ExitCode())
 }
 
-// counted counts what is written, and fails after most bytes.
-type counted struct{ size, most int }
+// countingWriter counts the bytes that are written, and returns an error after most bytes.
+type countingWriter struct{ size, most int }
 
-func (c *counted) Write(data []byte) (int, error) {
+func (c *countingWriter) Write(data []byte) (int, error) {
 	if c.size += len(data); c.size > c.most {
 		return 0, syscall.EFBIG
 	}

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// recordProgram reaches a file of 1 MiB, its argument, as a driver reaches a BAR.
+// recordProgram accesses a file of 1 MiB, its first argument, as a driver accesses a BAR. With a
+// second argument, it also executes an instruction that the recorder does not know.
 const recordProgram = `
 #include <fcntl.h>
 #include <stdint.h>
@@ -22,7 +23,7 @@ int main(int count, char **arguments) {
 	p[0] = 12;
 	p[1] = p[0] * 3;
 	memset((void *)(p + 64), 7, 100);
-	if (count > 2) // what the recorder does not know: of x87, or exclusive
+	if (count > 2) // the recorder does not know x87 and exclusive accesses
 #ifdef __x86_64__
 		__asm__ volatile("fildl %0; fistpl %0" : "+m"(*p));
 #else
@@ -39,13 +40,13 @@ func TestRecordedProgramBecomesAnImageThatReplays(t *testing.T) {
 		}
 		t.Skip("needs gcc")
 	}
-	// a process of its own: what traces waits for all its children
-	folder, program := t.TempDir(), built(t, ".")
+	// lm record runs as a process of its own, because a tracer waits for all its children.
+	folder, program := t.TempDir(), buildMain(t, ".")
 	path := func(name string) string { return filepath.Join(folder, name) }
-	source := write(t, "program.c", recordProgram)
+	source := tempFile(t, "program.c", recordProgram)
 	if out, err := exec.Command("gcc", "-O2", "-o", path("program"),
 		source).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("gcc: %v: %s", err, out)
 	}
 	if err := os.WriteFile(path("card"), make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
@@ -55,71 +56,72 @@ func TestRecordedProgramBecomesAnImageThatReplays(t *testing.T) {
 		c := exec.Command(program,
 			append([]string{"record", "-o", path("out.record"), "--file",
 				path("card") + "=2,1af4:1110"}, args...)...)
-		var said bytes.Buffer
-		c.Stderr = &said
+		var stderr bytes.Buffer
+		c.Stderr = &stderr
 		var exit *exec.ExitError
 		if err := c.Run(); err != nil && !errors.As(err, &exit) {
 			t.Fatal(err)
 		}
 		if got := c.ProcessState.ExitCode(); got != want {
-			t.Fatalf("exit %d, want %d: %s", got, want, said.String())
+			t.Fatalf("lm record %v: exit status %d, want %d; stderr: %s", args, got, want,
+				stderr.String())
 		}
-		return said.String()
+		return stderr.String()
 	}
 	record(3, "--", path("program"), path("card"))
 	if exit, _, stderr := lm(t, "import", "--from", "record", path("out.record"), "-o",
 		path("out.lmb")); exit != 0 {
-		t.Fatal(stderr)
+		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 	if exit, stdout, stderr := lm(t, "dump", path("out.lmb")); exit != 0 ||
 		!strings.Contains(stdout, "write.4   bar2+0x4 0x24\n") ||
 		!strings.Contains(stdout, "expect.4  bar2+0x0 == 0xc\n") {
-		t.Error(stdout, stderr)
+		t.Errorf("exit status %d, want 0; stdout: %s\nstderr: %s", exit, stdout, stderr)
 	}
 	if exit, _, stderr := lm(t, "replay", "--device", "mock:ivshmem", path("out.lmb")); exit != 0 {
-		t.Error(stderr)
+		t.Errorf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
-	said := record(70, "--", path("program"), path("card"), "unknown")
-	if !strings.Contains(said, "is not recorded") || !strings.Contains(said, "(main+") {
-		t.Error(said)
+	text := record(70, "--", path("program"), path("card"), "unknown")
+	if !strings.Contains(text, "is not recorded") || !strings.Contains(text, "(main+") {
+		t.Errorf("lm record does not name the access that it did not record: %s", text)
 	}
 	exit, _, stderr := lm(t, "import", "--from", "record", path("out.record"), "-o",
 		path("out.lmb"))
 	if exit != 65 || !strings.Contains(stderr, "is incomplete") ||
 		!strings.Contains(stderr, "--incomplete") {
-		t.Error(exit, stderr)
+		t.Errorf("exit status %d, want 65; stderr: %s", exit, stderr)
 	}
 	if exit, stdout, stderr := lm(t, "import", "--incomplete", "--from", "record",
 		path("out.record"), "-o", path("out.lmb")); exit != 0 ||
 		!strings.Contains(stdout, "is incomplete") {
-		t.Error(exit, stdout, stderr)
+		t.Errorf("exit status %d, want 0; stdout: %s\nstderr: %s", exit, stdout, stderr)
 	}
 	record(66, "--", path("nothing"))
-	// What is traced already cannot be traced by another.
-	if said := record(77, "--", program, "record", "-o", path("inner.record"), "--",
-		path("program"), path("card")); !strings.Contains(said, "SYS_PTRACE") {
-		t.Error(said)
+	// A process that is traced already cannot be traced a second time.
+	if text := record(77, "--", program, "record", "-o", path("inner.record"), "--",
+		path("program"), path("card")); !strings.Contains(text, "SYS_PTRACE") {
+		t.Errorf("the error does not name SYS_PTRACE: %s", text)
 	}
 	record(64, "--on-unknown", "stop", "--", path("program"))
 	record(64, "--file", "card", "--", path("program"))
 }
 
-func TestGenericBoardOfAKnownDeviceSaysWhoseRulesHold(t *testing.T) {
-	record := write(t, "known.record",
+func TestErrorOfGenericBoardNamesTheKnownBoard(t *testing.T) {
+	record := tempFile(t, "known.record",
 		"LMRECORD 2\nDEVICE 0 1af4 1110 file\nBAR 0 0 0 0 1000\nW 0 100 4 00000000\nEND 3\n")
 	exit, _, stderr := lm(t, "import", "--from", "record", "--board", "generic", record, "-o",
 		filepath.Join(t.TempDir(), "known.lmb"))
 	if exit != 65 || !strings.Contains(stderr,
 		"use --board ivshmem to see which line of the trace causes the error") {
-		t.Error(exit, stderr)
+		t.Errorf("exit status %d, want 65; stderr: %s", exit, stderr)
 	}
 }
 
-// TestRecordTakesNoFileThatTheProgramNeedsForItsOutput: nor a device or a program that there cannot
-// be.
-func TestRecordTakesNoFileThatTheProgramNeedsForItsOutput(t *testing.T) {
-	program := write(t, "program", "#!/bin/sh\n")
-	card := write(t, "card", "words")
+// TestRecordRejectsInvalidFilesAndDevices names an output that is also an input, a file twice, an
+// invalid device, a full device and a program that is not executable.
+func TestRecordRejectsInvalidFilesAndDevices(t *testing.T) {
+	program := tempFile(t, "program", "#!/bin/sh\n")
+	card := tempFile(t, "card", "words")
 	for _, c := range []struct {
 		exit int
 		want string
@@ -139,11 +141,12 @@ func TestRecordTakesNoFileThatTheProgramNeedsForItsOutput(t *testing.T) {
 	} {
 		exit, _, stderr := lm(t, append([]string{"record"}, c.args...)...)
 		if exit != c.exit || !strings.Contains(stderr, c.want) {
-			t.Errorf("%q: exit %d, %s", c.args, exit, stderr)
+			t.Errorf("lm record %q: exit status %d, want %d and %q; stderr: %s", c.args, exit,
+				c.exit, c.want, stderr)
 		}
 	}
 	if text, err := os.ReadFile(card); err != nil || string(text) != "words" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("the file that is input and output is %q (%v), want no change", text, err)
 	}
 }
 
@@ -152,6 +155,6 @@ func TestProtectIsOneOfThreeWords(t *testing.T) {
 		filepath.Join(t.TempDir(), "out.record"), "--", "/bin/true")
 	if exit != 64 || !strings.Contains(stderr,
 		`--protect must be "huge", "all" or "none", not "some"`) {
-		t.Errorf("%d: %s", exit, stderr)
+		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
 	}
 }

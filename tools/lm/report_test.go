@@ -17,7 +17,7 @@ import (
 	"lightmetal/tools/look/report"
 )
 
-func TestReplayProfileAndReport(t *testing.T) {
+func TestReportShowsTheProfileOfAReplay(t *testing.T) {
 	folder := t.TempDir()
 	profile, page := filepath.Join(folder, "run.json"), filepath.Join(folder, "x.html")
 	image := filepath.Join(testdata, "images", "wh.twoop.lmb")
@@ -26,12 +26,12 @@ func TestReplayProfileAndReport(t *testing.T) {
 	if exit != 0 || !strings.Contains(stdout, "Time by opcode") ||
 		!strings.Contains(stdout, "each command's time includes 0 ns") ||
 		!strings.Contains(stdout, "clock: virtual") {
-		t.Fatalf("exit %d: %s%s", exit, stdout, stderr)
+		t.Fatalf("exit status %d, want 0; output: %s%s", exit, stdout, stderr)
 	}
 	if exit, stdout, stderr := lm(t, "report", "--profile", profile, "-o", page,
 		image); exit != 0 || !strings.HasPrefix(stdout, page+": report on "+image+
 		", 1 sequence, 18 commands; ") {
-		t.Fatalf("exit %d: %s%s", exit, stdout, stderr)
+		t.Fatalf("exit status %d, want 0; output: %s%s", exit, stdout, stderr)
 	}
 	file, err := os.ReadFile(page)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestReplayProfileAndReport(t *testing.T) {
 	if exit, stdout, _ := lm(t, "report", "--profile", profile, image); exit != 0 ||
 		!strings.Contains(stdout, "soft reset") ||
 		!strings.Contains(stdout, "Slowest commands") {
-		t.Errorf("exit %d: %s", exit, stdout)
+		t.Errorf("exit status %d, want 0 and a report with the profile: %s", exit, stdout)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestReportAsJSON(t *testing.T) {
 	var end outcome
 	if err := json.Unmarshal([]byte(stdout), &end); err != nil || exit != 0 || end.Profile == nil ||
 		end.Profile.TotalNs != end.MeanNs {
-		t.Errorf("exit %d, %v: %s", exit, err, stdout)
+		t.Errorf("exit status %d, want 0 and a profile (%v): %s", exit, err, stdout)
 	}
 	exit, stdout, _ = lm(t, "report", "--json", "--sequence", "compute", "--profile", profile,
 		image)
@@ -71,13 +71,12 @@ func TestReportAsJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil || exit != 0 || r.Profile == nil ||
 		r.Profile.Sequence != "main" ||
 		r.Counted != "one run of compute, calls included" || r.Windows[0].Written != 4 {
-		t.Errorf("exit %d, %v: %s", exit, err, stdout)
+		t.Errorf("exit status %d, want 0 and a report with the profile (%v): %s", exit, err, stdout)
 	}
 }
 
-// TestAFailingRunIsProfiledToo: the profile of what went wrong is the one that
-// is wanted most.
-func TestAFailingRunIsProfiledToo(t *testing.T) {
+// TestFailedRunIsProfiled: users need the profile of a failed run most.
+func TestFailedRunIsProfiled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.json")
 	image := assemble(t,
 		edu+"main:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 0x010000ee\n  write.4 r+0x4 2\nsafe:\n"+
@@ -86,7 +85,8 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--profile", path, image)
 	if exit != 76 || stdout != "" || stderr != want ||
 		!strings.Contains(want, "main, command 1: expect.4 r+0x0 == 0x10000ee: got") {
-		t.Errorf("exit %d: %s%s, without a profile %s", exit, stdout, stderr, want)
+		t.Errorf("exit status %d, want 76; output: %s%s; without --profile: %s", exit, stdout,
+			stderr, want)
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -95,21 +95,21 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	defer file.Close()
 	profile, err := report.ReadTrace(file)
 	if err != nil || len(profile.Timeline[0]) != 2 || profile.Commands != 3 {
-		t.Errorf("%v: %+v", err, profile)
+		t.Errorf("error %v, want a profile of 3 commands, 2 of main: %+v", err, profile)
 	}
 	if f := profile.Failed; f == nil || f.Code != "expect failed" || f.Command != 1 ||
 		f.Ns != 200 || f.Got != 0x10000ed || f.Want != 0x10000ee || f.Mask != 1<<32-1 ||
 		f.Safe != "done" || "lm: "+f.Reason+"\n" != want {
-		t.Errorf("%+v", f)
+		t.Errorf("the failure in the profile is %+v", f)
 	}
-	text := ok(t, "", "report", "--profile", path, image)
+	text := mustRun(t, "", "report", "--profile", path, image)
 	if !strings.Contains(text, "FAILED after 200 ns: expect failed: ") ||
 		!strings.Contains(text, "== 0x10000ee: got 0x10000ed (bits that differ: 0, 1)") ||
 		strings.Contains(text, "of one run") {
-		t.Errorf("lm report prints the failed run as\n%s", text)
+		t.Errorf("lm report describes the failed run wrongly:\n%s", text)
 	}
 	page := filepath.Join(t.TempDir(), "x.html")
-	ok(t, "", "report", "--profile", path, "-o", page, image)
+	mustRun(t, "", "report", "--profile", path, "-o", page, image)
 	text = string(mustRead(t, page))
 	for _, want := range []string{"The run failed: expect failed",
 		`<a href="#c1">main, command 1</a> <code>expect.4 r&#43;0x0 == 0x10000ee</code>`,
@@ -121,7 +121,7 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	}
 }
 
-// TestGoldenMismatchIsOnThePage: how many elements of the output differ.
+// TestGoldenMismatchIsOnThePage: the page shows how many elements of the output differ.
 func TestGoldenMismatchIsOnThePage(t *testing.T) {
 	image := filepath.Join(testdata, "images", "wh.twoop.lmb")
 	const a = 500
@@ -153,9 +153,9 @@ func TestGoldenMismatchIsOnThePage(t *testing.T) {
 			args := append([]string{"replay", "--device", "mock:wormhole", "--profile", path,
 				image}, test.flags...)
 			if exit, _, stderr := lm(t, args...); exit != test.exit {
-				t.Fatalf("exit %d: %s", exit, stderr)
+				t.Fatalf("exit status %d, want %d; stderr: %s", exit, test.exit, stderr)
 			}
-			ok(t, "", "report", "--profile", path, "-o", page, image)
+			mustRun(t, "", "report", "--profile", path, "-o", page, image)
 			if text := string(mustRead(t, page)); !strings.Contains(text, test.want) {
 				t.Errorf("the page has no %s", test.want)
 			}
@@ -163,75 +163,76 @@ func TestGoldenMismatchIsOnThePage(t *testing.T) {
 	}
 }
 
-// TestPageNamesTheProgramThatMadeIt, and the day.
+// TestPageNamesTheProgramThatMadeIt, and the date.
 func TestPageNamesTheProgramThatMadeIt(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "x.html")
-	ok(t, "", "report", "-o", page, filepath.Join(testdata, "images", "edu.lmb"))
+	mustRun(t, "", "report", "-o", page, filepath.Join(testdata, "images", "edu.lmb"))
 	text := string(mustRead(t, page))
 	pattern := regexp.QuoteMeta("Report by "+version) +
 		`.* on \d+ [A-Z][a-z]+ 20\d\d, \d\d:\d\d UTC`
 	if !regexp.MustCompile(pattern).MatchString(text) {
-		t.Errorf("no %s on the page", pattern)
+		t.Errorf("the page has no text like %s", pattern)
 	}
 }
 
-// TestASequenceThatFailsAfterTheRunIsNotTheRunsFailure: the run that was measured
-// is whole, and counts.
-func TestASequenceThatFailsAfterTheRunIsNotTheRunsFailure(t *testing.T) {
+// TestFailureAfterTheRunsIsNoFailedRun: if the sequence of --after fails, the measured runs are
+// still complete and count.
+func TestFailureAfterTheRunsIsNoFailedRun(t *testing.T) {
 	image := assemble(t, edu+"main:\n  write.4 r+0x4 1\nstop:\n  expect.4 r+0x0 == 0x010000ee\n")
 	path := filepath.Join(t.TempDir(), "run.json")
 	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--loop", "2", "--after",
 		"stop", "--profile", path, image)
 	if exit != 76 || stdout != "" ||
 		!strings.Contains(stderr, ": stop, command 0: expect.4 r+0x0 == 0x10000ee: got") {
-		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
+		t.Errorf("exit status %d, want 76; output: %s%s", exit, stdout, stderr)
 	}
-	if text := ok(t, "", "report", "--profile", path, image); strings.Contains(text, "FAILED") ||
+	text := mustRun(t, "", "report", "--profile", path, image)
+	if strings.Contains(text, "FAILED") ||
 		!strings.Contains(text, ", 2 runs that took 100 ns to 100 ns each") {
-		t.Error(text)
+		t.Errorf("want 2 successful runs, got %s", text)
 	}
 }
 
-// TestVirtualTimeIsCalledSo: a stand-in counts accesses, and no machine took that long.
-func TestVirtualTimeIsCalledSo(t *testing.T) {
+// TestVirtualTimeIsLabeled: the time of a mock is a count of accesses, not the time of a device.
+func TestVirtualTimeIsLabeled(t *testing.T) {
 	folder := t.TempDir()
 	profile, page := filepath.Join(folder, "run.json"), filepath.Join(folder, "x.html")
 	image := filepath.Join(testdata, "images", "edu.lmb")
-	text := ok(t, "", "replay", "--device", "mock:edu", "--stats", "--profile", profile, image)
-	ok(t, "", "report", "--profile", profile, "-o", page, image)
-	whole := string(mustRead(t, page))
+	text := mustRun(t, "", "replay", "--device", "mock:edu", "--stats", "--profile", profile, image)
+	mustRun(t, "", "report", "--profile", profile, "-o", page, image)
+	pageText := string(mustRead(t, page))
 	if !strings.Contains(text, "; virtual time ") || !strings.Contains(text, "\nvirtual ") ||
-		strings.Contains(text+whole, "device time") ||
-		!strings.Contains(whole, "<dt>virtual time</dt>") {
-		t.Errorf("%s%s", text, whole)
+		strings.Contains(text+pageText, "device time") ||
+		!strings.Contains(pageText, "<dt>virtual time</dt>") {
+		t.Errorf("want virtual time and no device time:\n%s%s", text, pageText)
 	}
 	var end outcome
-	if err := json.Unmarshal([]byte(ok(t, "", "replay", "--device", "mock:edu", "--json", image)),
-		&end); err != nil || !end.Virtual {
-		t.Errorf("%v: %+v", err, end)
+	text = mustRun(t, "", "replay", "--device", "mock:edu", "--json", image)
+	if err := json.Unmarshal([]byte(text), &end); err != nil || !end.Virtual {
+		t.Errorf("lm replay --json: %v, want virtual: %+v", err, end)
 	}
 }
 
-// TestErrorsOfStandardInputNameIt, and no descriptor of this process.
+// TestErrorsOfStandardInputNameIt instead of a file descriptor.
 func TestErrorsOfStandardInputNameIt(t *testing.T) {
 	for _, args := range [][]string{{"info", "-"}, {"dump", "-"}, {"verify", "-"},
 		{"replay", "--device", "mock:edu", "-"}} {
 		for _, from := range []string{filepath.Join(testdata, "bad", "truncated.lmb"),
 			filepath.Join(testdata, "bad", "unknown-opcode.lmb")} {
-			if exit, _, stderr := lmFrom(t, from, args...); exit != 65 ||
+			if exit, _, stderr := lmWithStdin(t, from, args...); exit != 65 ||
 				!strings.HasPrefix(stderr, "lm: bad image: standard input: ") {
-				t.Errorf("lm %v < %s: %d %s", args, from, exit, stderr)
+				t.Errorf("lm %v < %s: exit status %d, want 65; %s", args, from, exit, stderr)
 			}
 		}
 	}
 }
 
-func TestReportRefusesWhatIsNotItsProfile(t *testing.T) {
+func TestReportRejectsInvalidArguments(t *testing.T) {
 	image := filepath.Join(testdata, "images", "edu-factorial.lmb")
 	profile := filepath.Join(t.TempDir(), "run.json")
-	if exit := silently(t, "replay", "--device", "mock:edu", "--profile", profile,
+	if exit := runSilently(t, "replay", "--device", "mock:edu", "--profile", profile,
 		image); exit != 0 {
-		t.Fatal(exit)
+		t.Fatalf("lm replay: exit status %d, want 0", exit)
 	}
 	for _, test := range []struct {
 		exit int
@@ -257,37 +258,38 @@ func TestReportRefusesWhatIsNotItsProfile(t *testing.T) {
 		exit, stdout, stderr := lm(t, test.args...)
 		if exit != test.exit || !strings.Contains(stderr, test.want) || stdout != "" ||
 			strings.Count(stderr, "\n") != 1 {
-			t.Errorf("lm %s\n\texits %d: %s%s\twant %d: %s", strings.Join(test.args, " "), exit,
-				stdout, stderr, test.exit, test.want)
+			t.Errorf("lm %s\n\texit status %d: %s%s\twant %d: %s", strings.Join(test.args, " "),
+				exit, stdout, stderr, test.exit, test.want)
 		}
 	}
 }
 
-func TestDiffExitsByWhatItFinds(t *testing.T) {
+func TestDiffExitStatusReportsDifferences(t *testing.T) {
 	images := filepath.Join(testdata, "images")
 	a, b := filepath.Join(images, "wh.twoop.lmb"), filepath.Join(images, "bh.twoop.lmb")
 	if exit, stdout, stderr := lm(t, "diff", a, a); exit != 0 ||
 		stdout != "the images do the same\n" || stderr != "" {
-		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
+		t.Errorf("exit status %d, want 0; output: %s%s", exit, stdout, stderr)
 	}
 	exit, stdout, stderr := lm(t, "diff", a, b)
 	if exit != 76 || !strings.Contains(stdout,
 		"+ point tlb0 tile 1,2 address 0xffa00000 ordering strict") || stderr != "" {
-		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
+		t.Errorf("exit status %d, want 76; output: %s%s", exit, stdout, stderr)
 	}
 	var d report.Difference
 	exit, stdout, _ = lm(t, "diff", "--json", a, b)
 	if err := json.Unmarshal([]byte(stdout), &d); err != nil || exit != 76 || d.Equal ||
 		d.First.Command != 0 {
-		t.Errorf("exit %d, %v: %s", exit, err, stdout)
+		t.Errorf("exit status %d, want 76 and a difference in command 0 (%v): %s", exit, err,
+			stdout)
 	}
 }
 
-func TestReportCommandsTeach(t *testing.T) {
+func TestReportCommandsHaveHelp(t *testing.T) {
 	for _, name := range []string{"report", "diff", "replay"} {
 		if exit, stdout, _ := lm(t, name, "--help"); exit != 0 ||
 			!strings.Contains(stdout, "Usage:") || len(stdout) < 300 {
-			t.Errorf("lm %s: exit %d, %d bytes", name, exit, len(stdout))
+			t.Errorf("lm %s: exit status %d, want 0; %d bytes", name, exit, len(stdout))
 		}
 	}
 }

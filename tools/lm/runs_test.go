@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// storing is an image whose sequences store numbers of their own to one register.
-const storing = `lightmetal 1
+// storingListing has sequences that store different numbers to one register.
+const storingListing = `lightmetal 1
 device ivshmem 1af4:1110 bar2 1MiB
 window m bar2 offset 0 size 1MiB
 tensor d output uint32[1]
@@ -33,32 +33,33 @@ safe:
   write.4 m+0x0 0x5afe
 `
 
-// troubled is a mock whose stores are recorded and that can fail as a device of a kernel does.
-type troubled struct {
+// faultyDevice is a mock that records its stores and can fail as a device that is used through a
+// kernel driver.
+type faultyDevice struct {
 	*mock.Device
-	state   hal.Code // that Diagnose returns
-	stopped error    // of the end of DMA
-	onClose func()
+	state        hal.Code // what Diagnose returns
+	stopDMAError error    // what SetBusMaster(false) returns
+	onClose      func()
 }
 
-func (d *troubled) Diagnose() hal.Code { return d.state }
+func (d *faultyDevice) Diagnose() hal.Code { return d.state }
 
-func (d *troubled) SetBusMaster(on bool) error {
+func (d *faultyDevice) SetBusMaster(on bool) error {
 	if on {
 		return nil
 	}
-	return d.stopped
+	return d.stopDMAError
 }
 
-func (d *troubled) Close() error {
+func (d *faultyDevice) Close() error {
 	if d.onClose != nil {
 		d.onClose()
 	}
 	return d.Device.Close()
 }
 
-// stores returns the values that were stored, in order.
-func (d *troubled) stores() (list []uint64) {
+// stores returns the stored values in order.
+func (d *faultyDevice) stores() (list []uint64) {
 	for _, a := range d.Journal() {
 		if a.Op == mock.Store {
 			list = append(list, a.Value)
@@ -67,9 +68,9 @@ func (d *troubled) stores() (list []uint64) {
 	return list
 }
 
-// replayOn replays an image on a device as lm replay does, and writes the output d to a file. If
-// prepared is not nil, replayOn calls it before the first run.
-func replayOn(t *testing.T, device *troubled, listing string, output string,
+// replayOn replays the image of a listing on a device twice, as lm replay does, and writes the
+// output d to a file. If prepared is not nil, replayOn calls it before the first run.
+func replayOn(t *testing.T, device *faultyDevice, listing string, output string,
 	prepared func(s *session)) error {
 	t.Helper()
 	path := assemble(t, listing)
@@ -87,10 +88,10 @@ func replayOn(t *testing.T, device *troubled, listing string, output string,
 	})
 }
 
-func newTroubled() *troubled { return &troubled{Device: mock.New(&boards.Ivshmem)} }
+func newFaultyDevice() *faultyDevice { return &faultyDevice{Device: mock.New(&boards.Ivshmem)} }
 
-// wantStores fails the test unless the device has the stores of the sequences in this order.
-func wantStores(t *testing.T, device *troubled, want ...uint64) {
+// wantStores ends the test unless the device has exactly these stores, in this order.
+func wantStores(t *testing.T, device *faultyDevice, want ...uint64) {
 	t.Helper()
 	got := device.stores()
 	if len(got) != len(want) {
@@ -103,65 +104,65 @@ func wantStores(t *testing.T, device *troubled, want ...uint64) {
 	}
 }
 
-// TestDeviceErrorAfterTheLastRunFailsTheReplay though all commands have succeeded: lm ends with the
-// code of lmrun, and the sequence safe runs after that of --after.
+// TestDeviceErrorAfterTheLastRunFailsTheReplay although all commands have succeeded. lm ends with
+// the same code as lmrun, and the sequence safe runs after the sequence of --after.
 func TestDeviceErrorAfterTheLastRunFailsTheReplay(t *testing.T) {
-	device, output := newTroubled(), filepath.Join(t.TempDir(), "d.bin")
+	device, output := newFaultyDevice(), filepath.Join(t.TempDir(), "d.bin")
 	device.state = hal.DMAFault
-	err := replayOn(t, device, storing, output, nil)
+	err := replayOn(t, device, storingListing, output, nil)
 	if codeOf(err) != hal.DMAFault || !strings.HasSuffix(err.Error(),
 		": device error after the last run; output files are not written; then sequence safe "+
 			"ran: done") {
-		t.Errorf("%v", err)
+		t.Errorf("error %v, want the code DMAFault and a run of the sequence safe", err)
 	}
 	wantStores(t, device, 0xb, 1, 1, 0xf, 0x5afe)
 	if _, err := os.Stat(output); err == nil {
 		t.Error("the output was written")
 	}
 	// Without a sequence safe, the code is the same.
-	listing, _, _ := strings.Cut(storing, "safe:\n")
-	device = newTroubled()
+	listing, _, _ := strings.Cut(storingListing, "safe:\n")
+	device = newFaultyDevice()
 	device.state = hal.DeviceGone
 	if err := replayOn(t, device, listing, output, nil); codeOf(err) != hal.DeviceGone {
-		t.Errorf("%v", err)
+		t.Errorf("without a sequence safe: error %v, want the code DeviceGone", err)
 	}
 	wantStores(t, device, 0xb, 1, 1, 0xf)
 }
 
-// TestDMAThatCannotBeStoppedFailsTheReplay, and the outputs are written.
+// TestDMAThatCannotBeStoppedFailsTheReplay but does not prevent the outputs from being written.
 func TestDMAThatCannotBeStoppedFailsTheReplay(t *testing.T) {
-	device, output := newTroubled(), filepath.Join(t.TempDir(), "d.bin")
-	device.stopped = hal.NewFault(hal.DeviceGone, "device 0: cannot stop its DMA")
-	err := replayOn(t, device, storing, output, nil)
+	device, output := newFaultyDevice(), filepath.Join(t.TempDir(), "d.bin")
+	device.stopDMAError = hal.NewFault(hal.DeviceGone, "device 0: cannot stop its DMA")
+	err := replayOn(t, device, storingListing, output, nil)
 	if codeOf(err) != hal.DeviceGone || !strings.Contains(err.Error(), "cannot stop its DMA") {
-		t.Errorf("%v", err)
+		t.Errorf("error %v, want the code DeviceGone and the reason of the fault", err)
 	}
 	wantStores(t, device, 0xb, 1, 1, 0xf)
-	if data := testFile(t, output); string(data) != "\x01\x00\x00\x00" {
-		t.Errorf("the output is % x", data)
+	if data := mustRead(t, output); string(data) != "\x01\x00\x00\x00" {
+		t.Errorf("the output is % x, want 01 00 00 00", data)
 	}
 }
 
-// TestSignalBeforeTheFirstRunLeavesTheOutputs as they were: there are no results.
+// TestSignalBeforeTheFirstRunLeavesTheOutputs: without a run there are no results to write.
 func TestSignalBeforeTheFirstRunLeavesTheOutputs(t *testing.T) {
-	device, output := newTroubled(), write(t, "d.bin", "old")
+	device, output := newFaultyDevice(), tempFile(t, "d.bin", "old")
 	name := "SIGTERM"
-	if err := replayOn(t, device, storing, output, func(s *session) {
+	if err := replayOn(t, device, storingListing, output, func(s *session) {
 		s.stop.signal.Store(&name)
 		s.stop.requested.Store(1)
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("replay with a signal before the first run: %v", err)
 	}
 	wantStores(t, device, 0xb, 0xf)
-	if data := testFile(t, output); string(data) != "old" {
-		t.Errorf("the output is % x", data)
+	if data := mustRead(t, output); string(data) != "old" {
+		t.Errorf("the output file is %q, want the earlier contents", data)
 	}
 }
 
 // TestSignalAfterTheLastRunDoesNotEndTheProcess before it has written the outputs and closed the
 // devices.
 func TestSignalAfterTheLastRunDoesNotEndTheProcess(t *testing.T) {
-	device, output := newTroubled(), filepath.Join(t.TempDir(), "d.bin")
+	device, output := newFaultyDevice(), filepath.Join(t.TempDir(), "d.bin")
 	var stop *stopRequest
 	device.onClose = func() {
 		device.onClose = nil
@@ -173,27 +174,29 @@ func TestSignalAfterTheLastRunDoesNotEndTheProcess(t *testing.T) {
 		}
 	}
 	keepStop := func(s *session) { stop = &s.stop }
-	if err := replayOn(t, device, storing, output, keepStop); err != nil {
-		t.Error(err)
+	if err := replayOn(t, device, storingListing, output, keepStop); err != nil {
+		t.Errorf("replay with a signal after the last run: %v", err)
 	}
-	if data := testFile(t, output); len(data) != 4 {
-		t.Errorf("the output is % x", data)
+	if data := mustRead(t, output); len(data) != 4 {
+		t.Errorf("the output is % x, want 4 bytes", data)
 	}
 }
 
-// TestOutputThatCannotBeOpenedIsReportedBeforeTheFirstStore.
+// TestOutputThatCannotBeOpenedIsReportedBeforeTheFirstStore names an output in a directory that
+// does not exist.
 func TestOutputThatCannotBeOpenedIsReportedBeforeTheFirstStore(t *testing.T) {
-	device := newTroubled()
-	err := replayOn(t, device, storing, filepath.Join(t.TempDir(), "none", "d.bin"), nil)
+	device := newFaultyDevice()
+	err := replayOn(t, device, storingListing, filepath.Join(t.TempDir(), "none", "d.bin"), nil)
 	if codeOf(err) != hal.NoFile {
-		t.Errorf("%v", err)
+		t.Errorf("error %v, want the code NoFile", err)
 	}
 	wantStores(t, device)
 }
 
-// TestGoldenMismatchRunsTheSequenceSafe, as every failure between two runs does.
+// TestGoldenMismatchRunsTheSequenceSafe, like every failure between two runs.
 func TestGoldenMismatchRunsTheSequenceSafe(t *testing.T) {
-	golden := strings.Replace(storing, "d output uint32[1]", "d output uint32[1] = uint32 2", 1)
+	golden := strings.Replace(storingListing, "d output uint32[1]", "d output uint32[1] = uint32 2",
+		1)
 	image, trace := assemble(t, golden), filepath.Join(t.TempDir(), "run.json")
 	exit, stdout, _ := lm(t, "replay", "--device", "mock:ivshmem", "--check-golden", "--loop", "3",
 		"--profile", trace, "--json", image)
@@ -202,40 +205,41 @@ func TestGoldenMismatchRunsTheSequenceSafe(t *testing.T) {
 		end.Safe != "done" || end.Runs != 1 || end.Command != -1 || end.Profile == nil ||
 		end.Profile.Failed == nil || end.Profile.Failed.Safe != "done" ||
 		!strings.HasSuffix(end.Reason, "; then sequence safe ran: done") {
-		t.Errorf("exit %d, %v: %s", exit, err, stdout)
+		t.Errorf("exit status %d, want 76 and a run of the sequence safe (%v): %s", exit, err,
+			stdout)
 	}
 }
 
-// TestFlagsAreCheckedBeforeADeviceIsOpened: with a device that is not there, the error is that of
-// the flag.
+// TestFlagsAreCheckedBeforeADeviceIsOpened names a device that does not exist. The error must be
+// that of the flag.
 func TestFlagsAreCheckedBeforeADeviceIsOpened(t *testing.T) {
-	image := testFolder(t, "images", "edu.lmb")
+	image := testdataPath(t, "images", "edu.lmb")
 	for line, want := range map[string]int{"--sequence none": 64, "--before none": 64,
 		"--after none": 64, "--input z=1": 64, "--output z=z.bin": 64, "--check-golden": 64,
 		"--window 3": 64, "--longest 1us": 65, "": 69} {
 		args := append([]string{"replay", "--device", "pci:dead:beef"}, strings.Fields(line)...)
 		if exit, _, stderr := lm(t, append(args, image)...); exit != want {
-			t.Errorf("%s: exit %d, want %d: %s", line, exit, want, stderr)
+			t.Errorf("lm replay %s: exit status %d, want %d; stderr: %s", line, exit, want, stderr)
 		}
 	}
 }
 
-// TestIgnoredFailuresOfAllSequencesCount, also those of --before and --after.
+// TestIgnoredFailuresOfAllSequencesCount, including those of --before and --after.
 func TestIgnoredFailuresOfAllSequencesCount(t *testing.T) {
 	const ignored = "  expect.4 r+0x0 == 0x1 else ignore\n"
 	image := assemble(t, edu+"main:\n"+ignored+"begin:\n"+ignored+ignored+"finish:\n"+ignored)
-	text := ok(t, "", "replay", "--device", "mock:edu", "--before", "begin", "--after", "finish",
-		"--loop", "2", "--warm-up", "1", "--json", image)
+	text := mustRun(t, "", "replay", "--device", "mock:edu", "--before", "begin", "--after",
+		"finish", "--loop", "2", "--warm-up", "1", "--json", image)
 	var end outcome
 	if err := json.Unmarshal([]byte(text), &end); err != nil || end.Ignored != 6 {
-		t.Errorf("%v: %s", err, text)
+		t.Errorf("lm replay --json: %v, want 6 ignored failures in %s", err, text)
 	}
 }
 
-// TestPlaybackOfAnImageUsesTheTLBWindowsOfTheImage, also one that TLB window 0 is too small for.
+// TestPlaybackOfAnImageUsesTheTLBWindowsOfTheImage has a window that is larger than TLB window 0.
 func TestPlaybackOfAnImageUsesTheTLBWindowsOfTheImage(t *testing.T) {
 	image := assemble(t, "lightmetal 1\ndevice wormhole 1e52:401e bar0 512MiB\n"+
 		"window l1 tlb size 16MiB\nmain:\n  point l1 tile 1,1 address 0x0\n"+
 		"  write.4 l1+0x100 0x7\n")
-	ok(t, "", "replay", "--device", "playback:"+image, image)
+	mustRun(t, "", "replay", "--device", "playback:"+image, image)
 }

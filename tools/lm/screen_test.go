@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onScreen runs a command line on a terminal of a number of columns, and returns what it shows.
-func onScreen(t *testing.T, columns uint16, args ...string) (exit int, text string) {
+// runOnTerminal runs a command line on a terminal with a number of columns. It returns the exit
+// status and what the terminal shows.
+func runOnTerminal(t *testing.T, columns uint16, args ...string) (exit int, text string) {
 	t.Helper()
-	return onScreenUntil(t, columns, "", func() {}, args...)
+	return runOnTerminalUntil(t, columns, "", func() {}, args...)
 }
 
-// onScreenUntil is onScreen, and calls a function when the terminal first shows a text.
-func onScreenUntil(t *testing.T, columns uint16, trigger string, do func(),
+// runOnTerminalUntil is runOnTerminal, but calls do when the terminal first shows the text trigger.
+func runOnTerminalUntil(t *testing.T, columns uint16, trigger string, do func(),
 	args ...string) (exit int, text string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -47,13 +48,13 @@ func onScreenUntil(t *testing.T, columns uint16, trigger string, do func(),
 	shown := make(chan string)
 	go func() {
 		var data []byte
-		for buffer, waits := make([]byte, 4096), true; ; {
+		for buffer, waiting := make([]byte, 4096), true; ; {
 			n, err := master.Read(buffer)
 			if data = append(data, buffer[:n]...); err != nil {
 				break // EIO: the other side is closed
 			}
-			if waits && strings.Contains(string(data), trigger) {
-				waits = false
+			if waiting && strings.Contains(string(data), trigger) {
+				waiting = false
 				do()
 			}
 		}
@@ -68,53 +69,54 @@ func onScreenUntil(t *testing.T, columns uint16, trigger string, do func(),
 	return exit, <-shown
 }
 
-// TestLinesOnATerminalFitAndHaveColors, and without a terminal text is as it was.
+// TestLinesOnATerminalFitAndHaveColors also checks that text without a terminal is not wrapped.
 func TestLinesOnATerminalFitAndHaveColors(t *testing.T) {
 	image := filepath.Join(testdata, "images", "wh.twoop.lmb")
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
 	for _, columns := range []uint16{60, 80, 200} {
-		exit, text := onScreen(t, columns, "info", image)
+		exit, text := runOnTerminal(t, columns, "info", image)
 		_, plain, _ := lm(t, "info", image)
 		if exit != 0 || strings.Join(strings.Fields(text), " ") !=
 			strings.Join(strings.Fields(plain), " ") || text == plain {
-			t.Errorf("%d columns: exit %d, and other words or no wrapped line:\n%s", columns, exit,
-				text)
+			t.Errorf("%d columns: exit status %d, want 0, the same words and a wrapped line:\n%s",
+				columns, exit, text)
 		}
 		for line := range strings.Lines(text) {
 			most := min(int(columns), 100)
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > most {
-				t.Errorf("%d columns: a line has %d: %s", columns, n, line)
+				t.Errorf("on a terminal of %d columns, a line has %d: %s", columns, n, line)
 			}
 		}
 	}
 	failed, done := red+"lm:"+noColor+" usage", green+"done:"+noColor+" main of"
-	if exit, text := onScreen(t, 80, "inf"); exit != 64 || !strings.HasPrefix(text, failed) {
-		t.Errorf("exit %d: %q", exit, text)
+	if exit, text := runOnTerminal(t, 80, "inf"); exit != 64 || !strings.HasPrefix(text, failed) {
+		t.Errorf("exit status %d, want 64; %q", exit, text)
 	}
 	replay := []string{"replay", "--device", "mock:wormhole", image}
-	if exit, text := onScreen(t, 80, replay...); exit != 0 || !strings.HasPrefix(text, done) {
-		t.Errorf("exit %d: %q", exit, text)
+	if exit, text := runOnTerminal(t, 80, replay...); exit != 0 || !strings.HasPrefix(text, done) {
+		t.Errorf("exit status %d, want 0; %q", exit, text)
 	}
 	t.Setenv("NO_COLOR", "1")
-	if exit, text := onScreen(t, 80, replay...); exit != 0 || strings.Contains(text, "\x1b") {
-		t.Errorf("with NO_COLOR: exit %d: %q", exit, text)
+	if exit, text := runOnTerminal(t, 80, replay...); exit != 0 || strings.Contains(text, "\x1b") {
+		t.Errorf("with NO_COLOR: exit status %d, want 0; %q", exit, text)
 	}
 }
 
-// TestDataIsNotWrappedOnATerminal: somebody may copy it.
+// TestDataIsNotWrappedOnATerminal, because a user may copy it.
 func TestDataIsNotWrappedOnATerminal(t *testing.T) {
 	image := filepath.Join(testdata, "images", "wh.twoop.lmb")
 	for _, args := range [][]string{{"info", "--json", image}, {"dump", image},
 		{"dump", "--json", image}} {
-		_, text := onScreen(t, 60, args...)
+		_, text := runOnTerminal(t, 60, args...)
 		if _, plain, _ := lm(t, args...); text != plain {
-			t.Errorf("lm %v has other lines on a terminal:\n%s", args, text)
+			t.Errorf("lm %v prints other text on a terminal:\n%s", args, text)
 		}
 	}
 }
 
-// TestWrappedLinesAreIndented: below the text after a first column, or deeper than the line.
+// TestWrappedLinesAreIndented: the rest of a line begins below the text after the first column, or
+// is indented further than the line.
 func TestWrappedLinesAreIndented(t *testing.T) {
 	for line, want := range map[string]string{
 		"short":                            "short",
@@ -128,12 +130,12 @@ func TestWrappedLinesAreIndented(t *testing.T) {
 	} {
 		s := &screen{columns: 16}
 		if got := s.wrap(line); got != want {
-			t.Errorf("%q:\n%s\nwant\n%s", line, got, want)
+			t.Errorf("%q is wrapped to\n%s\nwant\n%s", line, got, want)
 		}
 	}
 }
 
-// TestLongTensorsAreAbbreviatedOnATerminal, and whole with --all or in a pipe.
+// TestLongTensorsAreAbbreviatedOnATerminal, but not with --all or in a pipe.
 func TestLongTensorsAreAbbreviatedOnATerminal(t *testing.T) {
 	var words []string
 	for i := range 2000 {
@@ -164,42 +166,43 @@ func TestLongTensorsAreAbbreviatedOnATerminal(t *testing.T) {
   [800 801 802 ... 897 898 899]
   [900 901 902 ... 997 998 999]]]
 `
-	if exit, text := onScreen(t, 80, "tensor", path); exit != 0 || text != want {
-		t.Errorf("exit %d:\n%s\nwant\n%s", exit, text, want)
+	if exit, text := runOnTerminal(t, 80, "tensor", path); exit != 0 || text != want {
+		t.Errorf("exit status %d, output\n%s\nwant\n%s", exit, text, want)
 	}
-	_, whole := onScreen(t, 80, "tensor", "--all", path)
-	elements := strings.NewReplacer("[", " ", "]", " ").Replace(strings.TrimPrefix(whole, "int32"))
-	if n := len(strings.Fields(elements)); n != 1+2000 || strings.Contains(whole, omissionMark) {
-		t.Errorf("--all prints %d words", n)
+	_, all := runOnTerminal(t, 80, "tensor", "--all", path)
+	elements := strings.NewReplacer("[", " ", "]", " ").Replace(strings.TrimPrefix(all, "int32"))
+	if n := len(strings.Fields(elements)); n != 1+2000 || strings.Contains(all, omissionMark) {
+		t.Errorf("--all prints %d words, want %d", n, 1+2000)
 	}
-	for line := range strings.Lines(whole) {
+	for line := range strings.Lines(all) {
 		if len(line) > 81 {
 			t.Errorf("a line has %d columns: %s", len(line), line)
 		}
 	}
 	if _, csv, _ := lm(t, "tensor", path); strings.Count(csv, ",") != 2000-20 {
-		t.Errorf("in a pipe: %s", csv)
+		t.Errorf("in a pipe, want all 2000 numbers: %s", csv)
 	}
 }
 
-// TestDumpWritesAFile: the same bytes as on standard output, and one line about it.
+// TestDumpWritesAFile: -o writes the bytes that else go to standard output, and one line about the
+// file goes to standard output.
 func TestDumpWritesAFile(t *testing.T) {
 	image := filepath.Join(testdata, "images", "wh.twoop.lmb")
 	file := filepath.Join(t.TempDir(), "x.lms")
 	for _, flags := range [][]string{nil, {"--numbers"}, {"--json"}} {
 		_, want, _ := lm(t, append([]string{"dump", image}, flags...)...)
-		exit, said, stderr := lm(t,
+		exit, message, stderr := lm(t,
 			append([]string{"dump", "-o", file, image}, flags...)...)
 		line := file + ": 1 sequence, 18 commands\n"
 		if len(flags) > 0 && flags[0] == "--json" {
 			line = ""
 		}
-		if exit != 0 || said != line || stderr != "" || string(mustRead(t, file)) != want {
-			t.Errorf("%v: exit %d: %s%s", flags, exit, said, stderr)
+		if exit != 0 || message != line || stderr != "" || string(mustRead(t, file)) != want {
+			t.Errorf("%v: exit status %d, want 0; %s%s", flags, exit, message, stderr)
 		}
 	}
 	if exit, _, stderr := lm(t, "dump", "-o", image, image); exit != 64 ||
 		!strings.Contains(stderr, "is the same file as input") {
-		t.Errorf("exit %d: %s", exit, stderr)
+		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
 	}
 }

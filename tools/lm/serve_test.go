@@ -16,13 +16,14 @@ import (
 	"lightmetal/tools/devices/vfiouser"
 )
 
-// A simulator that lacked this method would be served without DMA.
+// Without this interface, lm serve would serve the simulator without DMA.
 var _ vfiouser.BusMaster = (*ttsim.Device)(nil)
 
-// served runs lm serve, lets a client talk to it, and returns the exit status and the errors.
-func served(t *testing.T, client func(net.Conn), args ...string) (exit int, stderr string) {
+// runServer runs lm serve, connects a client to it, and returns the exit status and the standard
+// error.
+func runServer(t *testing.T, client func(net.Conn), args ...string) (exit int, stderr string) {
 	t.Helper()
-	t.Chdir(t.TempDir()) // whose path may be longer than a socket's can be
+	t.Chdir(t.TempDir()) // its absolute path may be too long for a socket
 	const socket = "s"
 	ended := make(chan struct{})
 	go func() {
@@ -45,13 +46,15 @@ func served(t *testing.T, client func(net.Conn), args ...string) (exit int, stde
 	}
 }
 
-// access is a vfio-user request to load or to store in BAR 0, and its answer.
-func access(t *testing.T, c net.Conn, offset uint64, width uint32, store ...byte) (loaded []byte) {
+// accessBAR0 sends a vfio-user request to BAR 0: a store if store has data, else a load. It returns
+// the loaded data.
+func accessBAR0(t *testing.T, c net.Conn, offset uint64, width uint32,
+	store ...byte) (loaded []byte) {
 	t.Helper()
 	return accessRegion(t, c, 0, offset, width, store...)
 }
 
-// accessRegion is the same in any region: BARs 0 to 5, and 7 is configuration space.
+// accessRegion is accessBAR0 for any region: 0 to 5 are BARs, 7 is configuration space.
 func accessRegion(t *testing.T, c net.Conn, region uint32, offset uint64, width uint32,
 	store ...byte) (loaded []byte) {
 	t.Helper()
@@ -68,25 +71,25 @@ func accessRegion(t *testing.T, c net.Conn, region uint32, offset uint64, width 
 		t.Error(err)
 		return nil
 	}
-	answer := make([]byte, 32)
+	reply := make([]byte, 32)
 	if store == nil {
-		answer = make([]byte, 32+width)
+		reply = make([]byte, 32+width)
 	}
-	if _, err := io.ReadFull(c, answer); err != nil {
+	if _, err := io.ReadFull(c, reply); err != nil {
 		t.Error(err)
 	}
-	return answer[32:]
+	return reply[32:]
 }
 
-// TestServerEndsWithTheStatusOfWhatHappened: 0 when the client leaves, 70 where
-// something was refused or is missing, 74 after a message that is none, and why.
-func TestServerEndsWithTheStatusOfWhatHappened(t *testing.T) {
+// TestServerExitStatusReportsTheSession: 0 if the client leaves, 70 if an access was rejected or is
+// missing, 74 after an invalid message. The reason is printed.
+func TestServerExitStatusReportsTheSession(t *testing.T) {
 	image := assemble(t, edu+"main:\n  write.4 r+0x4 0x12345678\n  expect.4 r+0x4 == 0xedcba987\n")
 	other := assemble(t, edu+"main:\n  expect.4 r+0x0 == 0x1\n")
-	played := func(c net.Conn) {
-		access(t, c, 4, 4, 0x78, 0x56, 0x34, 0x12)
-		if got := access(t, c, 4, 4); string(got) != "\x87\xa9\xcb\xed" {
-			t.Errorf("loaded % x", got)
+	doAccesses := func(c net.Conn) {
+		accessBAR0(t, c, 4, 4, 0x78, 0x56, 0x34, 0x12)
+		if got := accessBAR0(t, c, 4, 4); string(got) != "\x87\xa9\xcb\xed" {
+			t.Errorf("loaded % x, want 87 a9 cb ed", got)
 		}
 	}
 	nothing := func(net.Conn) {}
@@ -94,19 +97,19 @@ func TestServerEndsWithTheStatusOfWhatHappened(t *testing.T) {
 		device string
 		client func(net.Conn)
 		exit   int
-		says   string
+		want   string
 	}{
 		{"mock:edu", nothing, 0, "mock:edu listens on "},
 		{"mock:edu", func(c net.Conn) {
-			if got := access(t, c, 0, 1); got[0] != 0xff {
-				t.Errorf("loaded % x", got)
+			if got := accessBAR0(t, c, 0, 1); got[0] != 0xff {
+				t.Errorf("loaded % x, want ff", got)
 			}
 		}, 70, "load of 1 bytes at BAR 0 + 0x0: device rejected the access"},
 		{"mock:edu", func(c net.Conn) { _, _ = c.Write(make([]byte, 16)); _, _ = io.ReadAll(c) },
 			74, "invalid vfio-user request: the message with command 0 has 0 bytes, but must " +
 				"have 16 to"},
-		{"playback:" + image, played, 0, "listens on "},
-		{"playback:" + image, func(c net.Conn) { played(c); access(t, c, 4, 4) }, 70,
+		{"playback:" + image, doAccesses, 0, "listens on "},
+		{"playback:" + image, func(c net.Conn) { doAccesses(c); accessBAR0(t, c, 4, 4) }, 70,
 			"expected no access after the 2 recorded accesses"},
 		{"playback:" + image, nothing, 70,
 			"the client disconnected, but 2 recorded accesses were still expected"},
@@ -117,39 +120,39 @@ func TestServerEndsWithTheStatusOfWhatHappened(t *testing.T) {
 		{"mock:none", nothing, 64, "no board \"none\""},
 		{"ttsim:/none.so", nothing, 69, "the file of the simulator library does not exist"},
 	} {
-		exit, stderr := served(t, test.client, "--device", test.device)
-		if exit != test.exit || !strings.Contains(stderr, test.says) {
-			t.Errorf("%s: exit %d, want %d with %q; it said:\n%s", test.device, exit, test.exit,
-				test.says, stderr)
+		exit, stderr := runServer(t, test.client, "--device", test.device)
+		if exit != test.exit || !strings.Contains(stderr, test.want) {
+			t.Errorf("%s: exit status %d, want %d with %q; stderr:\n%s", test.device, exit,
+				test.exit, test.want, stderr)
 		}
 	}
 }
 
-// TestPlaybackOfAnImageExpectsEveryLoadButThoseOfWaits: loads that give the same
-// are as many as the image makes, before a poll of the place and after it; of a
-// poll's own 16 are enough.
-func TestPlaybackOfAnImageExpectsEveryLoadButThoseOfWaits(t *testing.T) {
+// TestPlaybackExpectsEveryLoadExceptThoseOfPolls: equal loads outside of a poll are all expected,
+// before and after the poll. Of the loads of a poll itself, 16 are expected at most.
+func TestPlaybackExpectsEveryLoadExceptThoseOfPolls(t *testing.T) {
 	expects := strings.Repeat("  expect.4 r+0x0 == 0x10000ed\n", 40)
 	image := assemble(t, edu+"main:\n"+expects+"  poll.4 r+0x0 == 0x10000ed within 1ms\n"+expects)
 	if exit, _, stderr := lm(t, "replay", "--device", "playback:"+image, image); exit != 0 {
-		t.Errorf("exit %d: %s", exit, stderr)
+		t.Errorf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 	const poll = "  write.4 r+0x8 10\n  poll.4 r+0x20 & 0x1 == 0x0 within 1s\n"
 	waits := openPlayback(assemble(t, edu+"main:\n"+poll))
 	if n := waits.RemainingAccesses(); n < 3 || n > 1+16+1 {
-		t.Errorf("%d accesses are expected of a store and a wait", n)
+		t.Errorf("%d accesses are expected for a store and a poll, want 3 to 18", n)
 	}
 }
 
-// TestTraceOfAServerIsOneFile, a whole recording, and nothing is beside it.
+// TestTraceOfAServerIsOneFile: the file is a complete recording, and no other file is left next to
+// it.
 func TestTraceOfAServerIsOneFile(t *testing.T) {
 	folder := t.TempDir()
 	trace := filepath.Join(folder, "edu.record")
-	exit, stderr := served(t, func(c net.Conn) { access(t, c, 4, 4, 0x78, 0x56, 0x34, 0x12) },
-		"--device", "mock:edu", "--trace", trace)
+	store := func(c net.Conn) { accessBAR0(t, c, 4, 4, 0x78, 0x56, 0x34, 0x12) }
+	exit, stderr := runServer(t, store, "--device", "mock:edu", "--trace", trace)
 	list, err := os.ReadDir(folder)
 	if exit != 0 || err != nil || len(list) != 1 {
-		t.Fatalf("exit %d, %d files, %v: %s", exit, len(list), err, stderr)
+		t.Fatalf("exit status %d, want 0; %d files, %v: %s", exit, len(list), err, stderr)
 	}
 	file, err := os.Open(trace)
 	if err != nil {
@@ -160,18 +163,18 @@ func TestTraceOfAServerIsOneFile(t *testing.T) {
 	if want := "W 0 4 4 78563412\nEND 4\n"; err != nil ||
 		!strings.HasPrefix(string(text), "LMRECORD 2\nDEVICE 0 1234 11e8 served\n") ||
 		!strings.HasSuffix(string(text), want) {
-		t.Errorf("%v: %s", err, text)
+		t.Errorf("error %v, want a complete recording that ends in %q:\n%s", err, want, text)
 	}
 }
 
-// TestServedDeviceHangsFromAnAccessOn until a reset, and ends with status 0: hanging is no access
-// that the device rejects.
-func TestServedDeviceHangsFromAnAccessOn(t *testing.T) {
+// TestServedDeviceHangsFromTheGivenAccess until a reset. The exit status is 0: a hanging device
+// does not reject accesses.
+func TestServedDeviceHangsFromTheGivenAccess(t *testing.T) {
 	const id, ones = "\xed\x00\x00\x01", "\xff\xff\xff\xff"
 	for fault, want := range map[string][3]string{
 		"wedged-until=bus": {ones, ones, ones}, "wedged-until=flr@2": {id, ones, ones},
 	} {
-		exit, stderr := served(t, func(c net.Conn) {
+		exit, stderr := runServer(t, func(c net.Conn) {
 			for i, want := range want {
 				if got := string(accessRegion(t, c, 0, 0, 4)); got != want {
 					t.Errorf("%s: load %d returns % x, want % x", fault, i+1, got, want)
@@ -179,17 +182,17 @@ func TestServedDeviceHangsFromAnAccessOn(t *testing.T) {
 			}
 		}, "--device", "mock:edu", "--fault", fault)
 		if exit != 0 {
-			t.Errorf("%s: exit %d: %s", fault, exit, stderr)
+			t.Errorf("%s: exit status %d, want 0; %s", fault, exit, stderr)
 		}
 	}
 }
 
-func TestServeRefusesWhatItCannotDo(t *testing.T) {
+func TestServeRejectsInvalidFlags(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const socket = "s"
 	for _, test := range []struct {
 		exit int
-		says string
+		want string
 		args []string
 	}{
 		{64, "the path of a socket may have at most 107 bytes; use a shorter directory",
@@ -213,16 +216,16 @@ func TestServeRefusesWhatItCannotDo(t *testing.T) {
 		{66, "no such file", []string{"--device", "mock:edu", "--socket", "/no/such/folder/s"}},
 	} {
 		if exit, _, stderr := lm(t, append([]string{"serve"},
-			test.args...)...); exit != test.exit || !strings.Contains(stderr, test.says) {
-			t.Errorf("%v: exit %d, want %d with %q; it said:\n%s", test.args, exit, test.exit,
-				test.says, stderr)
+			test.args...)...); exit != test.exit || !strings.Contains(stderr, test.want) {
+			t.Errorf("%v: exit status %d, want %d with %q; stderr:\n%s", test.args, exit, test.exit,
+				test.want, stderr)
 		}
 	}
 }
 
-// TestServerThatDoesNotStartLeavesAnEarlierRecording: neither the file of --trace nor what is
-// next to it changes before the server listens.
-func TestServerThatDoesNotStartLeavesAnEarlierRecording(t *testing.T) {
+// TestServerThatDoesNotStartKeepsTheEarlierRecording: neither the file of --trace nor its directory
+// changes before the server listens.
+func TestServerThatDoesNotStartKeepsTheEarlierRecording(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, args := range map[string][]string{
 		"no folder for the socket": {"--device", "mock:edu", "--socket", "none/s"},
@@ -237,14 +240,14 @@ func TestServerThatDoesNotStartLeavesAnEarlierRecording(t *testing.T) {
 		text, err := os.ReadFile("trace")
 		list, _ := os.ReadDir(".")
 		if exit == 0 || err != nil || string(text) != "earlier" || len(list) != 1 {
-			t.Errorf("%s: exit %d, %d files, the recording is %q, %v: %s", name, exit, len(list),
-				text, err, stderr)
+			t.Errorf("%s: exit status %d, %d files, the recording is %q (%v): %s", name, exit,
+				len(list), text, err, stderr)
 		}
 	}
 }
 
-// TestSubsystemOfABoardIsServed: configuration space has the subsystem that the device's board
-// file or image names, and the device's own ids where it names none.
+// TestSubsystemOfABoardIsServed: configuration space has the subsystem ids of the board file or
+// image, or the device's own ids if there are none.
 func TestSubsystemOfABoardIsServed(t *testing.T) {
 	const rest = "bar0 4KiB\nrule regs bar0\nwindow r bar0 offset 0 size 4KiB\nmain:\n  write.4 " +
 		"r+0x0 0x0\n"
@@ -256,19 +259,19 @@ func TestSubsystemOfABoardIsServed(t *testing.T) {
 		"mock:" + assemble(t, head+rest): "\xcd\xab\x01\x00",
 		"mock:edu":                       "\x34\x12\xe8\x11",
 	} {
-		_, stderr := served(t, func(c net.Conn) {
+		_, stderr := runServer(t, func(c net.Conn) {
 			if got := string(accessRegion(t, c, 7, 0x2c, 4)); got != want {
 				t.Errorf("%s: subsystem % x, want % x", device, got, want)
 			}
 		}, "--device", device)
 		if !strings.Contains(stderr, "listens on") {
-			t.Errorf("%s: %s", device, stderr)
+			t.Errorf("lm serve --device %s does not listen: %s", device, stderr)
 		}
 	}
 }
 
-// TestLateSignalDoesNotReplaceTheStatus sends SIGTERM when the client has left and the server has
-// ended: the exit status stays that of the session.
+// TestLateSignalDoesNotReplaceTheStatus sends SIGTERM after the client has left and the server has
+// ended. The exit status stays that of the session.
 func TestLateSignalDoesNotReplaceTheStatus(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -276,16 +279,16 @@ func TestLateSignalDoesNotReplaceTheStatus(t *testing.T) {
 	}
 	t.Chdir(t.TempDir())
 	c := exec.Command(self, "serve", "--device", "mock:edu", "--socket", "s")
-	c.Env = append(os.Environ(), lateSignal+"=1")
-	said, err := c.StderrPipe()
+	c.Env = append(os.Environ(), lateSignalVariable+"=1")
+	messages, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	line := make([]byte, 256) // says that it listens
-	if _, err := said.Read(line); err != nil {
+	line := make([]byte, 256) // the line that the server prints when it listens
+	if _, err := messages.Read(line); err != nil {
 		t.Error(err)
 	}
 	if client, err := net.Dial("unix", "s"); err != nil {

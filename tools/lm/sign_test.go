@@ -14,7 +14,7 @@ func TestSignedImageIsVerifiedByItsKeyAlone(t *testing.T) {
 	ours, theirs := filepath.Join(dir, "ours.pem"), filepath.Join(dir, "theirs.pem")
 	for _, path := range []string{ours, theirs} {
 		if exit, _, stderr := lm(t, "sign", "--new-key", path); exit != 0 {
-			t.Fatal(stderr)
+			t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("the private key has mode %v, %v", info.Mode(), err)
@@ -39,10 +39,10 @@ func TestSignedImageIsVerifiedByItsKeyAlone(t *testing.T) {
 	if now, _ := os.ReadFile(image); !bytes.Equal(now, plain) {
 		t.Error("-o changed the image itself")
 	}
-	// What an image is and does is the same; who signed it is told.
+	// The signature does not change the listing. lm info prints the public key.
 	dumped := check(0, "", "dump", image)
 	if check(0, "", "dump", signed) != dumped {
-		t.Error("a signed image prints otherwise")
+		t.Error("lm dump prints the signed image differently")
 	}
 	var info struct {
 		SignedBy string `json:"signed_by"`
@@ -50,15 +50,16 @@ func TestSignedImageIsVerifiedByItsKeyAlone(t *testing.T) {
 	public, _ := os.ReadFile(ours + ".pub")
 	if err := json.Unmarshal([]byte(check(0, "", "info", "--json", signed)), &info); err != nil ||
 		info.SignedBy+"\n" != string(public) {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("lm info prints the public key %q (%v), want %q", info.SignedBy, err, public)
 	}
-	// Signing again replaces the signature, by the same key to the same bytes.
+	// Signing again replaces the signature. The same key makes the same bytes.
 	first, _ := os.ReadFile(signed)
 	check(0, "", "sign", "--in-place", "--key", theirs, signed)
 	check(0, "", "verify", "--key", theirs+".pub", signed)
 	check(0, "", "sign", "--in-place", "--key", ours, signed)
 	if again, _ := os.ReadFile(signed); !bytes.Equal(again, first) || len(first) != len(plain)+128 {
-		t.Error("signing again gives other bytes")
+		t.Errorf("signing again with the same key made other bytes, or the signature adds %d "+
+			"bytes, want 128", len(first)-len(plain))
 	}
 }
 
@@ -81,21 +82,21 @@ func TestVersionOfASignedImageIsShownAndChecked(t *testing.T) {
 	check(0, "as version 7; public key", "info", signed)
 	if text := check(0, "", "info", "--json", signed); !strings.Contains(text, `"version": 7`) &&
 		!strings.Contains(text, `"version":7`) {
-		t.Error(text)
+		t.Errorf("lm info --json does not print version 7: %s", text)
 	}
 	check(0, "", "verify", "--key", key+".pub", "--at-least", "7", signed)
 	check(77, "has version 7, but must have at least version 8", "verify", "--key", key+".pub",
 		"--at-least", "8", signed)
 	check(64, "--at-least needs --key", "verify", "--at-least", "7", signed)
 	public, _ := os.ReadFile(key + ".pub")
-	revoked := write(t, "keys", strings.TrimSpace(string(public))+" versions -6\n")
+	revoked := tempFile(t, "keys", strings.TrimSpace(string(public))+" versions -6\n")
 	check(77, "its key may sign only versions 0 to 6", "verify", "--key", revoked, signed)
-	// Signing again without --version takes the version away.
+	// Signing again without --version removes the version.
 	check(0, "signed; public key", "sign", "--key", key, "--in-place", signed)
 	check(77, "has version 0", "verify", "--key", key+".pub", "--at-least", "1", signed)
 	if text := check(0, "signed       public key", "info", "--json=false",
 		signed); strings.Contains(text, "as version") {
-		t.Error(text)
+		t.Errorf("lm info prints a version of an image that has none: %s", text)
 	}
 	for _, version := range []string{"-1", "4294967296", "x", ""} {
 		check(64, "--version", "sign", "--key", key, "--version="+version, "--in-place", signed)
@@ -103,11 +104,11 @@ func TestVersionOfASignedImageIsShownAndChecked(t *testing.T) {
 	check(64, "or --new-key KEY.pem alone", "sign", "--new-key", key+"2", "--version", "7")
 }
 
-func TestSignRefusesWhatItCannotSignOrSignWith(t *testing.T) {
+func TestSignRejectsInvalidImagesKeysAndFlags(t *testing.T) {
 	dir := t.TempDir()
 	key := filepath.Join(dir, "key.pem")
 	if exit, _, stderr := lm(t, "sign", "--new-key", key); exit != 0 {
-		t.Fatal(stderr)
+		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 	image := assemble(t, edu+"main:\n  write.4 r+0x8 0x5\n")
 	const ecKey = "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"
@@ -116,7 +117,10 @@ func TestSignRefusesWhatItCannotSignOrSignWith(t *testing.T) {
 MC4CAQAwBQYDK2VuBCIEIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB
 -----END PRIVATE KEY-----
 `
-	signs := func(key, image string) []string { return []string{"--in-place", "--key", key, image} }
+	signArgs := func(key, image string) []string {
+		return []string{"--in-place", "--key", key, image}
+	}
+	noImage := tempFile(t, "x.lmb", strings.Repeat("x", 200))
 	for _, test := range []struct {
 		exit   int
 		reason string
@@ -129,9 +133,9 @@ MC4CAQAwBQYDK2VuBCIEIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB
 		{64, "or --new-key KEY.pem alone", []string{"--key", key, "--new-key", key + "2", image}},
 		{64, "or --new-key KEY.pem alone", []string{"--key", key, image, image}},
 		{64, "is not a private key in PEM", []string{"--in-place", "--key", key + ".pub", image}},
-		{64, "is not an Ed25519 key", signs(write(t, "x", otherKind), image)},
-		{64, "is not a private key in PEM", signs(write(t, "x", ecKey), image)},
-		{65, "not a Light Metal image", signs(key, write(t, "x.lmb", strings.Repeat("x", 200)))},
+		{64, "is not an Ed25519 key", signArgs(tempFile(t, "x", otherKind), image)},
+		{64, "is not a private key in PEM", signArgs(tempFile(t, "x", ecKey), image)},
+		{65, "not a Light Metal image", signArgs(key, noImage)},
 		{66, "no such file", []string{"--in-place", "--key", key, filepath.Join(dir, "none.lmb")}},
 		{66, "no such file", []string{"--in-place", "--key", filepath.Join(dir, "none"), image}},
 	} {
@@ -143,7 +147,7 @@ MC4CAQAwBQYDK2VuBCIEIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB
 	}
 }
 
-func TestWorstWaitIsThatOfDeadlinesWhateverTheirIntervals(t *testing.T) {
+func TestWorstWaitIgnoresPollIntervals(t *testing.T) {
 	image := assemble(t,
 		edu+"main:\n  poll.4 r+0x20 & 0x1 == 0x0 within 10ms every 3ms\n  delay 1ms\n  call sub\n"+
 			"sub:\n  delay 500us\n")
@@ -155,6 +159,6 @@ func TestWorstWaitIsThatOfDeadlinesWhateverTheirIntervals(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(stdout), &info); err != nil ||
 		info.Sequences[0].WaitMaxUs != 11_500 {
-		t.Errorf("%v, %+v", err, info)
+		t.Errorf("lm info --json: %v, %+v; want a longest wait of 11500 us", err, info)
 	}
 }

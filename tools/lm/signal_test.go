@@ -19,22 +19,22 @@ import (
 func TestSignalEndsTheRunsAfterTheCurrentOne(t *testing.T) {
 	const runs = 2_000_000
 	interrupt := func() { _ = unix.Kill(os.Getpid(), unix.SIGINT) }
-	exit, text := onScreenUntil(t, 200, "runs ", interrupt, "replay", "--device", "mock:edu",
+	exit, text := runOnTerminalUntil(t, 200, "runs ", interrupt, "replay", "--device", "mock:edu",
 		"--loop", fmt.Sprint(runs), "--after", "main", "../../testdata/images/edu.lmb")
 	shown := strings.Join(strings.Fields(text), " ")
 	found := regexp.MustCompile(`SIGINT ended the replay after (\d+) of 2000000 runs`).
 		FindStringSubmatch(shown)
 	if exit != 0 || found == nil ||
 		!strings.Contains(shown, "sequence main ran once after the last run") {
-		t.Fatalf("exit %d: %q", exit, text)
+		t.Fatalf("exit status %d, want 0 and the number of runs; output %q", exit, text)
 	}
 	if n, err := strconv.Atoi(found[1]); err != nil || n < 1 || n >= runs {
-		t.Errorf("%s runs", found[1])
+		t.Errorf("%s runs ended before the signal, want 1 to %d", found[1], runs-1)
 	}
 }
 
-// TestRunThatContinuesAfterASignalNamesIt: the runtime ends such a run, and its error has the
-// signal.
+// TestRunThatContinuesAfterASignalNamesIt: the runtime stops a run that does not end soon after a
+// signal. The error of this run names the signal.
 func TestRunThatContinuesAfterASignalNamesIt(t *testing.T) {
 	f := replayFlags{devices: []string{"mock:edu"}, sequence: "main", loop: 1,
 		longest: time.Hour, window: runtime.AnyTLBWindow}

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitingImage waits for an hour of simulated time for a word that the fake simulator never stores.
-const waitingImage = `lightmetal 1
+// waitingListing polls, for nearly an hour of simulated time, a word that the fake simulator never
+// stores.
+const waitingListing = `lightmetal 1
 device wormhole 1e52:401e bar0 512MiB
 window l1 tlb size 1MiB slot 166
 main:
@@ -23,8 +24,9 @@ safe:
   write.4 l1+0x100 0x0
 `
 
-// fakeSimulator compiles a library that takes the place of the vendor's simulator.
-func fakeSimulator(t *testing.T) string {
+// buildFakeSimulator compiles a library with the interface of the vendor's simulator, and returns
+// its path.
+func buildFakeSimulator(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("skipped: no gcc to build the fake simulator with")
@@ -39,38 +41,41 @@ func fakeSimulator(t *testing.T) string {
 	return library
 }
 
-func waitingFile(t *testing.T) string {
+// assembleWaiting returns the path of the image of waitingListing.
+func assembleWaiting(t *testing.T) string {
 	t.Helper()
 	listing := filepath.Join(t.TempDir(), "wait.lms")
-	if err := os.WriteFile(listing, []byte(waitingImage), 0o666); err != nil {
+	if err := os.WriteFile(listing, []byte(waitingListing), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	image := filepath.Join(t.TempDir(), "wait.lmb")
 	if exit, _, stderr := lm(t, "asm", "-o", image, listing); exit != 0 {
-		t.Fatal(stderr)
+		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
 	}
 	return image
 }
 
-// TestWaitOnASimulatorEndsByRealTime long before the deadline of its poll passes in simulated time.
+// TestWaitOnASimulatorEndsByRealTime: --wait-limit ends the run long before the poll's deadline
+// passes in simulated time.
 func TestWaitOnASimulatorEndsByRealTime(t *testing.T) {
-	library, image := fakeSimulator(t), waitingFile(t)
+	library, image := buildFakeSimulator(t), assembleWaiting(t)
 	exit, _, stderr := lm(t, "replay", "--device", "ttsim:"+library, "--wait-limit", "50ms", image)
 	want := "main, command 2: poll.4 l1+0x104 == 0x1: the run waited for more than 50ms of real " +
 		"time, the limit of --wait-limit; then sequence safe ran: done"
 	if exit != 75 || !strings.Contains(stderr, want) {
-		t.Errorf("exit %d: %s", exit, stderr)
+		t.Errorf("exit status %d, want 75; stderr: %s", exit, stderr)
 	}
 }
 
 // TestWaitOnASimulatorIsShownAndEndsAtASignal sends SIGTERM when the terminal shows the wait.
 func TestWaitOnASimulatorIsShownAndEndsAtASignal(t *testing.T) {
-	library, image := fakeSimulator(t), waitingFile(t)
+	library, image := buildFakeSimulator(t), assembleWaiting(t)
 	terminate := func() { _ = unix.Kill(os.Getpid(), unix.SIGTERM) }
-	exit, text := onScreenUntil(t, 200, "main, command 2: poll.4 l1+0x104 == 0x1: has waited for ",
+	exit, text := runOnTerminalUntil(t, 200,
+		"main, command 2: poll.4 l1+0x104 == 0x1: has waited for ",
 		terminate, "replay", "--device", "ttsim:"+library, image)
 	if exit != 75 || !strings.Contains(strings.Join(strings.Fields(text), " "),
 		"SIGTERM ended the run; then sequence safe ran: done") {
-		t.Errorf("exit %d: %q", exit, text)
+		t.Errorf("exit status %d, want 75 after the signal; output %q", exit, text)
 	}
 }

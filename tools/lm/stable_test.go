@@ -20,14 +20,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestWhatIsPromisedStaysAsItIs holds what tools/CHANGES.md promises: format, exit
-// codes, commands, flags and fields of JSON of both tools.
-func TestWhatIsPromisedStaysAsItIs(t *testing.T) {
-	golden(t, "stable.golden", promised(t))
+// TestPromisedInterfaceDoesNotChange compares what tools/CHANGES.md promises with a file: format,
+// exit codes, commands, flags and JSON fields of both tools.
+func TestPromisedInterfaceDoesNotChange(t *testing.T) {
+	checkGolden(t, "stable.golden", promisedInterface(t))
 }
 
-// golden holds a text against a file of testdata, or writes that with -update.
-func golden(t *testing.T, name, got string) {
+// checkGolden compares a text with a file of testdata. With the flag -update, it writes the file
+// first.
+func checkGolden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
@@ -42,24 +43,25 @@ func golden(t *testing.T, name, got string) {
 	have, lines := strings.Split(string(want), "\n"), strings.Split(got, "\n")
 	for _, line := range lines {
 		if !slices.Contains(have, line) {
-			t.Errorf("new:  %s", line)
+			t.Errorf("not in the golden file: %s", line)
 		}
 	}
 	for _, line := range have {
 		if !slices.Contains(lines, line) {
-			t.Errorf("gone: %s", line)
+			t.Errorf("only in the golden file: %s", line)
 		}
 	}
 	if string(want) != got && !t.Failed() {
 		t.Errorf("%s has the same lines in another order", path)
 	}
 	if t.Failed() {
-		t.Logf("go test ./tools/lm -run %s -update writes %s; what is promised is in "+
-			"tools/CHANGES.md", t.Name(), path)
+		t.Logf("go test ./tools/lm -run %s -update writes %s; tools/CHANGES.md has "+
+			"the promises", t.Name(), path)
 	}
 }
 
-func promised(t *testing.T) string {
+// promisedInterface returns a line for each element of the promised interface.
+func promisedInterface(t *testing.T) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "format %d.%d\n", fbs.FormatMajor, fbs.FormatMinor)
 	for code := hal.OK; code <= hal.DMAFault; code++ {
@@ -86,7 +88,7 @@ func promised(t *testing.T) string {
 		{"compare", compareResult{}},
 		{"diff", report.Difference{}}, {"check-board", boardReport{}}, {"faults", faultList{}},
 	} {
-		fields(&b, "json of "+of.command+": ", reflect.TypeOf(of.value))
+		writeJSONFields(&b, "json of "+of.command+": ", reflect.TypeOf(of.value))
 	}
 	for _, of := range []struct{ what, file, pattern string }{
 		{"lmrun -", "usage.go", `(?m)(?:^  |, )-(\w[\w-]*( [A-Z=\[\]]+)?)`},
@@ -107,8 +109,9 @@ func promised(t *testing.T) string {
 	return b.String()
 }
 
-// fields writes the fields that a type has in JSON, with those inside of them.
-func fields(b *strings.Builder, path string, of reflect.Type) {
+// writeJSONFields writes a line for each field that a type has in JSON, and for the fields of these
+// fields.
+func writeJSONFields(b *strings.Builder, path string, of reflect.Type) {
 	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
 		of = of.Elem()
 	}
@@ -121,7 +124,7 @@ func fields(b *strings.Builder, path string, of reflect.Type) {
 		switch {
 		case !f.IsExported() && !f.Anonymous || name == "-":
 		case f.Anonymous && name == "":
-			fields(b, path, f.Type)
+			writeJSONFields(b, path, f.Type)
 		default:
 			if name == "" {
 				name = f.Name
@@ -132,10 +135,10 @@ func fields(b *strings.Builder, path string, of reflect.Type) {
 			}
 			word := kind.String()
 			if f.Type == reflect.TypeFor[[]byte]() {
-				word = "base64" // which is what becomes of bytes, numbers or not
+				word = "base64" // encoding/json encodes every []byte so
 			}
 			fmt.Fprintf(b, "%s%s %s\n", path, name, word)
-			fields(b, path+name+".", f.Type)
+			writeJSONFields(b, path+name+".", f.Type)
 		}
 	}
 }

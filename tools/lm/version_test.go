@@ -17,19 +17,19 @@ func TestVersionNamesFormatAndSchema(t *testing.T) {
 		fbs.SchemaHash)
 	if exit != 0 || stderr != "" || !strings.HasPrefix(stdout, version+"\n") ||
 		!strings.HasSuffix(stdout, want) {
-		t.Errorf("%d %q %q", exit, stdout, stderr)
+		t.Errorf("lm version: exit status %d, stdout %q, stderr %q", exit, stdout, stderr)
 	}
 	exit, stdout, _ = lm(t, "version", "--json")
 	var v versionInfo
 	if err := json.Unmarshal([]byte(stdout), &v); exit != 0 || err != nil || v != thisVersion() ||
 		v.Schema == "" {
-		t.Errorf("%d %v %q", exit, err, stdout)
+		t.Errorf("lm version --json: exit status %d, %v: %q", exit, err, stdout)
 	}
 	if exit, _, stderr := lm(t, "version", "x"); exit != 64 {
-		t.Errorf("%d %q", exit, stderr)
+		t.Errorf("lm version x: exit status %d, want 64; stderr: %s", exit, stderr)
 	}
 	if exit, stdout, _ := lm(t, "--version"); exit != 0 || stdout != version+"\n" {
-		t.Errorf("%d %q", exit, stdout)
+		t.Errorf("lm --version: exit status %d, stdout %q, want %q", exit, stdout, version+"\n")
 	}
 }
 
@@ -37,10 +37,10 @@ func TestVersionNamesTheTags(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lm")
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-tags", "tagged", "-o", path,
 		".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build -tags tagged: %v\n%s", err, out)
 	}
 	if out, err := exec.Command(path, "version").Output(); err != nil ||
 		!strings.Contains(string(out), "tags      tagged\n") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("lm version of a build with -tags tagged: %v\n%s", err, out)
 	}
 }

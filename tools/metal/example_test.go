@@ -10,7 +10,7 @@ import (
 	"lightmetal/tools/metal"
 )
 
-// What a program does between begin and end of a capture becomes an image.
+// Calls between the begin and the end of a capture become an image.
 func Example() {
 	d, err := metal.CreateDevice(&boards.Wormhole, mock.New(&boards.Wormhole))
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 
 var allChips = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
 
-// TestMain lets this program be the simulator's child, and the other process of
-// TestTraceReplaysInAnotherProcess.
+// TestMain runs the tests, unless this program was started as the simulator's child or as the
+// second process of TestTraceReplaysInAnotherProcess.
 func TestMain(m *testing.M) {
 	ttsim.ChildMain()
 	if path := os.Getenv("METAL_TEST_TRACE"); path != "" {
@@ -32,9 +32,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// machines gives what a chip can be tried on: the mock, and the vendor's
-// simulator where the environment names it.
-func machines(t *testing.T, b *boards.Board) map[string]func() hal.Device {
+// deviceOpeners returns functions that open a device with the chip of b, by name: the mock and, if
+// an environment variable names its library, the vendor's simulator.
+func deviceOpeners(t *testing.T, b *boards.Board) map[string]func() hal.Device {
 	list := map[string]func() hal.Device{"mock": func() hal.Device { return mock.New(b) }}
 	variable := map[*boards.Board]string{&boards.Wormhole: "LM_TTSIM_WH",
 		&boards.Blackhole: "LM_TTSIM_BH"}[b]
@@ -50,16 +50,16 @@ func machines(t *testing.T, b *boards.Board) map[string]func() hal.Device {
 	return list
 }
 
-// replay runs the sequence main of an image on a device, with other data for
-// some inputs, and gives the outputs.
-func replay(t *testing.T, file []byte, on hal.Device,
+// replay runs the sequence main of an image on a device and returns the outputs by name. inputs
+// has the data of the inputs that do not keep their default.
+func replay(t *testing.T, file []byte, device hal.Device,
 	inputs map[string][]byte) (outputs map[string][]byte, result runtime.Result) {
 	t.Helper()
 	view, err := fbs.Verify(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := runtime.Load(view, runtime.AnyTLBWindow, on)
+	r, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,30 +77,32 @@ func replay(t *testing.T, file []byte, on hal.Device,
 	return outputs, result
 }
 
-func numbers(data []byte) (list []int32) {
+// decodeInt32s returns the little-endian 32-bit numbers in data.
+func decodeInt32s(data []byte) (list []int32) {
 	for ; len(data) >= 4; data = data[4:] {
 		list = append(list, int32(binary.LittleEndian.Uint32(data)))
 	}
 	return list
 }
 
-func encoded(list []int32) (data []byte) {
+// encodeInt32s returns the numbers of list in little-endian order.
+func encodeInt32s(list []int32) (data []byte) {
 	for _, v := range list {
 		data = binary.LittleEndian.AppendUint32(data, uint32(v))
 	}
 	return data
 }
 
-// counted is 1 to n, as int32.
-func counted(n int) []byte {
+// ascending returns the numbers 1 to n as int32 in little-endian order.
+func ascending(n int) []byte {
 	list := make([]int32, n)
 	for i := range list {
 		list[i] = int32(i + 1)
 	}
-	return encoded(list)
+	return encodeInt32s(list)
 }
 
-// must is for calls that have to work.
+// must returns v, or panics if err is not nil.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -108,6 +110,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// ok ends the test if err is not nil.
 func ok(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -115,41 +118,45 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// refused wants an error of the caller's with a text in it.
-func refused(t *testing.T, err error, text string) {
+// wantError fails the test unless err is an error whose message contains text.
+func wantError(t *testing.T, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("%v, want an error with %q", err, text)
+		t.Errorf("error %v, want an error that contains %q", err, text)
 	}
 }
 
-// rig is a device under capture.
+// rig is a device with a capture in progress, and its command queue.
 type rig struct {
 	*metal.Device
 	q *metal.CommandQueue
 	t *testing.T
 }
 
-func newRig(t *testing.T, b *boards.Board, on hal.Device) *rig {
+// newRig creates a device of board b and begins a capture. If device is nil, there is no hardware.
+func newRig(t *testing.T, b *boards.Board, device hal.Device) *rig {
 	t.Helper()
-	d, err := metal.CreateDevice(b, on)
+	d, err := metal.CreateDevice(b, device)
 	ok(t, err)
 	ok(t, metal.LightMetalBeginCapture(d))
 	return &rig{d, d.CommandQueue(), t}
 }
 
-// mocked is a rig on a Wormhole mock.
-func mocked(t *testing.T) *rig { return newRig(t, &boards.Wormhole, mock.New(&boards.Wormhole)) }
+// newMockRig returns a rig with the mock of a Wormhole.
+func newMockRig(t *testing.T) *rig {
+	return newRig(t, &boards.Wormhole, mock.New(&boards.Wormhole))
+}
 
-func (r *rig) end() *metal.LightMetalBinary {
+// endCapture ends the capture and returns its binary.
+func (r *rig) endCapture() *metal.LightMetalBinary {
 	r.t.Helper()
 	b, err := metal.LightMetalEndCapture(r.Device)
 	ok(r.t, err)
 	return b
 }
 
-// l1 is a buffer of one page on core (0,0).
-func (r *rig) l1(size uint64) *metal.Buffer {
+// createL1Buffer creates a buffer of one page in the L1 memory of core (0,0).
+func (r *rig) createL1Buffer(size uint64) *metal.Buffer {
 	r.t.Helper()
 	b, err := metal.CreateBuffer(r.Device, metal.BufferConfig{Size: size, PageSize: size,
 		Type: metal.L1, Layout: metal.HeightSharded,
@@ -161,8 +168,10 @@ func (r *rig) l1(size uint64) *metal.Buffer {
 
 var brisc = metal.DataMovementConfig{Processor: metal.RISCV0}
 
-// local is a program that makes to = factor from + offset, with 16 words.
-func (r *rig) local(file string, from, to *metal.Buffer, factor, offset uint32) *metal.Program {
+// scaleProgram creates a program whose kernel, from the given file, computes
+// to[i] = factor*from[i] + offset for 16 words.
+func (r *rig) scaleProgram(file string, from, to *metal.Buffer,
+	factor, offset uint32) *metal.Program {
 	r.t.Helper()
 	p := must(metal.CreateProgram(r.Device))
 	k := must(metal.CreateKernel(p, kernels.ELF(file), metal.CoreCoord{}, brisc))
@@ -172,13 +181,16 @@ func (r *rig) local(file string, from, to *metal.Buffer, factor, offset uint32) 
 	return p
 }
 
-func names(calls []metal.Call) (list []string) {
+// callNames returns the names of recorded calls.
+func callNames(calls []metal.Call) (list []string) {
 	for _, c := range calls {
 		list = append(list, c.Name)
 	}
 	return list
 }
 
+// replayTraceFile loads a trace from a file, replays it on a new mock with a buffer of the numbers
+// 1 to 16 as input, and prints the numbers in the output buffer.
 func replayTraceFile(path string) {
 	data := must(os.ReadFile(path))
 	d := must(metal.CreateDevice(&boards.Wormhole, mock.New(&boards.Wormhole)))
@@ -189,7 +201,7 @@ func replayTraceFile(path string) {
 	a, b := must(metal.CreateBuffer(d, config)), must(metal.CreateBuffer(d, config))
 	out := make([]byte, 64)
 	for _, err := range []error{
-		metal.EnqueueWriteBuffer(d.CommandQueue(), a, counted(16), true),
+		metal.EnqueueWriteBuffer(d.CommandQueue(), a, ascending(16), true),
 		metal.ReplayTrace(d.CommandQueue(), must(metal.LoadTrace(d.CommandQueue(), data)), true),
 		metal.EnqueueReadBuffer(d.CommandQueue(), b, out, true),
 	} {
@@ -197,5 +209,5 @@ func replayTraceFile(path string) {
 			panic(err)
 		}
 	}
-	fmt.Print(numbers(out))
+	fmt.Print(decodeInt32s(out))
 }

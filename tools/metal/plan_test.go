@@ -13,7 +13,7 @@ import (
 	"lightmetal/tools/image/fail"
 )
 
-func TestAllocatorNeverGivesAnAddressTwice(t *testing.T) {
+func TestAllocationsNeverOverlap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	a := allocator{name: "L1", limit: span{0x22000, 0x40000}}
 	var live []span
@@ -33,11 +33,13 @@ func TestAllocatorNeverGivesAnAddressTwice(t *testing.T) {
 		}
 		got := span{address, address + size}
 		if address%align != 0 || got.first < a.limit.first || got.end > a.limit.end {
-			t.Fatalf("%#x..%#x", got.first, got.end)
+			t.Fatalf("allocated %#x..%#x, want an aligned address within %#x..%#x", got.first,
+				got.end, a.limit.first, a.limit.end)
 		}
 		for _, s := range live {
 			if s.overlaps(got) {
-				t.Fatalf("%#x..%#x overlaps %#x..%#x", got.first, got.end, s.first, s.end)
+				t.Fatalf("allocated %#x..%#x, which overlaps %#x..%#x", got.first, got.end,
+					s.first, s.end)
 			}
 		}
 		live = append(live, got)
@@ -49,18 +51,18 @@ func TestAllocatorNeverGivesAnAddressTwice(t *testing.T) {
 		a.release(s.first)
 	}
 	if got := a.gaps(); !slices.Equal(got, []span{a.limit}) {
-		t.Errorf("%v is free at the end", got)
+		t.Errorf("free after all releases: %v, want %v", got, a.limit)
 	}
 }
 
-func TestAllocatorGoesUpOrDown(t *testing.T) {
+func TestAllocatorAllocatesFromEitherEnd(t *testing.T) {
 	a := allocator{limit: span{0x1000, 0x2000}}
 	for _, want := range []struct {
 		up      bool
 		address uint64
 	}{{true, 0x1000}, {false, 0x1fc0}, {true, 0x1040}, {false, 0x1f80}} {
 		if got := a.take(10, want.up); got != want.address {
-			t.Errorf("%#x, want %#x", got, want.address)
+			t.Errorf("allocated %#x, want %#x", got, want.address)
 		}
 	}
 }
@@ -86,15 +88,15 @@ func TestRectanglesCoverEachCoreOnce(t *testing.T) {
 		}
 		slices.SortFunc(covered, compareCores)
 		if !slices.Equal(cores, covered) {
-			t.Fatalf("%v covers %v, not %v", rectangles(cores), covered, cores)
+			t.Fatalf("rectangles %v cover %v, want %v", rectangles(cores), covered, cores)
 		}
 	}
 	if got := rectangles([]CoreCoord{{0, 0}, {1, 0}, {0, 1}, {1, 1}}); len(got) != 1 {
-		t.Errorf("a square is %v", got)
+		t.Errorf("a square is covered by %v, want 1 rectangle", got)
 	}
 }
 
-func TestEveryTensixTileIsACoreAndBack(t *testing.T) {
+func TestTensixTilesAndCoresMapToEachOther(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		g, tiles := newGrid(b), 0
 		for y, row := range chips.ForBoard(b).Grid.Rows {
@@ -104,15 +106,16 @@ func TestEveryTensixTileIsACoreAndBack(t *testing.T) {
 				}
 				tiles++
 				c, ok := g.core(chips.Tile{X: uint8(x), Y: uint8(y)})
-				back, is := chips.ForBoard(b).Grid.TileAt(g.tile(c).X, g.tile(c).Y)
-				if !ok || !is || back != (chips.Tile{X: uint8(x), Y: uint8(y)}) {
-					t.Errorf("%s (%d,%d) is core %v, which is %v", b.Name, x, y, c, back)
+				back, found := chips.ForBoard(b).Grid.TileAt(g.tile(c).X, g.tile(c).Y)
+				if !ok || !found || back != (chips.Tile{X: uint8(x), Y: uint8(y)}) {
+					t.Errorf("%s: tile (%d,%d) is core %v, but this core is tile %v", b.Name, x, y,
+						c, back)
 				}
 			}
 		}
 		if tiles != len(g.columns)*len(g.rows) {
-			t.Errorf("%s has %d tiles, %d columns and %d rows", b.Name, tiles, len(g.columns),
-				len(g.rows))
+			t.Errorf("%s has %d Tensix tiles, but %d columns and %d rows", b.Name, tiles,
+				len(g.columns), len(g.rows))
 		}
 	}
 }
@@ -142,22 +145,22 @@ func TestGlobalIDsDoNotWrap(t *testing.T) {
 	}
 	if got, want := string(binary.Image.Sequences[0].Commands[0].Data),
 		fmt.Sprint("EnqueueWriteBuffer buffer ", uint64(1<<63+1<<32+1)); got != want {
-		t.Errorf("the image has %q, want %q", got, want)
+		t.Errorf("the first mark of the image is %q, want %q", got, want)
 	}
 }
 
-// TestMoreObjectsThanNamesAreCaptured has more buffers than a capture names.
-func TestMoreObjectsThanNamesAreCaptured(t *testing.T) {
+// TestMarksBeyondTheLimitAreIgnored adds more different marks than a stream accepts.
+func TestMarksBeyondTheLimitAreIgnored(t *testing.T) {
 	s := newStream()
 	for i := range namesMax + 1000 {
 		s.mark(fmt.Sprint(i))
 	}
 	if len(s.commands) != namesMax {
-		t.Errorf("%d marks", len(s.commands))
+		t.Errorf("the stream has %d marks, want %d", len(s.commands), namesMax)
 	}
 }
 
-func TestLargeTransfersAreCutWhereAWindowEnds(t *testing.T) {
+func TestLargeTransfersAreSplitAtWindowEnds(t *testing.T) {
 	d, _ := CreateDevice(&boards.Wormhole, nil)
 	fixed := uint64(windowSize - 4096)
 	b, err := CreateBuffer(d, BufferConfig{Size: 2*windowSize + 8192, PageSize: 2*windowSize + 8192,
@@ -176,12 +179,12 @@ func TestLargeTransfersAreCutWhereAWindowEnds(t *testing.T) {
 	if want := "[0x0/0x0+0x0 0x0/0x1ff000+0x1000 0x200000/0x0+0x0 0x0/0x0+0x200000 " +
 		"0x400000/0x0+0x0 0x0/0x0+0x200000 0x600000/0x0+0x0 " +
 		"0x0/0x0+0x1000]"; fmt.Sprint(got) != want {
-		t.Errorf("%v, want %s", got, want)
+		t.Errorf("address/offset+size of the commands: %v, want %s", got, want)
 	}
 }
 
-func TestJumpReachesBothWays(t *testing.T) {
-	// As riscv64-unknown-elf-as has them: jal x0, +0x4000; +0x800; -0x6000; +0x1fffc.
+func TestJumpEncodesBothDirections(t *testing.T) {
+	// riscv64-unknown-elf-as encodes jal x0, +0x4000; +0x800; -0x6000; +0x1fffc so.
 	for _, test := range []struct{ from, to, want uint32 }{
 		{0, 0x4000, 0x0000406f}, {0, 0x800, 0x0010006f}, {0x6000, 0, 0x800fa06f},
 		{0, 0x1fffc, 0x7fd1f06f},
@@ -193,10 +196,10 @@ func TestJumpReachesBothWays(t *testing.T) {
 	}
 }
 
-// TestCallsThatAreNotRecordedAllocateNothing is the cost of recording that is
-// off; BenchmarkCall has it in time, to be held against -tags nolightmetal.
+// TestCallsThatAreNotRecordedAllocateNothing measures in allocations what recording costs while no
+// capture is in progress. BenchmarkCall measures it in time; compare with -tags nolightmetal.
 func TestCallsThatAreNotRecordedAllocateNothing(t *testing.T) {
-	d, b, data := idle(t)
+	d, b, data := newIdleDevice(t)
 	calls := map[string]func() error{
 		"Finish": func() error { return Finish(d.CommandQueue()) },
 		"EnqueueWriteBuffer": func() error {
@@ -218,13 +221,14 @@ func TestCallsThatAreNotRecordedAllocateNothing(t *testing.T) {
 				t.Error(err)
 			}
 		}); n != 0 {
-			t.Errorf("%s allocates %v times", name, n)
+			t.Errorf("%s allocates %v times per call, want 0", name, n)
 		}
 	}
 }
 
-// idle is a device that nothing is behind and nothing is recorded of.
-func idle(t testing.TB) (*Device, *Buffer, []byte) {
+// newIdleDevice returns a device without hardware on which no capture is in progress, a DRAM buffer
+// of the device, and data of the buffer's size.
+func newIdleDevice(t testing.TB) (*Device, *Buffer, []byte) {
 	d, err := CreateDevice(&boards.Wormhole, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +241,7 @@ func idle(t testing.TB) (*Device, *Buffer, []byte) {
 }
 
 func BenchmarkCall(b *testing.B) {
-	d, buffer, data := idle(b)
+	d, buffer, data := newIdleDevice(b)
 	b.Run("Finish", func(b *testing.B) {
 		for range b.N {
 			Finish(d.CommandQueue())
@@ -255,7 +259,7 @@ func BenchmarkCall(b *testing.B) {
 	})
 }
 
-func TestWordsThatDifferOrAreSpoiledChange(t *testing.T) {
+func TestChangingWordsDifferOrAreOverwritten(t *testing.T) {
 	core := CoreCoord{}
 	one := &launch{constant: map[CoreCoord][]block{core: {{0x100, words(1, 2, 3, 4)}}},
 		zeroed: map[CoreCoord][]span{core: {{0x200, 0x208}}}}
@@ -269,7 +273,7 @@ func TestWordsThatDifferOrAreSpoiledChange(t *testing.T) {
 		}
 	}
 	if want := []uint64{0x108, 0x200, 0x204}; !slices.Equal(got, want) {
-		t.Errorf("%#x, want %#x", got, want)
+		t.Errorf("words that change are at %#x, want %#x", got, want)
 	}
 }
 
@@ -286,15 +290,15 @@ func TestCutFillsSmallGaps(t *testing.T) {
 		{4, "[{260 [1 0 0 0 2 0 0 0 3 0 0 0]} {280 [6 0 0 0]}]"},
 		{8, "[{260 [1 0 0 0 2 0 0 0 3 0 0 0 4 0 0 0 5 0 0 0 6 0 0 0]}]"}} {
 		if got := fmt.Sprint(b.cut(test.gap, wanted)); got != test.want {
-			t.Errorf("gap %d: %s, want %s", test.gap, got, test.want)
+			t.Errorf("cut with gaps of up to %d bytes: %s, want %s", test.gap, got, test.want)
 		}
 	}
 }
 
-// TestNothingRunsBeforeWhatWasStoredHasArrived follows the commands of a write
-// and a launch: a store to a tile is on its way until something is loaded from
-// that tile, and no core may be released before.
-func TestNothingRunsBeforeWhatWasStoredHasArrived(t *testing.T) {
+// TestCoresAreReleasedOnlyAfterStoresHaveArrived follows the commands of a write and a launch. A
+// store to a tile is under way until a load from that tile returns. No core may be released while a
+// store is under way.
+func TestCoresAreReleasedOnlyAfterStoresHaveArrived(t *testing.T) {
 	d, _ := CreateDevice(&boards.Wormhole, nil)
 	b, err := CreateBuffer(d, BufferConfig{Size: 64 * 20, PageSize: 64, Type: DRAM})
 	if err != nil {
@@ -324,7 +328,7 @@ func TestNothingRunsBeforeWhatWasStoredHasArrived(t *testing.T) {
 			for _, tile := range aim[c.Window] {
 				underway[tile] = true
 			}
-		case gen.OpcodeExpect: // behind a fence
+		case gen.OpcodeExpect: // the load that follows a fence
 			delete(underway, aim[c.Window][0])
 		case gen.OpcodeWrite:
 			reset := &chips.ForBoard(d.board).Grid.TensixReset
@@ -342,7 +346,7 @@ func TestNothingRunsBeforeWhatWasStoredHasArrived(t *testing.T) {
 	}
 }
 
-func TestKernelsAreToldTheirNetwork(t *testing.T) {
+func TestLaunchStoresTheNetworkOfEachKernel(t *testing.T) {
 	d, _ := CreateDevice(&boards.Blackhole, nil)
 	p, _ := CreateProgram(d)
 	core := CoreCoord{}
@@ -355,6 +359,7 @@ func TestKernelsAreToldTheirNetwork(t *testing.T) {
 	if b.address != constantBase || binary.LittleEndian.Uint32(b.data) != 1 ||
 		binary.LittleEndian.Uint32(b.data[4:]) != 1<<NCRISC ||
 		binary.LittleEndian.Uint32(b.data[8:]) != 8 || len(b.data) != 12+4*8 {
-		t.Errorf("%#x: %v", b.address, b.data)
+		t.Errorf("the constants of the core are %v at %#x, want the network of each kernel at %#x",
+			b.data, b.address, constantBase)
 	}
 }

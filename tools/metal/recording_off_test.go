@@ -34,6 +34,7 @@ func TestWithoutRecordingCallsTakeEffectAndNothingIsRecorded(t *testing.T) {
 		}
 	}
 	if binary, err := LightMetalEndCapture(d); err != nil || !binary.IsEmpty() || data[63] != 7 {
-		t.Errorf("%v, %v", binary, err)
+		t.Errorf("LightMetalEndCapture: binary %v, error %v; want an empty binary, and 7 as the "+
+			"last byte that was read, not %d", binary, err, data[63])
 	}
 }

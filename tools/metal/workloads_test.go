@@ -17,12 +17,12 @@ import (
 	"lightmetal/tools/metal"
 )
 
-// expected computes on the host what a workload's outputs must be from its
-// inputs, by name; a workload that only moves data has an output NAME-back for
-// each input NAME.
-var expected = map[string]func(in map[string][]int32) map[string][]int32{
-	"loopback":          copied,
-	"loopback-per-core": copied,
+// computeOutputs has, by the name of a workload, a function that computes the workload's outputs
+// from its inputs on the host. A workload that only moves data has an output NAME-back for each
+// input NAME, and needs no function.
+var computeOutputs = map[string]func(in map[string][]int32) map[string][]int32{
+	"loopback":          copyInput,
+	"loopback-per-core": copyInput,
 	"reader-compute-writer": func(in map[string][]int32) map[string][]int32 {
 		return map[string][]int32{"c": zip(in["a"], in["b"],
 			func(a, b int32) int32 { return a + b })}
@@ -65,7 +65,7 @@ var expected = map[string]func(in map[string][]int32) map[string][]int32{
 			return max(v, -v)
 		})}
 	},
-	"int8-network": network,
+	"int8-network": int8Network,
 	"matmul-64": func(in map[string][]int32) map[string][]int32 {
 		c := make([]int32, 64*64)
 		for i := range c {
@@ -77,11 +77,12 @@ var expected = map[string]func(in map[string][]int32) map[string][]int32{
 	},
 }
 
-// copied is the output b of a program that copies its input a.
-func copied(in map[string][]int32) map[string][]int32 {
+// copyInput returns the output b of a workload that copies its input a.
+func copyInput(in map[string][]int32) map[string][]int32 {
 	return map[string][]int32{"b": in["a"]}
 }
 
+// zip returns the list of f(a[i], b[i]).
 func zip(a, b []int32, f func(a, b int32) int32) (list []int32) {
 	for i := range a {
 		list = append(list, f(a[i], b[i]))
@@ -89,7 +90,8 @@ func zip(a, b []int32, f func(a, b int32) int32) (list []int32) {
 	return list
 }
 
-// pattern is workloads' fixed data.
+// pattern returns the data that the workloads have in constant buffers: a linear congruential
+// sequence, 12 bits of each number.
 func pattern(n int, seed uint32) (list []int32) {
 	for range n {
 		seed = seed*1664525 + 1013904223
@@ -98,6 +100,7 @@ func pattern(n int, seed uint32) (list []int32) {
 	return list
 }
 
+// weights returns the int8 weights of a layer of the workload int8-network.
 func weights(n int, seed uint32) (list []int32) {
 	for range n {
 		seed = seed*1664525 + 1013904223
@@ -106,7 +109,9 @@ func weights(n int, seed uint32) (list []int32) {
 	return list
 }
 
-func network(in map[string][]int32) map[string][]int32 {
+// int8Network computes the output y of the workload int8-network: two dense layers, with a shift
+// and a clamp between them.
+func int8Network(in map[string][]int32) map[string][]int32 {
 	layer := func(x, w, b []int32) (y []int32) {
 		for row, sum := range b {
 			for i := range x {
@@ -127,8 +132,10 @@ func network(in map[string][]int32) map[string][]int32 {
 	return map[string][]int32{"y": y}
 }
 
-// wanted gives what outputs must be for inputs.
-func wanted(w *metal.Workload, image *lmb.Image, inputs map[string][]byte) map[string][]byte {
+// wantedOutputs returns what the outputs of a workload must be, by name. inputs has the data of
+// the inputs that do not keep their default.
+func wantedOutputs(w *metal.Workload, image *lmb.Image,
+	inputs map[string][]byte) map[string][]byte {
 	in, want := map[string][]int32{}, map[string][]byte{}
 	for _, t := range image.Tensors {
 		if t.Role != gen.RoleInput {
@@ -139,7 +146,7 @@ func wanted(w *metal.Workload, image *lmb.Image, inputs map[string][]byte) map[s
 			data = t.Data
 		}
 		want[t.Name+"-back"] = data
-		in[t.Name] = numbers(data)
+		in[t.Name] = decodeInt32s(data)
 		if t.DType == gen.DTypeInt8 {
 			in[t.Name] = nil
 			for _, b := range data {
@@ -147,25 +154,25 @@ func wanted(w *metal.Workload, image *lmb.Image, inputs map[string][]byte) map[s
 			}
 		}
 	}
-	if f := expected[w.Name]; f != nil {
+	if f := computeOutputs[w.Name]; f != nil {
 		for name, list := range f(in) {
-			want[name] = encoded(list)
+			want[name] = encodeInt32s(list)
 		}
 	}
 	return want
 }
 
-// others gives other data for every input.
-func others(image *lmb.Image) map[string][]byte {
+// reverseInputs returns new data for every input: its default in reverse order.
+func reverseInputs(image *lmb.Image) map[string][]byte {
 	inputs := map[string][]byte{}
 	for _, t := range image.Tensors {
 		if t.Role == gen.RoleInput {
 			data := bytes.Clone(t.Data)
 			slices.Reverse(data)
-			if t.DType == gen.DTypeInt32 { // small numbers stay small
-				list := numbers(t.Data)
+			if t.DType == gen.DTypeInt32 { // reverse numbers, not bytes, so that they stay small
+				list := decodeInt32s(t.Data)
 				slices.Reverse(list)
-				data = encoded(list)
+				data = encodeInt32s(list)
 			}
 			inputs[t.Name] = data
 		}
@@ -173,7 +180,9 @@ func others(image *lmb.Image) map[string][]byte {
 	return inputs
 }
 
-func check(t *testing.T, image *lmb.Image, got, want map[string][]byte) {
+// checkOutputs compares the outputs got with want. An output that is not in want must be one that
+// the workload did not name, or "last".
+func checkOutputs(t *testing.T, image *lmb.Image, got, want map[string][]byte) {
 	t.Helper()
 	for _, tensor := range image.Tensors {
 		if tensor.Role != gen.RoleOutput {
@@ -181,28 +190,29 @@ func check(t *testing.T, image *lmb.Image, got, want map[string][]byte) {
 		}
 		w := want[tensor.Name]
 		if w == nil && !strings.HasPrefix(tensor.Name, "buffer-") && tensor.Name != "last" {
-			t.Errorf("nothing is known of output %s", tensor.Name)
+			t.Errorf("computeOutputs does not compute output %s", tensor.Name)
 		}
 		if w != nil && !bytes.Equal(got[tensor.Name], w) {
-			t.Errorf("output %s: %.200s, want %.200s", tensor.Name,
-				fmt.Sprint(numbers(got[tensor.Name])), fmt.Sprint(numbers(w)))
+			t.Errorf("output %s is %.200s, want %.200s", tensor.Name,
+				fmt.Sprint(decodeInt32s(got[tensor.Name])), fmt.Sprint(decodeInt32s(w)))
 		}
 	}
 }
 
-// eachWorkload captures every workload on every machine at hand.
-func eachWorkload(t *testing.T, test func(t *testing.T, w *metal.Workload, b *boards.Board,
-	machine func() hal.Device, binary *metal.LightMetalBinary)) {
+// forEachWorkload captures every workload on every device that deviceOpeners returns, and calls
+// test with the binary of each capture.
+func forEachWorkload(t *testing.T, test func(t *testing.T, w *metal.Workload, b *boards.Board,
+	openDevice func() hal.Device, binary *metal.LightMetalBinary)) {
 	for _, b := range allChips {
-		for name, machine := range machines(t, b) {
+		for name, openDevice := range deviceOpeners(t, b) {
 			for i := range workloads.All {
 				w := &workloads.All[i]
 				t.Run(b.Name+"/"+name+"/"+w.Name, func(t *testing.T) {
-					on := machine()
-					defer on.Close()
-					binary, err := w.Capture(b, on)
+					device := openDevice()
+					defer device.Close()
+					binary, err := w.Capture(b, device)
 					ok(t, err)
-					test(t, w, b, machine, binary)
+					test(t, w, b, openDevice, binary)
 				})
 			}
 		}
@@ -210,56 +220,56 @@ func eachWorkload(t *testing.T, test func(t *testing.T, w *metal.Workload, b *bo
 }
 
 func TestWorkloadsCaptureWhatTheHostComputes(t *testing.T) {
-	eachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board, _ func() hal.Device,
+	forEachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board, _ func() hal.Device,
 		binary *metal.LightMetalBinary) {
 		captured := map[string][]byte{}
 		for _, tensor := range binary.Image.Tensors {
 			captured[tensor.Name] = tensor.Data
 		}
-		check(t, binary.Image, captured, wanted(w, binary.Image, nil))
+		checkOutputs(t, binary.Image, captured, wantedOutputs(w, binary.Image, nil))
 	})
 }
 
 func TestWorkloadsReplayToTheSameOutputs(t *testing.T) {
-	eachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board,
-		machine func() hal.Device, binary *metal.LightMetalBinary) {
-		on := machine()
-		defer on.Close()
-		got, result := replay(t, binary.Bytes(), on, nil)
+	forEachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board,
+		openDevice func() hal.Device, binary *metal.LightMetalBinary) {
+		device := openDevice()
+		defer device.Close()
+		got, result := replay(t, binary.Bytes(), device, nil)
 		if result.Code != hal.OK {
-			t.Fatalf("%+v", result)
+			t.Fatalf("the replay's result is %+v", result)
 		}
 		for _, tensor := range binary.Image.Tensors {
 			if tensor.Role == gen.RoleOutput && !bytes.Equal(got[tensor.Name], tensor.Data) {
-				t.Errorf("output %s differs from the captured", tensor.Name)
+				t.Errorf("output %s differs from the golden data of the capture", tensor.Name)
 			}
 		}
 	})
 }
 
 func TestWorkloadsReplayWithNewInputs(t *testing.T) {
-	eachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board,
-		machine func() hal.Device, binary *metal.LightMetalBinary) {
-		inputs := others(binary.Image)
+	forEachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board,
+		openDevice func() hal.Device, binary *metal.LightMetalBinary) {
+		inputs := reverseInputs(binary.Image)
 		if len(inputs) == 0 {
 			return
 		}
-		on := machine()
-		defer on.Close()
-		got, result := replay(t, binary.Bytes(), on, inputs)
+		device := openDevice()
+		defer device.Close()
+		got, result := replay(t, binary.Bytes(), device, inputs)
 		if result.Code != hal.OK {
-			t.Fatalf("%+v", result)
+			t.Fatalf("the replay's result is %+v", result)
 		}
-		check(t, binary.Image, got, wanted(w, binary.Image, inputs))
+		checkOutputs(t, binary.Image, got, wantedOutputs(w, binary.Image, inputs))
 	})
 }
 
-func TestTwoCapturesAreTheSameBytes(t *testing.T) {
-	eachWorkload(t, func(t *testing.T, w *metal.Workload, b *boards.Board,
-		machine func() hal.Device, binary *metal.LightMetalBinary) {
-		on := machine()
-		defer on.Close()
-		again, err := w.Capture(b, on)
+func TestTwoCapturesHaveTheSameBytes(t *testing.T) {
+	forEachWorkload(t, func(t *testing.T, w *metal.Workload, b *boards.Board,
+		openDevice func() hal.Device, binary *metal.LightMetalBinary) {
+		device := openDevice()
+		defer device.Close()
+		again, err := w.Capture(b, device)
 		ok(t, err)
 		if !bytes.Equal(again.Bytes(), binary.Bytes()) {
 			t.Error("the second capture differs")
@@ -267,9 +277,9 @@ func TestTwoCapturesAreTheSameBytes(t *testing.T) {
 	})
 }
 
-func TestCaptureWithNothingBehindTheDeviceGivesTheSameCommands(t *testing.T) {
-	eachWorkload(t, func(t *testing.T, w *metal.Workload, b *boards.Board,
-		machine func() hal.Device, binary *metal.LightMetalBinary) {
+func TestCaptureWithoutHardwareHasTheSameCommands(t *testing.T) {
+	forEachWorkload(t, func(t *testing.T, w *metal.Workload, b *boards.Board,
+		openDevice func() hal.Device, binary *metal.LightMetalBinary) {
 		planned, err := w.Capture(b, nil)
 		ok(t, err)
 		for i := range binary.Image.Tensors {

@@ -28,9 +28,9 @@ func TestCountUsesThePluralUnlessThereIsOne(t *testing.T) {
 
 func TestJoinPutsTheSeparatorBetweenItems(t *testing.T) {
 	if got := Join([]int{1, 2, 3}, " or ", strconv.Itoa); got != "1 or 2 or 3" {
-		t.Errorf("got %q", got)
+		t.Errorf("Join returns %q, want \"1 or 2 or 3\"", got)
 	}
 	if got := Join(nil, ", ", strconv.Itoa); got != "" {
-		t.Errorf("an empty list is %q", got)
+		t.Errorf("Join of an empty list returns %q, want \"\"", got)
 	}
 }

@@ -17,19 +17,20 @@ func TestTryReturnsTheErrorAfterDeferredCalls(t *testing.T) {
 		t.Error("Must returned after an error")
 	})
 	if !errors.Is(err, os.ErrNotExist) || !closed {
-		t.Errorf("%v, closed %v", err, closed)
+		t.Errorf("Try returns %v, want ErrNotExist; the deferred call ran: %v", err, closed)
 	}
 	if err := Try(func() { With(hal.BadImage, "%d bytes", 3) }); hal.CodeOf(err) != hal.BadImage ||
 		!strings.HasSuffix(err.Error(), "3 bytes") {
-		t.Error(err)
+		t.Errorf("Try returns %v, want the code BadImage and the text 3 bytes", err)
 	}
 	if err := Try(func() { On(nil) }); err != nil {
-		t.Error(err)
+		t.Errorf("Try of On(nil) returns %v, want nil", err)
 	}
 }
 
-// A panic that is a defect of the program must not be returned as an error.
-func TestOtherPanicsGoOn(t *testing.T) {
+// TestOtherPanicsAreNotRecovered: a panic that is a defect of the program must not be returned as
+// an error.
+func TestOtherPanicsAreNotRecovered(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("Try recovered from an index out of range")

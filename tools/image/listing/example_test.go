@@ -8,7 +8,7 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// A listing becomes an image and its file, and a file a listing.
+// A listing becomes an image and a file, and a file becomes a listing.
 func Example() {
 	image, err := listing.Parse("x.lms", []byte(`lightmetal 1
 device edu 1234:11e8 bar0 1MiB
@@ -16,7 +16,7 @@ window regs bar0 offset 0 size 4KiB
 main:
   write.4 regs+0x8 5
   poll.4  regs+0x20 any-clear 1 within 1s
-`), nil) // no listing names a file here
+`), nil) // without a reader, the listing may not name files
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -42,7 +42,7 @@ main:
 	//   poll.4    regs+0x20 & 0x1 != 0x1 within 1s
 }
 
-// Errors have their place.
+// An error has its place in the listing.
 func ExampleParse_errors() {
 	_, err := listing.Parse("x.lms",
 		[]byte("lightmetal 1\ndevice edu 1234:11e8 bar0 1MiB\nwindow r bar0 size 4KiB\nmain:\n"+

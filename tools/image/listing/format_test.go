@@ -13,14 +13,15 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// fence returns the first fence of a page that starts with the given word, after a heading.
-func fence(t *testing.T, page, heading, word string) string {
+// codeBlock returns the first code block after a heading of a page whose first line is ``` and the
+// given word.
+func codeBlock(t *testing.T, page, heading, word string) string {
 	t.Helper()
 	_, text, _ := strings.Cut(page, heading)
 	_, text, ok := strings.Cut(text, "```"+word+"\n")
 	text, _, closed := strings.Cut(text, "```")
 	if !ok || !closed {
-		t.Fatalf("no fence %s after %q", word, heading)
+		t.Fatalf("the page has no code block %s after %q", word, heading)
 	}
 	return text
 }
@@ -67,7 +68,7 @@ func checkDump(dump string, image []byte) error {
 			value |= uint64(b) << (8 * i)
 		}
 		if number := namedNumber.FindStringSubmatch(field[3]); number != nil && len(raw) <= 8 {
-			if said, err := strconv.ParseUint(number[1], 0, 64); err != nil || said != value {
+			if n, err := strconv.ParseUint(number[1], 0, 64); err != nil || n != value {
 				return fmt.Errorf("%q: the number is %d", line, value)
 			}
 		}
@@ -84,18 +85,19 @@ func checkDump(dump string, image []byte) error {
 	return nil
 }
 
-// TestDumpInTheFormatIsTheImageOfItsListing: the appendix of FORMAT.md stays true.
-func TestDumpInTheFormatIsTheImageOfItsListing(t *testing.T) {
+// TestDumpInTheFormatMatchesItsListing compares the dump in the appendix of FORMAT.md with the
+// image of the listing there.
+func TestDumpInTheFormatMatchesItsListing(t *testing.T) {
 	text, err := os.ReadFile("../../../fbs/FORMAT.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const heading = "\n## Appendix: a small image, byte by byte\n"
-	image, err := lmb.Encode(mustParse(t, fence(t, string(text), heading, "lms")))
+	image, err := lmb.Encode(mustParse(t, codeBlock(t, string(text), heading, "lms")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dump := fence(t, string(text), heading, "hexdump")
+	dump := codeBlock(t, string(text), heading, "hexdump")
 	if err := checkDump(dump, image); err != nil {
 		t.Error(err)
 	}

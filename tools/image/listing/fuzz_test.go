@@ -9,11 +9,12 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// What parses prints and parses back equal; nothing panics.
+// FuzzParse checks that Parse does not panic, and that each image that it returns prints and parses
+// to the same image.
 func FuzzParse(f *testing.F) {
 	paths, err := filepath.Glob(listings + "*.lms")
 	if err != nil || len(paths) == 0 {
-		f.Fatal(paths, err)
+		f.Fatalf("no listings in %s: %v", listings, err)
 	}
 	for _, path := range paths {
 		source, err := os.ReadFile(path)
@@ -22,20 +23,21 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(source)
 	}
-	f.Add([]byte(context +
+	f.Add([]byte(header +
 		"main:\n  copy.4 regs+0x0 <- file \"bytes.bin\" from 4 size 8\n" +
 		"  compare.4 regs+0x0 float32 == hex 00112233 absolute 0x7fc00000\n"))
 	f.Fuzz(func(t *testing.T, source []byte) {
-		image, err := Parse("fuzz", source, testFiles)
+		image, err := Parse("fuzz", source, readTestFile)
 		if err != nil || payloadBytes(image) > 1<<20 {
-			return // a pattern of many MiB says no more than a short one
+			return // a pattern of many MiB tests no more than a short one
 		}
 		if again := mustParse(t, mustPrint(t, image)); !reflect.DeepEqual(image, again) {
-			t.Errorf("%+v is not %+v", again, image)
+			t.Errorf("after Print and Parse the image is %+v, want %+v", again, image)
 		}
 	})
 }
 
+// payloadBytes returns the number of bytes of all data of an image.
 func payloadBytes(image *lmb.Image) (n int) {
 	for i := range image.Tensors {
 		n += len(image.Tensors[i].Data)

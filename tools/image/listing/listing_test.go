@@ -18,10 +18,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
+// listings is the directory with listings that several packages test.
 const listings = "../../../testdata/listings/"
 
-// golden compares with a file of testdata, or rewrites it.
-func golden(t *testing.T, name string, got []byte) {
+// checkGolden compares got with a file of testdata. With the flag -update, it writes the file
+// first.
+func checkGolden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
@@ -36,8 +38,7 @@ func golden(t *testing.T, name string, got []byte) {
 	gotLines, wantLines := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
 	for i, line := range gotLines {
 		if i >= len(wantLines) || line != wantLines[i] {
-			t.Errorf("%s:%d: got\n%s\nrun go test -update and look at the difference", path, i+1,
-				line)
+			t.Errorf("%s:%d: got\n%s\ngo test -update writes the file again", path, i+1, line)
 			return
 		}
 	}
@@ -46,23 +47,25 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// testFiles stands for the files that test listings name.
-func testFiles(path string) ([]byte, error) {
+// readTestFile returns the contents of the only file that the listings of tests may name.
+func readTestFile(path string) ([]byte, error) {
 	if path != "bytes.bin" {
 		return nil, errors.New("open " + path + ": no such file")
 	}
 	return []byte("0123456789abcdef"), nil
 }
 
+// mustParse returns the image of a listing.
 func mustParse(t *testing.T, source string) *lmb.Image {
 	t.Helper()
-	image, err := Parse("test.lms", []byte(source), testFiles)
+	image, err := Parse("test.lms", []byte(source), readTestFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return image
 }
 
+// mustPrint returns the listing of an image.
 func mustPrint(t *testing.T, image *lmb.Image) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -72,6 +75,7 @@ func mustPrint(t *testing.T, image *lmb.Image) string {
 	return out.String()
 }
 
+// readListing returns the text of a file in listings.
 func readListing(t testing.TB, name string) []byte {
 	t.Helper()
 	source, err := os.ReadFile(listings + name)
@@ -81,8 +85,8 @@ func readListing(t testing.TB, name string) []byte {
 	return source
 }
 
-// context is what the mistakes of errors.txt are made in.
-const context = `lightmetal 1
+// header is the first part of the listings of tests, including those of errors.txt.
+const header = `lightmetal 1
 device edu 1234:11e8 bar0 1MiB
 window regs bar0 offset 0x0 size 4KiB
 window odd bar0 offset 0x2 size 16
@@ -94,8 +98,9 @@ tensor a input int32[256]
 tensor d output uint8[64]
 `
 
-// errors.txt holds mistakes, in lines that start with >, and what Parse says
-// of them. A mistake that is indented stands in the sequence main.
+// TestMistakesAreReportedWithPlaceAndReason reads mistakes, the lines of errors.txt that start with
+// ">", and compares the errors that Parse returns with the file. An indented mistake is put into
+// the sequence main.
 func TestMistakesAreReportedWithPlaceAndReason(t *testing.T) {
 	file, err := os.ReadFile("testdata/errors.txt")
 	if err != nil {
@@ -109,26 +114,28 @@ func TestMistakesAreReportedWithPlaceAndReason(t *testing.T) {
 			continue
 		}
 		if mistake.Len() > 0 {
-			fmt.Fprintf(&out, "%s\n\n", complaint(mistake.String()))
+			fmt.Fprintf(&out, "%s\n\n", parseError(mistake.String()))
 			mistake.Reset()
 		}
 		if strings.HasPrefix(line, "#") {
 			out.WriteString(line + "\n")
 		}
 	}
-	golden(t, "errors.txt", []byte(strings.TrimRight(out.String(), "\n")+"\n"))
+	checkGolden(t, "errors.txt", []byte(strings.TrimRight(out.String(), "\n")+"\n"))
 }
 
-func complaint(mistake string) string {
-	source := context + mistake
+// parseError returns the error that Parse reports for a mistake of errors.txt. A mistake that
+// starts with "whole:" is a complete listing, with | as line end.
+func parseError(mistake string) string {
+	source := header + mistake
 	switch {
 	case strings.HasPrefix(mistake, " "):
-		source = context + "main:\n" + mistake
+		source = header + "main:\n" + mistake
 	case strings.HasPrefix(mistake, "whole:"):
 		source = strings.ReplaceAll(strings.TrimPrefix(strings.TrimSuffix(mistake, "\n"), "whole:"),
 			"|", "\n")
 	}
-	_, err := Parse("x.lms", []byte(source), testFiles)
+	_, err := Parse("x.lms", []byte(source), readTestFile)
 	if err == nil {
 		return "no mistake at all"
 	}
@@ -136,7 +143,7 @@ func complaint(mistake string) string {
 }
 
 func TestEveryMistakeIsReportedUpToTwenty(t *testing.T) {
-	source := context + "main:\n" + strings.Repeat("  nonsense\n", 30)
+	source := header + "main:\n" + strings.Repeat("  nonsense\n", 30)
 	_, err := Parse("x.lms", []byte(source), nil)
 	list := err.(interface{ Unwrap() []error }).Unwrap()
 	if len(list) != 20 {
@@ -144,7 +151,7 @@ func TestEveryMistakeIsReportedUpToTwenty(t *testing.T) {
 	}
 	var last *Error
 	if !errors.As(list[19], &last) || last.Line != 31 || last.Column != 3 || last.File != "x.lms" {
-		t.Errorf("the last error is %v", list[19])
+		t.Errorf("the last error is %v, want one at x.lms:31:3", list[19])
 	}
 }
 
@@ -166,18 +173,18 @@ main:
 	}
 }
 
-func TestCanonicalListing(t *testing.T) {
+func TestPrintWritesTheCanonicalListing(t *testing.T) {
 	image, err := Parse("all-opcodes.lms", readListing(t, "all-opcodes.lms"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "all-opcodes.golden", []byte(mustPrint(t, image)))
+	checkGolden(t, "all-opcodes.golden", []byte(mustPrint(t, image)))
 }
 
 func TestListingsEncodeAndPrint(t *testing.T) {
 	paths, err := filepath.Glob(listings + "*.lms")
 	if err != nil || len(paths) < 3 {
-		t.Fatalf("%v %v", paths, err)
+		t.Fatalf("testdata/listings has %v (%v), want at least 3 listings", paths, err)
 	}
 	for _, path := range paths {
 		image, err := Parse(path, readListing(t, filepath.Base(path)), nil)
@@ -190,12 +197,12 @@ func TestListingsEncodeAndPrint(t *testing.T) {
 		}
 		again, err := lmb.Encode(mustParse(t, mustPrint(t, image)))
 		if err != nil || !bytes.Equal(file, again) {
-			t.Errorf("%s: printed and parsed, it encodes to another file (%v)", path, err)
+			t.Errorf("%s encodes to another file after Print and Parse (%v)", path, err)
 		}
 	}
 }
 
-func TestLanguageReferenceIsALegalListing(t *testing.T) {
+func TestLanguageReferenceIsAValidListing(t *testing.T) {
 	text, err := os.ReadFile("LANGUAGE.md")
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +218,7 @@ func TestLanguageReferenceIsALegalListing(t *testing.T) {
 	}
 }
 
-func TestFieldsOfEveryCommand(t *testing.T) {
+func TestParseSetsTheFieldsOfEveryCommand(t *testing.T) {
 	type c = fbs.Command
 	for _, test := range []struct {
 		text string
@@ -262,15 +269,16 @@ func TestFieldsOfEveryCommand(t *testing.T) {
 		{"call other", c{Opcode: gen.OpcodeCall, Index: 1}},
 		{"end \"x\"", c{Opcode: lmb.OpcodeMark, Mode: 3}},
 	} {
-		image := mustParse(t, context+"main:\n  "+test.text+"\nother:\n")
+		image := mustParse(t, header+"main:\n  "+test.text+"\nother:\n")
 		if got := image.Sequences[0].Commands[0].Command; got != test.want {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", test.text, got, test.want)
 		}
 	}
 }
 
-// TestWordsThatAreSeveralCommands: one line may become several commands.
-func TestWordsThatAreSeveralCommands(t *testing.T) {
+// TestOneLineMayBecomeSeveralCommands compares the commands of a line, as text, with the expected
+// ones.
+func TestOneLineMayBecomeSeveralCommands(t *testing.T) {
 	for source, want := range map[string]string{
 		"flush.4 regs+0xc": "fence; read.4 regs+0xc",
 		"fill.4 regs+0x10 <- 0x11223344 size 64 bulk": "fill.8 regs+0x10 <- " +
@@ -290,7 +298,7 @@ func TestWordsThatAreSeveralCommands(t *testing.T) {
 		"compare.4 regs+0x0 float32 == float32 1 correlation 0.5": "compare.4 regs+0x0 float32 " +
 			"== hex 0000803f correlation 0.5",
 	} {
-		image := mustParse(t, context+"main:\n  "+source+"\n")
+		image := mustParse(t, header+"main:\n  "+source+"\n")
 		var got []string
 		for i := range image.Sequences[0].Commands {
 			got = append(got,
@@ -303,9 +311,9 @@ func TestWordsThatAreSeveralCommands(t *testing.T) {
 	}
 }
 
-// TestJudgementsThatAreNoComparesAreDeclared: outputs that no compare with a
-// tolerance makes keep their judgement too.
-func TestJudgementsThatAreNoComparesAreDeclared(t *testing.T) {
+// TestJudgementsOfOtherOutputsSurvivePrintAndParse changes an image so that no compare command with
+// a tolerance can declare its output. The output must keep its judgement.
+func TestJudgementsOfOtherOutputsSurvivePrintAndParse(t *testing.T) {
 	for _, change := range []func(*lmb.Image){
 		func(*lmb.Image) {},
 		func(i *lmb.Image) { i.Tensors[2].Name = "golden:7" },
@@ -320,15 +328,15 @@ func TestJudgementsThatAreNoComparesAreDeclared(t *testing.T) {
 		func(i *lmb.Image) { i.Sequences[0].Commands = nil },
 	} {
 		image := mustParse(t,
-			context+"main:\n  compare.4 regs+0x0 float32 == hex 0000803f absolute 0.5\n")
+			header+"main:\n  compare.4 regs+0x0 float32 == hex 0000803f absolute 0.5\n")
 		change(image)
 		if text := mustPrint(t, image); !reflect.DeepEqual(mustParse(t, text), image) {
-			t.Errorf("the image has changed; its listing:\n%s", text)
+			t.Errorf("the image has changed after Print and Parse; the listing:\n%s", text)
 		}
 	}
 }
 
-func TestDeclarationsGiveTheirFields(t *testing.T) {
+func TestParseSetsTheFieldsOfDeclarations(t *testing.T) {
 	image := mustParse(t, `lightmetal 1
 origin tool "t" source "s" time 5 git "g"
 target edu 1234:11e8 bar0 1MiB bar5 3
@@ -369,7 +377,7 @@ func TestPatternIsXorshift32(t *testing.T) {
 
 func TestCommandTextIsOneLine(t *testing.T) {
 	image := mustParse(t,
-		context+"main:\n  copy.4 regs+0x0 <- pattern 1 size 64 bulk\n  fence\nother:\n")
+		header+"main:\n  copy.4 regs+0x0 <- pattern 1 size 64 bulk\n  fence\nother:\n")
 	commands := image.Sequences[0].Commands
 	if got, want := CommandText(image, &commands[0]),
 		"copy.4 regs+0x0 <- hex 21200400 01060804 c5a8cc9d 4f995512 ... (64 bytes) "+
@@ -377,30 +385,31 @@ func TestCommandTextIsOneLine(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got := CommandText(image, &commands[1]); got != "fence" {
-		t.Errorf("got %q", got)
+		t.Errorf("text of a fence: got %q", got)
 	}
 }
 
-func TestCommandTextOfNonsenseIsOneLineThatDoesNotParse(t *testing.T) {
-	image := mustParse(t, context+"main:\n")
+func TestTextOfAnInvalidCommandDoesNotParse(t *testing.T) {
+	image := mustParse(t, header+"main:\n")
 	for opcode := range 256 {
 		c := &lmb.Command{Command: fbs.Command{
 			Opcode: gen.Opcode(opcode), Width: 255, Mode: 77, Option: 78, Window: 999,
 			Index: 0xffff, Offset: 1 << 31, Amount: 1 << 31, Value: 1 << 63, Mask: 1 << 63,
 		}}
 		if c.Opcode == gen.OpcodeFence {
-			continue // it has no fields to be nonsense
+			continue // a fence has no fields, so it is always valid
 		}
 		text := CommandText(image, c)
-		if _, err := Parse("x", []byte(context+"main:\n"+text), nil); err == nil ||
+		if _, err := Parse("x", []byte(header+"main:\n"+text), nil); err == nil ||
 			strings.Contains(text, "\n") {
-			t.Errorf("opcode %d gives %q (%v)", opcode, text, err)
+			t.Errorf("invalid command with opcode %d: text %q, error of Parse %v; want one line "+
+				"that does not parse", opcode, text, err)
 		}
 	}
 }
 
-func TestPrintRefusesWhatItCannotSay(t *testing.T) {
-	base := context + "main:\n"
+func TestPrintRejectsWhatAListingCannotExpress(t *testing.T) {
+	base := header + "main:\n"
 	for _, test := range []struct {
 		name   string
 		change func(*lmb.Image)
@@ -445,7 +454,7 @@ func TestLimitsOfTheFormatAreReported(t *testing.T) {
 		{"s%d:\n", "x.lms:4107:1: too many sequences: a listing may have at most 4096"},
 	} {
 		var source strings.Builder
-		source.WriteString(context)
+		source.WriteString(header)
 		for i := range 4097 {
 			fmt.Fprintf(&source, test.line, i)
 		}
@@ -457,7 +466,7 @@ func TestLimitsOfTheFormatAreReported(t *testing.T) {
 }
 
 func TestListingWithoutAReaderOpensNoFile(t *testing.T) {
-	_, err := Parse("x.lms", []byte(context+"main:\n  copy.4 regs+0x0 <- file \"bytes.bin\"\n"),
+	_, err := Parse("x.lms", []byte(header+"main:\n  copy.4 regs+0x0 <- file \"bytes.bin\"\n"),
 		nil)
 	const want = "x.lms:12:27: this listing must not name files; write the data as hex"
 	if err == nil || err.Error() != want {
@@ -465,13 +474,14 @@ func TestListingWithoutAReaderOpensNoFile(t *testing.T) {
 	}
 }
 
-type brokenWriter struct{}
+// failingWriter returns an error for each Write.
+type failingWriter struct{}
 
-func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
 func TestPrintReportsAFailingWriter(t *testing.T) {
-	if err := Print(brokenWriter{}, mustParse(t, context+"main:\n")); err == nil ||
+	if err := Print(failingWriter{}, mustParse(t, header+"main:\n")); err == nil ||
 		err.Error() != "disk full" {
-		t.Errorf("got %v", err)
+		t.Errorf("Print to a failing writer: error %v, want disk full", err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// memory carries out a sequence on a device that is nothing but memory, and
-// reports every expectation that does not hold.
+// memory executes a sequence on a device that has only memory, and reports every expect and compare
+// command that fails.
 type memory struct {
 	t      *testing.T
 	image  *lmb.Image
@@ -29,7 +29,7 @@ func (m *memory) store(offset uint32, width uint8, value uint64) {
 	copy(m.bytes[offset:], binary.LittleEndian.AppendUint64(nil, value)[:width])
 }
 
-func (m *memory) run(c *lmb.Command) {
+func (m *memory) execute(c *lmb.Command) {
 	end := c.Offset + c.Amount
 	switch c.Opcode {
 	case gen.OpcodeWrite:
@@ -42,11 +42,12 @@ func (m *memory) run(c *lmb.Command) {
 		m.output = bytes.Clone(m.bytes[c.Offset:end])
 	case gen.OpcodeExpect:
 		if got := m.load(c); !fbs.ConditionMet(&c.Command, got) {
-			m.t.Errorf("%s: the memory holds %#x", CommandText(m.image, c), got)
+			m.t.Errorf("%s fails: the memory has %#x", CommandText(m.image, c), got)
 		}
 	case gen.OpcodeCompare:
 		if !bytes.Equal(m.bytes[c.Offset:end], c.Data) {
-			m.t.Errorf("%s does not hold", CommandText(m.image, c))
+			m.t.Errorf("%s fails: the memory has % x", CommandText(m.image, c),
+				m.bytes[c.Offset:end])
 		}
 	}
 }
@@ -68,13 +69,13 @@ func (m *memory) copyIn(c *lmb.Command) {
 	}
 }
 
-// The comment at the head of ivshmem-blocks.lms says what the memory holds at
-// the end; here it is again, made without the listing.
-func TestIvshmemListingMakesTheMemoryThatItPromises(t *testing.T) {
+// TestIvshmemListingLeavesTheDocumentedMemory executes ivshmem-blocks.lms. The comment at its
+// beginning describes the memory at the end, which this test computes without the listing.
+func TestIvshmemListingLeavesTheDocumentedMemory(t *testing.T) {
 	image := mustParse(t, string(readListing(t, "ivshmem-blocks.lms")))
 	m := memory{t: t, image: image, bytes: make([]byte, 1<<20)}
 	for i := range image.Sequences[0].Commands {
-		m.run(&image.Sequences[0].Commands[i])
+		m.execute(&image.Sequences[0].Commands[i])
 	}
 	var want []byte
 	for n := range uint32(16) {
@@ -102,10 +103,15 @@ func TestIvshmemListingMakesTheMemoryThatItPromises(t *testing.T) {
 		binary.LittleEndian.PutUint32(scratch[0x6000+4*n:], uint32(n+1))
 	}
 	if !bytes.Equal(m.bytes, want) {
-		t.Error("the memory holds something else")
+		for i, b := range want {
+			if m.bytes[i] != b {
+				t.Errorf("the memory at %#x is %#x, want %#x", i, m.bytes[i], b)
+				break
+			}
+		}
 	}
 	output := image.Tensors[1]
 	if output.Role != gen.RoleOutput || !bytes.Equal(m.output, output.Data) {
-		t.Errorf("the output %s is not its golden data", output.Name)
+		t.Errorf("the output %s differs from its golden data", output.Name)
 	}
 }

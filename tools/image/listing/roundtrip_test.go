@@ -16,31 +16,33 @@ import (
 	"lightmetal/tools/image/npy"
 )
 
-// generator makes legal images that use everything FORMAT.md allows.
+// generator generates valid images that use everything that FORMAT.md allows.
 type generator struct {
 	*rand.Rand
 	image   *lmb.Image
-	pointed map[uint16]bool // of the sequence at hand
-	goldens int             // outputs of compares
-	used    map[string]bool // what has come up, for the test that nothing is left out
-	pool    []byte          // what overlapping data are parts of
+	pointed map[uint16]bool // windows that the current sequence has pointed
+	goldens int             // number of outputs of compare commands
+	used    map[string]bool // opcodes, modes and options that were generated so far
+	pool    []byte          // overlapping data are parts of the pool
 }
 
-var oddNames = []string{
+// awkwardNames are names that a listing has to quote, or that are easy to confuse with words of the
+// language.
+var awkwardNames = []string{
 	"w0", "w1", "w99999", "hex", "end", "main:", "two words", "\"", "\\", "#", "{", "µs", "0x10",
 	"-", "bus", "a.b-c_d", "_", "\u00ad",
 	strings.Repeat("n", fbs.NameMax),
 }
 
-// name gives a new name, often an awkward one.
-func (g *generator) name(taken map[string]bool) string {
+// newName returns a name that is not in used, often an awkward one, and adds it to used.
+func (g *generator) newName(used map[string]bool) string {
 	for {
 		name := fmt.Sprintf("name%d", g.IntN(1000))
 		if g.IntN(2) == 0 {
-			name = oddNames[g.IntN(len(oddNames))]
+			name = awkwardNames[g.IntN(len(awkwardNames))]
 		}
-		if !taken[name] {
-			taken[name] = true
+		if !used[name] {
+			used[name] = true
 			return name
 		}
 	}
@@ -48,17 +50,18 @@ func (g *generator) name(taken map[string]bool) string {
 
 func (g *generator) flip() bool { return g.IntN(2) == 0 }
 
-// bytes returns new data, or a part of the pool, which may overlap others.
-func (g *generator) bytes(n uint32) []byte {
+// dataBytes returns n bytes: new ones, or a part of the pool, which may overlap other data.
+func (g *generator) dataBytes(n uint32) []byte {
 	if n <= uint32(len(g.pool)) && g.IntN(3) == 0 {
 		from := g.Uint32N(uint32(len(g.pool)) - n + 1)
 		g.used["shared data"] = true
 		return g.pool[from : from+n : from+n]
 	}
-	return g.random(n)
+	return g.randomBytes(n)
 }
 
-func (g *generator) random(n uint32) []byte {
+// randomBytes returns n random bytes.
+func (g *generator) randomBytes(n uint32) []byte {
 	data := make([]byte, n)
 	for i := range data {
 		data[i] = byte(g.Uint32())
@@ -66,31 +69,33 @@ func (g *generator) random(n uint32) []byte {
 	return data
 }
 
-// upTo returns a multiple of unit in [0, most].
+// upTo returns a random multiple of unit in [0, most].
 func (g *generator) upTo(most, unit uint64) uint64 { return g.Uint64N(most/unit+1) * unit }
 
-func (g *generator) make() *lmb.Image {
-	g.image, g.goldens, g.pool = &lmb.Image{}, 0, g.random(256)
+// generateImage returns a random image.
+func (g *generator) generateImage() *lmb.Image {
+	g.image, g.goldens, g.pool = &lmb.Image{}, 0, g.randomBytes(256)
 	if g.flip() {
 		g.image.Origin = lmb.Origin{Tool: "lm \"1\"", Source: strings.Repeat("s", g.IntN(3)),
 			Time: g.Uint64N(3) << 62, Git: "\u2027"}
 	}
-	g.devices()
-	g.windows()
-	g.tensors()
-	taken := map[string]bool{}
+	g.addDevices()
+	g.addWindows()
+	g.addTensors()
+	names := map[string]bool{}
 	for range 1 + g.IntN(4) {
-		g.image.Sequences = append(g.image.Sequences, lmb.Sequence{Name: g.name(taken)})
+		g.image.Sequences = append(g.image.Sequences, lmb.Sequence{Name: g.newName(names)})
 	}
 	for i := range g.image.Sequences {
-		g.sequence(i)
+		g.fillSequence(i)
 	}
 	return g.image
 }
 
-func (g *generator) devices() {
+// addDevices adds 1 to 3 devices with access rules for all their BARs.
+func (g *generator) addDevices() {
 	for range 1 + g.IntN(3) {
-		t := lmb.Device{Board: g.name(map[string]bool{}), Vendor: uint16(g.Uint32()),
+		t := lmb.Device{Board: g.newName(map[string]bool{}), Vendor: uint16(g.Uint32()),
 			Device: uint16(g.Uint32())}
 		for bar := range t.Bars {
 			if g.flip() {
@@ -103,7 +108,7 @@ func (g *generator) devices() {
 		}
 		for bar, size := range t.Bars {
 			if size != 0 {
-				g.image.Rules = append(g.image.Rules, lmb.Rule{Name: g.name(map[string]bool{}),
+				g.image.Rules = append(g.image.Rules, lmb.Rule{Name: g.newName(map[string]bool{}),
 					AccessRule: fbs.AccessRule{Device: uint8(len(g.image.Devices)), Bar: uint8(bar),
 						Last: size - 1, Widths: 15, Memory: 1}})
 			}
@@ -112,17 +117,18 @@ func (g *generator) devices() {
 	}
 }
 
-func (g *generator) windows() {
-	taken := map[string]bool{}
+// addWindows adds 4 to 9 windows, at least one of each kind. Several may have the same name.
+func (g *generator) addWindows() {
+	names := map[string]bool{}
 	for i := range 4 + g.IntN(6) {
 		w := lmb.Window{Window: fbs.Window{Slot: fbs.AnySlot,
 			Device: uint8(g.IntN(len(g.image.Devices)))}}
 		switch g.IntN(4) {
-		case 0: // no name
+		case 0: // a window without a name
 		case 1:
 			w.Name = "shared"
 		default:
-			w.Name = g.name(taken)
+			w.Name = g.newName(names)
 		}
 		if g.flip() {
 			w.Flags = fbs.FlagWriteCombining
@@ -151,27 +157,29 @@ func (g *generator) windows() {
 	}
 }
 
-func (g *generator) tensors() {
-	taken := map[string]bool{}
+// addTensors adds 2 to 6 tensors, inputs and outputs in turn.
+func (g *generator) addTensors() {
+	names := map[string]bool{}
 	for i := range 2 + g.IntN(5) {
-		t := lmb.Tensor{Name: g.name(taken), Role: gen.Role(1 + i%2),
+		t := lmb.Tensor{Name: g.newName(names), Role: gen.Role(1 + i%2),
 			DType: gen.DType(1 + g.IntN(12))}
 		for range g.IntN(fbs.DimsMax + 1) {
 			t.Shape = append(t.Shape, 1+g.Uint32N(3))
 		}
 		if g.flip() {
-			t.Data = g.bytes(uint32(t.Size()))
+			t.Data = g.dataBytes(uint32(t.Size()))
 		}
 		g.image.Tensors = append(g.image.Tensors, t)
 	}
 }
 
-// sequence fills a sequence. Only the first one calls, and it fills every output.
-func (g *generator) sequence(index int) {
+// fillSequence adds commands to a sequence. Only sequence 0 has calls, and it copies to every
+// output.
+func (g *generator) fillSequence(index int) {
 	g.pointed = map[uint16]bool{}
 	s := &g.image.Sequences[index]
 	for range g.IntN(30) {
-		s.Commands = append(s.Commands, g.command(index, s)...)
+		s.Commands = append(s.Commands, g.newCommands(index, s)...)
 	}
 	for i := range g.image.Tensors {
 		if index == 0 && g.image.Tensors[i].Role == gen.RoleOutput {
@@ -182,7 +190,9 @@ func (g *generator) sequence(index int) {
 	}
 }
 
-func (g *generator) command(sequence int, s *lmb.Sequence) []lmb.Command {
+// newCommands returns a random command, and before it a point command if the command needs one. It
+// returns nil if the command would be a call that is not possible.
+func (g *generator) newCommands(sequence int, s *lmb.Sequence) []lmb.Command {
 	opcode := gen.Opcode(1 + g.IntN(13))
 	if opcode == gen.OpcodeEnd {
 		opcode = lmb.OpcodeMark
@@ -194,15 +204,15 @@ func (g *generator) command(sequence int, s *lmb.Sequence) []lmb.Command {
 	g.used[fmt.Sprint("opcode ", opcode)] = true
 	switch opcode {
 	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate:
-		g.write(&c)
+		g.fillWrite(&c)
 	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut:
-		g.copy(&c)
+		g.fillCopy(&c)
 	case gen.OpcodeExpect:
-		g.condition(&c)
+		g.fillCondition(&c)
 	case gen.OpcodeCompare:
-		g.compare(&c)
+		g.fillCompare(&c)
 	case gen.OpcodePoint:
-		g.point(&c, uint16(1))
+		g.fillPoint(&c, uint16(1))
 	case gen.OpcodeDelay:
 		c.Amount = 1 + uint32(g.upTo(fbs.DelayMaxUs-1, 1))
 		if g.flip() {
@@ -213,21 +223,21 @@ func (g *generator) command(sequence int, s *lmb.Sequence) []lmb.Command {
 		clear(g.pointed)
 	case lmb.OpcodeMark:
 		c.Mode = uint8(1 + g.IntN(3))
-		c.Data = []byte(g.name(map[string]bool{}))
+		c.Data = []byte(g.newName(map[string]bool{}))
 	}
 	g.used[fmt.Sprint(c.Opcode, " mode ", c.Mode)] = true
 	g.used[fmt.Sprint(c.Opcode, " option ", c.Option)] = true
 	if c.Width == 0 || g.image.Windows[c.Window].Kind != gen.WindowKindTlb || g.pointed[c.Window] {
 		return []lmb.Command{c}
 	}
-	aim := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint}}
-	g.point(&aim, c.Window)
-	return []lmb.Command{aim, c}
+	point := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint}}
+	g.fillPoint(&point, c.Window)
+	return []lmb.Command{point, c}
 }
 
-// reach gives a command a window of one of the kinds, a width and an aligned
+// chooseWindow sets the window of a command to one of the given kinds, a width, and an aligned
 // offset with room for 32 bytes.
-func (g *generator) reach(c *lmb.Command, kinds uint, widthMax uint8) *lmb.Window {
+func (g *generator) chooseWindow(c *lmb.Command, kinds uint, widthMax uint8) *lmb.Window {
 	for {
 		c.Window = uint16(g.IntN(len(g.image.Windows)))
 		if w := &g.image.Windows[c.Window]; kinds>>w.Kind&1 == 1 {
@@ -247,25 +257,27 @@ const (
 	bulkKind = anyKind &^ (1 << gen.WindowKindConfig)
 )
 
-func (g *generator) datum(c *lmb.Command) uint64 {
+// randomValue returns a value of at most the width of a command.
+func (g *generator) randomValue(c *lmb.Command) uint64 {
 	return g.Uint64() >> g.IntN(64) & fbs.WidthMask(c.Width)
 }
 
-// mask is not 0.
-func (g *generator) mask(c *lmb.Command) uint64 {
+// randomMask returns a mask that is not 0.
+func (g *generator) randomMask(c *lmb.Command) uint64 {
 	if g.flip() {
 		return fbs.WidthMask(c.Width)
 	}
-	return g.datum(c) | 1<<g.IntN(8)
+	return g.randomValue(c) | 1<<g.IntN(8)
 }
 
-func (g *generator) write(c *lmb.Command) {
-	g.reach(c, bulkKind, 8)
+// fillWrite sets the operands of a Write, Modify or Relocate.
+func (g *generator) fillWrite(c *lmb.Command) {
+	g.chooseWindow(c, bulkKind, 8)
 	c.Offset += uint32(c.Width)
-	c.Value = g.datum(c)
+	c.Value = g.randomValue(c)
 	switch c.Opcode {
 	case gen.OpcodeModify:
-		c.Mask = g.mask(c)
+		c.Mask = g.randomMask(c)
 		c.Value &= c.Mask
 	case gen.OpcodeRelocate:
 		for kinds := uint(1<<gen.WindowKindBar | 1<<gen.WindowKindHost); ; {
@@ -273,15 +285,16 @@ func (g *generator) write(c *lmb.Command) {
 			if w := &g.image.Windows[c.Index]; kinds>>w.Kind&1 == 1 {
 				c.Offset &^= 7
 				c.Width = 4 << g.IntN(2)
-				c.Value = min(g.datum(c), w.Size)
+				c.Value = min(g.randomValue(c), w.Size)
 				return
 			}
 		}
 	}
 }
 
-func (g *generator) copy(c *lmb.Command) {
-	g.reach(c, bulkKind, 8)
+// fillCopy sets the operands of a CopyIn, Fill or CopyOut.
+func (g *generator) fillCopy(c *lmb.Command) {
+	g.chooseWindow(c, bulkKind, 8)
 	c.Mode = uint8(1 + g.IntN(3))
 	if c.Opcode == gen.OpcodeFill {
 		c.Mode = uint8(1 + g.IntN(2))
@@ -294,18 +307,19 @@ func (g *generator) copy(c *lmb.Command) {
 	}
 	switch {
 	case c.Opcode == gen.OpcodeFill:
-		c.Value = g.datum(c)
+		c.Value = g.randomValue(c)
 	case c.Opcode == gen.OpcodeCopyOut || g.flip():
-		g.tensorSide(c, bulk)
+		g.chooseTensor(c, bulk)
 	default:
 		if gen.Access(c.Mode) == gen.AccessFixed {
 			c.Amount *= 1 + g.Uint32N(9)
 		}
-		c.Data = g.bytes(c.Amount)
+		c.Data = g.dataBytes(c.Amount)
 	}
 }
 
-func (g *generator) tensorSide(c *lmb.Command, bulk bool) {
+// chooseTensor sets the tensor of a copy, and the part of the tensor.
+func (g *generator) chooseTensor(c *lmb.Command, bulk bool) {
 	role := gen.RoleInput
 	if c.Opcode == gen.OpcodeCopyOut {
 		role = gen.RoleOutput
@@ -324,13 +338,14 @@ func (g *generator) tensorSide(c *lmb.Command, bulk bool) {
 	}
 }
 
-func (g *generator) condition(c *lmb.Command) {
-	g.reach(c, anyKind, 8)
-	c.Mode, c.Option, c.Mask = uint8(1+g.IntN(3)), uint8(1+g.IntN(2)), g.mask(c)
+// fillCondition sets the operands of an expect or poll.
+func (g *generator) fillCondition(c *lmb.Command) {
+	g.chooseWindow(c, anyKind, 8)
+	c.Mode, c.Option, c.Mask = uint8(1+g.IntN(3)), uint8(1+g.IntN(2)), g.randomMask(c)
 	if gen.Condition(c.Mode) == gen.ConditionReached {
 		c.Mask = fbs.WidthMask(c.Width) >> g.IntN(8*int(c.Width))
 	}
-	c.Value = g.datum(c) & c.Mask
+	c.Value = g.randomValue(c) & c.Mask
 	switch {
 	case g.flip():
 		c.Amount = 1 + g.Uint32()>>g.IntN(31)/2
@@ -340,24 +355,26 @@ func (g *generator) condition(c *lmb.Command) {
 	}
 }
 
-// compare is exact, against payload or an input, or with a tolerance.
-func (g *generator) compare(c *lmb.Command) {
-	g.reach(c, bulkKind, 8)
+// fillCompare sets the operands of a comparison: with payload, with an input, or with golden data.
+func (g *generator) fillCompare(c *lmb.Command) {
+	g.chooseWindow(c, bulkKind, 8)
 	c.Option = uint8(1 + g.IntN(2))
 	c.Amount = 8 * (1 + g.Uint32N(4))
 	switch g.IntN(3) {
 	case 0:
-		c.Data = g.bytes(c.Amount)
+		c.Data = g.dataBytes(c.Amount)
 	case 1:
-		g.tensorSide(c, false)
+		g.chooseTensor(c, false)
 	default:
-		g.golden(c)
+		g.addGolden(c)
 	}
 }
 
-func (g *generator) golden(c *lmb.Command) {
+// addGolden turns a comparison into a CopyOut to a new output with golden data.
+func (g *generator) addGolden(c *lmb.Command) {
 	dtype := gen.DType(1 + g.IntN(12))
-	golden := lmb.Golden{Kind: gen.JudgementTolerance, First: g.tolerance(), Second: g.tolerance()}
+	golden := lmb.Golden{Kind: gen.JudgementTolerance, First: g.randomTolerance(),
+		Second: g.randomTolerance()}
 	if g.flip() {
 		golden = lmb.Golden{Kind: gen.JudgementCorrelation,
 			First: math.Float32bits(2*g.Float32() - 1)}
@@ -365,24 +382,24 @@ func (g *generator) golden(c *lmb.Command) {
 	elements := c.Amount / uint32(fbs.DTypeSize(dtype))
 	g.image.Tensors = append(g.image.Tensors,
 		lmb.Tensor{Name: fmt.Sprint("golden:", g.goldens), Role: gen.RoleOutput, DType: dtype,
-			Shape: []uint32{elements}, Data: g.bytes(c.Amount), Golden: golden})
+			Shape: []uint32{elements}, Data: g.dataBytes(c.Amount), Golden: golden})
 	g.goldens++
 	c.Opcode, c.Mode, c.Option, c.Index = gen.OpcodeCopyOut, uint8(gen.AccessExact), 0,
 		uint16(len(g.image.Tensors))
 }
 
-// tolerance gives the bits of a number that is finite and not negative; minus
-// zero is one.
-func (g *generator) tolerance() uint32 {
-	odd := []uint32{0, 1 << 31, 1, 0x007fffff, 0x7f7fffff, math.Float32bits(1e-3),
+// randomTolerance returns the bits of a float32 that is finite and not negative, or minus zero.
+func (g *generator) randomTolerance() uint32 {
+	edgeCases := []uint32{0, 1 << 31, 1, 0x007fffff, 0x7f7fffff, math.Float32bits(1e-3),
 		math.Float32bits(1e21)}
 	if g.flip() {
-		return odd[g.IntN(len(odd))]
+		return edgeCases[g.IntN(len(edgeCases))]
 	}
 	return g.Uint32N(0x7f800000)
 }
 
-func (g *generator) point(c *lmb.Command, window uint16) {
+// fillPoint sets the operands of a Point.
+func (g *generator) fillPoint(c *lmb.Command, window uint16) {
 	t := fbs.TileRoute{
 		X: uint8(g.Uint32()), Y: uint8(g.Uint32()), NoC: uint8(g.IntN(2)),
 		Ordering: boards.Ordering(1 + g.IntN(3)), StaticVCPlusOne: uint8(g.IntN(9)),
@@ -396,62 +413,66 @@ func (g *generator) point(c *lmb.Command, window uint16) {
 	g.pointed[window] = true
 }
 
-func TestLegalImagesSurvivePrintAndParse(t *testing.T) {
+// TestImagesSurvivePrintAndParse prints, parses and encodes random images. Image, listing and file
+// must stay the same.
+func TestImagesSurvivePrintAndParse(t *testing.T) {
 	used := map[string]bool{}
 	for seed := range uint64(400) {
 		g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), used: used}
-		image := g.make()
+		image := g.generateImage()
 		file, err := lmb.Encode(image)
 		if err != nil {
-			t.Fatalf("seed %d: the generator made an illegal image: %v", seed, err)
+			t.Fatalf("seed %d: the generator made an invalid image: %v", seed, err)
 		}
 		text := mustPrint(t, image)
 		back, err := Parse("printed", []byte(text), nil)
 		if err != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, err, text)
+			t.Fatalf("seed %d: the printed listing does not parse: %v\n%s", seed, err, text)
 		}
 		if !reflect.DeepEqual(image, back) {
-			t.Fatalf("seed %d: the image has changed; its listing:\n%s", seed, text)
+			t.Fatalf("seed %d: the parsed image differs from the printed one; the listing:\n%s",
+				seed, text)
 		}
 		again, err := lmb.Encode(back)
 		if err != nil || !bytes.Equal(file, again) {
-			t.Fatalf("seed %d: the file has changed (%v)", seed, err)
+			t.Fatalf("seed %d: the parsed image encodes to another file (%v)", seed, err)
 		}
 		if second := mustPrint(t, back); second != text {
-			t.Fatalf("seed %d: the listing is not canonical", seed)
+			t.Fatalf("seed %d: the parsed image prints another listing", seed)
 		}
 		decoded, err := lmb.Decode(file)
 		if err != nil || mustPrint(t, decoded) != text {
 			t.Fatalf("seed %d: the decoded file prints another listing (%v)", seed, err)
 		}
 	}
-	// FORMAT.md section 6: 12 opcodes but End, and marks, with this many modes and options each,
-	// Write to Call, mark; and shared data.
+	// FORMAT.md section 6 has 12 opcodes without End. With marks, these are the numbers of modes
+	// and of options of each opcode, from Write to Call and mark. Shared data count as one more.
 	modes, options := 1+1+1+3+2+3+3+1+1+1+1+1+3, 1+1+1+1+1+1+2+2+1+1+1+1+1
 	if len(used) != 13+modes+options+1 {
-		t.Errorf("%d opcodes, modes and options came up: %v", len(used), used)
+		t.Errorf("%d opcodes, modes and options were generated, want %d: %v", len(used),
+			13+modes+options+1, used)
 	}
 }
 
-func TestNumbersThatAreNoTolerancesSurvive(t *testing.T) {
+func TestInvalidTolerancesSurvivePrintAndParse(t *testing.T) {
 	image := mustParse(t,
-		context+"main:\n  compare.4 regs+0x0 float32 == hex 00112233 absolute 0\n"+
+		header+"main:\n  compare.4 regs+0x0 float32 == hex 00112233 absolute 0\n"+
 			"  compare.4 regs+0x0 float32 == hex 00112233 correlation 0\n")
 	for _, bits := range []uint32{0x7fc00000, 0x7f800001, 0xffffffff, 0x7f800000, 0xff800000,
 		0xbf800000, 0x80000000, 0xc0000000} {
 		image.Tensors[2].Golden.First, image.Tensors[2].Golden.Second = bits, bits
 		image.Tensors[3].Golden.First = bits
 		if !reflect.DeepEqual(mustParse(t, mustPrint(t, image)), image) {
-			t.Errorf("%#x has changed", bits)
+			t.Errorf("golden data with the tolerance %#x have changed", bits)
 		}
 	}
 }
 
-func TestLineEndsOfWindowsAreBlank(t *testing.T) {
+func TestCRLFLineEndsAreAccepted(t *testing.T) {
 	source := readListing(t, "all-opcodes.lms")
 	image, err := Parse("x", bytes.ReplaceAll(source, []byte("\n"), []byte("\r\n")), nil)
 	if err != nil || !reflect.DeepEqual(image, mustParse(t, string(source))) {
-		t.Errorf("another image, or %v", err)
+		t.Errorf("error %v, or an image that differs from the one with LF line ends", err)
 	}
 }
 
@@ -461,19 +482,19 @@ func TestNarrowFloatsReadBackExactly(t *testing.T) {
 			text := fmt.Sprintf("%g", x)
 			text = strings.TrimPrefix(strings.ToLower(text), "+")
 			if got, ok := npy.Bits(gen.DTypeBfloat16, text); !ok || got != bits {
-				t.Fatalf("bfloat16 %s gives %#x, want %#x", text, got, bits)
+				t.Fatalf("bfloat16 %s is read as %#x, want %#x", text, got, bits)
 			}
 		}
 		if x := float16(uint16(bits)); x == x {
 			text := strings.TrimPrefix(strings.ToLower(fmt.Sprintf("%g", x)), "+")
 			if got, ok := npy.Bits(gen.DTypeFloat16, text); !ok || got != bits {
-				t.Fatalf("float16 %s gives %#x, want %#x", text, got, bits)
+				t.Fatalf("float16 %s is read as %#x, want %#x", text, got, bits)
 			}
 		}
 	}
 }
 
-// float16 is the value of IEEE binary16.
+// float16 returns the value of an IEEE binary16 number.
 func float16(bits uint16) float64 {
 	exponent, fraction := int(bits>>10&31), float64(bits&1023)
 	x := math.Ldexp(fraction, -24)
@@ -515,7 +536,8 @@ func TestNarrowFloatsRoundToEven(t *testing.T) {
 		{gen.DTypeInt8, "-128", 0xffffffffffffff80, true}, // cut to a byte later
 	} {
 		if got, ok := npy.Bits(test.dtype, test.text); ok != test.ok || ok && got != test.bits {
-			t.Errorf("%s gives %#x %v, want %#x %v", test.text, got, ok, test.bits, test.ok)
+			t.Errorf("%s is read as %#x (%v), want %#x (%v)", test.text, got, ok, test.bits,
+				test.ok)
 		}
 	}
 }

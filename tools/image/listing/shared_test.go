@@ -11,9 +11,11 @@ import (
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
+// head is the header of the listings of these tests.
 const head = "lightmetal 1\ndevice ivshmem 1af4:1110 bar2 4MiB\nwindow m bar2 offset 0 size 4MiB\n"
 
-func parse(t *testing.T, source string) *lmb.Image {
+// parseListing returns the image of a listing.
+func parseListing(t *testing.T, source string) *lmb.Image {
 	t.Helper()
 	image, err := listing.Parse("test.lms", []byte(source), nil)
 	if err != nil {
@@ -22,7 +24,8 @@ func parse(t *testing.T, source string) *lmb.Image {
 	return image
 }
 
-func text(t *testing.T, image *lmb.Image) string {
+// printListing returns the listing of an image.
+func printListing(t *testing.T, image *lmb.Image) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := listing.Print(&out, image); err != nil {
@@ -31,10 +34,10 @@ func text(t *testing.T, image *lmb.Image) string {
 	return out.String()
 }
 
-// TestSharedDataIsDeclaredOnce checks that what tensors and commands share is in a listing once,
-// under a name, and that reading the listing back makes the same file: with shared payload.
+// TestSharedDataIsDeclaredOnce checks that a listing declares data that tensors and commands share
+// once, under a name, and that the listing makes the same file, with shared payload.
 func TestSharedDataIsDeclaredOnce(t *testing.T) {
-	image := parse(t, head+`data first = pattern 7 size 64
+	image := parseListing(t, head+`data first = pattern 7 size 64
 data "two words" = data first from 32
 tensor b input uint8[16] = data "two words" from 8 size 16
 main:
@@ -45,59 +48,60 @@ main:
 `)
 	file := lmbtest.Encode(t, image)
 	if size := lmbtest.View(t, file).Reservation.PayloadBytes; size != 64+4 {
-		t.Errorf("%d bytes of payload, want 68: %s", size, text(t, image))
+		t.Errorf("%d bytes of payload, want 68: %s", size, printListing(t, image))
 	}
 	decoded, err := lmb.Decode(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := text(t, decoded)
+	got := printListing(t, decoded)
 	for _, want := range []string{"\ndata d0 = hex {\n", "data d0 from 0x28 size 16\n",
 		"<- data d0\n", "<- data d0 size 8\n",
 		"== data d0 from 0x4 size 16\n", "<- hex 00112233\n"} {
 		if strings.Count(got, want) != 1 {
-			t.Errorf("%q is not in the listing once:\n%s", want, got)
+			t.Errorf("the listing has %q %d times, want once:\n%s", want, strings.Count(got, want),
+				got)
 		}
 	}
-	if again := lmbtest.Encode(t, parse(t, got)); !bytes.Equal(again, file) {
-		t.Errorf("another file than before, of this listing:\n%s", got)
+	if again := lmbtest.Encode(t, parseListing(t, got)); !bytes.Equal(again, file) {
+		t.Errorf("the printed listing makes another file:\n%s", got)
 	}
 }
 
-// TestListingIsNotMuchLargerThanItsImage prints images that name the same payload thousands of
-// times: each must come back as the same file, from a text in proportion to it.
+// TestListingIsNotMuchLargerThanItsImage prints images that refer to the same payload thousands of
+// times. The listing must make the same file, and its size must be in proportion to the file.
 func TestListingIsNotMuchLargerThanItsImage(t *testing.T) {
 	for name, file := range lmbtest.Hostile(t, 500, 1<<14) {
 		image, err := lmb.Decode(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := &limited{left: 10 * len(file)}
+		out := &limitedBuffer{left: 10 * len(file)}
 		if err := listing.Print(out, image); err != nil {
-			t.Errorf("%s: %d bytes: %v", name, len(file), err)
+			t.Errorf("%s: printing an image of %d bytes: %v", name, len(file), err)
 			continue
 		}
-		if again := lmbtest.Encode(t, parse(t, out.String())); !bytes.Equal(again,
+		if again := lmbtest.Encode(t, parseListing(t, out.String())); !bytes.Equal(again,
 			lmbtest.Encode(t, image)) {
-			t.Errorf("%s: its listing makes another file", name)
+			t.Errorf("%s: the printed listing makes another file", name)
 		}
 	}
 }
 
-// limited is a text of a limited size.
-type limited struct {
+// limitedBuffer is a buffer that returns an error if the text is too large.
+type limitedBuffer struct {
 	bytes.Buffer
 	left int
 }
 
-func (l *limited) Write(data []byte) (int, error) {
+func (l *limitedBuffer) Write(data []byte) (int, error) {
 	if l.left -= len(data); l.left < 0 {
 		return 0, errors.New("the listing is too large")
 	}
 	return l.Buffer.Write(data)
 }
 
-// TestFileIsReadOnce checks that a file that a listing names several times is read and kept once.
+// TestFileIsReadOnce checks that a file that a listing names several times is read and stored once.
 func TestFileIsReadOnce(t *testing.T) {
 	read := 0
 	image, err := listing.Parse("x", []byte(head+`main:
@@ -112,6 +116,7 @@ func TestFileIsReadOnce(t *testing.T) {
 	}
 	size := lmbtest.View(t, lmbtest.Encode(t, image)).Reservation.PayloadBytes
 	if read != 1 || size != 4 {
-		t.Errorf("read %d times, %d bytes of payload", read, size)
+		t.Errorf("the file was read %d times, and the payload has %d bytes; want 1 and 4", read,
+			size)
 	}
 }

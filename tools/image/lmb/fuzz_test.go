@@ -12,14 +12,14 @@ import (
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
-// FuzzDecode takes any bytes, with checksums that are right, through what host
-// tools make of a file: an error, or an image that encodes to the same bytes
-// once it has been encoded, and is not much larger than the file was.
+// FuzzDecode gives any bytes, with valid checksums, to the functions with which host tools read a
+// file. They must return an error, or an image that encodes to the same bytes each time and is not
+// much larger than the file.
 func FuzzDecode(f *testing.F) {
 	for _, folder := range []string{"images", "bad"} {
 		paths, err := filepath.Glob("../../../testdata/" + folder + "/*.lmb")
 		if err != nil || len(paths) == 0 {
-			f.Fatalf("testdata/%s: %v", folder, err)
+			f.Fatalf("no images in testdata/%s: %v", folder, err)
 		}
 		for _, path := range paths {
 			file, err := os.ReadFile(path)
@@ -50,17 +50,17 @@ func FuzzDecode(f *testing.F) {
 		}
 		first, err := lmb.Encode(image)
 		if err != nil {
-			return // what nobody means
+			return // a valid file whose image cannot be encoded
 		}
 		if least := len(data) +
 			64*(len(view.Commands)+len(view.Tensors)); len(first) > 2*least+1<<14 {
-			t.Errorf("%d bytes became %d", len(data), len(first))
+			t.Errorf("a file of %d bytes is encoded again as %d bytes", len(data), len(first))
 		}
 		if image, err = lmb.Decode(first); err != nil {
-			t.Fatalf("encoded, but not decoded: %v", err)
+			t.Fatalf("Decode does not accept what Encode returns: %v", err)
 		}
 		if second, err := lmb.Encode(image); err != nil || !bytes.Equal(first, second) {
-			t.Errorf("encoded again it is another file, %v", err)
+			t.Errorf("the second Encode returns another file (%v)", err)
 		}
 	})
 }

@@ -8,11 +8,10 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// TestToleranceIsForNumbers: infinities and what is no number equal their own
-// bits alone, whatever the tolerance.
-func TestToleranceIsForNumbers(t *testing.T) {
+// TestInfinitiesAndNaNsMatchOnlyTheirOwnBits, whatever the tolerance.
+func TestInfinitiesAndNaNsMatchOnlyTheirOwnBits(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
-	judge := Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(1),
+	golden := Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(1),
 		Second: math.Float32bits(1)}
 	for _, c := range []struct {
 		got, want float64
@@ -21,14 +20,16 @@ func TestToleranceIsForNumbers(t *testing.T) {
 		{7, 3, true}, {7.5, 3, false}, {inf, inf, true}, {7, inf, false}, {inf, 7, false},
 		{-inf, inf, false}, {nan, nan, true}, {7, nan, false}, {nan, 7, false},
 	} {
-		result := judge.Compare("x", gen.DTypeFloat32, []uint32{1}, float32s(c.got),
+		result := golden.Compare("x", gen.DTypeFloat32, []uint32{1}, float32s(c.got),
 			float32s(c.want))
 		if result.Matches != c.good {
-			t.Errorf("%v for %v: %s", c.got, c.want, result)
+			t.Errorf("output %v, golden %v: matches %v, want %v: %s", c.got, c.want, result.Matches,
+				c.good, result)
 		}
 	}
 }
 
+// float32s returns numbers as float32 in little-endian order.
 func float32s(list ...float64) (data []byte) {
 	for _, f := range list {
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(f)))
@@ -36,13 +37,14 @@ func float32s(list ...float64) (data []byte) {
 	return data
 }
 
-// TestComparisonShowsElementsAsNumbers: how many differ, the first, and the largest difference.
+// TestComparisonShowsElementsAsNumbers: the text has the number of elements that differ, the first
+// of them, and the largest difference.
 func TestComparisonShowsElementsAsNumbers(t *testing.T) {
 	nan := math.NaN()
 	bits := math.Float32bits
 	tolerance := Golden{Kind: gen.JudgementTolerance, First: bits(0.25)}
 	correlation := Golden{Kind: gen.JudgementCorrelation, First: bits(0.99)}
-	const lowest = "\x00\x00\x00\x00\x00\x00\x00\x80" // of int64
+	const lowest = "\x00\x00\x00\x00\x00\x00\x00\x80" // the lowest int64
 	const highest = "\xff\xff\xff\xff\xff\xff\xff\x7f"
 	for _, test := range []struct {
 		want        string
@@ -95,7 +97,7 @@ func TestComparisonShowsElementsAsNumbers(t *testing.T) {
 	}
 }
 
-// TestComparisonsAreCountedByMethod.
+// TestComparisonsAreCountedByMethod in the text for several outputs.
 func TestComparisonsAreCountedByMethod(t *testing.T) {
 	equal, near := &Comparison{Method: methodEqual}, &Comparison{Method: methodTolerance}
 	for _, test := range []struct {

@@ -10,9 +10,9 @@ import (
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
-// TestEncodeKeepsPayloadShared decodes images whose commands and tensors name the same bytes
-// thousands of times, and encodes them again: the file does not grow, and every command and
-// tensor still names the same bytes.
+// TestEncodeKeepsPayloadShared decodes images whose commands and tensors refer to the same bytes
+// thousands of times, and encodes them again. The file must not grow, and every command and tensor
+// must still refer to the same bytes.
 func TestEncodeKeepsPayloadShared(t *testing.T) {
 	for name, file := range lmbtest.Hostile(t, 1000, 1<<14) {
 		image, err := lmb.Decode(file)
@@ -21,7 +21,7 @@ func TestEncodeKeepsPayloadShared(t *testing.T) {
 		}
 		again := lmbtest.Encode(t, image)
 		if len(again) > len(file) {
-			t.Errorf("%s: %d bytes became %d", name, len(file), len(again))
+			t.Errorf("%s: a file of %d bytes became one of %d", name, len(file), len(again))
 		}
 		back, err := lmb.Decode(again)
 		if err != nil {
@@ -43,14 +43,14 @@ func TestEncodeKeepsPayloadShared(t *testing.T) {
 	}
 }
 
-// TestBlocksLieInOrderOfTheirFirstUse checks offsets of pieces that overlap in a chain, touch
-// without overlap, are empty, or lie in memory in another order than they are used in.
+// TestBlocksLieInOrderOfTheirFirstUse checks the offsets of chunks of data that overlap in a chain,
+// touch without overlap, are empty, or are used in another order than their order in memory.
 func TestBlocksLieInOrderOfTheirFirstUse(t *testing.T) {
 	memory := make([]byte, 1024)
 	for i := range memory {
 		memory[i] = byte(i * 7)
 	}
-	pieces := [][]byte{memory[600:700], memory[0:100], memory[90:200], nil, memory[190:210],
+	chunks := [][]byte{memory[600:700], memory[0:100], memory[90:200], nil, memory[190:210],
 		memory[210:300], memory[650:660]}
 	want := []uint64{0, 128, 128 + 90, 0, 128 + 190, 384, 50}
 	image := &lmb.Image{
@@ -60,7 +60,7 @@ func TestBlocksLieInOrderOfTheirFirstUse(t *testing.T) {
 			Slot: fbs.AnySlot, Size: 1 << 20}}},
 		Sequences: []lmb.Sequence{{Name: "main"}},
 	}
-	for _, data := range pieces {
+	for _, data := range chunks {
 		if data == nil {
 			continue
 		}
@@ -71,14 +71,14 @@ func TestBlocksLieInOrderOfTheirFirstUse(t *testing.T) {
 	}
 	view := lmbtest.View(t, lmbtest.Encode(t, image))
 	at := 0
-	for i, data := range pieces {
+	for i, data := range chunks {
 		if data == nil {
 			continue
 		}
 		c := &view.Commands[at]
 		at++
 		if c.Value != want[i] || !bytes.Equal(view.Payload[c.Value:][:c.Amount], data) {
-			t.Errorf("piece %d lies at %d, want %d", i, c.Value, want[i])
+			t.Errorf("chunk %d is at offset %d of the payload, want %d", i, c.Value, want[i])
 		}
 	}
 	if want := uint64(384 + 90); view.Reservation.PayloadBytes != want {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTilesHaveFourFaces computes the place of each element of a matrix of 2x3 tiles anew: by tile,
-// face and place in the face.
+// TestTilesHaveFourFaces computes the place of each element of a matrix of 2x3 tiles independently:
+// by its tile, its face and its place in the face.
 func TestTilesHaveFourFaces(t *testing.T) {
 	matrix := []uint32{64, 96}
 	var data []byte
@@ -21,12 +21,12 @@ func TestTilesHaveFourFaces(t *testing.T) {
 			tile, face := r/32*3+c/32, r%32/16*2+c%32/16
 			at := tile*1024 + face*256 + r%16*16 + c%16
 			if got := binary.LittleEndian.Uint16(tiles[2*at:]); int(got) != r*96+c {
-				t.Fatalf("element %d,%d: at %d is %d", r, c, at, got)
+				t.Fatalf("element %d,%d: place %d has %d, want %d", r, c, at, got, r*96+c)
 			}
 		}
 	}
 	if !bytes.Equal(FromTiles(tiles, matrix, 2), data) {
-		t.Error("rows do not come back")
+		t.Error("FromTiles does not return the rows that ToTiles had")
 	}
 }
 

@@ -10,8 +10,9 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// TestWordsAreWhatValuesReads: of every float of 16 bits, and of edges of all types.
-func TestWordsAreWhatValuesReads(t *testing.T) {
+// TestValuesReadsWhatWordsReturns for every float of 16 bits, and for many values of all other
+// types.
+func TestValuesReadsWhatWordsReturns(t *testing.T) {
 	for d := gen.DTypeInt8; fbs.DTypeSize(d) != 0; d++ {
 		size := int(fbs.DTypeSize(d))
 		var data []byte
@@ -22,18 +23,19 @@ func TestWordsAreWhatValuesReads(t *testing.T) {
 			}
 			isFloat := d >= gen.DTypeFloat16
 			if f := Float(d, bits&(1<<(8*size)-1)); isFloat && f != f {
-				continue // a NaN is a NaN, with bits of its own
+				continue // Words has one word for all NaNs
 			}
 			data = append(data, binary.LittleEndian.AppendUint64(nil, bits)[:size]...)
 		}
 		back, err := Values(d, Words(d, data))
 		if err != nil || !bytes.Equal(back, data) {
-			t.Errorf("%v: %v", gen.EnumNamesDType[d], err)
+			t.Errorf("%v: Values does not return the data that Words had (%v)",
+				gen.EnumNamesDType[d], err)
 		}
 	}
 }
 
-func TestValuesRoundAndRefuse(t *testing.T) {
+func TestValuesRoundsAndRejects(t *testing.T) {
 	for _, test := range []struct {
 		dtype gen.DType
 		word  string
@@ -60,7 +62,7 @@ func TestValuesRoundAndRefuse(t *testing.T) {
 		gen.DTypeFloat16: "65520", gen.DTypeBfloat16: "3.4e38",
 	} {
 		if data, err := Values(dtype, []string{"0", word}); err == nil {
-			t.Errorf("%v takes %q as %x", dtype, word, data)
+			t.Errorf("%v accepts %q as %x, want an error", dtype, word, data)
 		}
 	}
 }

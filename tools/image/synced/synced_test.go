@@ -15,15 +15,16 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// memberMax is how much text of a member a reader of recordings keeps until it is verified.
+// memberMax is the number of bytes of a member that a reader of recordings buffers until it has
+// verified the member.
 const memberMax = 64 << 20
 
-// stoppingDisk is of a machine that may stop: what was written before the last sync is on it,
-// and of what was written after that anything may be.
+// stoppingDisk is the disk of a machine that may stop. It has all data up to the last sync. Data
+// that were written later may be there, be missing or be wrong.
 type stoppingDisk struct {
 	data   []byte
-	synced int         // bytes
-	syncs  chan []byte // gets what is on it at each sync, if it is not nil
+	synced int         // number of bytes up to the last sync
+	syncs  chan []byte // receives the data on the disk at each sync, if not nil
 }
 
 func (d *stoppingDisk) Write(p []byte) (int, error) {
@@ -39,8 +40,8 @@ func (d *stoppingDisk) Sync() error {
 	return nil
 }
 
-// left returns what is on the disk after the machine has stopped.
-func (d *stoppingDisk) left(random *rand.Rand) []byte {
+// dataAfterStop returns what is on the disk after the machine has stopped.
+func (d *stoppingDisk) dataAfterStop(random *rand.Rand) []byte {
 	data := bytes.Clone(d.data[:d.synced+random.Intn(len(d.data)-d.synced+1)])
 	for n := d.synced; n < len(data); n++ {
 		switch random.Intn(3) {
@@ -50,12 +51,14 @@ func (d *stoppingDisk) left(random *rand.Rand) []byte {
 			data[n] = byte(random.Int())
 		}
 	}
-	return append(data, make([]byte, random.Intn(64))...) // a length that was written first
+	// The file may be longer than the data if its length was written first.
+	return append(data, make([]byte, random.Intn(64))...)
 }
 
-const oneBar = "LMRECORD 2\nDEVICE 0 1af4 1110 file\nBAR 0 0 2 0 100000\n"
+// recordingHeader is the first part of a recording of a device with one BAR.
+const recordingHeader = "LMRECORD 2\nDEVICE 0 1af4 1110 file\nBAR 0 0 2 0 100000\n"
 
-// countStores returns how many stores a recording has, which have to be 1, 2, 3 and so on.
+// countStores returns the number of stores in a recording. Their offsets must be 1, 2, 3 and so on.
 func countStores(t *testing.T, data []byte) (n int, err error) {
 	t.Helper()
 	c, err := record.Read(bytes.NewReader(data))
@@ -64,20 +67,20 @@ func countStores(t *testing.T, data []byte) (n int, err error) {
 	}
 	for _, r := range c.Records {
 		if n++; r.Offset != uint64(n) {
-			t.Fatalf("store %d is at %d", n, r.Offset)
+			t.Fatalf("store %d is at offset %d, want %d", n, r.Offset, n)
 		}
 	}
 	return n, err
 }
 
-// TestWhatWasSyncedIsReadAfterTheMachineHasStopped, and nothing that was not written: whatever
-// is behind it, 200 times.
+// TestWhatWasSyncedIsReadAfterTheMachineHasStopped, and no store that was not written, whatever
+// data follow. The test makes 200 random recordings.
 func TestWhatWasSyncedIsReadAfterTheMachineHasStopped(t *testing.T) {
 	for seed := range int64(200) {
 		random := rand.New(rand.NewSource(seed))
 		d := &stoppingDisk{}
 		w := NewWriter(d, time.Hour, nil)
-		io.WriteString(w, oneBar)
+		io.WriteString(w, recordingHeader)
 		w.flush(true)
 		stores, synced := 0, 0
 		for range random.Intn(40) {
@@ -98,10 +101,10 @@ func TestWhatWasSyncedIsReadAfterTheMachineHasStopped(t *testing.T) {
 				w.flush(false)
 			}
 		}
-		n, err := countStores(t, d.left(random))
+		n, err := countStores(t, d.dataAfterStop(random))
 		if !errors.Is(err, record.ErrCut) || n < synced || n > stores {
-			t.Errorf("seed %d: %d stores are read of %d, %d were synced: %v", seed, n, stores,
-				synced, err)
+			t.Errorf("seed %d: %d stores are read, want %d (synced) to %d (written): %v", seed, n,
+				synced, stores, err)
 		}
 		if err := w.Close(); err != nil {
 			t.Error(err)
@@ -109,23 +112,24 @@ func TestWhatWasSyncedIsReadAfterTheMachineHasStopped(t *testing.T) {
 	}
 }
 
-// TestWriterSyncsByTime: what it was given is on the disk though nothing follows.
+// TestWriterSyncsByTime: what was written is on the disk after the interval, although no further
+// write follows.
 func TestWriterSyncsByTime(t *testing.T) {
 	d := &stoppingDisk{syncs: make(chan []byte)}
-	asked := make(chan bool, 1)
+	called := make(chan bool, 1)
 	w := NewWriter(d, time.Millisecond, func() {
 		select {
-		case asked <- true:
+		case called <- true:
 		default:
 		}
 	})
-	io.WriteString(w, oneBar+"W 0 1 4 00000000\n")
-	var left []byte
-	for n := 0; n != 1; { // the first sync may have been before it
-		left = <-d.syncs
-		n, _ = countStores(t, left)
+	io.WriteString(w, recordingHeader+"W 0 1 4 00000000\n")
+	var onDisk []byte
+	for n := 0; n != 1; { // the first sync may have been before the store was written
+		onDisk = <-d.syncs
+		n, _ = countStores(t, onDisk)
 	}
-	<-asked
+	<-called
 	go func() {
 		for range d.syncs {
 		}
@@ -133,12 +137,12 @@ func TestWriterSyncsByTime(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := countStores(t, left); !errors.Is(err, record.ErrCut) {
-		t.Errorf("%v", err)
+	if _, err := countStores(t, onDisk); !errors.Is(err, record.ErrCut) {
+		t.Errorf("the recording on the disk is read with the error %v, want ErrCut", err)
 	}
 }
 
-// TestMemberEndsAtTheEndOfALine: what is behind it waits for the rest.
+// TestMemberEndsAtTheEndOfALine: the beginning of a further line waits for the rest of the line.
 func TestMemberEndsAtTheEndOfALine(t *testing.T) {
 	d := &stoppingDisk{}
 	w := NewWriter(d, time.Hour, nil)
@@ -147,7 +151,7 @@ func TestMemberEndsAtTheEndOfALine(t *testing.T) {
 		w.flush(true)
 		if text, err := io.ReadAll(record.NewTextReader(bytes.NewReader(d.data))); err != nil ||
 			!bytes.HasSuffix(text, []byte("\n")) {
-			t.Errorf("the file has %q, %v", text, err)
+			t.Errorf("the file has %q (%v), want complete lines", text, err)
 		}
 	}
 	if err := w.Close(); err != nil {
@@ -155,29 +159,30 @@ func TestMemberEndsAtTheEndOfALine(t *testing.T) {
 	}
 	if c, err := io.ReadAll(record.NewTextReader(bytes.NewReader(d.data))); err != nil ||
 		string(c) != "LMRECORD 2\nNOTE ab\nNOTE c\nEND 2\n" {
-		t.Errorf("%q, %v", c, err)
+		t.Errorf("the complete file has %q, %v", c, err)
 	}
 }
 
-// TestWriterReportsTheFirstErrorAndWritesNothingAfterIt.
+// TestWriterReportsTheFirstErrorAndWritesNothingAfterIt has a disk that is full after 100 bytes.
 func TestWriterReportsTheFirstErrorAndWritesNothingAfterIt(t *testing.T) {
 	full := errors.New("full")
 	d := &fullDisk{room: 100, err: full}
 	w := NewWriter(d, time.Hour, nil)
-	io.WriteString(w, oneBar)
+	io.WriteString(w, recordingHeader)
 	for n := 1; n < 200; n++ {
 		fmt.Fprintf(w, "W 0 %x 4 %08x\n", n, n*n*n)
 		w.flush(true)
 	}
 	if err := w.Close(); err != full || d.writes != 1 {
-		t.Errorf("%v, %d writes after it", err, d.writes-1)
+		t.Errorf("Close: error %v, want full; %d writes after the first error, want 0", err,
+			d.writes-1)
 	}
 	if n, err := countStores(t, d.data); !errors.Is(err, record.ErrCut) || n < 1 {
-		t.Errorf("%d stores, %v", n, err)
+		t.Errorf("%d stores are read (%v), want at least 1 and ErrCut", n, err)
 	}
 }
 
-// fullDisk has little room.
+// fullDisk has room for a number of bytes. It counts the writes that fail and returns err for them.
 type fullDisk struct {
 	data         []byte
 	room, writes int
@@ -194,12 +199,13 @@ func (d *fullDisk) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// members is a recording of n members of one store each.
-func members(t *testing.T, n int) (data []byte, ends []int) {
+// recordingOfMembers returns a recording of n members with one store each, and the offsets at which
+// the members end.
+func recordingOfMembers(t *testing.T, n int) (data []byte, ends []int) {
 	t.Helper()
 	d := &stoppingDisk{}
 	w := NewWriter(d, time.Hour, nil)
-	io.WriteString(w, oneBar)
+	io.WriteString(w, recordingHeader)
 	for i := range n {
 		w.flush(true)
 		ends = append(ends, d.synced)
@@ -212,30 +218,32 @@ func members(t *testing.T, n int) (data []byte, ends []int) {
 	return d.data, append(ends, d.synced)
 }
 
-// TestRecordingThatIsCutAnywhereHasTheMembersBefore the cut, and one that is whole has no error.
+// TestRecordingThatIsCutAnywhereHasTheMembersBefore the cut. A complete recording is read without
+// an error.
 func TestRecordingThatIsCutAnywhereHasTheMembersBefore(t *testing.T) {
-	data, ends := members(t, 5)
+	data, ends := recordingOfMembers(t, 5)
 	for cut := range len(data) + 1 {
-		whole := 0
-		for whole < len(ends) && ends[whole] <= cut {
-			whole++
+		complete := 0
+		for complete < len(ends) && ends[complete] <= cut {
+			complete++
 		}
 		n, err := countStores(t, data[:cut])
 		switch {
-		case whole == 0:
+		case complete == 0:
 			if n != 0 || err == nil {
 				t.Errorf("cut at %d in the first member: %d stores, %v", cut, n, err)
 			}
-		case n != whole-1 || (err == nil) != (cut == len(data)) || err != nil &&
+		case n != complete-1 || (err == nil) != (cut == len(data)) || err != nil &&
 			!errors.Is(err, record.ErrCut):
-			t.Errorf("cut at %d: %d stores of %d, %v", cut, n, whole-1, err)
+			t.Errorf("cut at %d: %d stores, want %d; error %v", cut, n, complete-1, err)
 		}
 	}
 }
 
-// TestDamagedMemberAndWhatFollowsAreLeftOut: no store is read that was not made.
+// TestDamagedMemberAndWhatFollowsAreLeftOut damages each byte after the first member. No store is
+// read that was not written.
 func TestDamagedMemberAndWhatFollowsAreLeftOut(t *testing.T) {
-	data, ends := members(t, 5)
+	data, ends := recordingOfMembers(t, 5)
 	for at := ends[0]; at < len(data); at++ {
 		damaged := bytes.Clone(data)
 		damaged[at] ^= 0x55
@@ -255,11 +263,12 @@ func TestDamagedMemberAndWhatFollowsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestLongMemberIsReadAsItComes: of which no more is kept than memberMax.
-func TestLongMemberIsReadAsItComes(t *testing.T) {
+// TestMemberLargerThanTheBufferIsRead has a member with more than memberMax bytes, which a reader
+// cannot buffer.
+func TestMemberLargerThanTheBufferIsRead(t *testing.T) {
 	d := &stoppingDisk{}
 	w := NewWriter(d, time.Hour, nil)
-	io.WriteString(w, oneBar)
+	io.WriteString(w, recordingHeader)
 	w.flush(false)
 	line := "EVENT " + strings.Repeat("x", memberMax) + "\n"
 	io.WriteString(w, line+"W 0 1 1 00\nEND 4\n")
@@ -267,12 +276,13 @@ func TestLongMemberIsReadAsItComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(record.NewTextReader(bytes.NewReader(d.data)))
-	if err != nil || string(text) != oneBar+line+"W 0 1 1 00\nEND 4\n" {
-		t.Errorf("%d bytes, %v", len(text), err)
+	if err != nil || string(text) != recordingHeader+line+"W 0 1 1 00\nEND 4\n" {
+		t.Errorf("the recording is read as %d bytes (%v), want %d", len(text), err,
+			len(recordingHeader+line)+len("W 0 1 1 00\nEND 4\n"))
 	}
 }
 
-// TestFileIsSyncedAndAPipeIsNot.
+// TestFileIsSyncedAndAPipeIsNot has /dev/null in place of a pipe.
 func TestFileIsSyncedAndAPipeIsNot(t *testing.T) {
 	for path, syncs := range map[string]bool{filepath.Join(t.TempDir(), "f"): true,
 		"/dev/null": false} {
@@ -282,7 +292,7 @@ func TestFileIsSyncedAndAPipeIsNot(t *testing.T) {
 		}
 		to := OnDisk(f)
 		if file, ok := to.(interface{ Sync() error }); ok != syncs || ok && file.Sync() != nil {
-			t.Errorf("%s: synced %v", path, ok)
+			t.Errorf("%s: OnDisk returns a file that can be synced: %v, want %v", path, ok, syncs)
 		}
 		f.Discard()
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestEarliestSpansAreThoseOfEachByte compares spans with a table of every byte, of lists that
-// are disjoint already and of lists that overlap.
+// TestEarliestSpansAreThoseOfEachByte compares the result of earliest with a table of the first
+// command of every byte, for lists of spans that are disjoint and lists that overlap.
 func TestEarliestSpansAreThoseOfEachByte(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -25,12 +25,13 @@ func TestEarliestSpansAreThoseOfEachByte(t *testing.T) {
 		}
 		done := earliest(list)
 		if !disjoint(done) {
-			t.Fatalf("%v of %v are not disjoint", done, list)
+			t.Fatalf("earliest returns %v for %v, which are not disjoint", done, list)
 		}
 		for _, s := range done {
 			for at := s.first; at <= s.last; at++ {
 				if owner[at] != s.command {
-					t.Fatalf("byte %d of %v belongs to command %d in %v", at, list, owner[at], done)
+					t.Fatalf("byte %d of %v belongs to command %d, not to the one in %v", at, list,
+						owner[at], done)
 				}
 				owner[at] = 0
 			}

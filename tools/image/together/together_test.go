@@ -10,12 +10,12 @@ import (
 	"lightmetal/tools/image/together"
 )
 
-// image makes an image of a listing.
-func image(t *testing.T, name, text string) together.Image {
+// parseImage returns a verified image of a listing.
+func parseImage(t *testing.T, name, text string) together.Image {
 	t.Helper()
 	parsed, err := listing.Parse(name, []byte(text), nil)
 	if err != nil {
-		t.Fatalf("%v in\n%s", err, text)
+		t.Fatalf("the listing of the test does not parse: %v\n%s", err, text)
 	}
 	file, err := lmb.Encode(parsed)
 	if err != nil {
@@ -41,9 +41,10 @@ const (
 	reset = "  point t tile 1,1 address 0xffb00000\n"
 )
 
-// TestWhatALaterSequenceReliesOnCollides names each rule, with what the other
-// image does; an empty want is none.
-func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
+// TestStoresToDataOfALaterSequenceCollide has two images for each rule. want is a part of the
+// collision that Check reports; if it is empty, there must be no collision. If b is empty, the
+// second image is for another device.
+func TestStoresToDataOfALaterSequenceCollide(t *testing.T) {
 	for _, test := range []struct{ what, head, a, b, want string }{
 		{"a region that init stored and frame does not", ivshmem,
 			"init:\n  write.4 m+0x100 1\nframe:\n  write.4 m+0x200 1\n",
@@ -59,35 +60,35 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 		{"through another window", ivshmem,
 			"init:\n  write.4 m+0x1010 1\nframe:\n  write.4 m+0x200 1\n",
 			"main:\n  write.4 n+0x10 2\n", "BAR 2 0x1010 to 0x1013"},
-		{"what frame stores anew", ivshmem,
+		{"what frame stores again", ivshmem,
 			"init:\n  write.4 m+0x100 1\nframe:\n  write.4 m+0x100 1\n" +
 				"  poll.4 m+0x200 == 1 within 1ms\n", "main:\n  write.4 m+0x100 2\n", ""},
-		{"what frame stores anew behind its first wait", ivshmem,
+		{"what frame stores again after its first wait", ivshmem,
 			"init:\n  write.4 m+0x100 1\nframe:\n  poll.4 m+0x200 == 1 within 1ms\n" +
 				"  write.4 m+0x100 1\n", "main:\n  write.4 m+0x100 2\n",
 			"sequence frame relies on data that command 0 of init"},
-		{"what frame stores anew behind a delay", ivshmem,
+		{"what frame stores again after a delay", ivshmem,
 			"init:\n  write.4 m+0x100 1\nframe:\n  delay 1us\n  write.4 m+0x100 1\n",
 			"main:\n  write.4 m+0x100 2\n", "sequence frame relies on"},
-		{"a flush is no wait", ivshmem,
+		{"a flush is not a wait", ivshmem,
 			"init:\n  write.4 m+0x100 1\nframe:\n  flush.4 m+0x100\n  write.4 m+0x100 1\n",
 			"main:\n  write.4 m+0x100 2\n", ""},
-		{"what frame stores anew in part", ivshmem,
+		{"what frame stores again in part", ivshmem,
 			"init:\n  write.8 m+0x100 1\nframe:\n  write.4 m+0x104 1\n",
 			"main:\n  write.8 m+0x100 2\n", "BAR 2 0x100 to 0x103"},
 		{"a register that is a queue", ivshmem,
 			"init:\n  write.4 m+0x100 1\nframe:\n  fill.4 m+0x100 <- 0x1 size 64 fifo\n",
 			"main:\n  write.4 m+0x100 2\n", "sequence frame relies on"},
-		{"what the frame before left for the next", ivshmem,
+		{"what the previous frame left for the next", ivshmem,
 			"init:\n  write.4 m+0x200 1\nframe:\n  poll.4 m+0x300 == 1 within 1ms\n" +
 				"  write.4 m+0x100 1\n", "main:\n  write.4 m+0x100 2\n",
 			"sequence frame relies on data that command 1 of frame"},
-		{"what frame looks at", ivshmem,
+		{"what frame loads", ivshmem,
 			"init:\n  write.4 m+0x200 1\nframe:\n  expect.4 m+0x100 == 1\n",
 			"main:\n  write.4 m+0x100 2\n",
 			"command 0 of frame loads data that the sequence did not store; command 0 of main in " +
 				"b stores to the same place"},
-		{"what frame changes", ivshmem,
+		{"what frame modifies", ivshmem,
 			"init:\n  write.4 m+0x200 1\nframe:\n  write.4 m+0x100 1 mask 0xf\n",
 			"main:\n  write.4 m+0x100 2\n",
 			"command 0 of frame loads data that the sequence did not store"},
@@ -95,19 +96,19 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 			"init:\n  write.4 m+0x200 1\nframe:\n  compare.4 m+0x100 uint32 == uint32 1\n",
 			"main:\n  write.4 m+0x100 2\n",
 			"command 0 of frame loads data that the sequence did not store"},
-		{"what frame looks at once it has stored it", ivshmem,
+		{"what frame loads after it has stored it", ivshmem,
 			"init:\n  write.4 m+0x200 1\nframe:\n  write.4 m+0x100 1\n  expect.4 m+0x100 == 1\n",
 			"main:\n  write.4 m+0x100 2\n", ""},
-		{"what frame looks at before it stores it", ivshmem,
+		{"what frame loads before it stores it", ivshmem,
 			"init:\n  write.4 m+0x200 1\nframe:\n  expect.4 m+0x100 == 1\n  write.4 m+0x100 1\n",
 			"main:\n  write.4 m+0x100 2\n", "command 0 of frame loads"},
-		{"a sequence that is all of the image", ivshmem,
+		{"an image with a single sequence", ivshmem,
 			"main:\n  write.4 m+0x100 1\n  poll.4 m+0x300 == 1 within 1ms\n" +
 				"  expect.4 m+0x104 == 1\n", "main:\n  fill.8 m+0x100 <- 1 size 64\n", ""},
-		{"init begins anew, wherever it stands", ivshmem,
+		{"init starts again, although it is not the first sequence", ivshmem,
 			"main:\n  write.4 m+0x100 1\ninit:\n  write.4 m+0x200 1\n",
 			"main:\n  write.4 m+0x100 2\n", ""},
-		{"safe is run in the run that failed", ivshmem,
+		{"safe runs within the run that failed", ivshmem,
 			"main:\n  write.4 m+0x100 1\nsafe:\n  expect.4 m+0x100 == 1\n",
 			"main:\n  write.4 m+0x100 2\n", ""},
 		{"the other's safe stores too", ivshmem,
@@ -134,11 +135,12 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 		{"another address", wormhole, "init:\n" + tile + "  write.4 t+0x100 1\nframe:\n" + tile +
 			"  write.4 t+0x200 1\n",
 			"main:\n  point t tile 1,1 address 0x100000\n  write.4 t+0x100 1\n", ""},
-		{"one of a multicast", wormhole, "init:\n" + tile + "  write.4 t+0x100 1\nframe:\n" + tile +
+		{"one tile of a multicast", wormhole, "init:\n" + tile + "  write.4 t+0x100 1\nframe:\n" +
+			tile +
 			"  write.4 t+0x200 1\n",
 			"main:\n  point t tiles 1,1 to 2,2 address 0x0\n  write.4 t+0x100 1\n",
 			"Tensix tile 1,1 0x100"},
-		{"none of a multicast", wormhole, "init:\n" + tile + "  write.4 t+0x100 1\nframe:\n" +
+		{"no tile of a multicast", wormhole, "init:\n" + tile + "  write.4 t+0x100 1\nframe:\n" +
 			tile + "  write.4 t+0x200 1\n",
 			"main:\n  point t tiles 2,1 to 4,2 address 0x0\n  write.4 t+0x100 1\n", ""},
 		{"DRAM by another of its tiles", wormhole,
@@ -156,7 +158,7 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 		{"configuration of windows", wormhole,
 			"init:\n" + tile + "  write.4 t+0x100 1\nframe:\n  expect.8 config+0x0 == 1\n",
 			"main:\n  point u tile 1,1 address 0x0\n  write.4 u+0x900 2\n", ""},
-		{"a tile that is held in reset and no more", wormhole,
+		{"a tile that is only held in reset", wormhole,
 			"init:\n  point t tile 1,1 address 0xffb00000\n  write.4 t+0x121b0 0x47800\nframe:\n" +
 				tile + "  write.4 t+0x200 1\n",
 			"main:\n  point t tile 1,1 address 0xffb00000\n  write.4 t+0x121b0 0x47000\n", ""},
@@ -171,7 +173,7 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 				"0x47800 == 0x0\n  write.4 t+0x121b0 0x47800\n" +
 				"  point t tile 1,0 address 0xffb00000\n  write.4 t+0x121b0 0x47800\n",
 			"main:\n" + tile + "  write.4 t+0x100 2\n", ""},
-		{"one that looks at cores that the other puts in reset", wormhole,
+		{"one that loads the reset of cores that the other puts in reset", wormhole,
 			"init:\n" + tile + "  write.4 t+0x100 1\nstop:\n" + reset + "  expect.4 t+0x121b0 & " +
 				"0x47800 == 0x0\n  write.4 t+0x121b0 0x47800\n",
 			"main:\n" + reset + "  write.4 t+0x121b0 0x47800\n",
@@ -189,7 +191,7 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 				"  poll.4 t+0x200 == 1 within 1ms\n" + reset + "  write.4 t+0x121b0 0x47800\n",
 			"main:\n" + tile + "  write.4 t+0x100 2\n",
 			"sequence stop relies on data that command 1 of init stored"},
-		{"one that lets a program run on before that", wormhole,
+		{"one that lets a program run before that", wormhole,
 			"init:\n" + tile + "  write.4 t+0x100 1\nstop:\n  delay 1us\n" + reset +
 				"  write.4 t+0x121b0 0x47800\n", "main:\n" + tile + "  write.4 t+0x100 2\n",
 			"sequence stop relies on data that command 1 of init stored"},
@@ -211,11 +213,12 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 				"stranger 1af4:1111 bar2 1MiB\nrule memory bar2 widths 4 memory", 1) +
 				"main:\n  write.4 m+0x100 2\n"
 		}
-		list := together.Check([]together.Image{image(t, "a", test.head+test.a),
-			image(t, "b", other)})
+		list := together.Check([]together.Image{parseImage(t, "a", test.head+test.a),
+			parseImage(t, "b", other)})
 		if len(list) > 1 || test.want == "" && len(list) > 0 ||
 			test.want != "" && (len(list) == 0 || !strings.Contains(list[0].String(), test.want)) {
-			t.Errorf("%s: %d, want %q", test.what, len(list), test.want)
+			t.Errorf("%s: %d collisions, want one with %q (none if empty)", test.what, len(list),
+				test.want)
 			for i := range list {
 				t.Error(&list[i])
 			}
@@ -223,18 +226,18 @@ func TestWhatALaterSequenceReliesOnCollides(t *testing.T) {
 	}
 }
 
-// TestTensorsThatOverlapAreNamed: the pages of an interleaved tensor lie in two DRAM banks, with
-// another tensor directly after them. The other image stores to a page in the second bank, through
+// TestTensorsThatOverlapAreNamed has an interleaved tensor with pages in two DRAM banks, and
+// another tensor directly after them. The other image stores to a page in the second bank through
 // another tile of that bank.
 func TestTensorsThatOverlapAreNamed(t *testing.T) {
-	a := image(t, "a", strings.Replace(wormhole, "window t", "tensor weights input uint8[128]\n"+
-		"tensor bias input uint8[64]\nwindow t", 1)+
+	a := parseImage(t, "a", strings.Replace(wormhole, "window t",
+		"tensor weights input uint8[128]\ntensor bias input uint8[64]\nwindow t", 1)+
 		"init:\n  point t tile 0,11 address 0x0\n  copy.8 t+0x1000 <- weights[0:64] bulk\n"+
 		"  point u tile 0,5 address 0x0\n  copy.8 u+0x1000 <- weights[64:128] bulk\n"+
 		"  copy.8 u+0x1040 <- bias[:] bulk\nframe:\n  point t tile 1,1 address 0x0\n"+
 		"  write.4 t+0x100 1\n")
 	other := func(address string) together.Image {
-		return image(t, "b", strings.Replace(wormhole, "window t",
+		return parseImage(t, "b", strings.Replace(wormhole, "window t",
 			"tensor x input uint8[32]\nwindow t", 1)+
 			"main:\n  point t tile 0,7 address 0x0\n  copy.8 t+"+address+" <- x[:] bulk\n")
 	}
@@ -249,14 +252,14 @@ func TestTensorsThatOverlapAreNamed(t *testing.T) {
 			list := together.Check([]together.Image{a, other(address)})
 			if want[1] == "" {
 				if len(list) != 0 {
-					t.Errorf("%v", &list[0])
+					t.Errorf("collision %v, want none", &list[0])
 				}
 				return
 			}
 			if len(list) != 1 || !strings.HasSuffix(list[0].String(), want[1]) ||
 				strings.Join(list[0].Tensors, " ") != want[0] ||
 				strings.Join(list[0].OtherTensors, " ") != "x" {
-				t.Errorf("%+v, want %v", list, want)
+				t.Errorf("collisions %+v, want one of the tensors %s: %s", list, want[0], want[1])
 			}
 		})
 	}

@@ -20,9 +20,9 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// counted sums up the host model of an image, command by command, in another
-// way than Analyze does.
-func counted(image *lmb.Image) map[int]Traffic {
+// countTraffic returns the traffic of an image by window. It adds up the commands in another way
+// than Analyze does.
+func countTraffic(image *lmb.Image) map[int]Traffic {
 	windows := map[int]Traffic{}
 	for _, s := range image.Sequences {
 		for _, c := range s.Commands {
@@ -49,6 +49,7 @@ func counted(image *lmb.Image) map[int]Traffic {
 	return windows
 }
 
+// allImages returns all images in testdata and two more, by name.
 func allImages(t *testing.T) map[string][]byte {
 	files := map[string][]byte{}
 	paths, err := filepath.Glob(filepath.Join(testdata, "images", "*.lmb"))
@@ -56,29 +57,30 @@ func allImages(t *testing.T) map[string][]byte {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		files[filepath.Base(path)] = read(t, filepath.Base(path))
+		files[filepath.Base(path)] = readImage(t, filepath.Base(path))
 	}
 	all, err := os.ReadFile(filepath.Join(testdata, "listings", "all-opcodes.lms"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	files["all-opcodes"] = assemble(t, string(all))
-	files["large"] = large(t, 20_000)
+	files["large"] = largeImage(t, 20_000)
 	return files
 }
 
-func TestBytesByWindowAreThoseOfTheCommands(t *testing.T) {
+func TestBytesByWindowMatchTheCommands(t *testing.T) {
 	for name, file := range allImages(t) {
 		image, err := lmb.Decode(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := counted(image)
+		want := countTraffic(image)
 		r := Analyze(verify(t, file), WholeFile, nil)
 		var windows, opcodes, spaces Traffic
 		for i, w := range r.Windows {
 			if w.Traffic != want[i] {
-				t.Errorf("%s: window %d: %+v, counted %+v", name, i, w.Traffic, want[i])
+				t.Errorf("%s: window %d: Analyze has %+v, the commands have %+v", name, i,
+					w.Traffic, want[i])
 			}
 			windows.add(w.Traffic, 1)
 		}
@@ -92,18 +94,20 @@ func TestBytesByWindowAreThoseOfTheCommands(t *testing.T) {
 				ranges.add(x.Traffic, 1)
 			}
 			if ranges != s.Traffic {
-				t.Errorf("%s: %s: its ranges have %+v, it has %+v", name, s.Name, ranges, s.Traffic)
+				t.Errorf("%s: the ranges of %s have %+v in all, the space has %+v", name, s.Name,
+					ranges, s.Traffic)
 			}
 		}
 		if windows != opcodes || windows != spaces || windows == (Traffic{}) {
-			t.Errorf("%s: by window %+v, by opcode %+v, by space %+v", name, windows, opcodes,
-				spaces)
+			t.Errorf("%s: the sums by window %+v, by opcode %+v and by space %+v differ", name,
+				windows, opcodes, spaces)
 		}
 	}
 }
 
-// journal sums up what a mock saw: by tile or BAR, and loads by address.
-func journal(d *mock.Device) (places map[string]Traffic, loads map[mock.Place]uint64) {
+// sumJournal returns the traffic that a mock saw, by tile or BAR, and the number of loads by
+// address.
+func sumJournal(d *mock.Device) (places map[string]Traffic, loads map[mock.Place]uint64) {
 	places, loads = map[string]Traffic{}, map[mock.Place]uint64{}
 	for _, a := range d.Journal() {
 		key := fmt.Sprintf("bar %d", a.Place.Bar)
@@ -122,7 +126,8 @@ func journal(d *mock.Device) (places map[string]Traffic, loads map[mock.Place]ui
 	return places, loads
 }
 
-const multicast = `lightmetal 1
+// multicastListing stores to many tiles at once, and calls a sequence twice.
+const multicastListing = `lightmetal 1
 target wormhole 1e52:401e bar0 512MiB
 window w tlb size 1MiB
 main:
@@ -142,17 +147,17 @@ more:
 `
 
 func TestBytesByTileAreThoseTheMockSaw(t *testing.T) {
-	files := map[string][]byte{"multicast": assemble(t, multicast)}
-	for _, name := range replayed {
-		files[name] = read(t, name)
+	files := map[string][]byte{"multicast": assemble(t, multicastListing)}
+	for _, name := range replayableImages {
+		files[name] = readImage(t, name)
 	}
 	for name, file := range files {
 		view := verify(t, file)
-		d := device(view)
-		if result := run(t, view, d, "main"); result.Code != hal.OK {
-			t.Fatalf("%s: %v", name, result)
+		d := recordingMock(view)
+		if result := runSequence(t, view, d, "main"); result.Code != hal.OK {
+			t.Fatalf("%s: replay ends with %v", name, result)
 		}
-		want, loads := journal(d)
+		want, loads := sumJournal(d)
 		r := Analyze(view, view.SequenceByName("main"), nil)
 		got := map[string]Traffic{}
 		for _, x := range r.Tiles {
@@ -165,7 +170,7 @@ func TestBytesByTileAreThoseTheMockSaw(t *testing.T) {
 					Read: s.Read + s.Compared}
 			}
 		}
-		// A poll loads as often as it takes; the report counts one load.
+		// A poll loads until its condition is met; the report counts one load.
 		polls := pollLoads(view)
 		for key, traffic := range want {
 			x := got[key]
@@ -175,15 +180,17 @@ func TestBytesByTileAreThoseTheMockSaw(t *testing.T) {
 				}
 			}
 			if x != traffic {
-				t.Errorf("%s: %s: %+v, the mock saw %+v", name, key, x, traffic)
+				t.Errorf("%s: %s: the report has %+v, the mock saw %+v", name, key, x, traffic)
 			}
 		}
 		if len(got) != len(want) {
-			t.Errorf("%s: %d places, the mock saw %d", name, len(got), len(want))
+			t.Errorf("%s: the report has %d tiles and BARs, the mock saw %d", name, len(got),
+				len(want))
 		}
 	}
 }
 
+// placeKey returns the key of a tile or BAR in the results of sumJournal.
 func placeKey(p mock.Place) string {
 	if p.Tile {
 		return fmt.Sprintf("tile %d,%d", p.X, p.Y)
@@ -191,7 +198,7 @@ func placeKey(p mock.Place) string {
 	return fmt.Sprintf("bar %d", p.Bar)
 }
 
-// pollLoads is, for each place that main polls, how many commands load it.
+// pollLoads returns, for each place that main polls, how many commands of main load from it.
 func pollLoads(view *fbs.View) map[mock.Access]uint64 {
 	polls := map[mock.Access]uint64{}
 	loads := map[mock.Place]uint64{}
@@ -221,65 +228,66 @@ func pollLoads(view *fbs.View) map[mock.Access]uint64 {
 	return polls
 }
 
-func TestCallsCountAsOftenAsTheyAreMade(t *testing.T) {
-	view := verify(t, assemble(t, multicast))
-	whole, main := Analyze(view, WholeFile, nil), Analyze(view, 0, nil)
-	if whole.Opcodes[0].Count != 1 || main.Windows[0].Written-whole.Windows[0].Written != 12 {
-		t.Errorf("whole %+v, main %+v", whole.Windows[0], main.Windows[0])
+func TestEachCallOfASequenceCounts(t *testing.T) {
+	view := verify(t, assemble(t, multicastListing))
+	file, main := Analyze(view, WholeFile, nil), Analyze(view, 0, nil)
+	if file.Opcodes[0].Count != 1 || main.Windows[0].Written-file.Windows[0].Written != 12 {
+		t.Errorf("traffic of the file %+v, of main %+v; want 12 more bytes in main",
+			file.Windows[0], main.Windows[0])
 	}
-	s := whole.Sequences[0]
+	s := file.Sequences[0]
 	if s.Commands != 9 || s.Executed != 9+2*4 || s.Stores != 1+8+1+2*3 || s.Loads != 4+1+1+2*1 {
-		t.Errorf("%+v", s)
+		t.Errorf("the sequence main has the wrong counts: %+v", s)
 	}
 	if more := Analyze(view, 1, nil); len(more.Tiles) != 1 || more.Tiles[0].Written != 12 {
-		t.Errorf("%+v", more.Tiles)
+		t.Errorf("tiles of the sequence more: %+v, want 1 tile with 12 bytes written", more.Tiles)
 	}
 }
 
-func TestNumbersDoNotRunOver(t *testing.T) {
+func TestSumsAndProductsDoNotOverflow(t *testing.T) {
 	const big = math.MaxUint64
 	if cappedSum(big, 1) != big || cappedSum(1, 2) != 3 ||
 		cappedProduct(big, 2) != big || cappedProduct(3, 4) != 12 ||
 		cappedProduct(1<<33, 1<<33) != big {
-		t.Error("sum or times")
+		t.Error("cappedSum or cappedProduct returns a wrong result")
 	}
 }
 
 func TestReportAsTextAndJSON(t *testing.T) {
 	for _, name := range []string{"wh.twoop.lmb", "edu-factorial.lmb"} {
-		file := read(t, name)
+		file := readImage(t, name)
 		r := Analyze(verify(t, file), WholeFile, nil)
 		r.Image, r.ID, r.Bytes = name, ImageID(file), uint64(len(file))
 		var text bytes.Buffer
 		if err := r.Write(&text); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, name+".txt", text.Bytes())
+		checkGolden(t, name+".txt", text.Bytes())
 		data, err := json.MarshalIndent(r, "", " ")
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, name+".json", append(data, '\n'))
+		checkGolden(t, name+".json", append(data, '\n'))
 	}
 }
 
-func TestProgressIsTold(t *testing.T) {
+func TestAnalyzeReportsProgress(t *testing.T) {
 	calls, last := 0, -1
-	Analyze(verify(t, large(t, 3*progressInterval)), WholeFile, func(done int) {
+	Analyze(verify(t, largeImage(t, 3*progressInterval)), WholeFile, func(done int) {
 		calls++
 		if done <= last {
-			t.Errorf("%d after %d", done, last)
+			t.Errorf("progress %d is reported after %d", done, last)
 		}
 		last = done
 	})
 	if calls < 3 {
-		t.Errorf("%d calls", calls)
+		t.Errorf("progress was reported %d times, want at least 3", calls)
 	}
 }
 
-// TestRangesHoldEveryByte adds random ranges and looks for each of them in what
-// is kept.
-func TestRangesHoldEveryByte(t *testing.T) {
+// TestRangesCoverEveryByte adds random ranges to a set and looks for each of their bytes in the
+// merged ranges.
+func TestRangesCoverEveryByte(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for round := range 50 {
 		var s rangeSet
@@ -300,28 +308,28 @@ func TestRangesHoldEveryByte(t *testing.T) {
 			bytes += s.list[i].Written
 			covered += s.list[i].Bytes()
 			if i > 0 && s.list[i].First <= s.list[i-1].Last+1 {
-				t.Fatalf("round %d: range %d touches the one before", round, i)
+				t.Fatalf("round %d: range %d touches the previous range", round, i)
 			}
 			for at := s.list[i].First; at <= s.list[i].Last; at++ {
 				delete(touched, at)
 			}
 		}
 		if len(s.list) > count || bytes != written || len(touched) != 0 {
-			t.Fatalf("round %d: %d ranges of at most %d, %d bytes of %d, %d not covered", round,
-				len(s.list), count, bytes, written, len(touched))
+			t.Fatalf("round %d: %d ranges, want at most %d; %d bytes, want %d; %d addresses are "+
+				"in no range", round, len(s.list), count, bytes, written, len(touched))
 		}
 		if s.mergedGaps == 0 && len(s.list) == count+1 {
-			t.Fatalf("round %d: gaps closed and not counted", round)
+			t.Fatalf("round %d: mergedGaps does not count the gaps that were merged", round)
 		}
 	}
 }
 
-func TestManyRangesStayFew(t *testing.T) {
+func TestNumberOfRangesIsLimited(t *testing.T) {
 	var s rangeSet
 	for i := range uint64(10 * rangesKeptMax) {
 		s.add(i*2654435761%(1<<32)*16, i*2654435761%(1<<32)*16+3, Traffic{Read: 4})
 		if len(s.list) > rangesKeptMax {
-			t.Fatalf("%d ranges", len(s.list))
+			t.Fatalf("%d ranges, want at most %d", len(s.list), rangesKeptMax)
 		}
 	}
 	s.compact(rangesReportedMax)
@@ -330,11 +338,13 @@ func TestManyRangesStayFew(t *testing.T) {
 		total += s.list[i].Read
 	}
 	if total != 40*rangesKeptMax || s.mergedGaps == 0 || len(s.list) > rangesReportedMax {
-		t.Errorf("%d bytes in %d ranges, %d gaps closed", total, len(s.list), s.mergedGaps)
+		t.Errorf("%d bytes in %d ranges, %d merged gaps; want %d bytes in at most %d ranges, and "+
+			"some merged gaps", total, len(s.list), s.mergedGaps, 40*rangesKeptMax,
+			rangesReportedMax)
 	}
 }
 
-func TestSpacesAreNamedAfterWhatTheBoardHas(t *testing.T) {
+func TestSpacesHaveTheNamesOfTheBoard(t *testing.T) {
 	r := Analyze(verify(t, assemble(t, `lightmetal 1
 target wormhole 1e52:401e bar0 512MiB
 window w tlb size 1MiB
@@ -358,19 +368,19 @@ main:
 	for i, w := range want {
 		if i >= len(r.Spaces) || r.Spaces[i].Name != w.name ||
 			r.Spaces[i].Ranges[0].Area != w.area {
-			t.Fatalf("%+v", r.Spaces)
+			t.Fatalf("space %d: want %+v, got %+v", i, w, r.Spaces)
 		}
 	}
-	// a FIFO is one register
+	// A FIFO is one register.
 	if x := r.Spaces[0].Ranges; len(x) != 1 || x[0].Last != 0x1fe8000b || x[0].Written != 20 {
-		t.Errorf("%+v", x)
+		t.Errorf("ranges of BAR 0: %+v, want one with 20 bytes up to 0x1fe8000b", x)
 	}
 	if len(r.Tiles) != 3 || r.Tiles[1].X != 1 || r.Tiles[1].Kind != chips.Tensix.String() {
-		t.Errorf("%+v", r.Tiles)
+		t.Errorf("tiles %+v, want 3, the second a Tensix tile with x 1", r.Tiles)
 	}
 }
 
-func TestNumbersForPeople(t *testing.T) {
+func TestNumbersAsText(t *testing.T) {
 	for got, want := range map[string]string{
 		lmb.SizeText(0): "0 bytes", lmb.SizeText(1023): "1,023 bytes", lmb.SizeText(1024): "1 KiB",
 		lmb.SizeText(1): "1 byte", lmb.SizeText(1536): "1,536 " +
@@ -390,17 +400,17 @@ func TestNumbersForPeople(t *testing.T) {
 			"out", lmb.RoleName(gen.RoleInput): "input",
 	} {
 		if got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 	if long := sanitize(string(bytes.Repeat([]byte("ä"), 200))); len(long) != 254 {
-		t.Errorf("%d bytes", len(long))
+		t.Errorf("sanitize returns %d bytes for a long name, want 254", len(long))
 	}
 }
 
-// TestCountsAreThoseOfTheVerifier: without the constants that a command counts by its
-// opcode, the longest time of a sequence is a microsecond for each access, and its waits.
-func TestCountsAreThoseOfTheVerifier(t *testing.T) {
+// TestCountsMatchTheVerifier: the verifier's longest time of a sequence is a constant for each
+// opcode, a microsecond for each access, and the waits.
+func TestCountsMatchTheVerifier(t *testing.T) {
 	for name, file := range allImages(t) {
 		view := verify(t, file)
 		constants := make([]uint64, len(view.Sequences))
@@ -417,8 +427,8 @@ func TestCountsAreThoseOfTheVerifier(t *testing.T) {
 	}
 }
 
-// constantUs returns what the commands of a sequence count in microseconds beside
-// accesses and waits (FORMAT.md section 6.3), those of called sequences included.
+// constantUs returns the constant part of the longest time of a sequence in microseconds (FORMAT.md
+// section 6.3): all but accesses and waits. Called sequences are included.
 func constantUs(view *fbs.View, sequence int) (us uint64) {
 	s := &view.Sequences[sequence]
 	for _, c := range view.Commands[s.First : s.First+s.Count] {
@@ -438,8 +448,8 @@ func constantUs(view *fbs.View, sequence int) (us uint64) {
 	return us
 }
 
-// TestHostMemoryIsNoTrafficOfDevices, whichever command touches it.
-func TestHostMemoryIsNoTrafficOfDevices(t *testing.T) {
+// TestHostMemoryIsNotCountedAsDeviceTraffic, whichever command accesses it.
+func TestHostMemoryIsNotCountedAsDeviceTraffic(t *testing.T) {
 	head := "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n" +
 		"window h host size 4KiB\n"
 	body := "main:\n  call fill\n  call fill\n  write.4 r+0x4 1\n  expect.4 r+0x4 == 0xfffffffe\n" +
@@ -447,14 +457,14 @@ func TestHostMemoryIsNoTrafficOfDevices(t *testing.T) {
 	s := SequenceCounts(verify(t, assemble(t, head+body)))[0]
 	if s.HostBytes != 2*(64+4) || s.Traffic != (Traffic{Written: 12, Read: 4}) || s.Commands != 4 ||
 		s.Executed != 10 || s.Loads != 3 || s.Stores != 19 {
-		t.Errorf("%+v", s)
+		t.Errorf("the counts of main are wrong: %+v", s)
 	}
 }
 
-// TestMoreRectanglesThanSpacesCountOnTheirTiles: what is counted together in one
-// space still counts on each tile that it reaches. All rectangles of a chip's cores
-// get one word each; how many have a tile in them is worked out apart.
-func TestMoreRectanglesThanSpacesCountOnTheirTiles(t *testing.T) {
+// TestRectanglesBeyondTheLimitCountOnTheirTiles: rectangles beyond the limit of spaces are counted
+// in one space, but still count on each tile that they reach. The test stores one word to every
+// rectangle of a chip's cores and computes independently how many rectangles have a tile in them.
+func TestRectanglesBeyondTheLimitCountOnTheirTiles(t *testing.T) {
 	columns, rows := []int{1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16},
 		[]int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
 	text, count, want := strings.Builder{}, 0, map[[2]int]uint64{}
@@ -465,7 +475,7 @@ func TestMoreRectanglesThanSpacesCountOnTheirTiles(t *testing.T) {
 			for j, y0 := range rows {
 				for _, y1 := range rows[j:] {
 					if x0 == x1 && y0 == y1 {
-						continue // no rectangle
+						continue // a single tile, not a rectangle
 					}
 					fmt.Fprintf(&text,
 						"  point w tiles %d,%d to %d,%d address 0x0\n  write.4 w+0x100 7\n", x0, y0,
@@ -477,17 +487,18 @@ func TestMoreRectanglesThanSpacesCountOnTheirTiles(t *testing.T) {
 	}
 	for i, x := range columns {
 		for j, y := range rows {
-			holding := (i + 1) * (len(columns) - i) * (j + 1) * (len(rows) - j)
-			want[[2]int{x, y}] = 4 * uint64(holding-1)
+			rectangles := (i + 1) * (len(columns) - i) * (j + 1) * (len(rows) - j)
+			want[[2]int{x, y}] = 4 * uint64(rectangles-1)
 		}
 	}
 	r := Analyze(verify(t, assemble(t, text.String())), WholeFile, nil)
 	if count <= spacesMax || len(r.Spaces) != spacesMax+1 || len(r.Tiles) != len(want) {
-		t.Fatalf("%d rectangles, %d spaces, %d tiles", count, len(r.Spaces), len(r.Tiles))
+		t.Fatalf("%d rectangles, %d spaces, %d tiles; want %d spaces and %d tiles", count,
+			len(r.Spaces), len(r.Tiles), spacesMax+1, len(want))
 	}
 	for _, tile := range r.Tiles {
 		if tile.Written != want[[2]int{int(tile.X), int(tile.Y)}] {
-			t.Errorf("%d,%d: %d bytes, want %d", tile.X, tile.Y, tile.Written,
+			t.Errorf("tile %d,%d: %d bytes written, want %d", tile.X, tile.Y, tile.Written,
 				want[[2]int{int(tile.X), int(tile.Y)}])
 		}
 	}

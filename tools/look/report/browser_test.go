@@ -1,6 +1,7 @@
 package report
 
-// A client of Chromium's DevTools, so that tests can measure the page and take pictures of it.
+// This file has a client of Chromium's DevTools protocol, with which tests measure the page and
+// take pictures of it.
 
 import (
 	"bufio"
@@ -16,13 +17,13 @@ import (
 	"time"
 )
 
-// browserTimeout is more than all tests of one browser take, on a machine that does other things.
+// browserTimeout is longer than all tests of one browser take, even on a busy machine.
 const browserTimeout = 3 * time.Minute
 
-// browserPrograms are names of programs that speak the protocol.
+// browserPrograms are the names of browsers that have the protocol.
 var browserPrograms = []string{"chromium", "chromium-browser", "google-chrome"}
 
-// browserFlags make a browser without windows that sends nothing to a network and keeps nothing.
+// browserFlags start a browser without windows that sends nothing to a network and stores nothing.
 var browserFlags = []string{"--headless", "--remote-debugging-pipe", "--no-sandbox",
 	"--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
 	"--disable-component-update", "--disable-sync", "--disable-extensions", "--hide-scrollbars",
@@ -34,12 +35,12 @@ type browser struct {
 	program  *exec.Cmd
 	commands *os.File
 	answers  *bufio.Reader
-	last     int    // id of the last command
-	tab      string // session of the tab
-	requests []string
+	lastID   int      // id of the last command
+	tab      string   // session of the tab
+	requests []string // URLs that the page has requested
 }
 
-// message is a command, an answer or an event. Messages end with a zero byte.
+// message is a command, an answer or an event. A zero byte ends a message.
 type message struct {
 	ID      int             `json:"id,omitempty"`
 	Session string          `json:"sessionId,omitempty"`
@@ -49,7 +50,8 @@ type message struct {
 	Error   json.RawMessage `json:"error,omitempty"`
 }
 
-// startBrowser starts a browser that ends with the test. Without one the test is skipped.
+// startBrowser starts a browser that ends with the test. If there is no browser, startBrowser skips
+// the test.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	path := ""
@@ -91,6 +93,7 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
+// pipe returns the two ends of a new pipe.
 func pipe(t *testing.T) (reader, writer *os.File) {
 	t.Helper()
 	reader, writer, err := os.Pipe()
@@ -100,6 +103,7 @@ func pipe(t *testing.T) (reader, writer *os.File) {
 	return reader, writer
 }
 
+// openTab opens a tab and enables its events.
 func (b *browser) openTab() {
 	var target struct{ TargetID string }
 	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
@@ -114,15 +118,15 @@ func (b *browser) openTab() {
 // call sends a command and waits for its answer.
 func (b *browser) call(method string, params any, result any) {
 	b.t.Helper()
-	b.last++
-	line, err := json.Marshal(message{ID: b.last, Session: b.tab, Method: method, Params: params})
+	b.lastID++
+	line, err := json.Marshal(message{ID: b.lastID, Session: b.tab, Method: method, Params: params})
 	if err == nil {
 		_, err = b.commands.Write(append(line, 0))
 	}
 	if err != nil {
 		b.t.Fatalf("%s: %v", method, err)
 	}
-	answer := b.await(method, func(m *message) bool { return m.ID == b.last })
+	answer := b.await(method, func(m *message) bool { return m.ID == b.lastID })
 	if answer.Error != nil {
 		b.t.Fatalf("%s: the browser answers %s", method, answer.Error)
 	}
@@ -133,13 +137,14 @@ func (b *browser) call(method string, params any, result any) {
 	}
 }
 
-// await reads messages up to one that is wanted, and notes what the page requests.
+// await reads messages until wanted returns true for one, and returns it. It also records what the
+// page requests.
 func (b *browser) await(what string, wanted func(*message) bool) *message {
 	b.t.Helper()
 	for {
 		text, err := b.answers.ReadBytes(0)
 		if errors.Is(err, io.EOF) {
-			b.t.Fatalf("%s: the browser has ended, or took more than %v", what, browserTimeout)
+			b.t.Fatalf("%s: the browser has ended, or was stopped after %v", what, browserTimeout)
 		}
 		var m message
 		var event struct {
@@ -159,13 +164,13 @@ func (b *browser) await(what string, wanted func(*message) bool) *message {
 	}
 }
 
-// view is how a page is looked at.
-type view struct {
+// viewport is a size of the window and a colour theme.
+type viewport struct {
 	width, height int
 	dark          bool
 }
 
-func (v view) String() string {
+func (v viewport) String() string {
 	theme := "light"
 	if v.dark {
 		theme = "dark"
@@ -173,8 +178,8 @@ func (v view) String() string {
 	return fmt.Sprintf("%d-%s", v.width, theme)
 }
 
-// show opens a file in a view and waits until it is loaded.
-func (b *browser) show(path string, v view) {
+// show opens a file with a viewport and waits until it is loaded.
+func (b *browser) show(path string, v viewport) {
 	b.t.Helper()
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": v.width,
 		"height": v.height, "deviceScaleFactor": 1, "mobile": false}, nil)
@@ -186,7 +191,7 @@ func (b *browser) show(path string, v view) {
 	b.await("load", func(m *message) bool { return m.Method == "Page.loadEventFired" })
 }
 
-// evaluate evaluates a function of the page, and decodes what it returns.
+// evaluate calls a function in the page and decodes its result.
 func (b *browser) evaluate(function string, result any) {
 	b.t.Helper()
 	var answer struct {
@@ -196,14 +201,16 @@ func (b *browser) evaluate(function string, result any) {
 	b.call("Runtime.evaluate", map[string]any{"expression": "(" + function + ")()",
 		"returnByValue": true}, &answer)
 	if answer.ExceptionDetails != nil {
-		b.t.Fatalf("the page's function failed: %s", answer.ExceptionDetails)
+		b.t.Fatalf("the function that measures the page failed: %s", answer.ExceptionDetails)
 	}
 	if err := json.Unmarshal(answer.Result.Value, result); err != nil {
-		b.t.Fatalf("%v in %.300s", err, answer.Result.Value)
+		b.t.Fatalf("the function returned an unexpected result: %v in %.300s", err,
+			answer.Result.Value)
 	}
 }
 
-// picture returns the top of the page as a PNG file, height pixels of it or, if height is 0, all.
+// picture returns the top of the page as a PNG file: height pixels, or the complete page if height
+// is 0.
 func (b *browser) picture(width, height int) []byte {
 	b.t.Helper()
 	if height == 0 {

@@ -8,7 +8,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-func decoded(t *testing.T, file []byte) *lmb.Image {
+// decode returns the image of a file.
+func decode(t *testing.T, file []byte) *lmb.Image {
 	t.Helper()
 	image, err := lmb.Decode(file)
 	if err != nil {
@@ -17,7 +18,7 @@ func decoded(t *testing.T, file []byte) *lmb.Image {
 	return image
 }
 
-func TestDiffSaysWhatDiffers(t *testing.T) {
+func TestDiffDescribesDifferences(t *testing.T) {
 	base := edu +
 		"tensor n input uint32[2] = uint32 1 2\nmain:\n  write.4 r+0x4 1\n  write.4 r+0x4 2\n" +
 		"  copy.4 r+0x4 <- uint32 1 2 3 fifo\n" +
@@ -49,7 +50,7 @@ func TestDiffSaysWhatDiffers(t *testing.T) {
 		text := strings.Replace(base, test.old, test.new, 1)
 		text = strings.ReplaceAll(text, "r+",
 			map[bool]string{true: "s+", false: "r+"}[test.new == "window s "])
-		a, b := decoded(t, assemble(t, base)), decoded(t, assemble(t, text))
+		a, b := decode(t, assemble(t, base)), decode(t, assemble(t, text))
 		b.Origin.Tool = "another"
 		var out bytes.Buffer
 		d := Diff(a, b)
@@ -57,19 +58,21 @@ func TestDiffSaysWhatDiffers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), test.want) || d.Equal != (test.old == "") {
-			t.Errorf("%q -> %q: equal %v\n%s\twant %s", test.old, test.new, d.Equal, out.String(),
-				test.want)
+			t.Errorf("%q replaced by %q: equal %v\n%s\twant %s", test.old, test.new, d.Equal,
+				out.String(), test.want)
 		}
 		if back := Diff(b, a); back.Equal != d.Equal {
-			t.Errorf("%q -> %q: the other way round it is %v", test.old, test.new, back.Equal)
+			t.Errorf("%q replaced by %q: the reverse Diff reports equal %v", test.old, test.new,
+				back.Equal)
 		}
 	}
 }
 
-// TestDiffNamesAddressesOfTheRecordedProgram that two runs store as ids.
-func TestDiffNamesAddressesOfTheRecordedProgram(t *testing.T) {
+// TestDiffRecognizesAddressesOfTheRecordedProgram: a program may store its own addresses as ids,
+// which differ between two runs by whole pages.
+func TestDiffRecognizesAddressesOfTheRecordedProgram(t *testing.T) {
 	image := func(first, second string) *lmb.Image {
-		return decoded(t, assemble(t, edu+"main:\n  write.4 r+0x4 1\n  copy.4 r+0x8 <- uint32 7 "+
+		return decode(t, assemble(t, edu+"main:\n  write.4 r+0x4 1\n  copy.4 r+0x8 <- uint32 7 "+
 			first+" 8 9 fifo\n  copy.4 r+0x8 <- uint32 "+second+" 8 fifo\n"))
 	}
 	a := image("0x1a2b3c40 0x5601", "0x10002c40 0x7fff")
@@ -79,8 +82,10 @@ func TestDiffNamesAddressesOfTheRecordedProgram(t *testing.T) {
 	}{
 		{image("0x99f2ec40 0x55ff", "0x10002c40 0x7fff"), 1},
 		{image("0x99f2ec40 0x55ff", "0xff302c40 0x7ffe"), 2},
-		{image("0x99f2ec44 0x55ff", "0x10002c40 0x7fff"), 0}, // not by whole pages
-		{image("0x1a2b3c40 0x5601", "0x10003c40 0"), 0},      // too small for an address
+		// The difference is not a multiple of the page size.
+		{image("0x99f2ec44 0x55ff", "0x10002c40 0x7fff"), 0},
+		// The number is too small for an address.
+		{image("0x1a2b3c40 0x5601", "0x10003c40 0"), 0},
 	} {
 		var out bytes.Buffer
 		d := Diff(a, c.b)
@@ -89,21 +94,23 @@ func TestDiffNamesAddressesOfTheRecordedProgram(t *testing.T) {
 		}
 		named := strings.Contains(out.String(), "probably addresses in the recorded program")
 		if d.Sequences[0].Pointers != c.want || named != (c.want > 0) {
-			t.Errorf("%d, want %d: %s", d.Sequences[0].Pointers, c.want, out.String())
+			t.Errorf("%d addresses were recognized, want %d: %s", d.Sequences[0].Pointers, c.want,
+				out.String())
 		}
 	}
 }
 
-func TestDiffShowsTheFirstDifferenceInItsPlace(t *testing.T) {
+func TestDiffShowsTheContextOfTheFirstDifference(t *testing.T) {
 	line := "  write.4 r+0x4 1\n"
-	a := decoded(t, assemble(t, edu+"main:\n"+strings.Repeat(line, 10)))
-	b := decoded(t, assemble(t, edu+"main:\n"+strings.Repeat(line, 7)+"  write.4 r+0x4 0x9\n"+
+	a := decode(t, assemble(t, edu+"main:\n"+strings.Repeat(line, 10)))
+	b := decode(t, assemble(t, edu+"main:\n"+strings.Repeat(line, 7)+"  write.4 r+0x4 0x9\n"+
 		strings.Repeat(line, 3)))
 	d := Diff(a, b)
 	f := d.First
 	if f == nil || f.Command != 7 || len(f.Before) != contextLines || len(f.A) != 3 ||
 		f.B[0] != "write.4 r+0x4 0x9" || d.Sequences[0].Changed != 1 ||
 		len(d.Sequences[0].Windows) != 0 {
-		t.Errorf("%+v %+v", f, d.Sequences)
+		t.Errorf("the first difference is %+v in %+v, want command 7 with its context", f,
+			d.Sequences)
 	}
 }

@@ -17,15 +17,16 @@ import (
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
-var update = flag.Bool("update", false, "write golden files anew")
+var update = flag.Bool("update", false, "write golden files again")
 
 const testdata = "../../../testdata"
 
-// replayed are images that a mock of one board replays.
-var replayed = []string{"edu.lmb", "edu-factorial.lmb", "wh.twoop.lmb", "wh.mlp.lmb",
+// replayableImages are images that a mock of one board can replay.
+var replayableImages = []string{"edu.lmb", "edu-factorial.lmb", "wh.twoop.lmb", "wh.mlp.lmb",
 	"bh.twoop.lmb"}
 
-func read(t testing.TB, name string) []byte {
+// readImage returns the file of an image in testdata.
+func readImage(t testing.TB, name string) []byte {
 	t.Helper()
 	file, err := os.ReadFile(filepath.Join(testdata, "images", name))
 	if err != nil {
@@ -34,24 +35,27 @@ func read(t testing.TB, name string) []byte {
 	return file
 }
 
+// verify returns the verified view of an image.
 func verify(t testing.TB, file []byte) *fbs.View { return lmbtest.View(t, file) }
 
-// assemble makes a file of a listing.
+// assemble returns the image of a listing.
 func assemble(t testing.TB, text string) []byte { return lmbtest.File(t, text) }
 
+// encode returns the file of an image.
 func encode(t testing.TB, image *lmb.Image) []byte { return lmbtest.Encode(t, image) }
 
+// edu is the header of a listing for the board edu, with a window r of BAR 0.
 const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"
 
-// device is a mock of the image's first board that keeps a journal.
-func device(view *fbs.View) *mock.Device {
+// recordingMock returns a mock of the image's first board that keeps a journal.
+func recordingMock(view *fbs.View) *mock.Device {
 	d := mock.New(boards.FindByID(view.Devices[0].Vendor, view.Devices[0].Device))
 	d.Record(true)
 	return d
 }
 
-// run replays a sequence without a profiler.
-func run(t testing.TB, view *fbs.View, d hal.Device, sequence string) runtime.Result {
+// runSequence replays a sequence without a profiler.
+func runSequence(t testing.TB, view *fbs.View, d hal.Device, sequence string) runtime.Result {
 	t.Helper()
 	replay, err := runtime.Load(view, runtime.AnyTLBWindow, d)
 	if err != nil {
@@ -61,8 +65,9 @@ func run(t testing.TB, view *fbs.View, d hal.Device, sequence string) runtime.Re
 	return replay.Run(view.SequenceByName(sequence))
 }
 
-// profiled replays a sequence with one.
-func profiled(t testing.TB, view *fbs.View, d hal.Device, sequence string, runs int) (*Profile,
+// profileRuns replays a sequence with a profiler, and returns the profile and the result of the
+// last run.
+func profileRuns(t testing.TB, view *fbs.View, d hal.Device, sequence string, runs int) (*Profile,
 	runtime.Result) {
 	t.Helper()
 	index := view.SequenceByName(sequence)
@@ -79,8 +84,8 @@ func profiled(t testing.TB, view *fbs.View, d hal.Device, sequence string, runs 
 	return p.Profile(), result
 }
 
-// trace is the profile as a file.
-func trace(t testing.TB, p *Profile) []byte {
+// traceFile returns the file of a profile.
+func traceFile(t testing.TB, p *Profile) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	if err := p.WriteTrace(&out); err != nil {
@@ -89,7 +94,9 @@ func trace(t testing.TB, p *Profile) []byte {
 	return out.Bytes()
 }
 
-func golden(t *testing.T, name string, got []byte) {
+// checkGolden compares got with a file of testdata. With the flag -update, it writes the file
+// first.
+func checkGolden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
@@ -107,11 +114,11 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// large is an image of about count commands: layers of writes, loads and
-// copies to many tiles, and calls.
-func large(t testing.TB, count int) []byte {
+// largeImage returns an image of about count commands: layers of writes, loads and copies to many
+// tiles, and calls.
+func largeImage(t testing.TB, count int) []byte {
 	t.Helper()
-	one := func(op gen.Opcode, mode uint8, at int) lmb.Command {
+	command := func(op gen.Opcode, mode uint8, at int) lmb.Command {
 		return lmb.Command{Command: fbs.Command{
 			Opcode: op, Mode: mode, Width: 4, Offset: uint32(at*2654435761) % (1 << 18) * 4,
 			Value: uint64(at),
@@ -130,14 +137,14 @@ func large(t testing.TB, count int) []byte {
 		}
 		switch {
 		case i%16 == 5:
-			c := one(gen.OpcodeExpect, uint8(gen.ConditionEqual), i)
+			c := command(gen.OpcodeExpect, uint8(gen.ConditionEqual), i)
 			c.Option, c.Value = uint8(gen.PolicyFail), 0
 			add(c)
 		case i%1000 == 999:
 			add(lmb.Command{Data: []byte("layer"),
 				Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindEnd)}})
 		default:
-			add(one(gen.OpcodeWrite, 0, i))
+			add(command(gen.OpcodeWrite, 0, i))
 		}
 	}
 	wormhole := &boards.Wormhole

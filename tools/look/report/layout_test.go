@@ -21,11 +21,11 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// pictures is a folder for pictures of all pages that are measured.
+// pictures is a directory for pictures of all pages that TestPageLayoutInABrowser measures.
 var pictures = flag.String("pictures", "", "folder to write pictures of all measured pages to")
 
-// failing is a run that fails at a poll, in a sequence with a call, and then runs safe.
-const failing = edu + `
+// failingListing fails at a poll, in a sequence with a call, and then runs the sequence safe.
+const failingListing = edu + `
 main:
   begin "check the device"
   write.4 r+0x4 0x1
@@ -48,7 +48,7 @@ safe:
 func examplePage(t *testing.T, name string, file []byte) []byte {
 	t.Helper()
 	view := verify(t, file)
-	p, result := profiled(t, view, device(view), "main", 1)
+	p, result := profileRuns(t, view, recordingMock(view), "main", 1)
 	if result.Code != hal.OK {
 		failure := Failure{Code: result.Code.Error(), Reason: result.Code.Error() + ": " + name,
 			Command: result.Command, Got: result.Got, Want: result.Want, Mask: result.Mask,
@@ -74,54 +74,55 @@ func examplePage(t *testing.T, name string, file []byte) []byte {
 	r := Analyze(view, WholeFile, nil)
 	r.Image = name
 	var out bytes.Buffer
-	if err := r.WritePage(&out, p, Generator{Program: "lm 0.1", Time: made.Time}); err != nil {
+	if err := r.WritePage(&out, p, Generator{Program: "lm 0.1",
+		Time: testGenerator.Time}); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
 }
 
-// layout is what testdata/measure.js returns.
+// layout is the result of testdata/measure.js.
 type layout struct {
 	Width, Page int
 	Dark        bool
 	Texts       int
-	Outside     []string // texts that are not in the window
+	Outside     []string // texts that are outside of the window
 	Overlaps    []string
 	Faint       []string // texts with a contrast below 4.5, the limit of WCAG 2.2 AA (1.4.3)
 	Small       []string // texts below 11 pixels
 	Scrolling   []string // parts that are wider than the window
-	Broken      []string // links to places that do not exist
+	Broken      []string // links whose target does not exist
 	Headless    []string // tables with columns without a header
-	Failure     float64  // where the banner ends, -1: there is no banner
-	Marks       int      // of the failed command
-	Beside      bool     // the listing is beside the tables
-	Timeline    float64  // width, -1: there is no timeline
+	Failure     float64  // end of the banner of a failure; -1: there is no banner
+	Marks       int      // number of marks of the failed command
+	Beside      bool     // the listing is next to the tables, not below them
+	Timeline    float64  // width; -1: there is no timeline
 }
 
-// TestBrowserShowsThePageWell measures pages in a browser: nothing is outside the window, nothing
-// overlaps, every text has enough contrast, every link has its place.
-func TestBrowserShowsThePageWell(t *testing.T) {
+// TestPageLayoutInABrowser measures pages in a browser: no text is outside of the window, no texts
+// overlap, every text has enough contrast, and every link has a target.
+func TestPageLayoutInABrowser(t *testing.T) {
 	b := startBrowser(t)
 	measure, err := os.ReadFile(filepath.Join("testdata", "measure.js"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, function, _ := strings.Cut(string(measure), "\nfunction")
-	few := []view{{1440, 1000, false}, {500, 900, true}, {360, 740, false}}
-	all := append([]view{{1440, 1000, true}, {900, 1000, false}, {500, 900, false}}, few...)
+	few := []viewport{{1440, 1000, false}, {500, 900, true}, {360, 740, false}}
+	all := append([]viewport{{1440, 1000, true}, {900, 1000, false}, {500, 900, false}}, few...)
 	folder := t.TempDir()
 	for _, page := range []struct {
 		name   string
 		file   []byte
 		failed bool
-		views  []view
+		views  []viewport
 	}{
-		{"wh.twoop.lmb", read(t, "wh.twoop.lmb"), false, all},
-		{"wh.mlp.lmb", read(t, "wh.mlp.lmb"), false, few},
-		{"bh.twoop.lmb", read(t, "bh.twoop.lmb"), false, few},
-		{"multicast.lmb", assemble(t, multicast), false, few},
-		{"failed.lmb", assemble(t, failing), true, all},
-		{"large.lmb", large(t, 20_000), false, few},
+		{"wh.twoop.lmb", readImage(t, "wh.twoop.lmb"), false, all},
+		{"wh.mlp.lmb", readImage(t, "wh.mlp.lmb"), false, few},
+		{"bh.twoop.lmb", readImage(t, "bh.twoop.lmb"), false, few},
+		{"multicast.lmb", assemble(t, multicastListing), false, few},
+		{"failed.lmb", assemble(t, failingListing), true, all},
+		{"large.lmb", largeImage(t, 20_000), false, few},
 	} {
 		path := filepath.Join(folder, page.name+".html")
 		if err := os.WriteFile(path, examplePage(t, page.name, page.file), 0o644); err != nil {
@@ -135,7 +136,7 @@ func TestBrowserShowsThePageWell(t *testing.T) {
 				b.evaluate("function"+function, &got)
 				checkLayout(t, &got, v, page.failed)
 				if len(b.requests) != 1 || b.requests[0] != "file://"+path {
-					t.Errorf("the page requests %v", b.requests)
+					t.Errorf("the page requests %v, want only itself", b.requests)
 				}
 				if *pictures != "" {
 					savePicture(t, b, v, page.name)
@@ -145,38 +146,45 @@ func TestBrowserShowsThePageWell(t *testing.T) {
 	}
 }
 
-func checkLayout(t *testing.T, got *layout, v view, failed bool) {
+// checkLayout compares the layout of a page with the limits for a view. failed is set if the page
+// shows a failed run.
+func checkLayout(t *testing.T, got *layout, v viewport, failed bool) {
 	t.Helper()
 	if got.Width != v.width || got.Dark != v.dark || got.Texts < 100 {
-		t.Fatalf("the view is not the one that was wanted: %+v", got)
+		t.Fatalf("the browser shows %+v, want a page of at least 100 texts in the view %v", got, v)
 	}
 	if got.Page > v.width {
-		t.Errorf("the page is %d pixels wide", got.Page)
+		t.Errorf("the page is %d pixels wide, want at most %d", got.Page, v.width)
 	}
 	for what, list := range map[string][]string{"outside the window": got.Outside,
 		"overlaps": got.Overlaps, "little contrast": got.Faint, "small": got.Small,
-		"scrolls sideways": got.Scrolling, "link without its place": got.Broken,
+		"scrolls sideways": got.Scrolling, "link without a target": got.Broken,
 		"columns without a header": got.Headless} {
 		if len(list) > 0 {
-			t.Errorf("%s: %d texts, such as %v", what, len(list), list[:min(4, len(list))])
+			t.Errorf("%s: %d texts or elements, such as %v; want none", what, len(list),
+				list[:min(4, len(list))])
 		}
 	}
 	if got.Beside != (v.width >= 1180) {
-		t.Errorf("listing beside the tables: %v", got.Beside)
+		t.Errorf("listing next to the tables: %v, want %v", got.Beside, v.width >= 1180)
 	}
 	if got.Timeline < float64(v.width)/3 {
-		t.Errorf("the timeline is %v pixels wide", got.Timeline)
+		t.Errorf("the timeline is %v pixels wide, want at least %v", got.Timeline,
+			float64(v.width)/3)
 	}
-	// the failed command is marked by a flag, in the timeline, the listing and two tables
+	// The failed command has 5 marks: a flag, and marks in the timeline, the listing and two
+	// tables.
 	switch {
 	case failed && (got.Failure < 0 || got.Failure > float64(v.height) || got.Marks < 5):
-		t.Errorf("the banner ends at %v, the failed command has %d marks", got.Failure, got.Marks)
+		t.Errorf("the banner ends at %v, want 0 to %d; the failed command has %d marks, want 5",
+			got.Failure, v.height, got.Marks)
 	case !failed && (got.Failure >= 0 || got.Marks > 0):
 		t.Errorf("a run without a failure has a banner at %v, %d marks", got.Failure, got.Marks)
 	}
 }
 
-func savePicture(t *testing.T, b *browser, v view, name string) {
+// savePicture writes a picture of the page that the browser shows to the directory pictures.
+func savePicture(t *testing.T, b *browser, v viewport, name string) {
 	t.Helper()
 	path := filepath.Join(*pictures, fmt.Sprintf("%s-%v.png", name, v))
 	if err := os.WriteFile(path, b.picture(v.width, 0), 0o644); err != nil {
@@ -184,7 +192,7 @@ func savePicture(t *testing.T, b *browser, v view, name string) {
 	}
 }
 
-// The picture of the README.
+// The picture on the front page, README.md.
 const (
 	picturePath     = "testdata/report.png"
 	pictureWidth    = 1280
@@ -192,18 +200,19 @@ const (
 	pictureBytesMax = 150 << 10
 )
 
-// TestPictureOfTheREADME: -update takes it again, from the page of wh.twoop.lmb.
+// TestPictureOfTheREADME checks the size of the picture. With the flag -update, it first takes the
+// picture again, from the page of wh.twoop.lmb.
 func TestPictureOfTheREADME(t *testing.T) {
 	if *update {
 		b := startBrowser(t)
 		path := filepath.Join(t.TempDir(), "page.html")
-		page := examplePage(t, "wh.twoop.lmb", read(t, "wh.twoop.lmb"))
+		page := examplePage(t, "wh.twoop.lmb", readImage(t, "wh.twoop.lmb"))
 		if err := os.WriteFile(path, page, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		b.show(path, view{pictureWidth, pictureHeight, false})
-		taken := b.picture(pictureWidth, pictureHeight)
-		if err := os.WriteFile(picturePath, smallPicture(t, taken), 0o644); err != nil {
+		b.show(path, viewport{pictureWidth, pictureHeight, false})
+		picture := b.picture(pictureWidth, pictureHeight)
+		if err := os.WriteFile(picturePath, smallPicture(t, picture), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -214,12 +223,12 @@ func TestPictureOfTheREADME(t *testing.T) {
 	size, err := png.DecodeConfig(bytes.NewReader(file))
 	if err != nil || size.Width != pictureWidth || size.Height != pictureHeight ||
 		len(file) > pictureBytesMax {
-		t.Errorf("%s has %d x %d pixels in %d bytes, %v", picturePath, size.Width, size.Height,
-			len(file), err)
+		t.Errorf("%s has %d x %d pixels in %d bytes (%v), want %d x %d in at most %d", picturePath,
+			size.Width, size.Height, len(file), err, pictureWidth, pictureHeight, pictureBytesMax)
 	}
 }
 
-// smallPicture encodes a picture again, with the 256 colours that most of its pixels have.
+// smallPicture encodes a picture again, with the 256 colours that occur most.
 func smallPicture(t *testing.T, file []byte) []byte {
 	t.Helper()
 	picture, err := png.Decode(bytes.NewReader(file))

@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// twoCalled has two sequences that main calls in the reverse of their order in the image.
 const twoCalled = `lightmetal 1
 target edu 1234:11e8 bar0 1MiB
 window bar0 bar0 size 1MiB
@@ -20,11 +21,10 @@ main:
   call zeta
 `
 
-// The tables of a profile have sequences in the order of the image, whatever
-// their names and their times are.
-func TestSequencesStandInTheOrderOfTheImage(t *testing.T) {
+// TestSequencesAreInTheOrderOfTheImage in the tables of a profile, whatever their names and times.
+func TestSequencesAreInTheOrderOfTheImage(t *testing.T) {
 	view := verify(t, assemble(t, twoCalled))
-	p, _ := profiled(t, view, device(view), "main", 1)
+	p, _ := profileRuns(t, view, recordingMock(view), "main", 1)
 	var names, want []string
 	for _, s := range p.Sequences {
 		names = append(names, s.Name)
@@ -33,12 +33,13 @@ func TestSequencesStandInTheOrderOfTheImage(t *testing.T) {
 		want = append(want, s.Name)
 	}
 	if !slices.Equal(names, []string{"zeta", "alpha", "main"}) || !slices.Equal(names, want) {
-		t.Errorf("%v, in the image %v", names, want)
+		t.Errorf("sequences of the profile %v, of the image %v, want zeta, alpha, main", names,
+			want)
 	}
 }
 
-// Of several runs the first of the longest is shown, and the slowest commands
-// are those of any run.
+// TestLongestRunAndSlowestCommandsAreFound: a profile of several runs shows the first of the
+// longest runs, and the slowest commands of all runs.
 func TestLongestRunAndSlowestCommandsAreFound(t *testing.T) {
 	view := verify(t, assemble(t,
 		"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow bar0 bar0 size 1MiB\n\nmain:\n"+
@@ -54,14 +55,14 @@ func TestLongestRunAndSlowestCommandsAreFound(t *testing.T) {
 	if p.Runs != 4 || p.TotalNs != 8+12+7+12 || p.LeastNs != 7 || p.MostNs != 12 ||
 		p.ShownRun != 2 || timelineNs(p.Timeline) != 12 ||
 		p.Timeline[rowCommands][0].Ns != 9 {
-		t.Errorf("%d runs of %d ns, %d to %d, run %d shown, %+v", p.Runs, p.TotalNs, p.LeastNs,
-			p.MostNs, p.ShownRun, p.Timeline)
+		t.Errorf("%d runs of %d ns in all, %d to %d; run %d is shown: %+v", p.Runs, p.TotalNs,
+			p.LeastNs, p.MostNs, p.ShownRun, p.Timeline)
 	}
 	var slow [][2]int64
 	for _, c := range p.Slowest {
 		slow = append(slow, [2]int64{int64(c.Command), c.Ns})
 	}
 	if !slices.Equal(slow, [][2]int64{{1, 10}, {0, 9}, {2, 5}}) {
-		t.Errorf("slowest: %v", slow)
+		t.Errorf("slowest commands and their times: %v, want 1, 0 and 2 with 10, 9 and 5 ns", slow)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// valueOf returns the value of a fact of a banner, empty if it has none of that name.
-func valueOf(b *failureBanner, name string) string {
+// factValue returns the value of a fact of a banner, or "" if the banner has no fact of that name.
+func factValue(b *failureBanner, name string) string {
 	for _, f := range b.Facts {
 		if f.Name == name {
 			return f.Value
@@ -15,11 +15,11 @@ func valueOf(b *failureBanner, name string) string {
 	return ""
 }
 
-// failedRun assembles a listing, runs main and returns the banner of its page.
-func failedRun(t *testing.T, text string) *failureBanner {
+// failureBannerOf assembles a listing, runs main and returns the banner of the failure.
+func failureBannerOf(t *testing.T, text string) *failureBanner {
 	t.Helper()
 	view := verify(t, assemble(t, text))
-	p, result := profiled(t, view, device(view), "main", 1)
+	p, result := profileRuns(t, view, recordingMock(view), "main", 1)
 	p.Failed = &Failure{Code: result.Code.Error(), Command: result.Command, Got: result.Got,
 		Want: result.Want, Mask: result.Mask, Element: result.ElementIndex, Ns: p.MostNs}
 	if result.SafeRan {
@@ -29,8 +29,8 @@ func failedRun(t *testing.T, text string) *failureBanner {
 	return r.failureBanner(p, r.listing(p))
 }
 
-// TestBannerSaysWhatTheCommandGotAndWanted, for each kind of condition.
-func TestBannerSaysWhatTheCommandGotAndWanted(t *testing.T) {
+// TestBannerShowsWhatTheCommandGotAndWanted for each kind of condition.
+func TestBannerShowsWhatTheCommandGotAndWanted(t *testing.T) {
 	for _, test := range []struct{ name, command, got, wanted, mask, bits string }{
 		{"equal", "expect.4 r+0x0 == 0x010000ee", "0x10000ed", "0x10000ee", "", "1-0"},
 		{"masked", "expect.4 r+0x0 & 0xff0000ff == 0x02000000", "0x10000ed", "0x2000000",
@@ -42,25 +42,26 @@ func TestBannerSaysWhatTheCommandGotAndWanted(t *testing.T) {
 		{"poll", "poll.4 r+0x0 & 0xf == 0xc within 10us", "0x10000ed", "0xc", "0xf", "0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := failedRun(t, edu+"main:\n  write.4 r+0x4 1\n  "+test.command+"\n")
+			b := failureBannerOf(t, edu+"main:\n  write.4 r+0x4 1\n  "+test.command+"\n")
 			for name, want := range map[string]string{"got": test.got, "wanted": test.wanted,
 				"mask": test.mask, "bits that differ": test.bits, "sequence": "main",
 				"sequence safe": "the image has no sequence safe"} {
-				got := valueOf(b, name)
+				got := factValue(b, name)
 				masked := strings.Replace(got, "0x100000d", "0xd", 1)
 				if got != want && masked != want {
-					t.Errorf("%s: got %q, want %q", name, got, want)
+					t.Errorf("the banner has the %s %q, want %q", name, got, want)
 				}
 			}
 			if b.Place != "main, command 1" || b.Link != "#c1" {
-				t.Errorf("the banner names %q, link %q", b.Place, b.Link)
+				t.Errorf("the banner names %q with link %q, want main, command 1 and #c1", b.Place,
+					b.Link)
 			}
 		})
 	}
 }
 
-// TestBannerSaysWhetherSafeRan, and in which sequence the run failed.
-func TestBannerSaysWhetherSafeRan(t *testing.T) {
+// TestBannerShowsWhetherSafeRan, and in which sequence the run failed.
+func TestBannerShowsWhetherSafeRan(t *testing.T) {
 	const call = edu + "main:\n  call sub\nsub:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 1\n"
 	for _, test := range []struct{ name, safe, want string }{
 		{"none", "", "the image has no sequence safe"},
@@ -68,21 +69,22 @@ func TestBannerSaysWhetherSafeRan(t *testing.T) {
 		{"failed", "safe:\n  expect.4 r+0x0 == 2\n", "ran: expect failed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := failedRun(t, call+test.safe)
-			if got := valueOf(b, "sequence safe"); got != test.want {
-				t.Errorf("safe: got %q, want %q", got, test.want)
+			b := failureBannerOf(t, call+test.safe)
+			if got := factValue(b, "sequence safe"); got != test.want {
+				t.Errorf("the banner has the result %q of safe, want %q", got, test.want)
 			}
-			if b.Place != "sub, command 1" || valueOf(b, "sequence") != "sub" {
-				t.Errorf("the banner names %q, sequence %q", b.Place, valueOf(b, "sequence"))
+			if b.Place != "sub, command 1" || factValue(b, "sequence") != "sub" {
+				t.Errorf("the banner names %q, sequence %q; want sub, command 1", b.Place,
+					factValue(b, "sequence"))
 			}
 		})
 	}
 }
 
-// TestFailedCommandIsMarkedWhereItIsShown: in the timeline with a flag at the time of failure, in
-// the listing and in the tables.
+// TestFailedCommandIsMarkedWhereItIsShown: in the timeline, with a flag at the time of the failure,
+// in the listing and in the tables.
 func TestFailedCommandIsMarkedWhereItIsShown(t *testing.T) {
-	page := string(examplePage(t, "failed.lmb", assemble(t, failing)))
+	page := string(examplePage(t, "failed.lmb", assemble(t, failingListing)))
 	for what, want := range map[string]string{
 		"flag":     `">failed: main, command 3</b>`,
 		"timeline": `<i class="tip op-expect failed" data-line="#c3"`,
@@ -92,29 +94,29 @@ func TestFailedCommandIsMarkedWhereItIsShown(t *testing.T) {
 		"title":    "<title>FAILED: failed.lmb",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("%s: no %s", what, want)
+			t.Errorf("no failed command in the %s: the page has no %s", what, want)
 		}
 	}
-	view := verify(t, assemble(t, failing))
-	p, result := profiled(t, view, device(view), "main", 1)
+	view := verify(t, assemble(t, failingListing))
+	p, result := profileRuns(t, view, recordingMock(view), "main", 1)
 	p.Failed = &Failure{Command: result.Command, Ns: 20_600}
 	line := Analyze(view, WholeFile, nil).timelinePicture(p, &pageListing{})
-	const total = 20_600 + 100 + 1000 // safe takes a store and a microsecond
+	const total = 20_600 + 100 + 1000 // the sequence safe takes 100 ns for a store, and 1 us
 	if line.Failed == nil || line.Failed.Left != 100*20_600.0/total {
 		t.Errorf("the flag is at %+v, want %v percent", line.Failed, 100*20_600.0/total)
 	}
 }
 
-// TestHostileFailureIsShownInBounds: a profile may name any command and any time.
-func TestHostileFailureIsShownInBounds(t *testing.T) {
-	view := verify(t, assemble(t, scopes))
+// TestHostileFailureIsShownSafely: a profile may name any command and any time.
+func TestHostileFailureIsShownSafely(t *testing.T) {
+	view := verify(t, assemble(t, scopesListing))
 	for _, command := range []int32{-2, 1 << 30, 15, 16} {
-		p, _ := profiled(t, view, device(view), "main", 1)
+		p, _ := profileRuns(t, view, recordingMock(view), "main", 1)
 		p.Failed = &Failure{Command: command, Ns: 1 << 62, Mask: ^uint64(0), Safe: "\x1b[2J",
 			Reason: "</script>"}
 		r := Analyze(view, WholeFile, nil)
 		var out strings.Builder
-		if err := r.WritePage(&out, p, made); err != nil {
+		if err := r.WritePage(&out, p, testGenerator); err != nil {
 			t.Fatal(err)
 		}
 		checkPage(t, []byte(out.String()))

@@ -14,8 +14,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// elements reads a page as strict XML and counts its elements.
-func elements(t *testing.T, page []byte) map[string]int {
+// countElements parses a page as strict XML and returns the number of its elements by name.
+func countElements(t *testing.T, page []byte) map[string]int {
 	t.Helper()
 	count := map[string]int{}
 	d := xml.NewDecoder(bytes.NewReader(page))
@@ -26,7 +26,7 @@ func elements(t *testing.T, page []byte) map[string]int {
 			return count
 		}
 		if err != nil {
-			t.Fatalf("%v in %.2000s", err, page)
+			t.Fatalf("the page is not well-formed XML: %v in %.2000s", err, page)
 		}
 		if e, ok := token.(xml.StartElement); ok {
 			count[e.Name.Local]++
@@ -34,35 +34,40 @@ func elements(t *testing.T, page []byte) map[string]int {
 	}
 }
 
-// asks finds what would make a browser fetch something.
-var asks = regexp.MustCompile(`(?i)https?://|\bsrc=|@import|url\(|<link|<iframe|<object|<img`)
+// fetchPattern matches text that would make a browser fetch something.
+var fetchPattern = regexp.MustCompile(
+	`(?i)https?://|\bsrc=|@import|url\(|<link|<iframe|<object|<img`)
 
+// checkPage fails the test if a page is not well-formed or would fetch something. It returns the
+// number of elements by name, and that of pictures.
 func checkPage(t *testing.T, page []byte) map[string]int {
 	t.Helper()
-	count := elements(t, page)
+	count := countElements(t, page)
 	text := strings.ReplaceAll(string(page), `xmlns="http://www.w3.org/1999/xhtml"`, "")
-	if found := asks.FindString(text); found != "" {
-		t.Errorf("the page asks for something: %s", found)
+	if found := fetchPattern.FindString(text); found != "" {
+		t.Errorf("a browser would fetch something for the page: %s", found)
 	}
 	if strings.Contains(text, "ZgotmplZ") {
-		t.Error("a value does not fit its place")
+		t.Error("the template rejects a value for its place (ZgotmplZ)")
 	}
 	count["pictures"] = strings.Count(text, ` role="img" aria-label="`) +
 		strings.Count(text, `<table class="grid" aria-label="`)
 	return count
 }
 
-// made is the program and the time of the pages of tests.
-var made = Generator{Program: "lm test", Time: time.Date(2026, 11, 25, 22, 30, 0, 0, time.UTC)}
+// testGenerator is the program and the time on the pages of tests.
+var testGenerator = Generator{Program: "lm test",
+	Time: time.Date(2026, 11, 25, 22, 30, 0, 0, time.UTC)}
 
-// timelineOf is the timeline of a profile on a page without a listing.
+// timelineOf returns the timeline of a profile for a page without a listing.
 func timelineOf(p *Profile) *timelinePicture {
 	return (&Report{view: &fbs.View{}}).timelinePicture(p, &pageListing{})
 }
 
-// pageBytesMax is the largest page of any image.
+// pageBytesMax is the largest allowed size of a page.
 const pageBytesMax = 1 << 20
 
+// pageOf returns the page of an image, with a profile of main if runs is not 0.
 func pageOf(t *testing.T, file []byte, runs int) []byte {
 	t.Helper()
 	view := verify(t, file)
@@ -70,41 +75,41 @@ func pageOf(t *testing.T, file []byte, runs int) []byte {
 	r.Image = "test.lmb"
 	var p *Profile
 	if runs > 0 {
-		p, _ = profiled(t, view, device(view), "main", runs)
+		p, _ = profileRuns(t, view, recordingMock(view), "main", runs)
 	}
 	var out bytes.Buffer
-	if err := r.WritePage(&out, p, made); err != nil {
+	if err := r.WritePage(&out, p, testGenerator); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
 }
 
-func TestPagesAreWholeAndWellFormed(t *testing.T) {
+func TestPagesAreCompleteAndWellFormed(t *testing.T) {
 	for name, file := range allImages(t) {
 		count := checkPage(t, pageOf(t, file, 0))
 		if count["pictures"] < 1 || count["table"] < 4 {
-			t.Errorf("%s: %v", name, count)
+			t.Errorf("%s: want at least 1 picture and 4 tables, got %v", name, count)
 		}
 	}
-	for _, name := range replayed {
-		text := pageOf(t, read(t, name), 2)
+	for _, name := range replayableImages {
+		text := pageOf(t, readImage(t, name), 2)
 		count := checkPage(t, text)
 		grids := 0
 		if strings.HasPrefix(name, "wh.") || strings.HasPrefix(name, "bh.") {
 			grids = 1
 		}
 		if count["pictures"] != 2+grids {
-			t.Errorf("%s: %d pictures", name, count["pictures"])
+			t.Errorf("%s: %d pictures, want %d", name, count["pictures"], 2+grids)
 		}
 		if !bytes.Contains(text, []byte("of 2 runs on mock:")) ||
 			!bytes.Contains(text, []byte("time includes 0 ns for the measurement")) {
-			t.Errorf("%s: nothing says how the time was taken", name)
+			t.Errorf("%s: the page does not say how the time was measured", name)
 		}
 	}
 }
 
-func TestThePageSaysWhatTheTablesSay(t *testing.T) {
-	text := string(pageOf(t, read(t, "wh.twoop.lmb"), 1))
+func TestPageHasTheExpectedTexts(t *testing.T) {
+	text := string(pageOf(t, readImage(t, "wh.twoop.lmb"), 1))
 	for _, want := range []string{
 		"Tensix tile 1,1: 2,256 bytes written, 1,032 bytes read",   // the grid
 		"Tensix tile 1,1 0x20000 to 0x203ff, 1 KiB: 1 KiB written", // the map
@@ -112,98 +117,102 @@ func TestThePageSaysWhatTheTablesSay(t *testing.T) {
 		"soft reset", "read output", "CRC-32C", "prefers-color-scheme: dark", "@media print",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q", want)
+			t.Errorf("the page has no %q", want)
 		}
 	}
 }
 
-// TestAPageOfASequenceSaysHowLongThatWaits, and not how long another can.
-func TestAPageOfASequenceSaysHowLongThatWaits(t *testing.T) {
+// TestPageOfASequenceShowsItsLongestWait, not that of another sequence.
+func TestPageOfASequenceShowsItsLongestWait(t *testing.T) {
 	view := verify(t, assemble(t,
 		edu+"main:\n  call sub\n  delay 1us\nsub:\n  delay 3us\nlong:\n  delay 7ms\n"))
 	for sequence, want := range map[int]string{0: "4 us", 1: "3 us", WholeFile: "7 ms"} {
 		var out bytes.Buffer
-		if err := Analyze(view, sequence, nil).WritePage(&out, nil, made); err != nil {
+		if err := Analyze(view, sequence, nil).WritePage(&out, nil, testGenerator); err != nil {
 			t.Fatal(err)
 		}
 		if want = "<dt>waits at most</dt><dd><b>" + want +
 			"</b>"; !strings.Contains(out.String(), want) {
-			t.Errorf("sequence %d: no %s", sequence, want)
+			t.Errorf("the page of sequence %d has no %s", sequence, want)
 		}
 	}
 }
 
-// TestTheAxisOfTimeEndsWithTheRun: the whole time stands at its end, and no number
-// is in its way or in another's on the narrowest picture, of 640 pixels.
-func TestTheAxisOfTimeEndsWithTheRun(t *testing.T) {
+// TestTimeAxisEndsWithTheRun: the last number is the time of the run, and no number overlaps
+// another one, even in the narrowest picture, of 640 pixels.
+func TestTimeAxisEndsWithTheRun(t *testing.T) {
 	const glyph = 6.7 / 640 * 100 // percent
 	for _, ns := range []int64{1, 99, 300, 1000, 30_600, 999_999, 1 << 40} {
 		d := timelineOf(&Profile{Timeline: [][]Slice{{{Ns: ns}}}})
 		room := 100 - glyph*float64(len(d.Total))
 		if d.Total != lmb.TimeText(ns) || len(d.Ticks) == 0 {
-			t.Errorf("%d ns: %+v", ns, d)
+			t.Errorf("%d ns: the timeline ends with %q and has %d ticks: %+v", ns, d.Total,
+				len(d.Ticks), d)
 		}
 		for i, tick := range d.Ticks {
 			if i > 0 && tick.Left < d.Ticks[i-1].Left+glyph*float64(len(d.Ticks[i-1].Text)) ||
 				tick.Left+glyph*float64(len(tick.Text)) > room {
-				t.Errorf("%d ns: %+v is in the way, the end has %v", ns, tick, room)
+				t.Errorf("%d ns: tick %+v overlaps another number; the last number begins at %v",
+					ns, tick, room)
 			}
 		}
 	}
-	if page := pageOf(t, read(t, "edu.lmb"), 1); !bytes.Contains(page, []byte(`class="axis"`)) ||
+	page := pageOf(t, readImage(t, "edu.lmb"), 1)
+	if !bytes.Contains(page, []byte(`class="axis"`)) ||
 		bytes.Contains(page, []byte("op-mixed\" style")) {
-		t.Error("no axis, or a command without its colour")
+		t.Error("the page has no time axis, or a command without its colour")
 	}
 }
 
-func TestALargePageIsSmall(t *testing.T) {
-	text := pageOf(t, large(t, 3*slicesMax), 1)
+func TestPageOfALargeImageIsSmall(t *testing.T) {
+	text := pageOf(t, largeImage(t, 3*slicesMax), 1)
 	count := checkPage(t, text)
 	if len(text) > pageBytesMax || count["i"]+count["div"] > 6000 {
-		t.Errorf("%d bytes, %d boxes", len(text), count["i"]+count["div"])
+		t.Errorf("the page has %d bytes, want at most %d; %d boxes, want at most 6000", len(text),
+			pageBytesMax, count["i"]+count["div"])
 	}
 	for _, want := range []string{"What is not drawn",
 		"adjacent commands that together take at most", "smallest gaps"} {
 		if !bytes.Contains(text, []byte(want)) {
-			t.Errorf("nothing says %q", want)
+			t.Errorf("the page has no %q", want)
 		}
 	}
 }
 
-func TestNamesCannotHurtThePage(t *testing.T) {
-	evil := "</script><script>alert(1)</script>&amp;\"'\ufffe" + strings.Repeat("x", 100)
-	image, err := lmb.Decode(assemble(t, scopes))
+func TestNamesAreEscapedOnThePage(t *testing.T) {
+	hostile := "</script><script>alert(1)</script>&amp;\"'\ufffe" + strings.Repeat("x", 100)
+	image, err := lmb.Decode(assemble(t, scopesListing))
 	if err != nil {
 		t.Fatal(err)
 	}
-	image.Origin.Tool, image.Origin.Source = evil, "http\x00"
-	image.Windows[0].Name = evil
-	image.Tensors = []lmb.Tensor{{Name: evil, Role: gen.RoleInput, DType: gen.DTypeInt8,
+	image.Origin.Tool, image.Origin.Source = hostile, "http\x00"
+	image.Windows[0].Name = hostile
+	image.Tensors = []lmb.Tensor{{Name: hostile, Role: gen.RoleInput, DType: gen.DTypeInt8,
 		Shape: []uint32{3}, Data: []byte("abc")}}
 	for i := range image.Sequences {
 		for j := range image.Sequences[i].Commands {
 			c := &image.Sequences[i].Commands[j]
 			if name := string(c.Data); c.Opcode == lmb.OpcodeMark &&
 				(name == "one" || name == "inner" || name == "a") {
-				c.Data = []byte(name + evil)
+				c.Data = []byte(name + hostile)
 			}
 		}
 	}
 	view := verify(t, encode(t, image))
-	p, _ := profiled(t, view, device(view), "main", 1)
-	back, err := ReadTrace(bytes.NewReader(trace(t, p)))
+	p, _ := profileRuns(t, view, recordingMock(view), "main", 1)
+	back, err := ReadTrace(bytes.NewReader(traceFile(t, p)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := Analyze(view, WholeFile, nil)
-	r.Image = evil + "\x01\x1b[2J\u202e"
+	r.Image = hostile + "\x01\x1b[2J\u202e"
 	var out, text bytes.Buffer
-	if err := r.WritePage(&out, back, made); err != nil {
+	if err := r.WritePage(&out, back, testGenerator); err != nil {
 		t.Fatal(err)
 	}
-	if count := elements(t, out.Bytes()); count["script"] != 1 ||
+	if count := countElements(t, out.Bytes()); count["script"] != 1 ||
 		bytes.Contains(out.Bytes(), []byte("alert(1)</script>")) {
-		t.Errorf("%d scripts", count["script"])
+		t.Errorf("the page has %d scripts, want 1 and no script of a name", count["script"])
 	}
 	if err := r.Write(&text); err != nil {
 		t.Fatal(err)
@@ -212,47 +221,50 @@ func TestNamesCannotHurtThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.ContainsAny(text.String(), "\x01\x1b\x00\u202e") {
-		t.Error("control characters reach the terminal")
+		t.Error("the text of the report or the profile has control characters")
 	}
 }
 
-// TestPicturesStayInside holds every box of a timeline inside it and beside the one
-// before, and the boxes of a row of the map to what a row has room for.
+// TestPicturesStayInside: boxes of a timeline are inside of it and do not overlap, and a row of the
+// map has no more boxes than it has room for.
 func TestPicturesStayInside(t *testing.T) {
 	for name, file := range allImages(t) {
 		for _, row := range Analyze(verify(t, file), WholeFile, nil).mapPicture().Rows {
 			if len(row.Boxes) == 0 || len(row.Boxes) > mapBoxesMax {
-				t.Errorf("%s: %d boxes", name, len(row.Boxes))
+				t.Errorf("%s: a row of the map has %d boxes, want 1 to %d", name, len(row.Boxes),
+					mapBoxesMax)
 			}
 			for _, b := range row.Boxes {
 				if !(b.Width > 72 && b.Width < 1000) || len(b.Parts) == 0 {
-					t.Errorf("%s: box %+v", name, b)
+					t.Errorf("%s: a box of the map is empty or has a wrong width: %+v", name, b)
 				}
 			}
 		}
 	}
-	view := verify(t, assemble(t, scopes))
-	p, _ := profiled(t, view, device(view), "main", 1)
+	view := verify(t, assemble(t, scopesListing))
+	p, _ := profileRuns(t, view, recordingMock(view), "main", 1)
 	line := timelineOf(p)
 	for _, row := range line.Rows {
 		end := 0.0
 		for _, s := range row {
 			if s.Left < end-0.1 || s.Left+s.Width > 100.1 {
-				t.Errorf("slice %+v behind %v", s, end)
+				t.Errorf("slice %+v overlaps the previous one, which ends at %v, or the end", s,
+					end)
 			}
 			end = s.Left + s.Width
 		}
 	}
 	if len(line.Rows) < 3 || len(line.Ticks) < 3 || len(line.Ticks) > 10 {
-		t.Errorf("%d rows, ticks %+v", len(line.Rows), line.Ticks)
+		t.Errorf("the timeline has %d rows, want at least 3; ticks %+v, want 3 to 10",
+			len(line.Rows), line.Ticks)
 	}
 }
 
-func TestTicksAreRound(t *testing.T) {
+func TestNumberOfTicksIsLimited(t *testing.T) {
 	for _, total := range []int64{1, 9, 100, 31_100, 85_600, 999_999, 3_556_300, 1 << 40, 1 << 62} {
 		list := ticks(total)
 		if len(list) < 1+int(min(1, total/9))*3 || len(list) > 10 {
-			t.Errorf("%d: %d ticks", total, len(list))
+			t.Errorf("%d ns: %d ticks, want 4 to 10 (1 to 10 below 9 ns)", total, len(list))
 		}
 	}
 }

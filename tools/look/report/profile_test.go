@@ -18,9 +18,9 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// scopes has scopes of every kind: nested, through a call, crossing, begun
-// twice, never ended, ended and never begun; and phases.
-const scopes = edu + `
+// scopesListing has scopes of every kind (nested, through a call, crossing, begun twice, never
+// ended, ended but never begun) and phases.
+const scopesListing = edu + `
 main:
   begin "outer"
   write.4 r+0x4 1
@@ -62,20 +62,20 @@ safe:
 `
 
 func TestTimesAddUp(t *testing.T) {
-	files := map[string][]byte{"scopes": assemble(t, scopes), "multicast": assemble(t, multicast),
-		"large": large(t, 20_000)}
-	for _, name := range replayed {
-		files[name] = read(t, name)
+	files := map[string][]byte{"scopes": assemble(t, scopesListing),
+		"multicast": assemble(t, multicastListing), "large": largeImage(t, 20_000)}
+	for _, name := range replayableImages {
+		files[name] = readImage(t, name)
 	}
 	for name, file := range files {
 		view := verify(t, file)
-		d := device(view)
-		p, result := profiled(t, view, d, "main", 3)
+		d := recordingMock(view)
+		p, result := profileRuns(t, view, d, "main", 3)
 		if result.Code != hal.OK || p.Runs != 3 {
-			t.Fatalf("%s: %v", name, result)
+			t.Fatalf("%s: result %v, %d runs; want ok, 3 runs", name, result, p.Runs)
 		}
 		if p.TotalNs != d.Now() {
-			t.Errorf("%s: %d ns, the device's clock says %d", name, p.TotalNs, d.Now())
+			t.Errorf("%s: the profile has %d ns, the device's clock %d", name, p.TotalNs, d.Now())
 		}
 		for what, list := range map[string][]TimeSpent{"opcodes": p.Opcodes, "windows": p.Windows} {
 			total, count := int64(0), uint64(0)
@@ -83,35 +83,36 @@ func TestTimesAddUp(t *testing.T) {
 				total += list[i].TotalNs
 				count += list[i].Count
 			}
-			count -= find(p.Opcodes, "end", "").Count // Commands does not count them
+			count -= findTime(p.Opcodes, "end", "").Count // p.Commands does not count Ends
 			if total != p.TotalNs || count != p.Commands {
-				t.Errorf("%s: %s: %d ns in %d commands of %d in %d", name, what, total, count,
-					p.TotalNs, p.Commands)
+				t.Errorf("%s: the sum of all %s is %d ns in %d commands, want %d ns in %d", name,
+					what, total, count, p.TotalNs, p.Commands)
 			}
 		}
 		if took := timelineNs(p.Timeline); took != p.MostNs || p.OverheadNs != 0 ||
 			p.LeastNs > p.MostNs {
-			t.Errorf("%s: timeline %d ns, least %d, most %d, overhead %d", name, took, p.LeastNs,
-				p.MostNs, p.OverheadNs)
+			t.Errorf("%s: the timeline has %d ns; least %d, most %d, overhead %d", name, took,
+				p.LeastNs, p.MostNs, p.OverheadNs)
 		}
 	}
 }
 
-// TestProfilingMakesTheSameAccesses is what makes a profile worth something.
+// TestProfilingMakesTheSameAccesses as a run without a profile, in the same time.
 func TestProfilingMakesTheSameAccesses(t *testing.T) {
-	files := map[string][]byte{"scopes": assemble(t, scopes), "multicast": assemble(t, multicast)}
-	for _, name := range replayed {
-		files[name] = read(t, name)
+	files := map[string][]byte{"scopes": assemble(t, scopesListing),
+		"multicast": assemble(t, multicastListing)}
+	for _, name := range replayableImages {
+		files[name] = readImage(t, name)
 	}
 	for name, file := range files {
 		view := verify(t, file)
-		plain, timed := device(view), device(view)
-		run(t, view, plain, "main")
-		profiled(t, view, timed, "main", 1)
-		if len(plain.Journal()) == 0 || !slices.Equal(plain.Journal(), timed.Journal()) ||
-			plain.Now() != timed.Now() {
-			t.Errorf("%s: %d accesses in %d ns, with a profile %d in %d", name,
-				len(plain.Journal()), plain.Now(), len(timed.Journal()), timed.Now())
+		plain, profiled := recordingMock(view), recordingMock(view)
+		runSequence(t, view, plain, "main")
+		profileRuns(t, view, profiled, "main", 1)
+		if len(plain.Journal()) == 0 || !slices.Equal(plain.Journal(), profiled.Journal()) ||
+			plain.Now() != profiled.Now() {
+			t.Errorf("%s: %d accesses in %d ns, but %d in %d ns with a profile", name,
+				len(plain.Journal()), plain.Now(), len(profiled.Journal()), profiled.Now())
 		}
 	}
 }
@@ -121,32 +122,33 @@ func TestProfilingMappedMemory(t *testing.T) {
 		"lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\nwindow m bar2 offset 0 size 1MiB\n"+
 			"main:\n  write.4 m+0x0 1\n  write.4 m+0x4 2\n  write.8 m+0x8 3\n"+
 			"  copy.8 m+0x100 <- pattern 0x1 size 4KiB bulk\n  expect.4 m+0x4 == 2\n"))
-	d := &mapped{Device: mock.New(&boards.Ivshmem), memory: make([]byte, 1<<20)}
-	p, result := profiled(t, view, d, "main", 1)
+	d := &mappedDevice{Device: mock.New(&boards.Ivshmem), memory: make([]byte, 1<<20)}
+	p, result := profileRuns(t, view, d, "main", 1)
 	if result.Code != hal.OK || d.memory[0] != 1 || d.memory[8] != 3 || p.Commands != 5 ||
-		p.TotalNs != (p.Commands64()+1)*7 || p.OverheadNs != 7 {
-		t.Errorf("%v: % x, %+v", result, d.memory[:16], p)
+		p.TotalNs != (p.commandCount()+1)*7 || p.OverheadNs != 7 {
+		t.Errorf("result %v, memory % x, profile %+v", result, d.memory[:16], p)
 	}
 }
 
-// mapped is a device whose windows are ordinary memory, and whose clock goes
-// on by 7 ns whenever it is looked at.
-type mapped struct {
+// mappedDevice is a device whose windows are ordinary memory. Its clock advances by 7 ns each time
+// that it is read.
+type mappedDevice struct {
 	*mock.Device
 	memory []byte
 	now    int64
 }
 
-func (m *mapped) Map(w fbs.Window) (hal.Aperture, error) {
+func (m *mappedDevice) Map(w fbs.Window) (hal.Aperture, error) {
 	return hal.MappedAperture(m.memory, w.Offset, w.Size, -1), nil
 }
 
-func (m *mapped) Now() int64 {
+func (m *mappedDevice) Now() int64 {
 	m.now += 7
 	return m.now
 }
 
-func (p *Profile) Commands64() int64 { return int64(p.Commands) }
+// commandCount returns the number of commands as an int64.
+func (p *Profile) commandCount() int64 { return int64(p.Commands) }
 
 // TestProfilingChangesNoResult runs images that fail in every way.
 func TestProfilingChangesNoResult(t *testing.T) {
@@ -159,65 +161,67 @@ func TestProfilingChangesNoResult(t *testing.T) {
 		"main:\n  compare.4 r+0x0 uint32 == uint32 0x010000ee\n" + safe,
 		"main:\n  call sub\n  write.4 r+0x4 2\nsub:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 1\n" +
 			safe,
-		"main:\n  write.4 r+0xc 1\n" + safe, // refused: the device has nothing there
+		"main:\n  write.4 r+0xc 1\n" + safe, // rejected: the device has no register there
 		"main:\n  expect.4 r+0x0 == 1\nsafe:\n  expect.4 r+0x0 == 2\n",
 		"main:\n  write.4 r+0x4 1\n",
 	} {
 		view := verify(t, assemble(t, edu+text))
-		plain, timed := device(view), device(view)
-		want := run(t, view, plain, "main")
-		p, got := profiled(t, view, timed, "main", 1)
+		plain, profiled := recordingMock(view), recordingMock(view)
+		want := runSequence(t, view, plain, "main")
+		p, got := profileRuns(t, view, profiled, "main", 1)
 		if got != want {
-			t.Errorf("%s\n%+v, with a profile %+v", text, want, got)
+			t.Errorf("%s\nresult %+v, but %+v with a profile", text, want, got)
 		}
-		if !slices.Equal(plain.Journal(), timed.Journal()) {
-			t.Errorf("%s: %v, with a profile %v", text, plain.Journal(), timed.Journal())
+		if !slices.Equal(plain.Journal(), profiled.Journal()) {
+			t.Errorf("%s: accesses %v, but %v with a profile", text, plain.Journal(),
+				profiled.Journal())
 		}
 		if want.SafeRan && (len(p.Timeline[rowSequences]) != 2 ||
 			p.Timeline[rowSequences][1].Name != "safe") {
-			t.Errorf("%s: no safe in %+v", text, p.Timeline[rowSequences])
+			t.Errorf("%s: the timeline has no sequence safe: %+v", text, p.Timeline[rowSequences])
 		}
 		total := int64(0)
 		for i := range p.Opcodes {
 			total += p.Opcodes[i].TotalNs
 		}
-		if total != timed.Now() {
-			t.Errorf("%s: %d ns of %d", text, total, timed.Now())
+		if total != profiled.Now() {
+			t.Errorf("%s: the opcodes have %d ns in all, want %d", text, total, profiled.Now())
 		}
 	}
 }
 
-func TestErrorsOfLoadSpeakOfTheImage(t *testing.T) {
+func TestProfilerReturnsTheErrorsOfLoad(t *testing.T) {
 	view := verify(t, assemble(t,
 		edu+"main:\n  write.4 r+0x4 1\n  write.4 r+0x4 2\n  write.4 r+0x80 bus(r)\n"))
 	_, plain := runtime.Load(view, runtime.AnyTLBWindow, mock.New(&boards.Edu))
 	_, err := NewProfiler(view, 0, runtime.AnyTLBWindow, Clock{}, mock.New(&boards.Edu))
 	if plain == nil || err == nil || err.Error() != plain.Error() {
-		t.Errorf("%v, with a profile %v", plain, err)
+		t.Errorf("Load returns %v, but NewProfiler %v", plain, err)
 	}
 	if _, err := NewProfiler(view, 0, runtime.AnyTLBWindow, Clock{}); err == nil {
-		t.Error("loaded without a device")
+		t.Error("NewProfiler accepts an image without its device")
 	}
 }
 
-func TestARunTooLongToProfileIsRefused(t *testing.T) {
+func TestRunTooLongToProfileIsRejected(t *testing.T) {
 	text := edu + "main:\n" + strings.Repeat("  call sub\n", 6000) + "sub:\n" +
 		strings.Repeat("  delay 1us\n", 6000)
 	view := verify(t, assemble(t, text))
 	if _, err := NewProfiler(view, 0, runtime.AnyTLBWindow, Clock{},
 		mock.New(&boards.Edu)); err == nil || !strings.Contains(err.Error(), "36012001 commands") {
-		t.Errorf("%v", err)
+		t.Errorf("error %v, want one with the number of commands", err)
 	}
-	// main with End, sub twice, safe
+	// stampCount counts main with its End, sub twice, and safe.
 	text = edu + "main:\n" + strings.Repeat("  call sub\n", 2) + "sub:\n" +
 		strings.Repeat("  delay 1us\n", 6000) + "safe:\n  delay 1us\n"
 	if n := stampCount(verify(t, assemble(t, text)), 0); n != 3+2*6001+2 {
-		t.Errorf("%d commands", n)
+		t.Errorf("stampCount returns %d, want %d", n, 3+2*6001+2)
 	}
 }
 
-// The stopwatch is one more device than an image may have.
-func TestImageOfAsManyDevicesAsThereMayBeIsProfiled(t *testing.T) {
+// TestImageWithTheMostDevicesIsProfiled, although the profiler adds its stopwatch as a further
+// device.
+func TestImageWithTheMostDevicesIsProfiled(t *testing.T) {
 	text := "lightmetal 1\n" + strings.Repeat("target edu 1234:11e8 bar0 1MiB\n", fbs.DevicesMax) +
 		"window regs bar0 offset 0x0 size 1MiB\nmain:\n  write.4 regs+0x4 0x1\n"
 	view := verify(t, assemble(t, text))
@@ -230,11 +234,12 @@ func TestImageOfAsManyDevicesAsThereMayBeIsProfiled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if result := p.Run(0, false); result.Code != hal.OK {
-		t.Error(result)
+		t.Errorf("the profiled run ends with %v", result)
 	}
 }
 
-func find(list []TimeSpent, name, kind string) TimeSpent {
+// findTime returns the entry of a list with a name and a kind, or an empty entry.
+func findTime(list []TimeSpent, name, kind string) TimeSpent {
 	for _, s := range list {
 		if s.Name == name && s.Kind == kind {
 			return s
@@ -244,8 +249,8 @@ func find(list []TimeSpent, name, kind string) TimeSpent {
 }
 
 func TestScopesAndPhasesOfARun(t *testing.T) {
-	view := verify(t, assemble(t, scopes))
-	d := device(view)
+	view := verify(t, assemble(t, scopesListing))
+	d := recordingMock(view)
 	p, err := NewProfiler(view, 0, runtime.AnyTLBWindow, Clock{}, d)
 	if err != nil {
 		t.Fatal(err)
@@ -264,29 +269,30 @@ func TestScopesAndPhasesOfARun(t *testing.T) {
 		{"over a call", kindScope, 1, 0}, {"in sub", kindPhase, 2, 16000},
 		{"within", kindScope, 2, 2000},
 	} {
-		if got := find(profile.Scopes, want.name, want.kind); got.Count != want.count ||
+		if got := findTime(profile.Scopes, want.name, want.kind); got.Count != want.count ||
 			got.TotalNs != want.ns {
-			t.Errorf("%s %s: %+v", want.kind, want.name, got)
+			t.Errorf("%s %s: %+v, want %d times, %d ns", want.kind, want.name, got, want.count,
+				want.ns)
 		}
 	}
-	if sub := find(profile.Sequences, "sub", ""); sub.Count != 2 || sub.TotalNs != 16000 {
-		t.Errorf("sub: %+v", sub)
+	if sub := findTime(profile.Sequences, "sub", ""); sub.Count != 2 || sub.TotalNs != 16000 {
+		t.Errorf("sequence sub: %+v, want 2 times, 16000 ns", sub)
 	}
 }
 
-func TestABeginForgetsTheOneBefore(t *testing.T) {
+func TestRepeatedBeginRestartsAScope(t *testing.T) {
 	view := verify(t, assemble(t, edu+"main:\n"+
 		strings.Repeat("  begin \"x\"\n  delay 1us\n", 2*timelineRowsMax)+"  end \"x\"\n"))
-	p, _ := profiled(t, view, device(view), "main", 1)
-	if x := find(p.Scopes, "x", kindScope); x.Count != 1 || x.TotalNs != 1000 {
-		t.Errorf("%+v", x)
+	p, _ := profileRuns(t, view, recordingMock(view), "main", 1)
+	if x := findTime(p.Scopes, "x", kindScope); x.Count != 1 || x.TotalNs != 1000 {
+		t.Errorf("scope x: %+v, want once, 1000 ns", x)
 	}
 }
 
-// TestTimelineHasARowForEachThatIsOpen: scopes that cross, too.
-func TestTimelineHasARowForEachThatIsOpen(t *testing.T) {
-	view := verify(t, assemble(t, scopes))
-	p, _ := profiled(t, view, device(view), "main", 1)
+// TestTimelineHasARowForEachOpenScope, also for scopes that cross.
+func TestTimelineHasARowForEachOpenScope(t *testing.T) {
+	view := verify(t, assemble(t, scopesListing))
+	p, _ := profileRuns(t, view, recordingMock(view), "main", 1)
 	var b strings.Builder
 	for row, list := range p.Timeline {
 		fmt.Fprintf(&b, "row %d\n", row)
@@ -296,11 +302,12 @@ func TestTimelineHasARowForEachThatIsOpen(t *testing.T) {
 				lmb.TimeText(s.Ns), s.Kind, s.Name, s.Count, lmb.SizeText(s.Bytes))
 		}
 	}
-	golden(t, "scopes.txt", []byte(b.String()))
+	checkGolden(t, "scopes.txt", []byte(b.String()))
 }
 
-// events reads a trace as any program would, without the types that wrote it.
-func events(t *testing.T, file []byte) []map[string]any {
+// traceEvents returns the events of a trace. It reads them as any program would, without the types
+// that wrote them.
+func traceEvents(t *testing.T, file []byte) []map[string]any {
 	t.Helper()
 	var object map[string]any
 	if err := json.Unmarshal(file, &object); err != nil {
@@ -313,20 +320,20 @@ func events(t *testing.T, file []byte) []map[string]any {
 	return list
 }
 
-// TestTraceKeepsTheRulesOfTheFormat: known phases, ids, times in microseconds,
-// slices that follow each other on a thread, named threads.
-func TestTraceKeepsTheRulesOfTheFormat(t *testing.T) {
-	files := map[string][]byte{"scopes": assemble(t, scopes), "large": large(t, 120_000),
-		"twoop": read(t, "wh.twoop.lmb")}
+// TestTraceFollowsTheFormat: events have known phases, ids and times in microseconds; slices of a
+// thread do not overlap; threads have names.
+func TestTraceFollowsTheFormat(t *testing.T) {
+	files := map[string][]byte{"scopes": assemble(t, scopesListing),
+		"large": largeImage(t, 120_000), "twoop": readImage(t, "wh.twoop.lmb")}
 	for name, file := range files {
 		view := verify(t, file)
-		p, _ := profiled(t, view, device(view), "main", 1)
+		p, _ := profileRuns(t, view, recordingMock(view), "main", 1)
 		named, last := map[float64]bool{}, map[float64]float64{}
 		slices := 0
-		for i, e := range events(t, trace(t, p)) {
+		for i, e := range traceEvents(t, traceFile(t, p)) {
 			thread := e["tid"].(float64)
 			if e["pid"] != 1.0 || e["name"] == "" {
-				t.Fatalf("%s: event %d: %v", name, i, e)
+				t.Fatalf("%s: event %d is invalid: %v", name, i, e)
 			}
 			switch e["ph"] {
 			case "M":
@@ -334,13 +341,13 @@ func TestTraceKeepsTheRulesOfTheFormat(t *testing.T) {
 				continue
 			case "X":
 			default:
-				t.Fatalf("%s: event %d: %v", name, i, e)
+				t.Fatalf("%s: event %d is invalid: %v", name, i, e)
 			}
 			slices++
 			start, took := e["ts"].(float64), e["dur"].(float64)
 			if start < last[thread]-1e-6 || took < 0 || !named[thread] {
-				t.Fatalf("%s: event %d: %v after %v, thread named: %v", name, i, e, last[thread],
-					named[thread])
+				t.Fatalf("%s: event %d: %v; the previous one ends at %v, thread named: %v", name, i,
+					e, last[thread], named[thread])
 			}
 			last[thread] = start + took
 			args := e["args"].(map[string]any)
@@ -349,26 +356,27 @@ func TestTraceKeepsTheRulesOfTheFormat(t *testing.T) {
 			}
 		}
 		if slices == 0 || slices > 3*slicesMax {
-			t.Errorf("%s: %d slices", name, slices)
+			t.Errorf("%s: %d slices, want 1 to %d", name, slices, 3*slicesMax)
 		}
 	}
 }
 
-func TestTraceAsText(t *testing.T) {
-	file := assemble(t, scopes)
+func TestTraceAndProfileMatchTheGoldenFiles(t *testing.T) {
+	file := assemble(t, scopesListing)
 	view := verify(t, file)
-	p, _ := profiled(t, view, device(view), "main", 1)
+	p, _ := profileRuns(t, view, recordingMock(view), "main", 1)
 	p.Image, p.ID = "scopes.lmb", "12345678"
-	golden(t, "scopes.trace.json", trace(t, p))
+	checkGolden(t, "scopes.trace.json", traceFile(t, p))
 	var text bytes.Buffer
 	if err := p.Write(&text); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "scopes.profile.txt", text.Bytes())
+	checkGolden(t, "scopes.profile.txt", text.Bytes())
 }
 
-// bare takes away what is only needed while slices are made.
-func bare(timeline [][]Slice) {
+// clearOpcodeTimes removes data that the profiler needs only while it makes slices, and that a
+// trace does not have.
+func clearOpcodeTimes(timeline [][]Slice) {
 	for _, row := range timeline {
 		for i := range row {
 			row[i].opcodeNs = nil
@@ -377,53 +385,53 @@ func bare(timeline [][]Slice) {
 }
 
 func TestProfileReadBackIsTheSame(t *testing.T) {
-	for name, file := range map[string][]byte{"scopes": assemble(t, scopes),
-		"twoop": read(t, "wh.twoop.lmb"), "large": large(t, 120_000)} {
+	for name, file := range map[string][]byte{"scopes": assemble(t, scopesListing),
+		"twoop": readImage(t, "wh.twoop.lmb"), "large": largeImage(t, 120_000)} {
 		view := verify(t, file)
-		p, _ := profiled(t, view, device(view), "main", 2)
+		p, _ := profileRuns(t, view, recordingMock(view), "main", 2)
 		p.Image, p.ID = name, ImageID(file)
-		bare(p.Timeline)
-		back, err := ReadTrace(bytes.NewReader(trace(t, p)))
+		clearOpcodeTimes(p.Timeline)
+		back, err := ReadTrace(bytes.NewReader(traceFile(t, p)))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if !reflect.DeepEqual(back, p) {
-			t.Errorf("%s: read back it differs", name)
+			t.Errorf("%s: the profile has changed after WriteTrace and ReadTrace", name)
 		}
 	}
 }
 
-// TestLongRunsArePutTogether holds a timeline of many commands to its bounds,
-// and to losing none of them.
-func TestLongRunsArePutTogether(t *testing.T) {
-	view := verify(t, large(t, 3*slicesMax))
-	p, result := profiled(t, view, device(view), "main", 1)
+// TestTimelineOfALongRunIsMerged: the timeline of a long run has a limited number of slices, which
+// contain all commands.
+func TestTimelineOfALongRunIsMerged(t *testing.T) {
+	view := verify(t, largeImage(t, 3*slicesMax))
+	p, result := profileRuns(t, view, recordingMock(view), "main", 1)
 	if result.Code != hal.OK || p.MergeNs == 0 {
-		t.Fatalf("%v, merged below %d ns", result, p.MergeNs)
+		t.Fatalf("result %v, MergeNs %d; want ok and merged slices", result, p.MergeNs)
 	}
 	slices, commands, ns := 0, uint64(0), int64(0)
 	for _, s := range p.Timeline[rowCommands] {
 		slices, commands, ns = slices+1, commands+s.Count, ns+s.Ns
 	}
-	quiet := find(p.Opcodes, "mark", "").Count + find(p.Opcodes, "call", "").Count
-	if slices > 2*slicesMax || commands != p.Commands-quiet || ns != p.TotalNs {
-		t.Errorf("%d slices, %d commands of %d, %d ns of %d", slices, commands, p.Commands-quiet,
-			ns, p.TotalNs)
+	untimed := findTime(p.Opcodes, "mark", "").Count + findTime(p.Opcodes, "call", "").Count
+	if slices > 2*slicesMax || commands != p.Commands-untimed || ns != p.TotalNs {
+		t.Errorf("the timeline has %d slices, want at most %d; %d commands, want %d; %d ns, "+
+			"want %d", slices, 2*slicesMax, commands, p.Commands-untimed, ns, p.TotalNs)
 	}
 }
 
-func TestDamagedProfilesAreRefused(t *testing.T) {
+func TestDamagedProfilesAreRejected(t *testing.T) {
 	view := verify(t, assemble(t,
 		edu+"main:\n  begin \"s\"\n  write.4 r+0x4 1\n  write.4 r+0x4 1\n  write.4 r+0x4 1\n"+
 			"  write.4 r+0x4 1\n  write.4 r+0x4 1\n  delay 30us\n  write.4 r+0x4 2\n  end \"s\"\n"))
-	p, _ := profiled(t, view, device(view), "main", 1)
-	whole := string(trace(t, p))
+	p, _ := profileRuns(t, view, recordingMock(view), "main", 1)
+	original := string(traceFile(t, p))
 	for _, test := range []struct{ old, new, want string }{
-		{whole, "", "broken JSON at byte"},
-		{whole, "[]", "cannot unmarshal array"},
-		{whole, "{}", "\"lightmetal\" is missing"},
-		{whole, whole[:len(whole)/2], "broken JSON at byte"},
-		{whole, whole + "x", "broken JSON at byte"},
+		{original, "", "broken JSON at byte"},
+		{original, "[]", "cannot unmarshal array"},
+		{original, "{}", "\"lightmetal\" is missing"},
+		{original, original[:len(original)/2], "broken JSON at byte"},
+		{original, original + "x", "broken JSON at byte"},
 		{`"version":2`, `"version":1`, "has version 1"},
 		{`"total_ns":30600,"least_ns"`, `"total_ns":-1,"least_ns"`, "negative"},
 		{`"runs":1`, `"runs":1e99`, "lightmetal"},
@@ -441,22 +449,23 @@ func TestDamagedProfilesAreRefused(t *testing.T) {
 		{`"pid":1,"tid":3,"ts":0.500`, `"pid":1,"tid":33,"ts":0.500`, "thread 33"},
 		{`"command":5,"commands"`, `"command":-5,"commands"`, "event 11: json"},
 		{`"traceEvents":[`, `"traceEvents":{`, "broken JSON at byte"},
-		{whole, `{"traceEvents":{}}`, "must be a list"},
-		{whole, `{"lightmetal":null}`, "has version 0"},
-		{whole, `{"lightmetal":{"version":2},"lightmetal":{"version":2}}`, "twice"},
+		{original, `{"traceEvents":{}}`, "must be a list"},
+		{original, `{"lightmetal":null}`, "has version 0"},
+		{original, `{"lightmetal":{"version":2},"lightmetal":{"version":2}}`, "twice"},
 	} {
-		text := strings.Replace(whole, test.old, test.new, 1)
-		if text == whole {
-			t.Fatalf("%q is not there", test.old)
+		text := strings.Replace(original, test.old, test.new, 1)
+		if text == original {
+			t.Fatalf("the test replaces %q, which is not in the trace", test.old)
 		}
 		if _, err := ReadTrace(strings.NewReader(text)); err == nil ||
 			!strings.Contains(err.Error(), test.want) {
-			t.Errorf("%.40q -> %.40q: %v, want %q", test.old, test.new, err, test.want)
+			t.Errorf("%.40q replaced by %.40q: error %v, want %q", test.old, test.new, err,
+				test.want)
 		}
 	}
 }
 
-func TestLargeProfilesAreRefusedBeforeTheyFillMemory(t *testing.T) {
+func TestLargeProfilesAreRejectedBeforeTheyFillMemory(t *testing.T) {
 	for want, text := range map[string]string{
 		"larger than 64 MiB": `{"x":"` + strings.Repeat("x", traceBytesMax) + `"}`,
 		"more than 1048576": `{"traceEvents":[` + strings.Repeat(`{"ph":"M"},`, traceEventsMax+1) +
@@ -470,26 +479,26 @@ func TestLargeProfilesAreRefusedBeforeTheyFillMemory(t *testing.T) {
 	} {
 		if _, err := ReadTrace(strings.NewReader(text)); err == nil ||
 			!strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 }
 
-// FuzzReadTrace: what is read is drawn, whatever it is.
+// FuzzReadTrace checks that a page can show every profile that ReadTrace accepts.
 func FuzzReadTrace(f *testing.F) {
-	for _, text := range []string{scopes, multicast} {
+	for _, text := range []string{scopesListing, multicastListing} {
 		view := verify(f, assemble(f, text))
-		p, _ := profiled(f, view, device(view), "main", 1)
-		f.Add(trace(f, p))
+		p, _ := profileRuns(f, view, recordingMock(view), "main", 1)
+		f.Add(traceFile(f, p))
 	}
-	r := Analyze(verify(f, assemble(f, multicast)), WholeFile, nil)
+	r := Analyze(verify(f, assemble(f, multicastListing)), WholeFile, nil)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := ReadTrace(bytes.NewReader(data))
 		if err != nil {
 			return
 		}
 		var page bytes.Buffer
-		if err := r.WritePage(&page, p, made); err != nil {
+		if err := r.WritePage(&page, p, testGenerator); err != nil {
 			t.Fatal(err)
 		}
 		checkPage(t, page.Bytes())
@@ -502,10 +511,11 @@ func FuzzReadTrace(f *testing.F) {
 func TestMicrosecondsKeepNanoseconds(t *testing.T) {
 	for _, ns := range []int64{0, 1, 999, 1000, 1001, 123456789, traceTimeMax - 1} {
 		if got, err := nanoseconds(microseconds(ns)); err != nil || got != ns {
-			t.Errorf("%d: %s, %d, %v", ns, microseconds(ns), got, err)
+			t.Errorf("%d ns are written as %s us and read as %d ns (%v)", ns, microseconds(ns), got,
+				err)
 		}
 	}
 	if _, err := nanoseconds(json.Number("NaN")); err == nil || math.IsNaN(0) {
-		t.Error("NaN is a time")
+		t.Error("nanoseconds accepts NaN")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The two themes of page.css.
+// themes has the variables of the two themes of page.css.
 var themes = map[string]map[string]string{
 	"light": variablesOf(pageStyle[:strings.Index(pageStyle, "@media screen")]),
 	"dark":  variablesOf(pageStyle[:strings.Index(pageStyle, "* { box-sizing")]),
@@ -25,7 +25,7 @@ func variablesOf(style string) map[string]string {
 	return values
 }
 
-// linear returns red, green and blue of a colour such as #0072b2, from 0 to 1, linear.
+// linear returns the linear red, green and blue of a colour such as #0072b2, from 0 to 1.
 func linear(t *testing.T, text string) (c [3]float64) {
 	t.Helper()
 	n, err := strconv.ParseUint(strings.TrimPrefix(text, "#"), 16, 24)
@@ -52,9 +52,9 @@ func contrast(t *testing.T, a, b string) float64 {
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
 }
 
-// TestTextHasEnoughContrast computes, in both themes, the contrast of every rule with a background
-// and a colour, and of the texts that lie on the page, on cards and on bars: 4.5 is the limit of
-// WCAG 2.2 AA (1.4.3).
+// TestTextHasEnoughContrast computes, for both themes, the contrast of every rule with a background
+// and a colour, and of texts on the page, on cards and on bars. The least contrast is 4.5, the
+// limit of WCAG 2.2 AA (1.4.3).
 func TestTextHasEnoughContrast(t *testing.T) {
 	pairs := [][2]string{{"soft", "paper"}, {"soft", "card"}, {"soft", "code"}, {"ink", "code"},
 		{"ink", "bar"}, {"link", "paper"}, {"link", "card"}, {"link", "fail-paper"},
@@ -66,13 +66,14 @@ func TestTextHasEnoughContrast(t *testing.T) {
 		pairs = append(pairs, [2]string{m[2], m[1]})
 	}
 	if len(pairs) < 35 {
-		t.Fatalf("only %d pairs of colours in page.css", len(pairs))
+		t.Fatalf("only %d pairs of colours were found in page.css, want at least 35", len(pairs))
 	}
 	for theme, values := range themes {
 		for _, pair := range pairs {
 			text, paper := values[pair[0]], values[pair[1]]
 			if ratio := contrast(t, text, paper); ratio < 4.5 {
-				t.Errorf("%s: %s on %s has a contrast of %.2f", theme, pair[0], pair[1], ratio)
+				t.Errorf("%s theme: %s on %s has a contrast of %.2f, want at least 4.5", theme,
+					pair[0], pair[1], ratio)
 			}
 		}
 	}
@@ -93,7 +94,8 @@ func TestNoOpcodeHasTheColourOfFailure(t *testing.T) {
 			distance := math.Hypot(math.Hypot(color[0]-failure[0], color[1]-failure[1]),
 				color[2]-failure[2])
 			if distance < 0.15 {
-				t.Errorf("%s: %s is %.3f from the colour of failure", theme, m[1], distance)
+				t.Errorf("%s theme: %s is %.3f from the colour of failure, want at least 0.15",
+					theme, m[1], distance)
 			}
 		}
 	}
@@ -111,8 +113,8 @@ func oklab(t *testing.T, text string) [3]float64 {
 		0.0259040371*l + 0.7827717662*m - 0.8086757660*s}
 }
 
-// TestStyleHasEveryClass: each opcode, kind and heat of a picture has a rule, and every variable
-// that a rule uses has a value.
+// TestStyleHasEveryClass: each opcode, kind and heat level of a picture has a rule, and every
+// variable that a rule uses has a value.
 func TestStyleHasEveryClass(t *testing.T) {
 	classes := []string{"kind-" + kindSequence, "kind-" + kindCall, "kind-" + kindScope,
 		"kind-" + kindPhase, "written", "read", "compared", "none", "router", opcodeClass("")}
@@ -124,14 +126,14 @@ func TestStyleHasEveryClass(t *testing.T) {
 	}
 	for _, class := range classes {
 		if !strings.Contains(pageStyle, "."+class+" {") {
-			t.Errorf("no rule for %s", class)
+			t.Errorf("page.css has no rule for %s", class)
 		}
 	}
 	for _, m := range regexp.MustCompile(`var\(--([a-z0-9-]+)\)`).FindAllStringSubmatch(pageStyle,
 		-1) {
 		for theme, values := range themes {
 			if values[m[1]] == "" {
-				t.Errorf("%s: --%s has no value", theme, m[1])
+				t.Errorf("%s theme: --%s has no value", theme, m[1])
 			}
 		}
 	}
