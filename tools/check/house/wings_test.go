@@ -35,17 +35,17 @@ func TestEveryFolderOfToolsIsAWing(t *testing.T) {
 		}
 		folders++
 		if _, known := layers[entry.Name()]; !known {
-			t.Errorf("tools/%s is no wing; move it into one, or add it to layers", entry.Name())
+			t.Errorf("tools/%s is not a wing; move it into one, or add it to layers", entry.Name())
 		}
 	}
 	if folders != len(layers) {
-		t.Errorf("tools has %d folders, and %d wings are listed", folders, len(layers))
+		t.Errorf("tools has %d folders, but layers lists %d wings", folders, len(layers))
 	}
 }
 
 func TestWingsImportOneWay(t *testing.T) {
 	arrows := 0
-	eachFile(t, func(path string) {
+	visitFiles(t, func(path string) {
 		from, isTool := wingOf(path, "tools/")
 		if !isTool || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return
