@@ -35,7 +35,7 @@ func compileC(t *testing.T) (programs cPrograms) {
 	compile := exec.Command("tools/check/bench/c/build", dir)
 	compile.Dir = "../../.."
 	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("tools/check/bench/c/build: %v\n%s", err, out)
 	}
 	return cPrograms{filepath.Join(dir, "bench-tuned"), filepath.Join(dir, "bench-player")}
 }

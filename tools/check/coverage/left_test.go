@@ -34,7 +34,7 @@ func buildLmrun(t *testing.T, tags string) []*function {
 	build := exec.Command("go", append(args, "lightmetal/tools/lmrun")...)
 	build.Env = append(os.Environ(), "GOARCH=arm64", "GOOS=linux", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build of lmrun: %v\n%s", err, out)
 	}
 	file, err := os.ReadFile(path)
 	if err != nil {

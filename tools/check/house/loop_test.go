@@ -47,7 +47,7 @@ func buildProgram(t *testing.T, name, tags string) (binary string) {
 	build := exec.Command("go", append(args, "lightmetal/tools/"+name)...)
 	build.Env = append(os.Environ(), "GOARCH=arm64", "GOOS=linux", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build of %s: %v\n%s", name, err, out)
 	}
 	return binary
 }

@@ -79,6 +79,6 @@ func TestVetAcceptsWorlds(t *testing.T) {
 		"./tools/lmrun")
 	c.Dir = root
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("go vet: %v\n%s", err, out)
 	}
 }

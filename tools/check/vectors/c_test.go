@@ -37,7 +37,7 @@ func compileC(t testing.TB, sources ...string) (program string) {
 		arguments = append(arguments, source)
 	}
 	if out, err := exec.Command("gcc", arguments...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	return program
 }
@@ -56,7 +56,7 @@ func TestCPlayerAgreesWithVectors(t *testing.T) {
 			c.Env = append(os.Environ(), setting)
 			out, err := c.CombinedOutput()
 			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
+				t.Fatalf("check.c: %v\n%s", err, out)
 			}
 			t.Logf("evidence: %s", strings.TrimSpace(string(out)))
 		})
@@ -72,7 +72,7 @@ func TestCPlayerHandlesValidAndInvalidCalls(t *testing.T) {
 		paths = append(paths, filepath.Join(folder, "..", name+".lmb"))
 	}
 	if out, err := exec.Command(compileC(t, "calls.c"), paths...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("calls.c: %v\n%s", err, out)
 	}
 }
 

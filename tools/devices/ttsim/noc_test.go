@@ -81,12 +81,14 @@ func (d *tileWindow) pointAt(tile chips.Tile, address uint64) uint64 {
 	return inside
 }
 
+// write copies data to an address of a tile.
 func (d *tileWindow) write(tile chips.Tile, address uint64, data []byte) {
 	d.Helper()
 	offset := d.pointAt(tile, address)
 	d.requireOK("write", d.window.Copy(gen.OpcodeCopyIn, offset, 4, gen.AccessExact, data))
 }
 
+// read returns data at an address of a tile.
 func (d *tileWindow) read(tile chips.Tile, address uint64, size int) []byte {
 	d.Helper()
 	data := make([]byte, size)
@@ -162,6 +164,7 @@ var nocCoordinates = map[string][2]struct{ dram, first, last uint32 }{
 	},
 }
 
+// firstTensix returns the first Tensix tile of a board.
 func firstTensix(board string) chips.Tile {
 	if board == "wormhole" {
 		return chips.Tile{X: 1, Y: 1}

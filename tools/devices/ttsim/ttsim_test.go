@@ -27,10 +27,12 @@ func runOnEachFake(t *testing.T, test func(t *testing.T, d *Device)) {
 	}
 }
 
+// tlbWindow returns a TLB window of an image, for a preferred slot.
 func tlbWindow(size uint64, slot uint16) fbs.Window {
 	return fbs.Window{Kind: gen.WindowKindTlb, Size: size, Slot: slot}
 }
 
+// mapWindow maps a window.
 func mapWindow(t *testing.T, d *Device, w fbs.Window) *hal.Aperture {
 	t.Helper()
 	a, err := d.Map(w)

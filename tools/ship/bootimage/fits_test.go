@@ -20,7 +20,7 @@ func TestCheckBoardAndBootimageAgreeWhetherBarsFit(t *testing.T) {
 	lm := filepath.Join(t.TempDir(), "lm")
 	text, err := exec.Command("go", "build", "-o", lm, "lightmetal/tools/lm").CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
+		t.Fatalf("go build of lm: %v\n%s", err, text)
 	}
 	const window = "window w bar%d offset 0 size 1MiB\nmain:\n  read.4 w+0x121b0\n"
 	image := func(target, bars string, bar int) string {
@@ -78,7 +78,7 @@ func checkBoardState(t *testing.T, lm, board, image string) string {
 		Checks []struct{ Check, State string }
 	}
 	if err := json.Unmarshal(text, &report); err != nil {
-		t.Fatalf("%v: %s", err, text)
+		t.Fatalf("output of check-board: %v: %s", err, text)
 	}
 	for _, c := range report.Checks {
 		if matched, _ := filepath.Match("device 0, * fits", c.Check); matched {

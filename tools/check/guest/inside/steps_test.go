@@ -37,7 +37,7 @@ func TestScenariosConsistOfKnownSteps(t *testing.T) {
 		}
 	}
 	if count < 100 {
-		t.Errorf("%d steps in %d files", count, len(paths))
+		t.Errorf("only %d steps in %d files, want at least 100", count, len(paths))
 	}
 }
 

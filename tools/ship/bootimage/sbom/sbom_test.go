@@ -29,7 +29,7 @@ func buildLmrun(t *testing.T, flags ...string) File {
 		"-s -w "+quoteFlags(flags), "-o", path, "lightmetal/tools/lmrun")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build of lmrun: %v\n%s", err, out)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
