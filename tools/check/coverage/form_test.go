@@ -101,15 +101,15 @@ func TestUnreachableCodeIsNotCounted(t *testing.T) {
 	for i := range f.code[:4] {
 		f.code[i].seen = trace.Ran | trace.Passed
 	}
-	made := map[string]int{}
-	c := f.countReached(made)
+	reachedByForm := map[string]int{}
+	c := f.countReached(reachedByForm)
 	if want := (count{Functions: 1, Instructions: 4, Ran: 4, Branches: 1}); c != want ||
-		made["bounds check"] != 2 || c.notReached() != 1 {
+		reachedByForm["bounds check"] != 2 || c.notReached() != 1 {
 		t.Errorf("count %+v, want %+v with 1 not reached; by form %v, want 2 of a bounds check", c,
-			want, made)
+			want, reachedByForm)
 	}
 	f.code[1].seen |= trace.Taken
-	if c := f.countReached(made); c.notReached() != 0 || c.percent() != 100 {
+	if c := f.countReached(reachedByForm); c.notReached() != 0 || c.percent() != 100 {
 		t.Errorf("count %+v after both ways of the branch, want all reached", c)
 	}
 }
@@ -117,7 +117,7 @@ func TestUnreachableCodeIsNotCounted(t *testing.T) {
 func TestListLimitsUnreachedCode(t *testing.T) {
 	f := newFunction([]uint32{move, move, ret})
 	f.group = "loop"
-	for _, c := range []struct{ list, err, says string }{
+	for _, c := range []struct{ list, err, output string }{
 		{"# none\n", "1 functions have more unreached code",
 			"3 instructions and branches were not reached, 0 are listed"},
 		{"lightmetal/fbs.f\t2\twhy\n", "1 functions have more unreached code", "2 are listed"},
@@ -137,9 +137,9 @@ func TestListLimitsUnreachedCode(t *testing.T) {
 			err = compareWithList(&out, list, worst)
 		}
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) ||
-			!strings.Contains(out.String(), c.says) || c.says == "" && out.Len() > 0 {
+			!strings.Contains(out.String(), c.output) || c.output == "" && out.Len() > 0 {
 			t.Errorf("list %q: error %v, output %q; want error %q, output %q", c.list, err, &out,
-				c.err, c.says)
+				c.err, c.output)
 		}
 	}
 }

@@ -149,25 +149,25 @@ var stackReserved = regexp.MustCompile(`func growStack\(\) \(room \[(\d+) << 10\
 func TestDeepestCallFitsTheStackThatFreezeReserves(t *testing.T) {
 	functions := disassembleRunner(t)
 	names := functionsOfRun(t, functions)
-	var deepest func(name string, above []string) (int, []string)
-	deepest = func(name string, above []string) (most int, path []string) {
+	var deepest func(name string, callers []string) (int, []string)
+	deepest = func(name string, callers []string) (maxBytes int, path []string) {
 		// A sequence can call another one, which cannot call a third one.
-		repeated := strings.Count(strings.Join(above, " ")+" ", name+" ")
+		repeated := strings.Count(strings.Join(callers, " ")+" ", name+" ")
 		if repeated == 2 && strings.HasSuffix(name, ".executeSequence") {
 			return 0, nil
 		} else if repeated > 1 || repeated > 0 && !strings.Contains(name, "Replay).") {
-			t.Fatalf("%s calls itself: %v", name, above)
+			t.Fatalf("%s calls itself: %v", name, callers)
 		}
 		f := functions[name]
-		above = append(slices.Clone(above), name)
+		callers = append(slices.Clone(callers), name)
 		for _, callee := range f.Names {
 			if slices.Contains(names, callee) && callee != name {
-				if bytes, down := deepest(callee, above); bytes > most {
-					most, path = bytes, down
+				if bytes, calleePath := deepest(callee, callers); bytes > maxBytes {
+					maxBytes, path = bytes, calleePath
 				}
 			}
 		}
-		return most + f.frame, append([]string{name}, path...)
+		return maxBytes + f.frame, append([]string{name}, path...)
 	}
 	bytes, path := deepest("lightmetal/runtime.(*Replay).Run", nil)
 	source, err := os.ReadFile(filepath.Join(root, "runtime/freeze.go"))

@@ -38,19 +38,19 @@ func TestPointersBecomeNumbersInSystemCallsOnly(t *testing.T) {
 		types := typesOf(files)
 		for name, file := range files {
 			for _, declaration := range file.Decls {
-				place := name
+				declaredPlace := name
 				if f, ok := declaration.(*ast.FuncDecl); ok {
-					place += " " + f.Name.Name
+					declaredPlace += " " + f.Name.Name
 				} else if v, ok := declaration.(*ast.GenDecl); ok && v.Tok == token.VAR {
-					place += " " + v.Specs[0].(*ast.ValueSpec).Names[0].Name
+					declaredPlace += " " + v.Specs[0].(*ast.ValueSpec).Names[0].Name
 				}
 				allowed := argumentsOfSystemCalls(declaration)
 				for _, conversion := range pointersAsNumbers(declaration, types) {
 					switch {
 					case allowed[conversion]:
 						inCalls++
-					case addressNumbers[place] != "":
-						found[place] = true
+					case addressNumbers[declaredPlace] != "":
+						found[declaredPlace] = true
 					default:
 						where := positions.Position(conversion.Pos())
 						t.Errorf("%v: uintptr(pointer) outside a system call's arguments", where)

@@ -144,7 +144,7 @@ func (b *sharedBuilds) runCommand(t *testing.T, c *Command, folder string) {
 // TestMostCommandsAreRun requires that at most half of the commands have a comment that names what
 // they need, so that they are skipped.
 func TestMostCommandsAreRun(t *testing.T) {
-	here, elsewhere := 0, 0
+	runCount, skippedCount := 0, 0
 	for _, page := range allPages(t) {
 		commands, err := Read(filepath.Join(root, page))
 		if err != nil {
@@ -152,15 +152,15 @@ func TestMostCommandsAreRun(t *testing.T) {
 		}
 		for _, c := range commands {
 			if c.Elsewhere {
-				elsewhere++
+				skippedCount++
 			} else {
-				here++
+				runCount++
 			}
 		}
 	}
-	if here < 100 || elsewhere > here {
+	if runCount < 100 || skippedCount > runCount {
 		t.Errorf("%d commands are run, %d are skipped; want at least 100, and at most half skipped",
-			here, elsewhere)
+			runCount, skippedCount)
 	}
 }
 

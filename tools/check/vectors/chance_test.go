@@ -141,8 +141,8 @@ func (c *randomMachine) Store(space vector.Space, offset uint64, width uint8,
 
 // accessWidth returns the width of an access to memory: the largest one that is aligned and has no
 // more bytes than are left. All readers of the project choose this width.
-func accessWidth(width uint8, offset uint64, left int) uint8 {
-	for int(width) > left || offset%uint64(width) != 0 {
+func accessWidth(width uint8, offset uint64, remaining int) uint8 {
+	for int(width) > remaining || offset%uint64(width) != 0 {
 		width /= 2
 	}
 	return width

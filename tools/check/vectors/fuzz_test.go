@@ -158,20 +158,20 @@ func (o *cPlayer) compare(t *testing.T, name string, file []byte, seed uint64,
 		t.Fatalf("%s: %v\n%s", name, err, &o.errors)
 	}
 	o.runtimeReport = executeCase(&runtimeReader{}, file, seed, accesses, o.runtimeReport[:0])
-	theirs, err := o.receive()
+	cReport, err := o.receive()
 	if err != nil {
 		saveCase(t, file, seed)
 		o.stop(t)
 		t.Fatalf("%s: the C player ended: %v\n%s", name, err, &o.errors)
 	}
-	ours := o.runtimeReport
+	runtimeReport := o.runtimeReport
 	if o.ignorePlaces {
-		ours = placeOfRejection.ReplaceAll(ours, []byte("$1"))
-		theirs = placeOfRejection.ReplaceAll(theirs, []byte("$1"))
+		runtimeReport = placeOfRejection.ReplaceAll(runtimeReport, []byte("$1"))
+		cReport = placeOfRejection.ReplaceAll(cReport, []byte("$1"))
 	}
-	if !bytes.Equal(ours, theirs) {
-		t.Errorf("%s: the runtime and C differ:\n%s\n--- C\n%s", name, formatReport(ours),
-			formatReport(theirs))
+	if !bytes.Equal(runtimeReport, cReport) {
+		t.Errorf("%s: the runtime and C differ:\n%s\n--- C\n%s", name, formatReport(runtimeReport),
+			formatReport(cReport))
 		return false
 	}
 	return true
@@ -192,14 +192,14 @@ var unspecifiedValues = regexp.MustCompile(
 
 // specifiedPart returns a report without the parts for which FORMAT.md has no rules: the entries
 // about bus mastering, and the values of a run that has seen no wrong value.
-func specifiedPart(report []byte) (kept []byte) {
+func specifiedPart(report []byte) (specified []byte) {
 	for startsWithEntry(report) {
 		if report[0] != 'M' {
-			kept = append(kept, report[:entryBytes]...)
+			specified = append(specified, report[:entryBytes]...)
 		}
 		report = report[entryBytes:]
 	}
-	return append(kept, unspecifiedValues.ReplaceAll(report, []byte("$1"))...)
+	return append(specified, unspecifiedValues.ReplaceAll(report, []byte("$1"))...)
 }
 
 // formatReport returns a report as text.
@@ -226,20 +226,20 @@ func TestPlayersAgreeOnRandomImagesAndDevices(t *testing.T) {
 	began := time.Now()
 	differences := 0
 	for i := range cases {
-		file, of := m.Image(), m.Uint64()
-		isSame := o.compare(t, fmt.Sprint("case ", i), file, of, fuzzAccesses)
+		file, caseSeed := m.Image(), m.Uint64()
+		isSame := o.compare(t, fmt.Sprint("case ", i), file, caseSeed, fuzzAccesses)
 		if i%8 == 0 {
-			report = executeCase(&oracleReader{settleNs: 5_000_000}, file, of, fuzzAccesses,
+			report = executeCase(&oracleReader{settleNs: 5_000_000}, file, caseSeed, fuzzAccesses,
 				report[:0])
-			ours, third := specifiedPart(o.runtimeReport), specifiedPart(report)
-			if !bytes.Equal(ours, third) {
+			runtimeReport, oracleReport := specifiedPart(o.runtimeReport), specifiedPart(report)
+			if !bytes.Equal(runtimeReport, oracleReport) {
 				isSame = false
 				t.Errorf("case %d: the runtime and the oracle differ:\n%s\n--- oracle\n%s", i,
-					formatReport(ours), formatReport(third))
+					formatReport(runtimeReport), formatReport(oracleReport))
 			}
 		}
 		if !isSame {
-			saveCase(t, file, of)
+			saveCase(t, file, caseSeed)
 			if differences++; differences >= 5 {
 				break
 			}

@@ -47,13 +47,13 @@ func TestDeviceAccessesAttachedMemory(t *testing.T) {
 func TestConfigurationsOfWindowsCanBeLoaded(t *testing.T) {
 	d := openDevice(t, fakeLibraries(t)["wormhole"])
 	d.AsHardware()
-	bar := mapWindow(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Offset: 0x1fc00000,
+	bar0 := mapWindow(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Offset: 0x1fc00000,
 		Size: 0x1000})
-	also := mapWindow(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Offset: 0x1c00000,
+	bar4 := mapWindow(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Offset: 0x1c00000,
 		Size: 0x1000})
-	requireOK(t, d, "all", bar.Store(8, 8, 0x0000_0040_0410_0002))
+	requireOK(t, d, "all", bar0.Store(8, 8, 0x0000_0040_0410_0002))
 	for width, want := range map[uint8]uint64{4: 0x0410_0002, 8: 0x0000_0040_0410_0002} {
-		for _, a := range []*hal.Aperture{bar, also} {
+		for _, a := range []*hal.Aperture{bar0, bar4} {
 			if got, code := a.Load(8, width); got != want || code != hal.OK {
 				t.Errorf("load of %d bytes: %#x, code %v, want %#x", width, got, code, want)
 			}

@@ -76,9 +76,9 @@ func (d *tileWindow) requireOK(step string, code hal.Code) {
 // window.
 func (d *tileWindow) pointAt(tile chips.Tile, address uint64) uint64 {
 	d.Helper()
-	inside := address % (2 << 20)
-	d.requireOK("point", d.ProgramWindow(&d.window, unicast(tile.X, tile.Y), address-inside))
-	return inside
+	offset := address % (2 << 20)
+	d.requireOK("point", d.ProgramWindow(&d.window, unicast(tile.X, tile.Y), address-offset))
+	return offset
 }
 
 // write copies data to an address of a tile.
@@ -212,13 +212,15 @@ func TestKernelGathersFromL1(t *testing.T) {
 		for noc, at := range nocCoordinates[board] {
 			const source, target, size = 0x30010, 0x48010, 17_008
 			r := newTileWindow(t, d)
-			near, far := randomBytes(uint64(2+noc), size), randomBytes(uint64(4+noc), size)
-			r.write(first, source, near)
-			r.write(last, source, far)
+			firstData := randomBytes(uint64(2+noc), size)
+			lastData := randomBytes(uint64(4+noc), size)
+			r.write(first, source, firstData)
+			r.write(last, source, lastData)
 			r.startKernel(first, readNoCKernel(t, "noc_gather", board), uint32(noc), size, source,
 				target, 2, at.first, at.last)
 			r.waitForKernel(first)
-			if got := r.read(first, target, 2*size); !bytes.Equal(got, append(near, far...)) {
+			got := r.read(first, target, 2*size)
+			if !bytes.Equal(got, append(firstData, lastData...)) {
 				t.Errorf("NoC %d: the copy differs from the data of both tiles", noc)
 			}
 		}
@@ -228,7 +230,7 @@ func TestKernelGathersFromL1(t *testing.T) {
 // TestKernelsSynchronizeWithASemaphore runs a kernel on two workers and a master.
 func TestKernelsSynchronizeWithASemaphore(t *testing.T) {
 	runOnEachDevice(t, func(t *testing.T, board string, d hal.Device) {
-		const semaphore, words4, total, n = 0x18000, 0x20000, 0x19000, 60
+		const semaphore, wordsAddress, total, n = 0x18000, 0x20000, 0x19000, 60
 		master := firstTensix(board)
 		workers := map[string][]chips.Tile{"wormhole": {{X: 2, Y: 1}, {X: 9, Y: 11}},
 			"blackhole": {{X: 2, Y: 2}, {X: 16, Y: 11}}}[board]
@@ -243,17 +245,17 @@ func TestKernelsSynchronizeWithASemaphore(t *testing.T) {
 			}
 			for i, worker := range append(workers, master) {
 				if worker == master {
-					r.startKernel(master, program, uint32(noc), semaphore, n, words4, 2, total,
-						neighbour, at.last)
+					r.startKernel(master, program, uint32(noc), semaphore, n, wordsAddress, 2,
+						total, neighbour, at.last)
 					continue
 				}
 				data := randomBytes(uint64(i), 4*n)
 				for j := range n {
 					sum += binary.LittleEndian.Uint32(data[4*j:])
 				}
-				r.write(worker, words4, data)
-				r.startKernel(worker, program, uint32(noc), semaphore, n, words4, 0, at.first,
-					words4+uint32(i)*4*n)
+				r.write(worker, wordsAddress, data)
+				r.startKernel(worker, program, uint32(noc), semaphore, n, wordsAddress, 0, at.first,
+					wordsAddress+uint32(i)*4*n)
 			}
 			for _, worker := range append(workers, master) {
 				r.waitForKernel(worker)
@@ -433,15 +435,15 @@ var nocDRAM = map[string]chips.Tile{"wormhole": {X: 5, Y: 2}, "blackhole": {X: 9
 func (d *tileWindow) executeStores(board string, list []uint32) (image []byte, refused bool) {
 	d.Helper()
 	first := firstTensix(board)
-	places := []chips.Tile{first, {X: first.X + 1, Y: first.Y}, nocDRAM[board]}
-	for i, tile := range places {
+	tiles := []chips.Tile{first, {X: first.X + 1, Y: first.Y}, nocDRAM[board]}
+	for i, tile := range tiles {
 		d.write(tile, nocMemory, randomBytes(uint64(i), nocMemorySize))
 	}
 	d.runProgram(first, nocPoke, list)
 	if d.hasStopped(first) {
 		return nil, true
 	}
-	for _, tile := range places {
+	for _, tile := range tiles {
 		image = append(image, d.read(tile, nocMemory, nocMemorySize)...)
 	}
 	addresses := niuLayouts[board].addresses()
@@ -750,7 +752,7 @@ var nocCases = []nocCase{
 		"blackhole"},
 
 	{"atomic in own tile", nocAtomic, func(q *nocRequest) { q.targ = q.ret }, "", ""},
-	{"atomic whose answer goes to its place", nocAtomic,
+	{"atomic whose answer replaces its value", nocAtomic,
 		func(q *nocRequest) { q.targ = q.ret; q.retAddress = q.targAddress }, "", ""},
 	{"posted atomic", nocAtomic, func(q *nocRequest) { q.ctrl &^= 1 << 4 }, "", ""},
 	{"atomic that wraps", nocAtomic, func(q *nocRequest) { q.data = 0xffff_ffff }, "", ""},

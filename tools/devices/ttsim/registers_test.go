@@ -13,13 +13,13 @@ import (
 // is NoC/MemoryMap.md in tt-isa-documentation: NOC_NODE_ID has x and y in 6 bits each, the size of
 // the grid in 7 bits each, and 1 in bit 28 on NoC 0. NoC 1 counts from the other corner.
 func TestTilesReportTheirCoordinates(t *testing.T) {
-	type place struct {
+	type registerValue struct {
 		tile    chips.Tile
 		address uint64
 		want    uint32
 	}
-	whole := map[string]uint32{"wormhole": 12<<19 | 10<<12, "blackhole": 12<<19 | 17<<12}
-	places := map[string][]place{
+	gridSize := map[string]uint32{"wormhole": 12<<19 | 10<<12, "blackhole": 12<<19 | 17<<12}
+	nodeIDs := map[string][]registerValue{
 		"wormhole": {
 			{chips.Tile{X: 1, Y: 1}, 0xffb2002c, 1<<28 | 1<<6 | 1},
 			{chips.Tile{X: 1, Y: 1}, 0xffb3002c, 10<<6 | 8},
@@ -42,7 +42,7 @@ func TestTilesReportTheirCoordinates(t *testing.T) {
 			{chips.Tile{X: 19, Y: 24}, 0xffffffffff000044, 1<<28 | 2},
 		},
 	}
-	logical := map[string][]place{ // NOC_ID_LOGICAL: the translated coordinate
+	logicalIDs := map[string][]registerValue{ // NOC_ID_LOGICAL: the translated coordinate
 		"wormhole": {{chips.Tile{X: 1, Y: 1}, 0xffb20138, 18<<6 | 18},
 			{chips.Tile{X: 9, Y: 0}, 0xffb20138, 16<<6 | 25}},
 		"blackhole": {{chips.Tile{X: 7, Y: 3}, 0xffb20148, 3<<6 | 7},
@@ -53,15 +53,17 @@ func TestTilesReportTheirCoordinates(t *testing.T) {
 			d.AsHardware() // otherwise the mock refuses accesses to the ARC and PCIe tiles
 		}
 		r := newTileWindow(t, d)
-		for _, p := range places[board] {
+		for _, p := range nodeIDs[board] {
 			if got := binary.LittleEndian.Uint32(r.read(p.tile, p.address, 4)); got != p.want|
-				whole[board] {
-				t.Errorf("%+v %#x: %#x, want %#x", p.tile, p.address, got, p.want|whole[board])
+				gridSize[board] {
+				t.Errorf("NOC_NODE_ID of tile %+v at %#x: %#x, want %#x", p.tile, p.address, got,
+					p.want|gridSize[board])
 			}
 		}
-		for _, p := range logical[board] {
+		for _, p := range logicalIDs[board] {
 			if got := binary.LittleEndian.Uint32(r.read(p.tile, p.address, 4)); got != p.want {
-				t.Errorf("%+v %#x: %#x, want %#x", p.tile, p.address, got, p.want)
+				t.Errorf("NOC_ID_LOGICAL of tile %+v at %#x: %#x, want %#x", p.tile, p.address, got,
+					p.want)
 			}
 		}
 	})

@@ -62,7 +62,7 @@ func TestInterruptIsSignalledOnTheLatestEventfd(t *testing.T) {
 		"a second":        words(20, irqEventFD|irqTrigger, irqMSI, 1, 1),
 		"several":         words(20, irqEventFD|irqTrigger, irqMSI, 0, 2),
 		"not by eventfd":  words(20, 1|irqTrigger, irqMSI, 0, 1),
-		"cut in the body": set[:19],
+		"truncated body":  set[:19],
 	} {
 		if _, number := c.send(cmdSetIRQs, wrong, first); number != unix.EINVAL {
 			t.Errorf("%s: error %v, want %v", name, number, unix.EINVAL)

@@ -211,19 +211,20 @@ func TestAccessSpansAdjacentMappings(t *testing.T) {
 	c, f := startServer(t, mockOpener(&boards.Edu), nil)
 	c.store(configRegion, regCommand, 2, 6)
 	fd, data := createMemfd(t, 8*page)
-	places := []uint64{5, 2, 7, 0} // pages of the file, by I/O address; one address is left out
+	// The numbers of pages in the file, by I/O address. The fourth I/O page is not mapped.
+	filePages := []uint64{5, 2, 7, 0}
 	at := func(address uint64) *byte {
 		n := (address - base) / page
 		if n > 3 {
 			n--
 		}
-		return &data[places[n]*page+address%page]
+		return &data[filePages[n]*page+address%page]
 	}
 	for _, i := range []int{2, 0, 1} { // not in order of address
-		c.sendOK(cmdDMAMap, dmaMapBody(dmaRead|dmaWrite, places[i]*page, base+uint64(i)*page, page),
-			fd)
+		c.sendOK(cmdDMAMap, dmaMapBody(dmaRead|dmaWrite, filePages[i]*page, base+uint64(i)*page,
+			page), fd)
 	}
-	c.sendOK(cmdDMAMap, dmaMapBody(dmaRead|dmaWrite, places[3]*page, base+4*page, page), fd)
+	c.sendOK(cmdDMAMap, dmaMapBody(dmaRead|dmaWrite, filePages[3]*page, base+4*page, page), fd)
 	for i := range uint64(count) {
 		*at(base + 100 + i) = byte(i%251 + 1)
 	}

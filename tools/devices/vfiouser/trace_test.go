@@ -139,10 +139,11 @@ func TestLongSessionIsStoredInAFile(t *testing.T) {
 		for i := range uint64(count) {
 			trace.access('W', 0, i%1024*4, []byte{1, 2, 3, byte(i)})
 		}
-		held := trace.held.Len()
+		heldBytes := trace.held.Len()
 		if trace.spool == nil { // its goroutine writes to out until it ends
-			if err := trace.end(); err != nil || held > 100 {
-				t.Errorf("%s: %d bytes in memory, want at most 100; error %v", b.Name, held, err)
+			if err := trace.end(); err != nil || heldBytes > 100 {
+				t.Errorf("%s: %d bytes in memory, want at most 100; error %v", b.Name, heldBytes,
+					err)
 			}
 			continue
 		}
@@ -150,15 +151,15 @@ func TestLongSessionIsStoredInAFile(t *testing.T) {
 			t.Errorf("%s: %d bytes were written before the recording's first records were known",
 				b.Name, out.Len())
 		}
-		left, err := os.ReadFile(trace.spooled)
+		partialFile, err := os.ReadFile(trace.spooled)
 		if err != nil {
 			t.Fatal(err)
 		}
-		capture, err := record.Read(bytes.NewReader(left))
+		capture, err := record.Read(bytes.NewReader(partialFile))
 		if !record.Incomplete(err) || capture == nil || len(capture.Records) < count/2 ||
-			held > 100 {
+			heldBytes > 100 {
 			t.Errorf("%s: the temporary file has %d bytes, %d are in memory; error %v, want an "+
-				"incomplete recording of most accesses", b.Name, len(left), held, err)
+				"incomplete recording of most accesses", b.Name, len(partialFile), heldBytes, err)
 		}
 		if err := trace.end(); err != nil {
 			t.Error(err)

@@ -196,13 +196,13 @@ func TestDocumentHasTheHashOfAFile(t *testing.T) {
 
 func TestDocumentDependsOnContentsButNotOnOrder(t *testing.T) {
 	a, b := File{"a", []byte("1")}, File{"b", []byte("2")}
-	one, _ := makeDocument(t, a, b)
-	two, _ := makeDocument(t, b, a)
-	three, changed := makeDocument(t, a, File{"b", []byte("3")})
-	if !bytes.Equal(one, two) || bytes.Equal(one, three) {
+	first, _ := makeDocument(t, a, b)
+	reordered, _ := makeDocument(t, b, a)
+	changedText, changedDocument := makeDocument(t, a, File{"b", []byte("3")})
+	if !bytes.Equal(first, reordered) || bytes.Equal(first, changedText) {
 		t.Error("the document depends on the order of files, or not on their contents")
 	}
-	if _, d := makeDocument(t, a, b); d.Namespace == changed.Namespace {
+	if _, d := makeDocument(t, a, b); d.Namespace == changedDocument.Namespace {
 		t.Error("two different documents have the same namespace")
 	}
 }
