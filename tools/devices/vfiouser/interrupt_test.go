@@ -58,11 +58,11 @@ func TestInterruptIsSignalledOnTheLatestEventfd(t *testing.T) {
 	}
 	before := countDescriptors(t, first)
 	for name, wrong := range map[string][]byte{
-		"another kind":    words(20, irqEventFD|irqTrigger, 0, 0, 1),
-		"a second":        words(20, irqEventFD|irqTrigger, irqMSI, 1, 1),
-		"several":         words(20, irqEventFD|irqTrigger, irqMSI, 0, 2),
-		"not by eventfd":  words(20, 1|irqTrigger, irqMSI, 0, 1),
-		"truncated body":  set[:19],
+		"another kind":   words(20, irqEventFD|irqTrigger, 0, 0, 1),
+		"a second":       words(20, irqEventFD|irqTrigger, irqMSI, 1, 1),
+		"several":        words(20, irqEventFD|irqTrigger, irqMSI, 0, 2),
+		"not by eventfd": words(20, 1|irqTrigger, irqMSI, 0, 1),
+		"truncated body": set[:19],
 	} {
 		if _, number := c.send(cmdSetIRQs, wrong, first); number != unix.EINVAL {
 			t.Errorf("%s: error %v, want %v", name, number, unix.EINVAL)
