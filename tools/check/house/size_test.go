@@ -30,7 +30,7 @@ var sets = []set{
 	{"models: mock, rv32, chips, hosts", 3_426, 2_700, "hal/mock boards/chips boards/hosts"},
 	{"host product", 26_593, 19_000, "tools/lm tools/image tools/capture tools/look " +
 		"tools/devices tools/ship tools/metal"},
-	{"workshop: our own checks", 12_960, 6_300, "tools/check tools/image/lmb/lmbtest " +
+	{"checks of the project", 12_960, 6_300, "tools/check tools/image/lmb/lmbtest " +
 		"tools/capture/recorder/testdata testdata"},
 }
 
