@@ -169,7 +169,8 @@ func TestBootImageWithoutAConsoleRestartsAndThenPowersOff(t *testing.T) {
 		m := machineForDir(t, dir, &output)
 		if _, err := m.boot(); err == nil || !strings.Contains(err.Error(), "without a line") ||
 			output.Len() != 0 {
-			t.Errorf("%s: error %v; the console %q", console, err, &output)
+			t.Errorf("%s: error %v, output %q; want \"without a line\" and no output", console, err,
+				&output)
 		}
 		stores := 0
 		for _, a := range m.qemuTrace(t, edu) {

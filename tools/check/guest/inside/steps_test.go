@@ -52,7 +52,7 @@ func TestStepThatFailsNamesWhatItGotAndWanted(t *testing.T) {
 	} {
 		if err := newGuest("pci").runStep(strings.Fields(text)); err == nil ||
 			err.Error() != want {
-			t.Errorf("%s: got %v, want %s", text, err, want)
+			t.Errorf("step %s: error %v, want %s", text, err, want)
 		}
 	}
 }
