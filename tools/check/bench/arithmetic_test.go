@@ -30,14 +30,16 @@ func TestMedianIsTheMiddleValueOrTheMeanOfTwo(t *testing.T) {
 	}
 }
 
-// A round that is slow for both sides does not change the ratio.
+// TestRatioIsTheMedianOfTheRoundsRatios has a round that is slow for both sides. It must not change
+// the ratio.
 func TestRatioIsTheMedianOfTheRoundsRatios(t *testing.T) {
 	ours, c := []float64{2, 9, 40, 8, 3}, []float64{1, 3, 10, 4, 3}
 	r := compareTimes("s", "w", "ns", 10, ours, c)
 	// The ratios are 2, 3, 4, 2, 1. The ratio of the medians would be 8 to 3.
 	if !slices.Equal(ratios(ours, c), []float64{2, 3, 4, 2, 1}) || *r.Ratio != 2 || *r.Ours != 80 ||
 		*r.C != 30 || *r.Spread != 1 {
-		t.Errorf("%v %v %v %v", *r.Ours, *r.C, *r.Ratio, *r.Spread)
+		t.Errorf("ours %v, C %v, ratio %v, spread %v, want 80, 30, 2, 1", *r.Ours, *r.C, *r.Ratio,
+			*r.Spread)
 	}
 }
 
@@ -53,7 +55,7 @@ func TestGoalsAreMetUpToTheirLimit(t *testing.T) {
 		{row{}, ""},
 	} {
 		if got := verdict(&c.row); got != c.want {
-			t.Errorf("%+v: %q, want %q", c.row, got, c.want)
+			t.Errorf("row %+v: verdict %q, want %q", c.row, got, c.want)
 		}
 	}
 	var text strings.Builder
@@ -62,6 +64,6 @@ func TestGoalsAreMetUpToTheirLimit(t *testing.T) {
 	b.printTable(&text, nil)
 	if !strings.HasSuffix(text.String(), "\n2 of 3 goals met\n") ||
 		strings.Count(text.String(), "NOT MET") != 1 {
-		t.Errorf("%s", &text)
+		t.Errorf("the table has not one NOT MET and the end \"2 of 3 goals met\":\n%s", &text)
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel ends a stopped thread if another thread of the process exits.
+// TestProgramMayEndWhileItIsStopped kills a traced program while it is stopped. This also happens
+// if another thread of the process exits: the kernel then ends the stopped thread.
 func TestProgramMayEndWhileItIsStopped(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -30,6 +31,6 @@ func TestProgramMayEndWhileItIsStopped(t *testing.T) {
 		})
 	})
 	if err != nil || stops != 10 {
-		t.Errorf("%v after %d stops", err, stops)
+		t.Errorf("error %v after %d stops, want none after 10", err, stops)
 	}
 }

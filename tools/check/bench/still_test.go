@@ -21,10 +21,10 @@ func TestSystemCallsAreCountedByThread(t *testing.T) {
 		threadCalls:  {"clone": 1, "futex": 2},
 		monitorCalls: {"nanosleep": 1}}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("calls by thread %v, want %v", got, want)
 	}
 	if n, names := extraCalls(map[string]int64{"read": 1},
 		map[string]int64{"read": 3, "write": 1}); n != 3 || names != "2 read, 1 write" {
-		t.Errorf("%d, %q", n, names)
+		t.Errorf("%d extra calls, %q, want 3, \"2 read, 1 write\"", n, names)
 	}
 }

@@ -33,24 +33,25 @@ func TestQuantileIsTheSmallestSufficientElement(t *testing.T) {
 	}
 }
 
-// TestRatiosAreComputedPerRound: a slow round slows down both sides, so the ratio of the medians
-// would differ.
+// TestRatiosAreComputedPerRound has a slow round. It slows down both sides, so the ratio of the
+// medians would differ.
 func TestRatiosAreComputedPerRound(t *testing.T) {
 	ours, c := []float64{20, 40, 1000}, []float64{10, 80, 500}
 	r := compareTimes("s", "w", "ns", 0.5, ours, c)
 	if !nearlyEqual(*r.Ours, 20) || !nearlyEqual(*r.C, 40) || !nearlyEqual(*r.Ratio, 2) ||
 		!nearlyEqual(*r.Spread, 1.5) {
-		t.Errorf("ours %v, C %v, ratio %v, spread %v", *r.Ours, *r.C, *r.Ratio, *r.Spread)
+		t.Errorf("ours %v, C %v, ratio %v, spread %v, want 20, 40, 2, 1.5", *r.Ours, *r.C,
+			*r.Ratio, *r.Spread)
 	}
 	s := compareSpeeds("s", "w", 800, ours, c) // higher is better: C's time divided by ours
 	if !nearlyEqual(*s.Ours, 20) || !nearlyEqual(*s.C, 10) || !nearlyEqual(*s.Ratio, 0.5) {
-		t.Errorf("ours %v GB/s, C %v, ratio %v", *s.Ours, *s.C, *s.Ratio)
+		t.Errorf("ours %v GB/s, C %v, ratio %v, want 20, 10, 0.5", *s.Ours, *s.C, *s.Ratio)
 	}
 	if got := medianDifference(ours, c); !nearlyEqual(got, 10) {
-		t.Errorf("longer by %v", got)
+		t.Errorf("median difference %v, want 10", got)
 	}
 	if got := fastest([][]float64{{3, 9, 9}, {4, 4, 4}, {5, 5, 5}}); got != 1 {
-		t.Errorf("best is %d", got)
+		t.Errorf("fastest is %d, want 1", got)
 	}
 }
 
@@ -63,7 +64,7 @@ func TestGoalsIncludeTheirLimit(t *testing.T) {
 		{row{}.atLeast(0.95, 0.95, ""), true}, {row{}.atLeast(0.94, 0.95, ""), false},
 	} {
 		if *test.r.Met != test.met {
-			t.Errorf("%+v", test.r)
+			t.Errorf("row %+v: met %v, want %v", test.r, *test.r.Met, test.met)
 		}
 	}
 }
@@ -73,17 +74,18 @@ func TestScatteredWritesGoToDifferentWords(t *testing.T) {
 	for i := range 10_000 {
 		c := scatteredWrite(i)
 		if c.Offset%4 != 0 || c.Offset >= deviceSize {
-			t.Fatalf("write %d goes to %#x", i, c.Offset)
+			t.Fatalf("write %d goes to offset %#x, want a multiple of 4 below %#x", i, c.Offset,
+				deviceSize)
 		}
 		seen[c.Offset] = true
 	}
 	if len(seen) < 9_900 {
-		t.Errorf("10,000 writes go to %d words", len(seen))
+		t.Errorf("10,000 writes go to %d different words, want at least 9,900", len(seen))
 	}
 }
 
-// TestRepeatedRecordingsKeepAllCommands: every command of a recording is measured except marks,
-// delays and calls. A bare recording also lacks Points and Fences.
+// TestRepeatedRecordingsKeepAllCommands checks that every command of a recording is measured except
+// marks, delays and calls. A bare recording also lacks Points and Fences.
 func TestRepeatedRecordingsKeepAllCommands(t *testing.T) {
 	b := &bench{testdata: testdataDir}
 	for i := range recordings {
@@ -103,7 +105,8 @@ func TestRepeatedRecordingsKeepAllCommands(t *testing.T) {
 			main := repeated.Sequences[0].Commands
 			rounds := count(main, gen.OpcodeWrite) / count(body, gen.OpcodeWrite)
 			if rounds < 2 || len(main) < minRepeatedCommands || len(memory) == 0 {
-				t.Fatalf("%s: %d commands, %d rounds", recordings[i].file, len(main), rounds)
+				t.Fatalf("%s: %d commands, %d rounds, memory of %d bytes: too few",
+					recordings[i].file, len(main), rounds, len(memory))
 			}
 			for opcode := gen.OpcodeWrite; opcode < gen.OpcodeEnd; opcode++ {
 				want := rounds * count(body, opcode)
@@ -123,7 +126,8 @@ func TestRepeatedRecordingsKeepAllCommands(t *testing.T) {
 	}
 }
 
-// TestRepeatedRecordingsPassTheirChecks replays each recording in the programs: every check passes.
+// TestRepeatedRecordingsPassTheirChecks replays each recording with the runtime, the tuned loops
+// and the player. Every check must pass.
 func TestRepeatedRecordingsPassTheirChecks(t *testing.T) {
 	programs := compileC(t)
 	b := &bench{testdata: testdataDir}
@@ -134,20 +138,22 @@ func TestRepeatedRecordingsPassTheirChecks(t *testing.T) {
 		path := writeImageFile(t, repeated)
 		once := compareSides(t, programs.tuned, path, before)
 		if once.status != 0 || once.ignored != 0 {
-			t.Fatalf("%s: ends with %d at command %d", recordings[i].file, once.status,
-				once.command)
+			t.Fatalf("%s: the runtime ends with status %d at command %d, %d failures ignored",
+				recordings[i].file, once.status, once.command, once.ignored)
 		}
 		registers := len(before) - pageSize
 		if fbs.Checksum(once.memory[:registers]) != fbs.Checksum(before[:registers]) {
-			t.Errorf("%s: a run leaves other bytes than it began with", recordings[i].file)
+			t.Errorf("%s: a run changes the memory", recordings[i].file)
 		}
 		player := replayWithC(t, programs.player, path, before, 0)
 		if player.status != 0 || player.ignored != 0 || player.outputs != once.outputs {
-			t.Errorf("%s: the player ends with %d at command %d", recordings[i].file, player.status,
-				player.command)
+			t.Errorf("%s: the player ends with status %d at command %d, %d failures ignored, or "+
+				"has other outputs", recordings[i].file, player.status, player.command,
+				player.ignored)
 		}
 		if fbs.Checksum(player.memory[:registers]) != fbs.Checksum(once.memory[:registers]) {
-			t.Errorf("%s: the player leaves other bytes than the runtime", recordings[i].file)
+			t.Errorf("%s: the player leaves other data in memory than the runtime",
+				recordings[i].file)
 		}
 	}
 }

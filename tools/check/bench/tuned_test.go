@@ -26,20 +26,21 @@ func compileC(t *testing.T) (programs cPrograms) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
-			t.Fatal("gcc is not here")
+			t.Fatal("gcc is not installed")
 		}
-		t.Skip("gcc is not here, so nothing can be compared with C (LM_TEST_REQUIRED=1 makes " +
-			"this a failure)")
+		t.Skip("gcc is not installed, so nothing can be compared with C (LM_TEST_REQUIRED=1 " +
+			"makes this a failure)")
 	}
 	dir := t.TempDir()
 	compile := exec.Command("tools/check/bench/c/build", dir)
 	compile.Dir = "../../.."
 	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("tools/check/bench/c/build: %v\n%s", err, out)
 	}
 	return cPrograms{filepath.Join(dir, "bench-tuned"), filepath.Join(dir, "bench-player")}
 }
 
+// writeImageFile writes an image to a new file, and returns its path.
 func writeImageFile(t *testing.T, image *lmb.Image) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image.lmb")
@@ -57,7 +58,8 @@ type replayResult struct {
 	memory          []byte
 }
 
-// loadImage loads an image on the devices that a function makes for it.
+// loadImage loads an image on the devices that a function returns for it. The caller must call
+// done.
 func loadImage(t *testing.T, path string,
 	devices func(view *fbs.View) []hal.Device) (replay *runtime.Replay, done func()) {
 	t.Helper()
@@ -104,7 +106,8 @@ func newFilledMemory(t *testing.T, data []byte) *memory {
 	return m
 }
 
-// replayWithC replays sequence 0 with a program in C.
+// replayWithC replays sequence 0 with a program in C. way selects how the program copies data and
+// dispatches commands, see compareSides.
 func replayWithC(t *testing.T, program, path string, before []byte, way int) replayResult {
 	t.Helper()
 	m := newFilledMemory(t, before)
@@ -135,7 +138,7 @@ func compareSides(t *testing.T, program, path string, before []byte) replayResul
 		}
 		for i := range want.memory {
 			if got.memory[i] != want.memory[i] {
-				t.Errorf("%s: byte %#x is %#x after C and %#x after the runtime", name, i,
+				t.Errorf("%s: byte %#x of memory is %#x after C and %#x after the runtime", name, i,
 					got.memory[i], want.memory[i])
 				break
 			}
@@ -166,7 +169,7 @@ func TestCAndRuntimeLeaveTheSameBytesForSamples(t *testing.T) {
 	for _, path := range paths {
 		bytes := memorySize(t, path)
 		if bytes == 0 || bytes > 64<<20 {
-			continue // tiles, or BARs larger than the memory of a small machine
+			continue // images with tiles, or with BARs that are too large for a small machine
 		}
 		replayed++
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -174,7 +177,8 @@ func TestCAndRuntimeLeaveTheSameBytesForSamples(t *testing.T) {
 		})
 	}
 	if replayed < 3 {
-		t.Errorf("only %d of %d samples can be replayed on plain memory", replayed, len(paths))
+		t.Errorf("only %d of %d samples can be replayed on plain memory, want at least 3", replayed,
+			len(paths))
 	}
 }
 
@@ -195,7 +199,7 @@ func TestCAndRuntimeLeaveTheSameBytesForRandomImages(t *testing.T) {
 		})
 	}
 	if ended[0] == 0 || ended[76] == 0 || ended[75] == 0 {
-		t.Errorf("runs ended %v; some of each should be good, fail a check and pass a deadline",
-			ended)
+		t.Errorf("number of runs by exit status: %v; want at least one with 0 (done), 76 (failed "+
+			"check) and 75 (deadline passed)", ended)
 	}
 }

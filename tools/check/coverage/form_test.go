@@ -7,8 +7,8 @@ import (
 	"lightmetal/tools/check/coverage/trace"
 )
 
-// newFunction returns a function of instructions. The words 1, 2, ... represent calls of the
-// functions of Go's runtime that the other arguments name.
+// newFunction returns a function with the given instructions. The words 1, 2, ... represent calls
+// of the functions of Go's runtime that the other arguments name.
 func newFunction(words []uint32, goFunctions ...string) *function {
 	const at = 0x11000
 	names := map[uint64]string{at: "lightmetal/fbs.f"}
@@ -34,17 +34,20 @@ const (
 	store = 0xc81bfc02 // STLXR
 )
 
-// branch returns a B.LS to the instruction that is so many words ahead, jump returns a B.
+// branch returns a conditional branch (B.LS) to the instruction that is the given number of words
+// ahead.
 func branch(words int) uint32 { return 0x54000009 | uint32(words)&(1<<19-1)<<5 }
-func jump(words int) uint32   { return 0x14000000 | uint32(words)&(1<<26-1) }
 
-func TestCompilerMadeCodeIsRecognizedByItsForm(t *testing.T) {
+// jump is like branch, for an unconditional branch (B).
+func jump(words int) uint32 { return 0x14000000 | uint32(words)&(1<<26-1) }
+
+func TestCompilerGeneratedCodeIsRecognizedByItsForm(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		words []uint32
 		own   string
-		// one letter for each instruction: its form; T or P if its taken or its passed way has one;
-		// else a dot
+		// One letter for each instruction: T or P if its taken or its passed way has a form,
+		// otherwise the letter of the instruction's form, or a dot if it has none.
 		want string
 	}{
 		{"a bounds check", []uint32{move, branch(2), ret, 1, nop}, "runtime.panicBounds",
@@ -55,7 +58,7 @@ func TestCompilerMadeCodeIsRecognizedByItsForm(t *testing.T) {
 			"runtime.morestack_noctxt", "T..sss"},
 		{"a write barrier", []uint32{branch(3), move, 1, move, ret}, "runtime.gcWriteBarrier2",
 			"Pww.."},
-		{"what goes on to a write barrier among others",
+		{"a branch that leads to a write barrier and to other code",
 			[]uint32{branch(4), branch(2), move, 1, ret},
 			"runtime.gcWriteBarrier2", ".T.w."},
 		{"an atomic operation", []uint32{store, branch(-1), ret}, "runtime.memmove", ".T."},
@@ -88,7 +91,7 @@ func TestCompilerMadeCodeIsRecognizedByItsForm(t *testing.T) {
 			}
 		}
 		if got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+			t.Errorf("%s: forms %s, want %s", c.name, got, c.want)
 		}
 	}
 }
@@ -98,22 +101,23 @@ func TestUnreachableCodeIsNotCounted(t *testing.T) {
 	for i := range f.code[:4] {
 		f.code[i].seen = trace.Ran | trace.Passed
 	}
-	made := map[string]int{}
-	c := f.countReached(made)
+	reachedByForm := map[string]int{}
+	c := f.countReached(reachedByForm)
 	if want := (count{Functions: 1, Instructions: 4, Ran: 4, Branches: 1}); c != want ||
-		made["bounds check"] != 2 || c.notReached() != 1 {
-		t.Errorf("%+v, want %+v; %v", c, want, made)
+		reachedByForm["bounds check"] != 2 || c.notReached() != 1 {
+		t.Errorf("count %+v, want %+v with 1 not reached; by form %v, want 2 of a bounds check", c,
+			want, reachedByForm)
 	}
 	f.code[1].seen |= trace.Taken
-	if c := f.countReached(made); c.notReached() != 0 || c.percent() != 100 {
-		t.Errorf("%+v", c)
+	if c := f.countReached(reachedByForm); c.notReached() != 0 || c.percent() != 100 {
+		t.Errorf("count %+v after both ways of the branch, want all reached", c)
 	}
 }
 
 func TestListLimitsUnreachedCode(t *testing.T) {
 	f := newFunction([]uint32{move, move, ret})
 	f.group = "loop"
-	for _, c := range []struct{ list, err, says string }{
+	for _, c := range []struct{ list, err, output string }{
 		{"# none\n", "1 functions have more unreached code",
 			"3 instructions and branches were not reached, 0 are listed"},
 		{"lightmetal/fbs.f\t2\twhy\n", "1 functions have more unreached code", "2 are listed"},
@@ -133,8 +137,9 @@ func TestListLimitsUnreachedCode(t *testing.T) {
 			err = compareWithList(&out, list, worst)
 		}
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) ||
-			!strings.Contains(out.String(), c.says) || c.says == "" && out.Len() > 0 {
-			t.Errorf("%q: %v; %s", c.list, err, &out)
+			!strings.Contains(out.String(), c.output) || c.output == "" && out.Len() > 0 {
+			t.Errorf("list %q: error %v, output %q; want error %q, output %q", c.list, err, &out,
+				c.err, c.output)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 const root = "../../.."
 
-// shippedFlags matches the list of compiler flags of everything that ships.
+// shippedFlags matches the list of compiler flags of all programs that ship.
 var shippedFlags = regexp.MustCompile(`(?m)^shipped_flags=\(([^)]+)\)$`)
 
 // buildLmrun builds lmrun for arm64 as build.sh cross does, and returns its functions, of which no
@@ -34,7 +34,7 @@ func buildLmrun(t *testing.T, tags string) []*function {
 	build := exec.Command("go", append(args, "lightmetal/tools/lmrun")...)
 	build.Env = append(os.Environ(), "GOARCH=arm64", "GOOS=linux", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build of lmrun: %v\n%s", err, out)
 	}
 	file, err := os.ReadFile(path)
 	if err != nil {
@@ -51,8 +51,8 @@ func buildLmrun(t *testing.T, tags string) []*function {
 	return functions
 }
 
-// TestListNamesFunctionsOfThePrograms finds functions of left.txt that were renamed, removed or
-// inlined, or that are in no group. It takes seconds, while all guest tests take much longer.
+// TestListNamesFunctionsOfThePrograms finds functions in left.txt that were renamed, removed or
+// inlined, or that belong to no group. It takes seconds, while all guest tests take much longer.
 func TestListNamesFunctionsOfThePrograms(t *testing.T) {
 	list, err := readList("left.txt")
 	if err != nil {

@@ -208,7 +208,7 @@ func TestBareFirmwareTransfersDataByDMA(t *testing.T) {
 					{kind: flashKindDump}}
 				r := runFirmware(t, hal.OK, withBudget(entries, budget), nil)
 				if got := r.dumpedOutput(t, "result"); !bytes.Equal(got, data) {
-					t.Error("the output is not the input")
+					t.Error("the output differs from the input")
 				}
 				plan, err := expand(image, "transfer", c.traced, map[string][]byte{c.input: data})
 				if err != nil {
@@ -544,16 +544,16 @@ func TestFlashHeaderHasOffsetsOfEntries(t *testing.T) {
 		gotData := flash[data : data+number32(entry+16)]
 		if flashKind(number32(entry)) != e.kind || gotName != e.name ||
 			!bytes.Equal(gotData, e.data) || number32(entry+20) != 0 {
-			t.Errorf("entry %d: %x, name %q, %d bytes", i, flash[entry:entry+24], gotName,
-				len(gotData))
+			t.Errorf("entry %d: %x, name %q, %d bytes; want kind %d, name %q, %d bytes", i,
+				flash[entry:entry+24], gotName, len(gotData), e.kind, e.name, len(e.data))
 		}
 		if len(e.data) > 0 && data%flashDataAlignment != 0 {
-			t.Errorf("entry %d: data at %#x", i, data)
+			t.Errorf("entry %d: data at %#x, want a multiple of %#x", i, data, flashDataAlignment)
 		}
 	}
 	large := []flashEntry{{flashKindImage, "", make([]byte, flashSize)}}
 	if _, err := encodeFlash(large); err == nil {
-		t.Error("accepted: data as large as the flash")
+		t.Error("encodeFlash accepted data that are as large as the flash")
 	}
 }
 

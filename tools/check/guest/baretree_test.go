@@ -127,7 +127,7 @@ func TestBareFirmwareReadsOnlyItsTreeAndItsFlash(t *testing.T) {
 		"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program,
 		sources+"host_test.c", sources+"tree.c", sources+"flash.c")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	const want = `arm,pl011: 0x9000000 0x1000, ranges 0 bytes
 memory: 0x40000000 0x10000000, ranges 0 bytes
@@ -137,7 +137,7 @@ absent: none
 `
 	out, err := exec.Command(program, tree, flashFile, "100000").CombinedOutput()
 	if err != nil || strings.TrimSpace(string(out)) != strings.TrimSpace(want) {
-		t.Errorf("%v\n%s\nwant\n%s", err, out, want)
+		t.Errorf("host_test: error %v, output\n%s\nwant\n%s", err, out, want)
 	}
 	t.Log("evidence: 100000 damaged device trees and flashes read without an operating system")
 }

@@ -106,7 +106,7 @@ func (b imageBoot) requireConsole(t *testing.T, exit hal.Code, shutdown string, 
 		equal = got[i] == lines[i] || isPrefix && strings.HasPrefix(got[i], prefix)
 	}
 	if !equal {
-		t.Errorf("exit %d, want %d; machine %s, want %s; the console:\n%s\nwant\n%s", b.exit,
+		t.Errorf("exit status %d, want %d; machine %s, want %s; the console:\n%s\nwant\n%s", b.exit,
 			exit.ExitStatus(), b.shutdown, shutdown, b.console, strings.Join(lines, "\n"))
 	}
 }
@@ -169,7 +169,8 @@ func TestBootImageWithoutAConsoleRestartsAndThenPowersOff(t *testing.T) {
 		m := machineForDir(t, dir, &output)
 		if _, err := m.boot(); err == nil || !strings.Contains(err.Error(), "without a line") ||
 			output.Len() != 0 {
-			t.Errorf("%s: error %v; the console %q", console, err, &output)
+			t.Errorf("%s: error %v, output %q; want \"without a line\" and no output", console, err,
+				&output)
 		}
 		stores := 0
 		for _, a := range m.qemuTrace(t, edu) {
@@ -254,15 +255,15 @@ func TestMissingModulesAreNamed(t *testing.T) {
 func TestBadConfigurationIsReportedAndEndsAsConfigured(t *testing.T) {
 	t.Parallel()
 	dir := buildBootImage(t, "--board", "qemu-virt", writeImage(t, factorialImage()))
-	for _, test := range []struct{ text, says, then, down string }{
+	for _, test := range []struct{ config, message, action, shutdown string }{
 		{"on-failure reboot\n\nfrobnicate 1\nimage /image.lmb\n",
 			"lminit: usage: /lmrun.conf:3: frobnicate is unknown, or must follow a line*",
 			"lminit: reboot", "reset"},
 		{"image /image.lmb\nloop x\n", "lminit: usage: /lmrun.conf:2: -loop takes*",
 			"lminit: poweroff", "off"},
 	} {
-		replaceConfig(t, dir, test.text)
-		bootDir(t, dir).requireConsole(t, hal.Usage, test.down, test.says, test.then)
+		replaceConfig(t, dir, test.config)
+		bootDir(t, dir).requireConsole(t, hal.Usage, test.shutdown, test.message, test.action)
 	}
 }
 
@@ -307,7 +308,7 @@ func TestFITStartsUnderUBoot(t *testing.T) {
 		"none", "-bios", uboot}
 	dumpTree := append([]string{"-M", "virt,dumpdtb=" + tree}, qemuArgs...)
 	if text, err := exec.Command("qemu-system-aarch64", dumpTree...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
+		t.Fatalf("qemu-system-aarch64 -M virt,dumpdtb=...: %v\n%s", err, text)
 	}
 	const load, at = "0x44000000", "0x60000000" // RAM of the machine virt starts at 0x40000000
 	imageDir := buildBootImage(t, "--board", "imx8mp", "--dtb", tree, "--load", load,
@@ -322,7 +323,7 @@ func TestFITStartsUnderUBoot(t *testing.T) {
 	for _, want := range []string{"Verifying Hash Integrity ... sha256+ OK",
 		"lmrun: done: main of /image.lmb", "lmrun: exit 0"} {
 		if !strings.Contains(console, want) {
-			t.Errorf("%q is not on the console:\n%s", want, console)
+			t.Errorf("the console does not have %q:\n%s", want, console)
 		}
 	}
 }

@@ -18,8 +18,8 @@ type boardReport struct {
 	Checks  []struct{ Check, State, Found, Next string }
 }
 
-// find returns the state and the finding of a check.
-func (r *boardReport) find(check string) (state, found string) {
+// stateOf returns the state and the finding of a check.
+func (r *boardReport) stateOf(check string) (state, found string) {
 	for _, c := range r.Checks {
 		if c.Check == check {
 			return c.State, c.Found
@@ -28,8 +28,8 @@ func (r *boardReport) find(check string) (state, found string) {
 	return "", ""
 }
 
-// missing returns the names of the checks with the state "missing".
-func (r *boardReport) missing() (names []string) {
+// missingChecks returns the names of the checks with the state "missing".
+func (r *boardReport) missingChecks() (names []string) {
 	for _, c := range r.Checks {
 		if c.State == "missing" {
 			names = append(names, c.Check)
@@ -50,12 +50,12 @@ func boardReports(t *testing.T, console string) map[string]*boardReport {
 		name, text, _ := strings.Cut(rest, " ")
 		r := new(boardReport)
 		if err := json.Unmarshal([]byte(text), r); err != nil {
-			t.Fatalf("%s: %v: %s", name, err, text)
+			t.Fatalf("report %s: %v: %s", name, err, text)
 		}
 		reports[name] = r
 	}
 	if len(reports) != 3 {
-		t.Fatalf("%d reports, want 3:\n%s", len(reports), console)
+		t.Fatalf("%d reports on the console, want 3:\n%s", len(reports), console)
 	}
 	return reports
 }
@@ -71,16 +71,19 @@ func checkReports(t *testing.T, r *scenarioRun) {
 	reports := boardReports(t, r.output["JudgesAMachineAsWhatItIs"])
 	checkPlainReport(t, reports["plain"])
 	if r := reports["plain"]; r.Exit != 0 || r.Missing != 0 {
-		t.Errorf("plain: exit %d, missing %v", r.Exit, r.missing())
+		t.Errorf("report plain: exit status %d, missing %v, want 0, none", r.Exit,
+			r.missingChecks())
 	}
 	edu := "edu " + reports["plain"].Devices[0].Address
 	if r := reports["before"]; backend == "vfio" &&
-		(r.Exit != 69 || !slices.Contains(r.missing(), edu+" IOMMU")) {
-		t.Errorf("before vfio-pci is bound: exit %d, missing %v", r.Exit, r.missing())
+		(r.Exit != 69 || !slices.Contains(r.missingChecks(), edu+" IOMMU")) {
+		t.Errorf("report before (vfio-pci is not bound): exit status %d, missing %v; want 69, %s",
+			r.Exit, r.missingChecks(), edu+" IOMMU")
 	}
 	after := reports["after"]
 	if after.Exit != 0 {
-		t.Errorf("after: exit %d, missing %v", after.Exit, after.missing())
+		t.Errorf("report after: exit status %d, missing %v, want 0, none", after.Exit,
+			after.missingChecks())
 	}
 	for check, want := range map[string]string{
 		"device 0, edu (1234:11e8) BARs": "as large",
@@ -90,8 +93,8 @@ func checkReports(t *testing.T, r *scenarioRun) {
 		edu + " IOMMU": map[string]string{"pci": "no IOMMU",
 			"vfio": "through the driver vfio-pci"}[backend],
 	} {
-		if state, found := after.find(check); state != "ok" || !strings.Contains(found, want) {
-			t.Errorf("after: %s is %s %q, want ok %q", check, state, found, want)
+		if state, found := after.stateOf(check); state != "ok" || !strings.Contains(found, want) {
+			t.Errorf("report after: %s is %s %q, want ok %q", check, state, found, want)
 		}
 	}
 }
@@ -105,7 +108,8 @@ func checkPlainReport(t *testing.T, r *boardReport) {
 	}
 	if r.Board != "qemu-virt" || r.Machine != "linux,dummy-virt" || r.Kernel == "" ||
 		strings.Join(devices, " ") != "edu ivshmem nvme" {
-		t.Fatalf("board %q, machine %q, kernel %q, devices %v", r.Board, r.Machine, r.Kernel,
+		t.Fatalf("report plain: board %q, machine %q, kernel %q, devices %v; want qemu-virt, "+
+			"linux,dummy-virt, a version, [edu ivshmem nvme]", r.Board, r.Machine, r.Kernel,
 			devices)
 	}
 	for check, want := range map[string]string{
@@ -115,8 +119,8 @@ func checkPlainReport(t *testing.T, r *boardReport) {
 		"nvme " + r.Devices[2].Address + " BAR 0": "16 KiB at 0x80",
 		"edu " + r.Devices[0].Address + " link":   "no PCIe link",
 	} {
-		if state, found := r.find(check); state != "ok" || !strings.Contains(found, want) {
-			t.Errorf("%s is %s %q, want ok %q", check, state, found, want)
+		if state, found := r.stateOf(check); state != "ok" || !strings.Contains(found, want) {
+			t.Errorf("report plain: %s is %s %q, want ok %q", check, state, found, want)
 		}
 	}
 }

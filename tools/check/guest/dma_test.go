@@ -104,7 +104,7 @@ func checkDMA(t *testing.T, r *scenarioRun) {
 	}
 	for _, at := range []int{0x10000, 0x20000} { // the windows "data" and "back" of nvme-p2p
 		if !bytes.Equal(shared[at:at+len(data)], data) {
-			t.Errorf("the memory of ivshmem has other data at %#x", at)
+			t.Errorf("the memory of ivshmem at %#x differs from the input", at)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func TestOutputOfNVMeImageIsCopiedToTheHost(t *testing.T) {
 	flags := []string{"-before", "init", "-sequence", "frame", "-after", "stop", "-input",
 		"blocks=" + in, "-output", "result=" + out}
 	if exit, err := m.replay(writeImage(t, image), flags); err != nil || exit != 0 {
-		t.Fatalf("exit %d, %v", exit, err)
+		t.Fatalf("exit status %d, error %v, want 0, none", exit, err)
 	}
 	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("the output has %d bytes, or differs from the input; error %v", len(got), err)

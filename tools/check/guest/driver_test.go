@@ -48,9 +48,10 @@ func runOnVendorDriver(t *testing.T, setUp func(*testing.T, *machine, *chip),
 // kernelWarning matches a line of the kernel's log that is a warning or an error.
 var kernelWarning = regexp.MustCompile(`the kernel says: <[0-4]>.*`)
 
-// TestVendorsDriverOnAServedChip replays every capture and workload, an image in which a core
-// accesses pinned memory, and stores to rectangles of tiles. The driver must print no warnings.
-func TestVendorsDriverOnAServedChip(t *testing.T) {
+// TestVendorsDriverReplaysOnAServedChip replays every capture and workload, an image in which a
+// core accesses pinned memory, and stores to rectangles of tiles. The driver must print no
+// warnings.
+func TestVendorsDriverReplaysOnAServedChip(t *testing.T) {
 	t.Parallel()
 	runOnVendorDriver(t, func(t *testing.T, m *machine, c *chip) { m.addAllImages(t, c) },
 		func(c *chip) string {
@@ -66,9 +67,9 @@ func TestVendorsDriverOnAServedChip(t *testing.T) {
 		})
 }
 
-// TestVendorsDriverWindowsKillsAndResets runs driverSteps, and checks that the driver put the cores
-// into reset after each replay.
-func TestVendorsDriverWindowsKillsAndResets(t *testing.T) {
+// TestVendorsDriverHandlesWindowsKillsAndResets runs driverSteps, and checks that the driver put
+// the cores into reset after each replay.
+func TestVendorsDriverHandlesWindowsKillsAndResets(t *testing.T) {
 	t.Parallel()
 	runOnVendorDriver(t, func(t *testing.T, m *machine, c *chip) {
 		m.addGolden(t, "twoop", append([]string{"import"}, c.captures["twoop"]...)...)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// serverKiller copies the text of the console, and kills the server when the guest asks for it.
+// serverKiller copies the text of the console, and kills the server when the guest prints "end the
+// server".
 type serverKiller struct {
 	io.Writer
 	machine *machine
@@ -49,7 +50,8 @@ func TestGuestReportsDeviceGoneAfterItsServerDied(t *testing.T) {
 	}
 	if exit != 0 || err != nil || m.serversErr == nil ||
 		!strings.Contains(m.serversErr.Error(), "signal: killed") {
-		t.Errorf("exit %d, %v, the server: %v\n%s", exit, err, m.serversErr, console)
+		t.Errorf("exit status %d, error %v, the server: %v; want 0, none, \"signal: killed\"; "+
+			"the console:\n%s", exit, err, m.serversErr, console)
 	}
 	t.Log(console)
 }

@@ -156,7 +156,8 @@ func TestWatchdogResetsTheMachine(t *testing.T) {
 			last := r.scenarios[len(r.scenarios)-1].Name
 			if !watchdogReset.MatchString(events) || r.err == nil || r.passed[last] ||
 				!strings.HasSuffix(r.output[last], "waiting to be reset\n") {
-				t.Errorf("%s: QEMU's events: %s; the console:\n%s", last, events, r.console)
+				t.Errorf("%s: the watchdog did not reset the machine while it waited: error %v, "+
+					"QEMU's events: %s; the console:\n%s", last, r.err, events, r.console)
 			}
 		})
 	}

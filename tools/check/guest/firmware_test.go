@@ -68,14 +68,14 @@ func TestFirmwareInCDrivesItsDevicesFrameByFrame(t *testing.T) {
 		switch {
 		case a.store && a.offset == 8 && !computing:
 			if a.value != uint64(frame%13) {
-				t.Fatalf("frame %d starts with %d", frame, a.value)
+				t.Fatalf("frame %d stores the number %d, want %d", frame, a.value, frame%13)
 			}
 			computing = true
 		case !a.store && a.offset == 8 && computing:
 			frame, computing = frame+1, false
 		case !a.store && a.offset == 0x20 && computing:
 		default:
-			t.Fatalf("frame %d: %+v", frame, a)
+			t.Fatalf("frame %d: unexpected access %+v", frame, a)
 		}
 	}
 	if frame != 1000 || computing {
@@ -101,7 +101,8 @@ func TestFirmwareInCDrivesAServedChip(t *testing.T) {
 	}
 	trace, err := parseServedTrace(bytes.NewReader(log), servedRegionName(r.socketPaths[0], 0))
 	if err != nil || len(trace) < 10*256 {
-		t.Errorf("QEMU traced %d accesses to the chip, %v", len(trace), err)
+		t.Errorf("QEMU traced %d accesses to the chip, want at least 2560; error %v", len(trace),
+			err)
 	}
 }
 

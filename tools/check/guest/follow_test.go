@@ -85,7 +85,8 @@ func (r *scenarioRun) requireTrace(t *testing.T, traced region, trace []access) 
 		}
 	}
 	if len(trace) > 0 {
-		t.Errorf("after all runs, access %d: %v", count-len(trace), trace[0])
+		t.Errorf("%d accesses after all runs, the first (access %d) is %v", len(trace),
+			count-len(trace), trace[0])
 	}
 	t.Logf("evidence: %d accesses in QEMU's trace as the images say", count)
 }

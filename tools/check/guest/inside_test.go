@@ -129,7 +129,7 @@ func goBuild(t *testing.T, arch, program string, flags ...string) string {
 	build := exec.Command("go", append(args, program)...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build %s: %v\n%s", program, err, out)
 	}
 	builtPrograms.isBuilt[path] = true
 	return path

@@ -54,11 +54,11 @@ func TestLinuxNVMeDriverIsRecordedOnAServedDevice(t *testing.T) {
 		dir: t.TempDir(), timeout: bootTimeout, stdout: io.Discard}
 	if exit, err := qemuOnly.replay(filepath.Join(dir, "other.lmb"), nil); err != nil ||
 		exit != 0 {
-		t.Errorf("on QEMU's controller: exit %d, %v", exit, err)
+		t.Errorf("replay on QEMU's controller: exit status %d, error %v", exit, err)
 	}
 	disk, err := os.ReadFile(filepath.Join(qemuOnly.dir, "nvme.img"))
 	if err != nil || !bytes.Equal(disk[8192:8192+4096], driverBlock()) {
-		t.Errorf("QEMU's controller has other data on its disk, %v", err)
+		t.Errorf("QEMU's controller has other data on its disk, or error %v", err)
 	}
 }
 
@@ -83,7 +83,7 @@ func commandsOnPage(t *testing.T, path string, names ...string) (list []pages.Co
 		}
 	}
 	if len(list) == 0 {
-		t.Fatalf("%s has no commands", path)
+		t.Fatalf("%s has no lm command of %v", path, names)
 	}
 	return list
 }

@@ -20,16 +20,16 @@ func TestKernelCommandLineRejectsInvalidArguments(t *testing.T) {
 	if line, err := kernelCommandLine("", []string{"-output", "y=/dev/nvme1n1", "a b"},
 		false); err != nil ||
 		!strings.HasSuffix(line, ` -- -output y=/dev/nvme1n1 "a b"`) {
-		t.Errorf("got %q, %v", line, err)
+		t.Errorf("command line %q, error %v, want the end with -output and \"a b\"", line, err)
 	}
-	fits := strings.Repeat("x", commandLineBytesMax-len(kernelOptions+" -- "))
-	if _, err := kernelCommandLine("", []string{fits}, false); err != nil {
+	longestArgument := strings.Repeat("x", commandLineBytesMax-len(kernelOptions+" -- "))
+	if _, err := kernelCommandLine("", []string{longestArgument}, false); err != nil {
 		t.Error(err)
 	}
-	for _, args := range [][]string{{fits + "x"}, {""}, {"a\nb"}, {`"`},
+	for _, args := range [][]string{{longestArgument + "x"}, {""}, {"a\nb"}, {`"`},
 		slices.Repeat([]string{"x"}, initArgsCountMax+1)} {
 		if _, err := kernelCommandLine("", args, false); err == nil {
-			t.Errorf("accepted: arguments %.20q", args)
+			t.Errorf("kernelCommandLine accepted the arguments %.20q", args)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func TestConsoleCopiesOnlyLinesOfLmrun(t *testing.T) {
 		t.Errorf("got exit status %d, %v, want 76", exit, ok)
 	}
 	if _, ok := (&console{}).exitStatus(); ok {
-		t.Error("a console without a line with the exit status has an exit status")
+		t.Error("exitStatus returned a status without a line that has one")
 	}
 }
 
@@ -79,11 +79,11 @@ func TestHostFilesInFlagsAreReplacedByGuestFiles(t *testing.T) {
 	}
 	if _, err := m.replaceHostFiles([]string{"-input", "x=" + dir + "/none"},
 		image); hal.CodeOf(err) != hal.NoFile {
-		t.Errorf("missing input: got %v", err)
+		t.Errorf("missing input file: error %v, want code %v", err, hal.NoFile)
 	}
 	for _, flags := range [][]string{{"-input"}, {"-output", "y"}} {
 		if _, err := m.replaceHostFiles(flags, image); err == nil {
-			t.Errorf("accepted: flags %v", flags)
+			t.Errorf("replaceHostFiles accepted the flags %v", flags)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestUnwrittenOutputIsNotCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := o.copyToUser(); err == nil {
-		t.Error("an unwritten drive was copied")
+		t.Error("copyToUser copied a drive to which nothing was written")
 	}
 	f, err := os.OpenFile(o.deviceFile, os.O_WRONLY, 0)
 	if err != nil {
@@ -130,7 +130,7 @@ func TestOutputOfSerialPortIsWhatLmrunWrote(t *testing.T) {
 		_ = os.Remove(o.userPath)
 		err := o.copyToUser()
 		if got, _ := os.ReadFile(o.userPath); string(got) != want || (err == nil) != (want != "") {
-			t.Errorf("%q becomes %q, %v; want %q", text, got, err, want)
+			t.Errorf("serial port with %q: output %q, error %v; want %q", text, got, err, want)
 		}
 	}
 }
@@ -144,28 +144,29 @@ func TestOutputsOfNVMeImageGoToSerialPorts(t *testing.T) {
 	if _, err := m.replaceHostFiles(flags, image); err != nil ||
 		len(m.drives) != 0 || len(m.serials) != 2 ||
 		strings.Join(m.args, " ") != "-output y=/dev/ttyS0 -output z=/dev/ttyS1" {
-		t.Errorf("%v, %+v", err, m)
+		t.Errorf("error %v, machine %+v; want two serial ports and no drive", err, m)
 	}
 	flags = []string{"-output", "a=/1", "-output", "b=/2", "-output", "c=/3"}
 	if _, err := m.replaceHostFiles(flags, image); err == nil {
-		t.Error("accepted: five serial ports")
+		t.Error("replaceHostFiles accepted three more outputs, which need five serial ports")
 	}
 }
 
-// fullDevice is a writer that always fails, as if no space were left.
-type fullDevice struct{}
+// fullWriter is a writer that always fails, as if no space were left.
+type fullWriter struct{}
 
 // Write implements io.Writer.
-func (fullDevice) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+func (fullWriter) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 func TestConsoleReportsFailedWrites(t *testing.T) {
-	c := &console{out: fullDevice{}}
+	c := &console{out: fullWriter{}}
 	if n, err := c.Write([]byte("a line\nlmrun: exit 0\n")); n != 21 || err != nil {
-		t.Errorf("Write returned %d, %v", n, err)
+		t.Errorf("Write returned %d, %v, want 21 without an error", n, err)
 	}
 	exit, ok := c.exitStatus()
 	if exit != 0 || !ok || !errors.Is(c.writeErr, syscall.ENOSPC) {
-		t.Errorf("exit %d, %v, error %v", exit, ok, c.writeErr)
+		t.Errorf("exit status %d, found %v, error %v; want 0, true, %v", exit, ok, c.writeErr,
+			syscall.ENOSPC)
 	}
 }
 
@@ -181,6 +182,6 @@ func TestServerThatNeverListensSetsTheExitStatus(t *testing.T) {
 	exit, err := runGuest([]string{"-kernel", "none", "-dir", dir, "-lmrun", dir + "/lmrun",
 		"-lm", dir + "/lm", "-with", "mock:x", dir + "/image"})
 	if exit != 65 || err == nil || err.Error() != "lm serve --device mock:x: lm: bad image: x\n" {
-		t.Errorf("exit %d, %v", exit, err)
+		t.Errorf("exit status %d, error %v; want 65 with the message of lm", exit, err)
 	}
 }

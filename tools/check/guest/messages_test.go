@@ -121,7 +121,7 @@ func TestMessagesOfScenariosAreInTheTarget(t *testing.T) {
 		}
 	}
 	if count < 30 {
-		t.Errorf("only %d messages in all scenarios", count)
+		t.Errorf("only %d messages in all scenarios, want at least 30", count)
 	}
 	tables := slices.Concat(fileFailureCases, shmCases, commandRegisterCases, busMasterCases,
 		ttCases)
@@ -134,7 +134,7 @@ func TestMessagesOfScenariosAreInTheTarget(t *testing.T) {
 	for _, changed := range []string{"device lost", "expect failed: init, order 18",
 		"bus mastering is gone: main, command 1"} {
 		if isMessage(changed, texts) {
-			t.Errorf("accepted as a message: %q", changed)
+			t.Errorf("isMessage accepted %q, which no message of the target has", changed)
 		}
 	}
 }

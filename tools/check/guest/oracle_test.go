@@ -103,7 +103,7 @@ func TestParsedTraceHasOrderWidthOffsetAndValue(t *testing.T) {
 	want := []access{{false, 0, 4, 0x10000ed}, {true, 0x80, 8, 0x1122334455667788},
 		{false, 0x84, 4, 0xffffffff}}
 	if err != nil || len(got) != len(want) {
-		t.Fatalf("got %v, %v, want %v", got, err, want)
+		t.Fatalf("got %v, error %v, want %v", got, err, want)
 	}
 	for i := range want {
 		if got[i] != want[i] {
@@ -120,7 +120,7 @@ func TestInvalidTraceLineIsAnErrorWithItsNumber(t *testing.T) {
 	} {
 		_, err := parseTrace(strings.NewReader("x\n"+line+"\n"), edu)
 		if err == nil || !strings.HasPrefix(err.Error(), "line 2: ") {
-			t.Errorf("%s: got error %v", line, err)
+			t.Errorf("%s: error %v, want one that starts with \"line 2: \"", line, err)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestCapturedTraceIsParsedCompletely(t *testing.T) {
 	}
 	got, err := parseTrace(bytes.NewReader(log), edu)
 	if want := bytes.Count(log, []byte("'edu-mmio'")); err != nil || len(got) != want {
-		t.Fatalf("got %d accesses, %v, want %d", len(got), err, want)
+		t.Fatalf("got %d accesses, error %v, want %d", len(got), err, want)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestPlanOfEveryCommandMatchesItsTrace(t *testing.T) {
 	p := mustExpand(t, imageWithEveryCommand(), "main")
 	failed, rest, err := p.match(parseShortTrace(t, everyCommandTrace))
 	if failed != "" || len(rest) != 0 || err != nil {
-		t.Fatalf("got %q, %v, %v", failed, rest, err)
+		t.Fatalf("failed at %q, accesses %v left over, error %v; want none", failed, rest, err)
 	}
 	if want := []byte{0, 0, 0, 0, 0x78, 0, 0, 0}; !bytes.Equal(p.outputs["y"], want) {
 		t.Errorf("output: got %x, want %x", p.outputs["y"], want)
@@ -206,7 +206,7 @@ func TestPlanRejectsEveryChangedTrace(t *testing.T) {
 		failed, rest, err := mustExpand(t, imageWithEveryCommand(),
 			"main").match(parseShortTrace(t, strings.Join(changed, "")))
 		if err == nil && failed == "" && len(rest) == 0 {
-			t.Errorf("accepted: %s", name)
+			t.Errorf("match accepted a changed trace: %s", name)
 		}
 	}
 	for i, line := range lines {
@@ -236,15 +236,16 @@ func TestFailedExpectEndsTheRun(t *testing.T) {
 	failed, rest, err := mustExpand(t, image, "main").match(parseShortTrace(t,
 		"w 4 4 1\nr 4 4 7\nw 4 64 9\n"))
 	if failed != "main[1]" || err != nil {
-		t.Fatalf("got %q, %v, want main[1]", failed, err)
+		t.Fatalf("main: failed at %q, error %v, want main[1]", failed, err)
 	}
 	failed, rest, err = mustExpand(t, image, "safe").match(rest)
 	if failed != "" || len(rest) != 0 || err != nil {
-		t.Fatalf("safe: got %q, %v, %v", failed, rest, err)
+		t.Fatalf("safe: failed at %q, accesses %v left over, error %v; want none", failed, rest,
+			err)
 	}
 	if _, _, err := mustExpand(t, image, "main").match(parseShortTrace(t,
 		"w 4 4 1\nr 4 4 2\n")); err == nil {
-		t.Error("accepted: a run that ends although the condition is met")
+		t.Error("match accepted a run that ends although the condition is met")
 	}
 }
 
@@ -253,7 +254,7 @@ func TestFailedPollEndsTheRun(t *testing.T) {
 	failed, rest, err := mustExpand(t, image, "main").match(parseShortTrace(t,
 		"r 4 20 1\nr 4 20 1\nr 4 20 1\n"))
 	if failed != "main[0]" || len(rest) != 0 || err != nil {
-		t.Fatalf("got %q, %v, %v, want main[0]", failed, rest, err)
+		t.Fatalf("failed at %q, accesses %v left over, error %v; want main[0]", failed, rest, err)
 	}
 }
 
@@ -272,7 +273,7 @@ func TestPlanIgnoresOtherDevicesAndBars(t *testing.T) {
 	}
 	failed, _, err := mustExpand(t, image, "main").match(parseShortTrace(t, "w 4 4 1\n"))
 	if failed != "" || err != nil {
-		t.Fatal(failed, err)
+		t.Fatalf("failed at %q, error %v, want none", failed, err)
 	}
 }
 
@@ -300,6 +301,6 @@ func TestPlanAppliedToMemoryWritesExpectedBytes(t *testing.T) {
 	}
 	p = mustExpand(t, imageWithEveryCommand(), "main")
 	if err := p.applyTo(make([]byte, edu.size)); err == nil {
-		t.Error("accepted: a condition that memory cannot meet")
+		t.Error("applyTo accepted a condition that memory cannot meet")
 	}
 }

@@ -117,7 +117,7 @@ func importRecord(t *testing.T, card networkCard, record string) string {
 	board := filepath.Join(filepath.Dir(record), "card.board")
 	if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "board-file", "-o", board,
 		record).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("lm board-file: %v\n%s", err, out)
 	}
 	flags := []string{"import", "--from", "record"}
 	for _, registers := range card.ignore {
@@ -150,7 +150,8 @@ func findFrames(t *testing.T, record string) {
 	if noFrames := errors.As(err, &exit) && exit.ExitCode() == 65; err != nil && !noFrames ||
 		noFrames != bytes.Contains(text, []byte("\nno frame ")) ||
 		!noFrames && !bytes.Contains(text, []byte("\nby hand ")) {
-		t.Errorf("%v\n%s", err, text)
+		t.Errorf("lm import --find-frames: error %v, or the result is not explained:\n%s", err,
+			text)
 	}
 	t.Logf("frames: %.600s", text)
 }
@@ -185,7 +186,7 @@ func readPcap(t *testing.T, path string) (list [][]byte) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil || len(data) < 24 {
-		t.Fatalf("%d bytes of packets, %v", len(data), err)
+		t.Fatalf("the packet file has %d bytes, error %v", len(data), err)
 	}
 	for data = data[24:]; len(data) >= 16; {
 		n := 16 + int(binary.NativeEndian.Uint32(data[8:]))

@@ -36,7 +36,7 @@ func (m *machine) addProgram(t *testing.T, source string) {
 	program := filepath.Join(t.TempDir(), "program")
 	if out, err := exec.Command("aarch64-linux-gnu-gcc", "-static", "-O2", "-o", program, source,
 		"-lpthread").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("aarch64-linux-gnu-gcc %s: %v\n%s", source, err, out)
 	}
 	m.addFile(t, "/program", program)
 }
@@ -226,7 +226,7 @@ func TestReplayIsRecordedWithEachBackend(t *testing.T) {
 				m.files["/image.lmb"] = file
 			}, "/lmrun", "-device", backend.name+":DEVICE", "/image.lmb")
 			if text := configAccesses(t, record); !strings.Contains(text, "CR 4 2 ") {
-				t.Errorf("configuration space:\n%s", text)
+				t.Errorf("recorded accesses to configuration space, want CR 4 2:\n%s", text)
 			}
 			image, _, err := importer.Import(bytes.NewReader(record),
 				importer.Options{From: importer.FromRecord})
@@ -283,7 +283,8 @@ func TestOtherMappingsOfABarAreRecorded(t *testing.T) {
 				}
 			}
 			if (started > 1) != (mode == "hangs") {
-				t.Errorf("the program started %d factorials", started)
+				t.Errorf("the program started %d factorials; want several only in mode hangs",
+					started)
 			}
 			if mode != "files" {
 				return
@@ -296,7 +297,7 @@ func TestOtherMappingsOfABarAreRecorded(t *testing.T) {
 				importer.Options{From: importer.FromRecord})
 			if err != nil || !strings.Contains(report.String(),
 				"stores to reset of device 0000:00:04.0") {
-				t.Errorf("%v, %v", report, err)
+				t.Errorf("import: error %v, or the report has no stores to reset:\n%v", err, report)
 			}
 		})
 	}
@@ -323,10 +324,10 @@ func TestReplayThroughTheVendorsDriverIsRecorded(t *testing.T) {
 			if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "replay", "--device",
 				"mock:"+c.board, "--input", "a="+a, "--output", "d="+d,
 				path).CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
+				t.Fatalf("lm replay: %v\n%s", err, out)
 			}
 			if got, err := os.ReadFile(d); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("the output is wrong, or error %v", err)
+				t.Errorf("output d has other values than expected, or error %v", err)
 			}
 		})
 }
@@ -382,7 +383,7 @@ func TestBlockDriverOfQemuIsRecorded(t *testing.T) {
 			path := writeImage(t, image)
 			if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "replay", "--device",
 				"mock:nvme", "--loop", "2", path).CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
+				t.Errorf("lm replay: %v\n%s", err, out)
 			}
 			requireOnDisk(t, replayOnQemu(t, path), bytes.Repeat([]byte{0x5a}, 4096), 0)
 		})
@@ -397,7 +398,7 @@ func replayOnQemu(t *testing.T, path string) *machine {
 		files: map[string][]byte{}, kernelArgs: " hugepages=16",
 		dir: t.TempDir(), timeout: bootTimeout, stdout: &console}
 	if exit, err := m.replay(path, []string{"-loop", "2"}); err != nil || exit != 0 {
-		t.Fatalf("exit %d, %v\n%s", exit, err, &console)
+		t.Fatalf("exit status %d, error %v; the console:\n%s", exit, err, &console)
 	}
 	return m
 }

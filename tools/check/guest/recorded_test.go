@@ -30,7 +30,7 @@ func (m *machine) addReservedMemory(t *testing.T) {
 	m.extraArgs = append(m.extraArgs, "-dtb", tree, "-action", "reboot=reset")
 }
 
-// injector copies the console. When the guest prints that it wants errors, the injector makes QEMU
+// injector copies the console. When the guest prints "inject errors", the injector makes QEMU
 // inject PCI errors of the device `network`.
 type injector struct {
 	monitor *qemuMonitor
@@ -53,9 +53,9 @@ func (i *injector) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// TestARecordedFailureSurvivesAReset boots a machine that resets itself once, and checks that the
+// TestRecordedFailureSurvivesAReset boots a machine that resets itself once, and checks that the
 // recorded failure is still there. Then a device reports PCI errors, which are recorded, too.
-func TestARecordedFailureSurvivesAReset(t *testing.T) {
+func TestRecordedFailureSurvivesAReset(t *testing.T) {
 	t.Parallel()
 	var monitor qemuMonitor
 	r := bootScenarios(t, "keeps-memory", "pci", func(m *machine) {
@@ -88,6 +88,7 @@ main:
 		t.Logf("QEMU's events: %s", monitor.events(t))
 	}
 	if strings.Count(r.console, "inside: resetting the machine") != 1 {
-		t.Errorf("the machine was not reset exactly once:\n%s", r.console)
+		t.Errorf("the machine was reset %d times, want once; the console:\n%s",
+			strings.Count(r.console, "inside: resetting the machine"), r.console)
 	}
 }

@@ -44,19 +44,20 @@ func TestHugePagesAreFollowedByTheirPhysicalAddresses(t *testing.T) {
 	}
 	if !hugePages[textAddress[record.HostRead]-0x1000] ||
 		!hugePages[textAddress[record.HostWrite]-0x2000] || len(hugePages) != 2 {
-		t.Errorf("huge pages %v, the program stored to %x, the device to %x", hugePages,
+		t.Errorf("huge pages %v, want 2; the program stored to %x, want offset 0x1000 of one; "+
+			"the device stored to %x, want offset 0x2000 of one", hugePages,
 			textAddress[record.HostRead], textAddress[record.HostWrite])
 	}
 	image, report, err := importer.Import(bytes.NewReader(file),
 		importer.Options{From: importer.FromRecord})
 	if err != nil || !strings.Contains(report.String(),
 		"2 stores of host memory addresses became relocations") {
-		t.Fatalf("%v, %v", report, err)
+		t.Fatalf("import: error %v, or the report has no 2 relocations:\n%v", err, report)
 	}
 	path := writeImage(t, image)
 	if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
 		path).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("lm replay: %v\n%s", err, out)
 	}
 	// Behind an IOMMU, the two huge pages need not be contiguous.
 	replayBehindIOMMU(t, path, "vfio:1234:11e8", nil)
@@ -190,7 +191,7 @@ func replayBehindIOMMU(t *testing.T, image, device string, setUp func(*machine))
 		setUp(m)
 	}
 	if exit, err := m.replay(image, []string{"-device", device}); err != nil || exit != 0 {
-		t.Fatalf("exit %d, %v\n%s", exit, err, &console)
+		t.Fatalf("exit status %d, error %v; the console:\n%s", exit, err, &console)
 	}
 }
 
@@ -221,11 +222,12 @@ func TestMemoryThatTheVendorsDriverPinsIsRecorded(t *testing.T) {
 				}
 			}
 			if hosts == 0 || relocated < 3 {
-				t.Errorf("%d windows of host memory, %d relocations", hosts, relocated)
+				t.Errorf("%d windows of host memory, %d relocations, want at least 1 and 3", hosts,
+					relocated)
 			}
 			if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "replay", "--device",
 				"mock:"+c.board, path).CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
+				t.Errorf("lm replay: %v\n%s", err, out)
 			}
 		})
 	runOnVendorDriver(t, func(t *testing.T, m *machine, _ *chip) {

@@ -126,7 +126,7 @@ func (r *scenarioRun) requireAllPassed(t *testing.T) {
 		t.Error(r.serversErr)
 	}
 	if r.err != nil || r.exit != 0 && !t.Failed() {
-		t.Errorf("exit %d, %v; the console:\n%s", r.exit, r.err, r.console)
+		t.Errorf("exit status %d, error %v; the console:\n%s", r.exit, r.err, r.console)
 	}
 }
 

@@ -60,11 +60,11 @@ func TestCommandsOnBoardFilePageReplayACustomDevice(t *testing.T) {
 	exit, err := runGuest(append([]string{"-kernel", kernel, "-lmrun", lmrun, "-qemu", qemu,
 		"-lm", lm, "-trace", trace, "-with", args[2], args[0], "--"}, args[3:]...))
 	if exit != 0 || err != nil {
-		t.Fatal(exit, err)
+		t.Fatalf("guest %v: exit status %d, error %v", args, exit, err)
 	}
 	log, err := os.ReadFile(trace)
 	if err != nil || strings.Count(string(log), "vfio_region_write") < 10 {
-		t.Errorf("%v; QEMU's trace:\n%s", err, log)
+		t.Errorf("error %v, or fewer than 10 writes in QEMU's trace:\n%s", err, log)
 	}
 }
 
@@ -112,6 +112,7 @@ func TestProgramOnCustomDeviceIsRecordedThroughQEMU(t *testing.T) {
 		}
 	}
 	if dumps[0] != dumps[1] || strings.Count(dumps[0], "\n") < 10 {
-		t.Errorf("from QEMU's trace:\n%sfrom the recorder in the guest:\n%s", dumps[0], dumps[1])
+		t.Errorf("the images differ, or are too short: from QEMU's trace:\n%sfrom the recorder "+
+			"in the guest:\n%s", dumps[0], dumps[1])
 	}
 }

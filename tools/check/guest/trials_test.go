@@ -43,14 +43,14 @@ func TestRecordedTrialsOfMemtool(t *testing.T) {
 			path, _ := makeImage(t, "import", "--from", "record", writeTempImage(t, file))
 			if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
 				path).CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
+				t.Errorf("lm replay: %v\n%s", err, out)
 			}
 		})
 	}
 }
 
-// TestRecordedTrialsOfNestedQemu tests what the page about board files says about a card that QEMU
-// passes through to a guest. Here the card is edu, and the host with an IOMMU is the guest of this
+// TestRecordedTrialsOfNestedQemu tests the statement of the page about board files on a card that
+// QEMU passes through to a guest. The card is edu, and the host with an IOMMU is the guest of this
 // test: in it, Debian's QEMU passes edu through to an inner guest. The trace of the inner QEMU must
 // be equal to the trace of the outer one, and an image imported from it is replayed on the mock.
 func TestRecordedTrialsOfNestedQemu(t *testing.T) {
@@ -61,7 +61,7 @@ func TestRecordedTrialsOfNestedQemu(t *testing.T) {
 		"-nostdlib", "-static", "-Wl,-N,--build-id=none,-Ttext=0x40100000",
 		"-o", program, "../../capture/recorder/testdata/passed.c")
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("aarch64-linux-gnu-gcc: %v\n%s", err, out)
 	}
 	m, console := runInside(t, func(m *machine) {
 		m.machineType, m.kernel = iommuMachine, fromEnv(t, "LM_GUEST_NEW_KERNEL")
@@ -93,13 +93,14 @@ show-file trace: /tmp/trace
 	defer outer.Close()
 	want, err := parseTrace(outer, edu)
 	if err != nil || len(want) == 0 || !slices.Equal(got, want) {
-		t.Fatalf("%v: the inner QEMU's trace has %v, the outer's %v", err, got, want)
+		t.Fatalf("error %v, or different traces: the inner QEMU's trace has %v, the outer's %v",
+			err, got, want)
 	}
 	t.Logf("evidence: %d accesses in the inner QEMU's trace equal to the outer's", len(got))
 	path, _ := makeImage(t, "import", "--from", "qemu", "--region", name, "--board", "edu",
 		writeTempImage(t, []byte(inner.String())))
 	if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
 		path).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("lm replay: %v\n%s", err, out)
 	}
 }

@@ -55,7 +55,7 @@ func createExt4(t *testing.T) string {
 	}
 	if out, err := exec.Command(mkfs, "-q", "-b", "4096", "-O", "verity",
 		path).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("mkfs.ext4: %v\n%s", err, out)
 	}
 	return path
 }

@@ -11,12 +11,12 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-func TestVFIOFunctionsInFlags(t *testing.T) {
+func TestVFIOFunctionsAreReadFromFlags(t *testing.T) {
 	t.Parallel()
 	flags := []string{"-seal", "-device", "vfio:1e52:401e", "--device=vfio:0000:00:04.0", "-device",
 		"pci:1234:11e8", "-output", "y=vfio:1:2", "-device"}
 	if got := vfioFunctions(flags); !slices.Equal(got, []string{"1e52:401e", "0000:00:04.0"}) {
-		t.Error(got)
+		t.Errorf("functions %v, want 1e52:401e and 0000:00:04.0", got)
 	}
 }
 
@@ -24,7 +24,7 @@ func TestVFIOModulesAndBindingsAreConfigured(t *testing.T) {
 	t.Parallel()
 	m := &machine{files: map[string][]byte{}, moduleDir: t.TempDir()}
 	if err := m.setUpVFIO([]string{"1e52:401e"}, "/image.lmb"); err == nil {
-		t.Error("accepted: a directory without modules")
+		t.Error("setUpVFIO accepted a directory without modules")
 	}
 	for _, name := range vfioModules {
 		if err := os.WriteFile(filepath.Join(m.moduleDir, name), []byte(name), 0o600); err != nil {
@@ -45,21 +45,21 @@ image /image.lmb
 `
 	if got := string(m.files["/lmrun.conf"]); got != want ||
 		string(m.files["/modules/vfio.ko"]) != "vfio.ko" {
-		t.Errorf("%s\nwant\n%s", got, want)
+		t.Errorf("the configuration is\n%s\nwant\n%s\nor vfio.ko is wrong", got, want)
 	}
 }
 
 // newTwoopInput returns a new input a for the program twoop, and the expected output d for a and
 // the default input b. The program computes max(a + b - 100, 0).
 func newTwoopInput(image *lmb.Image) (input, want []byte) {
-	var recorded []byte
+	var defaultB []byte
 	for i := range image.Tensors {
 		if image.Tensors[i].Name == "b" {
-			recorded = image.Tensors[i].Data
+			defaultB = image.Tensors[i].Data
 		}
 	}
 	for i := range uint32(256) {
-		a, b := int32(i*i)-1000, int32(littleEndianValue(recorded[4*i:4*i+4]))
+		a, b := int32(i*i)-1000, int32(littleEndianValue(defaultB[4*i:4*i+4]))
 		input = binary.LittleEndian.AppendUint32(input, uint32(a))
 		want = binary.LittleEndian.AppendUint32(want, uint32(max(a+b-100, 0)))
 	}
@@ -88,10 +88,12 @@ func TestReplayOnServedMockWithEachBackend(t *testing.T) {
 			exit, err := m.replay(path, []string{"-device", device, "-input", "a=" + a, "-output",
 				"d=" + d})
 			if exit != 0 || err != nil || m.serversErr != nil {
-				t.Fatalf("exit %d, %v, %v\n%s", exit, err, m.serversErr, &console)
+				t.Fatalf("exit status %d, error %v, the server: %v; the console:\n%s", exit, err,
+					m.serversErr, &console)
 			}
 			if got, err := os.ReadFile(d); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("the output is wrong, or error %v\n%s", err, &console)
+				t.Errorf("output d has other values than expected, or error %v; the console:\n%s",
+					err, &console)
 			}
 		})
 	}

@@ -32,11 +32,11 @@ func readParts(t *testing.T) map[string][]byte {
 	return parts
 }
 
-// copyOfBuild returns a folder with build.sh, its parts and a go command that is the shell script
-// fake.
-func copyOfBuild(t *testing.T, fake string) (dir string, run func(args ...string) *exec.Cmd) {
+// copyBuildScript copies build.sh and its parts to a new folder, with the shell script fake as the
+// go command. The function run returns a command that runs the copy of build.sh.
+func copyBuildScript(t *testing.T, fake string) (dir string, run func(args ...string) *exec.Cmd) {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir()) // as a shell names it
+	dir, err := filepath.EvalSymlinks(t.TempDir()) // the path in the shell's variable PWD
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,13 +65,13 @@ func copyOfBuild(t *testing.T, fake string) (dir string, run func(args ...string
 	}
 }
 
-// TestTwoMachinesAtOnceHaveFoldersOfTheirOwn: the guest tool is a script here,
-// which prints its arguments and then waits for its input to end.
-func TestTwoMachinesAtOnceHaveFoldersOfTheirOwn(t *testing.T) {
+// TestParallelMachinesUseSeparateFolders runs `./build.sh qemu` twice at the same time. Here, the
+// guest tool is a script that prints its arguments and then waits until its input ends.
+func TestParallelMachinesUseSeparateFolders(t *testing.T) {
 	if _, err := exec.LookPath("flock"); err != nil {
 		t.Skip(err)
 	}
-	dir, run := copyOfBuild(t, `while [ $# -gt 0 ] && [ "$1" != -o ]; do shift; done
+	dir, run := copyBuildScript(t, `while [ $# -gt 0 ] && [ "$1" != -o ]; do shift; done
 [ $# -lt 2 ] || { printf '#!/bin/sh\necho "$@"\ncat >/dev/null\n' >"$2"; chmod +x "$2"; }
 `)
 	if err := os.WriteFile(filepath.Join(dir, "qemu-system-aarch64"), nil, 0o755); err != nil {
@@ -93,7 +93,8 @@ func TestTwoMachinesAtOnceHaveFoldersOfTheirOwn(t *testing.T) {
 		}
 		lines[i], err = bufio.NewReader(out).ReadString('\n')
 		if err != nil || !strings.Contains(lines[i], "-dir "+dir+"/build/qemu") {
-			t.Errorf("%q, %v", lines[i], err)
+			t.Errorf("machine %d: arguments %q, want -dir %s/build/qemu...; error %v", i, lines[i],
+				dir, err)
 		}
 		defer func() { wait.Close(); _ = c.Wait() }()
 	}
@@ -102,11 +103,11 @@ func TestTwoMachinesAtOnceHaveFoldersOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestBootImageForSignedImagesWantsAKey checks that --signed needs a key: without one, lmrun of
-// the boot image would execute any image. The go command here builds what packs boot images, and
-// none of the programs in one.
-func TestBootImageForSignedImagesWantsAKey(t *testing.T) {
-	_, run := copyOfBuild(t, "[ \"$2\" = -o ] || exit 3\n")
+// TestSignedBootImageRequiresAKey checks that --signed requires a key. Without a key, lmrun of the
+// boot image would execute any image. The go command of this test only builds bootimage. It fails
+// for the programs in a boot image.
+func TestSignedBootImageRequiresAKey(t *testing.T) {
+	_, run := copyBuildScript(t, "[ \"$2\" = -o ] || exit 3\n")
 	const usage, fromGo = 64, 3
 	tests := []struct {
 		arguments string
@@ -125,14 +126,15 @@ func TestBootImageForSignedImagesWantsAKey(t *testing.T) {
 			exit := c.ProcessState.ExitCode()
 			advises := strings.Contains(string(out), "--key /keys.pub")
 			if exit != test.exit || advises != (test.exit == usage) {
-				t.Errorf("exit status %d, want %d: %s", exit, test.exit, out)
+				t.Errorf("exit status %d, want %d; names --key: %v, want %v; output: %s", exit,
+					test.exit, advises, test.exit == usage, out)
 			}
 		})
 	}
 }
 
-// TestSkippedCasesAreCountedAndNamed runs build.sh with a go command whose
-// tests pass and skip some of their cases.
+// TestSkippedCasesAreCountedAndNamed runs build.sh with a go command whose tests pass but skip some
+// of their cases.
 func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
 	const fake = "[ \"$1\" = test ] || exit 0\ncat <<'END'\n" +
 		"=== RUN   TestA\n    a_test.go:7: a line of a test that passes\n" +
@@ -141,7 +143,7 @@ func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
 		"=== RUN   TestC\n=== RUN   TestC/one\n    a_test.go:12: no second one: really\n" +
 		"    --- SKIP: TestC/one (0.00s)\n--- PASS: TestC (3.21s)\n" +
 		"=== RUN   TestD\n--- SKIP: TestD (0.00s)\nok  \texample\t0.1s\nEND\n"
-	_, run := copyOfBuild(t, fake)
+	_, run := copyBuildScript(t, fake)
 	c := run("test", "purego")
 	out, err := c.CombinedOutput()
 	_, summary, _ := strings.Cut(string(out), "== summary\n")
@@ -157,30 +159,31 @@ func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
 		t.Errorf("the output has no %q", want)
 	}
 	if err != nil || t.Failed() {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("build.sh failed, or its output is wrong: %v\n%s", err, out)
 	}
 }
 
-// TestFirstCommandMayBeFuzzOrLint runs commands that write logs where build/ does not exist yet.
-func TestFirstCommandMayBeFuzzOrLint(t *testing.T) {
+// TestFuzzAndLintRunWithoutBuildFolder runs commands that write logs to the folder build, although
+// the folder does not exist yet.
+func TestFuzzAndLintRunWithoutBuildFolder(t *testing.T) {
 	const fake = "case \"$*\" in\nlist*) echo example ;;\n*-list*) echo FuzzA ;;\n" +
 		"*-fuzz*) echo 'fuzz: elapsed: 1s, execs: 5 (5/sec)' ;;\nesac\n"
 	for _, args := range []string{"fuzz 1x", "lint"} {
 		t.Run(args, func(t *testing.T) {
-			_, run := copyOfBuild(t, fake)
+			_, run := copyBuildScript(t, fake)
 			out, err := run(strings.Fields(args)...).CombinedOutput()
 			if args == "lint" {
-				err = nil // gofmt and staticcheck are not there
+				err = nil // lint fails without gofmt and staticcheck
 			}
 			if err != nil || strings.Contains(string(out), "tee:") {
-				t.Errorf("%v\n%s", err, out)
+				t.Errorf("build.sh failed, or its output is wrong: %v\n%s", err, out)
 			}
 		})
 	}
 }
 
-// TestBuildScriptIsAShortFrontDoor checks that build.sh stays short and sources each part.
-func TestBuildScriptIsAShortFrontDoor(t *testing.T) {
+// TestBuildScriptIsShortAndSourcesEachPart checks that build.sh stays short and sources each part.
+func TestBuildScriptIsShortAndSourcesEachPart(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(root, "build.sh"))
 	if err != nil {
 		t.Fatal(err)
@@ -227,6 +230,6 @@ func TestFunctionsOfBuildHaveComments(t *testing.T) {
 		}
 	}
 	if len(definedIn) < 80 {
-		t.Errorf("only %d functions were found", len(definedIn))
+		t.Errorf("only %d functions were found, want at least 80", len(definedIn))
 	}
 }

@@ -48,7 +48,7 @@ func isSource(path string, text []byte) bool {
 // TestLinesHaveHundredColumns fails for each line of a source that is longer. Generated code is
 // exempt.
 func TestLinesHaveHundredColumns(t *testing.T) {
-	eachFile(t, func(path string) {
+	visitFiles(t, func(path string) {
 		text, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
 			t.Fatal(err)

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// TestCommentsOfFunctionsBeginWithTheirNames checks the comment of every function outside of
-// tests, so that a comment does not keep the name that a function had before. A comment that
-// begins with another word than a name, such as "A" or "These", is left alone.
+// TestCommentsOfFunctionsBeginWithTheirNames checks the comment of each function outside of tests,
+// so that a comment does not keep the former name of a function. A comment may begin with a word
+// that is not a name, such as "A" or "These".
 func TestCommentsOfFunctionsBeginWithTheirNames(t *testing.T) {
 	checked := 0
-	eachFile(t, func(path string) {
+	visitFiles(t, func(path string) {
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return
 		}
@@ -38,7 +38,7 @@ func TestCommentsOfFunctionsBeginWithTheirNames(t *testing.T) {
 			}
 			checked++
 			first, _, _ := strings.Cut(function.Doc.Text(), " ")
-			if !nameOfAnother(first, function.Name.Name) {
+			if !isNameOfOther(first, function.Name.Name) {
 				continue
 			}
 			t.Errorf("%s: the comment of %s begins with %q", set.Position(function.Pos()),
@@ -46,13 +46,13 @@ func TestCommentsOfFunctionsBeginWithTheirNames(t *testing.T) {
 		}
 	})
 	if checked < 1000 {
-		t.Errorf("only %d comments were found", checked)
+		t.Errorf("only %d comments were found, want at least 1000", checked)
 	}
 }
 
-// nameOfAnother reports whether a comment's first word is the name of something else than the
-// function: a word with a capital letter inside, as in camelCase.
-func nameOfAnother(word, function string) bool {
+// isNameOfOther reports whether a comment's first word is a name, but not the function's: a word
+// with a capital letter inside, as in camelCase.
+func isNameOfOther(word, function string) bool {
 	word = strings.TrimRight(word, ",:")
 	if word == function || word == "" {
 		return false

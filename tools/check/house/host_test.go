@@ -9,42 +9,42 @@ import (
 	"testing"
 )
 
-// foldersOfOthers are the folders that belong neither to the target, whose packages imports lists,
-// nor to the host tools, with the reason.
-var foldersOfOthers = map[string]string{
-	"tools/check/guest":                        "what only tests run: machines",
-	"tools/check/guest/inside":                 "what only tests run: programs in machines",
-	"tools/check/coverage":                     "what only tests run: reached instructions",
-	"tools/check/coverage/corpus":              "what only tests run: images for machines",
-	"tools/check/coverage/reach":               "what only tests run: reached functions",
-	"tools/check/coverage/trace":               "what only tests run: reached instructions",
-	"tools/check/pages":                        "what only tests run: the commands of pages",
-	"tools/check/simulate":                     "what only tests run: a simulated world",
-	"tools/check/simulate/images":              "what only tests run: images at random",
-	"tools/check/simulate/kernel":              "what only tests run: a simulated world",
-	"tools/check/simulate/world":               "what only tests run: a simulated world",
-	"tools/image/lmb/lmbtest":                  "what only tests run: helpers",
-	"tools/capture/recorder/testdata/patterns": "what only tests run: a program that is recorded",
-	"testdata/workloads":                       "what only tests run: programs that are captured",
-	"testdata/workloads/run":                   "what only tests run: programs that are captured",
-	"testdata/kernels/metal":                   "what only tests run: programs that are captured",
+// exemptFolders are the folders that belong neither to the target, whose packages allowedImports
+// lists, nor to the host tools, with the reason.
+var exemptFolders = map[string]string{
+	"tools/check/guest":                        "run only by tests: machines",
+	"tools/check/guest/inside":                 "run only by tests: programs in machines",
+	"tools/check/coverage":                     "run only by tests: reached instructions",
+	"tools/check/coverage/corpus":              "run only by tests: images for machines",
+	"tools/check/coverage/reach":               "run only by tests: reached functions",
+	"tools/check/coverage/trace":               "run only by tests: reached instructions",
+	"tools/check/pages":                        "run only by tests: the commands of pages",
+	"tools/check/simulate":                     "run only by tests: a simulated world",
+	"tools/check/simulate/images":              "run only by tests: random images",
+	"tools/check/simulate/kernel":              "run only by tests: a simulated world",
+	"tools/check/simulate/world":               "run only by tests: a simulated world",
+	"tools/image/lmb/lmbtest":                  "run only by tests: helpers",
+	"tools/capture/recorder/testdata/patterns": "run only by tests: a program that is recorded",
+	"testdata/workloads":                       "run only by tests: programs that are captured",
+	"testdata/workloads/run":                   "run only by tests: programs that are captured",
+	"testdata/kernels/metal":                   "run only by tests: programs that are captured",
 }
 
 // functionMax is the largest number of lines of a function of the host tools.
 const functionMax = 60
 
-// isOfTarget reports whether a folder is a package of the target or is made from its schema.
+// isOfTarget reports whether a folder is a package of the target or is generated from its schema.
 func isOfTarget(folder string) bool {
-	_, listed := imports[folder]
-	return listed && folder != "boards/chips" // which mocks and host tools import
+	_, listed := allowedImports[folder]
+	return listed && folder != "boards/chips" // only mocks and host tools import this one
 }
 
 // hostFiles returns the paths of the sources of the host tools, without tests.
 func hostFiles(t *testing.T) (list []string) {
 	t.Helper()
-	eachFile(t, func(path string) {
+	visitFiles(t, func(path string) {
 		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") &&
-			!isOfTarget(filepath.Dir(path)) && foldersOfOthers[filepath.Dir(path)] == "" {
+			!isOfTarget(filepath.Dir(path)) && exemptFolders[filepath.Dir(path)] == "" {
 			list = append(list, path)
 		}
 	})
@@ -54,8 +54,8 @@ func hostFiles(t *testing.T) (list []string) {
 	return list
 }
 
-// TestFunctionsAreShort fails if a function of the host tools is too long to be read at
-// once. Tests contain their tables and are left out.
+// TestFunctionsAreShort fails if a function of the host tools has more than functionMax lines.
+// Tests are exempt, because they have tables.
 func TestFunctionsAreShort(t *testing.T) {
 	for _, name := range hostFiles(t) {
 		set := token.NewFileSet()

@@ -17,18 +17,17 @@ import (
 
 const root = "../../.."
 
-// imports is the policy: what each package of the target world, and of the
-// host world where it matters, may import. It is not to be relaxed to make a
-// build work.
-var imports = map[string]string{
+// allowedImports is the policy: the packages that each package of the target may import, and
+// packages that it shares with hosts. Do not extend it only to make a build work.
+var allowedImports = map[string]string{
 	"fbs/gen": "github.com/google/flatbuffers/go strconv",
 	"fbs": "lightmetal/boards lightmetal/fbs/gen github.com/google/flatbuffers/go " +
 		"hash/crc32 strconv unicode/utf8 unsafe",
 	"boards": "",
-	// which hal/mock and tools alone use
+	// Only hal/mock and tools import this package.
 	"boards/chips": "lightmetal/boards slices",
 	"hal": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv " +
-		"sync sync/atomic time unsafe " + // sync for what all VFIO functions of a process share
+		"sync sync/atomic time unsafe " + // sync for the state that VFIO functions share
 		"runtime/debug", // with -tags nolinkname only
 	"runtime": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal " +
 		"github.com/google/flatbuffers/go " +
@@ -59,53 +58,54 @@ var imports = map[string]string{
 		"unicode/utf8 unsafe",
 }
 
-// unsafeFiles are the files of the target world that may import unsafe.
+// unsafeFiles are the files of the target that may import unsafe.
 var unsafeFiles = []string{
 	"fbs/flat.go", "fbs/layout.go", // structs read in place
 	"hal/walk.go",                   // device memory and commands
 	"hal/golang.go",                 // a function of Go's runtime
-	"hal/oracle.go",                 // tables of addresses, where there is no assembly
-	"hal/system_linux.go",           // structs of ioctls, system calls that Go is not told of
+	"hal/oracle.go",                 // tables of addresses, on architectures without assembly
+	"hal/system_linux.go",           // structs of ioctls, raw system calls
 	"hal/tt_ioctl_linux.go",         // sizes of structs
 	"hal/vfio_ioctl_linux.go",       // sizes of structs
 	"runtime/freeze.go",             // one system call
 	"runtime/golang.go",             // a function of Go's runtime
 	"runtime/seal.go",               // one system call
-	"runtime/file.go",               // memory in the place of a file's
-	"runtime/capi/calls.go",         // what C hands over
+	"runtime/file.go",               // memory that replaces a file's
+	"runtime/capi/calls.go",         // arguments of C functions
 	"tools/lmrun/args/golang.go",    // a function of Go's runtime
 	"tools/lmrun/faultlog/entry.go", // an entry as its bytes
 	"tools/lmrun/ring.go",           // counters in shared memory
 	"tools/lmrun/signal.go",         // one system call
-	"tools/lmrun/files/output.go",   // system calls with names that lie still
+	"tools/lmrun/files/output.go",   // system calls with names at fixed addresses
 }
 
-// linked is what lmrun may link beyond the standard library and itself.
-var linked = []string{"github.com/google/flatbuffers/go", "golang.org/x/sys/unix"}
+// linkedModules are the modules that lmrun may link, except for the standard library and itself.
+var linkedModules = []string{"github.com/google/flatbuffers/go", "golang.org/x/sys/unix"}
 
-// heavy are starts of symbols that a target does without: each costs size,
-// start-up work or reflection. Package runtime/debug imports fmt and os, so the
-// linker's result counts, not the imports.
-var heavy = []string{"fmt.", "reflect.Value.", "log.", "flag.", "encoding/", "context.", "net.",
-	"regexp."}
+// heavySymbols are prefixes of symbols that lmrun must not link, because each costs size, work at
+// the start, or reflection. The test checks the linker's result and not the imports, because
+// package runtime/debug imports fmt and os.
+var heavySymbols = []string{"fmt.", "reflect.Value.", "log.", "flag.", "encoding/", "context.",
+	"net.", "regexp."}
 
-// productTags are the tags of one product: arm64 with one backend. notLinked are
-// files that lmrun uses for signatures alone and lminit always.
+// productTags are the tags of one product: arm64 with one backend. signatureFiles are files that
+// lmrun uses only for signatures, and lminit always.
 const productTags = "backend_vfio"
 
-var notLinked = []string{"runtime/inspect.go", "tools/lmrun/files/read.go"}
+var signatureFiles = []string{"runtime/inspect.go", "tools/lmrun/files/read.go"}
 
-// never are files in their folders that no target links: the oracle, which is the
-// walk of other architectures, what only host tools use, and mock devices.
-var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "runtime/host.go",
-	"tools/lmrun/files/host.go", "runtime/capi/device_mock.go", "tools/lmrun/open_mock.go",
-	"runtime/capi/export_mock.go"}
+// hostOnlyFiles are files in folders of the target that no target links: the oracle, which is the
+// walk of other architectures, code that only host tools use, and mock devices.
+var hostOnlyFiles = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go",
+	"runtime/host.go", "tools/lmrun/files/host.go", "runtime/capi/device_mock.go",
+	"tools/lmrun/open_mock.go", "runtime/capi/export_mock.go"}
 
-// positions are those of all that sources parses.
+// positions has the positions of all files that parsePackage parses.
 var positions = token.NewFileSet()
 
-// sources parses the Go files, tests left out, of a package's folder.
-func sources(t *testing.T, folder string) map[string]*ast.File {
+// parsePackage parses the Go files of a package's folder, without tests. The keys are paths from
+// the root of the tree.
+func parsePackage(t *testing.T, folder string) map[string]*ast.File {
 	t.Helper()
 	files := map[string]*ast.File{}
 	paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
@@ -132,6 +132,7 @@ func sources(t *testing.T, folder string) map[string]*ast.File {
 	return files
 }
 
+// importsOf returns the import paths of a file.
 func importsOf(file *ast.File) (list []string) {
 	for _, spec := range file.Imports {
 		path, _ := strconv.Unquote(spec.Path.Value)
@@ -140,22 +141,22 @@ func importsOf(file *ast.File) (list []string) {
 	return list
 }
 
-func TestImportsRunOneWay(t *testing.T) {
-	for folder, allowed := range imports {
-		for name, file := range sources(t, folder) {
+func TestPackagesImportOnlyAllowedPackages(t *testing.T) {
+	for folder, allowed := range allowedImports {
+		for name, file := range parsePackage(t, folder) {
 			for _, path := range importsOf(file) {
 				if !slices.Contains(strings.Fields(allowed), path) {
-					t.Errorf("%s imports %s, which the table of imports does not allow", name, path)
+					t.Errorf("%s imports %s, which allowedImports does not allow", name, path)
 				}
 			}
 		}
 	}
 }
 
-func TestUnsafeStandsInNamedFiles(t *testing.T) {
+func TestOnlyListedFilesImportUnsafe(t *testing.T) {
 	used := map[string]bool{}
-	for folder := range imports {
-		for name, file := range sources(t, folder) {
+	for folder := range allowedImports {
+		for name, file := range parsePackage(t, folder) {
 			if slices.Contains(importsOf(file), "unsafe") {
 				used[name] = true
 				if !slices.Contains(unsafeFiles, name) {
@@ -171,10 +172,10 @@ func TestUnsafeStandsInNamedFiles(t *testing.T) {
 	}
 }
 
-func TestTargetDoesNothingBeforeMain(t *testing.T) {
-	for folder := range imports {
-		for name, file := range sources(t, folder) {
-			if slices.Contains(never, name) {
+func TestTargetHasNoInitFunctions(t *testing.T) {
+	for folder := range allowedImports {
+		for name, file := range parsePackage(t, folder) {
+			if slices.Contains(hostOnlyFiles, name) {
 				continue
 			}
 			for _, declaration := range file.Decls {
@@ -194,8 +195,8 @@ func TestRunnerLinksTwoDependencies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range strings.Fields(string(out)) {
-		if !strings.HasPrefix(path, "lightmetal/") && !slices.Contains(linked, path) {
-			t.Errorf("lmrun links package %s, which is not in linked", path)
+		if !strings.HasPrefix(path, "lightmetal/") && !slices.Contains(linkedModules, path) {
+			t.Errorf("lmrun links package %s, which is not in linkedModules", path)
 		}
 	}
 }
@@ -220,17 +221,17 @@ func symbolsOf(t *testing.T, name, tags string) []string {
 
 func TestRunnerLinksNothingHeavy(t *testing.T) {
 	for _, symbol := range symbolsOf(t, "lmrun", "") {
-		for _, prefix := range heavy {
+		for _, prefix := range heavySymbols {
 			if strings.HasPrefix(symbol, prefix) {
-				t.Errorf("lmrun links %s, of a package that is too large for a target", symbol)
+				t.Errorf("lmrun links %s, which heavySymbols bans (%s)", symbol, prefix)
 			}
 		}
 	}
 }
 
-// TestTagsPickBackends checks that a program built with tags backend_... links those backends
-// and no other, and without any such tag links all.
-func TestTagsPickBackends(t *testing.T) {
+// TestTagsSelectBackends checks that a program that is built with tags backend_... links only those
+// backends, and that a program without such a tag links all.
+func TestTagsSelectBackends(t *testing.T) {
 	backends := []string{"pci", "vfio", "tt"}
 	for tags, want := range map[string]string{"": "pci vfio tt", "backend_pci": "pci",
 		"backend_vfio": "vfio", "backend_tt": "tt", "backend_pci,backend_tt": "pci tt"} {
@@ -241,41 +242,41 @@ func TestTagsPickBackends(t *testing.T) {
 				has := slices.ContainsFunc(symbols,
 					func(s string) bool { return strings.HasPrefix(s, method) })
 				if has != slices.Contains(strings.Fields(want), backend) {
-					t.Errorf("backend %s is linked: %v; wanted are: %s", backend, has, want)
+					t.Errorf("backend %s is linked: %v; want only %s", backend, has, want)
 				}
 			}
 		})
 	}
 }
 
-// TestNoTargetLinksTheHostsPart: nothing of the oracle, or of what host tools
-// alone use, is in a runner with all backends or in what starts it.
-func TestNoTargetLinksTheHostsPart(t *testing.T) {
+// TestTargetLinksNoHostCode requires that neither lmrun with all backends nor lminit links the
+// oracle or code that only host tools use.
+func TestTargetLinksNoHostCode(t *testing.T) {
 	of := functionsOf(t, "hal/oracle.go", "boards/host.go", "runtime/host.go",
 		"tools/lmrun/files/host.go")
 	for _, program := range []string{"lmrun", "lminit"} {
-		linksNoneOf(t, program, "", of)
+		requireNotLinked(t, program, "", of)
 	}
 	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).executeCommand",
 		"boards.TileRoute.Pack", "runtime.(*Replay).Aperture", "tools/lmrun/files.Create"} {
 		if !of["lightmetal/"+name] {
-			t.Errorf("%s is not declared where this test looks for it", name)
+			t.Errorf("%s is not declared in the files of host code that this test reads", name)
 		}
 	}
 }
 
-// TestProductLinksNothingForSignatures unless it has the tag signed.
+// TestProductLinksNothingForSignatures builds a product without the tag signed.
 func TestProductLinksNothingForSignatures(t *testing.T) {
-	linksNoneOf(t, "lmrun", productTags, functionsOf(t, notLinked...))
+	requireNotLinked(t, "lmrun", productTags, functionsOf(t, signatureFiles...))
 }
 
-// functionsOf returns the symbols of the functions in files.
+// functionsOf returns the set of symbols of the functions in files.
 func functionsOf(t *testing.T, files ...string) map[string]bool {
 	t.Helper()
 	of := map[string]bool{}
 	for _, file := range files {
 		folder := filepath.Dir(file)
-		source := sources(t, folder)[file]
+		source := parsePackage(t, folder)[file]
 		if source == nil {
 			t.Fatalf("%s does not exist; name its functions' new file in this test", file)
 		}
@@ -294,18 +295,19 @@ func functionsOf(t *testing.T, files ...string) map[string]bool {
 	return of
 }
 
-func linksNoneOf(t *testing.T, program, tags string, functions map[string]bool) {
+// requireNotLinked requires that a program links none of the functions.
+func requireNotLinked(t *testing.T, program, tags string, functions map[string]bool) {
 	t.Helper()
 	for _, symbol := range symbolsOf(t, program, tags) {
 		if functions[symbol] {
-			t.Errorf("%s links %s, which belongs to hosts or to signatures", program, symbol)
+			t.Errorf("%s links %s, which only hosts or signatures need", program, symbol)
 		}
 	}
 }
 
-// TestToolchainIsTheOneThatWasTried: go.mod, build.sh and the page of what is
-// relied on name one Go.
-func TestToolchainIsTheOneThatWasTried(t *testing.T) {
+// TestToolchainIsTheSameEverywhere requires that go.mod, build.sh and runtime/GO.md name the same
+// version of Go.
+func TestToolchainIsTheSameEverywhere(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
@@ -322,7 +324,7 @@ func TestToolchainIsTheOneThatWasTried(t *testing.T) {
 		}
 	}
 	if goruntime.Version() != toolchain {
-		t.Logf("this is %s, not %s", goruntime.Version(), toolchain)
+		t.Logf("this test runs with %s; go.mod names %s", goruntime.Version(), toolchain)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"lightmetal/tools/check/pages"
 )
 
-// TestPackageIsInstalledAndRemoved holds that dpkg installs the package of ./build.sh deb below a
+// TestPackageIsInstalledAndRemoved checks that dpkg installs the package of ./build.sh deb below a
 // folder, with programs, man pages and completions, and that dpkg removes all of it again.
 func TestPackageIsInstalledAndRemoved(t *testing.T) {
 	for _, tool := range []string{"dpkg", "dpkg-deb"} {
@@ -20,15 +20,16 @@ func TestPackageIsInstalledAndRemoved(t *testing.T) {
 	}
 	deb := buildDeb(t)
 	system := t.TempDir()
-	give(t, system, "mkdir -p var/lib/dpkg/info var/lib/dpkg/updates && touch var/lib/dpkg/status")
+	runShell(t, system,
+		"mkdir -p var/lib/dpkg/info var/lib/dpkg/updates && touch var/lib/dpkg/status")
 	dpkg := "dpkg --force-not-root --force-bad-path --root=" + system + " --log=/dev/null "
-	give(t, system, dpkg+"-i "+deb)
+	runShell(t, system, dpkg+"-i "+deb)
 	const programs = "lminit-amd64\nlminit-arm64\nlmrun-amd64\nlmrun-arm64\n"
 	for command, want := range map[string]string{
 		"usr/bin/lm version":     "lm 0.1 (given)\n",
 		"usr/bin/lmrun -version": "lmrun 0.1 (given), format ",
-		"usr/bin/lm verify " + absolute(t, "testdata/images/edu.lmb"):            "edu.lmb",
-		"usr/bin/lmrun -check " + absolute(t, "testdata/images/edu.lmb"):         "image is valid",
+		"usr/bin/lm verify " + absolutePath(t, "testdata/images/edu.lmb"):        "edu.lmb",
+		"usr/bin/lmrun -check " + absolutePath(t, "testdata/images/edu.lmb"):     "image is valid",
 		"cat usr/share/man/man1/lm-replay.1":                                     "replay",
 		"cat usr/share/man/man1/lmrun.1":                                         `\-deadline TIME`,
 		"cat usr/share/fish/vendor_completions.d/lm.fish":                        "lm",
@@ -36,24 +37,25 @@ func TestPackageIsInstalledAndRemoved(t *testing.T) {
 		"bash -c '. usr/share/bash-completion/completions/lm && complete -p lm'": "__start_lm",
 		"ls usr/lib/lightmetal":                                                  programs,
 	} {
-		if got := give(t, system, command); !strings.Contains(got, want) {
-			t.Errorf("%s says %q, not %q", command, got, want)
+		if got := runShell(t, system, command); !strings.Contains(got, want) {
+			t.Errorf("%s: output %q, want %q", command, got, want)
 		}
 	}
-	give(t, system, dpkg+"--purge lightmetal")
-	if left := give(t, system, "find . -type f -path '*/usr/*' -o -name 'lm*' | head"); left != "" {
-		t.Errorf("left behind:\n%s", left)
+	runShell(t, system, dpkg+"--purge lightmetal")
+	remaining := runShell(t, system, "find . -type f -path '*/usr/*' -o -name 'lm*' | head")
+	if remaining != "" {
+		t.Errorf("files remain after dpkg --purge:\n%s", remaining)
 	}
 }
 
-// A folder that cannot be is one line and a status of its own.
-func TestInstallIntoAFolderThatCannotBeIsNamed(t *testing.T) {
+// TestInstallReportsAFolderThatIsNotWritable requires a message of one line and exit status 77.
+func TestInstallReportsAFolderThatIsNotWritable(t *testing.T) {
 	install := exec.Command("./build.sh", "install", "/proc/x")
 	install.Dir = root
-	said, _ := install.CombinedOutput()
+	out, _ := install.CombinedOutput()
 	if exit := install.ProcessState.ExitCode(); exit != 77 ||
-		string(said) != "install: /proc/x is not writable; name another folder, or become root\n" {
-		t.Errorf("exit %d: %s", exit, said)
+		string(out) != "install: /proc/x is not writable; name another folder, or become root\n" {
+		t.Errorf("exit status %d, want 77; output: %s", exit, out)
 	}
 }
 
@@ -65,15 +67,16 @@ func buildDeb(t *testing.T) string {
 	if err := pages.Clone(folder, root); err != nil {
 		t.Fatal(err)
 	}
-	give(t, folder, "LM_REVISION=given ./build.sh deb")
+	runShell(t, folder, "LM_REVISION=given ./build.sh deb")
 	list, err := filepath.Glob(filepath.Join(folder, "build", "lightmetal_*.deb"))
 	if err != nil || len(list) != 1 {
-		t.Fatal(list, err)
+		t.Fatalf("packages in build: %v, want one; error %v", list, err)
 	}
 	return list[0]
 }
 
-func absolute(t *testing.T, path string) string {
+// absolutePath returns the absolute path of a file in the tree.
+func absolutePath(t *testing.T, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(root, path))
 	if err != nil {
@@ -82,7 +85,8 @@ func absolute(t *testing.T, path string) string {
 	return path
 }
 
-func give(t *testing.T, folder, command string) string {
+// runShell runs a command in a folder, which must succeed, and returns its output.
+func runShell(t *testing.T, folder, command string) string {
 	t.Helper()
 	c := exec.Command("bash", "-euo", "pipefail", "-c", command)
 	c.Dir, c.Env = folder, append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")

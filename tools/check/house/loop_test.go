@@ -13,18 +13,17 @@ import (
 	"lightmetal/tools/check/coverage/reach"
 )
 
-// function is one of the compiled program: what it calls, and how many bytes
-// of stack it takes.
+// function is a function of the compiled program.
 type function struct {
-	reach.Calls
-	frame int
+	reach.Calls     // the functions that it calls
+	frame       int // bytes of stack that it uses
 }
 
 var (
-	objdumpText = regexp.MustCompile(`^TEXT (.+)\(SB\)`)
-	objdumpCall = regexp.MustCompile(`\t(?:CALL|JMP|B) ([^\s(]\S*.*)\(SB\)`)
-	indirect    = regexp.MustCompile(`\tCALL \(R\d+\)`)
-	frame       = regexp.MustCompile(
+	objdumpText  = regexp.MustCompile(`^TEXT (.+)\(SB\)`)
+	objdumpCall  = regexp.MustCompile(`\t(?:CALL|JMP|B) ([^\s(]\S*.*)\(SB\)`)
+	indirectCall = regexp.MustCompile(`\tCALL \(R\d+\)`)
+	stackFrame   = regexp.MustCompile(
 		`\t(?:MOVD\.W R30, -(\d+)\(RSP\)|SUB \$(\d+), RSP, (?:RSP|R20))`)
 )
 
@@ -48,13 +47,13 @@ func buildProgram(t *testing.T, name, tags string) (binary string) {
 	build := exec.Command("go", append(args, "lightmetal/tools/"+name)...)
 	build.Env = append(os.Environ(), "GOARCH=arm64", "GOOS=linux", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build of %s: %v\n%s", name, err, out)
 	}
 	return binary
 }
 
-// compiled disassembles lmrun for arm64.
-func compiled(t *testing.T) map[string]*function {
+// disassembleRunner returns the functions of lmrun for arm64, by name.
+func disassembleRunner(t *testing.T) map[string]*function {
 	t.Helper()
 	out, err := exec.Command("go", "tool", "objdump", buildProgram(t, "lmrun", "")).Output()
 	if err != nil {
@@ -72,15 +71,16 @@ func compiled(t *testing.T) map[string]*function {
 			}
 		} else if m := objdumpCall.FindStringSubmatch(line); m != nil && f != nil {
 			f.Names = append(f.Names, strings.TrimSuffix(m[1], ".abi0"))
-		} else if m := frame.FindStringSubmatch(line); m != nil && f.frame == 0 {
+		} else if m := stackFrame.FindStringSubmatch(line); m != nil && f.frame == 0 {
 			f.frame, _ = strconv.Atoi(m[1] + m[2])
-		} else if indirect.MatchString(line) {
+		} else if indirectCall.MatchString(line) {
 			f.Indirect = true
 		}
 	}
 	return functions
 }
 
+// callsOf returns the calls of all functions, for package reach.
 func callsOf(functions map[string]*function) map[string]*reach.Calls {
 	calls := map[string]*reach.Calls{}
 	for name, f := range functions {
@@ -89,8 +89,8 @@ func callsOf(functions map[string]*function) map[string]*reach.Calls {
 	return calls
 }
 
-// reachable is what a run can come to.
-func reachable(t *testing.T, functions map[string]*function) (names []string) {
+// functionsOfRun returns the names of the functions that a run can reach.
+func functionsOfRun(t *testing.T, functions map[string]*function) (names []string) {
 	t.Helper()
 	names, err := reach.FromRun(callsOf(functions))
 	if err != nil {
@@ -99,31 +99,32 @@ func reachable(t *testing.T, functions map[string]*function) (names []string) {
 	return names
 }
 
-// taking are Go's own functions that take memory from the heap, start a
-// goroutine, or may.
-var taking = regexp.MustCompile(
+// allocatingFunction matches functions of Go's runtime that allocate memory on the heap or start a
+// goroutine, or may do so.
+var allocatingFunction = regexp.MustCompile(
 	`^runtime\.(malloc|new|make|grow|concat|convT|slicebyteto|stringtoslice|intstring|` +
 		`rawstring|rawbyte|map|chan|typeAssert|interfaceSwitch|` +
 		`gopanic|deferproc|typedslicecopy|assertE2I|bgsweep|GC)`)
 
-// errnos are functions that make an errno an error.
-var errnos = []string{"lightmetal/hal.rawSyscall", "lightmetal/hal.ioctl",
+// errnoFunctions are functions that convert an errno to an error.
+var errnoFunctions = []string{"lightmetal/hal.rawSyscall", "lightmetal/hal.ioctl",
 	"lightmetal/hal.syscallResult"}
 
-// TestCompiledLoopCallsNoAllocator looks at what the compiler made of a run,
-// for arm64: whatever the source says, none of it may call what allocates.
+// TestCompiledLoopCallsNoAllocator reads the compiled code of a run for arm64. No function of it
+// may call a function that allocates, because the compiler may insert such calls.
 func TestCompiledLoopCallsNoAllocator(t *testing.T) {
-	functions := compiled(t)
-	names := reachable(t, functions)
+	functions := disassembleRunner(t)
+	names := functionsOfRun(t, functions)
 	for _, name := range names {
 		for _, callee := range functions[name].Names {
-			// An errno becomes an error by convT64, which takes numbers below 256
-			// from a table.
+			// convT64 converts an errno to an error. It returns numbers below 256 from a table,
+			// without an allocation.
 			errno := callee == "runtime.convT64" &&
-				(strings.HasPrefix(name, "golang.org/x/sys/unix.") || slices.Contains(errnos, name))
-			// Recover looks at a fault once, after the run.
+				(strings.HasPrefix(name, "golang.org/x/sys/unix.") ||
+					slices.Contains(errnoFunctions, name))
+			// Recover handles one fault, after the run.
 			isRecover := name == "lightmetal/hal.Recover" && callee == "runtime.typeAssert"
-			if taking.MatchString(callee) && !errno && !isRecover {
+			if allocatingFunction.MatchString(callee) && !errno && !isRecover {
 				t.Errorf("%s calls %s, which may allocate", name, callee)
 			}
 		}
@@ -140,33 +141,33 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 	t.Logf("evidence: %d compiled functions of a run looked at for calls that allocate", len(names))
 }
 
-// stackReserved is what Freeze makes sure of.
+// stackReserved matches the function with which Freeze reserves stack.
 var stackReserved = regexp.MustCompile(`func growStack\(\) \(room \[(\d+) << 10\]byte\)`)
 
-// TestDeepestCallFitsTheStackThatFreezeReserves adds up the stack that a run
-// can take, so that it never has to grow.
+// TestDeepestCallFitsTheStackThatFreezeReserves adds up the stack that a run can use. The stack
+// must never grow during a run.
 func TestDeepestCallFitsTheStackThatFreezeReserves(t *testing.T) {
-	functions := compiled(t)
-	names := reachable(t, functions)
-	var deepest func(name string, above []string) (int, []string)
-	deepest = func(name string, above []string) (most int, path []string) {
-		// A sequence calls another one, which calls none.
-		repeated := strings.Count(strings.Join(above, " ")+" ", name+" ")
+	functions := disassembleRunner(t)
+	names := functionsOfRun(t, functions)
+	var deepest func(name string, callers []string) (int, []string)
+	deepest = func(name string, callers []string) (maxBytes int, path []string) {
+		// A sequence can call another one, which cannot call a third one.
+		repeated := strings.Count(strings.Join(callers, " ")+" ", name+" ")
 		if repeated == 2 && strings.HasSuffix(name, ".executeSequence") {
 			return 0, nil
 		} else if repeated > 1 || repeated > 0 && !strings.Contains(name, "Replay).") {
-			t.Fatalf("%s calls itself: %v", name, above)
+			t.Fatalf("%s calls itself: %v", name, callers)
 		}
 		f := functions[name]
-		above = append(slices.Clone(above), name)
+		callers = append(slices.Clone(callers), name)
 		for _, callee := range f.Names {
 			if slices.Contains(names, callee) && callee != name {
-				if bytes, down := deepest(callee, above); bytes > most {
-					most, path = bytes, down
+				if bytes, calleePath := deepest(callee, callers); bytes > maxBytes {
+					maxBytes, path = bytes, calleePath
 				}
 			}
 		}
-		return most + f.frame, append([]string{name}, path...)
+		return maxBytes + f.frame, append([]string{name}, path...)
 	}
 	bytes, path := deepest("lightmetal/runtime.(*Replay).Run", nil)
 	source, err := os.ReadFile(filepath.Join(root, "runtime/freeze.go"))
@@ -178,11 +179,12 @@ func TestDeepestCallFitsTheStackThatFreezeReserves(t *testing.T) {
 		t.Fatal("runtime/freeze.go has no function growStack of the expected form")
 	}
 	reserved, _ := strconv.Atoi(string(m[1]))
-	// What Go's own functions take on this stack: up to 800 bytes without a
-	// check (the linker's limit), and a panic's frames and its Addr.
+	// The stack that functions of Go's runtime use: up to 800 bytes without a check (the linker's
+	// limit), and the frames and the Addr of a panic.
 	const goRuntime = 4096
 	if bytes+goRuntime > reserved<<10 {
-		t.Errorf("a run takes %d bytes of stack (%v), %d KiB are reserved", bytes, path, reserved)
+		t.Errorf("a run uses %d bytes of stack (%v) and Go's runtime %d, but Freeze reserves "+
+			"%d KiB", bytes, path, goRuntime, reserved)
 	}
 	t.Logf("evidence: %d bytes of stack at most in a run (%d calls deep)", bytes, len(path))
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // errorCalls are the functions whose text argument is the message of an error or a warning.
-// Many messages are put together by package fmt.
+// Package fmt formats many messages.
 var errorCalls = strings.Fields("failUsage With newFault Errorf New NewFault UsageError fail " +
 	"commandFault Sprintf printLine Fprintf warn add")
 
@@ -27,8 +27,7 @@ type message struct {
 	text string
 }
 
-// messagesOf returns the messages of errors in a source: constant texts, and those that are put
-// together of constants and values.
+// messagesOf returns the messages of errors in a source: constant texts, and texts with values.
 func messagesOf(file *ast.File) (list []message) {
 	add := func(e ast.Expr) {
 		if text := literalText(e); text != "" {
@@ -79,15 +78,15 @@ func literalText(e ast.Expr) string {
 	return ""
 }
 
-// verb matches a verb of package fmt, which stands for a value.
-var verb = regexp.MustCompile(`%[-+# 0]*(\[\d+\])?[\d.*]*[a-zA-Z]`)
+// formatVerb matches a verb of package fmt, which is replaced by a value.
+var formatVerb = regexp.MustCompile(`%[-+# 0]*(\[\d+\])?[\d.*]*[a-zA-Z]`)
 
-// TestMessagesAreShortAndPlain: an error of a tool has at most 160 characters without its values,
-// and none of the phrases that readers did not understand.
+// TestMessagesAreShortAndPlain requires that an error of a tool has at most 160 characters without
+// its values, and no phrase that readers did not understand.
 func TestMessagesAreShortAndPlain(t *testing.T) {
 	const most = 160
 	read := 0
-	eachFile(t, func(path string) {
+	visitFiles(t, func(path string) {
 		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") ||
 			strings.HasPrefix(path, "tools/check/") || strings.Contains(path, "testdata/") {
 			return
@@ -101,7 +100,7 @@ func TestMessagesAreShortAndPlain(t *testing.T) {
 		for _, m := range messagesOf(file) {
 			read++
 			line := set.Position(m.at).Line
-			if n := utf8.RuneCountInString(verb.ReplaceAllString(m.text, "")); n > most {
+			if n := utf8.RuneCountInString(formatVerb.ReplaceAllString(m.text, "")); n > most {
 				t.Errorf("%s:%d: the message has %d characters, at most %d: %s", path, line, n,
 					most, m.text)
 			}
@@ -114,6 +113,6 @@ func TestMessagesAreShortAndPlain(t *testing.T) {
 		}
 	})
 	if read < 500 {
-		t.Errorf("only %d messages were read", read)
+		t.Errorf("only %d messages were read, want at least 500", read)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestAnotherModuleIsBuiltOnThisOne makes the module that runtime/README.md shows,
-// outside of the tree, and runs it: its files are the page's own text.
-func TestAnotherModuleIsBuiltOnThisOne(t *testing.T) {
+// TestModuleOfTheRuntimePageIsBuiltAndRun writes the files of the module in runtime/README.md to a
+// folder outside of the tree, and runs the module.
+func TestModuleOfTheRuntimePageIsBuiltAndRun(t *testing.T) {
 	tree, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestAnotherModuleIsBuiltOnThisOne(t *testing.T) {
 		_, rest, ok := strings.Cut(string(page), mark)
 		text, _, closed := strings.Cut(rest, "```\n")
 		if !ok || !closed {
-			t.Fatalf("the page has no %s", name)
+			t.Fatalf("runtime/README.md has no text of %s", name)
 		}
 		text = strings.ReplaceAll(text, "/path/to/lightmetal", tree)
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
@@ -43,6 +43,6 @@ func TestAnotherModuleIsBuiltOnThisOne(t *testing.T) {
 	c.Dir, c.Env = folder, append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GOPROXY=off")
 	out, err := c.CombinedOutput()
 	if err != nil || string(out) != "done\n" {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("go run: error %v, output %q, want \"done\\n\"", err, out)
 	}
 }

@@ -24,17 +24,17 @@ func textFiles(t *testing.T) (files []string) {
 		return err
 	})
 	if err != nil || len(files) < 50 {
-		t.Fatalf("%d pages and help texts, %v", len(files), err)
+		t.Fatalf("%d pages and help texts were found, want at least 50; error %v", len(files), err)
 	}
 	return files
 }
 
-// TestPagesAndHelpTextsArePlain looks for the phrases in what users read.
+// TestPagesAndHelpTextsArePlain looks for the phrases in pages and help texts.
 func TestPagesAndHelpTextsArePlain(t *testing.T) {
 	for _, file := range textFiles(t) {
 		sentences, err := pages.Sentences(filepath.Join(root, file))
 		if err != nil || len(sentences) == 0 {
-			t.Fatalf("%s: %d sentences, %v", file, len(sentences), err)
+			t.Fatalf("%s: %d sentences were found, error %v", file, len(sentences), err)
 		}
 		for _, s := range sentences {
 			for _, f := range findPhrases([]excerpt{{s.Line, s.Text}}) {

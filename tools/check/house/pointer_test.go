@@ -10,47 +10,47 @@ import (
 	"testing"
 )
 
-// addressNumbers are the functions that may make a pointer a number outside a system call's
-// arguments, with the reason why the memory stays where it is.
+// addressNumbers are the functions that may convert a pointer to a number outside a system call's
+// arguments, with the reason why this is safe.
 var addressNumbers = map[string]string{
-	"fbs/flat.go RootTable": "looks at the alignment, and keeps no number",
+	"fbs/flat.go RootTable": "checks the alignment, and keeps no number",
 	"hal/walk.go NextIndex": "subtracts two addresses, and keeps no number",
-	"hal/walk.go AddressOf": "for tables of a Walk; the caller keeps the memory, never a " +
-		"stack's",
-	"tools/lmrun/files/output.go nameAddress": "of names in memory that hal.Mmap mapped, which " +
-		"stays",
+	"hal/walk.go AddressOf": "for tables of a Walk; the caller keeps the memory, which is never " +
+		"on a stack",
+	"tools/lmrun/files/output.go nameAddress": "names in memory that hal.Mmap mapped, which " +
+		"does not move",
 
-	"tools/lmrun/files/output.go statusAddress": "of a field of an Output on the heap, " +
-		"which does not move and is kept by the list",
+	"tools/lmrun/files/output.go statusAddress": "a field of an Output on the heap, which does " +
+		"not move and which the list keeps alive",
 }
 
-// systemCalls are the functions whose arguments Go keeps alive where they are until the call
+// systemCalls are the functions whose arguments Go keeps alive and does not move until the call
 // returns, if the conversion is in the argument list (package unsafe, rule 4).
 var systemCalls = []string{"Syscall", "Syscall6", "RawSyscall", "RawSyscall6"}
 
-// TestPointersBecomeNumbersInSystemCallsOnly checks each uintptr(pointer) of the target's
-// packages: a number keeps nothing alive, so that the kernel might read or write memory that
-// was freed or moved.
+// TestPointersBecomeNumbersInSystemCallsOnly checks each uintptr(pointer) of the target's packages.
+// A number does not keep memory alive, so the kernel might read or write memory that was freed or
+// moved.
 func TestPointersBecomeNumbersInSystemCallsOnly(t *testing.T) {
 	found, inCalls := map[string]bool{}, 0
-	for folder := range imports {
-		files := sources(t, folder)
+	for folder := range allowedImports {
+		files := parsePackage(t, folder)
 		types := typesOf(files)
 		for name, file := range files {
 			for _, declaration := range file.Decls {
-				place := name
+				declaredPlace := name
 				if f, ok := declaration.(*ast.FuncDecl); ok {
-					place += " " + f.Name.Name
+					declaredPlace += " " + f.Name.Name
 				} else if v, ok := declaration.(*ast.GenDecl); ok && v.Tok == token.VAR {
-					place += " " + v.Specs[0].(*ast.ValueSpec).Names[0].Name
+					declaredPlace += " " + v.Specs[0].(*ast.ValueSpec).Names[0].Name
 				}
 				allowed := argumentsOfSystemCalls(declaration)
 				for _, conversion := range pointersAsNumbers(declaration, types) {
 					switch {
 					case allowed[conversion]:
 						inCalls++
-					case addressNumbers[place] != "":
-						found[place] = true
+					case addressNumbers[declaredPlace] != "":
+						found[declaredPlace] = true
 					default:
 						where := positions.Position(conversion.Pos())
 						t.Errorf("%v: uintptr(pointer) outside a system call's arguments", where)
@@ -60,10 +60,10 @@ func TestPointersBecomeNumbersInSystemCallsOnly(t *testing.T) {
 		}
 	}
 	if len(found) != len(addressNumbers) {
-		t.Errorf("exceptions are %v, of which only these are needed: %v", addressNumbers, found)
+		t.Errorf("addressNumbers has %v, of which only these are needed: %v", addressNumbers, found)
 	}
 	if inCalls < 5 {
-		t.Errorf("%d conversions in system calls: this test looks in the wrong place", inCalls)
+		t.Errorf("only %d conversions in system calls were found, want at least 5", inCalls)
 	}
 }
 
@@ -99,8 +99,7 @@ func pointersAsNumbers(in ast.Node, known map[ast.Expr]types.TypeAndValue) (list
 	return list
 }
 
-// typesOf returns the types of the expressions in a package. Other packages stay unknown, and
-// with them the types of what comes from there.
+// typesOf returns the types of the expressions in a package. Types of other packages are unknown.
 func typesOf(files map[string]*ast.File) map[ast.Expr]types.TypeAndValue {
 	known := map[ast.Expr]types.TypeAndValue{}
 	check := types.Config{Importer: noImports{}, Error: func(error) {}, FakeImportC: true}
@@ -109,7 +108,7 @@ func typesOf(files map[string]*ast.File) map[ast.Expr]types.TypeAndValue {
 	return known
 }
 
-// noImports has every package but unsafe empty.
+// noImports is an importer for which all packages except unsafe are empty.
 type noImports struct{}
 
 func (noImports) Import(path string) (*types.Package, error) {

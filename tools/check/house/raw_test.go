@@ -9,9 +9,9 @@ import (
 	"lightmetal/tools/check/coverage/reach"
 )
 
-// afterFreeze are the functions from which lmrun calls everything that it does after Freeze,
-// except closing what is open when the runs are over.
-var afterFreeze = []string{"main.(*runLoop).runAndCommit", "main.printOutcome",
+// rootsAfterFreeze are the functions from which lmrun calls all its code after Freeze, except the
+// code that closes files and devices after the last run.
+var rootsAfterFreeze = []string{"main.(*runLoop).runAndCommit", "main.printOutcome",
 	"lightmetal/runtime.(*Replay).StopDMA"}
 
 // calledByInterface are the functions that these call through interfaces, by the caller's prefix.
@@ -20,24 +20,24 @@ var calledByInterface = map[string]*regexp.Regexp{
 	"lightmetal/runtime": regexp.MustCompile(`^lightmetal/hal\.\(\*device\)\.SetBusMaster$`),
 }
 
-// TestCallsBehindFreezeAreRaw reads the compiled code of all that lmrun does after Freeze: no
-// function announces a system call to Go's scheduler, which would pass the processor on and might
-// start a thread for that.
-func TestCallsBehindFreezeAreRaw(t *testing.T) {
-	functions := compiled(t)
+// TestSystemCallsAfterFreezeAreRaw reads the compiled code of all functions that lmrun calls after
+// Freeze. None may announce a system call to Go's scheduler, which would hand the processor over
+// and might start a thread for that.
+func TestSystemCallsAfterFreezeAreRaw(t *testing.T) {
+	functions := disassembleRunner(t)
 	if functions["syscall.Syscall"] == nil ||
 		!slices.Contains(functions["syscall.Syscall"].Names, "runtime.entersyscall") {
-		t.Fatal("syscall.Syscall does not call entersyscall: this test looks for the wrong name")
+		t.Fatal("syscall.Syscall does not call runtime.entersyscall; correct the name in this test")
 	}
-	names, calls := reachable(t, functions), callsOf(functions)
-	for i := -len(afterFreeze); i < len(names); i++ {
+	names, calls := functionsOfRun(t, functions), callsOf(functions)
+	for i := -len(rootsAfterFreeze); i < len(names); i++ {
 		if i < 0 {
-			names = append(names, afterFreeze[i+len(afterFreeze)])
+			names = append(names, rootsAfterFreeze[i+len(rootsAfterFreeze)])
 			continue
 		}
 		f := functions[names[i]]
 		if f == nil {
-			t.Fatalf("%s is not in the program", names[i])
+			t.Fatalf("lmrun has no function %s; correct the name in this test", names[i])
 		}
 		called := slices.Clone(f.Names)
 		for prefix, pattern := range calledByInterface {

@@ -15,41 +15,41 @@ import (
 // set is a part of the tree whose statements are counted together.
 type set struct {
 	name     string
-	recorded int // what it had when somebody last looked; a rise is reported
-	wanted   int // 0: nothing is
+	recorded int // number of statements at the last review; an increase is reported
+	wanted   int // wanted number of statements; 0: none
 	folders  string
 }
 
 const targetSet, lminitSet = "target", "lminit"
 
-// sets are all folders with sources, each in the set that names it or the nearest
-// folder above it. C, tests and generated code are counted apart.
+// sets are all folders with sources. A folder belongs to the set that names it or the nearest
+// folder above it. C, tests and generated code are counted separately.
 var sets = []set{
 	{targetSet, 6_565, 4_700, "boards fbs hal runtime tools/lmrun"},
 	{lminitSet, 574, 350, "tools/lminit"},
 	{"models: mock, rv32, chips, hosts", 3_426, 2_700, "hal/mock boards/chips boards/hosts"},
 	{"host product", 26_593, 19_000, "tools/lm tools/image tools/capture tools/look " +
 		"tools/devices tools/ship tools/metal"},
-	{"workshop: our own checks", 12_960, 6_300, "tools/check tools/image/lmb/lmbtest " +
+	{"checks of the project", 12_960, 6_300, "tools/check tools/image/lmb/lmbtest " +
 		"tools/capture/recorder/testdata testdata"},
 }
 
-// Sets of what does not go by folders.
+// The sets of sources that do not depend on the folder.
 var (
 	generated = set{name: "generated", recorded: 1_377}
 	tests     = set{name: "tests in Go", recorded: 40_815}
 	sourcesC  = set{name: "C: headers, kernels, peers", recorded: 8_770}
 )
 
-// products are programs as go build compiles them with tags.
+// products are the programs lmrun that go build compiles with different tags.
 var products = []struct {
 	tags     string
 	recorded int
 }{{productTags, 5_046}, {productTags + ",signed", 5_179}, {"", 5_594}}
 
-// eachFile calls f with the path below root of every file of the tree, what git does
-// not keep left out.
-func eachFile(t *testing.T, f func(path string)) {
+// visitFiles calls f with the path below root of each file in the tree. It skips the folder build
+// and hidden files, except .ci.
+func visitFiles(t *testing.T, f func(path string)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -70,7 +70,7 @@ func eachFile(t *testing.T, f func(path string)) {
 	}
 }
 
-// setOf returns the set of a source, nil if its folder is in none.
+// setOf returns the set of a source, or nil if no set has its folder.
 func setOf(path string, isGenerated bool) *set {
 	switch {
 	case isGenerated:
@@ -83,7 +83,7 @@ func setOf(path string, isGenerated bool) *set {
 	return folderSet(path)
 }
 
-// folderSet returns the set that names the nearest folder above a file, nil if there is none.
+// folderSet returns the set that names the nearest folder above a file, or nil if no set does.
 func folderSet(path string) (found *set) {
 	longest := 0
 	for i := range sets {
@@ -96,12 +96,12 @@ func folderSet(path string) (found *set) {
 	return found
 }
 
-// TestSizeOfEverySetIsPrinted counts statements by set and by product. A set that rose
-// is reported and no failure: what a page promises may need more. New figures are
-// recorded here by whoever has looked at why.
+// TestSizeOfEverySetIsPrinted counts statements by set and by product. An increase is reported but
+// is not a failure, because new features may need more statements. Record new numbers here after
+// you have checked the reason for the increase.
 func TestSizeOfEverySetIsPrinted(t *testing.T) {
 	counts := map[*set]int{}
-	eachFile(t, func(path string) {
+	visitFiles(t, func(path string) {
 		switch filepath.Ext(path) {
 		case ".go", ".s", ".S", ".c", ".h":
 		default:
@@ -117,16 +117,16 @@ func TestSizeOfEverySetIsPrinted(t *testing.T) {
 		}
 		s := setOf(path, isGenerated)
 		if s == nil {
-			t.Errorf("%s is in no set of size_test.go", path)
+			t.Errorf("no set of size_test.go has the folder of %s", path)
 		}
 		counts[s] += n
 	})
 	t.Logf("%-36s %10s %8s %6s", "set", "statements", "recorded", "wanted")
 	for i := range sets {
-		report(t, &sets[i], counts[&sets[i]])
+		reportSize(t, &sets[i], counts[&sets[i]])
 	}
 	for _, s := range []*set{&generated, &tests, &sourcesC} {
-		report(t, s, counts[s])
+		reportSize(t, s, counts[s])
 	}
 	for _, p := range products {
 		product := set{name: fmt.Sprintf("lmrun with tags %q", p.tags), recorded: p.recorded}
@@ -134,11 +134,12 @@ func TestSizeOfEverySetIsPrinted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report(t, &product, n)
+		reportSize(t, &product, n)
 	}
 }
 
-func report(t *testing.T, s *set, n int) {
+// reportSize logs the number of statements of a set.
+func reportSize(t *testing.T, s *set, n int) {
 	t.Helper()
 	wanted := ""
 	if s.wanted > 0 {
@@ -149,16 +150,16 @@ func report(t *testing.T, s *set, n int) {
 		t.Logf("%s: %d statements more than recorded", s.name, n-s.recorded)
 	}
 	if n == 0 {
-		t.Errorf("%s: nothing was counted", s.name)
+		t.Errorf("%s: no statements were counted", s.name)
 	}
 }
 
-// Bounds of the target's text.
+// Limits of the target's sources.
 const (
-	charactersWanted = 28.0 // of a line of code on average; more is reported
-	functionMedian   = 8    // lines; more is reported
-	functionMost     = 24   // lines of nine functions in ten; more is reported
-	functionLongest  = 60   // lines; more is a failure
+	charactersWanted  = 28.0 // average characters in a line of code; more is reported
+	medianLinesWanted = 8    // median lines of a function; more is reported
+	mostLinesWanted   = 24   // lines that 90 % of functions do not exceed; more is reported
+	linesMax          = 60   // lines of the longest function; more is a failure
 )
 
 // isTargetSource reports whether a path is a Go source or assembly of the set "target".
@@ -169,11 +170,11 @@ func isTargetSource(path string) bool {
 }
 
 // TestTargetIsReadable prints how dense the lines of the target are, and how long its functions
-// are. It fails if one is longer than functionLongest.
+// are. It fails if one is longer than linesMax.
 func TestTargetIsReadable(t *testing.T) {
 	var functions []measure.Function
 	lines, characters := 0, 0
-	eachFile(t, func(path string) {
+	visitFiles(t, func(path string) {
 		if !isTargetSource(path) {
 			return
 		}
@@ -199,7 +200,7 @@ func TestTargetIsReadable(t *testing.T) {
 		}
 	})
 	if lines == 0 || len(functions) == 0 {
-		t.Fatal("the target has no source: this test looks in the wrong place")
+		t.Fatal("no source of the target was found; correct the folders in this test")
 	}
 	average := float64(characters) / float64(lines)
 	t.Logf("target: %.1f characters in a line of code on average, wanted %.0f", average,
@@ -210,11 +211,11 @@ func TestTargetIsReadable(t *testing.T) {
 	longest := functions[len(functions)-1]
 	t.Logf("target: %d functions of %d lines at the median, %d at nine tenths, %d at most (%s)",
 		len(functions), median.Lines, most.Lines, longest.Lines, longest.Name)
-	if median.Lines > functionMedian || most.Lines > functionMost {
-		t.Logf("target: wanted are %d lines at the median and %d at nine tenths", functionMedian,
-			functionMost)
+	if median.Lines > medianLinesWanted || most.Lines > mostLinesWanted {
+		t.Logf("target: wanted are %d lines at the median and %d at nine tenths", medianLinesWanted,
+			mostLinesWanted)
 	}
-	if longest.Lines > functionLongest {
-		t.Errorf("%s has %d lines, at most %d", longest.Name, longest.Lines, functionLongest)
+	if longest.Lines > linesMax {
+		t.Errorf("%s has %d lines, at most %d", longest.Name, longest.Lines, linesMax)
 	}
 }

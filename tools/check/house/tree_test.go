@@ -18,42 +18,42 @@ var topLevel = []string{
 	"runtime", "testdata", "tools",
 }
 
-// tracked are the files that git keeps; the test is skipped where there is no git.
-func tracked(t *testing.T) []string {
+// trackedFiles returns the files that git tracks. Without git, the test is skipped.
+func trackedFiles(t *testing.T) []string {
 	t.Helper()
 	list := exec.Command("git", "ls-files", "-z")
 	list.Dir = root
 	out, err := list.Output()
 	if err != nil {
-		t.Skipf("not a git checkout, or git is not there: %v", err)
+		t.Skipf("not a git checkout, or git is not installed: %v", err)
 	}
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
 }
 
-func TestTopFolderHoldsWhatWasAgreed(t *testing.T) {
-	for _, path := range tracked(t) {
+func TestTopFolderHasOnlyListedEntries(t *testing.T) {
+	for _, path := range trackedFiles(t) {
 		if first, _, _ := strings.Cut(path, "/"); !slices.Contains(topLevel, first) {
 			t.Errorf("%s is in the top folder; only topLevel may be", first)
 		}
 	}
 }
 
-// TestNoProgramIsInTheTree: what is built stays in build/, but for the kernels
-// of accelerators that captures and workloads load.
+// TestNoProgramIsInTheTree requires that programs are only in build/. The exceptions are the
+// kernels of accelerators that captures and workloads load.
 func TestNoProgramIsInTheTree(t *testing.T) {
-	for _, path := range tracked(t) {
+	for _, path := range trackedFiles(t) {
 		if strings.HasPrefix(path, "testdata/kernels/") {
 			continue
 		}
-		if data, err := readStart(filepath.Join(root, path)); err == nil &&
+		if data, err := readFirstBytes(filepath.Join(root, path)); err == nil &&
 			string(data) == "\x7fELF" {
 			t.Errorf("%s is an ELF file; build it below build/ instead", path)
 		}
 	}
 }
 
-// readStart is the first four bytes of a file.
-func readStart(path string) ([]byte, error) {
+// readFirstBytes returns the first four bytes of a file.
+func readFirstBytes(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -64,9 +64,9 @@ func readStart(path string) ([]byte, error) {
 	return start, err
 }
 
-// TestTheFrontPageSaysWhatTheTargetWeighs compares its numbers with the limits of
+// TestFrontPageHasTheSizesOfTheTarget compares the sizes on the front page with the limits of
 // `./build.sh cross`.
-func TestTheFrontPageSaysWhatTheTargetWeighs(t *testing.T) {
+func TestFrontPageHasTheSizesOfTheTarget(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -85,13 +85,13 @@ func TestTheFrontPageSaysWhatTheTargetWeighs(t *testing.T) {
 		string(sizes[2]) + " KiB with all",
 	} {
 		if !bytes.Contains(page, []byte(want)) {
-			t.Errorf("README.md does not say %q", want)
+			t.Errorf("README.md does not have %q", want)
 		}
 	}
 }
 
-// TestTheFrontPageIsShort: a person reads all of README.md before trying anything.
-func TestTheFrontPageIsShort(t *testing.T) {
+// TestFrontPageIsShort limits README.md, because people read all of it before they try anything.
+func TestFrontPageIsShort(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "README.md"))
 	const mostWords, mostLines = 900, 100
 	words, lines := len(strings.Fields(string(text))), strings.Count(string(text), "\n")

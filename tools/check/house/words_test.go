@@ -16,11 +16,11 @@ import (
 	"lightmetal/tools/check/house/measure"
 )
 
-// eachTargetFile calls f with the path and text of every source of what runs on a target:
-// without generated code, tests, mocks and what only hosts use.
-func eachTargetFile(t *testing.T, f func(path string, source []byte)) {
+// visitTargetFiles calls f with the path and text of each source that runs on a target: without
+// generated code, tests, mocks, and code that only hosts use.
+func visitTargetFiles(t *testing.T, f func(path string, source []byte)) {
 	t.Helper()
-	eachFile(t, func(path string) {
+	visitFiles(t, func(path string) {
 		s := folderSet(path)
 		if s == nil || s.name != targetSet && s.name != lminitSet ||
 			strings.Contains(path, "/testdata/") || strings.HasSuffix(path, "_test.go") {
@@ -45,7 +45,7 @@ var bannedNames = strings.Fields("odd through gave taken aside settle patience r
 	"own look show translate held broken forget beside vanished mine food hopeless errand " +
 	"mishap foretold bury wounds notHost")
 
-// bannedMethods may not be names of methods, nor of an interface's methods.
+// bannedMethods must not be names of methods, including methods of interfaces.
 var bannedMethods = strings.Fields("Alone Reach Master Aim")
 
 // declaredName is an identifier that a file declares for its package: a function, method, field,
@@ -94,15 +94,16 @@ func declaredNames(file *ast.File) (names []declaredName) {
 	return names
 }
 
+// isBanned reports whether a declared name is one of bannedNames or bannedMethods.
 func isBanned(n declaredName) bool {
 	return slices.Contains(bannedNames, n.name) ||
 		n.isMethod && slices.Contains(bannedMethods, n.name)
 }
 
-// TestTargetDeclaresNoBannedName: names that were replaced do not come back.
+// TestTargetDeclaresNoBannedName prevents that names are used again after they were replaced.
 func TestTargetDeclaresNoBannedName(t *testing.T) {
 	read := 0
-	eachTargetFile(t, func(path string, source []byte) {
+	visitTargetFiles(t, func(path string, source []byte) {
 		if filepath.Ext(path) != ".go" {
 			return
 		}
@@ -121,7 +122,7 @@ func TestTargetDeclaresNoBannedName(t *testing.T) {
 		}
 	})
 	if read < 1000 {
-		t.Errorf("only %d names were read", read)
+		t.Errorf("only %d names were read, want at least 1000", read)
 	}
 }
 
@@ -151,6 +152,7 @@ var phrases = []struct {
 // toldNotApart leaves out "told apart".
 const toldNotApart = `\b(is|are|was|were|be|been|being) told(\W*$|[.,;:)]| [^a]| a[^p])`
 
+// phrase compiles the pattern of a phrase.
 func phrase(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)` + strings.ReplaceAll(pattern, " ", `\s+`))
 }
@@ -171,7 +173,7 @@ func excerptsOfGo(source []byte) (texts []excerpt) {
 	set := token.NewFileSet()
 	file := set.AddFile("", -1, len(source))
 	s.Init(file, source, nil, scanner.ScanComments)
-	lastLine := -1 // of the comment before, if no code followed
+	lastLine := -1 // last line of the previous comment, or -1 if code followed
 	for {
 		pos, kind, literal := s.Scan()
 		line := file.Line(pos)
@@ -199,7 +201,7 @@ func excerptsOfGo(source []byte) (texts []excerpt) {
 
 var commentsOfC = regexp.MustCompile(`(?s)(?:[ \t]*//[^\n]*\n?)+|/\*.*?\*/`)
 
-// marksOfC are what begins the lines of a comment.
+// marksOfC matches the characters that begin the lines of a comment, or end it.
 var marksOfC = regexp.MustCompile(`(?m)^[ \t]*(//|/?\*+/?)|\*/`)
 
 // excerptsOfC returns the comments of a C header or of assembly.
@@ -249,7 +251,7 @@ func excerptsOf(path string, source []byte) []excerpt {
 // TestTextsOfTheTargetArePlain looks for the phrases in the comments and messages of the target.
 func TestTextsOfTheTargetArePlain(t *testing.T) {
 	used, read := map[int]bool{}, 0
-	eachTargetFile(t, func(path string, source []byte) {
+	visitTargetFiles(t, func(path string, source []byte) {
 		texts := excerptsOf(path, source)
 		read += len(texts)
 		for _, f := range findPhrases(texts) {
@@ -261,7 +263,7 @@ func TestTextsOfTheTargetArePlain(t *testing.T) {
 		}
 	})
 	if read < 2000 {
-		t.Errorf("only %d comments and strings were read", read)
+		t.Errorf("only %d comments and strings were read, want at least 2000", read)
 	}
 	for i, e := range phraseExceptions {
 		if !used[i] {

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// writers are what opens, makes, renames or fills files, by package. Flags of
-// package unix and os count where they ask for more than reading.
-var writers = map[string][]string{
+// writingFunctions are the functions that open, create, rename or write files, by package. Packages
+// unix and syscall also have the flags that open a file for more than reading.
+var writingFunctions = map[string][]string{
 	"os": {"Create", "CreateTemp", "WriteFile", "Rename", "OpenFile", "Truncate", "Link",
 		"Symlink", "CopyFS"},
 	"unix": {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "Creat", "Rename", "Renameat",
@@ -30,22 +30,23 @@ var notOutputs = map[string]string{
 	"tools/lmrun/watchdog.go":          "a device",
 	"tools/lmrun/prepare.go":           "files of sysfs",
 	"tools/lminit/prepare.go":          "files of sysfs",
-	"tools/check/guest/machine.go":     "drives of a machine in a folder of its own",
-	"tools/check/guest/bare.go":        "flash of a machine in a folder of its own",
-	"tools/check/guest/coverage.go":    "the trace of a machine, as it comes",
+	"tools/check/guest/machine.go":     "drives of a machine, in a separate folder",
+	"tools/check/guest/bare.go":        "flash of a machine, in a separate folder",
+	"tools/check/guest/coverage.go":    "the trace of a machine, while it runs",
 	"tools/capture/recorder/space.go":  "the memory of a traced program",
-	"tools/capture/recorder/access.go": "what a descriptor of another program was opened for",
+	"tools/capture/recorder/access.go": "flags of another program's descriptors",
 	"tools/check/bench/still.go":       "a log of strace, removed when read",
-	"tools/check/simulate/seams.go":    "sources of one build",
-	"tools/check/simulate/world":       "folders that go with their worlds",
-	"tools/ship/bootimage/image.go":    "a folder of its own that is put in place whole",
+	"tools/check/simulate/seams.go":    "temporary sources of one build",
+	"tools/check/simulate/world":       "folders that are removed with their worlds",
+	"tools/ship/bootimage/image.go":    "a new folder that is renamed when it is complete",
 }
 
-// writes returns the identifiers of a source that write files.
-func writes(file *ast.File) (list []string) {
+// fileWrites returns the identifiers of a source that are in writingFunctions.
+func fileWrites(file *ast.File) (list []string) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {
-			if p, ok := s.X.(*ast.Ident); ok && slices.Contains(writers[p.Name], s.Sel.Name) {
+			p, ok := s.X.(*ast.Ident)
+			if ok && slices.Contains(writingFunctions[p.Name], s.Sel.Name) {
 				list = append(list, p.Name+"."+s.Sel.Name)
 			}
 		}
@@ -54,11 +55,11 @@ func writes(file *ast.File) (list []string) {
 	return list
 }
 
-// TestTextOfLmPassesOnePlace, where it is made safe for a terminal and where a
-// standard output that fails is noticed.
-func TestTextOfLmPassesOnePlace(t *testing.T) {
+// TestLmPrintsOnlyThroughTerminal requires that lm prints all text with terminal.go, which escapes
+// control characters and handles errors of standard output.
+func TestLmPrintsOnlyThroughTerminal(t *testing.T) {
 	past := []string{"os.Stdout", "os.Stderr", "fmt.Print", "fmt.Printf", "fmt.Println"}
-	for name, file := range sources(t, "tools/lm") {
+	for name, file := range parsePackage(t, "tools/lm") {
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			mayPrint := name == "tools/lm/main.go" || name == "tools/lm/terminal.go"
@@ -69,7 +70,7 @@ func TestTextOfLmPassesOnePlace(t *testing.T) {
 			if s, ok := n.(*ast.SelectorExpr); ok {
 				if p, ok := s.X.(*ast.Ident); ok && slices.Contains(past, p.Name+"."+s.Sel.Name) &&
 					name != "tools/lm/main.go" {
-					t.Errorf("%s has %s.%s; stdout and stderr of terminal.go take text", name,
+					t.Errorf("%s has %s.%s; write to stdout and stderr of terminal.go", name,
 						p.Name, s.Sel.Name)
 				}
 			}
@@ -78,8 +79,8 @@ func TestTextOfLmPassesOnePlace(t *testing.T) {
 	}
 }
 
-// printsUnescaped reports whether call is fmt.Fprintf or fmt.Fprintln to lm's stdout or
-// stderr, or to the one of them that function tell returns.
+// printsUnescaped reports whether call is fmt.Fprintf or fmt.Fprintln to lm's stdout or stderr, or
+// to the result of the function tell, which returns one of them.
 func printsUnescaped(call *ast.CallExpr) bool {
 	function, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || function.Sel.Name != "Fprintf" && function.Sel.Name != "Fprintln" {
@@ -93,10 +94,10 @@ func printsUnescaped(call *ast.CallExpr) bool {
 	return ok && slices.Contains([]string{"stdout", "stderr", "tell"}, name.Name)
 }
 
-// TestToolsWriteFilesInOnePlace checks that every tool writes through tools/lmrun/files, which
-// handles devices, links, modes, failures and full disks. Programs that only tests
-// run inside of a guest are left out.
-func TestToolsWriteFilesInOnePlace(t *testing.T) {
+// TestToolsWriteFilesThroughOnePackage checks that every tool writes through tools/lmrun/files,
+// which handles devices, links, modes, failures and full disks. Programs that only tests run inside
+// of a guest are exempt.
+func TestToolsWriteFilesThroughOnePackage(t *testing.T) {
 	seen := 0
 	err := filepath.WalkDir(filepath.Join(root, "tools"),
 		func(path string, entry fs.DirEntry, err error) error {
@@ -117,8 +118,8 @@ func TestToolsWriteFilesInOnePlace(t *testing.T) {
 				return err
 			}
 			seen++
-			for _, how := range writes(file) {
-				t.Errorf("%s writes with %s; write with tools/lmrun/files", name, how)
+			for _, function := range fileWrites(file) {
+				t.Errorf("%s writes with %s; write with tools/lmrun/files", name, function)
 			}
 			return nil
 		})

@@ -15,8 +15,8 @@ import (
 
 const root = "../../.."
 
-// all returns the pages of the tree, by their path from the top folder.
-func all(t *testing.T) (list []string) {
+// allPages returns the paths of all pages of the tree, from the top folder.
+func allPages(t *testing.T) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if name, _ := filepath.Rel(root, path); entry.IsDir() &&
@@ -28,16 +28,16 @@ func all(t *testing.T) (list []string) {
 		return err
 	})
 	if err != nil || !slices.Contains(list, "README.md") {
-		t.Fatal(list, err)
+		t.Fatalf("pages %v, want README.md among them; error %v", list, err)
 	}
 	return list
 }
 
-// TestEveryPageIsTrue runs every command of every page, in order, in a copy of the tree in which
-// nothing was built. It skips commands with a comment that says what they need.
-func TestEveryPageIsTrue(t *testing.T) {
-	builds := newBuilds(t.TempDir())
-	for _, page := range all(t) {
+// TestCommandsOfEveryPageSucceed runs every command of every page, in order, in a copy of the tree
+// in which nothing was built. It skips commands with a comment that names what they need.
+func TestCommandsOfEveryPageSucceed(t *testing.T) {
+	builds := newSharedBuilds(t.TempDir())
+	for _, page := range allPages(t) {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			commands, err := Read(filepath.Join(root, page))
@@ -57,38 +57,39 @@ func TestEveryPageIsTrue(t *testing.T) {
 			}
 			for i := range commands {
 				if ok := t.Run(fmt.Sprintf("line %d", commands[i].Line),
-					func(t *testing.T) { builds.give(t, &commands[i], folder) }); !ok {
-					return // what follows needs it
+					func(t *testing.T) { builds.runCommand(t, &commands[i], folder) }); !ok {
+					return // the next commands may depend on this one
 				}
 			}
 		})
 	}
 }
 
-// optional matches the programs in commands that a machine with Go may lack.
-var optional = regexp.MustCompile(`\b(?:[\w-]+-)?gcc\b|\bjq\b`)
+// optionalProgram matches the programs in commands that a machine with Go may lack.
+var optionalProgram = regexp.MustCompile(`\b(?:[\w-]+-)?gcc\b|\bjq\b`)
 
-// buildOnce has commands that only write programs of the tree to build/, and that several pages
-// have: they take longer than all other commands of those pages.
+// buildOnce has commands of several pages that only write programs of the tree to build/. They take
+// longer than all other commands of these pages.
 var buildOnce = []string{"go build -o build/lm ./tools/lm", "./build.sh cross"}
 
-// builds runs each command of buildOnce for the first page that has it, in a clone of its own. The
-// pages get copies of what it wrote.
-type builds struct {
-	folder   string // has the clones
+// sharedBuilds runs each command of buildOnce only once, in a separate clone, when the first page
+// needs it. All pages get copies of the files that it wrote.
+type sharedBuilds struct {
+	folder   string // folder of the clones
 	commands map[string]func() (clone string, err error)
 }
 
-func newBuilds(folder string) *builds {
-	b := &builds{folder, map[string]func() (string, error){}}
+// newSharedBuilds returns a sharedBuilds whose clones are in a folder.
+func newSharedBuilds(folder string) *sharedBuilds {
+	b := &sharedBuilds{folder, map[string]func() (string, error){}}
 	for _, text := range buildOnce {
-		b.commands[text] = sync.OnceValues(func() (string, error) { return b.run(text) })
+		b.commands[text] = sync.OnceValues(func() (string, error) { return b.runInClone(text) })
 	}
 	return b
 }
 
-// run runs a command in a new clone.
-func (b *builds) run(text string) (clone string, err error) {
+// runInClone runs a command in a new clone of the tree.
+func (b *sharedBuilds) runInClone(text string) (clone string, err error) {
 	if clone, err = os.MkdirTemp(b.folder, ""); err != nil {
 		return "", err
 	}
@@ -99,8 +100,9 @@ func (b *builds) run(text string) (clone string, err error) {
 	return clone, command.Give(clone)
 }
 
-// copyBuilt copies to a page's folder what a command of buildOnce, which run runs once, writes.
-func copyBuilt(run func() (clone string, err error), folder string) error {
+// copyBuildFolder calls run, which runs a command of buildOnce in a clone, and copies the clone's
+// folder build to a page's folder.
+func copyBuildFolder(run func() (clone string, err error), folder string) error {
 	clone, err := run()
 	if err != nil {
 		return err
@@ -112,12 +114,12 @@ func copyBuilt(run func() (clone string, err error), folder string) error {
 	return nil
 }
 
-// give runs a command of a page, or skips it if this machine lacks what it needs.
-func (b *builds) give(t *testing.T, c *Command, folder string) {
+// runCommand runs a command of a page. It skips the command if this machine lacks a program.
+func (b *sharedBuilds) runCommand(t *testing.T, c *Command, folder string) {
 	if c.Elsewhere {
 		t.Skip(c.Text)
 	}
-	for _, program := range optional.FindAllString(c.Text, -1) {
+	for _, program := range optionalProgram.FindAllString(c.Text, -1) {
 		if _, err := exec.LookPath(program); err != nil && os.Getenv("LM_TEST_REQUIRED") == "" {
 			t.Skip(err)
 		}
@@ -125,13 +127,13 @@ func (b *builds) give(t *testing.T, c *Command, folder string) {
 	w := c.Words()
 	text := strings.Join(w, " ")
 	if run := b.commands[text]; run != nil && len(c.Want)+len(c.Output) == 0 {
-		if err := copyBuilt(run, folder); err != nil {
+		if err := copyBuildFolder(run, folder); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
 	if len(w) == 3 && w[0] == "go" && w[1] == "test" {
-		// The package's tests run once already, with all others of the tree: compile them only.
+		// The tests of this package already run with all tests of the tree. Only compile them here.
 		c.Text = "go test -run '^$' " + w[2]
 	}
 	if err := c.Give(folder); err != nil {
@@ -139,42 +141,45 @@ func (b *builds) give(t *testing.T, c *Command, folder string) {
 	}
 }
 
-// TestMostCommandsAreRun: a comment that says what a command needs is an exception.
+// TestMostCommandsAreRun requires that at most half of the commands have a comment that names what
+// they need, so that they are skipped.
 func TestMostCommandsAreRun(t *testing.T) {
-	here, elsewhere := 0, 0
-	for _, page := range all(t) {
+	runCount, skippedCount := 0, 0
+	for _, page := range allPages(t) {
 		commands, err := Read(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range commands {
 			if c.Elsewhere {
-				elsewhere++
+				skippedCount++
 			} else {
-				here++
+				runCount++
 			}
 		}
 	}
-	if here < 100 || elsewhere > here {
-		t.Errorf("%d commands are run, %d are not", here, elsewhere)
+	if runCount < 100 || skippedCount > runCount {
+		t.Errorf("%d commands are run, %d are skipped; want at least 100, and at most half skipped",
+			runCount, skippedCount)
 	}
 }
 
-var quoted = regexp.MustCompile("`([A-Za-z0-9_./-]+)`")
+// quotedPath matches a path between backticks.
+var quotedPath = regexp.MustCompile("`([A-Za-z0-9_./-]+)`")
 
-// TestPathsInPagesStartAtTheTopFolder checks that sources and pages that are named, and paths that
-// begin with a folder of the tree, exist.
+// TestPathsInPagesStartAtTheTopFolder checks that the sources and pages that a page names exist,
+// and the paths that begin with a folder of the tree.
 func TestPathsInPagesStartAtTheTopFolder(t *testing.T) {
 	folders, err := os.ReadDir(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, page := range all(t) {
+	for _, page := range allPages(t) {
 		text, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range quoted.FindAllStringSubmatch(string(text), -1) {
+		for _, name := range quotedPath.FindAllStringSubmatch(string(text), -1) {
 			path, _, _ := strings.Cut(name[1], ".Test")
 			top, _, deep := strings.Cut(path, "/")
 			ours := deep && top != "build" &&
@@ -188,10 +193,10 @@ func TestPathsInPagesStartAtTheTopFolder(t *testing.T) {
 			}
 			if strings.Contains(path, "NAME") || path == "main.go" ||
 				page == "runtime/GO.md" && !deep {
-				continue // of whoever reads, or of Go
+				continue // a file of the reader, or of Go
 			}
 			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
-				t.Errorf("%s: `%s` is no path from the top folder", page, path)
+				t.Errorf("%s: `%s` does not exist; write paths from the top folder", page, path)
 			}
 		}
 	}

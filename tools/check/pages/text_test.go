@@ -9,10 +9,11 @@ import (
 	"testing"
 )
 
-// TestEveryLinkResolves: each link leads to a file or folder of the tree, and to a heading of it.
+// TestEveryLinkResolves checks that each link points to a file or folder of the tree, and to one of
+// its headings.
 func TestEveryLinkResolves(t *testing.T) {
 	links := 0
-	for _, page := range all(t) {
+	for _, page := range allPages(t) {
 		list, err := Links(root, page)
 		if err != nil {
 			t.Fatal(err)
@@ -21,7 +22,7 @@ func TestEveryLinkResolves(t *testing.T) {
 		for _, l := range list {
 			file := filepath.Join(root, l.Path)
 			if _, err := os.Stat(file); err != nil {
-				t.Errorf("%s:%d: (%s) leads nowhere", page, l.Line, l.Target)
+				t.Errorf("%s:%d: the file of link (%s) does not exist", page, l.Line, l.Target)
 				continue
 			}
 			if l.Anchor == "" {
@@ -29,17 +30,17 @@ func TestEveryLinkResolves(t *testing.T) {
 			}
 			anchors, err := Anchors(file)
 			if err != nil || !slices.Contains(anchors, l.Anchor) {
-				t.Errorf("%s:%d: (%s) is not among the headings %q, %v", page, l.Line, l.Target,
-					anchors, err)
+				t.Errorf("%s:%d: the heading of link (%s) does not exist; headings are %q, "+
+					"error %v", page, l.Line, l.Target, anchors, err)
 			}
 		}
 	}
 	if links < 100 {
-		t.Errorf("%d links were read", links)
+		t.Errorf("only %d links were read, want at least 100", links)
 	}
 }
 
-// TestEveryPageIsReachedFromTheFrontPage: a reader who starts there can click to every page.
+// TestEveryPageIsReachedFromTheFrontPage checks that links lead from README.md to every page.
 func TestEveryPageIsReachedFromTheFrontPage(t *testing.T) {
 	reached := []string{"README.md"}
 	for i := 0; i < len(reached); i++ {
@@ -56,7 +57,7 @@ func TestEveryPageIsReachedFromTheFrontPage(t *testing.T) {
 			}
 		}
 	}
-	for _, page := range all(t) {
+	for _, page := range allPages(t) {
 		if !slices.Contains(reached, page) {
 			t.Errorf("no links lead from README.md to %s", page)
 		}
@@ -66,9 +67,10 @@ func TestEveryPageIsReachedFromTheFrontPage(t *testing.T) {
 // pageName matches the name of a page between backticks, with the letter before it.
 var pageName = regexp.MustCompile("(.?)`([A-Za-z0-9_./-]+\\.md)`")
 
-// TestPagesThatAreNamedAreLinks: a reader never has to look for a page by its path.
+// TestPagesThatAreNamedAreLinks checks that each name of a page is a link, so that a reader need
+// not search for the page.
 func TestPagesThatAreNamedAreLinks(t *testing.T) {
-	for _, page := range all(t) {
+	for _, page := range allPages(t) {
 		lines, err := prose(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +78,7 @@ func TestPagesThatAreNamedAreLinks(t *testing.T) {
 		for _, line := range lines {
 			for _, match := range pageName.FindAllStringSubmatch(line.text, -1) {
 				if match[1] != "[" && match[2] != page {
-					t.Errorf("%s:%d: `%s` is no link", page, line.number, match[2])
+					t.Errorf("%s:%d: `%s` is not a link", page, line.number, match[2])
 				}
 			}
 		}
@@ -87,10 +89,11 @@ func TestPagesThatAreNamedAreLinks(t *testing.T) {
 // tests are exempt.
 const longSentence = 35
 
-// TestLongSentencesAreReported prints them (go test -v); it fails only if it can read none.
+// TestLongSentencesAreReported prints long sentences (go test -v). It fails only if it reads too
+// few sentences.
 func TestLongSentencesAreReported(t *testing.T) {
 	sentences, long := 0, 0
-	for _, page := range all(t) {
+	for _, page := range allPages(t) {
 		list, err := Sentences(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
@@ -106,12 +109,13 @@ func TestLongSentencesAreReported(t *testing.T) {
 	}
 	t.Logf("%d of %d sentences have more than %d words", long, sentences, longSentence)
 	if sentences < 1000 {
-		t.Errorf("%d sentences were read", sentences)
+		t.Errorf("only %d sentences were read, want at least 1000", sentences)
 	}
 }
 
-// TestSentencesAreReadAsAPersonReadsThem: over lines, cells and items, without commands and fences.
-func TestSentencesAreReadAsAPersonReadsThem(t *testing.T) {
+// TestSentencesSpanLinesCellsAndItems checks that a sentence may span lines, that cells of tables
+// and items of lists are sentences, and that commands and code blocks are ignored.
+func TestSentencesSpanLinesCellsAndItems(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.md")
 	text := "# Title. Two\n\nOne, of\ntwo lines. A [link. Here](a.md) ends. " +
 		"It is 1.2 of `x.md`.\n\n    command. Not this\n\n" +
@@ -130,11 +134,12 @@ func TestSentencesAreReadAsAPersonReadsThem(t *testing.T) {
 	want := []string{"One, of two lines.", "A link.", "Here ends.", "It is 1.2 of `x.md`.",
 		"- An item goes on.", "- Another.", "End", "a b", "c.", "D", "Last?"}
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q, %v", got, want, err)
+		t.Errorf("sentences %q, want %q; error %v", got, want, err)
 	}
 }
 
-// TestOutputIsComparedLineByLine: in order, "..." stands for any text.
+// TestOutputIsComparedLineByLine checks that lines are compared in order, and that "..." matches
+// any text.
 func TestOutputIsComparedLineByLine(t *testing.T) {
 	for _, c := range []struct {
 		name, out string
@@ -150,7 +155,7 @@ func TestOutputIsComparedLineByLine(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if err := checkOutput(c.out, c.shown); (err == nil) != c.ok {
-				t.Errorf("got %v, want ok %t", err, c.ok)
+				t.Errorf("error %v, want equal output: %t", err, c.ok)
 			}
 		})
 	}

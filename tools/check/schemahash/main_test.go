@@ -14,14 +14,14 @@ func TestCommentsAndBlanksDoNotChangeTheHash(t *testing.T) {
 		}
 	}
 	if schemaHash("a;\nc;\n") == schemaHash(bare) {
-		t.Error("two schemas share a hash")
+		t.Error("two different schemas have the same hash")
 	}
 }
 
-// The expected number is the beginning of what `printf 'a;\nb;\n' | sha256sum`
-// prints, bytes reversed.
+// TestHashIsTheFirstEightBytesOfSHA256LittleEndian expects the first eight bytes that
+// `printf 'a;\nb;\n' | sha256sum` prints, in reverse order.
 func TestHashIsTheFirstEightBytesOfSHA256LittleEndian(t *testing.T) {
 	if got, want := schemaHash("a;\nb;\n"), uint64(0x48ea44befc5d6902); got != want {
-		t.Errorf("got %#016x, want %#016x", got, want)
+		t.Errorf("hash %#016x, want %#016x", got, want)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// worlds builds the program of simulated worlds, and returns the root of the tree and the path of
-// the program.
-func worlds(t *testing.T) (root, program string) {
+// buildWorlds builds the program of simulated worlds. It returns the root of the tree and the path
+// of the program.
+func buildWorlds(t *testing.T) (root, program string) {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
 	if err != nil {
@@ -26,28 +26,28 @@ func worlds(t *testing.T) (root, program string) {
 	return root, program
 }
 
-// seeds is the number of seeds that run without a defect. maxSeeds is the number of seeds that run
-// with a defect; the run ends at the first seed that detects it.
-const seeds, maxSeeds = 2000, 6000
+// seedsWithoutDefect is the number of seeds that run without a defect. seedsPerDefect is the
+// maximal number of seeds that run with a defect: the run ends at the first seed that detects it.
+const seedsWithoutDefect, seedsPerDefect = 2000, 6000
 
 func TestSimulatedWorldsDetectOnlyPastDefects(t *testing.T) {
-	root, program := worlds(t)
-	firstLine, failed := runSeeds(root, program, "", seeds)
+	root, program := buildWorlds(t)
+	firstLine, failed := runSeeds(root, program, "", seedsWithoutDefect)
 	if failed {
 		t.Fatal(firstLine)
 	}
 	for _, p := range pastDefects {
-		if firstLine, detected := runSeeds(root, program, p.name, maxSeeds); !detected {
+		if firstLine, detected := runSeeds(root, program, p.name, seedsPerDefect); !detected {
 			t.Errorf("past defect not detected: %s (%s): %s", p.name, p.commit, firstLine)
 		}
 	}
-	t.Logf("evidence: %d simulated worlds with nothing wrong (%s)", seeds, firstLine)
+	t.Logf("evidence: %d simulated worlds with nothing wrong (%s)", seedsWithoutDefect, firstLine)
 	t.Logf("evidence: %d past defects detected by simulated worlds (each by the reverse of its "+
 		"fix)", len(pastDefects))
 }
 
 func TestSeedRepeatsEachAccess(t *testing.T) {
-	root, program := worlds(t)
+	root, program := buildWorlds(t)
 	run := func() string {
 		c := exec.Command(program, "-from", "500", "-seeds", "60", "-verbose")
 		c.Dir = root
@@ -59,7 +59,8 @@ func TestSeedRepeatsEachAccess(t *testing.T) {
 		return text
 	}
 	if first, second := run(), run(); first != second || strings.Count(first, "\n") != 59 {
-		t.Errorf("two runs of the same seeds differ:\n%s\n%s", first, second)
+		t.Errorf("two runs of the same 60 seeds differ, or do not have 60 lines:\n%s\n%s", first,
+			second)
 	}
 }
 
@@ -78,6 +79,6 @@ func TestVetAcceptsWorlds(t *testing.T) {
 		"./tools/lmrun")
 	c.Dir = root
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("go vet: %v\n%s", err, out)
 	}
 }

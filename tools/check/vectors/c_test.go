@@ -10,17 +10,17 @@ import (
 	"testing"
 )
 
-// compile builds a program of testdata/vectors/c with the C player, with the address and the
+// compileC builds a program of testdata/vectors/c with the C player, with the address and
 // undefined-behaviour sanitizers. Options of the compiler, such as -DLMPLAY_TEXT=0, may follow the
 // sources.
-func compile(t testing.TB, sources ...string) (program string) {
+func compileC(t testing.TB, sources ...string) (program string) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
-			t.Fatal("gcc is not here")
+			t.Fatal("gcc is not installed")
 		}
-		t.Skip("gcc is not here, so the C player is not tested (LM_TEST_REQUIRED=1 makes this a " +
-			"failure)")
+		t.Skip("gcc is not installed, so the C player is not tested (LM_TEST_REQUIRED=1 makes " +
+			"this a failure)")
 	}
 	program = filepath.Join(t.TempDir(), "program")
 	arguments := []string{"-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wshadow",
@@ -37,18 +37,18 @@ func compile(t testing.TB, sources ...string) (program string) {
 		arguments = append(arguments, source)
 	}
 	if out, err := exec.Command("gcc", arguments...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	return program
 }
 
-// TestCPlayerAgreesWithVectors runs the C player by lmplay_run and in steps, with accesses by hooks
-// and by the player itself.
+// TestCPlayerAgreesWithVectors runs the C player with lmplay_run and in steps, with accesses
+// through hooks and with accesses of the player itself to mapped memory.
 func TestCPlayerAgreesWithVectors(t *testing.T) {
-	program := compile(t, "check.c", "port.c", "vector.c")
+	program := compileC(t, "check.c", "port.c", "vector.c")
 	paths, err := filepath.Glob(filepath.Join(folder, "*.vec"))
 	if err != nil || len(paths) == 0 {
-		t.Fatal("no vectors", err)
+		t.Fatalf("%s has no vectors, or error %v", folder, err)
 	}
 	for _, setting := range []string{"STEPS=0", "STEPS=1", "STEPS=7", "MAPPED=1"} {
 		t.Run(setting, func(t *testing.T) {
@@ -56,28 +56,28 @@ func TestCPlayerAgreesWithVectors(t *testing.T) {
 			c.Env = append(os.Environ(), setting)
 			out, err := c.CombinedOutput()
 			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
+				t.Fatalf("check.c: %v\n%s", err, out)
 			}
 			t.Logf("evidence: %s", strings.TrimSpace(string(out)))
 		})
 	}
 }
 
-// TestEveryFunctionIsCalledRightAndWrong runs calls.c, which has the expectations: wrong arguments,
-// loads that fail, faults, stops, inputs, and accesses of mapped memory.
-func TestEveryFunctionIsCalledRightAndWrong(t *testing.T) {
+// TestCPlayerHandlesValidAndInvalidCalls runs calls.c, which calls each function and checks the
+// results: wrong arguments, loads that fail, faults, stops, inputs, and accesses to mapped memory.
+func TestCPlayerHandlesValidAndInvalidCalls(t *testing.T) {
 	var paths []string
 	for _, name := range []string{"images/edu-factorial", "images/wh.twoop", "images/edu-dma",
 		"vectors/wormhole-host", "vectors/fixed", "vectors/commands"} {
 		paths = append(paths, filepath.Join(folder, "..", name+".lmb"))
 	}
-	if out, err := exec.Command(compile(t, "calls.c"), paths...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if out, err := exec.Command(compileC(t, "calls.c"), paths...).CombinedOutput(); err != nil {
+		t.Fatalf("calls.c: %v\n%s", err, out)
 	}
 }
 
-// TestEveryReaderFindsAChangedVector changes the steps and the verdict of vectors: the oracle, the
-// runtime and the C player all find the change.
+// TestEveryReaderFindsAChangedVector changes the steps and the verdict of vectors. The oracle, the
+// runtime and the C player must each detect the change.
 func TestEveryReaderFindsAChangedVector(t *testing.T) {
 	changes := []struct{ name, vector, old, changed string }{
 		{"value of a store", "write", "0x1 1 0xa1", "0x1 1 0xa2"},
@@ -99,7 +99,7 @@ func TestEveryReaderFindsAChangedVector(t *testing.T) {
 		{"image that is bad", "unchanged", "run 2", "reject bad-image command 0"},
 		{"query", "device-gone-before-expect", "query 0\n", "query 0\nquery 0\n"},
 	}
-	c := compile(t, "check.c", "port.c", "vector.c")
+	c := compileC(t, "check.c", "port.c", "vector.c")
 	texts := map[string]string{}
 	for _, vectors := range readVectors(t) {
 		for _, v := range vectors {
@@ -119,22 +119,22 @@ func TestEveryReaderFindsAChangedVector(t *testing.T) {
 			out, err := exec.Command(c, folder, path).CombinedOutput()
 			exit, isExit := err.(*exec.ExitError)
 			if !isExit || exit.ExitCode() != 1 || !strings.Contains(string(out), "1 differ") {
-				t.Errorf("C says %v, %s", err, out)
+				t.Errorf("C player: %v, output %s; want exit status 1 and \"1 differ\"", err, out)
 			}
 			for reader, agrees := range map[string]bool{
-				"the oracle":  agreesWith(t, text, &specified{}),
-				"the runtime": agreesWith(t, text, &goRuntime{}),
+				"the oracle":  agreesWith(t, text, &oracleReader{}),
+				"the runtime": agreesWith(t, text, &runtimeReader{}),
 			} {
 				if agrees {
-					t.Errorf("%s finds no difference", reader)
+					t.Errorf("%s detects no difference", reader)
 				}
 			}
 		})
 	}
 	t.Run("fence", func(t *testing.T) {
 		text := strings.Replace(texts["fence"], "fence\nstore", "fence\nfence\nstore", 1)
-		if agreesWith(t, text, &specified{}) {
-			t.Error("the oracle finds no difference")
+		if agreesWith(t, text, &oracleReader{}) {
+			t.Error("the oracle detects no difference")
 		}
 	})
 }

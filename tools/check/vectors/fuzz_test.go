@@ -1,6 +1,6 @@
 package main
 
-// This file lets the readers of the project execute random images side by side.
+// This file makes the readers of the project execute the same random images, and compares them.
 
 import (
 	"bufio"
@@ -24,7 +24,8 @@ import (
 // fuzzAccesses is the number of accesses of a case of the fuzzer.
 const fuzzAccesses = 250
 
-// fuzzCases returns the number of cases of the fuzzer: LM_FUZZ_CASES, or what takes some seconds.
+// fuzzCases returns the number of cases of the fuzzer: LM_FUZZ_CASES, or a number that takes some
+// seconds.
 func fuzzCases(t *testing.T) int {
 	cases := 20_000
 	if testing.Short() {
@@ -59,7 +60,7 @@ func baseImages(t *testing.T) (bases [][]byte) {
 	for _, pattern := range []string{"vectors/*.lmb", "images/*.lmb", "listings/*.lms"} {
 		paths, err := filepath.Glob(filepath.Join(folder, "..", pattern))
 		if err != nil || len(paths) < 5 {
-			t.Fatal(len(paths), "images", err)
+			t.Fatalf("%d files match %s, want at least 5; error %v", len(paths), pattern, err)
 		}
 		for _, path := range paths {
 			read := os.ReadFile
@@ -76,24 +77,24 @@ func baseImages(t *testing.T) (bases [][]byte) {
 	return bases
 }
 
-// other is the C player in a process of its own.
-type other struct {
-	command *exec.Cmd
-	in      *bufio.Writer
-	out     *bufio.Reader
-	closer  io.Closer
-	errors  bytes.Buffer
-	report  []byte // of the C player
-	ours    []byte // report of the runtime
+// cPlayer is the C player in a separate process.
+type cPlayer struct {
+	command       *exec.Cmd
+	in            *bufio.Writer
+	out           *bufio.Reader
+	closer        io.Closer
+	errors        bytes.Buffer
+	report        []byte // report of the C player
+	runtimeReport []byte // report of the runtime
 
-	ignoresPlaces bool // reports may name other places of an error
+	ignorePlaces bool // the places of errors may differ
 }
 
-// startOther starts the C player, compiled with options.
-func startOther(t *testing.T, options ...string) *other {
+// startCPlayer compiles the C player with options, and starts it.
+func startCPlayer(t *testing.T, options ...string) *cPlayer {
 	t.Helper()
 	sources := append([]string{"fuzz.c", "port.c"}, options...)
-	o := &other{command: exec.Command(compile(t, sources...))}
+	o := &cPlayer{command: exec.Command(compileC(t, sources...))}
 	in, err := o.command.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -110,8 +111,8 @@ func startOther(t *testing.T, options ...string) *other {
 	return o
 }
 
-// send sends a case. After so many accesses, all later accesses fail.
-func (o *other) send(file []byte, seed uint64, accesses uint32) error {
+// send sends a case. After the given number of accesses, all accesses fail.
+func (o *cPlayer) send(file []byte, seed uint64, accesses uint32) error {
 	var head [16]byte
 	binary.LittleEndian.PutUint32(head[:], uint32(len(file)))
 	binary.LittleEndian.PutUint32(head[4:], accesses)
@@ -121,9 +122,9 @@ func (o *other) send(file []byte, seed uint64, accesses uint32) error {
 	return o.in.Flush()
 }
 
-// receive returns the report of the first case that was sent and not received. It is valid until
-// the next call.
-func (o *other) receive() ([]byte, error) {
+// receive returns the report of the next case that was sent. The report is valid until the next
+// call.
+func (o *cPlayer) receive() ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(o.out, size[:]); err != nil {
 		return nil, err
@@ -137,44 +138,46 @@ func (o *other) receive() ([]byte, error) {
 }
 
 // stop ends the process.
-func (o *other) stop(t *testing.T) {
+func (o *cPlayer) stop(t *testing.T) {
 	t.Helper()
 	o.closer.Close()
 	if err := o.command.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, &o.errors)
+		t.Errorf("the C player ended with %v\n%s", err, &o.errors)
 	}
 }
 
-// placeOfRejection matches the place in a report that an image is rejected.
+// placeOfRejection matches a report that an image is rejected, including the place of the error.
 var placeOfRejection = regexp.MustCompile("(reject [a-z-]+) [^\n]*")
 
-// compare lets the runtime and the C player execute a case, and reports whether they do the same.
-func (o *other) compare(t *testing.T, name string, file []byte, seed uint64, accesses uint32) bool {
+// compare makes the runtime and the C player execute a case, and reports whether their reports are
+// equal.
+func (o *cPlayer) compare(t *testing.T, name string, file []byte, seed uint64,
+	accesses uint32) bool {
 	t.Helper()
 	if err := o.send(file, seed, accesses); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, &o.errors)
 	}
-	o.ours = play(&goRuntime{}, file, seed, accesses, o.ours[:0])
-	theirs, err := o.receive()
+	o.runtimeReport = executeCase(&runtimeReader{}, file, seed, accesses, o.runtimeReport[:0])
+	cReport, err := o.receive()
 	if err != nil {
-		keep(t, file, seed)
+		saveCase(t, file, seed)
 		o.stop(t)
 		t.Fatalf("%s: the C player ended: %v\n%s", name, err, &o.errors)
 	}
-	ours := o.ours
-	if o.ignoresPlaces {
-		ours = placeOfRejection.ReplaceAll(ours, []byte("$1"))
-		theirs = placeOfRejection.ReplaceAll(theirs, []byte("$1"))
+	runtimeReport := o.runtimeReport
+	if o.ignorePlaces {
+		runtimeReport = placeOfRejection.ReplaceAll(runtimeReport, []byte("$1"))
+		cReport = placeOfRejection.ReplaceAll(cReport, []byte("$1"))
 	}
-	if !bytes.Equal(ours, theirs) {
-		t.Errorf("%s: the runtime and C differ:\n%s\n--- C\n%s", name, readable(ours),
-			readable(theirs))
+	if !bytes.Equal(runtimeReport, cReport) {
+		t.Errorf("%s: the runtime and C differ:\n%s\n--- C\n%s", name, formatReport(runtimeReport),
+			formatReport(cReport))
 		return false
 	}
 	return true
 }
 
-// entryBytes is the size in a report of an access, or of the enabling of bus mastering.
+// entryBytes is the size of an entry in a report, see reportAccess.
 const entryBytes = 24
 
 // startsWithEntry reports whether a report, or the rest of one, begins with an entry.
@@ -182,23 +185,25 @@ func startsWithEntry(report []byte) bool {
 	return len(report) >= entryBytes && strings.IndexByte("LlSsM", report[0]) >= 0
 }
 
-// unspecified matches the values of a run that has seen no wrong value.
-var unspecified = regexp.MustCompile("(end [^\n]*ignored [0-9]+(?: safe [^\n]*)?\n)values [^\n]*\n")
+// unspecifiedValues matches the end of a run that has seen no wrong value. FORMAT.md does not
+// specify its values.
+var unspecifiedValues = regexp.MustCompile(
+	"(end [^\n]*ignored [0-9]+(?: safe [^\n]*)?\n)values [^\n]*\n")
 
-// specifiedPart returns a report without what FORMAT.md has no rules about: the entries about bus
-// mastering, and the values of a run that has seen no wrong value.
-func specifiedPart(report []byte) (kept []byte) {
+// specifiedPart returns a report without the parts for which FORMAT.md has no rules: the entries
+// about bus mastering, and the values of a run that has seen no wrong value.
+func specifiedPart(report []byte) (specified []byte) {
 	for startsWithEntry(report) {
 		if report[0] != 'M' {
-			kept = append(kept, report[:entryBytes]...)
+			specified = append(specified, report[:entryBytes]...)
 		}
 		report = report[entryBytes:]
 	}
-	return append(kept, unspecified.ReplaceAll(report, []byte("$1"))...)
+	return append(specified, unspecifiedValues.ReplaceAll(report, []byte("$1"))...)
 }
 
-// readable returns the text of a report.
-func readable(report []byte) string {
+// formatReport returns a report as text.
+func formatReport(report []byte) string {
 	var b strings.Builder
 	for startsWithEntry(report) {
 		fmt.Fprintf(&b, "%c width %d kind %d device %d number %d offset %#x value %#x\n", report[0],
@@ -209,50 +214,53 @@ func readable(report []byte) string {
 	return b.String() + fmt.Sprintf("%q", report)
 }
 
-// TestPlayersAgreeOnRandomImagesAndDevices lets the Go runtime, the C player and the oracle execute
-// changed images on devices that answer at random. Verdicts, accesses, results, times and outputs
-// are the same, and the runtime and the C player enable bus mastering at the same places.
+// TestPlayersAgreeOnRandomImagesAndDevices makes the Go runtime, the C player and the oracle
+// execute changed images on devices that answer at random. Verdicts, accesses, results, times and
+// outputs must be equal. The runtime and the C player must enable bus mastering at the same places.
 func TestPlayersAgreeOnRandomImagesAndDevices(t *testing.T) {
 	cases, seed := fuzzCases(t), fuzzSeed(t)
 	m := &mutate.Mutator{Rand: rand.New(rand.NewPCG(seed, 27)), Bases: baseImages(t)}
-	o := startOther(t)
-	var report []byte // of the oracle
-	ended := map[string]int{}
+	o := startCPlayer(t)
+	var report []byte // report of the oracle
+	endings := map[string]int{}
 	began := time.Now()
 	differences := 0
 	for i := range cases {
-		file, of := m.Image(), m.Uint64()
-		isSame := o.compare(t, fmt.Sprint("case ", i), file, of, fuzzAccesses)
+		file, caseSeed := m.Image(), m.Uint64()
+		isSame := o.compare(t, fmt.Sprint("case ", i), file, caseSeed, fuzzAccesses)
 		if i%8 == 0 {
-			report = play(&specified{settleNs: 5_000_000}, file, of, fuzzAccesses, report[:0])
-			ours, third := specifiedPart(o.ours), specifiedPart(report)
-			if !bytes.Equal(ours, third) {
+			report = executeCase(&oracleReader{settleNs: 5_000_000}, file, caseSeed, fuzzAccesses,
+				report[:0])
+			runtimeReport, oracleReport := specifiedPart(o.runtimeReport), specifiedPart(report)
+			if !bytes.Equal(runtimeReport, oracleReport) {
 				isSame = false
 				t.Errorf("case %d: the runtime and the oracle differ:\n%s\n--- oracle\n%s", i,
-					readable(ours), readable(third))
+					formatReport(runtimeReport), formatReport(oracleReport))
 			}
 		}
 		if !isSame {
-			keep(t, file, of)
+			saveCase(t, file, caseSeed)
 			if differences++; differences >= 5 {
 				break
 			}
 		}
-		ended[endingOf(o.ours)]++
+		endings[endingOf(o.runtimeReport)]++
 		if i%100_000 == 99_999 {
-			t.Logf("%d cases, %d differ, %.0f a second", i+1, differences,
+			t.Logf("%d cases, %d differ, %.0f cases a second", i+1, differences,
 				float64(i+1)/time.Since(began).Seconds())
 		}
 	}
 	o.stop(t)
-	t.Logf("%.0f cases a second; they ended: %v", float64(cases)/time.Since(began).Seconds(), ended)
+	t.Logf("%.0f cases a second; number of cases by ending: %v",
+		float64(cases)/time.Since(began).Seconds(), endings)
 	if differences == 0 {
 		t.Logf("evidence: %d random images and devices: runtime and C player agree", cases)
 	}
 	for _, ending := range []string{"done", "bus-fault", "device-gone", "expect-failed",
 		"compare-failed", "deadline-passed", "rejected"} {
-		if ended[ending] < cases/5000 {
-			t.Errorf("only %d of %d cases ended with %s", ended[ending], cases, ending)
+		if endings[ending] < cases/5000 {
+			t.Errorf("only %d of %d cases ended with %s, want at least %d", endings[ending], cases,
+				ending, cases/5000)
 		}
 	}
 }
@@ -267,8 +275,8 @@ func endingOf(report []byte) string {
 	return code
 }
 
-// keep writes a case to a file, for later.
-func keep(t *testing.T, file []byte, seed uint64) {
+// saveCase writes the image of a case to the directory LM_FUZZ_KEEP, if it is set.
+func saveCase(t *testing.T, file []byte, seed uint64) {
 	directory := os.Getenv("LM_FUZZ_KEEP")
 	if directory == "" {
 		return
@@ -277,5 +285,5 @@ func keep(t *testing.T, file []byte, seed uint64) {
 	if err := os.WriteFile(path, file, 0o644); err != nil {
 		t.Error(err)
 	}
-	t.Logf("kept as %s", path)
+	t.Logf("the image of this case is in %s", path)
 }

@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// demands are words of sentences that require something of an image or of a reader.
-var demands = regexp.MustCompile(`\b(must|rejects?|rejected|requires?|required|needs?|only|` +
+// demandWords matches words in sentences that require something of an image or of a reader.
+var demandWords = regexp.MustCompile(`\b(must|rejects?|rejected|requires?|required|needs?|only|` +
 	`cannot|at most|at least|no other|not zero|is zero|are zero|lies? inside|multiples?|exactly|` +
 	`do not|is not|are not|bits outside|above|nothing|each|every|all|sum|ends|queries)\b`)
 
-// unshown are sentences with such a word that no vector can show, by their beginnings, with the
+// untestable are the beginnings of sentences with such a word that no vector can test, with the
 // reason.
-var unshown = map[string]string{
+var untestable = map[string]string{
 	"Writers make one segment": "it is about writers",
 
 	"`tool`, `source` and `git` contain only":  "readers ignore the notes",
@@ -33,7 +33,9 @@ var unshown = map[string]string{
 	"A reader that requires a signature may":   "the vectors require no signature",
 }
 
-func TestEverySentenceThatDemandsSomethingHasAVector(t *testing.T) {
+// TestEveryRequirementOfTheFormatHasAVector requires that the index lists a vector for each
+// sentence of FORMAT.md that requires something.
+func TestEveryRequirementOfTheFormatHasAVector(t *testing.T) {
 	sentences, err := readFormat(filepath.Join(folder, "..", "..", "fbs", "FORMAT.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -44,34 +46,34 @@ func TestEverySentenceThatDemandsSomethingHasAVector(t *testing.T) {
 	}
 	used, found := map[string]bool{}, 0
 	for _, s := range sentences {
-		if s.section == unnumbered || !demands.MatchString(strings.ToLower(s.text)) {
+		if s.section == unnumbered || !demandWords.MatchString(strings.ToLower(s.text)) {
 			continue
 		}
 		found++
 		if strings.Contains(string(index), " "+s.text+"\n"+vectorsPrefix) {
 			continue
 		}
-		if beginning := exempt(s.text); beginning != "" {
+		if beginning := untestableBeginning(s.text); beginning != "" {
 			used[beginning] = true
 			continue
 		}
-		t.Errorf("section %s: no vector shows %q; add one, or a reason to unshown", s.section,
+		t.Errorf("section %s: no vector tests %q; add one, or a reason to untestable", s.section,
 			s.text)
 	}
-	for beginning := range unshown {
+	for beginning := range untestable {
 		if !used[beginning] {
-			t.Errorf("no sentence of FORMAT.md begins with %q, or a vector shows it",
-				beginning)
+			t.Errorf("no sentence of FORMAT.md begins with %q, or a vector tests it; remove it "+
+				"from untestable", beginning)
 		}
 	}
 	if found < 80 {
-		t.Errorf("only %d sentences demand something", found)
+		t.Errorf("only %d sentences with a requirement were found, want at least 80", found)
 	}
 }
 
-// exempt returns the beginning of a sentence that is listed in unshown.
-func exempt(text string) string {
-	for beginning := range unshown {
+// untestableBeginning returns the entry of untestable with which a sentence begins, or "".
+func untestableBeginning(text string) string {
+	for beginning := range untestable {
 		if strings.HasPrefix(text, beginning) {
 			return beginning
 		}
@@ -100,7 +102,7 @@ func TestIndexAndVectorsNameEachOther(t *testing.T) {
 	for _, vectors := range readVectors(t) {
 		for _, v := range vectors {
 			if len(v.Sentences) > 0 && !listed[v.Name] {
-				t.Errorf("the index does not list %s", v.Name)
+				t.Errorf("index.txt does not list vector %s", v.Name)
 			}
 			if len(v.Sentences) > 0 {
 				withSentence++
@@ -109,10 +111,10 @@ func TestIndexAndVectorsNameEachOther(t *testing.T) {
 		}
 	}
 	for name := range listed {
-		t.Errorf("the index lists %q, which is not a vector", name)
+		t.Errorf("index.txt lists %q, but no vector has this name", name)
 	}
 	if withSentence < 300 {
-		t.Errorf("only %d vectors name a sentence", withSentence)
+		t.Errorf("only %d vectors name a sentence, want at least 300", withSentence)
 	}
 }
 
@@ -140,10 +142,10 @@ func TestCheckFindsAChangedAndAStrayFile(t *testing.T) {
 	err = update(copied, true)
 	if err == nil || !strings.Contains(err.Error(), "minimal.lmb is not what") ||
 		!strings.Contains(err.Error(), "stray.vec has no listing") {
-		t.Errorf("the check says %v", err)
+		t.Errorf("check of changed files: error %v, want one for minimal.lmb and stray.vec", err)
 	}
 	if err := errors.Join(os.Remove(filepath.Join(copied, "stray.vec")),
 		update(copied, false), update(copied, true)); err != nil {
-		t.Errorf("after an update the check says %v", err)
+		t.Errorf("check after an update: %v", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"lightmetal/tools/check/vectors/vector"
 )
 
-// reader is a reader of images, with one image.
+// reader verifies and loads one image.
 type reader interface {
 	verify(file []byte, limitUs uint64) *oracle.Fault
 	reservedBytes() uint64
@@ -27,30 +27,31 @@ type player interface {
 	Close()
 }
 
+// tensor describes a tensor of an image.
 type tensor struct {
 	size             uint64
 	isInput, hasData bool
 }
 
-// goRuntime is the Go runtime as a reader.
-type goRuntime struct{ view *fbs.View }
+// runtimeReader is the Go runtime as a reader.
+type runtimeReader struct{ view *fbs.View }
 
-func (r *goRuntime) verify(file []byte, limitUs uint64) (fault *oracle.Fault) {
+func (r *runtimeReader) verify(file []byte, limitUs uint64) (fault *oracle.Fault) {
 	if r.view, fault = ours.Verify(file); fault != nil {
 		return fault
 	}
 	return ours.CheckTimeLimit(r.view, limitUs)
 }
 
-func (r *goRuntime) reservedBytes() uint64 {
+func (r *runtimeReader) reservedBytes() uint64 {
 	return r.view.Reservation.ArenaBytes + r.view.Reservation.HostBytes
 }
 
-func (r *goRuntime) load(machine oracle.Machine, limitUs uint64) (player, *oracle.Fault) {
+func (r *runtimeReader) load(machine oracle.Machine, limitUs uint64) (player, *oracle.Fault) {
 	return ours.Load(r.view, machine, limitUs)
 }
 
-func (r *goRuntime) tensors() (list []tensor) {
+func (r *runtimeReader) tensors() (list []tensor) {
 	for i := range r.view.Tensors {
 		t := &r.view.Tensors[i]
 		list = append(list, tensor{t.Size, t.Role == gen.RoleInput, t.HasData != 0})
@@ -58,26 +59,26 @@ func (r *goRuntime) tensors() (list []tensor) {
 	return list
 }
 
-func (r *goRuntime) sequences() int { return len(r.view.Sequences) }
+func (r *runtimeReader) sequences() int { return len(r.view.Sequences) }
 
-// specified is package oracle as a reader.
-type specified struct {
+// oracleReader is package oracle as a reader.
+type oracleReader struct {
 	image    *oracle.Image
-	settleNs int64 // how long it waits for errors of DMA
+	settleNs int64 // time for which it waits for errors of DMA
 }
 
-func (r *specified) verify(file []byte, limitUs uint64) (fault *oracle.Fault) {
+func (r *oracleReader) verify(file []byte, limitUs uint64) (fault *oracle.Fault) {
 	if r.image, fault = oracle.Verify(file); fault != nil {
 		return fault
 	}
 	return oracle.CheckTimeLimit(r.image, limitUs)
 }
 
-func (r *specified) reservedBytes() uint64 {
+func (r *oracleReader) reservedBytes() uint64 {
 	return r.image.Reservation.Arena + r.image.Reservation.Host
 }
 
-func (r *specified) load(machine oracle.Machine, limitUs uint64) (player, *oracle.Fault) {
+func (r *oracleReader) load(machine oracle.Machine, limitUs uint64) (player, *oracle.Fault) {
 	p, fault := oracle.Load(r.image, machine, limitUs)
 	if fault == nil {
 		p.SettleNs = r.settleNs
@@ -85,11 +86,11 @@ func (r *specified) load(machine oracle.Machine, limitUs uint64) (player, *oracl
 	return p, fault
 }
 
-func (r *specified) tensors() (list []tensor) {
+func (r *oracleReader) tensors() (list []tensor) {
 	for _, t := range r.image.Tensors {
 		list = append(list, tensor{t.Size, t.Role == uint8(gen.RoleInput), t.HasData != 0})
 	}
 	return list
 }
 
-func (r *specified) sequences() int { return len(r.image.Sequences) }
+func (r *oracleReader) sequences() int { return len(r.image.Sequences) }

@@ -1,6 +1,6 @@
 package main
 
-// This file lets the runtime and the C player execute the images of testdata, to their ends.
+// This file makes the runtime and the C player execute the images of testdata completely.
 
 import (
 	"bytes"
@@ -16,12 +16,12 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// wholeRun is more accesses than a run of an image of testdata makes.
-const wholeRun = 10_000
+// accessesMax is larger than the number of accesses of any image of testdata.
+const accessesMax = 10_000
 
-// withIgnore returns an image in which every check may fail, so that runs on a device that answers
+// ignoreFailures returns an image that ignores failed checks, so that runs on a device that answers
 // at random do not end early.
-func withIgnore(t *testing.T, file []byte) []byte {
+func ignoreFailures(t *testing.T, file []byte) []byte {
 	t.Helper()
 	image, err := lmb.Decode(file)
 	if err != nil {
@@ -43,15 +43,15 @@ func withIgnore(t *testing.T, file []byte) []byte {
 }
 
 // TestPlayersAgreeOnTestdata compares the players on every image of testdata and of its listings,
-// and on devices that answer at random: verdicts, accesses, the enabling of bus mastering, results,
-// times and outputs. A player without verification and texts does the same.
+// with devices that answer at random: verdicts, accesses, the enabling of bus mastering, results,
+// times and outputs. A C player without verification and texts must also agree.
 func TestPlayersAgreeOnTestdata(t *testing.T) {
 	for _, options := range [][]string{nil, {"-DLMPLAY_VERIFY=0", "-DLMPLAY_TEXT=0"}} {
-		o := startOther(t, options...)
-		o.ignoresPlaces = options != nil
-		ended, random := map[string]int{}, rand.New(rand.NewPCG(16, 4))
+		o := startCPlayer(t, options...)
+		o.ignorePlaces = options != nil
+		endings, random := map[string]int{}, rand.New(rand.NewPCG(16, 4))
 		for i, base := range baseImages(t) {
-			for k, file := range [][]byte{base, withIgnore(t, base)} {
+			for k, file := range [][]byte{base, ignoreFailures(t, base)} {
 				file = vector.Aligned(file)
 				for range 24 {
 					seed := random.Uint64()
@@ -59,46 +59,49 @@ func TestPlayersAgreeOnTestdata(t *testing.T) {
 						seed++ // only verification checks a limit
 					}
 					name := fmt.Sprintf("image %d, ignoring %d, seed %#x", i, k, seed)
-					o.compare(t, name, file, seed, wholeRun)
-					if bytes.Contains(o.ours, []byte("reject bad-image")) {
-						t.Errorf("%s: %s", name, readable(o.ours))
+					o.compare(t, name, file, seed, accessesMax)
+					if bytes.Contains(o.runtimeReport, []byte("reject bad-image")) {
+						t.Errorf("%s: a good image was rejected: %s", name,
+							formatReport(o.runtimeReport))
 					}
-					ended[endingOf(o.ours)]++
+					endings[endingOf(o.runtimeReport)]++
 				}
 			}
 		}
 		o.stop(t)
 		for _, ending := range []string{"done", "bus-fault", "device-gone", "expect-failed"} {
-			if ended[ending] < 10 {
-				t.Errorf("%v: runs ended %v: fewer than 10 with %s", options, ended, ending)
+			if endings[ending] < 10 {
+				t.Errorf("options %v: number of runs by ending: %v; want at least 10 with %s",
+					options, endings, ending)
 			}
 		}
-		t.Logf("evidence: %v: runs ended %v; runtime and C player agree", options, ended)
+		t.Logf("evidence: options %v: number of runs by ending: %v; runtime and C player agree",
+			options, endings)
 	}
 }
 
 // TestPlayersAgreeOnBadImages compares the verdicts on the bad images of testdata, and on a good
 // image with one byte changed: a checksum covers each byte, or the byte can have only one value.
 func TestPlayersAgreeOnBadImages(t *testing.T) {
-	o := startOther(t)
+	o := startCPlayer(t)
 	defer o.stop(t)
 	reject := func(name string, file []byte) {
 		t.Helper()
-		o.compare(t, name, vector.Aligned(file), 0, wholeRun)
-		if !bytes.HasPrefix(o.ours, []byte("reject bad-image ")) {
-			t.Errorf("%s: %s", name, readable(o.ours))
+		o.compare(t, name, vector.Aligned(file), 0, accessesMax)
+		if !bytes.HasPrefix(o.runtimeReport, []byte("reject bad-image ")) {
+			t.Errorf("%s: the image was not rejected: %s", name, formatReport(o.runtimeReport))
 		}
 	}
 	paths, err := filepath.Glob(filepath.Join(folder, "../bad/*.lmb"))
 	if err != nil || len(paths) < 15 {
-		t.Fatal(len(paths), "bad images", err)
+		t.Fatalf("%d bad images were found, want at least 15; error %v", len(paths), err)
 	}
 	for _, path := range paths {
 		file, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasSuffix(path, "larger-than-the-machine.lmb") { // a good image
+		if !strings.HasSuffix(path, "larger-than-the-machine.lmb") { // this image is valid
 			reject(path, file)
 		}
 	}

@@ -19,7 +19,7 @@ func readVectors(t *testing.T) map[string][]*vector.Vector {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(folder, "*.vec"))
 	if err != nil || len(paths) == 0 {
-		t.Fatal("no vectors", err)
+		t.Fatalf("%s has no vectors, or error %v", folder, err)
 	}
 	files := map[string][]*vector.Vector{}
 	for _, path := range paths {
@@ -35,7 +35,7 @@ func readVectors(t *testing.T) map[string][]*vector.Vector {
 	return files
 }
 
-// imageOf returns the file of a vector.
+// imageOf returns the image of a vector, with the vector's changes.
 func imageOf(t *testing.T, v *vector.Vector) []byte {
 	t.Helper()
 	base, err := os.ReadFile(filepath.Join(folder, v.Image))
@@ -49,17 +49,18 @@ func imageOf(t *testing.T, v *vector.Vector) []byte {
 	return file
 }
 
-// load verifies and loads an image, or returns why the reader rejects it.
-func load(r reader, file []byte, machine oracle.Machine, limitUs uint64) (player, *oracle.Fault) {
+// verifyAndLoad verifies and loads an image, or returns why the reader rejects it.
+func verifyAndLoad(r reader, file []byte, machine oracle.Machine, limitUs uint64) (player,
+	*oracle.Fault) {
 	if fault := r.verify(file, limitUs); fault != nil {
 		return nil, fault
 	}
 	return r.load(machine, limitUs)
 }
 
-// check lets a reader do what a vector describes, and returns the first difference.
-func check(v *vector.Vector, file []byte, machine *vector.Machine, r reader) error {
-	p, fault := load(r, file, machine, v.LimitUs)
+// checkVector makes a reader execute the steps of a vector, and returns the first difference.
+func checkVector(v *vector.Vector, file []byte, machine *vector.Machine, r reader) error {
+	p, fault := verifyAndLoad(r, file, machine, v.LimitUs)
 	switch {
 	case v.Reject != nil && fault == nil:
 		return fmt.Errorf("the image is accepted, %v expected", *v.Reject)
@@ -94,7 +95,7 @@ func check(v *vector.Vector, file []byte, machine *vector.Machine, r reader) err
 	return machine.Err()
 }
 
-// agreesWith reports whether a reader does what the text of one vector describes.
+// agreesWith reports whether a reader agrees with the text of one vector.
 func agreesWith(t *testing.T, text string, r reader) bool {
 	t.Helper()
 	vectors, err := vector.Parse(text)
@@ -102,11 +103,11 @@ func agreesWith(t *testing.T, text string, r reader) bool {
 		t.Fatal(err)
 	}
 	machine := vector.NewMachine(vectors[0])
-	return check(vectors[0], imageOf(t, vectors[0]), machine, r) == nil
+	return checkVector(vectors[0], imageOf(t, vectors[0]), machine, r) == nil
 }
 
-// checkAll lets a reader do what all vectors describe.
-func checkAll(t *testing.T, skipsFences bool, r reader) {
+// checkAllVectors checks a reader with all vectors.
+func checkAllVectors(t *testing.T, skipsFences bool, r reader) {
 	count := 0
 	for file, vectors := range readVectors(t) {
 		for _, v := range vectors {
@@ -114,7 +115,7 @@ func checkAll(t *testing.T, skipsFences bool, r reader) {
 			t.Run(file+"/"+v.Name, func(t *testing.T) {
 				machine := vector.NewMachine(v)
 				machine.SkipsFences = skipsFences
-				if err := check(v, imageOf(t, v), machine, r); err != nil {
+				if err := checkVector(v, imageOf(t, v), machine, r); err != nil {
 					t.Error(err)
 				}
 			})
@@ -126,9 +127,9 @@ func checkAll(t *testing.T, skipsFences bool, r reader) {
 }
 
 func TestOracleAgreesWithVectors(t *testing.T) {
-	checkAll(t, false, &specified{})
+	checkAllVectors(t, false, &oracleReader{})
 }
 
 func TestRuntimeAgreesWithVectors(t *testing.T) {
-	checkAll(t, true, &goRuntime{})
+	checkAllVectors(t, true, &runtimeReader{})
 }

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMemoryThatIsTakenAwayIsNotThere: as where bytes gives none. What is left of
-// it is reached on.
-func TestMemoryThatIsTakenAwayIsNotThere(t *testing.T) {
+// TestTransferReportsMemoryThatIsMissing shortens the file of the memory to one page. Transfers to
+// the missing page must report this, and transfers to the remaining page must work.
+func TestTransferReportsMemoryThatIsMissing(t *testing.T) {
 	fd, err := unix.MemfdCreate("client", unix.MFD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestMemoryThatIsTakenAwayIsNotThere(t *testing.T) {
 				test.there, err)
 		}
 		if test.op == opLoad && test.there == 1 && string(answer[1:]) != "12345678" {
-			t.Errorf("loaded %q", answer[1:])
+			t.Errorf("loaded %q, want \"12345678\"", answer[1:])
 		}
 	}
 }

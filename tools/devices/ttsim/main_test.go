@@ -12,23 +12,25 @@ import (
 
 func TestMain(m *testing.M) {
 	ChildMain()
-	// or each child takes a second to end under -race
+	// Otherwise each child process takes a second to end under -race.
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	dir, err := os.MkdirTemp("", "ttsim")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	scratch = dir
+	libraryDir = dir
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
 }
 
-var scratch string // for compiled libraries
+// libraryDir is the directory of compiled libraries.
+var libraryDir string
 
-// compiled gives the shared library that gcc makes of source.
-func compiled(t *testing.T, name, source string, flags ...string) string {
+// compileLibrary compiles source to a shared library with gcc, unless an earlier call has done so,
+// and returns its path.
+func compileLibrary(t *testing.T, name, source string, flags ...string) string {
 	t.Helper()
 	if !built {
 		t.Skip("skipped: built without cgo")
@@ -36,7 +38,7 @@ func compiled(t *testing.T, name, source string, flags ...string) string {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("skipped: no gcc to build the fake simulator with")
 	}
-	library := filepath.Join(scratch, name+".so")
+	library := filepath.Join(libraryDir, name+".so")
 	if _, err := os.Stat(library); err == nil {
 		return library
 	}
@@ -49,16 +51,17 @@ func compiled(t *testing.T, name, source string, flags ...string) string {
 
 const fakeSource = "../../capture/record/testdata/fakesim.c"
 
-// fakes gives a fake simulator of each board.
-func fakes(t *testing.T) map[string]string {
+// fakeLibraries returns the path of a fake simulator for each board.
+func fakeLibraries(t *testing.T) map[string]string {
 	return map[string]string{
-		"wormhole":  compiled(t, "wormhole", fakeSource),
-		"blackhole": compiled(t, "blackhole", fakeSource, "-DBLACKHOLE"),
+		"wormhole":  compileLibrary(t, "wormhole", fakeSource),
+		"blackhole": compileLibrary(t, "blackhole", fakeSource, "-DBLACKHOLE"),
 	}
 }
 
-// vendors gives the vendor's simulator of a board, if the environment names one.
-func vendors(t *testing.T, board string) string {
+// vendorLibrary returns the path of the vendor's simulator of a board. If the environment names
+// none, the test is skipped.
+func vendorLibrary(t *testing.T, board string) string {
 	t.Helper()
 	variable := map[string]string{"wormhole": "LM_TTSIM_WH", "blackhole": "LM_TTSIM_BH"}[board]
 	library := os.Getenv(variable)
@@ -68,7 +71,8 @@ func vendors(t *testing.T, board string) string {
 	return library
 }
 
-func opened(t *testing.T, library string) *Device {
+// openDevice opens a simulator's library until the end of the test.
+func openDevice(t *testing.T, library string) *Device {
 	t.Helper()
 	d, err := Open(Prefix + library)
 	if err != nil {
@@ -82,9 +86,10 @@ func opened(t *testing.T, library string) *Device {
 	return d
 }
 
-func check(t *testing.T, d *Device, what string, code hal.Code) {
+// requireOK ends the test if a step failed.
+func requireOK(t *testing.T, d *Device, step string, code hal.Code) {
 	t.Helper()
 	if code != hal.OK {
-		t.Fatalf("%s: %v: %s", what, code, d.Refusal())
+		t.Fatalf("%s: code %v, refusal %q", step, code, d.Refusal())
 	}
 }

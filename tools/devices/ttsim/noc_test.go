@@ -16,82 +16,95 @@ import (
 	"lightmetal/hal/mock"
 )
 
-// What the network interfaces of Tensix tiles do, on hal/mock and on the
-// vendor's simulator alike.
+// The tests of this file use the network interfaces (NIUs) of Tensix tiles, both on hal/mock and on
+// the vendor's simulator.
 
 const (
-	nocFlag, nocArgs = 0x10000, 0x10010 // testdata/kernels/README.md
+	// Addresses in L1, and the value of the flag when a kernel is done:
+	// testdata/kernels/README.md.
+	nocFlag, nocArgs = 0x10000, 0x10010
 	nocDone          = 0x600df00d
-	nocHeld          = 0x47800
-	nocReleased      = 0x47000 // BRISC
+
+	// Values of SOFT_RESET_0: all cores of the tile in reset, and all except BRISC.
+	allInReset    = 0x47800
+	briscReleased = 0x47000
 )
 
-// tiles is a device and a window onto its tiles.
-type tiles struct {
+// tileWindow accesses the tiles of a device through one TLB window.
+type tileWindow struct {
 	*testing.T
 	hal.Device
 	window hal.Aperture
 }
 
-// refuser is what both kinds of device are beyond hal.Device.
-type refuser interface{ Refusal() string }
+// refusalReporter is implemented by both kinds of device. Refusal returns why the device refused
+// an access.
+type refusalReporter interface{ Refusal() string }
 
-func newTiles(t *testing.T, d hal.Device) *tiles {
+// newTileWindow maps a TLB window of 2 MiB.
+func newTileWindow(t *testing.T, d hal.Device) *tileWindow {
 	t.Helper()
 	window, err := d.Map(tlbWindow(2<<20, fbs.AnySlot))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &tiles{t, d, window}
+	return &tileWindow{t, d, window}
 }
 
-// eachDevice runs a test on the mock and, if the environment names it, on the
-// simulator of each board.
-func eachDevice(t *testing.T, test func(t *testing.T, board string, d hal.Device)) {
+// runOnEachDevice runs a test on the mock of each board, and on the simulator of each board if the
+// environment names it.
+func runOnEachDevice(t *testing.T, test func(t *testing.T, board string, d hal.Device)) {
 	for _, board := range []string{"wormhole", "blackhole"} {
 		t.Run(board+"/mock", func(t *testing.T) {
 			test(t, board, mock.New(chips.BoardByName(board)))
 		})
-		t.Run(board+"/ttsim", func(t *testing.T) { test(t, board, opened(t, vendors(t, board))) })
+		t.Run(board+"/ttsim", func(t *testing.T) {
+			test(t, board, openDevice(t, vendorLibrary(t, board)))
+		})
 	}
 }
 
-func (d *tiles) must(what string, code hal.Code) {
+// requireOK ends the test if a step failed.
+func (d *tileWindow) requireOK(step string, code hal.Code) {
 	d.Helper()
 	if code != hal.OK {
-		d.Fatalf("%s: %v: %s", what, code, d.Device.(refuser).Refusal())
+		d.Fatalf("%s: code %v, refusal %q", step, code, d.Device.(refusalReporter).Refusal())
 	}
 }
 
-// reach points the window at an address and gives its offset there.
-func (d *tiles) reach(tile chips.Tile, address uint64) uint64 {
+// pointAt points the window at an address of a tile, and returns the offset of the address in the
+// window.
+func (d *tileWindow) pointAt(tile chips.Tile, address uint64) uint64 {
 	d.Helper()
-	inside := address % (2 << 20)
-	d.must("point", d.ProgramWindow(&d.window, unicast(tile.X, tile.Y), address-inside))
-	return inside
+	offset := address % (2 << 20)
+	d.requireOK("point", d.ProgramWindow(&d.window, unicast(tile.X, tile.Y), address-offset))
+	return offset
 }
 
-func (d *tiles) write(tile chips.Tile, address uint64, data []byte) {
+// write copies data to an address of a tile.
+func (d *tileWindow) write(tile chips.Tile, address uint64, data []byte) {
 	d.Helper()
-	d.must("write", d.window.Copy(gen.OpcodeCopyIn, d.reach(tile, address), 4, gen.AccessExact,
-		data))
+	offset := d.pointAt(tile, address)
+	d.requireOK("write", d.window.Copy(gen.OpcodeCopyIn, offset, 4, gen.AccessExact, data))
 }
 
-func (d *tiles) read(tile chips.Tile, address uint64, size int) []byte {
+// read returns data at an address of a tile.
+func (d *tileWindow) read(tile chips.Tile, address uint64, size int) []byte {
 	d.Helper()
 	data := make([]byte, size)
-	d.must("read", d.window.Copy(gen.OpcodeCopyOut, d.reach(tile, address), 4, gen.AccessExact,
-		data))
+	offset := d.pointAt(tile, address)
+	d.requireOK("read", d.window.Copy(gen.OpcodeCopyOut, offset, 4, gen.AccessExact, data))
 	return data
 }
 
-// nocKernel gives a kernel as it is built for a board.
-func nocKernel(t *testing.T, name, board string) []byte {
+// readNoCKernel returns the program of a kernel that is built for a board.
+func readNoCKernel(t *testing.T, name, board string) []byte {
 	t.Helper()
-	return kernelFile(t, name+map[string]string{"wormhole": "_wh", "blackhole": "_bh"}[board])
+	return readKernel(t, name+map[string]string{"wormhole": "_wh", "blackhole": "_bh"}[board])
 }
 
-func kernelFile(t *testing.T, name string) []byte {
+// readKernel returns the program of a kernel in testdata/kernels.
+func readKernel(t *testing.T, name string) []byte {
 	t.Helper()
 	f, err := elf.Open("../../../testdata/kernels/" + name + ".elf")
 	if err != nil {
@@ -107,42 +120,43 @@ func kernelFile(t *testing.T, name string) []byte {
 			return program
 		}
 	}
-	t.Fatalf("%s has nothing to load", name)
+	t.Fatalf("%s.elf has no segment PT_LOAD", name)
 	return nil
 }
 
-// start loads a kernel with its arguments and lets it run.
-func (d *tiles) start(tile chips.Tile, program []byte, args ...uint32) {
+// startKernel writes a kernel and its arguments to a tile, and releases BRISC.
+func (d *tileWindow) startKernel(tile chips.Tile, program []byte, args ...uint32) {
 	d.Helper()
-	d.write(tile, softReset0, words(nocHeld))
+	d.write(tile, softReset0, words(allInReset))
 	d.write(tile, 0, program)
 	d.write(tile, nocArgs, words(args...))
 	d.write(tile, nocFlag, words(0))
-	d.write(tile, softReset0, words(nocReleased))
+	d.write(tile, softReset0, words(briscReleased))
 }
 
-// wait polls the flag of a kernel.
-func (d *tiles) wait(tile chips.Tile) {
+// waitForKernel polls the flag of a kernel.
+func (d *tileWindow) waitForKernel(tile chips.Tile) {
 	d.Helper()
-	at := d.reach(tile, nocFlag)
+	at := d.pointAt(tile, nocFlag)
 	for range 10_000 {
 		v, code := d.window.Load(uint32(at), 4)
-		d.must("poll", code)
+		d.requireOK("poll", code)
 		if v == nocDone {
 			return
 		}
 	}
-	d.Fatalf("the kernel on %v does not end", tile)
+	d.Fatalf("the kernel on tile %v does not end", tile)
 }
 
-// coordinate of a tile as a command buffer takes it.
+// coordinate returns the coordinate of a tile in the encoding of a command buffer.
 func coordinate(x, y uint32) uint32 { return x | y<<6 }
 
-// nocPlaces are coordinates of one DRAM and two Tensix tiles on each NoC.
-var nocPlaces = map[string][2]struct{ dram, first, last uint32 }{
+// nocCoordinates are the coordinates of one DRAM tile and two Tensix tiles on each NoC.
+var nocCoordinates = map[string][2]struct{ dram, first, last uint32 }{
 	"wormhole": {
 		{coordinate(5, 2), coordinate(1, 1), coordinate(9, 11)},
-		{coordinate(4, 9), coordinate(8, 10), coordinate(0, 0)}, // from the other corner
+		// NoC 1 counts from the other corner.
+		{coordinate(4, 9), coordinate(8, 10), coordinate(0, 0)},
 	},
 	"blackhole": {
 		{coordinate(17, 15), coordinate(1, 2), coordinate(16, 11)},
@@ -150,6 +164,7 @@ var nocPlaces = map[string][2]struct{ dram, first, last uint32 }{
 	},
 }
 
+// firstTensix returns the first Tensix tile of a board.
 func firstTensix(board string) chips.Tile {
 	if board == "wormhole" {
 		return chips.Tile{X: 1, Y: 1}
@@ -157,7 +172,8 @@ func firstTensix(board string) chips.Tile {
 	return chips.Tile{X: 1, Y: 2}
 }
 
-func filled(seed uint64, n int) []byte {
+// randomBytes returns n bytes that depend on the seed only.
+func randomBytes(seed uint64, n int) []byte {
 	random := rand.New(rand.NewPCG(seed, 1))
 	data := make([]byte, n)
 	for i := range data {
@@ -166,79 +182,83 @@ func filled(seed uint64, n int) []byte {
 	return data
 }
 
-// TestKernelCopiesDRAM: more than a packet, not a multiple of one, by either
-// NoC, on to another place of the same bank.
+// TestKernelCopiesDRAM copies data to another address of the same bank, through each NoC. The size
+// is larger than a packet and not a multiple of it.
 func TestKernelCopiesDRAM(t *testing.T) {
-	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
+	runOnEachDevice(t, func(t *testing.T, board string, d hal.Device) {
 		dram := map[string]chips.Tile{"wormhole": {X: 5, Y: 2}, "blackhole": {X: 9, Y: 2}}[board]
-		for noc, at := range nocPlaces[board] {
+		for noc, at := range nocCoordinates[board] {
 			const source, target, size = 0x4000_0040, 0x30_0000, 40_004
-			r := newTiles(t, d)
-			data := filled(uint64(noc), size)
+			r := newTileWindow(t, d)
+			data := randomBytes(uint64(noc), size)
 			r.write(dram, source, data)
-			r.start(firstTensix(board), nocKernel(t, "noc_copy", board), uint32(noc), size, at.dram,
-				source, at.dram, target, 0x20040, 20_032)
-			r.wait(firstTensix(board))
+			r.startKernel(firstTensix(board), readNoCKernel(t, "noc_copy", board), uint32(noc),
+				size, at.dram, source, at.dram, target, 0x20040, 20_032)
+			r.waitForKernel(firstTensix(board))
 			if got := r.read(dram, target, size); !bytes.Equal(got, data) {
-				t.Errorf("NoC %d: wrong copy", noc)
+				t.Errorf("NoC %d: the copy differs from the data from byte %d on", noc,
+					firstDifference(got, data))
 			}
 		}
 	})
 }
 
-// TestKernelGathersFromL1 of two tiles, in pieces that are no multiple of 16.
+// TestKernelGathersFromL1 copies data from two tiles. The sizes of the chunks are no multiples of
+// 16.
 func TestKernelGathersFromL1(t *testing.T) {
-	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
+	runOnEachDevice(t, func(t *testing.T, board string, d hal.Device) {
 		first, last := firstTensix(board), map[string]chips.Tile{"wormhole": {X: 9, Y: 11},
 			"blackhole": {X: 16, Y: 11}}[board]
-		for noc, at := range nocPlaces[board] {
+		for noc, at := range nocCoordinates[board] {
 			const source, target, size = 0x30010, 0x48010, 17_008
-			r := newTiles(t, d)
-			near, far := filled(uint64(2+noc), size), filled(uint64(4+noc), size)
-			r.write(first, source, near)
-			r.write(last, source, far)
-			r.start(first, nocKernel(t, "noc_gather", board), uint32(noc), size, source, target, 2,
-				at.first, at.last)
-			r.wait(first)
-			if got := r.read(first, target, 2*size); !bytes.Equal(got, append(near, far...)) {
-				t.Errorf("NoC %d: wrong copy", noc)
+			r := newTileWindow(t, d)
+			firstData := randomBytes(uint64(2+noc), size)
+			lastData := randomBytes(uint64(4+noc), size)
+			r.write(first, source, firstData)
+			r.write(last, source, lastData)
+			r.startKernel(first, readNoCKernel(t, "noc_gather", board), uint32(noc), size, source,
+				target, 2, at.first, at.last)
+			r.waitForKernel(first)
+			got := r.read(first, target, 2*size)
+			if !bytes.Equal(got, append(firstData, lastData...)) {
+				t.Errorf("NoC %d: the copy differs from the data of both tiles", noc)
 			}
 		}
 	})
 }
 
-// TestKernelsMeetAtASemaphore: two workers and a master.
-func TestKernelsMeetAtASemaphore(t *testing.T) {
-	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
-		const semaphore, words4, total, n = 0x18000, 0x20000, 0x19000, 60
+// TestKernelsSynchronizeWithASemaphore runs a kernel on two workers and a master.
+func TestKernelsSynchronizeWithASemaphore(t *testing.T) {
+	runOnEachDevice(t, func(t *testing.T, board string, d hal.Device) {
+		const semaphore, wordsAddress, total, n = 0x18000, 0x20000, 0x19000, 60
 		master := firstTensix(board)
 		workers := map[string][]chips.Tile{"wormhole": {{X: 2, Y: 1}, {X: 9, Y: 11}},
 			"blackhole": {{X: 2, Y: 2}, {X: 16, Y: 11}}}[board]
-		for noc, at := range nocPlaces[board] {
+		for noc, at := range nocCoordinates[board] {
 			neighbour := at.first + 1 // one to the right of the first
 			if board == "wormhole" && noc == 1 {
 				neighbour = at.first - 1
 			}
-			r, program, sum := newTiles(t, d), nocKernel(t, "noc_sem", board), uint32(0)
+			r, program, sum := newTileWindow(t, d), readNoCKernel(t, "noc_sem", board), uint32(0)
 			for _, tile := range append(workers, master) {
 				r.write(tile, semaphore, words(0, 0))
 			}
 			for i, worker := range append(workers, master) {
 				if worker == master {
-					r.start(master, program, uint32(noc), semaphore, n, words4, 2, total, neighbour,
-						at.last)
+					r.startKernel(master, program, uint32(noc), semaphore, n, wordsAddress, 2,
+						total, neighbour, at.last)
 					continue
 				}
-				data := filled(uint64(i), 4*n)
+				data := randomBytes(uint64(i), 4*n)
 				for j := range n {
 					sum += binary.LittleEndian.Uint32(data[4*j:])
 				}
-				r.write(worker, words4, data)
-				r.start(worker, program, uint32(noc), semaphore, n, words4, 0, at.first,
-					words4+uint32(i)*4*n)
+				r.write(worker, wordsAddress, data)
+				r.startKernel(worker, program, uint32(noc), semaphore, n, wordsAddress, 0, at.first,
+					wordsAddress+uint32(i)*4*n)
 			}
 			for _, worker := range append(workers, master) {
-				r.wait(worker)
+				r.waitForKernel(worker)
 			}
 			if got := r.read(master, total, 4); !bytes.Equal(got, words(sum)) {
 				t.Errorf("NoC %d: total %x, want %x", noc, got, words(sum))
@@ -247,14 +267,14 @@ func TestKernelsMeetAtASemaphore(t *testing.T) {
 	})
 }
 
-// TestKernelStartsOtherTiles: a program that runs because a tile has loaded it
-// and released the core.
+// TestKernelStartsOtherTiles runs a kernel that writes a program to other tiles and releases their
+// cores.
 func TestKernelStartsOtherTiles(t *testing.T) {
-	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
+	runOnEachDevice(t, func(t *testing.T, board string, d hal.Device) {
 		const program = 0x20000
 		first := firstTensix(board)
-		for noc, at := range nocPlaces[board] {
-			r := newTiles(t, d)
+		for noc, at := range nocCoordinates[board] {
+			r := newTileWindow(t, d)
 			right, below := chips.Tile{X: first.X + 1, Y: first.Y},
 				chips.Tile{X: first.X, Y: first.Y + 1}
 			opposite := chips.Tile{X: first.X + 1, Y: first.Y + 1}
@@ -266,25 +286,26 @@ func TestKernelStartsOtherTiles(t *testing.T) {
 			if noc == 1 {
 				start, end = end, start
 			}
-			sum := kernelFile(t, "sum")
+			sum := readKernel(t, "sum")
 			r.write(first, program, sum)
 			for _, tile := range []chips.Tile{right, below, opposite} {
-				r.write(tile, softReset0, words(nocHeld))
+				r.write(tile, softReset0, words(allInReset))
 				r.write(tile, 0, words(0))
 				r.write(tile, nocFlag, words(0))
 				r.write(tile, nocArgs, words(2, 0x20000, 0x21000))
 				r.write(tile, 0x20000, words(uint32(tile.X), uint32(tile.Y)))
 			}
-			r.start(first, nocKernel(t, "noc_start", board), uint32(noc), uint32(len(sum)), program,
-				start, end, 3,
+			r.startKernel(first, readNoCKernel(t, "noc_start", board), uint32(noc),
+				uint32(len(sum)), program, start, end, 3,
 				at.first+step, at.first+step<<6, at.first+step+step<<6)
 			for _, tile := range []chips.Tile{first, right, below, opposite} {
-				r.wait(tile)
+				r.waitForKernel(tile)
 			}
 			for _, tile := range []chips.Tile{right, below, opposite} {
 				if got := r.read(tile, 0x21000, 4); !bytes.Equal(got,
 					words(uint32(tile.X)+uint32(tile.Y))) {
-					t.Errorf("NoC %d: %v says %x", noc, tile, got)
+					t.Errorf("NoC %d: tile %v computed %x, want %d + %d", noc, tile, got, tile.X,
+						tile.Y)
 				}
 			}
 		}
@@ -293,8 +314,8 @@ func TestKernelStartsOtherTiles(t *testing.T) {
 
 // Programs for BRISC, linked at 0.
 var (
-	// nocPoke stores to the pairs of address and value from 0x1000 on. Address
-	// 0 ends the list.
+	// nocPoke stores values to addresses. The list at 0x1000 has pairs of an address and a value.
+	// Address 0 ends the list.
 	nocPoke = []uint32{
 		0x000012b7, //    lui t0,0x1
 		0x0002a383, // 1: lw t2,0(t0)
@@ -305,8 +326,8 @@ var (
 		0xfedff06f, //    j 1b
 		0x0000006f, // 2: j 2b
 	}
-	// nocPeek copies the words that the addresses from 0x1000 on point at to
-	// 0x2000 on. Address 0 ends the list.
+	// nocPeek loads a word from each address of the list at 0x1000, and stores the words at 0x2000.
+	// Address 0 ends the list.
 	nocPeek = []uint32{
 		0x000012b7, //    lui t0,0x1
 		0x00002337, //    lui t1,0x2
@@ -321,7 +342,9 @@ var (
 	}
 )
 
-// niuLayout is where the registers of a board's network interfaces are.
+// niuLayout has the offsets of registers of a board's network interfaces, and the distance
+// (stride) of their command buffers. If wide is set, the upper half of an address and the
+// coordinate are in separate registers.
 type niuLayout struct {
 	stride, atData, cmdCtrl, nodeID, logicalID uint32
 	wide                                       bool
@@ -333,7 +356,7 @@ var niuLayouts = map[string]*niuLayout{
 		wide: true},
 }
 
-// addresses of all registers that can be loaded.
+// addresses returns the addresses of all registers that can be loaded, of both NoCs.
 func (l *niuLayout) addresses() (list []uint32) {
 	offsets := []uint32{l.nodeID, l.logicalID, 0x100, 0x104, 0x108, 0x10c, 0x110, 0x200, 0x204,
 		0x208, 0x21c, 0x228, 0x22c}
@@ -363,7 +386,7 @@ func (l *niuLayout) addresses() (list []uint32) {
 
 const niu0 = 0xffb20000
 
-// nocRequest is what goes into a command buffer.
+// nocRequest has the values that are stored to a command buffer.
 type nocRequest struct {
 	noc, buffer  uint32
 	ctrl, length uint32
@@ -371,15 +394,15 @@ type nocRequest struct {
 	targAddress  uint64
 	retAddress   uint64
 	data, tag    uint32
-	router       uint32 // ROUTER_CFG_1, 0 leaves it
-	cmd          uint32 // NOC_CMD_CTRL, less 1
+	router       uint32 // ROUTER_CFG_1; 0: it is not stored
+	cmd          uint32 // NOC_CMD_CTRL minus 1
 }
 
-// list is the request as nocPoke takes it.
-func (q *nocRequest) list(l *niuLayout) (list []uint32) {
+// stores returns the list for nocPoke that makes the request.
+func (q *nocRequest) stores(l *niuLayout) (list []uint32) {
 	niu := niu0 + q.noc<<16
 	store := func(offset, value uint32) { list = append(list, niu+q.buffer*l.stride+offset, value) }
-	end := func(offset, coordinate uint32, address uint64) {
+	storeEndpoint := func(offset, coordinate uint32, address uint64) {
 		store(offset, uint32(address))
 		if l.wide {
 			store(offset+4, uint32(address>>32))
@@ -391,8 +414,8 @@ func (q *nocRequest) list(l *niuLayout) (list []uint32) {
 	if q.router != 0 {
 		list = append(list, niu+0x108, q.router)
 	}
-	end(0, q.targ, q.targAddress)
-	end(0xc, q.ret, q.retAddress)
+	storeEndpoint(0, q.targ, q.targAddress)
+	storeEndpoint(0xc, q.ret, q.retAddress)
 	store(0x18, q.tag)
 	store(0x1c, q.ctrl)
 	store(0x20, q.length)
@@ -401,44 +424,45 @@ func (q *nocRequest) list(l *niuLayout) (list []uint32) {
 	return append(list, 0)
 }
 
-// What requests in these tests may change: of the tile that makes them, its
-// neighbour to the right, and DRAM.
+// The range of memory that requests of these tests may change: in the tile that makes the request,
+// in its neighbour to the right, and in DRAM.
 const nocMemory, nocMemorySize = 0x20000, 0x200
 
 var nocDRAM = map[string]chips.Tile{"wormhole": {X: 5, Y: 2}, "blackhole": {X: 9, Y: 2}}
 
-// after gives what is in those and in the registers after a list of stores, if
-// none of them is refused.
-func (d *tiles) after(board string, list []uint32) (image []byte, refused bool) {
+// executeStores makes BRISC execute a list of stores. It returns the memory that requests may
+// change and the registers afterwards, or refused if the device refused a store.
+func (d *tileWindow) executeStores(board string, list []uint32) (image []byte, refused bool) {
 	d.Helper()
 	first := firstTensix(board)
-	places := []chips.Tile{first, {X: first.X + 1, Y: first.Y}, nocDRAM[board]}
-	for i, tile := range places {
-		d.write(tile, nocMemory, filled(uint64(i), nocMemorySize))
+	tiles := []chips.Tile{first, {X: first.X + 1, Y: first.Y}, nocDRAM[board]}
+	for i, tile := range tiles {
+		d.write(tile, nocMemory, randomBytes(uint64(i), nocMemorySize))
 	}
-	d.run(first, nocPoke, list)
-	if d.fails(first) {
+	d.runProgram(first, nocPoke, list)
+	if d.hasStopped(first) {
 		return nil, true
 	}
-	for _, tile := range places {
+	for _, tile := range tiles {
 		image = append(image, d.read(tile, nocMemory, nocMemorySize)...)
 	}
 	addresses := niuLayouts[board].addresses()
-	d.run(first, nocPeek, append(addresses, 0))
+	d.runProgram(first, nocPeek, append(addresses, 0))
 	return append(image, d.read(first, 0x2000, 4*len(addresses))...), false
 }
 
-func (d *tiles) run(tile chips.Tile, program, list []uint32) {
+// runProgram runs a program with a list at 0x1000 on BRISC.
+func (d *tileWindow) runProgram(tile chips.Tile, program, list []uint32) {
 	d.Helper()
-	d.write(tile, softReset0, words(nocHeld))
+	d.write(tile, softReset0, words(allInReset))
 	d.write(tile, 0, words(program...))
 	d.write(tile, 0x1000, words(list...))
-	d.write(tile, softReset0, words(nocReleased))
+	d.write(tile, softReset0, words(briscReleased))
 	d.Sleep(30_000)
 }
 
-// fails tells whether a core of the tile has stopped.
-func (d *tiles) fails(tile chips.Tile) bool {
+// hasStopped reports whether a core of the tile has stopped because of a fault.
+func (d *tileWindow) hasStopped(tile chips.Tile) bool {
 	if d.ProgramWindow(&d.window, unicast(tile.X, tile.Y), 0) != hal.OK {
 		return true // the simulator has ended
 	}
@@ -455,10 +479,10 @@ const (
 	nocMulticast = 0x132
 )
 
-// base is a request of a kind that is accepted, from the first Tensix tile,
-// with the tile at its right at the other end, or DRAM of a read.
-func base(board string, noc, ctrl uint32) nocRequest {
-	at := nocPlaces[board][noc]
+// acceptedRequest returns a request that the device accepts. The first Tensix tile makes it. The
+// other end is the tile to the right, or DRAM for a read.
+func acceptedRequest(board string, noc, ctrl uint32) nocRequest {
+	at := nocCoordinates[board][noc]
 	neighbour := at.first + 1
 	if board == "wormhole" && noc == 1 {
 		neighbour = at.first - 1
@@ -472,7 +496,7 @@ func base(board string, noc, ctrl uint32) nocRequest {
 		q.targ, q.ret, q.length = neighbour, at.first, 0x107c
 	case nocInline:
 		q.targ, q.ret, q.length, q.targAddress = neighbour, at.first, 0xf, softReset0
-		q.data = nocHeld
+		q.data = allInReset
 	case nocMulticast:
 		q.ret = neighbour | at.first<<12
 		if noc == 1 {
@@ -482,18 +506,18 @@ func base(board string, noc, ctrl uint32) nocRequest {
 	return q
 }
 
-// nocCase is one request that differs in something from its base.
+// nocCase is a request that changes something of an accepted request.
 type nocCase struct {
 	name    string
 	ctrl    uint32
 	change  func(q *nocRequest)
-	refused string // what the simulator says; empty: it accepts
-	only    string // board
+	refused string // part of the simulator's message; empty: it accepts the request
+	only    string // the only board of this case; empty: both boards
 }
 
-const l1Both = 1464 << 10 // what both boards have of L1
+const l1CommonSize = 1464 << 10 // bytes of L1 that both boards have
 
-// nocCases are for NoC 0, and both boards unless they say otherwise.
+// nocCases are requests on NoC 0.
 var nocCases = []nocCase{
 	{"read", nocRead, func(q *nocRequest) {}, "", ""},
 	{"write", nocWrite, func(q *nocRequest) {}, "", ""},
@@ -564,10 +588,10 @@ var nocCases = []nocCase{
 	{"read of the end of DRAM", nocRead, func(q *nocRequest) { q.targAddress = 2<<30 - 64 }, "",
 		""},
 	{"read to the end of L1 and beyond", nocRead,
-		func(q *nocRequest) { q.retAddress = l1Both - 64; q.length = 65 },
+		func(q *nocRequest) { q.retAddress = l1CommonSize - 64; q.length = 65 },
 		"read: dst_addr=0x16dfc0", "wormhole"},
 	{"read across the end of L1", nocRead,
-		func(q *nocRequest) { q.targ = q.ret; q.targAddress = l1Both - 16 },
+		func(q *nocRequest) { q.targ = q.ret; q.targAddress = l1CommonSize - 16 },
 		"access past end of tensix_sram", "wormhole"},
 	{"read of a register", nocRead,
 		func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 4 }, "", ""},
@@ -663,7 +687,8 @@ var nocCases = []nocCase{
 		""},
 	{"write from beyond L1", nocWrite, func(q *nocRequest) { q.targAddress = 2 << 20 },
 		"write: src_addr=0x200000", ""},
-	{"write across the end of L1", nocWrite, func(q *nocRequest) { q.retAddress = l1Both - 16 },
+	{"write across the end of L1", nocWrite,
+		func(q *nocRequest) { q.retAddress = l1CommonSize - 16 },
 		"access past end of tensix_sram", "wormhole"},
 	{"write past the end of DRAM", nocWrite,
 		func(q *nocRequest) { q.ret = coordinate(0, 0); q.retAddress = 4<<30 - 32 },
@@ -672,7 +697,7 @@ var nocCases = []nocCase{
 		func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 4 }, "", ""},
 	{"write of two registers", nocWrite,
 		func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 8 }, "addr=0xffb20100", ""},
-	{"write of a register that is none", nocWrite,
+	{"write to an offset without a register", nocWrite,
 		func(q *nocRequest) { q.retAddress = 0xffb20200; q.length = 4 },
 		"noc_regs_wr32: offset=0x200", ""},
 
@@ -727,7 +752,7 @@ var nocCases = []nocCase{
 		"blackhole"},
 
 	{"atomic in own tile", nocAtomic, func(q *nocRequest) { q.targ = q.ret }, "", ""},
-	{"atomic whose answer goes to its place", nocAtomic,
+	{"atomic whose answer replaces its value", nocAtomic,
 		func(q *nocRequest) { q.targ = q.ret; q.retAddress = q.targAddress }, "", ""},
 	{"posted atomic", nocAtomic, func(q *nocRequest) { q.ctrl &^= 1 << 4 }, "", ""},
 	{"atomic that wraps", nocAtomic, func(q *nocRequest) { q.data = 0xffff_ffff }, "", ""},
@@ -796,52 +821,59 @@ var nocCases = []nocCase{
 	{"multicast, offsets equal modulo 8 only", nocMulticast,
 		func(q *nocRequest) { q.retAddress += 8 }, "multicast: alignment", ""},
 	{"multicast across the end of L1", nocMulticast,
-		func(q *nocRequest) { q.retAddress = l1Both - 16 }, "multicast: dst_addr", "wormhole"},
+		func(q *nocRequest) { q.retAddress = l1CommonSize - 16 }, "multicast: dst_addr",
+		"wormhole"},
 	{"multicast of 0 bytes", nocMulticast, func(q *nocRequest) { q.length = 0 },
 		"multicast: noc_at_len_be=0", ""},
 }
 
-// eachCase runs a test for each request in the table on each board it is for.
-func eachCase(t *testing.T, test func(t *testing.T, board string, list []uint32, c *nocCase)) {
+// runEachCase runs a test for each request of nocCases, on each board of the case.
+func runEachCase(t *testing.T, test func(t *testing.T, board string, list []uint32, c *nocCase)) {
 	for i := range nocCases {
 		c := &nocCases[i]
 		for _, board := range []string{"wormhole", "blackhole"} {
 			if c.only == "" || c.only == board {
-				q := base(board, 0, c.ctrl)
+				q := acceptedRequest(board, 0, c.ctrl)
 				c.change(&q)
 				t.Run(board+"/"+c.name,
-					func(t *testing.T) { test(t, board, q.list(niuLayouts[board]), c) })
+					func(t *testing.T) { test(t, board, q.stores(niuLayouts[board]), c) })
 			}
 		}
 	}
 }
 
-// TestMockRefusesRequestsThatTheSimulatorRefuses, and no others.
+// TestMockRefusesRequestsThatTheSimulatorRefuses also requires that the mock accepts the others.
 func TestMockRefusesRequestsThatTheSimulatorRefuses(t *testing.T) {
-	eachCase(t, func(t *testing.T, board string, list []uint32, c *nocCase) {
+	runEachCase(t, func(t *testing.T, board string, list []uint32, c *nocCase) {
 		d := mock.New(chips.BoardByName(board))
-		if _, refused := newTiles(t, d).after(board, list); refused != (c.refused != "") {
-			t.Errorf("refused %v: %q; the simulator says %q", refused, d.Refusal(), c.refused)
+		_, refused := newTileWindow(t, d).executeStores(board, list)
+		if refused != (c.refused != "") {
+			t.Errorf("the mock refused: %v, refusal %q; the simulator's refusal is %q", refused,
+				d.Refusal(), c.refused)
 		}
 	})
 }
 
-// TestMockAndSimulatorCarryOutRequestsAlike: the same memory and the same
-// registers afterwards, counters among them, or both refuse.
-func TestMockAndSimulatorCarryOutRequestsAlike(t *testing.T) {
-	eachCase(t, func(t *testing.T, board string, list []uint32, c *nocCase) {
-		simulator := opened(t, vendors(t, board))
-		got, refused := newTiles(t, simulator).after(board, list)
+// TestMockAndSimulatorExecuteRequestsAlike requires that both have the same memory and registers
+// afterwards, including counters, or that both refuse the request.
+func TestMockAndSimulatorExecuteRequestsAlike(t *testing.T) {
+	runEachCase(t, func(t *testing.T, board string, list []uint32, c *nocCase) {
+		simulator := openDevice(t, vendorLibrary(t, board))
+		got, refused := newTileWindow(t, simulator).executeStores(board, list)
 		if refused != (c.refused != "") || !strings.Contains(simulator.Refusal(), c.refused) {
-			t.Fatalf("refused %v: %q, want %q", refused, simulator.Refusal(), c.refused)
+			t.Fatalf("the simulator refused: %v, refusal %q, want %q", refused,
+				simulator.Refusal(), c.refused)
 		}
-		want, _ := newTiles(t, mock.New(chips.BoardByName(board))).after(board, list)
+		want, _ := newTileWindow(t, mock.New(chips.BoardByName(board))).executeStores(board, list)
 		if !bytes.Equal(got, want) {
-			t.Errorf("the mock differs from byte %d on", firstDifference(got, want))
+			t.Errorf("the mock's memory or registers differ from byte %d on",
+				firstDifference(got, want))
 		}
 	})
 }
 
+// firstDifference returns the index of the first byte that differs, or the length of the shorter
+// one.
 func firstDifference(a, b []byte) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
@@ -851,15 +883,15 @@ func firstDifference(a, b []byte) int {
 	return min(len(a), len(b))
 }
 
-// randomRequest is mostly right.
+// randomRequest returns a request that the simulator accepts often, but not always.
 func randomRequest(random *rand.Rand, board string) nocRequest {
 	kinds := []uint32{nocRead, nocWrite, nocInline, nocAtomic, nocMulticast}
-	q := base(board, random.Uint32N(2), kinds[random.IntN(len(kinds))])
+	q := acceptedRequest(board, random.Uint32N(2), kinds[random.IntN(len(kinds))])
 	q.buffer = random.Uint32N(4)
 	q.tag = random.Uint32N(16) << 10
-	one := func(n int) bool { return random.IntN(n) == 0 }
-	change := func(c uint32) uint32 {
-		at := nocPlaces[board][random.IntN(2)]
+	oneIn := func(n int) bool { return random.IntN(n) == 0 }
+	changeCoordinate := func(c uint32) uint32 {
+		at := nocCoordinates[board][random.IntN(2)]
 		switch random.IntN(8) {
 		case 0:
 			return at.dram
@@ -875,43 +907,43 @@ func randomRequest(random *rand.Rand, board string) nocRequest {
 		return c
 	}
 	offset := func() uint64 { return uint64(nocMemory + 4*random.IntN(64)) }
-	if one(3) {
-		q.targ = change(q.targ)
+	if oneIn(3) {
+		q.targ = changeCoordinate(q.targ)
 	}
-	if one(3) {
-		q.ret = change(q.ret)
+	if oneIn(3) {
+		q.ret = changeCoordinate(q.ret)
 	}
-	if one(3) {
+	if oneIn(3) {
 		q.targAddress, q.retAddress = offset(), offset()
 	}
-	if one(6) {
+	if oneIn(6) {
 		registers := []uint64{softReset0, 0xffb20100, 0xffb30104, 0xffb20208, 0xffb1_2228,
 			0xffb2_0000}
 		q.targAddress = registers[random.IntN(len(registers))]
 		q.length = 4
 	}
-	if one(6) {
+	if oneIn(6) {
 		q.ctrl ^= 1 << random.IntN(32)
 	}
-	if one(4) {
+	if oneIn(4) {
 		q.length = random.Uint32N(128)
 	}
 	return q
 }
 
-// TestRandomRequestsAreCarriedOutAlike by the mock and the simulator, by either
-// NoC, from any command buffer. The mock has no registers of Ethernet tiles.
-func TestRandomRequestsAreCarriedOutAlike(t *testing.T) {
+// TestMockAndSimulatorExecuteRandomRequestsAlike uses both NoCs and all command buffers. It ignores
+// requests to Ethernet tiles that only the mock refuses, because the mock lacks their registers.
+func TestMockAndSimulatorExecuteRandomRequestsAlike(t *testing.T) {
 	for _, board := range []string{"wormhole", "blackhole"} {
 		t.Run(board, func(t *testing.T) {
-			library := vendors(t, board)
+			library := vendorLibrary(t, board)
 			random, accepted := rand.New(rand.NewPCG(7, 8)), 0
 			for i := range 100 {
 				q := randomRequest(random, board)
-				list := q.list(niuLayouts[board])
-				simulator, d := opened(t, library), mock.New(chips.BoardByName(board))
-				got, refused := newTiles(t, simulator).after(board, list)
-				want, mockRefused := newTiles(t, d).after(board, list)
+				list := q.stores(niuLayouts[board])
+				simulator, d := openDevice(t, library), mock.New(chips.BoardByName(board))
+				got, refused := newTileWindow(t, simulator).executeStores(board, list)
+				want, mockRefused := newTileWindow(t, d).executeStores(board, list)
 				simulator.Close()
 				if !refused {
 					accepted++
@@ -920,13 +952,13 @@ func TestRandomRequestsAreCarriedOutAlike(t *testing.T) {
 					continue
 				}
 				if refused != mockRefused || !bytes.Equal(got, want) {
-					t.Errorf("request %d, %+v: the simulator says %q, the mock %q; difference "+
-						"at %d",
+					t.Errorf("request %d, %+v: the simulator's refusal %q, the mock's %q; "+
+						"memory or registers differ from byte %d on",
 						i, q, simulator.Refusal(), d.Refusal(), firstDifference(got, want))
 				}
 			}
 			if accepted < 30 {
-				t.Errorf("the simulator accepts %d", accepted)
+				t.Errorf("the simulator accepted %d of 100 requests, want at least 30", accepted)
 			}
 		})
 	}

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-func TestOpenWithoutCgoSaysSo(t *testing.T) {
+func TestOpenWithoutCgoReportsMissingCgo(t *testing.T) {
 	_, err := Open("ttsim:/some/libttsim.so")
 	if err == nil || !strings.Contains(err.Error(), "without cgo") {
-		t.Error(err)
+		t.Errorf("Open: error %v, want one with \"without cgo\"", err)
 	}
 }

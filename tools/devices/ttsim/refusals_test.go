@@ -20,16 +20,17 @@ type access struct {
 	value  uint64
 }
 
+// store returns a store to a BAR.
 func store(bar uint8, offset uint64, width uint8, value uint64) access {
 	return access{true, bar, offset, width, value}
 }
 
+// load returns a load from a BAR.
 func load(bar uint8, offset uint64, width uint8) access {
 	return access{bar: bar, offset: offset, width: width}
 }
 
-// Bits of a window configuration, counted from the end of the address field,
-// which is where the manuals count from.
+// Bits of a window configuration. As in the manuals, bit 0 is the first bit after the address.
 const (
 	whNoC       = 1 << 24
 	whMulticast = 1 << 25
@@ -50,7 +51,7 @@ const (
 	bhReserved     = 1 << 35
 )
 
-// Places in BAR 0, and addresses in a tile.
+// Offsets in BAR 0, addresses in a tile, and sizes.
 const (
 	configs = 0x1fc00000 // of both boards
 	wh2M    = 0x09c00000 // Wormhole's window 156, the first of 2 MiB
@@ -65,10 +66,11 @@ const (
 	bhL1 = 1536 << 10
 )
 
-// corner is a tile as a start corner.
+// corner returns the bits of the start corner of a multicast rectangle.
 func corner(x, y uint64) uint64 { return x<<12 | y<<18 }
 
-// wh points a Wormhole window; bits are what is set besides the tile.
+// wh returns the store that points a TLB window of Wormhole at a tile. bits are further bits of the
+// configuration.
 func wh(slot int, x, y, address, bits uint64) []access {
 	shift := 20
 	if slot >= 166 {
@@ -80,7 +82,7 @@ func wh(slot int, x, y, address, bits uint64) []access {
 	return []access{store(0, configs+8*uint64(slot), 8, word)}
 }
 
-// bh points a Blackhole window.
+// bh returns the stores that point a TLB window of Blackhole, like wh.
 func bh(slot int, x, y, address, bits uint64) []access {
 	shift, n := 21, 43
 	if slot >= 202 {
@@ -94,15 +96,16 @@ func bh(slot int, x, y, address, bits uint64) []access {
 		store(0, at+8, 4, high)}
 }
 
+// then returns the accesses of both lists.
 func then(first []access, more ...access) []access { return append(first, more...) }
 
-// refusalCase is a row of the table.
+// refusalCase is a row of the table refusalCases.
 type refusalCase struct {
 	board    string
 	name     string
 	accesses []access
-	refused  string // what the simulator says; empty: it accepts
-	mock     bool   // stricter: hal/mock refuses what the simulator accepts
+	refused  string // part of the simulator's message; empty: it accepts the access
+	mock     bool   // stricter: hal/mock refuses an access that the simulator accepts
 }
 
 const (
@@ -110,9 +113,9 @@ const (
 	stricter = true
 )
 
-// refusalCases say what the vendor's simulator accepts and what it refuses, in
-// its words (libttsim 1.10.0). The last access of each is the one in question:
-// the simulator looks at a window's configuration when the window is used.
+// refusalCases are accesses that the vendor's simulator accepts or refuses, with its messages
+// (libttsim 1.10.0). Only the last access of a case may be refused: the simulator checks a window's
+// configuration when the window is used.
 var refusalCases = []refusalCase{
 	{"wormhole", "store of 1 byte to L1", then(wh(166, 1, 1, 0, 0), store(0, wh16M+0x100, 1, 0x12)),
 		"", same},
@@ -192,7 +195,7 @@ var refusalCases = []refusalCase{
 	{"wormhole", "last word of L1", then(wh(166, 1, 1, 0, 0), load(0, wh16M+whL1-4, 4)), "", same},
 	{"wormhole", "load across the end of L1", then(wh(166, 1, 1, 0, 0), load(0, wh16M+whL1-4, 8)),
 		"UndefinedBehavior: tile_rd_bytes: access past end of tensix_sram", same},
-	{"wormhole", "load behind L1", then(wh(166, 1, 1, 0, 0), load(0, wh16M+whL1, 4)),
+	{"wormhole", "load after the end of L1", then(wh(166, 1, 1, 0, 0), load(0, wh16M+whL1, 4)),
 		"UnimplementedFunctionality: t_tile_mmio_rd32: addr=0x16e000", same},
 	{"wormhole", "load of SOFT_RESET_0", then(wh(166, 1, 1, whRegs, 0),
 		load(0, wh16M+softReset0-whRegs, 4)), "", same},
@@ -266,7 +269,7 @@ var refusalCases = []refusalCase{
 		"UnsupportedFunctionality: pci_mem_wr_cur: bar0: misaligned offset=0x1fc00004 size=8",
 		same},
 	{"wormhole", "last configuration", []access{store(0, configs+8*185, 8, 0)}, "", stricter},
-	{"wormhole", "behind the last configuration", []access{store(0, configs+8*186, 8, 0)},
+	{"wormhole", "store after the last configuration", []access{store(0, configs+8*186, 8, 0)},
 		"UnimplementedFunctionality: pci_mem_wr_cur: bar0: offset=0x1fc005d0 size=8", same},
 	{"wormhole", "load of a configuration", []access{load(0, configs, 8)},
 		"UnimplementedFunctionality: pci_mem_rd_cur: bar0: offset=0x1fc00000 size=8", same},
@@ -430,7 +433,7 @@ var refusalCases = []refusalCase{
 	{"blackhole", "last word of L1", then(bh(0, 1, 2, 0, 0), load(0, bhL1-4, 4)), "", same},
 	{"blackhole", "load across the end of L1", then(bh(0, 1, 2, 0, 0), load(0, bhL1-4, 8)),
 		"UndefinedBehavior: tile_rd_bytes: access past end of tensix_sram", same},
-	{"blackhole", "load behind L1", then(bh(0, 1, 2, 0, 0), load(0, bhL1, 4)),
+	{"blackhole", "load after the end of L1", then(bh(0, 1, 2, 0, 0), load(0, bhL1, 4)),
 		"UnimplementedFunctionality: t_tile_mmio_rd32: addr=0x180000", same},
 	{"blackhole", "load of SOFT_RESET_0", then(bh(0, 1, 2, bhRegs, 0),
 		load(0, softReset0-bhRegs, 4)), "", same},
@@ -527,9 +530,9 @@ var refusalCases = []refusalCase{
 		"UnimplementedFunctionality: pci_mem_rd_cur: bar2: offset=0x0 size=4", same},
 }
 
-// outcome makes the accesses up to the first that fails, and gives its code and
-// how many came before it.
-func outcome(t *testing.T, d hal.Device, accesses []access) (hal.Code, int) {
+// runAccesses makes the accesses up to the first one that fails. It returns the code of this access
+// and the number of accesses before it.
+func runAccesses(t *testing.T, d hal.Device, accesses []access) (hal.Code, int) {
 	t.Helper()
 	var bars [6]hal.Aperture
 	for bar := range bars {
@@ -558,10 +561,10 @@ func outcome(t *testing.T, d hal.Device, accesses []access) (hal.Code, int) {
 	return hal.OK, len(accesses)
 }
 
-func TestSimulatorRefusesWhatTheTableSays(t *testing.T) {
+func TestSimulatorRefusesAccessesOfTheTable(t *testing.T) {
 	for _, board := range []string{"wormhole", "blackhole"} {
 		t.Run(board, func(t *testing.T) {
-			library := vendors(t, board)
+			library := vendorLibrary(t, board)
 			for _, c := range refusalCases {
 				if c.board == board {
 					t.Run(c.name, func(t *testing.T) { t.Parallel(); c.check(t, library) })
@@ -571,34 +574,36 @@ func TestSimulatorRefusesWhatTheTableSays(t *testing.T) {
 	}
 }
 
+// check makes the accesses of a case on the simulator.
 func (c *refusalCase) check(t *testing.T, library string) {
-	d := opened(t, library)
-	code, before := outcome(t, d, c.accesses)
+	d := openDevice(t, library)
+	code, before := runAccesses(t, d, c.accesses)
 	switch {
 	case c.refused == "" && code != hal.OK:
-		t.Errorf("refused: %s", d.Refusal())
+		t.Errorf("code %v, refusal %q, want success", code, d.Refusal())
 	case c.refused != "" && code != hal.Refused:
-		t.Errorf("code %v, want it refused: %s", code, c.refused)
+		t.Errorf("code %v, want %v: %s", code, hal.Refused, c.refused)
 	case c.refused != "" && before != len(c.accesses)-1:
 		t.Errorf("access %d is refused, want the last one", before+1)
 	case !strings.Contains(d.Refusal(), c.refused):
-		t.Errorf("it says %q, want %q", d.Refusal(), c.refused)
+		t.Errorf("refusal %q, want %q", d.Refusal(), c.refused)
 	}
 }
 
-// The strict mock refuses at least what the simulator refuses.
+// TestMockAgreesWithTheSimulator requires that the mock refuses at least the accesses that the
+// simulator refuses.
 func TestMockAgreesWithTheSimulator(t *testing.T) {
 	for _, c := range refusalCases {
 		t.Run(c.board+"/"+c.name, func(t *testing.T) {
 			d := mock.New(chips.BoardByName(c.board))
-			code, _ := outcome(t, d, c.accesses)
+			code, _ := runAccesses(t, d, c.accesses)
 			want := hal.OK
 			if c.refused != "" || c.mock == stricter {
 				want = hal.Refused
 			}
 			if code != want {
-				t.Errorf("%v, want %v; the simulator says %q, the mock %q", code, want, c.refused,
-					d.Refusal())
+				t.Errorf("code %v, want %v; the simulator's refusal is %q, the mock's %q", code,
+					want, c.refused, d.Refusal())
 			}
 		})
 	}

@@ -15,16 +15,16 @@ import (
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
-// What tt-umd did, unmodified, on the vendor's simulator imports, and its image
-// replays on the stand-in and on the simulator alike. Nobody here wrote the
-// stores of these recordings; some hold only of a device that was just reset.
+// TestRecordingsOfTheVendorsDriverReplay imports recordings of unmodified tt-umd on the vendor's
+// simulator, and replays the images on the mock and on the simulator. tt-umd alone chose the
+// accesses of these recordings. Some of them fit only a device that was just reset.
 func TestRecordingsOfTheVendorsDriverReplay(t *testing.T) {
 	files, err := filepath.Glob("../../../testdata/captures/*.record.gz")
 	if err != nil || len(files) < 8 {
-		t.Fatalf("%d recordings, %v", len(files), err)
+		t.Fatalf("%d recordings in testdata/captures, want at least 8; error %v", len(files), err)
 	}
 	board := map[string]string{"wh": "wormhole", "bh": "blackhole"}
-	for _, path := range append(files, more(t)...) {
+	for _, path := range append(files, extraRecordings(t)...) {
 		file, err := os.Open(path)
 		if err != nil {
 			t.Fatal(err)
@@ -48,13 +48,14 @@ func TestRecordingsOfTheVendorsDriverReplay(t *testing.T) {
 		})
 		replayed(name+"/ttsim", func(t *testing.T,
 			board string) hal.Device {
-			return opened(t, vendors(t, board))
+			return openDevice(t, vendorLibrary(t, board))
 		})
 	}
 }
 
-// more are recordings that the environment names: a folder of them.
-func more(t *testing.T) []string {
+// extraRecordings returns the recordings in the directory that the environment variable
+// LM_RECORDINGS names, if any.
+func extraRecordings(t *testing.T) []string {
 	t.Helper()
 	folder := os.Getenv("LM_RECORDINGS")
 	if folder == "" {
@@ -62,11 +63,13 @@ func more(t *testing.T) []string {
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*.record.gz"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("LM_RECORDINGS: %d recordings in %s, %v", len(files), folder, err)
+		t.Fatalf("LM_RECORDINGS: %d recordings in %s, error %v", len(files), folder, err)
 	}
 	return files
 }
 
+// replayOnce runs the first sequence of an image on the device, and the sequence safe if there is
+// one.
 func replayOnce(t *testing.T, image *lmb.Image, device hal.Device) {
 	t.Helper()
 	view := lmbtest.View(t, lmbtest.Encode(t, image))
@@ -77,14 +80,15 @@ func replayOnce(t *testing.T, image *lmb.Image, device hal.Device) {
 	defer replay.Close()
 	if r := replay.Run(0); r.Code != hal.OK {
 		t.Fatalf("%v at command %d: got %#x, want %#x mask %#x; %s", r.Code, r.Command, r.Got,
-			r.Want, r.Mask, device.(refuser).Refusal())
+			r.Want, r.Mask, device.(refusalReporter).Refusal())
 	}
 	for i := range view.Sequences {
 		if view.Name(view.Sequences[i].Name) != "safe" {
 			continue
 		}
 		if r := replay.Run(i); r.Code != hal.OK {
-			t.Errorf("safe: %v at command %d; %s", r.Code, r.Command, device.(refuser).Refusal())
+			t.Errorf("safe: %v at command %d; %s", r.Code, r.Command,
+				device.(refusalReporter).Refusal())
 		}
 	}
 }

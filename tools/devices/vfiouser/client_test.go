@@ -19,35 +19,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// client speaks the protocol's other side, written from its specification.
+// client is a client of the protocol vfio-user, written from its specification.
 type client struct {
 	t    *testing.T
 	conn *net.UnixConn
 	id   uint16
-	end  chan error // of the server
-	log  *lines
+	end  chan error // receives the server's error when the server ends
+	log  *serverLog
 }
 
-// lines collects what a server says.
-type lines struct {
+// serverLog collects the messages that a server logs.
+type serverLog struct {
 	sync.Mutex
 	text []string
 }
 
-func (l *lines) add(format string, a ...any) {
+// add formats a message and appends it.
+func (l *serverLog) add(format string, a ...any) {
 	l.Lock()
 	defer l.Unlock()
 	l.text = append(l.text, fmt.Sprintf(format, a...))
 }
 
-func (l *lines) String() string {
+func (l *serverLog) String() string {
 	l.Lock()
 	defer l.Unlock()
 	return strings.Join(l.text, "\n")
 }
 
-// opened is a mock as lm serve opens it.
-func opened(b *boards.Board, faults ...mock.Fault) func() (hal.Device, error) {
+// mockOpener returns a function that opens a mock like lm serve, with the given faults.
+func mockOpener(b *boards.Board, faults ...mock.Fault) func() (hal.Device, error) {
 	return func() (hal.Device, error) {
 		d := mock.New(b)
 		d.AsHardware()
@@ -58,24 +59,25 @@ func opened(b *boards.Board, faults ...mock.Fault) func() (hal.Device, error) {
 	}
 }
 
-// serving starts a server and connects a client to it. The test ends when both
-// have: what they close is not another test's.
-func serving(t *testing.T, open func() (hal.Device, error), trace io.Writer) (*client, *Function) {
-	t.Helper()
-	return servingWith(t, open, Options{Trace: trace})
-}
-
-// servingWith starts a server with options.
-func servingWith(t *testing.T, open func() (hal.Device, error), options Options) (*client,
+// startServer starts a server and connects a client to it. The test ends only after both have
+// ended, so that they do not close descriptors of another test.
+func startServer(t *testing.T, open func() (hal.Device, error), trace io.Writer) (*client,
 	*Function) {
 	t.Helper()
-	log := &lines{}
+	return startServerWithOptions(t, open, Options{Trace: trace})
+}
+
+// startServerWithOptions is startServer with other options than a trace.
+func startServerWithOptions(t *testing.T, open func() (hal.Device, error),
+	options Options) (*client, *Function) {
+	t.Helper()
+	log := &serverLog{}
 	options.Log = log.add
 	f, err := New(open, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := socket(t)
+	path := socketPath(t)
 	l, err := Listen(path)
 	if err != nil {
 		t.Fatal(err)
@@ -87,21 +89,22 @@ func servingWith(t *testing.T, open func() (hal.Device, error), options Options)
 		end <- err
 		close(end)
 	}()
-	c := &client{t: t, conn: connected(t, path), end: end, log: log}
-	t.Cleanup(func() { _ = c.leave() })
-	c.must(cmdVersion, append(words(0), "{}\x00"...))
+	c := &client{t: t, conn: dialServer(t, path), end: end, log: log}
+	t.Cleanup(func() { _ = c.disconnect() })
+	c.sendOK(cmdVersion, append(words(0), "{}\x00"...))
 	return c, f
 }
 
-// socket is a path of one in a new folder, in which the test goes on: that of
-// temporary files may be longer than a socket's path can be.
-func socket(t *testing.T) string {
+// socketPath returns the path of a socket in a new directory, to which it changes: the path of the
+// directory of temporary files may be too long for a socket.
+func socketPath(t *testing.T) string {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	return "s"
 }
 
-func connected(t *testing.T, path string) *net.UnixConn {
+// dialServer connects to a server's socket.
+func dialServer(t *testing.T, path string) *net.UnixConn {
 	t.Helper()
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -111,7 +114,7 @@ func connected(t *testing.T, path string) *net.UnixConn {
 	return conn
 }
 
-// send makes a request, with files, and gives the answer.
+// send sends a request with descriptors. It returns the body of the answer and its error number.
 func (c *client) send(command uint16, body []byte, fds ...int) ([]byte, unix.Errno) {
 	c.t.Helper()
 	c.id++
@@ -127,7 +130,7 @@ func (c *client) send(command uint16, body []byte, fds ...int) ([]byte, unix.Err
 	}
 	var header [headerSize]byte
 	if _, err := io.ReadFull(c.conn, header[:]); err != nil {
-		c.t.Fatalf("request %d has no answer: %v; the server says: %s", command, err, c.log)
+		c.t.Fatalf("no answer to command %d: %v; the server's log: %s", command, err, c.log)
 	}
 	le := binary.LittleEndian
 	answer := make([]byte, le.Uint32(header[4:])-headerSize)
@@ -136,47 +139,50 @@ func (c *client) send(command uint16, body []byte, fds ...int) ([]byte, unix.Err
 	}
 	if le.Uint16(header[0:]) != c.id || le.Uint16(header[2:]) != command ||
 		le.Uint32(header[8:])&flagTypeMask != flagReply {
-		c.t.Fatalf("the answer to request %d is %x", command, header)
+		c.t.Fatalf("the answer to command %d has the header %x", command, header)
 	}
 	return answer, unix.Errno(le.Uint32(header[12:]))
 }
 
-func (c *client) must(command uint16, body []byte, fds ...int) []byte {
+// sendOK sends a request that must succeed, and returns the body of the answer.
+func (c *client) sendOK(command uint16, body []byte, fds ...int) []byte {
 	c.t.Helper()
 	answer, number := c.send(command, body, fds...)
 	if number != 0 {
-		c.t.Fatalf("request %d: %v; the server says: %s", command, number, c.log)
+		c.t.Fatalf("command %d: error %v; the server's log: %s", command, number, c.log)
 	}
 	return answer
 }
 
-// at is the start of a read or write.
-func at(region uint32, offset uint64, count int) []byte {
+// regionAccessBody returns the start of the body of REGION_READ and REGION_WRITE.
+func regionAccessBody(region uint32, offset uint64, count int) []byte {
 	return append(binary.LittleEndian.AppendUint64(nil, offset), words(region, uint32(count))...)
 }
 
+// load returns the value that REGION_READ returns.
 func (c *client) load(region uint32, offset uint64, width int) uint64 {
 	c.t.Helper()
-	answer := c.must(cmdRegionRead, at(region, offset, width))
+	answer := c.sendOK(cmdRegionRead, regionAccessBody(region, offset, width))
 	var value [8]byte
 	copy(value[:], answer[regionAccessSize:])
 	return binary.LittleEndian.Uint64(value[:])
 }
 
+// store stores a value with REGION_WRITE.
 func (c *client) store(region uint32, offset uint64, width int, value uint64) {
 	c.t.Helper()
-	c.must(cmdRegionWrite, append(at(region, offset, width),
+	c.sendOK(cmdRegionWrite, append(regionAccessBody(region, offset, width),
 		binary.LittleEndian.AppendUint64(nil, value)[:width]...))
 }
 
-// leave ends the connection and gives the server's error.
-func (c *client) leave() error {
+// disconnect ends the connection and returns the server's error.
+func (c *client) disconnect() error {
 	c.conn.Close()
 	return <-c.end
 }
 
-// memfd is shared memory of a client's, as QEMU's guest has it.
-func memfd(t *testing.T, size int) (fd int, data []byte) {
+// createMemfd creates shared memory, like that of QEMU's guest.
+func createMemfd(t *testing.T, size int) (fd int, data []byte) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("guest", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -194,8 +200,8 @@ func memfd(t *testing.T, size int) (fd int, data []byte) {
 	return fd, data
 }
 
-// dma is the body of DMA_MAP: argsz, flags, offset, address, size.
-func dma(flags uint32, offset, address, size uint64) []byte {
+// dmaMapBody returns the body of DMA_MAP: argsz, flags, offset, address, size.
+func dmaMapBody(flags uint32, offset, address, size uint64) []byte {
 	body := words(dmaMapSize, flags)
 	for _, v := range []uint64{offset, address, size} {
 		body = binary.LittleEndian.AppendUint64(body, v)
@@ -203,7 +209,8 @@ func dma(flags uint32, offset, address, size uint64) []byte {
 	return body
 }
 
-func unmap(flags uint32, address, size uint64) []byte {
+// dmaUnmapBody returns the body of DMA_UNMAP: argsz, flags, address, size.
+func dmaUnmapBody(flags uint32, address, size uint64) []byte {
 	body := words(dmaUnmapMin, flags)
 	for _, v := range []uint64{address, size} {
 		body = binary.LittleEndian.AppendUint64(body, v)
@@ -211,9 +218,9 @@ func unmap(flags uint32, address, size uint64) []byte {
 	return body
 }
 
-// openOf counts this process's open descriptors of the file behind fd, and no
-// others, which Go opens and closes when it will.
-func openOf(t *testing.T, fd int) (count int) {
+// countDescriptors returns the number of open descriptors of this process for the file of fd. It
+// ignores other files, because Go's runtime may open and close descriptors at any time.
+func countDescriptors(t *testing.T, fd int) (count int) {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// eventfd is what a client is told of an interrupt by.
-func eventfd(t *testing.T) int {
+// createEventfd creates an eventfd through which the server signals interrupts.
+func createEventfd(t *testing.T) int {
 	t.Helper()
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err != nil {
@@ -21,8 +21,8 @@ func eventfd(t *testing.T) int {
 	return fd
 }
 
-// told is how often an eventfd was told since the last time.
-func told(fd int) uint64 {
+// readEventfd returns how often an eventfd was signalled since the previous call.
+func readEventfd(fd int) uint64 {
 	var count [8]byte
 	if _, err := unix.Read(fd, count[:]); err != nil {
 		return 0
@@ -30,59 +30,60 @@ func told(fd int) uint64 {
 	return binary.NativeEndian.Uint64(count[:])
 }
 
-// TestClientIsToldOfInterruptsAsLongAsItWants: by the eventfd that it gave last.
-func TestClientIsToldOfInterruptsAsLongAsItWants(t *testing.T) {
-	c, _ := serving(t, opened(&boards.Edu), nil)
+// TestInterruptIsSignalledOnTheLatestEventfd sets two eventfds, resets the device, sends invalid
+// requests, and then disables interrupts.
+func TestInterruptIsSignalledOnTheLatestEventfd(t *testing.T) {
+	c, _ := startServer(t, mockOpener(&boards.Edu), nil)
 	for index, want := range []uint32{0, 1, 0, 0, 0} {
-		info := c.must(cmdIRQInfo, words(16, 0, uint32(index), 0))
+		info := c.sendOK(cmdIRQInfo, words(16, 0, uint32(index), 0))
 		if got := binary.LittleEndian.Uint32(info[12:]); got != want {
 			t.Errorf("%d interrupts of kind %d, want %d", got, index, want)
 		}
 	}
 	set := words(20, irqEventFD|irqTrigger, irqMSI, 0, 1)
-	first, second := eventfd(t), eventfd(t)
+	first, second := createEventfd(t), createEventfd(t)
 	c.store(0, 0x60, 4, 1) // edu: raise
-	c.must(cmdSetIRQs, set, first)
+	c.sendOK(cmdSetIRQs, set, first)
 	c.store(0, 0x60, 4, 1)
 	c.store(0, 0x60, 4, 2)
-	c.must(cmdSetIRQs, set, second)
+	c.sendOK(cmdSetIRQs, set, second)
 	c.store(0, 0x60, 4, 4)
-	if a, b := told(first), told(second); a != 2 || b != 1 {
-		t.Errorf("told %d and %d times, want 2 and 1", a, b)
+	if a, b := readEventfd(first), readEventfd(second); a != 2 || b != 1 {
+		t.Errorf("eventfds signalled %d and %d times, want 2 and 1", a, b)
 	}
-	c.must(cmdDeviceReset, nil)
+	c.sendOK(cmdDeviceReset, nil)
 	c.store(0, 0x60, 4, 1)
-	if told(second) != 1 {
-		t.Error("a device that was reset interrupts no more")
+	if readEventfd(second) != 1 {
+		t.Error("the device signals no interrupt after a reset")
 	}
-	before := openOf(t, first)
+	before := countDescriptors(t, first)
 	for name, wrong := range map[string][]byte{
-		"another kind":    words(20, irqEventFD|irqTrigger, 0, 0, 1),
-		"a second":        words(20, irqEventFD|irqTrigger, irqMSI, 1, 1),
-		"several":         words(20, irqEventFD|irqTrigger, irqMSI, 0, 2),
-		"not by eventfd":  words(20, 1|irqTrigger, irqMSI, 0, 1),
-		"cut in the body": set[:19],
+		"another kind":   words(20, irqEventFD|irqTrigger, 0, 0, 1),
+		"a second":       words(20, irqEventFD|irqTrigger, irqMSI, 1, 1),
+		"several":        words(20, irqEventFD|irqTrigger, irqMSI, 0, 2),
+		"not by eventfd": words(20, 1|irqTrigger, irqMSI, 0, 1),
+		"truncated body": set[:19],
 	} {
 		if _, number := c.send(cmdSetIRQs, wrong, first); number != unix.EINVAL {
-			t.Errorf("%s: %v", name, number)
+			t.Errorf("%s: error %v, want %v", name, number, unix.EINVAL)
 		}
 	}
 	if _, number := c.send(cmdSetIRQs, set, first, second); number != unix.EINVAL ||
-		openOf(t, first) != before {
-		t.Errorf("two for one: %v, %d descriptors open, %d before", number, openOf(t, first),
-			before)
+		countDescriptors(t, first) != before {
+		t.Errorf("two descriptors for one interrupt: error %v, want %v; "+
+			"%d descriptors open, want %d", number, unix.EINVAL, countDescriptors(t, first), before)
 	}
-	c.must(cmdSetIRQs, words(20, 1|irqTrigger, irqMSI, 0, 0))
+	c.sendOK(cmdSetIRQs, words(20, 1|irqTrigger, irqMSI, 0, 0))
 	c.store(0, 0x60, 4, 1)
-	if told(second) != 0 {
-		t.Error("the client is told though it does not want to be")
+	if readEventfd(second) != 0 {
+		t.Error("an interrupt was signalled after the client disabled interrupts")
 	}
 }
 
-// TestClientThatDoesNotListenHoldsNothingUp: what it gives to be told by is an
-// eventfd, and a full one is left alone.
-func TestClientThatDoesNotListenHoldsNothingUp(t *testing.T) {
-	c, _ := serving(t, opened(&boards.Edu), nil)
+// TestFullEventfdDoesNotBlockTheServer requires that the server rejects a pipe, and does not write
+// to an eventfd whose counter is full: the write would block.
+func TestFullEventfdDoesNotBlockTheServer(t *testing.T) {
+	c, _ := startServer(t, mockOpener(&boards.Edu), nil)
 	set := words(20, irqEventFD|irqTrigger, irqMSI, 0, 1)
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -90,13 +91,13 @@ func TestClientThatDoesNotListenHoldsNothingUp(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	before := openOf(t, int(w.Fd()))
+	before := countDescriptors(t, int(w.Fd()))
 	if _, number := c.send(cmdSetIRQs, set, int(w.Fd())); number != unix.EINVAL ||
-		openOf(t, int(w.Fd())) != before {
-		t.Fatalf("a pipe: %v, %d descriptors open, %d before", number, openOf(t, int(w.Fd())),
-			before)
+		countDescriptors(t, int(w.Fd())) != before {
+		t.Fatalf("a pipe: error %v, want %v; %d descriptors open, want %d", number, unix.EINVAL,
+			countDescriptors(t, int(w.Fd())), before)
 	}
-	full, err := unix.Eventfd(0, unix.EFD_CLOEXEC) // a write to it waits
+	full, err := unix.Eventfd(0, unix.EFD_CLOEXEC) // without EFD_NONBLOCK, a write to it blocks
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,21 +106,21 @@ func TestClientThatDoesNotListenHoldsNothingUp(t *testing.T) {
 	if _, err := unix.Write(full, binary.NativeEndian.AppendUint64(nil, most)); err != nil {
 		t.Fatal(err)
 	}
-	c.must(cmdSetIRQs, set, full)
+	c.sendOK(cmdSetIRQs, set, full)
 	c.store(0, 0x60, 4, 1)
-	if told(full) != most {
-		t.Error("what was in the eventfd has changed")
+	if readEventfd(full) != most {
+		t.Error("the counter of the full eventfd has changed")
 	}
 	c.store(0, 0x60, 4, 1)
-	if told(full) != 1 {
-		t.Error("the client is not told though it has room again")
+	if readEventfd(full) != 1 {
+		t.Error("no interrupt was signalled after the client read the full eventfd")
 	}
 }
 
-// TestCapabilitiesCanBeLeftOut, each, and what a client asks of one that is.
+// TestCapabilitiesCanBeLeftOut leaves out each capability, and then all of them.
 func TestCapabilitiesCanBeLeftOut(t *testing.T) {
 	for _, without := range Capabilities() {
-		f, err := New(opened(&boards.Edu), Options{Without: []string{without}})
+		f, err := New(mockOpener(&boards.Edu), Options{Without: []string{without}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,21 +129,21 @@ func TestCapabilitiesCanBeLeftOut(t *testing.T) {
 			found = append(found, f.config.bytes[at])
 		}
 		if len(found) != len(capabilities)-1 {
-			t.Errorf("without %s: %x", without, found)
+			t.Errorf("without %s: capabilities %x, want %d", without, found, len(capabilities)-1)
 		}
 		for i := range capabilities {
 			if p := &capabilities[i]; p.name == without && f.config.bytes[p.at] != 0 {
-				t.Errorf("%s is there", without)
+				t.Errorf("without %s: configuration space still has it", without)
 			}
 		}
 		body, err := f.irqInfo(&message{body: words(16, 0, irqMSI, 0)})
 		if count := binary.LittleEndian.Uint32(body[12:]); err != nil ||
 			(count == 0) != (without == "msi") {
-			t.Errorf("without %s: %d messages, %v", without, count, err)
+			t.Errorf("without %s: %d MSI messages, error %v", without, count, err)
 		}
 	}
-	f, err := New(opened(&boards.Edu), Options{Without: Capabilities()})
+	f, err := New(mockOpener(&boards.Edu), Options{Without: Capabilities()})
 	if err != nil || f.config.bytes[regStatus]|f.config.bytes[regCapability] != 0 {
-		t.Errorf("without any there is a list, %v", err)
+		t.Errorf("without any capability: configuration space has a list, or error %v", err)
 	}
 }

@@ -28,20 +28,20 @@ var (
 	_ Interrupter = (*mock.Device)(nil)
 )
 
-func TestFunctionLooksLikeTheDevice(t *testing.T) {
+func TestConfigurationSpaceDescribesTheDevice(t *testing.T) {
 	for _, b := range boards.All {
 		t.Run(b.Name, func(t *testing.T) {
-			c, _ := serving(t, opened(b), nil)
+			c, _ := startServer(t, mockOpener(b), nil)
 			if got := c.load(configRegion, 0, 4); got != uint64(b.Device)<<16|uint64(b.Vendor) {
-				t.Errorf("ids %#x", got)
+				t.Errorf("PCI ids %#x, want %04x:%04x", got, b.Vendor, b.Device)
 			}
-			// Wormhole is B0, revision 1, or tt-umd does not take it (pci_device.cpp).
+			// tt-umd accepts only revision 1 (B0) of Wormhole (pci_device.cpp).
 			if got, want := c.load(configRegion, regClass, 1),
 				map[string]uint64{"wormhole": 1, "nvme": 2, "edu": 0x10}[b.Name]; got != want {
 				t.Errorf("revision %#x, want %#x", got, want)
 			}
 			for bar, size := range b.BarSizes {
-				info := c.must(cmdRegionInfo, words(32, 0, uint32(bar), 0, 0, 0, 0, 0))
+				info := c.sendOK(cmdRegionInfo, words(32, 0, uint32(bar), 0, 0, 0, 0, 0))
 				if got := binary.LittleEndian.Uint64(info[16:]); got != size {
 					t.Errorf("BAR %d has %#x bytes, want %#x", bar, got, size)
 				}
@@ -52,16 +52,18 @@ func TestFunctionLooksLikeTheDevice(t *testing.T) {
 				low := c.load(configRegion, uint64(regBar+4*bar), 4)
 				want := -size & 0xfffffff0
 				if got := low &^ 0xf; got != want&0xffffffff {
-					t.Errorf("BAR %d decodes %#x, want %#x", bar, got, want)
+					t.Errorf("BAR %d reads back %#x after a store of all ones, want %#x", bar, got,
+						want)
 				}
 				if size > 1<<31 && low&barMemory64 == 0 {
-					t.Errorf("BAR %d of %#x bytes has 32 bits", bar, size)
+					t.Errorf("BAR %d of %#x bytes is a 32-bit BAR", bar, size)
 				}
 			}
 			capability := c.load(configRegion, regCapability, 1)
 			for n := 0; capability != 0; n++ {
 				if n == 48 || capability < 0x40 {
-					t.Fatalf("the list of capabilities goes on at %#x", capability)
+					t.Fatalf("the list of capabilities does not end, or has the offset %#x",
+						capability)
 				}
 				capability = c.load(configRegion, capability+1, 1)
 			}
@@ -69,52 +71,53 @@ func TestFunctionLooksLikeTheDevice(t *testing.T) {
 	}
 }
 
-// slow is a device whose time is slower than the clock: the first time that is
-// let pass takes a minute, as where the machine stops this process.
-type slow struct {
+// suspendedDevice is a device whose first Sleep takes a minute of the clock, as if the process was
+// suspended.
+type suspendedDevice struct {
 	hal.Device
-	clock time.Time
-	lived time.Duration
+	now        time.Time
+	deviceTime time.Duration
 }
 
-func (s *slow) Sleep(nanoseconds int64) {
-	if s.lived == 0 {
-		s.clock = s.clock.Add(time.Minute)
+func (s *suspendedDevice) Sleep(nanoseconds int64) {
+	if s.deviceTime == 0 {
+		s.now = s.now.Add(time.Minute)
 	}
-	s.lived += time.Duration(nanoseconds)
+	s.deviceTime += time.Duration(nanoseconds)
 }
 
-// TestDeviceGoesOnAfterItsProcessWasStopped: 20 ms of accesses after a minute
-// that was lost, the device has lived on.
-func TestDeviceGoesOnAfterItsProcessWasStopped(t *testing.T) {
+// TestDeviceTimePassesAfterTheProcessWasSuspended requires that time passes for the device again
+// after a minute in which the process was suspended.
+func TestDeviceTimePassesAfterTheProcessWasSuspended(t *testing.T) {
 	start := time.Unix(0, 0)
-	s := &slow{clock: start}
-	f := &Function{device: s, last: start, ended: start, now: func() time.Time { return s.clock }}
+	s := &suspendedDevice{now: start}
+	f := &Function{device: s, last: start, ended: start, now: func() time.Time { return s.now }}
 	for range 2 {
-		s.clock = s.clock.Add(creditMax)
+		s.now = s.now.Add(creditMax)
 		f.pass()
 	}
-	before := s.lived
-	s.clock = s.clock.Add(creditMax)
+	before := s.deviceTime
+	s.now = s.now.Add(creditMax)
 	f.pass()
-	if s.lived == before || before == 0 {
-		t.Errorf("the device lived %v, and then %v", before, s.lived-before)
+	if s.deviceTime == before || before == 0 {
+		t.Errorf("the device's time advanced by %v and then by %v, want more than 0", before,
+			s.deviceTime-before)
 	}
 }
 
-func TestAccessesArriveInWidthOrderAndValue(t *testing.T) {
+func TestAccessesKeepTheirOrderWidthsAndValues(t *testing.T) {
 	var trace bytes.Buffer
-	c, f := serving(t, opened(&boards.Ivshmem), &trace)
+	c, f := startServer(t, mockOpener(&boards.Ivshmem), &trace)
 	c.store(2, 0x100, 8, 0x1122334455667788)
 	c.store(2, 0x100, 1, 0xaa)
 	c.store(2, 0x106, 2, 0xbbcc)
 	if got := c.load(2, 0x100, 4); got != 0x556677aa {
-		t.Errorf("loaded %#x", got)
+		t.Errorf("load of 4 bytes: %#x, want 0x556677aa", got)
 	}
 	if got := c.load(2, 0x100, 8); got != 0xbbcc3344556677aa {
-		t.Errorf("loaded %#x", got)
+		t.Errorf("load of 8 bytes: %#x, want 0xbbcc3344556677aa", got)
 	}
-	capture := ended(t, c, f, &trace)
+	capture := finishRecording(t, c, f, &trace)
 	want := []struct {
 		kind   record.Kind
 		offset uint64
@@ -130,7 +133,7 @@ func TestAccessesArriveInWidthOrderAndValue(t *testing.T) {
 	for i, w := range want {
 		if r := capture.Records[i]; r.Kind != w.kind || r.Bar != 2 || r.Offset != w.offset ||
 			string(r.Data) != w.data {
-			t.Errorf("record %d: %+v", i, r)
+			t.Errorf("record %d: %+v, want %+v", i, r, w)
 		}
 	}
 	if len(capture.Records) != len(want) {
@@ -139,24 +142,24 @@ func TestAccessesArriveInWidthOrderAndValue(t *testing.T) {
 }
 
 func TestRefusedAccessReadsAllOnesAndIsCounted(t *testing.T) {
-	c, f := serving(t, opened(&boards.Edu), nil)
-	if got := c.load(0, 0x4, 4); got != 0xffffffff { // alive: the inverse of the last store, 0
-		t.Fatalf("liveness %#x", got)
+	c, f := startServer(t, mockOpener(&boards.Edu), nil)
+	if got := c.load(0, 0x4, 4); got != 0xffffffff { // the inverse of the register's value, 0
+		t.Fatalf("liveness register %#x, want 0xffffffff", got)
 	}
 	if f.Refused() != 0 {
-		t.Fatal("refused what the device has")
+		t.Fatalf("%d valid accesses were refused", f.Refused())
 	}
 	if got := c.load(0, 0x8, 2); got != 0xffff {
-		t.Errorf("a load of 2 bytes gives %#x", got)
+		t.Errorf("a refused load of 2 bytes returns %#x, want 0xffff", got)
 	}
 	c.store(0, 0x9, 4, 1)
 	if f.Refused() != 2 || !strings.Contains(c.log.String(), "store of 4 bytes at BAR 0 + 0x9") {
-		t.Errorf("%d refused; %s", f.Refused(), c.log)
+		t.Errorf("%d accesses refused, want 2; the server's log: %s", f.Refused(), c.log)
 	}
 }
 
-// eduDMA has edu copy count bytes of client memory into its buffer, and from
-// there to another place.
+// eduDMA makes edu copy count bytes of client memory into its buffer, and from there to another
+// address of client memory.
 func eduDMA(c *client, from, to, count uint64) {
 	for _, r := range [][2]uint64{{from, 0x40000}, {0x40000, to}} {
 		c.store(0, 0x80, 8, r[0])
@@ -175,57 +178,61 @@ func eduDMA(c *client, from, to, count uint64) {
 	}
 }
 
-func TestDeviceReachesClientMemoryAsLongAsItMay(t *testing.T) {
-	c, f := serving(t, opened(&boards.Edu), nil)
-	fd, data := memfd(t, 3*4096)
+func TestDeviceAccessesClientMemoryOnlyWhileItIsAllowed(t *testing.T) {
+	c, f := startServer(t, mockOpener(&boards.Edu), nil)
+	fd, data := createMemfd(t, 3*4096)
 	copy(data[4096:], "from client to device to client")
-	c.must(cmdDMAMap, dma(dmaRead|dmaWrite, 4096, 0x100000, 8192), fd)
+	c.sendOK(cmdDMAMap, dmaMapBody(dmaRead|dmaWrite, 4096, 0x100000, 8192), fd)
 	eduDMA(c, 0x100000, 0x101000, 31)
 	if f.Refused() == 0 || data[8192] != 0 {
-		t.Fatal("the device reached memory without being bus master")
+		t.Fatal("the device accessed memory without being bus master, or this was not counted")
 	}
 	c.store(configRegion, regCommand, 2, 6)
 	eduDMA(c, 0x100000, 0x101000, 31)
 	if got := string(data[8192:][:31]); got != "from client to device to client" {
-		t.Fatalf("memory has %q; %s", got, c.log)
+		t.Fatalf("memory has %q after the transfers; the server's log: %s", got, c.log)
 	}
 	before := f.Refused()
-	c.must(cmdDMAUnmap, unmap(0, 0x100000, 8192))
+	c.sendOK(cmdDMAUnmap, dmaUnmapBody(0, 0x100000, 8192))
 	data[8192] = 'x'
 	eduDMA(c, 0x100000, 0x101000, 31)
 	if data[8192] != 'x' || f.Refused() == before {
-		t.Error("the device reached memory after it was taken away")
+		t.Error("the device accessed memory after it was unmapped, or the access was not counted")
 	}
 }
 
 // TestAccessSpansAdjacentMappings maps client memory a page at a time, in another order than it
-// has in its file, as a virtual IOMMU does. The device must read and write over the seams; where
-// a page is not there it must move no byte, also of the pages that are.
+// has in its file, as a virtual IOMMU does. The device must read and write across the ends of
+// mappings. If one page of a transfer is not mapped, it must move no bytes of the other pages
+// either.
 func TestAccessSpansAdjacentMappings(t *testing.T) {
 	const page, base = 4096, 0x100000
 	const count = 4080 // edu moves less than a page at once
-	c, f := serving(t, opened(&boards.Edu), nil)
+	c, f := startServer(t, mockOpener(&boards.Edu), nil)
 	c.store(configRegion, regCommand, 2, 6)
-	fd, data := memfd(t, 8*page)
-	places := []uint64{5, 2, 7, 0} // pages of the file, by I/O address; one address is left out
+	fd, data := createMemfd(t, 8*page)
+	// The numbers of pages in the file, by I/O address. The fourth I/O page is not mapped.
+	filePages := []uint64{5, 2, 7, 0}
 	at := func(address uint64) *byte {
 		n := (address - base) / page
 		if n > 3 {
 			n--
 		}
-		return &data[places[n]*page+address%page]
+		return &data[filePages[n]*page+address%page]
 	}
 	for _, i := range []int{2, 0, 1} { // not in order of address
-		c.must(cmdDMAMap, dma(dmaRead|dmaWrite, places[i]*page, base+uint64(i)*page, page), fd)
+		c.sendOK(cmdDMAMap, dmaMapBody(dmaRead|dmaWrite, filePages[i]*page, base+uint64(i)*page,
+			page), fd)
 	}
-	c.must(cmdDMAMap, dma(dmaRead|dmaWrite, places[3]*page, base+4*page, page), fd)
+	c.sendOK(cmdDMAMap, dmaMapBody(dmaRead|dmaWrite, filePages[3]*page, base+4*page, page), fd)
 	for i := range uint64(count) {
 		*at(base + 100 + i) = byte(i%251 + 1)
 	}
 	eduDMA(c, base+100, base+page+1000, count)
 	for i := range uint64(count) {
 		if got := *at(base + page + 1000 + i); got != byte(i%251+1) || f.Refused() != 0 {
-			t.Fatalf("byte %d is %d; %d refused: %s", i, got, f.Refused(), c.log)
+			t.Fatalf("byte %d is %d, want %d; %d accesses refused, want 0; the server's log: %s",
+				i, got, i%251+1, f.Refused(), c.log)
 		}
 	}
 
@@ -239,56 +246,57 @@ func TestAccessSpansAdjacentMappings(t *testing.T) {
 		}
 	}
 
-	c.must(cmdDMAUnmap, unmap(0, base+page, page))
+	c.sendOK(cmdDMAUnmap, dmaUnmapBody(0, base+page, page))
 	refused := f.Refused()
 	eduDMA(c, base, base+page-8, 16)
 	if !bytes.Equal(data, before) || f.Refused() == refused {
-		t.Error("the device wrote over a seam to a page that was taken away")
+		t.Error("a transfer to an unmapped page moved bytes, or was not refused")
 	}
-	c.must(cmdDMAMap, dma(dmaRead|dmaWrite, 6*page, base+page, page), fd)
+	c.sendOK(cmdDMAMap, dmaMapBody(dmaRead|dmaWrite, 6*page, base+page, page), fd)
 	data[5*page] = 'x'
 	eduDMA(c, base, base+page-1, 2)
 	if data[6*page-1] != 'x' || data[6*page] != data[5*page+1] {
-		t.Errorf("the device does not write over the seam to a new page; %s", c.log)
+		t.Errorf("the device does not write across the end of a mapping to a new page; "+
+			"the server's log: %s", c.log)
 	}
 }
 
-func TestMemoryThatCannotBeReachedIsRefused(t *testing.T) {
-	c, _ := serving(t, opened(&boards.Edu), nil)
-	fd, _ := memfd(t, 8192)
+func TestInvalidDMAMappingIsRejected(t *testing.T) {
+	c, _ := startServer(t, mockOpener(&boards.Edu), nil)
+	fd, _ := createMemfd(t, 8192)
 	for _, bad := range []struct {
 		name string
 		body []byte
 		fds  []int
 		want unix.Errno
 	}{
-		{"no bytes", dma(3, 0, 0, 0), []int{fd}, unix.EINVAL},
-		{"around the end", dma(3, 0, ^uint64(0)-100, 4096), []int{fd}, unix.EINVAL},
-		{"beyond the file", dma(3, 4096, 0, 8192), []int{fd}, unix.EINVAL},
-		{"far beyond the file", dma(3, 1<<62, 0, 4096), []int{fd}, unix.EINVAL},
-		{"two descriptors", dma(3, 0, 0, 4096), []int{fd, fd}, unix.EINVAL},
-		{"cut", dma(3, 0, 0, 4096)[:31], []int{fd}, unix.EINVAL},
+		{"no bytes", dmaMapBody(3, 0, 0, 0), []int{fd}, unix.EINVAL},
+		{"around the end", dmaMapBody(3, 0, ^uint64(0)-100, 4096), []int{fd}, unix.EINVAL},
+		{"beyond the file", dmaMapBody(3, 4096, 0, 8192), []int{fd}, unix.EINVAL},
+		{"far beyond the file", dmaMapBody(3, 1<<62, 0, 4096), []int{fd}, unix.EINVAL},
+		{"two descriptors", dmaMapBody(3, 0, 0, 4096), []int{fd, fd}, unix.EINVAL},
+		{"truncated body", dmaMapBody(3, 0, 0, 4096)[:31], []int{fd}, unix.EINVAL},
 	} {
-		before := openOf(t, fd)
+		before := countDescriptors(t, fd)
 		if _, number := c.send(cmdDMAMap, bad.body, bad.fds...); number != bad.want {
-			t.Errorf("%s: %v, want %v", bad.name, number, bad.want)
+			t.Errorf("%s: error %v, want %v", bad.name, number, bad.want)
 		}
-		if now := openOf(t, fd); now != before {
+		if now := countDescriptors(t, fd); now != before {
 			t.Errorf("%s: %d descriptors open, %d before", bad.name, now, before)
 		}
 	}
-	c.must(cmdDMAMap, dma(3, 0, 0x1000, 4096), fd)
-	if _, number := c.send(cmdDMAMap, dma(3, 0, 0x1fff, 4096), fd); number != unix.EEXIST {
-		t.Errorf("overlapping memory: %v", number)
+	c.sendOK(cmdDMAMap, dmaMapBody(3, 0, 0x1000, 4096), fd)
+	if _, number := c.send(cmdDMAMap, dmaMapBody(3, 0, 0x1fff, 4096), fd); number != unix.EEXIST {
+		t.Errorf("overlapping memory: error %v, want %v", number, unix.EEXIST)
 	}
-	c.must(cmdDMAUnmap, unmap(unmapAll, 0, 0))
-	c.must(cmdDMAMap, dma(3, 0, 0x1fff, 4096), fd)
+	c.sendOK(cmdDMAUnmap, dmaUnmapBody(unmapAll, 0, 0))
+	c.sendOK(cmdDMAMap, dmaMapBody(3, 0, 0x1fff, 4096), fd)
 }
 
-func TestMemoryThatShrinksUnderTheDeviceEndsTheTransferAlone(t *testing.T) {
-	c, f := serving(t, opened(&boards.Edu), nil)
-	fd, _ := memfd(t, 8192)
-	c.must(cmdDMAMap, dma(3, 0, 0x100000, 8192), fd)
+func TestShrunkMemoryFailsOnlyTheTransfer(t *testing.T) {
+	c, f := startServer(t, mockOpener(&boards.Edu), nil)
+	fd, _ := createMemfd(t, 8192)
+	c.sendOK(cmdDMAMap, dmaMapBody(3, 0, 0x100000, 8192), fd)
 	c.store(configRegion, regCommand, 2, 6)
 	if err := unix.Ftruncate(fd, 0); err != nil {
 		t.Fatal(err)
@@ -297,82 +305,86 @@ func TestMemoryThatShrinksUnderTheDeviceEndsTheTransferAlone(t *testing.T) {
 	c.store(0, 0x88, 8, 0x40000)
 	c.store(0, 0x90, 8, 31)
 	c.store(0, 0x98, 8, 1)
-	for range 8 { // at one of them, or between two
+	for range 8 { // the transfer takes place during one of the loads, or between two
 		c.load(0, 0x98, 8)
 	}
 	if f.Refused() == 0 || !strings.Contains(c.log.String(), hal.BusFault.Error()) {
-		t.Errorf("%d refused: %s", f.Refused(), c.log)
+		t.Errorf("%d accesses refused, want at least 1; the server's log: %s", f.Refused(), c.log)
 	}
 }
 
-func TestResetMakesTheDeviceNew(t *testing.T) {
+func TestResetRestoresInitialState(t *testing.T) {
 	for name, reset := range map[string]func(*client){
-		"by request": func(c *client) { c.must(cmdDeviceReset, nil) },
+		"by request": func(c *client) { c.sendOK(cmdDeviceReset, nil) },
 		"at the function's level": func(c *client) {
 			c.store(configRegion, expressControl, 2,
 				controlReset)
 		},
 	} {
-		c, _ := serving(t, opened(&boards.Edu), nil)
+		c, _ := startServer(t, mockOpener(&boards.Edu), nil)
 		c.store(configRegion, regCommand, 2, 6)
 		c.store(0, 4, 4, 0x12345678)
 		reset(c)
 		if got := c.load(0, 4, 4); got != 0xffffffff {
-			t.Errorf("%s: liveness %#x", name, got)
+			t.Errorf("%s: liveness register %#x, want 0xffffffff", name, got)
 		}
 		if got := c.load(configRegion, regCommand, 2); got != 0 {
-			t.Errorf("%s: command register %#x", name, got)
+			t.Errorf("%s: command register %#x, want 0", name, got)
 		}
 	}
 }
 
-// TestDeviceThatDoesNotOpenAgainIsOffTheBus: until a reset at which it does.
-func TestDeviceThatDoesNotOpenAgainIsOffTheBus(t *testing.T) {
+// TestDeviceIsGoneIfItDoesNotOpenAfterAReset makes two resets fail. A third reset must make the
+// device present again.
+func TestDeviceIsGoneIfItDoesNotOpenAfterAReset(t *testing.T) {
 	opens := 0
-	c, f := serving(t, func() (hal.Device, error) {
+	c, f := startServer(t, func() (hal.Device, error) {
 		if opens++; opens == 2 || opens == 3 {
 			return nil, unix.ENOENT
 		}
-		return opened(&boards.Edu)()
+		return mockOpener(&boards.Edu)()
 	}, nil)
 	for range 2 {
 		if _, number := c.send(cmdDeviceReset, nil); number == 0 {
-			t.Error("a reset that failed is answered as done")
+			t.Error("a failed reset is answered without an error")
 		}
 		c.store(0, 4, 4, 1)
 		if bar, config := c.load(0, 0, 4), c.load(configRegion, 0, 4); bar != 0xffffffff ||
 			config != 0xffffffff {
-			t.Errorf("BAR 0 answers %#x, configuration space %#x", bar, config)
+			t.Errorf("BAR 0 reads %#x, configuration space %#x, want 0xffffffff", bar, config)
 		}
 	}
 	if f.Refused() != 4 || !strings.Contains(c.log.String(), "did not start again after its "+
 		"reset") {
-		t.Errorf("%d refused; %s", f.Refused(), c.log)
+		t.Errorf("%d accesses refused, want 4; the server's log: %s", f.Refused(), c.log)
 	}
-	c.must(cmdDeviceReset, nil)
+	c.sendOK(cmdDeviceReset, nil)
 	if got := c.load(0, 0, 4); got != 0x010000ed {
-		t.Errorf("after a reset that went well: %#x", got)
+		t.Errorf("after a successful reset, BAR 0 reads %#x, want 0x010000ed", got)
 	}
-	if err := errors.Join(c.leave(), f.Close()); err != nil {
+	if err := errors.Join(c.disconnect(), f.Close()); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestFaultsShowAsOnHardware(t *testing.T) {
-	c, _ := serving(t, opened(&boards.Edu, mock.Fault{Kind: mock.AllOnes, Operation: 3}), nil)
+func TestInjectedFaultReadsAllOnes(t *testing.T) {
+	fault := mock.Fault{Kind: mock.AllOnes, Operation: 3}
+	c, _ := startServer(t, mockOpener(&boards.Edu, fault), nil)
 	for i, want := range []uint64{0x010000ed, 0x010000ed, 0xffffffff} {
 		if got := c.load(0, 0, 4); got != want {
-			t.Errorf("access %d gives %#x, want %#x: the device goes at its third", i+1, got, want)
+			t.Errorf("access %d returns %#x, want %#x: the fault starts at the third access", i+1,
+				got, want)
 		}
 	}
 	if got := c.load(configRegion, 0, 4); got != 0xffffffff {
-		t.Errorf("the ids of a device that is gone: %#x", got)
+		t.Errorf("the ids of a device that is gone: %#x, want 0xffffffff", got)
 	}
 }
 
-// Each of these ends the request alone, with an error number.
-func TestRequestsThatMakeNoSenseAreAnswered(t *testing.T) {
-	c, _ := serving(t, opened(&boards.Edu), nil)
+// TestInvalidRequestIsAnsweredWithAnError sends requests that must fail with an error number and
+// must not end the connection.
+func TestInvalidRequestIsAnsweredWithAnError(t *testing.T) {
+	c, _ := startServer(t, mockOpener(&boards.Edu), nil)
 	for _, bad := range []struct {
 		name    string
 		command uint16
@@ -383,61 +395,65 @@ func TestRequestsThatMakeNoSenseAreAnswered(t *testing.T) {
 		{"zero", 0, nil, unix.ENOTSUP},
 		{"region descriptors", cmdRegionFDs, make([]byte, 32), unix.ENOTSUP},
 		{"other version", cmdVersion, words(7), unix.EINVAL},
-		{"cut", cmdRegionRead, at(0, 0, 4)[:15], unix.EINVAL},
-		{"no such region", cmdRegionRead, at(9, 0, 4), unix.EINVAL},
-		{"a BAR that is not there", cmdRegionRead, at(1, 0, 4), unix.EINVAL},
-		{"the ROM", cmdRegionRead, at(6, 0, 4), unix.EINVAL},
-		{"outside", cmdRegionRead, at(0, 1<<20-2, 4), unix.EINVAL},
-		{"far outside", cmdRegionRead, at(0, ^uint64(0), 4), unix.EINVAL},
-		{"no bytes", cmdRegionRead, at(0, 0, 0), unix.EINVAL},
-		{"three bytes", cmdRegionRead, at(0, 0, 3), unix.EINVAL},
-		{"sixteen bytes", cmdRegionRead, at(0, 0, 16), unix.EINVAL},
-		{"too much of configuration space", cmdRegionRead, at(configRegion, 4000, 97), unix.EINVAL},
-		{"more announced than there is", cmdRegionWrite, append(at(0, 0, 8), 1, 2, 3, 4),
+		{"truncated body", cmdRegionRead, regionAccessBody(0, 0, 4)[:15], unix.EINVAL},
+		{"no such region", cmdRegionRead, regionAccessBody(9, 0, 4), unix.EINVAL},
+		{"a BAR that is not there", cmdRegionRead, regionAccessBody(1, 0, 4), unix.EINVAL},
+		{"the ROM", cmdRegionRead, regionAccessBody(6, 0, 4), unix.EINVAL},
+		{"across the end", cmdRegionRead, regionAccessBody(0, 1<<20-2, 4), unix.EINVAL},
+		{"far after the end", cmdRegionRead, regionAccessBody(0, ^uint64(0), 4), unix.EINVAL},
+		{"no bytes", cmdRegionRead, regionAccessBody(0, 0, 0), unix.EINVAL},
+		{"three bytes", cmdRegionRead, regionAccessBody(0, 0, 3), unix.EINVAL},
+		{"sixteen bytes", cmdRegionRead, regionAccessBody(0, 0, 16), unix.EINVAL},
+		{"too many bytes of configuration space", cmdRegionRead,
+			regionAccessBody(configRegion, 4000, 97), unix.EINVAL},
+		{"less data than announced", cmdRegionWrite,
+			append(regionAccessBody(0, 0, 8), 1, 2, 3, 4),
 			unix.EINVAL},
-		{"information on no region", cmdRegionInfo, words(32, 0, 9, 0, 0, 0, 0, 0), unix.EINVAL},
+		{"information on an unknown region", cmdRegionInfo, words(32, 0, 9, 0, 0, 0, 0, 0),
+			unix.EINVAL},
 		{"interrupts", cmdSetIRQs, words(20, 0, 1, 0, 1), unix.EINVAL},
 	} {
 		if _, number := c.send(bad.command, bad.body); number != bad.want {
-			t.Errorf("%s: %v, want %v", bad.name, number, bad.want)
+			t.Errorf("%s: error %v, want %v", bad.name, number, bad.want)
 		}
 	}
-	if c.load(0, 0, 4) != 0x010000ed {
-		t.Error("the server does not go on")
+	if got := c.load(0, 0, 4); got != 0x010000ed {
+		t.Errorf("BAR 0 reads %#x after the invalid requests, want 0x010000ed", got)
 	}
 }
 
-// Each of these ends the connection, with the reason.
-func TestBytesThatAreNoRequestEndTheServer(t *testing.T) {
+// TestMalformedMessageEndsTheConnection sends bytes after which the server must end with
+// errProtocol.
+func TestMalformedMessageEndsTheConnection(t *testing.T) {
 	header := func(size, flags uint32) []byte {
 		return append([]byte{1, 0, cmdRegionRead, 0}, words(size, flags, 0)...)
 	}
 	for name, bytes := range map[string][]byte{
-		"shorter than its header":     header(15, 0),
-		"larger than any":             header(messageMax+1, 0),
-		"as large as can be said":     header(^uint32(0), 0),
-		"reply":                       header(16, flagReply),
-		"ends inside its header":      {1, 0, 9},
-		"ends after its header":       header(100, 0),
-		"ends inside what it carries": append(header(100, 0), 1, 2, 3),
+		"shorter than its header": header(15, 0),
+		"larger than the limit":   header(messageMax+1, 0),
+		"largest size of all":     header(^uint32(0), 0),
+		"reply":                   header(16, flagReply),
+		"ends inside its header":  {1, 0, 9},
+		"ends after its header":   header(100, 0),
+		"ends inside its body":    append(header(100, 0), 1, 2, 3),
 	} {
-		c, _ := serving(t, opened(&boards.Edu), nil)
+		c, _ := startServer(t, mockOpener(&boards.Edu), nil)
 		if _, err := c.conn.Write(bytes); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.leave(); !errors.Is(err, errProtocol) {
-			t.Errorf("%s: %v", name, err)
+		if err := c.disconnect(); !errors.Is(err, errProtocol) {
+			t.Errorf("%s: the server's error %v, want %v", name, err, errProtocol)
 		}
 	}
 }
 
-func TestDescriptorsThatNobodyWantsAreClosed(t *testing.T) {
-	c, _ := serving(t, opened(&boards.Edu), nil)
-	fd, _ := memfd(t, 4096)
-	before := openOf(t, fd)
-	c.must(cmdRegionRead, at(0, 0, 4), fd, fd, fd)
-	if now := openOf(t, fd); now != before {
-		t.Errorf("%d descriptors open, %d before", now, before)
+func TestUnneededDescriptorsAreClosed(t *testing.T) {
+	c, _ := startServer(t, mockOpener(&boards.Edu), nil)
+	fd, _ := createMemfd(t, 4096)
+	before := countDescriptors(t, fd)
+	c.sendOK(cmdRegionRead, regionAccessBody(0, 0, 4), fd, fd, fd)
+	if now := countDescriptors(t, fd); now != before {
+		t.Errorf("%d descriptors open, want %d as before", now, before)
 	}
 	many := make([]int, descriptorsMax+1)
 	for i := range many {
@@ -448,35 +464,35 @@ func TestDescriptorsThatNobodyWantsAreClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-c.end; !errors.Is(err, errProtocol) {
-		t.Errorf("too many descriptors: %v", err)
+		t.Errorf("too many descriptors: the server's error %v, want %v", err, errProtocol)
 	}
 	c.conn.Close()
-	if now := openOf(t, fd); now != before {
-		t.Errorf("%d descriptors open, %d before", now, before)
+	if now := countDescriptors(t, fd); now != before {
+		t.Errorf("%d descriptors open, want %d as before", now, before)
 	}
 }
 
-func TestSecondClientIsTurnedAway(t *testing.T) {
-	c, _ := serving(t, opened(&boards.Edu), nil)
-	second := connected(t, c.conn.RemoteAddr().String())
+func TestSecondClientIsRejected(t *testing.T) {
+	c, _ := startServer(t, mockOpener(&boards.Edu), nil)
+	second := dialServer(t, c.conn.RemoteAddr().String())
 	if n, err := second.Read(make([]byte, 1)); n != 0 || err == nil {
-		t.Errorf("the second client reads %d bytes, %v", n, err)
+		t.Errorf("the second client read %d bytes, error %v; want a closed connection", n, err)
 	}
 	if c.load(0, 0, 4) != 0x010000ed {
-		t.Error("the first client is served no more")
+		t.Error("the first client gets no answers any more")
 	}
-	if err := c.leave(); err != nil {
+	if err := c.disconnect(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestServerThatIsStoppedLeavesInOrder(t *testing.T) {
-	f, err := New(opened(&boards.Edu), Options{})
+func TestStoppedServerEndsWithoutAnError(t *testing.T) {
+	f, err := New(mockOpener(&boards.Edu), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, connect := range []bool{false, true} {
-		l, err := Listen(socket(t))
+		l, err := Listen(socketPath(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -484,8 +500,8 @@ func TestServerThatIsStoppedLeavesInOrder(t *testing.T) {
 		end := make(chan error)
 		go func() { end <- Serve(ctx, l, f) }()
 		if connect {
-			c := &client{t: t, conn: connected(t, l.Addr().String()), log: &lines{}}
-			c.must(cmdVersion, append(words(0), "{}\x00"...))
+			c := &client{t: t, conn: dialServer(t, l.Addr().String()), log: &serverLog{}}
+			c.sendOK(cmdVersion, append(words(0), "{}\x00"...))
 		}
 		stop()
 		if err := <-end; err != nil {
@@ -494,9 +510,9 @@ func TestServerThatIsStoppedLeavesInOrder(t *testing.T) {
 	}
 }
 
-// TestServerSaysHowItsClientDisconnected: with the number of accesses of BARs, and with the request
-// whose answer the client did not wait for.
-func TestServerSaysHowItsClientDisconnected(t *testing.T) {
+// TestServerLogsHowItsClientDisconnected requires that the message has the number of accesses to
+// BARs, and the request whose answer the client did not wait for.
+func TestServerLogsHowItsClientDisconnected(t *testing.T) {
 	for want, unanswered := range map[string]struct {
 		command uint16
 		body    []byte
@@ -504,18 +520,18 @@ func TestServerSaysHowItsClientDisconnected(t *testing.T) {
 		"the client disconnected after 2 accesses to BARs": {},
 		"the client disconnected after 3 accesses to BARs, before it received the answer " +
 			"to its last request (load of 4 bytes at BAR 0 + 0x8), which took ": {
-			cmdRegionRead, at(0, 8, 4)},
+			cmdRegionRead, regionAccessBody(0, 8, 4)},
 		"the client disconnected after 3 accesses to BARs, before it received the answer " +
 			"to its last request (store of 4 bytes at BAR 0 + 0x20), which took ": {
-			cmdRegionWrite, append(at(0, 0x20, 4), 0, 0, 0, 0)},
+			cmdRegionWrite, append(regionAccessBody(0, 0x20, 4), 0, 0, 0, 0)},
 		"the client disconnected after 2 accesses to BARs, before it received the answer " +
 			"to its last request (load of 1 bytes at configuration space + 0x34), which took ": {
-			cmdRegionRead, at(configRegion, regCapability, 1)},
+			cmdRegionRead, regionAccessBody(configRegion, regCapability, 1)},
 		"the client disconnected after 2 accesses to BARs, before it received the answer " +
 			"to its last request (command 13), which took ": {cmdDeviceReset, nil},
 	} {
 		t.Run(want, func(t *testing.T) {
-			c, _ := serving(t, opened(&boards.Edu), nil)
+			c, _ := startServer(t, mockOpener(&boards.Edu), nil)
 			c.store(0, 4, 4, 1)
 			c.load(0, 4, 4)
 			c.load(configRegion, 0, 4)
@@ -526,64 +542,66 @@ func TestServerSaysHowItsClientDisconnected(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := c.leave()
-			said := c.log.String()
-			if err != nil || !strings.HasPrefix(said, want) ||
-				unanswered.command == 0 && said != want {
-				t.Errorf("%v: %q", err, said)
+			err := c.disconnect()
+			log := c.log.String()
+			if err != nil || !strings.HasPrefix(log, want) ||
+				unanswered.command == 0 && log != want {
+				t.Errorf("error %v; the server's log is %q, want %q", err, log, want)
 			}
 		})
 	}
 }
 
-func TestSocketIsTakenOverOnlyFromTheDead(t *testing.T) {
-	path := socket(t)
+func TestListenReplacesOnlyASocketWithoutAServer(t *testing.T) {
+	path := socketPath(t)
 	first, err := Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "another server") {
-		t.Errorf("beside a server that listens: %v", err)
+		t.Errorf("socket of a server that listens: error %v, want \"another server\"", err)
 	}
 	first.SetUnlinkOnClose(false)
 	first.Close()
 	second, err := Listen(path)
 	if err != nil {
-		t.Fatalf("after a server that died: %v", err)
+		t.Fatalf("socket of a server that ended: %v", err)
 	}
 	second.Close()
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "not a socket") {
-		t.Errorf("over a file: %v", err)
+		t.Errorf("path of a file: error %v, want \"not a socket\"", err)
 	}
 	var code hal.Code
 	if _, err := Listen("/" + strings.Repeat("x", socketPathMax)); !errors.As(err, &code) ||
 		code != hal.Usage {
-		t.Errorf("path too long: %v", err)
+		t.Errorf("path too long: error %v, want code %v", err, hal.Usage)
 	}
 	if _, err := Listen("/no/such/folder/s"); !errors.As(err, &code) || code != hal.NoFile ||
 		!strings.Contains(err.Error(), "mkdir -p /no/such/folder") {
-		t.Errorf("no folder: %v", err)
+		t.Errorf("missing directory: error %v, want code %v with a command that makes it", err,
+			hal.NoFile)
 	}
 }
 
-// FuzzServer feeds a connection with bytes. The server ends, or waits for more.
+// FuzzServer sends bytes to a server. The server must end with an error.
 func FuzzServer(f *testing.F) {
 	version := append([]byte{1, 0, cmdVersion, 0},
 		append(words(16+7, 0, 0), "\x00\x00\x00\x00{}\x00"...)...)
 	f.Add(version)
 	f.Add(append(version, append([]byte{2, 0, cmdRegionRead, 0},
-		append(words(32, 0, 0), at(0, 0, 4)...)...)...))
+		append(words(32, 0, 0), regionAccessBody(0, 0, 4)...)...)...))
 	f.Add(append(version, append([]byte{2, 0, cmdRegionWrite, 0},
-		append(words(36, flagNoReply, 0), append(at(0, 4, 4), 1, 2, 3, 4)...)...)...))
-	f.Add(append([]byte{2, 0, cmdDMAMap, 0}, append(words(48, 0, 0), dma(3, 0, 0, 4096)...)...))
+		append(words(36, flagNoReply, 0), append(regionAccessBody(0, 4, 4), 1, 2, 3, 4)...)...)...))
+	f.Add(append([]byte{2, 0, cmdDMAMap, 0},
+		append(words(48, 0, 0), dmaMapBody(3, 0, 0, 4096)...)...))
 	f.Add(append([]byte{2, 0, cmdDMAUnmap, 0},
-		append(words(40, 0, 0), unmap(unmapAll, 0, 0)...)...))
+		append(words(40, 0, 0), dmaUnmapBody(unmapAll, 0, 0)...)...))
 	f.Add(append([]byte{2, 0, cmdDeviceReset, 0}, words(16, 0, 0)...))
 	f.Fuzz(func(t *testing.T, bytes []byte) {
-		function, err := New(opened(&boards.Edu), Options{})
+		function, err := New(mockOpener(&boards.Edu), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -594,7 +612,7 @@ func FuzzServer(f *testing.F) {
 		}
 		ours, theirs := unixConn(t, pair[0]), unixConn(t, pair[1])
 		defer theirs.Close()
-		go func() { // answers are read meanwhile, or both sides wait for the other to read
+		go func() { // in parallel to the reader of answers, so that the two sides cannot deadlock
 			_, _ = ours.Write(bytes)
 			_ = ours.CloseWrite()
 		}()
@@ -603,11 +621,12 @@ func FuzzServer(f *testing.F) {
 			_, _ = io.Copy(io.Discard, ours)
 		}()
 		if _, err := function.serve(theirs); err == nil {
-			t.Error("the server ended without a reason")
+			t.Error("the server ended without an error")
 		}
 	})
 }
 
+// unixConn returns the connection of a socket's descriptor.
 func unixConn(t *testing.T, fd int) *net.UnixConn {
 	t.Helper()
 	file := os.NewFile(uintptr(fd), "socket")
@@ -619,10 +638,10 @@ func unixConn(t *testing.T, fd int) *net.UnixConn {
 	return conn.(*net.UnixConn)
 }
 
-// ended is what was recorded until the client left and the device was closed.
-func ended(t *testing.T, c *client, f *Function, trace *bytes.Buffer) *record.Capture {
+// finishRecording disconnects the client, closes the device, and returns the recording.
+func finishRecording(t *testing.T, c *client, f *Function, trace *bytes.Buffer) *record.Capture {
 	t.Helper()
-	if err := errors.Join(c.leave(), f.Close()); err != nil {
+	if err := errors.Join(c.disconnect(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	capture, err := record.Read(trace)

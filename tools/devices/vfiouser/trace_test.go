@@ -17,18 +17,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRecordingHasWhatTheDeviceDidToMemory: the pages first; what it read in
-// front of the store that had it look, and once; what it wrote behind.
-func TestRecordingHasWhatTheDeviceDidToMemory(t *testing.T) {
+// TestRecordingHasTheDeviceAccessesToMemory requires that the recording has the mapped pages first,
+// then the data that the device read, once and before the store that started the transfer, and the
+// data that the device wrote after that store.
+func TestRecordingHasTheDeviceAccessesToMemory(t *testing.T) {
 	var trace bytes.Buffer
-	c, f := serving(t, opened(&boards.Edu), &trace)
-	fd, data := memfd(t, 2*4096)
+	c, f := startServer(t, mockOpener(&boards.Edu), &trace)
+	fd, data := createMemfd(t, 2*4096)
 	copy(data, "from client to device to client")
-	c.must(cmdDMAMap, dma(dmaRead|dmaWrite, 0, 0x100000, 8192), fd)
+	c.sendOK(cmdDMAMap, dmaMapBody(dmaRead|dmaWrite, 0, 0x100000, 8192), fd)
 	c.store(configRegion, regCommand, 2, 6)
 	eduDMA(c, 0x100000, 0x101000, 31)
-	eduDMA(c, 0x100000, 0x101000, 31) // the same again, and nothing changes
-	capture := ended(t, c, f, &trace)
+	eduDMA(c, 0x100000, 0x101000, 31) // the same again, which changes no data
+	capture := finishRecording(t, c, f, &trace)
 	var got []string
 	for _, r := range capture.Records {
 		switch r.Kind {
@@ -53,16 +54,18 @@ func TestRecordingHasWhatTheDeviceDidToMemory(t *testing.T) {
 	}
 }
 
-// TestWhatTheDeviceReadsBackIsNotTheClients: of one access, in its order.
-func TestWhatTheDeviceReadsBackIsNotTheClients(t *testing.T) {
+// TestDataThatTheDeviceWroteIsNotRecordedAsTheClients makes the device read data back that it wrote
+// during the same access of the client. The recording must have this data only as writes of the
+// device.
+func TestDataThatTheDeviceWroteIsNotRecordedAsTheClients(t *testing.T) {
 	var out bytes.Buffer
-	trace := tracing(t, &out, &boards.Edu)
+	trace := newTestTrace(t, &out, &boards.Edu)
 	memory := []byte("........client..")
 	trace.access('W', 0, 0, []byte{1})
 	trace.reach(0x1000, memory[:8])
 	copy(memory, "devices.")
-	trace.reach(0x1000, memory[:8])   // what it has written
-	trace.reach(0x1004, memory[4:16]) // part of that, and what the client has
+	trace.reach(0x1000, memory[:8])   // data that the device wrote
+	trace.reach(0x1004, memory[4:16]) // part of that data, and data that the client wrote
 	trace.reach(0x1008, memory[8:16])
 	copy(memory[8:], "DEVICE..")
 	trace.transfers()
@@ -87,11 +90,12 @@ func TestWhatTheDeviceReadsBackIsNotTheClients(t *testing.T) {
 	}
 }
 
-// TestMemoryThatIsTakenAwayIsNotInTheRecording, and what comes later is.
-func TestMemoryThatIsTakenAwayIsNotInTheRecording(t *testing.T) {
+// TestMissingMemoryIsNotInTheRecording shortens the file of the memory. The recording must omit the
+// missing page and have the accesses after that.
+func TestMissingMemoryIsNotInTheRecording(t *testing.T) {
 	var out bytes.Buffer
-	trace := tracing(t, &out, &boards.Edu)
-	fd, memory := memfd(t, 8192)
+	trace := newTestTrace(t, &out, &boards.Edu)
+	fd, memory := createMemfd(t, 8192)
 	trace.reach(0x1000, memory[4096:])
 	if err := unix.Ftruncate(fd, 4096); err != nil {
 		t.Fatal(err)
@@ -109,12 +113,12 @@ func TestMemoryThatIsTakenAwayIsNotInTheRecording(t *testing.T) {
 	}
 	if got, want := string(text), "MEM 0 1000\nHR 0 1 01\nEND 4\n"; !strings.HasSuffix(got, want) ||
 		strings.Contains(got, "1000 4096") {
-		t.Errorf("got %s, want %s at its end alone", got, want)
+		t.Errorf("the recording is\n%s\nwant the end\n%s\nand no access to 0x1000", got, want)
 	}
 }
 
-// tracing is a trace of a device with one BAR.
-func tracing(t *testing.T, out *bytes.Buffer, b *boards.Board) *trace {
+// newTestTrace returns a trace of a device with one BAR.
+func newTestTrace(t *testing.T, out *bytes.Buffer, b *boards.Board) *trace {
 	t.Helper()
 	o := Options{Trace: out, Spool: filepath.Join(t.TempDir(), "trace"), Sync: time.Hour}
 	trace, err := newTrace(&o, hal.Identity{BarSizes: [6]uint64{0: 4096}}, b)
@@ -124,60 +128,65 @@ func tracing(t *testing.T, out *bytes.Buffer, b *boards.Board) *trace {
 	return trace
 }
 
-// TestLongSessionIsInAFileAndNotInMemory: what a server that is killed leaves is a
-// recording without its end; one that ends leaves the whole one alone.
-func TestLongSessionIsInAFileAndNotInMemory(t *testing.T) {
+// TestLongSessionIsStoredInAFile requires that the records are not kept in memory. The temporary
+// file must be a recording without an end, in case the server is killed. If the server ends, it
+// must remove the file and write the complete recording.
+func TestLongSessionIsStoredInAFile(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Edu, &boards.Wormhole} {
 		var out bytes.Buffer
-		trace := tracing(t, &out, b)
+		trace := newTestTrace(t, &out, b)
 		const count = 50_000
 		for i := range uint64(count) {
 			trace.access('W', 0, i%1024*4, []byte{1, 2, 3, byte(i)})
 		}
-		held := trace.held.Len()
+		heldBytes := trace.held.Len()
 		if trace.spool == nil { // its goroutine writes to out until it ends
-			if err := trace.end(); err != nil || held > 100 {
-				t.Errorf("%s: %d bytes are in memory, %v", b.Name, held, err)
+			if err := trace.end(); err != nil || heldBytes > 100 {
+				t.Errorf("%s: %d bytes in memory, want at most 100; error %v", b.Name, heldBytes,
+					err)
 			}
 			continue
 		}
 		if out.Len() != 0 {
-			t.Errorf("%s: written before what comes first: %d bytes", b.Name, out.Len())
+			t.Errorf("%s: %d bytes were written before the recording's first records were known",
+				b.Name, out.Len())
 		}
-		left, err := os.ReadFile(trace.spooled)
+		partialFile, err := os.ReadFile(trace.spooled)
 		if err != nil {
 			t.Fatal(err)
 		}
-		capture, err := record.Read(bytes.NewReader(left))
+		capture, err := record.Read(bytes.NewReader(partialFile))
 		if !record.Incomplete(err) || capture == nil || len(capture.Records) < count/2 ||
-			held > 100 {
-			t.Errorf("%s: %d bytes are left, %d in memory, %v", b.Name, len(left), held, err)
+			heldBytes > 100 {
+			t.Errorf("%s: the temporary file has %d bytes, %d are in memory; error %v, want an "+
+				"incomplete recording of most accesses", b.Name, len(partialFile), heldBytes, err)
 		}
 		if err := trace.end(); err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Stat(trace.spooled); err == nil {
-			t.Errorf("%s is there still", trace.spooled)
+			t.Errorf("%s was not removed", trace.spooled)
 		}
 		if capture, err := record.Read(&out); err != nil || len(capture.Records) != 2*count {
-			t.Errorf("%s: %v", b.Name, err)
+			t.Errorf("%s: the recording is incomplete, or error %v", b.Name, err)
 		}
 	}
 }
 
-// TestAccessIsNotHeldBackForLong: the last store, and the loads after it, are in the file though
-// no access follows. What the device reads after that is behind the store, and an EVENT says so.
-func TestAccessIsNotHeldBackForLong(t *testing.T) {
+// TestAccessIsWrittenToTheFileWithinASecond requires that the last store, and the loads after it,
+// are in the file even if no access follows. Data that the device reads later is recorded after the
+// store, and an EVENT reports this.
+func TestAccessIsWrittenToTheFileWithinASecond(t *testing.T) {
 	var out bytes.Buffer
-	trace := tracing(t, &out, &boards.Edu)
+	trace := newTestTrace(t, &out, &boards.Edu)
 	trace.access('W', 0, 0, []byte{1})
 	trace.releaseLate()
 	if trace.held.Len() == 0 {
-		t.Error("it is not held back at all")
+		t.Error("the store was written at once, want it held back")
 	}
 	trace.since = trace.since.Add(-heldMax)
 	if trace.releaseLate(); trace.held.Len() != 0 {
-		t.Errorf("%q is held back", trace.held.String())
+		t.Errorf("%q is still held back after %v", trace.held.String(), heldMax)
 	}
 	trace.reach(0x1000, []byte("client"))
 	trace.transfers()
@@ -193,6 +202,7 @@ func TestAccessIsNotHeldBackForLong(t *testing.T) {
 		"HR 1000 6 636c69656e74\n"
 	if err != nil || !strings.Contains(string(text), want) ||
 		strings.Count(string(text), "EVENT") != 1 {
-		t.Errorf("%v: %s", err, text)
+		t.Errorf("error %v; the recording is\n%s\nwant one EVENT, with the lines\n%s", err, text,
+			want)
 	}
 }

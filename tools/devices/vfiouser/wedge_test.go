@@ -26,7 +26,7 @@ func TestWedgeEndsOnlyAtItsEvent(t *testing.T) {
 		{"function level reset", func(c *client) {
 			c.store(configRegion, expressControl, 2, controlReset)
 		}, map[string]bool{functionReset: true}},
-		{"device reset", func(c *client) { c.must(cmdDeviceReset, nil) },
+		{"device reset", func(c *client) { c.sendOK(cmdDeviceReset, nil) },
 			map[string]bool{functionReset: true, busReset: true}},
 		{"BAR 0 is sized", func(c *client) {
 			c.store(configRegion, regBar, 4, 0xffffffff)
@@ -37,7 +37,7 @@ func TestWedgeEndsOnlyAtItsEvent(t *testing.T) {
 		for _, event := range events {
 			t.Run(until+" "+event.name, func(t *testing.T) {
 				options := Options{Wedge: Wedge{Until: until, Access: 3}}
-				c, f := servingWith(t, opened(&boards.Edu), options)
+				c, f := startServerWithOptions(t, mockOpener(&boards.Edu), options)
 				c.store(0, 4, 4, 0)
 				for i, want := range []uint64{id, hanging, hanging} {
 					if got := c.load(0, 0, 4); got != want {
@@ -67,7 +67,7 @@ func TestWedgeEndsOnlyAtItsEvent(t *testing.T) {
 // lets the time pass within which another client could come.
 func TestWedgeUntilPowerEndsWithTheNextClient(t *testing.T) {
 	options := Options{Wedge: Wedge{Until: newClient, Access: 3, Reconnect: 2 * time.Second}}
-	c, _ := servingWith(t, opened(&boards.Edu), options)
+	c, _ := startServerWithOptions(t, mockOpener(&boards.Edu), options)
 	address := c.conn.RemoteAddr().String()
 	for range 2 {
 		for i, want := range []uint64{0xffffffff, 0x010000ed, 0xffffffff, 0xffffffff} {
@@ -75,18 +75,19 @@ func TestWedgeUntilPowerEndsWithTheNextClient(t *testing.T) {
 				t.Errorf("access %d returns %#x, want %#x", i+1, got, want)
 			}
 		}
-		next := connected(t, address) // waits until the server has done with the first client
+		next := dialServer(t, address) // waits until the server has ended the first connection
 		c.conn.Close()
 		c.conn, c.id = next, 0
 	}
-	if err := c.leave(); err != nil {
+	if err := c.disconnect(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestChipIsResetAsItsDriverDoes makes stores of tt-kmd: a message to the ARC of a Wormhole, or a
-// store to configuration space of a Blackhole. The other chip must ignore them.
-func TestChipIsResetAsItsDriverDoes(t *testing.T) {
+// TestChipIsResetLikeByItsDriver makes the stores with which tt-kmd resets a chip: a message to the
+// ARC of a Wormhole, or a store to configuration space of a Blackhole. The other chip must ignore
+// the store to configuration space.
+func TestChipIsResetLikeByItsDriver(t *testing.T) {
 	const marker, arc = 0x40, 0x1f30000 // a bit of the command register; the ARC's registers
 	message := func(c *client) {
 		c.store(4, arc+0x74, 4, 0xaa56)
@@ -111,7 +112,7 @@ func TestChipIsResetAsItsDriverDoes(t *testing.T) {
 		}, false},
 	} {
 		t.Run(test.board.Name+" "+test.name, func(t *testing.T) {
-			c, f := servingWith(t, opened(test.board), Options{})
+			c, f := startServerWithOptions(t, mockOpener(test.board), Options{})
 			c.store(configRegion, regCommand, 2, marker)
 			test.do(c)
 			if got := c.load(configRegion, regCommand, 2) == 0; got != test.isReset ||

@@ -11,8 +11,9 @@ import (
 	"lightmetal/tools/ship/bootimage/initramfs"
 )
 
-// assembled is the image of a listing, under a name.
-func assembled(t *testing.T, name, text string) string {
+// assembleListing writes the image of a listing to a file with the given name, and returns its
+// path.
+func assembleListing(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, lmbtest.File(t, text), 0o644); err != nil {
@@ -21,14 +22,15 @@ func assembled(t *testing.T, name, text string) string {
 	return path
 }
 
-// TestConfigurationWhoseImagesBreakEachOtherIsRefused in the order that it has,
-// restarts included, and unless it says that they may.
-func TestConfigurationWhoseImagesBreakEachOtherIsRefused(t *testing.T) {
+// TestConfigurationWithCollidingImagesIsRejected checks images that can break each other if they
+// run in the order of the configuration, including restarts. With `collisions allowed`, the
+// configuration must be accepted.
+func TestConfigurationWithCollidingImagesIsRejected(t *testing.T) {
 	const head = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"
-	a := assembled(t, "a.lmb",
+	a := assembleListing(t, "a.lmb",
 		head+"init:\n  write.4 r+0x20 0x80\ncompute:\n  write.4 r+0x8 5\n"+
 			"  poll.4 r+0x20 & 0x1 == 0 within 1s\n")
-	b := assembled(t, "b.lmb", head+"main:\n  write.4 r+0x8 3\n  write.4 r+0x20 0\n")
+	b := assembleListing(t, "b.lmb", head+"main:\n  write.4 r+0x8 3\n  write.4 r+0x20 0\n")
 	const (
 		initA    = "image a.lmb\nsequence init\n"
 		computeA = "image a.lmb\nsequence compute\n"
@@ -58,8 +60,8 @@ func TestConfigurationWhoseImagesBreakEachOtherIsRefused(t *testing.T) {
 		{on(initA, "pci:1234:11e8") + on(mainB, "pci:0000:00:03.0") + on(computeA, "pci:1234:11e8"),
 			true},
 	} {
-		parts := []initramfs.File{{Path: "/a.lmb", Data: []byte(read(t, a))},
-			{Path: "/b.lmb", Data: []byte(read(t, b))},
+		parts := []initramfs.File{{Path: "/a.lmb", Data: []byte(readFile(t, a))},
+			{Path: "/b.lmb", Data: []byte(readFile(t, b))},
 			{Path: "/" + configName, Data: []byte(test.config)}}
 		err := fail.Try(func() { new(request).checkConfiguration(parts) })
 		named := err != nil && strings.Contains(err.Error(), "/a.lmb: ") &&
@@ -68,36 +70,36 @@ func TestConfigurationWhoseImagesBreakEachOtherIsRefused(t *testing.T) {
 				"command 1 of main in /b.lmb stores to the same place: edu 1234:11e8, BAR 0 0x20 "+
 					"to 0x23")
 		if test.broken != named || !test.broken && err != nil {
-			t.Errorf("%s%v", test.config, err)
+			t.Errorf("%s: error %v, want a collision: %v", test.config, err, test.broken)
 		}
 	}
-	if _, err := made(t, "--board", "qemu-virt", "--config",
-		written(t, "c.conf", initA+mainB+computeA), a, b); err == nil ||
+	if _, err := buildImage(t, "--board", "qemu-virt", "--config",
+		writeTempFile(t, "c.conf", initA+mainB+computeA), a, b); err == nil ||
 		!strings.Contains(err.Error(), "one image can break another") {
-		t.Error(err)
+		t.Errorf("error %v, want \"one image can break another\"", err)
 	}
-	if _, err := made(t, "--board", "qemu-virt", "--config",
-		written(t, "c.conf", "collisions allowed\non-success restart\n"+initA+mainB+computeA), a,
-		b); err != nil {
-		t.Error(err) // nor is what restarts for ever checked for ever
+	if _, err := buildImage(t, "--board", "qemu-virt", "--config",
+		writeTempFile(t, "c.conf", "collisions allowed\non-success restart\n"+initA+mainB+computeA),
+		a, b); err != nil {
+		t.Error(err) // the check must also end for a configuration that always restarts
 	}
-	if _, err := made(t, "--board", "qemu-virt", "--config",
-		written(t, "c.conf", "collisions no\n"+mainB), b); err == nil ||
+	if _, err := buildImage(t, "--board", "qemu-virt", "--config",
+		writeTempFile(t, "c.conf", "collisions no\n"+mainB), b); err == nil ||
 		!strings.Contains(err.Error(), "lmrun.conf:1: write `collisions allowed`, "+
 			"not `collisions no`") {
-		t.Error(err)
+		t.Errorf("collisions no: error %v, want \"write `collisions allowed`\"", err)
 	}
 }
 
-func TestImageThatCannotBeLookedAtIsNamed(t *testing.T) {
+func TestImageOnAMountedFileSystemIsReportedAsUnchecked(t *testing.T) {
 	var out strings.Builder
-	config := written(t, "c.conf",
+	config := writeTempFile(t, "c.conf",
 		"mount /dev/mmcblk0p3 /data ext4 ro\nimage edu.lmb\nimage /data/model.lmb\n")
-	err := run([]string{"image", "--lmrun", runner, "--lminit", runner, "--verifier", runner,
-		"--out", filepath.Join(t.TempDir(), "image"), "--board", "qemu-virt", "--config", config,
-		edu}, &out)
+	err := run([]string{"image", "--lmrun", verifierPath, "--lminit", verifierPath, "--verifier",
+		verifierPath, "--out", filepath.Join(t.TempDir(), "image"), "--board", "qemu-virt",
+		"--config", config, edu}, &out)
 	if err != nil || !strings.Contains(out.String(),
 		"/data/model.lmb is on a file system that the board mounts, so the image was not") {
-		t.Errorf("%v, %s", err, &out)
+		t.Errorf("error %v; output %s, want a line about /data/model.lmb", err, &out)
 	}
 }

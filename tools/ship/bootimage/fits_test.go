@@ -14,12 +14,13 @@ import (
 	"lightmetal/tools/image/fail"
 )
 
-// TestCheckBoardAndBootimageAgreeWhetherBarsFit asks both about images for every host.
+// TestCheckBoardAndBootimageAgreeWhetherBarsFit checks images with `lm check-board` and with
+// bootimage, for every host.
 func TestCheckBoardAndBootimageAgreeWhetherBarsFit(t *testing.T) {
 	lm := filepath.Join(t.TempDir(), "lm")
 	text, err := exec.Command("go", "build", "-o", lm, "lightmetal/tools/lm").CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
+		t.Fatalf("go build of lm: %v\n%s", err, text)
 	}
 	const window = "window w bar%d offset 0 size 1MiB\nmain:\n  read.4 w+0x121b0\n"
 	image := func(target, bars string, bar int) string {
@@ -27,7 +28,7 @@ func TestCheckBoardAndBootimageAgreeWhetherBarsFit(t *testing.T) {
 		if strings.HasPrefix(target, "x ") {
 			rule = fmt.Sprintf("rule all bar%d\n", bar)
 		}
-		return assembled(t, "x.lmb", "lightmetal 1\ntarget "+target+" "+bars+"\n"+rule+
+		return assembleListing(t, "x.lmb", "lightmetal 1\ntarget "+target+" "+bars+"\n"+rule+
 			fmt.Sprintf(window, bar))
 	}
 	const (
@@ -44,30 +45,30 @@ func TestCheckBoardAndBootimageAgreeWhetherBarsFit(t *testing.T) {
 		{"unknown, mixed", image("x 1234:4321", "bar0 64MiB bar2 256MiB", 2), mostHosts},
 		{"unknown, too large", image("x 1234:4321", "bar0 4096GiB", 0), ""},
 	} {
-		view, err := fbs.Verify([]byte(read(t, c.path)))
+		view, err := fbs.Verify([]byte(readFile(t, c.path)))
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		fitting := ""
 		for _, h := range hosts.All() {
 			r := request{board: h}
-			refused := fail.Try(func() { r.checkPortRoom(c.path, view) }) != nil
-			if said := fitOf(t, lm, h.Name, c.path); (said == "missing") != refused {
-				t.Errorf("%s on %s: check-board says %s, bootimage rejects: %v", c.name, h.Name,
-					said, refused)
+			rejected := fail.Try(func() { r.checkPortRoom(c.path, view) }) != nil
+			if state := checkBoardState(t, lm, h.Name, c.path); (state == "missing") != rejected {
+				t.Errorf("%s on %s: check-board reports %q, bootimage rejects: %v", c.name, h.Name,
+					state, rejected)
 			}
-			if !refused {
+			if !rejected {
 				fitting += " " + h.Name
 			}
 		}
 		if fitting = strings.TrimSpace(fitting); fitting != c.want {
-			t.Errorf("%s: room on %q, want %q", c.name, fitting, c.want)
+			t.Errorf("%s: the BARs fit on hosts %q, want %q", c.name, fitting, c.want)
 		}
 	}
 }
 
-// fitOf returns the state that lm check-board has for the first target's BARs.
-func fitOf(t *testing.T, lm, board, image string) string {
+// checkBoardState returns the state that `lm check-board` reports for the BARs of device 0.
+func checkBoardState(t *testing.T, lm, board, image string) string {
 	t.Helper()
 	text, err := exec.Command(lm, "check-board", board, "--image", image, "--json").Output()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
@@ -77,13 +78,13 @@ func fitOf(t *testing.T, lm, board, image string) string {
 		Checks []struct{ Check, State string }
 	}
 	if err := json.Unmarshal(text, &report); err != nil {
-		t.Fatalf("%v: %s", err, text)
+		t.Fatalf("output of check-board: %v: %s", err, text)
 	}
 	for _, c := range report.Checks {
 		if matched, _ := filepath.Match("device 0, * fits", c.Check); matched {
 			return c.State
 		}
 	}
-	t.Fatalf("no check of room in %s", text)
+	t.Fatalf("check-board reports no check \"device 0, ... fits\": %s", text)
 	return ""
 }

@@ -19,15 +19,17 @@ import (
 const edu = "../../../testdata/images/edu.lmb"
 
 var (
-	runner string // lminit, with lmrun beside it, that verifies
-	// what is packed in their place: it is never run, and packing the programs takes seconds
-	packed string
+	// verifierPath is the path of lminit, with which bootimage verifies. lmrun is in its folder.
+	verifierPath string
+	// packedProgram is the path of a small file that replaces lmrun and lminit in boot images,
+	// because packing the programs takes seconds. It is never run.
+	packedProgram string
 )
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "bootimage-test-")
 	if err == nil {
-		runner = filepath.Join(dir, "lminit")
+		verifierPath = filepath.Join(dir, "lminit")
 		var text []byte
 		if text, err = exec.Command("go", "build", "-o", dir, "lightmetal/tools/lmrun",
 			"lightmetal/tools/lminit").CombinedOutput(); err != nil {
@@ -38,8 +40,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	packed = filepath.Join(dir, "packed")
-	if err := os.WriteFile(packed, []byte("a program"), 0o755); err != nil {
+	packedProgram = filepath.Join(dir, "packed")
+	if err := os.WriteFile(packedProgram, []byte("a program"), 0o755); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -48,16 +50,17 @@ func TestMain(m *testing.M) {
 	os.Exit(exit)
 }
 
-// made makes an image in a folder of its own.
-func made(t *testing.T, args ...string) (folder string, err error) {
+// buildImage builds a boot image in a new folder.
+func buildImage(t *testing.T, args ...string) (folder string, err error) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "image")
 	return folder,
-		run(append([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner,
-			"--out", folder}, args...), io.Discard)
+		run(append([]string{"image", "--lmrun", packedProgram, "--lminit", packedProgram,
+			"--verifier", verifierPath, "--out", folder}, args...), io.Discard)
 }
 
-func written(t *testing.T, name, text string) string {
+// writeTempFile writes a file to a new folder, and returns its path.
+func writeTempFile(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -66,7 +69,8 @@ func written(t *testing.T, name, text string) string {
 	return path
 }
 
-func read(t *testing.T, path ...string) string {
+// readFile returns the text of a file. The parts of its path are joined.
+func readFile(t *testing.T, path ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(path...))
 	if err != nil {
@@ -75,43 +79,44 @@ func read(t *testing.T, path ...string) string {
 	return string(text)
 }
 
-func TestEveryBoardGetsWhatItsBootLoaderReads(t *testing.T) {
+func TestEveryBoardGetsTheFilesOfItsBootLoader(t *testing.T) {
 	for _, h := range hosts.All() {
-		folder, err := made(t, "--board", h.Name, "--load", "0x40400000", edu)
+		folder, err := buildImage(t, "--board", h.Name, "--load", "0x40400000", edu)
 		if err != nil {
 			t.Errorf("%s: %v", h.Name, err)
 			continue
 		}
-		if line := read(t, folder, "cmdline.txt"); !strings.Contains(line,
+		if line := readFile(t, folder, "cmdline.txt"); !strings.Contains(line,
 			"console="+h.Console.Value+" ") {
-			t.Errorf("%s: command line %q", h.Name, line)
+			t.Errorf("%s: command line %q, want console=%s", h.Name, line, h.Console.Value)
 		}
 		if name := map[hosts.BootFormat]string{hosts.BootFIT: "image.its",
 			hosts.BootUEFI: "startup.nsh"}[h.Boot.Value]; name != "" &&
-			!strings.Contains(read(t, folder, name), initramfsGz) {
+			!strings.Contains(readFile(t, folder, name), initramfsGz) {
 			t.Errorf("%s: %s does not name the initramfs", h.Name, name)
 		}
-		sums := read(t, folder, "SHA256SUMS")
-		if want := fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(read(t, folder, initramfsGz))),
+		sums := readFile(t, folder, "SHA256SUMS")
+		if want := fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(readFile(t, folder, initramfsGz))),
 			initramfsGz); !strings.Contains(sums, want) {
-			t.Errorf("%s: no line %q in\n%s", h.Name, want, sums)
+			t.Errorf("%s: SHA256SUMS has no line %q:\n%s", h.Name, want, sums)
 		}
 	}
 }
 
 func TestFlagsBecomeAConfiguration(t *testing.T) {
-	folder, err := made(t, "--board", "qemu-virt", "--device", "pci:1234:11e8", "--loop", "3",
+	folder, err := buildImage(t, "--board", "qemu-virt", "--device", "pci:1234:11e8", "--loop", "3",
 		"--longest", "2h", "--seal", "--on-failure", "restart 3 reboot", edu)
 	want := "on-failure restart 3 reboot\n\nimage /edu.lmb\ndevice pci:1234:11e8\nloop 3\n" +
 		"longest 2h\nseal\n"
-	if got := read(t, folder, rootFolder, configName); err != nil || !strings.HasSuffix(got, want) {
-		t.Errorf("%v, %q", err, got)
+	got := readFile(t, folder, rootFolder, configName)
+	if err != nil || !strings.HasSuffix(got, want) {
+		t.Errorf("error %v; configuration %q, want the end %q", err, got, want)
 	}
 }
 
-func TestImageThatTheBoardWouldRefuseIsNotMade(t *testing.T) {
-	cut := written(t, "cut.lmb", read(t, edu)[:500])
-	named := func(text string) string { return written(t, "c.conf", text) }
+func TestInvalidBootImageIsRejected(t *testing.T) {
+	truncated := writeTempFile(t, "cut.lmb", readFile(t, edu)[:500])
+	writeConfig := func(text string) string { return writeTempFile(t, "c.conf", text) }
 	for _, test := range []struct {
 		exit int
 		want string
@@ -119,158 +124,164 @@ func TestImageThatTheBoardWouldRefuseIsNotMade(t *testing.T) {
 	}{
 		{64, "no board \"pc\"", []string{"--board", "pc", edu}},
 		{64, "the image is missing", []string{"--board", "rpi5"}},
-		{65, "bad image", []string{"--board", "rpi5", cut}},
+		{65, "bad image", []string{"--board", "rpi5", truncated}},
 		{64, "lmrun.conf:4: -loop takes", []string{"--board", "rpi5", "--loop", "0", edu}},
 		{64, "must have only one line", []string{"--board", "rpi5", "--device", "x\ny", edu}},
 		{64, "into the configuration", []string{"--board", "rpi5", "--config",
-			named("image edu.lmb"), "--seal", edu}},
+			writeConfig("image edu.lmb"), "--seal", edu}},
 		{64, "lmrun.conf:1: frob is unknown, or must follow a line `image PATH`",
-			[]string{"--board", "rpi5", "--config", named("frob\nimage edu.lmb\n"), edu}},
+			[]string{"--board", "rpi5", "--config", writeConfig("frob\nimage edu.lmb\n"), edu}},
 		{65, "lmrun.conf:2: the file /none.lmb is neither in the boot image",
-			[]string{"--board", "rpi5", "--config", named("image edu.lmb\nimage none.lmb\n"), edu}},
+			[]string{"--board", "rpi5", "--config",
+				writeConfig("image edu.lmb\nimage none.lmb\n"), edu}},
 		{65, "the configuration has no line",
-			[]string{"--board", "rpi5", "--config", named("image x.lmb\n"), "--add",
+			[]string{"--board", "rpi5", "--config", writeConfig("image x.lmb\n"), "--add",
 				edu + "=/x.lmb", edu}},
 		{65, "the path /edu.lmb occurs twice", []string{"--board", "rpi5", "--add", edu, edu}},
 		{65, "must be an absolute path", []string{"--board", "rpi5", "--add", edu + "=x", edu}},
 		{66, "no such file", []string{"--board", "rpi5", "none.lmb"}},
 		{64, "--load is missing", []string{"--board", "s32g3", edu}},
 	} {
-		if _, err := made(t, test.args...); err == nil ||
+		if _, err := buildImage(t, test.args...); err == nil ||
 			!strings.Contains(err.Error(), test.want) || exitStatus(err) != test.exit {
-			t.Errorf("%q: %v, exit %d, want %q, %d", test.args, err, exitStatus(err), test.want,
-				test.exit)
+			t.Errorf("%q: error %v, exit status %d, want %q, %d", test.args, err, exitStatus(err),
+				test.want, test.exit)
 		}
 	}
 }
 
-func TestImageOnAMountedFileSystemIsTheBoardsToVerify(t *testing.T) {
+func TestImageOnAMountedFileSystemIsAccepted(t *testing.T) {
 	config := "mount /dev/mmcblk0p3 /data ext4 ro\nimage /data/model.lmb\nkey /data/key.pub\n" +
 		"loop %s\nimage /edu.lmb\n"
-	if _, err := made(t, "--board", "rpi5", "--config",
-		written(t, "c.conf", fmt.Sprintf(config, "7")), edu); err != nil {
+	if _, err := buildImage(t, "--board", "rpi5", "--config",
+		writeTempFile(t, "c.conf", fmt.Sprintf(config, "7")), edu); err != nil {
 		t.Error(err)
 	}
-	if _, err := made(t, "--board", "rpi5", "--config",
-		written(t, "c.conf", fmt.Sprintf(config, "x")), edu); err == nil ||
+	if _, err := buildImage(t, "--board", "rpi5", "--config",
+		writeTempFile(t, "c.conf", fmt.Sprintf(config, "x")), edu); err == nil ||
 		!strings.Contains(err.Error(), "conf:4: -loop") {
-		t.Error(err)
+		t.Errorf("loop x: error %v, want \"conf:4: -loop\"", err)
 	}
 }
 
-func TestFolderOfSomethingElseIsLeftAlone(t *testing.T) {
-	folder := filepath.Dir(written(t, "precious", "x"))
-	err := run([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner,
-		"--board", "rpi5", "--out", folder, edu}, io.Discard)
-	if err == nil || read(t, folder, "precious") != "x" {
-		t.Error("an image was made over another folder:", err)
+func TestForeignFolderIsNotReplaced(t *testing.T) {
+	folder := filepath.Dir(writeTempFile(t, "precious", "x"))
+	err := run([]string{"image", "--lmrun", packedProgram, "--lminit", packedProgram,
+		"--verifier", verifierPath, "--board", "rpi5", "--out", folder, edu}, io.Discard)
+	if err == nil || readFile(t, folder, "precious") != "x" {
+		t.Errorf("the folder was replaced, or error %v; want an error", err)
 	}
-	for range 2 { // its own is made anew
-		if err := run([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner,
-			"--board", "rpi5", "--out", folder + "/image", edu}, io.Discard); err != nil {
+	for range 2 { // a folder that bootimage has made is replaced
+		if err := run([]string{"image", "--lmrun", packedProgram, "--lminit", packedProgram,
+			"--verifier", verifierPath, "--board", "rpi5", "--out", folder + "/image", edu},
+			io.Discard); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-func TestTimeComesFromTheEnvironment(t *testing.T) {
+func TestTimeOfSBOMComesFromTheEnvironment(t *testing.T) {
 	var out bytes.Buffer
 	t.Setenv("SOURCE_DATE_EPOCH", "86400")
-	if err := run([]string{"sbom", runner}, &out); err != nil ||
+	if err := run([]string{"sbom", verifierPath}, &out); err != nil ||
 		!strings.Contains(out.String(), `"created": "1970-01-02T00:00:00Z"`) {
-		t.Error(err, out.String()[:300])
+		t.Errorf("error %v; the SBOM is\n%s", err, out.String()[:300])
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
-	if err := run([]string{"sbom", runner}, &out); err == nil {
-		t.Error("nonsense is a time")
+	if err := run([]string{"sbom", verifierPath}, &out); err == nil {
+		t.Error("SOURCE_DATE_EPOCH=yesterday: no error")
 	}
 }
 
-func TestUsageIsToldFromFailure(t *testing.T) {
+func TestMissingCommandIsAUsageError(t *testing.T) {
 	if err := run(nil, io.Discard); !errors.Is(err, hal.Usage) {
-		t.Error(err)
+		t.Errorf("no command: error %v, want %v", err, hal.Usage)
 	}
 	var out bytes.Buffer
 	if err := run([]string{"boards"}, &out); err != nil ||
 		strings.Count(out.String(), "\n") != len(hosts.All()) {
-		t.Error(err, out.String())
+		t.Errorf("boards: error %v, output %q, want %d lines", err, out.String(), len(hosts.All()))
 	}
 }
 
-// kernelImage is what an arm64 kernel begins with, as far as it is looked at.
-var kernelImage = strings.Repeat("\x00", 56) + "ARM\x64" + strings.Repeat("\x00", 64)
+// kernelHeader is the part of an arm64 kernel that bootimage checks.
+var kernelHeader = strings.Repeat("\x00", 56) + "ARM\x64" + strings.Repeat("\x00", 64)
 
 const twoop = "../../../testdata/images/wh.twoop.lmb"
 
-func TestInputsThatTheBoardCannotUseAreRefused(t *testing.T) {
-	short, right := written(t, "a.bin", "short"), written(t, "a.bin", strings.Repeat("x", 1024))
+func TestInputsThatTheBoardCannotUseAreRejected(t *testing.T) {
+	short := writeTempFile(t, "a.bin", "short")
+	right := writeTempFile(t, "a.bin", strings.Repeat("x", 1024))
 	for _, test := range []struct {
 		want string
 		args []string
 	}{
 		{"is not an arm64 kernel", []string{"--board", "qemu-virt", "--kernel", edu, edu}},
-		{"is not an arm64 kernel", []string{"--board", "qemu-virt", "--kernel", written(t,
+		{"is not an arm64 kernel", []string{"--board", "qemu-virt", "--kernel", writeTempFile(t,
 			"empty", ""),
 			edu}},
 		{"gunzip", []string{"--board", "qemu-virt", "--kernel",
-			written(t, "Image.gz", "\x1f\x8b\x08"), edu}},
+			writeTempFile(t, "Image.gz", "\x1f\x8b\x08"), edu}},
 		{"is not a compiled device tree", []string{"--board", "s32g3", "--load", "0x40400000",
 			"--kernel",
-			written(t, "Image", kernelImage), "--dtb", edu, edu}},
+			writeTempFile(t, "Image", kernelHeader), "--dtb", edu, edu}},
 		{"is larger than the limit of 67108864 bytes",
 			[]string{"--board", "qemu-virt", "--kernel", "/dev/zero", edu}},
 		{"has 5 bytes, but input a needs 1024", []string{"--board", "qemu-virt", "--add",
 			short + "=/a.bin", "--input", "a=/a.bin", twoop}},
 		{"lmrun.conf:2: /a.bin has 5 bytes", []string{"--board", "qemu-virt", "--add",
-			short + "=/a.bin", "--config", written(t, "c", "image wh.twoop.lmb\ninput a=/a.bin\n"),
-			twoop}},
+			short + "=/a.bin", "--config",
+			writeTempFile(t, "c", "image wh.twoop.lmb\ninput a=/a.bin\n"), twoop}},
 		{"no port with room for the BARs of wormhole",
 			[]string{"--board", "imx8mp", "--load", "0x40400000", twoop}},
 	} {
-		if folder, err := made(t, test.args...); err == nil ||
+		if folder, err := buildImage(t, test.args...); err == nil ||
 			!strings.Contains(err.Error(), test.want) {
-			t.Errorf("%q: %v, want %q", test.args, err, test.want)
-		} else if left, _ := os.ReadDir(filepath.Dir(folder)); len(left) > 0 {
-			t.Errorf("%q: %v is left", test.args, left[0])
+			t.Errorf("%q: error %v, want %q", test.args, err, test.want)
+		} else if remaining, _ := os.ReadDir(filepath.Dir(folder)); len(remaining) > 0 {
+			t.Errorf("%q: %v remains after the error", test.args, remaining[0])
 		}
 	}
-	for _, args := range [][]string{{"--board", "qemu-virt", "--add", right + "=/a.bin", "--input",
-		"a=/a.bin", twoop}, {"--board", "qemu-virt", "--kernel", written(t, "Image", kernelImage),
-		edu}} {
-		if _, err := made(t, args...); err != nil {
+	for _, args := range [][]string{
+		{"--board", "qemu-virt", "--add", right + "=/a.bin", "--input", "a=/a.bin", twoop},
+		{"--board", "qemu-virt", "--kernel", writeTempFile(t, "Image", kernelHeader), edu}} {
+		if _, err := buildImage(t, args...); err != nil {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
 }
 
-// TestImageThatFailsLeavesTheOneBefore, also where its parts come from there.
-func TestImageThatFailsLeavesTheOneBefore(t *testing.T) {
-	folder, err := made(t, "--board", "qemu-virt", edu)
+// TestFailedBuildKeepsThePreviousImage makes a build fail whose output folder has a boot image.
+// Then it builds an image there from parts of the previous one.
+func TestFailedBuildKeepsThePreviousImage(t *testing.T) {
+	folder, err := buildImage(t, "--board", "qemu-virt", edu)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sums := read(t, folder, "SHA256SUMS")
+	sums := readFile(t, folder, "SHA256SUMS")
 	again := func(args ...string) error {
-		return run(append([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier",
-			runner, "--out", folder, "--board", "qemu-virt"}, args...), io.Discard)
+		return run(append([]string{"image", "--lmrun", packedProgram, "--lminit", packedProgram,
+			"--verifier", verifierPath, "--out", folder, "--board", "qemu-virt"}, args...),
+			io.Discard)
 	}
-	if err := again("--kernel", edu, edu); err == nil || read(t, folder, "SHA256SUMS") != sums {
-		t.Errorf("%v, and the sums were\n%s\nand are\n%s", err, sums, read(t, folder, "SHA256SUMS"))
+	if err := again("--kernel", edu, edu); err == nil || readFile(t, folder, "SHA256SUMS") != sums {
+		t.Errorf("error %v, want one; SHA256SUMS was\n%s\nand is\n%s", err, sums,
+			readFile(t, folder, "SHA256SUMS"))
 	}
 	if err := again("--seal", folder+"/root/edu.lmb"); err != nil ||
-		!strings.Contains(read(t, folder, rootFolder, configName), "seal") {
+		!strings.Contains(readFile(t, folder, rootFolder, configName), "seal") {
 		t.Error(err)
 	}
 	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("the folder has mode %v, %v", info.Mode(), err)
+		t.Errorf("the folder has mode %v, want 0755; error %v", info.Mode(), err)
 	}
-	if left, _ := os.ReadDir(filepath.Dir(folder)); len(left) != 1 {
-		t.Errorf("beside it are %v", left)
+	if entries, _ := os.ReadDir(filepath.Dir(folder)); len(entries) != 1 {
+		t.Errorf("the folder's parent has %v, want only the folder", entries)
 	}
 }
 
 func TestInputsInTheFolderOfTheResultAreRejected(t *testing.T) {
-	folder, err := made(t, "--board", "qemu-virt", edu)
+	folder, err := buildImage(t, "--board", "qemu-virt", edu)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,15 +298,16 @@ func TestInputsInTheFolderOfTheResultAreRejected(t *testing.T) {
 		{image}, {link}, {"--add", image + "=/x", edu}, {"--kernel", image, edu},
 		{"--config", image, edu}, {"--add", filepath.Join(folder, "root", "edu.lmb") + "=/x", edu},
 	} {
-		again := append([]string{"image", "--board", "qemu-virt", "--lmrun", packed,
-			"--lminit", packed, "--verifier", runner, "--out", folder}, args...)
+		again := append([]string{"image", "--board", "qemu-virt", "--lmrun", packedProgram,
+			"--lminit", packedProgram, "--verifier", verifierPath, "--out", folder}, args...)
 		err := run(again, io.Discard)
 		if exitStatus(err) != 64 ||
 			!strings.Contains(fmt.Sprint(err), "is in the directory of --out") {
-			t.Errorf("%v: %v", args, err)
+			t.Errorf("%v: error %v, want exit status 64 with \"is in the directory of --out\"",
+				args, err)
 		}
 		if _, err := os.Stat(image); err != nil {
-			t.Fatalf("%v: %v", args, err)
+			t.Fatalf("%v: the input was removed: %v", args, err)
 		}
 	}
 }

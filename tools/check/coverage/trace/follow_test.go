@@ -20,9 +20,9 @@ const (
 
 const start = 0x11000
 
-// followLog returns what Follow records for a log, whose lines have a short form here: "t 0" is a
-// block that begins at word 0, "t 0 1" a block of at most one instruction, "e IRQ 2" an exception
-// at word 2.
+// followLog returns what Follow records for a log. The lines of the log have a short form here:
+// "t 0" is a block that begins at word 0, "t 0 1" is a block of at most one instruction, "e IRQ 2"
+// is an exception at word 2.
 func followLog(t *testing.T, words []uint32, lines ...string) (seen []Seen, rest string,
 	err error) {
 	t.Helper()
@@ -58,7 +58,7 @@ func followLog(t *testing.T, words []uint32, lines ...string) (seen []Seen, rest
 	return seen, otherLines.String(), err
 }
 
-func TestFollowFindsInstructionsAndWaysThatRan(t *testing.T) {
+func TestFollowFindsInstructionsAndBranchesThatRan(t *testing.T) {
 	long := slices.Repeat([]uint32{nop}, 1030) // more than a page
 	long[1029] = ret
 	firstPage := make([]Seen, 1030)
@@ -91,13 +91,13 @@ func TestFollowFindsInstructionsAndWaysThatRan(t *testing.T) {
 		{"a fault, and on from there", []uint32{nop, load, ret},
 			[]string{"t 0", "e Data_Abort 1", "t 1", "t 9"}, []Seen{Ran, Ran, Ran}},
 		{"a system call", []uint32{nop, svc, ret}, []string{"t 0", "e SVC 2"}, []Seen{Ran, Ran, 0}},
-		{"an interrupt behind a branch", []uint32{nop, nop, back, ret}, []string{"t 0", "e IRQ 1"},
+		{"an interrupt after a branch", []uint32{nop, nop, back, ret}, []string{"t 0", "e IRQ 1"},
 			[]Seen{Ran, Ran, Ran | Taken, 0}},
 		{"a fault where a branch would lead", []uint32{nop, load, back, ret},
 			[]string{"t 0", "e Data_Abort 1"}, []Seen{Ran, 0, 0, 0}},
-		{"an aborted fetch behind a branch", []uint32{nop, nop, back, ret},
+		{"an aborted fetch after a branch", []uint32{nop, nop, back, ret},
 			[]string{"t 0", "e Prefetch_Abort 3"}, []Seen{Ran, Ran, Ran | Passed, 0}},
-		{"an aborted fetch of what a branch leads back to", []uint32{nop, nop, back, ret},
+		{"an aborted fetch at the target of a branch back", []uint32{nop, nop, back, ret},
 			[]string{"t 0", "e Prefetch_Abort 1"}, []Seen{Ran, Ran, Ran | Taken, 0}},
 		{"a page's end before a loop", loop, []string{"t 1020", "t 1024"}, across},
 		{"a block that did not begin", []uint32{nop, ret}, []string{"t 0", "stopped", "t 1", "t 9"},
@@ -112,14 +112,14 @@ func TestFollowFindsInstructionsAndWaysThatRan(t *testing.T) {
 	} {
 		if got, _, err := followLog(t, c.words, c.log...); err != nil ||
 			!slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, %v, want %v", c.name, got, err, c.want)
+			t.Errorf("%s: recorded %v, error %v, want %v", c.name, got, err, c.want)
 		}
 	}
 }
 
-func TestFollowRejectsABranchToAnUnknownPlace(t *testing.T) {
+func TestFollowRejectsABranchToAnUnknownAddress(t *testing.T) {
 	if _, _, err := followLog(t, []uint32{load, forward, nop, nop, ret}, "t 0", "t 3"); err == nil {
-		t.Error("a branch to neither of its places is accepted")
+		t.Error("a branch to another address than its two: no error")
 	}
 }
 
@@ -129,11 +129,11 @@ func TestFollowCopiesOtherLines(t *testing.T) {
 	if _, rest, err := followLog(t, []uint32{ret}, "t 0", line,
 		"Exception return from AArch64 EL1 to AArch64 EL0 PC 0x8b8e4"); err != nil ||
 		rest != line+"\n" {
-		t.Errorf("%q, %v", rest, err)
+		t.Errorf("other lines %q, error %v, want %q", rest, err, line+"\n")
 	}
 }
 
-func TestAddMergesWhatWasSeen(t *testing.T) {
+func TestAddMergesRecordedInstructions(t *testing.T) {
 	folder := t.TempDir()
 	p := &Program{Words: make([]uint32, 3)}
 	for _, seen := range [][]Seen{{Ran, 0, Ran | Taken}, {0, Ran, Ran | Passed}} {
@@ -143,10 +143,10 @@ func TestAddMergesWhatWasSeen(t *testing.T) {
 	}
 	if got, err := p.Load(folder); err != nil ||
 		!slices.Equal(got, []Seen{Ran, Ran, Ran | Taken | Passed}) {
-		t.Error(got, err)
+		t.Errorf("loaded %v, error %v, want the records of both runs", got, err)
 	}
 	p.Words = p.Words[:2]
 	if _, err := p.Load(folder); err == nil {
-		t.Error("what was seen of a larger program is accepted")
+		t.Error("records of a larger program: no error")
 	}
 }

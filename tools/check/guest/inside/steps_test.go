@@ -37,7 +37,7 @@ func TestScenariosConsistOfKnownSteps(t *testing.T) {
 		}
 	}
 	if count < 100 {
-		t.Errorf("%d steps in %d files", count, len(paths))
+		t.Errorf("only %d steps in %d files, want at least 100", count, len(paths))
 	}
 }
 
@@ -52,7 +52,7 @@ func TestStepThatFailsNamesWhatItGotAndWanted(t *testing.T) {
 	} {
 		if err := newGuest("pci").runStep(strings.Fields(text)); err == nil ||
 			err.Error() != want {
-			t.Errorf("%s: got %v, want %s", text, err, want)
+			t.Errorf("step %s: error %v, want %s", text, err, want)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestInvalidScenariosAreRejectedWithTheLine(t *testing.T) {
 		head + "repeat 2\n" + head:  "a.txt:3: want `scenario NAME on MACHINE...`",
 	} {
 		if _, err := Parse("a.txt", text); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%q: got %v, want %s", text, err, want)
+			t.Errorf("Parse(%q): error %v, want %s", text, err, want)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestStatementsOfGoDoNotDependOnLines(t *testing.T) {
 		})
 	}
 	if _, err := Go("x.go", []byte("package")); err == nil {
-		t.Error("a source that does not parse is counted")
+		t.Error("Go(\"package\") returned no error, want a syntax error")
 	}
 }
 
@@ -56,7 +56,7 @@ again:
 	B again
 `
 	if got := Assembly([]byte(source)); got != 5 {
-		t.Errorf("%d, want 5: TEXT, two moves, an addition and a branch", got)
+		t.Errorf("%d instructions, want 5: TEXT, two moves, an addition and a branch", got)
 	}
 }
 
@@ -104,21 +104,21 @@ func TestDensityCountsLinesOfCode(t *testing.T) {
 	}
 }
 
-func TestFunctionsHaveTheirLines(t *testing.T) {
+func TestFunctionsAreListedWithTheirLength(t *testing.T) {
 	source := "package p\n\nfunc short() {}\n\nfunc declared()\n\nfunc (t) long() {\n\tf()\n}\n"
 	got, err := Functions("x.go", []byte(source))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := []Function{{"short", 1}, {"long", 3}}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("functions %v, want %v", got, want)
 	}
 	if _, err := Functions("x.go", []byte("package")); err == nil {
-		t.Error("a source that does not parse has functions")
+		t.Error("Functions(\"package\") returned no error, want a syntax error")
 	}
 }
 
-func TestOneProductCompilesWhatItsTagsSay(t *testing.T) {
+func TestTagsSelectTheCompiledFiles(t *testing.T) {
 	all, err := Compiled("../../../..", "tools/lmrun", "")
 	if err != nil {
 		t.Fatal(err)
@@ -134,23 +134,23 @@ func TestOneProductCompilesWhatItsTagsSay(t *testing.T) {
 	wanted := []string{"/hal/walk_arm64.s", "/runtime/replay.go", "/tools/lmrun/main.go"}
 	for _, suffix := range wanted {
 		if !has(all, suffix) {
-			t.Errorf("%s is not among what is compiled", suffix)
+			t.Errorf("%s is not among the compiled files", suffix)
 		}
 	}
 	for _, suffix := range []string{"_test.go", "_amd64.s", "/runtime/signed/signed.go"} {
 		if has(all, suffix) {
-			t.Errorf("%s is among what is compiled", suffix)
+			t.Errorf("%s is among the compiled files", suffix)
 		}
 	}
 	if has(all, "/fbs/gen/Image.go") || !has(signed, "/runtime/signed/signed.go") {
-		t.Error("generated code is listed, or what the tag signed adds is not")
+		t.Error("generated code is listed, or a file that the tag signed adds is not listed")
 	}
 	if _, err := Compiled("../../../..", "tools/nothing", ""); err == nil {
-		t.Error("a program that is not there has files")
+		t.Error("Compiled returned no error for a program that does not exist")
 	}
 }
 
-func TestFilesAreCountedByTheirEnding(t *testing.T) {
+func TestFilesAreCountedByTheirExtension(t *testing.T) {
 	folder := t.TempDir()
 	for name, c := range map[string]struct {
 		text string
@@ -164,10 +164,10 @@ func TestFilesAreCountedByTheirEnding(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := File(path); err != nil || got != c.want {
-			t.Errorf("%s: %d, want %d; %v", name, got, c.want, err)
+			t.Errorf("%s: %d statements, want %d; error %v", name, got, c.want, err)
 		}
 	}
 	if _, err := File(filepath.Join(folder, "none.go")); err == nil {
-		t.Error("a file that is not there is counted")
+		t.Error("File returned no error for a file that does not exist")
 	}
 }

@@ -12,7 +12,7 @@ import (
 func TestTextOfEveryVectorIsReadBack(t *testing.T) {
 	paths, err := filepath.Glob("../../../../testdata/vectors/*.vec")
 	if err != nil || len(paths) == 0 {
-		t.Fatal("no vectors", err)
+		t.Fatalf("testdata/vectors has no vectors, or error %v", err)
 	}
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestInvalidLinesAreErrors(t *testing.T) {
 		})
 	}
 	if _, err := Parse("run 0\n"); err == nil {
-		t.Error("a line before the first vector is accepted")
+		t.Error("a line before the first vector: no error")
 	}
 }
 
@@ -70,7 +70,7 @@ func TestFileIsResizedAndThenPatched(t *testing.T) {
 		isError bool
 	}{
 		{"unchanged", -1, nil, []byte{1, 2, 3, 4}, false},
-		{"cut", 2, nil, []byte{1, 2}, false},
+		{"truncated", 2, nil, []byte{1, 2}, false},
 		{"empty", 0, nil, []byte{}, false},
 		{"extended and patched", 6, []Patch{{5, []byte{9}}, {0, []byte{7, 8}}},
 			[]byte{7, 8, 3, 4, 0, 9}, false},
@@ -81,7 +81,8 @@ func TestFileIsResizedAndThenPatched(t *testing.T) {
 			v := &Vector{Size: test.size, Patches: test.patches}
 			got, err := v.File(base)
 			if (err != nil) != test.isError || !slices.Equal(got, test.want) {
-				t.Errorf("file %v, error %v", got, err)
+				t.Errorf("file %v, error %v, want %v, an error: %v", got, err, test.want,
+					test.isError)
 			}
 		})
 	}

@@ -13,22 +13,23 @@ import (
 	"time"
 )
 
-func quoted(flags []string) (text string) {
+// quoteFlags returns the linker flags, each in quotes.
+func quoteFlags(flags []string) (text string) {
 	for _, flag := range flags {
 		text += "'" + flag + "' "
 	}
 	return text
 }
 
-// lmrun builds the runner as it is delivered.
-func lmrun(t *testing.T, flags ...string) File {
+// buildLmrun builds lmrun like in a delivery, with more flags of the linker.
+func buildLmrun(t *testing.T, flags ...string) File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lmrun")
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags",
-		"-s -w "+quoted(flags), "-o", path, "lightmetal/tools/lmrun")
+		"-s -w "+quoteFlags(flags), "-o", path, "lightmetal/tools/lmrun")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build of lmrun: %v\n%s", err, out)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -37,8 +38,8 @@ func lmrun(t *testing.T, flags ...string) File {
 	return File{"lmrun", data}
 }
 
-// parsed is a document as SPDX 2.3 names its fields, whoever wrote it.
-type parsed struct {
+// spdxDocument has the fields of a document with their names in SPDX 2.3.
+type spdxDocument struct {
 	Version       string         `json:"spdxVersion"`
 	License       string         `json:"dataLicense"`
 	ID            string         `json:"SPDXID"`
@@ -94,7 +95,8 @@ type relationship struct {
 	Related string `json:"relatedSpdxElement"`
 }
 
-func made(t *testing.T, files ...File) (text []byte, d parsed) {
+// makeDocument returns the text of the document of the files, and the parsed document.
+func makeDocument(t *testing.T, files ...File) (text []byte, d spdxDocument) {
 	t.Helper()
 	text, err := Document("test", time.Unix(0, 0), files)
 	if err != nil {
@@ -106,9 +108,10 @@ func made(t *testing.T, files ...File) (text []byte, d parsed) {
 	return text, d
 }
 
-// TestModulesAreThoseGoLists asks the compiler instead of the program.
-func TestModulesAreThoseGoLists(t *testing.T) {
-	_, d := made(t, lmrun(t))
+// TestModulesAreThoseOfGoList compares the modules, which the document has from the program, with
+// the output of `go list`.
+func TestModulesAreThoseOfGoList(t *testing.T) {
+	_, d := makeDocument(t, buildLmrun(t))
 	var got []string
 	for _, p := range d.Packages {
 		if p.Name != "std" {
@@ -126,7 +129,7 @@ func TestModulesAreThoseGoLists(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if want = slices.Compact(want); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("modules %q, want %q", got, want)
 	}
 	if version, _ := exec.Command("go", "env", "GOVERSION").Output(); d.Packages[0].Name != "std" ||
 		d.Packages[0].Version != strings.TrimSpace(string(version)) {
@@ -134,20 +137,21 @@ func TestModulesAreThoseGoLists(t *testing.T) {
 	}
 }
 
-// TestDocumentKeepsTheRulesOfSPDX checks what SPDX 2.3 asks for in chapters 6
-// to 11: fields, the form and uniqueness of identifiers, their references.
-func TestDocumentKeepsTheRulesOfSPDX(t *testing.T) {
-	text, d := made(t, lmrun(t), File{"edu.lmb", []byte("image")}, File{"sub/lmrun.conf", nil})
+// TestDocumentFollowsTheRulesOfSPDX checks requirements of SPDX 2.3, chapters 6 to 11: fields, the
+// form and uniqueness of identifiers, and references to them.
+func TestDocumentFollowsTheRulesOfSPDX(t *testing.T) {
+	text, d := makeDocument(t, buildLmrun(t), File{"edu.lmb", []byte("image")},
+		File{"sub/lmrun.conf", nil})
 	if d.Version != "SPDX-2.3" || d.License != "CC0-1.0" || d.ID != "SPDXRef-DOCUMENT" ||
 		len(d.Creation.Creators) == 0 ||
 		!regexp.MustCompile(`^https://[^ #]+$`).MatchString(d.Namespace) ||
 		d.Creation.Created != "1970-01-01T00:00:00Z" {
-		t.Errorf("document: %+v", d)
+		t.Errorf("wrong field in document %+v", d)
 	}
 	ids := map[string]bool{d.ID: true}
 	add := func(id string) {
 		if ids[id] || !regexp.MustCompile(`^SPDXRef-[A-Za-z0-9.-]+$`).MatchString(id) {
-			t.Errorf("identifier %q is bad, or there twice", id)
+			t.Errorf("identifier %q has a wrong form, or occurs twice", id)
 		}
 		ids[id] = true
 	}
@@ -155,7 +159,7 @@ func TestDocumentKeepsTheRulesOfSPDX(t *testing.T) {
 		add(p.ID)
 		if p.Name == "" || p.Version == "" || p.Location == "" || p.Declared == "" ||
 			!strings.HasPrefix(p.Refs[0].Locator, "pkg:golang/") {
-			t.Errorf("package: %+v", p)
+			t.Errorf("missing or wrong field in package %+v", p)
 		}
 	}
 	described := 0
@@ -163,12 +167,12 @@ func TestDocumentKeepsTheRulesOfSPDX(t *testing.T) {
 		add(f.ID)
 		if !strings.HasPrefix(f.Name, "./") || f.Sums[0].Algorithm != "SHA1" ||
 			len(f.Sums[0].Value) != 40 || len(f.Sums[1].Value) != 64 {
-			t.Errorf("file: %+v", f)
+			t.Errorf("wrong name or checksum in file %+v", f)
 		}
 	}
 	for _, r := range d.Relationships {
 		if !ids[r.Element] || !ids[r.Related] {
-			t.Errorf("relationship of what is not there: %+v", r)
+			t.Errorf("relationship with an unknown identifier: %+v", r)
 		}
 		if r.Type == "DESCRIBES" {
 			described++
@@ -182,44 +186,44 @@ func TestDocumentKeepsTheRulesOfSPDX(t *testing.T) {
 	}
 }
 
-func TestDigestIsTheFiles(t *testing.T) {
-	_, d := made(t, File{"x", []byte("abc")}) // FIPS 180-4, the example
+func TestDocumentHasTheHashOfAFile(t *testing.T) {
+	_, d := makeDocument(t, File{"x", []byte("abc")}) // the example of FIPS 180-4
 	const want = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 	if got := d.Files[0].Sums[1].Value; got != want {
-		t.Error(got)
+		t.Errorf("SHA-256 %s, want %s", got, want)
 	}
 }
 
-func TestOrderOfFilesDoesNotMatterAndContentsDo(t *testing.T) {
+func TestDocumentDependsOnContentsButNotOnOrder(t *testing.T) {
 	a, b := File{"a", []byte("1")}, File{"b", []byte("2")}
-	one, _ := made(t, a, b)
-	two, _ := made(t, b, a)
-	three, changed := made(t, a, File{"b", []byte("3")})
-	if !bytes.Equal(one, two) || bytes.Equal(one, three) {
-		t.Error("order matters, or contents do not")
+	first, _ := makeDocument(t, a, b)
+	reordered, _ := makeDocument(t, b, a)
+	changedText, changedDocument := makeDocument(t, a, File{"b", []byte("3")})
+	if !bytes.Equal(first, reordered) || bytes.Equal(first, changedText) {
+		t.Error("the document depends on the order of files, or not on their contents")
 	}
-	if _, d := made(t, a, b); d.Namespace == changed.Namespace {
-		t.Error("two documents, one namespace")
+	if _, d := makeDocument(t, a, b); d.Namespace == changedDocument.Namespace {
+		t.Error("two different documents have the same namespace")
 	}
 }
 
-func TestModuleOfUnknownLicenceIsRefused(t *testing.T) {
-	program := lmrun(t)
+func TestModuleWithUnknownLicenceIsRejected(t *testing.T) {
+	program := buildLmrun(t)
 	licence := licences["golang.org/x/sys"]
 	delete(licences, "golang.org/x/sys")
 	defer func() { licences["golang.org/x/sys"] = licence }()
 	if _, err := Document("test", time.Unix(0, 0), []File{program}); err == nil ||
 		!strings.Contains(err.Error(), "golang.org/x/sys") {
-		t.Error(err)
+		t.Errorf("error %v, want one that names golang.org/x/sys", err)
 	}
 }
 
-// TestVersionIsTheProgramsOwn: what the linker put into a program is the version of
-// lightmetal in its document.
-func TestVersionIsTheProgramsOwn(t *testing.T) {
-	f := lmrun(t, "-X", "main.version=lmrun 0.7 (0123abc-modified, tags backend_vfio)")
-	if text, _ := made(t, f); !bytes.Contains(text,
+// TestDocumentHasTheVersionOfTheProgram sets the version of lmrun with a flag of the linker. The
+// document must have this version of lightmetal.
+func TestDocumentHasTheVersionOfTheProgram(t *testing.T) {
+	f := buildLmrun(t, "-X", "main.version=lmrun 0.7 (0123abc-modified, tags backend_vfio)")
+	if text, _ := makeDocument(t, f); !bytes.Contains(text,
 		[]byte(`"versionInfo": "0.7 (0123abc-modified, tags backend_vfio)"`)) {
-		t.Errorf("%s", text)
+		t.Errorf("the document has no version 0.7:\n%s", text)
 	}
 }

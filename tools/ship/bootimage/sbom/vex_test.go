@@ -10,10 +10,9 @@ import (
 	"testing"
 )
 
-// vex is an OpenVEX 0.2.0 document
-// (https://github.com/openvex/spec/blob/main/OPENVEX-SPEC.md), as far as ours
-// uses it.
-type vex struct {
+// vexDocument has the fields of an OpenVEX 0.2.0 document
+// (https://github.com/openvex/spec/blob/main/OPENVEX-SPEC.md) that the project's document uses.
+type vexDocument struct {
 	Context    string `json:"@context"`
 	ID         string `json:"@id"`
 	Author     string `json:"author"`
@@ -37,15 +36,15 @@ type vex struct {
 	} `json:"statements"`
 }
 
-// TestVEXSaysWhatIsSo asks the compiler which packages are linked, and the
-// program which versions, in place of the document.
-func TestVEXSaysWhatIsSo(t *testing.T) {
+// TestVEXStatementsAreTrue compares the statements with the linked packages, which `go list`
+// prints, and with the versions of modules in the program.
+func TestVEXStatementsAreTrue(t *testing.T) {
 	file, err := os.Open("../../../../runtime/vex.openvex.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	var d vex
+	var d vexDocument
 	reader := json.NewDecoder(file)
 	reader.DisallowUnknownFields()
 	if err := reader.Decode(&d); err != nil {
@@ -53,9 +52,9 @@ func TestVEXSaysWhatIsSo(t *testing.T) {
 	}
 	if d.Context != "https://openvex.dev/ns/v0.2.0" || d.ID == "" || d.Author == "" ||
 		d.Timestamp == "" || d.Version < 1 || len(d.Statements) == 0 {
-		t.Errorf("%+v is no OpenVEX document", d)
+		t.Errorf("wrong or missing field in OpenVEX document %+v", d)
 	}
-	_, listed := made(t, lmrun(t))
+	_, listed := makeDocument(t, buildLmrun(t))
 	var versions []string
 	for _, p := range listed.Packages {
 		versions = append(versions, "pkg:golang/"+p.Name+"@"+p.Version)
@@ -66,25 +65,25 @@ func TestVEXSaysWhatIsSo(t *testing.T) {
 		name := s.Vulnerability.Name
 		if !regexp.MustCompile(`^CVE-\d{4}-\d{4,}$`).MatchString(name) || len(s.Products) != 1 ||
 			s.Products[0].ID != "pkg:golang/lightmetal" || len(s.Products[0].Subcomponents) != 1 {
-			t.Errorf("%+v names no vulnerability, or not one part of one product", s)
+			t.Errorf("%+v does not name a vulnerability, or one subcomponent of one product", s)
 			continue
 		}
 		if part := s.Products[0].Subcomponents[0].ID; !slices.Contains(versions, part) {
-			t.Errorf("%s: %s is not linked; %v are", name, part, versions)
+			t.Errorf("%s: %s is not linked; linked are %v", name, part, versions)
 		}
-		switch what := absent.FindStringSubmatch(s.Impact); {
+		switch match := absent.FindStringSubmatch(s.Impact); {
 		case s.Status == "fixed" && s.StatusNotes != "":
 		case s.Status != "not_affected" || s.Justification != "vulnerable_code_not_present" ||
-			what == nil:
-			t.Errorf("%s: %s, %s, %q: nothing that this test could hold", name, s.Status,
+			match == nil:
+			t.Errorf("%s: status %s, %s, %q: this test cannot check this statement", name, s.Status,
 				s.Justification, s.Impact)
-		case slices.Contains(linked, what[1]):
-			t.Errorf("%s: package %s is linked", name, what[1])
+		case slices.Contains(linked, match[1]):
+			t.Errorf("%s: package %s is linked", name, match[1])
 		}
 	}
 }
 
-// linkedPackages are those of every lmrun that ships, signed or not.
+// linkedPackages returns the packages of all lmrun that ship, with and without signatures.
 func linkedPackages(t *testing.T) (list []string) {
 	t.Helper()
 	for _, arch := range []string{"arm64", "amd64"} {
@@ -97,7 +96,7 @@ func linkedPackages(t *testing.T) (list []string) {
 		list = append(list, strings.Fields(string(out))...)
 	}
 	if !slices.Contains(list, "crypto/ed25519") || !slices.Contains(list, "syscall") {
-		t.Fatalf("%d packages, and not those that are known to be", len(list))
+		t.Fatalf("go list printed %d packages, without crypto/ed25519 or syscall", len(list))
 	}
 	return list
 }
