@@ -144,7 +144,7 @@ func TestRecordingWithoutAccessesReportsItsContentsAndARemedy(t *testing.T) {
 			"that lm can record")
 }
 
-// allocatedBytes returns how many bytes do allocates on the heap.
+// allocatedBytes returns how many bytes the function do allocates on the heap.
 func allocatedBytes(do func()) uint64 {
 	var before, after goruntime.MemStats
 	goruntime.ReadMemStats(&before)

@@ -294,7 +294,7 @@ expect host2+0x1000 w4 0x23 mask 0xffffffff
 // TestHostMemoryInTooManyPlacesIsRejected: Wormhole's iATU has 16 regions.
 func TestHostMemoryInTooManyPlacesIsRejected(t *testing.T) {
 	lines := append(pointLines(&boards.Wormhole, 1, 1, 0), storeLine(0, 0xb000100, 1, 0, 0, 0))
-	for n := range uint64(17) { // another bus address behind the region of the tile each time
+	for n := range uint64(17) { // region 1 maps to another bus address each time
 		lines = append(lines, regionLines(0x1200, 1, n<<27, 0x1000, (n+40)<<33)...)
 		lines = append(lines, storeLine(0, 0xb000100, 1, 0, 0, 0), "CLK 5",
 			fmt.Sprintf("HR %x 4 11000000", (n+40)<<33))

@@ -136,7 +136,8 @@ func TestDescriptionOfAnAddressKeepsAPathWithABlank(t *testing.T) {
 	}
 }
 
-// TestProgramThatTracesGetsEPERM: a program cannot trace itself, and is recorded nevertheless.
+// TestProgramThatTracesGetsEPERM: a child of the program requests to be traced, which fails because
+// the recorder traces the child already. The program is recorded nevertheless.
 func TestProgramThatTracesGetsEPERM(t *testing.T) {
 	program := compileProgram(t, edgesSource, "-O2")
 	r := runRecorded(t, nil, Options{}, program, "debugger")

@@ -299,7 +299,7 @@ func computedTests() (list []instructionTest) {
 		}
 		list = append(list, instructionTest{text, flags})
 	}
-	for _, size := range []string{"b", "w", "l", "q"} { // for other sizes, flags are undefined
+	for _, size := range []string{"b", "w", "l", "q"} { // flags outside each mask are undefined
 		r := map[string]string{"b": "%bl", "w": "%bx", "l": "%r9d", "q": "%rbx"}[size]
 		for _, text := range []string{"xchg " + r + ", (%rdi)", "lock xadd " + r + ", 8(%rdi)",
 			"lock cmpxchg " + r + ", (%rdi)", "xadd " + r + ", (%rdi)",
