@@ -13,8 +13,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// text is rules as a listing has them.
-func text(t *testing.T, b *boards.Board, bars [6]uint64) string {
+// rulesText returns the rules of a board as a listing writes them, without the word rule.
+func rulesText(t *testing.T, b *boards.Board, bars [6]uint64) string {
 	t.Helper()
 	image := &lmb.Image{Devices: []lmb.Device{{Board: "x", Vendor: 1, Device: 2, Bars: bars}},
 		Rules: lmb.RulesOf(b, 0, bars)}
@@ -26,7 +26,7 @@ func text(t *testing.T, b *boards.Board, bars [6]uint64) string {
 	return strings.ReplaceAll("rule "+rules, "rule ", "")
 }
 
-func TestAGenericDeviceTakes32BitsButWhereARuleSaysOtherwise(t *testing.T) {
+func TestGenericDeviceAccepts32BitsUnlessARuleSaysOtherwise(t *testing.T) {
 	bars := [6]uint64{0: 4096, 2: 1 << 20}
 	for _, test := range []struct {
 		rules []string
@@ -39,7 +39,7 @@ func TestAGenericDeviceTakes32BitsButWhereARuleSaysOtherwise(t *testing.T) {
 				"\"at 0x80\" bar0 offset 0x80 size 128 widths 4 8\n" +
 				"registers bar0 offset 0x100 size 3840 widths 4\n" +
 				"memory bar2 offset 0x0 size 1MiB widths 1 2 4 8 memory\n"},
-		// What is left beside a rule begins and ends with whole accesses.
+		// The ranges next to a rule begin and end at multiples of the access width.
 		{[]string{"0+5..6=1"},
 			"registers bar0 offset 0x0 size 4 widths 4\n" +
 				"\"at 0x5\" bar0 offset 0x5 size 1 widths 1\n" +
@@ -55,13 +55,13 @@ func TestAGenericDeviceTakes32BitsButWhereARuleSaysOtherwise(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if got := text(t, b, bars); got != test.want {
-			t.Errorf("%v:\n%swant\n%s", test.rules, got, test.want)
+		if got := rulesText(t, b, bars); got != test.want {
+			t.Errorf("%v: got\n%swant\n%s", test.rules, got, test.want)
 		}
 	}
 }
 
-func TestRulesThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidRulesAreRejected(t *testing.T) {
 	var many []string
 	for i := range 200 {
 		many = append(many, fmt.Sprintf("0+%d..%d=8", 64*i, 64*i+8))
@@ -86,17 +86,17 @@ func TestRulesThatMakeNoSenseAreRefused(t *testing.T) {
 		{"405 access rules, but an image may have at most 255", many},
 	} {
 		if _, err := Generic(test.rules); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%q: %v, want %q", test.rules[0], err, test.want)
+			t.Errorf("%q: error %v, want one with %q", test.rules[0], err, test.want)
 		}
 	}
 	if _, err := With(&boards.Board{Name: "b", BarSizes: [6]uint64{0: 64}},
 		[]string{"0+64..68=4"}); err == nil ||
 		!strings.Contains(err.Error(), "but BAR 0 of board b has only 0x40 bytes") {
-		t.Error(err)
+		t.Errorf("rule after the end of BAR 0: error %v, want one that names the size", err)
 	}
 }
 
-func TestBoardFilesWithDefectsAreRefusedWithPlaceAndReason(t *testing.T) {
+func TestInvalidBoardFilesAreRejectedWithPlaceAndReason(t *testing.T) {
 	const head = "lightmetal 1\ntarget x ab1e:0001 bar0 4KiB\n"
 	for _, test := range []struct{ text, want string }{
 		{"", "x.board:1:1: the listing is empty"},
@@ -118,15 +118,15 @@ func TestBoardFilesWithDefectsAreRefusedWithPlaceAndReason(t *testing.T) {
 	} {
 		if _, err := Parse("x.board", []byte(test.text)); err == nil ||
 			!strings.Contains(err.Error(), test.want) {
-			t.Errorf("%q: %v, want %q", test.text, err, test.want)
+			t.Errorf("%q: error %v, want one with %q", test.text, err, test.want)
 		}
 	}
 	if !IsText([]byte("# a comment\n\nlightmetal 1\n")) || IsText([]byte("LMB1")) || IsText(nil) {
-		t.Error("what a board file begins with is not known")
+		t.Error("IsText does not distinguish the start of a board file from other files")
 	}
 }
 
-func TestADeviceIsDescribedByItsFolderUnderSys(t *testing.T) {
+func TestDeviceIsDescribedByItsSysfsDirectory(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
@@ -136,8 +136,8 @@ func TestADeviceIsDescribedByItsFolderUnderSys(t *testing.T) {
 	}
 	write("vendor", "0xab1e\n")
 	write("device", "0x0001\n")
-	// As Linux 6.1 writes them: registers, an I/O range, prefetchable memory of 64 bits, none, a
-	// ROM.
+	// The lines that Linux 6.1 writes: registers, an I/O range, 64-bit prefetchable memory, three
+	// unused ranges, a ROM.
 	write("resource", "0x0000000010000000 0x0000000010000fff 0x0000000000040200\n"+
 		"0x0000000000001000 0x000000000000101f 0x0000000000040101\n"+
 		"0x0000008000000000 0x00000080000fffff 0x000000000014220c\n"+
@@ -154,7 +154,8 @@ func TestADeviceIsDescribedByItsFolderUnderSys(t *testing.T) {
 		var out bytes.Buffer
 		if err := listing.Print(&out, image); err != nil ||
 			out.String() != fmt.Sprintf(want, subsystem) {
-			t.Errorf("%v\n%s", err, out.String())
+			t.Errorf("error %v, listing\n%swant\n%s", err, out.String(),
+				fmt.Sprintf(want, subsystem))
 		}
 		write("subsystem_vendor", "0xab1e\n")
 		write("subsystem_device", "0x0002\n")
@@ -162,18 +163,19 @@ func TestADeviceIsDescribedByItsFolderUnderSys(t *testing.T) {
 	write("device", "nonsense\n")
 	if _, err := FromDevice(folder); err == nil ||
 		!strings.Contains(err.Error(), "is not a PCI device under /sys") {
-		t.Error(err)
+		t.Errorf("invalid device id: error %v, want one that says this is not a PCI device", err)
 	}
 	write("vendor", "0x1234\n")
 	write("device", "0x11e8\n")
 	if _, err := FromDevice(folder); err == nil ||
 		!strings.Contains(err.Error(), "1234:11e8 is board edu, which has its own rules") {
-		t.Error(err)
+		t.Errorf("device of a known board: error %v, want one that names board edu", err)
 	}
 }
 
-// TestARecordingWithoutADeviceDescribesNone: one that is cut or has a gap there.
-func TestARecordingWithoutADeviceDescribesNone(t *testing.T) {
+// TestRecordingWithoutADeviceIsRejected reads recordings that are cut or have a gap before the
+// device's line.
+func TestRecordingWithoutADeviceIsRejected(t *testing.T) {
 	for text, want := range map[string]string{
 		"LMRECORD 2\n":                "2:1: the recording has no END line",
 		"LMRECORD 2\nGAP x\nEND 1\n":  "2:1: the recording is incomplete: x",
@@ -181,29 +183,29 @@ func TestARecordingWithoutADeviceDescribesNone(t *testing.T) {
 	} {
 		if _, err := FromRecord(strings.NewReader(text), ""); err == nil ||
 			!strings.Contains(err.Error(), "the recording has no device: "+want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
+			t.Errorf("%q: error %v, want one with %q", text, err, want)
 		}
 	}
 }
 
-func TestARecordingTellsWhichWidthsWereUsedWhere(t *testing.T) {
+func TestRulesFollowTheRecordedWidths(t *testing.T) {
 	seen := map[uint64]uint8{0: 4, 2: 8, 3: 8, 4: 1 | 2, 511: 2}
 	got := rulesOfWidths(1, seen, 4096)
 	want := "[{1 16 31 8 false false at 0x10} {1 32 39 3 false false at 0x20} {1 4088 4095 2 " +
 		"false false at 0xff8}]"
 	if fmt.Sprint(got) != want {
-		t.Errorf("%v, want %s", got, want)
+		t.Errorf("rules %v, want %s", got, want)
 	}
-	// Accesses of all kinds here and there make a few rules, not one for each.
+	// Scattered accesses of all widths make a few rules, not one for each access.
 	clear(seen)
 	for i := range uint64(4000) {
 		seen[i*3] = uint8(1 << (i % 4))
 	}
 	if got := rulesOfWidths(1, seen, 1<<20); len(got) > rulesPerBarMax {
-		t.Errorf("%d rules", len(got))
+		t.Errorf("%d rules, want at most %d", len(got), rulesPerBarMax)
 	}
-	// The last one ends with the BAR.
+	// The last rule ends with the BAR.
 	if got := rulesOfWidths(1, map[uint64]uint8{2: 1 | 2}, 21); len(got) != 1 || got[0].Last != 20 {
-		t.Errorf("%v", got)
+		t.Errorf("rules %v, want one that ends at offset 20", got)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// BenchmarkImport makes files of recordings of a million accesses, and reports how many bytes
-// it allocates for each, those of the file included: what an import needs at most follows that.
+// BenchmarkImport imports recordings of a million accesses and encodes the images. It reports how
+// many bytes it allocates for each access, including those of the file, which bounds the memory
+// that an import needs.
 func BenchmarkImport(b *testing.B) {
 	for _, c := range []struct{ name, access string }{
 		{"RegisterStores", "W 1 %x 4 %08x\n"},
@@ -39,8 +40,9 @@ func BenchmarkImport(b *testing.B) {
 	}
 }
 
-// recordOfAccesses returns a recording of so many accesses of an ivshmem's memory: bytes that
-// follow each other, or words with gaps between them. Each has a line with a time before it.
+// recordOfAccesses returns a recording of accesses to the memory of an ivshmem device: adjacent
+// bytes, or words with gaps between them. access is the format of a line, with offset and value. A
+// CLK line comes before each access.
 func recordOfAccesses(accesses int, access string) []byte {
 	text := []byte("LMRECORD 2\nDEVICE 0 1af4 1110 0000:00:02.0\nBAR 0 0 0 0 100\n" +
 		"BAR 1 0 2 0 10000000\n")

@@ -25,7 +25,8 @@ var update = flag.Bool("update", false, "rewrite the golden reports")
 
 const captureFolder = "../../../testdata/captures"
 
-func capture(t testing.TB, name string) string {
+// captureText returns the text of a capture in testdata/captures.
+func captureText(t testing.TB, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(captureFolder, name))
 	if err != nil {
@@ -34,8 +35,8 @@ func capture(t testing.TB, name string) string {
 	return string(b)
 }
 
-// captures are the real recordings that can be replayed, each with the inputs
-// and outputs that its program has (testdata/captures/README.md).
+// captures lists the recordings of real programs that can be replayed, each with the inputs and
+// outputs of its program (testdata/captures/README.md).
 var captures = []struct {
 	name            string
 	inputs, outputs []string
@@ -56,6 +57,7 @@ var captures = []struct {
 		Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}, 425, 6, 16},
 }
 
+// captureOptions returns the options that import captures[index].
 func captureOptions(t testing.TB, index int) Options {
 	o := captures[index].options
 	for _, s := range captures[index].inputs {
@@ -67,12 +69,12 @@ func captureOptions(t testing.TB, index int) Options {
 	return o
 }
 
-func TestCapturesAreReported(t *testing.T) {
+func TestReportsOfCapturesMatchGoldenFiles(t *testing.T) {
 	for i, c := range captures {
 		t.Run(c.name, func(t *testing.T) {
-			image, report := mustImport(t, capture(t, c.name), captureOptions(t, i))
+			image, report := mustImport(t, captureText(t, c.name), captureOptions(t, i))
 			if n := len(image.Sequences[0].Commands); n != c.commands {
-				t.Errorf("%d commands, want %d", n, c.commands)
+				t.Errorf("the image has %d commands, want %d", n, c.commands)
 			}
 			path := filepath.Join("testdata", c.name+".report")
 			got := report.String()
@@ -82,23 +84,23 @@ func TestCapturesAreReported(t *testing.T) {
 				}
 			}
 			if want, err := os.ReadFile(path); err != nil || got != string(want) {
-				t.Errorf("report (-update rewrites it):\n%s", got)
+				t.Errorf("the report differs from %s (-update rewrites it); got:\n%s", path, got)
 			}
 		})
 	}
 }
 
-// Whatever passes run, an image does what was recorded: the same accesses in
-// the same order, with the same width and value, at the same place.
-func TestCapturesAndImagesAreTheSameAccesses(t *testing.T) {
+// TestImagesMakeTheAccessesOfTheirCaptures: whichever passes run, an image makes the recorded
+// accesses in the same order, with the same width and value, at the same place.
+func TestImagesMakeTheAccessesOfTheirCaptures(t *testing.T) {
 	withouts := [][]string{nil, {"fold"}, {"drop"}, {"coalesce"}, {"fence"}, {"mark"}, Passes[1:]}
 	for i, c := range captures {
 		for _, without := range withouts {
 			t.Run(c.name+" without "+strings.Join(without, ","), func(t *testing.T) {
 				o := captureOptions(t, i)
 				o.Without = without
-				image, _ := mustImport(t, capture(t, c.name), o)
-				want := recorded(t, capture(t, c.name), c.name, o.with("mark"))
+				image, _ := mustImport(t, captureText(t, c.name), o)
+				want := recordedEvents(t, captureText(t, c.name), c.name, o.runsPass("mark"))
 				loads, stores := 0, 0
 				for _, e := range want {
 					if e.op == 'R' {
@@ -111,16 +113,18 @@ func TestCapturesAndImagesAreTheSameAccesses(t *testing.T) {
 					t.Fatalf("the test reads %d loads and %d stores from the trace, want %d and %d",
 						loads, stores, c.loads, c.stores)
 				}
-				replays(t, image, want)
+				checkSameAccesses(t, image, want)
 			})
 		}
 	}
 }
 
-func (o *Options) with(pass string) bool { return (&program{options: *o}).isPassEnabled(pass) }
+func (o *Options) runsPass(pass string) bool {
+	return (&program{options: *o}).isPassEnabled(pass)
+}
 
-// event is one access as this test reads it from a trace: it shares no code
-// with what it tests.
+// event is one access or mark as this test reads it from a trace. Reading it shares no code with
+// the importer that it tests.
 type event struct {
 	line    int
 	op      byte   // R, W or M
@@ -131,8 +135,8 @@ type event struct {
 	text    string
 }
 
-// recorded reads the accesses of a capture.
-func recorded(t *testing.T, text, name string, marks bool) (list []event) {
+// recordedEvents reads the accesses and, if marks is true, the marks of a capture.
+func recordedEvents(t *testing.T, text, name string, marks bool) (list []event) {
 	t.Helper()
 	config := map[uint64]uint64{} // 32-bit words by offset
 	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
@@ -163,6 +167,7 @@ func recorded(t *testing.T, text, name string, marks bool) (list []event) {
 	return list
 }
 
+// parseEvent reads a line of a capture. ok is false if the line is no access or mark.
 func parseEvent(t *testing.T, line string) (e event, ok bool) {
 	f := strings.Fields(line)
 	number := func(s string) uint64 {
@@ -193,9 +198,9 @@ func parseEvent(t *testing.T, line string) (e event, ok bool) {
 	return e, false
 }
 
-// wormholeWindow166 reads the table of tt-isa-documentation,
-// WormholeB0/PCIExpressTile/TLBs.md: for 16 MiB windows 12 address bits, then
-// x, y, start x, start y of 6 bits each, NoC, multicast, ordering of 2 bits.
+// wormholeWindow166 returns tile and address of an offset in window 166. It decodes the registers
+// by the table of tt-isa-documentation, WormholeB0/PCIExpressTile/TLBs.md: for 16 MiB windows 12
+// address bits, then x, y, start x, start y of 6 bits each, NoC, multicast, ordering of 2 bits.
 func wormholeWindow166(config map[uint64]uint64, offset uint64) (string, uint64) {
 	q := config[0x1fc00530] | config[0x1fc00534]<<32
 	return fmt.Sprintf("(%d,%d) start (%d,%d) noc %d multicast %d ordering %d rest %d",
@@ -203,7 +208,8 @@ func wormholeWindow166(config map[uint64]uint64, offset uint64) (string, uint64)
 		q&0xfff<<24 + offset - 0x0b000000
 }
 
-// blackholeWindow0 reads the registers of tt-kmd, blackhole.c, TLB_2M_REG.
+// blackholeWindow0 returns tile and address of an offset in window 0. It decodes the registers by
+// TLB_2M_REG in blackhole.c of tt-kmd.
 func blackholeWindow0(config map[uint64]uint64, offset uint64) (string, uint64) {
 	lo, mid, hi := config[0x1fc00000], config[0x1fc00004], config[0x1fc00008]
 	yStart := mid>>29 | hi&7<<3
@@ -212,32 +218,34 @@ func blackholeWindow0(config map[uint64]uint64, offset uint64) (string, uint64) 
 		(lo|mid&0x7ff<<32)<<21 + offset
 }
 
-// replays walks through the commands of an image and the recorded accesses
-// side by side.
-func replays(t *testing.T, image *lmb.Image, want []event) {
+// checkSameAccesses checks that the commands of an image make the recorded accesses, in order.
+func checkSameAccesses(t *testing.T, image *lmb.Image, want []event) {
 	t.Helper()
-	w := walker{t: t, image: image, rest: want, points: make([]*fbs.Command, len(image.Windows))}
+	w := imageWalker{t: t, image: image, remaining: want,
+		points: make([]*fbs.Command, len(image.Windows))}
 	for i := range image.Sequences[0].Commands {
-		w.command(i, &image.Sequences[0].Commands[i])
+		w.checkCommand(i, &image.Sequences[0].Commands[i])
 		if t.Failed() {
 			return
 		}
 	}
-	if len(w.rest) > 0 {
-		t.Errorf("%d accesses are not in the image, the first of line %d", len(w.rest),
-			w.rest[0].line)
+	if len(w.remaining) > 0 {
+		t.Errorf("the image lacks the last %d accesses, the first in line %d", len(w.remaining),
+			w.remaining[0].line)
 	}
 }
 
-type walker struct {
-	t      *testing.T
-	image  *lmb.Image
-	rest   []event
-	points []*fbs.Command
-	index  int
+// imageWalker compares commands with recorded accesses.
+type imageWalker struct {
+	t         *testing.T
+	image     *lmb.Image
+	remaining []event        // accesses that no command has made yet
+	points    []*fbs.Command // latest point of each window
+	index     int            // of the command, for failures
 }
 
-func (w *walker) command(index int, c *lmb.Command) {
+// checkCommand compares a command with the next recorded accesses.
+func (w *imageWalker) checkCommand(index int, c *lmb.Command) {
 	w.index = index
 	switch c.Opcode {
 	case gen.OpcodePoint:
@@ -245,33 +253,34 @@ func (w *walker) command(index int, c *lmb.Command) {
 	case gen.OpcodeFence:
 	case lmb.OpcodeMark:
 		if e := w.next(); e.op != 'M' || e.text != string(c.Data) {
-			w.t.Errorf("command %d: mark %q where line %d has %q", index, string(c.Data), e.line,
+			w.t.Errorf("command %d: mark %q, but line %d has %q", index, string(c.Data), e.line,
 				e.text)
 		}
 	case gen.OpcodeWrite:
-		e := w.expect('W', c, uint64(c.Offset), int(c.Width))
-		w.value(e, c.Value)
+		e := w.nextAccess('W', c, uint64(c.Offset), int(c.Width))
+		w.checkValue(e, c.Value)
 	case gen.OpcodeExpect:
-		e := w.expect('R', c, uint64(c.Offset), int(c.Width))
+		e := w.nextAccess('R', c, uint64(c.Offset), int(c.Width))
 		if c.Amount == 0 {
-			w.value(e, e.value&^c.Mask|c.Value)
+			w.checkValue(e, e.value&^c.Mask|c.Value)
 			return
 		}
 		for e.value&c.Mask != c.Value && !w.t.Failed() {
-			e = w.expect('R', c, uint64(c.Offset), int(c.Width))
+			e = w.nextAccess('R', c, uint64(c.Offset), int(c.Width))
 		}
 	case gen.OpcodeCopyIn, gen.OpcodeFill:
-		w.copy('W', c, w.bytesIn(c))
+		w.checkCopy('W', c, w.storedBytes(c))
 	case gen.OpcodeCopyOut:
-		w.copy('R', c, w.image.Tensors[c.Index-1].Data[c.Value:][:c.Amount])
+		w.checkCopy('R', c, w.image.Tensors[c.Index-1].Data[c.Value:][:c.Amount])
 	case gen.OpcodeCompare:
-		w.copy('R', c, c.Data)
+		w.checkCopy('R', c, c.Data)
 	default:
-		w.t.Errorf("command %d: opcode %v", index, c.Opcode)
+		w.t.Errorf("command %d: unexpected opcode %v", index, c.Opcode)
 	}
 }
 
-func (w *walker) bytesIn(c *lmb.Command) []byte {
+// storedBytes returns the bytes that a copyin or fill stores.
+func (w *imageWalker) storedBytes(c *lmb.Command) []byte {
 	switch {
 	case c.Opcode == gen.OpcodeCopyIn && c.Index == 0:
 		return c.Data
@@ -285,26 +294,27 @@ func (w *walker) bytesIn(c *lmb.Command) []byte {
 	return bytes.Repeat(one, int(c.Amount)/int(c.Width))
 }
 
-// copy takes the accesses that move data from the recording: of the copy's
-// width, but under Bulk of any.
-func (w *walker) copy(op byte, c *lmb.Command, data []byte) {
+// checkCopy compares a copy with the next recorded accesses. They have the width of the command; a
+// fill or a bulk copy may replace accesses of any width.
+func (w *imageWalker) checkCopy(op byte, c *lmb.Command, data []byte) {
 	offset := uint64(c.Offset)
-	for len(data) > 0 && len(w.rest) > 0 && !w.t.Failed() {
+	for len(data) > 0 && len(w.remaining) > 0 && !w.t.Failed() {
 		width := int(c.Width)
 		if c.Opcode == gen.OpcodeFill || c.Opcode != gen.OpcodeCompare &&
 			gen.Access(c.Mode) == gen.AccessBulk {
-			width = w.rest[0].width
+			width = w.remaining[0].width
 		}
 		if width > len(data) {
-			w.t.Errorf("command %d ends inside the access of line %d", w.index, w.rest[0].line)
+			w.t.Errorf("command %d ends inside the access of line %d", w.index,
+				w.remaining[0].line)
 			return
 		}
-		e := w.expect(op, c, offset, width)
+		e := w.nextAccess(op, c, offset, width)
 		value := uint64(0)
 		for i, b := range data[:width] {
 			value |= uint64(b) << (8 * i)
 		}
-		w.value(e, value)
+		w.checkValue(e, value)
 		data, offset = data[width:], offset+uint64(width)
 	}
 	if len(data) > 0 {
@@ -312,15 +322,16 @@ func (w *walker) copy(op byte, c *lmb.Command, data []byte) {
 	}
 }
 
-func (w *walker) next() (e event) {
-	if len(w.rest) > 0 {
-		e, w.rest = w.rest[0], w.rest[1:]
+func (w *imageWalker) next() (e event) {
+	if len(w.remaining) > 0 {
+		e, w.remaining = w.remaining[0], w.remaining[1:]
 	}
 	return e
 }
 
-// expect takes the next recorded access, which must be this one.
-func (w *walker) expect(op byte, c *lmb.Command, offset uint64, width int) event {
+// nextAccess removes the next recorded access and returns it. Operation, place and width must be
+// those of the command.
+func (w *imageWalker) nextAccess(op byte, c *lmb.Command, offset uint64, width int) event {
 	e := w.next()
 	place, address := "bar0", offset
 	if p := w.points[c.Window]; p != nil {
@@ -330,22 +341,24 @@ func (w *walker) expect(op byte, c *lmb.Command, offset uint64, width int) event
 		address += p.Value
 	}
 	if e.op != op || e.place != place || e.address != address || e.width != width {
-		w.t.Errorf("command %d: %c of %d bytes at %s 0x%x, line %d has %c of %d bytes at %s 0x%x",
+		w.t.Errorf("command %d: %c of %d bytes at %s 0x%x; line %d has %c of %d bytes at %s 0x%x",
 			w.index, op, width, place, address, e.line, e.op, e.width, e.place, e.address)
 	}
 	return e
 }
 
-func (w *walker) value(e event, value uint64) {
+// checkValue compares the value of a command with that of a recorded access.
+func (w *imageWalker) checkValue(e event, value uint64) {
 	if e.value != value {
-		w.t.Errorf("command %d: value 0x%x, line %d has 0x%x", w.index, value, e.line, e.value)
+		w.t.Errorf("command %d: value 0x%x; line %d has 0x%x", w.index, value, e.line, e.value)
 	}
 }
 
-// The two-operation program computes d = relu(a + b - 100).
+// TestTensorsOfACaptureHoldItsData checks the data of a program that computes
+// d = relu(a + b - 100).
 func TestTensorsOfACaptureHoldItsData(t *testing.T) {
 	for i := range 2 {
-		image, _ := mustImport(t, capture(t, captures[i].name), captureOptions(t, i))
+		image, _ := mustImport(t, captureText(t, captures[i].name), captureOptions(t, i))
 		a, b, d := image.Tensors[0].Data, image.Tensors[1].Data, image.Tensors[2].Data
 		word := func(data []byte, i int) int32 {
 			return int32(data[4*i]) | int32(data[4*i+1])<<8 | int32(data[4*i+2])<<16 |
@@ -359,31 +372,31 @@ func TestTensorsOfACaptureHoldItsData(t *testing.T) {
 	}
 }
 
-func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
-	text := capture(t, "linux-nvme.qemutrace")
+func TestControllerWithQueuesInHostMemoryIsRejectedAndSummarised(t *testing.T) {
+	text := captureText(t, "linux-nvme.qemutrace")
 	o := Options{From: FromQemu, Board: &boards.Nvme,
 		Regions: []traces.Region{{Name: "nvme", Base: 0x8001004000}}}
-	refused(t, text, o, "line 31: store of 0x43081000 to ASQ (admin submission queue base "+
+	wantError(t, text, o, "line 31: store of 0x43081000 to ASQ (admin submission queue base "+
 		"address): a replay needs host memory there, which the trace lacks; "+
 		"add a file of this memory with --host")
 
 	trace, list, err := traces.Read(strings.NewReader(text), o.traceSource())
 	if err != nil || len(list) != 73 || trace.Lines != 200 {
-		t.Errorf("%d accesses in %d lines, %v", len(list), trace.Lines, err)
+		t.Errorf("%d accesses in %d lines, error %v; want 73 in 200", len(list), trace.Lines, err)
 	}
 	const region = `"nvme" at 0x8001004000..0x800100500f (16 loads, 57 stores)`
-	for name, spoil := range map[string]func(*Options){
+	for name, change := range map[string]func(*Options){
 		"all known":     func(*Options) {},
 		"no base":       func(o *Options) { o.Regions = []traces.Region{{Name: "nvme"}} },
 		"no region":     func(o *Options) { o.Regions = []traces.Region{{Base: 0x8001004000}} },
 		"nothing known": func(o *Options) { *o = Options{From: FromQemu} },
 	} {
 		o := o
-		spoil(&o)
+		change(&o)
 		s, err := Summarize(strings.NewReader(text), o)
 		if err != nil || len(s.Regions) != 1 || s.Regions[0].String() != region ||
 			s.Regions[0].Widths != [4]int{2: 73} || len(s.Other) != 12 || s.Lines != 200 {
-			t.Fatalf("%s: %+v, %v", name, s, err)
+			t.Fatalf("%s: summary %+v, error %v; want region %s", name, s, err, region)
 		}
 		want := "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a " +
 			"replay needs host memory there, which the trace " +
@@ -399,38 +412,39 @@ func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 			want = ""
 		}
 		if got != want {
-			t.Errorf("%s: blocked:\n%s", name, got)
+			t.Errorf("%s: blocked accesses:\n%swant:\n%s", name, got, want)
 		}
 	}
 }
 
 func TestSummaryOfMmiotrace(t *testing.T) {
-	s, err := Summarize(strings.NewReader(capture(t, "wh.mlp.mmiotrace")),
+	s, err := Summarize(strings.NewReader(captureText(t, "wh.mlp.mmiotrace")),
 		Options{From: FromMmiotrace})
 	if err != nil || len(s.Regions) != 1 || s.Lines != 428 {
-		t.Fatalf("%+v, %v", s, err)
+		t.Fatalf("summary %+v, error %v; want 1 region and 428 lines", s, err)
 	}
 	const region = `"01:00.0 1e52:401e BAR 0" at 0xb000000..0x1fc00537 (42 loads, 375 stores)`
 	if r := s.Regions[0]; r.String() != region || r.Widths != [4]int{2: 42, 3: 375} {
-		t.Errorf("%v %v", r, r.Widths)
+		t.Errorf("region %v, widths %v; want %s, 42 of 4 bytes and 375 of 8", r, r.Widths, region)
 	}
 	if len(s.Other) != 1 || s.Other[0] != (traces.Count{Name: "marks", N: 8}) {
-		t.Errorf("other %v", s.Other)
+		t.Errorf("other lines %v, want 8 marks", s.Other)
 	}
 }
 
-func TestCapturesWithOtherLineEndsAreTheSame(t *testing.T) {
+func TestCapturesWithCRLFImportTheSame(t *testing.T) {
 	for i, c := range captures {
-		a, _ := mustImport(t, capture(t, c.name), captureOptions(t, i))
-		b, _ := mustImport(t, strings.ReplaceAll(capture(t, c.name), "\n", "\r\n"),
+		a, _ := mustImport(t, captureText(t, c.name), captureOptions(t, i))
+		b, _ := mustImport(t, strings.ReplaceAll(captureText(t, c.name), "\n", "\r\n"),
 			captureOptions(t, i))
-		if show(a) != show(b) {
-			t.Errorf("%s: other commands", c.name)
+		if imageText(a) != imageText(b) {
+			t.Errorf("%s: CRLF line ends change the commands", c.name)
 		}
 	}
 }
 
-func packed(t *testing.T, text string) string {
+// gzipped returns text compressed by gzip.
+func gzipped(t *testing.T, text string) string {
 	t.Helper()
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
@@ -443,19 +457,19 @@ func packed(t *testing.T, text string) string {
 	return out.String()
 }
 
-func TestCapturesThatGzipCompressedAreTheSame(t *testing.T) {
+func TestGzippedCapturesImportTheSame(t *testing.T) {
 	for i, c := range captures {
-		text, o := capture(t, c.name), captureOptions(t, i)
-		zipped := packed(t, text)
+		text, o := captureText(t, c.name), captureOptions(t, i)
+		zipped := gzipped(t, text)
 		a, _ := mustImport(t, text, o)
 		b, _ := mustImport(t, zipped, o)
-		if show(a) != show(b) {
-			t.Errorf("%s: other commands", c.name)
+		if imageText(a) != imageText(b) {
+			t.Errorf("%s: compression changes the commands", c.name)
 		}
-		// as editors mark UTF-8
-		for _, marked := range []string{"\xef\xbb\xbf" + text, packed(t, "\xef\xbb\xbf"+text)} {
-			if b, _ := mustImport(t, marked, o); show(a) != show(b) {
-				t.Errorf("%s: other commands with a mark in front", c.name)
+		// With the byte order mark that some editors write before UTF-8.
+		for _, marked := range []string{"\xef\xbb\xbf" + text, gzipped(t, "\xef\xbb\xbf"+text)} {
+			if b, _ := mustImport(t, marked, o); imageText(a) != imageText(b) {
+				t.Errorf("%s: a byte order mark changes the commands", c.name)
 			}
 		}
 		damaged := []byte(zipped)
@@ -464,37 +478,39 @@ func TestCapturesThatGzipCompressedAreTheSame(t *testing.T) {
 			"damaged": string(damaged)} {
 			if _, _, err := Import(strings.NewReader(broken), o); hal.CodeOf(err) != hal.BadImage ||
 				!strings.Contains(err.Error(), want) {
-				t.Errorf("%s, %s: %v", c.name, want, err)
+				t.Errorf("%s: error %v, want one with %q", c.name, err, want)
 			}
 		}
 	}
 }
 
-func TestCaptureThatIsCompressedOrInUTF16IsRefusedWithWhatReadsIt(t *testing.T) {
+func TestOtherCompressionAndUTF16AreRejectedWithARemedy(t *testing.T) {
 	for head, want := range map[string]string{"\xfd7zXZ\x00\x00\x04": "xz -dc",
 		"\x28\xb5\x2f\xfd\x24\x00": "zstd -dc", "BZh91AY&SY": "bzip2 -dc",
 		"\xff\xfeV\x00E\x00": "text in UTF-16, but must be text, " +
 			"or text compressed by gzip; use iconv", "\xfe\xff\x00V\x00E": "iconv -f UTF-16",
-		packed(t, "\xff\xfeV\x00E\x00"): "iconv -f UTF-16 -t UTF-8 FILE |"} {
+		gzipped(t, "\xff\xfeV\x00E\x00"): "iconv -f UTF-16 -t UTF-8 FILE |"} {
 		for _, from := range []string{FromMmiotrace, FromQemu, FromRecord} {
 			_, _, err := Import(strings.NewReader(head+"\n"),
 				Options{From: from, Board: chips.BoardByName("edu")})
 			if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s of %s: %v", from, want, err)
+				t.Errorf("import of %q as %s: error %v, want one with %q", head, from, err, want)
 			}
 		}
 	}
 }
 
-// Each capture, cut at any byte, is refused unless the cut is between lines.
-func TestCutCapturesAreRefused(t *testing.T) {
+// TestCutCapturesAreRejected cuts each capture at its last 300 bytes: it is rejected unless the cut
+// is between two lines.
+func TestCutCapturesAreRejected(t *testing.T) {
 	for i, c := range captures {
-		text, o := capture(t, c.name), captureOptions(t, i)
+		text, o := captureText(t, c.name), captureOptions(t, i)
 		o.Inputs, o.Outputs = nil, nil
 		for n := len(text) - 1; n > len(text)-300; n-- {
 			_, _, err := Import(strings.NewReader(text[:n]), o)
 			if (text[n-1] == '\n') != (err == nil) {
-				t.Errorf("%s cut to %d bytes: %v", c.name, n, err)
+				t.Errorf("%s cut to %d bytes, which end with %q: error %v", c.name, n, text[n-1:n],
+					err)
 			}
 		}
 	}

@@ -8,79 +8,80 @@ import (
 	"lightmetal/boards"
 )
 
-// stores are n stores of one width from an offset on, with the values 1, 2, ...
-func stores(n, width int, offset uint64) (list []string) {
+// storeLines returns lines for mmiotrace: n stores of one width from an offset on, with the values
+// 1, 2, ...
+func storeLines(n, width int, offset uint64) (list []string) {
 	for i := range n {
 		list = append(list, access("W", width, offset+uint64(i*width), uint64(i+1)))
 	}
 	return list
 }
 
-// l1 is a trace of a Wormhole with window 166 on L1 of tile (1,1).
-func l1(list ...string) string {
-	return lines(whDevice, append([]string{whPoint(wh166Config, 1, 1, 0)}, list...)...)
+// l1Trace returns an mmiotrace of Wormhole that first points window 166 to L1 of tile (1,1).
+func l1Trace(list ...string) string {
+	return mmiotrace(whDevice, append([]string{whPoint(wh166Config, 1, 1, 0)}, list...)...)
 }
 
 func TestStoresToMemoryBecomeBulkCopies(t *testing.T) {
-	text := l1(
+	text := l1Trace(
 		access("W", 8, wh166+0x10, 0x0807060504030201),
 		access("W", 8, wh166+0x18, 0x100f0e0d0c0b0a09), access("W", 4, wh166+0x20, 0x14131211),
 		access("W", 1, wh166+0x24, 0x15),
-		access("W", 4, wh166+0x40, 0x5), // alone
-		access("W", 4, wh166+0x3c, 0x6), // backwards
+		access("W", 4, wh166+0x40, 0x5), // not adjacent to the stores before
+		access("W", 4, wh166+0x3c, 0x6), // at a lower address
 	)
 	image, report := mustImport(t, text, Options{})
-	commands(t, image, `
+	checkCommands(t, image, `
 point tlb0 (1,1) 0x0
 copyin bulk tlb0+0x10 w8 0102030405060708090a0b0c0d0e0f101112131415
 fence
 write tlb0+0x40 w4 0x5
 write tlb0+0x3c w4 0x6
 `)
-	if got := did(report, "coalesce"); got != "2 writes, 1 copy made from 4 stores" {
-		t.Errorf("coalesce: %s", got)
+	if got := passSummary(report, "coalesce"); got != "2 writes, 1 copy made from 4 stores" {
+		t.Errorf("summary of the pass coalesce: %s", got)
 	}
-	if got := did(report, "fence"); got != "1 store fence after bulk copies" {
-		t.Errorf("fence: %s", got)
+	if got := passSummary(report, "fence"); got != "1 store fence after bulk copies" {
+		t.Errorf("summary of the pass fence: %s", got)
 	}
 }
 
 func TestStoresToRegistersKeepWidthOrderAndCount(t *testing.T) {
-	image, _ := mustImport(t, lines(eduDevice, stores(7, 4, 0x40)...), Options{})
-	if got := show(image); strings.Count(got, "write") != 7 {
-		t.Errorf("a few stores stay as they are:\n%s", got)
+	image, _ := mustImport(t, mmiotrace(eduDevice, storeLines(7, 4, 0x40)...), Options{})
+	if got := imageText(image); strings.Count(got, "write") != 7 {
+		t.Errorf("7 stores to registers did not become 7 write commands:\n%s", got)
 	}
-	image, _ = mustImport(t, lines(eduDevice, stores(8, 4, 0x40)...), Options{})
-	commands(t, image, "\ncopyin exact bar0+0x40 w4 32 bytes\n")
-	// 8 stores of 4 bytes, then 8 of 8: two copies, for the widths must stay.
-	image, _ = mustImport(t, lines(eduDevice,
-		append(stores(8, 4, 0x100), stores(8, 8, 0x120)...)...), Options{})
-	commands(t, image, "\ncopyin exact bar0+0x100 w4 32 bytes\n"+
+	image, _ = mustImport(t, mmiotrace(eduDevice, storeLines(8, 4, 0x40)...), Options{})
+	checkCommands(t, image, "\ncopyin exact bar0+0x40 w4 32 bytes\n")
+	// 8 stores of 4 bytes, then 8 of 8 bytes: two copies, because the widths must not change.
+	image, _ = mustImport(t, mmiotrace(eduDevice,
+		append(storeLines(8, 4, 0x100), storeLines(8, 8, 0x120)...)...), Options{})
+	checkCommands(t, image, "\ncopyin exact bar0+0x100 w4 32 bytes\n"+
 		"copyin exact bar0+0x120 w8 64 bytes\n")
 }
 
-// A loader holds each command against one rule of the board.
+// TestCopyStaysInsideOneRule: a loader compares each command with one rule of the board.
 func TestCopyStaysInsideOneRule(t *testing.T) {
 	device := "PCIDEV 0020 1b360010 b 100000000 0 0 0 0 0 0 4000 0 0 0 0 0 0 nvme"
-	image, _ := mustImport(t, lines(device, stores(16, 4, 0xfe0)...), Options{})
-	commands(t, image, "\ncopyin exact bar0+0xfe0 w4 32 bytes\n"+
+	image, _ := mustImport(t, mmiotrace(device, storeLines(16, 4, 0xfe0)...), Options{})
+	checkCommands(t, image, "\ncopyin exact bar0+0xfe0 w4 32 bytes\n"+
 		"copyin exact bar0+0x1000 w4 32 bytes\n")
 }
 
-// A loader takes bulk copies where memory takes every width, and refuses others: what
-// takes 4 bytes alone is copied so.
-func TestMemoryThatTakesSomeWidthsIsCopiedInThose(t *testing.T) {
+// TestMemoryIsCopiedInTheWidthsThatItAccepts: a loader accepts bulk copies only to memory that
+// accepts every width. Memory that accepts only 4 bytes gets copies with that exact width.
+func TestMemoryIsCopiedInTheWidthsThatItAccepts(t *testing.T) {
 	b := &boards.Board{Name: "narrow", Vendor: 0x1234, Device: 0x11e8,
 		BarSizes: [6]uint64{4096}}
 	b.Rules = []boards.AccessRule{{Last: 4095, Widths: 4, IsMemory: true, Name: "memory"}}
-	image, _ := mustImport(t, lines(eduDevice,
-		append(stores(8, 4, 0x100), stores(3, 4, 0x200)...)...), Options{Board: b})
-	commands(t, image, "\ncopyin exact bar0+0x100 w4 32 bytes\nwrite bar0+0x200 w4 0x1\n"+
+	image, _ := mustImport(t, mmiotrace(eduDevice,
+		append(storeLines(8, 4, 0x100), storeLines(3, 4, 0x200)...)...), Options{Board: b})
+	checkCommands(t, image, "\ncopyin exact bar0+0x100 w4 32 bytes\nwrite bar0+0x200 w4 0x1\n"+
 		"write bar0+0x204 w4 0x2\nwrite bar0+0x208 w4 0x3\n")
 }
 
-func TestMarkAndPointAndLoadBreakARun(t *testing.T) {
-	text := l1(
+func TestMarkPointAndLoadEndACopy(t *testing.T) {
+	text := l1Trace(
 		access("W", 4, wh166+0, 1), access("W", 4, wh166+4, 2), "MARK 1.5 here",
 		access("W", 4, wh166+8, 3), access("W", 4, wh166+12, 4),
 		access("R", 4, wh166+0x100, 9),
@@ -89,7 +90,7 @@ func TestMarkAndPointAndLoadBreakARun(t *testing.T) {
 		access("W", 4, wh166+20, 6),
 	)
 	image, _ := mustImport(t, text, Options{})
-	commands(t, image, `
+	checkCommands(t, image, `
 point tlb0 (1,1) 0x0
 copyin bulk tlb0+0x0 w4 0100000002000000
 mark here
@@ -102,7 +103,7 @@ write tlb0+0x14 w4 0x6
 `)
 }
 
-func TestFenceStandsBeforeWhateverMayDependOnACopy(t *testing.T) {
+func TestFencePrecedesCommandsThatMayDependOnACopy(t *testing.T) {
 	pair := []string{access("W", 4, wh166, 1), access("W", 4, wh166+4, 2)}
 	for _, c := range []struct{ name, next, want string }{
 		{"reset release", whPoint(wh166Config, 1, 1, 0xff000000) + "\n" +
@@ -118,20 +119,20 @@ func TestFenceStandsBeforeWhateverMayDependOnACopy(t *testing.T) {
 		{"nothing", "MARK 1.5 end", "mark end\nfence\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			text := l1(append(pair, strings.Split(c.next, "\n")...)...)
+			text := l1Trace(append(pair, strings.Split(c.next, "\n")...)...)
 			image, _ := mustImport(t, text, Options{})
-			commands(t, image, "point tlb0 (1,1) 0x0\ncopyin bulk tlb0+0x0 w4 0100000002000000\n"+
-				c.want)
+			checkCommands(t, image, "point tlb0 (1,1) 0x0\n"+
+				"copyin bulk tlb0+0x0 w4 0100000002000000\n"+c.want)
 			image, _ = mustImport(t, text, Options{Without: []string{"fence"}})
-			if strings.Contains(show(image), "fence") {
-				t.Error("a fence without the pass")
+			if strings.Contains(imageText(image), "fence") {
+				t.Errorf("a fence without the pass fence:\n%s", imageText(image))
 			}
 		})
 	}
 }
 
 func TestLoadsFromMemoryBecomeACompare(t *testing.T) {
-	text := l1(
+	text := l1Trace(
 		access("R", 2, wh166+0, 1), access("R", 2, wh166+2, 2), access("R", 2, wh166+4, 3),
 		access("R", 2, wh166+6, 9),
 		access("R", 4, wh166+8, 4), access("R", 8, wh166+16, 5), access("R", 8, wh166+24, 6),
@@ -139,7 +140,7 @@ func TestLoadsFromMemoryBecomeACompare(t *testing.T) {
 		access("R", 4, wh166+0xb121b0, 7), access("R", 4, wh166+0xb121b4, 8),
 	)
 	image, report := mustImport(t, text, Options{})
-	commands(t, image, `
+	checkCommands(t, image, `
 point tlb0 (1,1) 0x0
 compare tlb0+0x0 w2 0100020003000900
 expect tlb0+0x8 w4 0x4 mask 0xffffffff
@@ -148,12 +149,12 @@ point tlb0 (1,1) 0xffb00000
 expect tlb0+0x121b0 w4 0x0 mask 0x47800
 expect tlb0+0x121b4 w4 0x8 mask 0xffffffff
 `)
-	if got := did(report, "coalesce"); got != "3 expects, 2 compares made from 6 loads" {
-		t.Errorf("coalesce: %s", got)
+	if got := passSummary(report, "coalesce"); got != "3 expects, 2 compares made from 6 loads" {
+		t.Errorf("summary of the pass coalesce: %s", got)
 	}
 }
 
-func TestEqualStoresBecomeAFillWhereThatIsShorter(t *testing.T) {
+func TestEqualStoresBecomeAFillIfThatIsShorter(t *testing.T) {
 	same := func(n, width int, offset, value uint64) (list []string) {
 		for i := range n {
 			list = append(list, access("W", width, wh166+offset+uint64(i*width), value))
@@ -185,15 +186,15 @@ func TestEqualStoresBecomeAFillWhereThatIsShorter(t *testing.T) {
 			"copyin bulk tlb0+0x0 w8 76 bytes\nfence\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			image, _ := mustImport(t, l1(c.trace...), Options{})
-			commands(t, image, "point tlb0 (1,1) 0x0\n"+c.want)
+			image, _ := mustImport(t, l1Trace(c.trace...), Options{})
+			checkCommands(t, image, "point tlb0 (1,1) 0x0\n"+c.want)
 		})
 	}
 }
 
 func TestLongRunWithManyFillsTakesLinearTime(t *testing.T) {
 	var b strings.Builder
-	b.WriteString(l1())
+	b.WriteString(l1Trace())
 	for i := range 200_000 {
 		value := 0
 		if i%64 < 20 {
@@ -203,30 +204,30 @@ func TestLongRunWithManyFillsTakesLinearTime(t *testing.T) {
 	}
 	text := strings.ReplaceAll(b.String(), "0x41000 ", "0x0 ") // DRAM: large enough
 	image, _ := mustImport(t, text, Options{})
-	if n := strings.Count(show(image), "fill"); n != 200_000/64 {
-		t.Errorf("%d fills", n)
+	if n := strings.Count(imageText(image), "fill"); n != 200_000/64 {
+		t.Errorf("%d fills, want %d", n, 200_000/64)
 	}
 }
 
 func TestWithoutCoalesceEveryAccessIsACommand(t *testing.T) {
-	text := l1(access("W", 4, wh166, 1), access("W", 4, wh166+4, 2), access("R", 4, wh166+8, 3),
-		access("R", 4, wh166+12, 4))
+	text := l1Trace(access("W", 4, wh166, 1), access("W", 4, wh166+4, 2),
+		access("R", 4, wh166+8, 3), access("R", 4, wh166+12, 4))
 	image, report := mustImport(t, text, Options{Without: []string{"coalesce"}})
-	commands(t, image, `
+	checkCommands(t, image, `
 point tlb0 (1,1) 0x0
 write tlb0+0x0 w4 0x1
 write tlb0+0x4 w4 0x2
 expect tlb0+0x8 w4 0x3 mask 0xffffffff
 expect tlb0+0xc w4 0x4 mask 0xffffffff
 `)
-	if got := did(report, "coalesce"); got != "off: 2 writes, 2 expects" {
-		t.Errorf("coalesce: %s", got)
+	if got := passSummary(report, "coalesce"); got != "off: 2 writes, 2 expects" {
+		t.Errorf("summary of the pass coalesce: %s", got)
 	}
 }
 
-// TestRegistersThatAreReadInARowTakeTimeByTheirNumber: looking from each at all
-// after it would be 45 billion steps.
-func TestRegistersThatAreReadInARowTakeTimeByTheirNumber(t *testing.T) {
+// TestConsecutiveRegisterLoadsTakeLinearTime: comparing each load with all later ones would be 45
+// billion steps.
+func TestConsecutiveRegisterLoadsTakeLinearTime(t *testing.T) {
 	const n = 300_000
 	text := []byte("LMRECORD 2\nDEVICE 0 abcd 0001 0000:00:04.0\nBAR 0 0 0 10000000 1000000\n")
 	for i := range n {

@@ -9,7 +9,7 @@ import (
 	"lightmetal/tools/capture/importer/traces"
 )
 
-// A capture becomes an image; the report says what each pass did.
+// This example imports a capture. The report says what each pass did.
 func Example() {
 	trace, err := os.Open("../../../testdata/captures/edu.qemutrace")
 	if err != nil {

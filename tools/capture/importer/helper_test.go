@@ -21,8 +21,8 @@ const (
 	shmDevice = "PCIDEV 0018 1af41110 b 100000000 0 20000000c 0 0 0 0 100 0 400000 0 0 0 0 "
 )
 
-// Windows of Wormhole that the tests use: offset in BAR 0 and of the
-// configuration register.
+// Windows of Wormhole that the tests use: offsets in BAR 0 of the window and of its configuration
+// register.
 const (
 	wh166       = 0x0b000000 // 16 MiB
 	wh166Config = 0x1fc00530
@@ -30,11 +30,11 @@ const (
 	wh167Config = 0x1fc00538
 )
 
-// lines writes an mmiotrace. A line `W 4 0x10 0x5` is a store to that offset of
-// BAR 0, `R 4 4:0x10 0x5` a load from BAR 4; `@2.5` in front sets the time,
-// which else goes on by a microsecond a line. All else stands as it is. The
-// first line is line 3 of the trace.
-func lines(device string, list ...string) string {
+// mmiotrace returns the text of an mmiotrace. A line `W 4 0x10 0x5` is a store of 4 bytes to that
+// offset of BAR 0, `R 4 4:0x10 0x5` a load from BAR 4; `@2.5` before it sets the time in seconds,
+// which otherwise advances by a microsecond a line. Other lines are copied unchanged. The first of
+// list is line 3 of the trace.
+func mmiotrace(device string, list ...string) string {
 	bars := [6]uint64{0: 0x100000000, 2: 0x200000000, 4: 0x200000000}
 	if device == bhDevice {
 		bars[4] = 0x800000000
@@ -64,17 +64,17 @@ func lines(device string, list ...string) string {
 	return b.String()
 }
 
-// whPoint configures window 166 or 167 by one store.
+// whPoint returns the store that points window 166 or 167 to an address of a tile.
 func whPoint(register, x, y uint64, address uint64) string {
 	return fmt.Sprintf("W 8 0x%x 0x%x", register, address>>24|x<<12|y<<18)
 }
 
-// whMulticast points a window at a rectangle.
+// whMulticast returns the store that points a window to a rectangle of tiles.
 func whMulticast(register, x0, y0, x1, y1, address uint64) string {
 	return fmt.Sprintf("W 8 0x%x 0x%x", register, address>>24|x1<<12|y1<<18|x0<<24|y0<<30|1<<37)
 }
 
-// access is a load or store of a test at an offset.
+// access returns a line for mmiotrace: a load "R" or store "W" at an offset in BAR 0.
 func access(op string, width int, offset, value uint64) string {
 	return fmt.Sprintf("%s %d 0x%x 0x%x", op, width, offset, value)
 }
@@ -97,6 +97,8 @@ func mustRange(t testing.TB, spec string) Range {
 	return r
 }
 
+// mustImport imports a trace, of mmiotrace unless o says otherwise, and checks that the image can
+// be encoded.
 func mustImport(t testing.TB, text string, o Options) (*lmb.Image, *Report) {
 	t.Helper()
 	if o.From == "" {
@@ -107,38 +109,39 @@ func mustImport(t testing.TB, text string, o Options) (*lmb.Image, *Report) {
 		t.Fatal(err)
 	}
 	if _, err := lmb.Encode(image); err != nil {
-		t.Fatalf("the image is none: %v", err)
+		t.Fatalf("the imported image cannot be encoded: %v", err)
 	}
 	return image, report
 }
 
-// refused imports what must not be imported, and holds the error against want.
-func refused(t *testing.T, text string, o Options, want string) {
+// wantError imports a trace that must be rejected, and compares the error with want.
+func wantError(t *testing.T, text string, o Options, want string) {
 	t.Helper()
 	if o.From == "" {
 		o.From = FromMmiotrace
 	}
 	_, _, err := Import(strings.NewReader(text), o)
 	if err == nil {
-		t.Errorf("imported, want: %s", want)
+		t.Errorf("imported without an error, want: %s", want)
 	} else if err.Error() != want {
 		t.Errorf("got  %s\nwant %s", err, want)
 	}
 	if c := hal.CodeOf(err); err != nil && c != hal.BadImage && c != hal.Usage {
-		t.Errorf("code is %v", c)
+		t.Errorf("error code %v, want BadImage or Usage", c)
 	}
 }
 
-// show writes the commands of an image for people, one a line.
-func show(image *lmb.Image) string {
+// imageText returns the commands of the first sequence of an image, one a line.
+func imageText(image *lmb.Image) string {
 	var b strings.Builder
 	for _, c := range image.Sequences[0].Commands {
-		fmt.Fprintln(&b, showCommand(image, &c))
+		fmt.Fprintln(&b, commandText(image, &c))
 	}
 	return b.String()
 }
 
-func showCommand(image *lmb.Image, c *lmb.Command) string {
+// commandText returns a command as the tests of this package write it.
+func commandText(image *lmb.Image, c *lmb.Command) string {
 	place := ""
 	if int(c.Window) < len(image.Windows) {
 		place = fmt.Sprintf("%s+0x%x w%d", image.Windows[c.Window].Name, c.Offset, c.Width)
@@ -163,7 +166,7 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 			return fmt.Sprintf("copyin %s %s %s[%d:%d]", option, place,
 				image.Tensors[c.Index-1].Name, c.Value, c.Value+uint64(c.Amount))
 		}
-		return fmt.Sprintf("copyin %s %s %s", option, place, showBytes(c.Data))
+		return fmt.Sprintf("copyin %s %s %s", option, place, bytesText(c.Data))
 	case gen.OpcodeFill:
 		return fmt.Sprintf("fill %s %s %d bytes 0x%x", option, place, c.Amount, c.Value)
 	case gen.OpcodeCopyOut:
@@ -178,7 +181,7 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 		}
 		return fmt.Sprintf("expect %s 0x%x mask 0x%x", place, c.Value, c.Mask)
 	case gen.OpcodeCompare:
-		return fmt.Sprintf("compare %s %s", place, showBytes(c.Data))
+		return fmt.Sprintf("compare %s %s", place, bytesText(c.Data))
 	case gen.OpcodeFence:
 		return "fence"
 	case lmb.OpcodeMark:
@@ -187,23 +190,25 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 	return c.Opcode.String()
 }
 
-func showBytes(b []byte) string {
+// bytesText returns up to 24 bytes in hexadecimal, and of more bytes only their number.
+func bytesText(b []byte) string {
 	if len(b) > 24 {
 		return fmt.Sprintf("%d bytes", len(b))
 	}
 	return fmt.Sprintf("%x", b)
 }
 
-// commands holds the commands of an image against what they should be.
-func commands(t *testing.T, image *lmb.Image, want string) {
+// checkCommands compares the commands of the first sequence of an image with want, which may begin
+// with a newline.
+func checkCommands(t *testing.T, image *lmb.Image, want string) {
 	t.Helper()
-	if got := show(image); got != strings.TrimPrefix(want, "\n") {
+	if got := imageText(image); got != strings.TrimPrefix(want, "\n") {
 		t.Errorf("commands:\n%swant:%s", got, want)
 	}
 }
 
-// did finds the line of the report about a pass.
-func did(r *Report, pass string) string {
+// passSummary returns the summary of a pass in the report, or "" if the pass did nothing.
+func passSummary(r *Report, pass string) string {
 	for _, p := range r.Passes {
 		if p.Name == pass {
 			return p.Summary
@@ -212,7 +217,8 @@ func did(r *Report, pass string) string {
 	return ""
 }
 
-func edu(o Options) Options {
+// forEdu returns o for a trace that QEMU wrote of its edu device.
+func forEdu(o Options) Options {
 	o.From, o.Board = FromQemu, &boards.Edu
 	return o
 }

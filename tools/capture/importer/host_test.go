@@ -17,8 +17,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// hostBytes is all of a host window of a loaded image.
-func hostBytes(t *testing.T, replay *runtime.Replay, name string) []byte {
+// hostWindowBytes returns the contents of a host window of a loaded image.
+func hostWindowBytes(t *testing.T, replay *runtime.Replay, name string) []byte {
 	t.Helper()
 	view := replay.View()
 	for i, w := range lmb.Header(view).Windows {
@@ -28,14 +28,15 @@ func hostBytes(t *testing.T, replay *runtime.Replay, name string) []byte {
 		data := make([]byte, w.Size)
 		aperture := replay.Aperture(i)
 		if c := aperture.Copy(gen.OpcodeCopyOut, 0, 8, gen.AccessBulk, data); c != hal.OK {
-			t.Fatal(c)
+			t.Fatalf("copying out of host window %s: %v", name, c)
 		}
 		return data
 	}
-	t.Fatalf("no host window %s", name)
+	t.Fatalf("the image has no host window %s", name)
 	return nil
 }
 
+// captureFile returns the contents of a file in testdata/captures.
 func captureFile(t *testing.T, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile("../../../testdata/captures/" + name)
@@ -49,10 +50,10 @@ func TestCaptureOfDMAReplaysWithTheHostMemoryItReached(t *testing.T) {
 	text := string(captureFile(t, "edu-dma.qemutrace"))
 	o := Options{From: FromQemu, Board: &boards.Edu,
 		Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}
-	refused(t, text, o, "line 3: store of 0x100000 to the DMA source address: a replay needs "+
+	wantError(t, text, o, "line 3: store of 0x100000 to the DMA source address: a replay needs "+
 		"host memory there, which the trace lacks; add a file of this memory with --host")
 	o.Host = []HostSpec{{"from", 0x100000, captureFile(t, "edu-dma.from.bin")}}
-	refused(t, text, o, "line 21: store of 0x102000 to the DMA destination address: a replay "+
+	wantError(t, text, o, "line 21: store of 0x102000 to the DMA destination address: a replay "+
 		"needs host memory there, which the trace lacks; add a file of this memory with --host")
 	o.Host = append(o.Host, HostSpec{"to", 0x102000, captureFile(t, "edu-dma.to.bin")})
 	const warning = "the trace has no accesses to host memory, so the image neither waits for " +
@@ -60,25 +61,27 @@ func TestCaptureOfDMAReplaysWithTheHostMemoryItReached(t *testing.T) {
 	for _, without := range [][]string{nil, {"coalesce", "fence"}} {
 		o.Without = without
 		image, report := mustImport(t, text, o)
-		if did(report, "host") != "2 stores of host memory addresses became relocations" ||
-			did(report, "fill") != "host memory from: 4096 bytes with 0 host memory addresses; "+
-				"to: 4096 bytes with 0 host memory addresses" || len(report.Warnings) != 1 ||
-			report.Warnings[0].String() != warning {
-			t.Errorf("%v", report)
+		if passSummary(report, "host") != "2 stores of host memory addresses became relocations" ||
+			passSummary(report, "fill") != "host memory from: 4096 bytes with 0 host memory "+
+				"addresses; to: 4096 bytes with 0 host memory addresses" ||
+			len(report.Warnings) != 1 || report.Warnings[0].String() != warning {
+			t.Errorf("without %v: want 2 relocations, 2 host memories and a warning; report:\n%v",
+				without, report)
 		}
-		replay, device := load(t, image, runtime.AnyTLBWindow)
+		replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 		for range 2 {
 			mustRun(t, replay, device)
 			if want := append(bytes.Clone(o.Host[0].Data[:4095]),
-				0xa5); !bytes.Equal(hostBytes(t, replay, "to"), want) {
-				t.Error("the data did not come back")
+				0xa5); !bytes.Equal(hostWindowBytes(t, replay, "to"), want) {
+				t.Errorf("without %v: the DMA did not copy the data from host memory and back",
+					without)
 			}
 		}
 	}
 }
 
-// qemuTrace is a trace of a device: "w 28 4 0x1000" is a store of 4 bytes at
-// 0x28, "r 1c 4 0x1" a load.
+// qemuTrace returns a trace of QEMU and the options that import it: "w 28 4 0x1000" is a store of 4
+// bytes at 0x28, "r 1c 4 0x1" a load.
 func qemuTrace(list ...string) (string, Options) {
 	var text strings.Builder
 	for _, line := range list {
@@ -94,8 +97,9 @@ func qemuTrace(list ...string) (string, Options) {
 		Regions: []traces.Region{{Name: "it", Base: eduBase}}}
 }
 
-// The device finds its way from the registers through the memory.
-func TestAddressesInHostMemoryBecomeThoseOfTheReplay(t *testing.T) {
+// TestAddressesInHostMemoryBecomeRelocations: an NVMe controller finds its queues by the addresses
+// in its registers, and a buffer by the address in a queue.
+func TestAddressesInHostMemoryBecomeRelocations(t *testing.T) {
 	const bus = 0x1_4308_0000 // different bits in both halves
 	ring := make([]byte, 0x3000)
 	ring[0], ring[2], ring[40] = 6, 1, 1                    // Identify controller, as command 1
@@ -107,26 +111,26 @@ func TestAddressesInHostMemoryBecomeThoseOfTheReplay(t *testing.T) {
 		"w 14 4 0x460001", "r 1c 4 0x1", "w 1000 4 0x1")
 	o.Host = []HostSpec{{"ring", bus, ring}}
 	image, report := mustImport(t, text, o)
-	if got := did(report,
+	if got := passSummary(report,
 		"host"); got != "2 stores of host memory addresses became relocations, 2 of them "+
 		"joined from two halves; 1 load of host memory addresses ignored" {
-		t.Errorf("host: %s", got)
+		t.Errorf("summary of the pass host: %s", got)
 	}
-	if got := did(report, "fill"); got != "host memory ring: 12288 bytes "+
+	if got := passSummary(report, "fill"); got != "host memory ring: 12288 bytes "+
 		"with 1 host memory address" {
-		t.Errorf("fill: %s", got)
+		t.Errorf("summary of the pass fill: %s", got)
 	}
-	replay, device := load(t, image, runtime.AnyTLBWindow)
+	replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	device.Sleep(1_000_000)
-	got := hostBytes(t, replay, "ring")
+	got := hostWindowBytes(t, replay, "ring")
 	if binary.LittleEndian.Uint16(got[0x2000:]) != 0x1b36 ||
 		binary.LittleEndian.Uint32(got[0x100c:]) != 0x10001 {
-		t.Errorf("the controller wrote %x and completed with %x", got[0x2000:0x2010],
-			got[0x1000:0x1010])
+		t.Errorf("the controller wrote data %x and completion %x; want vendor 1b36, status 10001",
+			got[0x2000:0x2010], got[0x1000:0x1010])
 	}
 	if !bytes.Equal(got[0x100:0x108], ring[0x100:0x108]) {
-		t.Error("a number that is no address was changed")
+		t.Error("the importer changed a number that is not an address in host memory")
 	}
 }
 
@@ -149,12 +153,12 @@ func TestControllerOfLinuxIsImportedWithItsQueues(t *testing.T) {
 	}
 	s, err := Summarize(strings.NewReader(text), o)
 	if err != nil || len(s.Blocked) != 0 {
-		t.Errorf("%v, %v", s, err)
+		t.Errorf("summary %v, error %v; want no blocked access", s, err)
 	}
 }
 
-// commandTexts are the commands after the first, in a line.
-func commandTexts(image *lmb.Image) string {
+// listingAfterFirst returns the commands after the first in the syntax of listings, in one line.
+func listingAfterFirst(image *lmb.Image) string {
 	var list []string
 	for i := range image.Sequences[0].Commands[1:] {
 		list = append(list,
@@ -164,7 +168,7 @@ func commandTexts(image *lmb.Image) string {
 	return strings.Join(list, "; ")
 }
 
-func TestStoresThatAreAddressesAndThoseThatAreNot(t *testing.T) {
+func TestOnlyStoresOfAddressesBecomeRelocations(t *testing.T) {
 	for _, c := range []struct {
 		board    *boards.Board
 		bar      uint8
@@ -174,14 +178,14 @@ func TestStoresThatAreAddressesAndThoseThatAreNot(t *testing.T) {
 	}{
 		{&boards.Edu, 0, []string{"w 80 8 0x2000", "w 60 4 0x3000"},
 			"write.8 bar0+0x80 bus(m); write.4 bar0+0x60 0x3000", 0},
-		// only looks like one
+		// a register without an address, with a value that looks like one
 		{&boards.Edu, 0, []string{"w 04 4 0x2008"}, "write.4 bar0+0x4 bus(m)+0x8", 1},
 		{&boards.Edu, 0, []string{"w 80 4 0x2000", "w 84 4 0x0"}, "write.8 bar0+0x80 bus(m)", 0},
 		{&boards.Edu, 0, []string{"w 90 4 0x20", "w 94 4 0x0"},
 			"write.4 bar0+0x90 0x20; write.4 bar0+0x94 0x0", 0},
 		{&boards.Edu, 0, []string{"w 84 4 0x2000", "w 88 4 0x0"},
 			"write.4 bar0+0x84 bus(m); write.4 bar0+0x88 0x0", 0},
-		// no width of 8 there
+		// registers that do not accept 8 bytes
 		{&boards.Edu, 0, []string{"w 60 4 0x2000", "w 64 4 0x0"},
 			"write.4 bar0+0x60 bus(m); write.4 bar0+0x64 0x0", 1},
 		{&boards.Ivshmem, 2, []string{"w 10 2 0x2008", "w 20 8 0x2008"},
@@ -194,21 +198,21 @@ func TestStoresThatAreAddressesAndThoseThatAreNot(t *testing.T) {
 		o.Board, o.Host = c.board, []HostSpec{{"m", 0x2000, make([]byte, 4096)}}
 		o.Regions[0].Bar = c.bar
 		image, report := mustImport(t, text, o)
-		if got := commandTexts(image); got != "fence; "+c.want {
-			t.Errorf("%v: got %s, want %s", c.trace, got, c.want)
+		if got := listingAfterFirst(image); got != "fence; "+c.want {
+			t.Errorf("%v: got %s, want fence; %s", c.trace, got, c.want)
 		}
 		if len(report.Warnings) != c.warnings+1 {
-			t.Errorf("%v: %v", c.trace, report.Warnings)
+			t.Errorf("%v: warnings %v, want %d", c.trace, report.Warnings, c.warnings+1)
 		}
-		const told = "line 1: the value 0x2008, stored to bar0 + 0x4, is treated as an address " +
-			"in host memory m: a replay stores the address of its own memory instead"
-		if c.trace[0] == "w 04 4 0x2008" && report.Warnings[0].String() != told {
-			t.Errorf("told: %s", report.Warnings[0])
+		const warning = "line 1: the value 0x2008, stored to bar0 + 0x4, is treated as an " +
+			"address in host memory m: a replay stores the address of its own memory instead"
+		if c.trace[0] == "w 04 4 0x2008" && report.Warnings[0].String() != warning {
+			t.Errorf("%v: warning %s, want %s", c.trace, report.Warnings[0], warning)
 		}
 	}
 }
 
-func TestHostMemoryIsRefusedWhereItMakesNoSense(t *testing.T) {
+func TestInvalidHostFlagIsRejected(t *testing.T) {
 	for spec, want := range map[string]string{
 		"ring":         `host memory "ring" must have the form ` + hostForm,
 		"ring=0x1000":  `host memory "ring=0x1000" must have the form ` + hostForm,
@@ -223,29 +227,28 @@ func TestHostMemoryIsRefusedWhereItMakesNoSense(t *testing.T) {
 		h, file, err := ParseHost(spec)
 		if want == "" {
 			if err != nil || h.Name != "ring" || h.Bus != 0x1000 || file != "f" {
-				t.Errorf("%s: %+v, %s, %v", spec, h, file, err)
+				t.Errorf("%s: got %+v, file %s, error %v; want ring at 0x1000, file f", spec, h,
+					file, err)
 			}
 		} else if err == nil || err.Error() != want {
-			t.Errorf("%s: %v, want %s", spec, err, want)
+			t.Errorf("%s: error %v, want %s", spec, err, want)
 		}
 	}
 	page := make([]byte, 4096)
-	a := func(bus string) string {
+	addressError := func(bus string) string {
 		return "host memory a: bus address " + bus +
 			" must be a nonzero multiple of 8, and the 4096 bytes there must end below 2^64"
 	}
 	for want, hosts := range map[string][]HostSpec{
 		"host memory a has 0 bytes, but must have 1 to 4294967296": {{"a", 0x1000, nil}},
-		a("0x0"):    {{"a", 0, page}},
-		a("0x1004"): {{"a", 0x1004, page}},
-		a("0xfffffffffffff008"): {{"a",
-			0xfffffffffffff008,
-			page}},
+		addressError("0x0"):                       {{"a", 0, page}},
+		addressError("0x1004"):                    {{"a", 0x1004, page}},
+		addressError("0xfffffffffffff008"):        {{"a", 0xfffffffffffff008, page}},
 		"host memory a and host memory b overlap": {{"a", 0x1000, page}, {"b", 0x1ff8, page}},
 		"two --host flags have the name a":        {{"a", 0x1000, page}, {"a", 0x4000, page}},
 	} {
 		text, o := qemuTrace("r 08 4 0x10400")
 		o.Host = hosts
-		refused(t, text, o, want)
+		wantError(t, text, o, want)
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"lightmetal/tools/image/listing"
 )
 
-// nvmeSession is what lm record writes of a driver that asks an NVMe controller
-// what it is: memory is told before the device is, and vendor is what it answers.
+// nvmeSession returns the recording that lm record writes of a driver that identifies an NVMe
+// controller. vendor is the controller's answer. more is appended. The first MEM lines come before
+// the device's line.
 func nvmeSession(vendor string, more ...string) string {
 	lines := []string{
 		"MEM 43080000 1000", "EVENT a tale of memory", "DEVICE 0 1b36 0010 0000:00:04.0",
@@ -31,7 +32,8 @@ func nvmeSession(vendor string, more ...string) string {
 	return "LMRECORD 2\n" + strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines))
 }
 
-func commandLines(t *testing.T, text string, o Options) string {
+// importedListing imports a recording and returns its commands in the syntax of listings.
+func importedListing(t *testing.T, text string, o Options) string {
 	t.Helper()
 	image, _ := mustImport(t, text, o)
 	var b strings.Builder
@@ -43,8 +45,8 @@ func commandLines(t *testing.T, text string, o Options) string {
 	return b.String()
 }
 
-// TestRecordedHostMemoryBecomesWindowsCopiesAndRelocations, at the places that
-// the program had them, and waits for what the device wrote.
+// TestRecordedHostMemoryBecomesWindowsCopiesAndRelocations: they are where the program made its
+// stores, and the image waits for the data that the device wrote.
 func TestRecordedHostMemoryBecomesWindowsCopiesAndRelocations(t *testing.T) {
 	o := Options{From: FromRecord}
 	want := `fill.8 host0+0x0 <- 0x0 size 8KiB
@@ -68,83 +70,82 @@ expect.8 host0+0x1008 == 0x1000100000001
 expect.4 host1+0x0 == 0x1af41b36
 write.4 bar0+0x1004 0x1
 `
-	if got := commandLines(t, nvmeSession("361bf41a"), o); got != want {
+	if got := importedListing(t, nvmeSession("361bf41a"), o); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	image, report := mustImport(t, nvmeSession("361bf41a"), o)
 	if text := report.String(); !strings.Contains(text, "a tale of memory") {
-		t.Error(text)
+		t.Errorf("the report lacks the recording's event:\n%s", text)
 	}
-	replay, device := load(t, image, runtime.AnyTLBWindow)
+	replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 }
 
-func TestOtherAnswerOfTheDeviceEndsTheReplayUnlessItIsIgnored(t *testing.T) {
+func TestUnexpectedDataOfTheDeviceEndsTheReplayUnlessIgnored(t *testing.T) {
 	image, _ := mustImport(t, nvmeSession("361bf41b"), Options{From: FromRecord})
-	replay, _ := load(t, image, runtime.AnyTLBWindow)
+	replay, _ := loadOnMock(t, image, runtime.AnyTLBWindow)
 	if r := replay.Run(0); r.Code != hal.DeadlinePassed {
-		t.Error(r)
+		t.Errorf("replay with another vendor: %+v, want DeadlinePassed", r)
 	}
 	image, _ = mustImport(t, nvmeSession("361bf41b"),
 		Options{From: FromRecord, Ignore: []Range{{Place{Bus: true}, 0x7ffffff000, 0x7fffffffff}}})
-	replay, device := load(t, image, runtime.AnyTLBWindow)
+	replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	for i := range image.Sequences[0].Commands {
 		if c := &image.Sequences[0].Commands[i]; c.Opcode == gen.OpcodeExpect &&
 			image.Windows[c.Window].Name == "host1" {
-			t.Error("what is ignored is waited for: ", listing.CommandText(image, c))
+			t.Error("a command waits for ignored data: ", listing.CommandText(image, c))
 		}
 	}
 }
 
-// TestPartOfARecordBeginsWithTheMemoryOfThen: what the program stored before is
-// there from the start.
-func TestPartOfARecordBeginsWithTheMemoryOfThen(t *testing.T) {
-	got := commandLines(t, nvmeSession("361bf41a"),
+// TestPartOfARecordingStartsWithEarlierStoresToMemory: an image of a part writes the data to host
+// memory that the program stored there before the part.
+func TestPartOfARecordingStartsWithEarlierStoresToMemory(t *testing.T) {
+	got := importedListing(t, nvmeSession("361bf41a"),
 		Options{From: FromRecord, Part: Part{From: "16", To: "20"}})
 	for _, line := range []string{"copy.8 host0+0x0 <- hex 06000100 00000000 bulk",
 		"write.8 host0+0x18 bus(host1)", "write.4 bar0+0x1000 0x1"} {
 		if !strings.Contains(got, line+"\n") {
-			t.Errorf("no %q in\n%s", line, got)
+			t.Errorf("the commands lack %q:\n%s", line, got)
 		}
 	}
 	if strings.Contains(got, "bar0+0x14") {
-		t.Error(got)
+		t.Errorf("the part has an access that was before it:\n%s", got)
 	}
 }
 
-func TestHostMemoryThatCannotBeIsRefused(t *testing.T) {
+func TestInvalidHostMemoryIsRejected(t *testing.T) {
 	o := Options{From: FromRecord}
-	refused(t, nvmeSession("361bf41a", "MEM 10000000 100000", "MEM 10500000 1000",
+	wantError(t, nvmeSession("361bf41a", "MEM 10000000 100000", "MEM 10500000 1000",
 		"MEM 10100000 800000"), o,
 		"line 23: host memory at 0x10100000, 8388608 bytes, overlaps host memory "+
 			"host3, but an image cannot join ranges that were separate before")
-	refused(t, nvmeSession("361bf41a", "MEM 8000000000 80000000"), o,
+	wantError(t, nvmeSession("361bf41a", "MEM 8000000000 80000000"), o,
 		"line 21: host memory at 0x8000000000, 2147483648 bytes, is too much: an image may "+
 			"have at most 1024 MiB in one range and 4096 MiB in all")
-	refused(t, nvmeSession("361bf41a", "MEM 10000000 0"), o,
+	wantError(t, nvmeSession("361bf41a", "MEM 10000000 0"), o,
 		"line 21: host memory of 0 bytes at 0x10000000 must not be empty and must end below 2^64")
-	refused(t, nvmeSession("361bf41a", "MEM ffffffffffffffff 2"), o,
+	wantError(t, nvmeSession("361bf41a", "MEM ffffffffffffffff 2"), o,
 		"line 21: host memory of 2 bytes at 0xffffffffffffffff must not be empty and must end "+
 			"below 2^64")
 }
 
-// TestRecordWithoutAccessesSaysWhatWasRecordedAndWhatToDo.
-func TestRecordWithoutAccessesSaysWhatWasRecordedAndWhatToDo(t *testing.T) {
+func TestRecordingWithoutAccessesReportsItsContentsAndARemedy(t *testing.T) {
 	o := Options{From: FromRecord}
-	refused(t, "LMRECORD 2\nDEVICE 0 1b36 0010 0000:00:04.0\nBAR 0 0 0 80000000 4000\n"+
+	wantError(t, "LMRECORD 2\nDEVICE 0 1b36 0010 0000:00:04.0\nBAR 0 0 0 80000000 4000\n"+
 		"CR 0 0 4 361b1000\nCW 0 4 2 0600\nEND 4\n", o,
 		"the recording contains no access to 0000:00:04.0: the program mapped a BAR but did not "+
 			"access the BAR (1 load and 1 store of configuration space); "+
 			"`lm record --help` lists the mappings that lm can record")
-	refused(t, "LMRECORD 2\nEND 0\n", o,
+	wantError(t, "LMRECORD 2\nEND 0\n", o,
 		"line 1: the recording is empty: the program did not map a BAR of a device, or "+
 			"--device names another device; `lm record --help` lists the mappings "+
 			"that lm can record")
 }
 
-// allocated is how many bytes something has the heap give.
-func allocated(do func()) uint64 {
+// allocatedBytes returns how many bytes the function do allocates on the heap.
+func allocatedBytes(do func()) uint64 {
 	var before, after goruntime.MemStats
 	goruntime.ReadMemStats(&before)
 	do()
@@ -152,30 +153,30 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestHostMemoryThatIsOnlyNamedTakesNone of ours, however much and often it is,
-// and has a bound.
-func TestHostMemoryThatIsOnlyNamedTakesNone(t *testing.T) {
+// TestUnaccessedHostMemoryAllocatesLittle: the import allocates little for recorded host memory
+// without accesses, even if it is large or recorded twice. Its size is limited.
+func TestUnaccessedHostMemoryAllocatesLittle(t *testing.T) {
 	o := Options{From: FromRecord}
-	if n := allocated(func() {
+	if n := allocatedBytes(func() {
 		mustImport(t, nvmeSession("361bf41a", "MEM 10000000 4000000",
 			"MEM 10000000 4000000"), o)
 	}); n > 16<<20 {
-		t.Errorf("64 MiB that are named take %d bytes", n)
+		t.Errorf("importing 64 MiB of unaccessed host memory allocates %d bytes, "+
+			"want at most 16 MiB", n)
 	}
-	refused(t, nvmeSession("361bf41a", "MEM 1 ffffffffffffffff"), o,
+	wantError(t, nvmeSession("361bf41a", "MEM 1 ffffffffffffffff"), o,
 		"line 21: host memory at 0x1, 18446744073709551615 bytes, is too much: an image may "+
 			"have at most 1024 MiB in one range and 4096 MiB in all")
 	var many []string
 	for i := range 5 {
 		many = append(many, fmt.Sprintf("MEM %x 40000000", (i+1)<<40))
 	}
-	refused(t, nvmeSession("361bf41a", many...), o,
+	wantError(t, nvmeSession("361bf41a", many...), o,
 		"line 24: host memory at 0x40000000000, 1073741824 bytes, is too much: an image may "+
 			"have at most 1024 MiB in one range and 4096 MiB in all")
 }
 
-// TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts.
-func TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts(t *testing.T) {
+func TestStoresBeforeAPartAreMergedAndTheLastWins(t *testing.T) {
 	var many []string
 	for i := range 4000 {
 		many = append(many, fmt.Sprintf("HR %x 4 01000000", 0x43081010+i%500*8))
@@ -184,21 +185,20 @@ func TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts(t *testing.T) {
 		"HR 43081000 16 03000000030000000300000003000000", "W 0 1008 4 01000000")
 	o := Options{From: FromRecord, Part: Part{From: fmt.Sprint(20 + len(many))}}
 	var got string
-	if n := allocated(func() {
-		got = commandLines(t, nvmeSession("361bf41a", many...),
-			o)
+	if n := allocatedBytes(func() {
+		got = importedListing(t, nvmeSession("361bf41a", many...), o)
 	}); n > 64<<20 {
-		t.Errorf("%d stores take %d bytes", len(many), n)
+		t.Errorf("importing %d stores allocates %d bytes, want at most 64 MiB", len(many), n)
 	}
 	if want := "copy.8 host0+0x1000 <- hex 03000000 03000000 03000000 03000000 ... (24 bytes) " +
 		"bulk\n"; !strings.Contains(got, want) {
-		t.Errorf("no %q in\n%.600s", want, got)
+		t.Errorf("the commands lack %q:\n%.600s", want, got)
 	}
 }
 
-// TestHalvesOfAnAddressInTwoRegistersAreOfOne where no register takes it whole,
-// and the upper half is zero on the target.
-func TestHalvesOfAnAddressInTwoRegistersAreOfOne(t *testing.T) {
+// TestHalvesOfAnAddressBecomeOneRelocation: if no register accepts 8 bytes, the store of the lower
+// half becomes a relocation, and the upper half is zero on the target.
+func TestHalvesOfAnAddressBecomeOneRelocation(t *testing.T) {
 	device := &boards.Board{Name: "generic", BarSizes: [6]uint64{1: 4096},
 		Rules: []boards.AccessRule{{Bar: 1, Last: 4095, Widths: 4, Name: "registers"}}}
 	o := Options{From: FromRecord, Board: device, BarSizesAreLimits: true}
@@ -217,64 +217,67 @@ func TestHalvesOfAnAddressInTwoRegistersAreOfOne(t *testing.T) {
 		lines := append([]string{"LMRECORD 2", "DEVICE 0 15ad 07b0 0000:00:06.0",
 			"BAR 0 0 1 10000000 1000", "MEM 143080000 2000"}, strings.Split(c.list, ",")...)
 		text := strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines)-1)
-		// after the memory's zeros and a fence
-		got := strings.Split(strings.TrimSpace(commandLines(t, text, o)), "\n")[2:]
+		// The first two commands fill the memory with zeros, and are a fence.
+		got := strings.Split(strings.TrimSpace(importedListing(t, text, o)), "\n")[2:]
 		if strings.Join(got, ",") != c.want {
-			t.Errorf("%s: got %q", c.list, got)
+			t.Errorf("%s: commands %q, want %s", c.list, got, c.want)
 		}
 		_, report := mustImport(t, text, o)
-		if told := strings.Contains(report.String(),
-			"stored in halves to offsets 0x"); told != strings.Contains(c.want, "bus(") {
-			t.Errorf("%v", report)
+		if reported := strings.Contains(report.String(),
+			"stored in halves to offsets 0x"); reported != strings.Contains(c.want, "bus(") {
+			t.Errorf("%s: halves of an address reported: %v, want %v; report:\n%v", c.list,
+				reported, !reported, report)
 		}
 	}
 }
 
-// ownAnswers is a record in which a device was asked twice, and its answers, of
-// 16 bytes at 10002000, are the device's (HW) or, wrongly, the program's (HR).
-func ownAnswers(who string) string {
+// recordWithAnswers returns the recording of two requests to a device. kind is the line of the
+// answers, 16 bytes at 10002000: written by the device (HW) or, wrongly, by the program (HR).
+func recordWithAnswers(kind string) string {
 	lines := []string{
 		"MEM 10000000 4000", "DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000",
 		"HR 10000000 8 0100000000000000", "W 0 4 4 01000000",
-		who + " 10002000 16 a0a1a2a3a4a5a6a7a8a9aaabacadaeaf", "HR 10000000 8 0200000000000000",
+		kind + " 10002000 16 a0a1a2a3a4a5a6a7a8a9aaabacadaeaf", "HR 10000000 8 0200000000000000",
 		"W 0 4 4 02000000",
-		who + " 10002000 8 b0b1b2b3b4b5b6b7", "HW 10002008 8 b8b9babbbcbdbebf", "W 0 4 4 03000000",
+		kind + " 10002000 8 b0b1b2b3b4b5b6b7", "HW 10002008 8 b8b9babbbcbdbebf", "W 0 4 4 03000000",
 	}
-	if who == "HR" {
+	if kind == "HR" {
 		lines = slices.DeleteFunc(lines,
 			func(line string) bool { return strings.HasPrefix(line, "HW") })
 	}
 	return "LMRECORD 2\n" + strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines))
 }
 
-// TestImageWithItsOwnAnswersIsWarnedOf: memory that the program stored to and the
-// device never did, and an output that by the record is the program's.
-func TestImageWithItsOwnAnswersIsWarnedOf(t *testing.T) {
+// TestAnswersStoredByTheProgramCauseAWarning imports recordings in which only the program stored to
+// some memory, or to an output.
+func TestAnswersStoredByTheProgramCauseAWarning(t *testing.T) {
 	o := Options{From: FromRecord}
 	const never = "host0, bus address 0x10000000: the recording shows no write by the device"
-	if _, report := mustImport(t, ownAnswers("HR"), o); !strings.Contains(report.String(), never) ||
+	_, report := mustImport(t, recordWithAnswers("HR"), o)
+	if !strings.Contains(report.String(), never) ||
 		!strings.Contains(report.String(), "--protect all") {
-		t.Error(report)
+		t.Errorf("answers of the program: the report lacks %q or --protect all:\n%v", never, report)
 	}
-	if _, report := mustImport(t, ownAnswers("HW"), o); strings.Contains(report.String(), never) {
-		t.Error(report)
+	_, report = mustImport(t, recordWithAnswers("HW"), o)
+	if strings.Contains(report.String(), never) {
+		t.Errorf("answers of the device: the report has %q:\n%v", never, report)
 	}
 	output, err := ParseTensor("answer=bus:0x10002000,uint8,16")
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.Outputs = []TensorSpec{output}
-	refused(t, ownAnswers("HR"), o,
+	wantError(t, recordWithAnswers("HR"), o,
 		"output answer: the recording shows no write by the device to this output; the recording "+
 			"shows that the program stored 16 bytes there; if the device wrote these bytes, "+
 			"record again with lm record --protect all or --watch")
-	if _, report := mustImport(t, ownAnswers("HW"), o); strings.Contains(report.String(),
+	if _, report := mustImport(t, recordWithAnswers("HW"), o); strings.Contains(report.String(),
 		"the recording shows that the program") {
-		t.Error(report)
+		t.Errorf("answers of the device: the report names the program:\n%v", report)
 	}
-	mixed := strings.Replace(ownAnswers("HW"), "HW 10002000 8", "HR 10002000 8", 1)
+	mixed := strings.Replace(recordWithAnswers("HW"), "HW 10002000 8", "HR 10002000 8", 1)
 	if _, report := mustImport(t, mixed, o); !strings.Contains(report.String(),
 		"output answer: the program, not the device, stored 8 bytes of this output last") {
-		t.Error(report)
+		t.Errorf("half of the answer by the program: the report lacks the warning:\n%v", report)
 	}
 }

@@ -22,8 +22,9 @@ type bankPlace struct {
 	offset uint64
 }
 
-// The banks in their order, by dram_preferred_worker_endpoint and dram_address_offsets in the
-// descriptors of tt-metal (tt_metal/soc_descriptors): written down here independently of boards.
+// wormholeBanks and blackholeBanks list the banks in their order, by
+// dram_preferred_worker_endpoint and dram_address_offsets in the descriptors of tt-metal
+// (tt_metal/soc_descriptors). They are independent of the package boards.
 var (
 	wormholeBanks = []bankPlace{{0, 11, 0}, {0, 1, 1 << 30}, {0, 5, 0}, {0, 7, 1 << 30},
 		{5, 1, 0}, {5, 11, 1 << 30}, {5, 2, 0}, {5, 9, 1 << 30}, {5, 8, 0}, {5, 3, 1 << 30},
@@ -32,7 +33,7 @@ var (
 		{9, 3, 0}, {9, 8, 0}, {9, 6, 0}}
 )
 
-// hostProgram writes the record of a program that fills an interleaved buffer page by page, and
+// hostProgram builds the recording of a program that fills an interleaved buffer page by page, and
 // reads it back.
 type hostProgram struct {
 	board  *boards.Board
@@ -42,8 +43,9 @@ type hostProgram struct {
 	lines  []string
 }
 
-// pointed makes the window show an address of a bank, and returns the offset in BAR 0.
-func (h *hostProgram) pointed(bank int, address uint64) uint64 {
+// pointWindow points the window to an address of a bank, and returns the offset of the address in
+// BAR 0.
+func (h *hostProgram) pointWindow(bank int, address uint64) uint64 {
 	b, slot := h.banks[bank], 166
 	if h.board == &boards.Blackhole {
 		slot = 0
@@ -57,38 +59,42 @@ func (h *hostProgram) pointed(bank int, address uint64) uint64 {
 	}
 	words, ok := h.board.TLB.EncodeWindow(g, tile, address&^(g.Size-1))
 	if !ok {
-		panic("no such target")
+		panic("the window cannot encode this target")
 	}
 	l := h.board.TLB
 	for register := uint64(0); register < l.ConfigStride; register += uint64(l.ConfigWidth) {
 		data := binary.LittleEndian.AppendUint64(nil,
 			chips.LoadRegister(&words, register, l.ConfigWidth))[:l.ConfigWidth]
 		h.lines = append(h.lines,
-			store(0, l.ConfigOffset+uint64(slot)*l.ConfigStride+register, data...))
+			storeLine(0, l.ConfigOffset+uint64(slot)*l.ConfigStride+register, data...))
 	}
 	return h.window + address&(g.Size-1)
 }
 
-// pages calls do for each word of a buffer: with its number and its offset in BAR 0.
-func (h *hostProgram) pages(address, page, stride, size uint64, do func(word, at uint64)) {
+// forEachWord points the window to each page of a buffer of size bytes, and calls do for each word
+// of the page, with the word's number and its offset in BAR 0. Pages have page bytes, and follow
+// each other in a bank at a distance of stride bytes.
+func (h *hostProgram) forEachWord(address, page, stride, size uint64, do func(word, at uint64)) {
 	for first, number := uint64(0), 0; first < size; first, number = first+page, number+1 {
 		row := uint64(number / len(h.banks))
-		at := h.pointed(number%len(h.banks), address+row*stride)
+		at := h.pointWindow(number%len(h.banks), address+row*stride)
 		for i := uint64(0); i < min(page, size-first); i += 4 {
 			do((first+i)/4, at+i)
 		}
 	}
 }
 
+// fill stores 0x10000000 plus its number to each word.
 func (h *hostProgram) fill(address, page, stride, size uint64) {
-	h.pages(address, page, stride, size, func(word, at uint64) {
-		h.lines = append(h.lines, store(0, at, word32(0x1000_0000+uint32(word))...))
+	h.forEachWord(address, page, stride, size, func(word, at uint64) {
+		h.lines = append(h.lines, storeLine(0, at, word32(0x1000_0000+uint32(word))...))
 	})
 }
 
+// readBack loads the words that fill has stored.
 func (h *hostProgram) readBack(address, page, stride, size uint64) {
-	h.pages(address, page, stride, size, func(word, at uint64) {
-		h.lines = append(h.lines, read4(0, at, 0x1000_0000+uint32(word)))
+	h.forEachWord(address, page, stride, size, func(word, at uint64) {
+		h.lines = append(h.lines, loadLine(0, at, 0x1000_0000+uint32(word)))
 	})
 }
 
@@ -115,9 +121,9 @@ var interleavedCases = []struct {
 		bhRecord, 96, 128, 96*17 + 4},
 }
 
-// TestInterleavedTensorIsOneTensor imports the record of a program that fills an interleaved buffer
-// and reads it back, replays it on the mock with its own and with new data, and finds each page in
-// its bank.
+// TestInterleavedTensorIsOneTensor imports the recording of a program that fills an interleaved
+// buffer and reads it back. It replays the image on the mock with the recorded and with new data,
+// and checks that each page is in its bank.
 func TestInterleavedTensorIsOneTensor(t *testing.T) {
 	const address = 0x30000
 	for _, c := range interleavedCases {
@@ -136,16 +142,16 @@ func TestInterleavedTensorIsOneTensor(t *testing.T) {
 					t.Fatalf("word %d is %#x, want %#x", i, word, want)
 				}
 			}
-			if pages := int((c.size + c.page - 1) / c.page); !strings.Contains(did(report,
+			if pages := int((c.size + c.page - 1) / c.page); !strings.Contains(passSummary(report,
 				"tensors"), fmt.Sprintf("input a of %d bytes from %d store", c.size, c.size/4)) ||
 				len(image.Sequences[0].Commands) < 2*pages {
-				t.Errorf("%s; %d commands for %d pages", did(report, "tensors"),
-					len(image.Sequences[0].Commands), pages)
+				t.Errorf("summary of tensors: %s; %d commands for %d pages, want at least 2 a page",
+					passSummary(report, "tensors"), len(image.Sequences[0].Commands), pages)
 			}
-			replay, device := load(t, image, runtime.AnyTLBWindow)
+			replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 			mustRun(t, replay, device)
 			if !bytes.Equal(replay.Output(1), image.Tensors[0].Data) {
-				t.Error("the output is not as recorded")
+				t.Error("the output of the first run differs from the recorded data")
 			}
 			data := replay.Input(0)
 			for i := range data {
@@ -153,23 +159,24 @@ func TestInterleavedTensorIsOneTensor(t *testing.T) {
 			}
 			mustRun(t, replay, device)
 			if !bytes.Equal(replay.Output(1), data) {
-				t.Error("the output is not the new input")
+				t.Error("the output of the second run differs from the new input")
 			}
 			for page := uint64(0); page*c.page < c.size; page++ {
 				b := h.banks[page%uint64(len(h.banks))]
 				at := address + b.offset + page/uint64(len(h.banks))*c.stride
 				want := data[page*c.page : min((page+1)*c.page, c.size)]
-				got := inTile(t, device, b, at, len(want))
+				got := tileBytes(t, device, b, at, len(want))
 				if !bytes.Equal(got, want) {
-					t.Fatalf("page %d is not at %#x of tile %d,%d", page, at, b.x, b.y)
+					t.Fatalf("page %d: %#x of tile %d,%d has other data than the input", page, at,
+						b.x, b.y)
 				}
 			}
 		})
 	}
 }
 
-// inTile returns bytes of a tile of a device.
-func inTile(t *testing.T, device hal.Device, b bankPlace, address uint64, size int) []byte {
+// tileBytes copies size bytes out of a bank of a device.
+func tileBytes(t *testing.T, device hal.Device, b bankPlace, address uint64, size int) []byte {
 	t.Helper()
 	a, err := device.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.AnySlot, Size: 1 << 20})
 	if err != nil {
@@ -177,17 +184,17 @@ func inTile(t *testing.T, device hal.Device, b bankPlace, address uint64, size i
 	}
 	tile := fbs.TileRoute{X: b.x, Y: b.y, Ordering: boards.OrderingDefault}
 	if code := device.ProgramWindow(&a, tile, address&^(1<<20-1)); code != hal.OK {
-		t.Fatal(code)
+		t.Fatalf("ProgramWindow: %v", code)
 	}
 	data := make([]byte, size)
 	if code := a.Copy(gen.OpcodeCopyOut, address&(1<<20-1), 4, gen.AccessBulk,
 		data); code != hal.OK {
-		t.Fatal(code)
+		t.Fatalf("Copy: %v", code)
 	}
 	return data
 }
 
-// TestInterleavedTensorIsFoundThroughNoC1 reads a buffer that was filled through NoC 1, whose
+// TestInterleavedTensorIsFoundThroughNoC1 imports a buffer that was filled through NoC 1, whose
 // coordinates count from the opposite corner.
 func TestInterleavedTensorIsFoundThroughNoC1(t *testing.T) {
 	h := hostProgram{board: &boards.Wormhole, banks: wormholeBanks, window: wh166, noc: 1}
@@ -197,18 +204,18 @@ func TestInterleavedTensorIsFoundThroughNoC1(t *testing.T) {
 	for i := range 192 {
 		word := binary.LittleEndian.Uint32(image.Tensors[0].Data[4*i:])
 		if word != 0x1000_0000+uint32(i) {
-			t.Fatalf("word %d is %#x", i, word)
+			t.Fatalf("word %d is %#x, want %#x", i, word, 0x1000_0000+i)
 		}
 	}
 }
 
 // TestInterleavedTensorTakesStoresFromALineOn: the program first fills the buffer with other data.
-// Without the line, a byte has two values.
+// Without a line number in the flag, the import is rejected because a byte has two values.
 func TestInterleavedTensorTakesStoresFromALineOn(t *testing.T) {
-	const firstLine = 6 // of recordOf's lines after its header of 5 lines
+	const firstLine = 6 // after the 5 lines of recordOf's header
 	h := hostProgram{board: &boards.Wormhole, banks: wormholeBanks, window: wh166}
-	h.pages(0x40000, 64, 64, 64*24, func(_, at uint64) {
-		h.lines = append(h.lines, store(0, at, 1, 2, 3, 4))
+	h.forEachWord(0x40000, 64, 64, 64*24, func(_, at uint64) {
+		h.lines = append(h.lines, storeLine(0, at, 1, 2, 3, 4))
 	})
 	line := firstLine + len(h.lines)
 	h.fill(0x40000, 64, 64, 64*24)
@@ -218,10 +225,10 @@ func TestInterleavedTensorTakesStoresFromALineOn(t *testing.T) {
 	for i := range 384 {
 		word := binary.LittleEndian.Uint32(image.Tensors[0].Data[4*i:])
 		if word != 0x1000_0000+uint32(i) {
-			t.Fatalf("word %d is %#x", i, word)
+			t.Fatalf("word %d is %#x, want %#x", i, word, 0x1000_0000+i)
 		}
 	}
-	refused(t, text, Options{From: FromRecord, Inputs: []TensorSpec{
+	wantError(t, text, Options{From: FromRecord, Inputs: []TensorSpec{
 		mustTensor(t, "a=interleaved:0x40000,64,uint32,384")}}, "line 415: byte 0 of input a is "+
 		"stored with other data than in line 7, but an input has only one value in each "+
 		"run; select one of the stores with ADDRESS@LINE")
@@ -239,15 +246,15 @@ func TestInterleavedTensorsMayShareABank(t *testing.T) {
 	}
 	image, _ := importRecord(t, text, inputs("b=interleaved:0x40080,64,uint32,192"))
 	if len(image.Tensors) != 2 {
-		t.Errorf("%d tensors", len(image.Tensors))
+		t.Errorf("%d tensors, want 2", len(image.Tensors))
 	}
-	refused(t, text, inputs("b=interleaved:0x40040,64,uint32,192"), "input a at interleaved "+
+	wantError(t, text, inputs("b=interleaved:0x40040,64,uint32,192"), "input a at interleaved "+
 		"0x40000, pages of 64 bytes and input b at interleaved 0x40040, pages of 64 bytes overlap")
-	refused(t, text, inputs("b=interleaved:0x40080,64,uint32,193"), "input b: bytes 768..771 are "+
-		"never stored in this trace")
+	wantError(t, text, inputs("b=interleaved:0x40080,64,uint32,193"), "input b: bytes 768..771 "+
+		"are never stored in this trace")
 }
 
-func TestInterleavedTensorsThatCannotBe(t *testing.T) {
+func TestInvalidInterleavedTensorsAreRejected(t *testing.T) {
 	for spec, want := range map[string]string{
 		"a=interleaved:0x1000,64,int32":                "write interleaved:",
 		"a=interleaved:0x1000,64,int32,4,5":            "write interleaved:",
@@ -263,23 +270,23 @@ func TestInterleavedTensorsThatCannotBe(t *testing.T) {
 	} {
 		t.Run(spec, func(t *testing.T) {
 			if _, err := ParseTensor(spec); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v, want %q", err, want)
+				t.Errorf("error %v, want one with %q", err, want)
 			}
 		})
 	}
 	spec := mustTensor(t, "a=interleaved:0x1000,2048,bfloat16,64x96,tiled")
 	if got := fmt.Sprint(spec.Shape); got != "[2 3 2 2 16 16]" || spec.Size() != 64*96*2 {
-		t.Errorf("shape %s", got)
+		t.Errorf("shape %s of %d bytes, want [2 3 2 2 16 16] of %d", got, spec.Size(), 64*96*2)
 	}
-	refused(t, lines(eduDevice, "W 4 0x8 0x1"), Options{Inputs: []TensorSpec{spec}},
+	wantError(t, mmiotrace(eduDevice, "W 4 0x8 0x1"), Options{Inputs: []TensorSpec{spec}},
 		"input a is interleaved, but board edu has no DRAM banks")
-	refused(t, lines(whDevice, access("W", 4, 0x1fe80000, 5)),
+	wantError(t, mmiotrace(whDevice, access("W", 4, 0x1fe80000, 5)),
 		Options{Inputs: []TensorSpec{spec}, Without: []string{"lift"}},
 		"input a is interleaved, which needs the pass lift; remove --without lift")
 }
 
 // TestFramesHaveInterleavedTensors finds the frames of a program that fills one interleaved buffer
-// and reads another one back, with other data each time.
+// and reads another one, with other data in each frame.
 func TestFramesHaveInterleavedTensors(t *testing.T) {
 	for _, c := range interleavedCases {
 		if c.page == c.size {
@@ -288,20 +295,20 @@ func TestFramesHaveInterleavedTensors(t *testing.T) {
 		h, random := c.program, rand.New(rand.NewPCG(1, 2))
 		h.lines = nil
 		for range 4 {
-			h.pages(0x40000, c.page, c.stride, c.size, func(_, at uint64) {
-				h.lines = append(h.lines, store(0, at, word32(random.Uint32())...))
+			h.forEachWord(0x40000, c.page, c.stride, c.size, func(_, at uint64) {
+				h.lines = append(h.lines, storeLine(0, at, word32(random.Uint32())...))
 			})
 			h.lines = append(h.lines, pointLines(h.board, 1, 2, 0)...)
-			h.lines = append(h.lines, store(0, h.window+0x100, 1, 0, 0, 0),
-				read4(0, h.window+0x104, 0), read4(0, h.window+0x104, 1))
-			h.pages(0x80000, c.page, c.stride, c.size, func(_, at uint64) {
-				h.lines = append(h.lines, read4(0, at, random.Uint32()))
+			h.lines = append(h.lines, storeLine(0, h.window+0x100, 1, 0, 0, 0),
+				loadLine(0, h.window+0x104, 0), loadLine(0, h.window+0x104, 1))
+			h.forEachWord(0x80000, c.page, c.stride, c.size, func(_, at uint64) {
+				h.lines = append(h.lines, loadLine(0, at, random.Uint32()))
 			})
 		}
 		text := recordOf(c.device, h.lines...)
 		frames, err := FindFrames(strings.NewReader(text), Options{From: FromRecord}, 0)
 		if err != nil || !frames.Found {
-			t.Fatalf("%s: %v\n%v", c.name, err, frames)
+			t.Fatalf("%s: no frames, error %v\n%v", c.name, err, frames)
 		}
 		flags := strings.Join(frames.Flags, " ")
 		for _, want := range []string{
@@ -310,20 +317,20 @@ func TestFramesHaveInterleavedTensors(t *testing.T) {
 		} {
 			if !strings.Contains(flags, want) || strings.Contains(flags, "in1=") ||
 				strings.Contains(flags, "out1=") {
-				t.Errorf("%s: no %s in %s", c.name, want, flags)
+				t.Errorf("%s: flags %s, want %s and no second input or output", c.name, flags, want)
 			}
 		}
 		o := Options{From: FromRecord}
 		frames.Apply(&o)
 		image, _ := importRecord(t, text, o)
 		if n := len(image.Tensors); n != 2 || uint64(len(image.Tensors[0].Data)) != c.size {
-			t.Errorf("%s: %d tensors", c.name, n)
+			t.Errorf("%s: %d tensors, want 2, the first of %d bytes", c.name, n, c.size)
 		}
 	}
 }
 
-// TestInterleavedTensorSkipsADisabledBank of a Blackhole card, by the translated coordinates that
-// tt-umd assigns to the seven others if bank 1 is disabled.
+// TestInterleavedTensorSkipsADisabledBank uses the translated coordinates that tt-umd assigns to
+// the seven other banks of a Blackhole card if bank 1 is disabled.
 func TestInterleavedTensorSkipsADisabledBank(t *testing.T) {
 	h := hostProgram{board: &boards.Blackhole, banks: []bankPlace{{18, 12, 0}, {18, 15, 0},
 		{18, 18, 0}, {17, 12, 0}, {17, 21, 0}, {17, 15, 0}, {17, 18, 0}}}
@@ -335,10 +342,10 @@ func TestInterleavedTensorSkipsADisabledBank(t *testing.T) {
 	for i := range size / 4 {
 		word := binary.LittleEndian.Uint32(image.Tensors[0].Data[4*i:])
 		if word != 0x1000_0000+uint32(i) {
-			t.Fatalf("word %d is %#x", i, word)
+			t.Fatalf("word %d is %#x, want %#x", i, word, 0x1000_0000+i)
 		}
 	}
 	o.From, o.DisabledBank = FromRecord, 9
-	refused(t, recordOf(bhRecord, h.lines...), o,
+	wantError(t, recordOf(bhRecord, h.lines...), o,
 		"board blackhole has no DRAM bank 8 that may be disabled")
 }

@@ -9,16 +9,16 @@ import (
 	"lightmetal/tools/capture/importer/traces"
 )
 
-// Whatever kind of line an access is glued to, or is cut from, it is not lost
-// in silence.
-func TestGluedEventsOfQEMUAreRefused(t *testing.T) {
+// TestGluedEventsOfQEMUAreRejected joins events to other lines and cuts them: such an access must
+// not be lost without an error.
+func TestGluedEventsOfQEMUAreRejected(t *testing.T) {
 	const (
 		vfio = "vfio_region_write  (0000:01:00.0:region0+0x4, 0x1, 4)"
 		load = "vfio_region_read  (0000:01:00.0:region0+0x4, 4) = 0x1"
 		ops  = "memory_region_ops_write cpu 0 mr 0x7f addr 0x10000004 value 0x1 size 4 name " +
 			"'edu-mmio'"
 	)
-	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase},
+	o := forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase},
 		{Name: "0000:01:00.0"}}})
 	for _, event := range []string{vfio, load, ops} {
 		for _, line := range []string{
@@ -30,11 +30,11 @@ func TestGluedEventsOfQEMUAreRefused(t *testing.T) {
 		} {
 			if line == strings.ReplaceAll(event, "'", "'"+event) && event != ops ||
 				line == event[:len(event)-1] && event == load {
-				continue // no such line; a cut that leaves no digit
+				continue // the event is unchanged, or the cut leaves no digit
 			}
 			_, _, err := Import(strings.NewReader(ops+"\n"+line+"\n"), o)
 			if err == nil || !strings.HasPrefix(err.Error(), "line 2: ") {
-				t.Errorf("%q: %v", line, err)
+				t.Errorf("%q: error %v, want one for line 2", line, err)
 			}
 		}
 	}
@@ -42,11 +42,12 @@ func TestGluedEventsOfQEMUAreRefused(t *testing.T) {
 		"\nvfio_region_setup Device 0000:01:00.0, region 0\n"+
 		"vfio_region_mmap Region 0000:01:00.0 BAR 0\n"), o.traceSource())
 	if err != nil || len(list) != 1 || len(trace.Ignored) != 2 {
-		t.Errorf("%+v, %v", trace, err)
+		t.Errorf("trace %+v with %d accesses, error %v; want 1 access and 2 ignored lines", trace,
+			len(list), err)
 	}
 }
 
-func TestGluedRecordsOfMmiotraceAreRefused(t *testing.T) {
+func TestGluedRecordsOfMmiotraceAreRejected(t *testing.T) {
 	const access = "W 4 1.000000 1 0x100000004 0x1 0x0 0"
 	for _, line := range []string{
 		"MARK 1.5 hello" + access, "# tracer: mmiotrace" + access, "LSPCI 00:02.0 edu" + access,
@@ -55,82 +56,85 @@ func TestGluedRecordsOfMmiotraceAreRefused(t *testing.T) {
 		eduDevice + "driver " + access,
 		"UNKNOWN 1.000000 1 0x100000010 0f,1f,44 0x0 0" + access,
 	} {
-		_, _, err := Import(strings.NewReader(lines(eduDevice, access, line)),
+		_, _, err := Import(strings.NewReader(mmiotrace(eduDevice, access, line)),
 			Options{From: FromMmiotrace})
 		if err == nil || !strings.HasPrefix(err.Error(), "line 4: ") {
-			t.Errorf("%q: %v", line, err)
+			t.Errorf("%q: error %v, want one for line 4", line, err)
 		}
 	}
 }
 
-// The kernel's mark of lost events has no time; a user may write the same.
-func TestMarkThatLooksLikeTheKernelsIsTheUsers(t *testing.T) {
-	image, _ := mustImport(t, lines(eduDevice, "MARK 7.250000 Lost 3 events.",
+// TestUserMarkThatLooksLikeTheKernelsIsKept: the kernel's mark of lost events has time 0. A user's
+// mark with the same text has another time.
+func TestUserMarkThatLooksLikeTheKernelsIsKept(t *testing.T) {
+	image, _ := mustImport(t, mmiotrace(eduDevice, "MARK 7.250000 Lost 3 events.",
 		"MARK 0.000000 Lost 2 events in the queue", "W 4 0x4 0x1"), Options{})
-	commands(t, image, "\nmark Lost 3 events.\nmark Lost 2 events in the queue\n"+
+	checkCommands(t, image, "\nmark Lost 3 events.\nmark Lost 2 events in the queue\n"+
 		"write bar0+0x4 w4 0x1\n")
-	refused(t, lines(eduDevice, "W 4 0x4 0x1", "MARK 0.000000 Lost 3 events."), Options{},
+	wantError(t, mmiotrace(eduDevice, "W 4 0x4 0x1", "MARK 0.000000 Lost 3 events."), Options{},
 		"line 4: the kernel lost 3 events: the trace is incomplete (record again with a larger "+
 			"buffer_size_kb)")
 }
 
-// What the kernel could not decode of another device is not this device's loss.
-func TestUnknownAccessOfAnotherDevice(t *testing.T) {
+// TestUndecodedAccessOfAnotherDeviceIsLeftOut: an access that the kernel could not decode is an
+// error only if it is one of the imported device.
+func TestUndecodedAccessOfAnotherDeviceIsLeftOut(t *testing.T) {
 	unknown := func(address string) string {
 		return twoDevices + "UNKNOWN 2.000000 1 " + address + " 0f,1f,44 0x0 0\n"
 	}
 	for _, o := range []Options{{Device: "1234:11e8"}, {Board: &boards.Edu}, {Device: "00:02.0"}} {
 		_, report := mustImport(t, unknown("0x400000010"), o)
-		if got := did(report, "read"); !strings.Contains(got,
+		if got := passSummary(report, "read"); !strings.Contains(got,
 			"left out 1 accesses to 00:04.0 10de:0001 that the kernel could not decode") {
-			t.Errorf("read: %s", got)
+			t.Errorf("summary of the pass read: %s", got)
 		}
-		refused(t, unknown("0x100000010"), o,
+		wantError(t, unknown("0x100000010"), o,
 			"line 8: UNKNOWN: the kernel could not decode the instruction that accessed "+
 				"0x100000010: the access is lost")
 	}
 	first := strings.Replace(twoDevices, "R 4 1.000000",
 		"UNKNOWN 0.500000 1 0x100000010 0f,1f,44 0x0 0\nR 4 1.000000", 1)
-	refused(t, first, Options{Device: "1234:11e8"},
+	wantError(t, first, Options{Device: "1234:11e8"},
 		"line 5: UNKNOWN: the kernel could not decode the instruction that accessed 0x100000010: "+
 			"the access is lost")
 }
 
-// PCIDEV lines do not tell the domain.
-func TestDevicesOfTwoDomainsHaveOneSlot(t *testing.T) {
+// TestDevicesOfTwoDomainsMayShareASlot: PCIDEV lines do not contain the PCI domain.
+func TestDevicesOfTwoDomainsMayShareASlot(t *testing.T) {
 	text := "VERSION 20070824\n" + eduDevice +
 		"\nPCIDEV 0010 1af41110 b 300000000 0 0 0 0 0 0 100 0 0 0 0 0 0 \n" +
 		"R 4 1.000000 1 0x100000000 0x10000ed 0x0 0\nR 4 1.000001 2 0x300000008 0x0 0x0 0\n"
 	image, _ := mustImport(t, text, Options{Device: "1234:11e8"})
-	commands(t, image, "\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\n")
+	checkCommands(t, image, "\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\n")
 	image, _ = mustImport(t, text, Options{Device: "1af4:1110"})
-	commands(t, image, "\nexpect bar0+0x8 w4 0x0 mask 0xffffffff\n")
-	refused(t, text, Options{Device: "00:02.0"},
+	checkCommands(t, image, "\nexpect bar0+0x8 w4 0x0 mask 0xffffffff\n")
+	wantError(t, text, Options{Device: "00:02.0"},
 		"the trace has accesses to several devices: 00:02.0 1234:11e8 (1 access), "+
 			"00:02.0 1af4:1110 (1 access); choose one with --device VVVV:DDDD or --device BB:DD.F")
 }
 
-func TestPauseBesideAMarkIsWarnedOf(t *testing.T) {
+func TestPauseNextToAMarkCausesAWarning(t *testing.T) {
 	for name, list := range map[string][]string{
-		"behind the mark":      {"W 4 0x4 0x1", "MARK 1.0001 now", "@1.5 W 4 0x4 0x2"},
-		"in front of the mark": {"W 4 0x4 0x1", "@1.5 MARK 1.5 now", "@1.500001 W 4 0x4 0x2"},
+		"after the mark":  {"W 4 0x4 0x1", "MARK 1.0001 now", "@1.5 W 4 0x4 0x2"},
+		"before the mark": {"W 4 0x4 0x1", "@1.5 MARK 1.5 now", "@1.500001 W 4 0x4 0x2"},
 	} {
-		_, report := mustImport(t, lines(eduDevice, list...), Options{})
+		_, report := mustImport(t, mmiotrace(eduDevice, list...), Options{})
 		if !strings.Contains(report.String(),
 			"warning   line 5: the program paused 1 time for 10 ms or more, first before this "+
 				"line, ") {
-			t.Errorf("%s:\n%s", name, report)
+			t.Errorf("pause %s: the report lacks the warning:\n%s", name, report)
 		}
 	}
-	_, report := mustImport(t, lines(eduDevice, "MARK 1.0001 now", "@1.5 W 4 0x4 0x2"), Options{})
+	_, report := mustImport(t, mmiotrace(eduDevice, "MARK 1.0001 now", "@1.5 W 4 0x4 0x2"),
+		Options{})
 	if len(report.Warnings) != 0 {
-		t.Errorf("a mark is no access:\n%s", report)
+		t.Errorf("a pause between a mark and the first access causes a warning:\n%s", report)
 	}
 }
 
-// A machine may have very many devices; each access finds its own, and the
-// message stays short.
-func TestAccessesOfManyDevices(t *testing.T) {
+// TestAccessesOfManyDevicesAreAssigned has accesses of 30,000 devices. Each access is assigned to
+// its device, and the error stays short.
+func TestAccessesOfManyDevicesAreAssigned(t *testing.T) {
 	const n = 30_000
 	var text strings.Builder
 	text.WriteString("VERSION 20070824\n")
@@ -145,6 +149,6 @@ func TestAccessesOfManyDevices(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "accesses to several devices") ||
 		!strings.HasSuffix(err.Error(), "and 29992 more; choose one with --device VVVV:DDDD "+
 			"or --device BB:DD.F") {
-		t.Errorf("%.300v", err)
+		t.Errorf("error %.300v, want one that lists a few devices and counts 29992 more", err)
 	}
 }

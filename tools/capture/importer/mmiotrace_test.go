@@ -13,7 +13,7 @@ import (
 )
 
 func TestMmiotraceFindsTheBarOfAnAddress(t *testing.T) {
-	text := lines(bhDevice, "W 4 0x1fc00000 0x0", "R 4 4:0x0 0x1", "R 8 4:0x7fffffff8 0x2")
+	text := mmiotrace(bhDevice, "W 4 0x1fc00000 0x0", "R 4 4:0x0 0x1", "R 8 4:0x7fffffff8 0x2")
 	_, list, err := traces.Read(strings.NewReader(text), traces.Source{From: FromMmiotrace})
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestMmiotraceFindsTheBarOfAnAddress(t *testing.T) {
 	}
 }
 
-func TestMmiotraceRefusesWithTheLine(t *testing.T) {
+func TestMmiotraceRejectsWithLineNumber(t *testing.T) {
 	const load = "R 4 1.000000 1 0x100000000 0x5 0x0 0"
 	head := "VERSION 20070824\n" + eduDevice + "\n"
 	for _, c := range []struct{ name, text, want string }{
@@ -46,15 +46,15 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 		{"lost events", head + "MARK 0.000000 Lost 17 events.\n" + load + "\n",
 			"line 3: the kernel lost 17 events: the trace is incomplete (record again with a " +
 				"larger buffer_size_kb)"},
-		{"lost events that trace_pipe tells of", head + "CPU:0 [LOST 17 EVENTS]\n" + load + "\n",
+		{"lost events that trace_pipe reports", head + "CPU:0 [LOST 17 EVENTS]\n" + load + "\n",
 			"line 3: the kernel lost 17 events: the trace is incomplete (record again with a " +
 				"larger buffer_size_kb)"},
 		{"not decoded", head + "UNKNOWN 1.000000 1 0x100000010 0f,1f,44 0x0 0\n",
 			"line 3: UNKNOWN: the kernel could not decode the instruction that accessed " +
 				"0x100000010: the access is lost"},
-		{"rw what", head + "rw what?\n",
+		{"undecoded rw", head + "rw what?\n",
 			`line 3: "rw what?": the kernel could not decode this access`},
-		{"map what", head + "map what?\n",
+		{"undecoded map", head + "map what?\n",
 			`line 3: "map what?": the kernel could not decode this access`},
 		{"unknown record", head + "X 4 1.000000\n",
 			`line 3: "X 4 1.000000" is not a line of mmiotrace`},
@@ -74,10 +74,10 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 		{"outside every BAR", head + "R 4 1.000000 1 0x200000000 0x5 0x0 0\n",
 			"line 3: address 0x200000000 is outside the BARs of all PCIDEV lines; " +
 				"choose a device with --device"},
-		{"just behind the BAR", head + "R 4 1.000000 1 0x100100000 0x5 0x0 0\n",
+		{"just after the BAR", head + "R 4 1.000000 1 0x100100000 0x5 0x0 0\n",
 			"line 3: address 0x100100000 is outside the BARs of all PCIDEV lines; " +
 				"choose a device with --device"},
-		{"over the end of the BAR",
+		{"across the end of the BAR",
 			"VERSION 20070824\nPCIDEV 0010 123411e8 b 100000000 0 0 0 0 0 0 ffffc 0 0 0 0 0 0\n" +
 				"R 8 1.000000 1 0x1000ffff8 0x5 0x0 0\n",
 			"line 3: 8 bytes at offset 0xffff8 exceed the end of BAR 0 of 00:02.0 1234:11e8"},
@@ -137,37 +137,39 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 				"blackhole (1e52:b140)"},
 		{"huge line", head + strings.Repeat("R", 3<<20) + "\n",
 			"line 3: the line is longer than 1048576 bytes, so the file is not a trace"},
-		{"refused by the board", head + "R 8 1.000000 1 0x100000000 0x5 0x0 0\n",
+		{"rejected by the board", head + "R 8 1.000000 1 0x100000000 0x5 0x0 0\n",
 			"line 3: load of 8 bytes at BAR 0 + 0x0: board edu does not accept this width there " +
 				"(registers)"},
 	} {
-		t.Run(c.name, func(t *testing.T) { refused(t, c.text, Options{}, c.want) })
+		t.Run(c.name, func(t *testing.T) { wantError(t, c.text, Options{}, c.want) })
 	}
 }
 
-// A cut can leave a shorter number that still parses; a trace that lost even
-// one byte at its end must not pass for a whole one.
-func TestMmiotraceIsRefusedWhereverItIsCutInALine(t *testing.T) {
-	text := lines(eduDevice, "R 4 0x0 0x10000ed", "W 4 0x8 0x5", "R 4 0x8 0x78")
+// TestMmiotraceCutInsideALineIsRejected: a cut can leave a shorter number that can still be parsed.
+// A trace that lacks even one byte at its end must not be imported as a complete one.
+func TestMmiotraceCutInsideALineIsRejected(t *testing.T) {
+	text := mmiotrace(eduDevice, "R 4 0x0 0x10000ed", "W 4 0x8 0x5", "R 4 0x8 0x78")
 	for n := range len(text) {
 		_, _, err := Import(strings.NewReader(text[:n]), Options{From: FromMmiotrace})
-		if whole := n > 0 && text[n-1] == '\n' &&
-			strings.Count(text[:n], "\n") > 2; whole != (err == nil) {
-			t.Errorf("cut to %d of %d bytes (ends %q): %v", n, len(text), text[max(0, n-10):n], err)
+		if complete := n > 0 && text[n-1] == '\n' &&
+			strings.Count(text[:n], "\n") > 2; complete != (err == nil) {
+			t.Errorf("cut to %d of %d bytes, which end with %q: error %v, want imported: %v", n,
+				len(text), text[max(0, n-10):n], err, complete)
 		}
 	}
 }
 
-func TestMmiotraceTakesLineEndsOfWindowsAndLongMarks(t *testing.T) {
+func TestMmiotraceAcceptsCRLFAndLongMarks(t *testing.T) {
 	mark := strings.Repeat("long ", 40000)
-	text := lines(eduDevice, "MARK 1.000000 "+mark, "R 4 0x0 0x10000ed")
+	text := mmiotrace(eduDevice, "MARK 1.000000 "+mark, "R 4 0x0 0x10000ed")
 	image, _ := mustImport(t, strings.ReplaceAll(text, "\n", "\r\n"), Options{})
-	commands(t, image, `
+	checkCommands(t, image, `
 mark `+strings.TrimSpace(mark[:255])+`
 expect bar0+0x0 w4 0x10000ed mask 0xffffffff
 `)
 }
 
+// twoDevices is a trace of three devices, of which two are accessed.
 const twoDevices = "VERSION 20070824\n" + eduDevice + "\n" +
 	"PCIDEV 0018 1af41110 b 300000000 0 0 0 0 0 0 100 0 0 0 0 0 0 \n" +
 	"PCIDEV 0020 10de0001 b 400000000 0 0 0 0 0 0 1000 0 0 0 0 0 0 \n" +
@@ -176,87 +178,89 @@ const twoDevices = "VERSION 20070824\n" + eduDevice + "\n" +
 	"W 4 1.000002 1 0x100000004 0x1 0x0 0\n"
 
 func TestMmiotraceOfSeveralDevicesNeedsAChoice(t *testing.T) {
-	refused(t, twoDevices, Options{},
+	wantError(t, twoDevices, Options{},
 		"the trace has accesses to several devices: 00:02.0 1234:11e8 (2 accesses), "+
 			"00:03.0 1af4:1110 (1 access); choose one with --device VVVV:DDDD or --device BB:DD.F")
 	for _, device := range []string{"1234:11E8", "00:02.0", "0000:00:02.0"} {
 		image, report := mustImport(t, twoDevices, Options{Device: device})
-		commands(t, image, `
+		checkCommands(t, image, `
 expect bar0+0x0 w4 0x10000ed mask 0xffffffff
 write bar0+0x4 w4 0x1
 `)
-		if got := did(report,
+		if got := passSummary(report,
 			"read"); got != "7 lines: 1 load, 1 store; left out 1 accesses to 00:03.0 1af4:1110" {
-			t.Errorf("read: %s", got)
+			t.Errorf("device %s: summary of the pass read: %s", device, got)
 		}
 	}
 	image, _ := mustImport(t, twoDevices, Options{Board: &boards.Ivshmem})
-	commands(t, image, "\nexpect bar0+0x8 w4 0x0 mask 0xffffffff\n")
+	checkCommands(t, image, "\nexpect bar0+0x8 w4 0x0 mask 0xffffffff\n")
 }
 
-func TestMmiotraceOfAnotherDeviceIsRefused(t *testing.T) {
-	refused(t, twoDevices, Options{Device: "10de:0001"},
+func TestMmiotraceWithoutTheChosenDeviceIsRejected(t *testing.T) {
+	wantError(t, twoDevices, Options{Device: "10de:0001"},
 		"the trace contains no access to device 10de:0001; devices in the trace: "+
 			"00:02.0 1234:11e8 (2 accesses), "+
 			"00:03.0 1af4:1110 (1 access), 00:04.0 10de:0001 (0 accesses)")
-	refused(t, twoDevices, Options{Board: &boards.Wormhole},
+	wantError(t, twoDevices, Options{Board: &boards.Wormhole},
 		"the trace contains no access to board wormhole (1e52:401e); devices in the trace: "+
 			"00:02.0 1234:11e8 (2 "+
 			"accesses), 00:03.0 1af4:1110 (1 access), 00:04.0 10de:0001 (0 accesses)")
 }
 
-func TestDeviceMayBeImportedAsABoardLikeIt(t *testing.T) {
-	text := strings.Replace(lines(eduDevice, "R 4 0x0 0x10000ed"), "123411e8", "10de0001", 1)
+func TestDeviceMayBeImportedAsASimilarBoard(t *testing.T) {
+	text := strings.Replace(mmiotrace(eduDevice, "R 4 0x0 0x10000ed"), "123411e8", "10de0001", 1)
 	image, report := mustImport(t, text, Options{Device: "10de:0001", Board: &boards.Edu})
 	target := image.Devices[0]
 	if target.Board != "edu" || target.Vendor != 0x10de || target.Device != 1 {
-		t.Errorf("target %+v", target)
+		t.Errorf("device %+v, want 10de:0001 with board edu", target)
 	}
 	if got := report.String(); !strings.Contains(got,
 		"warning   00:02.0 10de:0001 is imported as board edu (1234:11e8)\n") {
-		t.Errorf("report:\n%s", got)
+		t.Errorf("the report lacks the warning of another board:\n%s", got)
 	}
 }
 
-func TestAccessesOutsideEveryBarAreLeftOutWhereADeviceIsNamed(t *testing.T) {
-	text := lines(eduDevice, "R 4 1.000000 1 0xfed000f0 0x5 0x0 0", "W 4 0x4 0x1")
+func TestAccessesOutsideEveryBarAreLeftOutIfADeviceIsChosen(t *testing.T) {
+	text := mmiotrace(eduDevice, "R 4 1.000000 1 0xfed000f0 0x5 0x0 0", "W 4 0x4 0x1")
 	image, report := mustImport(t, text, Options{Device: "1234:11e8"})
-	commands(t, image, "\nwrite bar0+0x4 w4 0x1\n")
+	checkCommands(t, image, "\nwrite bar0+0x4 w4 0x1\n")
 	if got := report.String(); !strings.Contains(got, "left out 1 accesses outside every BAR") ||
 		!strings.Contains(got,
 			"warning   line 3: this and all other accesses outside the BARs of PCIDEV lines "+
 				"are left out\n") {
-		t.Errorf("report:\n%s", got)
+		t.Errorf("the report lacks the accesses that are left out:\n%s", got)
 	}
 }
 
-func TestTracePipeOpenedTwiceRepeatsItsHead(t *testing.T) {
+func TestRepeatedHeaderOfTracePipeIsAccepted(t *testing.T) {
 	head := "VERSION 20070824\n" + eduDevice + "\n"
-	image, _ := mustImport(t, lines(eduDevice, "W 4 0x4 0x1")+head+
+	image, _ := mustImport(t, mmiotrace(eduDevice, "W 4 0x4 0x1")+head+
 		"W 4 2.000000 1 0x100000004 0x2 0x0 0\n", Options{})
-	commands(t, image, "\nwrite bar0+0x4 w4 0x1\nwrite bar0+0x4 w4 0x2\n")
+	checkCommands(t, image, "\nwrite bar0+0x4 w4 0x1\nwrite bar0+0x4 w4 0x2\n")
 }
 
-func TestReadErrorIsNotTakenForTheEnd(t *testing.T) {
-	text := lines(eduDevice, "W 4 0x4 0x1")
+func TestReadErrorIsNotTreatedAsTheEnd(t *testing.T) {
+	text := mmiotrace(eduDevice, "W 4 0x4 0x1")
 	broken := errors.New("disk on fire")
 	r := io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken))
 	_, _, err := Import(r, Options{From: FromMmiotrace})
 	if err == nil || err.Error() != "line 4: disk on fire" || hal.CodeOf(err) != hal.IO {
-		t.Errorf("got %v, code %v", err, hal.CodeOf(err))
+		t.Errorf("got error %v, code %v; want line 4: disk on fire, code IO", err,
+			hal.CodeOf(err))
 	}
 }
 
-func TestProgressTellsHowMuchIsRead(t *testing.T) {
-	text := lines(eduDevice, strings.Split(strings.Repeat("W 4 0x4 0x1\n", 50000), "\n")[:50000]...)
-	var told []int64
-	mustImport(t, text, Options{Progress: func(n int64) { told = append(told, n) }})
-	if len(told) < 2 || told[len(told)-1] != int64(len(text)) {
-		t.Errorf("told %v of %d bytes", told, len(text))
+func TestProgressReportsTheBytesRead(t *testing.T) {
+	text := mmiotrace(eduDevice,
+		strings.Split(strings.Repeat("W 4 0x4 0x1\n", 50000), "\n")[:50000]...)
+	var reports []int64
+	mustImport(t, text, Options{Progress: func(n int64) { reports = append(reports, n) }})
+	if len(reports) < 2 || reports[len(reports)-1] != int64(len(text)) {
+		t.Errorf("progress %v, want at least 2 reports, the last of %d bytes", reports, len(text))
 	}
-	for i := 1; i < len(told); i++ {
-		if told[i] <= told[i-1] {
-			t.Errorf("told %v", told)
+	for i := 1; i < len(reports); i++ {
+		if reports[i] <= reports[i-1] {
+			t.Errorf("progress %v does not increase", reports)
 		}
 	}
 }

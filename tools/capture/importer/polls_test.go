@@ -10,58 +10,60 @@ import (
 	"lightmetal/tools/capture/importer/traces"
 )
 
-const eduPoll = " mask 0xffffffff for 1000000 us\n"
+// eduPollEnd ends the text of a poll of all 32 bits with the default deadline.
+const eduPollEnd = " mask 0xffffffff for 1000000 us\n"
 
-func TestFold(t *testing.T) {
+func TestFoldDetectsPolls(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		trace []string
 		want  string
 	}{
 		{"a loop", []string{"R 4 0x40 0x0", "R 4 0x40 0x0", "R 4 0x40 0x1"},
-			"poll bar0+0x40 w4 0x1" + eduPoll},
+			"poll bar0+0x40 w4 0x1" + eduPollEnd},
 		{"a loop with steps in between", []string{"R 4 0x40 0x0", "R 4 0x40 0x1", "R 4 0x40 0x2",
 			"R 4 0x40 0x3"},
-			"poll bar0+0x40 w4 0x3" + eduPoll},
-		{"what is left behind the final value is a run again",
+			"poll bar0+0x40 w4 0x3" + eduPollEnd},
+		{"a change after the final value starts another poll",
 			[]string{"R 4 0x40 0x0", "R 4 0x40 0x1", "R 4 0x40 0x0", "R 4 0x40 0x1",
 				"R 4 0x40 0x1"},
-			"poll bar0+0x40 w4 0x1" + eduPoll + "poll bar0+0x40 w4 0x1" + eduPoll +
-				"poll bar0+0x40 w4 0x1" + eduPoll},
+			"poll bar0+0x40 w4 0x1" + eduPollEnd + "poll bar0+0x40 w4 0x1" + eduPollEnd +
+				"poll bar0+0x40 w4 0x1" + eduPollEnd},
 		{"the final value came first", []string{"R 4 0x40 0x1", "R 4 0x40 0x0", "R 4 0x40 0x1"},
-			"poll bar0+0x40 w4 0x1" + eduPoll + "poll bar0+0x40 w4 0x1" + eduPoll},
+			"poll bar0+0x40 w4 0x1" + eduPollEnd + "poll bar0+0x40 w4 0x1" + eduPollEnd},
 		{"equal loads of a quiet register stay single", []string{"R 4 0x40 0x1", "R 4 0x40 0x1"},
 			"expect bar0+0x40 w4 0x1 mask 0xffffffff\nexpect bar0+0x40 w4 0x1 mask 0xffffffff\n"},
-		{"a store ends a run", []string{"R 4 0x40 0x0", "W 4 0x44 0x1", "R 4 0x40 0x1"},
+		{"a store ends a loop", []string{"R 4 0x40 0x0", "W 4 0x44 0x1", "R 4 0x40 0x1"},
 			"expect bar0+0x40 w4 0x0 mask 0xffffffff\nwrite bar0+0x44 w4 0x1\n" +
 				"expect bar0+0x40 w4 0x1 mask 0xffffffff\n"},
-		{"what changed once is volatile, before and after",
+		{"a register that changed once is polled everywhere",
 			[]string{"R 4 0x40 0x5", "W 4 0x44 0x1", "R 4 0x40 0x0", "R 4 0x40 0x1", "W 4 0x44 0x2",
 				"R 4 0x40 0x7"},
-			"poll bar0+0x40 w4 0x5" + eduPoll + "write bar0+0x44 w4 0x1\npoll bar0+0x40 w4 0x1" +
-				eduPoll +
-				"write bar0+0x44 w4 0x2\npoll bar0+0x40 w4 0x7" + eduPoll},
+			"poll bar0+0x40 w4 0x5" + eduPollEnd + "write bar0+0x44 w4 0x1\npoll bar0+0x40 w4 0x1" +
+				eduPollEnd +
+				"write bar0+0x44 w4 0x2\npoll bar0+0x40 w4 0x7" + eduPollEnd},
 		{"another width is another loop", []string{"R 4 0x80 0x0", "R 8 0x80 0x1"},
 			"expect bar0+0x80 w4 0x0 mask 0xffffffff\n" +
 				"expect bar0+0x80 w8 0x1 mask 0xffffffffffffffff\n"},
 		{"two registers watched in turn", []string{"R 4 0x40 0x0", "R 4 0x50 0x0", "R 4 0x40 0x1",
 			"R 4 0x50 0x0", "R 4 0x50 0x1"},
-			"poll bar0+0x40 w4 0x1" + eduPoll + "poll bar0+0x50 w4 0x1" + eduPoll},
-		{"a quiet register beside a loop", []string{"R 4 0x40 0x0", "R 4 0x50 0x9", "R 4 0x40 0x1",
+			"poll bar0+0x40 w4 0x1" + eduPollEnd + "poll bar0+0x50 w4 0x1" + eduPollEnd},
+		{"a quiet register inside a loop", []string{"R 4 0x40 0x0", "R 4 0x50 0x9", "R 4 0x40 0x1",
 			"R 4 0x50 0x9"},
-			"expect bar0+0x50 w4 0x9 mask 0xffffffff\npoll bar0+0x40 w4 0x1" + eduPoll +
+			"expect bar0+0x50 w4 0x9 mask 0xffffffff\npoll bar0+0x40 w4 0x1" + eduPollEnd +
 				"expect bar0+0x50 w4 0x9 mask 0xffffffff\n"},
 		{"a mark does not end a loop", []string{"R 4 0x40 0x0", "MARK 1.5 still waiting",
 			"R 4 0x40 0x1"},
-			"mark still waiting\npoll bar0+0x40 w4 0x1" + eduPoll},
+			"mark still waiting\npoll bar0+0x40 w4 0x1" + eduPollEnd},
 		{"a status register is polled, by its bits",
 			[]string{"W 4 0x8 0x5", "R 4 0x20 0x81", "R 4 0x20 0x80", "W 4 0x8 0x6",
 				"R 4 0x20 0x80"},
 			"write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n" +
 				"write bar0+0x8 w4 0x6\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n"},
-		{"bits of no meaning do not make a loop", []string{"R 4 0x20 0x81", "R 4 0x20 0x1"},
+		{"a change of meaningless bits does not make a loop",
+			[]string{"R 4 0x20 0x81", "R 4 0x20 0x1"},
 			"poll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n"},
-		{"a wait that ran out is one poll, whatever else is loaded",
+		{"a wait that timed out is one poll, whatever else is loaded",
 			slices.Concat([]string{"W 4 0x8 0x5", "R 4 0x20 0x1", "R 4 0x20 0x0", "W 4 0x8 0x6"},
 				slices.Repeat([]string{"R 4 0x20 0x1", "R 4 0x50 0x9"}, 3),
 				[]string{"W 4 0x4 0x1", "R 4 0x20 0x1"}),
@@ -73,28 +75,29 @@ func TestFold(t *testing.T) {
 			"poll bar0+0x98 w8 0x0 mask 0x1 for 1000000 us\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			image, _ := mustImport(t, lines(eduDevice, c.trace...), Options{})
-			commands(t, image, c.want)
+			image, _ := mustImport(t, mmiotrace(eduDevice, c.trace...), Options{})
+			checkCommands(t, image, c.want)
 		})
 	}
 }
 
-func TestFoldReports(t *testing.T) {
-	_, report := mustImport(t, lines(eduDevice, "R 4 0x40 0x0", "R 4 0x40 0x0", "R 4 0x40 0x1",
+func TestFoldReportsCounts(t *testing.T) {
+	_, report := mustImport(t, mmiotrace(eduDevice, "R 4 0x40 0x0", "R 4 0x40 0x0", "R 4 0x40 0x1",
 		"R 4 0x20 0x0", "R 4 0x0 0x10000ed"), Options{})
-	if got := did(report,
+	if got := passSummary(report,
 		"fold"); got != "3 loads in 1 loop became 1 poll; 1 single load of registers that change "+
 		"by themselves became 1 poll" {
-		t.Errorf("fold: %s", got)
+		t.Errorf("summary of the pass fold: %s", got)
 	}
-	if got := did(report, "expect"); got != "1 load must return the recorded values" {
-		t.Errorf("expect: %s", got)
+	if got := passSummary(report, "expect"); got != "1 load must return the recorded values" {
+		t.Errorf("summary of the pass expect: %s", got)
 	}
 }
 
-// The window a register is read through is not what it is.
-func TestLoopIsKnownByTileAndAddress(t *testing.T) {
-	text := lines(whDevice,
+// TestPolledRegisterIsIdentifiedByTileAndAddress loads one register through two windows, and other
+// registers through the same windows.
+func TestPolledRegisterIsIdentifiedByTileAndAddress(t *testing.T) {
+	text := mmiotrace(whDevice,
 		whPoint(wh166Config, 1, 1, 0), whPoint(wh167Config, 1, 1, 0),
 		access("R", 4, wh166+0x40, 0), access("R", 4, wh167+0x40, 1),
 		access("W", 4, wh166, 1),
@@ -105,7 +108,7 @@ func TestLoopIsKnownByTileAndAddress(t *testing.T) {
 		access("R", 4, wh167+0x40, 0),
 	)
 	image, _ := mustImport(t, text, Options{})
-	commands(t, image, `
+	checkCommands(t, image, `
 point tlb1 (1,1) 0x0
 poll tlb1+0x40 w4 0x1 mask 0xffffffff for 1000000 us
 point tlb0 (1,1) 0x0
@@ -118,8 +121,8 @@ expect tlb1+0x40 w4 0x0 mask 0xffffffff
 `)
 }
 
-// A flag that is up at the first look was put up by the device, and a replay
-// may look sooner.
+// TestWordThatTheDeviceStoredIsPolled: if the program clears a word, and the first load returns
+// another value, the device stored that value. A replay may load sooner, so it must poll the word.
 func TestWordThatTheDeviceStoredIsPolled(t *testing.T) {
 	flag := wh166 + uint64(0x10000)
 	done := access("R", 4, flag, 0x600df00d)
@@ -142,33 +145,34 @@ func TestWordThatTheDeviceStoredIsPolled(t *testing.T) {
 		{"never stored", []string{access("W", 4, flag+8, 0), done}, false},
 		{"among results", []string{access("W", 4, flag, 0), done, access("R", 4, flag+4, 1)},
 			false},
-		{"behind results", []string{access("W", 4, flag, 0), access("R", 4, flag-4, 1), done},
+		{"after results", []string{access("W", 4, flag, 0), access("R", 4, flag-4, 1), done},
 			false},
 		{"register", []string{whPoint(wh166Config, 1, 1, 0xff000000), access("W", 4, flag, 0),
 			done}, false},
 	} {
-		image, _ := mustImport(t, l1(c.trace...), Options{})
-		if got := strings.Contains(show(image), "poll tlb0+0x10000 w4 0x600df00d"); got != c.poll {
-			t.Errorf("%s: polled is %v\n%s", c.name, got, show(image))
+		image, _ := mustImport(t, l1Trace(c.trace...), Options{})
+		got := strings.Contains(imageText(image), "poll tlb0+0x10000 w4 0x600df00d")
+		if got != c.poll {
+			t.Errorf("%s: polled: %v, want %v\n%s", c.name, got, c.poll, imageText(image))
 		}
 	}
-	image, _ := mustImport(t, l1(access("W", 4, flag, 0), done),
+	image, _ := mustImport(t, l1Trace(access("W", 4, flag, 0), done),
 		Options{Inputs: []TensorSpec{mustTensor(t, "a=1,1,0x10000,int32,1")}})
-	if got := show(image); !strings.HasSuffix(got, "expect tlb0+0x10000 w4 0x0 mask 0x0\n") {
-		t.Errorf("of an input:\n%s", got)
+	if got := imageText(image); !strings.HasSuffix(got, "expect tlb0+0x10000 w4 0x0 mask 0x0\n") {
+		t.Errorf("the load of an input does not ignore its value:\n%s", got)
 	}
-	image, _ = mustImport(t, lines(shmDevice, "W 8 2:0x100 0x0", "R 4 2:0x104 0x1"), Options{})
-	commands(t, image, "\nwrite bar2+0x100 w8 0x0\npoll bar2+0x104 w4 0x1 mask 0xffffffff for "+
-		"1000000 us\n")
+	image, _ = mustImport(t, mmiotrace(shmDevice, "W 8 2:0x100 0x0", "R 4 2:0x104 0x1"), Options{})
+	checkCommands(t, image, "\nwrite bar2+0x100 w8 0x0\npoll bar2+0x104 w4 0x1 mask 0xffffffff "+
+		"for 1000000 us\n")
 }
 
-func TestUserNamesWhatChangesByItself(t *testing.T) {
-	text := lines(whDevice, whPoint(wh166Config, 1, 1, 0), access("R", 4, wh166+0x40, 7),
+func TestPollAndIgnoreFlagsSelectLoads(t *testing.T) {
+	text := mmiotrace(whDevice, whPoint(wh166Config, 1, 1, 0), access("R", 4, wh166+0x40, 7),
 		access("R", 4, wh166+0x44, 7),
 		whPoint(wh166Config, 1, 2, 0), access("R", 4, wh166+0x40, 7), access("R", 4, wh166+0x48, 9))
 	image, report := mustImport(t, text, Options{Poll: []Range{mustRange(t, "1,1,0x42-0x43")},
 		Ignore: []Range{mustRange(t, "1,2,0x48")}})
-	commands(t, image, `
+	checkCommands(t, image, `
 point tlb0 (1,1) 0x0
 poll tlb0+0x40 w4 0x7 mask 0xffffffff for 1000000 us
 expect tlb0+0x44 w4 0x7 mask 0xffffffff
@@ -176,20 +180,20 @@ point tlb0 (1,2) 0x0
 expect tlb0+0x40 w4 0x7 mask 0xffffffff
 expect tlb0+0x48 w4 0x0 mask 0x0
 `)
-	if got := did(report, "tensors"); got != "the value of 1 load is ignored" {
-		t.Errorf("tensors: %s", got)
+	if got := passSummary(report, "tensors"); got != "the value of 1 load is ignored" {
+		t.Errorf("summary of tensors: %s", got)
 	}
-	image, _ = mustImport(t, lines(eduDevice, "R 4 0x40 0x5"),
+	image, _ = mustImport(t, mmiotrace(eduDevice, "R 4 0x40 0x5"),
 		Options{Poll: []Range{mustRange(t, "0x40")}})
-	commands(t, image, "poll bar0+0x40 w4 0x5"+eduPoll)
-	image, _ = mustImport(t, lines(eduDevice, "R 4 0x40 0x5"),
+	checkCommands(t, image, "poll bar0+0x40 w4 0x5"+eduPollEnd)
+	image, _ = mustImport(t, mmiotrace(eduDevice, "R 4 0x40 0x5"),
 		Options{Poll: []Range{mustRange(t, "0x40")}, Bar: 2})
-	commands(t, image, "expect bar0+0x40 w4 0x5 mask 0xffffffff\n")
+	checkCommands(t, image, "expect bar0+0x40 w4 0x5 mask 0xffffffff\n")
 }
 
-func TestDeadlineIsTenTimesWhatTheLoopTook(t *testing.T) {
+func TestDeadlineIsTenTimesTheDurationOfTheLoop(t *testing.T) {
 	loop := func(store, first, last string) string {
-		return lines(eduDevice, "@"+store+" W 4 0x8 0x5", "@"+first+" R 4 0x40 0x0",
+		return mmiotrace(eduDevice, "@"+store+" W 4 0x8 0x5", "@"+first+" R 4 0x40 0x0",
 			"@"+last+" R 4 0x40 0x1")
 	}
 	for _, c := range []struct {
@@ -200,13 +204,13 @@ func TestDeadlineIsTenTimesWhatTheLoopTook(t *testing.T) {
 		{"fast", loop("1.0", "1.001", "1.002"), 0, "1000000 us"},
 		{"slow", loop("1.0", "1.0", "3.5"), 0, "25000000 us"},
 		{"the program slept before it looked", loop("1.0", "3.4", "3.5"), 0, "25000000 us"},
-		{"longer than the format can say", loop("1.0", "1.0", "9999.0"), 0, "4294967295 us"},
+		{"longer than the format can express", loop("1.0", "1.0", "9999.0"), 0, "4294967295 us"},
 		{"time goes back", loop("5.0", "5.0", "2.0"), 0, "1000000 us"},
 		{"as the user says", loop("1.0", "1.0", "3.5"), 77, "77 us"},
 	} {
 		image, _ := mustImport(t, c.text, Options{DeadlineUs: c.deadlineUs})
-		if got := show(image); !strings.HasSuffix(got, "for "+c.want+"\n") {
-			t.Errorf("%s: want %s:\n%s", c.name, c.want, got)
+		if got := imageText(image); !strings.HasSuffix(got, "for "+c.want+"\n") {
+			t.Errorf("%s: want a deadline of %s:\n%s", c.name, c.want, got)
 		}
 	}
 	if math.MaxUint32 != 4294967295 {
@@ -214,31 +218,32 @@ func TestDeadlineIsTenTimesWhatTheLoopTook(t *testing.T) {
 	}
 }
 
-func TestPausesThatNoPollWaitsForAreWarnedOf(t *testing.T) {
-	text := lines(eduDevice, "@1.0 W 4 0x8 0x5", "@2.0 R 4 0x20 0x0", "@2.1 R 4 0x8 0x78",
+func TestPausesWithoutAPollCauseAWarning(t *testing.T) {
+	text := mmiotrace(eduDevice, "@1.0 W 4 0x8 0x5", "@2.0 R 4 0x20 0x0", "@2.1 R 4 0x8 0x78",
 		"@2.105 W 4 0x4 0x1", "@3.0 W 4 0x4 0x2")
 	_, report := mustImport(t, text, Options{})
 	want := "line 5: the program paused 2 times for 10 ms or more, first before this line, " +
 		"but a replay does not pause: if the device needs the time, add a delay to the listing"
 	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
-		t.Errorf("warnings %v", report.Warnings)
+		t.Errorf("warnings %v, want %s", report.Warnings, want)
 	}
 }
 
-// Two traces one after the other, or lines that somebody sorted.
-func TestTimeThatGoesBackIsWarnedOf(t *testing.T) {
-	_, report := mustImport(t, lines(eduDevice, "@5.0 W 4 0x8 0x5", "@4.9 W 4 0x8 0x6",
+// TestDecreasingTimeCausesAWarning: the time stamps decrease if a file contains two traces, or if
+// its lines were sorted.
+func TestDecreasingTimeCausesAWarning(t *testing.T) {
+	_, report := mustImport(t, mmiotrace(eduDevice, "@5.0 W 4 0x8 0x5", "@4.9 W 4 0x8 0x6",
 		"@4.905 W 4 0x8 0x7"), Options{})
 	want := "line 4: the time stamp decreases 1 time, first before this line, " +
 		"so the lines may not be in the order of the accesses"
 	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
-		t.Errorf("warnings %v", report.Warnings)
+		t.Errorf("warnings %v, want %s", report.Warnings, want)
 	}
 }
 
-// Loads of one value between two stores, of a register that changes, are a wait
-// that ran out: one poll, with or without times.
-func TestWaitThatRanOutIsOnePoll(t *testing.T) {
+// TestWaitThatTimedOutIsOnePoll: repeated loads of one value between two stores, of a register that
+// changes elsewhere, are a wait that timed out. They become one poll, with or without time stamps.
+func TestWaitThatTimedOutIsOnePoll(t *testing.T) {
 	loads := func(format string) (list []string) {
 		for n := range 60 {
 			list = append(list, fmt.Sprintf(format, n))
@@ -247,68 +252,71 @@ func TestWaitThatRanOutIsOnePoll(t *testing.T) {
 	}
 	want := "write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n" +
 		"write bar0+0x8 w4 0x0\n"
-	timed, report := mustImport(t, lines(eduDevice,
+	timed, report := mustImport(t, mmiotrace(eduDevice,
 		slices.Concat([]string{"@1.0 W 4 0x8 0x5"}, loads("@1.%03d R 4 0x20 0x1"),
 			[]string{"@1.06 W 4 0x8 0x0"})...), Options{})
-	commands(t, timed, want)
-	if got := did(report,
+	checkCommands(t, timed, want)
+	if got := passSummary(report,
 		"fold"); got != "60 single loads of registers that change by themselves became 1 poll" {
-		t.Error(got)
+		t.Errorf("summary of the pass fold: %s", got)
 	}
 	untimed, _ := mustImport(t,
-		ops(slices.Concat([]string{"w 08 4 0x5"}, slices.Repeat([]string{"r 20 4 0x1"}, 60),
+		eduTrace(slices.Concat([]string{"w 08 4 0x5"}, slices.Repeat([]string{"r 20 4 0x1"}, 60),
 			[]string{"w 08 4 0x0"})...),
-		edu(Options{Regions: []traces.Region{{Base: eduBase}}}))
-	commands(t, untimed, want)
+		forEdu(Options{Regions: []traces.Region{{Base: eduBase}}}))
+	checkCommands(t, untimed, want)
 }
 
-// A trace of QEMU without -msg timestamp=on has no times at all.
+// TestDeadlineWithoutTimesIsASecond imports a trace of QEMU without -msg timestamp=on, which has no
+// time stamps.
 func TestDeadlineWithoutTimesIsASecond(t *testing.T) {
-	image, _ := mustImport(t, ops("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0"),
-		edu(Options{Regions: []traces.Region{{Base: eduBase}}}))
-	commands(t, image, "\nwrite bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n")
+	image, _ := mustImport(t, eduTrace("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0"),
+		forEdu(Options{Regions: []traces.Region{{Base: eduBase}}}))
+	checkCommands(t, image,
+		"\nwrite bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n")
 }
 
-func TestWithoutFoldAndExpect(t *testing.T) {
-	text := lines(eduDevice, "R 4 0x40 0x0", "R 4 0x40 0x1", "R 4 0x20 0x0")
+func TestLoadsAreImportedWithoutFoldAndExpect(t *testing.T) {
+	text := mmiotrace(eduDevice, "R 4 0x40 0x0", "R 4 0x40 0x1", "R 4 0x20 0x0")
 	image, _ := mustImport(t, text, Options{Without: []string{"fold"}})
-	commands(t, image, `
+	checkCommands(t, image, `
 expect bar0+0x40 w4 0x0 mask 0xffffffff
 expect bar0+0x40 w4 0x1 mask 0xffffffff
 expect bar0+0x20 w4 0x0 mask 0xffffffff
 `)
 	image, report := mustImport(t, text, Options{Without: []string{"fold", "expect"}})
-	commands(t, image, `
+	checkCommands(t, image, `
 expect bar0+0x40 w4 0x0 mask 0x0
 expect bar0+0x40 w4 0x0 mask 0x0
 expect bar0+0x20 w4 0x0 mask 0x0
 `)
-	if got := did(report, "expect"); got != "off: the value of 3 loads is ignored" {
-		t.Errorf("expect: %s", got)
+	if got := passSummary(report, "expect"); got != "off: the value of 3 loads is ignored" {
+		t.Errorf("summary of the pass expect: %s", got)
 	}
 }
 
-func TestMarks(t *testing.T) {
-	text := lines(eduDevice, "MARK 1.0   load  program\t", "MARK 1.0 ", "MARK 1.0 a\x00b\xffc",
+func TestMarksAreImported(t *testing.T) {
+	text := mmiotrace(eduDevice, "MARK 1.0   load  program\t", "MARK 1.0 ", "MARK 1.0 a\x00b\xffc",
 		"W 4 0x4 0x1", "MARK 1.0 "+strings.Repeat("é", 200))
 	image, report := mustImport(t, text, Options{})
-	commands(t, image, "\nmark load  program\nmark a b\uFFFDc\nwrite bar0+0x4 w4 0x1\nmark "+
+	checkCommands(t, image, "\nmark load  program\nmark a b\uFFFDc\nwrite bar0+0x4 w4 0x1\nmark "+
 		strings.Repeat("é", 127)+"\n")
-	if got := did(report, "mark"); got != "3 marks; 1 mark without text dropped" {
-		t.Errorf("mark: %s", got)
+	if got := passSummary(report, "mark"); got != "3 marks; 1 mark without text dropped" {
+		t.Errorf("summary of the pass mark: %s", got)
 	}
 	image, report = mustImport(t, text, Options{Without: []string{"mark"}})
-	commands(t, image, "\nwrite bar0+0x4 w4 0x1\n")
-	if got := did(report, "mark"); got != "" {
-		t.Errorf("mark: %s", got)
+	checkCommands(t, image, "\nwrite bar0+0x4 w4 0x1\n")
+	if got := passSummary(report, "mark"); got != "" {
+		t.Errorf("summary of the pass mark, which is off: %s", got)
 	}
 }
 
-// TestRangesThatMeetNoLoadAreWarnedOf: one that is misspelled would have no effect
-// and say nothing. A register whose board knows that it changes is met too.
-func TestRangesThatMeetNoLoadAreWarnedOf(t *testing.T) {
-	trace := ops("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0", "r 08 4 0x78", "r 10 4 0x1")
-	_, report := mustImport(t, trace, edu(Options{Regions: []traces.Region{{Base: eduBase}},
+// TestRangesWithoutALoadCauseAWarning: a misspelled range has no effect, so the import warns of it.
+// A range with loads does not cause a warning, even if the board already describes the register as
+// one that changes.
+func TestRangesWithoutALoadCauseAWarning(t *testing.T) {
+	trace := eduTrace("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0", "r 08 4 0x78", "r 10 4 0x1")
+	_, report := mustImport(t, trace, forEdu(Options{Regions: []traces.Region{{Base: eduBase}},
 		Poll:   []Range{mustRange(t, "0x20"), mustRange(t, "0x8"), mustRange(t, "0x9990")},
 		Ignore: []Range{mustRange(t, "0x10-0x13"), mustRange(t, "bar0+0x80-0x87")}}))
 	got := ""
@@ -318,6 +326,6 @@ func TestRangesThatMeetNoLoadAreWarnedOf(t *testing.T) {
 	want := "--poll 0x9990-0x9990 has no effect: no load is in this range\n" +
 		"--ignore bar0+0x80-0x87 has no effect: no load is in this range\n"
 	if got != want {
-		t.Errorf("want\n%s\ngot\n%s", want, got)
+		t.Errorf("warnings\n%s\nwant\n%s", got, want)
 	}
 }

@@ -10,10 +10,11 @@ import (
 	"lightmetal/tools/capture/importer/traces"
 )
 
-const eduBase = 0x10000000
+const eduBase = 0x10000000 // guest-physical address of BAR 0
 
-// ops writes memory_region_ops lines of edu: `r OFFSET SIZE VALUE`.
-func ops(list ...string) string {
+// eduTrace returns memory_region_ops events of edu. `r OFFSET SIZE VALUE` is a load, `w ...` a
+// store; OFFSET has two hexadecimal digits.
+func eduTrace(list ...string) string {
 	var b strings.Builder
 	for _, line := range list {
 		f := strings.Fields(line)
@@ -25,10 +26,10 @@ func ops(list ...string) string {
 	return b.String()
 }
 
-func TestQemuRefusesWithTheLine(t *testing.T) {
+func TestQemuRejectsWithLineNumber(t *testing.T) {
 	const good = "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x10000ed size 4 " +
 		"name 'edu-mmio'\n"
-	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})
+	o := forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "the trace has no memory_region_ops or vfio_region event (QEMU writes " +
 			"them with -trace 'memory_region_ops_*')"},
@@ -87,26 +88,26 @@ func TestQemuRefusesWithTheLine(t *testing.T) {
 				"'edu-mmio'\n",
 			`line 2: address 0xffffffc is before the base 0x10000000 of region "edu-mmio"; ` +
 				`check --base`},
-		{"behind the BAR",
+		{"after the BAR",
 			good +
 				"memory_region_ops_write cpu 0 mr 0x7f addr 0x10100000 value 0x1 size 4 name " +
 				"'edu-mmio'\n",
 			"line 2: address 0x10100000 is outside BAR 0 of edu, which starts at 0x10000000 " +
 				"and has 0x100000 bytes; check --base"},
-		{"host memory", good + ops("w 88 8 0x40000", "w 80 8 0x0", "w 80 8 0x4196e000"),
+		{"host memory", good + eduTrace("w 88 8 0x40000", "w 80 8 0x0", "w 80 8 0x4196e000"),
 			"line 4: store of 0x4196e000 to the DMA source address: a replay needs host memory " +
 				"there, which the trace lacks; add a file of this memory with --host"},
 	} {
-		t.Run(c.name, func(t *testing.T) { refused(t, c.text, o, c.want) })
+		t.Run(c.name, func(t *testing.T) { wantError(t, c.text, o, c.want) })
 	}
 }
 
 const eduRegions = `"edu-mmio" at 0x10000000..0x10000023 (2 loads, 0 stores); "gic_dist" at ` +
 	`0x8000000..0x8000003 (0 loads, 1 stores)`
 
-func TestQemuWithoutAChoiceNamesWhatIsThere(t *testing.T) {
+func TestQemuWithoutAChoiceListsBoardsAndRegions(t *testing.T) {
 	text := "memory_region_ops_write cpu 0 mr 0x7f addr 0x8000000 value 0x0 size 4 name " +
-		"'gic_dist'\n" + ops("r 00 4 0x10000ed", "r 20 4 0x0")
+		"'gic_dist'\n" + eduTrace("r 00 4 0x10000ed", "r 20 4 0x0")
 	for _, c := range []struct {
 		name string
 		o    Options
@@ -117,79 +118,80 @@ func TestQemuWithoutAChoiceNamesWhatIsThere(t *testing.T) {
 			"a trace of QEMU does not name its device; use --board; boards: " +
 				"edu (1234:11e8), ivshmem (1af4:1110), nvme (1b36:0010), wormhole (1e52:401e), " +
 				"blackhole (1e52:b140)"},
-		{"no region", edu(Options{}), "choose the device's region with --region NAME and " +
+		{"no region", forEdu(Options{}), "choose the device's region with --region NAME and " +
 			"--base ADDRESS; regions: " + eduRegions},
-		{"no base", edu(Options{Regions: []traces.Region{{Name: "edu-mmio"}}}),
+		{"no base", forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio"}}}),
 			`region "edu-mmio" needs --base, the guest-physical address of its BAR (0x10000000, ` +
 				`if it is BAR 0 of edu); regions: ` + eduRegions},
-		{"no such region", edu(Options{Regions: []traces.Region{{Name: "edu", Base: eduBase}}}),
+		{"no such region", forEdu(Options{Regions: []traces.Region{{Name: "edu", Base: eduBase}}}),
 			`the trace contains no access to region "edu" at 0x10000000; regions: ` + eduRegions},
-		{"nothing in the range", edu(Options{Regions: []traces.Region{{Base: 0x20000000}}}),
+		{"nothing in the range", forEdu(Options{Regions: []traces.Region{{Base: 0x20000000}}}),
 			`the trace contains no access to region at 0x20000000; regions: ` + eduRegions},
-		{"no such BAR", edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase,
+		{"no such BAR", forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase,
 			Bar: 2}}}), "board edu has no BAR 2"},
 		{"no BAR at all",
-			edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase, Bar: 255}}}),
+			forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase, Bar: 255}}}),
 			"board edu has no BAR 255"},
-		{"odd base", edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase + 1}}}),
+		{"odd base",
+			forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase + 1}}}),
 			"--base 0x10000001 must be the address of a BAR: a multiple of 16, " +
 				"and the BAR must end below 2^64"},
 		{"base at the end of the world",
-			edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: ^uint64(15)}}}),
+			forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: ^uint64(15)}}}),
 			"--base 0xfffffffffffffff0 must be the address of a BAR: a multiple of 16, " +
 				"and the BAR must end below 2^64"},
 	} {
-		t.Run(c.name, func(t *testing.T) { refused(t, text, c.o, c.want) })
+		t.Run(c.name, func(t *testing.T) { wantError(t, text, c.o, c.want) })
 	}
 }
 
-func TestQemuRangeDecidesWhereThereIsNoName(t *testing.T) {
-	text := ops("r 00 4 0x10000ed", "w 04 4 0x1") +
-		// a second one
+func TestQemuAddressSelectsARegionWithoutName(t *testing.T) {
+	text := eduTrace("r 00 4 0x10000ed", "w 04 4 0x1") +
+		// another region of the same name, outside BAR 0
 		"memory_region_ops_write cpu 0 mr 0x7f addr 0x10100000 value 0x7 size 4 name 'edu-mmio'\n"
 	want := "\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\nwrite bar0+0x4 w4 0x1\n"
-	image, report := mustImport(t, text, edu(Options{Regions: []traces.Region{{Base: eduBase}}}))
-	commands(t, image, want)
-	if got := did(report,
+	image, report := mustImport(t, text, forEdu(Options{Regions: []traces.Region{{Base: eduBase}}}))
+	checkCommands(t, image, want)
+	if got := passSummary(report,
 		"read"); got != "3 lines: 1 load, 1 store; left out 1 accesses to other regions" {
-		t.Errorf("read: %s", got)
+		t.Errorf("summary of the pass read: %s", got)
 	}
 	nameless := strings.ReplaceAll(text, " name 'edu-mmio'", "")
 	image, _ = mustImport(t, nameless,
-		edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}))
-	commands(t, image, want)
+		forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}))
+	checkCommands(t, image, want)
 }
 
-// Another device has a region of the same name elsewhere, and QEMU's number of it
-// is another one.
-func TestQemuTellsDevicesOfOneNameApart(t *testing.T) {
+// TestQemuDistinguishesRegionsOfTheSameName: another device has a region of the same name at
+// another address, which has another number (mr) in QEMU.
+func TestQemuDistinguishesRegionsOfTheSameName(t *testing.T) {
 	second := "memory_region_ops_write cpu 0 mr 0x7f addr 0x20000004 value 0x7 size 4 name " +
 		"'edu-mmio'\n"
-	text := second + ops("r 00 4 0x10000ed", "w 04 4 0x1") + second
+	text := second + eduTrace("r 00 4 0x10000ed", "w 04 4 0x1") + second
 	generic, err := boardfile.Generic(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []Options{edu(Options{Regions: []traces.Region{{Name: "edu-mmio",
+	for _, o := range []Options{forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio",
 		Base: eduBase}}}),
 		{From: FromQemu, Board: generic, BarSizesAreLimits: true, Device: "1234:11e8",
 			Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}} {
 		image, report := mustImport(t, text, o)
-		commands(t, image,
+		checkCommands(t, image,
 			"\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\nwrite bar0+0x4 w4 0x1\n")
-		if got := did(report,
+		if got := passSummary(report,
 			"read"); got != "4 lines: 1 load, 1 store; left out 2 accesses to other regions" {
-			t.Errorf("read: %s", got)
+			t.Errorf("summary of the pass read: %s", got)
 		}
 	}
 	moved := strings.ReplaceAll(second, "0x7f", "0x55b6bee1c320")
-	refused(t, moved+ops("r 00 4 0x10000ed"),
-		edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}),
+	wantError(t, moved+eduTrace("r 00 4 0x10000ed"),
+		forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}),
 		`line 2: region "edu-mmio" is at 0x10000000 now, but was at another address in line 1: `+
 			`the guest moved the BAR`)
-	// of a BAR whose size is not known it could be part
+	// This address could be in the BAR, whose size is unknown.
 	near := strings.ReplaceAll(second, "0x20000004", "0x10100004")
-	refused(t, ops("r 00 4 0x10000ed")+near, Options{From: FromQemu, Board: generic,
+	wantError(t, eduTrace("r 00 4 0x10000ed")+near, Options{From: FromQemu, Board: generic,
 		BarSizesAreLimits: true,
 		Device:            "1234:11e8",
 		Regions:           []traces.Region{{Name: "edu-mmio", Base: eduBase}}},
@@ -197,11 +199,11 @@ func TestQemuTellsDevicesOfOneNameApart(t *testing.T) {
 			`size of BAR 0 to distinguish these regions`)
 }
 
-// Up to QEMU 2.4 there was no cpu, up to 2.6 no 0x in front of 0; the backends
-// ftrace and syslog have their own text in front.
-func TestQemuOfOtherVersionsAndBackends(t *testing.T) {
-	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})
-	want, _ := mustImport(t, ops("w 08 4 0x0", "r 00 4 0x10000ed"), o)
+// TestFormatsOfOtherQemuVersionsAndBackendsAreRead: events of QEMU up to 2.4 have no cpu, those up
+// to 2.6 no 0x before 0; the backends ftrace and syslog write their own text before an event.
+func TestFormatsOfOtherQemuVersionsAndBackendsAreRead(t *testing.T) {
+	o := forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})
+	want, _ := mustImport(t, eduTrace("w 08 4 0x0", "r 00 4 0x10000ed"), o)
 	for _, format := range []string{
 		"memory_region_ops_write mr 0x7f addr 0x10000008 value 0 size 4\n" +
 			"memory_region_ops_read mr 0x7f addr 0x10000000 value 0x10000ed size 4\n",
@@ -218,8 +220,8 @@ func TestQemuOfOtherVersionsAndBackends(t *testing.T) {
 			"addr 0x10000000 value 0x10000ed size 4 name 'edu-mmio'\n",
 	} {
 		got, _ := mustImport(t, format, o)
-		if show(got) != show(want) {
-			t.Errorf("%s\n%s", format, show(got))
+		if imageText(got) != imageText(want) {
+			t.Errorf("commands of\n%s\ngot\n%s\nwant\n%s", format, imageText(got), imageText(want))
 		}
 	}
 }
@@ -231,12 +233,12 @@ func TestQemuDeviceMayHaveSeveralRegions(t *testing.T) {
 	image, _ := mustImport(t, text, Options{From: FromQemu, Board: &boards.Ivshmem,
 		Regions: []traces.Region{
 			{Name: "ivshmem-mmio", Base: 0x10000000}, {Name: "mem", Base: 0x8000400000, Bar: 2}}})
-	commands(t, image, `
+	checkCommands(t, image, `
 expect bar0+0x8 w4 0x0 mask 0xffffffff
 write bar2+0x10 w8 0x5
 `)
 	if bars := image.Devices[0].Bars; bars != [6]uint64{0: 256, 2: 4 << 20} {
-		t.Errorf("bars %v", bars)
+		t.Errorf("BARs %v, want 256 bytes of BAR 0 and 4 MiB of BAR 2", bars)
 	}
 }
 
@@ -247,20 +249,21 @@ func TestVfioRegionsAreBars(t *testing.T) {
 		"memory_region_ops_write cpu 0 mr 0x7f addr 0x10000004 value 0x12345678 size 4 name " +
 		"'0000:01:00.0 BAR 0'\n"
 	for _, region := range []string{"0000:01:00.0", "0000:01:00.0:region0"} {
-		image, report := mustImport(t, text, edu(Options{Regions: []traces.Region{{Name: region}}}))
-		commands(t, image, `
+		image, report := mustImport(t, text,
+			forEdu(Options{Regions: []traces.Region{{Name: region}}}))
+		checkCommands(t, image, `
 write bar0+0x4 w4 0x12345678
 expect bar0+0x4 w4 0xedcba987 mask 0xffffffff
 `)
-		if got := did(report,
+		if got := passSummary(report,
 			"read"); got != "4 lines: 1 load, 1 store; left out 2 accesses to other regions" {
-			t.Errorf("read: %s", got)
+			t.Errorf("region %s: summary of the pass read: %s", region, got)
 		}
 	}
 }
 
-func TestVfioRegionRefusesWithTheLine(t *testing.T) {
-	o := edu(Options{Regions: []traces.Region{{Name: "0000:01:00.0"}}})
+func TestVfioRegionRejectsWithLineNumber(t *testing.T) {
+	o := forEdu(Options{Regions: []traces.Region{{Name: "0000:01:00.0"}}})
 	for _, line := range []string{
 		"vfio_region_write  (0000:01:00.0:region0+0x4, 0x12345678",
 		"vfio_region_write  (0000:01:00.0:region0+0x4, 0x12345678, 4) = 0x1",
@@ -273,41 +276,41 @@ func TestVfioRegionRefusesWithTheLine(t *testing.T) {
 		"vfio_region_read  0000:01:00.0:region0+0x4, 4) = 0x1",
 	} {
 		text := strings.TrimSpace(line[strings.IndexAny(line+" ", " "):])
-		refused(t, line+"\n", o, "line 1: vfio_region event: "+strconv.Quote(text)+
+		wantError(t, line+"\n", o, "line 1: vfio_region event: "+strconv.Quote(text)+
 			" is cut or has an unknown form")
 	}
-	refused(t, "vfio_region_write  (0000:01:00.0:region0+0x4, 0x123456789, 4)\n", o,
+	wantError(t, "vfio_region_write  (0000:01:00.0:region0+0x4, 0x123456789, 4)\n", o,
 		"line 1: value 0x123456789 is wider than 4 bytes")
-	refused(t, "vfio_region_write  (0000:01:00.0:region7+0x4, 0x1, 4)\n", o,
+	wantError(t, "vfio_region_write  (0000:01:00.0:region7+0x4, 0x1, 4)\n", o,
 		"line 1: region 7 is not a BAR of board edu")
-	refused(t, "vfio_region_write  (0000:01:00.0:region256+0x4, 0x1, 4)\n", o,
+	wantError(t, "vfio_region_write  (0000:01:00.0:region256+0x4, 0x1, 4)\n", o,
 		`line 1: vfio_region event: "(0000:01:00.0:region256+0x4, 0x1, 4)" is cut or has an `+
 			`unknown form`)
 }
 
-func TestRamDeviceEventsAreWarnedOf(t *testing.T) {
-	text := ops("r 00 4 0x10000ed") +
+func TestRamDeviceEventsCauseAWarning(t *testing.T) {
+	text := eduTrace("r 00 4 0x10000ed") +
 		"memory_region_ram_device_write cpu 0 mr 0x7f addr 0x0 value 0x1 size 4\n"
-	_, report := mustImport(t, text, edu(Options{Regions: []traces.Region{{Base: eduBase}}}))
+	_, report := mustImport(t, text, forEdu(Options{Regions: []traces.Region{{Base: eduBase}}}))
 	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0].Text, "x-no-mmap=on") {
-		t.Errorf("warnings %v", report.Warnings)
+		t.Errorf("warnings %v, want one that names x-no-mmap=on", report.Warnings)
 	}
 }
 
-// TestOtherDevicesMayBeMisaligned, as the ports of a PC are (vbe, 0x1cf), and those
-// of the device that is imported may not; a summary tells of both.
-func TestOtherDevicesMayBeMisaligned(t *testing.T) {
+// TestOnlyOtherDevicesMayBeMisaligned: accesses of other devices may be misaligned, like those of
+// the PC's ports (vbe, 0x1cf), but accesses of the imported device may not. A summary counts both.
+func TestOnlyOtherDevicesMayBeMisaligned(t *testing.T) {
 	mmio := Options{From: FromMmiotrace, Device: "1234:11e8"}
 	for _, c := range []struct {
 		other, own, head string
 		o                Options
 	}{
 		{"memory_region_ops_write cpu 0 mr 0x9 addr 0x1cf value 0x0 size 2 name 'vbe'\n",
-			ops("w 08 4 0x5"), "",
-			edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})},
+			eduTrace("w 08 4 0x5"), "",
+			forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})},
 		{"vfio_region_write  (0000:02:00.0:region0+0x2, 0x1, 4)\n",
 			"vfio_region_write  (0000:01:00.0:region0+0x8, 0x5, 4)\n", "",
-			edu(Options{Regions: []traces.Region{{Name: "0000:01:00.0"}}})},
+			forEdu(Options{Regions: []traces.Region{{Name: "0000:01:00.0"}}})},
 		{"VERSION 20070824\n" + eduDevice +
 			"\nPCIDEV 0020 8086100e b 200000000 0 0 0 0 0 0 100000 0 0 0 0 0 0 e1000\n" +
 			"W 4 1.000000 1 0x200000002 0x5 0x0 0\n",
@@ -315,17 +318,17 @@ func TestOtherDevicesMayBeMisaligned(t *testing.T) {
 			mmio},
 	} {
 		if image, _ := mustImport(t, c.other+c.own, c.o); len(image.Sequences[0].Commands) != 1 {
-			t.Errorf("%s%d commands", c.other, len(image.Sequences[0].Commands))
+			t.Errorf("%s%d commands, want 1", c.other, len(image.Sequences[0].Commands))
 		}
 		wrong := strings.NewReplacer("addr 0x10000008", "addr 0x10000006", "+0x8", "+0x6",
 			"0x100000008", "0x100000006").Replace(c.own)
 		if _, _, err := Import(strings.NewReader(c.head+wrong), c.o); err == nil ||
 			!strings.Contains(err.Error(), "6 must be a multiple of the width of 4 bytes") {
-			t.Errorf("%s%v", wrong, err)
+			t.Errorf("%serror %v, want one about a misaligned address", wrong, err)
 		}
 		s, err := Summarize(strings.NewReader(c.other+wrong), c.o)
 		if err != nil || len(s.Regions) < 2 || s.Regions[0].Stores+s.Regions[1].Stores != 2 {
-			t.Errorf("%+v %v", s, err)
+			t.Errorf("%s%ssummary %+v, error %v; want 2 stores", c.other, wrong, s, err)
 		}
 	}
 }
@@ -344,33 +347,34 @@ func TestManyEventsOfOtherKindsAreCountedInBoundedSpace(t *testing.T) {
 		n += c.N
 	}
 	if len(summary.Other) > 300 || n != 1000 {
-		t.Errorf("%d kinds, %d lines", len(summary.Other), n)
+		t.Errorf("the summary has %d kinds of %d lines, want at most 300 kinds of 1000 lines",
+			len(summary.Other), n)
 	}
 }
 
-func TestUnknownFormatAndPassAreUsage(t *testing.T) {
-	refused(t, "", Options{From: "strace"}, `unknown format "strace"; it must be mmiotrace, `+
+func TestUnknownFormatAndPassAreUsageErrors(t *testing.T) {
+	wantError(t, "", Options{From: "strace"}, `unknown format "strace"; it must be mmiotrace, `+
 		`qemu or record`)
-	refused(t, "", Options{Without: []string{"folding"}},
+	wantError(t, "", Options{Without: []string{"folding"}},
 		`pass "folding" is unknown; passes: lift, fold, expect, drop, coalesce, fence, mark`)
-	refused(t, "", Options{Poll: []Range{{First: 2, Last: 1}}},
+	wantError(t, "", Options{Poll: []Range{{First: 2, Last: 1}}},
 		"range 0x2-0x1 ends before its start")
 	if _, err := Summarize(strings.NewReader(""), Options{From: "strace"}); err == nil {
-		t.Error("summary of an unknown format")
+		t.Error("Summarize accepts an unknown format")
 	}
 }
 
-// QEMU numbers regions again in each run: what one trace has taught is not held
-// against the next.
-func TestOptionsServeForSeveralTraces(t *testing.T) {
-	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})
-	first := ops("w 08 4 0x5")
-	// of that name, and now of the first one's number
+// TestOptionsCanBeUsedForSeveralTraces: QEMU numbers regions again in each run, so the options must
+// not keep the region numbers of the first trace.
+func TestOptionsCanBeUsedForSeveralTraces(t *testing.T) {
+	o := forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})
+	first := eduTrace("w 08 4 0x5")
+	// A region of the same name elsewhere, which has the number that the first trace's region had.
 	another := strings.ReplaceAll(first, "addr 0x1", "addr 0x2")
 	for _, text := range []string{first, another +
 		strings.ReplaceAll(first, "mr 0x55", "mr 0x56")} {
 		if image, _ := mustImport(t, text, o); len(image.Sequences[0].Commands) != 1 {
-			t.Errorf("%d commands of %s", len(image.Sequences[0].Commands), text)
+			t.Errorf("%d commands, want 1 of trace\n%s", len(image.Sequences[0].Commands), text)
 		}
 	}
 }

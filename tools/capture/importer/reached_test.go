@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// counting is a program that waits for a completion pointer three times.
-var counting = []string{
+// counterTrace is the trace of a program that waits for a completion pointer three times. The
+// pointer overflows before the third time.
+var counterTrace = []string{
 	"W 4 0x8 0x1", "R 4 0x40 0x0", "R 4 0x40 0xfffff004",
 	"W 4 0x8 0x2", "R 4 0x40 0xfffff004", "R 4 0x40 0xfffff804",
 	"W 4 0x8 0x3", "R 4 0x40 0x4",
@@ -18,9 +19,9 @@ const reachedWarning = "the polls of 1 register wait for rising values (0xfffff0
 	"and fail if the value is already higher; if these are counters, " +
 	"use --reached bar0+0x40 or --reached rising"
 
-// TestPollsOfACounterAreFoundAndOffered imports a wait for a counter that overflows. Only a flag
-// changes the polls.
-func TestPollsOfACounterAreFoundAndOffered(t *testing.T) {
+// TestPollsOfACounterCauseAWarningUnlessAFlagChangesThem imports waits for a counter that
+// overflows.
+func TestPollsOfACounterCauseAWarningUnlessAFlagChangesThem(t *testing.T) {
 	body := func(condition string) string {
 		return strings.ReplaceAll("write bar0+0x8 w4 0x1\nP 0xfffff004 M\n"+
 			"write bar0+0x8 w4 0x2\nP 0xfffff804 M\nwrite bar0+0x8 w4 0x3\nP 0x4 M\n", "P",
@@ -43,19 +44,20 @@ func TestPollsOfACounterAreFoundAndOffered(t *testing.T) {
 			if err := o.SetReached(c.flags); err != nil {
 				t.Fatal(err)
 			}
-			image, report := mustImport(t, lines(eduDevice, counting...), o)
-			commands(t, image, c.want)
+			image, report := mustImport(t, mmiotrace(eduDevice, counterTrace...), o)
+			checkCommands(t, image, c.want)
 			if got := hasWarning(report, reachedWarning); got != c.warns {
-				t.Errorf("warns %v: %v", got, report.Warnings)
+				t.Errorf("warned: %v, want %v; warnings %v", got, c.warns, report.Warnings)
 			}
-			if got := strings.Contains(did(report, "fold"),
+			if got := strings.Contains(passSummary(report, "fold"),
 				"3 polls until a counter has reached a value"); got == c.warns {
-				t.Errorf("fold: %s", did(report, "fold"))
+				t.Errorf("summary of the pass fold: %s", passSummary(report, "fold"))
 			}
 		})
 	}
 }
 
+// hasWarning reports whether a report has a warning with exactly this text.
 func hasWarning(r *Report, text string) bool {
 	for _, w := range r.Warnings {
 		if w.Text == text {
@@ -65,8 +67,9 @@ func hasWarning(r *Report, text string) bool {
 	return false
 }
 
-// TestWhatIsNoCounterIsNotOffered: values that fall, that stay, and states of a few bits.
-func TestWhatIsNoCounterIsNotOffered(t *testing.T) {
+// TestOtherValuesAreNotReportedAsCounters imports values that fall, values that stay, and states of
+// a few bits.
+func TestOtherValuesAreNotReportedAsCounters(t *testing.T) {
 	wait := func(list ...string) (trace []string) {
 		for _, value := range list {
 			trace = append(trace, "W 4 0x8 0x1", "R 4 0x40 0xffffffff", "R 4 0x40 "+value)
@@ -78,23 +81,23 @@ func TestWhatIsNoCounterIsNotOffered(t *testing.T) {
 		"stays":             wait("0x1000", "0x1000", "0x1000"),
 		"a flag":            wait("0x0", "0x1"),
 		"back to the start": wait("0x1000", "0x2000", "0x1000"),
-		"of a status register": {"W 4 0x8 0x1", "R 4 0x20 0x1", "R 4 0x20 0x80", "W 4 0x8 0x1",
+		"a status register": {"W 4 0x8 0x1", "R 4 0x20 0x1", "R 4 0x20 0x80", "W 4 0x8 0x1",
 			"R 4 0x20 0x180", "W 4 0x8 0x1", "R 4 0x20 0x280"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			image, report := mustImport(t, lines(eduDevice, trace...),
+			image, report := mustImport(t, mmiotrace(eduDevice, trace...),
 				Options{DetectCounters: true})
-			if text := show(image); strings.Contains(text, "reached") ||
+			if text := imageText(image); strings.Contains(text, "reached") ||
 				slices.ContainsFunc(strings.Split(report.String(), "\n"),
 					func(s string) bool { return strings.Contains(s, "rising") }) {
-				t.Errorf("%s%s", text, report)
+				t.Errorf("treated as a counter; commands:\n%sreport:\n%s", text, report)
 			}
 		})
 	}
 }
 
 // TestNoLoadOfACounterInHostMemoryNeedsItsRecordedValue imports a completion pointer that the
-// device writes three times. With the flag, every load of it accepts later values.
+// device writes three times. With --reached, each load of the pointer accepts higher values.
 func TestNoLoadOfACounterInHostMemoryNeedsItsRecordedValue(t *testing.T) {
 	record := []string{"MEM 10000000 4000", "DEVICE 0 1234 11e8 0000:00:04.0",
 		"BAR 0 0 0 80000000 100000", "HR 10000000 8 0100000000000000"}
@@ -109,9 +112,10 @@ func TestNoLoadOfACounterInHostMemoryNeedsItsRecordedValue(t *testing.T) {
 			t.Fatal(err)
 		}
 		image, _ := mustImport(t, text, o)
-		text := show(image)
+		text := imageText(image)
 		if n := strings.Count(text, "host0+0x40 w4 reached"); n < 3 {
-			t.Errorf("--reached %s: %d polls\n%s", place, n, text)
+			t.Errorf("--reached %s: %d polls for a reached value, want at least 3\n%s", place, n,
+				text)
 		}
 		if strings.Contains(text, "expect host0+0x40") || strings.Contains(text, "compare host0") {
 			t.Errorf("--reached %s: a load needs its recorded value\n%s", place, text)
@@ -119,18 +123,18 @@ func TestNoLoadOfACounterInHostMemoryNeedsItsRecordedValue(t *testing.T) {
 	}
 }
 
-func TestReachedNamesPlaces(t *testing.T) {
+func TestReachedRangesAreChecked(t *testing.T) {
 	var o Options
 	if err := o.SetReached([]string{"x"}); err == nil {
-		t.Error("no error")
+		t.Error("SetReached accepts x, which is not a range")
 	}
-	_, report := mustImport(t, lines(eduDevice, counting...),
+	_, report := mustImport(t, mmiotrace(eduDevice, counterTrace...),
 		Options{CounterRanges: []Range{mustRange(t, "0x999")}})
 	if !strings.Contains(report.String(), "--reached 0x999-0x999 has no effect") {
-		t.Error(report)
+		t.Errorf("the report lacks the warning of a range without loads:\n%v", report)
 	}
 	// Only bit 0 of edu's status register counts: a counter of one bit.
-	image, _ := mustImport(t, lines(eduDevice, "W 4 0x8 0x5", "R 4 0x20 0x81", "R 4 0x20 0x80"),
+	image, _ := mustImport(t, mmiotrace(eduDevice, "W 4 0x8 0x5", "R 4 0x20 0x81", "R 4 0x20 0x80"),
 		Options{CounterRanges: []Range{mustRange(t, "0x20")}})
-	commands(t, image, "write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 reached 0x0 mask 0x1\n")
+	checkCommands(t, image, "write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 reached 0x0 mask 0x1\n")
 }

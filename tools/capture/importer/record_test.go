@@ -17,7 +17,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// recordOf writes a recording: its head, the lines, its end.
+// recordOf returns a recording in version 1 of the format: its header, which has 5 lines, the given
+// lines and its END line.
 func recordOf(device string, list ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "LMRECORD 1\nDEVICE %s\nBAR 0 100000000 20000000\nBAR 2 120000000 100000\n"+
@@ -29,47 +30,51 @@ func recordOf(device string, list ...string) string {
 	return b.String()
 }
 
+// Values of the DEVICE line of a recording: PCI vendor and device.
 const (
 	whRecord = "1e52 401e"
 	bhRecord = "1e52 b140"
 )
 
-// store and read are lines of a recording.
-func store(bar int, offset uint64, data ...byte) string {
+// storeLine returns the line of a store in a recording.
+func storeLine(bar int, offset uint64, data ...byte) string {
 	return fmt.Sprintf("W %d %x %d %s", bar, offset, len(data), fmt.Sprintf("%x", data))
 }
 
-func read4(bar int, offset uint64, value uint32) string {
+// loadLine returns the line of a load of 4 bytes in a recording.
+func loadLine(bar int, offset uint64, value uint32) string {
 	return fmt.Sprintf("R %d %x 4 %s", bar, offset, fmt.Sprintf("%x", word32(value)))
 }
 
 func word32(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }
 
-// pointLines have window 166 of Wormhole, or 0 of Blackhole, point at a tile.
+// pointLines returns the lines of a recording that point window 166 of Wormhole, or window 0 of
+// Blackhole, to a tile.
 func pointLines(board *boards.Board, x, y uint8, address uint64) (list []string) {
 	slot := map[*boards.Board]int{&boards.Wormhole: 166, &boards.Blackhole: 0}[board]
 	g := board.TLB.GroupOf(slot)
 	route := fbs.TileRoute{X: x, Y: y, Ordering: boards.OrderingDefault}
 	words, ok := board.TLB.EncodeWindow(g, route, address&^(g.Size-1))
 	if !ok {
-		panic("no such target")
+		panic("the window cannot encode this target")
 	}
 	width := board.TLB.ConfigWidth
 	for register := uint64(0); register < board.TLB.ConfigStride; register += uint64(width) {
 		data := binary.LittleEndian.AppendUint64(nil,
 			chips.LoadRegister(&words, register, width))[:width]
-		list = append(list,
-			store(0, board.TLB.ConfigOffset+uint64(slot)*board.TLB.ConfigStride+register, data...))
+		at := board.TLB.ConfigOffset + uint64(slot)*board.TLB.ConfigStride + register
+		list = append(list, storeLine(0, at, data...))
 	}
 	return list
 }
 
-// regionLines have outbound region n of the iATU map size bytes to a target.
+// regionLines returns the lines of a recording that program outbound region n of the iATU, so that
+// it maps size bytes at base to target. first is the offset in BAR 2 of region 0.
 func regionLines(first, n, base, size, target uint64) (list []string) {
 	at := first + n*0x200
 	for _, r := range [][2]uint64{{4, 0}, {0, 0}, {8, base}, {0xc, base >> 32},
 		{0x10, base + size - 1}, {0x14, target}, {0x18, target >> 32}, {4, 1 << 31}} {
-		list = append(list, store(2, at+r[0], word32(uint32(r[1]))...))
+		list = append(list, storeLine(2, at+r[0], word32(uint32(r[1]))...))
 	}
 	return list
 }
@@ -87,8 +92,8 @@ func concat(lists ...[]string) (all []string) {
 	return all
 }
 
-// What tt-umd does at start on either chip: channels of host memory, of which
-// one is used, and the host reads and writes it through the PCIe tile.
+// TestRegionsOfTheIATUBecomeHostWindows imports what tt-umd does at start on either chip: it maps
+// two channels of host memory, and the host reads and writes one of them through the PCIe tile.
 func TestRegionsOfTheIATUBecomeHostWindows(t *testing.T) {
 	for _, c := range []struct {
 		board      *boards.Board
@@ -103,19 +108,19 @@ func TestRegionsOfTheIATUBecomeHostWindows(t *testing.T) {
 		text := recordOf(c.device, concat(
 			regionLines(c.first, 0, 0, 1<<30, 0), regionLines(c.first, 1, 1<<30, 1<<30, 1<<30),
 			pointLines(c.board, c.x, c.y, c.noc),
-			[]string{read4(0, c.window+0x20, 0xdeadbeef), "HR 20 4 efbeadde", "CLK 1",
-				store(0, c.window+0x24, 1, 2, 3, 4), "HW 24 4 01020304"},
+			[]string{loadLine(0, c.window+0x20, 0xdeadbeef), "HR 20 4 efbeadde", "CLK 1",
+				storeLine(0, c.window+0x24, 1, 2, 3, 4), "HW 24 4 01020304"},
 			pointLines(c.board, c.x, c.y, c.noc),
-			[]string{read4(0, c.window+0x20, 0xdeadbeef), "HR 20 4 efbeadde"})...)
+			[]string{loadLine(0, c.window+0x20, 0xdeadbeef), "HR 20 4 efbeadde"})...)
 		image, report := importRecord(t, text, Options{})
 		want := "16 accesses to iATU registers left out: at replay, the backend programs the " +
 			"iATU; iATU region 0 (0x0..0x3fffffff) is host window host0; " +
 			"1 iATU region without an access dropped; 3 accesses through the PCIe tile became " +
 			"accesses to host memory"
-		if got := did(report, "iATU"); got != want {
-			t.Errorf("iATU: %s", got)
+		if got := passSummary(report, "iATU"); got != want {
+			t.Errorf("summary of the pass iATU: got %s, want %s", got, want)
 		}
-		commands(t, image, `
+		checkCommands(t, image, `
 copyin bulk host0+0x20 w4 efbeadde
 fence
 expect host0+0x20 w4 0xdeadbeef mask 0xffffffff
@@ -125,42 +130,42 @@ expect host0+0x20 w4 0xdeadbeef mask 0xffffffff
 `)
 		if w := image.Windows[0]; len(image.Windows) != 1 || w.Kind != gen.WindowKindHost ||
 			w.Size != 4096 {
-			t.Errorf("windows %+v", image.Windows)
+			t.Errorf("windows %+v, want one host window of 4096 bytes", image.Windows)
 		}
-		replay, device := load(t, image, runtime.AnyTLBWindow)
+		replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 		mustRun(t, replay, device)
 	}
 }
 
-// Regions that nothing reaches leave nothing in the image; without the iATU's rule no
-// image could be loaded. A trace that does not tell what the device reached
+// TestUnusedRegionsAreDropped: iATU regions without an access leave no command in the image, which
+// could not be loaded with stores to the iATU. The import of a trace that does not show host memory
 // says so.
-func TestRegionsThatNothingReachesAreDropped(t *testing.T) {
+func TestUnusedRegionsAreDropped(t *testing.T) {
 	list := concat(regionLines(0x1200, 3, 3<<30, 0x30000000, 3<<30),
-		pointLines(&boards.Wormhole, 1, 1, 0), []string{store(0, 0xb000100, 1, 2, 3, 4)})
+		pointLines(&boards.Wormhole, 1, 1, 0), []string{storeLine(0, 0xb000100, 1, 2, 3, 4)})
 	image, report := importRecord(t, recordOf(whRecord, list...), Options{})
-	if got := did(report,
+	if got := passSummary(report,
 		"iATU"); got != "8 accesses to iATU registers left out: at replay, the backend programs "+
 		"the iATU; 1 iATU region without an access dropped" {
-		t.Errorf("iATU: %s", got)
+		t.Errorf("summary of the pass iATU: %s", got)
 	}
-	commands(t, image, "\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x100 w4 0x4030201\n")
-	_, report = mustImport(t, lines(whDevice, "W 4 1.000000 1 0xc0001204 0x80000000 0x0 0",
+	checkCommands(t, image, "\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x100 w4 0x4030201\n")
+	_, report = mustImport(t, mmiotrace(whDevice, "W 4 1.000000 1 0xc0001204 0x80000000 0x0 0",
 		whPoint(wh166Config, 1, 1, 0), access("W", 4, wh166, 1)), Options{})
 	if !strings.Contains(report.String(),
 		"warning   the trace does not show host memory") {
-		t.Errorf("report:\n%s", report)
+		t.Errorf("the report lacks the warning that host memory is not shown:\n%s", report)
 	}
-	refused(t, recordOf(whRecord, "W 2 1304 4 00000000"), Options{From: FromRecord},
+	wantError(t, recordOf(whRecord, "W 2 1304 4 00000000"), Options{From: FromRecord},
 		"line 6: store to inbound region 0 of the iATU: images must not change what the BARs "+
 			"map to")
 }
 
-// The device of this recording reads a descriptor that the program changes
-// between two doorbells, and writes answers that the program may have waited
-// for. Bus address 0 is an address.
+// TestHostMemoryOfARecordingIsImportedWithItsData: the device reads a descriptor that the program
+// changes between two doorbells, and writes answers that the program may have waited for. Bus
+// address 0 is valid.
 func TestHostMemoryOfARecordingIsImportedWithItsData(t *testing.T) {
-	doorbell := func(n byte) string { return store(0, 0xb000100, n, 0, 0, 0) }
+	doorbell := func(n byte) string { return storeLine(0, 0xb000100, n, 0, 0, 0) }
 	text := recordOf(whRecord, concat(regionLines(0x1200, 0, 0, 1<<30, 0),
 		pointLines(&boards.Wormhole, 1, 1, 0), []string{
 			doorbell(1), "CLK 5", "HR 0 8 1100000000000000", "CLK 5", "HW 40 4 aa000000",
@@ -168,7 +173,7 @@ func TestHostMemoryOfARecordingIsImportedWithItsData(t *testing.T) {
 			doorbell(2), "HR 0 8 1200000000000000", "CLK 5", "HW 40 4 ab000000",
 		})...)
 	image, report := importRecord(t, text, Options{})
-	commands(t, image, `
+	checkCommands(t, image, `
 copyin bulk host0+0x0 w8 1100000000000000
 fence
 point tlb0 (1,1) 0x0
@@ -184,21 +189,22 @@ poll host0+0x40 w4 0xab mask 0xffffffff for 1000000 us
 fence
 expect host0+0x40 w4 0xab mask 0xffffffff
 `)
-	if got := did(report, "fill"); got != "host memory host0: 8 bytes "+
+	if got := passSummary(report, "fill"); got != "host memory host0: 8 bytes "+
 		"with 0 host memory addresses" {
-		t.Errorf("fill: %s", got)
+		t.Errorf("summary of the pass fill: %s", got)
 	}
 }
 
-// Eight bytes that are an address of host memory as tiles see it are one.
+// TestAddressesThatTilesUseBecomeRelocations stores 8 bytes that are the address of recorded host
+// memory as tiles see it, and two other values.
 func TestAddressesThatTilesUseBecomeRelocations(t *testing.T) {
 	text := recordOf(whRecord, concat(regionLines(0x1200, 0, 0, 1<<30, 0),
 		pointLines(&boards.Wormhole, 1, 1, 0), []string{
 			"W 0 b000200 24 0000000000000000" + "4000000008000000" + "ffffffffffffffff",
-			store(0, 0xb000100, 1, 0, 0, 0), "CLK 5", "HR 40 4 11000000",
+			storeLine(0, 0xb000100, 1, 0, 0, 0), "CLK 5", "HR 40 4 11000000",
 		})...)
 	image, report := importRecord(t, text, Options{})
-	commands(t, image, `
+	checkCommands(t, image, `
 copyin bulk host0+0x40 w4 11000000
 fence
 point tlb0 (1,1) 0x0
@@ -207,40 +213,40 @@ write tlb0+0x208 w8 0x40
 write tlb0+0x210 w8 0xffffffffffffffff
 write tlb0+0x100 w4 0x1
 `)
-	if got := did(report, "host"); got != "1 store of host memory addresses became relocations" ||
-		len(report.Warnings) != 0 {
-		t.Errorf("%v", report)
+	got := passSummary(report, "host")
+	if got != "1 store of host memory addresses became relocations" || len(report.Warnings) != 0 {
+		t.Errorf("want 1 relocation and no warning; report:\n%v", report)
 	}
-	replay, device := load(t, image, runtime.AnyTLBWindow)
+	replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
-	var moved [8]byte
+	var stored [8]byte
 	if c := replay.Aperture(0).Copy(gen.OpcodeCopyOut, 0x208, 8, gen.AccessExact,
-		moved[:]); c != hal.OK {
-		t.Fatal(c)
+		stored[:]); c != hal.OK {
+		t.Fatalf("copying out of the tile: %v", c)
 	}
-	if bus := replay.Aperture(1).BusAddress; binary.LittleEndian.Uint64(moved[:]) != bus+0x40 {
-		t.Errorf("the tile has %x, the host memory is at %#x", moved, bus)
+	if bus := replay.Aperture(1).BusAddress; binary.LittleEndian.Uint64(stored[:]) != bus+0x40 {
+		t.Errorf("the tile has address %x, want %#x in the host memory", stored, bus+0x40)
 	}
 }
 
-// TestHostMemoryAtCompiledAddressesKeepsThem imports what kernels do that have the addresses of
-// two queues compiled in, 768 MiB apart. The first address of the PCIe tile is in a table, too, as
-// it is in each tile's table of tt-metal: it is data.
-func TestHostMemoryAtCompiledAddressesKeepsThem(t *testing.T) {
+// TestHostMemoryKeepsAddressesCompiledIntoKernels imports accesses of kernels that have the
+// addresses of two queues compiled in, 768 MiB apart. The first address of the PCIe tile is also in
+// a table, as in each tile's table of tt-metal: there it is data.
+func TestHostMemoryKeepsAddressesCompiledIntoKernels(t *testing.T) {
 	const table = "W 0 b000200 16 0000000008000000" + "4000000008000000"
 	body := func(more ...string) []string {
 		return concat(pointLines(&boards.Wormhole, 1, 1, 0), []string{
-			table, store(0, 0xb000100, 1, 0, 0, 0), "CLK 5", "HR 40 4 11000000",
+			table, storeLine(0, 0xb000100, 1, 0, 0, 0), "CLK 5", "HR 40 4 11000000",
 			"HR 180040 4 12000000"}, more)
 	}
 	queue := []string{"HW 2ffff000 8 2200000000000000",
-		store(0, 0xb000100, 2, 0, 0, 0), "CLK 5", "HR 40 4 13000000", "HW 30000000 4 23000000"}
+		storeLine(0, 0xb000100, 2, 0, 0, 0), "CLK 5", "HR 40 4 13000000", "HW 30000000 4 23000000"}
 	for name, lines := range map[string][]string{
 		"regions":    append(regionLines(0x1200, 0, 0, 1<<30, 0), body(queue...)...),
 		"no regions": body(queue...),
 	} {
 		image, report := importRecord(t, recordOf(whRecord, lines...), Options{})
-		commands(t, image, `
+		checkCommands(t, image, `
 copyin bulk host0+0x40 w4 11000000
 copyin bulk host1+0x40 w4 12000000
 fence
@@ -258,47 +264,48 @@ poll host2+0x1000 w4 0x23 mask 0xffffffff for 1000000 us
 fence
 expect host2+0x1000 w4 0x23 mask 0xffffffff
 `)
-		if got := did(report, "fix"); got != "3 host windows with the bus addresses of the "+
-			"recording, because the device reaches 0x800180000, an address that the program "+
+		if got := passSummary(report, "fix"); got != "3 host windows with the bus addresses of "+
+			"the recording, because the device reaches 0x800180000, an address that the program "+
 			"never stores" {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s: summary of the pass fix: %s", name, got)
 		}
-		replay, _ := load(t, image, runtime.AnyTLBWindow)
+		replay, _ := loadOnMock(t, image, runtime.AnyTLBWindow)
 		for i, bus := range []uint64{0x8_0000_0000, 0x8_0018_0000, 0x8_2fff_f000} {
 			if got := replay.Aperture(i + 1).BusAddress; got != bus {
-				t.Errorf("%s: host%d is at 0x%x, not 0x%x", name, i, got, bus)
+				t.Errorf("%s: host%d is at bus address 0x%x, want 0x%x", name, i, got, bus)
 			}
 		}
 	}
-	// An address of memory that the tile reaches is one, unless the user says otherwise.
+	// If the tile reaches the stored address, it becomes a relocation, unless the user wants fixed
+	// addresses.
 	lines := append(regionLines(0x1200, 0, 0, 1<<30, 0), body()[:len(body())-1]...)
 	_, report := importRecord(t, recordOf(whRecord, lines...), Options{})
-	if did(report, "fix") != "" ||
-		did(report, "host") != "2 stores of host memory addresses became relocations" {
-		t.Errorf("%v", report)
+	if passSummary(report, "fix") != "" ||
+		passSummary(report, "host") != "2 stores of host memory addresses became relocations" {
+		t.Errorf("want 2 relocations and no fixed window; report:\n%v", report)
 	}
 	_, report = importRecord(t, recordOf(whRecord, lines...), Options{FixedHost: true})
-	if did(report, "fix") != "1 host window with the bus addresses of the recording" ||
-		did(report, "host") != "0 stores of host memory addresses became relocations" {
-		t.Errorf("%v", report)
+	if passSummary(report, "fix") != "1 host window with the bus addresses of the recording" ||
+		passSummary(report, "host") != "0 stores of host memory addresses became relocations" {
+		t.Errorf("FixedHost: want 1 fixed window and no relocation; report:\n%v", report)
 	}
 }
 
-// TestHostMemoryInTooManyPlacesIsRefused: Wormhole's iATU has 16 regions.
-func TestHostMemoryInTooManyPlacesIsRefused(t *testing.T) {
-	lines := append(pointLines(&boards.Wormhole, 1, 1, 0), store(0, 0xb000100, 1, 0, 0, 0))
-	for n := range uint64(17) { // what a tile sees is on the bus elsewhere each time
+// TestHostMemoryInTooManyPlacesIsRejected: Wormhole's iATU has 16 regions.
+func TestHostMemoryInTooManyPlacesIsRejected(t *testing.T) {
+	lines := append(pointLines(&boards.Wormhole, 1, 1, 0), storeLine(0, 0xb000100, 1, 0, 0, 0))
+	for n := range uint64(17) { // region 1 maps to another bus address each time
 		lines = append(lines, regionLines(0x1200, 1, n<<27, 0x1000, (n+40)<<33)...)
-		lines = append(lines, store(0, 0xb000100, 1, 0, 0, 0), "CLK 5",
+		lines = append(lines, storeLine(0, 0xb000100, 1, 0, 0, 0), "CLK 5",
 			fmt.Sprintf("HR %x 4 11000000", (n+40)<<33))
 	}
-	refused(t, recordOf(whRecord, lines...), Options{From: FromRecord},
+	wantError(t, recordOf(whRecord, lines...), Options{From: FromRecord},
 		"the device reaches host memory in 17 places that are far apart, "+
 			"but board wormhole can map only 16 places")
 }
 
-// TestHostMemoryThatADriverPinnedKeepsItsAddress has a program pin 1 GiB for queues, whose
-// addresses kernels have compiled in. Windows have the parts that the recording says something of.
+// TestHostMemoryThatADriverPinnedKeepsItsAddress: a program pins 1 GiB for queues, whose addresses
+// kernels have compiled in. The image has windows only for the parts with recorded accesses.
 func TestHostMemoryThatADriverPinnedKeepsItsAddress(t *testing.T) {
 	lines := []string{"DEVICE 0 1e52 401e 0000:01:00.0", "BAR 0 0 0 100000000 20000000",
 		"MEM 800000000 40000000"}
@@ -308,7 +315,7 @@ func TestHostMemoryThatADriverPinnedKeepsItsAddress(t *testing.T) {
 		"HW 830000000 4 22000000", "W 0 b000100 4 02000000")
 	text := "LMRECORD 2\n" + strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines))
 	image, _ := importRecord(t, text, Options{})
-	commands(t, image, `
+	checkCommands(t, image, `
 fill exact host0+0x0 w8 4096 bytes 0x0
 fill exact host1+0x0 w8 4096 bytes 0x0
 fence
@@ -322,48 +329,49 @@ fence
 expect host1+0x0 w4 0x22 mask 0xffffffff
 write tlb0+0x100 w4 0x2
 `)
-	replay, _ := load(t, image, runtime.AnyTLBWindow)
+	replay, _ := loadOnMock(t, image, runtime.AnyTLBWindow)
 	for i, bus := range []uint64{0x8_0000_0000, 0x8_3000_0000} {
 		if got := replay.Aperture(i + 1).BusAddress; got != bus {
-			t.Errorf("host%d is at 0x%x, not 0x%x", i, got, bus)
+			t.Errorf("host%d is at bus address 0x%x, want 0x%x", i, got, bus)
 		}
 	}
 }
 
-// Clocks of a simulator count as nanoseconds: pauses and deadlines follow them.
-func TestClocksOfARecordingAreItsTime(t *testing.T) {
+// TestClocksOfARecordingCountAsNanoseconds: pauses and deadlines follow the clocks of a simulator.
+func TestClocksOfARecordingCountAsNanoseconds(t *testing.T) {
 	loop := func(clocks string) string {
 		return recordOf(whRecord, concat(pointLines(&boards.Wormhole, 1, 1, 0), []string{
-			store(0, 0xb000100, 1, 0, 0, 0), read4(0, 0xb000104, 0), clocks, read4(0, 0xb000104, 0),
-			clocks, read4(0, 0xb000104, 1)})...)
+			storeLine(0, 0xb000100, 1, 0, 0, 0), loadLine(0, 0xb000104, 0),
+			clocks, loadLine(0, 0xb000104, 0), clocks, loadLine(0, 0xb000104, 1)})...)
 	}
-	// ten times 600 ms
+	// The deadline is ten times the duration of the loop, 600 ms, and at least 1 s.
 	for clocks, us := range map[string]int{"CLK 1": 1_000_000, "CLK 300000000": 6_000_000} {
 		image, _ := importRecord(t, loop(clocks), Options{})
-		commands(t, image,
+		checkCommands(t, image,
 			fmt.Sprintf("\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x100 w4 0x1\n"+
 				"poll tlb0+0x104 w4 0x1 mask 0xffffffff for %d us\n", us))
 	}
 	for clocks, warned := range map[string]bool{"CLK 9999998": false, "CLK 10000000": true} {
 		text := recordOf(whRecord, concat(pointLines(&boards.Wormhole, 1, 1, 0),
-			[]string{store(0, 0xb000100, 1, 0, 0, 0), clocks, store(0, 0xb000200, 2, 0, 0, 0)})...)
+			[]string{storeLine(0, 0xb000100, 1, 0, 0, 0), clocks,
+				storeLine(0, 0xb000200, 2, 0, 0, 0)})...)
 		_, report := importRecord(t, text, Options{})
 		if got := strings.Contains(report.String(),
 			"warning   line 9: the program paused"); got != warned {
-			t.Errorf("%s: %v", clocks, report)
+			t.Errorf("%s: warned of a pause: %v, want %v; report:\n%v", clocks, got, warned, report)
 		}
 	}
 }
 
-// Five frames in one run: an input has one value in a run, so a frame is taken by
-// its lines, or by marks. Windows are pointed as they were.
-func TestPartOfARecording(t *testing.T) {
+// TestPartOfARecordingIsImported selects one of three frames by its lines or by marks, because an
+// input has only one value in a run. The part begins with the windows as they were configured.
+func TestPartOfARecordingIsImported(t *testing.T) {
 	list := concat(pointLines(&boards.Wormhole, 1, 1, 0),
-		[]string{"MARK set up", store(0, 0xb000100, 1, 0, 0, 0)})
+		[]string{"MARK set up", storeLine(0, 0xb000100, 1, 0, 0, 0)})
 	for frame := range byte(3) {
 		list = append(list, fmt.Sprintf("MARK frame %d", frame),
-			store(0, 0xb000200, frame, 0, 0, 0), store(0, 0xb000204, 0x10+frame, 0, 0, 0),
-			read4(0, 0xb000300, uint32(frame)))
+			storeLine(0, 0xb000200, frame, 0, 0, 0), storeLine(0, 0xb000204, 0x10+frame, 0, 0, 0),
+			loadLine(0, 0xb000300, uint32(frame)))
 	}
 	text := recordOf(whRecord, list...)
 	want := "\npoint tlb0 (1,1) 0x0\ncopyin bulk tlb0+0x200 w4 0100000011000000\nfence\n" +
@@ -375,14 +383,14 @@ func TestPartOfARecording(t *testing.T) {
 		}
 		image, report := importRecord(t, text,
 			Options{Part: p, Without: []string{"mark"}, Inputs: []TensorSpec{}})
-		commands(t, image, want)
-		if !strings.Contains(did(report, "read"), "accesses outside the part") {
-			t.Errorf("%s: %s", part, did(report, "read"))
+		checkCommands(t, image, want)
+		if !strings.Contains(passSummary(report, "read"), "accesses outside the part") {
+			t.Errorf("part %s: summary of the pass read: %s", part, passSummary(report, "read"))
 		}
 	}
 	p, _ := ParsePart("..8")
 	image, _ := importRecord(t, text, Options{Part: p})
-	commands(t, image, "\npoint tlb0 (1,1) 0x0\nmark set up\nwrite tlb0+0x100 w4 0x1\n")
+	checkCommands(t, image, "\npoint tlb0 (1,1) 0x0\nmark set up\nwrite tlb0+0x100 w4 0x1\n")
 	for part, want := range map[string]string{
 		"frame 7..":        `the trace has no mark "frame 7", at which the part must begin`,
 		"frame 1..frame 0": `the trace has no mark "frame 0" after the start of the part`,
@@ -392,65 +400,68 @@ func TestPartOfARecording(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused(t, text, Options{From: FromRecord, Part: p}, want)
+		wantError(t, text, Options{From: FromRecord, Part: p}, want)
 	}
 	for _, bad := range []string{"", "..", "7", "9..3", "0..4"} {
 		if _, err := ParsePart(bad); hal.CodeOf(err) != hal.Usage {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("ParsePart(%q): error %v, want a usage error", bad, err)
 		}
 	}
 }
 
-// The frames of the vendor's own client differ in their input; one of them
-// imports with the input named.
-func TestFrameOfTheVendorsClientTakesAnInput(t *testing.T) {
-	text := capture(t, "wh.frames.record.gz")
+// TestFrameOfTheVendorsClientHasAnInput: the frames of the vendor's client differ in their input.
+// The whole recording is rejected with this input, the first frame is imported.
+func TestFrameOfTheVendorsClientHasAnInput(t *testing.T) {
+	text := captureText(t, "wh.frames.record.gz")
 	o := Options{From: FromRecord, Inputs: []TensorSpec{mustTensor(t, "a=18,18,0x20000,int32,128")}}
 	_, _, err := Import(strings.NewReader(text), o)
 	if err == nil || !strings.Contains(err.Error(), "an input has only one value in each run") {
-		t.Fatalf("the whole: %v", err)
+		t.Fatalf("import of the whole recording: error %v, want one value in each run", err)
 	}
 	var line int
 	fmt.Sscanf(err.Error(), "line %d:", &line)
 	o.Part = Part{To: fmt.Sprint(line - 1)}
 	image, _ := mustImport(t, text, o)
 	if image.Tensors[0].Name != "a" || len(image.Tensors[0].Data) != 512 {
-		t.Errorf("%+v", image.Tensors[0])
+		t.Errorf("tensor %+v, want a of 512 bytes", image.Tensors[0])
 	}
 }
 
-// Several tiles whose cores ran: a driver that cleans up does so for one.
+// TestSeveralRunningCoresGetASafeSequence starts cores in one tile and in two tiles. A driver's
+// cleanup stops only one tile.
 func TestSeveralRunningCoresGetASafeSequence(t *testing.T) {
 	release := func(x uint8) []string {
-		// jumps to itself
+		// 0x6f is an instruction that jumps to itself.
 		return concat(pointLines(&boards.Wormhole, x, 1, 0),
-			[]string{store(0, 0xb000000, 0x6f, 0, 0, 0)},
+			[]string{storeLine(0, 0xb000000, 0x6f, 0, 0, 0)},
 			pointLines(&boards.Wormhole, x, 1, 0xff000000),
-			[]string{store(0, 0xbb121b0, 0, 0x70, 4, 0)})
+			[]string{storeLine(0, 0xbb121b0, 0, 0x70, 4, 0)})
 	}
 	one, _ := importRecord(t, recordOf(whRecord, release(1)...), Options{})
 	if len(one.Sequences) != 1 {
-		t.Errorf("%d sequences for one tile", len(one.Sequences))
+		t.Errorf("%d sequences for one tile, want 1", len(one.Sequences))
 	}
 	image, report := importRecord(t, recordOf(whRecord,
 		concat(release(1), release(2), release(1))...), Options{})
 	if len(image.Sequences) != 2 || image.Sequences[1].Name != "safe" ||
-		did(report, "safe") != "the program started cores in 2 tiles or tile rectangles: "+
+		passSummary(report, "safe") != "the program started cores in 2 tiles or tile rectangles: "+
 			"the sequence safe puts these cores in reset" {
-		t.Fatalf("%d sequences; %v", len(image.Sequences), report)
+		t.Fatalf("%d sequences for two tiles, want 2, the second named safe; report:\n%v",
+			len(image.Sequences), report)
 	}
 	safe := *image
 	safe.Sequences = image.Sequences[1:]
-	commands(t, &safe, "\npoint tlb0 (1,1) 0xffb00000\nwrite tlb0+0x121b0 w4 0x47800\n"+
+	checkCommands(t, &safe, "\npoint tlb0 (1,1) 0xffb00000\nwrite tlb0+0x121b0 w4 0x47800\n"+
 		"point tlb0 (2,1) 0xffb00000\nwrite tlb0+0x121b0 w4 0x47800\n")
-	replay, device := load(t, image, runtime.AnyTLBWindow)
+	replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	if r := replay.Run(1); r.Code != hal.OK {
-		t.Errorf("safe: %v; %s", r.Code, device.Refusal())
+		t.Errorf("sequence safe: %v; %s", r.Code, device.Refusal())
 	}
 }
 
-// The register that holds cores in reset has bits that mean nothing here.
+// TestCheckOfTheResetRegisterIsMasked: a load of the register that puts cores in reset expects only
+// the bits of these cores, not the other bits of the register.
 func TestCheckOfTheResetRegisterIsMasked(t *testing.T) {
 	for _, b := range []struct {
 		board  *boards.Board
@@ -460,39 +471,40 @@ func TestCheckOfTheResetRegisterIsMasked(t *testing.T) {
 		text := recordOf(b.device,
 			append(pointLines(b.board, 1, 2,
 				0xffa00000&^uint64(map[bool]uint64{true: 1<<24 - 1}[b.board == &boards.Wormhole])),
-				read4(0, b.window, 0x80047800|1<<3))...)
+				loadLine(0, b.window, 0x80047800|1<<3))...)
 		image, _ := importRecord(t, text, Options{})
-		if got := show(image); !strings.HasSuffix(got, "w4 0x47800 mask 0x47800\n") {
-			t.Errorf("%s: %s", b.board.Name, got)
+		if got := imageText(image); !strings.HasSuffix(got, "w4 0x47800 mask 0x47800\n") {
+			t.Errorf("%s: commands end without mask 0x47800:\n%s", b.board.Name, got)
 		}
 	}
 }
 
-func TestRunWithoutDeviceAccessIsSaidInPlainWords(t *testing.T) {
+func TestRecordingWithoutDeviceAccessIsRejected(t *testing.T) {
 	o := Options{From: FromRecord}
-	refused(t, "", o, "the recording is empty: lm record was killed before it wrote, or the "+
+	wantError(t, "", o, "the recording is empty: lm record was killed before it wrote, or the "+
 		"program did not open the simulator (libttsim_init); record again")
-	refused(t, recordOf(whRecord, "CR 0 0 4 521e1e40", "CLK 7"), o,
+	wantError(t, recordOf(whRecord, "CR 0 0 4 521e1e40", "CLK 7"), o,
 		"the recording contains no access to a BAR: the program only opened the simulator "+
 			"(1 load of configuration space, 1 clock "+
 			"step)")
 }
 
-// Blocks stay blocks, whatever their place and size is, and mean the same.
-func TestBlocksOfARecordingMeanTheirAccesses(t *testing.T) {
+// TestBlockOfARecordingEqualsItsAccesses: a long line of a recording becomes few commands at any
+// offset and length, and is read as aligned accesses with the same data.
+func TestBlockOfARecordingEqualsItsAccesses(t *testing.T) {
 	data := make([]byte, 3<<20+13)
 	for i := range data {
 		data[i] = byte(i * 7 >> (i % 5))
 	}
 	blocks := recordOf(whRecord, append(pointLines(&boards.Wormhole, 1, 1, 0),
-		store(0, 0xb000003, data...), fmt.Sprintf("R 0 b000003 %d %s", len(data),
+		storeLine(0, 0xb000003, data...), fmt.Sprintf("R 0 b000003 %d %s", len(data),
 			fmt.Sprintf("%x", data)))...)
 	image, _ := importRecord(t, strings.Replace(blocks, pointLines(&boards.Wormhole, 1, 1, 0)[0],
 		pointLines(&boards.Wormhole, 0, 0, 0)[0], 1), Options{})
 	if n := len(image.Sequences[0].Commands); n > 40 {
-		t.Errorf("%d commands", n)
+		t.Errorf("%d commands, want at most 40", n)
 	}
-	replay, device := load(t, image, runtime.AnyTLBWindow)
+	replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	_, list, err := traces.Read(strings.NewReader(blocks), traces.Source{From: FromRecord})
 	if err != nil {
@@ -502,27 +514,27 @@ func TestBlocksOfARecordingMeanTheirAccesses(t *testing.T) {
 	for _, a := range list {
 		if a.Op == traces.OpStore && a.Offset < 0x1fc00000 {
 			if a.Offset != at || a.Offset%uint64(a.Width) != 0 {
-				t.Fatalf("%+v at %#x", a, at)
+				t.Fatalf("access %+v, want an aligned one at %#x", a, at)
 			}
 			got = append(got, binary.LittleEndian.AppendUint64(nil, a.Value)[:a.Width]...)
 			at += uint64(a.Width)
 		}
 	}
 	if string(got) != string(data) {
-		t.Error("Read gives other data")
+		t.Error("the stores that Read returns have other data than the recording")
 	}
 }
 
-// A long line does not lose a digit wherever it is read in parts, nor pass for
-// whole where it is not.
-func TestLongLinesAreReadWhole(t *testing.T) {
+// TestLongLinesAreReadCompletely: a long line, which is read in several parts, loses no digit. An
+// incomplete long line is rejected.
+func TestLongLinesAreReadCompletely(t *testing.T) {
 	for _, size := range []int{32750, 32768, 65536, 100_001} {
 		data := make([]byte, size)
 		for i := range data {
 			data[i] = byte(i ^ i>>8)
 		}
 		text := recordOf(whRecord, append(pointLines(&boards.Wormhole, 0, 0, 0),
-			store(0, 0xb000000, data...))...)
+			storeLine(0, 0xb000000, data...))...)
 		image, _ := importRecord(t, text, Options{})
 		var got []byte
 		for _, c := range image.Sequences[0].Commands {
@@ -534,7 +546,7 @@ func TestLongLinesAreReadWhole(t *testing.T) {
 			}
 		}
 		if string(got) != string(data) {
-			t.Errorf("%d bytes: other data", size)
+			t.Errorf("line of %d bytes: the image has other data", size)
 		}
 		bad := strings.Replace(text, fmt.Sprintf("%x", data[:8]),
 			"zz"+fmt.Sprintf("%x", data[:8])[2:], 1)
@@ -544,12 +556,13 @@ func TestLongLinesAreReadWhole(t *testing.T) {
 			if _, _, err := Import(strings.NewReader(broken),
 				Options{From: FromRecord}); err == nil ||
 				!strings.Contains(err.Error(), "bytes in hexadecimal digits") {
-				t.Errorf("%d bytes, broken: %v", size, err)
+				t.Errorf("corrupted line of %d bytes: error %v, want one that names hexadecimal "+
+					"digits", size, err)
 			}
 		}
 		if _, _, err := Import(io.LimitReader(strings.NewReader(text), int64(len(text)-40)),
 			Options{From: FromRecord}); err == nil {
-			t.Error("a cut line passes")
+			t.Errorf("a cut line of %d bytes was imported", size)
 		}
 	}
 }

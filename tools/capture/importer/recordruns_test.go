@@ -10,8 +10,9 @@ import (
 	"lightmetal/tools/capture/importer/traces"
 )
 
-// TestLineOfSeveralAccessesIsWhatLinesOfOneAre, in memory and in registers, aligned or not.
-func TestLineOfSeveralAccessesIsWhatLinesOfOneAre(t *testing.T) {
+// TestLineOfSeveralAccessesEqualsSeparateLines imports accesses to memory and to registers, aligned
+// and misaligned, as one line and as separate lines.
+func TestLineOfSeveralAccessesEqualsSeparateLines(t *testing.T) {
 	data := make([]byte, 48)
 	for i := range data {
 		data[i] = byte(37 * i)
@@ -22,15 +23,15 @@ func TestLineOfSeveralAccessesIsWhatLinesOfOneAre(t *testing.T) {
 				if c.bar == 0 && width != 4 {
 					continue // its registers have 4 bytes
 				}
-				of := data
+				bytes := data
 				if c.bar == 0 {
-					of = data[:8]
+					bytes = data[:8]
 				}
-				several := fmt.Sprintf("%sS %d %d %x %d %x", kind, c.bar, width, c.offset, len(of),
-					of)
+				several := fmt.Sprintf("%sS %d %d %x %d %x", kind, c.bar, width, c.offset,
+					len(bytes), bytes)
 				var single []string
 				at := c.offset
-				for one := range slices.Chunk(of, width) {
+				for one := range slices.Chunk(bytes, width) {
 					single = append(single, fmt.Sprintf("%s %d %x %d %x", kind, c.bar, at, width,
 						one))
 					at += width
@@ -50,14 +51,14 @@ func TestLineOfSeveralAccessesIsWhatLinesOfOneAre(t *testing.T) {
 					sums[i] = s
 				}
 				if !reflect.DeepEqual(sums[0].Regions, sums[1].Regions) {
-					t.Errorf("%s: %v, want %v", several, sums[0].Regions, sums[1].Regions)
+					t.Errorf("%s: summary %v, want %v", several, sums[0].Regions, sums[1].Regions)
 				}
 			}
 		}
 	}
 }
 
-// shmRecord is a recording of an ivshmem, whose BAR 1 in it is the memory.
+// shmRecord returns a recording of an ivshmem device, with the memory as BAR 1.
 func shmRecord(list ...string) string {
 	return fmt.Sprintf("LMRECORD 2\nDEVICE 0 1af4 1110 0000:00:02.0\nBAR 0 0 0 0 100\n"+
 		"BAR 1 0 2 0 400000\n%s\nEND %d\n", strings.Join(list, "\n"), 3+len(list))

@@ -16,8 +16,8 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// load encodes an image and loads it onto a stand-in for its device.
-func load(t *testing.T, image *lmb.Image, slot int) (*runtime.Replay, *mock.Device) {
+// loadOnMock encodes an image and loads it on a mock of its device.
+func loadOnMock(t *testing.T, image *lmb.Image, slot int) (*runtime.Replay, *mock.Device) {
 	t.Helper()
 	file, err := lmb.Encode(image)
 	if err != nil {
@@ -40,17 +40,17 @@ func load(t *testing.T, image *lmb.Image, slot int) (*runtime.Replay, *mock.Devi
 	return replay, device
 }
 
+// mustRun runs the first sequence of an image.
 func mustRun(t *testing.T, replay *runtime.Replay, device *mock.Device) {
 	t.Helper()
 	if r := replay.Run(0); r.Code != hal.OK {
-		t.Fatalf("%v at command %d: got 0x%x, want 0x%x mask 0x%x; %s", r.Code, r.Command, r.Got,
-			r.Want, r.Mask, device.Refusal())
+		t.Fatalf("run failed with %v at command %d: got 0x%x, want 0x%x mask 0x%x; %s", r.Code,
+			r.Command, r.Got, r.Want, r.Mask, device.Refusal())
 	}
 }
 
-// The stand-in runs the recorded program, so the outputs are computed, not
-// played back. Whatever free window is used, and whatever passes ran, they come
-// out as recorded, run after run.
+// TestCapturesReplayThroughAnyWindow: the mock runs the recorded program, so it computes the
+// outputs. They equal the recorded ones in each run and through each free window.
 func TestCapturesReplayThroughAnyWindow(t *testing.T) {
 	for i, c := range captures {
 		for _, slot := range []int{runtime.AnyTLBWindow, 166, 170, 184, 5, 100} {
@@ -59,14 +59,14 @@ func TestCapturesReplayThroughAnyWindow(t *testing.T) {
 				continue
 			}
 			t.Run(name, func(t *testing.T) {
-				image, _ := mustImport(t, capture(t, c.name), captureOptions(t, i))
-				replay, device := load(t, image, slot)
+				image, _ := mustImport(t, captureText(t, c.name), captureOptions(t, i))
+				replay, device := loadOnMock(t, image, slot)
 				for range 2 {
 					mustRun(t, replay, device)
 				}
 				for j, tensor := range image.Tensors {
 					if j >= len(c.inputs) && !bytes.Equal(replay.Output(j), tensor.Data) {
-						t.Errorf("output %s is not as recorded", tensor.Name)
+						t.Errorf("output %s differs from the recorded data", tensor.Name)
 					}
 				}
 			})
@@ -81,18 +81,18 @@ func TestCapturesReplayWhicheverPassIsLeftOut(t *testing.T) {
 			t.Run(c.name+" without "+without[0], func(t *testing.T) {
 				o := captureOptions(t, i)
 				o.Without = without
-				image, _ := mustImport(t, capture(t, c.name), o)
-				replay, device := load(t, image, runtime.AnyTLBWindow)
+				image, _ := mustImport(t, captureText(t, c.name), o)
+				replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 				mustRun(t, replay, device)
 			})
 		}
 	}
 }
 
-func TestReplayOfACaptureTakesNewInputs(t *testing.T) {
+func TestReplayOfACaptureAcceptsNewInputs(t *testing.T) {
 	for i := range 2 {
-		image, _ := mustImport(t, capture(t, captures[i].name), captureOptions(t, i))
-		replay, device := load(t, image, runtime.AnyTLBWindow)
+		image, _ := mustImport(t, captureText(t, captures[i].name), captureOptions(t, i))
+		replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 		a, b := replay.Input(0), replay.Input(1)
 		for j := range 256 {
 			binary.LittleEndian.PutUint32(a[4*j:], uint32(j*j))
@@ -108,9 +108,8 @@ func TestReplayOfACaptureTakesNewInputs(t *testing.T) {
 	}
 }
 
-// The recorder writes what the importer does not read, but the accesses are of
-// the same kind: four tiles, weights by multicast, and flags of which three are
-// up at the first look.
+// TestRecordingsOfSeveralTilesReplay imports recordings with four tiles, weights that are stored by
+// multicast, and flags, of which three are already set at the first load.
 func TestRecordingsOfSeveralTilesReplay(t *testing.T) {
 	for _, c := range []struct {
 		file   string
@@ -126,19 +125,19 @@ func TestRecordingsOfSeveralTilesReplay(t *testing.T) {
 			o.Outputs = append(o.Outputs, mustTensor(t,
 				fmt.Sprintf("y%d=%s,0x25000,int32,10", i, tile)))
 		}
-		image, report, err := Import(strings.NewReader(capture(t, c.file)), o)
+		image, report, err := Import(strings.NewReader(captureText(t, c.file)), o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := did(report, "fold"); !strings.HasSuffix(got,
+		if got := passSummary(report, "fold"); !strings.HasSuffix(got,
 			"; 3 single loads of registers that change by themselves became 3 polls") {
-			t.Errorf("fold: %s", got)
+			t.Errorf("%s: summary of the pass fold: %s", c.file, got)
 		}
-		replay, device := load(t, image, runtime.AnyTLBWindow)
+		replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 		mustRun(t, replay, device)
 		for i, tensor := range image.Tensors {
 			if tensor.Role == gen.RoleOutput && !bytes.Equal(replay.Output(i), tensor.Data) {
-				t.Errorf("%s: output %s is not as recorded", c.file, tensor.Name)
+				t.Errorf("%s: output %s differs from the recorded data", c.file, tensor.Name)
 			}
 		}
 	}

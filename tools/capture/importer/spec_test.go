@@ -10,7 +10,7 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-func TestTensorSpecIsRead(t *testing.T) {
+func TestTensorSpecIsParsed(t *testing.T) {
 	for _, c := range []struct {
 		spec  string
 		want  TensorSpec
@@ -29,7 +29,8 @@ func TestTensorSpecIsRead(t *testing.T) {
 	} {
 		got, err := ParseTensor(c.spec)
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) || got.Size() != c.bytes {
-			t.Errorf("%s: got %+v of %d bytes, %v", c.spec, got, got.Size(), err)
+			t.Errorf("%s: got %+v of %d bytes, error %v; want %+v of %d bytes", c.spec, got,
+				got.Size(), err, c.want, c.bytes)
 		}
 	}
 }
@@ -38,16 +39,16 @@ func TestEveryElementTypeHasItsLowerCaseName(t *testing.T) {
 	const want = "int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, " +
 		"float32, float64"
 	if got := strings.Join(lmb.DTypes[1:], ", "); got != want {
-		t.Errorf("got %s", got)
+		t.Errorf("element types %s, want %s", got, want)
 	}
 	for name := range strings.SplitSeq(want, ", ") {
 		if s := mustTensor(t, "a=0,"+name+",1"); strings.ToLower(s.DType.String()) != name {
-			t.Errorf("%s is %v", name, s.DType)
+			t.Errorf("element type %s is parsed as %v", name, s.DType)
 		}
 	}
 }
 
-func TestTensorSpecErrorsTeach(t *testing.T) {
+func TestTensorSpecErrorsNameFaultAndForm(t *testing.T) {
 	for _, c := range []struct{ spec, want string }{
 		{"a", "the = after the name is missing"},
 		{"", "the = after the name is missing"},
@@ -91,14 +92,14 @@ func TestTensorSpecErrorsTeach(t *testing.T) {
 	}
 }
 
-func TestRangeSpec(t *testing.T) {
+func TestRangeSpecIsParsed(t *testing.T) {
 	for spec, want := range map[string]Range{
 		"1,2,0x10000-0x10003": {Place{Tile: true, X: 1, Y: 2}, 0x10000, 0x10003},
 		"0x20":                {Place{}, 0x20, 0x20},
 		"32-35":               {Place{}, 32, 35},
 	} {
 		if got, err := ParseRange(spec); err != nil || got != want {
-			t.Errorf("%s: got %+v, %v", spec, got, err)
+			t.Errorf("%s: got %+v, error %v; want %+v", spec, got, err, want)
 		}
 	}
 	for spec, want := range map[string]string{

@@ -10,10 +10,11 @@ import (
 	"testing/iotest"
 )
 
+// header is the header of a recording in version 1 of the format; BAR 4 does not exist.
 const header = "LMRECORD 1\nDEVICE 1e52 401e\nBAR 0 100000000 20000000\nBAR 2 120000000 100000\n" +
 	"BAR 4 0 0\n"
 
-func TestReadGivesEveryKindOfRecord(t *testing.T) {
+func TestReadReturnsEveryKindOfRecord(t *testing.T) {
 	c, err := Read(strings.NewReader(header +
 		"W 0 1fc00530 8 0010040000000000\nR 2 fffff 1 ff\nCW 0 4 4 06000000\nCR 8 0 4 ffffffff\n" +
 		"HW fffffffff0 2 0102\nHR 10 3 aabbCC\nCLK 4294967295\nEND 7\n"))
@@ -38,7 +39,7 @@ func TestReadGivesEveryKindOfRecord(t *testing.T) {
 	}
 }
 
-func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
+func TestReadErrorsNameThePlace(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "1:1: the recording ends in its header, so there is nothing to import"},
 		{"hello\n", `1:1: found "hello", expected "LMRECORD"`},
@@ -84,12 +85,12 @@ func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
 		capture, err := Read(strings.NewReader(c.text))
 		var where *Error
 		if err == nil || err.Error() != c.want || !errors.As(err, &where) || capture != nil {
-			t.Errorf("%q:\n got %v\nwant %v", c.text, err, c.want)
+			t.Errorf("%q:\n got %v\nwant %v, and no recording", c.text, err, c.want)
 		}
 	}
 }
 
-// A system that ends lines with CRLF may have had the file on its way.
+// TestLinesMayEndWithCRLF: a file may have been on a system that ends lines with CRLF.
 func TestLinesMayEndWithCRLF(t *testing.T) {
 	for _, data := range []string{"0102", strings.Repeat("01", 100_000)} {
 		text := fmt.Sprintf("%sW 0 0 %d %s\nMARK a b\nCLK 1\nEND 3\n", header, len(data)/2, data)
@@ -99,43 +100,46 @@ func TestLinesMayEndWithCRLF(t *testing.T) {
 		}
 		got, err := Read(strings.NewReader(strings.ReplaceAll(text, "\n", "\r\n")))
 		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%d bytes: %v", len(data)/2, err)
+			t.Errorf("line of %d bytes: the recording with CRLF differs, error %v", len(data)/2,
+				err)
 		}
 	}
-	for at := range 40 { // a line's end on either side of where reading stops
+	for at := range 40 { // the end of the line on either side of the end of the read buffer
 		data := strings.Repeat("01", 32<<10-at/2)
 		if _, err := Read(strings.NewReader(fmt.Sprintf("%sW 0 %0*d %d %s\r\nEND 1\r\n", header,
 			1+at%2, 0, len(data)/2, data))); err != nil {
-			t.Errorf("%d bytes: %v", len(data)/2, err)
+			t.Errorf("line of %d bytes with CRLF: %v", len(data)/2, err)
 		}
 	}
 }
 
-func TestCutRecordingGivesWhatCameBefore(t *testing.T) {
+func TestCutRecordingReturnsTheLinesBefore(t *testing.T) {
 	for _, tail := range []string{"", "R 0 0 4", "R 0 0 4 0000", "W 0 0 4 00000000", "END 1"} {
 		c, err := Read(strings.NewReader(header + "CLK 5\n" + tail))
 		if !errors.Is(err, ErrCut) || len(c.Records) != 1 || c.Records[0].Clocks != 5 {
-			t.Errorf("%q: %v, %+v", tail, err, c)
+			t.Errorf("cut line %q: error %v, recording %+v; want ErrCut and CLK 5", tail, err, c)
 		}
 	}
 }
 
-func TestReadPassesOnTheErrorOfItsReader(t *testing.T) {
+func TestReadReturnsTheErrorOfItsReader(t *testing.T) {
 	broken := errors.New("broken")
 	c, err := Read(io.MultiReader(strings.NewReader(header), iotest.ErrReader(broken)))
 	if c != nil || !errors.Is(err, broken) {
-		t.Errorf("%v, %+v", err, c)
+		t.Errorf("error %v, recording %+v; want the error of the reader", err, c)
 	}
 }
 
+// FuzzRead reads any text: Read returns a recording, an error, or both if the recording is cut or
+// has a gap.
 func FuzzRead(f *testing.F) {
 	f.Add(header + "W 0 1fc00530 8 0010040000000000\nCLK 1\nEND 2\n")
-	f.Add(two + "CLK 1\nW 1 4 1 00\nGAP x\nEND 8\n")
+	f.Add(twoDevices + "CLK 1\nW 1 4 1 00\nGAP x\nEND 8\n")
 	f.Add(header + "R 2 fffff 1 ff\nHW 0 2 0102\nCR 8 0 4 ffffffff\nR 0 0 4")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := Read(strings.NewReader(text))
 		if (c == nil) != (err != nil && !errors.Is(err, ErrCut) && !errors.Is(err, ErrGap)) {
-			t.Errorf("%v with %+v", err, c)
+			t.Errorf("error %v with recording %+v; want both only for ErrCut and ErrGap", err, c)
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 var update = flag.Bool("update", false,
 	"rewrite the recordings in testdata/captures from the vendor's simulators")
 
-var scratch string // for what gcc builds
+var buildDir string // directory of the files that gcc builds
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -27,69 +27,71 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	scratch = dir
+	buildDir = dir
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
 }
 
-// gcc builds a file once and returns its path.
-func gcc(t *testing.T, name string, arguments ...string) string {
+// compileOnce builds a file with gcc, if it does not exist yet, and returns its path.
+func compileOnce(t *testing.T, name string, arguments ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("skipped: no gcc to build the recorder with")
 	}
-	path := filepath.Join(scratch, name)
+	path := filepath.Join(buildDir, name)
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
 	arguments = append([]string{"-O2", "-Wall", "-o", path}, arguments...)
 	if out, err := exec.Command("gcc", append(arguments, "-ldl")...).CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
+		t.Fatalf("building %s with gcc: %v\n%s", name, err, out)
 	}
 	return path
 }
 
-func recorder(t *testing.T) string {
-	return gcc(t, "librecord.so", "-shared", "-fPIC", "shim/record.c")
+// buildRecorder builds the library that records, and returns its path.
+func buildRecorder(t *testing.T) string {
+	return compileOnce(t, "librecord.so", "-shared", "-fPIC", "shim/record.c")
 }
 
-// library is a simulator and what it simulates.
+// library is the library of a simulator, and the board that it simulates.
 type library struct{ board, path string }
 
-// fakes are the stand-ins for the vendor's simulators.
-func fakes(t *testing.T) []library {
+// fakeSimulators builds replacements for the vendor's simulators.
+func fakeSimulators(t *testing.T) []library {
 	return []library{
-		{"wormhole", gcc(t, "wormhole.so", "-shared", "-fPIC", "testdata/fakesim.c")},
-		{"blackhole", gcc(t, "blackhole.so", "-shared", "-fPIC", "-DBLACKHOLE",
+		{"wormhole", compileOnce(t, "wormhole.so", "-shared", "-fPIC", "testdata/fakesim.c")},
+		{"blackhole", compileOnce(t, "blackhole.so", "-shared", "-fPIC", "-DBLACKHOLE",
 			"testdata/fakesim.c")},
 	}
 }
 
-// result is one run of the client under the recorder.
-type result struct {
+// clientRun is the result of one run of the client under the recorder.
+type clientRun struct {
 	text   string // the recording
 	output string // of the client and the simulator
-	err    error  // how it ended
+	err    error  // exit status of the client
 }
 
-func run(t *testing.T, simulator string, arguments ...string) result {
+// runClient runs testdata/client.c under the recorder.
+func runClient(t *testing.T, simulator string, arguments ...string) clientRun {
 	t.Helper()
-	client := gcc(t, "client", "testdata/client.c")
+	client := compileOnce(t, "client", "testdata/client.c")
 	file := filepath.Join(t.TempDir(), "out.record")
-	cmd := exec.Command(client, append([]string{recorder(t)}, arguments...)...)
+	cmd := exec.Command(client, append([]string{buildRecorder(t)}, arguments...)...)
 	cmd.Env = append(os.Environ(), "LM_RECORD_LIBRARY="+simulator, "LM_RECORD_FILE="+file)
 	output, err := cmd.CombinedOutput()
 	text, _ := os.ReadFile(file)
-	return result{string(text), string(output), err}
+	return clientRun{string(text), string(output), err}
 }
 
-// recorded is a run that ends well, read back.
-func recorded(t *testing.T, simulator string, arguments ...string) (*Capture, string) {
+// recordClient runs the client, which must succeed, and returns the recording and its text.
+func recordClient(t *testing.T, simulator string, arguments ...string) (*Capture, string) {
 	t.Helper()
-	s := run(t, simulator, arguments...)
+	s := runClient(t, simulator, arguments...)
 	if s.err != nil {
-		t.Fatalf("%v: %v\n%s", arguments, s.err, s.output)
+		t.Fatalf("client %v: %v\n%s", arguments, s.err, s.output)
 	}
 	c, err := Read(strings.NewReader(s.text))
 	if err != nil {
@@ -98,8 +100,8 @@ func recorded(t *testing.T, simulator string, arguments ...string) (*Capture, st
 	return c, s.text
 }
 
-// image writes a raw program for the client.
-func image(t *testing.T, program []byte) string {
+// writeProgram writes a raw program for the client to a file, and returns its path.
+func writeProgram(t *testing.T, program []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(path, program, 0o666); err != nil {
@@ -108,17 +110,17 @@ func image(t *testing.T, program []byte) string {
 	return path
 }
 
-// kernel is the loaded part of a kernel's ELF file.
-func kernel(t *testing.T, name string) string {
+// writeKernel writes the loadable part of a kernel's ELF file to a file, and returns its path.
+func writeKernel(t *testing.T, name string) string {
 	t.Helper()
-	return image(t, lmbtest.Kernel(t, "../../../testdata/kernels/"+name+".elf"))
+	return writeProgram(t, lmbtest.Kernel(t, "../../../testdata/kernels/"+name+".elf"))
 }
 
-func TestRecordingOfARunIsWhole(t *testing.T) {
-	for _, l := range fakes(t) {
+func TestRecordingOfARunIsComplete(t *testing.T) {
+	for _, l := range fakeSimulators(t) {
 		for run, program := range map[string][]byte{"twoop": {1, 0, 0, 0}, "mlp4": {2, 0, 0, 0}} {
 			t.Run(l.board+"/"+run, func(t *testing.T) {
-				c, _ := recorded(t, l.path, run, image(t, program))
+				c, _ := recordClient(t, l.path, run, writeProgram(t, program))
 				var written, read, clocks int
 				for _, r := range c.Records {
 					switch r.Kind {
@@ -132,17 +134,18 @@ func TestRecordingOfARunIsWhole(t *testing.T) {
 				}
 				last := c.Records[len(c.Records)-1]
 				if last.Kind != BarWrite || binary.LittleEndian.Uint32(last.Data) != 0x47800 {
-					t.Errorf("the last record is %+v, want the reset", last)
+					t.Errorf("the last record is %+v, want a store of 0x47800 (reset)", last)
 				}
 				if written < 2000 || read < 160 || clocks < 2000 {
-					t.Errorf("%d bytes written, %d read, %d clocks", written, read, clocks)
+					t.Errorf("the recording has %d bytes written, %d bytes read and %d clocks, "+
+						"want at least 2000, 160 and 2000", written, read, clocks)
 				}
 			})
 		}
 	}
 }
 
-func TestHeaderSaysWhatIsSimulated(t *testing.T) {
+func TestHeaderDescribesTheSimulatedDevice(t *testing.T) {
 	want := map[string]Capture{
 		"wormhole": {Vendor: 0x1e52, Device: 0x401e, Bars: [6]Bar{
 			0: {0x1_0000_0000, 512 << 20}, 2: {0x1_2000_0000, 1 << 20},
@@ -151,16 +154,16 @@ func TestHeaderSaysWhatIsSimulated(t *testing.T) {
 			0: {0x1_0000_0000, 512 << 20}, 2: {0x1_2000_0000, 1 << 20},
 			4: {0x8_0000_0000, 32 << 30}}},
 	}
-	for _, l := range fakes(t) {
-		c, _ := recorded(t, l.path, "leave")
+	for _, l := range fakeSimulators(t) {
+		c, _ := recordClient(t, l.path, "leave")
 		if w := want[l.board]; c.Vendor != w.Vendor || c.Device != w.Device || c.Bars != w.Bars {
-			t.Errorf("%s: %+v", l.board, c)
+			t.Errorf("%s: header %+v, want %+v", l.board, c, w)
 		}
 	}
 }
 
 func TestDeviceAccessToHostMemoryFollowsItsCause(t *testing.T) {
-	_, text := recorded(t, fakes(t)[0].path, "dma")
+	_, text := recordClient(t, fakeSimulators(t)[0].path, "dma")
 	const want = `LMRECORD 1
 DEVICE 1e52 401e
 BAR 0 100000000 20000000
@@ -178,53 +181,57 @@ HW 700001010 16 a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
 END 9
 `
 	if text != want {
-		t.Errorf("got\n%s\nwant\n%s", text, want)
+		t.Errorf("recording\n%s\nwant\n%s", text, want)
 	}
 }
 
 func TestRejectedAccessIsTheLastLine(t *testing.T) {
-	s := run(t, fakes(t)[0].path, "refused")
+	s := runClient(t, fakeSimulators(t)[0].path, "refused")
 	if s.err == nil || !strings.Contains(s.output, "TLB region overrun") {
-		t.Fatalf("%v: %s", s.err, s.output)
+		t.Fatalf("error %v, want one with TLB region overrun in the output: %s", s.err, s.output)
 	}
 	want := "\nW 0 b000000 16 00000000000000000000000000000000\nR 0 bfffff8 16"
 	if !strings.HasSuffix(s.text, want) {
-		t.Errorf("the recording ends with %q", s.text[max(0, len(s.text)-80):])
+		t.Errorf("the recording ends with %q, want %q", s.text[max(0, len(s.text)-80):], want)
 	}
 	c, err := Read(strings.NewReader(s.text))
 	if !errors.Is(err, ErrCut) || len(c.Records) != 3 {
-		t.Errorf("%v, %+v", err, c)
+		t.Errorf("Read: error %v, recording %+v; want ErrCut and 3 records", err, c)
 	}
 }
 
-func TestCrashKeepsWhatWasRecorded(t *testing.T) {
-	s := run(t, fakes(t)[0].path, "crash")
+func TestCrashKeepsTheRecordedAccesses(t *testing.T) {
+	s := runClient(t, fakeSimulators(t)[0].path, "crash")
 	c, err := Read(strings.NewReader(s.text))
 	if s.err == nil || !errors.Is(err, ErrCut) || len(c.Records) != 2 || c.Records[1].Clocks != 5 {
-		t.Errorf("%v, %v, %+v", s.err, err, c)
+		t.Errorf("client: %v, Read: %v, recording %+v; want a failed client, ErrCut, 2 records",
+			s.err, err, c)
 	}
 }
 
 func TestReturnFromMainEndsTheRecording(t *testing.T) {
-	if _, text := recorded(t, fakes(t)[0].path, "leave"); !strings.HasSuffix(text, "END 1\n") {
-		t.Errorf("%q", text)
+	_, text := recordClient(t, fakeSimulators(t)[0].path, "leave")
+	if !strings.HasSuffix(text, "END 1\n") {
+		t.Errorf("recording %q, want END 1 as the last line", text)
 	}
 }
 
 func TestForkedCopyDoesNotWrite(t *testing.T) {
-	if _, text := recorded(t, fakes(t)[0].path, "fork"); strings.Count(text, "END") != 1 ||
-		strings.Contains(text, "CLK 77") {
-		t.Errorf("%s", text)
+	_, text := recordClient(t, fakeSimulators(t)[0].path, "fork")
+	if strings.Count(text, "END") != 1 || strings.Contains(text, "CLK 77") {
+		t.Errorf("want one END line and no clocks of the forked process; recording:\n%s", text)
 	}
 }
 
-// TestWhatIsNoRecordingIsNotWrittenOver: neither by a first session nor by a
-// second, whose name nobody typed. Earlier recordings and empty files are.
-func TestWhatIsNoRecordingIsNotWrittenOver(t *testing.T) {
-	client, shim, fake := gcc(t, "client", "testdata/client.c"), recorder(t), fakes(t)[0].path
+// TestOtherFilesAreNotOverwritten: a file that is not a recording is overwritten neither by the
+// first session nor by the second, whose file name the recorder derives. Earlier recordings and
+// empty files are overwritten.
+func TestOtherFilesAreNotOverwritten(t *testing.T) {
+	client, shim := compileOnce(t, "client", "testdata/client.c"), buildRecorder(t)
+	fake := fakeSimulators(t)[0].path
 	for _, test := range []struct {
 		suffix, text string
-		kept         bool
+		kept         bool // the file must not change
 	}{{"", "precious", true}, {"", "LMRECOR", true}, {".2", "precious, and longer than that", true},
 		{"", "", false}, {"", "LMRECORD 1\nDEVICE 1e52 401e\n", false}} {
 		file := filepath.Join(t.TempDir(), "out.record")
@@ -237,16 +244,17 @@ func TestWhatIsNoRecordingIsNotWrittenOver(t *testing.T) {
 		text, _ := os.ReadFile(file + test.suffix)
 		if (string(text) == test.text) != test.kept || (err != nil) != test.kept ||
 			strings.Contains(string(out), "is not a recording") != test.kept {
-			t.Errorf("%q in out.record%s: %v, now %d bytes\n%s", test.text, test.suffix, err,
-				len(text), out)
+			t.Errorf("out.record%s with %q: client: %v, file has %d bytes now, want kept: %v\n%s",
+				test.suffix, test.text, err, len(text), test.kept, out)
 		}
 	}
 }
 
-// A program may open the simulator again, of the same library or of it loaded
-// anew (tt-umd does, once for each cluster).
-func TestEverySessionHasARecordingOfItsOwn(t *testing.T) {
-	client, shim, fake := gcc(t, "client", "testdata/client.c"), recorder(t), fakes(t)[0].path
+// TestEachSessionHasItsOwnRecording: a program may open the simulator again, with the same library
+// or after loading the library again (as tt-umd does for each cluster).
+func TestEachSessionHasItsOwnRecording(t *testing.T) {
+	client, shim := compileOnce(t, "client", "testdata/client.c"), buildRecorder(t)
+	fake := fakeSimulators(t)[0].path
 	for _, run := range []string{"sessions", "reload"} {
 		file := filepath.Join(t.TempDir(), "out.record")
 		cmd := exec.Command(client, shim, run)
@@ -255,7 +263,8 @@ func TestEverySessionHasARecordingOfItsOwn(t *testing.T) {
 		if err != nil || !strings.Contains(string(out),
 			"lightmetal recorder: session 1 made no access to the device\n") ||
 			strings.Count(string(out), "recorder") != 1 {
-			t.Fatalf("%s: %v\n%s", run, err, out)
+			t.Fatalf("client %s: error %v, want one message of the recorder, about session 1:\n%s",
+				run, err, out)
 		}
 		for i, suffix := range []string{"", ".2", ".3"} {
 			f, err := os.Open(file + suffix)
@@ -265,7 +274,7 @@ func TestEverySessionHasARecordingOfItsOwn(t *testing.T) {
 			c, err := Read(f)
 			f.Close()
 			if err != nil || c.Vendor != 0x1e52 {
-				t.Fatalf("%s, session %d: %v", run, i+1, err)
+				t.Fatalf("client %s, session %d: recording %+v, error %v", run, i+1, c, err)
 			}
 			if i == 0 {
 				continue
@@ -274,43 +283,47 @@ func TestEverySessionHasARecordingOfItsOwn(t *testing.T) {
 			want := []string{"second session", "third session"}[i-1]
 			if mark.Kind != Mark || string(mark.Data) != want || last.Kind != BarRead ||
 				last.Data[0] != byte(i+1) {
-				t.Errorf("%s, session %d: %+v ... %+v", run, i+1, mark, last)
+				t.Errorf("client %s, session %d: first record %+v, last %+v; want mark %q and a "+
+					"load of %d", run, i+1, mark, last, want, i+1)
 			}
 		}
 	}
 }
 
-func TestProgramThatNeverOpensTheSimulatorIsToldSo(t *testing.T) {
-	s := run(t, fakes(t)[0].path, "never")
+func TestProgramThatNeverOpensTheSimulatorGetsAMessage(t *testing.T) {
+	s := runClient(t, fakeSimulators(t)[0].path, "never")
 	if s.err != nil || s.text != "" || !strings.Contains(s.output,
 		"it never called libttsim_init") {
-		t.Errorf("%v, %q: %s", s.err, s.text, s.output)
+		t.Errorf("error %v, recording %q; want neither, but a message about libttsim_init: %s",
+			s.err, s.text, s.output)
 	}
 }
 
 // TestProbeOfTheSimulatorIsNoSession loads the recorder, unloads it, and runs a copy of it, as
 // tt-umd does.
 func TestProbeOfTheSimulatorIsNoSession(t *testing.T) {
-	s := run(t, fakes(t)[0].path, "probe")
+	s := runClient(t, fakeSimulators(t)[0].path, "probe")
 	if s.err != nil || strings.Contains(s.output, "recorder") {
-		t.Errorf("%v: %s", s.err, s.output)
+		t.Errorf("error %v, want no message of the recorder: %s", s.err, s.output)
 	}
 	c, err := Read(strings.NewReader(s.text))
 	if err != nil || len(c.Records) == 0 {
-		t.Errorf("%v: %s", err, s.text)
+		t.Errorf("Read: %v; recording:\n%s", err, s.text)
 	}
 }
 
-func TestRecorderSaysWhatItLacks(t *testing.T) {
-	client, shim, fake := gcc(t, "client", "testdata/client.c"), recorder(t), fakes(t)[0].path
-	unknown := gcc(t, "unknown.so", "-shared", "-fPIC", "-DIDS=0xfeed1e52", "testdata/fakesim.c")
+func TestRecorderReportsInvalidSettings(t *testing.T) {
+	client, shim := compileOnce(t, "client", "testdata/client.c"), buildRecorder(t)
+	fake := fakeSimulators(t)[0].path
+	unknown := compileOnce(t, "unknown.so", "-shared", "-fPIC", "-DIDS=0xfeed1e52",
+		"testdata/fakesim.c")
 	file := filepath.Join(t.TempDir(), "out.record")
 	for _, c := range []struct{ name, library, file, want string }{
 		{"no library", "", file, "LM_RECORD_LIBRARY must name"},
 		{"no file", fake, "", "LM_RECORD_FILE must name"},
-		{"library that is not there", "/nowhere/libttsim.so", file, "/nowhere/libttsim.so"},
+		{"missing library", "/nowhere/libttsim.so", file, "/nowhere/libttsim.so"},
 		{"itself", shim, file, "names the recorder itself"},
-		{"file that cannot be", fake, "/nowhere/out.record", "No such file"},
+		{"file that cannot be created", fake, "/nowhere/out.record", "No such file"},
 		{"unknown device", unknown, file, "1e52:feed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -319,15 +332,16 @@ func TestRecorderSaysWhatItLacks(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "lightmetal recorder: ") ||
 				!strings.Contains(string(out), c.want) {
-				t.Errorf("%v: %s, want %q", err, out, c.want)
+				t.Errorf("error %v, want a message of the recorder with %q: %s", err, c.want, out)
 			}
 		})
 	}
 }
 
-// The simulators are deterministic, so the recordings in the tree can be made
-// again to the byte: go test ./tools/capture/record -update with both variables set.
-func TestRecordingsInTheTreeAreTheVendorsSimulators(t *testing.T) {
+// TestRecordingsInTheTreeMatchTheVendorsSimulators: the simulators are deterministic, so that a new
+// recording equals the one in the tree in each byte. With both variables set,
+// go test ./tools/capture/record -update rewrites the recordings.
+func TestRecordingsInTheTreeMatchTheVendorsSimulators(t *testing.T) {
 	for _, s := range []struct{ short, variable string }{{"wh", "LM_TTSIM_WH"},
 		{"bh", "LM_TTSIM_BH"}} {
 		for run, program := range map[string]string{"twoop": "twoop", "mlp4": "mlp"} {
@@ -336,7 +350,7 @@ func TestRecordingsInTheTreeAreTheVendorsSimulators(t *testing.T) {
 				if simulator == "" {
 					t.Skipf("skipped: %s names no simulator", s.variable)
 				}
-				_, text := recorded(t, simulator, run, kernel(t, program))
+				_, text := recordClient(t, simulator, run, writeKernel(t, program))
 				file := "../../../testdata/captures/" + s.short + "." + run + ".record"
 				if *update {
 					if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
@@ -348,7 +362,7 @@ func TestRecordingsInTheTreeAreTheVendorsSimulators(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !bytes.Equal([]byte(text), want) {
-					t.Errorf("%s differs from a recording made now", file)
+					t.Errorf("%s differs from a new recording", file)
 				}
 			})
 		}
@@ -358,7 +372,7 @@ func TestRecordingsInTheTreeAreTheVendorsSimulators(t *testing.T) {
 func TestRecordingsInTheTreeCanBeRead(t *testing.T) {
 	files, err := filepath.Glob("../../../testdata/captures/*.record")
 	if err != nil || len(files) < 4 {
-		t.Fatalf("%d recordings, %v", len(files), err)
+		t.Fatalf("found %d recordings, want at least 4: %v", len(files), err)
 	}
 	for _, file := range files {
 		f, err := os.Open(file)
@@ -366,7 +380,7 @@ func TestRecordingsInTheTreeCanBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := Read(f); err != nil {
-			t.Errorf("%s:%v", file, err)
+			t.Errorf("Read: %s:%v", file, err)
 		}
 		f.Close()
 	}

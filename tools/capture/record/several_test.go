@@ -11,15 +11,16 @@ import (
 	"testing"
 )
 
-// two devices, of which the first has two BARs.
-const two = "LMRECORD 2\nDEVICE 0 8086 100e 0000:00:02.0\nBAR 0 0 0 10000 1000\n" +
+// twoDevices is the start of a recording of two devices: each has one BAR so far.
+const twoDevices = "LMRECORD 2\nDEVICE 0 8086 100e 0000:00:02.0\nBAR 0 0 0 10000 1000\n" +
 	"DEVICE 1 1b36 0010 0000:00:03.0\nBAR 1 1 0 20000 4000\n"
 
-const twoRecords = "W 0 10 4 01020304\nNOTE a b  c\nCLK 5\nR 1 3ff8 8 0011223344556677\n" +
+// twoDeviceRecords continues twoDevices: the first device gets another BAR.
+const twoDeviceRecords = "W 0 10 4 01020304\nNOTE a b  c\nCLK 5\nR 1 3ff8 8 0011223344556677\n" +
 	"BAR 2 0 5 0 10\nR 2 f 1 ff\nEND 10\n"
 
-func TestRecordingOfSeveralDevicesGivesEachItsOwn(t *testing.T) {
-	text := two + twoRecords
+func TestEachDeviceOfARecordingHasItsOwnRecords(t *testing.T) {
+	text := twoDevices + twoDeviceRecords
 	first, err := ReadDevice(strings.NewReader(text), "0000:00:02.0")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func TestRecordingOfSeveralDevicesGivesEachItsOwn(t *testing.T) {
 	second, err := ReadDevice(strings.NewReader(text), "1b36:0010")
 	if err != nil || second.Vendor != 0x1b36 || len(second.Records) != 3 ||
 		second.Records[2].Offset != 0x3ff8 {
-		t.Errorf("%v: %+v", err, second)
+		t.Errorf("second device: %+v, error %v; want 3 records, the last at 0x3ff8", second, err)
 	}
 	for name, want := range map[string]string{
 		"": "4:20: the recording has several devices, such as 0000:00:02.0 (8086:100e) " +
@@ -50,22 +51,22 @@ func TestRecordingOfSeveralDevicesGivesEachItsOwn(t *testing.T) {
 	} {
 		if c, err := ReadDevice(strings.NewReader(text), name); c != nil || err == nil ||
 			err.Error() != want {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("device %q: error %v, want %s", name, err, want)
 		}
 	}
 }
 
 func TestLineOfSeveralAccessesHasTheirWidth(t *testing.T) {
-	c, err := ReadDevice(strings.NewReader(two+"WS 0 2 10 6 010203040506\nRS 1 1 20 1 ff\n"+
+	c, err := ReadDevice(strings.NewReader(twoDevices+"WS 0 2 10 6 010203040506\nRS 1 1 20 1 ff\n"+
 		"END 6\n"), "8086:100e")
 	want := []Record{{Line: 6, Kind: BarWrite, Offset: 16, Width: 2,
 		Data: []byte{1, 2, 3, 4, 5, 6}}}
 	if err != nil || !reflect.DeepEqual(c.Records, want) {
-		t.Errorf("%v: %+v, want %+v", err, c, want)
+		t.Errorf("recording %+v, error %v; want records %+v", c, err, want)
 	}
 }
 
-func TestSecondVersionSaysWhereItIsWrong(t *testing.T) {
+func TestErrorsInVersion2NameThePlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"WS 0 3 0 3 000000\n": "6:6: the width must be 1, 2, 4 or 8 bytes, not 3",
 		"WS 0 2 0 3 000000\n": "6:12: 3 bytes of data must be a multiple of the width of 2 bytes",
@@ -81,26 +82,26 @@ func TestSecondVersionSaysWhereItIsWrong(t *testing.T) {
 			"bytes",
 		"CLK 1\nEND 4\n": "7:5: the END line announces 4 lines, but the recording has 5",
 	} {
-		if c, err := ReadDevice(strings.NewReader(two+text), "8086:100e"); c != nil || err == nil ||
-			err.Error() != want {
-			t.Errorf("%q: got %v, want %s", text, err, want)
+		c, err := ReadDevice(strings.NewReader(twoDevices+text), "8086:100e")
+		if c != nil || err == nil || err.Error() != want {
+			t.Errorf("%q: error %v, want %s", text, err, want)
 		}
 	}
 }
 
-func TestRecordingThatSaysWhatIsMissingIsGivenWithItsGap(t *testing.T) {
-	c, err := ReadDevice(strings.NewReader(two+"W 0 0 1 00\nGAP a locked instruction\nEND 6\n"),
-		"8086:100e")
+func TestRecordingWithAGapIsReturnedWithErrGap(t *testing.T) {
+	text := twoDevices + "W 0 0 1 00\nGAP a locked instruction\nEND 6\n"
+	c, err := ReadDevice(strings.NewReader(text), "8086:100e")
 	if !errors.Is(err, ErrGap) || !strings.Contains(err.Error(), "7:1: ") ||
 		!strings.Contains(err.Error(), "a locked instruction") || c == nil || len(c.Records) != 2 {
-		t.Errorf("%v, %+v", err, c)
+		t.Errorf("error %v, recording %+v; want ErrGap of line 7 and 2 records", err, c)
 	}
 }
 
-func TestCompressedRecordingIsReadUpToWhereItIsCut(t *testing.T) {
+func TestCompressedRecordingIsReadUpToTheCut(t *testing.T) {
 	var zipped bytes.Buffer
 	w := gzip.NewWriter(&zipped)
-	if _, err := io.WriteString(w, two+"W 0 0 1 00\nW 0 1 1 00\n"); err != nil {
+	if _, err := io.WriteString(w, twoDevices+"W 0 0 1 00\nW 0 1 1 00\n"); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Flush(); err != nil {
@@ -113,43 +114,43 @@ func TestCompressedRecordingIsReadUpToWhereItIsCut(t *testing.T) {
 	w.Close()
 	if c, err := ReadDevice(bytes.NewReader(zipped.Bytes()), "8086:100e"); err != nil ||
 		len(c.Records) != 2 {
-		t.Errorf("%v, %+v", err, c)
+		t.Errorf("complete: error %v, recording %+v; want 2 records", err, c)
 	}
 	if c, err := ReadDevice(bytes.NewReader(zipped.Bytes()[:cut]), "8086:100e"); !errors.Is(err,
 		ErrCut) || c == nil || len(c.Records) != 2 {
-		t.Errorf("cut: %v, %+v", err, c)
+		t.Errorf("cut: error %v, recording %+v; want ErrCut and 2 records", err, c)
 	}
 	damaged := bytes.Clone(zipped.Bytes())
 	damaged[len(damaged)-6] ^= 1
 	if c, err := ReadDevice(bytes.NewReader(damaged), "8086:100e"); err == nil ||
 		errors.Is(err, ErrCut) || c != nil {
-		t.Errorf("damaged: %v, %+v", err, c)
+		t.Errorf("damaged: error %v, recording %+v; want another error than ErrCut", err, c)
 	}
 }
 
-// TestErrorShowsAPieceOfALongField, which of a file that is no recording may be all of it.
-func TestErrorShowsAPieceOfALongField(t *testing.T) {
+// TestErrorQuotesOnlyPartOfALongField: a file that is not a recording may be one long field.
+func TestErrorQuotesOnlyPartOfALongField(t *testing.T) {
 	for _, text := range []string{strings.Repeat("\x00", 1<<20),
 		"LMRECORD 2\n" + strings.Repeat("W", 1<<20) + "\n",
-		two + "W 0 " + strings.Repeat("f", 1<<20) + " 1 00\n"} {
+		twoDevices + "W 0 " + strings.Repeat("f", 1<<20) + " 1 00\n"} {
 		if _, err := Read(strings.NewReader(text)); err == nil || len(err.Error()) > 400 {
-			t.Errorf("%.20q: an error of %d bytes", text, len(err.Error()))
+			t.Errorf("%.20q: error of %d bytes, want at most 400", text, len(err.Error()))
 		}
 	}
 }
 
-func TestRecordingOfNothingSaysSo(t *testing.T) {
+func TestRecordingWithoutABarIsRejected(t *testing.T) {
 	if _, err := Read(strings.NewReader("LMRECORD 2\nEND 0\n")); err == nil ||
 		!strings.Contains(err.Error(), "did not map a BAR") {
-		t.Error(err)
+		t.Errorf("error %v, want one that the program did not map a BAR", err)
 	}
 }
 
-// TestConfigurationIsOfTheDeviceThatIsNamed, and memory and events are
-// everybody's, from before a device was met too.
-func TestConfigurationIsOfTheDeviceThatIsNamed(t *testing.T) {
+// TestConfigurationAccessesBelongToTheChosenDevice: memory and events belong to all devices, also
+// those before the line of a device.
+func TestConfigurationAccessesBelongToTheChosenDevice(t *testing.T) {
 	text := "LMRECORD 2\nMEM 10000 2000\nHR 10008 8 0102030405060708\nEVENT a reset\n" +
-		strings.TrimPrefix(two, "LMRECORD 2\n") +
+		strings.TrimPrefix(twoDevices, "LMRECORD 2\n") +
 		"CW 0 4 2 0600\nCR 1 0 64 " + strings.Repeat("ab", 64) + "\nHW 11000 1 07\nEND 10\n"
 	for device, want := range map[string]string{
 		"8086:100e": "Memory 10000 2000; HostRead 10008 0102030405060708; Event a reset; " +
@@ -175,12 +176,12 @@ func TestConfigurationIsOfTheDeviceThatIsNamed(t *testing.T) {
 			}
 		}
 		if got := strings.Join(list, "; "); got != want {
-			t.Errorf("%s: got %s, want %s", device, got, want)
+			t.Errorf("device %s: records %s, want %s", device, got, want)
 		}
 	}
 	if _, err := ReadDevice(strings.NewReader(strings.Replace(text, "CR 1 ", "CR 2 ", 1)),
 		"8086:100e"); err == nil ||
 		!strings.Contains(err.Error(), "device 2 is used before a line declares it") {
-		t.Error(err)
+		t.Errorf("load of device 2: error %v, want one that no line declares it", err)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"lightmetal/tools/capture/record"
 )
 
-// TestTimesAreTheProgramsOwn: what the recorder takes between two accesses, such
-// as to compare host memory, is no wait of the program.
-func TestTimesAreTheProgramsOwn(t *testing.T) {
+// TestTimesExcludeTheRecordersOwn: time that the recorder needs between two accesses, for example
+// to compare host memory, does not count as a wait of the program.
+func TestTimesExcludeTheRecordersOwn(t *testing.T) {
 	var out bytes.Buffer
 	w := newWriter(&out, 0)
 	now := w.began
@@ -29,7 +29,7 @@ func TestTimesAreTheProgramsOwn(t *testing.T) {
 	w.line("DEVICE 0 1af4 1110 file")
 	w.line("BAR 0 0 2 0 1000")
 	stop(time.Second)
-	now = now.Add(3 * time.Millisecond) // of the program
+	now = now.Add(3 * time.Millisecond) // time of the program
 	stop(97 * time.Second)
 	now = now.Add(2 * time.Millisecond)
 	stop(time.Minute)
@@ -53,14 +53,14 @@ func TestTimesAreTheProgramsOwn(t *testing.T) {
 	const want = "3000000 2000000 the program ran for 5000 us; lm used 158000000 us more, " +
 		"which CLK lines do not count"
 	if got := strings.Join(times, " "); got != want {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("times in the record: %s, want %s", got, want)
 	}
 }
 
-// TestRecorderCountsItsOwnTimeAtEveryStop: the times in a record together are
-// at most what the program ran.
+// TestRecorderCountsItsOwnTimeAtEveryStop: the sum of the times in a record is at most the time for
+// which the program ran.
 func TestRecorderCountsItsOwnTimeAtEveryStop(t *testing.T) {
-	r := recorded(t, nil, Options{}, compiled(t, patterns, "-O2"), "volatile")
+	r := runRecorded(t, nil, Options{}, compileProgram(t, patternsSource, "-O2"), "volatile")
 	var all, ran, own uint64
 	for _, a := range r.capture.Records {
 		all += uint64(a.Clocks)

@@ -20,96 +20,101 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const edges = "testdata/edges.c"
+const edgesSource = "testdata/edges.c"
 
-// lists wants the record to have what the program says that it did.
-func lists(t *testing.T, r *run) {
+// checkListedAccesses compares the accesses of the record with those that the program printed.
+func checkListedAccesses(t *testing.T, r *runResult) {
 	t.Helper()
 	if r.err != nil {
-		t.Fatalf("the record: %v; the recorder said %s", r.err, r.said)
+		t.Fatalf("reading the record: %v; messages of the recorder: %s", r.err, r.messages)
 	}
-	if difference := differ(r.accesses(), expected(r.output)); difference != "" ||
-		len(expected(r.output)) == 0 {
-		t.Errorf("%s; exit %d with %q; it said %s", difference, r.exit, r.output, r.said)
+	if difference := firstDifference(r.accesses(), printedAccesses(r.output)); difference != "" ||
+		len(printedAccesses(r.output)) == 0 {
+		t.Errorf("accesses of the record: %s; exit status %d, output %q, messages %s", difference,
+			r.exit, r.output, r.messages)
 	}
 }
 
-func TestFileWithoutAPathIsABar(t *testing.T) {
-	r := recorded(t, nil,
+func TestFileWithoutAPathIsRecordedAsABar(t *testing.T) {
+	r := runRecorded(t, nil,
 		Options{Files: []File{{Path: "memfd:card", Bar: 4, Vendor: 0x1af4, Device: 0x1110}}},
-		compiled(t, edges, "-O2"), "memfd")
-	if lists(t, r); r.capture.Bars[4].Size != cardSize {
-		t.Errorf("BARs %v", r.capture.Bars)
+		compileProgram(t, edgesSource, "-O2"), "memfd")
+	if checkListedAccesses(t, r); r.capture.Bars[4].Size != cardSize {
+		t.Errorf("BARs %v, want BAR 4 of %d bytes", r.capture.Bars, cardSize)
 	}
-	if told := r.told(); len(told) != 1 || !strings.Contains(told[0],
+	if events := r.eventLines(); len(events) != 1 || !strings.Contains(events[0],
 		" stores to /memfd:card (deleted) by a system call") {
-		t.Errorf("%q", told)
+		t.Errorf("events %q, want one of stores to /memfd:card", events)
 	}
 }
 
-// TestFirstThreadMayEndBeforeTheOthers: Linux 6.9 lets a descriptor be taken of any thread.
+// TestFirstThreadMayEndBeforeTheOthers needs Linux 6.9, which can open a pidfd of any thread.
 func TestFirstThreadMayEndBeforeTheOthers(t *testing.T) {
 	if file, err := unix.PidfdOpen(os.Getpid(), unix.PIDFD_THREAD); err != nil {
 		t.Skip("needs Linux 6.9")
 	} else {
 		unix.Close(file)
 	}
-	lists(t, recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "leader"))
+	program := compileProgram(t, edgesSource, "-O2")
+	checkListedAccesses(t, runRecorded(t, nil, Options{}, program, "leader"))
 }
 
-// TestWhatTheKernelMovesBetweenFilesIsAGap, once for each call.
-func TestWhatTheKernelMovesBetweenFilesIsAGap(t *testing.T) {
-	r := recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "between")
+// TestCopyBetweenFilesByTheKernelIsAGap checks that each such system call is a gap in the record.
+func TestCopyBetweenFilesByTheKernelIsAGap(t *testing.T) {
+	r := runRecorded(t, nil, Options{}, compileProgram(t, edgesSource, "-O2"), "between")
+	const message = "(sendfile, splice, copy_file_range): the copy is not recorded"
 	if r.exit != 0 || !errors.Is(r.err, record.ErrGap) ||
-		strings.Count(r.said, "(sendfile, splice, copy_file_range): the copy is not recorded") < 3 {
-		t.Errorf("exit %d, %v: %s", r.exit, r.err, r.said)
+		strings.Count(r.messages, message) < 3 {
+		t.Errorf("exit status %d, record: %v, want a gap and 3 messages with %q: %s", r.exit, r.err,
+			message, r.messages)
 	}
 }
 
-// TestWaysPastTheRecorderAreNamed, in the record and on the terminal.
-func TestWaysPastTheRecorderAreNamed(t *testing.T) {
-	r := recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "past")
-	lists(t, r)
+// TestAccessesThatBypassTheRecorderAreReported checks that they are reported in the record and on
+// the terminal.
+func TestAccessesThatBypassTheRecorderAreReported(t *testing.T) {
+	r := runRecorded(t, nil, Options{}, compileProgram(t, edgesSource, "-O2"), "past")
+	checkListedAccesses(t, r)
 	for _, want := range []string{"sends a descriptor of ", "io_uring",
 		"/mem: accesses to a BAR through this file", "Linux's AIO"} {
-		if !strings.Contains(r.said, want) {
-			t.Errorf("%q is not said: %s", want, r.said)
+		if !strings.Contains(r.messages, want) {
+			t.Errorf("the recorder did not print %q: %s", want, r.messages)
 		}
 	}
-	if want := 4; len(r.told()) != want {
-		t.Errorf("%d events in the record, want %d: %q", len(r.told()), want, r.told())
+	if want := 4; len(r.eventLines()) != want {
+		t.Errorf("%d events in the record, want %d: %q", len(r.eventLines()), want, r.eventLines())
 	}
 }
 
-// TestSystemCallsOnAFileThatStandsForABarAreNamed, once for stores and once for loads.
-func TestSystemCallsOnAFileThatStandsForABarAreNamed(t *testing.T) {
-	r := recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "moves")
-	lists(t, r)
-	told := r.told()
-	if len(told) != 2 || !strings.Contains(told[0], " stores to ") ||
-		!strings.Contains(told[1], " loads from ") ||
-		!strings.Contains(told[0], "by a system call") {
-		t.Errorf("%q", told)
+// TestSystemCallsOnABarFileAreReported checks that loads and stores of a file that represents a BAR
+// are each reported once.
+func TestSystemCallsOnABarFileAreReported(t *testing.T) {
+	r := runRecorded(t, nil, Options{}, compileProgram(t, edgesSource, "-O2"), "moves")
+	checkListedAccesses(t, r)
+	events := r.eventLines()
+	if len(events) != 2 || !strings.Contains(events[0], " stores to ") ||
+		!strings.Contains(events[1], " loads from ") ||
+		!strings.Contains(events[0], "by a system call") {
+		t.Errorf("events %q, want one of stores and one of loads", events)
 	}
 }
 
-// TestSystemCallsOnAFileOfADriverAreNamed as on one that stands for a BAR.
-func TestSystemCallsOnAFileOfADriverAreNamed(t *testing.T) {
+// TestSystemCallsOnADriverFileAreReported reads a file in /dev that has the name of a UIO device.
+func TestSystemCallsOnADriverFileAreReported(t *testing.T) {
 	driver, err := os.CreateTemp("/dev", "uio-lightmetal-")
 	if err != nil {
 		t.Skip(err)
 	}
 	defer os.Remove(driver.Name())
 	defer driver.Close()
-	r := recorded(t, nil, Options{}, "/bin/cat", driver.Name())
+	r := runRecorded(t, nil, Options{}, "/bin/cat", driver.Name())
 	if want := " loads from " + driver.Name() + " by a system call"; r.exit != 0 ||
-		!strings.Contains(r.said, want) {
-		t.Errorf("exit %d; %q is not said: %s", r.exit, want, r.said)
+		!strings.Contains(r.messages, want) {
+		t.Errorf("exit status %d, want 0 and a message with %q: %s", r.exit, want, r.messages)
 	}
 }
 
-// TestPlaceOfAnInstructionIsWholeWhereItsPathHasABlank.
-func TestPlaceOfAnInstructionIsWholeWhereItsPathHasABlank(t *testing.T) {
+func TestDescriptionOfAnAddressKeepsAPathWithABlank(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a program")
 	if err := os.WriteFile(path, make([]byte, 2*pageSize), 0o600); err != nil {
 		t.Fatal(err)
@@ -131,21 +136,24 @@ func TestPlaceOfAnInstructionIsWholeWhereItsPathHasABlank(t *testing.T) {
 	}
 }
 
-// TestProgramThatTracesIsToldThatItCannot, and is recorded all the same.
-func TestProgramThatTracesIsToldThatItCannot(t *testing.T) {
-	program := compiled(t, edges, "-O2")
-	r := recorded(t, nil, Options{}, program, "debugger")
-	if lists(t, r); !strings.Contains(r.output, fmt.Sprintf("traced: %d\n", unix.EPERM)) {
-		t.Error(r.output)
+// TestProgramThatTracesGetsEPERM: a child of the program requests to be traced, which fails because
+// the recorder traces the child already. The program is recorded nevertheless.
+func TestProgramThatTracesGetsEPERM(t *testing.T) {
+	program := compileProgram(t, edgesSource, "-O2")
+	r := runRecorded(t, nil, Options{}, program, "debugger")
+	checkListedAccesses(t, r)
+	if want := fmt.Sprintf("traced: %d\n", unix.EPERM); !strings.Contains(r.output, want) {
+		t.Errorf("output %q, want one with %q", r.output, want)
 	}
 }
 
-// TestProgramGainsNoRights by being run, as under any tracer.
-func TestProgramGainsNoRights(t *testing.T) {
+// TestSetuidProgramGainsNoPrivileges: a setuid program runs with the rights of its caller, as it
+// does under any tracer.
+func TestSetuidProgramGainsNoPrivileges(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root, to be somebody else")
+		t.Skip("needs root, to run as another user")
 	}
-	path, program := card(t), compiled(t, edges, "-O2", "-static")
+	path, program := createCard(t), compileProgram(t, edgesSource, "-O2", "-static")
 	folder := filepath.Dir(path)
 	own, set := filepath.Join(folder, "recorder"), filepath.Join(folder, "program")
 	for to, from := range map[string]string{own: os.Args[0], set: program} {
@@ -164,45 +172,46 @@ func TestProgramGainsNoRights(t *testing.T) {
 	if out, err := without.Output(); err != nil || !strings.HasPrefix(string(out), "user 0\n") {
 		t.Skipf("no program gains rights here: %s, %v", out, err)
 	}
-	c, _ := prepared(t, nil, Options{}, path, set, "rights")
+	c, _ := recorderCommand(t, nil, Options{}, path, set, "rights")
 	out := filepath.Join(folder, "out.record")
 	for i, v := range c.Env {
-		if strings.HasPrefix(v, child+"=") {
-			c.Env[i] = strings.Replace(v, `"Path":"`+filepath.Dir(outOf(v)), `"Path":"`+folder, 1)
+		if strings.HasPrefix(v, childVariable+"=") {
+			c.Env[i] = strings.Replace(v, `"Path":"`+filepath.Dir(recordPath(v)),
+				`"Path":"`+folder, 1)
 		}
 	}
 	c.Path, c.SysProcAttr = own, nobody
-	r := finished(t, c, path)
-	r.read(out)
-	if lists(t, r); !strings.HasPrefix(r.output, "user 65534\n") {
-		t.Error(r.output)
+	r := runCommand(t, c, path)
+	r.readRecord(out)
+	if checkListedAccesses(t, r); !strings.HasPrefix(r.output, "user 65534\n") {
+		t.Errorf("output %q, want the rights of user 65534", r.output)
 	}
 }
 
-// outOf is the last path in an environment variable of prepared: the record's.
-func outOf(v string) string {
+// recordPath returns the path of the record in the environment variable of a recorderCommand.
+func recordPath(v string) string {
 	_, rest, _ := strings.Cut(v[strings.LastIndex(v, `"Path"`):], `:"`)
 	path, _, _ := strings.Cut(rest, `"`)
 	return path
 }
 
-func TestDeviceOfOnesAndProgramThatDiesLeaveAWholeRecord(t *testing.T) {
-	program := compiled(t, edges, "-O2")
-	ones := recorded(t, nil, Options{}, program, "ones")
+func TestDeviceOfOnesAndAbortLeaveACompleteRecord(t *testing.T) {
+	program := compileProgram(t, edgesSource, "-O2")
+	ones := runRecorded(t, nil, Options{}, program, "ones")
 	if list := ones.accesses(); ones.err != nil || ones.exit != 7 || len(list) < 3 ||
 		list[len(list)-1] != "R 4 4 ffffffff" {
-		t.Errorf("exit %d, %v, %v", ones.exit, ones.err, list)
+		t.Errorf("device of ones: exit status %d, record: %v, accesses %v; want 7 and a last load "+
+			"of ffffffff", ones.exit, ones.err, list)
 	}
-	dies := recorded(t, nil, Options{}, program, "dies")
-	if lists(t, dies); dies.exit != 128+int(unix.SIGABRT) {
-		t.Errorf("exit %d", dies.exit)
+	dies := runRecorded(t, nil, Options{}, program, "dies")
+	if checkListedAccesses(t, dies); dies.exit != 128+int(unix.SIGABRT) {
+		t.Errorf("abort: exit status %d, want %d", dies.exit, 128+int(unix.SIGABRT))
 	}
 }
 
-// TestProgramThatIsKilledLeavesAWholeRecord, where somebody else kills it.
-func TestProgramThatIsKilledLeavesAWholeRecord(t *testing.T) {
-	program := compiled(t, edges, "-O2")
-	c, out := prepared(t, nil, Options{}, card(t), program, "waits")
+func TestProgramKilledByAnotherProcessLeavesACompleteRecord(t *testing.T) {
+	program := compileProgram(t, edgesSource, "-O2")
+	c, out := recorderCommand(t, nil, Options{}, createCard(t), program, "waits")
 	pipe, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -213,22 +222,24 @@ func TestProgramThatIsKilledLeavesAWholeRecord(t *testing.T) {
 	text := bufio.NewReader(pipe)
 	first, _ := text.ReadString('\n')
 	if ready, err := text.ReadString('\n'); ready != "ready\n" {
-		t.Fatal(ready, err)
+		t.Fatalf("the program printed %q, want ready: %v", ready, err)
 	}
-	if err := unix.Kill(childOf(t, c.Process.Pid), unix.SIGKILL); err != nil {
+	if err := unix.Kill(childProcess(t, c.Process.Pid), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, pipe)
 	_ = c.Wait()
-	var r run
-	if r.read(out); r.err != nil || c.ProcessState.ExitCode() != 128+int(unix.SIGKILL) ||
-		!slices.Equal(r.accesses(), expected(first)) {
-		t.Errorf("exit %d, record %v: %v", c.ProcessState.ExitCode(), r.err, r.accesses())
+	var r runResult
+	if r.readRecord(out); r.err != nil || c.ProcessState.ExitCode() != 128+int(unix.SIGKILL) ||
+		!slices.Equal(r.accesses(), printedAccesses(first)) {
+		t.Errorf("exit status %d, record: %v, accesses %v; want status %d and accesses %v",
+			c.ProcessState.ExitCode(), r.err, r.accesses(), 128+int(unix.SIGKILL),
+			printedAccesses(first))
 	}
 }
 
-// childOf is the only child of a process, started by whichever thread.
-func childOf(t *testing.T, process int) int {
+// childProcess returns the only child of a process, which any of its threads may have started.
+func childProcess(t *testing.T, process int) int {
 	t.Helper()
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", process))
 	for _, file := range files {
@@ -242,23 +253,23 @@ func childOf(t *testing.T, process int) int {
 	return 0
 }
 
-func TestTracingThatIsForbiddenIsSaidWithWhatToDo(t *testing.T) {
-	launcher := compiled(t, edges, "-O2")
-	path := card(t)
-	c, out := prepared(t, nil, Options{}, path, launcher, "ones")
+func TestForbiddenTracingIsReportedWithARemedy(t *testing.T) {
+	launcher := compileProgram(t, edgesSource, "-O2")
+	path := createCard(t)
+	c, out := recorderCommand(t, nil, Options{}, path, launcher, "ones")
 	c.Args = []string{launcher, path, "forbidden", c.Path}
 	c.Path = launcher
-	r := finished(t, c, path)
-	if r.exit != 98 || !strings.Contains(r.said, "--cap-add=SYS_PTRACE") ||
-		!strings.Contains(r.said, "ptrace_scope") {
-		t.Errorf("exit %d: %s", r.exit, r.said)
+	r := runCommand(t, c, path)
+	if r.exit != 98 || !strings.Contains(r.messages, "--cap-add=SYS_PTRACE") ||
+		!strings.Contains(r.messages, "ptrace_scope") {
+		t.Errorf("exit status %d, want 98 and remedies in the message: %s", r.exit, r.messages)
 	}
-	if r.read(out); !os.IsNotExist(r.err) {
-		t.Errorf("a record is left: %v", r.err)
+	if r.readRecord(out); !os.IsNotExist(r.err) {
+		t.Errorf("the recorder left a record: %v", r.err)
 	}
 }
 
-// TestRegionsOfVFIOAreTheFirstSixBars, in whatever way its file was opened.
+// TestRegionsOfVFIOAreTheFirstSixBars finds the BAR of a VFIO region and of a physical address.
 func TestRegionsOfVFIOAreTheFirstSixBars(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "0000:03:00.0")
 	if err := os.Mkdir(folder, 0o700); err != nil {
@@ -273,65 +284,67 @@ func TestRegionsOfVFIOAreTheFirstSixBars(t *testing.T) {
 	r := &recording{options: &Options{}, out: newWriter(io.Discard, 0)}
 	if m, err := r.vfioRegionTarget(folder, 2<<vfioShift|0x1230); err != nil || m.bar.index != 2 ||
 		m.offset != 0x1230 || m.bar.size != 1<<20 || m.bar.device.name != "0000:03:00.0" {
-		t.Errorf("%+v, %v", m, err)
+		t.Errorf("region 2: target %+v, error %v; want BAR 2 + 0x1230", m, err)
 	}
 	if m, err := r.vfioRegionTarget(folder, 7<<vfioShift); err != nil || m != nil {
-		t.Errorf("configuration space: %+v, %v", m, err)
+		t.Errorf("configuration space: target %+v, error %v; want none", m, err)
 	}
 	if m, err := r.barContaining(folder, 0x10000ff0); err != nil || m == nil || m.bar.index != 0 ||
 		m.offset != 0xff0 {
-		t.Errorf("a physical address: %+v, %v", m, err)
+		t.Errorf("physical address 0x10000ff0: target %+v, error %v; want BAR 0 + 0xff0", m, err)
 	}
 	if m, err := r.barContaining(folder, 0x20000000); err != nil || m != nil {
-		t.Errorf("memory that is no BAR: %+v, %v", m, err)
+		t.Errorf("address outside every BAR: target %+v, error %v; want none", m, err)
 	}
 }
 
-// TestPartOfAFileThatIsMappedByRemapFilePagesIsFollowed, and is a gap where
-// nothing of it was mapped before.
-func TestPartOfAFileThatIsMappedByRemapFilePagesIsFollowed(t *testing.T) {
-	program := compiled(t, edges, "-O2")
-	r := recorded(t, nil, Options{}, program, "remaps")
-	if lists(t, r); r.exit != 0 {
-		t.Errorf("exit %d: %s", r.exit, r.said)
+// TestRemapFilePagesIsFollowed: a part of a file that remap_file_pages maps is recorded. It is a
+// gap if the recorder has not seen a mapping of this part before.
+func TestRemapFilePagesIsFollowed(t *testing.T) {
+	program := compileProgram(t, edgesSource, "-O2")
+	r := runRecorded(t, nil, Options{}, program, "remaps")
+	if checkListedAccesses(t, r); r.exit != 0 {
+		t.Errorf("exit status %d, want 0: %s", r.exit, r.messages)
 	}
-	carriedOut(t, r)
-	r = recorded(t, nil, Options{}, program, "remapsbeyond")
+	checkReplay(t, r)
+	r = runRecorded(t, nil, Options{}, program, "remapsbeyond")
 	if !errors.Is(r.err, record.ErrGap) || r.exit != 0 ||
-		!strings.Contains(r.said, "remap_file_pages") {
-		t.Errorf("exit %d, %v: %s", r.exit, r.err, r.said)
+		!strings.Contains(r.messages, "remap_file_pages") {
+		t.Errorf("part without an earlier mapping: exit status %d, record: %v, want a gap: %s",
+			r.exit, r.err, r.messages)
 	}
 }
 
-// TestChildHasNotGotWhatItsParentKeepsFromIt: it dies of a store there, as without the recorder.
-func TestChildHasNotGotWhatItsParentKeepsFromIt(t *testing.T) {
-	program := compiled(t, edges, "-O2")
-	r := recorded(t, nil, Options{}, program, "dontfork")
-	lists(t, r)
-	same(t, r, alone(t, nil, program, "dontfork"))
+// TestChildDoesNotInheritDontforkMappings: a store of the child there kills the child, as it does
+// without the recorder.
+func TestChildDoesNotInheritDontforkMappings(t *testing.T) {
+	program := compileProgram(t, edgesSource, "-O2")
+	r := runRecorded(t, nil, Options{}, program, "dontfork")
+	checkListedAccesses(t, r)
+	compareRuns(t, r, runUnrecorded(t, nil, program, "dontfork"))
 }
 
-// TestStrictModeIsWhatItIsWithoutTheRecorder.
-func TestStrictModeIsWhatItIsWithoutTheRecorder(t *testing.T) {
-	program := compiled(t, edges, "-O2")
-	r := recorded(t, nil, Options{}, program, "strict")
-	lists(t, r)
-	same(t, r, alone(t, nil, program, "strict"))
+// TestStrictModeBehavesAsWithoutTheRecorder runs a program that enters the strict mode of seccomp.
+func TestStrictModeBehavesAsWithoutTheRecorder(t *testing.T) {
+	program := compileProgram(t, edgesSource, "-O2")
+	r := runRecorded(t, nil, Options{}, program, "strict")
+	checkListedAccesses(t, r)
+	compareRuns(t, r, runUnrecorded(t, nil, program, "strict"))
 }
 
-// TestPointerToABarInASystemCallIsNamedWithARemedy, once for each call, in the
-// record too; also where a list of buffers has it.
-func TestPointerToABarInASystemCallIsNamedWithARemedy(t *testing.T) {
-	r := recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "pointers")
-	lists(t, r)
-	told := strings.Join(r.told(), "\n")
+// TestPointerToABarInASystemCallIsReportedWithARemedy checks that each system call is reported
+// once, also in the record, and also if the pointer is in a list of buffers.
+func TestPointerToABarInASystemCallIsReportedWithARemedy(t *testing.T) {
+	r := runRecorded(t, nil, Options{}, compileProgram(t, edgesSource, "-O2"), "pointers")
+	checkListedAccesses(t, r)
+	events := strings.Join(r.eventLines(), "\n")
 	for _, name := range []string{"write", "read", "writev", "sendmsg", "getrandom"} {
-		if strings.Count("\n"+told, "\n"+name+" of process ") != 1 {
-			t.Errorf("%s is not named once: %s", name, told)
+		if n := strings.Count("\n"+events, "\n"+name+" of process "); n != 1 {
+			t.Errorf("%d events name the system call %s, want 1: %s", n, name, events)
 		}
 	}
-	if !strings.Contains(r.said, "EFAULT") || !strings.Contains(r.said, "BAR 2 of file") ||
-		!strings.Contains(r.said, "pass a buffer with a copy of the data") {
-		t.Error(r.said)
+	if !strings.Contains(r.messages, "EFAULT") || !strings.Contains(r.messages, "BAR 2 of file") ||
+		!strings.Contains(r.messages, "pass a buffer with a copy of the data") {
+		t.Errorf("the messages lack error, BAR or remedy: %s", r.messages)
 	}
 }

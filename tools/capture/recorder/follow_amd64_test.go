@@ -21,10 +21,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// followedTests are instructions that are followed between two accesses to a BAR.
-func followedTests() (list []one) {
+// followedTests returns tests of instructions that the recorder follows, each between two stores to
+// a BAR.
+func followedTests() (list []instructionTest) {
 	add := func(flags uint64, format string, a ...any) {
-		list = append(list, one{fmt.Sprintf(format, a...), flags})
+		list = append(list, instructionTest{fmt.Sprintf(format, a...), flags})
 	}
 	registers := map[string][]string{"b": {"%bl", "%ch", "%r9b"}, "w": {"%cx", "%r10w"},
 		"l": {"%ebp", "%r11d"}, "q": {"%rbx", "%r12"}}
@@ -57,7 +58,7 @@ func followedTests() (list []one) {
 				add(noAdjust, "%s %s", op, r)
 				add(shiftFlags, "%s $3, %s", op, r)
 				cl := uint64(shiftFlags)
-				if size == "b" || size == "w" { // the carry of more than all bits
+				if size == "b" || size == "w" { // a shift by more than all bits: carry undefined
 					cl &^= carryOnly
 				}
 				add(cl, "%s %%cl, %s", op, r)
@@ -109,19 +110,19 @@ func followedTests() (list []one) {
 	return list
 }
 
-// oneInstruction is memory of zeros with code that is one instruction.
-type oneInstruction struct {
-	none
+// singleInstruction is a zeroMemory with code, of which one instruction is followed.
+type singleInstruction struct {
+	zeroMemory
 	code []byte
 	done bool
 }
 
-func (c *oneInstruction) Fetch(uint64) []byte { return c.code }
-func (c *oneInstruction) More() bool          { more := !c.done; c.done = true; return more }
+func (c *singleInstruction) Fetch(uint64) []byte { return c.code }
+func (c *singleInstruction) More() bool          { more := !c.done; c.done = true; return more }
 
-// TestInstructionsOfTheTestsAreFollowed: no test of what the processor leaves is of an instruction
-// that the processor executes itself.
-func TestInstructionsOfTheTestsAreFollowed(t *testing.T) {
+// TestInstructionsOfFollowedTestsAreFollowed: the recorder follows each instruction of
+// followedTests, so that the comparison with the processor really tests the recorder.
+func TestInstructionsOfFollowedTestsAreFollowed(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("needs gcc")
 	}
@@ -138,7 +139,7 @@ func TestInstructionsOfTheTestsAreFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("gcc", "-c", "-o", object, path).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("assembling the tests: %v\n%s", err, out)
 	}
 	file, err := elf.Open(object)
 	if err != nil {
@@ -150,55 +151,55 @@ func TestInstructionsOfTheTestsAreFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, test := range list {
-		const store = 3 // bytes of the first one
+		const store = 3 // bytes of the store before the instruction
 		at := 1024*n + store
 		if at+15 > len(text) {
 			break
 		}
 		var f x86.Follower
 		s := x86.State{Vectors: func() (*x86.Vectors, error) { return &x86.Vectors{}, nil }}
-		f.Follow(&s, &oneInstruction{code: text[at : at+15]})
+		f.Follow(&s, &singleInstruction{code: text[at : at+15]})
 		if s.IP == 0 {
-			t.Errorf("%s: not followed: % x", test.text, text[at:at+15])
+			t.Errorf("the recorder did not follow %s: % x", test.text, text[at:at+15])
 		}
 	}
 }
 
-// TestPollIsAStopForEachLoad: the record has the program's own time between them.
-func TestPollIsAStopForEachLoad(t *testing.T) {
-	program := compiled(t, "testdata/follows.c", "-O2")
+// TestEachLoadOfAPollStopsTheProgram: the record has the program's own time between two loads.
+func TestEachLoadOfAPollStopsTheProgram(t *testing.T) {
+	program := compileProgram(t, "testdata/follows.c", "-O2")
 	const enough = 20 // loads of one poll, after which a loop of loads would be followed
 	loads := 0
-	// A device that works longer is polled more often, however slow the machine is.
-	for works := 20 * time.Millisecond; loads < enough; works *= 2 {
-		if works > 10*time.Second {
-			t.Fatalf("only %d loads", loads)
+	// On a slow machine, the device must work longer to be polled often enough.
+	for busy := 20 * time.Millisecond; loads < enough; busy *= 2 {
+		if busy > 10*time.Second {
+			t.Fatalf("the program made %d loads in 10 s, want at least %d", loads, enough)
 		}
-		loads = pollsUntil(t, program, works)
+		loads = recordPolls(t, program, busy)
 	}
 }
 
-// pollsUntil records a program that polls a device, which works for a time, and returns how often
-// the program loaded. Each load has its time in the record.
-func pollsUntil(t *testing.T, program string, works time.Duration) (loads int) {
+// recordPolls records a program that polls a device, which is busy for a time. It returns the
+// number of recorded loads, and checks that each load has a time in the record.
+func recordPolls(t *testing.T, program string, busy time.Duration) (loads int) {
 	t.Helper()
-	path := card(t)
-	c, out := prepared(t, nil, Options{}, path, program, "poll")
-	memory := deviceOf(t, path)
+	path := createCard(t)
+	c, out := recorderCommand(t, nil, Options{}, path, program, "poll")
+	memory := cardMemory(t, path)
 	done := make(chan bool)
 	go func() {
 		defer close(done)
 		for binary.LittleEndian.Uint32(memory[8:]) == 0 {
 			runtime.Gosched()
 		}
-		for began := time.Now(); time.Since(began) < works; {
+		for began := time.Now(); time.Since(began) < busy; {
 			runtime.Gosched()
 		}
 		binary.LittleEndian.PutUint32(memory[4:], 1)
 	}()
-	r := finished(t, c, path)
+	r := runCommand(t, c, path)
 	<-done
-	r.read(out)
+	r.readRecord(out)
 	clocks := 0
 	for _, a := range r.capture.Records {
 		switch a.Kind {
@@ -209,13 +210,14 @@ func pollsUntil(t *testing.T, program string, works time.Duration) (loads int) {
 		}
 	}
 	if r.err != nil || r.exit != 0 || clocks < loads {
-		t.Errorf("%d loads, %d times, exit %d, %v", loads, clocks, r.exit, r.err)
+		t.Errorf("the record has %d loads and %d times, want a time for each load; "+
+			"exit status %d, record: %v", loads, clocks, r.exit, r.err)
 	}
 	return loads
 }
 
-// deviceOf is a card as its device has it.
-func deviceOf(t *testing.T, path string) []byte {
+// cardMemory maps the file of a card, so that the test can act as the device.
+func cardMemory(t *testing.T, path string) []byte {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -231,13 +233,13 @@ func deviceOf(t *testing.T, path string) []byte {
 	return memory
 }
 
-// TestLoadsKeepTheirOrder: memory that the device wrote before a word of its BAR, or before another
-// word of memory, is new if that word is.
+// TestLoadsKeepTheirOrder: the device writes memory before a word of its BAR and before another
+// word of memory. If the program loads the new value of such a word, it then loads the new memory.
 func TestLoadsKeepTheirOrder(t *testing.T) {
-	program := compiled(t, "testdata/follows.c", "-O2")
-	path, shared := card(t), card(t)
-	c, out := prepared(t, nil, Options{}, path, program, "order", shared)
-	bar, memory := deviceOf(t, path), deviceOf(t, shared)
+	program := compileProgram(t, "testdata/follows.c", "-O2")
+	path, shared := createCard(t), createCard(t)
+	c, out := recorderCommand(t, nil, Options{}, path, program, "order", shared)
+	bar, memory := cardMemory(t, path), cardMemory(t, shared)
 	done := make(chan bool)
 	store := func(to []byte, at int, v uint32) {
 		atomic.StoreUint32((*uint32)(unsafe.Pointer(&to[at])), v)
@@ -257,99 +259,106 @@ func TestLoadsKeepTheirOrder(t *testing.T) {
 			}
 		}
 	}()
-	r := finished(t, c, path)
-	store(bar, 4100, 1) // also if it failed
+	r := runCommand(t, c, path)
+	store(bar, 4100, 1) // ends the goroutine, also if the program failed
 	<-done
-	if r.read(out); r.err != nil || r.output != "0 bad, 1\n" {
-		t.Errorf("%q, exit %d, %v: %s", r.output, r.exit, r.err, r.said)
+	if r.readRecord(out); r.err != nil || r.output != "0 bad, 1\n" {
+		t.Errorf("output %q, want no bad load; exit status %d, record: %v, messages %s", r.output,
+			r.exit, r.err, r.messages)
 	}
 }
 
-// TestLoopsAreFollowedAsTheProcessorExecutesThem: of copies in both directions, calls, the stack,
-// code that changes, and ordinary memory at the end of a mapping.
+// TestLoopsAreFollowedAsTheProcessorExecutesThem runs loops of copies in both directions, calls,
+// the stack, code that changes, and ordinary memory at the end of a mapping.
 func TestLoopsAreFollowedAsTheProcessorExecutesThem(t *testing.T) {
 	for _, flags := range [][]string{{"-O0"}, {"-O1"}, {"-O2"}, {"-O3", "-march=native"},
 		{"-Os", "-fstack-protector-all"}} {
-		program := compiled(t, "testdata/follows.c", flags...)
+		program := compileProgram(t, "testdata/follows.c", flags...)
 		for _, scenario := range []string{"loops", "recursion", "edge", "code"} {
 			t.Run(strings.Join(append(flags, scenario), " "), func(t *testing.T) {
-				with := recorded(t, nil, Options{}, program, scenario)
-				same(t, with, alone(t, nil, program, scenario))
-				carriedOut(t, with)
-				if difference := differ(with.accesses(), expected(with.output)); difference != "" {
-					t.Error(difference)
+				with := runRecorded(t, nil, Options{}, program, scenario)
+				compareRuns(t, with, runUnrecorded(t, nil, program, scenario))
+				checkReplay(t, with)
+				if difference := firstDifference(with.accesses(),
+					printedAccesses(with.output)); difference != "" {
+					t.Errorf("accesses of the record: %s", difference)
 				}
 			})
 		}
 	}
 }
 
-// TestInstructionThatLoadsAndStoresDoesSoOnce, also where following ends: it ends between
-// instructions.
+// TestInstructionThatLoadsAndStoresDoesSoOnce, also if following ends before or after it: following
+// ends only between instructions.
 func TestInstructionThatLoadsAndStoresDoesSoOnce(t *testing.T) {
-	r := recorded(t, nil, Options{}, compiled(t, "testdata/follows.c", "-O2"), "steps")
+	r := runRecorded(t, nil, Options{}, compileProgram(t, "testdata/follows.c", "-O2"), "steps")
 	if r.err != nil || r.exit != 0 {
-		t.Fatalf("exit %d, %v: %s", r.exit, r.err, r.said)
+		t.Fatalf("exit status %d, record: %v, messages %s", r.exit, r.err, r.messages)
 	}
-	carriedOut(t, r)
+	checkReplay(t, r)
 	if got := len(r.accesses()); got != 2*50000 {
-		t.Errorf("%d accesses, want %d", got, 2*50000)
+		t.Errorf("the record has %d accesses, want %d", got, 2*50000)
 	}
 }
 
-// TestManyStoresToAProtectedPageAreTheProgramsOwn: they are followed, so that the page need not be
-// opened, and the record has all of them before the next store to the BAR.
-func TestManyStoresToAProtectedPageAreTheProgramsOwn(t *testing.T) {
-	program, path := compiled(t, "testdata/follows.c", "-O2"), card(t)
+// TestStoresToAProtectedPageAreRecordedAsTheProgramsOwn: the recorder follows the stores, so that
+// it does not have to unprotect the page. The record has all of them before the next store to the
+// BAR.
+func TestStoresToAProtectedPageAreRecordedAsTheProgramsOwn(t *testing.T) {
+	program, path := compileProgram(t, "testdata/follows.c", "-O2"), createCard(t)
 	memory := filepath.Join(filepath.Dir(path), "memory")
 	if err := os.WriteFile(memory, make([]byte, pageSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	o := Options{Protect: ProtectAll, HostMemoryLimit: 8 << 20,
 		Files: []File{{Path: memory, Memory: true, Bus: 0x200000}}}
-	c, out := prepared(t, nil, o, path, program, "rings", memory)
-	r := finished(t, c, path)
-	if strings.Contains(r.said, "CAP_CHECKPOINT_RESTORE") {
-		t.Skip("needs root: ", r.said)
+	c, out := recorderCommand(t, nil, o, path, program, "rings", memory)
+	r := runCommand(t, c, path)
+	if strings.Contains(r.messages, "CAP_CHECKPOINT_RESTORE") {
+		t.Skip("needs root: ", r.messages)
 	}
-	if r.read(out); r.err != nil || r.exit != 0 ||
-		strings.Contains(r.said, "all changes are recorded as") {
-		t.Fatalf("exit %d, %v: %s", r.exit, r.err, r.said)
+	if r.readRecord(out); r.err != nil || r.exit != 0 ||
+		strings.Contains(r.messages, "all changes are recorded as") {
+		t.Fatalf("exit status %d, record: %v, messages %s", r.exit, r.err, r.messages)
 	}
 	want, err := os.ReadFile(memory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, stores := make([]byte, pageSize), 0
+	got, stores := make([]byte, pageSize), 0
 	for _, a := range r.capture.Records {
 		switch {
 		case a.Kind == record.HostWrite:
-			t.Errorf("line %d: a device wrote %d bytes", a.Line, len(a.Data))
+			t.Errorf("line %d of the record: %d bytes written by a device, want none", a.Line,
+				len(a.Data))
 		case a.Kind == record.HostRead && stores == 1:
-			copy(told[a.Offset-0x200000:], a.Data)
+			copy(got[a.Offset-0x200000:], a.Data)
 		case a.Kind == record.BarWrite:
 			stores++
 		}
 	}
-	if !bytes.Equal(told, want) {
-		t.Error("the record does not have what the program stored before its last store to the BAR")
+	if !bytes.Equal(got, want) {
+		t.Error("the record lacks stores that the program made before its last store to the BAR")
 	}
 }
 
-// setCopiesByBytes has the recorder take the kernel for one that copies by bytes.
+// setCopiesByBytes makes the recorder treat the kernel as one that copies by bytes, if the
+// environment variable LM_COPIES_BY_BYTES is not empty.
 func setCopiesByBytes() {
 	if os.Getenv("LM_COPIES_BY_BYTES") != "" {
 		copiesByBytes = true
 	}
 }
 
-// TestWordsThatThreadsShareAreWhole: one thread follows, the other runs; both kinds of copies.
-func TestWordsThatThreadsShareAreWhole(t *testing.T) {
-	program := compiled(t, "testdata/follows.c", "-O2")
+// TestWordsSharedByThreadsAreNotTorn follows one thread while another one runs, with both kinds of
+// copies by the kernel.
+func TestWordsSharedByThreadsAreNotTorn(t *testing.T) {
+	program := compileProgram(t, "testdata/follows.c", "-O2")
 	for _, bytes := range []string{"", "1"} {
-		r := recorded(t, []string{"LM_COPIES_BY_BYTES=" + bytes}, Options{}, program, "shared")
+		r := runRecorded(t, []string{"LM_COPIES_BY_BYTES=" + bytes}, Options{}, program, "shared")
 		if r.exit != 0 || r.err != nil || !strings.Contains(r.output, "0 torn") {
-			t.Errorf("exit %d, %v: %s %s", r.exit, r.err, r.output, r.said)
+			t.Errorf("LM_COPIES_BY_BYTES=%s: exit status %d, record: %v, output %s, want 0 torn "+
+				"words; messages %s", bytes, r.exit, r.err, r.output, r.messages)
 		}
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sortedBetween sorts what happened between two stores to a BAR: the record has it in the
-// order in which the recorder noticed it.
-func sortedBetween(list []string) []string {
+// sortedBetweenStores sorts the events between two stores to a BAR, because the record has them in
+// the order in which the recorder noticed them.
+func sortedBetweenStores(list []string) []string {
 	list = slices.Clone(list)
 	start := 0
 	for i, line := range list {
@@ -30,11 +30,11 @@ func sortedBetween(list []string) []string {
 	return list
 }
 
-// crowded runs testdata/crowded.c under the recorder, with its memory in a file or in a
-// huge page.
-func crowded(t *testing.T, o Options, huge bool) *run {
+// recordCrowded runs testdata/crowded.c under the recorder, with the memory of the device in a file
+// or in a huge page.
+func recordCrowded(t *testing.T, o Options, huge bool) *runResult {
 	t.Helper()
-	program, path := compiled(t, "testdata/crowded.c", "-O2"), card(t)
+	program, path := compileProgram(t, "testdata/crowded.c", "-O2"), createCard(t)
 	memory := filepath.Join(filepath.Dir(path), "memory")
 	arguments := []string{program, memory}
 	if huge {
@@ -44,38 +44,38 @@ func crowded(t *testing.T, o Options, huge bool) *run {
 		t.Fatal(err)
 	}
 	o.Files, o.HostMemoryLimit = []File{{Path: memory, Memory: true, Bus: 0x200000}}, 8<<20
-	c, out := prepared(t, nil, o, path, arguments...)
-	r := finished(t, c, path)
+	c, out := recorderCommand(t, nil, o, path, arguments...)
+	r := runCommand(t, c, path)
 	if r.exit == 77 && huge {
 		t.Skip("needs free huge pages")
 	}
-	if r.read(out); r.err != nil || r.exit != 0 || !strings.HasSuffix(r.output, "done\n") {
-		t.Fatalf("exit %d, record %v: %s; it said %s", r.exit, r.err, r.output, r.said)
+	if r.readRecord(out); r.err != nil || r.exit != 0 || !strings.HasSuffix(r.output, "done\n") {
+		t.Fatalf("exit status %d, record: %v, output %s, messages %s", r.exit, r.err, r.output,
+			r.messages)
 	}
-	if strings.Contains(r.said, "CAP_CHECKPOINT_RESTORE") {
-		t.Skip("needs root: ", r.said)
+	if strings.Contains(r.messages, "CAP_CHECKPOINT_RESTORE") {
+		t.Skip("needs root: ", r.messages)
 	}
 	return r
 }
 
-// TestProtectedPageHasWhoWroteEachWord: program and device write to one page at the
-// same time, the program by plain and locked instructions of two threads and by a
-// system call too.
-func TestProtectedPageHasWhoWroteEachWord(t *testing.T) {
-	for name, compare := range map[string]bool{"the kernel notes pages": false,
-		"it does not": true} {
+// TestProtectedPageShowsWhoWroteEachWord: program and device write to one page at the same time.
+// The program does so by ordinary and locked instructions of two threads, and by a system call.
+func TestProtectedPageShowsWhoWroteEachWord(t *testing.T) {
+	for name, compare := range map[string]bool{"the kernel tracks written pages": false,
+		"the kernel does not track pages": true} {
 		t.Run(name, func(t *testing.T) {
-			r := crowded(t, Options{Protect: ProtectAll, IgnoreTracking: compare}, false)
-			if difference := differ(sortedBetween(r.events()),
-				sortedBetween(expected(r.output))); difference != "" {
-				t.Errorf("%s\n%s", difference, r.said)
+			r := recordCrowded(t, Options{Protect: ProtectAll, IgnoreTracking: compare}, false)
+			if difference := firstDifference(sortedBetweenStores(r.events()),
+				sortedBetweenStores(printedAccesses(r.output))); difference != "" {
+				t.Errorf("events of the record: %s\nmessages: %s", difference, r.messages)
 			}
 		})
 	}
 }
 
-// reserveHugePages has the kernel reserve a huge page if none is free and the test may
-// ask for it. The number is put back at the end of the test.
+// reserveHugePages makes the kernel reserve huge pages if it has none and the test has the
+// permission. It restores the number at the end of the test.
 func reserveHugePages(t *testing.T) {
 	t.Helper()
 	const setting = "/proc/sys/vm/nr_hugepages"
@@ -97,32 +97,32 @@ func reserveHugePages(t *testing.T) {
 	})
 }
 
-// TestHugePageHasWhoWroteEachWord: the memory of a program and a device is in a huge
+// TestHugePageShowsWhoWroteEachWord: the memory of a program and a device is in a huge
 // page, which the recorder protects by default.
-func TestHugePageHasWhoWroteEachWord(t *testing.T) {
+func TestHugePageShowsWhoWroteEachWord(t *testing.T) {
 	reserveHugePages(t)
-	r := crowded(t, Options{}, true)
-	if difference := differ(sortedBetween(r.events()),
-		sortedBetween(expected(r.output))); difference != "" {
-		t.Errorf("%s\n%s", difference, r.said)
+	r := recordCrowded(t, Options{}, true)
+	if difference := firstDifference(sortedBetweenStores(r.events()),
+		sortedBetweenStores(printedAccesses(r.output))); difference != "" {
+		t.Errorf("events of the record: %s\nmessages: %s", difference, r.messages)
 	}
 }
 
-// TestStoreAcrossWordsIsTheProgramsAlone: before a store the recorder compares the whole
-// words that it touches, which are more bytes than an access has.
-func TestStoreAcrossWordsIsTheProgramsAlone(t *testing.T) {
+// TestStoreAcrossWordsIsRecordedAsTheProgramsOnly: before a store, the recorder compares all words
+// that the store touches, which are more bytes than the store has.
+func TestStoreAcrossWordsIsRecordedAsTheProgramsOnly(t *testing.T) {
 	for _, size := range []int{2, 4, 8, 16} {
 		for at := uint64(64); at < 64+16; at++ {
 			t.Run(fmt.Sprintf("%d bytes at %d", size, at), func(t *testing.T) {
-				fd, b := sharedMemory(t)
+				fd, b := mapSharedMemory(t)
 				v, err := newView(fd, 0, 2*pageSize)
 				if err != nil {
 					t.Fatal(err)
 				}
 				copy(b[64:], "what the program stored there before")
-				r, self, text := inside(t, Options{HostMemoryLimit: 2 * pageSize,
+				r, self, text := newTestRecording(t, Options{HostMemoryLimit: 2 * pageSize,
 					IgnoreTracking: true})
-				m := r.addDMARange(self, address(b), 2*pageSize, 0x10000)
+				m := r.addDMARange(self, addressOf(b), 2*pageSize, 0x10000)
 				self.space.add(area{
 					start: m.start, end: m.start + m.size(), view: v,
 					prot: unix.PROT_READ | unix.PROT_WRITE,
@@ -136,7 +136,8 @@ func TestStoreAcrossWordsIsTheProgramsAlone(t *testing.T) {
 				r.recordChanges(byProgram)
 				if got := text(); strings.Contains(got, "HW") ||
 					!bytes.Equal(b[at:at+uint64(size)], stored) {
-					t.Errorf("memory has %q, the record:\n%s", b[at:at+uint64(size)], got)
+					t.Errorf("memory has %q, want %q; want no HW line in the record:\n%s",
+						b[at:at+uint64(size)], stored, got)
 				}
 			})
 		}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withoutPrivileges runs a function in a thread that has no capabilities.
-func withoutPrivileges(t *testing.T, do func()) {
+// runWithoutPrivileges calls do in a thread that has no capabilities.
+func runWithoutPrivileges(t *testing.T, do func()) {
 	t.Helper()
 	failed := make(chan error)
 	go func() {
@@ -28,10 +28,10 @@ func withoutPrivileges(t *testing.T, do func()) {
 	}
 }
 
-// TestHugePagesAreKnownWithoutPrivileges: the record says that memory in huge pages is
-// not protected, also if lm runs as an ordinary user. No huge page has to be free for a
-// mapping that reserves none.
-func TestHugePagesAreKnownWithoutPrivileges(t *testing.T) {
+// TestHugePagesAreDetectedWithoutPrivileges: the record reports that memory in huge pages is not
+// protected, also if lm runs as an ordinary user. The test needs no free huge page, because its
+// mappings do not reserve memory.
+func TestHugePagesAreDetectedWithoutPrivileges(t *testing.T) {
 	const size = 2 << 20
 	const huge = unix.MAP_HUGETLB | 21<<unix.MAP_HUGE_SHIFT
 	for name, c := range map[string]struct {
@@ -49,10 +49,10 @@ func TestHugePagesAreKnownWithoutPrivileges(t *testing.T) {
 				t.Skipf("needs a kernel with huge pages of 2 MiB: %v", err)
 			}
 			defer unix.Munmap(b)
-			withoutPrivileges(t, func() {
-				p, err := mappingAt(unix.Getpid(), address(b))
+			runWithoutPrivileges(t, func() {
+				p, err := mappingAt(unix.Getpid(), addressOf(b))
 				if got := p.hugePageSize(unix.Getpid()); err != nil || got != c.want {
-					t.Errorf("pages of %d bytes, %v, want %d", got, err, c.want)
+					t.Errorf("hugePageSize %d, error %v; want %d", got, err, c.want)
 				}
 			})
 		})

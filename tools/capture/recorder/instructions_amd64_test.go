@@ -12,11 +12,10 @@ import (
 	"lightmetal/tools/capture/recorder/x86"
 )
 
-// one is an instruction, or several behind each other, that reach memory by
-// RDI, and which flags the processor defines.
-type one struct {
+// instructionTest is one instruction, or several in sequence, that access memory through RDI.
+type instructionTest struct {
 	text  string
-	flags uint64
+	flags uint64 // that the processor defines after it; only these are compared
 }
 
 const (
@@ -26,10 +25,10 @@ const (
 	shiftFlags = noAdjust &^ 0x800
 )
 
-// integerTests are the instructions on general registers.
-func integerTests() (list []one) {
+// integerTests returns tests of instructions on general registers.
+func integerTests() (list []instructionTest) {
 	add := func(flags uint64, format string, a ...any) {
-		list = append(list, one{fmt.Sprintf(format, a...), flags})
+		list = append(list, instructionTest{fmt.Sprintf(format, a...), flags})
 	}
 	registers := map[string][]string{"b": {"%al", "%bh", "%r9b", "%sil"}, "w": {"%ax", "%r10w"},
 		"l": {"%eax", "%r11d"}, "q": {"%rax", "%r12"}}
@@ -110,11 +109,11 @@ func integerTests() (list []one) {
 	return list
 }
 
-// vectorTests are those on vectors that every processor with AVX-512 has.
-func vectorTests() (list []one) {
+// vectorTests returns tests of vector instructions that each processor with AVX-512 has.
+func vectorTests() (list []instructionTest) {
 	add := func(format string, a ...any) {
 		list = append(list,
-			one{fmt.Sprintf(format, a...), allFlags})
+			instructionTest{fmt.Sprintf(format, a...), allFlags})
 	}
 	both := func(op, register string) {
 		add("%s 16(%%rdi), %s", op, register)
@@ -199,12 +198,12 @@ func vectorTests() (list []one) {
 	return list
 }
 
-// computedTests are those that the thread carries out itself on a copy of what
-// was loaded, and those whose result is stored.
-func computedTests() (list []one) {
+// computedTests returns tests of instructions that the program's thread executes itself, on a copy
+// of the loaded data, and whose result may be stored.
+func computedTests() (list []instructionTest) {
 	add := func(format string, a ...any) {
 		list = append(list,
-			one{fmt.Sprintf(format, a...), allFlags})
+			instructionTest{fmt.Sprintf(format, a...), allFlags})
 	}
 	for _, op := range strings.Fields("punpcklbw punpcklwd packsswb packuswb punpckhbw punpckhwd " +
 		"pmullw psubusb psubusw paddusb paddusw pavgb pavgw pmulhuw pmulhw psubsb psubsw pminsw " +
@@ -298,27 +297,29 @@ func computedTests() (list []one) {
 		if text[0] != 'p' {
 			flags = 0x40
 		}
-		list = append(list, one{text, flags})
+		list = append(list, instructionTest{text, flags})
 	}
-	for _, size := range []string{"b", "w", "l", "q"} { // flags of others are not defined
+	for _, size := range []string{"b", "w", "l", "q"} { // flags outside each mask are undefined
 		r := map[string]string{"b": "%bl", "w": "%bx", "l": "%r9d", "q": "%rbx"}[size]
 		for _, text := range []string{"xchg " + r + ", (%rdi)", "lock xadd " + r + ", 8(%rdi)",
 			"lock cmpxchg " + r + ", (%rdi)", "xadd " + r + ", (%rdi)",
 			"mov (%rdi), %rax; lock cmpxchg " + r + ", (%rdi)", "lock add " + r + ", (%rdi)",
 			"lock inc" + size + " (%rdi)", "lock neg" + size + " 16(%rdi)"} {
-			list = append(list, one{text, allFlags})
+			list = append(list, instructionTest{text, allFlags})
 		}
-		list = append(list, one{"lock or" + size + " $7, (%rdi)", noAdjust},
-			one{"mul" + size + " (%rdi)", 0x801}, one{"imul" + size + " 8(%rdi)", 0x801})
+		list = append(list, instructionTest{"lock or" + size + " $7, (%rdi)", noAdjust},
+			instructionTest{"mul" + size + " (%rdi)", 0x801},
+			instructionTest{"imul" + size + " 8(%rdi)", 0x801})
 	}
-	list = append(list, one{"lock btsl $9, (%rdi)", carryOnly})
-	return append(list, one{"xor %edx, %edx; orb $1, 3(%rdi); divl (%rdi)", 0},
-		one{"mov $1, %eax; cltd; orb $1, 1(%rdi); idivw (%rdi)", 0})
+	list = append(list, instructionTest{"lock btsl $9, (%rdi)", carryOnly})
+	return append(list, instructionTest{"xor %edx, %edx; orb $1, 3(%rdi); divl (%rdi)", 0},
+		instructionTest{"mov $1, %eax; cltd; orb $1, 1(%rdi); idivw (%rdi)", 0})
 }
 
-// assembly is the tests' functions: registers in, the instruction, registers out. Of vectors
-// these are those of AVX-512, or of AVX.
-func assembly(list []one, wide bool) string {
+// assemblySource returns the source of a function for each test, which loads all registers,
+// executes the instruction and stores all registers. wide selects the vectors of AVX-512 instead of
+// AVX.
+func assemblySource(list []instructionTest, wide bool) string {
 	load, store, count, masked := "vmovdqu64 in+%d, %%zmm%d", "vmovdqu64 %%zmm%d, out+%d", 32, 8
 	if !wide {
 		load, store, count, masked = "vmovdqu in+%d, %%ymm%d", "vmovdqu %%ymm%d, out+%d", 16, 0
@@ -337,7 +338,7 @@ func assembly(list []one, wide bool) string {
 			}
 		}
 	}
-	const masks, vectors = 136, 200 // in struct state
+	const masks, vectors = 136, 200 // offsets in struct state of testdata/harness.c
 	for n, test := range list {
 		fmt.Fprintf(&functions,
 			"run%d:\n push %%rbx; push %%rbp; push %%r12; push %%r13; push %%r14; push %%r15; "+
@@ -363,11 +364,11 @@ func assembly(list []one, wide bool) string {
 		fmt.Sprintf("test_count: .long %d\n.section .note.GNU-stack,\"\",@progbits\n", len(list))
 }
 
-// TestInstructionsLeaveWhatTheProcessorLeaves runs each with the same registers
-// and memory under the recorder and without it.
-func TestInstructionsLeaveWhatTheProcessorLeaves(t *testing.T) {
-	for name, list := range map[string][]one{"integers": integerTests(), "vectors": vectorTests(),
-		"computed": computedTests(), "followed": followedTests()} {
+// TestInstructionsLeaveTheSameStateAsTheProcessor runs each instruction with the same registers and
+// memory under the recorder and without it.
+func TestInstructionsLeaveTheSameStateAsTheProcessor(t *testing.T) {
+	for name, list := range map[string][]instructionTest{"integers": integerTests(),
+		"vectors": vectorTests(), "computed": computedTests(), "followed": followedTests()} {
 		t.Run(name, func(t *testing.T) {
 			flags, err := os.ReadFile("/proc/cpuinfo")
 			wide := err == nil && strings.Contains(string(flags), " avx512vl") &&
@@ -377,109 +378,118 @@ func TestInstructionsLeaveWhatTheProcessorLeaves(t *testing.T) {
 			}
 			if !wide {
 				list = slices.DeleteFunc(list,
-					func(o one) bool { return strings.Contains(o.text, "%zmm") })
+					func(o instructionTest) bool { return strings.Contains(o.text, "%zmm") })
 			}
 			source := filepath.Join(t.TempDir(), "tests.S")
-			if err := os.WriteFile(source, []byte(assembly(list, wide)), 0o600); err != nil {
+			if err := os.WriteFile(source, []byte(assemblySource(list, wide)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			program := compiled(t, "testdata/harness.c", "-O1", "-no-pie", source)
-			with, without := recorded(t, nil, Options{}, program), alone(t, nil, program)
+			program := compileProgram(t, "testdata/harness.c", "-O1", "-no-pie", source)
+			with, without := runRecorded(t, nil, Options{}, program), runUnrecorded(t, nil, program)
 			if with.exit != without.exit || with.err != nil {
-				t.Errorf("exit %d, without the recorder %d; %v; it said %s", with.exit,
-					without.exit, with.err, with.said)
+				t.Errorf("exit status %d, without the recorder %d; record: %v; messages %s",
+					with.exit, without.exit, with.err, with.messages)
 			}
 			got, want := strings.Split(with.output, "\n"), strings.Split(without.output, "\n")
 			failed := 0
 			for n := range min(len(got), len(want)) {
 				if got[n] != want[n] && failed < 20 {
 					failed++
-					t.Errorf("got  %s\nwant %s", got[n], want[n])
+					t.Errorf("state under the recorder %s\nwithout it              %s", got[n],
+						want[n])
 				}
 			}
 			if len(want) != 5*len(list)+1 || len(got) != len(want) && failed == 0 {
-				t.Errorf("%d lines, without the recorder %d, of %d instructions", len(got),
-					len(want), len(list))
+				t.Errorf("output of %d lines, without the recorder %d; want 5 for each of %d "+
+					"instructions", len(got), len(want), len(list))
 			}
-			t.Logf("evidence: %d instructions carried out as the processor does", len(list))
+			t.Logf("evidence: %d instructions executed as by the processor", len(list))
 		})
 	}
 }
 
-// TestThreadsThatComputeKeepTheirRegistersAndSignals: instructions that a thread
-// carries out itself on a copy, of many threads and processes, in a rain of signals.
+// TestThreadsThatComputeKeepTheirRegistersAndSignals: many threads and processes execute
+// instructions themselves on a copy of the loaded data, while they receive many signals.
 func TestThreadsThatComputeKeepTheirRegistersAndSignals(t *testing.T) {
-	program := compiled(t, "testdata/computes.c", "-O2", "-mpopcnt")
-	with, without := recorded(t, nil, Options{}, program), alone(t, nil, program)
-	same(t, with, without)
-	carriedOut(t, with)
-	// 1 + FPE_INTDIV, FPE_FLTDIV
+	program := compileProgram(t, "testdata/computes.c", "-O2", "-mpopcnt")
+	with, without := runRecorded(t, nil, Options{}, program), runUnrecorded(t, nil, program)
+	compareRuns(t, with, without)
+	checkReplay(t, with)
+	// The program prints 1 + FPE_INTDIV and 1 + FPE_FLTDIV.
 	if want := 9*200*7 + 1; len(with.capture.Records) < want ||
 		!strings.Contains(with.output, "by zero: 2\na number by zero: 4\n") ||
 		!strings.Contains(with.output, "together 400 ffffffff 1200 ") {
-		t.Errorf("%d accesses, want %d; %s", len(with.capture.Records), want, with.output)
+		t.Errorf("the record has %d lines, want at least %d; want two divisions by zero and the "+
+			"atomics' sums in the output: %s", len(with.capture.Records), want, with.output)
 	}
 	t.Logf("evidence: %d accesses of instructions that compute", len(with.capture.Records))
 }
 
-// TestThreadsThatComputeAreStoppedAndTrapped: Ctrl-Z is told to every thread, and
-// is one signal; SIGTRAP of the program's own is no end of an instruction.
+// TestThreadsThatComputeAreStoppedAndTrapped: Ctrl-Z stops each thread, and is one signal. A
+// SIGTRAP that the program sends itself does not count as the end of an instruction.
 func TestThreadsThatComputeAreStoppedAndTrapped(t *testing.T) {
-	program := compiled(t, "testdata/computes.c", "-O2", "-mpopcnt")
-	traps := recorded(t, nil, Options{}, program, "traps")
-	same(t, traps, alone(t, nil, program, "traps"))
-	carriedOut(t, traps)
+	program := compileProgram(t, "testdata/computes.c", "-O2", "-mpopcnt")
+	traps := runRecorded(t, nil, Options{}, program, "traps")
+	compareRuns(t, traps, runUnrecorded(t, nil, program, "traps"))
+	checkReplay(t, traps)
 	if len(traps.accesses()) != 8*200*7 || !strings.HasSuffix(traps.output, "came: 1\n") {
-		t.Errorf("%d accesses; %s", len(traps.accesses()), traps.output)
+		t.Errorf("the record has %d accesses, want %d; want came: 1 at the end of the output: %s",
+			len(traps.accesses()), 8*200*7, traps.output)
 	}
-	path := card(t)
-	c, out := prepared(t, nil, Options{}, path, program, "stops")
-	// its parent is in another group of the session: SIGTSTP stops it
+	path := createCard(t)
+	c, out := recorderCommand(t, nil, Options{}, path, program, "stops")
+	// The process group of the program has its parent in another group of the session. Otherwise
+	// SIGTSTP would not stop it.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	stops := finished(t, c, path)
-	stops.read(out)
+	stops := runCommand(t, c, path)
+	stops.readRecord(out)
 	if want := strings.Replace(traps.output, "came: 1", "came: 0", 1); stops.err != nil ||
 		stops.output != want {
-		t.Errorf("exit %d, record %v: got %s\nwant %s", stops.exit, stops.err, stops.output, want)
+		t.Errorf("exit status %d, record: %v, output %s\nwant %s", stops.exit, stops.err,
+			stops.output, want)
 	}
-	carriedOut(t, stops)
+	checkReplay(t, stops)
 }
 
-// TestThreadThatComputesBecomesAnotherProgram, which another thread runs.
-func TestThreadThatComputesBecomesAnotherProgram(t *testing.T) {
-	r := recorded(t, nil, Options{}, compiled(t, "testdata/computes.c", "-O2", "-mpopcnt"), "exec",
-		"30")
+// TestThreadThatComputesMayBeReplacedByExec: another thread calls exec while a thread computes.
+func TestThreadThatComputesMayBeReplacedByExec(t *testing.T) {
+	program := compileProgram(t, "testdata/computes.c", "-O2", "-mpopcnt")
+	r := runRecorded(t, nil, Options{}, program, "exec", "30")
 	if r.exit != 0 || r.err != nil || len(r.accesses()) < 31*200*7 ||
 		!strings.HasSuffix(r.output, "\n") {
-		t.Errorf("exit %d, record %v, %d accesses; it said %s", r.exit, r.err, len(r.accesses()),
-			r.said)
+		t.Errorf("exit status %d, record: %v, %d accesses, want 0 and at least %d; messages %s",
+			r.exit, r.err, len(r.accesses()), 31*200*7, r.messages)
 	}
 }
 
-// TestThePageToComputeInComesBeforeTheLoad: where it is refused no load has been
-// made; one that was unmapped comes again; the first thread may have ended.
-func TestThePageToComputeInComesBeforeTheLoad(t *testing.T) {
-	program := compiled(t, "testdata/computes.c", "-O2", "-mpopcnt")
-	for _, how := range []string{"unmaps", "ends"} {
-		with := recorded(t, nil, Options{}, program, how)
-		same(t, with, alone(t, nil, program, how))
-		carriedOut(t, with)
+// TestComputePageIsMappedBeforeTheLoad: the recorder maps a page in which the program's thread
+// executes an instruction. If the kernel does not permit it, no load has been made. The page is
+// mapped again if the program unmaps it, also after the first thread has ended.
+func TestComputePageIsMappedBeforeTheLoad(t *testing.T) {
+	program := compileProgram(t, "testdata/computes.c", "-O2", "-mpopcnt")
+	for _, scenario := range []string{"unmaps", "ends"} {
+		with := runRecorded(t, nil, Options{}, program, scenario)
+		compareRuns(t, with, runUnrecorded(t, nil, program, scenario))
+		checkReplay(t, with)
 	}
-	without := alone(t, nil, program, "refuses")
+	without := runUnrecorded(t, nil, program, "refuses")
 	if without.exit == 77 {
 		t.Skip("needs Linux 6.3")
 	}
-	goesOn := recorded(t, nil, Options{ContinueUnrecorded: true}, program, "refuses")
-	if goesOn.output != without.output || !slices.Equal(goesOn.accesses(),
-		[]string{"W 0 4 07000000"}) || !strings.Contains(goesOn.said,
+	continued := runRecorded(t, nil, Options{ContinueUnrecorded: true}, program, "refuses")
+	if continued.output != without.output || !slices.Equal(continued.accesses(),
+		[]string{"W 0 4 07000000"}) || !strings.Contains(continued.messages,
 		"lm cannot map a writable and executable page") {
-		t.Errorf("%q, %v; it said %s", goesOn.output, goesOn.accesses(), goesOn.said)
+		t.Errorf("without a page: output %q, want %q; accesses %v, want the first store; "+
+			"messages %s", continued.output, without.output, continued.accesses(),
+			continued.messages)
 	}
 }
 
-// TestLockedInstructionOnWatchedMemoryIsRefused, as a device might come between.
+// TestLockedInstructionOnWatchedMemoryIsRefused, because a device may write between its load and
+// its store.
 func TestLockedInstructionOnWatchedMemoryIsRefused(t *testing.T) {
-	// on (%rdi)
+	// The operand of each instruction is (%rdi).
 	for code, want := range map[string]string{"f0 01 07": "locked", "87 07": "locked",
 		"01 07": ""} {
 		var bytes [3]byte
@@ -490,17 +500,18 @@ func TestLockedInstructionOnWatchedMemoryIsRefused(t *testing.T) {
 					watched: host}}}}}
 			s := x86.State{Serialized: m.isSerialized}
 			s.Reg[7] = pageSize
-			err := x86.Step(bytes[:n], pageSize, &s, none{})
+			err := x86.Step(bytes[:n], pageSize, &s, zeroMemory{})
 			if refused := err != nil && strings.Contains(err.Error(),
 				code+": lm cannot execute a locked"); refused != (host != nil && want != "") {
-				t.Errorf("%s: %v, watched: %v", code, err, host != nil)
+				t.Errorf("%s: error %v, watched: %v; want refused: %v", code, err, host != nil,
+					!refused)
 			}
 		}
 	}
 }
 
-// none is memory of zeros.
-type none struct{}
+// zeroMemory is a memory whose loads do not change data and whose stores have no effect.
+type zeroMemory struct{}
 
-func (none) Load(uint64, []byte) error  { return nil }
-func (none) Store(uint64, []byte) error { return nil }
+func (zeroMemory) Load(uint64, []byte) error  { return nil }
+func (zeroMemory) Store(uint64, []byte) error { return nil }

@@ -17,30 +17,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kills is how often each of the recorder and the program is killed.
-func kills() int {
+// killCount returns how often a test kills the recorder or the program.
+func killCount() int {
 	if testing.Short() {
 		return 20
 	}
 	return 200
 }
 
-// counting is a program under the recorder that stores 1, 2, 3 and so on to words of a card.
-type counting struct {
+// countingRun is a recorded program that stores 1, 2, 3 and so on to consecutive words of a card.
+type countingRun struct {
 	command *exec.Cmd
-	card    []byte // as the device has it
+	card    []byte // mapped in the test, which acts as the device
 	out     string // path of the record
 }
 
-// countingWords is how many words of the card it stores to, one after the other.
+// countingWords is the number of words, after which the program starts at the first again.
 const countingWords = 1024
 
-// newCounting starts the program. Its record is synced each millisecond.
-func newCounting(t *testing.T, program string) *counting {
+// startCounting starts a program under the recorder, which syncs the record each millisecond.
+func startCounting(t *testing.T, program string) *countingRun {
 	t.Helper()
-	path := card(t)
-	c := &counting{}
-	c.command, c.out = prepared(t, nil, Options{Sync: time.Millisecond}, path, program)
+	path := createCard(t)
+	c := &countingRun{}
+	c.command, c.out = recorderCommand(t, nil, Options{Sync: time.Millisecond}, path, program)
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -57,24 +57,24 @@ func newCounting(t *testing.T, program string) *counting {
 }
 
 // word returns a word of the card.
-func (c *counting) word(n int) int {
+func (c *countingRun) word(n int) int {
 	return int(binary.LittleEndian.Uint32(c.card[4*n:]))
 }
 
-// await waits until the program has made a store, and returns its process id.
-func (c *counting) await(t *testing.T, store int) (pid int) {
+// awaitStore waits until the program has made a store, and returns its process id.
+func (c *countingRun) awaitStore(t *testing.T, store int) (pid int) {
 	t.Helper()
 	began := time.Now()
 	for c.word(store%countingWords) < store {
 		if time.Since(began) > time.Minute {
-			t.Fatalf("the program has not made store %d after a minute", store)
+			t.Fatalf("the program did not make store %d within a minute", store)
 		}
 	}
-	return childOf(t, c.command.Process.Pid)
+	return childProcess(t, c.command.Process.Pid)
 }
 
-// made returns how many stores the device has seen, after the program has ended.
-func (c *counting) made() (most int) {
+// storesMade returns how many stores have reached the card.
+func (c *countingRun) storesMade() (most int) {
 	for n := range countingWords {
 		most = max(most, c.word(n))
 	}
@@ -82,12 +82,12 @@ func (c *counting) made() (most int) {
 }
 
 // close waits for the end of the recorder.
-func (c *counting) close() {
+func (c *countingRun) close() {
 	_ = c.command.Wait()
 	_ = unix.Munmap(c.card)
 }
 
-// recordedStores returns how many stores a record has, which have to be 1, 2, 3 and so on.
+// recordedStores returns the number of stores in a record. Their values must be 1, 2, 3 and so on.
 func recordedStores(t *testing.T, data []byte) (n int, err error) {
 	t.Helper()
 	capture, err := record.Read(bytes.NewReader(data))
@@ -101,36 +101,37 @@ func recordedStores(t *testing.T, data []byte) (n int, err error) {
 		n++
 		if got := int(binary.LittleEndian.Uint32(r.Data)); got != n ||
 			r.Offset != uint64(4*(n%countingWords)) {
-			t.Fatalf("store %d of the record is %d at %#x", n, got, r.Offset)
+			t.Fatalf("store %d of the record is %d at %#x, want %d at %#x", n, got, r.Offset, n,
+				4*(n%countingWords))
 		}
 	}
 	return n, err
 }
 
-// TestRecorderThatIsKilledLeavesAPrefixOfWhatTheDeviceSaw, and all that was in the file before:
-// at a random store, with as many different seeds as it is killed.
+// TestRecorderThatIsKilledLeavesAPrefixOfWhatTheDeviceSaw kills the recorder at random stores, each
+// time with another seed. The record has all stores that were in the file before.
 func TestRecorderThatIsKilledLeavesAPrefixOfWhatTheDeviceSaw(t *testing.T) {
-	program := compiled(t, "testdata/counts.c", "-O2")
+	program := compileProgram(t, "testdata/counts.c", "-O2")
 	lost := 0
 	adoptOrphans(t)
-	for seed := range int64(kills()) {
+	for seed := range int64(killCount()) {
 		random := rand.New(rand.NewSource(seed))
-		c := newCounting(t, program)
-		c.await(t, 1+random.Intn(1000))
+		c := startCounting(t, program)
+		c.awaitStore(t, 1+random.Intn(1000))
 		before, err := os.ReadFile(c.out)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pid := c.await(t, c.made()+random.Intn(200))
+		pid := c.awaitStore(t, c.storesMade()+random.Intn(200))
 		if err := c.command.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = c.command.Wait()
-		// the kernel ends the program with its recorder
+		// The kernel kills the program when its tracer, the recorder, ends.
 		if _, err := unix.Wait4(pid, nil, unix.WALL, nil); err != nil {
 			t.Fatal(err)
 		}
-		made := c.made()
+		made := c.storesMade()
 		c.close()
 		data, err := os.ReadFile(c.out)
 		if err != nil {
@@ -139,16 +140,16 @@ func TestRecorderThatIsKilledLeavesAPrefixOfWhatTheDeviceSaw(t *testing.T) {
 		known, _ := recordedStores(t, before)
 		n, err := recordedStores(t, data)
 		if !errors.Is(err, record.ErrCut) && len(data) > 0 || n < known || n > made {
-			t.Errorf("seed %d: %d stores are recorded, %d were before, the device saw %d: %v", seed,
-				n, known, made, err)
+			t.Errorf("seed %d: the record has %d stores, want %d that were in the file before the "+
+				"kill to %d that reached the card: %v", seed, n, known, made, err)
 		}
 		lost += made - n
 	}
-	t.Logf("evidence: killed %d times, %.1f accesses lost on average", kills(),
-		float64(lost)/float64(kills()))
+	t.Logf("evidence: killed %d times, %.1f accesses lost on average", killCount(),
+		float64(lost)/float64(killCount()))
 }
 
-// adoptOrphans has the programs of recorders that are killed become children of the test.
+// adoptOrphans makes the programs of killed recorders children of the test.
 func adoptOrphans(t *testing.T) {
 	t.Helper()
 	adopt := func(on uintptr) error {
@@ -160,37 +161,39 @@ func adoptOrphans(t *testing.T) {
 	t.Cleanup(func() { _ = adopt(0) })
 }
 
-// TestProgramThatIsKilledAtRandomLosesNothing: of all that the device saw.
+// TestProgramThatIsKilledAtRandomLosesNothing: the record has all stores that reached the card.
 func TestProgramThatIsKilledAtRandomLosesNothing(t *testing.T) {
-	program := compiled(t, "testdata/counts.c", "-O2")
-	for seed := range int64(kills()) {
+	program := compileProgram(t, "testdata/counts.c", "-O2")
+	for seed := range int64(killCount()) {
 		random := rand.New(rand.NewSource(seed))
-		c := newCounting(t, program)
-		if err := unix.Kill(c.await(t, 1+random.Intn(1000)), unix.SIGKILL); err != nil {
+		c := startCounting(t, program)
+		if err := unix.Kill(c.awaitStore(t, 1+random.Intn(1000)), unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		_ = c.command.Wait()
-		made := c.made()
+		made := c.storesMade()
 		c.close()
 		data, err := os.ReadFile(c.out)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if n, err := recordedStores(t, data); err != nil || n != made {
-			t.Errorf("seed %d: %d stores are recorded, the device saw %d: %v", seed, n, made, err)
+			t.Errorf("seed %d: the record has %d stores, want the %d that reached the card: %v",
+				seed, n, made, err)
 		}
 	}
 }
 
-// TestRecordOfAQuietProgramIsOnTheDisk: its last access too, though none follows.
+// TestRecordOfAQuietProgramIsOnTheDisk: the file has all accesses, including the last one, while
+// the program makes no more accesses.
 func TestRecordOfAQuietProgramIsOnTheDisk(t *testing.T) {
-	program := compiled(t, "testdata/counts.c", "-O2", "-DLAST=10")
-	c := newCounting(t, program)
-	pid := c.await(t, 10)
+	program := compileProgram(t, "testdata/counts.c", "-O2", "-DLAST=10")
+	c := startCounting(t, program)
+	pid := c.awaitStore(t, 10)
 	for began, n := time.Now(), 0; n < 10; {
 		data, err := os.ReadFile(c.out)
 		if err != nil || time.Since(began) > time.Minute {
-			t.Fatalf("%d stores are in the file after a minute, %v", n, err)
+			t.Fatalf("the file has %d stores after a minute, want 10: %v", n, err)
 		}
 		n, _ = recordedStores(t, data)
 	}

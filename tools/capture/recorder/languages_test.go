@@ -10,30 +10,30 @@ import (
 	"testing"
 )
 
-// builds are how programs come to be that are in no test but here: by clang and
-// rustc where they are installed, which only ./build.sh record-trials asks for.
+// builds lists compilers that no other test uses. clang and rustc run only if they are installed
+// and in ./build.sh record-trials.
 var builds = []struct {
 	name, tool string
-	scenarios  []string // with a list that the program prints; the last without
-	build      []string // before the output's name
+	scenarios  []string // the program prints its accesses in all but the last
+	build      []string // arguments before the name of the program
 	source     string
-	behind     []string
+	libraries  []string // arguments after the source
 }{
 	{"Go", "go", []string{"list", ""}, []string{"build", "-o"}, "./testdata/patterns", nil},
 	{"clang -O0", "clang", []string{"volatile", "mappings", "children", "bulk"},
-		[]string{"-O0", "-o"}, patterns, []string{"-lpthread"}},
+		[]string{"-O0", "-o"}, patternsSource, []string{"-lpthread"}},
 	{"clang -O2", "clang", []string{"volatile", "mappings", "children", "bulk"},
-		[]string{"-O2", "-o"}, patterns, []string{"-lpthread"}},
+		[]string{"-O2", "-o"}, patternsSource, []string{"-lpthread"}},
 	{"clang -O3", "clang", []string{"volatile", "mappings", "children", "bulk"},
-		[]string{"-O3", "-march=native", "-o"}, patterns, []string{"-lpthread"}},
+		[]string{"-O3", "-march=native", "-o"}, patternsSource, []string{"-lpthread"}},
 	{"Rust", "rustc", []string{"list", ""}, []string{"-o"}, "testdata/patterns.rs", nil},
 	{"Rust -O", "rustc", []string{"list", ""},
 		[]string{"-C", "opt-level=3", "-C", "target-cpu=native", "-o"}, "testdata/patterns.rs",
 		nil},
 }
 
-// TestProgramsOfOtherCompilers leave what they leave without the recorder, and
-// are recorded as they say and as the file has it.
+// TestProgramsOfOtherCompilers: the programs leave the same data as without the recorder. Their
+// records have the accesses that they print, or leave the same data if they are replayed.
 func TestProgramsOfOtherCompilers(t *testing.T) {
 	for _, b := range builds {
 		t.Run(b.name, func(t *testing.T) {
@@ -46,18 +46,19 @@ func TestProgramsOfOtherCompilers(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "program")
 			args := append(append(b.build, program), b.source)
 			if out, err := exec.Command(b.tool,
-				append(args, b.behind...)...).CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
+				append(args, b.libraries...)...).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", b.tool, err, out)
 			}
 			for i, scenario := range b.scenarios {
 				command := strings.Fields(program + " " + scenario)
-				with := recorded(t, nil, Options{}, command...)
-				same(t, with, alone(t, nil, command...))
+				with := runRecorded(t, nil, Options{}, command...)
+				compareRuns(t, with, runUnrecorded(t, nil, command...))
 				if i == len(b.scenarios)-1 {
-					carriedOut(t, with)
-				} else if difference := differ(with.accesses(),
-					expected(with.output)); difference != "" || len(with.accesses()) == 0 {
-					t.Errorf("%s: %s", scenario, difference)
+					checkReplay(t, with)
+				} else if difference := firstDifference(with.accesses(),
+					printedAccesses(with.output)); difference != "" || len(with.accesses()) == 0 {
+					t.Errorf("%s: %d accesses in the record: %s", scenario, len(with.accesses()),
+						difference)
 				}
 				t.Logf("evidence: %s: %d accesses recorded", scenario, len(with.accesses()))
 			}

@@ -13,48 +13,49 @@ import (
 	"lightmetal/tools/capture/record"
 )
 
-// TestSeveralDevicesAndOpensAreInOneRecord, each device's accesses by its name.
+// TestSeveralDevicesAndOpensAreInOneRecord reads the accesses of each device by its name.
 func TestSeveralDevicesAndOpensAreInOneRecord(t *testing.T) {
-	path, other := card(t), card(t)
-	c, out := prepared(t, nil,
+	path, other := createCard(t), createCard(t)
+	c, out := recorderCommand(t, nil,
 		Options{Files: []File{{Path: other, Vendor: 0x1234, Device: 0x11e8}}}, path,
-		compiled(t, edges, "-O2"), "several", other)
-	r := finished(t, c, path)
+		compileProgram(t, edgesSource, "-O2"), "several", other)
+	r := runCommand(t, c, path)
 	if r.exit != 0 {
-		t.Fatalf("exit %d: %s", r.exit, r.said)
+		t.Fatalf("exit status %d, want 0: %s", r.exit, r.messages)
 	}
-	// stores to the card, to the other, to the card again, and a load of the other
-	list := expected(r.output)
+	// The program stores to the card, to the other device, to the card again, and loads from the
+	// other device.
+	list := printedAccesses(r.output)
 	for name, want := range map[string][]string{"1af4:1110": {list[0], list[2]},
 		"1234:11e8": {list[1], list[3]}} {
 		file, err := os.Open(out)
 		if err != nil {
 			t.Fatal(err)
 		}
-		one := run{}
+		one := runResult{}
 		one.capture, one.err = record.ReadDevice(file, name)
 		file.Close()
 		if one.err != nil {
 			t.Fatal(one.err)
 		}
-		if difference := differ(one.accesses(), want); difference != "" {
+		if difference := firstDifference(one.accesses(), want); difference != "" {
 			t.Errorf("%s: %s", name, difference)
 		}
 	}
 }
 
-// written counts what is not kept.
-type written struct{ bytes int }
+// byteCounter counts the written bytes and discards them.
+type byteCounter struct{ bytes int }
 
-func (w *written) Write(p []byte) (int, error) {
+func (w *byteCounter) Write(p []byte) (int, error) {
 	w.bytes += len(p)
 	return len(p), nil
 }
 
-// TestLongRecordIsWrittenAsItGrows: the recorder holds no more for millions of
-// accesses than for a few.
+// TestLongRecordIsWrittenAsItGrows: for a million accesses, the recorder uses no more memory than
+// for a few.
 func TestLongRecordIsWrittenAsItGrows(t *testing.T) {
-	var out written
+	var out byteCounter
 	w := newWriter(&out, 0)
 	heap := func() uint64 {
 		runtime.GC()
@@ -69,19 +70,20 @@ func TestLongRecordIsWrittenAsItGrows(t *testing.T) {
 	}
 	grown := int64(heap() - before)
 	if err := w.close(); err != nil || grown > 8<<20 || out.bytes < 1<<20 {
-		t.Errorf("%d bytes more are held, %d are written, %v", grown, out.bytes, err)
+		t.Errorf("the heap grew by %d bytes, want at most 8 MiB; wrote %d bytes, want at least "+
+			"1 MiB: %v", grown, out.bytes, err)
 	}
 }
 
-// TestProgressIsToldOnceASecond, where somebody wants to know.
-func TestProgressIsToldOnceASecond(t *testing.T) {
-	var said bytes.Buffer
-	r := &recording{options: &Options{Progress: &said}, accesses: 12345,
+// TestProgressIsPrintedOnceASecond calls printProgress three times in less than a second.
+func TestProgressIsPrintedOnceASecond(t *testing.T) {
+	var progress bytes.Buffer
+	r := &recording{options: &Options{Progress: &progress}, accesses: 12345,
 		lastProgress: time.Now().Add(-time.Minute)}
 	for range 3 {
 		r.printProgress()
 	}
-	if strings.Count(said.String(), "12345 accesses recorded") != 1 {
-		t.Errorf("%q", said.String())
+	if strings.Count(progress.String(), "12345 accesses recorded") != 1 {
+		t.Errorf("progress %q, want one line", progress.String())
 	}
 }

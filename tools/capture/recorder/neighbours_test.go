@@ -13,12 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pageByPage returns anonymous memory, which a device reaches page by page from
-// bus address 10000 on, and the steps that this, one look and the end of it took.
-func pageByPage(t *testing.T, n int) (mapping, looking, unmapping uint64) {
+// stepsPageByPage maps n pages of anonymous memory for a device, page by page from bus address
+// 10000 on, compares them once and unmaps them page by page. It returns the work steps of each
+// part.
+func stepsPageByPage(t *testing.T, n int) (mapping, comparing, unmapping uint64) {
 	t.Helper()
 	size := uint64(n) * pageSize
-	r, self, text := inside(t, Options{HostMemoryLimit: 2 * size, IgnoreTracking: true})
+	r, self, text := newTestRecording(t, Options{HostMemoryLimit: 2 * size, IgnoreTracking: true})
 	b, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -26,57 +27,60 @@ func pageByPage(t *testing.T, n int) (mapping, looking, unmapping uint64) {
 	}
 	defer func() { _ = unix.Munmap(b) }()
 	for at := uint64(0); at < size; at += pageSize {
-		r.addDMARangeOfKind(self, address(b)+at, pageSize, 0x10000+at, dmaRange{byVFIO: true})
+		r.addDMARangeOfKind(self, addressOf(b)+at, pageSize, 0x10000+at, dmaRange{byVFIO: true})
 	}
 	mapping = r.hostMemory.workSteps
 	b[pageSize*uint64(n/2)+8] = 0x22
 	r.recordChanges(byProgram)
-	looking = r.hostMemory.workSteps - mapping
+	comparing = r.hostMemory.workSteps - mapping
 	for at := uint64(0); at < size; at += pageSize {
 		request := make([]byte, 24) // struct vfio_iommu_type1_dma_unmap
-		copy(request[8:], little(0x10000+at))
-		copy(request[16:], little(pageSize))
-		c := &call{arguments: [6]uint64{2: address(request)}}
+		copy(request[8:], littleEndian(0x10000+at))
+		copy(request[16:], littleEndian(pageSize))
+		c := &call{arguments: [6]uint64{2: addressOf(request)}}
 		r.recordBeforeDMAUnmap(self, c)
 		r.removeDMAMapping(self, c, 0)
 	}
-	unmapping = r.hostMemory.workSteps - looking - mapping
+	unmapping = r.hostMemory.workSteps - comparing - mapping
 	got := text()
 	if len(r.hostMemory.ranges) != 0 || r.hostMemory.bytes != 0 ||
 		r.hostMemory.retiredBytes != size ||
 		strings.Count(got, "\nMEM ") != n ||
 		!strings.Contains(got, fmt.Sprintf("\nHR %x 8 2200000000000000\n", 0x10008+n/2*pageSize)) {
-		t.Errorf("%d parts, %d and %d bytes are left: %.300s", len(r.hostMemory.ranges),
-			r.hostMemory.bytes,
-			r.hostMemory.retiredBytes, got)
+		t.Errorf("after unmapping, %d ranges of %d bytes and %d retired bytes, want 0, 0 and %d; "+
+			"record:\n%.300s", len(r.hostMemory.ranges), r.hostMemory.bytes,
+			r.hostMemory.retiredBytes, size, got)
 	}
-	return mapping, looking, unmapping
+	return mapping, comparing, unmapping
 }
 
-func little(v uint64) []byte {
+// littleEndian returns the 8 bytes of v.
+func littleEndian(v uint64) []byte {
 	return []byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24), byte(v >> 32), byte(v >> 40),
 		byte(v >> 48), byte(v >> 56)}
 }
 
-// TestMemoryMappedPageByPageIsOnePart: a look at it takes as many steps as at one
-// page, and four times the pages take not much more than four times the steps.
-func TestMemoryMappedPageByPageIsOnePart(t *testing.T) {
+// TestMemoryMappedPageByPageIsOneRange: comparing the range takes as many steps as comparing one
+// page. Mapping four times the pages takes not much more than four times the steps.
+func TestMemoryMappedPageByPageIsOneRange(t *testing.T) {
 	const pages = 512
-	mapping, looking, unmapping := pageByPage(t, pages)
-	mapping4, looking4, unmapping4 := pageByPage(t, 4*pages)
+	mapping, comparing, unmapping := stepsPageByPage(t, pages)
+	mapping4, comparing4, unmapping4 := stepsPageByPage(t, 4*pages)
 	t.Logf("evidence: %d pages: %d steps to map, %d to look, %d to unmap; four times as many: "+
-		"%d, %d, %d", pages, mapping, looking, unmapping, mapping4,
-		looking4, unmapping4)
-	if looking4 > looking+2 || mapping4 > 5*mapping || unmapping4 > 5*unmapping {
-		t.Error("the steps are not in proportion to the pages")
+		"%d, %d, %d", pages, mapping, comparing, unmapping, mapping4,
+		comparing4, unmapping4)
+	if comparing4 > comparing+2 || mapping4 > 5*mapping || unmapping4 > 5*unmapping {
+		t.Errorf("steps to map, compare and unmap: %d, %d, %d for %d pages, %d, %d, %d for four "+
+			"times as many; want at most five times the steps, and as many to compare", mapping,
+			comparing, unmapping, pages, mapping4, comparing4, unmapping4)
 	}
 }
 
-// TestScatteredMemoryIsFoundWithoutASearchThroughAll: pages that are no
-// neighbours in the program stay parts of their own.
-func TestScatteredMemoryIsFoundWithoutASearchThroughAll(t *testing.T) {
+// TestScatteredMemoryIsFoundWithoutALinearSearch: pages that are not adjacent in the program stay
+// separate ranges.
+func TestScatteredMemoryIsFoundWithoutALinearSearch(t *testing.T) {
 	steps := func(n int) uint64 {
-		r, self, _ := inside(t, Options{HostMemoryLimit: 1 << 30, IgnoreTracking: true})
+		r, self, _ := newTestRecording(t, Options{HostMemoryLimit: 1 << 30, IgnoreTracking: true})
 		b, err := unix.Mmap(-1, 0, n*pageSize, unix.PROT_READ|unix.PROT_WRITE,
 			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 		if err != nil {
@@ -84,20 +88,22 @@ func TestScatteredMemoryIsFoundWithoutASearchThroughAll(t *testing.T) {
 		}
 		defer func() { _ = unix.Munmap(b) }()
 		for i := range uint64(n) {
-			r.addDMARange(self, address(b)+i*pageSize, pageSize, 0x10000000-i*pageSize)
+			r.addDMARange(self, addressOf(b)+i*pageSize, pageSize, 0x10000000-i*pageSize)
 		}
 		return r.hostMemory.workSteps
 	}
 	if few, many := steps(256), steps(1024); many > 6*few {
-		t.Errorf("%d steps for 256 pages, %d for 1024", few, many)
+		t.Errorf("%d steps for 256 pages, %d for 1024, want at most six times as many", few, many)
 	}
 }
 
-// TestPartOfNeighboursIsUnmappedAlone, and comes back with what the record says of it.
-func TestPartOfNeighboursIsUnmappedAlone(t *testing.T) {
-	r, self, text := inside(t, Options{HostMemoryLimit: 16 * pageSize, IgnoreTracking: true})
+// TestPartOfARangeIsUnmappedAlone unmaps two of four pages, and maps one of them again. It is
+// compared with the data that the record has of it.
+func TestPartOfARangeIsUnmappedAlone(t *testing.T) {
+	r, self, text := newTestRecording(t,
+		Options{HostMemoryLimit: 16 * pageSize, IgnoreTracking: true})
 	b := buffer(5*pageSize, 0x11)
-	at := address(b)
+	at := addressOf(b)
 	for i := range uint64(4) {
 		r.addDMARange(self, at+i*pageSize, pageSize, 0x10000+i*pageSize)
 	}
@@ -109,24 +115,26 @@ func TestPartOfNeighboursIsUnmappedAlone(t *testing.T) {
 		"12000 1000\nMEM 13000 1000\n" +
 		"HR 13000 8 4400000000000000\nMEM 11000 1000\nHR 11008 8 3300000000000000\n"
 	if got := text(); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
+		t.Errorf("record\n%swant\n%s", got, want)
 	}
 	if len(r.hostMemory.ranges) != 2 || r.hostMemory.bytes != 3*pageSize ||
 		r.hostMemory.retiredBytes != pageSize {
-		t.Errorf("%d parts, %d bytes, %d former ones", len(r.hostMemory.ranges), r.hostMemory.bytes,
-			r.hostMemory.retiredBytes)
+		t.Errorf("%d ranges, %d bytes, %d retired bytes; want 2, %d, %d", len(r.hostMemory.ranges),
+			r.hostMemory.bytes, r.hostMemory.retiredBytes, 3*pageSize, pageSize)
 	}
 }
 
-// TestNeighbourThatTheProgramUnmapsHidesNoOther: what is left is still compared.
-func TestNeighbourThatTheProgramUnmapsHidesNoOther(t *testing.T) {
-	r, self, text := inside(t, Options{HostMemoryLimit: 16 * pageSize, IgnoreTracking: true})
+// TestUnmappedPageDoesNotHideItsNeighbours: if the program unmaps a page of a range, the recorder
+// still compares the other pages.
+func TestUnmappedPageDoesNotHideItsNeighbours(t *testing.T) {
+	r, self, text := newTestRecording(t,
+		Options{HostMemoryLimit: 16 * pageSize, IgnoreTracking: true})
 	b, err := unix.Mmap(-1, 0, 4*pageSize, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := address(b)
+	at := addressOf(b)
 	for i := range uint64(4) {
 		r.addDMARange(self, at+i*pageSize, pageSize, 0x10000+i*pageSize)
 	}
@@ -137,27 +145,28 @@ func TestNeighbourThatTheProgramUnmapsHidesNoOther(t *testing.T) {
 	r.recordChanges(byProgram)
 	if got := text(); !strings.Contains(got,
 		"HR 10000 8 5500000000000000\nHR 13000 8 6600000000000000\n") {
-		t.Error(got)
+		t.Errorf("the record lacks the changes before and after the unmapped page:\n%s", got)
 	}
 }
 
-// TestProgressSaysWhatTakesLong: mappings while there is no access, comparisons after that.
-func TestProgressSaysWhatTakesLong(t *testing.T) {
-	var said bytes.Buffer
-	r, self, _ := inside(t, Options{HostMemoryLimit: 16 * pageSize, IgnoreTracking: true,
-		Progress: &said})
+// TestProgressReportsMappingsAndComparisons: progress lines report mappings before the first
+// access, and comparisons after that.
+func TestProgressReportsMappingsAndComparisons(t *testing.T) {
+	var progress bytes.Buffer
+	r, self, _ := newTestRecording(t, Options{HostMemoryLimit: 16 * pageSize, IgnoreTracking: true,
+		Progress: &progress})
 	b := buffer(pageSize, 0x11)
-	r.addDMARange(self, address(b), pageSize, 0x10000)
+	r.addDMARange(self, addressOf(b), pageSize, 0x10000)
 	r.printProgress()
 	want := "0 accesses recorded; host memory mapped 1 times (4 KiB now)"
-	if !strings.Contains(said.String(), want) {
-		t.Errorf("%q, not %q", said.String(), want)
+	if !strings.Contains(progress.String(), want) {
+		t.Errorf("progress %q, want %q", progress.String(), want)
 	}
-	said.Reset()
+	progress.Reset()
 	r.lastProgress, r.compareTime, r.accesses = time.Now().Add(-time.Hour), 45*time.Minute, 7
 	r.printProgress()
 	want = "7 accesses recorded; comparing 4 KiB of host memory before each store takes "
-	if !strings.Contains(said.String(), want) {
-		t.Errorf("%q, not %q", said.String(), want)
+	if !strings.Contains(progress.String(), want) {
+		t.Errorf("progress %q, want %q", progress.String(), want)
 	}
 }

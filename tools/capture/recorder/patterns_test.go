@@ -19,25 +19,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const patterns = "testdata/patterns.c"
+const patternsSource = "testdata/patterns.c"
 
-func TestListIsWhatTheProgramDid(t *testing.T) {
+func TestRecordListsTheAccessesOfTheProgram(t *testing.T) {
 	for _, flags := range [][]string{{"-O0"}, {"-O2"}, {"-O3", "-march=native"},
 		{"-O2", "-static"}} {
-		program := compiled(t, patterns, flags...)
+		program := compileProgram(t, patternsSource, flags...)
 		for _, scenario := range []string{"volatile", "mappings", "children", "exec"} {
 			t.Run(strings.Join(append(flags, scenario), " "), func(t *testing.T) {
-				with := recorded(t, nil, Options{}, program, scenario)
-				same(t, with, alone(t, nil, program, scenario))
-				if difference := differ(with.accesses(), expected(with.output)); difference != "" {
-					t.Error(difference)
+				with := runRecorded(t, nil, Options{}, program, scenario)
+				compareRuns(t, with, runUnrecorded(t, nil, program, scenario))
+				if difference := firstDifference(with.accesses(),
+					printedAccesses(with.output)); difference != "" {
+					t.Errorf("accesses of the record: %s", difference)
 				}
 			})
 		}
 	}
 }
 
-// tunings make C's library choose other functions.
+// tunings are values of GLIBC_TUNABLES, with which the C library chooses other copy functions.
 var tunings = map[string]string{
 	"default":  "",
 	"AVX2":     "glibc.cpu.hwcaps=-AVX512VL,-AVX512F",
@@ -48,17 +49,17 @@ var tunings = map[string]string{
 
 func TestCopiesOfLibrariesAndCompilersLeaveTheSameBytes(t *testing.T) {
 	for _, flags := range [][]string{{"-O0"}, {"-O2"}, {"-O3", "-march=native"}, {"-Os"}} {
-		program := compiled(t, patterns, flags...)
-		without := alone(t, nil, program, "bulk")
+		program := compileProgram(t, patternsSource, flags...)
+		without := runUnrecorded(t, nil, program, "bulk")
 		for name, tuning := range tunings {
 			if runtime.GOARCH != "amd64" && name != "default" {
 				continue
 			}
 			t.Run(strings.Join(append(flags, name), " "), func(t *testing.T) {
-				with := recorded(t, []string{"GLIBC_TUNABLES=" + tuning}, Options{}, program,
+				with := runRecorded(t, []string{"GLIBC_TUNABLES=" + tuning}, Options{}, program,
 					"bulk")
-				same(t, with, without)
-				carriedOut(t, with)
+				compareRuns(t, with, without)
+				checkReplay(t, with)
 				t.Logf("evidence: %d accesses of copies and loops recorded", len(with.accesses()))
 			})
 		}
@@ -66,79 +67,82 @@ func TestCopiesOfLibrariesAndCompilersLeaveTheSameBytes(t *testing.T) {
 }
 
 func TestTwentyThreadsAndSignalsLoseNothing(t *testing.T) {
-	program := compiled(t, patterns, "-O2")
-	threads := recorded(t, nil, Options{}, program, "threads")
-	same(t, threads, alone(t, nil, program, "threads"))
-	carriedOut(t, threads)
+	program := compileProgram(t, patternsSource, "-O2")
+	threads := runRecorded(t, nil, Options{}, program, "threads")
+	compareRuns(t, threads, runUnrecorded(t, nil, program, "threads"))
+	checkReplay(t, threads)
 	if got := len(threads.accesses()); got != 20*200*4+20 {
-		t.Errorf("%d accesses of 20 threads, want %d", got, 20*200*4+20)
+		t.Errorf("the record has %d accesses of 20 threads, want %d", got, 20*200*4+20)
 	}
-	signals := recorded(t, nil, Options{}, program, "signals")
-	same(t, signals, alone(t, nil, program, "signals"))
-	carriedOut(t, signals)
+	signals := runRecorded(t, nil, Options{}, program, "signals")
+	compareRuns(t, signals, runUnrecorded(t, nil, program, "signals"))
+	checkReplay(t, signals)
 }
 
 func TestProgramGetsItsOwnFaults(t *testing.T) {
-	program := compiled(t, patterns, "-O2")
+	program := compileProgram(t, patternsSource, "-O2")
 	for _, scenario := range []string{"readonly", "bus", "none"} {
-		with := recorded(t, nil, Options{}, program, scenario)
-		without := alone(t, nil, program, scenario)
+		with := runRecorded(t, nil, Options{}, program, scenario)
+		without := runUnrecorded(t, nil, program, scenario)
 		if with.exit != without.exit || with.output != without.output ||
 			len(with.output) == 0 && scenario != "none" {
-			t.Errorf("%s: exit %d with %q, without the recorder %d with %q", scenario, with.exit,
-				with.output, without.exit, without.output)
+			t.Errorf("%s: exit status %d and output %q, without the recorder %d and %q", scenario,
+				with.exit, with.output, without.exit, without.output)
 		}
 	}
-	if killed := recorded(t, nil, Options{}, program, "killed"); killed.exit != 128+
+	if killed := runRecorded(t, nil, Options{}, program, "killed"); killed.exit != 128+
 		int(unix.SIGTERM) {
-		t.Errorf("killed: exit %d", killed.exit)
+		t.Errorf("killed: exit status %d, want %d", killed.exit, 128+int(unix.SIGTERM))
 	}
-	if call := recorded(t, nil, Options{}, program, "call"); call.exit != 4 {
-		t.Errorf("a system call with a pointer to a BAR: exit %d", call.exit)
+	if call := runRecorded(t, nil, Options{}, program, "call"); call.exit != 4 {
+		t.Errorf("system call with a pointer to a BAR: exit status %d, want 4", call.exit)
 	}
 }
 
-func TestWhatCannotBeRecordedIsToldAndEndsTheProgram(t *testing.T) {
-	program := compiled(t, patterns, "-O2")
-	ended := recorded(t, nil, Options{}, program, "unknown")
-	if refused := map[string]string{"amd64": "db "}[runtime.GOARCH]; !strings.Contains(ended.said,
-		refused) {
-		t.Errorf("%q is not among the bytes that it said: %s", refused, ended.said)
+func TestUnsupportedInstructionIsReportedAndEndsTheProgram(t *testing.T) {
+	program := compileProgram(t, patternsSource, "-O2")
+	ended := runRecorded(t, nil, Options{}, program, "unknown")
+	code := map[string]string{"amd64": "db "}[runtime.GOARCH]
+	if !strings.Contains(ended.messages, code) {
+		t.Errorf("the messages lack the bytes %q of the instruction: %s", code, ended.messages)
 	}
 	if ended.exit != 128+int(unix.SIGKILL) || ended.output != "" ||
-		!strings.Contains(ended.said, "do_unknown") ||
-		!strings.Contains(ended.said, "lm does not support the instruction at") {
-		t.Errorf("exit %d with %q; it said %s", ended.exit, ended.output, ended.said)
+		!strings.Contains(ended.messages, "do_unknown") ||
+		!strings.Contains(ended.messages, "lm does not support the instruction at") {
+		t.Errorf("exit status %d and output %q, want the program killed; messages: %s", ended.exit,
+			ended.output, ended.messages)
 	}
-	goesOn := recorded(t, nil, Options{ContinueUnrecorded: true}, program, "unknown")
-	if goesOn.exit != 0 || goesOn.output != "2\n" || goesOn.card[0] != 2 {
-		t.Errorf("exit %d with %q; it said %s", goesOn.exit, goesOn.output, goesOn.said)
+	continued := runRecorded(t, nil, Options{ContinueUnrecorded: true}, program, "unknown")
+	if continued.exit != 0 || continued.output != "2\n" || continued.card[0] != 2 {
+		t.Errorf("ContinueUnrecorded: exit status %d and output %q, want 0 and 2; messages: %s",
+			continued.exit, continued.output, continued.messages)
 	}
-	for _, r := range []*run{ended, goesOn} {
+	for _, r := range []*runResult{ended, continued} {
 		if !errors.Is(r.err, record.ErrGap) ||
 			!slices.Equal(r.accesses(), []string{"W 0 4 01000000"}) {
-			t.Errorf("the record: %v, %v", r.err, r.accesses())
+			t.Errorf("record: %v, accesses %v; want a gap and the first store", r.err, r.accesses())
 		}
 	}
 }
 
-func TestLimitEndsTheProgramAndTheRecordIsWhole(t *testing.T) {
-	program := compiled(t, patterns, "-O2")
-	r := recorded(t, nil, Options{AccessLimit: 100}, program, "forever")
+func TestLimitEndsTheProgramAndTheRecordIsComplete(t *testing.T) {
+	program := compileProgram(t, patternsSource, "-O2")
+	r := runRecorded(t, nil, Options{AccessLimit: 100}, program, "forever")
 	if r.err != nil || len(r.accesses()) != 100 || r.exit != 128+int(unix.SIGKILL) ||
-		!strings.Contains(r.said, "limit") {
-		t.Errorf("exit %d, record %v, %d accesses; it said %s", r.exit, r.err, len(r.accesses()),
-			r.said)
+		!strings.Contains(r.messages, "limit") {
+		t.Errorf("exit status %d, record: %v, %d accesses, want a killed program and 100; "+
+			"messages: %s", r.exit, r.err, len(r.accesses()), r.messages)
 	}
 }
 
-func TestInterruptedRecordIsWhole(t *testing.T) {
-	program := compiled(t, patterns, "-O2")
-	// what is taken here, a program does not inherit as ignored, as behind a shell's &
-	taken := make(chan os.Signal, 1)
-	signal.Notify(taken, unix.SIGINT)
-	defer signal.Stop(taken)
-	c, out := prepared(t, nil, Options{}, card(t), program, "forever")
+func TestInterruptedRecordIsComplete(t *testing.T) {
+	program := compileProgram(t, patternsSource, "-O2")
+	// A shell that starts the test with & lets it ignore SIGINT. The program does not inherit that
+	// if the test handles SIGINT.
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, unix.SIGINT)
+	defer signal.Stop(interrupts)
+	c, out := recorderCommand(t, nil, Options{}, createCard(t), program, "forever")
 	pipe, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -148,27 +152,29 @@ func TestInterruptedRecordIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(pipe).ReadString('\n'); line != "ready\n" {
-		t.Fatal(line, err)
+		t.Fatalf("the program printed %q, want ready: %v", line, err)
 	}
 	if err := unix.Kill(-c.Process.Pid, unix.SIGINT); err != nil { // as a terminal does
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, pipe)
 	_ = c.Wait()
-	var r run
-	if r.read(out); r.err != nil || c.ProcessState.ExitCode() != 128+int(unix.SIGINT) {
-		t.Errorf("exit %d, record %v", c.ProcessState.ExitCode(), r.err)
+	var r runResult
+	if r.readRecord(out); r.err != nil || c.ProcessState.ExitCode() != 128+int(unix.SIGINT) {
+		t.Errorf("exit status %d, record: %v; want %d and a complete record",
+			c.ProcessState.ExitCode(), r.err, 128+int(unix.SIGINT))
 	}
 }
 
-func TestProgramThatCannotBeRunIsSaidSo(t *testing.T) {
+func TestProgramThatCannotBeRunIsReported(t *testing.T) {
 	for _, program := range []string{"/nowhere/program", os.DevNull} {
-		r := recorded(t, nil, Options{}, program)
-		if r.exit != 98 || !strings.Contains(r.said, program) {
-			t.Errorf("%s: exit %d: %s", program, r.exit, r.said)
+		r := runRecorded(t, nil, Options{}, program)
+		if r.exit != 98 || !strings.Contains(r.messages, program) {
+			t.Errorf("%s: exit status %d, want 98 and a message with the name: %s", program, r.exit,
+				r.messages)
 		}
 		if !errors.Is(r.err, os.ErrNotExist) {
-			t.Errorf("%s leaves a record: %v", program, r.err)
+			t.Errorf("%s: the recorder left a record: %v", program, r.err)
 		}
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWhatTheKernelWritesArrivesWhereAStackMoves: a goroutine's stack grows within
-// a request, at one depth or another, and what the request gives is where it grew to.
-func TestWhatTheKernelWritesArrivesWhereAStackMoves(t *testing.T) {
+// TestPtraceResultsArriveEvenIfTheStackMoves: the stack of a goroutine may grow, and thereby move,
+// during a ptrace request. The test makes requests at many depths, so that this happens in one of
+// them; the result must be on the new stack.
+func TestPtraceResultsArriveEvenIfTheStackMoves(t *testing.T) {
 	lost := make(chan int)
 	go func() {
-		runtime.LockOSThread() // the tracer's, with a stack that has not grown yet
+		runtime.LockOSThread() // only the tracer's thread may make requests; its stack is small yet
 		pid, err := syscall.ForkExec("/proc/self/exe", []string{"traced"},
 			&syscall.ProcAttr{Sys: &syscall.SysProcAttr{Ptrace: true}})
 		if err == nil {
@@ -26,22 +27,23 @@ func TestWhatTheKernelWritesArrivesWhereAStackMoves(t *testing.T) {
 			lost <- 0
 			return
 		}
-		lost <- lostAt(pid, 2000)
+		lost <- countLostSignals(pid, 2000)
 		_ = unix.Kill(pid, unix.SIGKILL)
 		_, _, _ = waitForStop(pid)
 	}()
 	if n := <-lost; n != 0 {
-		t.Errorf("%d of 2000 times nothing came", n)
+		t.Errorf("%d of 2000 requests returned no signal", n)
 	}
 }
 
-// lostAt counts at how many depths of the stack a stopped thread's signal does not arrive.
-func lostAt(tid, depth int) (lost int) {
+// countLostSignals queries the signal of a stopped thread at each depth of the stack, and returns
+// how often the result is missing.
+func countLostSignals(tid, depth int) (lost int) {
 	if info, err := signalInfoOf(tid); err != nil || unix.Signal(info[0]) != unix.SIGTRAP {
 		lost++
 	}
 	if depth > 1 {
-		lost += lostAt(tid, depth-1)
+		lost += countLostSignals(tid, depth-1)
 	}
 	return lost
 }

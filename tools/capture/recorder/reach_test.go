@@ -15,26 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dma runs testdata/dma.c under the recorder, which takes a file for the memory
-// that a device reaches.
-func dma(t *testing.T, o Options) *run {
+// recordDMA runs testdata/dma.c under the recorder. A file represents the memory that a device
+// reaches.
+func recordDMA(t *testing.T, o Options) *runResult {
 	t.Helper()
-	program, path := compiled(t, "testdata/dma.c", "-O2"), card(t)
+	program, path := compileProgram(t, "testdata/dma.c", "-O2"), createCard(t)
 	memory := filepath.Join(filepath.Dir(path), "memory")
 	if err := os.WriteFile(memory, make([]byte, 5*pageSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	o.Files = []File{{Path: memory, Memory: true, Bus: 0x10000}}
-	c, out := prepared(t, nil, o, path, program, memory)
-	r := finished(t, c, path)
-	if r.read(out); r.err != nil || r.exit != 0 || !strings.HasSuffix(r.output, "done\n") {
-		t.Fatalf("exit %d, record %v: %s; it said %s", r.exit, r.err, r.output, r.said)
+	c, out := recorderCommand(t, nil, o, path, program, memory)
+	r := runCommand(t, c, path)
+	if r.readRecord(out); r.err != nil || r.exit != 0 || !strings.HasSuffix(r.output, "done\n") {
+		t.Fatalf("exit status %d, record: %v, output %s, messages %s", r.exit, r.err, r.output,
+			r.messages)
 	}
 	return r
 }
 
-// events gives accesses and what happened in host memory, as the format has them.
-func (r *run) events() (list []string) {
+// events returns the accesses to BARs and the changes of host memory as the format writes them.
+func (r *runResult) events() (list []string) {
 	names := map[record.Kind]string{record.BarWrite: "W", record.BarRead: "R",
 		record.HostRead: "HR", record.HostWrite: "HW"}
 	for _, a := range r.capture.Records {
@@ -45,9 +46,9 @@ func (r *run) events() (list []string) {
 	return list
 }
 
-// TestHostMemoryIsInTheRecord where the kernel tells which pages a program
-// writes, and where it does not and the program's loads of completions, or all
-// that it does in the memory, are watched.
+// TestHostMemoryIsInTheRecord records host memory on a kernel that reports which pages a program
+// writes, and without these reports, while the recorder watches the program's loads of completions
+// or all its accesses to the memory.
 func TestHostMemoryIsInTheRecord(t *testing.T) {
 	completions, all := Range{0x12000, 0x12fff}, Range{0, ^uint64(0)}
 	for name, o := range map[string]Options{
@@ -58,43 +59,47 @@ func TestHostMemoryIsInTheRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.HostMemoryLimit = 1 << 20
-			r := dma(t, o)
-			if o.Watch == nil && strings.Contains(r.said, "does not report which pages") {
-				t.Skip("needs Linux 6.7: ", r.said)
+			r := recordDMA(t, o)
+			if o.Watch == nil && strings.Contains(r.messages, "does not report which pages") {
+				t.Skip("needs Linux 6.7: ", r.messages)
 			}
-			if os.Geteuid() != 0 && strings.Contains(r.said, "CAP_CHECKPOINT_RESTORE") {
-				t.Skip("needs root: ", r.said)
+			if os.Geteuid() != 0 && strings.Contains(r.messages, "CAP_CHECKPOINT_RESTORE") {
+				t.Skip("needs root: ", r.messages)
 			}
-			if difference := differ(r.events(), expected(r.output)); difference != "" {
-				t.Error(difference)
+			if difference := firstDifference(r.events(),
+				printedAccesses(r.output)); difference != "" {
+				t.Errorf("events of the record: %s", difference)
 			}
 		})
 	}
 }
 
-// TestWhatNobodyTellsOfHostMemoryIsSaid: without pages and watched ranges what
-// the device wrote is the program's, and more than the limit is not followed.
-func TestWhatNobodyTellsOfHostMemoryIsSaid(t *testing.T) {
-	unknown := dma(t, Options{IgnoreTracking: true, HostMemoryLimit: 1 << 20})
-	if !strings.Contains(unknown.said, "does not report which pages a program has written") ||
+// TestUnrecordedHostMemoryIsReported: without reported pages and watched ranges, the record has the
+// device's writes as stores of the program. Memory over the limit is not recorded. The recorder
+// reports both.
+func TestUnrecordedHostMemoryIsReported(t *testing.T) {
+	unknown := recordDMA(t, Options{IgnoreTracking: true, HostMemoryLimit: 1 << 20})
+	if !strings.Contains(unknown.messages, "does not report which pages a program has written") ||
 		strings.Contains(strings.Join(unknown.events(), "\n"), "HW") {
-		t.Error(unknown.said)
+		t.Errorf("without tracking: want a message of it and no HW line; messages %s, events %v",
+			unknown.messages, unknown.events())
 	}
-	over := dma(t, Options{HostMemoryLimit: 4 * pageSize})
-	if !strings.Contains(over.said, "20480 bytes") ||
-		!strings.Contains(over.said, "--host-memory") ||
+	over := recordDMA(t, Options{HostMemoryLimit: 4 * pageSize})
+	if !strings.Contains(over.messages, "20480 bytes") ||
+		!strings.Contains(over.messages, "--host-memory") ||
 		strings.Contains(strings.Join(over.events(), "\n"), "H") {
-		t.Error(over.said, over.events())
+		t.Errorf("over the limit: want a message of it and no host memory; messages %s, events %v",
+			over.messages, over.events())
 	}
-	for _, r := range []*run{unknown, over} {
-		if len(r.told()) == 0 {
-			t.Error("the record does not say it")
+	for _, r := range []*runResult{unknown, over} {
+		if len(r.eventLines()) == 0 {
+			t.Error("the record has no EVENT line of unrecorded host memory")
 		}
 	}
 }
 
-// TestThreadThatHasEndedHasNoMemory: the recorder is notified of the end of a thread
-// later, and must not take its memory, which is gone, for that of the process.
+// TestThreadThatHasEndedHasNoMemory: the recorder learns later that a thread has ended. Until then,
+// it must not read the memory of the process through this thread.
 func TestThreadThatHasEndedHasNoMemory(t *testing.T) {
 	c := exec.Command("/bin/true")
 	if err := c.Start(); err != nil {
@@ -106,11 +111,11 @@ func TestThreadThatHasEndedHasNoMemory(t *testing.T) {
 		nil); err != nil {
 		t.Fatal(err)
 	}
-	r, self, _ := inside(t, Options{})
+	r, self, _ := newTestRecording(t, Options{})
 	r.threads[ended] = &thread{tid: ended, space: self.space}
 	for range 100 { // the order of a map differs
 		if got := r.threadOf(self.space); got != self.tid {
-			t.Fatalf("thread %d, which has ended, want %d", got, self.tid)
+			t.Fatalf("threadOf returned thread %d, which has ended, want %d", got, self.tid)
 		}
 	}
 	if err := c.Wait(); err != nil {

@@ -18,27 +18,28 @@ import (
 	"lightmetal/tools/capture/record"
 )
 
-const cardSize = 1 << 20
+const cardSize = 1 << 20 // bytes of the file that represents a BAR
 
-// child carries Options to a process of the test's own program, in which
-// nothing else is started.
-const child = "LM_RECORDER_OPTIONS"
+// childVariable is the environment variable that passes childOptions to a process of the test's own
+// program, in which no test runs. The recorder runs there.
+const childVariable = "LM_RECORDER_OPTIONS"
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(child); text != "" {
-		os.Unsetenv(child)
+	if text := os.Getenv(childVariable); text != "" {
+		os.Unsetenv(childVariable)
 		setCopiesByBytes()
 		os.Exit(runChild(text))
 	}
 	os.Exit(m.Run())
 }
 
-// childOptions are Options, and where the record goes.
+// childOptions contains the options of the recorder and the path of the record.
 type childOptions struct {
 	Options
 	Path string
 }
 
+// runChild runs the recorder with the options that text contains, and returns the exit status.
 func runChild(text string) int {
 	var c childOptions
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -62,17 +63,18 @@ func runChild(text string) int {
 	return result.ExitStatus
 }
 
-// run is what became of a program under the recorder, or without it.
-type run struct {
-	exit         int
-	output, said string // the program's, the recorder's
-	card         []byte // the file that stands for a BAR, afterwards
-	capture      *record.Capture
-	err          error // of reading the record
+// runResult is the result of running a program with or without the recorder.
+type runResult struct {
+	exit     int    // status
+	output   string // of the program
+	messages string // of the recorder
+	card     []byte // the file that represents a BAR, after the run
+	capture  *record.Capture
+	err      error // of reading the record
 }
 
-// accesses returns the loads and stores as the format has them, without the BAR.
-func (r *run) accesses() (list []string) {
+// accesses returns the loads and stores of the record as the format writes them, without the BAR.
+func (r *runResult) accesses() (list []string) {
 	for _, a := range r.capture.Records {
 		kind, known := map[record.Kind]string{record.BarWrite: "W", record.BarRead: "R"}[a.Kind]
 		if !known {
@@ -90,8 +92,8 @@ func (r *run) accesses() (list []string) {
 	return list
 }
 
-// told is what the record has of EVENT lines.
-func (r *run) told() (list []string) {
+// eventLines returns the texts of the record's EVENT lines.
+func (r *runResult) eventLines() (list []string) {
 	for _, a := range r.capture.Records {
 		if a.Kind == record.Event {
 			list = append(list, string(a.Data))
@@ -100,8 +102,8 @@ func (r *run) told() (list []string) {
 	return list
 }
 
-// card makes a file that represents a BAR.
-func card(t *testing.T) string {
+// createCard creates a file of zeros that represents a BAR, and returns its path.
+func createCard(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("/dev/shm", "lm-recorder-")
 	if err != nil {
@@ -115,27 +117,29 @@ func card(t *testing.T) string {
 	return path
 }
 
-// alone runs a program on a card, without the recorder.
-func alone(t *testing.T, env []string, program ...string) *run {
+// runUnrecorded runs a program on a new card, without the recorder.
+func runUnrecorded(t *testing.T, env []string, program ...string) *runResult {
 	t.Helper()
-	path := card(t)
+	path := createCard(t)
 	c := exec.Command(program[0], append([]string{path}, program[1:]...)...)
 	c.Env = append(os.Environ(), env...)
-	return finished(t, c, path)
+	return runCommand(t, c, path)
 }
 
-// recorded runs it under the recorder.
-func recorded(t *testing.T, env []string, o Options, program ...string) *run {
+// runRecorded runs a program on a new card under the recorder, and reads the record.
+func runRecorded(t *testing.T, env []string, o Options, program ...string) *runResult {
 	t.Helper()
-	path := card(t)
-	c, out := prepared(t, env, o, path, program...)
-	r := finished(t, c, path)
-	r.read(out)
+	path := createCard(t)
+	c, out := recorderCommand(t, env, o, path, program...)
+	r := runCommand(t, c, path)
+	r.readRecord(out)
 	return r
 }
 
-func prepared(t *testing.T, env []string, o Options, path string, program ...string) (c *exec.Cmd,
-	out string) {
+// recorderCommand returns the command that runs a program on a card under the recorder, and the
+// path of the record.
+func recorderCommand(t *testing.T, env []string, o Options, path string,
+	program ...string) (c *exec.Cmd, out string) {
 	t.Helper()
 	out = filepath.Join(t.TempDir(), "out.record")
 	o.Program = append([]string{program[0], path}, program[1:]...)
@@ -145,11 +149,12 @@ func prepared(t *testing.T, env []string, o Options, path string, program ...str
 		t.Fatal(err)
 	}
 	c = exec.Command(os.Args[0])
-	c.Env = append(append(os.Environ(), env...), child+"="+string(text))
+	c.Env = append(append(os.Environ(), env...), childVariable+"="+string(text))
 	return c, out
 }
 
-func (r *run) read(path string) {
+// readRecord reads the record into capture and err.
+func (r *runResult) readRecord(path string) {
 	file, err := os.Open(path)
 	if err != nil {
 		r.err = err
@@ -159,10 +164,11 @@ func (r *run) read(path string) {
 	r.capture, r.err = record.Read(file)
 }
 
-func finished(t *testing.T, c *exec.Cmd, path string) *run {
+// runCommand runs a command for at most 5 minutes. path is the file of its card.
+func runCommand(t *testing.T, c *exec.Cmd, path string) *runResult {
 	t.Helper()
-	var output, said bytes.Buffer
-	c.Stdout, c.Stderr = &output, &said
+	var output, messages bytes.Buffer
+	c.Stdout, c.Stderr = &output, &messages
 	limit := time.AfterFunc(5*time.Minute, func() { _ = c.Process.Kill() })
 	defer limit.Stop()
 	err := c.Run()
@@ -174,12 +180,12 @@ func finished(t *testing.T, c *exec.Cmd, path string) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &run{exit: c.ProcessState.ExitCode(), output: output.String(), said: said.String(),
-		card: data}
+	return &runResult{exit: c.ProcessState.ExitCode(), output: output.String(),
+		messages: messages.String(), card: data}
 }
 
-// compiled builds a program of testdata.
-func compiled(t *testing.T, source string, flags ...string) string {
+// compileProgram builds a C program of testdata, and returns the path of the program.
+func compileProgram(t *testing.T, source string, flags ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
@@ -190,29 +196,30 @@ func compiled(t *testing.T, source string, flags ...string) string {
 	program := filepath.Join(t.TempDir(), "program")
 	args := slices.Concat([]string{"-Wall", "-o", program}, flags, []string{source, "-lpthread"})
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("compiling %s: %v\n%s", source, err, out)
 	}
 	return program
 }
 
-// same compares a recorded run with one without the recorder.
-func same(t *testing.T, with, without *run) {
+// compareRuns compares exit status, output and card of a recorded run with those of a run without
+// the recorder.
+func compareRuns(t *testing.T, with, without *runResult) {
 	t.Helper()
 	if with.exit != without.exit || with.output != without.output {
-		t.Errorf("exit %d with %q, without the recorder %d with %q; it said %s", with.exit,
-			with.output, without.exit, without.output, with.said)
+		t.Errorf("exit status %d and output %q, without the recorder %d and %q; messages: %s",
+			with.exit, with.output, without.exit, without.output, with.messages)
 	}
 	if !bytes.Equal(with.card, without.card) {
-		t.Error("the card is not as it is without the recorder")
+		t.Error("the program left other data on the card than without the recorder")
 	}
 	if with.err != nil {
-		t.Errorf("the record: %v; the recorder said %s", with.err, with.said)
+		t.Errorf("reading the record: %v; messages of the recorder: %s", with.err, with.messages)
 	}
 }
 
-// carriedOut replays the list on a card of zeros: every load has to give what
-// the stores before it left there, and the end has to be the card's.
-func carriedOut(t *testing.T, r *run) {
+// checkReplay makes the recorded stores on a card of zeros. Each recorded load must have the data
+// that the stores before it left there, and the result must equal the card after the run.
+func checkReplay(t *testing.T, r *runResult) {
 	t.Helper()
 	memory := make([]byte, cardSize)
 	for _, a := range r.capture.Records {
@@ -221,17 +228,17 @@ func carriedOut(t *testing.T, r *run) {
 		}
 		if got := memory[a.Offset:][:len(a.Data)]; a.Kind == record.BarRead &&
 			!bytes.Equal(got, a.Data) {
-			t.Fatalf("line %d: a load of %x at %#x, where %x was stored", a.Line, a.Data, a.Offset,
-				got)
+			t.Fatalf("line %d of the record: load of %x at %#x, but %x was stored there", a.Line,
+				a.Data, a.Offset, got)
 		}
 	}
 	if !bytes.Equal(memory, r.card) {
-		t.Error("the list does not make the card what it is")
+		t.Error("the recorded stores leave other data on the card than the program")
 	}
 }
 
-// expected is the list that the program itself prints.
-func expected(output string) (list []string) {
+// printedAccesses returns the accesses that the program itself printed, in lines that begin with =.
+func printedAccesses(output string) (list []string) {
 	for line := range strings.Lines(output) {
 		if text, ok := strings.CutPrefix(line, "= "); ok {
 			list = append(list, strings.TrimSuffix(text, "\n"))
@@ -240,8 +247,8 @@ func expected(output string) (list []string) {
 	return list
 }
 
-// differ returns where two lists differ first.
-func differ(got, want []string) string {
+// firstDifference describes the first element in which two lists differ, or returns "".
+func firstDifference(got, want []string) string {
 	for n := range max(len(got), len(want)) {
 		at := func(list []string) string {
 			if n < len(list) {

@@ -12,121 +12,125 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buffer is n bytes of memory that a device may reach, with a first word.
+// buffer returns n bytes of zeros after the big-endian word first.
 func buffer(n int, first uint64) []byte {
 	data := make([]byte, n)
 	binary.BigEndian.PutUint64(data, first)
 	return data
 }
 
-// TestMemoryOfAProcessThatEndedIsReachedNoMore: it does not count, and who comes
-// to its bus addresses finds what the record says is there.
-func TestMemoryOfAProcessThatEndedIsReachedNoMore(t *testing.T) {
+// TestMemoryOfAnEndedProcessIsRetired: the memory of an ended process does not count for the limit.
+// New memory at its bus addresses is compared with the data that the record has there.
+func TestMemoryOfAnEndedProcessIsRetired(t *testing.T) {
 	for name, end := range map[string]func(*recording, *thread){
 		"ends":                 func(r *recording, of *thread) { r.handleThreadEnd(of, 0) },
 		"runs another program": func(r *recording, of *thread) { r.handleExec(of, of.tid) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, first, text := inside(t, Options{HostMemoryLimit: 3 * pageSize,
+			r, first, text := newTestRecording(t, Options{HostMemoryLimit: 3 * pageSize,
 				IgnoreTracking: true})
-			second := another()
-			r.addDMARange(first, address(buffer(2*pageSize, 0x11)), 2*pageSize, 0x10000)
+			second := newTestThread()
+			r.addDMARange(first, addressOf(buffer(2*pageSize, 0x11)), 2*pageSize, 0x10000)
 			end(r, first)
 			b := buffer(2*pageSize, 0)
-			r.addDMARange(second, address(b), 2*pageSize, 0x10000)
+			r.addDMARange(second, addressOf(b), 2*pageSize, 0x10000)
 			b[8] = 0x22
 			r.recordChanges(byProgram)
 			const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\n" +
 				"MEM 10000 2000\nHR 10000 8 0000000000000000\nHR 10008 8 2200000000000000\n"
 			if got := text(); got != want {
-				t.Errorf("got\n%swant\n%s", got, want)
+				t.Errorf("record\n%swant\n%s", got, want)
 			}
 		})
 	}
 }
 
-// TestMemoryThatIsMappedAnewTakesThePlaceOfWhatWasThere: a container that is
-// closed unmaps without a word.
-func TestMemoryThatIsMappedAnewTakesThePlaceOfWhatWasThere(t *testing.T) {
-	r, self, text := inside(t, Options{HostMemoryLimit: 3 * pageSize, IgnoreTracking: true})
-	old, anew := buffer(2*pageSize, 0x11), buffer(2*pageSize, 0x11)
-	r.addDMARange(self, address(old), 2*pageSize, 0x10000)
-	r.addDMARange(self, address(anew), 2*pageSize, 0x10000)
-	old[9], anew[8] = 0x33, 0x22
+// TestNewMappingReplacesTheOldOne: closing a VFIO container removes mappings without a system call
+// for each, so that a new mapping may be at the bus addresses of an old one.
+func TestNewMappingReplacesTheOldOne(t *testing.T) {
+	r, self, text := newTestRecording(t,
+		Options{HostMemoryLimit: 3 * pageSize, IgnoreTracking: true})
+	before, after := buffer(2*pageSize, 0x11), buffer(2*pageSize, 0x11)
+	r.addDMARange(self, addressOf(before), 2*pageSize, 0x10000)
+	r.addDMARange(self, addressOf(after), 2*pageSize, 0x10000)
+	before[9], after[8] = 0x33, 0x22
 	r.recordChanges(byProgram)
 	const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\nMEM 10000 2000\n" +
 		"HR 10008 8 2200000000000000\n"
 	if got := text(); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
+		t.Errorf("record\n%swant\n%s", got, want)
 	}
 }
 
-// TestPartThatGetsOtherMemoryEndsTheWholeAndIsSaid.
-func TestPartThatGetsOtherMemoryEndsTheWholeAndIsSaid(t *testing.T) {
-	r, self, text := inside(t, Options{HostMemoryLimit: 4 * pageSize, IgnoreTracking: true})
-	r.addDMARange(self, address(buffer(2*pageSize, 0)), 2*pageSize, 0x10000)
-	r.addDMARange(self, address(buffer(pageSize, 0)), pageSize, 0x11000)
+func TestOtherMemoryInPartOfARangeEndsTheRange(t *testing.T) {
+	r, self, text := newTestRecording(t,
+		Options{HostMemoryLimit: 4 * pageSize, IgnoreTracking: true})
+	r.addDMARange(self, addressOf(buffer(2*pageSize, 0)), 2*pageSize, 0x10000)
+	r.addDMARange(self, addressOf(buffer(pageSize, 0)), pageSize, 0x11000)
 	if got := text(); !strings.Contains(got,
 		"EVENT host memory at bus address 0x10000 (8192 bytes) is no longer recorded") {
-		t.Error(got)
+		t.Errorf("the record does not report the end of the range:\n%s", got)
 	}
 }
 
-// TestCopiesOfFormerMemoryAreBounded: what is forgotten of them is told whole
-// when it is reached again, zeros too, and the record says so.
-func TestCopiesOfFormerMemoryAreBounded(t *testing.T) {
-	r, self, text := inside(t, Options{HostMemoryLimit: 2 * pageSize, IgnoreTracking: true})
+// TestCopiesOfRetiredMemoryAreLimited: the recorder discards the oldest copies, and the record says
+// so. If a device reaches such memory again, the record has all its data, including zeros.
+func TestCopiesOfRetiredMemoryAreLimited(t *testing.T) {
+	r, self, text := newTestRecording(t,
+		Options{HostMemoryLimit: 2 * pageSize, IgnoreTracking: true})
 	for i := range uint64(4) {
-		r.addDMARange(self, address(buffer(pageSize, 0x11)), pageSize, 0x10000+i*pageSize)
+		r.addDMARange(self, addressOf(buffer(pageSize, 0x11)), pageSize, 0x10000+i*pageSize)
 		r.removeDMARanges(self, 0x10000+i*pageSize, pageSize)
-		if total := sizes(r.hostMemory.ranges) +
-			sizes(r.hostMemory.retired); total > r.options.HostMemoryLimit {
-			t.Errorf("%d bytes are kept", total)
+		if total := totalSize(r.hostMemory.ranges) +
+			totalSize(r.hostMemory.retired); total > r.options.HostMemoryLimit {
+			t.Errorf("the recorder keeps copies of %d bytes, limit %d", total,
+				r.options.HostMemoryLimit)
 		}
 	}
-	r.addDMARange(self, address(buffer(pageSize, 0)), pageSize, 0x10000)
-	if len(r.hostMemory.discarded) != 2 { // 11000 before, 12000 now; 10000 is known again
-		t.Errorf("forgotten: %x", r.hostMemory.discarded)
+	r.addDMARange(self, addressOf(buffer(pageSize, 0)), pageSize, 0x10000)
+	if len(r.hostMemory.discarded) != 2 { // 11000 and 12000; the data of 10000 are known again
+		t.Errorf("discarded ranges %x, want 2", r.hostMemory.discarded)
 	}
 	got := text()
 	if !strings.Contains(got,
 		"NOTE no device reaches host memory at bus address 0x10000, 4096 bytes") ||
 		!strings.HasSuffix(got, "MEM 10000 1000\nHR 10000 4096 "+strings.Repeat("0",
 			2*pageSize)+"\n") {
-		t.Errorf("%.900s", got)
+		t.Errorf("the record lacks the discarded range, or all data of the new one:\n%.900s", got)
 	}
 }
 
-func sizes(list []*dmaRange) (total uint64) {
+// totalSize returns the bytes of all ranges.
+func totalSize(list []*dmaRange) (total uint64) {
 	for _, m := range list {
 		total += m.size()
 	}
 	return total
 }
 
-// TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped, on a kernel that does
-// not tell who writes: mapped again at once, it is as the record has it.
-func TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped(t *testing.T) {
-	r, self, text := inside(t, Options{HostMemoryLimit: pageSize, IgnoreTracking: true})
+// TestStoresToWatchedMemoryAreRecordedBeforeUnmapping, on a kernel that does not report writes: if
+// the memory is mapped again, the record already has its data.
+func TestStoresToWatchedMemoryAreRecordedBeforeUnmapping(t *testing.T) {
+	r, self, text := newTestRecording(t, Options{HostMemoryLimit: pageSize, IgnoreTracking: true})
 	b := buffer(pageSize, 0)
-	r.addDMARange(self, address(b), pageSize, 0x10000)
-	a := area{start: address(b), end: address(b) + pageSize, prot: unix.PROT_READ | unix.PROT_WRITE,
-		watched: r.hostMemory.ranges[0]}
-	if err := (&memory{r, self}).storeWatched(&a, address(b)+8, []byte{0x22}); err != nil {
+	r.addDMARange(self, addressOf(b), pageSize, 0x10000)
+	a := area{start: addressOf(b), end: addressOf(b) + pageSize,
+		prot: unix.PROT_READ | unix.PROT_WRITE, watched: r.hostMemory.ranges[0]}
+	if err := (&memory{r, self}).storeWatched(&a, addressOf(b)+8, []byte{0x22}); err != nil {
 		t.Fatal(err)
 	}
 	r.recordBeforeUnmap(self, nil)
 	r.removeDMARanges(self, 0x10000, pageSize)
-	r.addDMARange(self, address(b), pageSize, 0x10000)
+	r.addDMARange(self, addressOf(b), pageSize, 0x10000)
 	r.recordChanges(byProgram)
 	const want = "LMRECORD 2\nMEM 10000 1000\nHR 10008 8 2200000000000000\nMEM 10000 1000\n"
 	if got := text(); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
+		t.Errorf("record\n%swant\n%s", got, want)
 	}
 }
 
-// sharedMemory returns memory of two pages, and its file.
-func sharedMemory(t *testing.T) (fd int, b []byte) {
+// mapSharedMemory maps a new file of two pages, and returns the file and the memory.
+func mapSharedMemory(t *testing.T) (fd int, b []byte) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("shared", unix.MFD_CLOEXEC)
 	if err != nil || unix.Ftruncate(fd, 2*pageSize) != nil {
@@ -140,13 +144,13 @@ func sharedMemory(t *testing.T) (fd int, b []byte) {
 	return fd, b
 }
 
-// shared is sharedMemory that the kernel lets this process open by the mapping. Where
-// it does not for any mapping, the test cannot run.
-func shared(t *testing.T) (fd int, b []byte) {
+// mapOpenableMemory does the same as mapSharedMemory. It skips the test if the kernel does not let
+// this process open the file of a mapping.
+func mapOpenableMemory(t *testing.T) (fd int, b []byte) {
 	t.Helper()
-	fd, b = sharedMemory(t)
-	file, err := os.Open(fmt.Sprintf("/proc/self/map_files/%x-%x", address(b),
-		address(b)+2*pageSize))
+	fd, b = mapSharedMemory(t)
+	file, err := os.Open(fmt.Sprintf("/proc/self/map_files/%x-%x", addressOf(b),
+		addressOf(b)+2*pageSize))
 	if err != nil {
 		t.Skipf("needs CAP_CHECKPOINT_RESTORE: %v", err)
 	}
@@ -154,45 +158,46 @@ func shared(t *testing.T) (fd int, b []byte) {
 	return fd, b
 }
 
-// TestMemoryThatIsTooMuchIsMappedNoMore: nothing is followed then, and what was
-// mapped in the recorder goes.
-func TestMemoryThatIsTooMuchIsMappedNoMore(t *testing.T) {
-	_, b := shared(t)
-	r, self, _ := inside(t, Options{HostMemoryLimit: 2 * pageSize, IgnoreTracking: true})
-	m := r.addDMARange(self, address(b), 2*pageSize, 0x10000)
+// TestMemoryOverTheLimitIsNoLongerMapped: over the limit, the recorder follows no host memory, and
+// removes its own mapping of the memory.
+func TestMemoryOverTheLimitIsNoLongerMapped(t *testing.T) {
+	_, b := mapOpenableMemory(t)
+	r, self, _ := newTestRecording(t, Options{HostMemoryLimit: 2 * pageSize, IgnoreTracking: true})
+	m := r.addDMARange(self, addressOf(b), 2*pageSize, 0x10000)
 	r.recordChanges(byProgram)
 	v := m.mirror
-	r.addDMARange(self, address(buffer(pageSize, 0)), pageSize, 0x20000)
+	r.addDMARange(self, addressOf(buffer(pageSize, 0)), pageSize, 0x20000)
 	if !r.hostMemory.overLimit || v == nil || v.uses != 0 || m.mirror != nil {
-		t.Errorf("over %v, the mapping %+v is still there", r.hostMemory.overLimit, v)
+		t.Errorf("over the limit: %v, mapping in the recorder %+v; want true and an unused mapping",
+			r.hostMemory.overLimit, v)
 	}
 }
 
-// TestSharedMemoryIsLookedAtWhereItIs: it is not copied before each store to the
-// device. A file that is cut meanwhile does not end the recording, and what is not
-// the program's any more is not told.
-func TestSharedMemoryIsLookedAtWhereItIs(t *testing.T) {
-	fd, b := shared(t)
-	r, self, text := inside(t, Options{HostMemoryLimit: 2 * pageSize, IgnoreTracking: true})
-	r.addDMARange(self, address(b), 2*pageSize, 0x10000)
+// TestSharedMemoryIsComparedInPlace: shared memory is not copied before each store to the device.
+// If its file is truncated, the recording continues, and memory that is gone is not recorded.
+func TestSharedMemoryIsComparedInPlace(t *testing.T) {
+	fd, b := mapOpenableMemory(t)
+	r, self, text := newTestRecording(t,
+		Options{HostMemoryLimit: 2 * pageSize, IgnoreTracking: true})
+	r.addDMARange(self, addressOf(b), 2*pageSize, 0x10000)
 	b[pageSize+8], r.hostMemory.readBuffer = 0x22, nil
 	r.recordChanges(byProgram)
 	v := r.hostMemory.ranges[0].mirror
 	if v == nil {
-		t.Fatal("it is not mapped here too")
+		t.Fatal("the shared memory is not mapped in the recorder")
 	}
 	if r.hostMemory.readBuffer != nil {
-		t.Error("it is copied")
+		t.Error("the recorder copied the shared memory")
 	}
 	if err := unix.Ftruncate(fd, pageSize); err != nil {
 		t.Fatal(err)
 	}
 	r.recordChanges(byProgram)
 	if r.removeDMARanges(self, 0x10000, 2*pageSize); v.uses != 0 {
-		t.Errorf("%d uses of the mapping are left", v.uses)
+		t.Errorf("after removing the range, the mapping has %d uses, want 0", v.uses)
 	}
 	const want = "LMRECORD 2\nMEM 10000 2000\nHR 11008 8 2200000000000000\n"
 	if got := text(); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
+		t.Errorf("record\n%swant\n%s", got, want)
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// TestHandlersOutliveAccessesWithSignalsBlocked: each access is a fault, at which
-// the kernel resets the handler of a signal that is blocked or ignored.
-func TestHandlersOutliveAccessesWithSignalsBlocked(t *testing.T) {
-	program := compiled(t, "testdata/signals.c", "-O1")
-	with, without := recorded(t, nil, Options{}, program), alone(t, nil, program)
-	place := regexp.MustCompile(`0x[0-9a-f]{9,}`) // of the BAR, which is another in each run
-	with.output, without.output = place.ReplaceAllString(with.output, "BAR"),
-		place.ReplaceAllString(without.output, "BAR")
-	same(t, with, without)
+// TestHandlersSurviveAccessesWithSignalsBlocked: each access is a fault. If the fault's signal is
+// blocked or ignored, the kernel resets its handler, which the recorder must restore.
+func TestHandlersSurviveAccessesWithSignalsBlocked(t *testing.T) {
+	program := compileProgram(t, "testdata/signals.c", "-O1")
+	with, without := runRecorded(t, nil, Options{}, program), runUnrecorded(t, nil, program)
+	address := regexp.MustCompile(`0x[0-9a-f]{9,}`) // of the BAR, which differs in each run
+	with.output, without.output = address.ReplaceAllString(with.output, "BAR"),
+		address.ReplaceAllString(without.output, "BAR")
+	compareRuns(t, with, without)
 	if with.exit != 0 {
-		t.Errorf("exit %d: %s", with.exit, with.output)
+		t.Errorf("exit status %d, want 0; output: %s", with.exit, with.output)
 	}
 }

@@ -6,24 +6,24 @@ import (
 	"lightmetal/tools/capture/record"
 )
 
-// TestStringInstructionIsOneLine: of one that repeats, however many accesses it makes, in the
-// order in which it makes them. What one element needs of the one before it sees.
+// TestStringInstructionIsOneLine: a repeated string instruction is one line of the record, with all
+// its accesses in order. If an element depends on the one before, the program sees the right data.
 func TestStringInstructionIsOneLine(t *testing.T) {
-	program := compiled(t, "testdata/strings.c", "-O2")
+	program := compileProgram(t, "testdata/strings.c", "-O2")
 	for scenario, want := range map[string]struct{ lines, accesses int }{
 		"fill":   {1, 1 << 20},
 		"write":  {1, 1 << 20},
 		"words":  {1, 5000},
 		"read":   {2, 20000},
-		"down":   {100, 100}, // each of them, as the addresses go down
+		"down":   {100, 100}, // one line each, because the addresses decrease
 		"within": {41, 41},
-		// the load whose store faults is made again
+		// The load whose store faults is made a second time.
 		"closed": {2, 2*pageSize + 1},
 	} {
 		t.Run(scenario, func(t *testing.T) {
-			with := recorded(t, nil, Options{}, program, scenario)
-			same(t, with, alone(t, nil, program, scenario))
-			carriedOut(t, with)
+			with := runRecorded(t, nil, Options{}, program, scenario)
+			compareRuns(t, with, runUnrecorded(t, nil, program, scenario))
+			checkReplay(t, with)
 			lines := 0
 			for _, r := range with.capture.Records {
 				if r.Kind == record.BarWrite || r.Kind == record.BarRead {
@@ -31,8 +31,8 @@ func TestStringInstructionIsOneLine(t *testing.T) {
 				}
 			}
 			if n := len(with.accesses()); lines != want.lines || n != want.accesses {
-				t.Errorf("%d accesses in %d lines, want %d in %d", n, lines, want.accesses,
-					want.lines)
+				t.Errorf("the record has %d accesses in %d lines, want %d in %d", n, lines,
+					want.accesses, want.lines)
 			}
 		})
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// byHand looks at every place and period.
-func byHand(list []uint32) (found []Run) {
+// bruteForceRuns finds the runs of a list by comparing every start and period.
+func bruteForceRuns(list []uint32) (found []Run) {
 	for start := range list {
 		var before []Run
 		for period := 1; start+2*period <= len(list); period++ {
@@ -15,13 +15,13 @@ func byHand(list []uint32) (found []Run) {
 			for start+n+period < len(list) && list[start+n] == list[start+n+period] {
 				n++
 			}
-			whole := n >= period
-			left := start > 0 && list[start-1] == list[start-1+period]
+			repeats := n >= period
+			startsEarlier := start > 0 && list[start-1] == list[start-1+period]
 			r := Run{start, n + period, period}
 			primitive := !slices.ContainsFunc(before,
 				func(b Run) bool { return period%b.Period == 0 && b.Length >= r.Length })
 			before = append(before, r)
-			if whole && !left && primitive {
+			if repeats && !startsEarlier && primitive {
 				found = append(found, r)
 			}
 		}
@@ -29,27 +29,27 @@ func byHand(list []uint32) (found []Run) {
 	return found
 }
 
-func TestRunsAreThoseFoundByLookingEverywhere(t *testing.T) {
+func TestFindAgreesWithBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for n := range 3000 {
 		list := make([]uint32, random.IntN(60))
 		for i := range list {
 			list[i] = random.Uint32N(uint32(1 + n%4))
 		}
-		if n%3 == 0 && len(list) > 8 { // a period, with a change somewhere
+		if n%3 == 0 && len(list) > 8 { // a list of period 7, with one element changed
 			for i := 7; i < len(list); i++ {
 				list[i] = list[i-7]
 			}
 			list[random.IntN(len(list))] = 9
 		}
-		if got, want := Find(list), byHand(list); !slices.Equal(got, want) {
-			t.Fatalf("%v: %v, want %v", list, got, want)
+		if got, want := Find(list), bruteForceRuns(list); !slices.Equal(got, want) {
+			t.Fatalf("Find(%v) = %v, want %v", list, got, want)
 		}
 	}
 }
 
-// A long list, with hashes of long parts compared: an outer repetition of inner
-// ones.
+// TestLongNestedRunsAreFound finds an outer repetition of inner ones in a list that is so long that
+// Find compares hashes of parts.
 func TestLongNestedRunsAreFound(t *testing.T) {
 	var list []uint32
 	for outer := range 3 {
@@ -65,15 +65,16 @@ func TestLongNestedRunsAreFound(t *testing.T) {
 	found := Find(list)
 	for _, want := range []Run{{2, 3 * period, period}, {3, 60_000, 3}, {3 + 2*period, 60_000, 3}} {
 		if !slices.Contains(found, want) {
-			t.Errorf("no %v", want)
+			t.Errorf("Find did not find the run %v", want)
 		}
 	}
 	if r := found[0]; r.Times() < 2 || r.End() > len(list) {
-		t.Errorf("%v", r)
+		t.Errorf("the first run is %v: repeated %d times, ends at %d of %d", r, r.Times(), r.End(),
+			len(list))
 	}
 }
 
-func TestLeastRotationIsTheLeastOfAll(t *testing.T) {
+func TestLeastRotationIsTheSmallestOfAll(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 3000 {
 		list := make([]uint32, 1+random.IntN(12))
@@ -88,7 +89,7 @@ func TestLeastRotationIsTheLeastOfAll(t *testing.T) {
 			}
 		}
 		if got := rotated(LeastRotation(list)); !slices.Equal(got, best) {
-			t.Fatalf("%v: %v, want %v", list, got, best)
+			t.Fatalf("%v: least rotation %v, want %v", list, got, best)
 		}
 	}
 }

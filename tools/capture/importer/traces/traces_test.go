@@ -9,10 +9,11 @@ import (
 	"lightmetal/boards"
 )
 
+// edu is the source of traces that QEMU wrote of its edu device.
 var edu = Source{From: FromQemu, Board: &boards.Edu,
 	Regions: []Region{{Name: "edu-mmio", Base: 0x10000000}}}
 
-func TestMmiotraceGivesEveryFieldOfAnAccess(t *testing.T) {
+func TestMmiotraceReaderReturnsEveryField(t *testing.T) {
 	text := "LSPCI 01:00.0 Processing accelerators\n" +
 		"# tracer: mmiotrace\n" +
 		"VERSION 20070824\n" +
@@ -39,7 +40,7 @@ func TestMmiotraceGivesEveryFieldOfAnAccess(t *testing.T) {
 		{Line: 11, Op: OpLoad, Width: 2, Offset: 0x0b000002, Value: 0x1234, Time: 2_000_000_000},
 	}
 	if len(list) != len(want) {
-		t.Fatalf("%d accesses: %+v", len(list), list)
+		t.Fatalf("got %d accesses, want %d: %+v", len(list), len(want), list)
 	}
 	for i := range want {
 		if list[i] != want[i] {
@@ -47,11 +48,11 @@ func TestMmiotraceGivesEveryFieldOfAnAccess(t *testing.T) {
 		}
 	}
 	if trace.Board != &boards.Wormhole || trace.Lines != 12 {
-		t.Errorf("board %v, %d lines", trace.Board, trace.Lines)
+		t.Errorf("board %v, %d lines; want wormhole, 12 lines", trace.Board, trace.Lines)
 	}
 }
 
-func TestQemuGivesEveryFieldOfAnAccess(t *testing.T) {
+func TestQemuReaderReturnsEveryField(t *testing.T) {
 	text := "memory_region_ops_read cpu 0 mr 0x55b6bee1c320 addr 0x8000004 value 0x8 size 4 name " +
 		"'gic_dist'\n" +
 		"memory_region_ops_write cpu -1 mr 0x55b6bee1c320 addr 0x10000080 value " +
@@ -82,8 +83,8 @@ func TestQemuGivesEveryFieldOfAnAccess(t *testing.T) {
 	}
 }
 
-// From 10.2 on QEMU writes times as ISO 8601 where -msg timestamp=on asks for
-// them, in UTC, and a thread behind them where it is asked for.
+// TestISOTimesOfQEMUAreRead: with -msg timestamp=on, QEMU 10.2 and later write times as ISO 8601 in
+// UTC, and a thread after the time if that is requested.
 func TestISOTimesOfQEMUAreRead(t *testing.T) {
 	const event = "memory_region_ops_write cpu 0 mr 0x7f addr 0x10000004 value 0x1 size 4 name " +
 		"'edu-mmio'\n"
@@ -92,7 +93,8 @@ func TestISOTimesOfQEMUAreRead(t *testing.T) {
 		event
 	trace, list, err := Read(strings.NewReader(text), edu)
 	if err != nil || len(list) != 4 || len(trace.Ignored) != 0 {
-		t.Fatalf("%+v, %v", trace, err)
+		t.Fatalf("trace %+v with %d accesses, error %v; want 4 accesses and no ignored line", trace,
+			len(list), err)
 	}
 	first := time.Date(2026, 11, 22, 5, 6, 7, 123456000, time.UTC).UnixNano()
 	for i, want := range []int64{first, first + 500_000_000, 1608130130_441190000, 0} {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// alone is a state whose memory no other thread stores to.
-func alone() *State {
+// newUnsharedState returns a state of a thread that shares its memory with no other thread.
+func newUnsharedState() *State {
 	s := &State{Serialized: func(uint64) bool { return true }}
 	for n := range s.X {
 		s.X[n] = uint64(n) * 0x0101010101010101
@@ -15,8 +15,8 @@ func alone() *State {
 	return s
 }
 
-// TestAtomicsLoadAndStore: registers and memory after each kind of atomic, of different
-// widths. The codes are those of GNU as.
+// TestAtomicsLoadAndStore checks registers and memory after each kind of atomic, of different
+// widths. GNU as produced the codes.
 func TestAtomicsLoadAndStore(t *testing.T) {
 	const old = 0x8877665544332281
 	for _, c := range []struct {
@@ -38,11 +38,11 @@ func TestAtomicsLoadAndStore(t *testing.T) {
 		{"stadd w1, [x0]", 0xb821001f, 1, 0x0202020202020202, old + 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, m := alone(), newFlatMemory()
+			s, m := newUnsharedState(), newFlatMemory()
 			binary.LittleEndian.PutUint64(m.data[memorySize/2:], old)
 			s.X[1] = c.operand
 			if err := Step(c.code, middle, s, m); err != nil || s.PC != 4 {
-				t.Fatal(err, s.PC)
+				t.Fatalf("error %v, PC %d, want 4", err, s.PC)
 			}
 			got := binary.LittleEndian.Uint64(m.data[memorySize/2:])
 			if s.X[2] != c.result || got != c.memory {
@@ -52,7 +52,7 @@ func TestAtomicsLoadAndStore(t *testing.T) {
 	}
 }
 
-// TestCompareAndSwap stores only if memory has what is compared, of one register and of two.
+// TestCompareAndSwap checks that CAS and CASP store only if the memory has the compared value.
 func TestCompareAndSwap(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -67,7 +67,7 @@ func TestCompareAndSwap(t *testing.T) {
 	} {
 		for name, same := range map[string]bool{"equal": true, "different": false} {
 			t.Run(c.name+" "+name, func(t *testing.T) {
-				s, m := alone(), newFlatMemory()
+				s, m := newUnsharedState(), newFlatMemory()
 				at := m.data[memorySize/2:][:c.width*c.count]
 				for n := range c.count {
 					var b [8]byte
@@ -85,11 +85,12 @@ func TestCompareAndSwap(t *testing.T) {
 					part := at[n*c.width:][:c.width]
 					if want := byte(int(c.new) + n); same && part[0] != want || !same &&
 						string(part) != before[n*c.width:][:c.width] {
-						t.Errorf("memory %x, want %d", part, want)
+						t.Errorf("memory %x, want %d if equal, otherwise %x", part, want,
+							before[n*c.width:][:c.width])
 					}
 					loaded := littleEndian([]byte(before[n*c.width:][:c.width]))
 					if got := s.X[int(c.compare)+n]; got != loaded {
-						t.Errorf("register %#x, memory had %x", got, before)
+						t.Errorf("register %#x, want %#x, which the memory had", got, loaded)
 					}
 				}
 			})
@@ -97,8 +98,8 @@ func TestCompareAndSwap(t *testing.T) {
 	}
 }
 
-// TestExclusiveStoreNeedsItsLoad: it fails without an exclusive load of the same memory
-// before, after another one, and if memory has changed.
+// TestExclusiveStoreNeedsItsLoad: an exclusive store fails without an exclusive load of the same
+// memory before, after another exclusive store, and if the memory has changed.
 func TestExclusiveStoreNeedsItsLoad(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -111,9 +112,9 @@ func TestExclusiveStoreNeedsItsLoad(t *testing.T) {
 		{"ldxp x1, x3, stlxp w2", 0xc87f0c01, 0xc8228c01, 16},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, m := alone(), newFlatMemory()
+			s, m := newUnsharedState(), newFlatMemory()
 			at := m.data[memorySize/2:][:c.size]
-			do := func(code uint32) {
+			step := func(code uint32) {
 				t.Helper()
 				if err := Step(code, middle, s, m); err != nil {
 					t.Fatal(err)
@@ -123,52 +124,56 @@ func TestExclusiveStoreNeedsItsLoad(t *testing.T) {
 			store := func(want uint64) {
 				t.Helper()
 				s.X[1] = ^s.X[1]
-				do(c.store)
+				step(c.store)
 				if stored := string(at) != before; s.X[2] != want || stored != (want == 0) ||
 					s.Monitor.Stored != stored {
-					t.Errorf("status %d, want %d; memory %x, was %x", s.X[2], want, at, before)
+					t.Errorf("store: status %d, want %d; memory %x, before %x", s.X[2], want, at,
+						before)
 				}
 				before = string(at)
 			}
 			store(1)
-			do(c.load)
+			step(c.load)
 			store(0)
 			store(1)
-			do(c.load)
+			step(c.load)
 			at[0]++
 			before = string(at)
 			store(1)
 			if !IsExclusive(c.load) || !IsExclusive(c.store) || IsExclusiveStore(c.load) ||
 				!IsExclusiveStore(c.store) {
-				t.Error("the kinds of the instructions")
+				t.Errorf("IsExclusive %v, %v, IsExclusiveStore %v, %v of load and store; want "+
+					"true, true, false, true", IsExclusive(c.load), IsExclusive(c.store),
+					IsExclusiveStore(c.load), IsExclusiveStore(c.store))
 			}
 		})
 	}
 }
 
-// TestAtomicsNeedMemoryOfTheirOwn: elsewhere they are refused, and nothing has happened.
-func TestAtomicsNeedMemoryOfTheirOwn(t *testing.T) {
+// TestAtomicsNeedSerializedMemory: atomics on other memory are refused, and have no effect.
+func TestAtomicsNeedSerializedMemory(t *testing.T) {
 	for _, code := range []uint32{0xf8210002, 0xc8a17c02, 0xc85f7c01, 0xc8027c01} {
 		for name, change := range map[string]func(*State){
-			"of unknown threads": func(s *State) { s.Serialized = nil },
+			"unknown if shared": func(s *State) { s.Serialized = nil },
 			"shared": func(s *State) {
 				s.Serialized = func(uint64) bool { return false }
 			},
 			"not aligned": func(s *State) { s.X[0]++ },
 		} {
-			s, m := alone(), newFlatMemory()
+			s, m := newUnsharedState(), newFlatMemory()
 			change(s)
-			before, sum := s.X, m.sum()
+			before, sum := s.X, m.checksum()
 			err := Step(code, s.X[0], s, m)
 			_, refused := err.(*Refusal)
-			if !refused || s.X != before || m.sum() != sum || s.PC != 0 {
-				t.Errorf("%08x, %s: %v", code, name, err)
+			if !refused || s.X != before || m.checksum() != sum || s.PC != 0 {
+				t.Errorf("%08x, memory %s: error %v, want a refusal without an effect", code, name,
+					err)
 			}
 		}
 	}
 	for _, code := range []uint32{0xc8dffc01, 0xc89ffc01, 0xf8bfc001} { // LDAR, STLR, LDAPR
 		if _, ok := decodeAtomic(code); ok {
-			t.Errorf("%08x is taken for an atomic", code)
+			t.Errorf("decodeAtomic accepts %08x, which is not an atomic", code)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// executed is struct state of testdata/execute.c, and its memory.
-type executed struct {
+// processorState has the layout of struct state of testdata/execute.c.
+type processorState struct {
 	X     [32]uint64 // 31: SP
 	Flags uint64
 	Z     [32][256]byte
@@ -23,16 +23,16 @@ const (
 	memoryAt   = 0x10000000
 	memorySize = 0x50000
 	middle     = memoryAt + memorySize/2
-	contextX   = 28 // a register that execute.c itself needs
+	contextX   = 28 // number of a register that execute.c itself needs
 )
 
-// flatMemory is memory at memoryAt. All of it is a device's, which takes no
-// bytes without a width of their own that are not aligned.
+// flatMemory is device memory at memoryAt. If aligned is set, it rejects misaligned accesses.
 type flatMemory struct {
 	data    []byte
-	aligned bool // accesses must be
+	aligned bool
 }
 
+// newFlatMemory returns memory with the same data as the memory of testdata/execute.c.
 func newFlatMemory() *flatMemory {
 	m := &flatMemory{data: make([]byte, memorySize)}
 	for i := range uint64(memorySize / 8) {
@@ -41,41 +41,44 @@ func newFlatMemory() *flatMemory {
 	return m
 }
 
-func (m *flatMemory) sum() (sum uint64) {
+// checksum returns the sum that testdata/execute.c also computes of its memory.
+func (m *flatMemory) checksum() (sum uint64) {
 	for i := 0; i < memorySize; i += 8 {
 		sum = (sum ^ binary.LittleEndian.Uint64(m.data[i:])) * 0x100000001b3
 	}
 	return sum
 }
 
-func (m *flatMemory) at(address uint64, data []byte) ([]byte, error) {
+// bytesAt returns the bytes of the memory that an access of len(data) bytes reaches.
+func (m *flatMemory) bytesAt(address uint64, data []byte) ([]byte, error) {
 	width := uint64(len(data))
 	if address < memoryAt || address+width > memoryAt+memorySize ||
 		m.aligned && address%width != 0 {
-		return nil, fmt.Errorf("access of %d bytes at %#x", width, address)
+		return nil, fmt.Errorf("access of %d bytes at %#x is misaligned or outside the memory",
+			width, address)
 	}
 	return m.data[address-memoryAt:][:width], nil
 }
 
 func (m *flatMemory) Load(address uint64, data []byte) error {
-	from, err := m.at(address, data)
+	from, err := m.bytesAt(address, data)
 	copy(data, from)
 	return err
 }
 
 func (m *flatMemory) Store(address uint64, data []byte) error {
-	to, err := m.at(address, data)
+	to, err := m.bytesAt(address, data)
 	copy(to, data)
 	return err
 }
 
 func (m *flatMemory) IsDevice(uint64) bool { return true }
 
-// scalableCase returns an executed instruction of SVE, registers that have it
-// stay within the memory, and the address of its operand.
-func scalableCase(r *rand.Rand, length int) (code uint32, before *executed, at uint64) {
+// randomScalableCase returns an SVE instruction that Step supports, registers with which it stays
+// within the memory, and the address of its operand. length is that of vectors, in bytes.
+func randomScalableCase(r *rand.Rand, length int) (code uint32, before *processorState, at uint64) {
 	for {
-		code = wide(r)
+		code = randomScalableWord(r)
 		i, reason := decode(code)
 		s := i.scalable
 		if reason != "" || s == nil || s.base == contextX {
@@ -84,7 +87,7 @@ func scalableCase(r *rand.Rand, length int) (code uint32, before *executed, at u
 		if s.indexed && (s.index == contextX || s.index == s.base) {
 			continue
 		}
-		before = &executed{Flags: uint64(r.IntN(16)) << 28}
+		before = &processorState{Flags: uint64(r.IntN(16)) << 28}
 		for n := range before.X {
 			before.X[n] = r.Uint64()
 		}
@@ -100,7 +103,7 @@ func scalableCase(r *rand.Rand, length int) (code uint32, before *executed, at u
 					0x0f}[density]
 			}
 		}
-		before.X[s.base] = middle + uint64(r.IntN(64))&^15 // SP must be aligned
+		before.X[s.base] = middle + uint64(r.IntN(64))&^15 // aligned, because it may be SP
 		if s.base != 31 {
 			before.X[s.base] += uint64(r.IntN(16))
 		}
@@ -113,18 +116,18 @@ func scalableCase(r *rand.Rand, length int) (code uint32, before *executed, at u
 	}
 }
 
-// TestScalableIsWhatTheProcessorExecutes compares registers and memory after
-// random instructions of SVE with those of QEMU's processor.
-func TestScalableIsWhatTheProcessorExecutes(t *testing.T) {
+// TestScalableInstructionsLeaveTheSameStateAsQEMU compares registers and memory after random SVE
+// instructions with those of QEMU's processor.
+func TestScalableInstructionsLeaveTheSameStateAsQEMU(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "execute")
 	const compiler, source = "aarch64-linux-gnu-gcc", "testdata/execute.c"
 	build := exec.Command(compiler, "-static", "-O2", "-Wall", "-o", program, source)
 	if out, err := build.CombinedOutput(); err != nil {
-		missing(t, fmt.Sprintf("%v\n%s", err, out))
+		skipWithoutTools(t, fmt.Sprintf("%v\n%s", err, out))
 	}
 	emulator, err := exec.LookPath("qemu-aarch64-static")
 	if err != nil {
-		missing(t, err.Error())
+		skipWithoutTools(t, err.Error())
 	}
 	for _, length := range []int{16, 48, 64, 256} {
 		t.Run(fmt.Sprint(length), func(t *testing.T) {
@@ -133,12 +136,12 @@ func TestScalableIsWhatTheProcessorExecutes(t *testing.T) {
 			var input bytes.Buffer
 			var cases [count]struct {
 				code   uint32
-				before *executed
+				before *processorState
 				at     uint64
 			}
 			for n := range cases {
 				c := &cases[n]
-				c.code, c.before, c.at = scalableCase(r, length)
+				c.code, c.before, c.at = randomScalableCase(r, length)
 				_ = binary.Write(&input, binary.LittleEndian, [2]uint32{c.code})
 				_ = binary.Write(&input, binary.LittleEndian, c.before)
 			}
@@ -150,7 +153,7 @@ func TestScalableIsWhatTheProcessorExecutes(t *testing.T) {
 			}
 			results := bytes.NewReader(output)
 			for _, c := range cases {
-				var want executed
+				var want processorState
 				var sum uint64
 				if err := binary.Read(results, binary.LittleEndian, &want); err != nil {
 					t.Fatal(err)
@@ -163,8 +166,8 @@ func TestScalableIsWhatTheProcessorExecutes(t *testing.T) {
 	}
 }
 
-// missing skips a test whose tools are not here, or fails it if they have to be.
-func missing(t *testing.T, what string) {
+// skipWithoutTools skips a test whose tools are missing, or fails it if LM_TEST_REQUIRED is 1.
+func skipWithoutTools(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("LM_TEST_REQUIRED") == "1" {
 		t.Fatal(what)
@@ -172,8 +175,10 @@ func missing(t *testing.T, what string) {
 	t.Skip("needs aarch64-linux-gnu-gcc and qemu-aarch64-static:", what)
 }
 
+// compareStep executes an instruction by Step and compares the state with want, and the memory with
+// the checksum sum.
 func compareStep(
-	t *testing.T, code uint32, at uint64, length int, before, want *executed, sum uint64,
+	t *testing.T, code uint32, at uint64, length int, before, want *processorState, sum uint64,
 ) {
 	t.Helper()
 	v := &Vectors{Length: length, Scalable: true, Z: before.Z, P: before.P}
@@ -186,17 +191,18 @@ func compareStep(
 	if err := Step(code, at, &s, memory); err != nil {
 		t.Fatalf("%s: %v", i.scalable.text(), err)
 	}
-	got := executed{Flags: s.Flags, Z: v.Z, P: v.P}
+	got := processorState{Flags: s.Flags, Z: v.Z, P: v.P}
 	copy(got.X[:], s.X[:])
 	got.X[31], got.X[contextX] = s.SP, want.X[contextX]
 	switch {
 	case got.X != want.X || got.Flags != want.Flags || s.PC != 4:
-		t.Errorf("%s: general registers differ", i.scalable.text())
+		t.Errorf("%s: general registers or flags differ from QEMU's, or PC is not 4",
+			i.scalable.text())
 	case got.Z != want.Z:
-		t.Errorf("%s: vectors differ", i.scalable.text())
+		t.Errorf("%s: vectors differ from QEMU's", i.scalable.text())
 	case got.P != want.P:
-		t.Errorf("%s: predicates differ", i.scalable.text())
-	case memory.sum() != sum:
-		t.Errorf("%s: memory differs", i.scalable.text())
+		t.Errorf("%s: predicates differ from QEMU's", i.scalable.text())
+	case memory.checksum() != sum:
+		t.Errorf("%s: memory differs from QEMU's", i.scalable.text())
 	}
 }

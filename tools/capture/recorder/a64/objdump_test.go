@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// random returns a word that is a load or a store more often than by chance.
-func random(r *rand.Rand) uint32 {
+// randomWord returns a random word that is a load or a store more often than by chance.
+func randomWord(r *rand.Rand) uint32 {
 	w := r.Uint32()
 	switch r.IntN(8) {
 	case 0:
@@ -33,58 +33,58 @@ func random(r *rand.Rand) uint32 {
 	return w&^0x0a000000 | 0x08000000
 }
 
-// known are the instructions that are executed.
-var known = regexp.MustCompile(
+// knownNames matches objdump's names of the instructions that Step executes.
+var knownNames = regexp.MustCompile(
 	`^(ld|st)(n?p|[ut]?r|psw|[ut]?rs?[bhw]|apu?r(s?[bhw])?|lu?r[bh]?|l?ar[bh]?|llr[bh]?|1r?)$|^dc$`)
 
 var (
-	element  = regexp.MustCompile(`\{v\d+\.([bhsd])\}\[`)
-	whole    = regexp.MustCompile(`\{v\d+\.(\d+)([bhsd])`)
-	register = regexp.MustCompile(`^([wxbhsdq])(\d+|zr)`)
-	base     = regexp.MustCompile(`\[(x\d+|sp)(?:, #(-?\d+)\]|\], #(-?\d+)|)`)
-	sizes    = map[string]int{"b": 1, "h": 2, "s": 4, "w": 4, "d": 8, "x": 8, "q": 16}
+	elementPattern  = regexp.MustCompile(`\{v\d+\.([bhsd])\}\[`)
+	wholePattern    = regexp.MustCompile(`\{v\d+\.(\d+)([bhsd])`)
+	registerPattern = regexp.MustCompile(`^([wxbhsdq])(\d+|zr)`)
+	basePattern     = regexp.MustCompile(`\[(x\d+|sp)(?:, #(-?\d+)\]|\], #(-?\d+)|)`)
+	elementSizes    = map[string]int{"b": 1, "h": 2, "s": 4, "w": 4, "d": 8, "x": 8, "q": 16}
 )
 
-// width is that of one register of a text of objdump's.
-func width(name, operands string) int {
-	if m := element.FindStringSubmatch(operands); m != nil {
-		return sizes[m[1]]
+// printedWidth returns the width in bytes of one register in a text of objdump.
+func printedWidth(name, operands string) int {
+	if m := elementPattern.FindStringSubmatch(operands); m != nil {
+		return elementSizes[m[1]]
 	}
-	if m := whole.FindStringSubmatch(operands); m != nil {
+	if m := wholePattern.FindStringSubmatch(operands); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		if name == "ld1r" {
 			n = 1
 		}
-		return n * sizes[m[2]]
+		return n * elementSizes[m[2]]
 	}
 	switch {
 	case strings.HasSuffix(name, "sw"), strings.HasSuffix(name, "sb"),
 		strings.HasSuffix(name, "sh"), strings.HasSuffix(name, "rb"), strings.HasSuffix(name, "rh"):
-		return sizes[name[len(name)-1:]]
+		return elementSizes[name[len(name)-1:]]
 	}
-	if m := register.FindStringSubmatch(operands); m != nil {
-		return sizes[m[1]]
+	if m := registerPattern.FindStringSubmatch(operands); m != nil {
+		return elementSizes[m[1]]
 	}
 	return 0
 }
 
-// wrong says what objdump's text of an instruction and what was decoded differ in.
-func wrong(i *instruction, name, operands string) string {
+// explainMismatch describes how objdump's text differs from the decoded instruction, or returns "".
+func explainMismatch(i *instruction, name, operands string) string {
 	switch {
 	case strings.HasPrefix(name, "."):
-		return "none for objdump"
-	case !known.MatchString(name):
-		return "another one for objdump"
+		return "but objdump reports no instruction"
+	case !knownNames.MatchString(name):
+		return "but objdump reports another instruction"
 	case name == "dc":
 		return ""
-	case width(name, operands) != i.width:
+	case printedWidth(name, operands) != i.width:
 		return fmt.Sprintf("width %d", i.width)
 	case i.load != strings.HasPrefix(name, "ld"):
-		return "the other direction"
+		return "opposite direction"
 	}
-	m := base.FindStringSubmatch(operands)
+	m := basePattern.FindStringSubmatch(operands)
 	if m == nil {
-		return "no base"
+		return "but objdump reports no base register"
 	}
 	want := "sp"
 	if i.base != 31 {
@@ -131,64 +131,64 @@ func disassemble(t *testing.T, words []uint32) (list [][2]string) {
 			continue
 		}
 		if at != uint64(4*len(list)) {
-			t.Fatalf("objdump's line %q is not that of word %d", lines.Text(), len(list))
+			t.Fatalf("objdump printed %q, want the line of word %d", lines.Text(), len(list))
 		}
 		list = append(list, [2]string{fields[2], fields[3]})
 	}
 	if len(list) != len(words) {
-		t.Fatalf("objdump shows %d of %d instructions", len(list), len(words))
+		t.Fatalf("objdump printed %d of %d instructions", len(list), len(words))
 	}
 	return list
 }
 
-// TestWhatIsDecodedIsWhatObjdumpSays: no instruction that is taken has another
-// name, width, base or offset there, or is none.
-func TestWhatIsDecodedIsWhatObjdumpSays(t *testing.T) {
+// TestDecodingAgreesWithObjdump: each accepted random word is an instruction for objdump, and has
+// the same name, width, base and offset.
+func TestDecodingAgreesWithObjdump(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var taken []instruction
+	var accepted []instruction
 	var words []uint32
 	tried := 0
-	for ; len(taken) < 60000; tried++ {
-		code := random(r)
+	for ; len(accepted) < 60000; tried++ {
+		code := randomWord(r)
 		if i, reason := decode(code); reason == "" && i.scalable == nil && i.bulk == nil {
-			taken, words = append(taken, i), append(words, code)
+			accepted, words = append(accepted, i), append(words, code)
 		}
 	}
 	failed := 0
 	for n, text := range disassemble(t, words) {
-		if reason := wrong(&taken[n], text[0], text[1]); reason != "" {
+		if reason := explainMismatch(&accepted[n], text[0], text[1]); reason != "" {
 			if failed++; failed <= 40 {
-				t.Errorf("%08x %s %s: decoded: %s", words[n], text[0], text[1], reason)
+				t.Errorf("objdump: %08x %s %s; decoded: %s", words[n], text[0], text[1], reason)
 			}
 		}
 	}
-	t.Logf("evidence: %d random words decoded as objdump does, of %d tried; %d wrong", len(taken),
-		tried, failed)
+	t.Logf("evidence: %d random words decoded as objdump does, of %d tried; %d wrong",
+		len(accepted), tried, failed)
 }
 
-// memoryOf is memory that has all addresses, of which loads read nothing.
-type memoryOf struct{ accesses int }
+// countingMemory counts accesses, which may be to any address. Loads do not change data.
+type countingMemory struct{ accesses int }
 
-func (m *memoryOf) Load(_ uint64, data []byte) error { return m.note(data) }
+func (m *countingMemory) Load(_ uint64, data []byte) error { return m.countAccess(data) }
 
-func (m *memoryOf) Store(_ uint64, data []byte) error { return m.note(data) }
+func (m *countingMemory) Store(_ uint64, data []byte) error { return m.countAccess(data) }
 
-func (m *memoryOf) IsDevice(address uint64) bool { return address>>3&1 == 1 }
+func (m *countingMemory) IsDevice(address uint64) bool { return address>>3&1 == 1 }
 
-func (m *memoryOf) note(data []byte) error {
+func (m *countingMemory) countAccess(data []byte) error {
 	m.accesses++
 	if n := len(data); n == 0 || n > 16 || n&(n-1) != 0 {
-		return fmt.Errorf("an access of %d bytes", n)
+		return fmt.Errorf("access of %d bytes, want a power of two up to 16", n)
 	}
 	return nil
 }
 
-// FuzzStep: whatever word there is, an instruction is executed or refused,
-// and a refusal has done nothing.
+// FuzzStep executes any word: Step executes or refuses the instruction, and a refused one has no
+// effect.
 func FuzzStep(f *testing.F) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
-		f.Add(random(r), r.Uint64(), r.Uint64())
+		f.Add(randomWord(r), r.Uint64(), r.Uint64())
 	}
 	f.Fuzz(func(t *testing.T, code uint32, fault, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -202,17 +202,18 @@ func FuzzStep(f *testing.F) {
 		}
 		s.Vectors = func() (*Vectors, error) { return &v, nil }
 		s.OptionB = func() bool { return seed&1 == 1 }
-		if i, reason := decode(code); reason == "" { // a fault that fits
+		if i, reason := decode(code); reason == "" { // use the address that the instruction has
 			fault, _ = (&machine{State: &s, instruction: i}).address()
 		}
 		before := s
 		before.Vectors = nil
-		var memory memoryOf
+		var memory countingMemory
 		if err := Step(code, fault, &s, &memory); err != nil {
 			s.Vectors = nil
 			if refusal, ok := err.(*Refusal); !ok || refusal.Reason == "" || memory.accesses != 0 ||
 				s.X != before.X || s.SP != before.SP {
-				t.Errorf("%08x: %v after %d accesses", code, err, memory.accesses)
+				t.Errorf("%08x: error %v after %d accesses, want a refusal without an effect", code,
+					err, memory.accesses)
 			}
 		}
 	})

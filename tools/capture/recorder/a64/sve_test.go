@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// executedScalable matches what objdump prints of SVE's contiguous accesses, and
-// executedBulk what it prints of FEAT_MOPS, with two suffixes that do not matter
-// to a program: of privilege, and of streaming.
+// executedScalable matches objdump's text of SVE's contiguous accesses, and executedBulk that of
+// FEAT_MOPS, with two suffixes that do not matter to a program: those of unprivileged and of
+// streaming accesses.
 var (
 	executedScalable = regexp.MustCompile(`^(ld1s?|ldnt1|ld1rs?|ld1rq|st1|stnt1)[bhwd] ` +
 		`\{z\d+\.[bhsd]\}, p\d+(/z)?, \[(x\d+|sp)` +
@@ -21,8 +21,7 @@ var (
 
 var elementNames = map[int]string{1: "b", 2: "h", 4: "s", 8: "d"}
 
-// text returns what objdump prints of an instruction of SVE, without the mark of
-// a streaming access.
+// text returns objdump's text of an SVE instruction, without the mark of a streaming access.
 func (s *scalable) text() string {
 	var name, operand string
 	memory := strings.Replace(elementNames[s.memory], "s", "w", 1)
@@ -60,6 +59,7 @@ func (s *scalable) text() string {
 	return fmt.Sprintf("%s %s, [%s%s]", name, operand, base, s.offsetText())
 }
 
+// offsetText returns the offset of the operand as objdump prints it.
 func (s *scalable) offsetText() string {
 	shift := map[int]string{1: "", 2: ", lsl #1", 4: ", lsl #2", 8: ", lsl #3"}[s.memory]
 	switch {
@@ -73,8 +73,7 @@ func (s *scalable) offsetText() string {
 	return fmt.Sprintf(", #%d, mul vl", s.immediate)
 }
 
-// text returns what objdump prints of an instruction of FEAT_MOPS, without
-// suffixes.
+// text returns objdump's text of an instruction of FEAT_MOPS, without suffixes.
 func (b *bulk) text() string {
 	stage := "pme"[b.stage : b.stage+1]
 	if b.set {
@@ -91,8 +90,8 @@ func (b *bulk) text() string {
 	return fmt.Sprintf("%s%s [x%d]!, [x%d]!, x%d!", name, stage, b.to, b.from, b.size)
 }
 
-// wide returns a word of the classes of SVE's memory accesses and of FEAT_MOPS.
-func wide(r *rand.Rand) uint32 {
+// randomScalableWord returns a random word of the classes of SVE's memory accesses and FEAT_MOPS.
+func randomScalableWord(r *rand.Rand) uint32 {
 	w := r.Uint32()
 	if r.IntN(4) == 0 {
 		return w&^(bulkMask) | bulkValue | w&(1<<26)
@@ -100,14 +99,14 @@ func wide(r *rand.Rand) uint32 {
 	return w&^0x1e000000 | 0x84000000
 }
 
-// TestScalableAndBulkAreWhatObjdumpPrints: what is executed is all that objdump
-// prints with a contiguous operand, with the same one, and what it prints of
-// FEAT_MOPS. All else is refused, SVE with the kernel's option that helps.
-func TestScalableAndBulkAreWhatObjdumpPrints(t *testing.T) {
+// TestDecodingOfScalableAndBulkAgreesWithObjdump: Step supports exactly the instructions that
+// objdump prints with a contiguous operand, with the same operand, and those of FEAT_MOPS. It
+// refuses other words; the reason for an SVE instruction names the kernel option that helps.
+func TestDecodingOfScalableAndBulkAgreesWithObjdump(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	words := make([]uint32, 120000)
 	for i := range words {
-		words[i] = wide(r)
+		words[i] = randomScalableWord(r)
 	}
 	executed, failed := 0, 0
 	names := map[string]int{}
@@ -132,7 +131,8 @@ func TestScalableAndBulkAreWhatObjdumpPrints(t *testing.T) {
 		scalable := bits(words[n], 28, 25) == 2
 		if got != want || scalable && got == "" && !strings.Contains(reason, "arm64.nosve") {
 			if failed++; failed <= 40 {
-				t.Errorf("%08x %s: decoded %q, %q", words[n], line, got, reason)
+				t.Errorf("%08x: decoded %q, want %q; reason %q; objdump: %s", words[n], got, want,
+					reason, line)
 			}
 		}
 		if got != "" {
@@ -144,7 +144,7 @@ func TestScalableAndBulkAreWhatObjdumpPrints(t *testing.T) {
 		executed, len(names), len(words)-executed, failed)
 }
 
-// widthMemory notes the place and width of each access.
+// widthMemory lists the offset and width of each access.
 type widthMemory struct {
 	*flatMemory
 	accesses []string
@@ -160,8 +160,8 @@ func (m *widthMemory) Store(address uint64, data []byte) error {
 	return m.flatMemory.Store(address, data)
 }
 
-// TestWidthsOfAccesses: elements of 2 bytes and more are accesses of their own,
-// bytes that follow each other are moved by aligned accesses of up to 16.
+// TestWidthsOfAccesses: each element of 2 bytes and more is one access; adjacent bytes are moved by
+// aligned accesses of up to 16 bytes.
 func TestWidthsOfAccesses(t *testing.T) {
 	tests := []struct {
 		name      string
@@ -195,7 +195,7 @@ func TestWidthsOfAccesses(t *testing.T) {
 		m := &widthMemory{flatMemory: newFlatMemory()}
 		err := Step(test.code, s.X[0], &s, m)
 		if got := strings.Join(m.accesses, " "); err != nil || got != test.want {
-			t.Errorf("%s: %q, %v, want %q", test.name, got, err, test.want)
+			t.Errorf("%s: accesses %q, error %v, want %q", test.name, got, err, test.want)
 		}
 	}
 }

@@ -14,12 +14,12 @@ import (
 	"testing"
 )
 
-// slot is how far apart instructions lie for objdump: more than it can make of
-// one and what follows.
-const slot = 32
+// slotSize is the distance in bytes of instructions in objdump's input. It is larger than any
+// instruction that begins in the bytes of the one before.
+const slotSize = 32
 
-// random gives bytes that are an instruction more often than chance has it.
-func random(r *rand.Rand) []byte {
+// randomCode returns random bytes that are an instruction more often than by chance.
+func randomCode(r *rand.Rand) []byte {
 	code := make([]byte, 15)
 	for i := range code {
 		code[i] = byte(r.Uint32())
@@ -53,19 +53,19 @@ func random(r *rand.Rand) []byte {
 	return code
 }
 
-var names = strings.Fields("rax rcx rdx rbx rsp rbp rsi rdi r8 r9 r10 r11 r12 r13 r14 r15")
+var registerNames = strings.Fields("rax rcx rdx rbx rsp rbp rsi rdi r8 r9 r10 r11 r12 r13 r14 r15")
 
-// operand is the memory operand as objdump writes it.
-func operand(i *instruction) string {
+// operandText returns the memory operand of an instruction as objdump writes it.
+func operandText(i *instruction) string {
 	text := ""
 	if i.base >= 0 {
-		text = names[i.base]
+		text = registerNames[i.base]
 	}
 	if i.ipRelative {
 		text = "rip"
 	}
 	if i.index >= 0 {
-		text += fmt.Sprintf("+%s*%d", names[i.index], 1<<i.scale)
+		text += fmt.Sprintf("+%s*%d", registerNames[i.index], 1<<i.scale)
 	}
 	text = strings.TrimPrefix(text, "+")
 	if d := int64(i.displacement); d < 0 && !i.ipRelative {
@@ -76,34 +76,34 @@ func operand(i *instruction) string {
 	return "[" + text + "]"
 }
 
-// plain tells that objdump writes the operand of an instruction as operand does.
-func plain(i *instruction) bool {
+// hasPlainOperand reports whether objdump writes the operand of an instruction as operandText does.
+func hasPlainOperand(i *instruction) bool {
 	return i.form.shape == modRM && !i.address32 && (i.base >= 0 || i.ipRelative)
 }
 
-var widths = map[string]int{"BYTE": 1, "WORD": 2, "DWORD": 4, "QWORD": 8, "XMMWORD": 16,
+var widthsByName = map[string]int{"BYTE": 1, "WORD": 2, "DWORD": 4, "QWORD": 8, "XMMWORD": 16,
 	"YMMWORD": 32, "ZMMWORD": 64}
 
-// noIndex is how objdump shows that there is none.
+// noIndex matches objdump's text for an operand without an index register.
 var noIndex = regexp.MustCompile(`\+riz\*\d`)
 
-// width is what objdump says of the operand, 0 where it says nothing.
-func width(text string) int {
+// printedWidth returns the width in bytes of the operand in a text of objdump, 0 if it has none.
+func printedWidth(text string) int {
 	before, _, ok := strings.Cut(text, " PTR ")
 	fields := strings.FieldsFunc(before, func(c rune) bool { return c == ' ' || c == ',' })
 	if !ok || len(fields) == 0 {
 		return 0
 	}
-	return widths[fields[len(fields)-1]]
+	return widthsByName[fields[len(fields)-1]]
 }
 
-// disassembled is what objdump makes of an instruction.
+// disassembled is an instruction that objdump has decoded.
 type disassembled struct {
 	length     int
 	code, text string
 }
 
-// disassemble has objdump decode instructions.
+// disassemble decodes instructions by objdump.
 func disassemble(t *testing.T, list [][]byte) (shown []disassembled) {
 	t.Helper()
 	if _, err := exec.LookPath("objdump"); err != nil {
@@ -115,7 +115,7 @@ func disassemble(t *testing.T, list [][]byte) (shown []disassembled) {
 	var blob bytes.Buffer
 	for _, code := range list {
 		blob.Write(code)
-		blob.Write(bytes.Repeat([]byte{0x90}, slot-len(code)))
+		blob.Write(bytes.Repeat([]byte{0x90}, slotSize-len(code)))
 	}
 	path := filepath.Join(t.TempDir(), "code")
 	if err := os.WriteFile(path, blob.Bytes(), 0o600); err != nil {
@@ -129,60 +129,61 @@ func disassemble(t *testing.T, list [][]byte) (shown []disassembled) {
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		fields := strings.SplitN(lines.Text(), "\t", 3)
 		at, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(fields[0], ":")), 16, 64)
-		if len(fields) != 3 || err != nil || at%slot != 0 {
+		if len(fields) != 3 || err != nil || at%slotSize != 0 {
 			continue
 		}
 		shown = append(shown, disassembled{len(strings.Fields(fields[1])), fields[1], fields[2]})
 	}
 	if len(shown) != len(list) {
-		t.Fatalf("objdump shows %d of %d instructions", len(shown), len(list))
+		t.Fatalf("objdump printed %d of %d instructions", len(shown), len(list))
 	}
 	return shown
 }
 
-// TestWhatIsDecodedIsWhatObjdumpSays: no instruction that is taken has another
-// length, width or place there, or is none.
-func TestWhatIsDecodedIsWhatObjdumpSays(t *testing.T) {
+// TestDecodingAgreesWithObjdump: each accepted random input is an instruction for objdump, and has
+// the same length, width and operand.
+func TestDecodingAgreesWithObjdump(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var taken []instruction
+	var accepted []instruction
 	var list [][]byte
 	tried := 0
-	for ; len(taken) < 60000; tried++ {
-		code := random(r)
+	for ; len(accepted) < 60000; tried++ {
+		code := randomCode(r)
 		i, err := decode(code)
 		if err != nil {
 			continue
 		}
-		taken = append(taken, i)
+		accepted = append(accepted, i)
 		list = append(list, code[:i.length])
 	}
 	wrong := 0
 	for n, shown := range disassemble(t, list) {
-		i := &taken[n]
+		i := &accepted[n]
 		reason := ""
-		switch w := width(shown.text); {
+		switch w := printedWidth(shown.text); {
 		case strings.Contains(shown.text, "(bad)"):
-			reason = "none for objdump"
+			reason = "but objdump reports no instruction"
 		case shown.length != i.length:
 			reason = fmt.Sprintf("length %d", i.length)
 		case w != 0 && i.memoryWidth() != 0 && w != i.memoryWidth():
 			reason = fmt.Sprintf("width %d", i.memoryWidth())
-		case plain(i) && !strings.Contains(noIndex.ReplaceAllString(shown.text, ""), operand(i)):
-			reason = operand(i)
+		case hasPlainOperand(i) && !strings.Contains(noIndex.ReplaceAllString(shown.text, ""),
+			operandText(i)):
+			reason = "operand " + operandText(i)
 		}
 		if reason != "" {
 			if wrong++; wrong <= 40 {
-				t.Errorf("%s\t%s: decoded: %s", shown.code, shown.text, reason)
+				t.Errorf("objdump: %s\t%s; decoded: %s", shown.code, shown.text, reason)
 			}
 		}
 	}
-	t.Logf("evidence: %d random inputs decoded as objdump does, of %d tried; %d wrong", len(taken),
-		tried, wrong)
+	t.Logf("evidence: %d random inputs decoded as objdump does, of %d tried; %d wrong",
+		len(accepted), tried, wrong)
 }
 
-// followedWords are what instructions may be called that are followed and have no operand in
-// memory.
-var followedWords = regexp.MustCompile(`^((bnd|repn?z|rep|rex\S*|[cdes]s|data16|notrack) +)*` +
+// followedNames matches objdump's names of the instructions without a memory operand that the
+// recorder follows.
+var followedNames = regexp.MustCompile(`^((bnd|repn?z|rep|rex\S*|[cdes]s|data16|notrack) +)*` +
 	`(add|or|adc|sbb|and|sub|xor|cmp|test|mov|movabs|lea|inc|dec|not|neg|imul|` +
 	`shl|sal|shr|sar|push|` +
 	`pop|call|ret|leave|jmp|jn?[abceglopsz]e?|jp[eo]|j[ab]e?|j[gl]e?|cmovn?[abeglops]e?|` +
@@ -190,22 +191,22 @@ var followedWords = regexp.MustCompile(`^((bnd|repn?z|rep|rex\S*|[cdes]s|data16|
 	`endbr(64|32)|prefetch\w*|[slm]fence|vzeroupper|` +
 	`v?xorp[sd]|v?pxor|v?movap[sd]|v?movup[sd]|v?movdq[au])\b`)
 
-// TestWhatIsFollowedIsWhatObjdumpSays: no instruction that is followed has another length there,
-// or another name.
-func TestWhatIsFollowedIsWhatObjdumpSays(t *testing.T) {
+// TestDecodingOfFollowedAgreesWithObjdump: each followed instruction has the same length for
+// objdump and a name of followedNames.
+func TestDecodingOfFollowedAgreesWithObjdump(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	var lengths []int
 	var list [][]byte
 	tried := 0
 	for ; len(list) < 60000; tried++ {
-		code := random(r)
+		code := randomCode(r)
 		i := decodeFollowed(code)
 		if i.run == nil {
 			continue
 		}
-		if known, err := decode(code); err == nil { // its length is another test's
+		if known, err := decode(code); err == nil { // TestDecodingAgreesWithObjdump tests these
 			if known.length != i.length {
-				t.Errorf("% x: length %d, and %d where it is followed", code, known.length,
+				t.Errorf("% x: decode reports length %d, decodeFollowed %d", code, known.length,
 					i.length)
 			}
 			continue
@@ -215,9 +216,10 @@ func TestWhatIsFollowedIsWhatObjdumpSays(t *testing.T) {
 	}
 	wrong := 0
 	for n, shown := range disassemble(t, list) {
-		if shown.length != lengths[n] || !followedWords.MatchString(shown.text) {
+		if shown.length != lengths[n] || !followedNames.MatchString(shown.text) {
 			if wrong++; wrong <= 40 {
-				t.Errorf("%s\t%s: decoded: length %d", shown.code, shown.text, lengths[n])
+				t.Errorf("objdump: %s\t%s; followed with length %d", shown.code, shown.text,
+					lengths[n])
 			}
 		}
 	}
@@ -225,25 +227,28 @@ func TestWhatIsFollowedIsWhatObjdumpSays(t *testing.T) {
 		len(list), tried, wrong)
 }
 
-// TestWhatLooksLikeAnotherInstructionIsRefused: XSAVEOPT stores, a flush makes no access.
-func TestWhatLooksLikeAnotherInstructionIsRefused(t *testing.T) {
+// TestInstructionsWithSimilarCodesAreRefused: XSAVEOPT, which stores, has a code similar to that of
+// a flush, which makes no access.
+func TestInstructionsWithSimilarCodesAreRefused(t *testing.T) {
 	for code, want := range map[string]bool{
-		// XSAVEOPT, of 64 bits, CLRSSBSY
+		// XSAVEOPT, XSAVEOPT64, CLRSSBSY
 		"\x0f\xae\x37": false, "\x48\x0f\xae\x37": false, "\xf3\x0f\xae\x37": false,
 		// CLFLUSH, CLFLUSHOPT, CLWB
 		"\x0f\xae\x3f": true, "\x66\x0f\xae\x3f": true, "\x66\x0f\xae\x37": true,
 		"\x0f\xae\x2f": false, "\x66\x0f\xae\x2f": false, // XRSTOR
-		// MOVSXD, that of 16 bits: how much it loads differs
+		// MOVSXD; the one of 16 bits loads 2 or 4 bytes, depending on the processor
 		"\x63\x07": true, "\x48\x63\x07": true, "\x66\x63\x07": false,
 	} {
 		if _, err := decode([]byte(code)); (err == nil) != want {
-			t.Errorf("% x: %v", code, err)
+			t.Errorf("% x: error %v, want accepted: %v", code, err, want)
 		}
 	}
 }
 
-// TestWhatNeedsNoPageToComputeInIsWhatThePageOfTheRecorderSays, by (%rdi).
-func TestWhatNeedsNoPageToComputeInIsWhatThePageOfTheRecorderSays(t *testing.T) {
+// TestInstructionsWithoutComputePageAreThoseOfTheManual: the recorder executes these instructions
+// on (%rdi) itself, as its page says. Others need a page in which the program's thread executes
+// them.
+func TestInstructionsWithoutComputePageAreThoseOfTheManual(t *testing.T) {
 	for code, own := range map[string]bool{
 		// MOV, MOVZX, MOVSX, MOVSXD, MOVNTI
 		"\x89\x07": true, "\x0f\xb6\x07": true, "\x0f\xbe\x07": true, "\x48\x63\x07": true,
@@ -267,35 +272,35 @@ func TestWhatNeedsNoPageToComputeInIsWhatThePageOfTheRecorderSays(t *testing.T) 
 	} {
 		s := State{Vectors: func() (*Vectors, error) { return &Vectors{}, nil }}
 		s.Reg[rcx], s.Reg[rdi] = 1, 4096
-		if err := Step([]byte(code), 4096, &s, &memoryOf{}); (err == nil) != own {
-			t.Errorf("% x: %v", code, err)
+		if err := Step([]byte(code), 4096, &s, &countingMemory{}); (err == nil) != own {
+			t.Errorf("% x: error %v, want executed without a page: %v", code, err, own)
 		}
 	}
 }
 
-// memoryOf is memory where everything is, and gives nothing back.
-type memoryOf struct{ accesses int }
+// countingMemory counts accesses, which may be to any address. Loads do not change data.
+type countingMemory struct{ accesses int }
 
-func (m *memoryOf) Load(_ uint64, data []byte) error { return m.note(data) }
+func (m *countingMemory) Load(_ uint64, data []byte) error { return m.countAccess(data) }
 
-func (m *memoryOf) Store(_ uint64, data []byte) error { return m.note(data) }
+func (m *countingMemory) Store(_ uint64, data []byte) error { return m.countAccess(data) }
 
-func (m *memoryOf) note(data []byte) error {
+func (m *countingMemory) countAccess(data []byte) error {
 	m.accesses++
 	if n := len(data); n == 0 || n > 64 || n&(n-1) != 0 {
-		return fmt.Errorf("an access of %d bytes", n)
+		return fmt.Errorf("access of %d bytes, want a power of two up to 64", n)
 	}
 	return nil
 }
 
-// FuzzStep: whatever bytes there are, an instruction is carried out or refused,
-// and a refusal has done nothing.
+// FuzzStep executes any bytes: Step executes or refuses the instruction, and a refused one has no
+// effect.
 func FuzzStep(f *testing.F) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
-		f.Add(random(r), r.Uint64(), r.Uint64())
+		f.Add(randomCode(r), r.Uint64(), r.Uint64())
 	}
-	// POP by RSP, whose operand lies behind what it pops
+	// POP with an operand at RSP, whose address is computed after RSP was incremented
 	f.Add([]byte("\x8fDDD"), uint64(0), uint64(0))
 	f.Fuzz(func(t *testing.T, code []byte, fault, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -307,7 +312,7 @@ func FuzzStep(f *testing.F) {
 		var v Vectors
 		s.Vectors = func() (*Vectors, error) { return &v, nil }
 		i, err := decode(code)
-		if err == nil { // a fault that fits more often than chance has it
+		if err == nil { // use the address that the instruction has
 			m := machine{State: &s, instruction: &i}
 			fault = m.effectiveAddress()
 			if i.form.shape == noModRM {
@@ -315,11 +320,12 @@ func FuzzStep(f *testing.F) {
 			}
 		}
 		before := s.Reg
-		var memory memoryOf
+		var memory countingMemory
 		if err := Step(code, fault, &s, &memory); err != nil {
 			refusal, ok := err.(*Refusal)
 			if !ok || refusal.Reason == "" || memory.accesses != 0 || s.Reg != before {
-				t.Errorf("% x: %v after %d accesses", code, err, memory.accesses)
+				t.Errorf("% x: error %v after %d accesses, want a refusal without an effect", code,
+					err, memory.accesses)
 			}
 		}
 	})
