@@ -16,10 +16,10 @@ import (
 const aimedHead = "lightmetal 1\ntarget wormhole 1e52:401e bar0 1MiB\nwindow a tlb size 1MiB\n" +
 	"window b tlb size 16MiB\n"
 
-// TestPointStoresWhatLoadPutIntoIt has registers and windows that are plain
+// TestPointStoresTheRegisterValuesThatLoadEncoded has registers and windows that are plain
 // memory: what each is to hold is the board's own encoding, which tests of
 // boards and of mapped backends hold.
-func TestPointStoresWhatLoadPutIntoIt(t *testing.T) {
+func TestPointStoresTheRegisterValuesThatLoadEncoded(t *testing.T) {
 	v := view(t, aimedHead+`main:
   point a tile 1,2 address 0x100000 ordering strict
   write.4 a+0x10 0x1111
@@ -73,9 +73,9 @@ again:
 	}
 }
 
-// TestTargetThatTheDeviceCannotBeAimedAtIsRefusedAtLoad: a Wormhole has six bits
+// TestTileThatTheTLBCannotEncodeIsRejectedAtLoad: a Wormhole has six bits
 // for a coordinate.
-func TestTargetThatTheDeviceCannotBeAimedAtIsRefusedAtLoad(t *testing.T) {
+func TestTileThatTheTLBCannotEncodeIsRejectedAtLoad(t *testing.T) {
 	v := view(t, aimedHead+
 		"main:\n  point a tile 1,2 address 0x0\n  point a tile 64,2 address 0x0\n"+
 		"  write.4 a+0x0 0x1\n")

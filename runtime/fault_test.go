@@ -362,7 +362,7 @@ func (s *subject) firstBroken(f mock.Fault) (at int, value uint64) {
 	return -1, 0
 }
 
-func TestEveryCheckedBitStuckIsReportedWithWhatWasSeen(t *testing.T) {
+func TestEveryStuckBitIsReportedWithTheValueRead(t *testing.T) {
 	for _, s := range subjects(t) {
 		count := 0
 		for i := range s.steps {
@@ -396,9 +396,9 @@ func TestEveryCheckedBitStuckIsReportedWithWhatWasSeen(t *testing.T) {
 	}
 }
 
-// TestEveryPolledBitMayBeLateAndNoExpectedOne: a poll waits for a bit, an
+// TestPollsWaitForLateBitsAndExpectsDoNot: a poll waits for a bit, an
 // expect does not.
-func TestEveryPolledBitMayBeLateAndNoExpectedOne(t *testing.T) {
+func TestPollsWaitForLateBitsAndExpectsDoNot(t *testing.T) {
 	for _, s := range subjects(t) {
 		count := 0
 		for i := range s.steps {

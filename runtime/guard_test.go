@@ -76,7 +76,7 @@ func TestFaultOfTheRegistersOfAWindowIsABusFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	const registers = 18 << 20 // behind the windows, as in TestPointStoresWhatLoadPutIntoIt
+	const registers = 18 << 20 // behind the windows, as in TestPointStoresTheRegisterValuesThatLoadEncoded
 	if err := unix.Ftruncate(fd, registers); err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +85,8 @@ func TestFaultOfTheRegistersOfAWindowIsABusFault(t *testing.T) {
 	}
 }
 
-// TestPanicOfACheckIsNoFileCutShort: what is wrong with a program must not be said of a file.
-func TestPanicOfACheckIsNoFileCutShort(t *testing.T) {
+// TestPanicInACheckIsNotReportedAsATruncatedFile: what is wrong with a program must not be said of a file.
+func TestPanicInACheckIsNotReportedAsATruncatedFile(t *testing.T) {
 	needFaultAddress(t)
 	path := written(t, encoded(t, withPayload))
 	elsewhere := unreadable(t)

@@ -147,7 +147,7 @@ type object struct {
 }
 
 // objects lists everything in a file that has scalar fields. Adding a table to
-// the schema without adding it here fails TestEveryFieldIsTried.
+// the schema without adding it here fails TestEdgeValuesOfEveryFieldAreRejectedOrRunSafely.
 func objects(file []byte) (list []object) {
 	root := gen.GetRootAsImage(file, 0)
 	add := func(name string, index, vector int, x any) {
@@ -320,10 +320,10 @@ main:
   write.4 r+0x14 0xffffffff
 `
 
-// TestEveryFieldIsTried sets every scalar field of an image to its edges, with
+// TestEdgeValuesOfEveryFieldAreRejectedOrRunSafely sets every scalar field of an image to its edges, with
 // digests and checksum mended: such a file is refused, or runs on the strict
 // mock without an access that the mock refuses.
-func TestEveryFieldIsTried(t *testing.T) {
+func TestEdgeValuesOfEveryFieldAreRejectedOrRunSafely(t *testing.T) {
 	edu, err := os.ReadFile("../testdata/images/edu-factorial.lmb")
 	if err != nil {
 		t.Fatal(err)

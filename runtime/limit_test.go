@@ -74,7 +74,7 @@ func TestLateRunMakesNoFurtherAccess(t *testing.T) {
 	}
 }
 
-func TestLimitCountsForEachRunAlone(t *testing.T) {
+func TestLimitAppliesToEachRunSeparately(t *testing.T) {
 	r, device := on(t, "main:\n  delay 90us\n"+safe)
 	r.SetLimit(100_000)
 	for range 100 {
@@ -92,14 +92,14 @@ func TestPollDeadlineWithinTheLimitIsThePollsOwn(t *testing.T) {
 	limited(t, 1000, hal.OK, "  poll.4 m+0x0 == 0x1 within 100us every 10us else ignore\n")
 }
 
-func TestLimitBeyondAllTimeIsNone(t *testing.T) {
+func TestLargestLimitDoesNotOverflow(t *testing.T) {
 	r, device := on(t, "main:\n  delay 90us\n"+safe)
 	device.Sleep(1_000_000)
 	r.SetLimit(math.MaxInt64)
 	run(t, r, hal.OK)
 }
 
-func TestLimitThatIsExceededForWantOfMemoryIsADMAFault(t *testing.T) {
+func TestDMAFaultThatDelaysARunIsReportedInsteadOfTheLimit(t *testing.T) {
 	const listing = ivshmem +
 		"window h host size 4KiB\nmain:\n  poll.4 m+0x0 == 0x1 within 1s every 10us\n"
 	for state, want := range map[hal.Code]hal.Code{hal.OK: hal.FrameLate,
@@ -203,8 +203,8 @@ func TestRunWithoutALimitEndsByTheClock(t *testing.T) {
 	}
 }
 
-// TestAllowedTimeEndsARun, also one with a longer limit of its own.
-func TestAllowedTimeEndsARun(t *testing.T) {
+// TestTimeLimitOfTheImageEndsARun, also one with a longer limit of its own.
+func TestTimeLimitOfTheImageEndsARun(t *testing.T) {
 	v := view(t, ivshmem+"main:\n  delay 9s\n"+safe)
 	v.TimeLimitUs = 10e6
 	for _, limit := range []int64{0, 60e9} {
@@ -274,9 +274,9 @@ func TestRequestToStopEndsARunAfterTheGrace(t *testing.T) {
 	}
 }
 
-// TestRequestToStopLeavesSafeAlone: it takes as long as it does, also as the sequence
+// TestRequestToStopDoesNotShortenSafe: it takes as long as it does, also as the sequence
 // that Run is called with.
-func TestRequestToStopLeavesSafeAlone(t *testing.T) {
+func TestRequestToStopDoesNotShortenSafe(t *testing.T) {
 	for name, first := range map[string]string{
 		"after a failure": "main:\n  expect.4 m+0x0 == 0x1\nsafe:\n", "called itself": "safe:\n"} {
 		t.Run(name, func(t *testing.T) {

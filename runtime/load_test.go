@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestFilesThatAreNoImageAreRefusedWithTheirCode(t *testing.T) {
+func TestFilesThatAreNotImagesAreRejectedWithTheirCode(t *testing.T) {
 	folder := t.TempDir()
 	empty, locked, pipe := folder+"/empty", folder+"/locked", folder+"/pipe"
 	for path, mode := range map[string]os.FileMode{empty: 0o644, locked: 0} {
@@ -73,7 +73,7 @@ func TestFilesThatAreNoImageAreRefusedWithTheirCode(t *testing.T) {
 	}
 }
 
-func TestFileIsReadOnlyAndWhole(t *testing.T) {
+func TestMappedFileIsReadOnlyAndComplete(t *testing.T) {
 	bytes := encoded(t, withPayload)
 	file, err := runtime.Open(written(t, bytes))
 	if err != nil {
@@ -90,9 +90,9 @@ func TestFileIsReadOnlyAndWhole(t *testing.T) {
 	}
 }
 
-// TestNothingOfAFileCanBeWritten: neither the copy of its envelope nor the
+// TestNoPageOfAnOpenFileIsWritable: neither the copy of its envelope nor the
 // payload, which is the file's.
-func TestNothingOfAFileCanBeWritten(t *testing.T) {
+func TestNoPageOfAnOpenFileIsWritable(t *testing.T) {
 	file, err := runtime.Open(written(t, encoded(t, withPayload)))
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestNothingOfAFileCanBeWritten(t *testing.T) {
 	}
 }
 
-func TestFileWithADefectIsRefusedWithItsPath(t *testing.T) {
+func TestErrorOfADefectiveFileNamesItsPath(t *testing.T) {
 	path := written(t, []byte("no image at all, and long enough to be looked at: "+
 		"0123456789012345678901234567890"))
 	file, err := runtime.Open(path)
@@ -144,9 +144,9 @@ func TestFileWithADefectIsRefusedWithItsPath(t *testing.T) {
 	}
 }
 
-// TestNothingIsStoredBeforeAllIsChecked has a first command that is fine and a
+// TestLoadChecksTheWholeImageBeforeTheFirstStore has a first command that is fine and a
 // later one that is not, in each way that only Load can see.
-func TestNothingIsStoredBeforeAllIsChecked(t *testing.T) {
+func TestLoadChecksTheWholeImageBeforeTheFirstStore(t *testing.T) {
 	const wormhole = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n"
 	const point = "  point w tile 1,1 address 0x0\n  write.4 w+0x0 0x1\n"
 	for _, test := range []struct {
@@ -214,7 +214,7 @@ func (m master) SetBusMaster(on bool) error {
 
 func (m master) Diagnose() hal.Code { return m.state }
 
-func TestDevicesThatReachMemoryMasterTheBusLast(t *testing.T) {
+func TestBusMasteringIsEnabledAfterBusAddressesAreAssigned(t *testing.T) {
 	for _, test := range []struct{ what, source, want string }{
 		{"nothing of the kind", two + "main:\n  write.4 r+0x4 0x1\n", ""},
 		{"host memory", two + "window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 0x1\n",
@@ -306,7 +306,7 @@ func TestWindowsWithFixedBusAddressesAreMappedFirst(t *testing.T) {
 	}
 }
 
-func TestAddressThatReachGivesIsChecked(t *testing.T) {
+func TestAssignedBusAddressIsCheckedForOverflow(t *testing.T) {
 	for write, bus := range map[string]uint64{"write.4 r+0x80 bus(r)+0x1000": 1<<32 - 0x1000,
 		"write.8 r+0x80 bus(r)+0x1000": 1<<64 - 0x1000} {
 		t.Run(write, func(t *testing.T) {
@@ -340,7 +340,7 @@ func (s *stranger) Diagnose() hal.Code                               { return ha
 
 // A backend acquires a device at the first Map: until its identity is known to be
 // right, no window is mapped of any.
-func TestADeviceThatIsAnotherThanTheImagesIsNotTouched(t *testing.T) {
+func TestNoWindowIsMappedIfADeviceIsTheWrongOne(t *testing.T) {
 	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n"+
 		"target ivshmem 1af4:1110 bar2 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+
 		"window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 1\n")
@@ -369,9 +369,9 @@ func (c cleaner) RegisterExitCleanup(_ *fbs.View, target int) (note string, err 
 	return c.note, c.fail
 }
 
-// TestDriversAreToldWhatToDoWhenTheProcessEnds: each of its own target, once all
+// TestLoadRegistersTheExitCleanupOfEachTarget: each of its own target, once all
 // else is well.
-func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
+func TestLoadRegistersTheExitCleanupOfEachTarget(t *testing.T) {
 	const two = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n" +
 		"target wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\nmain:\n"
 	const points = "  point w tile 1,1 address 0xffb00000\n"
@@ -410,9 +410,9 @@ func (unaimable) EncodePoint(*hal.Aperture, fbs.TileRoute, uint64, *fbs.Command)
 	return 0, 0, hal.Refused
 }
 
-// TestNoDriverIsToldOfAResetByARefusedImage: it would make the store when the
+// TestRejectedImageRegistersNoExitCleanup: it would make the store when the
 // device is closed.
-func TestNoDriverIsToldOfAResetByARefusedImage(t *testing.T) {
+func TestRejectedImageRegistersNoExitCleanup(t *testing.T) {
 	var told []int
 	device := unaimable{cleaner{Device: mock.New(&boards.Wormhole), told: &told}}
 	source := "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\n" +
@@ -423,7 +423,7 @@ func TestNoDriverIsToldOfAResetByARefusedImage(t *testing.T) {
 	}
 }
 
-func TestForcedWindowIsTheOneThatIsUsed(t *testing.T) {
+func TestForcedTLBWindowIsUsed(t *testing.T) {
 	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow a tlb size 1MiB\n"+
 		"window b tlb size 1MiB\nmain:\n  delay 1us\n")
 	r, err := runtime.Load(v, 20, mock.New(&boards.Wormhole))
@@ -444,7 +444,7 @@ func (c chooser) Map(w fbs.Window) (hal.Aperture, error) {
 	return c.Device.Map(w)
 }
 
-func TestWindowThatCannotBeForcedIsRefusedWithWhatMayBeWhy(t *testing.T) {
+func TestErrorOfAForcedTLBWindowNamesPossibleCauses(t *testing.T) {
 	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow a tlb size 1MiB\n"+
 		"main:\n  delay 1us\n")
 	for what, c := range map[string]struct {
@@ -475,7 +475,7 @@ func TestDeviceNamesAreThePCIIDs(t *testing.T) {
 	}
 }
 
-func TestReplayThatIsClosedDoesNotRun(t *testing.T) {
+func TestClosedReplayDoesNotRun(t *testing.T) {
 	r, device := on(t, "tensor d output uint8[4]\nmain:\n  copy.4 d[0:4] <- m+0x0\n")
 	if err := r.Close(); err != nil {
 		t.Error(err)
@@ -534,9 +534,9 @@ func TestFreezeThatCannotLockTheCommandsFails(t *testing.T) {
 	}
 }
 
-// TestFileRewrittenDuringARunDoesNotRunOn changes commands after the verifier's
+// TestRunEndsAtACorruptedCommand changes commands after the verifier's
 // back: what the loop can still notice at no cost, it does.
-func TestFileRewrittenDuringARunDoesNotRunOn(t *testing.T) {
+func TestRunEndsAtACorruptedCommand(t *testing.T) {
 	for what, change := range map[string]func(c []fbs.Command){
 		"unknown opcode": func(c []fbs.Command) { c[1].Opcode = 99 },
 		"a format 1 End": func(c []fbs.Command) { c[1].Opcode = 14 },
@@ -639,7 +639,7 @@ store of 4 bytes at 0x34 = 0x77665544`), "\n")
 	}
 }
 
-func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
+func TestStopDMADisablesBusMasteringAndDiagnoseReportsDMAFaults(t *testing.T) {
 	const listing = two +
 		"window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 0x1\nlook:\n" +
 		"  expect.4 m+0x0 == 0x1 else ignore\n"
@@ -675,9 +675,9 @@ func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
 	}
 }
 
-// TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt: what went wrong with a transfer is
+// TestDiagnoseWaitsForDMAFaultsIfADeviceReachesHostMemory: what went wrong with a transfer is
 // known some time later.
-func TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt(t *testing.T) {
+func TestDiagnoseWaitsForDMAFaultsIfADeviceReachesHostMemory(t *testing.T) {
 	for window, wait := range map[string]int64{"": 0,
 		"window h host size 4KiB target 1\n": 5_000_000} {
 		t.Run(window, func(t *testing.T) {

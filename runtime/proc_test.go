@@ -6,7 +6,7 @@ import (
 	"lightmetal/hal"
 )
 
-func TestMemoryIsWhatTheKernelSaysIsAvailable(t *testing.T) {
+func TestAvailableMemoryIsReadFromMeminfo(t *testing.T) {
 	const meminfo = "MemTotal:       131072000 kB\nMemFree:         1000 kB\n" +
 		"MemAvailable:    2000 kB\nHugePages_Total:       8\nHugePages_Free:        3\n" +
 		"Hugepagesize:       2048 kB\n"
@@ -26,9 +26,9 @@ func TestMemoryIsWhatTheKernelSaysIsAvailable(t *testing.T) {
 	}
 }
 
-// TestFileSystemThatTakesNoWritesIsKnown: by its superblock, not by its mounts,
+// TestReadOnlySuperblockIsRecognized: by its superblock, not by its mounts,
 // and not by what looks like either in a name or a line that was cut.
-func TestFileSystemThatTakesNoWritesIsKnown(t *testing.T) {
+func TestReadOnlySuperblockIsRecognized(t *testing.T) {
 	for _, test := range []struct {
 		mountinfo string
 		want      bool

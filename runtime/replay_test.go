@@ -112,7 +112,7 @@ main:
 	}
 }
 
-func TestInputWithoutDataIsRefusedBeforeTheFirstStore(t *testing.T) {
+func TestMissingInputDataIsReportedBeforeTheFirstStore(t *testing.T) {
 	r, device := on(t, `
 tensor a input int32[1]
 main:
@@ -153,7 +153,7 @@ safe:
 	}
 }
 
-func TestPolicies(t *testing.T) {
+func TestIgnoredFailuresDoNotEndTheRun(t *testing.T) {
 	r, device := on(t, `
 main:
   expect.4 m+0x0 == 0x1 else ignore
@@ -223,9 +223,9 @@ func TestPollWithAnIntervalEndsAtItsDeadline(t *testing.T) {
 	}
 }
 
-// TestPollWithoutIntervalLooksLessOftenTheLongerItWaits counts loads: a part of
+// TestPollWithoutIntervalLoadsLessOftenTheLongerItWaits counts loads: a part of
 // the time waited apart, they are few, and what comes is noticed in time.
-func TestPollWithoutIntervalLooksLessOftenTheLongerItWaits(t *testing.T) {
+func TestPollWithoutIntervalLoadsLessOftenTheLongerItWaits(t *testing.T) {
 	r, device := on(t, "main:\n  poll.4 m+0x0 == 0x1 within 10s\n")
 	run(t, r, hal.DeadlinePassed)
 	if n, took := device.Operations(), device.Now(); n > 1000 || took < 10_000_000_000 ||
@@ -266,9 +266,9 @@ func TestCounterThatIsPastItsValueEndsThePoll(t *testing.T) {
 	}
 }
 
-// TestCounterThatReadsAllOnesIsNoProofOfADevice: all ones have reached many values, but a device
+// TestGoneDeviceIsNoticedIfAllOnesSatisfyTheCondition: all ones have reached many values, but a device
 // that is gone returns them, too.
-func TestCounterThatReadsAllOnesIsNoProofOfADevice(t *testing.T) {
+func TestGoneDeviceIsNoticedIfAllOnesSatisfyTheCondition(t *testing.T) {
 	const listing = "main:\n  write.4 m+0x0 0xffffffff\n  expect.4 m+0x0 reached 0xfffffff0\n"
 	r, _ := on(t, listing)
 	run(t, r, hal.OK)
@@ -277,7 +277,7 @@ func TestCounterThatReadsAllOnesIsNoProofOfADevice(t *testing.T) {
 	run(t, r, hal.DeviceGone)
 }
 
-func TestOnesThatAreDataAreTakenAsThem(t *testing.T) {
+func TestAllOnesInDataAreNotADeviceThatIsGone(t *testing.T) {
 	for _, golden := range []string{"00ffffff", "ffffffff"} {
 		t.Run(golden, func(t *testing.T) {
 			r, _ := on(t, "tensor d output uint8[4]\nmain:\n  copy.4 m+0x0 <- hex "+golden+
@@ -373,7 +373,7 @@ func TestCompareNamesTheFirstElementThatDiffers(t *testing.T) {
 	}
 }
 
-func TestImageForAnotherDeviceIsRefused(t *testing.T) {
+func TestImageForAnotherDeviceIsRejected(t *testing.T) {
 	v := view(t, ivshmem+"main:\n  write.1 m+0x0 0x1\n")
 	load := func(devices ...hal.Device) error {
 		_, err := runtime.Load(v, runtime.AnyTLBWindow, devices...)
@@ -483,10 +483,10 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 	}
 }
 
-// TestAStrangersRulesHoldOnTheDevice replays an image for a device of no known
+// TestRulesOfAnUnknownDeviceApplyToItsMock replays an image for a device of no known
 // board: what its rules let through reaches the device, and the mock, which has
 // the same rules, refuses nothing.
-func TestAStrangersRulesHoldOnTheDevice(t *testing.T) {
+func TestRulesOfAnUnknownDeviceApplyToItsMock(t *testing.T) {
 	const source = "lightmetal 1\ntarget stranger ffff:0001 bar0 4KiB\n" +
 		"rule registers bar0 size 64\nrule bells bar0 offset 1KiB size 64 widths 8\n" +
 		"window r bar0 offset 0 size 4KiB\nmain:\n  write.4 r+0x4 0x5\n  write.8 r+0x408 0x6\n" +
@@ -519,7 +519,7 @@ func TestAStrangersRulesHoldOnTheDevice(t *testing.T) {
 	}
 }
 
-func TestAccessThatTheBoardRefusesIsRefused(t *testing.T) {
+func TestAccessThatTheBoardForbidsIsRejected(t *testing.T) {
 	const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 0x100000\n" +
 		"window r bar0 offset 0x0 size 0x100000\nmain:\n"
 	for _, test := range []struct{ body, want string }{
@@ -551,9 +551,9 @@ func verdict(t *testing.T, source string) error {
 	return err
 }
 
-// TestStoreThatOpensHostMemoryIsRefused: what an image left in the iATU
+// TestStoreThatOpensHostMemoryIsRejected: what an image left in the iATU
 // would stay there after the run. Loads are let through.
-func TestStoreThatOpensHostMemoryIsRefused(t *testing.T) {
+func TestStoreThatOpensHostMemoryIsRejected(t *testing.T) {
 	for _, of := range []struct {
 		target      string
 		board       *boards.Board
@@ -587,9 +587,9 @@ func TestStoreThatOpensHostMemoryIsRefused(t *testing.T) {
 	}
 }
 
-// TestRegistersBehindWriteCombiningAreRefused: such a mapping merges
+// TestWriteCombiningWindowOnRegistersIsRejected: such a mapping merges
 // stores, and may load what nobody asked for.
-func TestRegistersBehindWriteCombiningAreRefused(t *testing.T) {
+func TestWriteCombiningWindowOnRegistersIsRejected(t *testing.T) {
 	const wormhole = "wormhole 1e52:401e bar0 512MiB"
 	for _, test := range []struct {
 		target, window string
@@ -625,7 +625,7 @@ func TestRegistersBehindWriteCombiningAreRefused(t *testing.T) {
 	}
 }
 
-func TestArenaLargerThanTheMachineIsRefused(t *testing.T) {
+func TestArenaLargerThanAvailableMemoryIsRejected(t *testing.T) {
 	v := view(t, ivshmem+"tensor a input uint8[1048576x1048576]\nmain:\n  write.1 m+0x0 0x1\n")
 	_, err := runtime.Load(v, runtime.AnyTLBWindow, mock.New(&boards.Ivshmem))
 	if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "are available") {

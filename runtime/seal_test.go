@@ -87,7 +87,7 @@ func countFrozenRuns(args []string) error {
 	return nil
 }
 
-func TestTenThousandFrozenRunsMoveNoHeapCounter(t *testing.T) {
+func TestTenThousandFrozenRunsChangeNoHeapCounter(t *testing.T) {
 	if _, status := child(t, "count", written(t, encoded(t, small))); status != 0 {
 		t.Errorf("status %v", status)
 	}
@@ -126,11 +126,11 @@ func tellFrozen(args []string) error {
 	return nil
 }
 
-// TestFreezeLeavesGoNothingToMake: a run that Go interrupts makes it map memory,
+// TestFreezeLeavesNoReasonToMapMemoryOrStartThreads: a run that Go interrupts makes it map memory,
 // a second processor makes it clone threads, and giving memory back takes a
 // timer, the first of which opens an epoll file. All are rare, so that a million
 // runs need not show them.
-func TestFreezeLeavesGoNothingToMake(t *testing.T) {
+func TestFreezeLeavesNoReasonToMapMemoryOrStartThreads(t *testing.T) {
 	out, status := child(t, "frozen", written(t, encoded(t, small)))
 	var ignored uint64
 	var threads, processors int
@@ -326,9 +326,9 @@ func waitSealed(args []string) error {
 	return err
 }
 
-// TestSealedProcessThatIsSharedLooksAtNoLimits of processors: that would be a system
+// TestSealedSharedProcessDoesNotReadCPULimits of processors: that would be a system
 // call which kills it.
-func TestSealedProcessThatIsSharedLooksAtNoLimits(t *testing.T) {
+func TestSealedSharedProcessDoesNotReadCPULimits(t *testing.T) {
 	needSeccomp(t)
 	if _, status := child(t, "shared", written(t, encoded(t, small))); status != 0 {
 		t.Errorf("status %v", status)
@@ -405,7 +405,7 @@ func faultSealed(args []string) error {
 	return nil
 }
 
-func TestBusErrorUnderTheSealIsReported(t *testing.T) {
+func TestBusErrorInASealedProcessIsReported(t *testing.T) {
 	needSeccomp(t)
 	_, status := child(t, "fault", written(t, encoded(t, withPayload)))
 	if status.ExitStatus() != 74 {
@@ -505,7 +505,7 @@ func breakTheSeal(args []string) error {
 	return nil
 }
 
-func TestSealedProcessIsKilledWhenItWouldTakeSomething(t *testing.T) {
+func TestSealedProcessIsKilledByForbiddenSystemCalls(t *testing.T) {
 	needSeccomp(t)
 	path := written(t, encoded(t, small))
 	for what := range forbidden {

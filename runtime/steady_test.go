@@ -66,11 +66,11 @@ func runSteady(args []string) error {
 	return nil
 }
 
-// TestFrozenRunsAskTheKernelForNothing has strace look at all threads of a
+// TestFrozenRunsMakeNoSystemCallsExceptWaits has strace look at all threads of a
 // process that makes 200 long runs and ten waits: the replaying thread makes no
 // system call but those of the waits, and no thread is made or woken. What
 // Go's monitor does by itself, naps and looks for files, is counted apart.
-func TestFrozenRunsAskTheKernelForNothing(t *testing.T) {
+func TestFrozenRunsMakeNoSystemCallsExceptWaits(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector makes calls of its own")
 	}
@@ -192,9 +192,9 @@ func between(t *testing.T, log []byte) (runner string, own, taking, rest int) {
 	return runner, own, taking, rest
 }
 
-// TestSealedProcessesSurviveTheirBeginning: what a process still makes when it
+// TestSealedProcessesSurviveTheirFirstRuns: what a process still makes when it
 // is sealed shows in its first runs, if it does.
-func TestSealedProcessesSurviveTheirBeginning(t *testing.T) {
+func TestSealedProcessesSurviveTheirFirstRuns(t *testing.T) {
 	needSeccomp(t)
 	const processes = 40
 	path := written(t, encoded(t, long))

@@ -73,10 +73,10 @@ func opened(t *testing.T, path string) *runtime.File {
 	return file
 }
 
-// TestFileRewrittenUnderARunChangesNoAccess: the verified commands are executed,
+// TestFileRewrittenAfterOpenChangesNoAccess: the verified commands are executed,
 // whenever the file changes after Open. Only payload is the file's own, and of
 // one that was checked, as for a signature, not even that.
-func TestFileRewrittenUnderARunChangesNoAccess(t *testing.T) {
+func TestFileRewrittenAfterOpenChangesNoAccess(t *testing.T) {
 	believe := func([]byte) error { return nil }
 	for what, rewrite := range rewrites(t) {
 		for when := range 4 { // before Check, before Verify, before Load, before Run
@@ -208,7 +208,7 @@ func rewriteSealed(args []string) error {
 	return nil
 }
 
-func TestFileRewrittenUnderTheSealChangesNoAccess(t *testing.T) {
+func TestFileRewrittenAfterSealChangesNoAccess(t *testing.T) {
 	needSeccomp(t)
 	out, status := child(t, "rewritten", written(t, encoded(t, honest)),
 		written(t, encoded(t, hostile)))
@@ -217,9 +217,9 @@ func TestFileRewrittenUnderTheSealChangesNoAccess(t *testing.T) {
 	}
 }
 
-// TestFileThatIsLargerThanMemoryIsRefused has nothing in it and takes no room:
+// TestFileThatIsLargerThanMemoryIsRejected has nothing in it and takes no room:
 // commands as large as all memory, as it says. Larger ones may not be mappable.
-func TestFileThatIsLargerThanMemoryIsRefused(t *testing.T) {
+func TestFileThatIsLargerThanMemoryIsRejected(t *testing.T) {
 	path := written(t, encoded(t, honest))
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -275,9 +275,9 @@ func TestFileThatCannotBeCopiedIsAnError(t *testing.T) {
 	}
 }
 
-// TestMemoryIsJudgedByWhatIsAvailable: tensors, host memory, and the page tables
+// TestImageThatNeedsMoreThanAvailableMemoryIsRejected: tensors, host memory, and the page tables
 // of many windows are refused before anything is taken.
-func TestMemoryIsJudgedByWhatIsAvailable(t *testing.T) {
+func TestImageThatNeedsMoreThanAvailableMemoryIsRejected(t *testing.T) {
 	var machine unix.Sysinfo_t
 	if err := unix.Sysinfo(&machine); err != nil {
 		t.Fatal(err)
@@ -314,9 +314,9 @@ func TestMemoryIsJudgedByWhatIsAvailable(t *testing.T) {
 	}
 }
 
-// TestLargeEnvelopeIsCopiedWhole has so many commands that the copy is worth
+// TestLargeEnvelopeIsCopiedCompletely has so many commands that the copy is worth
 // huge pages, and no payload behind them.
-func TestLargeEnvelopeIsCopiedWhole(t *testing.T) {
+func TestLargeEnvelopeIsCopiedCompletely(t *testing.T) {
 	file := encoded(t, ivshmem+"main:\n"+strings.Repeat("  write.4 m+0x0 0x1\n", 100_000))
 	path := written(t, file)
 	copied := opened(t, path)
@@ -331,9 +331,9 @@ func TestLargeEnvelopeIsCopiedWhole(t *testing.T) {
 	}
 }
 
-// TestSequenceThatMayTakeTooLongIsRefusedAtLoad: an hour, unless more is allowed.
+// TestSequenceThatMayTakeTooLongIsRejectedAtLoad: an hour, unless more is allowed.
 // It is a check of the image, and sets no limit for runs.
-func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
+func TestSequenceThatMayTakeTooLongIsRejectedAtLoad(t *testing.T) {
 	waits := func(calls int) string {
 		return ivshmem + "main:\n" + strings.Repeat("  call waits\n", calls) + "waits:\n" +
 			strings.Repeat("  delay 10s\n", 36)
@@ -388,8 +388,8 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 	}
 }
 
-// TestLongestTimeDoesNotRunOver has calls of all there is of waiting.
-func TestLongestTimeDoesNotRunOver(t *testing.T) {
+// TestWorstCaseTimeDoesNotOverflow has calls of all there is of waiting.
+func TestWorstCaseTimeDoesNotOverflow(t *testing.T) {
 	v := view(t, ivshmem+"main:\n"+strings.Repeat("  call waits\n", 4000)+"waits:\n"+
 		strings.Repeat("  poll.4 m+0x0 == 0x1 within 4294967295us every 65535us\n", 400_000))
 	if got := v.WorstCaseUs; got[0] != 1<<62 || got[1] != 400_000*(4294967295+12)+1 {
@@ -408,9 +408,9 @@ main:
   copy.8 g[:] <- m+0x0 bulk
 `
 
-// TestRecordedInputsStayAsTheyWereVerified: whoever cuts or rewrites the file in place, as cp
+// TestDefaultInputsStayAsTheyWereVerified: whoever cuts or rewrites the file in place, as cp
 // does, changes no byte of a recorded input, and ends no process that asks for one.
-func TestRecordedInputsStayAsTheyWereVerified(t *testing.T) {
+func TestDefaultInputsStayAsTheyWereVerified(t *testing.T) {
 	file := encoded(t, recorded)
 	other := bytes.Repeat([]byte{0xee}, len(file))
 	for what, change := range map[string]func(path string) error{

@@ -143,7 +143,7 @@ compare:
   compare.4 m+0x0 uint32 == uint32 3
 `
 
-func TestStructsInCAreThoseInGo(t *testing.T) {
+func TestStructLayoutsOfCAndGoAgree(t *testing.T) {
 	want := slices.Concat(layout("lm_error", lastError{}), layout("lm_image", imageInfo{}),
 		layout("lm_tensor", tensorInfo{}), layout("lm_version", versionInfo{}))
 	if got := strings.Split(strings.TrimSpace(right(t, "layout")), "\n"); !slices.Equal(got, want) {
@@ -151,13 +151,13 @@ func TestStructsInCAreThoseInGo(t *testing.T) {
 	}
 }
 
-func TestMisuseFromCIsAStatusAndNothingWorse(t *testing.T) {
+func TestMisuseFromCReturnsAStatus(t *testing.T) {
 	right(t, "misuse", factorial, root+"/testdata/bad/random.lmb")
 }
 
 func TestImageInTheHostsMemoryRuns(t *testing.T) { right(t, "memory", factorial) }
 
-func TestOnlySignedImagesAreOpenedWhereThatIsAsked(t *testing.T) {
+func TestOpenSignedAcceptsOnlySignedImages(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	file := encoded(t, frames)
 	public := key.Public().(ed25519.PublicKey)
@@ -200,7 +200,7 @@ func TestFailedRunsFromC(t *testing.T) {
 	}
 }
 
-func TestBusErrorUnderTheSealReachesCAsAStatus(t *testing.T) {
+func TestBusErrorInASealedProcessReturnsAStatusToC(t *testing.T) {
 	right(t, "cut", written(t, frames), onMemory)
 }
 
@@ -262,7 +262,7 @@ func TestFreezeWaitsUntilSysmonRuns(t *testing.T) {
 	}
 }
 
-func TestSignalsOfTheHostGoOnWorking(t *testing.T) {
+func TestSignalHandlersOfTheHostStillWork(t *testing.T) {
 	right(t, "signals", written(t, frames),
 		onMemory)
 }
@@ -271,7 +271,7 @@ func TestImagesOnSmallStacksOfManyThreads(t *testing.T) {
 	right(t, "threads", written(t, frames), onMemory)
 }
 
-func TestFreezeLeavesTheHostsThreadsSignalsAndSchedulingAlone(t *testing.T) {
+func TestFreezeDoesNotChangeTheHostsThreadsSignalsOrScheduling(t *testing.T) {
 	right(t, "own", written(t, frames), onMemory)
 }
 
@@ -282,15 +282,15 @@ func TestForkAndExecWorkAfterFreeze(t *testing.T) {
 
 func TestCostOfACall(t *testing.T) { t.Log(right(t, "cost", written(t, frames), onMemory)) }
 
-func TestFaultOfTheHostsOwnEndsIt(t *testing.T) {
+func TestFaultInHostCodeEndsTheHost(t *testing.T) {
 	if out, status := host(t, "crash"); status.Signal() != syscall.SIGSEGV {
 		t.Errorf("exit %d, signal %v\n%s", status.ExitStatus(), status.Signal(), out)
 	}
 }
 
-// TestProcessGetsTheSignalsAndThreadsOfTheManual holds README.md's section on
+// TestSignalsAndThreadsAreAsTheManualSays holds README.md's section on
 // what the archive does to a process.
-func TestProcessGetsTheSignalsAndThreadsOfTheManual(t *testing.T) {
+func TestSignalsAndThreadsAreAsTheManualSays(t *testing.T) {
 	out := right(t, "process", factorial, "mock:edu")
 	t.Log(out)
 	var onstack []string
@@ -335,7 +335,7 @@ func ignoredHere(t *testing.T) (set uint64) {
 	return set
 }
 
-func TestFirstCallWithoutProcIsRefused(t *testing.T) {
+func TestFirstCallWithoutProcIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	library, err := built.mock()
 	if err != nil {
@@ -394,10 +394,10 @@ func prototypes(t *testing.T, path string) (names []string) {
 	return names
 }
 
-// TestHeaderIsWhatTheArchiveExports: the same functions by name here, the same
+// TestHeaderDeclaresWhatTheArchiveExports: the same functions by name here, the same
 // arguments by the compiler, which sees both prototypes of each in one unit
 // and refuses two that differ.
-func TestHeaderIsWhatTheArchiveExports(t *testing.T) {
+func TestHeaderDeclaresWhatTheArchiveExports(t *testing.T) {
 	library, err := archive(root, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -480,7 +480,7 @@ func TestHeaderIsCAndCpp(t *testing.T) {
 var heavy = []string{"fmt.", "reflect.Value.", "log.", "encoding/", "context.",
 	"lightmetal/hal/mock."}
 
-func TestArchiveForTargetsHasNoMockAndNothingHeavy(t *testing.T) {
+func TestArchiveForTargetsHasNoMocksOrHeavyPackages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "liblightmetal.a")
 	build := exec.Command("go", "build", "-buildmode=c-archive", "-trimpath", "-o", path, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1", "CGO_CFLAGS=-O2")
@@ -505,9 +505,9 @@ func TestArchiveForTargetsHasNoMockAndNothingHeavy(t *testing.T) {
 	}
 }
 
-// TestArchiveIsTheSameFromAnyFolder builds twice, in folders of different
+// TestArchiveDoesNotDependOnTheBuildDirectory builds twice, in folders of different
 // names, the second time with nothing taken from the cache.
-func TestArchiveIsTheSameFromAnyFolder(t *testing.T) {
+func TestArchiveDoesNotDependOnTheBuildDirectory(t *testing.T) {
 	var archives [2][]byte
 	for i, name := range []string{"a", "a-folder-of-another-name"} {
 		dir := filepath.Join(t.TempDir(), name)

@@ -191,7 +191,7 @@ func TestFramesGoInAndOut(t *testing.T) {
 	}
 }
 
-func TestImageIsDescribed(t *testing.T) {
+func TestImageInfoDescribesTheImage(t *testing.T) {
 	handle := openedImage(t, sum)
 	var info imageInfo
 	if lm_image_info(handle, &info) != 0 ||
@@ -221,10 +221,10 @@ func TestImageIsDescribed(t *testing.T) {
 	}
 }
 
-// TestLongTimesAreAllowed: an image that may take two hours is loaded once that
+// TestLongestRaisesTheTimeLimitOfAnImage: an image that may take two hours is loaded once that
 // is allowed, and not with a second less. Its 800 delays, 2 calls and 3 ends count
 // 1 us each, plus the time of the delays.
-func TestLongTimesAreAllowed(t *testing.T) {
+func TestLongestRaisesTheTimeLimitOfAnImage(t *testing.T) {
 	stand(t)
 	handle := openedImage(t, "main:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n"+
 		strings.Repeat("  delay 10s\n", 400))
@@ -238,7 +238,7 @@ func TestLongTimesAreAllowed(t *testing.T) {
 	wants(t, "loaded", handle, load(handle, nil, anyWindow), hal.OK, "done")
 }
 
-func TestInputStartsAsRecorded(t *testing.T) {
+func TestInputStartsWithItsDefaultData(t *testing.T) {
 	stand(t)
 	handle := frozenImage(t, sum)
 	data, _ := tensor(handle, 1, gen.RoleInput, 32)
@@ -334,7 +334,7 @@ func TestMisuseIsAnError(t *testing.T) {
 		"the file is empty")
 }
 
-func TestHandleOfAClosedImageIsNeverAnothers(t *testing.T) {
+func TestHandleOfAClosedImageIsNeverReused(t *testing.T) {
 	seen := map[int32]bool{}
 	path := written(t, sum)
 	for range 100 {
@@ -360,7 +360,7 @@ func TestHandleOfAClosedImageIsNeverAnothers(t *testing.T) {
 	}
 }
 
-func TestAsManyImagesAsCanBeAreOpen(t *testing.T) {
+func TestMaximumNumberOfImagesCanBeOpen(t *testing.T) {
 	path, file := written(t, sum), encoded(t, sum)
 	var handles [imagesMax + 1]int32
 	for i := range imagesMax {
@@ -385,7 +385,7 @@ func TestAsManyImagesAsCanBeAreOpen(t *testing.T) {
 	}
 }
 
-func TestCallIntoACallIsRefused(t *testing.T) {
+func TestConcurrentCallOnAnImageIsAnError(t *testing.T) {
 	stand(t)
 	handle := frozenImage(t, sum)
 	im, _ := acquireImage(handle)
@@ -403,7 +403,7 @@ func TestCallIntoACallIsRefused(t *testing.T) {
 	wants(t, "afterwards", handle, lm_find_tensor(handle, text("a"), new(uint32)), hal.OK, "done")
 }
 
-func TestFirstCallWithoutProcIsRememberedForEver(t *testing.T) {
+func TestMissingProcAtTheFirstCallIsAPermanentError(t *testing.T) {
 	isProcFSChecked.Store(true)
 	isProcFSMissing.Store(true)
 	defer isProcFSMissing.Store(false)
@@ -429,7 +429,7 @@ func (m master) Close() error {
 	return hal.IO
 }
 
-func TestLoadThatFailsClosesWhatItOpened(t *testing.T) {
+func TestFailedLoadClosesTheDevicesThatItOpened(t *testing.T) {
 	stand(t)
 	var calls []string
 	openDevice = func(name string) (hal.Device, error) {
@@ -467,7 +467,7 @@ func TestSealedProcessStopsDevicesAndOpensNothing(t *testing.T) {
 	}
 }
 
-func TestImageThatIsNotSignedIsNotOpenedWhereThatIsAsked(t *testing.T) {
+func TestOpenSignedRejectsAnUnsignedImage(t *testing.T) {
 	handle := int32(0)
 	keys := strings.Repeat("ab", 32)
 	wants(t, "unsigned", 0, lm_open_signed(text(written(t, sum)), text(keys), &handle), hal.Denied,
@@ -477,7 +477,7 @@ func TestImageThatIsNotSignedIsNotOpenedWhereThatIsAsked(t *testing.T) {
 	}
 }
 
-func TestPanicEndsInAStatus(t *testing.T) {
+func TestPanicIsReturnedAsAStatus(t *testing.T) {
 	stand(t)
 	handle := openedImage(t, sum)
 	wants(t, "a device that panics", handle, load(handle, []string{"panic"}, anyWindow),
@@ -494,7 +494,7 @@ func TestPanicEndsInAStatus(t *testing.T) {
 	wants(t, "loaded all the same", handle, load(handle, nil, anyWindow), hal.OK, "")
 }
 
-func TestFailedRunTellsCommandAndValues(t *testing.T) {
+func TestFailedRunReportsCommandAndValues(t *testing.T) {
 	last := stand(t)
 	source := func(command string) string {
 		return "main:\n  write.4 m+0x0 0x5\n  " + command + "\nsafe:\n  write.4 m+0x8 0x1\n"
@@ -560,7 +560,7 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 	wants(t, "late", handle, lm_run(handle, 0), hal.FrameLate, "longer than its limit")
 }
 
-func TestTextIsCutWhereTheBufferEnds(t *testing.T) {
+func TestErrorTextIsTruncatedToTheBuffer(t *testing.T) {
 	var handle int32
 	status := lm_open(text("/nowhere"), &handle)
 	const whole = "no such file: /nowhere"
@@ -662,7 +662,7 @@ var codeNames = []struct {
 	{"MASTER_OFF", hal.MasterOff}, {"DMA_FAULT", hal.DMAFault},
 }
 
-func TestEveryCodeHasItsNumberForEver(t *testing.T) {
+func TestNumbersOfCodesNeverChange(t *testing.T) {
 	inHeader, statuses := header(t, "lm_code"), slices.Collect(maps.Values(header(t, "lm_status")))
 	for number, c := range codeNames {
 		if inHeader["LM_CODE_"+c.name] != number || int(c.code) != number {
@@ -684,7 +684,7 @@ func TestEveryCodeHasItsNumberForEver(t *testing.T) {
 	}
 }
 
-func TestTypesOfElementsAreThoseOfTheFile(t *testing.T) {
+func TestElementTypesOfHeaderAndFormatAgree(t *testing.T) {
 	inHeader := header(t, "lm_dtype")
 	for number, name := range gen.EnumNamesDType[1:] {
 		if inHeader["LM_"+strings.ToUpper(name)] != number+1 {

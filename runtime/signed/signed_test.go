@@ -62,7 +62,7 @@ func signVersion(data []byte, by ed25519.PrivateKey, version uint32) []byte {
 		ed25519.Sign(by, message))...)
 }
 
-func TestSignedFileIsBelieved(t *testing.T) {
+func TestSignatureByAnAcceptedKeyIsValid(t *testing.T) {
 	file := sign(image(t), key(1))
 	for _, k := range []signed.Keys{keys(t, key(1)), keys(t, key(2), key(1)),
 		keys(t, key(1), key(2))} {
@@ -83,7 +83,7 @@ func refused(t *testing.T, what, want string, k signed.Keys, file []byte) {
 	}
 }
 
-func TestFileThatNobodyBelievedSignedIsRefused(t *testing.T) {
+func TestFileNotSignedByAnAcceptedKeyIsRejected(t *testing.T) {
 	plain := image(t)
 	refused(t, "unsigned", "not signed", keys(t, key(1)), plain)
 	refused(t, "empty", "not signed", keys(t, key(1)), nil)
@@ -101,9 +101,9 @@ func TestFileThatNobodyBelievedSignedIsRefused(t *testing.T) {
 	refused(t, "moved", "invalid signature", keys(t, key(1)), moved)
 }
 
-// TestEveryFlippedBitOfASignedFileIsRefused holds the signature alone: nothing
+// TestEveryFlippedBitOfASignedFileIsRejected holds the signature alone: nothing
 // of the image is verified before.
-func TestEveryFlippedBitOfASignedFileIsRefused(t *testing.T) {
+func TestEveryFlippedBitOfASignedFileIsRejected(t *testing.T) {
 	for _, version := range []uint32{0, 1, 1<<32 - 1} {
 		refuseEveryChange(t, signVersion(image(t), key(1), version), keys(t, key(1)))
 	}
@@ -127,7 +127,7 @@ func refuseEveryChange(t *testing.T, file []byte, k signed.Keys) {
 	t.Logf("evidence: %d signed files, changed or cut, not believed", 2*len(file))
 }
 
-func TestKeysThatAreNoneAreRefused(t *testing.T) {
+func TestMalformedKeysAreRejected(t *testing.T) {
 	for _, text := range []string{"", "# none\n", "12\n", strings.Repeat("0", 63) + "g\n",
 		strings.Repeat("0", 65), strings.Repeat("0", 64) + " x"} {
 		t.Run(text, func(t *testing.T) {
@@ -157,9 +157,9 @@ func TestKeyDigitsAreHexadecimalOnly(t *testing.T) {
 	}
 }
 
-// TestOpenSSLAgrees has a program that is not ours verify what is signed here,
+// TestSignaturesAgreeWithOpenSSL has a program that is not ours verify what is signed here,
 // and signs with it what is verified here.
-func TestOpenSSLAgrees(t *testing.T) {
+func TestSignaturesAgreeWithOpenSSL(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
 			t.Fatal(err)
@@ -239,8 +239,8 @@ func smallOrders() (list []ed25519.PublicKey) {
 	return list
 }
 
-// TestKeysThatAnybodyCanSignForAreRefused, 64 zeros among them.
-func TestKeysThatAnybodyCanSignForAreRefused(t *testing.T) {
+// TestKeysOfSmallOrderAreRejected, 64 zeros among them.
+func TestKeysOfSmallOrderAreRejected(t *testing.T) {
 	points := smallOrders()
 	if len(points) != 14 || hex.EncodeToString(points[0]) != strings.Repeat("0", 64) {
 		t.Fatalf("%d points, %x first", len(points), points[0])
@@ -262,8 +262,8 @@ func TestKeysThatAnybodyCanSignForAreRefused(t *testing.T) {
 // digits is the line of key 1 in a list of keys.
 func digits() string { return hex.EncodeToString(key(1).Public().(ed25519.PublicKey)) }
 
-// TestVersionsOfAKeyAreThoseOfItsLine tries versions around the ends of each range.
-func TestVersionsOfAKeyAreThoseOfItsLine(t *testing.T) {
+// TestKeySignsOnlyTheVersionsOfItsLine tries versions around the ends of each range.
+func TestKeySignsOnlyTheVersionsOfItsLine(t *testing.T) {
 	const most = 1<<32 - 1
 	for _, test := range []struct {
 		text        string
@@ -293,7 +293,7 @@ func TestVersionsOfAKeyAreThoseOfItsLine(t *testing.T) {
 	}
 }
 
-func TestVersionsThatAreNoneAreRefused(t *testing.T) {
+func TestMalformedVersionRangesAreRejected(t *testing.T) {
 	for _, text := range []string{"versions", "3-", "version 3-", "versions -", "versions 7-3",
 		"versions 3-7-", "versions --7", "versions 4294967296", "versions 3-4294967296",
 		"versions 0x3-", "versions 3 - 7", "versions 3-7 8", "versions x-", "versions 3-x",
@@ -306,9 +306,9 @@ func TestVersionsThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-// TestKeyThatOccursTwiceIsRefused even if its digits have other letters: the line without versions
+// TestKeyThatOccursTwiceIsRejected even if its digits have other letters: the line without versions
 // would permit everything that the other line excludes.
-func TestKeyThatOccursTwiceIsRefused(t *testing.T) {
+func TestKeyThatOccursTwiceIsRejected(t *testing.T) {
 	for _, text := range []string{digits() + " versions 3-\n" + digits(),
 		digits() + "\n" + digits() + "\n", digits() + "\n" + strings.ToUpper(digits())} {
 		_, err := signed.ParseKeys(text)
@@ -318,7 +318,7 @@ func TestKeyThatOccursTwiceIsRefused(t *testing.T) {
 	}
 }
 
-func TestVersionBelowTheLeastIsRefused(t *testing.T) {
+func TestVersionBelowTheMinimumIsRejected(t *testing.T) {
 	k := keys(t, key(1))
 	for _, test := range []struct{ version, least uint32 }{{0, 0}, {0, 1}, {1, 1}, {1, 2}, {2, 1},
 		{255, 256}, {256, 255}, {1<<32 - 1, 1<<32 - 1}, {1<<31 - 1, 1 << 31}} {
