@@ -10,7 +10,7 @@ func TestMappingsThatCannotBeReadAreNotLocked(t *testing.T) {
 		"ffffffffff600000-ffffffffff601000 r-xp 00000000 00:00 0    [vsyscall]\n", // older kernels
 	} {
 		if err := lockMapping(line); err != nil {
-			t.Errorf("%q: %v", line, err)
+			t.Errorf("lockMapping(%q): %v, want nothing to be locked", line, err)
 		}
 	}
 }
