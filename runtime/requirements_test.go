@@ -123,8 +123,8 @@ func TestDocumentsNameRowsThatExist(t *testing.T) {
 		}
 	}
 	if len(rows) < 160 || named < len(rows)+100 {
-		t.Errorf("only %d rows and %d ids were read, want at least 160 rows and 100 more ids than "+
-			"rows", len(rows), named)
+		t.Errorf("only %d rows and %d ids were read, want at least 160 rows and 100 more ids "+
+			"than rows", len(rows), named)
 	}
 }
 
