@@ -314,8 +314,8 @@ func TestMalformedVersionRangesAreRejected(t *testing.T) {
 		"Versions 3-", "versions 3- # since June"} {
 		t.Run(text, func(t *testing.T) {
 			if k, err := signed.ParseKeys(keyLine() + " " + text); hal.CodeOf(err) != hal.Denied {
-				t.Errorf("ParseKeys of a key with %q: keys %v, error %v; want code %d", text, k, err,
-					hal.Denied)
+				t.Errorf("ParseKeys of a key with %q: keys %v, error %v; want code %d", text, k,
+					err, hal.Denied)
 			}
 		})
 	}
@@ -339,11 +339,12 @@ func TestVersionBelowTheMinimumIsRejected(t *testing.T) {
 		{255, 256}, {256, 255}, {1<<32 - 1, 1<<32 - 1}, {1<<31 - 1, 1 << 31}} {
 		name := fbs.Text("version %d, at least %d", uint64(test.version), uint64(test.least))
 		t.Run(name, func(t *testing.T) {
-			err := k.CheckSignature(signVersion(readImage(t), privateKey(1), test.version), test.least)
+			file := signVersion(readImage(t), privateKey(1), test.version)
+			err := k.CheckSignature(file, test.least)
 			if test.version >= test.least && err != nil || test.version < test.least &&
 				hal.CodeOf(err) != hal.Denied {
-				t.Errorf("version %d, minimum %d: %v, want it accepted: %v", test.version, test.least,
-					err, test.version >= test.least)
+				t.Errorf("version %d, minimum %d: %v, want it accepted: %v", test.version,
+					test.least, err, test.version >= test.least)
 			}
 		})
 	}
