@@ -36,7 +36,7 @@ func TestMemoryOfVerifyIsLimitedByTheFileSize(t *testing.T) {
 				t.Errorf("%s: Verify allocates %d bytes for a file of %d, want at most 64 KiB more",
 					name, took, len(file))
 			}
-			t.Logf("evidence: %s: %d bytes taken for a file of %d", name, took, len(file))
+			t.Logf("evidence: %s: %d bytes allocated for a file of %d", name, took, len(file))
 		})
 	}
 }

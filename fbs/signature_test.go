@@ -69,7 +69,7 @@ func TestEveryFlippedBitAndTruncationOfASignatureIsRejected(t *testing.T) {
 	if _, err := fbs.Verify(append(bytes.Clone(file), file[len(image):]...)); err == nil {
 		t.Error("two signatures: accepted")
 	}
-	t.Logf("evidence: %d files with one flipped bit refused", 8*(len(file)-len(image)))
+	t.Logf("evidence: %d files with one flipped bit rejected", 8*(len(file)-len(image)))
 }
 
 // updateChecksum writes the checksum into a signature block that a test has changed.

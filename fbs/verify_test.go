@@ -295,7 +295,7 @@ func TestEveryTruncationIsRejected(t *testing.T) {
 	if _, err := fbs.Verify(append(bytes.Clone(file), 0)); err == nil {
 		t.Fatal("a file with one more byte is accepted")
 	}
-	t.Logf("evidence: %d truncated files refused", len(file))
+	t.Logf("evidence: %d truncated files rejected", len(file))
 }
 
 func TestEveryFlippedBitIsRejected(t *testing.T) {
@@ -307,7 +307,7 @@ func TestEveryFlippedBitIsRejected(t *testing.T) {
 		}
 		file[bit/8] ^= 1 << (bit % 8)
 	}
-	t.Logf("evidence: %d files with one flipped bit refused", 8*len(file))
+	t.Logf("evidence: %d files with one flipped bit rejected", 8*len(file))
 }
 
 // TestFlippedBitsWithAValidChecksumAreReadSafely flips every bit of the envelope and
@@ -332,7 +332,7 @@ func TestFlippedBitsWithAValidChecksumAreReadSafely(t *testing.T) {
 		}
 	}
 	t.Logf("%d of the files with a flipped bit are valid images", accepted)
-	t.Logf("evidence: %d files with one flipped bit behind a right checksum verified",
+	t.Logf("evidence: %d files with one flipped bit and a valid checksum verified",
 		8*(int(envelope)-72))
 }
 

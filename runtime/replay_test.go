@@ -54,7 +54,7 @@ func readMemory(t testing.TB, device *mock.Device, offset, size uint64) []byte {
 	}
 	data := make([]byte, size)
 	if code := a.Copy(gen.OpcodeCopyOut, offset, 1, gen.AccessExact, data); code != hal.OK {
-		t.Fatal(code)
+		t.Fatalf("reading the memory of the mock: %v", code)
 	}
 	return data
 }

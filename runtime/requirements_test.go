@@ -195,7 +195,8 @@ func TestEveryRowOfSafetyAndSecurityHasANumberAndATest(t *testing.T) {
 			}
 			rows++
 			if n, _ := strconv.Atoi(id[2]); n != last[id[1]]+1 {
-				t.Errorf("%s: %s%s follows %s%d", page, id[1], id[2], id[1], last[id[1]])
+				t.Errorf("%s: row %s%s follows row %s%d, want the next number", page, id[1], id[2],
+					id[1], last[id[1]])
 			}
 			last[id[1]]++
 			if len(cells) != columns || slices.ContainsFunc(cells,

@@ -80,7 +80,8 @@ func countFrozenRuns(args []string) error {
 		return err
 	}
 	if after := read(); after != before {
-		return fmt.Errorf("%v: %v before, %v after", heapCounters, before, after)
+		return fmt.Errorf("heap counters %v: %v before the runs, %v after", heapCounters, before,
+			after)
 	}
 	if percent := debug.SetGCPercent(-1); percent != -1 {
 		return fmt.Errorf("the garbage collector is on, at %d percent, and would run at least "+

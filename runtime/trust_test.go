@@ -146,7 +146,7 @@ func originalPayload(t *testing.T) []byte {
 	defer device.Close()
 	defer r.Close()
 	if result := r.Run(0); result.Code != hal.OK {
-		t.Fatal(result)
+		t.Fatalf("run ends with %+v, want %v", result, hal.OK)
 	}
 	return bytes.Clone(device.memory[0x1000:0x11000])
 }
@@ -206,7 +206,7 @@ func rewriteSealed(args []string) error {
 		return fmt.Errorf("%d bytes written, %w", n, err)
 	}
 	if result := r.Run(0); result.Code != hal.OK {
-		return fmt.Errorf("%+v", result)
+		return fmt.Errorf("run ends with %+v", result)
 	}
 	_, err = unix.Write(1, []byte(device.storedText()+"\n"))
 	// With go test -cover, os.Exit would write the coverage to a new file.

@@ -184,7 +184,7 @@ func TestOpenSignedAcceptsOnlySignedImages(t *testing.T) {
 }
 
 func TestFailedRunsFromC(t *testing.T) {
-	for _, test := range []struct{ sequence, status, code, says string }{
+	for _, test := range []struct{ sequence, status, code, want string }{
 		{"late", "75", "9",
 			"poll deadline passed: late, command 0: poll.4 w0+0x0 == 0x7: got 0x0 after 1 ms " +
 				"(bits that differ: 0, 1, 2)\n"},
@@ -198,8 +198,8 @@ func TestFailedRunsFromC(t *testing.T) {
 		t.Run(test.sequence, func(t *testing.T) {
 			out := mustRunHost(t, "status", writeImage(t, framesListing), memoryDevice,
 				test.sequence, test.status, test.code)
-			if !strings.HasPrefix(out, test.says) {
-				t.Errorf("sequence %s: host printed %q, want %q", test.sequence, out, test.says)
+			if !strings.HasPrefix(out, test.want) {
+				t.Errorf("sequence %s: host printed %q, want %q", test.sequence, out, test.want)
 			}
 		})
 	}
@@ -490,7 +490,7 @@ func TestArchiveForTargetsHasNoMocksOrHeavyPackages(t *testing.T) {
 	build := exec.Command("go", "build", "-buildmode=c-archive", "-trimpath", "-o", path, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1", "CGO_CFLAGS=-O2")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("building the archive: %v\n%s", err, out)
 	}
 	out, err := exec.Command("nm", path).Output()
 	if err != nil {

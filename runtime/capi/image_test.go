@@ -524,7 +524,7 @@ func TestFailedRunReportsCommandAndValues(t *testing.T) {
 		code    hal.Code
 		command string
 		e       lastError
-		says    string
+		want    string
 	}{
 		{hal.ExpectFailed, "expect.4 m+0x0 & 0xff == 0x7",
 			lastError{command: 1, got: 5, want: 7, mask: 255},
@@ -539,9 +539,9 @@ func TestFailedRunReportsCommandAndValues(t *testing.T) {
 			"golden mismatch: main, command 1: compare.4 w0+0x0: element 1: got 0x0, wanted 0x9 " +
 				"(bits that differ: 0, 3)"},
 	} {
-		t.Run(test.says, func(t *testing.T) {
+		t.Run(test.want, func(t *testing.T) {
 			handle := freezeListing(t, source(test.command))
-			expect(t, test.command, handle, lm_run(handle, 0), test.code, test.says)
+			expect(t, test.command, handle, lm_run(handle, 0), test.code, test.want)
 			var e lastError
 			lastErrorOf(handle, &e, nil)
 			test.e.status, test.e.code = _Ctype_int32_t(test.code.ExitStatus()),
@@ -550,7 +550,7 @@ func TestFailedRunReportsCommandAndValues(t *testing.T) {
 			// means nothing to the caller.
 			e.mask, test.e.mask = e.mask&test.e.mask, e.mask&test.e.mask
 			if e != test.e {
-				t.Errorf("%s: got %+v, want %+v", test.command, e, test.e)
+				t.Errorf("%s: last error %+v, want %+v", test.command, e, test.e)
 			}
 			if lastText(t, handle); last().Operations() == 0 {
 				t.Error("the device received no operation")

@@ -80,7 +80,7 @@ func TestFailureNamesCommandAndValues(t *testing.T) {
 	}
 }
 
-// TestCommandHasTheWordsOfAListing, for every opcode.
+// TestCommandHasTheWordsOfAListing checks the text of every opcode.
 func TestCommandHasTheWordsOfAListing(t *testing.T) {
 	for want, c := range map[string]fbs.Command{
 		"write.4 w2+0x20 0x5": {Opcode: gen.OpcodeWrite, Width: 4, Value: 5},

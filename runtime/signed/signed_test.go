@@ -85,7 +85,7 @@ func checkRejected(t *testing.T, what, want string, k signed.Keys, file []byte) 
 	t.Helper()
 	err := k.CheckSignature(file, 0)
 	if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), want) {
-		t.Errorf("%s: %v, want %q", what, err, want)
+		t.Errorf("CheckSignature of a file (%s): %v, want %q", what, err, want)
 	}
 }
 
@@ -135,7 +135,7 @@ func checkEveryChangeIsRejected(t *testing.T, file []byte, k signed.Keys) {
 			t.Fatalf("truncated to %d bytes: %v, want code %d", size, err, hal.Denied)
 		}
 	}
-	t.Logf("evidence: %d signed files, changed or cut, not believed", 2*len(file))
+	t.Logf("evidence: %d signed files, changed or truncated, rejected", 2*len(file))
 }
 
 func TestMalformedKeysAreRejected(t *testing.T) {
@@ -268,7 +268,7 @@ func TestKeysOfSmallOrderAreRejected(t *testing.T) {
 	for seed := range byte(20) {
 		acceptedKeys(t, privateKey(seed))
 	}
-	t.Logf("evidence: %d encodings of points of small order refused", len(points))
+	t.Logf("evidence: %d encodings of points of small order rejected", len(points))
 }
 
 // keyLine returns the line of key 1 in a list of keys.

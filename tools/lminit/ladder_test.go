@@ -380,7 +380,7 @@ func TestLminitWithoutResetsOnlyRestarts(t *testing.T) {
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-tags", "noresets", "-o", dir, ".")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build -tags noresets: %v\n%s", err, out)
 	}
 	if err := os.WriteFile(dir+"/lmrun", []byte("#!/bin/sh\nexit 71\n"), 0o755); err != nil {
 		t.Fatal(err)

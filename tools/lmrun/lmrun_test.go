@@ -401,7 +401,7 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 	runner, keyFile := filepath.Join(dir, "lmrun"), filepath.Join(dir, "keys")
 	if out, err := exec.Command("go", "build", "-tags", "signed", "-o", runner,
 		".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build -tags signed: %v\n%s", err, out)
 	}
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	public := key.Public().(ed25519.PublicKey)

@@ -128,7 +128,7 @@ func TestLockedRunsHaveAllMemoryLocked(t *testing.T) {
 			_ = c.Process.Kill()
 			_ = c.Wait()
 			if err != nil || mapsErr != nil {
-				t.Fatal(err, mapsErr)
+				t.Fatalf("reading the first byte: %v; reading smaps: %v", err, mapsErr)
 			}
 			_, program, _ := strings.Cut(string(smaps), " r-xp ")
 			_, flags, _ := strings.Cut(program, "VmFlags:")
