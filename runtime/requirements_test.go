@@ -105,8 +105,8 @@ func rowIDs(t *testing.T) map[string]bool {
 	return rows
 }
 
-// TestDocumentsNameRowsThatExist checks the ids of requirements, assumptions, failures and others in
-// the pages for assessors.
+// TestDocumentsNameRowsThatExist checks the ids of requirements, assumptions, failures and others
+// in the pages for assessors.
 func TestDocumentsNameRowsThatExist(t *testing.T) {
 	rows, named := rowIDs(t), 0
 	for _, page := range []string{"REQUIREMENTS.md", "THREATS.md", "GO.md", "SAFETY.md",
