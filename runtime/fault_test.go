@@ -573,8 +573,8 @@ func newShrinkableDevice(t *testing.T) (device *plainDevice, shrink func(size in
 	return device, shrink
 }
 
-// TestBusErrorInARunOfStoresNamesTheStore: one loop of the runtime executes adjacent stores without
-// updating the position, and the result must still name the store that faulted.
+// TestBusErrorInARunOfStoresNamesTheStore: one call of Walk.Run executes all stores, and the result
+// must still name the store that faulted.
 func TestBusErrorInARunOfStoresNamesTheStore(t *testing.T) {
 	device, shrink := newShrinkableDevice(t)
 	for _, width := range []string{"1", "2", "4", "8"} {
