@@ -155,7 +155,7 @@ var chipModels = []chip{
 	}},
 }
 
-// raw returns the raw coordinates of the tile at the given coordinates of a NoC.
+// rawCoordinates returns the raw coordinates of the tile at the given coordinates of a NoC.
 func (t *translation) rawCoordinates(x, y uint8) (rawX, rawY uint8) {
 	x, y = x%32, y%32
 	if t.plainX[y] {

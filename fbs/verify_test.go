@@ -566,6 +566,8 @@ func decodeValid(file []byte) (*lmb.Image, bool) {
 	return image, err == nil
 }
 
+// FuzzVerify verifies any bytes, with a valid checksum. An image that Verify accepts must be
+// consistent enough to decode and encode again.
 func FuzzVerify(f *testing.F) {
 	file, err := lmb.Encode(sampleImage())
 	if err != nil {

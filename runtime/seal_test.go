@@ -489,6 +489,7 @@ var forbiddenSystemCalls = [...]uintptr{
 	unix.SYS_PRCTL, unix.SYS_SECCOMP, unix.SYS_KILL,
 }
 
+// init adds each of forbiddenSystemCalls to forbiddenActions.
 func init() {
 	for _, number := range forbiddenSystemCalls {
 		forbiddenActions[fmt.Sprintf("make system call %d", number)] = func() {

@@ -301,7 +301,7 @@ func TestMisuseIsAnError(t *testing.T) {
 			t.Errorf("%s too early: status %d", name, status)
 		}
 	}
-	old := []byte("old text")
+	old := []byte("what was there")
 	if status := lastErrorOf(handle+1, nil, old); status != 64 || old[0] != 0 {
 		t.Errorf("lm_last_error of an invalid handle: status %d, text %q; want 64 and no text",
 			status, old)

@@ -127,6 +127,8 @@ func TestExampleInTheManualIsValid(t *testing.T) {
 	}
 }
 
+// FuzzConfiguration parses any text. An error must name the line, and lmrun must accept the
+// arguments of an accepted configuration.
 func FuzzConfiguration(f *testing.F) {
 	f.Add("on-failure restart 3 reboot\nimage /a.lmb\ndevice pci:1234:11e8\nloop forever\nseal\n")
 	f.Add("mount a b c\nhugepages 1\nimage x\ninput a=b\ndeadline 1\nwatchdog /dev/watchdog=1\n")
