@@ -18,8 +18,8 @@ import (
 // translation is a table with which firmware translates coordinates of a NoC to raw
 // coordinates. Raw coordinate (0,0) is the corner from which the NoC counts.
 type translation struct {
-	x, y   [32]uint8 // raw coordinates, by what a window says
-	plainX [32]bool  // rows whose columns are not translated
+	x, y   [32]uint8 // raw coordinates, indexed by the coordinates in a window
+	plainX [32]bool  // rows in which columns are not translated
 }
 
 // chip is a model of a chip from the sources that each function names. It does not use the
@@ -28,7 +28,9 @@ type chip struct {
 	board         *boards.Board
 	columns, rows uint8
 	translations  func(r *rand.Rand, noc uint8) translation
-	secret        func(x, y uint8) (ranges [][2]uint64) // in the tile at raw coordinates of NoC 0
+	// closedRanges returns the ranges of a tile that images must not access. The coordinates are
+	// raw coordinates of NoC 0.
+	closedRanges func(x, y uint8) (ranges [][2]uint64)
 }
 
 // untranslated returns the translation of a NoC that does not translate.
@@ -132,7 +134,7 @@ func blackholeTranslation(r *rand.Rand, noc uint8) translation {
 	return t
 }
 
-var chipsHere = []chip{
+var chipModels = []chip{
 	{&boards.Wormhole, 10, 12, wormholeTranslation, func(x, y uint8) [][2]uint64 {
 		switch {
 		case x == 0 && y == 3: // tt-kmd wormhole.c, PCIE_NOC_X, PCIE_NOC_Y
@@ -153,8 +155,8 @@ var chipsHere = []chip{
 	}},
 }
 
-// raw returns the raw coordinates of the tile at the given coordinates of a NoC.
-func (t *translation) raw(x, y uint8) (rawX, rawY uint8) {
+// rawCoordinates returns the raw coordinates of the tile at the given coordinates of a NoC.
+func (t *translation) rawCoordinates(x, y uint8) (rawX, rawY uint8) {
 	x, y = x%32, y%32
 	if t.plainX[y] {
 		return x, t.y[y]
@@ -162,14 +164,15 @@ func (t *translation) raw(x, y uint8) (rawX, rawY uint8) {
 	return t.x[x], t.y[y]
 }
 
-// reaches reports whether size bytes of the tiles t include a byte that is closed to images.
+// reachesClosedRange reports whether size bytes of the tiles t include a byte that images must not
+// access.
 // It visits the tiles in the order in which packets traverse the NoC.
-func (c *chip) reaches(r *rand.Rand, t fbs.TileRoute, address, size uint64) bool {
+func (c *chip) reachesClosedRange(r *rand.Rand, t fbs.TileRoute, address, size uint64) bool {
 	table := c.translations(r, t.NoC)
-	lastX, lastY := table.raw(t.X, t.Y)
+	lastX, lastY := table.rawCoordinates(t.X, t.Y)
 	x, y := lastX, lastY
 	if t.Multicast {
-		x, y = table.raw(t.XStart, t.YStart)
+		x, y = table.rawCoordinates(t.XStart, t.YStart)
 	}
 	if x >= c.columns || lastX >= c.columns || y >= c.rows || lastY >= c.rows {
 		return false
@@ -180,8 +183,8 @@ func (c *chip) reaches(r *rand.Rand, t fbs.TileRoute, address, size uint64) bool
 		if t.NoC == 1 {
 			atX, atY = c.columns-1-x, c.rows-1-y
 		}
-		for _, secret := range c.secret(atX, atY) {
-			if address <= secret[1] && secret[0] <= address+(size-1) {
+		for _, closed := range c.closedRanges(atX, atY) {
+			if address <= closed[1] && closed[0] <= address+(size-1) {
 				return true
 			}
 		}
@@ -196,26 +199,28 @@ func (c *chip) reaches(r *rand.Rand, t fbs.TileRoute, address, size uint64) bool
 	}
 }
 
-// pointer is an image with one Point command, which tests change in place.
-type pointer struct{ file []byte }
+// pointImage is an image with one Point command. Tests change the operands in a copy of the file.
+type pointImage struct{ file []byte }
 
-func targetOf(b *boards.Board) lmb.Device {
+// deviceOf returns the device of an image for a board.
+func deviceOf(b *boards.Board) lmb.Device {
 	return lmb.Device{Board: b.Name, Vendor: b.Vendor, Device: b.Device, Bars: b.BarSizes}
 }
 
-func newPointer(t *testing.T, board *boards.Board) *pointer {
+// newPointImage returns an image for a board with one Point command.
+func newPointImage(t *testing.T, board *boards.Board) *pointImage {
 	target := fbs.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingDefault}
 	window := fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.AnySlot, Size: 1 << 20}
 	point := command(fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()})
-	return &pointer{encode(t, &lmb.Image{
-		Devices:   []lmb.Device{targetOf(board)},
+	return &pointImage{encode(t, &lmb.Image{
+		Devices:   []lmb.Device{deviceOf(board)},
 		Windows:   []lmb.Window{{Name: "w", Window: window}},
 		Sequences: []lmb.Sequence{{Name: "main", Commands: []lmb.Command{point}}},
 	})}
 }
 
-// verdict returns the error of Verify for a Point command with the given operands.
-func (p *pointer) verdict(t *testing.T, target fbs.TileRoute, address, size uint64) error {
+// verifyPoint returns the error of Verify for a Point command with the given operands.
+func (p *pointImage) verifyPoint(t *testing.T, target fbs.TileRoute, address, size uint64) error {
 	t.Helper()
 	file := slices.Clone(p.file)
 	view, err := fbs.Verify(file)
@@ -229,78 +234,81 @@ func (p *pointer) verdict(t *testing.T, target fbs.TileRoute, address, size uint
 	return err
 }
 
-// TestNoPointReachesThePCIeController points windows at random tiles and rectangles, over
-// both NoCs and by all coordinates of a tile. A window that may show a byte of the PCIe
-// controller, or of a range that leads to it, is rejected.
+// TestNoPointReachesThePCIeController points windows at random tiles and rectangles, over both NoCs
+// and by all coordinates of a tile. A window must be rejected if it may contain a byte of the PCIe
+// controller, or of a range through which the controller is accessible.
 func TestNoPointReachesThePCIeController(t *testing.T) {
 	rounds := 40_000
 	if testing.Short() {
 		rounds = 4_000
 	}
-	for i := range chipsHere {
-		c := &chipsHere[i]
+	for i := range chipModels {
+		c := &chipModels[i]
 		t.Run(c.board.Name, func(t *testing.T) {
-			r, p := rand.New(rand.NewPCG(3, 5)), newPointer(t, c.board)
+			r, p := rand.New(rand.NewPCG(3, 5)), newPointImage(t, c.board)
 			reached, accepted := 0, 0
 			for range rounds {
 				target, address, size := randomPoint(r, c)
-				err := p.verdict(t, target, address, size)
-				for range 4 { // chips of as many kinds
-					if c.reaches(r, target, address, size) {
+				err := p.verifyPoint(t, target, address, size)
+				for range 4 { // chips with different random translations
+					if c.reachesClosedRange(r, target, address, size) {
 						if reached++; err == nil {
-							t.Fatalf("%+v, %#x bytes at %#x: accepted", target, size, address)
+							t.Fatalf("%+v, %#x bytes at %#x: accepted, but the model reaches a "+
+								"closed range", target, size, address)
 						}
 					}
 				}
 				if err == nil {
 					accepted++
 				} else if !strings.Contains(err.Error(), "images must not access") {
-					t.Fatal(err)
+					t.Fatalf("%+v, %#x bytes at %#x: rejected for another reason: %v", target,
+						size, address, err)
 				}
 			}
 			if reached < rounds/50 || accepted < rounds/50 {
-				t.Errorf("%d reached, %d accepted: the test tries too little", reached, accepted)
+				t.Errorf("%d closed ranges reached and %d windows accepted in %d rounds: want at "+
+					"least %d of each", reached, accepted, rounds, rounds/50)
 			}
 		})
 	}
 }
 
-// randomPoint returns operands of a Point command. Most are near coordinates and addresses
-// that are closed.
+// randomPoint returns operands of a Point command. Most are near coordinates and addresses that
+// images must not access.
 func randomPoint(r *rand.Rand, c *chip) (t fbs.TileRoute, address, size uint64) {
-	one := func(likely ...uint8) uint8 {
+	coordinate := func(likely ...uint8) uint8 {
 		if r.IntN(2) == 0 {
 			return likely[r.IntN(len(likely))]
 		}
 		return uint8(r.IntN(64))
 	}
 	t = fbs.TileRoute{
-		X:   one(0, 1, 2, 5, 8, 9, 11, 14, 16, 17, 18, 19, 25),
-		Y:   one(0, 1, 3, 8, 10, 11, 18, 20, 24, 25, 31),
+		X:   coordinate(0, 1, 2, 5, 8, 9, 11, 14, 16, 17, 18, 19, 25),
+		Y:   coordinate(0, 1, 3, 8, 10, 11, 18, 20, 24, 25, 31),
 		NoC: uint8(r.IntN(2)), Ordering: boards.OrderingDefault,
 	}
 	if t.Multicast = r.IntN(3) == 0; t.Multicast {
-		t.XStart, t.YStart = one(0, 1, 9, 16, 17, 18), one(0, 1, 2, 11, 18)
+		t.XStart, t.YStart = coordinate(0, 1, 9, 16, 17, 18), coordinate(0, 1, 2, 11, 18)
 	}
 	size = 1 << r.IntN(33)
-	edges := []uint64{
+	boundaries := []uint64{
 		0, 0x8_0000_0000, 0x8_8003_0078, 0x8_8003_0080, 0x8_9000_0000, 0x8_a000_0000,
 		0x9000_0000, 0xc000_0000, 0xce00_0000, 0x1_0000_0000,
 		0xf800_0000_0000_0000, 0xffff_ffff_ff00_0000, 1<<64 - 1,
 	}
-	address = edges[r.IntN(len(edges))] + uint64(r.IntN(3)-1)*size
+	address = boundaries[r.IntN(len(boundaries))] + uint64(r.IntN(3)-1)*size
 	return t, address &^ (size - 1), size
 }
 
-// TestTilesByTheirPlainNamesAreOpen points windows at tiles as programs do.
-func TestTilesByTheirPlainNamesAreOpen(t *testing.T) {
-	for i := range chipsHere {
-		c := &chipsHere[i]
-		p, grid := newPointer(t, c.board), chips.ForBoard(c.board).Grid
-		open := func(what string, target fbs.TileRoute, address, size uint64) {
+// TestTilesThatProgramsUseAreAccepted points windows at tiles as programs do.
+func TestTilesThatProgramsUseAreAccepted(t *testing.T) {
+	for i := range chipModels {
+		c := &chipModels[i]
+		p, grid := newPointImage(t, c.board), chips.ForBoard(c.board).Grid
+		accept := func(what string, target fbs.TileRoute, address, size uint64) {
 			target.Ordering = boards.OrderingDefault
-			if err := p.verdict(t, target, address, size); err != nil {
-				t.Errorf("%s, %s: %v", c.board.Name, what, err)
+			if err := p.verifyPoint(t, target, address, size); err != nil {
+				t.Errorf("%s, %s: Verify: %v", c.board.Name, what, err)
 			}
 		}
 		for y, row := range grid.Rows {
@@ -308,15 +316,15 @@ func TestTilesByTheirPlainNamesAreOpen(t *testing.T) {
 				at := chips.Tile{X: uint8(x), Y: uint8(y)}
 				switch kind := grid.Kind(at); kind {
 				case chips.Tensix, chips.DRAM, chips.Ethernet:
-					open(fmt.Sprint(kind, at), fbs.TileRoute{X: at.X, Y: at.Y}, 0, 1<<32)
+					accept(fmt.Sprint(kind, at), fbs.TileRoute{X: at.X, Y: at.Y}, 0, 1<<32)
 					if c.board == &boards.Wormhole {
 						mirrored := fbs.TileRoute{X: 9 - at.X, Y: 11 - at.Y, NoC: 1}
-						open(fmt.Sprint("NoC 1 ", kind, at), mirrored, 0, 1<<32)
+						accept(fmt.Sprint("NoC 1 ", kind, at), mirrored, 0, 1<<32)
 					}
 				case chips.ARC:
 					for _, m := range grid.Memories {
 						if m.Kind == chips.ARC {
-							open(m.Name, fbs.TileRoute{X: at.X, Y: at.Y}, m.First, 1<<19)
+							accept(m.Name, fbs.TileRoute{X: at.X, Y: at.Y}, m.First, 1<<19)
 						}
 					}
 				}
@@ -325,7 +333,7 @@ func TestTilesByTheirPlainNamesAreOpen(t *testing.T) {
 		for _, pair := range grid.Pairs {
 			if kind := grid.Kind(pair.NoC0); kind != chips.PCIe {
 				translated := fbs.TileRoute{X: pair.Translated.X, Y: pair.Translated.Y}
-				open(fmt.Sprint(kind, pair), translated, 0, 1<<32)
+				accept(fmt.Sprint(kind, pair), translated, 0, 1<<32)
 			}
 		}
 	}
@@ -349,15 +357,16 @@ func TestTilesByTheirPlainNamesAreOpen(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			c.target.Ordering = boards.OrderingDefault
-			if err := newPointer(t, c.board).verdict(t, c.target, c.address, c.size); err != nil {
-				t.Errorf("%s, %s: %v", c.board.Name, c.what, err)
+			p := newPointImage(t, c.board)
+			if err := p.verifyPoint(t, c.target, c.address, c.size); err != nil {
+				t.Errorf("%s, %s: Verify: %v", c.board.Name, c.what, err)
 			}
 		})
 	}
 }
 
-// TestLoadOnlyRulesAcceptNoStores checks each rule of a board: stores and the bus
-// address of a window are rejected if the rule accepts only loads, and loads are accepted.
+// TestLoadOnlyRulesAcceptNoStores checks each rule of a board. If the rule accepts only loads,
+// stores and relocations are rejected. Loads are always accepted.
 func TestLoadOnlyRulesAcceptNoStores(t *testing.T) {
 	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		for _, rule := range board.Rules {
@@ -365,7 +374,7 @@ func TestLoadOnlyRulesAcceptNoStores(t *testing.T) {
 				Offset: rule.First, Size: 8}
 			dma := fbs.Window{Kind: gen.WindowKindBar, Device: 1, Slot: fbs.AnySlot, Size: 1 << 20}
 			image := &lmb.Image{
-				Devices: []lmb.Device{targetOf(board), targetOf(&boards.Edu)},
+				Devices: []lmb.Device{deviceOf(board), deviceOf(&boards.Edu)},
 				Windows: []lmb.Window{{Name: "registers", Window: registers},
 					{Name: "dma", Window: dma}},
 				Sequences: []lmb.Sequence{{Name: "main", Commands: make([]lmb.Command, 1)}},
@@ -388,7 +397,8 @@ func TestLoadOnlyRulesAcceptNoStores(t *testing.T) {
 					_, err := lmb.Encode(image)
 					if test.rejected != (err != nil) ||
 						err != nil && !strings.Contains(err.Error(), test.want) {
-						t.Errorf("%s, %s, %v: %v", board.Name, rule.Name, test.c.Opcode, err)
+						t.Errorf("%s, rule %s, %v: error %v, want it rejected: %v", board.Name,
+							rule.Name, test.c.Opcode, err, test.rejected)
 					}
 				})
 			}

@@ -16,13 +16,13 @@ import (
 )
 
 func TestFileAtAnOddAddressIsRejected(t *testing.T) {
-	file := append(make([]byte, 1), encode(t, sample())...)[1:]
+	file := append(make([]byte, 1), encode(t, sampleImage())...)[1:]
 	_, err := fbs.Verify(file)
 	wantError(t, err, "image: address in memory must be a multiple of 8")
 }
 
-func TestNamesAreFoundOrNot(t *testing.T) {
-	view, err := fbs.Verify(encode(t, sample()))
+func TestSequencesAndTensorsAreFoundByName(t *testing.T) {
+	view, err := fbs.Verify(encode(t, sampleImage()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,14 +37,14 @@ func TestNamesAreFoundOrNot(t *testing.T) {
 		}
 	}
 	if got := view.TensorData(&view.Tensors[0]); !bytes.Equal(got, bytes.Repeat([]byte{7}, 32)) {
-		t.Errorf("data are % x", got)
+		t.Errorf("data of tensor a are % x, want 32 bytes of 07", got)
 	}
 	if got := view.TensorData(&view.Tensors[1]); got != nil {
-		t.Errorf("data of a tensor without data are % x", got)
+		t.Errorf("data of tensor d, which has none, are % x", got)
 	}
 }
 
-func TestTileRangesPackAndUnpack(t *testing.T) {
+func TestTileRoutesPackAndUnpack(t *testing.T) {
 	for _, want := range []fbs.TileRoute{
 		{X: 1, Y: 2, Ordering: boards.OrderingDefault},
 		{X: 9, Y: 11, XStart: 1, YStart: 2, NoC: 1, Ordering: boards.OrderingPosted,
@@ -52,7 +52,7 @@ func TestTileRangesPackAndUnpack(t *testing.T) {
 			Multicast:       true},
 	} {
 		if got, ok := boards.UnpackTileRoute(want.Pack()); !ok || got != want {
-			t.Errorf("%+v comes back as %+v, %v", want, got, ok)
+			t.Errorf("%+v is packed and unpacked to %+v, %v", want, got, ok)
 		}
 	}
 	for _, bad := range []fbs.TileRoute{
@@ -60,11 +60,11 @@ func TestTileRangesPackAndUnpack(t *testing.T) {
 		{Ordering: 1, XStart: 1}, {Ordering: 1, YStart: 1},
 	} {
 		if _, ok := boards.UnpackTileRoute(bad.Pack()); ok {
-			t.Errorf("%+v is accepted", bad)
+			t.Errorf("invalid route %+v is accepted", bad)
 		}
 	}
 	if _, ok := boards.UnpackTileRoute(1<<40 | 2<<56); ok {
-		t.Error("a multicast of 2 is accepted")
+		t.Error("a route with the value 2 for multicast is accepted")
 	}
 }
 
@@ -76,39 +76,40 @@ func TestElementSizes(t *testing.T) {
 		got[d] = fbs.DTypeSize(d)
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("sizes of types %v, want %v", got, want)
 	}
 	for width, mask := range map[uint8]uint64{1: 0xff, 2: 0xffff, 4: 0xffffffff,
 		8: 0xffffffffffffffff} {
 		if got := fbs.WidthMask(width); got != mask {
-			t.Errorf("width %d: %#x", width, got)
+			t.Errorf("mask of width %d: %#x, want %#x", width, got, mask)
 		}
 	}
 }
 
-// TestNamesInMessagesAreHarmless checks Quote, whose results go to terminals.
-func TestNamesInMessagesAreHarmless(t *testing.T) {
+// TestQuotedNamesHaveNoControlCharacters checks Quote, whose results are printed on terminals.
+func TestQuotedNamesHaveNoControlCharacters(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\x1b[2J\"\x7f\nb":          `"a?[2J???b"`,
 		"\u0085\u202e\u2028\xff\x9b": `"?????"`,
 		"größe €😀":                   `"größe €😀"`,
 	} {
 		if got := fbs.Quote(text); got != want {
-			t.Errorf("%q becomes %s, want %s", text, got, want)
+			t.Errorf("Quote(%q) returns %s, want %s", text, got, want)
 		}
 	}
 	if got := fbs.Text("%d is %x, 100%", 255, 255); got != "255 is 0xff, 100%" {
-		t.Error(got)
+		t.Errorf("Text returns %q", got)
 	}
 }
 
 func TestPreambleHasTheFieldsOfTheFile(t *testing.T) {
-	file := encode(t, sample())
+	file := encode(t, sampleImage())
 	little := binary.LittleEndian
 	p := fbs.ReadStruct[fbs.Preamble](file)
 	if p.EnvelopeSize != little.Uint64(file[32:]) || p.SchemaHash != fbs.SchemaHash ||
 		p.Checksum != little.Uint32(file[12:]) {
-		t.Errorf("%+v", p)
+		t.Errorf("preamble %+v; its fields must be those at offsets 12 and 32 of the file and the "+
+			"schema hash", p)
 	}
 	want := fbs.Preamble{RootOffset: little.Uint32(file), Identifier: [4]byte{'L', 'M'}}
 	if p := fbs.ReadStruct[fbs.Preamble](file[:6]); p != want {
@@ -119,7 +120,7 @@ func TestPreambleHasTheFieldsOfTheFile(t *testing.T) {
 // TestLongestTimeIncludesEveryOpcode computes the longest time of the sample image, which has
 // every opcode.
 func TestLongestTimeIncludesEveryOpcode(t *testing.T) {
-	view, err := fbs.Verify(encode(t, sample()))
+	view, err := fbs.Verify(encode(t, sampleImage()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestLongestTimeIncludesEveryOpcode(t *testing.T) {
 	const main = 1 + 2 + 2 + 12 + 1012 + 5 + (1 + 2) + (1 + 4) + (1 + 99) + (11 + 3) + (1 + 1) +
 		(11 + 1) + 12 + 11 + 1 + 1
 	if got := view.WorstCaseUs; got[0] != main+safe || got[1] != safe {
-		t.Error(got)
+		t.Errorf("longest times %d us, want %d and %d", got, main+safe, safe)
 	}
 }
 
@@ -156,21 +157,21 @@ func TestConditionsCompareBitsInsideTheMask(t *testing.T) {
 	}
 }
 
-// TestFixedBusIsTheOffsetOfAWindowWithTheFlag covers windows with and without the flag.
+// TestFixedBusIsTheOffsetOfAWindowWithTheFlag checks a window with the flag and without it.
 func TestFixedBusIsTheOffsetOfAWindowWithTheFlag(t *testing.T) {
 	w := fbs.Window{Kind: gen.WindowKindHost, Offset: 0x8_0000_0000, Flags: fbs.FlagFixedBus}
 	if got := fbs.FixedBusAddress(&w); got != 0x8_0000_0000 {
-		t.Errorf("with the flag: %#x", got)
+		t.Errorf("bus address with the flag: %#x, want %#x", got, w.Offset)
 	}
 	w.Flags = 0
 	if got := fbs.FixedBusAddress(&w); got != 0 {
-		t.Errorf("without the flag: %#x", got)
+		t.Errorf("bus address without the flag: %#x, want 0", got)
 	}
 }
 
-// TestReachedHoldsForHalfOfAllValues counts up from each value of counters of 1 to 6 bits: the
-// condition holds at that value and until the counter is half of its range away. The bits above
-// the counter, which the device may set as it likes, change nothing.
+// TestReachedHoldsForHalfOfAllValues counts up from each value of counters of 1 to 6 bits. The
+// condition must hold at that value and until the counter is half of its range away. The bits above
+// the counter may have any value, and have no effect.
 func TestReachedHoldsForHalfOfAllValues(t *testing.T) {
 	for bits := range 6 {
 		size := uint64(2) << bits
@@ -180,7 +181,8 @@ func TestReachedHoldsForHalfOfAllValues(t *testing.T) {
 				for _, above := range []uint64{0, size, ^(size - 1)} {
 					loaded := (value+steps)%size | above
 					if got := fbs.ConditionMet(&c, loaded); got != (steps < size/2) {
-						t.Fatalf("%d bits: %#x reached %#x: %v", bits+1, loaded, value, got)
+						t.Fatalf("%d bits: %#x reached %#x: got %v, want %v", bits+1, loaded,
+							value, got, !got)
 					}
 				}
 			}
@@ -193,14 +195,15 @@ func TestReachedHoldsForHalfOfAllValues(t *testing.T) {
 		1<<63 - 2: false, math.MaxUint64 - 2: false,
 	} {
 		if fbs.ConditionMet(&widest, loaded) != want {
-			t.Errorf("64 bits: %#x reached %#x: %v", loaded, widest.Value, !want)
+			t.Errorf("64 bits: %#x reached %#x: got %v, want %v", loaded, widest.Value, !want, want)
 		}
 	}
 }
 
-// TestOriginalIsWhatVerifyReturned assigns fields of a view. Original must ignore them.
-func TestOriginalIsWhatVerifyReturned(t *testing.T) {
-	view, err := fbs.Verify(encode(t, sample()))
+// TestVerifiedCopyIgnoresChangedFields assigns fields of a view. VerifiedCopy must return what
+// Verify returned, except TimeLimitUs.
+func TestVerifiedCopyIgnoresChangedFields(t *testing.T) {
+	view, err := fbs.Verify(encode(t, sampleImage()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,10 +215,12 @@ func TestOriginalIsWhatVerifyReturned(t *testing.T) {
 	if got := changed.VerifiedCopy(); len(got.Commands) != len(want.Commands) ||
 		len(got.Sequences) != len(want.Sequences) || len(got.Windows) != len(want.Windows) ||
 		got.TimeLimitUs != 5 {
-		t.Errorf("%d commands, %d us", len(got.Commands), got.TimeLimitUs)
+		t.Errorf("VerifiedCopy has %d commands, %d sequences, %d windows, limit %d us; want %d, "+
+			"%d, %d, 5 us", len(got.Commands), len(got.Sequences), len(got.Windows),
+			got.TimeLimitUs, len(want.Commands), len(want.Sequences), len(want.Windows))
 	}
 	if (&fbs.View{Commands: view.Commands}).VerifiedCopy() != nil {
-		t.Error("a view that Verify did not return has an original")
+		t.Error("VerifiedCopy of a view that Verify did not return is not nil")
 	}
 }
 
@@ -223,9 +228,9 @@ func TestOriginalIsWhatVerifyReturned(t *testing.T) {
 // includes a query of every device of the image.
 func TestIgnoredFailureCountsAQueryOfEachDevice(t *testing.T) {
 	for targets := 2; targets <= 3; targets++ {
-		image := sample()
+		image := sampleImage()
 		image.Tensors, image.Sequences[0].Commands = nil, image.Sequences[0].Commands[:4]
-		if targets == 2 { // without the one in the middle, which has rules and windows of its own
+		if targets == 2 { // without the second device, which has rules and windows
 			image.Devices = []lmb.Device{image.Devices[0], image.Devices[2]}
 			image.Rules, image.Windows = nil, image.Windows[:4]
 			image.Windows[0].Device = 1
@@ -240,31 +245,32 @@ func TestIgnoredFailureCountsAQueryOfEachDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := after.WorstCaseUs[0] - before.WorstCaseUs[0]; got != uint64(10*targets) {
-			t.Errorf("%d targets: an ignored failure counts %d us", targets, got)
+			t.Errorf("%d devices: an ignored failure counts %d us, want %d", targets, got,
+				10*targets)
 		}
 	}
 }
 
-func TestCommandsLieInMemoryAsInAFile(t *testing.T) {
-	view, err := fbs.Verify(encode(t, sample()))
+func TestCommandsHaveTheSameLayoutInMemoryAndInAFile(t *testing.T) {
+	view, err := fbs.Verify(encode(t, sampleImage()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := view.Envelope
-	fence := []byte{byte(gen.OpcodeFence), 0, 0, 0, 0, 0, 0, 0} // the first command of the sample
+	fence := []byte{byte(gen.OpcodeFence), 0, 0, 0, 0, 0, 0, 0} // the first command of the image
 	first := bytes.Index(file, fence)
 	got := fbs.CommandsIn(file[first:][:fbs.CommandSize*len(view.Commands)])
 	if !reflect.DeepEqual(got, view.Commands) {
-		t.Errorf("%+v", got)
+		t.Errorf("CommandsIn returns %+v, want %+v", got, view.Commands)
 	}
 }
 
-// TestControlCharactersAreThoseOfUnicode compares with Unicode's own tables.
+// TestControlCharactersAreThoseOfUnicode compares IsControl with the tables of package unicode.
 func TestControlCharactersAreThoseOfUnicode(t *testing.T) {
 	tables := []*unicode.RangeTable{unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control}
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if want := unicode.In(r, tables...); fbs.IsControl(r) != want {
-			t.Errorf("%U: %v, want %v", r, fbs.IsControl(r), want)
+			t.Errorf("IsControl(%U): %v, want %v", r, fbs.IsControl(r), want)
 		}
 	}
 }

@@ -20,9 +20,9 @@ import (
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
-// crowd returns an image with many similar commands.
-func crowd(r *rand.Rand) *lmb.Image {
-	image := sample()
+// randomImage returns an image with many similar commands in random order.
+func randomImage(r *rand.Rand) *lmb.Image {
+	image := sampleImage()
 	image.Devices[0].Bars[2] = 1 << 20
 	image.Windows = append(image.Windows,
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.AnySlot,
@@ -53,8 +53,9 @@ func crowd(r *rand.Rand) *lmb.Image {
 	return image
 }
 
-// TestFastAndSlowVerifierAgree changes one to three commands of random images: Verify and the
-// oracle reject the same command or sequence, or none, and compute the same longest times.
+// TestFastAndSlowVerifierAgree changes one to three commands of random images. Verify and the
+// oracle must reject the same command or sequence, or accept the image and compute the same longest
+// times.
 func TestFastAndSlowVerifierAgree(t *testing.T) {
 	rounds := 40_000
 	if testing.Short() {
@@ -63,7 +64,7 @@ func TestFastAndSlowVerifierAgree(t *testing.T) {
 	m := &mutate.Mutator{Rand: rand.New(rand.NewPCG(7, 11))}
 	accepted := 0
 	for round := range rounds / 20 {
-		file := lmbtest.Encode(t, crowd(m.Rand))
+		file := lmbtest.Encode(t, randomImage(m.Rand))
 		for range 20 {
 			changed := slices.Clone(file)
 			view, err := fbs.Verify(changed)
@@ -95,14 +96,15 @@ func TestFastAndSlowVerifierAgree(t *testing.T) {
 	t.Logf("evidence: %d changed images, %d of them still valid: both verifiers agree",
 		rounds, accepted)
 	if accepted < rounds/50 {
-		t.Errorf("only %d of %d changed images are valid: too few", accepted, rounds)
+		t.Errorf("only %d of %d changed images are valid, want at least %d", accepted, rounds,
+			rounds/50)
 	}
 }
 
-// TestFastAndSlowVerifierAgreeOnNames puts random bytes and characters in a name. The
-// slow verifier is packages utf8 and unicode.
+// TestFastAndSlowVerifierAgreeOnNames puts random bytes and characters in a name. The slow verifier
+// uses packages utf8 and unicode.
 func TestFastAndSlowVerifierAgreeOnNames(t *testing.T) {
-	image := sample()
+	image := sampleImage()
 	image.Sequences[1].Name = strings.Repeat("n", 16)
 	file, err := lmb.Encode(image)
 	if err != nil {
@@ -121,53 +123,55 @@ func TestFastAndSlowVerifierAgreeOnNames(t *testing.T) {
 	for range rounds {
 		copy(name, image.Sequences[1].Name)
 		for n := range 1 + r.IntN(3) {
-			piece := []byte{byte(r.Uint32()), byte(r.Uint32())}
+			random := []byte{byte(r.Uint32()), byte(r.Uint32())}
 			if r.IntN(2) == 0 {
-				piece = utf8.AppendRune(nil, rune(r.Uint32N(unicode.MaxRune)>>r.IntN(20)))
+				random = utf8.AppendRune(nil, rune(r.Uint32N(unicode.MaxRune)>>r.IntN(20)))
 			}
-			copy(name[5*n:], piece)
+			copy(name[5*n:], random)
 		}
 		lmb.Stamp(file, uint64(len(view.Envelope)))
 		_, err := fbs.Verify(file)
 		want := utf8.Valid(name) && bytes.IndexFunc(name, control) < 0
 		if (err == nil) != want {
-			t.Fatalf("%q: Verify returns %v, the slow verifier accepts: %v", name, err, want)
+			t.Fatalf("name %q: Verify returns %v, the slow verifier accepts it: %v", name, err,
+				want)
 		}
 		if want {
 			accepted++
 		}
 	}
 	if accepted < rounds/10 || accepted > rounds*9/10 {
-		t.Errorf("%d of %d names are accepted: too few or too many", accepted, rounds)
+		t.Errorf("%d of %d names are accepted, want a tenth to nine tenths", accepted, rounds)
 	}
 }
 
-// many returns an image with segments of one page each, whose commands copy from them in
-// random order.
-func many(t testing.TB, segments, commands int) []byte {
+// imageWithSegments returns an image with segments of one page each, whose commands copy from them
+// in random order.
+func imageWithSegments(t testing.TB, segments, commands int) []byte {
 	t.Helper()
-	image := sample()
+	image := sampleImage()
 	image.Tensors, image.Sequences = nil, []lmb.Sequence{{Name: "main"}}
-	one := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeExact},
+	copyIn := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeExact},
 		Data: make([]byte, segments*fbs.SegmentAlign)}
 	image.Sequences[0].Commands = make([]lmb.Command, commands)
 	for i := range image.Sequences[0].Commands {
 		image.Sequences[0].Commands[i] = lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}}
 	}
-	image.Sequences[0].Commands[0] = one
+	image.Sequences[0].Commands[0] = copyIn
 	image.Windows[0].Size = 1 << 28
 	file, err := lmb.Encode(image)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cut(t, file, segments)
+	return splitSegment(t, file, segments)
 }
 
-// cut splits the one segment of a file, and makes its commands copy from all segments.
-func cut(t testing.TB, file []byte, segments int) []byte {
+// splitSegment splits the only segment of a file into several, and makes its commands copy from all
+// of them.
+func splitSegment(t testing.TB, file []byte, segments int) []byte {
 	t.Helper()
-	whole := corpus.Cut(file, slices.Repeat([]int{1}, segments))
-	root := gen.GetRootAsImage(whole, 0)
+	split := corpus.Cut(file, slices.Repeat([]int{1}, segments))
+	root := gen.GetRootAsImage(split, 0)
 	var c gen.Command
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range root.CommandsLength() - 1 {
@@ -179,13 +183,13 @@ func cut(t testing.TB, file []byte, segments int) []byte {
 		c.MutateOffset(uint32(i%1024) * 64)
 		c.MutateValue(uint64(r.IntN(segments))*4096 + uint64(r.IntN(64))*64)
 	}
-	lmb.Stamp(whole, binary.LittleEndian.Uint64(whole[32:]))
-	return whole
+	lmb.Stamp(split, binary.LittleEndian.Uint64(split[32:]))
+	return split
 }
 
-// crowded returns an image with many sequences.
-func crowded(t testing.TB, sequences, commands int) []byte {
-	image := sample()
+// imageWithSequences returns an image with sequences of Write commands.
+func imageWithSequences(t testing.TB, sequences, commands int) []byte {
+	image := sampleImage()
 	image.Tensors, image.Sequences = nil, nil
 	for i := range sequences {
 		s := lmb.Sequence{Name: fmt.Sprint("s", i)}
@@ -203,6 +207,7 @@ func crowded(t testing.TB, sequences, commands int) []byte {
 	return file
 }
 
+// benchmarkVerify measures Verify of a valid file, and reports the time for each command.
 func benchmarkVerify(b *testing.B, file []byte) {
 	view, err := fbs.Verify(file)
 	if err != nil {
@@ -218,13 +223,17 @@ func benchmarkVerify(b *testing.B, file []byte) {
 		"ns/command")
 }
 
-func BenchmarkVerifySequences(b *testing.B) { benchmarkVerify(b, crowded(b, 4096, 244)) }
+func BenchmarkVerifySequences(b *testing.B) {
+	benchmarkVerify(b, imageWithSequences(b, 4096, 244))
+}
 
-func BenchmarkVerifySegments(b *testing.B) { benchmarkVerify(b, many(b, 4096, 1_000_000)) }
+func BenchmarkVerifySegments(b *testing.B) {
+	benchmarkVerify(b, imageWithSegments(b, 4096, 1_000_000))
+}
 
 // BenchmarkVerifyMixed has opcodes in random order, so that branch prediction fails.
 func BenchmarkVerifyMixed(b *testing.B) {
-	image := sample()
+	image := sampleImage()
 	commands := &image.Sequences[0].Commands
 	body, r := slices.Clone(*commands), rand.New(rand.NewPCG(1, 2))
 	for range 1_000_000 {

@@ -17,12 +17,13 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// TestVerifyTakesASmallMultipleOfTheFile measures the memory that Verify allocates. The image
-// has 1, or as many as the format allows, of each element. All share a name of 255 bytes.
-func TestVerifyTakesASmallMultipleOfTheFile(t *testing.T) {
+// TestMemoryOfVerifyIsLimitedByTheFileSize measures the memory that Verify allocates: at most the
+// size of the file and 64 KiB. The image has one or the maximum number of sequences and tensors,
+// which all share a name of 255 bytes.
+func TestMemoryOfVerifyIsLimitedByTheFileSize(t *testing.T) {
 	for name, n := range map[string]int{"few": 1, "many": fbs.SequencesMax} {
 		t.Run(name, func(t *testing.T) {
-			file := shared(t, n)
+			file := imageWithSharedName(t, n)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			_, err := fbs.Verify(file)
@@ -32,17 +33,18 @@ func TestVerifyTakesASmallMultipleOfTheFile(t *testing.T) {
 			}
 			took := after.TotalAlloc - before.TotalAlloc
 			if took > uint64(len(file))+64<<10 {
-				t.Errorf("%s: %d bytes for a file of %d", name, took, len(file))
+				t.Errorf("%s: Verify allocates %d bytes for a file of %d, want at most 64 KiB more",
+					name, took, len(file))
 			}
-			t.Logf("evidence: %s: %d bytes taken for a file of %d", name, took, len(file))
+			t.Logf("evidence: %s: %d bytes allocated for a file of %d", name, took, len(file))
 		})
 	}
 }
 
-// shared returns an image with n sequences, tensors and windows that share a name.
-func shared(t *testing.T, n int) []byte {
+// imageWithSharedName returns an image with n sequences and n tensors that share a name.
+func imageWithSharedName(t *testing.T, n int) []byte {
 	t.Helper()
-	image := sample()
+	image := sampleImage()
 	image.Windows, image.Tensors, image.Sequences = image.Windows[3:], nil, nil
 	for i := range n {
 		name := strings.Repeat("n", fbs.NameMax-4) + fmt.Sprintf("%04d", i)
@@ -75,10 +77,10 @@ func TestTwoGoroutinesMayVerifyAtOnce(t *testing.T) {
 		child.Env = append(os.Environ(), first+"=1")
 		out, err := child.CombinedOutput()
 		if errors.Is(err, syscall.ENOEXEC) {
-			t.Skip("this program is for another processor, and cannot start itself here")
+			t.Skip("this program runs in an emulator, and cannot start itself")
 		}
 		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatalf("child: %v\n%s", err, out)
 		}
 		return
 	}
@@ -89,7 +91,7 @@ func TestTwoGoroutinesMayVerifyAtOnce(t *testing.T) {
 	for range 2 {
 		both.Go(func() {
 			if _, err := fbs.Verify(file); err == nil {
-				t.Error("zeros are accepted")
+				t.Error("Verify accepts a file of zeros")
 			}
 		})
 	}

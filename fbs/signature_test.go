@@ -13,7 +13,7 @@ import (
 // signedFile returns a valid image, and a file with the image and a signature.
 func signedFile(t *testing.T) (image, file []byte) {
 	t.Helper()
-	image = encode(t, sample())
+	image = encode(t, sampleImage())
 	key, value := bytes.Repeat([]byte{0x11}, 32), bytes.Repeat([]byte{0x22}, 64)
 	file = append(bytes.Clone(image), lmb.SignatureBlock(0, key, value)...)
 	return image, file
@@ -30,22 +30,25 @@ func TestSignedFileIsReadLikeItsImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(got.Commands) != len(want.Commands) || !bytes.Equal(got.Payload, want.Payload) {
-		t.Error("the signed file has another image in it")
+		t.Error("Verify returns another view for the signed file than for its image")
 	}
 	part, signature, err := fbs.SplitSignature(file)
 	if err != nil || !bytes.Equal(part, image) || signature == nil {
-		t.Fatalf("%v, %v", signature, err)
+		t.Fatalf("SplitSignature of a signed file: signature %v, error %v, image equal: %v",
+			signature, err, bytes.Equal(part, image))
 	}
 	if signature.Key[0] != 0x11 || len(signature.Key) != 32 || signature.Value[63] != 0x22 ||
 		len(signature.Value) != 64 {
-		t.Errorf("%x", signature)
+		t.Errorf("SplitSignature returns %x, want a key of 32 bytes 11 and a value of 64 bytes 22",
+			signature)
 	}
 	if _, signature, err := fbs.SplitSignature(image); signature != nil || err != nil {
-		t.Errorf("an image without a signature has %v, %v", signature, err)
+		t.Errorf("SplitSignature of an image without a signature: %v, %v; want nil, nil", signature,
+			err)
 	}
 }
 
-func TestEveryFlippedBitAndTruncationOfASignatureIsRefused(t *testing.T) {
+func TestEveryFlippedBitAndTruncationOfASignatureIsRejected(t *testing.T) {
 	image, file := signedFile(t)
 	for bit := 8 * len(image); bit < 8*len(file); bit++ {
 		file[bit/8] ^= 1 << (bit % 8)
@@ -57,20 +60,20 @@ func TestEveryFlippedBitAndTruncationOfASignatureIsRefused(t *testing.T) {
 	}
 	for size := len(image) + 1; size < len(file); size++ {
 		if _, err := fbs.Verify(file[:size]); err == nil {
-			t.Errorf("cut to %d bytes of the signature: accepted", size-len(image))
+			t.Errorf("signature truncated to %d bytes: accepted", size-len(image))
 		}
 	}
 	if _, err := fbs.Verify(append(bytes.Clone(file), 0)); err == nil {
-		t.Error("a byte behind the signature: accepted")
+		t.Error("a byte after the signature: accepted")
 	}
 	if _, err := fbs.Verify(append(bytes.Clone(file), file[len(image):]...)); err == nil {
 		t.Error("two signatures: accepted")
 	}
-	t.Logf("evidence: %d files with one flipped bit refused", 8*(len(file)-len(image)))
+	t.Logf("evidence: %d files with one flipped bit rejected", 8*(len(file)-len(image)))
 }
 
-// stamp writes the checksum of a signature that a test has changed.
-func stamp(block []byte) []byte {
+// updateChecksum writes the checksum into a signature block that a test has changed.
+func updateChecksum(block []byte) []byte {
 	binary.LittleEndian.PutUint32(block[8:], fbs.Checksum(block[12:]))
 	return block
 }
@@ -80,9 +83,10 @@ func TestReservedBytesOfASignatureAreZero(t *testing.T) {
 	for at := 16; at < 32; at++ {
 		block := lmb.SignatureBlock(0, make([]byte, 32), make([]byte, 64))
 		block[at] = 1
-		if _, err := fbs.Verify(append(bytes.Clone(image), stamp(block)...)); err == nil ||
+		if _, err := fbs.Verify(append(bytes.Clone(image), updateChecksum(block)...)); err == nil ||
 			!strings.Contains(err.Error(), "reserved") {
-			t.Errorf("byte %d: %v", at, err)
+			t.Errorf("byte %d of the block set to 1: %v, want an error with %q", at, err,
+				"reserved")
 		}
 	}
 }
@@ -92,13 +96,13 @@ func TestVersionOfASignatureMayBeAnyNumber(t *testing.T) {
 	for _, version := range []uint32{0, 1, 0x01020304, 1<<32 - 1} {
 		block := lmb.SignatureBlock(0, make([]byte, 32), make([]byte, 64))
 		binary.LittleEndian.PutUint32(block[12:], version)
-		file := append(bytes.Clone(image), stamp(block)...)
+		file := append(bytes.Clone(image), updateChecksum(block)...)
 		_, signature, err := fbs.SplitSignature(file)
 		if err != nil || signature.Version != version {
-			t.Errorf("version %d: %v, %v", version, signature, err)
+			t.Errorf("version %d: SplitSignature returns %v, %v", version, signature, err)
 		}
 		if _, err := fbs.Verify(file); err != nil {
-			t.Errorf("version %d: %v", version, err)
+			t.Errorf("version %d: Verify: %v", version, err)
 		}
 	}
 }

@@ -28,10 +28,11 @@ const (
 	modeBulk  = uint8(gen.AccessBulk)
 )
 
+// command returns a command without data.
 func command(c fbs.Command) lmb.Command { return lmb.Command{Command: c} }
 
-// sample returns an image that uses every feature of the format.
-func sample() *lmb.Image {
+// sampleImage returns an image that uses every feature of the format.
+func sampleImage() *lmb.Image {
 	target := fbs.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingStrict, StaticVCPlusOne: 3}
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: "test", Source: "sample", Time: 7, Git: "abc"},
@@ -124,15 +125,16 @@ func wantError(t *testing.T, err error, want string) {
 	switch {
 	case want == "":
 		if err != nil {
-			t.Error(err)
+			t.Errorf("error %q, want none", err)
 		}
 	case err == nil:
 		t.Errorf("no error, want %q", want)
 	case !strings.Contains(err.Error(), want):
-		t.Errorf("%v, want %q", err, want)
+		t.Errorf("error %q, want %q", err, want)
 	}
 }
 
+// encode returns the file of an image. lmb.Encode also verifies it.
 func encode(t *testing.T, image *lmb.Image) []byte {
 	t.Helper()
 	file, err := lmb.Encode(image)
@@ -143,12 +145,12 @@ func encode(t *testing.T, image *lmb.Image) []byte {
 }
 
 func TestImageSurvivesEncodingAndDecoding(t *testing.T) {
-	file := encode(t, sample())
+	file := encode(t, sampleImage())
 	decoded, err := lmb.Decode(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := sample()
+	want := sampleImage()
 	want.Sequences[0].Commands[6].Amount = 8
 	want.Sequences[0].Commands[10].Amount = 4
 	if !reflect.DeepEqual(decoded.Tensors, want.Tensors) ||
@@ -164,8 +166,8 @@ func TestImageSurvivesEncodingAndDecoding(t *testing.T) {
 }
 
 func TestViewAgreesWithGeneratedAccessors(t *testing.T) {
-	image := sample()
-	image.Tensors[1].Shape = []uint32{3, 1, 2, 4, 5, 6, 7, 8} // no two alike
+	image := sampleImage()
+	image.Tensors[1].Shape = []uint32{3, 1, 2, 4, 5, 6, 7, 8} // all different
 	file := encode(t, image)
 	view, err := fbs.Verify(file)
 	if err != nil {
@@ -224,7 +226,7 @@ func TestViewAgreesWithGeneratedAccessors(t *testing.T) {
 }
 
 func TestRulesAgreeWithGeneratedAccessors(t *testing.T) {
-	file := encode(t, sample())
+	file := encode(t, sampleImage())
 	view, err := fbs.Verify(file)
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +240,7 @@ func TestRulesAgreeWithGeneratedAccessors(t *testing.T) {
 		}
 	}
 	if len(view.Rules) != root.RulesLength() || len(view.Rules) != 3 {
-		t.Errorf("%d rules", len(view.Rules))
+		t.Errorf("view has %d rules, accessors %d, want 3", len(view.Rules), root.RulesLength())
 	}
 }
 
@@ -252,13 +254,13 @@ func TestFlatcReadsAnImage(t *testing.T) {
 		t.Skip("flatc is not installed (Debian: flatbuffers-compiler)")
 	}
 	path := filepath.Join(t.TempDir(), "sample.lmb")
-	if err := os.WriteFile(path, encode(t, sample()), 0o644); err != nil {
+	if err := os.WriteFile(path, encode(t, sampleImage()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.Command(flatc, "--json", "--strict-json", "--raw-binary", "-o",
 		filepath.Dir(path), "image.fbs", "--", path).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("flatc: %v: %s", err, out)
 	}
 	text, err := os.ReadFile(strings.TrimSuffix(path, ".lmb") + ".json")
 	if err != nil {
@@ -278,64 +280,66 @@ func TestFlatcReadsAnImage(t *testing.T) {
 	if len(image.Commands) != 20 || image.Commands[1].Opcode != "Write" ||
 		image.Commands[1].Value != 5 ||
 		image.Tensors[1].Dtype != "Float16" || image.Devices[0].Vendor != 0x1e52 {
-		t.Errorf("flatc reads %+v", image)
+		t.Errorf("flatc reads %+v, want 20 commands, command 1 Write of 5, tensor 1 Float16, and "+
+			"vendor 0x1e52 of device 0", image)
 	}
 }
 
 func TestEveryTruncationIsRejected(t *testing.T) {
-	file := encode(t, sample())
+	file := encode(t, sampleImage())
 	for size := range len(file) {
 		if _, err := fbs.Verify(file[:size:size]); err == nil {
 			t.Fatalf("the first %d bytes of %d are accepted", size, len(file))
 		}
 	}
 	if _, err := fbs.Verify(append(bytes.Clone(file), 0)); err == nil {
-		t.Fatal("a byte too many is accepted")
+		t.Fatal("a file with one more byte is accepted")
 	}
-	t.Logf("evidence: %d truncated files refused", len(file))
+	t.Logf("evidence: %d truncated files rejected", len(file))
 }
 
 func TestEveryFlippedBitIsRejected(t *testing.T) {
-	file := encode(t, sample())
+	file := encode(t, sampleImage())
 	for bit := range 8 * len(file) {
 		file[bit/8] ^= 1 << (bit % 8)
 		if _, err := fbs.Verify(file); err == nil {
-			t.Fatalf("byte %d bit %d flipped is accepted", bit/8, bit%8)
+			t.Fatalf("bit %d of byte %d flipped: the file is accepted", bit%8, bit/8)
 		}
 		file[bit/8] ^= 1 << (bit % 8)
 	}
-	t.Logf("evidence: %d files with one flipped bit refused", 8*len(file))
+	t.Logf("evidence: %d files with one flipped bit rejected", 8*len(file))
 }
 
-// TestFlippedBitsWithARightChecksumAreReadSafely flips every bit of the envelope and
+// TestFlippedBitsWithAValidChecksumAreReadSafely flips every bit of the envelope and
 // fixes up the checksum, so that all checks are reached. An accepted image must be
 // consistent enough to decode and encode again.
-func TestFlippedBitsWithARightChecksumAreReadSafely(t *testing.T) {
-	file := encode(t, sample())
+func TestFlippedBitsWithAValidChecksumAreReadSafely(t *testing.T) {
+	file := encode(t, sampleImage())
 	envelope := binary.LittleEndian.Uint64(file[32:])
 	accepted := 0
 	for bit := 72 * 8; bit < 8*int(envelope); bit++ {
 		flipped := bytes.Clone(file)
 		flipped[bit/8] ^= 1 << (bit % 8)
 		binary.LittleEndian.PutUint32(flipped[12:], fbs.EnvelopeChecksum(flipped[:envelope]))
-		image, ok := meant(flipped)
+		image, ok := decodeValid(flipped)
 		if !ok {
 			continue
 		}
 		accepted++
 		if _, err := lmb.Encode(image); err != nil {
-			t.Errorf("byte %d bit %d: accepted, but not encoded again: %v", bit/8, bit%8, err)
+			t.Errorf("bit %d of byte %d flipped: the file is accepted, but encoding it again "+
+				"fails: %v", bit%8, bit/8, err)
 		}
 	}
-	t.Logf("%d of the flips make another valid image", accepted)
-	t.Logf("evidence: %d files with one flipped bit behind a right checksum verified",
+	t.Logf("%d of the files with a flipped bit are valid images", accepted)
+	t.Logf("evidence: %d files with one flipped bit and a valid checksum verified",
 		8*(int(envelope)-72))
 }
 
 const vectors = "../testdata/vectors"
 
-// readReasons returns why Verify rejects images of vectors, by the name of the vector: the text
-// of testdata/vectors/reasons.txt.
+// readReasons reads testdata/vectors/reasons.txt, which contains the error of Verify for each
+// vector whose image is rejected. The keys are the names of vectors.
 func readReasons(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(vectors, "reasons.txt"))
@@ -389,7 +393,7 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 		}
 	}
 	if rejected < 300 {
-		t.Errorf("only %d images are rejected", rejected)
+		t.Errorf("only %d images are rejected, want at least 300", rejected)
 	}
 }
 
@@ -440,7 +444,7 @@ func TestMistakesThatOnlyTheEncoderRejects(t *testing.T) {
 			func(i *lmb.Image) { i.Sequences[0].Commands[15].Mode = 9 }},
 	} {
 		t.Run(test.want, func(t *testing.T) {
-			image := sample()
+			image := sampleImage()
 			test.corrupt(image)
 			_, err := lmb.Encode(image)
 			wantError(t, err, test.want)
@@ -450,7 +454,7 @@ func TestMistakesThatOnlyTheEncoderRejects(t *testing.T) {
 
 func TestVerifyingAllocatesNothingPerCommand(t *testing.T) {
 	measure := func(n int) float64 {
-		image := sample()
+		image := sampleImage()
 		for range n {
 			image.Sequences[1].Commands = append(image.Sequences[1].Commands,
 				image.Sequences[0].Commands[1])
@@ -463,12 +467,13 @@ func TestVerifyingAllocatesNothingPerCommand(t *testing.T) {
 	}
 }
 
-// TestRepeatedWriteIsCheckedCompletely repeats a Write twice, the second time with a change:
-// the checker remembers a range of each window.
+// TestRepeatedWriteIsCheckedCompletely has three similar Write commands, of which the last one is
+// changed. The verifier stores which range of a window it has checked, and must not skip a check
+// because of that.
 func TestRepeatedWriteIsCheckedCompletely(t *testing.T) {
 	for _, width := range []uint8{4, 8} {
 		good := fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Value: 5}
-		window := sample().Windows[0]
+		window := sampleImage().Windows[0]
 		for _, test := range []struct {
 			want   string
 			change func(*fbs.Command)
@@ -494,7 +499,7 @@ func TestRepeatedWriteIsCheckedCompletely(t *testing.T) {
 				third := good
 				test.change(&third)
 				commands := []lmb.Command{command(good), command(good), command(third)}
-				image := sample()
+				image := sampleImage()
 				image.Sequences[0].Commands = append(commands, image.Sequences[0].Commands...)
 				_, err := lmb.Encode(image) // verifies the image
 				wantError(t, err, test.want)
@@ -505,13 +510,13 @@ func TestRepeatedWriteIsCheckedCompletely(t *testing.T) {
 		}
 	}
 	// A command of zeros is rejected everywhere.
-	for at := range sample().Sequences[0].Commands {
-		image := sample()
+	for at := range sampleImage().Sequences[0].Commands {
+		image := sampleImage()
 		image.Sequences[0].Commands[at] = lmb.Command{}
 		if _, err := lmb.Encode(image); err == nil {
 			t.Errorf("zeros as command %d are accepted", at)
 		}
-		image = sample()
+		image = sampleImage()
 		image.Sequences[0].Commands = slices.Insert(image.Sequences[0].Commands, at, lmb.Command{})
 		if _, err := lmb.Encode(image); err == nil ||
 			!strings.Contains(err.Error(), "unknown opcode 0") {
@@ -519,7 +524,7 @@ func TestRepeatedWriteIsCheckedCompletely(t *testing.T) {
 		}
 	}
 	// A value of more than four bytes.
-	image := sample()
+	image := sampleImage()
 	wide := fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Value: 5}
 	wider := wide
 	wider.Value = 1 << 32
@@ -527,12 +532,12 @@ func TestRepeatedWriteIsCheckedCompletely(t *testing.T) {
 		image.Sequences[0].Commands...)
 	if _, err := lmb.Encode(image); err == nil ||
 		!strings.Contains(err.Error(), "command 1: write: value") {
-		t.Error(err)
+		t.Errorf("a value of 5 bytes in a write of 4: %v, want command 1 rejected", err)
 	}
 }
 
 func BenchmarkVerify(b *testing.B) {
-	image := sample()
+	image := sampleImage()
 	for range 1_000_000 {
 		image.Sequences[1].Commands = append(image.Sequences[1].Commands,
 			image.Sequences[0].Commands[1])
@@ -550,8 +555,9 @@ func BenchmarkVerify(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1_000_000, "ns/command")
 }
 
-// meant returns the image of a valid file, and whether an encoder could have made it.
-func meant(file []byte) (*lmb.Image, bool) {
+// decodeValid decodes a file. It returns false if Verify rejects the file, or if no encoder would
+// write it.
+func decodeValid(file []byte) (*lmb.Image, bool) {
 	view, err := fbs.Verify(file)
 	if err != nil || lmb.Quality(view) != nil {
 		return nil, false
@@ -560,12 +566,14 @@ func meant(file []byte) (*lmb.Image, bool) {
 	return image, err == nil
 }
 
+// FuzzVerify verifies any bytes, with a valid checksum. An image that Verify accepts must be
+// consistent enough to decode and encode again.
 func FuzzVerify(f *testing.F) {
-	file, err := lmb.Encode(sample())
+	file, err := lmb.Encode(sampleImage())
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(file) // with rules of its own
+	f.Add(file) // has rules
 	for _, name := range []string{"m\nin", "m\u0085n", "m\u202e", "m\xffin"} {
 		f.Add(bytes.Replace(file, []byte("main"), []byte(name), 1))
 	}
@@ -575,12 +583,12 @@ func FuzzVerify(f *testing.F) {
 			// Fix up the checksum, so that all checks are reached.
 			lmb.Stamp(data, min(max(72, binary.LittleEndian.Uint64(data[32:])), uint64(len(data))))
 		}
-		image, ok := meant(data)
+		image, ok := decodeValid(data)
 		if !ok {
 			return
 		}
 		if _, err := lmb.Encode(image); err != nil {
-			t.Errorf("accepted, but not encoded again: %v", err)
+			t.Errorf("the file is accepted, but encoding it again fails: %v", err)
 		}
 	})
 }

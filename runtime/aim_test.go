@@ -13,14 +13,15 @@ import (
 	memories "lightmetal/tools/check/bench/plain"
 )
 
-const aimedHead = "lightmetal 1\ntarget wormhole 1e52:401e bar0 1MiB\nwindow a tlb size 1MiB\n" +
-	"window b tlb size 16MiB\n"
+// tlbWindowsHead begins a listing for wormhole with the TLB windows a and b.
+const tlbWindowsHead = "lightmetal 1\ntarget wormhole 1e52:401e bar0 1MiB\n" +
+	"window a tlb size 1MiB\nwindow b tlb size 16MiB\n"
 
-// TestPointStoresWhatLoadPutIntoIt has registers and windows that are plain
-// memory: what each is to hold is the board's own encoding, which tests of
-// boards and of mapped backends hold.
-func TestPointStoresWhatLoadPutIntoIt(t *testing.T) {
-	v := view(t, aimedHead+`main:
+// TestPointStoresTheRegisterValuesThatLoadEncoded replays on plain memory, which contains the
+// windows and the TLB registers. It expects the values of EncodeWindow in the registers; tests of
+// boards and of mapped backends check these values.
+func TestPointStoresTheRegisterValuesThatLoadEncoded(t *testing.T) {
+	v := view(t, tlbWindowsHead+`main:
   point a tile 1,2 address 0x100000 ordering strict
   write.4 a+0x10 0x1111
   point b tile 3,4 address 0x7000000 noc 1
@@ -41,7 +42,8 @@ again:
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(memory[at:]) }
 	const a, b, registers = 1 << 20, 2 << 20, 18 << 20
 	if word(a+0x10) != 0x1111 || word(a+0x30) != 0x3333 || word(b+0x20) != 0x2222 {
-		t.Errorf("windows hold %#x, %#x, %#x", word(a+0x10), word(a+0x30), word(b+0x20))
+		t.Errorf("a+0x10, a+0x30 and b+0x20 contain %#x, %#x, %#x, want 0x1111, 0x3333, 0x2222",
+			word(a+0x10), word(a+0x30), word(b+0x20))
 	}
 	for name, want := range map[string]struct {
 		at      int
@@ -62,32 +64,32 @@ again:
 	}
 	for i := range before {
 		if v.Commands[i] != before[i] {
-			t.Errorf("command %d of the view is now %+v", i, v.Commands[i])
+			t.Errorf("command %d of the view changed from %+v to %+v", i, before[i], v.Commands[i])
 		}
 	}
 	if c := runtime.CommandsOf(r)[0]; c.Width != 8 || c == before[0] {
-		t.Errorf("command 0 was not completed: %+v", c)
+		t.Errorf("Load did not encode the window of command 0: %+v", c)
 	}
 	if n := testing.AllocsPerRun(10, func() { r.Run(0) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("a run makes %v allocations, want none", n)
 	}
 }
 
-// TestTargetThatTheDeviceCannotBeAimedAtIsRefusedAtLoad: a Wormhole has six bits
-// for a coordinate.
-func TestTargetThatTheDeviceCannotBeAimedAtIsRefusedAtLoad(t *testing.T) {
-	v := view(t, aimedHead+
+// TestTileThatTheTLBCannotEncodeIsRejectedAtLoad: coordinates of a Wormhole have six bits.
+func TestTileThatTheTLBCannotEncodeIsRejectedAtLoad(t *testing.T) {
+	v := view(t, tlbWindowsHead+
 		"main:\n  point a tile 1,2 address 0x0\n  point a tile 64,2 address 0x0\n"+
 		"  write.4 a+0x0 0x1\n")
 	memory := make([]byte, memories.Size(v))
 	_, err := runtime.Load(v, runtime.AnyTLBWindow, memories.Devices(v, memory)...)
 	const want = "main, command 1: the device's TLB cannot"
 	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), want) {
-		t.Error(err)
+		t.Errorf("Load: %v, want %q", err, want)
 	}
 }
 
-// TestBulkCopyThroughAPortIsAlignedInTheBAR: a window may begin at an odd place.
+// TestBulkCopyThroughAPortIsAlignedInTheBAR: the offset of a window in its BAR may be odd, so bulk
+// copies must align to the offset in the BAR.
 func TestBulkCopyThroughAPortIsAlignedInTheBAR(t *testing.T) {
 	device := mock.New(&boards.Ivshmem)
 	r, err := runtime.Load(view(t, `lightmetal 1
@@ -104,6 +106,7 @@ main:
 	defer r.Close()
 	run(t, r, hal.OK)
 	if got := r.Output(0); string(got) != "\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc" {
-		t.Errorf("came back as % x (%s)", got, device.Refusal())
+		t.Errorf("output % x after 00 11 ... cc was copied in and out; the mock rejected %q", got,
+			device.Refusal())
 	}
 }

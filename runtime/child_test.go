@@ -20,19 +20,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childTask names what a copy of the test program does instead of testing.
+// childTask is the environment variable that names the task which a child process of the test
+// program runs instead of tests.
 const childTask = "LM_TEST_CHILD"
 
-// childTasks run in a process of their own, because they freeze or seal it, or
-// measure the whole of it. An error ends the child with status 1.
+// childTasks run in a separate process, because they freeze or seal their process, or measure its
+// memory. An error ends the child with status 1.
 var childTasks = map[string]func(args []string) error{
 	"count":     countFrozenRuns,
 	"sealed":    runSealed,
 	"fault":     faultSealed,
-	"forbid":    breakTheSeal,
-	"memory":    tellAnonymousMemory,
+	"forbid":    runForbiddenAction,
+	"memory":    printAnonymousMemory,
 	"rewritten": rewriteSealed,
-	"frozen":    tellFrozen,
+	"frozen":    printFrozenState,
 	"locked":    printLocked,
 	"allLocked": lockAllAndPrintLocked,
 	"lockLimit": lockBeyondLimit,
@@ -45,8 +46,8 @@ func TestMain(m *testing.M) {
 	if !isChild {
 		os.Exit(m.Run())
 	}
-	// As in programs that link no profiler: the first allocation that one samples maps
-	// memory, and a sealed child that prints would be killed.
+	// Without a memory profiler, as in programs that do not link one. The first allocation that a
+	// profiler samples maps memory, which kills a sealed child.
 	goruntime.MemProfileRate = 0
 	if os.Getenv(childTask) != "shared" {
 		runtime.DedicateProcess()
@@ -58,8 +59,9 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// child runs a task and returns its output and how it ended.
-func child(t *testing.T, task string, args ...string) (stdout string, status syscall.WaitStatus) {
+// runChild runs a task in a child process and returns the output and the wait status of the child.
+func runChild(t *testing.T, task string, args ...string) (stdout string,
+	status syscall.WaitStatus) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -74,7 +76,7 @@ func child(t *testing.T, task string, args ...string) (stdout string, status sys
 	}
 	err = start()
 	if errors.Is(err, syscall.ENOEXEC) {
-		// This program runs in QEMU's user mode, which hands exec to the host.
+		// This program runs in QEMU's user mode, which lets the host's kernel execute the child.
 		command = exec.Command("qemu-"+map[string]string{"arm64": "aarch64",
 			"amd64": "x86_64"}[goruntime.GOARCH]+"-static",
 			append([]string{self}, args...)...)
@@ -90,38 +92,39 @@ func child(t *testing.T, task string, args ...string) (stdout string, status sys
 	return out.String(), command.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// plain is a device that is mapped memory and nothing else: an aperture onto
-// it is memory like a BAR on Linux, without a device.
-type plain struct {
+// plainDevice is a device that consists only of mapped memory. Its apertures access this memory as
+// they access a mapped BAR on Linux.
+type plainDevice struct {
 	hal.BaseDevice
 	memory []byte
 }
 
-var started = time.Now()
+var processStart = time.Now()
 
-// newPlain maps memory that no process's anonymous memory counts.
-func newPlain(size int) (*plain, error) {
+// newPlainDevice maps shared memory, because the kernel does not count it as anonymous memory of
+// the process.
+func newPlainDevice(size int) (*plainDevice, error) {
 	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_SHARED|unix.MAP_ANON)
-	return &plain{memory: memory}, err
+	return &plainDevice{memory: memory}, err
 }
 
-func (d *plain) Identity() hal.Identity {
+func (d *plainDevice) Identity() hal.Identity {
 	return hal.Identity{Name: "plain", Vendor: boards.Ivshmem.Vendor, Device: boards.Ivshmem.Device,
 		BarSizes: [6]uint64{2: uint64(len(d.memory))}}
 }
 
-func (d *plain) Map(w fbs.Window) (hal.Aperture, error) {
+func (d *plainDevice) Map(w fbs.Window) (hal.Aperture, error) {
 	return hal.MappedAperture(d.memory, w.Offset, w.Size, -1), nil
 }
 
-func (d *plain) Now() int64   { return int64(time.Since(started)) }
-func (d *plain) Close() error { return unix.Munmap(d.memory) }
+func (d *plainDevice) Now() int64   { return int64(time.Since(processStart)) }
+func (d *plainDevice) Close() error { return unix.Munmap(d.memory) }
 
-func (d *plain) Sleep(nanoseconds int64) { hal.SleepRaw(nanoseconds) }
+func (d *plainDevice) Sleep(nanoseconds int64) { hal.SleepRaw(nanoseconds) }
 
-// loadPlain opens, verifies and loads an image of ivshmem on plain memory.
-func loadPlain(path string) (*runtime.Replay, *plain, error) {
+// loadOnPlainDevice opens, verifies and loads an image of ivshmem on plain memory.
+func loadOnPlainDevice(path string) (*runtime.Replay, *plainDevice, error) {
 	file, err := runtime.Open(path)
 	if err != nil {
 		return nil, nil, err
@@ -130,7 +133,7 @@ func loadPlain(path string) (*runtime.Replay, *plain, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	device, err := newPlain(int(view.Devices[0].MinBarSizes()[2]))
+	device, err := newPlainDevice(int(view.Devices[0].MinBarSizes()[2]))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -138,8 +141,8 @@ func loadPlain(path string) (*runtime.Replay, *plain, error) {
 	return replay, device, err
 }
 
-// repeat runs a sequence so many times.
-func repeat(r *runtime.Replay, name string, times int) error {
+// runRepeatedly runs a sequence several times, and returns an error if a run fails.
+func runRepeatedly(r *runtime.Replay, name string, times int) error {
 	sequence := r.View().SequenceByName(name)
 	for i := range times {
 		if result := r.Run(sequence); result.Code != hal.OK {
@@ -149,8 +152,8 @@ func repeat(r *runtime.Replay, name string, times int) error {
 	return nil
 }
 
-// written writes an image file and returns its path.
-func written(t *testing.T, file []byte) string {
+// writeImage writes an image file and returns its path.
+func writeImage(t *testing.T, file []byte) string {
 	t.Helper()
 	path := t.TempDir() + "/image.lmb"
 	if err := os.WriteFile(path, file, 0o644); err != nil {
@@ -159,7 +162,7 @@ func written(t *testing.T, file []byte) string {
 	return path
 }
 
-// processStatus is a line of /proc/self/status in bytes.
+// processStatus returns the value of a line of /proc/self/status in bytes.
 func processStatus(name string) (bytes uint64, err error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

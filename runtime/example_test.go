@@ -8,8 +8,8 @@ import (
 	"lightmetal/runtime"
 )
 
-// A program replays a file on a device: here on a mock, on a target on the device that
-// hal.Open opens for "vfio:0000:01:00.0".
+// A program replays a file on a device. This example uses a mock; a program on a target calls
+// hal.Open("vfio:0000:01:00.0") instead.
 func Example() {
 	file, err := runtime.Open("../testdata/images/edu-factorial.lmb")
 	if err != nil {

@@ -22,39 +22,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// step is one command of a run, with what the device sees of the run up to and
-// including it. The numbers come from runs of images that end there, so that
-// they do not rest on what the runtime says of itself.
+// step is one command of a run, with the number of accesses that the device has seen when the
+// command ends. The numbers are measured in runs of images that end after this command, so that
+// they do not depend on what the runtime reports.
 type step struct {
 	command    fbs.Command
 	index      int // in the whole image
-	operations int
-	journal    int
+	operations int // of the device until the command ends
+	journal    int // length of the device's journal when the command ends
 }
 
-// subject is an image under test, with the steps of a good run of "main".
-type subject struct {
-	name  string
-	image *lmb.Image
-	view  *fbs.View
-	main  int
-	steps []step
-	good  []mock.Access // journal of a good run
-	safe  []mock.Access // journal of a run of "safe"
+// testImage is an image under test, with the steps of a successful run of "main".
+type testImage struct {
+	name        string
+	image       *lmb.Image
+	view        *fbs.View
+	main        int
+	steps       []step
+	mainJournal []mock.Access // of a successful run of "main"
+	safeJournal []mock.Access // of a successful run of "safe"
 }
 
-// pollUsMax bounds the polls of a subject, so that a run on a device that is
-// gone waits no longer than the good run takes.
+// pollUsMax limits the deadlines of polls in a testImage, so that a run on a device that is gone
+// waits no longer than a successful run takes.
 const pollUsMax = 500
 
-// subjects returns every image in testdata, and one with a call.
-func subjects(t *testing.T) []*subject {
+// loadTestImages returns all images in testdata, and an image with a call.
+func loadTestImages(t *testing.T) []*testImage {
 	t.Helper()
 	paths, err := filepath.Glob("../testdata/images/*.lmb")
 	if err != nil || len(paths) < 5 {
 		t.Fatalf("%d images, %v", len(paths), err)
 	}
-	files := map[string][]byte{"calls": encoded(t, ivshmem+`
+	files := map[string][]byte{"calls": assembleImage(t, ivshmemHead+`
 tensor d output uint32[2]
 main:
   write.4 m+0x0 0x1
@@ -74,15 +74,17 @@ sub:
 			t.Fatal(err)
 		}
 	}
-	var list []*subject
+	var list []*testImage
 	for name, file := range files {
-		list = append(list, newSubject(t, name, file))
+		list = append(list, newTestImage(t, name, file))
 	}
-	slices.SortFunc(list, func(a, b *subject) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(list, func(a, b *testImage) int { return strings.Compare(a.name, b.name) })
 	return list
 }
 
-func newSubject(t *testing.T, name string, file []byte) *subject {
+// newTestImage decodes an image, removes its marks, shortens its polls and adds a sequence "safe"
+// if it has none. It runs "main" and "safe" once to record what they do without faults.
+func newTestImage(t *testing.T, name string, file []byte) *testImage {
 	t.Helper()
 	image, err := lmb.Decode(file)
 	if err != nil {
@@ -100,22 +102,23 @@ func newSubject(t *testing.T, name string, file []byte) *subject {
 		s.Commands = slices.DeleteFunc(s.Commands,
 			func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
 	}
-	s := &subject{name: name, image: image}
-	s.addSafe()
-	s.view = verified(t, image)
+	s := &testImage{name: name, image: image}
+	s.addSafeSequence()
+	s.view = verifyImage(t, image)
 	s.main = s.view.SequenceByName("main")
-	s.countSteps(t)
-	s.good = s.record(t, "main")
-	s.safe = s.record(t, "safe")
-	if last := s.steps[len(s.steps)-1]; last.journal != len(s.good) {
-		t.Fatalf("%s: %d accesses in parts, %d in one", name, last.journal, len(s.good))
+	s.measureSteps(t)
+	s.mainJournal = s.recordRun(t, "main")
+	s.safeJournal = s.recordRun(t, "safe")
+	if last := s.steps[len(s.steps)-1]; last.journal != len(s.mainJournal) {
+		t.Fatalf("%s: %d accesses when run step by step, %d in one run; want equal numbers", name,
+			last.journal, len(s.mainJournal))
 	}
 	return s
 }
 
-// addSafe adds a sequence "safe" to an image without one: a store that no
-// other command makes.
-func (s *subject) addSafe() {
+// addSafeSequence adds a sequence "safe" to an image without one. The sequence makes a store that
+// no other command makes.
+func (s *testImage) addSafeSequence() {
 	for i := range s.image.Sequences {
 		if s.image.Sequences[i].Name == "safe" {
 			return
@@ -132,7 +135,8 @@ func (s *subject) addSafe() {
 	s.image.Sequences = append(s.image.Sequences, lmb.Sequence{Name: "safe", Commands: commands})
 }
 
-func verified(t *testing.T, image *lmb.Image) *fbs.View {
+// verifyImage encodes and verifies an image.
+func verifyImage(t *testing.T, image *lmb.Image) *fbs.View {
 	t.Helper()
 	file, err := lmb.Encode(image)
 	if err != nil {
@@ -145,8 +149,8 @@ func verified(t *testing.T, image *lmb.Image) *fbs.View {
 	return view
 }
 
-// load loads a view of this subject on a new mock.
-func (s *subject) load(t *testing.T, view *fbs.View) (*runtime.Replay, *mock.Device) {
+// load loads a view of this image, or of a part of it, on a new mock that records its accesses.
+func (s *testImage) load(t *testing.T, view *fbs.View) (*runtime.Replay, *mock.Device) {
 	t.Helper()
 	device := mock.New(chips.BoardByName(view.Name(view.Devices[0].Board)))
 	device.Record(true)
@@ -157,7 +161,8 @@ func (s *subject) load(t *testing.T, view *fbs.View) (*runtime.Replay, *mock.Dev
 	return replay, device
 }
 
-func (s *subject) record(t *testing.T, sequence string) []mock.Access {
+// recordRun runs a sequence without faults and returns the accesses that the device has seen.
+func (s *testImage) recordRun(t *testing.T, sequence string) []mock.Access {
 	t.Helper()
 	replay, device := s.load(t, s.view)
 	defer replay.Close()
@@ -167,11 +172,11 @@ func (s *subject) record(t *testing.T, sequence string) []mock.Access {
 	return device.Journal()
 }
 
-// countSteps puts the commands of "main" and of what it calls in one line, and
-// runs every beginning of that line.
-func (s *subject) countSteps(t *testing.T) {
+// measureSteps lists the commands of "main" and of the sequences that it calls in the order of a
+// run, and counts the accesses of the device after each command by running all commands up to it.
+func (s *testImage) measureSteps(t *testing.T) {
 	t.Helper()
-	var line []lmb.Command
+	var commands []lmb.Command
 	for i, c := range s.image.Sequences[s.main].Commands {
 		callee, first := []lmb.Command{c}, int(s.view.Sequences[s.main].First)+i
 		if c.Opcode == gen.OpcodeCall {
@@ -180,15 +185,15 @@ func (s *subject) countSteps(t *testing.T) {
 		}
 		for j := range callee {
 			s.steps = append(s.steps, step{command: s.view.Commands[first+j], index: first + j})
-			line = append(line, callee[j])
+			commands = append(commands, callee[j])
 		}
 	}
-	// The whole of "main" stays in the image: it fills the outputs.
+	// "main" stays in the image, because the verifier requires commands that fill the outputs.
 	part := *s.image
 	part.Sequences = append(slices.Clone(s.image.Sequences), lmb.Sequence{Name: "part"})
 	for i := range s.steps {
-		part.Sequences[len(part.Sequences)-1].Commands = line[:i+1]
-		replay, device := s.load(t, verified(t, &part))
+		part.Sequences[len(part.Sequences)-1].Commands = commands[:i+1]
+		replay, device := s.load(t, verifyImage(t, &part))
 		if result := replay.Run(len(part.Sequences) - 1); result.Code != hal.OK {
 			t.Fatalf("%s: its first %d commands end with %+v", s.name, i+1, result)
 		}
@@ -197,8 +202,8 @@ func (s *subject) countSteps(t *testing.T) {
 	}
 }
 
-// at returns the step that makes an operation.
-func (s *subject) at(operation int) int {
+// stepOf returns the index of the step that makes an operation. Operations count from 1.
+func (s *testImage) stepOf(operation int) int {
 	i := 0
 	for s.steps[i].operations < operation {
 		i++
@@ -206,19 +211,20 @@ func (s *subject) at(operation int) int {
 	return i
 }
 
-// loads is what the device gave to a step in the good run.
-func (s *subject) loads(i int) []mock.Access {
+// accessesOf returns the accesses of step i in the successful run.
+func (s *testImage) accessesOf(i int) []mock.Access {
 	first := 0
 	if i > 0 {
 		first = s.steps[i-1].journal
 	}
-	return s.good[first:s.steps[i].journal]
+	return s.mainJournal[first:s.steps[i].journal]
 }
 
-// ended checks the state after a failed run: the code, the command, that
-// nothing but "safe" came after, and that the replay stays disabled.
-func (s *subject) ended(t *testing.T, what string, replay *runtime.Replay, device *mock.Device,
-	result runtime.Result, code hal.Code, at, accesses int) {
+// checkFailedRun checks the state after a failed run: the code, the command, that only "safe" ran
+// after the failure, and that the replay stays disabled. at is the step that should have failed,
+// and accesses is the number of accesses before "safe".
+func (s *testImage) checkFailedRun(t *testing.T, what string, replay *runtime.Replay,
+	device *mock.Device, result runtime.Result, code hal.Code, at, accesses int) {
 	t.Helper()
 	switch {
 	case result.Code != code || int(result.Command) != s.steps[at].index:
@@ -226,17 +232,18 @@ func (s *subject) ended(t *testing.T, what string, replay *runtime.Replay, devic
 			result.Command, code, s.steps[at].index)
 	case !result.SafeRan:
 		t.Errorf("%s: %s: safe did not run", s.name, what)
-	case !sameAccesses(device.Journal()[accesses:], s.safe) && device.Alive():
-		t.Errorf("%s: %s: after the failure came %v, want %v", s.name, what,
-			device.Journal()[accesses:], s.safe)
+	case !sameAccesses(device.Journal()[accesses:], s.safeJournal) && device.Alive():
+		t.Errorf("%s: %s: accesses after the failure: %v, want those of safe: %v", s.name, what,
+			device.Journal()[accesses:], s.safeJournal)
 	case !device.Alive() && len(device.Journal()) != accesses:
-		t.Errorf("%s: %s: a device that is gone saw %v", s.name, what, device.Journal()[accesses:])
+		t.Errorf("%s: %s: the device is gone, but it recorded the accesses %v", s.name, what,
+			device.Journal()[accesses:])
 	}
 	before := device.Operations()
 	if again := replay.Run(s.main); again.Code != hal.Disabled || again.Command != -1 ||
 		device.Operations() != before {
-		t.Errorf("%s: %s: the next run ends with %+v after %d operations", s.name, what, again,
-			device.Operations()-before)
+		t.Errorf("%s: %s: the next run ends with %+v after %d operations, want code %v and none",
+			s.name, what, again, device.Operations()-before, hal.Disabled)
 	}
 }
 
@@ -251,20 +258,21 @@ func sameAccesses(got, want []mock.Access) bool {
 }
 
 func TestBusFaultAtEveryOperationEndsTheRunThere(t *testing.T) {
-	for _, s := range subjects(t) {
+	for _, s := range loadTestImages(t) {
 		operations := s.steps[len(s.steps)-1].operations
 		for n := 1; n <= operations; n++ {
 			replay, device := s.load(t, s.view)
 			device.Inject(mock.Fault{Kind: mock.BusFault, Operation: n})
 			result := replay.Run(s.main)
-			at := s.at(n)
-			accesses := len(device.Journal()) - len(s.safe)
+			at := s.stepOf(n)
+			accesses := len(device.Journal()) - len(s.safeJournal)
+			before := max(accesses, 0)
 			if result.SafeSequenceCode != hal.OK || accesses < 0 ||
-				!sameAccesses(device.Journal()[:max(accesses, 0)], s.good[:max(accesses, 0)]) {
-				t.Fatalf("%s: operation %d: %+v, and before the fault not what a good run does",
-					s.name, n, result)
+				!sameAccesses(device.Journal()[:before], s.mainJournal[:before]) {
+				t.Fatalf("%s: bus fault at operation %d: %+v; the accesses before the fault "+
+					"differ from a successful run", s.name, n, result)
 			}
-			s.ended(t, fmt.Sprintf("bus fault at operation %d", n), replay, device, result,
+			s.checkFailedRun(t, fmt.Sprintf("bus fault at operation %d", n), replay, device, result,
 				hal.BusFault, at, accesses)
 			replay.Close()
 		}
@@ -273,32 +281,32 @@ func TestBusFaultAtEveryOperationEndsTheRunThere(t *testing.T) {
 	}
 }
 
-// notices reports whether a step of a run on a device that is gone from an
-// operation of that step or an earlier one on sees that it is.
-func (s *subject) notices(i, operation int) bool {
+// noticesDeviceGone reports whether step i notices that the device is gone, if the device goes away
+// at an operation of that step or of an earlier one.
+func (s *testImage) noticesDeviceGone(i, operation int) bool {
 	c := &s.steps[i].command
 	switch c.Opcode {
-	case gen.OpcodeModify: // it loads before it stores
+	case gen.OpcodeModify: // its load comes before its store
 		return operation < s.steps[i].operations
 	case gen.OpcodeExpect:
 		return true
 	case gen.OpcodeCompare, gen.OpcodeCopyOut:
-		return true // no golden data here are all ones
+		return true // all ones differ from all golden data of these images
 	}
 	return false
 }
 
-// TestDeviceGoneAtEveryOperationIsNoticedByTheNextLoad also shows what no
-// replay can notice: a device that goes away after the last load.
+// TestDeviceGoneAtEveryOperationIsNoticedByTheNextLoad also counts the operations after the last
+// load. If the device goes away at one of these, no replay can notice it.
 func TestDeviceGoneAtEveryOperationIsNoticedByTheNextLoad(t *testing.T) {
-	for _, s := range subjects(t) {
+	for _, s := range loadTestImages(t) {
 		operations, unnoticed := s.steps[len(s.steps)-1].operations, 0
 		for n := 1; n <= operations; n++ {
 			replay, device := s.load(t, s.view)
 			device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: n})
 			result := replay.Run(s.main)
-			at := s.at(n)
-			for at < len(s.steps) && !s.notices(at, n) {
+			at := s.stepOf(n)
+			for at < len(s.steps) && !s.noticesDeviceGone(at, n) {
 				at++
 			}
 			accesses := len(device.Journal())
@@ -306,32 +314,33 @@ func TestDeviceGoneAtEveryOperationIsNoticedByTheNextLoad(t *testing.T) {
 			if at == len(s.steps) {
 				unnoticed++
 				if result.Code != hal.OK {
-					t.Errorf("%s: %s: %+v, and nothing was left to notice it", s.name, what, result)
+					t.Errorf("%s: %s: run ends with %+v, want code %v: no load follows", s.name,
+						what, result, hal.OK)
 				}
 			} else {
-				s.ended(t, what, replay, device, result, hal.DeviceGone, at, accesses)
+				s.checkFailedRun(t, what, replay, device, result, hal.DeviceGone, at, accesses)
 			}
-			if !sameAccesses(device.Journal(), s.good[:accesses]) {
-				t.Errorf("%s: %s: not what a good run does", s.name, what)
+			if !sameAccesses(device.Journal(), s.mainJournal[:accesses]) {
+				t.Errorf("%s: %s: the accesses differ from those of a successful run", s.name, what)
 			}
 			replay.Close()
 		}
 		t.Logf("evidence: %d vanishing devices injected (%s: %d of them after the last load)",
 			operations, s.name, unnoticed)
 		if unnoticed == operations {
-			t.Errorf("%s: never noticed", s.name)
+			t.Errorf("%s: the device was gone in %d runs, and none noticed it", s.name, operations)
 		}
 	}
 }
 
-// breaking returns a fault for each bit of a checked value that, stuck, keeps the
-// step from ever holding.
-func (s *subject) breaking(i int) (faults []mock.Fault) {
-	c, loads := &s.steps[i].command, s.loads(i)
+// stuckBitFaults returns one fault for each bit of the value that step i checks, if the condition
+// of the step fails when this bit is stuck at the inverted value.
+func (s *testImage) stuckBitFaults(i int) (faults []mock.Fault) {
+	c, loads := &s.steps[i].command, s.accessesOf(i)
 	last := loads[len(loads)-1]
 	for bit := range 8 * uint(c.Width) {
 		stuck := last.Value ^ 1<<bit
-		if !holds(c, stuck) {
+		if !conditionHolds(c, stuck) {
 			faults = append(faults, mock.Fault{Kind: mock.Stuck, Place: last.Place, Mask: 1 << bit,
 				Value: stuck})
 		}
@@ -339,38 +348,39 @@ func (s *subject) breaking(i int) (faults []mock.Fault) {
 	return faults
 }
 
-func holds(c *fbs.Command, value uint64) bool {
+// conditionHolds reports whether a value meets the condition of an Expect command.
+func conditionHolds(c *fbs.Command, value uint64) bool {
 	if gen.Condition(c.Mode) == gen.ConditionNotEqual {
 		return value&c.Mask != c.Value
 	}
 	return value&c.Mask == c.Value
 }
 
-// firstBroken is the first step that a stuck bit breaks, with the value it
-// ends with: earlier steps may check the same place.
-func (s *subject) firstBroken(f mock.Fault) (at int, value uint64) {
+// firstFailingStep returns the first step whose condition fails because of a stuck bit, and the
+// value that this step reads last. Steps before the intended one may check the same place.
+func (s *testImage) firstFailingStep(f mock.Fault) (at int, value uint64) {
 	for i := range s.steps {
-		c, loads := &s.steps[i].command, s.loads(i)
+		c, loads := &s.steps[i].command, s.accessesOf(i)
 		if c.Opcode != gen.OpcodeExpect || loads[0].Place != f.Place {
 			continue
 		}
 		value := loads[len(loads)-1].Value&^f.Mask | f.Value&f.Mask
-		if !holds(c, value) {
+		if !conditionHolds(c, value) {
 			return i, value
 		}
 	}
 	return -1, 0
 }
 
-func TestEveryCheckedBitStuckIsReportedWithWhatWasSeen(t *testing.T) {
-	for _, s := range subjects(t) {
+func TestEveryStuckBitIsReportedWithTheValueRead(t *testing.T) {
+	for _, s := range loadTestImages(t) {
 		count := 0
 		for i := range s.steps {
 			if c := &s.steps[i].command; c.Opcode != gen.OpcodeExpect {
 				continue
 			}
-			for _, f := range s.breaking(i) {
-				at, value := s.firstBroken(f)
+			for _, f := range s.stuckBitFaults(i) {
+				at, value := s.firstFailingStep(f)
 				c := &s.steps[at].command
 				code := hal.ExpectFailed
 				if c.Amount != 0 {
@@ -380,39 +390,39 @@ func TestEveryCheckedBitStuckIsReportedWithWhatWasSeen(t *testing.T) {
 				device.Inject(f)
 				result := replay.Run(s.main)
 				if result.Got != value || result.Want != c.Value || result.Mask != c.Mask {
-					t.Errorf("%s: %+v: got 0x%x, want 0x%x under 0x%x; should be 0x%x, 0x%x, 0x%x",
-						s.name, f, result.Got, result.Want, result.Mask, value, c.Value, c.Mask)
+					t.Errorf("%s: %+v: the result has got 0x%x, want 0x%x, mask 0x%x; these "+
+						"should be 0x%x, 0x%x, 0x%x", s.name, f, result.Got, result.Want,
+						result.Mask, value, c.Value, c.Mask)
 				}
-				s.ended(t, fmt.Sprintf("bits 0x%x stuck at %v", f.Mask, f.Place), replay, device,
-					result, code, at, len(device.Journal())-len(s.safe))
+				s.checkFailedRun(t, fmt.Sprintf("bits 0x%x stuck at %v", f.Mask, f.Place), replay,
+					device, result, code, at, len(device.Journal())-len(s.safeJournal))
 				replay.Close()
 				count++
 			}
 		}
 		t.Logf("evidence: %d stuck bits injected (%s)", count, s.name)
 		if count == 0 {
-			t.Errorf("%s: nothing is checked", s.name)
+			t.Errorf("%s: no step checks a bit, so no fault was injected", s.name)
 		}
 	}
 }
 
-// TestEveryPolledBitMayBeLateAndNoExpectedOne: a poll waits for a bit, an
-// expect does not.
-func TestEveryPolledBitMayBeLateAndNoExpectedOne(t *testing.T) {
-	for _, s := range subjects(t) {
+// TestPollsWaitForLateBitsAndExpectsDoNot makes every checked bit change some loads too late.
+func TestPollsWaitForLateBitsAndExpectsDoNot(t *testing.T) {
+	for _, s := range loadTestImages(t) {
 		count := 0
 		for i := range s.steps {
 			opcode := s.steps[i].command.Opcode
 			if opcode != gen.OpcodeExpect {
 				continue
 			}
-			for _, f := range s.breaking(i) {
-				at, _ := s.firstBroken(f)
+			for _, f := range s.stuckBitFaults(i) {
+				at, _ := s.firstFailingStep(f)
 				f.Kind, f.Loads = mock.Late, 3
-				for _, access := range s.good[:s.steps[at].journal] {
+				for _, access := range s.mainJournal[:s.steps[at].journal] {
 					if access.Op == mock.Load && access.Place == f.Place &&
 						(access.Value^f.Value)&f.Mask != 0 {
-						f.Loads++ // a good run makes that many
+						f.Loads++ // a successful run also loads the place before the bit changes
 					}
 				}
 				count++
@@ -425,11 +435,12 @@ func TestEveryPolledBitMayBeLateAndNoExpectedOne(t *testing.T) {
 					want = hal.ExpectFailed
 				}
 				if result.Code != want {
-					t.Errorf("%s: bits 0x%x late at %v: %v at command %d, want %v", s.name, f.Mask,
-						f.Place, result.Code, result.Command, want)
+					t.Errorf("%s: bits 0x%x late at %v: run ends with %v at command %d, want %v",
+						s.name, f.Mask, f.Place, result.Code, result.Command, want)
 				}
 				if want == hal.OK && device.Operations() <= s.steps[len(s.steps)-1].operations {
-					t.Errorf("%s: bits 0x%x at %v were not late", s.name, f.Mask, f.Place)
+					t.Errorf("%s: bits 0x%x at %v were not late: no more loads than without "+
+						"a fault", s.name, f.Mask, f.Place)
 				}
 			}
 		}
@@ -437,8 +448,8 @@ func TestEveryPolledBitMayBeLateAndNoExpectedOne(t *testing.T) {
 	}
 }
 
-// withPayload is an image whose payload begins at a page of the file.
-const withPayload = ivshmem + `
+// payloadListing describes an image whose payload begins at a page of the file.
+const payloadListing = ivshmemHead + `
 main:
   write.4 m+0x0 0x1
   copy.8 m+0x1000 <- pattern 0x1 size 64KiB bulk
@@ -447,9 +458,9 @@ safe:
   write.4 m+0x8 0x5afe
 `
 
-// needFaultAddress skips where a bus error does not come with its address, as
-// in QEMU's user mode: Go then takes it for a nil pointer.
-func needFaultAddress(t *testing.T) {
+// skipWithoutFaultAddress skips a test if bus errors have no address, as in QEMU's user mode. Go
+// then reports a bus error as a nil pointer dereference.
+func skipWithoutFaultAddress(t *testing.T) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("empty", 0)
 	if err != nil {
@@ -467,25 +478,26 @@ func needFaultAddress(t *testing.T) {
 			t.Skip("bus errors have no address here")
 		}
 	}()
-	t.Log("not cut short:", memory[0])
+	t.Log("no bus error beyond the end of an empty file:", memory[0])
 }
 
-// TestFileCutShortDuringARunIsAnInputOutputError cuts a real file under its mapping: the fault
-// is the file's and not the device's, though one command reads the one and writes the other.
+// TestFileCutShortDuringARunIsAnInputOutputError truncates a file while it is mapped. The run must
+// report a fault of the file and not of the device, although one command reads the file and writes
+// to the device.
 func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
-	needFaultAddress(t)
+	skipWithoutFaultAddress(t)
 	for _, test := range []struct {
 		size    int64
 		command int32
 		safe    hal.Code
 		stored  byte
 	}{
-		{4096, 1, hal.OK, 1}, // payload gone
-		{0, 1, hal.OK, 1},    // all gone but the copy of the commands
+		{4096, 1, hal.OK, 1}, // without payload
+		{0, 1, hal.OK, 1},    // empty; the process has a copy of the commands
 	} {
 		t.Run(fmt.Sprintf("%d bytes", test.size), func(t *testing.T) {
-			path := written(t, encoded(t, withPayload))
-			r, device, err := loadPlain(path)
+			path := writeImage(t, assembleImage(t, payloadListing))
+			r, device, err := loadOnPlainDevice(path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -495,17 +507,20 @@ func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
 			result := r.Run(0)
 			if result.Code != hal.IO || !result.FileTruncated || result.Command != test.command ||
 				!result.SafeRan || result.SafeSequenceCode != test.safe {
-				t.Errorf("cut to %d: %+v", test.size, result)
+				t.Errorf("cut to %d bytes: %+v, want code %v at command %d, file truncated, and "+
+					"safe with %v", test.size, result, hal.IO, test.command, test.safe)
 			}
-			const says = "main, command 1: copy.8 w0+0x1000: " + runtime.FileTruncatedText
-			if text := string(report.AppendFailure(nil, r.View(), &result)); text != says {
-				t.Errorf("cut to %d: %s", test.size, text)
+			const want = "main, command 1: copy.8 w0+0x1000: " + runtime.FileTruncatedText
+			if text := string(report.AppendFailure(nil, r.View(), &result)); text != want {
+				t.Errorf("cut to %d bytes: reported as %q, want %q", test.size, text, want)
 			}
 			if device.memory[0] != test.stored {
-				t.Errorf("cut to %d: device has %d", test.size, device.memory[0])
+				t.Errorf("cut to %d bytes: device has %d at 0, want %d", test.size,
+					device.memory[0], test.stored)
 			}
 			if again := r.Run(0); again.Code != hal.Disabled {
-				t.Errorf("cut to %d: then %v", test.size, again.Code)
+				t.Errorf("cut to %d bytes: the next run ends with %v, want %v", test.size,
+					again.Code, hal.Disabled)
 			}
 			r.Close()
 			device.Close()
@@ -514,8 +529,8 @@ func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
 }
 
 func TestFileCutShortBeforeItIsVerifiedIsAnInputOutputError(t *testing.T) {
-	needFaultAddress(t)
-	path := written(t, encoded(t, withPayload))
+	skipWithoutFaultAddress(t)
+	path := writeImage(t, assembleImage(t, payloadListing))
 	file, err := runtime.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -526,15 +541,15 @@ func TestFileCutShortBeforeItIsVerifiedIsAnInputOutputError(t *testing.T) {
 	}
 	_, err = file.Verify()
 	if hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "cut short") {
-		t.Error(err)
+		t.Errorf("Verify of a truncated file: %v, want an I/O error with %q", err, "cut short")
 	}
 }
 
-// vanishing is a device whose memory can be taken away from under its mapping,
-// as a PCI hot-unplug does: a shared file mapping past its end faults.
-func vanishing(t *testing.T) (device *plain, shrink func(size int64)) {
+// newShrinkableDevice returns a device and a function that resizes the file behind its memory.
+// Accesses past the end of the file fault like accesses to a PCI device that was unplugged.
+func newShrinkableDevice(t *testing.T) (device *plainDevice, shrink func(size int64)) {
 	t.Helper()
-	needFaultAddress(t)
+	skipWithoutFaultAddress(t)
 	const size = 1 << 20
 	fd, err := unix.MemfdCreate("device", 0)
 	if err != nil {
@@ -550,7 +565,7 @@ func vanishing(t *testing.T) (device *plain, shrink func(size int64)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	device = &plain{memory: memory}
+	device = &plainDevice{memory: memory}
 	t.Cleanup(func() {
 		device.Close()
 		unix.Close(fd)
@@ -558,14 +573,14 @@ func vanishing(t *testing.T) (device *plain, shrink func(size int64)) {
 	return device, shrink
 }
 
-// TestBusErrorInARunOfStoresNamesTheStore: runs of plain stores are made in one
-// go, and the one that faults is still known.
+// TestBusErrorInARunOfStoresNamesTheStore: one call of Walk.Run executes all stores, and the result
+// must still name the store that faulted.
 func TestBusErrorInARunOfStoresNamesTheStore(t *testing.T) {
-	device, shrink := vanishing(t)
+	device, shrink := newShrinkableDevice(t)
 	for _, width := range []string{"1", "2", "4", "8"} {
 		t.Run("width "+width, func(t *testing.T) {
 			shrink(1 << 20)
-			source := ivshmem + "main:\n"
+			source := ivshmemHead + "main:\n"
 			for _, offset := range []string{"0x0", "0x8", "0xff8", "0x1000", "0x10"} {
 				source += "  write." + width + " m+" + offset + " 0x1\n"
 			}
@@ -576,16 +591,18 @@ func TestBusErrorInARunOfStoresNamesTheStore(t *testing.T) {
 			shrink(4096)
 			if result := r.Run(0); result.Code != hal.BusFault || result.Command != 3 ||
 				device.memory[0xff8] != 1 || device.memory[0x10] != 0 {
-				t.Errorf("width %s: %+v", width, result)
+				t.Errorf("width %s: %+v, 0x%x at 0xff8 and 0x%x at 0x10; want %v at command 3, "+
+					"1 and 0", width, result, device.memory[0xff8], device.memory[0x10],
+					hal.BusFault)
 			}
 			r.Close()
 		})
 	}
 }
 
-// TestDeviceMemoryThatFaultsIsABusFault does so under every kind of access.
+// TestDeviceMemoryThatFaultsIsABusFault tries every kind of access.
 func TestDeviceMemoryThatFaultsIsABusFault(t *testing.T) {
-	device, shrink := vanishing(t)
+	device, shrink := newShrinkableDevice(t)
 	for _, body := range []string{"write.4 m+0x0 0x1", "write.4 m+0x0 0x1 mask 0x1",
 		"expect.4 m+0x0 == 0x0", "fill.4 m+0x0 <- 0x0 size 64",
 		"copy.8 d[0:64] <- m+0x0 bulk", "copy.8 m+0x0 <- pattern 0x1 size 64 bulk",
@@ -594,7 +611,7 @@ func TestDeviceMemoryThatFaultsIsABusFault(t *testing.T) {
 		"poll.4 m+0x0 == 0x0 within 1ms"} {
 		t.Run(body, func(t *testing.T) {
 			shrink(1 << 20)
-			source := ivshmem + "tensor d output uint8[64]\nmain:\n  delay 1us\n  " + body +
+			source := ivshmemHead + "tensor d output uint8[64]\nmain:\n  delay 1us\n  " + body +
 				"\n  copy.4 d[0:64] <- m+0x0\n"
 			r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, device)
 			if err != nil {
@@ -603,10 +620,10 @@ func TestDeviceMemoryThatFaultsIsABusFault(t *testing.T) {
 			shrink(0)
 			at := int32(1)
 			if strings.HasPrefix(body, "flush") {
-				at++ // a fence is before the load
+				at++ // flush is a fence and then a load
 			}
 			if result := r.Run(0); result.Code != hal.BusFault || result.Command != at {
-				t.Errorf("%s: %+v", body, result)
+				t.Errorf("%s: %+v, want %v at command %d", body, result, hal.BusFault, at)
 			}
 			r.Close()
 		})

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unreadable returns memory that no access may touch.
-func unreadable(t *testing.T) []byte {
+// mapUnreadable maps a page without access rights, so that every access faults.
+func mapUnreadable(t *testing.T) []byte {
 	t.Helper()
 	memory, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -22,25 +22,26 @@ func unreadable(t *testing.T) []byte {
 	return memory
 }
 
-// straying is a device whose own code accesses memory where nothing is.
-type straying struct {
-	*plain
+// faultyDevice is a device whose Sleep accesses memory that it must not access.
+type faultyDevice struct {
+	*plainDevice
 	memory []byte
 }
 
-func (d *straying) Sleep(int64) { d.memory[8]++ }
+func (d *faultyDevice) Sleep(int64) { d.memory[8]++ }
 
-// TestFaultOfNeitherFileNorDeviceIsAnInternalError: it is a defect of a program, and must not
-// be taken for a device that fails.
+// TestFaultOfNeitherFileNorDeviceIsAnInternalError: such a fault is a defect of the program, and
+// must not be reported as a device that fails.
 func TestFaultOfNeitherFileNorDeviceIsAnInternalError(t *testing.T) {
-	needFaultAddress(t)
-	device, err := newPlain(1 << 20)
+	skipWithoutFaultAddress(t)
+	device, err := newPlainDevice(1 << 20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer device.Close()
-	v := view(t, ivshmem+"main:\n  write.4 m+0x0 0x1\n  delay 1us\nsafe:\n  write.4 m+0x8 0x5afe\n")
-	r, err := runtime.Load(v, runtime.AnyTLBWindow, &straying{device, unreadable(t)})
+	v := view(t, ivshmemHead+"main:\n  write.4 m+0x0 0x1\n  delay 1us\n"+
+		"safe:\n  write.4 m+0x8 0x5afe\n")
+	r, err := runtime.Load(v, runtime.AnyTLBWindow, &faultyDevice{device, mapUnreadable(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,15 +49,17 @@ func TestFaultOfNeitherFileNorDeviceIsAnInternalError(t *testing.T) {
 	result := run(t, r, hal.Internal)
 	if result.Command != 1 || !result.SafeRan || result.SafeSequenceCode != hal.OK ||
 		result.FileTruncated {
-		t.Errorf("%+v", result)
+		t.Errorf("run ends with %+v, want command 1, a successful safe, and no truncated file",
+			result)
 	}
 }
 
-// TestFaultOfTheRegistersOfAWindowIsABusFault: a Point accesses those and nothing else.
+// TestFaultOfTheRegistersOfAWindowIsABusFault removes the memory of the TLB registers, which only
+// Point commands access.
 func TestFaultOfTheRegistersOfAWindowIsABusFault(t *testing.T) {
-	needFaultAddress(t)
-	v := view(t,
-		aimedHead+"main:\n  delay 1us\n  point a tile 1,2 address 0x100000\n  write.4 a+0x10 0x1\n")
+	skipWithoutFaultAddress(t)
+	v := view(t, tlbWindowsHead+"main:\n  delay 1us\n  point a tile 1,2 address 0x100000\n"+
+		"  write.4 a+0x10 0x1\n")
 	fd, err := unix.MemfdCreate("device", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -76,20 +79,22 @@ func TestFaultOfTheRegistersOfAWindowIsABusFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	const registers = 18 << 20 // behind the windows, as in TestPointStoresWhatLoadPutIntoIt
+	// The registers follow the windows, as in TestPointStoresTheRegisterValuesThatLoadEncoded.
+	const registers = 18 << 20
 	if err := unix.Ftruncate(fd, registers); err != nil {
 		t.Fatal(err)
 	}
 	if result := run(t, r, hal.BusFault); result.Command != 1 {
-		t.Errorf("%+v", result)
+		t.Errorf("bus fault at command %d, want 1", result.Command)
 	}
 }
 
-// TestPanicOfACheckIsNoFileCutShort: what is wrong with a program must not be said of a file.
-func TestPanicOfACheckIsNoFileCutShort(t *testing.T) {
-	needFaultAddress(t)
-	path := written(t, encoded(t, withPayload))
-	elsewhere := unreadable(t)
+// TestPanicInACheckIsNotReportedAsATruncatedFile: what is wrong with a program must not be said of
+// a file.
+func TestPanicInACheckIsNotReportedAsATruncatedFile(t *testing.T) {
+	skipWithoutFaultAddress(t)
+	path := writeImage(t, assembleImage(t, payloadListing))
+	elsewhere := mapUnreadable(t)
 	var none []byte
 	for what, check := range map[string]func([]byte) error{
 		"panic: a defect":               func([]byte) error { panic("a defect") },
@@ -97,9 +102,9 @@ func TestPanicOfACheckIsNoFileCutShort(t *testing.T) {
 		"panic: runtime error: invalid": func([]byte) error { elsewhere[8] = 1; return nil },
 	} {
 		t.Run(what, func(t *testing.T) {
-			err := opened(t, path).Inspect(check)
+			err := openFile(t, path).Inspect(check)
 			if hal.CodeOf(err) != hal.Internal || !strings.Contains(err.Error(), path+": "+what) {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("Inspect: %v, want code %d and %q", err, hal.Internal, path+": "+what)
 			}
 		})
 	}

@@ -21,56 +21,57 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// impatient is a strict mock on which no replay is long: every look at the
-// clock finds it a second later, nobody sleeps, and operations beyond
-// operationsMax fail. Cores of tiles run only while the mock's own time passes.
-type impatient struct {
+// acceleratedMock is a strict mock on which every replay ends soon: its clock advances a second
+// each time it is read, Sleep returns immediately, and operations after operationsMax fail. The
+// cores of tiles run only while the time of the embedded mock passes.
+type acceleratedMock struct {
 	*mock.Device
-	looks int64
+	clockReads int64
 }
 
 const operationsMax = 20_000
 
-func newImpatient(board *boards.Board) *impatient {
-	device := &impatient{Device: mock.New(board)}
-	for n := range len(board.BarSizes) { // more than the runs of one replay, safe included
+func newAcceleratedMock(board *boards.Board) *acceleratedMock {
+	device := &acceleratedMock{Device: mock.New(board)}
+	for n := range len(board.BarSizes) { // at least as many faults as a replay has runs, with safe
 		device.Inject(mock.Fault{Kind: mock.BusFault, Operation: operationsMax + n})
 	}
 	return device
 }
 
-func (d *impatient) Now() int64 {
-	d.looks++
-	return d.looks * 1_000_000_000
+func (d *acceleratedMock) Now() int64 {
+	d.clockReads++
+	return d.clockReads * 1_000_000_000
 }
 
-func (d *impatient) Sleep(int64) {}
+func (d *acceleratedMock) Sleep(int64) {}
 
-// startedByAValue finds what models alone can refuse: registers that they do not
-// have, edu's transfers, and what nvme's CC and doorbells say.
-var startedByAValue = regexp.MustCompile(
+// modelOnlyRejection matches rejections that only a device model can make, and not the verifier:
+// registers that the model does not have, transfers of edu, and values of nvme's CC and doorbells.
+var modelOnlyRejection = regexp.MustCompile(
 	`the device model rejects the access: .*(register|DMA transfer|not mapped|\bCC\b|queue)`)
 
-// tryHostile verifies, loads and runs all sequences of a file of unknown
-// content. It returns how far the file came; the mock refuses nothing of what
-// was loaded, or the test fails.
-func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) {
+// tryFile verifies a file of unknown content, loads it and runs all its sequences. It reports
+// whether the file was verified and whether it was loaded. The test fails if the mock rejects an
+// access.
+func tryFile(t *testing.T, what string, file []byte) (verified, loaded bool) {
 	view, err := fbs.Verify(file)
 	if err != nil {
 		return false, false
 	}
-	const bytesMax = 1 << 26 // of memory, in each of many processes at once
+	const bytesMax = 1 << 26 // memory of this process; fuzzing has many processes
 	board := view.Board(0)
 	if len(view.Devices) != 1 || max(view.Reservation.HostBytes,
 		view.Reservation.ArenaBytes) > bytesMax {
 		return true, false
 	}
 	for sequence := range view.Sequences {
-		device := newImpatient(board)
+		device := newAcceleratedMock(board)
 		replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 		if err != nil {
 			if device.Operations() != 0 {
-				t.Errorf("%s: refused with %v after %d operations", what, err, device.Operations())
+				t.Errorf("%s: Load fails with %v after %d operations, want none", what, err,
+					device.Operations())
 			}
 			return true, false
 		}
@@ -80,28 +81,29 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 			}
 		}
 		result := replay.Run(sequence)
-		// What a register's value starts and tiles that are not there are known to
-		// the device alone.
-		byModel := startedByAValue.MatchString(device.Refusal()) ||
+		// Only the device knows what a value of a register starts, and which tiles are missing.
+		byModel := modelOnlyRejection.MatchString(device.Refusal()) ||
 			chips.ForBoard(board).Grid != nil
 		if plainMemory := board == &boards.Ivshmem ||
 			len(view.Rules) > 0; device.Refusal() != "" && (plainMemory || !byModel) {
-			t.Errorf("%s: the device refused %q", what, device.Refusal())
+			t.Errorf("%s: the mock rejected an access of a verified image: %q", what,
+				device.Refusal())
 		}
 		if result.Code == hal.Internal {
-			t.Errorf("%s: %+v", what, result)
+			t.Errorf("%s: run ends with an internal error: %+v", what, result)
 		}
 		replay.Close()
 	}
 	if view.WorstCaseUs[0] < 100_000 {
-		checkCount(t, what, view, newImpatient(board))
+		checkCommandCount(t, what, view, newAcceleratedMock(board))
 	}
 	return true, true
 }
 
-// checkCount runs the first sequence and counts what it executes: each command, however
-// cheap and however often called, has a microsecond in the longest time.
-func checkCount(t *testing.T, what string, view *fbs.View, device hal.Device) {
+// checkCommandCount runs the first sequence and counts the commands that are executed. The
+// worst-case time includes at least a microsecond for each of them, also for cheap commands and in
+// called sequences.
+func checkCommandCount(t *testing.T, what string, view *fbs.View, device hal.Device) {
 	replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatal(err)
@@ -118,19 +120,21 @@ func checkCount(t *testing.T, what string, view *fbs.View, device hal.Device) {
 	}
 	replay.SetObserver(func(int) { count++ })
 	if replay.Run(0); count > most {
-		t.Errorf("%s: a run of %d commands, which may take %d us", what, count, most)
+		t.Errorf("%s: a run executed %d commands, but its worst-case time is %d us", what, count,
+			most)
 	}
 }
 
-// cheap is a million calls of a million fences as far as a test has time for it.
-func cheap(calls, fences int) string {
-	return ivshmem + "main:\n" + strings.Repeat("  call fences\n", calls) + "fences:\n" +
+// callsOfFences returns a listing that calls a sequence of fences. Each command takes little time,
+// but their number is the product of calls and fences.
+func callsOfFences(calls, fences int) string {
+	return ivshmemHead + "main:\n" + strings.Repeat("  call fences\n", calls) + "fences:\n" +
 		strings.Repeat("  fence\n", fences)
 }
 
-// mend corrects the checksum after a change, so that the change itself
-// is what the verifier has to judge.
-func mend(file []byte) {
+// fixChecksum updates the checksum after a change, so that the verifier does not reject the file
+// because of its checksum.
+func fixChecksum(file []byte) {
 	if len(file) < 72 {
 		return
 	}
@@ -138,16 +142,16 @@ func mend(file []byte) {
 	lmb.Stamp(file, envelope)
 }
 
-// object is a struct or a table of an image, with the generated methods that
-// change its fields.
+// object is a struct or a table of an image. The methods of value include the generated ones that
+// change a field (Mutate...).
 type object struct {
-	place  string
+	name   string // type and index, such as "Window 1"
 	value  reflect.Value
-	length int // of its vector, which its two-argument methods take an index of
+	length int // of its vector: methods with two arguments accept an index into it
 }
 
-// objects lists everything in a file that has scalar fields. Adding a table to
-// the schema without adding it here fails TestEveryFieldIsTried.
+// objects returns all structs and tables of a file that have scalar fields. If the schema has a
+// table that is missing here, TestEdgeValuesOfEveryFieldAreRejectedOrRunSafely fails.
 func objects(file []byte) (list []object) {
 	root := gen.GetRootAsImage(file, 0)
 	add := func(name string, index, vector int, x any) {
@@ -192,16 +196,17 @@ func objects(file []byte) (list []object) {
 	return list
 }
 
-// edges are the values tried for a field of so many bits.
-func edges(bits int, now uint64) []uint64 {
+// edgeValues returns the values that tests try for a field with a number of bits and a present
+// value.
+func edgeValues(bits int, now uint64) []uint64 {
 	most := ^uint64(0) >> (64 - bits)
 	half := uint64(1) << (bits - 1)
 	return []uint64{0, 1, 2, most, most - 1, half, half - 1, half + 1, (now + 1) & most,
 		(now - 1) & most, now << 1 & most, now ^ 4}
 }
 
-// mutate calls f once for each edge value of each field of an object, the value
-// being in place.
+// mutate sets each field of an object to each of its edge values, calls f after each change, and
+// restores the field. It returns the number of fields.
 func (o *object) mutate(f func(what string)) (fields int) {
 	for i := range o.value.NumMethod() {
 		name, method := o.value.Type().Method(i).Name, o.value.Method(i)
@@ -223,12 +228,12 @@ func (o *object) mutate(f func(what string)) (fields int) {
 				return method.Call(append(position, value))[0].Bool()
 			}
 			if !set(old) {
-				continue // absent: the default is not in the file
+				continue // the field is absent, because it has its default
 			}
 			fields++
 			for _, value := range valuesOf(old) {
 				set(value)
-				f(fmt.Sprintf("%s.%s[%d] = %v", o.place, field, index, value))
+				f(fmt.Sprintf("%s.%s[%d] = %v", o.name, field, index, value))
 			}
 			set(old)
 		}
@@ -241,14 +246,14 @@ func valuesOf(old reflect.Value) (values []reflect.Value) {
 	if old.Kind() == reflect.Bool {
 		return []reflect.Value{reflect.ValueOf(!old.Bool())}
 	}
-	for _, edge := range edges(old.Type().Bits(), old.Uint()) {
+	for _, edge := range edgeValues(old.Type().Bits(), old.Uint()) {
 		values = append(values, reflect.ValueOf(edge).Convert(old.Type()))
 	}
 	return values
 }
 
-// everything is an image for plain memory with every command that it takes.
-const everything = `lightmetal 1
+// fullListing describes an image for plain memory with every command that plain memory accepts.
+const fullListing = `lightmetal 1
 target ivshmem 1af4:1110 bar2 1MiB
 window m bar2 offset 0x1000 size 64KiB wc
 window host host size 8KiB
@@ -288,8 +293,8 @@ safe:
   write.4 m+0x24 0x1
 `
 
-// unknown is the same for a device of no known board, by rules of its own.
-var unknown = strings.Replace(everything, "target ivshmem 1af4:1110 bar2 1MiB\n",
+// unknownDeviceListing is fullListing for an unknown device, whose rules are in the image.
+var unknownDeviceListing = strings.Replace(fullListing, "target ivshmem 1af4:1110 bar2 1MiB\n",
 	`target stranger ffff:0001 bar1 8KiB bar2 1MiB
 rule registers bar1 size 2KiB
 rule doorbells bar1 offset 4KiB widths 4 8
@@ -301,9 +306,9 @@ window r bar1 offset 0 size 8KiB
   fill.4 r+0x400 <- 0x1 size 1KiB
 `
 
-// eduBeyondItsBuffer starts a transfer that edu's buffer of 4 KiB does not hold:
-// an image that verifies, and that the device alone can refuse.
-const eduBeyondItsBuffer = `lightmetal 1
+// eduOverflowListing starts a transfer that is larger than edu's buffer of 4 KiB. The verifier
+// accepts the image, and only the device can reject the transfer.
+const eduOverflowListing = `lightmetal 1
 target edu 1234:11e8 bar0 1MiB
 window r bar0 offset 0 size 1MiB
 main:
@@ -312,36 +317,37 @@ main:
   write.8 r+0x98 0x3
 `
 
-// nvmeReserved sets reserved bits of nvme's CC.
-const nvmeReserved = `lightmetal 1
+// nvmeReservedBitsListing sets reserved bits of nvme's CC.
+const nvmeReservedBitsListing = `lightmetal 1
 target nvme 1b36:0010 bar0 16KiB
 window r bar0 offset 0 size 4KiB
 main:
   write.4 r+0x14 0xffffffff
 `
 
-// TestEveryFieldIsTried sets every scalar field of an image to its edges, with
-// digests and checksum mended: such a file is refused, or runs on the strict
-// mock without an access that the mock refuses.
-func TestEveryFieldIsTried(t *testing.T) {
+// TestEdgeValuesOfEveryFieldAreRejectedOrRunSafely sets every scalar field of an image to its
+// edge values and updates the checksum. Such a file must be rejected, or run on the strict mock
+// without an access that the mock rejects.
+func TestEdgeValuesOfEveryFieldAreRejectedOrRunSafely(t *testing.T) {
 	edu, err := os.ReadFile("../testdata/images/edu-factorial.lmb")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, file := range map[string][]byte{"everything": encoded(t, everything),
-		"stranger": encoded(t, unknown), "edu-factorial": edu} {
+	for name, file := range map[string][]byte{"everything": assembleImage(t, fullListing),
+		"stranger": assembleImage(t, unknownDeviceListing), "edu-factorial": edu} {
 		t.Run(name, func(t *testing.T) {
-			if verified, loaded := tryHostile(t, name, file); !verified || !loaded {
-				t.Fatalf("%s: verified %v, loaded %v", name, verified, loaded)
+			if verified, loaded := tryFile(t, name, file); !verified || !loaded {
+				t.Fatalf("%s, unchanged: verified %v, loaded %v; want both true", name, verified,
+					loaded)
 			}
 			work := bytes.Clone(file)
 			tried, verified, loaded, fields := 0, 0, 0, map[string]int{}
 			for _, o := range objects(work) {
-				kind, _, _ := strings.Cut(o.place, " ")
+				kind, _, _ := strings.Cut(o.name, " ")
 				fields[kind] = max(fields[kind], o.mutate(func(what string) {
 					candidate := bytes.Clone(work)
-					mend(candidate)
-					v, l := tryHostile(t, name+": "+what, candidate)
+					fixChecksum(candidate)
+					v, l := tryFile(t, name+": "+what, candidate)
 					tried++
 					if v {
 						verified++
@@ -354,7 +360,7 @@ func TestEveryFieldIsTried(t *testing.T) {
 			t.Logf("evidence: %d values of fields tried, replayed where accepted (%s, %v: %d "+
 				"verified, %d run)", tried, name, fields, verified, loaded)
 			if !bytes.Equal(work, file) {
-				t.Error("the fields were not put back")
+				t.Error("mutate did not restore all fields")
 			}
 			if name == "stranger" {
 				checkFieldCounts(t, fields)
@@ -363,8 +369,7 @@ func TestEveryFieldIsTried(t *testing.T) {
 	}
 }
 
-// checkFieldCounts compares the fields that were tried with the Go structs that
-// the verifier reads.
+// checkFieldCounts checks that as many fields of each type were tried as its Go struct has.
 func checkFieldCounts(t *testing.T, fields map[string]int) {
 	for kind, want := range map[string]int{
 		"Command":     reflect.TypeFor[fbs.Command]().NumField(),
@@ -378,28 +383,28 @@ func checkFieldCounts(t *testing.T, fields map[string]int) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			if fields[kind] < want {
-				t.Errorf("%s: %d fields, want %d", kind, fields[kind], want)
+				t.Errorf("%s: %d fields were tried, want %d", kind, fields[kind], want)
 			}
 		})
 	}
 }
 
-// FuzzReplay takes any bytes through all that a file goes through on a target.
-// Plain go test runs it on the seeds; tools for fuzzing go on from there.
+// FuzzReplay verifies, loads and runs any bytes as a target does with a file. go test runs it on
+// the seeds, go test -fuzz also on mutations of them.
 func FuzzReplay(f *testing.F) {
-	f.Add(encoded(f, everything))
-	f.Add(encoded(f, unknown))
-	f.Add(encoded(f, small))
-	f.Add(encoded(f, eduBeyondItsBuffer))
-	f.Add(encoded(f, nvmeReserved))
-	f.Add(encoded(f, ivshmem+
+	f.Add(assembleImage(f, fullListing))
+	f.Add(assembleImage(f, unknownDeviceListing))
+	f.Add(assembleImage(f, smallListing))
+	f.Add(assembleImage(f, eduOverflowListing))
+	f.Add(assembleImage(f, nvmeReservedBitsListing))
+	f.Add(assembleImage(f, ivshmemHead+
 		"main:\n  call waits\n  call waits\n  call stores\nwaits:\n  delay 10s\n  delay 10s\n"+
 		"stores:\n  fill.1 m+0x0 <- 0x1 size 1MiB fifo\n"))
-	f.Add(encoded(f, cheap(50, 50)))
-	f.Add(encoded(f, cheap(300, 0)))
-	f.Add(encoded(f, ivshmem+"main:\n  call asks\n  call asks\nasks:\n"+
-		strings.Repeat("  expect.4 m+0x0 == 0x1 else ignore\n", 20)+safe))
-	f.Add(encoded(f, twoTargets))
+	f.Add(assembleImage(f, callsOfFences(50, 50)))
+	f.Add(assembleImage(f, callsOfFences(300, 0)))
+	f.Add(assembleImage(f, ivshmemHead+"main:\n  call asks\n  call asks\nasks:\n"+
+		strings.Repeat("  expect.4 m+0x0 == 0x1 else ignore\n", 20)+safeListing))
+	f.Add(assembleImage(f, twoTargetsListing))
 	for _, pattern := range []string{"../testdata/images/*.lmb", "../testdata/bad/*.lmb"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil || len(paths) == 0 {
@@ -415,22 +420,22 @@ func FuzzReplay(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file := alignedCopy(data)
-		tryHostile(t, "as it is", file)
-		mend(file)
-		tryHostile(t, "mended", file)
-		tryOneFunction(t, file)
+		tryFile(t, "unchanged", file)
+		fixChecksum(file)
+		tryFile(t, "with a valid checksum", file)
+		tryHandlesOfOneFunction(t, file)
 	})
 }
 
-// twoTargets is an image for two equal devices.
-const twoTargets = "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\n" +
+// twoTargetsListing describes an image for two equal devices.
+const twoTargetsListing = "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\n" +
 	"target ivshmem 1af4:1110 bar2 1MiB\n" +
 	"window a bar2 offset 0x0 size 4KiB\nwindow b bar2 offset 0x0 size 4KiB target 1\n" +
 	"main:\n  write.4 a+0x0 0x1\n  write.4 b+0x0 0x1\n"
 
-// tryOneFunction loads a file for several devices with as many handles of one function:
-// it is rejected, and no window is mapped.
-func tryOneFunction(t *testing.T, file []byte) {
+// tryHandlesOfOneFunction loads a file for several devices on several handles of one PCI function.
+// Load must fail without mapping a window.
+func tryHandlesOfOneFunction(t *testing.T, file []byte) {
 	view, err := fbs.Verify(file)
 	if err != nil || len(view.Devices) < 2 {
 		return
@@ -438,15 +443,16 @@ func tryOneFunction(t *testing.T, file []byte) {
 	mapped := 0
 	devices := make([]hal.Device, len(view.Devices))
 	for i := range devices {
-		devices[i] = handle{mock.New(view.Board(i)), fmt.Sprintf("handle %d", i), "0000:01:00.0",
-			&mapped}
+		devices[i] = deviceHandle{mock.New(view.Board(i)), fmt.Sprintf("handle %d", i),
+			"0000:01:00.0", &mapped}
 	}
 	replay, err := runtime.Load(view, runtime.AnyTLBWindow, devices...)
 	if err == nil {
 		replay.Close()
 	}
 	if err == nil || mapped != 0 {
-		t.Errorf("%d handles of one function: %v, %d windows mapped", len(devices), err, mapped)
+		t.Errorf("Load on %d handles of one function: %v, %d windows mapped; want an error and "+
+			"no window", len(devices), err, mapped)
 	}
 }
 

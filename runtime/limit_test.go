@@ -14,25 +14,27 @@ import (
 	"lightmetal/runtime"
 )
 
-const safe = "safe:\n  write.4 m+0x40 0x5afe\n"
+const safeListing = "safe:\n  write.4 m+0x40 0x5afe\n"
 
-// limited runs a body under a limit and returns the time that it took by the device's clock.
-func limited(t *testing.T, limitUs int64, want hal.Code, body string) (took int64, safeRan bool) {
+// runWithLimit runs a sequence with a limit, checks the code, and that a failed run executes safe
+// and disables the replay. It returns the time that the run took by the clock of the device.
+func runWithLimit(t *testing.T, limitUs int64, want hal.Code, body string) (tookNs int64,
+	safeRan bool) {
 	t.Helper()
-	r, device := on(t, "main:\n"+body+safe)
+	r, device := loadOnMock(t, "main:\n"+body+safeListing)
 	r.SetLimit(limitUs * 1000)
 	before := device.Now()
 	result := run(t, r, want)
-	took = device.Now() - before
+	tookNs = device.Now() - before
 	if want != hal.OK {
 		if again := r.Run(0); again.Code != hal.Disabled {
-			t.Errorf("after %v the next run ends with %v", want, again.Code)
+			t.Errorf("after %v the next run ends with %v, want %v", want, again.Code, hal.Disabled)
 		}
 		if got := readMemory(t, device, 0x40, 2); got[0] != 0xfe || got[1] != 0x5a {
-			t.Errorf("safe stored % x", got)
+			t.Errorf("safe stored % x, want fe 5a", got)
 		}
 	}
-	return took, result.SafeRan
+	return tookNs, result.SafeRan
 }
 
 func TestRunThatExceedsItsLimitFailsAfterSafe(t *testing.T) {
@@ -48,66 +50,67 @@ func TestRunThatExceedsItsLimitFailsAfterSafe(t *testing.T) {
 		"stores alone":                strings.Repeat("  write.4 m+0x0 0x1\n", 100_000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			took, safeRan := limited(t, 100, hal.FrameLate, body)
+			took, safeRan := runWithLimit(t, 100, hal.FrameLate, body)
 			if !safeRan {
 				t.Errorf("%s: safe did not run", name)
 			}
-			// Stores are one command of the loop and noticed at the end.
+			// The runtime checks the limit after every 256 commands. A run that consists of stores
+			// only may exceed its limit by the time of so many stores.
 			if most := int64(110_000); took > most && name != "stores alone" {
-				t.Errorf("%s: the run took %d ns", name, took)
+				t.Errorf("%s: the run took %d ns, want at most %d", name, took, most)
 			}
 		})
 	}
 }
 
-// TestLateRunMakesNoFurtherAccess, also where the policy of what was cut off would go
-// on: that is for a condition that does not hold.
+// TestLateRunMakesNoFurtherAccess, also if the late poll ignores failures: its policy is for a
+// condition that fails, not for the limit of the run.
 func TestLateRunMakesNoFurtherAccess(t *testing.T) {
-	r, device := on(t, "main:\n  poll.4 m+0x0 == 0x1 within 1s every 10us else ignore\n"+
-		"  write.4 m+0x80 0x1\n"+safe)
+	r, device := loadOnMock(t, "main:\n  poll.4 m+0x0 == 0x1 within 1s every 10us else ignore\n"+
+		"  write.4 m+0x80 0x1\n"+safeListing)
 	r.SetLimit(100_000)
 	if result := run(t, r, hal.FrameLate); result.Command != 0 {
-		t.Errorf("late at command %d", result.Command)
+		t.Errorf("late at command %d, want 0", result.Command)
 	}
 	if got := readMemory(t, device, 0x80, 1); got[0] != 0 {
 		t.Error("the store after the late command was made")
 	}
 }
 
-func TestLimitCountsForEachRunAlone(t *testing.T) {
-	r, device := on(t, "main:\n  delay 90us\n"+safe)
+func TestLimitAppliesToEachRunSeparately(t *testing.T) {
+	r, device := loadOnMock(t, "main:\n  delay 90us\n"+safeListing)
 	r.SetLimit(100_000)
 	for range 100 {
 		run(t, r, hal.OK)
 	}
 	if device.Now() < 9_000_000 {
-		t.Errorf("100 runs took %d ns", device.Now())
+		t.Errorf("100 runs took %d ns, want at least 9 ms", device.Now())
 	}
 	r.SetLimit(50_000)
 	run(t, r, hal.FrameLate)
 }
 
 func TestPollDeadlineWithinTheLimitIsThePollsOwn(t *testing.T) {
-	limited(t, 1000, hal.DeadlinePassed, "  poll.4 m+0x0 == 0x1 within 100us every 10us\n")
-	limited(t, 1000, hal.OK, "  poll.4 m+0x0 == 0x1 within 100us every 10us else ignore\n")
+	runWithLimit(t, 1000, hal.DeadlinePassed, "  poll.4 m+0x0 == 0x1 within 100us every 10us\n")
+	runWithLimit(t, 1000, hal.OK, "  poll.4 m+0x0 == 0x1 within 100us every 10us else ignore\n")
 }
 
-func TestLimitBeyondAllTimeIsNone(t *testing.T) {
-	r, device := on(t, "main:\n  delay 90us\n"+safe)
+func TestLargestLimitDoesNotOverflow(t *testing.T) {
+	r, device := loadOnMock(t, "main:\n  delay 90us\n"+safeListing)
 	device.Sleep(1_000_000)
 	r.SetLimit(math.MaxInt64)
 	run(t, r, hal.OK)
 }
 
-func TestLimitThatIsExceededForWantOfMemoryIsADMAFault(t *testing.T) {
-	const listing = ivshmem +
+func TestDMAFaultThatDelaysARunIsReportedInsteadOfTheLimit(t *testing.T) {
+	const listing = ivshmemHead +
 		"window h host size 4KiB\nmain:\n  poll.4 m+0x0 == 0x1 within 1s every 10us\n"
 	for state, want := range map[hal.Code]hal.Code{hal.OK: hal.FrameLate,
 		hal.DMAFault: hal.DMAFault} {
 		t.Run(state.Error(), func(t *testing.T) {
-			device := master{
+			device := busMaster{
 				Device: mock.New(&boards.Ivshmem), name: "ivshmem",
-				told: new([]string), state: state,
+				calls: new([]string), state: state,
 			}
 			r, err := runtime.Load(view(t, listing), runtime.AnyTLBWindow, device)
 			if err != nil {
@@ -121,12 +124,13 @@ func TestLimitThatIsExceededForWantOfMemoryIsADMAFault(t *testing.T) {
 }
 
 func TestSafeHasNoLimit(t *testing.T) {
-	r, device := on(t, "main:\n  delay 1s\nsafe:\n  delay 5ms\n"+
+	r, device := loadOnMock(t, "main:\n  delay 1s\nsafe:\n  delay 5ms\n"+
 		"  poll.4 m+0x0 == 0x1 within 5ms every 1ms else ignore\n  write.4 m+0x40 0x5afe\n")
 	r.SetLimit(1000)
 	if result := run(t, r, hal.FrameLate); result.SafeSequenceCode != hal.OK ||
 		device.Now() < 10_000_000 {
-		t.Errorf("%+v after %d ns", result, device.Now())
+		t.Errorf("run ends with %+v after %d ns, want a successful safe of at least 10 ms", result,
+			device.Now())
 	}
 }
 
@@ -136,47 +140,49 @@ func TestDeviceThatIsGoneIsNotWaitedFor(t *testing.T) {
 		"expect.4 m+0x0 == 0xffffffff", "poll.4 m+0x0 == 0xffffffff within 60s",
 	} {
 		t.Run(body, func(t *testing.T) {
-			r, device := on(t, fmt.Sprintf("main:\n  %s\n  write.4 m+0x8 0x1\n", body))
+			r, device := loadOnMock(t, fmt.Sprintf("main:\n  %s\n  write.4 m+0x8 0x1\n", body))
 			device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 1})
 			at := int32(0)
 			if body == "flush.4 m+0x0" {
-				at++ // a fence is before the load
+				at++ // flush is a fence and then a load
 			}
 			if result := run(t, r, hal.DeviceGone); result.Command != at || device.Now() > 1000 {
-				t.Errorf("%+v after %d ns", result, device.Now())
+				t.Errorf("run ends with %+v after %d ns, want command %d within 1000 ns", result,
+					device.Now(), at)
 			}
 		})
 	}
 }
 
 func TestDeviceThatGoesDuringAPollIsNotWaitedFor(t *testing.T) {
-	// all ones hold, or a register has them before
+	// The register contains c[0], and the poll waits for c[1]. All ones meet the second condition,
+	// and the third register contains all ones before the device goes away.
 	for _, c := range [][2]string{{"0x0", "== 0x1"}, {"0x0", "& 0x1 == 0x1"},
 		{"0xffffffff", "== 0x1"}} {
 		t.Run(c[0]+" "+c[1], func(t *testing.T) {
-			r, device := on(t, "main:\n  write.4 m+0x0 "+c[0]+"\n  poll.4 m+0x0 "+c[1]+
+			r, device := loadOnMock(t, "main:\n  write.4 m+0x0 "+c[0]+"\n  poll.4 m+0x0 "+c[1]+
 				" within 60s every 1ms\n")
 			device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 5})
 			if run(t, r, hal.DeviceGone); device.Now() > 6_000_000 {
-				t.Errorf("noticed after %d ns", device.Now())
+				t.Errorf("noticed after %d ns, want at most 6 ms", device.Now())
 			}
 		})
 	}
 }
 
-// leaping is a mock on which each reading of the clock finds it a minute later.
-type leaping struct {
+// minuteClockDevice is a mock whose clock advances a minute each time it is read.
+type minuteClockDevice struct {
 	*mock.Device
 	readings *int64
 }
 
-func (d leaping) Now() int64 {
+func (d minuteClockDevice) Now() int64 {
 	*d.readings++
 	return *d.readings * 60e9
 }
 
-// TestRunWithoutALimitEndsByTheClock: what may take an hour takes no longer, whatever the
-// commands are and wherever they are called from.
+// TestRunWithoutALimitEndsByTheClock: a run ends after an hour by the clock, also if its commands
+// are cheap and in called sequences.
 func TestRunWithoutALimitEndsByTheClock(t *testing.T) {
 	for name, body := range map[string]string{
 		"fences":             strings.Repeat("  fence\n", 400_000),
@@ -188,28 +194,29 @@ func TestRunWithoutALimitEndsByTheClock(t *testing.T) {
 			100),
 	} {
 		t.Run(name, func(t *testing.T) {
-			device := leaping{mock.New(&boards.Ivshmem), new(int64)}
-			r, err := runtime.Load(view(t, ivshmem+"main:\n"+body+safe), runtime.AnyTLBWindow,
-				device)
+			device := minuteClockDevice{mock.New(&boards.Ivshmem), new(int64)}
+			source := ivshmemHead + "main:\n" + body + safeListing
+			r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, device)
 			if err != nil {
 				t.Fatal(err)
 			}
 			result := run(t, r, hal.FrameLate)
 			if !result.SafeRan || *device.readings > 70 {
-				t.Errorf("%s: %+v after %d minutes", name, result, *device.readings)
+				t.Errorf("%s: run ends with %+v after %d minutes, want safe within 70 minutes",
+					name, result, *device.readings)
 			}
 			r.Close()
 		})
 	}
 }
 
-// TestAllowedTimeEndsARun, also one with a longer limit of its own.
-func TestAllowedTimeEndsARun(t *testing.T) {
-	v := view(t, ivshmem+"main:\n  delay 9s\n"+safe)
+// TestTimeLimitOfTheImageEndsARun, also if SetLimit set a longer limit.
+func TestTimeLimitOfTheImageEndsARun(t *testing.T) {
+	v := view(t, ivshmemHead+"main:\n  delay 9s\n"+safeListing)
 	v.TimeLimitUs = 10e6
 	for _, limit := range []int64{0, 60e9} {
 		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
-			device := leaping{mock.New(&boards.Ivshmem), new(int64)}
+			device := minuteClockDevice{mock.New(&boards.Ivshmem), new(int64)}
 			r, err := runtime.Load(v, runtime.AnyTLBWindow, device)
 			if err != nil {
 				t.Fatal(err)
@@ -221,15 +228,16 @@ func TestAllowedTimeEndsARun(t *testing.T) {
 	}
 }
 
-// requested is a mock on which a stop is requested once its time has come.
-type requested struct {
+// stopRequestDevice is a mock that sets the stop flag during the first sleep that ends at or after
+// stopAt.
+type stopRequestDevice struct {
 	*mock.Device
-	at   int64
-	flag *atomic.Uint32
+	stopAt int64 // by the clock of the device, in ns
+	flag   *atomic.Uint32
 }
 
-func (d requested) Sleep(nanoseconds int64) {
-	if d.Device.Sleep(nanoseconds); d.Device.Now() >= d.at {
+func (d stopRequestDevice) Sleep(nanoseconds int64) {
+	if d.Device.Sleep(nanoseconds); d.Device.Now() >= d.stopAt {
 		d.flag.Store(1)
 	}
 }
@@ -239,9 +247,9 @@ func TestRequestToStopEndsARunAfterTheGrace(t *testing.T) {
 	delays := strings.Repeat("  delay 10s\n", 300)
 	for name, test := range map[string]struct {
 		body  string
-		limit int64
+		limit int64 // in ns, 0 for none
 		code  hal.Code
-		took  int64 // with safe, to half a second
+		took  int64 // with safe, in ns; up to half a second more is accepted
 	}{
 		"a frame that ends in time": {"  delay 5s\n  delay 5s\n", 0, hal.OK, 10 * s},
 		"delays":                    {delays, 0, hal.FrameLate, 12*s + s},
@@ -252,11 +260,11 @@ func TestRequestToStopEndsARunAfterTheGrace(t *testing.T) {
 		"polls that are ignored": {strings.Repeat("  poll.4 m+0x0 == 0x1 within 10s every 65ms "+
 			"else ignore\n", 90), 0,
 			hal.FrameLate, 12*s + s},
-		"a limit of its own": {delays, 40 * s, hal.FrameLate, 40*s + s},
+		"a run with a limit": {delays, 40 * s, hal.FrameLate, 40*s + s},
 	} {
 		t.Run(name, func(t *testing.T) {
-			device := requested{mock.New(&boards.Ivshmem), 2 * s, new(atomic.Uint32)}
-			source := ivshmem + "main:\n" + test.body + "safe:\n  delay 1s\n"
+			device := stopRequestDevice{mock.New(&boards.Ivshmem), 2 * s, new(atomic.Uint32)}
+			source := ivshmemHead + "main:\n" + test.body + "safe:\n  delay 1s\n"
 			r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, device)
 			if err != nil {
 				t.Fatal(err)
@@ -267,43 +275,45 @@ func TestRequestToStopEndsARunAfterTheGrace(t *testing.T) {
 			late := test.code == hal.FrameLate
 			if took := device.Now(); result.SafeRan != late || took < test.took ||
 				took > test.took+s/2 {
-				t.Errorf("%s: %+v after %d ns", name, result, took)
+				t.Errorf("%s: run ends with %+v after %d ns, want it after %d ns, with safe: %v",
+					name, result, took, test.took, late)
 			}
 			r.Close()
 		})
 	}
 }
 
-// TestRequestToStopLeavesSafeAlone: it takes as long as it does, also as the sequence
-// that Run is called with.
-func TestRequestToStopLeavesSafeAlone(t *testing.T) {
+// TestRequestToStopDoesNotShortenSafe, whether safe runs after a failure or Run is called with it.
+func TestRequestToStopDoesNotShortenSafe(t *testing.T) {
 	for name, first := range map[string]string{
 		"after a failure": "main:\n  expect.4 m+0x0 == 0x1\nsafe:\n", "called itself": "safe:\n"} {
 		t.Run(name, func(t *testing.T) {
-			r, device := on(t, first+strings.Repeat("  delay 10s\n", 30))
+			r, device := loadOnMock(t, first+strings.Repeat("  delay 10s\n", 30))
 			flag := new(atomic.Uint32)
 			flag.Store(1)
 			r.SetStopFlag(flag)
 			result := r.Run(0)
 			if max(result.SafeSequenceCode, result.Code) > hal.ExpectFailed ||
 				result.SafeSequenceCode != hal.OK || device.Now() < 300e9 {
-				t.Errorf("%+v after %d ns", result, device.Now())
+				t.Errorf("run ends with %+v after %d ns, want a successful safe of 300 s", result,
+					device.Now())
 			}
 		})
 	}
 }
 
-// TestClockIsReadInCallsOfShortSequences: a limit is noticed after some 512 commands,
-// whichever sequences they are of.
+// TestClockIsReadInCallsOfShortSequences: a limit is noticed after about 512 commands, also if each
+// called sequence is shorter.
 func TestClockIsReadInCallsOfShortSequences(t *testing.T) {
 	for _, callee := range []int{0, 1, 100, 255, 256, 257, 1000} {
 		t.Run(fmt.Sprintf("calls of %d stores", callee), func(t *testing.T) {
-			r, device := on(t, "main:\n"+strings.Repeat("  call some\n", 3000)+"some:\n"+
-				strings.Repeat("  write.4 m+0x0 0x1\n", callee)+safe)
+			r, device := loadOnMock(t, "main:\n"+strings.Repeat("  call some\n", 3000)+"some:\n"+
+				strings.Repeat("  write.4 m+0x0 0x1\n", callee)+safeListing)
 			executed := 0
 			r.SetObserver(func(int) { executed++ })
 			if r.Run(0).Code != hal.OK || executed != 3000*(callee+2)+1 {
-				t.Fatalf("%d commands", executed)
+				t.Fatalf("%d commands executed, want %d, without a failure", executed,
+					3000*(callee+2)+1)
 			}
 			r.SetObserver(nil)
 			before := device.Now()
@@ -311,20 +321,22 @@ func TestClockIsReadInCallsOfShortSequences(t *testing.T) {
 			result := r.Run(0)
 			if took := (device.Now() - before) / 100; callee > 0 &&
 				(result.Code != hal.FrameLate || took > 513) {
-				t.Errorf("%v after %d stores", result.Code, took)
+				t.Errorf("run ends with %v after %d stores, want %v after at most 513",
+					result.Code, took, hal.FrameLate)
 			}
 		})
 	}
 }
 
-// TestObserverIsCalledBeforeEachCommand, of called sequences and of safe, too.
+// TestObserverIsCalledBeforeEachCommand, also in called sequences and in safe.
 func TestObserverIsCalledBeforeEachCommand(t *testing.T) {
-	r, _ := on(t, "main:\n  write.4 m+0x0 0x1\n  call sub\n  expect.4 m+0x0 == 0x2\n  fence\n"+
+	r, _ := loadOnMock(t, "main:\n  write.4 m+0x0 0x1\n  call sub\n"+
+		"  expect.4 m+0x0 == 0x2\n  fence\n"+
 		"sub:\n  fence\n  fence\nsafe:\n  write.4 m+0x0 0x5\n")
 	var got []int
 	r.SetObserver(func(command int) { got = append(got, command) })
 	run(t, r, hal.ExpectFailed)
 	if want := []int{0, 1, 5, 6, 7, 2, 8, 9}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("observer called for commands %v, want %v", got, want)
 	}
 }

@@ -20,10 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestFilesThatAreNoImageAreRefusedWithTheirCode(t *testing.T) {
-	folder := t.TempDir()
-	empty, locked, pipe := folder+"/empty", folder+"/locked", folder+"/pipe"
-	for path, mode := range map[string]os.FileMode{empty: 0o644, locked: 0} {
+func TestFilesThatAreNotImagesAreRejectedWithTheirCode(t *testing.T) {
+	dir := t.TempDir()
+	empty, unreadable, pipe := dir+"/empty", dir+"/unreadable", dir+"/pipe"
+	for path, mode := range map[string]os.FileMode{empty: 0o644, unreadable: 0} {
 		t.Run(path, func(t *testing.T) {
 			if err := os.WriteFile(path, nil, mode); err != nil {
 				t.Fatal(err)
@@ -33,13 +33,13 @@ func TestFilesThatAreNoImageAreRefusedWithTheirCode(t *testing.T) {
 	if err := unix.Mkfifo(pipe, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// A file that belongs to somebody else, for root too: as another user on
-	// this thread, which ends with the goroutine.
+	// Root may read every file, so this thread opens the file as another user. The thread ends with
+	// the goroutine.
 	denied := make(chan error)
 	go func() {
 		goruntime.LockOSThread()
 		_ = unix.Setfsuid(65534)
-		_, err := runtime.Open(locked)
+		_, err := runtime.Open(unreadable)
 		denied <- err
 	}()
 	open := func(path string) error {
@@ -54,28 +54,29 @@ func TestFilesThatAreNoImageAreRefusedWithTheirCode(t *testing.T) {
 		code hal.Code
 		want string
 	}{
-		{open(folder + "/none"), hal.NoFile, "no such file"},
+		{open(dir + "/none"), hal.NoFile, "no such file"},
 		{open(empty + "/none"), hal.NoFile, "not a directory"},
-		{open(folder), hal.BadImage, "not a regular file"},
+		{open(dir), hal.BadImage, "not a regular file"},
 		{open("/dev/null"), hal.BadImage, "not a regular file"},
 		{open(pipe), hal.BadImage, "not a regular file"},
 		{open(empty), hal.BadImage, "the file is empty"},
-		{open(folder + "/" + strings.Repeat("x", 300)), hal.IO, "too long"},
-		// has bytes, and cannot be mapped
+		{open(dir + "/" + strings.Repeat("x", 300)), hal.IO, "too long"},
+		// this file has bytes, but cannot be mapped
 		{open("/sys/devices/system/cpu/online"), hal.IO, "no such device"},
 		{<-denied, hal.Denied, "permission denied"},
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
-				t.Errorf("%v (code %d), want %q", test.err, hal.CodeOf(test.err), test.want)
+				t.Errorf("Open: %v (code %d), want %q (code %d)", test.err, hal.CodeOf(test.err),
+					test.want, test.code)
 			}
 		})
 	}
 }
 
-func TestFileIsReadOnlyAndWhole(t *testing.T) {
-	bytes := encoded(t, withPayload)
-	file, err := runtime.Open(written(t, bytes))
+func TestMappedFileIsReadOnlyAndComplete(t *testing.T) {
+	bytes := assembleImage(t, payloadListing)
+	file, err := runtime.Open(writeImage(t, bytes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,17 +84,16 @@ func TestFileIsReadOnlyAndWhole(t *testing.T) {
 		t.Error("the mapping has other bytes than the file")
 	}
 	if err := unix.Mprotect(file.Bytes(), unix.PROT_WRITE); err != unix.EACCES {
-		t.Errorf("the mapping can be made writable: %v", err)
+		t.Errorf("mprotect(PROT_WRITE) of the mapping: %v, want %v", err, unix.EACCES)
 	}
 	if err := file.Close(); err != nil {
-		t.Error(err)
+		t.Errorf("Close: %v", err)
 	}
 }
 
-// TestNothingOfAFileCanBeWritten: neither the copy of its envelope nor the
-// payload, which is the file's.
-func TestNothingOfAFileCanBeWritten(t *testing.T) {
-	file, err := runtime.Open(written(t, encoded(t, withPayload)))
+// TestNoPageOfAnOpenFileIsWritable checks the copy of the envelope and the mapped payload.
+func TestNoPageOfAnOpenFileIsWritable(t *testing.T) {
+	file, err := runtime.Open(writeImage(t, assembleImage(t, payloadListing)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,17 +113,17 @@ func TestNothingOfAFileCanBeWritten(t *testing.T) {
 		if low < end && high > begin {
 			covered += min(high, end) - max(low, begin)
 			if rights[:3] != "r--" {
-				t.Errorf("memory of the file: %s", line)
+				t.Errorf("memory of the file is mapped %s, want r--: %s", rights, line)
 			}
 		}
 	}
 	if covered != end-begin {
-		t.Errorf("%d of %d bytes are mapped", covered, end-begin)
+		t.Errorf("/proc/self/maps covers %d of %d bytes of the file", covered, end-begin)
 	}
 }
 
-func TestFileWithADefectIsRefusedWithItsPath(t *testing.T) {
-	path := written(t, []byte("no image at all, and long enough to be looked at: "+
+func TestErrorOfADefectiveFileNamesItsPath(t *testing.T) {
+	path := writeImage(t, []byte("no image at all, and long enough to be looked at: "+
 		"0123456789012345678901234567890"))
 	file, err := runtime.Open(path)
 	if err != nil {
@@ -132,21 +132,21 @@ func TestFileWithADefectIsRefusedWithItsPath(t *testing.T) {
 	defer file.Close()
 	if _, err := file.Verify(); hal.CodeOf(err) != hal.BadImage ||
 		!strings.Contains(err.Error(), path) {
-		t.Error(err)
+		t.Errorf("Verify: %v, want a bad image with the path %s", err, path)
 	}
 	denied := &hal.Fault{Code: hal.Denied, Reason: "not signed"}
 	if err := file.Inspect(func([]byte) error { return denied }); hal.CodeOf(err) != hal.Denied ||
 		!strings.Contains(err.Error(), path+": not signed") {
-		t.Error(err)
+		t.Errorf("Inspect with a check that fails: %v, want %q", err, path+": not signed")
 	}
 	if err := file.Inspect(func(data []byte) error { return nil }); err != nil {
-		t.Error(err)
+		t.Errorf("Inspect with a check that succeeds: %v", err)
 	}
 }
 
-// TestNothingIsStoredBeforeAllIsChecked has a first command that is fine and a
-// later one that is not, in each way that only Load can see.
-func TestNothingIsStoredBeforeAllIsChecked(t *testing.T) {
+// TestLoadChecksTheWholeImageBeforeTheFirstStore loads images whose first command is valid and that
+// have a later defect which only Load can find.
+func TestLoadChecksTheWholeImageBeforeTheFirstStore(t *testing.T) {
 	const wormhole = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n"
 	const point = "  point w tile 1,1 address 0x0\n  write.4 w+0x0 0x1\n"
 	for _, test := range []struct {
@@ -160,121 +160,127 @@ func TestNothingIsStoredBeforeAllIsChecked(t *testing.T) {
 			runtime.AnyTLBWindow, mock.New(&boards.Wormhole), hal.NoDevice},
 		{"a hardware window of the kernel", wormhole + "window w tlb size 1MiB\nmain:\n" + point,
 			185, mock.New(&boards.Wormhole), hal.NoDevice},
-		{"a bus address that does not fit", ivshmem +
+		{"a bus address that does not fit", ivshmemHead +
 			"main:\n  write.4 m+0x4 0x1\n  write.4 m+0x0 bus(m)\n",
 			runtime.AnyTLBWindow, mock.New(&boards.Ivshmem), hal.WrongDevice},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			_, err := runtime.Load(view(t, test.source), test.slot, test.device)
 			if hal.CodeOf(err) != test.code || test.device.Operations() != 0 {
-				t.Errorf("%s: %v after %d operations", test.what, err, test.device.Operations())
+				t.Errorf("%s: Load: %v after %d operations, want code %d and none", test.what, err,
+					test.device.Operations(), test.code)
 			}
 		})
 	}
 }
 
 func TestRelocationNeedsABusAddress(t *testing.T) {
-	device, err := newPlain(1 << 20)
+	device, err := newPlainDevice(1 << 20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer device.Close()
-	_, err = runtime.Load(view(t, ivshmem+"main:\n  write.8 m+0x0 bus(m)\n"), runtime.AnyTLBWindow,
-		device)
-	if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(),
-		"main, command 0: window 0 has no bus address") {
-		t.Error(err)
+	_, err = runtime.Load(view(t, ivshmemHead+"main:\n  write.8 m+0x0 bus(m)\n"),
+		runtime.AnyTLBWindow, device)
+	const want = "main, command 0: window 0 has no bus address"
+	if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(), want) {
+		t.Errorf("Load: %v, want %q", err, want)
 	}
 }
 
-const two = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\ntarget ivshmem 1af4:1110 bar2 1MiB\n" +
+// twoDeviceHead begins a listing for the devices edu (window r) and ivshmem (window m).
+const twoDeviceHead = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n" +
+	"target ivshmem 1af4:1110 bar2 1MiB\n" +
 	"window r bar0 offset 0 size 1MiB\nwindow m bar2 offset 0 size 1MiB target 1\n"
 
-// master is a device that reaches memory by itself, and writes down what it is
-// told of that.
-type master struct {
+// busMaster is a device that can access memory by DMA. It records the calls that concern DMA.
+type busMaster struct {
 	*mock.Device
-	told  *[]string
+	calls *[]string
 	name  string
-	fail  error
-	state hal.Code
-	bus   uint64 // of what it reaches, 0: 0x1000
+	fail  error    // result of all calls
+	state hal.Code // result of Diagnose
+	bus   uint64   // bus address that AssignBusAddress assigns; 0x1000 if smaller
 }
 
-func (m master) AssignBusAddress(a *hal.Aperture, of hal.Device) error {
-	*m.told = append(*m.told, m.name+" reaches "+of.(master).name)
+func (m busMaster) AssignBusAddress(a *hal.Aperture, of hal.Device) error {
+	*m.calls = append(*m.calls, m.name+" reaches "+of.(busMaster).name)
 	a.BusAddress = max(m.bus, 0x1000)
 	return m.fail
 }
 
-func (m master) SetBusMaster(on bool) error {
-	*m.told = append(*m.told, fmt.Sprintf("%s masters %v", m.name, on))
+func (m busMaster) SetBusMaster(on bool) error {
+	*m.calls = append(*m.calls, fmt.Sprintf("%s masters %v", m.name, on))
 	return m.fail
 }
 
-func (m master) Diagnose() hal.Code { return m.state }
+func (m busMaster) Diagnose() hal.Code { return m.state }
 
-func TestDevicesThatReachMemoryMasterTheBusLast(t *testing.T) {
+func TestBusMasteringIsEnabledAfterBusAddressesAreAssigned(t *testing.T) {
 	for _, test := range []struct{ what, source, want string }{
-		{"nothing of the kind", two + "main:\n  write.4 r+0x4 0x1\n", ""},
-		{"host memory", two + "window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 0x1\n",
+		{"no DMA", twoDeviceHead + "main:\n  write.4 r+0x4 0x1\n", ""},
+		{"host memory",
+			twoDeviceHead + "window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 0x1\n",
 			"ivshmem masters true"},
-		{"an address of its own", two + "main:\n  write.8 m+0x0 bus(m)\n",
+		{"an address of the same device", twoDeviceHead + "main:\n  write.8 m+0x0 bus(m)\n",
 			"ivshmem reaches ivshmem, ivshmem masters true"},
-		{"an address of another",
-			two +
+		{"an address of another device",
+			twoDeviceHead +
 				"window h host size 4KiB\n" +
 				"main:\n  write.8 r+0x80 bus(h)\n  write.8 r+0x88 bus(m)\n",
 			"edu reaches edu, edu reaches ivshmem, edu masters true"},
 		{"an address in host memory",
-			two + "window h host size 4KiB target 1\nmain:\n  write.8 h+0x0 bus(r)\n",
+			twoDeviceHead + "window h host size 4KiB target 1\nmain:\n  write.8 h+0x0 bus(r)\n",
 			"ivshmem reaches edu, ivshmem masters true"},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			var told []string
+			var calls []string
 			denied := &hal.Fault{Code: hal.Denied, Reason: "for a test"}
-			edu := master{Device: mock.New(&boards.Edu), told: &told, name: "edu"}
-			ivshmem := master{Device: mock.New(&boards.Ivshmem), told: &told, name: "ivshmem"}
+			edu := busMaster{Device: mock.New(&boards.Edu), calls: &calls, name: "edu"}
+			ivshmem := busMaster{Device: mock.New(&boards.Ivshmem), calls: &calls, name: "ivshmem"}
 			r, err := runtime.Load(view(t, test.source), runtime.AnyTLBWindow, edu, ivshmem)
 			if err != nil {
-				t.Errorf("%s: %v", test.what, err)
+				t.Errorf("%s: Load: %v", test.what, err)
 				return
 			}
-			if got := strings.Join(told, ", "); got != test.want ||
-				edu.Operations()+ivshmem.Operations() != 0 {
-				t.Errorf("%s: %s; want %s", test.what, got, test.want)
+			got, operations := strings.Join(calls, ", "), edu.Operations()+ivshmem.Operations()
+			if got != test.want || operations != 0 {
+				t.Errorf("%s: calls %q and %d operations, want calls %q and no operation",
+					test.what, got, operations, test.want)
 			}
 			r.Close()
 			edu.fail, ivshmem.fail = denied, denied
-			if _, err := runtime.Load(view(t, test.source), runtime.AnyTLBWindow, edu,
-				ivshmem); (test.want == "") != (err == nil) || err != nil && err != error(denied) {
-				t.Errorf("%s: %v", test.what, err)
+			_, err = runtime.Load(view(t, test.source), runtime.AnyTLBWindow, edu, ivshmem)
+			if (test.want == "") != (err == nil) || err != nil && err != error(denied) {
+				t.Errorf("%s: Load on devices that deny DMA: %v, want %v only if DMA is needed",
+					test.what, err, denied)
 			}
 		})
 	}
 }
 
-// A device may reach another's host memory, which goes when that is closed.
+// TestNoDeviceMastersTheBusAfterClose: a device may access host memory that was mapped for another
+// device, and closing the other device unmaps this memory.
 func TestNoDeviceMastersTheBusAfterClose(t *testing.T) {
-	var told []string
-	edu, ivshmem := master{Device: mock.New(&boards.Edu), told: &told, name: "edu"},
-		master{Device: mock.New(&boards.Ivshmem), told: &told, name: "ivshmem"}
-	r, err := runtime.Load(view(t, two+"window h host size 4KiB\nmain:\n  write.8 m+0x80 bus(h)\n"),
-		runtime.AnyTLBWindow, edu, ivshmem)
+	var calls []string
+	edu, ivshmem := busMaster{Device: mock.New(&boards.Edu), calls: &calls, name: "edu"},
+		busMaster{Device: mock.New(&boards.Ivshmem), calls: &calls, name: "ivshmem"}
+	source := twoDeviceHead + "window h host size 4KiB\nmain:\n  write.8 m+0x80 bus(h)\n"
+	r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, edu, ivshmem)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told = nil
+	calls = nil
 	for range 2 {
-		if err := r.Close(); err != nil || strings.Join(told,
-			", ") != "edu masters false, ivshmem masters false" {
-			t.Errorf("%v; %q", err, told)
+		const want = "edu masters false, ivshmem masters false"
+		if err := r.Close(); err != nil || strings.Join(calls, ", ") != want {
+			t.Errorf("Close: %v, calls %q, want %q", err, calls, want)
 		}
 	}
 }
 
 // TestWindowsWithFixedBusAddressesAreMappedFirst declares a window without a fixed address first.
-// Mapped first, it would get the address that the other window must have.
+// If Load mapped this window first, it would get the address that the other window must have.
 func TestWindowsWithFixedBusAddressesAreMappedFirst(t *testing.T) {
 	free, err := mock.New(&boards.Ivshmem).Map(
 		fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
@@ -282,7 +288,7 @@ func TestWindowsWithFixedBusAddressesAreMappedFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	listing := func(bus uint64) *fbs.View {
-		return view(t, ivshmem+fmt.Sprintf("window h host size 4KiB\n"+
+		return view(t, ivshmemHead+fmt.Sprintf("window h host size 4KiB\n"+
 			"window q host size 4KiB bus 0x%x\nmain:\n  write.8 m+0x0 bus(q)+0x10\n"+
 			"  write.8 m+0x8 bus(h)\n", bus))
 	}
@@ -294,106 +300,110 @@ func TestWindowsWithFixedBusAddressesAreMappedFirst(t *testing.T) {
 	run(t, r, hal.OK)
 	stored := readMemory(t, device, 0, 16)
 	if q := binary.LittleEndian.Uint64(stored); q != free.BusAddress+0x10 {
-		t.Errorf("bus address 0x%x, want 0x%x", q, free.BusAddress+0x10)
+		t.Errorf("window q: bus address 0x%x stored, want 0x%x", q, free.BusAddress+0x10)
 	}
 	if h := binary.LittleEndian.Uint64(stored[8:]); h < free.BusAddress+4096 {
-		t.Errorf("the other window is at 0x%x", h)
+		t.Errorf("window h: bus address 0x%x, want at least 0x%x", h, free.BusAddress+4096)
 	}
 	again, err := runtime.Load(listing(free.BusAddress), runtime.AnyTLBWindow, device)
 	if hal.CodeOf(err) != hal.NoDevice ||
 		!strings.Contains(err.Error(), "cannot place 4096 bytes") {
-		t.Errorf("%v, %v", again, err)
+		t.Errorf("Load with a bus address in use: %v, %v; want %q", again, err,
+			"cannot place 4096 bytes")
 	}
 }
 
-func TestAddressThatReachGivesIsChecked(t *testing.T) {
+func TestAssignedBusAddressIsCheckedForOverflow(t *testing.T) {
 	for write, bus := range map[string]uint64{"write.4 r+0x80 bus(r)+0x1000": 1<<32 - 0x1000,
 		"write.8 r+0x80 bus(r)+0x1000": 1<<64 - 0x1000} {
 		t.Run(write, func(t *testing.T) {
-			var told []string
-			edu := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", bus: bus}
+			var calls []string
+			edu := busMaster{Device: mock.New(&boards.Edu), calls: &calls, name: "edu", bus: bus}
 			_, err := runtime.Load(view(t,
 				"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+
 					"main:\n  "+write+"\n"), runtime.AnyTLBWindow, edu)
-			if hal.CodeOf(err) != hal.WrongDevice || slices.Contains(told, "edu masters true") {
-				t.Errorf("%s: %v after %v", write, err, told)
+			if hal.CodeOf(err) != hal.WrongDevice || slices.Contains(calls, "edu masters true") {
+				t.Errorf("%s, bus address %#x: Load: %v after calls %v, want code %d before bus "+
+					"mastering is enabled", write, bus, err, calls, hal.WrongDevice)
 			}
 		})
 	}
 }
 
-// stranger is a device that notes what is done to it.
-type stranger struct {
+// touchTracker is a device that records whether it was mapped or made a bus master.
+type touchTracker struct {
 	*mock.Device
 	touched bool
 }
 
-func (s *stranger) Map(w fbs.Window) (hal.Aperture, error) {
+func (s *touchTracker) Map(w fbs.Window) (hal.Aperture, error) {
 	s.touched = true
 	return s.Device.Map(w)
 }
 
-func (s *stranger) SetBusMaster(bool) error { s.touched = true; return nil }
+func (s *touchTracker) SetBusMaster(bool) error { s.touched = true; return nil }
 
-func (s *stranger) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
-func (s *stranger) Diagnose() hal.Code                               { return hal.OK }
+func (s *touchTracker) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
+func (s *touchTracker) Diagnose() hal.Code                               { return hal.OK }
 
-// A backend acquires a device at the first Map: until its identity is known to be
-// right, no window is mapped of any.
-func TestADeviceThatIsAnotherThanTheImagesIsNotTouched(t *testing.T) {
+// TestNoWindowIsMappedIfADeviceIsTheWrongOne: a backend acquires a device at the first Map, so Load
+// must check the identity of all devices before.
+func TestNoWindowIsMappedIfADeviceIsTheWrongOne(t *testing.T) {
 	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n"+
 		"target ivshmem 1af4:1110 bar2 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+
 		"window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 1\n")
 	for _, second := range []*boards.Board{&boards.Nvme, &boards.Edu} {
 		t.Run(second.Name, func(t *testing.T) {
-			devices := []*stranger{{Device: mock.New(&boards.Edu)}, {Device: mock.New(second)}}
+			devices := []*touchTracker{{Device: mock.New(&boards.Edu)}, {Device: mock.New(second)}}
 			_, err := runtime.Load(v, runtime.AnyTLBWindow, devices[0], devices[1])
 			if hal.CodeOf(err) != hal.WrongDevice || devices[0].touched || devices[1].touched {
-				t.Errorf("%s: %v; touched %v, %v", second.Name, err, devices[0].touched,
-					devices[1].touched)
+				t.Errorf("%s: Load: %v; devices touched: %v, %v; want code %d and none touched",
+					second.Name, err, devices[0].touched, devices[1].touched, hal.WrongDevice)
 			}
 		})
 	}
 }
 
-// cleaner is a device whose driver does something when the process ends.
-type cleaner struct {
+// cleanupDevice is a device whose driver can clean up when the process ends. It records the targets
+// for which the cleanup is registered.
+type cleanupDevice struct {
 	*mock.Device
-	told *[]int
-	note string
-	fail error
+	targets *[]int
+	note    string
+	fail    error
 }
 
-func (c cleaner) RegisterExitCleanup(_ *fbs.View, target int) (note string, err error) {
-	*c.told = append(*c.told, target)
+func (c cleanupDevice) RegisterExitCleanup(_ *fbs.View, target int) (note string, err error) {
+	*c.targets = append(*c.targets, target)
 	return c.note, c.fail
 }
 
-// TestDriversAreToldWhatToDoWhenTheProcessEnds: each of its own target, once all
-// else is well.
-func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
-	const two = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n" +
+func TestLoadRegistersTheExitCleanupOfEachTarget(t *testing.T) {
+	const head = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n" +
 		"target wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\nmain:\n"
-	const points = "  point w tile 1,1 address 0xffb00000\n"
+	const point = "  point w tile 1,1 address 0xffb00000\n"
 	for _, test := range []struct {
 		what, source, note string
 		fail               error
-		told               []int
+		targets            []int
 	}{
-		{"an image that aims no window", "  delay 1us\n", "", nil, nil},
-		{"an image that aims one", points, "", nil, []int{0, 1}},
-		{"an old driver", points, "cores go on running\n", nil, []int{0, 1}},
-		{"a driver that refuses", points, "", hal.Denied, []int{0}},
+		{"an image without point commands", "  delay 1us\n", "", nil, nil},
+		{"an image with a point command", point, "", nil, []int{0, 1}},
+		{"an old driver", point, "cores go on running\n", nil, []int{0, 1}},
+		{"a driver that denies the cleanup", point, "", hal.Denied, []int{0}},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			var told []int
-			first := cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note,
-				fail: test.fail}
-			r, err := runtime.Load(view(t, two+test.source), runtime.AnyTLBWindow, first,
-				cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note})
-			if (err == nil) != (test.fail == nil) || !slices.Equal(told, test.told) ||
+			var targets []int
+			first := cleanupDevice{Device: mock.New(&boards.Wormhole), targets: &targets,
+				note: test.note, fail: test.fail}
+			second := cleanupDevice{Device: mock.New(&boards.Wormhole), targets: &targets,
+				note: test.note}
+			r, err := runtime.Load(view(t, head+test.source), runtime.AnyTLBWindow, first, second)
+			if (err == nil) != (test.fail == nil) || !slices.Equal(targets, test.targets) ||
 				err == nil && r.Warnings != test.note+test.note {
-				t.Errorf("%s: %v, told %v", test.what, err, told)
+				t.Errorf("%s: Load: %v, cleanup registered for targets %v; want error %v, targets "+
+					"%v, and the warning %q of each target", test.what, err, targets, test.fail,
+					test.targets, test.note)
 			}
 			if err == nil {
 				r.Close()
@@ -402,28 +412,29 @@ func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
 	}
 }
 
-// unaimable is a device that refuses what a Point asks for.
-type unaimable struct{ cleaner }
+// pointRejecter is a device that rejects every Point command.
+type pointRejecter struct{ cleanupDevice }
 
-func (unaimable) EncodePoint(*hal.Aperture, fbs.TileRoute, uint64, *fbs.Command) (registers,
+func (pointRejecter) EncodePoint(*hal.Aperture, fbs.TileRoute, uint64, *fbs.Command) (registers,
 	home uintptr, code hal.Code) {
 	return 0, 0, hal.Refused
 }
 
-// TestNoDriverIsToldOfAResetByARefusedImage: it would make the store when the
-// device is closed.
-func TestNoDriverIsToldOfAResetByARefusedImage(t *testing.T) {
-	var told []int
-	device := unaimable{cleaner{Device: mock.New(&boards.Wormhole), told: &told}}
+// TestRejectedImageRegistersNoExitCleanup: a registered cleanup would store to the device when it
+// is closed, although the image was rejected.
+func TestRejectedImageRegistersNoExitCleanup(t *testing.T) {
+	var targets []int
+	device := pointRejecter{cleanupDevice{Device: mock.New(&boards.Wormhole), targets: &targets}}
 	source := "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\n" +
 		"main:\n  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n"
-	if _, err := runtime.Load(view(t, source), runtime.AnyTLBWindow,
-		device); hal.CodeOf(err) != hal.Refused || len(told) != 0 {
-		t.Errorf("%v, told %v", err, told)
+	_, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, device)
+	if hal.CodeOf(err) != hal.Refused || len(targets) != 0 {
+		t.Errorf("Load: %v, cleanup registered for targets %v; want code %d and none", err,
+			targets, hal.Refused)
 	}
 }
 
-func TestForcedWindowIsTheOneThatIsUsed(t *testing.T) {
+func TestForcedTLBWindowIsUsed(t *testing.T) {
 	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow a tlb size 1MiB\n"+
 		"window b tlb size 1MiB\nmain:\n  delay 1us\n")
 	r, err := runtime.Load(v, 20, mock.New(&boards.Wormhole))
@@ -432,27 +443,28 @@ func TestForcedWindowIsTheOneThatIsUsed(t *testing.T) {
 	}
 	defer r.Close()
 	if r.Aperture(0).TLBWindow != 20 || r.Aperture(1).TLBWindow != 21 {
-		t.Errorf("windows %d and %d", r.Aperture(0).TLBWindow, r.Aperture(1).TLBWindow)
+		t.Errorf("TLB windows %d and %d, want 20 and 21", r.Aperture(0).TLBWindow,
+			r.Aperture(1).TLBWindow)
 	}
 }
 
-// chooser is a device whose driver chooses the hardware windows.
-type chooser struct{ *mock.Device }
+// slotChooser is a device whose driver chooses the TLB windows.
+type slotChooser struct{ *mock.Device }
 
-func (c chooser) Map(w fbs.Window) (hal.Aperture, error) {
+func (c slotChooser) Map(w fbs.Window) (hal.Aperture, error) {
 	w.Slot = fbs.AnySlot
 	return c.Device.Map(w)
 }
 
-func TestWindowThatCannotBeForcedIsRefusedWithWhatMayBeWhy(t *testing.T) {
+func TestErrorOfAForcedTLBWindowNamesPossibleCauses(t *testing.T) {
 	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow a tlb size 1MiB\n"+
 		"main:\n  delay 1us\n")
 	for what, c := range map[string]struct {
 		slot   int
 		device hal.Device
 	}{
-		"the kernel driver's": {185, mock.New(&boards.Wormhole)},
-		"the driver chooses":  {20, chooser{mock.New(&boards.Wormhole)}},
+		"a window of the kernel driver": {185, mock.New(&boards.Wormhole)},
+		"the driver chooses":            {20, slotChooser{mock.New(&boards.Wormhole)}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			const want = "is too small, in use, or reserved by the kernel driver; " +
@@ -471,44 +483,44 @@ func TestDeviceNamesAreThePCIIDs(t *testing.T) {
 		"  delay 1us\n")
 	if got := runtime.DeviceNames(v); !reflect.DeepEqual(got,
 		[]string{"pci:1e52:401e", "pci:1234:11e8"}) {
-		t.Error(got)
+		t.Errorf("DeviceNames: %q", got)
 	}
 }
 
-func TestReplayThatIsClosedDoesNotRun(t *testing.T) {
-	r, device := on(t, "tensor d output uint8[4]\nmain:\n  copy.4 d[0:4] <- m+0x0\n")
+func TestClosedReplayDoesNotRun(t *testing.T) {
+	r, device := loadOnMock(t, "tensor d output uint8[4]\nmain:\n  copy.4 d[0:4] <- m+0x0\n")
 	if err := r.Close(); err != nil {
-		t.Error(err)
+		t.Errorf("first Close: %v", err)
 	}
 	if err := r.Close(); err != nil {
-		t.Errorf("closed again: %v", err)
+		t.Errorf("second Close: %v", err)
 	}
 	run(t, r, hal.Disabled)
 	if device.Operations() != 0 {
-		t.Error("the device was touched")
+		t.Errorf("a closed replay made %d operations", device.Operations())
 	}
 }
 
-// TestFreezeThatCannotLockTheArenaFails takes the arena away, which fails in
-// the same place as a limit on locked memory. Go is then left as it was.
+// TestFreezeThatCannotLockTheArenaFails removes the access rights of the arena, so that mlock fails
+// as it does beyond RLIMIT_MEMLOCK. The failed Freeze must not change GOMAXPROCS.
 func TestFreezeThatCannotLockTheArenaFails(t *testing.T) {
-	r, _ := on(t, "tensor d output uint8[4096]\nmain:\n  copy.4 d[0:4096] <- m+0x0\n")
-	// and not unmapped: Go would take the place
+	r, _ := loadOnMock(t, "tensor d output uint8[4096]\nmain:\n  copy.4 d[0:4096] <- m+0x0\n")
+	// The arena is not unmapped, because Go could then map something else at its address.
 	if err := unix.Mprotect(r.Output(0), unix.PROT_NONE); err != nil {
 		t.Fatal(err)
 	}
 	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(3))
 	if err := r.Freeze(); hal.CodeOf(err) != hal.Denied ||
 		!strings.Contains(err.Error(), "RLIMIT_MEMLOCK") {
-		t.Error(err)
+		t.Errorf("Freeze: %v, want an error with RLIMIT_MEMLOCK", err)
 	}
 	if n := goruntime.GOMAXPROCS(0); n != 3 {
-		t.Errorf("Go is left with %d processors of 3", n)
+		t.Errorf("GOMAXPROCS is %d after the failed Freeze, want 3", n)
 	}
 }
 
-// TestFreezeThatCannotLockTheCommandsFails in the same way: those of a file are
-// in memory of their own.
+// TestFreezeThatCannotLockTheCommandsFails removes the access rights of the copied envelope, which
+// is not part of the arena.
 func TestFreezeThatCannotLockTheCommandsFails(t *testing.T) {
 	file, err := runtime.Open("../testdata/images/edu.lmb")
 	if err != nil {
@@ -530,54 +542,54 @@ func TestFreezeThatCannotLockTheCommandsFails(t *testing.T) {
 	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
 	if err := r.Freeze(); hal.CodeOf(err) != hal.Denied ||
 		!strings.Contains(err.Error(), "cannot lock commands") {
-		t.Error(err)
+		t.Errorf("Freeze: %v, want %q", err, "cannot lock commands")
 	}
 }
 
-// TestFileRewrittenDuringARunDoesNotRunOn changes commands after the verifier's
-// back: what the loop can still notice at no cost, it does.
-func TestFileRewrittenDuringARunDoesNotRunOn(t *testing.T) {
+// TestRunEndsAtACorruptedCommand changes commands after they were verified. The loop of the runtime
+// rejects opcodes that it does not know.
+func TestRunEndsAtACorruptedCommand(t *testing.T) {
 	for what, change := range map[string]func(c []fbs.Command){
 		"unknown opcode": func(c []fbs.Command) { c[1].Opcode = 99 },
 		"a format 1 End": func(c []fbs.Command) { c[1].Opcode = 14 },
 	} {
 		t.Run(what, func(t *testing.T) {
-			v := view(t, ivshmem+"main:\n  write.1 m+0x0 0x1\n  write.1 m+0x1 0x1\n")
+			v := view(t, ivshmemHead+"main:\n  write.1 m+0x0 0x1\n  write.1 m+0x1 0x1\n")
 			r, err := runtime.Load(v, runtime.AnyTLBWindow, mock.New(&boards.Ivshmem))
 			if err != nil {
 				t.Fatal(err)
 			}
 			change(v.Commands)
 			if result := r.Run(0); result.Code != hal.Internal {
-				t.Errorf("%s: %+v", what, result)
+				t.Errorf("%s: run ends with %+v, want %v", what, result, hal.Internal)
 			}
 			r.Close()
 		})
 	}
 }
 
-// broken is a device with a defect of its own.
-type broken struct{ *mock.Device }
+// panickingDevice is a device whose clock panics.
+type panickingDevice struct{ *mock.Device }
 
-func (broken) Now() int64 { panic("a defect") }
+func (panickingDevice) Now() int64 { panic("a defect") }
 
 func TestPanicOfADeviceIsAnInternalError(t *testing.T) {
 	r, err := runtime.Load(view(t,
-		ivshmem+"main:\n  write.1 m+0x0 0x1\n  poll.1 m+0x0 == 0x2 within 1ms\nsafe:\n"+
+		ivshmemHead+"main:\n  write.1 m+0x0 0x1\n  poll.1 m+0x0 == 0x2 within 1ms\nsafe:\n"+
 			"  write.1 m+0x1 0x1\n"),
-		runtime.AnyTLBWindow, broken{mock.New(&boards.Ivshmem)})
+		runtime.AnyTLBWindow, panickingDevice{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	if result := run(t, r, hal.Internal); result.Command != 1 ||
 		result.SafeSequenceCode != hal.OK || !result.SafeRan {
-		t.Errorf("%+v", result)
+		t.Errorf("run ends with %+v, want command 1 and a successful safe", result)
 	}
 }
 
 func TestSafeThatFailsDoesNotRunAgain(t *testing.T) {
-	v := view(t, ivshmem+"main:\n  write.1 m+0x0 0x1\nsafe:\n  expect.1 m+0x0 == 0x7\n")
+	v := view(t, ivshmemHead+"main:\n  write.1 m+0x0 0x1\nsafe:\n  expect.1 m+0x0 == 0x7\n")
 	device := mock.New(&boards.Ivshmem)
 	r, err := runtime.Load(v, runtime.AnyTLBWindow, device)
 	if err != nil {
@@ -586,14 +598,15 @@ func TestSafeThatFailsDoesNotRunAgain(t *testing.T) {
 	defer r.Close()
 	if result := r.Run(v.SequenceByName("safe")); result.Code != hal.ExpectFailed ||
 		result.SafeRan || device.Operations() != 1 {
-		t.Errorf("%+v after %d operations", result, device.Operations())
+		t.Errorf("run of safe ends with %+v after %d operations, want %v after 1 operation", result,
+			device.Operations(), hal.ExpectFailed)
 	}
 }
 
-// TestAccessesAreExactAndInOrder holds every kind of command to the loads and
-// stores it stands for: width, place, value, order, and no others.
+// TestAccessesAreExactAndInOrder compares the loads and stores of every kind of command with the
+// expected list: width, address, value and order.
 func TestAccessesAreExactAndInOrder(t *testing.T) {
-	r, device := on(t, `
+	r, device := loadOnMock(t, `
 tensor a input uint8[8] = hex 1122334455667788
 tensor d output uint16[2]
 main:
@@ -639,50 +652,52 @@ store of 4 bytes at 0x34 = 0x77665544`), "\n")
 	}
 }
 
-func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
-	const listing = two +
+func TestStopDMADisablesBusMasteringAndDiagnoseReportsDMAFaults(t *testing.T) {
+	const listing = twoDeviceHead +
 		"window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 0x1\nlook:\n" +
 		"  expect.4 m+0x0 == 0x1 else ignore\n"
 	for _, state := range []hal.Code{hal.OK, hal.DMAFault} {
 		t.Run(state.Error(), func(t *testing.T) {
-			var told []string
+			var calls []string
 			edu := mock.New(&boards.Edu)
-			ivshmem := master{Device: mock.New(&boards.Ivshmem), name: "ivshmem", told: &told,
+			ivshmem := busMaster{Device: mock.New(&boards.Ivshmem), name: "ivshmem", calls: &calls,
 				state: state}
 			r, err := runtime.Load(view(t, listing), runtime.AnyTLBWindow, edu, ivshmem)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if code := r.Diagnose(); code != state {
-				t.Errorf("%v, want %v", code, state)
+				t.Errorf("Diagnose: %v, want %v", code, state)
 			}
-			// A broken device is a failure that no policy may ignore.
+			// No policy may ignore a DMA fault.
 			if result := r.Run(r.View().SequenceByName("look")); result.Code != state {
-				t.Errorf("%+v, want %v", result, state)
+				t.Errorf("run with an ignored failure ends with %+v, want %v", result, state)
 			}
-			if err := r.StopDMA(); err != nil || told[len(told)-1] != "ivshmem masters false" {
-				t.Errorf("%v, %v", told, err)
+			if err := r.StopDMA(); err != nil || calls[len(calls)-1] != "ivshmem masters false" {
+				t.Errorf("StopDMA: %v, calls %v, want the last to be %q", err, calls,
+					"ivshmem masters false")
 			}
 			edu.Inject(mock.Fault{Kind: mock.AllOnes, Operation: edu.Operations() + 1})
 			if a, err := edu.Map(fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.AnySlot,
 				Size: 8}); err != nil {
 				t.Fatal(err)
 			} else if a.Load(0, 4); r.Diagnose() != hal.DeviceGone {
-				t.Errorf("the other device is gone: %v", r.Diagnose())
+				t.Errorf("Diagnose, when the other device is gone: %v, want %v", r.Diagnose(),
+					hal.DeviceGone)
 			}
 			r.Close()
 		})
 	}
 }
 
-// TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt: what went wrong with a transfer is
-// known some time later.
-func TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt(t *testing.T) {
+// TestDiagnoseWaitsForDMAFaultsIfADeviceReachesHostMemory: the kernel reports the fault of a
+// transfer some time later.
+func TestDiagnoseWaitsForDMAFaultsIfADeviceReachesHostMemory(t *testing.T) {
 	for window, wait := range map[string]int64{"": 0,
 		"window h host size 4KiB target 1\n": 5_000_000} {
 		t.Run(window, func(t *testing.T) {
 			edu := mock.New(&boards.Edu)
-			source := two + window + "main:\n  write.4 r+0x4 0x1\n"
+			source := twoDeviceHead + window + "main:\n  write.4 r+0x4 0x1\n"
 			r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow,
 				edu, mock.New(&boards.Ivshmem))
 			if err != nil {
@@ -690,17 +705,18 @@ func TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt(t *testing.T) {
 			}
 			began := edu.Now()
 			if code := r.Diagnose(); code != hal.OK || edu.Now()-began != wait {
-				t.Errorf("%q: %v after %d ns", window, code, edu.Now()-began)
+				t.Errorf("window %q: Diagnose: %v after %d ns, want %v after %d ns", window, code,
+					edu.Now()-began, hal.OK, wait)
 			}
 			r.Close()
 			if code := r.Diagnose(); code != hal.OK {
-				t.Errorf("%q: %v of no device", window, code)
+				t.Errorf("window %q: Diagnose after Close: %v, want %v", window, code, hal.OK)
 			}
 		})
 	}
 }
 
-// TestCommandIsCountedWithinItsSequence: from 0, in whichever sequence of the image it is.
+// TestCommandIsCountedWithinItsSequence: the first command of each sequence has the number 0.
 func TestCommandIsCountedWithinItsSequence(t *testing.T) {
 	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n"+
 		"window r bar0 offset 0x0 size 4KiB\n"+

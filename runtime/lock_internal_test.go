@@ -2,7 +2,8 @@ package runtime
 
 import "testing"
 
-// TestMappingsThatCannotBeReadAreNotLocked holds for every user, whatever RLIMIT_MEMLOCK is.
+// TestMappingsThatCannotBeReadAreNotLocked passes for every user and every RLIMIT_MEMLOCK, because
+// it does not lock memory.
 func TestMappingsThatCannotBeReadAreNotLocked(t *testing.T) {
 	for _, line := range []string{
 		"c000400000-c004000000 ---p 00000000 00:00 0 ",                            // reserved by Go
@@ -10,7 +11,7 @@ func TestMappingsThatCannotBeReadAreNotLocked(t *testing.T) {
 		"ffffffffff600000-ffffffffff601000 r-xp 00000000 00:00 0    [vsyscall]\n", // older kernels
 	} {
 		if err := lockMapping(line); err != nil {
-			t.Errorf("%q: %v", line, err)
+			t.Errorf("lockMapping(%q): %v, want nothing to be locked", line, err)
 		}
 	}
 }

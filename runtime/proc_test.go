@@ -6,29 +6,32 @@ import (
 	"lightmetal/hal"
 )
 
-func TestMemoryIsWhatTheKernelSaysIsAvailable(t *testing.T) {
+func TestAvailableMemoryIsReadFromMeminfo(t *testing.T) {
 	const meminfo = "MemTotal:       131072000 kB\nMemFree:         1000 kB\n" +
 		"MemAvailable:    2000 kB\nHugePages_Total:       8\nHugePages_Free:        3\n" +
 		"Hugepagesize:       2048 kB\n"
 	if pages, huge := parseMeminfo(meminfo); pages != 2000<<10 || huge != 3*2048<<10 {
-		t.Errorf("%d, %d", pages, huge)
+		t.Errorf("%d bytes in pages and %d in huge pages, want %d and %d", pages, huge, 2000<<10,
+			3*2048<<10)
 	}
 	if pages, huge := parseMeminfo("MemAvailable:   10 kB\nHugePages_Free:        0\n" +
 		"Hugepagesize:       2048 kB\n"); pages != 10<<10 || huge != 0 {
-		t.Errorf("%d, %d", pages, huge)
+		t.Errorf("no free huge page: %d bytes in pages and %d in huge pages, want %d and 0", pages,
+			huge, 10<<10)
 	}
 	if _, huge := parseMeminfo("HugePages_Free:       20\nHugepagesize:"); huge != 0 {
-		t.Errorf("%d", huge)
+		t.Errorf("size of huge pages missing: %d bytes in huge pages, want 0", huge)
 	}
 	total, _ := parseMeminfo("")
 	if pages, _ := availableMemoryFor(1 << 40); pages == 0 || pages >= total {
-		t.Errorf("%d available of %d", pages, total)
+		t.Errorf("%d bytes are available, want more than 0 and less than the total of %d", pages,
+			total)
 	}
 }
 
-// TestFileSystemThatTakesNoWritesIsKnown: by its superblock, not by its mounts,
-// and not by what looks like either in a name or a line that was cut.
-func TestFileSystemThatTakesNoWritesIsKnown(t *testing.T) {
+// TestReadOnlySuperblockIsRecognized: the options of the superblock count, not those of a mount,
+// and neither names that look like options nor truncated lines.
+func TestReadOnlySuperblockIsRecognized(t *testing.T) {
 	for _, test := range []struct {
 		mountinfo string
 		want      bool
@@ -41,7 +44,7 @@ func TestFileSystemThatTakesNoWritesIsKnown(t *testing.T) {
 		{"22 1 259:2 / /bound ro,relatime - ext4 /dev/root rw,errors=remount-ro\n", false},
 		{"22 1 259:21 / / ro - ext4 /dev/root ro\n22 1 1259:2 / / ro - ext4 /dev/root ro\n", false},
 		{"22 1 259:2 / /media ro - fuseblk /dev/b ro,user_id=0\n", false},
-		// a source of that name
+		// the name of a source looks like the device number
 		{"22 1 0:5 / /x ro - fuse 259:2 ro,user_id=0\n23 1 259:2 / /y rw - ext4 /dev/y rw\n",
 			false},
 		{"22 1 259:2 / /\\040-\\040ext4\\040x\\040ro ro - ext4 /dev/root rw\n", false},
@@ -52,11 +55,11 @@ func TestFileSystemThatTakesNoWritesIsKnown(t *testing.T) {
 	} {
 		t.Run(test.mountinfo, func(t *testing.T) {
 			if got := isReadOnlySuperblock(test.mountinfo, "259:2"); got != test.want {
-				t.Errorf("%q: %v", test.mountinfo, got)
+				t.Errorf("mountinfo %q: got %v, want %v", test.mountinfo, got, test.want)
 			}
 		})
 	}
 	if long, _ := hal.ReadText("/proc/self/smaps"); len(long) <= 4096 {
-		t.Errorf("%d bytes of a file of many pages", len(long))
+		t.Errorf("ReadText of /proc/self/smaps: %d bytes, want more than a page", len(long))
 	}
 }

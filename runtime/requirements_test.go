@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// testsOf returns the test and fuzz functions in the test files of a directory.
-func testsOf(t *testing.T, folder string) (names []string) {
+// testsIn returns the functions in the test files of a directory, and its scenarios.
+func testsIn(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("..", folder, "*_test.go"))
+	paths, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,16 +31,16 @@ func testsOf(t *testing.T, folder string) (names []string) {
 			}
 		}
 	}
-	return append(names, scenariosOf(t, folder)...)
+	return append(names, scenariosIn(t, dir)...)
 }
 
-// scenarioHead is the line of a scenario's name: tools/check/guest/scenario.
+// scenarioHead matches the line with the name of a scenario (tools/check/guest/scenario).
 var scenarioHead = regexp.MustCompile(`(?m)^scenario (\w+) on `)
 
-// scenariosOf returns TestScenarios/NAME for each scenario of a guest in a directory.
-func scenariosOf(t *testing.T, folder string) (names []string) {
+// scenariosIn returns TestScenarios/NAME for each scenario of a guest in a directory.
+func scenariosIn(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("..", folder, "scenarios", "*.txt"))
+	paths, err := filepath.Glob(filepath.Join("..", dir, "scenarios", "*.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,8 @@ func scenariosOf(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// namedTests returns every directory.Test in a text, with the scenario of a guest.
+// namedTests returns the matches of DIRECTORY.TEST in a text. TEST may be TestScenarios/NAME. Each
+// match consists of the text, the directory and the test.
 func namedTests(text string) [][]string {
 	test := regexp.MustCompile(`([a-z][a-z0-9/]*)\.((?:Test|Fuzz)\w+(?:/\w+)?)`)
 	return test.FindAllStringSubmatch(text, -1)
@@ -71,25 +72,25 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, match := range namedTests(string(text)) {
-			folder, name := match[1], match[2]
-			if found[folder] == nil {
-				found[folder] = testsOf(t, folder)
+			dir, name := match[1], match[2]
+			if found[dir] == nil {
+				found[dir] = testsIn(t, dir)
 			}
-			if !slices.Contains(found[folder], name) {
-				t.Errorf("%s names %s, which is not in the tree", document, match[0])
+			if !slices.Contains(found[dir], name) {
+				t.Errorf("%s names %s, which does not exist", document, match[0])
 			}
 		}
 	}
 }
 
-// rowHead matches the id of a table's row, such as R7 or A12.
+// rowHead matches the first cell of a table's row if it is an id, such as R7 or A12.
 var rowHead = regexp.MustCompile(`(?m)^\| ([A-Z]\d+) \|`)
 
 // rowID matches the id of a row in a text.
 var rowID = regexp.MustCompile(`\b[A-Z]\d{1,3}\b`)
 
-// rowsOf returns the ids of all rows of the pages for assessors.
-func rowsOf(t *testing.T) map[string]bool {
+// rowIDs returns the ids of all rows in the tables of the pages for assessors.
+func rowIDs(t *testing.T) map[string]bool {
 	t.Helper()
 	rows := map[string]bool{}
 	for _, page := range []string{"REQUIREMENTS.md", "SAFETY.md", "SECURITY.md"} {
@@ -104,10 +105,10 @@ func rowsOf(t *testing.T) map[string]bool {
 	return rows
 }
 
-// TestDocumentsNameRowsThatExist: the ids of requirements, assumptions, failures and the like that
-// the pages for assessors name.
+// TestDocumentsNameRowsThatExist checks the ids of requirements, assumptions, failures and others
+// in the pages for assessors.
 func TestDocumentsNameRowsThatExist(t *testing.T) {
-	rows, named := rowsOf(t), 0
+	rows, named := rowIDs(t), 0
 	for _, page := range []string{"REQUIREMENTS.md", "THREATS.md", "GO.md", "SAFETY.md",
 		"SECURITY.md", "ASSESSMENT.md"} {
 		text, err := os.ReadFile(page)
@@ -117,12 +118,13 @@ func TestDocumentsNameRowsThatExist(t *testing.T) {
 		for _, id := range rowID.FindAllString(string(text), -1) {
 			named++
 			if !rows[id] {
-				t.Errorf("%s names %s, which is a row of no page", page, id)
+				t.Errorf("%s names %s, but no page has a row with this id", page, id)
 			}
 		}
 	}
 	if len(rows) < 160 || named < len(rows)+100 {
-		t.Errorf("%d ids of %d rows were read", named, len(rows))
+		t.Errorf("only %d rows and %d ids were read, want at least 160 rows and 100 more ids "+
+			"than rows", len(rows), named)
 	}
 }
 
@@ -139,12 +141,12 @@ func TestEveryRequirementHasANumberAndATest(t *testing.T) {
 		cells := strings.Split(line, "|")
 		number, err := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(cells[1]), "R"))
 		if err != nil || seen[number] {
-			t.Errorf("%s is no number, or there twice", cells[1])
+			t.Errorf("requirement %s: the number is invalid or occurs twice", cells[1])
 		}
 		seen[number] = true
 		if len(cells) != 5 || len(namedTests(cells[3])) != len(strings.Fields(cells[3])) ||
 			len(namedTests(cells[3])) == 0 {
-			t.Errorf("R%d names no test, or something else: %s", number, line)
+			t.Errorf("R%d must have 3 cells, the second with names of tests only: %s", number, line)
 		}
 	}
 	for number := 1; number <= len(seen); number++ {
@@ -153,25 +155,24 @@ func TestEveryRequirementHasANumberAndATest(t *testing.T) {
 		}
 	}
 	if len(seen) < 30 {
-		t.Errorf("%d requirements were read", len(seen))
+		t.Errorf("only %d requirements were read, want at least 30", len(seen))
 	}
 }
 
-// requirement matches the id of a requirement.
-var requirement = regexp.MustCompile(`\bR\d+\b`)
+// requirementID matches the id of a requirement.
+var requirementID = regexp.MustCompile(`\bR\d+\b`)
 
 // namesEvidence reports whether a cell names tests or requirements, and nothing else.
 func namesEvidence(cell string) bool {
-	n := len(namedTests(cell)) + len(requirement.FindAllString(cell, -1))
+	n := len(namedTests(cell)) + len(requirementID.FindAllString(cell, -1))
 	return n > 0 && n == len(strings.Fields(cell))
 }
 
-// byReviewMost is how many rows of these pages no test shows. It only comes down.
-const byReviewMost = 2
+// byReviewMax limits the rows of these pages that only a review can check. It must not be raised.
+const byReviewMax = 2
 
-// TestEveryRowOfSafetyAndSecurityHasANumberAndATest: rows are numbered by letter
-// without a gap, no cell is empty, and the last one names tests or requirements and nothing else,
-// or says that only a review can tell.
+// TestEveryRowOfSafetyAndSecurityHasANumberAndATest: the rows of each letter are numbered without a
+// gap, no cell is empty, and the last cell names only tests and requirements, or is "by review".
 func TestEveryRowOfSafetyAndSecurityHasANumberAndATest(t *testing.T) {
 	row, last, rows, reviewed := regexp.MustCompile(`^\| ([A-Z])(\d+) \|`), map[string]int{}, 0, 0
 	for _, page := range []string{"SAFETY.md", "SECURITY.md"} {
@@ -194,25 +195,26 @@ func TestEveryRowOfSafetyAndSecurityHasANumberAndATest(t *testing.T) {
 			}
 			rows++
 			if n, _ := strconv.Atoi(id[2]); n != last[id[1]]+1 {
-				t.Errorf("%s: %s%s follows %s%d", page, id[1], id[2], id[1], last[id[1]])
+				t.Errorf("%s: row %s%s follows row %s%d, want the next number", page, id[1], id[2],
+					id[1], last[id[1]])
 			}
 			last[id[1]]++
 			if len(cells) != columns || slices.ContainsFunc(cells,
 				func(cell string) bool { return strings.TrimSpace(cell) == "" }) {
-				t.Errorf("%s: %s%s has %d cells of %d, or an empty one", page, id[1], id[2],
-					len(cells), columns)
+				t.Errorf("%s: %s%s has %d cells, want %d cells that are not empty", page, id[1],
+					id[2], len(cells), columns)
 			}
 			tests := strings.TrimSpace(cells[len(cells)-1])
 			if tests == "by review" {
 				reviewed++
 			} else if !namesEvidence(tests) {
-				t.Errorf("%s: %s%s names no test or requirement, or something else: %s", page,
+				t.Errorf("%s: the last cell of %s%s must name tests or requirements only: %s", page,
 					id[1], id[2], tests)
 			}
 		}
 	}
-	if rows < 60 || reviewed > byReviewMost {
-		t.Errorf("%d rows were read; %d are shown by review alone, more than %d", rows, reviewed,
-			byReviewMost)
+	if rows < 60 || reviewed > byReviewMax {
+		t.Errorf("%d rows were read, want at least 60; %d are \"by review\", want at most %d", rows,
+			reviewed, byReviewMax)
 	}
 }

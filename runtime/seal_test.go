@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// small uses every kind of command that plain memory can answer, waits
-// included: "main" needs no system call, "wait" sleeps in the kernel.
-const small = ivshmem + `
+// smallListing uses every kind of command that works on plain memory. "main" needs no system call,
+// "wait" sleeps in the kernel.
+const smallListing = ivshmemHead + `
 tensor a input uint8[256] = pattern 0x1 size 256
 tensor d output uint8[256]
 main:
@@ -46,15 +46,17 @@ wait:
   poll.4 m+0x800 == 0x1 within 300us every 150us else ignore
 `
 
-// heapCounters are the runtime's own, which count what nobody attributes to a
-// function: every object, every byte, every collection, every mapped byte.
+// heapCounters are metrics of Go's runtime. They count all allocated objects and bytes,
+// collections, and mapped bytes of the process.
 var heapCounters = [...]string{
 	"/gc/heap/allocs:objects", "/gc/heap/allocs:bytes", "/gc/heap/tiny/allocs:objects",
 	"/gc/cycles/total:gc-cycles", "/memory/classes/total:bytes",
 }
 
+// countFrozenRuns runs an image 10,000 times in a frozen process, and returns an error if a heap
+// counter changes or if the garbage collector is on.
 func countFrozenRuns(args []string) error {
-	r, _, err := loadPlain(args[0])
+	r, _, err := loadOnPlainDevice(args[0])
 	if err != nil {
 		return err
 	}
@@ -74,29 +76,32 @@ func countFrozenRuns(args []string) error {
 	}
 	read() // its first call allocates
 	before := read()
-	if err := repeat(r, "main", 10_000); err != nil {
+	if err := runRepeatedly(r, "main", 10_000); err != nil {
 		return err
 	}
 	if after := read(); after != before {
-		return fmt.Errorf("%v: %v before, %v after", heapCounters, before, after)
+		return fmt.Errorf("heap counters %v: %v before the runs, %v after", heapCounters, before,
+			after)
 	}
 	if percent := debug.SetGCPercent(-1); percent != -1 {
-		return fmt.Errorf("the collector is on, at %d percent: it also runs every two minutes",
-			percent)
+		return fmt.Errorf("the garbage collector is on, at %d percent, and would run at least "+
+			"every two minutes", percent)
 	}
 	return nil
 }
 
-func TestTenThousandFrozenRunsMoveNoHeapCounter(t *testing.T) {
-	if _, status := child(t, "count", written(t, encoded(t, small))); status != 0 {
-		t.Errorf("status %v", status)
+func TestTenThousandFrozenRunsChangeNoHeapCounter(t *testing.T) {
+	_, status := runChild(t, "count", writeImage(t, assembleImage(t, smallListing)))
+	if status != 0 {
+		t.Errorf("child that counts: exit %d, signal %v, want exit 0", status.ExitStatus(),
+			status.Signal())
 	}
 }
 
-// tellFrozen prints the signals that the frozen process ignores, the number of
-// its threads, Go's processors, and whether Go waits for files already.
-func tellFrozen(args []string) error {
-	r, _, err := loadPlain(args[0])
+// printFrozenState prints the signals that the frozen process ignores, the number of its threads,
+// GOMAXPROCS, and whether Go has opened its epoll file.
+func printFrozenState(args []string) error {
+	r, _, err := loadOnPlainDevice(args[0])
 	if err != nil {
 		return err
 	}
@@ -116,47 +121,47 @@ func tellFrozen(args []string) error {
 		_, rest, _ := strings.Cut(string(text[:n]), name+":")
 		return strings.Fields(rest)[0]
 	}
-	polls := false
+	hasEpoll := false
 	for fd := range 32 {
 		var target [64]byte
 		n, _ := unix.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd), target[:])
-		polls = polls || strings.Contains(string(target[:max(n, 0)]), "[eventpoll]")
+		hasEpoll = hasEpoll || strings.Contains(string(target[:max(n, 0)]), "[eventpoll]")
 	}
-	fmt.Println(field("SigIgn"), field("Threads"), goruntime.GOMAXPROCS(0), polls)
+	fmt.Println(field("SigIgn"), field("Threads"), goruntime.GOMAXPROCS(0), hasEpoll)
 	return nil
 }
 
-// TestFreezeLeavesGoNothingToMake: a run that Go interrupts makes it map memory,
-// a second processor makes it clone threads, and giving memory back takes a
-// timer, the first of which opens an epoll file. All are rare, so that a million
-// runs need not show them.
-func TestFreezeLeavesGoNothingToMake(t *testing.T) {
-	out, status := child(t, "frozen", written(t, encoded(t, small)))
+// TestFreezeLeavesNoReasonToMapMemoryOrStartThreads checks what makes Go call the kernel so rarely
+// that a million runs may not show it. Go maps memory if a signal interrupts a run, starts threads
+// for a second processor, and opens an epoll file for its first timer, which it needs to return
+// memory.
+func TestFreezeLeavesNoReasonToMapMemoryOrStartThreads(t *testing.T) {
+	out, status := runChild(t, "frozen", writeImage(t, assembleImage(t, smallListing)))
 	var ignored uint64
 	var threads, processors int
-	var polls bool
+	var hasEpoll bool
 	if _, err := fmt.Sscanf(out, "%x %d %d %t", &ignored, &threads, &processors,
-		&polls); err != nil || status != 0 {
-		t.Fatalf("%q, %v, status %v", out, err, status)
+		&hasEpoll); err != nil || status != 0 {
+		t.Fatalf("child printed %q (%v) and ended with status %v", out, err, status)
 	}
 	if ignored>>(unix.SIGURG-1)&1 == 0 {
 		t.Errorf("the process ignores signals 0x%x, SIGURG is not among them", ignored)
 	}
-	if !polls {
-		t.Error("no epoll file is open")
+	if !hasEpoll {
+		t.Error("Freeze did not open the epoll file")
 	}
-	// The test program, with package os, has threads that a runner does without.
-	const most = 8
-	if threads > most || processors != 1 {
-		t.Errorf("%d threads, more than %d, or %d processors, more than 1", threads, most,
-			processors)
+	// The test program uses package os, and so has threads that lmrun does not have.
+	const threadsMax = 8
+	if threads > threadsMax || processors != 1 {
+		t.Errorf("%d threads and %d processors, want at most %d and 1", threads, processors,
+			threadsMax)
 	}
 }
 
-// printLocked prints whether commands, arena, payload and program text are locked into memory
-// once the process is frozen.
+// printLocked freezes the process and prints whether commands, arena, payload and program text are
+// locked into memory.
 func printLocked(args []string) error {
-	r, _, err := loadPlain(args[0])
+	r, _, err := loadOnPlainDevice(args[0])
 	if err == nil {
 		err = r.Freeze()
 	}
@@ -166,9 +171,9 @@ func printLocked(args []string) error {
 	return printLockedMappings(r)
 }
 
-// lockAllAndPrintLocked does the same after LockMemory.
+// lockAllAndPrintLocked freezes the process, calls LockMemory, and prints the same as printLocked.
 func lockAllAndPrintLocked(args []string) error {
-	r, _, err := loadPlain(args[0])
+	r, _, err := loadOnPlainDevice(args[0])
 	if err == nil {
 		err = r.Freeze()
 	}
@@ -194,6 +199,7 @@ func lockBeyondLimit([]string) error {
 	return runtime.LockMemory()
 }
 
+// printLockedMappings prints whether commands, arena, payload and program text are locked.
 func printLockedMappings(r *runtime.Replay) error {
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
@@ -223,18 +229,19 @@ func isLocked(smaps string, address uint64) bool {
 	return false
 }
 
-// TestFreezeLocksCommandsAndArena, and neither payload nor program text, which the kernel may
-// drop and read again: the safety manual says so.
+// TestFreezeLocksCommandsAndArena: as SAFETY.md says, Freeze does not lock payload and program
+// text, which the kernel may drop and read again.
 func TestFreezeLocksCommandsAndArena(t *testing.T) {
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil || !strings.Contains(string(maps), "VmFlags:") {
-		t.Skipf("no flags of mappings here: %v", err)
+		t.Skipf("the kernel shows no flags of mappings in smaps: %v", err)
 	}
 	const output = "tensor d output uint8[64]\nmain:\n  copy.8 d[:] <- m+0x0"
-	source := strings.Replace(withPayload, "main:", output, 1)
-	out, status := child(t, "locked", written(t, encoded(t, source)))
+	source := strings.Replace(payloadListing, "main:", output, 1)
+	out, status := runChild(t, "locked", writeImage(t, assembleImage(t, source)))
 	if out != "true true false false " || status != 0 {
-		t.Errorf("commands, arena, payload, text are locked: %q, status %v", out, status)
+		t.Errorf("commands, arena, payload, text are locked: %q, status %v; want true true false "+
+			"false, status 0", out, status)
 	}
 }
 
@@ -258,27 +265,28 @@ func skipWithoutLockedMemory(t *testing.T) {
 func TestLockMemoryLocksPayloadAndProgramToo(t *testing.T) {
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil || !strings.Contains(string(maps), "VmFlags:") {
-		t.Skipf("no flags of mappings here: %v", err)
+		t.Skipf("the kernel shows no flags of mappings in smaps: %v", err)
 	}
 	if underRace {
-		t.Skip("the race detector maps terabytes")
+		t.Skip("the race detector maps terabytes, which cannot be locked")
 	}
 	skipWithoutLockedMemory(t)
 	const output = "tensor d output uint8[64]\nmain:\n  copy.8 d[:] <- m+0x0"
-	source := strings.Replace(withPayload, "main:", output, 1)
-	out, status := child(t, "allLocked", written(t, encoded(t, source)))
+	source := strings.Replace(payloadListing, "main:", output, 1)
+	out, status := runChild(t, "allLocked", writeImage(t, assembleImage(t, source)))
 	if out != "true true true true " || status != 0 {
-		t.Errorf("commands, arena, payload, text are locked: %q, status %v", out, status)
+		t.Errorf("commands, arena, payload, text are locked: %q, status %v; want all true, "+
+			"status 0", out, status)
 	}
 }
 
-// TestLockMemoryBeyondTheLimitIsAnError in a process without capabilities, and for a page that the
-// kernel cannot read because its file has become shorter.
+// TestLockMemoryBeyondTheLimitIsAnError calls LockMemory in a process without capabilities, and
+// with a mapped page that the kernel cannot read because its file was truncated.
 func TestLockMemoryBeyondTheLimitIsAnError(t *testing.T) {
 	if underRace {
-		t.Skip("the race detector maps terabytes")
+		t.Skip("the race detector maps terabytes, which cannot be locked")
 	}
-	if _, status := child(t, "lockLimit"); status.ExitStatus() != 1 {
+	if _, status := runChild(t, "lockLimit"); status.ExitStatus() != 1 {
 		t.Errorf("without the right to lock memory: status %v, want 1", status)
 	}
 	file, err := os.CreateTemp(t.TempDir(), "")
@@ -299,18 +307,19 @@ func TestLockMemoryBeyondTheLimitIsAnError(t *testing.T) {
 	_ = unix.Munlockall()
 	_ = unix.Munmap(page)
 	if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "RLIMIT_MEMLOCK") {
-		t.Error(err)
+		t.Errorf("LockMemory with a page that cannot be read: %v, want an error with "+
+			"RLIMIT_MEMLOCK", err)
 	}
 	if err := runtime.LockMemory(); err != nil {
-		t.Log(err) // without the right to lock memory
+		t.Log(err) // this user may not lock as much memory
 	}
 	_ = unix.Munlockall()
 }
 
-// waitSealed is in a process that is not the replay's alone, and so has Freeze alone
-// to end Go's look at the CPU limits, once a second.
+// waitSealed freezes and seals a process without DedicateProcess, and waits for 2.5 s. Go reads the
+// CPU limits every second, unless Freeze prevents this.
 func waitSealed(args []string) error {
-	r, device, err := loadPlain(args[0])
+	r, device, err := loadOnPlainDevice(args[0])
 	if err == nil {
 		err = r.Freeze()
 	}
@@ -318,26 +327,28 @@ func waitSealed(args []string) error {
 		err = runtime.Seal()
 	}
 	for end := device.Now() + 2_500_000_000; err == nil && device.Now() < end; {
-		hal.SleepRaw(100_000_000) // a signal of Go's cuts it short
+		hal.SleepRaw(100_000_000) // a signal of Go may end it early
 	}
 	if err == nil {
-		unix.Exit(0) // os.Exit writes what go test -cover counts, to a new file
+		unix.Exit(0) // with go test -cover, os.Exit would write the coverage to a new file
 	}
 	return err
 }
 
-// TestSealedProcessThatIsSharedLooksAtNoLimits of processors: that would be a system
-// call which kills it.
-func TestSealedProcessThatIsSharedLooksAtNoLimits(t *testing.T) {
-	needSeccomp(t)
-	if _, status := child(t, "shared", written(t, encoded(t, small))); status != 0 {
-		t.Errorf("status %v", status)
+// TestSealedSharedProcessDoesNotReadCPULimits: the system calls that read the limits would kill the
+// process.
+func TestSealedSharedProcessDoesNotReadCPULimits(t *testing.T) {
+	skipWithoutSeccomp(t)
+	_, status := runChild(t, "shared", writeImage(t, assembleImage(t, smallListing)))
+	if status != 0 {
+		t.Errorf("sealed child: exit %d, signal %v, want exit 0", status.ExitStatus(),
+			status.Signal())
 	}
 }
 
-// needSeccomp skips where there is no seccomp to test with, as in QEMU's user
-// mode. It asks the kernel and not Seal, so that a Seal that fails is no reason.
-func needSeccomp(t *testing.T) {
+// skipWithoutSeccomp skips a test if the kernel has no seccomp, as in QEMU's user mode. It queries
+// the kernel and does not call Seal, so that tests are not skipped if Seal has a defect.
+func skipWithoutSeccomp(t *testing.T) {
 	t.Helper()
 	if underRace {
 		t.Skip("the race detector cannot be sealed")
@@ -346,7 +357,7 @@ func needSeccomp(t *testing.T) {
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0,
 		uintptr(unsafe.Pointer(&action)))
 	if errno != 0 {
-		t.Skipf("no seccomp here: %v", errno)
+		t.Skipf("the kernel has no seccomp: %v", errno)
 	}
 }
 
@@ -355,7 +366,7 @@ func runSealed(args []string) error {
 	if args[1] == "garbage" {
 		makeGarbage()
 	}
-	r, _, err := loadPlain(args[0])
+	r, _, err := loadOnPlainDevice(args[0])
 	if err != nil {
 		return err
 	}
@@ -365,26 +376,28 @@ func runSealed(args []string) error {
 	if err := runtime.Seal(); err != nil {
 		return err
 	}
-	// Aiming a window by a driver's ioctl survives; here nothing takes it.
+	// The seal allows the ioctl by which a driver programs a window. It fails here, because the
+	// descriptor is invalid.
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, ^uintptr(0), hal.ProgramWindowRequest,
 		0); errno != unix.EBADF {
-		return fmt.Errorf("the ioctl that aims a window: %v", errno)
+		return fmt.Errorf("the ioctl that programs a window: %v, want %v", errno, unix.EBADF)
 	}
 	for range 1000 {
-		if err := repeat(r, "main", 1000); err != nil {
+		if err := runRepeatedly(r, "main", 1000); err != nil {
 			return err
 		}
-		if err := repeat(r, "wait", 1); err != nil {
+		if err := runRepeatedly(r, "wait", 1); err != nil {
 			return err
 		}
 	}
-	unix.Exit(0) // os.Exit writes what go test -cover counts, to a new file
+	unix.Exit(0) // with go test -cover, os.Exit would write the coverage to a new file
 	return nil
 }
 
-// faultSealed has a bus error in a sealed process. It exits as a runner would.
+// faultSealed causes a bus error in a sealed process, and exits with the status of the run, as
+// lmrun does.
 func faultSealed(args []string) error {
-	r, _, err := loadPlain(args[0])
+	r, _, err := loadOnPlainDevice(args[0])
 	if err != nil {
 		return err
 	}
@@ -405,15 +418,15 @@ func faultSealed(args []string) error {
 	return nil
 }
 
-func TestBusErrorUnderTheSealIsReported(t *testing.T) {
-	needSeccomp(t)
-	_, status := child(t, "fault", written(t, encoded(t, withPayload)))
+func TestBusErrorInASealedProcessIsReported(t *testing.T) {
+	skipWithoutSeccomp(t)
+	_, status := runChild(t, "fault", writeImage(t, assembleImage(t, payloadListing)))
 	if status.ExitStatus() != 74 {
-		t.Errorf("exit %d, signal %v, want 74", status.ExitStatus(), status.Signal())
+		t.Errorf("exit %d, signal %v, want exit 74", status.ExitStatus(), status.Signal())
 	}
 }
 
-// makeGarbage leaves memory that the collector returns in the background.
+// makeGarbage leaves memory that Go returns to the kernel in the background.
 func makeGarbage() {
 	var list [][]byte
 	for range 64 {
@@ -429,22 +442,22 @@ func makeGarbage() {
 }
 
 func TestMillionSealedRunsSurvive(t *testing.T) {
-	needSeccomp(t)
-	path := written(t, encoded(t, small))
+	skipWithoutSeccomp(t)
+	path := writeImage(t, assembleImage(t, smallListing))
 	for _, before := range []string{"nothing", "garbage"} {
 		t.Run("after "+before, func(t *testing.T) {
-			if _, status := child(t, "sealed", path, before); status != 0 {
-				t.Errorf("exit %d, signal %v", status.ExitStatus(), status.Signal())
+			if _, status := runChild(t, "sealed", path, before); status != 0 {
+				t.Errorf("exit %d, signal %v, want exit 0", status.ExitStatus(), status.Signal())
 			}
 		})
 	}
 }
 
-// forbidden is what a sealed process dies of.
-var forbidden = map[string]func(){
-	"grow the heap": func() { kept = make([]byte, 1<<30) },
+// forbiddenActions are functions whose system calls kill a sealed process.
+var forbiddenActions = map[string]func(){
+	"grow the heap": func() { heapSink = make([]byte, 1<<30) },
 	"open a file":   func() { unix.Open("/dev/null", unix.O_RDONLY, 0) },
-	"make an ioctl that aims no window": func() {
+	"make an ioctl that programs no window": func() {
 		unix.Syscall(unix.SYS_IOCTL, 0,
 			hal.ProgramWindowRequest+1, 0)
 	},
@@ -464,10 +477,10 @@ var forbidden = map[string]func(){
 	},
 }
 
-// refused are system calls that make, map or open something, each by itself: what Go
-// does makes several, of which the first kills. The arguments make no sense, so that
-// one that is let pass does nothing.
-var refused = [...]uintptr{
+// forbiddenSystemCalls are system calls that create, map or open something. A child makes each of
+// them separately, because the first forbidden one kills it. The arguments are invalid, so that a
+// system call which the seal allows has no effect.
+var forbiddenSystemCalls = [...]uintptr{
 	unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_EXECVE, unix.SYS_MMAP, unix.SYS_MREMAP,
 	unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_BRK, unix.SYS_MEMFD_CREATE,
 	unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_SOCKET, unix.SYS_DUP, unix.SYS_PIPE2,
@@ -476,21 +489,24 @@ var refused = [...]uintptr{
 	unix.SYS_PRCTL, unix.SYS_SECCOMP, unix.SYS_KILL,
 }
 
+// init adds each of forbiddenSystemCalls to forbiddenActions.
 func init() {
-	for _, number := range refused {
-		forbidden[fmt.Sprintf("make system call %d", number)] = func() {
-			const no = ^uintptr(0)
-			unix.RawSyscall6(number, no, no, no, no, no, no)
+	for _, number := range forbiddenSystemCalls {
+		forbiddenActions[fmt.Sprintf("make system call %d", number)] = func() {
+			const x = ^uintptr(0) // an invalid argument
+			unix.RawSyscall6(number, x, x, x, x, x, x)
 		}
 	}
 }
 
-var kept []byte
+// heapSink keeps an allocation reachable, so that the compiler does not remove it.
+var heapSink []byte
 
-const sealedNow = "sealed\n"
+const sealedMessage = "sealed\n"
 
-func breakTheSeal(args []string) error {
-	r, _, err := loadPlain(args[0])
+// runForbiddenAction seals the process, prints sealedMessage and runs one of forbiddenActions.
+func runForbiddenAction(args []string) error {
+	r, _, err := loadOnPlainDevice(args[0])
 	if err != nil {
 		return err
 	}
@@ -500,25 +516,25 @@ func breakTheSeal(args []string) error {
 	if err := runtime.Seal(); err != nil {
 		return err
 	}
-	unix.Write(1, []byte(sealedNow))
-	forbidden[args[1]]()
+	unix.Write(1, []byte(sealedMessage))
+	forbiddenActions[args[1]]()
 	return nil
 }
 
-func TestSealedProcessIsKilledWhenItWouldTakeSomething(t *testing.T) {
-	needSeccomp(t)
-	path := written(t, encoded(t, small))
-	for what := range forbidden {
-		out, status := child(t, "forbid", path, what)
-		if !status.Signaled() || status.Signal() != syscall.SIGSYS || out != sealedNow {
+func TestSealedProcessIsKilledByForbiddenSystemCalls(t *testing.T) {
+	skipWithoutSeccomp(t)
+	path := writeImage(t, assembleImage(t, smallListing))
+	for what := range forbiddenActions {
+		out, status := runChild(t, "forbid", path, what)
+		if !status.Signaled() || status.Signal() != syscall.SIGSYS || out != sealedMessage {
 			t.Errorf("%s: printed %q, exit %d, signal %v; want it sealed and killed by SIGSYS",
 				what, out, status.ExitStatus(), status.Signal())
 		}
 	}
 }
 
-// TestSealThatMissesAThreadIsAnError holds Seal to all threads or none: the
-// kernel cannot seal a thread that already has another filter.
+// TestSealThatMissesAThreadIsAnError has a thread with another filter, which the kernel cannot
+// seal. Seal must then fail.
 func TestSealThatMissesAThreadIsAnError(t *testing.T) {
 	ready, finish := make(chan unix.Errno), make(chan struct{})
 	defer close(finish)
@@ -533,15 +549,15 @@ func TestSealThatMissesAThreadIsAnError(t *testing.T) {
 		<-finish
 	}()
 	if errno := <-ready; errno != 0 {
-		t.Logf("without seccomp (%v) Seal has to fail as well", errno)
+		t.Logf("the kernel has no seccomp (%v); Seal must also fail", errno)
 	}
 	if err := runtime.Seal(); hal.CodeOf(err) != hal.Denied ||
 		!strings.Contains(err.Error(), "seccomp") {
-		t.Errorf("%v, want that it is not permitted", err)
+		t.Errorf("Seal: %v, want that it is not permitted", err)
 	}
 }
 
-// TestSealThatTheKernelRefusesIsAnError has a thread that may not call seccomp.
+// TestSealThatTheKernelRefusesIsAnError calls Seal in a thread that may not call seccomp.
 func TestSealThatTheKernelRefusesIsAnError(t *testing.T) {
 	sealed := make(chan error)
 	go func() {
@@ -559,21 +575,21 @@ func TestSealThatTheKernelRefusesIsAnError(t *testing.T) {
 		sealed <- runtime.Seal()
 	}()
 	if err := <-sealed; hal.CodeOf(err) != hal.Denied || strings.Contains(err.Error(), "thread") {
-		t.Errorf("%v, want the kernel's reason", err)
+		t.Errorf("Seal: %v, want the error of the kernel and no word of threads", err)
 	}
 }
 
-// tellAnonymousMemory prints what an image costs in memory of the process's
-// own once it has run.
-func tellAnonymousMemory(args []string) error {
-	r, _, err := loadPlain(args[0])
+// printAnonymousMemory runs an image in a frozen process and prints the anonymous memory of the
+// process in bytes.
+func printAnonymousMemory(args []string) error {
+	r, _, err := loadOnPlainDevice(args[0])
 	if err != nil {
 		return err
 	}
 	if err := r.Freeze(); err != nil {
 		return err
 	}
-	if err := repeat(r, "main", 1); err != nil {
+	if err := runRepeatedly(r, "main", 1); err != nil {
 		return err
 	}
 	anonymous, err := processStatus("RssAnon")
@@ -582,12 +598,12 @@ func tellAnonymousMemory(args []string) error {
 }
 
 func TestAnonymousMemoryDoesNotGrowWithThePayload(t *testing.T) {
-	// Go's own varies by some tens, by more under the race detector and an emulator; the payload
-	// has 16,000
+	// The anonymous memory of Go varies by some tens of pages, and by more under the race detector
+	// and an emulator. The larger payload has 16,000 pages.
 	const pagesMax = 256
 	measure := func(payload string) (anonymous int) {
-		out, status := child(t, "memory", written(t,
-			encoded(t, strings.Replace(ivshmem, "0x100000", "64MiB", 2)+`
+		out, status := runChild(t, "memory", writeImage(t,
+			assembleImage(t, strings.Replace(ivshmemHead, "0x100000", "64MiB", 2)+`
 tensor a input uint8[4096] = pattern 0x1 size 4096
 main:
   copy.8 m+0x0 <- pattern 0x1 size `+payload+` bulk
@@ -595,7 +611,7 @@ main:
   compare.8 m+0x1000 uint8 == pattern 0x2 size 4096 else ignore
 `)))
 		if status != 0 {
-			t.Fatalf("%s: status %v", payload, status)
+			t.Fatalf("child with a payload of %s: status %v", payload, status)
 		}
 		fmt.Sscan(out, &anonymous)
 		return anonymous
@@ -605,7 +621,7 @@ main:
 		few, many = min(few, measure("1MiB")), min(many, measure("63MiB"))
 	}
 	if difference := max(few-many, many-few); few == 0 || difference > pagesMax*os.Getpagesize() {
-		t.Errorf("%d bytes with 1 MiB of payload, %d with 64 MiB", few, many)
+		t.Errorf("anonymous memory differs by more than %d pages", pagesMax)
 	}
-	t.Logf("%d bytes with 1 MiB of payload, %d with 64 MiB", few, many)
+	t.Logf("anonymous memory: %d bytes with 1 MiB of payload, %d with 63 MiB", few, many)
 }

@@ -17,9 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// long is some 20 ms of commands, after half of which Go wants a goroutine to
-// make room for others.
-const long = ivshmem + `
+// longListing describes a run of about 20 ms. Go preempts a goroutine after 10 ms.
+const longListing = ivshmemHead + `
 main:
   fill.4 m+0x0 <- 0x1 size 0xffff0
   fill.4 m+0x0 <- 0x2 size 0xffff0
@@ -30,12 +29,14 @@ wait:
   delay 3ms
 `
 
-const steadyFrom, steadyTo = "runs begin", "runs end"
+// runsBeginMark and runsEndMark are written to standard output before and after the runs, and so
+// appear in the log of strace.
+const runsBeginMark, runsEndMark = "runs begin", "runs end"
 
-// runSteady freezes the process, seals it if requested, and makes runs
-// between two lines of output.
+// runSteady freezes the process and seals it if args[2] is "sealed". It writes runsBeginMark, makes
+// the number of runs in args[1], with 60 repetitions each and some waits, and writes runsEndMark.
 func runSteady(args []string) error {
-	r, _, err := loadPlain(args[0])
+	r, _, err := loadOnPlainDevice(args[0])
 	if err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func runSteady(args []string) error {
 		}
 	}
 	main, wait := r.View().SequenceByName("main"), r.View().SequenceByName("wait")
-	hal.Write(1, []byte(steadyFrom))
+	hal.Write(1, []byte(runsBeginMark))
 	for i := range runs {
 		for range 60 {
 			if r.Run(main).Code != hal.OK {
@@ -61,56 +62,57 @@ func runSteady(args []string) error {
 			unix.Exit(1)
 		}
 	}
-	hal.Write(1, []byte(steadyTo))
-	unix.Exit(0) // os.Exit writes what go test -cover counts, to a new file
+	hal.Write(1, []byte(runsEndMark))
+	unix.Exit(0) // with go test -cover, os.Exit would write the coverage to a new file
 	return nil
 }
 
-// TestFrozenRunsAskTheKernelForNothing has strace look at all threads of a
-// process that makes 200 long runs and ten waits: the replaying thread makes no
-// system call but those of the waits, and no thread is made or woken. What
-// Go's monitor does by itself, naps and looks for files, is counted apart.
-func TestFrozenRunsAskTheKernelForNothing(t *testing.T) {
+// TestFrozenRunsMakeNoSystemCallsExceptWaits traces all threads of a process that makes 200 long
+// runs and ten waits. The replaying thread makes only the system calls of the waits, and no thread
+// is created or woken. System calls that Go's monitor thread makes by itself (to sleep and to poll
+// files) are counted separately.
+func TestFrozenRunsMakeNoSystemCallsExceptWaits(t *testing.T) {
 	if underRace {
-		t.Skip("the race detector makes calls of its own")
+		t.Skip("the race detector makes system calls by itself")
 	}
 	if _, err := exec.LookPath("strace"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
 			t.Fatal(err)
 		}
-		t.Skip("strace is not here")
+		t.Skip("strace is not installed")
 	}
-	log, image := filepath.Join(t.TempDir(), "strace"), written(t, encoded(t, long))
-	for again := 2; ; again-- {
+	log, image := filepath.Join(t.TempDir(), "strace"), writeImage(t, assembleImage(t, longListing))
+	for retries := 2; ; retries-- {
 		c := exec.Command("strace", "-f", "-qq", "-o", log, os.Args[0], image, "200", "open")
 		c.Env = append(os.Environ(), childTask+"=steady")
-		if out, err := c.CombinedOutput(); err != nil || string(out) != steadyFrom+steadyTo {
-			t.Skipf("strace cannot follow here: %v, %s", err, out)
+		if out, err := c.CombinedOutput(); err != nil || string(out) != runsBeginMark+runsEndMark {
+			t.Skipf("strace cannot trace this process: %v, %s", err, out)
 		}
 		text, err := os.ReadFile(log)
 		if err != nil {
 			t.Fatal(err)
 		}
-		runner, own, others, monitor := between(t, text)
+		runner, ofRunner, scheduling, monitor := countSystemCalls(t, text)
 		t.Logf("evidence: %d system calls of frozen runs except waits (Go's monitor made "+
-			"%d by itself)", own-10+others, monitor)
-		yields := yieldsOf(text, runner)
-		if own == 10 && others == 0 {
+			"%d by itself)", ofRunner-10+scheduling, monitor)
+		yields := countYields(text, runner)
+		if ofRunner == 10 && scheduling == 0 {
 			return
 		}
-		if again > 0 && yields <= 1 && own-yields == 10 &&
-			(others == 0 || others == 2 && met(text, runner)) {
+		if retries > 0 && yields <= 1 && ofRunner-yields == 10 &&
+			(scheduling == 0 || scheduling == 2 && isMonitorLockContention(text, runner)) {
 			continue
 		}
-		t.Fatalf("thread %s made %d system calls in 200 runs and 10 waits, and there were %d "+
-			"futexes and new threads:\n%s", runner, own, others, telling(text, runner))
+		t.Fatalf("thread %s made %d system calls in 200 runs and 10 waits, want 10; all threads "+
+			"made %d calls of futex and clone, want 0:\n%s", runner, ofRunner, scheduling,
+			relevantLines(text, runner))
 	}
 }
 
-// telling are the lines of a log that show why: those of the runner, and those
-// by which threads are made, woken and sent to sleep.
-func telling(log []byte, runner string) (text string) {
-	_, log, _ = bytes.Cut(log, []byte("\""+steadyFrom+"\""))
+// relevantLines returns the lines of a log that explain a failure: the system calls of the runner,
+// and those that create, wake or suspend threads.
+func relevantLines(log []byte, runner string) (text string) {
+	_, log, _ = bytes.Cut(log, []byte("\""+runsBeginMark+"\""))
 	for line := range strings.Lines(string(log)) {
 		if strings.HasPrefix(line, runner) || strings.Contains(line, "futex") ||
 			strings.Contains(line, "clone") || strings.Contains(line, "sched_yield") {
@@ -120,86 +122,88 @@ func telling(log []byte, runner string) (text string) {
 	return text
 }
 
-// met reports whether the only pair of futexes is of Go's monitor, which waits for the scheduler's
-// lock, and of the runner, which releases it. They meet if the kernel deschedules the runner while
-// it holds the lock: once in hours on an overloaded machine (GO.md).
-func met(log []byte, runner string) bool {
+// isMonitorLockContention reports whether the only pair of futexes is of Go's monitor, which waits
+// for the scheduler's lock, and of the runner, which releases it. They meet if the kernel
+// deschedules the runner while it holds the lock: once in hours on an overloaded machine (GO.md).
+func isMonitorLockContention(log []byte, runner string) bool {
 	waits := regexp.MustCompile(`(?m)^(\d+) +sched_yield\(\) += 0\n` +
 		`\d+ +futex\(\w+, FUTEX_WAIT_PRIVATE, 4294967295, NULL`)
-	waited := waits.FindSubmatch(log)
-	return waited != nil && string(waited[1]) != runner
+	wait := waits.FindSubmatch(log)
+	return wait != nil && string(wait[1]) != runner
 }
 
-// yieldsOf returns how often the runner called sched_yield during the runs. The runner calls it
+// countYields returns how often the runner called sched_yield during the runs. The runner calls it
 // once, before it would wait with a futex, if the kernel deschedules Go's monitor while the monitor
 // holds the scheduler's lock (GO.md).
-func yieldsOf(log []byte, runner string) int {
-	_, log, _ = bytes.Cut(log, []byte("\""+steadyFrom+"\""))
-	log, _, _ = bytes.Cut(log, []byte("\""+steadyTo+"\""))
+func countYields(log []byte, runner string) int {
+	_, log, _ = bytes.Cut(log, []byte("\""+runsBeginMark+"\""))
+	log, _, _ = bytes.Cut(log, []byte("\""+runsEndMark+"\""))
 	return len(regexp.MustCompile(`(?m)^`+runner+` +sched_yield\(`).FindAll(log, -1))
 }
 
 func TestYieldsOfTheRunnerAreCounted(t *testing.T) {
-	log := `7 write(1, "` + steadyFrom + `", 10) = 10
+	log := `7 write(1, "` + runsBeginMark + `", 10) = 10
 7 sched_yield( <unfinished ...>
 8 sched_yield() = 0
 7 <... sched_yield resumed>) = 0
-7 write(1, "` + steadyTo + `", 8) = 8
+7 write(1, "` + runsEndMark + `", 8) = 8
 7 sched_yield() = 0
 `
-	if yields := yieldsOf([]byte(log), "7"); yields != 1 {
-		t.Errorf("%d calls are counted, want 1", yields)
+	if yields := countYields([]byte(log), "7"); yields != 1 {
+		t.Errorf("%d calls of sched_yield are counted, want 1", yields)
 	}
 }
 
-// asleep is a thread that has nothing to do until it is woken (m.park).
-var asleep = regexp.MustCompile(`^\d+ +futex\(\w+, FUTEX_WAIT_PRIVATE, 0, NULL`)
+// parkedThread matches the system call of a thread that sleeps until Go wakes it (m.park).
+var parkedThread = regexp.MustCompile(`^\d+ +futex\(\w+, FUTEX_WAIT_PRIVATE, 0, NULL`)
 
-var call = regexp.MustCompile(`^(\d+) +(?:<\.\.\. )?(\w+)`)
+// systemCall matches the thread and the name of a system call in a line of strace.
+var systemCall = regexp.MustCompile(`^(\d+) +(?:<\.\.\. )?(\w+)`)
 
-// between counts the system calls between the two marks: of the thread that
-// made the marks, futexes and clones of any, and the rest. On a machine with
-// too much to do, threads of before the runs come to lie down only within them.
-func between(t *testing.T, log []byte) (runner string, own, taking, rest int) {
+// countSystemCalls counts the system calls between the two marks. runner is the thread that wrote
+// the marks, ofRunner are its calls, scheduling are the calls of futex and clone by any thread, and
+// rest are all others. On an overloaded machine, a thread that had work before the runs may go to
+// sleep only during the runs; rest includes this call.
+func countSystemCalls(t *testing.T, log []byte) (runner string, ofRunner, scheduling, rest int) {
 	t.Helper()
-	_, log, begun := bytes.Cut(log, []byte("\""+steadyFrom+"\""))
-	log, end, ended := bytes.Cut(log, []byte("\""+steadyTo+"\""))
+	_, log, begun := bytes.Cut(log, []byte("\""+runsBeginMark+"\""))
+	log, end, ended := bytes.Cut(log, []byte("\""+runsEndMark+"\""))
 	if !begun || !ended || len(end) == 0 {
-		t.Fatal("the marks are not in the log")
+		t.Fatalf("the log does not contain the marks %q and %q", runsBeginMark, runsEndMark)
 	}
 	lines := strings.Split(string(log), "\n")
-	// The last line is what stood before the second mark: its thread and "write(1, ".
+	// The last line is the beginning of the line with the second mark: its thread and "write(1, ".
 	runner, _, _ = strings.Cut(lines[len(lines)-1], " ")
-	slept := map[string]bool{}
+	isParked := map[string]bool{}
 	for _, line := range lines[1 : len(lines)-1] {
-		m := call.FindStringSubmatch(line)
+		m := systemCall.FindStringSubmatch(line)
 		switch {
 		case m == nil || strings.Contains(line, "resumed>") || strings.Contains(line, " --- "):
-		// a wait goes on: a signal that is ignored interrupts one only where the process is traced
+		// A wait continues. An ignored signal interrupts a wait only if the process is traced.
 		case m[2] == "restart_syscall":
-		case asleep.MatchString(line) && m[1] != runner && !slept[m[1]]:
-			// it had work before the runs and lies down now; whoever wakes it is seen
-			slept[m[1]] = true
+		case parkedThread.MatchString(line) && m[1] != runner && !isParked[m[1]]:
+			// The thread had work before the runs. A call that wakes it would be counted.
+			isParked[m[1]] = true
 			rest++
 		case m[2] == "futex" || strings.HasPrefix(m[2], "clone"):
-			taking++
+			scheduling++
 		case m[1] == runner:
-			own++
+			ofRunner++
 		default:
 			rest++
 		}
 	}
-	return runner, own, taking, rest
+	return runner, ofRunner, scheduling, rest
 }
 
-// TestSealedProcessesSurviveTheirBeginning: what a process still makes when it
-// is sealed shows in its first runs, if it does.
-func TestSealedProcessesSurviveTheirBeginning(t *testing.T) {
-	needSeccomp(t)
+// TestSealedProcessesSurviveTheirFirstRuns: if Go still creates something when the process is
+// sealed, it usually does so in the first runs.
+func TestSealedProcessesSurviveTheirFirstRuns(t *testing.T) {
+	skipWithoutSeccomp(t)
 	const processes = 40
-	path := written(t, encoded(t, long))
+	path := writeImage(t, assembleImage(t, longListing))
 	for i := range processes {
-		if out, status := child(t, "steady", path, "2", "sealed"); status != 0 {
+		if out, status := runChild(t, "steady", path, "2", "sealed"); status != 0 {
 			t.Fatalf("process %d: exit %d, signal %v, %q", i, status.ExitStatus(), status.Signal(),
 				out)
 		}
@@ -211,6 +215,6 @@ func TestFallbackOfTheLinknamesBuilds(t *testing.T) {
 	vet := exec.Command("go", "vet", "-tags", "nolinkname", ".", "lightmetal/hal",
 		"lightmetal/tools/lmrun/args")
 	if out, err := vet.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("go vet -tags nolinkname: %v: %s", err, out)
 	}
 }

@@ -21,28 +21,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a file holds first, and what it is rewritten to: of the same size, with
-// other values, places and payload.
+// originalListing describes an image file, and rewrittenListing what tests write over it: a file of
+// the same size with other values, offsets and payload.
 const (
-	honest = ivshmem +
+	originalListing = ivshmemHead +
 		"main:\n  delay 1us\n  write.4 m+0x0 0x11\n  copy.8 m+0x1000 <- pattern 0x1 size 64KiB " +
 		"bulk\nsafe:\n  write.4 m+0x8 0x5afe\n"
-	hostile = ivshmem +
+	rewrittenListing = ivshmemHead +
 		"main:\n  delay 1us\n  write.4 m+0x4 0x66\n  copy.8 m+0x1000 <- pattern 0x7 size 64KiB " +
 		"bulk\nsafe:\n  write.4 m+0xc 0xbad\n"
 )
 
-// stored returns what the honest and the hostile image have stored: the first 16 bytes, and one
-// of the payload.
-func (d *plain) stored() string { return fmt.Sprintf("% x %x", d.memory[:16], d.memory[0x1000+8]) }
+// storedText returns the bytes to which both images store: the first 16 bytes of the memory and one
+// byte of the payload.
+func (d *plainDevice) storedText() string {
+	return fmt.Sprintf("% x %x", d.memory[:16], d.memory[0x1000+8])
+}
 
-const honestStores = "11 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
+// originalStores is the beginning of storedText after a run of originalListing.
+const originalStores = "11 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
 
-// rewrites are what somebody may do to a file that is in use.
-func rewrites(t *testing.T) map[string]func(path string) error {
-	other := encoded(t, hostile)
-	// Commands that no verifier lets through: outside the window, by far.
-	outside := encoded(t, honest)
+// fileRewrites returns functions that write other data over a file that is in use.
+func fileRewrites(t *testing.T) map[string]func(path string) error {
+	other := assembleImage(t, rewrittenListing)
+	// A command whose offset is far outside the window, which the verifier would reject.
+	outside := assembleImage(t, originalListing)
 	for at := range outside {
 		if at%8 == 0 && binary.LittleEndian.Uint64(outside[at:]) == 0x11 {
 			binary.LittleEndian.PutUint32(outside[at-8:], 0xfffffff0)
@@ -63,7 +66,8 @@ func rewrites(t *testing.T) map[string]func(path string) error {
 		"ones": write(bytes.Repeat([]byte{0xff}, len(other)))}
 }
 
-func opened(t *testing.T, path string) *runtime.File {
+// openFile opens an image file and closes it at the end of the test.
+func openFile(t *testing.T, path string) *runtime.File {
 	t.Helper()
 	file, err := runtime.Open(path)
 	if err != nil {
@@ -73,19 +77,19 @@ func opened(t *testing.T, path string) *runtime.File {
 	return file
 }
 
-// TestFileRewrittenUnderARunChangesNoAccess: the verified commands are executed,
-// whenever the file changes after Open. Only payload is the file's own, and of
-// one that was checked, as for a signature, not even that.
-func TestFileRewrittenUnderARunChangesNoAccess(t *testing.T) {
-	believe := func([]byte) error { return nil }
-	for what, rewrite := range rewrites(t) {
-		for when := range 4 { // before Check, before Verify, before Load, before Run
+// TestFileRewrittenAfterOpenChangesNoAccess: a run executes the verified commands, whenever the
+// file changes after Open. Only the payload is read from the file, and if Inspect checked the file,
+// as for a signature, the payload is copied, too.
+func TestFileRewrittenAfterOpenChangesNoAccess(t *testing.T) {
+	accept := func([]byte) error { return nil }
+	for what, rewrite := range fileRewrites(t) {
+		for when := range 4 { // before Inspect, before Verify, before Load, before Run
 			for _, checked := range []bool{false, true} {
 				if !checked && when < 2 || checked && when == 0 {
-					continue // payload is seen to be wrong
+					continue // Verify would reject the other payload
 				}
-				path := written(t, encoded(t, honest))
-				file := opened(t, path)
+				path := writeImage(t, assembleImage(t, originalListing))
+				file := openFile(t, path)
 				step := func(now int) {
 					if now == when {
 						if err := rewrite(path); err != nil {
@@ -94,17 +98,17 @@ func TestFileRewrittenUnderARunChangesNoAccess(t *testing.T) {
 					}
 				}
 				if checked {
-					if err := file.Inspect(believe); err != nil {
+					if err := file.Inspect(accept); err != nil {
 						t.Fatal(err)
 					}
 				}
 				step(1)
 				view, err := file.Verify()
 				if err != nil {
-					t.Fatalf("%s, %d: %v", what, when, err)
+					t.Fatalf("%s, rewritten at step %d: Verify: %v", what, when, err)
 				}
 				step(2)
-				device, err := newPlain(1 << 20)
+				device, err := newPlainDevice(1 << 20)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -114,14 +118,16 @@ func TestFileRewrittenUnderARunChangesNoAccess(t *testing.T) {
 				}
 				step(3)
 				result := r.Run(0)
-				if got := device.stored(); result.Code != hal.OK ||
-					!strings.HasPrefix(got, honestStores) ||
+				if got := device.storedText(); result.Code != hal.OK ||
+					!strings.HasPrefix(got, originalStores) ||
 					checked && bytes.Contains(device.memory, bytes.Repeat([]byte{0xff}, 8)) {
-					t.Errorf("%s, %d, checked %v: %+v, stored %s", what, when, checked, result, got)
+					t.Errorf("%s, rewritten at step %d, checked %v: run ends with %+v, stored %s; "+
+						"want %s", what, when, checked, result, got, originalStores)
 				}
-				if want := payloadOf(t); checked &&
+				if want := originalPayload(t); checked &&
 					!bytes.Equal(device.memory[0x1000:0x11000], want) {
-					t.Errorf("%s, %d: other payload than the signed", what, when)
+					t.Errorf("%s, rewritten at step %d: the device has another payload than the "+
+						"checked one", what, when)
 				}
 				r.Close()
 				device.Close()
@@ -130,59 +136,59 @@ func TestFileRewrittenUnderARunChangesNoAccess(t *testing.T) {
 	}
 }
 
-// payloadOf is what honest copies to a device.
-func payloadOf(t *testing.T) []byte {
+// originalPayload returns the payload that originalListing copies to a device.
+func originalPayload(t *testing.T) []byte {
 	t.Helper()
-	r, device, err := loadPlain(written(t, encoded(t, honest)))
+	r, device, err := loadOnPlainDevice(writeImage(t, assembleImage(t, originalListing)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer device.Close()
 	defer r.Close()
 	if result := r.Run(0); result.Code != hal.OK {
-		t.Fatal(result)
+		t.Fatalf("run ends with %+v, want %v", result, hal.OK)
 	}
 	return bytes.Clone(device.memory[0x1000:0x11000])
 }
 
-// TestSignatureCoversWhatIsVerified rewrites the file after its signature was
-// looked at, and before it is verified and loaded: by then it is copied.
+// TestSignatureCoversWhatIsVerified rewrites the file between Inspect, which checks a signature,
+// and Verify. Inspect must have copied the file.
 func TestSignatureCoversWhatIsVerified(t *testing.T) {
-	path := written(t, encoded(t, honest))
-	file := opened(t, path)
-	var seen []byte
-	see := func(data []byte) error {
-		seen = bytes.Clone(data)
+	path := writeImage(t, assembleImage(t, originalListing))
+	file := openFile(t, path)
+	var inspected []byte
+	keep := func(data []byte) error {
+		inspected = bytes.Clone(data)
 		return nil
 	}
-	if err := file.Inspect(see); err != nil {
+	if err := file.Inspect(keep); err != nil {
 		t.Fatal(err)
 	}
-	for _, rewrite := range rewrites(t) {
+	for _, rewrite := range fileRewrites(t) {
 		if err := rewrite(path); err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(file.Bytes(), seen) {
-			t.Error("the checked bytes changed")
+		if !bytes.Equal(file.Bytes(), inspected) {
+			t.Error("Bytes differs from the checked bytes after the file was rewritten")
 		}
 	}
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(file.Bytes(), seen) {
-		t.Error("the checked bytes changed")
+	if !bytes.Equal(file.Bytes(), inspected) {
+		t.Error("Bytes differs from the checked bytes after the file was truncated")
 	}
 }
 
-// rewriteSealed runs an image, then rewrites or cuts its file from behind the
-// seal, and runs it again; it prints what the device holds.
+// rewriteSealed loads the image args[0], seals the process, writes the file args[1] over the image,
+// and runs it. It prints the bytes to which the run stored.
 func rewriteSealed(args []string) error {
-	path, with := args[0], args[1]
-	other, err := os.ReadFile(with)
+	path, otherPath := args[0], args[1]
+	other, err := os.ReadFile(otherPath)
 	if err != nil {
 		return err
 	}
-	r, device, err := loadPlain(path)
+	r, device, err := loadOnPlainDevice(path)
 	if err != nil {
 		return err
 	}
@@ -200,27 +206,28 @@ func rewriteSealed(args []string) error {
 		return fmt.Errorf("%d bytes written, %w", n, err)
 	}
 	if result := r.Run(0); result.Code != hal.OK {
-		return fmt.Errorf("%+v", result)
+		return fmt.Errorf("run ends with %+v", result)
 	}
-	_, err = unix.Write(1, []byte(device.stored()+"\n"))
-	// os.Exit writes what go test -cover counts, to a new file
+	_, err = unix.Write(1, []byte(device.storedText()+"\n"))
+	// With go test -cover, os.Exit would write the coverage to a new file.
 	unix.Exit(hal.CodeOf(err).ExitStatus())
 	return nil
 }
 
-func TestFileRewrittenUnderTheSealChangesNoAccess(t *testing.T) {
-	needSeccomp(t)
-	out, status := child(t, "rewritten", written(t, encoded(t, honest)),
-		written(t, encoded(t, hostile)))
-	if status != 0 || !strings.HasPrefix(out, honestStores) {
-		t.Errorf("%v: %s", status, out)
+func TestFileRewrittenAfterSealChangesNoAccess(t *testing.T) {
+	skipWithoutSeccomp(t)
+	out, status := runChild(t, "rewritten", writeImage(t, assembleImage(t, originalListing)),
+		writeImage(t, assembleImage(t, rewrittenListing)))
+	if status != 0 || !strings.HasPrefix(out, originalStores) {
+		t.Errorf("child ended with status %v and printed %q, want status 0 and %q", status, out,
+			originalStores)
 	}
 }
 
-// TestFileThatIsLargerThanMemoryIsRefused has nothing in it and takes no room:
-// commands as large as all memory, as it says. Larger ones may not be mappable.
-func TestFileThatIsLargerThanMemoryIsRefused(t *testing.T) {
-	path := written(t, encoded(t, honest))
+// TestFileThatIsLargerThanMemoryIsRejected makes a sparse file whose envelope is as large as all
+// memory. It may not be possible to map a larger file.
+func TestFileThatIsLargerThanMemoryIsRejected(t *testing.T) {
+	path := writeImage(t, assembleImage(t, originalListing))
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -239,23 +246,24 @@ func TestFileThatIsLargerThanMemoryIsRefused(t *testing.T) {
 	}
 	if _, err := runtime.Open(path); hal.CodeOf(err) != hal.BadImage ||
 		!strings.Contains(err.Error(), "are available") {
-		t.Error(err)
+		t.Errorf("Open of a file of %d bytes: %v, want %q", size, err, "are available")
 	}
 }
 
-// TestFileThatCannotBeCopiedIsAnError: it is cut short, or its descriptor gone.
+// TestFileThatCannotBeCopiedIsAnError truncates a file before Inspect copies it, and closes the
+// descriptor of another one.
 func TestFileThatCannotBeCopiedIsAnError(t *testing.T) {
-	path := written(t, encoded(t, honest))
-	file := opened(t, path)
+	path := writeImage(t, assembleImage(t, originalListing))
+	file := openFile(t, path)
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
 	err := file.Inspect(func([]byte) error { return nil })
 	if hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "cut short") {
-		t.Error(err)
+		t.Errorf("Inspect of a truncated file: %v, want an I/O error with %q", err, "cut short")
 	}
-	path = written(t, encoded(t, honest))
-	file = opened(t, path)
+	path = writeImage(t, assembleImage(t, originalListing))
+	file = openFile(t, path)
 	links, err := filepath.Glob("/proc/self/fd/*")
 	if err == nil {
 		path, err = filepath.EvalSymlinks(path)
@@ -271,13 +279,13 @@ func TestFileThatCannotBeCopiedIsAnError(t *testing.T) {
 		}
 	}
 	if err := file.Inspect(func([]byte) error { return nil }); hal.CodeOf(err) != hal.IO {
-		t.Error(err)
+		t.Errorf("Inspect without the descriptor: %v, want an I/O error", err)
 	}
 }
 
-// TestMemoryIsJudgedByWhatIsAvailable: tensors, host memory, and the page tables
-// of many windows are refused before anything is taken.
-func TestMemoryIsJudgedByWhatIsAvailable(t *testing.T) {
+// TestImageThatNeedsMoreThanAvailableMemoryIsRejected: Load rejects tensors, host memory and the
+// page tables of many windows that need more than the available memory, before it allocates any.
+func TestImageThatNeedsMoreThanAvailableMemoryIsRejected(t *testing.T) {
 	var machine unix.Sysinfo_t
 	if err := unix.Sysinfo(&machine); err != nil {
 		t.Fatal(err)
@@ -287,7 +295,7 @@ func TestMemoryIsJudgedByWhatIsAvailable(t *testing.T) {
 	for i := range 4000 { // 16 TiB
 		window := fmt.Sprintf("window h%d host size 4GiB\n", i)
 		if windows += window; uint64(i)<<32 <= total {
-			host += window // no more than all memory: their page tables have room
+			host += window // up to the size of all memory, so that page tables alone would fit
 		}
 	}
 	bars := ""
@@ -297,7 +305,7 @@ func TestMemoryIsJudgedByWhatIsAvailable(t *testing.T) {
 	const target = "lightmetal 1\ntarget blackhole 1e52:b140 bar4 32GiB\n" +
 		"window w bar4 offset 0x0 size 1MiB\n"
 	if total > 30<<30 {
-		bars = windows // more tables than 32 GiB are in no image
+		bars = windows // the page tables of an image's BAR windows have at most 32 GiB
 	}
 	for what, source := range map[string]string{
 		"host memory": target + host,
@@ -308,42 +316,43 @@ func TestMemoryIsJudgedByWhatIsAvailable(t *testing.T) {
 			_, err := runtime.Load(view(t, source+"main:\n  delay 1us\n"), runtime.AnyTLBWindow,
 				mock.New(&boards.Blackhole))
 			if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "available") {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: Load: %v, want %q", what, err, "available")
 			}
 		})
 	}
 }
 
-// TestLargeEnvelopeIsCopiedWhole has so many commands that the copy is worth
-// huge pages, and no payload behind them.
-func TestLargeEnvelopeIsCopiedWhole(t *testing.T) {
-	file := encoded(t, ivshmem+"main:\n"+strings.Repeat("  write.4 m+0x0 0x1\n", 100_000))
-	path := written(t, file)
-	copied := opened(t, path)
+// TestLargeEnvelopeIsCopiedCompletely has so many commands that the copy uses huge pages, and no
+// payload after them.
+func TestLargeEnvelopeIsCopiedCompletely(t *testing.T) {
+	file := assembleImage(t, ivshmemHead+"main:\n"+strings.Repeat("  write.4 m+0x0 0x1\n", 100_000))
+	path := writeImage(t, file)
+	copied := openFile(t, path)
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(copied.Bytes(), file) {
-		t.Error("other bytes")
+		t.Error("Bytes differs from the file before it was truncated")
 	}
 	if _, err := copied.Verify(); err != nil {
-		t.Error(err)
+		t.Errorf("Verify: %v", err)
 	}
 }
 
-// TestSequenceThatMayTakeTooLongIsRefusedAtLoad: an hour, unless more is allowed.
-// It is a check of the image, and sets no limit for runs.
-func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
+// TestSequenceThatMayTakeTooLongIsRejectedAtLoad: the limit is an hour, unless TimeLimitUs is
+// larger. Load compares the worst-case time of the image with it.
+func TestSequenceThatMayTakeTooLongIsRejectedAtLoad(t *testing.T) {
 	waits := func(calls int) string {
-		return ivshmem + "main:\n" + strings.Repeat("  call waits\n", calls) + "waits:\n" +
+		return ivshmemHead + "main:\n" + strings.Repeat("  call waits\n", calls) + "waits:\n" +
 			strings.Repeat("  delay 10s\n", 36)
 	}
-	many := func(command string, count int) string {
+	repeat := func(command string, count int) string {
 		return strings.Repeat("  "+command+"\n", count)
 	}
-	// times makes calls calls of 100,000 commands.
-	times := func(calls int, command string) string {
-		return ivshmem + "main:\n" + many("call many", calls) + "many:\n" + many(command, 100_000)
+	// callMany returns a listing that calls a sequence of 100,000 equal commands.
+	callMany := func(calls int, command string) string {
+		return ivshmemHead + "main:\n" + repeat("call many", calls) + "many:\n" +
+			repeat(command, 100_000)
 	}
 	for _, test := range []struct {
 		what, source string
@@ -351,36 +360,37 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 	}{
 		{"nearly an hour", waits(9), 3240e6 + 9*(36+1+1) + 1},
 		{"more than an hour", waits(10), 3600e6 + 10*(36+1+1) + 1},
-		{"stores", ivshmem + "main:\n" + many("call fills", 40) + "fills:\n" +
-			many("fill.1 m+0x0 <- 0x1 size 1MiB", 100), 4000<<20 + 40*(100+1+1) + 1},
-		{"polls", ivshmem + "main:\n  poll.4 m+0x0 == 0x1 within 3600s every 1ms\n",
+		{"stores", ivshmemHead + "main:\n" + repeat("call fills", 40) + "fills:\n" +
+			repeat("fill.1 m+0x0 <- 0x1 size 1MiB", 100), 4000<<20 + 40*(100+1+1) + 1},
+		{"polls", ivshmemHead + "main:\n  poll.4 m+0x0 == 0x1 within 3600s every 1ms\n",
 			3600e6 + 12 + 1},
-		{"fences", times(40_000, "fence"), 40_000*(100_000+1+1) + 1},
-		{"calls", ivshmem + "main:\n" + many("call one", 100_000) + "one:\n" + many("fence", 1),
-			100_000*(1+1+1) + 1},
-		{"ignored polls", times(2, "poll.4 m+0x0 == 0x1 within 20ms else ignore"),
+		{"fences", callMany(40_000, "fence"), 40_000*(100_000+1+1) + 1},
+		{"calls", ivshmemHead + "main:\n" + repeat("call one", 100_000) + "one:\n" +
+			repeat("fence", 1), 100_000*(1+1+1) + 1},
+		{"ignored polls", callMany(2, "poll.4 m+0x0 == 0x1 within 20ms else ignore"),
 			2*(100_000*20_022+1+1) + 1},
-		{"ignored expects", times(2000, "expect.4 m+0x0 == 0x1 else ignore"),
+		{"ignored expects", callMany(2000, "expect.4 m+0x0 == 0x1 else ignore"),
 			2000*(100_000*22+1+1) + 1},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			v := view(t, test.source)
 			if got := v.WorstCaseUs[0]; got != test.us {
-				t.Errorf("%s: %d us, want %d", test.what, got, test.us)
+				t.Errorf("%s: the worst-case time is %d us, want %d", test.what, got, test.us)
 			}
 			device := mock.New(&boards.Ivshmem)
 			r, err := runtime.Load(v, runtime.AnyTLBWindow, device)
-			if refused := test.us > 3600e6; refused != (hal.CodeOf(err) == hal.BadImage) ||
-				refused && !strings.Contains(err.Error(), `sequence "main" may take`) ||
+			if rejected := test.us > 3600e6; rejected != (hal.CodeOf(err) == hal.BadImage) ||
+				rejected && !strings.Contains(err.Error(), `sequence "main" may take`) ||
 				device.Operations() != 0 {
-				t.Errorf("%s: %v", test.what, err)
+				t.Errorf("%s: Load: %v after %d operations, want it rejected: %v, and no operation",
+					test.what, err, device.Operations(), rejected)
 			}
 			if err == nil {
 				r.Close()
 			}
 			v.TimeLimitUs = test.us
 			if r, err = runtime.Load(v, runtime.AnyTLBWindow, device); err != nil {
-				t.Errorf("%s, allowed: %v", test.what, err)
+				t.Errorf("%s: Load with a sufficient TimeLimitUs: %v", test.what, err)
 				return
 			}
 			r.Close()
@@ -388,17 +398,20 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 	}
 }
 
-// TestLongestTimeDoesNotRunOver has calls of all there is of waiting.
-func TestLongestTimeDoesNotRunOver(t *testing.T) {
-	v := view(t, ivshmem+"main:\n"+strings.Repeat("  call waits\n", 4000)+"waits:\n"+
+// TestWorstCaseTimeDoesNotOverflow calls a sequence of polls with the longest deadline so often
+// that the sum exceeds 1<<62 us.
+func TestWorstCaseTimeDoesNotOverflow(t *testing.T) {
+	v := view(t, ivshmemHead+"main:\n"+strings.Repeat("  call waits\n", 4000)+"waits:\n"+
 		strings.Repeat("  poll.4 m+0x0 == 0x1 within 4294967295us every 65535us\n", 400_000))
 	if got := v.WorstCaseUs; got[0] != 1<<62 || got[1] != 400_000*(4294967295+12)+1 {
-		t.Error(got)
+		t.Errorf("worst-case times %d, want %d and %d", got, uint64(1<<62),
+			uint64(400_000*(4294967295+12)+1))
 	}
 }
 
-// recorded has default data of inputs after other payload, and a run that copies one to the device.
-const recorded = ivshmem + `
+// defaultInputsListing has default data of two inputs after other payload. Its run copies the
+// inputs to the device.
+const defaultInputsListing = ivshmemHead + `
 tensor g output uint8[8192] = pattern 0x9 size 8192
 tensor a input uint8[8192] = pattern 0x3 size 8192
 tensor b input uint8[5000] = pattern 0x5 size 5000
@@ -408,19 +421,19 @@ main:
   copy.8 g[:] <- m+0x0 bulk
 `
 
-// TestRecordedInputsStayAsTheyWereVerified: whoever cuts or rewrites the file in place, as cp
-// does, changes no byte of a recorded input, and ends no process that asks for one.
-func TestRecordedInputsStayAsTheyWereVerified(t *testing.T) {
-	file := encoded(t, recorded)
+// TestDefaultInputsStayAsTheyWereVerified: if a program truncates the file or rewrites it in place,
+// as cp does, the default data of inputs do not change, and Input does not fault.
+func TestDefaultInputsStayAsTheyWereVerified(t *testing.T) {
+	file := assembleImage(t, defaultInputsListing)
 	other := bytes.Repeat([]byte{0xee}, len(file))
 	for what, change := range map[string]func(path string) error{
 		"cut":       func(path string) error { return os.Truncate(path, 0) },
 		"rewritten": func(path string) error { return os.WriteFile(path, other, 0o644) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			for _, asked := range []bool{false, true} {
-				path := written(t, file)
-				r, device, err := loadPlain(path)
+			for _, callInput := range []bool{false, true} {
+				path := writeImage(t, file)
+				r, device, err := loadOnPlainDevice(path)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -431,16 +444,19 @@ func TestRecordedInputsStayAsTheyWereVerified(t *testing.T) {
 				if err := change(path); err != nil {
 					t.Fatal(err)
 				}
-				for i := 1; i < len(want) && asked; i++ {
-					if got := inputOf(t, r, i); !bytes.Equal(got, want[i]) {
-						t.Errorf("%s: input %d is % x, recorded % x", what, i, got[:4], want[i][:4])
+				for i := 1; i < len(want) && callInput; i++ {
+					if got := inputOrFault(t, r, i); !bytes.Equal(got, want[i]) {
+						t.Errorf("%s: input %d begins with % x, want its default % x", what, i,
+							got[:4], want[i][:4])
 					}
 				}
 				result := r.Run(0)
 				at := device.memory
 				same := bytes.Equal(at[:8192], want[1]) && bytes.Equal(at[0x10000:][:5000], want[2])
 				if result.Code != hal.OK || !same {
-					t.Errorf("%s, asked %v: %+v; the device has % x", what, asked, result, at[:4])
+					t.Errorf("%s, Input called %v: run ends with %+v; the device has % x and % x, "+
+						"want % x and % x", what, callInput, result, at[:4], at[0x10000:][:4],
+						want[1][:4], want[2][:4])
 				}
 				r.Close()
 				device.Close()
@@ -449,8 +465,9 @@ func TestRecordedInputsStayAsTheyWereVerified(t *testing.T) {
 	}
 }
 
-// inputOf is Input, whose fault would end a host in C, and with it this test.
-func inputOf(t *testing.T, r *runtime.Replay, tensor int) (data []byte) {
+// inputOrFault calls Input. If Input faults, which would end a program in C, inputOrFault fails the
+// test and returns zeros.
+func inputOrFault(t *testing.T, r *runtime.Replay, tensor int) (data []byte) {
 	t.Helper()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -462,25 +479,26 @@ func inputOf(t *testing.T, r *runtime.Replay, tensor int) (data []byte) {
 	return r.Input(tensor)
 }
 
-// TestFileCutBeforeItsInputsAreCopiedIsAnInputOutputError, with its envelope still there.
+// TestFileCutBeforeItsInputsAreCopiedIsAnInputOutputError truncates the file after its envelope.
 func TestFileCutBeforeItsInputsAreCopiedIsAnInputOutputError(t *testing.T) {
-	path := written(t, encoded(t, recorded))
-	file := opened(t, path)
+	path := writeImage(t, assembleImage(t, defaultInputsListing))
+	file := openFile(t, path)
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
 	_, err := file.Verify()
 	want := path + ": " + runtime.FileTruncatedText
 	if hal.CodeOf(err) != hal.IO || !strings.HasSuffix(err.Error(), want) {
-		t.Error(err)
+		t.Errorf("Verify: %v, want an I/O error that ends with %q", err, want)
 	}
 }
 
-// TestFileVerifiedAgainKeepsItsInputs: an image that was loaded by then may run meanwhile.
+// TestFileVerifiedAgainKeepsItsInputs: an image from the first Verify may run while the second
+// Verify fails.
 func TestFileVerifiedAgainKeepsItsInputs(t *testing.T) {
-	needFaultAddress(t)
-	path := written(t, encoded(t, recorded))
-	file := opened(t, path)
+	skipWithoutFaultAddress(t)
+	path := writeImage(t, assembleImage(t, defaultInputsListing))
+	file := openFile(t, path)
 	first, err := file.Verify()
 	if err != nil {
 		t.Fatal(err)
@@ -491,14 +509,15 @@ func TestFileVerifiedAgainKeepsItsInputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err = file.Verify(); hal.CodeOf(err) != hal.IO || !bytes.Equal(input, want) {
-		t.Errorf("%v; the input begins with % x", err, input[:4])
+		t.Errorf("second Verify: %v, want an I/O error; the input begins with % x, want % x", err,
+			input[:4], want[:4])
 	}
 }
 
-// TestReplayRunsVerifiedCommandsOnly: commands, sequences and windows that a caller
-// assigns or makes up reach no device, before Load and after.
+// TestReplayRunsVerifiedCommandsOnly: if a caller assigns other commands, sequences and windows to
+// a view before or after Load, a run does not use them.
 func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
-	const source = ivshmem + "main:\n  write.4 m+0x0 0x11111111\n"
+	const source = ivshmemHead + "main:\n  write.4 m+0x0 0x11111111\n"
 	forged := []fbs.Command{
 		{Opcode: gen.OpcodeWrite, Width: 4, Offset: 0x40, Value: 0x22222222},
 		{Opcode: gen.OpcodeEnd},
@@ -535,17 +554,17 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 			run(t, r, hal.OK)
 			if got := readMemory(t, device, 0, 0x100); got[0] != 0x11 ||
 				bytes.IndexByte(got, 0x22) >= 0 {
-				t.Errorf("%s: % x", name, got)
+				t.Errorf("%s: the device has % x, want 11 at offset 0 and 22 nowhere", name, got)
 			}
 			r.Close()
 		})
 	}
-	made := *view(t, source)
-	made = fbs.View{Devices: made.Devices, Windows: made.Windows, Reservation: made.Reservation,
-		TimeLimitUs: 1e6}
-	assign(&made)
-	if _, err := runtime.Load(&made, runtime.AnyTLBWindow,
+	unverified := *view(t, source)
+	unverified = fbs.View{Devices: unverified.Devices, Windows: unverified.Windows,
+		Reservation: unverified.Reservation, TimeLimitUs: 1e6}
+	assign(&unverified)
+	if _, err := runtime.Load(&unverified, runtime.AnyTLBWindow,
 		mock.New(&boards.Ivshmem)); hal.CodeOf(err) != hal.Usage {
-		t.Errorf("a view that was made up: %v", err)
+		t.Errorf("Load of a view that Verify did not return: %v, want code %d", err, hal.Usage)
 	}
 }

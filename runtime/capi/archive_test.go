@@ -28,15 +28,16 @@ import (
 	"lightmetal/tools/lmrun/faultlog"
 )
 
-// These tests build the archive as build.sh does and link it into C programs.
-// The race detector, purego and an emulator have nothing to add to that.
+// These tests build the archive as build.sh does and link it into C programs. They need to run only
+// once, not also under the race detector, with purego or in an emulator.
 
 const root = "../.."
 
-// built keeps what one test built for the others.
-var built struct {
-	dir        string
-	mock, host func() (string, error)
+// artifacts are built by the first test that needs them.
+var artifacts struct {
+	dir  string
+	mock func() (path string, err error) // archive with mocks and signatures
+	host func() (path string, err error) // program testdata/host.c
 }
 
 func TestMain(m *testing.M) {
@@ -45,23 +46,21 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	built.dir = dir
-	built.mock = sync.OnceValues(func() (string,
-		error) {
-		return archive(root, filepath.Join(dir, "mock"), "-tags", "mock,signed")
+	artifacts.dir = dir
+	artifacts.mock = sync.OnceValues(func() (string, error) {
+		return buildArchive(root, filepath.Join(dir, "mock"), "-tags", "mock,signed")
 	})
-	built.host = sync.OnceValues(func() (string,
-		error) {
-		return link(filepath.Join(dir, "host"), "testdata/host.c")
+	artifacts.host = sync.OnceValues(func() (string, error) {
+		return linkProgram(filepath.Join(dir, "host"), "testdata/host.c")
 	})
 	status := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(status)
 }
 
-// archive builds the archive of a tree into a directory and returns its path.
-func archive(tree, folder string, flags ...string) (string, error) {
-	path := filepath.Join(folder, "liblightmetal.a")
+// buildArchive builds the archive of a source tree into a directory and returns its path.
+func buildArchive(tree, dir string, flags ...string) (string, error) {
+	path := filepath.Join(dir, "liblightmetal.a")
 	args := append([]string{"build", "-buildmode=c-archive", "-trimpath", "-ldflags",
 		"-s -w -buildid=", "-o", path}, flags...)
 	build := exec.Command("go", append(args, "./runtime/capi")...)
@@ -73,28 +72,30 @@ func archive(tree, folder string, flags ...string) (string, error) {
 	return path, nil
 }
 
-// link compiles a C program with the archive that has mocks and signatures.
-func link(output string, sources ...string) (string, error) {
-	library, err := built.mock()
+// linkProgram compiles a C program and links it with the archive that has mocks and signatures. It
+// returns the path of the program.
+func linkProgram(output string, sources ...string) (string, error) {
+	library, err := artifacts.mock()
 	if err != nil {
 		return "", err
 	}
 	args := []string{"-std=c11", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror", "-I", ".", "-o",
 		output}
-	return output, gcc(append(append(args, sources...), library, "-lpthread")...)
+	return output, runGCC(append(append(args, sources...), library, "-lpthread")...)
 }
 
-func gcc(args ...string) error {
+// runGCC runs gcc, and returns an error with its output if it fails.
+func runGCC(args ...string) error {
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("gcc %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
 	return nil
 }
 
-// host runs a scenario of testdata/host.c.
-func host(t *testing.T, args ...string) (output string, status syscall.WaitStatus) {
+// runHost runs a scenario of testdata/host.c, and returns its output and wait status.
+func runHost(t *testing.T, args ...string) (output string, status syscall.WaitStatus) {
 	t.Helper()
-	path, err := built.host()
+	path, err := artifacts.host()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,10 +108,10 @@ func host(t *testing.T, args ...string) (output string, status syscall.WaitStatu
 	return out.String(), c.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// right runs a scenario that has to find nothing wrong.
-func right(t *testing.T, args ...string) string {
+// mustRunHost runs a scenario of testdata/host.c and fails the test if the scenario fails.
+func mustRunHost(t *testing.T, args ...string) string {
 	t.Helper()
-	out, status := host(t, args...)
+	out, status := runHost(t, args...)
 	if status != 0 {
 		t.Fatalf("host %s: exit %d, signal %v\n%s", strings.Join(args, " "), status.ExitStatus(),
 			status.Signal(), out)
@@ -119,12 +120,12 @@ func right(t *testing.T, args ...string) string {
 }
 
 const (
-	factorial = root + "/testdata/images/edu-factorial.lmb"
-	onMemory  = "mock:ivshmem"
+	factorialImage = root + "/testdata/images/edu-factorial.lmb"
+	memoryDevice   = "mock:ivshmem"
 )
 
-// frames is an image for the scenarios that run many times.
-const frames = `tensor a input uint32[] = uint32 1
+// framesListing describes an image with the sequences that the scenarios of testdata/host.c run.
+const framesListing = `tensor a input uint32[] = uint32 1
 tensor d output uint32[]
 main:
   write.4 m+0x0 0x600df00d
@@ -143,23 +144,25 @@ compare:
   compare.4 m+0x0 uint32 == uint32 3
 `
 
-func TestStructsInCAreThoseInGo(t *testing.T) {
-	want := slices.Concat(layout("lm_error", lastError{}), layout("lm_image", imageInfo{}),
-		layout("lm_tensor", tensorInfo{}), layout("lm_version", versionInfo{}))
-	if got := strings.Split(strings.TrimSpace(right(t, "layout")), "\n"); !slices.Equal(got, want) {
+func TestStructLayoutsOfCAndGoAgree(t *testing.T) {
+	want := slices.Concat(structLayout("lm_error", lastError{}),
+		structLayout("lm_image", imageInfo{}), structLayout("lm_tensor", tensorInfo{}),
+		structLayout("lm_version", versionInfo{}))
+	got := strings.Split(strings.TrimSpace(mustRunHost(t, "layout")), "\n")
+	if !slices.Equal(got, want) {
 		t.Errorf("C has\n%s\nGo has\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-func TestMisuseFromCIsAStatusAndNothingWorse(t *testing.T) {
-	right(t, "misuse", factorial, root+"/testdata/bad/random.lmb")
+func TestMisuseFromCReturnsAStatus(t *testing.T) {
+	mustRunHost(t, "misuse", factorialImage, root+"/testdata/bad/random.lmb")
 }
 
-func TestImageInTheHostsMemoryRuns(t *testing.T) { right(t, "memory", factorial) }
+func TestImageInTheHostsMemoryRuns(t *testing.T) { mustRunHost(t, "memory", factorialImage) }
 
-func TestOnlySignedImagesAreOpenedWhereThatIsAsked(t *testing.T) {
+func TestOpenSignedAcceptsOnlySignedImages(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
-	file := encoded(t, frames)
+	file := assembleImage(t, framesListing)
 	public := key.Public().(ed25519.PublicKey)
 	value := ed25519.Sign(key, signed.SignedBytes(file, 3))
 	path := filepath.Join(t.TempDir(), "signed.lmb")
@@ -168,19 +171,20 @@ func TestOnlySignedImagesAreOpenedWhereThatIsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := strings.Repeat("ab", ed25519.PublicKeySize)
-	right(t, "signed", path, fmt.Sprintf("# keys\n%s\n%x\n", other, []byte(public)), "0", "0")
-	right(t, "signed", path, other, "0", "77")
-	right(t, "signed", path, "", "0", "77")
+	// The arguments are the file, the keys, the least version, and the expected status.
+	mustRunHost(t, "signed", path, fmt.Sprintf("# keys\n%s\n%x\n", other, []byte(public)), "0", "0")
+	mustRunHost(t, "signed", path, other, "0", "77")
+	mustRunHost(t, "signed", path, "", "0", "77")
 	ours := fmt.Sprintf("%x", []byte(public))
-	right(t, "signed", written(t, frames), ours, "0", "77")
-	right(t, "signed", path, ours, "3", "0")
-	right(t, "signed", path, ours, "4", "77")
-	right(t, "signed", path, ours+" versions 2-3", "3", "0")
-	right(t, "signed", path, ours+" versions 4-", "0", "77")
+	mustRunHost(t, "signed", writeImage(t, framesListing), ours, "0", "77")
+	mustRunHost(t, "signed", path, ours, "3", "0")
+	mustRunHost(t, "signed", path, ours, "4", "77")
+	mustRunHost(t, "signed", path, ours+" versions 2-3", "3", "0")
+	mustRunHost(t, "signed", path, ours+" versions 4-", "0", "77")
 }
 
 func TestFailedRunsFromC(t *testing.T) {
-	for _, test := range []struct{ sequence, status, code, says string }{
+	for _, test := range []struct{ sequence, status, code, want string }{
 		{"late", "75", "9",
 			"poll deadline passed: late, command 0: poll.4 w0+0x0 == 0x7: got 0x0 after 1 ms " +
 				"(bits that differ: 0, 1, 2)\n"},
@@ -192,29 +196,30 @@ func TestFailedRunsFromC(t *testing.T) {
 				"wanted 0x3 (bits that differ: 0, 1)\n"},
 	} {
 		t.Run(test.sequence, func(t *testing.T) {
-			if out := right(t, "status", written(t, frames), onMemory, test.sequence, test.status,
-				test.code); !strings.HasPrefix(out, test.says) {
-				t.Errorf("%s: %s", test.sequence, out)
+			out := mustRunHost(t, "status", writeImage(t, framesListing), memoryDevice,
+				test.sequence, test.status, test.code)
+			if !strings.HasPrefix(out, test.want) {
+				t.Errorf("sequence %s: host printed %q, want %q", test.sequence, out, test.want)
 			}
 		})
 	}
 }
 
-func TestBusErrorUnderTheSealReachesCAsAStatus(t *testing.T) {
-	right(t, "cut", written(t, frames), onMemory)
+func TestBusErrorInASealedProcessReturnsAStatusToC(t *testing.T) {
+	mustRunHost(t, "cut", writeImage(t, framesListing), memoryDevice)
 }
 
 func TestMillionRunsFromCAllocateNothing(t *testing.T) {
-	right(t, "million", written(t, frames), onMemory, "noseal")
+	mustRunHost(t, "million", writeImage(t, framesListing), memoryDevice, "noseal")
 }
 
 func TestMillionSealedRunsFromCSurvive(t *testing.T) {
-	right(t, "million", written(t, frames), onMemory, "seal")
+	mustRunHost(t, "million", writeImage(t, framesListing), memoryDevice, "seal")
 }
 
 // TestFailuresAreRecordedFromC reads a ring of three slots after five failures.
 func TestFailuresAreRecordedFromC(t *testing.T) {
-	path, image := filepath.Join(t.TempDir(), "faults"), written(t, frames)
+	path, image := filepath.Join(t.TempDir(), "faults"), writeImage(t, framesListing)
 	data, err := os.ReadFile(image)
 	if err == nil {
 		err = os.WriteFile(path, make([]byte, 3*faultlog.EntryBytes), 0o600)
@@ -224,7 +229,7 @@ func TestFailuresAreRecordedFromC(t *testing.T) {
 	}
 	start := time.Now()
 	for range 5 {
-		right(t, "record", image, onMemory, path)
+		mustRunHost(t, "record", image, memoryDevice, path)
 	}
 	ring, err := os.ReadFile(path)
 	if err != nil || len(ring) != 3*faultlog.EntryBytes {
@@ -243,66 +248,67 @@ func TestFailuresAreRecordedFromC(t *testing.T) {
 			e.ImageChecksum != fbs.ReadStruct[fbs.Preamble](data).Checksum ||
 			r != (runtime.Result{Code: hal.ExpectFailed, Got: 0x600df00d, Want: 7,
 				Mask: 1<<32 - 1}) {
-			t.Errorf("slot %d: number %d, %d runs, %v, %+v, %s", i, e.EntryNumber, e.Runs, at,
-				e.Result, reason)
+			t.Errorf("slot %d: entry %d, %d runs, %v, %+v, %q; want entry %d, 1 run, %q", i,
+				e.EntryNumber, e.Runs, at, e.Result, reason, number, want)
 		}
 	}
 }
 
-// TestFreezeWaitsUntilSysmonRuns: otherwise the kernel kills the sealed process when this thread of
-// Go begins late.
+// TestFreezeWaitsUntilSysmonRuns: if sysmon, a thread of Go, began after Seal, the kernel would
+// kill the process.
 func TestFreezeWaitsUntilSysmonRuns(t *testing.T) {
-	program, err := link(filepath.Join(t.TempDir(), "late"), "testdata/late.c")
+	program, err := linkProgram(filepath.Join(t.TempDir(), "late"), "testdata/late.c")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(program, written(t, frames), onMemory).CombinedOutput()
+	out, err := exec.Command(program, writeImage(t, framesListing), memoryDevice).CombinedOutput()
 	if err != nil {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("program late: %v: %s", err, out)
 	}
 }
 
-func TestSignalsOfTheHostGoOnWorking(t *testing.T) {
-	right(t, "signals", written(t, frames),
-		onMemory)
+func TestSignalHandlersOfTheHostStillWork(t *testing.T) {
+	mustRunHost(t, "signals", writeImage(t, framesListing), memoryDevice)
 }
 
 func TestImagesOnSmallStacksOfManyThreads(t *testing.T) {
-	right(t, "threads", written(t, frames), onMemory)
+	mustRunHost(t, "threads", writeImage(t, framesListing), memoryDevice)
 }
 
-func TestFreezeLeavesTheHostsThreadsSignalsAndSchedulingAlone(t *testing.T) {
-	right(t, "own", written(t, frames), onMemory)
+func TestFreezeDoesNotChangeTheHostsThreadsSignalsOrScheduling(t *testing.T) {
+	mustRunHost(t, "own", writeImage(t, framesListing), memoryDevice)
 }
 
 func TestForkAndExecWorkAfterFreeze(t *testing.T) {
-	right(t, "spawn", written(t, frames),
-		onMemory)
+	mustRunHost(t, "spawn", writeImage(t, framesListing), memoryDevice)
 }
 
-func TestCostOfACall(t *testing.T) { t.Log(right(t, "cost", written(t, frames), onMemory)) }
+func TestCostOfACall(t *testing.T) {
+	t.Log(mustRunHost(t, "cost", writeImage(t, framesListing), memoryDevice))
+}
 
-func TestFaultOfTheHostsOwnEndsIt(t *testing.T) {
-	if out, status := host(t, "crash"); status.Signal() != syscall.SIGSEGV {
-		t.Errorf("exit %d, signal %v\n%s", status.ExitStatus(), status.Signal(), out)
+func TestFaultInHostCodeEndsTheHost(t *testing.T) {
+	if out, status := runHost(t, "crash"); status.Signal() != syscall.SIGSEGV {
+		t.Errorf("host that crashes: exit %d, signal %v, want %v\n%s", status.ExitStatus(),
+			status.Signal(), syscall.SIGSEGV, out)
 	}
 }
 
-// TestProcessGetsTheSignalsAndThreadsOfTheManual holds README.md's section on
-// what the archive does to a process.
-func TestProcessGetsTheSignalsAndThreadsOfTheManual(t *testing.T) {
-	out := right(t, "process", factorial, "mock:edu")
+// TestSignalsAndThreadsAreAsTheManualSays checks what README.md says about the effects of the
+// archive on a process.
+func TestSignalsAndThreadsAreAsTheManualSays(t *testing.T) {
+	out := mustRunHost(t, "process", factorialImage, "mock:edu")
 	t.Log(out)
 	var onstack []string
 	for _, m := range regexp.MustCompile(
 		`(?m)^signal (\d+) onstack 1 siginfo 1 restart 1$`).FindAllStringSubmatch(out, -1) {
 		onstack = append(onstack, m[1])
 	}
-	inherited := ignoredHere(t) // as under nohup
+	inherited := ignoredSignals(t) // for example under nohup
 	if want := "7 8 11 13 23"; strings.Join(onstack, " ") != want ||
 		strings.Count(out, "\nsignal ") != len(onstack)+bits.OnesCount64(inherited) {
-		t.Errorf("signals %v are handled, want %s (SIGBUS, SIGFPE, SIGSEGV, SIGPIPE, SIGURG), "+
-			"all on a stack of their own", onstack, want)
+		t.Errorf("signals %v have a handler on an alternate stack, want only %s (SIGBUS, SIGFPE, "+
+			"SIGSEGV, SIGPIPE, SIGURG)", onstack, want)
 	}
 	var rss, size, threads, blocked, ignored, caught [2]uint64
 	for i, name := range []string{"main", "frozen"} {
@@ -314,15 +320,16 @@ func TestProcessGetsTheSignalsAndThreadsOfTheManual(t *testing.T) {
 	}
 	if urg := uint64(1) << (syscall.SIGURG - 1); blocked != [2]uint64{0, urg} ||
 		ignored != [2]uint64{inherited, inherited} || caught[0]&urg == 0 {
-		t.Errorf("signals blocked %x, ignored %x, caught %x", blocked, ignored, caught)
+		t.Errorf("signals before and after freezing: blocked %x, want %x; ignored %x, want %x; "+
+			"caught %x, want SIGURG before", blocked, [2]uint64{0, urg}, ignored, inherited, caught)
 	}
 	if rss[1] > 16<<10 {
-		t.Errorf("%d KiB are resident once frozen, README.md says less than 16 MiB", rss[1])
+		t.Errorf("%d KiB are resident after freezing; README.md says less than 16 MiB", rss[1])
 	}
 }
 
-// ignoredHere are the signals that this process ignores, and its children with it.
-func ignoredHere(t *testing.T) (set uint64) {
+// ignoredSignals returns the signals that this process ignores. Its children inherit them.
+func ignoredSignals(t *testing.T) (set uint64) {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -335,17 +342,17 @@ func ignoredHere(t *testing.T) (set uint64) {
 	return set
 }
 
-func TestFirstCallWithoutProcIsRefused(t *testing.T) {
+func TestFirstCallWithoutProcIsAnError(t *testing.T) {
 	dir := t.TempDir()
-	library, err := built.mock()
+	library, err := artifacts.mock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := gcc("-static", "-std=c11", "-O2", "-I", ".", "-o", filepath.Join(dir, "host"),
+	if err := runGCC("-static", "-std=c11", "-O2", "-I", ".", "-o", filepath.Join(dir, "host"),
 		"testdata/host.c", library, "-lpthread"); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(factorial)
+	data, err := os.ReadFile(factorialImage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,12 +366,12 @@ func TestFirstCallWithoutProcIsRefused(t *testing.T) {
 		t.Skip("changing the root directory requires root")
 	}
 	if err != nil || !strings.Contains(string(out), "/proc was not mounted at the first call") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("host without /proc: %v: %s", err, out)
 	}
 }
 
-// symbols returns the functions lm_* that an archive exports.
-func symbols(t *testing.T, library string) (names []string) {
+// exportedFunctions returns the functions lm_* that an archive exports.
+func exportedFunctions(t *testing.T, library string) (names []string) {
 	t.Helper()
 	out, err := exec.Command("nm", "-g", "--defined-only", library).Output()
 	if err != nil {
@@ -378,8 +385,8 @@ func symbols(t *testing.T, library string) (names []string) {
 	return names
 }
 
-// prototypes returns the functions that a header declares.
-func prototypes(t *testing.T, path string) (names []string) {
+// declaredFunctions returns the functions that a header declares.
+func declaredFunctions(t *testing.T, path string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -394,24 +401,24 @@ func prototypes(t *testing.T, path string) (names []string) {
 	return names
 }
 
-// TestHeaderIsWhatTheArchiveExports: the same functions by name here, the same
-// arguments by the compiler, which sees both prototypes of each in one unit
-// and refuses two that differ.
-func TestHeaderIsWhatTheArchiveExports(t *testing.T) {
-	library, err := archive(root, t.TempDir())
+// TestHeaderDeclaresWhatTheArchiveExports compares the names of functions, and compiles
+// lightmetal.h together with the header of cgo: the compiler rejects two prototypes of a function
+// that differ.
+func TestHeaderDeclaresWhatTheArchiveExports(t *testing.T) {
+	library, err := buildArchive(root, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	generated := strings.TrimSuffix(library, ".a") + ".h"
-	want := prototypes(t, "lightmetal.h")
+	want := declaredFunctions(t, "lightmetal.h")
 	if len(want) != 21 {
 		t.Errorf("%d functions in lightmetal.h, want 21: %v", len(want), want)
 	}
-	if got := symbols(t, library); !slices.Equal(got, want) {
-		t.Errorf("the archive has %v, lightmetal.h %v", got, want)
+	if got := exportedFunctions(t, library); !slices.Equal(got, want) {
+		t.Errorf("the archive exports %v, lightmetal.h declares %v", got, want)
 	}
-	if got := prototypes(t, generated); !slices.Equal(got, want) {
-		t.Errorf("cgo declares %v, lightmetal.h %v", got, want)
+	if got := declaredFunctions(t, generated); !slices.Equal(got, want) {
+		t.Errorf("the header of cgo declares %v, lightmetal.h declares %v", got, want)
 	}
 	compile := func(change func(string) string) error {
 		dir := t.TempDir()
@@ -423,31 +430,29 @@ func TestHeaderIsWhatTheArchiveExports(t *testing.T) {
 			0o644); err != nil {
 			t.Fatal(err)
 		}
-		return gcc("-fsyntax-only", "-Werror", "-I", dir, "-x", "c", generated)
+		return runGCC("-fsyntax-only", "-Werror", "-I", dir, "-x", "c", generated)
 	}
 	if err := compile(func(text string) string { return text }); err != nil {
-		t.Error(err)
+		t.Errorf("lightmetal.h with the header of cgo: %v", err)
 	}
 	for _, name := range want {
 		prototype := regexp.MustCompile(`(?m)^(int|uint32_t) ` + name + `\(`)
 		if err := compile(func(text string) string {
-			return prototype.ReplaceAllString(text,
-				"int16_t "+name+"(")
+			return prototype.ReplaceAllString(text, "int16_t "+name+"(")
 		}); err == nil {
-			t.Errorf("another result of %s goes unnoticed", name)
+			t.Errorf("the compiler accepts another result type of %s", name)
 		}
 		if err := compile(func(text string) string {
-			return prototype.ReplaceAllString(text,
-				"${1} "+name+"(int16_t more, ")
+			return prototype.ReplaceAllString(text, "${1} "+name+"(int16_t more, ")
 		}); err == nil {
-			t.Errorf("another argument of %s goes unnoticed", name)
+			t.Errorf("the compiler accepts one more argument of %s", name)
 		}
 	}
 }
 
 func TestHeaderIsCAndCpp(t *testing.T) {
 	const user = "#include \"lightmetal.h\"\nint main(void) { return lm_abi() != LM_ABI; }\n"
-	library, err := built.mock()
+	library, err := artifacts.mock()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,7 +461,7 @@ func TestHeaderIsCAndCpp(t *testing.T) {
 	} {
 		t.Run(language.compiler+" "+language.standard, func(t *testing.T) {
 			if _, err := exec.LookPath(language.compiler); err != nil {
-				t.Logf("no %s here", language.compiler)
+				t.Logf("%s is not installed", language.compiler)
 				return
 			}
 			dir := t.TempDir()
@@ -468,24 +473,24 @@ func TestHeaderIsCAndCpp(t *testing.T) {
 			if out, err := exec.Command(language.compiler, language.standard, "-Wall", "-Wextra",
 				"-pedantic", "-Werror", "-I", ".", "-o", program, source, library,
 				"-lpthread").CombinedOutput(); err != nil {
-				t.Errorf("%s: %v\n%s", language.standard, err, out)
+				t.Errorf("compiling with %s: %v\n%s", language.standard, err, out)
 			} else if err := exec.Command(program).Run(); err != nil {
-				t.Errorf("%s: %v", language.standard, err)
+				t.Errorf("running the program of %s: %v", language.standard, err)
 			}
 		})
 	}
 }
 
-// heavy are starts of symbols that a target does without, as in tools/check/house.
-var heavy = []string{"fmt.", "reflect.Value.", "log.", "encoding/", "context.",
+// heavySymbols are prefixes of symbols that a target must not contain, as in tools/check/house.
+var heavySymbols = []string{"fmt.", "reflect.Value.", "log.", "encoding/", "context.",
 	"lightmetal/hal/mock."}
 
-func TestArchiveForTargetsHasNoMockAndNothingHeavy(t *testing.T) {
+func TestArchiveForTargetsHasNoMocksOrHeavyPackages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "liblightmetal.a")
 	build := exec.Command("go", "build", "-buildmode=c-archive", "-trimpath", "-o", path, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1", "CGO_CFLAGS=-O2")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("building the archive: %v\n%s", err, out)
 	}
 	out, err := exec.Command("nm", path).Output()
 	if err != nil {
@@ -493,27 +498,28 @@ func TestArchiveForTargetsHasNoMockAndNothingHeavy(t *testing.T) {
 	}
 	if !strings.Contains(string(out), " lightmetal/runtime.Load") ||
 		!strings.Contains(string(out), " T lm_run") {
-		t.Fatal("the symbols are not those of the archive")
+		t.Fatal("nm lists neither lightmetal/runtime.Load nor lm_run, or only one of them")
 	}
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
-		for _, prefix := range heavy {
+		for _, prefix := range heavySymbols {
 			if len(fields) == 3 && strings.HasPrefix(fields[2], prefix) {
-				t.Errorf("the archive has %s", fields[2])
+				t.Errorf("the archive contains %s, want no symbol that begins with %s", fields[2],
+					prefix)
 			}
 		}
 	}
 }
 
-// TestArchiveIsTheSameFromAnyFolder builds twice, in folders of different
-// names, the second time with nothing taken from the cache.
-func TestArchiveIsTheSameFromAnyFolder(t *testing.T) {
+// TestArchiveDoesNotDependOnTheBuildDirectory builds the archive twice, in directories with
+// different names, the second time with an empty cache.
+func TestArchiveDoesNotDependOnTheBuildDirectory(t *testing.T) {
 	var archives [2][]byte
 	for i, name := range []string{"a", "a-folder-of-another-name"} {
 		dir := filepath.Join(t.TempDir(), name)
-		for _, folder := range []string{"fbs", "boards", "hal", "runtime"} {
-			if err := os.CopyFS(filepath.Join(dir, folder),
-				os.DirFS(filepath.Join(root, folder))); err != nil {
+		for _, source := range []string{"fbs", "boards", "hal", "runtime"} {
+			if err := os.CopyFS(filepath.Join(dir, source),
+				os.DirFS(filepath.Join(root, source))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -530,7 +536,7 @@ func TestArchiveIsTheSameFromAnyFolder(t *testing.T) {
 		if i == 1 {
 			t.Setenv("GOCACHE", t.TempDir())
 		}
-		path, err := archive(dir, filepath.Join(dir, "out"))
+		path, err := buildArchive(dir, filepath.Join(dir, "out"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -539,7 +545,7 @@ func TestArchiveIsTheSameFromAnyFolder(t *testing.T) {
 		}
 		if bytes.Contains(archives[i], []byte(dir)) ||
 			bytes.Contains(archives[i], []byte(os.Getenv("GOTMPDIR"))) {
-			t.Errorf("the archive contains the name of the directory it was built in")
+			t.Errorf("the archive contains the name of %s or of GOTMPDIR", dir)
 		}
 	}
 	if !bytes.Equal(archives[0], archives[1]) {

@@ -26,8 +26,8 @@ func failureView(commands ...fbs.Command) *fbs.View {
 	}
 }
 
-// TestFailureNamesCommandAndValues: the place of the command, the beginning of its line in a
-// listing, and what it saw if it compares a value.
+// TestFailureNamesCommandAndValues expects the position of the command, the beginning of its line
+// in a listing, and the value that it loaded if it compares values.
 func TestFailureNamesCommandAndValues(t *testing.T) {
 	expect := func(mode gen.Condition, mask, value uint64, deadlineUs uint32) fbs.Command {
 		return fbs.Command{Opcode: gen.OpcodeExpect, Mode: uint8(mode), Width: 4, Mask: mask,
@@ -80,7 +80,7 @@ func TestFailureNamesCommandAndValues(t *testing.T) {
 	}
 }
 
-// TestCommandHasTheWordsOfAListing, for every opcode.
+// TestCommandHasTheWordsOfAListing checks the text of every opcode.
 func TestCommandHasTheWordsOfAListing(t *testing.T) {
 	for want, c := range map[string]fbs.Command{
 		"write.4 w2+0x20 0x5": {Opcode: gen.OpcodeWrite, Width: 4, Value: 5},
@@ -104,7 +104,8 @@ func TestCommandHasTheWordsOfAListing(t *testing.T) {
 	}
 }
 
-// TestLongestTextsFitAndAllocateNothing: a sealed process may print them.
+// TestLongestTextsFitAndAllocateNothing: a sealed process prints these texts, and must not
+// allocate.
 func TestLongestTextsFitAndAllocateNothing(t *testing.T) {
 	const most = ^uint64(0)
 	longName := fbs.NameRange(fbs.NameMax) // the first bytes of Text
@@ -129,7 +130,8 @@ func TestLongestTextsFitAndAllocateNothing(t *testing.T) {
 			}
 			room := make([]byte, 0, FailureTextMax)
 			if n := len(AppendFailure(room, view, &r)); n > FailureTextMax {
-				t.Errorf("the text has %d bytes, TextMax is %d", n, FailureTextMax)
+				t.Errorf("the text has %d bytes, want at most FailureTextMax, which is %d", n,
+					FailureTextMax)
 			}
 			if n := testing.AllocsPerRun(100,
 				func() { AppendFailure(room, view, &r) }); n != 0 {

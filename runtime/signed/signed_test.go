@@ -22,12 +22,13 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// key is the same in every run.
-func key(seed byte) ed25519.PrivateKey {
+// privateKey returns the private key of a seed, which is the same in every run.
+func privateKey(seed byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
 }
 
-func keys(t *testing.T, private ...ed25519.PrivateKey) signed.Keys {
+// acceptedKeys parses a list with the public keys of private keys.
+func acceptedKeys(t *testing.T, private ...ed25519.PrivateKey) signed.Keys {
 	t.Helper()
 	text := "# accepted keys\n\n"
 	for _, p := range private {
@@ -40,7 +41,8 @@ func keys(t *testing.T, private ...ed25519.PrivateKey) signed.Keys {
 	return k
 }
 
-func image(t *testing.T) []byte {
+// readImage returns an unsigned image.
+func readImage(t *testing.T) []byte {
 	t.Helper()
 	data, err := os.ReadFile("../../testdata/images/edu.lmb")
 	if err != nil {
@@ -49,9 +51,11 @@ func image(t *testing.T) []byte {
 	return data
 }
 
+// sign appends a signature block without a version to an image.
 func sign(data []byte, by ed25519.PrivateKey) []byte { return signVersion(data, by, 0) }
 
-// signVersion composes the signed message by FORMAT.md section 8, without signed.SignedBytes.
+// signVersion appends a signature block with a version to an image. It composes the signed message
+// by FORMAT.md section 8, without signed.SignedBytes.
 func signVersion(data []byte, by ed25519.PrivateKey, version uint32) []byte {
 	digest := sha512.Sum512(data)
 	message := digest[:]
@@ -62,88 +66,95 @@ func signVersion(data []byte, by ed25519.PrivateKey, version uint32) []byte {
 		ed25519.Sign(by, message))...)
 }
 
-func TestSignedFileIsBelieved(t *testing.T) {
-	file := sign(image(t), key(1))
-	for _, k := range []signed.Keys{keys(t, key(1)), keys(t, key(2), key(1)),
-		keys(t, key(1), key(2))} {
+func TestSignatureByAnAcceptedKeyIsValid(t *testing.T) {
+	file := sign(readImage(t), privateKey(1))
+	for _, k := range []signed.Keys{acceptedKeys(t, privateKey(1)),
+		acceptedKeys(t, privateKey(2), privateKey(1)),
+		acceptedKeys(t, privateKey(1), privateKey(2))} {
 		if err := k.CheckSignature(file, 0); err != nil {
-			t.Error(err)
+			t.Errorf("CheckSignature: %v", err)
 		}
 	}
 	if _, err := fbs.Verify(file); err != nil {
-		t.Error(err)
+		t.Errorf("Verify of a signed file: %v", err)
 	}
 }
 
-func refused(t *testing.T, what, want string, k signed.Keys, file []byte) {
+// checkRejected checks that CheckSignature rejects a file, with an error that contains want.
+func checkRejected(t *testing.T, what, want string, k signed.Keys, file []byte) {
 	t.Helper()
 	err := k.CheckSignature(file, 0)
 	if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), want) {
-		t.Errorf("%s: %v, want %q", what, err, want)
+		t.Errorf("CheckSignature of a file (%s): %v, want %q", what, err, want)
 	}
 }
 
-func TestFileThatNobodyBelievedSignedIsRefused(t *testing.T) {
-	plain := image(t)
-	refused(t, "unsigned", "not signed", keys(t, key(1)), plain)
-	refused(t, "empty", "not signed", keys(t, key(1)), nil)
-	refused(t, "of somebody else", "not in the list of public keys", keys(t, key(2)),
-		sign(plain, key(1)))
-	// Names a key that is believed, signed with another.
-	digest := sha512.Sum512(plain)
-	forged := append(bytes.Clone(plain), lmb.SignatureBlock(0, key(1).Public().(ed25519.PublicKey),
-		ed25519.Sign(key(2), digest[:]))...)
-	refused(t, "forged", "invalid signature", keys(t, key(1), key(2)), forged)
-	// A signature of something else.
+func TestFileNotSignedByAnAcceptedKeyIsRejected(t *testing.T) {
+	plain := readImage(t)
+	checkRejected(t, "unsigned", "not signed", acceptedKeys(t, privateKey(1)), plain)
+	checkRejected(t, "empty", "not signed", acceptedKeys(t, privateKey(1)), nil)
+	checkRejected(t, "signed with another key", "not in the list of public keys",
+		acceptedKeys(t, privateKey(2)), sign(plain, privateKey(1)))
+	// The block contains an accepted public key, but another key made the signature.
+	digest, public := sha512.Sum512(plain), privateKey(1).Public().(ed25519.PublicKey)
+	forged := append(bytes.Clone(plain),
+		lmb.SignatureBlock(0, public, ed25519.Sign(privateKey(2), digest[:]))...)
+	checkRejected(t, "forged", "invalid signature",
+		acceptedKeys(t, privateKey(1), privateKey(2)), forged)
+	// The signature is valid, but for other data.
 	other := sha512.Sum512(plain[1:])
-	moved := append(bytes.Clone(plain), lmb.SignatureBlock(0, key(1).Public().(ed25519.PublicKey),
-		ed25519.Sign(key(1), other[:]))...)
-	refused(t, "moved", "invalid signature", keys(t, key(1)), moved)
+	moved := append(bytes.Clone(plain),
+		lmb.SignatureBlock(0, public, ed25519.Sign(privateKey(1), other[:]))...)
+	checkRejected(t, "signature of other data", "invalid signature",
+		acceptedKeys(t, privateKey(1)), moved)
 }
 
-// TestEveryFlippedBitOfASignedFileIsRefused holds the signature alone: nothing
-// of the image is verified before.
-func TestEveryFlippedBitOfASignedFileIsRefused(t *testing.T) {
+// TestEveryFlippedBitOfASignedFileIsRejected checks the signature only, without verifying the image
+// before.
+func TestEveryFlippedBitOfASignedFileIsRejected(t *testing.T) {
 	for _, version := range []uint32{0, 1, 1<<32 - 1} {
-		refuseEveryChange(t, signVersion(image(t), key(1), version), keys(t, key(1)))
+		file := signVersion(readImage(t), privateKey(1), version)
+		checkEveryChangeIsRejected(t, file, acceptedKeys(t, privateKey(1)))
 	}
 }
 
-func refuseEveryChange(t *testing.T, file []byte, k signed.Keys) {
+// checkEveryChangeIsRejected flips one bit of each byte of a signed file, and truncates the file to
+// each smaller size.
+func checkEveryChangeIsRejected(t *testing.T, file []byte, k signed.Keys) {
 	t.Helper()
 	for i := range file {
 		bit := byte(1) << (i % 8)
 		file[i] ^= bit
 		if err := k.CheckSignature(file, 0); hal.CodeOf(err) != hal.Denied {
-			t.Fatalf("byte %d changed: %v", i, err)
+			t.Fatalf("bit %#x of byte %d flipped: %v, want code %d", bit, i, err, hal.Denied)
 		}
 		file[i] ^= bit
 	}
 	for size := range file {
 		if err := k.CheckSignature(file[:size], 0); hal.CodeOf(err) != hal.Denied {
-			t.Fatalf("cut to %d bytes: %v", size, err)
+			t.Fatalf("truncated to %d bytes: %v, want code %d", size, err, hal.Denied)
 		}
 	}
-	t.Logf("evidence: %d signed files, changed or cut, not believed", 2*len(file))
+	t.Logf("evidence: %d signed files, changed or truncated, rejected", 2*len(file))
 }
 
-func TestKeysThatAreNoneAreRefused(t *testing.T) {
+func TestMalformedKeysAreRejected(t *testing.T) {
 	for _, text := range []string{"", "# none\n", "12\n", strings.Repeat("0", 63) + "g\n",
 		strings.Repeat("0", 65), strings.Repeat("0", 64) + " x"} {
 		t.Run(text, func(t *testing.T) {
 			if k, err := signed.ParseKeys(text); hal.CodeOf(err) != hal.Denied {
-				t.Errorf("%q: %v, %v", text, k, err)
+				t.Errorf("ParseKeys(%q): keys %v, error %v; want code %d", text, k, err, hal.Denied)
 			}
 		})
 	}
 	if _, err := signed.ParseKeys(strings.Repeat("aB", 32)); err != nil {
-		t.Error(err)
+		t.Errorf("ParseKeys of a valid key: %v", err)
 	}
 }
 
 // TestKeyDigitsAreHexadecimalOnly tries all 256 bytes as the first digit of a key.
 func TestKeyDigitsAreHexadecimalOnly(t *testing.T) {
-	digits := hex.EncodeToString(key(1).Public().(ed25519.PublicKey))
+	digits := hex.EncodeToString(privateKey(1).Public().(ed25519.PublicKey))
 	for b := range 256 {
 		c := byte(b)
 		isDigit := c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
@@ -152,21 +163,21 @@ func TestKeyDigitsAreHexadecimalOnly(t *testing.T) {
 			continue // a shorter line, or a comment
 		}
 		if _, err := signed.ParseKeys(line); (err == nil) != isDigit {
-			t.Errorf("first byte %#02x: %v", c, err)
+			t.Errorf("key with the first byte %#02x: %v, want it accepted: %v", c, err, isDigit)
 		}
 	}
 }
 
-// TestOpenSSLAgrees has a program that is not ours verify what is signed here,
-// and signs with it what is verified here.
-func TestOpenSSLAgrees(t *testing.T) {
+// TestSignaturesAgreeWithOpenSSL verifies a signature of this package with openssl, and a signature
+// of openssl with this package.
+func TestSignaturesAgreeWithOpenSSL(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
 			t.Fatal(err)
 		}
-		t.Skip("no openssl here")
+		t.Skip("openssl is not installed")
 	}
-	dir, plain := t.TempDir(), image(t)
+	dir, plain := t.TempDir(), readImage(t)
 	write := func(name string, data []byte) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -181,7 +192,7 @@ func TestOpenSSLAgrees(t *testing.T) {
 		}
 		return out
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key(3))
+	der, err := x509.MarshalPKCS8PrivateKey(privateKey(3))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +202,7 @@ func TestOpenSSLAgrees(t *testing.T) {
 	digest := filepath.Join(dir, "digest")
 	openssl("dgst", "-sha512", "-binary", "-out", digest, write("image", plain))
 
-	_, signature, err := fbs.SplitSignature(sign(plain, key(3)))
+	_, signature, err := fbs.SplitSignature(sign(plain, privateKey(3)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,19 +215,18 @@ func TestOpenSSLAgrees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := append(bytes.Clone(plain), lmb.SignatureBlock(0, key(3).Public().(ed25519.PublicKey),
-		value)...)
-	if err := keys(t, key(3)).CheckSignature(file, 0); err != nil {
-		t.Error(err)
+	file := append(bytes.Clone(plain),
+		lmb.SignatureBlock(0, privateKey(3).Public().(ed25519.PublicKey), value)...)
+	if err := acceptedKeys(t, privateKey(3)).CheckSignature(file, 0); err != nil {
+		t.Errorf("CheckSignature of a signature made by openssl: %v", err)
 	}
 }
 
-// smallOrders computes the encodings of all points whose order divides 8, also
-// those that RFC 8032 does not allow (y of p and p + 1, the sign of an x that
-// is 0). Of -x² + y² = 1 + dx²y², the curve of Ed25519, they are: x = 0, y = ±1;
-// y = 0; and those of order 8, whose double has y = 0, so that y² = -x² and
-// dy⁴ + 2y² - 1 = 0.
-func smallOrders() (list []ed25519.PublicKey) {
+// smallOrderPoints computes the encodings of all points whose order divides 8, also encodings that
+// RFC 8032 does not allow (y = p and y = p + 1, and a sign of x = 0). On the curve of Ed25519,
+// -x² + y² = 1 + dx²y², these points are: x = 0, y = ±1; y = 0; and the points of order 8, whose
+// double has y = 0, so that y² = -x² and dy⁴ + 2y² - 1 = 0.
+func smallOrderPoints() (list []ed25519.PublicKey) {
 	number := func(digits string) *big.Int { n, _ := new(big.Int).SetString(digits, 10); return n }
 	p := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 255), big.NewInt(19))
 	d := number("37095705934669439343138083508754565189542113879843219016388785533085940283555")
@@ -239,13 +249,15 @@ func smallOrders() (list []ed25519.PublicKey) {
 	return list
 }
 
-// TestKeysThatAnybodyCanSignForAreRefused, 64 zeros among them.
-func TestKeysThatAnybodyCanSignForAreRefused(t *testing.T) {
-	points := smallOrders()
+// TestKeysOfSmallOrderAreRejected: anybody can forge signatures of these keys. One of them is 64
+// zeros.
+func TestKeysOfSmallOrderAreRejected(t *testing.T) {
+	points := smallOrderPoints()
 	if len(points) != 14 || hex.EncodeToString(points[0]) != strings.Repeat("0", 64) {
-		t.Fatalf("%d points, %x first", len(points), points[0])
+		t.Fatalf("%d points, the first is %x; want 14 points and 64 zeros first", len(points),
+			points[0])
 	}
-	good := hex.EncodeToString(key(1).Public().(ed25519.PublicKey))
+	good := hex.EncodeToString(privateKey(1).Public().(ed25519.PublicKey))
 	for _, point := range points {
 		text := good + "\n" + hex.EncodeToString(point)
 		_, err := signed.ParseKeys(text)
@@ -254,16 +266,16 @@ func TestKeysThatAnybodyCanSignForAreRefused(t *testing.T) {
 		}
 	}
 	for seed := range byte(20) {
-		keys(t, key(seed))
+		acceptedKeys(t, privateKey(seed))
 	}
-	t.Logf("evidence: %d encodings of points of small order refused", len(points))
+	t.Logf("evidence: %d encodings of points of small order rejected", len(points))
 }
 
-// digits is the line of key 1 in a list of keys.
-func digits() string { return hex.EncodeToString(key(1).Public().(ed25519.PublicKey)) }
+// keyLine returns the line of key 1 in a list of keys.
+func keyLine() string { return hex.EncodeToString(privateKey(1).Public().(ed25519.PublicKey)) }
 
-// TestVersionsOfAKeyAreThoseOfItsLine tries versions around the ends of each range.
-func TestVersionsOfAKeyAreThoseOfItsLine(t *testing.T) {
+// TestKeySignsOnlyTheVersionsOfItsLine tries versions around the ends of each range.
+func TestKeySignsOnlyTheVersionsOfItsLine(t *testing.T) {
 	const most = 1<<32 - 1
 	for _, test := range []struct {
 		text        string
@@ -274,91 +286,96 @@ func TestVersionsOfAKeyAreThoseOfItsLine(t *testing.T) {
 		{" versions 0", 0, 0}, {" versions 4294967295", most, most}, {" versions 03-0007", 3, 7},
 	} {
 		t.Run(test.text, func(t *testing.T) {
-			k, err := signed.ParseKeys(digits() + test.text + "\n")
+			k, err := signed.ParseKeys(keyLine() + test.text + "\n")
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, version := range []uint32{0, 1, test.first - 1, test.first, test.last,
 				test.last + 1, 4, most} {
-				err := k.CheckSignature(signVersion(image(t), key(1), version), 0)
+				err := k.CheckSignature(signVersion(readImage(t), privateKey(1), version), 0)
 				isAllowed := test.first <= version && version <= test.last
 				if (err == nil) != isAllowed {
-					t.Errorf("version %d: %v", version, err)
+					t.Errorf("key%s, version %d: %v, want it accepted: %v", test.text, version, err,
+						isAllowed)
 				}
-				if err != nil && !strings.Contains(err.Error(), "its key may sign only versions") {
-					t.Errorf("version %d: %v", version, err)
+				const want = "its key may sign only versions"
+				if err != nil && !strings.Contains(err.Error(), want) {
+					t.Errorf("key%s, version %d: %v, want %q", test.text, version, err, want)
 				}
 			}
 		})
 	}
 }
 
-func TestVersionsThatAreNoneAreRefused(t *testing.T) {
+func TestMalformedVersionRangesAreRejected(t *testing.T) {
 	for _, text := range []string{"versions", "3-", "version 3-", "versions -", "versions 7-3",
 		"versions 3-7-", "versions --7", "versions 4294967296", "versions 3-4294967296",
 		"versions 0x3-", "versions 3 - 7", "versions 3-7 8", "versions x-", "versions 3-x",
 		"Versions 3-", "versions 3- # since June"} {
 		t.Run(text, func(t *testing.T) {
-			if k, err := signed.ParseKeys(digits() + " " + text); hal.CodeOf(err) != hal.Denied {
-				t.Errorf("%v, %v", k, err)
+			if k, err := signed.ParseKeys(keyLine() + " " + text); hal.CodeOf(err) != hal.Denied {
+				t.Errorf("ParseKeys of a key with %q: keys %v, error %v; want code %d", text, k,
+					err, hal.Denied)
 			}
 		})
 	}
 }
 
-// TestKeyThatOccursTwiceIsRefused even if its digits have other letters: the line without versions
-// would permit everything that the other line excludes.
-func TestKeyThatOccursTwiceIsRefused(t *testing.T) {
-	for _, text := range []string{digits() + " versions 3-\n" + digits(),
-		digits() + "\n" + digits() + "\n", digits() + "\n" + strings.ToUpper(digits())} {
+// TestKeyThatOccursTwiceIsRejected, also if the case of its digits differs: a line without versions
+// would allow the versions that the other line excludes.
+func TestKeyThatOccursTwiceIsRejected(t *testing.T) {
+	for _, text := range []string{keyLine() + " versions 3-\n" + keyLine(),
+		keyLine() + "\n" + keyLine() + "\n", keyLine() + "\n" + strings.ToUpper(keyLine())} {
 		_, err := signed.ParseKeys(text)
 		if hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "another line") {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("ParseKeys(%q): %v, want %q", text, err, "another line")
 		}
 	}
 }
 
-func TestVersionBelowTheLeastIsRefused(t *testing.T) {
-	k := keys(t, key(1))
+func TestVersionBelowTheMinimumIsRejected(t *testing.T) {
+	k := acceptedKeys(t, privateKey(1))
 	for _, test := range []struct{ version, least uint32 }{{0, 0}, {0, 1}, {1, 1}, {1, 2}, {2, 1},
 		{255, 256}, {256, 255}, {1<<32 - 1, 1<<32 - 1}, {1<<31 - 1, 1 << 31}} {
 		name := fbs.Text("version %d, at least %d", uint64(test.version), uint64(test.least))
 		t.Run(name, func(t *testing.T) {
-			err := k.CheckSignature(signVersion(image(t), key(1), test.version), test.least)
+			file := signVersion(readImage(t), privateKey(1), test.version)
+			err := k.CheckSignature(file, test.least)
 			if test.version >= test.least && err != nil || test.version < test.least &&
 				hal.CodeOf(err) != hal.Denied {
-				t.Errorf("version %d, at least %d: %v", test.version, test.least, err)
+				t.Errorf("version %d, minimum %d: %v, want it accepted: %v", test.version,
+					test.least, err, test.version >= test.least)
 			}
 		})
 	}
-	refusal := k.CheckSignature(signVersion(image(t), key(1), 3), 5)
-	if text := refusal.Error(); !strings.Contains(text, "version 3,") ||
+	err := k.CheckSignature(signVersion(readImage(t), privateKey(1), 3), 5)
+	if text := err.Error(); !strings.Contains(text, "version 3,") ||
 		!strings.Contains(text, "at least version 5;") {
-		t.Error(text)
+		t.Errorf("version 3, minimum 5: %q, want both versions in the text", text)
 	}
 }
 
-// TestVersionIsCoveredByTheSignature writes every other version of a few into the block of a
-// signed file, with the checksum that belongs to it.
+// TestVersionIsCoveredByTheSignature replaces the version in the signature block of a signed file,
+// and updates the checksum of the block.
 func TestVersionIsCoveredByTheSignature(t *testing.T) {
-	plain, k := image(t), keys(t, key(1))
+	plain, k := readImage(t), acceptedKeys(t, privateKey(1))
 	versions := []uint32{0, 1, 2, 3, 256, 1 << 24, 1<<32 - 1}
-	for _, is := range versions {
-		_, signature, err := fbs.SplitSignature(signVersion(plain, key(1), is))
-		if err != nil || signature.Version != is {
-			t.Fatal(signature, err)
+	for _, version := range versions {
+		_, signature, err := fbs.SplitSignature(signVersion(plain, privateKey(1), version))
+		if err != nil || signature.Version != version {
+			t.Fatalf("signed as version %d: %v, %v", version, signature, err)
 		}
-		for _, says := range versions {
+		for _, changed := range versions {
 			file := append(bytes.Clone(plain),
-				lmb.SignatureBlock(says, signature.Key[:], signature.Value[:])...)
-			if err := k.CheckSignature(file, 0); (err == nil) != (is == says) {
-				t.Errorf("signed as version %d, changed to %d: %v", is, says, err)
+				lmb.SignatureBlock(changed, signature.Key[:], signature.Value[:])...)
+			if err := k.CheckSignature(file, 0); (err == nil) != (version == changed) {
+				t.Errorf("signed as version %d, changed to %d: %v", version, changed, err)
 			}
 		}
 	}
-	// The four bytes of a version do not move into the image, or out of it.
+	// The signed bytes must differ if the four bytes of the version belong to the image.
 	longer := binary.LittleEndian.AppendUint32(bytes.Clone(plain), 7)
 	if bytes.Equal(signed.SignedBytes(longer, 0), signed.SignedBytes(plain, 7)) {
-		t.Error("an image with a version is signed like a longer image without one")
+		t.Error("the signed bytes of an image with a version equal those of a longer image without")
 	}
 }

@@ -38,14 +38,14 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 		},
 		replayArguments: [][]string{{"-device=pci:1234:11e8", "-input=x=/i=1", "-seal", "/a b.lmb"},
 			{"-loop=forever", "-deadline=20ms", "b.lmb"}},
-		onSuccess: restartPolicy{nil, "halt"}, onFailure: restartPolicy{restarts(3), "reboot"},
+		onSuccess: restartPolicy{nil, "halt"}, onFailure: restartPolicy{restartSteps(3), "reboot"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v\nwant %+v", got, err, want)
+		t.Errorf("parsed as %+v, %v\nwant %+v", got, err, want)
 	}
 	for _, line := range want.replayArguments {
 		if _, err := args.Parse(line); err != nil {
-			t.Errorf("%q is no command line: %v", line, err)
+			t.Errorf("lmrun does not accept the arguments %q: %v", line, err)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestConfigurationErrorsNameTheLine(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			_, err := parseConfiguration("c", text)
 			if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v, want %q", err, want)
+				t.Errorf("error %v, want %q", err, want)
 			}
 		})
 	}
@@ -99,12 +99,12 @@ func TestConfigurationErrorsNameTheLine(t *testing.T) {
 
 func TestLinesBeforeAnErrorApply(t *testing.T) {
 	for text, want := range map[string]restartPolicy{
-		"on-failure restart 2 reboot\nfrob\n": {restarts(2), "reboot"},
+		"on-failure restart 2 reboot\nfrob\n": {restartSteps(2), "reboot"},
 		"on-failure nonsense\n":               {nil, "poweroff"},
 	} {
 		t.Run(text, func(t *testing.T) {
 			if c, _ := parseConfiguration("c", text); !reflect.DeepEqual(c.onFailure, want) {
-				t.Errorf("%+v, want %+v", c.onFailure, want)
+				t.Errorf("on-failure is parsed as %+v, want %+v", c.onFailure, want)
 			}
 		})
 	}
@@ -122,21 +122,25 @@ func TestExampleInTheManualIsValid(t *testing.T) {
 	}
 	if c, err := parseConfiguration("page", text); err != nil || len(c.preparations) < 5 ||
 		len(c.replayArguments) != 1 || len(c.replayArguments[0]) < 8 {
-		t.Errorf("%+v, %v\n%s", c, err, text)
+		t.Errorf("parsed as %+v, %v; want at least 5 preparations and one replay with 8 "+
+			"arguments; the text is\n%s", c, err, text)
 	}
 }
 
+// FuzzConfiguration parses any text. An error must name the line, and lmrun must accept the
+// arguments of an accepted configuration.
 func FuzzConfiguration(f *testing.F) {
 	f.Add("on-failure restart 3 reboot\nimage /a.lmb\ndevice pci:1234:11e8\nloop forever\nseal\n")
 	f.Add("mount a b c\nhugepages 1\nimage x\ninput a=b\ndeadline 1\nwatchdog /dev/watchdog=1\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := parseConfiguration("c", text)
 		if err != nil && (hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "c:")) {
-			t.Fatalf("no place: %v", err)
+			t.Fatalf("error %v, want a usage error with the place c:", err)
 		}
 		for _, line := range c.replayArguments {
 			if _, err := args.Parse(line); err != nil {
-				t.Fatalf("%q is taken and makes the command line %q: %v", text, line, err)
+				t.Fatalf("%q is accepted, but lmrun does not accept its arguments %q: %v", text,
+					line, err)
 			}
 		}
 	})
@@ -157,17 +161,17 @@ func TestSplitConfigFlag(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			path, rest := splitConfigFlag(strings.Fields(line))
 			if got := path + "|" + strings.Join(rest, " "); got != want {
-				t.Errorf("%s: %s, want %s", line, got, want)
+				t.Errorf("splitConfigFlag(%q): %q, want %q", line, got, want)
 			}
 		})
 	}
 }
 
-// configFile writes a configuration next to a copy of an image.
-func configFile(t *testing.T, text string) string {
+// writeConfiguration writes a configuration next to a copy of an image, and returns its path.
+func writeConfiguration(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	data, err := os.ReadFile(image)
+	data, err := os.ReadFile(eduImage)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "edu.lmb"), data, 0o644)
 	}
@@ -182,32 +186,34 @@ func configFile(t *testing.T, text string) string {
 }
 
 func TestImagesOfAConfigurationAreReplayedInOrder(t *testing.T) {
-	path := configFile(t, "image edu.lmb\nimage edu.lmb\nsequence none\n")
-	if _, stderr, exit := lminit(t, "-check", "-config", path); exit != 64 ||
+	path := writeConfiguration(t, "image edu.lmb\nimage edu.lmb\nsequence none\n")
+	if _, stderr, exit := runLminit(t, "-check", "-config", path); exit != 64 ||
 		!strings.Contains(stderr, "no sequence none") {
-		t.Errorf("a sequence that is not there: exit %d, %q", exit, stderr)
+		t.Errorf("a missing sequence: exit %d, %q; want 64 and the name", exit, stderr)
 	}
-	path = configFile(t, "image edu.lmb\nimage edu.lmb\nsequence main\n")
-	stdout, stderr, exit := lminit(t, "-check", "-config", path)
+	path = writeConfiguration(t, "image edu.lmb\nimage edu.lmb\nsequence main\n")
+	stdout, stderr, exit := runLminit(t, "-check", "-config", path)
 	if want := "lmrun: edu.lmb: the image is valid; nothing was replayed\n" +
 		"lmrun: edu.lmb: the image is valid; nothing was replayed\n"; exit != 0 || stdout != want {
-		t.Errorf("exit %d, %q, %q", exit, stdout, stderr)
+		t.Errorf("two images: exit %d, stdout %q, stderr %q; want 0 and %q", exit, stdout, stderr,
+			want)
 	}
-	path = configFile(t, "image none.lmb\nimage edu.lmb\n")
-	if stdout, stderr, exit = lminit(t, "-check", "-config", path); exit != 66 || stdout != "" ||
+	path = writeConfiguration(t, "image none.lmb\nimage edu.lmb\n")
+	if stdout, stderr, exit = runLminit(t, "-check", "-config", path); exit != 66 || stdout != "" ||
 		!strings.Contains(stderr, "none.lmb") {
-		t.Errorf("after a failure: exit %d, %q, %q", exit, stdout, stderr)
+		t.Errorf("first image missing: exit %d, stdout %q, stderr %q; want 66 and no check of the "+
+			"second image", exit, stdout, stderr)
 	}
 }
 
 func TestCheckPreparesNothing(t *testing.T) {
-	path := configFile(t, "module /no/such.ko\nimage edu.lmb\n")
-	if _, stderr, exit := lminit(t, "-config", path, "-check"); exit != 0 {
-		t.Errorf("exit %d, %q", exit, stderr)
+	path := writeConfiguration(t, "module /no/such.ko\nimage edu.lmb\n")
+	if _, stderr, exit := runLminit(t, "-config", path, "-check"); exit != 0 {
+		t.Errorf("-check: exit %d, want 0; %q", exit, stderr)
 	}
-	if _, stderr, exit := lminit(t, "-config", path); exit != 66 ||
+	if _, stderr, exit := runLminit(t, "-config", path); exit != 66 ||
 		!strings.Contains(stderr, path+":1: module /no/such.ko: ") {
-		t.Errorf("exit %d, %q", exit, stderr)
+		t.Errorf("without -check: exit %d, want 66 and the line of the module; %q", exit, stderr)
 	}
 }
 
@@ -216,47 +222,49 @@ func TestCheckPreparesNothing(t *testing.T) {
 // rejects.
 func TestFailedPreparationReportsTheReason(t *testing.T) {
 	dir := t.TempDir() + "/at"
-	path := configFile(t, "mount /no/device "+dir+" ext4\nimage edu.lmb\n")
-	if _, stderr, exit := lminit(t, "-config", path); exit == 0 ||
+	path := writeConfiguration(t, "mount /no/device "+dir+" ext4\nimage edu.lmb\n")
+	if _, stderr, exit := runLminit(t, "-config", path); exit == 0 ||
 		!strings.Contains(stderr, ": /no/device on "+dir) {
-		t.Errorf("exit %d, %q", exit, stderr)
+		t.Errorf("mount of a missing device: exit %d, want a failure that names it; %q", exit,
+			stderr)
 	}
-	path = configFile(t, "module edu.lmb\nimage edu.lmb\n")
-	if _, stderr, exit := lminit(t, "-config", path); exit != 70 ||
+	path = writeConfiguration(t, "module edu.lmb\nimage edu.lmb\n")
+	if _, stderr, exit := runLminit(t, "-config", path); exit != 70 ||
 		!strings.Contains(stderr, ":1: module edu.lmb: the kernel rejects the module: ") {
-		t.Errorf("exit %d, %q", exit, stderr)
+		t.Errorf("module that is not one: exit %d, want 70 and the reason; %q", exit, stderr)
 	}
 }
 
 // TestConfigurationPathMayBeginWithADash checks that such a path is not taken for a flag of lmrun.
 func TestConfigurationPathMayBeginWithADash(t *testing.T) {
-	t.Chdir(filepath.Dir(configFile(t, "image edu.lmb\n")))
+	t.Chdir(filepath.Dir(writeConfiguration(t, "image edu.lmb\n")))
 	if err := os.Rename("lmrun.conf", "-c.conf"); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, exit := lminit(t, "-check", "-config=-c.conf"); exit != 0 {
-		t.Errorf("exit %d, %q", exit, stderr)
+	if _, stderr, exit := runLminit(t, "-check", "-config=-c.conf"); exit != 0 {
+		t.Errorf("-config=-c.conf: exit %d, want 0; %q", exit, stderr)
 	}
 }
 
 // TestCommandLineErrorIsNotRestarted checks that lminit does not restart after an error that would
 // occur again.
 func TestCommandLineErrorIsNotRestarted(t *testing.T) {
-	path := configFile(t, "on-failure restart 1 halt\nimage edu.lmb\n")
+	path := writeConfiguration(t, "on-failure restart 1 halt\nimage edu.lmb\n")
 	for _, more := range []string{"-frobnicate=1", "-loop=0", "edu.lmb"} {
-		if _, stderr, exit := lminit(t, "-config", path, more); exit != 64 ||
+		if _, stderr, exit := runLminit(t, "-config", path, more); exit != 64 ||
 			strings.Contains(stderr, "restart") || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%s: %d, %s", more, exit, stderr)
+			t.Errorf("argument %s: exit %d, want 64, one line and no restart; %s", more, exit,
+				stderr)
 		}
 	}
 }
 
 func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
-	path := configFile(t, "on-failure restart 2 reboot\nimage none.lmb\n")
-	_, stderr, exit := lminit(t, "-config", path)
+	path := writeConfiguration(t, "on-failure restart 2 reboot\nimage none.lmb\n")
+	_, stderr, exit := runLminit(t, "-config", path)
 	if exit != 66 || strings.Count(stderr, "lmrun: no such file") != 3 ||
 		strings.Count(stderr, "restarting after exit status 66") != 2 {
-		t.Errorf("exit %d, %q", exit, stderr)
+		t.Errorf("exit %d, want 66 after 3 replays and 2 restarts; %q", exit, stderr)
 	}
 }
 
@@ -277,19 +285,21 @@ func TestPermanentFailureIsNotRestarted(t *testing.T) {
 		{2, "exit 66", "image none.lmb\n"}, {2, "exit 69", "image edu.lmb\n"},
 		{2, "exit 75", "image lmrun.conf\n"},
 	} {
-		path := configFile(t, "on-failure restart 2 halt\n"+test.text)
-		out, _ := withScript(t, test.script, "-config", path).CombinedOutput()
+		path := writeConfiguration(t, "on-failure restart 2 halt\n"+test.text)
+		out, _ := lminitWithScript(t, test.script, "-config", path).CombinedOutput()
 		if n := strings.Count(string(out), "restarting after exit status"); n != test.restarts {
-			t.Errorf("%+v: %d restarts: %s", test, n, out)
+			t.Errorf("script %q, configuration %q: %d restarts, want %d: %s", test.script,
+				test.text, n, test.restarts, out)
 		}
 	}
 	for lines, want := range map[string]int{
 		"image edu.lmb\nsequence none\n": 64, "image edu.lmb\nlongest 1us\n": 65,
 		"image lmrun.conf\n": 65,
 	} {
-		_, stderr, exit := lminit(t, "-config", configFile(t, "on-failure restart 2 halt\n"+lines))
+		path := writeConfiguration(t, "on-failure restart 2 halt\n"+lines)
+		_, stderr, exit := runLminit(t, "-config", path)
 		if exit != want || strings.Contains(stderr, "restarting after") {
-			t.Errorf("%s: exit %d, %s", lines, exit, stderr)
+			t.Errorf("%s: exit %d, want %d and no restart; %s", lines, exit, want, stderr)
 		}
 	}
 }
@@ -299,10 +309,11 @@ func TestPermanentFailureIsNotRestarted(t *testing.T) {
 func TestCheckIsNotRestarted(t *testing.T) {
 	for head, want := range map[string]int{"on-success restart\nimage edu.lmb\n": 0,
 		"on-failure restart 2 reboot\nimage none.lmb\n": 66} {
-		stdout, stderr, exit := lminit(t, "-config", configFile(t, head), "-check")
+		stdout, stderr, exit := runLminit(t, "-config", writeConfiguration(t, head), "-check")
 		if exit != want || strings.Contains(stderr, "restarting after") ||
 			strings.Count(stdout, "the image is valid") > 1 {
-			t.Errorf("%s%d, %q, %q", head, exit, stdout, stderr)
+			t.Errorf("configuration %q: exit %d, want %d and no restart; stdout %q, stderr %q",
+				head, exit, want, stdout, stderr)
 		}
 	}
 }
@@ -311,11 +322,11 @@ func TestCheckIsNotRestarted(t *testing.T) {
 // runtime, because some of them would kill a sealed replay.
 func TestReplayEnvironmentOmitsGoVariables(t *testing.T) {
 	const script = "echo $GOMAXPROCS $GOMEMLIMIT $GOGC $GODEBUG $GOTRACEBACK $KEPT\n"
-	c := withScript(t, script, "-config", configFile(t, "image edu.lmb\n"))
+	c := lminitWithScript(t, script, "-config", writeConfiguration(t, "image edu.lmb\n"))
 	c.Env = append(os.Environ(), "GOMAXPROCS=8", "GOMEMLIMIT=1MiB", "GOGC=1",
 		"GODEBUG=harddecommit=1", "GOTRACEBACK=crash", "KEPT=yes")
 	if out, err := c.Output(); err != nil || string(out) != "1 yes\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("the replay has the variables %q, %v; want %q", out, err, "1 yes\n")
 	}
 }
 
@@ -327,41 +338,41 @@ func TestReplaysAreStartedByTheMainThread(t *testing.T) {
 		t.Skip("the kernel does not list the children of a thread:", err)
 	}
 	const replays = 100
-	path := configFile(t, strings.Repeat("image edu.lmb\n", replays))
+	path := writeConfiguration(t, strings.Repeat("image edu.lmb\n", replays))
 	const script = "read children </proc/$PPID/task/$PPID/children; echo $children of $$\n"
-	out, err := withScript(t, script, "-config", path).Output()
+	out, err := lminitWithScript(t, script, "-config", path).Output()
 	lines := strings.Fields(strings.ReplaceAll(strings.TrimSpace(string(out)), " of ", "="))
 	if err != nil || len(lines) != replays {
-		t.Fatalf("%d lines, %v", len(lines), err)
+		t.Fatalf("the replays printed %d lines, want %d; %v", len(lines), replays, err)
 	}
 	for i, line := range lines {
 		if child, pid, _ := strings.Cut(line, "="); child != pid {
-			t.Fatalf("replay %d is %s, the main thread has the child %q", i, pid, child)
+			t.Fatalf("replay %d is process %s, but the main thread has the child %q", i, pid, child)
 		}
 	}
 }
 
 // TestFailedWaitIsAnInternalError waits for a child process although this process has none.
 func TestFailedWaitIsAnInternalError(t *testing.T) {
-	over := make(chan waitResult, 1)
-	reapChildren(1<<30, over)
+	results := make(chan waitResult, 1)
+	reapChildren(1<<30, results)
 	s := supervisor{}
-	if exit := s.exitStatus(<-over); exit != hal.Internal.ExitStatus() {
-		t.Errorf("exit %d", exit)
+	if exit := s.exitStatus(<-results); exit != hal.Internal.ExitStatus() {
+		t.Errorf("exit status %d, want %d", exit, hal.Internal.ExitStatus())
 	}
 }
 
 // TestModuleThatIsAPipeIsAnError checks that lminit does not wait for a process that writes to the
 // pipe.
 func TestModuleThatIsAPipeIsAnError(t *testing.T) {
-	path := configFile(t, "module pipe\nimage edu.lmb\n")
+	path := writeConfiguration(t, "module pipe\nimage edu.lmb\n")
 	if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const want = ":1: module pipe: the kernel rejects the module: "
-	if _, stderr, exit := lminit(t, "-config", path); exit != 70 ||
+	if _, stderr, exit := runLminit(t, "-config", path); exit != 70 ||
 		!strings.Contains(stderr, want) {
-		t.Errorf("exit %d, %s", exit, stderr)
+		t.Errorf("exit %d, want 70 and %q; %s", exit, want, stderr)
 	}
 }
 
@@ -369,12 +380,12 @@ func TestModuleThatIsAPipeIsAnError(t *testing.T) {
 // busy, must end as well. The replay is a shell script that waits for a line of input and would
 // then print a text.
 func TestReplayDiesWithItsSupervisor(t *testing.T) {
-	path := configFile(t, "image edu.lmb\n")
+	path := writeConfiguration(t, "image edu.lmb\n")
 	word := filepath.Join(filepath.Dir(path), "word")
 	if err := syscall.Mkfifo(word, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := withScript(t, "echo begun; read x <word; echo alive\n", "-config", path)
+	c := lminitWithScript(t, "echo begun; read x <word; echo alive\n", "-config", path)
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -384,7 +395,7 @@ func TestReplayDiesWithItsSupervisor(t *testing.T) {
 	}
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "begun" {
-		t.Fatal(lines.Text(), lines.Err())
+		t.Fatalf("the replay printed %q, %v; want %q", lines.Text(), lines.Err(), "begun")
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -401,7 +412,7 @@ func TestReplayDiesWithItsSupervisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines.Scan() {
-		t.Error("the replay goes on:", lines.Text())
+		t.Errorf("the replay still runs after its supervisor died: it printed %q", lines.Text())
 	}
 }
 
@@ -410,21 +421,24 @@ func TestReplayDiesWithItsSupervisor(t *testing.T) {
 // that of the last replay. In the second case the replay waits until it is ended.
 func TestSignalEndsASupervisor(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		path := configFile(t, "on-failure restart\nimage edu.lmb\n")
+		path := writeConfiguration(t, "on-failure restart\nimage edu.lmb\n")
 		if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "pipe"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c := withScript(t, "[ ! -e second ] || exec cat pipe\n>second\nexit 66\n", "-config", path)
-		stderr := signalled(t, c, signal)
+		const script = "[ ! -e second ] || exec cat pipe\n>second\nexit 66\n"
+		c := lminitWithScript(t, script, "-config", path)
+		stderr := signalAtRestart(t, c, signal)
 		if exit := c.ProcessState.ExitCode(); exit != 66 && exit != 0 ||
 			strings.Count(stderr, "restarting after exit status 66") != 1 {
-			t.Errorf("%v: exit %d, %q", signal, exit, stderr)
+			t.Errorf("%v: exit %d, stderr %q; want exit 66 or 0 and one restart", signal, exit,
+				stderr)
 		}
 	}
 }
 
-// withScript is lminit next to a shell script in lmrun's place.
-func withScript(t *testing.T, script string, args ...string) *exec.Cmd {
+// lminitWithScript returns a command that runs lminit with a shell script instead of lmrun. The
+// command is not started.
+func lminitWithScript(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Link(filepath.Join(programs, "lminit"),
@@ -438,7 +452,8 @@ func withScript(t *testing.T, script string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(dir, "lminit"), args...)
 }
 
-func signalled(t *testing.T, c *exec.Cmd, signal syscall.Signal) (stderr string) {
+// signalAtRestart runs a command, and sends a signal to it each time it prints that it restarts.
+func signalAtRestart(t *testing.T, c *exec.Cmd, signal syscall.Signal) (stderr string) {
 	t.Helper()
 	pipe, err := c.StderrPipe()
 	if err == nil {
@@ -457,12 +472,13 @@ func signalled(t *testing.T, c *exec.Cmd, signal syscall.Signal) (stderr string)
 	return stderr
 }
 
-// programs is a dir with lminit and lmrun.
+// programs is a directory with lminit and lmrun.
 var programs string
 
-func TestMain(m *testing.M) { os.Exit(withPrograms(m)) }
+func TestMain(m *testing.M) { os.Exit(runWithPrograms(m)) }
 
-func withPrograms(m *testing.M) int {
+// runWithPrograms builds lminit and lmrun, and runs the tests.
+func runWithPrograms(m *testing.M) int {
 	var err error
 	if programs, err = os.MkdirTemp("", "lminit-"); err != nil {
 		panic(err)
@@ -475,10 +491,10 @@ func withPrograms(m *testing.M) int {
 	return m.Run()
 }
 
-const image = "../../testdata/images/edu.lmb"
+const eduImage = "../../testdata/images/edu.lmb"
 
-// lminit runs the program as a process of its own.
-func lminit(t *testing.T, args ...string) (stdout, stderr string, exit int) {
+// runLminit runs the program as a process of its own.
+func runLminit(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 	t.Helper()
 	c := exec.Command(filepath.Join(programs, "lminit"), args...)
 	var out, errs bytes.Buffer
@@ -494,22 +510,23 @@ func TestLineWithoutValueIsRejected(t *testing.T) {
 		"loop", "deadline", "watchdog", "window", "key", "longest", "at-least"} {
 		if _, err := parseConfiguration("c", "image x\n"+name+"\n"); hal.CodeOf(err) != hal.Usage ||
 			!strings.Contains(err.Error(), "c:2: -"+name+" is unknown or has no value") {
-			t.Errorf("line %s: %v", name, err)
+			t.Errorf("line %s: %v, want a usage error of line 2", name, err)
 		}
 	}
-	for _, line := range [][]string{{}, {"-config", ""}, {"-config=", image},
-		{"-config", "", image}, {image}} {
-		if _, stderr, exit := lminit(t, line...); exit != 64 ||
+	for _, line := range [][]string{{}, {"-config", ""}, {"-config=", eduImage},
+		{"-config", "", eduImage}, {eduImage}} {
+		if _, stderr, exit := runLminit(t, line...); exit != 64 ||
 			!strings.Contains(stderr, "no -config given") {
-			t.Errorf("%q: %d, %s", line, exit, stderr)
+			t.Errorf("lminit %q: exit %d, want 64; %s", line, exit, stderr)
 		}
 	}
-	if stdout, _, exit := lminit(t, "-help"); exit != 0 || stdout != usage {
-		t.Errorf("-help: %d, %s", exit, stdout)
+	if stdout, _, exit := runLminit(t, "-help"); exit != 0 || stdout != usage {
+		t.Errorf("-help: exit %d, stdout %q; want 0 and the usage", exit, stdout)
 	}
-	if stdout, stderr, exit := lminit(t, "-version"); exit != 0 || stdout != version+"\n" ||
+	if stdout, stderr, exit := runLminit(t, "-version"); exit != 0 || stdout != version+"\n" ||
 		stderr != "" {
-		t.Errorf("-version: %d, %s, %s", exit, stdout, stderr)
+		t.Errorf("-version: exit %d, stdout %q, stderr %q; want 0 and %q", exit, stdout, stderr,
+			version+"\n")
 	}
 }
 
@@ -534,7 +551,8 @@ func TestKillDelayIncludesTheReportedTime(t *testing.T) {
 			first := r.killDelay()
 			unix.Close(pipe[1])
 			if second := r.killDelay(); err != nil || first/1000*1000 != want || second != first {
-				t.Errorf("%q: %v, then %v, %v; want %v", text, first, second, err, want)
+				t.Errorf("report %q: kill delay %v, then %v, %v; want %v", text, first, second, err,
+					want)
 			}
 			unix.Close(pipe[0])
 		})
@@ -549,7 +567,7 @@ func TestHungReplayIsKilledAfterItsImageChanged(t *testing.T) {
 		"pause:\n  write.4 r+0x4 0x1\n" + strings.Repeat("  delay 10s\n", 1000)
 	data := lmbtest.File(t, slow)
 	for _, report := range []string{"", "echo 1 >&3; "} {
-		path := configFile(t, "image edu.lmb\n")
+		path := writeConfiguration(t, "image edu.lmb\n")
 		err := os.WriteFile(filepath.Join(filepath.Dir(path), "edu.lmb"), data, 0o600)
 		if err == nil {
 			err = syscall.Mkfifo(filepath.Join(filepath.Dir(path), "never"), 0o600)
@@ -560,8 +578,8 @@ func TestHungReplayIsKilledAfterItsImageChanged(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		script := "trap '' TERM; " + report + "echo begun; read x <never\n"
-		like := withScript(t, script, "-config", path)
-		c := exec.CommandContext(ctx, like.Path, like.Args[1:]...)
+		template := lminitWithScript(t, script, "-config", path)
+		c := exec.CommandContext(ctx, template.Path, template.Args[1:]...)
 		var errs bytes.Buffer
 		c.Stderr = &errs
 		out, err := c.StdoutPipe()
@@ -572,17 +590,18 @@ func TestHungReplayIsKilledAfterItsImageChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		if lines := bufio.NewScanner(out); !lines.Scan() || lines.Text() != "begun" {
-			t.Fatal(lines.Text(), lines.Err())
+			t.Fatalf("the replay printed %q, %v; want %q", lines.Text(), lines.Err(), "begun")
 		}
 		_ = c.Process.Signal(syscall.SIGTERM)
 		_ = c.Wait()
 		if c.ProcessState.ExitCode() != 70 || !strings.Contains(errs.String(), "SIGKILL") {
-			t.Errorf("%q: %v, %s", report, c.ProcessState, errs.String())
+			t.Errorf("report %q: %v, %s; want exit status 70 after SIGKILL", report, c.ProcessState,
+				errs.String())
 		}
 	}
 }
 
-// restarts returns the steps of `restart N`.
-func restarts(count int) []recoveryStep {
+// restartSteps returns the steps of `restart N`.
+func restartSteps(count int) []recoveryStep {
 	return []recoveryStep{{&stepTypes[0], count, stepTypes[0].defaultPause}}
 }

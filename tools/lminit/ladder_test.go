@@ -25,7 +25,7 @@ func TestStepsHaveCountsAndWaits(t *testing.T) {
 		{&stepTypes[4], 1, 30 * time.Second}, {&stepTypes[0], 1, 5 * time.Millisecond},
 	}, "halt"}
 	if err != nil || !reflect.DeepEqual(c.onFailure, want) {
-		t.Errorf("%+v, %v", c.onFailure, err)
+		t.Errorf("on-failure is parsed as %+v, %v; want %+v", c.onFailure, err, want)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestMistakesInStepsAreErrors(t *testing.T) {
 		_, err := parseConfiguration("c", "on-failure "+steps+"\nimage x\ndevice pci:1:2\n")
 		const want = "c:1: on-failure takes halt, poweroff, reboot, restart, or steps such as "
 		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", steps, err)
+			t.Errorf("on-failure %s: %v, want %q", steps, err, want)
 		}
 	}
 	const rescan = " rescan 1, halt\nimage x\n"
@@ -52,18 +52,18 @@ func TestMistakesInStepsAreErrors(t *testing.T) {
 	} {
 		_, err := parseConfiguration("c", text)
 		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("configuration %q: %v, want %q", text, err, want)
 		}
 	}
 }
 
-// fakeBus is a directory in the place of /sys/bus/pci, with the files that steps write.
+// fakeBus is a directory that replaces /sys/bus/pci. It has the files that steps write.
 type fakeBus struct {
 	*testing.T
 	root string
 }
 
-// newFakeBus makes a bus with the PCI function 0000:01:00.0 below a bridge, and another function.
+// newFakeBus creates a bus with the PCI function 0000:01:00.0 below a bridge, and another function.
 // As in sysfs, the entries of the directory `devices` are links.
 func newFakeBus(t *testing.T) fakeBus {
 	t.Helper()
@@ -86,6 +86,7 @@ func newFakeBus(t *testing.T) fakeBus {
 	return b
 }
 
+// addFunction adds the files of a PCI function.
 func (b fakeBus) addFunction(path string) {
 	b.Helper()
 	for _, name := range []string{"reset", "reset_method", "remove", "driver_override"} {
@@ -100,7 +101,7 @@ func (b fakeBus) addFunction(path string) {
 	}
 }
 
-// bind makes the function 0000:01:00.0 bound to a driver.
+// bind binds the function 0000:01:00.0 to a driver.
 func (b fakeBus) bind(driver string) {
 	b.Helper()
 	b.write("drivers/"+driver+"/bind", "")
@@ -111,6 +112,7 @@ func (b fakeBus) bind(driver string) {
 	}
 }
 
+// write writes a file of the bus.
 func (b fakeBus) write(name, text string) {
 	b.Helper()
 	path := b.root + "/" + name
@@ -122,7 +124,7 @@ func (b fakeBus) write(name, text string) {
 	}
 }
 
-// remove removes a file, as a kernel that does not have it.
+// remove removes a file, as if the kernel did not have it.
 func (b fakeBus) remove(name string) {
 	b.Helper()
 	if err := os.Remove(b.root + "/" + name); err != nil {
@@ -130,9 +132,9 @@ func (b fakeBus) remove(name string) {
 	}
 }
 
-// stored returns the files that contain a text, with this text. It leaves out files of lines, which
-// are those that the kernel wrote.
-func (b fakeBus) stored() (files []string) {
+// writtenFiles returns the files that steps have written, in the form NAME=TEXT. It omits texts
+// that end with a newline, because these are texts of the kernel.
+func (b fakeBus) writtenFiles() (files []string) {
 	err := filepath.WalkDir(b.root, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
@@ -186,7 +188,7 @@ func TestStepsWriteToTheFilesOfSysfs(t *testing.T) {
 		for _, device := range []string{"pci:0000:01:00.0", "vfio:0000:01:00.0",
 			"tt:/dev/tenstorrent/5"} {
 			if name == "function" && strings.HasPrefix(device, "tt:") {
-				continue // resets through its driver
+				continue // this reset uses the driver of the device
 			}
 			t.Run(name+" "+device, func(t *testing.T) {
 				b := newFakeBus(t)
@@ -196,10 +198,10 @@ func TestStepsWriteToTheFilesOfSysfs(t *testing.T) {
 				}
 				want := slices.Clone(test.want)
 				slices.Sort(want)
-				got := b.stored()
+				got := b.writtenFiles()
 				slices.Sort(got)
 				if !slices.Equal(got, want) {
-					t.Errorf("%q, want %q", got, want)
+					t.Errorf("files written: %q, want %q", got, want)
 				}
 			})
 		}
@@ -226,10 +228,10 @@ func TestStepsThatTheMachineDoesNotHaveAreErrors(t *testing.T) {
 			b.remove("devices/0000:01:00.0/reset_method")
 			err := test.step.performOn(test.device)
 			if hal.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v, want %v with %q", err, test.code, test.want)
+				t.Errorf("step on %s: %v, want %v with %q", test.device, err, test.code, test.want)
 			}
-			if got := b.stored(); len(got) > 0 {
-				t.Errorf("%q was written", got)
+			if got := b.writtenFiles(); len(got) > 0 {
+				t.Errorf("files written: %q, want none", got)
 			}
 		})
 	}
@@ -243,10 +245,10 @@ func TestDriverThatTheKernelLacksIsNamed(t *testing.T) {
 	err := bindDriver([]string{"vfio-pci", "0000:01:00.0"})
 	if hal.CodeOf(err) != hal.NoFile ||
 		!strings.Contains(err.Error(), "the kernel has no driver vfio-pci; load its module") {
-		t.Error(err)
+		t.Errorf("bindDriver: %v, want that the driver is missing", err)
 	}
-	if got := b.stored(); len(got) > 0 {
-		t.Errorf("%q was written", got)
+	if got := b.writtenFiles(); len(got) > 0 {
+		t.Errorf("files written: %q, want none", got)
 	}
 }
 
@@ -275,7 +277,7 @@ func TestDriverIsBoundWhenTheFunctionIsBack(t *testing.T) {
 		}
 		err = k.performOn("vfio:0000:01:00.0")
 		if isBack && (err != nil || <-added != nil) || !isBack && hal.CodeOf(err) != hal.NoDevice {
-			t.Errorf("back %v: %v", isBack, err)
+			t.Errorf("step on a function that is added again: %v: %v", isBack, err)
 		}
 	}
 }
@@ -340,34 +342,35 @@ func TestStepsAreTakenInTheirOrderAsOftenAsTheirCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := stepsTaken(t, test.ladder, test.failing, test.exits...); got != test.want {
-				t.Errorf("%s\nwant %s", got, test.want)
+				t.Errorf("steps taken: %s\nwant: %s", got, test.want)
 			}
 		})
 	}
 }
 
-// TestSignalEndsTheWaitAfterAStep sends the signal beforehand: a wait of an hour ends at once.
+// TestSignalEndsTheWaitAfterAStep sends the signal before the step: a wait of an hour must end
+// immediately.
 func TestSignalEndsTheWaitAfterAStep(t *testing.T) {
 	s := supervisor{signals: make(chan os.Signal, 1)}
 	s.signals <- os.Interrupt
 	step := recoveryStep{&stepTypes[0], 1, time.Hour}
 	if err := s.takeStep(&step, 71); err != nil || s.endSignal != os.Interrupt {
-		t.Errorf("%v, signal %v", err, s.endSignal)
+		t.Errorf("takeStep: %v, signal %v; want no error and %v", err, s.endSignal, os.Interrupt)
 	}
 }
 
-// TestPermanentFailureTakesNoStep runs lminit with the exit statuses of mistakes. The function of
-// the configuration does not exist, so that a step would fail, and print that.
+// TestPermanentFailureTakesNoStep runs lminit with the exit statuses of permanent failures. The
+// function in the configuration does not exist, so a step would fail and print this.
 func TestPermanentFailureTakesNoStep(t *testing.T) {
 	for exit, want := range map[string]string{"64": "", "65": "", "77": "",
 		"66": "restarting", "71": "reset function failed"} {
-		path := configFile(t, "on-failure reset function 1, restart 1, halt\nimage edu.lmb\n"+
-			"device pci:ffff:ff:1f.7\n")
-		out, _ := withScript(t, "exit "+exit+"\n", "-config", path).CombinedOutput()
+		path := writeConfiguration(t, "on-failure reset function 1, restart 1, halt\n"+
+			"image edu.lmb\ndevice pci:ffff:ff:1f.7\n")
+		out, _ := lminitWithScript(t, "exit "+exit+"\n", "-config", path).CombinedOutput()
 		isTaken := strings.Contains(string(out), "reset function") ||
 			strings.Contains(string(out), "restarting")
 		if isTaken != (want != "") || !strings.Contains(string(out), want) {
-			t.Errorf("exit %s: %s", exit, out)
+			t.Errorf("replay with exit status %s: output %q, want %q", exit, out, want)
 		}
 	}
 }
@@ -377,7 +380,7 @@ func TestLminitWithoutResetsOnlyRestarts(t *testing.T) {
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-tags", "noresets", "-o", dir, ".")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build -tags noresets: %v\n%s", err, out)
 	}
 	if err := os.WriteFile(dir+"/lmrun", []byte("#!/bin/sh\nexit 71\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -389,12 +392,14 @@ func TestLminitWithoutResetsOnlyRestarts(t *testing.T) {
 		"restart 1, halt":                   {71, "restarting after exit status 71"},
 		"restart 1, reset function 1, halt": {64, "built with the tag `noresets`"},
 	} {
-		path := configFile(t, "on-failure "+steps+"\nimage edu.lmb\ndevice pci:0000:01:00.0\n")
+		path := writeConfiguration(t, "on-failure "+steps+
+			"\nimage edu.lmb\ndevice pci:0000:01:00.0\n")
 		c := exec.Command(dir+"/lminit", "-config", path)
 		out, _ := c.CombinedOutput()
 		if exit := c.ProcessState.ExitCode(); exit != want.exit ||
 			!strings.Contains(string(out), want.text) {
-			t.Errorf("%s: exit %d, %s; want %d and %q", steps, exit, out, want.exit, want.text)
+			t.Errorf("on-failure %s: exit %d, %s; want %d and %q", steps, exit, out, want.exit,
+				want.text)
 		}
 	}
 }

@@ -21,8 +21,8 @@ import (
 
 // This file tests -version-counter.
 
-// failing is an image whose sequence main fails, and whose sequence good succeeds.
-const failing = `lightmetal 1
+// failingListing describes an image whose sequence main fails and whose sequence good succeeds.
+const failingListing = `lightmetal 1
 device edu 1234:11e8 bar0 1MiB
 window regs bar0 offset 0x0 size 1MiB
 main:
@@ -34,17 +34,18 @@ good:
   write.4 regs+0x4 0x3
 `
 
-// counted is a directory with an lmrun that checks signatures and has mock devices, a file of keys,
-// and images v3.lmb and v7.lmb of two versions, whose sequence main fails.
-type counted struct{ dir, runner string }
+// versionedImages is a directory with an lmrun that checks signatures and has mock devices, a file
+// of keys, and images v3.lmb and v7.lmb of two versions, whose sequence main fails.
+type versionedImages struct{ dir, runner string }
 
-func newCounted(t *testing.T) *counted {
+// newVersionedImages builds lmrun, and writes the keys and the signed images.
+func newVersionedImages(t *testing.T) *versionedImages {
 	t.Helper()
-	c := &counted{t.TempDir(), buildRunner(t, "signed,backend_pci")}
+	c := &versionedImages{t.TempDir(), buildRunner(t, "signed,backend_pci")}
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	public := key.Public().(ed25519.PublicKey)
 	c.write(t, "keys", fmt.Sprintf("%x\n", []byte(public)))
-	plain := lmbtest.File(t, failing)
+	plain := lmbtest.File(t, failingListing)
 	for _, version := range []uint32{3, 7} {
 		value := ed25519.Sign(key, runtimesigned.SignedBytes(plain, version))
 		block := lmb.SignatureBlock(version, public, value)
@@ -53,7 +54,7 @@ func newCounted(t *testing.T) *counted {
 	return c
 }
 
-func (c *counted) write(t *testing.T, name, text string) {
+func (c *versionedImages) write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -61,7 +62,7 @@ func (c *counted) write(t *testing.T, name, text string) {
 }
 
 // counter returns the text in the file of the counter, "none" if it does not exist.
-func (c *counted) counter() string {
+func (c *versionedImages) counter() string {
 	text, err := os.ReadFile(filepath.Join(c.dir, "counter"))
 	if err != nil {
 		return "none"
@@ -69,35 +70,35 @@ func (c *counted) counter() string {
 	return string(text)
 }
 
-// command is lmrun in the directory, not started yet.
-func (c *counted) command(line string) *exec.Cmd {
+// command returns a command that runs lmrun in the directory. The command is not started.
+func (c *versionedImages) command(line string) *exec.Cmd {
 	args := strings.Fields("-device mock:edu -key keys -version-counter counter " + line)
 	run := exec.Command(c.runner, args...)
 	run.Dir = c.dir
 	return run
 }
 
-// run runs lmrun, and checks its status and the counter afterwards.
-func (c *counted) run(t *testing.T, line string, exit int, want string) {
+// run runs lmrun, and checks its exit status and the counter afterwards.
+func (c *versionedImages) run(t *testing.T, line string, exit int, want string) {
 	t.Helper()
 	run := c.command(line)
 	out, _ := run.CombinedOutput()
 	if got := c.counter(); run.ProcessState.ExitCode() != exit || got != want {
-		t.Errorf("%s: %v, %s; the counter is %q, want %d and %q", line, run.ProcessState, out, got,
-			exit, want)
+		t.Errorf("lmrun %s: %v, the counter is %q; want exit status %d and %q; output: %s", line,
+			run.ProcessState, got, exit, want, out)
 	}
 }
 
-// TestVersionCounterRisesWithTheFirstCompleteRun, and not before: an image that fails leaves the
-// previous version usable.
+// TestVersionCounterRisesWithTheFirstCompleteRun: after an image that fails, the previous version
+// must still be usable.
 func TestVersionCounterRisesWithTheFirstCompleteRun(t *testing.T) {
-	c := newCounted(t)
+	c := newVersionedImages(t)
 	c.run(t, "-check v3.lmb", 0, "none")
 	c.run(t, "v3.lmb", 76, "none") // its run fails
 	c.run(t, "-sequence good v3.lmb", 0, "3\n")
 	c.run(t, "v7.lmb", 76, "3\n")
 	c.run(t, "-before main -sequence good v7.lmb", 76, "3\n")
-	c.run(t, "-sequence good v3.lmb", 0, "3\n") // the way back is open
+	c.run(t, "-sequence good v3.lmb", 0, "3\n") // the old version is still accepted
 	c.run(t, "-seal -sequence good -loop 5 -after main v7.lmb", 76, "7\n")
 	c.run(t, "-sequence good v3.lmb", 77, "7\n")
 	c.run(t, "-check v3.lmb", 77, "7\n")
@@ -111,20 +112,21 @@ func TestVersionCounterRisesWithTheFirstCompleteRun(t *testing.T) {
 	run.Dir = c.dir
 	if out, _ := run.CombinedOutput(); run.ProcessState.ExitCode() != 64 ||
 		!strings.Contains(string(out), "need -key") {
-		t.Errorf("%v, %s", run.ProcessState, out)
+		t.Errorf("-version-counter without -key: %v, %s; want exit status 64 and %q",
+			run.ProcessState, out, "need -key")
 	}
 	if files, _ := filepath.Glob(filepath.Join(c.dir, ".*")); len(files) != 0 {
-		t.Errorf("files are left: %v", files)
+		t.Errorf("temporary files are left: %v", files)
 	}
 }
 
 // TestPowerCutLeavesACompleteVersionCounter kills a sealed lmrun before and after each of its
-// system calls on files. The counter is the old or the new one, the image that was just tried is
-// accepted, and the next run raises the counter.
+// system calls on files. Afterwards, the counter must have the old or the new value, the image must
+// still be accepted, and the next run must raise the counter.
 func TestPowerCutLeavesACompleteVersionCounter(t *testing.T) {
 	goruntime.LockOSThread()
 	defer goruntime.UnlockOSThread()
-	c, seen := newCounted(t), map[string]int{}
+	c, seen := newVersionedImages(t), map[string]int{}
 	for killed, step := true, 0; killed; step++ {
 		c.write(t, "counter", "3\n")
 		run := c.command("-seal -sequence good -loop 2 v7.lmb")
@@ -135,13 +137,14 @@ func TestPowerCutLeavesACompleteVersionCounter(t *testing.T) {
 		killed = killAtStep(t, run.Process.Pid, step)
 		_ = run.Process.Release()
 		seen[c.counter()]++
-		older := map[string]int{"3\n": 0, "7\n": 77}[c.counter()]
-		c.run(t, "-check v3.lmb", older, c.counter())
+		exitOfOlder := map[string]int{"3\n": 0, "7\n": 77}[c.counter()]
+		c.run(t, "-check v3.lmb", exitOfOlder, c.counter())
 		c.run(t, "-sequence good v7.lmb", 0, "7\n")
 	}
 	synced := slices.Index(fileCalls, unix.SYS_FSYNC)
 	renamed := slices.Index(fileCalls, unix.SYS_RENAMEAT2)
 	if len(seen) != 2 || seen["3\n"] < 6 || seen["7\n"] < 2 || synced < 0 || renamed < synced {
-		t.Errorf("counters %v, calls %v", seen, fileCalls)
+		t.Errorf("counters after kills: %v, want 3 at least 6 times and 7 at least twice; system "+
+			"calls %v, want fsync before renameat2", seen, fileCalls)
 	}
 }

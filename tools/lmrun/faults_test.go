@@ -37,17 +37,18 @@ func entriesIn(t *testing.T, path string) (numbers []uint64) {
 	return numbers
 }
 
+// entryAt returns the entry at the beginning of data.
 func entryAt(data []byte) *faultlog.Entry {
 	e := new(faultlog.Entry)
 	copy(e.Bytes(), data)
 	return e
 }
 
-// recordFault opens a file as lmrun does, and writes an entry for a failed command.
+// recordFault opens a file as lmrun does, and records a failed command.
 func recordFault(t *testing.T, path string) {
 	t.Helper()
 	var r faultRecorder
-	if err := r.openFile(path, lmbtest.View(t, lmbtest.File(t, failing))); err != nil {
+	if err := r.openFile(path, lmbtest.View(t, lmbtest.File(t, failingListing))); err != nil {
 		t.Fatal(err)
 	}
 	defer os.NewFile(uintptr(r.fd), path).Close()
@@ -55,12 +56,12 @@ func recordFault(t *testing.T, path string) {
 		result: runtime.Result{Code: hal.ExpectFailed, Command: 1}})
 }
 
-// TestFailureIsRecorded by lmrun as a process, sealed and not: of a command, of a device that
-// cannot be opened, and none of a run that succeeds.
+// TestFailureIsRecorded runs lmrun, sealed and not sealed. It must record the failure of a command
+// and of opening a device, and nothing for a run that succeeds.
 func TestFailureIsRecorded(t *testing.T) {
 	runner, dir := buildRunner(t, "backend_pci"), t.TempDir()
 	image, path := filepath.Join(dir, "image.lmb"), filepath.Join(dir, "faults")
-	file := lmbtest.File(t, failing)
+	file := lmbtest.File(t, failingListing)
 	if err := os.WriteFile(image, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -79,12 +80,13 @@ func TestFailureIsRecorded(t *testing.T) {
 		args := append(strings.Fields(run.args), "-faults", path, image)
 		c := exec.Command(runner, args...)
 		if out, _ := c.CombinedOutput(); c.ProcessState.ExitCode() != run.exit {
-			t.Fatalf("%s: %v, %s", run.args, c.ProcessState, out)
+			t.Fatalf("lmrun %s: %v, want exit status %d; output: %s", run.args, c.ProcessState,
+				run.exit, out)
 		}
 	}
 	data, err := os.ReadFile(path)
 	if err != nil || len(data) != newFaultFileBytes {
-		t.Fatalf("%d bytes, %v", len(data), err)
+		t.Fatalf("fault file: %d bytes, %v; want %d bytes", len(data), err, newFaultFileBytes)
 	}
 	wanted := runtime.Result{Code: hal.ExpectFailed, SafeRan: true, Command: 1, Got: 0x010000ed,
 		Want: 0x010000ee, Mask: 0xffffffff}
@@ -93,21 +95,21 @@ func TestFailureIsRecorded(t *testing.T) {
 		checksum := fbs.ReadStruct[fbs.Preamble](file).Checksum
 		if !e.IsComplete() || e.EntryNumber != uint64(i+1) || e.Result != result || e.TimeNs == 0 ||
 			e.ImageChecksum != checksum || (e.ConfigRegisters[0] == 0x11e81234) != (i < 2) {
-			t.Errorf("entry %d: %+v", i, e)
+			t.Errorf("entry %d: %+v; want entry number %d and result %+v", i, e, i+1, result)
 		}
 		reason := []string{"main, command 1: expect.4 w0+0x0", "main, command 1",
 			"pci:dead:beef"}[i]
 		if !strings.HasPrefix(string(e.Reason[:]), reason) {
-			t.Errorf("reason of entry %d: %s", i, e.Reason)
+			t.Errorf("entry %d: reason %q, want %q", i, e.Reason, reason)
 		}
 	}
 	if numbers := entriesIn(t, path); len(numbers) != 3 {
-		t.Errorf("entries %v", numbers)
+		t.Errorf("complete entries %v, want 3", numbers)
 	}
 }
 
-// TestInterruptedWriteLosesNoOtherEntry writes an entry in part, to each possible length, as a
-// loss of power can, from its start and from its end: over zeros and over the oldest entry.
+// TestInterruptedWriteLosesNoOtherEntry writes only a part of an entry, as a loss of power can: its
+// first or last bytes, in each possible number, over zeros and over the oldest entry.
 func TestInterruptedWriteLosesNoOtherEntry(t *testing.T) {
 	for _, before := range []int{0, 3, 64, 70} {
 		t.Run(fmt.Sprint(before), func(t *testing.T) {
@@ -123,16 +125,17 @@ func TestInterruptedWriteLosesNoOtherEntry(t *testing.T) {
 			written, _ := os.ReadFile(path)
 			for n := range faultlog.EntryBytes + 1 {
 				for _, fromEnd := range []bool{false, true} {
-					checkInterrupted(t, path, old, written, before, n, fromEnd)
+					checkInterruptedWrite(t, path, old, written, before, n, fromEnd)
 				}
 			}
 		})
 	}
 }
 
-// checkInterrupted checks the file whose next entry after `before` entries has only n of its bytes,
-// and that the next failure is recorded there.
-func checkInterrupted(t *testing.T, path string, old, written []byte, before, n int, fromEnd bool) {
+// checkInterruptedWrite checks the file whose next entry after `before` entries has only n of its
+// bytes, and that the next failure is recorded there.
+func checkInterruptedWrite(t *testing.T, path string, old, written []byte, before, n int,
+	fromEnd bool) {
 	t.Helper()
 	slots := newFaultFileBytes / faultlog.EntryBytes
 	at := before % slots * faultlog.EntryBytes
@@ -163,14 +166,16 @@ func checkInterrupted(t *testing.T, path string, old, written []byte, before, n 
 	got := entriesIn(t, path)
 	for _, number := range got {
 		if !want[number] {
-			t.Fatalf("%d bytes of entry %d: entry %d is believed", n, before+1, number)
+			t.Fatalf("%d bytes of entry %d written: entry %d is complete, want only %v", n,
+				before+1, number, want)
 		}
 	}
 	if len(got) != len(want) {
-		t.Fatalf("%d bytes of entry %d: entries %v, want %v", n, before+1, got, want)
+		t.Fatalf("%d bytes of entry %d written: complete entries %v, want %v", n, before+1, got,
+			want)
 	}
 	if n%64 != 7 && n != faultlog.EntryBytes {
-		return // the rest is slow
+		return // the rest of this function is slow, so it runs only for some n
 	}
 	recordFault(t, path)
 	next := uint64(before + 1)
@@ -180,12 +185,13 @@ func checkInterrupted(t *testing.T, path string, old, written []byte, before, n 
 	data, _ := os.ReadFile(path)
 	slot := int(next-1) % slots * faultlog.EntryBytes
 	if e := entryAt(data[slot:]); !e.IsComplete() || e.EntryNumber != next {
-		t.Fatalf("%d bytes of entry %d: the next is %d", n, before+1, e.EntryNumber)
+		t.Fatalf("%d bytes of entry %d written: the next entry has number %d, complete %v; want "+
+			"%d, true", n, before+1, e.EntryNumber, e.IsComplete(), next)
 	}
 }
 
-// TestChangedEntryIsNotBelieved changes each byte of a file with two entries.
-func TestChangedEntryIsNotBelieved(t *testing.T) {
+// TestChangedEntryIsNotComplete changes each byte of a file with two entries.
+func TestChangedEntryIsNotComplete(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "faults")
 	recordFault(t, path)
 	recordFault(t, path)
@@ -198,14 +204,15 @@ func TestChangedEntryIsNotBelieved(t *testing.T) {
 			changed := entryAt(copied[slot*faultlog.EntryBytes:])
 			other := entryAt(copied[(1-slot)*faultlog.EntryBytes:])
 			if changed.IsComplete() || !other.IsComplete() {
-				t.Fatalf("byte %d changed by %#x: %v, %v", at, change, changed.IsComplete(),
-					other.IsComplete())
+				t.Fatalf("byte %d changed by %#x: the changed entry is complete: %v, the other: "+
+					"%v; want false, true", at, change, changed.IsComplete(), other.IsComplete())
 			}
 		}
 	}
 }
 
-// TestFileCutShortKeepsItsEntries cuts a file at each byte. The next entry is recorded in it.
+// TestFileCutShortKeepsItsEntries truncates a file to many sizes. The next failure must be recorded
+// in it, and its complete entries must stay.
 func TestFileCutShortKeepsItsEntries(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "faults")
 	for range 2 {
@@ -220,28 +227,30 @@ func TestFileCutShortKeepsItsEntries(t *testing.T) {
 		complete := min(size/faultlog.EntryBytes, 2)
 		if numbers := entriesIn(t, path); len(numbers) != complete+1 ||
 			numbers[complete] != uint64(complete+1) {
-			t.Fatalf("cut at %d: entries %v", size, numbers)
+			t.Fatalf("truncated to %d bytes: complete entries %v, want %d", size, numbers,
+				complete+1)
 		}
 	}
 }
 
-// TestFileThatHasOtherDataIsRejected and stays as it is: texts, images, file systems.
+// TestFileThatHasOtherDataIsRejected also checks that the file does not change. It covers texts,
+// images and disks.
 func TestFileThatHasOtherDataIsRejected(t *testing.T) {
-	dir, view := t.TempDir(), lmbtest.View(t, lmbtest.File(t, failing))
+	dir, view := t.TempDir(), lmbtest.View(t, lmbtest.File(t, failingListing))
 	disk := make([]byte, 64<<10)
 	copy(disk[512:], "EFI PART")
 	for name, data := range map[string][]byte{"text": bytes.Repeat([]byte("a line\n"), 100),
-		"short text": []byte("a line\n"), "image": lmbtest.File(t, failing), "disk": disk} {
+		"short text": []byte("a line\n"), "image": lmbtest.File(t, failingListing), "disk": disk} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		var r faultRecorder
 		if err := r.openFile(path, view); hal.CodeOf(err) != hal.Usage {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("openFile of %s: %v, want %v", name, err, hal.Usage)
 		}
 		if now, _ := os.ReadFile(path); !bytes.Equal(now, data) {
-			t.Errorf("%s was changed", name)
+			t.Errorf("openFile changed %s", name)
 		}
 	}
 	used := filepath.Join(dir, "used")
@@ -251,30 +260,30 @@ func TestFileThatHasOtherDataIsRejected(t *testing.T) {
 	}
 	if err := second.openFile(used, view); hal.CodeOf(err) != hal.IO ||
 		!strings.Contains(err.Error(), "in use by another lmrun") {
-		t.Errorf("a file in use: %v", err)
+		t.Errorf("openFile of a file in use: %v, want %v", err, hal.IO)
 	}
-	for path, code := range map[string]hal.Code{dir: hal.IO, fifo(t): hal.IO,
+	for path, code := range map[string]hal.Code{dir: hal.IO, makeFIFO(t): hal.IO,
 		dir + "/none/f": hal.NoFile} {
 		var r faultRecorder
 		if err := r.openFile(path, view); hal.CodeOf(err) != code {
-			t.Errorf("%s: %v, want %v", path, err, code)
+			t.Errorf("openFile of %s: %v, want %v", path, err, code)
 		}
 	}
 }
 
-// TestDeviceWithoutASizeGetsAnEntryWithoutANumber, as /dev/pmsg0 does. /dev/null has no size.
+// TestDeviceWithoutASizeGetsAnEntryWithoutANumber uses /dev/null, which has no size, as /dev/pmsg0.
 func TestDeviceWithoutASizeGetsAnEntryWithoutANumber(t *testing.T) {
 	var r faultRecorder
-	if err := r.openFile("/dev/null", lmbtest.View(t, lmbtest.File(t, failing))); err != nil ||
-		r.entry.EntryNumber != 0 {
-		t.Errorf("number %d, %v", r.entry.EntryNumber, err)
+	view := lmbtest.View(t, lmbtest.File(t, failingListing))
+	if err := r.openFile("/dev/null", view); err != nil || r.entry.EntryNumber != 0 {
+		t.Errorf("openFile of /dev/null: entry number %d, %v; want 0", r.entry.EntryNumber, err)
 	}
 }
 
-// errorRegisters is configuration space with a chain of extended capabilities.
-type errorRegisters map[uint64]uint32
+// fakeConfigSpace is configuration space with a chain of extended capabilities.
+type fakeConfigSpace map[uint64]uint32
 
-func (r errorRegisters) Load(offset uint64, width uint8) (uint64, hal.Code) {
+func (r fakeConfigSpace) Load(offset uint64, width uint8) (uint64, hal.Code) {
 	value, ok := r[offset]
 	if !ok || width != 4 {
 		return 0, hal.Denied
@@ -282,23 +291,23 @@ func (r errorRegisters) Load(offset uint64, width uint8) (uint64, hal.Code) {
 	return uint64(value), hal.OK
 }
 
-func (errorRegisters) Store(uint64, uint8, uint64) hal.Code { return hal.Denied }
+func (fakeConfigSpace) Store(uint64, uint8, uint64) hal.Code { return hal.Denied }
 
-func TestAdvancedErrorReportingIsFoundBehindOtherCapabilities(t *testing.T) {
+func TestAdvancedErrorReportingIsFoundAfterOtherCapabilities(t *testing.T) {
 	for _, test := range []struct {
-		registers errorRegisters
+		registers fakeConfigSpace
 		at        uint64
 	}{
-		{errorRegisters{0x100: 0x1401_0002, 0x140: 0x1c02_0001}, 0x140},
-		{errorRegisters{0x100: 0x0002_0001}, 0x100},
-		{errorRegisters{0x100: 0x1401_0002, 0x140: 0x0002_0003}, 0}, // none
-		{errorRegisters{0x100: 0x1401_0002, 0x140: 0x1001_0003}, 0}, // a circle
-		{errorRegisters{0x100: 0x1401_0002}, 0},                     // may not be read
-		{errorRegisters{0x100: 0xffff_ffff, 0xfff: 0xffff_ffff}, 0}, // the device is gone
-		{errorRegisters{}, 0},
+		{fakeConfigSpace{0x100: 0x1401_0002, 0x140: 0x1c02_0001}, 0x140},
+		{fakeConfigSpace{0x100: 0x0002_0001}, 0x100},
+		{fakeConfigSpace{0x100: 0x1401_0002, 0x140: 0x0002_0003}, 0}, // without the capability
+		{fakeConfigSpace{0x100: 0x1401_0002, 0x140: 0x1001_0003}, 0}, // a circular list
+		{fakeConfigSpace{0x100: 0x1401_0002}, 0},                     // the next is not readable
+		{fakeConfigSpace{0x100: 0xffff_ffff, 0xfff: 0xffff_ffff}, 0}, // the device is gone
+		{fakeConfigSpace{}, 0},
 	} {
 		if at := findAER(test.registers); at != test.at {
-			t.Errorf("%#x: %#x, want %#x", test.registers, at, test.at)
+			t.Errorf("findAER(%#x): offset %#x, want %#x", test.registers, at, test.at)
 		}
 	}
 }
@@ -306,7 +315,7 @@ func TestAdvancedErrorReportingIsFoundBehindOtherCapabilities(t *testing.T) {
 // TestErrorRegistersOfTheFailedDeviceAreRecorded of the device that the failed command accesses, of
 // two, and of the first one if no command has failed.
 func TestErrorRegistersOfTheFailedDeviceAreRecorded(t *testing.T) {
-	space := errorRegisters{0: 0x401e1e52, 4: 0x20100406, 0x100: 0x0002_0001}
+	space := fakeConfigSpace{0: 0x401e1e52, 4: 0x20100406, 0x100: 0x0002_0001}
 	for i := range uint32(10) {
 		space[0x104+4*uint64(i)] = 0x1000 + i
 	}
@@ -337,21 +346,22 @@ main:
 		if e.ConfigRegisters != [2]uint32{0x401e1e52, 0x20100406} || e.AERRegisters != want ||
 			!strings.HasPrefix(string(e.DeviceAddress[:]),
 				devices[test.device].Identity().Address) {
-			t.Errorf("%v: %+v", test.result, e)
+			t.Errorf("result %+v: entry %+v; want the registers of device %d", test.result, e,
+				test.device)
 		}
 	}
 }
 
-// TestRecordAllocatesNothing beyond what the error itself took.
+// TestRecordAllocatesNothing does not count the allocations of the recorded error.
 func TestRecordAllocatesNothing(t *testing.T) {
 	var r faultRecorder
 	path := filepath.Join(t.TempDir(), "faults")
-	if err := r.openFile(path, lmbtest.View(t, lmbtest.File(t, failing))); err != nil {
+	if err := r.openFile(path, lmbtest.View(t, lmbtest.File(t, failingListing))); err != nil {
 		t.Fatal(err)
 	}
 	end := &outcome{err: hal.NewFault(hal.ExpectFailed, "main, command 1"),
 		result: runtime.Result{Code: hal.ExpectFailed, Command: 1}}
 	if n := testing.AllocsPerRun(20, func() { r.recordFailure(end) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("recordFailure makes %v allocations, want none", n)
 	}
 }

@@ -29,31 +29,31 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// asRunner is the environment variable with which a copy of the test program is lmrun.
-const asRunner = "LM_TEST_RUNNER"
+// runnerVariable is the environment variable that makes the test program run main of lmrun.
+const runnerVariable = "LM_TEST_RUNNER"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asRunner)+os.Getenv(asFrames)+os.Getenv(asSignalled) != "" {
-		// As in the shipped program, which links no profiler and starts with one processor:
-		// the first allocation that a profiler samples, or that a second processor makes,
-		// maps memory, and the seal would kill the child.
+	if os.Getenv(runnerVariable)+os.Getenv(framesVariable)+os.Getenv(signalledVariable) != "" {
+		// As in the shipped program, which links no profiler and starts with GOMAXPROCS=1. The
+		// first allocation that a profiler samples, or that a second processor makes, maps
+		// memory, which kills a sealed child.
 		goruntime.MemProfileRate = 0
 		runtime.DedicateProcess()
 	}
-	if os.Getenv(asRunner) != "" {
+	if os.Getenv(runnerVariable) != "" {
 		main()
 	}
-	if os.Getenv(asFrames) != "" {
-		framesChild()
+	if os.Getenv(framesVariable) != "" {
+		runFramesChild()
 	}
-	if os.Getenv(asSignalled) != "" {
-		signalledMain(os.Args[1:])
+	if os.Getenv(signalledVariable) != "" {
+		runSignalledChild(os.Args[1:])
 	}
 	os.Exit(m.Run())
 }
 
-// lmrun runs the program as a process of its own.
-func lmrun(t *testing.T, args ...string) (stdout, stderr string, exit int) {
+// runLmrun runs lmrun in a child process.
+func runLmrun(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -61,7 +61,7 @@ func lmrun(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 	}
 	start := func(name string, args ...string) (*exec.Cmd, error) {
 		c := exec.Command(name, args...)
-		c.Env = append(os.Environ(), asRunner+"=1")
+		c.Env = append(os.Environ(), runnerVariable+"=1")
 		var out, errs bytes.Buffer
 		c.Stdout, c.Stderr = &out, &errs
 		err := c.Run()
@@ -80,19 +80,19 @@ func lmrun(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 	return stdout, stderr, c.ProcessState.ExitCode()
 }
 
-// runnerCommand is lmrun, not started yet.
-func runnerCommand(t *testing.T, args ...string) *exec.Cmd {
+// lmrunCommand returns a command that runs lmrun. The command is not started.
+func lmrunCommand(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := exec.Command(self, args...)
-	c.Env = append(os.Environ(), asRunner+"=1")
+	c.Env = append(os.Environ(), runnerVariable+"=1")
 	return c
 }
 
-const image = "../../testdata/images/edu.lmb"
+const eduImage = "../../testdata/images/edu.lmb"
 
 func TestEveryFailureHasItsExitStatus(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
@@ -106,30 +106,30 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 	}{
 		{64, "no image given", nil},
 		{64, "is unknown or has no value", []string{"-frobnicate"}},
-		{64, "unknown flag -frobnicate", []string{"-frobnicate=1", image}},
-		{64, "two images given", []string{image, image}},
-		{64, "unknown device", []string{"-device", "mock:edu", image}},
-		{64, "unknown device", []string{"-device", "pci:nonsense", image}},
-		{64, "-input takes NAME=ring:FILE, not n=ring:", []string{"-input", "n=ring:", image}},
-		{64, "-output takes NAME=FILE, not =ring:x", []string{"-output", "=ring:x", image}},
-		{64, "-deadline must be at most 1h, not 2h", []string{"-deadline", "2h", image}},
-		{64, "-longest takes a time such as", []string{"-longest", "2x", image}},
+		{64, "unknown flag -frobnicate", []string{"-frobnicate=1", eduImage}},
+		{64, "two images given", []string{eduImage, eduImage}},
+		{64, "unknown device", []string{"-device", "mock:edu", eduImage}},
+		{64, "unknown device", []string{"-device", "pci:nonsense", eduImage}},
+		{64, "-input takes NAME=ring:FILE, not n=ring:", []string{"-input", "n=ring:", eduImage}},
+		{64, "-output takes NAME=FILE, not =ring:x", []string{"-output", "=ring:x", eduImage}},
+		{64, "-deadline must be at most 1h, not 2h", []string{"-deadline", "2h", eduImage}},
+		{64, "-longest takes a time such as", []string{"-longest", "2x", eduImage}},
 		{64, "unknown flag -frob", []string{"-version", "-frob=1"}},
 		{65, "the file is empty", []string{"../../testdata/bad/empty.lmb"}},
 		{65, "envelope checksum is", []string{"../../testdata/bad/flipped-bit.lmb"}},
 		{65, "is not a regular file", []string{"/dev/null"}},
 		{65, "is not a regular file", []string{pipe}},
 		{66, "no such file", []string{"none.lmb"}},
-		{77, "cannot check signatures", []string{"-key", "key.pub", image}},
-		{69, "no such device", []string{"-device", "pci:ffff:00:00.0", image}},
+		{77, "cannot check signatures", []string{"-key", "key.pub", eduImage}},
+		{69, "no such device", []string{"-device", "pci:ffff:00:00.0", eduImage}},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
-			stdout, stderr, exit := lmrun(t, test.args...)
+			stdout, stderr, exit := runLmrun(t, test.args...)
 			isReported := strings.HasPrefix(stderr, "lmrun: ") &&
 				strings.Contains(stderr, test.want)
 			if exit != test.exit || !isReported || stdout != "" {
-				t.Errorf("exit %d, %q, %q; want %d, %q", exit, stdout, stderr, test.exit,
-					test.want)
+				t.Errorf("exit %d, stdout %q, stderr %q; want exit %d, no stdout, and %q", exit,
+					stdout, stderr, test.exit, test.want)
 			}
 			checkJSONFailure(t, test.exit, append([]string{"-json"}, test.args...))
 			checkJSONFailure(t, test.exit, append(test.args, "--json"))
@@ -141,19 +141,21 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 // command.
 func checkJSONFailure(t *testing.T, want int, args []string) {
 	t.Helper()
-	stdout, stderr, exit := lmrun(t, args...)
+	stdout, stderr, exit := runLmrun(t, args...)
 	var object struct{ Exit, Command int }
 	err := json.Unmarshal([]byte(stdout), &object)
 	if err != nil || exit != want || object.Exit != exit {
-		t.Errorf("%q: exit %d, %q, %v; want %d", args, exit, stdout, err, want)
+		t.Errorf("lmrun %q: exit %d, stdout %q, %v; want exit %d, also in the object", args, exit,
+			stdout, err, want)
 	}
 	if object.Command != -1 || stderr != "" {
-		t.Errorf("%q: command %d, %q; want none", args, object.Command, stderr)
+		t.Errorf("lmrun %q: command %d, stderr %q; want -1 and no stderr", args, object.Command,
+			stderr)
 	}
 }
 
-// assembled is the file of a listing.
-func assembled(t *testing.T, source string) string {
+// assembleFile assembles a listing, writes the image to a file and returns its path.
+func assembleFile(t *testing.T, source string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image.lmb")
 	if err := os.WriteFile(path, lmbtest.File(t, source), 0o600); err != nil {
@@ -165,7 +167,7 @@ func assembled(t *testing.T, source string) string {
 // TestCheckReportsWhatARunWouldReportBeforeItOpensADevice covers the longest time, an input that
 // is given twice, the names and the number of devices, and hardware windows.
 func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
-	long := assembled(t,
+	long := assembleFile(t,
 		"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\n"+
 			"tensor n input uint32[]\nmain:\n"+strings.Repeat("  call hour\n", 2)+
 			"hour:\n  write.4 r+0x4 0x1\n"+strings.Repeat("  delay 10s\n", 400))
@@ -191,10 +193,10 @@ func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 	} {
 		t.Run(strings.Join(test.flags, " "), func(t *testing.T) {
 			args := append([]string{"-check"}, test.flags...)
-			stdout, stderr, exit := lmrun(t, append(args, long)...)
+			stdout, stderr, exit := runLmrun(t, append(args, long)...)
 			if exit != test.exit || !strings.Contains(stdout+stderr, test.want) {
-				t.Errorf("exit %d, %q, %q; want %d, %q", exit, stdout, stderr, test.exit,
-					test.want)
+				t.Errorf("exit %d, stdout %q, stderr %q; want exit %d and %q", exit, stdout, stderr,
+					test.exit, test.want)
 			}
 		})
 	}
@@ -203,7 +205,7 @@ func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 // TestSupervisedRunReportsItsMaxStopTime expects the longest time from a signal to the end, for
 // the verified image, before a device is opened. If the image is rejected, nothing is reported.
 func TestSupervisedRunReportsItsMaxStopTime(t *testing.T) {
-	slow := assembled(t, `lightmetal 1
+	slow := assembleFile(t, `lightmetal 1
 target ivshmem 1af4:1110 bar2 0x100000
 window m bar2 offset 0x0 size 0x100000
 main:
@@ -231,7 +233,8 @@ safe:
 		"-sequence last":              {69, 1 + 4},
 		"-sequence last -before main": {69, 5 + 4},
 		"-before last -after main":    {69, 5 + 5 + 4},
-		// A run without a deadline is bounded by runtime.StopGraceNs, one with it is not.
+		// A run without a deadline ends after at most runtime.StopGraceNs. With a deadline, this
+		// limit does not apply.
 		"-sequence hour":                        {69, 10 + 4},
 		"-sequence hour -deadline 25s":          {69, 25 + 4},
 		"-sequence hour -deadline 2s":           {69, 2 + 4},
@@ -247,7 +250,7 @@ safe:
 				t.Fatal(err)
 			}
 			args := strings.Fields("-supervised -device pci:ffff:00:00.0 " + flags)
-			c := runnerCommand(t, append(args, slow)...)
+			c := lmrunCommand(t, append(args, slow)...)
 			c.ExtraFiles = []*os.File{writer}
 			text, _ := c.CombinedOutput()
 			writer.Close()
@@ -260,40 +263,44 @@ safe:
 				isRight = len(report) == 0
 			}
 			if c.ProcessState.ExitCode() != want.exit || !isRight {
-				t.Errorf("%v, report %q; want %+v; %s", c.ProcessState, report, want, text)
+				t.Errorf("%v, report %q; want %+v; output: %s", c.ProcessState, report, want, text)
 			}
 		})
 	}
-	c := runnerCommand(t, "-supervised", "-device", "pci:ffff:00:00.0", slow)
+	c := lmrunCommand(t, "-supervised", "-device", "pci:ffff:00:00.0", slow)
 	text, _ := c.CombinedOutput()
 	if c.ProcessState.ExitCode() != 64 || !strings.Contains(string(text), "descriptor 3") {
-		t.Errorf("without a descriptor: %v, %s", c.ProcessState, text)
+		t.Errorf("-supervised without descriptor 3: %v, %s; want exit status 64", c.ProcessState,
+			text)
 	}
 }
 
 func TestHelpIsOnStandardOutput(t *testing.T) {
-	stdout, stderr, exit := lmrun(t, "-help")
+	stdout, stderr, exit := runLmrun(t, "-help")
 	if exit != 0 || stdout != usage || stderr != "" {
-		t.Errorf("exit %d, %q, %q", exit, stdout, stderr)
+		t.Errorf("-help: exit %d, stdout %q, stderr %q; want 0 and the usage", exit, stdout, stderr)
 	}
 }
 
 func TestVersionNamesFormatAndSchema(t *testing.T) {
 	for _, line := range [][]string{{"-version", "-json"}, {"--json", "-version"}} {
 		var object map[string]string
-		stdout, stderr, exit := lmrun(t, line...)
+		stdout, stderr, exit := runLmrun(t, line...)
 		want := map[string]string{"version": version,
 			"format": fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor),
 			"schema": fmt.Sprintf("0x%x", fbs.SchemaHash)}
 		if err := json.Unmarshal([]byte(stdout), &object); err != nil || exit != 0 ||
 			stderr != "" || !maps.Equal(object, want) {
-			t.Errorf("%q: exit %d, %q, %q, %v", line, exit, stdout, stderr, err)
+			t.Errorf("lmrun %q: exit %d, stdout %q, stderr %q, %v; want 0 and the object %v", line,
+				exit, stdout, stderr, err, want)
 		}
 	}
 	want := fmt.Sprintf("%s, format %d.%d, schema 0x%x\n", version, fbs.FormatMajor,
 		fbs.FormatMinor, fbs.SchemaHash)
-	if stdout, stderr, exit := lmrun(t, "-version"); exit != 0 || stdout != want || stderr != "" {
-		t.Errorf("exit %d, %q, %q; want %q", exit, stdout, stderr, want)
+	stdout, stderr, exit := runLmrun(t, "-version")
+	if exit != 0 || stdout != want || stderr != "" {
+		t.Errorf("-version: exit %d, stdout %q, stderr %q; want 0 and %q", exit, stdout, stderr,
+			want)
 	}
 }
 
@@ -334,7 +341,7 @@ func TestParseCommandLines(t *testing.T) {
 		t.Run(test.line, func(t *testing.T) {
 			got, err := args.Parse(strings.Fields(test.line))
 			if err != nil || !reflect.DeepEqual(got, test.want) {
-				t.Errorf("%+v, %v; want %+v", got, err, test.want)
+				t.Errorf("Parse(%q): %+v, %v; want %+v", test.line, got, err, test.want)
 			}
 		})
 	}
@@ -345,7 +352,7 @@ func TestParseCommandLines(t *testing.T) {
 		"-longest 9999999h x", "-longest 1d x", "-input a=ring: x"} {
 		t.Run(line, func(t *testing.T) {
 			if _, err := args.Parse(strings.Fields(line)); hal.CodeOf(err) != hal.Usage {
-				t.Errorf("%v, want a usage error", err)
+				t.Errorf("Parse(%q): %v, want a usage error", line, err)
 			}
 		})
 	}
@@ -357,7 +364,7 @@ func TestQuotedTextDecodesToTheSameText(t *testing.T) {
 		var got string
 		if err := json.Unmarshal(files.EscapeControls([]byte(files.JSONString(text))),
 			&got); err != nil || got != string([]rune(text)) {
-			t.Errorf("%q comes back as %q, %v", text, got, err)
+			t.Errorf("%q is quoted and decoded to %q, %v", text, got, err)
 		}
 	}
 }
@@ -366,14 +373,14 @@ func TestTimingAndFailureTexts(t *testing.T) {
 	o := args.Options{Image: "x.lmb", Sequence: "main"}
 	end := outcome{runs: 4, totalRunNs: 10_000, shortestRunNs: 2_000, longestRunNs: 3_100}
 	if got := timingText(end); !strings.Contains(got, ", in us: least 2.0, mean 2.5, most 3.1") {
-		t.Error(got)
+		t.Errorf("timingText: %q", got)
 	}
 	end.result = runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15, SafeRan: true}
 	end.err = &hal.Fault{Code: hal.ExpectFailed,
 		Reason: "main, command 3: expect.4 w0+0x0 == 0x8: got 0x7"}
 	if got := failureText(end); got != "expect failed: main, command 3: expect.4 w0+0x0 "+
 		"== 0x8: got 0x7; then sequence safe ran: done" {
-		t.Error(got)
+		t.Errorf("failureText: %q", got)
 	}
 	var object map[string]any
 	if err := json.Unmarshal([]byte(jsonText(o, end, hal.ExpectFailed)), &object); err != nil {
@@ -382,7 +389,7 @@ func TestTimingAndFailureTexts(t *testing.T) {
 	for field, want := range map[string]any{"exit": 76.0, "image": "x.lmb", "sequence": "main",
 		"runs": 4.0, "got": 7.0, "want": 8.0, "mask": 15.0, "safe": "done", "mean_ns": 2500.0} {
 		if object[field] != want {
-			t.Errorf("%s: %v, want %v", field, object[field], want)
+			t.Errorf("field %s of the JSON object: %v, want %v", field, object[field], want)
 		}
 	}
 }
@@ -394,7 +401,7 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 	runner, keyFile := filepath.Join(dir, "lmrun"), filepath.Join(dir, "keys")
 	if out, err := exec.Command("go", "build", "-tags", "signed", "-o", runner,
 		".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build -tags signed: %v\n%s", err, out)
 	}
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	public := key.Public().(ed25519.PublicKey)
@@ -405,19 +412,20 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 		}
 		return path
 	}
-	plain, err := os.ReadFile(image)
+	plain, err := os.ReadFile(eduImage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sign := func(version, says uint32) []byte {
-		value := ed25519.Sign(key, runtimesigned.SignedBytes(plain, version))
-		return append(bytes.Clone(plain), lmb.SignatureBlock(says, public, value)...)
+	// sign signs the image with signedVersion, and writes blockVersion into the signature block.
+	sign := func(signedVersion, blockVersion uint32) []byte {
+		value := ed25519.Sign(key, runtimesigned.SignedBytes(plain, signedVersion))
+		return append(bytes.Clone(plain), lmb.SignatureBlock(blockVersion, public, value)...)
 	}
 	signed, version3 := sign(0, 0), write("version3.lmb", sign(3, 3))
 	signedFile := write("signed.lmb", signed)
 	changed := bytes.Clone(signed)
 	changed[len(plain)/2] ^= 1
-	ranged := func(name, versions string) string {
+	writeRange := func(name, versions string) string {
 		return write(name, fmt.Appendf(nil, "%x versions %s\n", []byte(public), versions))
 	}
 	write("keys", fmt.Appendf(nil, "%x\n", []byte(public)))
@@ -428,8 +436,8 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 	}{
 		{"signed", signedFile, keyFile, "no such device", 69, nil},
 		{"changed", write("changed.lmb", changed), keyFile, "invalid signature", 77, nil},
-		{"unsigned", image, keyFile, "not signed", 77, nil},
-		{"no image at all", write("junk.lmb", []byte("junk")), keyFile, "not signed", 77, nil},
+		{"unsigned", eduImage, keyFile, "not signed", 77, nil},
+		{"not an image", write("junk.lmb", []byte("junk")), keyFile, "not signed", 77, nil},
 		{"of another key", write("signed2.lmb", signed),
 			write("other", fmt.Appendf(nil, "%x\n",
 				[]byte(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9},
@@ -437,8 +445,8 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 			"not in the list of public keys", 77, nil},
 		{"of a key that anybody can sign for", write("signed3.lmb", signed),
 			write("zeros", []byte(strings.Repeat("00", 32))), "anybody", 77, nil},
-		{"no key", image, write("empty", nil), "no public key", 77, nil},
-		{"no file of keys", image, filepath.Join(dir, "none"), "no such file", 66, nil},
+		{"no key", eduImage, write("empty", nil), "no public key", 77, nil},
+		{"no file of keys", eduImage, filepath.Join(dir, "none"), "no such file", 66, nil},
 		{"of a low version", version3, keyFile, "no such device", 69, []string{"-at-least", "3"}},
 		{"of too low a version", version3, keyFile, "has version 3, but must have at least " +
 			"version 4", 77, []string{"-at-least", "4"}},
@@ -446,11 +454,12 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 			[]string{"-at-least=1"}},
 		{"with a changed version", write("v4.lmb", sign(3, 4)), keyFile, "invalid signature", 77,
 			[]string{"-at-least", "4"}},
-		{"of a version that its key may sign", version3, ranged("to3", "-3"), "no such device", 69,
-			nil},
-		{"of a version that its key may not sign", version3, ranged("from4", "4-"),
+		{"of a version that its key may sign", version3, writeRange("to3", "-3"), "no such device",
+			69, nil},
+		{"of a version that its key may not sign", version3, writeRange("from4", "4-"),
 			"its key may sign only versions 4 to 4294967295", 77, nil},
-		{"of a key with a bad range", version3, ranged("bad", "4-3"), "versions must be", 77, nil},
+		{"of a key with a bad range", version3, writeRange("bad", "4-3"), "versions must be", 77,
+			nil},
 		{"version without keys", version3, "", "need -key", 64, []string{"-at-least", "3"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -462,7 +471,7 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 			out, _ := c.CombinedOutput()
 			exit := c.ProcessState.ExitCode()
 			if exit != test.exit || !strings.Contains(string(out), test.want) {
-				t.Errorf("exit %d, %s; want %d, %s", exit, out, test.exit, test.want)
+				t.Errorf("exit %d, output %q; want exit %d and %q", exit, out, test.exit, test.want)
 			}
 		})
 	}
@@ -470,11 +479,12 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 	if !strings.Contains(string(help), "-key FILE") || strings.Contains(usage, "-key") ||
 		!strings.Contains(string(help), "-at-least N") ||
 		!strings.Contains(string(help), "-version-counter FILE") {
-		t.Error("-key must be in the help of a program with the tag signed, and in no other")
+		t.Error("-key, -at-least and -version-counter must be in the help of a program with the " +
+			"tag signed, and -key in no other")
 	}
 }
 
-// flagsWithValue are all flags that take one.
+// flagsWithValue are all flags that have a value.
 var flagsWithValue = []string{"device", "sequence", "before", "after", "input", "output", "loop",
 	"deadline", "watchdog", "window", "key", "longest", "at-least", "faults", "version-counter"}
 
@@ -485,11 +495,11 @@ func TestEmptyFlagValueIsRejected(t *testing.T) {
 		if !strings.Contains(usage+"-key FILE -at-least N -version-counter FILE", "-"+name+" ") {
 			t.Errorf("-%s is not in the usage", name)
 		}
-		for _, line := range [][]string{{"-" + name, "", image}, {"-" + name + "=", image},
-			{"--" + name + "=", image}, {image, "-" + name},
-			{"-" + name + "=1=x", "-" + name + "=", image}} {
+		for _, line := range [][]string{{"-" + name, "", eduImage}, {"-" + name + "=", eduImage},
+			{"--" + name + "=", eduImage}, {eduImage, "-" + name},
+			{"-" + name + "=1=x", "-" + name + "=", eduImage}} {
 			if _, err := args.Parse(line); hal.CodeOf(err) != hal.Usage {
-				t.Errorf("%q: %v", line, err)
+				t.Errorf("Parse(%q): %v, want a usage error", line, err)
 			}
 		}
 	}
@@ -498,14 +508,15 @@ func TestEmptyFlagValueIsRejected(t *testing.T) {
 			words[1] == strings.ToUpper(words[1]) {
 			if name, _, _ := strings.Cut(words[0][1:], "="); !slices.Contains(flagsWithValue,
 				name) {
-				t.Errorf("%s is not tried", words[0])
+				t.Errorf("%s is in the usage, but not in flagsWithValue", words[0])
 			}
 		}
 	}
-	for _, line := range [][]string{{"-key=", image}, {"-key=" + image, "-key=", image}} {
-		if _, stderr, exit := lmrun(t, line...); exit != 64 ||
+	for _, line := range [][]string{{"-key=", eduImage}, {"-key=" + eduImage, "-key=", eduImage}} {
+		if _, stderr, exit := runLmrun(t, line...); exit != 64 ||
 			!strings.Contains(stderr, "has no value") {
-			t.Errorf("%q: %d, %s", line, exit, stderr)
+			t.Errorf("lmrun %q: exit %d, %s; want exit 64 and %q", line, exit, stderr,
+				"has no value")
 		}
 	}
 }

@@ -28,25 +28,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asFrames is the environment variable with which a copy of the test program replays adder on
-// a mock device. Its value is "end", or "rename": to rename an output afterwards.
-const asFrames = "LM_TEST_FRAMES"
+// framesVariable is the environment variable that makes the test program replay adderListing on a
+// mock device. Its value is "end", or "rename" if the process renames its output afterwards.
+const framesVariable = "LM_TEST_FRAMES"
 
-// framesChild is that copy. It does not return.
-func framesChild() {
+// runFramesChild replays adderListing in the child process. It does not return.
+func runFramesChild() {
 	o, err := args.Parse(os.Args[1:])
 	end := outcome{err: err}
 	if err == nil {
 		end = replayAdder(o)
 	}
-	if os.Getenv(asFrames) == "rename" {
+	if os.Getenv(framesVariable) == "rename" {
 		_ = unix.Rename(o.Outputs[0].Path, o.Outputs[0].Path+".other")
 	}
 	unix.Exit(printOutcome(o, end))
 }
 
+// replayAdder replays adderListing on a mock device.
 func replayAdder(o args.Options) outcome {
-	image, err := listing.Parse("adder.lms", []byte(adder), nil)
+	image, err := listing.Parse("adder.lms", []byte(adderListing), nil)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -65,6 +66,8 @@ func replayAdder(o args.Options) outcome {
 	return f.runOnDevices([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
 }
 
+// framesCommand returns a command that replays adderListing. `then` is the value of framesVariable.
+// The command is not started.
 func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -72,7 +75,7 @@ func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	c := exec.Command(self, args...)
-	c.Env = append(os.Environ(), asFrames+"="+then)
+	c.Env = append(os.Environ(), framesVariable+"="+then)
 	return c
 }
 
@@ -99,9 +102,9 @@ func skipWithoutLockedMemory(t *testing.T) {
 func TestLockedRunsHaveAllMemoryLocked(t *testing.T) {
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil || !strings.Contains(string(maps), "VmFlags:") {
-		t.Skipf("no flags of mappings here: %v", err)
+		t.Skipf("the kernel shows no flags of mappings in smaps: %v", err)
 	}
-	_, in, _ := frameFiles(t)
+	_, in, _ := makeFrameFiles(t)
 	for _, test := range []struct {
 		flags  string
 		locked bool
@@ -119,32 +122,33 @@ func TestLockedRunsHaveAllMemoryLocked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The first byte of the first frame; later ones wait until the pipe is read.
+			// Read the first byte of the first frame. Later frames wait until the pipe is read.
 			_, err = out.Read(make([]byte, 1))
 			smaps, mapsErr := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", c.Process.Pid))
 			_ = c.Process.Kill()
 			_ = c.Wait()
 			if err != nil || mapsErr != nil {
-				t.Fatal(err, mapsErr)
+				t.Fatalf("reading the first byte: %v; reading smaps: %v", err, mapsErr)
 			}
 			_, program, _ := strings.Cut(string(smaps), " r-xp ")
 			_, flags, _ := strings.Cut(program, "VmFlags:")
 			flags, _, _ = strings.Cut(flags, "\n")
 			if locked := slices.Contains(strings.Fields(flags), "lo"); locked != test.locked {
-				t.Errorf("the program is locked: %v, want %v; %s", locked, test.locked, flags)
+				t.Errorf("the program is locked: %v, want %v; flags of the mapping: %s", locked,
+					test.locked, flags)
 			}
 		})
 	}
 }
 
-// frameFiles are an input, and an output that is there already.
-func frameFiles(t *testing.T) (dir, in, out string) {
+// makeFrameFiles creates a directory with an input file and an output file that exists already.
+func makeFrameFiles(t *testing.T) (dir, in, out string) {
 	t.Helper()
 	dir = t.TempDir()
 	in, out = filepath.Join(dir, "a"), filepath.Join(dir, "d")
 	for path, data := range map[string][]byte{in: bytes.Repeat([]byte{3}, frameBytes),
 		out: []byte("old")} {
-		// whatever the umask
+		// Chmod, because the umask changes the mode of WriteFile.
 		if err := errors.Join(os.WriteFile(path, data, 0o640), os.Chmod(path, 0o640)); err != nil {
 			t.Fatal(err)
 		}
@@ -152,8 +156,10 @@ func frameFiles(t *testing.T) (dir, in, out string) {
 	return dir, in, out
 }
 
+// newOutput is the result of a run with the input file of makeFrameFiles.
 var newOutput = append(bytes.Repeat([]byte{3}, frameBytes), 7, 0, 0, 0)
 
+// fileNames returns the names of the files in a directory.
 func fileNames(t *testing.T, dir string) string {
 	t.Helper()
 	var names []string
@@ -171,7 +177,7 @@ func fileNames(t *testing.T, dir string) string {
 // mode of the replaced file, and no temporary file is left.
 func TestSealedProcessCommitsItsOutput(t *testing.T) {
 	for _, seal := range [][]string{nil, {"-seal"}} {
-		dir, in, out := frameFiles(t)
+		dir, in, out := makeFrameFiles(t)
 		link := filepath.Join(dir, "link")
 		if err := os.Symlink("d", link); err != nil {
 			t.Fatal(err)
@@ -179,23 +185,23 @@ func TestSealedProcessCommitsItsOutput(t *testing.T) {
 		text, err := framesCommand(t, "end", append(seal, "-input", "a="+in, "-output", "d="+link,
 			"x.lmb")...).CombinedOutput()
 		if err != nil {
-			t.Fatalf("%v: %v, %s", seal, err, text)
+			t.Fatalf("flags %v: lmrun: %v, %s", seal, err, text)
 		}
 		got, err := os.ReadFile(out)
 		if err != nil || !bytes.Equal(got, newOutput) {
-			t.Errorf("%v: %x, %v", seal, got, err)
+			t.Errorf("flags %v: output %x, %v; want %x", seal, got, err, newOutput)
 		}
 		if info, err := os.Stat(out); err != nil || info.Mode() != 0o640 {
-			t.Errorf("%v: mode %v, %v", seal, info.Mode(), err)
+			t.Errorf("flags %v: mode of the output %v, %v; want 0640", seal, info.Mode(), err)
 		}
 		if names := fileNames(t, dir); names != "a d link" {
-			t.Errorf("%v: left behind: %s", seal, names)
+			t.Errorf("flags %v: files %q, want %q", seal, names, "a d link")
 		}
 	}
 }
 
 func TestSealedProcessCanRenameOnlyItsOutputs(t *testing.T) {
-	dir, in, out := frameFiles(t)
+	dir, in, out := makeFrameFiles(t)
 	c := framesCommand(t, "rename", "-seal", "-input", "a="+in, "-output", "d="+out, "x.lmb")
 	text, _ := c.CombinedOutput()
 	if status := c.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() ||
@@ -204,7 +210,8 @@ func TestSealedProcessCanRenameOnlyItsOutputs(t *testing.T) {
 	}
 	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, newOutput) ||
 		fileNames(t, dir) != "a d" {
-		t.Errorf("%x, %v, files %s", got, err, fileNames(t, dir))
+		t.Errorf("output %x, %v, files %q; want %x, files %q", got, err, fileNames(t, dir),
+			newOutput, "a d")
 	}
 }
 
@@ -212,7 +219,7 @@ func TestSealedProcessCanRenameOnlyItsOutputs(t *testing.T) {
 // example, would start the garbage collector and return memory to the kernel, which the seal
 // forbids.
 func TestGoEnvironmentDoesNotKillSealedProcess(t *testing.T) {
-	_, in, _ := frameFiles(t)
+	_, in, _ := makeFrameFiles(t)
 	for _, variable := range []string{
 		"GOMEMLIMIT=1KiB", "GOMEMLIMIT=4MiB", "GOGC=1", "GOGC=off", "GOTRACEBACK=crash",
 		"GODEBUG=gctrace=1,scavtrace=1",
@@ -221,7 +228,7 @@ func TestGoEnvironmentDoesNotKillSealedProcess(t *testing.T) {
 			c := framesCommand(t, "end", "-seal", "-loop", "100000", "-input", "a="+in, "x.lmb")
 			c.Env = append(c.Env, variable)
 			if text, err := c.CombinedOutput(); err != nil {
-				t.Errorf("%v, %s", err, text)
+				t.Errorf("sealed lmrun with %s: %v, %s", variable, err, text)
 			}
 		})
 	}
@@ -230,14 +237,15 @@ func TestGoEnvironmentDoesNotKillSealedProcess(t *testing.T) {
 func TestFailedRunKeepsExistingOutputs(t *testing.T) {
 	for _, args := range []string{"-sequence bad", "-seal -sequence bad", "-after bad",
 		"-seal -after bad", "-watchdog /nonexistent"} {
-		dir, in, out := frameFiles(t)
+		dir, in, out := makeFrameFiles(t)
 		text, err := framesCommand(t, "end", append(strings.Fields(args), "-input", "a="+in,
 			"-output", "d="+out, "x.lmb")...).CombinedOutput()
 		if err == nil {
-			t.Errorf("%s: no failure: %s", args, text)
+			t.Errorf("lmrun %s succeeds, want a failure: %s", args, text)
 		}
 		if got, _ := os.ReadFile(out); string(got) != "old" || fileNames(t, dir) != "a d" {
-			t.Errorf("%s: %q, files %s; %s", args, got, fileNames(t, dir), text)
+			t.Errorf("lmrun %s: output %q, files %q; want %q and %q; lmrun printed: %s", args, got,
+				fileNames(t, dir), "old", "a d", text)
 		}
 	}
 }
@@ -245,7 +253,7 @@ func TestFailedRunKeepsExistingOutputs(t *testing.T) {
 // TestOutputThatIsAnInputIsRejected names the input by several paths, by a link and by a hard
 // link.
 func TestOutputThatIsAnInputIsRejected(t *testing.T) {
-	dir, in, _ := frameFiles(t)
+	dir, in, _ := makeFrameFiles(t)
 	image, link, hard := filepath.Join(dir, "x.lmb"), filepath.Join(dir, "link"),
 		filepath.Join(dir, "hard")
 	for _, err := range []error{os.WriteFile(image, []byte("image"), 0o600), os.Symlink(in, link),
@@ -259,11 +267,12 @@ func TestOutputThatIsAnInputIsRejected(t *testing.T) {
 			image).CombinedOutput()
 		if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 64 ||
 			!strings.Contains(string(text), "is the same file as input") {
-			t.Errorf("%s: %v, %s", out, err, text)
+			t.Errorf("output %s: %v, %s; want exit status 64 and %q", out, err, text,
+				"is the same file as input")
 		}
 	}
 	if got, err := os.ReadFile(in); err != nil || len(got) != frameBytes {
-		t.Errorf("the input is %x, %v", got, err)
+		t.Errorf("the input is now %x, %v; want %d bytes", got, err, frameBytes)
 	}
 }
 
@@ -281,7 +290,7 @@ func TestRunWithoutDataIsAFailure(t *testing.T) {
 		"x.lmb").CombinedOutput()
 	if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 65 ||
 		!strings.Contains(string(text), "before they had data for one run") {
-		t.Errorf("%v, %s", err, text)
+		t.Errorf("lmrun with an empty pipe: %v, %s; want exit status 65", err, text)
 	}
 }
 
@@ -290,9 +299,9 @@ func TestRunWithoutDataIsAFailure(t *testing.T) {
 func TestKillAtAnyTimeLeavesCompleteOutput(t *testing.T) {
 	goruntime.LockOSThread()
 	defer goruntime.UnlockOSThread()
-	old, whole, steps := 0, 0, 0
+	old, complete, steps := 0, 0, 0
 	for killed := true; killed; steps++ {
-		dir, in, out := frameFiles(t)
+		dir, in, out := makeFrameFiles(t)
 		c := framesCommand(t, "end", "-seal", "-input", "a="+in, "-output", "d="+out, "x.lmb")
 		c.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
 		if err := c.Start(); err != nil {
@@ -304,28 +313,30 @@ func TestKillAtAnyTimeLeavesCompleteOutput(t *testing.T) {
 		case err == nil && string(got) == "old":
 			old++
 		case err == nil && bytes.Equal(got, newOutput):
-			whole++
+			complete++
 		default:
-			t.Errorf("killed at step %d of %s: the output is %q, %v", steps, dir, got, err)
+			t.Errorf("killed at step %d in %s: the output is %q, %v; want the old or the new one",
+				steps, dir, got, err)
 		}
 	}
 	synced, renamed := slices.Index(fileCalls, unix.SYS_FSYNC),
 		slices.Index(fileCalls, unix.SYS_RENAMEAT2)
 	if synced < 0 || renamed < synced || slices.Index(fileCalls[:synced], unix.SYS_WRITE) < 0 {
-		t.Errorf("calls %v: the data are not on the disk (%d) before they are in place (%d)",
+		t.Errorf("system calls %v: want write, then fsync (at %d), then renameat2 (at %d)",
 			fileCalls, synced, renamed)
 	}
-	if old < 8 || whole < 2 {
-		t.Errorf("%d steps: %d with the old output, %d with the new one; are the right calls "+
-			"looked at?", steps, old, whole)
+	if old < 8 || complete < 2 {
+		t.Errorf("%d steps: %d with the old output, %d with the new one; want at least 8 and 2; "+
+			"killAtStep may trace the wrong system calls", steps, old, complete)
 	}
 }
 
-// fileCalls are the numbers of the calls of interest that killAtStep saw begin.
+// fileCalls are the numbers of the system calls on files that killAtStep has seen begin.
 var fileCalls []uint64
 
-// killAtStep lets a traced process go on until it has begun or ended so many
-// system calls of interest, and kills it; false where it ended before.
+// killAtStep lets a traced process run until it has begun or ended a number of system calls on
+// files, and kills it. Calls before the first temporary file do not count. It returns false if the
+// process ended before.
 func killAtStep(t *testing.T, pid, step int) bool {
 	t.Helper()
 	var status unix.WaitStatus
@@ -337,7 +348,7 @@ func killAtStep(t *testing.T, pid, step int) bool {
 		unix.PTRACE_O_EXITKILL); err != nil {
 		t.Fatal(err)
 	}
-	files := map[uint64]bool{unix.SYS_OPENAT: true, unix.SYS_WRITE: true, unix.SYS_FSYNC: true,
+	isFileCall := map[uint64]bool{unix.SYS_OPENAT: true, unix.SYS_WRITE: true, unix.SYS_FSYNC: true,
 		unix.SYS_RENAMEAT2: true, unix.SYS_FCHMOD: true, unix.SYS_UNLINKAT: true,
 		unix.SYS_EXIT_GROUP: true}
 	began, calls := false, map[int]uint64{} // by thread
@@ -368,12 +379,12 @@ func killAtStep(t *testing.T, pid, step int) bool {
 			uintptr(unsafe.Pointer(&info)), 0, 0)
 		if entry := info[0]&0xff == 1; entry {
 			calls[at] = info[3]
-			if files[info[3]] && began {
+			if isFileCall[info[3]] && began {
 				fileCalls = append(fileCalls, info[3])
 			}
 			began = began || info[3] == unix.SYS_OPENAT && info[6]&unix.O_EXCL != 0
 		}
-		if began && files[calls[at]] {
+		if began && isFileCall[calls[at]] {
 			if step--; step < 0 {
 				_ = unix.Kill(pid, unix.SIGKILL)
 				for {
@@ -387,9 +398,9 @@ func killAtStep(t *testing.T, pid, step int) bool {
 	}
 }
 
-// TestUnwritableStandardOutputIsAnError expects exit status 74, whatever else lmrun had to report.
+// TestUnwritableStandardOutputIsAnError expects exit status 74, also if the run failed.
 func TestUnwritableStandardOutputIsAnError(t *testing.T) {
-	_, in, _ := frameFiles(t)
+	_, in, _ := makeFrameFiles(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip(err)
@@ -402,7 +413,7 @@ func TestUnwritableStandardOutputIsAnError(t *testing.T) {
 		var errs bytes.Buffer
 		c.Stdout, c.Stderr = full, &errs
 		if _ = c.Run(); c.ProcessState.ExitCode() != 74 {
-			t.Errorf("%v: %v, %s", args, c.ProcessState, errs.String())
+			t.Errorf("lmrun %v: %v, %s; want exit status 74", args, c.ProcessState, errs.String())
 		}
 	}
 }
@@ -410,14 +421,15 @@ func TestUnwritableStandardOutputIsAnError(t *testing.T) {
 // TestStandardOutputContainsOnlyTensorData checks that lmrun then prints its report to standard
 // error.
 func TestStandardOutputContainsOnlyTensorData(t *testing.T) {
-	_, in, _ := frameFiles(t)
+	_, in, _ := makeFrameFiles(t)
 	for _, flag := range []string{"-loop=1", "-json"} {
 		c := framesCommand(t, "end", flag, "-input", "a="+in, "-output", "d=-", "x.lmb")
 		var out, errs bytes.Buffer
 		c.Stdout, c.Stderr = &out, &errs
 		if err := c.Run(); err != nil || !bytes.Equal(out.Bytes(), newOutput) ||
 			!strings.Contains(errs.String(), "done") {
-			t.Errorf("%s: %v, %x, %s", flag, err, out.Bytes(), errs.String())
+			t.Errorf("lmrun %s: %v, stdout %x, stderr %q; want stdout %x and done on stderr", flag,
+				err, out.Bytes(), errs.String(), newOutput)
 		}
 	}
 }
@@ -425,18 +437,19 @@ func TestStandardOutputContainsOnlyTensorData(t *testing.T) {
 // TestOutputOnClosedStandardOutputIsRejected closes standard output, which Go replaces by
 // /dev/null for reading and writing. If the user names /dev/null, it is not rejected.
 func TestOutputOnClosedStandardOutputIsRejected(t *testing.T) {
-	_, in, _ := frameFiles(t)
+	_, in, _ := makeFrameFiles(t)
 	for redirection, want := range map[string]int{">&-": 64, "1<>/dev/null": 64, ">/dev/null": 0} {
 		t.Run(redirection, func(t *testing.T) {
 			for _, out := range []string{"d=-", "d=/dev/stdout", "d=/proc/self/fd/1"} {
 				c := exec.Command("sh", "-c", `exec "$0" "$@" `+redirection,
 					framesCommand(t, "end").Path, "-input", "a="+in, "-output", out, "x.lmb")
-				c.Env = append(os.Environ(), asFrames+"=end")
+				c.Env = append(os.Environ(), framesVariable+"=end")
 				text, _ := c.CombinedOutput()
 				exit := c.ProcessState.ExitCode()
 				if exit != want || exit != 0 &&
 					!strings.Contains(string(text), "standard output is closed") {
-					t.Errorf("%s %s: exit %d, %s", out, redirection, exit, text)
+					t.Errorf("lmrun -output %s %s: exit %d, want %d; %s", out, redirection, exit,
+						want, text)
 				}
 			}
 		})
@@ -446,15 +459,15 @@ func TestOutputOnClosedStandardOutputIsRejected(t *testing.T) {
 // TestInputMayBeStandardInput reads an input from a file on standard input, once, and from a pipe
 // on standard input, for each run.
 func TestInputMayBeStandardInput(t *testing.T) {
-	dir, in, _ := frameFiles(t)
+	dir, in, _ := makeFrameFiles(t)
 	file, err := os.Open(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	two := bytes.Repeat([]byte{3}, 2*frameBytes)
-	for what, stdin := range map[string]io.Reader{"a file": file, "a pipe": bytes.NewReader(two),
-		"a pipe whose writer has closed it": written(t, two)} {
+	frames := bytes.Repeat([]byte{3}, 2*frameBytes)
+	for what, stdin := range map[string]io.Reader{"a file": file, "a pipe": bytes.NewReader(frames),
+		"a pipe whose writer has closed it": newClosedPipe(t, frames)} {
 		t.Run(what, func(t *testing.T) {
 			c := framesCommand(t, "end", "-json", "-loop", "2", "-input", "a=-", "-output",
 				"d="+dir+"/new", "x.lmb")
@@ -462,7 +475,8 @@ func TestInputMayBeStandardInput(t *testing.T) {
 			text, err := c.CombinedOutput()
 			if got, _ := os.ReadFile(dir + "/new"); err != nil || !bytes.Equal(got, newOutput) ||
 				!strings.Contains(string(text), `"runs":2`) {
-				t.Errorf("%s: %v, %s, %x", what, err, text, got)
+				t.Errorf("%s: %v, %s, output %x; want 2 runs and output %x", what, err, text, got,
+					newOutput)
 			}
 		})
 	}
@@ -470,14 +484,14 @@ func TestInputMayBeStandardInput(t *testing.T) {
 	c.Stdin = strings.NewReader("short")
 	if text, err := c.CombinedOutput(); err == nil ||
 		!strings.Contains(string(text), "ended in the middle of a run's data") {
-		t.Errorf("%v, %s", err, text)
+		t.Errorf("standard input of 5 bytes: %v, %s; want an error", err, text)
 	}
 }
 
-// written is a pipe with data in it, whose writer has closed it.
-func written(t *testing.T, data []byte) *os.File {
+// newClosedPipe returns the reading end of a pipe that contains data and has no writer.
+func newClosedPipe(t *testing.T, data []byte) *os.File {
 	t.Helper()
-	path := fifo(t)
+	path := makeFIFO(t)
 	writer, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -496,23 +510,24 @@ func written(t *testing.T, data []byte) *os.File {
 // TestMissingFileDescriptorsAreReported expects an error of lmrun, and not exit status 2 of Go's
 // runtime.
 func TestMissingFileDescriptorsAreReported(t *testing.T) {
-	_, in, out := frameFiles(t)
-	// no child has what this process was given
+	_, in, out := makeFrameFiles(t)
+	// Children do not inherit the descriptors that this process has inherited.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	ended := false
 	for limit := 3; limit < 20; limit++ {
 		c := exec.Command("sh", "-c", "ulimit -n "+strconv.Itoa(limit)+` && exec "$0" "$@"`,
 			framesCommand(t, "end").Path, "-input", "a="+in, "-output", "d="+out, "x.lmb")
-		c.Env = append(os.Environ(), asFrames+"=end")
+		c.Env = append(os.Environ(), framesVariable+"=end")
 		text, _ := c.CombinedOutput()
 		exit := c.ProcessState.ExitCode()
 		ended = ended || exit == 0
 		if exit != 0 && (exit != 74 || !strings.Contains(string(text), "too many open files")) {
-			t.Errorf("%d files: exit %d, %.300s", limit, exit, text)
+			t.Errorf("limit of %d files: exit %d, want 0 or 74 with the reason; %.300s", limit,
+				exit, text)
 		}
 	}
 	if !ended {
-		t.Error("no limit was enough")
+		t.Error("lmrun failed with each limit from 3 to 19 files")
 	}
 }
 
@@ -549,17 +564,18 @@ func TestControlCharactersInPathsAreEscaped(t *testing.T) {
 	checkOutputIsSafe(t, true, "-check", "-json", hostile)
 }
 
-// checkOutputIsSafe runs lmrun and checks that it prints text without control characters,
-// of which no line begins as the text of a file does, and whether it ends with 0.
+// checkOutputIsSafe runs lmrun and checks that it prints valid UTF-8 without control characters,
+// that no line begins with the forged text, and whether the exit status is 0.
 func checkOutputIsSafe(t *testing.T, succeeds bool, args ...string) {
 	t.Helper()
-	stdout, stderr, exit := lmrun(t, args...)
+	stdout, stderr, exit := runLmrun(t, args...)
 	text := stdout + stderr
 	control := func(r rune) bool { return r != '\n' && r != '\t' && fbs.IsControl(r) }
 	safe := strings.IndexFunc(text, control) < 0 && strings.ToValidUTF8(text, "") == text
 	if !safe || (exit == 0) != succeeds || text == "" || strings.Contains("\n"+text, "\nforged") {
-		t.Errorf("lmrun %q: exit %d: %q", args, exit, text)
+		t.Errorf("lmrun %q: exit %d, success wanted: %v; output %q", args, exit, succeeds, text)
 	}
 }
 
-var imagePath, _ = filepath.Abs(image)
+// imagePath is the absolute path of eduImage, for tests that change the working directory.
+var imagePath, _ = filepath.Abs(eduImage)

@@ -17,14 +17,14 @@ import (
 
 // This file runs frames next to a program that takes all memory.
 
-// memoryGroup makes a control group whose processes may use so many bytes of memory and no swap,
-// with either version of control groups, and returns its directory. It skips the test where that
-// is impossible.
-func memoryGroup(t *testing.T, limit int) string {
+// makeMemoryGroup creates a control group whose processes may use `limit` bytes of memory and no
+// swap, with either version of control groups, and returns its directory. If this is impossible, it
+// skips the test.
+func makeMemoryGroup(t *testing.T, limit int) string {
 	t.Helper()
-	all := strconv.Itoa(limit)
-	for _, version := range []struct{ root, limit, swap, most string }{
-		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", all},
+	bytes := strconv.Itoa(limit)
+	for _, version := range []struct{ root, limit, swap, swapLimit string }{
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", bytes},
 		{"/sys/fs/cgroup", "memory.max", "memory.swap.max", "0"},
 	} {
 		if _, err := os.Stat(filepath.Join(version.root, "cgroup.procs")); err != nil {
@@ -35,10 +35,10 @@ func memoryGroup(t *testing.T, limit int) string {
 			continue
 		}
 		t.Cleanup(func() { _ = os.Remove(dir) })
-		err := os.WriteFile(filepath.Join(dir, version.limit), []byte(all), 0)
-		swap := filepath.Join(dir, version.swap) // is there only if the kernel counts swap
+		err := os.WriteFile(filepath.Join(dir, version.limit), []byte(bytes), 0)
+		swap := filepath.Join(dir, version.swap) // exists only if the kernel counts swap
 		if _, missing := os.Stat(swap); missing == nil && err == nil {
-			err = os.WriteFile(swap, []byte(version.most), 0)
+			err = os.WriteFile(swap, []byte(version.swapLimit), 0)
 		}
 		if err == nil {
 			return dir
@@ -48,9 +48,9 @@ func memoryGroup(t *testing.T, limit int) string {
 	return ""
 }
 
-// inGroup is a program in a control group, not started yet. The kernel kills it for lack of memory
-// as late as possible if isKept is true.
-func inGroup(group string, isKept bool, program string, args ...string) *exec.Cmd {
+// groupCommand returns a command that runs a program in a control group. The command is not
+// started. If isKept is true, the kernel does not kill the program for lack of memory.
+func groupCommand(group string, isKept bool, program string, args ...string) *exec.Cmd {
 	prepare := "echo $$ >" + group + "/cgroup.procs; "
 	if isKept {
 		prepare += "echo -1000 >/proc/$$/oom_score_adj; "
@@ -75,9 +75,9 @@ func majorFaults(t *testing.T, pid int) int {
 	return count
 }
 
-// TestLockedFramesHaveNoMajorFaults while another program takes all memory of the machine, here of
-// a control group, until the kernel kills it. Without -lock there are some: the kernel evicts
-// payload and program, and reads them again.
+// TestLockedFramesHaveNoMajorFaults runs lmrun while another program allocates all memory of their
+// control group, until the kernel kills that program. Without -lock there are major faults, because
+// the kernel evicts payload and program and reads them again.
 func TestLockedFramesHaveNoMajorFaults(t *testing.T) {
 	const limit, payload, hogs = 64 << 20, 1 << 20, 10
 	runner, dir := buildRunner(t, "backend_pci"), t.TempDir()
@@ -101,13 +101,13 @@ main:
 	}
 	for _, isLocked := range []bool{false, true} {
 		t.Run(fmt.Sprint(isLocked), func(t *testing.T) {
-			forgetPages(t, image, runner)
+			dropCachedPages(t, image, runner)
 			args := []string{"-device", "mock:ivshmem", "-loop", "forever", "-output", "y=-", image}
 			if isLocked {
 				args = append(args, "-lock")
 			}
-			group := memoryGroup(t, limit)
-			run := inGroup(group, true, runner, args...)
+			group := makeMemoryGroup(t, limit)
+			run := groupCommand(group, true, runner, args...)
 			out, err := run.StdoutPipe()
 			if err == nil {
 				err = run.Start()
@@ -117,19 +117,21 @@ main:
 			}
 			defer func() { _, _ = run.Process.Kill(), run.Wait() }()
 			pid := run.Process.Pid
-			frames, before := framesDuring(t, out, func() { runHog(t, group, hogs) }, pid)
+			exhaust := func() { exhaustMemory(t, group, hogs) }
+			frames, before := countFramesDuring(t, out, exhaust, pid)
 			got := majorFaults(t, pid) - before
 			t.Logf("%d frames of %d bytes of payload: %d major faults", frames, payload, got)
 			if (got == 0) != isLocked {
-				t.Errorf("locked: %v, %d major faults in %d frames", isLocked, got, frames)
+				t.Errorf("locked: %v, %d major faults in %d frames; want none only if locked",
+					isLocked, got, frames)
 			}
 		})
 	}
 }
 
-// forgetPages drops the pages of files from memory, so that they count for the control group that
-// reads them next.
-func forgetPages(t *testing.T, paths ...string) {
+// dropCachedPages drops the pages of files from memory, so that they count for the control group
+// that reads them next.
+func dropCachedPages(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
 		file, err := os.Open(path)
@@ -146,15 +148,15 @@ func forgetPages(t *testing.T, paths ...string) {
 	}
 }
 
-// framesDuring reads frames of 8 bytes while `disturb` runs, and one more. It returns their number,
-// and the major faults of the process after its first frame.
-func framesDuring(t *testing.T, out io.Reader, disturb func(), pid int) (frames, before int) {
+// countFramesDuring reads frames of 8 bytes while `disturb` runs, and one more. It returns the
+// number of frames, and the number of major faults of the process before `disturb` began.
+func countFramesDuring(t *testing.T, out io.Reader, disturb func(), pid int) (frames, before int) {
 	t.Helper()
 	var frame [8]byte
 	ended := make(chan bool)
 	for isLast := false; ; frames++ {
 		if _, err := io.ReadFull(out, frame[:]); err != nil {
-			t.Fatalf("after %d frames: %v", frames, err)
+			t.Fatalf("reading a frame after %d frames: %v", frames, err)
 		}
 		if isLast {
 			return frames, before
@@ -174,14 +176,14 @@ func framesDuring(t *testing.T, out io.Reader, disturb func(), pid int) (frames,
 	}
 }
 
-// runHog runs a program that takes more and more memory, several times, until the kernel kills it.
-func runHog(t *testing.T, group string, times int) {
+// exhaustMemory runs a program that allocates memory until the kernel kills it, several times.
+func exhaustMemory(t *testing.T, group string, times int) {
 	for range times {
-		hog := inGroup(group, false, "tail", "/dev/zero")
+		hog := groupCommand(group, false, "tail", "/dev/zero")
 		out, err := hog.CombinedOutput()
 		status, ok := hog.ProcessState.Sys().(interface{ Signaled() bool })
 		if !ok || !status.Signaled() {
-			t.Errorf("tail /dev/zero: %v, %s", err, out)
+			t.Errorf("tail /dev/zero: %v, %s; want it killed", err, out)
 		}
 	}
 }

@@ -31,19 +31,19 @@ func TestFailedRunMakesNoFileAndLeavesRingsOpen(t *testing.T) {
 	in, out, file := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "ring"),
 		filepath.Join(t.TempDir(), "d")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
-	end := frameRuns(t, "-sequence bad -input a="+in+" -output d=ring:"+out+" -output d="+file)
+	end := runFrames(t, "-sequence bad -input a="+in+" -output d=ring:"+out+" -output d="+file)
 	if end.result.Code != hal.ExpectFailed || end.runs != 0 {
-		t.Errorf("%+v", end)
+		t.Errorf("ended with %+v, want code %v and no run", end, hal.ExpectFailed)
 	}
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("the output's file: %v", err)
+		t.Errorf("stat of the output file: %v, want that it does not exist", err)
 	}
 	if data, _ := os.ReadFile(out); data[ringClosed] != 0 || data[ringWritten] != 0 {
-		t.Errorf("closed %d, written %d", data[ringClosed], data[ringWritten])
+		t.Errorf("ring: closed %d, written %d, want 0 and 0", data[ringClosed], data[ringWritten])
 	}
 }
 
-// Where these lie in a ring (RING.md).
+// Offsets of fields in a ring file (RING.md).
 const (
 	ringSlot    = 8
 	ringSlots   = 16
@@ -52,65 +52,65 @@ const (
 	ringRead    = 128
 )
 
-// peer builds the C side of a ring.
-func peer(t *testing.T) string {
+// buildRingPeer builds the C program that uses the other side of a ring, and returns its path.
+func buildRingPeer(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "peer")
 	out, err := exec.Command("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o",
 		binary, "testdata/ring_peer.c").CombinedOutput()
 	if err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatalf("gcc: %v\n%s", err, out)
 		}
-		t.Skipf("no C compiler here: %v", err)
+		t.Skipf("no C compiler: %v", err)
 	}
 	return binary
 }
 
 func TestRingsExchangeDataWithAProgramInC(t *testing.T) {
-	const frames = 500       // many times around
-	goruntime.LockOSThread() // the death signal comes when the thread that started them ends
+	const frames = 500       // many more than the rings have slots
+	goruntime.LockOSThread() // children get Pdeathsig when the thread that started them ends
 	defer goruntime.UnlockOSThread()
-	program, inputs := peer(t), []byte(nil)
+	program, inputs := buildRingPeer(t), []byte(nil)
 	inputs, results := frameData(frames)
 	for _, slots := range []int{1, 3, newRingSlots} {
 		in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
 		writer := exec.Command(program, "write", in, strconv.Itoa(frameBytes), strconv.Itoa(slots))
 		reader := exec.Command(program, "read", out, strconv.Itoa(resultBytes), strconv.Itoa(slots))
-		// They wait for ever where this program dies.
+		// Without this signal, they would wait forever if this program dies.
 		for _, c := range []*exec.Cmd{writer, reader} {
 			c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		}
 		var got bytes.Buffer
 		writer.Stdin, reader.Stdout = bytes.NewReader(inputs), &got
-		// The side that makes a ring with this many slots comes first.
-		made(t, in, frameBytes, slots)
-		made(t, out, resultBytes, slots)
+		// The first side to open a ring creates it. Here, the test has created both.
+		makeRing(t, in, frameBytes, slots)
+		makeRing(t, out, resultBytes, slots)
 		if err := writer.Start(); err != nil {
 			t.Fatal(err)
 		}
 		if err := reader.Start(); err != nil {
 			t.Fatal(err)
 		}
-		end := frameRuns(t, "-loop forever -input a=ring:"+in+" -output d=ring:"+out)
+		end := runFrames(t, "-loop forever -input a=ring:"+in+" -output d=ring:"+out)
 		if end.err != nil || end.runs != frames {
-			t.Errorf("%d slots: %+v", slots, end)
+			t.Errorf("%d slots: ended with %+v, want %d runs", slots, end, frames)
 		}
 		if err := writer.Wait(); err != nil {
-			t.Error(err)
+			t.Errorf("%d slots: writer in C: %v", slots, err)
 		}
 		if err := reader.Wait(); err != nil {
-			t.Error(err)
+			t.Errorf("%d slots: reader in C: %v", slots, err)
 		}
 		if !bytes.Equal(got.Bytes(), results) {
-			t.Errorf("%d slots: %d bytes came back, not those of %d frames", slots, got.Len(),
-				frames)
+			t.Errorf("%d slots: the reader received %d bytes, want the %d bytes of %d results",
+				slots, got.Len(), len(results), frames)
 		}
 	}
 }
 
-// made writes an empty ring to a file and returns its bytes.
-func made(t *testing.T, path string, slot, slots int) []byte {
+// makeRing writes an empty ring to a file and returns the bytes of the file.
+func makeRing(t *testing.T, path string, slot, slots int) []byte {
 	t.Helper()
 	data := make([]byte, ringHeaderBytes+slots*((slot+63)&^63))
 	copy(data, "LMRING1")
@@ -126,7 +126,7 @@ func made(t *testing.T, path string, slot, slots int) []byte {
 // the result.
 func TestInterruptedRunIsRepeated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in")
-	data := made(t, path, frameBytes, 4)
+	data := makeRing(t, path, frameBytes, 4)
 	inputs, results := frameData(4)
 	for i := range 4 {
 		copy(data[ringHeaderBytes+64*i:], inputs[frameBytes*i:][:frameBytes])
@@ -134,13 +134,13 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 	data[ringWritten], data[ringClosed] = 4, 1
 	_ = os.WriteFile(path, data, 0o600)
 	out := filepath.Join(t.TempDir(), "out")
-	made(t, out, resultBytes, 2)
+	makeRing(t, out, resultBytes, 2)
 	o, err := args.Parse(strings.Fields("-loop 2 -input a=ring:" + path + " -output d=ring:" + out +
 		" x.lmb"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func(name string, at int) byte {
+	byteAt := func(name string, at int) byte {
 		t.Helper()
 		data, err := os.ReadFile(name)
 		if err != nil {
@@ -148,21 +148,23 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 		}
 		return data[at]
 	}
-	f, err := framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)})
+	f, err := planAndOpen(loadAdder(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first run has taken its data and is cut off.
-	if ended, err := f.receiveInputs(); ended || err != nil || read(path, ringRead) != 0 {
-		t.Fatalf("%v, %v, %d read", ended, err, read(path, ringRead))
+	// The first run receives its data and is interrupted.
+	if ended, err := f.receiveInputs(); ended || err != nil || byteAt(path, ringRead) != 0 {
+		t.Fatalf("receiveInputs: ended %v, %v, %d slots released; want false, no error, 0", ended,
+			err, byteAt(path, ringRead))
 	}
-	if f, err = framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)}); err != nil {
+	if f, err = planAndOpen(loadAdder(t), o, sleepingMock{mock.New(&boards.Ivshmem)}); err != nil {
 		t.Fatal(err)
 	}
 	end := f.runAndCommit(o.RunCount)
-	if end.err != nil || end.runs != 2 || read(path, ringRead) != 2 ||
-		read(out, ringWritten) != 2 || read(out, ringClosed) != 1 {
-		t.Fatalf("%+v", end)
+	if end.err != nil || end.runs != 2 || byteAt(path, ringRead) != 2 ||
+		byteAt(out, ringWritten) != 2 || byteAt(out, ringClosed) != 1 {
+		t.Fatalf("ended with %+v; %d slots read, %d written, closed %d; want 2 runs, 2, 2 and 1",
+			end, byteAt(path, ringRead), byteAt(out, ringWritten), byteAt(out, ringClosed))
 	}
 	all, _ := os.ReadFile(out)
 	if !bytes.Equal(all[ringHeaderBytes:][:resultBytes], results[:resultBytes]) ||
@@ -175,8 +177,8 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 // ends while it waits, the first ring must contain nothing of the run.
 func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 	empty, full := filepath.Join(t.TempDir(), "empty"), filepath.Join(t.TempDir(), "full")
-	made(t, empty, resultBytes, 2)
-	data := made(t, full, resultBytes, 2)
+	makeRing(t, empty, resultBytes, 2)
+	data := makeRing(t, full, resultBytes, 2)
 	data[ringWritten] = 2
 	_ = os.WriteFile(full, data, 0o600)
 	o, err := args.Parse(strings.Fields("-output d=ring:" + empty + " -output d=ring:" + full +
@@ -184,7 +186,7 @@ func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)})
+	f, err := planAndOpen(loadAdder(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,11 +194,12 @@ func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 	defer stopRequested.Store(0)
 	if err := f.finishRun(); err == nil || !strings.Contains(err.Error(),
 		"the outputs of the last run are lost") {
-		t.Error(err)
+		t.Errorf("finishRun with a full ring and a stop request: %v, want lost outputs", err)
 	}
 	for _, path := range []string{empty, full} {
-		if got, _ := os.ReadFile(path); got[ringWritten] != map[string]byte{full: 2}[path] {
-			t.Errorf("%s: %d written", path, got[ringWritten])
+		want := map[string]byte{full: 2}[path]
+		if got, _ := os.ReadFile(path); got[ringWritten] != want {
+			t.Errorf("%s: %d slots written, want %d", path, got[ringWritten], want)
 		}
 	}
 }
@@ -205,36 +208,36 @@ func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 // sequence of -after must run, and the outputs must be written.
 func TestSignalEndsTheRunsOrderly(t *testing.T) {
 	inputs, results := frameData(2)
-	fresh := func(name string) string { return filepath.Join(t.TempDir(), name) }
-	waiting := fifo(t)
-	keep, err := os.OpenFile(waiting, os.O_RDWR, 0) // a writer that stays and writes no more
+	newPath := func(name string) string { return filepath.Join(t.TempDir(), name) }
+	pipe := makeFIFO(t)
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // stays open, so that the pipe does not end
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer keep.Close()
-	if _, err := keep.Write(inputs); err != nil {
+	defer writer.Close()
+	if _, err := writer.Write(inputs); err != nil {
 		t.Fatal(err)
 	}
-	ring := fresh("ring")
-	data := made(t, ring, frameBytes, 4)
+	ring := newPath("ring")
+	data := makeRing(t, ring, frameBytes, 4)
 	copy(data[ringHeaderBytes:], inputs[:frameBytes])
 	copy(data[ringHeaderBytes+64:], inputs[frameBytes:])
 	data[ringWritten] = 2
 	if err := os.WriteFile(ring, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, input := range []string{waiting, "ring:" + ring} {
-		out := fresh("d")
+	for _, input := range []string{pipe, "ring:" + ring} {
+		out := newPath("d")
 		done := make(chan outcome)
 		go func() {
-			done <- frameRuns(t, "-loop forever -before begin -after finish -input a="+input+
+			done <- runFrames(t, "-loop forever -before begin -after finish -input a="+input+
 				" -output d="+out)
 		}()
-		// Both frames are taken when the pipe or the ring is empty.
+		// Wait until lmrun has read both frames: the pipe or the ring is then empty.
 		for {
-			left, _ := unix.IoctlGetInt(int(keep.Fd()), unix.TIOCINQ)
+			left, _ := unix.IoctlGetInt(int(writer.Fd()), unix.TIOCINQ)
 			state, _ := os.ReadFile(ring)
-			if input == waiting && left == 0 || input != waiting && state[ringRead] == 2 {
+			if input == pipe && left == 0 || input != pipe && state[ringRead] == 2 {
 				break
 			}
 		}
@@ -243,36 +246,37 @@ func TestSignalEndsTheRunsOrderly(t *testing.T) {
 		stopRequested.Store(0)
 		if got, _ := os.ReadFile(out); end.err != nil || end.result.Code != hal.OK ||
 			end.runs == 0 || !bytes.Equal(got, results[resultBytes:]) && end.runs == 2 {
-			t.Errorf("%s: %+v, %x", input, end, got)
+			t.Errorf("input %s: ended with %+v, output %x; want success and the last result", input,
+				end, got)
 		}
 	}
 }
 
-// cutter is a clock that truncates a file when it is read for the left-th time: the first
-// read is before a run, the second after it.
-type cutter struct {
-	waiter
-	path string
-	left int
+// truncatingClock is a mock that truncates a file when its clock has been read readsLeft times. The
+// first read is before a run, the second after it.
+type truncatingClock struct {
+	sleepingMock
+	path      string
+	readsLeft int
 }
 
-func (c *cutter) Now() int64 {
-	if c.left--; c.left == 0 {
+func (c *truncatingClock) Now() int64 {
+	if c.readsLeft--; c.readsLeft == 0 {
 		_ = os.Truncate(c.path, 0)
 	}
-	return c.waiter.Now()
+	return c.sleepingMock.Now()
 }
 
 // TestTruncatedRingIsAnInputOutputError truncates the file of a ring after it is mapped, before
 // the first run, during a run, and before the input slot is released.
 func TestTruncatedRingIsAnInputOutputError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ring")
-	header := func() {
-		data := made(t, path, frameBytes, 4)
+	writeRing := func() {
+		data := makeRing(t, path, frameBytes, 4)
 		data[ringWritten] = 2
 		_ = os.WriteFile(path, data, 0o600)
 	}
-	header()
+	writeRing()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -289,16 +293,17 @@ func TestTruncatedRingIsAnInputOutputError(t *testing.T) {
 		return r.attach(true)
 	}
 	if err := check(); hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), path) {
-		t.Errorf("cut while it is opened: %v", err)
+		t.Errorf("attach to a truncated ring: %v, want code %v and the path", err, hal.IO)
 	}
 	file.Close()
 	for moment := range 3 {
-		header()
+		writeRing()
 		o, err := args.Parse(strings.Fields("-loop 2 -input a=ring:" + path + " x.lmb"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := framesOf(loaded(t), o, &cutter{waiter{mock.New(&boards.Ivshmem)}, path, moment})
+		clock := &truncatingClock{sleepingMock{mock.New(&boards.Ivshmem)}, path, moment}
+		f, err := planAndOpen(loadAdder(t), o, clock)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,13 +313,14 @@ func TestTruncatedRingIsAnInputOutputError(t *testing.T) {
 		end := f.runAndCommit(o.RunCount)
 		if hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan ||
 			end.result.SafeSequenceCode != hal.OK {
-			t.Errorf("cut at moment %d: %+v", moment, end)
+			t.Errorf("truncated at clock read %d: ended with %+v, want code %v and safe", moment,
+				end, hal.IO)
 		}
 	}
 }
 
-// opened opens a ring as lmrun does.
-func opened(path string, writer bool) (*ring, error) {
+// openRing opens a ring as lmrun does.
+func openRing(path string, writer bool) (*ring, error) {
 	r := &ring{path: path, dataBytes: frameBytes}
 	return r, r.open(writer)
 }
@@ -329,12 +335,14 @@ func TestUnfinishedRingIsCompleted(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(slots, " slots"), func(t *testing.T) {
 			_ = os.WriteFile(path, make([]byte, size), 0o600)
-			r, err := opened(path, false)
+			r, err := openRing(path, false)
 			if err != nil || r.slotCount != slots || uint64(len(r.memory)) != r.fileBytes(slots) {
-				t.Fatalf("%d bytes of zeros: %d slots, %v", size, r.slotCount, err)
+				t.Fatalf("%d bytes of zeros: opened with %d slots, %v; want %d slots", size,
+					r.slotCount, err, slots)
 			}
-			if again, err := opened(path, true); err != nil || again.slotCount != slots {
-				t.Errorf("%d bytes of zeros, then opened again: %+v, %v", size, again, err)
+			if again, err := openRing(path, true); err != nil || again.slotCount != slots {
+				t.Errorf("%d bytes of zeros: opened again as %+v, %v; want %d slots", size, again,
+					err, slots)
 			}
 		})
 	}
@@ -365,13 +373,14 @@ func TestFileThatIsNotARingIsNotChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, flags := range []string{"-input a=ring:", "-output d=ring:"} {
-				end := frameRuns(t, flags+path)
+				end := runFrames(t, flags+path)
 				if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
-					t.Errorf("%s: %d bytes became %d, %v", want, len(data), len(got), err)
+					t.Errorf("%s%s changed the file: %d bytes before, %d after, %v", flags, path,
+						len(data), len(got), err)
 				}
 				if hal.CodeOf(end.err) != hal.BadTensor ||
 					!strings.Contains(end.err.Error(), want) {
-					t.Errorf("%s: %v", want, end.err)
+					t.Errorf("%s%s: %v, want %q", flags, path, end.err, want)
 				}
 			}
 		})
@@ -382,14 +391,14 @@ func TestFileThatIsNotARingIsNotChanged(t *testing.T) {
 	}
 	for want, path := range map[string]string{"a symbolic link": link, "not a regular file": pipe} {
 		t.Run(want, func(t *testing.T) {
-			end := frameRuns(t, "-output d=ring:"+path)
+			end := runFrames(t, "-output d=ring:"+path)
 			if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) {
-				t.Errorf("%s: %v", want, end.err)
+				t.Errorf("ring at %s: %v, want %q", path, end.err, want)
 			}
 		})
 	}
 	if names := fileNames(t, dir); names != "in link pipe" {
-		t.Errorf("the dir holds %s", names)
+		t.Errorf("the directory contains %q, want %q", names, "in link pipe")
 	}
 }
 
@@ -397,7 +406,7 @@ func TestFileThatIsNotARingIsNotChanged(t *testing.T) {
 // does. lmrun must not wait forever.
 func TestRingThatStaysLockedIsAnError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in")
-	made(t, path, frameBytes, 4)
+	makeRing(t, path, frameBytes, 4)
 	peer, err := os.Open(path)
 	if err == nil {
 		err = unix.Flock(int(peer.Fd()), unix.LOCK_EX)
@@ -408,9 +417,9 @@ func TestRingThatStaysLockedIsAnError(t *testing.T) {
 	defer peer.Close()
 	defer func(tries int) { ringLockTries = tries }(ringLockTries)
 	ringLockTries = 3
-	end := frameRuns(t, "-input a=ring:"+path)
+	end := runFrames(t, "-input a=ring:"+path)
 	if hal.CodeOf(end.err) != hal.IO || !strings.Contains(end.err.Error(), "locked") {
-		t.Errorf("%+v", end)
+		t.Errorf("ended with %+v, want code %v and %q", end, hal.IO, "locked")
 	}
 }
 
@@ -419,19 +428,20 @@ func TestRingThatStaysLockedIsAnError(t *testing.T) {
 func TestSignalBeforeTheFirstRunClosesRings(t *testing.T) {
 	dir := t.TempDir()
 	in, out, file := dir+"/a", dir+"/d", dir+"/file"
-	made(t, in, frameBytes, 4)
+	makeRing(t, in, frameBytes, 4)
 	stopRequested.Store(1)
 	defer stopRequested.Store(0)
-	end := frameRuns(t, "-loop forever -input a=ring:"+in+" -output d=ring:"+out+" -output d="+file)
+	end := runFrames(t, "-loop forever -input a=ring:"+in+" -output d=ring:"+out+" -output d="+file)
 	data, err := os.ReadFile(out)
 	if err != nil || end.err != nil || end.runs != 0 || data[ringClosed] != 1 {
-		t.Errorf("%+v, %v, closed %d", end, err, data[ringClosed])
+		t.Errorf("ended with %+v, %v, output ring closed %d; want no run and closed 1", end, err,
+			data[ringClosed])
 	}
 	if data, _ := os.ReadFile(in); data[ringClosed] != 0 {
-		t.Error("the input, which is another's to close, is closed")
+		t.Error("lmrun closed the input ring, which only its writer may do")
 	}
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("an output of no run: %v", err)
+		t.Errorf("stat of the output file: %v, want that it does not exist", err)
 	}
 }
 
@@ -463,7 +473,7 @@ func TestPanicOutsideRingsNamesNoRing(t *testing.T) {
 			err := run()
 			if err == nil || !strings.Contains(err.Error(), want) ||
 				strings.Contains(err.Error(), "PATH") {
-				t.Errorf("%v, want %s", err, want)
+				t.Errorf("error %v, want %q without the path of the ring", err, want)
 			}
 		})
 	}
@@ -474,15 +484,15 @@ func TestPanicOutsideRingsNamesNoRing(t *testing.T) {
 func TestReaderOfClosedRingWaitsForNextWriter(t *testing.T) {
 	inputs, _ := frameData(1)
 	path := filepath.Join(t.TempDir(), "in")
-	data := made(t, path, frameBytes, 4)
+	data := makeRing(t, path, frameBytes, 4)
 	data[ringClosed] = 1
 	_ = os.WriteFile(path, data, 0o600)
-	reader, err := opened(path, false)
+	reader, err := openRing(path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		writer, err := opened(path, true)
+		writer, err := openRing(path, true)
 		if err == nil {
 			_, _ = writer.moveSlot(inputs)
 			writer.handOverSlot()
@@ -491,11 +501,11 @@ func TestReaderOfClosedRingWaitsForNextWriter(t *testing.T) {
 	}()
 	got, input := make([]byte, frameBytes), tensorStream{ring: reader}
 	if n, err := input.transfer(got); n != frameBytes || err != nil || !bytes.Equal(got, inputs) {
-		t.Fatalf("%v, %v, %x", n, err, got)
+		t.Fatalf("first transfer: %d bytes %x, %v; want %x", n, got, err, inputs)
 	}
 	reader.handOverSlot()
 	if n, err := input.transfer(got); n != 0 || err != nil {
-		t.Errorf("%v, %v", n, err)
+		t.Errorf("transfer after the writer has closed the ring: %d bytes, %v; want 0", n, err)
 	}
 }
 
@@ -503,7 +513,7 @@ func TestRingWithWrongHeaderIsRejected(t *testing.T) {
 	change := func(offset int, value byte) func([]byte) []byte {
 		return func(data []byte) []byte { data[offset] = value; return data }
 	}
-	for want, spoil := range map[string]func([]byte) []byte{
+	for want, corrupt := range map[string]func([]byte) []byte{
 		"(bad magic)":                     change(0, 'X'),
 		"has slots of 17 bytes":           change(ringSlot, 17),
 		"has 0 slots":                     change(ringSlots, 0),
@@ -514,23 +524,23 @@ func TestRingWithWrongHeaderIsRejected(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "in")
-			_ = os.WriteFile(path, spoil(made(t, path, frameBytes, 4)), 0o600)
-			end := frameRuns(t, "-input a=ring:"+path)
+			_ = os.WriteFile(path, corrupt(makeRing(t, path, frameBytes, 4)), 0o600)
+			end := runFrames(t, "-input a=ring:"+path)
 			if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) {
-				t.Errorf("%v, want %s", end.err, want)
+				t.Errorf("error %v, want %q", end.err, want)
 			}
 			if end.runs != 0 {
-				t.Errorf("%s: %d runs", want, end.runs)
+				t.Errorf("%s: %d runs, want none", want, end.runs)
 			}
 		})
 	}
-	// More slots are written than there are.
+	// The ring claims more written slots than it has.
 	path := filepath.Join(t.TempDir(), "in")
-	_ = os.WriteFile(path, change(ringWritten+7, 0xff)(made(t, path, frameBytes, 4)), 0o600)
-	if end := frameRuns(t, "-input a=ring:"+path); hal.CodeOf(end.err) != hal.BadTensor {
-		t.Errorf("%+v", end)
+	_ = os.WriteFile(path, change(ringWritten+7, 0xff)(makeRing(t, path, frameBytes, 4)), 0o600)
+	if end := runFrames(t, "-input a=ring:"+path); hal.CodeOf(end.err) != hal.BadTensor {
+		t.Errorf("too many written slots: ended with %+v, want code %v", end, hal.BadTensor)
 	}
-	if end := frameRuns(t, "-input a=ring:/nowhere/ring"); hal.CodeOf(end.err) != hal.NoFile {
-		t.Errorf("%+v", end)
+	if end := runFrames(t, "-input a=ring:/nowhere/ring"); hal.CodeOf(end.err) != hal.NoFile {
+		t.Errorf("missing directory: ended with %+v, want code %v", end, hal.NoFile)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// adder is an image whose output is its input a followed by its input b.
-const adder = `lightmetal 1
+// adderListing describes an image whose output d is its input a followed by its input b.
+const adderListing = `lightmetal 1
 target ivshmem 1af4:1110 bar2 0x100000
 window m bar2 offset 0x0 size 0x100000
 tensor a input uint32[4]
@@ -43,16 +43,20 @@ safe:
   write.4 m+0x0 0x5afe
 `
 
+// Sizes of the tensors a and d of adderListing.
 const frameBytes, resultBytes = 16, 20
 
-func loaded(t *testing.T) *runtime.Replay {
+// loadAdder loads adderListing on a mock.
+func loadAdder(t *testing.T) *runtime.Replay {
 	t.Helper()
-	return loadedOn(t, mock.New(&boards.Ivshmem))
+	return loadAdderOn(t, mock.New(&boards.Ivshmem))
 }
 
-func loadedOn(t *testing.T, device hal.Device) *runtime.Replay {
+// loadAdderOn loads adderListing on a device.
+func loadAdderOn(t *testing.T, device hal.Device) *runtime.Replay {
 	t.Helper()
-	r, err := runtime.Load(lmbtest.View(t, lmbtest.File(t, adder)), runtime.AnyTLBWindow, device)
+	view := lmbtest.View(t, lmbtest.File(t, adderListing))
+	r, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,16 +64,16 @@ func loadedOn(t *testing.T, device hal.Device) *runtime.Replay {
 	return r
 }
 
-// waiter is a clock whose sleep really gives others a chance.
-type waiter struct{ *mock.Device }
+// sleepingMock is a mock whose Sleep really sleeps, so that other goroutines run.
+type sleepingMock struct{ *mock.Device }
 
-func (waiter) Sleep(nanoseconds int64) {
+func (sleepingMock) Sleep(nanoseconds int64) {
 	t := syscall.NsecToTimespec(nanoseconds)
 	_ = syscall.Nanosleep(&t, nil)
 }
 
-// framesOf plans and opens what options ask for.
-func framesOf(r *runtime.Replay, o args.Options, device hal.Device) (*runLoop, error) {
+// planAndOpen plans the runs of a replay and opens the files of its options.
+func planAndOpen(r *runtime.Replay, o args.Options, device hal.Device) (*runLoop, error) {
 	f, err := planRuns(r.View(), o)
 	if err == nil {
 		err = f.openFiles(r, device)
@@ -77,14 +81,15 @@ func framesOf(r *runtime.Replay, o args.Options, device hal.Device) (*runLoop, e
 	return f, err
 }
 
-// frameRuns does what replay does from Load on.
-func frameRuns(t *testing.T, line string) outcome {
+// runFrames replays adderListing with the flags in line, as lmrun does after it has loaded an
+// image.
+func runFrames(t *testing.T, line string) outcome {
 	t.Helper()
 	o, err := args.Parse(append(strings.Fields(line), "x.lmb"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)})
+	f, err := planAndOpen(loadAdder(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -101,54 +106,55 @@ func frameRuns(t *testing.T, line string) outcome {
 func TestSequencesBeforeAndAfterRunOnce(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "a")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
-	if end := frameRuns(t, "-before begin -sequence main -loop 3 -after finish -input a="+
+	if end := runFrames(t, "-before begin -sequence main -loop 3 -after finish -input a="+
 		in); end.err != nil || end.result.Code != hal.OK || end.runs != 3 {
-		t.Errorf("%+v", end)
+		t.Errorf("begin, 3 runs of main, finish: ended with %+v, want success and 3 runs", end)
 	}
-	// finish fails without begin, and a failure before leaves no runs.
-	end := frameRuns(t, "-after finish -input a="+in)
+	// Sequence finish fails without begin. If the sequence of -before fails, nothing runs.
+	end := runFrames(t, "-after finish -input a="+in)
 	if end.result.Code != hal.ExpectFailed || end.runs != 1 ||
 		!strings.Contains(end.err.Error(), ": finish, command") {
-		t.Errorf("%+v", end)
+		t.Errorf("-after finish without begin: ended with %+v, want a failure of finish after "+
+			"1 run", end)
 	}
-	end = frameRuns(t, "-before finish -input a="+in)
+	end = runFrames(t, "-before finish -input a="+in)
 	if end.result.Code != hal.ExpectFailed || end.runs != 0 || !end.result.SafeRan {
-		t.Errorf("%+v", end)
+		t.Errorf("-before finish: ended with %+v, want a failure, no run, and safe", end)
 	}
 	for _, flag := range []string{"-before", "-after", "-sequence"} {
-		if end := frameRuns(t, flag+" none -input a="+in); hal.CodeOf(end.err) != hal.Usage ||
+		if end := runFrames(t, flag+" none -input a="+in); hal.CodeOf(end.err) != hal.Usage ||
 			!strings.Contains(end.err.Error(), "no sequence none") {
-			t.Errorf("%s: %+v", flag, end)
+			t.Errorf("%s none: ended with %+v, want a usage error", flag, end)
 		}
 	}
 }
 
 func TestMissingInputIsNamed(t *testing.T) {
 	const want = "input has no data: -input a=FILE is missing"
-	if end := frameRuns(t, ""); end.err == nil || failureText(end) != want {
-		t.Errorf("%+v, want %s", end, want)
+	if end := runFrames(t, ""); end.err == nil || failureText(end) != want {
+		t.Errorf("ended with %+v, want %q", end, want)
 	}
 }
 
-// master is a device that reports only when it is asked that its DMA did not reach memory.
-type master struct {
-	waiter
+// busMaster is a device whose Diagnose returns a given state. No command notices it.
+type busMaster struct {
+	sleepingMock
 	state hal.Code
 }
 
-func (m *master) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
-func (m *master) Diagnose() hal.Code                               { return m.state }
-func (m *master) SetBusMaster(bool) error                          { return nil }
+func (m *busMaster) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
+func (m *busMaster) Diagnose() hal.Code                               { return m.state }
+func (m *busMaster) SetBusMaster(bool) error                          { return nil }
 
 func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
-	device := &master{waiter: waiter{mock.New(&boards.Ivshmem)}, state: hal.DMAFault}
+	device := &busMaster{sleepingMock: sleepingMock{mock.New(&boards.Ivshmem)}, state: hal.DMAFault}
 	o, err := args.Parse([]string{"-sequence", "begin", "x.lmb"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := loadedOn(t, device)
+	r := loadAdderOn(t, device)
 	r.Input(0)
-	f, err := framesOf(r, o, device)
+	f, err := planAndOpen(r, o, device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +162,7 @@ func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	if end.result.Code != hal.DMAFault || !end.result.SafeRan ||
 		failureText(end) != "DMA fault: device error after the last run; output files are "+
 			"not written; then sequence safe ran: done" {
-		t.Errorf("%+v: %s", end, failureText(end))
+		t.Errorf("ended with %+v: %q; want %v and safe", end, failureText(end), hal.DMAFault)
 	}
 }
 
@@ -173,7 +179,8 @@ func frameData(n int) (inputs, results []byte) {
 	return inputs, results
 }
 
-func fifo(t *testing.T) string {
+// makeFIFO creates a named pipe and returns its path.
+func makeFIFO(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -182,10 +189,11 @@ func fifo(t *testing.T) string {
 	return path
 }
 
-// feed writes data into a pipe, collect reads one to its end.
-func feed(path string, data []byte) { go func() { _ = os.WriteFile(path, data, 0) }() }
+// writeInBackground writes data into a pipe in a goroutine.
+func writeInBackground(path string, data []byte) { go func() { _ = os.WriteFile(path, data, 0) }() }
 
-func collect(path string) <-chan []byte {
+// readInBackground reads a pipe to its end in a goroutine, which sends the data to a channel.
+func readInBackground(path string) <-chan []byte {
 	all := make(chan []byte, 1)
 	go func() {
 		data, _ := os.ReadFile(path)
@@ -195,50 +203,53 @@ func collect(path string) <-chan []byte {
 }
 
 func TestPipesProvideDataForEachRun(t *testing.T) {
-	const frames = 300 // more than the pipes hold
+	const frames = 300 // more than fit in the pipes
 	inputs, results := frameData(frames)
-	in, out := fifo(t), fifo(t)
-	feed(in, inputs)
-	got := collect(out)
-	end := frameRuns(t, "-loop forever -input a="+in+" -output d="+out)
+	in, out := makeFIFO(t), makeFIFO(t)
+	writeInBackground(in, inputs)
+	got := readInBackground(out)
+	end := runFrames(t, "-loop forever -input a="+in+" -output d="+out)
 	if end.err != nil || end.result.Code != hal.OK || end.runs != frames {
-		t.Fatalf("%+v", end)
+		t.Fatalf("ended with %+v, want success and %d runs", end, frames)
 	}
 	if data := <-got; !bytes.Equal(data, results) {
-		t.Errorf("%d bytes came back, not those of %d frames", len(data), frames)
+		t.Errorf("the output pipe contains %d bytes, want the %d bytes of %d results", len(data),
+			len(results), frames)
 	}
 }
 
 func TestPipeThatEndsWithinARunsDataIsAnError(t *testing.T) {
 	inputs, _ := frameData(3)
-	in := fifo(t)
-	feed(in, inputs[:len(inputs)-1])
-	end := frameRuns(t, "-loop forever -input a="+in)
+	in := makeFIFO(t)
+	writeInBackground(in, inputs[:len(inputs)-1])
+	end := runFrames(t, "-loop forever -input a="+in)
 	if hal.CodeOf(end.err) != hal.BadTensor || end.runs != 2 {
-		t.Errorf("%+v", end)
+		t.Errorf("input that ends within the third frame: ended with %+v, want code %v after "+
+			"2 runs", end, hal.BadTensor)
 	}
-	// One input has data for a run, the other has not.
-	in, other := fifo(t), fifo(t)
-	feed(in, inputs)
-	feed(other, make([]byte, 4))
-	end = frameRuns(t, "-loop forever -input a="+in+" -input b="+other)
+	// One input has data for a second run, and the other does not.
+	in, other := makeFIFO(t), makeFIFO(t)
+	writeInBackground(in, inputs)
+	writeInBackground(other, make([]byte, 4))
+	end = runFrames(t, "-loop forever -input a="+in+" -input b="+other)
 	if hal.CodeOf(end.err) != hal.BadTensor || end.runs != 1 {
-		t.Errorf("%+v", end)
+		t.Errorf("inputs of different length: ended with %+v, want code %v after 1 run", end,
+			hal.BadTensor)
 	}
 }
 
 func TestPipeWithoutReaderIsAnInputOutputError(t *testing.T) {
-	out := fifo(t)
+	out := makeFIFO(t)
 	go func() {
 		file, _ := os.Open(out)
 		file.Close()
 	}()
 	in := filepath.Join(t.TempDir(), "a")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
-	// Until the reader has closed, a few results fit into the pipe.
-	end := frameRuns(t, "-loop forever -input a="+in+" -output d="+out)
+	// Some results may fit into the pipe before the reader closes it.
+	end := runFrames(t, "-loop forever -input a="+in+" -output d="+out)
 	if hal.CodeOf(end.err) != hal.IO {
-		t.Errorf("%+v", end)
+		t.Errorf("ended with %+v, want code %v", end, hal.IO)
 	}
 }
 
@@ -246,60 +257,63 @@ func TestFileIsReadOnceAndWrittenAfterTheLastRun(t *testing.T) {
 	inputs, results := frameData(1)
 	in, out := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "d")
 	_ = os.WriteFile(in, inputs, 0o600)
-	end := frameRuns(t, "-loop 5 -input a="+in+" -output d="+out)
+	end := runFrames(t, "-loop 5 -input a="+in+" -output d="+out)
 	if data, _ := os.ReadFile(out); end.runs != 5 || end.err != nil || !bytes.Equal(data, results) {
-		t.Errorf("%+v, %x", end, data)
+		t.Errorf("ended with %+v, output %x; want 5 runs and output %x", end, data, results)
 	}
 	for _, size := range []int{frameBytes - 1, frameBytes + 1} {
 		_ = os.WriteFile(in, make([]byte, size), 0o600)
-		if end := frameRuns(t, "-input a="+in); hal.CodeOf(end.err) != hal.BadTensor ||
+		if end := runFrames(t, "-input a="+in); hal.CodeOf(end.err) != hal.BadTensor ||
 			end.runs != 0 {
-			t.Errorf("%d bytes: %+v", size, end)
+			t.Errorf("input of %d bytes: ended with %+v, want code %v and no run", size, end,
+				hal.BadTensor)
 		}
 	}
 }
 
-// Nothing lies at the first address of any process.
+// TestFileThatCannotBeReadIsAnErrorWithTheKernelsReason reads /proc/self/mem, because no process
+// has memory at address 0.
 func TestFileThatCannotBeReadIsAnErrorWithTheKernelsReason(t *testing.T) {
-	end := frameRuns(t, "-input a=/proc/self/mem")
+	end := runFrames(t, "-input a=/proc/self/mem")
 	if hal.CodeOf(end.err) != hal.IO || !strings.HasSuffix(end.err.Error(),
 		"/proc/self/mem: input/output error") {
-		t.Errorf("%+v", end)
+		t.Errorf("ended with %+v, want code %v and the error of the kernel", end, hal.IO)
 	}
 }
 
 func TestFailureBetweenRunsRunsTheSequenceSafe(t *testing.T) {
 	inputs, _ := frameData(3)
-	in := fifo(t)
-	feed(in, inputs[:len(inputs)-1])
-	end := frameRuns(t, "-loop forever -input a="+in)
+	in := makeFIFO(t)
+	writeInBackground(in, inputs[:len(inputs)-1])
+	end := runFrames(t, "-loop forever -input a="+in)
 	if hal.CodeOf(end.err) != hal.BadTensor || !end.result.SafeRan ||
 		end.result.SafeSequenceCode != hal.OK ||
 		!strings.Contains(failureText(end), "sequence safe ran: done") {
-		t.Errorf("%+v: %s", end, failureText(end))
+		t.Errorf("ended with %+v: %q; want code %v and safe", end, failureText(end), hal.BadTensor)
 	}
 }
 
 func TestDeadlineLimitsOnlyRuns(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "a")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
-	if end := frameRuns(t, "-deadline 500us -before slow -after slow -loop 2 -input a="+
+	if end := runFrames(t, "-deadline 500us -before slow -after slow -loop 2 -input a="+
 		in); end.err != nil || end.result.Code != hal.OK || end.runs != 2 {
-		t.Errorf("%+v", end)
+		t.Errorf("slow sequences before and after: ended with %+v, want success and 2 runs", end)
 	}
 }
 
 func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "a")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
-	if end := frameRuns(t, "-loop 3 -sequence slow -deadline 2ms -input a="+in); end.err != nil ||
+	if end := runFrames(t, "-loop 3 -sequence slow -deadline 2ms -input a="+in); end.err != nil ||
 		end.result.Code != hal.OK || end.runs != 3 {
-		t.Errorf("%+v", end)
+		t.Errorf("deadline 2 ms: ended with %+v, want success and 3 runs", end)
 	}
-	end := frameRuns(t, "-loop 3 -sequence slow -deadline 500us -input a="+in)
+	end := runFrames(t, "-loop 3 -sequence slow -deadline 500us -input a="+in)
 	if end.result.Code != hal.FrameLate || end.runs != 0 ||
 		failureText(end) != "run took longer than its limit: slow, command 0: delay; then "+
 			"sequence safe ran: done" {
-		t.Errorf("%+v, %s", end, failureText(end))
+		t.Errorf("deadline 500 us: ended with %+v: %q; want %v in the first run", end,
+			failureText(end), hal.FrameLate)
 	}
 }

@@ -20,12 +20,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asSignalled is the environment variable with which a copy of the test program runs a
-// sequence on a mock device.
-const asSignalled = "LM_TEST_SIGNALLED"
+// signalledVariable is the environment variable that makes the test program run a sequence on a
+// mock device.
+const signalledVariable = "LM_TEST_SIGNALLED"
 
-// neverReady is an image whose polls never succeed on a mock device.
-const neverReady = `lightmetal 1
+// neverReadyListing describes an image whose polls never succeed on a mock device.
+const neverReadyListing = `lightmetal 1
 target ivshmem 1af4:1110 bar2 0x100000
 window m bar2 offset 0x0 size 0x100000
 fails:
@@ -38,52 +38,55 @@ safe:
   write.4 m+0x0 0x5afe
 `
 
-// halfAnHour is the sequence endless of neverReady that waits for half an hour.
-var halfAnHour = "endless:\n" + strings.Repeat("  delay 10s\n", 180)
+// endlessListing is one more sequence for neverReadyListing, which waits for half an hour.
+var endlessListing = "endless:\n" + strings.Repeat("  delay 10s\n", 180)
 
-// announcer is a device that prints once that it waits, and when its DMA is stopped.
-type announcer struct {
+// announcingMock is a device that prints when it waits for the first time, and when its DMA is
+// stopped.
+type announcingMock struct {
 	*mock.Device
 	printed *atomic.Bool
 }
 
-func (l announcer) Sleep(nanoseconds int64) {
+func (l announcingMock) Sleep(nanoseconds int64) {
 	if !l.printed.Swap(true) {
 		writeText(1, "waiting\n")
 	}
-	hal.SleepRaw(min(nanoseconds, 1_000_000)) // the mock's clock advances by all of them
+	hal.SleepRaw(min(nanoseconds, 1_000_000)) // the clock of the mock advances by all nanoseconds
 	l.Device.Sleep(nanoseconds)
 }
 
-func (announcer) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
-func (announcer) Diagnose() hal.Code                               { return hal.OK }
-func (announcer) SetBusMaster(on bool) error {
+func (announcingMock) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
+func (announcingMock) Diagnose() hal.Code                               { return hal.OK }
+func (announcingMock) SetBusMaster(on bool) error {
 	if !on {
 		writeText(1, "DMA stopped\n")
 	}
 	return nil
 }
 
-// signalledMain does what lmrun does from Load on, with a mock device.
-func signalledMain(flags []string) {
+// runSignalledChild does what lmrun does after it has opened its devices, with a mock device. It
+// does not return.
+func runSignalledChild(flags []string) {
 	o, err := args.Parse(append(flags, "x.lmb"))
-	exitOn(err)
-	image, err := listing.Parse("never.lms", []byte(neverReady+halfAnHour), nil)
-	exitOn(err)
+	exitOnError(err)
+	image, err := listing.Parse("never.lms", []byte(neverReadyListing+endlessListing), nil)
+	exitOnError(err)
 	file, err := lmb.Encode(image)
-	exitOn(err)
+	exitOnError(err)
 	view, err := fbs.Verify(file)
-	exitOn(err)
-	device := announcer{mock.New(&boards.Ivshmem), new(atomic.Bool)}
+	exitOnError(err)
+	device := announcingMock{mock.New(&boards.Ivshmem), new(atomic.Bool)}
 	f, err := planRuns(view, o)
-	exitOn(err)
-	exitOn(f.prepareRuns([]hal.Device{device}, view, o))
+	exitOnError(err)
+	exitOnError(f.prepareRuns([]hal.Device{device}, view, o))
 	end := f.runAndCommit(o.RunCount)
-	exitOn(f.replay.StopDMA())
+	exitOnError(f.replay.StopDMA())
 	unix.Exit(printOutcome(o, end))
 }
 
-func exitOn(err error) {
+// exitOnError ends the process with status 1 if there is an error.
+func exitOnError(err error) {
 	if err != nil {
 		writeText(2, err.Error()+"\n")
 		unix.Exit(1)
@@ -114,7 +117,7 @@ func TestFurtherSignalsHaveNoEffect(t *testing.T) {
 	} {
 		t.Run(test.flags, func(t *testing.T) {
 			c := exec.Command(self, strings.Fields(test.flags)...)
-			c.Env = append(os.Environ(), asSignalled+"=1")
+			c.Env = append(os.Environ(), signalledVariable+"=1")
 			out, err := c.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -136,14 +139,14 @@ func TestFurtherSignalsHaveNoEffect(t *testing.T) {
 			_ = c.Wait()
 			want := 0
 			if strings.Contains(test.flags, "fails") || strings.Contains(test.flags, "endless") {
-				want = hal.DeadlinePassed.ExitStatus() // also of a run that is late
+				want = hal.DeadlinePassed.ExitStatus() // hal.FrameLate has the same exit status
 			}
 			if c.ProcessState.ExitCode() != want {
-				t.Errorf("%v, want %d; %s", c.ProcessState, want, text)
+				t.Errorf("%v, want exit status %d; output: %s", c.ProcessState, want, text)
 			}
 			for _, part := range []string{test.want, "DMA stopped"} {
 				if !strings.Contains(text, part) {
-					t.Errorf("%q is missing: %s", part, text)
+					t.Errorf("%q is missing in the output: %s", part, text)
 				}
 			}
 		})

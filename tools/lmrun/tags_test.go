@@ -12,11 +12,11 @@ import (
 
 // This file tests programs from which build tags leave out what a product does not need.
 
-// omittable are the build tags that leave out an option of a build with the tag signed.
-var omittable = []struct {
+// omittableOptions are options of a build with the tag signed, and the build tags that omit them.
+var omittableOptions = []struct {
 	tag   string
-	flags []string // each is rejected, with a message that names the tag
-	help  string   // text of -help that goes with the tag
+	flags []string // rejected with a message that names the tag
+	help  string   // text of -help that the tag removes
 }{
 	{"norings", []string{"-input a=ring:NONE", "-output d=ring:NONE"}, "ring:FILE"},
 	{"nowatchdog", []string{"-watchdog /nowhere/watchdog"}, "-watchdog"},
@@ -33,20 +33,20 @@ func buildRunner(t *testing.T, tags string) string {
 	runner := filepath.Join(t.TempDir(), "lmrun")
 	build := exec.Command("go", "build", "-tags", "mock,"+tags, "-o", runner, ".")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build -tags mock,%s: %v\n%s", tags, err, out)
 	}
 	return runner
 }
 
 func TestOmittedOptionErrorNamesTheTag(t *testing.T) {
 	all := []string{}
-	for _, o := range omittable {
+	for _, o := range omittableOptions {
 		all = append(all, o.tag)
 	}
 	dir := t.TempDir()
 	image, input := filepath.Join(dir, "image.lmb"), filepath.Join(dir, "a")
 	inputs, results := frameData(1)
-	if err := os.WriteFile(image, lmbtest.File(t, adder), 0o600); err != nil {
+	if err := os.WriteFile(image, lmbtest.File(t, adderListing), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(input, inputs, 0o600); err != nil {
@@ -59,16 +59,16 @@ func TestOmittedOptionErrorNamesTheTag(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, o := range omittable {
+			for _, o := range omittableOptions {
 				if isLeftOut := strings.Contains(tags, o.tag); isLeftOut {
 					checkRejected(t, runner, image, o.tag, o.flags)
 				}
 				hasHelp := strings.Contains(string(help), o.help)
 				if hasHelp == strings.Contains(tags, o.tag) {
-					t.Errorf("-help has %s: %v", o.help, hasHelp)
+					t.Errorf("-help contains %q: %v, want %v", o.help, hasHelp, !hasHelp)
 				}
 			}
-			// A replay on a mock device works as without the tags.
+			// A replay on a mock device still works.
 			output := filepath.Join(t.TempDir(), "d")
 			out, err := exec.Command(runner, "-device", "mock:ivshmem", "-input", "a="+input,
 				"-output", "d="+output, image).CombinedOutput()
@@ -90,7 +90,8 @@ func checkRejected(t *testing.T, runner, image, tag string, flags []string) {
 		out, _ := c.CombinedOutput()
 		want := "built with the tag `" + tag
 		if c.ProcessState.ExitCode() != 64 || !strings.Contains(string(out), want) {
-			t.Errorf("%s: %v, %s; want 64 and %q", flag, c.ProcessState, out, want)
+			t.Errorf("lmrun %s: %v, %s; want exit status 64 and %q", flag, c.ProcessState, out,
+				want)
 		}
 	}
 }

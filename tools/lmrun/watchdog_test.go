@@ -19,7 +19,7 @@ import (
 // TestFileThatIsNotAWatchdogIsRejected also checks that the file is not changed, and that lmrun
 // does not wait for the reader of a pipe.
 func TestFileThatIsNotAWatchdogIsRejected(t *testing.T) {
-	plain, pipe, read := filepath.Join(t.TempDir(), "plain"), fifo(t), fifo(t)
+	plain, pipe, read := filepath.Join(t.TempDir(), "plain"), makeFIFO(t), makeFIFO(t)
 	_ = os.WriteFile(plain, []byte("text"), 0o600)
 	reader, err := os.OpenFile(read, os.O_RDWR, 0)
 	if err != nil {
@@ -39,21 +39,21 @@ func TestFileThatIsNotAWatchdogIsRejected(t *testing.T) {
 				err = w.start()
 			}
 			if err == nil || hal.CodeOf(err) != code {
-				t.Errorf("%v, want %v", err, code)
+				t.Errorf("watchdog %s: %v, want %v", text, err, code)
 			}
 			if code != hal.Usage && w.fd != -1 {
-				t.Errorf("descriptor %d stays open", w.fd)
+				t.Errorf("watchdog %s: descriptor %d stays open", text, w.fd)
 			}
 		})
 	}
 	if data, _ := os.ReadFile(plain); string(data) != "text" {
-		t.Errorf("the file holds %q", data)
+		t.Errorf("the file contains %q, want %q", data, "text")
 	}
 	if n, _ := unix.IoctlGetInt(int(reader.Fd()), unix.TIOCINQ); n != 0 {
-		t.Errorf("%d bytes are in the pipe", n)
+		t.Errorf("%d bytes were written into the pipe, want none", n)
 	}
 	if w, err := parseWatchdog(""); err != nil || w.start() != nil || w.fd != -1 {
-		t.Errorf("%v, %v", w, err)
+		t.Errorf("without a watchdog: %+v, %v; want no error and no descriptor", w, err)
 	}
 }
 
@@ -71,6 +71,6 @@ func TestWatchdogIsFedEveryQuarterOfItsTimeout(t *testing.T) {
 	syscall.Close(ends[1])
 	data := make([]byte, 100)
 	if n, _ := syscall.Read(ends[0], data); string(data[:n]) != strings.Repeat("\x00", 10)+"V" {
-		t.Errorf("the watchdog saw %q", data[:n])
+		t.Errorf("the watchdog received %q, want 10 zeros and V", data[:n])
 	}
 }

@@ -16,10 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func write(path, text string) error { return Write(path, []byte(text), 0o666, OpenToReplace) }
+// replaceFile replaces or creates a file with a text.
+func replaceFile(path, text string) error { return Write(path, []byte(text), 0o666, OpenToReplace) }
 
-// only fails unless a dir holds exactly these files.
-func only(t *testing.T, dir, want string) {
+// checkFileNames checks that a directory contains exactly the files in want, separated by spaces.
+func checkFileNames(t *testing.T, dir, want string) {
 	t.Helper()
 	var names []string
 	entries, err := os.ReadDir(dir)
@@ -30,14 +31,15 @@ func only(t *testing.T, dir, want string) {
 		names = append(names, e.Name())
 	}
 	if got := strings.Join(names, " "); got != want {
-		t.Errorf("the dir holds %q, want %q", got, want)
+		t.Errorf("directory %s contains %q, want %q", dir, got, want)
 	}
 }
 
-func holds(t *testing.T, path, want string) {
+// checkContents checks the text in a file.
+func checkContents(t *testing.T, path, want string) {
 	t.Helper()
 	if got, err := os.ReadFile(path); err != nil || string(got) != want {
-		t.Errorf("%s holds %q, %v; want %q", path, got, err, want)
+		t.Errorf("%s contains %q, %v; want %q", path, got, err, want)
 	}
 }
 
@@ -50,36 +52,36 @@ func TestReplacedFileKeepsItsMode(t *testing.T) {
 			os.Chmod(path, mode)); err != nil {
 			t.Fatal(err)
 		}
-		if err := write(path, "new"); err != nil {
+		if err := replaceFile(path, "new"); err != nil {
 			t.Fatal(err)
 		}
-		holds(t, path, "new")
+		checkContents(t, path, "new")
 		if info, _ := os.Stat(path); info.Mode() != mode {
-			t.Errorf("mode %v became %v", mode, info.Mode())
+			t.Errorf("a file of mode %v was replaced by one of mode %v", mode, info.Mode())
 		}
 	}
 	path := filepath.Join(dir, "g")
-	if err := write(path, "new"); err != nil {
+	if err := replaceFile(path, "new"); err != nil {
 		t.Fatal(err)
 	}
 	if info, _ := os.Stat(path); info.Mode() != 0o640 {
-		t.Errorf("a new file has mode %v", info.Mode())
+		t.Errorf("a new file has mode %v, want 0640", info.Mode())
 	}
-	only(t, dir, "f g")
+	checkFileNames(t, dir, "f g")
 }
 
 func TestReplacedFileKeepsItsOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give files away")
+		t.Skip("only root can change the owner of a file")
 	}
 	path := filepath.Join(t.TempDir(), "f")
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 1234, 1235),
-		write(path, "new")); err != nil {
+		replaceFile(path, "new")); err != nil {
 		t.Fatal(err)
 	}
 	var status syscall.Stat_t
 	if err := syscall.Stat(path, &status); err != nil || status.Uid != 1234 || status.Gid != 1235 {
-		t.Errorf("owner %d:%d, %v", status.Uid, status.Gid, err)
+		t.Errorf("owner of the new file %d:%d, %v; want 1234:1235", status.Uid, status.Gid, err)
 	}
 }
 
@@ -92,20 +94,21 @@ func TestLinksAreFollowed(t *testing.T) {
 		os.Symlink("far/new", dir+"/c"), os.Symlink("self", dir+"/self")); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(write(dir+"/far/b", "one"), write(dir+"/c", "two")); err != nil {
+	err := errors.Join(replaceFile(dir+"/far/b", "one"), replaceFile(dir+"/c", "two"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	holds(t, dir+"/far/f", "one")
-	holds(t, dir+"/far/new", "two")
-	only(t, dir, "a c far self")
-	only(t, dir+"/far", "b f new")
+	checkContents(t, dir+"/far/f", "one")
+	checkContents(t, dir+"/far/new", "two")
+	checkFileNames(t, dir, "a c far self")
+	checkFileNames(t, dir+"/far", "b f new")
 	for _, link := range []string{"/a", "/far/b", "/c"} {
 		if info, err := os.Lstat(dir + link); err != nil || info.Mode()&os.ModeSymlink == 0 {
-			t.Errorf("%s is no link any more: %v, %v", link, info, err)
+			t.Errorf("%s is not a link after the write: %v, %v", link, info, err)
 		}
 	}
-	if err := write(dir+"/self", "x"); hal.CodeOf(err) != hal.IO {
-		t.Errorf("a link to itself: %v", err)
+	if err := replaceFile(dir+"/self", "x"); hal.CodeOf(err) != hal.IO {
+		t.Errorf("a link to itself: %v, want code %v", err, hal.IO)
 	}
 }
 
@@ -116,16 +119,17 @@ func TestDevicesAndPipesAreWrittenInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes := []string{dir + "/null"}
-	// of memory, null
+	// the device number of /dev/null
 	if err := syscall.Mknod(dir+"/node", syscall.S_IFCHR|0o666, 1<<8|3); err == nil {
 		nodes = append(nodes, dir+"/node")
 	}
 	for _, path := range nodes {
 		before, _ := os.Stat(path)
-		err := write(path, "gone")
+		err := replaceFile(path, "gone")
 		if after, _ := os.Stat(path); err != nil || !os.SameFile(before, after) ||
 			after.Mode() != before.Mode() {
-			t.Errorf("%s: %v; %v became %v", path, err, before.Mode(), after.Mode())
+			t.Errorf("write to %s: %v; mode %v before, %v after; want the same node", path, err,
+				before.Mode(), after.Mode())
 		}
 	}
 	_ = os.Remove(dir + "/node")
@@ -134,16 +138,16 @@ func TestDevicesAndPipesAreWrittenInPlace(t *testing.T) {
 		got, _ := os.ReadFile(dir + "/pipe")
 		text <- string(got)
 	}()
-	if err := write(dir+"/pipe", "through"); err != nil {
+	if err := replaceFile(dir+"/pipe", "through"); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-text; got != "through" {
-		t.Errorf("%q came through the pipe", got)
+		t.Errorf("the pipe contains %q, want %q", got, "through")
 	}
-	only(t, dir, "null pipe")
-	if err := write("/dev/full", "x"); hal.CodeOf(err) != hal.IO ||
+	checkFileNames(t, dir, "null pipe")
+	if err := replaceFile("/dev/full", "x"); hal.CodeOf(err) != hal.IO ||
 		!strings.Contains(err.Error(), "no space") {
-		t.Errorf("/dev/full: %v", err)
+		t.Errorf("write to /dev/full: %v, want code %v and %q", err, hal.IO, "no space")
 	}
 }
 
@@ -175,10 +179,10 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 		}
 		f.Discard()
 		if err != nil {
-			t.Error(err)
+			t.Errorf("Commit: %v", err)
 		}
-		only(t, dir+"/moved", want)
-		only(t, dir+"/b", "link")
+		checkFileNames(t, dir+"/moved", want)
+		checkFileNames(t, dir+"/b", "link")
 	}
 }
 
@@ -194,7 +198,7 @@ func TestFileWithOtherOwnershipIsNotReplaced(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%v then %v", test.first, test.second), func(t *testing.T) {
 			dir := t.TempDir()
-			make := func(name string, mode os.FileMode) {
+			writeOld := func(name string, mode os.FileMode) {
 				if mode == 0 {
 					return
 				}
@@ -203,7 +207,7 @@ func TestFileWithOtherOwnershipIsNotReplaced(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			make("/f", test.first)
+			writeOld("/f", test.first)
 			f, err := OpenToReplace(dir+"/f", 0o644)
 			if err != nil {
 				t.Fatal(err)
@@ -212,7 +216,7 @@ func TestFileWithOtherOwnershipIsNotReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = os.Remove(dir + "/f")
-			make("/f", test.second)
+			writeOld("/f", test.second)
 			err = f.Commit()
 			f.Discard()
 			mode, want := test.second, "old"
@@ -220,13 +224,13 @@ func TestFileWithOtherOwnershipIsNotReplaced(t *testing.T) {
 				mode, want = test.first, "new"
 			}
 			if (err == nil) != test.replaced || err != nil && hal.CodeOf(err) != hal.IO {
-				t.Errorf("%+v: %v", test, err)
+				t.Errorf("%+v: Commit: %v", test, err)
 			}
-			holds(t, dir+"/f", want)
+			checkContents(t, dir+"/f", want)
 			if info, _ := os.Stat(dir + "/f"); info.Mode() != mode {
-				t.Errorf("%+v: mode %v", test, info.Mode())
+				t.Errorf("%+v: mode of the file %v, want %v", test, info.Mode(), mode)
 			}
-			only(t, dir, "f")
+			checkFileNames(t, dir, "f")
 		})
 	}
 }
@@ -241,36 +245,37 @@ func TestConcurrentExchangeKeepsOwnerAndMode(t *testing.T) {
 	exchange := func() error {
 		return unix.Renameat2(unix.AT_FDCWD, f, unix.AT_FDCWD, g, unix.RENAME_EXCHANGE)
 	}
-	away := func() error {
+	renameAwayAndBack := func() error {
 		return errors.Join(os.Rename(f, dir+"/h"), os.Rename(dir+"/h", f))
 	}
-	made := func(path string, mode os.FileMode) {
+	writeOld := func(path string, mode os.FileMode) {
 		_ = os.Remove(path)
 		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600),
 			os.Chmod(path, mode)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	made(f, 0o600)
-	made(g, 0o666)
+	writeOld(f, 0o600)
+	writeOld(g, 0o666)
 	if err := exchange(); err != nil {
 		t.Skipf("this file system cannot exchange files: %v", err)
 	}
-	const last = 1<<0 | 1<<6 // the last digits of the modes
+	// A bit for the last digit of each mode: 0 for 0600, 6 for 0666.
+	const oldModes = 1<<0 | 1<<6
 	for _, test := range []struct {
 		name   string
 		change func() error
-		keeps  os.FileMode // of last, what is there afterwards
+		keeps  os.FileMode // the bits of oldModes that must still exist afterwards
 	}{
-		{"exchange", exchange, last},
-		// Whoever renames a file back to f removes what has that name by then, which may be
-		// the first file again, after a new one had to leave its place.
-		{"away and back", away, 1 << 6},
+		{"exchange", exchange, oldModes},
+		// The rename back to f removes the file that has this name by then. This may be the first
+		// file, if Commit has put it back.
+		{"away and back", renameAwayAndBack, 1 << 6},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for range 200 {
-				made(f, 0o600)
-				made(g, 0o666)
+				writeOld(f, 0o600)
+				writeOld(g, 0o666)
 				var ended atomic.Bool
 				exchanged := make(chan bool)
 				go func() {
@@ -279,7 +284,7 @@ func TestConcurrentExchangeKeepsOwnerAndMode(t *testing.T) {
 					}
 					close(exchanged)
 				}()
-				err := write(f, "new")
+				err := replaceFile(f, "new")
 				ended.Store(true)
 				<-exchanged
 				modes := os.FileMode(0)
@@ -288,9 +293,11 @@ func TestConcurrentExchangeKeepsOwnerAndMode(t *testing.T) {
 						modes |= 1 << (info.Mode() & 7)
 					}
 				}
-				const created = 1 << 4 // 0o644, of a new file
-				if modes&test.keeps != test.keeps || modes&^(last|created) != 0 {
-					t.Fatalf("the last digits of the modes that are left: %b, %v", modes, err)
+				const newMode = 1 << 4 // 0644, the mode of a new file
+				if modes&test.keeps != test.keeps || modes&^(oldModes|newMode) != 0 {
+					t.Fatalf("bits for the last digits of the modes of all files: %b, want %b "+
+						"and no others than %b; Write: %v", modes, test.keeps, oldModes|newMode,
+						err)
 				}
 			}
 		})
@@ -314,23 +321,25 @@ func TestPathsBelowProcAreReplacedCompletely(t *testing.T) {
 		if strings.HasSuffix(path, "fd/") {
 			path += fmt.Sprint(open.Fd())
 		}
-		if err := write(path, "new"); err != nil {
-			t.Errorf("%s: %v", path, err)
+		if err := replaceFile(path, "new"); err != nil {
+			t.Errorf("write to %s: %v", path, err)
 		}
-		holds(t, "f", "new")
-		if !strings.HasSuffix(path, "f") { // what is open has no name now
-			err := write(path, "newer")
+		checkContents(t, "f", "new")
+		if !strings.HasSuffix(path, "f") { // the open file was replaced, and has no name now
+			err := replaceFile(path, "newer")
 			if hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "deleted") {
-				t.Errorf("%s of a deleted file: %v", path, err)
+				t.Errorf("write to %s, a deleted file: %v, want code %v and %q", path, err, hal.IO,
+					"deleted")
 			}
 		}
 		open.Close()
-		only(t, dir, "f")
+		checkFileNames(t, dir, "f")
 	}
 }
 
-// allowed runs the instructions of PrepareSeal for a system call, as seccomp does.
-func allowed(program []unix.SockFilter, number uintptr, args [6]uintptr) bool {
+// isAllowed runs the instructions of PrepareSeal for a system call, as seccomp does, and reports
+// whether they allow it.
+func isAllowed(program []unix.SockFilter, number uintptr, args [6]uintptr) bool {
 	words := []uint32{uint32(number), 0, 0, 0} // struct seccomp_data
 	for _, arg := range args {
 		words = append(words, uint32(arg), uint32(arg>>32))
@@ -367,7 +376,7 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 		number, args := call[0], call[1:]
 		var exact [6]uintptr
 		copy(exact[:], args)
-		if !allowed(program, number, exact) {
+		if !isAllowed(program, number, exact) {
 			t.Errorf("system call %d with %#x is not allowed", number, exact)
 		}
 		for i := range args {
@@ -376,45 +385,45 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 			for _, other := range others {
 				changed := exact
 				changed[i] = other
-				if other != exact[i] && allowed(program, number, changed) {
+				if other != exact[i] && isAllowed(program, number, changed) {
 					t.Errorf("call %d with %#x is allowed, want %#x only", number, changed, exact)
 				}
 			}
 		}
 	}
-	if !allowed(program, unix.SYS_NEWFSTATAT, [6]uintptr{dir, temp, f.statusAddress()}) {
-		t.Error("the status of the file that was replaced is not allowed")
+	if !isAllowed(program, unix.SYS_NEWFSTATAT, [6]uintptr{dir, temp, f.statusAddress()}) {
+		t.Error("newfstatat of the temporary name is not allowed")
 	}
-	if allowed(program, unix.SYS_RENAMEAT, [6]uintptr{dir, temp, dir, name}) {
-		t.Error("another system call is allowed")
+	if isAllowed(program, unix.SYS_RENAMEAT, [6]uintptr{dir, temp, dir, name}) {
+		t.Error("renameat is allowed, want only renameat2")
 	}
 	f.isSealed = false
 	f.Discard()
 }
 
-// TestFailureLeavesNoTemporaryFile lets writing fail because the file system is full, because the
-// directory is missing, and by Discard.
+// TestFailureLeavesNoTemporaryFile covers a full file system, a missing directory, and Discard
+// before Commit.
 func TestFailureLeavesNoTemporaryFile(t *testing.T) {
 	dir := t.TempDir()
 	for path, code := range map[string]hal.Code{dir: hal.IO, dir + "/none/f": hal.NoFile,
 		dir + "/none/": hal.IO, "": hal.IO} {
 		t.Run(path, func(t *testing.T) {
-			if err := write(path, "x"); hal.CodeOf(err) != code {
-				t.Errorf("%q: %v, want %v", path, err, code)
+			if err := replaceFile(path, "x"); hal.CodeOf(err) != code {
+				t.Errorf("write to %q: %v, want %v", path, err, code)
 			}
 		})
 	}
 	if err := os.WriteFile(dir+"/f", []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, begin := range map[string]func(string, uint32) (*Output, error){
+	for name, open := range map[string]func(string, uint32) (*Output, error){
 		"OpenToReplace": OpenToReplace, "Create": Create} {
 		t.Run(name, func(t *testing.T) {
 			path := dir + "/f"
 			if name == "Create" {
 				path = dir + "/g"
 			}
-			f, err := begin(path, 0o600)
+			f, err := open(path, 0o600)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -425,24 +434,24 @@ func TestFailureLeavesNoTemporaryFile(t *testing.T) {
 			f.Discard()
 		})
 	}
-	holds(t, dir+"/f", "old")
-	only(t, dir, "f")
+	checkContents(t, dir+"/f", "old")
+	checkFileNames(t, dir, "f")
 	if _, err := Create(dir+"/f", 0o600); hal.CodeOf(err) != hal.Usage {
-		t.Errorf("a file is there: %v", err)
+		t.Errorf("Create of a file that exists: %v, want code %v", err, hal.Usage)
 	}
 	if err := syscall.Mount("lightmetal", dir, "tmpfs", 0, "size=8k"); err != nil {
-		t.Skipf("the full disk is not tried, only root can make one: %v", err)
+		t.Skipf("only root can mount a small file system, so a full one is not tested: %v", err)
 	}
 	defer func() { _ = syscall.Unmount(dir, 0) }()
-	if err := write(dir+"/f", "old"); err != nil {
+	if err := replaceFile(dir+"/f", "old"); err != nil {
 		t.Fatal(err)
 	}
-	if err := write(dir+"/f", strings.Repeat("x", 1<<20)); hal.CodeOf(err) != hal.IO ||
+	if err := replaceFile(dir+"/f", strings.Repeat("x", 1<<20)); hal.CodeOf(err) != hal.IO ||
 		!strings.Contains(err.Error(), "no space") {
-		t.Errorf("a full disk: %v", err)
+		t.Errorf("write to a full file system: %v, want code %v and %q", err, hal.IO, "no space")
 	}
-	holds(t, dir+"/f", "old")
-	only(t, dir, "f")
+	checkContents(t, dir+"/f", "old")
+	checkFileNames(t, dir, "f")
 }
 
 func TestDiscardAfterFailedReplaceClosesNothing(t *testing.T) {
@@ -453,7 +462,7 @@ func TestDiscardAfterFailedReplaceClosesNothing(t *testing.T) {
 	defer unix.Close(first)
 	f, err := OpenToReplace(t.TempDir()+"/none/", 0o600)
 	if hal.CodeOf(err) != hal.IO {
-		t.Fatalf("a dir to write to: %v", err)
+		t.Fatalf("OpenToReplace of a path that ends with a slash: %v, want code %v", err, hal.IO)
 	}
 	f.Discard()
 	if _, err := unix.FcntlInt(0, unix.F_GETFD, 0); err != nil {
@@ -472,7 +481,7 @@ func TestRejectAliases(t *testing.T) {
 	}
 	for _, test := range []struct {
 		outputs, inputs string
-		refused         bool
+		rejected        bool
 	}{
 		{"in", "in", true}, {"link", "in", true}, {"in", "link", true}, {"hard", "in", true},
 		{"./far/../in", "in", true}, {dir + "/in", "in", true},
@@ -485,8 +494,9 @@ func TestRejectAliases(t *testing.T) {
 	} {
 		t.Run(test.outputs+" and "+test.inputs, func(t *testing.T) {
 			err := RejectAliases(strings.Fields(test.outputs), strings.Fields(test.inputs)...)
-			if (hal.CodeOf(err) == hal.Usage) != test.refused || !test.refused && err != nil {
-				t.Errorf("outputs %s, inputs %s: %v", test.outputs, test.inputs, err)
+			if (hal.CodeOf(err) == hal.Usage) != test.rejected || !test.rejected && err != nil {
+				t.Errorf("outputs %s, inputs %s: %v, want them rejected: %v", test.outputs,
+					test.inputs, err, test.rejected)
 			}
 		})
 	}
@@ -498,22 +508,22 @@ func TestNodesOfOneBlockDeviceAreAliases(t *testing.T) {
 	for name, number := range map[string]uint64{"a": unix.Mkdev(7, 200), "b": unix.Mkdev(7, 200),
 		"other": unix.Mkdev(7, 201)} {
 		if err := unix.Mknod(name, unix.S_IFBLK|0o600, int(number)); err != nil {
-			t.Skipf("skipped: making a node of a device takes root: %v", err)
+			t.Skipf("only root can create a device node: %v", err)
 		}
 	}
 	for _, test := range []struct {
 		output, input string
-		refused       bool
+		rejected      bool
 	}{{"a", "a", true}, {"a", "b", true}, {"b", "./a", true}, {"a", "other", false},
 		{"a", "/dev/null", false}} {
 		t.Run(test.output+" and "+test.input, func(t *testing.T) {
 			err := RejectAliases([]string{test.output}, test.input)
-			if (hal.CodeOf(err) == hal.Usage) != test.refused {
-				t.Errorf("%+v: %v", test, err)
+			if (hal.CodeOf(err) == hal.Usage) != test.rejected {
+				t.Errorf("%+v: RejectAliases: %v", test, err)
 			}
 			err = RejectAliases([]string{test.output, test.input})
-			if (hal.CodeOf(err) == hal.Usage) != test.refused {
-				t.Errorf("%+v as outputs: %v", test, err)
+			if (hal.CodeOf(err) == hal.Usage) != test.rejected {
+				t.Errorf("%+v, both as outputs: RejectAliases: %v", test, err)
 			}
 		})
 	}
@@ -540,17 +550,17 @@ func TestReadLimitsSizeAndDoesNotWait(t *testing.T) {
 			got, err := Read(dir+test.path, test.most)
 			if hal.CodeOf(err) != test.code || err == nil && string(got) != test.want ||
 				err != nil && !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%s, %d: %q, %v; want %v, %s", test.path, test.most, got, err, test.code,
-					test.want)
+				t.Errorf("Read(%s, %d): %q, %v; want code %v and %q", test.path, test.most, got,
+					err, test.code, test.want)
 			}
 		})
 	}
 	if _, err := Read("/dev/zero", 1<<40); hal.CodeOf(err) != hal.Usage {
-		t.Errorf("/dev/zero: %v", err)
+		t.Errorf("Read of /dev/zero: %v, want code %v", err, hal.Usage)
 	}
 	if text, err := Read("/proc/self/status", 1<<20); err != nil ||
 		!bytes.Contains(text, []byte("Threads:")) {
-		t.Errorf("a file without a size: %q, %v", text, err)
+		t.Errorf("Read of /proc/self/status, which has no size: %q, %v; want its text", text, err)
 	}
 }
 
@@ -563,7 +573,7 @@ func TestOneLine(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			if got := OneLine(text); got != want {
-				t.Errorf("%q becomes %q, want %q", text, got, want)
+				t.Errorf("OneLine(%q): %q, want %q", text, got, want)
 			}
 		})
 	}
@@ -585,7 +595,7 @@ func TestEscapeControls(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			if got := string(EscapeControls([]byte(text))); got != want {
-				t.Errorf("%q becomes %q, want %q", text, got, want)
+				t.Errorf("EscapeControls(%q): %q, want %q", text, got, want)
 			}
 		})
 	}
