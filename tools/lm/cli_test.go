@@ -116,6 +116,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{64, "--loop 0", []string{"replay", "--device", "mock:edu", "--loop", "0", image}},
 		{64, "--check-golden: ", []string{"replay", "--device", "mock:edu", "--check-golden",
 			image}},
+		{65, "the trace is empty", []string{"import", tempFile(t, "empty.record", "")}},
 		{64, "cannot be recognized; use --from", []string{"import", tempFile(t, "x.trace", "x")}},
 		{64, "unknown format", []string{"import", "--from", "nope", trace}},
 		{64, "pass \"nope\" is unknown; passes: lift", []string{"import", "--from", "qemu",

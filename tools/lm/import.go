@@ -169,6 +169,7 @@ func (f *importFlags) run(path string) {
 	trace := openTrace(path)
 	defer trace.Close()
 	if f.from == "" {
+		failIfEmpty(path, trace.File)
 		f.from = traceFormat(readHead(trace.File))
 	}
 	o := f.importerOptions(path)
@@ -206,6 +207,15 @@ func (f *importFlags) run(path string) {
 	printResult(messageWriter(f.out), report)
 	if !asJSON {
 		printWritten(f.out, image, size, "")
+	}
+}
+
+// failIfEmpty fails if a regular file is empty, since an empty file has no format.
+func failIfEmpty(path string, file *os.File) {
+	status, err := file.Stat()
+	if err == nil && status.Mode().IsRegular() && status.Size() == 0 {
+		fail.On(&hal.Fault{Code: hal.BadImage, Reason: path +
+			": the trace is empty: nothing was recorded, or the recorder was killed before it wrote"})
 	}
 }
 

@@ -252,6 +252,24 @@ func TestDriverThatTheKernelLacksIsNamed(t *testing.T) {
 	}
 }
 
+// TestVFIOWithoutAnIOMMUIsExplained binds the function to vfio-pci, which fails. Without an IOMMU
+// group, the error names the missing IOMMU.
+func TestVFIOWithoutAnIOMMUIsExplained(t *testing.T) {
+	b := newFakeBus(t)
+	b.write("drivers/vfio-pci/new_id", "") // the file bind is missing
+	err := bindDriver([]string{"vfio-pci", "0000:01:00.0"})
+	if hal.CodeOf(err) != hal.NoDevice ||
+		!strings.Contains(err.Error(), "no IOMMU is on for this PCI function") ||
+		!strings.Contains(err.Error(), "`pci:0000:01:00.0`") {
+		t.Errorf("bindDriver without an IOMMU group: %v, want that no IOMMU is on", err)
+	}
+	b.write("devices/0000:01:00.0/iommu_group", "")
+	err = bindDriver([]string{"vfio-pci", "0000:01:00.0"})
+	if hal.CodeOf(err) != hal.NoFile || strings.Contains(err.Error(), "no IOMMU") {
+		t.Errorf("bindDriver with an IOMMU group: %v, want that the file bind is missing", err)
+	}
+}
+
 // TestDriverIsBoundWhenTheFunctionIsBack removes the function and adds it again later, or never.
 func TestDriverIsBoundWhenTheFunctionIsBack(t *testing.T) {
 	old := reappearTimeout

@@ -196,7 +196,7 @@ func (m *commandBuilder) relocationsIn(h *hostSpace, s hostStore) (list []lmb.Co
 
 // recordFlagsHint names the flags with which lm record distinguishes writes of the program and of
 // the device.
-const recordFlagsHint = "lm record --protect all or --watch"
+const recordFlagsHint = "lm record --protect all or --watch (private huge pages: only --watch)"
 
 // warnUnwritten warns about host memory to which, by the recording, the program stores and the
 // device never writes. If the recording attributes writes of the device to the program, the image

@@ -161,6 +161,21 @@ func TestUnusedRegionsAreDropped(t *testing.T) {
 			"map to")
 }
 
+// TestRegionInsideAPageIsRejected enables regions whose base or target is not the start of a page.
+func TestRegionInsideAPageIsRejected(t *testing.T) {
+	for _, c := range []struct {
+		base, target uint64
+		want         string
+	}{
+		{0x20, 1 << 30, "maps 0x20 to bus address 0x40000000"},
+		{0x1000, 0x40000800, "maps 0x1000 to bus address 0x40000800"},
+	} {
+		text := recordOf(whRecord, regionLines(0x1200, 2, c.base, 1<<20, c.target)...)
+		wantError(t, text, Options{From: FromRecord},
+			"line 13: region 2 of the iATU "+c.want+"; both must be multiples of 4096")
+	}
+}
+
 // TestHostMemoryOfARecordingIsImportedWithItsData: the device reads a descriptor that the program
 // changes between two doorbells, and writes answers that the program may have waited for. Bus
 // address 0 is valid.

@@ -83,7 +83,7 @@ func TestProgressIsPrintedOnceASecond(t *testing.T) {
 	for range 3 {
 		r.printProgress()
 	}
-	if strings.Count(progress.String(), "12345 accesses recorded") != 1 {
+	if strings.Count(progress.String(), "12,345 accesses recorded") != 1 {
 		t.Errorf("progress %q, want one line", progress.String())
 	}
 }

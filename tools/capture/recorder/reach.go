@@ -234,7 +234,8 @@ func (r *recording) addDMARangeOfKind(t *thread, start, size, bus uint64, kind d
 	if !m.isTracked && !m.hasWatchedPages && !r.hostMemory.reportedUntracked {
 		r.hostMemory.reportedUntracked = true
 		r.reportEvent("this kernel, unlike Linux 6.7, does not report which pages a program has " +
-			"written: a device's writes to memory without --watch are attributed to the program")
+			"written: a device's writes to memory without --watch are attributed to the program, " +
+			"unless the recorder protects the memory against stores (--protect)")
 	}
 	return m
 }

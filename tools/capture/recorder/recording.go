@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"time"
 
+	"lightmetal/tools/image/english"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -170,10 +172,11 @@ func (r *recording) printProgress() {
 		r.accesses == 0 && r.hostMemory.mappingCount == 0 {
 		return
 	}
-	text := fmt.Sprintf("%d accesses recorded", r.accesses)
+	text := english.Count(r.accesses, "access") + " recorded"
 	if n := r.hostMemory.mappingCount; n != r.mappingsPrinted {
 		r.mappingsPrinted = n
-		text += fmt.Sprintf("; host memory mapped %d times (%d KiB now)", n, r.hostMemory.bytes>>10)
+		text += fmt.Sprintf("; host memory mapped %s (%d KiB now)", english.Count(n, "time"),
+			r.hostMemory.bytes>>10)
 	}
 	const much = 2 // the comparison is mentioned if it takes at least 1/2 of the time
 	if r.compareTime*much > since {

@@ -32,8 +32,12 @@ static void send(void)
 	ssize_t size;
 	struct termios raw;
 	int from = open(RECORDING, O_RDONLY), to = open("/dev/ttyS0", O_WRONLY | O_NOCTTY);
-	if (from < 0 || to < 0 || tcgetattr(to, &raw) != 0) {
-		perror("no recording, or no /dev/ttyS0");
+	if (from < 0) {
+		perror(RECORDING);
+		return;
+	}
+	if (to < 0 || tcgetattr(to, &raw) != 0) {
+		perror("/dev/ttyS0 (start QEMU with -device pci-serial)");
 		return;
 	}
 	cfmakeraw(&raw);

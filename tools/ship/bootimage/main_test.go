@@ -134,6 +134,9 @@ func TestInvalidBootImageIsRejected(t *testing.T) {
 		{65, "lmrun.conf:2: the file /none.lmb is neither in the boot image",
 			[]string{"--board", "rpi5", "--config",
 				writeConfig("image edu.lmb\nimage none.lmb\n"), edu}},
+		{65, "lmrun.conf:1: the file /vfio.ko is neither in the boot image",
+			[]string{"--board", "rpi5", "--config",
+				writeConfig("module vfio.ko mode=1\nimage edu.lmb\n"), edu}},
 		{65, "the configuration has no line",
 			[]string{"--board", "rpi5", "--config", writeConfig("image x.lmb\n"), "--add",
 				edu + "=/x.lmb", edu}},
@@ -147,6 +150,15 @@ func TestInvalidBootImageIsRejected(t *testing.T) {
 			t.Errorf("%q: error %v, exit status %d, want %q, %d", test.args, err, exitStatus(err),
 				test.want, test.exit)
 		}
+	}
+}
+
+func TestConfigurationMayLoadPackedModules(t *testing.T) {
+	module := writeTempFile(t, "vfio.ko", "a kernel module")
+	config := writeTempFile(t, "c.conf", "module /vfio.ko mode=1\nimage /edu.lmb\n")
+	if _, err := buildImage(t, "--board", "rpi5", "--config", config, "--add", module+"=/vfio.ko",
+		edu); err != nil {
+		t.Error(err)
 	}
 }
 
