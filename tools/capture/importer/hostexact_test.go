@@ -270,7 +270,8 @@ func TestAnswersStoredByTheProgramCauseAWarning(t *testing.T) {
 	wantError(t, recordWithAnswers("HR"), o,
 		"output answer: the recording shows no write by the device to this output; the recording "+
 			"shows that the program stored 16 bytes there; if the device wrote these bytes, "+
-			"record again with lm record --protect all or --watch")
+			"record again with lm record --protect all or --watch (private huge pages: only "+
+			"--watch)")
 	if _, report := mustImport(t, recordWithAnswers("HW"), o); strings.Contains(report.String(),
 		"the recording shows that the program") {
 		t.Errorf("answers of the device: the report names the program:\n%v", report)
