@@ -458,8 +458,8 @@ safe:
   write.4 m+0x8 0x5afe
 `
 
-// skipWithoutFaultAddress skips a test if bus errors have no address, as in QEMU's user mode. Go
-// then reports a bus error as a nil pointer dereference.
+// skipWithoutFaultAddress skips a test if bus errors do not report their address, as in QEMU's user
+// mode. Go then reports a bus error as a nil pointer dereference.
 func skipWithoutFaultAddress(t *testing.T) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("empty", 0)
@@ -475,7 +475,7 @@ func skipWithoutFaultAddress(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if _, hasAddress := recover().(interface{ Addr() uintptr }); !hasAddress {
-			t.Skip("bus errors have no address here")
+			t.Skip("bus errors do not report their address on this system")
 		}
 	}()
 	t.Log("no bus error beyond the end of an empty file:", memory[0])
