@@ -37,6 +37,7 @@ type testImage struct {
 	name        string
 	image       *lmb.Image
 	view        *fbs.View
+	withoutSafe *fbs.View // the same image, but "safe" has another name
 	main        int
 	steps       []step
 	mainJournal []mock.Access // of a successful run of "main"
@@ -105,6 +106,7 @@ func newTestImage(t *testing.T, name string, file []byte) *testImage {
 	s := &testImage{name: name, image: image}
 	s.addSafeSequence()
 	s.view = verifyImage(t, image)
+	s.withoutSafe = s.verifyWithoutSafe(t)
 	s.main = s.view.SequenceByName("main")
 	s.measureSteps(t)
 	s.mainJournal = s.recordRun(t, "main")
@@ -133,6 +135,20 @@ func (s *testImage) addSafeSequence() {
 			Mask: target.Pack()}}, store}
 	}
 	s.image.Sequences = append(s.image.Sequences, lmb.Sequence{Name: "safe", Commands: commands})
+}
+
+// verifyWithoutSafe verifies a copy of the image in which "safe" has another name, so that it does
+// not run after a failure.
+func (s *testImage) verifyWithoutSafe(t *testing.T) *fbs.View {
+	t.Helper()
+	renamed := *s.image
+	renamed.Sequences = slices.Clone(s.image.Sequences)
+	for i := range renamed.Sequences {
+		if renamed.Sequences[i].Name == "safe" {
+			renamed.Sequences[i].Name = "unused"
+		}
+	}
+	return verifyImage(t, &renamed)
 }
 
 // verifyImage encodes and verifies an image.
@@ -220,6 +236,21 @@ func (s *testImage) accessesOf(i int) []mock.Access {
 	return s.mainJournal[first:s.steps[i].journal]
 }
 
+// accessesBefore returns the number of accesses that the device records before an operation of
+// "main". It measures the number in a run without "safe" that ends with a bus fault at this
+// operation.
+func (s *testImage) accessesBefore(t *testing.T, operation int) int {
+	t.Helper()
+	replay, device := s.load(t, s.withoutSafe)
+	defer replay.Close()
+	device.Inject(mock.Fault{Kind: mock.BusFault, Operation: operation})
+	if result := replay.Run(s.main); result.Code != hal.BusFault || result.SafeRan {
+		t.Fatalf("%s: bus fault at operation %d: %+v, want %v without safe", s.name, operation,
+			result, hal.BusFault)
+	}
+	return len(device.Journal())
+}
+
 // checkFailedRun checks the state after a failed run: the code, the command, that only "safe" ran
 // after the failure, and that the replay stays disabled. at is the step that should have failed,
 // and accesses is the number of accesses before "safe".
@@ -232,12 +263,12 @@ func (s *testImage) checkFailedRun(t *testing.T, what string, replay *runtime.Re
 			result.Command, code, s.steps[at].index)
 	case !result.SafeRan:
 		t.Errorf("%s: %s: safe did not run", s.name, what)
-	case !sameAccesses(device.Journal()[accesses:], s.safeJournal) && device.Alive():
+	case device.Alive() && !sameAccesses(device.Journal()[accesses:], s.safeJournal):
 		t.Errorf("%s: %s: accesses after the failure: %v, want those of safe: %v", s.name, what,
 			device.Journal()[accesses:], s.safeJournal)
 	case !device.Alive() && len(device.Journal()) != accesses:
-		t.Errorf("%s: %s: the device is gone, but it recorded the accesses %v", s.name, what,
-			device.Journal()[accesses:])
+		t.Errorf("%s: %s: %d accesses recorded, want only the %d before the device was gone",
+			s.name, what, len(device.Journal()), accesses)
 	}
 	before := device.Operations()
 	if again := replay.Run(s.main); again.Code != hal.Disabled || again.Command != -1 ||
@@ -309,7 +340,7 @@ func TestDeviceGoneAtEveryOperationIsNoticedByTheNextLoad(t *testing.T) {
 			for at < len(s.steps) && !s.noticesDeviceGone(at, n) {
 				at++
 			}
-			accesses := len(device.Journal())
+			accesses := s.accessesBefore(t, n)
 			what := fmt.Sprintf("gone from operation %d on", n)
 			if at == len(s.steps) {
 				unnoticed++
@@ -320,8 +351,9 @@ func TestDeviceGoneAtEveryOperationIsNoticedByTheNextLoad(t *testing.T) {
 			} else {
 				s.checkFailedRun(t, what, replay, device, result, hal.DeviceGone, at, accesses)
 			}
-			if !sameAccesses(device.Journal(), s.mainJournal[:accesses]) {
-				t.Errorf("%s: %s: the accesses differ from those of a successful run", s.name, what)
+			if got, want := device.Journal(), s.mainJournal[:accesses]; !sameAccesses(got, want) {
+				t.Errorf("%s: %s: accesses %v, want those of a successful run before this "+
+					"operation: %v", s.name, what, got, want)
 			}
 			replay.Close()
 		}
@@ -458,8 +490,8 @@ safe:
   write.4 m+0x8 0x5afe
 `
 
-// skipWithoutFaultAddress skips a test if bus errors have no address, as in QEMU's user mode. Go
-// then reports a bus error as a nil pointer dereference.
+// skipWithoutFaultAddress skips a test if bus errors do not report their address, as in QEMU's user
+// mode. Go then reports a bus error as a nil pointer dereference.
 func skipWithoutFaultAddress(t *testing.T) {
 	t.Helper()
 	fd, err := unix.MemfdCreate("empty", 0)
@@ -475,7 +507,7 @@ func skipWithoutFaultAddress(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if _, hasAddress := recover().(interface{ Addr() uintptr }); !hasAddress {
-			t.Skip("bus errors have no address here")
+			t.Skip("bus errors do not report their address on this system")
 		}
 	}()
 	t.Log("no bus error beyond the end of an empty file:", memory[0])

@@ -85,11 +85,17 @@ func planAndOpen(r *runtime.Replay, o args.Options, device hal.Device) (*runLoop
 // image.
 func runFrames(t *testing.T, line string) outcome {
 	t.Helper()
+	return runFramesOn(t, mock.New(&boards.Ivshmem), line)
+}
+
+// runFramesOn does the same as runFrames, on a device.
+func runFramesOn(t *testing.T, device hal.Device, line string) outcome {
+	t.Helper()
 	o, err := args.Parse(append(strings.Fields(line), "x.lmb"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := planAndOpen(loadAdder(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
+	f, err := planAndOpen(loadAdderOn(t, device), o, sleepingMock{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		return outcome{err: err}
 	}
