@@ -256,9 +256,9 @@ func (t *tableChecker) checkAndCount(w *Window) (problem string) {
 	return ""
 }
 
-// checkFixedBus checks the bus address of a Host window with the flag FlagFixedBus. The windows of a
-// device that have this flag must be sorted by bus address. Then a window that overlaps another one
-// overlaps its predecessor, and no other window must be compared. The address 0 is not allowed,
+// checkFixedBus checks the bus address of a Host window with the flag FlagFixedBus. The windows of
+// a device that have this flag must be sorted by bus address. Then a window that overlaps another
+// one overlaps its predecessor, and no other window must be compared. The address 0 is not allowed,
 // because the runtime uses it for "no bus address".
 func (t *tableChecker) checkFixedBus(w *Window) (problem string) {
 	if w.Offset == 0 || w.Offset%SegmentAlign != 0 {

@@ -215,7 +215,7 @@ func failIfEmpty(path string, file *os.File) {
 	status, err := file.Stat()
 	if err == nil && status.Mode().IsRegular() && status.Size() == 0 {
 		fail.On(&hal.Fault{Code: hal.BadImage, Reason: path +
-			": the trace is empty: nothing was recorded, or the recorder was killed before it wrote"})
+			": the trace is empty: nothing was recorded, or the recorder was killed too early"})
 	}
 }
 

@@ -99,7 +99,8 @@ func bindDriver(values []string) error {
 	}
 	// vfio-pci rejects a PCI function without an IOMMU group by EINVAL (Linux,
 	// vfio_group_find_or_alloc).
-	if err != nil && driver == "vfio-pci" && unix.Access(function+"/iommu_group", unix.F_OK) != nil {
+	if err != nil && driver == "vfio-pci" &&
+		unix.Access(function+"/iommu_group", unix.F_OK) != nil {
 		return hal.NewFault(hal.NoDevice, "no IOMMU is on for this PCI function, so vfio-pci does "+
 			"not accept it: switch an IOMMU on, or remove this line and open the device as `pci:"+
 			address+"`")

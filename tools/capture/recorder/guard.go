@@ -211,8 +211,8 @@ func (r *recording) protectMapping(
 	case m.space != t.space:
 		return "another process stores to the device"
 	case !p.shared && huge > 0:
-		return "these huge pages are private to the process, so lm cannot store to them: map them " +
-			"with MAP_SHARED, or add --watch"
+		return "these huge pages are private to the process, so lm cannot store to them: map " +
+			"them with MAP_SHARED, or add --watch"
 	}
 	unit := max(huge, pageSize)
 	start, end := max(p.start, from&^(unit-1)), min(p.end, (m.start+m.size()+unit-1)&^(unit-1))
