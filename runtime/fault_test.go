@@ -464,7 +464,7 @@ func needFaultAddress(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if _, hasAddress := recover().(interface{ Addr() uintptr }); !hasAddress {
-			t.Skip("bus errors have no address here")
+			t.Skip("bus errors do not report their address on this system")
 		}
 	}()
 	t.Log("not cut short:", memory[0])
