@@ -225,8 +225,9 @@ func readNvmeListing(t *testing.T) string {
 	return strings.ReplaceAll(string(text), " within 2s", " within 1ms")
 }
 
-// Each mistake in the listing must make the run end with another code or another loaded value.
-func TestNvmeMistakesEndWithDifferentCodes(t *testing.T) {
+// TestNvmeMistakesAreDetected changes nvme.lms. Each mistake must end the run with the code and the
+// loaded value that belong to it, or must make listing.Parse fail.
+func TestNvmeMistakesAreDetected(t *testing.T) {
 	text := readNvmeListing(t)
 	for _, m := range []struct {
 		name, from, to string

@@ -20,10 +20,8 @@ import (
 type nocChip struct {
 	board        *boards.Board
 	kernelSuffix string // suffix of the names of kernels
-	stride       uint32 // distance of command buffers
 	cmdCtrl      uint32 // offset of NOC_CMD_CTRL
 	dramAlign    int    // alignment of DRAM in bytes
-	packet       int    // largest packet in bytes
 	dram         chips.Tile
 	dramOnNoC    [2]uint32 // coordinate of dram on each NoC
 	tiles        []chips.Tile
@@ -36,8 +34,7 @@ type nocChip struct {
 func coordinate(x, y uint32) uint32 { return y<<6 | x }
 
 var nocChips = []nocChip{
-	{board: &boards.Wormhole, kernelSuffix: "_wh", stride: 0x400, cmdCtrl: 0x28, dramAlign: 32,
-		packet: 8192,
+	{board: &boards.Wormhole, kernelSuffix: "_wh", cmdCtrl: 0x28, dramAlign: 32,
 		// on each NoC, the coordinate of another tile of the bank of dram
 		dram: chips.Tile{X: 5, Y: 2}, dramOnNoC: [2]uint32{coordinate(5, 9), coordinate(4, 1)},
 		tiles: []chips.Tile{{X: 1, Y: 1}, {X: 4, Y: 3}, {X: 9, Y: 11}},
@@ -46,8 +43,7 @@ var nocChips = []nocChip{
 			{coordinate(18, 18), coordinate(5, 8), coordinate(0, 0)},
 		},
 		noTarget: coordinate(0, 2), clearOffset: 0x50},
-	{board: &boards.Blackhole, kernelSuffix: "_bh", stride: 0x800, cmdCtrl: 0x40, dramAlign: 64,
-		packet:    16384,
+	{board: &boards.Blackhole, kernelSuffix: "_bh", cmdCtrl: 0x40, dramAlign: 64,
 		dram:      chips.Tile{X: 9, Y: 2},
 		dramOnNoC: [2]uint32{coordinate(17, 15), coordinate(17, 16)},
 		tiles:     []chips.Tile{{X: 1, Y: 2}, {X: 7, Y: 5}, {X: 16, Y: 11}},

@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -157,19 +158,27 @@ func TestMailboxMakesItsReaderWait(t *testing.T) {
 	}
 }
 
-// TestCoresOfTheCoprocessorHaveRegistersAndSemaphores loads registers and semaphores of the
-// coprocessor on TRISC0.
+// TestCoresOfTheCoprocessorHaveRegistersAndSemaphores makes TRISC0 store to a register of its
+// thread and increment a semaphore twice, and then load the register, the semaphore, and the
+// register that waits for the coprocessor.
 func TestCoresOfTheCoprocessorHaveRegistersAndSemaphores(t *testing.T) {
+	const register, sync, semaphore, value = 0xffe00004, 0xffe80004, 0xffe80024, 0x12345678
+	const unset = 0xa5a5a5a5 // in place of the results, until TRISC0 stores them
 	r := newTileSetup(t, &boards.Wormhole).selectTile(chips.Tile{X: 1, Y: 2})
-	r.writeReset(allInReset)
-	r.writeWords(0x6000, peek...)
-	r.writeWords(0x200, 0xffe00004, 0xffe80004, 0xffe80024, 0)
-	r.writeReset(0x46800)
-	r.Sleep(1000)
-	if got := r.read(0x300, 12); word(got) != 0 || r.Refusal() != "" {
-		t.Errorf("TRISC0 loaded %x, want 0 first; %s", got, r.Refusal())
+	runOnTRISC0 := func(program []uint32, list ...uint32) {
+		r.writeReset(allInReset)
+		r.writeWords(0x6000, program...)
+		r.writeWords(0x200, append(list, 0)...)
+		r.writeReset(0x46800) // release only TRISC0
+		r.Sleep(1000)
 	}
-	if got := r.refusalAfter(peek, 0xffe00004); !strings.Contains(got, "load refused") {
+	r.writeWords(0x300, unset, unset, unset, unset)
+	runOnTRISC0(poke, register, value, semaphore, 0, semaphore, 0)
+	runOnTRISC0(peek, register, sync, semaphore)
+	if got, want := r.read(0x300, 16), wordBytes(value, 0, 2, unset); !bytes.Equal(got, want) {
+		t.Errorf("TRISC0 stored the bytes %x, want %x; %s", got, want, r.Refusal())
+	}
+	if got := r.refusalAfter(peek, register); !strings.Contains(got, "load refused") {
 		t.Errorf("BRISC, which has no such registers: reason %q, want a rejected load", got)
 	}
 }
@@ -274,14 +283,14 @@ func TestBlackholeCoresConfigureTheirCaches(t *testing.T) {
 	if got := r.readWord(0x100); got != 8 {
 		t.Errorf("the register had %d, want 8; %s", got, r.Refusal())
 	}
-	program[0] = 0x00400313 // li t1,4: a bit that the register does not have
-	if got := r.refusalAfter(program); !strings.Contains(got, "illegal instruction") {
-		t.Errorf("a bit that the register does not have: reason %q, want an illegal instruction",
-			got)
-	}
 	wormhole := newTileSetup(t, &boards.Wormhole).selectTile(chips.Tile{X: 1, Y: 2})
 	if got := wormhole.refusalAfter(program); !strings.Contains(got, "illegal instruction") {
 		t.Errorf("Wormhole, which has no such register: reason %q, want an illegal instruction",
+			got)
+	}
+	program[0] = 0x00400313 // li t1,4: a bit that the register does not have
+	if got := r.refusalAfter(program); !strings.Contains(got, "illegal instruction") {
+		t.Errorf("a bit that the register does not have: reason %q, want an illegal instruction",
 			got)
 	}
 }

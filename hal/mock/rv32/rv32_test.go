@@ -1,6 +1,7 @@
 package rv32
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -359,7 +360,7 @@ func TestStoppedCoreKeepsItsStateAndReportsTheReason(t *testing.T) {
 		{iType(opJalr, 0, 1, 2, 2), 0x1000, JumpMisaligned, ""},
 		{bType(0, 2, 2, 6), 0, JumpMisaligned, ""},
 	} {
-		t.Run(c.text, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%#08x %s", c.in, c.reason), func(t *testing.T) {
 			core, m := runCode(t, 5, c.x2, 0xa1b2c3d4, c.in)
 			if core.Stop.Reason != c.reason || core.Stop.PC != 0x1000 || core.PC != 0x1000 ||
 				core.Stop.Instruction != c.in {

@@ -133,8 +133,10 @@ func TestErrorQuotesOnlyPartOfALongField(t *testing.T) {
 	for _, text := range []string{strings.Repeat("\x00", 1<<20),
 		"LMRECORD 2\n" + strings.Repeat("W", 1<<20) + "\n",
 		twoDevices + "W 0 " + strings.Repeat("f", 1<<20) + " 1 00\n"} {
-		if _, err := Read(strings.NewReader(text)); err == nil || len(err.Error()) > 400 {
-			t.Errorf("%.20q: error of %d bytes, want at most 400", text, len(err.Error()))
+		if _, err := Read(strings.NewReader(text)); err == nil {
+			t.Errorf("%.20q: Read accepts the text, want an error", text)
+		} else if size := len(err.Error()); size > 400 {
+			t.Errorf("%.20q: error of %d bytes, want at most 400", text, size)
 		}
 	}
 }

@@ -150,17 +150,22 @@ func TestInstructionsOfFollowedTestsAreFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const instructionMax = 15 // bytes
+	textSize := len(text)
+	text = append(text, make([]byte, instructionMax)...) // the last instruction may be shorter
 	for n, test := range list {
 		const store = 3 // bytes of the store before the instruction
 		at := 1024*n + store
-		if at+15 > len(text) {
-			break
+		if at >= textSize {
+			t.Fatalf("the assembled text has %d bytes, but test %d of %d has its instruction at %d",
+				textSize, n, len(list), at)
 		}
 		var f x86.Follower
 		s := x86.State{Vectors: func() (*x86.Vectors, error) { return &x86.Vectors{}, nil }}
-		f.Follow(&s, &singleInstruction{code: text[at : at+15]})
+		f.Follow(&s, &singleInstruction{code: text[at : at+instructionMax]})
 		if s.IP == 0 {
-			t.Errorf("the recorder did not follow %s: % x", test.text, text[at:at+15])
+			t.Errorf("the recorder did not follow %s: % x", test.text,
+				text[at:at+instructionMax])
 		}
 	}
 }

@@ -132,7 +132,11 @@ func TestEveryReaderFindsAChangedVector(t *testing.T) {
 		})
 	}
 	t.Run("fence", func(t *testing.T) {
-		text := strings.Replace(texts["fence"], "fence\nstore", "fence\nfence\nstore", 1)
+		const fenceThenStore = "fence\nstore"
+		text := strings.Replace(texts["fence"], fenceThenStore, "fence\nfence\nstore", 1)
+		if text == texts["fence"] {
+			t.Fatalf("vector fence has no %q", fenceThenStore)
+		}
 		if agreesWith(t, text, &oracleReader{}) {
 			t.Error("the oracle detects no difference")
 		}

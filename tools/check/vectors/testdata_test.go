@@ -50,6 +50,7 @@ func TestPlayersAgreeOnTestdata(t *testing.T) {
 		o := startCPlayer(t, options...)
 		o.ignorePlaces = options != nil
 		endings, random := map[string]int{}, rand.New(rand.NewPCG(16, 4))
+		runs := 0
 		for i, base := range baseImages(t) {
 			for k, file := range [][]byte{base, ignoreFailures(t, base)} {
 				file = vector.Aligned(file)
@@ -65,6 +66,7 @@ func TestPlayersAgreeOnTestdata(t *testing.T) {
 							formatReport(o.runtimeReport))
 					}
 					endings[endingOf(o.runtimeReport)]++
+					runs++
 				}
 			}
 		}
@@ -75,8 +77,8 @@ func TestPlayersAgreeOnTestdata(t *testing.T) {
 					options, endings, ending)
 			}
 		}
-		t.Logf("evidence: options %v: number of runs by ending: %v; runtime and C player agree",
-			options, endings)
+		t.Logf("evidence: %d runs of testdata agree between runtime and C player (options %v; "+
+			"number of runs by ending: %v)", runs, options, endings)
 	}
 }
 

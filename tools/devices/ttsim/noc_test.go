@@ -51,17 +51,26 @@ func newTileWindow(t *testing.T, d hal.Device) *tileWindow {
 	return &tileWindow{t, d, window}
 }
 
+// deviceTest is a test that runs on several devices.
+type deviceTest func(t *testing.T, board string, d hal.Device)
+
 // runOnEachDevice runs a test on the mock of each board, and on the simulator of each board if the
 // environment names it.
-func runOnEachDevice(t *testing.T, test func(t *testing.T, board string, d hal.Device)) {
+func runOnEachDevice(t *testing.T, test deviceTest) {
 	for _, board := range []string{"wormhole", "blackhole"} {
-		t.Run(board+"/mock", func(t *testing.T) {
-			test(t, board, mock.New(chips.BoardByName(board)))
-		})
-		t.Run(board+"/ttsim", func(t *testing.T) {
-			test(t, board, openDevice(t, vendorLibrary(t, board)))
-		})
+		runOnDevicesOf(t, board, test)
 	}
+}
+
+// runOnDevicesOf runs a test on the mock of a board, and on its simulator if the environment names
+// it.
+func runOnDevicesOf(t *testing.T, board string, test deviceTest) {
+	t.Run(board+"/mock", func(t *testing.T) {
+		test(t, board, mock.New(chips.BoardByName(board)))
+	})
+	t.Run(board+"/ttsim", func(t *testing.T) {
+		test(t, board, openDevice(t, vendorLibrary(t, board)))
+	})
 }
 
 // requireOK ends the test if a step failed.

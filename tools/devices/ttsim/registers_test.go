@@ -90,10 +90,7 @@ const jumpToItself = 0x6f
 // addresses of the other cores to configuration registers: TRISC_RESET_PC_SEC1_PC is at 0xffef027c
 // and the override bits are at 0xffef0284. The two registers of NCRISC follow.
 func TestBRISCSetsStartAddressesOfOtherCores(t *testing.T) {
-	runOnEachDevice(t, func(t *testing.T, board string, d hal.Device) {
-		if board != "wormhole" {
-			return
-		}
+	runOnDevicesOf(t, "wormhole", func(t *testing.T, board string, d hal.Device) {
 		r, tile := newTileWindow(t, d), firstTensix(board)
 		r.write(tile, softReset0, words(allInReset))
 		// TRISC1

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 
 	"lightmetal/tools/capture/record"
 	"lightmetal/tools/lmrun/files"
+
+	"golang.org/x/sys/unix"
 )
 
 // memberMax is the number of bytes of a member that a reader of recordings buffers until it has
@@ -282,9 +285,18 @@ func TestMemberLargerThanTheBufferIsRead(t *testing.T) {
 	}
 }
 
-// TestFileIsSyncedAndAPipeIsNot has /dev/null in place of a pipe.
 func TestFileIsSyncedAndAPipeIsNot(t *testing.T) {
-	for path, syncs := range map[string]bool{filepath.Join(t.TempDir(), "f"): true,
+	directory := t.TempDir()
+	pipe := filepath.Join(directory, "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0) // O_RDONLY waits for a writer
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for path, syncs := range map[string]bool{filepath.Join(directory, "file"): true, pipe: false,
 		"/dev/null": false} {
 		f, err := files.OpenToReplace(path, 0o600)
 		if err != nil {

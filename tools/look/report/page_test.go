@@ -3,8 +3,10 @@ package report
 import (
 	"bytes"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -260,11 +262,25 @@ func TestPicturesStayInside(t *testing.T) {
 	}
 }
 
-func TestNumberOfTicksIsLimited(t *testing.T) {
+// TestTicksAreFewAndAtRoundTimes: the first tick is at 0, and the distance of two ticks is 1, 2 or
+// 5 times a power of ten nanoseconds.
+func TestTicksAreFewAndAtRoundTimes(t *testing.T) {
 	for _, total := range []int64{1, 9, 100, 31_100, 85_600, 999_999, 3_556_300, 1 << 40, 1 << 62} {
 		list := ticks(total)
 		if len(list) < 1+int(min(1, total/9))*3 || len(list) > 10 {
 			t.Errorf("%d ns: %d ticks, want 4 to 10 (1 to 10 below 9 ns)", total, len(list))
+		}
+		if list[0].Left != 0 {
+			t.Errorf("%d ns: the first tick is %+v, want it at 0", total, list[0])
+		}
+		timeOf := func(i int) float64 { return list[i].Left / 100 * float64(total) }
+		for i := 1; i < len(list); i++ {
+			distance := timeOf(i) - timeOf(i-1)
+			factor, _, _ := strings.Cut(fmt.Sprintf("%.3e", distance), "e")
+			if !slices.Contains([]string{"1.000", "2.000", "5.000"}, factor) {
+				t.Errorf("%d ns: the distance of the ticks %+v and %+v is %g ns, want 1, 2 or 5 "+
+					"times a power of ten", total, list[i-1], list[i], distance)
+			}
 		}
 	}
 }

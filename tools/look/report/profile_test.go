@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -515,7 +514,7 @@ func TestMicrosecondsKeepNanoseconds(t *testing.T) {
 				err)
 		}
 	}
-	if _, err := nanoseconds(json.Number("NaN")); err == nil || math.IsNaN(0) {
+	if _, err := nanoseconds(json.Number("NaN")); err == nil {
 		t.Error("nanoseconds accepts NaN")
 	}
 }

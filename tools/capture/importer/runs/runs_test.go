@@ -52,13 +52,12 @@ func TestFindAgreesWithBruteForce(t *testing.T) {
 // Find compares hashes of parts.
 func TestLongNestedRunsAreFound(t *testing.T) {
 	var list []uint32
-	for outer := range 3 {
+	for range 3 {
 		list = append(list, 1000)
 		for range 20_000 {
 			list = append(list, 1, 2, 3)
 		}
 		list = append(list, 2000)
-		_ = outer
 	}
 	list = append([]uint32{7, 8}, append(list, 9)...)
 	period := 2 + 60_000
