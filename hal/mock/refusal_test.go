@@ -279,7 +279,8 @@ func TestRejectedProgramWindowReportsTheReason(t *testing.T) {
 		address uint64
 		reason  string
 	}{
-		{"aperture of a BAR", &fixed, *routeTo(1, 1), 0, "TLB window -1 is not mapped"},
+		{"aperture of a BAR", &fixed, *routeTo(1, 1), 0,
+			"the aperture does not belong to a TLB window"},
 		{"aperture of another device", &foreign, *routeTo(1, 1), 0, "TLB window 7 is not mapped"},
 		{"address inside a window", &small, *routeTo(1, 1), 4096,
 			"must not cross a multiple of 1048576 bytes, the size of TLB window 0"},
