@@ -388,7 +388,7 @@ func TestLoadOnlyRulesAcceptNoStores(t *testing.T) {
 					"images must not store to "},
 				{fbs.Command{Opcode: gen.OpcodeRelocate, Width: 8, Window: 1, Offset: 0x80},
 					rule.LoadOnly,
-					"(" + rule.Name + "), which accept no stores; relocate"},
+					"(" + rule.Name + ") accept no stores; relocate a window"},
 				{fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail}, false,
 					""},
 			} {

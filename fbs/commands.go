@@ -635,10 +635,9 @@ func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 	}
 	for _, r := range c.boards[w.Device].Rules {
 		if r.LoadOnly && r.Bar == w.Bar && r.First < w.Offset+w.Size && r.Last >= w.Offset {
-			return Text("window %d includes %x to %x of its BAR (",
-				uint64(index), r.First, r.Last) + r.Name +
-				"), which accept no stores; relocate the bus address of a window " +
-				"without these bytes"
+			return Text("bytes %x to %x of the BAR of window %d (",
+				r.First, r.Last, uint64(index)) + r.Name +
+				") accept no stores; relocate a window without these bytes"
 		}
 	}
 	state.dmaCheckPassed = true

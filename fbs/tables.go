@@ -161,7 +161,7 @@ func (t *tableChecker) checkRule(index int) (problem string) {
 		return Text("invalid widths %x; must be a sum of 1, 2, 4 and 8", uint64(r.Widths))
 	}
 	if r.Memory > 1 {
-		return Text("memory is %d, but must be 0 or 1", uint64(r.Memory))
+		return Text("field memory is %d, but must be 0 or 1", uint64(r.Memory))
 	}
 	smallestWidth := uint64(r.Widths & -r.Widths)
 	if (r.First|(r.Last+1))&(smallestWidth-1) != 0 {

@@ -16,12 +16,11 @@
 // a TLB window to an address of a tile. Registers of the chip select the tile and the
 // address. TLB windows are numbered; the number of a TLB window is called its slot.
 //
-// There are three backends. The backend `pci` uses sysfs and is for bring-up, because
-// nothing restricts which memory the device reaches. The backend `vfio` uses VFIO, which
-// puts the device behind an IOMMU, and is for production. With the backend `tt`, a program
-// shares the device with Tenstorrent's own driver. All three map BARs and host memory into
-// this process, so that the processor itself makes all accesses. Therefore a Fence
-// command, which is one MFENCE or DSB SY instruction, is a full barrier with each backend.
+// The backend `pci` uses sysfs and is for bring-up, because nothing restricts which memory the
+// device reaches. The backend `vfio` uses VFIO, which puts the device behind an IOMMU, and is for
+// production. With the backend `tt`, a program shares the device with Tenstorrent's own driver. Each
+// backend maps BARs and host memory into this process, so that the processor itself makes all
+// accesses. Therefore a Fence command, which is one MFENCE or DSB SY instruction, is a full barrier.
 // The type `device` in device_linux.go implements Device with the help of a backend. The
 // build tags backend_pci, backend_vfio and backend_tt select the backends that a program
 // contains. A program that is built without such a tag contains all three.
@@ -85,14 +84,14 @@ type Device interface {
 	EncodePoint(a *Aperture, t fbs.TileRoute, address uint64, c *fbs.Command) (
 		registers, windowBase uintptr, code Code)
 
-	// ProgramWindow executes a Point command itself. Callers need it only if EncodePoint has
-	// returned 0 as the result `registers`. It programs the TLB window to which the aperture `a`
-	// belongs. After that, the first byte of `a` shows the byte at the given address of the tiles
-	// `t`.
+	// ProgramWindow does the work of a Point command directly, without an encoded command: it
+	// programs the TLB window to which the aperture `a` belongs. After that, the first byte of `a`
+	// shows the byte at the given address of the tiles `t`. Callers need ProgramWindow only if
+	// EncodePoint has returned 0 as the result `registers`.
 	//
-	// Map must have returned `a` for a Tlb window. The address must be a multiple of a.Size.
-	// ProgramWindow may change a.Base: if the TLB window is larger than `a`, the offset of `a` in
-	// the TLB window depends on the address.
+	// The aperture `a` must be one that Map returned for a Tlb window. The address must be a
+	// multiple of a.Size. ProgramWindow may change a.Base: if the TLB window is larger than `a`,
+	// the offset of `a` in the TLB window depends on the address.
 	ProgramWindow(a *Aperture, t fbs.TileRoute, address uint64) Code
 
 	// AssignBusAddress sets a.BusAddress to the bus address at which this device reaches the memory

@@ -36,7 +36,8 @@ func (d *device) noTilesFault() error {
 // mapTLBWindow returns a Fault, because this program does not use TLB windows.
 func (d *device) mapTLBWindow(*fbs.Window) (*Aperture, error) { return nil, d.noTilesFault() }
 
-// EncodePoint implements Device. It always fails, because this program does not use TLB windows.
+// EncodePoint implements Device for the command Point. It always fails, because this program does
+// not use TLB windows.
 func (d *device) EncodePoint(*Aperture, fbs.TileRoute, uint64, *fbs.Command) (registers,
 	windowBase uintptr, code Code) {
 	return 0, 0, Refused

@@ -108,7 +108,7 @@ type ttAllocateTLBRequest struct {
 // ttConfigureTLBRequest has the layout of struct tenstorrent_configure_tlb, which describes the
 // tiles and the address that a TLB window shows. The field `window` is the number of the TLB
 // window. The fields from `noc` to `staticVC` select the on-chip network and how it transports the
-// accesses.
+// accesses. The field `linked` is always 0: no request is linked to the next one.
 type ttConfigureTLBRequest struct {
 	window, reserved                 uint32
 	address                          uint64

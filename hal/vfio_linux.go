@@ -206,8 +206,9 @@ func (v *vfioBackend) mapDMA(address, size, fixedBus uint64) (iova uint64, err e
 	return iova, nil
 }
 
-// mapAtNextIOVA makes the IOMMU map `size` bytes of this process's memory, from the given address
-// on, at a bus address that it chooses and returns. The caller must hold the lock of vfioShared.
+// mapAtNextIOVA chooses a bus address, makes the IOMMU map `size` bytes of this process's memory
+// there, from the given address on, and returns the bus address. The caller must hold the lock of
+// vfioShared.
 //
 // mapAtNextIOVA tries the bus address vfioShared.nextIOVA first. If the IOMMU cannot map memory
 // there, it tries higher bus addresses: some are reserved for interrupts or firmware, and some

@@ -74,8 +74,8 @@ func (s *supervisor) readConfigurationAndChdir() error {
 		return hal.FileFault(s.configPath, err)
 	}
 	if s.configuration, err = parseConfiguration(s.configPath, string(text)); err == nil {
-		// Check the flags of the command line, too. The word "image" stands for the path of an
-		// image, which args.Parse requires. args.Parse opens no file.
+		// Check the flags of the command line, too. args.Parse requires the path of an image, but
+		// does not open it, so the word "image" suffices.
 		_, err = args.Parse(append([]string{"image"}, s.commandLineFlags...))
 	}
 	if err != nil {

@@ -95,11 +95,11 @@ func hasTLBWindow(view *fbs.View) bool {
 }
 
 // maxStopTimeUs returns the longest time that lmrun may need to end after a signal, in
-// microseconds. The signal arrives during a run or during the sequence that -before names. After
-// that, lmrun can run the sequence that -after names and the sequence named `safe`.
+// microseconds. In the worst case, the signal arrives during a run or during the sequence that
+// -before names, and lmrun then still runs the sequence that -after names and the sequence `safe`.
 //
-// The sum cannot overflow, because runtime.CheckWorstCaseTimes rejects a sequence that takes longer
-// than the value of -longest, which is at most 2^62 ns.
+// The sum of these times cannot overflow, because runtime.CheckWorstCaseTimes rejects a sequence
+// that takes longer than the value of -longest, which is at most 2^62 ns.
 func (f *runLoop) maxStopTimeUs(view *fbs.View) uint64 {
 	// After a signal, the time limit of a run is -deadline, or runtime.StopGraceNs if -deadline is
 	// not given. The limit of the sequences that -before and -after name is runtime.StopGraceNs.

@@ -108,7 +108,8 @@ func UpdateCircularBufferPageSize(p *Program, h CBHandle, index uint8, size uint
 	defer fail.Catch(&err)
 	p.update("UpdateCircularBufferPageSize", h, func(c *CircularBufferConfig) {
 		if _, ok := c.PageSizes[index]; !ok {
-			refuse("circular buffer %d has no index %d", h, index)
+			refuse("circular buffer %d has no page size for buffer index %d, but for %v", h, index,
+				slices.Sorted(maps.Keys(c.PageSizes)))
 		}
 		c.PageSizes = maps.Clone(c.PageSizes)
 		c.PageSizes[index] = size

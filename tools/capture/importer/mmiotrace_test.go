@@ -124,7 +124,7 @@ func TestMmiotraceRejectsWithLineNumber(t *testing.T) {
 		{"cut PCIDEV", "VERSION 20070824\nPCIDEV 0010 123411e8 b 100000000 0 0\n",
 			"line 2: the PCIDEV line is cut: resource 3 is missing"},
 		{"wide ids", "VERSION 20070824\nPCIDEV 0010 1123411e8 b 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
-			"line 2: PCIDEV line has ids of more than 16 bits"},
+			"line 2: in the PCIDEV line, the slot "},
 		{"moved device", head + "PCIDEV 0010 123411e8 b 300000000 0 0 0 0 0 0 100000 0 0 0 0 0 0\n",
 			"line 3: the PCIDEV line of 00:02.0 has other ids or ranges than an earlier " +
 				"line; choose a device with --device"},

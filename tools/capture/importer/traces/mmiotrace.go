@@ -69,7 +69,8 @@ func (m *mmiotrace) parseLine(text []byte) error {
 	record := mmiotraceRecords[string(kind)]
 	switch {
 	case record == nil && (string(text) == "rw what?" || string(text) == "map what?"):
-		return TraceError(m.line, "%q: the kernel could not decode this access", text)
+		return TraceError(m.line, "%q: the kernel could not decode this access, so the trace "+
+			"lacks it; record with lm record or QEMU instead", text)
 	case record == nil && lostEvents.Match(text):
 		return m.lostRecord(text)
 	case record == nil:
@@ -250,7 +251,8 @@ func (m *mmiotrace) pcidevRecord(kind string, f fields) error {
 		return err
 	}
 	if slot > 0xffff || ids > 0xffffffff {
-		return TraceError(m.line, "PCIDEV line has ids of more than 16 bits")
+		return TraceError(m.line, "in the PCIDEV line, the slot %x must have at most 4 "+
+			"hexadecimal digits, and the ids %x at most 8", slot, ids)
 	}
 	d := &pciDevice{
 		text: text, slot: fmt.Sprintf("%02x:%02x.%x", slot>>8, slot>>3&31, slot&7),
