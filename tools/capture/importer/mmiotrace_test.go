@@ -53,9 +53,11 @@ func TestMmiotraceRejectsWithLineNumber(t *testing.T) {
 			"line 3: UNKNOWN: the kernel could not decode the instruction that accessed " +
 				"0x100000010: the access is lost"},
 		{"undecoded rw", head + "rw what?\n",
-			`line 3: "rw what?": the kernel could not decode this access`},
+			`line 3: "rw what?": the kernel could not decode this access, ` +
+				"so the trace lacks it; record with lm record or QEMU instead"},
 		{"undecoded map", head + "map what?\n",
-			`line 3: "map what?": the kernel could not decode this access`},
+			`line 3: "map what?": the kernel could not decode this access, ` +
+				"so the trace lacks it; record with lm record or QEMU instead"},
 		{"unknown record", head + "X 4 1.000000\n",
 			`line 3: "X 4 1.000000" is not a line of mmiotrace`},
 		{"binary", head + "\x1f\x8b\x00\n", `line 3: "\x1f\x8b\x00" is not a line of mmiotrace`},
@@ -124,7 +126,8 @@ func TestMmiotraceRejectsWithLineNumber(t *testing.T) {
 		{"cut PCIDEV", "VERSION 20070824\nPCIDEV 0010 123411e8 b 100000000 0 0\n",
 			"line 2: the PCIDEV line is cut: resource 3 is missing"},
 		{"wide ids", "VERSION 20070824\nPCIDEV 0010 1123411e8 b 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
-			"line 2: in the PCIDEV line, the slot "},
+			"line 2: in the PCIDEV line, the slot 10 must have at most 4 hexadecimal digits, "+
+				"and the ids 1123411e8 at most 8"},
 		{"moved device", head + "PCIDEV 0010 123411e8 b 300000000 0 0 0 0 0 0 100000 0 0 0 0 0 0\n",
 			"line 3: the PCIDEV line of 00:02.0 has other ids or ranges than an earlier " +
 				"line; choose a device with --device"},

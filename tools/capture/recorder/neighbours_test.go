@@ -158,7 +158,7 @@ func TestProgressReportsMappingsAndComparisons(t *testing.T) {
 	b := buffer(pageSize, 0x11)
 	r.addDMARange(self, addressOf(b), pageSize, 0x10000)
 	r.printProgress()
-	want := "0 accesses recorded; host memory mapped 1 times (4 KiB now)"
+	want := "0 accesses recorded; host memory mapped 1 time (4 KiB now)"
 	if !strings.Contains(progress.String(), want) {
 		t.Errorf("progress %q, want %q", progress.String(), want)
 	}
