@@ -126,7 +126,7 @@ func TestMmiotraceRejectsWithLineNumber(t *testing.T) {
 		{"cut PCIDEV", "VERSION 20070824\nPCIDEV 0010 123411e8 b 100000000 0 0\n",
 			"line 2: the PCIDEV line is cut: resource 3 is missing"},
 		{"wide ids", "VERSION 20070824\nPCIDEV 0010 1123411e8 b 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
-			"line 2: in the PCIDEV line, the slot 10 must have at most 4 hexadecimal digits, "+
+			"line 2: in the PCIDEV line, the slot 10 must have at most 4 hexadecimal digits, " +
 				"and the ids 1123411e8 at most 8"},
 		{"moved device", head + "PCIDEV 0010 123411e8 b 300000000 0 0 0 0 0 0 100000 0 0 0 0 0 0\n",
 			"line 3: the PCIDEV line of 00:02.0 has other ids or ranges than an earlier " +
