@@ -28,16 +28,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// framesVariable is the environment variable that makes the test program replay adderListing on a
+// framesVariable is the environment variable that makes the test program replay concatListing on a
 // mock device. Its value is "end", or "rename" if the process renames its output afterwards.
 const framesVariable = "LM_TEST_FRAMES"
 
-// runFramesChild replays adderListing in the child process. It does not return.
+// runFramesChild replays concatListing in the child process. It does not return.
 func runFramesChild() {
 	o, err := args.Parse(os.Args[1:])
 	end := outcome{err: err}
 	if err == nil {
-		end = replayAdder(o)
+		end = replayConcat(o)
 	}
 	if os.Getenv(framesVariable) == "rename" {
 		_ = unix.Rename(o.Outputs[0].Path, o.Outputs[0].Path+".other")
@@ -45,9 +45,9 @@ func runFramesChild() {
 	unix.Exit(printOutcome(o, end))
 }
 
-// replayAdder replays adderListing on a mock device.
-func replayAdder(o args.Options) outcome {
-	image, err := listing.Parse("adder.lms", []byte(adderListing), nil)
+// replayConcat replays concatListing on a mock device.
+func replayConcat(o args.Options) outcome {
+	image, err := listing.Parse("concat.lms", []byte(concatListing), nil)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -66,7 +66,8 @@ func replayAdder(o args.Options) outcome {
 	return f.runOnDevices([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
 }
 
-// framesCommand returns a command that replays adderListing. `then` is the value of framesVariable.
+// framesCommand returns a command that replays concatListing. `then` is the value of
+// framesVariable.
 // The command is not started.
 func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {
 	t.Helper()

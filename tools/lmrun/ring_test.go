@@ -148,7 +148,7 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 		}
 		return data[at]
 	}
-	f, err := planAndOpen(loadAdder(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
+	f, err := planAndOpen(loadConcat(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 		t.Fatalf("receiveInputs: ended %v, %v, %d slots released; want false, no error, 0", ended,
 			err, byteAt(path, ringRead))
 	}
-	if f, err = planAndOpen(loadAdder(t), o, sleepingMock{mock.New(&boards.Ivshmem)}); err != nil {
+	if f, err = planAndOpen(loadConcat(t), o, sleepingMock{mock.New(&boards.Ivshmem)}); err != nil {
 		t.Fatal(err)
 	}
 	end := f.runAndCommit(o.RunCount)
@@ -186,7 +186,7 @@ func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := planAndOpen(loadAdder(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
+	f, err := planAndOpen(loadConcat(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +311,7 @@ func TestTruncatedRingIsAnInputOutputError(t *testing.T) {
 			t.Fatal(err)
 		}
 		clock := &truncatingClock{sleepingMock{mock.New(&boards.Ivshmem)}, path, moment}
-		f, err := planAndOpen(loadAdder(t), o, clock)
+		f, err := planAndOpen(loadConcat(t), o, clock)
 		if err != nil {
 			t.Fatal(err)
 		}

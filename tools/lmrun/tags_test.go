@@ -46,7 +46,7 @@ func TestOmittedOptionErrorNamesTheTag(t *testing.T) {
 	dir := t.TempDir()
 	image, input := filepath.Join(dir, "image.lmb"), filepath.Join(dir, "a")
 	inputs, results := frameData(1)
-	if err := os.WriteFile(image, lmbtest.File(t, adderListing), 0o600); err != nil {
+	if err := os.WriteFile(image, lmbtest.File(t, concatListing), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(input, inputs, 0o600); err != nil {
