@@ -261,13 +261,13 @@ func TestConcurrentExchangeKeepsOwnerAndMode(t *testing.T) {
 		t.Skipf("this file system cannot exchange files: %v", err)
 	}
 	// A bit for the last digit of each mode: 0 for 0600, 6 for 0666.
-	const oldModes = 1<<0 | 1<<6
+	const oldModeBits = 1<<0 | 1<<6
 	for _, test := range []struct {
 		name   string
 		change func() error
-		keeps  os.FileMode // the bits of oldModes that must still exist afterwards
+		keeps  os.FileMode // the bits of oldModeBits that must still exist afterwards
 	}{
-		{"exchange", exchange, oldModes},
+		{"exchange", exchange, oldModeBits},
 		// The rename back to f removes the file that has this name by then. This may be the first
 		// file, if Commit has put it back.
 		{"away and back", renameAwayAndBack, 1 << 6},
@@ -293,11 +293,11 @@ func TestConcurrentExchangeKeepsOwnerAndMode(t *testing.T) {
 						modes |= 1 << (info.Mode() & 7)
 					}
 				}
-				const newMode = 1 << 4 // 0644, the mode of a new file
-				if modes&test.keeps != test.keeps || modes&^(oldModes|newMode) != 0 {
+				const newModeBit = 1 << 4 // 0644, the mode of a new file
+				if modes&test.keeps != test.keeps || modes&^(oldModeBits|newModeBit) != 0 {
 					t.Fatalf("bits for the last digits of the modes of all files: %b, want %b "+
-						"and no others than %b; Write: %v", modes, test.keeps, oldModes|newMode,
-						err)
+						"and no others than %b; Write: %v", modes, test.keeps,
+						oldModeBits|newModeBit, err)
 				}
 			}
 		})
