@@ -456,23 +456,36 @@ func TestDefaultInputsStayAsTheyWereVerified(t *testing.T) {
 				}
 				for i := 1; i < len(want) && callInput; i++ {
 					if got := inputOrFault(t, r, i); !bytes.Equal(got, want[i]) {
-						t.Errorf("%s: input %d begins with % x, want its default % x", what, i,
-							got[:4], want[i][:4])
+						t.Errorf("%s: Input returns other data for tensor %d than its default: %s",
+							what, i, describeDifference(got, want[i]))
 					}
 				}
 				result := r.Run(0)
 				at := device.memory
-				same := bytes.Equal(at[:8192], want[1]) && bytes.Equal(at[0x10000:][:5000], want[2])
-				if result.Code != hal.OK || !same {
-					t.Errorf("%s, Input called %v: run ends with %+v; the device has % x and % x, "+
-						"want % x and % x", what, callInput, result, at[:4], at[0x10000:][:4],
-						want[1][:4], want[2][:4])
+				a, b := at[:8192], at[0x10000:][:5000]
+				if result.Code != hal.OK || !bytes.Equal(a, want[1]) || !bytes.Equal(b, want[2]) {
+					t.Errorf("%s, Input called %v: run ends with %+v, want OK; data on the device "+
+						"compared with the defaults: a: %s; b: %s", what, callInput, result,
+						describeDifference(a, want[1]), describeDifference(b, want[2]))
 				}
 				r.Close()
 				device.Close()
 			}
 		})
 	}
+}
+
+// describeDifference returns the first difference between two byte slices, for a failure text.
+func describeDifference(got, want []byte) string {
+	if len(got) != len(want) {
+		return fmt.Sprintf("%d bytes, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			return fmt.Sprintf("byte %d is %#02x, want %#02x", i, got[i], want[i])
+		}
+	}
+	return "no difference"
 }
 
 // inputOrFault calls Input. If Input faults, which would end a program in C, inputOrFault fails the
