@@ -269,19 +269,21 @@ func TestDiffExitStatusReportsDifferences(t *testing.T) {
 	a, b := filepath.Join(images, "wh.twoop.lmb"), filepath.Join(images, "bh.twoop.lmb")
 	if exit, stdout, stderr := lm(t, "diff", a, a); exit != 0 ||
 		stdout != "the images do the same\n" || stderr != "" {
-		t.Errorf("exit status %d, want 0; output: %s%s", exit, stdout, stderr)
+		t.Errorf("lm diff of an image with itself: exit status %d, want 0; stdout %q, want %q; "+
+			"stderr %q, want none", exit, stdout, "the images do the same\n", stderr)
 	}
+	const want = "+ point tlb0 tile 1,2 address 0xffa00000 ordering strict"
 	exit, stdout, stderr := lm(t, "diff", a, b)
-	if exit != 76 || !strings.Contains(stdout,
-		"+ point tlb0 tile 1,2 address 0xffa00000 ordering strict") || stderr != "" {
-		t.Errorf("exit status %d, want 76; output: %s%s", exit, stdout, stderr)
+	if exit != 76 || !strings.Contains(stdout, want) || stderr != "" {
+		t.Errorf("lm diff: exit status %d, want 76; stderr %q, want none; stdout, which must "+
+			"contain %q: %s", exit, stderr, want, stdout)
 	}
 	var d report.Difference
 	exit, stdout, _ = lm(t, "diff", "--json", a, b)
 	if err := json.Unmarshal([]byte(stdout), &d); err != nil || exit != 76 || d.Equal ||
 		d.First.Command != 0 {
-		t.Errorf("exit status %d, want 76 and a difference in command 0 (%v): %s", exit, err,
-			stdout)
+		t.Errorf("lm diff --json: exit status %d, want 76; JSON with a first difference in "+
+			"command 0 wanted (error of Unmarshal: %v), stdout: %s", exit, err, stdout)
 	}
 }
 
@@ -289,7 +291,8 @@ func TestReportCommandsHaveHelp(t *testing.T) {
 	for _, name := range []string{"report", "diff", "replay"} {
 		if exit, stdout, _ := lm(t, name, "--help"); exit != 0 ||
 			!strings.Contains(stdout, "Usage:") || len(stdout) < 300 {
-			t.Errorf("lm %s: exit status %d, want 0; %d bytes", name, exit, len(stdout))
+			t.Errorf("lm %s --help: exit status %d, want 0; stdout %q, want Usage: and at least "+
+				"300 bytes", name, exit, stdout)
 		}
 	}
 }
