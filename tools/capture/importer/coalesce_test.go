@@ -207,7 +207,7 @@ func TestEachFillOfALongRunIsFound(t *testing.T) {
 	text := strings.ReplaceAll(b.String(), "0x41000 ", "0x0 ") // DRAM: large enough
 	image, _ := mustImport(t, text, Options{})
 	if n := strings.Count(imageText(image), "fill"); n != 200_000/64 {
-		t.Errorf("%d fills, want %d", n, 200_000/64)
+		t.Errorf("the image has %d fill commands, want %d", n, 200_000/64)
 	}
 }
 
@@ -222,8 +222,9 @@ write tlb0+0x4 w4 0x2
 expect tlb0+0x8 w4 0x3 mask 0xffffffff
 expect tlb0+0xc w4 0x4 mask 0xffffffff
 `)
-	if got := passSummary(report, "coalesce"); got != "off: 2 writes, 2 expects" {
-		t.Errorf("summary of the pass coalesce: %s", got)
+	const want = "off: 2 writes, 2 expects"
+	if got := passSummary(report, "coalesce"); got != want {
+		t.Errorf("summary of the pass coalesce: %q, want %q", got, want)
 	}
 }
 
@@ -241,6 +242,6 @@ func TestEachOf300000RegisterLoadsBecomesACommand(t *testing.T) {
 	image, _ := mustImport(t, string(text), Options{From: FromRecord, Board: device,
 		BarSizesAreLimits: true})
 	if got := len(image.Sequences[0].Commands); got != n {
-		t.Errorf("%d commands, want %d", got, n)
+		t.Errorf("the image has %d commands, want %d", got, n)
 	}
 }

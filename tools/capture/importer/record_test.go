@@ -352,14 +352,16 @@ write tlb0+0x100 w4 0x2
 	}
 }
 
-// TestClocksOfARecordingCountAsNanoseconds: pauses and deadlines follow the clocks of a simulator.
+// TestClocksOfARecordingCountAsNanoseconds checks that the importer counts each clock of a
+// simulator as 1 ns when it computes the deadline of a poll and when it warns of a pause.
 func TestClocksOfARecordingCountAsNanoseconds(t *testing.T) {
 	loop := func(clocks string) string {
 		return recordOf(whRecord, concat(pointLines(&boards.Wormhole, 1, 1, 0), []string{
 			storeLine(0, 0xb000100, 1, 0, 0, 0), loadLine(0, 0xb000104, 0),
 			clocks, loadLine(0, 0xb000104, 0), clocks, loadLine(0, 0xb000104, 1)})...)
 	}
-	// The deadline is ten times the duration of the loop, 600 ms, and at least 1 s.
+	// The loop takes twice the given clocks: 2 ns or 600 ms. The deadline is ten times this
+	// duration, but at least 1 s.
 	for clocks, us := range map[string]int{"CLK 1": 1_000_000, "CLK 300000000": 6_000_000} {
 		image, _ := importRecord(t, loop(clocks), Options{})
 		checkCommands(t, image,

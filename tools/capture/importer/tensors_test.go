@@ -114,9 +114,9 @@ expect tlb0+0x100 w4 0x0 mask 0x0
 `)
 }
 
-// TestLoadsOfOtherStoresKeepTheirValue: the input has a line number. A load at its address ignores
-// the value only if the input is stored there at that time: not before the line, and not after
-// another store.
+// TestLoadsOfOtherStoresKeepTheirValue imports three stores to one address, each followed by a
+// load. The input is the second store, which its line number selects. The load of the input accepts
+// any value. The loads of the first and the third store require the recorded values.
 func TestLoadsOfOtherStoresKeepTheirValue(t *testing.T) {
 	at := func(op string, v uint64) string { return access(op, 4, wh166+0x100, v) }
 	text := l1Trace(at("W", 9), at("R", 9), at("W", 7), at("R", 7), at("W", 8), at("R", 8))
