@@ -298,8 +298,9 @@ func TestRegionsOfVFIOAreTheFirstSixBars(t *testing.T) {
 	}
 }
 
-// TestRemapFilePagesIsFollowed: a part of a file that remap_file_pages maps is recorded. It is a
-// gap if the recorder has not seen a mapping of this part before.
+// TestRemapFilePagesIsFollowed checks that accesses to a mapping are recorded at the right offsets
+// after remap_file_pages has mapped another part of the file there. If the recorder has not seen an
+// earlier mapping of this part, the record has a gap.
 func TestRemapFilePagesIsFollowed(t *testing.T) {
 	program := compileProgram(t, edgesSource, "-O2")
 	r := runRecorded(t, nil, Options{}, program, "remaps")
@@ -315,8 +316,8 @@ func TestRemapFilePagesIsFollowed(t *testing.T) {
 	}
 }
 
-// TestChildDoesNotInheritDontforkMappings: a store of the child there kills the child, as it does
-// without the recorder.
+// TestChildDoesNotInheritDontforkMappings checks that a child's store to a mapping that its parent
+// has marked with MADV_DONTFORK kills the child, as it does without the recorder.
 func TestChildDoesNotInheritDontforkMappings(t *testing.T) {
 	program := compileProgram(t, edgesSource, "-O2")
 	r := runRecorded(t, nil, Options{}, program, "dontfork")
