@@ -354,9 +354,9 @@ func readReasons(t *testing.T) map[string]string {
 	return reasons
 }
 
-// TestCorruptedImagesAreRejectedWithAReason verifies the images of all vectors, which have one
-// corruption for each rule of the format, and compares the complete message. Images of vectors
-// without a message are accepted.
+// TestCorruptedImagesAreRejectedWithAReason verifies the images of all vectors and compares each
+// complete message with the one in reasons.txt. There is a vector with a corrupted image for each
+// rule of the format. An image of a vector that reasons.txt does not list must be accepted.
 func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 	reasons := readReasons(t)
 	rejected := 0
@@ -386,8 +386,8 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 					got = err.Error()
 				}
 				if want := reasons[v.Name]; got != want {
-					t.Errorf("rejected with %q, want %q; after a change of a message, run "+
-						"`go run ./tools/check/vectors`", got, want)
+					t.Errorf("Verify: error %q, want %q (none if empty); after a change of a "+
+						"message, run `go run ./tools/check/vectors`", got, want)
 				}
 			})
 		}
