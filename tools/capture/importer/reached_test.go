@@ -49,9 +49,11 @@ func TestPollsOfACounterCauseAWarningUnlessAFlagChangesThem(t *testing.T) {
 			if got := hasWarning(report, reachedWarning); got != c.warns {
 				t.Errorf("warned: %v, want %v; warnings %v", got, c.warns, report.Warnings)
 			}
-			if got := strings.Contains(passSummary(report, "fold"),
-				"3 polls until a counter has reached a value"); got == c.warns {
-				t.Errorf("summary of the pass fold: %s", passSummary(report, "fold"))
+			const counted = "3 polls until a counter has reached a value"
+			summary := passSummary(report, "fold")
+			if got := strings.Contains(summary, counted); got == c.warns {
+				t.Errorf("summary of the pass fold: %q contains %q: %v, want %v", summary, counted,
+					got, !c.warns)
 			}
 		})
 	}
