@@ -344,7 +344,8 @@ func TestStoresToAProtectedPageAreRecordedAsTheProgramsOwn(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("the record lacks stores that the program made before its last store to the BAR")
+		t.Error("host memory in the record before the last store to the BAR differs from the " +
+			"memory that the program has written, want all stores in the record")
 	}
 }
 
