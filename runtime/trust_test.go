@@ -127,7 +127,8 @@ func TestFileRewrittenAfterOpenChangesNoAccess(t *testing.T) {
 				if want := originalPayload(t); checked &&
 					!bytes.Equal(device.memory[0x1000:0x11000], want) {
 					t.Errorf("%s, rewritten at step %d: the device has another payload than the "+
-						"checked one", what, when)
+						"checked one: %s", what, when,
+						describeDifference(device.memory[0x1000:0x11000], want))
 				}
 				r.Close()
 				device.Close()
@@ -532,8 +533,8 @@ func TestFileVerifiedAgainKeepsItsInputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err = file.Verify(); hal.CodeOf(err) != hal.IO || !bytes.Equal(input, want) {
-		t.Errorf("second Verify: %v, want an I/O error; the input begins with % x, want % x", err,
-			input[:4], want[:4])
+		t.Errorf("second Verify: %v, want an I/O error; input compared with its data before: %s",
+			err, describeDifference(input, want))
 	}
 }
 

@@ -136,9 +136,9 @@ func TestTilesSynchronizeThroughASemaphore(t *testing.T) {
 			}
 			r.Sleep(1_000_000)
 			for _, tile := range c.tiles {
-				if r.selectTile(tile).readWord(flagAddress) != flagDone {
-					t.Errorf("%s, NoC %d: the kernel of %v has not set its flag", c.board.Name, noc,
-						tile)
+				if got := r.selectTile(tile).readWord(flagAddress); got != flagDone {
+					t.Errorf("%s, NoC %d: the flag of the kernel of %v is %#x, want %#x",
+						c.board.Name, noc, tile, got, uint32(flagDone))
 				}
 			}
 			if got := r.selectTile(c.tiles[0]).readWord(total); got != sum {
@@ -178,8 +178,9 @@ func TestTileStartsOtherTiles(t *testing.T) {
 			r.Sleep(1000)
 			for _, other := range []chips.Tile{{X: tile.X + 1, Y: tile.Y},
 				{X: tile.X, Y: tile.Y + 1}, {X: tile.X + 1, Y: tile.Y + 1}} {
-				if r.selectTile(other).readWord(0x100) != 1 {
-					t.Errorf("%s, NoC %d: the program of %v did not run", c.board.Name, noc, other)
+				if got := r.selectTile(other).readWord(0x100); got != 1 {
+					t.Errorf("%s, NoC %d: the program of %v stored %#x at 0x100, want 1",
+						c.board.Name, noc, other, got)
 				}
 			}
 			if r.selectTile(tile).readWord(0) == hello[0] {
