@@ -161,7 +161,8 @@ func TestImageSurvivesEncodingAndDecoding(t *testing.T) {
 		t.Errorf("decoded %+v\nwant %+v", decoded, want)
 	}
 	if again := encode(t, decoded); !bytes.Equal(again, file) {
-		t.Error("encoding the decoded image returns other bytes")
+		t.Errorf("encoding the decoded image returns %d bytes that differ from the %d bytes of "+
+			"the file", len(again), len(file))
 	}
 }
 
@@ -175,7 +176,8 @@ func TestViewAgreesWithGeneratedAccessors(t *testing.T) {
 	}
 	root := gen.GetRootAsImage(file, 0)
 	if root.CommandsLength() != len(view.Commands) {
-		t.Fatalf("%d commands, view has %d", root.CommandsLength(), len(view.Commands))
+		t.Fatalf("the view has %d commands, want %d as in the file", len(view.Commands),
+			root.CommandsLength())
 	}
 	var c gen.Command
 	for i, got := range view.Commands {
@@ -289,11 +291,11 @@ func TestEveryTruncationIsRejected(t *testing.T) {
 	file := encode(t, sampleImage())
 	for size := range len(file) {
 		if _, err := fbs.Verify(file[:size:size]); err == nil {
-			t.Fatalf("the first %d bytes of %d are accepted", size, len(file))
+			t.Fatalf("Verify accepts the first %d bytes of %d, want an error", size, len(file))
 		}
 	}
 	if _, err := fbs.Verify(append(bytes.Clone(file), 0)); err == nil {
-		t.Fatal("a file with one more byte is accepted")
+		t.Fatal("Verify accepts a file with one more byte, want an error")
 	}
 	t.Logf("evidence: %d truncated files rejected", len(file))
 }
@@ -303,7 +305,8 @@ func TestEveryFlippedBitIsRejected(t *testing.T) {
 	for bit := range 8 * len(file) {
 		file[bit/8] ^= 1 << (bit % 8)
 		if _, err := fbs.Verify(file); err == nil {
-			t.Fatalf("bit %d of byte %d flipped: the file is accepted", bit%8, bit/8)
+			t.Fatalf("bit %d of byte %d flipped: Verify accepts the file, want an error", bit%8,
+				bit/8)
 		}
 		file[bit/8] ^= 1 << (bit % 8)
 	}
@@ -354,9 +357,9 @@ func readReasons(t *testing.T) map[string]string {
 	return reasons
 }
 
-// TestCorruptedImagesAreRejectedWithAReason verifies the images of all vectors, which have one
-// corruption for each rule of the format, and compares the complete message. Images of vectors
-// without a message are accepted.
+// TestCorruptedImagesAreRejectedWithAReason verifies the images of all vectors and compares each
+// complete message with the one in reasons.txt. There is a vector with a corrupted image for each
+// rule of the format. An image of a vector that reasons.txt does not list must be accepted.
 func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 	reasons := readReasons(t)
 	rejected := 0
@@ -386,8 +389,8 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 					got = err.Error()
 				}
 				if want := reasons[v.Name]; got != want {
-					t.Errorf("rejected with %q, want %q; after a change of a message, run "+
-						"`go run ./tools/check/vectors`", got, want)
+					t.Errorf("Verify: error %q, want %q (none if empty); after a change of a "+
+						"message, run `go run ./tools/check/vectors`", got, want)
 				}
 			})
 		}
@@ -397,8 +400,8 @@ func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 	}
 }
 
-// TestMistakesThatOnlyTheEncoderRejects has mistakes that a reader does not check, or that no file
-// can have.
+// TestMistakesThatOnlyTheEncoderRejects encodes images with mistakes that a reader does not check,
+// or that no file can have.
 func TestMistakesThatOnlyTheEncoderRejects(t *testing.T) {
 	set := func(index int, change func(*fbs.Command)) func(*lmb.Image) {
 		return func(image *lmb.Image) { change(&image.Sequences[0].Commands[index].Command) }
@@ -463,13 +466,14 @@ func TestVerifyingAllocatesNothingPerCommand(t *testing.T) {
 		return testing.AllocsPerRun(20, func() { _, _ = fbs.Verify(file) })
 	}
 	if few, many := measure(1), measure(10000); few != many {
-		t.Errorf("%v allocations for 1 command, %v for 10,000", few, many)
+		t.Errorf("Verify makes %v allocations with 1 additional command and %v with 10,000, want "+
+			"the same number", few, many)
 	}
 }
 
-// TestRepeatedWriteIsCheckedCompletely has three similar Write commands, of which the last one is
-// changed. The verifier stores which range of a window it has checked, and must not skip a check
-// because of that.
+// TestRepeatedWriteIsCheckedCompletely verifies three equal Write commands of which the last one is
+// changed. The verifier stores which range of a window it has checked, and must not skip a check of
+// the last command because of that.
 func TestRepeatedWriteIsCheckedCompletely(t *testing.T) {
 	for _, width := range []uint8{4, 8} {
 		good := fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Value: 5}
@@ -514,13 +518,13 @@ func TestRepeatedWriteIsCheckedCompletely(t *testing.T) {
 		image := sampleImage()
 		image.Sequences[0].Commands[at] = lmb.Command{}
 		if _, err := lmb.Encode(image); err == nil {
-			t.Errorf("zeros as command %d are accepted", at)
+			t.Errorf("Encode accepts zeros as command %d, want an error", at)
 		}
 		image = sampleImage()
 		image.Sequences[0].Commands = slices.Insert(image.Sequences[0].Commands, at, lmb.Command{})
 		if _, err := lmb.Encode(image); err == nil ||
 			!strings.Contains(err.Error(), "unknown opcode 0") {
-			t.Errorf("zeros before command %d: %v", at, err)
+			t.Errorf("zeros before command %d: error %v, want unknown opcode 0", at, err)
 		}
 	}
 	// A value of more than four bytes.

@@ -219,13 +219,13 @@ func (o *object) mutate(f func(what string)) (fields int) {
 			indexes = o.length
 		}
 		for index := range indexes {
-			var position []reflect.Value
+			var indexArgument []reflect.Value
 			if method.Type().NumIn() == 2 {
-				position = []reflect.Value{reflect.ValueOf(index)}
+				indexArgument = []reflect.Value{reflect.ValueOf(index)}
 			}
-			old := o.value.MethodByName(field).Call(position)[0]
+			old := o.value.MethodByName(field).Call(indexArgument)[0]
 			set := func(value reflect.Value) bool {
-				return method.Call(append(position, value))[0].Bool()
+				return method.Call(append(indexArgument, value))[0].Bool()
 			}
 			if !set(old) {
 				continue // the field is absent, because it has its default

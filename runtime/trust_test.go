@@ -127,7 +127,8 @@ func TestFileRewrittenAfterOpenChangesNoAccess(t *testing.T) {
 				if want := originalPayload(t); checked &&
 					!bytes.Equal(device.memory[0x1000:0x11000], want) {
 					t.Errorf("%s, rewritten at step %d: the device has another payload than the "+
-						"checked one", what, when)
+						"checked one: %s", what, when,
+						describeDifference(device.memory[0x1000:0x11000], want))
 				}
 				r.Close()
 				device.Close()
@@ -456,23 +457,36 @@ func TestDefaultInputsStayAsTheyWereVerified(t *testing.T) {
 				}
 				for i := 1; i < len(want) && callInput; i++ {
 					if got := inputOrFault(t, r, i); !bytes.Equal(got, want[i]) {
-						t.Errorf("%s: input %d begins with % x, want its default % x", what, i,
-							got[:4], want[i][:4])
+						t.Errorf("%s: Input returns other data for tensor %d than its default: %s",
+							what, i, describeDifference(got, want[i]))
 					}
 				}
 				result := r.Run(0)
 				at := device.memory
-				same := bytes.Equal(at[:8192], want[1]) && bytes.Equal(at[0x10000:][:5000], want[2])
-				if result.Code != hal.OK || !same {
-					t.Errorf("%s, Input called %v: run ends with %+v; the device has % x and % x, "+
-						"want % x and % x", what, callInput, result, at[:4], at[0x10000:][:4],
-						want[1][:4], want[2][:4])
+				a, b := at[:8192], at[0x10000:][:5000]
+				if result.Code != hal.OK || !bytes.Equal(a, want[1]) || !bytes.Equal(b, want[2]) {
+					t.Errorf("%s, Input called %v: run ends with %+v, want OK; data on the device "+
+						"compared with the defaults: a: %s; b: %s", what, callInput, result,
+						describeDifference(a, want[1]), describeDifference(b, want[2]))
 				}
 				r.Close()
 				device.Close()
 			}
 		})
 	}
+}
+
+// describeDifference returns the first difference between two byte slices, for a failure text.
+func describeDifference(got, want []byte) string {
+	if len(got) != len(want) {
+		return fmt.Sprintf("%d bytes, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			return fmt.Sprintf("byte %d is %#02x, want %#02x", i, got[i], want[i])
+		}
+	}
+	return "no difference"
 }
 
 // inputOrFault calls Input. If Input faults, which would end a program in C, inputOrFault fails the
@@ -519,8 +533,8 @@ func TestFileVerifiedAgainKeepsItsInputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err = file.Verify(); hal.CodeOf(err) != hal.IO || !bytes.Equal(input, want) {
-		t.Errorf("second Verify: %v, want an I/O error; the input begins with % x, want % x", err,
-			input[:4], want[:4])
+		t.Errorf("second Verify: %v, want an I/O error; input compared with its data before: %s",
+			err, describeDifference(input, want))
 	}
 }
 

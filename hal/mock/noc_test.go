@@ -18,16 +18,16 @@ import (
 // nocChip describes a board for the tests of the network. tools/devices/ttsim compares the effects
 // of requests with the vendor's simulator case by case.
 type nocChip struct {
-	board        *boards.Board
-	kernelSuffix string // suffix of the names of kernels
-	cmdCtrl      uint32 // offset of NOC_CMD_CTRL
-	dramAlign    int    // alignment of DRAM in bytes
-	dram         chips.Tile
-	dramOnNoC    [2]uint32 // coordinate of dram on each NoC
-	tiles        []chips.Tile
-	coordinates  [2][]uint32 // coordinates of tiles on each NoC
-	noTarget     uint32      // coordinate of a tile that must not be a target
-	clearOffset  uint32      // offset of NOC_CLEAR_OUTSTANDING_REQ_CNT
+	board           *boards.Board
+	kernelSuffix    string // suffix of the names of kernels
+	cmdCtrl         uint32 // offset of NOC_CMD_CTRL
+	dramAlign       int    // alignment of DRAM in bytes
+	dram            chips.Tile
+	dramOnNoC       [2]uint32 // coordinate of dram on each NoC
+	tiles           []chips.Tile
+	coordinates     [2][]uint32 // coordinates of tiles on each NoC
+	forbiddenTarget uint32      // coordinate of a tile that must not be a target
+	clearOffset     uint32      // offset of NOC_CLEAR_OUTSTANDING_REQ_CNT
 }
 
 // coordinate returns a coordinate as the registers of the network encode it.
@@ -42,7 +42,7 @@ var nocChips = []nocChip{
 			{coordinate(1, 1), coordinate(4, 3), coordinate(25, 27)},
 			{coordinate(18, 18), coordinate(5, 8), coordinate(0, 0)},
 		},
-		noTarget: coordinate(0, 2), clearOffset: 0x50},
+		forbiddenTarget: coordinate(0, 2), clearOffset: 0x50},
 	{board: &boards.Blackhole, kernelSuffix: "_bh", cmdCtrl: 0x40, dramAlign: 64,
 		dram:      chips.Tile{X: 9, Y: 2},
 		dramOnNoC: [2]uint32{coordinate(17, 15), coordinate(17, 16)},
@@ -51,7 +51,7 @@ var nocChips = []nocChip{
 			{coordinate(1, 2), coordinate(7, 5), coordinate(16, 11)},
 			{coordinate(1, 2), coordinate(7, 5), coordinate(16, 11)},
 		},
-		noTarget: coordinate(8, 3), clearOffset: 0x60},
+		forbiddenTarget: coordinate(8, 3), clearOffset: 0x60},
 }
 
 // TestNoCKernelCopiesDRAM copies ranges of random size and address, in chunks of random size that
@@ -136,9 +136,9 @@ func TestTilesSynchronizeThroughASemaphore(t *testing.T) {
 			}
 			r.Sleep(1_000_000)
 			for _, tile := range c.tiles {
-				if r.selectTile(tile).readWord(flagAddress) != flagDone {
-					t.Errorf("%s, NoC %d: the kernel of %v has not set its flag", c.board.Name, noc,
-						tile)
+				if got := r.selectTile(tile).readWord(flagAddress); got != flagDone {
+					t.Errorf("%s, NoC %d: the flag of the kernel of %v is %#x, want %#x",
+						c.board.Name, noc, tile, got, uint32(flagDone))
 				}
 			}
 			if got := r.selectTile(c.tiles[0]).readWord(total); got != sum {
@@ -178,8 +178,9 @@ func TestTileStartsOtherTiles(t *testing.T) {
 			r.Sleep(1000)
 			for _, other := range []chips.Tile{{X: tile.X + 1, Y: tile.Y},
 				{X: tile.X, Y: tile.Y + 1}, {X: tile.X + 1, Y: tile.Y + 1}} {
-				if r.selectTile(other).readWord(0x100) != 1 {
-					t.Errorf("%s, NoC %d: the program of %v did not run", c.board.Name, noc, other)
+				if got := r.selectTile(other).readWord(0x100); got != 1 {
+					t.Errorf("%s, NoC %d: the program of %v stored %#x at 0x100, want 1",
+						c.board.Name, noc, other, got)
 				}
 			}
 			if r.selectTile(tile).readWord(0) == hello[0] {
@@ -218,7 +219,7 @@ func TestRejectedRequestStopsTheCore(t *testing.T) {
 				"NoC 0, command buffer 0: the addresses 0x10 and 0x1000 must be equal modulo "},
 			{c.requestStores(0x10, 0, dram, 0, near, 0x1000),
 				"the length is 0 bytes, but a packet must have 1 to "},
-			{c.requestStores(0x10, 64, c.noTarget, 0, near, 0x1000),
+			{c.requestStores(0x10, 64, c.forbiddenTarget, 0, near, 0x1000),
 				"which the simulator does not support as a target"},
 			{c.requestStores(0x10, 64, coordinate(40, 1), 0, near, 0x1000),
 				"means (40,1), where NoC 0 has no tile"},

@@ -71,14 +71,16 @@ func TestRecordedFailuresArePrintedOldestFirst(t *testing.T) {
 		"5  2023-11-14T22:13:20.123Z  device unavailable (exit status 69)\n    pci:1: no such",
 		" bytes at offset 1024: not a complete entry"} {
 		if !strings.Contains(stdout, line) {
-			t.Errorf("the output has no %q:\n%s", line, stdout)
+			t.Errorf("lm faults: stdout lacks %q:\n%s", line, stdout)
 		}
 	}
 	// Without the image of the entry, lm prints the text that lmrun recorded.
 	other := assemble(t, edu+"main:\n  expect.4 r+0x8 == 0x6\n")
 	for _, args := range [][]string{{"faults", path}, {"faults", path, other}} {
-		if _, stdout, _ := lm(t, args...); !strings.Contains(stdout, "expect.4 w0+0x8\n") {
-			t.Errorf("lm %v does not print the recorded text: %s", args, stdout)
+		const want = "expect.4 w0+0x8\n"
+		if _, stdout, stderr := lm(t, args...); !strings.Contains(stdout, want) {
+			t.Errorf("lm %q: stdout lacks the recorded text %q: %s; stderr: %s", args, want, stdout,
+				stderr)
 		}
 	}
 }
@@ -94,25 +96,29 @@ func TestRecordedFailuresAsJSON(t *testing.T) {
 	var list faultList
 	if err := json.Unmarshal([]byte(stdout), &list); err != nil || len(list.Faults) != 1 ||
 		len(list.Skipped) != 1 || list.Skipped[0] != (byteRange{512, 7}) {
-		t.Fatalf("lm faults --json: %v, want 1 fault and 7 skipped bytes at 512: %s%s", err, stdout,
-			stderr)
+		t.Fatalf("lm faults --json: JSON with 1 fault and 7 skipped bytes at offset 512 wanted "+
+			"(error of Unmarshal: %v), stdout: %s; stderr: %s", err, stdout, stderr)
 	}
 	f := list.Faults[0]
 	if f.Number != 1 || f.Exit != 76 || f.Command != 0 || f.Got != 1 || f.Want != 5 ||
 		f.Safe != "device gone" || f.PCI.Status != 0x2010 || f.AER.HeaderLog[3] != 4 {
-		t.Errorf("the entry has wrong fields in JSON: %s", stdout)
+		t.Errorf("lm faults --json: entry %+v; want number 1, exit 76, command 0, got 1, "+
+			"want 5, safe \"device gone\", PCI status 0x2010, word 3 of the AER header log 4; "+
+			"stdout: %s", f, stdout)
 	}
 }
 
-// TestKernelMemoryMayBeginWithinAnEntry, if /dev/pmsg0 has wrapped around. The memory ends with a
-// text of the kernel.
+// TestKernelMemoryMayBeginWithinAnEntry reads the memory of /dev/pmsg0 after it has wrapped around:
+// it begins within an entry, and ends with a text of the kernel. The two complete entries must be
+// read.
 func TestKernelMemoryMayBeginWithinAnEntry(t *testing.T) {
 	data := faultEntry(0, nil)[100:]
 	data = append(append(data, faultEntry(0, nil)...), faultEntry(0, nil)...)
 	list := readFaults(append(data, "\nNo errors detected\n"...))
 	if len(list.Faults) != 2 || len(list.Skipped) != 2 || list.Skipped[0].Offset > 412 ||
 		!strings.HasPrefix(list.String(), "-  2023-") {
-		t.Errorf("want 2 entries and 2 skipped ranges, got %+v", list)
+		t.Errorf("readFaults returns %+v, want 2 entries without numbers and 2 skipped ranges, "+
+			"the first at offset 412 or below", list)
 	}
 }
 
@@ -126,14 +132,16 @@ func TestFileWithoutFailures(t *testing.T) {
 		exit, stdout, stderr := lm(t, "faults", path)
 		if exit != want || exit == 0 && stdout != "no failure is recorded\n" ||
 			exit != 0 && !strings.Contains(stderr, "is not a file of lmrun -faults") {
-			t.Errorf("file %.20q: exit status %d, want %d; output: %s%s", text, exit, want, stdout,
-				stderr)
+			t.Errorf("lm faults on file %.20q: exit status %d, want %d; stdout %q, stderr %q; "+
+				"want that no failure is recorded (exit 0), or that the file is invalid (exit 65)",
+				text, exit, want, stdout, stderr)
 		}
 	}
 }
 
-// TestAnyBytesOfAnEntryArePrinted if the checksum is valid: texts, commands and codes that lmrun
-// never writes. No control character may reach the terminal.
+// TestAnyBytesOfAnEntryArePrinted prints entries of random bytes with a valid checksum, which have
+// texts, commands and codes that lmrun never writes. No entry may be skipped, and no control
+// character may reach the terminal.
 func TestAnyBytesOfAnEntryArePrinted(t *testing.T) {
 	image := assemble(t, edu+"main:\n  expect.4 r+0x8 & 0xff == 0x5\n")
 	_, view := openVerified(image)
@@ -155,7 +163,8 @@ func TestAnyBytesOfAnEntryArePrinted(t *testing.T) {
 		list := readFaults(data)
 		list.addCommands(view)
 		if text := list.String(); len(list.Skipped) > 0 || strings.ContainsAny(text, "\x1b\r\x07") {
-			t.Fatalf("a skipped range or a control character: %+v, printed as %q", list, text)
+			t.Fatalf("%d skipped ranges, want 0; printed as %q, want no control character; "+
+				"entries %+v", len(list.Skipped), text, list)
 		}
 	}
 }

@@ -119,10 +119,10 @@ func runLimited(t *testing.T, self string, args ...string) (peak, exit, printed 
 const peakFileVariable = "LM_TEST_PEAK"
 
 // measureLM runs this process's command line as lm in a child, writes the child's peak memory to a
-// file and exits with the child's status. A process between the test and lm is needed for two
-// reasons: the kernel counts the memory of the process that starts another one to the peak of the
-// new process (linux, fs/exec.c, setmax_mm_hiwater_rss), and other tests make the test's process
-// large.
+// file and exits with the child's status. The test does not start lm itself, because the kernel
+// includes the memory of the starting process in the peak of the process that it starts (linux,
+// fs/exec.c, setmax_mm_hiwater_rss). The test's process may be large after other tests; the process
+// that runs measureLM is small.
 func measureLM(peakPath string) {
 	self, err := os.Executable()
 	if err != nil {

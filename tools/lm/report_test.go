@@ -26,12 +26,14 @@ func TestReportShowsTheProfileOfAReplay(t *testing.T) {
 	if exit != 0 || !strings.Contains(stdout, "Time by opcode") ||
 		!strings.Contains(stdout, "each command's time includes 0 ns") ||
 		!strings.Contains(stdout, "clock: virtual") {
-		t.Fatalf("exit status %d, want 0; output: %s%s", exit, stdout, stderr)
+		t.Fatalf("lm replay --profile: exit status %d, want 0; stdout, which must contain the "+
+			"time by opcode in virtual time: %s; stderr: %s", exit, stdout, stderr)
 	}
 	if exit, stdout, stderr := lm(t, "report", "--profile", profile, "-o", page,
 		image); exit != 0 || !strings.HasPrefix(stdout, page+": report on "+image+
 		", 1 sequence, 18 commands; ") {
-		t.Fatalf("exit status %d, want 0; output: %s%s", exit, stdout, stderr)
+		t.Fatalf("lm report -o: exit status %d, want 0; stdout %q, want the path, the image, 1 "+
+			"sequence and 18 commands; stderr: %s", exit, stdout, stderr)
 	}
 	file, err := os.ReadFile(page)
 	if err != nil {
@@ -43,12 +45,13 @@ func TestReportShowsTheProfileOfAReplay(t *testing.T) {
 		}
 	}
 	if !bytes.Contains(file, []byte("longest of 3 runs on mock:wormhole")) {
-		t.Error("the page does not show the profile")
+		t.Error("the page lacks the text \"longest of 3 runs on mock:wormhole\"")
 	}
 	if exit, stdout, _ := lm(t, "report", "--profile", profile, image); exit != 0 ||
 		!strings.Contains(stdout, "soft reset") ||
 		!strings.Contains(stdout, "Slowest commands") {
-		t.Errorf("exit status %d, want 0 and a report with the profile: %s", exit, stdout)
+		t.Errorf("lm report --profile: exit status %d, want 0; stdout, which must contain \"soft "+
+			"reset\" and \"Slowest commands\": %s", exit, stdout)
 	}
 }
 
@@ -60,7 +63,8 @@ func TestReportAsJSON(t *testing.T) {
 	var end outcome
 	if err := json.Unmarshal([]byte(stdout), &end); err != nil || exit != 0 || end.Profile == nil ||
 		end.Profile.TotalNs != end.MeanNs {
-		t.Errorf("exit status %d, want 0 and a profile (%v): %s", exit, err, stdout)
+		t.Errorf("lm replay --json: exit status %d, want 0; JSON with a profile of one run wanted "+
+			"(error of Unmarshal: %v), stdout: %s", exit, err, stdout)
 	}
 	exit, stdout, _ = lm(t, "report", "--json", "--sequence", "compute", "--profile", profile,
 		image)
@@ -71,7 +75,9 @@ func TestReportAsJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil || exit != 0 || r.Profile == nil ||
 		r.Profile.Sequence != "main" ||
 		r.Counted != "one run of compute, calls included" || r.Windows[0].Written != 4 {
-		t.Errorf("exit status %d, want 0 and a report with the profile (%v): %s", exit, err, stdout)
+		t.Errorf("lm report --json: exit status %d, want 0; JSON with the profile of main and "+
+			"counts of one run of compute wanted (error of Unmarshal: %v), stdout: %s", exit, err,
+			stdout)
 	}
 }
 
@@ -85,8 +91,8 @@ func TestFailedRunIsProfiled(t *testing.T) {
 	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--profile", path, image)
 	if exit != 76 || stdout != "" || stderr != want ||
 		!strings.Contains(want, "main, command 1: expect.4 r+0x0 == 0x10000ee: got") {
-		t.Errorf("exit status %d, want 76; output: %s%s; without --profile: %s", exit, stdout,
-			stderr, want)
+		t.Errorf("lm replay --profile: exit status %d, want 76; stdout %q, want none; stderr %q, "+
+			"want the failed expect as without --profile: %q", exit, stdout, stderr, want)
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -95,18 +101,22 @@ func TestFailedRunIsProfiled(t *testing.T) {
 	defer file.Close()
 	profile, err := report.ReadTrace(file)
 	if err != nil || len(profile.Timeline[0]) != 2 || profile.Commands != 3 {
-		t.Errorf("error %v, want a profile of 3 commands, 2 of main: %+v", err, profile)
+		t.Errorf("ReadTrace returns %+v, error %v; want a profile of 3 commands, 2 of main",
+			profile, err)
 	}
 	if f := profile.Failed; f == nil || f.Code != "expect failed" || f.Command != 1 ||
 		f.Ns != 200 || f.Got != 0x10000ed || f.Want != 0x10000ee || f.Mask != 1<<32-1 ||
 		f.Safe != "done" || "lm: "+f.Reason+"\n" != want {
-		t.Errorf("the failure in the profile is %+v", f)
+		t.Errorf("failure in the profile %+v, want expect failed at command 1 after 200 ns, got "+
+			"0x10000ed, want 0x10000ee, mask 0xffffffff, safe done, and the reason that lm replay "+
+			"prints: %s", f, want)
 	}
 	text := mustRun(t, "", "report", "--profile", path, image)
 	if !strings.Contains(text, "FAILED after 200 ns: expect failed: ") ||
 		!strings.Contains(text, "== 0x10000ee: got 0x10000ed (bits that differ: 0, 1)") ||
 		strings.Contains(text, "of one run") {
-		t.Errorf("lm report describes the failed run wrongly:\n%s", text)
+		t.Errorf("lm report must contain that the run FAILED after 200 ns and the bits that "+
+			"differ, and not \"of one run\":\n%s", text)
 	}
 	page := filepath.Join(t.TempDir(), "x.html")
 	mustRun(t, "", "report", "--profile", path, "-o", page, image)
@@ -116,7 +126,7 @@ func TestFailedRunIsProfiled(t *testing.T) {
 		"<dt>got</dt><dd><code>0x10000ed</code>", "<dt>wanted</dt><dd><code>0x10000ee</code>",
 		"<dt>sequence safe</dt><dd>ran: done</dd>"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the page of the failed run has no %s", want)
+			t.Errorf("the page of the failed run lacks the text %q", want)
 		}
 	}
 }
@@ -157,13 +167,13 @@ func TestGoldenMismatchIsOnThePage(t *testing.T) {
 			}
 			mustRun(t, "", "report", "--profile", path, "-o", page, image)
 			if text := string(mustRead(t, page)); !strings.Contains(text, test.want) {
-				t.Errorf("the page has no %s", test.want)
+				t.Errorf("the page lacks the text %q", test.want)
 			}
 		})
 	}
 }
 
-// TestPageNamesTheProgramThatMadeIt, and the date.
+// TestPageNamesTheProgramThatMadeIt checks that a page contains the version of lm and the date.
 func TestPageNamesTheProgramThatMadeIt(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "x.html")
 	mustRun(t, "", "report", "-o", page, filepath.Join(testdata, "images", "edu.lmb"))
@@ -171,7 +181,7 @@ func TestPageNamesTheProgramThatMadeIt(t *testing.T) {
 	pattern := regexp.QuoteMeta("Report by "+version) +
 		`.* on \d+ [A-Z][a-z]+ 20\d\d, \d\d:\d\d UTC`
 	if !regexp.MustCompile(pattern).MatchString(text) {
-		t.Errorf("the page has no text like %s", pattern)
+		t.Errorf("the page has no text that matches %s", pattern)
 	}
 }
 
@@ -184,12 +194,13 @@ func TestFailureAfterTheRunsIsNoFailedRun(t *testing.T) {
 		"stop", "--profile", path, image)
 	if exit != 76 || stdout != "" ||
 		!strings.Contains(stderr, ": stop, command 0: expect.4 r+0x0 == 0x10000ee: got") {
-		t.Errorf("exit status %d, want 76; output: %s%s", exit, stdout, stderr)
+		t.Errorf("lm replay --after stop: exit status %d, want 76; stdout %q, want none; stderr "+
+			"%q, want the failed expect of stop", exit, stdout, stderr)
 	}
 	text := mustRun(t, "", "report", "--profile", path, image)
 	if strings.Contains(text, "FAILED") ||
 		!strings.Contains(text, ", 2 runs that took 100 ns to 100 ns each") {
-		t.Errorf("want 2 successful runs, got %s", text)
+		t.Errorf("lm report must contain 2 runs of 100 ns and not FAILED:\n%s", text)
 	}
 }
 
@@ -204,12 +215,13 @@ func TestVirtualTimeIsLabeled(t *testing.T) {
 	if !strings.Contains(text, "; virtual time ") || !strings.Contains(text, "\nvirtual ") ||
 		strings.Contains(text+pageText, "device time") ||
 		!strings.Contains(pageText, "<dt>virtual time</dt>") {
-		t.Errorf("want virtual time and no device time:\n%s%s", text, pageText)
+		t.Errorf("replay and page must contain virtual time and no device time; replay:\n%s\n"+
+			"page:\n%s", text, pageText)
 	}
 	var end outcome
 	text = mustRun(t, "", "replay", "--device", "mock:edu", "--json", image)
 	if err := json.Unmarshal([]byte(text), &end); err != nil || !end.Virtual {
-		t.Errorf("lm replay --json: %v, want virtual: %+v", err, end)
+		t.Errorf("lm replay --json: %+v, error of Unmarshal: %v; want Virtual to be true", end, err)
 	}
 }
 
@@ -269,19 +281,21 @@ func TestDiffExitStatusReportsDifferences(t *testing.T) {
 	a, b := filepath.Join(images, "wh.twoop.lmb"), filepath.Join(images, "bh.twoop.lmb")
 	if exit, stdout, stderr := lm(t, "diff", a, a); exit != 0 ||
 		stdout != "the images do the same\n" || stderr != "" {
-		t.Errorf("exit status %d, want 0; output: %s%s", exit, stdout, stderr)
+		t.Errorf("lm diff of an image with itself: exit status %d, want 0; stdout %q, want %q; "+
+			"stderr %q, want none", exit, stdout, "the images do the same\n", stderr)
 	}
+	const want = "+ point tlb0 tile 1,2 address 0xffa00000 ordering strict"
 	exit, stdout, stderr := lm(t, "diff", a, b)
-	if exit != 76 || !strings.Contains(stdout,
-		"+ point tlb0 tile 1,2 address 0xffa00000 ordering strict") || stderr != "" {
-		t.Errorf("exit status %d, want 76; output: %s%s", exit, stdout, stderr)
+	if exit != 76 || !strings.Contains(stdout, want) || stderr != "" {
+		t.Errorf("lm diff: exit status %d, want 76; stderr %q, want none; stdout, which must "+
+			"contain %q: %s", exit, stderr, want, stdout)
 	}
 	var d report.Difference
 	exit, stdout, _ = lm(t, "diff", "--json", a, b)
 	if err := json.Unmarshal([]byte(stdout), &d); err != nil || exit != 76 || d.Equal ||
 		d.First.Command != 0 {
-		t.Errorf("exit status %d, want 76 and a difference in command 0 (%v): %s", exit, err,
-			stdout)
+		t.Errorf("lm diff --json: exit status %d, want 76; JSON with a first difference in "+
+			"command 0 wanted (error of Unmarshal: %v), stdout: %s", exit, err, stdout)
 	}
 }
 
@@ -289,7 +303,8 @@ func TestReportCommandsHaveHelp(t *testing.T) {
 	for _, name := range []string{"report", "diff", "replay"} {
 		if exit, stdout, _ := lm(t, name, "--help"); exit != 0 ||
 			!strings.Contains(stdout, "Usage:") || len(stdout) < 300 {
-			t.Errorf("lm %s: exit status %d, want 0; %d bytes", name, exit, len(stdout))
+			t.Errorf("lm %s --help: exit status %d, want 0; stdout %q, want Usage: and at least "+
+				"300 bytes", name, exit, stdout)
 		}
 	}
 }

@@ -177,8 +177,7 @@ func TestTogetherNamesTheTwoCommands(t *testing.T) {
 	exit, stdout, stderr := lm(t, "verify", "--together", a, b)
 	want := "one image can break another:\n  " + a +
 		": sequence compute relies on data that command 0 of init stored; command 1 of main in " +
-		b +
-		" stores to the same place: edu 1234:11e8, BAR 0 0x20 to 0x23\n"
+		b + " stores to the same place: edu 1234:11e8, BAR 0 0x20 to 0x23\n"
 	if exit != 76 || stdout != want || stderr != "" {
 		t.Errorf("exit status %d, want 76; stdout %q, want %q; stderr: %s", exit, stdout, want,
 			stderr)
@@ -191,37 +190,41 @@ func TestTogetherNamesTheTwoCommands(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || exit != 76 ||
 		report.Exit != 76 || len(report.Images) != 3 || len(report.Collisions) != 1 {
-		t.Fatalf("exit status %d, want 76, 3 images and 1 collision (%v): %s", exit, err, stdout)
+		t.Fatalf("--json: exit status %d, Unmarshal error %v; want 76, and JSON with 3 images and "+
+			"1 collision; stdout: %s", exit, err, stdout)
 	}
 	if c := report.Collisions[0]; c.Image != a || c.Other != b || c.Sequence != "compute" ||
 		c.StoredBy != "init" || c.Command != 0 || c.OtherCommand != 1 || c.First != 0x20 ||
 		c.Last != 0x23 || c.Bytes != 4 {
-		t.Errorf("the collision is %+v", c)
+		t.Errorf("collision %+v, want one of command 1 of %s with 4 bytes at 0x20 that "+
+			"command 0 of init in %s stored and compute uses", c, b, a)
 	}
 	if exit, stdout, stderr := lm(t, "verify", "--together", a, c); exit != 0 || stderr != "" ||
 		!strings.HasPrefix(stdout, "2 valid images: no image overwrites") {
-		t.Errorf("exit status %d, want 0; output: %s%s", exit, stdout, stderr)
+		t.Errorf("without a collision: exit status %d, stdout %q, stderr %q; want 0, 2 valid "+
+			"images, no stderr", exit, stdout, stderr)
 	}
 	if exit, stdout, _ := lm(t, "verify", "--together", "--json", a, c); exit != 0 ||
 		!strings.Contains(stdout, `"collisions":[]`) {
-		t.Errorf("exit status %d, want 0 and no collisions: %s", exit, stdout)
+		t.Errorf("--json: exit status %d, want 0 and no collisions; stdout: %s", exit, stdout)
 	}
 	other := filepath.Join(testdata, "images", "wh.twoop.lmb")
 	if exit, _, stderr := lm(t, "verify", "--together", a, c, other); exit != 0 ||
 		!strings.HasSuffix(stderr, other+": shares no device with the others, so nothing was "+
-			"checked between them\n") ||
-		strings.Count(stderr, "shares no") != 1 {
-		t.Errorf("exit status %d, want 0; stderr: %s", exit, stderr)
+			"checked between them\n") || strings.Count(stderr, "shares no") != 1 {
+		t.Errorf("exit status %d, want 0; stderr %q, want one warning, that %s shares no device",
+			exit, stderr, other)
 	}
 	for _, args := range [][]string{{"--together", a}, {a, b}, {"--together"}, {}} {
 		if exit, _, stderr := lm(t, append([]string{"verify"}, args...)...); exit != 64 ||
 			!strings.Contains(stderr, "lm verify --help") {
-			t.Errorf("%q: exit status %d, want 64; %s", args, exit, stderr)
+			t.Errorf("lm verify %q: exit status %d, stderr %q; want 64 and a reference to --help",
+				args, exit, stderr)
 		}
 	}
 	if exit, _, stderr := lm(t, "verify", "--together", a,
 		filepath.Join(testdata, "bad", "misaligned.lmb")); exit != 65 ||
 		!strings.Contains(stderr, "misaligned.lmb") {
-		t.Errorf("exit status %d, want 65; stderr: %s", exit, stderr)
+		t.Errorf("invalid image: exit status %d, want 65; stderr %q, want its name", exit, stderr)
 	}
 }

@@ -148,7 +148,7 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 		}
 		return data[at]
 	}
-	f, err := planAndOpen(loadAdder(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
+	f, err := planAndOpen(loadConcat(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 		t.Fatalf("receiveInputs: ended %v, %v, %d slots released; want false, no error, 0", ended,
 			err, byteAt(path, ringRead))
 	}
-	if f, err = planAndOpen(loadAdder(t), o, sleepingMock{mock.New(&boards.Ivshmem)}); err != nil {
+	if f, err = planAndOpen(loadConcat(t), o, sleepingMock{mock.New(&boards.Ivshmem)}); err != nil {
 		t.Fatal(err)
 	}
 	end := f.runAndCommit(o.RunCount)
@@ -167,9 +167,11 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 			end, byteAt(path, ringRead), byteAt(out, ringWritten), byteAt(out, ringClosed))
 	}
 	all, _ := os.ReadFile(out)
-	if !bytes.Equal(all[ringHeaderBytes:][:resultBytes], results[:resultBytes]) ||
-		!bytes.Equal(all[ringHeaderBytes+64:][:resultBytes], results[resultBytes:][:resultBytes]) {
-		t.Error("the results are not those of the first two frames")
+	for frame := range 2 {
+		got := all[ringHeaderBytes+64*frame:][:resultBytes]
+		if want := results[frame*resultBytes:][:resultBytes]; !bytes.Equal(got, want) {
+			t.Errorf("result of frame %d: % x, want % x", frame, got, want)
+		}
 	}
 }
 
@@ -186,7 +188,7 @@ func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := planAndOpen(loadAdder(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
+	f, err := planAndOpen(loadConcat(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +313,7 @@ func TestTruncatedRingIsAnInputOutputError(t *testing.T) {
 			t.Fatal(err)
 		}
 		clock := &truncatingClock{sleepingMock{mock.New(&boards.Ivshmem)}, path, moment}
-		f, err := planAndOpen(loadAdder(t), o, clock)
+		f, err := planAndOpen(loadConcat(t), o, clock)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -383,8 +385,8 @@ func TestFileThatIsNotARingIsNotChanged(t *testing.T) {
 			for _, flags := range []string{"-input a=ring:", "-output d=ring:"} {
 				end := runFrames(t, flags+path)
 				if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
-					t.Errorf("%s%s changed the file: %d bytes before, %d after, %v", flags, path,
-						len(data), len(got), err)
+					t.Errorf("%s%s changed the file: %d bytes before, %d after, error of the read "+
+						"%v; want the same bytes", flags, path, len(data), len(got), err)
 				}
 				if hal.CodeOf(end.err) != hal.BadTensor ||
 					!strings.Contains(end.err.Error(), want) {
@@ -446,7 +448,8 @@ func TestSignalBeforeTheFirstRunClosesRings(t *testing.T) {
 			data[ringClosed])
 	}
 	if data, _ := os.ReadFile(in); data[ringClosed] != 0 {
-		t.Error("lmrun closed the input ring, which only its writer may do")
+		t.Errorf("lmrun closed the input ring, which only its writer may do: closed is %d, want 0",
+			data[ringClosed])
 	}
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("stat of the output file: %v, want that it does not exist", err)

@@ -17,8 +17,8 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// adderListing describes an image whose output d is its input a followed by its input b.
-const adderListing = `lightmetal 1
+// concatListing describes an image whose output d is its input a followed by its input b.
+const concatListing = `lightmetal 1
 target ivshmem 1af4:1110 bar2 0x100000
 window m bar2 offset 0x0 size 0x100000
 tensor a input uint32[4]
@@ -43,19 +43,19 @@ safe:
   write.4 m+0x0 0x5afe
 `
 
-// Sizes of the tensors a and d of adderListing.
+// Sizes of the tensors a and d of concatListing.
 const frameBytes, resultBytes = 16, 20
 
-// loadAdder loads adderListing on a mock.
-func loadAdder(t *testing.T) *runtime.Replay {
+// loadConcat loads concatListing on a mock.
+func loadConcat(t *testing.T) *runtime.Replay {
 	t.Helper()
-	return loadAdderOn(t, mock.New(&boards.Ivshmem))
+	return loadConcatOn(t, mock.New(&boards.Ivshmem))
 }
 
-// loadAdderOn loads adderListing on a device.
-func loadAdderOn(t *testing.T, device hal.Device) *runtime.Replay {
+// loadConcatOn loads concatListing on a device.
+func loadConcatOn(t *testing.T, device hal.Device) *runtime.Replay {
 	t.Helper()
-	view := lmbtest.View(t, lmbtest.File(t, adderListing))
+	view := lmbtest.View(t, lmbtest.File(t, concatListing))
 	r, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func planAndOpen(r *runtime.Replay, o args.Options, device hal.Device) (*runLoop
 	return f, err
 }
 
-// runFrames replays adderListing with the flags in line, as lmrun does after it has loaded an
+// runFrames replays concatListing with the flags in line, as lmrun does after it has loaded an
 // image.
 func runFrames(t *testing.T, line string) outcome {
 	t.Helper()
@@ -95,7 +95,7 @@ func runFramesOn(t *testing.T, device hal.Device, line string) outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := planAndOpen(loadAdderOn(t, device), o, sleepingMock{mock.New(&boards.Ivshmem)})
+	f, err := planAndOpen(loadConcatOn(t, device), o, sleepingMock{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -158,7 +158,7 @@ func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := loadAdderOn(t, device)
+	r := loadConcatOn(t, device)
 	r.Input(0)
 	f, err := planAndOpen(r, o, device)
 	if err != nil {

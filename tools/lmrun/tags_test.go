@@ -46,7 +46,7 @@ func TestOmittedOptionErrorNamesTheTag(t *testing.T) {
 	dir := t.TempDir()
 	image, input := filepath.Join(dir, "image.lmb"), filepath.Join(dir, "a")
 	inputs, results := frameData(1)
-	if err := os.WriteFile(image, lmbtest.File(t, adderListing), 0o600); err != nil {
+	if err := os.WriteFile(image, lmbtest.File(t, concatListing), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(input, inputs, 0o600); err != nil {
@@ -73,7 +73,7 @@ func TestOmittedOptionErrorNamesTheTag(t *testing.T) {
 			out, err := exec.Command(runner, "-device", "mock:ivshmem", "-input", "a="+input,
 				"-output", "d="+output, image).CombinedOutput()
 			if err != nil || !strings.HasPrefix(string(out), "lmrun: done: main") {
-				t.Errorf("replay: %v, %s", err, out)
+				t.Errorf("lmrun: %v, want \"lmrun: done: main\"; output: %s", err, out)
 			}
 			if got, err := os.ReadFile(output); string(got) != string(results) {
 				t.Errorf("output: %x, %v; want %x", got, err, results)

@@ -359,7 +359,8 @@ func TestLaunchStoresTheNetworkOfEachKernel(t *testing.T) {
 	if b.address != constantBase || binary.LittleEndian.Uint32(b.data) != 1 ||
 		binary.LittleEndian.Uint32(b.data[4:]) != 1<<NCRISC ||
 		binary.LittleEndian.Uint32(b.data[8:]) != 8 || len(b.data) != 12+4*8 {
-		t.Errorf("the constants of the core are %v at %#x, want the network of each kernel at %#x",
-			b.data, b.address, constantBase)
+		t.Errorf("the constants of the core are % x at %#x, want %d bytes at %#x that begin with "+
+			"the words 1 (Blackhole), %#x (NoC 1 for NCRISC only), 8 (DRAM banks)", b.data,
+			b.address, 12+4*8, constantBase, 1<<NCRISC)
 	}
 }

@@ -16,7 +16,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestWithoutRecordingCallsTakeEffectAndNothingIsRecorded(t *testing.T) {
+// TestCallsTakeEffectButAreNotRecordedWhenRecordingIsOff checks that a buffer is written and
+// read in a program built with the tag nolightmetal, and that the capture is empty.
+func TestCallsTakeEffectButAreNotRecordedWhenRecordingIsOff(t *testing.T) {
 	d, err := CreateDevice(&boards.Wormhole, mock.New(&boards.Wormhole))
 	if err != nil {
 		t.Fatal(err)

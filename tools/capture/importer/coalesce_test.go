@@ -38,18 +38,19 @@ fence
 write tlb0+0x40 w4 0x5
 write tlb0+0x3c w4 0x6
 `)
-	if got := passSummary(report, "coalesce"); got != "2 writes, 1 copy made from 4 stores" {
-		t.Errorf("summary of the pass coalesce: %s", got)
-	}
-	if got := passSummary(report, "fence"); got != "1 store fence after bulk copies" {
-		t.Errorf("summary of the pass fence: %s", got)
+	for pass, want := range map[string]string{"coalesce": "2 writes, 1 copy made from 4 stores",
+		"fence": "1 store fence after bulk copies"} {
+		if got := passSummary(report, pass); got != want {
+			t.Errorf("summary of the pass %s: %q, want %q", pass, got, want)
+		}
 	}
 }
 
 func TestStoresToRegistersKeepWidthOrderAndCount(t *testing.T) {
 	image, _ := mustImport(t, mmiotrace(eduDevice, storeLines(7, 4, 0x40)...), Options{})
 	if got := imageText(image); strings.Count(got, "write") != 7 {
-		t.Errorf("7 stores to registers did not become 7 write commands:\n%s", got)
+		t.Errorf("7 stores to registers became %d write commands, want 7; commands:\n%s",
+			strings.Count(got, "write"), got)
 	}
 	image, _ = mustImport(t, mmiotrace(eduDevice, storeLines(8, 4, 0x40)...), Options{})
 	checkCommands(t, image, "\ncopyin exact bar0+0x40 w4 32 bytes\n")
@@ -125,7 +126,8 @@ func TestFencePrecedesCommandsThatMayDependOnACopy(t *testing.T) {
 				"copyin bulk tlb0+0x0 w4 0100000002000000\n"+c.want)
 			image, _ = mustImport(t, text, Options{Without: []string{"fence"}})
 			if strings.Contains(imageText(image), "fence") {
-				t.Errorf("a fence without the pass fence:\n%s", imageText(image))
+				t.Errorf("without the pass fence, the image has a fence, want none; commands:\n%s",
+					imageText(image))
 			}
 		})
 	}
@@ -149,8 +151,9 @@ point tlb0 (1,1) 0xffb00000
 expect tlb0+0x121b0 w4 0x0 mask 0x47800
 expect tlb0+0x121b4 w4 0x8 mask 0xffffffff
 `)
-	if got := passSummary(report, "coalesce"); got != "3 expects, 2 compares made from 6 loads" {
-		t.Errorf("summary of the pass coalesce: %s", got)
+	const want = "3 expects, 2 compares made from 6 loads"
+	if got := passSummary(report, "coalesce"); got != want {
+		t.Errorf("summary of the pass coalesce: %q, want %q", got, want)
 	}
 }
 
@@ -207,7 +210,7 @@ func TestEachFillOfALongRunIsFound(t *testing.T) {
 	text := strings.ReplaceAll(b.String(), "0x41000 ", "0x0 ") // DRAM: large enough
 	image, _ := mustImport(t, text, Options{})
 	if n := strings.Count(imageText(image), "fill"); n != 200_000/64 {
-		t.Errorf("%d fills, want %d", n, 200_000/64)
+		t.Errorf("the image has %d fill commands, want %d", n, 200_000/64)
 	}
 }
 
@@ -222,8 +225,9 @@ write tlb0+0x4 w4 0x2
 expect tlb0+0x8 w4 0x3 mask 0xffffffff
 expect tlb0+0xc w4 0x4 mask 0xffffffff
 `)
-	if got := passSummary(report, "coalesce"); got != "off: 2 writes, 2 expects" {
-		t.Errorf("summary of the pass coalesce: %s", got)
+	const want = "off: 2 writes, 2 expects"
+	if got := passSummary(report, "coalesce"); got != want {
+		t.Errorf("summary of the pass coalesce: %q, want %q", got, want)
 	}
 }
 
@@ -241,6 +245,6 @@ func TestEachOf300000RegisterLoadsBecomesACommand(t *testing.T) {
 	image, _ := mustImport(t, string(text), Options{From: FromRecord, Board: device,
 		BarSizesAreLimits: true})
 	if got := len(image.Sequences[0].Commands); got != n {
-		t.Errorf("%d commands, want %d", got, n)
+		t.Errorf("the image has %d commands, want %d", got, n)
 	}
 }

@@ -49,9 +49,11 @@ func TestPollsOfACounterCauseAWarningUnlessAFlagChangesThem(t *testing.T) {
 			if got := hasWarning(report, reachedWarning); got != c.warns {
 				t.Errorf("warned: %v, want %v; warnings %v", got, c.warns, report.Warnings)
 			}
-			if got := strings.Contains(passSummary(report, "fold"),
-				"3 polls until a counter has reached a value"); got == c.warns {
-				t.Errorf("summary of the pass fold: %s", passSummary(report, "fold"))
+			const counted = "3 polls until a counter has reached a value"
+			summary := passSummary(report, "fold")
+			if got := strings.Contains(summary, counted); got == c.warns {
+				t.Errorf("summary of the pass fold: %q contains %q: %v, want %v", summary, counted,
+					got, !c.warns)
 			}
 		})
 	}
@@ -90,7 +92,8 @@ func TestOtherValuesAreNotReportedAsCounters(t *testing.T) {
 			if text := imageText(image); strings.Contains(text, "reached") ||
 				slices.ContainsFunc(strings.Split(report.String(), "\n"),
 					func(s string) bool { return strings.Contains(s, "rising") }) {
-				t.Errorf("treated as a counter; commands:\n%sreport:\n%s", text, report)
+				t.Errorf("the import treats the value as a counter: want no poll for a reached "+
+					"value and no word \"rising\"; commands:\n%sreport:\n%s", text, report)
 			}
 		})
 	}
@@ -114,11 +117,12 @@ func TestNoLoadOfACounterInHostMemoryNeedsItsRecordedValue(t *testing.T) {
 		image, _ := mustImport(t, text, o)
 		text := imageText(image)
 		if n := strings.Count(text, "host0+0x40 w4 reached"); n < 3 {
-			t.Errorf("--reached %s: %d polls for a reached value, want at least 3\n%s", place, n,
-				text)
+			t.Errorf("--reached %s: %d polls for a reached value, want at least 3; commands:\n%s",
+				place, n, text)
 		}
 		if strings.Contains(text, "expect host0+0x40") || strings.Contains(text, "compare host0") {
-			t.Errorf("--reached %s: a load needs its recorded value\n%s", place, text)
+			t.Errorf("--reached %s: the image has an expect or compare command for a load of "+
+				"host0, want only polls for reached values; commands:\n%s", place, text)
 		}
 	}
 }
@@ -126,12 +130,13 @@ func TestNoLoadOfACounterInHostMemoryNeedsItsRecordedValue(t *testing.T) {
 func TestReachedRangesAreChecked(t *testing.T) {
 	var o Options
 	if err := o.SetReached([]string{"x"}); err == nil {
-		t.Error("SetReached accepts x, which is not a range")
+		t.Error("SetReached accepts x, which is not a range; want an error")
 	}
 	_, report := mustImport(t, mmiotrace(eduDevice, counterTrace...),
 		Options{CounterRanges: []Range{mustRange(t, "0x999")}})
 	if !strings.Contains(report.String(), "--reached 0x999-0x999 has no effect") {
-		t.Errorf("the report lacks the warning of a range without loads:\n%v", report)
+		t.Errorf("the report lacks the warning that --reached 0x999-0x999 has no effect; "+
+			"report:\n%v", report)
 	}
 	// Only bit 0 of edu's status register counts: a counter of one bit.
 	image, _ := mustImport(t, mmiotrace(eduDevice, "W 4 0x8 0x5", "R 4 0x20 0x81", "R 4 0x20 0x80"),

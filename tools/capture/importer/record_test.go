@@ -144,10 +144,10 @@ func TestUnusedRegionsAreDropped(t *testing.T) {
 	list := concat(regionLines(0x1200, 3, 3<<30, 0x30000000, 3<<30),
 		pointLines(&boards.Wormhole, 1, 1, 0), []string{storeLine(0, 0xb000100, 1, 2, 3, 4)})
 	image, report := importRecord(t, recordOf(whRecord, list...), Options{})
-	if got := passSummary(report,
-		"iATU"); got != "8 accesses to iATU registers left out: at replay, the backend programs "+
-		"the iATU; 1 iATU region without an access dropped" {
-		t.Errorf("summary of the pass iATU: %s", got)
+	const want = "8 accesses to iATU registers left out: at replay, the backend programs the " +
+		"iATU; 1 iATU region without an access dropped"
+	if got := passSummary(report, "iATU"); got != want {
+		t.Errorf("summary of the pass iATU: %q, want %q", got, want)
 	}
 	checkCommands(t, image, "\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x100 w4 0x4030201\n")
 	_, report = mustImport(t, mmiotrace(whDevice, "W 4 1.000000 1 0xc0001204 0x80000000 0x0 0",
@@ -204,9 +204,9 @@ poll host0+0x40 w4 0xab mask 0xffffffff for 1000000 us
 fence
 expect host0+0x40 w4 0xab mask 0xffffffff
 `)
-	if got := passSummary(report, "fill"); got != "host memory host0: 8 bytes "+
-		"with 0 host memory addresses" {
-		t.Errorf("summary of the pass fill: %s", got)
+	const want = "host memory host0: 8 bytes with 0 host memory addresses"
+	if got := passSummary(report, "fill"); got != want {
+		t.Errorf("summary of the pass fill: %q, want %q", got, want)
 	}
 }
 
@@ -237,10 +237,11 @@ write tlb0+0x100 w4 0x1
 	var stored [8]byte
 	if c := replay.Aperture(0).Copy(gen.OpcodeCopyOut, 0x208, 8, gen.AccessExact,
 		stored[:]); c != hal.OK {
-		t.Fatalf("copying out of the tile: %v", c)
+		t.Fatalf("copying out of the tile: code %v, want OK", c)
 	}
 	if bus := replay.Aperture(1).BusAddress; binary.LittleEndian.Uint64(stored[:]) != bus+0x40 {
-		t.Errorf("the tile has address %x, want %#x in the host memory", stored, bus+0x40)
+		t.Errorf("the tile has the address %#x, want %#x in the host memory",
+			binary.LittleEndian.Uint64(stored[:]), bus+0x40)
 	}
 }
 
@@ -279,10 +280,10 @@ poll host2+0x1000 w4 0x23 mask 0xffffffff for 1000000 us
 fence
 expect host2+0x1000 w4 0x23 mask 0xffffffff
 `)
-		if got := passSummary(report, "fix"); got != "3 host windows with the bus addresses of "+
-			"the recording, because the device reaches 0x800180000, an address that the program "+
-			"never stores" {
-			t.Errorf("%s: summary of the pass fix: %s", name, got)
+		const want = "3 host windows with the bus addresses of the recording, because the device " +
+			"reaches 0x800180000, an address that the program never stores"
+		if got := passSummary(report, "fix"); got != want {
+			t.Errorf("%s: summary of the pass fix: %q, want %q", name, got, want)
 		}
 		replay, _ := loadOnMock(t, image, runtime.AnyTLBWindow)
 		for i, bus := range []uint64{0x8_0000_0000, 0x8_0018_0000, 0x8_2fff_f000} {
@@ -352,14 +353,16 @@ write tlb0+0x100 w4 0x2
 	}
 }
 
-// TestClocksOfARecordingCountAsNanoseconds: pauses and deadlines follow the clocks of a simulator.
+// TestClocksOfARecordingCountAsNanoseconds checks that the importer counts each clock of a
+// simulator as 1 ns when it computes the deadline of a poll and when it warns of a pause.
 func TestClocksOfARecordingCountAsNanoseconds(t *testing.T) {
 	loop := func(clocks string) string {
 		return recordOf(whRecord, concat(pointLines(&boards.Wormhole, 1, 1, 0), []string{
 			storeLine(0, 0xb000100, 1, 0, 0, 0), loadLine(0, 0xb000104, 0),
 			clocks, loadLine(0, 0xb000104, 0), clocks, loadLine(0, 0xb000104, 1)})...)
 	}
-	// The deadline is ten times the duration of the loop, 600 ms, and at least 1 s.
+	// The loop takes twice the given clocks: 2 ns or 600 ms. The deadline is ten times this
+	// duration, but at least 1 s.
 	for clocks, us := range map[string]int{"CLK 1": 1_000_000, "CLK 300000000": 6_000_000} {
 		image, _ := importRecord(t, loop(clocks), Options{})
 		checkCommands(t, image,
@@ -399,8 +402,9 @@ func TestPartOfARecordingIsImported(t *testing.T) {
 		image, report := importRecord(t, text,
 			Options{Part: p, Without: []string{"mark"}, Inputs: []TensorSpec{}})
 		checkCommands(t, image, want)
-		if !strings.Contains(passSummary(report, "read"), "accesses outside the part") {
-			t.Errorf("part %s: summary of the pass read: %s", part, passSummary(report, "read"))
+		if got := passSummary(report, "read"); !strings.Contains(got, "accesses outside the part") {
+			t.Errorf("part %s: summary of the pass read: %q, want the number of accesses outside "+
+				"the part", part, got)
 		}
 	}
 	p, _ := ParsePart("..8")
@@ -471,7 +475,8 @@ func TestSeveralRunningCoresGetASafeSequence(t *testing.T) {
 	replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	if r := replay.Run(1); r.Code != hal.OK {
-		t.Errorf("sequence safe: %v; %s", r.Code, device.Refusal())
+		t.Errorf("sequence safe ends with code %v, want OK; the mock rejected: %q", r.Code,
+			device.Refusal())
 	}
 }
 
@@ -489,7 +494,8 @@ func TestCheckOfTheResetRegisterIsMasked(t *testing.T) {
 				loadLine(0, b.window, 0x80047800|1<<3))...)
 		image, _ := importRecord(t, text, Options{})
 		if got := imageText(image); !strings.HasSuffix(got, "w4 0x47800 mask 0x47800\n") {
-			t.Errorf("%s: commands end without mask 0x47800:\n%s", b.board.Name, got)
+			t.Errorf("%s: want an expect of 0x47800 with mask 0x47800 as the last command; "+
+				"commands:\n%s", b.board.Name, got)
 		}
 	}
 }
@@ -517,7 +523,7 @@ func TestBlockOfARecordingEqualsItsAccesses(t *testing.T) {
 	image, _ := importRecord(t, strings.Replace(blocks, pointLines(&boards.Wormhole, 1, 1, 0)[0],
 		pointLines(&boards.Wormhole, 0, 0, 0)[0], 1), Options{})
 	if n := len(image.Sequences[0].Commands); n > 40 {
-		t.Errorf("%d commands, want at most 40", n)
+		t.Errorf("the image has %d commands, want at most 40", n)
 	}
 	replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
@@ -536,7 +542,8 @@ func TestBlockOfARecordingEqualsItsAccesses(t *testing.T) {
 		}
 	}
 	if string(got) != string(data) {
-		t.Error("the stores that Read returns have other data than the recording")
+		t.Errorf("the stores that Read returns have %d bytes that differ from the %d bytes of the "+
+			"recording", len(got), len(data))
 	}
 }
 
@@ -561,7 +568,8 @@ func TestLongLinesAreReadCompletely(t *testing.T) {
 			}
 		}
 		if string(got) != string(data) {
-			t.Errorf("line of %d bytes: the image has other data", size)
+			t.Errorf("line of %d bytes: the image has %d bytes that differ from those of the line",
+				size, len(got))
 		}
 		bad := strings.Replace(text, fmt.Sprintf("%x", data[:8]),
 			"zz"+fmt.Sprintf("%x", data[:8])[2:], 1)
@@ -577,7 +585,7 @@ func TestLongLinesAreReadCompletely(t *testing.T) {
 		}
 		if _, _, err := Import(io.LimitReader(strings.NewReader(text), int64(len(text)-40)),
 			Options{From: FromRecord}); err == nil {
-			t.Errorf("a cut line of %d bytes was imported", size)
+			t.Errorf("the import accepts an incomplete line of %d bytes, want an error", size)
 		}
 	}
 }

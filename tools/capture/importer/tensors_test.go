@@ -53,9 +53,9 @@ expect tlb0+0x208 w4 0x33 mask 0xffffffff
 		!bytes.Equal(d.Data, []byte{0x11, 0, 0, 0, 0x22, 0, 0, 0}) {
 		t.Errorf("tensor %+v, want output d, int16[2,2], with the loaded bytes", d)
 	}
-	if got := passSummary(report,
-		"tensors"); got != "input a of 12 bytes from 2 stores; output d of 8 bytes from 2 loads" {
-		t.Errorf("summary of tensors: %s", got)
+	const want = "input a of 12 bytes from 2 stores; output d of 8 bytes from 2 loads"
+	if got := passSummary(report, "tensors"); got != want {
+		t.Errorf("summary of the pass tensors: %q, want %q", got, want)
 	}
 }
 
@@ -114,9 +114,9 @@ expect tlb0+0x100 w4 0x0 mask 0x0
 `)
 }
 
-// TestLoadsOfOtherStoresKeepTheirValue: the input has a line number. A load at its address ignores
-// the value only if the input is stored there at that time: not before the line, and not after
-// another store.
+// TestLoadsOfOtherStoresKeepTheirValue imports three stores to one address, each followed by a
+// load. The input is the second store, which its line number selects. The load of the input accepts
+// any value. The loads of the first and the third store require the recorded values.
 func TestLoadsOfOtherStoresKeepTheirValue(t *testing.T) {
 	at := func(op string, v uint64) string { return access(op, 4, wh166+0x100, v) }
 	text := l1Trace(at("W", 9), at("R", 9), at("W", 7), at("R", 7), at("W", 8), at("R", 8))
@@ -213,7 +213,7 @@ func TestTensorIsFoundThroughTheOtherNoC(t *testing.T) {
 		access("W", 4, wh166+0x100, 5))
 	image, _ := mustImport(t, text, tensorOptions(t, "in a=1,1,0x100,int32,1"))
 	if !strings.Contains(imageText(image), "a[0:4]") {
-		t.Errorf("no command copies a[0:4]:\n%s", imageText(image))
+		t.Errorf("the image lacks a command that copies a[0:4]; commands:\n%s", imageText(image))
 	}
 }
 
@@ -364,7 +364,7 @@ func TestTensorSpecBuiltInCodeIsChecked(t *testing.T) {
 		_, _, err := Import(strings.NewReader(l1Trace(access("W", 4, wh166+0x100, 1))),
 			Options{From: FromMmiotrace, Board: &boards.Wormhole, Inputs: []TensorSpec{spec}})
 		if err == nil {
-			t.Errorf("%s: the invalid tensor was imported", name)
+			t.Errorf("%s: the import accepts the invalid tensor, want an error", name)
 		}
 	}
 }

@@ -158,7 +158,7 @@ func TestSetuidProgramGainsNoPrivileges(t *testing.T) {
 	own, set := filepath.Join(folder, "recorder"), filepath.Join(folder, "program")
 	for to, from := range map[string]string{own: os.Args[0], set: program} {
 		if out, err := exec.Command("cp", from, to).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("cp %s %s: %v; output: %s", from, to, err, out)
 		}
 	}
 	nobody := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -265,7 +265,7 @@ func TestForbiddenTracingIsReportedWithARemedy(t *testing.T) {
 		t.Errorf("exit status %d, want 98 and remedies in the message: %s", r.exit, r.messages)
 	}
 	if r.readRecord(out); !os.IsNotExist(r.err) {
-		t.Errorf("the recorder left a record: %v", r.err)
+		t.Errorf("reading the record: error %v, want that no record exists", r.err)
 	}
 }
 
@@ -298,8 +298,9 @@ func TestRegionsOfVFIOAreTheFirstSixBars(t *testing.T) {
 	}
 }
 
-// TestRemapFilePagesIsFollowed: a part of a file that remap_file_pages maps is recorded. It is a
-// gap if the recorder has not seen a mapping of this part before.
+// TestRemapFilePagesIsFollowed checks that accesses to a mapping are recorded at the right offsets
+// after remap_file_pages has mapped another part of the file there. If the recorder has not seen an
+// earlier mapping of this part, the record has a gap.
 func TestRemapFilePagesIsFollowed(t *testing.T) {
 	program := compileProgram(t, edgesSource, "-O2")
 	r := runRecorded(t, nil, Options{}, program, "remaps")
@@ -315,8 +316,8 @@ func TestRemapFilePagesIsFollowed(t *testing.T) {
 	}
 }
 
-// TestChildDoesNotInheritDontforkMappings: a store of the child there kills the child, as it does
-// without the recorder.
+// TestChildDoesNotInheritDontforkMappings checks that a child's store to a mapping that its parent
+// has marked with MADV_DONTFORK kills the child, as it does without the recorder.
 func TestChildDoesNotInheritDontforkMappings(t *testing.T) {
 	program := compileProgram(t, edgesSource, "-O2")
 	r := runRecorded(t, nil, Options{}, program, "dontfork")
@@ -345,6 +346,7 @@ func TestPointerToABarInASystemCallIsReportedWithARemedy(t *testing.T) {
 	}
 	if !strings.Contains(r.messages, "EFAULT") || !strings.Contains(r.messages, "BAR 2 of file") ||
 		!strings.Contains(r.messages, "pass a buffer with a copy of the data") {
-		t.Errorf("the messages lack error, BAR or remedy: %s", r.messages)
+		t.Errorf("messages %q, want the error EFAULT, \"BAR 2 of file\" and the remedy, a buffer "+
+			"with a copy of the data", r.messages)
 	}
 }

@@ -293,8 +293,9 @@ func TestLoopsAreFollowedAsTheProcessorExecutesThem(t *testing.T) {
 	}
 }
 
-// TestInstructionThatLoadsAndStoresDoesSoOnce, also if following ends before or after it: following
-// ends only between instructions.
+// TestInstructionThatLoadsAndStoresDoesSoOnce runs 50000 instructions that each load and store a
+// word of the BAR. The record must have each load and each store once, also of the instructions
+// before and after which the recorder stops following the program.
 func TestInstructionThatLoadsAndStoresDoesSoOnce(t *testing.T) {
 	r := runRecorded(t, nil, Options{}, compileProgram(t, "testdata/follows.c", "-O2"), "steps")
 	if r.err != nil || r.exit != 0 {
@@ -343,7 +344,8 @@ func TestStoresToAProtectedPageAreRecordedAsTheProgramsOwn(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("the record lacks stores that the program made before its last store to the BAR")
+		t.Error("host memory in the record before the last store to the BAR differs from the " +
+			"memory that the program has written, want all stores in the record")
 	}
 }
 

@@ -81,19 +81,22 @@ func TestUnrecordedHostMemoryIsReported(t *testing.T) {
 	unknown := recordDMA(t, Options{IgnoreTracking: true, HostMemoryLimit: 1 << 20})
 	if !strings.Contains(unknown.messages, "does not report which pages a program has written") ||
 		strings.Contains(strings.Join(unknown.events(), "\n"), "HW") {
-		t.Errorf("without tracking: want a message of it and no HW line; messages %s, events %v",
+		t.Errorf("recording without reported pages: messages %q, want one that the kernel does "+
+			"not report which pages a program has written; events %q, want no HW event",
 			unknown.messages, unknown.events())
 	}
 	over := recordDMA(t, Options{HostMemoryLimit: 4 * pageSize})
 	if !strings.Contains(over.messages, "20480 bytes") ||
 		!strings.Contains(over.messages, "--host-memory") ||
 		strings.Contains(strings.Join(over.events(), "\n"), "H") {
-		t.Errorf("over the limit: want a message of it and no host memory; messages %s, events %v",
+		t.Errorf("recording 20480 bytes of memory with a lower limit: messages %q, want one with "+
+			"\"20480 bytes\" and \"--host-memory\"; events %q, want no HR or HW event",
 			over.messages, over.events())
 	}
-	for _, r := range []*runResult{unknown, over} {
+	for name, r := range map[string]*runResult{"without reported pages": unknown,
+		"with a lower limit": over} {
 		if len(r.eventLines()) == 0 {
-			t.Error("the record has no EVENT line of unrecorded host memory")
+			t.Errorf("recording %s: the record has no EVENT line, want one about host memory", name)
 		}
 	}
 }

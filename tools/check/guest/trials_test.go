@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// skipUnlessTrials skips a test that takes minutes, unless LM_RECORD_TRIALS is 1.
+// skipUnlessTrials skips a trial, unless LM_RECORD_TRIALS is 1. A trial is a test of `lm record` in
+// the guest that takes minutes.
 func skipUnlessTrials(t *testing.T) {
 	t.Helper()
 	if os.Getenv("LM_RECORD_TRIALS") != "1" {
@@ -18,10 +19,10 @@ func skipUnlessTrials(t *testing.T) {
 	}
 }
 
-// TestRecordedTrialsOfMemtool records Debian's memtool on registers of edu and of the NVMe
-// controller. memtool maps the resource file, for loads read-only, or physical memory. The image
-// imported from its accesses to edu, which ends with a load of edu's identification, is replayed on
-// the mock.
+// TestRecordedTrialsOfMemtool records Debian's memtool while it accesses registers of edu and of
+// the NVMe controller. memtool maps either the resource file, read-only for loads, or physical
+// memory. For each device, the record must have the same accesses as QEMU's trace. The accesses to
+// edu are also imported as an image, whose replay on the mock must succeed.
 func TestRecordedTrialsOfMemtool(t *testing.T) {
 	t.Parallel()
 	skipUnlessTrials(t)
@@ -43,7 +44,7 @@ func TestRecordedTrialsOfMemtool(t *testing.T) {
 			path, _ := makeImage(t, "import", "--from", "record", writeTempImage(t, file))
 			if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
 				path).CombinedOutput(); err != nil {
-				t.Errorf("lm replay: %v\n%s", err, out)
+				t.Errorf("lm replay: %v, want success; output:\n%s", err, out)
 			}
 		})
 	}
@@ -92,15 +93,18 @@ show-file trace: /tmp/trace
 	}
 	defer outer.Close()
 	want, err := parseTrace(outer, edu)
-	if err != nil || len(want) == 0 || !slices.Equal(got, want) {
-		t.Fatalf("error %v, or different traces: the inner QEMU's trace has %v, the outer's %v",
-			err, got, want)
+	if err != nil {
+		t.Fatalf("reading the outer QEMU's trace: %v", err)
+	}
+	if len(want) == 0 || !slices.Equal(got, want) {
+		t.Fatalf("the inner QEMU's trace has the accesses %v, want those of the outer's, at least "+
+			"one: %v", got, want)
 	}
 	t.Logf("evidence: %d accesses in the inner QEMU's trace equal to the outer's", len(got))
 	path, _ := makeImage(t, "import", "--from", "qemu", "--region", name, "--board", "edu",
 		writeTempImage(t, []byte(inner.String())))
 	if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
 		path).CombinedOutput(); err != nil {
-		t.Errorf("lm replay: %v\n%s", err, out)
+		t.Errorf("lm replay: %v, want success; output:\n%s", err, out)
 	}
 }

@@ -33,7 +33,7 @@ type tensor struct {
 	isInput, hasData bool
 }
 
-// runtimeReader is the Go runtime as a reader.
+// runtimeReader reads images with this project's runtime and executes their sequences with it.
 type runtimeReader struct{ view *fbs.View }
 
 func (r *runtimeReader) verify(file []byte, limitUs uint64) (fault *oracle.Fault) {
@@ -61,7 +61,7 @@ func (r *runtimeReader) tensors() (list []tensor) {
 
 func (r *runtimeReader) sequences() int { return len(r.view.Sequences) }
 
-// oracleReader is package oracle as a reader.
+// oracleReader reads images with package oracle and executes their sequences with it.
 type oracleReader struct {
 	image    *oracle.Image
 	settleNs int64 // time for which it waits for errors of DMA

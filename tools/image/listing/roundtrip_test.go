@@ -434,15 +434,22 @@ func TestImagesSurvivePrintAndParse(t *testing.T) {
 				seed, text)
 		}
 		again, err := lmb.Encode(back)
-		if err != nil || !bytes.Equal(file, again) {
-			t.Fatalf("seed %d: the parsed image encodes to another file (%v)", seed, err)
+		if err != nil {
+			t.Fatalf("seed %d: Encode of the parsed image: %v", seed, err)
+		}
+		if !bytes.Equal(file, again) {
+			t.Fatalf("seed %d: the parsed image is encoded as %d bytes that differ from the %d "+
+				"bytes of the original; the listing:\n%s", seed, len(again), len(file), text)
 		}
 		if second := mustPrint(t, back); second != text {
-			t.Fatalf("seed %d: the parsed image prints another listing", seed)
+			t.Fatalf("seed %d: the parsed image is printed as\n%s\nwant\n%s", seed, second, text)
 		}
 		decoded, err := lmb.Decode(file)
-		if err != nil || mustPrint(t, decoded) != text {
-			t.Fatalf("seed %d: the decoded file prints another listing (%v)", seed, err)
+		if err != nil {
+			t.Fatalf("seed %d: Decode: %v", seed, err)
+		}
+		if got := mustPrint(t, decoded); got != text {
+			t.Fatalf("seed %d: the decoded file is printed as\n%s\nwant\n%s", seed, got, text)
 		}
 	}
 	// FORMAT.md section 6 has 12 opcodes without End. With marks, these are the numbers of modes
@@ -462,8 +469,9 @@ func TestInvalidTolerancesSurvivePrintAndParse(t *testing.T) {
 		0xbf800000, 0x80000000, 0xc0000000} {
 		image.Tensors[2].Golden.First, image.Tensors[2].Golden.Second = bits, bits
 		image.Tensors[3].Golden.First = bits
-		if !reflect.DeepEqual(mustParse(t, mustPrint(t, image)), image) {
-			t.Errorf("golden data with the tolerance %#x have changed", bits)
+		if got := mustParse(t, mustPrint(t, image)); !reflect.DeepEqual(got, image) {
+			t.Errorf("tolerance %#x: print and parse of the image return tensors %+v, want %+v",
+				bits, got.Tensors, image.Tensors)
 		}
 	}
 }
@@ -471,8 +479,12 @@ func TestInvalidTolerancesSurvivePrintAndParse(t *testing.T) {
 func TestCRLFLineEndsAreAccepted(t *testing.T) {
 	source := readListing(t, "all-opcodes.lms")
 	image, err := Parse("x", bytes.ReplaceAll(source, []byte("\n"), []byte("\r\n")), nil)
-	if err != nil || !reflect.DeepEqual(image, mustParse(t, string(source))) {
-		t.Errorf("error %v, or an image that differs from the one with LF line ends", err)
+	if err != nil {
+		t.Fatalf("Parse of all-opcodes.lms with CRLF line ends: %v", err)
+	}
+	if want := mustParse(t, string(source)); !reflect.DeepEqual(image, want) {
+		t.Errorf("all-opcodes.lms with CRLF line ends is parsed as\n%s\nwant, as with LF,\n%s",
+			mustPrint(t, image), mustPrint(t, want))
 	}
 }
 

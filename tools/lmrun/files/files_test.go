@@ -57,7 +57,8 @@ func TestReplacedFileKeepsItsMode(t *testing.T) {
 		}
 		checkContents(t, path, "new")
 		if info, _ := os.Stat(path); info.Mode() != mode {
-			t.Errorf("a file of mode %v was replaced by one of mode %v", mode, info.Mode())
+			t.Errorf("mode of the file that replaces one of mode %v: %v, want the same", mode,
+				info.Mode())
 		}
 	}
 	path := filepath.Join(dir, "g")
@@ -104,7 +105,7 @@ func TestLinksAreFollowed(t *testing.T) {
 	checkFileNames(t, dir+"/far", "b f new")
 	for _, link := range []string{"/a", "/far/b", "/c"} {
 		if info, err := os.Lstat(dir + link); err != nil || info.Mode()&os.ModeSymlink == 0 {
-			t.Errorf("%s is not a link after the write: %v, %v", link, info, err)
+			t.Errorf("%s after the write: %v, error %v; want a symbolic link", link, info, err)
 		}
 	}
 	if err := replaceFile(dir+"/self", "x"); hal.CodeOf(err) != hal.IO {
@@ -179,7 +180,7 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 		}
 		f.Discard()
 		if err != nil {
-			t.Errorf("Commit: %v", err)
+			t.Errorf("Commit: %v, want no error", err)
 		}
 		checkFileNames(t, dir+"/moved", want)
 		checkFileNames(t, dir+"/b", "link")
@@ -224,7 +225,8 @@ func TestFileWithOtherOwnershipIsNotReplaced(t *testing.T) {
 				mode, want = test.first, "new"
 			}
 			if (err == nil) != test.replaced || err != nil && hal.CodeOf(err) != hal.IO {
-				t.Errorf("%+v: Commit: %v", test, err)
+				t.Errorf("%+v: Commit: error %v, want one with code %v unless `replaced` is true",
+					test, err, hal.IO)
 			}
 			checkContents(t, dir+"/f", want)
 			if info, _ := os.Stat(dir + "/f"); info.Mode() != mode {
@@ -261,13 +263,13 @@ func TestConcurrentExchangeKeepsOwnerAndMode(t *testing.T) {
 		t.Skipf("this file system cannot exchange files: %v", err)
 	}
 	// A bit for the last digit of each mode: 0 for 0600, 6 for 0666.
-	const oldModes = 1<<0 | 1<<6
+	const oldModeBits = 1<<0 | 1<<6
 	for _, test := range []struct {
 		name   string
 		change func() error
-		keeps  os.FileMode // the bits of oldModes that must still exist afterwards
+		keeps  os.FileMode // the bits of oldModeBits that must still exist afterwards
 	}{
-		{"exchange", exchange, oldModes},
+		{"exchange", exchange, oldModeBits},
 		// The rename back to f removes the file that has this name by then. This may be the first
 		// file, if Commit has put it back.
 		{"away and back", renameAwayAndBack, 1 << 6},
@@ -293,11 +295,11 @@ func TestConcurrentExchangeKeepsOwnerAndMode(t *testing.T) {
 						modes |= 1 << (info.Mode() & 7)
 					}
 				}
-				const newMode = 1 << 4 // 0644, the mode of a new file
-				if modes&test.keeps != test.keeps || modes&^(oldModes|newMode) != 0 {
+				const newModeBit = 1 << 4 // 0644, the mode of a new file
+				if modes&test.keeps != test.keeps || modes&^(oldModeBits|newModeBit) != 0 {
 					t.Fatalf("bits for the last digits of the modes of all files: %b, want %b "+
-						"and no others than %b; Write: %v", modes, test.keeps, oldModes|newMode,
-						err)
+						"and no others than %b; Write: %v", modes, test.keeps,
+						oldModeBits|newModeBit, err)
 				}
 			}
 		})
@@ -377,7 +379,7 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 		var exact [6]uintptr
 		copy(exact[:], args)
 		if !isAllowed(program, number, exact) {
-			t.Errorf("system call %d with %#x is not allowed", number, exact)
+			t.Errorf("system call %d with %#x is rejected, want it allowed", number, exact)
 		}
 		for i := range args {
 			const currentDirectory = ^uintptr(-unix.AT_FDCWD - 1)
@@ -392,7 +394,7 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 		}
 	}
 	if !isAllowed(program, unix.SYS_NEWFSTATAT, [6]uintptr{dir, temp, f.statusAddress()}) {
-		t.Error("newfstatat of the temporary name is not allowed")
+		t.Error("newfstatat of the temporary name is rejected, want it allowed")
 	}
 	if isAllowed(program, unix.SYS_RENAMEAT, [6]uintptr{dir, temp, dir, name}) {
 		t.Error("renameat is allowed, want only renameat2")
@@ -519,11 +521,12 @@ func TestNodesOfOneBlockDeviceAreAliases(t *testing.T) {
 		t.Run(test.output+" and "+test.input, func(t *testing.T) {
 			err := RejectAliases([]string{test.output}, test.input)
 			if (hal.CodeOf(err) == hal.Usage) != test.rejected {
-				t.Errorf("%+v: RejectAliases: %v", test, err)
+				t.Errorf("%+v: RejectAliases: %v, want them rejected: %v", test, err, test.rejected)
 			}
 			err = RejectAliases([]string{test.output, test.input})
 			if (hal.CodeOf(err) == hal.Usage) != test.rejected {
-				t.Errorf("%+v, both as outputs: RejectAliases: %v", test, err)
+				t.Errorf("%+v, both as outputs: RejectAliases: %v, want them rejected: %v", test,
+					err, test.rejected)
 			}
 		})
 	}

@@ -41,7 +41,7 @@ func newFlatMemory() *flatMemory {
 	return m
 }
 
-// checksum returns the sum that testdata/execute.c also computes of its memory.
+// checksum returns the checksum of the memory, which testdata/execute.c computes in the same way.
 func (m *flatMemory) checksum() (sum uint64) {
 	for i := 0; i < memorySize; i += 8 {
 		sum = (sum ^ binary.LittleEndian.Uint64(m.data[i:])) * 0x100000001b3
@@ -154,12 +154,12 @@ func TestScalableInstructionsLeaveTheSameStateAsQEMU(t *testing.T) {
 			results := bytes.NewReader(output)
 			for _, c := range cases {
 				var want processorState
-				var sum uint64
+				var wantChecksum uint64 // of the memory after the instruction
 				if err := binary.Read(results, binary.LittleEndian, &want); err != nil {
 					t.Fatal(err)
 				}
-				_ = binary.Read(results, binary.LittleEndian, &sum)
-				compareStep(t, c.code, c.at, length, c.before, &want, sum)
+				_ = binary.Read(results, binary.LittleEndian, &wantChecksum)
+				compareStep(t, c.code, c.at, length, c.before, &want, wantChecksum)
 			}
 			t.Logf("evidence: %d random instructions leave what QEMU's processor leaves", count)
 		})
@@ -175,10 +175,11 @@ func skipWithoutTools(t *testing.T, what string) {
 	t.Skip("needs aarch64-linux-gnu-gcc and qemu-aarch64-static:", what)
 }
 
-// compareStep executes an instruction by Step and compares the state with want, and the memory with
-// the checksum sum.
+// compareStep executes an instruction by Step. It compares the state with want, and the checksum of
+// the memory with wantChecksum.
 func compareStep(
-	t *testing.T, code uint32, at uint64, length int, before, want *processorState, sum uint64,
+	t *testing.T, code uint32, at uint64, length int, before, want *processorState,
+	wantChecksum uint64,
 ) {
 	t.Helper()
 	v := &Vectors{Length: length, Scalable: true, Z: before.Z, P: before.P}
@@ -196,13 +197,14 @@ func compareStep(
 	got.X[31], got.X[contextX] = s.SP, want.X[contextX]
 	switch {
 	case got.X != want.X || got.Flags != want.Flags || s.PC != 4:
-		t.Errorf("%s: general registers or flags differ from QEMU's, or PC is not 4",
-			i.scalable.text())
+		t.Errorf("%s: general registers %x, flags %#x, PC %d; want QEMU's %x, %#x, and PC 4",
+			i.scalable.text(), got.X, got.Flags, s.PC, want.X, want.Flags)
 	case got.Z != want.Z:
 		t.Errorf("%s: vectors differ from QEMU's", i.scalable.text())
 	case got.P != want.P:
 		t.Errorf("%s: predicates differ from QEMU's", i.scalable.text())
-	case memory.checksum() != sum:
-		t.Errorf("%s: memory differs from QEMU's", i.scalable.text())
+	case memory.checksum() != wantChecksum:
+		t.Errorf("%s: memory has the checksum %#x, want QEMU's %#x", i.scalable.text(),
+			memory.checksum(), wantChecksum)
 	}
 }

@@ -8,15 +8,16 @@ import (
 	"testing"
 )
 
-// executedScalable matches objdump's text of SVE's contiguous accesses, and executedBulk that of
-// FEAT_MOPS, with two suffixes that do not matter to a program: those of unprivileged and of
-// streaming accesses.
+// Patterns of objdump's text of the instructions that Step supports. sveAccessPattern matches SVE's
+// contiguous accesses. cpyOrSetPattern matches the CPY and SET instructions of FEAT_MOPS, also with
+// the suffixes of unprivileged and of non-temporal accesses, which do not matter to a program.
+// cpyOrSetNamePattern matches the names of these instructions.
 var (
-	executedScalable = regexp.MustCompile(`^(ld1s?|ldnt1|ld1rs?|ld1rq|st1|stnt1)[bhwd] ` +
+	sveAccessPattern = regexp.MustCompile(`^(ld1s?|ldnt1|ld1rs?|ld1rq|st1|stnt1)[bhwd] ` +
 		`\{z\d+\.[bhsd]\}, p\d+(/z)?, \[(x\d+|sp)` +
 		`(, x\d+(, lsl #\d)?|, #-?\d+(, mul vl)?)?\]$|^(ldr|str) [zp]\d+, \[`)
-	executedBulk = regexp.MustCompile(`^(cpyf?|set)([pme])(r|w)?t?(w|r)?n? (.*)$`)
-	bulkSuffix   = regexp.MustCompile(`^(cpyf?|set)([pme])[a-z]*`)
+	cpyOrSetPattern     = regexp.MustCompile(`^(cpyf?|set)([pme])(r|w)?t?(w|r)?n? (.*)$`)
+	cpyOrSetNamePattern = regexp.MustCompile(`^(cpyf?|set)([pme])[a-z]*`)
 )
 
 var elementNames = map[int]string{1: "b", 2: "h", 4: "s", 8: "d"}
@@ -114,10 +115,10 @@ func TestDecodingOfScalableAndBulkAgreesWithObjdump(t *testing.T) {
 		want := ""
 		line, _, _ := strings.Cut(printed[0]+" "+printed[1], "  //")
 		switch {
-		case executedScalable.MatchString(line):
+		case sveAccessPattern.MatchString(line):
 			want = strings.NewReplacer("ldnt1", "ld1", "stnt1", "st1").Replace(line)
-		case executedBulk.MatchString(line):
-			want = bulkSuffix.ReplaceAllString(line, "$1$2")
+		case cpyOrSetPattern.MatchString(line):
+			want = cpyOrSetNamePattern.ReplaceAllString(line, "$1$2")
 		}
 		got := ""
 		i, reason := decode(words[n])

@@ -25,7 +25,9 @@ func TestOddImagesAreRejectedUnlessValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accepted := 4 + len(validChanges) // one of the first four has a signature
+	// The first four images have no change: one undivided, two divided into segments in different
+	// ways, one with a signature. They and the images with validChanges are accepted.
+	accepted := 4 + len(validChanges)
 	for i, image := range list {
 		if (image.Refusal == "") != (i < accepted) {
 			t.Errorf("image %d: error %q, want the first %d images accepted and the others "+
@@ -33,9 +35,10 @@ func TestOddImagesAreRejectedUnlessValid(t *testing.T) {
 		}
 	}
 	damaged := 1 // the image with a damaged signature
-	if len(list) != accepted+len(invalidChanges)+len(unusedFieldChanges())+len(
-		preambleChanges)+damaged {
-		t.Errorf("%d images, want one for each change", len(list))
+	want := accepted + len(invalidChanges) + len(unusedFieldChanges()) + len(preambleChanges) +
+		damaged
+	if len(list) != want {
+		t.Errorf("Odd returns %d images, want %d", len(list), want)
 	}
 }
 
@@ -50,7 +53,7 @@ func TestMutationsAreRejectedWithDifferentMessages(t *testing.T) {
 		seen[words] = true
 	}
 	if len(list) < 100 {
-		t.Errorf("%d mutations, want at least 100", len(list))
+		t.Errorf("Mutations returns %d images, want at least 100", len(list))
 	}
 }
 
@@ -61,9 +64,15 @@ func TestCutDividesThePayloadIntoSegments(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut, err := fbs.Verify(Cut(file, segmentPages(file, 1)))
-	if err != nil || string(cut.Payload) != string(before.Payload) ||
-		len(cut.Segments) != (len(before.Payload)+fbs.SegmentAlign-1)/fbs.SegmentAlign {
-		t.Errorf("the payload of %d bytes changed, or is not divided into segments; error %v",
-			len(before.Payload), err)
+	if err != nil {
+		t.Fatalf("Verify of the divided file: %v", err)
+	}
+	if string(cut.Payload) != string(before.Payload) {
+		t.Errorf("the divided payload has %d bytes that differ from the %d bytes of the original",
+			len(cut.Payload), len(before.Payload))
+	}
+	segments := (len(before.Payload) + fbs.SegmentAlign - 1) / fbs.SegmentAlign
+	if len(cut.Segments) != segments {
+		t.Errorf("the divided file has %d segments, want %d", len(cut.Segments), segments)
 	}
 }
