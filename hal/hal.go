@@ -18,10 +18,10 @@
 //
 // The backend `pci` uses sysfs and is for bring-up, because nothing restricts which memory the
 // device reaches. The backend `vfio` uses VFIO, which puts the device behind an IOMMU, and is for
-// production. With the backend `tt`, a program shares the device with Tenstorrent's own driver. Each
-// backend maps BARs and host memory into this process, so that the processor itself makes all
-// accesses. Therefore a Fence command, which is one MFENCE or DSB SY instruction, is a full barrier.
-// The type `device` in device_linux.go implements Device with the help of a backend. The
+// production. With the backend `tt`, a program shares the device with Tenstorrent's own driver.
+// Each backend maps BARs and host memory into this process, so that the processor itself makes all
+// accesses. Therefore a Fence command, which is one MFENCE or DSB SY instruction, is a full
+// barrier. The type `device` in device_linux.go implements Device with the help of a backend. The
 // build tags backend_pci, backend_vfio and backend_tt select the backends that a program
 // contains. A program that is built without such a tag contains all three.
 //

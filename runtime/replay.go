@@ -91,7 +91,7 @@ type Result struct {
 	Got              uint64   // value that the Expect loaded last, or first wrong element
 	Want             uint64   // value or element that the command expected
 	Mask             uint64   // bits of Got and Want that the command compared
-	ElementIndex     uint64   // index of the first wrong element; elements are as wide as the Compare
+	ElementIndex     uint64   // index of the first wrong element, which is as wide as the Compare
 	IgnoredFailures  uint32   // number of failures after which the run continued (gen.PolicyIgnore)
 
 	FileTruncated bool // Code is IO because another process truncated the image file

@@ -473,7 +473,8 @@ func TestUpdatesOfCircularBuffersReachTheNextLaunch(t *testing.T) {
 	ok(t, metal.EnqueueProgram(r.q, p, false))
 	ok(t, metal.UpdateCircularBufferTotalSize(p, cb, 512))
 	ok(t, metal.UpdateCircularBufferPageSize(p, cb, 2, 128))
-	wantError(t, metal.UpdateCircularBufferPageSize(p, cb, 3, 128), "has no page size for buffer index 3")
+	wantError(t, metal.UpdateCircularBufferPageSize(p, cb, 3, 128),
+		"has no page size for buffer index 3")
 	wantError(t, metal.UpdateCircularBufferTotalSize(p, cb, 100), "multiple of the page size")
 	wantError(t, metal.UpdateDynamicCircularBufferAddress(p, cb, nil), "the buffer is nil")
 	ok(t, metal.EnqueueProgram(r.q, p, false))

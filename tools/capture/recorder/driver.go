@@ -123,8 +123,8 @@ func (r *recording) driverTarget(t *thread, fd int, offset, length uint64) (*map
 			return r.pciTarget(d.sysDir, i&^1, offset-m.base)
 		}
 	}
-	return nil, fmt.Errorf("the program mapped offset 0x%x of the driver's file, but the driver has "+
-		"not reported a BAR or TLB window there", offset)
+	return nil, fmt.Errorf("the program mapped offset 0x%x of the driver's file, but the "+
+		"driver has not reported a BAR or TLB window there", offset)
 }
 
 // deviceOfRequest returns the device to which an ioctl request goes, or nil if the device is
