@@ -188,6 +188,7 @@ func lockAllAndPrintLocked(args []string) error {
 
 // lockBeyondLimit calls LockMemory without the right to lock more than RLIMIT_MEMLOCK allows.
 func lockBeyondLimit([]string) error {
+	goruntime.LockOSThread() // only this thread loses its capabilities
 	none := unix.Rlimit{}
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &none); err != nil {
 		return err
