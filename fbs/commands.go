@@ -118,8 +118,9 @@ func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *E
 // newCommandChecker returns a checker for the commands of v. At first, the accessible range of each
 // Host and Config window is the whole window, and the range of each Tlb and Bar window is empty.
 // checkPoint sets the range of a Tlb window. In a Bar window, each access rule of the board has its
-// own range. When an access begins outside the current range, findRangeAndCheckAccess sets the
-// range of the rule for that access. The first access always does, because the range is empty.
+// own range. When an access to a Bar window begins outside the current range,
+// findRangeAndCheckAccess makes the range of the rule for that access the current range. The first
+// access to a Bar window always begins outside, because the range is then empty.
 func newCommandChecker(v *View) *commandChecker {
 	c := &commandChecker{view: v, windowStates: make([]windowState, len(v.Windows))}
 	for i := range v.Devices {
@@ -573,7 +574,7 @@ func (c *commandChecker) describeOutsideRange(m *Command, size uint64, w *window
 		return Text("%x bytes at offset %x reach outside the window of %x bytes",
 			size, offset, window.Size)
 	}
-	return Text("%x bytes at offset %x reach outside the range of its rule, %x to %x of the window",
+	return Text("%x bytes at offset %x extend beyond their access rule: %x to %x of the window",
 		size, offset, w.rangeFirst, w.rangeEnd-1)
 }
 

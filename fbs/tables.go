@@ -158,7 +158,8 @@ func (t *tableChecker) checkRule(index int) (problem string) {
 		return Text("bytes %x to %x do not lie in BAR %d", r.First, r.Last, uint64(r.Bar))
 	}
 	if r.Widths == 0 || r.Widths > allWidths {
-		return Text("invalid widths %x; must be a sum of 1, 2, 4 and 8", uint64(r.Widths))
+		return Text("invalid widths %x; must be one or more of 1, 2, 4 and 8, added up",
+			uint64(r.Widths))
 	}
 	if r.Memory > 1 {
 		return Text("field memory is %d, but must be 0 or 1", uint64(r.Memory))

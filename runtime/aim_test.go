@@ -82,7 +82,7 @@ func TestTileThatTheTLBCannotEncodeIsRejectedAtLoad(t *testing.T) {
 		"  write.4 a+0x0 0x1\n")
 	memory := make([]byte, memories.Size(v))
 	_, err := runtime.Load(v, runtime.AnyTLBWindow, memories.Devices(v, memory)...)
-	const want = "main, command 1: the device's TLB cannot"
+	const want = "main, command 1: the device's TLB windows cannot"
 	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), want) {
 		t.Errorf("Load: %v, want %q", err, want)
 	}

@@ -333,7 +333,7 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 		c.Value, encoded)
 	if code != hal.OK {
 		return r.commandFault(code, index,
-			fbs.Text("the device's TLB cannot encode this tile range at address %x", c.Value))
+			fbs.Text("the device's TLB windows cannot point to these tiles at address %x", c.Value))
 	}
 	if registers != 0 {
 		*c = *encoded

@@ -82,7 +82,8 @@ type Replay struct {
 	failureDetails  Result // Got, Want, Mask, ElementIndex and FileTruncated of a failed command
 }
 
-// Result describes how a run ended. If Code is OK, all fields except Ignored are zero.
+// Result describes how a run ended. If Code is OK, all fields except IgnoredFailures are
+// zero.
 type Result struct {
 	Code             hal.Code // OK, or the code of the failure
 	SafeSequenceCode hal.Code // result of the sequence "safe"; has no meaning if SafeRan is false

@@ -544,7 +544,7 @@ func TestAccessThatTheBoardForbidsIsRejected(t *testing.T) {
 		{"  copy.8 r+0x100 <- hex 0011223344556677 bulk\n",
 			"bulk access is only for memory that accepts every width, not for "},
 		{"  fill.4 r+0x7c <- 0x1 size 8\n",
-			"0x8 bytes at offset 0x7c reach outside the range of its rule"},
+			"0x8 bytes at offset 0x7c extend beyond their access rule"},
 	} {
 		t.Run(test.body, func(t *testing.T) {
 			if err := verifyListing(t, edu+test.body); err == nil ||

@@ -256,7 +256,7 @@ func deviceNames(view *fbs.View, cDeviceNames []*C.char) ([]string, outcome) {
 		}
 		if name == "" {
 			return nil, usageError("a device name is empty; " +
-				"pass NULL for the only device with the PCI ids in the image")
+				"pass NULL to select the device by the PCI ids in the image")
 		}
 		names[i] = string([]byte(name)) // copy the text, because the caller may free the C string
 	}

@@ -15,7 +15,7 @@ import (
 
 const (
 	hasSignatureCheck = true
-	keyUsage          = `
+	keyFlagUsage      = `
   -key FILE           public keys in hex, one a line; rejects an image that none of them signed
   -at-least N         with -key: reject an image of a version below N (lm sign --version)` +
 		versionCounterUsage

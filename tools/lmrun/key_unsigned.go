@@ -13,7 +13,7 @@ import (
 
 const (
 	hasSignatureCheck = false
-	keyUsage          = ""
+	keyFlagUsage      = ""
 )
 
 // checkSignature always returns an error. lmrun calls checkSignature only if -key is given. Without

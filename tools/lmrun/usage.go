@@ -38,7 +38,7 @@ limits:
   -longest TIME       reject an image whose sequences could take longer, and end a run that
                       does; default: 3600s` + watchdogUsage + lockUsage + `
   -seal               from the first run on, forbid system calls that map memory or open files` +
-	keyUsage + `
+	keyFlagUsage + `
 
 checks and reports:
   -check              only verify the image; open no device` + faultsUsage + jsonUsage + `

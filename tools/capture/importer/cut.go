@@ -154,7 +154,8 @@ func ParsePart(text string) (Part, error) {
 		return p, traces.UsageError("part %q: line numbers must be at least 1", text)
 	}
 	if first > 0 && last > 0 && last < first {
-		return p, traces.UsageError("part %q: line %d is before line %d", text, last, first)
+		return p, traces.UsageError("part %q: the last line, %d, is before the first line, %d",
+			text, last, first)
 	}
 	return p, nil
 }

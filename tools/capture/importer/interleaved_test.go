@@ -229,9 +229,9 @@ func TestInterleavedTensorTakesStoresFromALineOn(t *testing.T) {
 		}
 	}
 	wantError(t, text, Options{From: FromRecord, Inputs: []TensorSpec{
-		mustTensor(t, "a=interleaved:0x40000,64,uint32,384")}}, "line 415: byte 0 of input a is "+
-		"stored with other data than in line 7, but an input has only one value in each "+
-		"run; select one of the stores with ADDRESS@LINE")
+		mustTensor(t, "a=interleaved:0x40000,64,uint32,384")}}, "line 415: this line and "+
+		"line 7 store different values to byte 0 of input a, but an input has only one value in "+
+		"each run; choose one of the stores with --input a=ADDRESS@LINE")
 }
 
 // TestInterleavedTensorsMayShareABank: two buffers follow each other in every bank.

@@ -340,10 +340,10 @@ func (a *tensorAssigner) takeByte(out *stepList, t *tensor, line, index int, off
 		if t.role == gen.RoleInput {
 			before := lineBefore(out, index, offset)
 			return traces.TraceError(line,
-				"byte %d of input %s is stored with other data than in line %d, "+
+				"this line and line %d store different values to byte %d of input %s, "+
 					"but an input has only one value in each run; "+
-					"select one of the stores with ADDRESS@LINE", offset,
-				t.Name, before)
+					"choose one of the stores with --input %s=ADDRESS@LINE", before, offset,
+				t.Name, t.Name)
 		}
 		if !t.changed {
 			a.result.addWarning(line, "output %s is loaded again with other data than in line %d; "+

@@ -282,8 +282,9 @@ func TestInvalidTensorsAreRejected(t *testing.T) {
 		{"other data", l1Trace(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2),
 			access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 3)),
 			[]string{"in w=1,1,0x100,int32,2"},
-			"line 7: byte 4 of input w is stored with other data than in line 5, but an input " +
-				"has only one value in each run; select one of the stores with ADDRESS@LINE"},
+			"line 7: this line and line 5 store different values to byte 4 of input w, but an " +
+				"input has only one value in each run; choose one of the stores with " +
+				"--input w=ADDRESS@LINE"},
 		{"an output with a line", half, []string{"out d=1,1,0x200@4,int32,1"},
 			"output d always has the data of the last load; remove @4"},
 		{"larger than the trace", half, []string{"in a=1,1,0x100,int8,1073741824"},

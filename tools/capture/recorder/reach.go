@@ -233,9 +233,9 @@ func (r *recording) addDMARangeOfKind(t *thread, start, size, bus uint64, kind d
 	r.hostMemory.insert(m)
 	if !m.isTracked && !m.hasWatchedPages && !r.hostMemory.reportedUntracked {
 		r.hostMemory.reportedUntracked = true
-		r.reportEvent("this kernel, unlike Linux 6.7, does not report which pages a program has " +
-			"written: a device's writes to memory without --watch are attributed to the program, " +
-			"unless the recorder protects the memory against stores (--protect)")
+		r.reportEvent("this kernel does not report which pages a program has written (Linux 6.7 " +
+			"and later do), so a device's writes to host memory may be recorded as those of the " +
+			"program; to prevent this, use --watch or --protect all")
 	}
 	return m
 }

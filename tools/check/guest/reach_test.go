@@ -246,7 +246,7 @@ func (m *machine) addChipRuns(t *testing.T, c *chip, backend string) {
 			"  point l1 tile %[3]s address 0x0\nnever:\n  point l1 tile %[3]s address 0x0 vc 0\n",
 			c.board, c.ids, c.tile))
 	if backend == "tt" && c.board == "wormhole" { // the driver of Wormhole sets no channel
-		r.addRun(hal.Refused, "TLB cannot encode this tile range", "-device", device,
+		r.addRun(hal.Refused, "TLB windows cannot point to these tiles", "-device", device,
 			"/images/channel.lmb")
 	} else {
 		r.addRun(hal.OK, "done", "-device", device, "/images/channel.lmb")

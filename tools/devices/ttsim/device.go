@@ -159,10 +159,13 @@ func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	o := d.board.Outbound
 	size := (w.Size + pageSize - 1) &^ (pageSize - 1)
-	if o == nil || len(d.process.hosts) == o.RegionCount {
-		return d.refuse(hal.NoDevice, "the device's tiles have no address range left "+
-			"for %#x bytes of host memory",
-			w.Size)
+	switch {
+	case o == nil:
+		return d.refuse(hal.NoDevice, "a board without outbound translation cannot "+
+			"access host memory")
+	case len(d.process.hosts) == o.RegionCount:
+		return d.refuse(hal.NoDevice, "the device can access at most %d windows of host memory; "+
+			"use fewer host windows", o.RegionCount)
 	}
 	offset, last := d.hostEnd, min(hostSize-1, o.OffsetMax)
 	if fixed := fbs.FixedBusAddress(&w); fixed != 0 {
@@ -176,9 +179,8 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 		offset += pageSize
 	}
 	if offset > last || size-1 > last-offset {
-		return d.refuse(hal.NoDevice, "the device's tiles have no address range left "+
-			"for %#x bytes of host memory",
-			w.Size)
+		return d.refuse(hal.NoDevice, "the device's tiles have no address range left for %#x "+
+			"bytes of host memory", w.Size)
 	}
 	data, code := make([]byte, size), hal.OK
 	o.ProgramRegion(len(d.process.hosts), offset, size, hostBus+offset,
