@@ -287,7 +287,7 @@ var badImages = map[string]badImage{
 		func(t *testing.T) []byte {
 			return patchedRule(t, 1, func(r *fbs.AccessRule) { r.First = 0x82 })
 		}},
-	"rule-without-widths.lmb": {"rule 0: invalid widths 0x0; must be a sum",
+	"rule-without-widths.lmb": {"rule 0: invalid widths 0x0; must be one or more",
 		func(t *testing.T) []byte {
 			return patchedRule(t, 0, func(r *fbs.AccessRule) { r.Widths = 0 })
 		}},
