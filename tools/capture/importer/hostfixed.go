@@ -1,6 +1,6 @@
 package importer
 
-// This file gives host windows the addresses of the recording if tiles access host memory at
+// This file assigns the addresses of the recording to host windows if tiles access host memory at
 // addresses that the recorded program does not store. Such addresses are compiled into kernels,
 // like those of tt-metal's queues, so a replay must use the same addresses.
 

@@ -209,7 +209,7 @@ func (b *bench) writeImage(name string, image *lmb.Image) (path string, size int
 	remove func()) {
 	file := fail.Must(lmb.Encode(image))
 	// The name contains the process id: if another process has mapped the same file, writing to the
-	// file would give that process a bus error.
+	// file would cause a bus error in that process.
 	path = filepath.Join(b.programDir, fmt.Sprintf("bench-%s-%d.lmb", name, os.Getpid()))
 	fail.On(files.Write(path, file, 0o644, files.OpenToReplace))
 	return path, int64(len(file)), func() { os.Remove(path) }

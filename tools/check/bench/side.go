@@ -123,7 +123,7 @@ func (s *side) timeFrames(sequence, count int, period time.Duration) []float64 {
 	return list
 }
 
-// setPriority gives every thread of the program a priority of SCHED_FIFO; 0 selects the ordinary
+// setPriority sets the SCHED_FIFO priority of every thread of the program; 0 selects the ordinary
 // scheduler. It reports whether this is permitted. All threads need the priority, because Go moves
 // a goroutine that it interrupts to other threads, and then waits for the slowest.
 func (s *side) setPriority(fifo int) (permitted bool) {

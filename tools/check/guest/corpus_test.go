@@ -56,7 +56,7 @@ func (r *runSteps) addVerification(m *machine, image corpus.Image) {
 }
 
 // knownBoardListing is a listing for a chip with a board file. It accesses registers, also those
-// that give the chip access to host memory, and has commands that are similar to the previous one.
+// that open host memory to the chip, and has commands that are similar to the previous one.
 const knownBoardListing = `lightmetal 1
 target wormhole 1e52:401e bar0 512MiB bar2 1MiB bar4 32MiB
 window csm   bar0 offset 0x1fe80000 size 4KiB

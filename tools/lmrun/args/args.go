@@ -27,7 +27,7 @@ type Options struct {
 	Watchdog           string // value of -watchdog: DEVICE or DEVICE=SECONDS; empty: no watchdog
 	FaultFile          string // value of -faults: file in which lmrun records a failure
 	KeyFile            string // value of -key: file of public keys; empty: check no signature
-	VersionCounterFile string // value of -version-counter: file with the lowest version of an image
+	VersionCounterFile string // value of -version-counter: file with the lowest version to accept
 	FirstTLBWindow     int    // value of -window; runtime.AnyTLBWindow: -window is not given
 
 	Seal, LockMemory, CheckOnly        bool // true: -seal, -lock or -check is given

@@ -209,18 +209,20 @@ func (r *request) hostConfiguration(config []byte, root string, parts []initramf
 	lines, mounts, named, mounted := strings.Split(string(config), "\n"), []string{},
 		map[string]bool{}, false
 	for i, s := range parseSettings(config) {
-		name, value := s.name, s.value
-		fields := strings.Fields(value)
-		if name == "mount" && len(fields) > 1 {
-			mounts = append(mounts, strings.TrimSuffix(fields[1], "/")+"/")
-		}
-		if name == "module" && len(fields) > 0 { // the other words are parameters
-			value = fields[0]
-		}
-		if name != "image" && name != "key" && name != "module" {
+		name, file := s.name, s.value
+		switch name {
+		case "mount":
+			if fields := strings.Fields(s.value); len(fields) > 1 {
+				mounts = append(mounts, strings.TrimSuffix(fields[1], "/")+"/")
+			}
+			continue
+		case "module":
+			file, _, _ = strings.Cut(s.value, " ") // the other words are parameters
+		case "image", "key":
+		default:
 			continue
 		}
-		path := filepath.Join("/", value)
+		path := filepath.Join("/", file)
 		packed := slices.ContainsFunc(parts, func(f initramfs.File) bool { return f.Path == path })
 		below := slices.ContainsFunc(mounts,
 			func(m string) bool { return strings.HasPrefix(path, m) })
@@ -245,8 +247,7 @@ func (r *request) hostConfiguration(config []byte, root string, parts []initramf
 	for _, image := range r.images {
 		if !named["/"+filepath.Base(image)] {
 			fail.On(fmt.Errorf("%s: the configuration has no line `image /%s`; add this line",
-				image,
-				filepath.Base(image)))
+				image, filepath.Base(image)))
 		}
 	}
 	return strings.Join(lines, "\n")

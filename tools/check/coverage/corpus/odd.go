@@ -43,7 +43,7 @@ func (o *editedFile) windowOf(kind gen.WindowKind) *fbs.Window {
 	panic(fmt.Sprint("no window of kind ", kind))
 }
 
-// fixBusAddress gives the first host window a fixed bus address.
+// fixBusAddress assigns a fixed bus address to the first host window.
 func (o *editedFile) fixBusAddress(address uint64) {
 	w := o.windowOf(gen.WindowKindHost)
 	w.Flags |= fbs.FlagFixedBus

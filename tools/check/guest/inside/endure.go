@@ -11,10 +11,10 @@ func init() {
 	steps["frames-over-kills"] = step{"DEVICE IMAGE", framesOverKills}
 }
 
-// framesOverKills gives lmrun 48 inputs, kills it several times, and expects 48 outputs in order. A
-// frame that was written before a kill may come twice. lmrun reads ahead by at most the eight slots
-// of the output ring, so that inputs are left after the last kill. Without inputs, an lmrun that
-// finds its ring closed and empty would wait for another writer.
+// framesOverKills sends 48 inputs to lmrun, kills it several times, and expects 48 outputs in
+// order. A frame that was written before a kill may come twice. lmrun reads ahead by at most the
+// eight slots of the output ring, so that inputs are left after the last kill. Without inputs, an
+// lmrun that finds its ring closed and empty would wait for another writer.
 func framesOverKills(_ *guest, args []string) error {
 	const frames, killEvery, lastKill = 48, 8, 32
 	const step = 1000

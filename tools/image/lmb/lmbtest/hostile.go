@@ -98,8 +98,8 @@ func Hostile(t testing.TB, count, size int) map[string][]byte {
 	}
 }
 
-// enlargeOutputs gives `count` outputs, from tensor 2 on, the size and the bytes of command 0 as
-// golden data. Command 1 + i fills tensor 2 + i.
+// enlargeOutputs sets the size of `count` outputs, from tensor 2 on, and makes the bytes of command
+// 0 their golden data. Command 1 + i fills tensor 2 + i.
 func enlargeOutputs(view *fbs.View, count int, size uint32) {
 	arena := binary.LittleEndian.AppendUint64(nil, view.Reservation.ArenaBytes)
 	arena = binary.LittleEndian.AppendUint64(arena, view.Reservation.HostBytes)
