@@ -21,60 +21,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// recordLimit is the longest time of one recorded run.
-	recordLimit = 30 * time.Second
+// recordLimit is the longest time of one recorded run.
+const recordLimit = 30 * time.Second
 
-	// Longest times of one recorded access, in nanoseconds: recordGoal for an access in a loop
-	// (150,000 a second), stopGoal for an access that is a stop of ptrace.
-	recordGoal, stopGoal = 1e9 / 150_000, 60_000
-
-	// copyGoal is the longest time for recording a copy of copySize bytes, in seconds.
-	copyGoal, copySize = 20, 100_000_000
-)
+// copySize is the number of bytes of the copy whose time has a goal.
+const copySize = 100_000_000
 
 // measureRecordings measures the time of one access under lm record, to a file that represents a
-// BAR. For comparison, it measures a bare stop of ptrace, and the access without lm record.
+// BAR, and the time of a copy.
 func (b *bench) measureRecordings() {
-	count, rounds := 2_000, 3
-	if b.full {
-		count, rounds = 20_000, 9
-	}
 	const what = "an access under lm record"
-	var calls, loops, bare, stops []float64
-	for range rounds {
-		took, forbidden := runRecorded("-touch", count)
-		if forbidden != "" {
-			b.add(row{Section: "goals", What: what, Note: "not measured: " + forbidden})
-			return
+	if _, forbidden := runRecorded("-touch", 2); forbidden != "" {
+		b.addUnmeasured(what, forbidden)
+		return
+	}
+	recorded := func(mode string, count int, factor float64) sampler {
+		return func() float64 {
+			nanoseconds, _ := runRecorded(mode, count)
+			return nanoseconds * factor
 		}
-		calls, bare = append(calls, took), append(bare, timeAccessCalls(1_000_000))
-		took, _ = runRecorded("-loop", 10*count)
-		loops, stops = append(loops, took), append(stops, ptraceStopTime(count))
 	}
-	r := row{Section: "goals", What: what, Unit: "us", Ours: pointerTo(median(calls) / 1e3),
-		Note: fmt.Sprintf("loads and stores of 4 bytes by turns, of memory, with calls in "+
-			"between; the program's own %.1f ns", median(bare))}
-	b.add(r.atMost(median(calls), stopGoal, "<= 60 us"))
-	r = row{Section: "goals", What: "the same, in a loop", Unit: "us",
-		Ours: pointerTo(median(loops) / 1e3), Note: fmt.Sprintf("%.0f a second", 1e9/median(loops))}
+	effort := &b.effort
+	b.compare(comparison{what: what + ", by a call", unit: "us",
+		ours: recorded("-touch", effort.accesses, 1e-3),
+		others: []alternative{{"a stop of ptrace alone",
+			func() float64 { return ptraceStopTime(effort.accesses) / 1e3 }}},
+		goal: goal{ownNumber, 60}, rounds: effort.recordings,
+		note: "loads and stores of 4 bytes in turn"})
+	loop := comparison{what: what + ", in a loop", unit: "us",
+		ours: recorded("-loop", 10*effort.accesses, 1e-3), rounds: effort.recordings,
+		note: "150,000 a second take 6.667 us each"}
 	if runtime.GOARCH == "amd64" { // on other architectures, each access is a stop
-		r = r.atMost(median(loops), recordGoal, "<= 6.67 us (150,000 a second)")
+		loop.goal = goal{ownNumber, 1e6 / 150_000.}
 	}
-	b.add(r, row{Section: "goals", What: "a bare stop of ptrace", Unit: "us",
-		Ours: pointerTo(median(stops) / 1e3),
-		Note: fmt.Sprintf("wait and PTRACE_SYSCALL alone: at most %.0f accesses a second if each "+
-			"is a stop", 1e9/median(stops))})
-	b.measureCopies()
-}
-
-// measureCopies measures the time of a copy under lm record.
-func (b *bench) measureCopies() {
-	took, _ := runRecorded("-fill", copySize)
-	seconds := took * copySize / 1e9
-	r := row{Section: "goals", What: "100 MB by memmove under lm record", Unit: "s",
-		Ours: pointerTo(seconds), Note: "Go's, 1 MiB at a time"}
-	b.add(r.atMost(seconds, copyGoal, "<= 20 s"))
+	b.compare(loop)
+	b.compare(comparison{rounds: 1, what: "100 MB by memmove under lm record", unit: "s",
+		ours: recorded("-fill", effort.copied, copySize/1e9), goal: goal{ownNumber, 20},
+		note: "Go's, 1 MiB at a time"})
 }
 
 // ptraceStopTime returns the time of one stop of ptrace. The traced program makes system calls.
@@ -113,11 +96,22 @@ func init() {
 	}
 }
 
-// makeSystemCalls makes count system calls.
-func makeSystemCalls(count int) {
+// tracedPrograms are the functions that this program runs while it is traced. Each does something
+// count times and returns the nanoseconds of one.
+var tracedPrograms = map[string]func(count int) float64{
+	"-touch": timeAccessCalls,
+	"-loop":  timeAccessLoop,
+	"-fill":  timeCopies,
+	"-call":  timeSystemCalls,
+}
+
+// timeSystemCalls makes count system calls.
+func timeSystemCalls(count int) (nanoseconds float64) {
+	began := time.Now()
 	for range count {
 		_, _, _ = unix.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
 	}
+	return float64(time.Since(began)) / float64(count)
 }
 
 // runRecorded starts a process that runs this program under the recorder. The recorded program
