@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"lightmetal/hal"
@@ -140,9 +139,7 @@ func childMode(args []string) func() {
 	case len(args) == 3 && args[0] == "-record":
 		return func() { recordSelf(args[1], args[2]) }
 	case len(args) == 2 && tracedPrograms[args[0]] != nil:
-		return func() {
-			fmt.Println(tracedPrograms[args[0]](fail.Must(strconv.Atoi(args[1]))))
-		}
+		return func() { runTraced(args[0], args[1]) }
 	}
 	return nil
 }

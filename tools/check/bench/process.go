@@ -50,7 +50,7 @@ func statusOfProcess(pid int) (ownKiB, threads float64) {
 func (b *bench) measureStartUp() {
 	image, remove := b.writeImage(payloadImage(1 << 20))
 	defer remove()
-	m := newMemory(deviceSize + pageSize)
+	m := newMemory("device", deviceSize+pageSize)
 	defer m.close()
 	sample := func(program string) sampler {
 		return func() float64 {
@@ -70,7 +70,7 @@ const oneProcessor = "GOMAXPROCS=1"
 // and with that of a process with a smaller image. Medians are compared, because Go's use at its
 // start varies.
 func (b *bench) measureMemory() {
-	m := newMemory(deviceSize + pageSize)
+	m := newMemory("device", deviceSize+pageSize)
 	defer m.close()
 	pairs := [][2]labeledImage{
 		{b.labelImage("64 MiB of payload", payloadImage(64<<20)),

@@ -96,22 +96,58 @@ func init() {
 	}
 }
 
-// tracedPrograms are the functions that this program runs while it is traced. Each does something
-// count times and returns the nanoseconds of one.
-var tracedPrograms = map[string]func(count int) float64{
-	"-touch": timeAccessCalls,
-	"-loop":  timeAccessLoop,
-	"-fill":  timeCopies,
-	"-call":  timeSystemCalls,
+// tracedPrograms are what this program does while it is traced: each does something count times,
+// such as an access to the bytes of a BAR.
+var tracedPrograms = map[string]func(bar []byte, count int){
+	"-touch": accessByCalls,
+	"-loop":  accessInLoop,
+	"-fill":  copyBytes,
+	"-call":  makeSystemCalls,
 }
 
-// timeSystemCalls makes count system calls.
-func timeSystemCalls(count int) (nanoseconds float64) {
+// barName is the name of the file in memory that represents a BAR, and barSize its size.
+const barName, barSize = "bench-bar", 1 << 20
+
+// runTraced runs one of tracedPrograms and prints the nanoseconds of one access, byte or call.
+func runTraced(mode, count string) {
+	n := fail.Must(strconv.Atoi(count))
+	bar := newMemory(barName, barSize)
+	defer bar.close()
 	began := time.Now()
+	tracedPrograms[mode](bar.bytes, n)
+	fmt.Println(float64(time.Since(began)) / float64(n))
+}
+
+// accessByCalls loads from a BAR and stores to it in turn, each by a function call.
+func accessByCalls(bar []byte, count int) {
+	window := hal.MappedAperture(bar, 0, pageSize, 0)
+	for i := range count / 2 {
+		at := uint32(4 * i % pageSize)
+		v, _ := window.Load(at, 4)
+		window.Store(at, 4, (v+1)&0xffffffff)
+	}
+}
+
+// accessInLoop makes the same accesses directly in a loop.
+func accessInLoop(bar []byte, count int) {
+	words := unsafe.Slice((*uint32)(unsafe.Pointer(&bar[0])), pageSize/4)
+	for i := range count / 2 {
+		words[i%len(words)]++
+	}
+}
+
+// copyBytes copies count bytes to a BAR.
+func copyBytes(bar []byte, count int) {
+	source := bytes.Repeat([]byte("weights "), len(bar)/8)
+	for left := count; left > 0; left -= len(bar) {
+		copy(bar, source[:min(left, len(bar))])
+	}
+}
+
+func makeSystemCalls(_ []byte, count int) {
 	for range count {
 		_, _, _ = unix.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
 	}
-	return float64(time.Since(began)) / float64(count)
 }
 
 // runRecorded starts a process that runs this program under the recorder. The recorded program
@@ -151,55 +187,4 @@ func recordSelf(mode, count string) {
 		fail.On(fmt.Errorf("%d of %d accesses recorded, %d gaps, exit status %d", result.Accesses,
 			n, result.Gaps, result.ExitStatus))
 	}
-}
-
-// barName is the name of the file in memory that represents a BAR.
-const barName = "bench-bar"
-
-// mapBar maps a file that represents a BAR.
-func mapBar(size int) (memory []byte, done func()) {
-	fd := fail.Must(unix.MemfdCreate(barName, unix.MFD_CLOEXEC))
-	fail.On(unix.Ftruncate(fd, int64(size)))
-	memory = fail.Must(unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
-	return memory, func() { _ = errors.Join(unix.Munmap(memory), unix.Close(fd)) }
-}
-
-// timeCopies copies count bytes to a mapped file, and returns the time of one byte.
-func timeCopies(count int) (nanoseconds float64) {
-	const size = 1 << 20
-	memory, done := mapBar(size)
-	defer done()
-	source := bytes.Repeat([]byte("weights "), size/8)
-	began := time.Now()
-	for left := count; left > 0; left -= size {
-		copy(memory, source[:min(left, size)])
-	}
-	return float64(time.Since(began)) / float64(count)
-}
-
-// timeAccessLoop is like timeAccessCalls, but accesses memory directly in a loop.
-func timeAccessLoop(count int) (nanoseconds float64) {
-	memory, done := mapBar(pageSize)
-	defer done()
-	words := unsafe.Slice((*uint32)(unsafe.Pointer(&memory[0])), pageSize/4)
-	began := time.Now()
-	for i := range count / 2 {
-		words[i%len(words)]++
-	}
-	return float64(time.Since(began)) / float64(count)
-}
-
-// timeAccessCalls loads from a mapped file and stores to it in turn, each by a function call, and
-// returns the time of one access.
-func timeAccessCalls(count int) (nanoseconds float64) {
-	memory, done := mapBar(pageSize)
-	defer done()
-	window := hal.MappedAperture(memory, 0, pageSize, 0)
-	began := time.Now()
-	for i := range count / 2 {
-		at := uint64(4 * i % pageSize)
-		v, _ := window.Load(uint32(at), 4)
-		window.Store(uint32(at), 4, (v+1)&0xffffffff)
-	}
-	return float64(time.Since(began)) / float64(count)
 }

@@ -27,9 +27,10 @@ type memory struct {
 	bytes []byte
 }
 
-func newMemory(size int) *memory {
-	fd := fail.Must(unix.MemfdCreate("device", unix.MFD_CLOEXEC))
-	m := &memory{file: os.NewFile(uintptr(fd), "device")}
+// newMemory returns memory in a file that has no path.
+func newMemory(name string, size int) *memory {
+	fd := fail.Must(unix.MemfdCreate(name, unix.MFD_CLOEXEC))
+	m := &memory{file: os.NewFile(uintptr(fd), name)}
 	fail.On(m.file.Truncate(int64(size)))
 	m.bytes = fail.Must(unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
 	return m
@@ -149,7 +150,7 @@ func (s *side) setPriority(fifo int) (permitted bool) {
 func (b *bench) withSides(image *lmb.Image, before []byte, measure func(ours, tuned *side)) {
 	path, remove := b.writeImage(image)
 	defer remove()
-	m := newMemory(max(deviceSize+pageSize, len(before)))
+	m := newMemory("device", max(deviceSize+pageSize, len(before)))
 	defer m.close()
 	copy(m.bytes, before)
 	ours, tuned := startSide(m, path, b.childProgram), startSide(m, path, b.tunedProgram)

@@ -100,7 +100,7 @@ func replayWithRuntime(t *testing.T, path string, before []byte) replayResult {
 // newFilledMemory returns a memory that contains data.
 func newFilledMemory(t *testing.T, data []byte) *memory {
 	t.Helper()
-	m := newMemory(len(data))
+	m := newMemory("device", len(data))
 	t.Cleanup(m.close)
 	copy(m.bytes, data)
 	return m
