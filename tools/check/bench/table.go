@@ -174,6 +174,7 @@ func verdict(r *row) string {
 
 func printJSON(w io.Writer, header []string, rows []row) error {
 	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false) // goals contain < and >
 	e.SetIndent("", " ")
 	return e.Encode(map[string]any{"head": header, "rows": rows})
 }
