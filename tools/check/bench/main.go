@@ -25,7 +25,8 @@ import (
 
 // bench is one invocation of the program.
 type bench struct {
-	programDir   string // contains the measured programs, and images while they are measured
+	programDir   string // contains the measured programs
+	imageDir     string // contains the images, and is removed when all is measured
 	testdata     string // contains recordings and listings
 	childProgram string
 	tunedProgram string // in C
@@ -34,7 +35,7 @@ type bench struct {
 	cpu          int
 	onlyPart     string // name of the only part to measure; empty: all parts
 	progress     io.Writer
-	images       int // number of images that were written
+	images       int // number of images in imageDir
 	rows         []row
 }
 
@@ -174,7 +175,11 @@ func lastCPU() int {
 }
 
 // run measures all parts, or the one that --only names.
-func (b *bench) run() error {
+func (b *bench) run() (err error) {
+	if b.imageDir, err = os.MkdirTemp(b.programDir, "bench-images-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.imageDir)
 	for _, part := range b.parts() {
 		if b.onlyPart != "" && b.onlyPart != part.name {
 			continue

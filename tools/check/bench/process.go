@@ -48,8 +48,7 @@ func statusOfProcess(pid int) (ownKiB, threads float64) {
 // measureStartUp measures processes from their start to the answer of their first request, which is
 // one store of our program.
 func (b *bench) measureStartUp() {
-	image, remove := b.writeImage(payloadImage(1 << 20))
-	defer remove()
+	image := b.writeImage(payloadImage(1 << 20))
 	m := newMemory("device", deviceSize+pageSize)
 	defer m.close()
 	sample := func(program string) sampler {
@@ -88,8 +87,6 @@ func (b *bench) measureMemory() {
 	}
 	for _, pair := range pairs {
 		image, small := pair[0], pair[1]
-		defer image.remove()
-		defer small.remove()
 		b.compare(comparison{what: "own memory, " + image.label, unit: "KiB",
 			ours: ownMemory(image, b.childProgram), others: empty,
 			goal: goal{excessAtMost, 256}, note: image.note()})
@@ -111,16 +108,15 @@ func (b *bench) measureMemory() {
 type labeledImage struct {
 	label, path string
 	envelopeKiB float64 // size of the copy of its envelope, which depends on the image alone
-	remove      func()
 }
 
 func (b *bench) labelImage(label string, image *lmb.Image) labeledImage {
-	path, remove := b.writeImage(image)
+	path := b.writeImage(image)
 	file := fail.Must(runtime.Open(path))
 	defer file.Close()
 	page := int64(os.Getpagesize())
 	pages := (int64(fbs.ReadStruct[fbs.Preamble](file.Bytes()).EnvelopeSize) + page - 1) / page
-	return labeledImage{label, path, float64(pages*page) / 1024, remove}
+	return labeledImage{label, path, float64(pages*page) / 1024}
 }
 
 func (image labeledImage) note() string {

@@ -148,8 +148,7 @@ func (s *side) setPriority(fifo int) (permitted bool) {
 // withSides starts our side and C's on an image and on one processor, calls measure, and stops both
 // sides. The memory of the device begins with the bytes of before.
 func (b *bench) withSides(image *lmb.Image, before []byte, measure func(ours, tuned *side)) {
-	path, remove := b.writeImage(image)
-	defer remove()
+	path := b.writeImage(image)
 	m := newMemory("device", max(deviceSize+pageSize, len(before)))
 	defer m.close()
 	copy(m.bytes, before)
@@ -162,14 +161,12 @@ func (b *bench) withSides(image *lmb.Image, before []byte, measure func(ours, tu
 	tuned.stop()
 }
 
-// writeImage writes an image to a file and returns its path. The function remove deletes the file.
-func (b *bench) writeImage(image *lmb.Image) (path string, remove func()) {
-	// The name contains the process id: if another process has mapped the same file, writing to the
-	// file would cause a bus error in that process.
+// writeImage writes an image to a new file and returns its path.
+func (b *bench) writeImage(image *lmb.Image) (path string) {
 	b.images++
-	path = filepath.Join(b.programDir, fmt.Sprintf("bench-%d-%d.lmb", os.Getpid(), b.images))
+	path = filepath.Join(b.imageDir, fmt.Sprintf("%d.lmb", b.images))
 	fail.On(files.Write(path, fail.Must(lmb.Encode(image)), 0o644, files.OpenToReplace))
-	return path, func() { os.Remove(path) }
+	return path
 }
 
 // timedRequest executes a request count times on one side, and returns the total time.
