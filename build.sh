@@ -90,8 +90,8 @@ usage: ./build.sh COMMAND
   gen [--check]           Go code from fbs/image.fbs, and the tables of boards for the player in C;
                             --check: only compare them with the tree
   bench [--full] [--json] [--write FILE]
-                          speed, size and steadiness, beside C, and which goals are met: in under a
-                            minute, or all of it in about five; FILE takes the table too
+                          speed, memory and steadiness, beside C, and which goals are met: in under
+                            a minute, or all of it in about five; FILE takes the table too
   kernels [--check]       RISC-V kernels of testdata/kernels; --check: only compare them with the
                             tree
   simulate [DURATION | --break N [SEED]]

@@ -19,12 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallListing uses every kind of command that works on plain memory. "main" needs no system call,
-// "wait" sleeps in the kernel.
-const smallListing = ivshmemHead + `
-tensor a input uint8[256] = pattern 0x1 size 256
-tensor d output uint8[256]
-main:
+// everyKind has every kind of command that works on plain memory and needs no system call. It uses
+// the tensors in plainTensors. There is no relocation, because Load replaces it by a write.
+const everyKind = `
   begin "run"
   write.4 m+0x0 0x600df00d
   write.2 m+0x4 0x1 mask 0x3
@@ -39,6 +36,16 @@ main:
   copy.8 d[0:256] <- m+0x100 bulk
   call sub
   end "run"
+`
+
+const plainTensors = `
+tensor a input uint8[256] = pattern 0x1 size 256
+tensor d output uint8[256]
+`
+
+// smallListing runs every kind of command. "main" needs no system call, "wait" sleeps in the
+// kernel.
+const smallListing = ivshmemHead + plainTensors + "main:" + everyKind + `
 sub:
   write.1 m+0x400 0x1
 wait:

@@ -17,12 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// longListing describes a run of about 20 ms. Go preempts a goroutine after 10 ms.
-const longListing = ivshmemHead + `
+// longListing describes a run of about 20 ms with every kind of command. Go preempts a goroutine
+// after 10 ms.
+const longListing = ivshmemHead + plainTensors + `
 main:
   fill.4 m+0x0 <- 0x1 size 0xffff0
   fill.4 m+0x0 <- 0x2 size 0xffff0
-  call sub
+` + everyKind + `
 sub:
   write.4 m+0x0 0x1
 wait:

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,19 +47,16 @@ var recordings = []struct {
 func (b *bench) measureCaptures() {
 	for i := range recordings {
 		image, name := b.importRecording(i), filepath.Base(recordings[i].file)
-		for _, goal := range []struct {
-			label    string
+		for _, kind := range []struct {
+			name     string
 			bare     bool
 			maxRatio float64
 		}{{"whole", false, 1.5}, {"bare", true, 1.4}} {
-			repeated := repeatMain(image, goal.bare)
+			repeated := repeatMain(image, kind.bare)
 			memory := makeChecksPass(repeated)
-			count := float64(len(repeated.Sequences[0].Commands))
-			b.withPairOnMemory("capture", repeated, memory, func(p *pair, _ int64) {
-				r := b.compareWithBest("goals", name+", "+goal.label, 0, 1/count, p)
-				b.add(r.atMost(*r.Ratio, goal.maxRatio,
-					fmt.Sprintf("<= %.1f x best C", goal.maxRatio)))
-			})
+			b.compareRuns(comparison{what: name + ", " + kind.name, unit: "ns",
+				goal: goal{ratioAtMost, kind.maxRatio}},
+				repeated, memory, perCommand(len(repeated.Sequences[0].Commands)))
 		}
 	}
 }

@@ -2,11 +2,8 @@ package main
 
 import (
 	"bytes"
-	"debug/elf"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,203 +13,112 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
-// measureStartUp measures complete processes with an image of 1 MB: our program from its start to
-// its first store, an empty Go program, and the program in C.
-func (b *bench) measureStartUp() {
-	path, _, done := b.writeImage("start", payloadImage(1<<20))
-	defer done()
-	m := newMemory(deviceSize + pageSize)
-	defer m.close()
-	empty := filepath.Join(b.programDir, "bench-empty-"+hostArch)
-	programs := [][]string{{b.childProgram, "once", path}, {empty}, {b.tuned, "once", path}}
-	took := make([][]float64, len(programs))
-	for round := range 10 * b.rounds {
-		for n := range programs {
-			i := (n + round) % len(programs)
-			took[i] = append(took[i], processTime(m, programs[i]))
+// processUse is what a process has used when it has run a sequence for the first time.
+type processUse struct {
+	milliseconds float64 // since its start
+	ownKiB       float64 // anonymous memory
+	threads      float64
+}
+
+// useOfFirstRun starts a program as a side, lets it run a sequence of an image once, and ends it.
+func useOfFirstRun(m *memory, image string, sequence int, program []string) processUse {
+	began := time.Now()
+	s := startSide(m, image, program...)
+	s.timeRuns(sequence, 1, 0)
+	use := processUse{milliseconds: time.Since(began).Seconds() * 1e3}
+	use.ownKiB, use.threads = statusOfProcess(s.command.Process.Pid)
+	s.stop()
+	return use
+}
+
+// statusOfProcess returns the size of the anonymous memory of a process, and the number of its
+// threads. Pages of the device do not belong to the program and are not counted.
+func statusOfProcess(pid int) (ownKiB, threads float64) {
+	for line := range bytes.Lines(fail.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))) {
+		switch key, value, _ := strings.Cut(string(line), ":"); key {
+		case "RssAnon":
+			fail.Must(fmt.Sscan(value, &ownKiB))
+		case "Threads":
+			fail.Must(fmt.Sscan(value, &threads))
 		}
 	}
-	beyond := medianDifference(took[0], took[1])
-	r := row{
-		Section: "goals", What: "exec to first store, 1 MB image", Unit: "ms",
-		Ours: pointerTo(median(took[0]) / 1e6), C: pointerTo(median(took[2]) / 1e6),
-		Note: fmt.Sprintf("an empty Go program %.2f ms, beyond it %.2f ms", median(took[1])/1e6,
-			beyond/1e6),
+	return ownKiB, threads
+}
+
+// measureStartUp measures processes from their start to the answer of their first request, which is
+// one store of our program.
+func (b *bench) measureStartUp() {
+	image := b.writeImage(payloadImage(1 << 20))
+	m := newMemory("device", deviceSize+pageSize)
+	defer m.close()
+	sample := func(program string) sampler {
+		return func() float64 {
+			return useOfFirstRun(m, image, 0, []string{program}).milliseconds
+		}
 	}
-	b.add(r.atMost(beyond, 0.75e6, "<= 0.75 ms beyond"))
+	b.compare(comparison{what: "exec to first store, 1 MiB image", unit: "ms",
+		ours:   sample(b.childProgram),
+		others: []alternative{{"an empty Go program", sample(b.idleProgram)}},
+		goal:   goal{excessAtMost, 0.75}, rounds: b.effort.processStarts})
 }
 
 // oneProcessor is the variable that lminit adds to the environment of lmrun.
 const oneProcessor = "GOMAXPROCS=1"
 
-// processTime returns the time of a process from its start to its end, in nanoseconds.
-func processTime(m *memory, program []string) float64 {
-	command := exec.Command(program[0], program[1:]...)
-	command.ExtraFiles = []*os.File{m.file}
-	command.Stderr = os.Stderr
-	began := time.Now()
-	if err := command.Run(); err != nil {
-		fail.On(fmt.Errorf("%s: %w", program[0], err))
+// measureMemory compares memory of processes that have run once with that of an empty Go program,
+// and with that of a process with a smaller image. Medians are compared, because Go's use at its
+// start varies.
+func (b *bench) measureMemory() {
+	m := newMemory("device", deviceSize+pageSize)
+	defer m.close()
+	pairs := [][2]labeledImage{
+		{b.labelImage("64 MiB of payload", payloadImage(64<<20)),
+			b.labelImage("1 MiB", payloadImage(1<<20))},
+		{b.labelImage("1e6 commands", writesImage(1e6)),
+			b.labelImage("1e3 commands", writesImage(1e3))},
 	}
-	return float64(time.Since(began))
-}
-
-// hostArch is Go's name of this machine's architecture.
-var hostArch = map[bool]string{true: "arm64", false: "amd64"}[strings.HasPrefix(
-	commandOutput("uname", "-m"), "aarch64")]
-
-// mappedBytes returns the total size of a program's code and data: the sections that are in the
-// file and in memory. Unlike the size of the file, it does not grow in steps of pages and segments.
-func mappedBytes(path string) (bytes int64) {
-	file := fail.Must(elf.Open(path))
-	defer file.Close()
-	for _, s := range file.Sections {
-		if s.Flags&elf.SHF_ALLOC != 0 && s.Type != elf.SHT_NOBITS {
-			bytes += int64(s.Size)
+	empty := []alternative{{"an empty Go program", func() float64 {
+		return useOfFirstRun(m, "", 0, []string{b.idleProgram}).ownKiB
+	}}}
+	ownMemory := func(image labeledImage, program ...string) sampler {
+		return func() float64 {
+			return useOfFirstRun(m, image.path, 1, program).ownKiB - image.envelopeKiB
 		}
 	}
-	return bytes
-}
-
-// sizeBeyondEmpty returns by how much a program's code and data exceed those of an empty program.
-// It also returns the size of the program.
-func sizeBeyondEmpty(program, empty string) (excess, bytes int64) {
-	bytes = mappedBytes(program)
-	return bytes - mappedBytes(empty), bytes
-}
-
-// measureSizes compares the size of lmrun with that of an empty Go program.
-func (b *bench) measureSizes() {
-	for _, arch := range []string{"arm64", "amd64"} {
-		excess, bytes := sizeBeyondEmpty(filepath.Join(b.programDir, "lmrun-"+arch),
-			filepath.Join(b.programDir, "bench-empty-"+arch))
-		kib := func(n int64) float64 { return float64(n) / 1024 }
-		r := row{Section: "goals", What: "static lmrun, all lanes, " + arch, Unit: "KiB",
-			Ours: pointerTo(kib(bytes)),
-			Note: fmt.Sprintf("code and data; an empty Go program %.1f KiB, beyond it %.1f KiB",
-				kib(bytes-excess), kib(excess))}
-		if arch == "arm64" {
-			r = r.atMost(kib(excess), 460, "<= 460 KiB beyond")
-		}
-		b.add(r)
+	for _, pair := range pairs {
+		image, small := pair[0], pair[1]
+		b.compare(comparison{what: "own memory, " + image.label, unit: "KiB",
+			ours: ownMemory(image, b.childProgram), others: empty,
+			goal: goal{excessAtMost, 256}, note: image.note()})
+		started := []string{"env", oneProcessor, b.childProgram}
+		b.compare(comparison{
+			what: "own memory, " + image.label + ", " + oneProcessor, unit: "KiB",
+			ours:   ownMemory(image, started...),
+			others: []alternative{{"with " + small.label, ownMemory(small, started...)}},
+			goal:   goal{excessAtMost, 64}, note: image.note()})
 	}
+	b.compare(comparison{what: "threads",
+		ours: func() float64 {
+			return useOfFirstRun(m, pairs[0][0].path, 1, []string{b.childProgram}).threads
+		},
+		goal: goal{ownNumber, 5}})
 }
 
-// measureResidency compares memory and threads of processes that have run once with those of a
-// waiting, empty Go program. It compares medians, because Go's use at its start varies. Pages of
-// the device do not belong to the program and are not counted, nor is the copy of the envelope,
-// whose size depends on the image alone.
-func (b *bench) measureResidency() {
-	empty := b.medianStatus(func() map[string]int64 {
-		return idleStatus(filepath.Join(b.programDir,
-			"bench-idle"))
-	})
-	for _, pair := range [][2]labeledImage{
-		{{"image of 1 MiB", payloadImage(1 << 20)}, {"image of 64 MiB", payloadImage(64 << 20)}},
-		{{"1e+03 commands", writesImage(1e3)}, {"1e+06 commands", writesImage(1e6)}},
-	} {
-		var least [2]int64
-		for i, s := range pair {
-			least[i] = b.addResidencyRows(s, empty)
-		}
-		more := float64(least[1]-least[0]) / 1024
-		b.add(row{Section: "goals", What: "own memory, " + pair[1].label + " beyond " +
-			pair[0].label,
-			Unit: "KiB", Ours: pointerTo(more),
-			Note: fmt.Sprintf("with %s, as lminit starts it, without the copies of the envelopes",
-				oneProcessor)}.atMost(more, 64, "<= 64 (no more)"))
-	}
-}
-
-// labeledImage is an image and a text that describes its size.
+// labeledImage is an image in a file and a text that describes its size.
 type labeledImage struct {
-	label string
-	image *lmb.Image
+	label, path string
+	envelopeKiB float64 // size of the copy of its envelope, which depends on the image alone
 }
 
-// addResidencyRows adds the rows of an image. It returns the memory of our program as lminit starts
-// it, which varies least.
-func (b *bench) addResidencyRows(s labeledImage, empty map[string]int64) (least int64) {
-	path, _, done := b.writeImage("residency", s.image)
-	defer done()
-	after := func(program ...string) map[string]int64 {
-		return b.medianStatus(func() map[string]int64 { return statusAfterRun(path, program) })
-	}
-	ours, c := after(b.childProgram), after(b.tuned)
-	oursAsStarted, envelope := after("env", oneProcessor, b.childProgram), envelopeCopySize(path)
-	kib := func(n int64) *float64 { return pointerTo(float64(n) / 1024) }
-	own := ours["RssAnon"] - envelope
-	b.add(row{Section: "goals", What: "own memory, " + s.label, Unit: "KiB", Ours: kib(own),
-		C: kib(c["RssAnon"]),
-		Note: fmt.Sprintf("anonymous pages, without %d KiB of the envelope's copy; an empty Go "+
-			"program %d KiB", envelope>>10, empty["RssAnon"]>>10)}.
-		atMost(float64(own-empty["RssAnon"])/1024, 256, "<= 256 KiB beyond"))
-	b.add(row{Section: "goals", What: "threads, " + s.label,
-		Ours: pointerTo(float64(ours["Threads"])),
-		C:    pointerTo(float64(c["Threads"])),
-		Note: fmt.Sprintf("an empty Go program %d", empty["Threads"])}.
-		atMost(float64(ours["Threads"]), 5, "<= 5"))
-	return oursAsStarted["RssAnon"] - envelope
-}
-
-// envelopeCopySize returns the size of the copy of an image's envelope in memory, in bytes.
-func envelopeCopySize(path string) int64 {
+func (b *bench) labelImage(label string, image *lmb.Image) labeledImage {
+	path := b.writeImage(image)
 	file := fail.Must(runtime.Open(path))
 	defer file.Close()
 	page := int64(os.Getpagesize())
-	return (int64(fbs.ReadStruct[fbs.Preamble](file.Bytes()).EnvelopeSize) + page - 1) / page * page
+	pages := (int64(fbs.ReadStruct[fbs.Preamble](file.Bytes()).EnvelopeSize) + page - 1) / page
+	return labeledImage{label, path, float64(pages*page) / 1024}
 }
 
-// statusAfterRun returns the status of a side that has run sequence 1 once.
-func statusAfterRun(path string, program []string) map[string]int64 {
-	m := newMemory(deviceSize + pageSize)
-	defer m.close()
-	s := startSide(m, path, program...)
-	s.timeRuns(1, 1, 0)
-	status := processStatus(s.command.Process.Pid)
-	s.stop()
-	return status
-}
-
-// medianStatus calls status several times, each time for a new process, and returns the medians.
-func (b *bench) medianStatus(status func() map[string]int64) map[string]int64 {
-	all := map[string][]float64{}
-	for range b.rounds {
-		for name, n := range status() {
-			all[name] = append(all[name], float64(n))
-		}
-	}
-	medians := map[string]int64{}
-	for name, list := range all {
-		medians[name] = int64(median(list))
-	}
-	return medians
-}
-
-// idleStatus returns the status of a program that waits for its input.
-func idleStatus(program string) map[string]int64 {
-	command := exec.Command(program)
-	in, out := fail.Must(command.StdinPipe()), fail.Must(command.StdoutPipe())
-	fail.On(command.Start())
-	fail.Must(out.Read(make([]byte, 1)))
-	status := processStatus(command.Process.Pid)
-	in.Close()
-	fail.On(command.Wait())
-	return status
-}
-
-// processStatus returns the memory sizes in a process's status, in bytes, and the number of its
-// threads.
-func processStatus(pid int) map[string]int64 {
-	status := map[string]int64{}
-	for line := range bytes.Lines(fail.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))) {
-		var n int64
-		key, rest, _ := strings.Cut(string(line), ":")
-		if _, err := fmt.Sscanf(rest, "%d kB", &n); err == nil {
-			status[key] = n << 10
-		} else if _, err := fmt.Sscan(rest, &n); err == nil && key == "Threads" {
-			status[key] = n
-		}
-	}
-	return status
+func (image labeledImage) note() string {
+	return fmt.Sprintf("without the %.0f KiB of the envelope's copy", image.envelopeKiB)
 }

@@ -9,12 +9,14 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"slices"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/lmrun/files"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,9 +27,10 @@ type memory struct {
 	bytes []byte
 }
 
-func newMemory(size int) *memory {
-	fd := fail.Must(unix.MemfdCreate("device", unix.MFD_CLOEXEC))
-	m := &memory{file: os.NewFile(uintptr(fd), "device")}
+// newMemory returns memory in a file that has no path.
+func newMemory(name string, size int) *memory {
+	fd := fail.Must(unix.MemfdCreate(name, unix.MFD_CLOEXEC))
+	m := &memory{file: os.NewFile(uintptr(fd), name)}
 	fail.On(m.file.Truncate(int64(size)))
 	m.bytes = fail.Must(unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
 	return m
@@ -38,8 +41,8 @@ func (m *memory) close() {
 	m.file.Close()
 }
 
-// side is a running program that replays an image: one from tools/check/bench/c, or
-// tools/check/bench/child.
+// side is a running program that replays an image: tools/check/bench/child, the program in
+// tools/check/bench/c, or tools/check/bench/idle, which replays nothing.
 type side struct {
 	command *exec.Cmd
 	in      io.WriteCloser
@@ -47,9 +50,9 @@ type side struct {
 }
 
 // startSide starts a program that serves requests for an image on a memory. If program has several
-// words, the first ones are a command that starts the program, such as strace.
+// words, the first ones are a command that starts the program, such as env.
 func startSide(m *memory, image string, program ...string) *side {
-	program = append(program, "serve", image)
+	program = append(program, image)
 	command := exec.Command(program[0], program[1:]...)
 	command.ExtraFiles = []*os.File{m.file}
 	command.Stderr = os.Stderr
@@ -142,33 +145,28 @@ func (s *side) setPriority(fifo int) (permitted bool) {
 	return true
 }
 
-// pair is our side, the tuned loops in C, and the player in C, on one image and one memory.
-type pair struct {
-	ours, tuned, player *side
-	memory              *memory
-	image               string
-}
-
-// sides returns all sides.
-func (p *pair) sides() []*side { return []*side{p.ours, p.tuned, p.player} }
-
-// startPair starts all sides on one processor.
-func (b *bench) startPair(image string, before []byte) *pair {
-	m := newMemory(max(deviceSize+pageSize, len(before)))
+// withSides starts our side and C's on an image and on one processor, calls measure, and stops both
+// sides. The memory of the device begins with the bytes of before.
+func (b *bench) withSides(image *lmb.Image, before []byte, measure func(ours, tuned *side)) {
+	path := b.writeImage(image)
+	m := newMemory("device", max(deviceSize+pageSize, len(before)))
+	defer m.close()
 	copy(m.bytes, before)
-	p := &pair{memory: m, image: image, ours: startSide(m, image, b.childProgram),
-		tuned: startSide(m, image, b.tuned), player: startSide(m, image, b.player)}
-	for _, s := range p.sides() {
+	ours, tuned := startSide(m, path, b.childProgram), startSide(m, path, b.tunedProgram)
+	for _, s := range []*side{ours, tuned} {
 		s.query("pin", b.cpu)
 	}
-	return p
+	measure(ours, tuned)
+	ours.stop()
+	tuned.stop()
 }
 
-func (p *pair) stop() {
-	defer p.memory.close()
-	for _, s := range p.sides() {
-		s.stop()
-	}
+// writeImage writes an image to a new file and returns its path.
+func (b *bench) writeImage(image *lmb.Image) (path string) {
+	b.images++
+	path = filepath.Join(b.imageDir, fmt.Sprintf("%d.lmb", b.images))
+	fail.On(files.Write(path, fail.Must(lmb.Encode(image)), 0o644, files.OpenToReplace))
+	return path
 }
 
 // timedRequest executes a request count times on one side, and returns the total time.
@@ -184,81 +182,41 @@ func (s *side) requestByName(word string) timedRequest {
 	return func(count int) int64 { return s.query(word, count)[0] }
 }
 
-// timeOfOne returns the total time divided by count.
-func (r timedRequest) timeOfOne(count int) float64 { return float64(r(count)) / float64(count) }
+// sampleRequest returns a sampler that executes a request as often as takes about the least time of
+// a measurement. convert converts the nanoseconds of one execution to the unit of the row.
+func (b *bench) sampleRequest(request timedRequest,
+	convert func(nanoseconds float64) float64) sampler {
+	request(1) // loads pages and caches
+	least := float64(b.effort.minTime.Nanoseconds())
+	count := int(max(1, math.Ceil(least/float64(max(request(1), 1)))))
+	return func() float64 { return convert(float64(request(count)) / float64(count)) }
+}
+
+// perCommand converts the time of count commands to the time of one.
+func perCommand(count int) func(nanoseconds float64) float64 {
+	return func(nanoseconds float64) float64 { return nanoseconds / float64(count) }
+}
+
+// gigabytesPerSecond converts the time of a number of bytes to their speed.
+func gigabytesPerSecond(bytes int) func(nanoseconds float64) float64 {
+	return func(nanoseconds float64) float64 { return float64(bytes) / nanoseconds }
+}
 
 // ways names the ways in which C executes commands: with a switch or with threaded code, each with
 // memcpy or with streaming stores for block writes.
-var ways = []string{"switch", "switch, streaming", "threaded", "threaded, streaming"}
+var ways = []string{"switch, memcpy", "switch, streaming stores", "threaded code, memcpy",
+	"threaded code, streaming stores"}
 
-// playerSection is the section of the rows that compare our walk with the player in C.
-const playerSection = "Go's walk (ours) beside the player in runtime/c (C)"
-
-// compareWithBest returns a row that compares our time of a sequence with C's fastest way. It also
-// adds a row of the player.
-func (b *bench) compareWithBest(section, what string, sequence int, scale float64, p *pair) row {
-	requests := []timedRequest{p.ours.runRequest(sequence, 0)}
-	for way := range ways {
-		requests = append(requests, p.tuned.runRequest(sequence, way))
-	}
-	took := measure(b.rounds, b.minTime, append(requests, p.player.runRequest(sequence, 0))...)
-	player := took[len(requests)]
-	b.playerRows = append(b.playerRows,
-		compareTimes(playerSection, what, "ns", scale, took[0], player))
-	bestWay := fastest(took[1:len(requests)])
-	r := compareTimes(section, what, "ns", scale, took[0], took[1+bestWay])
-	r.Note = "C's best: " + ways[bestWay]
-	return r
-}
-
-// fastest returns the index of the measurement with the least median.
-func fastest(took [][]float64) (least int) {
-	for i := range took {
-		if median(took[i]) < median(took[least]) {
-			least = i
+// compareRuns compares our runs of an image's first sequence with those of C, in its best way.
+// convert converts the nanoseconds of one run to the unit of the row.
+func (b *bench) compareRuns(c comparison, image *lmb.Image, before []byte,
+	convert func(nanoseconds float64) float64) {
+	b.withSides(image, before, func(ours, tuned *side) {
+		c.ours = b.sampleRequest(ours.runRequest(0, 0), convert)
+		for way, name := range ways {
+			c.others = append(c.others, alternative{"C, " + name,
+				b.sampleRequest(tuned.runRequest(0, way), convert)})
 		}
-	}
-	return least
-}
-
-// measure executes all requests in turn, rounds times. Every other round has the reverse order. It
-// returns the nanoseconds of one execution, by request and round. The count of each request is
-// chosen so that it takes about minTime.
-func measure(rounds int, minTime time.Duration, requests ...timedRequest) [][]float64 {
-	counts := make([]int, len(requests))
-	for i, r := range requests {
-		r.timeOfOne(1) // loads pages and caches
-		counts[i] = int(math.Ceil(float64(minTime.Nanoseconds()) / max(r.timeOfOne(1), 1)))
-	}
-	took := make([][]float64, len(requests))
-	for round := range rounds {
-		for n := range requests {
-			i := n
-			if round%2 == 1 {
-				i = len(requests) - 1 - n
-			}
-			took[i] = append(took[i], requests[i].timeOfOne(counts[i]))
-		}
-	}
-	return took
-}
-
-// quantile returns the smallest element of the list such that at least the share q of all elements
-// is not above it.
-func quantile(list []float64, q float64) float64 {
-	sorted := slices.Sorted(slices.Values(list))
-	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
-}
-
-func median(list []float64) float64 {
-	return (quantile(list, 0.5) + quantile(list, 0.5+0.5/float64(len(list)))) / 2
-}
-
-// ratios returns the quotient of each round. What slows down one round slows down both sides.
-func ratios(ours, c []float64) []float64 {
-	list := make([]float64, len(ours))
-	for i := range list {
-		list[i] = ours[i] / c[i]
-	}
-	return list
+		b.compare(c)
+	})
 }

@@ -1,60 +1,142 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"runtime"
 	"strings"
 	"text/tabwriter"
+
+	"lightmetal/tools/lmrun/files"
 )
 
 // row is one line of the table. Numbers that are nil are absent.
 type row struct {
-	Section string   `json:"section"`
-	What    string   `json:"what"`
-	Unit    string   `json:"unit,omitempty"` // of Ours and C
-	Ours    *float64 `json:"ours,omitempty"`
-	C       *float64 `json:"c,omitempty"`
-	// median of the rounds' ratios, not ratio of the medians
+	What      string   `json:"what"`
+	Unit      string   `json:"unit,omitempty"` // of Ours, Other and Excess
+	Ours      *float64 `json:"ours,omitempty"`
+	Other     *float64 `json:"other,omitempty"`
+	OtherName string   `json:"other_name,omitempty"`
+
+	// The median of the rounds' ratios, or of their differences. For these, the ratio or the
+	// difference of the medians can differ.
 	Ratio  *float64 `json:"ratio,omitempty"`
-	Spread *float64 `json:"spread,omitempty"` // of the ratio, between its quartiles
+	Excess *float64 `json:"excess,omitempty"`
+
+	Spread *float64 `json:"spread,omitempty"` // of Ratio or Excess, between its quartiles
 	Goal   string   `json:"goal,omitempty"`
 	Met    *bool    `json:"met,omitempty"`
 	Note   string   `json:"note,omitempty"`
 }
 
-func pointerTo(n float64) *float64 { return &n }
-
-// medianDifference returns the median of the rounds' differences.
-func medianDifference(one, other []float64) float64 {
-	list := make([]float64, len(one))
-	for i := range list {
-		list[i] = one[i] - other[i]
-	}
-	return median(list)
-}
-
-// compareTimes returns a row of two measurements. Lower is better.
-func compareTimes(section, what, unit string, scale float64, ours, c []float64) row {
-	all := ratios(ours, c)
-	return row{
-		Section: section, What: what, Unit: unit,
-		Ours: pointerTo(median(ours) * scale), C: pointerTo(median(c) * scale),
-		Ratio: pointerTo(median(all)), Spread: pointerTo(quantile(all, 0.75) - quantile(all, 0.25)),
+// header returns lines that describe what was measured, where and when.
+func (b *bench) header() []string {
+	return []string{
+		"commit: " + commandOutput("git", "describe", "--always", "--dirty"),
+		"processor: " + processorName() + fmt.Sprintf(", %d online, measured on number %d",
+			runtime.NumCPU(), b.cpu),
+		"system: " + commandOutput("uname", "-srm"),
+		"go: " + runtime.Version() + "; C: " +
+			strings.SplitN(commandOutput("gcc", "--version"), "\n", 2)[0] + ", -O2",
+		fmt.Sprintf("mode: %s, %d rounds, load before %s", b.effort.name, b.effort.rounds,
+			loadAverage()),
 	}
 }
 
-// atMost and atLeast set a goal for n, and record whether n meets it.
-func (r row) atMost(n, most float64, goal string) row {
-	met := n <= most
-	r.Goal, r.Met = goal, &met
-	return r
+func commandOutput(name string, arguments ...string) string {
+	text, err := exec.Command(name, arguments...).Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(text))
 }
 
-func (r row) atLeast(n, least float64, goal string) row {
-	met := n >= least
-	r.Goal, r.Met = goal, &met
-	return r
+func processorName() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if key, name, found := strings.Cut(line, ":"); found &&
+			strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(name)
+		}
+	}
+	return runtime.GOARCH
+}
+
+func loadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	word, _, _ := strings.Cut(string(text), " ")
+	return word
+}
+
+// writeReport prints the rows, as JSON or as a table, and writes the table to a file too if
+// tablePath is not empty.
+func (b *bench) writeReport(header []string, asJSON bool, tablePath string) error {
+	var table bytes.Buffer
+	printTable(&table, header, b.rows)
+	out := bufio.NewWriter(os.Stdout)
+	if asJSON {
+		printJSON(out, header, b.rows)
+	} else {
+		out.Write(table.Bytes())
+	}
+	if err := out.Flush(); err != nil || tablePath == "" {
+		return err
+	}
+	return files.Write(tablePath, table.Bytes(), 0o666, files.OpenToReplace)
+}
+
+// printRowCount prints how many rows were measured, and which were not. The results of a single
+// round say nothing about the goals.
+func printRowCount(w io.Writer, rows []row) {
+	measured := 0
+	for i := range rows {
+		if rows[i].Ours != nil {
+			measured++
+		} else {
+			fmt.Fprintf(w, "%s: %s\n", rows[i].What, rows[i].Note)
+		}
+	}
+	fmt.Fprintf(w, "bench: %d of %d rows can be measured here\n", measured, len(rows))
+}
+
+func printTable(w io.Writer, header []string, rows []row) {
+	for _, line := range header {
+		fmt.Fprintln(w, "#", line)
+	}
+	fmt.Fprintln(w)
+	printRows(w, rows)
+	met, goals := 0, 0
+	for i := range rows {
+		if rows[i].Met != nil {
+			goals++
+			if *rows[i].Met {
+				met++
+			}
+		}
+	}
+	fmt.Fprintf(w, "\n%d of %d goals met\n", met, goals)
+}
+
+// printRows writes the rows as one aligned table.
+func printRows(w io.Writer, rows []row) {
+	var table strings.Builder
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "what\tunit\tours\tother\tresult\tspread\tgoal\t\tother is\tnote")
+	for i := range rows {
+		r := &rows[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.What, r.Unit,
+			formatNumber(r.Ours), formatNumber(r.Other), formatResult(r), formatNumber(r.Spread),
+			r.Goal, verdict(r), r.OtherName, r.Note)
+	}
+	t.Flush()
+	for line := range strings.Lines(table.String()) {
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
+	}
 }
 
 func formatNumber(n *float64) string {
@@ -69,6 +151,17 @@ func formatNumber(n *float64) string {
 	return fmt.Sprintf("%.0f", *n)
 }
 
+// formatResult returns the ratio, such as "1.02 x", or the difference, such as "+0.67".
+func formatResult(r *row) string {
+	switch {
+	case r.Ratio != nil:
+		return formatNumber(r.Ratio) + " x"
+	case r.Excess != nil && *r.Excess >= 0:
+		return "+" + formatNumber(r.Excess)
+	}
+	return formatNumber(r.Excess)
+}
+
 func verdict(r *row) string {
 	switch {
 	case r.Met == nil:
@@ -79,31 +172,9 @@ func verdict(r *row) string {
 	return "NOT MET"
 }
 
-// printRows writes the rows as one aligned table, with a title before each section.
-func printRows(w io.Writer, rows []row) {
-	var table strings.Builder
-	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	section := ""
-	fmt.Fprintln(t, "what\tunit\tours\tC\tratio\tspread\tgoal\t\tnote")
-	for i := range rows {
-		r := &rows[i]
-		if r.Section != section {
-			section = r.Section
-			fmt.Fprintf(t, "%s\t\t\t\t\t\t\t\t\n", strings.ToUpper(section))
-		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.What, r.Unit,
-			formatNumber(r.Ours),
-			formatNumber(r.C), formatNumber(r.Ratio), formatNumber(r.Spread), r.Goal,
-			verdict(r), r.Note)
-	}
-	t.Flush()
-	for line := range strings.Lines(table.String()) {
-		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
-	}
-}
-
 func printJSON(w io.Writer, header []string, rows []row) error {
 	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false) // goals contain < and >
 	e.SetIndent("", " ")
 	return e.Encode(map[string]any{"head": header, "rows": rows})
 }

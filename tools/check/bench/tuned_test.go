@@ -21,8 +21,8 @@ import (
 
 const testdataDir = "../../../testdata"
 
-// compileC builds the tuned loops and the player in the directory c.
-func compileC(t *testing.T) (programs cPrograms) {
+// compileC builds the tuned loops in the directory c, and returns the path of the program.
+func compileC(t *testing.T) (program string) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
@@ -37,7 +37,7 @@ func compileC(t *testing.T) (programs cPrograms) {
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("tools/check/bench/c/build: %v\n%s", err, out)
 	}
-	return cPrograms{filepath.Join(dir, "bench-tuned"), filepath.Join(dir, "bench-player")}
+	return filepath.Join(dir, "bench-tuned")
 }
 
 // writeImageFile writes an image to a new file, and returns its path.
@@ -100,7 +100,7 @@ func replayWithRuntime(t *testing.T, path string, before []byte) replayResult {
 // newFilledMemory returns a memory that contains data.
 func newFilledMemory(t *testing.T, data []byte) *memory {
 	t.Helper()
-	m := newMemory(len(data))
+	m := newMemory("device", len(data))
 	t.Cleanup(m.close)
 	copy(m.bytes, data)
 	return m
@@ -123,8 +123,7 @@ func replayWithC(t *testing.T, program, path string, before []byte, way int) rep
 func compareSides(t *testing.T, program, path string, before []byte) replayResult {
 	t.Helper()
 	want := replayWithRuntime(t, path, before)
-	for way, name := range []string{"memcpy", "streaming stores", "threaded, memcpy",
-		"threaded, streaming stores"} {
+	for way, name := range ways {
 		got := replayWithC(t, program, path, before, way)
 		if got.status != want.status || got.command != want.command {
 			t.Errorf("%s: C ends with %d at command %d, the runtime with %d at %d", name,
@@ -163,7 +162,7 @@ func memorySize(t *testing.T, path string) uint64 {
 }
 
 func TestCAndRuntimeLeaveTheSameBytesForSamples(t *testing.T) {
-	program := compileC(t).tuned
+	program := compileC(t)
 	paths, _ := filepath.Glob(filepath.Join(testdataDir, "images", "*.lmb"))
 	replayed := 0
 	for _, path := range paths {
@@ -185,7 +184,7 @@ func TestCAndRuntimeLeaveTheSameBytesForSamples(t *testing.T) {
 // TestCAndRuntimeLeaveTheSameBytesForRandomImages replays images of random commands, of every kind
 // that plain memory supports.
 func TestCAndRuntimeLeaveTheSameBytesForRandomImages(t *testing.T) {
-	program := compileC(t).tuned
+	program := compileC(t)
 	ended := map[int64]int{}
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -55,7 +55,7 @@ print_tag_savings() {
 }
 
 # print_size_beyond PROGRAM EMPTY prints how many bytes of code and data PROGRAM has beyond EMPTY.
-print_size_beyond() { go run ./tools/check/bench -beyond "$1" "$2"; }
+print_size_beyond() { go run ./tools/check/house/sizebeyond "$1" "$2"; }
 
 # check_size_limit WHAT BYTES LIMIT GOAL prints a size of lmrun and fails if it exceeds the limit.
 check_size_limit() {
@@ -80,19 +80,14 @@ cmd_measure() {
 		sed -n 's/^ *size_test.go:[0-9]*: //p'
 }
 
-# cmd_bench [FLAG...] measures speed, size and steadiness, and prints a table.
+# cmd_bench [FLAG...] measures speed, memory and steadiness, and prints a table.
 cmd_bench() {
-	local arch
 	ensure_c_compiler || {
 		say "skipped: bench measures against C, and $missing is not here"
 		return
 	}
-	ensure_installed strace strace || true # without strace, the table has fewer rows
-	cmd_cross >/dev/null || true # its size is a row of the table
+	mkdir -p "$out"
 	tools/check/bench/c/build "$out"
-	for arch in arm64 amd64; do
-		build_static $arch "$out/bench-empty-$arch" "./$out/_empty/main.go"
-	done
 	build_shipped "$(go env GOARCH)" "$out/bench-child" ./tools/check/bench/child
 	build_shipped "$(go env GOARCH)" "$out/bench-idle" ./tools/check/bench/idle
 	go build -o "$out/bench" ./tools/check/bench

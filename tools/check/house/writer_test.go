@@ -35,7 +35,6 @@ var notOutputs = map[string]string{
 	"tools/check/guest/coverage.go":    "the trace of a machine, while it runs",
 	"tools/capture/recorder/space.go":  "the memory of a traced program",
 	"tools/capture/recorder/access.go": "flags of another program's descriptors",
-	"tools/check/bench/still.go":       "a log of strace, removed when read",
 	"tools/check/simulate/seams.go":    "temporary sources of one build",
 	"tools/check/simulate/world":       "folders that are removed with their worlds",
 	"tools/ship/bootimage/image.go":    "a new folder that is renamed when it is complete",

@@ -1,16 +1,14 @@
-// A C program of the bench: it replays images on plain memory.
+// The C program of the bench: it replays images on plain memory.
 //
-//	PROGRAM serve IMAGE   device memory is file descriptor 3; answers requests
-//	PROGRAM once IMAGE    device memory as above; loads, runs sequence 0, ends
-//	PROGRAM spin          loads and stores 32 MiB for ever: a busy neighbour
+//	PROGRAM IMAGE   device memory is file descriptor 3; answers requests
+//	PROGRAM spin    loads and stores 32 MiB for ever: a busy neighbour
 //
-// Requests to serve, one a line, numbers in decimal, times in nanoseconds:
+// Requests, one a line, numbers in decimal, times in nanoseconds:
 //
 //	pin CPU                      -> 0
 //	run SEQUENCE COUNT WAY       -> TIME STATUS COMMAND CRC IGNORED
 //	                                of all runs; WAY as in side.h; CRC of all outputs;
 //	                                failures ignored in the last run
-//	load COUNT                   -> TIME           open, verify, load, close
 //	hash COUNT                   -> TIME           open, CRC-32C of the whole file, close
 //	frames SEQUENCE COUNT PERIOD -> COUNT, then COUNT times as 8-byte integers
 #include "crc32c.h"
@@ -113,18 +111,6 @@ static void time_runs(const struct lmplay_image *image, struct replay *r, uint32
 		outputs_crc(image, r), outcome.ignored);
 }
 
-static void time_loads(const char *path, uint8_t *device, uint64_t count) {
-	int64_t began = monotonic_ns();
-	while (count--) {
-		struct lmplay_image image;
-		struct file f = open_file(path);
-		verify(&image, f);
-		replay_close(open_replay(&image, device));
-		close_file(f);
-	}
-	printf("%lld\n", (long long)(monotonic_ns() - began));
-}
-
 static void time_hashes(const char *path, uint64_t count) {
 	volatile uint32_t crc;
 	int64_t began = monotonic_ns();
@@ -172,8 +158,6 @@ static void serve(const struct lmplay_image *image, const char *path, uint8_t *d
 	while (fgets(line, sizeof line, stdin)) {
 		if (sscanf(line, "run %llu %llu %llu", &a, &b, &c) == 3 && a < sequences)
 			time_runs(image, r, (uint32_t)a, b, (unsigned)c);
-		else if (sscanf(line, "load %llu", &a) == 1)
-			time_loads(path, device, a);
 		else if (sscanf(line, "hash %llu", &a) == 1)
 			time_hashes(path, a);
 		else if (sscanf(line, "frames %llu %llu %llu", &a, &b, &c) == 3 && a < sequences)
@@ -199,12 +183,9 @@ int main(int argc, char **argv) {
 	struct lmplay_image image;
 	if (argc == 2 && strcmp(argv[1], "spin") == 0)
 		spin();
-	if (argc != 3 || (strcmp(argv[1], "serve") != 0 && strcmp(argv[1], "once") != 0))
-		fail(USAGE, "usage: PROGRAM serve|once IMAGE, or PROGRAM spin");
-	verify(&image, open_file(argv[2]));
-	uint8_t *device = map_device(&image);
-	if (strcmp(argv[1], "once") == 0)
-		return replay_run(open_replay(&image, device), 0, 0).status;
-	serve(&image, argv[2], device);
+	if (argc != 2)
+		fail(USAGE, "usage: PROGRAM IMAGE, or PROGRAM spin");
+	verify(&image, open_file(argv[1]));
+	serve(&image, argv[1], map_device(&image));
 	return 0;
 }

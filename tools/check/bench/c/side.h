@@ -1,6 +1,6 @@
-// The C programs of the bench: serve.c has main and answers requests; tuned.c or player.c replays.
-// Both run on plain memory instead of devices, which tools/check/bench/plain lays out, and both
-// let runtime/c/lmplay.c verify the image.
+// The C program of the bench: serve.c has main and answers requests; tuned.c replays. It runs on
+// plain memory instead of devices, which tools/check/bench/plain lays out, and lets
+// runtime/c/lmplay.c verify the image.
 #ifndef SIDE_H
 #define SIDE_H
 
@@ -10,7 +10,7 @@
 #define BUS_BASE 0x10000000
 
 // How the tuned loops run: block writes by memcpy, or by stores that bypass the cache; commands
-// by a switch, or by threaded code. The player has only one way, 0.
+// by a switch, or by threaded code.
 enum way { MEMCPY = 0, STREAM = 1, SWITCH = 0, THREADED = 2 };
 
 struct outcome {

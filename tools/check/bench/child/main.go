@@ -3,12 +3,11 @@
 // tools/check/bench/c/serve.c lists, except that WAY is a limit on the time of each run in hours
 // (0: none). It has two more requests:
 //
-//	read COUNT -> NS             opens the image, which copies its envelope
-//	heap    -> OBJECTS CYCLES    allocated objects and cycles of the collector since the start
+//	load COUNT -> TIME           opens, verifies, loads and closes the image
+//	read COUNT -> TIME           opens the image, which copies its envelope
 package main
 
 import (
-	goruntime "runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -29,14 +28,11 @@ const memoryFD = 3 // file descriptor of the device's memory
 func main() {
 	words := args.CommandLine()
 	runtime.DedicateProcess()
-	if len(words) != 2 {
-		exitWith(&hal.Fault{Code: hal.Usage, Reason: "child serve|once IMAGE"})
+	if len(words) != 1 {
+		exitWith(&hal.Fault{Code: hal.Usage, Reason: "usage: child IMAGE"})
 	}
-	c := openImage(words[1])
+	c := openImage(words[0])
 	exitOnError(c.replay.Freeze())
-	if words[0] == "once" {
-		unix.Exit(c.replay.Run(0).Code.ExitStatus())
-	}
 	c.serve()
 }
 
@@ -130,10 +126,6 @@ func (c *server) handleRequest(words []string) {
 		c.timeReads(n[0], func(data []byte) { fbs.Checksum(data) })
 	case "read":
 		c.timeReads(n[0], func([]byte) {})
-	case "heap":
-		var m goruntime.MemStats
-		goruntime.ReadMemStats(&m)
-		printTo(1, decimal(int64(m.Mallocs))+" "+decimal(int64(m.NumGC))+"\n")
 	case "frames":
 		c.timeFrames(n[0], n[1], int64(n[2]))
 	default:
