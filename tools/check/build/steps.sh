@@ -85,7 +85,7 @@ step_unit() {
 # step_fuzz runs fuzz targets a number of times and not for a time: if the time ends during a
 # call, Go's fuzzer reports that as a failure ("context deadline exceeded", golang/go#75804, fixed
 # in 1.27).
-step_fuzz() { cmd_fuzz 50000x; }
+step_fuzz() { cmd_fuzz 20000x; }
 
 # step_race runs tests with the race detector: of packages that start goroutines, and of those whose
 # functions several goroutines may call at once.
