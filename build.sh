@@ -10,8 +10,9 @@ if [[ ! -f go.mod || ! -f fbs/image.fbs || ! -d tools/check/build ]]; then
 	exit 64
 fi
 
-# Binaries depend only on the source, and Go does not download another version of itself.
-export GOFLAGS="${GOFLAGS:--buildvcs=false}" GOTOOLCHAIN="${GOTOOLCHAIN:-local}"
+# Binaries depend only on the source, and Go does not download another version of itself. With
+# -trimpath, what Go has compiled in one folder also serves in copies of the tree in other folders.
+export GOFLAGS="${GOFLAGS:--buildvcs=false -trimpath}" GOTOOLCHAIN="${GOTOOLCHAIN:-local}"
 export DEBIAN_FRONTEND=noninteractive
 
 # The version of Go with which steadiness and seal were tested: runtime/GO.md.

@@ -17,15 +17,21 @@ cmd_fuzz() {
 	local duration=${1:-} package target inputs
 	[[ $duration =~ ^[0-9.]+[smhx]$ ]] || { warn "fuzz takes a duration, such as 10m"; exit 64; }
 	mkdir -p "$out"
-	for package in $(go list ./...); do
-		for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
-			say "$package $target"
-			go test -run '^$' -fuzz "^$target\$" -fuzztime "$duration" -fuzzminimizetime 10x \
-				"$package" | tee "$out/fuzz.part" || { print_fuzz_findings; exit 1; }
-			inputs=$(sed -n 's/.*execs: \([0-9]*\).*/\1/p' "$out/fuzz.part" | tail -1)
-			say "fuzzed: $inputs inputs to $package $target" | tee -a "$out/fuzz.log"
-		done
-	done
+	while read -r package target; do
+		say "$package $target"
+		go test -vet=off -run '^$' -fuzz "^$target\$" -fuzztime "$duration" \
+			-fuzzminimizetime 10x "$package" </dev/null | tee "$out/fuzz.part" ||
+			{ print_fuzz_findings; exit 1; }
+		inputs=$(sed -n 's/.*execs: \([0-9]*\).*/\1/p' "$out/fuzz.part" | tail -1)
+		say "fuzzed: $inputs inputs to $package $target" | tee -a "$out/fuzz.log"
+	done < <(list_fuzz_targets)
+}
+
+# list_fuzz_targets prints the package and the name of every fuzz target. `go test -list` would
+# link the tests of all packages for that.
+list_fuzz_targets() {
+	grep -r --include='*_test.go' --exclude-dir=build '^func Fuzz' . | sort |
+		sed -E 's|/[^/]*:func (\w+).*| \1|'
 }
 
 # cmd_simulate [DURATION | --break N [SEED]] runs the runner in simulated worlds. If a seed finds

@@ -40,7 +40,7 @@ func TestModuleOfTheRuntimePageIsBuiltAndRun(t *testing.T) {
 	}
 	c := exec.Command("go", "run", "-mod=mod", ".",
 		filepath.Join(tree, "testdata", "images", "edu.lmb"))
-	c.Dir, c.Env = folder, append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GOPROXY=off")
+	c.Dir, c.Env = folder, append(os.Environ(), "GOFLAGS=-trimpath", "GOWORK=off", "GOPROXY=off")
 	out, err := c.CombinedOutput()
 	if err != nil || string(out) != "done\n" {
 		t.Errorf("go run: error %v, output %q, want \"done\\n\"", err, out)
