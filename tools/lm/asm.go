@@ -175,12 +175,12 @@ func dumpCommand() *cobra.Command {
 		failIf(hal.BadImage, args[0], err)
 		if out == "" || out == "-" {
 			stdout.keepLines()
-			fail.On(dump(stdout, image, numbers))
+			fail.On(dump(stdout, view, image, numbers))
 			return
 		}
 		file := fail.Must(files.OpenToReplace(out, 0o666))
 		defer file.Discard()
-		fail.On(dump(file, image, numbers))
+		fail.On(dump(file, view, image, numbers))
 		fail.On(file.Commit())
 		if !asJSON {
 			printLine(stdout, "%s: %s", out, contentText(image))
@@ -194,10 +194,10 @@ func dumpCommand() *cobra.Command {
 }
 
 // dump writes an image as a listing, or as JSON.
-func dump(w io.Writer, image *lmb.Image, numbers bool) error {
+func dump(w io.Writer, view *fbs.View, image *lmb.Image, numbers bool) error {
 	switch {
 	case asJSON:
-		return dumpJSON(w, image)
+		return dumpJSON(w, view, image)
 	case numbers:
 		return listing.PrintNumbered(w, image)
 	}
@@ -219,24 +219,18 @@ type dumpedCommand struct {
 	Text     string `json:"text"`
 }
 
-func dumpJSON(w io.Writer, image *lmb.Image) error {
+func dumpJSON(w io.Writer, view *fbs.View, image *lmb.Image) error {
 	out := bufio.NewWriter(w)
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
-	index := 0
-	for _, s := range image.Sequences {
-		first := index
-		for c := range s.All() {
-			if c.Opcode == lmb.OpcodeMark {
-				continue // a mark is not a command of the image
-			}
+	for i, s := range image.Sequences {
+		for e := range lmb.Walk(view, i) {
+			c, number := lmb.CommandAt(view, e.Index), e.Index-int(view.Sequences[i].First)
 			fail.On(encoder.Encode(dumpedCommand{
-				index, s.Name, index - first, lmb.OpcodeName(c.Opcode), c.Width, c.Window,
-				c.Offset, c.Amount, c.Value, c.Mask, listing.CommandText(image, c),
+				e.Index, s.Name, number, lmb.OpcodeName(c.Opcode), c.Width, c.Window,
+				c.Offset, c.Amount, c.Value, c.Mask, listing.CommandText(image, &c),
 			}))
-			index++
 		}
-		index++ // End, which a listing does not show
 	}
 	return out.Flush()
 }

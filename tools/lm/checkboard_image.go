@@ -41,19 +41,9 @@ func imageRequirements(view *fbs.View) *requirements {
 // isWide reports whether a command makes accesses of 8 bytes to a device. With the access mode
 // Bulk, the runtime makes the widest accesses that are possible.
 func isWide(view *fbs.View, c *fbs.Command) bool {
-	switch c.Opcode {
-	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeFill, gen.OpcodeExpect,
-		gen.OpcodeCompare:
-		return c.Width == 8 && accessesDevice(view, c)
-	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
-		return (c.Width == 8 || gen.Access(c.Mode) == gen.AccessBulk) && accessesDevice(view, c)
-	}
-	return false
-}
-
-func accessesDevice(view *fbs.View, c *fbs.Command) bool {
-	kind := view.Windows[c.Window].Kind
-	return kind == gen.WindowKindBar || kind == gen.WindowKindTlb
+	kind, e := view.Windows[c.Window].Kind, lmb.EffectOf(c)
+	return e.Size > 0 && (c.Width == 8 || e.Bulk) &&
+		(kind == gen.WindowKindBar || kind == gen.WindowKindTlb)
 }
 
 // includesBoard reports whether the image is for devices of this board; it returns true without an

@@ -139,20 +139,12 @@ func dropSequences(image *lmb.Image, names []string) {
 					"--sequence %[1]s --sequence %[2]s",
 					image.Sequences[c.Index].Name, s.Name)
 			}
-			if t, ok := tensorOfCommand(&c.Command); ok {
+			if t, ok := lmb.TensorOf(&c.Command); ok {
 				used[t] = true
 			}
 		}
 	}
 	keepOnly(image, keep, used)
-}
-
-// tensorOfCommand returns the index of the input or output that a command names, if it names one.
-func tensorOfCommand(c *fbs.Command) (int, bool) {
-	if c.Opcode == gen.OpcodeCopyOut {
-		return int(c.Index) - 1, true
-	}
-	return lmb.FromInput(c)
 }
 
 // keepOnly drops the other sequences and tensors, and renumbers the references to those kept.
@@ -165,7 +157,7 @@ func keepOnly(image *lmb.Image, keep, used []bool) {
 			c := &s.Commands[j].Command
 			if c.Opcode == gen.OpcodeCall {
 				c.Index = sequences[c.Index]
-			} else if t, ok := tensorOfCommand(c); ok {
+			} else if t, ok := lmb.TensorOf(c); ok {
 				c.Index = tensors[t] + 1
 			}
 		}

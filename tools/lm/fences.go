@@ -42,11 +42,10 @@ func fenceWarnings(view *fbs.View) []string {
 	for i := range view.Sequences {
 		now := f.walkSequence(i, allFenced)
 		last := int(view.Sequences[i].First + view.Sequences[i].Count - 1)
-		if now.lastBulkCopy >= 0 && !called[i] {
-			f.warn(last,
+		if !called[i] {
+			f.warn(last, &now.lastBulkCopy,
 				"a fence is missing between %[2]s, which copies in bulk through "+
-					"a write-combining window, and the end of the sequence at %[1]s",
-				now.lastBulkCopy)
+					"a write-combining window, and the end of the sequence at %[1]s")
 		}
 	}
 	if more := len(f.warnings) - most; more > 0 {
@@ -68,61 +67,42 @@ func calledSequences(view *fbs.View) []bool {
 }
 
 func (f *fenceChecker) walkSequence(index int, now fenceState) fenceState {
-	s := &f.view.Sequences[index]
-	for i := int(s.First); i < int(s.First+s.Count); i++ {
-		c := &f.view.Commands[i]
-		w := &f.view.Windows[c.Window] // not used if c has no window
-		host := w.Kind == gen.WindowKindHost
-		now.lastBulkCopy = f.bulkCopyAfter(i, c, w, now.lastBulkCopy)
-		switch c.Opcode {
-		case gen.OpcodeFence:
+	for e := range lmb.Walk(f.view, index) {
+		switch {
+		case e.Size > 0:
+			f.addAccess(e, &now)
+		case e.Command.Opcode == gen.OpcodeFence:
 			now = allFenced
-		case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeCopyIn,
-			gen.OpcodeFill:
-			if host {
-				now.lastHostStore = i
-			} else if now.lastHostStore >= 0 {
-				f.warn(i,
-					"a fence is missing between %[2]s, which stores to host memory, "+
-						"and %[1]s, which stores to the device", now.lastHostStore)
-				now.lastHostStore = -1
-			}
-		case gen.OpcodeExpect:
-			if c.Amount != 0 {
-				now.lastPoll = i
-			}
-		case gen.OpcodeCopyOut, gen.OpcodeCompare:
-			if host && now.lastPoll >= 0 {
-				f.warn(i,
-					"a fence is missing between %[2]s, which waits for the device, "+
-						"and %[1]s, which loads from host memory", now.lastPoll)
-				now.lastPoll = -1
-			}
-		case gen.OpcodeCall:
-			now = f.walkCall(c.Index, now)
+		case e.Command.Opcode == gen.OpcodeCall:
+			now = f.walkCall(e.Command.Index, now)
 		}
 	}
 	return now
 }
 
-// bulkCopyAfter returns the last bulk copy that no fence has followed, after command i; -1 if there
-// is none. An access through another window may overtake such a copy.
-func (f *fenceChecker) bulkCopyAfter(i int, c *fbs.Command, w *fbs.Window, bulk int) int {
-	switch c.Opcode {
-	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate,
-		gen.OpcodeExpect, gen.OpcodeCopyOut, gen.OpcodeCompare:
-	default:
-		return bulk
+// addAccess warns if a fence is missing before an access, and updates the state.
+func (f *fenceChecker) addAccess(e *lmb.Effect, now *fenceState) {
+	host := e.Window.Kind == gen.WindowKindHost
+	combining := e.Window.Flags&fbs.FlagWriteCombining != 0
+	switch {
+	case combining && e.Bulk && e.Stores > 0:
+		now.lastBulkCopy = e.Index
+	case !combining && !host: // this access may overtake the copy
+		f.warn(e.Index, &now.lastBulkCopy, "a fence is missing between %[2]s, which copies in "+
+			"bulk through a write-combining window, and %[1]s, which accesses the device")
 	}
-	switch combining := w.Flags&fbs.FlagWriteCombining != 0; {
-	case combining && c.Opcode == gen.OpcodeCopyIn && gen.Access(c.Mode) == gen.AccessBulk:
-		return i
-	case bulk >= 0 && !combining && w.Kind != gen.WindowKindHost:
-		f.warn(i, "a fence is missing between %[2]s, which copies in bulk through "+
-			"a write-combining window, and %[1]s, which accesses the device", bulk)
-		return -1
+	switch {
+	case e.Stores > 0 && host:
+		now.lastHostStore = e.Index
+	case e.Stores > 0:
+		f.warn(e.Index, &now.lastHostStore, "a fence is missing between %[2]s, which stores to "+
+			"host memory, and %[1]s, which stores to the device")
+	case e.WaitUs > 0:
+		now.lastPoll = e.Index
+	case e.Command.Opcode != gen.OpcodeExpect && host:
+		f.warn(e.Index, &now.lastPoll, "a fence is missing between %[2]s, which waits for the "+
+			"device, and %[1]s, which loads from host memory")
 	}
-	return bulk
 }
 
 func (f *fenceChecker) walkCall(callee uint16, now fenceState) fenceState {
@@ -135,12 +115,13 @@ func (f *fenceChecker) walkCall(callee uint16, now fenceState) fenceState {
 	return then
 }
 
-func (f *fenceChecker) warn(at int, format string, before int) {
-	if !f.seen[at] {
+// warn warns that a fence is missing before the command at, unless *before is -1, and sets *before
+// to -1. Each command has at most one warning.
+func (f *fenceChecker) warn(at int, before *int, format string) {
+	if *before >= 0 && !f.seen[at] {
 		f.seen[at] = true
 		f.warnings = append(f.warnings,
-			fmt.Sprintf(format, f.commandName(at), f.commandName(before)))
+			fmt.Sprintf(format, lmb.PlaceText(f.view, at), lmb.PlaceText(f.view, *before)))
 	}
+	*before = -1
 }
-
-func (f *fenceChecker) commandName(index int) string { return lmb.PlaceText(f.view, index) }

@@ -444,7 +444,7 @@ func TestInputsAtOneAddressAreDistinguishedByLine(t *testing.T) {
 	var copies []string
 	for _, s := range image.Sequences {
 		for _, c := range s.Commands {
-			if i, ok := lmb.FromInput(&c.Command); ok {
+			if i, ok := lmb.TensorOf(&c.Command); ok && c.Opcode == gen.OpcodeCopyIn {
 				copies = append(copies, fmt.Sprint(image.Tensors[i].Name,
 					image.Tensors[i].Data[:2]))
 			}

@@ -5,8 +5,8 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Effect describes what one command does through its window. An Expect counts as one load, the
-// minimum, and a bulk copy as accesses of the command's width.
+// Effect describes what one command does. An Expect counts as one load, the minimum, and a bulk
+// copy as accesses of the command's width.
 type Effect struct {
 	Loads, Stores uint64 // accesses
 	Written       uint64 // bytes stored
@@ -14,14 +14,24 @@ type Effect struct {
 	Read, Compared uint64
 	Bulk           bool
 	Size           uint64 // size of the range that the command accesses from Offset on; 0: none
+	UsesWindow     bool   // the command accesses or points its window
 	WaitUs         uint64 // deadline or delay
+
+	// Only Walk sets the following fields.
+	Command *fbs.Command
+	Index   int         // index of the command in the image
+	Window  *fbs.Window // nil: the command uses no window
+	// Address of the first accessed byte: in the BAR, in the tiles to which the window points, in
+	// the host buffer, or in configuration space
+	Address uint64
 }
 
-// EffectOf returns the effect of a command, as the table in FORMAT.md defines it.
+// EffectOf returns the effect of a command, as the table in FORMAT.md defines it, without the place
+// of its accesses.
 func EffectOf(c *fbs.Command) Effect {
 	width, amount := uint64(c.Width), uint64(c.Amount)
 	accesses := (amount + width - 1) / max(width, 1) // if amount is in bytes
-	e := Effect{Size: width}
+	e := Effect{Size: width, UsesWindow: true}
 	switch c.Opcode {
 	case gen.OpcodeWrite, gen.OpcodeRelocate:
 		e.Stores, e.Written = 1, width
@@ -35,6 +45,8 @@ func EffectOf(c *fbs.Command) Effect {
 		e.Loads, e.Size, e.Compared = accesses, amount, amount
 	case gen.OpcodeExpect:
 		e.Loads, e.WaitUs, e.Read = 1, amount, width
+	case gen.OpcodePoint:
+		return Effect{UsesWindow: true}
 	case gen.OpcodeDelay:
 		return Effect{WaitUs: amount}
 	default:

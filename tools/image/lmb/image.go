@@ -126,8 +126,9 @@ func HasPayload(c *fbs.Command) bool {
 	return c.Index == 0 && (c.Opcode == gen.OpcodeCompare || c.Opcode == gen.OpcodeCopyIn)
 }
 
-// FromInput reports whether a command uses bytes of an input, and returns its index.
-func FromInput(c *fbs.Command) (tensor int, ok bool) {
+// TensorOf returns the index of the input or output whose bytes a command uses or stores, if there
+// is one.
+func TensorOf(c *fbs.Command) (tensor int, ok bool) {
 	return int(c.Index) - 1, c.Index != 0 && (c.Opcode == gen.OpcodeCompare ||
-		c.Opcode == gen.OpcodeCopyIn)
+		c.Opcode == gen.OpcodeCopyIn || c.Opcode == gen.OpcodeCopyOut)
 }

@@ -36,13 +36,8 @@ func OpcodeName(op gen.Opcode) string {
 // PlaceText returns the position of a command for use within a sentence: "command 3 of main".
 // Messages that begin with a position use the form of runtime.AppendCommandPosition instead.
 func PlaceText(view *fbs.View, index int) string {
-	for i := range view.Sequences {
-		s := &view.Sequences[i]
-		if number := index - int(s.First); number >= 0 && number < int(s.Count) {
-			return fmt.Sprintf("command %d of %s", number, view.Name(s.Name))
-		}
-	}
-	return ""
+	sequence, number := SequenceOf(view, index)
+	return fmt.Sprintf("command %d of %s", number, view.Name(view.Sequences[sequence].Name))
 }
 
 // RoleName returns "input" or "output".

@@ -53,11 +53,9 @@ func newRun(view *fbs.View, sequences ...int) *run {
 }
 
 func (r *run) addSequence(index int) {
-	s := &r.view.Sequences[index]
-	for i := int(s.First); i < int(s.First+s.Count); i++ {
+	for e := range lmb.Walk(r.view, index) {
 		r.commandNumber++
-		c := &r.view.Commands[i]
-		switch c.Opcode {
+		switch c := e.Command; c.Opcode {
 		case gen.OpcodePoint:
 			r.targets[c.Window] = targetOf(r.view, c)
 		case gen.OpcodeCall:
@@ -66,81 +64,81 @@ func (r *run) addSequence(index int) {
 				r.addSequence(int(c.Index))
 			}
 		default:
-			r.addAccess(i, c)
+			r.addAccess(e)
 		}
 	}
+	r.commandNumber++ // separates the stores of this sequence from those after it
 }
 
 // addAccess records what a command loads and stores. Stores to a fixed address, as to a FIFO, never
 // replace earlier contents.
-func (r *run) addAccess(index int, c *fbs.Command) {
-	e := lmb.EffectOf(c)
-	looks := e.Loads > 0 && (c.Opcode != gen.OpcodeExpect || c.Mask != 0)
-	if e.WaitUs > 0 && (c.Opcode == gen.OpcodeDelay || looks) {
+func (r *run) addAccess(e *lmb.Effect) {
+	isDelay := e.Command.Opcode == gen.OpcodeDelay
+	looks := e.Loads > 0 && (e.Command.Opcode != gen.OpcodeExpect || e.Command.Mask != 0)
+	if e.WaitUs > 0 && (isDelay || looks) {
 		r.firstWait = min(r.firstWait, r.commandNumber)
 	}
 	if e.Size == 0 {
-		r.usesDevice = r.usesDevice || c.Opcode == gen.OpcodeDelay
+		r.usesDevice = r.usesDevice || isDelay
 		return
 	}
-	r.usesDevice = r.usesDevice || !r.isReset(c, &e)
+	spaces := r.spacesOf(e)
+	r.usesDevice = r.usesDevice || !isReset(e, spaces)
 	if looks {
-		r.addSpan(r.loads, c, &e, index, r.commandNumber)
+		r.addSpans(r.loads, e, spaces, r.commandNumber)
 	}
 	switch fixed := e.Size < e.Written; {
 	case fixed:
-		r.addSpan(r.stores, c, &e, index, math.MaxInt)
+		r.addSpans(r.stores, e, spaces, math.MaxInt)
 	case e.Stores > 0:
-		r.addSpan(r.stores, c, &e, index, r.commandNumber)
+		r.addSpans(r.stores, e, spaces, r.commandNumber)
 	}
 }
 
 // isReset reports whether a command only loads the reset registers of its tiles, or stores a value
 // to them that holds all cores in reset.
-func (r *run) isReset(c *fbs.Command, e *lmb.Effect) bool {
-	a := r.targets[c.Window]
-	if r.view.Windows[c.Window].Kind != gen.WindowKindTlb || len(a.spaces) == 0 {
-		return false
-	}
-	for _, s := range a.spaces {
+func isReset(e *lmb.Effect, spaces []space) bool {
+	for _, s := range spaces {
 		if s.kind != kindTile || s.chip().Grid == nil {
 			return false
 		}
 		grid := s.chip().Grid
 		reset := grid.ResetOf(grid.Kind(chips.Tile{X: s.x, Y: s.y}))
-		if reset == nil || a.address+uint64(c.Offset) != reset.Address || e.Size > 4 {
+		if reset == nil || e.Address != reset.Address || e.Size > 4 {
 			return false
 		}
-		inReset := c.Opcode == gen.OpcodeWrite && uint32(c.Value)&reset.Mask == reset.Mask
+		inReset := e.Command.Opcode == gen.OpcodeWrite &&
+			uint32(e.Command.Value)&reset.Mask == reset.Mask
 		if e.Stores > 0 && !inReset {
 			return false
 		}
 	}
-	return true
+	return len(spaces) > 0
 }
 
-func (r *run) addSpan(to map[space][]span, c *fbs.Command, e *lmb.Effect, index, order int) {
-	window := &r.view.Windows[c.Window]
-	a := r.targets[c.Window]
-	if window.Kind != gen.WindowKindTlb {
-		a = windowTarget{address: window.Offset, hostStart: math.MaxUint64}
-		if s, ok := barSpace(r.view, window, a.address+uint64(c.Offset)); ok {
-			a.spaces = []space{s}
-		}
+// spacesOf returns the spaces that a command accesses, without memory and registers that belong to
+// the image.
+func (r *run) spacesOf(e *lmb.Effect) []space {
+	if e.Window.Kind != gen.WindowKindTlb {
+		return barSpaces(r.view, e.Window, e.Address)
 	}
-	first := a.address + uint64(c.Offset)
-	if first >= a.hostStart {
-		return
+	if t := &r.targets[e.Command.Window]; e.Address < t.hostStart {
+		return t.spaces
 	}
-	for _, s := range a.spaces {
-		at := span{first, first + e.Size - 1, index, order}
+	return nil
+}
+
+// addSpans adds the bytes that a command accesses in each of these spaces.
+func (r *run) addSpans(to map[space][]span, e *lmb.Effect, spaces []space, order int) {
+	for _, s := range spaces {
+		at := span{e.Address, e.Address + e.Size - 1, e.Index, order}
 		if !s.hasAddresses() {
 			at.first, at.last = 0, 0
 		}
 		list := to[s]
 		if n := len(list); n > 0 && order == r.commandNumber && list[n-1].order == order-1 &&
 			list[n-1].last+1 == at.first &&
-			tensorOf(r.view, list[n-1].command) == tensorOf(r.view, index) {
+			tensorOf(r.view, list[n-1].command) == tensorOf(r.view, e.Index) {
 			list[n-1].last, list[n-1].order = at.last, order // extends a run of stores
 			continue
 		}

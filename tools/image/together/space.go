@@ -87,10 +87,9 @@ func (s space) String() string {
 	return fmt.Sprintf("tile %d,%d", s.x, s.y)
 }
 
-// windowTarget is the target of a window: spaces, and the address of its first byte.
+// windowTarget is the target of a TLB window.
 type windowTarget struct {
 	spaces    []space
-	address   uint64
 	hostStart uint64 // addresses from this one on are host memory, which belongs to the image
 }
 
@@ -99,7 +98,7 @@ func targetOf(view *fbs.View, c *fbs.Command) windowTarget {
 	s := spaceOf(view, &view.Windows[c.Window])
 	t, _ := boards.UnpackTileRoute(c.Mask)
 	chip := s.chip()
-	a := windowTarget{address: c.Value, hostStart: math.MaxUint64}
+	a := windowTarget{hostStart: math.MaxUint64}
 	tiles, known := chip.Grid.ShownTiles(t)
 	if !known {
 		s.kind = kindUnknown
@@ -123,22 +122,27 @@ func spaceOf(view *fbs.View, w *fbs.Window) space {
 	return space{vendor: t.Vendor, device: t.Device, deviceIndex: w.Device}
 }
 
-// barSpace returns the space of an access through a window that is not a TLB window. ok is false
-// for host memory and configuration space, which belong to the image, and for registers that
+// barSpaces returns the space of an access through a window that is not a TLB window. It returns
+// none for host memory and configuration space, which belong to the image, and for registers that
 // configure TLB windows.
-func barSpace(view *fbs.View, w *fbs.Window, address uint64) (s space, ok bool) {
-	s = spaceOf(view, w)
+func barSpaces(view *fbs.View, w *fbs.Window, address uint64) []space {
+	if w.Kind != gen.WindowKindBar {
+		return nil
+	}
+	s := spaceOf(view, w)
 	s.kind, s.x = kindBar, w.Bar
 	board := s.chip().Board
-	if w.Kind != gen.WindowKindBar || board == nil || board.TLB == nil {
-		return s, w.Kind == gen.WindowKindBar
+	if board == nil || board.TLB == nil {
+		return []space{s}
+	}
+	if _, _, configures := chips.SlotOfRegister(board.TLB, w.Bar, address); configures {
+		return nil
 	}
 	s.kind, s.x = kindSystem, 0
 	if rule := board.FindRule(w.Bar, address, 1); rule != nil && rule.IsMemory {
 		s.kind = kindUnknown
 	}
-	_, _, configures := chips.SlotOfRegister(board.TLB, w.Bar, address)
-	return s, !configures
+	return []space{s}
 }
 
 // areDistinct reports whether two lists of devices have certainly no device in common: all are

@@ -325,7 +325,6 @@ func sequenceName(view *fbs.View, index int) string { return view.Name(view.Sequ
 
 // sequenceOf returns the name of the sequence that contains a command.
 func sequenceOf(view *fbs.View, command int) string {
-	i, _ := slices.BinarySearchFunc(view.Sequences, command,
-		func(s fbs.Sequence, at int) int { return cmp.Compare(int(s.First+s.Count)-1, at) })
-	return sequenceName(view, i)
+	sequence, _ := lmb.SequenceOf(view, command)
+	return sequenceName(view, sequence)
 }

@@ -117,6 +117,10 @@ func TestStoresToDataOfALaterSequenceCollide(t *testing.T) {
 		{"what is called", ivshmem,
 			"init:\n  call load\nframe:\n  write.4 m+0x200 1\nload:\n  write.4 m+0x100 1\n",
 			"main:\n  write.4 m+0x100 2\n", "sequence frame relies on data that command 0 of load"},
+		{"what is stored next to it after a call", ivshmem,
+			"load:\n  write.4 m+0x100 1\ninit:\n  call load\n  write.4 m+0x104 1\n" +
+				"frame:\n  write.4 m+0x200 1\n", "main:\n  write.4 m+0x104 2\n",
+			"sequence frame relies on data that command 1 of init stored"},
 		{"host memory", ivshmem, "init:\n  write.4 h+0x100 1\nframe:\n  expect.4 h+0x100 == 1\n",
 			"main:\n  write.4 h+0x100 2\n", ""},
 		{"other devices", ivshmem, "init:\n  write.4 m+0x100 1\nframe:\n  write.4 m+0x200 1\n", "",

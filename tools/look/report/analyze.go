@@ -131,9 +131,14 @@ const progressInterval = 1 << 16
 // commands that are done.
 func Analyze(view *fbs.View, sequence int, progress func(done int)) *Report {
 	a := newAnalysis(view)
-	weights := a.sequenceWeights(sequence)
-	for i := range view.Sequences {
-		a.countSequence(i, weights[i], progress)
+	weights := slices.Repeat([]uint64{1}, len(view.Sequences))
+	if sequence != WholeFile {
+		weights = lmb.RunCounts(view, sequence)
+	}
+	for i, weight := range weights {
+		if weight > 0 {
+			a.countSequence(i, weight, progress)
+		}
 	}
 	a.finishReport(sequence)
 	return &a.report
@@ -226,66 +231,41 @@ func Tensors(image *lmb.Image) []Tensor {
 	return list
 }
 
-// sequenceWeights returns, for each sequence, how often each of its commands counts. The parameter
-// is that of Analyze.
-func (a *analysis) sequenceWeights(sequence int) []uint64 {
-	if sequence == WholeFile {
-		return slices.Repeat([]uint64{1}, len(a.view.Sequences))
-	}
-	weights := make([]uint64, len(a.view.Sequences))
-	weights[sequence] = 1
-	s := &a.view.Sequences[sequence]
-	for _, c := range a.view.Commands[s.First : s.First+s.Count] {
-		if c.Opcode == gen.OpcodeCall {
-			weights[c.Index]++
-		}
-	}
-	return weights
-}
-
 func (a *analysis) countSequence(index int, weight uint64, progress func(done int)) {
-	s := &a.view.Sequences[index]
-	for i := s.First; weight > 0 && i < s.First+s.Count-1; i++ { // End accesses no device
-		a.countCommand(&a.view.Commands[i], weight)
-		if progress != nil && i%progressInterval == 0 {
-			progress(int(i))
+	for e := range lmb.Walk(a.view, index) {
+		a.countCommand(e, weight)
+		if progress != nil && e.Index%progressInterval == 0 {
+			progress(e.Index)
 		}
 	}
 }
 
 // SequenceCounts returns, for each sequence, what one run of it does, calls included.
 func SequenceCounts(view *fbs.View) []Sequence {
-	counts, calls := make([]Sequence, len(view.Sequences)),
-		make([]map[uint16]uint64, len(view.Sequences))
+	counts := make([]Sequence, len(view.Sequences))
 	for i, s := range view.Sequences {
-		counts[i], calls[i] = Sequence{Name: view.Name(s.Name), Commands: uint64(s.Count) - 1},
-			map[uint16]uint64{}
-		for at := s.First; at < s.First+s.Count-1; at++ {
-			c := &view.Commands[at]
-			e := lmb.EffectOf(c)
-			one := Sequence{Executed: 1, Loads: e.Loads, Stores: e.Stores, WaitUs: e.WaitUs,
-				Traffic: trafficOf(&e)}
-			// A command without a window has the window index 0, but moves no bytes.
-			if view.Windows[c.Window].Kind == gen.WindowKindHost {
+		counts[i] = Sequence{Name: view.Name(s.Name), Commands: uint64(s.Count) - 1}
+		for e := range lmb.Walk(view, i) {
+			one := Sequence{Executed: 1, Loads: e.Loads, Stores: e.Stores,
+				WaitUs: e.WaitUs, Traffic: trafficOf(e)}
+			if e.Size > 0 && e.Window.Kind == gen.WindowKindHost {
 				one.HostBytes, one.Traffic = e.Moved(), Traffic{}
 			}
 			counts[i].addRuns(&one, 1)
-			if c.Opcode == gen.OpcodeCall {
-				calls[i][c.Index]++
-			}
 		}
 	}
 	for i := range counts { // a called sequence contains no Call
-		for callee, times := range calls[i] {
-			counts[i].addRuns(&counts[callee], times)
+		for callee, times := range lmb.RunCounts(view, i) {
+			if callee != i {
+				counts[i].addRuns(&counts[callee], times)
+			}
 		}
 	}
 	return counts
 }
 
-func (a *analysis) countCommand(c *fbs.Command, weight uint64) {
-	e := lmb.EffectOf(c)
-	traffic := trafficOf(&e)
+func (a *analysis) countCommand(e *lmb.Effect, weight uint64) {
+	c, traffic := e.Command, trafficOf(e)
 	o := &a.opcodes[c.Opcode]
 	o.Count = cappedSum(o.Count, weight)
 	o.Traffic.add(traffic, weight)
@@ -305,14 +285,13 @@ func (a *analysis) countCommand(c *fbs.Command, weight uint64) {
 		w := &a.report.Windows[c.Window]
 		w.Commands = cappedSum(w.Commands, weight)
 		w.Traffic.add(traffic, weight)
-		a.addTraffic(&a.mappings[c.Window], uint64(c.Offset), e.Size, traffic.multipliedBy(weight))
+		a.addTraffic(&a.mappings[c.Window], e, traffic.multipliedBy(weight))
 	}
 }
 
 func (a *analysis) countTensor(c *fbs.Command, weight uint64) {
-	_, in := lmb.FromInput(c)
-	if c.Opcode == gen.OpcodeCopyOut || in {
-		t := &a.report.Tensors[c.Index-1]
+	if tensor, ok := lmb.TensorOf(c); ok {
+		t := &a.report.Tensors[tensor]
 		t.Moved = cappedSum(t.Moved, cappedProduct(uint64(c.Amount), weight))
 	}
 }

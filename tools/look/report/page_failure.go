@@ -79,13 +79,11 @@ func (r *Report) failedCommand(p *Profile) *fbs.Command {
 // commandPosition returns the sequence that contains a command, and the number of the command in
 // it.
 func (r *Report) commandPosition(index int) (sequence string, number int) {
-	for i := range r.view.Sequences {
-		s := &r.view.Sequences[i]
-		if number := index - int(s.First); number >= 0 && number < int(s.Count) {
-			return sanitize(r.view.Name(s.Name)), number
-		}
+	if index >= len(r.view.Commands) {
+		return "", 0 // a profile may name any command
 	}
-	return "", 0
+	i, number := lmb.SequenceOf(r.view, index)
+	return sanitize(r.view.Name(r.view.Sequences[i].Name)), number
 }
 
 // comparison returns what the failed command loaded and wanted. It returns nil if the command

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sort"
 	"strings"
 
 	"lightmetal/fbs"
@@ -210,7 +209,7 @@ func (d *profileBuilder) addCommand(index uint32, ns int64) {
 	e := lmb.EffectOf(c)
 	bytes := e.Moved()
 	d.opcodes[c.Opcode].add(index, ns, bytes)
-	if e.Size > 0 || c.Opcode == gen.OpcodePoint {
+	if e.UsesWindow {
 		window = int(c.Window)
 	}
 	d.windows[window].add(index, ns, bytes)
@@ -267,9 +266,8 @@ func (d *profileBuilder) finishProfile(p *Profile) {
 	p.Slowest = slices.DeleteFunc(p.Slowest, func(s Command) bool { return s.Ns == 0 })
 	for i := range p.Slowest {
 		s := &p.Slowest[i]
-		sequence := d.sequenceOf(s.Command)
-		s.Sequence = d.image.Sequences[sequence].Name
-		s.Number = s.Command - d.view.Sequences[sequence].First
+		sequence, number := lmb.SequenceOf(d.view, int(s.Command))
+		s.Sequence, s.Number = d.image.Sequences[sequence].Name, uint32(number)
 		s.Text = CommandText(d.view, int(s.Command))
 	}
 }
@@ -310,12 +308,6 @@ func windowLabel(image *lmb.Image, index int) string {
 		return name
 	}
 	return fmt.Sprintf("w%d", index)
-}
-
-// sequenceOf returns the index of the sequence that contains a command.
-func (d *profileBuilder) sequenceOf(command uint32) int {
-	return sort.Search(len(d.view.Sequences),
-		func(i int) bool { return d.view.Sequences[i].First > command }) - 1
 }
 
 // Write prints the profile for a terminal.

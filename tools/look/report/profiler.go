@@ -77,12 +77,8 @@ func (p *Profiler) stamp(command int) {
 // that it executes, including End commands and the sequence "safe".
 func stampCount(view *fbs.View, sequence int) uint64 {
 	of := func(index int) (total uint64) {
-		s := &view.Sequences[index]
-		total = uint64(s.Count)
-		for _, c := range view.Commands[s.First : s.First+s.Count] {
-			if c.Opcode == gen.OpcodeCall {
-				total += uint64(view.Sequences[c.Index].Count)
-			}
+		for i, runs := range lmb.RunCounts(view, index) {
+			total += runs * uint64(view.Sequences[i].Count)
 		}
 		return total
 	}

@@ -10,6 +10,7 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/lmb"
 )
 
 // Space is an address space that commands reach: a BAR, a tile or a rectangle
@@ -51,14 +52,13 @@ type space struct {
 
 // mapping is what a window maps while the commands of a sequence are counted.
 type mapping struct {
-	space   *space
-	address uint64 // address in the space of the window's first byte
-	key     spaceKey
+	space *space
+	key   spaceKey
 }
 
-func (a *analysis) addTraffic(w *mapping, offset, size uint64, t Traffic) {
+func (a *analysis) addTraffic(w *mapping, e *lmb.Effect, t Traffic) {
 	w.space.total.add(t, 1)
-	w.space.ranges.add(w.address+offset, w.address+offset+size-1, t)
+	w.space.ranges.add(e.Address, e.Address+e.Size-1, t)
 	if w.space.key.rest {
 		a.addToTiles(&w.key, t)
 	}
@@ -68,14 +68,13 @@ func (a *analysis) addTraffic(w *mapping, offset, size uint64, t Traffic) {
 func (a *analysis) mapFixedWindow(window int) {
 	w := &a.view.Windows[window]
 	key := spaceKey{device: w.Device, kind: w.Kind}
-	address := uint64(0)
 	switch w.Kind {
 	case gen.WindowKindBar:
-		key.index, address = uint16(w.Bar), w.Offset
+		key.index = uint16(w.Bar)
 	case gen.WindowKindHost:
 		key.index = uint16(window)
 	}
-	a.mappings[window] = mapping{space: a.findOrAddSpace(key), address: address, key: key}
+	a.mappings[window] = mapping{a.findOrAddSpace(key), key}
 }
 
 func (a *analysis) findOrAddSpace(key spaceKey) *space {
@@ -100,7 +99,7 @@ func (a *analysis) mapPointedWindow(c *fbs.Command) {
 	if t.Multicast {
 		key.tiles.x0, key.tiles.y0 = a.toNoC0(key.device, t.XStart, t.YStart)
 	}
-	a.mappings[c.Window] = mapping{space: a.findOrAddSpace(key), address: c.Value, key: key}
+	a.mappings[c.Window] = mapping{a.findOrAddSpace(key), key}
 }
 
 // toNoC0 translates coordinates to those of NoC 0; it returns unknown ones unchanged.

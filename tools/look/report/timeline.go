@@ -108,7 +108,8 @@ func (w *timelineBuilder) addRun() {
 		case i == 0 || safe >= 0 && index == view.Sequences[safe].First:
 			// If "safe" runs after a failure, it ends all open sequences and scopes.
 			w.leaveSequences(0, start)
-			w.enterSequence(kindSequence, w.profile.sequenceOf(index), rowSequences, index, start)
+			sequence, _ := lmb.SequenceOf(view, int(index))
+			w.enterSequence(kindSequence, sequence, rowSequences, index, start)
 		}
 		called = -1
 		for _, m := range w.profile.marks[index] {
@@ -139,7 +140,7 @@ func (w *timelineBuilder) commandSlice(c *fbs.Command, index uint32, start, end 
 	s.Name = s.Opcode
 	e := lmb.EffectOf(c)
 	s.Bytes = e.Moved()
-	if e.Size > 0 || c.Opcode == gen.OpcodePoint {
+	if e.UsesWindow {
 		s.Window = windowLabel(w.profile.image, int(c.Window))
 		s.Offset = fmt.Sprintf("0x%x", c.Offset)
 	}

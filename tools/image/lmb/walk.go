@@ -1,0 +1,65 @@
+package lmb
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// Walk yields the effects of the commands of a sequence in order, without End. Each pointer is
+// valid only until the next command. Walk follows Points, but no Calls: a sequence points its
+// windows before it accesses them, and again after each Call, so a called sequence accesses the
+// same places in each call. A consumer walks a called sequence once, and weighs it with RunCounts
+// or goes on with what it found.
+func Walk(view *fbs.View, sequence int) iter.Seq[*Effect] {
+	return func(yield func(*Effect) bool) {
+		s := &view.Sequences[sequence]
+		pointed := map[uint16]uint64{} // address to which each TLB window points
+		e := new(Effect)
+		for i := int(s.First); i < int(s.First+s.Count)-1; i++ {
+			c := &view.Commands[i]
+			*e = EffectOf(c)
+			e.Command, e.Index = c, i
+			if c.Opcode == gen.OpcodePoint {
+				pointed[c.Window] = c.Value
+			}
+			if e.UsesWindow {
+				e.Window = &view.Windows[c.Window]
+				e.Address = uint64(c.Offset)
+				switch e.Window.Kind {
+				case gen.WindowKindBar:
+					e.Address += e.Window.Offset
+				case gen.WindowKindTlb:
+					e.Address += pointed[c.Window]
+				}
+			}
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// RunCounts returns how often a run of a sequence executes each sequence: the sequence itself once,
+// and a called sequence once for each Call.
+func RunCounts(view *fbs.View, sequence int) []uint64 {
+	counts := make([]uint64, len(view.Sequences))
+	counts[sequence] = 1
+	for e := range Walk(view, sequence) {
+		if e.Command.Opcode == gen.OpcodeCall {
+			counts[e.Command.Index]++
+		}
+	}
+	return counts
+}
+
+// SequenceOf returns the index of the sequence that contains a command, and the number of the
+// command in it.
+func SequenceOf(view *fbs.View, command int) (sequence, number int) {
+	sequence, _ = slices.BinarySearchFunc(view.Sequences, command,
+		func(s fbs.Sequence, at int) int { return cmp.Compare(int(s.First+s.Count)-1, at) })
+	return sequence, command - int(view.Sequences[sequence].First)
+}
