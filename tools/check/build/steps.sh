@@ -110,7 +110,7 @@ step_arm64() {
 		-exec "qemu-aarch64-static -L /usr/aarch64-linux-gnu" ./runtime/capi
 }
 
-# step_purego tests the walk over commands without assembly, which the tag leaves out of package hal.
+# step_purego tests the walk over commands without assembly, which the tag leaves out of hal.
 step_purego() {
 	go vet -tags purego ./hal ./runtime/...
 	run_go_tests -timeout 10m -tags purego ./hal ./runtime
