@@ -81,17 +81,39 @@ type foundDevice struct {
 
 // addFinding appends a finding. why and next are for findings that are not ok.
 func (r *boardReport) addFinding(s state, check, found, why, next string) {
-	f := finding{Check: check, State: s, Found: found}
-	if s != fine {
-		f.Why, f.Next = why, next
-	}
 	switch s {
+	case fine:
+		why, next = "", ""
 	case missing:
 		r.Missing++
 	case warning:
 		r.Warnings++
 	}
-	r.Checks = append(r.Checks, f)
+	r.Checks = append(r.Checks, finding{check, s, found, why, next})
+}
+
+// verdict is a row of the table of a check: what the check finds if the row applies.
+type verdict struct {
+	applies   bool
+	state     state
+	found     string
+	why, next string
+}
+
+// fineIf returns a verdict about which the user need not do anything.
+func fineIf(applies bool, found string) verdict {
+	return verdict{applies: applies, state: fine, found: found}
+}
+
+// judge appends the finding of a check: the first verdict of the table that applies. It appends
+// nothing if no verdict applies.
+func (r *boardReport) judge(check string, table []verdict) {
+	for _, v := range table {
+		if v.applies {
+			r.addFinding(v.state, check, v.found, v.why, v.next)
+			return
+		}
+	}
 }
 
 func (f *checkBoardFlags) run(board string) {

@@ -32,16 +32,12 @@ func (r *boardReport) checkMachine(m *machine, n *requirements) {
 
 // checkBasics checks architecture, board and page size.
 func (r *boardReport) checkBasics(m *machine) {
-	switch m.arch {
-	case "aarch64", "x86_64":
-		r.addFinding(fine, "architecture", m.arch, "", "")
-	case "":
-		r.addFinding(warning, "architecture", "unknown", "lmrun is built for arm64 and amd64",
-			"run `uname -m` on the target")
-	default:
-		r.addFinding(missing, "architecture", m.arch, "lmrun is built for arm64 and amd64",
-			"use a 64-bit kernel on an arm64 or amd64 machine")
-	}
+	const built = "lmrun is built for arm64 and amd64"
+	r.judge("architecture", []verdict{
+		fineIf(m.arch == "aarch64" || m.arch == "x86_64", m.arch),
+		{m.arch == "", warning, "unknown", built, "run `uname -m` on the target"},
+		{true, missing, m.arch, built, "use a 64-bit kernel on an arm64 or amd64 machine"},
+	})
 	if m.host != nil {
 		r.addFinding(fine, "board", m.host.Title, "", "")
 	} else {
@@ -50,13 +46,11 @@ func (r *boardReport) checkBasics(m *machine) {
 			"if the machine is similar to a known board, name that board: "+
 				"lm check-board BOARD --root "+r.rootText(m))
 	}
-	if m.pageSize != 0 {
-		r.addFinding(fine, "page size", fmt.Sprintf("%d bytes", m.pageSize), "", "")
-	} else {
-		r.addFinding(warning, "page size", "unknown",
-			"BARs and host memory are mapped in whole pages",
-			"run `getconf PAGESIZE` on the target")
-	}
+	r.judge("page size", []verdict{
+		fineIf(m.pageSize != 0, fmt.Sprintf("%d bytes", m.pageSize)),
+		{true, warning, "unknown", "BARs and host memory are mapped in whole pages",
+			"run `getconf PAGESIZE` on the target"},
+	})
 }
 
 func (r *boardReport) rootText(m *machine) string {
@@ -102,29 +96,26 @@ func (r *boardReport) checkLockdown(m *machine) {
 	text := m.readText("/sys/kernel/security/lockdown")
 	_, mode, _ := strings.Cut(text, "[")
 	mode, _, _ = strings.Cut(mode, "]")
-	switch {
-	case mode == "none" || text == "" && m.config.known() &&
-		!m.config.isEnabled("CONFIG_SECURITY_LOCKDOWN_LSM"):
-		r.addFinding(fine, "lockdown", "off", "", "")
-	case text == "":
-		r.addFinding(warning, "lockdown", "unknown", why,
-			"run `mount -t securityfs none /sys/kernel/security`, then check again")
-	default:
-		r.addFinding(missing, "lockdown", mode, why,
-			"start the kernel without lockdown= on its command line; "+
-				"if Secure Boot sets lockdown, turn Secure Boot off")
-	}
+	isAbsent := m.config.known() && !m.config.isEnabled("CONFIG_SECURITY_LOCKDOWN_LSM")
+	r.judge("lockdown", []verdict{
+		fineIf(mode == "none" || text == "" && isAbsent, "off"),
+		{text == "", warning, "unknown", why,
+			"run `mount -t securityfs none /sys/kernel/security`, then check again"},
+		{true, missing, mode, why, "start the kernel without lockdown= on its command line; " +
+			"if Secure Boot sets lockdown, turn Secure Boot off"},
+	})
 }
 
 func (r *boardReport) checkSeccomp(m *machine) {
-	if strings.Contains(m.readText("/proc/sys/kernel/seccomp/actions_avail"), "kill_process") ||
-		m.config.isEnabled("CONFIG_SECCOMP_FILTER") {
-		r.addFinding(fine, "seccomp", "seccomp filters are supported", "", "")
-		return
-	}
-	r.addFinding(warning, "seccomp", "no filters",
-		"without seccomp filters, lmrun -seal cannot block system calls",
-		"set CONFIG_SECCOMP_FILTER=y")
+	actions := m.readText("/proc/sys/kernel/seccomp/actions_avail")
+	hasFilters := strings.Contains(actions, "kill_process") ||
+		m.config.isEnabled("CONFIG_SECCOMP_FILTER")
+	r.judge("seccomp", []verdict{
+		fineIf(hasFilters, "seccomp filters are supported"),
+		{true, warning, "no filters",
+			"without seccomp filters, lmrun -seal cannot block system calls",
+			"set CONFIG_SECCOMP_FILTER=y"},
+	})
 }
 
 // preemptionModels lists the kernel's preemption models, from the best one for deadlines to the
@@ -147,54 +138,46 @@ func (r *boardReport) checkPreemption(m *machine) {
 			"or with CONFIG_PREEMPT_DYNAMIC and preempt=full on the command line"
 	// "#1 SMP PREEMPT_RT Debian 6.1.0-1", as `uname -v`
 	version := m.readText("/proc/sys/kernel/version")
+	var table []verdict
 	for _, p := range preemptionModels {
-		if m.config.isEnabled(p.option) || strings.Contains(version+" ",
-			strings.TrimPrefix(p.option, "CONFIG_")+" ") {
-			r.addFinding(p.state, "preemption", p.text, why, next)
-			return
-		}
+		inVersion := strings.Contains(version+" ", strings.TrimPrefix(p.option, "CONFIG_")+" ")
+		table = append(table, verdict{inVersion || m.config.isEnabled(p.option), p.state, p.text,
+			why, next})
 	}
-	if version != "" && !m.config.known() && !strings.Contains(version, "PREEMPT") {
-		r.addFinding(warning, "preemption", "voluntary or none", why, next)
-		return
-	}
-	r.addFinding(warning, "preemption", "unknown", why, "look at `uname -v`; "+next)
+	hasNone := version != "" && !m.config.known() && !strings.Contains(version, "PREEMPT")
+	r.judge("preemption", append(table,
+		verdict{hasNone, warning, "voluntary or none", why, next},
+		verdict{true, warning, "unknown", why, "look at `uname -v`; " + next}))
 }
 
 func (r *boardReport) checkWatchdog(m *machine) {
-	for _, path := range [...]string{"/dev/watchdog0", "/sys/class/watchdog/watchdog0"} {
-		if m.exists(path) {
-			r.addFinding(fine, "watchdog", strings.TrimSpace("there "+
-				m.readText("/sys/class/watchdog/watchdog0/identity")), "", "")
-			return
-		}
-	}
-	r.addFinding(warning, "watchdog", "none",
-		"without a watchdog, nothing restarts a machine that hangs",
-		"build the chip's watchdog driver into the kernel, "+
-			"or modprobe softdog, which does not help if the kernel hangs")
+	const folder = "/sys/class/watchdog/watchdog0"
+	r.judge("watchdog", []verdict{
+		fineIf(m.exists("/dev/watchdog0") || m.exists(folder),
+			strings.TrimSpace("there "+m.readText(folder+"/identity"))),
+		{true, warning, "none", "without a watchdog, nothing restarts a machine that hangs",
+			"build the chip's watchdog driver into the kernel, " +
+				"or modprobe softdog, which does not help if the kernel hangs"},
+	})
 }
 
 func (r *boardReport) checkUser(m *machine, n *requirements) {
-	switch {
-	case !m.user.known:
-		r.addFinding(warning, "user", "unknown",
-			"only root, or a user with access to "+pciFolder+"*/resource*, can map BARs",
-			"run lm check-board, or the script of --collect, on the target "+
-				"as the user who runs lmrun")
-	case m.user.hasCapability(capSysAdmin):
-		r.addFinding(fine, "user", "uid "+m.user.uid+" with CAP_SYS_ADMIN", "", "")
-	case n.driverBusAddresses:
-		r.addFinding(warning, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN",
+	without := "uid " + m.user.uid + " without CAP_SYS_ADMIN"
+	r.judge("user", []verdict{
+		{!m.user.known, warning, "unknown",
+			"only root, or a user with access to " + pciFolder + "*/resource*, can map BARs",
+			"run lm check-board, or the script of --collect, on the target " +
+				"as the user who runs lmrun"},
+		fineIf(m.user.hasCapability(capSysAdmin), "uid "+m.user.uid+" with CAP_SYS_ADMIN"),
+		{n.driverBusAddresses, warning, without,
 			"this user needs permission to open the driver's device file",
-			"give the user access to the device file (see ls -l /dev/vfio /dev/tenstorrent)")
-	default:
-		r.addFinding(missing, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN",
-			"CAP_SYS_ADMIN is needed to enable the device "+
+			"give the user access to the device file (see ls -l /dev/vfio /dev/tenstorrent)"},
+		{true, missing, without,
+			"CAP_SYS_ADMIN is needed to enable the device " +
 				"and to read all of its configuration space",
-			"run lmrun as root; or run `setcap cap_sys_admin+ep lmrun`, "+
-				"and give the user access to "+pciFolder+"*/resource*")
-	}
+			"run lmrun as root; or run `setcap cap_sys_admin+ep lmrun`, " +
+				"and give the user access to " + pciFolder + "*/resource*"},
+	})
 }
 
 // checkDevices checks every accelerator of a known kind; with an image, only those that the image
@@ -232,52 +215,44 @@ func (r *boardReport) checkMemory(m *machine, n *requirements) {
 	const huge = 2 << 20
 	free, _ := m.readNumber("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
 	text := fmt.Sprintf("free huge pages of 2 MiB: %d", free)
-	switch {
-	case n.hostBytes == 0:
-		r.addFinding(fine, "huge pages", text+"; only images with host memory use them", "", "")
-	case n.driverBusAddresses:
-		r.addFinding(fine, "huge pages",
-			text+"; a device opened as vfio: or tt: needs no huge pages", "", "")
-	case free*huge >= n.hostBytes:
-		r.addFinding(fine, "huge pages", text, "", "")
-	default:
-		r.addFinding(missing, "huge pages", text,
+	r.judge("huge pages", []verdict{
+		fineIf(n.hostBytes == 0, text+"; only images with host memory use them"),
+		fineIf(n.driverBusAddresses, text+"; a device opened as vfio: or tt: needs no huge pages"),
+		fineIf(free*huge >= n.hostBytes, text),
+		{true, missing, text,
 			fmt.Sprintf("the image's %s of host memory must be in contiguous huge pages, "+
 				"if the device is opened as pci:", lmb.SizeText(n.hostBytes)),
 			fmt.Sprintf("open the device as vfio:, or reserve huge pages for pci:, with "+
 				"`echo %d > /proc/sys/vm/nr_hugepages` soon after boot, or with the boot option "+
-				"hugepages=%[1]d",
-				(n.hostBytes+huge-1)/huge))
-	}
+				"hugepages=%[1]d", (n.hostBytes+huge-1)/huge)},
+	})
 	r.checkPagemap(m, n)
 }
 
 func (r *boardReport) checkLockedMemory(m *machine, n *requirements) {
 	lock := n.arenaBytes + n.hostBytes
-	switch {
-	case !m.user.known:
-		// checkUser has reported this.
-	case m.user.hasCapability(capIPCLock) || m.user.memlock == ^uint64(0):
-		r.addFinding(fine, "locked memory", "no limit", "", "")
-	case m.user.memlock >= lock:
-		r.addFinding(fine, "locked memory", "limit "+lmb.SizeText(m.user.memlock), "", "")
-	default:
-		r.addFinding(missing, "locked memory",
-			fmt.Sprintf("the limit is %s, but the image locks %s",
-				lmb.SizeText(m.user.memlock), lmb.SizeText(lock)),
-			"lmrun locks arena and host memory, so that no page fault delays a run",
-			fmt.Sprintf("raise the limit with `ulimit -l %d` "+
-				"or with LimitMEMLOCK= in a systemd unit, or give lmrun CAP_IPC_LOCK",
-				(lock+1023)/1024))
+	if m.user.known { // otherwise checkUser has reported it
+		memlock := m.user.memlock
+		r.judge("locked memory", []verdict{
+			fineIf(m.user.hasCapability(capIPCLock) || memlock == ^uint64(0), "no limit"),
+			fineIf(memlock >= lock, "limit "+lmb.SizeText(memlock)),
+			{true, missing, fmt.Sprintf("the limit is %s, but the image locks %s",
+				lmb.SizeText(memlock), lmb.SizeText(lock)),
+				"lmrun locks arena and host memory, so that no page fault delays a run",
+				fmt.Sprintf("raise the limit with `ulimit -l %d` "+
+					"or with LimitMEMLOCK= in a systemd unit, or give lmrun CAP_IPC_LOCK",
+					(lock+1023)/1024)},
+		})
 	}
 	available, err := strconv.ParseUint(
 		procField(m.readText("/proc/meminfo"), "MemAvailable:"), 10, 54)
-	if err == nil && n.view != nil && available<<10 < lock {
-		r.addFinding(missing, "memory", fmt.Sprintf("%s is available, but the image needs %s",
-			lmb.SizeText(available<<10), lmb.SizeText(lock)),
+	r.judge("memory", []verdict{
+		{err == nil && n.view != nil && available<<10 < lock, missing,
+			fmt.Sprintf("%s is available, but the image needs %s",
+				lmb.SizeText(available<<10), lmb.SizeText(lock)),
 			"lmrun reserves all memory for the image when it loads the image",
-			"use a machine with more memory, or stop other programs")
-	}
+			"use a machine with more memory, or stop other programs"},
+	})
 }
 
 // checkPagemap checks the file from which lightmetal reads the physical address of host memory if
@@ -286,22 +261,17 @@ func (r *boardReport) checkPagemap(m *machine, n *requirements) {
 	const why, without = "the device needs the physical address of host memory",
 		"open the device as vfio:, if the machine has an IOMMU"
 	there := m.exists("/proc/self/pagemap") || m.config.isEnabled("CONFIG_PROC_PAGE_MONITOR")
-	switch {
-	case n.hostBytes == 0 || n.driverBusAddresses:
-		r.addFinding(fine, "pagemap", "not used", "", "")
-	case !there && (m.isThisMachine || m.config.known()):
-		r.addFinding(missing, "pagemap", "not there", why,
-			"set CONFIG_PROC_PAGE_MONITOR=y, or "+without)
-	case !there || !m.user.known:
-		r.addFinding(warning, "pagemap", "unknown", why,
-			"look for /proc/self/pagemap on the target")
-	case !m.user.hasCapability(capSysAdmin):
-		r.addFinding(missing, "pagemap",
+	r.judge("pagemap", []verdict{
+		fineIf(n.hostBytes == 0 || n.driverBusAddresses, "not used"),
+		{!there && (m.isThisMachine || m.config.known()), missing, "not there", why,
+			"set CONFIG_PROC_PAGE_MONITOR=y, or " + without},
+		{!there || !m.user.known, warning, "unknown", why,
+			"look for /proc/self/pagemap on the target"},
+		{!m.user.hasCapability(capSysAdmin), missing,
 			"/proc/self/pagemap does not show addresses to this user", why,
-			"run as root, or "+without)
-	default:
-		r.addFinding(fine, "pagemap", "shows addresses", "", "")
-	}
+			"run as root, or " + without},
+		fineIf(true, "shows addresses"),
+	})
 }
 
 // usesDrivers reports whether kernel drivers provide access to all devices of the image.

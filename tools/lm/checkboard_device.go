@@ -12,17 +12,17 @@ import (
 
 func (r *boardReport) checkAnswers(name string, d *pciDevice) bool {
 	const memory, master = 1 << 1, 1 << 2
-	if d.command == 0xffff {
-		r.addFinding(missing, name, "does not answer: its configuration space reads all ones",
-			"the device hangs, has no power, or lost its link",
-			"run `echo 1 > "+pciFolder+d.address+"/remove; echo 1 > /sys/bus/pci/rescan`; "+
-				"if the device still does not answer, switch the machine off and on")
-		return false
-	}
 	onOff := map[bool]string{true: "on", false: "off (lightmetal switches it on)"}
-	r.addFinding(fine, name, fmt.Sprintf("answers; memory decoding %s, bus master %s",
-		onOff[d.command&memory != 0], onOff[d.command&master != 0]), "", "")
-	return true
+	answers := d.command != 0xffff
+	r.judge(name, []verdict{
+		{!answers, missing, "does not answer: its configuration space reads all ones",
+			"the device hangs, has no power, or lost its link",
+			"run `echo 1 > " + pciFolder + d.address + "/remove; echo 1 > /sys/bus/pci/rescan`; " +
+				"if the device still does not answer, switch the machine off and on"},
+		fineIf(true, fmt.Sprintf("answers; memory decoding %s, bus master %s",
+			onOff[d.command&memory != 0], onOff[d.command&master != 0])),
+	})
+	return answers
 }
 
 func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
@@ -30,31 +30,25 @@ func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
 		if usual == 0 {
 			continue
 		}
-		b, check := d.bars[i], fmt.Sprintf("%s BAR %d", name, i)
-		switch {
-		case b.size == 0:
-			r.addFinding(missing, check, "not there", "images for this board use this BAR",
-				"this may be another device with the same ids; see lspci -vv -s "+d.address)
-		case !b.assigned:
-			r.addFinding(missing, check, lmb.SizeText(b.size)+", not assigned",
-				"the kernel found no room for this BAR in the host's PCIe windows, "+
+		b, size := d.bars[i], lmb.SizeText(d.bars[i].size)
+		combining := map[bool]string{true: ", write-combining possible"}[b.hasWCFile]
+		r.judge(fmt.Sprintf("%s BAR %d", name, i), []verdict{
+			{b.size == 0, missing, "not there", "images for this board use this BAR",
+				"this may be another device with the same ids; see lspci -vv -s " + d.address},
+			{!b.assigned, missing, size + ", not assigned",
+				"the kernel found no room for this BAR in the host's PCIe windows, " +
 					"so the device cannot be enabled",
-				"see `dmesg | grep BAR`; widen the PCIe ranges in the device tree, "+
-					"switch on above-4G decoding in the firmware, or boot with pci=realloc")
-		case b.size < usual && !acceptsAnySize(d.board, i):
-			r.addFinding(warning, check, lmb.SizeText(b.size)+", but usually "+lmb.SizeText(usual),
-				"images made for the usual size may not fit",
-				m.resizeAdvice(d, i, usual))
-		case b.prefetchable && !b.hasWCFile:
-			r.addFinding(warning, check,
-				lmb.SizeText(b.size)+", without the file resource"+strconv.Itoa(i)+"_wc",
+				"see `dmesg | grep BAR`; widen the PCIe ranges in the device tree, " +
+					"switch on above-4G decoding in the firmware, or boot with pci=realloc"},
+			{b.size < usual && !acceptsAnySize(d.board, i), warning,
+				size + ", but usually " + lmb.SizeText(usual),
+				"images made for the usual size may not fit", m.resizeAdvice(d, i, usual)},
+			{b.prefetchable && !b.hasWCFile, warning,
+				size + ", without the file resource" + strconv.Itoa(i) + "_wc",
 				"stores are not combined: bulk copies take several times as long",
-				"use a kernel for arm64 or x86: other kernels do not make this file")
-		default:
-			r.addFinding(fine, check, fmt.Sprintf("%s at 0x%x%s", lmb.SizeText(b.size), b.address,
-				map[bool]string{true: ", write-combining possible"}[b.hasWCFile]),
-				"", "")
-		}
+				"use a kernel for arm64 or x86: other kernels do not make this file"},
+			fineIf(true, fmt.Sprintf("%s at 0x%x%s", size, b.address, combining)),
+		})
 	}
 }
 
@@ -79,18 +73,18 @@ func (m *machine) resizeAdvice(d *pciDevice, bar int, size uint64) string {
 }
 
 func (r *boardReport) checkDriver(name string, d *pciDevice, config *kernelConfig) {
-	if opens := d.openName(); opens != "" {
-		r.addFinding(fine, name+" driver", fmt.Sprintf("%s; open the device as %s",
-			cmp.Or(d.driver, "none"), opens), "", "")
-		return
-	}
 	why := "a kernel driver uses the device; " +
 		"two drivers would corrupt each other's state, so lightmetal does not open it"
 	if config.isEnabled("CONFIG_IO_STRICT_DEVMEM") {
 		why += "; with CONFIG_IO_STRICT_DEVMEM the kernel denies access, too"
 	}
-	r.addFinding(missing, name+" driver", d.driver, why,
-		"unbind the driver: echo "+d.address+" > "+pciFolder+d.address+"/driver/unbind")
+	opens := d.openName()
+	r.judge(name+" driver", []verdict{
+		fineIf(opens != "", cmp.Or(d.driver, "none")+"; open the device as "+opens),
+		{true, missing, d.driver, why,
+			"unbind the driver: echo " + d.address + " > " + pciFolder + d.address +
+				"/driver/unbind"},
+	})
 }
 
 // openName returns the name by which lightmetal opens the device. It is empty if the bound driver
@@ -115,46 +109,36 @@ func (r *boardReport) checkLink(name string, m *machine, d *pciDevice) {
 	folder := pciFolder + d.address
 	speed, best := m.readText(folder+"/current_link_speed"), m.readText(folder+"/max_link_speed")
 	width, widest := m.readText(folder+"/current_link_width"), m.readText(folder+"/max_link_width")
-	if _, err := strconv.ParseUint(widest, 10, 8); err != nil || widest == "0" || widest == "255" {
-		r.addFinding(fine, name+" link", "no PCIe link (the device is emulated, "+
-			"or part of the root complex)", "", "")
-		return
-	}
+	_, err := strconv.ParseUint(widest, 10, 8)
 	found := fmt.Sprintf("%s x%s", speed, width)
-	if speed == best && width == widest {
-		r.addFinding(fine, name+" link", found, "", "")
-		return
-	}
-	r.addFinding(warning, name+" link",
-		fmt.Sprintf("%s, but the device supports %s x%s", found, best, widest),
-		"the link is slower than the device allows, so copies take longer",
-		"if the slot is faster than the link (see lm check-board BOARD), reseat the card, "+
-			"then look at LnkSta in `lspci -vv -s "+d.address+"`")
+	r.judge(name+" link", []verdict{
+		fineIf(err != nil || widest == "0" || widest == "255",
+			"no PCIe link (the device is emulated, or part of the root complex)"),
+		fineIf(speed == best && width == widest, found),
+		{true, warning, fmt.Sprintf("%s, but the device supports %s x%s", found, best, widest),
+			"the link is slower than the device allows, so copies take longer",
+			"if the slot is faster than the link (see lm check-board BOARD), reseat the card, " +
+				"then look at LnkSta in `lspci -vv -s " + d.address + "`"},
+	})
 }
 
 // checkIOMMU reports how the device accesses host memory.
 func (r *boardReport) checkIOMMU(name string, m *machine, d *pciDevice, n *requirements) {
-	check, identity := name+" IOMMU", m.readText("/sys/kernel/iommu_groups/"+d.group+
-		"/type") == "identity"
-	switch {
-	case d.group == "" && !m.hasIOMMUMap():
-		r.addFinding(fine, check, "no IOMMU: the device uses physical addresses of memory", "", "")
-	case identity:
-		r.addFinding(fine, check,
-			"group "+d.group+"; the IOMMU does not translate addresses", "", "")
-	case d.usesDriver():
-		r.addFinding(fine, check,
-			"group "+d.group+"; lightmetal uses the device through the driver "+d.driver, "", "")
-	case n.hostBytes == 0:
-		r.addFinding(fine, check,
-			"an IOMMU is on; for images with host memory, bind vfio-pci to the device", "", "")
-	default:
-		r.addFinding(missing, check, "an IOMMU is on, and vfio-pci is not bound to the device",
+	group := "group " + d.group
+	isIdentity := m.readText("/sys/kernel/iommu_groups/"+d.group+"/type") == "identity"
+	r.judge(name+" IOMMU", []verdict{
+		fineIf(d.group == "" && !m.hasIOMMUMap(),
+			"no IOMMU: the device uses physical addresses of memory"),
+		fineIf(isIdentity, group+"; the IOMMU does not translate addresses"),
+		fineIf(d.usesDriver(), group+"; lightmetal uses the device through the driver "+d.driver),
+		fineIf(n.hostBytes == 0,
+			"an IOMMU is on; for images with host memory, bind vfio-pci to the device"),
+		{true, missing, "an IOMMU is on, and vfio-pci is not bound to the device",
 			"the image has host memory, which the device reaches only through the IOMMU",
-			m.loadVFIOCommand()+"echo vfio-pci > "+pciFolder+d.address+"/driver_override; echo "+
-				d.address+" > /sys/bus/pci/drivers_probe; "+
-				"then name the device vfio:"+d.address)
-	}
+			m.loadVFIOCommand() + "echo vfio-pci > " + pciFolder + d.address +
+				"/driver_override; echo " + d.address + " > /sys/bus/pci/drivers_probe; " +
+				"then name the device vfio:" + d.address},
+	})
 }
 
 // loadVFIOCommand returns the command that loads the driver vfio-pci, empty if it is loaded.

@@ -69,21 +69,23 @@ func (r *boardReport) checkImageDevices(m *machine, n *requirements) {
 		check := fmt.Sprintf("device %d, %s (%04x:%04x)", i, n.view.Name(t.Board), t.Vendor,
 			t.Device)
 		found := m.devicesWithIDs(t.Vendor, t.Device)
-		switch {
-		case len(found) == 0:
-			r.addFinding(missing, check,
-				fmt.Sprintf("not found among the machine's %d PCI functions",
-					len(m.functions)),
+		var first pciDevice
+		if len(found) > 0 {
+			first = found[0]
+		}
+		r.judge(check, []verdict{
+			{len(found) == 0, missing,
+				fmt.Sprintf("not found among the machine's %d PCI functions", len(m.functions)),
 				"the image needs a device with these ids",
-				"look for the device in `lspci -nn`, or rescan: echo 1 > /sys/bus/pci/rescan")
-			continue
-		case len(found) > 1:
-			r.addFinding(warning, check, fmt.Sprintf("%d devices have these ids", len(found)),
+				"look for the device in `lspci -nn`, or rescan: echo 1 > /sys/bus/pci/rescan"},
+			{len(found) > 1, warning, fmt.Sprintf("%d devices have these ids", len(found)),
 				"lmrun does not choose between devices with the same ids",
-				"name one device by address: --device "+
-					cmp.Or(found[0].openName(), "pci:"+found[0].address))
-		default:
-			r.addFinding(fine, check, cmp.Or(found[0].openName(), found[0].address), "", "")
+				"name one device by address: --device " +
+					cmp.Or(first.openName(), "pci:"+first.address)},
+			fineIf(true, cmp.Or(first.openName(), first.address)),
+		})
+		if len(found) == 0 {
+			continue
 		}
 		ids := [2]uint16{t.Vendor, t.Device}
 		d := &found[min(alike[ids], len(found)-1)]
@@ -105,13 +107,13 @@ func (m *machine) devicesWithIDs(vendor, device uint16) (found []pciDevice) {
 }
 
 func (r *boardReport) checkDeviceBars(check string, t *fbs.DeviceInfo, d *pciDevice) {
-	good := true
+	good, usable := true, d.usableBarSizes()
 	for i, want := range t.MinBarSizes() {
-		if b := d.bars[i]; want > b.size || want > 0 && !b.assigned {
+		if want > usable[i] {
 			good = false
 			r.addFinding(missing, fmt.Sprintf("%s BAR %d", check, i),
 				fmt.Sprintf("the assigned size is %s, but the image needs %s",
-					lmb.SizeText(usableSize(b)), lmb.SizeText(want)),
+					lmb.SizeText(usable[i]), lmb.SizeText(want)),
 				"the image accesses more of this BAR than the device has",
 				"check BAR "+fmt.Sprint(i)+" in `lspci -vv -s "+d.address+
 					"`, or make the image again for this device")
@@ -122,29 +124,26 @@ func (r *boardReport) checkDeviceBars(check string, t *fbs.DeviceInfo, d *pciDev
 	}
 }
 
-// usableSize returns the usable size of a BAR, which is 0 if the kernel has not assigned an address
-// to it.
-func usableSize(b pciBar) uint64 {
-	if !b.assigned {
-		return 0
+// usableBarSizes returns the usable size of each BAR, which is 0 if the kernel has not assigned an
+// address to the BAR.
+func (d *pciDevice) usableBarSizes() (sizes [6]uint64) {
+	for i, b := range d.bars {
+		if b.assigned {
+			sizes[i] = b.size
+		}
 	}
-	return b.size
+	return sizes
 }
 
 // checkTLBWindows checks whether the device has a free TLB window for each movable window of the
 // image. Other windows are in BARs, which checkDeviceBars has checked.
 func (r *boardReport) checkTLBWindows(check string, view *fbs.View, device int, d *pciDevice) {
-	var bars [6]uint64
-	for i, b := range d.bars {
-		bars[i] = usableSize(b)
-	}
-	taken, wanted := map[int]bool{}, 0
+	bars, taken := d.usableBarSizes(), map[int]bool{}
 	for i := range view.Windows {
 		w := &view.Windows[i]
 		if int(w.Device) != device || w.Kind != gen.WindowKindTlb {
 			continue
 		}
-		wanted++
 		slot := -1
 		if d.board.TLB != nil {
 			slot = d.board.TLB.ChooseWindow(w.Slot, w.Size, &bars,
@@ -161,11 +160,8 @@ func (r *boardReport) checkTLBWindows(check string, view *fbs.View, device int, 
 		}
 		taken[slot] = true
 	}
-	if wanted > 0 {
-		r.addFinding(fine, check+" windows", fmt.Sprintf("there is a TLB window "+
-			"for each of %d movable windows", wanted),
-			"", "")
-	}
+	r.judge(check+" windows", []verdict{fineIf(len(taken) > 0,
+		fmt.Sprintf("there is a TLB window for each of %d movable windows", len(taken)))})
 }
 
 // checkKnownBoard fills in the report of a board from the data that lm has, without a machine.
@@ -204,22 +200,19 @@ func (r *boardReport) checkFit(what string, board *boards.Board, least [6]uint64
 		}
 	}
 	size := func(i int) string { return fmt.Sprintf("%d: %s", i, lmb.SizeText(fit.BARs[i].Size)) }
-	switch {
-	case len(fits) > 0:
-		r.addFinding(fine, what+" fits", strings.Join(fits, "; "), "", "")
-	case !fit.HasNoRoom():
-		r.addFinding(warning, what+" fits", "unknown: "+
-			"the sizes of this board's PCIe windows are not known",
-			"the device's BARs ("+barsText(fit.BARs, size)+") may not fit",
-			"put the device into the machine, and run lm check-board there")
-	default:
-		r.addFinding(worse, what+" fits",
-			"no PCIe port has room for the BARs; "+strings.Join(cramped, "; "),
-			"the device's BARs ("+barsText(fit.BARs, size)+") do not fit into the PCIe windows, "+
+	bars := barsText(fit.BARs, size)
+	r.judge(what+" fits", []verdict{
+		fineIf(len(fits) > 0, strings.Join(fits, "; ")),
+		{!fit.HasNoRoom(), warning,
+			"unknown: the sizes of this board's PCIe windows are not known",
+			"the device's BARs (" + bars + ") may not fit",
+			"put the device into the machine, and run lm check-board there"},
+		{true, worse, "no PCIe port has room for the BARs; " + strings.Join(cramped, "; "),
+			"the device's BARs (" + bars + ") do not fit into the PCIe windows, " +
 				"so the kernel leaves them unassigned and cannot switch the device on",
-			"if the chip allows, widen the port's ranges in the device tree; make the BAR smaller "+
-				"in the device's firmware; or use another board (lm check-board --list)")
-	}
+			"if the chip allows, widen the port's ranges in the device tree; make the BAR " +
+				"smaller in the device's firmware; or use another board (lm check-board --list)"},
+	})
 }
 
 // barsText lists the BARs that exist, each formatted by text.
@@ -266,64 +259,55 @@ func unusedText(n *requirements, meets bool) string {
 }
 
 func (r *boardReport) checkWriteCombining(h *hosts.Host, config *kernelConfig, n *requirements) {
-	const check = "write-combining"
 	around := h.Workaround
-	switch {
-	case h.WriteCombining.Value == hosts.Works:
-		r.addFinding(fine, check, "works", "", "")
-	case !h.WriteCombining.IsKnown():
-		r.addFinding(stateFor(n.writeCombining, warning, fine), check, "not known for this board",
-			"bulk copies to a window marked wc rely on write-combining",
-			"test it: copy data into a window marked wc, and read the data back")
-	case around.IsKnown() && config.isEnabled(around.Value):
-		r.addFinding(fine, check,
-			"faulty on this board, and the kernel works around it ("+around.Value+
-				")", "", "")
-	default:
-		next := "make the image without wc windows (lm dump it, remove wc, lm asm the listing)"
-		if around.IsKnown() {
-			next = "use a kernel with " + around.Value + "=y (" + around.Source + "), or " + next
-		}
-		r.addFinding(stateFor(n.writeCombining, missing, warning), check,
-			"faulty on this board"+unusedText(n, n.writeCombining), h.WriteCombining.Source, next)
+	next := "make the image without wc windows (lm dump it, remove wc, lm asm the listing)"
+	if around.IsKnown() {
+		next = "use a kernel with " + around.Value + "=y (" + around.Source + "), or " + next
 	}
+	r.judge("write-combining", []verdict{
+		fineIf(h.WriteCombining.Value == hosts.Works, "works"),
+		{!h.WriteCombining.IsKnown(), stateFor(n.writeCombining, warning, fine),
+			"not known for this board", "bulk copies to a window marked wc rely on write-combining",
+			"test it: copy data into a window marked wc, and read the data back"},
+		fineIf(around.IsKnown() && config.isEnabled(around.Value),
+			"faulty on this board, and the kernel works around it ("+around.Value+")"),
+		{true, stateFor(n.writeCombining, missing, warning),
+			"faulty on this board" + unusedText(n, n.writeCombining), h.WriteCombining.Source,
+			next},
+	})
 }
 
 // checkHostMemory checks whether the host lets a device access host memory.
 func (r *boardReport) checkHostMemory(h *hosts.Host, n *requirements) {
-	switch h.Coherence.Value {
-	case hosts.NotCoherent:
-		r.addFinding(missing, "coherence",
+	r.judge("coherence", []verdict{
+		{h.Coherence.Value == hosts.NotCoherent, missing,
 			"devices do not see data that are only in the processor's caches",
-			"the image has host memory, so the processor or the device may read old data ("+
-				h.Coherence.Source+")",
-			"use an image without host memory, or another board")
-	case "":
-		r.addFinding(warning, "coherence", "not known for this board",
-			"the image has host memory: "+
+			"the image has host memory, so the processor or the device may read old data (" +
+				h.Coherence.Source + ")",
+			"use an image without host memory, or another board"},
+		{h.Coherence.Value == "", warning, "not known for this board",
+			"the image has host memory: " +
 				"if DMA is not coherent, the processor or the device may read old data",
-			"run the image with known data, and compare what the processor and the device read")
-	default:
-		r.addFinding(fine, "coherence", "devices see the data in the processor's caches", "", "")
-	}
+			"run the image with known data, and compare what the processor and the device read"},
+		fineIf(true, "devices see the data in the processor's caches"),
+	})
 	if n.driverBusAddresses {
 		return // the driver knows the inbound windows
 	}
 	for _, in := range h.Inbound.Value {
-		if in.PCIAddress != in.CPUAddress && h.IOMMU.Value == hosts.NoIOMMU {
-			r.addFinding(missing, "inbound window",
+		r.judge("inbound window", []verdict{
+			{in.PCIAddress != in.CPUAddress && h.IOMMU.Value == hosts.NoIOMMU, missing,
 				fmt.Sprintf("a device must access memory at the CPU address plus 0x%x",
 					in.PCIAddress-in.CPUAddress),
-				"lightmetal passes CPU addresses of host memory to devices; "+
-					"these addresses are wrong on this board ("+h.Inbound.Source+")",
-				"use an image without host memory, or another board")
-		} else if in.Size < 1<<40 {
-			r.addFinding(warning, "inbound window",
+				"lightmetal passes CPU addresses of host memory to devices; " +
+					"these addresses are wrong on this board (" + h.Inbound.Source + ")",
+				"use an image without host memory, or another board"},
+			{in.Size < 1<<40, warning,
 				fmt.Sprintf("a device can access only the first %s of memory",
 					lmb.SizeText(in.Size)),
-				"the image's host memory may be outside this range ("+h.Inbound.Source+")",
-				"add mem="+fmt.Sprint(in.Size>>20)+"M to the kernel's command line, "+
-					"so that the kernel uses only this range")
-		}
+				"the image's host memory may be outside this range (" + h.Inbound.Source + ")",
+				"add mem=" + fmt.Sprint(in.Size>>20) + "M to the kernel's command line, " +
+					"so that the kernel uses only this range"},
+		})
 	}
 }

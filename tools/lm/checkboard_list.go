@@ -62,13 +62,12 @@ func listHosts() {
 			fitsText(strings.Contains(fits, "blackhole")),
 			h.WriteCombining, h.Coherence, h.IOMMU, h.Boot)
 	}
-	fmt.Fprintln(w)
-	fmt.Fprintln(w, "These values are from device trees, manuals and reports. "+
-		"The values of QEMU were tested, the others not;")
-	fmt.Fprintln(w, "no value was tested with an accelerator. "+
-		"lm check-board BOARD prints the source of each value.")
-	fmt.Fprintln(w, "lm check-board without BOARD checks this machine, "+
-		"and is more reliable than this table.")
+	fmt.Fprint(w, "\nThese values are from device trees, manuals and reports. ",
+		"The values of QEMU were tested, the others not;\n",
+		"no value was tested with an accelerator. ",
+		"lm check-board BOARD prints the source of each value.\n",
+		"lm check-board without BOARD checks this machine, ",
+		"and is more reliable than this table.\n")
 	fail.On(w.Flush())
 }
 
@@ -144,30 +143,32 @@ func optionNames(h *hosts.Host) (names []string) {
 
 // hostFacts returns all known facts about a host, with their sources.
 func hostFacts(h *hosts.Host) (list []factInfo) {
-	put := func(name, value, source string) {
-		if source == "" {
-			value = "unknown"
-		}
-		list = append(list, factInfo{name, value, source,
-			strings.HasPrefix(source, hosts.Measured)})
-	}
 	for i := range h.Ports {
 		p := &h.Ports[i]
-		put("port", portText(p)+"; windows: "+windowsText(p),
-			joinSources(p.Generation.Source, p.LaneCount.Source, p.Windows.Source))
+		list = append(list, newFact("port", portText(p)+"; windows: "+windowsText(p),
+			joinSources(p.Generation.Source, p.LaneCount.Source, p.Windows.Source)))
 	}
-	put("write-combining", h.WriteCombining.String(), h.WriteCombining.Source)
-	put("8-byte accesses", h.WideAccess.String(), h.WideAccess.Source)
-	put("DMA coherence", h.Coherence.String(), h.Coherence.Source)
-	put("inbound windows", inboundText(h.Inbound.Value), h.Inbound.Source)
-	put("IOMMU", h.IOMMU.String(), h.IOMMU.Source)
-	put("kernel page size", lmb.SizeText(h.PageSize.Value), h.PageSize.Source)
-	put("boots", h.Boot.String(), h.Boot.Source)
-	put("console", h.Console.Value, h.Console.Source)
-	put("device tree", h.DeviceTree.Value, h.DeviceTree.Source)
-	put("kernel load address", fmt.Sprintf("0x%x", h.LoadAddress.Value), h.LoadAddress.Source)
-	put("kernel options", strings.Join(optionNames(h), " "), "boards/hosts")
-	return list
+	return append(list,
+		newFact("write-combining", h.WriteCombining.String(), h.WriteCombining.Source),
+		newFact("8-byte accesses", h.WideAccess.String(), h.WideAccess.Source),
+		newFact("DMA coherence", h.Coherence.String(), h.Coherence.Source),
+		newFact("inbound windows", inboundText(h.Inbound.Value), h.Inbound.Source),
+		newFact("IOMMU", h.IOMMU.String(), h.IOMMU.Source),
+		newFact("kernel page size", lmb.SizeText(h.PageSize.Value), h.PageSize.Source),
+		newFact("boots", h.Boot.String(), h.Boot.Source),
+		newFact("console", h.Console.Value, h.Console.Source),
+		newFact("device tree", h.DeviceTree.Value, h.DeviceTree.Source),
+		newFact("kernel load address", fmt.Sprintf("0x%x", h.LoadAddress.Value),
+			h.LoadAddress.Source),
+		newFact("kernel options", strings.Join(optionNames(h), " "), "boards/hosts"))
+}
+
+// newFact returns a fact. Its value is unknown if it has no source.
+func newFact(name, value, source string) factInfo {
+	if source == "" {
+		value = "unknown"
+	}
+	return factInfo{name, value, source, strings.HasPrefix(source, hosts.Measured)}
 }
 
 func inboundText(list []hosts.InboundRange) string {

@@ -2,23 +2,28 @@ package listing
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 
-	"lightmetal/fbs/gen"
+	"lightmetal/fbs"
+	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/lmb"
 )
 
-// readBack parses the text that was just written. It returns the reason why the text does not have
-// the intended meaning, or "".
-func (p *printer) readBack(check *parser, means func() bool) string {
-	check.feed(p.out.String())
+// finish parses the text of a part of the listing and writes it. It fails if the parsed text does
+// not have the intended meaning. The error names the part.
+func (p *printer) finish(isMeant func() bool, part string, args ...any) {
+	p.check.feed(p.out.String())
+	why := "a listing cannot express one of the values"
 	switch {
-	case len(check.errs) > 0:
-		return check.errs[0].(*Error).Reason
-	case !means():
-		return "a listing cannot express one of the values"
+	case len(p.check.errs) > 0:
+		why = p.check.errs[0].(*Error).Reason
+	case isMeant():
+		fail.Must(p.out.WriteTo(p.to))
+		return
 	}
-	return ""
+	fail.On(&fbs.Error{Place: "listing",
+		Reason: fmt.Sprintf(part, args...) + " cannot be written: " + why})
 }
 
 // isHeader reports whether the declarations before data and tensors are those of the image.
@@ -50,12 +55,12 @@ func (p *printer) isCommand(check *parser, c *lmb.Command) bool {
 		}
 		got.Index = c.Index
 	}
-	if tensor := int(c.Index) - 1; c.Opcode == gen.OpcodeCopyOut && tensor >= p.firstGolden {
-		if tensor >= len(check.image.Tensors) ||
-			!sameTensor(p.image.Tensors[tensor], check.image.Tensors[tensor]) {
+	if output := p.goldenOutput(c); output != nil {
+		if int(c.Index) > len(check.image.Tensors) ||
+			!sameTensor(*output, check.image.Tensors[c.Index-1]) {
 			return false // the copy fills an output that belongs to no compare
 		}
-		check.image.Tensors[tensor].Data = p.image.Tensors[tensor].Data // frees the copy
+		check.image.Tensors[c.Index-1].Data = output.Data // frees the copy
 	}
 	s.Commands, check.calls = s.Commands[:0], check.calls[:0]
 	if lmb.HasPayload(&want.Command) {

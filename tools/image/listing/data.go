@@ -10,6 +10,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/npy"
 )
@@ -22,8 +23,6 @@ const patternMax = 64 << 20
 func (p *parser) data() []byte {
 	at := p.tok
 	switch {
-	case p.failed:
-		return nil
 	case p.accept("hex"):
 		return p.hexBytes()
 	case p.accept("file"):
@@ -34,7 +33,6 @@ func (p *parser) data() []byte {
 		return p.declaredBytes()
 	case at.kind == tokenWord && p.isTensor(at.text):
 		p.fail(at, "%s is a tensor; write %s[:] for the whole tensor", at.text, at.text)
-		return nil
 	}
 	words := append([]string{"hex", "file", "pattern", "data"}, nonEmpty(dtypeWords)...)
 	for dtype, word := range dtypeWords {
@@ -51,7 +49,7 @@ func (p *parser) data() []byte {
 // line for which `belongs` returns true.
 func (p *parser) items(what string, belongs func(string) bool, each func(token)) {
 	block, count := p.accept("{"), 0
-	for ; !p.failed && p.tok.kind == tokenWord && belongs(p.tok.text); count++ {
+	for ; p.tok.kind == tokenWord && belongs(p.tok.text); count++ {
 		each(p.tok)
 		p.advance()
 	}
@@ -81,19 +79,14 @@ func (p *parser) hexBytes() []byte {
 func (p *parser) fileBytes() []byte {
 	at := p.tok
 	path := p.text("the path of a file")
-	if p.failed {
-		return nil
-	}
 	if p.read == nil {
 		p.fail(at, "this listing must not name files; write the data as hex")
-		return nil
 	}
 	data, known := p.files[path]
 	if !known {
 		var err error
 		if data, err = p.read(path); err != nil {
 			p.fail(at, "%v", err)
-			return nil
 		}
 		p.files[path] = data
 	}
@@ -110,7 +103,7 @@ func (p *parser) declaredBytes() []byte {
 		p.fail(at, "data %s is not declared%s", name, hint(name, "data",
 			slices.Sorted(maps.Keys(p.blocks))))
 	case block.bytes == nil:
-		p.failed = true // its declaration was wrong, and that has been reported
+		fail.On(errReported) // with its declaration
 	}
 	return p.part(at, name, block.bytes)
 }
@@ -126,13 +119,10 @@ func (p *parser) part(at token, name string, data []byte) []byte {
 	if p.accept("size") {
 		size = p.size("a size")
 	}
-	if length := uint64(len(data)); !p.failed && (from > length || size > length-from) {
+	if length := uint64(len(data)); from > length || size > length-from {
 		p.fail(at, "%s has only %d bytes, "+
 			"but this line uses %d bytes from byte %d on", name, length,
 			size, from)
-	}
-	if p.failed {
-		return nil
 	}
 	return data[from : from+size : from+size]
 }
@@ -147,9 +137,6 @@ func (p *parser) patternBytes() []byte {
 	if size > p.patternLeft {
 		p.fail(p.last, "the pattern is too large: all patterns of a listing together may have "+
 			"at most %s", lmb.SizeText(patternMax))
-	}
-	if p.failed {
-		return nil
 	}
 	p.patternLeft -= size
 	return Pattern(uint32(seed), int(size))

@@ -1,11 +1,14 @@
 package listing
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -24,10 +27,9 @@ func (p *parser) declaration() {
 		return
 	}
 	name, _, _ := strings.Cut(p.tok.text, ".")
-	if _, ok := commands[name]; ok && p.tok.kind == tokenWord {
+	if commandNamed(name) != nil && p.tok.kind == tokenWord {
 		p.fail(p.tok, "%s is a command, which must be in a sequence; start a sequence with a "+
 			"label such as `main:`", p.tok.text)
-		return
 	}
 	p.fail(p.tok, "expected a declaration or a label, found %s%s", p.tok,
 		hint(p.tok.text, "declarations", declarationWords))
@@ -38,75 +40,153 @@ func (p *parser) origin() {
 	if *o != (lmb.Origin{}) {
 		p.fail(p.head, "origin is declared twice")
 	}
-	p.settings(
-		setting{"tool", func() { o.Tool = p.text("a tool") }},
-		setting{"source", func() { o.Source = p.text("a source") }},
-		setting{"time", func() { o.Time = p.number("seconds since 1970") }},
-		setting{"git", func() { o.Git = p.text("a revision") }})
+	p.options(originOptions(o))
+}
+
+func originOptions(o *lmb.Origin) []option {
+	return []option{
+		{"tool", func(p *parser) { o.Tool = p.text("a tool") }, strconv.Quote(o.Tool),
+			o.Tool != ""},
+		{"source", func(p *parser) { o.Source = p.text("a source") }, strconv.Quote(o.Source),
+			o.Source != ""},
+		{"time", func(p *parser) { o.Time = p.number("seconds since 1970") }, fmt.Sprint(o.Time),
+			o.Time != 0},
+		{"git", func(p *parser) { o.Git = p.text("a revision") }, strconv.Quote(o.Git),
+			o.Git != ""},
+	}
+}
+
+func (p *printer) origin() {
+	o := &p.image.Origin
+	if *o == (lmb.Origin{}) {
+		return
+	}
+	p.printf("origin")
+	options := originOptions(o)
+	options[2], options[3] = options[3], options[2] // in the canonical form, the time is last
+	p.options(options)
+	p.printf("\n")
 }
 
 var barWords = []string{"bar0", "bar1", "bar2", "bar3", "bar4", "bar5"}
 
+// device declares a device. It also declares a device with a mistake, so that the numbers of the
+// later devices stay right.
 func (p *parser) device() {
-	if len(p.image.Devices) == fbs.DevicesMax {
+	number := len(p.image.Devices)
+	p.image.Devices = append(p.image.Devices, lmb.Device{})
+	if number == fbs.DevicesMax {
 		p.fail(p.head, "too many devices: a listing may have at most %d", fbs.DevicesMax)
 	}
-	t := lmb.Device{Board: p.name("a board")}
+	t := &p.image.Devices[number]
+	t.Board = p.name("a board")
 	t.Vendor = p.pciID()
 	p.expect(":")
 	t.Device = p.pciID()
-	settings := []setting{{"subsystem", func() {
+	p.options(deviceOptions(t))
+}
+
+func (p *printer) device(t *lmb.Device) {
+	p.printf("device %s %04x:%04x", nameText(t.Board), t.Vendor, t.Device)
+	p.options(deviceOptions(t))
+	p.printf("\n")
+}
+
+func deviceOptions(t *lmb.Device) []option {
+	readSubsystem := func(p *parser) {
 		vendor := p.pciID()
 		p.expect(":")
 		t.Subsystem = uint32(p.pciID())<<16 | uint32(vendor)
-	}}}
-	for bar, word := range barWords {
-		settings = append(settings, setting{word,
-			func() { t.Bars[bar] = p.size("the smallest size of " + word) }})
 	}
-	p.settings(settings...)
-	p.image.Devices = append(p.image.Devices, t)
+	list := []option{{"subsystem", readSubsystem,
+		fmt.Sprintf("%04x:%04x", t.Subsystem&0xffff, t.Subsystem>>16), t.Subsystem != 0}}
+	for bar, word := range barWords {
+		read := func(p *parser) { t.Bars[bar] = p.size("the smallest size of " + word) }
+		list = append(list, option{word, read, sizeText(t.Bars[bar]), t.Bars[bar] != 0})
+	}
+	return list
 }
 
 // window declares a window. It also declares a window with a mistake, with size 0, so that the
 // numbers of the later windows stay right.
 func (p *parser) window() {
-	if len(p.image.Windows) == fbs.WindowsMax {
+	number := len(p.image.Windows)
+	p.image.Windows = append(p.image.Windows, lmb.Window{})
+	if number == fbs.WindowsMax {
 		p.fail(p.head, "too many windows: a listing may have at most %d", fbs.WindowsMax)
 	}
 	w := lmb.Window{Window: fbs.Window{Slot: fbs.AnySlot}}
-	w.Name = p.windowName()
-	sizeAt, deviceAt := p.head, p.tok
-	p.windowKind(&w)
-	setDevice := func() {
-		deviceAt = p.tok
-		w.Device = p.deviceNumber()
-	}
-	settings := []setting{
-		{"offset", func() { w.Offset = p.size("an offset into the BAR") }},
-		{"size", func() {
-			sizeAt = p.tok
-			w.Size = p.size("a size")
-		}},
-		{"slot", func() { w.Slot = uint16(p.numberUpTo("a slot", fbs.AnySlot-1)) }},
-		{"bus", func() { p.fixedBus(&w) }},
-		{"wc", func() { w.Flags |= fbs.FlagWriteCombining }},
-		{"device", setDevice},
-		{"target", setDevice}, // the older word
-	}
-	p.settings(slices.DeleteFunc(settings, func(s setting) bool {
-		return s.word == "offset" && w.Kind != gen.WindowKindBar ||
-			s.word == "slot" && w.Kind != gen.WindowKindTlb ||
-			s.word == "bus" && w.Kind != gen.WindowKindHost
-	})...)
-	p.checkWindow(&w, sizeAt, deviceAt)
-	if p.failed {
-		w.Size = 0
-	}
+	w.Name = p.windowName(number)
 	if w.Name != "" {
-		p.windows[w.Name] = append(p.windows[w.Name], len(p.image.Windows))
+		p.windows[w.Name] = append(p.windows[w.Name], number)
 	}
-	p.image.Windows = append(p.image.Windows, w)
+	p.sizeAt, p.deviceAt = p.head, p.tok
+	p.windowKind(&w)
+	p.options(windowOptions(&w))
+	p.checkWindow(&w)
+	p.image.Windows[number] = w
+}
+
+func (p *printer) window(index int) {
+	w := &p.image.Windows[index]
+	name := fmt.Sprintf("w%d", index)
+	if w.Name != "" {
+		name = nameText(w.Name)
+	}
+	kind := fmt.Sprintf("bar%d", w.Bar)
+	if w.Kind != gen.WindowKindBar {
+		kind = wordOf(kindWords, w.Kind)
+	}
+	p.printf("window %s %s", name, kind)
+	p.options(windowOptions(w))
+	p.printf("\n")
+}
+
+// windowOptions returns the options that a window of this kind may have.
+func windowOptions(w *lmb.Window) []option {
+	busAddress := fbs.FixedBusAddress(&w.Window)
+	list := []option{
+		offsetOption(&w.Offset),
+		declaredSize(&w.Size),
+		{"slot", func(p *parser) { w.Slot = uint16(p.numberUpTo("a slot", fbs.AnySlot-1)) },
+			fmt.Sprint(w.Slot), w.Slot != fbs.AnySlot},
+		{"bus", func(p *parser) { p.fixedBus(w) }, fmt.Sprintf("0x%x", busAddress),
+			busAddress != 0},
+		{"wc", func(*parser) { w.Flags |= fbs.FlagWriteCombining }, "",
+			w.Flags&fbs.FlagWriteCombining != 0},
+	}
+	list = append(list, deviceNumberOptions(&w.Device)...)
+	return slices.DeleteFunc(list, func(o option) bool {
+		return o.word == "offset" && w.Kind != gen.WindowKindBar ||
+			o.word == "slot" && w.Kind != gen.WindowKindTlb ||
+			o.word == "bus" && w.Kind != gen.WindowKindHost
+	})
+}
+
+// offsetOption is the option for the offset of a window or rule.
+func offsetOption(to *uint64) option {
+	return option{"offset", func(p *parser) { *to = p.size("an offset into the BAR") },
+		fmt.Sprintf("0x%x", *to), true}
+}
+
+// declaredSize is the option for the size of a window or rule.
+func declaredSize(to *uint64) option {
+	return option{"size", func(p *parser) {
+		p.sizeAt = p.tok
+		*to = p.size("a size")
+	}, sizeText(*to), true}
+}
+
+// deviceNumberOptions are the options for the device of a window or rule.
+func deviceNumberOptions(to *uint8) []option {
+	read := func(p *parser) {
+		p.deviceAt = p.tok
+		*to = p.deviceNumber()
+	}
+	return []option{
+		{"device", read, fmt.Sprint(*to), *to != 0},
+		{word: "target", read: read}, // the older word
+	}
 }
 
 // fixedBus consumes the bus address that a host window must have.
@@ -120,8 +200,7 @@ func (p *parser) fixedBus(w *lmb.Window) {
 
 // windowName consumes the name that a window is declared with. A window that is declared by
 // its own number, such as w0, has no name.
-func (p *parser) windowName() string {
-	own := len(p.image.Windows)
+func (p *parser) windowName(own int) string {
 	n, numbered := windowNumber(p.tok.text)
 	switch {
 	case !numbered || p.tok.kind != tokenWord:
@@ -151,58 +230,50 @@ func (p *parser) deviceNumber() uint8 {
 	return uint8(p.numberUpTo("the number of a device", fbs.DevicesMax-1))
 }
 
-// deviceOf returns the device of a window or rule, or nil after an error.
+// deviceOf returns the device of a window or rule.
 func (p *parser) deviceOf(number uint8, at token, whose string) *lmb.Device {
-	switch {
-	case p.failed:
-		return nil
-	case int(number) >= len(p.image.Devices):
+	if int(number) >= len(p.image.Devices) {
 		p.fail(at, "there is no device %d; declare a device before its %s", number, whose)
-		return nil
 	}
 	return &p.image.Devices[number]
 }
 
-func (p *parser) checkWindow(w *lmb.Window, sizeAt, deviceAt token) {
-	device := p.deviceOf(w.Device, deviceAt, "windows")
-	if device == nil {
-		return
-	}
+func (p *parser) checkWindow(w *lmb.Window) {
+	device := p.deviceOf(w.Device, p.deviceAt, "windows")
 	bar := device.Bars[w.Bar]
 	switch {
 	case w.Size == 0:
-		p.fail(sizeAt, "the size of the window is missing or 0; add a size such as `size 64KiB`")
+		p.fail(p.sizeAt, "the size of the window is missing or 0; add a size such as `size 64KiB`")
 	case w.Size > fbs.WindowSizeMax:
-		p.fail(sizeAt, "the window is too large: a window may have at most 4 GiB")
+		p.fail(p.sizeAt, "the window is too large: a window may have at most 4 GiB")
 	case w.Kind == gen.WindowKindBar && bar == 0:
-		p.fail(deviceAt, "device %s has no bar%d; add the size of bar%d to the declaration of the "+
-			"device", device.Board, w.Bar, w.Bar)
+		p.fail(p.deviceAt, "device %s has no bar%d; add the size of bar%d to the declaration of "+
+			"the device", device.Board, w.Bar, w.Bar)
 	case w.Kind == gen.WindowKindBar && (w.Offset > bar || w.Size > bar-w.Offset):
-		p.fail(sizeAt, "a window of %s at offset 0x%x ends outside bar%d of %s, whose size is %s",
+		p.fail(p.sizeAt, "a window of %s at offset 0x%x ends outside bar%d of %s, whose size is %s",
 			lmb.SizeText(w.Size), w.Offset, w.Bar, device.Board, lmb.SizeText(bar))
 	case w.Kind == gen.WindowKindTlb && w.Size&(w.Size-1) != 0:
-		p.fail(sizeAt, "the size of a tlb window must be a power of two")
+		p.fail(p.sizeAt, "the size of a tlb window must be a power of two")
 	case w.Kind == gen.WindowKindConfig && w.Size != 256 && w.Size != 4096:
-		p.fail(sizeAt, "the size of a config window must be 256 or 4096 bytes")
+		p.fail(p.sizeAt, "the size of a config window must be 256 or 4096 bytes")
 	}
 }
 
-// declareData declares data under a name for tensors and commands.
+// declareData declares data under a name for tensors and commands. Data with a mistake have no
+// bytes.
 func (p *parser) declareData() {
 	at := p.tok
 	name := p.name("data")
 	if first, taken := p.blocks[name]; taken {
 		p.fail(at, "data %s is already declared in line %d", name, first.line)
-		return
 	}
-	p.expect("=")
-	data := p.data()
-	if p.failed {
-		data = nil
-	}
-	if name != "" {
-		p.blocks[name] = block{data, at.line}
-	}
+	declared := block{line: at.line}
+	mistake := fail.Try(func() {
+		p.expect("=")
+		declared.bytes = p.data()
+	})
+	p.blocks[name] = declared
+	fail.On(mistake)
 }
 
 // tensor declares a tensor. A tensor with a mistake has no role.
@@ -214,9 +285,20 @@ func (p *parser) tensor() {
 	t := lmb.Tensor{Name: p.name("a tensor")}
 	if first, taken := p.tensors[t.Name]; taken {
 		p.fail(at, "tensor %s is already declared in line %d", t.Name, p.tensorLines[first])
-		return
 	}
-	role := gen.Role(p.word("input or output", roleWords))
+	mistake := fail.Try(func() { p.tensorContent(&t) })
+	if mistake != nil {
+		t.Role = gen.RoleInvalid
+	}
+	p.tensors[t.Name] = len(p.image.Tensors)
+	p.tensorLines = append(p.tensorLines, at.line)
+	p.image.Tensors = append(p.image.Tensors, t)
+	fail.On(mistake)
+}
+
+// tensorContent consumes the role, the type, the shape and the data of a tensor.
+func (p *parser) tensorContent(t *lmb.Tensor) {
+	t.Role = gen.Role(p.word("input or output", roleWords))
 	t.DType = gen.DType(p.word("a type such as float32", dtypeWords))
 	t.Shape = p.shape(uint64(fbs.DTypeSize(t.DType)))
 	if p.accept("=") {
@@ -226,17 +308,9 @@ func (p *parser) tensor() {
 			p.fail(dataAt, "tensor %s needs %d bytes, but the data have %d bytes", t.Name, t.Size(),
 				len(t.Data))
 		}
-		if role == gen.RoleOutput {
-			p.tolerance(&t.Golden, nil)
+		if t.Role == gen.RoleOutput {
+			p.options(toleranceOptions(&t.Golden))
 		}
-	}
-	if !p.failed {
-		t.Role = role
-	}
-	if t.Name != "" {
-		p.tensors[t.Name] = len(p.image.Tensors)
-		p.tensorLines = append(p.tensorLines, at.line)
-		p.image.Tensors = append(p.image.Tensors, t)
 	}
 }
 
@@ -244,7 +318,7 @@ func (p *parser) tensor() {
 // in bytes.
 func (p *parser) shape(size uint64) (dims []uint32) {
 	p.expect("[")
-	if p.failed || p.accept("]") {
+	if p.accept("]") {
 		return nil
 	}
 	at := p.tok
@@ -261,9 +335,6 @@ func (p *parser) shape(size uint64) (dims []uint32) {
 		case len(dims) == fbs.DimsMax:
 			p.fail(at, "the shape has too many dimensions: a shape may have at most %d",
 				fbs.DimsMax)
-		}
-		if p.failed {
-			return nil
 		}
 		dims = append(dims, uint32(n))
 		size *= n

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -215,6 +217,39 @@ func TestLanguageReferenceIsAValidListing(t *testing.T) {
 	}
 	if _, err := lmb.Encode(mustParse(t, source.String())); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLanguageReferenceHasTheCommandsOfTheTable parses each form of a command in LANGUAGE.md, and
+// compares the words of the forms with the table of commands.
+func TestLanguageReferenceHasTheCommandsOfTheTable(t *testing.T) {
+	page, err := os.ReadFile("LANGUAGE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "\n| command | means |\n|---|---|\n")
+	text, _, _ = strings.Cut(text, "\n\n")
+	example := strings.NewReplacer(".W", ".4", "ref", "regs+0x0", "bus(window)", "bus(regs)",
+		"window", "l1", "tensor[first:end] <-", "d[0:4] <-", "tensor[first:end]", "a[0:4]",
+		"<- data", "<- hex 00112233", "== data", "== hex 00112233", "type", "float32",
+		"condition", "== 1", "<- value", "<- 1", " value", " 1", "mask m", "mask 1",
+		"size n", "size 64", "+n", "+4", "address n", "address 0x100000", " x", " 1", ",y", ",1",
+		" y", " 1", " [every time]", " every 1us", "time", "1ms", "sequence", "other")
+	onPage := map[string]bool{}
+	for line := range strings.Lines(text) {
+		for _, form := range strings.Split(strings.Split(line, "|")[1], ", `") {
+			form = strings.Trim(form, " `")
+			word, _, _ := strings.Cut(form, " ")
+			word, _, _ = strings.Cut(word, ".")
+			onPage[word] = true
+			source := header + "main:\n  " + example.Replace(form) + "\nother:\n"
+			if _, err := Parse("page", []byte(source), nil); err != nil {
+				t.Errorf("%s: %v", form, err)
+			}
+		}
+	}
+	if words := slices.Sorted(maps.Keys(onPage)); !slices.Equal(words, commandWords()) {
+		t.Errorf("LANGUAGE.md has the commands %v, want %v", words, commandWords())
 	}
 }
 

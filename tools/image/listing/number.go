@@ -41,13 +41,9 @@ func parseNumber(text string) (n uint64, reason string) {
 
 // numberIn consumes a number with one of the units. Without `optional`, a unit is required.
 func (p *parser) numberIn(what string, units []unit, optional bool) uint64 {
-	if p.failed {
-		return 0
-	}
 	t := p.tok
 	if t.kind != tokenWord {
 		p.fail(t, "expected %s, found %s", what, t)
-		return 0
 	}
 	text, factor := t.text, uint64(0)
 	for _, u := range slices.Backward(units) {
@@ -66,9 +62,6 @@ func (p *parser) numberIn(what string, units []unit, optional bool) uint64 {
 		p.fail(t, "expected %s with a unit, such as 10us, 5ms or 1s; found %s", what, t)
 	case n > math.MaxUint64/max(factor, 1):
 		p.fail(t, "the number does not fit into 64 bits")
-	}
-	if p.failed {
-		return 0
 	}
 	p.advance()
 	return n * max(factor, 1)
@@ -95,6 +88,15 @@ func (p *parser) duration(what string, most uint64) uint64 {
 	return n
 }
 
+// nonzeroDuration consumes a time, which must not be 0, and returns it in microseconds.
+func (p *parser) nonzeroDuration(noun string, most uint64) uint64 {
+	n := p.duration("a "+noun, most)
+	if n == 0 {
+		p.fail(p.last, "the %s must not be 0", noun)
+	}
+	return n
+}
+
 // value consumes a number that fits an access of width bytes.
 func (p *parser) value(what string, width uint8) uint64 {
 	n := p.number(what)
@@ -110,9 +112,7 @@ func (p *parser) pciID() uint16 {
 	if p.tok.kind != tokenWord || len(p.tok.text) != 4 || err != nil {
 		p.fail(p.tok, "expected PCI ids in hex such as 1234:11e8, found %s", p.tok)
 	}
-	if !p.failed {
-		p.advance()
-	}
+	p.advance()
 	return uint16(n)
 }
 
@@ -120,9 +120,6 @@ func (p *parser) pciID() uint16 {
 // specifies the bits directly, which may be out of range.
 func (p *parser) float32Bits(what string, least, most float64) uint32 {
 	t := p.tok
-	if p.failed {
-		return 0
-	}
 	bits, err := strconv.ParseUint(t.text, 0, 32)
 	if !strings.HasPrefix(t.text, "0x") {
 		var x float64
@@ -134,7 +131,6 @@ func (p *parser) float32Bits(what string, least, most float64) uint32 {
 	}
 	if t.kind != tokenWord || err != nil {
 		p.fail(t, "expected %s, found %s", what, t)
-		return 0
 	}
 	p.advance()
 	return uint32(bits)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"lightmetal/fbs"
+	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -38,8 +39,9 @@ func Parse(name string, source []byte, read func(path string) ([]byte, error)) (
 	p := newParser(name, read)
 	p.feed(string(source))
 	if !p.versioned && len(p.errs) == 0 {
-		p.failed = false
-		p.fail(p.tok, "the listing is empty; the first line must be: lightmetal 1")
+		p.try(func() {
+			p.fail(p.tok, "the listing is empty; the first line must be: lightmetal 1")
+		})
 	}
 	p.resolveCalls()
 	if len(p.errs) > 0 {
@@ -64,22 +66,25 @@ func (p *parser) countCommand(line int) {
 	}
 }
 
-// parser parses one line after the other. The first mistake in a line sets failed; from then on
-// nothing in that line is consumed or reported.
+// parser parses one line after the other. The first mistake in a line ends the line with package
+// fail.
 type parser struct {
 	file        string
 	read        func(path string) ([]byte, error)
 	lex         lexer
 	tok, ahead  token
 	last        token // last token that was consumed
-	failed      bool
 	errs        []error
 	head        token    // first token of the line
 	seenOptions []string // options of the line so far
 
+	accessed           *lmb.Window // window of the command's access
+	offsetAt, amountAt token       // offset and size of the access
+	sizeAt, deviceAt   token       // size and device of the declared window
+
 	image         *lmb.Image
 	versioned     bool
-	windows       map[string][]int // several windows may share a name
+	windows       map[string][]int // by name; several windows may share a name
 	tensors       map[string]int
 	sequences     map[string]int
 	tensorLines   []int
@@ -127,7 +132,28 @@ func (p *parser) feed(source string) {
 }
 
 func (p *parser) line() {
-	p.failed, p.seenOptions, p.head = false, p.seenOptions[:0], p.tok
+	p.seenOptions, p.head = p.seenOptions[:0], p.tok
+	p.try(p.statement)
+	for !p.tok.endsLine() {
+		p.advance()
+	}
+	if p.tok.kind == tokenLine {
+		p.advance()
+	}
+}
+
+// try calls parse and records the mistake with which parse fails.
+func (p *parser) try(parse func()) {
+	if err := fail.Try(parse); err != nil && err != errReported {
+		p.errs = append(p.errs, err)
+	}
+}
+
+// errReported ends a line because of a mistake in an earlier line.
+var errReported = errors.New("reported")
+
+// statement parses a line up to its end.
+func (p *parser) statement() {
 	switch {
 	case p.tok.kind == tokenLine:
 	case !p.versioned:
@@ -139,34 +165,25 @@ func (p *parser) line() {
 	default:
 		p.command()
 	}
-	if !p.failed && !p.tok.endsLine() {
+	if !p.tok.endsLine() {
 		p.fail(p.tok, "expected end of line, found %s", p.tok)
-	}
-	for !p.tok.endsLine() {
-		p.advance()
-	}
-	if p.tok.kind == tokenLine {
-		p.advance()
 	}
 }
 
 func (p *parser) advance() { p.last, p.tok, p.ahead = p.tok, p.ahead, p.lex.next() }
 
+// fail ends the line with a mistake at a token.
 func (p *parser) fail(t token, format string, args ...any) {
-	if p.failed {
-		return
-	}
-	p.failed = true
 	reason := fmt.Sprintf(format, args...)
 	if t.kind == tokenBad {
 		reason = t.text
 	}
-	p.errs = append(p.errs, &Error{p.file, t.line, t.column, reason})
+	fail.On(&Error{p.file, t.line, t.column, reason})
 }
 
 // accept consumes the next token if it is this sign or word.
 func (p *parser) accept(text string) bool {
-	if p.failed || !p.tok.is(text) && !p.tok.isWord(text) {
+	if !p.tok.is(text) && !p.tok.isWord(text) {
 		return false
 	}
 	p.advance()
@@ -191,9 +208,9 @@ func (p *parser) word(what string, words []string) int {
 }
 
 // option consumes the next option of the line. Each may occur once. It returns "" at the end of the
-// line, and after an error.
+// line.
 func (p *parser) option(options ...string) string {
-	if p.failed || p.tok.endsLine() {
+	if p.tok.endsLine() {
 		return ""
 	}
 	for _, o := range options {
@@ -202,7 +219,6 @@ func (p *parser) option(options ...string) string {
 		}
 		if slices.Contains(p.seenOptions, o) {
 			p.fail(p.tok, "%s occurs twice on this line", o)
-			return ""
 		}
 		p.seenOptions = append(p.seenOptions, o)
 		p.advance()
@@ -213,56 +229,31 @@ func (p *parser) option(options ...string) string {
 	return ""
 }
 
-// setting is an option and the function that consumes its value.
-type setting struct {
-	word string
-	read func()
-}
-
-// settings consumes the options at the end of a line.
-func (p *parser) settings(list ...setting) {
-	var words []string
-	for _, s := range list {
-		words = append(words, s.word)
-	}
-	for word := p.option(words...); word != ""; word = p.option(words...) {
-		list[slices.Index(words, word)].read()
-	}
-}
-
 // name consumes a name, with or without quotes.
 func (p *parser) name(what string) string {
 	t := p.tok
 	switch {
-	case p.failed:
-		return ""
 	case t.kind != tokenString && (t.kind != tokenWord || !isName(t.text)):
 		p.fail(t, "expected the name of %s, found %s", what, t)
-		return ""
 	case t.text == "" || len(t.text) > fbs.NameMax:
 		p.fail(t, "a name must have 1 to %d bytes, but has %d", fbs.NameMax, len(t.text))
-		return ""
 	}
 	p.advance()
 	return t.text
 }
 
 func (p *parser) text(what string) string {
-	if !p.failed && p.tok.kind != tokenString {
+	if p.tok.kind != tokenString {
 		p.fail(p.tok, "expected %s in quotes, found %s", what, p.tok)
 	}
-	t := p.tok
-	if !p.failed {
-		p.advance()
-	}
-	return t.text
+	p.advance()
+	return p.last.text
 }
 
 func (p *parser) version() {
 	p.versioned = true // one error is enough
 	if !p.tok.isWord("lightmetal") {
 		p.fail(p.tok, "the first line of a listing must be: lightmetal 1")
-		return
 	}
 	p.advance()
 	if v := p.number("a version"); v != languageVersion {
@@ -271,23 +262,24 @@ func (p *parser) version() {
 	}
 }
 
+// label starts a sequence. A label with a mistake starts one, too, so that the commands after it
+// are in a sequence.
 func (p *parser) label() {
-	at := p.tok
+	at, number := p.tok, len(p.image.Sequences)
+	if number > 0 {
+		p.countCommand(at.line) // End
+	}
+	p.sequenceLines = append(p.sequenceLines, at.line)
+	p.image.Sequences = append(p.image.Sequences, lmb.Sequence{})
 	name := p.name("a sequence")
 	p.expect(":")
 	if first, taken := p.sequences[name]; taken {
 		p.fail(at, "sequence %s already starts in line %d", name, p.sequenceLines[first])
-	} else {
-		p.sequences[name] = len(p.image.Sequences)
 	}
-	if len(p.image.Sequences) == fbs.SequencesMax {
+	p.sequences[name], p.image.Sequences[number].Name = number, name
+	if number == fbs.SequencesMax {
 		p.fail(at, "too many sequences: a listing may have at most %d", fbs.SequencesMax)
 	}
-	if len(p.image.Sequences) > 0 {
-		p.countCommand(at.line) // End
-	}
-	p.sequenceLines = append(p.sequenceLines, at.line)
-	p.image.Sequences = append(p.image.Sequences, lmb.Sequence{Name: name})
 }
 
 // resolveCalls sets the indexes of called sequences after all lines are parsed.
@@ -300,18 +292,17 @@ func (p *parser) resolveCalls() {
 		if len(p.errs) >= errorsMax {
 			return
 		}
-		p.failed = false
-		index, ok := p.sequences[c.name]
-		switch {
-		case !ok:
-			p.fail(c.token, "there is no sequence %s%s", c.name,
-				hint(c.name, "sequences", slices.Sorted(maps.Keys(p.sequences))))
-		case callers[index]:
-			p.fail(c.token, "sequence %s contains a call; a called sequence must not call other "+
-				"sequences",
-				c.name)
-		default:
+		p.try(func() {
+			index, ok := p.sequences[c.name]
+			switch {
+			case !ok:
+				p.fail(c.token, "there is no sequence %s%s", c.name,
+					hint(c.name, "sequences", slices.Sorted(maps.Keys(p.sequences))))
+			case callers[index]:
+				p.fail(c.token, "sequence %s contains a call; a called sequence must not call "+
+					"other sequences", c.name)
+			}
 			p.image.Sequences[c.caller].Commands[c.command].Index = uint16(index)
-		}
+		})
 	}
 }

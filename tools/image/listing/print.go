@@ -6,13 +6,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -27,96 +27,72 @@ func Print(w io.Writer, image *lmb.Image) error { return printListing(w, image, 
 // as in messages: "main, command 3". Numbers start at 0 in each sequence; marks are not counted.
 func PrintNumbered(w io.Writer, image *lmb.Image) error { return printListing(w, image, true) }
 
-func printListing(w io.Writer, image *lmb.Image, numbered bool) error {
+func printListing(w io.Writer, image *lmb.Image, numbered bool) (err error) {
+	defer fail.Catch(&err)
 	p := newPrinter(image)
 	p.column, p.writePayload, p.firstGolden = len("compare.4"), p.sharedOrBlock,
 		firstGolden(image, true)
 	p.shared = image.Shared()
-	check := newParser("", nil)
-	out := bufio.NewWriter(w) // keeps its first error until Flush
+	p.check, p.to = newParser("", nil), bufio.NewWriter(w)
 
 	p.header()
-	if why := p.readBack(check, func() bool { return p.isHeader(check.image) }); why != "" {
-		return cannotWrite("the declarations", why)
-	}
-	if err := p.printData(out, check); err != nil {
-		return err
-	}
+	p.finish(func() bool { return p.isHeader(p.check.image) }, "the declarations")
+	p.sharedData()
+	p.tensors()
 	for i := range image.Sequences {
 		s := &image.Sequences[i]
-		if _, err := p.out.WriteTo(out); err != nil {
-			return err
-		}
 		p.printf("\n%s:\n", nameText(s.Name))
-		if why := p.readBack(check,
-			func() bool { return check.image.Sequences[i].Name == s.Name }); why != "" {
-			return cannotWrite(fmt.Sprintf("sequence %d", i), why)
-		}
-		number := 0
-		for c := range s.All() {
-			if _, err := p.out.WriteTo(out); err != nil {
-				return err
-			}
-			p.printf("  ")
-			p.command(c)
-			isMark := c.Opcode == lmb.OpcodeMark
-			if numbered && !isMark {
-				p.printf("  # %s, command %d", s.Name, number)
-			}
-			p.printf("\n")
-			if why := p.readBack(check,
-				func() bool { return p.isCommand(check, c) }); why != "" {
-				return cannotWrite(fmt.Sprintf("command %d of %s", number, s.Name), why)
-			}
-			if !isMark {
-				number++
-			}
-		}
+		p.finish(func() bool { return p.check.image.Sequences[i].Name == s.Name },
+			"sequence %d", i)
+		p.commands(s, numbered)
 	}
-	if _, err := p.out.WriteTo(out); err != nil {
-		return err
-	}
-	return out.Flush()
+	return p.to.Flush()
 }
 
-func cannotWrite(what, why string) error {
-	return &fbs.Error{Place: "listing", Reason: what + " cannot be written: " + why}
-}
-
-// printData writes the declarations of shared data and of tensors, one at a time, so that at most
-// one of them is in memory as text. When the parsed bytes are equal to the image's, the parser uses
-// the image's bytes instead: the copies are freed, and comparing the parts that commands use takes
-// no time.
-func (p *printer) printData(out io.Writer, check *parser) error {
+// sharedData writes the declarations of shared data, one at a time, so that at most one is in
+// memory as text. The parser then uses the image's bytes: its own are freed, and comparing the
+// parts that commands use takes no time.
+func (p *printer) sharedData() {
 	for i, data := range p.shared.Blocks {
-		if _, err := p.out.WriteTo(out); err != nil {
-			return err
-		}
 		name := blockName(i)
 		p.printf("data %s = ", name)
 		p.block(data, "")
 		p.printf("\n")
-		if why := p.readBack(check,
-			func() bool { return bytes.Equal(check.blocks[name].bytes, data) }); why != "" {
-			return cannotWrite("data "+name, why)
-		}
-		check.blocks[name] = block{bytes: data}
+		p.finish(func() bool { return bytes.Equal(p.check.blocks[name].bytes, data) },
+			"data %s", name)
+		p.check.blocks[name] = block{bytes: data}
 	}
+}
+
+// tensors writes the declarations of tensors as sharedData writes those of data.
+func (p *printer) tensors() {
 	for i := range p.image.Tensors[:p.firstGolden] {
-		if _, err := p.out.WriteTo(out); err != nil {
-			return err
-		}
 		t := &p.image.Tensors[i]
 		p.tensor(t)
-		equal := func() bool {
-			return len(check.image.Tensors) == i+1 && sameTensor(*t, check.image.Tensors[i])
-		}
-		if why := p.readBack(check, equal); why != "" {
-			return cannotWrite(fmt.Sprintf("tensor %d", i), why)
-		}
-		check.image.Tensors[i].Data = t.Data
+		p.finish(func() bool {
+			return len(p.check.image.Tensors) == i+1 && sameTensor(*t, p.check.image.Tensors[i])
+		}, "tensor %d", i)
+		p.check.image.Tensors[i].Data = t.Data
 	}
-	return nil
+}
+
+// commands writes the commands of a sequence, with comments that number them if `numbered` is true.
+func (p *printer) commands(s *lmb.Sequence, numbered bool) {
+	number := 0
+	for c := range s.All() {
+		p.printf("  ")
+		p.command(c)
+		isMark := c.Opcode == lmb.OpcodeMark
+		if numbered && !isMark {
+			p.printf("  # %s, command %d", s.Name, number)
+		}
+		p.printf("\n")
+		p.finish(func() bool { return p.isCommand(p.check, c) },
+			"command %d of %s", number, s.Name)
+		if !isMark {
+			number++
+		}
+	}
 }
 
 // blockName returns the name of shared data by its index.
@@ -144,6 +120,10 @@ type printer struct {
 	column       int
 	shared       *lmb.SharedData // data that is declared once
 	writePayload func(data []byte, indent string)
+
+	// For Print:
+	check *parser       // parses what is written
+	to    *bufio.Writer // keeps its first error until Flush
 }
 
 func newPrinter(image *lmb.Image) *printer {
@@ -176,17 +156,7 @@ func (p *printer) header() {
 	p.printf("lightmetal %d\n", languageVersion)
 	p.origin()
 	for i := range p.image.Devices {
-		t := &p.image.Devices[i]
-		p.printf("device %s %04x:%04x", nameText(t.Board), t.Vendor, t.Device)
-		if t.Subsystem != 0 {
-			p.printf(" subsystem %04x:%04x", t.Subsystem&0xffff, t.Subsystem>>16)
-		}
-		for bar, size := range t.Bars {
-			if size != 0 {
-				p.printf(" bar%d %s", bar, sizeText(size))
-			}
-		}
-		p.printf("\n")
+		p.device(&p.image.Devices[i])
 	}
 	for i := range p.image.Rules {
 		p.rule(&p.image.Rules[i])
@@ -194,51 +164,6 @@ func (p *printer) header() {
 	for i := range p.image.Windows {
 		p.window(i)
 	}
-}
-
-func (p *printer) origin() {
-	o := &p.image.Origin
-	if *o == (lmb.Origin{}) {
-		return
-	}
-	p.printf("origin")
-	for _, field := range [...]struct{ word, text string }{{"tool", o.Tool}, {"source", o.Source},
-		{"git", o.Git}} {
-		if field.text != "" {
-			p.printf(" %s %s", field.word, strconv.Quote(field.text))
-		}
-	}
-	if o.Time != 0 {
-		p.printf(" time %d", o.Time)
-	}
-	p.printf("\n")
-}
-
-func (p *printer) window(index int) {
-	w := &p.image.Windows[index]
-	name := fmt.Sprintf("w%d", index)
-	if w.Name != "" {
-		name = nameText(w.Name)
-	}
-	if w.Kind == gen.WindowKindBar {
-		p.printf("window %s bar%d offset 0x%x", name, w.Bar, w.Offset)
-	} else {
-		p.printf("window %s %s", name, wordOf(kindWords, w.Kind))
-	}
-	p.printf(" size %s", sizeText(w.Size))
-	if bus := fbs.FixedBusAddress(&w.Window); bus != 0 {
-		p.printf(" bus 0x%x", bus)
-	}
-	if w.Slot != fbs.AnySlot {
-		p.printf(" slot %d", w.Slot)
-	}
-	if w.Flags&fbs.FlagWriteCombining != 0 {
-		p.printf(" wc")
-	}
-	if w.Device != 0 {
-		p.printf(" device %d", w.Device)
-	}
-	p.printf("\n")
 }
 
 func (p *printer) tensor(t *lmb.Tensor) {
@@ -257,19 +182,6 @@ func (p *printer) tensor(t *lmb.Tensor) {
 	}
 	p.judgement(&t.Golden)
 	p.printf("\n")
-}
-
-func (p *printer) judgement(g *lmb.Golden) {
-	switch g.Kind {
-	case gen.JudgementInvalid:
-	case gen.JudgementTolerance:
-		p.printf(" absolute %s relative %s",
-			float32Text(g.First, 0, math.MaxFloat32), float32Text(g.Second, 0, math.MaxFloat32))
-	case gen.JudgementCorrelation:
-		p.printf(" correlation %s", float32Text(g.First, -1, 1))
-	default:
-		p.printf(" %s", unknown(int(g.Kind)))
-	}
 }
 
 // firstGolden returns the index of the first output that is written as a compare; such outputs are

@@ -17,20 +17,30 @@ func (p *parser) rule() {
 	r := lmb.Rule{Name: p.name("a rule"), AccessRule: fbs.AccessRule{Widths: 4}}
 	r.Bar = uint8(p.word("bar0 to bar5", barWords))
 	var offset, size uint64
-	sized := false
-	p.settings(
-		setting{"offset", func() { offset = p.size("an offset into the BAR") }},
-		setting{"size", func() { sized, size = true, p.size("a size") }},
-		setting{"widths", func() { r.Widths = p.widths() }},
-		setting{"memory", func() { r.Memory = 1 }},
-		setting{"device", func() { r.Device = p.deviceNumber() }},
-		setting{"target", func() { r.Device = p.deviceNumber() }}) // the older word
-	p.placeRule(&r, at, offset, size, sized)
+	p.options(ruleOptions(&r, &offset, &size))
+	p.placeRule(&r, at, offset, size, slices.Contains(p.seenOptions, "size"))
+}
+
+func (p *printer) rule(r *lmb.Rule) {
+	offset, size := r.First, r.Last-r.First+1
+	p.printf("rule %s bar%d", nameText(r.Name), r.Bar)
+	p.options(ruleOptions(r, &offset, &size))
+	p.printf("\n")
+}
+
+func ruleOptions(r *lmb.Rule, offset, size *uint64) []option {
+	list := []option{
+		offsetOption(offset),
+		declaredSize(size),
+		{"widths", func(p *parser) { r.Widths = p.widths() }, widthsText(r.Widths, " "), true},
+		{"memory", func(*parser) { r.Memory = 1 }, "", r.Memory != 0},
+	}
+	return append(list, deviceNumberOptions(&r.Device)...)
 }
 
 // widths consumes one to four widths in bytes.
 func (p *parser) widths() (widths uint8) {
-	for !p.failed && (widths == 0 || p.tok.kind == tokenWord && isDigit(p.tok.text[0])) {
+	for widths == 0 || p.tok.kind == tokenWord && isDigit(p.tok.text[0]) {
 		n := p.number("widths of accesses in bytes")
 		if n > 8 || n == 0 || n&(n-1) != 0 || widths&uint8(n) != 0 {
 			p.fail(p.last, "width %d is invalid or occurs twice; "+
@@ -44,9 +54,6 @@ func (p *parser) widths() (widths uint8) {
 // placeRule inserts a rule in the order of an image.
 func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized bool) {
 	t := p.deviceOf(r.Device, at, "rules")
-	if t == nil {
-		return
-	}
 	bar := t.Bars[r.Bar]
 	if !sized {
 		size = bar - min(offset, bar)
@@ -71,21 +78,8 @@ func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized boo
 	case place > 0 && lmb.Overlap(r, &p.image.Rules[place-1]), place < len(p.image.Rules) &&
 		lmb.Overlap(r, &p.image.Rules[place]):
 		p.fail(at, "the rule overlaps another rule of bar%d", r.Bar)
-	default:
-		p.image.Rules = slices.Insert(p.image.Rules, place, *r)
 	}
-}
-
-func (p *printer) rule(r *lmb.Rule) {
-	p.printf("rule %s bar%d offset 0x%x size %s widths %s", nameText(r.Name), r.Bar, r.First,
-		sizeText(r.Last-r.First+1), widthsText(r.Widths, " "))
-	if r.Memory != 0 {
-		p.printf(" memory")
-	}
-	if r.Device != 0 {
-		p.printf(" device %d", r.Device)
-	}
-	p.printf("\n")
+	p.image.Rules = slices.Insert(p.image.Rules, place, *r)
 }
 
 // widthsText lists the widths of a rule.

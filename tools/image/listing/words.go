@@ -20,8 +20,6 @@ var (
 	policyWords   = []string{gen.PolicyFail: "fail", gen.PolicyIgnore: "ignore"}
 	orderingWords = []string{boards.OrderingDefault: "default", boards.OrderingStrict: "strict",
 		boards.OrderingPosted: "posted"}
-	markWords = []string{gen.MarkKindPoint: "mark", gen.MarkKindBegin: "begin",
-		gen.MarkKindEnd: "end"}
 	dtypeWords = lmb.DTypes
 	kindWords  = []string{gen.WindowKindTlb: "tlb", gen.WindowKindHost: "host",
 		gen.WindowKindConfig: "config"}

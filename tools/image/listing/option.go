@@ -1,0 +1,34 @@
+package listing
+
+import "slices"
+
+// option is a word at the end of a line, and the value after it. A list of options is made for the
+// variables that the values are stored in: a parser reads them, and a printer writes them.
+type option struct {
+	word  string
+	read  func(*parser) // consumes the value
+	value string        // the value as text; empty if the word is enough
+	shown bool          // a printer writes the option; false: it has its default value
+}
+
+// options consumes options, in any order.
+func (p *parser) options(list []option) {
+	var words []string
+	for _, o := range list {
+		words = append(words, o.word)
+	}
+	for word := p.option(words...); word != ""; word = p.option(words...) {
+		list[slices.Index(words, word)].read(p)
+	}
+}
+
+func (p *printer) options(list []option) {
+	for _, o := range list {
+		switch {
+		case o.shown && o.value != "":
+			p.printf(" %s %s", o.word, o.value)
+		case o.shown:
+			p.printf(" %s", o.word)
+		}
+	}
+}
