@@ -41,8 +41,8 @@ safe:
 // endlessListing is one more sequence for neverReadyListing, which waits for half an hour.
 var endlessListing = "endless:\n" + strings.Repeat("  delay 10s\n", 180)
 
-// announcingMock is a device that prints when it waits for the first time, and when its DMA is
-// stopped.
+// announcingMock is a device that prints when it waits for the first time, when its DMA is stopped,
+// and when it is closed.
 type announcingMock struct {
 	*mock.Device
 	printed *atomic.Bool
@@ -65,6 +65,11 @@ func (announcingMock) SetBusMaster(on bool) error {
 	return nil
 }
 
+func (announcingMock) Close() error {
+	writeText(1, "device closed\n")
+	return nil
+}
+
 // runSignalledChild does what lmrun does after it has opened its devices, with a mock device. It
 // does not return.
 func runSignalledChild(flags []string) {
@@ -77,11 +82,12 @@ func runSignalledChild(flags []string) {
 	view, err := fbs.Verify(file)
 	exitOnError(err)
 	device := announcingMock{mock.New(&boards.Ivshmem), new(atomic.Bool)}
+	devices := []hal.Device{device}
 	f, err := planRuns(view, o)
 	exitOnError(err)
-	exitOnError(f.prepareRuns([]hal.Device{device}, view, o))
+	exitOnError(f.prepareRuns(devices, view, o))
 	end := f.runAndCommit(o.RunCount)
-	exitOnError(f.replay.StopDMA())
+	exitOnError(f.stopDevices(devices))
 	unix.Exit(printOutcome(o, end))
 }
 
@@ -94,7 +100,8 @@ func exitOnError(err error) {
 }
 
 // TestFurtherSignalsHaveNoEffect sends many signals. The run must still end by its own limit or by
-// that of a stop request, the sequence `safe` must run, and DMA must be stopped.
+// that of a stop request, the sequence `safe` must run, and DMA must be stopped. The device must be
+// closed unless the process is sealed, which may not close files.
 func TestFurtherSignalsHaveNoEffect(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -148,6 +155,10 @@ func TestFurtherSignalsHaveNoEffect(t *testing.T) {
 				if !strings.Contains(text, part) {
 					t.Errorf("%q is missing in the output: %s", part, text)
 				}
+			}
+			isSealed := strings.Contains(test.flags, "-seal")
+			if isClosed := strings.Contains(text, "device closed"); isClosed == isSealed {
+				t.Errorf("the device is closed: %v, want %v; output: %s", isClosed, !isSealed, text)
 			}
 		})
 	}
