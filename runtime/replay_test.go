@@ -1,7 +1,6 @@
 package runtime_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -132,44 +131,6 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 				return
 			}
 			replay.Close()
-		})
-	}
-}
-
-// TestRulesOfAnUnknownDeviceApplyToItsMock replays an image for an unknown device. The mock of the
-// device has the rules of the image: it accepts all accesses that the rules allow, and rejects
-// others.
-func TestRulesOfAnUnknownDeviceApplyToItsMock(t *testing.T) {
-	const source = "lightmetal 1\ntarget stranger ffff:0001 bar0 4KiB\n" +
-		"rule registers bar0 size 64\nrule bells bar0 offset 1KiB size 64 widths 8\n" +
-		"window r bar0 offset 0 size 4KiB\nmain:\n  write.4 r+0x4 0x5\n  write.8 r+0x408 0x6\n" +
-		"  expect.4 r+0x4 == 0x5\n  expect.8 r+0x408 == 0x6\n"
-	v := view(t, source)
-	device := mock.New(v.Board(0))
-	replay, err := runtime.Load(v, runtime.AnyTLBWindow, device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer replay.Close()
-	if result := replay.Run(0); result.Code != hal.OK || device.Operations() != 4 ||
-		device.Refusal() != "" {
-		t.Errorf("run ends with %+v after %d operations, and the mock rejected %q; want %v after 4",
-			result, device.Operations(), device.Refusal(), hal.OK)
-	}
-	// The mock has only the registers that the rules name.
-	port, err := device.Map(fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.AnySlot, Size: 4096})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, access := range []struct {
-		offset uint64
-		width  uint8
-	}{{0x4, 8}, {0x40, 4}, {0x408, 4}} {
-		t.Run(fmt.Sprintf("%d bytes at %#x", access.width, access.offset), func(t *testing.T) {
-			if _, code := port.Load(uint32(access.offset), access.width); code != hal.Refused {
-				t.Errorf("load of %d bytes at %#x: %v, want %v", access.width, access.offset, code,
-					hal.Refused)
-			}
 		})
 	}
 }
