@@ -47,15 +47,7 @@ func runFramesChild() {
 
 // replayConcat replays concatListing on a mock device.
 func replayConcat(o args.Options) outcome {
-	image, err := listing.Parse("concat.lms", []byte(concatListing), nil)
-	if err != nil {
-		return outcome{err: err}
-	}
-	file, err := lmb.Encode(image)
-	if err != nil {
-		return outcome{err: err}
-	}
-	view, err := fbs.Verify(file)
+	view, err := verifyListing(concatListing)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -66,18 +58,24 @@ func replayConcat(o args.Options) outcome {
 	return f.runOnDevices([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
 }
 
+// verifyListing assembles and verifies a listing in a child process, which has no testing.TB.
+func verifyListing(source string) (*fbs.View, error) {
+	image, err := listing.Parse("test.lms", []byte(source), nil)
+	if err != nil {
+		return nil, err
+	}
+	file, err := lmb.Encode(image)
+	if err != nil {
+		return nil, err
+	}
+	return fbs.Verify(file)
+}
+
 // framesCommand returns a command that replays concatListing. `then` is the value of
-// framesVariable.
-// The command is not started.
+// framesVariable. The command is not started.
 func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := exec.Command(self, args...)
-	c.Env = append(os.Environ(), framesVariable+"="+then)
-	return c
+	return childCommand(t, framesVariable, then, args...)
 }
 
 // canLockMemory reports whether this user may lock all memory of a Go program, about 40 MiB.

@@ -3,18 +3,14 @@ package main
 import (
 	"bufio"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"lightmetal/boards"
-	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
-	"lightmetal/tools/image/listing"
-	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
@@ -75,11 +71,7 @@ func (announcingMock) Close() error {
 func runSignalledChild(flags []string) {
 	o, err := args.Parse(append(flags, "x.lmb"))
 	exitOnError(err)
-	image, err := listing.Parse("never.lms", []byte(neverReadyListing+endlessListing), nil)
-	exitOnError(err)
-	file, err := lmb.Encode(image)
-	exitOnError(err)
-	view, err := fbs.Verify(file)
+	view, err := verifyListing(neverReadyListing + endlessListing)
 	exitOnError(err)
 	device := announcingMock{mock.New(&boards.Ivshmem), new(atomic.Bool)}
 	devices := []hal.Device{device}
@@ -103,10 +95,6 @@ func exitOnError(err error) {
 // that of a stop request, the sequence `safe` must run, and DMA must be stopped. The device must be
 // closed unless the process is sealed, which may not close files.
 func TestFurtherSignalsHaveNoEffect(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	signals := []os.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGHUP,
 		syscall.SIGINT, syscall.SIGTERM}
 	for _, test := range []struct{ flags, want string }{
@@ -123,8 +111,7 @@ func TestFurtherSignalsHaveNoEffect(t *testing.T) {
 		{"-loop forever -sequence passes -after last -seal", "lmrun: done: passes of x.lmb, "},
 	} {
 		t.Run(test.flags, func(t *testing.T) {
-			c := exec.Command(self, strings.Fields(test.flags)...)
-			c.Env = append(os.Environ(), signalledVariable+"=1")
+			c := childCommand(t, signalledVariable, "1", strings.Fields(test.flags)...)
 			out, err := c.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
