@@ -4,20 +4,18 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/check/vectors/vector"
+	"lightmetal/tools/check/vectors/reader"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -166,83 +164,62 @@ func TestImageSurvivesEncodingAndDecoding(t *testing.T) {
 	}
 }
 
-func TestViewAgreesWithGeneratedAccessors(t *testing.T) {
-	image := sampleImage()
-	image.Tensors[1].Shape = []uint32{3, 1, 2, 4, 5, 6, 7, 8} // all different
-	file := encode(t, image)
-	view, err := fbs.Verify(file)
-	if err != nil {
-		t.Fatal(err)
+// unpacker is a generated accessor of an element.
+type unpacker[T any] interface{ UnPack() *T }
+
+// checkElements compares the elements of a view with those that generated accessors read. get reads
+// an element, and `of` returns the part of the view's element that the accessors have, too.
+func checkElements[E any, T comparable, A unpacker[T]](t *testing.T, what string, view []E, count int,
+	accessor A, get func(accessor A, i int) bool, of func(*E) T) {
+	t.Helper()
+	if len(view) != count || count == 0 {
+		t.Errorf("the view has %d elements %s, accessors have %d; want the same, and at least one",
+			len(view), what, count)
+		return
 	}
-	root := gen.GetRootAsImage(file, 0)
-	if root.CommandsLength() != len(view.Commands) {
-		t.Fatalf("the view has %d commands, want %d as in the file", len(view.Commands),
-			root.CommandsLength())
-	}
-	var c gen.Command
-	for i, got := range view.Commands {
-		root.Commands(&c, i)
-		if want := *c.UnPack(); got != want {
-			t.Errorf("command %d: view %+v, accessors %+v", i, got, want)
-		}
-	}
-	var w gen.Window
-	for i, got := range view.Windows {
-		root.Windows(&w, i)
-		if want := *w.UnPack(); got != want {
-			t.Errorf("window %d: view %+v, accessors %+v", i, got, want)
-		}
-	}
-	want := *root.Reservation(nil).UnPack()
-	if view.Reservation != want {
-		t.Errorf("reservation: view %+v, accessors %+v", view.Reservation, want)
-	}
-	var s gen.Segment
-	for i, got := range view.Segments {
-		root.Segments(&s, i)
-		if want := *s.UnPack(); got != want {
-			t.Errorf("segment %d: view %+v, accessors %+v", i, got, want)
-		}
-	}
-	var tensor gen.Tensor
-	for i, got := range view.Tensors {
-		root.Tensors(&tensor, i)
-		if want := *tensor.UnPack(); got.TensorT != want || got.Shape()[7] != want.Shape7 {
-			t.Errorf("tensor %d: view %+v, accessors %+v", i, got, want)
-		}
-	}
-	var sequence gen.Sequence
-	for i, got := range view.Sequences {
-		root.Sequences(&sequence, i)
-		if want := *sequence.UnPack(); got != want {
-			t.Errorf("sequence %d: view %+v, accessors %+v", i, got, want)
-		}
-	}
-	var target gen.Device
-	for i, got := range view.Devices {
-		root.Devices(&target, i)
-		if want := *target.UnPack(); got.DeviceT != want || got.MinBarSizes()[5] != want.Bar5 {
-			t.Errorf("target %d: view %+v, accessors %+v", i, got, want)
+	for i := range view {
+		get(accessor, i)
+		if got, want := of(&view[i]), *accessor.UnPack(); got != want {
+			t.Errorf("%s %d: view %+v, accessors %+v", what, i, got, want)
 		}
 	}
 }
 
-func TestRulesAgreeWithGeneratedAccessors(t *testing.T) {
-	file := encode(t, sampleImage())
-	view, err := fbs.Verify(file)
+func TestViewAgreesWithGeneratedAccessors(t *testing.T) {
+	image := sampleImage()
+	image.Tensors[1].Shape = []uint32{3, 1, 2, 4, 5, 6, 7, 8} // all different
+	file := encode(t, image)
+	v, err := fbs.Verify(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	root := gen.GetRootAsImage(file, 0)
-	var r gen.Rule
-	for i, got := range view.Rules {
-		root.Rules(&r, i)
-		if want := *r.UnPack(); got != want {
-			t.Errorf("rule %d: view %+v, accessors %+v", i, got, want)
+	if want := *root.Reservation(nil).UnPack(); v.Reservation != want {
+		t.Errorf("reservation: view %+v, accessors %+v", v.Reservation, want)
+	}
+	checkElements(t, "command", v.Commands, root.CommandsLength(), new(gen.Command), root.Commands,
+		func(c *fbs.Command) gen.CommandT { return *c })
+	checkElements(t, "window", v.Windows, root.WindowsLength(), new(gen.Window), root.Windows,
+		func(w *fbs.Window) gen.WindowT { return *w })
+	checkElements(t, "segment", v.Segments, root.SegmentsLength(), new(gen.Segment), root.Segments,
+		func(s *fbs.Segment) gen.SegmentT { return *s })
+	checkElements(t, "sequence", v.Sequences, root.SequencesLength(), new(gen.Sequence),
+		root.Sequences, func(s *fbs.Sequence) gen.SequenceT { return *s })
+	checkElements(t, "rule", v.Rules, root.RulesLength(), new(gen.Rule), root.Rules,
+		func(r *fbs.AccessRule) gen.RuleT { return *r })
+	checkElements(t, "tensor", v.Tensors, root.TensorsLength(), new(gen.Tensor), root.Tensors,
+		func(x *fbs.Tensor) gen.TensorT { return x.TensorT })
+	checkElements(t, "device", v.Devices, root.DevicesLength(), new(gen.Device), root.Devices,
+		func(d *fbs.DeviceInfo) gen.DeviceT { return d.DeviceT })
+	for i := range v.Tensors {
+		if x := &v.Tensors[i]; x.Shape()[7] != x.Shape7 {
+			t.Errorf("tensor %d: shape %v, want %d as the last dimension", i, x.Shape(), x.Shape7)
 		}
 	}
-	if len(view.Rules) != root.RulesLength() || len(view.Rules) != 3 {
-		t.Errorf("view has %d rules, accessors %d, want 3", len(view.Rules), root.RulesLength())
+	for i := range v.Devices {
+		if d := &v.Devices[i]; d.MinBarSizes()[5] != d.Bar5 {
+			t.Errorf("device %d: BARs %v, want %d bytes of BAR 5", i, d.MinBarSizes(), d.Bar5)
+		}
 	}
 }
 
@@ -287,21 +264,29 @@ func TestFlatcReadsAnImage(t *testing.T) {
 	}
 }
 
+// TestEveryTruncationIsRejected truncates an image, and the signature after it. A signature that is
+// cut off completely leaves a valid image.
 func TestEveryTruncationIsRejected(t *testing.T) {
-	file := encode(t, sampleImage())
+	image, file := signedFile(t)
 	for size := range len(file) {
-		if _, err := fbs.Verify(file[:size:size]); err == nil {
-			t.Fatalf("Verify accepts the first %d bytes of %d, want an error", size, len(file))
+		if _, err := fbs.Verify(file[:size:size]); (err == nil) != (size == len(image)) {
+			t.Fatalf("the first %d bytes of %d: error %v, want one unless they are the %d of the image",
+				size, len(file), err, len(image))
 		}
 	}
-	if _, err := fbs.Verify(append(bytes.Clone(file), 0)); err == nil {
-		t.Fatal("Verify accepts a file with one more byte, want an error")
+	for what, more := range map[string][]byte{"a byte": {0}, "a signature": file[len(image):]} {
+		if _, err := fbs.Verify(append(bytes.Clone(file), more...)); err == nil {
+			t.Errorf("Verify accepts a signed file with %s more, want an error", what)
+		}
+	}
+	if _, err := fbs.Verify(append(bytes.Clone(image), 0)); err == nil {
+		t.Error("Verify accepts an image with one more byte, want an error")
 	}
 	t.Logf("evidence: %d truncated files rejected", len(file))
 }
 
 func TestEveryFlippedBitIsRejected(t *testing.T) {
-	file := encode(t, sampleImage())
+	_, file := signedFile(t)
 	for bit := range 8 * len(file) {
 		file[bit/8] ^= 1 << (bit % 8)
 		if _, err := fbs.Verify(file); err == nil {
@@ -363,28 +348,11 @@ func readReasons(t *testing.T) map[string]string {
 func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 	reasons := readReasons(t)
 	rejected := 0
-	paths, _ := filepath.Glob(filepath.Join(vectors, "*.vec"))
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list, err := vector.Parse(string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, list := range reader.Vectors(t, vectors) {
 		for _, v := range list {
 			t.Run(v.Name, func(t *testing.T) {
-				base, err := os.ReadFile(filepath.Join(vectors, v.Image))
-				if err != nil {
-					t.Fatal(err)
-				}
-				file, err := v.File(base)
-				if err != nil {
-					t.Fatal(err)
-				}
 				got := ""
-				if _, err := fbs.Verify(file); err != nil {
+				if _, err := fbs.Verify(reader.ImageOf(t, vectors, v)); err != nil {
 					rejected++
 					got = err.Error()
 				}
@@ -468,75 +436,6 @@ func TestVerifyingAllocatesNothingPerCommand(t *testing.T) {
 	if few, many := measure(1), measure(10000); few != many {
 		t.Errorf("Verify makes %v allocations with 1 additional command and %v with 10,000, want "+
 			"the same number", few, many)
-	}
-}
-
-// TestRepeatedWriteIsCheckedCompletely verifies three equal Write commands of which the last one is
-// changed. The verifier stores which range of a window it has checked, and must not skip a check of
-// the last command because of that.
-func TestRepeatedWriteIsCheckedCompletely(t *testing.T) {
-	for _, width := range []uint8{4, 8} {
-		good := fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Value: 5}
-		window := sampleImage().Windows[0]
-		for _, test := range []struct {
-			want   string
-			change func(*fbs.Command)
-		}{
-			{"", func(*fbs.Command) {}},
-			{"", func(c *fbs.Command) { c.Value = fbs.WidthMask(width) }},
-			{"", func(c *fbs.Command) { c.Offset = uint32(window.Size) - uint32(width) }},
-			{"reach outside", func(c *fbs.Command) { c.Offset = uint32(window.Size) }},
-			{"reach outside", func(c *fbs.Command) { c.Offset = math.MaxUint32 &^ 7 }},
-			{"not a multiple of the width", func(c *fbs.Command) { c.Offset = 1 }},
-			{"not a multiple of the width", func(c *fbs.Command) { c.Offset = uint32(width) / 2 }},
-			{"must be 0", func(c *fbs.Command) { c.Amount = 1 }},
-			{"must be 0", func(c *fbs.Command) { c.Index = 1 }},
-			{"must be 0", func(c *fbs.Command) { c.Mask = 1 }},
-			{"mode, option,", func(c *fbs.Command) { c.Option = 1 }},
-			{"does not exist", func(c *fbs.Command) { c.Window = 999 }},
-			{"needs a point command first", func(c *fbs.Command) { c.Window = 1 }},
-			{"mode, option,", func(c *fbs.Command) { c.Mode = 99 }},
-			{"width", func(c *fbs.Command) { c.Width = 3 }},
-			{"unknown opcode", func(c *fbs.Command) { c.Opcode = 99 }},
-		} {
-			t.Run(fmt.Sprint("width ", width, " ", test.want), func(t *testing.T) {
-				third := good
-				test.change(&third)
-				commands := []lmb.Command{command(good), command(good), command(third)}
-				image := sampleImage()
-				image.Sequences[0].Commands = append(commands, image.Sequences[0].Commands...)
-				_, err := lmb.Encode(image) // verifies the image
-				wantError(t, err, test.want)
-				if test.want != "" {
-					wantError(t, err, "command 2:")
-				}
-			})
-		}
-	}
-	// A command of zeros is rejected everywhere.
-	for at := range sampleImage().Sequences[0].Commands {
-		image := sampleImage()
-		image.Sequences[0].Commands[at] = lmb.Command{}
-		if _, err := lmb.Encode(image); err == nil {
-			t.Errorf("Encode accepts zeros as command %d, want an error", at)
-		}
-		image = sampleImage()
-		image.Sequences[0].Commands = slices.Insert(image.Sequences[0].Commands, at, lmb.Command{})
-		if _, err := lmb.Encode(image); err == nil ||
-			!strings.Contains(err.Error(), "unknown opcode 0") {
-			t.Errorf("zeros before command %d: error %v, want unknown opcode 0", at, err)
-		}
-	}
-	// A value of more than four bytes.
-	image := sampleImage()
-	wide := fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Value: 5}
-	wider := wide
-	wider.Value = 1 << 32
-	image.Sequences[0].Commands = append([]lmb.Command{command(wide), command(wider)},
-		image.Sequences[0].Commands...)
-	if _, err := lmb.Encode(image); err == nil ||
-		!strings.Contains(err.Error(), "command 1: write: value") {
-		t.Errorf("a value of 5 bytes in a write of 4: %v, want command 1 rejected", err)
 	}
 }
 
