@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/check/vectors/reader"
+	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -29,91 +29,56 @@ const (
 // command returns a command without data.
 func command(c fbs.Command) lmb.Command { return lmb.Command{Command: c} }
 
-// sampleImage returns an image that uses every feature of the format.
+// sampleListing describes an image that uses every feature of the format.
+const sampleListing = `lightmetal 1
+origin tool "test" source "sample" git "abc" time 7
+device wormhole 1e52:401e bar0 512MiB bar4 32MiB
+device unknown ffff:0001 subsystem 1af4:1100 bar1 8KiB bar2 1MiB
+device ivshmem 1af4:1110 bar2 512MiB
+rule registers bar1 offset 0x0 size 2KiB widths 4 device 1
+rule doorbells bar1 offset 0xa00 size 5632 widths 4 8 device 1
+rule memory bar2 offset 0x0 size 1MiB widths 1 2 4 8 memory device 1
+window regs bar2 offset 0x1000 size 64KiB device 2
+window l1 tlb size 16MiB slot 166 wc
+window w2 host size 5000
+window w3 config size 256
+window own bar1 offset 0x0 size 8KiB device 1
+window w5 bar2 offset 0x0 size 1MiB wc device 1
+window queue host size 5000 bus 0x800000000
+window results host size 4KiB bus 0x800002000
+tensor a input int32[4x2] = hex 0707070707070707070707070707070707070707070707070707070707070707
+tensor d output float16[3]
+tensor e output float32[1] = float32 1 absolute 0.5
+main:
+  fence
+  write.4 regs+0x8 0x5
+  write.8 regs+0x10 bus(w2)+0x40
+  expect.2 regs+0x8 & 0xff == 0x5
+  poll.4 regs+0x4 & 0x1 != 0x0 within 1ms every 5us
+  point l1 tile 1,2 address 0x1000000 ordering strict vc 2
+  copy.4 l1+0x0 <- hex 3132333435363738
+  copy.8 l1+0x3 <- a[2:32] bulk
+  fill.1 regs+0x0 <- 0x55 size 99 fifo
+  copy.2 d[0:6] <- l1+0x0
+  compare.4 l1+0x0 uint32 == hex 0000803f
+  copy.4 e[0:4] <- l1+0x0
+  read.4 regs+0x0
+  delay 10us
+  call safe
+  mark "end"
+safe:
+  write.2 regs+0x4 0x0 mask 0x4
+  expect.4 w3+0x0 == 0x401e1e52
+  poll.4 w2+0x0 & 0xffff reached 0x10 within 1ms
+`
+
+// sampleImage returns the image of sampleListing.
 func sampleImage() *lmb.Image {
-	target := fbs.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingStrict, StaticVCPlusOne: 3}
-	return &lmb.Image{
-		Origin: lmb.Origin{Tool: "test", Source: "sample", Time: 7, Git: "abc"},
-		Devices: []lmb.Device{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e,
-			Bars: [6]uint64{0: 1 << 29, 4: 1 << 25}},
-			{Board: "unknown", Vendor: 0xffff, Device: 1, Subsystem: 0x11001af4,
-				Bars: [6]uint64{1: 0x2000, 2: 1 << 20}},
-			{Board: "ivshmem", Vendor: 0x1af4, Device: 0x1110, Bars: [6]uint64{2: 1 << 29}}},
-		Rules: []lmb.Rule{
-			{Name: "registers", AccessRule: fbs.AccessRule{Device: 1, Bar: 1, Last: 0x7ff,
-				Widths: 4}},
-			{Name: "doorbells", AccessRule: fbs.AccessRule{Device: 1, Bar: 1, First: 0xa00,
-				Last:   0x1fff,
-				Widths: 4 | 8}},
-			{Name: "memory", AccessRule: fbs.AccessRule{Device: 1, Bar: 2, Last: 1<<20 - 1,
-				Widths: 15,
-				Memory: 1}},
-		},
-		Windows: []lmb.Window{
-			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar, Device: 2, Bar: 2,
-				Slot: fbs.AnySlot, Offset: 0x1000, Size: 1 << 16}},
-			{Name: "l1", Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: 166, Size: 1 << 24,
-				Flags: fbs.FlagWriteCombining}},
-			{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.AnySlot, Size: 5000}},
-			{Window: fbs.Window{Kind: gen.WindowKindConfig, Slot: fbs.AnySlot, Size: 256}},
-			{Name: "own", Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Bar: 1,
-				Slot: fbs.AnySlot, Size: 0x2000}},
-			{Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Bar: 2, Slot: fbs.AnySlot,
-				Size: 1 << 20, Flags: fbs.FlagWriteCombining}},
-			{Name: "queue", Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.AnySlot,
-				Flags: fbs.FlagFixedBus, Offset: 0x8_0000_0000, Size: 5000}},
-			{Name: "results", Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.AnySlot,
-				Flags: fbs.FlagFixedBus, Offset: 0x8_0000_2000, Size: 4096}},
-		},
-		Tensors: []lmb.Tensor{
-			{Name: "a", Role: gen.RoleInput, DType: gen.DTypeInt32, Shape: []uint32{4, 2},
-				Data: bytes.Repeat([]byte{7}, 32)},
-			{Name: "d", Role: gen.RoleOutput, DType: gen.DTypeFloat16, Shape: []uint32{3}},
-			{Name: "e", Role: gen.RoleOutput, DType: gen.DTypeFloat32, Shape: []uint32{1},
-				Data:   []byte{0, 0, 0x80, 0x3f},
-				Golden: lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(0.5)}},
-		},
-		Sequences: []lmb.Sequence{
-			{Name: "main", Commands: []lmb.Command{
-				command(fbs.Command{Opcode: gen.OpcodeFence}),
-				command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Offset: 8, Value: 5}),
-				command(fbs.Command{Opcode: gen.OpcodeRelocate, Width: 8, Offset: 16, Index: 2,
-					Value: 64}),
-				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 2, Mode: equal, Option: fail,
-					Offset: 8, Value: 5, Mask: 0xff}),
-				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4,
-					Mode: uint8(gen.ConditionNotEqual), Option: fail, Offset: 4, Mask: 1,
-					Amount: 1000, Index: 5}),
-				command(fbs.Command{Opcode: gen.OpcodePoint, Window: 1, Value: 1 << 24,
-					Mask: target.Pack()}),
-				{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeExact,
-					Window: 1, Amount: 8}, Data: []byte("12345678")},
-				command(fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 8, Mode: modeBulk, Window: 1,
-					Index: 1, Offset: 3, Amount: 30, Value: 2}),
-				command(fbs.Command{Opcode: gen.OpcodeFill, Width: 1, Mode: uint8(gen.AccessFixed),
-					Amount: 99, Value: 0x55}),
-				command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 2, Mode: modeExact, Window: 1,
-					Index: 2, Amount: 6}),
-				{Command: fbs.Command{Opcode: gen.OpcodeCompare, Width: 4, Option: fail, Window: 1,
-					Amount: 4}, Data: []byte{0, 0, 0x80, 0x3f}},
-				command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: modeExact, Window: 1,
-					Index: 3, Amount: 4}),
-				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail}),
-				command(fbs.Command{Opcode: gen.OpcodeDelay, Amount: 10}),
-				command(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
-				{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)},
-					Data: []byte("end")},
-			}},
-			{Name: "safe", Commands: []lmb.Command{
-				command(fbs.Command{Opcode: gen.OpcodeModify, Width: 2, Offset: 4, Mask: 4}),
-				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail,
-					Window: 3, Value: 0x401e1e52, Mask: 0xffffffff}),
-				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4,
-					Mode: uint8(gen.ConditionReached), Option: fail, Window: 2, Value: 0x10,
-					Mask: 0xffff, Amount: 1000}),
-			}},
-		},
+	image, err := listing.Parse("sample.lms", []byte(sampleListing), nil)
+	if err != nil {
+		panic(err)
 	}
+	return image
 }
 
 // wantError checks that an error contains a text, or that there is no error if the text
@@ -149,8 +114,6 @@ func TestImageSurvivesEncodingAndDecoding(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := sampleImage()
-	want.Sequences[0].Commands[6].Amount = 8
-	want.Sequences[0].Commands[10].Amount = 4
 	if !reflect.DeepEqual(decoded.Tensors, want.Tensors) ||
 		!reflect.DeepEqual(decoded.Windows, want.Windows) ||
 		!reflect.DeepEqual(decoded.Sequences, want.Sequences) || decoded.Origin != want.Origin ||
@@ -169,8 +132,8 @@ type unpacker[T any] interface{ UnPack() *T }
 
 // checkElements compares the elements of a view with those that generated accessors read. get reads
 // an element, and `of` returns the part of the view's element that the accessors have, too.
-func checkElements[E any, T comparable, A unpacker[T]](t *testing.T, what string, view []E, count int,
-	accessor A, get func(accessor A, i int) bool, of func(*E) T) {
+func checkElements[E any, T comparable, A unpacker[T]](t *testing.T, what string, view []E,
+	count int, accessor A, get func(accessor A, i int) bool, of func(*E) T) {
 	t.Helper()
 	if len(view) != count || count == 0 {
 		t.Errorf("the view has %d elements %s, accessors have %d; want the same, and at least one",
@@ -270,8 +233,8 @@ func TestEveryTruncationIsRejected(t *testing.T) {
 	image, file := signedFile(t)
 	for size := range len(file) {
 		if _, err := fbs.Verify(file[:size:size]); (err == nil) != (size == len(image)) {
-			t.Fatalf("the first %d bytes of %d: error %v, want one unless they are the %d of the image",
-				size, len(file), err, len(image))
+			t.Fatalf("the first %d bytes of %d: error %v, want one unless they are the %d bytes of "+
+				"the image", size, len(file), err, len(image))
 		}
 	}
 	for what, more := range map[string][]byte{"a byte": {0}, "a signature": file[len(image):]} {

@@ -532,8 +532,8 @@ func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
 			result := r.Run(0)
 			if result.Code != hal.IO || !result.FileTruncated || result.Command != 1 ||
 				!result.SafeRan || result.SafeSequenceCode != hal.OK || device.memory[0] != 1 {
-				t.Errorf("run ends with %+v, the device has %d at 0; want code %v at command 1, file "+
-					"truncated, a successful safe, and 1", result, device.memory[0], hal.IO)
+				t.Errorf("run ends with %+v, the device has %d at 0; want code %v at command 1, "+
+					"file truncated, a successful safe, and 1", result, device.memory[0], hal.IO)
 			}
 			const want = "main, command 1: copy.8 w0+0x1000: " + runtime.FileTruncatedText
 			if text := string(report.AppendFailure(nil, r.View(), &result)); text != want {
@@ -559,8 +559,8 @@ func TestFileCutShortBeforeItIsVerifiedIsAnInputOutputError(t *testing.T) {
 		_, err := file.Verify()
 		want := path + ": " + runtime.FileTruncatedText
 		if hal.CodeOf(err) != hal.IO || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("Verify of a file cut to %d bytes: %v, want an I/O error that ends with %q", size,
-				err, want)
+			t.Errorf("Verify of a file cut to %d bytes: %v, want an I/O error that ends with %q",
+				size, err, want)
 		}
 	}
 }

@@ -177,8 +177,9 @@ func TestLoadChecksTheWholeImageBeforeTheFirstStore(t *testing.T) {
 			hal.NoDevice, forced},
 		{"a bus address that does not fit", store + "  write.4 m+0x0 bus(m)\n", any, ivshmem,
 			hal.WrongDevice, "main, command 1: bus address 0x"},
-		{"an assigned bus address that does not fit", "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\n" +
-			"window r bar0 offset 0 size 1MiB\nmain:\n  write.4 r+0x80 bus(r)+0x1000\n", any,
+		{"an assigned bus address that does not fit",
+			"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n" +
+				"main:\n  write.4 r+0x80 bus(r)+0x1000\n", any,
 			busMaster{Device: mock.New(&boards.Edu), calls: new([]string), bus: 1<<32 - 0x1000},
 			hal.WrongDevice,
 			"main, command 0: bus address 0x100000000 does not fit the register of 4 bytes"},
@@ -399,7 +400,8 @@ func TestRejectedImageRegistersNoExitCleanup(t *testing.T) {
 	_, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, device)
 	const want = "main, command 0: the device's TLB windows cannot point to these tiles"
 	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), want) || len(targets) != 0 {
-		t.Errorf("Load: %v, cleanup registered for targets %v; want %q and none", err, targets, want)
+		t.Errorf("Load: %v, cleanup registered for targets %v; want %q and none", err, targets,
+			want)
 	}
 }
 
@@ -442,8 +444,8 @@ func TestClosedReplayDoesNotRun(t *testing.T) {
 }
 
 // TestFreezeThatCannotLockMemoryFails removes the access rights of the arena, or of the copied
-// envelope, which is not part of the arena, so that mlock fails as it does beyond RLIMIT_MEMLOCK. The
-// failed Freeze must not change GOMAXPROCS.
+// envelope, which is not part of the arena, so that mlock fails as it does beyond RLIMIT_MEMLOCK.
+// The failed Freeze must not change GOMAXPROCS.
 func TestFreezeThatCannotLockMemoryFails(t *testing.T) {
 	source := ivshmemHead + "tensor d output uint8[4096]\nmain:\n  copy.4 d[0:4096] <- m+0x0\n"
 	const want = "cannot lock commands and arena into memory: cannot allocate memory; raise " +

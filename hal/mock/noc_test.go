@@ -317,8 +317,8 @@ func TestTilesReachHostMemory(t *testing.T) {
 			mustMap(t, s.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 0x1000})
 			mustMap(t, s.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
 			if got := s.refusalAfter(poke, outside...); !strings.Contains(got, "the PCIe tile") {
-				t.Errorf("%s: request outside the host windows: %q, want a reason that names the PCIe "+
-					"tile", c.board.Name, got)
+				t.Errorf("%s: request outside the host windows: %q, want a reason that names the "+
+					"PCIe tile", c.board.Name, got)
 			}
 		}
 		config := mustMap(t, r.Device, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
@@ -349,7 +349,8 @@ func TestChainOfRequestsIsLimited(t *testing.T) {
 		r.runProgram(poke, append(data, back[:len(back)-2]...)...) // prepared, not started
 		got := r.selectTile(c.tiles[0]).refusalAfter(poke, append(data, there...)...)
 		if !strings.Contains(got, "in chains of at most 2 requests") {
-			t.Errorf("%s: two requests that start each other: %q, want the limit", c.board.Name, got)
+			t.Errorf("%s: two requests that start each other: %q, want the limit", c.board.Name,
+				got)
 		}
 	}
 }

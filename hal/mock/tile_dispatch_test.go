@@ -26,8 +26,8 @@ func (r *tileSetup) loadOnBRISC(addresses ...uint32) (values []uint32) {
 	return values
 }
 
-// refusalAfter runs a program, and returns the reason why the core stopped: the mock rejects the next
-// access to the tile. The reason of an earlier program is forgotten.
+// refusalAfter runs a program, and returns the reason why the core stopped: the mock rejects the
+// next access to the tile. The reason of an earlier program is forgotten.
 func (r *tileSetup) refusalAfter(program []uint32, list ...uint32) string {
 	r.Helper()
 	r.refusal = ""

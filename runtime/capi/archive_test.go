@@ -160,8 +160,8 @@ func TestMisuseFromCReturnsAStatus(t *testing.T) {
 
 func TestImageInTheHostsMemoryRuns(t *testing.T) { mustRunHost(t, "memory", factorialImage) }
 
-// TestOpenSignedAcceptsOnlySignedImages checks that the archive passes the keys and the least version on;
-// tests of runtime/signed check the signatures.
+// TestOpenSignedAcceptsOnlySignedImages checks that the archive passes on the keys and the least
+// version; tests of runtime/signed check the signatures.
 func TestOpenSignedAcceptsOnlySignedImages(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	file := assembleImage(t, framesListing)
@@ -182,7 +182,8 @@ func TestOpenSignedAcceptsOnlySignedImages(t *testing.T) {
 }
 
 func TestFailedRunFromC(t *testing.T) {
-	out := mustRunHost(t, "status", writeImage(t, framesListing), memoryDevice, "compare", "76", "11")
+	out := mustRunHost(t, "status", writeImage(t, framesListing), memoryDevice, "compare", "76",
+		"11")
 	const want = "golden mismatch: compare, command 0: compare.4 w0+0x0: element 0: got 0x0, " +
 		"wanted 0x3 (bits that differ: 0, 1)\n"
 	if !strings.HasPrefix(out, want) {

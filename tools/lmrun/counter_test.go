@@ -90,8 +90,8 @@ func (c *versionedImages) run(t *testing.T, line string, exit int, want string) 
 	}
 }
 
-// TestSignedBuildReplaysOnlySignedFiles checks that a build with the tag signed passes the file, the
-// keys and the least version to runtime/signed, whose tests check what it rejects.
+// TestSignedBuildReplaysOnlySignedFiles checks that a build with the tag signed passes the file,
+// the keys and the least version to runtime/signed, whose tests check what it rejects.
 func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 	c := newVersionedImages(t)
 	signed, err := os.ReadFile(filepath.Join(c.dir, "v3.lmb"))
@@ -118,7 +118,8 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 		{"-version-counter counter v3.lmb", "need -key", 64},
 	} {
 		t.Run(test.line, func(t *testing.T) {
-			run := exec.Command(c.runner, strings.Fields("-device mock:edu -sequence good "+test.line)...)
+			line := "-device mock:edu -sequence good " + test.line
+			run := exec.Command(c.runner, strings.Fields(line)...)
 			run.Dir = c.dir
 			out, _ := run.CombinedOutput()
 			if exit := run.ProcessState.ExitCode(); exit != test.exit ||
@@ -130,7 +131,8 @@ func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
 	help, _ := exec.Command(c.runner, "-help").Output()
 	for _, flag := range []string{"-key FILE", "-at-least N", "-version-counter FILE"} {
 		if !strings.Contains(string(help), flag) || strings.Contains(usage, flag) {
-			t.Errorf("%s must be in the help of a program with the tag signed, and in no other", flag)
+			t.Errorf("%s must be in the help of a program with the tag signed, and in no other",
+				flag)
 		}
 	}
 }

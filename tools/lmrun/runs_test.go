@@ -54,9 +54,10 @@ func (sleepingMock) Sleep(nanoseconds int64) {
 	_ = syscall.Nanosleep(&t, nil)
 }
 
-// planAndOpen loads concatListing on a device, plans the runs for the flags in line, and opens their
-// files. The clock is that of another device.
-func planAndOpen(t *testing.T, device, clock hal.Device, line string) (*runLoop, args.Options, error) {
+// planAndOpen loads concatListing on a device, plans the runs for the flags in line, and opens
+// their files. The clock is that of another device.
+func planAndOpen(t *testing.T, device, clock hal.Device, line string) (*runLoop, args.Options,
+	error) {
 	t.Helper()
 	o, err := args.Parse(append(strings.Fields(line), "x.lmb"))
 	if err != nil {
@@ -217,8 +218,8 @@ func TestPipesProvideDataForEachRun(t *testing.T) {
 	}
 }
 
-// TestPipeThatEndsWithinARunsDataIsAnError also checks that a failure between runs runs the sequence
-// safe.
+// TestPipeThatEndsWithinARunsDataIsAnError also checks that a failure between runs runs the
+// sequence safe.
 func TestPipeThatEndsWithinARunsDataIsAnError(t *testing.T) {
 	inputs, _ := frameData(3)
 	in := makeFIFO(t)

@@ -104,9 +104,9 @@ func runCode(t *testing.T, steps int, x2, x3 uint32, code ...uint32) (*Core, *ra
 	return c, m
 }
 
-// TestJumpsSetPCAndLink executes jal and jalr (chapter 2.5), with distances that the random programs
-// do not have. The link is the address of the next instruction. jalr clears bit 0 of the target, and
-// may use one register as base and link.
+// TestJumpsSetPCAndLink executes jal and jalr (chapter 2.5), with distances that the random
+// programs do not have. The link is the address of the next instruction. jalr clears bit 0 of the
+// target, and may use one register as base and link.
 func TestJumpsSetPCAndLink(t *testing.T) {
 	core, _ := runCode(t, 1, 0, 0, jType(1, 0x7fff0))
 	if core.X[1] != 0x1004 || core.PC != 0x80ff0 {

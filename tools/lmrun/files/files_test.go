@@ -189,8 +189,8 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 	}
 }
 
-// rejectExchanges makes the kernel reject exchanges of names in this thread, as file systems do that
-// cannot exchange names. The caller must have locked the goroutine to the thread, and must not
+// rejectExchanges makes the kernel reject exchanges of names in this thread, as file systems do
+// that cannot exchange names. The caller must have locked the goroutine to the thread, and must not
 // unlock it.
 func rejectExchanges() error {
 	flags := uint32(16 + 8*4) // offset of the fifth argument in struct seccomp_data
