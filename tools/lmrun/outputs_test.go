@@ -249,19 +249,15 @@ func TestFailedRunKeepsExistingOutputs(t *testing.T) {
 	}
 }
 
-// TestOutputThatIsAnInputIsRejected names the input by several paths, by a link and by a hard
-// link.
+// TestOutputThatIsAnInputIsRejected names the file of an input and the image as outputs; tests of
+// package files name files by other paths and links.
 func TestOutputThatIsAnInputIsRejected(t *testing.T) {
 	dir, in, _ := makeFrameFiles(t)
-	image, link, hard := filepath.Join(dir, "x.lmb"), filepath.Join(dir, "link"),
-		filepath.Join(dir, "hard")
-	for _, err := range []error{os.WriteFile(image, []byte("image"), 0o600), os.Symlink(in, link),
-		os.Link(in, hard)} {
-		if err != nil {
-			t.Fatal(err)
-		}
+	image := filepath.Join(dir, "x.lmb")
+	if err := os.WriteFile(image, []byte("image"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	for _, out := range []string{in, link, hard, image, dir + "/./a"} {
+	for _, out := range []string{in, image} {
 		text, err := framesCommand(t, "end", "-input", "a="+in, "-output", "d="+out,
 			image).CombinedOutput()
 		if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 64 ||
