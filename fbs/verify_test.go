@@ -233,8 +233,8 @@ func TestEveryTruncationIsRejected(t *testing.T) {
 	image, file := signedFile(t)
 	for size := range len(file) {
 		if _, err := fbs.Verify(file[:size:size]); (err == nil) != (size == len(image)) {
-			t.Fatalf("the first %d bytes of %d: error %v, want one unless they are the %d bytes of "+
-				"the image", size, len(file), err, len(image))
+			t.Fatalf("the first %d bytes of %d: error %v, want one unless they are the image of %d",
+				size, len(file), err, len(image))
 		}
 	}
 	for what, more := range map[string][]byte{"a byte": {0}, "a signature": file[len(image):]} {

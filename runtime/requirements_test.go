@@ -185,8 +185,8 @@ func TestEveryRowHasANumberAndATest(t *testing.T) {
 		slices.Sort(numbers)
 		for i, number := range numbers {
 			if number != i+1 {
-				t.Errorf("the rows of letter %s have the numbers %v, want each number from 1 on once",
-					letter, numbers)
+				t.Errorf("the rows of letter %s have the numbers %v, want each number from 1 on "+
+					"once", letter, numbers)
 				break
 			}
 		}
