@@ -78,3 +78,29 @@ func TestRulesLieInTheirBars(t *testing.T) {
 		}
 	}
 }
+
+// TestForbiddenRangeEndsAtItsFirstAndLastAddress finds a range with windows that contain only its
+// first or last address, and does not find it with windows next to it.
+func TestForbiddenRangeEndsAtItsFirstAndLastAddress(t *testing.T) {
+	board := Board{ForbiddenRanges: []ForbiddenRange{
+		{Routes: unicastNoC0, Columns: 1 << 2, Rows: 1 << 3, First: 0x1000, Last: 0x1fff},
+	}}
+	tile := TileRoute{X: 2, Y: 3}
+	for _, c := range []struct {
+		route         TileRoute
+		address, size uint64
+		isFound       bool
+	}{
+		{tile, 0x1000, 1, true}, {tile, 0xff0, 0x11, true}, {tile, 0xff0, 0x10, false},
+		{tile, 0x1fff, 1, true}, {tile, 0x2000, 1, false}, {tile, 0, 1 << 32, true},
+		{tile, 1<<64 - 0x1000, 0x1000, false},
+		{TileRoute{X: 3, Y: 3}, 0x1000, 1, false}, {TileRoute{X: 2, Y: 2}, 0x1000, 1, false},
+		{TileRoute{X: 2, Y: 3, NoC: 1}, 0x1000, 1, false},
+	} {
+		t.Run(fmt.Sprintf("%+v %#x %#x", c.route, c.address, c.size), func(t *testing.T) {
+			if f := board.FindForbiddenRange(c.route, c.address, c.size); (f != nil) != c.isFound {
+				t.Errorf("found %+v, want one: %v", f, c.isFound)
+			}
+		})
+	}
+}

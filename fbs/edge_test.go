@@ -12,7 +12,6 @@ import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/image/lmb"
 )
 
 func TestFileAtAnOddAddressIsRejected(t *testing.T) {
@@ -117,22 +116,6 @@ func TestPreambleHasTheFieldsOfTheFile(t *testing.T) {
 	}
 }
 
-// TestLongestTimeIncludesEveryOpcode computes the longest time of the sample image, which has
-// every opcode.
-func TestLongestTimeIncludesEveryOpcode(t *testing.T) {
-	view, err := fbs.Verify(encode(t, sampleImage()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The commands of main in their order, then those of safe, which main calls.
-	const safe = 13 + 12 + 1012 + 1
-	const main = 1 + 2 + 2 + 12 + 1012 + 5 + (1 + 2) + (1 + 4) + (1 + 99) + (11 + 3) + (1 + 1) +
-		(11 + 1) + 12 + 11 + 1 + 1
-	if got := view.WorstCaseUs; got[0] != main+safe || got[1] != safe {
-		t.Errorf("longest times %d us, want %d and %d", got, main+safe, safe)
-	}
-}
-
 // TestConditionsCompareBitsInsideTheMask covers Equal and NotEqual; bits outside the mask do not
 // count.
 func TestConditionsCompareBitsInsideTheMask(t *testing.T) {
@@ -221,33 +204,6 @@ func TestVerifiedCopyIgnoresChangedFields(t *testing.T) {
 	}
 	if (&fbs.View{Commands: view.Commands}).VerifiedCopy() != nil {
 		t.Error("VerifiedCopy of a view that Verify did not return is not nil")
-	}
-}
-
-// TestIgnoredFailureCountsAQueryOfEachDevice checks that the longest time of a sequence
-// includes a query of every device of the image.
-func TestIgnoredFailureCountsAQueryOfEachDevice(t *testing.T) {
-	for targets := 2; targets <= 3; targets++ {
-		image := sampleImage()
-		image.Tensors, image.Sequences[0].Commands = nil, image.Sequences[0].Commands[:4]
-		if targets == 2 { // without the second device, which has rules and windows
-			image.Devices = []lmb.Device{image.Devices[0], image.Devices[2]}
-			image.Rules, image.Windows = nil, image.Windows[:4]
-			image.Windows[0].Device = 1
-		}
-		before, err := fbs.Verify(encode(t, image))
-		if err != nil {
-			t.Fatal(err)
-		}
-		image.Sequences[0].Commands[3].Option = uint8(gen.PolicyIgnore)
-		after, err := fbs.Verify(encode(t, image))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := after.WorstCaseUs[0] - before.WorstCaseUs[0]; got != uint64(10*targets) {
-			t.Errorf("%d devices: an ignored failure counts %d us, want %d", targets, got,
-				10*targets)
-		}
 	}
 }
 

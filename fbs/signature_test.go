@@ -48,30 +48,6 @@ func TestSignedFileIsReadLikeItsImage(t *testing.T) {
 	}
 }
 
-func TestEveryFlippedBitAndTruncationOfASignatureIsRejected(t *testing.T) {
-	image, file := signedFile(t)
-	for bit := 8 * len(image); bit < 8*len(file); bit++ {
-		file[bit/8] ^= 1 << (bit % 8)
-		if _, err := fbs.Verify(file); err == nil {
-			t.Errorf("bit %d of byte %d of the signature flipped: accepted", bit%8,
-				bit/8-len(image))
-		}
-		file[bit/8] ^= 1 << (bit % 8)
-	}
-	for size := len(image) + 1; size < len(file); size++ {
-		if _, err := fbs.Verify(file[:size]); err == nil {
-			t.Errorf("signature truncated to %d bytes: accepted", size-len(image))
-		}
-	}
-	if _, err := fbs.Verify(append(bytes.Clone(file), 0)); err == nil {
-		t.Error("a byte after the signature: accepted")
-	}
-	if _, err := fbs.Verify(append(bytes.Clone(file), file[len(image):]...)); err == nil {
-		t.Error("two signatures: accepted")
-	}
-	t.Logf("evidence: %d files with one flipped bit rejected", 8*(len(file)-len(image)))
-}
-
 // updateChecksum writes the checksum into a signature block that a test has changed.
 func updateChecksum(block []byte) []byte {
 	binary.LittleEndian.PutUint32(block[8:], fbs.Checksum(block[12:]))

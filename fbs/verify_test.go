@@ -4,20 +4,18 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
-	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/check/vectors/vector"
+	"lightmetal/tools/check/vectors/reader"
+	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -31,91 +29,56 @@ const (
 // command returns a command without data.
 func command(c fbs.Command) lmb.Command { return lmb.Command{Command: c} }
 
-// sampleImage returns an image that uses every feature of the format.
+// sampleListing describes an image that uses every feature of the format.
+const sampleListing = `lightmetal 1
+origin tool "test" source "sample" git "abc" time 7
+device wormhole 1e52:401e bar0 512MiB bar4 32MiB
+device unknown ffff:0001 subsystem 1af4:1100 bar1 8KiB bar2 1MiB
+device ivshmem 1af4:1110 bar2 512MiB
+rule registers bar1 offset 0x0 size 2KiB widths 4 device 1
+rule doorbells bar1 offset 0xa00 size 5632 widths 4 8 device 1
+rule memory bar2 offset 0x0 size 1MiB widths 1 2 4 8 memory device 1
+window regs bar2 offset 0x1000 size 64KiB device 2
+window l1 tlb size 16MiB slot 166 wc
+window w2 host size 5000
+window w3 config size 256
+window own bar1 offset 0x0 size 8KiB device 1
+window w5 bar2 offset 0x0 size 1MiB wc device 1
+window queue host size 5000 bus 0x800000000
+window results host size 4KiB bus 0x800002000
+tensor a input int32[4x2] = hex 0707070707070707070707070707070707070707070707070707070707070707
+tensor d output float16[3]
+tensor e output float32[1] = float32 1 absolute 0.5
+main:
+  fence
+  write.4 regs+0x8 0x5
+  write.8 regs+0x10 bus(w2)+0x40
+  expect.2 regs+0x8 & 0xff == 0x5
+  poll.4 regs+0x4 & 0x1 != 0x0 within 1ms every 5us
+  point l1 tile 1,2 address 0x1000000 ordering strict vc 2
+  copy.4 l1+0x0 <- hex 3132333435363738
+  copy.8 l1+0x3 <- a[2:32] bulk
+  fill.1 regs+0x0 <- 0x55 size 99 fifo
+  copy.2 d[0:6] <- l1+0x0
+  compare.4 l1+0x0 uint32 == hex 0000803f
+  copy.4 e[0:4] <- l1+0x0
+  read.4 regs+0x0
+  delay 10us
+  call safe
+  mark "end"
+safe:
+  write.2 regs+0x4 0x0 mask 0x4
+  expect.4 w3+0x0 == 0x401e1e52
+  poll.4 w2+0x0 & 0xffff reached 0x10 within 1ms
+`
+
+// sampleImage returns the image of sampleListing.
 func sampleImage() *lmb.Image {
-	target := fbs.TileRoute{X: 1, Y: 2, Ordering: boards.OrderingStrict, StaticVCPlusOne: 3}
-	return &lmb.Image{
-		Origin: lmb.Origin{Tool: "test", Source: "sample", Time: 7, Git: "abc"},
-		Devices: []lmb.Device{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e,
-			Bars: [6]uint64{0: 1 << 29, 4: 1 << 25}},
-			{Board: "unknown", Vendor: 0xffff, Device: 1, Subsystem: 0x11001af4,
-				Bars: [6]uint64{1: 0x2000, 2: 1 << 20}},
-			{Board: "ivshmem", Vendor: 0x1af4, Device: 0x1110, Bars: [6]uint64{2: 1 << 29}}},
-		Rules: []lmb.Rule{
-			{Name: "registers", AccessRule: fbs.AccessRule{Device: 1, Bar: 1, Last: 0x7ff,
-				Widths: 4}},
-			{Name: "doorbells", AccessRule: fbs.AccessRule{Device: 1, Bar: 1, First: 0xa00,
-				Last:   0x1fff,
-				Widths: 4 | 8}},
-			{Name: "memory", AccessRule: fbs.AccessRule{Device: 1, Bar: 2, Last: 1<<20 - 1,
-				Widths: 15,
-				Memory: 1}},
-		},
-		Windows: []lmb.Window{
-			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar, Device: 2, Bar: 2,
-				Slot: fbs.AnySlot, Offset: 0x1000, Size: 1 << 16}},
-			{Name: "l1", Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: 166, Size: 1 << 24,
-				Flags: fbs.FlagWriteCombining}},
-			{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.AnySlot, Size: 5000}},
-			{Window: fbs.Window{Kind: gen.WindowKindConfig, Slot: fbs.AnySlot, Size: 256}},
-			{Name: "own", Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Bar: 1,
-				Slot: fbs.AnySlot, Size: 0x2000}},
-			{Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Bar: 2, Slot: fbs.AnySlot,
-				Size: 1 << 20, Flags: fbs.FlagWriteCombining}},
-			{Name: "queue", Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.AnySlot,
-				Flags: fbs.FlagFixedBus, Offset: 0x8_0000_0000, Size: 5000}},
-			{Name: "results", Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.AnySlot,
-				Flags: fbs.FlagFixedBus, Offset: 0x8_0000_2000, Size: 4096}},
-		},
-		Tensors: []lmb.Tensor{
-			{Name: "a", Role: gen.RoleInput, DType: gen.DTypeInt32, Shape: []uint32{4, 2},
-				Data: bytes.Repeat([]byte{7}, 32)},
-			{Name: "d", Role: gen.RoleOutput, DType: gen.DTypeFloat16, Shape: []uint32{3}},
-			{Name: "e", Role: gen.RoleOutput, DType: gen.DTypeFloat32, Shape: []uint32{1},
-				Data:   []byte{0, 0, 0x80, 0x3f},
-				Golden: lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(0.5)}},
-		},
-		Sequences: []lmb.Sequence{
-			{Name: "main", Commands: []lmb.Command{
-				command(fbs.Command{Opcode: gen.OpcodeFence}),
-				command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Offset: 8, Value: 5}),
-				command(fbs.Command{Opcode: gen.OpcodeRelocate, Width: 8, Offset: 16, Index: 2,
-					Value: 64}),
-				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 2, Mode: equal, Option: fail,
-					Offset: 8, Value: 5, Mask: 0xff}),
-				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4,
-					Mode: uint8(gen.ConditionNotEqual), Option: fail, Offset: 4, Mask: 1,
-					Amount: 1000, Index: 5}),
-				command(fbs.Command{Opcode: gen.OpcodePoint, Window: 1, Value: 1 << 24,
-					Mask: target.Pack()}),
-				{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeExact,
-					Window: 1, Amount: 8}, Data: []byte("12345678")},
-				command(fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 8, Mode: modeBulk, Window: 1,
-					Index: 1, Offset: 3, Amount: 30, Value: 2}),
-				command(fbs.Command{Opcode: gen.OpcodeFill, Width: 1, Mode: uint8(gen.AccessFixed),
-					Amount: 99, Value: 0x55}),
-				command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 2, Mode: modeExact, Window: 1,
-					Index: 2, Amount: 6}),
-				{Command: fbs.Command{Opcode: gen.OpcodeCompare, Width: 4, Option: fail, Window: 1,
-					Amount: 4}, Data: []byte{0, 0, 0x80, 0x3f}},
-				command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: modeExact, Window: 1,
-					Index: 3, Amount: 4}),
-				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail}),
-				command(fbs.Command{Opcode: gen.OpcodeDelay, Amount: 10}),
-				command(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
-				{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)},
-					Data: []byte("end")},
-			}},
-			{Name: "safe", Commands: []lmb.Command{
-				command(fbs.Command{Opcode: gen.OpcodeModify, Width: 2, Offset: 4, Mask: 4}),
-				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail,
-					Window: 3, Value: 0x401e1e52, Mask: 0xffffffff}),
-				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4,
-					Mode: uint8(gen.ConditionReached), Option: fail, Window: 2, Value: 0x10,
-					Mask: 0xffff, Amount: 1000}),
-			}},
-		},
+	image, err := listing.Parse("sample.lms", []byte(sampleListing), nil)
+	if err != nil {
+		panic(err)
 	}
+	return image
 }
 
 // wantError checks that an error contains a text, or that there is no error if the text
@@ -151,8 +114,6 @@ func TestImageSurvivesEncodingAndDecoding(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := sampleImage()
-	want.Sequences[0].Commands[6].Amount = 8
-	want.Sequences[0].Commands[10].Amount = 4
 	if !reflect.DeepEqual(decoded.Tensors, want.Tensors) ||
 		!reflect.DeepEqual(decoded.Windows, want.Windows) ||
 		!reflect.DeepEqual(decoded.Sequences, want.Sequences) || decoded.Origin != want.Origin ||
@@ -166,83 +127,62 @@ func TestImageSurvivesEncodingAndDecoding(t *testing.T) {
 	}
 }
 
-func TestViewAgreesWithGeneratedAccessors(t *testing.T) {
-	image := sampleImage()
-	image.Tensors[1].Shape = []uint32{3, 1, 2, 4, 5, 6, 7, 8} // all different
-	file := encode(t, image)
-	view, err := fbs.Verify(file)
-	if err != nil {
-		t.Fatal(err)
+// unpacker is a generated accessor of an element.
+type unpacker[T any] interface{ UnPack() *T }
+
+// checkElements compares the elements of a view with those that generated accessors read. get reads
+// an element, and `of` returns the part of the view's element that the accessors have, too.
+func checkElements[E any, T comparable, A unpacker[T]](t *testing.T, what string, view []E,
+	count int, accessor A, get func(accessor A, i int) bool, of func(*E) T) {
+	t.Helper()
+	if len(view) != count || count == 0 {
+		t.Errorf("the view has %d elements %s, accessors have %d; want the same, and at least one",
+			len(view), what, count)
+		return
 	}
-	root := gen.GetRootAsImage(file, 0)
-	if root.CommandsLength() != len(view.Commands) {
-		t.Fatalf("the view has %d commands, want %d as in the file", len(view.Commands),
-			root.CommandsLength())
-	}
-	var c gen.Command
-	for i, got := range view.Commands {
-		root.Commands(&c, i)
-		if want := *c.UnPack(); got != want {
-			t.Errorf("command %d: view %+v, accessors %+v", i, got, want)
-		}
-	}
-	var w gen.Window
-	for i, got := range view.Windows {
-		root.Windows(&w, i)
-		if want := *w.UnPack(); got != want {
-			t.Errorf("window %d: view %+v, accessors %+v", i, got, want)
-		}
-	}
-	want := *root.Reservation(nil).UnPack()
-	if view.Reservation != want {
-		t.Errorf("reservation: view %+v, accessors %+v", view.Reservation, want)
-	}
-	var s gen.Segment
-	for i, got := range view.Segments {
-		root.Segments(&s, i)
-		if want := *s.UnPack(); got != want {
-			t.Errorf("segment %d: view %+v, accessors %+v", i, got, want)
-		}
-	}
-	var tensor gen.Tensor
-	for i, got := range view.Tensors {
-		root.Tensors(&tensor, i)
-		if want := *tensor.UnPack(); got.TensorT != want || got.Shape()[7] != want.Shape7 {
-			t.Errorf("tensor %d: view %+v, accessors %+v", i, got, want)
-		}
-	}
-	var sequence gen.Sequence
-	for i, got := range view.Sequences {
-		root.Sequences(&sequence, i)
-		if want := *sequence.UnPack(); got != want {
-			t.Errorf("sequence %d: view %+v, accessors %+v", i, got, want)
-		}
-	}
-	var target gen.Device
-	for i, got := range view.Devices {
-		root.Devices(&target, i)
-		if want := *target.UnPack(); got.DeviceT != want || got.MinBarSizes()[5] != want.Bar5 {
-			t.Errorf("target %d: view %+v, accessors %+v", i, got, want)
+	for i := range view {
+		get(accessor, i)
+		if got, want := of(&view[i]), *accessor.UnPack(); got != want {
+			t.Errorf("%s %d: view %+v, accessors %+v", what, i, got, want)
 		}
 	}
 }
 
-func TestRulesAgreeWithGeneratedAccessors(t *testing.T) {
-	file := encode(t, sampleImage())
-	view, err := fbs.Verify(file)
+func TestViewAgreesWithGeneratedAccessors(t *testing.T) {
+	image := sampleImage()
+	image.Tensors[1].Shape = []uint32{3, 1, 2, 4, 5, 6, 7, 8} // all different
+	file := encode(t, image)
+	v, err := fbs.Verify(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	root := gen.GetRootAsImage(file, 0)
-	var r gen.Rule
-	for i, got := range view.Rules {
-		root.Rules(&r, i)
-		if want := *r.UnPack(); got != want {
-			t.Errorf("rule %d: view %+v, accessors %+v", i, got, want)
+	if want := *root.Reservation(nil).UnPack(); v.Reservation != want {
+		t.Errorf("reservation: view %+v, accessors %+v", v.Reservation, want)
+	}
+	checkElements(t, "command", v.Commands, root.CommandsLength(), new(gen.Command), root.Commands,
+		func(c *fbs.Command) gen.CommandT { return *c })
+	checkElements(t, "window", v.Windows, root.WindowsLength(), new(gen.Window), root.Windows,
+		func(w *fbs.Window) gen.WindowT { return *w })
+	checkElements(t, "segment", v.Segments, root.SegmentsLength(), new(gen.Segment), root.Segments,
+		func(s *fbs.Segment) gen.SegmentT { return *s })
+	checkElements(t, "sequence", v.Sequences, root.SequencesLength(), new(gen.Sequence),
+		root.Sequences, func(s *fbs.Sequence) gen.SequenceT { return *s })
+	checkElements(t, "rule", v.Rules, root.RulesLength(), new(gen.Rule), root.Rules,
+		func(r *fbs.AccessRule) gen.RuleT { return *r })
+	checkElements(t, "tensor", v.Tensors, root.TensorsLength(), new(gen.Tensor), root.Tensors,
+		func(x *fbs.Tensor) gen.TensorT { return x.TensorT })
+	checkElements(t, "device", v.Devices, root.DevicesLength(), new(gen.Device), root.Devices,
+		func(d *fbs.DeviceInfo) gen.DeviceT { return d.DeviceT })
+	for i := range v.Tensors {
+		if x := &v.Tensors[i]; x.Shape()[7] != x.Shape7 {
+			t.Errorf("tensor %d: shape %v, want %d as the last dimension", i, x.Shape(), x.Shape7)
 		}
 	}
-	if len(view.Rules) != root.RulesLength() || len(view.Rules) != 3 {
-		t.Errorf("view has %d rules, accessors %d, want 3", len(view.Rules), root.RulesLength())
+	for i := range v.Devices {
+		if d := &v.Devices[i]; d.MinBarSizes()[5] != d.Bar5 {
+			t.Errorf("device %d: BARs %v, want %d bytes of BAR 5", i, d.MinBarSizes(), d.Bar5)
+		}
 	}
 }
 
@@ -287,21 +227,29 @@ func TestFlatcReadsAnImage(t *testing.T) {
 	}
 }
 
+// TestEveryTruncationIsRejected truncates an image, and the signature after it. A signature that is
+// cut off completely leaves a valid image.
 func TestEveryTruncationIsRejected(t *testing.T) {
-	file := encode(t, sampleImage())
+	image, file := signedFile(t)
 	for size := range len(file) {
-		if _, err := fbs.Verify(file[:size:size]); err == nil {
-			t.Fatalf("Verify accepts the first %d bytes of %d, want an error", size, len(file))
+		if _, err := fbs.Verify(file[:size:size]); (err == nil) != (size == len(image)) {
+			t.Fatalf("the first %d bytes of %d: error %v, want one unless they are the image of %d",
+				size, len(file), err, len(image))
 		}
 	}
-	if _, err := fbs.Verify(append(bytes.Clone(file), 0)); err == nil {
-		t.Fatal("Verify accepts a file with one more byte, want an error")
+	for what, more := range map[string][]byte{"a byte": {0}, "a signature": file[len(image):]} {
+		if _, err := fbs.Verify(append(bytes.Clone(file), more...)); err == nil {
+			t.Errorf("Verify accepts a signed file with %s more, want an error", what)
+		}
+	}
+	if _, err := fbs.Verify(append(bytes.Clone(image), 0)); err == nil {
+		t.Error("Verify accepts an image with one more byte, want an error")
 	}
 	t.Logf("evidence: %d truncated files rejected", len(file))
 }
 
 func TestEveryFlippedBitIsRejected(t *testing.T) {
-	file := encode(t, sampleImage())
+	_, file := signedFile(t)
 	for bit := range 8 * len(file) {
 		file[bit/8] ^= 1 << (bit % 8)
 		if _, err := fbs.Verify(file); err == nil {
@@ -363,28 +311,11 @@ func readReasons(t *testing.T) map[string]string {
 func TestCorruptedImagesAreRejectedWithAReason(t *testing.T) {
 	reasons := readReasons(t)
 	rejected := 0
-	paths, _ := filepath.Glob(filepath.Join(vectors, "*.vec"))
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list, err := vector.Parse(string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, list := range reader.Vectors(t, vectors) {
 		for _, v := range list {
 			t.Run(v.Name, func(t *testing.T) {
-				base, err := os.ReadFile(filepath.Join(vectors, v.Image))
-				if err != nil {
-					t.Fatal(err)
-				}
-				file, err := v.File(base)
-				if err != nil {
-					t.Fatal(err)
-				}
 				got := ""
-				if _, err := fbs.Verify(file); err != nil {
+				if _, err := fbs.Verify(reader.ImageOf(t, vectors, v)); err != nil {
 					rejected++
 					got = err.Error()
 				}
@@ -468,75 +399,6 @@ func TestVerifyingAllocatesNothingPerCommand(t *testing.T) {
 	if few, many := measure(1), measure(10000); few != many {
 		t.Errorf("Verify makes %v allocations with 1 additional command and %v with 10,000, want "+
 			"the same number", few, many)
-	}
-}
-
-// TestRepeatedWriteIsCheckedCompletely verifies three equal Write commands of which the last one is
-// changed. The verifier stores which range of a window it has checked, and must not skip a check of
-// the last command because of that.
-func TestRepeatedWriteIsCheckedCompletely(t *testing.T) {
-	for _, width := range []uint8{4, 8} {
-		good := fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Value: 5}
-		window := sampleImage().Windows[0]
-		for _, test := range []struct {
-			want   string
-			change func(*fbs.Command)
-		}{
-			{"", func(*fbs.Command) {}},
-			{"", func(c *fbs.Command) { c.Value = fbs.WidthMask(width) }},
-			{"", func(c *fbs.Command) { c.Offset = uint32(window.Size) - uint32(width) }},
-			{"reach outside", func(c *fbs.Command) { c.Offset = uint32(window.Size) }},
-			{"reach outside", func(c *fbs.Command) { c.Offset = math.MaxUint32 &^ 7 }},
-			{"not a multiple of the width", func(c *fbs.Command) { c.Offset = 1 }},
-			{"not a multiple of the width", func(c *fbs.Command) { c.Offset = uint32(width) / 2 }},
-			{"must be 0", func(c *fbs.Command) { c.Amount = 1 }},
-			{"must be 0", func(c *fbs.Command) { c.Index = 1 }},
-			{"must be 0", func(c *fbs.Command) { c.Mask = 1 }},
-			{"mode, option,", func(c *fbs.Command) { c.Option = 1 }},
-			{"does not exist", func(c *fbs.Command) { c.Window = 999 }},
-			{"needs a point command first", func(c *fbs.Command) { c.Window = 1 }},
-			{"mode, option,", func(c *fbs.Command) { c.Mode = 99 }},
-			{"width", func(c *fbs.Command) { c.Width = 3 }},
-			{"unknown opcode", func(c *fbs.Command) { c.Opcode = 99 }},
-		} {
-			t.Run(fmt.Sprint("width ", width, " ", test.want), func(t *testing.T) {
-				third := good
-				test.change(&third)
-				commands := []lmb.Command{command(good), command(good), command(third)}
-				image := sampleImage()
-				image.Sequences[0].Commands = append(commands, image.Sequences[0].Commands...)
-				_, err := lmb.Encode(image) // verifies the image
-				wantError(t, err, test.want)
-				if test.want != "" {
-					wantError(t, err, "command 2:")
-				}
-			})
-		}
-	}
-	// A command of zeros is rejected everywhere.
-	for at := range sampleImage().Sequences[0].Commands {
-		image := sampleImage()
-		image.Sequences[0].Commands[at] = lmb.Command{}
-		if _, err := lmb.Encode(image); err == nil {
-			t.Errorf("Encode accepts zeros as command %d, want an error", at)
-		}
-		image = sampleImage()
-		image.Sequences[0].Commands = slices.Insert(image.Sequences[0].Commands, at, lmb.Command{})
-		if _, err := lmb.Encode(image); err == nil ||
-			!strings.Contains(err.Error(), "unknown opcode 0") {
-			t.Errorf("zeros before command %d: error %v, want unknown opcode 0", at, err)
-		}
-	}
-	// A value of more than four bytes.
-	image := sampleImage()
-	wide := fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Value: 5}
-	wider := wide
-	wider.Value = 1 << 32
-	image.Sequences[0].Commands = append([]lmb.Command{command(wide), command(wider)},
-		image.Sequences[0].Commands...)
-	if _, err := lmb.Encode(image); err == nil ||
-		!strings.Contains(err.Error(), "command 1: write: value") {
-		t.Errorf("a value of 5 bytes in a write of 4: %v, want command 1 rejected", err)
 	}
 }
 

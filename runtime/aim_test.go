@@ -2,7 +2,6 @@ package runtime_test
 
 import (
 	"encoding/binary"
-	"strings"
 	"testing"
 
 	"lightmetal/boards"
@@ -72,19 +71,6 @@ again:
 	}
 	if n := testing.AllocsPerRun(10, func() { r.Run(0) }); n != 0 {
 		t.Errorf("a run makes %v allocations, want none", n)
-	}
-}
-
-// TestTileThatTheTLBCannotEncodeIsRejectedAtLoad: coordinates of a Wormhole have six bits.
-func TestTileThatTheTLBCannotEncodeIsRejectedAtLoad(t *testing.T) {
-	v := view(t, tlbWindowsHead+
-		"main:\n  point a tile 1,2 address 0x0\n  point a tile 64,2 address 0x0\n"+
-		"  write.4 a+0x0 0x1\n")
-	memory := make([]byte, memories.Size(v))
-	_, err := runtime.Load(v, runtime.AnyTLBWindow, memories.Devices(v, memory)...)
-	const want = "main, command 1: the device's TLB windows cannot"
-	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), want) {
-		t.Errorf("Load: %v, want %q", err, want)
 	}
 }
 

@@ -35,7 +35,6 @@ var childTasks = map[string]func(args []string) error{
 	"rewritten": rewriteSealed,
 	"frozen":    printFrozenState,
 	"locked":    printLocked,
-	"allLocked": lockAllAndPrintLocked,
 	"lockLimit": lockBeyondLimit,
 	"steady":    runSteady,
 	"shared":    waitSealed,
@@ -139,6 +138,24 @@ func loadOnPlainDevice(path string) (*runtime.Replay, *plainDevice, error) {
 	}
 	replay, err := runtime.Load(view, runtime.AnyTLBWindow, device)
 	return replay, device, err
+}
+
+// loadFrozen loads an image on plain memory, and freezes the process.
+func loadFrozen(path string) (*runtime.Replay, *plainDevice, error) {
+	r, device, err := loadOnPlainDevice(path)
+	if err == nil {
+		err = r.Freeze()
+	}
+	return r, device, err
+}
+
+// loadSealed loads an image on plain memory, and freezes and seals the process.
+func loadSealed(path string) (*runtime.Replay, *plainDevice, error) {
+	r, device, err := loadFrozen(path)
+	if err == nil {
+		err = runtime.Seal()
+	}
+	return r, device, err
 }
 
 // runRepeatedly runs a sequence several times, and returns an error if a run fails.

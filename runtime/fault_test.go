@@ -92,16 +92,14 @@ func newTestImage(t *testing.T, name string, file []byte) *testImage {
 		t.Fatal(err)
 	}
 	for i := range image.Sequences {
-		image.Sequences[i].Commands = slices.DeleteFunc(image.Sequences[i].Commands,
-			func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
-		for j := range image.Sequences[i].Commands {
-			if c := &image.Sequences[i].Commands[j]; c.Opcode == gen.OpcodeExpect {
-				c.Amount = min(c.Amount, pollUsMax)
-			}
-		}
 		s := &image.Sequences[i]
 		s.Commands = slices.DeleteFunc(s.Commands,
 			func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
+		for j := range s.Commands {
+			if c := &s.Commands[j]; c.Opcode == gen.OpcodeExpect {
+				c.Amount = min(c.Amount, pollUsMax)
+			}
+		}
 	}
 	s := &testImage{name: name, image: image}
 	s.addSafeSequence()
@@ -518,71 +516,60 @@ func skipWithoutFaultAddress(t *testing.T) {
 // to the device.
 func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
 	skipWithoutFaultAddress(t)
-	for _, test := range []struct {
-		size    int64
-		command int32
-		safe    hal.Code
-		stored  byte
-	}{
-		{4096, 1, hal.OK, 1}, // without payload
-		{0, 1, hal.OK, 1},    // empty; the process has a copy of the commands
-	} {
-		t.Run(fmt.Sprintf("%d bytes", test.size), func(t *testing.T) {
+	// Without payload, and without any bytes; the process has a copy of the commands.
+	for _, size := range []int64{4096, 0} {
+		t.Run(fmt.Sprintf("%d bytes", size), func(t *testing.T) {
 			path := writeImage(t, assembleImage(t, payloadListing))
 			r, device, err := loadOnPlainDevice(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Truncate(path, test.size); err != nil {
+			defer device.Close()
+			defer r.Close()
+			if err := os.Truncate(path, size); err != nil {
 				t.Fatal(err)
 			}
 			result := r.Run(0)
-			if result.Code != hal.IO || !result.FileTruncated || result.Command != test.command ||
-				!result.SafeRan || result.SafeSequenceCode != test.safe {
-				t.Errorf("cut to %d bytes: %+v, want code %v at command %d, file truncated, and "+
-					"safe with %v", test.size, result, hal.IO, test.command, test.safe)
+			if result.Code != hal.IO || !result.FileTruncated || result.Command != 1 ||
+				!result.SafeRan || result.SafeSequenceCode != hal.OK || device.memory[0] != 1 {
+				t.Errorf("run ends with %+v, the device has %d at 0; want code %v at command 1, "+
+					"file truncated, a successful safe, and 1", result, device.memory[0], hal.IO)
 			}
 			const want = "main, command 1: copy.8 w0+0x1000: " + runtime.FileTruncatedText
 			if text := string(report.AppendFailure(nil, r.View(), &result)); text != want {
-				t.Errorf("cut to %d bytes: reported as %q, want %q", test.size, text, want)
-			}
-			if device.memory[0] != test.stored {
-				t.Errorf("cut to %d bytes: device has %d at 0, want %d", test.size,
-					device.memory[0], test.stored)
+				t.Errorf("reported as %q, want %q", text, want)
 			}
 			if again := r.Run(0); again.Code != hal.Disabled {
-				t.Errorf("cut to %d bytes: the next run ends with %v, want %v", test.size,
-					again.Code, hal.Disabled)
+				t.Errorf("the next run ends with %v, want %v", again.Code, hal.Disabled)
 			}
-			r.Close()
-			device.Close()
 		})
 	}
 }
 
+// TestFileCutShortBeforeItIsVerifiedIsAnInputOutputError truncates a file completely, and a file
+// with default data of inputs after its envelope, which Verify copies.
 func TestFileCutShortBeforeItIsVerifiedIsAnInputOutputError(t *testing.T) {
 	skipWithoutFaultAddress(t)
-	path := writeImage(t, assembleImage(t, payloadListing))
-	file, err := runtime.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if err := os.Truncate(path, 0); err != nil {
-		t.Fatal(err)
-	}
-	_, err = file.Verify()
-	if hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "cut short") {
-		t.Errorf("Verify of a truncated file: %v, want an I/O error with %q", err, "cut short")
+	for source, size := range map[string]int64{payloadListing: 0, defaultInputsListing: 4096} {
+		path := writeImage(t, assembleImage(t, source))
+		file := openFile(t, path)
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+		_, err := file.Verify()
+		want := path + ": " + runtime.FileTruncatedText
+		if hal.CodeOf(err) != hal.IO || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("Verify of a file cut to %d bytes: %v, want an I/O error that ends with %q",
+				size, err, want)
+		}
 	}
 }
 
-// newShrinkableDevice returns a device and a function that resizes the file behind its memory.
-// Accesses past the end of the file fault like accesses to a PCI device that was unplugged.
-func newShrinkableDevice(t *testing.T) (device *plainDevice, shrink func(size int64)) {
+// mapShrinkable maps a file, and returns its memory and a function that resizes the file. Accesses
+// past the end of the file fault like accesses to a PCI device that was unplugged.
+func mapShrinkable(t *testing.T, size int) (memory []byte, shrink func(size int64)) {
 	t.Helper()
 	skipWithoutFaultAddress(t)
-	const size = 1 << 20
 	fd, err := unix.MemfdCreate("device", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -592,23 +579,23 @@ func newShrinkableDevice(t *testing.T) (device *plainDevice, shrink func(size in
 			t.Fatal(err)
 		}
 	}
-	shrink(size)
-	memory, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	shrink(int64(size))
+	memory, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		t.Fatal(err)
 	}
-	device = &plainDevice{memory: memory}
 	t.Cleanup(func() {
-		device.Close()
+		unix.Munmap(memory)
 		unix.Close(fd)
 	})
-	return device, shrink
+	return memory, shrink
 }
 
 // TestBusErrorInARunOfStoresNamesTheStore: one call of Walk.Run executes all stores, and the result
 // must still name the store that faulted.
 func TestBusErrorInARunOfStoresNamesTheStore(t *testing.T) {
-	device, shrink := newShrinkableDevice(t)
+	memory, shrink := mapShrinkable(t, 1<<20)
+	device := &plainDevice{memory: memory}
 	for _, width := range []string{"1", "2", "4", "8"} {
 		t.Run("width "+width, func(t *testing.T) {
 			shrink(1 << 20)
@@ -634,7 +621,8 @@ func TestBusErrorInARunOfStoresNamesTheStore(t *testing.T) {
 
 // TestDeviceMemoryThatFaultsIsABusFault tries every kind of access.
 func TestDeviceMemoryThatFaultsIsABusFault(t *testing.T) {
-	device, shrink := newShrinkableDevice(t)
+	memory, shrink := mapShrinkable(t, 1<<20)
+	device := &plainDevice{memory: memory}
 	for _, body := range []string{"write.4 m+0x0 0x1", "write.4 m+0x0 0x1 mask 0x1",
 		"expect.4 m+0x0 == 0x0", "fill.4 m+0x0 <- 0x0 size 64",
 		"copy.8 d[0:64] <- m+0x0 bulk", "copy.8 m+0x0 <- pattern 0x1 size 64 bulk",

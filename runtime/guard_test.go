@@ -57,33 +57,16 @@ func TestFaultOfNeitherFileNorDeviceIsAnInternalError(t *testing.T) {
 // TestFaultOfTheRegistersOfAWindowIsABusFault removes the memory of the TLB registers, which only
 // Point commands access.
 func TestFaultOfTheRegistersOfAWindowIsABusFault(t *testing.T) {
-	skipWithoutFaultAddress(t)
 	v := view(t, tlbWindowsHead+"main:\n  delay 1us\n  point a tile 1,2 address 0x100000\n"+
 		"  write.4 a+0x10 0x1\n")
-	fd, err := unix.MemfdCreate("device", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	size := int(memories.Size(v))
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		t.Fatal(err)
-	}
-	memory, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Munmap(memory)
+	memory, shrink := mapShrinkable(t, int(memories.Size(v)))
 	r, err := runtime.Load(v, runtime.AnyTLBWindow, memories.Devices(v, memory)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	// The registers follow the windows, as in TestPointStoresTheRegisterValuesThatLoadEncoded.
-	const registers = 18 << 20
-	if err := unix.Ftruncate(fd, registers); err != nil {
-		t.Fatal(err)
-	}
+	shrink(18 << 20)
 	if result := run(t, r, hal.BusFault); result.Command != 1 {
 		t.Errorf("bus fault at command %d, want 1", result.Command)
 	}

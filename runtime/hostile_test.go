@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,53 +146,31 @@ func fixChecksum(file []byte) {
 // object is a struct or a table of an image. The methods of value include the generated ones that
 // change a field (Mutate...).
 type object struct {
-	name   string // type and index, such as "Window 1"
-	value  reflect.Value
-	length int // of its vector: methods with two arguments accept an index into it
+	name  string // type and index, such as "Window 1"
+	value reflect.Value
 }
 
 // objects returns all structs and tables of a file that have scalar fields. If the schema has a
 // table that is missing here, TestEdgeValuesOfEveryFieldAreRejectedOrRunSafely fails.
 func objects(file []byte) (list []object) {
 	root := gen.GetRootAsImage(file, 0)
-	add := func(name string, index, vector int, x any) {
-		list = append(list, object{fmt.Sprintf("%s %d", name, index), reflect.ValueOf(x), vector})
-	}
-	add("Reservation", 0, 0, root.Reservation(nil))
-	for i := range root.DevicesLength() {
-		x := new(gen.Device)
-		root.Devices(x, i)
-		add("Target", i, 0, x)
-	}
-	for i := range root.RulesLength() {
-		x := new(gen.Rule)
-		root.Rules(x, i)
-		add("Rule", i, 0, x)
-	}
-	for i := range root.WindowsLength() {
-		x := new(gen.Window)
-		root.Windows(x, i)
-		add("Window", i, 0, x)
-	}
-	for i := range root.SequencesLength() {
-		x := new(gen.Sequence)
-		root.Sequences(x, i)
-		add("Sequence", i, 0, x)
-	}
-	for i := range root.TensorsLength() {
-		x := new(gen.Tensor)
-		root.Tensors(x, i)
-		add("Tensor", i, 0, x)
-	}
-	for i := range root.SegmentsLength() {
-		x := new(gen.Segment)
-		root.Segments(x, i)
-		add("Segment", i, 0, x)
-	}
-	for i := range root.CommandsLength() {
-		x := new(gen.Command)
-		root.Commands(x, i)
-		add("Command", i, 0, x)
+	reservation := reflect.ValueOf(root.Reservation(nil))
+	return slices.Concat([]object{{"Reservation 0", reservation}},
+		elements("Target", root.DevicesLength(), root.Devices),
+		elements("Rule", root.RulesLength(), root.Rules),
+		elements("Window", root.WindowsLength(), root.Windows),
+		elements("Sequence", root.SequencesLength(), root.Sequences),
+		elements("Tensor", root.TensorsLength(), root.Tensors),
+		elements("Segment", root.SegmentsLength(), root.Segments),
+		elements("Command", root.CommandsLength(), root.Commands))
+}
+
+// elements returns the elements of a vector, which get reads.
+func elements[T any](name string, count int, get func(x *T, i int) bool) (list []object) {
+	for i := range count {
+		x := new(T)
+		get(x, i)
+		list = append(list, object{fmt.Sprintf("%s %d", name, i), reflect.ValueOf(x)})
 	}
 	return list
 }
@@ -209,34 +188,23 @@ func edgeValues(bits int, now uint64) []uint64 {
 // restores the field. It returns the number of fields.
 func (o *object) mutate(f func(what string)) (fields int) {
 	for i := range o.value.NumMethod() {
-		name, method := o.value.Type().Method(i).Name, o.value.Method(i)
-		field, isMutator := strings.CutPrefix(name, "Mutate")
+		field, isMutator := strings.CutPrefix(o.value.Type().Method(i).Name, "Mutate")
 		if !isMutator {
 			continue
 		}
-		indexes := 1
-		if method.Type().NumIn() == 2 {
-			indexes = o.length
+		set := func(value reflect.Value) bool {
+			return o.value.Method(i).Call([]reflect.Value{value})[0].Bool()
 		}
-		for index := range indexes {
-			var indexArgument []reflect.Value
-			if method.Type().NumIn() == 2 {
-				indexArgument = []reflect.Value{reflect.ValueOf(index)}
-			}
-			old := o.value.MethodByName(field).Call(indexArgument)[0]
-			set := func(value reflect.Value) bool {
-				return method.Call(append(indexArgument, value))[0].Bool()
-			}
-			if !set(old) {
-				continue // the field is absent, because it has its default
-			}
-			fields++
-			for _, value := range valuesOf(old) {
-				set(value)
-				f(fmt.Sprintf("%s.%s[%d] = %v", o.name, field, index, value))
-			}
-			set(old)
+		old := o.value.MethodByName(field).Call(nil)[0]
+		if !set(old) {
+			continue // the field is absent, because it has its default
 		}
+		fields++
+		for _, value := range valuesOf(old) {
+			set(value)
+			f(fmt.Sprintf("%s.%s = %v", o.name, field, value))
+		}
+		set(old)
 	}
 	return fields
 }

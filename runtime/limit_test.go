@@ -63,20 +63,6 @@ func TestRunThatExceedsItsLimitFailsAfterSafe(t *testing.T) {
 	}
 }
 
-// TestLateRunMakesNoFurtherAccess, also if the late poll ignores failures: its policy is for a
-// condition that fails, not for the limit of the run.
-func TestLateRunMakesNoFurtherAccess(t *testing.T) {
-	r, device := loadOnMock(t, "main:\n  poll.4 m+0x0 == 0x1 within 1s every 10us else ignore\n"+
-		"  write.4 m+0x80 0x1\n"+safeListing)
-	r.SetLimit(100_000)
-	if result := run(t, r, hal.FrameLate); result.Command != 0 {
-		t.Errorf("late at command %d, want 0", result.Command)
-	}
-	if got := readMemory(t, device, 0x80, 1); got[0] != 0 {
-		t.Error("the store after the late command was made")
-	}
-}
-
 func TestLimitAppliesToEachRunSeparately(t *testing.T) {
 	r, device := loadOnMock(t, "main:\n  delay 90us\n"+safeListing)
 	r.SetLimit(100_000)
@@ -131,42 +117,6 @@ func TestSafeHasNoLimit(t *testing.T) {
 		device.Now() < 10_000_000 {
 		t.Errorf("run ends with %+v after %d ns, want a successful safe of at least 10 ms", result,
 			device.Now())
-	}
-}
-
-func TestDeviceThatIsGoneIsNotWaitedFor(t *testing.T) {
-	for _, body := range []string{
-		"poll.4 m+0x0 == 0x1 within 60s every 65ms", "flush.4 m+0x0", "write.4 m+0x0 0x1 mask 0x1",
-		"expect.4 m+0x0 == 0xffffffff", "poll.4 m+0x0 == 0xffffffff within 60s",
-	} {
-		t.Run(body, func(t *testing.T) {
-			r, device := loadOnMock(t, fmt.Sprintf("main:\n  %s\n  write.4 m+0x8 0x1\n", body))
-			device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 1})
-			at := int32(0)
-			if body == "flush.4 m+0x0" {
-				at++ // flush is a fence and then a load
-			}
-			if result := run(t, r, hal.DeviceGone); result.Command != at || device.Now() > 1000 {
-				t.Errorf("run ends with %+v after %d ns, want command %d within 1000 ns", result,
-					device.Now(), at)
-			}
-		})
-	}
-}
-
-func TestDeviceThatGoesDuringAPollIsNotWaitedFor(t *testing.T) {
-	// The register contains c[0], and the poll waits for c[1]. All ones meet the second condition,
-	// and the third register contains all ones before the device goes away.
-	for _, c := range [][2]string{{"0x0", "== 0x1"}, {"0x0", "& 0x1 == 0x1"},
-		{"0xffffffff", "== 0x1"}} {
-		t.Run(c[0]+" "+c[1], func(t *testing.T) {
-			r, device := loadOnMock(t, "main:\n  write.4 m+0x0 "+c[0]+"\n  poll.4 m+0x0 "+c[1]+
-				" within 60s every 1ms\n")
-			device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 5})
-			if run(t, r, hal.DeviceGone); device.Now() > 6_000_000 {
-				t.Errorf("noticed after %d ns, want at most 6 ms", device.Now())
-			}
-		})
 	}
 }
 

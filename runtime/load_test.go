@@ -1,7 +1,6 @@
 package runtime_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"os"
 	"reflect"
@@ -74,6 +73,7 @@ func TestFilesThatAreNotImagesAreRejectedWithTheirCode(t *testing.T) {
 	}
 }
 
+// TestMappedFileIsReadOnlyAndComplete checks the copy of the envelope and the mapped payload.
 func TestMappedFileIsReadOnlyAndComplete(t *testing.T) {
 	bytes := assembleImage(t, payloadListing)
 	file, err := runtime.Open(writeImage(t, bytes))
@@ -83,21 +83,6 @@ func TestMappedFileIsReadOnlyAndComplete(t *testing.T) {
 	if string(file.Bytes()) != string(bytes) {
 		t.Error("the mapping has other bytes than the file")
 	}
-	if err := unix.Mprotect(file.Bytes(), unix.PROT_WRITE); err != unix.EACCES {
-		t.Errorf("mprotect(PROT_WRITE) of the mapping: %v, want %v", err, unix.EACCES)
-	}
-	if err := file.Close(); err != nil {
-		t.Errorf("Close: %v", err)
-	}
-}
-
-// TestNoPageOfAnOpenFileIsWritable checks the copy of the envelope and the mapped payload.
-func TestNoPageOfAnOpenFileIsWritable(t *testing.T) {
-	file, err := runtime.Open(writeImage(t, assembleImage(t, payloadListing)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +104,12 @@ func TestNoPageOfAnOpenFileIsWritable(t *testing.T) {
 	}
 	if covered != end-begin {
 		t.Errorf("/proc/self/maps covers %d of %d bytes of the file", covered, end-begin)
+	}
+	if err := unix.Mprotect(file.Bytes(), unix.PROT_WRITE); err != unix.EACCES {
+		t.Errorf("mprotect(PROT_WRITE) of the mapping: %v, want %v", err, unix.EACCES)
+	}
+	if err := file.Close(); err != nil {
+		t.Errorf("Close: %v", err)
 	}
 }
 
@@ -144,47 +135,77 @@ func TestErrorOfADefectiveFileNamesItsPath(t *testing.T) {
 	}
 }
 
-// TestLoadChecksTheWholeImageBeforeTheFirstStore loads images whose first command is valid and that
-// have a later defect which only Load can find.
-func TestLoadChecksTheWholeImageBeforeTheFirstStore(t *testing.T) {
-	const wormhole = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n"
-	const point = "  point w tile 1,1 address 0x0\n  write.4 w+0x0 0x1\n"
-	for _, test := range []struct {
-		what, source string
-		slot         int
-		device       *mock.Device
-		code         hal.Code
-	}{
-		{"a window too large for the hardware",
-			wormhole + "window w tlb size 4GiB\nmain:\n" + point,
-			runtime.AnyTLBWindow, mock.New(&boards.Wormhole), hal.NoDevice},
-		{"a hardware window of the kernel", wormhole + "window w tlb size 1MiB\nmain:\n" + point,
-			185, mock.New(&boards.Wormhole), hal.NoDevice},
-		{"a bus address that does not fit", ivshmemHead +
-			"main:\n  write.4 m+0x4 0x1\n  write.4 m+0x0 bus(m)\n",
-			runtime.AnyTLBWindow, mock.New(&boards.Ivshmem), hal.WrongDevice},
-	} {
-		t.Run(test.what, func(t *testing.T) {
-			_, err := runtime.Load(view(t, test.source), test.slot, test.device)
-			if hal.CodeOf(err) != test.code || test.device.Operations() != 0 {
-				t.Errorf("%s: Load: %v after %d operations, want code %d and none", test.what, err,
-					test.device.Operations(), test.code)
-			}
-		})
-	}
+// slotChooser is a device whose driver chooses the TLB windows.
+type slotChooser struct{ *mock.Device }
+
+func (c slotChooser) Map(w fbs.Window) (hal.Aperture, error) {
+	w.Slot = fbs.AnySlot
+	return c.Device.Map(w)
 }
 
-func TestRelocationNeedsABusAddress(t *testing.T) {
-	device, err := newPlainDevice(1 << 20)
+// TestLoadChecksTheWholeImageBeforeTheFirstStore loads images that Verify accepts, but that Load
+// rejects for their device. Their first command is valid, and must not be executed.
+func TestLoadChecksTheWholeImageBeforeTheFirstStore(t *testing.T) {
+	const wormhole = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n"
+	const tlbWindow = wormhole + "window w tlb size 1MiB\nmain:\n  point w tile 1,1 address 0x0\n" +
+		"  write.4 w+0x0 0x1\n"
+	const forced = "is too small, in use, or reserved by the kernel driver; " +
+		"choose another number; for `tt:` devices omit -window (in C: LM_ANY_WINDOW)"
+	const store = ivshmemHead + "main:\n  write.4 m+0x4 0x1\n"
+	subsystem := strings.Replace(store, " bar2", " subsystem 1af4:1100 bar2", 1)
+	small := mock.New(&boards.Ivshmem)
+	small.ResizeBAR(2, 1<<16)
+	ivshmem, chip := mock.New(&boards.Ivshmem), mock.New(&boards.Wormhole)
+	ivshmem.SetSubsystem(0x11011af4)
+	withoutBus, err := newPlainDevice(1 << 20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer device.Close()
-	_, err = runtime.Load(view(t, ivshmemHead+"main:\n  write.8 m+0x0 bus(m)\n"),
-		runtime.AnyTLBWindow, device)
-	const want = "main, command 0: window 0 has no bus address"
-	if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(), want) {
-		t.Errorf("Load: %v, want %q", err, want)
+	defer withoutBus.Close()
+	const any = runtime.AnyTLBWindow
+	for _, test := range []struct {
+		what, source string
+		slot         int
+		device       hal.Device
+		code         hal.Code
+		want         string
+	}{
+		{"a window too large for the hardware", strings.Replace(tlbWindow, "1MiB", "4GiB", 1), any,
+			chip, hal.NoDevice, "no TLB window of 4294967296 bytes"},
+		{"a hardware window of the kernel", tlbWindow, 185, chip, hal.NoDevice, forced},
+		{"a hardware window that the driver does not choose", tlbWindow, 20, slotChooser{chip},
+			hal.NoDevice, forced},
+		{"a bus address that does not fit", store + "  write.4 m+0x0 bus(m)\n", any, ivshmem,
+			hal.WrongDevice, "main, command 1: bus address 0x"},
+		{"an assigned bus address that does not fit",
+			"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n" +
+				"main:\n  write.4 r+0x80 bus(r)+0x1000\n", any,
+			busMaster{Device: mock.New(&boards.Edu), calls: new([]string), bus: 1<<32 - 0x1000},
+			hal.WrongDevice,
+			"main, command 0: bus address 0x100000000 does not fit the register of 4 bytes"},
+		{"no bus address", store + "  write.8 m+0x0 bus(m)\n", any, withoutBus, hal.NoDevice,
+			"main, command 1: window 0 has no bus address"},
+		{"another device", store, any, mock.New(&boards.Edu), hal.WrongDevice,
+			"it is for ivshmem (1af4:1110), but mock:edu is 1234:11e8"},
+		{"another subsystem", subsystem, any, ivshmem, hal.WrongDevice,
+			"it is for subsystem 0x11001af4, but mock:ivshmem has 0x11011af4"},
+		{"a smaller BAR", store, any, small, hal.WrongDevice,
+			"needs 0x100000 bytes of BAR 2, but mock:ivshmem has 0x10000"},
+		{"no device", store, any, nil, hal.Usage, "the image is for 1 device(s), but 0 were named"},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			var devices []hal.Device
+			if test.device != nil {
+				devices = append(devices, test.device)
+			}
+			_, err := runtime.Load(view(t, test.source), test.slot, devices...)
+			if hal.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("Load: %v, want code %d and %q", err, test.code, test.want)
+			}
+			if m, ok := test.device.(interface{ Operations() int }); ok && m.Operations() != 0 {
+				t.Errorf("Load makes %d operations, want none", m.Operations())
+			}
+		})
 	}
 }
 
@@ -276,57 +297,6 @@ func TestNoDeviceMastersTheBusAfterClose(t *testing.T) {
 		if err := r.Close(); err != nil || strings.Join(calls, ", ") != want {
 			t.Errorf("Close: %v, calls %q, want %q", err, calls, want)
 		}
-	}
-}
-
-// TestWindowsWithFixedBusAddressesAreMappedFirst declares a window without a fixed address first.
-// If Load mapped this window first, it would get the address that the other window must have.
-func TestWindowsWithFixedBusAddressesAreMappedFirst(t *testing.T) {
-	free, err := mock.New(&boards.Ivshmem).Map(
-		fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
-	if err != nil {
-		t.Fatal(err)
-	}
-	listing := func(bus uint64) *fbs.View {
-		return view(t, ivshmemHead+fmt.Sprintf("window h host size 4KiB\n"+
-			"window q host size 4KiB bus 0x%x\nmain:\n  write.8 m+0x0 bus(q)+0x10\n"+
-			"  write.8 m+0x8 bus(h)\n", bus))
-	}
-	device := mock.New(&boards.Ivshmem)
-	r, err := runtime.Load(listing(free.BusAddress), runtime.AnyTLBWindow, device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, r, hal.OK)
-	stored := readMemory(t, device, 0, 16)
-	if q := binary.LittleEndian.Uint64(stored); q != free.BusAddress+0x10 {
-		t.Errorf("window q: bus address 0x%x stored, want 0x%x", q, free.BusAddress+0x10)
-	}
-	if h := binary.LittleEndian.Uint64(stored[8:]); h < free.BusAddress+4096 {
-		t.Errorf("window h: bus address 0x%x, want at least 0x%x", h, free.BusAddress+4096)
-	}
-	again, err := runtime.Load(listing(free.BusAddress), runtime.AnyTLBWindow, device)
-	if hal.CodeOf(err) != hal.NoDevice ||
-		!strings.Contains(err.Error(), "cannot place 4096 bytes") {
-		t.Errorf("Load with a bus address in use: %v, %v; want %q", again, err,
-			"cannot place 4096 bytes")
-	}
-}
-
-func TestAssignedBusAddressIsCheckedForOverflow(t *testing.T) {
-	for write, bus := range map[string]uint64{"write.4 r+0x80 bus(r)+0x1000": 1<<32 - 0x1000,
-		"write.8 r+0x80 bus(r)+0x1000": 1<<64 - 0x1000} {
-		t.Run(write, func(t *testing.T) {
-			var calls []string
-			edu := busMaster{Device: mock.New(&boards.Edu), calls: &calls, name: "edu", bus: bus}
-			_, err := runtime.Load(view(t,
-				"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+
-					"main:\n  "+write+"\n"), runtime.AnyTLBWindow, edu)
-			if hal.CodeOf(err) != hal.WrongDevice || slices.Contains(calls, "edu masters true") {
-				t.Errorf("%s, bus address %#x: Load: %v after calls %v, want code %d before bus "+
-					"mastering is enabled", write, bus, err, calls, hal.WrongDevice)
-			}
-		})
 	}
 }
 
@@ -428,9 +398,10 @@ func TestRejectedImageRegistersNoExitCleanup(t *testing.T) {
 	source := "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\n" +
 		"main:\n  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n"
 	_, err := runtime.Load(view(t, source), runtime.AnyTLBWindow, device)
-	if hal.CodeOf(err) != hal.Refused || len(targets) != 0 {
-		t.Errorf("Load: %v, cleanup registered for targets %v; want code %d and none", err,
-			targets, hal.Refused)
+	const want = "main, command 0: the device's TLB windows cannot point to these tiles"
+	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), want) || len(targets) != 0 {
+		t.Errorf("Load: %v, cleanup registered for targets %v; want %q and none", err, targets,
+			want)
 	}
 }
 
@@ -445,35 +416,6 @@ func TestForcedTLBWindowIsUsed(t *testing.T) {
 	if r.Aperture(0).TLBWindow != 20 || r.Aperture(1).TLBWindow != 21 {
 		t.Errorf("TLB windows %d and %d, want 20 and 21", r.Aperture(0).TLBWindow,
 			r.Aperture(1).TLBWindow)
-	}
-}
-
-// slotChooser is a device whose driver chooses the TLB windows.
-type slotChooser struct{ *mock.Device }
-
-func (c slotChooser) Map(w fbs.Window) (hal.Aperture, error) {
-	w.Slot = fbs.AnySlot
-	return c.Device.Map(w)
-}
-
-func TestErrorOfAForcedTLBWindowNamesPossibleCauses(t *testing.T) {
-	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow a tlb size 1MiB\n"+
-		"main:\n  delay 1us\n")
-	for what, c := range map[string]struct {
-		slot   int
-		device hal.Device
-	}{
-		"a window of the kernel driver": {185, mock.New(&boards.Wormhole)},
-		"the driver chooses":            {20, slotChooser{mock.New(&boards.Wormhole)}},
-	} {
-		t.Run(what, func(t *testing.T) {
-			const want = "is too small, in use, or reserved by the kernel driver; " +
-				"choose another number; for `tt:` devices omit -window (in C: LM_ANY_WINDOW)"
-			_, err := runtime.Load(v, c.slot, c.device)
-			if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(), want) {
-				t.Errorf("Load: %v, want %q", err, want)
-			}
-		})
 	}
 }
 
@@ -501,48 +443,35 @@ func TestClosedReplayDoesNotRun(t *testing.T) {
 	}
 }
 
-// TestFreezeThatCannotLockTheArenaFails removes the access rights of the arena, so that mlock fails
-// as it does beyond RLIMIT_MEMLOCK. The failed Freeze must not change GOMAXPROCS.
-func TestFreezeThatCannotLockTheArenaFails(t *testing.T) {
-	r, _ := loadOnMock(t, "tensor d output uint8[4096]\nmain:\n  copy.4 d[0:4096] <- m+0x0\n")
-	// The arena is not unmapped, because Go could then map something else at its address.
-	if err := unix.Mprotect(r.Output(0), unix.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
-	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(3))
-	if err := r.Freeze(); hal.CodeOf(err) != hal.Denied ||
-		!strings.Contains(err.Error(), "RLIMIT_MEMLOCK") {
-		t.Errorf("Freeze: %v, want an error with RLIMIT_MEMLOCK", err)
-	}
-	if n := goruntime.GOMAXPROCS(0); n != 3 {
-		t.Errorf("GOMAXPROCS is %d after the failed Freeze, want 3", n)
-	}
-}
-
-// TestFreezeThatCannotLockTheCommandsFails removes the access rights of the copied envelope, which
-// is not part of the arena.
-func TestFreezeThatCannotLockTheCommandsFails(t *testing.T) {
-	file, err := runtime.Open("../testdata/images/edu.lmb")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	v, err := file.Verify()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := runtime.Load(v, runtime.AnyTLBWindow, mock.New(&boards.Edu))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if err := unix.Mprotect(v.Envelope, unix.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
-	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
-	if err := r.Freeze(); hal.CodeOf(err) != hal.Denied ||
-		!strings.Contains(err.Error(), "cannot lock commands") {
-		t.Errorf("Freeze: %v, want %q", err, "cannot lock commands")
+// TestFreezeThatCannotLockMemoryFails removes the access rights of the arena, or of the copied
+// envelope, which is not part of the arena, so that mlock fails as it does beyond RLIMIT_MEMLOCK.
+// The failed Freeze must not change GOMAXPROCS.
+func TestFreezeThatCannotLockMemoryFails(t *testing.T) {
+	source := ivshmemHead + "tensor d output uint8[4096]\nmain:\n  copy.4 d[0:4096] <- m+0x0\n"
+	const want = "cannot lock commands and arena into memory: cannot allocate memory; raise " +
+		"RLIMIT_MEMLOCK"
+	for name, memory := range map[string]func(r *runtime.Replay) []byte{
+		"arena":    func(r *runtime.Replay) []byte { return r.Output(0) },
+		"commands": func(r *runtime.Replay) []byte { return r.View().Envelope },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _, err := loadOnPlainDevice(writeImage(t, assembleImage(t, source)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The memory is not unmapped, because Go could then map something else at its address.
+			if err := unix.Mprotect(memory(r), unix.PROT_NONE); err != nil {
+				t.Fatal(err)
+			}
+			defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(3))
+			if err := r.Freeze(); hal.CodeOf(err) != hal.Denied ||
+				!strings.Contains(err.Error(), want) {
+				t.Errorf("Freeze: %v, want %q", err, want)
+			}
+			if n := goruntime.GOMAXPROCS(0); n != 3 {
+				t.Errorf("GOMAXPROCS is %d after the failed Freeze, want 3", n)
+			}
+		})
 	}
 }
 
@@ -585,70 +514,6 @@ func TestPanicOfADeviceIsAnInternalError(t *testing.T) {
 	if result := run(t, r, hal.Internal); result.Command != 1 ||
 		result.SafeSequenceCode != hal.OK || !result.SafeRan {
 		t.Errorf("run ends with %+v, want command 1 and a successful safe", result)
-	}
-}
-
-func TestSafeThatFailsDoesNotRunAgain(t *testing.T) {
-	v := view(t, ivshmemHead+"main:\n  write.1 m+0x0 0x1\nsafe:\n  expect.1 m+0x0 == 0x7\n")
-	device := mock.New(&boards.Ivshmem)
-	r, err := runtime.Load(v, runtime.AnyTLBWindow, device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if result := r.Run(v.SequenceByName("safe")); result.Code != hal.ExpectFailed ||
-		result.SafeRan || device.Operations() != 1 {
-		t.Errorf("run of safe ends with %+v after %d operations, want %v after 1 operation", result,
-			device.Operations(), hal.ExpectFailed)
-	}
-}
-
-// TestAccessesAreExactAndInOrder compares the loads and stores of every kind of command with the
-// expected list: width, address, value and order.
-func TestAccessesAreExactAndInOrder(t *testing.T) {
-	r, device := loadOnMock(t, `
-tensor a input uint8[8] = hex 1122334455667788
-tensor d output uint16[2]
-main:
-  write.2 m+0x2 0xabcd
-  write.4 m+0x4 0x10 mask 0xf0
-  copy.2 m+0x8 <- a[0:4]
-  copy.4 m+0x10 <- a[0:8] fifo
-  fill.1 m+0x20 <- 0x7 size 3
-  copy.2 d[0:4] <- m+0x8
-  expect.1 m+0x22 == 0x7
-  compare.2 m+0x8 uint16 == hex 11223344
-  flush.8 m+0x0
-  copy.4 m+0x31 <- a[0:7] bulk
-`)
-	device.Record(true)
-	run(t, r, hal.OK)
-	var got []string
-	for _, a := range device.Journal() {
-		got = append(got, strings.ReplaceAll(a.String(), "BAR 2 + ", ""))
-	}
-	want := strings.Split(strings.TrimSpace(`
-store of 2 bytes at 0x2 = 0xabcd
-load of 4 bytes at 0x4 = 0x0
-store of 4 bytes at 0x4 = 0x10
-store of 2 bytes at 0x8 = 0x2211
-store of 2 bytes at 0xa = 0x4433
-store of 4 bytes at 0x10 = 0x44332211
-store of 4 bytes at 0x10 = 0x88776655
-store of 1 bytes at 0x20 = 0x7
-store of 1 bytes at 0x21 = 0x7
-store of 1 bytes at 0x22 = 0x7
-load of 2 bytes at 0x8 = 0x2211
-load of 2 bytes at 0xa = 0x4433
-load of 1 bytes at 0x22 = 0x7
-load of 2 bytes at 0x8 = 0x2211
-load of 2 bytes at 0xa = 0x4433
-load of 8 bytes at 0x0 = 0x10abcd0000
-store of 1 bytes at 0x31 = 0x11
-store of 2 bytes at 0x32 = 0x3322
-store of 4 bytes at 0x34 = 0x77665544`), "\n")
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("device saw\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

@@ -63,15 +63,12 @@ var heapCounters = [...]string{
 // countFrozenRuns runs an image 10,000 times in a frozen process, and returns an error if a heap
 // counter changes or if the garbage collector is on.
 func countFrozenRuns(args []string) error {
-	r, _, err := loadOnPlainDevice(args[0])
-	if err != nil {
-		return err
-	}
 	samples := make([]metrics.Sample, len(heapCounters))
 	for i, name := range heapCounters {
 		samples[i].Name = name
 	}
-	if err := r.Freeze(); err != nil {
+	r, _, err := loadFrozen(args[0])
+	if err != nil {
 		return err
 	}
 	read := func() (values [len(heapCounters)]uint64) {
@@ -108,11 +105,7 @@ func TestTenThousandFrozenRunsChangeNoHeapCounter(t *testing.T) {
 // printFrozenState prints the signals that the frozen process ignores, the number of its threads,
 // GOMAXPROCS, and whether Go has opened its epoll file.
 func printFrozenState(args []string) error {
-	r, _, err := loadOnPlainDevice(args[0])
-	if err != nil {
-		return err
-	}
-	if err := r.Freeze(); err != nil {
+	if _, _, err := loadFrozen(args[0]); err != nil {
 		return err
 	}
 	fd, err := unix.Open("/proc/self/status", unix.O_RDONLY, 0)
@@ -165,32 +158,26 @@ func TestFreezeLeavesNoReasonToMapMemoryOrStartThreads(t *testing.T) {
 	}
 }
 
-// printLocked freezes the process and prints whether commands, arena, payload and program text are
-// locked into memory.
+// printLocked freezes the process, calls LockMemory if args[1] is "all", and prints whether
+// commands, arena, payload and program text are locked into memory.
 func printLocked(args []string) error {
-	r, _, err := loadOnPlainDevice(args[0])
-	if err == nil {
-		err = r.Freeze()
-	}
-	if err != nil {
-		return err
-	}
-	return printLockedMappings(r)
-}
-
-// lockAllAndPrintLocked freezes the process, calls LockMemory, and prints the same as printLocked.
-func lockAllAndPrintLocked(args []string) error {
-	r, _, err := loadOnPlainDevice(args[0])
-	if err == nil {
-		err = r.Freeze()
-	}
-	if err == nil {
+	r, _, err := loadFrozen(args[0])
+	if err == nil && args[1] == "all" {
 		err = runtime.LockMemory()
 	}
 	if err != nil {
 		return err
 	}
-	return printLockedMappings(r)
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		return err
+	}
+	text := uint64(reflect.ValueOf(printLocked).Pointer())
+	for _, memory := range [][]byte{r.View().Envelope, r.Output(0), r.View().Payload} {
+		fmt.Print(isLocked(string(maps), uint64(hal.AddressOf(memory))), " ")
+	}
+	fmt.Print(isLocked(string(maps), text))
+	return nil
 }
 
 // lockBeyondLimit calls LockMemory without the right to lock more than RLIMIT_MEMLOCK allows.
@@ -205,20 +192,6 @@ func lockBeyondLimit([]string) error {
 		return err
 	}
 	return runtime.LockMemory()
-}
-
-// printLockedMappings prints whether commands, arena, payload and program text are locked.
-func printLockedMappings(r *runtime.Replay) error {
-	maps, err := os.ReadFile("/proc/self/smaps")
-	if err != nil {
-		return err
-	}
-	text := uint64(reflect.ValueOf(printLocked).Pointer())
-	for _, memory := range [][]byte{r.View().Envelope, r.Output(0), r.View().Payload} {
-		fmt.Print(isLocked(string(maps), uint64(hal.AddressOf(memory))), " ")
-	}
-	fmt.Print(isLocked(string(maps), text), " ")
-	return nil
 }
 
 // isLocked reports whether the mapping of an address has the flag lo (Linux,
@@ -237,20 +210,26 @@ func isLocked(smaps string, address uint64) bool {
 	return false
 }
 
-// TestFreezeLocksCommandsAndArena: as SAFETY.md says, Freeze does not lock payload and program
-// text, which the kernel may drop and read again.
-func TestFreezeLocksCommandsAndArena(t *testing.T) {
+// checkLocked checks what the child task "locked" prints.
+func checkLocked(t *testing.T, how, want string) {
+	t.Helper()
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil || !strings.Contains(string(maps), "VmFlags:") {
 		t.Skipf("the kernel shows no flags of mappings in smaps: %v", err)
 	}
 	const output = "tensor d output uint8[64]\nmain:\n  copy.8 d[:] <- m+0x0"
 	source := strings.Replace(payloadListing, "main:", output, 1)
-	out, status := runChild(t, "locked", writeImage(t, assembleImage(t, source)))
-	if out != "true true false false " || status != 0 {
-		t.Errorf("commands, arena, payload, text are locked: %q, status %v; want true true false "+
-			"false, status 0", out, status)
+	out, status := runChild(t, "locked", writeImage(t, assembleImage(t, source)), how)
+	if out != want || status != 0 {
+		t.Errorf("commands, arena, payload, text are locked: %q, status %v; want %q, status 0", out,
+			status, want)
 	}
+}
+
+// TestFreezeLocksCommandsAndArena: as SAFETY.md says, Freeze does not lock payload and program
+// text, which the kernel may drop and read again.
+func TestFreezeLocksCommandsAndArena(t *testing.T) {
+	checkLocked(t, "frozen", "true true false false")
 }
 
 // skipWithoutLockedMemory skips a test that locks all memory of a Go program, about 40 MiB, if this
@@ -269,23 +248,12 @@ func skipWithoutLockedMemory(t *testing.T) {
 	}
 }
 
-// TestLockMemoryLocksPayloadAndProgramToo checks the flags of the mappings.
 func TestLockMemoryLocksPayloadAndProgramToo(t *testing.T) {
-	maps, err := os.ReadFile("/proc/self/smaps")
-	if err != nil || !strings.Contains(string(maps), "VmFlags:") {
-		t.Skipf("the kernel shows no flags of mappings in smaps: %v", err)
-	}
 	if underRace {
 		t.Skip("the race detector maps terabytes, which cannot be locked")
 	}
 	skipWithoutLockedMemory(t)
-	const output = "tensor d output uint8[64]\nmain:\n  copy.8 d[:] <- m+0x0"
-	source := strings.Replace(payloadListing, "main:", output, 1)
-	out, status := runChild(t, "allLocked", writeImage(t, assembleImage(t, source)))
-	if out != "true true true true " || status != 0 {
-		t.Errorf("commands, arena, payload, text are locked: %q, status %v; want all true, "+
-			"status 0", out, status)
-	}
+	checkLocked(t, "all", "true true true true")
 }
 
 // TestLockMemoryBeyondTheLimitIsAnError calls LockMemory in a process without capabilities, and
@@ -327,20 +295,15 @@ func TestLockMemoryBeyondTheLimitIsAnError(t *testing.T) {
 // waitSealed freezes and seals a process without DedicateProcess, and waits for 2.5 s. Go reads the
 // CPU limits every second, unless Freeze prevents this.
 func waitSealed(args []string) error {
-	r, device, err := loadOnPlainDevice(args[0])
-	if err == nil {
-		err = r.Freeze()
+	_, device, err := loadSealed(args[0])
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = runtime.Seal()
-	}
-	for end := device.Now() + 2_500_000_000; err == nil && device.Now() < end; {
+	for end := device.Now() + 2_500_000_000; device.Now() < end; {
 		hal.SleepRaw(100_000_000) // a signal of Go may end it early
 	}
-	if err == nil {
-		unix.Exit(0) // with go test -cover, os.Exit would write the coverage to a new file
-	}
-	return err
+	unix.Exit(0) // with go test -cover, os.Exit would write the coverage to a new file
+	return nil
 }
 
 // TestSealedSharedProcessDoesNotReadCPULimits: the system calls that read the limits would kill the
@@ -374,14 +337,8 @@ func runSealed(args []string) error {
 	if args[1] == "garbage" {
 		makeGarbage()
 	}
-	r, _, err := loadOnPlainDevice(args[0])
+	r, _, err := loadSealed(args[0])
 	if err != nil {
-		return err
-	}
-	if err := r.Freeze(); err != nil {
-		return err
-	}
-	if err := runtime.Seal(); err != nil {
 		return err
 	}
 	// The seal allows the ioctl by which a driver programs a window. It fails here, because the
@@ -405,11 +362,8 @@ func runSealed(args []string) error {
 // faultSealed causes a bus error in a sealed process, and exits with the status of the run, as
 // lmrun does.
 func faultSealed(args []string) error {
-	r, _, err := loadOnPlainDevice(args[0])
+	r, _, err := loadFrozen(args[0])
 	if err != nil {
-		return err
-	}
-	if err := r.Freeze(); err != nil {
 		return err
 	}
 	if err := os.Truncate(args[0], 4096); err != nil {
@@ -514,14 +468,7 @@ const sealedMessage = "sealed\n"
 
 // runForbiddenAction seals the process, prints sealedMessage and runs one of forbiddenActions.
 func runForbiddenAction(args []string) error {
-	r, _, err := loadOnPlainDevice(args[0])
-	if err != nil {
-		return err
-	}
-	if err := r.Freeze(); err != nil {
-		return err
-	}
-	if err := runtime.Seal(); err != nil {
+	if _, _, err := loadSealed(args[0]); err != nil {
 		return err
 	}
 	unix.Write(1, []byte(sealedMessage))
@@ -590,11 +537,8 @@ func TestSealThatTheKernelRefusesIsAnError(t *testing.T) {
 // printAnonymousMemory runs an image in a frozen process and prints the anonymous memory of the
 // process in bytes.
 func printAnonymousMemory(args []string) error {
-	r, _, err := loadOnPlainDevice(args[0])
+	r, _, err := loadFrozen(args[0])
 	if err != nil {
-		return err
-	}
-	if err := r.Freeze(); err != nil {
 		return err
 	}
 	if err := runRepeatedly(r, "main", 1); err != nil {

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"lightmetal/hal"
-	"lightmetal/runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,20 +36,16 @@ const runsBeginMark, runsEndMark = "runs begin", "runs end"
 // runSteady freezes the process and seals it if args[2] is "sealed". It writes runsBeginMark, makes
 // the number of runs in args[1], with 60 repetitions each and some waits, and writes runsEndMark.
 func runSteady(args []string) error {
-	r, _, err := loadOnPlainDevice(args[0])
-	if err != nil {
-		return err
+	load := loadFrozen
+	if args[2] == "sealed" {
+		load = loadSealed
 	}
-	if err := r.Freeze(); err != nil {
+	r, _, err := load(args[0])
+	if err != nil {
 		return err
 	}
 	var runs int
 	fmt.Sscan(args[1], &runs)
-	if args[2] == "sealed" {
-		if err := runtime.Seal(); err != nil {
-			return err
-		}
-	}
 	main, wait := r.View().SequenceByName("main"), r.View().SequenceByName("wait")
 	hal.Write(1, []byte(runsBeginMark))
 	for i := range runs {

@@ -8,12 +8,11 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
-	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/tools/image/listing"
-	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/lmb/lmbtest"
 )
 
 const listings = "../../testdata/listings/"
@@ -26,31 +25,26 @@ type replaySetup struct {
 	nvme    *mock.Nvme // model of the NVMe device, or nil
 }
 
-// loadListing loads a listing of testdata.
-func loadListing(t *testing.T, name string) *replaySetup {
+// readListing returns the text of a listing of testdata.
+func readListing(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(listings + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return loadListingText(t, name, string(text))
+	return string(text)
+}
+
+// loadListing loads a listing of testdata.
+func loadListing(t *testing.T, name string) *replaySetup {
+	t.Helper()
+	return loadListingText(t, readListing(t, name))
 }
 
 // loadListingText assembles and verifies a listing, and loads it on a mock for each of its devices.
-func loadListingText(t *testing.T, name, text string) *replaySetup {
+func loadListingText(t *testing.T, text string) *replaySetup {
 	t.Helper()
-	image, err := listing.Parse(name, []byte(text), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	view, err := fbs.Verify(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	view := lmbtest.View(t, lmbtest.File(t, text))
 	g := &replaySetup{T: t}
 	var devices []hal.Device
 	for _, target := range view.Devices {
@@ -62,8 +56,9 @@ func loadListingText(t *testing.T, name, text string) *replaySetup {
 		g.devices, devices = append(g.devices, d), append(devices, d)
 	}
 	mock.Connect(g.devices...)
+	var err error
 	if g.replay, err = runtime.Load(view, runtime.AnyTLBWindow, devices...); err != nil {
-		t.Fatalf("%s: Load: %v", name, err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { g.replay.Close() })
 	return g
@@ -132,7 +127,7 @@ func TestTransfersSeeHostMemoryInTheOrderOfCommands(t *testing.T) {
 			"  poll.8 r+0x98 & 0x1 == 0 within 1s every 100us\n  fence\n  expect.4 to+0x0 == " +
 			value + "\n"
 	}
-	g := loadListingText(t, "order.lms",
+	g := loadListingText(t,
 		"lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\n"+
 			"window from host size 4KiB\nwindow to host size 4KiB\nmain:\n"+
 			frame("0x11")+frame("0x22")+frame("0x33"))
@@ -170,11 +165,7 @@ func TestNvmeFramesRepeatWithoutLimit(t *testing.T) {
 // The listings nvme.lms and nvme-p2p.lms have the same tensors and sequences.
 func TestPeerToPeerListingDiffersInItsWindowsOnly(t *testing.T) {
 	program := func(name string) string {
-		text, err := os.ReadFile(listings + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rest, ok := strings.Cut(string(text), "\ntensor")
+		_, rest, ok := strings.Cut(readListing(t, name), "\ntensor")
 		if !ok {
 			t.Fatalf("%s declares no tensor", name)
 		}
@@ -196,7 +187,7 @@ func TestNvmeIsQuiescedAfterAFaultAtAnyOperation(t *testing.T) {
 		t.Fatalf("main makes only %d operations, want at least 30", operations)
 	}
 	for n := 1; n <= operations; n++ {
-		g := loadListingText(t, "nvme.lms", text)
+		g := loadListingText(t, text)
 		g.devices[0].Inject(mock.Fault{Kind: mock.BusFault, Operation: n})
 		result := g.run("main")
 		if result.Code != hal.BusFault || !result.SafeRan || result.SafeSequenceCode != hal.OK {
@@ -206,7 +197,7 @@ func TestNvmeIsQuiescedAfterAFaultAtAnyOperation(t *testing.T) {
 			t.Errorf("bus fault at operation %d: the next run ends with %+v, want %v", n, result,
 				hal.Disabled)
 		}
-		g = loadListingText(t, "nvme.lms", text)
+		g = loadListingText(t, text)
 		g.devices[0].Inject(mock.Fault{Kind: mock.AllOnes, Operation: n})
 		if result := g.run("main"); result.Code != hal.DeviceGone && n < operations {
 			t.Errorf("device gone from operation %d on: %+v, want %v", n, result, hal.DeviceGone)
@@ -218,11 +209,7 @@ func TestNvmeIsQuiescedAfterAFaultAtAnyOperation(t *testing.T) {
 // 100 ns.
 func readNvmeListing(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(listings + "nvme.lms")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.ReplaceAll(string(text), " within 2s", " within 1ms")
+	return strings.ReplaceAll(readListing(t, "nvme.lms"), " within 2s", " within 1ms")
 }
 
 // TestNvmeMistakesAreDetected changes nvme.lms. Each mistake must end the run with the code and the
@@ -258,7 +245,7 @@ func TestNvmeMistakesAreDetected(t *testing.T) {
 				}
 				return
 			}
-			g := loadListingText(t, m.name, wrong)
+			g := loadListingText(t, wrong)
 			result := g.run("main")
 			if result.Code != m.code || result.Got != m.got || result.SafeSequenceCode != hal.OK ||
 				!result.SafeRan {

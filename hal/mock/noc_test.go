@@ -249,16 +249,13 @@ func TestRejectedRequestStopsTheCore(t *testing.T) {
 		} {
 			r := newTileSetup(t, c.board).selectTile(c.tiles[0])
 			r.writeWords(0x40, 1, 1, 1, 1)
-			r.runProgram(poke, rejected.list...)
-			_, code := r.window.Load(uint32(r.pointWindow(0)), 4)
-			if code != hal.Refused || !strings.Contains(r.Refusal(),
+			if got := r.refusalAfter(poke, rejected.list...); !strings.Contains(got,
 				"BRISC stopped at pc 0x00000010: store refused") ||
-				!strings.Contains(r.Refusal(), rejected.reason) {
-				t.Errorf("%s: load after the request: %v, %q, want %q", c.board.Name, code,
-					r.Refusal(), rejected.reason)
+				!strings.Contains(got, rejected.reason) {
+				t.Errorf("%s: load after the request: %q, want %q", c.board.Name, got,
+					rejected.reason)
 			}
-			r.runProgram(peek, 0x180000) // another invalid access, which has another reason
-			r.window.Load(uint32(r.pointWindow(0)), 4)
+			r.refusalAfter(peek, 0x180000) // another invalid access, which has another reason
 			if reason := r.model.(*Tiles).Reason(); strings.Contains(reason, rejected.reason) {
 				t.Errorf("%s: a later invalid access has the reason of the earlier one: %q",
 					c.board.Name, reason)
@@ -319,20 +316,14 @@ func TestTilesReachHostMemory(t *testing.T) {
 			s := newTileSetup(t, c.board).selectTile(c.tiles[0])
 			mustMap(t, s.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 0x1000})
 			mustMap(t, s.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
-			s.runProgram(poke, outside...)
-			if _, code := s.window.Load(uint32(s.pointWindow(0)), 4); code != hal.Refused ||
-				!strings.Contains(s.Refusal(), "the PCIe tile") {
-				t.Errorf("%s: request outside the host windows: %v, %q, want %v and a reason that "+
-					"names the PCIe tile", c.board.Name, code, s.Refusal(), hal.Refused)
+			if got := s.refusalAfter(poke, outside...); !strings.Contains(got, "the PCIe tile") {
+				t.Errorf("%s: request outside the host windows: %q, want a reason that names the "+
+					"PCIe tile", c.board.Name, got)
 			}
 		}
 		config := mustMap(t, r.Device, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
 		store(t, r.Device, &config, 4, 2, 2)
-		r.runProgram(poke, hostRequest(0x10, 4, first.BusAddress, 0x1000, false)...)
-		if _, code := r.window.Load(uint32(r.pointWindow(0)), 4); code != hal.Refused {
-			t.Errorf("%s, request with bus mastering off: %v, want %v", c.board.Name, code,
-				hal.Refused)
-		}
+		r.refusalAfter(poke, hostRequest(0x10, 4, first.BusAddress, 0x1000, false)...)
 	}
 }
 
@@ -340,11 +331,9 @@ func TestTilesReachHostMemory(t *testing.T) {
 // accepts 0, which excludes no tile.
 func TestMulticastExclusionIsRejected(t *testing.T) {
 	r := newTileSetup(t, &boards.Blackhole).selectTile(chips.Tile{X: 1, Y: 2})
-	r.runProgram(poke, niu0+0x82c, 0, niu0+0x82c, 1)
-	if _, code := r.window.Load(uint32(r.pointWindow(0)), 4); code != hal.Refused ||
-		!strings.Contains(r.Refusal(), "NOC_BRCST_EXCLUDE is 0x1") {
-		t.Errorf("store of 1: %v, %q, want %v and a reason with the value", code, r.Refusal(),
-			hal.Refused)
+	if got := r.refusalAfter(poke, niu0+0x82c, 0, niu0+0x82c, 1); !strings.Contains(got,
+		"NOC_BRCST_EXCLUDE is 0x1") {
+		t.Errorf("store of 1: %q, want a reason with the value", got)
 	}
 }
 
@@ -358,11 +347,10 @@ func TestChainOfRequestsIsLimited(t *testing.T) {
 		data := []uint32{niu0 + map[bool]uint32{true: 0x24, false: 0x28}[i == 0], 1} // NOC_AT_DATA
 		r := newTileSetup(t, c.board).selectTile(c.tiles[1])
 		r.runProgram(poke, append(data, back[:len(back)-2]...)...) // prepared, not started
-		r.selectTile(c.tiles[0]).runProgram(poke, append(data, there...)...)
-		if _, code := r.window.Load(uint32(r.pointWindow(0)), 4); code != hal.Refused ||
-			!strings.Contains(r.Refusal(), "in chains of at most 2 requests") {
-			t.Errorf("%s: two requests that start each other: %v, %q, want %v and the limit",
-				c.board.Name, code, r.Refusal(), hal.Refused)
+		got := r.selectTile(c.tiles[0]).refusalAfter(poke, append(data, there...)...)
+		if !strings.Contains(got, "in chains of at most 2 requests") {
+			t.Errorf("%s: two requests that start each other: %q, want the limit", c.board.Name,
+				got)
 		}
 	}
 }

@@ -21,29 +21,11 @@ func newPlayback(b *boards.Board, accesses []Access) *Device {
 	return NewWith(b, p)
 }
 
-// readRecording reads the accesses of a recording in the format of Linux's mmiotrace. BAR 0 is at
-// 4 GiB.
-func readRecording(t *testing.T, name string) []Access {
+// readRecording returns the accesses of a recording to BAR 0.
+func readRecording(t *testing.T, name string) (accesses []Access) {
 	t.Helper()
-	text, err := os.ReadFile("../../testdata/captures/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var accesses []Access
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		if f[0] != "R" && f[0] != "W" {
-			continue
-		}
-		width, err1 := strconv.ParseUint(f[1], 10, 8)
-		address, err2 := strconv.ParseUint(f[4], 0, 64)
-		value, err3 := strconv.ParseUint(f[5], 0, 64)
-		if err1 != nil || err2 != nil || err3 != nil {
-			t.Fatalf("%s: line %q is invalid", name, line)
-		}
-		op := map[string]Op{"R": Load, "W": Store}[f[0]]
-		accesses = append(accesses, Access{Op: op, Place: Place{Address: address - 1<<32},
-			Width: uint8(width), Value: value})
+	for _, a := range readMmiotrace(t, name) {
+		accesses = append(accesses, Access{a.op, Place{Address: a.offset}, a.width, a.value})
 	}
 	return accesses
 }

@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
+	"lightmetal/hal"
 )
 
 // The tests of this file run small programs. They access the registers that tt-metal's firmware and
@@ -25,12 +26,22 @@ func (r *tileSetup) loadOnBRISC(addresses ...uint32) (values []uint32) {
 	return values
 }
 
-// refusalAfter runs a program, and returns the reason why the core stopped.
+// refusalAfter runs a program, and returns the reason why the core stopped: the mock rejects the
+// next access to the tile. The reason of an earlier program is forgotten.
 func (r *tileSetup) refusalAfter(program []uint32, list ...uint32) string {
 	r.Helper()
+	r.refusal = ""
 	r.runProgram(program, list...)
+	return r.refusalOfNextLoad()
+}
+
+// refusalOfNextLoad loads from the selected tile, and returns the reason why the mock rejects this.
+func (r *tileSetup) refusalOfNextLoad() string {
+	r.Helper()
 	offset := r.pointWindow(0)
-	_, _ = r.window.Load(uint32(offset), 4)
+	if _, code := r.window.Load(uint32(offset), 4); code != hal.Refused {
+		r.Errorf("load: %v, want %v", code, hal.Refused)
+	}
 	return r.Refusal()
 }
 
@@ -119,7 +130,6 @@ func TestWormholeNCRISCRunsFromItsInstructionMemory(t *testing.T) {
 		{"the range of 16 bytes at 0x1000000 must be in L1",
 			[]uint32{0xffb11000, 0x100000, 0xffb11008, 1, 0xffb11010, 0x40}},
 	} {
-		r.refusal = ""
 		if got := r.refusalAfter(poke, c.list...); !strings.Contains(got, c.reason) {
 			t.Errorf("stores %x to the TDMA: reason %q, want %q", c.list, got, c.reason)
 		}
@@ -203,8 +213,7 @@ func TestSemaphoreRejectsStores(t *testing.T) {
 		r.writeWords(0x200, append(c.list, 0)...)
 		r.writeReset(0x46800)
 		r.Sleep(1000)
-		_, _ = r.window.Load(uint32(r.pointWindow(0)), 4)
-		if got := r.Refusal(); !strings.Contains(got, c.reason) {
+		if got := r.refusalOfNextLoad(); !strings.Contains(got, c.reason) {
 			t.Errorf("reason %q, want %q", got, c.reason)
 		}
 	}

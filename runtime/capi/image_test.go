@@ -248,47 +248,6 @@ func TestLongestRaisesTheTimeLimitOfAnImage(t *testing.T) {
 	expect(t, "loaded", handle, load(handle, nil, anyWindow), hal.OK, "done")
 }
 
-func TestInputStartsWithItsDefaultData(t *testing.T) {
-	useMocks(t)
-	handle := freezeListing(t, copyListing)
-	data, _ := tensorData(handle, 1, gen.RoleInput, 32)
-	if len(data) != 32 || string(data[:4]) != "\x21\x20\x04\x00" {
-		t.Errorf("input b is %x, want 32 bytes that begin with 21200400", data)
-	}
-}
-
-// addressedDevice is a mock with a PCI address, so that Load recognizes two handles of one
-// function.
-type addressedDevice struct{ *mock.Device }
-
-func (d addressedDevice) Identity() hal.Identity {
-	identity := d.Device.Identity()
-	identity.Address = "0000:01:00.0"
-	return identity
-}
-
-// TestTwoTargetsNeedTwoFunctions loads an image for two equal devices on a machine with one PCI
-// function. Both the default names and two different names open this function for both targets.
-func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
-	before := openDevice
-	openDevice = func(string) (hal.Device, error) {
-		return addressedDevice{mock.New(&boards.Ivshmem)}, nil
-	}
-	t.Cleanup(func() { openDevice = before })
-	file := lmbtest.File(t,
-		"lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\ntarget ivshmem 1af4:1110 bar2 1MiB\n"+
-			"window m bar2 offset 0 size 1MiB\nmain:\n  write.1 m+0x0 0x1\n")
-	var handle int32
-	if status := openMemory(file, &handle); status != 0 {
-		t.Fatal(lastText(t, 0))
-	}
-	t.Cleanup(func() { lm_close(handle) })
-	const want = "devices 0 and 1 are both 0000:01:00.0"
-	expect(t, "default names", handle, load(handle, nil, anyWindow), hal.Usage, want)
-	names := []string{"pci:1af4:1110", "pci:0000:01:00.0"}
-	expect(t, "two names", handle, load(handle, names, anyWindow), hal.Usage, want)
-}
-
 func TestMisuseIsAnError(t *testing.T) {
 	useMocks(t)
 	handle := openListing(t, copyListing)
@@ -566,12 +525,6 @@ func TestFailedRunReportsCommandAndValues(t *testing.T) {
 	last().Inject(mock.Fault{Kind: mock.BusFault, Operation: last().Operations() + 2})
 	expect(t, "bus fault", handle, lm_run(handle, 0), hal.BusFault,
 		"bus fault: main, command 1: expect.4 w0+0x0 == 0x7; then sequence safe ran: done")
-	lm_close(handle)
-
-	handle = freezeListing(t, source("expect.4 m+0x0 == 0x5"))
-	last().Inject(mock.Fault{Kind: mock.AllOnes, Operation: 1})
-	expect(t, "gone", handle, lm_run(handle, 0), hal.DeviceGone,
-		"device gone: main, command 1: expect.4 w0+0x0 == 0x5")
 	lm_close(handle)
 
 	handle = freezeListing(t, source("delay 10ms"))

@@ -386,17 +386,7 @@ func TestReplayDiesWithItsSupervisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := lminitWithScript(t, "echo begun; read x <word; echo alive\n", "-config", path)
-	out, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() || lines.Text() != "begun" {
-		t.Fatalf("the replay printed %q, %v; want %q", lines.Text(), lines.Err(), "begun")
-	}
+	lines := startReplay(t, c)
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -450,6 +440,24 @@ func lminitWithScript(t *testing.T, script string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	return exec.Command(filepath.Join(dir, "lminit"), args...)
+}
+
+// startReplay starts a command of lminit, and waits until its replay prints "begun". It returns the
+// further lines.
+func startReplay(t *testing.T, c *exec.Cmd) *bufio.Scanner {
+	t.Helper()
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "begun" {
+		t.Fatalf("the replay printed %q, %v; want %q", lines.Text(), lines.Err(), "begun")
+	}
+	return lines
 }
 
 // signalAtRestart runs a command, and sends a signal to it each time it prints that it restarts.
@@ -582,16 +590,7 @@ func TestHungReplayIsKilledAfterItsImageChanged(t *testing.T) {
 		c := exec.CommandContext(ctx, template.Path, template.Args[1:]...)
 		var errs bytes.Buffer
 		c.Stderr = &errs
-		out, err := c.StdoutPipe()
-		if err == nil {
-			err = c.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if lines := bufio.NewScanner(out); !lines.Scan() || lines.Text() != "begun" {
-			t.Fatalf("the replay printed %q, %v; want %q", lines.Text(), lines.Err(), "begun")
-		}
+		startReplay(t, c)
 		_ = c.Process.Signal(syscall.SIGTERM)
 		_ = c.Wait()
 		if c.ProcessState.ExitCode() != 70 || !strings.Contains(errs.String(), "SIGKILL") {

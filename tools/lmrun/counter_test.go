@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file tests -version-counter.
+// This file tests -key, -at-least and -version-counter.
 
 // failingListing describes an image whose sequence main fails and whose sequence good succeeds.
 const failingListing = `lightmetal 1
@@ -36,15 +36,16 @@ good:
 
 // versionedImages is a directory with an lmrun that checks signatures and has mock devices, a file
 // of keys, and images v3.lmb and v7.lmb of two versions, whose sequence main fails.
-type versionedImages struct{ dir, runner string }
+type versionedImages struct{ dir, runner, keys string }
 
 // newVersionedImages builds lmrun, and writes the keys and the signed images.
 func newVersionedImages(t *testing.T) *versionedImages {
 	t.Helper()
-	c := &versionedImages{t.TempDir(), buildRunner(t, "signed,backend_pci")}
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	public := key.Public().(ed25519.PublicKey)
-	c.write(t, "keys", fmt.Sprintf("%x\n", []byte(public)))
+	c := &versionedImages{t.TempDir(), buildRunner(t, "signed,backend_pci"),
+		fmt.Sprintf("%x\n", []byte(public))}
+	c.write(t, "keys", c.keys)
 	plain := lmbtest.File(t, failingListing)
 	for _, version := range []uint32{3, 7} {
 		value := ed25519.Sign(key, runtimesigned.SignedBytes(plain, version))
@@ -89,6 +90,53 @@ func (c *versionedImages) run(t *testing.T, line string, exit int, want string) 
 	}
 }
 
+// TestSignedBuildReplaysOnlySignedFiles checks that a build with the tag signed passes the file,
+// the keys and the least version to runtime/signed, whose tests check what it rejects.
+func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
+	c := newVersionedImages(t)
+	signed, err := os.ReadFile(filepath.Join(c.dir, "v3.lmb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.write(t, "plain.lmb", string(lmbtest.File(t, failingListing)))
+	c.write(t, "changed.lmb", strings.Replace(string(signed), "safe", "sage", 1))
+	c.write(t, "empty", "")
+	c.write(t, "from4", strings.Replace(c.keys, "\n", " versions 4-\n", 1))
+	for _, test := range []struct {
+		line, want string
+		exit       int
+	}{
+		{"-key keys v3.lmb", "done", 0},
+		{"-key keys -at-least 3 v3.lmb", "done", 0},
+		{"-key keys -at-least 4 v3.lmb", "has version 3, but must have at least version 4", 77},
+		{"-key from4 v3.lmb", "its key may sign only versions 4 to 4294967295", 77},
+		{"-key keys changed.lmb", "invalid signature", 77},
+		{"-key keys plain.lmb", "not signed", 77},
+		{"-key empty v3.lmb", "no public key", 77},
+		{"-key none v3.lmb", "no such file", 66},
+		{"-at-least 3 v3.lmb", "need -key", 64},
+		{"-version-counter counter v3.lmb", "need -key", 64},
+	} {
+		t.Run(test.line, func(t *testing.T) {
+			line := "-device mock:edu -sequence good " + test.line
+			run := exec.Command(c.runner, strings.Fields(line)...)
+			run.Dir = c.dir
+			out, _ := run.CombinedOutput()
+			if exit := run.ProcessState.ExitCode(); exit != test.exit ||
+				!strings.Contains(string(out), test.want) {
+				t.Errorf("exit %d, output %q; want exit %d and %q", exit, out, test.exit, test.want)
+			}
+		})
+	}
+	help, _ := exec.Command(c.runner, "-help").Output()
+	for _, flag := range []string{"-key FILE", "-at-least N", "-version-counter FILE"} {
+		if !strings.Contains(string(help), flag) || strings.Contains(usage, flag) {
+			t.Errorf("%s must be in the help of a program with the tag signed, and in no other",
+				flag)
+		}
+	}
+}
+
 // TestVersionCounterRisesWithTheFirstCompleteRun: after an image that fails, the previous version
 // must still be usable.
 func TestVersionCounterRisesWithTheFirstCompleteRun(t *testing.T) {
@@ -107,13 +155,6 @@ func TestVersionCounterRisesWithTheFirstCompleteRun(t *testing.T) {
 	for _, text := range []string{"", "x", "-1", "4294967296", "7 7", strings.Repeat("1", 40)} {
 		c.write(t, "counter", text)
 		c.run(t, "-sequence good v7.lmb", 77, text)
-	}
-	run := exec.Command(c.runner, "-version-counter", "counter", "v7.lmb")
-	run.Dir = c.dir
-	if out, _ := run.CombinedOutput(); run.ProcessState.ExitCode() != 64 ||
-		!strings.Contains(string(out), "need -key") {
-		t.Errorf("-version-counter without -key: %v, %s; want exit status 64 and %q",
-			run.ProcessState, out, "need -key")
 	}
 	if files, _ := filepath.Glob(filepath.Join(c.dir, ".*")); len(files) != 0 {
 		t.Errorf("temporary files are left: %v", files)

@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"crypto/ed25519"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -22,8 +20,6 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	runtimesigned "lightmetal/runtime/signed"
-	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/lmb/lmbtest"
 	"lightmetal/tools/lmrun/args"
 	"lightmetal/tools/lmrun/files"
@@ -52,44 +48,29 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runLmrun runs lmrun in a child process.
-func runLmrun(t *testing.T, args ...string) (stdout, stderr string, exit int) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	start := func(name string, args ...string) (*exec.Cmd, error) {
-		c := exec.Command(name, args...)
-		c.Env = append(os.Environ(), runnerVariable+"=1")
-		var out, errs bytes.Buffer
-		c.Stdout, c.Stderr = &out, &errs
-		err := c.Run()
-		stdout, stderr = out.String(), errs.String()
-		return c, err
-	}
-	c, err := start(self, args...)
-	if errors.Is(err, syscall.ENOEXEC) { // in QEMU's user mode
-		emulator := "qemu-" + map[string]string{"arm64": "aarch64",
-			"amd64": "x86_64"}[goruntime.GOARCH] + "-static"
-		c, err = start(emulator, append([]string{self}, args...)...)
-	}
-	if exited := new(exec.ExitError); err != nil && !errors.As(err, &exited) {
-		t.Fatal(err)
-	}
-	return stdout, stderr, c.ProcessState.ExitCode()
-}
-
-// lmrunCommand returns a command that runs lmrun. The command is not started.
-func lmrunCommand(t *testing.T, args ...string) *exec.Cmd {
+// childCommand returns a command that runs this test program with an environment variable, which
+// makes it do something else than run tests. The command is not started.
+func childCommand(t *testing.T, variable, value string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := exec.Command(self, args...)
-	c.Env = append(os.Environ(), runnerVariable+"=1")
+	c.Env = append(os.Environ(), variable+"="+value)
 	return c
+}
+
+// runLmrun runs lmrun in a child process.
+func runLmrun(t *testing.T, args ...string) (stdout, stderr string, exit int) {
+	t.Helper()
+	c := childCommand(t, runnerVariable, "1", args...)
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), c.ProcessState.ExitCode()
 }
 
 const eduImage = "../../testdata/images/edu.lmb"
@@ -250,7 +231,7 @@ safe:
 				t.Fatal(err)
 			}
 			args := strings.Fields("-supervised -device pci:ffff:00:00.0 " + flags)
-			c := lmrunCommand(t, append(args, slow)...)
+			c := childCommand(t, runnerVariable, "1", append(args, slow)...)
 			c.ExtraFiles = []*os.File{writer}
 			text, _ := c.CombinedOutput()
 			writer.Close()
@@ -267,7 +248,7 @@ safe:
 			}
 		})
 	}
-	c := lmrunCommand(t, "-supervised", "-device", "pci:ffff:00:00.0", slow)
+	c := childCommand(t, runnerVariable, "1", "-supervised", "-device", "pci:ffff:00:00.0", slow)
 	text, _ := c.CombinedOutput()
 	if c.ProcessState.ExitCode() != 64 || !strings.Contains(string(text), "descriptor 3") {
 		t.Errorf("-supervised without descriptor 3: %v, %s; want exit status 64", c.ProcessState,
@@ -391,96 +372,6 @@ func TestTimingAndFailureTexts(t *testing.T) {
 		if object[field] != want {
 			t.Errorf("field %s of the JSON object: %v, want %v", field, object[field], want)
 		}
-	}
-}
-
-// TestSignedBuildReplaysOnlySignedFiles builds lmrun with -tags signed. After the check of the
-// signature, lmrun fails because the device does not exist.
-func TestSignedBuildReplaysOnlySignedFiles(t *testing.T) {
-	dir := t.TempDir()
-	runner, keyFile := filepath.Join(dir, "lmrun"), filepath.Join(dir, "keys")
-	if out, err := exec.Command("go", "build", "-tags", "signed", "-o", runner,
-		".").CombinedOutput(); err != nil {
-		t.Fatalf("go build -tags signed: %v\n%s", err, out)
-	}
-	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-	public := key.Public().(ed25519.PublicKey)
-	write := func(name string, data []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	plain, err := os.ReadFile(eduImage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// sign signs the image with signedVersion, and writes blockVersion into the signature block.
-	sign := func(signedVersion, blockVersion uint32) []byte {
-		value := ed25519.Sign(key, runtimesigned.SignedBytes(plain, signedVersion))
-		return append(bytes.Clone(plain), lmb.SignatureBlock(blockVersion, public, value)...)
-	}
-	signed, version3 := sign(0, 0), write("version3.lmb", sign(3, 3))
-	signedFile := write("signed.lmb", signed)
-	changed := bytes.Clone(signed)
-	changed[len(plain)/2] ^= 1
-	writeRange := func(name, versions string) string {
-		return write(name, fmt.Appendf(nil, "%x versions %s\n", []byte(public), versions))
-	}
-	write("keys", fmt.Appendf(nil, "%x\n", []byte(public)))
-	for _, test := range []struct {
-		name, path, keys, want string
-		exit                   int
-		flags                  []string
-	}{
-		{"signed", signedFile, keyFile, "no such device", 69, nil},
-		{"changed", write("changed.lmb", changed), keyFile, "invalid signature", 77, nil},
-		{"unsigned", eduImage, keyFile, "not signed", 77, nil},
-		{"not an image", write("junk.lmb", []byte("junk")), keyFile, "not signed", 77, nil},
-		{"of another key", write("signed2.lmb", signed),
-			write("other", fmt.Appendf(nil, "%x\n",
-				[]byte(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9},
-					32)).Public().(ed25519.PublicKey)))),
-			"not in the list of public keys", 77, nil},
-		{"of a key that anybody can sign for", write("signed3.lmb", signed),
-			write("zeros", []byte(strings.Repeat("00", 32))), "anybody", 77, nil},
-		{"no key", eduImage, write("empty", nil), "no public key", 77, nil},
-		{"no file of keys", eduImage, filepath.Join(dir, "none"), "no such file", 66, nil},
-		{"of a low version", version3, keyFile, "no such device", 69, []string{"-at-least", "3"}},
-		{"of too low a version", version3, keyFile, "has version 3, but must have at least " +
-			"version 4", 77, []string{"-at-least", "4"}},
-		{"without a version", signedFile, keyFile, "has version 0, but must", 77,
-			[]string{"-at-least=1"}},
-		{"with a changed version", write("v4.lmb", sign(3, 4)), keyFile, "invalid signature", 77,
-			[]string{"-at-least", "4"}},
-		{"of a version that its key may sign", version3, writeRange("to3", "-3"), "no such device",
-			69, nil},
-		{"of a version that its key may not sign", version3, writeRange("from4", "4-"),
-			"its key may sign only versions 4 to 4294967295", 77, nil},
-		{"of a key with a bad range", version3, writeRange("bad", "4-3"), "versions must be", 77,
-			nil},
-		{"version without keys", version3, "", "need -key", 64, []string{"-at-least", "3"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			line := append([]string{"-device", "pci:ffff:00:00.0", test.path}, test.flags...)
-			if test.keys != "" {
-				line = append(line, "-key", test.keys)
-			}
-			c := exec.Command(runner, line...)
-			out, _ := c.CombinedOutput()
-			exit := c.ProcessState.ExitCode()
-			if exit != test.exit || !strings.Contains(string(out), test.want) {
-				t.Errorf("exit %d, output %q; want exit %d and %q", exit, out, test.exit, test.want)
-			}
-		})
-	}
-	help, _ := exec.Command(runner, "-help").Output()
-	if !strings.Contains(string(help), "-key FILE") || strings.Contains(usage, "-key") ||
-		!strings.Contains(string(help), "-at-least N") ||
-		!strings.Contains(string(help), "-version-counter FILE") {
-		t.Error("-key, -at-least and -version-counter must be in the help of a program with the " +
-			"tag signed, and -key in no other")
 	}
 }
 

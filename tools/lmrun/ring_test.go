@@ -22,7 +22,6 @@ import (
 	"lightmetal/boards"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
-	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
 )
@@ -135,11 +134,7 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 	_ = os.WriteFile(path, data, 0o600)
 	out := filepath.Join(t.TempDir(), "out")
 	makeRing(t, out, resultBytes, 2)
-	o, err := args.Parse(strings.Fields("-loop 2 -input a=ring:" + path + " -output d=ring:" + out +
-		" x.lmb"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := "-loop 2 -input a=ring:" + path + " -output d=ring:" + out
 	byteAt := func(name string, at int) byte {
 		t.Helper()
 		data, err := os.ReadFile(name)
@@ -148,19 +143,13 @@ func TestInterruptedRunIsRepeated(t *testing.T) {
 		}
 		return data[at]
 	}
-	f, err := planAndOpen(loadConcat(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := openRuns(t, line)
 	// The first run receives its data and is interrupted.
 	if ended, err := f.receiveInputs(); ended || err != nil || byteAt(path, ringRead) != 0 {
 		t.Fatalf("receiveInputs: ended %v, %v, %d slots released; want false, no error, 0", ended,
 			err, byteAt(path, ringRead))
 	}
-	if f, err = planAndOpen(loadConcat(t), o, sleepingMock{mock.New(&boards.Ivshmem)}); err != nil {
-		t.Fatal(err)
-	}
-	end := f.runAndCommit(o.RunCount)
+	end := openRuns(t, line).runAndCommit(2)
 	if end.err != nil || end.runs != 2 || byteAt(path, ringRead) != 2 ||
 		byteAt(out, ringWritten) != 2 || byteAt(out, ringClosed) != 1 {
 		t.Fatalf("ended with %+v; %d slots read, %d written, closed %d; want 2 runs, 2, 2 and 1",
@@ -183,15 +172,7 @@ func TestNoRingAdvancesBeforeAllHaveRoom(t *testing.T) {
 	data := makeRing(t, full, resultBytes, 2)
 	data[ringWritten] = 2
 	_ = os.WriteFile(full, data, 0o600)
-	o, err := args.Parse(strings.Fields("-output d=ring:" + empty + " -output d=ring:" + full +
-		" x.lmb"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := planAndOpen(loadConcat(t), o, sleepingMock{mock.New(&boards.Ivshmem)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := openRuns(t, "-output d=ring:"+empty+" -output d=ring:"+full)
 	stopRequested.Store(1)
 	defer stopRequested.Store(0)
 	if err := f.finishRun(); err == nil || !strings.Contains(err.Error(),
@@ -308,19 +289,15 @@ func TestTruncatedRingIsAnInputOutputError(t *testing.T) {
 	file.Close()
 	for moment := range 3 {
 		writeRing()
-		o, err := args.Parse(strings.Fields("-loop 2 -input a=ring:" + path + " x.lmb"))
-		if err != nil {
-			t.Fatal(err)
-		}
 		clock := &truncatingClock{sleepingMock{mock.New(&boards.Ivshmem)}, path, moment}
-		f, err := planAndOpen(loadConcat(t), o, clock)
+		f, _, err := planAndOpen(t, mock.New(&boards.Ivshmem), clock, "-loop 2 -input a=ring:"+path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if moment == 0 {
 			_ = os.Truncate(path, 0)
 		}
-		end := f.runAndCommit(o.RunCount)
+		end := f.runAndCommit(2)
 		if hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan ||
 			end.result.SafeSequenceCode != hal.OK {
 			t.Errorf("truncated at clock read %d: ended with %+v, want code %v and safe", moment,

@@ -46,24 +46,6 @@ safe:
 // Sizes of the tensors a and d of concatListing.
 const frameBytes, resultBytes = 16, 20
 
-// loadConcat loads concatListing on a mock.
-func loadConcat(t *testing.T) *runtime.Replay {
-	t.Helper()
-	return loadConcatOn(t, mock.New(&boards.Ivshmem))
-}
-
-// loadConcatOn loads concatListing on a device.
-func loadConcatOn(t *testing.T, device hal.Device) *runtime.Replay {
-	t.Helper()
-	view := lmbtest.View(t, lmbtest.File(t, concatListing))
-	r, err := runtime.Load(view, runtime.AnyTLBWindow, device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.Close() })
-	return r
-}
-
 // sleepingMock is a mock whose Sleep really sleeps, so that other goroutines run.
 type sleepingMock struct{ *mock.Device }
 
@@ -72,13 +54,37 @@ func (sleepingMock) Sleep(nanoseconds int64) {
 	_ = syscall.Nanosleep(&t, nil)
 }
 
-// planAndOpen plans the runs of a replay and opens the files of its options.
-func planAndOpen(r *runtime.Replay, o args.Options, device hal.Device) (*runLoop, error) {
+// planAndOpen loads concatListing on a device, plans the runs for the flags in line, and opens
+// their files. The clock is that of another device.
+func planAndOpen(t *testing.T, device, clock hal.Device, line string) (*runLoop, args.Options,
+	error) {
+	t.Helper()
+	o, err := args.Parse(append(strings.Fields(line), "x.lmb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := lmbtest.View(t, lmbtest.File(t, concatListing))
+	r, err := runtime.Load(view, runtime.AnyTLBWindow, device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
 	f, err := planRuns(r.View(), o)
 	if err == nil {
-		err = f.openFiles(r, device)
+		err = f.openFiles(r, clock)
 	}
-	return f, err
+	return f, o, err
+}
+
+// openRuns does the same as planAndOpen with mocks, and fails the test if there is an error.
+func openRuns(t *testing.T, line string) *runLoop {
+	t.Helper()
+	f, _, err := planAndOpen(t, mock.New(&boards.Ivshmem), sleepingMock{mock.New(&boards.Ivshmem)},
+		line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // runFrames replays concatListing with the flags in line, as lmrun does after it has loaded an
@@ -91,11 +97,7 @@ func runFrames(t *testing.T, line string) outcome {
 // runFramesOn does the same as runFrames, on a device.
 func runFramesOn(t *testing.T, device hal.Device, line string) outcome {
 	t.Helper()
-	o, err := args.Parse(append(strings.Fields(line), "x.lmb"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := planAndOpen(loadConcatOn(t, device), o, sleepingMock{mock.New(&boards.Ivshmem)})
+	f, o, err := planAndOpen(t, device, sleepingMock{mock.New(&boards.Ivshmem)}, line)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -154,17 +156,9 @@ func (m *busMaster) SetBusMaster(bool) error                          { return n
 
 func TestDMAFaultThatNoCommandNoticedIsAFailure(t *testing.T) {
 	device := &busMaster{sleepingMock: sleepingMock{mock.New(&boards.Ivshmem)}, state: hal.DMAFault}
-	o, err := args.Parse([]string{"-sequence", "begin", "x.lmb"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := loadConcatOn(t, device)
-	r.Input(0)
-	f, err := planAndOpen(r, o, device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := f.runAndCommit(1)
+	in := filepath.Join(t.TempDir(), "a")
+	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
+	end := runFramesOn(t, device, "-sequence begin -input a="+in)
 	if end.result.Code != hal.DMAFault || !end.result.SafeRan ||
 		failureText(end) != "DMA fault: device error after the last run; output files are "+
 			"not written; then sequence safe ran: done" {
@@ -224,14 +218,18 @@ func TestPipesProvideDataForEachRun(t *testing.T) {
 	}
 }
 
+// TestPipeThatEndsWithinARunsDataIsAnError also checks that a failure between runs runs the
+// sequence safe.
 func TestPipeThatEndsWithinARunsDataIsAnError(t *testing.T) {
 	inputs, _ := frameData(3)
 	in := makeFIFO(t)
 	writeInBackground(in, inputs[:len(inputs)-1])
 	end := runFrames(t, "-loop forever -input a="+in)
-	if hal.CodeOf(end.err) != hal.BadTensor || end.runs != 2 {
+	if hal.CodeOf(end.err) != hal.BadTensor || end.runs != 2 || !end.result.SafeRan ||
+		end.result.SafeSequenceCode != hal.OK ||
+		!strings.Contains(failureText(end), "sequence safe ran: done") {
 		t.Errorf("input that ends within the third frame: ended with %+v, want code %v after "+
-			"2 runs", end, hal.BadTensor)
+			"2 runs, and safe", end, hal.BadTensor)
 	}
 	// One input has data for a second run, and the other does not.
 	in, other := makeFIFO(t), makeFIFO(t)
@@ -284,18 +282,6 @@ func TestFileThatCannotBeReadIsAnErrorWithTheKernelsReason(t *testing.T) {
 	if hal.CodeOf(end.err) != hal.IO || !strings.HasSuffix(end.err.Error(),
 		"/proc/self/mem: input/output error") {
 		t.Errorf("ended with %+v, want code %v and the error of the kernel", end, hal.IO)
-	}
-}
-
-func TestFailureBetweenRunsRunsTheSequenceSafe(t *testing.T) {
-	inputs, _ := frameData(3)
-	in := makeFIFO(t)
-	writeInBackground(in, inputs[:len(inputs)-1])
-	end := runFrames(t, "-loop forever -input a="+in)
-	if hal.CodeOf(end.err) != hal.BadTensor || !end.result.SafeRan ||
-		end.result.SafeSequenceCode != hal.OK ||
-		!strings.Contains(failureText(end), "sequence safe ran: done") {
-		t.Errorf("ended with %+v: %q; want code %v and safe", end, failureText(end), hal.BadTensor)
 	}
 }
 

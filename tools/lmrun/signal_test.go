@@ -3,18 +3,14 @@ package main
 import (
 	"bufio"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"lightmetal/boards"
-	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
-	"lightmetal/tools/image/listing"
-	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
@@ -41,8 +37,8 @@ safe:
 // endlessListing is one more sequence for neverReadyListing, which waits for half an hour.
 var endlessListing = "endless:\n" + strings.Repeat("  delay 10s\n", 180)
 
-// announcingMock is a device that prints when it waits for the first time, and when its DMA is
-// stopped.
+// announcingMock is a device that prints when it waits for the first time, when its DMA is stopped,
+// and when it is closed.
 type announcingMock struct {
 	*mock.Device
 	printed *atomic.Bool
@@ -65,23 +61,25 @@ func (announcingMock) SetBusMaster(on bool) error {
 	return nil
 }
 
+func (announcingMock) Close() error {
+	writeText(1, "device closed\n")
+	return nil
+}
+
 // runSignalledChild does what lmrun does after it has opened its devices, with a mock device. It
 // does not return.
 func runSignalledChild(flags []string) {
 	o, err := args.Parse(append(flags, "x.lmb"))
 	exitOnError(err)
-	image, err := listing.Parse("never.lms", []byte(neverReadyListing+endlessListing), nil)
-	exitOnError(err)
-	file, err := lmb.Encode(image)
-	exitOnError(err)
-	view, err := fbs.Verify(file)
+	view, err := verifyListing(neverReadyListing + endlessListing)
 	exitOnError(err)
 	device := announcingMock{mock.New(&boards.Ivshmem), new(atomic.Bool)}
+	devices := []hal.Device{device}
 	f, err := planRuns(view, o)
 	exitOnError(err)
-	exitOnError(f.prepareRuns([]hal.Device{device}, view, o))
+	exitOnError(f.prepareRuns(devices, view, o))
 	end := f.runAndCommit(o.RunCount)
-	exitOnError(f.replay.StopDMA())
+	exitOnError(f.stopDevices(devices))
 	unix.Exit(printOutcome(o, end))
 }
 
@@ -94,12 +92,9 @@ func exitOnError(err error) {
 }
 
 // TestFurtherSignalsHaveNoEffect sends many signals. The run must still end by its own limit or by
-// that of a stop request, the sequence `safe` must run, and DMA must be stopped.
+// that of a stop request, the sequence `safe` must run, and DMA must be stopped. The device must be
+// closed unless the process is sealed, which may not close files.
 func TestFurtherSignalsHaveNoEffect(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	signals := []os.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGHUP,
 		syscall.SIGINT, syscall.SIGTERM}
 	for _, test := range []struct{ flags, want string }{
@@ -116,8 +111,7 @@ func TestFurtherSignalsHaveNoEffect(t *testing.T) {
 		{"-loop forever -sequence passes -after last -seal", "lmrun: done: passes of x.lmb, "},
 	} {
 		t.Run(test.flags, func(t *testing.T) {
-			c := exec.Command(self, strings.Fields(test.flags)...)
-			c.Env = append(os.Environ(), signalledVariable+"=1")
+			c := childCommand(t, signalledVariable, "1", strings.Fields(test.flags)...)
 			out, err := c.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -148,6 +142,10 @@ func TestFurtherSignalsHaveNoEffect(t *testing.T) {
 				if !strings.Contains(text, part) {
 					t.Errorf("%q is missing in the output: %s", part, text)
 				}
+			}
+			isSealed := strings.Contains(test.flags, "-seal")
+			if isClosed := strings.Contains(text, "device closed"); isClosed == isSealed {
+				t.Errorf("the device is closed: %v, want %v; output: %s", isClosed, !isSealed, text)
 			}
 		})
 	}

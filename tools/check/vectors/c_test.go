@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/check/vectors/reader"
 )
 
 // compileC builds a program of testdata/vectors/c with the C player, with the address and
@@ -101,7 +103,7 @@ func TestEveryReaderFindsAChangedVector(t *testing.T) {
 	}
 	c := compileC(t, "check.c", "port.c", "vector.c")
 	texts := map[string]string{}
-	for _, vectors := range readVectors(t) {
+	for _, vectors := range reader.Vectors(t, folder) {
 		for _, v := range vectors {
 			texts[v.Name] = v.String()
 		}
@@ -121,12 +123,12 @@ func TestEveryReaderFindsAChangedVector(t *testing.T) {
 			if !isExit || exit.ExitCode() != 1 || !strings.Contains(string(out), "1 differ") {
 				t.Errorf("C player: %v, output %s; want exit status 1 and \"1 differ\"", err, out)
 			}
-			for reader, agrees := range map[string]bool{
-				"the oracle":  agreesWith(t, text, &oracleReader{}),
-				"the runtime": agreesWith(t, text, &runtimeReader{}),
+			for name, agrees := range map[string]bool{
+				"the oracle":  agreesWith(t, text, &reader.Oracle{}),
+				"the runtime": agreesWith(t, text, &reader.Runtime{}),
 			} {
 				if agrees {
-					t.Errorf("%s detects no difference", reader)
+					t.Errorf("%s detects no difference", name)
 				}
 			}
 		})
@@ -137,7 +139,7 @@ func TestEveryReaderFindsAChangedVector(t *testing.T) {
 		if text == texts["fence"] {
 			t.Fatalf("vector fence has no %q", fenceThenStore)
 		}
-		if agreesWith(t, text, &oracleReader{}) {
+		if agreesWith(t, text, &reader.Oracle{}) {
 			t.Error("the oracle detects no difference")
 		}
 	})

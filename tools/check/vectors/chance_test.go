@@ -9,6 +9,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/tools/check/vectors/oracle"
+	"lightmetal/tools/check/vectors/reader"
 	"lightmetal/tools/check/vectors/vector"
 )
 
@@ -278,16 +279,16 @@ func inputData(seed, size uint64) []byte {
 }
 
 // executeCase makes a reader execute a case, and returns the report.
-func executeCase(r reader, file []byte, seed uint64, accesses uint32, report []byte) []byte {
+func executeCase(r reader.Reader, file []byte, seed uint64, accesses uint32, report []byte) []byte {
 	c, limit := newRandomMachine(seed, accesses, report), limitOf(seed)
-	fault := r.verify(file, limit)
-	if fault == nil && r.reservedBytes() > memoryMax {
+	fault := r.Verify(file, limit)
+	if fault == nil && r.ReservedBytes() > memoryMax {
 		c.reportText("reject memory\n")
 		return c.report
 	}
-	var p player
+	var p reader.Player
 	if fault == nil {
-		p, fault = r.load(c, limit)
+		p, fault = r.Load(c, limit)
 	}
 	if fault != nil {
 		c.reportRejection(fault)
@@ -298,17 +299,17 @@ func executeCase(r reader, file []byte, seed uint64, accesses uint32, report []b
 		p.Close()
 		return c.report
 	}
-	tensors := r.tensors()
+	tensors := r.Tensors()
 	for i, t := range tensors {
-		if t.isInput && (!t.hasData || seed%4 == 0) {
-			p.SetInput(i, inputData(seed, t.size))
+		if t.IsInput && (!t.HasData || seed%4 == 0) {
+			p.SetInput(i, inputData(seed, t.Size))
 		}
 	}
-	count := uint64(r.sequences())
+	count := uint64(r.SequenceCount())
 	for _, sequence := range [...]uint64{seed >> 8 % count, seed >> 40 % count} {
 		c.reportResult(p.Run(int(sequence)), func(report func(int, []byte)) {
 			for i, t := range tensors {
-				if !t.isInput {
+				if !t.IsInput {
 					report(i, p.Tensor(i))
 				}
 			}

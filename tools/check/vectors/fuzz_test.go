@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"lightmetal/tools/check/vectors/mutate"
+	"lightmetal/tools/check/vectors/reader"
 )
 
 // fuzzAccesses is the number of accesses of a case of the fuzzer.
@@ -157,7 +158,7 @@ func (o *cPlayer) compare(t *testing.T, name string, file []byte, seed uint64,
 	if err := o.send(file, seed, accesses); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, &o.errors)
 	}
-	o.runtimeReport = executeCase(&runtimeReader{}, file, seed, accesses, o.runtimeReport[:0])
+	o.runtimeReport = executeCase(&reader.Runtime{}, file, seed, accesses, o.runtimeReport[:0])
 	cReport, err := o.receive()
 	if err != nil {
 		saveCase(t, file, seed)
@@ -229,7 +230,7 @@ func TestPlayersAgreeOnRandomImagesAndDevices(t *testing.T) {
 		file, caseSeed := m.Image(), m.Uint64()
 		isSame := o.compare(t, fmt.Sprint("case ", i), file, caseSeed, fuzzAccesses)
 		if i%8 == 0 {
-			report = executeCase(&oracleReader{settleNs: 5_000_000}, file, caseSeed, fuzzAccesses,
+			report = executeCase(&reader.Oracle{SettleNs: 5_000_000}, file, caseSeed, fuzzAccesses,
 				report[:0])
 			runtimeReport, oracleReport := specifiedPart(o.runtimeReport), specifiedPart(report)
 			if !bytes.Equal(runtimeReport, oracleReport) {

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/check/vectors/reader"
 )
 
 // demandWords matches words in sentences that require something of an image or of a reader.
@@ -99,7 +101,7 @@ func TestIndexAndVectorsNameEachOther(t *testing.T) {
 		}
 	}
 	withSentence := 0
-	for _, vectors := range readVectors(t) {
+	for _, vectors := range reader.Vectors(t, folder) {
 		for _, v := range vectors {
 			if len(v.Sentences) > 0 && !listed[v.Name] {
 				t.Errorf("index.txt does not list vector %s", v.Name)

@@ -3,133 +3,29 @@ package main
 // This file runs all vectors with the oracle and with the Go runtime.
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
-	"lightmetal/tools/check/vectors/oracle"
+	"lightmetal/tools/check/vectors/reader"
 	"lightmetal/tools/check/vectors/vector"
 )
 
 const folder = "../../../testdata/vectors"
 
-// readVectors returns all vectors of the tree, by file.
-func readVectors(t *testing.T) map[string][]*vector.Vector {
-	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(folder, "*.vec"))
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("%s has no vectors, or error %v", folder, err)
-	}
-	files := map[string][]*vector.Vector{}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[filepath.Base(path)], err = vector.Parse(string(text))
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-	}
-	return files
-}
-
-// imageOf returns the image of a vector, with the vector's changes.
-func imageOf(t *testing.T, v *vector.Vector) []byte {
-	t.Helper()
-	base, err := os.ReadFile(filepath.Join(folder, v.Image))
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := v.File(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-// verifyAndLoad verifies and loads an image, or returns why the reader rejects it.
-func verifyAndLoad(r reader, file []byte, machine oracle.Machine, limitUs uint64) (player,
-	*oracle.Fault) {
-	if fault := r.verify(file, limitUs); fault != nil {
-		return nil, fault
-	}
-	return r.load(machine, limitUs)
-}
-
-// checkVector makes a reader execute the steps of a vector, and returns the first difference.
-func checkVector(v *vector.Vector, file []byte, machine *vector.Machine, r reader) error {
-	p, fault := verifyAndLoad(r, file, machine, v.LimitUs)
-	switch {
-	case v.Reject != nil && fault == nil:
-		return fmt.Errorf("the image is accepted, %v expected", *v.Reject)
-	case v.Reject != nil:
-		if got := (vector.Verdict{Code: fault.Code, Place: fault.Place}); got != *v.Reject {
-			return fmt.Errorf("rejected with %v, %v expected", got, *v.Reject)
-		}
-		return nil
-	case fault != nil:
-		return fmt.Errorf("rejected with %w", fault)
-	}
-	isClosed := false
-	defer func() {
-		if !isClosed {
-			p.Close()
-		}
-	}()
-	for s := machine.Next(); s != nil && machine.Err() == nil; s = machine.Next() {
-		switch s.Kind {
-		case vector.Input:
-			p.SetInput(s.Index, s.Data)
-		case vector.Run:
-			result := p.Run(s.Index)
-			machine.Ended(result.Steps(), p.Tensor)
-		case vector.Unload:
-			p.Close()
-			isClosed = true
-		default:
-			return fmt.Errorf("unexpected step %v", s)
-		}
-	}
-	return machine.Err()
-}
-
 // agreesWith reports whether a reader agrees with the text of one vector.
-func agreesWith(t *testing.T, text string, r reader) bool {
+func agreesWith(t *testing.T, text string, r reader.Reader) bool {
 	t.Helper()
 	vectors, err := vector.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	machine := vector.NewMachine(vectors[0])
-	return checkVector(vectors[0], imageOf(t, vectors[0]), machine, r) == nil
-}
-
-// checkAllVectors checks a reader with all vectors.
-func checkAllVectors(t *testing.T, skipsFences bool, r reader) {
-	count := 0
-	for file, vectors := range readVectors(t) {
-		for _, v := range vectors {
-			count++
-			t.Run(file+"/"+v.Name, func(t *testing.T) {
-				machine := vector.NewMachine(v)
-				machine.SkipsFences = skipsFences
-				if err := checkVector(v, imageOf(t, v), machine, r); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	}
-	if !t.Failed() {
-		t.Logf("evidence: %d vectors agree (%s)", count, t.Name())
-	}
+	return reader.Check(vectors[0], reader.ImageOf(t, folder, vectors[0]), machine, r) == nil
 }
 
 func TestOracleAgreesWithVectors(t *testing.T) {
-	checkAllVectors(t, false, &oracleReader{})
+	reader.CheckAll(t, folder, false, &reader.Oracle{})
 }
 
 func TestRuntimeAgreesWithVectors(t *testing.T) {
-	checkAllVectors(t, true, &runtimeReader{})
+	reader.CheckAll(t, folder, true, &reader.Runtime{})
 }

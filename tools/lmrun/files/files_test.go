@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"lightmetal/hal"
 
@@ -187,54 +189,97 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 	}
 }
 
-// TestFileWithOtherOwnershipIsNotReplaced puts another file at the path after OpenToReplace. Commit
-// replaces that file only if it has the same owner and mode as the first file.
-func TestFileWithOtherOwnershipIsNotReplaced(t *testing.T) {
-	for _, test := range []struct {
-		first, second os.FileMode // 0: there is no file
-		replaced      bool
-	}{
-		{0o666, 0o600, false}, {0o600, 0o666, false}, {0, 0o600, false},
-		{0o640, 0o640, true}, {0o640, 0, true},
-	} {
-		t.Run(fmt.Sprintf("%v then %v", test.first, test.second), func(t *testing.T) {
-			dir := t.TempDir()
-			writeOld := func(name string, mode os.FileMode) {
-				if mode == 0 {
-					return
-				}
-				err := os.WriteFile(dir+name, []byte("old"), 0o600)
-				if err := errors.Join(err, os.Chmod(dir+name, mode)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			writeOld("/f", test.first)
-			f, err := OpenToReplace(dir+"/f", 0o644)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := f.Write([]byte("new")); err != nil {
-				t.Fatal(err)
-			}
-			_ = os.Remove(dir + "/f")
-			writeOld("/f", test.second)
-			err = f.Commit()
-			f.Discard()
-			mode, want := test.second, "old"
-			if test.replaced {
-				mode, want = test.first, "new"
-			}
-			if (err == nil) != test.replaced || err != nil && hal.CodeOf(err) != hal.IO {
-				t.Errorf("%+v: Commit: error %v, want one with code %v unless `replaced` is true",
-					test, err, hal.IO)
-			}
-			checkContents(t, dir+"/f", want)
-			if info, _ := os.Stat(dir + "/f"); info.Mode() != mode {
-				t.Errorf("%+v: mode of the file %v, want %v", test, info.Mode(), mode)
-			}
-			checkFileNames(t, dir, "f")
-		})
+// rejectExchanges makes the kernel reject exchanges of names in this thread, as file systems do
+// that cannot exchange names. The caller must have locked the goroutine to the thread, and must not
+// unlock it.
+func rejectExchanges() error {
+	flags := uint32(16 + 8*4) // offset of the fifth argument in struct seccomp_data
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_RENAMEAT2, Jf: 3},
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: flags},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.RENAME_EXCHANGE, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EINVAL)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER,
+		uintptr(unsafe.Pointer(&program)), 0, 0)
+}
+
+// TestFileWithOtherOwnershipIsNotReplaced puts another file at the path after OpenToReplace. Commit
+// replaces that file only if it has the same owner and mode as the first file, also if the file
+// system cannot exchange names.
+func TestFileWithOtherOwnershipIsNotReplaced(t *testing.T) {
+	for _, canExchange := range []bool{true, false} {
+		for _, test := range []struct {
+			first, second os.FileMode // 0: there is no file
+			isReplaced    bool
+		}{
+			{0o666, 0o600, false}, {0o600, 0o666, false}, {0, 0o600, false},
+			{0o640, 0o640, true}, {0o640, 0, true},
+		} {
+			name := fmt.Sprintf("%v then %v, exchange %v", test.first, test.second, canExchange)
+			t.Run(name, func(t *testing.T) {
+				checkReplacement(t, test.first, test.second, test.isReplaced, canExchange)
+			})
+		}
+	}
+}
+
+// checkReplacement opens an output at a path with a file of the first mode, puts a file of the
+// second mode at the path, commits the output, and checks whether it has replaced this file.
+func checkReplacement(t *testing.T, first, second os.FileMode, isReplaced, canExchange bool) {
+	dir := t.TempDir()
+	writeOld := func(mode os.FileMode) {
+		if mode == 0 {
+			return
+		}
+		if err := errors.Join(os.WriteFile(dir+"/f", []byte("old"), 0o600),
+			os.Chmod(dir+"/f", mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeOld(first)
+	f, err := OpenToReplace(dir+"/f", 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Remove(dir + "/f")
+	writeOld(second)
+	committed := make(chan error)
+	var filterErr error
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		if !canExchange {
+			filterErr = rejectExchanges()
+		}
+		committed <- f.Commit()
+	}()
+	err = <-committed
+	f.Discard()
+	if filterErr != nil {
+		t.Skip("the kernel has no seccomp: ", filterErr)
+	}
+	mode, want := second, "old"
+	if isReplaced {
+		mode, want = first, "new"
+	}
+	if (err == nil) != isReplaced || err != nil && hal.CodeOf(err) != hal.IO {
+		t.Errorf("Commit: error %v, want one with code %v unless the file is replaced: %v", err,
+			hal.IO, isReplaced)
+	}
+	checkContents(t, dir+"/f", want)
+	if info, _ := os.Stat(dir + "/f"); info.Mode() != mode {
+		t.Errorf("mode of the file %v, want %v", info.Mode(), mode)
+	}
+	checkFileNames(t, dir, "f")
 }
 
 // TestConcurrentExchangeKeepsOwnerAndMode commits an output while another process repeatedly
