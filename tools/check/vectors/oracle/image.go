@@ -206,8 +206,8 @@ func (m *Image) readFlatBuffer() (ok bool) {
 		readVector(m, t, 9, 8, 256, &m.Rules)
 }
 
-// name returns the bytes of a name that lies inside the text.
-func (m *Image) name(name uint32) []byte {
+// Name returns the bytes of a name that lies inside the text.
+func (m *Image) Name(name uint32) []byte {
 	first, size := uint64(name>>8), uint64(name&0xff)
 	if first+size > uint64(len(m.Text)) {
 		return nil
@@ -218,7 +218,7 @@ func (m *Image) name(name uint32) []byte {
 // Find returns the index of the first sequence with a name, or -1.
 func (m *Image) Find(name string) int {
 	for i, s := range m.Sequences {
-		if bytes.Equal(m.name(s.Name), []byte(name)) {
+		if bytes.Equal(m.Name(s.Name), []byte(name)) {
 			return i
 		}
 	}

@@ -27,7 +27,8 @@ type Machine interface {
 	// IsPresent queries a device.
 	IsPresent(device int) bool
 
-	// Now returns the time in nanoseconds. Wait lets time pass.
+	// Now returns the time in nanoseconds. Wait lets time pass. Between two loads of a poll, Wait
+	// is called even if the poll does not pause, with 0 nanoseconds.
 	Now() int64
 	Wait(nanoseconds int64)
 
@@ -46,6 +47,9 @@ type Player struct {
 	// says nothing of this wait, and no vector depends on it.
 	SettleNs int64
 
+	// Command is the index in the image of the command that is being executed.
+	Command int
+
 	image   *Image
 	machine Machine
 	limitUs uint64
@@ -58,7 +62,6 @@ type Player struct {
 
 	disabled bool
 	end      int64 // time at which the run is too late
-	failed   bool  // a command has failed
 	result   vector.Result
 }
 
@@ -186,51 +189,46 @@ func (p *Player) Tensor(tensor int) []byte {
 
 // Run executes a sequence, and "safe" if it fails.
 func (p *Player) Run(sequence int) vector.Result {
-	p.result = vector.Result{Code: done, Command: -1}
 	if p.disabled {
-		p.result.Code = "disabled"
-		return p.result
+		return vector.Result{Code: "disabled", Command: -1}
 	}
 	for i, t := range p.image.Tensors {
 		if t.Role == roleInput && t.HasData == 0 && !p.given[i] {
-			p.result.Code = "input-missing"
-			return p.result
+			return vector.Result{Code: "input-missing", Command: -1}
 		}
 	}
-	p.result.Code = p.execute(sequence)
+	result := p.execute(sequence)
 	safe := p.image.Find("safe")
-	if p.disabled = p.result.Code != done; p.disabled && safe >= 0 && safe != sequence {
-		result := p.result
-		result.SafeRan, result.Safe = true, p.execute(safe)
-		p.result = result
+	if p.disabled = result.Code != done; p.disabled && safe >= 0 && safe != sequence {
+		result.SafeRan, result.Safe = true, p.execute(safe).Code
+	}
+	return result
+}
+
+// execute executes a sequence.
+func (p *Player) execute(sequence int) vector.Result {
+	p.end = p.machine.Now() + int64(p.limitUs)*1000
+	p.result = vector.Result{Command: -1}
+	p.result.Code = p.executeCommands(sequence)
+	if p.result.Code != done {
+		p.result.Command = p.Command
 	}
 	return p.result
 }
 
-// execute executes a sequence, and returns its code.
-func (p *Player) execute(sequence int) string {
-	p.end = p.machine.Now() + int64(p.limitUs)*1000
-	p.failed = false
-	return p.executeCommands(sequence)
-}
-
-func (p *Player) executeCommands(sequence int) string {
+func (p *Player) executeCommands(sequence int) (code string) {
 	s := p.image.Sequences[sequence]
 	for i := s.First; i < s.First+s.Count; i++ {
-		code := p.executeCommand(&p.image.Commands[i])
-		if code == done {
-			continue
+		p.Command = int(i)
+		if code := p.executeCommand(&p.image.Commands[i]); code != done {
+			return code
 		}
-		if !p.failed {
-			p.failed, p.result.Command = true, int(i)
-		}
-		return code
 	}
 	return done
 }
 
-// place returns the space of a window, and the offset of its first byte there.
-func (p *Player) place(window uint16) (space vector.Space, offset uint64) {
+// Place returns the space of a window, and the offset of its first byte there.
+func (p *Player) Place(window uint16) (space vector.Space, offset uint64) {
 	w := &p.image.Windows[window]
 	switch w.Kind {
 	case kindBar:
@@ -246,14 +244,14 @@ func (p *Player) place(window uint16) (space vector.Space, offset uint64) {
 
 // load makes one load of a command.
 func (p *Player) load(c *Command, offset uint64) (value uint64, code string) {
-	space, base := p.place(c.Window)
+	space, base := p.Place(c.Window)
 	value, ok := p.machine.Load(space, base+offset, c.Width)
 	return value, codeOf(ok)
 }
 
 // store makes one store of a command.
 func (p *Player) store(c *Command, offset, value uint64) (code string) {
-	space, base := p.place(c.Window)
+	space, base := p.Place(c.Window)
 	return codeOf(p.machine.Store(space, base+offset, c.Width, value))
 }
 
@@ -355,7 +353,7 @@ func littleEndian(data []byte) (n uint64) {
 func (p *Player) copyIn(c *Command) (code string) {
 	data := p.memory(c)
 	if c.Mode == modeBulk {
-		space, base := p.place(c.Window)
+		space, base := p.Place(c.Window)
 		return codeOf(p.machine.StoreBytes(space, base+uint64(c.Offset), c.Width, data))
 	}
 	return offsets(c, func(offset, inMemory uint64) string {
@@ -370,7 +368,7 @@ func (p *Player) fill(c *Command) (code string) {
 func (p *Player) copyOut(c *Command) (code string) {
 	data := p.memory(c)
 	if c.Mode == modeBulk {
-		space, base := p.place(c.Window)
+		space, base := p.Place(c.Window)
 		code = codeOf(p.machine.LoadBytes(space, base+uint64(c.Offset), c.Width, data))
 	} else {
 		code = offsets(c, func(offset, inMemory uint64) string {
@@ -415,7 +413,7 @@ func (p *Player) expect(c *Command) (code string) {
 		if c.Index == 0 {
 			pause = (p.machine.Now() - began) / 32
 		}
-		if p.wait(min(pause, left)) != done {
+		if p.wait(max(0, min(pause, left))) != done {
 			failure, isLast = "frame-late", true
 		}
 		isLast = isLast || p.machine.Now() >= deadline
@@ -467,9 +465,7 @@ func (p *Player) applyPolicy(c *Command, failure string) (code string) {
 
 // wait lets time pass. It returns frame-late if the run takes longer than its limit.
 func (p *Player) wait(nanoseconds int64) (code string) {
-	if nanoseconds > 0 {
-		p.machine.Wait(nanoseconds)
-	}
+	p.machine.Wait(nanoseconds)
 	if p.machine.Now() > p.end {
 		return "frame-late"
 	}
