@@ -4,6 +4,7 @@ package oracle
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 
 	"lightmetal/boards"
@@ -40,6 +41,20 @@ type Machine interface {
 	BusAddress(window int) (address uint64, ok bool)
 }
 
+// Driver is a Machine with a driver, which programs TLB windows and determines at which bus
+// addresses devices reach the windows of an image. Without a driver, Player does this through
+// registers.
+type Driver interface {
+	Machine
+
+	// Point programs a TLB window as a Point command says, and returns a code.
+	Point(c *Command, slot int) (code string)
+
+	// Diagnose returns the code of the failure that a device reports: that of an error of DMA, for
+	// example.
+	Diagnose(device int) (code string)
+}
+
 // Player executes the sequences of an image.
 type Player struct {
 	// SettleNs is the time in nanoseconds between two queries of the devices, which readers make
@@ -52,6 +67,7 @@ type Player struct {
 
 	image   *Image
 	machine Machine
+	driver  Driver // nil: the machine has none
 	limitUs uint64
 	arena   []byte
 	given   map[int]bool // tensors whose data the caller has set
@@ -62,7 +78,9 @@ type Player struct {
 
 	disabled bool
 	end      int64 // time at which the run is too late
-	result   vector.Result
+	// Numbers of commands between two reads of the clock, and until the next one.
+	perClockRead, untilClockRead int
+	result                       vector.Result
 }
 
 const done = "done"
@@ -92,6 +110,7 @@ func Load(m *Image, machine Machine, limitUs uint64) (*Player, *Fault) {
 	p := &Player{image: m, machine: machine, limitUs: limitUs, given: map[int]bool{},
 		shown: make([]uint64, len(m.Windows)), slots: make([]int, len(m.Windows)),
 		buses: make([]uint64, len(m.Windows)), regions: make([][]region, len(m.Devices))}
+	p.driver, _ = machine.(Driver)
 	if limitUs == 0 {
 		p.limitUs = hour
 	}
@@ -157,7 +176,7 @@ func (p *Player) checkMachine(c *Command) (code string) {
 	switch c.Opcode {
 	case opRelocate:
 		bus := p.buses[c.Index]
-		if !p.isReachable(c) {
+		if p.driver == nil && !p.isReachable(c) {
 			return "usage"
 		}
 		if bus == 0 {
@@ -168,7 +187,7 @@ func (p *Player) checkMachine(c *Command) (code string) {
 			return "wrong-device"
 		}
 	case opPoint:
-		if _, ok := p.encode(c); !ok {
+		if _, ok := p.encode(c); p.driver == nil && !ok {
 			return "refused"
 		}
 	}
@@ -197,32 +216,67 @@ func (p *Player) Run(sequence int) vector.Result {
 			return vector.Result{Code: "input-missing", Command: -1}
 		}
 	}
-	result := p.execute(sequence)
+	result := p.Execute(sequence, 0)
 	safe := p.image.Find("safe")
 	if p.disabled = result.Code != done; p.disabled && safe >= 0 && safe != sequence {
-		result.SafeRan, result.Safe = true, p.execute(safe).Code
+		result.SafeRan, result.Safe = true, p.Execute(safe, 0).Code
 	}
 	return result
 }
 
-// execute executes a sequence.
-func (p *Player) execute(sequence int) vector.Result {
-	p.end = p.machine.Now() + int64(p.limitUs)*1000
+// Execute executes one sequence, and not "safe" if it fails. If limitNs is not 0, the run has this
+// limit besides that of Load. Then the clock is read after every commandsPerClockRead commands and
+// at the end of the run, as by the runtime, and otherwise only during waits.
+func (p *Player) Execute(sequence int, limitNs int64) vector.Result {
+	limit := int64(p.limitUs) * 1000
+	p.perClockRead = math.MaxInt32
+	if limitNs != 0 {
+		limit, p.perClockRead = min(limit, limitNs), commandsPerClockRead
+	}
+	p.end, p.untilClockRead = p.machine.Now()+limit, p.perClockRead
 	p.result = vector.Result{Command: -1}
 	p.result.Code = p.executeCommands(sequence)
+	if p.result.Code == done && limitNs != 0 {
+		p.result.Code = p.codeOfTime()
+	}
 	if p.result.Code != done {
 		p.result.Command = p.Command
 	}
 	return p.result
 }
 
+const commandsPerClockRead = 256
+
+// executeCommands executes the commands of a sequence, except End. The clock is read between them.
+// After a Call, up to twice as many commands may be executed before the next read.
 func (p *Player) executeCommands(sequence int) (code string) {
 	s := p.image.Sequences[sequence]
-	for i := s.First; i < s.First+s.Count; i++ {
-		p.Command = int(i)
-		if code := p.executeCommand(&p.image.Commands[i]); code != done {
+	at, last := int(s.First), int(s.First+s.Count)-1
+	for p.Command = at; at < last; {
+		next := min(at+p.untilClockRead, last)
+		for i := at; i < next; i++ {
+			p.Command = i
+			if code := p.executeCommand(&p.image.Commands[i]); code != done {
+				return code
+			}
+		}
+		p.Command = next
+		p.untilClockRead -= next - at
+		if at = next; p.untilClockRead > 0 {
+			continue
+		}
+		p.untilClockRead = p.perClockRead
+		if code := p.codeOfTime(); code != done {
 			return code
 		}
+	}
+	return done
+}
+
+// codeOfTime returns frame-late if the run takes longer than its limit.
+func (p *Player) codeOfTime() (code string) {
+	if p.machine.Now() > p.end {
+		return "frame-late"
 	}
 	return done
 }
@@ -448,8 +502,12 @@ func (p *Player) applyPolicy(c *Command, failure string) (code string) {
 		p.result.Got, p.result.Want, p.result.Mask, p.result.Element = 0, 0, 0, 0
 		return code
 	}
+	diagnose := p.query
+	if p.driver != nil {
+		diagnose = p.driver.Diagnose
+	}
 	for i := range p.image.Devices {
-		if code := p.query(i); code != done {
+		if code := diagnose(i); code != done {
 			return forget(code)
 		}
 	}
@@ -466,10 +524,7 @@ func (p *Player) applyPolicy(c *Command, failure string) (code string) {
 // wait lets time pass. It returns frame-late if the run takes longer than its limit.
 func (p *Player) wait(nanoseconds int64) (code string) {
 	p.machine.Wait(nanoseconds)
-	if p.machine.Now() > p.end {
-		return "frame-late"
-	}
-	return done
+	return p.codeOfTime()
 }
 
 // tlbWindow returns the number and the group of a window's TLB window.
@@ -526,6 +581,11 @@ func (p *Player) point(c *Command) (code string) {
 	const configuration = 0x1fc00000 // offset of the registers in BAR 0
 	w := &p.image.Windows[c.Window]
 	slot, group := p.tlbWindow(c.Window)
+	p.shown[c.Window] = group.Offset + uint64(slot-group.First)*group.Size +
+		c.Value&(group.Size-1)
+	if p.driver != nil {
+		return p.driver.Point(c, slot)
+	}
 	value, _ := p.encode(c)
 	bar := vector.OfBar(int(w.Device), 0)
 	width, count := uint8(8), 1
@@ -547,8 +607,6 @@ func (p *Player) point(c *Command) (code string) {
 	}
 	_, ok := p.machine.Load(bar, at, width)
 	p.machine.Fence()
-	p.shown[c.Window] = group.Offset + uint64(slot-group.First)*group.Size +
-		c.Value&(group.Size-1)
 	return codeOf(ok)
 }
 
