@@ -262,12 +262,12 @@ func (m *model) copyBytes(a access, data []byte) (ok bool) {
 }
 
 // Point implements oracle.Driver.
-func (m *model) Point(c *oracle.Command, _ int) (code string) {
+func (m *model) Point(c *oracle.Command, _ int) (code string, isDone bool) {
 	a := access{kind: point, window: c.Window, value: c.Value, mask: c.Mask}
 	if m.do(a) != hal.OK {
-		return codeNames[hal.BusFault]
+		return codeNames[hal.BusFault], true
 	}
-	return codeNames[hal.OK]
+	return codeNames[hal.OK], true
 }
 
 // Fence implements oracle.Machine.

@@ -22,7 +22,7 @@ type referenceMachine struct {
 	machine *machine
 	image   *oracle.Image
 	memory  map[vector.Space]map[uint64]byte // stored bytes; all others are 0
-	targets map[int]windowTarget             // by window
+	targets map[int]windowTarget             // by window; only of windows that a driver programs
 	// The BARs whose accesses end with bus errors.
 	busErrors map[vector.Space]bool
 	// The registers that contain bus addresses, by BAR, then by offset.
@@ -140,26 +140,25 @@ func (s *referenceMachine) StoreBytes(space vector.Space, offset uint64, _ uint8
 	return true
 }
 
-// Point implements oracle.Driver. It programs a TLB window: through registers in BAR 0, or by the
-// kernel driver, which reports that a device is gone.
-func (s *referenceMachine) Point(c *oracle.Command, slot int) (code string) {
-	device := int(s.image.Windows[c.Window].Device)
-	f, byDriver := s.machine.functions[device], s.machine.backend == "tt"
-	switch {
-	case !byDriver && s.busErrors[vector.OfBar(device, 0)]:
-		return codeNames[hal.BusFault]
-	case byDriver && f.gone:
-		return codeNames[hal.DeviceGone]
-	}
-	target, _ := boards.UnpackTileRoute(c.Mask)
-	s.targets[int(c.Window)] = windowTarget{slot, target, c.Value}
+// Point implements oracle.Driver. The kernel driver of Tenstorrent programs TLB windows, and
+// reports that a device is gone. Point also checks at which offset of its BAR the window is.
+func (s *referenceMachine) Point(c *oracle.Command, slot int) (code string, isDone bool) {
+	f := s.machine.functions[s.image.Windows[c.Window].Device]
 	start, size := tlbWindow(f, slot)
 	if space, offset := s.Place(c.Window); offset != start+c.Value%size ||
 		(space.Bar == 4) != (size == 4<<30) {
 		s.machine.w.errorf("TLB window %d is at %#x of BAR %d, expected %#x", slot, offset,
 			space.Bar, start+c.Value%size)
 	}
-	return codeNames[hal.OK]
+	switch {
+	case s.machine.backend != "tt":
+		return "", false
+	case f.gone:
+		return codeNames[hal.DeviceGone], true
+	}
+	target, _ := boards.UnpackTileRoute(c.Mask)
+	s.targets[int(c.Window)] = windowTarget{slot, target, c.Value}
+	return codeNames[hal.OK], true
 }
 
 // Fence implements oracle.Machine.
@@ -196,8 +195,8 @@ func (s *referenceMachine) BusAddress(window int) (address uint64, ok bool) {
 	return addressMark | uint64(window)<<16, true
 }
 
-// barDifference compares the BARs and TLB windows of the machine with the reference. It returns the
-// first difference, or "".
+// barDifference compares the BARs of the machine, and the TLB windows that the driver has
+// programmed, with the reference. It returns the first difference, or "".
 func (s *referenceMachine) barDifference() string {
 	for _, f := range s.machine.functions {
 		for bar, size := range f.bars {
@@ -222,8 +221,8 @@ func (s *referenceMachine) differenceInBAR(f *pciFunction, bar int) string {
 	for _, part := range s.machine.storedExtents(f, bar) {
 		for i, b := range part.data {
 			at := part.offset + uint64(i)
-			if f.vendor == 0x1e52 && (bar == 0 && at >= 0x1fc00000 || bar == 2) {
-				continue // registers of the board
+			if f.vendor == 0x1e52 && bar == 2 {
+				continue // registers of outbound translation
 			}
 			if _, ok := s.addressRegisters[space][at&^7]; ok {
 				continue
@@ -249,72 +248,28 @@ func (s *referenceMachine) differenceInBAR(f *pciFunction, bar int) string {
 	return ""
 }
 
-// targetDifference compares the configuration of the TLB windows with the last Point commands.
+// targetDifference compares the TLB windows that the driver has programmed with the last Point
+// commands.
 func (s *referenceMachine) targetDifference(f *pciFunction) string {
 	for window, target := range s.targets {
 		if int(s.image.Windows[window].Device) != f.index {
 			continue
 		}
-		id, route := target.slot, target.target
-		_, size := tlbWindow(f, id)
-		base := target.address &^ (size - 1)
-		if s.machine.backend == "tt" {
-			multicast := uint8(0)
-			if route.Multicast {
-				multicast = 1
-			}
-			want := ttWindowConfig{base, uint16(route.X), uint16(route.Y), uint16(route.XStart),
-				uint16(route.YStart), route.NoC, multicast, uint8(route.Ordering - 1),
-				route.StaticVCPlusOne}
-			if got := f.windowConfigs[id]; got != want {
-				return fmt.Sprintf("the driver received %+v for TLB window %d, expected %+v", got,
-					id, want)
-			}
-			continue
+		route := target.target
+		_, size := tlbWindow(f, target.slot)
+		multicast := uint8(0)
+		if route.Multicast {
+			multicast = 1
 		}
-		want := tlbRegisters(f, size, base, route)
-		if got := s.machine.readBAR(f, 0, 0x1fc00000+uint64(id*len(want)),
-			len(want)); !bytes.Equal(got, want) {
-			return fmt.Sprintf("registers of TLB window %d of function %d contain %x, expected %x",
-				id, f.index, got, want)
+		want := ttWindowConfig{target.address &^ (size - 1), uint16(route.X), uint16(route.Y),
+			uint16(route.XStart), uint16(route.YStart), route.NoC, multicast,
+			uint8(route.Ordering - 1), route.StaticVCPlusOne}
+		if got := f.windowConfigs[target.slot]; got != want {
+			return fmt.Sprintf("the driver received %+v for TLB window %d, expected %+v", got,
+				target.slot, want)
 		}
 	}
 	return ""
-}
-
-// tlbRegisters returns the registers that program a TLB window: bit fields from the lowest bit on
-// (tt-isa-documentation, WormholeB0/PCIExpressTile/TLBs.md; tt-kmd blackhole.c, TLB_2M_REG and
-// TLB_4G_REG).
-func tlbRegisters(f *pciFunction, windowSize, address uint64, t fbs.TileRoute) []byte {
-	bit := func(b bool) uint64 {
-		if b {
-			return 1
-		}
-		return 0
-	}
-	addressBits := map[uint64]int{1 << 20: 16, 2 << 20: 15, 16 << 20: 12}[windowSize]
-	nocBits, size := 1, 8
-	tail := [][2]uint64{{1, 0}, {1, bit(t.StaticVCPlusOne != 0)}}
-	if f.device == 0xb140 {
-		addressBits, nocBits, size = map[uint64]int{2 << 20: 43, 4 << 30: 32}[windowSize], 2, 12
-		vc := uint64(0)
-		if t.StaticVCPlusOne != 0 {
-			vc = uint64(t.StaticVCPlusOne) - 1
-		}
-		tail = [][2]uint64{{1, 0}, {1, bit(t.StaticVCPlusOne != 0)}, {1, 0}, {3, vc}}
-	}
-	fields := append([][2]uint64{{uint64(addressBits), address / windowSize}, {6, uint64(t.X)},
-		{6, uint64(t.Y)}, {6, uint64(t.XStart)}, {6, uint64(t.YStart)},
-		{uint64(nocBits), uint64(t.NoC)}, {1, bit(t.Multicast)}, {2, uint64(t.Ordering - 1)}},
-		tail...)
-	data, at := make([]byte, size), 0
-	for _, field := range fields {
-		for bit := range field[0] {
-			data[at/8] |= byte(field[1]>>bit&1) << (at % 8)
-			at++
-		}
-	}
-	return data
 }
 
 // hostMemoryDifference compares the host memory, at the addresses that devices received, with the

@@ -41,14 +41,15 @@ type Machine interface {
 	BusAddress(window int) (address uint64, ok bool)
 }
 
-// Driver is a Machine with a driver, which programs TLB windows and determines at which bus
-// addresses devices reach the windows of an image. Without a driver, Player does this through
+// Driver is a Machine with a driver, which determines at which bus addresses devices reach the
+// windows of an image, and may program TLB windows. Without a driver, Player does this through
 // registers.
 type Driver interface {
 	Machine
 
-	// Point programs a TLB window as a Point command says, and returns a code.
-	Point(c *Command, slot int) (code string)
+	// Point programs a TLB window as a Point command says, and returns a code. If isDone is false,
+	// Player programs the window.
+	Point(c *Command, slot int) (code string, isDone bool)
 
 	// Diagnose returns the code of the failure that a device reports: that of an error of DMA, for
 	// example.
@@ -584,7 +585,9 @@ func (p *Player) point(c *Command) (code string) {
 	p.shown[c.Window] = group.Offset + uint64(slot-group.First)*group.Size +
 		c.Value&(group.Size-1)
 	if p.driver != nil {
-		return p.driver.Point(c, slot)
+		if code, isDone := p.driver.Point(c, slot); isDone {
+			return code
+		}
 	}
 	value, _ := p.encode(c)
 	bar := vector.OfBar(int(w.Device), 0)
