@@ -191,7 +191,8 @@ func codeNamed(name string) hal.Code {
 	return hal.Internal
 }
 
-// do returns when the runner has made the access a. It returns the access's code.
+// do waits until the runner has made the access a, or until an access arrives. It returns the code
+// of the access.
 func (m *model) do(a access) hal.Code {
 	m.hasArrived = false
 	if m.ended = m.ended || !m.yield(a); m.ended {
@@ -326,8 +327,8 @@ func (m *model) BusAddress(window int) (address uint64, ok bool) {
 	return m.w.busAddresses[window], true
 }
 
-// withLargeBARs returns a device whose BARs have space for all TLB windows. The driver chooses the
-// TLB windows, and not the oracle.
+// withLargeBARs returns a device whose BARs have space for all TLB windows, even if the image does
+// not need these BARs.
 func withLargeBARs(d vector.Device) vector.Device {
 	for i := range d.Bars {
 		d.Bars[i] = max(d.Bars[i], 1<<40)

@@ -1,6 +1,10 @@
 // Package oracle is a reader of Light Metal images for tests. It was written from fbs/FORMAT.md and
 // fbs/image.fbs, and shares no code with packages fbs, hal and runtime. It is written to be read,
-// and not to be fast. Tests compare the runtime and the C player with it.
+// and not to be fast.
+//
+// It is the only model of a run. Tests of vectors compare the runtime and the C player with it. The
+// guest lets it execute images on QEMU's trace (guest/follow.go), and simulated worlds compare each
+// access of the runner with it (simulate/world/model.go).
 //
 // Of package boards it uses only the data: ids, rules, closed ranges, sizes of TLB windows, and
 // registers of outbound translation. Of package gen it uses only the schema hash.
