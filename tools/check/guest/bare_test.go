@@ -126,19 +126,14 @@ func (r bareRun) tracedAccesses(t *testing.T, traced region) []access {
 	return r.qemuTrace(t, traced)
 }
 
-// encodeListing returns the image of a listing in testdata: decoded, and as the bytes of a file.
-func encodeListing(t *testing.T, name string) (*lmb.Image, []byte) {
+// encodeListing returns the image file of a listing in testdata.
+func encodeListing(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile("../../../testdata/listings/" + name + ".lms")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := lmbtest.File(t, string(text))
-	image, err := lmb.Decode(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return image, file
+	return lmbtest.File(t, string(text))
 }
 
 // sliceBudgets are the budgets with which tests run the firmware. With 0, a sequence runs at once.
@@ -158,20 +153,17 @@ func withBudget(entries []flashEntry, budget uint32) []flashEntry {
 // and the output with the value that edu returned. Then it runs the image with another input.
 func TestBareFirmwareReplaysOnEdu(t *testing.T) {
 	t.Parallel()
-	image, file := encodeListing(t, "edu-factorial")
+	file := encodeListing(t, "edu-factorial")
 	for _, budget := range sliceBudgets {
 		t.Run(fmt.Sprint("budget ", budget), func(t *testing.T) {
 			entries := []flashEntry{{kind: flashKindImage, data: file}, {kind: flashKindDump}}
 			r := runFirmware(t, hal.OK, withBudget(entries, budget), nil)
 			r.requireOnConsole(t, "device edu 1234:11e8 at 00:02.0\n", "  BAR 0: 1 MiB at 0x1",
 				"result: uint32[1], CRC-32C ", ": 479001600\n")
-			plan := mustExpand(t, image, "main")
-			failed, rest, err := plan.match(r.tracedAccesses(t, edu))
-			if failed != "" || len(rest) != 0 || err != nil {
-				t.Errorf("failed at %q, %d accesses left over, %v", failed, len(rest), err)
-			}
-			if got := r.dumpedOutput(t, "result"); !bytes.Equal(got, plan.outputs["result"]) {
-				t.Errorf("output %x, the device returned %x", got, plan.outputs["result"])
+			f := mustLoad(t, file, edu)
+			f.requireRun(t, "main", r.tracedAccesses(t, edu))
+			if got := r.dumpedOutput(t, "result"); !bytes.Equal(got, f.output("result")) {
+				t.Errorf("output %x, the device returned %x", got, f.output("result"))
 			}
 			t.Logf("evidence: %d accesses without an operating system equal to QEMU's own trace",
 				len(r.tracedAccesses(t, edu)))
@@ -199,7 +191,7 @@ var dmaListings = []struct {
 func TestBareFirmwareTransfersDataByDMA(t *testing.T) {
 	t.Parallel()
 	for i, c := range dmaListings {
-		image, file := encodeListing(t, c.name)
+		file := encodeListing(t, c.name)
 		data := xorshift32(90+uint32(i), (c.size+3)/4*4)[:c.size]
 		for _, budget := range sliceBudgets {
 			t.Run(fmt.Sprint(c.name, " budget ", budget), func(t *testing.T) {
@@ -210,15 +202,9 @@ func TestBareFirmwareTransfersDataByDMA(t *testing.T) {
 				if got := r.dumpedOutput(t, "result"); !bytes.Equal(got, data) {
 					t.Error("the output differs from the input")
 				}
-				plan, err := expand(image, "transfer", c.traced, map[string][]byte{c.input: data})
-				if err != nil {
-					t.Fatal(err)
-				}
-				trace := r.tracedAccesses(t, c.traced)
-				failed, rest, err := plan.match(trace)
-				if failed != "" || len(rest) != 0 || err != nil {
-					t.Errorf("failed at %q, %d accesses left over, %v", failed, len(rest), err)
-				}
+				f := mustLoad(t, file, c.traced)
+				f.setInput(c.input, data)
+				f.requireRun(t, "transfer", r.tracedAccesses(t, c.traced))
 				if c.name == "nvme" {
 					requireOnDisk(t, r.machine, data, 0)
 				}
@@ -271,7 +257,7 @@ func TestBareFirmwareReplaysOnAServedWormhole(t *testing.T) {
 					t.Errorf("d is %x, want %x", got, test.want)
 				}
 				if test.inputs == nil {
-					r.requireWormholeTrace(t, image)
+					r.requireWormholeTrace(t, file)
 				}
 			})
 		}
@@ -280,20 +266,12 @@ func TestBareFirmwareReplaysOnAServedWormhole(t *testing.T) {
 
 // requireWormholeTrace requires that QEMU's trace of the served Wormhole has the accesses of a run
 // of main, with the image's window in its preferred TLB window.
-func (r bareRun) requireWormholeTrace(t *testing.T, image *lmb.Image) {
+func (r bareRun) requireWormholeTrace(t *testing.T, file []byte) {
 	t.Helper()
 	board := chips.BoardByName("wormhole")
 	for _, bar := range []uint8{0, 4} {
 		traced := region{vendor: board.Vendor, device: board.Device, bar: bar}
-		tlb := newTLBWindows(int(image.Windows[0].Slot), image, traced)
-		plan, err := expandWithTLB(image, "main", traced, tlb, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		failed, rest, err := plan.match(r.servedTrace(t, 0, bar))
-		if failed != "" || len(rest) != 0 || err != nil {
-			t.Errorf("BAR %d: failed at %q, %d accesses left over, %v", bar, failed, len(rest), err)
-		}
+		mustLoad(t, file, traced).requireRun(t, "main", r.servedTrace(t, 0, bar))
 	}
 }
 
@@ -330,8 +308,8 @@ func TestBareFirmwareEndsWithTheStatusOfItsFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, factorial := encodeListing(t, "edu-factorial")
-	_, crypto := encodeListing(t, "virtio-crypto") // a device that the machine does not have
+	factorial := encodeListing(t, "edu-factorial")
+	crypto := encodeListing(t, "virtio-crypto") // a device that the machine does not have
 	encode := func(image *lmb.Image) []byte {
 		file, err := lmb.Encode(image)
 		if err != nil {
@@ -423,7 +401,7 @@ func TestBareFirmwareEnablesBusMasteringOnlyForDMA(t *testing.T) {
 		"edu-dma":       {0, memory, memory | busMaster, memory, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, file := encodeListing(t, name)
+			file := encodeListing(t, name)
 			r := runFirmware(t, hal.OK, []flashEntry{{kind: flashKindImage, data: file}}, nil)
 			var got []uint64
 			for _, a := range r.tracedAccesses(t, ecam) {
@@ -442,7 +420,7 @@ func TestBareFirmwareEnablesBusMasteringOnlyForDMA(t *testing.T) {
 // runs. With QEMU's -icount, the time is the number of instructions.
 func TestBareFirmwareExecutesTheSameInstructionsEachTime(t *testing.T) {
 	t.Parallel()
-	_, file := encodeListing(t, "edu-factorial")
+	file := encodeListing(t, "edu-factorial")
 	entries := []flashEntry{{kind: flashKindImage, data: file}}
 	const pattern = `first store into a BAR: (\d+) ns after reset`
 	first := runFirmware(t, hal.OK, entries, nil)
@@ -503,7 +481,7 @@ func TestZephyrSampleRunsOnStubbedCalls(t *testing.T) {
 		"nvme":          "output result, 32768 bytes: ",
 	} {
 		t.Run(name, func(t *testing.T) {
-			image, _ := encodeListing(t, name)
+			file := encodeListing(t, name)
 			r := runFirmware(t, hal.OK, nil, func(b *bareMachine) {
 				b.firmwarePath = filepath.Join(dir, name+".bin")
 			})
@@ -512,14 +490,7 @@ func TestZephyrSampleRunsOnStubbedCalls(t *testing.T) {
 			if name == "nvme" {
 				traced = nvmeRegion
 			}
-			plan, err := expand(image, "main", traced, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			failed, rest, err := plan.match(r.tracedAccesses(t, traced))
-			if failed != "" || len(rest) != 0 || err != nil {
-				t.Errorf("failed at %q, %d accesses left over, %v", failed, len(rest), err)
-			}
+			mustLoad(t, file, traced).requireRun(t, "main", r.tracedAccesses(t, traced))
 		})
 	}
 }

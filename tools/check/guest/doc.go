@@ -11,9 +11,9 @@
 // `guest bare` boots a machine without an operating system, whose firmware replays the image
 // (testdata/firmware/bare/README.md).
 //
-// The package is also the oracle of the system tests. trace.go reads QEMU's own trace of the
-// accesses that reached a device, expand.go computes the accesses that an image requires, and
-// match.go compares the two. These three files use no code of the runtime.
+// System tests compare QEMU's own trace of the accesses that reached a device (trace.go) with the
+// accesses that an image requires: follow.go lets the oracle (vectors/oracle) execute the image on
+// the trace. Neither uses code of the runtime.
 //
 // Most tests are scenarios: texts in scenarios/*.txt. The program in inside/ runs them step by step
 // as PID 1 (package scenario documents the syntax, inside/steps.go lists all steps). For each kind

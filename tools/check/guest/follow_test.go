@@ -9,18 +9,18 @@ import (
 	"strings"
 	"testing"
 
-	"lightmetal/boards"
 	"lightmetal/hal"
-	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/check/vectors/oracle"
 )
 
 // replayStep describes the replay of a step lmrun or golden in a scenario.
 type replayStep struct {
-	image, sequence, slot string
-	loops                 int
-	inputs                map[string]string // paths in the guest, by tensor
-	failed                string            // the command that fails, such as main[3]; "": none
-	rejected              bool              // lmrun ends before the first access
+	image, sequence string
+	firstTLBWindow  int // value of -window, or anyTLBWindow
+	loops           int
+	inputs          map[string]string // paths in the guest, by tensor
+	failed          string            // the command that fails, such as main[3]; "": none
+	rejected        bool              // lmrun ends before the first access
 }
 
 // failedCommand matches the sequence and the command in the message of a failure.
@@ -28,7 +28,8 @@ var failedCommand = regexp.MustCompile(`(\w+), command (\d+)`)
 
 // parseReplay parses the words of a step; ok is false if the step replays no image.
 func parseReplay(words []string) (r replayStep, ok bool) {
-	r = replayStep{sequence: "main", slot: "0", loops: 1, inputs: map[string]string{}}
+	r = replayStep{sequence: "main", firstTLBWindow: anyTLBWindow, loops: 1,
+		inputs: map[string]string{}}
 	var args []string
 	switch words[0] {
 	case "golden": // DEVICE IMAGE ARGUMENT...
@@ -55,7 +56,7 @@ func parseReplay(words []string) (r replayStep, ok bool) {
 		case "-sequence":
 			r.sequence = value
 		case "-window":
-			r.slot = value
+			r.firstTLBWindow, _ = strconv.Atoi(value)
 		case "-loop":
 			r.loops, _ = strconv.Atoi(value)
 		case "-input":
@@ -94,56 +95,27 @@ func (r *scenarioRun) requireTrace(t *testing.T, traced region, trace []access) 
 // match compares the start of a trace with the accesses of the replay, and returns the rest of the
 // trace.
 func (run replayStep) match(files map[string][]byte, traced region,
-	trace []access) ([]access, error) {
-	image, err := lmb.Decode(files[run.image])
+	trace []access) (rest []access, err error) {
+	f, err := newFollower(files[run.image], traced, run.firstTLBWindow)
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(image.Devices, func(d lmb.Device) bool {
+	if !slices.ContainsFunc(f.image.Devices, func(d oracle.Device) bool {
 		return d.Vendor == traced.vendor && d.Device == traced.device
 	}) {
 		return trace, nil
 	}
-	inputs := map[string][]byte{}
 	for tensor, path := range run.inputs {
-		inputs[tensor] = files[path]
-	}
-	expandSequence := func(sequence string) (*plan, error) {
-		if slot, _ := strconv.Atoi(run.slot); hasTLB(traced) {
-			tlb := newTLBWindows(slot, image, traced)
-			return expandWithTLB(image, sequence, traced, tlb, inputs)
-		}
-		return expand(image, sequence, traced, inputs)
+		f.setInput(tensor, files[path])
 	}
 	for range run.loops {
-		p, err := expandSequence(run.sequence)
-		if err != nil {
-			return nil, err
-		}
-		failed, rest, err := p.matchPrefix(trace)
+		failed, rest, err := f.follow(run.sequence, trace)
 		if err != nil || failed != run.failed {
 			return nil, fmt.Errorf("failed at %q, want %q; %v", failed, run.failed, err)
 		}
 		trace = rest
 	}
-	if run.failed == "" {
-		return trace, nil
-	}
-	safe, err := expandSequence("safe")
-	if err != nil {
-		return trace, nil // the image has no sequence safe
-	}
-	failed, rest, err := safe.matchPrefix(trace)
-	if failed != "" {
-		err = fmt.Errorf("safe failed at %q", failed)
-	}
-	return rest, err
-}
-
-// hasTLB reports whether the device of a region has TLB windows.
-func hasTLB(traced region) bool {
-	b := boards.FindByID(traced.vendor, traced.device)
-	return b != nil && b.TLB != nil
+	return trace, nil
 }
 
 // qemuTrace returns the accesses to a region of QEMU's own devices, from QEMU's trace.

@@ -2,20 +2,24 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/capture/importer"
+	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/lmb/lmbtest"
 )
 
 // newCommand returns a command for an image. The default width is 4.
 func newCommand(c fbs.Command) lmb.Command {
-	if c.Width == 0 && c.Opcode != lmb.OpcodeMark && c.Opcode != gen.OpcodeDelay &&
-		c.Opcode != gen.OpcodeCall {
+	if c.Width == 0 && c.Opcode != gen.OpcodeDelay && c.Opcode != gen.OpcodeCall {
 		c.Width = 4
 	}
 	return lmb.Command{Command: c}
@@ -79,14 +83,39 @@ func parseShortTrace(t *testing.T, short string) []access {
 	return trace
 }
 
-// mustExpand returns the plan of a sequence of an image for edu.
-func mustExpand(t *testing.T, image *lmb.Image, sequence string) *plan {
+// mustLoad loads an image. Its TLB windows are those that it prefers.
+func mustLoad(t *testing.T, file []byte, traced region) *follower {
 	t.Helper()
-	p, err := expand(image, sequence, edu, nil)
+	f, err := newFollower(file, traced, anyTLBWindow)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return f
+}
+
+// mustLoadImage encodes an image and loads it.
+func mustLoadImage(t *testing.T, image *lmb.Image, traced region) *follower {
+	t.Helper()
+	return mustLoad(t, lmbtest.Encode(t, image), traced)
+}
+
+// readFile returns the contents of a file.
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// requireRun requires that a trace has exactly the accesses of a successful run.
+func (f *follower) requireRun(t *testing.T, sequence string, trace []access) {
+	t.Helper()
+	failed, rest, err := f.follow(sequence, trace)
+	if failed != "" || len(rest) != 0 || err != nil {
+		t.Errorf("failed at %q, %d accesses left over, %v", failed, len(rest), err)
+	}
 }
 
 func TestParsedTraceHasOrderWidthOffsetAndValue(t *testing.T) {
@@ -125,23 +154,28 @@ func TestInvalidTraceLineIsAnErrorWithItsNumber(t *testing.T) {
 	}
 }
 
-func TestCapturedTraceIsParsedCompletely(t *testing.T) {
-	log, err := os.ReadFile("../../../testdata/captures/edu.qemutrace")
+// TestCapturedTraceMatchesItsImage follows the image of a capture that QEMU wrote.
+func TestCapturedTraceMatchesItsImage(t *testing.T) {
+	log := readFile(t, "../../../testdata/captures/edu.qemutrace")
+	trace, err := parseTrace(bytes.NewReader(log), edu)
+	if want := bytes.Count(log, []byte("'edu-mmio'")); err != nil || len(trace) != want {
+		t.Fatalf("got %d accesses, error %v, want %d", len(trace), err, want)
+	}
+	image, _, err := importer.Import(bytes.NewReader(log), importer.Options{
+		From: importer.FromQemu, Board: &boards.Edu,
+		Regions: []traces.Region{{Name: edu.name, Base: 0x10000000}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := parseTrace(bytes.NewReader(log), edu)
-	if want := bytes.Count(log, []byte("'edu-mmio'")); err != nil || len(got) != want {
-		t.Fatalf("got %d accesses, error %v, want %d", len(got), err, want)
-	}
+	mustLoadImage(t, image, edu).requireRun(t, "main", trace)
 }
 
-// imageWithEveryCommand returns an image with all commands that access the device.
+// imageWithEveryCommand returns an image with all commands that access the device. Its rules accept
+// all accesses to memory, so that it may have bulk copies.
 func imageWithEveryCommand() *lmb.Image {
-	image := eduImage(mainSequence(
+	image := memoryImage(mainSequence(
 		expectCommand(0, 0x10000ed),
 		writeCommand(4, 0x12345678),
-		newCommand(fbs.Command{Opcode: lmb.OpcodeMark}),
 		newCommand(fbs.Command{Opcode: gen.OpcodeModify, Offset: 0x20, Value: 0x80, Mask: 0xf0}),
 		pollCommand(0x20, 1, 0, 1000),
 		newCommand(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
@@ -168,6 +202,18 @@ func imageWithEveryCommand() *lmb.Image {
 	return image
 }
 
+// memoryRegion is a region of memory. QEMU's trace of it has the name of edu's region.
+var memoryRegion = region{edu.name, 0x1234, 1, 0, edu.size}
+
+// memoryImage returns an image for memoryRegion.
+func memoryImage(sequences ...lmb.Sequence) *lmb.Image {
+	image := eduImage(sequences...)
+	image.Devices[0].Device = memoryRegion.device
+	image.Rules = []lmb.Rule{{Name: "memory", AccessRule: fbs.AccessRule{
+		Last: memoryRegion.size - 1, Widths: 1 | 2 | 4 | 8, Memory: 1}}}
+	return image
+}
+
 // everyCommandTrace is a trace, in short form, of a run of imageWithEveryCommand.
 const everyCommandTrace = `r 4 0 10000ed
 w 4 4 12345678
@@ -187,26 +233,23 @@ r 4 8 78
 r 4 0 10000ed
 `
 
-func TestPlanOfEveryCommandMatchesItsTrace(t *testing.T) {
-	p := mustExpand(t, imageWithEveryCommand(), "main")
-	failed, rest, err := p.match(parseShortTrace(t, everyCommandTrace))
-	if failed != "" || len(rest) != 0 || err != nil {
-		t.Fatalf("failed at %q, accesses %v left over, error %v; want none", failed, rest, err)
-	}
-	if want := []byte{0, 0, 0, 0, 0x78, 0, 0, 0}; !bytes.Equal(p.outputs["y"], want) {
-		t.Errorf("output: got %x, want %x", p.outputs["y"], want)
+func TestRunOfEveryCommandMatchesItsTrace(t *testing.T) {
+	f := mustLoadImage(t, imageWithEveryCommand(), memoryRegion)
+	f.requireRun(t, "main", parseShortTrace(t, everyCommandTrace))
+	if want := []byte{0, 0, 0, 0, 0x78, 0, 0, 0}; !bytes.Equal(f.output("y"), want) {
+		t.Errorf("output: got %x, want %x", f.output("y"), want)
 	}
 }
 
-// TestPlanRejectsEveryChangedTrace changes each access of a trace. match must report each change,
-// except changes of values that the device may choose.
-func TestPlanRejectsEveryChangedTrace(t *testing.T) {
+// TestEveryChangedTraceIsADifference changes each access of a trace. follow must report each
+// change, except changes of values that the device may choose.
+func TestEveryChangedTraceIsADifference(t *testing.T) {
 	lines := slices.Collect(strings.Lines(everyCommandTrace))
 	requireRejected := func(name string, changed []string) {
-		failed, rest, err := mustExpand(t, imageWithEveryCommand(),
-			"main").match(parseShortTrace(t, strings.Join(changed, "")))
+		f := mustLoadImage(t, imageWithEveryCommand(), memoryRegion)
+		failed, rest, err := f.follow("main", parseShortTrace(t, strings.Join(changed, "")))
 		if err == nil && failed == "" && len(rest) == 0 {
-			t.Errorf("match accepted a changed trace: %s", name)
+			t.Errorf("follow accepted a changed trace: %s", name)
 		}
 	}
 	for i, line := range lines {
@@ -233,74 +276,80 @@ func TestPlanRejectsEveryChangedTrace(t *testing.T) {
 func TestFailedExpectEndsTheRun(t *testing.T) {
 	image := eduImage(mainSequence(writeCommand(4, 1), expectCommand(4, 2), writeCommand(4, 3)),
 		lmb.Sequence{Name: "safe", Commands: []lmb.Command{writeCommand(0x64, 9)}})
-	failed, rest, err := mustExpand(t, image, "main").match(parseShortTrace(t,
-		"w 4 4 1\nr 4 4 7\nw 4 64 9\n"))
-	if failed != "main[1]" || err != nil {
-		t.Fatalf("main: failed at %q, error %v, want main[1]", failed, err)
-	}
-	failed, rest, err = mustExpand(t, image, "safe").match(rest)
-	if failed != "" || len(rest) != 0 || err != nil {
-		t.Fatalf("safe: failed at %q, accesses %v left over, error %v; want none", failed, rest,
-			err)
-	}
-	if _, _, err := mustExpand(t, image, "main").match(parseShortTrace(t,
-		"w 4 4 1\nr 4 4 2\n")); err == nil {
-		t.Error("match accepted a run that ends although the condition is met")
+	for trace, want := range map[string]string{
+		"w 4 4 1\nr 4 4 7\nw 4 64 9\n": "main[1] [] <nil>",
+		"w 4 4 1\nr 4 4 7\nw 4 64 9\nr 4 0 0\n": "main[1] " +
+			"[load of 4 bytes at 0x0, value 0x0] <nil>",
+		"w 4 4 1\nr 4 4 7\n": " [] safe[0], access 2: the trace ends here, with a store of 4 " +
+			"bytes at 0x64, value 0x9 missing",
+		"w 4 4 1\nr 4 4 2\n": " [] main[2], access 2: the trace ends here, with a store of 4 " +
+			"bytes at 0x4, value 0x3 missing",
+	} {
+		failed, rest, err := mustLoadImage(t, image, edu).follow("main", parseShortTrace(t, trace))
+		if got := fmt.Sprint(failed, " ", rest, " ", err); got != want {
+			t.Errorf("trace\n%s: got %s, want %s", trace, got, want)
+		}
 	}
 }
 
 func TestFailedPollEndsTheRun(t *testing.T) {
 	image := eduImage(mainSequence(pollCommand(0x20, 1, 0, 1000), writeCommand(4, 3)))
-	failed, rest, err := mustExpand(t, image, "main").match(parseShortTrace(t,
+	failed, rest, err := mustLoadImage(t, image, edu).follow("main", parseShortTrace(t,
 		"r 4 20 1\nr 4 20 1\nr 4 20 1\n"))
 	if failed != "main[0]" || len(rest) != 0 || err != nil {
 		t.Fatalf("failed at %q, accesses %v left over, error %v; want main[0]", failed, rest, err)
 	}
+	if _, _, err := mustLoadImage(t, image, edu).follow("main", parseShortTrace(t,
+		"r 4 20 1\n")); err == nil {
+		t.Error("follow accepted a poll that fails without a load after its deadline")
+	}
 }
 
-func TestPlanIgnoresOtherDevicesAndBars(t *testing.T) {
-	image := eduImage(mainSequence(writeCommand(4, 1)))
-	image.Windows = append(image.Windows,
-		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 1, Size: 4096}},
-		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Size: 4096}},
-		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindConfig, Size: 256}},
-		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindHost, Size: 4096}})
-	image.Devices = append(image.Devices, lmb.Device{Board: "nvme", Vendor: 0x1b36, Device: 0x10})
-	for w := range image.Windows[1:] {
-		c := writeCommand(8, 2)
-		c.Window = uint16(w + 1)
+func TestOtherDevicesAndBarsAreIgnored(t *testing.T) {
+	image := memoryImage(mainSequence(writeCommand(4, 1)))
+	image.Devices[0].Bars[1] = 4096
+	image.Devices = append(image.Devices, lmb.Device{Board: "ivshmem", Vendor: ivshmem.vendor,
+		Device: ivshmem.device, Bars: [6]uint64{2: ivshmem.size}})
+	image.Rules = append(image.Rules, lmb.Rule{Name: "other BAR",
+		AccessRule: fbs.AccessRule{Bar: 1, Last: 4095, Widths: 4}})
+	for _, w := range []fbs.Window{{Kind: gen.WindowKindBar, Bar: 1, Size: 4096},
+		{Kind: gen.WindowKindBar, Device: 1, Bar: 2, Size: 4096},
+		{Kind: gen.WindowKindConfig, Size: 256}, {Kind: gen.WindowKindHost, Size: 4096}} {
+		w.Slot = fbs.AnySlot
+		c := expectCommand(8, 2) // a write to configuration space is not valid
+		c.Window = uint16(len(image.Windows))
+		image.Windows = append(image.Windows, lmb.Window{Window: w})
 		image.Sequences[0].Commands = append(image.Sequences[0].Commands, c)
 	}
-	failed, _, err := mustExpand(t, image, "main").match(parseShortTrace(t, "w 4 4 1\n"))
-	if failed != "" || err != nil {
-		t.Fatalf("failed at %q, error %v, want none", failed, err)
-	}
+	f := mustLoadImage(t, image, memoryRegion)
+	f.requireRun(t, "main", parseShortTrace(t, "w 4 4 1\n"))
 }
 
-func TestPlanAppliedToMemoryWritesExpectedBytes(t *testing.T) {
+func TestRunOnMemoryWritesExpectedBytes(t *testing.T) {
 	image := imageWithEveryCommand()
 	// Remove the command that expects edu's identification, which memory does not have.
 	image.Sequences[0].Commands = image.Sequences[0].Commands[1:]
-	memory := make([]byte, edu.size)
-	memory[0x20] = 0x32
-	p := mustExpand(t, image, "main")
-	if err := p.applyTo(memory); err != nil {
-		t.Fatal(err)
-	}
+	f := mustLoadImage(t, image, memoryRegion)
+	f.memory = make([]byte, memoryRegion.size)
+	f.memory[0x20] = 0x32
+	f.requireRun(t, "main", nil)
 	for _, want := range []struct {
 		offset int
 		bytes  string
-	}{{4, "\x78\x56\x34\x12"}, {0x20, "\x82\x00"}, {8, "\x05\x00"}, {0x80, "abcdefghijklmnop\x00"},
-		{0x100, "ABCDEFGHIJKL\x00"}, {0x64, "\x05\x00\x00\x00\x00"}} {
-		if got := memory[want.offset : want.offset+len(want.bytes)]; string(got) != want.bytes {
+	}{{4, "\x78\x56\x34\x12"}, {0x20, "\x82\x00"}, {8, "\x05\x00"},
+		{0x80, "abcdefghijklmnop\x00"}, {0x100, "ABCDEFGHIJKL\x00"},
+		{0x64, "\x05\x00\x00\x00\x00"}} {
+		if got := f.memory[want.offset : want.offset+len(want.bytes)]; string(got) != want.bytes {
 			t.Errorf("at %#x: got %x, want %x", want.offset, got, want.bytes)
 		}
 	}
-	if want := []byte{0, 0, 0, 0, 5, 0, 0, 0}; !bytes.Equal(p.outputs["y"], want) {
-		t.Errorf("output: got %x, want %x", p.outputs["y"], want)
+	if want := []byte{0, 0, 0, 0, 5, 0, 0, 0}; !bytes.Equal(f.output("y"), want) {
+		t.Errorf("output: got %x, want %x", f.output("y"), want)
 	}
-	p = mustExpand(t, imageWithEveryCommand(), "main")
-	if err := p.applyTo(make([]byte, edu.size)); err == nil {
-		t.Error("applyTo accepted a condition that memory cannot meet")
+	f = mustLoadImage(t, imageWithEveryCommand(), memoryRegion)
+	f.memory = make([]byte, memoryRegion.size)
+	if failed, _, err := f.follow("main", nil); failed != "main[0]" || err != nil {
+		t.Errorf("memory that cannot meet the condition: failed at %q, %v, want main[0]", failed,
+			err)
 	}
 }

@@ -233,14 +233,7 @@ func TestReplayIsRecordedWithEachBackend(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := expand(image, "main", edu, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if failed, rest, err := plan.match(trace); failed != "" || len(rest) != 0 ||
-				err != nil {
-				t.Errorf("failed at %q, %d accesses left over, %v", failed, len(rest), err)
-			}
+			mustLoadImage(t, image, edu).requireRun(t, "main", trace)
 		})
 	}
 }

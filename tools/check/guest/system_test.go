@@ -125,21 +125,17 @@ func xorshift32(seed uint32, size int) (data []byte) {
 
 func TestGuestWritesExpectedSharedMemory(t *testing.T) {
 	t.Parallel()
-	path, image := makeImage(t, "asm", "../../../testdata/listings/ivshmem-blocks.lms")
+	path, _ := makeImage(t, "asm", "../../../testdata/listings/ivshmem-blocks.lms")
 	block7 := filepath.Join(t.TempDir(), "block7")
 	r := bootAndReplay(t, hal.OK, path, "-output", "block7="+block7)
 	got, err := os.ReadFile(r.shmPath())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := expand(image, "main", ivshmem, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := make([]byte, shmSize)
-	if err := p.applyTo(want); err != nil {
-		t.Fatal(err)
-	}
+	f := mustLoad(t, readFile(t, path), ivshmem)
+	f.memory = want
+	f.requireRun(t, "main", nil)
 	for i := range want {
 		if got[i] != want[i] {
 			t.Fatalf("byte %#x of the shared memory is %#x, want %#x", i, got[i], want[i])

@@ -211,7 +211,11 @@ func (r *recorder) IsPresent(device int) bool {
 func (r *recorder) Now() int64 { return r.now }
 
 // Wait implements oracle.Machine.
-func (r *recorder) Wait(nanoseconds int64) { r.now += nanoseconds + r.lateNs }
+func (r *recorder) Wait(nanoseconds int64) {
+	if nanoseconds > 0 {
+		r.now += nanoseconds + r.lateNs
+	}
+}
 
 // Device implements oracle.Machine.
 func (r *recorder) Device(index int, needed vector.Device) vector.Device {

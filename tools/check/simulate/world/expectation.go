@@ -13,6 +13,8 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/check/vectors/oracle"
+	"lightmetal/tools/check/vectors/vector"
 )
 
 // expectation is the expected result of a process run, as the documentation specifies it for the
@@ -76,12 +78,14 @@ func (e *processRun) runReference() {
 	for _, f := range e.machine.functions {
 		f.gone, f.dma = false, hal.OK
 	}
-	e.model = newModel(w)
-	if e.model.stop(); len(w.frames) > 0 {
-		copy(e.model.arena[0], w.frames[0])
+	var fault *oracle.Fault
+	if e.reference, fault = newReference(e); fault != nil {
+		w.errorf("the oracle rejects the image: %v", fault)
+		return
 	}
-	e.reference = newReference(e.machine, e.model)
-	e.machine.markBusAddresses()
+	if len(w.frames) > 0 {
+		e.reference.SetInput(0, w.frames[0])
+	}
 	e.expected = expectation{command: -1, runsBegin: true}
 	defer func() {
 		for _, f := range e.machine.functions {
@@ -102,8 +106,8 @@ func (e *processRun) runReference() {
 			return
 		}
 		e.expected.runs++
-		e.expected.outputs = append(e.expected.outputs, bytes.Clone(e.model.arena[1]))
-		e.expected.waitsNs = append(e.expected.waitsNs, e.model.waitedNs)
+		e.expected.outputs = append(e.expected.outputs, bytes.Clone(e.reference.Tensor(1)))
+		e.expected.waitsNs = append(e.expected.waitsNs, e.reference.waitedNs)
 	}
 	if !e.runReferenceSequence(w.options.SequenceAfter) {
 		return
@@ -125,7 +129,7 @@ func (e *processRun) applyToReference(t runEvent) (endsRuns bool) {
 	case eventDeviceGone:
 		f.gone = true
 	case eventBusErrors:
-		e.reference.busErrorBARs[[2]int{f.index, 0}] = true
+		e.reference.busErrors[vector.OfBar(f.index, 0)] = true
 	case eventDMAFault:
 		if f.dma == hal.OK && e.usesBusMaster(f) {
 			f.dma = hal.DMAFault
@@ -155,22 +159,21 @@ func (e *processRun) runReferenceSequence(name string) bool {
 	if name == "" {
 		return true
 	}
-	index, m := e.w.view.SequenceByName(name), e.model
-	m.beginSequence(index)
-	if m.waitedNs, m.deadline = 0, 0; name == "main" {
-		m.deadline = e.w.options.DeadlineNs
+	limitNs := int64(0)
+	if name == "main" {
+		limitNs = e.w.options.DeadlineNs
 	}
-	code := m.runSequence(e.reference.perform, index, 0)
-	e.w.logf("expected: %s ends with %v at command %d after %d ns", name, code, m.commandIndex,
-		m.waitedNs)
-	if e.expected.ignored = m.ignored; code == hal.OK {
+	result, code := e.reference.execute(e.image.Find(name), limitNs)
+	e.w.logf("expected: %s ends with %v at command %d after %d ns", name, code, result.Command,
+		e.reference.waitedNs)
+	if e.expected.ignored = result.Ignored; code == hal.OK {
 		return true
 	}
 	e.expected.code, e.expected.exitStatus = code, code.ExitStatus()
-	e.expected.command, e.expected.mismatch = m.commandIndex, m.mismatch
-	sequence := e.sequenceOf(m.commandIndex)
+	e.expected.command, e.expected.mismatch = result.Command, mismatchOf(result)
+	sequence := e.sequenceOf(result.Command)
 	e.expected.message = fmt.Sprintf("%s, command %d", e.w.sequenceName(sequence),
-		m.commandIndex-int(e.w.view.Sequences[sequence].First))
+		result.Command-int(e.w.view.Sequences[sequence].First))
 	e.runReferenceSafe()
 	return false
 }
@@ -184,13 +187,12 @@ func (e *processRun) sequenceOf(command int) int {
 
 // runReferenceSafe executes the sequence safe in the reference machine, if the image has it.
 func (e *processRun) runReferenceSafe() {
-	index, m := e.w.view.SequenceByName("safe"), e.model
-	if index < 0 {
+	safe := e.image.Find("safe")
+	if safe < 0 {
 		return
 	}
-	m.beginSequence(index)
-	m.waitedNs, m.deadline = 0, 0
-	e.expected.safeResult = m.runSequence(e.reference.perform, index, 0).Error()
+	_, code := e.reference.execute(safe, 0)
+	e.expected.safeResult = code.Error()
 	e.w.logf("expected: safe ends with %s", e.expected.safeResult)
 }
 
@@ -386,14 +388,5 @@ func (e *processRun) checkOutputs() {
 		if strings.HasSuffix(entry.Name(), ".part") {
 			w.errorf("temporary file %s was not removed", entry.Name())
 		}
-	}
-}
-
-// markBusAddresses replaces the bus addresses of all windows by marks, because the reference cannot
-// compute bus addresses. It knows only where they are stored.
-func (m *machine) markBusAddresses() {
-	m.w.busAddresses = make([]uint64, len(m.w.view.Windows))
-	for i := range m.w.busAddresses {
-		m.w.busAddresses[i] = addressMark | uint64(i)<<16
 	}
 }

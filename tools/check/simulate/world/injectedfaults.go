@@ -214,10 +214,11 @@ var injectedFaults = []injectedFault{
 		func(e *processRun) string {
 			return map[bool]string{true: e.firstFunction().devicePath()}[e.machine.backend == "tt"]
 		}),
-	always(stepLoad, 64, "device(s)",
-		func(e *processRun) {
-			e.w.options.Devices = append(e.w.options.Devices, e.w.options.Devices[0])
-		}),
+	{stepLoad, 64, "device(s)", func(e *processRun) bool {
+		o := &e.w.options
+		o.Devices = append(o.Devices, o.Devices[0])
+		return !o.CheckOnly // with -check, the runner counts the devices at stepPlan
+	}},
 	always(stepLoad, 78, "", func(e *processRun) { e.halveBAR() }),
 	{stepLoad, 78, "subsystem", func(e *processRun) bool {
 		f := e.firstFunction()

@@ -6,17 +6,20 @@ import (
 	"bytes"
 	"iter"
 
-	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/check/vectors/oracle"
+	"lightmetal/tools/check/vectors/vector"
 )
 
-// Kinds of accesses. A sleep is not an access, but the time that a Delay command waits.
+// Kinds of accesses. A sleep is not an access, but the time that a Delay command waits. An arrival
+// is the time at which the next access of any kind begins.
 const (
 	load byte = iota + 1
 	store
 	point
 	sleep
+	arrival
 )
 
 // access is an access to a device, or the access that the model expects next.
@@ -31,30 +34,29 @@ type access struct {
 	mask      uint64 // of a point
 }
 
-// model computes which accesses the runner must make, from FORMAT.md 6.2 alone. It receives the
-// result of each access and returns the next access that it expects.
+// model computes which accesses the runner must make: the oracle executes the image, and model is
+// its machine. Each access of the oracle is the access that is expected next, and has the result of
+// the runner's access.
 type model struct {
-	w       *world
-	next    func() (access, bool)
-	stop    func()
-	started bool
-	want    access
+	*oracle.Player
+	w     *world
+	image *oracle.Image
+	next  func() (access, bool)
+	stop  func()
+	yield func(access) bool
+	want  access
+	ended bool // the process has ended: the oracle's accesses fail
 
-	last        access   // the last access that was made
+	last        access   // the last access that was made, or has arrived
 	value       uint64   // result of the last access
 	code        hal.Code // how the last access ended
 	arrivalTime int64    // time at which the runner requested the access
+	hasArrived  bool     // an access has arrived that has not been made yet
 
-	deadline       int64 // end of the time limit of a run; 0: none
-	commandIndex   int   // command that is being executed
-	untilClockRead int   // commands until the runner reads the clock
-	arena          [][]byte
-	reference      *referenceMachine // if not nil, the model runs on it, without the runner
-	waitedNs       int64             // time that a run on the reference waits in commands
-	ignored        uint32
-	mismatch       mismatch  // of a failed Expect or Compare
-	failure        *hal.Code // failure of the first run that failed; nil: none
-	expected       failedRun
+	deadline int64     // end of the time limit of a run; 0: none
+	loads    int       // loads of a poll after the first one
+	failure  *hal.Code // failure of the first run that failed; nil: none
+	expected failedRun
 	progress
 }
 
@@ -69,6 +71,8 @@ type failedRun struct {
 // mismatch is the value that a failed command found, and the value that it expected.
 type mismatch struct{ got, want, mask, element uint64 }
 
+func mismatchOf(r vector.Result) mismatch { return mismatch{r.Got, r.Want, r.Mask, r.Element} }
+
 // progress counts which sequences have run in this process.
 type progress struct {
 	sequencesBegun      int // sequences of any name
@@ -78,262 +82,264 @@ type progress struct {
 	stopped             bool // a signal arrived before the last run ended
 }
 
+// newModel returns the model of a process. The view has the image that the process has read.
 func newModel(w *world) *model {
-	m := &model{w: w}
-	for i := range w.view.Tensors {
-		m.arena = append(m.arena, bytes.Clone(w.view.TensorData(&w.view.Tensors[i])))
-		if m.arena[i] == nil {
-			m.arena[i] = make([]byte, w.view.Tensors[i].Size)
-		}
-		if w.view.Tensors[i].Role == gen.RoleOutput {
-			clear(m.arena[i])
-		}
+	const page = 4096
+	file := bytes.Clone(w.view.Envelope)
+	if len(w.view.Payload) > 0 {
+		file = append(file, make([]byte, -len(file)&(page-1))...)
+		file = append(file, w.view.Payload...)
 	}
-	m.next, m.stop = iter.Pull(func(yield func(access) bool) { m.follow(yield) })
+	m := &model{w: w, Player: &oracle.Player{}}
+	var fault *oracle.Fault
+	if m.image, fault = oracle.Verify(file); fault != nil {
+		w.errorf("the runner accepts an image that the oracle rejects: %v", fault)
+		m.image = &oracle.Image{}
+	}
+	m.next, m.stop = iter.Pull(m.follow)
+	m.want, _ = m.next()
 	return m
 }
 
-// processEnded ends the coroutine of the model when the process ends.
-const processEnded = hal.Code(255)
-
 // follow computes the accesses of all sequences, one after the other.
 func (m *model) follow(yield func(access) bool) {
-	do := func(a access) hal.Code {
-		if !yield(a) {
-			return processEnded
-		}
-		return m.code
+	m.yield = yield
+	if m.do(access{kind: arrival}); m.ended { // the windows are mapped now
+		return
+	}
+	player, fault := oracle.Load(m.image, m, uint64(m.w.options.MaxSequenceNs/1000))
+	if fault != nil {
+		m.w.errorf("the runner loads an image that the oracle rejects: %v", fault)
+		return
+	}
+	m.Player = player
+	for m.w.hasMarks && m.followSequence() {
 	}
 	for _, name := range [...]string{"main", "safe"} {
-		sequence := m.w.view.SequenceByName(name)
+		sequence := m.image.Find(name)
 		if m.w.hasMarks || sequence < 0 || name == "safe" && m.failure == nil &&
 			m.w.diagnosis() == hal.OK {
 			continue
 		}
-		m.beginSequence(sequence)
-		if code := m.runSequence(do, sequence, 0); code != processEnded {
-			m.endSequence(sequence, code)
-		}
-	}
-	for m.w.hasMarks && m.followSequence(do) {
+		m.execute(sequence, 0)
 	}
 }
 
-// followSequence waits until the runner begins a sequence, and computes its accesses. The first
-// command of each sequence stores its number.
-func (m *model) followSequence(do func(access) hal.Code) bool {
-	m.deadline = 0
-	m.commandIndex = -1
-	code := do(access{kind: store, window: markWindow, offset: markOffset, width: 4,
-		anyValue: true})
+// followSequence computes the accesses of the sequence that begins with the access that has
+// arrived: the first command of each sequence stores its number. It waits until the next sequence
+// begins.
+func (m *model) followSequence() bool {
+	mark := access{kind: store, window: markWindow, offset: markOffset, width: 4,
+		value: m.last.value}
 	sequence := int(m.last.value) - 1
-	if code == processEnded || sequence < 0 || sequence >= len(m.w.view.Sequences) {
+	if m.last != mark || sequence < 0 || sequence >= len(m.image.Sequences) {
+		m.do(mark)
 		return false
 	}
 	m.w.sequenceBegins(sequence)
-	if m.w.sequenceName(sequence) == "main" && m.w.options.DeadlineNs != 0 {
-		m.deadline = m.arrivalTime + m.w.options.DeadlineNs
+	limitNs := int64(0)
+	if m.w.sequenceName(sequence) == "main" {
+		limitNs = m.w.options.DeadlineNs
 	}
-	m.beginSequence(sequence)
-	if code == hal.OK {
-		code = m.runSequence(do, sequence, 1)
-	}
-	if code != processEnded {
-		m.endSequence(sequence, code)
-	}
-	return code != processEnded
+	m.execute(sequence, limitNs)
+	m.do(access{kind: arrival})
+	return !m.ended
 }
 
-func (m *model) beginSequence(sequence int) {
-	m.commandIndex, m.ignored, m.mismatch = int(m.w.view.Sequences[sequence].First), 0, mismatch{}
-}
-
-func (m *model) endSequence(sequence int, code hal.Code) {
-	m.w.logf("sequence %s ends at command %d: %v", m.w.sequenceName(sequence), m.commandIndex, code)
+// execute computes the accesses of a run, and records how it must end. limitNs is its time limit;
+// 0: none.
+func (m *model) execute(sequence int, limitNs int64) {
+	if m.deadline = 0; limitNs != 0 {
+		m.deadline = m.arrivalTime + limitNs
+	}
+	result := m.Execute(sequence, limitNs)
+	if m.ended {
+		return
+	}
+	code := codeNamed(result.Code)
+	if code == hal.BusFault {
+		code = m.code
+	}
+	name := m.w.sequenceName(sequence)
+	m.w.logf("sequence %s ends at command %d: %v", name, m.Command, code)
 	switch {
-	case m.w.sequenceName(sequence) == "safe":
+	case name == "safe":
 		m.expected.safe = code
 	case code != hal.OK:
-		m.expected = failedRun{code: code, command: m.commandIndex, ignored: m.ignored,
-			mismatch: m.mismatch}
+		m.expected = failedRun{code: code, command: result.Command, ignored: result.Ignored,
+			mismatch: mismatchOf(result)}
 		m.failure = &m.expected.code
-	case m.w.sequenceName(sequence) == "main":
+	case name == "main":
 		m.runs++
 		m.w.recordResults()
 	}
 	m.stopped = stopRequested.Load() != 0
 }
 
-// commandsPerClockRead is the number of commands, including those of called sequences, between two
-// reads of the clock.
-const commandsPerClockRead = 256
+// codeNames has the names that the oracle gives to codes of runs.
+var codeNames = map[hal.Code]string{hal.OK: "done", hal.BusFault: "bus-fault",
+	hal.DeviceGone: "device-gone", hal.ExpectFailed: "expect-failed",
+	hal.DeadlinePassed: "deadline-passed", hal.CompareFailed: "compare-failed",
+	hal.FrameLate: "frame-late", hal.DMAFault: "dma-fault", hal.MasterOff: "master-off"}
 
-// runSequence executes a sequence from command `from` on. The sequence is not called by another
-// one.
-func (m *model) runSequence(do func(access) hal.Code, sequence, from int) hal.Code {
-	m.untilClockRead = commandsPerClockRead
-	code := m.runCommands(do, sequence, from)
-	if code == hal.OK && m.isLate() {
-		return hal.FrameLate
-	}
-	return code
-}
-
-func (m *model) runCommands(do func(access) hal.Code, sequence, from int) hal.Code {
-	s := m.w.view.Sequences[sequence]
-	last := int(s.Count) - 1
-	for at := 0; at < last; {
-		next := min(at+m.untilClockRead, last)
-		for n := max(at, from); n < next; n++ {
-			m.commandIndex = int(s.First) + n
-			if code := m.runCommand(do, &m.w.view.Commands[m.commandIndex]); code != hal.OK {
-				return code
-			}
-		}
-		m.commandIndex = int(s.First) + next
-		m.untilClockRead -= next - at
-		if at = next; m.untilClockRead <= 0 {
-			m.untilClockRead = commandsPerClockRead
-			if m.isLate() {
-				return hal.FrameLate
-			}
-		}
-	}
-	m.commandIndex = int(s.First) + last
-	return hal.OK
-}
-
-// isLate reports whether a run has exceeded its time limit.
-func (m *model) isLate() bool {
-	if m.reference != nil {
-		return m.reference.isLate(m)
-	}
-	return m.deadline != 0 && m.w.now > m.deadline
-}
-
-func (m *model) runCommand(do func(access) hal.Code, c *fbs.Command) hal.Code {
-	a := access{kind: store, window: c.Window, width: c.Width, offset: uint64(c.Offset),
-		value: c.Value}
-	switch c.Opcode {
-	case gen.OpcodeWrite:
-		return do(a)
-	case gen.OpcodeRelocate:
-		a.value += m.w.busAddresses[c.Index]
-		return do(a)
-	case gen.OpcodeModify:
-		return m.runModify(do, c, a)
-	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
-		return m.runCopy(do, c, a)
-	case gen.OpcodeFill:
-		return m.runFill(do, c, a)
-	case gen.OpcodeExpect:
-		return m.applyPolicy(c, m.runExpect(do, c, a))
-	case gen.OpcodeCompare:
-		return m.applyPolicy(c, m.runCompare(do, c, a))
-	case gen.OpcodePoint:
-		return do(access{kind: point, window: c.Window, value: c.Value, mask: c.Mask})
-	case gen.OpcodeDelay:
-		return m.runDelay(do, c)
-	case gen.OpcodeCall:
-		return m.runCommands(do, int(c.Index), 0)
-	case gen.OpcodeFence, gen.OpcodeEnd:
-		return hal.OK
-	}
-	m.w.errorf("command %d with opcode %d was executed", m.commandIndex, c.Opcode)
-	return processEnded
-}
-
-func (m *model) isDeviceGone(c *fbs.Command) bool {
-	device := m.w.view.Windows[c.Window].Device
-	if m.reference != nil {
-		return m.reference.machine.functions[device].gone
-	}
-	return m.w.devices[device].gone
-}
-
-// isLoadLost reports whether a load returned all ones because its device is gone.
-func (m *model) isLoadLost(c *fbs.Command) bool {
-	return m.value == fbs.WidthMask(c.Width) && m.isDeviceGone(c)
-}
-
-// runLoad executes a load. It returns DeviceGone if the device is gone.
-func (m *model) runLoad(do func(access) hal.Code, c *fbs.Command, a access) hal.Code {
-	code := do(a)
-	if code == hal.OK && m.isLoadLost(c) {
-		code = hal.DeviceGone
-	}
-	return code
-}
-
-func (m *model) runModify(do func(access) hal.Code, c *fbs.Command, a access) hal.Code {
-	a.kind = load
-	if code := m.runLoad(do, c, a); code != hal.OK {
-		return code
-	}
-	a.kind, a.value = store, c.Value|m.value&^c.Mask
-	return do(a)
-}
-
-func (m *model) runFill(do func(access) hal.Code, c *fbs.Command, a access) hal.Code {
-	for n := uint32(0); n < c.Amount; n += uint32(c.Width) {
-		if code := do(a); code != hal.OK {
+func codeNamed(name string) hal.Code {
+	for code, known := range codeNames {
+		if known == name {
 			return code
 		}
-		if gen.Access(c.Mode) == gen.AccessExact {
-			a.offset += uint64(c.Width)
+	}
+	return hal.Internal
+}
+
+// do waits until the runner has made the access a, or until an access arrives. It returns the code
+// of the access.
+func (m *model) do(a access) hal.Code {
+	m.hasArrived = false
+	if m.ended = m.ended || !m.yield(a); m.ended {
+		return hal.BusFault
+	}
+	m.hasArrived = a.kind == arrival
+	return m.code
+}
+
+// current returns the command that is being executed.
+func (m *model) current() *oracle.Command { return &m.image.Commands[m.Command] }
+
+// request returns the access of the current command at an offset of its space.
+func (m *model) request(kind byte, offset uint64, width uint8, value uint64) access {
+	window := m.current().Window
+	_, first := m.Place(window)
+	return access{kind: kind, window: window, width: width, offset: offset - first, value: value}
+}
+
+// Load implements oracle.Machine.
+func (m *model) Load(_ vector.Space, offset uint64, width uint8) (value uint64, ok bool) {
+	if !m.hasArrived { // not the second or a later load of a poll
+		m.loads = 0
+	}
+	code := m.do(m.request(load, offset, width, 0))
+	return m.value, code == hal.OK
+}
+
+// Store implements oracle.Machine.
+func (m *model) Store(_ vector.Space, offset uint64, width uint8, value uint64) (ok bool) {
+	return m.do(m.request(store, offset, width, value)) == hal.OK
+}
+
+// LoadBytes implements oracle.Machine.
+func (m *model) LoadBytes(_ vector.Space, offset uint64, _ uint8, data []byte) (ok bool) {
+	return m.copyBytes(m.request(load, offset, 0, 0), data)
+}
+
+// StoreBytes implements oracle.Machine.
+func (m *model) StoreBytes(_ vector.Space, offset uint64, _ uint8, data []byte) (ok bool) {
+	return m.copyBytes(m.request(store, offset, 0, 0), data)
+}
+
+// copyBytes accepts accesses of any order and width, and checks that they cover each byte exactly
+// once.
+func (m *model) copyBytes(a access, data []byte) (ok bool) {
+	a.bulkBytes, a.anyValue = uint32(len(data)), true
+	done := make([]bool, len(data))
+	for left := len(data); left > 0; left -= int(m.last.width) {
+		if code := m.do(a); code != hal.OK {
+			return false
+		}
+		part := data[m.last.offset-a.offset:][:m.last.width]
+		if a.kind == load {
+			putLittleEndian(part, m.value)
+		} else if littleEndian(part) != m.last.value {
+			m.w.errorf("bulk copy stored %x, expected %x", m.last.value, part)
+		}
+		for i := range part {
+			if at := int(m.last.offset-a.offset) + i; done[at] {
+				m.w.errorf("bulk copy accessed byte %d twice", at)
+			} else {
+				done[at] = true
+			}
 		}
 	}
-	return hal.OK
+	return true
 }
 
-func (m *model) runCompare(do func(access) hal.Code, c *fbs.Command, a access) hal.Code {
-	a.kind = load
-	for n, data := uint64(0), m.commandData(c); len(data) > 0; n, data = n+1, data[c.Width:] {
-		if code := do(a); code != hal.OK {
-			return code
-		}
-		if want := littleEndian(data[:c.Width]); m.value != want {
-			m.mismatch = mismatch{m.value, want, fbs.WidthMask(c.Width), n}
-			return hal.CompareFailed
-		}
-		a.offset += uint64(c.Width)
+// Point implements oracle.Driver.
+func (m *model) Point(c *oracle.Command, _ int) (code string, isDone bool) {
+	a := access{kind: point, window: c.Window, value: c.Value, mask: c.Mask}
+	if m.do(a) != hal.OK {
+		return codeNames[hal.BusFault], true
 	}
-	return hal.OK
+	return codeNames[hal.OK], true
 }
 
-func (m *model) isConditionMet(c *fbs.Command) bool {
-	if gen.Condition(c.Mode) == gen.ConditionReached {
-		return (m.value-c.Value)&c.Mask <= c.Mask/2
+// Fence implements oracle.Machine.
+func (m *model) Fence() {}
+
+// IsPresent implements oracle.Machine.
+func (m *model) IsPresent(device int) bool { return !m.w.devices[device].gone }
+
+// Diagnose implements oracle.Driver.
+func (m *model) Diagnose(device int) (code string) {
+	return codeNames[m.w.devices[device].diagnosis()]
+}
+
+// Now implements oracle.Machine.
+func (m *model) Now() int64 {
+	if m.hasArrived {
+		return m.arrivalTime
 	}
-	return (m.value&c.Mask == c.Value) == (gen.Condition(c.Mode) == gen.ConditionEqual)
+	return m.w.now
 }
 
-func (m *model) failExpect(c *fbs.Command, code hal.Code) hal.Code {
-	m.mismatch = mismatch{m.value, c.Value, c.Mask, 0}
-	return code
-}
+// maxSteadyLoads is more than the number of loads of a poll whose pauses become longer.
+const maxSteadyLoads = 2000
 
-func (m *model) runExpect(do func(access) hal.Code, c *fbs.Command, a access) hal.Code {
-	a.kind = load
-	code := m.runLoad(do, c, a)
+// Wait implements oracle.Machine. A Delay may consist of several sleeps. In a poll, it checks the
+// time at which the next load begins: no pause is too long or too short.
+func (m *model) Wait(nanoseconds int64) {
+	before, c := m.w.now, m.current()
+	if c.Opcode == uint8(gen.OpcodeDelay) {
+		for m.w.now < before+nanoseconds && (m.deadline == 0 || m.w.now <= m.deadline) && !m.ended {
+			m.do(access{kind: sleep})
+		}
+		return
+	}
+	if m.do(access{kind: arrival}); m.ended {
+		return
+	}
+	pause := m.arrivalTime - before
+	isLate := m.deadline != 0 && m.arrivalTime > m.deadline
+	m.loads++
 	switch {
-	case code != hal.OK:
-		return code
-	case m.isConditionMet(c):
-		return hal.OK
-	case c.Amount == 0:
-		return m.failExpect(c, hal.ExpectFailed)
+	case pause > nanoseconds+m.w.clockJump || m.loads > maxSteadyLoads && c.Index == 0:
+		m.w.errorf("load %d of a poll came %d ns after the previous load, allowed are %d ns",
+			m.loads, pause, nanoseconds)
+	case c.Index != 0 && pause < nanoseconds && !isLate:
+		m.w.errorf("load %d of a poll came only %d ns after the previous load", m.loads, pause)
 	}
-	if m.reference != nil {
-		return m.reference.runPoll(m, c)
+	m.w.clockJump = 0
+}
+
+// Device implements oracle.Machine.
+func (m *model) Device(_ int, needed vector.Device) vector.Device { return withLargeBARs(needed) }
+
+// BusAddress implements oracle.Machine.
+func (m *model) BusAddress(window int) (address uint64, ok bool) {
+	return m.w.busAddresses[window], true
+}
+
+// withLargeBARs returns a device whose BARs have space for all TLB windows, even if the image does
+// not need these BARs.
+func withLargeBARs(d vector.Device) vector.Device {
+	for i := range d.Bars {
+		d.Bars[i] = max(d.Bars[i], 1<<40)
 	}
-	return m.runPoll(do, c, a)
+	return d
 }
 
 // checkNext compares an access of the runner with the expected access.
 func (m *model) checkNext(a access) {
-	if !m.started {
-		m.started = true
+	m.last = a
+	if m.want.kind == arrival {
 		m.want, _ = m.next()
 	}
 	want := m.want
@@ -345,7 +351,7 @@ func (m *model) checkNext(a access) {
 		want.value, want.anyValue = a.value, false
 	}
 	if a != want {
-		m.w.errorf("command %d: access %+v, expected %+v", m.commandIndex, a, m.want)
+		m.w.errorf("command %d: access %+v, expected %+v", m.Command, a, m.want)
 	}
 }
 

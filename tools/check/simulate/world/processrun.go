@@ -17,6 +17,7 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/tools/check/simulate/images"
 	"lightmetal/tools/check/simulate/kernel"
+	"lightmetal/tools/check/vectors/oracle"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/lmrun/args"
 
@@ -34,7 +35,7 @@ type processRun struct {
 	faults         []injectedFault
 	wrongArguments []string // arguments added to the command line
 	events         []runEvent
-	model          *model
+	image          *oracle.Image
 	reference      *referenceMachine
 	expected       expectation
 	runsBegun      int // number of runs of main that have begun
@@ -121,7 +122,10 @@ func (e *processRun) prepare() error {
 	if w.view, err = fbs.Verify(slices.Clone(w.image)); err != nil {
 		return err
 	}
-	w.payload = slices.Clone(w.view.Payload)
+	var fault *oracle.Fault
+	if e.image, fault = oracle.Verify(slices.Clone(w.image)); fault != nil {
+		return fault
+	}
 	for i := range w.view.Devices {
 		e.machine.addFunction(w.view.Devices[i].Vendor, w.view.Devices[i].Device,
 			*w.view.Devices[i].MinBarSizes())

@@ -11,21 +11,24 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/check/vectors/oracle"
+	"lightmetal/tools/check/vectors/vector"
 )
 
-// referenceMachine is the expected memory of a machine's devices, on which a model executes the
+// referenceMachine is the expected memory of a machine's devices, on which the oracle executes the
 // image.
 type referenceMachine struct {
-	*model
-	machine    *machine
-	bars       map[[2]int]map[uint64]byte // by function and BAR
-	hostMemory map[int][]byte             // by window
-	tlbIndexes map[int]int                // TLB window of each window of the image
-	targets    map[int]windowTarget       // by window
-	// The BARs whose accesses end with bus errors, by function and BAR.
-	busErrorBARs map[[2]int]bool
-	// The registers that contain bus addresses, by function and BAR, then by offset.
-	addressRegisters map[[2]int]map[uint64]addressRegister
+	*oracle.Player
+	machine *machine
+	image   *oracle.Image
+	memory  map[vector.Space]map[uint64]byte // stored bytes; all others are 0
+	targets map[int]windowTarget             // by window; only of windows that a driver programs
+	// The BARs whose accesses end with bus errors.
+	busErrors map[vector.Space]bool
+	// The registers that contain bus addresses, by BAR, then by offset.
+	addressRegisters map[vector.Space]map[uint64]addressRegister
+
+	waitedNs, deadline int64 // time that the run waits in commands, and its limit; 0: none
 	// A run ended so near to its deadline that the result of the runner is not predictable.
 	lateUnclear bool
 }
@@ -42,151 +45,162 @@ const addressMark = 0xadad_5eed << 32
 
 // windowTarget is the target of the last Point command of a window.
 type windowTarget struct {
+	slot    int
 	target  fbs.TileRoute
 	address uint64
 }
 
-func newReference(m *machine, model *model) *referenceMachine {
-	s := &referenceMachine{model: model, machine: m, bars: map[[2]int]map[uint64]byte{},
-		hostMemory: map[int][]byte{}, tlbIndexes: map[int]int{}, targets: map[int]windowTarget{},
-		addressRegisters: map[[2]int]map[uint64]addressRegister{}, busErrorBARs: map[[2]int]bool{}}
-	model.reference = s
-	nextForced := m.w.options.FirstTLBWindow
-	for i, w := range m.w.view.Windows {
-		switch w.Kind {
-		case gen.WindowKindHost:
-			s.hostMemory[i] = make([]byte, w.Size)
-		case gen.WindowKindTlb:
-			s.tlbIndexes[i] = s.chooseTLBWindow(m.functions[w.Device], int(w.Device), w,
-				&nextForced)
+// newReference loads the image on a reference machine.
+func newReference(e *processRun) (*referenceMachine, *oracle.Fault) {
+	s := &referenceMachine{machine: e.machine, image: e.image,
+		memory: map[vector.Space]map[uint64]byte{}, targets: map[int]windowTarget{},
+		busErrors:        map[vector.Space]bool{},
+		addressRegisters: map[vector.Space]map[uint64]addressRegister{}}
+	next := e.w.options.FirstTLBWindow
+	for i := range e.image.Windows {
+		if w := &e.image.Windows[i]; next >= 0 && w.Kind == uint8(gen.WindowKindTlb) {
+			w.Slot = uint16(next) // as the option -window forces
+			next++
 		}
 	}
-	return s
+	var fault *oracle.Fault
+	s.Player, fault = oracle.Load(e.image, s, uint64(e.w.options.MaxSequenceNs/1000))
+	return s, fault
 }
 
-// chooseTLBWindow returns the first TLB window that is large enough and free, or the one that the
-// option -window forces.
-func (s *referenceMachine) chooseTLBWindow(f *pciFunction, device int, w fbs.Window,
-	nextForced *int) int {
-	if *nextForced >= 0 {
-		*nextForced++
-		return *nextForced - 1
-	}
-	for id := 0; ; id++ {
-		start, size := tlbWindow(f, id)
-		free := size >= w.Size && start != 1
-		for other, slot := range s.tlbIndexes {
-			free = free && (slot != id || int(s.w.view.Windows[other].Device) != device)
-		}
-		if free || size == 0 {
-			return id
-		}
-	}
+// execute executes a sequence. limitNs is its time limit; 0: none.
+func (s *referenceMachine) execute(sequence int, limitNs int64) (vector.Result, hal.Code) {
+	s.waitedNs, s.deadline = 0, limitNs
+	result := s.Execute(sequence, limitNs)
+	return result, codeNamed(result.Code)
 }
 
-// locate returns the BAR and the offset of an access. For host memory, bar is -1 and the index of
-// the window.
-func (s *referenceMachine) locate(a access) (bar [2]int, offset uint64) {
-	w := &s.w.view.Windows[a.window]
-	switch w.Kind {
-	case gen.WindowKindBar:
-		return [2]int{int(w.Device), int(w.Bar)}, w.Offset + a.offset
-	case gen.WindowKindTlb:
-		start, size := tlbWindow(s.machine.functions[w.Device], s.tlbIndexes[int(a.window)])
-		bar := 0
-		if size == 4<<30 {
-			bar = 4
-		}
-		return [2]int{int(w.Device), bar}, start + s.targets[int(a.window)].address%size + a.offset
+// functionOf returns the function to which a space belongs, nil for host memory.
+func (s *referenceMachine) functionOf(space vector.Space) *pciFunction {
+	if space.Kind == vector.HostSpace {
+		return nil
 	}
-	return [2]int{-1, int(a.window)}, a.offset
+	return s.machine.functions[space.Device]
 }
 
-// perform performs an access on the reference machine.
-func (s *referenceMachine) perform(a access) hal.Code {
-	s.last, s.value = a, 0
-	if a.kind == point {
-		s.code = s.programWindow(a)
-		return s.code
+// Load implements oracle.Machine.
+func (s *referenceMachine) Load(space vector.Space, offset uint64, width uint8) (value uint64,
+	ok bool) {
+	if f := s.functionOf(space); f != nil && f.gone {
+		return fbs.WidthMask(width), !s.busErrors[space]
 	}
-	bar, offset := s.locate(a)
-	if s.code = hal.OK; s.busErrorBARs[bar] {
-		s.code = hal.BusFault
-		return s.code
+	for i := range uint64(width) {
+		value |= uint64(s.memory[space][offset+i]) << (8 * i)
 	}
-	if a.kind == store && a.value>>32 == addressMark>>32 && a.width == 8 {
-		if s.addressRegisters[bar] == nil {
-			s.addressRegisters[bar] = map[uint64]addressRegister{}
-		}
-		s.addressRegisters[bar][offset] = addressRegister{int(a.value >> 16 & 0xffff),
-			a.value & 0xffff}
-		return hal.OK
+	return value, !s.busErrors[space]
+}
+
+// Store implements oracle.Machine.
+func (s *referenceMachine) Store(space vector.Space, offset uint64, width uint8,
+	value uint64) (ok bool) {
+	f := s.functionOf(space)
+	if s.memory[space] == nil {
+		s.memory[space] = map[uint64]byte{}
+		s.addressRegisters[space] = map[uint64]addressRegister{}
 	}
-	gone := bar[0] >= 0 && s.machine.functions[bar[0]].gone
-	for i := range uint64(a.width) {
-		switch {
-		case gone:
-			s.value |= 0xff << (8 * i)
-		case bar[0] < 0 && a.kind == load:
-			s.value |= uint64(s.hostMemory[bar[1]][offset+i]) << (8 * i)
-		case bar[0] < 0:
-			s.hostMemory[bar[1]][offset+i] = byte(a.value >> (8 * i))
-		case a.kind == load:
-			s.value |= uint64(s.bars[bar][offset+i]) << (8 * i)
-		default:
-			if s.bars[bar] == nil {
-				s.bars[bar] = map[uint64]byte{}
-			}
-			s.bars[bar][offset+i] = byte(a.value >> (8 * i))
+	switch {
+	case s.busErrors[space]:
+		return false
+	case value>>32 == addressMark>>32 && width == 8:
+		s.addressRegisters[space][offset] = addressRegister{int(value >> 16 & 0xffff),
+			value & 0xffff}
+	case f == nil || !f.gone:
+		for i := range uint64(width) {
+			s.memory[space][offset+i] = byte(value >> (8 * i))
 		}
 	}
-	return hal.OK
+	return true
 }
 
-// programWindow programs a TLB window: through registers in BAR 0, or by the kernel driver, which
-// reports that a device is gone.
-func (s *referenceMachine) programWindow(a access) hal.Code {
-	device := int(s.w.view.Windows[a.window].Device)
-	switch byDriver := s.machine.backend == "tt"; {
-	case !byDriver && s.busErrorBARs[[2]int{device, 0}]:
-		return hal.BusFault
-	case byDriver && s.machine.functions[device].gone:
-		return hal.DeviceGone
+// LoadBytes implements oracle.Machine.
+func (s *referenceMachine) LoadBytes(space vector.Space, offset uint64, _ uint8,
+	data []byte) (ok bool) {
+	for i := range data {
+		value, ok := s.Load(space, offset+uint64(i), 1)
+		if data[i] = byte(value); !ok {
+			return false
+		}
 	}
-	target, _ := boards.UnpackTileRoute(a.mask)
-	s.targets[int(a.window)] = windowTarget{target, a.value}
-	return hal.OK
+	return true
 }
 
-// isLate reports whether a run has waited longer than its limit.
-func (s *referenceMachine) isLate(m *model) bool {
-	s.lateUnclear = s.lateUnclear || m.deadline != 0 && m.waitedNs > m.deadline/2 &&
-		m.waitedNs < 2*m.deadline
-	return m.deadline != 0 && m.waitedNs > m.deadline
-}
-
-func (s *referenceMachine) runPoll(m *model, c *fbs.Command) hal.Code {
-	m.waitedNs += int64(c.Amount) * 1000
-	if s.isLate(m) {
-		return m.failExpect(c, hal.FrameLate)
+// StoreBytes implements oracle.Machine.
+func (s *referenceMachine) StoreBytes(space vector.Space, offset uint64, _ uint8,
+	data []byte) (ok bool) {
+	for i := range data {
+		if !s.Store(space, offset+uint64(i), 1, uint64(data[i])) {
+			return false
+		}
 	}
-	return m.failExpect(c, hal.DeadlinePassed)
+	return true
 }
 
-func (s *referenceMachine) runDelay(m *model, c *fbs.Command) hal.Code {
-	m.waitedNs += int64(c.Amount) * 1000
-	if s.isLate(m) {
-		return hal.FrameLate
+// Point implements oracle.Driver. The kernel driver of Tenstorrent programs TLB windows, and
+// reports that a device is gone. Point also checks at which offset of its BAR the window is.
+func (s *referenceMachine) Point(c *oracle.Command, slot int) (code string, isDone bool) {
+	f := s.machine.functions[s.image.Windows[c.Window].Device]
+	start, size := tlbWindow(f, slot)
+	if space, offset := s.Place(c.Window); offset != start+c.Value%size ||
+		(space.Bar == 4) != (size == 4<<30) {
+		s.machine.w.errorf("TLB window %d is at %#x of BAR %d, expected %#x", slot, offset,
+			space.Bar, start+c.Value%size)
 	}
-	return hal.OK
+	switch {
+	case s.machine.backend != "tt":
+		return "", false
+	case f.gone:
+		return codeNames[hal.DeviceGone], true
+	}
+	target, _ := boards.UnpackTileRoute(c.Mask)
+	s.targets[int(c.Window)] = windowTarget{slot, target, c.Value}
+	return codeNames[hal.OK], true
 }
 
-// barDifference compares the BARs and TLB windows of the machine with the reference. It returns the
-// first difference, or "".
+// Fence implements oracle.Machine.
+func (s *referenceMachine) Fence() {}
+
+// IsPresent implements oracle.Machine.
+func (s *referenceMachine) IsPresent(device int) bool { return !s.machine.functions[device].gone }
+
+// Diagnose implements oracle.Driver.
+func (s *referenceMachine) Diagnose(device int) (code string) {
+	return codeNames[s.machine.functions[device].diagnosis()]
+}
+
+// Now implements oracle.Machine.
+func (s *referenceMachine) Now() int64 { return s.waitedNs }
+
+// Wait implements oracle.Machine. A poll waits until its deadline, because no value changes.
+func (s *referenceMachine) Wait(nanoseconds int64) {
+	if c := &s.image.Commands[s.Command]; c.Opcode == uint8(gen.OpcodeExpect) {
+		nanoseconds = int64(c.Amount) * 1000
+	}
+	s.waitedNs += nanoseconds
+	s.lateUnclear = s.lateUnclear || s.deadline != 0 && s.waitedNs > s.deadline/2 &&
+		s.waitedNs < 2*s.deadline
+}
+
+// Device implements oracle.Machine.
+func (s *referenceMachine) Device(_ int, needed vector.Device) vector.Device {
+	return withLargeBARs(needed)
+}
+
+// BusAddress implements oracle.Machine.
+func (s *referenceMachine) BusAddress(window int) (address uint64, ok bool) {
+	return addressMark | uint64(window)<<16, true
+}
+
+// barDifference compares the BARs of the machine, and the TLB windows that the driver has
+// programmed, with the reference. It returns the first difference, or "".
 func (s *referenceMachine) barDifference() string {
 	for _, f := range s.machine.functions {
 		for bar, size := range f.bars {
-			if size == 0 || f.gone || s.busErrorBARs[[2]int{f.index, bar}] {
+			if size == 0 || f.gone || s.busErrors[vector.OfBar(f.index, bar)] {
 				continue
 			}
 			if text := s.differenceInBAR(f, bar); text != "" {
@@ -202,14 +216,15 @@ func (s *referenceMachine) barDifference() string {
 
 // differenceInBAR compares one BAR with the reference.
 func (s *referenceMachine) differenceInBAR(f *pciFunction, bar int) string {
-	want, balance := s.bars[[2]int{f.index, bar}], 0
+	space := vector.OfBar(f.index, bar)
+	want, balance := s.memory[space], 0
 	for _, part := range s.machine.storedExtents(f, bar) {
 		for i, b := range part.data {
 			at := part.offset + uint64(i)
-			if f.vendor == 0x1e52 && (bar == 0 && at >= 0x1fc00000 || bar == 2) {
-				continue // registers of the board
+			if f.vendor == 0x1e52 && bar == 2 {
+				continue // registers of outbound translation
 			}
-			if _, ok := s.addressRegisters[[2]int{f.index, bar}][at&^7]; ok {
+			if _, ok := s.addressRegisters[space][at&^7]; ok {
 				continue
 			}
 			if b != want[at] {
@@ -233,86 +248,45 @@ func (s *referenceMachine) differenceInBAR(f *pciFunction, bar int) string {
 	return ""
 }
 
-// targetDifference compares the configuration of the TLB windows with the last Point commands.
+// targetDifference compares the TLB windows that the driver has programmed with the last Point
+// commands.
 func (s *referenceMachine) targetDifference(f *pciFunction) string {
 	for window, target := range s.targets {
-		if int(s.w.view.Windows[window].Device) != f.index {
+		if int(s.image.Windows[window].Device) != f.index {
 			continue
 		}
-		id, route := s.tlbIndexes[window], target.target
-		_, size := tlbWindow(f, id)
-		base := target.address &^ (size - 1)
-		if s.machine.backend == "tt" {
-			multicast := uint8(0)
-			if route.Multicast {
-				multicast = 1
-			}
-			want := ttWindowConfig{base, uint16(route.X), uint16(route.Y), uint16(route.XStart),
-				uint16(route.YStart), route.NoC, multicast, uint8(route.Ordering - 1),
-				route.StaticVCPlusOne}
-			if got := f.windowConfigs[id]; got != want {
-				return fmt.Sprintf("the driver received %+v for TLB window %d, expected %+v", got,
-					id, want)
-			}
-			continue
+		route := target.target
+		_, size := tlbWindow(f, target.slot)
+		multicast := uint8(0)
+		if route.Multicast {
+			multicast = 1
 		}
-		want := tlbRegisters(f, size, base, route)
-		if got := s.machine.readBAR(f, 0, 0x1fc00000+uint64(id*len(want)),
-			len(want)); !bytes.Equal(got, want) {
-			return fmt.Sprintf("registers of TLB window %d of function %d contain %x, expected %x",
-				id, f.index, got, want)
+		want := ttWindowConfig{target.address &^ (size - 1), uint16(route.X), uint16(route.Y),
+			uint16(route.XStart), uint16(route.YStart), route.NoC, multicast,
+			uint8(route.Ordering - 1), route.StaticVCPlusOne}
+		if got := f.windowConfigs[target.slot]; got != want {
+			return fmt.Sprintf("the driver received %+v for TLB window %d, expected %+v", got,
+				target.slot, want)
 		}
 	}
 	return ""
 }
 
-// tlbRegisters returns the registers that program a TLB window: bit fields from the lowest bit on
-// (tt-isa-documentation, WormholeB0/PCIExpressTile/TLBs.md; tt-kmd blackhole.c, TLB_2M_REG and
-// TLB_4G_REG).
-func tlbRegisters(f *pciFunction, windowSize, address uint64, t fbs.TileRoute) []byte {
-	bit := func(b bool) uint64 {
-		if b {
-			return 1
-		}
-		return 0
-	}
-	addressBits := map[uint64]int{1 << 20: 16, 2 << 20: 15, 16 << 20: 12}[windowSize]
-	nocBits, size := 1, 8
-	tail := [][2]uint64{{1, 0}, {1, bit(t.StaticVCPlusOne != 0)}}
-	if f.device == 0xb140 {
-		addressBits, nocBits, size = map[uint64]int{2 << 20: 43, 4 << 30: 32}[windowSize], 2, 12
-		vc := uint64(0)
-		if t.StaticVCPlusOne != 0 {
-			vc = uint64(t.StaticVCPlusOne) - 1
-		}
-		tail = [][2]uint64{{1, 0}, {1, bit(t.StaticVCPlusOne != 0)}, {1, 0}, {3, vc}}
-	}
-	fields := append([][2]uint64{{uint64(addressBits), address / windowSize}, {6, uint64(t.X)},
-		{6, uint64(t.Y)}, {6, uint64(t.XStart)}, {6, uint64(t.YStart)},
-		{uint64(nocBits), uint64(t.NoC)}, {1, bit(t.Multicast)}, {2, uint64(t.Ordering - 1)}},
-		tail...)
-	data, at := make([]byte, size), 0
-	for _, field := range fields {
-		for bit := range field[0] {
-			data[at/8] |= byte(field[1]>>bit&1) << (at % 8)
-			at++
-		}
-	}
-	return data
-}
-
 // hostMemoryDifference compares the host memory, at the addresses that devices received, with the
 // reference. It returns the first difference, or "".
 func (s *referenceMachine) hostMemoryDifference() string {
-	for bar, registers := range s.addressRegisters {
-		f := s.machine.functions[bar[0]]
+	for space, registers := range s.addressRegisters {
 		for at, register := range registers {
-			if f.gone || s.busErrorBARs[bar] {
+			f := s.machine.functions[space.Device]
+			if f.gone || s.busErrors[space] {
 				continue
 			}
-			data := s.machine.readBAR(f, bar[1], at, 8)
+			data := s.machine.readBAR(f, space.Bar, at, 8)
 			address := binary.LittleEndian.Uint64(data) - register.offset
-			want := s.hostMemory[register.window]
+			want := make([]byte, s.image.Windows[register.window].Size)
+			for offset, b := range s.memory[vector.OfHost(register.window)] {
+				want[offset] = b
+			}
 			if got := s.machine.hostMemoryAt(f, address); len(got) < len(want) ||
 				!bytes.Equal(got[:len(want)], want) {
 				return fmt.Sprintf("function %d received the address %#[3]x of host window %[2]d, "+

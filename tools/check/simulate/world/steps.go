@@ -8,6 +8,8 @@ import (
 	"slices"
 	"unsafe"
 
+	"lightmetal/tools/check/vectors/vector"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -49,7 +51,7 @@ func (e *processRun) applyEvent(t runEvent) {
 		for _, h := range m.mappings {
 			if h.function == f.index && h.bar >= 0 {
 				for memory := memoryAt(h.address, h.size); len(memory) > 0 &&
-					!e.reference.busErrorBARs[[2]int{f.index, h.bar}]; memory = memory[1:] {
+					!e.reference.busErrors[vector.OfBar(f.index, h.bar)]; memory = memory[1:] {
 					memory[0] = 0xff
 				}
 			}

@@ -32,7 +32,6 @@ type world struct {
 
 	scenario
 	view         *fbs.View
-	payload      []byte
 	model        *model
 	devices      []*device
 	memories     []*plainMemory // by device; they outlive a process
@@ -285,7 +284,7 @@ func (w *world) runImage() (f *runLoop, end outcome) {
 	if err != nil {
 		return nil, outcome{err: err}
 	}
-	w.view, w.payload = view, bytes.Clone(view.Payload)
+	w.view = view
 	f, err = planRuns(view, w.options)
 	if err != nil {
 		return f, outcome{err: err}
@@ -352,14 +351,14 @@ func (w *world) loadInput() {
 		w.errorf("a run begins with input %d, but there are only %d", w.currentInput, len(w.frames))
 		return
 	}
-	copy(w.model.arena[0], w.frames[w.currentInput])
+	w.model.SetInput(0, w.frames[w.currentInput])
 }
 
 // recordResults records the results of a successful run of main.
 func (w *world) recordResults() {
 	for i := range w.view.Tensors {
 		if w.view.Tensors[i].Role == gen.RoleOutput {
-			w.results = append(w.results, bytes.Clone(w.model.arena[i]))
+			w.results = append(w.results, bytes.Clone(w.model.Tensor(i)))
 		}
 	}
 	w.completedInputs = w.currentInput + 1

@@ -1,6 +1,10 @@
 // Package oracle is a reader of Light Metal images for tests. It was written from fbs/FORMAT.md and
 // fbs/image.fbs, and shares no code with packages fbs, hal and runtime. It is written to be read,
-// and not to be fast. Tests compare the runtime and the C player with it.
+// and not to be fast.
+//
+// It is the only model of a run. Tests of vectors compare the runtime and the C player with it. The
+// guest lets it execute images on QEMU's trace (guest/follow.go), and simulated worlds compare each
+// access of the runner with it (simulate/world/model.go).
 //
 // Of package boards it uses only the data: ids, rules, closed ranges, sizes of TLB windows, and
 // registers of outbound translation. Of package gen it uses only the schema hash.
@@ -206,8 +210,8 @@ func (m *Image) readFlatBuffer() (ok bool) {
 		readVector(m, t, 9, 8, 256, &m.Rules)
 }
 
-// name returns the bytes of a name that lies inside the text.
-func (m *Image) name(name uint32) []byte {
+// Name returns the bytes of a name that lies inside the text.
+func (m *Image) Name(name uint32) []byte {
 	first, size := uint64(name>>8), uint64(name&0xff)
 	if first+size > uint64(len(m.Text)) {
 		return nil
@@ -218,7 +222,7 @@ func (m *Image) name(name uint32) []byte {
 // Find returns the index of the first sequence with a name, or -1.
 func (m *Image) Find(name string) int {
 	for i, s := range m.Sequences {
-		if bytes.Equal(m.name(s.Name), []byte(name)) {
+		if bytes.Equal(m.Name(s.Name), []byte(name)) {
 			return i
 		}
 	}

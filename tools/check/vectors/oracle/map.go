@@ -34,7 +34,8 @@ func (p *Player) mapWindow(i int) (code string) {
 		return p.chooseTLBWindow(i)
 	case kindHost:
 		p.buses[i] = bus
-		if board := p.image.knownBoard(w.Device); board != nil && board.Outbound != nil {
+		board := p.image.knownBoard(w.Device)
+		if p.driver == nil && board != nil && board.Outbound != nil {
 			return p.addRegion(i, board.Outbound, bus)
 		}
 		if w.Flags&flagFixedBus != 0 && bus != w.Offset {

@@ -4,6 +4,7 @@ package oracle
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 
 	"lightmetal/boards"
@@ -27,7 +28,8 @@ type Machine interface {
 	// IsPresent queries a device.
 	IsPresent(device int) bool
 
-	// Now returns the time in nanoseconds. Wait lets time pass.
+	// Now returns the time in nanoseconds. Wait lets time pass. Between two loads of a poll, Wait
+	// is called even if the poll does not pause, with 0 nanoseconds.
 	Now() int64
 	Wait(nanoseconds int64)
 
@@ -39,6 +41,21 @@ type Machine interface {
 	BusAddress(window int) (address uint64, ok bool)
 }
 
+// Driver is a Machine with a driver, which determines at which bus addresses devices reach the
+// windows of an image, and may program TLB windows. Without a driver, Player does this through
+// registers.
+type Driver interface {
+	Machine
+
+	// Point programs a TLB window as a Point command says, and returns a code. If isDone is false,
+	// Player programs the window.
+	Point(c *Command, slot int) (code string, isDone bool)
+
+	// Diagnose returns the code of the failure that a device reports: that of an error of DMA, for
+	// example.
+	Diagnose(device int) (code string)
+}
+
 // Player executes the sequences of an image.
 type Player struct {
 	// SettleNs is the time in nanoseconds between two queries of the devices, which readers make
@@ -46,8 +63,12 @@ type Player struct {
 	// says nothing of this wait, and no vector depends on it.
 	SettleNs int64
 
+	// Command is the index in the image of the command that is being executed.
+	Command int
+
 	image   *Image
 	machine Machine
+	driver  Driver // nil: the machine has none
 	limitUs uint64
 	arena   []byte
 	given   map[int]bool // tensors whose data the caller has set
@@ -58,8 +79,9 @@ type Player struct {
 
 	disabled bool
 	end      int64 // time at which the run is too late
-	failed   bool  // a command has failed
-	result   vector.Result
+	// Numbers of commands between two reads of the clock, and until the next one.
+	perClockRead, untilClockRead int
+	result                       vector.Result
 }
 
 const done = "done"
@@ -89,6 +111,7 @@ func Load(m *Image, machine Machine, limitUs uint64) (*Player, *Fault) {
 	p := &Player{image: m, machine: machine, limitUs: limitUs, given: map[int]bool{},
 		shown: make([]uint64, len(m.Windows)), slots: make([]int, len(m.Windows)),
 		buses: make([]uint64, len(m.Windows)), regions: make([][]region, len(m.Devices))}
+	p.driver, _ = machine.(Driver)
 	if limitUs == 0 {
 		p.limitUs = hour
 	}
@@ -154,7 +177,7 @@ func (p *Player) checkMachine(c *Command) (code string) {
 	switch c.Opcode {
 	case opRelocate:
 		bus := p.buses[c.Index]
-		if !p.isReachable(c) {
+		if p.driver == nil && !p.isReachable(c) {
 			return "usage"
 		}
 		if bus == 0 {
@@ -165,7 +188,7 @@ func (p *Player) checkMachine(c *Command) (code string) {
 			return "wrong-device"
 		}
 	case opPoint:
-		if _, ok := p.encode(c); !ok {
+		if _, ok := p.encode(c); p.driver == nil && !ok {
 			return "refused"
 		}
 	}
@@ -186,51 +209,81 @@ func (p *Player) Tensor(tensor int) []byte {
 
 // Run executes a sequence, and "safe" if it fails.
 func (p *Player) Run(sequence int) vector.Result {
-	p.result = vector.Result{Code: done, Command: -1}
 	if p.disabled {
-		p.result.Code = "disabled"
-		return p.result
+		return vector.Result{Code: "disabled", Command: -1}
 	}
 	for i, t := range p.image.Tensors {
 		if t.Role == roleInput && t.HasData == 0 && !p.given[i] {
-			p.result.Code = "input-missing"
-			return p.result
+			return vector.Result{Code: "input-missing", Command: -1}
 		}
 	}
-	p.result.Code = p.execute(sequence)
+	result := p.Execute(sequence, 0)
 	safe := p.image.Find("safe")
-	if p.disabled = p.result.Code != done; p.disabled && safe >= 0 && safe != sequence {
-		result := p.result
-		result.SafeRan, result.Safe = true, p.execute(safe)
-		p.result = result
+	if p.disabled = result.Code != done; p.disabled && safe >= 0 && safe != sequence {
+		result.SafeRan, result.Safe = true, p.Execute(safe, 0).Code
+	}
+	return result
+}
+
+// Execute executes one sequence, and not "safe" if it fails. If limitNs is not 0, the run has this
+// limit besides that of Load. Then the clock is read after every commandsPerClockRead commands and
+// at the end of the run, as by the runtime, and otherwise only during waits.
+func (p *Player) Execute(sequence int, limitNs int64) vector.Result {
+	limit := int64(p.limitUs) * 1000
+	p.perClockRead = math.MaxInt32
+	if limitNs != 0 {
+		limit, p.perClockRead = min(limit, limitNs), commandsPerClockRead
+	}
+	p.end, p.untilClockRead = p.machine.Now()+limit, p.perClockRead
+	p.result = vector.Result{Command: -1}
+	p.result.Code = p.executeCommands(sequence)
+	if p.result.Code == done && limitNs != 0 {
+		p.result.Code = p.codeOfTime()
+	}
+	if p.result.Code != done {
+		p.result.Command = p.Command
 	}
 	return p.result
 }
 
-// execute executes a sequence, and returns its code.
-func (p *Player) execute(sequence int) string {
-	p.end = p.machine.Now() + int64(p.limitUs)*1000
-	p.failed = false
-	return p.executeCommands(sequence)
-}
+const commandsPerClockRead = 256
 
-func (p *Player) executeCommands(sequence int) string {
+// executeCommands executes the commands of a sequence, except End. The clock is read between them.
+// After a Call, up to twice as many commands may be executed before the next read.
+func (p *Player) executeCommands(sequence int) (code string) {
 	s := p.image.Sequences[sequence]
-	for i := s.First; i < s.First+s.Count; i++ {
-		code := p.executeCommand(&p.image.Commands[i])
-		if code == done {
+	at, last := int(s.First), int(s.First+s.Count)-1
+	for p.Command = at; at < last; {
+		next := min(at+p.untilClockRead, last)
+		for i := at; i < next; i++ {
+			p.Command = i
+			if code := p.executeCommand(&p.image.Commands[i]); code != done {
+				return code
+			}
+		}
+		p.Command = next
+		p.untilClockRead -= next - at
+		if at = next; p.untilClockRead > 0 {
 			continue
 		}
-		if !p.failed {
-			p.failed, p.result.Command = true, int(i)
+		p.untilClockRead = p.perClockRead
+		if code := p.codeOfTime(); code != done {
+			return code
 		}
-		return code
 	}
 	return done
 }
 
-// place returns the space of a window, and the offset of its first byte there.
-func (p *Player) place(window uint16) (space vector.Space, offset uint64) {
+// codeOfTime returns frame-late if the run takes longer than its limit.
+func (p *Player) codeOfTime() (code string) {
+	if p.machine.Now() > p.end {
+		return "frame-late"
+	}
+	return done
+}
+
+// Place returns the space of a window, and the offset of its first byte there.
+func (p *Player) Place(window uint16) (space vector.Space, offset uint64) {
 	w := &p.image.Windows[window]
 	switch w.Kind {
 	case kindBar:
@@ -246,14 +299,14 @@ func (p *Player) place(window uint16) (space vector.Space, offset uint64) {
 
 // load makes one load of a command.
 func (p *Player) load(c *Command, offset uint64) (value uint64, code string) {
-	space, base := p.place(c.Window)
+	space, base := p.Place(c.Window)
 	value, ok := p.machine.Load(space, base+offset, c.Width)
 	return value, codeOf(ok)
 }
 
 // store makes one store of a command.
 func (p *Player) store(c *Command, offset, value uint64) (code string) {
-	space, base := p.place(c.Window)
+	space, base := p.Place(c.Window)
 	return codeOf(p.machine.Store(space, base+offset, c.Width, value))
 }
 
@@ -355,7 +408,7 @@ func littleEndian(data []byte) (n uint64) {
 func (p *Player) copyIn(c *Command) (code string) {
 	data := p.memory(c)
 	if c.Mode == modeBulk {
-		space, base := p.place(c.Window)
+		space, base := p.Place(c.Window)
 		return codeOf(p.machine.StoreBytes(space, base+uint64(c.Offset), c.Width, data))
 	}
 	return offsets(c, func(offset, inMemory uint64) string {
@@ -370,7 +423,7 @@ func (p *Player) fill(c *Command) (code string) {
 func (p *Player) copyOut(c *Command) (code string) {
 	data := p.memory(c)
 	if c.Mode == modeBulk {
-		space, base := p.place(c.Window)
+		space, base := p.Place(c.Window)
 		code = codeOf(p.machine.LoadBytes(space, base+uint64(c.Offset), c.Width, data))
 	} else {
 		code = offsets(c, func(offset, inMemory uint64) string {
@@ -415,7 +468,7 @@ func (p *Player) expect(c *Command) (code string) {
 		if c.Index == 0 {
 			pause = (p.machine.Now() - began) / 32
 		}
-		if p.wait(min(pause, left)) != done {
+		if p.wait(max(0, min(pause, left))) != done {
 			failure, isLast = "frame-late", true
 		}
 		isLast = isLast || p.machine.Now() >= deadline
@@ -450,8 +503,12 @@ func (p *Player) applyPolicy(c *Command, failure string) (code string) {
 		p.result.Got, p.result.Want, p.result.Mask, p.result.Element = 0, 0, 0, 0
 		return code
 	}
+	diagnose := p.query
+	if p.driver != nil {
+		diagnose = p.driver.Diagnose
+	}
 	for i := range p.image.Devices {
-		if code := p.query(i); code != done {
+		if code := diagnose(i); code != done {
 			return forget(code)
 		}
 	}
@@ -467,13 +524,8 @@ func (p *Player) applyPolicy(c *Command, failure string) (code string) {
 
 // wait lets time pass. It returns frame-late if the run takes longer than its limit.
 func (p *Player) wait(nanoseconds int64) (code string) {
-	if nanoseconds > 0 {
-		p.machine.Wait(nanoseconds)
-	}
-	if p.machine.Now() > p.end {
-		return "frame-late"
-	}
-	return done
+	p.machine.Wait(nanoseconds)
+	return p.codeOfTime()
 }
 
 // tlbWindow returns the number and the group of a window's TLB window.
@@ -530,6 +582,13 @@ func (p *Player) point(c *Command) (code string) {
 	const configuration = 0x1fc00000 // offset of the registers in BAR 0
 	w := &p.image.Windows[c.Window]
 	slot, group := p.tlbWindow(c.Window)
+	p.shown[c.Window] = group.Offset + uint64(slot-group.First)*group.Size +
+		c.Value&(group.Size-1)
+	if p.driver != nil {
+		if code, isDone := p.driver.Point(c, slot); isDone {
+			return code
+		}
+	}
 	value, _ := p.encode(c)
 	bar := vector.OfBar(int(w.Device), 0)
 	width, count := uint8(8), 1
@@ -551,8 +610,6 @@ func (p *Player) point(c *Command) (code string) {
 	}
 	_, ok := p.machine.Load(bar, at, width)
 	p.machine.Fence()
-	p.shown[c.Window] = group.Offset + uint64(slot-group.First)*group.Size +
-		c.Value&(group.Size-1)
 	return codeOf(ok)
 }
 

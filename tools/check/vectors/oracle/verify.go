@@ -143,7 +143,7 @@ func (m *Image) isName(name uint32) bool {
 	if size == 0 || uint64(name>>8)+uint64(size) > uint64(len(m.Text)) {
 		return false
 	}
-	text := m.name(name)
+	text := m.Name(name)
 	if !utf8.Valid(text) {
 		return false
 	}

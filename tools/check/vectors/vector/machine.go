@@ -196,7 +196,11 @@ func (m *Machine) IsPresent(device int) bool {
 func (m *Machine) Now() int64 { return m.now }
 
 // Wait lets time pass.
-func (m *Machine) Wait(nanoseconds int64) { m.now += nanoseconds + m.vector.LateNs }
+func (m *Machine) Wait(nanoseconds int64) {
+	if nanoseconds > 0 {
+		m.now += nanoseconds + m.vector.LateNs
+	}
+}
 
 // Device returns the device with an index in the image: `needed`, unless the vector has another.
 func (m *Machine) Device(index int, needed Device) Device {
