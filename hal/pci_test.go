@@ -3,7 +3,6 @@
 package hal
 
 import (
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,175 +13,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/fakekernel"
 )
-
-// fakeFunction is a PCI function in a directory that imitates sysfs. Its BARs and its configuration
-// space are ordinary files.
-type fakeFunction struct {
-	t              testing.TB
-	dir            string
-	address        string
-	hostWindowSize uint64 // size of a Host window in bytes
-}
-
-// installFakeSysfs makes package hal use an empty directory instead of sysfs, until the test ends.
-func installFakeSysfs(t testing.TB) {
-	old := sysfsDevicesDir
-	umask := unix.Umask(0o022) // the umask does not change the modes of files in sysfs
-	t.Cleanup(func() {
-		sysfsDevicesDir = old
-		unix.Umask(umask)
-	})
-	var err error
-	// /proc/self/fd names open files by paths without symbolic links
-	if sysfsDevicesDir, err = filepath.EvalSymlinks(t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// barAddress returns the address at which the processor reaches a BAR of a fake function.
-// barBusAddress returns the bus address of the BAR. The two differ, as if a host bridge translated
-// addresses.
-func barAddress(bar int) uint64    { return uint64(bar+1) << 40 }
-func barBusAddress(bar int) uint64 { return uint64(bar+1) << 41 }
-
-const noResource = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
-
-// addFunction adds a function with 64-bit prefetchable BARs. bars contains the sizes in bytes.
-func addFunction(t testing.TB, address string, vendor, device uint16,
-	bars map[int]uint64) *fakeFunction {
-	f := &fakeFunction{t: t, dir: filepath.Join(sysfsDevicesDir, address), address: address}
-	if err := os.Mkdir(f.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	config := make([]byte, 4096)
-	binary.LittleEndian.PutUint16(config[0:], vendor)
-	binary.LittleEndian.PutUint16(config[2:], device)
-	config[configCommandOffset] = configCommandMemoryBit
-	resource := ""
-	for bar := range 13 {
-		size, ok := bars[bar]
-		if !ok {
-			resource += noResource
-			continue
-		}
-		resource += fmt.Sprintf("0x%016x 0x%016x 0x%016x\n", barAddress(bar),
-			barAddress(bar)+size-1, 0x14220c)
-		binary.LittleEndian.PutUint64(config[configBar0Offset+4*bar:],
-			barBusAddress(bar)|barType64Bit|8)
-		for _, kind := range []string{"", "_wc"} {
-			f.write(fmt.Sprintf("resource%d%s", bar, kind), "")
-			if err := os.Truncate(f.path(fmt.Sprintf("resource%d%s", bar, kind)),
-				int64(size)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	f.write("modalias", modalias(vendor, device, 0, 0))
-	f.write("class", "0x120000\n")
-	f.write("resource", resource)
-	f.write("enable", "0\n")
-	f.write("config", string(config))
-	return f
-}
-
-// modalias returns the contents of the sysfs file `modalias` (Linux, drivers/pci/pci-sysfs.c,
-// modalias_show).
-func modalias(vendor, device, subvendor, subdevice uint16) string {
-	return fmt.Sprintf("pci:v%08Xd%08Xsv%08Xsd%08Xbc%02Xsc%02Xi%02X\n", vendor, device, subvendor,
-		subdevice, 0x12, 0, 0)
-}
-
-func (f *fakeFunction) path(name string) string { return filepath.Join(f.dir, name) }
-
-// write writes a file in the function's directory.
-func (f *fakeFunction) write(name, text string) {
-	f.t.Helper()
-	if err := os.WriteFile(f.path(name), []byte(text), 0o644); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-// readAt returns n bytes of the file with the given name, from the given offset on.
-func (f *fakeFunction) readAt(name string, offset uint64, n int) []byte {
-	f.t.Helper()
-	file, err := os.Open(f.path(name))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer file.Close()
-	b := make([]byte, n)
-	if _, err := file.ReadAt(b, int64(offset)); err != nil {
-		f.t.Fatal(err)
-	}
-	return b
-}
-
-// patch overwrites bytes of the file with the given name, from the given offset on.
-func (f *fakeFunction) patch(name string, offset uint64, b ...byte) {
-	f.t.Helper()
-	file, err := os.OpenFile(f.path(name), os.O_WRONLY, 0)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer file.Close()
-	if _, err := file.WriteAt(b, int64(offset)); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-func (f *fakeFunction) remove(name string) {
-	f.t.Helper()
-	if err := os.Remove(f.path(name)); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-// bind makes the function look as if it is bound to the given kernel driver.
-func (f *fakeFunction) bind(driver string) {
-	f.t.Helper()
-	if err := os.Symlink("../../../bus/pci/drivers/"+driver, f.path("driver")); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-// open opens and acquires the function. The end of the test closes it.
-func (f *fakeFunction) open() *device {
-	f.t.Helper()
-	d, err := openAndAcquire("pci:" + f.address)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { d.Close() })
-	return d.(*device)
-}
-
-// must takes the results of Map and returns the aperture. It ends the test if Map failed.
-func (f *fakeFunction) must(a Aperture, err error) *Aperture {
-	f.t.Helper()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return &a
-}
-
-const mib = 1 << 20
-
-// addEdu adds a function with the ids and the BAR of the board edu.
-func addEdu(t testing.TB) *fakeFunction {
-	return addFunction(t, "0000:00:01.0", boards.Edu.Vendor, boards.Edu.Device,
-		map[int]uint64{0: mib})
-}
 
 func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 	installFakeSysfs(t)
 	addFunction(t, "0000:00:00.0", 0x1b36, 0x0008, nil)
 	f := addEdu(t)
 	card := addFunction(t, "10000:e1:1f.7", 0xabcd, 0xef01, map[int]uint64{2: 2 * mib})
-	card.write("modalias", modalias(0xabcd, 0xef01, 0x1af4, 0x1100))
+	card.write("modalias", fakekernel.Modalias(0xabcd, 0xef01, 0x1af4, 0x1100))
 	cardIdentity := Identity{Address: "10000:e1:1f.7", Vendor: 0xabcd, Device: 0xef01,
 		Subsystem: 0x11001af4,
 		BarSizes:  [6]uint64{2: 2 * mib}}
@@ -272,7 +113,7 @@ func TestLongDirectoryIsReadToItsEnd(t *testing.T) {
 		if err := os.Mkdir(f.dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		f.write("modalias", modalias(0x1234, uint16(i%150), 0, 0))
+		f.write("modalias", fakekernel.Modalias(0x1234, uint16(i%150), 0, 0))
 	}
 	for _, id := range []uint16{0, 149} {
 		_, err := openAndAcquire(fmt.Sprintf("pci:1234:%04x", id))
@@ -379,7 +220,7 @@ func TestFunctionsThatCannotBeUsedAreRejected(t *testing.T) {
 		},
 		"no modalias": {removing("modalias"), NoDevice, []string{"modalias", missing}},
 		"short modalias": {
-			writing("modalias", modalias(1, 2, 3, 4)[:41]),
+			writing("modalias", fakekernel.Modalias(1, 2, 3, 4)[:41]),
 			NoDevice, []string{"modalias", "contains no PCI ids"},
 		},
 		"modalias of another bus": {
@@ -414,8 +255,8 @@ func TestDecodingThatWasSwitchedOffIsSwitchedOnAgain(t *testing.T) {
 	f := addEdu(t)
 	f.patch("config", configCommandOffset, 0)
 	d := f.open()
-	if got := loadLittleEndian(f.readAt("config", configCommandOffset,
-		2)); got != configCommandMemoryBit ||
+	if got := f.valueAt("config", configCommandOffset,
+		2); got != configCommandMemoryBit ||
 		!d.Alive() {
 		t.Errorf("after Open: command register %#x, want %#x; alive %v", got,
 			configCommandMemoryBit, d.Alive())
@@ -505,7 +346,7 @@ func TestStoresLandInTheFileOfTheBar(t *testing.T) {
 		t.Run(fmt.Sprint("BAR ", c.bar, " flags ", c.flags), func(t *testing.T) {
 			a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Flags: c.flags,
 				Offset: 0x12340, Size: 0x8000}))
-			busAddress := barBusAddress(int(c.bar)) + 0x12340
+			busAddress := f.BarBusAddress(int(c.bar)) + 0x12340
 			if a.Size != 0x8000 || a.TLBWindow != -1 || a.BusAddress != busAddress {
 				t.Errorf("%s: size %#x, slot %d, bus address %#x; want 0x8000, -1, %#x", c.file,
 					a.Size, a.TLBWindow, a.BusAddress, busAddress)
@@ -568,7 +409,7 @@ func TestBarMayBeginInsideAPage(t *testing.T) {
 	installFakeSysfs(t)
 	f := addEdu(t)
 	f.write("resource", "0x00000000febf0400 0x00000000febf05ff 0x0000000000040200\n"+
-		strings.Repeat(noResource, 12))
+		strings.Repeat(fakekernel.NoResource, 12))
 	f.patch("config", configBar0Offset, 0x00, 0x04, 0xbf, 0xfe, 0, 0, 0, 0)
 	d := f.open()
 	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Offset: 0x100, Size: 0x100}))
@@ -589,7 +430,8 @@ func TestBusAddressesComeFromConfigurationSpace(t *testing.T) {
 	f.patch("config", configBar0Offset+16, 0xc, 0, 0x10, 0, 0x80, 0, 0, 0) // 64-bit, prefetchable
 	f.patch("config", configBar0Offset+12, 1, 2, 3, 4)                     // no such BAR
 	d := f.open()
-	for bar, want := range map[uint8]uint64{0: 0x40000000, 2: barAddress(2), 4: 0x80_00100000} {
+	for bar, want := range map[uint8]uint64{0: 0x40000000, 2: fakekernel.BarAddress(2),
+		4: 0x80_00100000} {
 		if a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Offset: 16,
 			Size: 16})); a.BusAddress != want+16 {
 			t.Errorf("BAR %d: bus address %#x, want %#x", bar, a.BusAddress, want+16)
@@ -666,7 +508,7 @@ func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 		if c := a.Store(uint32(offset), width, 0x55667788); c != OK {
 			t.Errorf("store of %d bytes at %#x: %v", width, offset, c)
 		}
-		if got, want := loadLittleEndian(f.readAt("config", offset, 4)),
+		if got, want := f.valueAt("config", offset, 4),
 			0x55667788&fbs.WidthMask(width); got != want {
 			t.Errorf("store of %d bytes: the file has %#x, want %#x", width, got, want)
 		}
@@ -751,9 +593,10 @@ func TestCloseReleasesEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after := openFileCount(t); after != before || strings.Contains(string(maps), f.dir) {
+	isMapped := strings.Contains(string(maps), f.path("resource"))
+	if after := openFileCount(t); after != before || isMapped {
 		t.Errorf("after Close: %d files of sysfs open, %d before Open; mapped %v", after, before,
-			strings.Contains(string(maps), f.dir))
+			isMapped)
 	}
 }
 
@@ -761,15 +604,20 @@ func TestCloseReleasesEverything(t *testing.T) {
 // directories: when the search opens the file with their ids, or when it reads that file.
 func TestSearchByIDsSkipsRemovedFunctions(t *testing.T) {
 	for _, atRead := range []bool{false, true} {
-		installFakeSysfs(t)
 		k := installFakeKernel(t)
 		// functions whose addresses are before and after the address of the edu
 		others := []string{"0000:00:00.0", "0000:00:02.0", "0000:7f:00.0"}
 		for _, address := range others {
-			addFunction(t, address, 0x1af4, 0x1110, nil)
+			f := addFunction(t, address, 0x1af4, 0x1110, nil)
+			remove := fakekernel.Failure{Call: "open " + f.Path("modalias"),
+				Before: func() { os.RemoveAll(f.dir) }}
+			if atRead {
+				// The error for a removed node (Linux, fs/kernfs/file.c, kernfs_seq_start).
+				remove.Call, remove.Errno = "read "+f.Path("modalias"), unix.ENODEV
+			}
+			k.Failures = append(k.Failures, remove)
 		}
 		addEdu(t)
-		replaceSyscalls(&removingKernel{fakeKernel: k, addresses: others, atRead: atRead})
 		d, err := Open("pci:1234:11e8")
 		if err != nil {
 			t.Errorf("functions removed at read %v: Open: %v", atRead, err)
@@ -782,38 +630,4 @@ func TestSearchByIDsSkipsRemovedFunctions(t *testing.T) {
 		_, err = Open("pci:1af4:1110")
 		wantFault(t, "all are removed", err, NoDevice, "pci:1af4:1110: no such device")
 	}
-}
-
-// removingKernel is a fake kernel that removes functions when the program opens the file with their
-// ids or, if atRead is true, when it reads that file.
-type removingKernel struct {
-	*fakeKernel
-	addresses []string
-	atRead    bool
-}
-
-// removeIfListed removes the directory of a function if `path` is the file with its ids and its
-// address is in r.addresses. It reports whether it has removed the directory.
-func (r *removingKernel) removeIfListed(path string) bool {
-	dir := filepath.Dir(path)
-	isListed := strings.HasSuffix(path, "/modalias") &&
-		slices.Contains(r.addresses, filepath.Base(dir))
-	if isListed {
-		os.RemoveAll(dir)
-	}
-	return isListed
-}
-
-func (r *removingKernel) open(path string, flags int) (int, error) {
-	if !r.atRead {
-		r.removeIfListed(path)
-	}
-	return r.fakeKernel.open(path, flags)
-}
-
-func (r *removingKernel) read(fd int, data []byte) (int, error) {
-	if r.atRead && r.removeIfListed(r.opened[fd]) {
-		return -1, unix.ENODEV // as for a removed node (Linux, fs/kernfs/file.c, kernfs_seq_start)
-	}
-	return r.fakeKernel.read(fd, data)
 }

@@ -15,20 +15,6 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-const gib = 1 << 30
-
-// addWormhole adds a function with the ids and BARs of a Wormhole.
-func addWormhole(t testing.TB) *fakeFunction {
-	return addFunction(t, "0000:01:00.0", 0x1e52, 0x401e,
-		map[int]uint64{0: 512 * mib, 2: mib, 4: 32 * mib})
-}
-
-// addBlackhole adds a function with the ids and BARs of a Blackhole. BAR 4 has bar4 bytes.
-func addBlackhole(t testing.TB, bar4 uint64) *fakeFunction {
-	return addFunction(t, "0000:02:00.0", 0x1e52, 0xb140,
-		map[int]uint64{0: 512 * mib, 2: mib, 4: bar4})
-}
-
 // tlbWindow returns a Tlb window that prefers the given slot.
 func tlbWindow(size uint64, slot uint16) fbs.Window {
 	return fbs.Window{Kind: gen.WindowKindTlb, Size: size, Slot: slot}
@@ -83,7 +69,7 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 			}
 			a.Store(uint32(c.size-4), 4, 0xcafe0000+uint64(c.slot))
 			stored := 0xcafe0000 + uint64(c.slot)
-			if got := loadLittleEndian(f.readAt("resource0", c.at+c.size-4, 4)); got != stored {
+			if got := f.valueAt("resource0", c.at+c.size-4, 4); got != stored {
 				t.Errorf("slot %d: the window has %#x, want the stored %#x", c.slot, got, stored)
 			}
 		})
@@ -126,18 +112,18 @@ func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
 				t.Fatal(code)
 			}
 			for i, want := range c.want {
-				if got := uint32(loadLittleEndian(f.readAt("resource0",
-					0x1fc00000+12*uint64(c.slot)+4*uint64(i), 4))); got != want {
+				if got := uint32(f.valueAt("resource0",
+					0x1fc00000+12*uint64(c.slot)+4*uint64(i), 4)); got != want {
 					t.Errorf("slot %d, word %d: %#x, want %#x", c.slot, i, got, want)
 				}
 			}
 			a.Store(16, 8, 0x1122334455667788)
 		})
 	}
-	if got := loadLittleEndian(f.readAt("resource4", 4*gib+16, 8)); got != 0x1122334455667788 {
+	if got := f.valueAt("resource4", 4*gib+16, 8); got != 0x1122334455667788 {
 		t.Errorf("window 203 has %#x, want 0x1122334455667788", got)
 	}
-	if got := loadLittleEndian(f.readAt("resource0", 200*mib+16, 8)); got != 0x1122334455667788 {
+	if got := f.valueAt("resource0", 200*mib+16, 8); got != 0x1122334455667788 {
 		t.Errorf("window 100 has %#x, want 0x1122334455667788", got)
 	}
 }
@@ -175,8 +161,8 @@ func TestWriteCombiningWindowsAreProgrammedThroughTheUncachedMapping(t *testing.
 	if got := f.readAt("resource0_wc", mib, 4); string(got) != "data" {
 		t.Errorf("resource0_wc has %q, want \"data\"", got)
 	}
-	if loadLittleEndian(f.readAt("resource0", 0x1fc00008, 8)) == 0 ||
-		loadLittleEndian(f.readAt("resource0_wc", 0x1fc00008, 8)) != 0 {
+	if f.valueAt("resource0", 0x1fc00008, 8) == 0 ||
+		f.valueAt("resource0_wc", 0x1fc00008, 8) != 0 {
 		t.Error("the configuration is missing in resource0, or is also in resource0_wc")
 	}
 }
@@ -199,7 +185,7 @@ func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 		}
 		a.Store(0xfffc, 4, address|1)
 		at := 2*mib + address%mib + 0xfffc
-		if got := loadLittleEndian(f.readAt("resource0", at, 4)); got != address|1 {
+		if got := f.valueAt("resource0", at, 4); got != address|1 {
 			t.Errorf("address %#x: the file has %#x, want the stored %#x", address, got,
 				address|1)
 		}
@@ -234,7 +220,7 @@ func TestPointRejectsWhatTheDeviceCannotExpress(t *testing.T) {
 			}
 		})
 	}
-	if got := loadLittleEndian(f.readAt("resource0", 0x1fc00010, 8)); got != 0 {
+	if got := f.valueAt("resource0", 0x1fc00010, 8); got != 0 {
 		t.Errorf("a rejected Point stored %#x, want nothing", got)
 	}
 	bar := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4096}))

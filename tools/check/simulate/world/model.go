@@ -246,7 +246,7 @@ func (m *model) runCommand(do func(access) hal.Code, c *fbs.Command) hal.Code {
 func (m *model) isDeviceGone(c *fbs.Command) bool {
 	device := m.w.view.Windows[c.Window].Device
 	if m.reference != nil {
-		return m.reference.machine.functions[device].gone
+		return m.reference.machine.functions[device].Gone
 	}
 	return m.w.devices[device].gone
 }

@@ -11,6 +11,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/check/fakekernel"
 )
 
 // referenceMachine is the expected memory of a machine's devices, on which a model executes the
@@ -73,8 +74,8 @@ func (s *referenceMachine) chooseTLBWindow(f *pciFunction, device int, w fbs.Win
 		return *nextForced - 1
 	}
 	for id := 0; ; id++ {
-		start, size := tlbWindow(f, id)
-		free := size >= w.Size && start != 1
+		bar, _, size := f.TLBWindow(id)
+		free := size >= w.Size && bar >= 0
 		for other, slot := range s.tlbIndexes {
 			free = free && (slot != id || int(s.w.view.Windows[other].Device) != device)
 		}
@@ -92,11 +93,8 @@ func (s *referenceMachine) locate(a access) (bar [2]int, offset uint64) {
 	case gen.WindowKindBar:
 		return [2]int{int(w.Device), int(w.Bar)}, w.Offset + a.offset
 	case gen.WindowKindTlb:
-		start, size := tlbWindow(s.machine.functions[w.Device], s.tlbIndexes[int(a.window)])
-		bar := 0
-		if size == 4<<30 {
-			bar = 4
-		}
+		f := s.machine.functions[w.Device]
+		bar, start, size := f.TLBWindow(s.tlbIndexes[int(a.window)])
 		return [2]int{int(w.Device), bar}, start + s.targets[int(a.window)].address%size + a.offset
 	}
 	return [2]int{-1, int(a.window)}, a.offset
@@ -122,7 +120,7 @@ func (s *referenceMachine) perform(a access) hal.Code {
 			a.value & 0xffff}
 		return hal.OK
 	}
-	gone := bar[0] >= 0 && s.machine.functions[bar[0]].gone
+	gone := bar[0] >= 0 && s.machine.functions[bar[0]].Gone
 	for i := range uint64(a.width) {
 		switch {
 		case gone:
@@ -150,7 +148,7 @@ func (s *referenceMachine) programWindow(a access) hal.Code {
 	switch byDriver := s.machine.backend == "tt"; {
 	case !byDriver && s.busErrorBARs[[2]int{device, 0}]:
 		return hal.BusFault
-	case byDriver && s.machine.functions[device].gone:
+	case byDriver && s.machine.functions[device].Gone:
 		return hal.DeviceGone
 	}
 	target, _ := boards.UnpackTileRoute(a.mask)
@@ -185,8 +183,8 @@ func (s *referenceMachine) runDelay(m *model, c *fbs.Command) hal.Code {
 // first difference, or "".
 func (s *referenceMachine) barDifference() string {
 	for _, f := range s.machine.functions {
-		for bar, size := range f.bars {
-			if size == 0 || f.gone || s.busErrorBARs[[2]int{f.index, bar}] {
+		for bar, size := range f.Bars {
+			if size == 0 || f.Gone || s.busErrorBARs[[2]int{f.Index, bar}] {
 				continue
 			}
 			if text := s.differenceInBAR(f, bar); text != "" {
@@ -202,19 +200,19 @@ func (s *referenceMachine) barDifference() string {
 
 // differenceInBAR compares one BAR with the reference.
 func (s *referenceMachine) differenceInBAR(f *pciFunction, bar int) string {
-	want, balance := s.bars[[2]int{f.index, bar}], 0
+	want, balance := s.bars[[2]int{f.Index, bar}], 0
 	for _, part := range s.machine.storedExtents(f, bar) {
 		for i, b := range part.data {
 			at := part.offset + uint64(i)
-			if f.vendor == 0x1e52 && (bar == 0 && at >= 0x1fc00000 || bar == 2) {
+			if f.Vendor == 0x1e52 && (bar == 0 && at >= 0x1fc00000 || bar == 2) {
 				continue // registers of the board
 			}
-			if _, ok := s.addressRegisters[[2]int{f.index, bar}][at&^7]; ok {
+			if _, ok := s.addressRegisters[[2]int{f.Index, bar}][at&^7]; ok {
 				continue
 			}
 			if b != want[at] {
 				return fmt.Sprintf("BAR %d of function %d contains %#x at %#x, expected %#x", bar,
-					f.index, b, at, want[at])
+					f.Index, b, at, want[at])
 			}
 			if b != 0 {
 				balance++
@@ -227,7 +225,7 @@ func (s *referenceMachine) differenceInBAR(f *pciFunction, bar int) string {
 		}
 	}
 	if balance != 0 {
-		return fmt.Sprintf("BAR %d of function %d: %d expected bytes were not stored", bar, f.index,
+		return fmt.Sprintf("BAR %d of function %d: %d expected bytes were not stored", bar, f.Index,
 			-balance)
 	}
 	return ""
@@ -236,21 +234,22 @@ func (s *referenceMachine) differenceInBAR(f *pciFunction, bar int) string {
 // targetDifference compares the configuration of the TLB windows with the last Point commands.
 func (s *referenceMachine) targetDifference(f *pciFunction) string {
 	for window, target := range s.targets {
-		if int(s.w.view.Windows[window].Device) != f.index {
+		if int(s.w.view.Windows[window].Device) != f.Index {
 			continue
 		}
 		id, route := s.tlbIndexes[window], target.target
-		_, size := tlbWindow(f, id)
+		_, _, size := f.TLBWindow(id)
 		base := target.address &^ (size - 1)
 		if s.machine.backend == "tt" {
 			multicast := uint8(0)
 			if route.Multicast {
 				multicast = 1
 			}
-			want := ttWindowConfig{base, uint16(route.X), uint16(route.Y), uint16(route.XStart),
-				uint16(route.YStart), route.NoC, multicast, uint8(route.Ordering - 1),
-				route.StaticVCPlusOne}
-			if got := f.windowConfigs[id]; got != want {
+			want := fakekernel.TTWindowConfig{Window: uint32(id), Address: base,
+				XEnd: uint16(route.X), YEnd: uint16(route.Y), XStart: uint16(route.XStart),
+				YStart: uint16(route.YStart), NoC: route.NoC, Multicast: multicast,
+				Ordering: uint8(route.Ordering - 1), VC: route.StaticVCPlusOne}
+			if got := lastConfig(f, id); got != want {
 				return fmt.Sprintf("the driver received %+v for TLB window %d, expected %+v", got,
 					id, want)
 			}
@@ -260,10 +259,20 @@ func (s *referenceMachine) targetDifference(f *pciFunction) string {
 		if got := s.machine.readBAR(f, 0, 0x1fc00000+uint64(id*len(want)),
 			len(want)); !bytes.Equal(got, want) {
 			return fmt.Sprintf("registers of TLB window %d of function %d contain %x, expected %x",
-				id, f.index, got, want)
+				id, f.Index, got, want)
 		}
 	}
 	return ""
+}
+
+// lastConfig returns the last configuration of a TLB window that the driver received.
+func lastConfig(f *pciFunction, id int) (last fakekernel.TTWindowConfig) {
+	for _, c := range f.Programmed {
+		if int(c.Window) == id {
+			last = c
+		}
+	}
+	return last
 }
 
 // tlbRegisters returns the registers that program a TLB window: bit fields from the lowest bit on
@@ -279,7 +288,7 @@ func tlbRegisters(f *pciFunction, windowSize, address uint64, t fbs.TileRoute) [
 	addressBits := map[uint64]int{1 << 20: 16, 2 << 20: 15, 16 << 20: 12}[windowSize]
 	nocBits, size := 1, 8
 	tail := [][2]uint64{{1, 0}, {1, bit(t.StaticVCPlusOne != 0)}}
-	if f.device == 0xb140 {
+	if f.Device == 0xb140 {
 		addressBits, nocBits, size = map[uint64]int{2 << 20: 43, 4 << 30: 32}[windowSize], 2, 12
 		vc := uint64(0)
 		if t.StaticVCPlusOne != 0 {
@@ -307,7 +316,7 @@ func (s *referenceMachine) hostMemoryDifference() string {
 	for bar, registers := range s.addressRegisters {
 		f := s.machine.functions[bar[0]]
 		for at, register := range registers {
-			if f.gone || s.busErrorBARs[bar] {
+			if f.Gone || s.busErrorBARs[bar] {
 				continue
 			}
 			data := s.machine.readBAR(f, bar[1], at, 8)
@@ -316,7 +325,7 @@ func (s *referenceMachine) hostMemoryDifference() string {
 			if got := s.machine.hostMemoryAt(f, address); len(got) < len(want) ||
 				!bytes.Equal(got[:len(want)], want) {
 				return fmt.Sprintf("function %d received the address %#[3]x of host window %[2]d, "+
-					"which has no or wrong content", f.index, register.window, address)
+					"which has no or wrong content", f.Index, register.window, address)
 			}
 		}
 	}
