@@ -141,11 +141,6 @@ func TestMemoryThatTilesCannotReachIsRejected(t *testing.T) {
 	mustMap(t, d, hostWindow(0x10000)) // up to the last offset
 	_, err = d.Map(hostWindow(1))
 	wantFault(t, "over the end", err, NoDevice, "cannot map 4096 bytes")
-	d.Close()
-	d = f.openVFIO()
-	k.Fail("mmap vfio:0000:01:00.0", unix.ENOMEM)
-	_, err = d.Map(hostWindow(1))
-	wantFault(t, "no registers", err, NoDevice, "mmap 0000:01:00.0 BAR 2: cannot allocate memory")
 }
 
 // TestSecondCloseStoresNothingToTheIATU closes a device twice. The first Close cannot switch bus

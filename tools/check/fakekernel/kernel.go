@@ -201,6 +201,9 @@ func (k *Kernel) recordClose(fd int) error {
 	if path == ContainerPath {
 		k.closeContainer()
 	}
+	if f, name := k.Locate(path); name == ttFile {
+		clear(f.ReservedWindows)
+	}
 	delete(k.VFIO.containerOfGroup, fd)
 	delete(k.OpenFiles, fd)
 	return err
@@ -357,10 +360,14 @@ func (k *Kernel) mapHostMemory(length, protection, flags int) ([]byte, error) {
 // Munmap unmaps memory, also if a failure matches.
 func (k *Kernel) Munmap(mem []byte) error {
 	defer k.lock()()
-	failure := k.begin("munmap")
 	address := unsafe.Pointer(unsafe.SliceData(mem))
-	k.Mappings = slices.DeleteFunc(k.Mappings,
-		func(m Mapping) bool { return m.Address == uintptr(address) })
+	isMem := func(m Mapping) bool { return m.Address == uintptr(address) }
+	call := "munmap bar"
+	if i := slices.IndexFunc(k.Mappings, isMem); i >= 0 && k.Mappings[i].Bar < 0 {
+		call = "munmap host"
+	}
+	failure := k.begin(call)
+	k.Mappings = slices.DeleteFunc(k.Mappings, isMem)
 	if err := unix.MunmapPtr(address, uintptr(len(mem))); err != nil {
 		return err
 	}
