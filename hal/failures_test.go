@@ -64,9 +64,9 @@ var deviceUses = []deviceUse{
 			hostWindow(0x3000)}},
 }
 
-// run opens the device, maps the windows, lets the device master the bus, and closes the device. It
-// stops at the first error, but always closes the device. isMapped reports whether all windows were
-// mapped.
+// run opens the device, maps the windows, lets the device master the bus, and closes the device,
+// without an error twice. It stops at the first error, but always closes the device. isMapped
+// reports whether all windows were mapped.
 func (u *deviceUse) run() (isMapped bool, err error) {
 	d, err := Open(u.device)
 	if err != nil {
@@ -75,6 +75,9 @@ func (u *deviceUse) run() (isMapped bool, err error) {
 	defer func() {
 		if e := d.Close(); err == nil {
 			err = e
+		}
+		if err == nil {
+			err = d.Close()
 		}
 	}()
 	for _, w := range u.windows {

@@ -193,24 +193,18 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	}
 }
 
-// vfioSetup is a fake kernel with an edu that is bound to vfio-pci.
-type vfioSetup struct {
-	*fakeKernel
-	edu *fakeFunction
-}
-
 func TestOpenVFIOErrorNamesTheCause(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(vfioSetup)
+		change func(*fakeFunction)
 		code   Code
 		words  []string
 	}{
 		"no such device": {
-			func(s vfioSetup) { os.RemoveAll(s.edu.dir) },
+			func(f *fakeFunction) { os.RemoveAll(f.dir) },
 			NoDevice, []string{"lists the devices"},
 		},
 		"no driver": {
-			func(s vfioSetup) { s.edu.remove("driver") },
+			func(f *fakeFunction) { f.remove("driver") },
 			NoDevice, []string{"no driver owns the device",
 				"`modprobe vfio-pci; echo vfio-pci > " +
 					"/sys/bus/pci/devices/0000:00:01.0/driver_override; echo 0000:00:01.0 > " +
@@ -218,38 +212,38 @@ func TestOpenVFIOErrorNamesTheCause(t *testing.T) {
 				"pci:0000:00:01.0"},
 		},
 		"another driver": {
-			func(s vfioSetup) {
-				s.edu.remove("driver")
-				s.edu.bind("nvme")
+			func(f *fakeFunction) {
+				f.remove("driver")
+				f.bind("nvme")
 			},
 			NoDevice, []string{"the kernel driver nvme owns the device",
 				"driver_override; echo 0000:00:01.0 > /sys/bus/pci/drivers/nvme/unbind; echo " +
 					"0000:00:01.0 > /sys/bus/pci/drivers/vfio-pci/bind`"},
 		},
 		"no IOMMU": {
-			func(s vfioSetup) { s.edu.remove("iommu_group") },
+			func(f *fakeFunction) { f.remove("iommu_group") },
 			NoDevice, []string{"no IOMMU is on", "pci:0000:00:01.0"},
 		},
 		"group not viable": {
-			func(s vfioSetup) { s.VFIO.NotViable = true },
+			func(f *fakeFunction) { f.k.VFIO.NotViable = true },
 			NoDevice, []string{"other drivers own devices of the same IOMMU group",
 				"/sys/kernel/iommu_groups/7/devices"},
 		},
 		"all ones": {
-			func(s vfioSetup) {
-				s.edu.patch("config", 0, []byte(strings.Repeat("\xff", 64))...)
-				s.edu.StuckOn = 0xffff
+			func(f *fakeFunction) {
+				f.patch("config", 0, []byte(strings.Repeat("\xff", 64))...)
+				f.StuckOn = 0xffff
 			},
 			DeviceGone, []string{"all ones"},
 		},
 		"memory decoding stays off": {
-			func(s vfioSetup) { s.edu.StuckOff = configCommandMemoryBit },
+			func(f *fakeFunction) { f.StuckOff = configCommandMemoryBit },
 			NoDevice, []string{"memory decoding stays off"},
 		},
 		"bus mastering stays on": {
-			func(s vfioSetup) {
-				s.edu.SetCommand(6)
-				s.edu.StuckOn = configCommandMasterBit
+			func(f *fakeFunction) {
+				f.SetCommand(6)
+				f.StuckOn = configCommandMasterBit
 			},
 			Internal, []string{"bus mastering stays on"},
 		},
@@ -257,38 +251,12 @@ func TestOpenVFIOErrorNamesTheCause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := installFakeKernel(t)
 			f := addVFIOEdu(k)
-			c.change(vfioSetup{k, f})
+			c.change(f)
 			_, err := openAndAcquire("vfio:0000:00:01.0")
 			wantFault(t, "open", err, c.code, c.words...)
 			k.checkReleased(t)
 		})
 	}
-}
-
-// TestVFIOReportsFailedReadsOfTheDevice checks that Diagnose reports a fault only for an error bit
-// of the status register that was set while bus mastering was on.
-func TestVFIOReportsFailedReadsOfTheDevice(t *testing.T) {
-	k := installFakeKernel(t)
-	f := addVFIOEdu(k)
-	d := f.openVFIO()
-	if code := d.Diagnose(); code != OK {
-		t.Errorf("Diagnose before SetBusMaster: %v, want %v", code, OK)
-	}
-	if err := d.SetBusMaster(true); err != nil {
-		t.Fatal(err)
-	}
-	if code := d.Diagnose(); code != OK {
-		t.Errorf("Diagnose without an error bit: %v, want %v", code, OK)
-	}
-	f.patch("config", configStatusOffset, 0, 0x20)
-	if code := d.Diagnose(); code != DMAFault {
-		t.Errorf("Diagnose after a master abort: %v, want %v", code, DMAFault)
-	}
-	syscalls = realSyscalls
-	if n := testing.AllocsPerRun(10, func() { d.Diagnose() }); n != 0 {
-		t.Errorf("Diagnose: %v allocations, want 0", n)
-	}
-	k.useForSyscalls()
 }
 
 // TestFaultOfAnotherDeviceIsNotBlamedOnThisOne has two bus masters behind one IOMMU. Only a read of
