@@ -313,7 +313,8 @@ func TestEachFailedSystemCallHasItsDocumentedResult(t *testing.T) {
 	t.Logf("evidence: %d failures of system calls of the backends injected", count)
 }
 
-// clearBars clears all BARs. It reports whether the program has stored to a BAR since the last call.
+// clearBars clears all BARs. It reports whether the program has stored to a BAR since the last
+// call.
 func (f *fakeFunction) clearBars() (isStoredTo bool) {
 	for bar, size := range f.Bars {
 		if size == 0 {
