@@ -252,10 +252,10 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	d := k.openTT()
 	a, b := mustMap(t, d, hostWindow(1)), mustMap(t, d, hostWindow(0x2000))
 	if a.BusAddress != 0x8_0000_0000 || b.BusAddress != 0x8_0000_1000 ||
-		uintptr(k.TT.Pins[1].Address) != b.Base ||
-		k.TT.Pins[1].Size != 0x2000 {
+		uintptr(k.VFIO.AllDMA[1].Address) != b.Base ||
+		k.VFIO.AllDMA[1].Size != 0x2000 {
 		t.Errorf("windows at %#x and %#x, pinned %+v; want 0x800000000 and 0x800001000",
-			a.BusAddress, b.BusAddress, k.TT.Pins)
+			a.BusAddress, b.BusAddress, k.VFIO.AllDMA)
 	}
 	if err := d.AssignBusAddress(a, d); err != nil {
 		t.Error(err)

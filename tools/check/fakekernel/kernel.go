@@ -82,7 +82,8 @@ func New(dir string, complain func(format string, arguments ...any)) *Kernel {
 	return k
 }
 
-// Fail adds a failure of all calls that match. It replaces the failures that were added before.
+// Fail adds a failure of all calls that match. It has priority over the failures that were added
+// before.
 func (k *Kernel) Fail(call string, errno unix.Errno) {
 	k.Failures = slices.Insert(k.Failures, 0, Failure{Call: call, Errno: errno})
 }

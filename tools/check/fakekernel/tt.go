@@ -25,7 +25,6 @@ type TT struct {
 	API            uint32 // version of the driver's interface
 	Minor          uint8  // minor version of the driver; the major version is 2
 	NextNoCAddress uint64 // address on the NoC of the next pinned memory
-	Pins           []DMARange
 }
 
 // ttState is the state of Tenstorrent's driver for one function.
@@ -198,7 +197,6 @@ func (k *Kernel) pinPages(s structure) unix.Errno {
 	s.setUint64(24, 0x1234_0000)
 	s.setUint64(32, pin.IOVA)
 	k.TT.NextNoCAddress += pin.Size
-	k.TT.Pins = append(k.TT.Pins, pin)
 	k.VFIO.AllDMA = append(k.VFIO.AllDMA, pin)
 	return 0
 }

@@ -25,6 +25,7 @@ type machine struct {
 	functions []*pciFunction
 	// Bus addresses of host memory on a bus without an IOMMU, by address in the process.
 	physical        map[uintptr]uint64
+	lastPhysical    uint64       // the last one that was assigned
 	released        []memoryCopy // host memory that the runner has unmapped
 	seccompFilter   []unix.SockFilter
 	noNewPrivileges bool // PR_SET_NO_NEW_PRIVS was called
@@ -44,7 +45,8 @@ func (f *pciFunction) diagnosis() hal.Code {
 
 // newMachine returns a machine without devices.
 func newMachine(w *world, backend string) *machine {
-	m := &machine{w: w, backend: backend, physical: map[uintptr]uint64{}}
+	m := &machine{w: w, backend: backend, physical: map[uintptr]uint64{},
+		lastPhysical: 1 << 32}
 	m.Kernel = fakekernel.New(w.path("machine"), w.errorf)
 	m.Pagemap, m.OnConfigStore = m.pagemapEntry, m.checkConfigStore
 	return m
@@ -77,11 +79,16 @@ func (m *machine) resolvePath(path string) (string, unix.Errno) {
 	} else {
 		resolved, err = m.Resolve(path, "")
 	}
-	errno, _ := err.(unix.Errno)
-	if errno != 0 {
-		m.w.logf("open %s fails: %v", path, errno)
+	if err != nil {
+		m.w.logf("open %s fails: %v", path, err)
 	}
-	return resolved, errno
+	return resolved, errnoOf(err)
+}
+
+// errnoOf returns the number of the error of a system call; 0 for no error.
+func errnoOf(err error) unix.Errno {
+	errno, _ := err.(unix.Errno)
+	return errno
 }
 
 // diagnosis returns the first failure that a function reports, in their order.
@@ -116,8 +123,7 @@ func (m *machine) handleCall(number uintptr, a [6]uintptr) (n uintptr, errno uni
 	default:
 		return 0, 0, false
 	}
-	errno, _ = err.(unix.Errno)
-	return uintptr(result), errno, true
+	return uintptr(result), errnoOf(err), true
 }
 
 // Requests of the watchdog (linux/watchdog.h). The argument of an ioctl that sets a number is in
@@ -136,12 +142,10 @@ func (m *machine) handleIoctl(fd int, request, argument uintptr) (uintptr, unix.
 		if request == fakekernel.GroupGetDeviceFD && err == nil {
 			m.w.openFDs = append(m.w.openFDs, n)
 		}
-		errno, _ := err.(unix.Errno)
-		return uintptr(n), errno
+		return uintptr(n), errnoOf(err)
 	}
 	if err := m.Begin(fmt.Sprintf("ioctl %x", number)); err != nil {
-		errno, _ := err.(unix.Errno)
-		return ^uintptr(0), errno
+		return ^uintptr(0), errnoOf(err)
 	}
 	if number == watchdogGetTimeout {
 		return uintptr(m.watchdog.timeoutNs / 1e9), 0
@@ -194,12 +198,12 @@ func (m *machine) mmap(a [6]uintptr) (n uintptr, errno unix.Errno, handled bool)
 	}
 	mem, err := m.Mmap(fd, int64(a[5]), int(a[1]), int(a[2]), flags)
 	if err != nil {
-		errno, _ = err.(unix.Errno)
-		return ^uintptr(0), errno, true
+		return ^uintptr(0), errnoOf(err), true
 	}
 	n = uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 	if fd < 0 {
-		m.physical[n] = 1<<32 + uint64(len(m.physical)+1)<<30
+		m.lastPhysical += 1 << 30
+		m.physical[n] = m.lastPhysical
 	}
 	return n, 0, true
 }
@@ -221,8 +225,7 @@ func (m *machine) munmap(a [6]uintptr) (errno unix.Errno, handled bool) {
 		}
 		m.keepCopy(h)
 	}
-	errno, _ = m.Munmap(memoryAt(a[0], a[1])).(unix.Errno)
-	return errno, true
+	return errnoOf(m.Munmap(memoryAt(a[0], a[1]))), true
 }
 
 // storedExtents returns the parts of a BAR's file that are not holes, because they have been stored
