@@ -238,10 +238,8 @@ func TestDecodingThatWasSwitchedOffIsSwitchedOnAgain(t *testing.T) {
 	f := addEdu(t)
 	f.patch("config", configCommandOffset, 0)
 	d := f.open()
-	if got := f.valueAt("config", configCommandOffset,
-		2); got != configCommandMemoryBit ||
-		!d.Alive() {
-		t.Errorf("after Open: command register %#x, want %#x; alive %v", got,
+	if f.Command() != configCommandMemoryBit || !d.Alive() {
+		t.Errorf("after Open: command register %#x, want %#x; alive %v", f.Command(),
 			configCommandMemoryBit, d.Alive())
 	}
 }

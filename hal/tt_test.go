@@ -507,8 +507,9 @@ func (k *resettingTT) pread(fd int, data []byte, offset int64) (int, error) {
 }
 
 func (k *resettingTT) ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
+	isAllowed := !k.inReset || request == ttGetDeviceInfo || request == ttResetDevice
 	switch {
-	case k.openedBeforeReset[fd]:
+	case k.openedBeforeReset[fd] || !isAllowed:
 		return -1, unix.ENODEV
 	case request != ttResetDevice:
 		return k.Ioctl(fd, request, value, argument)

@@ -32,9 +32,12 @@ type Kernel struct {
 	// through VFIO has the path "vfio:" and the PCI address, and an unnamed file has "memfd".
 	OpenFiles map[int]string
 	Mappings  []Mapping // memory that is mapped
-	// Calls contains all system calls in order: the name, the path of the file or the request of an
-	// ioctl, and for some calls further words. Examples: "open /dev/vfio/7 rdwr", "ioctl 3b66
-	// /dev/vfio/vfio", "mmap huge", "pwrite vfio:0000:01:00.0 +0x4 06 00".
+	// Calls contains all system calls in order, such as:
+	//
+	//	open /dev/vfio/7 rdwr
+	//	ioctl 3b66 /dev/vfio/vfio
+	//	mmap huge
+	//	pwrite vfio:0000:01:00.0 +0x4 06 00
 	Calls []string
 	VFIO  VFIO
 	TT    TT
