@@ -281,10 +281,3 @@ func mustOpen(t testing.TB, name string) *device {
 	t.Cleanup(func() { d.Close() })
 	return d.(*device)
 }
-
-// must takes the results of Map and returns the aperture. It ends the test if Map failed.
-func (f *fakeFunction) must(a Aperture, err error) *Aperture {
-	f.t.Helper()
-	f.check(err)
-	return &a
-}

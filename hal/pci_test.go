@@ -255,8 +255,8 @@ func TestStoresLandInTheFileOfTheBar(t *testing.T) {
 	}{{0, 0, "resource0"}, {0, fbs.FlagWriteCombining, "resource0_wc"}, {2, 0, "resource2"},
 		{2, fbs.FlagWriteCombining, "resource2_wc"}} {
 		t.Run(fmt.Sprint("BAR ", c.bar, " flags ", c.flags), func(t *testing.T) {
-			a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Flags: c.flags,
-				Offset: 0x12340, Size: 0x8000}))
+			a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Flags: c.flags,
+				Offset: 0x12340, Size: 0x8000})
 			busAddress := f.BarBusAddress(int(c.bar)) + 0x12340
 			if a.Size != 0x8000 || a.TLBWindow != -1 || a.BusAddress != busAddress {
 				t.Errorf("%s: size %#x, slot %d, bus address %#x; want 0x8000, -1, %#x", c.file,
@@ -283,15 +283,15 @@ func TestAWindowMapsThePagesItNeeds(t *testing.T) {
 	f := addEdu(t)
 	d := f.open()
 	bar := fbs.Window{Kind: gen.WindowKindBar, Offset: 0x10000, Size: 0x10000}
-	wide := f.must(d.Map(bar))
+	wide := mustMap(t, d, bar)
 	bar.Offset, bar.Size = 0x1a5c4, 0x40
-	narrow := f.must(d.Map(bar))
+	narrow := mustMap(t, d, bar)
 	narrow.Store(4, 4, 0xabcdef01)
 	if v, _ := wide.Load(0xa5c8, 4); v != 0xabcdef01 {
 		t.Errorf("store through one window, load through the other: %#x, want 0xabcdef01", v)
 	}
 	bar.Offset = 0x1afff // the window ends in the next page
-	f.must(d.Map(bar))
+	mustMap(t, d, bar)
 	var mapped []uintptr
 	for _, m := range k.Mappings {
 		mapped = append(mapped, m.Size)
@@ -306,8 +306,8 @@ func TestABarWithoutWriteCombiningIsMappedUncached(t *testing.T) {
 	f := addEdu(t)
 	f.remove("resource0_wc")
 	d := f.open()
-	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Flags: fbs.FlagWriteCombining,
-		Size: 4096}))
+	a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Flags: fbs.FlagWriteCombining,
+		Size: 4096})
 	copyBulk(a, 0, "data")
 	if got := f.readAt("resource0", 0, 4); string(got) != "data" {
 		t.Errorf("resource0 has %q, want \"data\"", got)
@@ -321,7 +321,7 @@ func TestBarMayBeginInsideAPage(t *testing.T) {
 		strings.Repeat(fakekernel.NoResource, 12))
 	f.patch("config", configBar0Offset, 0x00, 0x04, 0xbf, 0xfe, 0, 0, 0, 0)
 	d := f.open()
-	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Offset: 0x100, Size: 0x100}))
+	a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x100, Size: 0x100})
 	a.Store(0xfc, 4, 0x61626364)
 	if got := f.readAt("resource0", 0x5fc, 4); string(got) != "dcba" {
 		t.Errorf("resource0 has %q, want \"dcba\"", got)
@@ -341,8 +341,8 @@ func TestBusAddressesComeFromConfigurationSpace(t *testing.T) {
 	d := f.open()
 	for bar, want := range map[uint8]uint64{0: 0x40000000, 2: fakekernel.BarAddress(2),
 		4: 0x80_00100000} {
-		if a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Offset: 16,
-			Size: 16})); a.BusAddress != want+16 {
+		if a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Offset: 16,
+			Size: 16}); a.BusAddress != want+16 {
 			t.Errorf("BAR %d: bus address %#x, want %#x", bar, a.BusAddress, want+16)
 		}
 	}
@@ -397,8 +397,8 @@ func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 	installFakeSysfs(t)
 	f := addEdu(t)
 	d := f.open()
-	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 4096}))
-	again := f.must(d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 256}))
+	a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 4096})
+	again := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
 	for width, want := range map[uint8]uint64{1: 0x34, 2: 0x1234, 4: 0x11e81234} {
 		if v, c := again.Load(0, width); v != want || c != OK {
 			t.Errorf("load of %d bytes: %#x, %v, want %#x", width, v, c, want)
