@@ -20,13 +20,13 @@ func fixedHostWindow(bus, size uint64) fbs.Window {
 // TestVFIOPlacesHostMemoryAtAFixedBusAddress maps two windows with fixed bus addresses, then
 // windows without: those get other addresses, also if the next address is in use already.
 func TestVFIOPlacesHostMemoryAtAFixedBusAddress(t *testing.T) {
-	k := installFakeVFIO(t)
-	f, _ := addVFIOEdu(k)
+	k := installFakeKernel(t)
+	f := addVFIOEdu(k)
 	d := f.openVFIO()
 	for i, c := range []struct{ bus, size uint64 }{{0x4000, 1}, {iovaFirst + 0x1000, 0x2000}} {
 		a := mustMap(t, d, fixedHostWindow(c.bus, c.size))
-		m := k.mappings[i]
-		if a.BusAddress != c.bus || m.iova != c.bus || uintptr(m.vaddr) != a.Base {
+		m := k.VFIO.DMA[i]
+		if a.BusAddress != c.bus || m.IOVA != c.bus || uintptr(m.Address) != a.Base {
 			t.Errorf("window %d: bus address %#x, want %#x; mapped %+v", i, a.BusAddress, c.bus, m)
 		}
 	}
@@ -44,8 +44,8 @@ func TestVFIOPlacesHostMemoryAtAFixedBusAddress(t *testing.T) {
 		wantFault(t, "in use or out of range", err, NoDevice,
 			fbs.Text("the IOMMU cannot map 0x1000 bytes at bus address %x", bus))
 	}
-	if err := d.Close(); err != nil || len(k.mappings) != 0 {
-		t.Errorf("Close: %v; still mapped: %+v", err, k.mappings)
+	if err := d.Close(); err != nil || len(k.VFIO.DMA) != 0 {
+		t.Errorf("Close: %v; still mapped: %+v", err, k.VFIO.DMA)
 	}
 }
 
@@ -72,44 +72,45 @@ func TestTilesSeeHostMemoryAtAFixedAddress(t *testing.T) {
 		}
 	}
 	t.Run("vfio", func(t *testing.T) {
-		k := installFakeVFIO(t)
+		installFakeKernel(t)
 		f := addWormhole(t)
-		v := k.bindToGroup(f, "3", map[int]uint64{0: 512 * mib, 2: mib})
+		f.bindToVFIO("3")
 		d := f.openVFIO()
 		place(t, d)
 		if err := d.SetBusMaster(true); err != nil {
 			t.Fatal(err)
 		}
 		got := enabledRegions(boards.Wormhole.Outbound,
-			func(offset uint64) uint64 { return loadLittleEndian(v.readAt(t, 2, offset, 4)) })
+			func(offset uint64) uint64 { return f.valueAt("resource2", offset, 4) })
 		if len(got) != 3 || got[0] != "0: 0x4000..0x4fff to 0x100000" {
 			t.Errorf("regions %q, want 3, the first \"0: 0x4000..0x4fff to 0x100000\"", got)
 		}
 	})
 	t.Run("pci", func(t *testing.T) {
-		installFakeSysfs(t)
 		installFakePagemap(t, 0x12_4000_0000)
 		place(t, addWormhole(t).open())
 	})
 }
 
 func TestFixedBusAddressIsAFaultIfTheBackendCannotChooseIt(t *testing.T) {
-	installFakeSysfs(t)
-	installFakePagemap(t, 0x4000_0000)
-	_, err := addEdu(t).open().Map(fixedHostWindow(0x4000_0000, 4096))
-	wantFault(t, "pci", err, NoDevice, "cannot place host memory at bus address 0x40000000",
-		"use `vfio:`")
-
+	t.Run("pci", func(t *testing.T) {
+		installFakePagemap(t, 0x4000_0000)
+		_, err := addEdu(t).open().Map(fixedHostWindow(0x4000_0000, 4096))
+		wantFault(t, "pci", err, NoDevice, "cannot place host memory at bus address 0x40000000",
+			"use `vfio:`")
+	})
 	// Tenstorrent's driver uses the lowest free address. Two windows that fill the range from its
 	// beginning are where the image needs them; a window after a gap is not.
-	k := installFakeTT(t, &boards.Wormhole)
-	d := k.openTT()
-	for _, bus := range []uint64{0x8_0000_0000, 0x8_0000_1000} {
-		if a := mustMap(t, d, fixedHostWindow(bus, 1)); a.BusAddress != bus {
-			t.Errorf("tt: tiles see the window at %#x, want %#x", a.BusAddress, bus)
+	t.Run("tt", func(t *testing.T) {
+		d := installFakeTT(t, &boards.Wormhole).openTT()
+		for _, bus := range []uint64{0x8_0000_0000, 0x8_0000_1000} {
+			if a := mustMap(t, d, fixedHostWindow(bus, 1)); a.BusAddress != bus {
+				t.Errorf("tt: tiles see the window at %#x, want %#x", a.BusAddress, bus)
+			}
 		}
-	}
-	_, err = d.Map(fixedHostWindow(0x8_3000_0000, 1))
-	wantFault(t, "tt", err, NoDevice, "the driver has pinned host memory at address 0x800002000",
-		"the image needs 0x830000000", "vfio:")
+		_, err := d.Map(fixedHostWindow(0x8_3000_0000, 1))
+		wantFault(t, "tt", err, NoDevice,
+			"the driver has pinned host memory at address 0x800002000",
+			"the image needs 0x830000000", "vfio:")
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -64,48 +63,8 @@ func wantFault(t *testing.T, what string, err error, code Code, words ...string)
 	}
 }
 
-// systemCalls has one method for each system call of package hal, so that tests can replace some of
-// them.
-type systemCalls interface {
-	open(path string, flags int) (int, error)
-	close(fd int) error
-	ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
-	mmap(fd int, offset int64, length, protection, flags int) ([]byte, error)
-	munmap(mem []byte) error
-	read(fd int, data []byte) (int, error)
-	pread(fd int, data []byte, offset int64) (int, error)
-	pwrite(fd int, data []byte, offset int64) (int, error)
-	memfd(flags int) (int, error)
-}
-
-// replaceSyscalls makes package hal call `k` instead of the kernel.
-func replaceSyscalls(k systemCalls) {
-	syscalls = syscallTable{k.open, k.close, k.ioctl, k.mmap, k.munmap, k.read, k.pread, k.pwrite,
-		k.memfd}
-}
-
-// linux implements systemCalls with the real system calls.
-type linux struct{}
-
+// realSyscalls are the system calls of the real kernel.
 var realSyscalls = syscalls
-
-func (linux) open(path string, flags int) (int, error) { return realSyscalls.open(path, flags) }
-func (linux) close(fd int) error                       { return realSyscalls.close(fd) }
-func (linux) ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
-	return realSyscalls.ioctl(fd, request, value, argument)
-}
-func (linux) mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
-	return realSyscalls.mmap(fd, offset, length, protection, flags)
-}
-func (linux) memfd(flags int) (int, error)          { return realSyscalls.memfd(flags) }
-func (linux) munmap(mem []byte) error               { return realSyscalls.munmap(mem) }
-func (linux) read(fd int, data []byte) (int, error) { return realSyscalls.read(fd, data) }
-func (linux) pread(fd int, data []byte, offset int64) (int, error) {
-	return realSyscalls.pread(fd, data, offset)
-}
-func (linux) pwrite(fd int, data []byte, offset int64) (int, error) {
-	return realSyscalls.pwrite(fd, data, offset)
-}
 
 func TestPanicTextOfEachKindOfCause(t *testing.T) {
 	texts := map[any]string{"text": "text", error(BusFault): "bus fault",

@@ -15,42 +15,40 @@ import (
 // must leave the device unchanged until the first Map.
 func TestOpenLeavesTheDeviceUnchanged(t *testing.T) {
 	t.Run("pci", func(t *testing.T) {
-		installFakeSysfs(t)
 		k := installFakePagemap(t, 0x4000_0000)
 		f := addEdu(t)
 		f.write("reset", "")
 		for _, name := range []string{"pci:0000:00:01.0", "pci:1234:11e8"} {
 			for _, command := range []byte{0, configCommandMasterBit,
 				configCommandMemoryBit | configCommandMasterBit} {
-				f.patch("config", configCommandOffset, command, 0)
+				f.SetCommand(uint16(command))
 				want := Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mib}}
 				checkOnlyOpened(t, k.fakeKernel, name, want)
-				if got := f.commandRegister(); got != uint64(command) ||
+				if got := f.Command(); got != uint16(command) ||
 					string(f.readAt("enable", 0, 2)) != "0\n" {
 					t.Errorf("%s: command register %#x, before Open %#x; file enable has %q, "+
 						"want 0", name, got, command, f.readAt("enable", 0, 2))
 				}
 			}
 		}
-		f.patch("config", configCommandOffset, 4)
+		f.SetCommand(4)
 		mustMap(t, f.openWithoutAcquire(), fbs.Window{Kind: gen.WindowKindBar, Size: 4})
-		if got := f.commandRegister(); got != configCommandMemoryBit {
+		if got := f.Command(); got != configCommandMemoryBit {
 			t.Errorf("after Map: command register %#x, want %#x", got, configCommandMemoryBit)
 		}
 	})
 	t.Run("vfio", func(t *testing.T) {
-		k := installFakeVFIO(t)
-		_, v := addVFIOEdu(k)
-		v.resets = true
-		v.patch(t, vfioConfigRegionIndex, configCommandOffset, []byte{6, 0})
+		k := installFakeKernel(t)
+		f := addVFIOEdu(k)
+		f.HasReset = true
+		f.SetCommand(6)
 		for _, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11e8"} {
 			want := Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mib}}
-			checkOnlyOpened(t, k.fakeKernel, name, want)
+			checkOnlyOpened(t, k, name, want)
 		}
-		if command := v.readAt(t, vfioConfigRegionIndex, configCommandOffset, 1)[0]; command != 6 ||
-			k.resets != 0 || k.iommuType != 0 {
+		if f.Command() != 6 || f.Resets != 0 || k.VFIO.IOMMUType != 0 {
 			t.Errorf("after Open: command register %#x, %d resets, IOMMU of type %d; want 6, 0, 0",
-				command, k.resets, k.iommuType)
+				f.Command(), f.Resets, k.VFIO.IOMMUType)
 		}
 	})
 	t.Run("tt", func(t *testing.T) {
@@ -58,9 +56,10 @@ func TestOpenLeavesTheDeviceUnchanged(t *testing.T) {
 		want := Identity{"tt:" + ttNode, "0001:b3:1f.5", 0x1e52, 0x401e, 0,
 			boards.Wormhole.BarSizes}
 		checkOnlyOpened(t, k.fakeKernel, "tt:"+ttNode, want)
-		if k.lockAcquired || len(k.powers) > 0 || !k.openedForAppend {
-			t.Errorf("after Open: locked %v, power requests %v, opened with O_APPEND %v; want "+
-				"false, none, true", k.lockAcquired, k.powers, k.openedForAppend)
+		k.callIndex("open " + ttNode + " rdwr append")
+		if k.f.LockAcquired || len(k.f.PowerRequests) > 0 {
+			t.Errorf("after Open: locked %v, power requests %v; want false, none",
+				k.f.LockAcquired, k.f.PowerRequests)
 		}
 	})
 }
@@ -69,7 +68,7 @@ func TestOpenLeavesTheDeviceUnchanged(t *testing.T) {
 // written.
 func checkOnlyOpened(t *testing.T, k *fakeKernel, name string, want Identity) {
 	t.Helper()
-	k.journal = nil
+	k.Calls = nil
 	d, err := Open(name)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +79,7 @@ func checkOnlyOpened(t *testing.T, k *fakeKernel, name string, want Identity) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	for _, call := range k.journal {
+	for _, call := range k.Calls {
 		if strings.HasPrefix(call, "pwrite") {
 			t.Errorf("%s: Open or Close made the system call %s", name, call)
 		}
@@ -90,7 +89,7 @@ func checkOnlyOpened(t *testing.T, k *fakeKernel, name string, want Identity) {
 // openWithoutAcquire opens the function without acquiring it. The end of the test closes it.
 func (f *fakeFunction) openWithoutAcquire() Device {
 	f.t.Helper()
-	d, err := Open("pci:" + f.address)
+	d, err := Open("pci:" + f.Address)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -101,7 +100,7 @@ func (f *fakeFunction) openWithoutAcquire() Device {
 // If the first Map of a device has failed, every later Map fails.
 func TestEveryMapFailsAfterAFailedFirstMap(t *testing.T) {
 	k := installFakeTT(t, &boards.Wormhole)
-	k.lockedByOther = true
+	k.f.LockedByOther = true
 	d, err := Open("tt:" + ttNode)
 	if err != nil {
 		t.Fatal(err)
@@ -111,6 +110,6 @@ func TestEveryMapFailsAfterAFailedFirstMap(t *testing.T) {
 	for _, w := range []fbs.Window{tlbWindow(mib, 0), hostWindow(1), bar} {
 		_, err := d.Map(w)
 		wantFault(t, "another replay", err, NoDevice, "another replay has locked the device")
-		k.lockedByOther = false
+		k.f.LockedByOther = false
 	}
 }

@@ -10,52 +10,46 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"lightmetal/tools/check/fakekernel"
 )
 
-// fakePool is a fake kernel with a pool of huge pages. It allocates the pages in the order of a
-// list, both for anonymous mappings and for files of huge pages. All other memory is ordinary.
-type fakePool struct {
-	*fakeKernel
-	order         []uint64 // physical addresses, in huge pages
-	mappedAddress uint64   // where the huge pages of the last mmap begin
-	size          uint64
+// installFakePool installs a fake kernel with a pool of huge pages, for anonymous mappings and for
+// files of huge pages. The list contains the physical addresses of the pages, divided by the size
+// of a page, in the order in which the kernel allocates the pages.
+func installFakePool(t *testing.T, order []uint64) *fakeKernel {
+	k := installFakeKernel(t)
+	pageSize := uint64(unix.Getpagesize())
+	k.Pagemap = func(address uint64) uint64 {
+		inPool := offsetInPool(t, k, address)
+		page := inPool / hugePageSize
+		if page >= uint64(len(order)) {
+			return 0
+		}
+		return (order[page]*hugePageSize+inPool%hugePageSize)/pageSize | pagePresentBit
+	}
+	return k
 }
 
-func (p *fakePool) mmap(fd int, offset int64, length, prot, flags int) ([]byte, error) {
-	mem, err := p.fakeKernel.mmap(fd, offset, length, prot, flags)
-	if err == nil && flags&unix.MAP_HUGETLB != 0 {
-		p.mappedAddress, p.size = uint64(AddressOf(mem)), uint64(length)
+// offsetInPool returns the offset of an address in the last mapping, or in the file of huge pages
+// that /proc/self/maps shows at the address.
+func offsetInPool(t *testing.T, k *fakeKernel, address uint64) (inPool uint64) {
+	if n := len(k.Mappings); n > 0 {
+		inPool = address - uint64(k.Mappings[n-1].Address)
 	}
-	return mem, err
-}
-
-// pread imitates /proc/self/pagemap. It finds in /proc/self/maps which page of a file is mapped at
-// the address.
-func (p *fakePool) pread(fd int, data []byte, offset int64) (int, error) {
-	if p.opened[fd] != pagemapPath {
-		return p.fakeKernel.pread(fd, data, offset)
-	}
-	address := uint64(offset) / 8 * uint64(unix.Getpagesize())
-	inside := address - p.mappedAddress
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
-		return -1, err
+		t.Error(err)
 	}
 	for line := range strings.Lines(string(maps)) {
 		var first, end, at uint64
 		var rights string
 		fmt.Sscanf(line, "%x-%x %s %x", &first, &end, &rights, &at)
 		if first <= address && address < end && strings.Contains(line, "/memfd:") {
-			inside = at + address - first
+			inPool = at + address - first
 		}
 	}
-	entry := uint64(0)
-	if page := inside / hugePageSize; page < uint64(len(p.order)) {
-		frame := p.order[page]*hugePageSize + inside%hugePageSize
-		entry = frame/uint64(unix.Getpagesize()) | pagePresentBit
-	}
-	storeLittleEndian(data, entry)
-	return len(data), nil
+	return inPool
 }
 
 func TestHugePagesAreAllocatedUntilEnoughAreContiguous(t *testing.T) {
@@ -88,8 +82,7 @@ func TestHugePagesAreAllocatedUntilEnoughAreContiguous(t *testing.T) {
 func checkMapFromPool(t *testing.T, order []uint64, first uint64) {
 	t.Helper()
 	const size = 2*hugePageSize + 1
-	installFakeSysfs(t)
-	replaceSyscalls(&fakePool{fakeKernel: installFakeKernel(t), order: order})
+	installFakePool(t, order)
 	d := addEdu(t).open()
 	defer d.Close()
 	a, err := d.Map(hostWindow(size))
@@ -153,14 +146,24 @@ func skipUnlessPopulated(t *testing.T) {
 // them are still mapped.
 func TestUnneededHugePagesAreReleased(t *testing.T) {
 	skipUnlessPopulated(t)
-	k := &fakePool{fakeKernel: installFakeKernel(t), order: []uint64{6, 2, 9, 5, 12, 4}}
-	replaceSyscalls(&memfdKeeper{fakePool: k})
+	order := []uint64{6, 2, 9, 5, 12, 4}
+	k := installFakePool(t, order)
+	var pagesWithData []int64
+	k.Failures = []fakekernel.Failure{{Call: "close memfd", Before: func() {
+		for fd, name := range k.OpenFiles {
+			for page := range int64(len(order)) {
+				data, err := unix.Seek(fd, page*hugePageSize, unix.SEEK_DATA)
+				if name == "memfd" && err == nil && data == page*hugePageSize {
+					pagesWithData = append(pagesWithData, page)
+				}
+			}
+		}
+	}}}
 	mem, err := unix.Mmap(-1, 0, 3*hugePageSize, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(mem)
-	k.substitute(pagemapPath, "")
 	table, err := syscalls.open(pagemapPath, unix.O_RDONLY)
 	if err != nil {
 		t.Fatal(err)
@@ -169,33 +172,9 @@ func TestUnneededHugePagesAreReleased(t *testing.T) {
 		t.Fatal("makeContiguous found no contiguous pages, want 4, 5 and 6")
 	}
 	syscalls.close(table)
-	for fd, name := range k.opened {
-		if name != "memfd" {
-			continue
-		}
-		var pagesWithData []int64
-		for page := range int64(len(k.order)) {
-			data, err := unix.Seek(fd, page*hugePageSize, unix.SEEK_DATA)
-			if err == nil && data == page*hugePageSize {
-				pagesWithData = append(pagesWithData, page)
-			}
-		}
-		if !slices.Equal(pagesWithData, []int64{0, 3, 5}) {
-			t.Errorf("pages %v of the file have memory, want [0 3 5]", pagesWithData)
-		}
-		k.close(fd)
+	if !slices.Equal(pagesWithData, []int64{0, 3, 5}) {
+		t.Errorf("pages %v of the file have memory, want [0 3 5]", pagesWithData)
 	}
-}
-
-// memfdKeeper is a fakePool that does not close memfd files, so that a test can inspect them after
-// hal has closed them.
-type memfdKeeper struct{ *fakePool }
-
-func (k *memfdKeeper) close(fd int) error {
-	if k.opened[fd] == "memfd" {
-		return nil
-	}
-	return k.fakePool.close(fd)
 }
 
 // TestHostMemoryOfTheKernelsPoolIsContiguous uses the pool of huge pages of this machine. It needs

@@ -15,20 +15,6 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-const gib = 1 << 30
-
-// addWormhole adds a function with the ids and BARs of a Wormhole.
-func addWormhole(t testing.TB) *fakeFunction {
-	return addFunction(t, "0000:01:00.0", 0x1e52, 0x401e,
-		map[int]uint64{0: 512 * mib, 2: mib, 4: 32 * mib})
-}
-
-// addBlackhole adds a function with the ids and BARs of a Blackhole. BAR 4 has bar4 bytes.
-func addBlackhole(t testing.TB, bar4 uint64) *fakeFunction {
-	return addFunction(t, "0000:02:00.0", 0x1e52, 0xb140,
-		map[int]uint64{0: 512 * mib, 2: mib, 4: bar4})
-}
-
 // tlbWindow returns a Tlb window that prefers the given slot.
 func tlbWindow(size uint64, slot uint16) fbs.Window {
 	return fbs.Window{Kind: gen.WindowKindTlb, Size: size, Slot: slot}
@@ -66,7 +52,7 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 	}{{0, mib, 0, 16}, {155, mib, 155 * mib, 16}, {157, 2 * mib, 158 * mib, 15},
 		{184, 16 * mib, 0xb000000 + 18*16*mib, 12}} {
 		t.Run(fmt.Sprint("slot ", c.slot), func(t *testing.T) {
-			a := f.must(d.Map(tlbWindow(c.size, c.slot)))
+			a := mustMap(t, d, tlbWindow(c.size, c.slot))
 			if a.TLBWindow != int(c.slot) || a.Size != c.size || a.BusAddress != 0 {
 				t.Fatalf("mapped slot %d, size %#x, bus address %#x; want slot %d, size %#x, no "+
 					"bus address", a.TLBWindow, a.Size, a.BusAddress, c.slot, c.size)
@@ -83,7 +69,7 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 			}
 			a.Store(uint32(c.size-4), 4, 0xcafe0000+uint64(c.slot))
 			stored := 0xcafe0000 + uint64(c.slot)
-			if got := loadLittleEndian(f.readAt("resource0", c.at+c.size-4, 4)); got != stored {
+			if got := f.valueAt("resource0", c.at+c.size-4, 4); got != stored {
 				t.Errorf("slot %d: the window has %#x, want the stored %#x", c.slot, got, stored)
 			}
 		})
@@ -121,23 +107,23 @@ func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
 		{203, 4 * gib, [3]uint32{9, 3 | 5<<6 | 1<<24 | 1<<27 | 1<<30, 5}},
 	} {
 		t.Run(fmt.Sprint("slot ", c.slot), func(t *testing.T) {
-			a := f.must(d.Map(tlbWindow(c.size, c.slot)))
+			a := mustMap(t, d, tlbWindow(c.size, c.slot))
 			if code := pointTo(d, a, vc, 9*c.size); code != OK {
 				t.Fatal(code)
 			}
 			for i, want := range c.want {
-				if got := uint32(loadLittleEndian(f.readAt("resource0",
-					0x1fc00000+12*uint64(c.slot)+4*uint64(i), 4))); got != want {
+				if got := uint32(f.valueAt("resource0",
+					0x1fc00000+12*uint64(c.slot)+4*uint64(i), 4)); got != want {
 					t.Errorf("slot %d, word %d: %#x, want %#x", c.slot, i, got, want)
 				}
 			}
 			a.Store(16, 8, 0x1122334455667788)
 		})
 	}
-	if got := loadLittleEndian(f.readAt("resource4", 4*gib+16, 8)); got != 0x1122334455667788 {
+	if got := f.valueAt("resource4", 4*gib+16, 8); got != 0x1122334455667788 {
 		t.Errorf("window 203 has %#x, want 0x1122334455667788", got)
 	}
-	if got := loadLittleEndian(f.readAt("resource0", 200*mib+16, 8)); got != 0x1122334455667788 {
+	if got := f.valueAt("resource0", 200*mib+16, 8); got != 0x1122334455667788 {
 		t.Errorf("window 100 has %#x, want 0x1122334455667788", got)
 	}
 }
@@ -146,7 +132,7 @@ func TestPointStoresTheLowestWordFirstAndReadsTheLastBack(t *testing.T) {
 	installFakeSysfs(t)
 	f := addBlackhole(t, 4*gib)
 	d := f.open()
-	a := f.must(d.Map(tlbWindow(2*mib, 3)))
+	a := mustMap(t, d, tlbWindow(2*mib, 3))
 	if code := pointTo(d, a, tile, 0); code != OK {
 		t.Fatal(code)
 	}
@@ -167,7 +153,7 @@ func TestWriteCombiningWindowsAreProgrammedThroughTheUncachedMapping(t *testing.
 	d := f.open()
 	w := tlbWindow(mib, 1)
 	w.Flags = fbs.FlagWriteCombining
-	a := f.must(d.Map(w))
+	a := mustMap(t, d, w)
 	if code := pointTo(d, a, tile, 0); code != OK {
 		t.Fatal(code)
 	}
@@ -175,8 +161,8 @@ func TestWriteCombiningWindowsAreProgrammedThroughTheUncachedMapping(t *testing.
 	if got := f.readAt("resource0_wc", mib, 4); string(got) != "data" {
 		t.Errorf("resource0_wc has %q, want \"data\"", got)
 	}
-	if loadLittleEndian(f.readAt("resource0", 0x1fc00008, 8)) == 0 ||
-		loadLittleEndian(f.readAt("resource0_wc", 0x1fc00008, 8)) != 0 {
+	if f.valueAt("resource0", 0x1fc00008, 8) == 0 ||
+		f.valueAt("resource0_wc", 0x1fc00008, 8) != 0 {
 		t.Error("the configuration is missing in resource0, or is also in resource0_wc")
 	}
 }
@@ -187,7 +173,7 @@ func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 	installFakeSysfs(t)
 	f := addWormhole(t)
 	d := f.open()
-	a := f.must(d.Map(tlbWindow(0x10000, 2)))
+	a := mustMap(t, d, tlbWindow(0x10000, 2))
 	for _, address := range []uint64{0x330000, 0, 0xf0000, 0x100000} {
 		if code := pointTo(d, a, tile, address); code != OK {
 			t.Fatal(code)
@@ -199,7 +185,7 @@ func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 		}
 		a.Store(0xfffc, 4, address|1)
 		at := 2*mib + address%mib + 0xfffc
-		if got := loadLittleEndian(f.readAt("resource0", at, 4)); got != address|1 {
+		if got := f.valueAt("resource0", at, 4); got != address|1 {
 			t.Errorf("address %#x: the file has %#x, want the stored %#x", address, got,
 				address|1)
 		}
@@ -213,7 +199,7 @@ func TestPointRejectsWhatTheDeviceCannotExpress(t *testing.T) {
 	installFakeSysfs(t)
 	f := addWormhole(t)
 	d := f.open()
-	a := f.must(d.Map(tlbWindow(0x10000, 2)))
+	a := mustMap(t, d, tlbWindow(0x10000, 2))
 	corner, far, unordered := tile, tile, tile
 	corner.XStart = 1
 	far.X = 64
@@ -234,10 +220,10 @@ func TestPointRejectsWhatTheDeviceCannotExpress(t *testing.T) {
 			}
 		})
 	}
-	if got := loadLittleEndian(f.readAt("resource0", 0x1fc00010, 8)); got != 0 {
+	if got := f.valueAt("resource0", 0x1fc00010, 8); got != 0 {
 		t.Errorf("a rejected Point stored %#x, want nothing", got)
 	}
-	bar := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4096}))
+	bar := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Size: 4096})
 	unmapped := NewAperture(newRecordingPort(), mib, 9)
 	noSuchSlot := NewAperture(newRecordingPort(), mib, 1000)
 	for _, a := range []*Aperture{bar, &unmapped, &noSuchSlot} {
@@ -271,14 +257,14 @@ func TestMapChoosesATLBWindow(t *testing.T) {
 		{mib, 170, 170},             // larger than needed, but preferred
 		{3 * mib, fbs.AnySlot, 167}, // no TLB window has this size
 	} {
-		a := f.must(d.Map(tlbWindow(c.size, c.slot)))
+		a := mustMap(t, d, tlbWindow(c.size, c.slot))
 		if a.TLBWindow != c.want || a.Size != c.size {
 			t.Errorf("window %d: slot %d, size %#x; want slot %d, size %#x", i, a.TLBWindow, a.Size,
 				c.want, c.size)
 		}
 	}
 	for range 20 - 1 - 4 {
-		f.must(d.Map(tlbWindow(16*mib, fbs.AnySlot)))
+		mustMap(t, d, tlbWindow(16*mib, fbs.AnySlot))
 	}
 	_, err := d.Map(tlbWindow(16*mib, fbs.AnySlot))
 	wantFault(t, "all in use", err, NoDevice, "no TLB window of 0x1000000 bytes is free")
@@ -292,7 +278,7 @@ func TestWindowsOutsideASmallerBarAreNotUsed(t *testing.T) {
 	installFakeSysfs(t)
 	f := addBlackhole(t, 4*gib)
 	d := f.open()
-	if a := f.must(d.Map(tlbWindow(4*gib, 205))); a.TLBWindow != 202 {
+	if a := mustMap(t, d, tlbWindow(4*gib, 205)); a.TLBWindow != 202 {
 		t.Errorf("slot %d, want 202", a.TLBWindow)
 	}
 	_, err := d.Map(tlbWindow(4*gib, fbs.AnySlot))
@@ -316,7 +302,7 @@ func TestPointDoesNotAllocate(t *testing.T) {
 		f := addFunction(t, "0000:01:00.0", board.Vendor, board.Device,
 			map[int]uint64{0: board.BarSizes[0]})
 		d := f.open()
-		a := f.must(d.Map(tlbWindow(mib, 0)))
+		a := mustMap(t, d, tlbWindow(mib, 0))
 		if n := testing.AllocsPerRun(10, func() { pointTo(d, a, tile, 5*mib) }); n != 0 {
 			t.Errorf("%s: Point: %v allocations, want 0", board.Name, n)
 		}
@@ -358,7 +344,7 @@ func BenchmarkPoint(b *testing.B) {
 	installFakeSysfs(b)
 	f := addWormhole(b)
 	d := f.open()
-	a := f.must(d.Map(tlbWindow(mib, 0)))
+	a := mustMap(b, d, tlbWindow(mib, 0))
 	for i := range b.N {
 		pointTo(d, a, tile, uint64(i%1024)*mib)
 	}

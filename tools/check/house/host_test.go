@@ -19,6 +19,7 @@ var exemptFolders = map[string]string{
 	"tools/check/coverage/reach":               "run only by tests: reached functions",
 	"tools/check/coverage/trace":               "run only by tests: reached instructions",
 	"tools/check/pages":                        "run only by tests: the commands of pages",
+	"tools/check/fakekernel":                   "run only by tests: a fake kernel",
 	"tools/check/simulate":                     "run only by tests: a simulated world",
 	"tools/check/simulate/images":              "run only by tests: random images",
 	"tools/check/simulate/kernel":              "run only by tests: a simulated world",

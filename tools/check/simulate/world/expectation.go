@@ -13,6 +13,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/check/fakekernel"
 	"lightmetal/tools/check/vectors/oracle"
 	"lightmetal/tools/check/vectors/vector"
 )
@@ -76,7 +77,7 @@ func (e *processRun) computeExpectation() {
 func (e *processRun) runReference() {
 	w := e.w
 	for _, f := range e.machine.functions {
-		f.gone, f.dma = false, hal.OK
+		f.Gone, f.dma = false, hal.OK
 	}
 	var fault *oracle.Fault
 	if e.reference, fault = newReference(e); fault != nil {
@@ -89,7 +90,7 @@ func (e *processRun) runReference() {
 	e.expected = expectation{command: -1, runsBegin: true}
 	defer func() {
 		for _, f := range e.machine.functions {
-			f.gone, f.dma = false, hal.OK
+			f.Gone, f.dma = false, hal.OK
 		}
 	}()
 	if !e.runReferenceSequence(w.options.SequenceBefore) {
@@ -127,9 +128,9 @@ func (e *processRun) applyToReference(t runEvent) (endsRuns bool) {
 	f := e.machine.functions[t.function]
 	switch t.kind {
 	case eventDeviceGone:
-		f.gone = true
+		f.Gone = true
 	case eventBusErrors:
-		e.reference.busErrors[vector.OfBar(f.index, 0)] = true
+		e.reference.busErrors[vector.OfBar(f.Index, 0)] = true
 	case eventDMAFault:
 		if f.dma == hal.OK && e.usesBusMaster(f) {
 			f.dma = hal.DMAFault
@@ -146,7 +147,7 @@ func (e *processRun) applyToReference(t runEvent) (endsRuns bool) {
 // runner enables its bus mastering.
 func (e *processRun) usesBusMaster(f *pciFunction) bool {
 	for _, w := range e.w.view.Windows {
-		if w.Kind == gen.WindowKindHost && int(w.Device) == f.index {
+		if w.Kind == gen.WindowKindHost && int(w.Device) == f.Index {
 			return true
 		}
 	}
@@ -213,17 +214,17 @@ func (e *processRun) check() {
 		for _, f := range e.machine.functions {
 			afterLoad := slices.ContainsFunc(e.faults,
 				func(f injectedFault) bool { return f.step > stepLoad })
-			if f.wasMaster && t.message != "stays on" && !afterLoad {
-				w.errorf("function %d was bus master, but no sequence ran", f.index)
+			if f.WasMaster && t.message != "stays on" && !afterLoad {
+				w.errorf("function %d was bus master, but no sequence ran", f.Index)
 			}
 		}
 	}
 	if text := e.reference.barDifference(); text != "" {
 		w.errorf("%s", text)
 	}
-	for _, h := range e.machine.mappings {
-		if h.bar < 0 {
-			e.machine.released = append(e.machine.released, copyOf(h))
+	for _, h := range e.machine.Mappings {
+		if h.Bar < 0 {
+			e.machine.keepCopy(h)
 		}
 	}
 	if text := e.reference.hostMemoryDifference(); text != "" {
@@ -239,37 +240,37 @@ func (e *processRun) check() {
 func (e *processRun) checkMachine() {
 	m := e.machine
 	for _, f := range m.functions {
-		if f.commandRegister()&commandMaster != 0 && m.backend != "tt" && !f.gone &&
-			f.stuckOn == 0 {
-			e.w.errorf("function %d is bus master at the end", f.index)
+		if f.Command()&fakekernel.CommandMaster != 0 && m.backend != "tt" && !f.Gone &&
+			f.StuckOn == 0 {
+			e.w.errorf("function %d is bus master at the end", f.Index)
 		}
-		if e.expected.runsBegin && m.backend != "tt" && e.usesBusMaster(f) != f.wasMaster {
-			e.w.errorf("function %d was bus master: %v, expected the opposite", f.index,
-				f.wasMaster)
+		if e.expected.runsBegin && m.backend != "tt" && e.usesBusMaster(f) != f.WasMaster {
+			e.w.errorf("function %d was bus master: %v, expected the opposite", f.Index,
+				f.WasMaster)
 		}
-		if f.cleanup != nil || e.expected.runsBegin {
+		if f.Cleanup != nil || e.expected.runsBegin {
 			e.checkCleanup(f)
 		}
 	}
 	if m.seccompFilter != nil || !e.expected.runsBegin {
 		return
 	}
-	if m.backend != "tt" && len(m.dmaRanges) > 0 || len(m.mappings) > 0 {
-		e.w.errorf("%d ranges of the IOMMU and %d mappings were not removed", len(m.dmaRanges),
-			len(m.mappings))
+	if left := len(m.VFIO.DMA) + m.VFIO.DMAAtClose; left > 0 || len(m.Mappings) > 0 {
+		e.w.errorf("%d ranges of the IOMMU and %d mappings were not removed", left,
+			len(m.Mappings))
 	}
 	// The runner requests all flags at the start, and at the end all except the high clock (ioctl.h
 	// of tt-kmd).
 	for _, f := range m.functions {
-		if m.backend == "tt" && !f.gone &&
-			!slices.Equal(f.powerRequests, []uint16{0x7fff, 0x7ffe}) {
-			e.w.errorf("wrong power states were requested of function %d: %#x", f.index,
-				f.powerRequests)
+		if m.backend == "tt" && !f.Gone &&
+			!slices.Equal(f.PowerRequests, []uint16{0x7fff, 0x7ffe}) {
+			e.w.errorf("wrong power states were requested of function %d: %#x", f.Index,
+				f.PowerRequests)
 		}
 	}
-	for _, path := range m.openFiles {
+	for _, path := range m.OpenFiles {
 		// Only files of the simulated machine must be closed.
-		if real, _ := m.resolvePath(path); real != path || strings.HasPrefix(path, "vfio:") {
+		if !strings.HasPrefix(path, e.w.dir) {
 			e.w.errorf("%s was not closed", path)
 		}
 	}
@@ -285,20 +286,21 @@ func (e *processRun) checkCleanup(f *pciFunction) {
 	if e.machine.backend != "tt" {
 		return
 	}
-	var want ttCleanup
+	var want fakekernel.TTCleanup
 	if boot >= 0 {
 		c := &e.w.view.Commands[e.w.view.Sequences[boot].First]
-		if t := c.Mask; int(e.w.view.Windows[c.Window].Device) == f.index {
-			want = ttCleanup{uint8(t), uint8(t >> 8), 0, 0xffb121b0, 0x47800}
+		if t := c.Mask; int(e.w.view.Windows[c.Window].Device) == f.Index {
+			want = fakekernel.TTCleanup{X: uint8(t), Y: uint8(t >> 8), Address: 0xffb121b0,
+				Data: 0x47800}
 		}
 	}
-	got := ttCleanup{}
-	if f.cleanup != nil {
-		got = *f.cleanup
+	got := fakekernel.TTCleanup{}
+	if f.Cleanup != nil {
+		got = *f.Cleanup
 	}
-	if e.expected.runsBegin && (got.address != want.address || got.data != want.data ||
-		(got.address != 0) != (want.address != 0)) {
-		e.w.errorf("cleanup of function %d is %+v, expected %+v", f.index, got, want)
+	if e.expected.runsBegin && (got.Address != want.Address || got.Data != want.Data ||
+		(got.Address != 0) != (want.Address != 0)) {
+		e.w.errorf("cleanup of function %d is %+v, expected %+v", f.Index, got, want)
 	}
 }
 

@@ -3,12 +3,12 @@
 package main
 
 import (
-	"encoding/binary"
 	"fmt"
 	"os"
 	"strings"
 
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/fakekernel"
 	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
@@ -60,7 +60,7 @@ func openFails(step byte, exitStatus int, errno unix.Errno,
 	return injectedFault{step, exitStatus, "", func(e *processRun) bool {
 		p := path(e)
 		if p != "" {
-			e.machine.openErrors[p] = errno
+			e.machine.Fail("open "+p, errno)
 		}
 		return p != ""
 	}}
@@ -70,7 +70,7 @@ func openFails(step byte, exitStatus int, errno unix.Errno,
 func ioctlFails(step byte, exitStatus int, backend string, request uintptr,
 	errno unix.Errno) injectedFault {
 	return injectedFault{step, exitStatus, "", func(e *processRun) bool {
-		e.machine.ioctlErrors[request] = errno
+		e.machine.Fail(fmt.Sprintf("ioctl %x", request), errno)
 		return e.machine.backend == backend
 	}}
 }
@@ -79,7 +79,7 @@ func ioctlFails(step byte, exitStatus int, backend string, request uintptr,
 // is not in the list of backends.
 func (e *processRun) sysfsFile(backends, name string) string {
 	if strings.Contains(backends, e.machine.backend) {
-		return e.firstFunction().sysfsFolder() + name
+		return e.firstFunction().Path(name)
 	}
 	return ""
 }
@@ -189,30 +189,29 @@ var injectedFaults = []injectedFault{
 	{stepOpenDevices, 69, "owns the device",
 		func(e *processRun) bool { return e.onBackend("vfio", func() { e.bindDriver("nvme") }) }},
 	{stepOpenDevices, 69, "no IOMMU is on", func(e *processRun) bool {
-		group := e.firstFunction().sysfsFolder() + "/iommu_group"
-		return e.onBackend("vfio", func() { os.Remove(e.w.path("machine" + group)) })
+		group := e.machine.Dir + e.firstFunction().Path("iommu_group")
+		return e.onBackend("vfio", func() { os.Remove(group) })
 	}},
 	{stepOpenDevices, 71, "all ones",
 		func(e *processRun) bool {
-			e.firstFunction().gone = true
+			e.firstFunction().Gone = true
 			return e.machine.backend == "pci"
 		}},
 	{stepOpenDevices, 71, "", func(e *processRun) bool {
-		config := e.firstFunction().config[:]
-		return e.onBackend("tt", func() { binary.LittleEndian.PutUint16(config[4:], 0) })
+		return e.onBackend("tt", func() { e.firstFunction().SetCommand(0) })
 	}},
 	openFails(stepOpenDevices, 77, unix.EACCES,
-		func(e *processRun) string { return e.sysfsFile("pci vfio", "/resource") }),
+		func(e *processRun) string { return e.sysfsFile("pci vfio", "resource") }),
 	{stepOpenDevices, 69, "must be two addresses", func(e *processRun) bool {
-		e.machine.writeFile(e.firstFunction().sysfsFolder()+"/resource", "0x0000000000000001\n")
+		e.machine.WriteFile(e.firstFunction().Path("resource"), "0x0000000000000001\n")
 		return e.machine.backend != "tt"
 	}},
-	ioctlFails(stepOpenDevices, 69, "tt", ttGetDriverInfo, unix.EIO),
-	ioctlFails(stepOpenDevices, 69, "tt", ttGetDeviceInfo, unix.EIO),
-	ioctlFails(stepOpenDevices, 69, "tt", ttQueryMappings, unix.ENODEV),
+	ioctlFails(stepOpenDevices, 69, "tt", fakekernel.TTGetDriverInfo, unix.EIO),
+	ioctlFails(stepOpenDevices, 69, "tt", fakekernel.TTGetDeviceInfo, unix.EIO),
+	ioctlFails(stepOpenDevices, 69, "tt", fakekernel.TTQueryMappings, unix.ENODEV),
 	openFails(stepOpenDevices, 69, unix.EAGAIN,
 		func(e *processRun) string {
-			return map[bool]string{true: e.firstFunction().devicePath()}[e.machine.backend == "tt"]
+			return map[bool]string{true: e.firstFunction().DriverPath}[e.machine.backend == "tt"]
 		}),
 	{stepLoad, 64, "device(s)", func(e *processRun) bool {
 		o := &e.w.options
@@ -225,46 +224,49 @@ var injectedFaults = []injectedFault{
 		if e.w.view.Devices[0].Subsystem == 0 {
 			return false
 		}
-		e.machine.writeFile(f.sysfsFolder()+"/modalias", modalias(f.vendor, f.device, 0x5679))
+		e.machine.WriteFile(f.Path("modalias"),
+			fakekernel.Modalias(f.Vendor, f.Device, 0x1234, 0x5679))
 		return true
 	}},
 	{stepLoad, 77, "", func(e *processRun) bool {
 		f := e.firstFunction()
 		return e.onBackend("pci", func() {
-			f.config[4] = 0
-			e.machine.openErrors[f.sysfsFolder()+"/enable"] = unix.EACCES
+			f.SetCommand(0)
+			e.machine.Fail("open "+f.Path("enable"), unix.EACCES)
 		})
 	}},
 	{stepLoad, 69, "memory decoding stays off", func(e *processRun) bool {
 		f := e.firstFunction()
-		f.config[4], f.stuckOff = 0, commandMemory
+		f.SetCommand(0)
+		f.StuckOff = fakekernel.CommandMemory
 		return e.machine.backend == "vfio"
 	}},
 	{stepLoad, 70, "stays on", func(e *processRun) bool {
 		f := e.firstFunction()
-		f.config[4], f.stuckOn = commandMemory|commandMaster, commandMaster
+		f.SetCommand(fakekernel.CommandMemory | fakekernel.CommandMaster)
+		f.StuckOn = fakekernel.CommandMaster
 		return e.machine.backend == "pci"
 	}},
 	{stepLoad, 69, "another replay",
 		func(e *processRun) bool {
-			e.firstFunction().locked = true
+			e.firstFunction().LockedByOther = true
 			return e.machine.backend == "tt"
 		}},
-	ioctlFails(stepLoad, 69, "vfio", vfioGroupGetStatus, unix.EIO),
-	ioctlFails(stepLoad, 69, "vfio", vfioGroupSetContainer, unix.EBUSY),
-	ioctlFails(stepLoad, 77, "vfio", vfioSetIOMMU, unix.EPERM),
-	ioctlFails(stepLoad, 69, "vfio", vfioSetIOMMU, unix.ENODEV),
-	ioctlFails(stepLoad, 69, "vfio", vfioGroupGetDeviceFD, unix.EIO),
-	ioctlFails(stepLoad, 69, "vfio", vfioGetRegionInfo, unix.EINVAL),
+	ioctlFails(stepLoad, 69, "vfio", fakekernel.GroupGetStatus, unix.EIO),
+	ioctlFails(stepLoad, 69, "vfio", fakekernel.GroupSetContainer, unix.EBUSY),
+	ioctlFails(stepLoad, 77, "vfio", fakekernel.SetIOMMU, unix.EPERM),
+	ioctlFails(stepLoad, 69, "vfio", fakekernel.SetIOMMU, unix.ENODEV),
+	ioctlFails(stepLoad, 69, "vfio", fakekernel.GroupGetDeviceFD, unix.EIO),
+	ioctlFails(stepLoad, 69, "vfio", fakekernel.DeviceGetRegion, unix.EINVAL),
 	{stepLoad, 69, "another program has",
 		func(e *processRun) bool {
-			e.machine.openErrors["/dev/vfio/7"] = unix.EBUSY
+			e.machine.Fail("open /dev/vfio/7", unix.EBUSY)
 			return e.machine.backend == "vfio"
 		}},
-	ioctlFails(stepLoad, 71, "tt", ttLockControl, unix.ENODEV),
+	ioctlFails(stepLoad, 71, "tt", fakekernel.TTLockControl, unix.ENODEV),
 	{stepBusMaster, 69, "stays off",
 		func(e *processRun) bool {
-			e.firstFunction().stuckOff = commandMaster
+			e.firstFunction().StuckOff = fakekernel.CommandMaster
 			return e.firstIsBusMaster()
 		}},
 	always(stepInput, 66, "in",
@@ -280,17 +282,17 @@ var injectedFaults = []injectedFault{
 	always(stepWatchdog, 69, "another process",
 		func(e *processRun) {
 			e.useWatchdog()
-			e.machine.openErrors[e.w.path("watchdog")] = unix.EBUSY
+			e.machine.Fail("open "+e.w.path("watchdog"), unix.EBUSY)
 		}),
 	always(stepWatchdog, 69, "not a watchdog",
 		func(e *processRun) {
 			e.useWatchdog()
-			e.machine.ioctlErrors[watchdogGetTimeout] = unix.ENOTTY
+			e.machine.Fail(fmt.Sprintf("ioctl %x", watchdogGetTimeout), unix.ENOTTY)
 		}),
 	always(stepWatchdog, 69, "the watchdog rejects the timeout", func(e *processRun) {
 		e.useWatchdog()
 		e.w.options.Watchdog += "=7"
-		e.machine.ioctlErrors[watchdogSetTimeout] = unix.EINVAL
+		e.machine.Fail(fmt.Sprintf("ioctl %x", watchdogSetTimeout), unix.EINVAL)
 	}),
 	always(stepFreeze, 77, "cannot lock", func(e *processRun) {
 		e.failSystemCall(unix.SYS_MLOCK, unix.ENOMEM)

@@ -11,10 +11,12 @@ import (
 	goruntime "runtime"
 	"slices"
 	"time"
+	"unsafe"
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/check/fakekernel"
 	"lightmetal/tools/check/simulate/images"
 	"lightmetal/tools/check/simulate/kernel"
 	"lightmetal/tools/check/vectors/oracle"
@@ -100,7 +102,7 @@ func (e *processRun) exit(status int) {
 }
 
 func (e *processRun) fileOpened(path string, fd int) {
-	e.machine.openFiles[fd] = path
+	e.machine.RecordOpen(path, fd)
 	e.w.openFDs = append(e.w.openFDs, fd)
 }
 
@@ -108,9 +110,7 @@ func (e *processRun) fileOpened(path string, fd int) {
 func (e *processRun) prepare() error {
 	w, random := e.w, e.w.random
 	backend := []string{"pci", "vfio", "tt"}[random.IntN(3)]
-	e.machine = &machine{w: w, backend: backend, openFiles: map[int]string{},
-		openErrors: map[string]unix.Errno{}, ioctlErrors: map[uintptr]unix.Errno{},
-		lastBusAddress: 1 << 32}
+	e.machine = newMachine(w, backend)
 	image, err := lmb.Encode(e.randomImage(backend))
 	if err != nil {
 		return err
@@ -130,8 +130,8 @@ func (e *processRun) prepare() error {
 		e.machine.addFunction(w.view.Devices[i].Vendor, w.view.Devices[i].Device,
 			*w.view.Devices[i].MinBarSizes())
 	}
-	e.machine.writeFile("/sys/bus/pci/devices/0000:00:00.0/modalias", modalias(0x1b36, 8, 0))
-	e.machine.writeFile("/proc/self/pagemap", "")
+	e.machine.WriteFile(fakekernel.SysfsDir+"/0000:00:00.0/modalias",
+		fakekernel.Modalias(0x1b36, 8, 0x1234, 0))
 	_ = os.WriteFile(w.path("image"), w.image, 0o600)
 	_ = os.WriteFile(w.path("watchdog"), nil, 0o600)
 	_ = os.WriteFile(w.path("out"), []byte("old"), 0o640)
@@ -149,6 +149,7 @@ func (e *processRun) prepare() error {
 
 // retry prepares another world, because the chosen fault does not exist on this machine.
 func (e *processRun) retry() error {
+	e.machine.Release()
 	_ = os.RemoveAll(e.w.dir)
 	_ = os.Mkdir(e.w.dir, 0o700)
 	e.w.callFailures, e.w.frames = nil, nil
@@ -179,7 +180,7 @@ func (e *processRun) chooseOptions() {
 		}
 	}
 	for _, f := range e.machine.functions {
-		o.Devices = append(o.Devices, e.machine.deviceName(f.address))
+		o.Devices = append(o.Devices, e.machine.deviceName(f.Address))
 	}
 	if random.IntN(2) == 0 {
 		frame := make([]byte, images.TensorBytes)
@@ -223,8 +224,8 @@ func (m *machine) deviceName(address string) string {
 	if m.backend == "tt" {
 		index := 77
 		for _, f := range m.functions {
-			if f.address == address {
-				index = f.index
+			if f.Address == address {
+				index = f.Index
 			}
 		}
 		return fmt.Sprintf("tt:/dev/tenstorrent/%d", index)
@@ -249,28 +250,26 @@ func (e *processRun) forgeSignature() {
 
 // bindDriver binds a driver of the kernel to the first function.
 func (e *processRun) bindDriver(driver string) {
-	link := e.firstFunction().sysfsFolder() + "/driver"
-	os.Remove(e.w.path("machine" + link))
-	e.machine.writeLink(link, "../../drivers/"+driver)
+	e.machine.BindDriver(e.firstFunction().Function, driver)
 }
 
 // addIdenticalFunction adds a function with the IDs of the first one, and selects the device by
 // these IDs.
 func (e *processRun) addIdenticalFunction() {
 	f := e.firstFunction()
-	e.machine.writeFile("/sys/bus/pci/devices/0000:55:00.0/modalias",
-		modalias(f.vendor, f.device, 0))
-	e.w.options.Devices[0] = fmt.Sprintf("%s:%04x:%04x", e.machine.backend, f.vendor, f.device)
+	e.machine.WriteFile(fakekernel.SysfsDir+"/0000:55:00.0/modalias",
+		fakekernel.Modalias(f.Vendor, f.Device, 0x1234, 0))
+	e.w.options.Devices[0] = fmt.Sprintf("%s:%04x:%04x", e.machine.backend, f.Vendor, f.Device)
 }
 
 // halveBAR halves the size of BAR 0 of the first function.
 func (e *processRun) halveBAR() {
 	f := e.firstFunction()
-	f.bars[0] /= 2
-	text, _ := os.ReadFile(e.w.path("machine" + f.sysfsFolder() + "/resource"))
-	line := fmt.Sprintf("0x%016x 0x%016x 0x%016x\n", uint64(1)<<44, uint64(1)<<44+f.bars[0]-1,
+	f.Bars[0] /= 2
+	text, _ := os.ReadFile(e.machine.Dir + f.Path("resource"))
+	line := fmt.Sprintf("0x%016x 0x%016x 0x%016x\n", uint64(1)<<44, uint64(1)<<44+f.Bars[0]-1,
 		0x14220c)
-	e.machine.writeFile(f.sysfsFolder()+"/resource", line+string(text[len(line):]))
+	e.machine.WriteFile(f.Path("resource"), line+string(text[len(line):]))
 }
 
 // commandLine returns the options as arguments, in a random one of their notations.
@@ -330,9 +329,10 @@ func (e *processRun) tearDown() {
 	for _, fd := range e.w.openFDs {
 		unix.Close(fd)
 	}
-	for _, h := range e.machine.mappings {
-		_ = unix.Munmap(memoryAt(h.address, h.size))
+	for _, h := range e.machine.Mappings {
+		_ = unix.MunmapPtr(unsafe.Pointer(h.Address), h.Size)
 	}
+	e.machine.Release()
 	for address, size := range e.w.mappings {
 		_ = unix.Munmap(memoryAt(address, size))
 	}

@@ -11,6 +11,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/check/fakekernel"
 	"lightmetal/tools/check/vectors/oracle"
 	"lightmetal/tools/check/vectors/vector"
 )
@@ -86,7 +87,7 @@ func (s *referenceMachine) functionOf(space vector.Space) *pciFunction {
 // Load implements oracle.Machine.
 func (s *referenceMachine) Load(space vector.Space, offset uint64, width uint8) (value uint64,
 	ok bool) {
-	if f := s.functionOf(space); f != nil && f.gone {
+	if f := s.functionOf(space); f != nil && f.Gone {
 		return fbs.WidthMask(width), !s.busErrors[space]
 	}
 	for i := range uint64(width) {
@@ -109,7 +110,7 @@ func (s *referenceMachine) Store(space vector.Space, offset uint64, width uint8,
 	case value>>32 == addressMark>>32 && width == 8:
 		s.addressRegisters[space][offset] = addressRegister{int(value >> 16 & 0xffff),
 			value & 0xffff}
-	case f == nil || !f.gone:
+	case f == nil || !f.Gone:
 		for i := range uint64(width) {
 			s.memory[space][offset+i] = byte(value >> (8 * i))
 		}
@@ -144,16 +145,16 @@ func (s *referenceMachine) StoreBytes(space vector.Space, offset uint64, _ uint8
 // reports that a device is gone. Point also checks at which offset of its BAR the window is.
 func (s *referenceMachine) Point(c *oracle.Command, slot int) (code string, isDone bool) {
 	f := s.machine.functions[s.image.Windows[c.Window].Device]
-	start, size := tlbWindow(f, slot)
+	bar, start, size := f.TLBWindow(slot)
 	if space, offset := s.Place(c.Window); offset != start+c.Value%size ||
-		(space.Bar == 4) != (size == 4<<30) {
-		s.machine.w.errorf("TLB window %d is at %#x of BAR %d, expected %#x", slot, offset,
-			space.Bar, start+c.Value%size)
+		int(space.Bar) != bar {
+		s.machine.w.errorf("TLB window %d is at %#x of BAR %d, expected %#x of BAR %d", slot, offset,
+			space.Bar, start+c.Value%size, bar)
 	}
 	switch {
 	case s.machine.backend != "tt":
 		return "", false
-	case f.gone:
+	case f.Gone:
 		return codeNames[hal.DeviceGone], true
 	}
 	target, _ := boards.UnpackTileRoute(c.Mask)
@@ -165,7 +166,7 @@ func (s *referenceMachine) Point(c *oracle.Command, slot int) (code string, isDo
 func (s *referenceMachine) Fence() {}
 
 // IsPresent implements oracle.Machine.
-func (s *referenceMachine) IsPresent(device int) bool { return !s.machine.functions[device].gone }
+func (s *referenceMachine) IsPresent(device int) bool { return !s.machine.functions[device].Gone }
 
 // Diagnose implements oracle.Driver.
 func (s *referenceMachine) Diagnose(device int) (code string) {
@@ -199,8 +200,8 @@ func (s *referenceMachine) BusAddress(window int) (address uint64, ok bool) {
 // programmed, with the reference. It returns the first difference, or "".
 func (s *referenceMachine) barDifference() string {
 	for _, f := range s.machine.functions {
-		for bar, size := range f.bars {
-			if size == 0 || f.gone || s.busErrors[vector.OfBar(f.index, bar)] {
+		for bar, size := range f.Bars {
+			if size == 0 || f.Gone || s.busErrors[vector.OfBar(f.Index, bar)] {
 				continue
 			}
 			if text := s.differenceInBAR(f, bar); text != "" {
@@ -216,12 +217,12 @@ func (s *referenceMachine) barDifference() string {
 
 // differenceInBAR compares one BAR with the reference.
 func (s *referenceMachine) differenceInBAR(f *pciFunction, bar int) string {
-	space := vector.OfBar(f.index, bar)
+	space := vector.OfBar(f.Index, bar)
 	want, balance := s.memory[space], 0
 	for _, part := range s.machine.storedExtents(f, bar) {
 		for i, b := range part.data {
 			at := part.offset + uint64(i)
-			if f.vendor == 0x1e52 && bar == 2 {
+			if f.Vendor == 0x1e52 && bar == 2 {
 				continue // registers of outbound translation
 			}
 			if _, ok := s.addressRegisters[space][at&^7]; ok {
@@ -229,7 +230,7 @@ func (s *referenceMachine) differenceInBAR(f *pciFunction, bar int) string {
 			}
 			if b != want[at] {
 				return fmt.Sprintf("BAR %d of function %d contains %#x at %#x, expected %#x", bar,
-					f.index, b, at, want[at])
+					f.Index, b, at, want[at])
 			}
 			if b != 0 {
 				balance++
@@ -242,7 +243,7 @@ func (s *referenceMachine) differenceInBAR(f *pciFunction, bar int) string {
 		}
 	}
 	if balance != 0 {
-		return fmt.Sprintf("BAR %d of function %d: %d expected bytes were not stored", bar, f.index,
+		return fmt.Sprintf("BAR %d of function %d: %d expected bytes were not stored", bar, f.Index,
 			-balance)
 	}
 	return ""
@@ -252,24 +253,35 @@ func (s *referenceMachine) differenceInBAR(f *pciFunction, bar int) string {
 // commands.
 func (s *referenceMachine) targetDifference(f *pciFunction) string {
 	for window, target := range s.targets {
-		if int(s.image.Windows[window].Device) != f.index {
+		if int(s.image.Windows[window].Device) != f.Index {
 			continue
 		}
 		route := target.target
-		_, size := tlbWindow(f, target.slot)
+		_, _, size := f.TLBWindow(target.slot)
 		multicast := uint8(0)
 		if route.Multicast {
 			multicast = 1
 		}
-		want := ttWindowConfig{target.address &^ (size - 1), uint16(route.X), uint16(route.Y),
-			uint16(route.XStart), uint16(route.YStart), route.NoC, multicast,
-			uint8(route.Ordering - 1), route.StaticVCPlusOne}
-		if got := f.windowConfigs[target.slot]; got != want {
+		want := fakekernel.TTWindowConfig{Window: uint32(target.slot),
+			Address: target.address &^ (size - 1), XEnd: uint16(route.X), YEnd: uint16(route.Y),
+			XStart: uint16(route.XStart), YStart: uint16(route.YStart), NoC: route.NoC,
+			Multicast: multicast, Ordering: uint8(route.Ordering - 1), VC: route.StaticVCPlusOne}
+		if got := lastConfig(f, target.slot); got != want {
 			return fmt.Sprintf("the driver received %+v for TLB window %d, expected %+v", got,
 				target.slot, want)
 		}
 	}
 	return ""
+}
+
+// lastConfig returns the last configuration of a TLB window that the driver received.
+func lastConfig(f *pciFunction, id int) (last fakekernel.TTWindowConfig) {
+	for _, c := range f.Programmed {
+		if int(c.Window) == id {
+			last = c
+		}
+	}
+	return last
 }
 
 // hostMemoryDifference compares the host memory, at the addresses that devices received, with the
@@ -278,7 +290,7 @@ func (s *referenceMachine) hostMemoryDifference() string {
 	for space, registers := range s.addressRegisters {
 		for at, register := range registers {
 			f := s.machine.functions[space.Device]
-			if f.gone || s.busErrors[space] {
+			if f.Gone || s.busErrors[space] {
 				continue
 			}
 			data := s.machine.readBAR(f, space.Bar, at, 8)
@@ -290,7 +302,7 @@ func (s *referenceMachine) hostMemoryDifference() string {
 			if got := s.machine.hostMemoryAt(f, address); len(got) < len(want) ||
 				!bytes.Equal(got[:len(want)], want) {
 				return fmt.Sprintf("function %d received the address %#[3]x of host window %[2]d, "+
-					"which has no or wrong content", f.index, register.window, address)
+					"which has no or wrong content", f.Index, register.window, address)
 			}
 		}
 	}

@@ -3,11 +3,11 @@
 package main
 
 import (
-	"encoding/binary"
 	goruntime "runtime"
 	"slices"
 	"unsafe"
 
+	"lightmetal/tools/check/fakekernel"
 	"lightmetal/tools/check/vectors/vector"
 
 	"golang.org/x/sys/unix"
@@ -47,26 +47,25 @@ func (e *processRun) applyEvent(t runEvent) {
 	e.w.logf("event %+v", t)
 	switch t.kind {
 	case eventDeviceGone:
-		f.gone = true
-		for _, h := range m.mappings {
-			if h.function == f.index && h.bar >= 0 {
-				for memory := memoryAt(h.address, h.size); len(memory) > 0 &&
-					!e.reference.busErrors[vector.OfBar(f.index, h.bar)]; memory = memory[1:] {
+		f.Gone = true
+		for _, h := range m.Mappings {
+			if h.Function == f.Function && h.Bar >= 0 {
+				for memory := memoryAt(h.Address, h.Size); len(memory) > 0 &&
+					!e.reference.busErrors[vector.OfBar(f.Index, h.Bar)]; memory = memory[1:] {
 					memory[0] = 0xff
 				}
 			}
 		}
 	case eventBusErrors:
-		for _, h := range m.mappings {
-			if h.function == f.index && h.bar == 0 {
-				_ = unix.Mprotect(memoryAt(h.address, h.size), unix.PROT_NONE)
+		for _, h := range m.Mappings {
+			if h.Function == f.Function && h.Bar == 0 {
+				_ = unix.Mprotect(memoryAt(h.Address, h.Size), unix.PROT_NONE)
 			}
 		}
 	case eventDMAFault:
-		f.config[7] |= 1 << (13 - 8)
+		f.Config[7] |= 1 << (13 - 8)
 	case eventBusMasterOff:
-		command := f.commandRegister() &^ commandMaster
-		binary.LittleEndian.PutUint16(f.config[4:], command)
+		f.SetCommand(f.Command() &^ fakekernel.CommandMaster)
 	case eventSignal:
 		stopRequested.Store(1)
 	case eventPause:
@@ -106,7 +105,7 @@ func (e *processRun) handleSystemCall(number uintptr, a [6]uintptr,
 	case number == unix.SYS_WRITE && (a[0] == 1 || a[0] == 2):
 		w.printed[a[0]] = append(w.printed[a[0]], memoryAt(a[1], a[2])...)
 		return a[2], 0
-	case number == unix.SYS_WRITE && m.openFiles[int(a[0])] == w.path("watchdog"):
+	case number == unix.SYS_WRITE && m.OpenFiles[int(a[0])] == w.path("watchdog"):
 		m.watchdog.write(e, memoryAt(a[1], a[2]))
 		return a[2], 0
 	case number == unix.SYS_MMAP:
@@ -114,7 +113,9 @@ func (e *processRun) handleSystemCall(number uintptr, a [6]uintptr,
 			return n, errno
 		}
 	case number == unix.SYS_MUNMAP:
-		m.releaseMapping(a[0])
+		if errno, handled := m.munmap(a); handled {
+			return 0, errno
+		}
 	default:
 		if n, errno, answered := m.handleCall(number, a); answered {
 			return n, errno

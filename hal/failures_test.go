@@ -1,0 +1,332 @@
+//go:build !(notiles || backend_pci || backend_vfio || backend_tt)
+
+package hal
+
+// This file makes each system call of each backend fail with each error.
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/fakekernel"
+)
+
+// deviceUse is a use of one device, from Open to Close.
+type deviceUse struct {
+	name    string // backend and board
+	device  string
+	install func(t *testing.T) (*fakeKernel, *fakeFunction)
+	windows []fbs.Window
+}
+
+var deviceUses = []deviceUse{
+	{"pci edu", "pci:1234:11e8",
+		func(t *testing.T) (*fakeKernel, *fakeFunction) {
+			k := installFakePagemap(t, 0x4000_0000)
+			f := addEdu(t)
+			f.write("reset", "")
+			f.SetCommand(configCommandMasterBit) // as a killed program has left it
+			return k.fakeKernel, f
+		},
+		[]fbs.Window{{Kind: gen.WindowKindConfig, Size: 256},
+			{Kind: gen.WindowKindBar, Size: 4096}, hostWindow(0x3000)}},
+	{"pci wormhole", "pci:0000:01:00.0",
+		func(t *testing.T) (*fakeKernel, *fakeFunction) {
+			return installFakePagemap(t, 0x12_4000_0000).fakeKernel, addWormhole(t)
+		},
+		[]fbs.Window{{Kind: gen.WindowKindBar, Size: 4096, Flags: fbs.FlagWriteCombining},
+			tlbWindow(mib, 0), hostWindow(0x3000)}},
+	{"vfio wormhole", "vfio:0000:01:00.0",
+		func(t *testing.T) (*fakeKernel, *fakeFunction) {
+			k := installFakeKernel(t)
+			f := addWormhole(t)
+			f.bindToVFIO("7")
+			f.SetCommand(configCommandMasterBit)
+			return k, f
+		},
+		[]fbs.Window{{Kind: gen.WindowKindBar, Size: 4096}, tlbWindow(mib, 0),
+			hostWindow(0x3000)}},
+	{"tt wormhole, ordinary pages", "tt:" + ttNode,
+		func(t *testing.T) (*fakeKernel, *fakeFunction) {
+			k := installFakeTT(t, &boards.Wormhole)
+			k.Fail("mmap huge", unix.ENOMEM)
+			return k.fakeKernel, k.f
+		},
+		[]fbs.Window{{Kind: gen.WindowKindBar, Size: 4096}, tlbWindow(mib, 0),
+			hostWindow(0x3000)}},
+}
+
+// run opens the device, maps the windows, lets the device master the bus, and closes the device,
+// without an error twice. It stops at the first error, but always closes the device. isMapped
+// reports whether all windows were mapped.
+func (u *deviceUse) run() (isMapped bool, err error) {
+	d, err := Open(u.device)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if e := d.Close(); err == nil {
+			err = e
+		}
+		if err == nil {
+			err = d.Close()
+		}
+	}()
+	for _, w := range u.windows {
+		if _, err := d.Map(w); err != nil {
+			return false, err
+		}
+	}
+	image := wormholeImage(pointCommand(1, 0xffb00000, tile), resetStoreCommand(1, 0))
+	_, err = d.(ExitCleaner).RegisterExitCleanup(image, 0)
+	for _, on := range []bool{true, false} {
+		if err == nil {
+			err = d.SetBusMaster(on)
+		}
+	}
+	return true, err
+}
+
+// failureResult is the documented result of a use of a device in which a system call fails. The
+// first result whose fields match is the documented one.
+type failureResult struct {
+	use    string // beginning of deviceUse.name
+	call   string // beginning of the element of Kernel.Calls; SYSFS/ is the function's directory
+	nth    int    // number of the call; 0: each; always: each such call fails
+	errnos []unix.Errno
+	code   Code
+	words  []string
+}
+
+const (
+	always = -1 // failureResult.nth
+
+	bySyscall = codeCount + 1 // code of syscallFault
+	byConfig  = codeCount + 2 // code of configAccessCode
+)
+
+var (
+	missing = []unix.Errno{unix.ENOENT, unix.ENODEV}
+	refused = []unix.Errno{unix.EINVAL, unix.EEXIST}
+
+	mastering = []string{"bus mastering stays off: the device cannot reach memory"}
+	decoding  = []string{"memory decoding stays off"}
+	pinning   = []string{"0x3000 bytes of host memory", "ulimit -l"}
+)
+
+// config returns the results of the reads of configuration space by one use, in their order.
+func config(use, file string, codes ...Code) (list []failureResult) {
+	for i, code := range codes {
+		words := map[Code][]string{MasterOff: mastering, NoDevice: decoding}[code]
+		list = append(list, failureResult{use, "pread " + file, i + 1, nil, code, words})
+	}
+	return list
+}
+
+var failureResults = slices.Concat(
+	// Without write access, a device that a killed program has left as bus master is not stopped.
+	[]failureResult{
+		{"pci edu", "pread SYSFS/config", 3, []unix.Errno{unix.EPERM}, OK, nil},
+		{"pci edu", "pwrite SYSFS/config +0x4 02 00", 1, []unix.Errno{unix.EPERM}, OK, nil},
+	},
+	config("pci edu", "SYSFS/config", bySyscall, OK, byConfig, OK, byConfig, NoDevice, OK,
+		byConfig, MasterOff, byConfig, OK),
+	config("pci wormhole", "SYSFS/config", bySyscall, OK, OK, byConfig, MasterOff, byConfig, OK),
+	config("vfio", "vfio:", byConfig, OK, byConfig, NoDevice, OK, byConfig, MasterOff, byConfig,
+		OK),
+	[]failureResult{
+		{"", "close", 0, nil, OK, nil},
+		{"", "munmap host", 0, nil, OK, nil},
+		{"", "mmap locked", 0, nil, Denied, pinning},
+		{"pci", "mmap huge", 0, nil, NoDevice, []string{"0x3000 bytes of host memory",
+			"ordinary pages, which the kernel may move", "echo 2 > /proc/sys/vm/nr_hugepages",
+			"vfio:"}},
+		{"", "mmap huge", 0, nil, OK, nil},
+		{"", "mmap", 0, []unix.Errno{unix.EINVAL}, NoDevice, []string{"another memory type"}},
+
+		{"pci", "open SYSFS/config rdwr", 0, nil, Denied, []string{"the command register",
+			"run as root"}},
+		{"tt", "open SYSFS/config rdwr", 0, nil, OK, nil},
+		{"pci wormhole", "open SYSFS/enable", 0, nil, OK, nil}, // memory decoding is on
+		{"pci wormhole", "pwrite SYSFS/enable", 0, nil, OK, nil},
+		{"", "open SYSFS/reset", 0, nil, OK, nil},
+		{"", "pwrite SYSFS/reset", 0, nil, OK, nil},
+		{"", "open SYSFS/..", 0, nil, OK, nil},
+		{"", "open SYSFS/resource0_wc", 0, []unix.Errno{unix.ENOENT}, OK, nil},
+		{"", "pread /proc/self/pagemap", 0, nil, NoDevice, []string{
+			"cannot find host memory in /proc/self/pagemap", "vfio:"}},
+		{"pci", "pread SYSFS/config", always, nil, bySyscall, nil},
+		{"vfio", "pread vfio:", always, nil, byConfig, nil},
+		{"pci", "pwrite SYSFS/config +0x6", 0, nil, OK, nil},
+		{"pci", "pwrite SYSFS/config", 0, nil, byConfig, nil},
+		{"vfio", "pwrite vfio:0000:01:00.0 +0x6", 0, nil, OK, nil},
+		{"vfio", "pwrite", 0, nil, byConfig, nil},
+
+		{"vfio", "open /dev/vfio/7", 0, missing, NoDevice, []string{
+			"/dev/vfio/7 does not exist", "devtmpfs"}},
+		{"vfio", "open /dev/vfio/vfio", 0, missing, NoDevice, []string{
+			"/dev/vfio/vfio does not exist", "modprobe vfio_iommu_type1"}},
+		{"vfio", "open /dev/vfio/7", 0, []unix.Errno{unix.EBUSY}, NoDevice, []string{
+			"another program", "fuser -v /dev/vfio/7"}},
+		{"vfio", "open /dev/vfio/vfio", 0, []unix.Errno{unix.EBUSY}, NoDevice, []string{
+			"another program"}},
+		{"vfio", "ioctl 3b66", 0, []unix.Errno{unix.ENODEV}, NoDevice, []string{
+			"no driver for this IOMMU", "modprobe vfio_iommu_type1"}},
+		{"vfio", "ioctl 3b66", 0, []unix.Errno{unix.EPERM}, Denied, []string{
+			"GICv3", "gic-version=3", "allow_unsafe_interrupts"}},
+		{"vfio", "ioctl 3b71", always, refused, NoDevice, []string{
+			"no free addresses for 0x3000 bytes"}},
+		{"vfio", "ioctl 3b71", 0, refused, OK, nil}, // the next address is free
+		{"vfio", "ioctl 3b71", 0, []unix.Errno{unix.ENOMEM}, Denied, pinning},
+
+		{"tt", "open " + ttNode, 0, []unix.Errno{unix.EAGAIN}, NoDevice, []string{
+			"owns the device (O_EXCL)"}},
+		{"tt", "open " + ttNode, 0, []unix.Errno{unix.ENOENT}, NoDevice, []string{
+			"tt:/dev/tenstorrent/0: no such device", "ls /dev/tenstorrent",
+			"modprobe tenstorrent"}},
+		{"tt", "ioctl fa02", 0, []unix.Errno{unix.ENODEV}, NoDevice, []string{
+			"has begun to reset the device", "tt-smi -r"}},
+		{"tt", "pread SYSFS/config", 2, nil, OK, nil}, // SetBusMaster saves the status register
+		{"tt", "pread SYSFS/config", 0, nil, DeviceGone, []string{"tt-smi -r"}},
+		{"tt", "ioctl fa08", 0, []unix.Errno{unix.ENODEV}, DeviceGone, []string{
+			"another program has reset the device since it was opened"}},
+		{"tt", "ioctl fa0f", 0, nil, OK, nil}, // an older driver, or firmware without power states
+		{"tt", "ioctl fa0b", always, []unix.Errno{unix.ENOMEM}, NoDevice, []string{
+			"no TLB window of 0x100000 bytes is free"}},
+		{"tt", "ioctl fa0b", 0, []unix.Errno{unix.ENOMEM}, OK, nil}, // a larger window
+		{"tt", "ioctl fa07", 0, []unix.Errno{unix.EINVAL}, NoDevice, []string{
+			"0x3000 bytes of host memory are not physically contiguous;",
+			"echo 2 > /proc/sys/vm/nr_hugepages"}},
+		{"", "", 0, nil, bySyscall, nil},
+	})
+
+// ioctlNames are the names of requests in messages.
+var ioctlNames = map[string]string{"3b66": "VFIO_SET_IOMMU", "3b67": "VFIO_GROUP_GET_STATUS",
+	"3b68": "VFIO_GROUP_SET_CONTAINER", "3b6a": "VFIO_GROUP_GET_DEVICE_FD",
+	"3b6c": "VFIO_DEVICE_GET_REGION_INFO", "3b71": "VFIO_IOMMU_MAP_DMA",
+	"3b72": "VFIO_IOMMU_UNMAP_DMA", "fa00": "GET_DEVICE_INFO", "fa02": "QUERY_MAPPINGS",
+	"fa05": "GET_DRIVER_INFO", "fa07": "PIN_PAGES", "fa08": "LOCK_CTL", "fa0b": "ALLOCATE_TLB",
+	"fa0e": "SET_NOC_CLEANUP"}
+
+// documentedResult returns the code and the words that the error must contain if a system call of
+// a use fails.
+func documentedResult(use, call string, nth int, errno unix.Errno) (Code, []string) {
+	i := slices.IndexFunc(failureResults, func(r failureResult) bool {
+		return strings.HasPrefix(use, r.use) && strings.HasPrefix(call, r.call) &&
+			(r.nth == nth || r.nth == 0) && (r.errnos == nil || slices.Contains(r.errnos, errno))
+	})
+	r := failureResults[i]
+	switch r.code {
+	case byConfig:
+		code := map[unix.Errno]Code{unix.ENODEV: DeviceGone, unix.EPERM: Denied}[errno]
+		if code == OK {
+			code = IO
+		}
+		return code, []string{"cannot write the command register"}
+	case bySyscall:
+		parts := strings.Fields(call)
+		// The message names the system call without the p of pread, and the file.
+		words := []string{strings.TrimPrefix(parts[0], "p"), errno.Error()}
+		switch parts[0] {
+		case "ioctl":
+			words[0] = ioctlNames[parts[1]]
+		case "munmap":
+		default:
+			file := strings.TrimPrefix(strings.TrimPrefix(parts[1], "SYSFS/"), "vfio:")
+			words = append(words, file)
+		}
+		if errno == unix.EACCES || errno == unix.EPERM {
+			return Denied, append(words, "run as root")
+		}
+		return NoDevice, words
+	}
+	return r.code, r.words
+}
+
+// failureErrnos are the errors with which calls fail.
+var failureErrnos = []unix.Errno{unix.EIO, unix.EACCES, unix.EPERM, unix.ENOENT, unix.ENODEV,
+	unix.EINVAL, unix.EBUSY, unix.ENOMEM, unix.EAGAIN, unix.EEXIST, unix.ENOSPC, unix.ENOTTY}
+
+// TestEachFailedSystemCallHasItsDocumentedResult makes each system call of each use fail with each
+// error: once only that call, and once all calls with the same name and file. The use must return
+// the documented error, release everything, and store nothing to a BAR before all windows are
+// mapped. If the device masters the bus after Close, Close must have returned an error.
+func TestEachFailedSystemCallHasItsDocumentedResult(t *testing.T) {
+	count := 0
+	for _, u := range deviceUses {
+		t.Run(u.name, func(t *testing.T) {
+			k, f := u.install(t)
+			command, failures, pagemap := f.Command(), k.Failures, k.Pagemap
+			if _, err := u.run(); err != nil {
+				t.Fatal(err)
+			}
+			f.clearBars()
+			clean, seen := k.Calls, map[string]int{}
+			check := func(call string, nth int) {
+				shown := strings.ReplaceAll(call, f.Path(""), "SYSFS/")
+				for _, errno := range failureErrnos {
+					failure := fakekernel.Failure{Call: call, Nth: max(nth, 0), Errno: errno}
+					k.Failures = append([]fakekernel.Failure{failure}, failures...)
+					k.Calls, k.Pagemap = nil, pagemap
+					f.SetCommand(command)
+					isMapped, err := u.run()
+					code, words := documentedResult(u.name, shown, nth, errno)
+					what := fmt.Sprintf("%s, call %d: %v", shown, nth, errno)
+					switch {
+					case code != OK:
+						wantFault(t, what, err, code, words...)
+					case err != nil:
+						t.Errorf("%s: error %v, want none", what, err)
+					}
+					k.checkReleased(t)
+					if f.clearBars() && !isMapped {
+						t.Errorf("%s: a BAR was stored to before all windows were mapped", what)
+					}
+					if err == nil && u.name[:2] != "tt" && f.Command()&configCommandMasterBit != 0 {
+						t.Errorf("%s: no error, but the device masters the bus", what)
+					}
+					count++
+				}
+			}
+			for _, call := range clean {
+				seen[call]++
+				check(call, seen[call])
+			}
+			for _, call := range clean {
+				words := strings.Fields(call)
+				if all := strings.Join(words[:min(len(words), 2)], " "); seen[all] != -1 {
+					seen[all] = -1
+					check(all, always)
+				}
+			}
+			k.Failures = failures
+		})
+	}
+	t.Logf("evidence: %d failures of system calls of the backends injected", count)
+}
+
+// clearBars clears all BARs. It reports whether the program has stored to a BAR since the last
+// call.
+func (f *fakeFunction) clearBars() (isStoredTo bool) {
+	for bar, size := range f.Bars {
+		if size == 0 {
+			continue
+		}
+		file, err := os.OpenFile(f.BarFile(bar), os.O_RDWR, 0)
+		f.check(err)
+		_, err = unix.Seek(int(file.Fd()), 0, unix.SEEK_DATA)
+		isStoredTo = isStoredTo || err == nil
+		f.check(file.Truncate(0))
+		f.check(file.Truncate(int64(size)))
+		file.Close()
+	}
+	return isStoredTo
+}
