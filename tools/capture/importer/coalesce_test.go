@@ -152,9 +152,7 @@ expect tlb0+0x121b0 w4 0x0 mask 0x47800
 expect tlb0+0x121b4 w4 0x8 mask 0xffffffff
 `)
 	const want = "3 expects, 2 compares made from 6 loads"
-	if got := passSummary(report, "coalesce"); got != want {
-		t.Errorf("summary of the pass coalesce: %q, want %q", got, want)
-	}
+	wantSummary(t, report, "coalesce", want)
 }
 
 func TestEqualStoresBecomeAFillIfThatIsShorter(t *testing.T) {
@@ -226,9 +224,7 @@ expect tlb0+0x8 w4 0x3 mask 0xffffffff
 expect tlb0+0xc w4 0x4 mask 0xffffffff
 `)
 	const want = "off: 2 writes, 2 expects"
-	if got := passSummary(report, "coalesce"); got != want {
-		t.Errorf("summary of the pass coalesce: %q, want %q", got, want)
-	}
+	wantSummary(t, report, "coalesce", want)
 }
 
 // TestEachOf300000RegisterLoadsBecomesACommand: the importer does not compare each load with all

@@ -22,11 +22,8 @@ write tlb0+0x121b0 w4 0x47800
 point tlb0 (3,4) 0x0
 expect tlb0+0x10000 w4 0x5 mask 0xffffffff
 `)
-	if got := passSummary(report,
-		"lift"); got != "2 accesses through 1 TLB window became accesses to tiles; "+
-		"2 configuration stores became 2 point commands" {
-		t.Errorf("summary of the pass lift: %s", got)
-	}
+	wantSummary(t, report, "lift", "2 accesses through 1 TLB window became accesses to tiles; "+
+		"2 configuration stores became 2 point commands")
 	w := image.Windows[0]
 	if len(image.Windows) != 1 || w.Kind != gen.WindowKindTlb || w.Slot != 166 || w.Size != 1<<20 {
 		t.Errorf("windows %+v, want one TLB window of 1 MiB with slot 166", image.Windows)
@@ -143,27 +140,9 @@ write tlb0+0x0 w4 0x2
 point tlb0 (4,4) 0x0
 write tlb0+0x0 w4 0x3
 `)
-	if got := passSummary(report,
-		"lift"); got != "3 accesses through 1 TLB window became accesses to tiles; "+
+	wantSummary(t, report, "lift", "3 accesses through 1 TLB window became accesses to tiles; "+
 		"7 configuration stores became 3 point commands; "+
-		"1 TLB window without an access after the last configuration" {
-		t.Errorf("summary of the pass lift: %s", got)
-	}
-}
-
-func TestEachWindowKeepsItsOwnPoint(t *testing.T) {
-	text := mmiotrace(whDevice,
-		whPoint(wh166Config, 1, 1, 0), whPoint(wh167Config, 2, 2, 0),
-		access("W", 4, wh166, 1), access("W", 4, wh167, 2), access("W", 4, wh166, 3),
-	)
-	image, _ := mustImport(t, text, Options{})
-	checkCommands(t, image, `
-point tlb0 (1,1) 0x0
-write tlb0+0x0 w4 0x1
-point tlb1 (2,2) 0x0
-write tlb1+0x0 w4 0x2
-write tlb0+0x0 w4 0x3
-`)
+		"1 TLB window without an access after the last configuration")
 }
 
 func TestPointIsPlacedWhereTheWindowWasConfigured(t *testing.T) {
@@ -187,9 +166,7 @@ write bar0+0x1ff30060 w4 0x2
 	want := "1 access through 1 TLB window became accesses to tiles; " +
 		"1 configuration store became 1 point command; " +
 		"2 accesses outside TLB windows; 1 load of configuration registers dropped"
-	if got := passSummary(report, "lift"); got != want {
-		t.Errorf("summary of the pass lift: got %s, want %s", got, want)
-	}
+	wantSummary(t, report, "lift", want)
 }
 
 // TestConfigurationThroughTheOtherBarIsFollowed: BAR 4 of Wormhole maps the upper end of BAR 0,
@@ -350,10 +327,8 @@ point tlb0 (2,2) 0x0
 poll tlb0+0x0 w4 0x1 mask 0xffffffff for 1000000 us
 poll tlb0+0x0 w4 0x1 mask 0xffffffff for 1000000 us
 `)
-	if got := passSummary(report, "drop"); got != "4 of 6 point commands dropped, "+
-		"because they have no effect" {
-		t.Errorf("summary of the pass drop: %s", got)
-	}
+	wantSummary(t, report, "drop", "4 of 6 point commands dropped, "+
+		"because they have no effect")
 	image, _ = mustImport(t, text, Options{Without: []string{"drop"}})
 	// The sixth point belongs to a load that became part of a poll.
 	if n := strings.Count(imageText(image), "point"); n != 5 {
@@ -397,13 +372,5 @@ func TestMemoryMustBeMemoryInEveryTileOfARectangle(t *testing.T) {
 			t.Errorf("rectangle (1,1) to (%d,%d): treated as memory: %v, want %v", c.x1, c.y1, bulk,
 				c.memory)
 		}
-	}
-}
-
-func TestBoardWithoutWindowsIsNotLifted(t *testing.T) {
-	image, report := mustImport(t, mmiotrace(eduDevice, "R 4 0x0 0x10000ed"), Options{})
-	checkCommands(t, image, "\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\n")
-	if passSummary(report, "lift") != "" || passSummary(report, "drop") != "" {
-		t.Errorf("the report has the pass lift or drop:\n%s", report)
 	}
 }

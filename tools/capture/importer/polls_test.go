@@ -83,14 +83,10 @@ func TestFoldDetectsPolls(t *testing.T) {
 func TestFoldReportsCounts(t *testing.T) {
 	_, report := mustImport(t, mmiotrace(eduDevice, "R 4 0x40 0x0", "R 4 0x40 0x0", "R 4 0x40 0x1",
 		"R 4 0x20 0x0", "R 4 0x0 0x10000ed"), Options{})
-	if got := passSummary(report,
-		"fold"); got != "3 loads in 1 loop became 1 poll; 1 single load of registers that change "+
-		"by themselves became 1 poll" {
-		t.Errorf("summary of the pass fold: %s", got)
-	}
-	if got := passSummary(report, "expect"); got != "1 load must return the recorded values" {
-		t.Errorf("summary of the pass expect: %s", got)
-	}
+	wantSummary(t, report, "fold", "3 loads in 1 loop became 1 poll; "+
+		"1 single load of registers that change "+
+		"by themselves became 1 poll")
+	wantSummary(t, report, "expect", "1 load must return the recorded values")
 }
 
 // TestPolledRegisterIsIdentifiedByTileAndAddress loads one register through two windows, and other
@@ -179,9 +175,7 @@ point tlb0 (1,2) 0x0
 expect tlb0+0x40 w4 0x7 mask 0xffffffff
 expect tlb0+0x48 w4 0x0 mask 0x0
 `)
-	if got := passSummary(report, "tensors"); got != "the value of 1 load is ignored" {
-		t.Errorf("summary of tensors: %s", got)
-	}
+	wantSummary(t, report, "tensors", "the value of 1 load is ignored")
 	image, _ = mustImport(t, mmiotrace(eduDevice, "R 4 0x40 0x5"),
 		Options{Poll: []Range{mustRange(t, "0x40")}})
 	checkCommands(t, image, "poll bar0+0x40 w4 0x5"+eduPollEnd)
@@ -252,24 +246,13 @@ func TestWaitThatTimedOutIsOnePoll(t *testing.T) {
 		slices.Concat([]string{"@1.0 W 4 0x8 0x5"}, loads("@1.%03d R 4 0x20 0x1"),
 			[]string{"@1.06 W 4 0x8 0x0"})...), Options{})
 	checkCommands(t, timed, want)
-	if got := passSummary(report,
-		"fold"); got != "60 single loads of registers that change by themselves became 1 poll" {
-		t.Errorf("summary of the pass fold: %s", got)
-	}
+	wantSummary(t, report, "fold",
+		"60 single loads of registers that change by themselves became 1 poll")
 	untimed, _ := mustImport(t,
 		eduTrace(slices.Concat([]string{"w 08 4 0x5"}, slices.Repeat([]string{"r 20 4 0x1"}, 60),
 			[]string{"w 08 4 0x0"})...),
 		forEdu(Options{Regions: []traces.Region{{Base: eduBase}}}))
 	checkCommands(t, untimed, want)
-}
-
-// TestDeadlineWithoutTimesIsASecond imports a trace of QEMU without -msg timestamp=on, which has no
-// time stamps.
-func TestDeadlineWithoutTimesIsASecond(t *testing.T) {
-	image, _ := mustImport(t, eduTrace("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0"),
-		forEdu(Options{Regions: []traces.Region{{Base: eduBase}}}))
-	checkCommands(t, image,
-		"\nwrite bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n")
 }
 
 func TestLoadsAreImportedWithoutFoldAndExpect(t *testing.T) {
@@ -286,9 +269,7 @@ expect bar0+0x40 w4 0x0 mask 0x0
 expect bar0+0x40 w4 0x0 mask 0x0
 expect bar0+0x20 w4 0x0 mask 0x0
 `)
-	if got := passSummary(report, "expect"); got != "off: the value of 3 loads is ignored" {
-		t.Errorf("summary of the pass expect: %s", got)
-	}
+	wantSummary(t, report, "expect", "off: the value of 3 loads is ignored")
 }
 
 func TestMarksAreImported(t *testing.T) {
@@ -297,14 +278,10 @@ func TestMarksAreImported(t *testing.T) {
 	image, report := mustImport(t, text, Options{})
 	checkCommands(t, image, "\nmark load  program\nmark a b\uFFFDc\nwrite bar0+0x4 w4 0x1\nmark "+
 		strings.Repeat("é", 127)+"\n")
-	if got := passSummary(report, "mark"); got != "3 marks; 1 mark without text dropped" {
-		t.Errorf("summary of the pass mark: %s", got)
-	}
+	wantSummary(t, report, "mark", "3 marks; 1 mark without text dropped")
 	image, report = mustImport(t, text, Options{Without: []string{"mark"}})
 	checkCommands(t, image, "\nwrite bar0+0x4 w4 0x1\n")
-	if got := passSummary(report, "mark"); got != "" {
-		t.Errorf("summary of the pass mark, which is off: %s", got)
-	}
+	wantSummary(t, report, "mark", "")
 }
 
 // TestRangesWithoutALoadCauseAWarning: a misspelled range has no effect, so the import warns of it.

@@ -54,9 +54,7 @@ expect tlb0+0x208 w4 0x33 mask 0xffffffff
 		t.Errorf("tensor %+v, want output d, int16[2,2], with the loaded bytes", d)
 	}
 	const want = "input a of 12 bytes from 2 stores; output d of 8 bytes from 2 loads"
-	if got := passSummary(report, "tensors"); got != want {
-		t.Errorf("summary of the pass tensors: %q, want %q", got, want)
-	}
+	wantSummary(t, report, "tensors", want)
 }
 
 func TestTensorMayBeStoredInPartsAndInAnyOrder(t *testing.T) {
