@@ -47,27 +47,7 @@ func findAndImport(t *testing.T, text string, o Options, which int) (*Frames, *l
 // importWithFlags imports a trace with the flags that a search for frames has printed.
 func importWithFlags(t *testing.T, text string, o Options, flags []string) *lmb.Image {
 	t.Helper()
-	for _, flag := range flags {
-		name, value, _ := strings.Cut(flag, " ")
-		var err error
-		switch name {
-		case "--frame":
-			o.Frame, err = ParsePart(value)
-		case "--stop":
-			o.Stop, err = ParsePart(value)
-		case "--input":
-			o.Inputs = append(o.Inputs, mustTensor(t, value))
-		case "--output":
-			o.Outputs = append(o.Outputs, mustTensor(t, value))
-		case "--poll":
-			o.Poll = append(o.Poll, mustRange(t, value))
-		default:
-			t.Fatalf("unknown flag %s", flag)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	setFlags(t, &o, flags)
 	image, _, err := Import(strings.NewReader(text), o)
 	if err != nil {
 		t.Fatal(err)
