@@ -43,7 +43,13 @@ func TestMain(m *testing.M) {
 		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGTERM)
 		os.Exit(exit)
 	}
-	os.Exit(m.Run())
+	var err error
+	if buildFolder, err = os.MkdirTemp("", "lm-test"); err != nil {
+		panic(err)
+	}
+	exit := m.Run()
+	_ = os.RemoveAll(buildFolder)
+	os.Exit(exit)
 }
 
 // newInputs is the number of random inputs with which each capture is replayed.

@@ -39,23 +39,55 @@ func readTree(t *testing.T, name string) map[string]string {
 	return files
 }
 
+// createFile creates a file, or the symbolic link that its text describes, below a directory.
+func createFile(t *testing.T, root, path, text string) {
+	t.Helper()
+	path = filepath.Join(root, path)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if to, link := strings.CutPrefix(text, "->"); link && err == nil {
+		err = os.Symlink(strings.TrimSpace(to), path)
+	} else if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // createTree creates files and symbolic links in a new directory, and returns the directory.
 func createTree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	for path, text := range files {
-		path = filepath.Join(root, path)
-		err := os.MkdirAll(filepath.Dir(path), 0o755)
-		if to, link := strings.CutPrefix(text, "->"); link && err == nil {
-			err = os.Symlink(strings.TrimSpace(to), path)
-		} else if err == nil {
-			err = os.WriteFile(path, []byte(text), 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		createFile(t, root, path, text)
 	}
 	return root
+}
+
+// removed is the text of a file that a machine lacks.
+const removed = "-"
+
+// checkChanged runs lm check-board on a directory of the files of a .tree file, of which some are
+// changed meanwhile.
+func checkChanged(t *testing.T, root string, files, changes map[string]string,
+	args ...string) (exit int, r boardReport) {
+	t.Helper()
+	for path, text := range changes {
+		_ = os.Remove(filepath.Join(root, path))
+		if text == removed {
+			_ = os.Remove(filepath.Join(root, filepath.Dir(path))) // if it is empty
+		} else {
+			createFile(t, root, path, text)
+		}
+	}
+	exit, r = runCheckBoard(t, append(args, "--root", root)...)
+	for path := range changes {
+		_ = os.Remove(filepath.Join(root, path))
+		if text, ok := files[path]; ok {
+			createFile(t, root, path, text)
+		}
+	}
+	return exit, r
 }
 
 // runCheckBoard runs lm check-board --json and returns its exit status and report.
@@ -128,11 +160,11 @@ func TestCompleteMachineHasNothingMissing(t *testing.T) {
 	}
 }
 
-// TestEveryDefectOfAMachineIsNamed changes one file of a complete machine for each defect. The text
-// "-" removes the file.
+// TestEveryDefectOfAMachineIsNamed changes one file of a complete machine for each defect.
 func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 	const device, config = "sys/bus/pci/devices/0001:01:00.0/", "boot/config-6.12.34-v8-16k"
 	complete := readTree(t, "rpi5-wormhole.tree")
+	root := createTree(t, complete)
 	edit := func(path, from, to string) string {
 		if !strings.Contains(complete[path], from) {
 			t.Fatalf("the file %s of the tree has no %q", path, from)
@@ -148,8 +180,8 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{"proc/sys/kernel/arch", "armv7l", "architecture", missing, "use a 64-bit kernel"},
 		{"proc/device-tree/compatible", "acme,board\x00", "board", warning,
 			"unknown; known boards: qemu-virt,"},
-		{"proc/self/smaps", "-", "page size", fine, "16384 bytes"}, // from the configuration
-		{config, "-", "kernel configuration", warning, "modprobe configs"},
+		{"proc/self/smaps", removed, "page size", fine, "16384 bytes"}, // from the configuration
+		{config, removed, "kernel configuration", warning, "modprobe configs"},
 		{config, edit(config, "CONFIG_PCIE_BRCMSTB=y", "# CONFIG_PCIE_BRCMSTB is not set"),
 			"CONFIG_PCIE_BRCMSTB", missing,
 			"not set / the PCIe controller / set CONFIG_PCIE_BRCMSTB=y"},
@@ -163,11 +195,11 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{"sys/kernel/security/lockdown", "none [integrity] confidentiality\n", "lockdown", missing,
 			"integrity / a kernel in lockdown"},
 		// Without the file, the kernel configuration decides: it has no lockdown.
-		{"sys/kernel/security/lockdown", "-", "lockdown", fine, "off"},
-		{"proc/sys/kernel/seccomp/actions_avail", "-", "seccomp", fine, "supported"},
+		{"sys/kernel/security/lockdown", removed, "lockdown", fine, "off"},
+		{"proc/sys/kernel/seccomp/actions_avail", removed, "seccomp", fine, "supported"},
 		{"proc/sys/kernel/version", "#1 SMP PREEMPT_RT Debian 6.1\n", "preemption", fine,
 			"real time"},
-		{"proc/self/status", "-", "user", warning, "unknown"},
+		{"proc/self/status", removed, "user", warning, "unknown"},
 		{"proc/self/status", "Uid:\t1000\t1000\nCapEff:\t0000000000000000\n", "user", missing,
 			"uid 1000 without CAP_SYS_ADMIN"},
 		{"proc/self/status", "Uid:\t1000\t1000\nCapEff:\t0000000000200000\n", "locked memory", fine,
@@ -190,7 +222,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 			"0x0000000000000000 0x0000000000000000 0x0000000000000000"),
 			wormholeAt + " BAR 2", missing, "not there"},
 		{device + "resource", "garbage", wormholeAt + " BAR 4", missing, "not there"},
-		{device + "resource0_wc", "-", wormholeAt + " BAR 0", warning,
+		{device + "resource0_wc", removed, wormholeAt + " BAR 0", warning,
 			"without the file resource0_wc"},
 		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing,
 			"nvme / a kernel driver uses the device"},
@@ -203,7 +235,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{device + "max_link_speed", "16.0 GT/s PCIe\n", wormholeAt + " link", warning,
 			"5.0 GT/s PCIe x1, but the device supports 16.0 GT/s PCIe x1"},
 		{device + "max_link_width", "16\n", wormholeAt + " link", warning, "x16"},
-		{device + "max_link_width", "-", wormholeAt + " link", fine, "no PCIe link"},
+		{device + "max_link_width", removed, wormholeAt + " link", fine, "no PCIe link"},
 		{device + "iommu_group", "-> ../../../kernel/iommu_groups/7", wormholeAt + " IOMMU", fine,
 			"for images with host memory, bind vfio-pci"},
 		{"proc/device-tree/axi/pcie@1000110000/iommu-map", "", wormholeAt + " IOMMU", fine,
@@ -211,15 +243,7 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{device + "device", "0x1234\n", "accelerator", missing, "among the machine's 2 PCI " +
 			"functions"},
 	} {
-		files := map[string]string{}
-		for path, text := range complete {
-			files[path] = text
-		}
-		files[c.path] = c.text
-		if c.text == "-" {
-			delete(files, c.path)
-		}
-		exit, r := runCheckBoard(t, "--root", createTree(t, files))
+		exit, r := checkChanged(t, root, complete, map[string]string{c.path: c.text})
 		if s, text := r.findCheck(c.check); s != c.state || !strings.Contains(text, c.want) {
 			t.Errorf("with %s %.40q, %s has the state %q, text %s\n\twant %s, %s", c.path, c.text,
 				c.check, s, text, c.state, c.want)
@@ -238,43 +262,6 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 	}
 }
 
-func TestCheckBoardPrintsHowToResizeABAR(t *testing.T) {
-	files := readTree(t, "rpi5-wormhole.tree")
-	files["sys/bus/pci/devices/0001:01:00.0/resource"] = "0x1800000000 0x180fffffff 0x14220c\n"
-	files["sys/bus/pci/devices/0001:01:00.0/resource0_resize"] = ""
-	_, r := runCheckBoard(t, "--root", createTree(t, files))
-	if s, text := r.findCheck(wormholeAt + " BAR 0"); s != warning ||
-		!strings.Contains(text, "echo 9 > /sys/bus/pci/devices/0001:01:00.0/resource0_resize") {
-		t.Errorf("state %q, text %s; want a warning with the command that resizes BAR 0", s, text)
-	}
-}
-
-func TestPreemptionIsReadFromTheVersionWithoutAConfiguration(t *testing.T) {
-	files := readTree(t, "rpi5-wormhole.tree")
-	delete(files, "boot/config-6.12.34-v8-16k")
-	for version, want := range map[string]string{
-		"#1 SMP Debian 6.1.192-2": "voluntary or none", "#1 SMP PREEMPT Debian": "full",
-		"#1 SMP PREEMPT_RT Debian":      "real time",
-		"#1 SMP PREEMPT_DYNAMIC Debian": "unknown", "": "unknown",
-	} {
-		files["proc/sys/kernel/version"] = version
-		_, r := runCheckBoard(t, "--root", createTree(t, files))
-		if _, text := r.findCheck("preemption"); !strings.HasPrefix(text, want) {
-			t.Errorf("kernel version %q: preemption is %s, want %s", version, text, want)
-		}
-	}
-}
-
-func TestMissingWatchdogIsAWarning(t *testing.T) {
-	files := readTree(t, "rpi5-wormhole.tree")
-	delete(files, "dev/watchdog0")
-	delete(files, "sys/class/watchdog/watchdog0/identity")
-	_, r := runCheckBoard(t, "--root", createTree(t, files))
-	if s, _ := r.findCheck("watchdog"); s != warning {
-		t.Errorf("the check of the watchdog is %q, want a warning", s)
-	}
-}
-
 // wormholeImage returns the path of an image for a Wormhole with some windows.
 func wormholeImage(t *testing.T, bars, windows, commands string) string {
 	return assemble(t, "lightmetal 1\ntarget wormhole 1e52:401e "+bars+"\n"+windows+"main:\n"+
@@ -283,6 +270,7 @@ func wormholeImage(t *testing.T, bars, windows, commands string) string {
 
 func TestCheckBoardComparesTheImageWithTheMachine(t *testing.T) {
 	complete := readTree(t, "rpi5-wormhole.tree")
+	root := createTree(t, complete)
 	const bar, resource = "window w bar0 offset 0 size 4KiB\n",
 		"sys/bus/pci/devices/0001:01:00.0/resource"
 	plain := wormholeImage(t, "bar0 512MiB", bar, "  read.4 w+0\n")
@@ -291,6 +279,10 @@ func TestCheckBoardComparesTheImageWithTheMachine(t *testing.T) {
 		"  point l tile 1,1 address 0\n  read.4 l+0\n")
 	many := wormholeImage(t, "bar0 512MiB", strings.Repeat("window l tlb size 16MiB\n", 30),
 		"  point w0 tile 1,1 address 0\n  read.4 w0+0\n")
+	preemption := func(version string) map[string]string {
+		return map[string]string{"boot/config-6.12.34-v8-16k": removed,
+			"proc/sys/kernel/version": version}
+	}
 	for _, c := range []struct {
 		name, image string
 		change      map[string]string
@@ -357,15 +349,26 @@ func TestCheckBoardComparesTheImageWithTheMachine(t *testing.T) {
 			map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3",
 				"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"}, wormholeAt + " IOMMU",
 			fine, "group 3; lightmetal uses the device through the driver vfio-pci"},
+		{"a BAR that can be resized", "", map[string]string{resource + "0_resize": "",
+			resource: "0x1800000000 0x180fffffff 0x14220c\n"}, wormholeAt + " BAR 0", warning,
+			"echo 9 > /sys/bus/pci/devices/0001:01:00.0/resource0_resize"},
+		{"no watchdog", "", map[string]string{"dev/watchdog0": removed,
+			"sys/class/watchdog/watchdog0/identity": removed}, "watchdog", warning, ""},
+		// Without a configuration, preemption is read from the kernel's version.
+		{"Debian", "", preemption("#1 SMP Debian 6.1.192-2"), "preemption", warning,
+			"voluntary or none"},
+		{"PREEMPT", "", preemption("#1 SMP PREEMPT Debian"), "preemption", fine, "full"},
+		{"PREEMPT_RT", "", preemption("#1 SMP PREEMPT_RT Debian"), "preemption", fine,
+			"real time"},
+		{"PREEMPT_DYNAMIC", "", preemption("#1 SMP PREEMPT_DYNAMIC Debian"), "preemption",
+			warning, "unknown"},
+		{"no version", "", preemption(""), "preemption", warning, "unknown"},
 	} {
-		files := map[string]string{}
-		for path, text := range complete {
-			files[path] = text
+		var image []string
+		if c.image != "" {
+			image = []string{"--image", c.image}
 		}
-		for path, text := range c.change {
-			files[path] = text
-		}
-		exit, r := runCheckBoard(t, "--root", createTree(t, files), "--image", c.image)
+		exit, r := checkChanged(t, root, complete, c.change, image...)
 		if s, text := r.findCheck(c.check); s != c.state || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %s has the state %q, text %s\n\twant %s, %s\n%s", c.name, c.check, s,
 				text, c.state, c.want, r.badChecks())
@@ -530,35 +533,6 @@ func TestKernelConfigurationIsCheckedForABoard(t *testing.T) {
 	}
 }
 
-func TestCheckBoardFailuresHaveTheirExitCode(t *testing.T) {
-	for _, c := range []struct {
-		exit int
-		want string
-		args []string
-	}{
-		{64, `no board "rpi6"; use one of: qemu-virt, rpi5, cm4`, []string{"rpi6"}},
-		{64, "one board, not 2 arguments", []string{"rpi5", "cm4"}},
-		{65, "not a Light Metal image", []string{"rpi5", "--image",
-			tempFile(t, "x.lmb", strings.Repeat("x", 100))}},
-		{65, "no line CONFIG_NAME=value", []string{"rpi5", "--kernel-config",
-			tempFile(t, "config", "nothing\n")}},
-		{65, "the gzip file is truncated or damaged", []string{"rpi5", "--kernel-config",
-			tempFile(t, "config.gz", "\x1f\x8b\x08")}},
-		{66, "no such file", []string{"rpi5", "--image", "/nonexistent.lmb"}},
-		{66, "no such file", []string{"--kernel-config", "/nonexistent"}},
-		{66, "no such file", []string{"--root", "/nonexistent"}},
-		{66, "has no proc/sys/kernel/osrelease", []string{"--root", t.TempDir()}},
-		{66, "is not a directory", []string{"--root", tempFile(t, "file", "")}},
-	} {
-		exit, stdout, stderr := lm(t, append([]string{"check-board"}, c.args...)...)
-		if exit != c.exit || !strings.Contains(stderr, c.want) || stdout != "" ||
-			strings.Count(stderr, "\n") != 1 {
-			t.Errorf("lm check-board %s: exit status %d: %s%s\n\twant %d: %s", strings.Join(c.args,
-				" "), exit, stdout, stderr, c.exit, c.want)
-		}
-	}
-}
-
 func TestListNamesEveryBoardAndItsSources(t *testing.T) {
 	exit, stdout, _ := lm(t, "check-board", "--list", "--json")
 	var list []hostInfo
@@ -686,17 +660,13 @@ func TestVirtualMachineIsRecognizedAndChecked(t *testing.T) {
 // is untrusted.
 func TestAnyBytesInATreeProduceAReport(t *testing.T) {
 	complete := readTree(t, "rpi5-wormhole.tree")
+	root := createTree(t, complete)
 	for path := range complete {
 		for _, text := range []string{"", "\x00", "\xff\xff\xff\xff\xff\xff",
 			strings.Repeat("9", 100), "0x" + strings.Repeat("f", 17), "->/", ":[", "\x1f\x8b",
 			"-1\n-1 -1\n"} {
-			files := map[string]string{}
-			for p, old := range complete {
-				files[p] = old
-			}
-			files[path] = text
-			if exit, _ := runCheckBoard(t, "--root", createTree(t, files)); exit != 0 &&
-				exit != 69 {
+			changes := map[string]string{path: text}
+			if exit, _ := checkChanged(t, root, complete, changes); exit != 0 && exit != 69 {
 				t.Errorf("with %s %.40q, the exit status is %d, want 0 or 69", path, text, exit)
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -155,117 +154,6 @@ func TestTensorsAreReadAsNumbersTextAndNpy(t *testing.T) {
 	}
 }
 
-func TestRowsOfACSVFileMatchTheLastDimension(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.csv")
-	for _, c := range []struct{ text, shape, want string }{
-		{"1,2\n3,4\n5,6\n", "2,3", "row 1 has 2 elements, but each row of the tensor has 3"},
-		{"1\n2\n3\n", "3", ""},
-		{"1,2\n3\n", "1,3", "row 1 has 2 elements"},
-		{"1,2\n3\n4\n", "2,2", "row 2 has 1 elements"},
-		{"1,2,3\n4,5,6\n", "2,3", ""},
-		{"1,2,3,4,5,6\n", "2,3", ""},
-		{"1\n2\n", "2,1", ""},
-	} {
-		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		exit, _, stderr := lm(t, "tensor", "--type", "int8", "--shape", c.shape, path)
-		if c.want == "" && exit != 0 || c.want != "" &&
-			(exit != 65 || !strings.Contains(stderr, c.want)) {
-			t.Errorf("%q as %s: exit status %d, stderr: %s; want the error %q", c.text, c.shape,
-				exit, stderr, c.want)
-		}
-	}
-}
-
-func TestFileNamedWithDigitsNeedsAPath(t *testing.T) {
-	image, err := filepath.Abs(twoopImage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Chdir(t.TempDir())
-	if err := os.WriteFile("5", bytes.Repeat([]byte{6, 0, 0, 0}, 256), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for spec, want := range map[string]string{"a=5": "5,", "a=./5": "6,"} {
-		mustRun(t, "", "replay", "--device", "mock:wormhole", "--input", spec, "--input", "b=100",
-			"--output", "d=d.csv", image)
-		if got, err := os.ReadFile("d.csv"); err != nil || !strings.HasPrefix(string(got), want) {
-			t.Errorf("--input %s: d is %.20s (%v), want %s...", spec, got, err, want)
-		}
-	}
-}
-
-// TestToolsReadImagesFromStandardInput passes an image to every command as standard input.
-func TestToolsReadImagesFromStandardInput(t *testing.T) {
-	want, err := os.ReadFile(twoopImage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := t.TempDir()
-	in := func(name string) string { return filepath.Join(folder, name) }
-	keep := func(name, text string) string {
-		t.Helper()
-		if err := os.WriteFile(in(name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return in(name)
-	}
-	listing := keep("x.lms", mustRun(t, twoopImage, "dump", "-"))
-	mustRun(t, listing, "asm", "-", "-o", in("x.lmb"))
-	if got, err := os.ReadFile(in("x.lmb")); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("dump and asm through standard input made an image of %d bytes (%v), want the "+
-			"same %d bytes", len(got), err, len(want))
-	}
-	for _, args := range [][]string{{"info", "-"}, {"verify", "-"}, {"report", "-"},
-		{"diff", twoopImage, "-"}, {"replay", "--device", "mock:wormhole", "--check-golden", "-"}} {
-		if out := mustRun(t, twoopImage, args...); out == "" {
-			t.Errorf("lm %v prints nothing", args)
-		}
-	}
-	mustRun(t, filepath.Join(testdata, "captures", "wh.twoop.record"), "import", "--from", "record",
-		"-", "-o", in("r.lmb"))
-	mustRun(t, twoopImage, "trim", "--marks", "-", "-o", in("t.lmb"))
-}
-
-func TestStandardInputServesOneArgument(t *testing.T) {
-	sevens := filepath.Join(t.TempDir(), "sevens")
-	if err := os.WriteFile(sevens, bytes.Repeat([]byte{7, 0, 0, 0}, 256), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	out := filepath.Join(t.TempDir(), "x.lmb")
-	const twoArguments = "two arguments are `-`; only one can be standard input: " +
-		"name a file for the other"
-	const bothRead = " both read standard input; name a file for one of them"
-	for _, c := range []struct {
-		stdin, want string
-		args        []string
-	}{
-		{sevens, "argument a=- and argument b=-" + bothRead,
-			[]string{"set", twoopImage, "a=-", "b=-", "-o", out}},
-		{sevens, "--input a=- and --input b=-" + bothRead,
-			[]string{"replay", "--device", "mock:wormhole", "--input", "a=-", "--input", "b=-",
-				twoopImage}},
-		{twoopImage, twoArguments, []string{"verify", "--together", "-", "-"}},
-		{twoopImage, twoArguments, []string{"diff", "-", "-"}},
-	} {
-		exit, _, stderr := lmWithStdin(t, c.stdin, c.args...)
-		if exit != 64 || !strings.Contains(stderr, c.want) {
-			t.Errorf("lm %v: exit status %d, want 64; %s", c.args, exit, stderr)
-		}
-	}
-	key := filepath.Join(t.TempDir(), "key")
-	mustRun(t, "", "sign", "--new-key", key)
-	mustRun(t, "", "sign", "--key", key, twoopImage, "-o", out)
-	mustRun(t, out, "verify", "--key", key+".pub", "-")
-	mustRun(t, key+".pub", "verify", "--key", "-", "--together", out, out)
-	if exit, _, stderr := lmWithStdin(t, filepath.Join(testdata, "captures", "wh.twoop.record"),
-		"import", "--from", "mmiotrace", "-", "-o", out); exit != 65 ||
-		!strings.Contains(stderr, "the trace looks like one for --from record") {
-		t.Errorf("exit status %d, want 65; stderr: %s", exit, stderr)
-	}
-}
-
 func TestStatisticsExcludeWarmUpRuns(t *testing.T) {
 	var got outcome
 	text := mustRun(t, "", "replay", "--device", "mock:wormhole", "--loop", "100", "--warm-up", "3",
@@ -299,132 +187,6 @@ func TestStatisticsExcludeWarmUpRuns(t *testing.T) {
 	}
 }
 
-// TestTrimRemovesWhatIsNamed also checks that the rest of the image does what it did before.
-func TestTrimRemovesWhatIsNamed(t *testing.T) {
-	image := assemble(t, edu+`tensor x input uint32[1]
-tensor only input uint32[1]
-tensor y output uint32[1]
-main:
-  mark "hello"
-  call work
-work:
-  copy.4 r+0x4 <- x[:]
-  copy.4 y[:] <- r+0x4
-extra:
-  copy.4 r+0x4 <- only[:]
-`)
-	exit, _, stderr := lm(t, "trim", "--in-place", "--sequence", "work", image)
-	if exit != 64 || !strings.Contains(stderr, "main calls work") {
-		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
-	}
-	exit, _, stderr = lm(t, "trim", "--in-place", "--sequence", "nope", image)
-	if exit != 64 || !strings.Contains(stderr, `--sequence nope: there is no such sequence`) {
-		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
-	}
-	small := filepath.Join(t.TempDir(), "small.lmb")
-	mustRun(t, "", "trim", "--sequence", "extra", "--marks", image, "-o", small)
-	left, _ := decodeFile(small)
-	if len(left.Sequences) != 2 || len(left.Tensors) != 2 || left.Tensors[1].Name != "y" ||
-		slices.ContainsFunc(left.Sequences[0].Commands,
-			func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark }) {
-		t.Errorf("after lm trim the image is %+v, want sequences main and work without marks, and "+
-			"tensors x and y", left)
-	}
-	if exit, _, stderr := lm(t, "replay", "--device", "mock:edu", small); exit != 64 ||
-		!strings.Contains(stderr, "use --input x=FILE") {
-		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
-	}
-	out := filepath.Join(t.TempDir(), "y.csv")
-	mustRun(t, "", "replay", "--device", "mock:edu", "--input", "x=5", "--output", "y="+out, small)
-	// The register of edu returns the complement.
-	if got, err := os.ReadFile(out); err != nil || string(got) != "4294967290\n" {
-		t.Errorf("y is %s (%v), want 4294967290", got, err)
-	}
-	golden := filepath.Join(t.TempDir(), "golden.lmb")
-	mustRun(t, "", "trim", "--golden", twoopImage, "-o", golden)
-	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--check-golden",
-		golden); exit != 64 || !strings.Contains(stderr, "no output with golden data") {
-		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
-	}
-}
-
-func TestStaleGoldenDataAndLostSignatureAreReported(t *testing.T) {
-	folder := t.TempDir()
-	out, key := filepath.Join(folder, "x.lmb"), filepath.Join(folder, "key")
-	if exit, _, stderr := lm(t, "set", twoopImage, "a=5", "-o", out); exit != 0 ||
-		!strings.Contains(stderr, "the golden data belong to the old inputs") {
-		t.Errorf("exit status %d, want 0; stderr: %s", exit, stderr)
-	}
-	mustRun(t, "", "trim", "--in-place", "--golden", out)
-	if exit, _, stderr := lm(t, "set", "--in-place", out, "a=6"); exit != 0 || stderr != "" {
-		t.Errorf("exit status %d, want 0; stderr: %s", exit, stderr)
-	}
-	mustRun(t, "", "sign", "--new-key", key)
-	mustRun(t, "", "sign", "--in-place", "--key", key, out)
-	text := mustRun(t, "", "trim", "--in-place", "--marks", out)
-	if !strings.Contains(text, "; the image is no longer signed: sign it again") {
-		t.Errorf("lm trim does not report the lost signature: %s", text)
-	}
-	text = mustRun(t, "", "trim", "--in-place", "--marks", out)
-	if strings.Contains(text, "sign") {
-		t.Errorf("lm trim reports a lost signature of an image that had none: %s", text)
-	}
-}
-
-func TestSetChangesOneDefault(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "x.lmb")
-	mustRun(t, "", "set", twoopImage, "a=5", "-o", out)
-	got, err := lmb.Decode(mustRead(t, out))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := lmb.Decode(mustRead(t, twoopImage))
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := slices.IndexFunc(got.Tensors, func(t lmb.Tensor) bool { return t.Name == "a" })
-	if !bytes.Equal(got.Tensors[i].Data, bytes.Repeat([]byte{5, 0, 0, 0}, 256)) {
-		t.Errorf("a is %x, want 5 everywhere", got.Tensors[i].Data)
-	}
-	got.Tensors[i].Data = want.Tensors[i].Data
-	if again, err := lmb.Encode(got); err != nil || !bytes.Equal(again, mustRead(t, twoopImage)) {
-		t.Errorf("lm set changed more than the default of a (%v)", err)
-	}
-	for _, spec := range []string{"d=5", "a", "a=", "z=1"} {
-		if exit, _, stderr := lm(t, "set", twoopImage, spec, "-o", out); exit != 64 ||
-			!strings.Contains(stderr, "lm info lists the inputs") {
-			t.Errorf("%s: exit status %d, want 64; %s", spec, exit, stderr)
-		}
-	}
-}
-
-func TestCompareUsesToleranceForSavedOutputs(t *testing.T) {
-	folder := t.TempDir()
-	saved := filepath.Join(folder, "d.csv")
-	mustRun(t, "", "replay", "--device", "mock:wormhole", "--output", "d="+saved, twoopImage)
-	mustRun(t, "", "compare", twoopImage, "d="+saved)
-	words := strings.Split(strings.TrimSpace(string(mustRead(t, saved))), ",")
-	words[1] = "465" // the golden value is 464
-	if err := os.WriteFile(saved, []byte(strings.Join(words, ",")), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if exit, _, stderr := lm(t, "compare", twoopImage, "d="+saved); exit != 76 ||
-		!strings.Contains(stderr, "output d: 1 of 256 int32 elements differs from the golden "+
-			"data; the first, [1], is 465 instead of 464; "+
-			"the largest difference is 1 at [1]") {
-		t.Errorf("exit status %d, want 76; stderr: %s", exit, stderr)
-	}
-	mustRun(t, "", "compare", "--absolute", "1", twoopImage, "d="+saved)
-	mustRun(t, "", "compare", "--relative", "0.003", twoopImage, "d="+saved)
-	if exit, _, _ := lm(t, "compare", "--relative", "0.002", twoopImage, "d="+saved); exit != 76 {
-		t.Errorf("with --relative 0.002: exit status %d, want 76", exit)
-	}
-	if exit, _, stderr := lm(t, "compare", twoopImage, "a="+saved); exit != 64 ||
-		!strings.Contains(stderr, "use one of: d") {
-		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
-	}
-}
-
 // mustRead returns the contents of a file.
 func mustRead(t *testing.T, path string) []byte {
 	t.Helper()
@@ -452,7 +214,7 @@ main:
 		{"inf", 0x7f800000}, {"+Inf", 0x7f800000}, {"-inf", 0xff800000},
 		{"-Infinity", 0xff800000}, {"nan", 0x7fc00000}, {"NaN", 0x7fc00000},
 		{".5", 0x3f000000}, {"-1", 0xbf800000}, {"0x40490fdb", 0x40490fdb},
-		{"0xffffffff", 0xffffffff},
+		{"0xffffffff", 0xffffffff}, {"5", 0x40a00000},
 	} {
 		if err := os.WriteFile("./"+c.text, []byte{1, 2, 3, 4}, 0o644); err != nil {
 			t.Fatal(err)

@@ -46,57 +46,6 @@ func lmProcess(t *testing.T, stdout *os.File, args ...string) (exit int, out, er
 	return c.ProcessState.ExitCode(), o.String(), e.String()
 }
 
-// TestNoCommandWritesOverWhatItReads names an input as the output, by each of its paths and links.
-// The command must fail, and the folder must not change.
-func TestNoCommandWritesOverWhatItReads(t *testing.T) {
-	folder := t.TempDir()
-	t.Chdir(folder)
-	key := "k.pem"
-	if exit, _, stderr := lm(t, "sign", "--new-key", key); exit != 0 {
-		t.Fatalf("exit status %d, want 0; stderr: %s", exit, stderr)
-	}
-	source := edu + "main:\n  copy.4 r+0x80 <- file \"data\"\n"
-	twoop := mustRead(t, testdataPath(t, "images", "wh.twoop.lmb"))
-	trace := mustRead(t, testdataPath(t, "captures", "edu.qemutrace"))
-	for name, data := range map[string][]byte{"f.lms": []byte(source), "data": make([]byte, 4),
-		"twoop.lmb": twoop,
-		"a.bin":     make([]byte, 1024), "run.json": []byte("{}"), "t.trace": trace,
-		"program": []byte("#!/bin/sh\n")} {
-		if err := os.WriteFile(name, data, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(os.Symlink("f.lms", "link"), os.Link("data", "hard")); err != nil {
-		t.Fatal(err)
-	}
-	before := snapshot(t)
-	for _, line := range []string{
-		"sign --key k.pem -o k.pem twoop.lmb", "sign --key k.pem -o ./k.pem twoop.lmb",
-		"asm f.lms -o f.lms", "asm f.lms -o link", "asm link -o f.lms", "asm f.lms -o data",
-		"asm f.lms -o hard",
-		"replay --device mock:wormhole --input a=a.bin --output d=a.bin twoop.lmb",
-		"replay --device mock:wormhole --output d=twoop.lmb twoop.lmb",
-		"replay --device mock:wormhole --output d=x --profile x twoop.lmb",
-		"replay --device mock:wormhole --profile twoop.lmb twoop.lmb",
-		"report -o twoop.lmb twoop.lmb", "report --profile run.json -o run.json twoop.lmb",
-		"import --from qemu --region edu-mmio --base 0x10000000 --board edu t.trace -o t.trace",
-		"import --from qemu --region edu-mmio --base 0x10000000 --board edu --host h=0x1000,data " +
-			"t.trace -o hard",
-		"capture program -o program",
-	} {
-		exit, stdout, stderr := lm(t, strings.Fields(line)...)
-		if exit != 64 || stdout != "" || !strings.Contains(stderr, "; name another file") {
-			t.Errorf("lm %s: exit status %d, want 64; %s%s", line, exit, stdout, stderr)
-		}
-		if after := snapshot(t); after != before {
-			t.Fatalf("lm %s changed the folder from\n%s\nto\n%s", line, before, after)
-		}
-	}
-	if exit, _, stderr := lm(t, "sign", "--in-place", "--key", key, "twoop.lmb"); exit != 0 {
-		t.Errorf("exit status %d, want 0; stderr: %s", exit, stderr)
-	}
-}
-
 // testdataPath returns the absolute path of a file in the testdata directory of the repository.
 func testdataPath(t *testing.T, elements ...string) string {
 	t.Helper()
@@ -297,34 +246,6 @@ func TestListingReadsFilesOnlyBelowItsFolder(t *testing.T) {
 		}
 		if exit, _, stderr := lm(t, "asm", "--anywhere", "-o", "x", "in/f.lms"); exit != 0 {
 			t.Errorf("asm --anywhere with %s: exit status %d, want 0; %s", path, exit, stderr)
-		}
-	}
-}
-
-func TestInvalidFlagsAreRejected(t *testing.T) {
-	image, twoop := testdataPath(t, "images", "edu.lmb"), testdataPath(t, "images", "wh.twoop.lmb")
-	for line, want := range map[string]string{
-		"replay --device mock:wormhole --window -5 " + twoop:    "--window",
-		"replay --device mock:wormhole --window 65543 " + twoop: "--window",
-		"replay --device mock:wormhole --window -1 " + twoop:    "--window",
-		"replay --device mock:wormhole --window 65535 " + twoop: "--window",
-		"replay --device mock:wormhole --input a=x --input a=y " +
-			twoop: "--input a is named twice",
-		"set " + twoop + " a=1 a=2 -o /dev/null": "a is named twice",
-		"tensor --type int8 --shape 4294967298,5 d": "4294967298 is too large " +
-			"for a dimension",
-		"set " + twoop + " a=[1,2 -o /dev/null":                      "a list must end with ]",
-		"tensor --name zz d.npy":                                     "must be used together",
-		"tensor --image " + twoop + " d.npy":                         "must be used together",
-		"tensor --image " + twoop + " --name d --type float32 d.npy": "without --type",
-		"tensor --image " + twoop + " --name d --shape 3 d.npy":      "without --type",
-		"replay -device mock:edu " + image:                           "--device",
-		"info -json " + image:                                        "--json",
-		"import -from qemu x":                                        "--from",
-	} {
-		if exit, _, stderr := lm(t, strings.Fields(line)...); exit != 64 ||
-			!strings.Contains(stderr, want) {
-			t.Errorf("lm %s: exit status %d, want 64 and %q; stderr: %s", line, exit, want, stderr)
 		}
 	}
 }

@@ -13,47 +13,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestInputIsNotOverwritten runs commands that once did not compare their output with the files
-// that they read.
-func TestInputIsNotOverwritten(t *testing.T) {
-	t.Chdir(t.TempDir())
-	record := mustRead(t, testdataPath(t, "captures", "wh.twoop.record"))
-	unknown := strings.Replace(string(record), "DEVICE 1e52 401e", "DEVICE 1e52 ffff", 1)
-	twoop := mustRead(t, testdataPath(t, "images", "wh.twoop.lmb"))
-	board := edu + "main:\n"
-	for name, data := range map[string]string{"unknown": unknown, "record": string(record),
-		"twoop.lmb": string(twoop), "board.lms": board, "f.lms": edu + "main:\n"} {
-		if err := os.WriteFile(name, []byte(data), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	err := errors.Join(os.Symlink("record", "symlink"), os.Link("record", "hard"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := snapshot(t)
-	for _, line := range []string{
-		"board-file unknown -o unknown",
-		"asm f.lms --board ./board.lms -o board.lms",
-		"import --from record record --board ./board.lms -o board.lms",
-		"replay --device playback:record,wormhole --profile record twoop.lmb",
-		"replay --device playback:record --output d=symlink twoop.lmb",
-		"replay --device playback:hard --output d=record twoop.lmb",
-		"serve --device playback:record --socket s --trace record",
-		"tensor --image twoop.lmb --name a twoop.lmb twoop.lmb",
-		"trim --marks twoop.lmb", "trim --golden twoop.lmb", "set twoop.lmb a=5",
-		"trim --marks twoop.lmb -o twoop.lmb", "set twoop.lmb a=5 -o ./twoop.lmb",
-	} {
-		exit, stdout, stderr := lm(t, strings.Fields(line)...)
-		if exit != 64 || stdout != "" {
-			t.Errorf("lm %s: exit status %d, want 64; %s%s", line, exit, stdout, stderr)
-		}
-		if after := snapshot(t); after != before {
-			t.Fatalf("lm %s changed the folder from\n%s\nto\n%s", line, before, after)
-		}
-	}
-}
-
 // forEachCommand calls f with every command of lm, except cobra's own.
 func forEachCommand(f func(c *cobra.Command, use *fileUse, declared bool)) {
 	for _, c := range newRoot().Commands() {
@@ -185,6 +144,33 @@ func TestEveryOutputIsComparedWithEveryInput(t *testing.T) {
 	}
 }
 
+// TestOutputIsComparedWithFilesThatAnInputNames has files that a listing or a part of a flag's
+// value names.
+func TestOutputIsComparedWithFilesThatAnInputNames(t *testing.T) {
+	t.Chdir(t.TempDir())
+	listing := edu + "main:\n  copy.4 r+0x80 <- file \"data\"\n"
+	if err := errors.Join(os.WriteFile("f.lms", []byte(listing), 0o644),
+		os.WriteFile("data", make([]byte, 4), 0o644), os.Link("data", "hard")); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t)
+	for _, line := range []string{
+		"asm f.lms -o data", "asm f.lms -o hard",
+		"replay --device playback:data,wormhole --profile data x.lmb",
+		"replay --device playback:x,./f.lms --profile f.lms x.lmb",
+		"replay --device mock:./f.lms --profile f.lms x.lmb",
+		"replay --device ttsim:data --profile hard x.lmb",
+	} {
+		exit, stdout, stderr := lm(t, strings.Fields(line)...)
+		if exit != 64 || stdout != "" || !strings.Contains(stderr, "; name another file") {
+			t.Errorf("lm %s: exit status %d, want 64; %s%s", line, exit, stdout, stderr)
+		}
+		if after := snapshot(t); after != before {
+			t.Fatalf("lm %s changed the folder from\n%s\nto\n%s", line, before, after)
+		}
+	}
+}
+
 // TestImageIsWrittenOverOnlyInPlace tries every command that changes an image.
 func TestImageIsWrittenOverOnlyInPlace(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -242,26 +228,5 @@ func TestImageIsWrittenOverOnlyInPlace(t *testing.T) {
 	}
 	if exit, _, stderr := lm(t, "set", "--in-place", "twoop.lmb", "a=hard"); exit != 64 {
 		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
-	}
-}
-
-// TestPlaybackReadsStandardInput plays an image and a recording from standard input.
-func TestPlaybackReadsStandardInput(t *testing.T) {
-	mustRun(t, twoopImage, "replay", "--device", "playback:-", twoopImage)
-	record := testdataPath(t, "captures", "wh.twoop.record")
-	const both = "argument - and --device playback:- both read standard input"
-	exit, _, stderr := lmWithStdin(t, twoopImage, "replay", "--device", "playback:-", "-")
-	if exit != 64 || !strings.Contains(stderr, both) {
-		t.Errorf("exit status %d, want 64; stderr: %s", exit, stderr)
-	}
-	// The recording differs from the accesses of the image, so an error shows that it was read.
-	exit, _, stderr = lmWithStdin(t, record, "replay", "--device", "playback:-,wormhole",
-		twoopImage)
-	if exit != 70 || !strings.Contains(stderr, "the device model rejects the access") {
-		t.Errorf("exit status %d, want 70; stderr: %s", exit, stderr)
-	}
-	exit, _, stderr = lmWithStdin(t, "/dev/null", "replay", "--device", "playback:-", twoopImage)
-	if exit != 65 || !strings.Contains(stderr, "playback:-") {
-		t.Errorf("exit status %d, want 65; stderr: %s", exit, stderr)
 	}
 }

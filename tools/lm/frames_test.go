@@ -45,37 +45,3 @@ func TestFlagsThatFindFramesPrintsMakeTheSameImage(t *testing.T) {
 		t.Errorf("exit status %d, want 0; output: %s", exit, out)
 	}
 }
-
-// TestWithoutAFrameThereIsNoImage: lm import fails, but lm import --summary only prints that there
-// is no frame.
-func TestWithoutAFrameThereIsNoImage(t *testing.T) {
-	record, image := "../../testdata/captures/wh.nocdram.record.gz",
-		filepath.Join(t.TempDir(), "x.lmb")
-	exit, out, errors := lm(t, "import", "--find-frames", "--from", "record", record, "-o", image)
-	if exit != 65 || !strings.Contains(out, "no frame   ") ||
-		!strings.Contains(errors, "no frame was found: ") {
-		t.Errorf("exit status %d, want 65 and the reason; output: %s%s", exit, out, errors)
-	}
-	if _, err := os.Stat(image); err == nil {
-		t.Error("an image was written")
-	}
-	for _, flags := range [][]string{nil, {"--json"}} {
-		exit, out, errors = lm(t,
-			append([]string{"import", "--find-frames", "--summary", "--from", "record", record},
-				flags...)...)
-		if exit != 0 || errors != "" || !strings.Contains(out,
-			map[bool]string{true: `"found":false`, false: "no frame   "}[flags != nil]) {
-			t.Errorf("--summary %v: exit status %d, want 0 and no frame; output: %s%s", flags, exit,
-				out, errors)
-		}
-	}
-	for _, args := range [][]string{{"--candidate", "1"}, {"--find-frames", "--candidate", "-1"},
-		{"--find-frames", "--frame", "3..9"}, {"--stop", "9.."},
-		{"--find-frames", "--without", "fold"}} {
-		if exit, out, errors := lm(t,
-			append([]string{"import", "--from", "record", record, "-o", image},
-				args...)...); exit != 64 {
-			t.Errorf("lm import %v: exit status %d, want 64; output: %s%s", args, exit, out, errors)
-		}
-	}
-}

@@ -20,7 +20,6 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
-	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/lmb/lmbtest"
 )
@@ -98,30 +97,6 @@ func imagePaths(t *testing.T) []string {
 	return paths
 }
 
-func TestDumpAssemblesToTheSameBytes(t *testing.T) {
-	for _, path := range imagePaths(t) {
-		file, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		image, err := lmb.Decode(file)
-		if err != nil {
-			t.Fatalf("decoding %s: %v", path, err)
-		}
-		var text bytes.Buffer
-		if err := listing.Print(&text, image); err != nil {
-			t.Fatalf("printing %s: %v", path, err)
-		}
-		again, err := listing.Parse(path, text.Bytes(), nil)
-		if err != nil {
-			t.Fatalf("parsing the listing of %s: %v", path, err)
-		}
-		if got, err := lmb.Encode(again); err != nil || !bytes.Equal(got, file) {
-			t.Errorf("%s differs after lm dump and lm asm (%v)", path, err)
-		}
-	}
-}
-
 // loadOnMock loads an image on the mock of its board.
 func loadOnMock(t *testing.T, path string) *runtime.Replay {
 	t.Helper()
@@ -197,21 +172,6 @@ func TestRunningAnImageAllocatesNothing(t *testing.T) {
 		if code != hal.OK {
 			t.Errorf("%s: a run ended with %v", path, code)
 		}
-	}
-}
-
-func TestEveryTruncationOfEveryImageIsRefused(t *testing.T) {
-	for _, path := range imagePaths(t) {
-		file, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for size := range len(file) {
-			if _, err := fbs.Verify(file[:size:size]); err == nil {
-				t.Fatalf("%s: the first %d bytes are accepted as an image", path, size)
-			}
-		}
-		t.Logf("evidence: %d truncated files refused (%s)", len(file), filepath.Base(path))
 	}
 }
 

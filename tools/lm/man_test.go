@@ -45,7 +45,7 @@ func render(t *testing.T, program []string, page string) string {
 func writeManPages(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
-	help, err := exec.Command("go", "run", "lightmetal/tools/lmrun", "-help").Output()
+	help, err := exec.Command(buildMain(t, "../lmrun"), "-help").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

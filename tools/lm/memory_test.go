@@ -93,9 +93,8 @@ func TestMemoryIsInProportionToTheFile(t *testing.T) {
 func runLimited(t *testing.T, self string, args ...string) (peak, exit, printed int,
 	errors string) {
 	t.Helper()
-	const addresses, most = 8 << 20, 256 << 20 // KiB, bytes
-	line := []string{"-c", "ulimit -v " + strconv.Itoa(addresses) + `; exec "$0" "$@"`, self}
-	c := exec.Command("sh", append(line, args...)...)
+	const most = 256 << 20
+	c := exec.Command(self, args...)
 	peakPath := filepath.Join(t.TempDir(), "peak")
 	c.Env = append(os.Environ(), peakFileVariable+"="+peakPath)
 	out := &countingWriter{most: most}
@@ -118,12 +117,16 @@ func runLimited(t *testing.T, self string, args ...string) (peak, exit, printed 
 // program runs as measureLM and writes the peak of lm's memory, in bytes, to this file.
 const peakFileVariable = "LM_TEST_PEAK"
 
-// measureLM runs this process's command line as lm in a child, writes the child's peak memory to a
-// file and exits with the child's status. The test does not start lm itself, because the kernel
-// includes the memory of the starting process in the peak of the process that it starts (linux,
-// fs/exec.c, setmax_mm_hiwater_rss). The test's process may be large after other tests; the process
-// that runs measureLM is small.
+// measureLM runs this process's command line as lm in a child with a limited address space, writes
+// the child's peak memory to a file and exits with the child's status. The test does not start lm
+// itself, because the kernel includes the memory of the starting process in the peak of the process
+// that it starts (linux, fs/exec.c, setmax_mm_hiwater_rss). The test's process may be large after
+// other tests; the process that runs measureLM is small.
 func measureLM(peakPath string) {
+	addresses := syscall.Rlimit{Cur: 8 << 30, Max: 8 << 30}
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &addresses); err != nil {
+		panic(err)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		panic(err)

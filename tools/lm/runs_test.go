@@ -209,37 +209,3 @@ func TestGoldenMismatchRunsTheSequenceSafe(t *testing.T) {
 			stdout)
 	}
 }
-
-// TestFlagsAreCheckedBeforeADeviceIsOpened names a device that does not exist. The error must be
-// that of the flag.
-func TestFlagsAreCheckedBeforeADeviceIsOpened(t *testing.T) {
-	image := testdataPath(t, "images", "edu.lmb")
-	for line, want := range map[string]int{"--sequence none": 64, "--before none": 64,
-		"--after none": 64, "--input z=1": 64, "--output z=z.bin": 64, "--check-golden": 64,
-		"--window 3": 64, "--longest 1us": 65, "": 69} {
-		args := append([]string{"replay", "--device", "pci:dead:beef"}, strings.Fields(line)...)
-		if exit, _, stderr := lm(t, append(args, image)...); exit != want {
-			t.Errorf("lm replay %s: exit status %d, want %d; stderr: %s", line, exit, want, stderr)
-		}
-	}
-}
-
-// TestIgnoredFailuresOfAllSequencesCount, including those of --before and --after.
-func TestIgnoredFailuresOfAllSequencesCount(t *testing.T) {
-	const ignored = "  expect.4 r+0x0 == 0x1 else ignore\n"
-	image := assemble(t, edu+"main:\n"+ignored+"begin:\n"+ignored+ignored+"finish:\n"+ignored)
-	text := mustRun(t, "", "replay", "--device", "mock:edu", "--before", "begin", "--after",
-		"finish", "--loop", "2", "--warm-up", "1", "--json", image)
-	var end outcome
-	if err := json.Unmarshal([]byte(text), &end); err != nil || end.Ignored != 6 {
-		t.Errorf("lm replay --json: %v, want 6 ignored failures in %s", err, text)
-	}
-}
-
-// TestPlaybackOfAnImageUsesTheTLBWindowsOfTheImage has a window that is larger than TLB window 0.
-func TestPlaybackOfAnImageUsesTheTLBWindowsOfTheImage(t *testing.T) {
-	image := assemble(t, "lightmetal 1\ndevice wormhole 1e52:401e bar0 512MiB\n"+
-		"window l1 tlb size 16MiB\nmain:\n  point l1 tile 1,1 address 0x0\n"+
-		"  write.4 l1+0x100 0x7\n")
-	mustRun(t, "", "replay", "--device", "playback:"+image, image)
-}

@@ -187,42 +187,6 @@ func TestServedDeviceHangsFromTheGivenAccess(t *testing.T) {
 	}
 }
 
-func TestServeRejectsInvalidFlags(t *testing.T) {
-	t.Chdir(t.TempDir())
-	const socket = "s"
-	for _, test := range []struct {
-		exit int
-		want string
-		args []string
-	}{
-		{64, "the path of a socket may have at most 107 bytes; use a shorter directory",
-			[]string{"--device", "mock:edu", "--socket", "/tmp/" + strings.Repeat("x", 103)}},
-		{64, "--socket is missing", []string{"--device", "mock:edu"}},
-		{64, "--fault gone@0: \"0\" must be the number of an access",
-			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "gone@0"}},
-		{64, "--fault stuck:0+8=1: the form must be stuck:BAR+OFFSET=BITS/MASK",
-			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "stuck:0+8=1"}},
-		{64, "--without vpd: there is no such capability; use one of: power, express, msi",
-			[]string{"--device", "mock:edu", "--socket", socket, "--without", "msi,vpd"}},
-		{64, "--fault lost@1: unknown fault",
-			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "lost@1"}},
-		{64, "--fault wedged-until=reboot: the form is wedged-until=EVENT[@ACCESS]; EVENT is " +
-			"one of flr, bus, rescan, power",
-			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "wedged-until=reboot"}},
-		{64, "--fault wedged-until=flr@0: the form is",
-			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "wedged-until=flr@0"}},
-		{64, "--fault stuck:9+8=1/1: \"9\" must be a number of at most 3 bits",
-			[]string{"--device", "mock:edu", "--socket", socket, "--fault", "stuck:9+8=1/1"}},
-		{66, "no such file", []string{"--device", "mock:edu", "--socket", "/no/such/folder/s"}},
-	} {
-		if exit, _, stderr := lm(t, append([]string{"serve"},
-			test.args...)...); exit != test.exit || !strings.Contains(stderr, test.want) {
-			t.Errorf("%v: exit status %d, want %d with %q; stderr:\n%s", test.args, exit, test.exit,
-				test.want, stderr)
-		}
-	}
-}
-
 // TestServerThatDoesNotStartKeepsTheEarlierRecording: neither the file of --trace nor its directory
 // changes before the server listens.
 func TestServerThatDoesNotStartKeepsTheEarlierRecording(t *testing.T) {

@@ -78,6 +78,7 @@ func promisedInterface(t *testing.T) string {
 		}
 	}
 	commands(newRoot())
+	seen := map[reflect.Type]string{}
 	for _, of := range []struct {
 		command string
 		value   any
@@ -88,7 +89,7 @@ func promisedInterface(t *testing.T) string {
 		{"compare", compareResult{}},
 		{"diff", report.Difference{}}, {"check-board", boardReport{}}, {"faults", faultList{}},
 	} {
-		writeJSONFields(&b, "json of "+of.command+": ", reflect.TypeOf(of.value))
+		writeJSONFields(&b, seen, "json of "+of.command+": ", reflect.TypeOf(of.value))
 	}
 	for _, of := range []struct{ what, file, pattern string }{
 		{"lmrun -", "usage.go", `(?m)(?:^  |, )-(\w[\w-]*( [A-Z=\[\]]+)?)`},
@@ -110,13 +111,22 @@ func promisedInterface(t *testing.T) string {
 }
 
 // writeJSONFields writes a line for each field that a type has in JSON, and for the fields of these
-// fields.
-func writeJSONFields(b *strings.Builder, path string, of reflect.Type) {
+// fields. For a type whose fields have been written, it writes a line with their path. seen has the
+// paths.
+func writeJSONFields(b *strings.Builder, seen map[reflect.Type]string, path string,
+	of reflect.Type) {
 	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
 		of = of.Elem()
 	}
 	if of.Kind() != reflect.Struct {
 		return
+	}
+	if earlier := seen[of]; earlier != "" && strings.HasSuffix(path, ".") {
+		fmt.Fprintf(b, "%s* as in %s*\n", path, earlier)
+		return
+	}
+	if strings.HasSuffix(path, ".") {
+		seen[of] = path
 	}
 	for i := range of.NumField() {
 		f := of.Field(i)
@@ -124,7 +134,7 @@ func writeJSONFields(b *strings.Builder, path string, of reflect.Type) {
 		switch {
 		case !f.IsExported() && !f.Anonymous || name == "-":
 		case f.Anonymous && name == "":
-			writeJSONFields(b, path, f.Type)
+			writeJSONFields(b, map[reflect.Type]string{}, path, f.Type)
 		default:
 			if name == "" {
 				name = f.Name
@@ -138,7 +148,7 @@ func writeJSONFields(b *strings.Builder, path string, of reflect.Type) {
 				word = "base64" // encoding/json encodes every []byte so
 			}
 			fmt.Fprintf(b, "%s%s %s\n", path, name, word)
-			writeJSONFields(b, path+name+".", f.Type)
+			writeJSONFields(b, seen, path+name+".", f.Type)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -166,65 +165,4 @@ func resultsAfter(t *testing.T, a, b string, open func(*testing.T) hal.Device) m
 		device.Close()
 	}
 	return results
-}
-
-func TestTogetherNamesTheTwoCommands(t *testing.T) {
-	a := assemble(t, edu+
-		"init:\n  write.4 r+0x20 0x80\ncompute:\n  write.4 r+0x8 5\n"+
-		"  poll.4 r+0x20 & 0x1 == 0 within 1s\n")
-	b := assemble(t, edu+"main:\n  write.4 r+0x8 3\n  write.4 r+0x20 0\n")
-	c := assemble(t, edu+"main:\n  write.4 r+0x8 3\n")
-	exit, stdout, stderr := lm(t, "verify", "--together", a, b)
-	want := "one image can break another:\n  " + a +
-		": sequence compute relies on data that command 0 of init stored; command 1 of main in " +
-		b + " stores to the same place: edu 1234:11e8, BAR 0 0x20 to 0x23\n"
-	if exit != 76 || stdout != want || stderr != "" {
-		t.Errorf("exit status %d, want 76; stdout %q, want %q; stderr: %s", exit, stdout, want,
-			stderr)
-	}
-	exit, stdout, _ = lm(t, "verify", "--together", "--json", a, b, c)
-	var report struct {
-		Exit       int
-		Images     []string
-		Collisions []together.Collision
-	}
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || exit != 76 ||
-		report.Exit != 76 || len(report.Images) != 3 || len(report.Collisions) != 1 {
-		t.Fatalf("--json: exit status %d, Unmarshal error %v; want 76, and JSON with 3 images and "+
-			"1 collision; stdout: %s", exit, err, stdout)
-	}
-	if c := report.Collisions[0]; c.Image != a || c.Other != b || c.Sequence != "compute" ||
-		c.StoredBy != "init" || c.Command != 0 || c.OtherCommand != 1 || c.First != 0x20 ||
-		c.Last != 0x23 || c.Bytes != 4 {
-		t.Errorf("collision %+v, want one of command 1 of %s with 4 bytes at 0x20 that "+
-			"command 0 of init in %s stored and compute uses", c, b, a)
-	}
-	if exit, stdout, stderr := lm(t, "verify", "--together", a, c); exit != 0 || stderr != "" ||
-		!strings.HasPrefix(stdout, "2 valid images: no image overwrites") {
-		t.Errorf("without a collision: exit status %d, stdout %q, stderr %q; want 0, 2 valid "+
-			"images, no stderr", exit, stdout, stderr)
-	}
-	if exit, stdout, _ := lm(t, "verify", "--together", "--json", a, c); exit != 0 ||
-		!strings.Contains(stdout, `"collisions":[]`) {
-		t.Errorf("--json: exit status %d, want 0 and no collisions; stdout: %s", exit, stdout)
-	}
-	other := filepath.Join(testdata, "images", "wh.twoop.lmb")
-	if exit, _, stderr := lm(t, "verify", "--together", a, c, other); exit != 0 ||
-		!strings.HasSuffix(stderr, other+": shares no device with the others, so nothing was "+
-			"checked between them\n") || strings.Count(stderr, "shares no") != 1 {
-		t.Errorf("exit status %d, want 0; stderr %q, want one warning, that %s shares no device",
-			exit, stderr, other)
-	}
-	for _, args := range [][]string{{"--together", a}, {a, b}, {"--together"}, {}} {
-		if exit, _, stderr := lm(t, append([]string{"verify"}, args...)...); exit != 64 ||
-			!strings.Contains(stderr, "lm verify --help") {
-			t.Errorf("lm verify %q: exit status %d, stderr %q; want 64 and a reference to --help",
-				args, exit, stderr)
-		}
-	}
-	if exit, _, stderr := lm(t, "verify", "--together", a,
-		filepath.Join(testdata, "bad", "misaligned.lmb")); exit != 65 ||
-		!strings.Contains(stderr, "misaligned.lmb") {
-		t.Errorf("invalid image: exit status %d, want 65; stderr %q, want its name", exit, stderr)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,12 +33,7 @@ func TestVersionNamesFormatAndSchema(t *testing.T) {
 }
 
 func TestVersionNamesTheTags(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lm")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-tags", "tagged", "-o", path,
-		".").CombinedOutput(); err != nil {
-		t.Fatalf("go build -tags tagged: %v\n%s", err, out)
-	}
-	if out, err := exec.Command(path, "version").Output(); err != nil ||
+	if out, err := exec.Command(buildMain(t, "."), "version").Output(); err != nil ||
 		!strings.Contains(string(out), "tags      tagged\n") {
 		t.Errorf("lm version of a build with -tags tagged: %v\n%s", err, out)
 	}

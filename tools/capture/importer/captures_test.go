@@ -354,24 +354,6 @@ func (w *imageWalker) checkValue(e event, value uint64) {
 	}
 }
 
-// TestTensorsOfACaptureHoldItsData checks the data of a program that computes
-// d = relu(a + b - 100).
-func TestTensorsOfACaptureHoldItsData(t *testing.T) {
-	for i := range 2 {
-		image, _ := mustImport(t, captureText(t, captures[i].name), captureOptions(t, i))
-		a, b, d := image.Tensors[0].Data, image.Tensors[1].Data, image.Tensors[2].Data
-		word := func(data []byte, i int) int32 {
-			return int32(data[4*i]) | int32(data[4*i+1])<<8 | int32(data[4*i+2])<<16 |
-				int32(data[4*i+3])<<24
-		}
-		for j := range 256 {
-			if want := max(word(a, j)+word(b, j)-100, 0); word(d, j) != want {
-				t.Fatalf("%s: d[%d] is %d, want %d", captures[i].name, j, word(d, j), want)
-			}
-		}
-	}
-}
-
 func TestControllerWithQueuesInHostMemoryIsRejectedAndSummarised(t *testing.T) {
 	text := captureText(t, "linux-nvme.qemutrace")
 	o := Options{From: FromQemu, Board: &boards.Nvme,
@@ -432,17 +414,6 @@ func TestSummaryOfMmiotrace(t *testing.T) {
 	}
 }
 
-func TestCapturesWithCRLFImportTheSame(t *testing.T) {
-	for i, c := range captures {
-		a, _ := mustImport(t, captureText(t, c.name), captureOptions(t, i))
-		b, _ := mustImport(t, strings.ReplaceAll(captureText(t, c.name), "\n", "\r\n"),
-			captureOptions(t, i))
-		if imageText(a) != imageText(b) {
-			t.Errorf("%s: CRLF line ends change the commands", c.name)
-		}
-	}
-}
-
 // gzipped returns text compressed by gzip.
 func gzipped(t *testing.T, text string) string {
 	t.Helper()
@@ -457,7 +428,7 @@ func gzipped(t *testing.T, text string) string {
 	return out.String()
 }
 
-func TestGzippedCapturesImportTheSame(t *testing.T) {
+func TestEncodingsOfACaptureImportTheSame(t *testing.T) {
 	for i, c := range captures {
 		text, o := captureText(t, c.name), captureOptions(t, i)
 		zipped := gzipped(t, text)
@@ -466,10 +437,11 @@ func TestGzippedCapturesImportTheSame(t *testing.T) {
 		if imageText(a) != imageText(b) {
 			t.Errorf("%s: compression changes the commands", c.name)
 		}
-		// With the byte order mark that some editors write before UTF-8.
-		for _, marked := range []string{"\xef\xbb\xbf" + text, gzipped(t, "\xef\xbb\xbf"+text)} {
-			if b, _ := mustImport(t, marked, o); imageText(a) != imageText(b) {
-				t.Errorf("%s: a byte order mark changes the commands", c.name)
+		// With the byte order mark that some editors write before UTF-8, and with CRLF line ends.
+		for _, same := range []string{"\xef\xbb\xbf" + text, gzipped(t, "\xef\xbb\xbf"+text),
+			strings.ReplaceAll(text, "\n", "\r\n")} {
+			if b, _ := mustImport(t, same, o); imageText(a) != imageText(b) {
+				t.Errorf("%s: a byte order mark or CRLF line ends change the commands", c.name)
 			}
 		}
 		damaged := []byte(zipped)
@@ -495,22 +467,6 @@ func TestOtherCompressionAndUTF16AreRejectedWithARemedy(t *testing.T) {
 				Options{From: from, Board: chips.BoardByName("edu")})
 			if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), want) {
 				t.Errorf("import of %q as %s: error %v, want one with %q", head, from, err, want)
-			}
-		}
-	}
-}
-
-// TestCutCapturesAreRejected cuts each capture at its last 300 bytes: it is rejected unless the cut
-// is between two lines.
-func TestCutCapturesAreRejected(t *testing.T) {
-	for i, c := range captures {
-		text, o := captureText(t, c.name), captureOptions(t, i)
-		o.Inputs, o.Outputs = nil, nil
-		for n := len(text) - 1; n > len(text)-300; n-- {
-			_, _, err := Import(strings.NewReader(text[:n]), o)
-			if (text[n-1] == '\n') != (err == nil) {
-				t.Errorf("%s cut to %d bytes, which end with %q: error %v", c.name, n, text[n-1:n],
-					err)
 			}
 		}
 	}

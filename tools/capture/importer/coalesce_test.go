@@ -22,30 +22,6 @@ func l1Trace(list ...string) string {
 	return mmiotrace(whDevice, append([]string{whPoint(wh166Config, 1, 1, 0)}, list...)...)
 }
 
-func TestStoresToMemoryBecomeBulkCopies(t *testing.T) {
-	text := l1Trace(
-		access("W", 8, wh166+0x10, 0x0807060504030201),
-		access("W", 8, wh166+0x18, 0x100f0e0d0c0b0a09), access("W", 4, wh166+0x20, 0x14131211),
-		access("W", 1, wh166+0x24, 0x15),
-		access("W", 4, wh166+0x40, 0x5), // not adjacent to the stores before
-		access("W", 4, wh166+0x3c, 0x6), // at a lower address
-	)
-	image, report := mustImport(t, text, Options{})
-	checkCommands(t, image, `
-point tlb0 (1,1) 0x0
-copyin bulk tlb0+0x10 w8 0102030405060708090a0b0c0d0e0f101112131415
-fence
-write tlb0+0x40 w4 0x5
-write tlb0+0x3c w4 0x6
-`)
-	for pass, want := range map[string]string{"coalesce": "2 writes, 1 copy made from 4 stores",
-		"fence": "1 store fence after bulk copies"} {
-		if got := passSummary(report, pass); got != want {
-			t.Errorf("summary of the pass %s: %q, want %q", pass, got, want)
-		}
-	}
-}
-
 func TestStoresToRegistersKeepWidthOrderAndCount(t *testing.T) {
 	image, _ := mustImport(t, mmiotrace(eduDevice, storeLines(7, 4, 0x40)...), Options{})
 	if got := imageText(image); strings.Count(got, "write") != 7 {
@@ -81,29 +57,6 @@ func TestMemoryIsCopiedInTheWidthsThatItAccepts(t *testing.T) {
 		"write bar0+0x204 w4 0x2\nwrite bar0+0x208 w4 0x3\n")
 }
 
-func TestMarkPointAndLoadEndACopy(t *testing.T) {
-	text := l1Trace(
-		access("W", 4, wh166+0, 1), access("W", 4, wh166+4, 2), "MARK 1.5 here",
-		access("W", 4, wh166+8, 3), access("W", 4, wh166+12, 4),
-		access("R", 4, wh166+0x100, 9),
-		access("W", 4, wh166+16, 5),
-		whPoint(wh166Config, 2, 2, 0),
-		access("W", 4, wh166+20, 6),
-	)
-	image, _ := mustImport(t, text, Options{})
-	checkCommands(t, image, `
-point tlb0 (1,1) 0x0
-copyin bulk tlb0+0x0 w4 0100000002000000
-mark here
-copyin bulk tlb0+0x8 w4 0300000004000000
-fence
-expect tlb0+0x100 w4 0x9 mask 0xffffffff
-write tlb0+0x10 w4 0x5
-point tlb0 (2,2) 0x0
-write tlb0+0x14 w4 0x6
-`)
-}
-
 func TestFencePrecedesCommandsThatMayDependOnACopy(t *testing.T) {
 	pair := []string{access("W", 4, wh166, 1), access("W", 4, wh166+4, 2)}
 	for _, c := range []struct{ name, next, want string }{
@@ -130,30 +83,6 @@ func TestFencePrecedesCommandsThatMayDependOnACopy(t *testing.T) {
 					imageText(image))
 			}
 		})
-	}
-}
-
-func TestLoadsFromMemoryBecomeACompare(t *testing.T) {
-	text := l1Trace(
-		access("R", 2, wh166+0, 1), access("R", 2, wh166+2, 2), access("R", 2, wh166+4, 3),
-		access("R", 2, wh166+6, 9),
-		access("R", 4, wh166+8, 4), access("R", 8, wh166+16, 5), access("R", 8, wh166+24, 6),
-		whPoint(wh166Config, 1, 1, 0xff000000),
-		access("R", 4, wh166+0xb121b0, 7), access("R", 4, wh166+0xb121b4, 8),
-	)
-	image, report := mustImport(t, text, Options{})
-	checkCommands(t, image, `
-point tlb0 (1,1) 0x0
-compare tlb0+0x0 w2 0100020003000900
-expect tlb0+0x8 w4 0x4 mask 0xffffffff
-compare tlb0+0x10 w8 05000000000000000600000000000000
-point tlb0 (1,1) 0xffb00000
-expect tlb0+0x121b0 w4 0x0 mask 0x47800
-expect tlb0+0x121b4 w4 0x8 mask 0xffffffff
-`)
-	const want = "3 expects, 2 compares made from 6 loads"
-	if got := passSummary(report, "coalesce"); got != want {
-		t.Errorf("summary of the pass coalesce: %q, want %q", got, want)
 	}
 }
 
@@ -211,23 +140,6 @@ func TestEachFillOfALongRunIsFound(t *testing.T) {
 	image, _ := mustImport(t, text, Options{})
 	if n := strings.Count(imageText(image), "fill"); n != 200_000/64 {
 		t.Errorf("the image has %d fill commands, want %d", n, 200_000/64)
-	}
-}
-
-func TestWithoutCoalesceEveryAccessIsACommand(t *testing.T) {
-	text := l1Trace(access("W", 4, wh166, 1), access("W", 4, wh166+4, 2),
-		access("R", 4, wh166+8, 3), access("R", 4, wh166+12, 4))
-	image, report := mustImport(t, text, Options{Without: []string{"coalesce"}})
-	checkCommands(t, image, `
-point tlb0 (1,1) 0x0
-write tlb0+0x0 w4 0x1
-write tlb0+0x4 w4 0x2
-expect tlb0+0x8 w4 0x3 mask 0xffffffff
-expect tlb0+0xc w4 0x4 mask 0xffffffff
-`)
-	const want = "off: 2 writes, 2 expects"
-	if got := passSummary(report, "coalesce"); got != want {
-		t.Errorf("summary of the pass coalesce: %q, want %q", got, want)
 	}
 }
 

@@ -47,27 +47,7 @@ func findAndImport(t *testing.T, text string, o Options, which int) (*Frames, *l
 // importWithFlags imports a trace with the flags that a search for frames has printed.
 func importWithFlags(t *testing.T, text string, o Options, flags []string) *lmb.Image {
 	t.Helper()
-	for _, flag := range flags {
-		name, value, _ := strings.Cut(flag, " ")
-		var err error
-		switch name {
-		case "--frame":
-			o.Frame, err = ParsePart(value)
-		case "--stop":
-			o.Stop, err = ParsePart(value)
-		case "--input":
-			o.Inputs = append(o.Inputs, mustTensor(t, value))
-		case "--output":
-			o.Outputs = append(o.Outputs, mustTensor(t, value))
-		case "--poll":
-			o.Poll = append(o.Poll, mustRange(t, value))
-		default:
-			t.Fatalf("unknown flag %s", flag)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	setFlags(t, &o, flags)
 	image, _, err := Import(strings.NewReader(text), o)
 	if err != nil {
 		t.Fatal(err)
@@ -614,7 +594,7 @@ func TestFramesAreNotCutInsideALine(t *testing.T) {
 	record := func(list []string) string {
 		list = append([]string{"DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000"},
 			list...)
-		return "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
+		return recordText(list)
 	}
 	f, image := findAndImport(t, record(list), Options{From: FromRecord}, 0)
 	if image != nil || !strings.HasPrefix(f.Why, "a repetition begins inside a line") {
@@ -726,7 +706,7 @@ func memorySession(frame func(k int) []string) string {
 		list = append(list, frame(k)...)
 		list = append(list, "W 0 60 4 01000000", "R 0 20 4 80000000")
 	}
-	return "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
+	return recordText(list)
 }
 
 // TestHostMemoryThatDiffersBetweenFramesIsReported has frames whose accesses to BARs are equal, and
@@ -829,7 +809,7 @@ func TestRepeatedSetUpStepsAreNoFrame(t *testing.T) {
 		"and a frame would lack these commands": between,
 		"the repetition occurs only twice, with 2 commands each": twice} {
 		list = slices.Concat(head, list)
-		text := "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
+		text := recordText(list)
 		f, err := FindFrames(strings.NewReader(text), Options{From: FromRecord}, 0)
 		if err != nil || f.Found || !strings.Contains(f.String(), want) {
 			t.Errorf("error %v, want no frame and %q in\n%s", err, want, f)
@@ -863,7 +843,7 @@ func TestFramesInHostMemoryAcceptNewData(t *testing.T) {
 			register(0x98, 3), "R 0 98 4 01000000", "R 0 98 4 00000000",
 			fmt.Sprintf("HW 10001000 %d %s", size, text(data(k))))
 	}
-	record := "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
+	record := recordText(list)
 	f, image := findAndImport(t, record, Options{From: FromRecord}, 0)
 	if image == nil ||
 		variedPlaces(f) != "input host0 0x10000100 64, output host0 0x10001000 64" ||
@@ -886,7 +866,7 @@ func TestFramesInHostMemoryAcceptNewData(t *testing.T) {
 	}
 	// The program stores the input before the frame that fetches it.
 	once := append(slices.Clone(list[:5]), list[19:32]...)
-	record = "LMRECORD 2\n" + strings.Join(once, "\n") + fmt.Sprintf("\nEND %d\n", len(once))
+	record = recordText(once)
 	record = strings.Replace(record, text(data(1)), text(data(0)), 1)
 	image, _ = mustImport(t, record, Options{From: FromRecord, Frame: Part{"7", ""},
 		Inputs:  []TensorSpec{mustTensor(t, "x=bus:0x10000100,uint8,64")},
@@ -930,7 +910,7 @@ func ringSession(bursts int, buffer func(k int) int) string {
 				text(uint64(data+0x40)), text(64)), fmt.Sprintf("W 0 60 4 %02x000000", (k+1)%2*2),
 			fmt.Sprintf("HW %x 4 01000000", at+12), fmt.Sprintf("HW %x 4 01000000", at+28))
 	}
-	return "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
+	return recordText(list)
 }
 
 // TestTurnOfARingInHostMemoryIsAFrame: a frame is one turn of the ring, unless the data are at a

@@ -74,6 +74,11 @@ func whMulticast(register, x0, y0, x1, y1, address uint64) string {
 	return fmt.Sprintf("W 8 0x%x 0x%x", register, address>>24|x1<<12|y1<<18|x0<<24|y0<<30|1<<37)
 }
 
+// recordText returns a recording with these lines between its first line and its END line.
+func recordText(list []string) string {
+	return "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
+}
+
 // access returns a line for mmiotrace: a load "R" or store "W" at an offset in BAR 0.
 func access(op string, width int, offset, value uint64) string {
 	return fmt.Sprintf("%s %d 0x%x 0x%x", op, width, offset, value)
@@ -215,6 +220,14 @@ func passSummary(r *Report, pass string) string {
 		}
 	}
 	return ""
+}
+
+// wantSummary compares the summary of a pass in the report with want.
+func wantSummary(t *testing.T, r *Report, pass, want string) {
+	t.Helper()
+	if got := passSummary(r, pass); got != want {
+		t.Errorf("summary of the pass %s: %q, want %q", pass, got, want)
+	}
 }
 
 // forEdu returns o for a trace that QEMU wrote of its edu device.

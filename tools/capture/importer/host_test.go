@@ -111,15 +111,11 @@ func TestAddressesInHostMemoryBecomeRelocations(t *testing.T) {
 		"w 14 4 0x460001", "r 1c 4 0x1", "w 1000 4 0x1")
 	o.Host = []HostSpec{{"ring", bus, ring}}
 	image, report := mustImport(t, text, o)
-	if got := passSummary(report,
-		"host"); got != "2 stores of host memory addresses became relocations, 2 of them "+
-		"joined from two halves; 1 load of host memory addresses ignored" {
-		t.Errorf("summary of the pass host: %s", got)
-	}
-	if got := passSummary(report, "fill"); got != "host memory ring: 12288 bytes "+
-		"with 1 host memory address" {
-		t.Errorf("summary of the pass fill: %s", got)
-	}
+	wantSummary(t, report, "host", "2 stores of host memory addresses became relocations, 2 of "+
+		"them "+
+		"joined from two halves; 1 load of host memory addresses ignored")
+	wantSummary(t, report, "fill", "host memory ring: 12288 bytes "+
+		"with 1 host memory address")
 	replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	device.Sleep(1_000_000)

@@ -29,7 +29,7 @@ func nvmeSession(vendor string, more ...string) string {
 		"HW 7ffffff000 4 " + vendor, "HW 43081008 8 0100000001000100", "W 0 1004 4 01000000",
 	}
 	lines = append(lines, more...)
-	return "LMRECORD 2\n" + strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines))
+	return recordText(lines)
 }
 
 // importedListing imports a recording and returns its commands in the syntax of listings.
@@ -245,7 +245,7 @@ func recordWithAnswers(kind string) string {
 		lines = slices.DeleteFunc(lines,
 			func(line string) bool { return strings.HasPrefix(line, "HW") })
 	}
-	return "LMRECORD 2\n" + strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines))
+	return recordText(lines)
 }
 
 // TestAnswersStoredByTheProgramCauseAWarning imports recordings in which only the program stored to

@@ -14,6 +14,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/image/lmb"
 )
 
 // bankPlace is where tt-metal's host library accesses a DRAM bank.
@@ -91,6 +92,17 @@ func (h *hostProgram) fill(address, page, stride, size uint64) {
 	})
 }
 
+// checkFilled compares the words of an image's first tensor with those that fill has stored.
+func checkFilled(t *testing.T, image *lmb.Image, words int) {
+	t.Helper()
+	for i := range words {
+		word := binary.LittleEndian.Uint32(image.Tensors[0].Data[4*i:])
+		if want := 0x1000_0000 + uint32(i); word != want {
+			t.Fatalf("word %d is %#x, want %#x", i, word, want)
+		}
+	}
+}
+
 // readBack loads the words that fill has stored.
 func (h *hostProgram) readBack(address, page, stride, size uint64) {
 	h.forEachWord(address, page, stride, size, func(word, at uint64) {
@@ -136,12 +148,7 @@ func TestInterleavedTensorIsOneTensor(t *testing.T) {
 				Inputs:  []TensorSpec{mustTensor(t, "a="+spec)},
 				Outputs: []TensorSpec{mustTensor(t, "d="+spec)},
 			})
-			for i := range c.size / 4 {
-				word := binary.LittleEndian.Uint32(image.Tensors[0].Data[4*i:])
-				if want := 0x1000_0000 + uint32(i); word != want {
-					t.Fatalf("word %d is %#x, want %#x", i, word, want)
-				}
-			}
+			checkFilled(t, image, int(c.size/4))
 			if pages := int((c.size + c.page - 1) / c.page); !strings.Contains(passSummary(report,
 				"tensors"), fmt.Sprintf("input a of %d bytes from %d store", c.size, c.size/4)) ||
 				len(image.Sequences[0].Commands) < 2*pages {
@@ -201,12 +208,7 @@ func TestInterleavedTensorIsFoundThroughNoC1(t *testing.T) {
 	h.fill(0x40000, 32, 32, 32*24)
 	image, _ := importRecord(t, recordOf(whRecord, h.lines...), Options{
 		Inputs: []TensorSpec{mustTensor(t, "a=interleaved:0x40000,32,uint32,192")}})
-	for i := range 192 {
-		word := binary.LittleEndian.Uint32(image.Tensors[0].Data[4*i:])
-		if word != 0x1000_0000+uint32(i) {
-			t.Fatalf("word %d is %#x, want %#x", i, word, 0x1000_0000+i)
-		}
-	}
+	checkFilled(t, image, 192)
 }
 
 // TestInterleavedTensorTakesStoresFromALineOn: the program first fills the buffer with other data.
@@ -222,12 +224,7 @@ func TestInterleavedTensorTakesStoresFromALineOn(t *testing.T) {
 	text := recordOf(whRecord, h.lines...)
 	image, _ := importRecord(t, text, Options{Inputs: []TensorSpec{
 		mustTensor(t, fmt.Sprintf("a=interleaved:0x40000@%d,64,uint32,384", line))}})
-	for i := range 384 {
-		word := binary.LittleEndian.Uint32(image.Tensors[0].Data[4*i:])
-		if word != 0x1000_0000+uint32(i) {
-			t.Fatalf("word %d is %#x, want %#x", i, word, 0x1000_0000+i)
-		}
-	}
+	checkFilled(t, image, 384)
 	wantError(t, text, Options{From: FromRecord, Inputs: []TensorSpec{
 		mustTensor(t, "a=interleaved:0x40000,64,uint32,384")}}, "line 415: this line and "+
 		"line 7 store different values to byte 0 of input a, but an input has only one value in "+
@@ -339,12 +336,7 @@ func TestInterleavedTensorSkipsADisabledBank(t *testing.T) {
 	o := Options{DisabledBank: 2, Inputs: []TensorSpec{
 		mustTensor(t, "a=interleaved:0x40000,128,uint32,512")}}
 	image, _ := importRecord(t, recordOf(bhRecord, h.lines...), o)
-	for i := range size / 4 {
-		word := binary.LittleEndian.Uint32(image.Tensors[0].Data[4*i:])
-		if word != 0x1000_0000+uint32(i) {
-			t.Fatalf("word %d is %#x, want %#x", i, word, 0x1000_0000+i)
-		}
-	}
+	checkFilled(t, image, size/4)
 	o.From, o.DisabledBank = FromRecord, 9
 	wantError(t, recordOf(bhRecord, h.lines...), o,
 		"board blackhole has no DRAM bank 8 that may be disabled")

@@ -22,11 +22,8 @@ write tlb0+0x121b0 w4 0x47800
 point tlb0 (3,4) 0x0
 expect tlb0+0x10000 w4 0x5 mask 0xffffffff
 `)
-	if got := passSummary(report,
-		"lift"); got != "2 accesses through 1 TLB window became accesses to tiles; "+
-		"2 configuration stores became 2 point commands" {
-		t.Errorf("summary of the pass lift: %s", got)
-	}
+	wantSummary(t, report, "lift", "2 accesses through 1 TLB window became accesses to tiles; "+
+		"2 configuration stores became 2 point commands")
 	w := image.Windows[0]
 	if len(image.Windows) != 1 || w.Kind != gen.WindowKindTlb || w.Slot != 166 || w.Size != 1<<20 {
 		t.Errorf("windows %+v, want one TLB window of 1 MiB with slot 166", image.Windows)
@@ -60,26 +57,6 @@ func TestLiftedImageDoesNotDependOnTheWindow(t *testing.T) {
 	if fmt.Sprint(a) != fmt.Sprint(b) {
 		t.Errorf("images differ:\n%v\n%v", a, b)
 	}
-}
-
-// TestLargeWindowBecomesPages: a large window becomes pages of the smallest window's size. A point
-// comes before the first access to each page.
-func TestLargeWindowBecomesPages(t *testing.T) {
-	text := mmiotrace(whDevice,
-		whPoint(wh166Config, 3, 4, 0),
-		access("W", 4, wh166+0xffffc, 1), access("W", 4, wh166+0x100000, 2),
-		access("W", 4, wh166+0x100004, 3), access("W", 4, wh166+0x20, 4),
-	)
-	image, _ := mustImport(t, text, Options{Without: []string{"coalesce", "fence"}})
-	checkCommands(t, image, `
-point tlb0 (3,4) 0x0
-write tlb0+0xffffc w4 0x1
-point tlb0 (3,4) 0x100000
-write tlb0+0x0 w4 0x2
-write tlb0+0x4 w4 0x3
-point tlb0 (3,4) 0x0
-write tlb0+0x20 w4 0x4
-`)
 }
 
 func TestLiftFollowsEveryKindOfWindow(t *testing.T) {
@@ -116,93 +93,6 @@ func TestLiftFollowsEveryKindOfWindow(t *testing.T) {
 	if bars := image.Devices[0].Bars; bars != [6]uint64{0: 512 << 20} {
 		t.Errorf("BARs %v, want BAR 0 alone, because windows in BAR 0 are sufficient", bars)
 	}
-}
-
-func TestConfigurationInPartsTakesEffectWhenUsed(t *testing.T) {
-	low := func(x, y, address uint64) uint64 { return (address>>24 | x<<12 | y<<18) & 0xffffffff }
-	text := mmiotrace(whDevice,
-		// Both halves, the upper one first: strict ordering (bit 38).
-		access("W", 4, wh166Config+4, 0x40), access("W", 4, wh166Config, low(1, 1, 0)),
-		access("W", 4, wh166, 1),
-		// Only the lower half changes.
-		access("W", 4, wh166Config, low(2, 2, 0)),
-		access("W", 4, wh166, 2),
-		// Configured twice before an access: the first configuration had no effect.
-		access("W", 4, wh166Config, low(3, 3, 0)), access("W", 4, wh166Config+4, 0x0),
-		access("W", 4, wh166Config, low(4, 4, 0)),
-		access("W", 4, wh166, 3),
-		// Never used.
-		access("W", 4, wh166Config, low(5, 5, 0)),
-	)
-	image, report := mustImport(t, text, Options{})
-	checkCommands(t, image, `
-point tlb0 (1,1) 0x0 strict
-write tlb0+0x0 w4 0x1
-point tlb0 (2,2) 0x0 strict
-write tlb0+0x0 w4 0x2
-point tlb0 (4,4) 0x0
-write tlb0+0x0 w4 0x3
-`)
-	if got := passSummary(report,
-		"lift"); got != "3 accesses through 1 TLB window became accesses to tiles; "+
-		"7 configuration stores became 3 point commands; "+
-		"1 TLB window without an access after the last configuration" {
-		t.Errorf("summary of the pass lift: %s", got)
-	}
-}
-
-func TestEachWindowKeepsItsOwnPoint(t *testing.T) {
-	text := mmiotrace(whDevice,
-		whPoint(wh166Config, 1, 1, 0), whPoint(wh167Config, 2, 2, 0),
-		access("W", 4, wh166, 1), access("W", 4, wh167, 2), access("W", 4, wh166, 3),
-	)
-	image, _ := mustImport(t, text, Options{})
-	checkCommands(t, image, `
-point tlb0 (1,1) 0x0
-write tlb0+0x0 w4 0x1
-point tlb1 (2,2) 0x0
-write tlb1+0x0 w4 0x2
-write tlb0+0x0 w4 0x3
-`)
-}
-
-func TestPointIsPlacedWhereTheWindowWasConfigured(t *testing.T) {
-	text := mmiotrace(whDevice, whPoint(wh166Config, 1, 1, 0), "MARK 1.5 go",
-		access("W", 4, wh166, 1))
-	image, _ := mustImport(t, text, Options{})
-	checkCommands(t, image, "\npoint tlb0 (1,1) 0x0\nmark go\nwrite tlb0+0x0 w4 0x1\n")
-}
-
-func TestAccessesOutsideWindowsStayInTheBar(t *testing.T) {
-	text := mmiotrace(whDevice, "R 4 0x1ff30060 0x1", whPoint(wh166Config, 1, 1, 0),
-		access("W", 4, wh166, 1), "W 4 0x1ff30060 0x2",
-		"R 8 "+fmt.Sprintf("0x%x", wh166Config)+" 0x41000")
-	image, report := mustImport(t, text, Options{})
-	checkCommands(t, image, `
-expect bar0+0x1ff30060 w4 0x1 mask 0xffffffff
-point tlb0 (1,1) 0x0
-write tlb0+0x0 w4 0x1
-write bar0+0x1ff30060 w4 0x2
-`)
-	want := "1 access through 1 TLB window became accesses to tiles; " +
-		"1 configuration store became 1 point command; " +
-		"2 accesses outside TLB windows; 1 load of configuration registers dropped"
-	if got := passSummary(report, "lift"); got != want {
-		t.Errorf("summary of the pass lift: got %s, want %s", got, want)
-	}
-}
-
-// TestConfigurationThroughTheOtherBarIsFollowed: BAR 4 of Wormhole maps the upper end of BAR 0,
-// which contains the configuration of windows. A store through BAR 4 moves the window too.
-func TestConfigurationThroughTheOtherBarIsFollowed(t *testing.T) {
-	text := mmiotrace(whDevice,
-		whPoint(wh166Config, 1, 1, 0), access("W", 4, wh166, 1),
-		fmt.Sprintf("W 8 4:0x%x 0x%x", wh166Config-0x1e000000, 2<<12|2<<18),
-		access("W", 4, wh166, 2),
-	)
-	image, _ := mustImport(t, text, Options{})
-	checkCommands(t, image, "\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x0 w4 0x1\npoint tlb0 (2,2) 0x0\n"+
-		"write tlb0+0x0 w4 0x2\n")
 }
 
 func TestLiftRejectsWithLineNumber(t *testing.T) {
@@ -258,106 +148,12 @@ func TestLiftRejectsWithLineNumber(t *testing.T) {
 	}
 }
 
-// TestWithoutLiftStoresThroughTLBWindowsAreRejected: an image may set the target of a window only
-// by point commands. Loads of the BAR are imported.
-func TestWithoutLiftStoresThroughTLBWindowsAreRejected(t *testing.T) {
-	without := Options{Without: []string{"lift"}}
-	wantError(t, mmiotrace(whDevice, whPoint(wh166Config, 1, 1, 0), access("W", 8, wh166, 1)),
-		without,
-		"line 3: store of 8 bytes at BAR 0 + 0x1fc00530: images must not store there (window "+
-			"configuration); remove --without lift: the pass lift turns such stores into point "+
-			"commands")
-	wantError(t, mmiotrace(whDevice, access("W", 8, wh166, 1)), without,
-		"line 3: store of 8 bytes at BAR 0 + 0xb000000: images must not store there (windows); "+
-			"remove --without lift: the pass lift turns such stores into point commands")
-	image, report := mustImport(t, mmiotrace(whDevice, access("R", 4, wh167, 3)), without)
-	checkCommands(t, image, "\nexpect bar0+0xc000000 w4 0x3 mask 0xffffffff\n")
-	if passSummary(report, "lift") != "" {
-		t.Errorf("the report has the pass lift, which is off:\n%s", report)
-	}
-}
-
-// TestForbiddenRegistersAndTilesAreRejectedWithLineNumber: images may only load some registers, and
-// must not reach some tiles through a window.
-func TestForbiddenRegistersAndTilesAreRejectedWithLineNumber(t *testing.T) {
-	wantError(t, mmiotrace(whDevice, "W 4 0x1ff30078 0x200000"), Options{},
-		"line 3: store of 4 bytes at BAR 0 + 0x1ff30078: images must not store there (PCIe "+
-			"sideband)")
-	wantError(t, mmiotrace(whDevice, whPoint(wh166Config, 0, 3, 0), access("R", 4, wh166+4, 2)),
-		Options{},
-		"line 4: load through TLB window 166 at 0x4 of tile (0,3): this window also covers 0x0 to "+
-			"0xffffffffffffffff of the PCIe tile (use a host window for host memory), which "+
-			"images must not access; --omit-management leaves out such accesses of driver "+
-			"libraries")
-	wantError(t, mmiotrace(whDevice, whMulticast(wh166Config, 0, 0, 9, 11, 0),
-		access("W", 4, wh166, 2)), Options{},
-		"line 4: store through TLB window 166 at 0x0 of tile (9,11): this window also covers 0x0 "+
-			"to 0xffffffffffffffff of the PCIe tile (use a host window for host memory), which "+
-			"images must not access")
-}
-
-// TestManagementAccessesAreLeftOut imports loads of the ARC and PCIe tiles through a window, and
-// accesses to registers of the ARC in a BAR. The last access through the window is to a core.
-func TestManagementAccessesAreLeftOut(t *testing.T) {
-	trace := mmiotrace(whDevice, "W 4 0x1ff30074 0xaa11", "R 4 0x1ff30078 0x0",
-		whPoint(wh166Config, 0, 10, 0x8_8000_0000), access("R", 4, wh166+0x301d0, 0x1000_0100),
-		whPoint(wh166Config, 0, 3, 0), access("R", 4, wh166+4, 2),
-		whPoint(wh166Config, 1, 1, 0), access("R", 4, wh166+0x20, 3))
-	image, report := mustImport(t, trace, Options{OmitManagement: true})
-	checkCommands(t, image, "\npoint tlb0 (1,1) 0x0\nexpect tlb0+0x20 w4 0x3 mask 0xffffffff\n")
-	if text := passSummary(report, "lift"); !strings.Contains(text,
-		"4 accesses left out by --omit-management") {
-		t.Errorf("summary of the pass lift: %s; want 4 accesses left out", text)
-	}
-	wantError(t, mmiotrace(whDevice, "W 4 0x1fd00000 0x1"), Options{OmitManagement: true},
-		"line 3: store of 4 bytes at BAR 0 + 0x1fd00000: board wormhole has no rule that allows "+
-			"access there")
-}
-
-func TestBarBeyond4GiBHasSeveralWindows(t *testing.T) {
-	image, _ := mustImport(t, mmiotrace(bhDevice, "R 4 4:0x180000040 0x5", "R 4 4:0x40 0x6"),
-		Options{Without: []string{"lift"}})
-	checkCommands(t, image,
-		"\nexpect bar4+0x100000000+0x80000040 w4 0x5 mask 0xffffffff\nexpect bar4+0x40 w4 0x6 "+
-			"mask 0xffffffff\n")
-}
-
 func TestBarLargerThanTheBoardsKeepsItsRecordedSize(t *testing.T) {
 	device := "PCIDEV 0018 1af41110 b 100000000 0 20000000c 0 0 0 0 100 0 4000000 0 0 0 0 "
 	image, _ := mustImport(t, mmiotrace(device, "W 8 2:0x2fffff8 0x5"), Options{})
 	if bars := image.Devices[0].Bars; bars != [6]uint64{2: 64 << 20} ||
 		image.Windows[0].Size != 64<<20 {
 		t.Errorf("BARs %x, window %+v; want the recorded 64 MiB of BAR 2", bars, image.Windows[0])
-	}
-}
-
-func TestDropRemovesPointsThatChangeNothing(t *testing.T) {
-	text := mmiotrace(whDevice,
-		whPoint(wh166Config, 1, 1, 0), access("W", 4, wh166, 1),
-		whPoint(wh166Config, 1, 1, 0), access("W", 4, wh166+4, 2), // the same point again
-		whPoint(wh166Config, 2, 2, 0), access("R", 4, wh166, 0), // part of a poll
-		whPoint(wh166Config, 1, 1, 0), access("R", 4, wh166, 1),
-		whPoint(wh166Config, 2, 2, 0), access("R", 4, wh166, 1),
-		whPoint(wh166Config, 2, 2, 0), access("R", 4, wh166, 1),
-	)
-	image, report := mustImport(t, text, Options{})
-	checkCommands(t, image, `
-point tlb0 (1,1) 0x0
-copyin bulk tlb0+0x0 w4 0100000002000000
-fence
-expect tlb0+0x0 w4 0x1 mask 0xffffffff
-point tlb0 (2,2) 0x0
-poll tlb0+0x0 w4 0x1 mask 0xffffffff for 1000000 us
-poll tlb0+0x0 w4 0x1 mask 0xffffffff for 1000000 us
-`)
-	if got := passSummary(report, "drop"); got != "4 of 6 point commands dropped, "+
-		"because they have no effect" {
-		t.Errorf("summary of the pass drop: %s", got)
-	}
-	image, _ = mustImport(t, text, Options{Without: []string{"drop"}})
-	// The sixth point belongs to a load that became part of a poll.
-	if n := strings.Count(imageText(image), "point"); n != 5 {
-		t.Errorf("%d points without the pass drop, want 5", n)
 	}
 }
 
@@ -397,13 +193,5 @@ func TestMemoryMustBeMemoryInEveryTileOfARectangle(t *testing.T) {
 			t.Errorf("rectangle (1,1) to (%d,%d): treated as memory: %v, want %v", c.x1, c.y1, bulk,
 				c.memory)
 		}
-	}
-}
-
-func TestBoardWithoutWindowsIsNotLifted(t *testing.T) {
-	image, report := mustImport(t, mmiotrace(eduDevice, "R 4 0x0 0x10000ed"), Options{})
-	checkCommands(t, image, "\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\n")
-	if passSummary(report, "lift") != "" || passSummary(report, "drop") != "" {
-		t.Errorf("the report has the pass lift or drop:\n%s", report)
 	}
 }

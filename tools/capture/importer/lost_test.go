@@ -64,18 +64,6 @@ func TestGluedRecordsOfMmiotraceAreRejected(t *testing.T) {
 	}
 }
 
-// TestUserMarkThatLooksLikeTheKernelsIsKept: the kernel's mark of lost events has time 0. A user's
-// mark with the same text has another time.
-func TestUserMarkThatLooksLikeTheKernelsIsKept(t *testing.T) {
-	image, _ := mustImport(t, mmiotrace(eduDevice, "MARK 7.250000 Lost 3 events.",
-		"MARK 0.000000 Lost 2 events in the queue", "W 4 0x4 0x1"), Options{})
-	checkCommands(t, image, "\nmark Lost 3 events.\nmark Lost 2 events in the queue\n"+
-		"write bar0+0x4 w4 0x1\n")
-	wantError(t, mmiotrace(eduDevice, "W 4 0x4 0x1", "MARK 0.000000 Lost 3 events."), Options{},
-		"line 4: the kernel lost 3 events: the trace is incomplete (record again with a larger "+
-			"buffer_size_kb)")
-}
-
 // TestUndecodedAccessOfAnotherDeviceIsLeftOut: an access that the kernel could not decode is an
 // error only if it is one of the imported device.
 func TestUndecodedAccessOfAnotherDeviceIsLeftOut(t *testing.T) {
@@ -111,25 +99,6 @@ func TestDevicesOfTwoDomainsMayShareASlot(t *testing.T) {
 	wantError(t, text, Options{Device: "00:02.0"},
 		"the trace has accesses to several devices: 00:02.0 1234:11e8 (1 access), "+
 			"00:02.0 1af4:1110 (1 access); choose one with --device VVVV:DDDD or --device BB:DD.F")
-}
-
-func TestPauseNextToAMarkCausesAWarning(t *testing.T) {
-	for name, list := range map[string][]string{
-		"after the mark":  {"W 4 0x4 0x1", "MARK 1.0001 now", "@1.5 W 4 0x4 0x2"},
-		"before the mark": {"W 4 0x4 0x1", "@1.5 MARK 1.5 now", "@1.500001 W 4 0x4 0x2"},
-	} {
-		_, report := mustImport(t, mmiotrace(eduDevice, list...), Options{})
-		if !strings.Contains(report.String(),
-			"warning   line 5: the program paused 1 time for 10 ms or more, first before this "+
-				"line, ") {
-			t.Errorf("pause %s: the report lacks the warning:\n%s", name, report)
-		}
-	}
-	_, report := mustImport(t, mmiotrace(eduDevice, "MARK 1.0001 now", "@1.5 W 4 0x4 0x2"),
-		Options{})
-	if len(report.Warnings) != 0 {
-		t.Errorf("a pause between a mark and the first access causes a warning:\n%s", report)
-	}
 }
 
 // TestAccessesOfManyDevicesAreAssigned has accesses of 30,000 devices. Each access is assigned to

@@ -12,23 +12,6 @@ import (
 	"lightmetal/tools/capture/importer/traces"
 )
 
-func TestMmiotraceFindsTheBarOfAnAddress(t *testing.T) {
-	text := mmiotrace(bhDevice, "W 4 0x1fc00000 0x0", "R 4 4:0x0 0x1", "R 8 4:0x7fffffff8 0x2")
-	_, list, err := traces.Read(strings.NewReader(text), traces.Source{From: FromMmiotrace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []struct {
-		bar    uint8
-		offset uint64
-	}{{0, 0x1fc00000}, {4, 0}, {4, 0x7fffffff8}} {
-		if a := list[i]; a.Bar != want.bar || a.Offset != want.offset {
-			t.Errorf("access %d: BAR %d + 0x%x, want BAR %d + 0x%x", i, a.Bar, a.Offset, want.bar,
-				want.offset)
-		}
-	}
-}
-
 func TestMmiotraceRejectsWithLineNumber(t *testing.T) {
 	const load = "R 4 1.000000 1 0x100000000 0x5 0x0 0"
 	head := "VERSION 20070824\n" + eduDevice + "\n"
@@ -148,24 +131,35 @@ func TestMmiotraceRejectsWithLineNumber(t *testing.T) {
 	}
 }
 
-// TestMmiotraceCutInsideALineIsRejected: a cut can leave a shorter number that can still be parsed.
-// A trace that lacks even one byte at its end must not be imported as a complete one.
-func TestMmiotraceCutInsideALineIsRejected(t *testing.T) {
-	text := mmiotrace(eduDevice, "R 4 0x0 0x10000ed", "W 4 0x8 0x5", "R 4 0x8 0x78")
-	for n := range len(text) {
-		_, _, err := Import(strings.NewReader(text[:n]), Options{From: FromMmiotrace})
-		if complete := n > 0 && text[n-1] == '\n' &&
-			strings.Count(text[:n], "\n") > 2; complete != (err == nil) {
-			t.Errorf("cut to %d of %d bytes, which end with %q: error %v, want imported: %v", n,
-				len(text), text[max(0, n-10):n], err, complete)
+// TestTraceThatIsCutInsideALineIsRejected: a cut can leave a shorter number that can still be
+// parsed. A trace that lacks even one byte at its end must not be imported as a complete one.
+func TestTraceThatIsCutInsideALineIsRejected(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		head int // lines without an access
+		o    Options
+	}{
+		{mmiotrace(eduDevice, "R 4 0x0 0x10000ed", "W 4 0x8 0x5", "R 4 0x8 0x78"), 2,
+			Options{From: FromMmiotrace}},
+		{eduTrace("r 00 4 0x10000ed", "w 08 4 0x5", "r 08 4 0x78"), 0,
+			forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})},
+	} {
+		for n := range len(c.text) {
+			cut := c.text[:n]
+			_, _, err := Import(strings.NewReader(cut), c.o)
+			complete := strings.HasSuffix(cut, "\n") && strings.Count(cut, "\n") > c.head
+			if complete != (err == nil) {
+				t.Errorf("cut to %d of %d bytes, which end with %q: error %v, want imported: %v", n,
+					len(c.text), cut[max(0, n-10):], err, complete)
+			}
 		}
 	}
 }
 
-func TestMmiotraceAcceptsCRLFAndLongMarks(t *testing.T) {
+func TestMmiotraceAcceptsLongMarks(t *testing.T) {
 	mark := strings.Repeat("long ", 40000)
 	text := mmiotrace(eduDevice, "MARK 1.000000 "+mark, "R 4 0x0 0x10000ed")
-	image, _ := mustImport(t, strings.ReplaceAll(text, "\n", "\r\n"), Options{})
+	image, _ := mustImport(t, text, Options{})
 	checkCommands(t, image, `
 mark `+strings.TrimSpace(mark[:255])+`
 expect bar0+0x0 w4 0x10000ed mask 0xffffffff

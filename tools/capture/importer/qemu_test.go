@@ -152,10 +152,7 @@ func TestQemuAddressSelectsARegionWithoutName(t *testing.T) {
 	want := "\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\nwrite bar0+0x4 w4 0x1\n"
 	image, report := mustImport(t, text, forEdu(Options{Regions: []traces.Region{{Base: eduBase}}}))
 	checkCommands(t, image, want)
-	if got := passSummary(report,
-		"read"); got != "3 lines: 1 load, 1 store; left out 1 accesses to other regions" {
-		t.Errorf("summary of the pass read: %s", got)
-	}
+	wantSummary(t, report, "read", "3 lines: 1 load, 1 store; left out 1 accesses to other regions")
 	nameless := strings.ReplaceAll(text, " name 'edu-mmio'", "")
 	image, _ = mustImport(t, nameless,
 		forEdu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}))
@@ -179,10 +176,8 @@ func TestQemuDistinguishesRegionsOfTheSameName(t *testing.T) {
 		image, report := mustImport(t, text, o)
 		checkCommands(t, image,
 			"\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\nwrite bar0+0x4 w4 0x1\n")
-		if got := passSummary(report,
-			"read"); got != "4 lines: 1 load, 1 store; left out 2 accesses to other regions" {
-			t.Errorf("summary of the pass read: %s", got)
-		}
+		wantSummary(t, report, "read",
+			"4 lines: 1 load, 1 store; left out 2 accesses to other regions")
 	}
 	moved := strings.ReplaceAll(second, "0x7f", "0x55b6bee1c320")
 	wantError(t, moved+eduTrace("r 00 4 0x10000ed"),

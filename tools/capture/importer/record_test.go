@@ -117,9 +117,7 @@ func TestRegionsOfTheIATUBecomeHostWindows(t *testing.T) {
 			"iATU; iATU region 0 (0x0..0x3fffffff) is host window host0; " +
 			"1 iATU region without an access dropped; 3 accesses through the PCIe tile became " +
 			"accesses to host memory"
-		if got := passSummary(report, "iATU"); got != want {
-			t.Errorf("summary of the pass iATU: got %s, want %s", got, want)
-		}
+		wantSummary(t, report, "iATU", want)
 		checkCommands(t, image, `
 copyin bulk host0+0x20 w4 efbeadde
 fence
@@ -146,9 +144,7 @@ func TestUnusedRegionsAreDropped(t *testing.T) {
 	image, report := importRecord(t, recordOf(whRecord, list...), Options{})
 	const want = "8 accesses to iATU registers left out: at replay, the backend programs the " +
 		"iATU; 1 iATU region without an access dropped"
-	if got := passSummary(report, "iATU"); got != want {
-		t.Errorf("summary of the pass iATU: %q, want %q", got, want)
-	}
+	wantSummary(t, report, "iATU", want)
 	checkCommands(t, image, "\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x100 w4 0x4030201\n")
 	_, report = mustImport(t, mmiotrace(whDevice, "W 4 1.000000 1 0xc0001204 0x80000000 0x0 0",
 		whPoint(wh166Config, 1, 1, 0), access("W", 4, wh166, 1)), Options{})
@@ -205,9 +201,7 @@ fence
 expect host0+0x40 w4 0xab mask 0xffffffff
 `)
 	const want = "host memory host0: 8 bytes with 0 host memory addresses"
-	if got := passSummary(report, "fill"); got != want {
-		t.Errorf("summary of the pass fill: %q, want %q", got, want)
-	}
+	wantSummary(t, report, "fill", want)
 }
 
 // TestAddressesThatTilesUseBecomeRelocations stores 8 bytes that are the address of recorded host
@@ -329,7 +323,7 @@ func TestHostMemoryThatADriverPinnedKeepsItsAddress(t *testing.T) {
 	lines = append(lines, "HR 800000040 8 1100000000000000",
 		"W 0 b000200 8 0000000008000000", "W 0 b000100 4 01000000",
 		"HW 830000000 4 22000000", "W 0 b000100 4 02000000")
-	text := "LMRECORD 2\n" + strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines))
+	text := recordText(lines)
 	image, _ := importRecord(t, text, Options{})
 	checkCommands(t, image, `
 fill exact host0+0x0 w8 4096 bytes 0x0

@@ -2,14 +2,11 @@ package importer
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
-	"strings"
 	"testing"
 
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
@@ -89,60 +86,6 @@ func TestCapturesReplayWithoutOneOptionalPass(t *testing.T) {
 				replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 				mustRun(t, replay, device)
 			})
-		}
-	}
-}
-
-func TestReplayOfACaptureAcceptsNewInputs(t *testing.T) {
-	for i := range 2 {
-		image, _ := mustImport(t, captureText(t, captures[i].name), captureOptions(t, i))
-		replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
-		a, b := replay.Input(0), replay.Input(1)
-		for j := range 256 {
-			binary.LittleEndian.PutUint32(a[4*j:], uint32(j*j))
-			binary.LittleEndian.PutUint32(b[4*j:], uint32(-1000*j))
-		}
-		mustRun(t, replay, device)
-		for j := range 256 {
-			want := uint32(max(j*j-1000*j-100, 0))
-			if got := binary.LittleEndian.Uint32(replay.Output(2)[4*j:]); got != want {
-				t.Fatalf("%s: d[%d] is %d, want %d", captures[i].name, j, got, want)
-			}
-		}
-	}
-}
-
-// TestRecordingsOfSeveralTilesReplay imports recordings with four tiles, weights that are stored by
-// multicast, and flags, of which three are already set at the first load.
-func TestRecordingsOfSeveralTilesReplay(t *testing.T) {
-	for _, c := range []struct {
-		file   string
-		x0, y0 int
-	}{{"wh.mlp4.record", 1, 1}, {"bh.mlp4.record", 1, 2}} {
-		o := Options{From: FromRecord,
-			Inputs: []TensorSpec{mustTensor(t,
-				fmt.Sprintf("w1=%d,%d,0x21000,int8,32x64", c.x0+1, c.y0))}}
-		for i := range 4 {
-			tile := fmt.Sprintf("%d,%d", c.x0+i%2, c.y0+i/2)
-			o.Inputs = append(o.Inputs, mustTensor(t,
-				fmt.Sprintf("x%d=%s,0x20000,int8,64", i, tile)))
-			o.Outputs = append(o.Outputs, mustTensor(t,
-				fmt.Sprintf("y%d=%s,0x25000,int32,10", i, tile)))
-		}
-		image, report, err := Import(strings.NewReader(captureText(t, c.file)), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := passSummary(report, "fold"); !strings.HasSuffix(got,
-			"; 3 single loads of registers that change by themselves became 3 polls") {
-			t.Errorf("%s: summary of the pass fold: %s", c.file, got)
-		}
-		replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
-		mustRun(t, replay, device)
-		for i, tensor := range image.Tensors {
-			if tensor.Role == gen.RoleOutput && !bytes.Equal(replay.Output(i), tensor.Data) {
-				t.Errorf("%s: output %s differs from the recorded data", c.file, tensor.Name)
-			}
 		}
 	}
 }

@@ -2,11 +2,9 @@ package ttsim
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,19 +105,7 @@ func TestProgramRunsOnATile(t *testing.T) {
 }
 
 func TestProgramRunsOnTheVendorsSimulator(t *testing.T) {
-	f, err := elf.Open("../../../testdata/kernels/twoop.elf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var program []byte
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD {
-			if program, err = io.ReadAll(p.Open()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	program := readKernel(t, "twoop")
 	for _, board := range []string{"wormhole", "blackhole"} {
 		t.Run(board, func(t *testing.T) {
 			runTwoop(t, openDevice(t, vendorLibrary(t, board)), program)

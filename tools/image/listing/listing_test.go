@@ -116,11 +116,11 @@ func TestMistakesAreReportedWithPlaceAndReason(t *testing.T) {
 			continue
 		}
 		if mistake.Len() > 0 {
-			fmt.Fprintf(&out, "%s\n\n", parseError(mistake.String()))
+			fmt.Fprintf(&out, "%s\n", parseError(mistake.String()))
 			mistake.Reset()
 		}
-		if strings.HasPrefix(line, "#") {
-			out.WriteString(line + "\n")
+		if line == "\n" || strings.HasPrefix(line, "#") {
+			out.WriteString(line)
 		}
 	}
 	checkGolden(t, "errors.txt", []byte(strings.TrimRight(out.String(), "\n")+"\n"))

@@ -263,6 +263,9 @@ func TestReportAsTextAndJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkGolden(t, name+".txt", text.Bytes())
+		if name != "wh.twoop.lmb" {
+			continue // it has every field of the JSON
+		}
 		data, err := json.MarshalIndent(r, "", " ")
 		if err != nil {
 			t.Fatal(err)

@@ -54,9 +54,13 @@ func TestMain(m *testing.M) {
 func buildImage(t *testing.T, args ...string) (folder string, err error) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "image")
-	return folder,
-		run(append([]string{"image", "--lmrun", packedProgram, "--lminit", packedProgram,
-			"--verifier", verifierPath, "--out", folder}, args...), io.Discard)
+	return folder, buildImageIn(folder, args...)
+}
+
+// buildImageIn builds a boot image in a folder.
+func buildImageIn(folder string, args ...string) error {
+	return run(append([]string{"image", "--lmrun", packedProgram, "--lminit", packedProgram,
+		"--verifier", verifierPath, "--out", folder}, args...), io.Discard)
 }
 
 // writeTempFile writes a file to a new folder, and returns its path.
@@ -178,15 +182,12 @@ func TestImageOnAMountedFileSystemIsAccepted(t *testing.T) {
 
 func TestForeignFolderIsNotReplaced(t *testing.T) {
 	folder := filepath.Dir(writeTempFile(t, "precious", "x"))
-	err := run([]string{"image", "--lmrun", packedProgram, "--lminit", packedProgram,
-		"--verifier", verifierPath, "--board", "rpi5", "--out", folder, edu}, io.Discard)
+	err := buildImageIn(folder, "--board", "rpi5", edu)
 	if err == nil || readFile(t, folder, "precious") != "x" {
 		t.Errorf("the folder was replaced, or error %v; want an error", err)
 	}
 	for range 2 { // a folder that bootimage has made is replaced
-		if err := run([]string{"image", "--lmrun", packedProgram, "--lminit", packedProgram,
-			"--verifier", verifierPath, "--board", "rpi5", "--out", folder + "/image", edu},
-			io.Discard); err != nil {
+		if err := buildImageIn(folder+"/image", "--board", "rpi5", edu); err != nil {
 			t.Error(err)
 		}
 	}
@@ -272,9 +273,7 @@ func TestFailedBuildKeepsThePreviousImage(t *testing.T) {
 	}
 	sums := readFile(t, folder, "SHA256SUMS")
 	again := func(args ...string) error {
-		return run(append([]string{"image", "--lmrun", packedProgram, "--lminit", packedProgram,
-			"--verifier", verifierPath, "--out", folder, "--board", "qemu-virt"}, args...),
-			io.Discard)
+		return buildImageIn(folder, append([]string{"--board", "qemu-virt"}, args...)...)
 	}
 	if err := again("--kernel", edu, edu); err == nil || readFile(t, folder, "SHA256SUMS") != sums {
 		t.Errorf("error %v, want one; SHA256SUMS was\n%s\nand is\n%s", err, sums,
@@ -310,9 +309,7 @@ func TestInputsInTheFolderOfTheResultAreRejected(t *testing.T) {
 		{image}, {link}, {"--add", image + "=/x", edu}, {"--kernel", image, edu},
 		{"--config", image, edu}, {"--add", filepath.Join(folder, "root", "edu.lmb") + "=/x", edu},
 	} {
-		again := append([]string{"image", "--board", "qemu-virt", "--lmrun", packedProgram,
-			"--lminit", packedProgram, "--verifier", verifierPath, "--out", folder}, args...)
-		err := run(again, io.Discard)
+		err := buildImageIn(folder, append([]string{"--board", "qemu-virt"}, args...)...)
 		if exitStatus(err) != 64 ||
 			!strings.Contains(fmt.Sprint(err), "is in the directory of --out") {
 			t.Errorf("%v: error %v, want exit status 64 with \"is in the directory of --out\"",
