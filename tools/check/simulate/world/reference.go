@@ -146,10 +146,10 @@ func (s *referenceMachine) StoreBytes(space vector.Space, offset uint64, _ uint8
 func (s *referenceMachine) Point(c *oracle.Command, slot int) (code string, isDone bool) {
 	f := s.machine.functions[s.image.Windows[c.Window].Device]
 	bar, start, size := f.TLBWindow(slot)
-	if space, offset := s.Place(c.Window); offset != start+c.Value%size ||
-		int(space.Bar) != bar {
-		s.machine.w.errorf("TLB window %d is at %#x of BAR %d, expected %#x of BAR %d", slot, offset,
-			space.Bar, start+c.Value%size, bar)
+	start += c.Value % size
+	if space, offset := s.Place(c.Window); offset != start || int(space.Bar) != bar {
+		s.machine.w.errorf("TLB window %d is at %#x of BAR %d, expected %#x of BAR %d", slot,
+			offset, space.Bar, start, bar)
 	}
 	switch {
 	case s.machine.backend != "tt":
