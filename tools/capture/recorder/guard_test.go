@@ -124,7 +124,7 @@ func TestStoreAcrossWordsIsRecordedAsTheProgramsOnly(t *testing.T) {
 					IgnoreTracking: true})
 				m := r.addDMARange(self, addressOf(b), 2*pageSize, 0x10000)
 				self.space.add(area{
-					start: m.start, end: m.start + m.size(), view: v,
+					start: m.start, end: m.start + m.size, view: v,
 					prot: unix.PROT_READ | unix.PROT_WRITE,
 					guard: &guard{owner: self.space, pageBytes: pageSize, open: map[uint64]bool{},
 						storeCost: map[uint64]int{}},
