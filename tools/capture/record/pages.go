@@ -172,13 +172,16 @@ func (p *Pages) Bytes(address, size uint64) []byte {
 	return contents
 }
 
-// Touched reports whether bytes of the page that contains an address were set.
+// Touch adds the page that contains an address to the touched ones. It sets no byte.
+func (p *Pages) Touch(address uint64) { p.ownPage(address) }
+
+// Touched reports whether the page that contains an address was touched, or bytes of it were set.
 func (p *Pages) Touched(address uint64) bool {
 	_, exists := p.pages[address/PageSize]
 	return exists
 }
 
-// Addresses returns the addresses of all pages of which bytes were set, in ascending order.
+// Addresses returns the addresses of all touched pages, in ascending order.
 func (p *Pages) Addresses() []uint64 {
 	list := slices.Sorted(maps.Keys(p.pages))
 	for i := range list {
