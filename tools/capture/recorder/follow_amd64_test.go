@@ -17,8 +17,6 @@ import (
 
 	"lightmetal/tools/capture/record"
 	"lightmetal/tools/capture/recorder/x86"
-
-	"golang.org/x/sys/unix"
 )
 
 // followedTests returns tests of instructions that the recorder follows, each between two stores to
@@ -190,7 +188,7 @@ func recordPolls(t *testing.T, program string, busy time.Duration) (loads int) {
 	t.Helper()
 	path := createCard(t)
 	c, out := recorderCommand(t, nil, Options{}, path, program, "poll")
-	memory := cardMemory(t, path)
+	memory := mapCard(t, path)
 	done := make(chan bool)
 	go func() {
 		defer close(done)
@@ -221,30 +219,13 @@ func recordPolls(t *testing.T, program string, busy time.Duration) (loads int) {
 	return loads
 }
 
-// cardMemory maps the file of a card, so that the test can act as the device.
-func cardMemory(t *testing.T, path string) []byte {
-	t.Helper()
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	memory, err := unix.Mmap(int(file.Fd()), 0, cardSize, unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Munmap(memory) })
-	return memory
-}
-
 // TestLoadsKeepTheirOrder: the device writes memory before a word of its BAR and before another
 // word of memory. If the program loads the new value of such a word, it then loads the new memory.
 func TestLoadsKeepTheirOrder(t *testing.T) {
 	program := compileProgram(t, "testdata/follows.c", "-O2")
 	path, shared := createCard(t), createCard(t)
 	c, out := recorderCommand(t, nil, Options{}, path, program, "order", shared)
-	bar, memory := cardMemory(t, path), cardMemory(t, shared)
+	bar, memory := mapCard(t, path), mapCard(t, shared)
 	done := make(chan bool)
 	store := func(to []byte, at int, v uint32) {
 		atomic.StoreUint32((*uint32)(unsafe.Pointer(&to[at])), v)

@@ -63,7 +63,7 @@ func addressOf(data []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(&data[0])))
 }
 
-// createSysfsDirectory creates a directory like that of a device in sysfs, with a BAR 2 of 1 MiB.
+// createSysfsDirectory creates a directory like that of a device in sysfs, with BARs 0 and 2 of 1 MiB.
 func createSysfsDirectory(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "0000:03:00.0")
@@ -71,7 +71,8 @@ func createSysfsDirectory(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"vendor": "0x1234\n", "device": "0x11e8\n",
-		"resource": "0 0 0\n0 0 0\n0x10000000 0x100fffff 0x40200\n"} {
+		"resource": "0x10000000 0x100fffff 0x40200\n0 0 0\n" +
+			"0x8000000000 0x80000fffff 0x14220c\n"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
