@@ -120,8 +120,7 @@ func TestStoreAcrossWordsIsRecordedAsTheProgramsOnly(t *testing.T) {
 					t.Fatal(err)
 				}
 				copy(b[64:], "what the program stored there before")
-				r, self, text := newTestRecording(t, Options{HostMemoryLimit: 2 * pageSize,
-					IgnoreTracking: true})
+				r, self, text := newHostRecording(t, 2)
 				m := r.addDMARange(self, addressOf(b), 2*pageSize, 0x10000)
 				self.space.add(area{
 					start: m.start, end: m.start + m.size, view: v,
