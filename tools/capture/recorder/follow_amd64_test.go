@@ -81,7 +81,7 @@ func TestInstructionsOfFollowedTestsAreFollowed(t *testing.T) {
 
 // TestEachLoadOfAPollStopsTheProgram: the record has the program's own time between two loads.
 func TestEachLoadOfAPollStopsTheProgram(t *testing.T) {
-	program := compileProgram(t, "testdata/follows.c", "-O2")
+	program := compileProgram(t, followsSource, "-O2")
 	const enough = 20 // loads of one poll, after which a loop of loads would be followed
 	loads := 0
 	// On a slow machine, the device must work longer to be polled often enough.
@@ -133,7 +133,7 @@ func recordPolls(t *testing.T, program string, busy time.Duration) (loads int) {
 // TestLoadsKeepTheirOrder: the device writes memory before a word of its BAR and before another
 // word of memory. If the program loads the new value of such a word, it then loads the new memory.
 func TestLoadsKeepTheirOrder(t *testing.T) {
-	program := compileProgram(t, "testdata/follows.c", "-O2")
+	program := compileProgram(t, followsSource, "-O2")
 	path, shared := createCard(t), createCard(t)
 	c, out := recorderCommand(t, nil, Options{}, path, program, "order", shared)
 	bar, memory := mapCard(t, path), mapCard(t, shared)
@@ -165,45 +165,11 @@ func TestLoadsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestLoopsAreFollowedAsTheProcessorExecutesThem runs loops of copies in both directions, calls,
-// the stack, code that changes, and ordinary memory at the end of a mapping.
-func TestLoopsAreFollowedAsTheProcessorExecutesThem(t *testing.T) {
-	for _, flags := range [][]string{{"-O0"}, {"-O1"}, {"-O2"}, {"-O3", "-march=native"},
-		{"-Os", "-fstack-protector-all"}} {
-		program := compileProgram(t, "testdata/follows.c", flags...)
-		for _, scenario := range []string{"loops", "recursion", "edge", "code"} {
-			t.Run(strings.Join(append(flags, scenario), " "), func(t *testing.T) {
-				with := runRecorded(t, nil, Options{}, program, scenario)
-				compareRuns(t, with, runUnrecorded(t, nil, program, scenario))
-				checkReplay(t, with)
-				if difference := firstDifference(with.accesses(),
-					printedAccesses(with.output)); difference != "" {
-					t.Errorf("accesses of the record: %s", difference)
-				}
-			})
-		}
-	}
-}
-
-// TestInstructionThatLoadsAndStoresDoesSoOnce runs 50000 instructions that each load and store a
-// word of the BAR. The record must have each load and each store once, also of the instructions
-// before and after which the recorder stops following the program.
-func TestInstructionThatLoadsAndStoresDoesSoOnce(t *testing.T) {
-	r := runRecorded(t, nil, Options{}, compileProgram(t, "testdata/follows.c", "-O2"), "steps")
-	if r.err != nil || r.exit != 0 {
-		t.Fatalf("exit status %d, record: %v, messages %s", r.exit, r.err, r.messages)
-	}
-	checkReplay(t, r)
-	if got := len(r.accesses()); got != 2*50000 {
-		t.Errorf("the record has %d accesses, want %d", got, 2*50000)
-	}
-}
-
 // TestStoresToAProtectedPageAreRecordedAsTheProgramsOwn: the recorder follows the stores, so that
 // it does not have to unprotect the page. The record has all of them before the next store to the
 // BAR.
 func TestStoresToAProtectedPageAreRecordedAsTheProgramsOwn(t *testing.T) {
-	program, path := compileProgram(t, "testdata/follows.c", "-O2"), createCard(t)
+	program, path := compileProgram(t, followsSource, "-O2"), createCard(t)
 	memory := filepath.Join(filepath.Dir(path), "memory")
 	if err := os.WriteFile(memory, make([]byte, pageSize), 0o600); err != nil {
 		t.Fatal(err)
@@ -252,7 +218,7 @@ func setCopiesByBytes() {
 // TestWordsSharedByThreadsAreNotTorn follows one thread while another one runs, with both kinds of
 // copies by the kernel.
 func TestWordsSharedByThreadsAreNotTorn(t *testing.T) {
-	program := compileProgram(t, "testdata/follows.c", "-O2")
+	program := compileProgram(t, followsSource, "-O2")
 	for _, bytes := range []string{"", "1"} {
 		r := runRecorded(t, []string{"LM_COPIES_BY_BYTES=" + bytes}, Options{}, program, "shared")
 		if r.exit != 0 || r.err != nil || !strings.Contains(r.output, "0 torn") {

@@ -15,23 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestRecordListsTheAccessesOfTheProgram(t *testing.T) {
-	for _, flags := range [][]string{{"-O0"}, {"-O2"}, {"-O3", "-march=native"},
-		{"-O2", "-static"}} {
-		program := compileProgram(t, patternsSource, flags...)
-		for _, scenario := range []string{"volatile", "mappings", "children", "exec"} {
-			t.Run(strings.Join(append(flags, scenario), " "), func(t *testing.T) {
-				with := runRecorded(t, nil, Options{}, program, scenario)
-				compareRuns(t, with, runUnrecorded(t, nil, program, scenario))
-				if difference := firstDifference(with.accesses(),
-					printedAccesses(with.output)); difference != "" {
-					t.Errorf("accesses of the record: %s", difference)
-				}
-			})
-		}
-	}
-}
-
 // tunings are values of GLIBC_TUNABLES, with which the C library chooses other copy functions.
 var tunings = map[string]string{
 	"default":  "",

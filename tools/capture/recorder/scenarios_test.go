@@ -23,12 +23,14 @@ const (
 // expectations say what a run under the recorder leaves.
 type expectations struct {
 	options  Options
+	flags    [][]string // of the compiler; nil: -O2
 	exit     int
 	compares bool   // exit status, output and card are the same as without the recorder
 	listed   bool   // the record has the accesses that the program prints
 	replays  bool   // the record has all stores and loads of the card
 	failure  error  // of reading the record
 	count    int    // number of accesses in the record; 0: any
+	lines    int    // number of lines of accesses in the record; 0: any
 	last     string // last access in the record; "": any
 	bar      uint8  // number of a BAR that is a card; 0: any
 	output   string // part of the output of the program
@@ -38,8 +40,16 @@ type expectations struct {
 	times    int      // how often the messages have each part; 0: once
 }
 
+// optimizations are flags of gcc.
+var optimizations = [][]string{{"-O0"}, {"-O2"}, {"-O3", "-march=native"}, {"-O2", "-static"}}
+
 // scenarios has the claims about each scenario of a program, by source and name.
 var scenarios = map[[2]string]expectations{
+	// The record has the accesses of the program.
+	{patternsSource, "volatile"}: {flags: optimizations, compares: true, listed: true},
+	{patternsSource, "mappings"}: {flags: optimizations, compares: true, listed: true},
+	{patternsSource, "children"}: {flags: optimizations, compares: true, listed: true},
+	{patternsSource, "exec"}:     {flags: optimizations, compares: true, listed: true},
 	// A file without a path can be recorded as a BAR.
 	{edgesSource, "memfd"}: {listed: true, bar: 4, events: []string{
 		" stores to /memfd:card (deleted) by a system call"}, options: Options{Files: []File{
@@ -91,24 +101,32 @@ var scenarios = map[[2]string]expectations{
 
 func TestScenariosAreRecorded(t *testing.T) {
 	for key, want := range scenarios {
-		t.Run(key[1], func(t *testing.T) {
-			if file, err := unix.PidfdOpen(os.Getpid(), unix.PIDFD_THREAD); err == nil {
-				unix.Close(file)
-			} else if key[1] == "leader" {
-				t.Skip("needs Linux 6.9")
-			}
-			program := compileProgram(t, key[0], "-O2")
-			r := runRecorded(t, nil, want.options, program, key[1])
-			if want.compares {
-				without := runUnrecorded(t, nil, program, key[1])
-				without.err = r.err // check compares it
-				compareRuns(t, r, without)
-			} else if r.exit != want.exit {
-				t.Errorf("exit status %d, want %d: %s", r.exit, want.exit, r.messages)
-			}
-			want.check(t, r)
-		})
+		if want.flags == nil {
+			want.flags = [][]string{{"-O2"}}
+		}
+		for _, flags := range want.flags {
+			t.Run(strings.Join(slices.Concat([]string{key[1]}, flags), " "),
+				func(t *testing.T) { want.run(t, compileProgram(t, key[0], flags...), key[1]) })
+		}
 	}
+}
+
+// run runs a scenario of a program under the recorder.
+func (e *expectations) run(t *testing.T, program, scenario string) {
+	if file, err := unix.PidfdOpen(os.Getpid(), unix.PIDFD_THREAD); err == nil {
+		unix.Close(file)
+	} else if scenario == "leader" {
+		t.Skip("needs Linux 6.9")
+	}
+	r := runRecorded(t, nil, e.options, program, scenario)
+	if e.compares {
+		without := runUnrecorded(t, nil, program, scenario)
+		without.err = r.err // check compares it
+		compareRuns(t, r, without)
+	} else if r.exit != e.exit {
+		t.Errorf("exit status %d, want %d: %s", r.exit, e.exit, r.messages)
+	}
+	e.check(t, r)
 }
 
 // check compares the record, the output and the messages of a run with the expectations.
@@ -130,6 +148,15 @@ func (e *expectations) check(t *testing.T, r *runResult) {
 	if e.count != 0 && len(list) != e.count ||
 		e.last != "" && (len(list) < 3 || list[len(list)-1] != e.last) {
 		t.Errorf("the record has %d accesses, want %d, the last %s", len(list), e.count, e.last)
+	}
+	lines := 0
+	for _, a := range r.capture.Records {
+		if a.Kind == record.BarWrite || a.Kind == record.BarRead {
+			lines++
+		}
+	}
+	if e.lines != 0 && lines != e.lines {
+		t.Errorf("the record has %d lines of accesses, want %d", lines, e.lines)
 	}
 	if e.bar != 0 && r.capture.Bars[e.bar].Size != cardSize {
 		t.Errorf("BARs %v, want BAR %d of %d bytes", r.capture.Bars, e.bar, cardSize)
