@@ -225,11 +225,11 @@ func TestThreadsThatComputeAreStoppedAndTrapped(t *testing.T) {
 // TestThreadThatComputesMayBeReplacedByExec: another thread calls exec while a thread computes.
 func TestThreadThatComputesMayBeReplacedByExec(t *testing.T) {
 	program := compileProgram(t, "testdata/computes.c", "-O2", "-mpopcnt")
-	r := runRecorded(t, nil, Options{}, program, "exec", "30")
-	if r.exit != 0 || r.err != nil || len(r.accesses()) < 31*200*7 ||
+	r := runRecorded(t, nil, Options{}, program, "exec", "12")
+	if r.exit != 0 || r.err != nil || len(r.accesses()) < 13*200*7 ||
 		!strings.HasSuffix(r.output, "\n") {
 		t.Errorf("exit status %d, record: %v, %d accesses, want 0 and at least %d; messages %s",
-			r.exit, r.err, len(r.accesses()), 31*200*7, r.messages)
+			r.exit, r.err, len(r.accesses()), 13*200*7, r.messages)
 	}
 }
 
