@@ -61,13 +61,18 @@ func (m *dmaRange) mappingStartOf(bus uint64) uint64 {
 	return m.mappingStarts[i]
 }
 
-// split splits m at a bus address inside it, at which a mapping begins. It returns the second part.
+// split splits m at a bus address inside it, and returns the second part. If the address is inside a
+// mapping, both parts of the mapping count as mappings.
 func (m *dmaRange) split(bus uint64) *dmaRange {
 	n := bus - m.bus
-	k, _ := slices.BinarySearch(m.mappingStarts, bus)
+	k, found := slices.BinarySearch(m.mappingStarts, bus)
+	starts := m.mappingStarts[k:]
+	if !found {
+		starts = slices.Concat([]uint64{bus}, starts)
+	}
 	rest := &dmaRange{
 		space: m.space, start: m.start + n, bus: bus, size: m.size - n,
-		mappingStarts:    m.mappingStarts[k:],
+		mappingStarts:    starts,
 		protectTriedSize: m.protectTriedSize - min(m.protectTriedSize, n),
 		reportedMixed:    m.reportedMixed, isTracked: m.isTracked,
 		byPhysicalAddress: m.byPhysicalAddress, byVFIO: m.byVFIO,

@@ -68,6 +68,29 @@ func TestOtherMemoryInPartOfARangeEndsTheRange(t *testing.T) {
 	}
 }
 
+// TestPartOfARetiredMappingIsReachedAgain: the record has the data of both parts of the mapping
+// already, and the part that no device reaches stays retired.
+func TestPartOfARetiredMappingIsReachedAgain(t *testing.T) {
+	r, self, text := newHostRecording(t, 4)
+	b := buffer(2*pageSize, 0x11)
+	b[pageSize] = 0x22
+	r.addDMARange(self, addressOf(b), 2*pageSize, 0x10000)
+	r.removeDMARanges(self, 0x10000, 2*pageSize)
+	r.addDMARange(self, addressOf(b)+pageSize, pageSize, 0x11000)
+	if n := r.hostMemory.retiredBytes; n != pageSize {
+		t.Errorf("%d retired bytes, want %d", n, pageSize)
+	}
+	r.removeDMARanges(self, 0x11000, pageSize)
+	r.addDMARange(self, addressOf(b), 2*pageSize, 0x10000)
+	const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\n" +
+		"HR 11000 8 2200000000000000\nMEM 11000 1000\nMEM 10000 2000\n"
+	compareRecord(t, text(), want)
+	if len(r.hostMemory.retired) != 0 || r.hostMemory.retiredBytes != 0 {
+		t.Errorf("%d retired ranges of %d bytes, want none", len(r.hostMemory.retired),
+			r.hostMemory.retiredBytes)
+	}
+}
+
 // TestCopiesOfRetiredMemoryAreLimited: the recorder discards the oldest copies, and the record says
 // so. If a device reaches such memory again, the record has all its data, including zeros.
 func TestCopiesOfRetiredMemoryAreLimited(t *testing.T) {
