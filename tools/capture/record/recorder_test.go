@@ -247,7 +247,8 @@ func TestRecorderReportsInvalidSettings(t *testing.T) {
 		s := runClientWith(t, c.library, c.file, "leave")
 		if s.err == nil || !strings.Contains(s.output, "lightmetal recorder: ") ||
 			!strings.Contains(s.output, c.want) {
-			t.Errorf("error %v, want a message of the recorder with %q: %s", s.err, c.want, s.output)
+			t.Errorf("error %v, want a message of the recorder with %q: %s", s.err, c.want,
+				s.output)
 		}
 	}
 }

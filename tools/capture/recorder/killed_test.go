@@ -125,7 +125,8 @@ func TestRecorderThatIsKilledLeavesAPrefixOfWhatTheDeviceSaw(t *testing.T) {
 		made := c.close()
 		n, err := c.recordedStores(t)
 		info, failed := os.Stat(c.out)
-		if failed != nil || !errors.Is(err, record.ErrCut) && info.Size() > 0 || n < known || n > made {
+		if failed != nil || !errors.Is(err, record.ErrCut) && info.Size() > 0 ||
+			n < known || n > made {
 			t.Errorf("seed %d: the record has %d stores, want %d that were in the file before the "+
 				"kill to %d that reached the card: %v", seed, n, known, made, err)
 		}

@@ -51,7 +51,8 @@ func newTestRecording(t *testing.T, o Options) (r *recording, self *thread, text
 
 // newHostRecording is newTestRecording with a limit of pages of host memory, on a kernel that does
 // not report which pages a program writes.
-func newHostRecording(t *testing.T, pages uint64) (r *recording, self *thread, text func() string) {
+func newHostRecording(t *testing.T, pages uint64) (r *recording, self *thread,
+	text func() string) {
 	t.Helper()
 	return newTestRecording(t, Options{HostMemoryLimit: pages * pageSize, IgnoreTracking: true})
 }
@@ -90,7 +91,8 @@ func addressOf(data []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(&data[0])))
 }
 
-// createSysfsDirectory creates a directory like that of a device in sysfs, with BARs 0 and 2 of 1 MiB.
+// createSysfsDirectory creates a directory like that of a device in sysfs, with BARs 0 and 2 of
+// 1 MiB.
 func createSysfsDirectory(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "0000:03:00.0")

@@ -61,8 +61,8 @@ var scenarios = map[[2]string]expectations{
 		messages: []string{"(sendfile, splice, copy_file_range): the copy is not recorded"},
 		times:    3},
 	// Accesses that bypass the recorder are reported.
-	{edgesSource, "past"}: {listed: true, events: []string{"sends a descriptor of ", "uses io_uring: ",
-		"/mem: accesses to a BAR through this file", "Linux's AIO"}},
+	{edgesSource, "past"}: {listed: true, events: []string{"sends a descriptor of ",
+		"uses io_uring: ", "/mem: accesses to a BAR through this file", "Linux's AIO"}},
 	// Loads and stores of a file that represents a BAR are each reported once.
 	{edgesSource, "moves"}: {listed: true, events: []string{" stores to ", " loads from "},
 		messages: []string{"by a system call"}},
