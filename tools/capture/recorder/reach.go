@@ -61,8 +61,8 @@ func (m *dmaRange) mappingStartOf(bus uint64) uint64 {
 	return m.mappingStarts[i]
 }
 
-// split splits m at a bus address inside it, and returns the second part. If the address is inside a
-// mapping, both parts of the mapping count as mappings.
+// split splits m at a bus address inside it, and returns the second part. If the address is inside
+// a mapping, both parts of the mapping count as mappings.
 func (m *dmaRange) split(bus uint64) *dmaRange {
 	n := bus - m.bus
 	k, found := slices.BinarySearch(m.mappingStarts, bus)
