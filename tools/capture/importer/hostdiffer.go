@@ -223,8 +223,7 @@ func (l *lifter) Memory(line int, bus, size uint64) error {
 		}
 		base := bus &^ (hostBlockSize - 1)
 		l.addHostSpace(hostSpace{name: fmt.Sprintf("host%d", len(l.hostSpaces)), bus: base,
-			exact:       true,
-			firstOffset: bus - base, pages: map[uint64]*hostPage{}})
+			exact: true, firstOffset: bus - base})
 		h = &l.hostSpaces[len(l.hostSpaces)-1]
 	}
 	end, all := bus-h.bus+size, uint64(0)

@@ -12,6 +12,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/capture/record"
 	"lightmetal/tools/image/english"
 )
 
@@ -92,11 +93,13 @@ func (f *hostFixer) limitClusters() error {
 func (f *hostFixer) findClusters() {
 	for i := range f.hostSpaces {
 		h := &f.hostSpaces[i]
-		for page := range h.pages {
-			if first := h.firstAddress() + page*hostPageSize; f.isReplaced(h) {
-				f.clusters = append(f.clusters, hostCluster{first: first,
-					end: first + hostPageSize, busOffset: h.bus - h.firstAddress(), oldSpace: i})
-			}
+		if !f.isReplaced(h) {
+			continue
+		}
+		for _, offset := range h.pages.Addresses() {
+			first := h.firstAddress() + offset
+			f.clusters = append(f.clusters, hostCluster{first: first,
+				end: first + record.PageSize, busOffset: h.bus - h.firstAddress(), oldSpace: i})
 		}
 	}
 	slices.SortFunc(f.clusters, func(a, b hostCluster) int { return cmp.Compare(a.first, b.first) })
@@ -133,7 +136,7 @@ func (f *hostFixer) clusterAt(address uint64) int {
 // reads.
 func (f *hostFixer) addPointedPage(value uint64) {
 	if i, inside := f.findHostAddress(value, 8); i >= 0 && f.hostSpaces[i].exact {
-		f.hostSpaces[i].pageAt(inside)
+		f.hostSpaces[i].pages.Touch(inside)
 	}
 }
 

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -8,6 +9,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/capture/record"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -45,7 +47,7 @@ func (l *lifter) Device(line int, time int64, write bool, bus uint64, data []byt
 	case write && inside:
 		l.processWrite(line, time, s)
 	case write && between:
-		l.hostSpaces[i].recordStore(offset, data)
+		l.hostSpaces[i].pages.Set(offset, data)
 	case write:
 		l.learnStores(s, true)
 	default:
@@ -61,7 +63,7 @@ func (l *lifter) processRead(line int, time int64, s hostStore, inside, between 
 	stored := []hostStore{s}
 	if l.host.exact {
 		l.flushDeviceWrites(time)
-		h.recordStore(s.offset, s.data)
+		h.pages.Set(s.offset, s.data)
 	} else {
 		stored = l.learnStores(s, early)
 	}
@@ -108,7 +110,7 @@ func (l *lifter) hostSpaceAt(line int, bus, size uint64) (index int, offset uint
 
 func (l *lifter) addHostSpaceAt(line int, bus, size uint64) (index int, offset uint64, err error) {
 	h := hostSpace{name: fmt.Sprintf("host%d", len(l.hostSpaces)), bus: bus &^ (hostBlockSize - 1),
-		pages: map[uint64]*hostPage{}}
+		pages: record.Pages{Unknown: true}}
 	if g, ok := l.host.regionAtBus(bus); ok {
 		h.bus, h.deviceAddress, h.throughIATU = g.target, l.host.NoCBase+g.base, true
 	} else if l.host.RegionCount != 0 {
@@ -140,24 +142,16 @@ func (p *program) addHostSpace(h hostSpace) {
 // contents; if early is true, all parts are.
 func (l *lifter) learnStores(s hostStore, early bool) (stored []hostStore) {
 	h := &l.hostSpaces[s.host]
-	for p := range h.pageParts(s.offset, s.data) {
-		for from, to := 0, 0; from < len(p.data); from = to {
-			known, equal := p.compareByte(from)
-			for to = from + 1; to < len(p.data); to++ {
-				if k, e := p.compareByte(to); k != known || k && e != equal {
-					break
-				}
-			}
-			piece := hostStore{s.host, p.offset + uint64(from), p.data[from:to]}
-			switch {
-			case !known, !equal && early:
-				h.initialStores = append(h.initialStores, piece)
-			case !equal:
-				stored = append(stored, piece)
-			}
+	for r := range h.pages.Runs(s.offset, s.data) {
+		part := hostStore{s.host, r.Address, r.Data}
+		switch {
+		case r.State == record.Unknown, r.State == record.Differs && early:
+			h.initialStores = append(h.initialStores, part)
+		case r.State == record.Differs:
+			stored = append(stored, part)
 		}
-		p.copyToPage()
 	}
+	h.pages.Set(s.offset, s.data)
 	return stored
 }
 
@@ -177,17 +171,22 @@ func (l *lifter) placeStore(line int, time int64, s hostStore) {
 
 // processWrite processes data that the device wrote.
 func (l *lifter) processWrite(line int, time int64, s hostStore) {
-	fresh, changed := false, hostStore{}
-	for p := range l.hostSpaces[s.host].pageParts(s.offset, s.data) {
-		for k, b := range p.data {
-			known, equal := p.compareByte(k)
-			fresh = fresh || !known || !equal
-			if !known && b != 0 || known && !equal {
-				changed = hostStore{s.host, p.offset + uint64(k), p.data[k : k+1]}
-			}
+	pages, fresh, changed := &l.hostSpaces[s.host].pages, false, hostStore{}
+	for r := range pages.Runs(s.offset, s.data) {
+		length := len(r.Data) // up to the last byte that has changed, or may have
+		switch r.State {
+		case record.Equal:
+			continue
+		case record.Unknown:
+			length = len(bytes.TrimRight(r.Data, "\x00"))
 		}
-		p.copyToPage()
+		fresh = true
+		if length > 0 {
+			last := length - 1
+			changed = hostStore{s.host, r.Address + uint64(last), r.Data[last:length]}
+		}
 	}
+	pages.Set(s.offset, s.data)
 	if !fresh || l.ignoresWrite(s) {
 		return // no change, so the program cannot have noticed it
 	}
@@ -214,11 +213,11 @@ func (l *lifter) flushDeviceWrites(time int64) {
 	}
 	for _, c := range l.host.pendingChanges {
 		h, word := &l.hostSpaces[c.host], c.offset&^3
-		g := h.pageAt(word)
+		value := h.pages.Bytes(word, 4)
 		l.steps.appendStep(step{
 			op: stepPoll, width: 4, count: 1, line: uint32(l.host.pendingLine), time: time,
-			value:      traces.Little(g.data[word%hostPageSize:][:4]),
-			operand:    l.maskIndex(g.knownMask(word)),
+			value:      traces.Little(value),
+			operand:    l.maskIndex(h.knownMask(word, value)),
 			durationUs: l.deadlineUs(time - l.host.pendingSince), window: h.window,
 			offset: uint32(word), target: -1,
 			flags: flagMemory,
@@ -230,15 +229,22 @@ func (l *lifter) flushDeviceWrites(time int64) {
 	}
 }
 
+// knownMask returns a mask with ones for the known bytes of a 4-byte word that has a value.
+func (h *hostSpace) knownMask(word uint64, value []byte) (mask uint64) {
+	for r := range h.pages.Runs(word, value) {
+		if r.State != record.Unknown {
+			mask |= (1<<(8*len(r.Data)) - 1) << (8 * (r.Address - word))
+		}
+	}
+	return mask
+}
+
 // compareHost adds loads of the current contents of host memory in the range of s.
 func (l *lifter) compareHost(s hostStore, time int64) {
 	h := &l.hostSpaces[s.host]
 	a := traces.Access{Line: l.host.pendingLine, Op: traces.OpLoad, Time: time, Offset: s.offset}
-	data := make([]byte, len(s.data))
-	for p := range h.pageParts(s.offset, data) {
-		copy(p.data, p.page.data[p.pageOffset:])
-	}
-	for e, data := range traces.NaturalAccesses(a, data) {
+	current := h.pages.Bytes(s.offset, uint64(len(s.data)))
+	for e, data := range traces.NaturalAccesses(a, current) {
 		l.addHostStep(s.host, e, data)
 	}
 }
@@ -296,7 +302,7 @@ func (l *lifter) accessThroughPCIe(a *traces.Access, at *windowTarget, address u
 	data := traces.Bytes(a.Value, a.Width)
 	if a.Op == traces.OpStore {
 		l.flushDeviceWrites(a.Time)
-		l.hostSpaces[i].recordStore(offset, data)
+		l.hostSpaces[i].pages.Set(offset, data)
 		l.program.stores++
 	} else {
 		l.program.loads++

@@ -9,6 +9,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/capture/record"
 	"lightmetal/tools/image/english"
 )
 
@@ -286,10 +287,10 @@ type hostSpace struct {
 	exact         bool // from a recording that contains all changes of the memory
 	// If exact: offset of the first byte that the device accesses
 	firstOffset    uint64
-	firstStoreLine int  // if exact: line of the program's first store to it, 0: none
-	deviceWrote    bool // if exact: the device wrote to it
-	pages          map[uint64]*hostPage
-	initialStores  []hostStore // initial contents
+	firstStoreLine int          // if exact: line of the program's first store to it, 0: none
+	deviceWrote    bool         // if exact: the device wrote to it
+	pages          record.Pages // its contents at the current line of the trace, by offset
+	initialStores  []hostStore  // initial contents
 }
 
 // firstAddress returns the address of the first byte as the device uses it.
@@ -300,14 +301,7 @@ func (h *hostSpace) firstAddress() uint64 {
 	return h.bus
 }
 
-// hostPage is the known contents of 4 KiB of host memory at the current line of the trace.
-type hostPage struct {
-	data  [hostPageSize]byte
-	known [hostPageSize]bool
-}
-
 const (
-	hostPageSize = 4096
 	// Addresses outside regions belong to one host memory if they are in the same block of this
 	// size.
 	hostBlockSize = 1 << 20
@@ -362,65 +356,6 @@ func (l *lifter) hostSizeLimit(h *hostSpace) uint64 {
 	return limit
 }
 
-// pageAt returns the page at an offset. New pages of exact memory consist of known zeros.
-func (h *hostSpace) pageAt(offset uint64) *hostPage {
-	g := h.pages[offset/hostPageSize]
-	if g == nil {
-		g = &hostPage{}
-		for i := range g.known {
-			g.known[i] = h.exact
-		}
-		h.pages[offset/hostPageSize] = g
-	}
-	return g
-}
-
-// hostPart is the part of a range of host memory that lies in one page.
-type hostPart struct {
-	page       *hostPage
-	pageOffset uint64 // offset in the page
-	offset     uint64 // offset in the host memory
-	data       []byte
-}
-
-// pageParts splits a range at the boundaries of pages.
-func (h *hostSpace) pageParts(offset uint64, data []byte) iter.Seq[hostPart] {
-	return func(yield func(hostPart) bool) {
-		for len(data) > 0 {
-			at := offset % hostPageSize
-			n := min(len(data), int(hostPageSize-at))
-			if !yield(hostPart{h.pageAt(offset), at, offset, data[:n]}) {
-				return
-			}
-			data, offset = data[n:], offset+uint64(n)
-		}
-	}
-}
-
-// compareByte reports whether the page's byte for data[k] is known, and whether it equals data[k].
-func (p *hostPart) compareByte(k int) (known, equal bool) {
-	at := p.pageOffset + uint64(k)
-	return p.page.known[at], p.page.data[at] == p.data[k]
-}
-
-// copyToPage copies the data into the page.
-func (p *hostPart) copyToPage() {
-	copy(p.page.data[p.pageOffset:], p.data)
-	for i := range p.data {
-		p.page.known[p.pageOffset+uint64(i)] = true
-	}
-}
-
-// knownMask returns a mask with ones for the known bytes of a 4-byte word.
-func (g *hostPage) knownMask(word uint64) (mask uint64) {
-	for i := range uint64(4) {
-		if g.known[word%hostPageSize+i] {
-			mask |= 0xff << (8 * i)
-		}
-	}
-	return mask
-}
-
 // mergeStores sorts stores, and merges those that touch or overlap. Where stores overlap, the later
 // one wins.
 func mergeStores(list []hostStore) (out []hostStore) {
@@ -454,11 +389,4 @@ func mergeStores(list []hostStore) (out []hostStore) {
 // compare orders stores by host memory and offset.
 func (s hostStore) compare(other hostStore) int {
 	return cmp.Or(s.host-other.host, cmp.Compare(s.offset, other.offset))
-}
-
-// recordStore copies data that the program stored into the pages.
-func (h *hostSpace) recordStore(offset uint64, data []byte) {
-	for p := range h.pageParts(offset, data) {
-		p.copyToPage()
-	}
 }

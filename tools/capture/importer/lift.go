@@ -11,6 +11,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/capture/record"
 	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/lmb"
 )
@@ -67,9 +68,9 @@ func (l *lifter) Start(b *boards.Board) {
 	for i, h := range l.options.Host {
 		l.addHostSpace(hostSpace{name: h.Name, bus: h.Bus, size: uint64(len(h.Data)),
 			fromUser:      true,
-			pages:         map[uint64]*hostPage{},
+			pages:         record.Pages{Unknown: true},
 			initialStores: []hostStore{{i, 0, h.Data}}})
-		l.hostSpaces[i].recordStore(0, h.Data)
+		l.hostSpaces[i].pages.Set(0, h.Data)
 	}
 	if !l.isPassEnabled("lift") {
 		l.tlb = nil

@@ -6,6 +6,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/capture/record"
 )
 
 const (
@@ -74,9 +75,9 @@ func (r *iatuState) accessRegister(a *traces.Access) error {
 	r.stores++
 	r.registers[at] = uint32(a.Value)
 	g, enabled := r.enabledRegion(at / r.stride())
-	if enabled && (g.base|g.target)%hostPageSize != 0 {
+	if enabled && (g.base|g.target)%record.PageSize != 0 {
 		return traces.TraceError(a.Line, "region %d of the iATU maps 0x%x to bus address 0x%x; "+
-			"both must be multiples of %d", g.number, g.base, g.target, hostPageSize)
+			"both must be multiples of %d", g.number, g.base, g.target, record.PageSize)
 	}
 	if at%r.stride() == iatuControl && a.Value&iatuEnable != 0 {
 		r.enabled[at/r.stride()] = true

@@ -6,6 +6,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/capture/record"
 	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/lmb"
 )
@@ -157,11 +158,12 @@ func (p *program) findHostPointer(value uint64, width uint8) (index int, inside 
 // isReachedNear reports whether the recording has an access less than hostBlockSize bytes from an
 // offset.
 func (h *hostSpace) isReachedNear(offset uint64) bool {
-	if h.pages[offset/hostPageSize] != nil {
+	if h.pages.Touched(offset) {
 		return true
 	}
-	for page := range h.pages {
-		if at := page * hostPageSize; at < offset+hostBlockSize && offset < at+hostBlockSize {
+	first := fbs.RoundUp(offset-min(offset, hostBlockSize-1), record.PageSize)
+	for at := first; at < offset+hostBlockSize; at += record.PageSize {
+		if h.pages.Touched(at) {
 			return true
 		}
 	}
@@ -182,10 +184,10 @@ func relocateCommand(width uint8, window uint16, offset uint64, host uint16,
 func (r *relocator) trimHosts() {
 	for i := range r.hostSpaces {
 		h := &r.hostSpaces[i]
-		h.firstOffset &^= hostPageSize - 1
+		h.firstOffset &^= record.PageSize - 1
 		h.bus, h.size = h.bus+h.firstOffset, h.size-h.firstOffset
 		if !h.fromUser {
-			h.size = fbs.RoundUp(h.size, hostPageSize)
+			h.size = fbs.RoundUp(h.size, record.PageSize)
 		}
 		r.windows[h.window].Size = h.size
 		for k := range h.initialStores {

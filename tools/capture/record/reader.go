@@ -1,6 +1,7 @@
-// Package record reads recordings of all traffic between a host program and a device. FORMAT.md
-// describes the text. shim/record.c records a device that a libttsim.so simulates, and lm record
-// records the devices of a machine.
+// Package record reads and writes recordings of all traffic between a host program and a device,
+// and has the known contents of host memory in a recording (Pages). FORMAT.md describes the text.
+// shim/record.c records a device that a libttsim.so simulates, in version 1. lm record and lm serve
+// write version 2 with a Writer.
 package record
 
 import (

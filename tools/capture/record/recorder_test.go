@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -77,8 +78,13 @@ type clientRun struct {
 // runClient runs testdata/client.c under the recorder.
 func runClient(t *testing.T, simulator string, arguments ...string) clientRun {
 	t.Helper()
+	return runClientWith(t, simulator, filepath.Join(t.TempDir(), "out.record"), arguments...)
+}
+
+// runClientWith runs the client with a simulator and a file for the recording.
+func runClientWith(t *testing.T, simulator, file string, arguments ...string) clientRun {
+	t.Helper()
 	client := compileOnce(t, "client", "testdata/client.c")
-	file := filepath.Join(t.TempDir(), "out.record")
 	cmd := exec.Command(client, append([]string{buildRecorder(t)}, arguments...)...)
 	cmd.Env = append(os.Environ(), "LM_RECORD_LIBRARY="+simulator, "LM_RECORD_FILE="+file)
 	output, err := cmd.CombinedOutput()
@@ -185,41 +191,65 @@ END 9
 	}
 }
 
-func TestRejectedAccessIsTheLastLine(t *testing.T) {
-	s := runClient(t, fakeSimulators(t)[0].path, "refused")
-	if s.err == nil || !strings.Contains(s.output, "TLB region overrun") {
-		t.Fatalf("error %v, want one with TLB region overrun in the output: %s", s.err, s.output)
-	}
-	want := "\nW 0 b000000 16 00000000000000000000000000000000\nR 0 bfffff8 16"
-	if !strings.HasSuffix(s.text, want) {
-		t.Errorf("the recording ends with %q, want %q", s.text[max(0, len(s.text)-80):], want)
-	}
-	c, err := Read(strings.NewReader(s.text))
-	if !errors.Is(err, ErrCut) || len(c.Records) != 3 {
-		t.Errorf("Read: error %v, recording %+v; want ErrCut and 3 records", err, c)
+// TestEndOfTheClient compares what is left by each way in which the client may end or use the
+// recorder.
+func TestEndOfTheClient(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		fails   bool   // the client
+		output  string // pattern in the output
+		records int    // -1: there is no recording
+		isCut   bool   // the recording has no END line
+		text    string // pattern in the recording
+	}{
+		// the simulator rejects an access, which is the last line
+		{"refused", true, "TLB region overrun", 3, true,
+			`\nW 0 b000000 16 0{32}\nR 0 bfffff8 16$`},
+		{"crash", true, "", 2, true, `\nCLK 5\n$`},
+		{"leave", false, "", 1, false, `\nEND 1\n$`},
+		// the forked process does not write
+		{"fork", false, "", 2, false, `\nBAR 4 .*\nCR 0 0 4 521e1e40\nCLK 1\nEND 2\n$`},
+		{"never", false, "it never called libttsim_init", -1, false, "^$"},
+		// the client loads the recorder, unloads it, and runs a copy of it, as tt-umd does
+		{"probe", false, `^\[0\] .* seconds\n$`, 9, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := runClient(t, fakeSimulators(t)[0].path, c.name)
+			if (s.err != nil) != c.fails || !regexp.MustCompile(c.output).MatchString(s.output) {
+				t.Errorf("error %v, want a failure: %v, output %q: %s", s.err, c.fails, c.output,
+					s.output)
+			}
+			if !regexp.MustCompile(c.text).MatchString(s.text) {
+				t.Errorf("recording %s\nwant %q", s.text, c.text)
+			}
+			capture, err := Read(strings.NewReader(s.text))
+			if c.records >= 0 && (errors.Is(err, ErrCut) != c.isCut || !c.isCut && err != nil ||
+				len(capture.Records) != c.records) {
+				t.Errorf("Read: error %v, recording %+v; want %d records, cut: %v", err, capture,
+					c.records, c.isCut)
+			}
+		})
 	}
 }
 
-func TestCrashKeepsTheRecordedAccesses(t *testing.T) {
-	s := runClient(t, fakeSimulators(t)[0].path, "crash")
-	c, err := Read(strings.NewReader(s.text))
-	if s.err == nil || !errors.Is(err, ErrCut) || len(c.Records) != 2 || c.Records[1].Clocks != 5 {
-		t.Errorf("client: %v, Read: %v, recording %+v; want a failed client, ErrCut, 2 records",
-			s.err, err, c)
-	}
-}
-
-func TestReturnFromMainEndsTheRecording(t *testing.T) {
-	_, text := recordClient(t, fakeSimulators(t)[0].path, "leave")
-	if !strings.HasSuffix(text, "END 1\n") {
-		t.Errorf("recording %q, want END 1 as the last line", text)
-	}
-}
-
-func TestForkedCopyDoesNotWrite(t *testing.T) {
-	_, text := recordClient(t, fakeSimulators(t)[0].path, "fork")
-	if strings.Count(text, "END") != 1 || strings.Contains(text, "CLK 77") {
-		t.Errorf("want one END line and no clocks of the forked process; recording:\n%s", text)
+func TestRecorderReportsInvalidSettings(t *testing.T) {
+	fake, file := fakeSimulators(t)[0].path, filepath.Join(t.TempDir(), "out.record")
+	unknown := compileOnce(t, "unknown.so", "-shared", "-fPIC", "-DIDS=0xfeed1e52",
+		"testdata/fakesim.c")
+	for _, c := range []struct{ library, file, want string }{
+		{"", file, "LM_RECORD_LIBRARY must name"},
+		{fake, "", "LM_RECORD_FILE must name"},
+		{"/nowhere/libttsim.so", file, "/nowhere/libttsim.so"},
+		{buildRecorder(t), file, "names the recorder itself"},
+		{fake, "/nowhere/out.record", "No such file"},
+		{unknown, file, "1e52:feed"},
+	} {
+		s := runClientWith(t, c.library, c.file, "leave")
+		if s.err == nil || !strings.Contains(s.output, "lightmetal recorder: ") ||
+			!strings.Contains(s.output, c.want) {
+			t.Errorf("error %v, want a message of the recorder with %q: %s", s.err, c.want,
+				s.output)
+		}
 	}
 }
 
@@ -227,7 +257,6 @@ func TestForkedCopyDoesNotWrite(t *testing.T) {
 // first session nor by the second, whose file name the recorder derives. Earlier recordings and
 // empty files are overwritten.
 func TestOtherFilesAreNotOverwritten(t *testing.T) {
-	client, shim := compileOnce(t, "client", "testdata/client.c"), buildRecorder(t)
 	fake := fakeSimulators(t)[0].path
 	for _, test := range []struct {
 		suffix, text string
@@ -238,14 +267,12 @@ func TestOtherFilesAreNotOverwritten(t *testing.T) {
 		if err := os.WriteFile(file+test.suffix, []byte(test.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(client, shim, "sessions")
-		cmd.Env = append(os.Environ(), "LM_RECORD_LIBRARY="+fake, "LM_RECORD_FILE="+file)
-		out, err := cmd.CombinedOutput()
+		run := runClientWith(t, fake, file, "sessions")
 		text, _ := os.ReadFile(file + test.suffix)
-		if (string(text) == test.text) != test.kept || (err != nil) != test.kept ||
-			strings.Contains(string(out), "is not a recording") != test.kept {
+		if (string(text) == test.text) != test.kept || (run.err != nil) != test.kept ||
+			strings.Contains(run.output, "is not a recording") != test.kept {
 			t.Errorf("out.record%s with %q: client: %v, file has %d bytes now, want kept: %v\n%s",
-				test.suffix, test.text, err, len(text), test.kept, out)
+				test.suffix, test.text, run.err, len(text), test.kept, run.output)
 		}
 	}
 }
@@ -253,18 +280,15 @@ func TestOtherFilesAreNotOverwritten(t *testing.T) {
 // TestEachSessionHasItsOwnRecording: a program may open the simulator again, with the same library
 // or after loading the library again (as tt-umd does for each cluster).
 func TestEachSessionHasItsOwnRecording(t *testing.T) {
-	client, shim := compileOnce(t, "client", "testdata/client.c"), buildRecorder(t)
 	fake := fakeSimulators(t)[0].path
 	for _, run := range []string{"sessions", "reload"} {
 		file := filepath.Join(t.TempDir(), "out.record")
-		cmd := exec.Command(client, shim, run)
-		cmd.Env = append(os.Environ(), "LM_RECORD_LIBRARY="+fake, "LM_RECORD_FILE="+file)
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out),
-			"lightmetal recorder: session 1 made no access to the device\n") ||
-			strings.Count(string(out), "recorder") != 1 {
+		client := runClientWith(t, fake, file, run)
+		if client.err != nil || strings.Count(client.output, "recorder") != 1 ||
+			!strings.Contains(client.output,
+				"lightmetal recorder: session 1 made no access to the device\n") {
 			t.Fatalf("client %s: error %v, want one message of the recorder, about session 1:\n%s",
-				run, err, out)
+				run, client.err, client.output)
 		}
 		for i, suffix := range []string{"", ".2", ".3"} {
 			f, err := os.Open(file + suffix)
@@ -287,54 +311,6 @@ func TestEachSessionHasItsOwnRecording(t *testing.T) {
 					"load of %d", run, i+1, mark, last, want, i+1)
 			}
 		}
-	}
-}
-
-func TestProgramThatNeverOpensTheSimulatorGetsAMessage(t *testing.T) {
-	s := runClient(t, fakeSimulators(t)[0].path, "never")
-	if s.err != nil || s.text != "" || !strings.Contains(s.output,
-		"it never called libttsim_init") {
-		t.Errorf("error %v, recording %q; want neither, but a message about libttsim_init: %s",
-			s.err, s.text, s.output)
-	}
-}
-
-// TestProbeOfTheSimulatorIsNoSession loads the recorder, unloads it, and runs a copy of it, as
-// tt-umd does.
-func TestProbeOfTheSimulatorIsNoSession(t *testing.T) {
-	s := runClient(t, fakeSimulators(t)[0].path, "probe")
-	if s.err != nil || strings.Contains(s.output, "recorder") {
-		t.Errorf("error %v, want no message of the recorder: %s", s.err, s.output)
-	}
-	c, err := Read(strings.NewReader(s.text))
-	if err != nil || len(c.Records) == 0 {
-		t.Errorf("Read: %v; recording:\n%s", err, s.text)
-	}
-}
-
-func TestRecorderReportsInvalidSettings(t *testing.T) {
-	client, shim := compileOnce(t, "client", "testdata/client.c"), buildRecorder(t)
-	fake := fakeSimulators(t)[0].path
-	unknown := compileOnce(t, "unknown.so", "-shared", "-fPIC", "-DIDS=0xfeed1e52",
-		"testdata/fakesim.c")
-	file := filepath.Join(t.TempDir(), "out.record")
-	for _, c := range []struct{ name, library, file, want string }{
-		{"no library", "", file, "LM_RECORD_LIBRARY must name"},
-		{"no file", fake, "", "LM_RECORD_FILE must name"},
-		{"missing library", "/nowhere/libttsim.so", file, "/nowhere/libttsim.so"},
-		{"itself", shim, file, "names the recorder itself"},
-		{"file that cannot be created", fake, "/nowhere/out.record", "No such file"},
-		{"unknown device", unknown, file, "1e52:feed"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			cmd := exec.Command(client, shim, "leave")
-			cmd.Env = append(os.Environ(), "LM_RECORD_LIBRARY="+c.library, "LM_RECORD_FILE="+c.file)
-			out, err := cmd.CombinedOutput()
-			if err == nil || !strings.Contains(string(out), "lightmetal recorder: ") ||
-				!strings.Contains(string(out), c.want) {
-				t.Errorf("error %v, want a message of the recorder with %q: %s", err, c.want, out)
-			}
-		})
 	}
 }
 

@@ -215,10 +215,10 @@ func (r *recording) findOrAddDevice(name string, vendor, id uint16) *device {
 	}
 	d := &device{len(r.devices), vendor, id, name}
 	r.devices = append(r.devices, d)
-	r.out.line("DEVICE %d %04x %04x %s", d.number, vendor, id, name)
+	r.out.Device(d.number, vendor, id, name)
 	if before := r.unmappedDevices[name]; before != nil {
 		for line := range strings.Lines(before.text.String()) {
-			r.out.line("%s",
+			r.out.Line("%s",
 				strings.TrimSpace(strings.Replace(line, "#", fmt.Sprintf("%x", d.number), 1)))
 		}
 		if delete(r.unmappedDevices, name); before.droppedAccesses > 0 {
@@ -239,7 +239,7 @@ func (r *recording) findOrAddBAR(d *device, index int, base, size uint64) *bar {
 	}
 	b := &bar{len(r.bars), d, index, base, size}
 	r.bars = append(r.bars, b)
-	r.out.line("BAR %d %d %d %x %x", b.number, d.number, index, base, size)
+	r.out.Bar(b.number, d.number, index, base, size)
 	return b
 }
 

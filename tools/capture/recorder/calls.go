@@ -356,7 +356,7 @@ func (r *recording) exitMmap(t *thread, c *call, at uint64) {
 	}
 	t.space.add(area{at, at + length, c.mappedBAR.bar, c.mappedBAR.offset, prot, v, 0, nil, nil})
 	r.stopPointers(t, at, at+length)
-	r.out.line("NOTE process %d maps BAR %d of %s from 0x%x on, 0x%x bytes", t.process,
+	r.out.Line("NOTE process %d maps BAR %d of %s from 0x%x on, 0x%x bytes", t.process,
 		c.mappedBAR.bar.index, c.mappedBAR.bar.device.name, c.mappedBAR.offset,
 		length)
 }

@@ -22,12 +22,12 @@ func TestTimesExcludeTheRecordersOwn(t *testing.T) {
 	stop := func(took time.Duration) {
 		w.beginStop()
 		now = now.Add(took / 2)
-		w.access('R', 0, 0, []byte{1})
+		w.Access('R', 0, 0, []byte{1})
 		now = now.Add(took / 2)
 		w.endStop()
 	}
-	w.line("DEVICE 0 1af4 1110 file")
-	w.line("BAR 0 0 2 0 1000")
+	w.Line("DEVICE 0 1af4 1110 file")
+	w.Line("BAR 0 0 2 0 1000")
 	stop(time.Second)
 	now = now.Add(3 * time.Millisecond) // time of the program
 	stop(97 * time.Second)

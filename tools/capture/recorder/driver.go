@@ -191,10 +191,10 @@ func (r *recording) recordWindowStores(t *thread, c *call, _ uint64) {
 		r.reportGap("CONFIGURE_TLB of process %d is not recorded: %v", t.process, err)
 		return
 	}
-	r.out.line("NOTE the driver points TLB window %[2]d for process %[1]d", t.process, slot)
+	r.out.Line("NOTE the driver points TLB window %[2]d for process %[1]d", t.process, slot)
 	for at := uint64(0); at < l.ConfigStride; at += uint64(l.ConfigWidth) {
 		value := chips.LoadRegister(&encoded, at, l.ConfigWidth)
-		r.out.access('W', m.bar.number, m.offset+at,
+		r.out.Access('W', m.bar.number, m.offset+at,
 			binary.LittleEndian.AppendUint64(nil, value)[:l.ConfigWidth])
 	}
 }
@@ -222,7 +222,7 @@ func (r *recording) removePinnedMemory(t *thread, c *call, _ uint64) {
 	}
 	at := uint64At(w, 0)
 	for _, m := range r.hostMemory.ranges {
-		if m.space != t.space || at < m.start || at-m.start >= m.size() {
+		if m.space != t.space || at < m.start || at-m.start >= m.size {
 			continue
 		}
 		if bus := m.bus + at - m.start; m.mappingStartOf(bus) == bus {

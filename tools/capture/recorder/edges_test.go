@@ -4,100 +4,19 @@ package recorder
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
-	"lightmetal/tools/capture/record"
-
 	"golang.org/x/sys/unix"
 )
-
-const edgesSource = "testdata/edges.c"
-
-// checkListedAccesses compares the accesses of the record with those that the program printed.
-func checkListedAccesses(t *testing.T, r *runResult) {
-	t.Helper()
-	if r.err != nil {
-		t.Fatalf("reading the record: %v; messages of the recorder: %s", r.err, r.messages)
-	}
-	if difference := firstDifference(r.accesses(), printedAccesses(r.output)); difference != "" ||
-		len(printedAccesses(r.output)) == 0 {
-		t.Errorf("accesses of the record: %s; exit status %d, output %q, messages %s", difference,
-			r.exit, r.output, r.messages)
-	}
-}
-
-func TestFileWithoutAPathIsRecordedAsABar(t *testing.T) {
-	r := runRecorded(t, nil,
-		Options{Files: []File{{Path: "memfd:card", Bar: 4, Vendor: 0x1af4, Device: 0x1110}}},
-		compileProgram(t, edgesSource, "-O2"), "memfd")
-	if checkListedAccesses(t, r); r.capture.Bars[4].Size != cardSize {
-		t.Errorf("BARs %v, want BAR 4 of %d bytes", r.capture.Bars, cardSize)
-	}
-	if events := r.eventLines(); len(events) != 1 || !strings.Contains(events[0],
-		" stores to /memfd:card (deleted) by a system call") {
-		t.Errorf("events %q, want one of stores to /memfd:card", events)
-	}
-}
-
-// TestFirstThreadMayEndBeforeTheOthers needs Linux 6.9, which can open a pidfd of any thread.
-func TestFirstThreadMayEndBeforeTheOthers(t *testing.T) {
-	if file, err := unix.PidfdOpen(os.Getpid(), unix.PIDFD_THREAD); err != nil {
-		t.Skip("needs Linux 6.9")
-	} else {
-		unix.Close(file)
-	}
-	program := compileProgram(t, edgesSource, "-O2")
-	checkListedAccesses(t, runRecorded(t, nil, Options{}, program, "leader"))
-}
-
-// TestCopyBetweenFilesByTheKernelIsAGap checks that each such system call is a gap in the record.
-func TestCopyBetweenFilesByTheKernelIsAGap(t *testing.T) {
-	r := runRecorded(t, nil, Options{}, compileProgram(t, edgesSource, "-O2"), "between")
-	const message = "(sendfile, splice, copy_file_range): the copy is not recorded"
-	if r.exit != 0 || !errors.Is(r.err, record.ErrGap) ||
-		strings.Count(r.messages, message) < 3 {
-		t.Errorf("exit status %d, record: %v, want a gap and 3 messages with %q: %s", r.exit, r.err,
-			message, r.messages)
-	}
-}
-
-// TestAccessesThatBypassTheRecorderAreReported checks that they are reported in the record and on
-// the terminal.
-func TestAccessesThatBypassTheRecorderAreReported(t *testing.T) {
-	r := runRecorded(t, nil, Options{}, compileProgram(t, edgesSource, "-O2"), "past")
-	checkListedAccesses(t, r)
-	for _, want := range []string{"sends a descriptor of ", "io_uring",
-		"/mem: accesses to a BAR through this file", "Linux's AIO"} {
-		if !strings.Contains(r.messages, want) {
-			t.Errorf("the recorder did not print %q: %s", want, r.messages)
-		}
-	}
-	if want := 4; len(r.eventLines()) != want {
-		t.Errorf("%d events in the record, want %d: %q", len(r.eventLines()), want, r.eventLines())
-	}
-}
-
-// TestSystemCallsOnABarFileAreReported checks that loads and stores of a file that represents a BAR
-// are each reported once.
-func TestSystemCallsOnABarFileAreReported(t *testing.T) {
-	r := runRecorded(t, nil, Options{}, compileProgram(t, edgesSource, "-O2"), "moves")
-	checkListedAccesses(t, r)
-	events := r.eventLines()
-	if len(events) != 2 || !strings.Contains(events[0], " stores to ") ||
-		!strings.Contains(events[1], " loads from ") ||
-		!strings.Contains(events[0], "by a system call") {
-		t.Errorf("events %q, want one of stores and one of loads", events)
-	}
-}
 
 // TestSystemCallsOnADriverFileAreReported reads a file in /dev that has the name of a UIO device.
 func TestSystemCallsOnADriverFileAreReported(t *testing.T) {
@@ -133,17 +52,6 @@ func TestDescriptionOfAnAddressKeepsAPathWithABlank(t *testing.T) {
 	if got, want := describeAddress(os.Getpid(), uint64(uintptr(at))+8),
 		path+"+0x1008"; got != want {
 		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-// TestProgramThatTracesGetsEPERM: a child of the program requests to be traced, which fails because
-// the recorder traces the child already. The program is recorded nevertheless.
-func TestProgramThatTracesGetsEPERM(t *testing.T) {
-	program := compileProgram(t, edgesSource, "-O2")
-	r := runRecorded(t, nil, Options{}, program, "debugger")
-	checkListedAccesses(t, r)
-	if want := fmt.Sprintf("traced: %d\n", unix.EPERM); !strings.Contains(r.output, want) {
-		t.Errorf("output %q, want one with %q", r.output, want)
 	}
 }
 
@@ -195,46 +103,53 @@ func recordPath(v string) string {
 	return path
 }
 
-func TestDeviceOfOnesAndAbortLeaveACompleteRecord(t *testing.T) {
-	program := compileProgram(t, edgesSource, "-O2")
-	ones := runRecorded(t, nil, Options{}, program, "ones")
-	if list := ones.accesses(); ones.err != nil || ones.exit != 7 || len(list) < 3 ||
-		list[len(list)-1] != "R 4 4 ffffffff" {
-		t.Errorf("device of ones: exit status %d, record: %v, accesses %v; want 7 and a last load "+
-			"of ffffffff", ones.exit, ones.err, list)
-	}
-	dies := runRecorded(t, nil, Options{}, program, "dies")
-	if checkListedAccesses(t, dies); dies.exit != 128+int(unix.SIGABRT) {
-		t.Errorf("abort: exit status %d, want %d", dies.exit, 128+int(unix.SIGABRT))
-	}
-}
-
-func TestProgramKilledByAnotherProcessLeavesACompleteRecord(t *testing.T) {
-	program := compileProgram(t, edgesSource, "-O2")
-	c, out := recorderCommand(t, nil, Options{}, createCard(t), program, "waits")
-	pipe, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := bufio.NewReader(pipe)
-	first, _ := text.ReadString('\n')
-	if ready, err := text.ReadString('\n'); ready != "ready\n" {
-		t.Fatalf("the program printed %q, want ready: %v", ready, err)
-	}
-	if err := unix.Kill(childProcess(t, c.Process.Pid), unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.Copy(io.Discard, pipe)
-	_ = c.Wait()
-	var r runResult
-	if r.readRecord(out); r.err != nil || c.ProcessState.ExitCode() != 128+int(unix.SIGKILL) ||
-		!slices.Equal(r.accesses(), printedAccesses(first)) {
-		t.Errorf("exit status %d, record: %v, accesses %v; want status %d and accesses %v",
-			c.ProcessState.ExitCode(), r.err, r.accesses(), 128+int(unix.SIGKILL),
-			printedAccesses(first))
+// TestProgramThatIsStoppedLeavesACompleteRecord sends SIGINT to the recorder and the program, as a
+// terminal does, and SIGKILL to the program.
+func TestProgramThatIsStoppedLeavesACompleteRecord(t *testing.T) {
+	// A shell that starts the test with & lets it ignore SIGINT. The program does not inherit that
+	// if the test handles SIGINT.
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, unix.SIGINT)
+	defer signal.Stop(interrupts)
+	for _, c := range []struct {
+		source, scenario string
+		signal           unix.Signal
+		process          func(recorder int) int
+	}{
+		{patternsSource, "forever", unix.SIGINT, func(recorder int) int { return -recorder }},
+		{edgesSource, "waits", unix.SIGKILL,
+			func(recorder int) int { return childProcess(t, recorder) }},
+	} {
+		program := compileProgram(t, c.source, "-O2")
+		command, out := recorderCommand(t, nil, Options{}, createCard(t), program, c.scenario)
+		command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		pipe, err := command.StdoutPipe()
+		if err == nil {
+			err = command.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, printed := bufio.NewReader(pipe), ""
+		for !strings.HasSuffix(printed, "ready\n") {
+			line, err := text.ReadString('\n')
+			if printed += line; err != nil {
+				t.Fatalf("the program printed %q, want ready: %v", printed, err)
+			}
+		}
+		if err := unix.Kill(c.process(command.Process.Pid), c.signal); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, pipe)
+		_ = command.Wait()
+		var r runResult
+		r.readRecord(out)
+		exit, listed := command.ProcessState.ExitCode(), printedAccesses(printed)
+		if r.err != nil || exit != 128+int(c.signal) ||
+			len(listed) > 0 && !slices.Equal(r.accesses(), listed) {
+			t.Errorf("%s: exit status %d, record: %v; want status %d and accesses %v", c.scenario,
+				exit, r.err, 128+int(c.signal), listed)
+		}
 	}
 }
 
@@ -271,16 +186,7 @@ func TestForbiddenTracingIsReportedWithARemedy(t *testing.T) {
 
 // TestRegionsOfVFIOAreTheFirstSixBars finds the BAR of a VFIO region and of a physical address.
 func TestRegionsOfVFIOAreTheFirstSixBars(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "0000:03:00.0")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"vendor": "0x1234\n", "device": "0x11e8\n",
-		"resource": "0x10000000 0x100fffff 0x40200\n0 0 0\n0x8000000000 0x80000fffff 0x14220c\n"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	folder := createSysfsDirectory(t)
 	r := &recording{options: &Options{}, out: newWriter(io.Discard, 0)}
 	if m, err := r.vfioRegionTarget(folder, 2<<vfioShift|0x1230); err != nil || m.bar.index != 2 ||
 		m.offset != 0x1230 || m.bar.size != 1<<20 || m.bar.device.name != "0000:03:00.0" {
@@ -295,58 +201,5 @@ func TestRegionsOfVFIOAreTheFirstSixBars(t *testing.T) {
 	}
 	if m, err := r.barContaining(folder, 0x20000000); err != nil || m != nil {
 		t.Errorf("address outside every BAR: target %+v, error %v; want none", m, err)
-	}
-}
-
-// TestRemapFilePagesIsFollowed checks that accesses to a mapping are recorded at the right offsets
-// after remap_file_pages has mapped another part of the file there. If the recorder has not seen an
-// earlier mapping of this part, the record has a gap.
-func TestRemapFilePagesIsFollowed(t *testing.T) {
-	program := compileProgram(t, edgesSource, "-O2")
-	r := runRecorded(t, nil, Options{}, program, "remaps")
-	if checkListedAccesses(t, r); r.exit != 0 {
-		t.Errorf("exit status %d, want 0: %s", r.exit, r.messages)
-	}
-	checkReplay(t, r)
-	r = runRecorded(t, nil, Options{}, program, "remapsbeyond")
-	if !errors.Is(r.err, record.ErrGap) || r.exit != 0 ||
-		!strings.Contains(r.messages, "remap_file_pages") {
-		t.Errorf("part without an earlier mapping: exit status %d, record: %v, want a gap: %s",
-			r.exit, r.err, r.messages)
-	}
-}
-
-// TestChildDoesNotInheritDontforkMappings checks that a child's store to a mapping that its parent
-// has marked with MADV_DONTFORK kills the child, as it does without the recorder.
-func TestChildDoesNotInheritDontforkMappings(t *testing.T) {
-	program := compileProgram(t, edgesSource, "-O2")
-	r := runRecorded(t, nil, Options{}, program, "dontfork")
-	checkListedAccesses(t, r)
-	compareRuns(t, r, runUnrecorded(t, nil, program, "dontfork"))
-}
-
-// TestStrictModeBehavesAsWithoutTheRecorder runs a program that enters the strict mode of seccomp.
-func TestStrictModeBehavesAsWithoutTheRecorder(t *testing.T) {
-	program := compileProgram(t, edgesSource, "-O2")
-	r := runRecorded(t, nil, Options{}, program, "strict")
-	checkListedAccesses(t, r)
-	compareRuns(t, r, runUnrecorded(t, nil, program, "strict"))
-}
-
-// TestPointerToABarInASystemCallIsReportedWithARemedy checks that each system call is reported
-// once, also in the record, and also if the pointer is in a list of buffers.
-func TestPointerToABarInASystemCallIsReportedWithARemedy(t *testing.T) {
-	r := runRecorded(t, nil, Options{}, compileProgram(t, edgesSource, "-O2"), "pointers")
-	checkListedAccesses(t, r)
-	events := strings.Join(r.eventLines(), "\n")
-	for _, name := range []string{"write", "read", "writev", "sendmsg", "getrandom"} {
-		if n := strings.Count("\n"+events, "\n"+name+" of process "); n != 1 {
-			t.Errorf("%d events name the system call %s, want 1: %s", n, name, events)
-		}
-	}
-	if !strings.Contains(r.messages, "EFAULT") || !strings.Contains(r.messages, "BAR 2 of file") ||
-		!strings.Contains(r.messages, "pass a buffer with a copy of the data") {
-		t.Errorf("messages %q, want the error EFAULT, \"BAR 2 of file\" and the remedy, a buffer "+
-			"with a copy of the data", r.messages)
 	}
 }

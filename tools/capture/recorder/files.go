@@ -242,7 +242,7 @@ func (r *recording) recordConfigAccess(m *fileTransfer, at uint64, data []byte) 
 	kind := map[bool]string{false: "CR", true: "CW"}[m.isStore]
 	for _, d := range r.devices {
 		if d.name == m.device {
-			r.out.line("%s %x %s", kind, d.number, line)
+			r.out.Line("%s %x %s", kind, d.number, line)
 			return
 		}
 	}

@@ -389,7 +389,7 @@ func (f *follower) ownsStack() bool {
 		return false
 	}
 	return !slices.ContainsFunc(f.memory.hostMemory.ranges, func(m *dmaRange) bool {
-		return m.space == s && m.start < top+pageSize && top < m.start+m.size()+pageSize
+		return m.space == s && m.start < top+pageSize && top < m.start+m.size+pageSize
 	})
 }
 

@@ -17,98 +17,7 @@ import (
 
 	"lightmetal/tools/capture/record"
 	"lightmetal/tools/capture/recorder/x86"
-
-	"golang.org/x/sys/unix"
 )
-
-// followedTests returns tests of instructions that the recorder follows, each between two stores to
-// a BAR.
-func followedTests() (list []instructionTest) {
-	add := func(flags uint64, format string, a ...any) {
-		list = append(list, instructionTest{fmt.Sprintf(format, a...), flags})
-	}
-	registers := map[string][]string{"b": {"%bl", "%ch", "%r9b"}, "w": {"%cx", "%r10w"},
-		"l": {"%ebp", "%r11d"}, "q": {"%rbx", "%r12"}}
-	for _, size := range []string{"b", "w", "l", "q"} {
-		from := map[string]string{"b": "%dl", "w": "%dx", "l": "%edx", "q": "%rdx"}[size]
-		accumulator := map[string]string{"b": "%al", "w": "%ax", "l": "%eax", "q": "%rax"}[size]
-		for _, r := range registers[size] {
-			if r == "%r9b" {
-				from = "%r8b"
-			}
-			for op, flags := range map[string]uint64{"add": allFlags, "or": noAdjust,
-				"adc": allFlags, "sbb": allFlags, "and": noAdjust, "sub": allFlags,
-				"xor": noAdjust, "cmp": allFlags} {
-				add(flags, "%s %s, %s", op, from, r)
-				add(flags, "%s $-7, %s", op, r)
-				add(flags, "%s $0x65, %s", op, accumulator)
-				if size != "b" {
-					add(flags, "%s $0x1234, %s", op, r)
-				}
-			}
-			add(noAdjust, "test %s, %s", from, r)
-			add(noAdjust, "test $0x55, %s", r)
-			add(noAdjust, "test $0x55, %s", accumulator)
-			add(allFlags, "mov %s, %s", from, r)
-			add(allFlags, ".byte 0; .skip 0; mov $0x55, %s", r)
-			for _, op := range []string{"inc", "dec", "not", "neg"} {
-				add(allFlags, "%s %s", op, r)
-			}
-			for _, op := range []string{"shl", "shr", "sar"} {
-				add(noAdjust, "%s %s", op, r)
-				add(shiftFlags, "%s $3, %s", op, r)
-				cl := uint64(shiftFlags)
-				if size == "b" || size == "w" { // a shift by more than all bits: carry undefined
-					cl &^= carryOnly
-				}
-				add(cl, "%s %%cl, %s", op, r)
-			}
-			if size != "b" {
-				add(0x801, "imul %s, %s", from, r)
-				add(0x801, "imul $77, %s, %s", from, r)
-				add(0x801, "imul $-1234, %s, %s", from, r)
-				add(allFlags, "lea -5(%%rdx,%%rcx,4), %s", r)
-			}
-		}
-	}
-	for _, condition := range []string{"o", "no", "b", "ae", "e", "ne", "be", "a", "s", "ns", "p",
-		"np", "l", "ge", "le", "g"} {
-		add(allFlags, "cmov%s %%edx, %%ebx", condition)
-		add(allFlags, "cmov%s %%rdx, %%r11", condition)
-		add(allFlags, "cmov%s in+%d(%%rip), %%rcx", condition, 8)
-		add(allFlags, "set%s %%bl", condition)
-		add(allFlags, "j%s 1f; lea 1(%%rbx), %%rbx; 1: lea 2(%%rbx), %%rbx", condition)
-		add(allFlags, "j%s 1f; lea 1(%%rbx), %%rbx; .skip 200, 0x90; 1:", condition)
-	}
-	for _, text := range []string{"movzbl %bl, %ecx", "movzbw %ch, %dx", "movzwl %bx, %ecx",
-		"movzbq %r9b, %r10", "movsbl %bl, %ecx", "movsbq %r9b, %r10", "movswq %bx, %rcx",
-		"movslq %ebx, %rcx", "cbtw", "cwtl", "cltq", "cwtd", "cltd", "cqto", "bswap %ebx",
-		"bswap %r11", "nop", "nopw 8(%rax,%rax,1)", "endbr64", "prefetcht0 (%rsi)", "sfence",
-		"mfence", "lfence", "push %rbx; pop %r11", "push %r12; push $-5; pop %rcx; pop %rbx",
-		"push $0x12345678; pop %r9", "call 1f; jmp 2f; 1: lea 1(%rbx), %rbx; ret; 2:",
-		"call 1f; jmp 2f; 1: rep ret; 2:", "push $0; call 1f; jmp 2f; 1: ret $8; 2:",
-		"lea 1f(%rip), %rcx; call *%rcx; jmp 2f; 1: ret; 2:",
-		"lea 1f(%rip), %rcx; push %rcx; jmp *(%rsp); 1: pop %rcx",
-		"mov %rsp, %r15; push %rbp; mov %rsp, %rbp; push %rbx; leave; sub %r15, %rsp; " +
-			"add %r15, %rsp; xor %r15d, %r15d", "mov in+8(%rip), %rcx", "mov %bl, out+16(%rip)",
-		"vzeroupper", "movdqu in+200(%rip), %xmm3", "vmovups %zmm5, out+200(%rip)",
-		"movabs in+16, %rax", "xorps %xmm15, %xmm15", "xorpd %xmm3, %xmm4", "pxor %xmm9, %xmm4",
-		"vxorps %ymm3, %ymm4, %ymm5", "vpxor %xmm13, %xmm4, %xmm5", "movaps %xmm3, %xmm12",
-		"movups %xmm13, %xmm2", "movdqa %xmm3, %xmm2", "movdqu %xmm3, %xmm12",
-		"vmovaps %ymm3, %ymm12", "vmovdqu %xmm13, %xmm2", "vmovdqa %ymm14, %ymm12",
-		".byte 0x0f, 0x29, 0xda", ".byte 0xc5, 0xfe, 0x7f, 0xda"} {
-		flags := uint64(allFlags)
-		if strings.Contains(text, "xor") {
-			flags = 0
-		}
-		add(flags, "%s", text)
-	}
-	for i := range list {
-		list[i].text = strings.ReplaceAll(list[i].text, ".byte 0; .skip 0; ", "")
-		list[i].text = "mov %r13, (%rdi); " + list[i].text + "; mov %r14, 8(%rdi)"
-	}
-	return list
-}
 
 // singleInstruction is a zeroMemory with code, of which one instruction is followed.
 type singleInstruction struct {
@@ -120,15 +29,15 @@ type singleInstruction struct {
 func (c *singleInstruction) Fetch(uint64) []byte { return c.code }
 func (c *singleInstruction) More() bool          { more := !c.done; c.done = true; return more }
 
-// TestInstructionsOfFollowedTestsAreFollowed: the recorder follows each instruction of
-// followedTests, so that the comparison with the processor really tests the recorder.
+// TestInstructionsOfFollowedTestsAreFollowed: the recorder follows each instruction of the
+// section "followed", so that the comparison with the processor really tests the recorder.
 func TestInstructionsOfFollowedTestsAreFollowed(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("needs gcc")
 	}
 	var source strings.Builder
 	source.WriteString(".text\n")
-	list := followedTests()
+	list := readInstructionTests(t, "followed")
 	for n, test := range list {
 		fmt.Fprintf(&source, ".balign 1024, 0x90\n.globl run%d\nrun%[1]d: %s\n", n, test.text)
 	}
@@ -172,7 +81,7 @@ func TestInstructionsOfFollowedTestsAreFollowed(t *testing.T) {
 
 // TestEachLoadOfAPollStopsTheProgram: the record has the program's own time between two loads.
 func TestEachLoadOfAPollStopsTheProgram(t *testing.T) {
-	program := compileProgram(t, "testdata/follows.c", "-O2")
+	program := compileProgram(t, followsSource, "-O2")
 	const enough = 20 // loads of one poll, after which a loop of loads would be followed
 	loads := 0
 	// On a slow machine, the device must work longer to be polled often enough.
@@ -190,7 +99,7 @@ func recordPolls(t *testing.T, program string, busy time.Duration) (loads int) {
 	t.Helper()
 	path := createCard(t)
 	c, out := recorderCommand(t, nil, Options{}, path, program, "poll")
-	memory := cardMemory(t, path)
+	memory := mapCard(t, path)
 	done := make(chan bool)
 	go func() {
 		defer close(done)
@@ -221,30 +130,13 @@ func recordPolls(t *testing.T, program string, busy time.Duration) (loads int) {
 	return loads
 }
 
-// cardMemory maps the file of a card, so that the test can act as the device.
-func cardMemory(t *testing.T, path string) []byte {
-	t.Helper()
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	memory, err := unix.Mmap(int(file.Fd()), 0, cardSize, unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Munmap(memory) })
-	return memory
-}
-
 // TestLoadsKeepTheirOrder: the device writes memory before a word of its BAR and before another
 // word of memory. If the program loads the new value of such a word, it then loads the new memory.
 func TestLoadsKeepTheirOrder(t *testing.T) {
-	program := compileProgram(t, "testdata/follows.c", "-O2")
+	program := compileProgram(t, followsSource, "-O2")
 	path, shared := createCard(t), createCard(t)
 	c, out := recorderCommand(t, nil, Options{}, path, program, "order", shared)
-	bar, memory := cardMemory(t, path), cardMemory(t, shared)
+	bar, memory := mapCard(t, path), mapCard(t, shared)
 	done := make(chan bool)
 	store := func(to []byte, at int, v uint32) {
 		atomic.StoreUint32((*uint32)(unsafe.Pointer(&to[at])), v)
@@ -273,45 +165,11 @@ func TestLoadsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestLoopsAreFollowedAsTheProcessorExecutesThem runs loops of copies in both directions, calls,
-// the stack, code that changes, and ordinary memory at the end of a mapping.
-func TestLoopsAreFollowedAsTheProcessorExecutesThem(t *testing.T) {
-	for _, flags := range [][]string{{"-O0"}, {"-O1"}, {"-O2"}, {"-O3", "-march=native"},
-		{"-Os", "-fstack-protector-all"}} {
-		program := compileProgram(t, "testdata/follows.c", flags...)
-		for _, scenario := range []string{"loops", "recursion", "edge", "code"} {
-			t.Run(strings.Join(append(flags, scenario), " "), func(t *testing.T) {
-				with := runRecorded(t, nil, Options{}, program, scenario)
-				compareRuns(t, with, runUnrecorded(t, nil, program, scenario))
-				checkReplay(t, with)
-				if difference := firstDifference(with.accesses(),
-					printedAccesses(with.output)); difference != "" {
-					t.Errorf("accesses of the record: %s", difference)
-				}
-			})
-		}
-	}
-}
-
-// TestInstructionThatLoadsAndStoresDoesSoOnce runs 50000 instructions that each load and store a
-// word of the BAR. The record must have each load and each store once, also of the instructions
-// before and after which the recorder stops following the program.
-func TestInstructionThatLoadsAndStoresDoesSoOnce(t *testing.T) {
-	r := runRecorded(t, nil, Options{}, compileProgram(t, "testdata/follows.c", "-O2"), "steps")
-	if r.err != nil || r.exit != 0 {
-		t.Fatalf("exit status %d, record: %v, messages %s", r.exit, r.err, r.messages)
-	}
-	checkReplay(t, r)
-	if got := len(r.accesses()); got != 2*50000 {
-		t.Errorf("the record has %d accesses, want %d", got, 2*50000)
-	}
-}
-
 // TestStoresToAProtectedPageAreRecordedAsTheProgramsOwn: the recorder follows the stores, so that
 // it does not have to unprotect the page. The record has all of them before the next store to the
 // BAR.
 func TestStoresToAProtectedPageAreRecordedAsTheProgramsOwn(t *testing.T) {
-	program, path := compileProgram(t, "testdata/follows.c", "-O2"), createCard(t)
+	program, path := compileProgram(t, followsSource, "-O2"), createCard(t)
 	memory := filepath.Join(filepath.Dir(path), "memory")
 	if err := os.WriteFile(memory, make([]byte, pageSize), 0o600); err != nil {
 		t.Fatal(err)
@@ -360,7 +218,7 @@ func setCopiesByBytes() {
 // TestWordsSharedByThreadsAreNotTorn follows one thread while another one runs, with both kinds of
 // copies by the kernel.
 func TestWordsSharedByThreadsAreNotTorn(t *testing.T) {
-	program := compileProgram(t, "testdata/follows.c", "-O2")
+	program := compileProgram(t, followsSource, "-O2")
 	for _, bytes := range []string{"", "1"} {
 		r := runRecorded(t, []string{"LM_COPIES_BY_BYTES=" + bytes}, Options{}, program, "shared")
 		if r.exit != 0 || r.err != nil || !strings.Contains(r.output, "0 torn") {

@@ -136,20 +136,20 @@ func (r *recording) closeRange(t *thread, a *area, start, end uint64) (list clos
 // protectNewMemory adds areas for memory that devices reach and that is not protected yet.
 func (r *recording) protectNewMemory(t *thread) {
 	if !slices.ContainsFunc(r.hostMemory.ranges, func(m *dmaRange) bool {
-		return !m.hasWatchedPages && m.protectTriedSize < m.size()
+		return !m.hasWatchedPages && m.protectTriedSize < m.size
 	}) {
 		return
 	}
 	for _, m := range r.hostMemory.ranges {
-		if m.hasWatchedPages || m.protectTriedSize >= m.size() {
+		if m.hasWatchedPages || m.protectTriedSize >= m.size {
 			continue
 		}
 		from, tid := m.start+m.protectTriedSize, t.tid
 		if m.space != t.space {
 			tid = r.threadOf(m.space)
 		}
-		m.protectTriedSize = m.size()
-		for at := from; at < m.start+m.size(); {
+		m.protectTriedSize = m.size
+		for at := from; at < m.start+m.size; {
 			p, err := mappingAt(tid, at)
 			if err != nil {
 				break // the program has unmapped it
@@ -166,7 +166,7 @@ func (r *recording) protectNewMemory(t *thread) {
 				r.reportEvent("host memory at bus address 0x%x (%d bytes%s): "+
 					"a device's writes to a page that the program also writes "+
 					"are attributed to the program, because %s",
-					m.bus, m.size(), pages, reason)
+					m.bus, m.size, pages, reason)
 			}
 			at = p.end
 		}
@@ -215,7 +215,7 @@ func (r *recording) protectMapping(
 			"them with MAP_SHARED, or add --watch"
 	}
 	unit := max(huge, pageSize)
-	start, end := max(p.start, from&^(unit-1)), min(p.end, (m.start+m.size()+unit-1)&^(unit-1))
+	start, end := max(p.start, from&^(unit-1)), min(p.end, (m.start+m.size+unit-1)&^(unit-1))
 	for start < end {
 		if a := t.space.areaAt(start); a != nil {
 			start = a.end
@@ -249,7 +249,7 @@ func (r *recording) openPagesAgain(t *thread, a *area, start, end uint64, why st
 	start, end = max(g.page(start), a.start), min((end+g.pageBytes-1)&^(g.pageBytes-1), a.end)
 	bus := uint64(0)
 	for _, m := range slices.Clone(r.hostMemory.ranges) {
-		first, last := max(m.start, start), min(m.start+m.size(), end)
+		first, last := max(m.start, start), min(m.start+m.size, end)
 		if m.space != t.space || first >= last {
 			continue
 		}
@@ -317,7 +317,7 @@ func (m *memory) storeGuarded(a *area, address uint64, data []byte) error {
 	if isReached {
 		m.eachDMARange(a.guard.owner, address, uint64(len(data)),
 			func(h *dmaRange, at, n, from uint64) {
-				copy(h.contents[at:], data[from:from+n])
+				m.hostMemory.pages.Set(h.bus+at, data[from:from+n])
 				h.noteProgramStore(at, n)
 			})
 	}
@@ -330,7 +330,7 @@ func (m *memory) storeGuarded(a *area, address uint64, data []byte) error {
 func (r *recording) eachDMARange(s *space, address, n uint64,
 	do func(m *dmaRange, at, n, from uint64)) {
 	for _, m := range r.hostMemory.ranges {
-		first, end := max(m.start, address), min(m.start+m.size(), address+n)
+		first, end := max(m.start, address), min(m.start+m.size, address+n)
 		if m.space == s && first < end {
 			do(m, first-m.start, end-first, first-address)
 		}
@@ -339,23 +339,19 @@ func (r *recording) eachDMARange(s *space, address, n uint64,
 
 // recordDeviceWords records what a device has written to the words that contain a part of h.
 func (m *memory) recordDeviceWords(a *area, h *dmaRange, at, n uint64) {
-	first, end := at&^(wordSize-1), min((at+n+wordSize-1)&^(wordSize-1), h.size())
+	first, end := at&^(wordSize-1), min((at+n+wordSize-1)&^(wordSize-1), h.size)
 	now := make([]byte, end-first)
 	if address := h.start + first; address < a.start || address+uint64(len(now)) > a.end ||
 		m.accessHost(a, address, now, false) != nil {
 		return
 	}
-	list := h.differingWords(int(first), now, byDeviceSeen)
+	list := m.hostMemory.differingWords(h.bus+first, now, byDeviceSeen)
 	if len(list) == 0 {
 		return
 	}
-	for _, c := range h.takeProgramStores() { // the program made these stores earlier
-		m.out.hostChange(c)
-	}
-	for _, c := range list {
-		m.out.hostChange(c)
-	}
-	copy(h.contents[first:], now)
+	m.out.hostChanges(m.takeProgramStores(h)) // the program made these stores earlier
+	m.out.hostChanges(list)
+	m.hostMemory.pages.Set(h.bus+first, now)
 }
 
 // endProtection ends the protection of memory between two addresses. t is a thread of the
@@ -376,7 +372,7 @@ func (r *recording) endProtection(t *thread, start, end uint64) {
 // store to a BAR, because the memory has lost its areas.
 func (r *recording) resetProtected(s *space, start, end uint64) {
 	for _, m := range r.hostMemory.ranges {
-		if m.space == s && m.start < end && start < m.start+m.size() {
+		if m.space == s && m.start < end && start < m.start+m.size {
 			m.protectTriedSize = 0
 		}
 	}
@@ -517,7 +513,7 @@ func (r *recording) closePagesAfter(t *thread, c *call) {
 			closed = append(closed, r.closeRange(t, &a, a.start, a.end)...)
 			for _, m := range slices.Clone(r.hostMemory.ranges) {
 				if first, end := max(m.start, a.start),
-					min(m.start+m.size(), a.end); m.space == t.space && first < end {
+					min(m.start+m.size, a.end); m.space == t.space && first < end {
 					r.recordChangesBetween(byProgram, m.bus+first-m.start, m.bus+end-1-m.start)
 				}
 			}

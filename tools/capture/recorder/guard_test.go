@@ -120,11 +120,10 @@ func TestStoreAcrossWordsIsRecordedAsTheProgramsOnly(t *testing.T) {
 					t.Fatal(err)
 				}
 				copy(b[64:], "what the program stored there before")
-				r, self, text := newTestRecording(t, Options{HostMemoryLimit: 2 * pageSize,
-					IgnoreTracking: true})
+				r, self, text := newHostRecording(t, 2)
 				m := r.addDMARange(self, addressOf(b), 2*pageSize, 0x10000)
 				self.space.add(area{
-					start: m.start, end: m.start + m.size(), view: v,
+					start: m.start, end: m.start + m.size, view: v,
 					prot: unix.PROT_READ | unix.PROT_WRITE,
 					guard: &guard{owner: self.space, pageBytes: pageSize, open: map[uint64]bool{},
 						storeCost: map[uint64]int{}},

@@ -3,7 +3,6 @@
 package recorder
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"math/rand"
@@ -41,15 +40,7 @@ func startCounting(t *testing.T, program string) *countingRun {
 	path := createCard(t)
 	c := &countingRun{}
 	c.command, c.out = recorderCommand(t, nil, Options{Sync: time.Millisecond}, path, program)
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	c.card, err = unix.Mmap(int(file.Fd()), 0, cardSize, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.card = mapCard(t, path)
 	if err := c.command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -81,16 +72,19 @@ func (c *countingRun) storesMade() (most int) {
 	return most
 }
 
-// close waits for the end of the recorder.
-func (c *countingRun) close() {
+// close waits for the end of the recorder, and returns how many stores have reached the card.
+func (c *countingRun) close() (made int) {
 	_ = c.command.Wait()
-	_ = unix.Munmap(c.card)
+	return c.storesMade()
 }
 
-// recordedStores returns the number of stores in a record. Their values must be 1, 2, 3 and so on.
-func recordedStores(t *testing.T, data []byte) (n int, err error) {
+// recordedStores returns the number of stores in the record. Their values must be 1, 2, 3 and so
+// on.
+func (c *countingRun) recordedStores(t *testing.T) (n int, err error) {
 	t.Helper()
-	capture, err := record.Read(bytes.NewReader(data))
+	var r runResult
+	r.readRecord(c.out)
+	capture, err := r.capture, r.err
 	if capture == nil {
 		return 0, err
 	}
@@ -118,10 +112,7 @@ func TestRecorderThatIsKilledLeavesAPrefixOfWhatTheDeviceSaw(t *testing.T) {
 		random := rand.New(rand.NewSource(seed))
 		c := startCounting(t, program)
 		c.awaitStore(t, 1+random.Intn(1000))
-		before, err := os.ReadFile(c.out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		known, _ := c.recordedStores(t)
 		pid := c.awaitStore(t, c.storesMade()+random.Intn(200))
 		if err := c.command.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -131,15 +122,11 @@ func TestRecorderThatIsKilledLeavesAPrefixOfWhatTheDeviceSaw(t *testing.T) {
 		if _, err := unix.Wait4(pid, nil, unix.WALL, nil); err != nil {
 			t.Fatal(err)
 		}
-		made := c.storesMade()
-		c.close()
-		data, err := os.ReadFile(c.out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		known, _ := recordedStores(t, before)
-		n, err := recordedStores(t, data)
-		if !errors.Is(err, record.ErrCut) && len(data) > 0 || n < known || n > made {
+		made := c.close()
+		n, err := c.recordedStores(t)
+		info, failed := os.Stat(c.out)
+		if failed != nil || !errors.Is(err, record.ErrCut) && info.Size() > 0 ||
+			n < known || n > made {
 			t.Errorf("seed %d: the record has %d stores, want %d that were in the file before the "+
 				"kill to %d that reached the card: %v", seed, n, known, made, err)
 		}
@@ -170,14 +157,8 @@ func TestProgramThatIsKilledAtRandomLosesNothing(t *testing.T) {
 		if err := unix.Kill(c.awaitStore(t, 1+random.Intn(1000)), unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		_ = c.command.Wait()
-		made := c.storesMade()
-		c.close()
-		data, err := os.ReadFile(c.out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n, err := recordedStores(t, data); err != nil || n != made {
+		made := c.close()
+		if n, err := c.recordedStores(t); err != nil || n != made {
 			t.Errorf("seed %d: the record has %d stores, want the %d that reached the card: %v",
 				seed, n, made, err)
 		}
@@ -190,12 +171,10 @@ func TestRecordOfAQuietProgramIsOnTheDisk(t *testing.T) {
 	program := compileProgram(t, "testdata/counts.c", "-O2", "-DLAST=10")
 	c := startCounting(t, program)
 	pid := c.awaitStore(t, 10)
-	for began, n := time.Now(), 0; n < 10; {
-		data, err := os.ReadFile(c.out)
-		if err != nil || time.Since(began) > time.Minute {
-			t.Fatalf("the file has %d stores after a minute, want 10: %v", n, err)
+	for began, n := time.Now(), 0; n < 10; n, _ = c.recordedStores(t) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("the file has %d stores after a minute, want 10", n)
 		}
-		n, _ = recordedStores(t, data)
 	}
 	_ = unix.Kill(pid, unix.SIGKILL)
 	c.close()

@@ -65,7 +65,7 @@ func TestLongRecordIsWrittenAsItGrows(t *testing.T) {
 	}
 	before := heap()
 	for i := range uint64(1 << 20) {
-		w.access('W', 0, i*4096%(1<<20), []byte{byte(i), byte(i >> 8), byte(i >> 16),
+		w.Access('W', 0, i*4096%(1<<20), []byte{byte(i), byte(i >> 8), byte(i >> 16),
 			byte(i >> 24)})
 	}
 	grown := int64(heap() - before)

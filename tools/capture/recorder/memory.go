@@ -91,7 +91,7 @@ func (m *memory) accessBARRun(a area, address uint64, data []byte, width int, ki
 	if a.prot&right == 0 {
 		return 0, &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
-	if kind == 'W' && m.out.run.kind != 'W' {
+	if kind == 'W' && m.out.RunKind() != 'W' {
 		m.locateHugePages(m.thread)
 		m.recordBeforeStore(m.thread)
 	}
@@ -103,7 +103,7 @@ func (m *memory) accessBARRun(a area, address uint64, data []byte, width int, ki
 		err = &accessFault{unix.SIGBUS, codeBus, address + uint64(done)}
 	}
 	m.accesses += uint64(done / width)
-	m.out.addToRun(kind, a.bar.number, a.offset+address-a.start, width, data[:done])
+	m.out.AddToRun(kind, a.bar.number, a.offset+address-a.start, width, data[:done])
 	return done, err
 }
 
@@ -189,7 +189,7 @@ func (r *recording) recordAccess(kind byte, b *bar, at uint64, data []byte) {
 	r.accesses++
 	for len(data) > 0 {
 		n := min(len(data), 8)
-		r.out.access(kind, b.number, at, data[:n])
+		r.out.Access(kind, b.number, at, data[:n])
 		at, data = at+uint64(n), data[n:]
 	}
 }

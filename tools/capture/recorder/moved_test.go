@@ -49,6 +49,34 @@ func newTestRecording(t *testing.T, o Options) (r *recording, self *thread, text
 	}
 }
 
+// newHostRecording is newTestRecording with a limit of pages of host memory, on a kernel that does
+// not report which pages a program writes.
+func newHostRecording(t *testing.T, pages uint64) (r *recording, self *thread,
+	text func() string) {
+	t.Helper()
+	return newTestRecording(t, Options{HostMemoryLimit: pages * pageSize, IgnoreTracking: true})
+}
+
+// compareRecord compares a record with the wanted one.
+func compareRecord(t *testing.T, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("record\n%swant\n%s", got, want)
+	}
+}
+
+// mapPages maps new memory.
+func mapPages(t *testing.T, n int) []byte {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, n*pageSize, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.MunmapPtr(unsafe.Pointer(&b[0]), uintptr(len(b))) })
+	return b
+}
+
 // newTestThread returns a thread of another process, whose memory is that of the test.
 func newTestThread() *thread {
 	return &thread{tid: os.Getpid(), process: os.Getpid(), space: &space{threadCount: 1}}
@@ -63,7 +91,8 @@ func addressOf(data []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(&data[0])))
 }
 
-// createSysfsDirectory creates a directory like that of a device in sysfs, with a BAR 2 of 1 MiB.
+// createSysfsDirectory creates a directory like that of a device in sysfs, with BARs 0 and 2 of
+// 1 MiB.
 func createSysfsDirectory(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "0000:03:00.0")
@@ -71,7 +100,8 @@ func createSysfsDirectory(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"vendor": "0x1234\n", "device": "0x11e8\n",
-		"resource": "0 0 0\n0 0 0\n0x10000000 0x100fffff 0x40200\n"} {
+		"resource": "0x10000000 0x100fffff 0x40200\n0 0 0\n" +
+			"0x8000000000 0x80000fffff 0x14220c\n"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -121,12 +151,7 @@ func TestLongAccessBySystemCallIsComplete(t *testing.T) {
 
 // TestAccessWhoseDataCannotBeReadIsAGap: the second page of the buffer cannot be read.
 func TestAccessWhoseDataCannotBeReadIsAGap(t *testing.T) {
-	memory, err := unix.Mmap(-1, 0, 2*pageSize, unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Munmap(memory) }()
+	memory := mapPages(t, 2)
 	if err := unix.Mprotect(memory[pageSize:], unix.PROT_NONE); err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +171,7 @@ func TestAccessWhoseDataCannotBeReadIsAGap(t *testing.T) {
 func TestStoreBySystemCallIsRecordedAfterHostMemory(t *testing.T) {
 	for _, m := range []fileTransfer{{file: "resource2"}, {file: "config", offset: 4},
 		{file: "vfio", offset: 7<<vfioShift | 4}, {file: "vfio", offset: 2 << vfioShift}} {
-		r, self, text := newTestRecording(t,
-			Options{HostMemoryLimit: pageSize, IgnoreTracking: true})
+		r, self, text := newHostRecording(t, 1)
 		memory := make([]byte, 16)
 		r.addDMARange(self, addressOf(memory), 16, 0x1000)
 		m.isStore, m.dir, m.device = true, createSysfsDirectory(t), "0000:03:00.0"

@@ -4,6 +4,7 @@ package recorder
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -19,13 +20,8 @@ import (
 func stepsPageByPage(t *testing.T, n int) (mapping, comparing, unmapping uint64) {
 	t.Helper()
 	size := uint64(n) * pageSize
-	r, self, text := newTestRecording(t, Options{HostMemoryLimit: 2 * size, IgnoreTracking: true})
-	b, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Munmap(b) }()
+	r, self, text := newHostRecording(t, 2*uint64(n))
+	b := mapPages(t, n)
 	for at := uint64(0); at < size; at += pageSize {
 		r.addDMARangeOfKind(self, addressOf(b)+at, pageSize, 0x10000+at, dmaRange{byVFIO: true})
 	}
@@ -35,8 +31,8 @@ func stepsPageByPage(t *testing.T, n int) (mapping, comparing, unmapping uint64)
 	comparing = r.hostMemory.workSteps - mapping
 	for at := uint64(0); at < size; at += pageSize {
 		request := make([]byte, 24) // struct vfio_iommu_type1_dma_unmap
-		copy(request[8:], littleEndian(0x10000+at))
-		copy(request[16:], littleEndian(pageSize))
+		binary.NativeEndian.PutUint64(request[8:], 0x10000+at)
+		binary.NativeEndian.PutUint64(request[16:], pageSize)
 		c := &call{arguments: [6]uint64{2: addressOf(request)}}
 		r.recordBeforeDMAUnmap(self, c)
 		r.removeDMAMapping(self, c, 0)
@@ -52,12 +48,6 @@ func stepsPageByPage(t *testing.T, n int) (mapping, comparing, unmapping uint64)
 			r.hostMemory.retiredBytes, size, got)
 	}
 	return mapping, comparing, unmapping
-}
-
-// littleEndian returns the 8 bytes of v.
-func littleEndian(v uint64) []byte {
-	return []byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24), byte(v >> 32), byte(v >> 40),
-		byte(v >> 48), byte(v >> 56)}
 }
 
 // TestMemoryMappedPageByPageIsOneRange: comparing the range takes as many steps as comparing one
@@ -80,13 +70,8 @@ func TestMemoryMappedPageByPageIsOneRange(t *testing.T) {
 // separate ranges.
 func TestScatteredMemoryIsFoundWithoutALinearSearch(t *testing.T) {
 	steps := func(n int) uint64 {
-		r, self, _ := newTestRecording(t, Options{HostMemoryLimit: 1 << 30, IgnoreTracking: true})
-		b, err := unix.Mmap(-1, 0, n*pageSize, unix.PROT_READ|unix.PROT_WRITE,
-			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = unix.Munmap(b) }()
+		r, self, _ := newHostRecording(t, 2*uint64(n))
+		b := mapPages(t, n)
 		for i := range uint64(n) {
 			r.addDMARange(self, addressOf(b)+i*pageSize, pageSize, 0x10000000-i*pageSize)
 		}
@@ -100,8 +85,7 @@ func TestScatteredMemoryIsFoundWithoutALinearSearch(t *testing.T) {
 // TestPartOfARangeIsUnmappedAlone unmaps two of four pages, and maps one of them again. It is
 // compared with the data that the record has of it.
 func TestPartOfARangeIsUnmappedAlone(t *testing.T) {
-	r, self, text := newTestRecording(t,
-		Options{HostMemoryLimit: 16 * pageSize, IgnoreTracking: true})
+	r, self, text := newHostRecording(t, 16)
 	b := buffer(5*pageSize, 0x11)
 	at := addressOf(b)
 	for i := range uint64(4) {
@@ -114,11 +98,10 @@ func TestPartOfARangeIsUnmappedAlone(t *testing.T) {
 	const want = "LMRECORD 2\nMEM 10000 1000\nHR 10000 8 0000000000000011\nMEM 11000 1000\nMEM " +
 		"12000 1000\nMEM 13000 1000\n" +
 		"HR 13000 8 4400000000000000\nMEM 11000 1000\nHR 11008 8 3300000000000000\n"
-	if got := text(); got != want {
-		t.Errorf("record\n%swant\n%s", got, want)
-	}
+	compareRecord(t, text(), want)
 	if len(r.hostMemory.ranges) != 2 || r.hostMemory.bytes != 3*pageSize ||
-		r.hostMemory.retiredBytes != pageSize {
+		r.hostMemory.retiredBytes != pageSize ||
+		r.hostMemory.retired[0].bus != 0x12000 {
 		t.Errorf("%d ranges, %d bytes, %d retired bytes; want 2, %d, %d", len(r.hostMemory.ranges),
 			r.hostMemory.bytes, r.hostMemory.retiredBytes, 3*pageSize, pageSize)
 	}
@@ -127,13 +110,8 @@ func TestPartOfARangeIsUnmappedAlone(t *testing.T) {
 // TestUnmappedPageDoesNotHideItsNeighbours: if the program unmaps a page of a range, the recorder
 // still compares the other pages.
 func TestUnmappedPageDoesNotHideItsNeighbours(t *testing.T) {
-	r, self, text := newTestRecording(t,
-		Options{HostMemoryLimit: 16 * pageSize, IgnoreTracking: true})
-	b, err := unix.Mmap(-1, 0, 4*pageSize, unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, self, text := newHostRecording(t, 16)
+	b := mapPages(t, 4)
 	at := addressOf(b)
 	for i := range uint64(4) {
 		r.addDMARange(self, at+i*pageSize, pageSize, 0x10000+i*pageSize)

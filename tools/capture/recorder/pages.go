@@ -69,7 +69,7 @@ func (r *recording) trackWrites(t *thread, m *dmaRange) bool {
 	if p.userfaultfd == nil {
 		return false
 	}
-	start, end := m.start&^(pageSize-1), roundUpToPage(m.start+m.size())
+	start, end := m.start&^(pageSize-1), roundUpToPage(m.start+m.size)
 	if p.register(start, end) != nil {
 		return false
 	}

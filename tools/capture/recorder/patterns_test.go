@@ -3,40 +3,17 @@
 package recorder
 
 import (
-	"bufio"
 	"errors"
-	"io"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"lightmetal/tools/capture/record"
 
 	"golang.org/x/sys/unix"
 )
-
-const patternsSource = "testdata/patterns.c"
-
-func TestRecordListsTheAccessesOfTheProgram(t *testing.T) {
-	for _, flags := range [][]string{{"-O0"}, {"-O2"}, {"-O3", "-march=native"},
-		{"-O2", "-static"}} {
-		program := compileProgram(t, patternsSource, flags...)
-		for _, scenario := range []string{"volatile", "mappings", "children", "exec"} {
-			t.Run(strings.Join(append(flags, scenario), " "), func(t *testing.T) {
-				with := runRecorded(t, nil, Options{}, program, scenario)
-				compareRuns(t, with, runUnrecorded(t, nil, program, scenario))
-				if difference := firstDifference(with.accesses(),
-					printedAccesses(with.output)); difference != "" {
-					t.Errorf("accesses of the record: %s", difference)
-				}
-			})
-		}
-	}
-}
 
 // tunings are values of GLIBC_TUNABLES, with which the C library chooses other copy functions.
 var tunings = map[string]string{
@@ -63,39 +40,6 @@ func TestCopiesOfLibrariesAndCompilersLeaveTheSameBytes(t *testing.T) {
 				t.Logf("evidence: %d accesses of copies and loops recorded", len(with.accesses()))
 			})
 		}
-	}
-}
-
-func TestTwentyThreadsAndSignalsLoseNothing(t *testing.T) {
-	program := compileProgram(t, patternsSource, "-O2")
-	threads := runRecorded(t, nil, Options{}, program, "threads")
-	compareRuns(t, threads, runUnrecorded(t, nil, program, "threads"))
-	checkReplay(t, threads)
-	if got := len(threads.accesses()); got != 20*200*4+20 {
-		t.Errorf("the record has %d accesses of 20 threads, want %d", got, 20*200*4+20)
-	}
-	signals := runRecorded(t, nil, Options{}, program, "signals")
-	compareRuns(t, signals, runUnrecorded(t, nil, program, "signals"))
-	checkReplay(t, signals)
-}
-
-func TestProgramGetsItsOwnFaults(t *testing.T) {
-	program := compileProgram(t, patternsSource, "-O2")
-	for _, scenario := range []string{"readonly", "bus", "none"} {
-		with := runRecorded(t, nil, Options{}, program, scenario)
-		without := runUnrecorded(t, nil, program, scenario)
-		if with.exit != without.exit || with.output != without.output ||
-			len(with.output) == 0 && scenario != "none" {
-			t.Errorf("%s: exit status %d and output %q, without the recorder %d and %q", scenario,
-				with.exit, with.output, without.exit, without.output)
-		}
-	}
-	if killed := runRecorded(t, nil, Options{}, program, "killed"); killed.exit != 128+
-		int(unix.SIGTERM) {
-		t.Errorf("killed: exit status %d, want %d", killed.exit, 128+int(unix.SIGTERM))
-	}
-	if call := runRecorded(t, nil, Options{}, program, "call"); call.exit != 4 {
-		t.Errorf("system call with a pointer to a BAR: exit status %d, want 4", call.exit)
 	}
 }
 
@@ -126,47 +70,6 @@ func TestUnsupportedInstructionIsReportedAndEndsTheProgram(t *testing.T) {
 			!slices.Equal(r.accesses(), []string{"W 0 4 01000000"}) {
 			t.Errorf("record: %v, accesses %v; want a gap and the first store", r.err, r.accesses())
 		}
-	}
-}
-
-func TestLimitEndsTheProgramAndTheRecordIsComplete(t *testing.T) {
-	program := compileProgram(t, patternsSource, "-O2")
-	r := runRecorded(t, nil, Options{AccessLimit: 100}, program, "forever")
-	if r.err != nil || len(r.accesses()) != 100 || r.exit != 128+int(unix.SIGKILL) ||
-		!strings.Contains(r.messages, "limit") {
-		t.Errorf("exit status %d, record: %v, %d accesses, want a killed program and 100; "+
-			"messages: %s", r.exit, r.err, len(r.accesses()), r.messages)
-	}
-}
-
-func TestInterruptedRecordIsComplete(t *testing.T) {
-	program := compileProgram(t, patternsSource, "-O2")
-	// A shell that starts the test with & lets it ignore SIGINT. The program does not inherit that
-	// if the test handles SIGINT.
-	interrupts := make(chan os.Signal, 1)
-	signal.Notify(interrupts, unix.SIGINT)
-	defer signal.Stop(interrupts)
-	c, out := recorderCommand(t, nil, Options{}, createCard(t), program, "forever")
-	pipe, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(pipe).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("the program printed %q, want ready: %v", line, err)
-	}
-	if err := unix.Kill(-c.Process.Pid, unix.SIGINT); err != nil { // as a terminal does
-		t.Fatal(err)
-	}
-	_, _ = io.Copy(io.Discard, pipe)
-	_ = c.Wait()
-	var r runResult
-	if r.readRecord(out); r.err != nil || c.ProcessState.ExitCode() != 128+int(unix.SIGINT) {
-		t.Errorf("exit status %d, record: %v; want %d and a complete record",
-			c.ProcessState.ExitCode(), r.err, 128+int(unix.SIGINT))
 	}
 }
 

@@ -93,7 +93,7 @@ func (r *recording) hasHugePages(s *space, start, end uint64) bool {
 		func(m pageRange) bool { return between(m.start, m.end) }) ||
 		slices.ContainsFunc(r.hostMemory.ranges, func(m *dmaRange) bool {
 			return m.byPhysicalAddress &&
-				m.space == s && between(m.start, m.start+m.size())
+				m.space == s && between(m.start, m.start+m.size)
 		})
 }
 
@@ -104,10 +104,10 @@ func (r *recording) removeHugePages(t *thread, start, end uint64) {
 	before := p.unlocated
 	r.retireMatching(t, func(m *dmaRange) bool {
 		if !m.byPhysicalAddress || m.space != t.space || m.start >= end ||
-			start >= m.start+m.size() {
+			start >= m.start+m.size {
 			return false
 		}
-		before = append(before, pageRange{start: m.start, end: m.start + m.size()})
+		before = append(before, pageRange{start: m.start, end: m.start + m.size})
 		return true
 	})
 	p.unlocated = nil

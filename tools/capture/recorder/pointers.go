@@ -59,7 +59,7 @@ func (r *recording) stopPointers(t *thread, start, end uint64) bool {
 		return false
 	}
 	if err := r.addFilter(t, pointerFilter(start, end, len(s.pointerRanges) == 0)); err != nil {
-		r.out.line("NOTE lm cannot report which system calls of process %d fail "+
+		r.out.Line("NOTE lm cannot report which system calls of process %d fail "+
 			"because of a pointer to 0x%x: %v", t.process, start, err)
 		return false
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"lightmetal/tools/capture/record"
 )
 
 // dmaRange is a range of host memory that a device reaches: consecutive addresses in a program and
@@ -18,7 +20,7 @@ type dmaRange struct {
 	space         *space   // memory that has the range; nil: no device reaches the range any more
 	start         uint64   // address of the first byte in the program
 	bus           uint64   // bus address of the first byte
-	contents      []byte   // contents of the range according to the record
+	size          uint64   // size in bytes
 	mappingStarts []uint64 // bus addresses at which its mappings begin, in ascending order
 	// stores of the program to watched or protected pages that are not in the record yet
 	programStores []span
@@ -37,10 +39,8 @@ type dmaRange struct {
 	byVFIO bool
 }
 
-func (m *dmaRange) size() uint64 { return uint64(len(m.contents)) }
-
 // lastBus returns the bus address of the last byte.
-func (m *dmaRange) lastBus() uint64 { return m.bus + m.size() - 1 }
+func (m *dmaRange) lastBus() uint64 { return m.bus + m.size - 1 }
 
 // mappingStartFrom returns the bus address of the first mapping in m that begins at or after a bus
 // address. It returns the end of m if there is no such mapping.
@@ -48,7 +48,7 @@ func (m *dmaRange) mappingStartFrom(bus uint64) uint64 {
 	if i, _ := slices.BinarySearch(m.mappingStarts, bus); i < len(m.mappingStarts) {
 		return m.mappingStarts[i]
 	}
-	return m.bus + m.size()
+	return m.bus + m.size
 }
 
 // mappingStartOf returns the bus address at which the mapping in m begins that contains a bus
@@ -61,13 +61,18 @@ func (m *dmaRange) mappingStartOf(bus uint64) uint64 {
 	return m.mappingStarts[i]
 }
 
-// split splits m at a bus address inside it, at which a mapping begins. It returns the second part.
+// split splits m at a bus address inside it, and returns the second part. If the address is inside
+// a mapping, both parts of the mapping count as mappings.
 func (m *dmaRange) split(bus uint64) *dmaRange {
 	n := bus - m.bus
-	k, _ := slices.BinarySearch(m.mappingStarts, bus)
+	k, found := slices.BinarySearch(m.mappingStarts, bus)
+	starts := m.mappingStarts[k:]
+	if !found {
+		starts = slices.Concat([]uint64{bus}, starts)
+	}
 	rest := &dmaRange{
-		space: m.space, start: m.start + n, bus: bus, contents: m.contents[n:],
-		mappingStarts:    m.mappingStarts[k:],
+		space: m.space, start: m.start + n, bus: bus, size: m.size - n,
+		mappingStarts:    starts,
 		protectTriedSize: m.protectTriedSize - min(m.protectTriedSize, n),
 		reportedMixed:    m.reportedMixed, isTracked: m.isTracked,
 		byPhysicalAddress: m.byPhysicalAddress, byVFIO: m.byVFIO,
@@ -84,7 +89,7 @@ func (m *dmaRange) split(bus uint64) *dmaRange {
 	}
 	m.protectTriedSize = min(m.protectTriedSize, n)
 	// an append must not overwrite the second part
-	m.contents, m.mappingStarts = m.contents[:n:n], m.mappingStarts[:k:k]
+	m.size, m.mappingStarts = n, m.mappingStarts[:k:k]
 	m.mirror.dropUse()
 	m.mirror, m.mirrorTriedSize = nil, 0
 	return rest
@@ -93,10 +98,10 @@ func (m *dmaRange) split(bus uint64) *dmaRange {
 // extends reports whether the range next continues m, both in the program and on the bus, so that
 // both can become one range.
 func (m *dmaRange) extends(next *dmaRange) bool {
-	return next.size() < mergedSizeMax && m.space == next.space && m.isTracked == next.isTracked &&
+	return next.size < mergedSizeMax && m.space == next.space && m.isTracked == next.isTracked &&
 		m.byVFIO == next.byVFIO && m.byPhysicalAddress == next.byPhysicalAddress &&
-		!m.hasWatchedPages && !next.hasWatchedPages && m.start+m.size() == next.start &&
-		m.bus+m.size() == next.bus
+		!m.hasWatchedPages && !next.hasWatchedPages && m.start+m.size == next.start &&
+		m.bus+m.size == next.bus
 }
 
 // mergedSizeMax limits the size of a mapping that is merged with its neighbours. Larger mappings
@@ -105,7 +110,7 @@ const mergedSizeMax = 1 << 20
 
 // appendRange adds next, which continues m, to m.
 func (m *dmaRange) appendRange(next *dmaRange) {
-	m.contents = append(m.contents, next.contents...)
+	m.size += next.size
 	m.mappingStarts = append(m.mappingStarts, next.mappingStarts...)
 	m.mirror.dropUse()
 	next.mirror.dropUse()
@@ -117,8 +122,9 @@ type hostMemory struct {
 	// ranges that devices reach, ordered by bus address, without overlaps
 	ranges  []*dmaRange
 	retired []*dmaRange // ranges that no device reaches now, but one may reach again
-	// bus addresses of retired ranges whose copies were discarded to save memory
-	discarded  []span
+	// Contents according to the record, by bus address. Contents of retired ranges that were
+	// discarded to save memory are unknown, so that all bytes are recorded again.
+	pages      record.Pages
 	readBuffer []byte // buffer for the current contents of ranges without a mirror
 	// devices reach more than the limit: no host memory is recorded any more
 	overLimit bool
@@ -147,7 +153,7 @@ func (h *hostMemory) overlapping(first, last uint64) (from, to int) {
 
 // insert adds m. It appends m to the range before if m continues that range.
 func (h *hostMemory) insert(m *dmaRange) {
-	h.bytes += m.size()
+	h.bytes += m.size
 	h.mappingCount++
 	i, _ := h.overlapping(m.bus, m.bus)
 	if i > 0 && h.ranges[i-1].extends(m) {
@@ -174,10 +180,10 @@ func (h *hostMemory) splitOut(m *dmaRange, from, to uint64) *dmaRange {
 
 // keepRetired keeps the recorded contents of a range that no device reaches any more.
 func (h *hostMemory) keepRetired(m *dmaRange) {
-	h.retiredBytes += m.size()
+	h.retiredBytes += m.size
 	if n := len(h.retired); n > 0 {
 		last := h.retired[n-1]
-		if last.bus+last.size() == m.bus {
+		if last.bus+last.size == m.bus {
 			last.appendRange(m)
 			return
 		}
@@ -210,7 +216,7 @@ func (r *recording) addDMARangeOfKind(t *thread, start, size, bus uint64, kind d
 		return nil
 	}
 	m := &dmaRange{
-		space: t.space, start: start, bus: bus, contents: make([]byte, size),
+		space: t.space, start: start, bus: bus, size: size,
 		mappingStarts:     []uint64{bus},
 		byPhysicalAddress: kind.byPhysicalAddress, byVFIO: kind.byVFIO,
 	}
@@ -219,16 +225,14 @@ func (r *recording) addDMARangeOfKind(t *thread, start, size, bus uint64, kind d
 			"(%d bytes) is not recorded: the memory of the process cannot be read", bus, size)
 		return nil
 	}
-	r.restoreContents(m)
+	r.hostMemory.takeRetired(m)
 	r.discardRetired(size)
-	r.out.line("MEM %x %x", bus, size)
+	r.out.Memory(bus, size)
 	m.hasWatchedPages = r.watchRange(t, m)
 	m.isTracked = r.trackWrites(t, m)
 	// prevents mapping a mirror now, because the range may be merged with a neighbour
 	m.mirrorTriedSize = size
-	for _, c := range r.compareWithRecord(m, 0, size, byProgram, true) {
-		r.out.hostChange(c)
-	}
+	r.out.hostChanges(r.compareWithRecord(m, 0, size, byProgram, true))
 	m.mirrorTriedSize = 0
 	r.hostMemory.insert(m)
 	if !m.isTracked && !m.hasWatchedPages && !r.hostMemory.reportedUntracked {
@@ -252,62 +256,39 @@ func (r *recording) retireReplaced(t *thread, start, size, bus uint64) {
 		if m.space != t.space || m.bus < bus || m.lastBus() > last {
 			r.reportEvent("host memory at bus address 0x%x (%d bytes) is no longer recorded: "+
 				"process %d maps other memory at bus address 0x%x (%d bytes)", m.bus,
-				m.size(), t.process, bus, size)
+				m.size, t.process, bus, size)
 		}
 		gone = append(gone, m)
 	}
 	r.retireRanges(t, gone)
 }
 
-// restoreContents fills the recorded contents of m from retired ranges with the same bus addresses.
-// For discarded ranges it sets them to values that differ from the memory, so that all bytes are
-// recorded again.
-func (r *recording) restoreContents(m *dmaRange) {
-	h := &r.hostMemory
-	h.workSteps += uint64(len(h.discarded) + len(h.retired))
-	h.discarded = slices.DeleteFunc(h.discarded, func(s span) bool {
-		first, end := max(s.first, m.bus), min(s.end, m.bus+m.size())
-		if first >= end {
-			return false
-		}
-		data := m.contents[first-m.bus : end-m.bus]
-		m.readCurrent(0, data, first-m.bus)
-		for i := range data {
-			data[i] = ^data[i]
-		}
-		return first == s.first && end == s.end
-	})
-	var former []*dmaRange
+// takeRetired removes the bus addresses of m from the retired ranges.
+func (h *hostMemory) takeRetired(m *dmaRange) {
+	h.workSteps += uint64(len(h.retired))
+	var left []*dmaRange
 	for _, old := range h.retired {
-		former = append(former, m.takeContents(h, old)...)
+		left = append(left, old.outside(m)...)
 	}
-	h.retired = former
+	h.retired, h.retiredBytes = left, 0
+	for _, l := range left {
+		h.retiredBytes += l.size
+	}
 }
 
-// takeContents copies the recorded contents of the retired range old that m overlaps. It returns
-// the parts of old that m does not cover.
-func (m *dmaRange) takeContents(h *hostMemory, old *dmaRange) (left []*dmaRange) {
-	first, last := max(m.bus, old.bus), min(m.lastBus(), old.lastBus())
-	if first > last {
-		return []*dmaRange{old}
+// outside returns the parts of m at bus addresses that are not in other.
+func (m *dmaRange) outside(other *dmaRange) (parts []*dmaRange) {
+	if m.lastBus() < other.bus || other.lastBus() < m.bus {
+		return []*dmaRange{m}
 	}
-	copy(m.contents[first-m.bus:], old.contents[first-old.bus:last-old.bus+1])
-	h.retiredBytes -= old.size()
-	if from := old.mappingStartOf(first); from > old.bus {
-		rest := old.split(from)
-		left, old = append(left, old), rest
+	if other.bus > m.bus {
+		rest := m.split(other.bus)
+		parts, m = append(parts, m), rest
 	}
-	if to := old.mappingStartFrom(last); to <= old.lastBus() && to > last {
-		left = append(left, old.split(to))
+	if other.lastBus() < m.lastBus() {
+		parts = append(parts, m.split(other.lastBus()+1))
 	}
-	// a device reaches only a part of this mapping again
-	if first > old.bus || last < old.lastBus() {
-		left = append(left, old)
-	}
-	for _, l := range left {
-		h.retiredBytes += l.size()
-	}
-	return left
+	return parts
 }
 
 // discardRetired discards the oldest retired ranges until size more bytes fit: the sizes of all
@@ -322,11 +303,11 @@ func (r *recording) discardRetired(size uint64) {
 			h.retired = slices.Delete(h.retired, 0, 1)
 		}
 		h.workSteps++
-		h.retiredBytes -= m.size()
-		h.discarded = append(h.discarded, span{m.bus, m.bus + m.size()})
-		r.out.line("NOTE no device reaches host memory at bus address 0x%x, "+
+		h.retiredBytes -= m.size
+		h.pages.Forget(m.bus, m.size)
+		r.out.Line("NOTE no device reaches host memory at bus address 0x%x, "+
 			"%d bytes: lm discards its copy to stay within --host-memory, "+
-			"and records all of this memory when a device reaches it again", m.bus, m.size())
+			"and records all of this memory when a device reaches it again", m.bus, m.size)
 	}
 }
 
@@ -340,7 +321,7 @@ func (r *recording) removeDMARanges(t *thread, bus, size uint64) {
 	from, to := h.overlapping(bus, last)
 	var gone []*dmaRange
 	for _, m := range slices.Clone(h.ranges[from:to]) {
-		first, end := m.mappingStartFrom(bus), m.bus+m.size()
+		first, end := m.mappingStartFrom(bus), m.bus+m.size
 		if last < m.lastBus() {
 			end = m.mappingStartFrom(last + 1)
 		}
@@ -389,19 +370,17 @@ func (r *recording) retireRanges(t *thread, gone []*dmaRange) {
 	})
 	h.ranges = slices.Replace(h.ranges, from, to, left...)
 	for _, m := range gone {
-		for _, c := range m.takeProgramStores() {
-			r.out.hostChange(c)
-		}
+		r.out.hostChanges(r.takeProgramStores(m))
 		m.mirror.dropUse()
 		m.mirror = nil
 		if t != nil && t.space == m.space {
 			r.endWatch(t, m)
-			r.endProtection(t, m.start, m.start+m.size())
+			r.endProtection(t, m.start, m.start+m.size)
 			// a page may also belong to another range
-			r.resetProtected(t.space, m.start, m.start+m.size())
+			r.resetProtected(t.space, m.start, m.start+m.size)
 		}
 		m.space = nil
-		h.bytes -= m.size()
+		h.bytes -= m.size
 		h.keepRetired(m)
 	}
 }
@@ -445,7 +424,7 @@ func (r *recording) recordChangesBetween(unknown author, first, end uint64) {
 	var list []change
 	from, to := r.hostMemory.overlapping(first, end)
 	for _, m := range r.hostMemory.ranges[from:to] {
-		stored := m.takeProgramStores()
+		stored := r.takeProgramStores(m)
 		changes := r.compareWithRecord(m, max(first, m.bus)-m.bus, min(end, m.lastBus())-m.bus+1,
 			unknown, false)
 		switch {
@@ -453,9 +432,7 @@ func (r *recording) recordChangesBetween(unknown author, first, end uint64) {
 			list = append(append(list, changes...), stored...)
 		// the device wrote to bytes that the program had stored before
 		case changesOverlap(stored, changes):
-			for _, c := range stored {
-				r.out.hostChange(c)
-			}
+			r.out.hostChanges(stored)
 			list = append(list, changes...)
 		default:
 			for _, c := range stored {
@@ -465,9 +442,7 @@ func (r *recording) recordChangesBetween(unknown author, first, end uint64) {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b change) int { return int(a.author) - int(b.author) })
-	for _, c := range list {
-		r.out.hostChange(c)
-	}
+	r.out.hostChanges(list)
 }
 
 // changesOverlap reports whether changes of two lists overlap. Both lists are in the order of their
@@ -513,7 +488,7 @@ func (r *recording) compareWithRecord(m *dmaRange, from, to uint64, unknown auth
 	defer catchFaults(&err)() // the file of a mirror may have become shorter
 	for at := from; at < to; {
 		n := min(to-at, pageSize-(m.start+at)%pageSize)
-		if there := all[at-from:][:n]; !bytes.Equal(there, m.contents[at:at+n]) {
+		if there := all[at-from:][:n]; !r.hostMemory.pages.Equal(m.bus+at, there) {
 			now := bytes.Clone(there) // the memory may change again at any time
 			who, address := unknown, m.start+at
 			switch {
@@ -527,8 +502,8 @@ func (r *recording) compareWithRecord(m *dmaRange, from, to uint64, unknown auth
 			case known:
 				who = byDevice
 			}
-			list = append(list, m.differingWords(int(at), now, who)...)
-			copy(m.contents[at:], now)
+			list = append(list, r.hostMemory.differingWords(m.bus+at, now, who)...)
+			r.hostMemory.pages.Set(m.bus+at, now)
 		}
 		at += n
 	}
@@ -549,8 +524,8 @@ func inRanges(list []pageRange, address uint64) bool {
 // currentBytes returns the current contents of m between two offsets, or nil if the program has
 // unmapped them. The bytes are valid until the next call.
 func (r *recording) currentBytes(m *dmaRange, from, to uint64) []byte {
-	if m.mirrorTriedSize != m.size() {
-		m.mirrorTriedSize = m.size()
+	if m.mirrorTriedSize != m.size {
+		m.mirrorTriedSize = m.size
 		m.mapMirror(r.threadOf(m.space))
 	}
 	var edge [1]byte
@@ -586,11 +561,11 @@ func hasMemory(tid int) bool {
 // compare the memory without copying it first, which would take longer than the comparison.
 func (m *dmaRange) mapMirror(tid int) {
 	p, err := mappingAt(tid, m.start)
-	if err != nil || !p.shared || m.start%pageSize != 0 || m.start+m.size() > p.end ||
-		m.size()%max(p.hugePageSize(tid), 1) != 0 {
+	if err != nil || !p.shared || m.start%pageSize != 0 || m.start+m.size > p.end ||
+		m.size%max(p.hugePageSize(tid), 1) != 0 {
 		return
 	}
-	if m.mirror, err = p.mapView(tid, m.start, m.size()); err == nil {
+	if m.mirror, err = p.mapView(tid, m.start, m.size); err == nil {
 		m.mirror.addUse()
 	}
 }
@@ -603,20 +578,25 @@ func (r *recording) writtenSince(m *dmaRange, address uint64) bool {
 	return len(list) > 0
 }
 
-// differingWords returns the runs of words that differ from the record's contents. now contains the
-// current bytes from the offset at on.
-func (m *dmaRange) differingWords(at int, now []byte, who author) (list []change) {
-	first := -1
-	for i := 0; i <= len(now); i += wordSize {
-		end := min(i+wordSize, len(now))
-		same := i >= len(now) || bytes.Equal(now[i:end], m.contents[at+i:at+end])
-		switch {
-		case !same && first < 0:
-			first = i
-		case same && first >= 0:
-			list = append(list, change{who, m.bus + uint64(at+first), now[first:min(i, len(now))]})
-			first = -1
+// differingWords returns the runs of words at a bus address that differ from the record. now has
+// their current contents.
+func (h *hostMemory) differingWords(bus uint64, now []byte, who author) (list []change) {
+	var words []span // offsets in now
+	for r := range h.pages.Runs(bus, now) {
+		if r.State == record.Equal {
+			continue
 		}
+		first := (r.Address - bus) &^ (wordSize - 1)
+		end := (r.Address - bus + uint64(len(r.Data)) + wordSize - 1) &^ (wordSize - 1)
+		if n := len(words); n > 0 && first <= words[n-1].end {
+			words[n-1].end = end
+		} else {
+			words = append(words, span{first, end})
+		}
+	}
+	for _, w := range words {
+		list = append(list,
+			change{who, bus + w.first, now[w.first:min(w.end, uint64(len(now)))]})
 	}
 	return list
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"lightmetal/tools/capture/record"
+
+	"golang.org/x/sys/unix"
 )
 
 const cardSize = 1 << 20 // bytes of the file that represents a BAR
@@ -30,7 +32,14 @@ func TestMain(m *testing.M) {
 		setCopiesByBytes()
 		os.Exit(runChild(text))
 	}
-	os.Exit(m.Run())
+	var err error
+	if programFolder, err = os.MkdirTemp("", "lm-recorder-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	exit := m.Run()
+	os.RemoveAll(programFolder)
+	os.Exit(exit)
 }
 
 // childOptions contains the options of the recorder and the path of the record.
@@ -117,6 +126,23 @@ func createCard(t *testing.T) string {
 	return path
 }
 
+// mapCard maps the file of a card, so that the test can act as the device.
+func mapCard(t *testing.T, path string) []byte {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	card, err := unix.Mmap(int(file.Fd()), 0, cardSize, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(card) })
+	return card
+}
+
 // runUnrecorded runs a program on a new card, without the recorder.
 func runUnrecorded(t *testing.T, env []string, program ...string) *runResult {
 	t.Helper()
@@ -184,7 +210,15 @@ func runCommand(t *testing.T, c *exec.Cmd, path string) *runResult {
 		messages: messages.String(), card: data}
 }
 
-// compileProgram builds a C program of testdata, and returns the path of the program.
+// programs has the paths of the programs that compileProgram has built, by flags and source. They
+// are in programFolder.
+var (
+	programs      = map[string]string{}
+	programFolder string
+)
+
+// compileProgram builds a C program of testdata, unless that was done before, and returns the path
+// of the program.
 func compileProgram(t *testing.T, source string, flags ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -193,11 +227,17 @@ func compileProgram(t *testing.T, source string, flags ...string) string {
 		}
 		t.Skip("needs gcc")
 	}
-	program := filepath.Join(t.TempDir(), "program")
+	key := strings.Join(slices.Concat(flags, []string{source}), " ")
+	program := programs[key]
+	if program != "" {
+		return program
+	}
+	program = filepath.Join(programFolder, fmt.Sprintf("program%d", len(programs)))
 	args := slices.Concat([]string{"-Wall", "-o", program}, flags, []string{source, "-lpthread"})
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("compiling %s: %v\n%s", source, err, out)
 	}
+	programs[key] = program
 	return program
 }
 
@@ -212,7 +252,7 @@ func compareRuns(t *testing.T, with, without *runResult) {
 	if !bytes.Equal(with.card, without.card) {
 		t.Error("the program left other data on the card than without the recorder")
 	}
-	if with.err != nil {
+	if with.err != without.err {
 		t.Errorf("reading the record: %v; messages of the recorder: %s", with.err, with.messages)
 	}
 }

@@ -202,7 +202,7 @@ func (r *recording) reportEvent(format string, a ...any) {
 }
 
 func (r *recording) writeReport(kind, text string) {
-	r.out.line("%s%s", kind, text)
+	r.out.Line("%s%s", kind, text)
 	if r.options.Warnings != nil {
 		fmt.Fprintln(r.options.Warnings, text)
 	}

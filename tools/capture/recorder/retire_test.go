@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/tools/capture/record"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -27,8 +29,7 @@ func TestMemoryOfAnEndedProcessIsRetired(t *testing.T) {
 		"runs another program": func(r *recording, of *thread) { r.handleExec(of, of.tid) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, first, text := newTestRecording(t, Options{HostMemoryLimit: 3 * pageSize,
-				IgnoreTracking: true})
+			r, first, text := newHostRecording(t, 3)
 			second := newTestThread()
 			r.addDMARange(first, addressOf(buffer(2*pageSize, 0x11)), 2*pageSize, 0x10000)
 			end(r, first)
@@ -38,9 +39,7 @@ func TestMemoryOfAnEndedProcessIsRetired(t *testing.T) {
 			r.recordChanges(byProgram)
 			const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\n" +
 				"MEM 10000 2000\nHR 10000 8 0000000000000000\nHR 10008 8 2200000000000000\n"
-			if got := text(); got != want {
-				t.Errorf("record\n%swant\n%s", got, want)
-			}
+			compareRecord(t, text(), want)
 		})
 	}
 }
@@ -48,8 +47,7 @@ func TestMemoryOfAnEndedProcessIsRetired(t *testing.T) {
 // TestNewMappingReplacesTheOldOne: closing a VFIO container removes mappings without a system call
 // for each, so that a new mapping may be at the bus addresses of an old one.
 func TestNewMappingReplacesTheOldOne(t *testing.T) {
-	r, self, text := newTestRecording(t,
-		Options{HostMemoryLimit: 3 * pageSize, IgnoreTracking: true})
+	r, self, text := newHostRecording(t, 3)
 	before, after := buffer(2*pageSize, 0x11), buffer(2*pageSize, 0x11)
 	r.addDMARange(self, addressOf(before), 2*pageSize, 0x10000)
 	r.addDMARange(self, addressOf(after), 2*pageSize, 0x10000)
@@ -57,14 +55,11 @@ func TestNewMappingReplacesTheOldOne(t *testing.T) {
 	r.recordChanges(byProgram)
 	const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\nMEM 10000 2000\n" +
 		"HR 10008 8 2200000000000000\n"
-	if got := text(); got != want {
-		t.Errorf("record\n%swant\n%s", got, want)
-	}
+	compareRecord(t, text(), want)
 }
 
 func TestOtherMemoryInPartOfARangeEndsTheRange(t *testing.T) {
-	r, self, text := newTestRecording(t,
-		Options{HostMemoryLimit: 4 * pageSize, IgnoreTracking: true})
+	r, self, text := newHostRecording(t, 4)
 	r.addDMARange(self, addressOf(buffer(2*pageSize, 0)), 2*pageSize, 0x10000)
 	r.addDMARange(self, addressOf(buffer(pageSize, 0)), pageSize, 0x11000)
 	if got := text(); !strings.Contains(got,
@@ -73,11 +68,33 @@ func TestOtherMemoryInPartOfARangeEndsTheRange(t *testing.T) {
 	}
 }
 
+// TestPartOfARetiredMappingIsReachedAgain: the record has the data of both parts of the mapping
+// already, and the part that no device reaches stays retired.
+func TestPartOfARetiredMappingIsReachedAgain(t *testing.T) {
+	r, self, text := newHostRecording(t, 4)
+	b := buffer(2*pageSize, 0x11)
+	b[pageSize] = 0x22
+	r.addDMARange(self, addressOf(b), 2*pageSize, 0x10000)
+	r.removeDMARanges(self, 0x10000, 2*pageSize)
+	r.addDMARange(self, addressOf(b)+pageSize, pageSize, 0x11000)
+	if n := r.hostMemory.retiredBytes; n != pageSize {
+		t.Errorf("%d retired bytes, want %d", n, pageSize)
+	}
+	r.removeDMARanges(self, 0x11000, pageSize)
+	r.addDMARange(self, addressOf(b), 2*pageSize, 0x10000)
+	const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\n" +
+		"HR 11000 8 2200000000000000\nMEM 11000 1000\nMEM 10000 2000\n"
+	compareRecord(t, text(), want)
+	if len(r.hostMemory.retired) != 0 || r.hostMemory.retiredBytes != 0 {
+		t.Errorf("%d retired ranges of %d bytes, want none", len(r.hostMemory.retired),
+			r.hostMemory.retiredBytes)
+	}
+}
+
 // TestCopiesOfRetiredMemoryAreLimited: the recorder discards the oldest copies, and the record says
 // so. If a device reaches such memory again, the record has all its data, including zeros.
 func TestCopiesOfRetiredMemoryAreLimited(t *testing.T) {
-	r, self, text := newTestRecording(t,
-		Options{HostMemoryLimit: 2 * pageSize, IgnoreTracking: true})
+	r, self, text := newHostRecording(t, 2)
 	for i := range uint64(4) {
 		r.addDMARange(self, addressOf(buffer(pageSize, 0x11)), pageSize, 0x10000+i*pageSize)
 		r.removeDMARanges(self, 0x10000+i*pageSize, pageSize)
@@ -88,8 +105,14 @@ func TestCopiesOfRetiredMemoryAreLimited(t *testing.T) {
 		}
 	}
 	r.addDMARange(self, addressOf(buffer(pageSize, 0)), pageSize, 0x10000)
-	if len(r.hostMemory.discarded) != 2 { // 11000 and 12000; the data of 10000 are known again
-		t.Errorf("discarded ranges %x, want 2", r.hostMemory.discarded)
+	for i, want := range []record.State{record.Equal, record.Unknown, record.Unknown,
+		record.Equal} { // the data of 10000 are known again
+		bus := 0x10000 + uint64(i)*pageSize
+		for got := range r.hostMemory.pages.Runs(bus, make([]byte, 1)) {
+			if got.State != want {
+				t.Errorf("contents at %x: state %d, want %d", bus, got.State, want)
+			}
+		}
 	}
 	got := text()
 	if !strings.Contains(got,
@@ -103,7 +126,7 @@ func TestCopiesOfRetiredMemoryAreLimited(t *testing.T) {
 // totalSize returns the bytes of all ranges.
 func totalSize(list []*dmaRange) (total uint64) {
 	for _, m := range list {
-		total += m.size()
+		total += m.size
 	}
 	return total
 }
@@ -111,7 +134,7 @@ func totalSize(list []*dmaRange) (total uint64) {
 // TestStoresToWatchedMemoryAreRecordedBeforeUnmapping, on a kernel that does not report writes: if
 // the memory is mapped again, the record already has its data.
 func TestStoresToWatchedMemoryAreRecordedBeforeUnmapping(t *testing.T) {
-	r, self, text := newTestRecording(t, Options{HostMemoryLimit: pageSize, IgnoreTracking: true})
+	r, self, text := newHostRecording(t, 1)
 	b := buffer(pageSize, 0)
 	r.addDMARange(self, addressOf(b), pageSize, 0x10000)
 	a := area{start: addressOf(b), end: addressOf(b) + pageSize,
@@ -124,9 +147,7 @@ func TestStoresToWatchedMemoryAreRecordedBeforeUnmapping(t *testing.T) {
 	r.addDMARange(self, addressOf(b), pageSize, 0x10000)
 	r.recordChanges(byProgram)
 	const want = "LMRECORD 2\nMEM 10000 1000\nHR 10008 8 2200000000000000\nMEM 10000 1000\n"
-	if got := text(); got != want {
-		t.Errorf("record\n%swant\n%s", got, want)
-	}
+	compareRecord(t, text(), want)
 }
 
 // mapSharedMemory maps a new file of two pages, and returns the file and the memory.
@@ -162,7 +183,7 @@ func mapOpenableMemory(t *testing.T) (fd int, b []byte) {
 // removes its own mapping of the memory.
 func TestMemoryOverTheLimitIsNoLongerMapped(t *testing.T) {
 	_, b := mapOpenableMemory(t)
-	r, self, _ := newTestRecording(t, Options{HostMemoryLimit: 2 * pageSize, IgnoreTracking: true})
+	r, self, _ := newHostRecording(t, 2)
 	m := r.addDMARange(self, addressOf(b), 2*pageSize, 0x10000)
 	r.recordChanges(byProgram)
 	v := m.mirror
@@ -177,8 +198,7 @@ func TestMemoryOverTheLimitIsNoLongerMapped(t *testing.T) {
 // If its file is truncated, the recording continues, and memory that is gone is not recorded.
 func TestSharedMemoryIsComparedInPlace(t *testing.T) {
 	fd, b := mapOpenableMemory(t)
-	r, self, text := newTestRecording(t,
-		Options{HostMemoryLimit: 2 * pageSize, IgnoreTracking: true})
+	r, self, text := newHostRecording(t, 2)
 	r.addDMARange(self, addressOf(b), 2*pageSize, 0x10000)
 	b[pageSize+8], r.hostMemory.readBuffer = 0x22, nil
 	r.recordChanges(byProgram)
@@ -197,7 +217,5 @@ func TestSharedMemoryIsComparedInPlace(t *testing.T) {
 		t.Errorf("after removing the range, the mapping has %d uses, want 0", v.uses)
 	}
 	const want = "LMRECORD 2\nMEM 10000 2000\nHR 11008 8 2200000000000000\n"
-	if got := text(); got != want {
-		t.Errorf("record\n%swant\n%s", got, want)
-	}
+	compareRecord(t, text(), want)
 }

@@ -38,7 +38,7 @@ func step(tid int, fault uint64, memory *memory) error {
 		s.Reg[i] = *from
 	}
 	failed := x86.Step(code, fault, &s, memory)
-	memory.out.flushRun()
+	memory.out.FlushRun()
 	if failed == nil && !s.Ran {
 		memory.space.follower.run(&s)
 	}

@@ -4,7 +4,6 @@ package recorder
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -23,7 +22,7 @@ type Range struct{ First, Last uint64 }
 // accesses to them, as those to a BAR. It returns false if m has no watched pages.
 func (r *recording) watchRange(t *thread, m *dmaRange) (watched bool) {
 	for _, w := range r.options.Watch {
-		first, last := max(w.First, m.bus), min(w.Last, m.bus+m.size()-1)
+		first, last := max(w.First, m.bus), min(w.Last, m.bus+m.size-1)
 		if first > last {
 			continue
 		}
@@ -45,7 +44,7 @@ func (r *recording) watchPages(t *thread, m *dmaRange, start, end uint64) error 
 	}
 	if huge := p.hugePageSize(t.tid); huge > 0 { // mprotect takes whole huge pages
 		start, end = start&^(huge-1), (end+huge-1)&^(huge-1)
-		if start < m.start || end > m.start+m.size() {
+		if start < m.start || end > m.start+m.size {
 			return fmt.Errorf("a huge page of %d bytes also contains memory that the "+
 				"program did not map for the device", huge)
 		}
@@ -69,7 +68,7 @@ func (r *recording) watchPages(t *thread, m *dmaRange, start, end uint64) error 
 
 // endWatch makes the watched pages of m accessible to the program again.
 func (r *recording) endWatch(t *thread, m *dmaRange) {
-	for _, a := range t.space.areasBetween(m.start&^(pageSize-1), roundUpToPage(m.start+m.size())) {
+	for _, a := range t.space.areasBetween(m.start&^(pageSize-1), roundUpToPage(m.start+m.size)) {
 		if a.watched == m {
 			_, _ = r.injectCall(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
 			t.space.remove(a.start, a.end)
@@ -171,9 +170,7 @@ func (m *memory) loadWatched(a *area, address uint64, data []byte) error {
 	if err := m.accessHost(a, address, data, false); err != nil {
 		return err
 	}
-	if known := a.watched.recordedAt(address, len(data)); m.space == a.watched.space &&
-		known != nil &&
-		!bytes.Equal(known, data) {
+	if bus, ok := m.recordedAt(a, address, len(data)); ok && !m.hostMemory.pages.Equal(bus, data) {
 		m.recordChanges(byDevice)
 	}
 	return nil
@@ -185,19 +182,17 @@ func (m *memory) storeWatched(a *area, address uint64, data []byte) error {
 	if err := m.accessHost(a, address, data, true); err != nil {
 		return err
 	}
-	known := a.watched.recordedAt(address, len(data))
-	if m.space != a.watched.space || known == nil {
-		return nil
+	if bus, ok := m.recordedAt(a, address, len(data)); ok {
+		m.hostMemory.pages.Set(bus, data)
+		a.watched.noteProgramStore(address-a.watched.start, uint64(len(data)))
 	}
-	copy(known, data)
-	a.watched.noteProgramStore(address-a.watched.start, uint64(len(data)))
 	return nil
 }
 
 // noteProgramStore adds n bytes at an offset in m to the stores of the program that are not
 // recorded yet.
 func (m *dmaRange) noteProgramStore(at, n uint64) {
-	first, end := at&^(wordSize-1), min((at+n+wordSize-1)&^(wordSize-1), m.size())
+	first, end := at&^(wordSize-1), min((at+n+wordSize-1)&^(wordSize-1), m.size)
 	if n := len(m.programStores); n > 0 && first <= m.programStores[n-1].end &&
 		end >= m.programStores[n-1].end &&
 		first >= m.programStores[n-1].first {
@@ -212,7 +207,7 @@ type span struct{ first, end uint64 }
 
 // takeProgramStores returns the program's stores to m that are not recorded yet, and empties their
 // list.
-func (m *dmaRange) takeProgramStores() (list []change) {
+func (r *recording) takeProgramStores(m *dmaRange) (list []change) {
 	slices.SortFunc(m.programStores, func(a, b span) int { return cmp.Compare(a.first, b.first) })
 	for i, s := range m.programStores {
 		for k := i + 1; k < len(m.programStores) && m.programStores[k].first <= s.end; k++ {
@@ -220,21 +215,21 @@ func (m *dmaRange) takeProgramStores() (list []change) {
 			m.programStores[k].end = 0 // it is merged into this span
 		}
 		if s.end > s.first {
-			list = append(list, change{byProgram, m.bus + s.first,
-				bytes.Clone(m.contents[s.first:s.end])})
+			bus := m.bus + s.first
+			list = append(list,
+				change{byProgram, bus, r.hostMemory.pages.Bytes(bus, s.end-s.first)})
 		}
 	}
 	m.programStores = m.programStores[:0]
 	return list
 }
 
-// recordedAt returns the recorded contents at an address, or nil if the device does not reach all
-// of them.
-func (m *dmaRange) recordedAt(address uint64, size int) []byte {
-	if at := address - m.start; address >= m.start && at+uint64(size) <= m.size() {
-		return m.contents[at:][:size]
-	}
-	return nil
+// recordedAt returns the bus address of watched memory. ok is false if the device does not reach
+// all of the memory, or if it is a child process's copy.
+func (m *memory) recordedAt(a *area, address uint64, size int) (bus uint64, ok bool) {
+	h := a.watched
+	at := address - h.start
+	return h.bus + at, m.space == h.space && address >= h.start && at+uint64(size) <= h.size
 }
 
 // accessHost makes an access to watched or protected memory.

@@ -7,17 +7,15 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
 	"lightmetal/boards"
 	"lightmetal/hal"
+	"lightmetal/tools/capture/record"
 	"lightmetal/tools/image/synced"
 	"lightmetal/tools/lmrun/files"
 )
@@ -39,21 +37,20 @@ import (
 // the device reads client memory later than that, the transfer follows the store, with an EVENT
 // line.
 type trace struct {
-	mutex   sync.Mutex                 // for all fields: another goroutine calls releaseLate
-	to      *synced.Writer             // the recording
-	device  string                     // first lines of the recording
-	exact   bool                       // the device uses bus addresses and translates none itself
-	bars    [6]int                     // numbers of the BARs in the recording
-	lines   int                        // number of lines after the first line
-	spool   *files.Output              // temporary file; nil: body and to are the same
-	spooled string                     // path of spool
-	body    *synced.Writer             // receives accesses and transfers
-	held    bytes.Buffer               // accesses that are held back
-	since   time.Time                  // time of the first access that is held back
-	late    bool                       // the last store was held back for heldMax
-	reached []reached                  // memory that the device reached in this access
-	known   map[uint64]*[pageSize]byte // contents in the recording, by page address
-	last    time.Time                  // time of the last access
+	mutex   sync.Mutex     // for all fields: another goroutine calls releaseLate
+	lines   *record.Writer // writes to header, held, body or to
+	to      *synced.Writer // the recording
+	header  bytes.Buffer   // first lines of the recording
+	exact   bool           // the device uses bus addresses and translates none itself
+	bars    [6]int         // numbers of the BARs in the recording
+	spool   *files.Output  // temporary file; nil: body and to are the same
+	spooled string         // path of spool
+	body    *synced.Writer // receives accesses and transfers
+	held    bytes.Buffer   // accesses that are held back
+	since   time.Time      // time of the first access that is held back
+	late    bool           // the last store was held back for heldMax
+	reached []reached      // memory that the device reached in this access
+	known   record.Pages   // contents of client memory in the recording
 }
 
 // reached is client memory that the device has reached, with its contents before and after that.
@@ -61,9 +58,6 @@ type reached struct {
 	address             uint64
 	data, before, after []byte // after is nil while the device may still access data
 }
-
-// pageSize is in bytes.
-const pageSize = 4096
 
 // barStride is the distance between the addresses of consecutive BARs in a recording.
 const barStride = 0x10_0000_0000
@@ -77,22 +71,22 @@ const baseMax = 200
 
 // newTrace returns a trace, and writes the first lines of its recording.
 func newTrace(o *Options, id hal.Identity, board *boards.Board) (*trace, error) {
-	t := &trace{exact: board == nil || board.Outbound == nil,
-		known: map[uint64]*[pageSize]byte{}, last: time.Now()}
+	t, began := &trace{exact: board == nil || board.Outbound == nil}, time.Now()
 	interval := cmp.Or(o.Sync, synced.Interval)
-	t.device = fmt.Sprintf("LMRECORD 2\nDEVICE 0 %04x %04x served\n", id.Vendor, id.Device)
-	t.lines = 1
+	t.lines = record.NewWriter(&t.header, func() time.Duration { return time.Since(began) })
+	t.lines.Device(0, id.Vendor, id.Device, record.ServedDevice)
+	bars := 0
 	for bar, size := range id.BarSizes {
 		if size != 0 {
-			t.bars[bar] = t.lines - 1
-			t.device += fmt.Sprintf("BAR %d 0 %d %x %x\n", t.lines-1, bar, barStride*(1+bar), size)
-			t.lines++
+			t.lines.Bar(bars, 0, bar, barStride*(1+uint64(bar)), size)
+			t.bars[bar] = bars
+			bars++
 		}
 	}
 	if t.exact {
 		folder, base := filepath.Split(cmp.Or(o.Spool, "lm-serve"))
 		base = base[:min(len(base), baseMax)]
-		name := fmt.Sprintf(".%s.%d-%x.part", base, os.Getpid(), t.last.UnixNano())
+		name := fmt.Sprintf(".%s.%d-%x.part", base, os.Getpid(), began.UnixNano())
 		if o.Spool == "" {
 			folder = os.TempDir()
 		}
@@ -112,7 +106,7 @@ func newTrace(o *Options, id hal.Identity, board *boards.Board) (*trace, error) 
 		t.to = synced.NewWriter(o.Trace, interval, t.releaseLate)
 		t.body = t.to
 	}
-	_, err := io.WriteString(t.body, t.device)
+	_, err := t.body.Write(t.header.Bytes())
 	return t, err
 }
 
@@ -140,15 +134,11 @@ func (t *trace) access(kind byte, bar uint32, offset uint64, data []byte) {
 		t.late = false
 		t.release()
 	}
-	now := time.Now()
 	if t.held.Len() == 0 {
-		t.since = now
+		t.since = time.Now()
 	}
-	t.lines += 2
-	fmt.Fprintf(&t.held, "CLK %d\n%c %d %x %d %x\n",
-		min(now.Sub(t.last).Nanoseconds(), math.MaxUint32), kind, t.bars[bar], offset, len(data),
-		data)
-	t.last = now
+	t.lines.To = &t.held
+	t.lines.Access(kind, t.bars[bar], offset, data)
 }
 
 // release writes the accesses that are held back.
@@ -226,18 +216,19 @@ func (t *trace) transfers() {
 	if !t.exact {
 		t.release()
 	}
+	t.lines.To = t.body
 	var wrote []reached
 	for _, r := range t.reached {
 		switch {
 		case !bytes.Equal(r.after, r.before):
 			if t.exact {
-				t.learn(r.address, r.after)
+				t.known.Set(r.address, r.after)
 			}
 			wrote = append(wrote, r)
 		case t.exact:
 			t.read(r, wrote)
 		default:
-			t.transfer("HR", r)
+			t.lines.HostAccess("HR", r.address, r.after)
 		}
 	}
 	t.release()
@@ -259,16 +250,17 @@ func (t *trace) read(r reached, wrote []reached) {
 		pieces = left
 	}
 	for _, p := range pieces {
-		if t.learn(p.address, p.after) {
-			if t.late {
-				t.lines++
-				fmt.Fprintf(t.body, "EVENT the device read %d bytes "+
-					"at bus address %x more than %v after the previous store; "+
-					"the client had written them before that store\n",
-					len(p.after), p.address, heldMax)
-			}
-			t.transfer("HR", p)
+		isKnown := t.known.Equal(p.address, p.after)
+		t.known.Set(p.address, p.after)
+		if isKnown {
+			continue
 		}
+		if t.late {
+			t.lines.Line("EVENT the device read %d bytes "+
+				"at bus address %x more than %v after the previous store; "+
+				"the client had written them before that store", len(p.after), p.address, heldMax)
+		}
+		t.lines.HostAccess("HR", p.address, p.after)
 	}
 }
 
@@ -294,34 +286,10 @@ func (r reached) beside(other reached) (pieces []reached) {
 func (t *trace) wrote(r reached) {
 	const entry, word = 64, 8
 	for len(r.after) <= entry && len(r.after) > word {
-		t.transfer("HW", reached{address: r.address, after: r.after[:word]})
+		t.lines.HostAccess("HW", r.address, r.after[:word])
 		r.address, r.after = r.address+word, r.after[word:]
 	}
-	t.transfer("HW", r)
-}
-
-// transfer writes one transfer. verb is "HR" if the device reads and "HW" if it writes.
-func (t *trace) transfer(verb string, r reached) {
-	t.lines++
-	fmt.Fprintf(t.body, "%s %x %d %x\n", verb, r.address, len(r.after), r.after)
-}
-
-// learn sets the contents of memory in known. It reports whether they differ from the contents that
-// known had before.
-func (t *trace) learn(address uint64, data []byte) (news bool) {
-	for len(data) > 0 {
-		first := address &^ (pageSize - 1)
-		page := t.known[first]
-		if page == nil {
-			page = new([pageSize]byte)
-			t.known[first] = page
-		}
-		n := min(len(data), int(first+pageSize-address))
-		news = news || !bytes.Equal(page[address-first:][:n], data[:n])
-		copy(page[address-first:], data[:n])
-		address, data = address+uint64(n), data[n:]
-	}
-	return news
+	t.lines.HostAccess("HW", r.address, r.after)
 }
 
 // end completes the recording. The temporary file remains until the recording is on the disk.
@@ -335,7 +303,8 @@ func (t *trace) end() (err error) {
 			err = t.unspool()
 		}
 	}
-	fmt.Fprintf(t.to, "END %d\n", t.lines)
+	t.lines.To = t.to
+	t.lines.End()
 	err = cmp.Or(err, t.to.Close())
 	if t.spool == nil {
 		return err
@@ -351,10 +320,10 @@ func (t *trace) end() (err error) {
 // unspool writes the first lines, the list of reached memory, and the contents of the temporary
 // file to the recording.
 func (t *trace) unspool() error {
-	fmt.Fprint(t.to, t.device)
-	for _, page := range slices.Sorted(maps.Keys(t.known)) {
-		t.lines++
-		fmt.Fprintf(t.to, "MEM %x %x\n", page, pageSize)
+	_, _ = t.to.Write(t.header.Bytes()) // Close returns the error
+	t.lines.To = t.to
+	for _, page := range t.known.Addresses() {
+		t.lines.Memory(page, record.PageSize)
 	}
 	spool, err := os.Open(t.spooled)
 	if err != nil {
@@ -363,7 +332,7 @@ func (t *trace) unspool() error {
 	defer spool.Close()
 	text, err := gzip.NewReader(bufio.NewReader(spool))
 	if err == nil {
-		_, err = io.CopyN(io.Discard, text, int64(len(t.device)))
+		_, err = io.CopyN(io.Discard, text, int64(t.header.Len()))
 	}
 	if err == nil {
 		_, err = io.Copy(t.to, text)

@@ -84,25 +84,30 @@ func (m *machine) arithmetic(v uint64, size int) error {
 	op := operation(m.opcode >> 3)
 	r := m.register(m.reg, size)
 	if m.opcode&2 == 0 {
-		return m.computeToMemory(op, v, r, size)
+		return m.computeOperand(op, v, r, size)
 	}
-	if z := m.compute(op, r, v, size); op != opCmp {
-		m.setRegister(m.reg, size, z)
+	m.computeRegister(op, m.reg, v, size)
+	return nil
+}
+
+// computeOperand computes, and sets the operand in the field rm of ModRM to the result.
+func (m *machine) computeOperand(op operation, v, by uint64, size int) error {
+	if z := m.compute(op, v, by, size); op != opCmp {
+		return m.setOperand(size, z)
 	}
 	return nil
 }
 
-// computeToMemory computes, and stores the result to the memory operand.
-func (m *machine) computeToMemory(op operation, v, by uint64, size int) error {
-	if z := m.compute(op, v, by, size); op != opCmp {
-		return m.storeNumber(size, z)
+// computeRegister computes with a register, and sets the register to the result.
+func (m *machine) computeRegister(op operation, register uint8, by uint64, size int) {
+	if z := m.compute(op, m.register(register, size), by, size); op != opCmp {
+		m.setRegister(register, size, z)
 	}
-	return nil
 }
 
 // arithmeticImmediate executes group 1.
 func (m *machine) arithmeticImmediate(v uint64, size int) error {
-	return m.computeToMemory(operation(m.reg&7), v, m.instruction.immediate, size)
+	return m.computeOperand(operation(m.reg&7), v, m.instruction.immediate, size)
 }
 
 func (m *machine) test(v uint64, size int) error {
@@ -110,20 +115,20 @@ func (m *machine) test(v uint64, size int) error {
 	return nil
 }
 
-// group3Memory executes group 3: TEST, TEST, NOT, NEG, MUL, IMUL, DIV, IDIV.
-func (m *machine) group3Memory() error {
+// group3 executes group 3: TEST, TEST, NOT, NEG, MUL, IMUL, DIV, IDIV.
+func (m *machine) group3() error {
 	if m.reg&7 > 3 {
 		return onCopy(true, false)(m)
 	}
 	size := m.memoryWidth()
-	v, err := m.loadNumber(size)
+	v, err := m.operand(size)
 	switch {
 	case err != nil:
 		return err
 	case m.reg&7 == 2:
-		return m.storeNumber(size, ^v)
+		return m.setOperand(size, ^v)
 	case m.reg&7 == 3:
-		return m.storeNumber(size, m.compute(opSub, 0, v, size))
+		return m.setOperand(size, m.compute(opSub, 0, v, size))
 	}
 	m.compute(opAnd, v, m.instruction.immediate, size)
 	return nil

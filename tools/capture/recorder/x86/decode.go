@@ -75,22 +75,28 @@ func extend(v uint64, bytes int) uint64 {
 	return uint64(int64(v) << shift >> shift)
 }
 
-// decode decodes an instruction. The error is a *Refusal.
+// decode decodes an instruction with a memory operand. The error is a *Refusal.
 func decode(code []byte) (instruction, error) {
-	i := instruction{code: code, encoding: legacy, base: -1, index: -1}
+	i, reason := decodeWith(forms, code)
+	if reason != "" {
+		return i, &Refusal{code, reason}
+	}
+	return i, nil
+}
+
+// decodeWith decodes an instruction of one of the given forms. It returns a reason to reject the
+// instruction, or "".
+func decodeWith(forms map[formKey]*form, code []byte) (i instruction, reason string) {
+	i = instruction{code: code, encoding: legacy, base: -1, index: -1}
 	r := &reader{code: code}
-	reason := i.readOpcodeAndPrefixes(r)
-	if reason == "" {
-		reason = i.readOperands(r)
+	if reason = i.readOpcodeAndPrefixes(r); reason == "" {
+		reason = i.readOperands(r, lookup(forms, &i))
 	}
 	i.length = r.position
 	if r.truncated {
 		reason = "the instruction is truncated"
 	}
-	if reason != "" {
-		return i, &Refusal{code, reason}
-	}
-	return i, nil
+	return i, reason
 }
 
 // readOpcodeAndPrefixes decodes the prefixes and the opcode. It returns a reason to reject the
@@ -198,11 +204,11 @@ func (i *instruction) readEVEXPrefix(r *reader) string {
 func mandatoryPrefix(b uint8) uint8 { return b & 3 }
 
 // readOperands reads ModRM, the displacement and the immediate, as the form specifies.
-func (i *instruction) readOperands(r *reader) string {
-	if i.form = lookup(i); i.form == nil {
+func (i *instruction) readOperands(r *reader, f *form) string {
+	if i.form = f; f == nil {
 		return "unknown instruction"
 	}
-	switch i.form.shape {
+	switch f.shape {
 	case noModRM:
 	case offset:
 		i.hasMemory = true
@@ -213,15 +219,18 @@ func (i *instruction) readOperands(r *reader) string {
 		}
 	default:
 		i.readModRM(r)
-		if !i.hasMemory {
+		if !i.hasMemory && f.operand == inMemory {
 			return "the instruction has no memory operand"
 		}
+		if i.hasMemory && f.operand == inRegister {
+			return "the instruction has a memory operand"
+		}
 	}
-	if reason := i.form.check(i); reason != "" {
+	if reason := f.check(i); reason != "" {
 		return reason
 	}
 	i.operandEnd = r.position
-	i.immediate = r.readSigned(i.form.immediateBytes(i))
+	i.immediate = r.readSigned(f.immediateBytes(i))
 	if i.encoding == evex && i.isDisplacement8 {
 		i.displacement *= uint64(i.memoryWidth())
 	}

@@ -7,6 +7,13 @@
 // them: it never guesses. A Follower executes the instructions after such an instruction. Sources:
 // Intel SDM volume 2, chapters 2 (formats), 3 to 5 (instructions) and appendix A (opcode maps). In
 // comments, "table" means one of appendix A.
+//
+// The thread could execute all arithmetic on a copy, but does so only for rare instructions. A
+// thread needs two more stops for each instruction on a copy, so a Follower, which makes no stop,
+// cannot use it: loops that compute with a BAR, and unoptimized loops, whose counter is on the
+// stack, would run a hundred times slower. The copy also needs a writable and executable page in
+// the program, which some systems forbid, and an operand whose address does not use FS, GS or 32
+// bits.
 package x86
 
 import "fmt"

@@ -18,11 +18,10 @@ type Follower struct {
 	machine machine
 }
 
-// followed is an instruction that a Follower can execute.
+// followed is a decoded instruction.
 type followed struct {
 	instruction
-	run     func(*machine) error
-	vectors bool // the instruction uses vector registers
+	isFollowed bool // a Follower can execute it
 }
 
 // followedMax limits the number of decoded instructions that are kept.
@@ -68,13 +67,13 @@ func (f *Follower) execute(i *followed, s *State, memory Memory) (err error) {
 	if i.hasMemory {
 		m.address = m.effectiveAddress()
 	}
-	if i.vectors {
+	if i.form.vectors != 0 {
 		if m.vectors, err = s.Vectors(); err != nil {
 			return err
 		}
 	}
 	flags := s.Flags
-	if err = i.run(m); err != nil {
+	if err = i.form.run(m); err != nil {
 		s.Flags = flags
 		return err
 	}
@@ -90,291 +89,71 @@ func (f *Follower) decode(address uint64, code []byte) *followed {
 	}
 	i := f.decoded[address]
 	if i != nil && len(code) >= len(i.code) && bytes.Equal(code[:len(i.code)], i.code) {
-		if i.run == nil {
-			return nil
-		}
-		return i
+		return i.orNil()
 	}
 	if len(f.decoded) >= followedMax || f.decoded == nil {
 		f.decoded = map[uint64]*followed{}
 	}
 	i = decodeFollowed(code)
 	f.decoded[address] = i
-	if i.run == nil {
-		return nil
-	}
-	return i
+	return i.orNil()
 }
 
-// decodeFollowed decodes an instruction. If it cannot be followed, run is nil.
+// orNil returns the instruction, or nil if it cannot be followed.
+func (i *followed) orNil() *followed {
+	if i.isFollowed {
+		return i
+	}
+	return nil
+}
+
+// decodeFollowed decodes an instruction.
 func decodeFollowed(code []byte) *followed {
-	i := &followed{instruction: instruction{code: code, encoding: legacy, base: -1, index: -1}}
-	r := &reader{code: code}
-	if i.readOpcodeAndPrefixes(r) == "" && !i.lock && !i.address32 {
-		i.run = i.decodeWithoutMemory(r)
-		i.length = r.position
+	i := &followed{}
+	var reason string
+	if i.instruction, reason = decodeWith(followedForms, code); reason == "" {
+		i.isFollowed = i.hasFollowedPrefixes()
+	} else if i.instruction, reason = decodeWith(forms, code); reason == "" {
+		i.isFollowed = i.accessesMemoryOnce()
 	}
-	switch {
-	case i.run == nil:
-		i.decodeWithMemory(code)
-	case r.truncated, i.segment != 0:
-		i.run = nil
-	}
-	i.code = bytes.Clone(code[:max(min(i.length, len(code)), 1)])
-	if i.run == nil {
-		i.code = bytes.Clone(code)
+	i.code = bytes.Clone(code)
+	if i.isFollowed {
+		i.code = i.code[:i.length]
 	}
 	return i
 }
 
-// decodeWithMemory decodes an instruction that Step executes without the thread. It excludes string
-// instructions and others that access memory twice: if the second access failed, the thread would
-// make the first one again.
-func (i *followed) decodeWithMemory(code []byte) {
-	known, err := decode(code)
-	if err != nil || known.form.shape == noModRM || known.lock || known.form.implicitLock ||
-		known.address32 {
-		return
+// hasFollowedPrefixes reports whether a Follower executes an instruction of followedForms with the
+// prefixes that it has.
+func (i *instruction) hasFollowedPrefixes() bool {
+	isBranch := i.form.anyRepeat && !i.isIncrement()
+	isRepeated := (i.repeat || i.repeatNot) && i.form.vectors == 0
+	mayBeExchange := i.table == 0 && i.opcode == 0x90 && i.rex
+	switch {
+	case i.lock, i.address32, i.segment != 0, mayBeExchange:
+		return false
+	case isBranch:
+		return !i.operand16
+	}
+	return !isRepeated
+}
+
+// isIncrement reports whether an instruction of opcode FF is INC or DEC, not a branch.
+func (i *instruction) isIncrement() bool { return i.opcode == 0xff && i.reg&7 < 2 }
+
+// accessesMemoryOnce reports whether Step executes the instruction with one access, without the
+// thread. It is false for string instructions and others that access memory twice: if the second
+// access failed, the thread would make the first one again.
+func (i *instruction) accessesMemoryOnce() bool {
+	if i.form.shape == noModRM || i.lock || i.form.implicitLock || i.address32 {
+		return false
 	}
 	const push = 6
-	twice := known.table == 0 &&
-		(known.opcode == 0x8f || known.opcode == 0xff && known.reg&7 == push) ||
-		known.mask != 0 || known.form.maskedBySigns
-	flushes := known.table == 1 && known.opcode == 0xae
-	isLoad := known.table == 0 && known.opcode&^1 == 0x8a
-	if twice || flushes || known.segment != 0 && !(known.segment == 0x64 && isLoad) {
-		return
-	}
-	i.instruction = known
-	i.run, i.vectors = known.form.run, known.form.vectors != 0
-}
-
-// decodeWithoutMemory decodes the rest of an instruction that accesses no memory except the stack,
-// or that Step does not support. It returns nil for other instructions.
-func (i *followed) decodeWithoutMemory(r *reader) func(*machine) error {
-	i.operandStart = r.position
-	if i.encoding == vex && i.table == 1 && i.opcode == 0x77 && i.vectorLength == 0 &&
-		i.mandatory == 0 && i.vvvv == 0 {
-		i.vectors = true
-		return (*machine).zeroUpper
-	}
-	if run := i.decodeVectorRegisters(r); run != nil {
-		i.vectors = true
-		return run
-	}
-	switch {
-	case i.encoding != legacy:
-		return nil
-	case i.table == 1:
-		return i.decodeTwoBytes(r)
-	case i.table == 0 && i.isBranch(r):
-		return i.decodeBranch(r)
-	case i.table == 0 && !i.repeat && !i.repeatNot:
-		return i.decodeOneByte(r)
-	}
-	return nil
-}
-
-// decodeVectorRegisters decodes XOR and moves of complete vectors between registers.
-func (i *instruction) decodeVectorRegisters(r *reader) func(*machine) error {
-	isXor := i.opcode == 0x57 && i.mandatory < 2 || i.opcode == 0xef && i.mandatory == 1
-	isMove := (i.opcode&0xfe == 0x10 || i.opcode&0xfe == 0x28) && i.mandatory < 2 ||
-		(i.opcode == 0x6f || i.opcode == 0x7f) && (i.mandatory == 1 || i.mandatory == 2)
-	noModRM := r.position >= len(r.code) || r.code[r.position] < 0xc0 // or an operand in memory
-	switch {
-	case i.table != 1 || i.encoding == evex || noModRM:
-	case isXor:
-		return i.decodeRegisters(r, (*machine).xorVectors)
-	case isMove && i.vvvv == 0:
-		return i.decodeRegisters(r, (*machine).moveVector)
-	}
-	return nil
-}
-
-// isBranch reports whether an instruction of table 0 is a near jump, call or return. The prefixes
-// F2 and F3 have no effect on them.
-func (i *instruction) isBranch(r *reader) bool {
-	switch op := i.opcode; {
-	case op&0xf0 == 0x70, op == 0xc2, op == 0xc3, op == 0xe8, op == 0xe9, op == 0xeb:
-		return !i.operand16
-	case op == 0xff && r.position < len(r.code):
-		group := r.code[r.position] >> 3 & 7
-		return (group == 2 || group == 4) && !i.operand16
-	}
-	return false
-}
-
-func (i *instruction) decodeBranch(r *reader) func(*machine) error {
-	switch op := i.opcode; op {
-	case 0xc2:
-		i.immediate = uint64(uint16(r.readSigned(2)))
-		return (*machine).ret
-	case 0xc3:
-		return (*machine).ret
-	case 0xe8, 0xe9:
-		i.immediate = r.readSigned(4)
-		if op == 0xe8 {
-			return (*machine).callRelative
-		}
-		return (*machine).jumpRelative
-	case 0xeb:
-		i.immediate = r.readSigned(1)
-		return (*machine).jumpRelative
-	case 0xff:
-		i.readModRM(r)
-		return (*machine).jumpIndirect
-	default:
-		i.immediate = r.readSigned(1)
-		return (*machine).jumpConditional
-	}
-}
-
-// decodeOneByte decodes integer instructions of table 0.
-func (i *instruction) decodeOneByte(r *reader) func(*machine) error {
-	op := i.opcode
-	switch {
-	case op < 0x40 && op&7 < 4:
-		return i.decodeRegisters(r, (*machine).arithmeticRegisters)
-	case op < 0x40 && op&7 < 6:
-		i.immediate = r.readSigned(min(i.integerSize(), 4))
-		return (*machine).arithmeticAccumulator
-	case op >= 0x50 && op < 0x60 && !i.operand16:
-		if op < 0x58 {
-			return (*machine).pushRegister
-		}
-		return (*machine).popRegister
-	case op == 0x63 && !i.operand16:
-		return i.decodeRegisters(r, (*machine).moveSignedRegister)
-	case op == 0x68 && !i.operand16, op == 0x6a && !i.operand16:
-		i.immediate = r.readSigned(map[uint8]int{0x68: 4, 0x6a: 1}[op])
-		return (*machine).pushImmediate
-	case op == 0x69 || op == 0x6b:
-		run := i.decodeRegisters(r, (*machine).multiplyImmediate)
-		i.immediate = r.readSigned(map[uint8]int{0x69: min(i.operandSize(), 4), 0x6b: 1}[op])
-		return run
-	case op == 0x80 || op == 0x81 || op == 0x83:
-		run := i.decodeRegisters(r, (*machine).arithmeticRegisterImmediate)
-		n := 1
-		if op == 0x81 {
-			n = min(i.operandSize(), 4)
-		}
-		i.immediate = r.readSigned(n)
-		return run
-	case op == 0x84 || op == 0x85:
-		return i.decodeRegisters(r, (*machine).testRegisters)
-	case op >= 0x88 && op <= 0x8b:
-		return i.decodeRegisters(r, (*machine).moveRegisters)
-	}
-	return i.decodeOneByteFrom8D(r)
-}
-
-func (i *instruction) decodeOneByteFrom8D(r *reader) func(*machine) error {
-	op := i.opcode
-	switch {
-	case op == 0x8d:
-		if i.readModRM(r); i.hasMemory {
-			return (*machine).loadAddress
-		}
-	case op == 0x90 && !i.rex:
-		return (*machine).noOperation
-	case op == 0x98:
-		return (*machine).extendAccumulator
-	case op == 0x99:
-		return (*machine).extendToData
-	case op == 0xa8 || op == 0xa9:
-		i.immediate = r.readSigned(min(i.integerSize(), 4))
-		return (*machine).testAccumulator
-	case op >= 0xb0 && op < 0xc0:
-		n := 1
-		if op >= 0xb8 {
-			n = i.operandSize()
-		}
-		i.immediate = r.readSigned(n)
-		return (*machine).moveRegisterImmediate
-	case op == 0xc0 || op == 0xc1:
-		run := i.decodeRegisters(r, (*machine).shift)
-		i.immediate = r.readSigned(1)
-		return run
-	case op >= 0xd0 && op < 0xd4:
-		return i.decodeRegisters(r, (*machine).shift)
-	case op == 0xc6 || op == 0xc7:
-		run := i.decodeRegisters(r, (*machine).moveRegisterImmediate)
-		i.immediate = r.readSigned(min(i.integerSize(), 4))
-		if i.reg&7 == 0 {
-			return run
-		}
-	case op == 0xc9 && !i.operand16:
-		return (*machine).leave
-	case op == 0xf6 || op == 0xf7:
-		run := i.decodeRegisters(r, (*machine).group3)
-		if i.reg&7 < 2 {
-			i.immediate = r.readSigned(min(i.integerSize(), 4))
-		} else if i.reg&7 > 3 {
-			return nil
-		}
-		return run
-	case op == 0xfe || op == 0xff:
-		run := i.decodeRegisters(r, (*machine).incrementRegister)
-		if i.reg&7 < 2 {
-			return run
-		}
-	}
-	return nil
-}
-
-// decodeRegisters decodes ModRM. It returns run if both operands are registers, else nil.
-func (i *instruction) decodeRegisters(r *reader, run func(*machine) error) func(*machine) error {
-	if i.readModRM(r); i.hasMemory {
-		return nil
-	}
-	isShift := i.opcode == 0xc0 || i.opcode == 0xc1 || i.opcode&0xfc == 0xd0
-	if group := i.reg & 7; i.table == 0 && isShift && group != 4 && group != 5 && group != 7 {
-		return nil // rotations
-	}
-	return run
-}
-
-// decodeTwoBytes decodes integer instructions of table 1.
-func (i *instruction) decodeTwoBytes(r *reader) func(*machine) error {
-	op := i.opcode
-	if op == 0x1e && i.repeat && r.position < len(r.code) && r.code[r.position]&0xfe == 0xfa {
-		r.readByte()
-		return (*machine).noOperation // ENDBR64, ENDBR32
-	}
-	if i.repeat || i.repeatNot {
-		return nil
-	}
-	switch {
-	case op == 0x0d || op == 0x18 || op == 0x1f: // prefetches, NOP
-		i.readModRM(r)
-		if !i.hasMemory && op != 0x1f {
-			return nil
-		}
-		i.hasMemory = false
-		return (*machine).noOperation
-	case op&0xf0 == 0x40:
-		i.readModRM(r)
-		return (*machine).moveConditional
-	case op&0xf0 == 0x80 && !i.operand16:
-		i.immediate = r.readSigned(4)
-		return (*machine).jumpConditional
-	case op&0xf0 == 0x90:
-		return i.decodeRegisters(r, (*machine).setConditional)
-	case op == 0xae && i.mandatory == 0:
-		run := i.decodeRegisters(r, (*machine).fence)
-		if i.reg&7 >= 5 && i.rm == 0 {
-			return run
-		}
-	case op == 0xaf:
-		return i.decodeRegisters(r, (*machine).multiply)
-	case op == 0xb6 || op == 0xb7:
-		return i.decodeRegisters(r, (*machine).moveZeroRegister)
-	case op == 0xbe || op == 0xbf:
-		return i.decodeRegisters(r, (*machine).moveSignedRegister)
-	case op >= 0xc8 && op < 0xd0 && !i.operand16:
-		return (*machine).swapBytes
-	}
-	return nil
+	twice := i.table == 0 && (i.opcode == 0x8f || i.opcode == 0xff && i.reg&7 == push) ||
+		i.mask != 0 || i.form.maskedBySigns
+	flushes := i.table == 1 && i.opcode == 0xae
+	isLoad := i.table == 0 && i.opcode&^1 == 0x8a
+	return !twice && !flushes && (i.segment == 0 || i.segment == 0x64 && isLoad)
 }
 
 // rmRegister returns the register in the field rm of ModRM.
@@ -448,36 +227,8 @@ func (m *machine) moveVector() error {
 	return nil
 }
 
-func (m *machine) arithmeticRegisters() error {
-	size, op := m.integerSize(), operation(m.opcode>>3)
-	to, from := m.rmRegister(), m.reg
-	if m.opcode&2 != 0 {
-		to, from = from, to
-	}
-	m.computeRegister(op, to, m.register(from, size), size)
-	return nil
-}
-
-// computeRegister computes with a register, and sets the register to the result.
-func (m *machine) computeRegister(op operation, register uint8, v uint64, size int) {
-	if z := m.compute(op, m.register(register, size), v, size); op != opCmp {
-		m.setRegister(register, size, z)
-	}
-}
-
 func (m *machine) arithmeticAccumulator() error {
 	m.computeRegister(operation(m.opcode>>3), rax, m.instruction.immediate, m.integerSize())
-	return nil
-}
-
-func (m *machine) arithmeticRegisterImmediate() error {
-	m.computeRegister(operation(m.reg&7), m.rmRegister(), m.instruction.immediate, m.integerSize())
-	return nil
-}
-
-func (m *machine) testRegisters() error {
-	size := m.integerSize()
-	m.compute(opAnd, m.register(m.rmRegister(), size), m.register(m.reg, size), size)
 	return nil
 }
 
@@ -487,46 +238,10 @@ func (m *machine) testAccumulator() error {
 	return nil
 }
 
-func (m *machine) moveRegisters() error {
-	size := m.integerSize()
-	if m.opcode&2 != 0 {
-		m.setRegister(m.reg, size, m.register(m.rmRegister(), size))
-	} else {
-		m.setRegister(m.rmRegister(), size, m.register(m.reg, size))
-	}
+// moveImmediateToRegister moves an immediate to the register in the opcode.
+func (m *machine) moveImmediateToRegister() error {
+	m.setRegister(m.opcodeRegister(), m.memoryWidth(), m.instruction.immediate)
 	return nil
-}
-
-func (m *machine) moveRegisterImmediate() error {
-	size, register := 1, m.opcodeRegister()
-	if m.opcode >= 0xb8 {
-		size = m.operandSize()
-	}
-	if m.opcode >= 0xc0 {
-		size, register = m.integerSize(), m.rmRegister()
-	}
-	m.setRegister(register, size, m.instruction.immediate)
-	return nil
-}
-
-// sourceSize returns the size in bytes of the source operand of MOVZX, MOVSX and MOVSXD.
-func (m *machine) sourceSize() int {
-	switch {
-	case m.table == 0:
-		return 4
-	case m.opcode&1 == 0:
-		return 1
-	}
-	return 2
-}
-
-func (m *machine) moveZeroRegister() error {
-	return m.moveZero(m.register(m.rmRegister(), m.sourceSize()), 0)
-}
-
-func (m *machine) moveSignedRegister() error {
-	size := m.sourceSize()
-	return m.moveSigned(m.register(m.rmRegister(), size), size)
 }
 
 func (m *machine) loadAddress() error {
@@ -556,48 +271,11 @@ func (m *machine) swapBytes() error {
 	return nil
 }
 
-// incrementRegister executes INC and DEC of a register.
-func (m *machine) incrementRegister() error {
-	size, in, op := m.integerSize(), m.Flags&carry, opAdd
-	if m.reg&7 == 1 {
-		op = opSub
-	}
-	m.computeRegister(op, m.rmRegister(), 1, size)
-	m.Flags = m.Flags&^carry | in
-	return nil
-}
-
-// group3 executes TEST, NOT and NEG of a register.
-func (m *machine) group3() error {
-	size := m.integerSize()
-	v := m.register(m.rmRegister(), size)
-	switch m.reg & 7 {
-	case 0, 1:
-		m.compute(opAnd, v, m.instruction.immediate, size)
-	case 2:
-		m.setRegister(m.rmRegister(), size, ^v)
-	case 3:
-		m.setRegister(m.rmRegister(), size, m.compute(opSub, 0, v, size))
-	}
-	return nil
-}
-
 // shift executes SHL, SHR and SAR of a register by an immediate, by one, or by CL.
-func (m *machine) shift() error {
-	size, count := m.integerSize(), uint64(1)
-	switch m.opcode {
-	case 0xc0, 0xc1:
-		count = m.instruction.immediate
-	case 0xd2, 0xd3:
-		count = m.Reg[rcx]
-	}
-	if count &= 31; size == 8 {
-		count = m.shiftCount()
-	}
-	v := m.register(m.rmRegister(), size)
+func (m *machine) shift(v uint64, size int) error {
+	count := m.shiftCount(size)
 	if count == 0 {
-		m.setRegister(m.rmRegister(), size, v) // clears the upper half
-		return nil
+		return m.setOperand(size, v) // clears the upper half
 	}
 	var z, out, signs uint64
 	top := 8*size - 1
@@ -616,32 +294,35 @@ func (m *machine) shift() error {
 	}
 	m.Flags = m.Flags&^(carry|overflow|adjust) | out*carry | signs*overflow
 	m.setResultFlags(z, size)
-	m.setRegister(m.rmRegister(), size, z)
-	return nil
+	return m.setOperand(size, z)
 }
 
-// shiftCount returns the shift count for an operand of 64 bits.
-func (m *machine) shiftCount() uint64 {
+// shiftCount returns the shift count for an operand of size bytes.
+func (m *machine) shiftCount(size int) uint64 {
+	count := uint64(1)
 	switch m.opcode {
-	case 0xc1:
-		return m.instruction.immediate & 63
-	case 0xd3:
-		return m.Reg[rcx] & 63
+	case 0xc0, 0xc1:
+		count = m.instruction.immediate
+	case 0xd2, 0xd3:
+		count = m.Reg[rcx]
 	}
-	return 1
+	if size == 8 {
+		return count & 63
+	}
+	return count & 31
 }
 
-func (m *machine) multiply() error {
-	return m.multiplyBy(m.register(m.reg, m.operandSize()))
+func (m *machine) multiply(v uint64, size int) error {
+	return m.multiplyBy(v, m.register(m.reg, size), size)
 }
 
-func (m *machine) multiplyImmediate() error { return m.multiplyBy(m.instruction.immediate) }
+func (m *machine) multiplyImmediate(v uint64, size int) error {
+	return m.multiplyBy(v, m.instruction.immediate, size)
+}
 
-// multiplyBy executes IMUL: it multiplies the register in rm by a number, and sets the register in
-// reg.
-func (m *machine) multiplyBy(by uint64) error {
-	size := m.operandSize()
-	x, y := int64(extend(m.register(m.rmRegister(), size), size)), int64(extend(by, size))
+// multiplyBy executes IMUL: it sets the register in reg to the product.
+func (m *machine) multiplyBy(v, by uint64, size int) error {
+	x, y := int64(extend(v, size)), int64(extend(by, size))
 	high, low := bits.Mul64(uint64(x), uint64(y))
 	if x < 0 {
 		high -= uint64(y)
@@ -666,17 +347,7 @@ func (m *machine) condition() bool {
 	return is != (m.opcode&1 == 1)
 }
 
-func (m *machine) moveConditional() (err error) {
-	size := m.operandSize()
-	v := uint64(0)
-	if m.hasMemory {
-		v, err = m.loadNumber(size)
-	} else {
-		v = m.register(m.rmRegister(), size)
-	}
-	if err != nil {
-		return err
-	}
+func (m *machine) moveConditional(v uint64, size int) error {
 	if !m.condition() {
 		v = m.register(m.reg, size)
 	}
@@ -689,8 +360,7 @@ func (m *machine) setConditional() error {
 	if m.condition() {
 		v = 1
 	}
-	m.setRegister(m.rmRegister(), 1, v)
-	return nil
+	return m.setOperand(1, v)
 }
 
 func (m *machine) jumpConditional() error {
@@ -718,13 +388,15 @@ func (m *machine) callTo(address uint64) error {
 	return nil
 }
 
-// jumpIndirect executes calls and jumps to the address in a register or in memory.
-func (m *machine) jumpIndirect() (err error) {
-	to := m.Reg[m.rmRegister()&15]
-	if m.hasMemory {
-		if to, err = m.loadNumber(8); err != nil {
-			return err
-		}
+// group5Followed executes INC and DEC, and calls and jumps to the address in a register or in
+// memory.
+func (m *machine) group5Followed() error {
+	if m.isIncrement() {
+		return withOperand((*machine).increment)(m)
+	}
+	to, err := m.operand(8)
+	if err != nil {
+		return err
 	}
 	if m.reg&7 == 2 {
 		return m.callTo(to)
@@ -739,7 +411,7 @@ func (m *machine) ret() error {
 		return err
 	}
 	m.next = to
-	m.Reg[rsp] += 8 + m.instruction.immediate
+	m.Reg[rsp] += 8 + uint64(uint16(m.instruction.immediate))
 	return nil
 }
 

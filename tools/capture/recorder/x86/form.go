@@ -9,13 +9,25 @@ const (
 	offset               // an address of 8 bytes
 )
 
+// operandPlace is where the operand in ModRM may be.
+type operandPlace uint8
+
+const (
+	inMemory operandPlace = iota
+	inRegister
+	anywhere
+)
+
 // form describes the instructions of one opcode.
 type form struct {
 	shape        shape
+	operand      operandPlace
 	immediate    immediateSize
 	validReg     uint8 // bit mask of the valid values of ModRM's reg; 0: all are valid
+	validRM      uint8 // bit mask of the valid values of ModRM's rm; 0: all are valid
 	no16Bit      bool  // with the prefix 66 the instruction is another one, or invalid
 	implicitLock bool  // the instruction is locked even without the prefix F0
+	anyRepeat    bool  // the prefixes F2 and F3 have no effect
 	size         func(*instruction) int
 	run          func(*machine) error
 
@@ -51,6 +63,7 @@ const (
 	noImmediate immediateSize = iota
 	oneByte
 	operandSized // as many bytes as the operand, but at most 4
+	fullSized    // as many bytes as the operand
 )
 
 // immediateBytes returns the number of bytes of the immediate.
@@ -62,6 +75,8 @@ func (f *form) immediateBytes(i *instruction) int {
 		return 0
 	case f.immediate == oneByte:
 		return 1
+	case f.immediate == fullSized:
+		return f.size(i)
 	}
 	return min(f.size(i), 4)
 }
@@ -77,9 +92,9 @@ func (i *instruction) memoryWidth() int {
 // check returns a reason to reject an instruction that is invalid or not supported, or "".
 func (f *form) check(i *instruction) string {
 	switch {
-	case f.validReg != 0 && f.validReg>>(i.reg&7)&1 == 0:
+	case f.validReg != 0 && f.validReg>>(i.reg&7)&1 == 0, f.validRM != 0 && f.validRM>>i.rm&1 == 0:
 		return "unknown instruction"
-	case f.vectors == 0 && f.shape != noModRM && (i.repeat || i.repeatNot):
+	case f.vectors == 0 && f.shape != noModRM && !f.anyRepeat && (i.repeat || i.repeatNot):
 		return "a repeat prefix on an instruction that does not repeat"
 	case i.encoding != legacy && !f.hasVVVV && i.vvvv != 0:
 		return "a register operand that the instruction does not have (VEX.vvvv)"
@@ -105,7 +120,7 @@ func (f *form) check(i *instruction) string {
 }
 
 // lookup returns the form of an instruction whose opcode is decoded, or nil.
-func lookup(i *instruction) *form {
+func lookup(forms map[formKey]*form, i *instruction) *form {
 	f := forms[formKey{i.table, i.opcode, i.mandatory}]
 	switch {
 	case f != nil && f.vectors&i.encoding != 0:

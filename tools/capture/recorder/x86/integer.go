@@ -50,11 +50,28 @@ func (m *machine) loadNumber(size int) (uint64, error) {
 	return binary.LittleEndian.Uint64(b[:]), err
 }
 
-// withLoaded returns a function that loads the memory operand and executes run with it.
-func withLoaded(run func(m *machine, v uint64, size int) error) func(*machine) error {
+// operand returns the operand in the field rm of ModRM, which is a register or in memory.
+func (m *machine) operand(size int) (uint64, error) {
+	if m.hasMemory {
+		return m.loadNumber(size)
+	}
+	return m.register(m.rmRegister(), size), nil
+}
+
+// setOperand sets the operand in the field rm of ModRM.
+func (m *machine) setOperand(size int, v uint64) error {
+	if m.hasMemory {
+		return m.storeNumber(size, v)
+	}
+	m.setRegister(m.rmRegister(), size, v)
+	return nil
+}
+
+// withOperand returns a function that executes run with the operand in the field rm of ModRM.
+func withOperand(run func(m *machine, v uint64, size int) error) func(*machine) error {
 	return func(m *machine) error {
 		size := m.memoryWidth()
-		v, err := m.loadNumber(size)
+		v, err := m.operand(size)
 		if err != nil {
 			return err
 		}
@@ -70,7 +87,7 @@ func (m *machine) storeNumber(size int, v uint64) error {
 
 func (m *machine) moveStore() error {
 	size := m.memoryWidth()
-	return m.storeNumber(size, m.register(m.reg, size))
+	return m.setOperand(size, m.register(m.reg, size))
 }
 
 func (m *machine) moveLoad(v uint64, size int) error {
@@ -79,7 +96,7 @@ func (m *machine) moveLoad(v uint64, size int) error {
 }
 
 func (m *machine) moveImmediate() error {
-	return m.storeNumber(m.memoryWidth(), m.instruction.immediate)
+	return m.setOperand(m.memoryWidth(), m.instruction.immediate)
 }
 
 func (m *machine) moveZero(v uint64, _ int) error {
@@ -98,26 +115,21 @@ func (m *machine) bitTest() error { return onCopy(true, m.reg&7 > 4)(m) }
 // flushLine executes an instruction on a cache line, which makes no access.
 func (m *machine) flushLine() error { return m.checkFault(m.address&^63, 64) }
 
-// increment executes INC and DEC of memory, which do not change the carry flag.
-func (m *machine) increment() error {
-	size := m.memoryWidth()
-	v, err := m.loadNumber(size)
-	if err != nil {
-		return err
-	}
+// increment executes INC and DEC, which do not change the carry flag.
+func (m *machine) increment(v uint64, size int) error {
 	op, in := opAdd, m.Flags&carry
 	if m.reg&7 == 1 {
 		op = opSub
 	}
 	z := m.compute(op, v, 1, size)
 	m.Flags = m.Flags&^carry | in
-	return m.storeNumber(size, z)
+	return m.setOperand(size, z)
 }
 
 // group5 executes INC, DEC and PUSH of memory.
 func (m *machine) group5() error {
 	if m.reg&7 != 6 {
-		return m.increment()
+		return withOperand((*machine).increment)(m)
 	}
 	var b [8]byte
 	data := b[:pushSize(m.instruction)]

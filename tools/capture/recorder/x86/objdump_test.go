@@ -201,7 +201,7 @@ func TestDecodingOfFollowedAgreesWithObjdump(t *testing.T) {
 	for ; len(list) < 60000; tried++ {
 		code := randomCode(r)
 		i := decodeFollowed(code)
-		if i.run == nil {
+		if !i.isFollowed {
 			continue
 		}
 		if known, err := decode(code); err == nil { // TestDecodingAgreesWithObjdump tests these

@@ -7,33 +7,36 @@ type formKey struct{ table, opcode, mandatory uint8 }
 // anyPrefix is the mandatory prefix of legacy forms that do not depend on a prefix.
 const anyPrefix = 4
 
-// table lists the supported instructions. If a form has no run function, the thread executes the
-// instruction on a copy of the loaded operand.
-var table = []struct {
+// row has the form of some opcodes.
+type row struct {
 	table     uint8
 	mandatory []uint8 // as in formKey
 	opcodes   string
 	form
-}{
+}
+
+// table lists the supported instructions with a memory operand. If a form has no run function, the
+// thread executes the instruction on a copy of the loaded operand.
+var table = []row{
 	// Instructions on general registers. If an opcode exists for each operation or condition, all
 	// are in one row.
 	{0, withAny, "\x88\x89", form{size: integerSize, run: (*machine).moveStore}},
-	{0, withAny, "\x8a\x8b", form{size: integerSize, run: withLoaded((*machine).moveLoad)}},
+	{0, withAny, "\x8a\x8b", form{size: integerSize, run: withOperand((*machine).moveLoad)}},
 	{0, withAny, "\xc6", form{size: integerSize, immediate: oneByte, validReg: 1,
 		run: (*machine).moveImmediate}},
 	{0, withAny, "\xc7", form{size: integerSize, immediate: operandSized, validReg: 1,
 		run: (*machine).moveImmediate}},
 	// The operand reg is 0, the accumulator.
 	{0, withAny, "\xa0\xa1", form{shape: offset, size: integerSize,
-		run: withLoaded((*machine).moveLoad)}},
+		run: withOperand((*machine).moveLoad)}},
 	{0, withAny, "\xa2\xa3", form{shape: offset, size: integerSize, run: (*machine).moveStore}},
 	// With a 16-bit operand, AMD processors load 4 bytes, and Intel processors 2.
 	{0, withAny, "\x63", form{size: fixed(4), no16Bit: true,
-		run: withLoaded((*machine).moveSigned)}},
-	{1, withAny, "\xb6", form{size: fixed(1), run: withLoaded((*machine).moveZero)}},
-	{1, withAny, "\xb7", form{size: fixed(2), run: withLoaded((*machine).moveZero)}},
-	{1, withAny, "\xbe", form{size: fixed(1), run: withLoaded((*machine).moveSigned)}},
-	{1, withAny, "\xbf", form{size: fixed(2), run: withLoaded((*machine).moveSigned)}},
+		run: withOperand((*machine).moveSigned)}},
+	{1, withAny, "\xb6", form{size: fixed(1), run: withOperand((*machine).moveZero)}},
+	{1, withAny, "\xb7", form{size: fixed(2), run: withOperand((*machine).moveZero)}},
+	{1, withAny, "\xbe", form{size: fixed(1), run: withOperand((*machine).moveSigned)}},
+	{1, withAny, "\xbf", form{size: fixed(2), run: withOperand((*machine).moveSigned)}},
 	// MOVNTI
 	{1, withAny, "\xc3", form{size: operandSize, no16Bit: true, run: (*machine).moveStore}},
 	{0, withAny, "\x8f", form{size: pushSize, validReg: 1, run: (*machine).pop}},
@@ -41,18 +44,19 @@ var table = []struct {
 	{0, withAny, "\xaa\xab", form{shape: noModRM, run: moveString(false, true)}},
 	{0, withAny, "\xac\xad", form{shape: noModRM, run: moveString(true, false)}},
 	{0, withAny, "\x00\x01\x02\x03\x08\x09\x0a\x0b\x10\x11\x12\x13\x18\x19\x1a\x1b",
-		form{size: integerSize, run: withLoaded((*machine).arithmetic)}},
+		form{size: integerSize, run: withOperand((*machine).arithmetic)}},
 	{0, withAny, "\x20\x21\x22\x23\x28\x29\x2a\x2b\x30\x31\x32\x33\x38\x39\x3a\x3b",
-		form{size: integerSize, run: withLoaded((*machine).arithmetic)}},
+		form{size: integerSize, run: withOperand((*machine).arithmetic)}},
 	{0, withAny, "\x80\x83", form{size: integerSize, immediate: oneByte,
-		run: withLoaded((*machine).arithmeticImmediate)}},
+		run: withOperand((*machine).arithmeticImmediate)}},
 	{0, withAny, "\x81", form{size: integerSize, immediate: operandSized,
-		run: withLoaded((*machine).arithmeticImmediate)}},
-	{0, withAny, "\x84\x85", form{size: integerSize, run: withLoaded((*machine).test)}},
-	{0, withAny, "\xf6", form{size: integerSize, immediate: oneByte, run: (*machine).group3Memory}},
+		run: withOperand((*machine).arithmeticImmediate)}},
+	{0, withAny, "\x84\x85", form{size: integerSize, run: withOperand((*machine).test)}},
+	{0, withAny, "\xf6", form{size: integerSize, immediate: oneByte, run: (*machine).group3}},
 	{0, withAny, "\xf7", form{size: integerSize, immediate: operandSized,
-		run: (*machine).group3Memory}},
-	{0, withAny, "\xfe", form{size: integerSize, validReg: 0b11, run: (*machine).increment}},
+		run: (*machine).group3}},
+	{0, withAny, "\xfe", form{size: integerSize, validReg: 0b11,
+		run: withOperand((*machine).increment)}},
 	{0, withAny, "\xff", form{size: farSize, validReg: 0b1000011, run: (*machine).group5}},
 	// shifts and rotations, including RCL and RCR
 	{0, withAny, "\xc0\xc1", form{size: integerSize, immediate: oneByte, validReg: 0b10111111,
@@ -396,7 +400,9 @@ var table = []struct {
 var none, packed, with66, withF3, withF2, withAny = []uint8{0}, []uint8{0,
 	1}, []uint8{1}, []uint8{2}, []uint8{3}, []uint8{anyPrefix}
 
-var forms = func() map[formKey]*form {
+var forms, followedForms = formsByKey(table), formsByKey(followedTable)
+
+func formsByKey(table []row) map[formKey]*form {
 	forms := map[formKey]*form{}
 	for i := range table {
 		row := &table[i]
@@ -410,4 +416,4 @@ var forms = func() map[formKey]*form {
 		}
 	}
 	return forms
-}()
+}
