@@ -103,8 +103,12 @@ func (d *device) setCommandRegisterBit(mask uint64, on bool) error {
 		return d.fault(code, "cannot write the command register; "+
 			"run as root and without kernel lockdown")
 	}
-	// Read the register back, because a device or a hypervisor may ignore the write.
-	after, _ := d.config.Load(configCommandOffset, 2)
+	// Read the register back, because a device or a hypervisor may ignore the write. If the read
+	// fails, assume that the write was ignored.
+	after, code := d.config.Load(configCommandOffset, 2)
+	if code != OK {
+		after = ^want
+	}
 	switch {
 	case after == 0xffff:
 		return d.allOnesFault()

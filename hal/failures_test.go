@@ -117,15 +117,16 @@ var (
 	missing = []unix.Errno{unix.ENOENT, unix.ENODEV}
 	refused = []unix.Errno{unix.EINVAL, unix.EEXIST}
 
-	mastering = []string{"bus mastering stays off: the device cannot reach memory"}
-	decoding  = []string{"memory decoding stays off"}
-	pinning   = []string{"0x3000 bytes of host memory", "ulimit -l"}
+	staysOff = []string{"bus mastering stays off: the device cannot reach memory"}
+	staysOn  = []string{"bus mastering stays on: the device may still write to memory"}
+	decoding = []string{"memory decoding stays off"}
+	pinning  = []string{"0x3000 bytes of host memory", "ulimit -l"}
 )
 
 // config returns the results of the reads of configuration space by one use, in their order.
 func config(use, file string, codes ...Code) (list []failureResult) {
 	for i, code := range codes {
-		words := map[Code][]string{MasterOff: mastering, NoDevice: decoding}[code]
+		words := map[Code][]string{MasterOff: staysOff, Internal: staysOn, NoDevice: decoding}[code]
 		list = append(list, failureResult{use, "pread " + file, i + 1, nil, code, words})
 	}
 	return list
@@ -137,11 +138,12 @@ var failureResults = slices.Concat(
 		{"pci edu", "pread SYSFS/config", 3, []unix.Errno{unix.EPERM}, OK, nil},
 		{"pci edu", "pwrite SYSFS/config +0x4 02 00", 1, []unix.Errno{unix.EPERM}, OK, nil},
 	},
-	config("pci edu", "SYSFS/config", bySyscall, OK, byConfig, OK, byConfig, NoDevice, OK,
-		byConfig, MasterOff, byConfig, OK),
-	config("pci wormhole", "SYSFS/config", bySyscall, OK, OK, byConfig, MasterOff, byConfig, OK),
-	config("vfio", "vfio:", byConfig, OK, byConfig, NoDevice, OK, byConfig, MasterOff, byConfig,
-		OK),
+	config("pci edu", "SYSFS/config", bySyscall, OK, byConfig, Internal, byConfig, NoDevice, OK,
+		byConfig, MasterOff, byConfig, Internal),
+	config("pci wormhole", "SYSFS/config", bySyscall, OK, OK, byConfig, MasterOff, byConfig,
+		Internal),
+	config("vfio", "vfio:", byConfig, Internal, byConfig, NoDevice, OK, byConfig, MasterOff,
+		byConfig, Internal),
 	[]failureResult{
 		{"", "close", 0, nil, OK, nil},
 		{"", "munmap host", 0, nil, OK, nil},

@@ -11,6 +11,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/fakekernel"
 )
 
 // hostWindow returns a Host window of size bytes.
@@ -222,6 +223,14 @@ func TestADeviceThatMastersAtOpenIsStoppedAndReset(t *testing.T) {
 			f.Command())
 	}
 	k.callIndex("pwrite " + f.Path("config") + " +0x4 02 00")
+	f.SetCommand(6)
+	k.Failures = append(k.Failures, fakekernel.Failure{Call: "pread " + f.Path("config"), Nth: 2,
+		Errno: unix.EIO})
+	f.open()
+	if f.Command() != 2 {
+		t.Errorf("open of a bus master whose command register cannot be read once: "+
+			"command register %#x, want 2", f.Command())
+	}
 	f.SetCommand(6)
 	f.remove("reset")
 	f.open()

@@ -75,7 +75,10 @@ func (p *pciBackend) acquireDevice() error {
 	err := p.enableMemoryDecoding()
 	// If memory decoding is still off, set the bit here. The kernel sets the bit only the first
 	// time that the function is enabled, and a program may have cleared the bit since then.
-	command, _ := d.config.Load(configCommandOffset, 2)
+	command, code := d.config.Load(configCommandOffset, 2)
+	if code != OK {
+		command = configCommandMasterBit // assume that bus mastering is on
+	}
 	if command&configCommandMemoryBit == 0 {
 		if err == nil {
 			err = d.setCommandRegisterBit(configCommandMemoryBit, true)

@@ -136,6 +136,7 @@ type ttExitCleanupRequest struct {
 	argsz, flags  uint32
 	enabled, x, y uint8
 	noc           uint8
+	//lint:ignore U1000 reserved is part of the layout
 	reserved      uint32
 	address, data uint64
 }

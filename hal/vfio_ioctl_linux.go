@@ -35,6 +35,7 @@ type vfioGroupStatus struct{ argsz, flags uint32 }
 // space. The fields `size` and `offset` are the size of the region and its offset in the function's
 // file, in bytes.
 type vfioRegionInfo struct {
+	//lint:ignore U1000 capOffset is part of the layout
 	argsz, flags, index, capOffset uint32
 	size, offset                   uint64
 }
@@ -50,6 +51,7 @@ type vfioDMAMap struct {
 
 // vfioDMAUnmap has the layout of struct vfio_iommu_type1_dma_unmap without the bitmap at its end.
 type vfioDMAUnmap struct {
+	//lint:ignore U1000 flags is part of the layout
 	argsz, flags uint32
 	iova, size   uint64
 }

@@ -169,6 +169,10 @@ var commandRegisterCases = []runCase{
 	{hal.IO, "command register", noDecoding + "; pwrite64 /config =-5", ""},
 	{hal.DeviceGone, "command register", noDecoding + "; pwrite64 /config =-19", ""},
 	{hal.Denied, "command register", noDecoding + "; pwrite64 /config =0", ""},
+	// A register that cannot be read counts as one with the unwanted value.
+	{hal.OK, "", "pread64 /config 2=2 3=4 #1 =-5", ""},
+	{hal.NoDevice, "memory decoding stays off",
+		"pread64 /config 2=2 3=4 #1 =-5; pread64 /config 2=2 3=4 #3 =-5", ""},
 	{hal.Denied, "run as root", "openat /config #1 =-13; " + noIOMMU, "/wide.lmb"},
 	{hal.OK, "", noIOMMU, "/wide.lmb"},
 	{hal.ExpectFailed, "", noIOMMU, "-sequence unequal /wide.lmb"},

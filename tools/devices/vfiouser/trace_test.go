@@ -135,7 +135,8 @@ func TestLongSessionIsStoredInAFile(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Edu, &boards.Wormhole} {
 		var out bytes.Buffer
 		trace := newTestTrace(t, &out, b)
-		const count = 50_000
+		// Several MB of text: the writer keeps at most one MB of it in memory.
+		const count = 200_000
 		for i := range uint64(count) {
 			trace.access('W', 0, i%1024*4, []byte{1, 2, 3, byte(i)})
 		}
