@@ -42,10 +42,13 @@ func offsetInPool(t *testing.T, k *fakeKernel, address uint64) (inPool uint64) {
 		t.Error(err)
 	}
 	for line := range strings.Lines(string(maps)) {
+		if !strings.Contains(line, "/memfd:") {
+			continue
+		}
 		var first, end, at uint64
 		var rights string
 		fmt.Sscanf(line, "%x-%x %s %x", &first, &end, &rights, &at)
-		if first <= address && address < end && strings.Contains(line, "/memfd:") {
+		if first <= address && address < end {
 			inPool = at + address - first
 		}
 	}

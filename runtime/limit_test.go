@@ -135,11 +135,11 @@ func (d minuteClockDevice) Now() int64 {
 // are cheap and in called sequences.
 func TestRunWithoutALimitEndsByTheClock(t *testing.T) {
 	for name, body := range map[string]string{
-		"fences":             strings.Repeat("  fence\n", 400_000),
-		"calls of one fence": strings.Repeat("  call one\n", 400_000) + "one:\n  fence\n",
+		"fences":             strings.Repeat("  fence\n", 100_000),
+		"calls of one fence": strings.Repeat("  call one\n", 100_000) + "one:\n  fence\n",
 		"calls of many fences": strings.Repeat("  call many\n", 200) + "many:\n" +
 			strings.Repeat("  fence\n", 4000),
-		"calls of nothing": strings.Repeat("  call none\n", 400_000) + "none:\n",
+		"calls of nothing": strings.Repeat("  call none\n", 100_000) + "none:\n",
 		"ignored polls": strings.Repeat("  poll.4 m+0x0 == 0x1 within 1us else ignore\n",
 			100),
 	} {
@@ -262,13 +262,13 @@ func TestRequestToStopDoesNotShortenSafe(t *testing.T) {
 func TestClockIsReadInCallsOfShortSequences(t *testing.T) {
 	for _, callee := range []int{0, 1, 100, 255, 256, 257, 1000} {
 		t.Run(fmt.Sprintf("calls of %d stores", callee), func(t *testing.T) {
-			r, device := loadOnMock(t, "main:\n"+strings.Repeat("  call some\n", 3000)+"some:\n"+
+			r, device := loadOnMock(t, "main:\n"+strings.Repeat("  call some\n", 1000)+"some:\n"+
 				strings.Repeat("  write.4 m+0x0 0x1\n", callee)+safeListing)
 			executed := 0
 			r.SetObserver(func(int) { executed++ })
-			if r.Run(0).Code != hal.OK || executed != 3000*(callee+2)+1 {
+			if r.Run(0).Code != hal.OK || executed != 1000*(callee+2)+1 {
 				t.Fatalf("%d commands executed, want %d, without a failure", executed,
-					3000*(callee+2)+1)
+					1000*(callee+2)+1)
 			}
 			r.SetObserver(nil)
 			before := device.Now()
