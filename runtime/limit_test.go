@@ -135,11 +135,11 @@ func (d minuteClockDevice) Now() int64 {
 // are cheap and in called sequences.
 func TestRunWithoutALimitEndsByTheClock(t *testing.T) {
 	for name, body := range map[string]string{
-		"fences":             strings.Repeat("  fence\n", 100_000),
-		"calls of one fence": strings.Repeat("  call one\n", 100_000) + "one:\n  fence\n",
+		"fences":             strings.Repeat("  fence\n", 400_000),
+		"calls of one fence": strings.Repeat("  call one\n", 400_000) + "one:\n  fence\n",
 		"calls of many fences": strings.Repeat("  call many\n", 200) + "many:\n" +
 			strings.Repeat("  fence\n", 4000),
-		"calls of nothing": strings.Repeat("  call none\n", 100_000) + "none:\n",
+		"calls of nothing": strings.Repeat("  call none\n", 400_000) + "none:\n",
 		"ignored polls": strings.Repeat("  poll.4 m+0x0 == 0x1 within 1us else ignore\n",
 			100),
 	} {
