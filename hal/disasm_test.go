@@ -687,7 +687,11 @@ func TestBulkAccessesAreAlignedInOrderAndNoNarrowerThanNeeded(t *testing.T) {
 		for i := range m.memory {
 			m.memory[i] = byte(i*7+i>>8) | 1
 		}
-		for size := uint64(1); size <= 300; size++ {
+		step := uint64(1)
+		if testing.Short() {
+			step = 7
+		}
+		for size := uint64(1); size <= 300; size += step {
 			for offset := range uint64(33) {
 				m.checkBulk(gen.OpcodeCopyIn, offset, size)
 				m.checkBulk(gen.OpcodeCopyOut, offset, size)
@@ -736,7 +740,11 @@ func TestEveryAccessBelongsToTheCommandInNext(t *testing.T) {
 	forEachMachine(t, func(t *testing.T, m *machine) {
 		random := rand.New(rand.NewPCG(1, 1))
 		stopReasons := map[uint64]int{}
-		for range 3000 {
+		rounds := 3000
+		if testing.Short() {
+			rounds = 500
+		}
+		for range rounds {
 			list := randomCommands(random, 512)
 			for i := range list {
 				if list[i].Mode == uint8(gen.AccessBulk) {

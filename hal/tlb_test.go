@@ -311,6 +311,9 @@ func TestPointDoesNotAllocate(t *testing.T) {
 
 // TestProgramWithoutTilesIsBuiltAndRun runs the tests of notiles_test.go, which need the tag.
 func TestProgramWithoutTilesIsBuiltAndRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not with -short: what is built is the same in every step")
+	}
 	// The go command reuses an old test result unless a file that the test has opened has changed.
 	for _, file := range []string{"notiles_linux.go", "notiles_test.go", "tt_none.go",
 		"../boards/all_notiles.go"} {

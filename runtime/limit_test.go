@@ -262,13 +262,13 @@ func TestRequestToStopDoesNotShortenSafe(t *testing.T) {
 func TestClockIsReadInCallsOfShortSequences(t *testing.T) {
 	for _, callee := range []int{0, 1, 100, 255, 256, 257, 1000} {
 		t.Run(fmt.Sprintf("calls of %d stores", callee), func(t *testing.T) {
-			r, device := loadOnMock(t, "main:\n"+strings.Repeat("  call some\n", 3000)+"some:\n"+
+			r, device := loadOnMock(t, "main:\n"+strings.Repeat("  call some\n", 1000)+"some:\n"+
 				strings.Repeat("  write.4 m+0x0 0x1\n", callee)+safeListing)
 			executed := 0
 			r.SetObserver(func(int) { executed++ })
-			if r.Run(0).Code != hal.OK || executed != 3000*(callee+2)+1 {
+			if r.Run(0).Code != hal.OK || executed != 1000*(callee+2)+1 {
 				t.Fatalf("%d commands executed, want %d, without a failure", executed,
-					3000*(callee+2)+1)
+					1000*(callee+2)+1)
 			}
 			r.SetObserver(nil)
 			before := device.Now()

@@ -208,6 +208,9 @@ func TestSealedProcessesSurviveTheirFirstRuns(t *testing.T) {
 }
 
 func TestFallbackOfTheLinknamesBuilds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not with -short: what is built is the same in every step")
+	}
 	vet := exec.Command("go", "vet", "-tags", "nolinkname", ".", "lightmetal/hal",
 		"lightmetal/tools/lmrun/args")
 	if out, err := vet.CombinedOutput(); err != nil {

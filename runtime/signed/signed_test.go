@@ -112,7 +112,11 @@ func TestFileNotSignedByAnAcceptedKeyIsRejected(t *testing.T) {
 // TestEveryFlippedBitOfASignedFileIsRejected checks the signature only, without verifying the image
 // before.
 func TestEveryFlippedBitOfASignedFileIsRejected(t *testing.T) {
-	for _, version := range []uint32{0, 1, 1<<32 - 1} {
+	versions := []uint32{1, 0, 1<<32 - 1}
+	if testing.Short() {
+		versions = versions[:1]
+	}
+	for _, version := range versions {
 		file := signVersion(readImage(t), privateKey(1), version)
 		checkEveryChangeIsRejected(t, file, acceptedKeys(t, privateKey(1)))
 	}

@@ -88,18 +88,20 @@ step_unit() {
 step_fuzz() { cmd_fuzz 20000x; }
 
 # step_race runs tests with the race detector: of packages that start goroutines, and of those whose
-# functions several goroutines may call at once.
+# functions several goroutines may call at once. Here and in the next two steps, -short makes tests
+# of many random values use fewer values than in step unit.
 step_race() {
 	ensure_c_compiler || skip_step "$missing is not here"
-	CGO_ENABLED=1 run_go_tests -race -timeout 10m "${target_packages[@]}" \
-		./tools/image/synced ./tools/devices/...
+	CGO_ENABLED=1 run_go_tests -race -short -timeout 10m ./fbs ./hal ./runtime/... \
+		./tools/image/synced ./tools/devices/vfiouser
 }
 
 # step_arm64 runs the tests of the target as arm64 programs under user-mode QEMU.
 step_arm64() {
 	ensure_installed qemu-aarch64-static qemu-user-static || skip_step "$missing is not here"
 	# Mocks do not ship. They allocate nothing only if compiled with Go's own flags.
-	CGO_ENABLED=0 GOARCH=arm64 run_go_tests -timeout 20m "${shipped_flags[@]}" "${mock_flags[@]}" \
+	CGO_ENABLED=0 GOARCH=arm64 run_go_tests -short -timeout 20m \
+		"${shipped_flags[@]}" "${mock_flags[@]}" \
 		-exec qemu-aarch64-static "${target_packages[@]}"
 	ensure_cross_compiler arm64 || {
 		say "$step_name: ./runtime/capi: no C compiler for arm64: $missing" >>"$out/skipped.log"
@@ -113,7 +115,7 @@ step_arm64() {
 # step_purego tests the walk over commands without assembly, which the tag leaves out of hal.
 step_purego() {
 	go vet -tags purego ./hal ./runtime/...
-	run_go_tests -timeout 10m -tags purego ./hal ./runtime
+	run_go_tests -short -timeout 10m -tags purego ./hal ./runtime
 }
 
 # step_cross builds what the target gets and checks the sizes.
@@ -128,9 +130,9 @@ step_reproducible() {
 		mkdir -p "$both/$side" || return
 		tar -c --exclude=./build --exclude=./.git . | tar -x -C "$both/$side" || return
 	done
-	(cd "$both/one" && TZ=UTC LC_ALL=C build_delivery >"$both/one.log" 2>&1) ||
-		{ cat "$both/one.log"; return 1; }
 	mkdir -p "$both/home" "$both/tmp"
+	(cd "$both/one" && TZ=UTC LC_ALL=C build_delivery >"$both/one.log" 2>&1) &
+	local first=$!
 	(
 		cd "$both/two/and a bit further"
 		GOMODCACHE=$(go env GOMODCACHE)
@@ -138,7 +140,8 @@ step_reproducible() {
 		export TMPDIR=$both/tmp TZ=Asia/Kolkata LC_ALL=C.UTF-8
 		umask 077
 		build_delivery >"$both/two.log" 2>&1
-	) || { cat "$both/two.log"; return 1; }
+	) || { cat "$both/two.log"; wait $first; return 1; }
+	wait $first || { cat "$both/one.log"; return 1; }
 	compare_deliveries "$both/one/$out" "$both/two/and a bit further/$out" || return
 	chmod -R u+w "$both" && rm -rf "$both"
 }

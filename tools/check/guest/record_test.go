@@ -419,7 +419,7 @@ func recordOnMaxProcessor(t *testing.T, resource, scenario string, setUp func(*m
 	recordPrograms(t, cmbRegion, resource, func(m *machine) {
 		m.addProgram(t, "../../capture/recorder/testdata/scalable.c")
 		m.extraArgs = append(m.extraArgs, cmbDevice...)
-		m.extraArgs = append(m.extraArgs, "-cpu", "max") // QEMU uses the last one
+		m.extraArgs = append(m.extraArgs, "-cpu", "max,pauth=off")
 		setUp(m)
 	}, "/program", "PATH", scenario)
 }
