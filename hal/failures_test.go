@@ -99,8 +99,9 @@ func (u *deviceUse) run() (isMapped bool, err error) {
 // failureResult is the documented result of a use of a device in which a system call fails. The
 // first result whose fields match is the documented one.
 type failureResult struct {
-	use    string       // beginning of deviceUse.name
-	call   string       // beginning of the element of Kernel.Calls; SYSFS/ is the function's directory
+	use string // beginning of deviceUse.name
+	// Beginning of the element of Kernel.Calls; SYSFS/ is the function's directory.
+	call   string
 	nth    int          // which call fails: the nth one, or one of the constants below
 	errnos []unix.Errno // nil: all
 	code   Code
