@@ -65,9 +65,8 @@ var deviceUses = []deviceUse{
 }
 
 // run opens the device, maps the windows, registers the cleanup at exit, and switches bus mastering
-// on and off. It stops at the first error. Then it closes the device, and closes it again
-// if there was no error. run returns the first error. isMapped reports whether all windows were
-// mapped.
+// on and off. It stops at the first error. Then it closes the device, and closes it again if there
+// was no error. run returns the first error. isMapped reports whether all windows were mapped.
 func (u *deviceUse) run() (isMapped bool, err error) {
 	d, err := Open(u.device)
 	if err != nil {

@@ -246,7 +246,7 @@ func (r *boardReport) checkFaults(h *hosts.Host, config *kernelConfig, n *requir
 	}
 }
 
-// stateIf returns one of two states: for an image that a fault affects, and for another one.
+// stateIf returns ifAffected if a fault affects the image, and ifUnaffected otherwise.
 func stateIf(isAffected bool, ifAffected, ifUnaffected state) state {
 	if isAffected {
 		return ifAffected

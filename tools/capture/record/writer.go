@@ -51,7 +51,8 @@ func (w *Writer) Bar(number, device, index int, base, size uint64) {
 	w.Line("BAR %d %d %d %x %x", number, device, index, base, size)
 }
 
-// Memory writes that devices reach host memory from now on.
+// Memory writes that devices can access size bytes of host memory from now on. address is their
+// bus address.
 func (w *Writer) Memory(address, size uint64) { w.Line("MEM %x %x", address, size) }
 
 // HostAccess writes an access to host memory. kind is "HR" for data that the program stored, and
