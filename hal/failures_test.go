@@ -64,9 +64,9 @@ var deviceUses = []deviceUse{
 			hostWindow(0x3000)}},
 }
 
-// run opens the device, maps the windows, lets the device master the bus, and closes the device,
-// without an error twice. It stops at the first error, but always closes the device. isMapped
-// reports whether all windows were mapped.
+// run opens the device, maps the windows, registers the cleanup at exit, and switches bus mastering
+// on and off. It stops at the first error. Then it closes the device, and closes it again if there
+// was no error. run returns the first error. isMapped reports whether all windows were mapped.
 func (u *deviceUse) run() (isMapped bool, err error) {
 	d, err := Open(u.device)
 	if err != nil {
@@ -98,19 +98,24 @@ func (u *deviceUse) run() (isMapped bool, err error) {
 // failureResult is the documented result of a use of a device in which a system call fails. The
 // first result whose fields match is the documented one.
 type failureResult struct {
-	use    string // beginning of deviceUse.name
-	call   string // beginning of the element of Kernel.Calls; SYSFS/ is the function's directory
-	nth    int    // number of the call; 0: each; always: each such call fails
-	errnos []unix.Errno
+	use string // beginning of deviceUse.name
+	// Beginning of the element of Kernel.Calls; SYSFS/ is the function's directory.
+	call   string
+	nth    int          // which call fails: the nth one, or one of the constants below
+	errnos []unix.Errno // nil: all
 	code   Code
-	words  []string
+	words  []string // the error must contain them
 }
 
 const (
-	always = -1 // failureResult.nth
+	// Values of failureResult.nth.
+	anyCall   = 0  // the row applies in every case
+	everyCall = -1 // all of them fail
 
-	bySyscall = codeCount + 1 // code of syscallFault
-	byConfig  = codeCount + 2 // code of configAccessCode
+	// Values of failureResult.code that are not a Code: documentedResult computes the code from the
+	// errno, as syscallFault or configAccessCode does.
+	bySyscall = codeCount + 1
+	byConfig  = codeCount + 2
 )
 
 var (
@@ -123,8 +128,9 @@ var (
 	pinning  = []string{"0x3000 bytes of host memory", "ulimit -l"}
 )
 
-// config returns the results of the reads of configuration space by one use, in their order.
-func config(use, file string, codes ...Code) (list []failureResult) {
+// configReadResults returns the results of the reads of configuration space by one use, in their
+// order.
+func configReadResults(use, file string, codes ...Code) (list []failureResult) {
 	for i, code := range codes {
 		words := map[Code][]string{MasterOff: staysOff, Internal: staysOn, NoDevice: decoding}[code]
 		list = append(list, failureResult{use, "pread " + file, i + 1, nil, code, words})
@@ -138,76 +144,77 @@ var failureResults = slices.Concat(
 		{"pci edu", "pread SYSFS/config", 3, []unix.Errno{unix.EPERM}, OK, nil},
 		{"pci edu", "pwrite SYSFS/config +0x4 02 00", 1, []unix.Errno{unix.EPERM}, OK, nil},
 	},
-	config("pci edu", "SYSFS/config", bySyscall, OK, byConfig, Internal, byConfig, NoDevice, OK,
-		byConfig, MasterOff, byConfig, Internal),
-	config("pci wormhole", "SYSFS/config", bySyscall, OK, OK, byConfig, MasterOff, byConfig,
-		Internal),
-	config("vfio", "vfio:", byConfig, Internal, byConfig, NoDevice, OK, byConfig, MasterOff,
+	configReadResults("pci edu", "SYSFS/config", bySyscall, OK, byConfig, Internal, byConfig,
+		NoDevice, OK, byConfig, MasterOff, byConfig, Internal),
+	configReadResults("pci wormhole", "SYSFS/config", bySyscall, OK, OK, byConfig, MasterOff,
 		byConfig, Internal),
+	configReadResults("vfio", "vfio:", byConfig, Internal, byConfig, NoDevice, OK, byConfig,
+		MasterOff, byConfig, Internal),
 	[]failureResult{
-		{"", "close", 0, nil, OK, nil},
-		{"", "munmap host", 0, nil, OK, nil},
-		{"", "mmap locked", 0, nil, Denied, pinning},
-		{"pci", "mmap huge", 0, nil, NoDevice, []string{"0x3000 bytes of host memory",
+		{"", "close", anyCall, nil, OK, nil},
+		{"", "munmap host", anyCall, nil, OK, nil},
+		{"", "mmap locked", anyCall, nil, Denied, pinning},
+		{"pci", "mmap huge", anyCall, nil, NoDevice, []string{"0x3000 bytes of host memory",
 			"ordinary pages, which the kernel may move", "echo 2 > /proc/sys/vm/nr_hugepages",
 			"vfio:"}},
-		{"", "mmap huge", 0, nil, OK, nil},
-		{"", "mmap", 0, []unix.Errno{unix.EINVAL}, NoDevice, []string{"another memory type"}},
+		{"", "mmap huge", anyCall, nil, OK, nil},
+		{"", "mmap", anyCall, []unix.Errno{unix.EINVAL}, NoDevice, []string{"another memory type"}},
 
-		{"pci", "open SYSFS/config rdwr", 0, nil, Denied, []string{"the command register",
+		{"pci", "open SYSFS/config rdwr", anyCall, nil, Denied, []string{"the command register",
 			"run as root"}},
-		{"tt", "open SYSFS/config rdwr", 0, nil, OK, nil},
-		{"pci wormhole", "open SYSFS/enable", 0, nil, OK, nil}, // memory decoding is on
-		{"pci wormhole", "pwrite SYSFS/enable", 0, nil, OK, nil},
-		{"", "open SYSFS/reset", 0, nil, OK, nil},
-		{"", "pwrite SYSFS/reset", 0, nil, OK, nil},
-		{"", "open SYSFS/..", 0, nil, OK, nil},
-		{"", "open SYSFS/resource0_wc", 0, []unix.Errno{unix.ENOENT}, OK, nil},
-		{"", "pread /proc/self/pagemap", 0, nil, NoDevice, []string{
+		{"tt", "open SYSFS/config rdwr", anyCall, nil, OK, nil},
+		{"pci wormhole", "open SYSFS/enable", anyCall, nil, OK, nil}, // memory decoding is on
+		{"pci wormhole", "pwrite SYSFS/enable", anyCall, nil, OK, nil},
+		{"", "open SYSFS/reset", anyCall, nil, OK, nil},
+		{"", "pwrite SYSFS/reset", anyCall, nil, OK, nil},
+		{"", "open SYSFS/..", anyCall, nil, OK, nil},
+		{"", "open SYSFS/resource0_wc", anyCall, []unix.Errno{unix.ENOENT}, OK, nil},
+		{"", "pread /proc/self/pagemap", anyCall, nil, NoDevice, []string{
 			"cannot find host memory in /proc/self/pagemap", "vfio:"}},
-		{"pci", "pread SYSFS/config", always, nil, bySyscall, nil},
-		{"vfio", "pread vfio:", always, nil, byConfig, nil},
-		{"pci", "pwrite SYSFS/config +0x6", 0, nil, OK, nil},
-		{"pci", "pwrite SYSFS/config", 0, nil, byConfig, nil},
-		{"vfio", "pwrite vfio:0000:01:00.0 +0x6", 0, nil, OK, nil},
-		{"vfio", "pwrite", 0, nil, byConfig, nil},
+		{"pci", "pread SYSFS/config", everyCall, nil, bySyscall, nil},
+		{"vfio", "pread vfio:", everyCall, nil, byConfig, nil},
+		{"pci", "pwrite SYSFS/config +0x6", anyCall, nil, OK, nil},
+		{"pci", "pwrite SYSFS/config", anyCall, nil, byConfig, nil},
+		{"vfio", "pwrite vfio:0000:01:00.0 +0x6", anyCall, nil, OK, nil},
+		{"vfio", "pwrite", anyCall, nil, byConfig, nil},
 
-		{"vfio", "open /dev/vfio/7", 0, missing, NoDevice, []string{
+		{"vfio", "open /dev/vfio/7", anyCall, missing, NoDevice, []string{
 			"/dev/vfio/7 does not exist", "devtmpfs"}},
-		{"vfio", "open /dev/vfio/vfio", 0, missing, NoDevice, []string{
+		{"vfio", "open /dev/vfio/vfio", anyCall, missing, NoDevice, []string{
 			"/dev/vfio/vfio does not exist", "modprobe vfio_iommu_type1"}},
-		{"vfio", "open /dev/vfio/7", 0, []unix.Errno{unix.EBUSY}, NoDevice, []string{
+		{"vfio", "open /dev/vfio/7", anyCall, []unix.Errno{unix.EBUSY}, NoDevice, []string{
 			"another program", "fuser -v /dev/vfio/7"}},
-		{"vfio", "open /dev/vfio/vfio", 0, []unix.Errno{unix.EBUSY}, NoDevice, []string{
+		{"vfio", "open /dev/vfio/vfio", anyCall, []unix.Errno{unix.EBUSY}, NoDevice, []string{
 			"another program"}},
-		{"vfio", "ioctl 3b66", 0, []unix.Errno{unix.ENODEV}, NoDevice, []string{
+		{"vfio", "ioctl 3b66", anyCall, []unix.Errno{unix.ENODEV}, NoDevice, []string{
 			"no driver for this IOMMU", "modprobe vfio_iommu_type1"}},
-		{"vfio", "ioctl 3b66", 0, []unix.Errno{unix.EPERM}, Denied, []string{
+		{"vfio", "ioctl 3b66", anyCall, []unix.Errno{unix.EPERM}, Denied, []string{
 			"GICv3", "gic-version=3", "allow_unsafe_interrupts"}},
-		{"vfio", "ioctl 3b71", always, refused, NoDevice, []string{
+		{"vfio", "ioctl 3b71", everyCall, refused, NoDevice, []string{
 			"no free addresses for 0x3000 bytes"}},
-		{"vfio", "ioctl 3b71", 0, refused, OK, nil}, // the next address is free
-		{"vfio", "ioctl 3b71", 0, []unix.Errno{unix.ENOMEM}, Denied, pinning},
+		{"vfio", "ioctl 3b71", anyCall, refused, OK, nil}, // the next address is free
+		{"vfio", "ioctl 3b71", anyCall, []unix.Errno{unix.ENOMEM}, Denied, pinning},
 
-		{"tt", "open " + ttNode, 0, []unix.Errno{unix.EAGAIN}, NoDevice, []string{
+		{"tt", "open " + ttNode, anyCall, []unix.Errno{unix.EAGAIN}, NoDevice, []string{
 			"owns the device (O_EXCL)"}},
-		{"tt", "open " + ttNode, 0, []unix.Errno{unix.ENOENT}, NoDevice, []string{
+		{"tt", "open " + ttNode, anyCall, []unix.Errno{unix.ENOENT}, NoDevice, []string{
 			"tt:/dev/tenstorrent/0: no such device", "ls /dev/tenstorrent",
 			"modprobe tenstorrent"}},
-		{"tt", "ioctl fa02", 0, []unix.Errno{unix.ENODEV}, NoDevice, []string{
+		{"tt", "ioctl fa02", anyCall, []unix.Errno{unix.ENODEV}, NoDevice, []string{
 			"has begun to reset the device", "tt-smi -r"}},
 		{"tt", "pread SYSFS/config", 2, nil, OK, nil}, // SetBusMaster saves the status register
-		{"tt", "pread SYSFS/config", 0, nil, DeviceGone, []string{"tt-smi -r"}},
-		{"tt", "ioctl fa08", 0, []unix.Errno{unix.ENODEV}, DeviceGone, []string{
+		{"tt", "pread SYSFS/config", anyCall, nil, DeviceGone, []string{"tt-smi -r"}},
+		{"tt", "ioctl fa08", anyCall, []unix.Errno{unix.ENODEV}, DeviceGone, []string{
 			"another program has reset the device since it was opened"}},
-		{"tt", "ioctl fa0f", 0, nil, OK, nil}, // an older driver, or firmware without power states
-		{"tt", "ioctl fa0b", always, []unix.Errno{unix.ENOMEM}, NoDevice, []string{
+		// An older driver, or firmware without power states.
+		{"tt", "ioctl fa0f", anyCall, nil, OK, nil},
+		{"tt", "ioctl fa0b", everyCall, []unix.Errno{unix.ENOMEM}, NoDevice, []string{
 			"no TLB window of 0x100000 bytes is free"}},
-		{"tt", "ioctl fa0b", 0, []unix.Errno{unix.ENOMEM}, OK, nil}, // a larger window
-		{"tt", "ioctl fa07", 0, []unix.Errno{unix.EINVAL}, NoDevice, []string{
+		{"tt", "ioctl fa0b", anyCall, []unix.Errno{unix.ENOMEM}, OK, nil}, // a larger window
+		{"tt", "ioctl fa07", anyCall, []unix.Errno{unix.EINVAL}, NoDevice, []string{
 			"0x3000 bytes of host memory are not physically contiguous;",
 			"echo 2 > /proc/sys/vm/nr_hugepages"}},
-		{"", "", 0, nil, bySyscall, nil},
+		{"", "", anyCall, nil, bySyscall, nil},
 	})
 
 // ioctlNames are the names of requests in messages.
@@ -223,7 +230,8 @@ var ioctlNames = map[string]string{"3b66": "VFIO_SET_IOMMU", "3b67": "VFIO_GROUP
 func documentedResult(use, call string, nth int, errno unix.Errno) (Code, []string) {
 	i := slices.IndexFunc(failureResults, func(r failureResult) bool {
 		return strings.HasPrefix(use, r.use) && strings.HasPrefix(call, r.call) &&
-			(r.nth == nth || r.nth == 0) && (r.errnos == nil || slices.Contains(r.errnos, errno))
+			(r.nth == nth || r.nth == anyCall) &&
+			(r.errnos == nil || slices.Contains(r.errnos, errno))
 	})
 	r := failureResults[i]
 	switch r.code {
@@ -271,7 +279,7 @@ func TestEachFailedSystemCallHasItsDocumentedResult(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.clearBars()
-			clean, seen := k.Calls, map[string]int{}
+			clean, seen, isDone := k.Calls, map[string]int{}, map[string]bool{}
 			check := func(call string, nth int) {
 				shown := strings.ReplaceAll(call, f.Path(""), "SYSFS/")
 				for _, errno := range failureErrnos {
@@ -304,9 +312,10 @@ func TestEachFailedSystemCallHasItsDocumentedResult(t *testing.T) {
 			}
 			for _, call := range clean {
 				words := strings.Fields(call)
-				if all := strings.Join(words[:min(len(words), 2)], " "); seen[all] != -1 {
-					seen[all] = -1
-					check(all, always)
+				all := strings.Join(words[:min(len(words), 2)], " ")
+				if !isDone[all] {
+					isDone[all] = true
+					check(all, everyCall)
 				}
 			}
 			k.Failures = failures

@@ -110,11 +110,12 @@ func (r *boardReport) checkSeccomp(m *machine) {
 	actions := m.readText("/proc/sys/kernel/seccomp/actions_avail")
 	hasFilters := strings.Contains(actions, "kill_process") ||
 		m.config.isEnabled("CONFIG_SECCOMP_FILTER")
+	const why = "without seccomp filters, lmrun -seal cannot block system calls"
 	r.judge("seccomp", []verdict{
 		fineIf(hasFilters, "seccomp filters are supported"),
-		{true, warning, "no filters",
-			"without seccomp filters, lmrun -seal cannot block system calls",
-			"set CONFIG_SECCOMP_FILTER=y"},
+		{actions == "" && !m.config.known(), warning, "unknown", why,
+			"run `cat /proc/sys/kernel/seccomp/actions_avail` on the target"},
+		{true, warning, "no filters", why, "set CONFIG_SECCOMP_FILTER=y"},
 	})
 }
 
@@ -152,9 +153,12 @@ func (r *boardReport) checkPreemption(m *machine) {
 
 func (r *boardReport) checkWatchdog(m *machine) {
 	const folder = "/sys/class/watchdog/watchdog0"
+	found := "present"
+	if identity := m.readText(folder + "/identity"); identity != "" {
+		found += ": " + identity
+	}
 	r.judge("watchdog", []verdict{
-		fineIf(m.exists("/dev/watchdog0") || m.exists(folder),
-			strings.TrimSpace("there "+m.readText(folder+"/identity"))),
+		fineIf(m.exists("/dev/watchdog0") || m.exists(folder), found),
 		{true, warning, "none", "without a watchdog, nothing restarts a machine that hangs",
 			"build the chip's watchdog driver into the kernel, " +
 				"or modprobe softdog, which does not help if the kernel hangs"},

@@ -10,17 +10,29 @@ import (
 	"lightmetal/tools/image/lmb"
 )
 
+// checkAnswers reports whether the device answers, or may answer because its configuration space
+// cannot be read.
 func (r *boardReport) checkAnswers(name string, d *pciDevice) bool {
 	const memory, master = 1 << 1, 1 << 2
-	onOff := map[bool]string{true: "on", false: "off (lightmetal switches it on)"}
+	decoding, mastering := "off (lightmetal switches it on)",
+		"off (lightmetal switches it on if the image uses DMA)"
+	if d.command&memory != 0 {
+		decoding = "on"
+	}
+	if d.command&master != 0 {
+		mastering = "on"
+	}
 	answers := d.command != 0xffff
 	r.judge(name, []verdict{
+		{!d.commandKnown, warning, "unknown: its configuration space cannot be read",
+			"lm cannot check whether the device answers",
+			"run `lspci -xxx -s " + d.address + "` on the target as root"},
 		{!answers, missing, "does not answer: its configuration space reads all ones",
 			"the device hangs, has no power, or lost its link",
 			"run `echo 1 > " + pciFolder + d.address + "/remove; echo 1 > /sys/bus/pci/rescan`; " +
 				"if the device still does not answer, switch the machine off and on"},
-		fineIf(true, fmt.Sprintf("answers; memory decoding %s, bus master %s",
-			onOff[d.command&memory != 0], onOff[d.command&master != 0])),
+		fineIf(true, fmt.Sprintf("answers; memory decoding %s, bus mastering %s", decoding,
+			mastering)),
 	})
 	return answers
 }

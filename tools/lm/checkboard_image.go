@@ -87,6 +87,8 @@ func (r *boardReport) checkImageDevices(m *machine, n *requirements) {
 		if len(found) == 0 {
 			continue
 		}
+		// The n-th device of the image with these ids is compared with the n-th found one, or with
+		// the last one if fewer were found.
 		ids := [2]uint16{t.Vendor, t.Device}
 		d := &found[min(alike[ids], len(found)-1)]
 		alike[ids]++
@@ -185,18 +187,18 @@ func (r *boardReport) checkKnownBoard(config *kernelConfig, n *requirements) {
 }
 
 // checkFit reports which ports of the host have room for a device with BARs of at least these
-// sizes. board is nil if the board of the device is unknown. worse is the state if no port has
-// room.
-func (r *boardReport) checkFit(what string, board *boards.Board, least [6]uint64, worse state) {
-	fit := r.host.FitDevice(board, least)
-	var fits, cramped []string
+// sizes. board is nil if the board of the device is unknown.
+func (r *boardReport) checkFit(what string, board *boards.Board, minBarSizes [6]uint64,
+	stateIfNoRoom state) {
+	fit := r.host.FitDevice(board, minBarSizes)
+	var fits, portWindows []string
 	for _, room := range fit.Placements {
 		at := func(i int) string { return fmt.Sprintf("%d at 0x%x", i, room.Addresses[i]) }
 		fits = append(fits, portText(room.Port)+" (BAR "+barsText(room.BARs, at)+")")
 	}
 	for i := range r.host.Ports {
 		if p := &r.host.Ports[i]; p.Windows.IsKnown() {
-			cramped = append(cramped, p.Name+": "+windowsText(p))
+			portWindows = append(portWindows, p.Name+": "+windowsText(p))
 		}
 	}
 	size := func(i int) string { return fmt.Sprintf("%d: %s", i, lmb.SizeText(fit.BARs[i].Size)) }
@@ -207,7 +209,8 @@ func (r *boardReport) checkFit(what string, board *boards.Board, least [6]uint64
 			"unknown: the sizes of this board's PCIe windows are not known",
 			"the device's BARs (" + bars + ") may not fit",
 			"put the device into the machine, and run lm check-board there"},
-		{true, worse, "no PCIe port has room for the BARs; " + strings.Join(cramped, "; "),
+		{true, stateIfNoRoom,
+			"no PCIe port has room for the BARs; " + strings.Join(portWindows, "; "),
 			"the device's BARs (" + bars + ") do not fit into the PCIe windows, " +
 				"so the kernel leaves them unassigned and cannot switch the device on",
 			"if the chip allows, widen the port's ranges in the device tree; make the BAR " +
@@ -230,7 +233,7 @@ func barsText(bars []hosts.BAR, text func(i int) string) string {
 func (r *boardReport) checkFaults(h *hosts.Host, config *kernelConfig, n *requirements) {
 	r.checkWriteCombining(h, config, n)
 	if h.WideAccess.Value == hosts.Faulty {
-		r.addFinding(stateFor(n.wideAccesses, missing, warning), "8-byte accesses",
+		r.addFinding(stateIf(n.wideAccesses, missing, warning), "8-byte accesses",
 			"faulty on this board"+unusedText(n, n.wideAccesses), h.WideAccess.Source,
 			"make the image with width 4 and without bulk copies "+
 				"(lm dump it, edit the listing, lm asm the listing)")
@@ -243,16 +246,17 @@ func (r *boardReport) checkFaults(h *hosts.Host, config *kernelConfig, n *requir
 	}
 }
 
-// stateFor returns met for an image that is affected, and unmet for one that is not.
-func stateFor(meets bool, met, unmet state) state {
-	if meets {
-		return met
+// stateIf returns ifAffected if a fault affects the image, and ifUnaffected otherwise.
+func stateIf(isAffected bool, ifAffected, ifUnaffected state) state {
+	if isAffected {
+		return ifAffected
 	}
-	return unmet
+	return ifUnaffected
 }
 
-func unusedText(n *requirements, meets bool) string {
-	if n.view == nil || meets {
+// unusedText returns a note for images that do not use a feature, empty if there is no image.
+func unusedText(n *requirements, isUsed bool) string {
+	if n.view == nil || isUsed {
 		return ""
 	}
 	return "; the image does not use the feature"
@@ -266,12 +270,12 @@ func (r *boardReport) checkWriteCombining(h *hosts.Host, config *kernelConfig, n
 	}
 	r.judge("write-combining", []verdict{
 		fineIf(h.WriteCombining.Value == hosts.Works, "works"),
-		{!h.WriteCombining.IsKnown(), stateFor(n.writeCombining, warning, fine),
+		{!h.WriteCombining.IsKnown(), stateIf(n.writeCombining, warning, fine),
 			"not known for this board", "bulk copies to a window marked wc rely on write-combining",
 			"test it: copy data into a window marked wc, and read the data back"},
 		fineIf(around.IsKnown() && config.isEnabled(around.Value),
 			"faulty on this board, and the kernel works around it ("+around.Value+")"),
-		{true, stateFor(n.writeCombining, missing, warning),
+		{true, stateIf(n.writeCombining, missing, warning),
 			"faulty on this board" + unusedText(n, n.writeCombining), h.WriteCombining.Source,
 			next},
 	})

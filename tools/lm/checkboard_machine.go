@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,9 +42,12 @@ type pciDevice struct {
 	address string
 	board   *boards.Board
 	bars    [6]pciBar
-	command uint64 // command register; 0xffff: the device does not answer
-	driver  string // kernel driver that is bound to the device; empty: none
-	group   string // IOMMU group, empty: none
+	// Command register, if the configuration space could be read; 0xffff: the device does not
+	// answer.
+	command      uint16
+	commandKnown bool
+	driver       string // kernel driver that is bound to the device; empty: none
+	group        string // IOMMU group, empty: none
 }
 
 type pciBar struct {
@@ -172,7 +176,7 @@ func (m *machine) readDevice(address string, board *boards.Board) pciDevice {
 	d := pciDevice{address: address, board: board, driver: m.linkBase(folder + "/driver"),
 		group: m.linkBase(folder + "/iommu_group")}
 	if config := m.readBytes(folder + "/config"); len(config) >= 6 {
-		d.command = uint64(config[4]) | uint64(config[5])<<8
+		d.command, d.commandKnown = binary.LittleEndian.Uint16(config[4:]), true
 	}
 	lines := strings.Split(m.readText(folder+"/resource"), "\n")
 	for i := range min(len(lines), len(d.bars)) {

@@ -142,9 +142,9 @@ func TestCompleteMachineHasNothingMissing(t *testing.T) {
 	}
 	for check, want := range map[string]string{
 		"architecture": "aarch64", "page size": "16384 bytes", "lockdown": "off",
-		"preemption": "full", "watchdog": "there Broadcom",
+		"preemption": "full", "watchdog": "present: Broadcom",
 		"user": "uid 0 with CAP_SYS_ADMIN", "locked memory": "no limit", "write-combining": "works",
-		wormholeAt:            "memory decoding on, bus master on",
+		wormholeAt:            "memory decoding on, bus mastering on",
 		wormholeAt + " BAR 0": "512 MiB at 0x1800000000, write-combining possible",
 		wormholeAt + " BAR 2": "1 MiB at 0x1b00000000", wormholeAt + " driver": "pci:0001:01:00.0",
 		wormholeAt + " link":  "5.0 GT/s PCIe x1",
@@ -207,7 +207,12 @@ func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 		{device + "config", "\xff\xff\xff\xff\xff\xff\xff\xff", wormholeAt, missing,
 			"does not answer"},
 		{device + "config", "\x52\x1e\x1e\x40\x00\x00\x10\x00", wormholeAt, fine,
-			"memory decoding off (lightmetal switches it on), bus master off"},
+			"memory decoding off (lightmetal switches it on), bus mastering off (lightmetal " +
+				"switches it on if the image uses DMA)"},
+		{device + "config", removed, wormholeAt, warning,
+			"unknown: its configuration space cannot be read"},
+		{device + "config", "\x52\x1e\x1e\x40\x00", wormholeAt, warning,
+			"run `lspci -xxx -s 0001:01:00.0` on the target as root"},
 		{device + "resource", edit(device+"resource",
 			"0x0000001800000000 0x000000181fffffff 0x000000000014220c",
 			"0x0000000000000000 0x000000001fffffff 0x000000002014220c"),
@@ -354,6 +359,13 @@ func TestCheckBoardComparesTheImageWithTheMachine(t *testing.T) {
 			"echo 9 > /sys/bus/pci/devices/0001:01:00.0/resource0_resize"},
 		{"no watchdog", "", map[string]string{"dev/watchdog0": removed,
 			"sys/class/watchdog/watchdog0/identity": removed}, "watchdog", warning, ""},
+		{"nothing is known about seccomp", "", map[string]string{
+			"proc/sys/kernel/seccomp/actions_avail": removed,
+			"boot/config-6.12.34-v8-16k":            removed}, "seccomp", warning, "unknown / "},
+		{"a kernel without seccomp filters", "", map[string]string{
+			"proc/sys/kernel/seccomp/actions_avail": removed,
+			"boot/config-6.12.34-v8-16k":            "CONFIG_SYSFS=y\n"}, "seccomp", warning,
+			"no filters / "},
 		// Without a configuration, preemption is read from the kernel's version.
 		{"Debian", "", preemption("#1 SMP Debian 6.1.192-2"), "preemption", warning,
 			"voluntary or none"},

@@ -77,17 +77,41 @@ func editImage(path, out string, edit func(*lmb.Image)) {
 func setInputs(image *lmb.Image, specs []string) {
 	rejectDuplicates("", specs)
 	for _, spec := range specs {
-		name, path, _ := strings.Cut(spec, "=")
-		i := slices.IndexFunc(image.Tensors,
-			func(t lmb.Tensor) bool { return t.Role == gen.RoleInput && t.Name == name })
-		if i < 0 || path == "" {
-			failUsage("%q must be NAME=DATA with the name of an input; "+
-				"lm info lists the inputs", spec)
+		name, path, hasData := strings.Cut(spec, "=")
+		if !hasData {
+			failUsage(`%q: "=DATA" is missing`, spec)
 		}
-		t := &image.Tensors[i]
+		t := inputNamed(image, name)
+		if path == "" {
+			failUsage("%q: the data are empty", spec)
+		}
 		e := elements{"input " + name, t.DType, t.Shape, t.Size()}
 		t.Data = e.readData(path)
 	}
+}
+
+func inputNamed(image *lmb.Image, name string) *lmb.Tensor {
+	var inputs []string
+	isOutput := false
+	for i := range image.Tensors {
+		t := &image.Tensors[i]
+		switch {
+		case t.Role == gen.RoleInput && t.Name == name:
+			return t
+		case t.Role == gen.RoleInput:
+			inputs = append(inputs, t.Name)
+		case t.Name == name:
+			isOutput = true
+		}
+	}
+	switch {
+	case isOutput:
+		failUsage("%s is an output, and lm set changes only inputs", name)
+	case inputs == nil:
+		failUsage("there is no input %q; the image has no inputs", name)
+	}
+	failUsage("there is no input %q; inputs: %s", name, strings.Join(inputs, ", "))
+	return nil
 }
 
 func dropMarks(image *lmb.Image) {

@@ -54,11 +54,10 @@ func (p *Pages) pageAt(address uint64) page {
 	return g
 }
 
-// ownPage returns the page that contains an address, for changes. It adds the page if there is
-// none.
-func (p *Pages) ownPage(address uint64) page {
-	number := address / PageSize
-	g, exists := p.pages[number]
+// writablePage returns the page that contains an address, for changes. It allocates the page if it
+// has no contents.
+func (p *Pages) writablePage(address uint64) page {
+	g, exists := p.pages[address/PageSize]
 	if g.data != nil {
 		return g
 	}
@@ -66,11 +65,15 @@ func (p *Pages) ownPage(address uint64) page {
 	if exists || p.Unknown {
 		g.known = new([PageSize]bool)
 	}
+	p.setPage(address, g)
+	return g
+}
+
+func (p *Pages) setPage(address uint64, g page) {
 	if p.pages == nil {
 		p.pages = map[uint64]page{}
 	}
-	p.pages[number] = g
-	return g
+	p.pages[address/PageSize] = g
 }
 
 // byPage splits data at the boundaries of pages.
@@ -89,7 +92,7 @@ func byPage(address uint64, data []byte) iter.Seq2[uint64, []byte] {
 // Set sets the contents of memory.
 func (p *Pages) Set(address uint64, data []byte) {
 	for address, data := range byPage(address, data) {
-		g, at := p.ownPage(address), address%PageSize
+		g, at := p.writablePage(address), address%PageSize
 		copy(g.data[at:], data)
 		if g.known != nil {
 			for i := range data {
@@ -104,20 +107,27 @@ func (p *Pages) Forget(address, size uint64) {
 	for size > 0 {
 		at := address % PageSize
 		n := min(size, PageSize-at)
-		if g := p.ownPage(address); n == PageSize {
-			p.pages[address/PageSize] = page{}
+		if n == PageSize {
+			p.setPage(address, page{})
 		} else {
-			if g.known == nil {
-				g.known = new([PageSize]bool)
-				for i := range g.known {
-					g.known[i] = true
-				}
-				p.pages[address/PageSize] = g
-			}
-			clear(g.known[at:][:n])
+			clear(p.writableKnown(address)[at:][:n])
 		}
 		address, size = address+n, size-n
 	}
+}
+
+// writableKnown returns the field `known` of the page that contains an address, for changes. It
+// allocates the field if all bytes of the page are known.
+func (p *Pages) writableKnown(address uint64) *[PageSize]bool {
+	g := p.writablePage(address)
+	if g.known == nil {
+		g.known = new([PageSize]bool)
+		for i := range g.known {
+			g.known[i] = true
+		}
+		p.setPage(address, g)
+	}
+	return g.known
 }
 
 // Equal reports whether memory is known to have the given data.
@@ -173,15 +183,16 @@ func (p *Pages) Bytes(address, size uint64) []byte {
 }
 
 // Touch adds the page that contains an address to the touched ones. It sets no byte.
-func (p *Pages) Touch(address uint64) { p.ownPage(address) }
+func (p *Pages) Touch(address uint64) { p.writablePage(address) }
 
-// Touched reports whether the page that contains an address was touched, or bytes of it were set.
+// Touched reports whether Set, Forget or Touch was called for a byte of the page that contains an
+// address.
 func (p *Pages) Touched(address uint64) bool {
 	_, exists := p.pages[address/PageSize]
 	return exists
 }
 
-// Addresses returns the addresses of all touched pages, in ascending order.
+// Addresses returns the addresses of all pages for which Touched reports true, in ascending order.
 func (p *Pages) Addresses() []uint64 {
 	list := slices.Sorted(maps.Keys(p.pages))
 	for i := range list {

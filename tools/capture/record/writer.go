@@ -51,7 +51,8 @@ func (w *Writer) Bar(number, device, index int, base, size uint64) {
 	w.Line("BAR %d %d %d %x %x", number, device, index, base, size)
 }
 
-// Memory writes that devices reach host memory from now on.
+// Memory writes that devices can access size bytes of host memory from now on. address is their
+// bus address.
 func (w *Writer) Memory(address, size uint64) { w.Line("MEM %x %x", address, size) }
 
 // HostAccess writes an access to host memory. kind is "HR" for data that the program stored, and
@@ -60,7 +61,7 @@ func (w *Writer) HostAccess(kind string, address uint64, data []byte) {
 	w.Line("%s %x %d %x", kind, address, len(data), data)
 }
 
-// Access writes the time since the last Access, and one load (kind 'R') or store ('W').
+// Access writes the time since the last CLK line, and one load (kind 'R') or store ('W').
 func (w *Writer) Access(kind byte, bar int, offset uint64, data []byte) {
 	w.Clock()
 	b := append(w.buffer[:0], kind, ' ')
@@ -71,7 +72,7 @@ func (w *Writer) Access(kind byte, bar int, offset uint64, data []byte) {
 	w.writeLine(append(b, '\n'))
 }
 
-// Clock writes the time since the last call, if it is not 0.
+// Clock writes the time since the last CLK line, if it is not 0.
 func (w *Writer) Clock() {
 	w.FlushRun()
 	now := w.now()
@@ -83,7 +84,7 @@ func (w *Writer) Clock() {
 	}
 }
 
-// accessRun is a run of accesses to consecutive addresses in a BAR, made by one string instruction.
+// accessRun is a run of accesses of the same kind and width to consecutive addresses in a BAR.
 type accessRun struct {
 	kind   byte
 	bar    int
@@ -95,8 +96,9 @@ type accessRun struct {
 // runBytesMax limits the size of a run in bytes.
 const runBytesMax = 1 << 20
 
-// AddToRun adds accesses of width bytes each to the current run, which becomes one line. If they do
-// not continue the run, it starts a new run.
+// AddToRun adds accesses of width bytes each to the current run, which becomes one line. It writes
+// the current run and starts a new one if the accesses have another kind, BAR or width, if their
+// addresses do not follow those of the run, or if the run would exceed runBytesMax.
 func (w *Writer) AddToRun(kind byte, bar int, offset uint64, width int, data []byte) {
 	r := &w.run
 	if kind != r.kind || bar != r.bar || offset != r.offset+uint64(len(r.data)) ||

@@ -135,7 +135,7 @@ func (k *Kernel) begin(call string) error {
 	return nil
 }
 
-// Begin records a system call that the program makes in another way. It returns the error of the
+// Begin records a system call that the caller executes itself. It returns the error of the
 // first failure that matches the call.
 func (k *Kernel) Begin(call string) error {
 	defer k.lock()()
@@ -281,13 +281,17 @@ func (k *Kernel) Pwrite(fd int, data []byte, offset int64) (int, error) {
 	return unix.Pwrite(fd, data, offset)
 }
 
+// hugePageFlags are the flags of memfd_create and mmap that select a size of huge pages: the base-2
+// logarithm of the size, shifted left by unix.MAP_HUGE_SHIFT.
+const hugePageFlags = unix.MAP_HUGE_MASK << unix.MAP_HUGE_SHIFT
+
 // Memfd creates a file of 1 TiB, of ordinary pages instead of huge pages.
 func (k *Kernel) Memfd(flags int) (int, error) {
 	defer k.lock()()
 	if err := k.begin("memfd"); err != nil {
 		return -1, err
 	}
-	fd, err := unix.MemfdCreate("", flags&^(unix.MFD_HUGETLB|63<<26))
+	fd, err := unix.MemfdCreate("", flags&^(unix.MFD_HUGETLB|hugePageFlags))
 	if err == nil {
 		k.OpenFiles[fd] = "memfd"
 		err = unix.Ftruncate(fd, 1<<40)
@@ -345,19 +349,23 @@ func (k *Kernel) mapFile(fd, length, protection, flags int, m Mapping) ([]byte, 
 }
 
 func (k *Kernel) mapHostMemory(length, protection, flags int) ([]byte, error) {
-	const pageSizeLog2, hugePageSizeLog2 = 26, 21 // position of the size in the flags; 2 MiB
+	const hugePageSizeLog2 = 21 // 2 MiB
 	call := "mmap locked"
 	if flags&unix.MAP_HUGETLB != 0 {
 		call = "mmap huge"
-		if length%(1<<hugePageSizeLog2) != 0 || flags>>pageSizeLog2&63 != hugePageSizeLog2 {
-			k.Complain("mmap of %#x bytes in huge pages of 1 << %d bytes; want a multiple of "+
-				"2 MiB and pages of 1 << 21", length, flags>>pageSizeLog2&63)
+		sizeLog2 := (flags & hugePageFlags) >> unix.MAP_HUGE_SHIFT
+		if sizeLog2 != hugePageSizeLog2 {
+			k.Complain("mmap with huge pages of 1 << %d bytes; want 1 << %d (2 MiB)", sizeLog2,
+				hugePageSizeLog2)
+		}
+		if length%(1<<hugePageSizeLog2) != 0 {
+			k.Complain("mmap of %#x bytes with huge pages; want a multiple of 2 MiB", length)
 		}
 	}
 	if err := k.begin(call); err != nil {
 		return nil, err
 	}
-	flags &^= unix.MAP_HUGETLB | 63<<pageSizeLog2 | unix.MAP_LOCKED | unix.MAP_POPULATE
+	flags &^= unix.MAP_HUGETLB | hugePageFlags | unix.MAP_LOCKED | unix.MAP_POPULATE
 	return k.mapFile(-1, length, protection, flags, Mapping{Bar: -1})
 }
 

@@ -88,7 +88,7 @@ func (k *Kernel) ttIoctl(f *Function, request uintptr, argument unsafe.Pointer) 
 		s.setUint32(8, k.TT.API)
 		s[12], s[13] = 2, k.TT.Minor
 	case TTGetDeviceInfo:
-		return f.describe(s)
+		return f.fillDeviceInfo(s)
 	case TTQueryMappings:
 		return f.listMappings(s)
 	case TTLockControl:
@@ -122,8 +122,8 @@ func (k *Kernel) ttIoctl(f *Function, request uintptr, argument unsafe.Pointer) 
 	return 0
 }
 
-// describe executes GET_DEVICE_INFO.
-func (f *Function) describe(s structure) unix.Errno {
+// fillDeviceInfo executes GET_DEVICE_INFO.
+func (f *Function) fillDeviceInfo(s structure) unix.Errno {
 	if s.uint32(0) != 20 {
 		return unix.EINVAL
 	}
@@ -137,7 +137,8 @@ func (f *Function) describe(s structure) unix.Errno {
 	return 0
 }
 
-// listMappings executes QUERY_MAPPINGS.
+// listMappings executes QUERY_MAPPINGS: mappings 2n and 2n+1, counted from 0, are BAR 2n, without
+// and with write-combining.
 func (f *Function) listMappings(s structure) unix.Errno {
 	if s.uint32(0) != 6 {
 		return unix.EINVAL

@@ -113,7 +113,8 @@ func (k *Kernel) openFunction(f *Function) (fd int, errno unix.Errno) {
 		return 0, unix.EIO
 	}
 	k.OpenFiles[fd] = vfioFile + ":" + f.Address
-	if f.SetCommand(f.Command() &^ (CommandMaster &^ f.StuckOn)); f.HasReset {
+	f.SetCommand(f.Command() &^ (CommandMaster &^ f.StuckOn))
+	if f.HasReset {
 		f.Resets++
 		f.SetCommand(0)
 	}

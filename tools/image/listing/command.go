@@ -27,11 +27,12 @@ type command struct {
 // after a space.
 type operand struct {
 	parse func(*parser, *lmb.Command)
-	print func(*printer, *lmb.Command)
+	print func(*printer, *lmb.Command) // nil: the row is never used for printing
 }
 
 var (
-	// window+offset: register checks that one access fits; the check of others needs more operands
+	// Both are window+offset. register also checks that one access fits into the window. After a
+	// reference, another operand determines the number of bytes, and checks them.
 	register  = operand{(*parser).register, (*printer).reference}
 	reference = operand{(*parser).reference, (*printer).reference}
 
@@ -119,8 +120,8 @@ func commandNamed(word string) *command {
 	return nil
 }
 
-// command parses one command and appends it to the current sequence.
-func (p *parser) command() {
+// parseCommand parses one command and appends it to the current sequence.
+func (p *parser) parseCommand() {
 	name, width, dotted := strings.Cut(p.tok.text, ".")
 	row := commandNamed(name)
 	switch {
@@ -140,7 +141,8 @@ func (p *parser) command() {
 	}
 	s := &p.image.Sequences[len(p.image.Sequences)-1]
 	for _, made := range append(p.extraCommands, c) {
-		if s.Commands = append(s.Commands, made); made.Opcode != lmb.OpcodeMark {
+		s.Commands = append(s.Commands, made)
+		if made.Opcode != lmb.OpcodeMark {
 			p.countCommand(p.head.line)
 		}
 	}
@@ -162,8 +164,8 @@ func (p *parser) width(name, text string) uint8 {
 	return 0
 }
 
-// command writes a command of the image.
-func (p *printer) command(c *lmb.Command) {
+// printCommand writes a command of the image.
+func (p *printer) printCommand(c *lmb.Command) {
 	row := p.rowOf(c)
 	if row == nil {
 		p.printf("%s", unknown(int(c.Opcode)))

@@ -40,7 +40,7 @@ func (p *parser) origin() {
 	if *o != (lmb.Origin{}) {
 		p.fail(p.head, "origin is declared twice")
 	}
-	p.options(originOptions(o))
+	p.parseOptions(originOptions(o))
 }
 
 func originOptions(o *lmb.Origin) []option {
@@ -64,7 +64,7 @@ func (p *printer) origin() {
 	p.printf("origin")
 	options := originOptions(o)
 	options[2], options[3] = options[3], options[2] // in the canonical form, the time is last
-	p.options(options)
+	p.printOptions(options)
 	p.printf("\n")
 }
 
@@ -83,12 +83,12 @@ func (p *parser) device() {
 	t.Vendor = p.pciID()
 	p.expect(":")
 	t.Device = p.pciID()
-	p.options(deviceOptions(t))
+	p.parseOptions(deviceOptions(t))
 }
 
 func (p *printer) device(t *lmb.Device) {
 	p.printf("device %s %04x:%04x", nameText(t.Board), t.Vendor, t.Device)
-	p.options(deviceOptions(t))
+	p.printOptions(deviceOptions(t))
 	p.printf("\n")
 }
 
@@ -122,7 +122,7 @@ func (p *parser) window() {
 	}
 	p.sizeAt, p.deviceAt = p.head, p.tok
 	p.windowKind(&w)
-	p.options(windowOptions(&w))
+	p.parseOptions(windowOptions(&w))
 	p.checkWindow(&w)
 	p.image.Windows[number] = w
 }
@@ -138,7 +138,7 @@ func (p *printer) window(index int) {
 		kind = wordOf(kindWords, w.Kind)
 	}
 	p.printf("window %s %s", name, kind)
-	p.options(windowOptions(w))
+	p.printOptions(windowOptions(w))
 	p.printf("\n")
 }
 
@@ -309,7 +309,7 @@ func (p *parser) tensorContent(t *lmb.Tensor) {
 				len(t.Data))
 		}
 		if t.Role == gen.RoleOutput {
-			p.options(toleranceOptions(&t.Golden))
+			p.parseOptions(toleranceOptions(&t.Golden))
 		}
 	}
 }

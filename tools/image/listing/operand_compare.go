@@ -24,7 +24,7 @@ func (p *parser) comparison(c *lmb.Command) {
 		readPolicy(p)
 		p.setJudgement(&golden, golden.Kind, at)
 	}
-	p.options(append(toleranceOptions(&golden), policy))
+	p.parseOptions(append(toleranceOptions(&golden), policy))
 	if golden.Kind != 0 {
 		p.compareOnHost(c, dtype, golden)
 	}
@@ -61,7 +61,7 @@ func (p *printer) goldenOutput(c *lmb.Command) *lmb.Tensor {
 }
 
 func (p *printer) judgement(g *lmb.Golden) {
-	p.options(toleranceOptions(g))
+	p.printOptions(toleranceOptions(g))
 	if g.Kind > gen.JudgementCorrelation {
 		p.printf(" %s", unknown(int(g.Kind)))
 	}

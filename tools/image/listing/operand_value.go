@@ -114,13 +114,13 @@ func (p *printer) condition(c *lmb.Command) {
 
 // pollLimits consumes the deadline and the other options of a poll.
 func (p *parser) pollLimits(c *lmb.Command) {
-	p.options(pollOptions(c))
+	p.parseOptions(pollOptions(c))
 	if c.Amount == 0 {
 		p.fail(p.tok, "the poll has no deadline; add a deadline such as `within 10ms`")
 	}
 }
 
-func (p *printer) pollLimits(c *lmb.Command) { p.options(pollOptions(c)) }
+func (p *printer) pollLimits(c *lmb.Command) { p.printOptions(pollOptions(c)) }
 
 func pollOptions(c *lmb.Command) []option {
 	return []option{
@@ -135,8 +135,8 @@ func pollOptions(c *lmb.Command) []option {
 }
 
 // policy consumes what a command does if its condition does not hold.
-func (p *parser) policy(c *lmb.Command)  { p.options([]option{policyOption(c)}) }
-func (p *printer) policy(c *lmb.Command) { p.options([]option{policyOption(c)}) }
+func (p *parser) policy(c *lmb.Command)  { p.parseOptions([]option{policyOption(c)}) }
+func (p *printer) policy(c *lmb.Command) { p.printOptions([]option{policyOption(c)}) }
 
 func policyOption(c *lmb.Command) option {
 	read := func(p *parser) {

@@ -139,7 +139,7 @@ func (p *parser) tileTarget(c *lmb.Command) {
 		p.fail(p.last, "address 0x%x must be a multiple of the window's size, %s", c.Value,
 			lmb.SizeText(p.accessed.Size))
 	}
-	p.options(routeOptions(&t))
+	p.parseOptions(routeOptions(&t))
 	c.Mask = t.Pack()
 }
 
@@ -155,7 +155,7 @@ func (p *printer) tileTarget(c *lmb.Command) {
 		p.printf(" tile %d,%d", t.X, t.Y)
 	}
 	p.printf(" address 0x%x", c.Value)
-	p.options(routeOptions(&t))
+	p.printOptions(routeOptions(&t))
 }
 
 func routeOptions(t *fbs.TileRoute) []option {

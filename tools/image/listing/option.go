@@ -11,8 +11,8 @@ type option struct {
 	shown bool          // a printer writes the option; false: it has its default value
 }
 
-// options consumes options, in any order.
-func (p *parser) options(list []option) {
+// parseOptions consumes options, in any order.
+func (p *parser) parseOptions(list []option) {
 	var words []string
 	for _, o := range list {
 		words = append(words, o.word)
@@ -22,7 +22,8 @@ func (p *parser) options(list []option) {
 	}
 }
 
-func (p *printer) options(list []option) {
+// printOptions writes the options that do not have their default values.
+func (p *printer) printOptions(list []option) {
 	for _, o := range list {
 		switch {
 		case o.shown && o.value != "":

@@ -163,7 +163,7 @@ func (p *parser) statement() {
 	case len(p.image.Sequences) == 0:
 		p.declaration()
 	default:
-		p.command()
+		p.parseCommand()
 	}
 	if !p.tok.endsLine() {
 		p.fail(p.tok, "expected end of line, found %s", p.tok)

@@ -81,7 +81,7 @@ func (p *printer) commands(s *lmb.Sequence, numbered bool) {
 	number := 0
 	for c := range s.All() {
 		p.printf("  ")
-		p.command(c)
+		p.printCommand(c)
 		isMark := c.Opcode == lmb.OpcodeMark
 		if numbered && !isMark {
 			p.printf("  # %s, command %d", s.Name, number)
@@ -104,7 +104,7 @@ func blockName(number int) string { return fmt.Sprintf("d%d", number) }
 func CommandText(image *lmb.Image, c *lmb.Command) string {
 	p := newPrinter(image)
 	p.writePayload = p.shortBlock
-	p.command(c)
+	p.printCommand(c)
 	return p.out.String()
 }
 

@@ -17,14 +17,14 @@ func (p *parser) rule() {
 	r := lmb.Rule{Name: p.name("a rule"), AccessRule: fbs.AccessRule{Widths: 4}}
 	r.Bar = uint8(p.word("bar0 to bar5", barWords))
 	var offset, size uint64
-	p.options(ruleOptions(&r, &offset, &size))
+	p.parseOptions(ruleOptions(&r, &offset, &size))
 	p.placeRule(&r, at, offset, size, slices.Contains(p.seenOptions, "size"))
 }
 
 func (p *printer) rule(r *lmb.Rule) {
 	offset, size := r.First, r.Last-r.First+1
 	p.printf("rule %s bar%d", nameText(r.Name), r.Bar)
-	p.options(ruleOptions(r, &offset, &size))
+	p.printOptions(ruleOptions(r, &offset, &size))
 	p.printf("\n")
 }
 

@@ -10,10 +10,12 @@ import (
 )
 
 // Walk yields the effects of the commands of a sequence in order, without End. Each pointer is
-// valid only until the next command. Walk follows Points, but no Calls: a sequence points its
-// windows before it accesses them, and again after each Call, so a called sequence accesses the
-// same places in each call. A consumer walks a called sequence once, and weighs it with RunCounts
-// or goes on with what it found.
+// valid only until the next command.
+//
+// Walk remembers where Points point TLB windows. It yields a Call, but not the commands of the
+// called sequence. A sequence must point its windows before it accesses them, and again after each
+// Call, so each call of a sequence accesses the same addresses. A consumer therefore walks a called
+// sequence once, and multiplies its effects by RunCounts.
 func Walk(view *fbs.View, sequence int) iter.Seq[*Effect] {
 	return func(yield func(*Effect) bool) {
 		s := &view.Sequences[sequence]
@@ -44,7 +46,7 @@ func Walk(view *fbs.View, sequence int) iter.Seq[*Effect] {
 }
 
 // RunCounts returns how often a run of a sequence executes each sequence: the sequence itself once,
-// and a called sequence once for each Call.
+// and a called sequence once for each Call. Called sequences contain no Call.
 func RunCounts(view *fbs.View, sequence int) []uint64 {
 	counts := make([]uint64, len(view.Sequences))
 	counts[sequence] = 1

@@ -18,7 +18,7 @@ type instruction struct {
 	form   *form
 
 	encoding encoding
-	table    uint8 // 0: one byte, 1: 0F, 2: 0F 38, 3: 0F 3A
+	table    uint8 // as in formKey
 	opcode   uint8
 
 	operand16, address32 bool  // prefixes 66 and 67
@@ -118,11 +118,13 @@ func (i *instruction) readOpcodeAndPrefixes(r *reader) string {
 		return i.readVEXPrefix(r, b == 0xc4)
 	}
 	if b == 0x0f {
-		i.table = 1
+		i.table = map0F
 		b = r.readByte()
-		if b == 0x38 || b == 0x3a {
-			i.table = 2 + (b-0x38)/2
-			b = r.readByte()
+		switch b {
+		case 0x38:
+			i.table, b = map0F38, r.readByte()
+		case 0x3a:
+			i.table, b = map0F3A, r.readByte()
 		}
 	}
 	i.opcode = b
@@ -162,7 +164,7 @@ func (i *instruction) readPrefixes(r *reader) uint8 {
 
 // readVEXPrefix reads the bytes after C4 or C5: SDM 2.3.5.
 func (i *instruction) readVEXPrefix(r *reader, three bool) string {
-	i.encoding, i.table = vex, 1
+	i.encoding, i.table = vex, map0F
 	b := r.readByte()
 	i.highR = ^b >> 4 & 8
 	if three {
@@ -171,7 +173,7 @@ func (i *instruction) readVEXPrefix(r *reader, three bool) string {
 		b = r.readByte()
 		i.bitW = b&0x80 != 0
 	}
-	if i.table < 1 || i.table > 3 {
+	if i.table < map0F || i.table > map0F3A {
 		return "the opcode map does not exist"
 	}
 	i.vvvv, i.vectorLength, i.mandatory = ^b>>3&15, b>>2&1, mandatoryPrefix(b)
@@ -185,7 +187,7 @@ func (i *instruction) readEVEXPrefix(r *reader) string {
 	i.encoding = evex
 	p0, p1, p2 := r.readByte(), r.readByte(), r.readByte()
 	i.table = p0 & 7
-	if p0&8 != 0 || p1&4 == 0 || i.table < 1 || i.table > 3 {
+	if p0&8 != 0 || p1&4 == 0 || i.table < map0F || i.table > map0F3A {
 		return "the opcode map does not exist"
 	}
 	i.highR, i.highX, i.highB = ^p0>>4&8|^p0&16, ^p0>>3&8, ^p0>>2&8
@@ -280,7 +282,7 @@ func (i *instruction) operandSize() int {
 	return 4
 }
 
-// integerSize returns 1 for even opcodes, as for most instructions of tables 0 and 1, else
+// integerSize returns 1 for even opcodes, as for most instructions of oneByteMap and map0F, else
 // operandSize.
 func (i *instruction) integerSize() int {
 	if i.opcode&1 == 0 {

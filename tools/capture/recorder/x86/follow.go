@@ -128,7 +128,7 @@ func decodeFollowed(code []byte) *followed {
 func (i *instruction) hasFollowedPrefixes() bool {
 	isBranch := i.form.anyRepeat && !i.isIncrement()
 	isRepeated := (i.repeat || i.repeatNot) && i.form.vectors == 0
-	mayBeExchange := i.table == 0 && i.opcode == 0x90 && i.rex
+	mayBeExchange := i.table == oneByteMap && i.opcode == 0x90 && i.rex
 	switch {
 	case i.lock, i.address32, i.segment != 0, mayBeExchange:
 		return false
@@ -149,10 +149,10 @@ func (i *instruction) accessesMemoryOnce() bool {
 		return false
 	}
 	const push = 6
-	twice := i.table == 0 && (i.opcode == 0x8f || i.opcode == 0xff && i.reg&7 == push) ||
+	twice := i.table == oneByteMap && (i.opcode == 0x8f || i.opcode == 0xff && i.reg&7 == push) ||
 		i.mask != 0 || i.form.maskedBySigns
-	flushes := i.table == 1 && i.opcode == 0xae
-	isLoad := i.table == 0 && i.opcode&^1 == 0x8a
+	flushes := i.table == map0F && i.opcode == 0xae
+	isLoad := i.table == oneByteMap && i.opcode&^1 == 0x8a
 	return !twice && !flushes && (i.segment == 0 || i.segment == 0x64 && isLoad)
 }
 

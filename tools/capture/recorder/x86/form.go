@@ -62,16 +62,16 @@ type immediateSize uint8
 const (
 	noImmediate immediateSize = iota
 	oneByte
-	operandSized // as many bytes as the operand, but at most 4
-	fullSized    // as many bytes as the operand
+	upTo4Bytes // as many bytes as the operand, but at most 4
+	fullSized  // as many bytes as the operand
 )
 
 // immediateBytes returns the number of bytes of the immediate.
 func (f *form) immediateBytes(i *instruction) int {
 	switch {
 	// in group 3, only TEST has an immediate
-	case f.immediate == noImmediate, (i.opcode == 0xf6 || i.opcode == 0xf7) && i.table == 0 &&
-		i.reg&7 > 1:
+	case f.immediate == noImmediate, i.table == oneByteMap &&
+		(i.opcode == 0xf6 || i.opcode == 0xf7) && i.reg&7 > 1:
 		return 0
 	case f.immediate == oneByte:
 		return 1

@@ -87,7 +87,8 @@ func (m *Image) checkCommands() *Fault {
 	return nil
 }
 
-func contains(list []int, n uint8) bool {
+// acceptsValue reports whether a list of accepted values contains n. A nil list accepts only 0.
+func acceptsValue(list []int, n uint8) bool {
 	for _, element := range list {
 		if element == int(n) {
 			return true
@@ -98,7 +99,7 @@ func contains(list []int, n uint8) bool {
 
 func (m *Image) isCommand(c *Command, pointed map[uint16]bool) bool {
 	r, known := rows[c.Opcode]
-	if !known || !contains(r.modes, c.Mode) || !contains(r.options, c.Option) {
+	if !known || !acceptsValue(r.modes, c.Mode) || !acceptsValue(r.options, c.Option) {
 		return false
 	}
 	if r.widths == 0 && c.Width != 0 || r.kinds == 0 && c.Window != 0 ||
@@ -202,8 +203,8 @@ func (m *Image) hasBusAddress(w *Window) bool {
 		return true // rules of an image accept stores
 	}
 	for _, r := range board.Rules {
-		contains := r.First <= w.Offset+w.Size-1 && r.Last >= w.Offset
-		if r.LoadOnly && r.Bar == w.Bar && contains {
+		overlaps := r.First <= w.Offset+w.Size-1 && r.Last >= w.Offset
+		if r.LoadOnly && r.Bar == w.Bar && overlaps {
 			return false
 		}
 	}
@@ -244,7 +245,7 @@ func (m *Image) isAllowedByRule(w *Window, c *Command, size uint64, isBulk, isSt
 	last := first + size - 1
 	allows := func(lastOfRule uint64, widths uint8, memory, loadOnly bool) bool {
 		return last <= lastOfRule && widths&c.Width != 0 && (!isBulk || memory && widths == 15) &&
-			(w.Flags&1 == 0 || memory) && !(isStore && loadOnly)
+			(w.Flags&flagWriteCombining == 0 || memory) && !(isStore && loadOnly)
 	}
 	if board := m.knownBoard(w.Device); board != nil {
 		for _, r := range board.Rules {
@@ -306,8 +307,8 @@ func (m *Image) isAllowedPoint(w *Window, c *Command) bool {
 	return true
 }
 
-// isForbidden reports whether one element of the list of forbidden ranges has one of the x, one of
-// the y, the route, and one of the bytes.
+// isForbidden reports whether f forbids the Point: f has the route of t, at least one of the
+// columns xs, at least one of the rows ys, and overlaps the bytes first to last.
 func isForbidden(f *boards.ForbiddenRange, t tiles, xs, ys []uint8, first, last uint64) bool {
 	route := t.NoC + 2*t.Multicast
 	if f.Routes>>route&1 == 0 || last < f.First || first > f.Last {

@@ -1,15 +1,15 @@
 package oracle
 
-// This file gives windows of an image what they need of a machine: TLB windows, and regions of
-// outbound translation.
+// This file maps the windows of an image: it chooses TLB windows and regions of outbound
+// translation.
 
 import (
 	"lightmetal/boards"
 	"lightmetal/tools/check/vectors/vector"
 )
 
-// region is a region of outbound translation: tiles reach `size` bytes at the bus address `bus`
-// from the address of the PCIe tile + offset on.
+// region is a region of outbound translation: tiles access `size` bytes at the bus address `bus`
+// through the addresses NoCBase+offset and up.
 type region struct{ offset, size, bus uint64 }
 
 // groupOf returns the group of a TLB window, nil if there is no such TLB window.
@@ -23,7 +23,7 @@ func groupOf(board *boards.Board, slot int) *boards.WindowGroup {
 	return nil
 }
 
-// mapWindow finds what a window needs, and returns a code.
+// mapWindow determines the bus address of a window, or its TLB window. It returns a code.
 func (p *Player) mapWindow(i int) (code string) {
 	w := &p.image.Windows[i]
 	bus, _ := p.machine.BusAddress(i)
@@ -45,7 +45,7 @@ func (p *Player) mapWindow(i int) (code string) {
 	return done
 }
 
-// chooseTLBWindow gives a Tlb window the TLB window that it prefers, or the first that is suitable.
+// chooseTLBWindow assigns to a Tlb window its preferred TLB window, or the first suitable one.
 func (p *Player) chooseTLBWindow(i int) (code string) {
 	w := &p.image.Windows[i]
 	board := p.image.knownBoard(w.Device)
@@ -85,8 +85,8 @@ func (p *Player) isSuitable(i int, board *boards.Board, slot int) bool {
 	return true
 }
 
-// addRegion gives a Host window a region of outbound translation: at its fixed address, or a page
-// behind the last region.
+// addRegion assigns to a Host window a region of outbound translation: at its fixed address, or one
+// page after the last region.
 func (p *Player) addRegion(i int, o *boards.OutboundTranslation, bus uint64) (code string) {
 	w := &p.image.Windows[i]
 	list, offset, size := p.regions[w.Device], uint64(0), roundUp(w.Size, page)
@@ -151,7 +151,7 @@ func (p *Player) programOutbound(device int, list []region) (code string) {
 		}
 		for _, s := range stores {
 			if !p.machine.Store(bar, registers+s[0], 4, s[1]&0xffffffff) {
-				return codeOf(false)
+				return "bus-fault"
 			}
 		}
 	}

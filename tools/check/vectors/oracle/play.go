@@ -58,9 +58,9 @@ type Driver interface {
 
 // Player executes the sequences of an image.
 type Player struct {
-	// SettleNs is the time in nanoseconds between two queries of the devices, which readers make
-	// after a failure if a device masters the bus: an error of DMA may be reported late. FORMAT.md
-	// says nothing of this wait, and no vector depends on it.
+	// SettleNs is how long, in nanoseconds, Player waits after a failed Expect or Compare if a
+	// device masters the bus. The runtime queries the devices again after this wait, because an
+	// error of DMA may be reported late. Player does not. FORMAT.md does not define the wait.
 	SettleNs int64
 
 	// Command is the index in the image of the command that is being executed.
@@ -73,9 +73,10 @@ type Player struct {
 	arena   []byte
 	given   map[int]bool // tensors whose data the caller has set
 	slots   []int        // for each Tlb window, the number of its TLB window
-	shown   []uint64     // for each Tlb window, the offset of its first byte in the BAR
-	buses   []uint64     // for each window, its bus address; 0: none
-	regions [][]region   // for each device, the regions of its outbound translation in use
+	// For each Tlb window, the offset in the BAR of the first byte that it accesses.
+	firstOffsets []uint64
+	buses        []uint64   // for each window, its bus address; 0: none
+	regions      [][]region // for each device, the regions of its outbound translation in use
 
 	disabled bool
 	end      int64 // time at which the run is too late
@@ -88,6 +89,12 @@ const done = "done"
 
 // memoryBytes is the memory of the machine that tests assume, for tensors and Host windows.
 const memoryBytes = 16 << 30
+
+// PCI device ids.
+const (
+	idWormhole  = 0x401e
+	idBlackhole = 0xb140
+)
 
 const hour = 3_600_000_000 // in microseconds
 
@@ -109,7 +116,7 @@ func CheckTimeLimit(m *Image, limitUs uint64) *Fault {
 // limit of FORMAT.md.
 func Load(m *Image, machine Machine, limitUs uint64) (*Player, *Fault) {
 	p := &Player{image: m, machine: machine, limitUs: limitUs, given: map[int]bool{},
-		shown: make([]uint64, len(m.Windows)), slots: make([]int, len(m.Windows)),
+		firstOffsets: make([]uint64, len(m.Windows)), slots: make([]int, len(m.Windows)),
 		buses: make([]uint64, len(m.Windows)), regions: make([][]region, len(m.Devices))}
 	p.driver, _ = machine.(Driver)
 	if limitUs == 0 {
@@ -248,12 +255,14 @@ func (p *Player) Execute(sequence int, limitNs int64) vector.Result {
 
 const commandsPerClockRead = 256
 
-// executeCommands executes the commands of a sequence, except End. The clock is read between them.
-// After a Call, up to twice as many commands may be executed before the next read.
+// executeCommands executes the commands of a sequence, except End. It reads the clock after every
+// p.perClockRead commands. A called sequence starts with the count of its caller, so up to
+// 2*p.perClockRead commands may pass between two reads.
 func (p *Player) executeCommands(sequence int) (code string) {
 	s := p.image.Sequences[sequence]
 	at, last := int(s.First), int(s.First+s.Count)-1
-	for p.Command = at; at < last; {
+	p.Command = at
+	for at < last {
 		next := min(at+p.untilClockRead, last)
 		for i := at; i < next; i++ {
 			p.Command = i
@@ -263,7 +272,8 @@ func (p *Player) executeCommands(sequence int) (code string) {
 		}
 		p.Command = next
 		p.untilClockRead -= next - at
-		if at = next; p.untilClockRead > 0 {
+		at = next
+		if p.untilClockRead > 0 {
 			continue
 		}
 		p.untilClockRead = p.perClockRead
@@ -290,7 +300,7 @@ func (p *Player) Place(window uint16) (space vector.Space, offset uint64) {
 		return vector.OfBar(int(w.Device), int(w.Bar)), w.Offset
 	case kindTlb:
 		_, group := p.tlbWindow(window)
-		return vector.OfBar(int(w.Device), int(group.Bar)), p.shown[window]
+		return vector.OfBar(int(w.Device), int(group.Bar)), p.firstOffsets[window]
 	case kindConfig:
 		return vector.OfConfig(int(w.Device)), 0
 	}
@@ -370,8 +380,8 @@ func (p *Player) query(device int) (code string) {
 	return done
 }
 
-// memory returns the bytes of a command's memory: payload, or a tensor.
-func (p *Player) memory(c *Command) []byte {
+// operandData returns the bytes in memory that a command uses: of the payload, or of a tensor.
+func (p *Player) operandData(c *Command) []byte {
 	if c.Index == 0 {
 		return p.image.Payload[c.Value:][:c.Amount]
 	}
@@ -383,9 +393,9 @@ func (p *Player) memory(c *Command) []byte {
 	return p.Tensor(tensor)[c.Value:][:c.Amount]
 }
 
-// offsets calls f for each access of a command, with the offset of the access in the window, and
-// the offset of its bytes in the memory.
-func offsets(c *Command, f func(offset, inMemory uint64) (code string)) (code string) {
+// forEachAccess calls f for each access of a command, with the offset of the access in the window,
+// and the offset of its bytes in the memory. It stops at the first code that is not done.
+func forEachAccess(c *Command, f func(offset, inMemory uint64) (code string)) (code string) {
 	for n := uint64(0); n < uint64(c.Amount); n += uint64(c.Width) {
 		offset := uint64(c.Offset) + n
 		if c.Opcode != opCompare && c.Mode == modeFixed {
@@ -406,43 +416,54 @@ func littleEndian(data []byte) (n uint64) {
 }
 
 func (p *Player) copyIn(c *Command) (code string) {
-	data := p.memory(c)
+	data := p.operandData(c)
 	if c.Mode == modeBulk {
 		space, base := p.Place(c.Window)
 		return codeOf(p.machine.StoreBytes(space, base+uint64(c.Offset), c.Width, data))
 	}
-	return offsets(c, func(offset, inMemory uint64) string {
+	return forEachAccess(c, func(offset, inMemory uint64) string {
 		return p.store(c, offset, littleEndian(data[inMemory:][:c.Width]))
 	})
 }
 
 func (p *Player) fill(c *Command) (code string) {
-	return offsets(c, func(offset, _ uint64) string { return p.store(c, offset, c.Value) })
+	return forEachAccess(c, func(offset, _ uint64) string { return p.store(c, offset, c.Value) })
 }
 
 func (p *Player) copyOut(c *Command) (code string) {
-	data := p.memory(c)
+	data := p.operandData(c)
 	if c.Mode == modeBulk {
 		space, base := p.Place(c.Window)
 		code = codeOf(p.machine.LoadBytes(space, base+uint64(c.Offset), c.Width, data))
 	} else {
-		code = offsets(c, func(offset, inMemory uint64) string {
+		code = forEachAccess(c, func(offset, inMemory uint64) string {
 			value, code := p.load(c, offset)
-			for i := range uint64(c.Width) {
-				if code == done {
-					data[inMemory+i] = byte(value >> (8 * i))
-				}
+			if code != done {
+				return code
 			}
-			return code
+			for i := range uint64(c.Width) {
+				data[inMemory+i] = byte(value >> (8 * i))
+			}
+			return done
 		})
 	}
+	if code != done {
+		return code
+	}
 	last := data[max(0, len(data)-int(c.Width)):]
-	for _, b := range last {
-		if code != done || b != 0xff {
-			return code
-		}
+	if !isAllOnes(last) {
+		return done
 	}
 	return p.query(int(p.image.Windows[c.Window].Device))
+}
+
+func isAllOnes(data []byte) bool {
+	for _, b := range data {
+		if b != 0xff {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *Player) expect(c *Command) (code string) {
@@ -478,8 +499,8 @@ func (p *Player) expect(c *Command) (code string) {
 }
 
 func (p *Player) compare(c *Command) (code string) {
-	golden, isEqual := p.memory(c), true
-	code = offsets(c, func(offset, inMemory uint64) string {
+	golden, isEqual := p.operandData(c), true
+	code = forEachAccess(c, func(offset, inMemory uint64) string {
 		got, code := p.load(c, offset)
 		want := littleEndian(golden[inMemory:][:c.Width])
 		if code == done && got != want {
@@ -498,7 +519,7 @@ func (p *Player) compare(c *Command) (code string) {
 
 // applyPolicy queries all devices after an Expect or a Compare that does not hold.
 func (p *Player) applyPolicy(c *Command, failure string) (code string) {
-	forget := func(code string) string {
+	clearDetails := func(code string) string {
 		p.result.HasSeen = false
 		p.result.Got, p.result.Want, p.result.Mask, p.result.Element = 0, 0, 0, 0
 		return code
@@ -509,7 +530,7 @@ func (p *Player) applyPolicy(c *Command, failure string) (code string) {
 	}
 	for i := range p.image.Devices {
 		if code := diagnose(i); code != done {
-			return forget(code)
+			return clearDetails(code)
 		}
 	}
 	if c.Option == optionFail || failure == "frame-late" {
@@ -519,7 +540,7 @@ func (p *Player) applyPolicy(c *Command, failure string) (code string) {
 		return failure
 	}
 	p.result.Ignored++
-	return forget(done)
+	return clearDetails(done)
 }
 
 // wait lets time pass. It returns frame-late if the run takes longer than its limit.
@@ -539,7 +560,6 @@ func (p *Player) tlbWindow(window uint16) (slot int, group *boards.WindowGroup) 
 // Sources: tt-isa-documentation, WormholeB0/PCIExpressTile/TLBs.md, and tt-kmd, blackhole.c,
 // TLB_2M_REG and TLB_4G_REG.
 func (p *Player) encode(c *Command) (registers *big.Int, ok bool) {
-	const wormhole = 0x401e
 	w := &p.image.Windows[c.Window]
 	_, group := p.tlbWindow(c.Window)
 	t, ok, low := unpackTiles(c.Mask), true, uint(0)
@@ -550,7 +570,7 @@ func (p *Player) encode(c *Command) (registers *big.Int, ok bool) {
 		registers.Or(registers, field.Lsh(field, low))
 		low += bits
 	}
-	isWormhole := p.image.Devices[w.Device].Device == wormhole
+	isWormhole := p.image.Devices[w.Device].Device == idWormhole
 	addressBits := map[uint64]uint{1 << 20: 16, 2 << 20: 15, 16 << 20: 12}[group.Size]
 	if !isWormhole {
 		addressBits = map[uint64]uint{2 << 20: 43, 4 << 30: 32}[group.Size]
@@ -582,7 +602,7 @@ func (p *Player) point(c *Command) (code string) {
 	const configuration = 0x1fc00000 // offset of the registers in BAR 0
 	w := &p.image.Windows[c.Window]
 	slot, group := p.tlbWindow(c.Window)
-	p.shown[c.Window] = group.Offset + uint64(slot-group.First)*group.Size +
+	p.firstOffsets[c.Window] = group.Offset + uint64(slot-group.First)*group.Size +
 		c.Value&(group.Size-1)
 	if p.driver != nil {
 		if code, isDone := p.driver.Point(c, slot); isDone {
@@ -592,7 +612,7 @@ func (p *Player) point(c *Command) (code string) {
 	value, _ := p.encode(c)
 	bar := vector.OfBar(int(w.Device), 0)
 	width, count := uint8(8), 1
-	if p.image.Devices[w.Device].Device == 0xb140 {
+	if p.image.Devices[w.Device].Device == idBlackhole {
 		width, count = 4, 3
 	}
 	at := configuration + uint64(slot*count)*uint64(width)

@@ -29,9 +29,12 @@ const (
 )
 
 const (
-	page         = 4096
-	flagFixedBus = 2
-	bytesMost    = 1 << 46 // of a tensor or a segment
+	page      = 4096
+	bytesMost = 1 << 46 // of a tensor or a segment
+
+	// Flags of windows.
+	flagWriteCombining = 1
+	flagFixedBus       = 2
 )
 
 func badImage(place string) *Fault { return &Fault{"bad-image", place} }
@@ -54,16 +57,16 @@ func Verify(file []byte) (*Image, *Fault) {
 	if !m.checkPreamble() {
 		return nil, badImage("preamble")
 	}
-	fault := m.checkEnvelope()
+	// A wrong checksum is reported even if the envelope has other errors (FORMAT.md 1.2).
 	envelope := m.file[:m.envelope]
 	sum := sumOf(envelope[:12], make([]byte, 4), envelope[16:])
 	if uint64(sum) != m.number(12, 4) {
 		return nil, badImage("checksum")
 	}
-	if fault == nil {
-		fault = m.checkPayload()
+	if fault := m.checkEnvelope(); fault != nil {
+		return nil, fault
 	}
-	if fault != nil {
+	if fault := m.checkPayload(); fault != nil {
 		return nil, fault
 	}
 	return m, nil
