@@ -57,7 +57,7 @@ func offsetInPool(t *testing.T, k *fakeKernel, address uint64) (inPool uint64) {
 
 func TestHugePagesAreAllocatedUntilEnoughAreContiguous(t *testing.T) {
 	if testing.Short() {
-		t.Skip("not with -short: no result depends on the processor, and it takes long in emulators")
+		t.Skip("not with -short: no result depends on the processor; in emulators it takes long")
 	}
 	for name, c := range map[string]struct {
 		order []uint64
