@@ -20,11 +20,18 @@ step_fmt() {
 	[[ -z $files ]] || { warn "not gofmt-ed:" "$files"; exit 1; }
 }
 
-# step_vet runs go vet for this machine, for arm64 and with build tags.
+# step_vet runs go vet for this machine, for arm64 the packages that have other files there, and
+# with build tags.
 step_vet() {
+	local packages files
+	files='{{.ImportPath}} {{.GoFiles}} {{.SFiles}} {{.TestGoFiles}} {{.XTestGoFiles}}'
 	# ./... does not include testdata.
 	go vet ./... ./testdata/workloads/...
-	GOARCH=arm64 go vet ./...
+	mapfile -t packages < <(
+		comm -13 <(go list -f "$files" ./... | sort) \
+			<(GOARCH=arm64 go list -f "$files" ./... | sort) | cut -d ' ' -f 1
+	)
+	GOARCH=arm64 go vet "${packages[@]}"
 	go vet -tags mock,signed ./runtime/capi ./tools/lmrun
 }
 
