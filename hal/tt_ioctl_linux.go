@@ -5,6 +5,8 @@ package hal
 // This file declares the ioctls and structs of API 2 of Tenstorrent's driver, from the file ioctl.h
 // of tt-kmd. The compiler checks the sizes of the structs and the offsets of some fields.
 
+//lint:file-ignore U1000 the structs have all fields of C
+
 import "unsafe"
 
 const (
@@ -136,7 +138,6 @@ type ttExitCleanupRequest struct {
 	argsz, flags  uint32
 	enabled, x, y uint8
 	noc           uint8
-	//lint:ignore U1000 reserved is part of the layout
 	reserved      uint32
 	address, data uint64
 }

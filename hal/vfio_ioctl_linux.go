@@ -6,6 +6,8 @@ package hal
 // the compiler compare the size of each struct, and the offset of its last field, with the values
 // of linux/vfio.h.
 
+//lint:file-ignore U1000 the structs have all fields of C
+
 import "unsafe"
 
 // Numbers of the ioctls, and values of their arguments. Each comment begins with the constant's
@@ -35,7 +37,6 @@ type vfioGroupStatus struct{ argsz, flags uint32 }
 // space. The fields `size` and `offset` are the size of the region and its offset in the function's
 // file, in bytes.
 type vfioRegionInfo struct {
-	//lint:ignore U1000 capOffset is part of the layout
 	argsz, flags, index, capOffset uint32
 	size, offset                   uint64
 }
@@ -51,7 +52,6 @@ type vfioDMAMap struct {
 
 // vfioDMAUnmap has the layout of struct vfio_iommu_type1_dma_unmap without the bitmap at its end.
 type vfioDMAUnmap struct {
-	//lint:ignore U1000 flags is part of the layout
 	argsz, flags uint32
 	iova, size   uint64
 }
