@@ -31,6 +31,7 @@ var childTasks = map[string]func(args []string) error{
 	"sealed":    runSealed,
 	"fault":     faultSealed,
 	"forbid":    runForbiddenAction,
+	"fullHeap":  sealWithFullHeap,
 	"memory":    printAnonymousMemory,
 	"rewritten": rewriteSealed,
 	"frozen":    printFrozenState,

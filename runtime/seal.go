@@ -76,6 +76,7 @@ func bpfSkip(value uint32, ifEqual, ifDifferent int) unix.SockFilter {
 // compare. For a system call that they do not allow, they must jump to the end of `extra`, after
 // which Seal appends an instruction that kills the process.
 func Seal(extra ...unix.SockFilter) (err error) {
+	reserveHeap()
 	// If `extra` is empty, the filter fits into this array on the stack, and append does not
 	// allocate memory.
 	var room [len(sealAllowedSyscalls) + 9]unix.SockFilter
@@ -100,6 +101,26 @@ func Seal(extra ...unix.SockFilter) (err error) {
 			cannotSeal+fbs.Text("thread %d has a seccomp filter of its own", uint64(thread)))
 	}
 	return err
+}
+
+// sealReserve makes reserveHeap allocate its blocks on the heap. Together they have 1 MiB. After a
+// failed run, lmrun formats a message and runs the sequence safe, which takes some 10 KiB.
+var sealReserve [128]*[8 << 10]byte
+
+// reserveHeap leaves free memory in Go's heap: pages, and what Go needs to manage them. If there
+// were none, the next allocation would map memory, and the kernel would kill a sealed process for
+// that.
+func reserveHeap() {
+	// After a collection with the percentage -1, Go would return memory to the kernel in the
+	// background, for which the kernel kills a sealed process, too.
+	setGCPercent(100)
+	for i := range sealReserve {
+		sealReserve[i] = new([8 << 10]byte)
+	}
+	clear(sealReserve[:])
+	goruntime.GC()
+	setGCPercent(-1)
+	_ = growStack() // the collection may have shrunk the stack that Freeze has grown
 }
 
 // appendSealProgram appends all instructions of the filter to the slice `program`. The filter

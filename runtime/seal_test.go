@@ -415,6 +415,37 @@ func TestMillionSealedRunsSurvive(t *testing.T) {
 	}
 }
 
+// sealWithFullHeap fills Go's heap up to 64 KiB of the end of its mapped memory, seals the process,
+// and allocates the 512 KiB that a failed run may need.
+func sealWithFullHeap([]string) error {
+	debug.SetGCPercent(-1)
+	const mappedUnit = 4 << 20 // Go maps memory of its heap in units of this size
+	const blockSize = 8 << 10
+	kept := make([][]byte, 0, 2*mappedUnit/blockSize)
+	for isNearEnd := false; !isNearEnd; {
+		block := make([]byte, blockSize)
+		kept = append(kept, block)
+		isNearEnd = hal.AddressOf(block)%mappedUnit >= mappedUnit-64<<10
+	}
+	if err := runtime.Seal(); err != nil {
+		return err
+	}
+	for range 64 {
+		kept = append(kept, make([]byte, blockSize))
+	}
+	goruntime.KeepAlive(kept)
+	unix.Exit(0)
+	return nil
+}
+
+// A run that fails formats a message after the seal.
+func TestSealedProcessWithAFullHeapMayAllocate(t *testing.T) {
+	skipWithoutSeccomp(t)
+	if _, status := runChild(t, "fullHeap"); status != 0 {
+		t.Errorf("exit %d, signal %v, want exit 0", status.ExitStatus(), status.Signal())
+	}
+}
+
 // forbiddenActions are functions whose system calls kill a sealed process.
 var forbiddenActions = map[string]func(){
 	"grow the heap": func() { heapSink = make([]byte, 1<<30) },
