@@ -76,7 +76,11 @@ func bpfSkip(value uint32, ifEqual, ifDifferent int) unix.SockFilter {
 // compare. For a system call that they do not allow, they must jump to the end of `extra`, after
 // which Seal appends an instruction that kills the process.
 func Seal(extra ...unix.SockFilter) (err error) {
-	reserveHeap()
+	// A process that is already sealed must not allocate the reserve again.
+	if !isHeapReserved {
+		reserveHeap()
+		isHeapReserved = true
+	}
 	// If `extra` is empty, the filter fits into this array on the stack, and append does not
 	// allocate memory.
 	var room [len(sealAllowedSyscalls) + 9]unix.SockFilter
@@ -106,6 +110,8 @@ func Seal(extra ...unix.SockFilter) (err error) {
 // sealReserve makes reserveHeap allocate its blocks on the heap. Together they have 1 MiB. After a
 // failed run, lmrun formats a message and runs the sequence safe, which takes some 10 KiB.
 var sealReserve [128]*[8 << 10]byte
+
+var isHeapReserved bool // reserveHeap has been called
 
 // reserveHeap leaves free memory in Go's heap: pages, and what Go needs to manage them. If there
 // were none, the next allocation would map memory, and the kernel would kill a sealed process for

@@ -216,6 +216,10 @@ func TestFileCutShortKeepsItsEntries(t *testing.T) {
 	}
 	data, _ := os.ReadFile(path)
 	for size := 0; size <= 3*faultlog.EntryBytes; size += 7 {
+		end := (size + faultlog.EntryBytes - 1) / faultlog.EntryBytes * faultlog.EntryBytes
+		if missing := data[size:end]; len(missing) > 0 && len(bytes.Trim(missing, "\x00")) == 0 {
+			continue // the missing bytes are 0, as in a file that ends earlier
+		}
 		if err := os.WriteFile(path, data[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}
