@@ -28,12 +28,6 @@
 
 enum status { USAGE = 64, BAD_IMAGE = 65, WRONG_DEVICE = 78 };
 
-int64_t monotonic_ns(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
 _Noreturn static void fail(int status, const char *reason) {
 	fprintf(stderr, "bench: %s\n", reason);
 	exit(status);

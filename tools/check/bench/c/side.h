@@ -6,6 +6,8 @@
 
 #include "lmplay.h"
 
+#include <time.h>
+
 // Bus address of the first byte of device memory.
 #define BUS_BASE 0x10000000
 
@@ -32,6 +34,11 @@ const uint8_t *replay_output(const struct replay *r, uint32_t tensor);
 
 void replay_close(struct replay *r);
 
-int64_t monotonic_ns(void); // nanoseconds, monotonic
+// monotonic_ns returns the time of the monotonic clock in nanoseconds.
+static inline int64_t monotonic_ns(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
 
 #endif
