@@ -71,6 +71,8 @@ func bpfSkip(value uint32, ifEqual, ifDifferent int) unix.SockFilter {
 // have opened every file that it will write. Seal supports amd64 and arm64. The error is a
 // *hal.Fault.
 //
+// Before it installs the filter, Seal collects garbage once, so that Go's heap has free memory.
+//
 // The parameter `extra` contains more instructions of the filter, with which the caller can allow
 // more system calls. These instructions must load each word of struct seccomp_data that they
 // compare. For a system call that they do not allow, they must jump to the end of `extra`, after

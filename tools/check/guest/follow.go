@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/check/vectors/oracle"
 	"lightmetal/tools/check/vectors/vector"
@@ -38,12 +39,8 @@ func newFollower(file []byte, traced region, firstTLBWindow int) (*follower, err
 	if fault != nil {
 		return nil, fault
 	}
-	for i := range image.Windows {
-		if w := &image.Windows[i]; w.Kind == uint8(gen.WindowKindTlb) &&
-			firstTLBWindow != anyTLBWindow {
-			w.Slot = uint16(firstTLBWindow)
-			firstTLBWindow++
-		}
+	if firstTLBWindow != anyTLBWindow {
+		image.UseTLBWindowsFrom(firstTLBWindow)
 	}
 	f := &follower{image: image, traced: traced}
 	const limitUs = 1 << 52 // more than the virtual time of any test
@@ -235,19 +232,15 @@ func (f *follower) Wait(int64) {
 	f.now += allDeadlines
 }
 
-// Device implements oracle.Machine. The BARs have space for all TLB windows.
+// Device implements oracle.Machine.
 func (f *follower) Device(_ int, needed vector.Device) vector.Device {
-	for i := range needed.Bars {
-		needed.Bars[i] = 1 << 40
-	}
-	return needed
+	return needed.WithLargeBARs()
 }
 
 // BusAddress implements oracle.Machine. It returns any address for a window without a fixed bus
 // address, because stores of bus addresses are not compared.
 func (f *follower) BusAddress(window int) (address uint64, ok bool) {
-	const flagFixedBus = 2
-	if w := &f.image.Windows[window]; w.Flags&flagFixedBus != 0 {
+	if w := &f.image.Windows[window]; w.Flags&fbs.FlagFixedBus != 0 {
 		return w.Offset, true
 	}
 	return 4096, true

@@ -176,7 +176,7 @@ func (m *model) execute(sequence int, limitNs int64) {
 	m.stopped = stopRequested.Load() != 0
 }
 
-// codeNames has the names that the oracle gives to codes of runs.
+// codeNames has the oracle's names of the codes of runs.
 var codeNames = map[hal.Code]string{hal.OK: "done", hal.BusFault: "bus-fault",
 	hal.DeviceGone: "device-gone", hal.ExpectFailed: "expect-failed",
 	hal.DeadlinePassed: "deadline-passed", hal.CompareFailed: "compare-failed",
@@ -320,20 +320,13 @@ func (m *model) Wait(nanoseconds int64) {
 }
 
 // Device implements oracle.Machine.
-func (m *model) Device(_ int, needed vector.Device) vector.Device { return withLargeBARs(needed) }
+func (m *model) Device(_ int, needed vector.Device) vector.Device {
+	return needed.WithLargeBARs()
+}
 
 // BusAddress implements oracle.Machine.
 func (m *model) BusAddress(window int) (address uint64, ok bool) {
 	return m.w.busAddresses[window], true
-}
-
-// withLargeBARs returns a device whose BARs have space for all TLB windows, even if the image does
-// not need these BARs.
-func withLargeBARs(d vector.Device) vector.Device {
-	for i := range d.Bars {
-		d.Bars[i] = max(d.Bars[i], 1<<40)
-	}
-	return d
 }
 
 // checkNext compares an access of the runner with the expected access.

@@ -57,12 +57,8 @@ func newReference(e *processRun) (*referenceMachine, *oracle.Fault) {
 		memory: map[vector.Space]map[uint64]byte{}, targets: map[int]windowTarget{},
 		busErrors:        map[vector.Space]bool{},
 		addressRegisters: map[vector.Space]map[uint64]addressRegister{}}
-	next := e.w.options.FirstTLBWindow
-	for i := range e.image.Windows {
-		if w := &e.image.Windows[i]; next >= 0 && w.Kind == uint8(gen.WindowKindTlb) {
-			w.Slot = uint16(next) // as the option -window forces
-			next++
-		}
+	if first := e.w.options.FirstTLBWindow; first >= 0 {
+		e.image.UseTLBWindowsFrom(first)
 	}
 	var fault *oracle.Fault
 	s.Player, fault = oracle.Load(e.image, s, uint64(e.w.options.MaxSequenceNs/1000))
@@ -188,7 +184,7 @@ func (s *referenceMachine) Wait(nanoseconds int64) {
 
 // Device implements oracle.Machine.
 func (s *referenceMachine) Device(_ int, needed vector.Device) vector.Device {
-	return withLargeBARs(needed)
+	return needed.WithLargeBARs()
 }
 
 // BusAddress implements oracle.Machine.

@@ -228,3 +228,14 @@ func (m *Image) Find(name string) int {
 	}
 	return -1
 }
+
+// UseTLBWindowsFrom makes the Tlb windows of the image use the TLB windows from `first` on, in the
+// order of the image, as with the flag -window of lmrun.
+func (m *Image) UseTLBWindowsFrom(first int) {
+	for i := range m.Windows {
+		if w := &m.Windows[i]; w.Kind == kindTlb {
+			w.Slot = uint16(first)
+			first++
+		}
+	}
+}

@@ -37,6 +37,15 @@ type Device struct {
 	Bars           [6]uint64 // size of each BAR in bytes
 }
 
+// WithLargeBARs returns the device with BARs that have space for all TLB windows, even if an image
+// does not need these BARs.
+func (d Device) WithLargeBARs() Device {
+	for i := range d.Bars {
+		d.Bars[i] = max(d.Bars[i], 1<<40)
+	}
+	return d
+}
+
 // Window is a window of the image that devices reach by DMA.
 type Window struct {
 	Index int
