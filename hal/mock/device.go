@@ -281,6 +281,14 @@ func (d *Device) advanceClock(nanoseconds int64) {
 	}
 }
 
+// Halt stops the processors that the device models. The virtual clock goes on, so a run that waits
+// for them soon reaches its deadline. Any goroutine may call it.
+func (d *Device) Halt() {
+	if model, ok := d.model.(Halter); ok {
+		model.Halt()
+	}
+}
+
 // Close implements hal.Device. After Close, the apertures of the device reject every access.
 func (d *Device) Close() error {
 	d.closed = true

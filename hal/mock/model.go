@@ -29,7 +29,7 @@ type Place struct {
 // and value has no bits above width. A store to several tiles (multicast) is one call of Store
 // for each tile.
 //
-// A Model may also implement Clocked, Explainer, Interrupter, BusMaster and Registers.
+// A Model may also implement Clocked, Halter, Explainer, Interrupter, BusMaster and Registers.
 type Model interface {
 	// Load returns the value at a place.
 	Load(at Place, width uint8) (uint64, hal.Code)
@@ -43,6 +43,13 @@ type Clocked interface {
 	// Advance advances the time of the model. Each access takes time; the device calls
 	// Advance before it executes the access.
 	Advance(nanoseconds int64)
+}
+
+// Halter is implemented by a Model that may take much real time for little virtual time.
+type Halter interface {
+	// Halt stops the processors of the model for ever. Any goroutine may call it, during Advance
+	// too, which then returns soon.
+	Halt()
 }
 
 // Explainer is implemented by a Model that can explain why it has rejected an access.

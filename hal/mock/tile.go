@@ -4,6 +4,7 @@ package mock
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
@@ -40,6 +41,7 @@ type Tiles struct {
 	requests int         // number of network requests that are being executed, one inside another
 	host     *Host       // host memory, which tiles access through the PCIe tile; may be nil
 	reason   string      // reason for the last rejection
+	halted   atomic.Bool // cores execute nothing any more
 }
 
 // NewTiles returns a model of Wormhole or Blackhole in the state after power-up: all cores are in
@@ -52,12 +54,15 @@ func NewTiles(b *boards.Board) *Tiles {
 // Connect implements BusMaster.
 func (g *Tiles) Connect(host *Host) { g.host = host }
 
+// Halt implements Halter.
+func (g *Tiles) Halt() { g.halted.Store(true) }
+
 // Advance implements Clocked.
 func (g *Tiles) Advance(nanoseconds int64) {
 	g.clock += nanoseconds
 	instructions := (g.clock - g.ran) / instructionNs
 	g.ran += instructions * instructionNs
-	for instructions > 0 && !g.runTiles(min(instructions, turnInstructions)) {
+	for instructions > 0 && !g.halted.Load() && !g.runTiles(min(instructions, turnInstructions)) {
 		instructions -= turnInstructions
 	}
 }

@@ -232,6 +232,19 @@ func TestCoreRunsOnlyOutOfResetAndWhileTheClockAdvances(t *testing.T) {
 	step("the third instruction", briscReleased, 1, 13)
 }
 
+// TestHaltEndsASleepDuringWhichACoreRunsForEver would take days without Halt.
+func TestHaltEndsASleepDuringWhichACoreRunsForEver(t *testing.T) {
+	r := newTileSetup(t, &boards.Wormhole).selectTile(chips.Tile{X: 1, Y: 1})
+	r.runProgram(counterLoop)
+	const day = 24 * 3600 * 1e9
+	before := r.Now()
+	go r.Halt()
+	r.Sleep(day)
+	if r.Now()-before < day {
+		t.Errorf("the clock advanced by %d ns, want at least %d", r.Now()-before, int64(day))
+	}
+}
+
 // TestReleasedCoreIsNotRestarted stores the same bits to the reset register again.
 func TestReleasedCoreIsNotRestarted(t *testing.T) {
 	r := newTileSetup(t, &boards.Wormhole).selectTile(chips.Tile{X: 1, Y: 1})

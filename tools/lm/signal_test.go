@@ -52,3 +52,34 @@ func TestRunThatContinuesAfterASignalNamesIt(t *testing.T) {
 		t.Errorf("after a signal: %s", text)
 	}
 }
+
+// TestSignalEndsARunThatWaitsForTheCoreOfAMock: the core never stops, and its mock would execute
+// the hour of virtual time before the deadline for many hours of real time.
+func TestSignalEndsARunThatWaitsForTheCoreOfAMock(t *testing.T) {
+	image := assemble(t, `lightmetal 1
+device wormhole 1e52:401e bar0 512MiB
+window w tlb size 1MiB slot 166
+main:
+  point w tile 1,1 address 0
+  write.4 w+0x0 0x00128293 # addi t0,t0,1
+  write.4 w+0x4 0xffdff06f # j 0
+  point w tile 1,1 address 0xffb00000 ordering strict
+  write.4 w+0x121b0 0x47000
+  point w tile 1,1 address 0
+  poll.4 w+0x100 == 0x1 within 3000s
+`)
+	f := replayFlags{devices: []string{"mock:wormhole"}, sequence: "main", loop: 1,
+		longest: time.Hour, window: runtime.AnyTLBWindow}
+	s := f.prepare(image)
+	defer s.close()
+	_, releaseSignals := f.supervise(s)
+	defer releaseSignals()
+	s.replay.SetObserver(func(command int) {
+		if command == 6 {
+			_ = unix.Kill(os.Getpid(), unix.SIGTERM)
+		}
+	})
+	if code := s.run(false).Code; code != hal.FrameLate && code != hal.DeadlinePassed {
+		t.Errorf("the run ended with %v", code)
+	}
+}

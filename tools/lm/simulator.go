@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lightmetal/fbs"
+	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/tools/devices/ttsim"
 	"lightmetal/tools/lmrun/files"
@@ -56,7 +57,12 @@ func (f *replayFlags) supervise(s *session) (hideWaits, releaseSignals func()) {
 	s.replay.SetStopFlag(&s.stop.requested)
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	go s.stop.awaitSignal(signals, done, devices)
+	go s.stop.awaitSignal(signals, done, func(name string) {
+		for _, d := range devices {
+			d.Stop(name + " ended the run")
+		}
+		time.AfterFunc(mockGrace, s.haltMocks)
+	})
 	hideWaits = func() {}
 	if len(devices) > 0 {
 		hideWaits = s.showWaits()
@@ -67,10 +73,22 @@ func (f *replayFlags) supervise(s *session) (hideWaits, releaseSignals func()) {
 	}
 }
 
-// awaitSignal requests the end of the runs when the first signal arrives. On a simulator, the
-// current run ends immediately. A second signal ends the process.
-func (r *stopRequest) awaitSignal(signals chan os.Signal, done chan struct{},
-	simulators []*ttsim.Device) {
+// mockGrace is the real time that the run on a mock may still take after a signal. The runtime's
+// own limit counts virtual time, of which the cores of a mock may take hours.
+const mockGrace = time.Second
+
+// haltMocks halts the processors of all mocks, so that the current run soon reaches a deadline.
+func (s *session) haltMocks() {
+	for _, device := range s.devices {
+		if d, ok := device.(mock.Halter); ok {
+			d.Halt()
+		}
+	}
+}
+
+// awaitSignal requests the end of the runs when the first signal arrives, and calls stop with its
+// name. A second signal ends the process.
+func (r *stopRequest) awaitSignal(signals chan os.Signal, done chan struct{}, stop func(string)) {
 	select {
 	case <-done:
 	case got := <-signals:
@@ -78,9 +96,7 @@ func (r *stopRequest) awaitSignal(signals chan os.Signal, done chan struct{},
 		name := unix.SignalName(got.(syscall.Signal))
 		r.signal.Store(&name)
 		r.requested.Store(1)
-		for _, d := range simulators {
-			d.Stop(name + " ended the run")
-		}
+		stop(name)
 	}
 }
 
