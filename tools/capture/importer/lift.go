@@ -62,6 +62,9 @@ type targetKey struct {
 func (l *lifter) Start(b *boards.Board) {
 	l.board, l.chip, l.tlb = b, chips.ForBoard(b), b.TLB
 	l.chip = cmp.Or(l.chip.WithoutBank(l.options.DisabledBank-1), l.chip)
+	if l.chip.Grid != nil {
+		l.homes = newTileHomes(l.chip.Grid)
+	}
 	l.part.init(l.options.Part)
 	l.cut.init(&l.options)
 	l.host = hostMemory{iatuState: newIATUState(b), slotStep: -1}
@@ -334,6 +337,7 @@ func (l *lifter) trackTarget(s *tlbState, at *windowTarget, index int,
 		index, ok := l.targetIndexes[key]
 		if !ok {
 			index = int32(len(l.targets))
+			at.shown = l.homes.shown(at.route)
 			l.targets = append(l.targets, *at)
 			l.targetIndexes[key] = index
 		}

@@ -285,6 +285,7 @@ type windowTarget struct {
 	// Rectangle of tiles, in NoC 0 coordinates or translated ones.
 	x0, y0, x1, y1 uint8
 	kinds          [2]chips.TileKind // kinds of the corner tiles; 0: unknown
+	shown          homeSet           // the same tiles by number; set when the target is added
 }
 
 func (a *windowTarget) containsTile(x, y uint8) bool {

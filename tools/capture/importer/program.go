@@ -28,6 +28,7 @@ type program struct {
 	options        Options // read-only
 	board          *boards.Board
 	chip           *chips.Chip
+	homes          *tileHomes // nil: the chip has no tiles
 	steps          stepList
 	runData        runArena // bytes of runs
 	masks          []uint64 // masks of polls

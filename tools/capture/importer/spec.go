@@ -18,7 +18,7 @@ import (
 // Place is a tile, a BAR or host memory. The zero value is Options.Bar.
 type Place struct {
 	Tile   bool
-	X, Y   uint8 // coordinates of the tile, as the recorded program used them
+	X, Y   uint8 // coordinates of the tile: NoC 0, translated, or as the program used them
 	HasBar bool
 	Bar    uint8 // if HasBar
 	Bus    bool  // host memory, by the bus addresses of the recording

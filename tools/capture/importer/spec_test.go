@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -115,6 +116,27 @@ func TestRangeSpecIsParsed(t *testing.T) {
 	} {
 		if _, err := ParseRange(spec); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+}
+
+// TestTileIsNamedInEitherSystemOfCoordinates: the program of the capture used translated
+// coordinates; reports print those of NoC 0.
+func TestTileIsNamedInEitherSystemOfCoordinates(t *testing.T) {
+	text := unzippedCapture(t, "wh.nocdram.record.gz")
+	var first []byte
+	for _, at := range []string{"18,18", "1,1"} {
+		spec, err := ParseTensor("a=" + at + ",0x10010,uint32,4")
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, _ := mustImport(t, text, Options{From: FromRecord, Inputs: []TensorSpec{spec}})
+		data := image.Tensors[0].Data
+		if first == nil {
+			first = data
+		}
+		if len(data) != 16 || !bytes.Equal(data, first) {
+			t.Errorf("input at %s has the data % x, want % x", at, data, first)
 		}
 	}
 }

@@ -149,7 +149,8 @@ func (p *program) checkPlace(who string, place Place) error {
 func (p *program) addressIn(s *step, place Place) (address uint64, ok bool) {
 	if s.target >= 0 {
 		a := &p.targets[s.target]
-		return a.address + uint64(s.offset), place.Tile && a.containsTile(place.X, place.Y)
+		return a.address + uint64(s.offset), place.Tile && (a.containsTile(place.X, place.Y) ||
+			p.homes.contains(&a.shown, place.X, place.Y))
 	}
 	w := &p.windows[s.window]
 	if w.Kind == gen.WindowKindHost {
