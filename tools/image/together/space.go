@@ -72,6 +72,24 @@ func (s space) isOnlyReset(list []span) bool {
 	})
 }
 
+// splitSetup separates spans that every program of the chip sets up: the reset registers of tiles,
+// and Ethernet tiles.
+func (s space) splitSetup(list []span) (own, setup []span) {
+	grid := s.chip().Grid
+	if s.kind == kindTile && grid != nil &&
+		grid.Kind(chips.Tile{X: s.x, Y: s.y}) == chips.Ethernet {
+		return nil, list
+	}
+	for i := range list {
+		if s.isOnlyReset(list[i : i+1]) {
+			setup = append(setup, list[i])
+		} else {
+			own = append(own, list[i])
+		}
+	}
+	return own, setup
+}
+
 func (s space) String() string {
 	switch s.kind {
 	case kindBar:

@@ -45,9 +45,14 @@ type Collision struct {
 	Last  uint64 `json:"last"`
 	Bytes uint64 `json:"bytes"` // number of bytes in this place that overlap, for all commands
 
+	// Further places that every program of the chip sets up, and that both images store to
+	More int `json:"more,omitempty"`
+
 	// Tensors whose bytes overlap in this place, if commands copy tensors.
 	Tensors      []string `json:"tensors,omitempty"`
 	OtherTensors []string `json:"other_tensors,omitempty"`
+
+	isStored bool // Command stores the data
 
 	// Commands of both images whose bytes overlap in this place
 	commands, otherCommands []int
@@ -72,6 +77,9 @@ func (c *Collision) String() string {
 	if c.StoredBy == "" {
 		relies = c.position + " loads data that the sequence did not store"
 	}
+	if c.More > 0 {
+		where += fmt.Sprintf("; and %d more reset registers or Ethernet tiles", c.More)
+	}
 	return fmt.Sprintf("%s: %s; %s in %s stores to the same place: %s, %s", c.Image, relies,
 		c.otherPosition, c.Other, c.Device, where)
 }
@@ -85,7 +93,8 @@ func tensorsText(names []string) string {
 }
 
 // Check returns the collisions of every image with every other: for each sequence, the first
-// collision with each image.
+// collision with each image. Reset registers and Ethernet tiles, which every program of a chip sets
+// up, are counted in one collision for each pair of images.
 //
 // A sequence relies on data that earlier sequences of its file, or its own earlier runs, have
 // stored, except for data that it stores again before its first wait. It also relies on data that
@@ -114,7 +123,7 @@ func Check(images []Image) (list []Collision) {
 // collisionsOf returns the collisions of one image with every other.
 func collisionsOf(images []Image, own int, stores []storedSpans) (list []Collision) {
 	image, left := images[own], storedSpans{}
-	found := make([][]Collision, len(images)) // by the other image
+	found := make([]collisions, len(images)) // by the other image
 	for s := range image.View.Sequences {
 		name := sequenceName(image.View, s)
 		if name == "safe" {
@@ -126,16 +135,15 @@ func collisionsOf(images []Image, own int, stores []storedSpans) (list []Collisi
 			continue
 		}
 		for other := range images {
-			if other == own {
-				continue
-			}
-			if c := findCollision(image, left, run, images[other], stores[other]); c != nil {
-				c.Sequence = name
-				found[other] = append(found[other], *c)
+			if other != own {
+				found[other].add(image, name, left, run, images[other], stores[other])
 			}
 		}
 	}
-	return slices.Concat(found...)
+	for i := range found {
+		list = append(list, found[i].all()...)
+	}
+	return list
 }
 
 // startsFresh reports whether a sequence starts from scratch.
@@ -179,10 +187,10 @@ func collisionsBefore(steps []Step, runs []*run, k int) (list []Collision) {
 			left.add(runs[i].stores)
 		case len(left) > 0:
 			stores.addShared(runs[i].stores, 0)
-			if c := findCollision(step.Image, left, runs[k], other.Image, stores); c != nil {
-				c.Sequence = sequenceName(step.View, step.Sequences[len(step.Sequences)-1])
-				list = append(list, *c)
-			}
+			var found collisions
+			name := sequenceName(step.View, step.Sequences[len(step.Sequences)-1])
+			found.add(step.Image, name, left, runs[k], other.Image, stores)
+			list = append(list, found.all()...)
 		}
 	}
 	return list
@@ -230,9 +238,27 @@ func firstOf(list []span) int {
 	}).command
 }
 
-// findCollision returns the first collision of image a with the stores of image b, or nil. y is a
-// run of a, and left are the stores of earlier runs of a.
-func findCollision(a Image, left storedSpans, y *run, b Image, stores storedSpans) *Collision {
+// collisions are those of one image with another.
+type collisions struct {
+	own   []Collision     // the first of each sequence
+	setup []Collision     // in what every program of the chip sets up
+	known map[string]bool // devices and places of setup
+}
+
+// all returns the collisions, those in setup as one.
+func (l *collisions) all() []Collision {
+	if len(l.setup) == 0 {
+		return l.own
+	}
+	l.setup[0].More = len(l.setup) - 1
+	return append(l.own, l.setup[0])
+}
+
+// add adds the collisions of a sequence of image a with the stores of image b. y is a run of the
+// sequence, and left are the stores of earlier runs of a.
+func (l *collisions) add(a Image, sequence string, left storedSpans, y *run, b Image,
+	stores storedSpans) {
+	found := &collisions{known: l.known}
 	if !y.usesDevice {
 		left = nil
 	}
@@ -241,22 +267,40 @@ func findCollision(a Image, left storedSpans, y *run, b Image, stores storedSpan
 		if s.hasAddresses() {
 			relied = without(relied, y.stores[s], y.isBeforeWait)
 		}
-		if s.isOnlyReset(relied) {
-			continue
-		}
-		if c := findOverlap(s, relied, stores); c != nil {
-			c.setNames(a, b)
-			c.StoredBy = sequenceOf(a.View, c.Command)
-			return c
+		if !s.isOnlyReset(relied) {
+			found.addOverlaps(s, relied, stores, true)
 		}
 	}
 	for _, s := range slices.SortedFunc(maps.Keys(y.loads), space.compare) {
-		if c := findOverlap(s, y.loads[s], stores); c != nil {
-			c.setNames(a, b)
-			return c
+		found.addOverlaps(s, y.loads[s], stores, false)
+	}
+	for _, list := range [][]Collision{found.own, found.setup} {
+		for i := range list {
+			list[i].setNames(a, sequence, b)
 		}
 	}
-	return nil
+	l.own, l.setup = append(l.own, found.own...), append(l.setup, found.setup...)
+	l.known = found.known
+}
+
+// addOverlaps adds what relied-on spans in a space and stores have in common.
+func (l *collisions) addOverlaps(s space, relied []span, stores storedSpans, isStored bool) {
+	own, setup := s.splitSetup(relied)
+	if len(l.own) == 0 {
+		if c := findOverlap(s, own, stores); c != nil {
+			c.isStored = isStored
+			l.own = append(l.own, *c)
+		}
+	}
+	c := findOverlap(s, setup, stores)
+	if c == nil || l.known[c.Device+c.Place] {
+		return
+	}
+	if l.known == nil {
+		l.known = map[string]bool{}
+	}
+	c.isStored, l.known[c.Device+c.Place] = isStored, true
+	l.setup = append(l.setup, *c)
 }
 
 // findOverlap returns the collision of relied-on spans in a space with stores, or nil. If the
@@ -291,7 +335,11 @@ func findOverlap(s space, relied []span, stores storedSpans) *Collision {
 	return nil
 }
 
-func (c *Collision) setNames(a, b Image) {
+func (c *Collision) setNames(a Image, sequence string, b Image) {
+	c.Sequence = sequence
+	if c.isStored {
+		c.StoredBy = sequenceOf(a.View, c.Command)
+	}
 	c.Image, c.Other, c.OtherSequence = a.Name, b.Name, sequenceOf(b.View, c.OtherCommand)
 	c.Tensors, c.OtherTensors = tensorsOf(a.View, c.commands), tensorsOf(b.View, c.otherCommands)
 	c.position = lmb.PlaceText(a.View, c.Command)

@@ -230,6 +230,32 @@ func TestStoresToDataOfALaterSequenceCollide(t *testing.T) {
 	}
 }
 
+// TestOverlapOfDataIsNotHiddenByWhatEveryProgramSetsUp has two programs that both set up reset
+// registers and an Ethernet tile. One of them stores to the other's weights, too.
+func TestOverlapOfDataIsNotHiddenByWhatEveryProgramSetsUp(t *testing.T) {
+	const ethernet = "  point t tile 1,0 address 0x0\n  write.4 t+0x9000 1\n"
+	setup := ""
+	for _, tile := range []string{"1,0", "1,1", "2,1"} { // 1,0: Ethernet
+		setup += "  point t tile " + tile + " address 0xffb00000\n" +
+			"  expect.4 t+0x121b0 == 0x47800\n  write.4 t+0x121b0 0x47800\n"
+	}
+	weights := "  point t tile 3,3 address 0x100000\n  write.4 t+0x40 %\n"
+	a := parseImage(t, "a", wormhole+"init:\n"+ethernet+strings.Replace(weights, "%", "1", 1)+setup+
+		"frame:\n"+setup+tile+"  write.4 t+0x0 1\n"+"stop:\n"+setup)
+	b := parseImage(t, "b", wormhole+"main:\n"+ethernet+strings.Replace(weights, "%", "2", 1)+setup)
+	list := together.Check([]together.Image{a, b})
+	if len(list) != 2 {
+		t.Fatalf("%d collisions, want the weights and one sum: %v", len(list), list)
+	}
+	if !strings.Contains(list[0].Place, "Tensix tile 3,3") || list[0].Sequence != "frame" {
+		t.Errorf("first collision: %s", &list[0])
+	}
+	if text := list[1].String(); !strings.HasSuffix(text,
+		"; and 2 more reset registers or Ethernet tiles") {
+		t.Errorf("sum: %s", text)
+	}
+}
+
 // TestTensorsThatOverlapAreNamed has an interleaved tensor with pages in two DRAM banks, and
 // another tensor directly after them. The other image stores to a page in the second bank through
 // another tile of that bank.
