@@ -106,7 +106,8 @@ func (f *importFlags) defineTensors(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.inputs, "input", nil,
 		"input tensor: NAME=ADDRESS,DTYPE,SHAPE; in a tile, NAME=X,Y,ADDRESS,DTYPE,SHAPE; "+
 			"in pages over all DRAM banks, NAME=interleaved:ADDRESS,PAGE,DTYPE,SHAPE, "+
-			"with ,tiled appended for tiles of 32x32. "+
+			"with ,tiled appended for tiles of 32x32; in equal parts over a rectangle of cores, "+
+			"NAME=sharded:X,Y,X,Y,ADDRESS,DTYPE,SHAPE. "+
 			"ADDRESS may be barN+ADDRESS or, in host memory of a recording, bus:ADDRESS; "+
 			"ADDRESS@LINE uses the first store there at or after this line of the trace")
 	flags.StringArrayVar(&f.outputs, "output", nil,

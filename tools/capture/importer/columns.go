@@ -13,6 +13,8 @@ type repetitionDiff struct {
 	*finder
 	candidate *Candidate
 	pieces    []piece
+	// Words that the program stored in cores, as far as they can be addresses of buffers in DRAM
+	bufferStarts map[uint64]bool
 }
 
 // piece is one command of a frame; differs marks its bytes that differ between the repetitions.
@@ -111,10 +113,13 @@ func (c *repetitionDiff) classify() {
 			c.rejectFixed(p)
 		}
 	}
+	c.findBufferStarts()
 	for _, op := range []stepOp{stepStore, stepLoad} {
 		for _, b := range c.patches(op) {
 			for _, r := range b.differingSpans() {
-				c.classifySpan(b, r)
+				for _, part := range c.splitAtBuffers(b, r) {
+					c.classifySpan(b, part)
+				}
 			}
 		}
 	}

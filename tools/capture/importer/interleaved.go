@@ -1,11 +1,13 @@
 package importer
 
-// This file finds the bytes of tensors in tt-metal's interleaved buffers. Page 0 of such a buffer
-// is in the first DRAM bank, page 1 in the second one, and so on, round-robin. A bank contains
-// every n-th page, at constant distances.
+// This file finds the bytes of tensors in tt-metal's interleaved and sharded buffers. Page 0 of an
+// interleaved buffer is in the first DRAM bank, page 1 in the second one, and so on, round-robin. A
+// bank contains every n-th page, at constant distances. A sharded buffer has one page in the L1 of
+// each core of a rectangle, row by row.
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"lightmetal/boards/chips"
@@ -15,6 +17,7 @@ import (
 
 const (
 	interleavedPrefix = "interleaved:"
+	shardedPrefix     = "sharded:"
 	// Tilized data consist of tiles of 32x32 elements. A tile consists of four faces of 16x16
 	// elements, row by row (tt-metal, tt_metal/api/tt-metalium/constants.hpp).
 	tiledWord = "tiled"
@@ -46,6 +49,33 @@ func parseInterleaved(t *TensorSpec, text string) (reason string) {
 	return reason
 }
 
+// parseSharded reads the value of a tensor that begins with shardedPrefix:
+// X,Y,X,Y,ADDRESS,DTYPE,SHAPE, and `,tiled`. The coordinates are those of the first and the last core.
+func parseSharded(t *TensorSpec, text string) (reason string) {
+	parts := strings.Split(text, ",")
+	tiled := len(parts) == 8 && parts[7] == tiledWord
+	if len(parts) != 7 && !tiled {
+		return "write sharded:X,Y,X,Y,ADDRESS,DTYPE,SHAPE, with the first and the last core, " +
+			"and with ,tiled at the end for tiled data"
+	}
+	var numbers [4]uint8
+	for i := range numbers {
+		n, ok := parseNumber(parts[i])
+		if !ok || n > 255 {
+			return fmt.Sprintf("coordinate %q of a core must be a number from 0 to 255", parts[i])
+		}
+		numbers[i] = uint8(n)
+	}
+	t.Cores = [2]chips.Tile{{X: numbers[0], Y: numbers[1]}, {X: numbers[2], Y: numbers[3]}}
+	if reason := t.parseAddress(parts[4]); reason != "" {
+		return reason
+	}
+	if reason = t.parseType(parts[5], parts[6]); reason == "" && tiled {
+		t.Shape, reason = tiledShape(t.Shape)
+	}
+	return reason
+}
+
 // tiledShape returns the shape of the same elements in the order of memory: rows and columns of
 // tiles, rows and columns of faces, rows and columns of elements.
 func tiledShape(shape []uint32) (inMemory []uint32, reason string) {
@@ -60,7 +90,7 @@ func tiledShape(shape []uint32) (inMemory []uint32, reason string) {
 // not fit into its banks.
 func (p *program) checkInterleaved(t *tensor) error {
 	grid := p.chip.Grid
-	if grid == nil || grid.InterleavedBankCount() == 0 {
+	if !p.hasBanks() {
 		return traces.UsageError("%s %s is interleaved, but board %s has no DRAM banks",
 			t.kind(), t.Name, p.board.Name)
 	}
@@ -73,6 +103,33 @@ func (p *program) checkInterleaved(t *tensor) error {
 		return traces.UsageError("%s %s: the pages need more memory than a DRAM bank has", t.kind(),
 			t.Name)
 	}
+	return nil
+}
+
+// coresOf returns the cores of a sharded tensor, row by row. ok is false if they are no rectangle.
+func (p *program) coresOf(t *TensorSpec) (cores []chips.Tile, ok bool) {
+	cores, ok = p.chip.Grid.ShownTiles(fbs.TileRoute{Multicast: true,
+		XStart: t.Cores[0].X, YStart: t.Cores[0].Y, X: t.Cores[1].X, Y: t.Cores[1].Y})
+	return cores, ok && len(cores) > 0
+}
+
+// checkSharded finds the cores of a sharded tensor and the size of its pages.
+func (p *program) checkSharded(t *tensor) error {
+	tiles, ok := p.coresOf(&t.TensorSpec)
+	count := uint64(len(tiles))
+	switch {
+	case !ok:
+		return traces.UsageError("%s %s: %d,%d to %d,%d is no rectangle of cores on board %s",
+			t.kind(), t.Name, t.Cores[0].X, t.Cores[0].Y, t.Cores[1].X, t.Cores[1].Y, p.board.Name)
+	case !p.isPassEnabled("lift"):
+		return traces.UsageError("%s %s is sharded, which needs the pass lift; "+
+			"remove --without lift", t.kind(), t.Name)
+	case t.size%count != 0:
+		return traces.UsageError("%s %s: %d bytes cannot be spread equally over %d cores",
+			t.kind(), t.Name, t.size, count)
+	}
+	t.cores, t.Page = tiles, t.size/count
+	t.extent = t.Page
 	return nil
 }
 
@@ -92,7 +149,7 @@ func (t *TensorSpec) pagesPerBank(grid *chips.Grid) uint64 {
 // tensor. `ok` is false if no byte is in the tensor.
 func (p *program) tensorAddress(s *step, t *tensor) (address uint64, inside, ok bool) {
 	if t.Page != 0 {
-		return p.interleavedAddress(s, t)
+		return p.pagedAddress(s, t)
 	}
 	address, ok = p.addressIn(s, t.Place)
 	last := address + s.size() - 1
@@ -100,23 +157,36 @@ func (p *program) tensorAddress(s *step, t *tensor) (address uint64, inside, ok 
 	return address, address >= t.Address && last <= t.last(), ok
 }
 
-// interleavedAddress is like reach, for a tensor in an interleaved buffer. If only a part of the
-// step is in a page, it returns the address 0, and the caller splits the step.
-func (p *program) interleavedAddress(s *step, t *tensor) (address uint64, inside, ok bool) {
+// bankOf returns the number of the bank or core that a step accesses, and the address in it. ok is
+// false if no page of the tensor can be there.
+func (p *program) bankOf(s *step, t *tensor) (bank int, address uint64, ok bool) {
 	if s.target < 0 {
-		return 0, false, false
+		return 0, 0, false
 	}
 	at := &p.targets[s.target]
-	tile, known := p.dramTile(at)
+	tile, ok := p.singleTile(at)
+	address = at.address + uint64(s.offset)
+	if t.cores != nil {
+		bank = slices.Index(t.cores, tile)
+		return bank, address, ok && bank >= 0
+	}
+	if !ok {
+		return 0, 0, false
+	}
+	return p.chip.Grid.InterleavedBank(tile, address)
+}
+
+// pagedAddress is like tensorAddress, for a tensor in pages. If only a part of the step is in a
+// page, it returns the address 0, and the caller splits the step.
+func (p *program) pagedAddress(s *step, t *tensor) (address uint64, inside, ok bool) {
+	bank, first, known := p.bankOf(s, t)
 	if !known {
 		return 0, false, false
 	}
-	grid := p.chip.Grid
-	bank, first, known := grid.InterleavedBank(tile, at.address+uint64(s.offset))
-	if !known {
-		return 0, false, false
+	stride, banks := t.Page, uint64(len(t.cores))
+	if t.cores == nil {
+		stride, banks = t.pageStride(p.chip.Grid), uint64(p.chip.Grid.InterleavedBankCount())
 	}
-	stride, banks := t.pageStride(grid), uint64(grid.InterleavedBankCount())
 	end := t.Address + t.extent // of all pages in a bank
 	if first >= end || first+s.size() <= t.Address {
 		return 0, false, false
@@ -136,9 +206,9 @@ func (p *program) interleavedAddress(s *step, t *tensor) (address uint64, inside
 	return 0, false, true
 }
 
-// dramTile returns the tile that a window points to. ok is false for several tiles. The pass lift
+// singleTile returns the tile that a window points to. ok is false for several tiles. The pass lift
 // has converted coordinates of NoC 1 before.
-func (p *program) dramTile(at *windowTarget) (t chips.Tile, ok bool) {
+func (p *program) singleTile(at *windowTarget) (t chips.Tile, ok bool) {
 	if at.route.Multicast {
 		return t, false
 	}

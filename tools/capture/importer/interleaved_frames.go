@@ -19,7 +19,7 @@ type bankPart struct {
 
 // joinBanks joins inputs and outputs in DRAM banks to interleaved ones.
 func (c *repetitionDiff) joinBanks() {
-	if c.chip.Grid == nil || c.chip.Grid.InterleavedBankCount() == 0 {
+	if !c.hasBanks() {
 		return
 	}
 	for _, role := range []string{"input", "output"} {
@@ -72,6 +72,17 @@ func (c *repetitionDiff) isInterleavedIn(t *TensorSpec, v *Varying) bool {
 		t.Address < offset+v.Size
 }
 
+// isShardedIn reports whether v overlaps a page of a sharded tensor.
+func (c *repetitionDiff) isShardedIn(t *TensorSpec, v *Varying) bool {
+	cores, ok := c.coresOf(t)
+	if !ok || !v.spec.Tile {
+		return false
+	}
+	tile, ok := c.chip.Grid.TileAt(v.spec.X, v.spec.Y)
+	return ok && slices.Contains(cores, tile) && v.Address < t.Address+t.Size()/uint64(len(cores)) &&
+		t.Address < v.Address+v.Size
+}
+
 // joinFrom makes an interleaved tensor that starts with `first`, a part in the first bank, if its
 // pages consist of complete parts. The joined parts lose their role.
 func (c *repetitionDiff) joinFrom(parts []bankPart, first *bankPart) {
@@ -87,7 +98,8 @@ func (c *repetitionDiff) joinFrom(parts []bankPart, first *bankPart) {
 	var values [][]byte
 	for number := uint64(0); page > 0; number++ {
 		v, from := pageOf(parts, first.varying.Role, &spec, c.chip.Grid, number)
-		if v == nil {
+		row := number / uint64(c.chip.Grid.InterleavedBankCount())
+		if v == nil || row > 0 && c.bufferStarts[spec.Address+row*spec.pageStride(c.chip.Grid)] {
 			break
 		}
 		size := min(page, v.Size-from)
@@ -113,6 +125,7 @@ func (c *repetitionDiff) joinFrom(parts []bankPart, first *bankPart) {
 	joined.spec = spec
 	joined.setType(values, &piece{memory: true, address: joined.Address})
 	*first.varying = joined
+	first.bank = -1 // no part of a bank any more
 }
 
 // pageOf returns the part that contains a page of an interleaved tensor, and the offset of the page

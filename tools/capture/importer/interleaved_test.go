@@ -110,40 +110,57 @@ func (h *hostProgram) readBack(address, page, stride, size uint64) {
 	})
 }
 
-// interleavedCases has both chips, pages whose distance is their size and pages that are padded,
+// The cores of a rectangle of a Wormhole, row by row, in NoC 0 and in translated coordinates. Column
+// 5 has DRAM tiles.
+var (
+	rectangle           = []bankPlace{{4, 1, 0}, {6, 1, 0}, {4, 2, 0}, {6, 2, 0}}
+	translatedRectangle = []bankPlace{{21, 18, 0}, {22, 18, 0}, {21, 19, 0}, {22, 19, 0}}
+)
+
+// pagedCases has interleaved buffers of both chips, pages whose distance is their size and pages that are padded,
 // and buffers that do not fill their last row of pages or their last page.
-var interleavedCases = []struct {
+var pagedCases = []struct {
 	name               string
 	program            hostProgram
 	device             string
 	page, stride, size uint64
+	cores              string // of a sharded buffer; empty: the buffer is interleaved
 }{
 	{"wormhole", hostProgram{board: &boards.Wormhole, banks: wormholeBanks, window: wh166},
-		whRecord, 64, 64, 64 * 30},
+		whRecord, 64, 64, 64 * 30, ""},
 	{"wormhole, padded pages", hostProgram{board: &boards.Wormhole, banks: wormholeBanks,
-		window: wh166}, whRecord, 40, 64, 40*25 + 12},
+		window: wh166}, whRecord, 40, 64, 40*25 + 12, ""},
 	{"wormhole, one page", hostProgram{board: &boards.Wormhole, banks: wormholeBanks,
-		window: wh166}, whRecord, 2048, 2048, 2048},
+		window: wh166}, whRecord, 2048, 2048, 2048, ""},
 	{"blackhole", hostProgram{board: &boards.Blackhole, banks: blackholeBanks}, bhRecord, 128, 128,
-		128 * 20},
+		128 * 20, ""},
 	{"blackhole, translated coordinates", hostProgram{board: &boards.Blackhole,
 		banks: []bankPlace{{17, 14, 0}, {17, 15, 0}, {17, 18, 0}, {17, 21, 0}, {18, 14, 0},
-			{18, 17, 0}, {18, 20, 0}, {18, 23, 0}}}, bhRecord, 128, 128, 128 * 20},
+			{18, 17, 0}, {18, 20, 0}, {18, 23, 0}}}, bhRecord, 128, 128, 128 * 20, ""},
 	{"blackhole, padded pages", hostProgram{board: &boards.Blackhole, banks: blackholeBanks},
-		bhRecord, 96, 128, 96*17 + 4},
+		bhRecord, 96, 128, 96*17 + 4, ""},
+	{"sharded", hostProgram{board: &boards.Wormhole, banks: rectangle, window: wh166}, whRecord,
+		96, 96, 4 * 96, "4,1,6,2"},
+	{"sharded, named in translated coordinates", hostProgram{board: &boards.Wormhole,
+		banks: rectangle, window: wh166}, whRecord, 96, 96, 4 * 96, "21,18,22,19"},
+	{"sharded, stored in translated coordinates", hostProgram{board: &boards.Wormhole,
+		banks: translatedRectangle, window: wh166}, whRecord, 96, 96, 4 * 96, "4,1,6,2"},
 }
 
-// TestInterleavedTensorIsOneTensor imports the recording of a program that fills an interleaved
-// buffer and reads it back. It replays the image on the mock with the recorded and with new data,
+// TestBufferInPagesIsOneTensor imports the recording of a program that fills an interleaved or
+// sharded buffer and reads it back. It replays the image on the mock with the recorded and with new data,
 // and checks that each page is in its bank.
-func TestInterleavedTensorIsOneTensor(t *testing.T) {
+func TestBufferInPagesIsOneTensor(t *testing.T) {
 	const address = 0x30000
-	for _, c := range interleavedCases {
+	for _, c := range pagedCases {
 		t.Run(c.name, func(t *testing.T) {
 			h := c.program
 			h.fill(address, c.page, c.stride, c.size)
 			h.readBack(address, c.page, c.stride, c.size)
 			spec := fmt.Sprintf("interleaved:0x%x,%d,uint32,%d", address, c.page, c.size/4)
+			if c.cores != "" {
+				spec = fmt.Sprintf("sharded:%s,0x%x,uint32,%d", c.cores, address, c.size/4)
+			}
 			image, report := importRecord(t, recordOf(c.device, h.lines...), Options{
 				Inputs:  []TensorSpec{mustTensor(t, "a="+spec)},
 				Outputs: []TensorSpec{mustTensor(t, "d="+spec)},
@@ -285,8 +302,8 @@ func TestInvalidInterleavedTensorsAreRejected(t *testing.T) {
 // TestFramesHaveInterleavedTensors finds the frames of a program that fills one interleaved buffer
 // and reads another one, with other data in each frame.
 func TestFramesHaveInterleavedTensors(t *testing.T) {
-	for _, c := range interleavedCases {
-		if c.page == c.size {
+	for _, c := range pagedCases {
+		if c.page == c.size || c.cores != "" {
 			continue // one page is in one bank
 		}
 		h, random := c.program, rand.New(rand.NewPCG(1, 2))
@@ -340,4 +357,60 @@ func TestInterleavedTensorSkipsADisabledBank(t *testing.T) {
 	o.From, o.DisabledBank = FromRecord, 9
 	wantError(t, recordOf(bhRecord, h.lines...), o,
 		"board blackhole has no DRAM bank 8 that may be disabled")
+}
+
+// TestAdjacentInterleavedInputsAreApart finds the frames of a program that fills two adjacent
+// buffers, whose addresses it stores for its kernel, as tt-metal does.
+func TestAdjacentInterleavedInputsAreApart(t *testing.T) {
+	const page, first = 64, 0x40000
+	for _, pages := range []uint64{24, 30, 4} {
+		h := hostProgram{board: &boards.Wormhole, banks: wormholeBanks, window: wh166}
+		second := first + (pages+11)/12*page
+		random := rand.New(rand.NewPCG(1, pages))
+		for range 4 {
+			for _, at := range []uint64{first, second} {
+				h.forEachWord(at, page, page, pages*page, func(_, at uint64) {
+					h.lines = append(h.lines, storeLine(0, at, word32(random.Uint32())...))
+				})
+			}
+			h.lines = append(h.lines, pointLines(h.board, 1, 2, 0)...)
+			for i, word := range []uint32{first, uint32(second), 1} {
+				h.lines = append(h.lines, storeLine(0, h.window+0x100+4*uint64(i), word32(word)...))
+			}
+			h.lines = append(h.lines, loadLine(0, h.window+0x110, 0), loadLine(0, h.window+0x110, 1))
+		}
+		frames, err := FindFrames(strings.NewReader(recordOf(whRecord, h.lines...)),
+			Options{From: FromRecord}, 0)
+		if err != nil || !frames.Found {
+			t.Fatalf("%d pages: no frames, error %v", pages, err)
+		}
+		flags := strings.Join(frames.Flags, " ")
+		for i, at := range []uint64{first, second} {
+			want := fmt.Sprintf("--input in%d=interleaved:0x%x,%d,uint8,%d", i, at, page, pages*page)
+			if !strings.Contains(flags, want) || strings.Contains(flags, "in2=") {
+				t.Errorf("%d pages: flags %s, want %s and two inputs", pages, flags, want)
+			}
+		}
+	}
+}
+
+func TestWrongShardedTensorIsRejected(t *testing.T) {
+	h := hostProgram{board: &boards.Wormhole, banks: rectangle, window: wh166}
+	h.fill(0x30000, 96, 96, 96)
+	for _, c := range []struct{ spec, want string }{
+		{"4,1,6,0x30000,uint32,4", "write sharded:X,Y,X,Y,ADDRESS"},
+		{"4,1,6,300,0x30000,uint32,4", `coordinate "300"`},
+		{"4,1,6,2,0x30000,uint8,5", "5 bytes cannot be spread equally over 4 cores"},
+		{"6,1,4,2,0x30000,uint32,4", "6,1 to 4,2 is no rectangle of cores"},
+		{"5,1,5,2,0x30000,uint32,4", "5,1 to 5,2 is no rectangle of cores"},
+	} {
+		spec, err := ParseTensor("a=sharded:" + c.spec)
+		if err == nil {
+			_, _, err = Import(strings.NewReader(recordOf(whRecord, h.lines...)),
+				Options{From: FromRecord, Inputs: []TensorSpec{spec}})
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.spec, err, c.want)
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
@@ -69,7 +70,12 @@ type TensorSpec struct {
 	// Page is the size of a page of an interleaved buffer of tt-metal, in bytes; Address is then
 	// the address in each bank. 0: the tensor is contiguous.
 	Page uint64
+	// Cores are the first and the last core of a sharded buffer of tt-metal, which has one page in
+	// each core of the rectangle. Zero: the tensor is not sharded.
+	Cores [2]chips.Tile
 }
+
+func (t *TensorSpec) isSharded() bool { return t.Cores != [2]chips.Tile{} }
 
 // addressText returns the address in the form that flags accept.
 func (t *TensorSpec) addressText() string {
@@ -82,6 +88,10 @@ func (t *TensorSpec) addressText() string {
 
 // placeText returns place and address in the form that flags accept.
 func (t *TensorSpec) placeText() string {
+	if t.isSharded() {
+		return fmt.Sprintf("%s%d,%d,%d,%d,%s", shardedPrefix, t.Cores[0].X, t.Cores[0].Y,
+			t.Cores[1].X, t.Cores[1].Y, t.addressText())
+	}
 	if t.Page != 0 {
 		return fmt.Sprintf("%s%s,%d", interleavedPrefix, t.addressText(), t.Page)
 	}
@@ -126,6 +136,10 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	t.Name = name
 	if pages, ok := strings.CutPrefix(rest, interleavedPrefix); ok {
 		reason = parseInterleaved(&t, pages)
+		return t, reason
+	}
+	if shards, ok := strings.CutPrefix(rest, shardedPrefix); ok {
+		reason = parseSharded(&t, shards)
 		return t, reason
 	}
 	parts := strings.Split(rest, ",")

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"lightmetal/boards/chips"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/image/lmb"
@@ -17,6 +18,7 @@ type tensor struct {
 	size uint64
 	// Size in bytes of its range in Place; of an interleaved tensor, the range in each bank
 	extent   uint64
+	cores    []chips.Tile // of a sharded tensor, in the order of its pages
 	data     []byte
 	accessed []bool // for each byte: the trace stores or loads it
 	// If Line is set, for each byte: the device currently contains the data of this input
@@ -38,6 +40,9 @@ func (t *tensor) last() uint64 { return t.Address + t.size - 1 }
 
 // placeSummary returns the place of the tensor as text for messages.
 func (t *tensor) placeSummary() string {
+	if t.isSharded() {
+		return fmt.Sprintf("0x%x in %d cores", t.Address, len(t.cores))
+	}
 	if t.Page != 0 {
 		return fmt.Sprintf("interleaved 0x%x, pages of %d bytes", t.Address, t.Page)
 	}
@@ -91,7 +96,7 @@ func checkDistinct(a, b *tensor, bar uint8) error {
 	switch {
 	case a.Name == b.Name:
 		return traces.UsageError("two tensors have the name %s", a.Name)
-	case (a.Page != 0) != (b.Page != 0):
+	case (a.Page != 0) != (b.Page != 0) || a.Cores != b.Cores:
 		return nil // use reports an access of both
 	case a.role == b.role && (a.Line == b.Line || a.Line == 0 || b.Line == 0) &&
 		a.withDefaultBar(bar) == b.withDefaultBar(bar) && a.Address < b.Address+b.extent &&

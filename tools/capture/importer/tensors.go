@@ -122,6 +122,9 @@ func (a *tensorAssigner) checkSpec(t *tensor) error {
 		return traces.UsageError("output %s always has the data of the last load; remove @%d",
 			t.Name, t.Line)
 	}
+	if t.isSharded() {
+		return a.checkSharded(t)
+	}
 	if t.Page != 0 {
 		return a.checkInterleaved(t)
 	}

@@ -111,6 +111,9 @@ func (c *repetitionDiff) isSpecified(v *Varying) bool {
 		list = c.options.Outputs
 	}
 	return slices.ContainsFunc(list, func(t TensorSpec) bool {
+		if t.isSharded() {
+			return c.isShardedIn(&t, v)
+		}
 		if t.Page != 0 {
 			return c.isInterleavedIn(&t, v)
 		}
