@@ -42,6 +42,7 @@ type importFlags struct {
 	find, summary            bool
 	incomplete, fixedHost    bool
 	omitManagement           bool
+	loadsHaveNoEffect        bool
 	disabledBank             int
 }
 
@@ -151,6 +152,9 @@ func (f *importFlags) defineOmissions(flags *pflag.FlagSet) {
 			"and accesses to registers that do not go through a TLB window; "+
 			"driver libraries make such accesses at start and end, "+
 			"for clock, telemetry and messages")
+	flags.BoolVar(&f.loadsHaveNoEffect, "loads-have-no-effect", false,
+		"leave out all loads of a loop that waits but the last one, "+
+			"even if this changes the order of loads of different registers")
 }
 
 func boardNames() string {
@@ -307,7 +311,7 @@ func (f *importFlags) importerOptions(path string) importer.Options {
 	o := importer.Options{From: f.from, Device: f.device, Tool: version,
 		Source: filepath.Base(path), Without: f.without, Bar: f.bar,
 		Incomplete: f.incomplete, FixedHost: f.fixedHost, DisabledBank: f.disabledBank + 1,
-		OmitManagement: f.omitManagement}
+		OmitManagement: f.omitManagement, LoadsHaveNoEffect: f.loadsHaveNoEffect}
 	if f.candidate < 0 {
 		failUsage("--candidate must be at least 1, not %d: it chooses a repetition "+
 			"that --find-frames lists", f.candidate)
