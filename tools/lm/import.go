@@ -121,7 +121,7 @@ func (f *importFlags) defineTensors(flags *pflag.FlagSet) {
 			"only if the device reaches memory whose address the program never stores)")
 	flags.IntVar(&f.disabledBank, "disabled-bank", -1,
 		"number of the DRAM bank that is disabled on the recorded card, "+
-			"for interleaved tensors (default: none)")
+			"for interleaved tensors; -1: none")
 }
 
 // defineParts defines flags that select parts of the trace, and what is made of them.
@@ -243,9 +243,9 @@ func unfinishedRecording(path string) (newest string) {
 	folder, base := filepath.Split(path)
 	list, _ := os.ReadDir(cmp.Or(folder, "."))
 	var modified time.Time
+	name := regexp.MustCompile(`^\.` + regexp.QuoteMeta(base) + `\.[0-9a-f-]+\.part$`)
 	for _, entry := range list {
-		if !strings.HasPrefix(entry.Name(), "."+base+".") ||
-			!strings.HasSuffix(entry.Name(), ".part") {
+		if !name.MatchString(entry.Name()) {
 			continue
 		}
 		info, err := entry.Info()
