@@ -39,7 +39,7 @@ func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, e
 	if err := checkDevices(view, devices); err != nil {
 		return nil, err
 	}
-	if err := CheckWorstCaseTimes(view); err != nil {
+	if err := CheckWorstCaseTimes(view, ""); err != nil {
 		return nil, err
 	}
 	r := &Replay{
@@ -60,18 +60,17 @@ func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, e
 const timeLimitMaxUs = 1 << 62 / 1000
 
 // CheckWorstCaseTimes returns an error if a sequence of the image may take longer than
-// view.TimeLimitUs in the worst case. Verify has computed the worst case of each sequence. The
-// error is a *hal.Fault.
-func CheckWorstCaseTimes(view *fbs.View) error {
+// view.TimeLimitUs in the worst case, which Verify has computed. The error is a *hal.Fault, and
+// ends with remedy, such as "; -longest raises the limit".
+func CheckWorstCaseTimes(view *fbs.View, remedy string) error {
 	for i, us := range view.WorstCaseUs {
 		limit := view.TimeLimitUs
 		if us > limit {
-			const text = " may take %d s %d us, but the limit is %d s %d us; " +
-				"--longest or lm_longest raises the limit"
+			const text = " may take %d s %d us, but the limit is %d s %d us"
 			// The name can be printed, because Verify rejects names with control characters.
 			name := view.Name(view.Sequences[i].Name)
 			return hal.NewFault(hal.BadImage, "sequence \""+name+"\""+
-				fbs.Text(text, us/1e6, us%1e6, limit/1e6, limit%1e6))
+				fbs.Text(text, us/1e6, us%1e6, limit/1e6, limit%1e6)+remedy)
 		}
 	}
 	return nil
@@ -188,8 +187,7 @@ func (r *Replay) mapWindows(firstTLBWindow int) error {
 		}
 		if isForced && r.apertures[i].TLBWindow != int(w.Slot) {
 			const text = "TLB window %d is too small, in use, or reserved " +
-				"by the kernel driver; choose another number; for `tt:` devices omit -window " +
-				"(in C: LM_ANY_WINDOW)"
+				"by the kernel driver; choose another number, or none for a `tt:` device"
 			return hal.NewFault(hal.NoDevice, fbs.Text(text, uint64(w.Slot)))
 		}
 	}

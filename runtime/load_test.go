@@ -150,7 +150,7 @@ func TestLoadChecksTheWholeImageBeforeTheFirstStore(t *testing.T) {
 	const tlbWindow = wormhole + "window w tlb size 1MiB\nmain:\n  point w tile 1,1 address 0x0\n" +
 		"  write.4 w+0x0 0x1\n"
 	const forced = "is too small, in use, or reserved by the kernel driver; " +
-		"choose another number; for `tt:` devices omit -window (in C: LM_ANY_WINDOW)"
+		"choose another number, or none for a `tt:` device"
 	const store = ivshmemHead + "main:\n  write.4 m+0x4 0x1\n"
 	subsystem := strings.Replace(store, " bar2", " subsystem 1af4:1100 bar2", 1)
 	small := mock.New(&boards.Ivshmem)

@@ -206,6 +206,9 @@ func (im *image) loadOnDevices(cDeviceNames []*C.char, firstTLBWindow int) (end 
 	if end.code != hal.OK {
 		return end
 	}
+	if err := runtime.CheckWorstCaseTimes(im.view, "; lm_longest raises the limit"); err != nil {
+		return outcomeOf(err)
+	}
 	devices := make([]hal.Device, len(names))
 	// After a failure, close the devices that were opened. Use a deferred function, because it is
 	// executed after a panic, too.

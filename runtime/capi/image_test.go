@@ -239,7 +239,7 @@ func TestLongestRaisesTheTimeLimitOfAnImage(t *testing.T) {
 	handle := openListing(t, "main:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n"+
 		strings.Repeat("  delay 10s\n", 400))
 	expect(t, "more than an hour", handle, load(handle, nil, anyWindow), hal.BadImage,
-		"may take 8000 s 805 us, but the limit is 3600 s 0 us; --longest or lm_longest raises "+
+		"may take 8000 s 805 us, but the limit is 3600 s 0 us; lm_longest raises "+
 			"the limit")
 	expect(t, "a second less", handle, lm_longest(handle, 7_999e9), hal.OK, "done")
 	expect(t, "still too long", handle, load(handle, nil, anyWindow), hal.BadImage,

@@ -177,9 +177,58 @@ func TestEveryCommandHasHelp(t *testing.T) {
 		}
 	}
 	for _, args := range lines {
-		if exit, stdout, _ := lm(t, args...); exit != 0 || !strings.Contains(stdout, "Usage:") ||
-			len(stdout) < 300 {
-			t.Errorf("lm %v: exit status %d, want 0; output %q", args, exit, stdout)
+		exit, text, _ := lm(t, args...)
+		if exit != 0 || !strings.Contains(text, "Usage:") || len(text) < 300 {
+			t.Errorf("lm %v: exit status %d, want 0; output %q", args, exit, text)
+		}
+		for line := range strings.Lines(text) {
+			if strings.Count(line, "(default") > 1 {
+				t.Errorf("lm %v names two defaults: %s", args, line)
+			}
+		}
+	}
+}
+
+// TestUsageErrorsHaveOnePrefix: errors with exit status 64 come from the flags, the importer, the
+// runtime and the inputs, but begin alike.
+func TestUsageErrorsHaveOnePrefix(t *testing.T) {
+	image := filepath.Join(t.TempDir(), "x.lmb")
+	listing := filepath.Join(t.TempDir(), "x.lms")
+	if err := os.WriteFile(listing, []byte("lightmetal 1\ndevice edu 1234:11e8 bar0 1MiB\n"+
+		"window r bar0 offset 0 size 1MiB\ntensor x input uint32[1]\nmain:\n  copy.4 r+0x8 <- x[:]\n"),
+		0o666); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "", "asm", listing, "-o", image)
+	capture := filepath.Join(testdata, "captures", "wh.twoop.record")
+	for _, args := range [][]string{
+		{"nosuch"}, {"import", "--nosuch"}, {"import", "--part", "x", capture},
+		{"import", "--bar", "9", capture}, {"import", "--stop", "1..2", capture},
+		{"import", "--from", "nope", capture}, {"replay", "--device", "mock:edu", image},
+		{"replay", "--device", "mock:edu", "--window", "1", image},
+	} {
+		exit, _, stderr := lm(t, args...)
+		if exit != 64 || !strings.HasPrefix(stderr, "lm: usage: ") ||
+			strings.Contains(stderr, hal.InputMissing.Error()) {
+			t.Errorf("lm %v: exit status %d, want 64; %s", args, exit, stderr)
+		}
+	}
+}
+
+// TestUnfinishedRecordingBelongsToItsTrace: a recording of a.b that was killed is not one of a.
+func TestUnfinishedRecordingBelongsToItsTrace(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{".a.b.12.part", ".a.b.1f-2c.part"} {
+		if err := os.WriteFile(name, []byte("x"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := unfinishedRecording("a"); got != "" {
+		t.Errorf("the unfinished recording of a is %s, want none", got)
+	}
+	for _, name := range []string{"a.b", "./a.b"} {
+		if got := filepath.Base(unfinishedRecording(name)); !strings.HasPrefix(got, ".a.b.1") {
+			t.Errorf("the unfinished recording of %s is %s", name, got)
 		}
 	}
 }

@@ -42,6 +42,7 @@ type importFlags struct {
 	find, summary            bool
 	incomplete, fixedHost    bool
 	omitManagement           bool
+	loadsHaveNoEffect        bool
 	disabledBank             int
 }
 
@@ -121,7 +122,7 @@ func (f *importFlags) defineTensors(flags *pflag.FlagSet) {
 			"only if the device reaches memory whose address the program never stores)")
 	flags.IntVar(&f.disabledBank, "disabled-bank", -1,
 		"number of the DRAM bank that is disabled on the recorded card, "+
-			"for interleaved tensors (default: none)")
+			"for interleaved tensors; -1: none")
 }
 
 // defineParts defines flags that select parts of the trace, and what is made of them.
@@ -152,6 +153,9 @@ func (f *importFlags) defineOmissions(flags *pflag.FlagSet) {
 			"and accesses to registers that do not go through a TLB window; "+
 			"driver libraries make such accesses at start and end, "+
 			"for clock, telemetry and messages")
+	flags.BoolVar(&f.loadsHaveNoEffect, "loads-have-no-effect", false,
+		"leave out all loads of a loop that waits but the last one, "+
+			"even if this changes the order of loads of different registers")
 }
 
 func boardNames() string {
@@ -240,9 +244,9 @@ func unfinishedRecording(path string) (newest string) {
 	folder, base := filepath.Split(path)
 	list, _ := os.ReadDir(cmp.Or(folder, "."))
 	var modified time.Time
+	name := regexp.MustCompile(`^\.` + regexp.QuoteMeta(base) + `\.[0-9a-f-]+\.part$`)
 	for _, entry := range list {
-		if !strings.HasPrefix(entry.Name(), "."+base+".") ||
-			!strings.HasSuffix(entry.Name(), ".part") {
+		if !name.MatchString(entry.Name()) {
 			continue
 		}
 		info, err := entry.Info()
@@ -308,7 +312,7 @@ func (f *importFlags) importerOptions(path string) importer.Options {
 	o := importer.Options{From: f.from, Device: f.device, Tool: version,
 		Source: filepath.Base(path), Without: f.without, Bar: f.bar,
 		Incomplete: f.incomplete, FixedHost: f.fixedHost, DisabledBank: f.disabledBank + 1,
-		OmitManagement: f.omitManagement}
+		OmitManagement: f.omitManagement, LoadsHaveNoEffect: f.loadsHaveNoEffect}
 	if f.candidate < 0 {
 		failUsage("--candidate must be at least 1, not %d: it chooses a repetition "+
 			"that --find-frames lists", f.candidate)

@@ -92,9 +92,19 @@ func printFailure(err error, asJSON bool) int {
 		if stderr.screen != nil {
 			stderr.screen.isError = true
 		}
-		fmt.Fprintln(stderr, "lm: "+strings.ReplaceAll(err.Error(), "\n", "\n    "))
+		fmt.Fprintln(stderr, "lm: "+strings.ReplaceAll(messageOf(code, err), "\n", "\n    "))
 	}
 	return code.ExitStatus()
+}
+
+// messageOf returns the text of an error. All errors with exit status 64 begin with "usage: ",
+// whichever package they are from.
+func messageOf(code hal.Code, err error) string {
+	if code.ExitStatus() != hal.Usage.ExitStatus() {
+		return err.Error()
+	}
+	text := strings.Replace(err.Error(), code.Error()+": ", "", 1)
+	return hal.Usage.Error() + ": " + text
 }
 
 // failure is what --json prints when a command fails.

@@ -95,7 +95,7 @@ func mockNameOf(view *fbs.View, path string) string {
 func (f *replayFlags) openSession(s *session) {
 	f.checkNames(s)
 	s.view.TimeLimitUs = uint64(max(f.longest, 0).Microseconds())
-	failAtPath(s.path, runtime.CheckWorstCaseTimes(s.view))
+	failAtPath(s.path, runtime.CheckWorstCaseTimes(s.view, longestRemedy))
 	for _, name := range f.devices {
 		s.devices = append(s.devices, openDevice(name))
 	}

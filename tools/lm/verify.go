@@ -27,6 +27,8 @@ type verifyFlags struct {
 	atLeast     uint32
 }
 
+const longestRemedy = "; --longest raises the limit"
+
 func verifyCommand() *cobra.Command {
 	var v verifyFlags
 	c := newCommand("verify IMAGE.lmb [--together IMAGE.lmb...]", v.checkArguments,
@@ -102,7 +104,7 @@ func (v *verifyFlags) verifyImage(path string) (view *fbs.View, warnings []strin
 	}
 	view = verifyFile(path, file)
 	view.TimeLimitUs = uint64(max(v.longest, 0).Microseconds())
-	fail.On(runtime.CheckWorstCaseTimes(view))
+	fail.On(runtime.CheckWorstCaseTimes(view, longestRemedy))
 	warnings = checkBoards(view, v.board)
 	if err := lmb.Quality(view); err != nil {
 		fail.With(hal.BadImage,

@@ -33,7 +33,7 @@ func planRuns(view *fbs.View, o args.Options) (f *runLoop, err error) {
 		err = checkDeviceFlags(view, o)
 	}
 	if err == nil {
-		err = runtime.CheckWorstCaseTimes(view)
+		err = runtime.CheckWorstCaseTimes(view, "; -longest raises the limit")
 	}
 	if err == nil {
 		inputs := append(bindingPaths(o.Inputs), o.Image, o.KeyFile)

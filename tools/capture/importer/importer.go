@@ -71,6 +71,8 @@ type Options struct {
 	// Loads from these ranges become polls until a counter has reached the value
 	CounterRanges  []Range
 	DetectCounters bool // the same for all registers that are probably counters
+	// Loops become polls even if this changes the order of loads of different registers
+	LoadsHaveNoEffect bool
 
 	Inputs, Outputs []TensorSpec
 

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"lightmetal/boards/chips"
@@ -43,12 +44,17 @@ func (p *program) registerOf(s *step) register {
 type pollDetector struct {
 	*program
 	volatile map[register]bool // registers that changed without a store of the program
+	loads    []int32           // steps that load, between two stores
+	next     []int32           // for each of loads, the next one of its run; -1: none
+	runOf    []int32           // for each of loads, its run: 1 plus the index in runs
 	runs     []loadRun
+	loops    []loop
 	table    []tableSlot // hash table
 	seed     maphash.Seed
-	next     []int32 // for each step, the next step of its run; -1: none
 
 	loopCount, loopLoads, singleLoads, pollCount int
+	turnLoads, unfoldedCount                     int
+	unfolded                                     step // first load of the first loop that is not folded
 }
 
 // endsRuns reports whether a step ends the runs of loads before it.
@@ -57,8 +63,15 @@ func (s *step) endsRuns() bool {
 		s.op == stepSequenceStart
 }
 
-// loadRun is a list of loads of one register with no store between them.
+// loadRun is a list of loads of one register with no store between them: indexes of loads.
 type loadRun struct{ head, tail int32 }
+
+// loop is the part of a run that waited for the value of its last load.
+type loop struct {
+	head, last int32  // indexes of loads
+	loads      int32  // of the register
+	count      uint32 // of their accesses
+}
 
 // loadBlock identifies loads of the same range of registers.
 type loadBlock struct {
@@ -70,9 +83,9 @@ type loadBlock struct {
 //
 // Between two stores, all loads of one register form a run. If the value changes in a run, the
 // program waited for the change. The run is cut after the first load that returned its final value;
-// the loads up to there become one poll for that value, and the rest is a run again. Loads of other
-// registers in between do not matter, so run also handles a program that polls two registers in
-// turn.
+// the loads up to there become one poll for that value, and the rest is a run again. If the program
+// loaded other registers in between, foldTurns keeps the order of the loads: a load may have an
+// effect on another register. Loads of memory have none.
 //
 // A register that changed once, or that the board or the user lists, changes by itself. Every other
 // load of it also becomes a poll for the recorded value, because the replay may be earlier or later
@@ -85,15 +98,15 @@ func (f *pollDetector) run() (out passResult, err error) {
 	}
 	f.volatile, f.seed = map[register]bool{}, maphash.MakeSeed()
 	f.splitBlocks(f.changingBlocks())
-	f.next = make([]int32, f.steps.count)
 	for first := 0; first < f.steps.count; {
 		first = f.detectFrom(first)
 	}
-	f.next, f.runs, f.table = nil, nil, nil
+	f.loads, f.next, f.runOf, f.runs, f.table = nil, nil, nil, nil, nil
 	f.findWrittenWords()
 	f.pollVolatile()
 	f.removeEmptySteps()
 	out.summary = f.pollSummary()
+	f.warnUnfolded(&out)
 	f.waitForCounters(&out)
 	return out, nil
 }
@@ -101,26 +114,31 @@ func (f *pollDetector) run() (out passResult, err error) {
 // detectFrom turns loops into polls from a step up to the next one that ends runs, and returns the
 // index of the step after that.
 func (f *pollDetector) detectFrom(first int) (next int) {
-	loads, end := 0, first
-	for ; end < f.steps.count && !f.steps.at(end).endsRuns(); end++ {
-		if f.isSingleLoad(end) {
-			loads++
+	end := first
+	for f.loads = f.loads[:0]; end < f.steps.count && !f.steps.at(end).endsRuns(); end++ {
+		if f.steps.at(end).accessesDevice() {
+			f.loads = append(f.loads, int32(end))
 		}
 	}
-	if loads < 2 {
+	if len(f.loads) < 2 {
 		return end + 1
 	}
-	f.resetTable(loads)
-	for i := first; i < end; i++ {
-		if f.isSingleLoad(i) {
-			f.addLoad(int32(i))
-		}
+	f.resetTable(len(f.loads))
+	for i := range f.loads {
+		f.addLoad(int32(i))
 	}
 	for _, r := range f.runs {
-		f.cutRun(r)
+		if f.isSingleLoad(int(f.loads[r.head])) {
+			f.cutRun(r)
+		}
 	}
+	f.foldTurns()
+	f.countLoops()
 	return end + 1
 }
+
+// load returns load i.
+func (f *pollDetector) load(i int32) *step { return f.steps.at(int(f.loads[i])) }
 
 // isSingleLoad reports whether a step loads one register, and not for an output.
 func (f *pollDetector) isSingleLoad(i int) bool {
@@ -186,6 +204,8 @@ func (f *pollDetector) pollSummary() string {
 	list.addIfAny(f.loopCount, "%d loads in %s became %s", f.loopLoads,
 		english.Count(f.loopCount, "loop"),
 		english.Count(f.loopCount, "poll"))
+	list.addIfAny(f.turnLoads, "%s of other registers left out, as in the first and the last turn",
+		english.Count(f.turnLoads, "load"))
 	list.addIfAny(f.singleLoads, "%s of registers that change by themselves became %s",
 		english.Count(f.singleLoads, "single load"), english.Count(f.pollCount, "poll"))
 	return strings.Join(list, "; ")
@@ -193,12 +213,12 @@ func (f *pollDetector) pollSummary() string {
 
 func (f *pollDetector) addLoad(i int32) {
 	f.next[i] = -1
-	key := f.loadKeyOf(i)
+	key := f.runKeyOf(i)
 	hash := uint32(maphash.Comparable(f.seed, key))
 	at := hash
 	slot := f.slotAt(at)
 	for ; slot.number != 0; slot = f.slotAt(at) {
-		if slot.hash == hash && f.loadKeyOf(f.runs[slot.number-1].head) == key {
+		if slot.hash == hash && f.runKeyOf(f.runs[slot.number-1].head) == key {
 			break
 		}
 		at++
@@ -206,11 +226,34 @@ func (f *pollDetector) addLoad(i int32) {
 	if slot.number == 0 {
 		f.runs = append(f.runs, loadRun{i, i})
 		*slot = tableSlot{hash, int32(len(f.runs))}
+	}
+	f.runOf[i] = slot.number
+	r := &f.runs[slot.number-1]
+	if r.head == i {
 		return
 	}
-	r := &f.runs[slot.number-1]
 	f.next[r.tail] = i
 	r.tail = i
+}
+
+// runKey identifies loads that turns of a loop have in common. Of anything but a single load, the
+// data must be the same, too.
+type runKey struct {
+	loadKey
+	op   stepOp
+	data uint64
+}
+
+func (f *pollDetector) runKeyOf(i int32) runKey {
+	s := f.load(i)
+	k := runKey{loadKey: f.loadKeyOf(f.loads[i])}
+	if !f.isSingleLoad(int(f.loads[i])) {
+		k.op = s.op
+		if s.op != stepIgnore {
+			k.data = s.value
+		}
+	}
+	return k
 }
 
 func (f *pollDetector) loadKeyOf(i int32) loadKey {
@@ -234,36 +277,63 @@ func (f *pollDetector) resetTable(loads int) {
 	if cap(f.table) < slots {
 		f.table, f.runs = make([]tableSlot, slots), make([]loadRun, 0, loads)
 	}
-	f.table, f.runs = f.table[:slots], f.runs[:0]
+	f.table, f.runs, f.loops = f.table[:slots], f.runs[:0], f.loops[:0]
 	clear(f.table)
+	f.next = slices.Grow(f.next[:0], loads)[:loads]
+	f.runOf = slices.Grow(f.runOf[:0], loads)[:loads]
 }
 
 func (f *pollDetector) cutRun(r loadRun) {
-	last := f.steps.at(int(r.tail))
+	last := f.load(r.tail)
 	mask, _ := f.listedMask(last)
 	final := last.value & mask
 	for head := r.head; head >= 0; {
-		i, n := head, uint32(1)
-		for s := f.steps.at(int(i)); s.value&mask != final; s = f.steps.at(int(i)) {
-			s.op = stepNone
-			n += s.count
-			i = f.next[i]
+		l := loop{head, head, 1, 1}
+		for s := f.load(head); s.value&mask != final; s = f.load(l.last) {
+			l.last = f.next[l.last]
+			l.loads++
+			l.count += s.count
 		}
-		if s := f.steps.at(int(i)); n > 1 {
-			f.volatile[f.registerOf(s)] = true
-			f.makePoll(i, f.loopStart(head), mask)
-			s.flags |= flagLoop
-			s.line = f.steps.at(int(head)).line
-			if s.count > 1 {
-				f.singleLoads += int(s.count - 1)
-				f.pollCount++
-				s.count = 2 // the loads after the final value become one poll
-			}
-			f.loopCount++
-			f.loopLoads += int(n)
+		if l.loads > 1 {
+			f.loops = append(f.loops, l)
+			f.makeLoopPoll(head, l.last, mask)
 		}
-		head = f.next[i]
+		head = f.next[l.last]
 	}
+}
+
+// makeLoopPoll makes a poll of the last load of a loop.
+func (f *pollDetector) makeLoopPoll(head, last int32, mask uint64) {
+	s, line := f.load(last), f.load(head).line
+	f.volatile[f.registerOf(s)] = true
+	f.makePoll(f.loads[last], f.loopStart(f.loads[head]), mask)
+	for i := head; i != last; i = f.next[i] {
+		if f.next[i] == i+1 {
+			f.load(i).op = stepNone
+		} else {
+			f.leaveOut(f.load(i))
+		}
+	}
+	s.flags |= flagLoop
+	s.line = line
+	if s.count > 1 {
+		f.singleLoads += int(s.count - 1)
+		f.pollCount++
+		s.count = 2 // the loads after the final value become one poll
+	}
+}
+
+// leaveOut leaves out a load of a loop. If it may have an effect, only its value is left out.
+func (f *pollDetector) leaveOut(s *step) {
+	if f.hasNoEffect(s) {
+		s.op = stepNone
+		return
+	}
+	s.op, s.operand, s.count, s.flags = stepIgnore, -1, 1, 0
+}
+
+func (f *pollDetector) hasNoEffect(s *step) bool {
+	return s.hasFlag(flagMemory) || f.options.LoadsHaveNoEffect
 }
 
 // loopStart returns the start of a loop: the time of the access before its first load, because the
@@ -298,16 +368,20 @@ func (p *program) deadlineUs(recorded int64) uint32 {
 }
 
 // pollVolatile turns the remaining loads of registers that change by themselves into polls. Loads
-// of the same value without a store between them become one poll.
+// of the same value become one poll if there is no store between them, and no load that may matter.
 func (f *pollDetector) pollVolatile() {
 	if len(f.volatile) > 0 {
 		f.splitRuns(f.hasVolatile)
 	}
-	waits := map[loadKey]*step{}
+	waits, last := map[loadKey]*step{}, (*step)(nil)
 	for i := range f.steps.count {
 		s := f.steps.at(i)
 		if s.endsRuns() {
 			clear(waits)
+		}
+		before := last
+		if s.accessesDevice() {
+			last = s
 		}
 		if s.op != stepLoad || s.tensorIndex() >= 0 || s.elementCount() > 1 {
 			continue
@@ -319,8 +393,8 @@ func (f *pollDetector) pollVolatile() {
 		}
 		f.makePoll(int32(i), f.loopStart(int32(i)), mask)
 		f.singleLoads, s.count = f.singleLoads+int(s.count), 1
-		if before := waits[key]; before != nil && before.value == s.value {
-			s.op = stepNone
+		if w := waits[key]; w != nil && w.value == s.value && (w == before || f.hasNoEffect(s)) {
+			s.op, last = stepNone, before
 			continue
 		}
 		waits[key] = s

@@ -2,11 +2,14 @@ package importer
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/lmb"
 )
 
 // eduPollEnd ends the text of a poll of all 32 bits with the default deadline.
@@ -46,11 +49,12 @@ func TestFoldDetectsPolls(t *testing.T) {
 				"expect bar0+0x80 w8 0x1 mask 0xffffffffffffffff\n"},
 		{"two registers watched in turn", []string{"R 4 0x40 0x0", "R 4 0x50 0x0", "R 4 0x40 0x1",
 			"R 4 0x50 0x0", "R 4 0x50 0x1"},
-			"poll bar0+0x40 w4 0x1" + eduPollEnd + "poll bar0+0x50 w4 0x1" + eduPollEnd},
+			ignored(0x40) + ignored(0x50) +
+				"poll bar0+0x40 w4 0x1" + eduPollEnd + "poll bar0+0x50 w4 0x1" + eduPollEnd},
 		{"a quiet register inside a loop", []string{"R 4 0x40 0x0", "R 4 0x50 0x9", "R 4 0x40 0x1",
 			"R 4 0x50 0x9"},
-			"expect bar0+0x50 w4 0x9 mask 0xffffffff\npoll bar0+0x40 w4 0x1" + eduPollEnd +
-				"expect bar0+0x50 w4 0x9 mask 0xffffffff\n"},
+			ignored(0x40) + "expect bar0+0x50 w4 0x9 mask 0xffffffff\n" +
+				"poll bar0+0x40 w4 0x1" + eduPollEnd + "expect bar0+0x50 w4 0x9 mask 0xffffffff\n"},
 		{"a mark does not end a loop", []string{"R 4 0x40 0x0", "MARK 1.5 still waiting",
 			"R 4 0x40 0x1"},
 			"mark still waiting\npoll bar0+0x40 w4 0x1" + eduPollEnd},
@@ -62,13 +66,14 @@ func TestFoldDetectsPolls(t *testing.T) {
 		{"a change of meaningless bits does not make a loop",
 			[]string{"R 4 0x20 0x81", "R 4 0x20 0x1"},
 			"poll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n"},
-		{"a wait that timed out is one poll, whatever else is loaded",
+		{"a wait that timed out keeps its loads if other registers are loaded",
 			slices.Concat([]string{"W 4 0x8 0x5", "R 4 0x20 0x1", "R 4 0x20 0x0", "W 4 0x8 0x6"},
 				slices.Repeat([]string{"R 4 0x20 0x1", "R 4 0x50 0x9"}, 3),
 				[]string{"W 4 0x4 0x1", "R 4 0x20 0x1"}),
 			"write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n" +
-				"write bar0+0x8 w4 0x6\npoll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n" +
-				strings.Repeat("expect bar0+0x50 w4 0x9 mask 0xffffffff\n", 3) +
+				"write bar0+0x8 w4 0x6\n" +
+				strings.Repeat("poll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n"+
+					"expect bar0+0x50 w4 0x9 mask 0xffffffff\n", 3) +
 				"write bar0+0x4 w4 0x1\npoll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n"},
 		{"a status register inside a wider load", []string{"R 8 0x98 0x1", "R 8 0x98 0x6"},
 			"poll bar0+0x98 w8 0x0 mask 0x1 for 1000000 us\n"},
@@ -78,6 +83,149 @@ func TestFoldDetectsPolls(t *testing.T) {
 			checkCommands(t, image, c.want)
 		})
 	}
+}
+
+// ignored returns the text of a load of 4 bytes whose value is not compared.
+func ignored(offset uint64) string {
+	return fmt.Sprintf("expect bar0+0x%x w4 0x0 mask 0x0\n", offset)
+}
+
+// loopTrace returns a trace of loads of 4 bytes: "a3" is a load of register 0x100 that returns 3,
+// "b" one of 0x110, and so on; "|" is a store.
+func loopTrace(loads string) string {
+	var list []string
+	for _, l := range strings.Fields(loads) {
+		if l == "|" {
+			list = append(list, "W 4 0x200 0x0")
+			continue
+		}
+		list = append(list, fmt.Sprintf("R 4 0x%x 0x%s", 0x100+16*int(l[0]-'a'), l[1:]))
+	}
+	return mmiotrace(eduDevice, list...)
+}
+
+// loopText returns the loads of an image in the form of loopTrace: "b?" is a load whose value is
+// not compared, and "b=3" a poll.
+func loopText(image *lmb.Image) string {
+	var list []string
+	for _, c := range image.Sequences[0].Commands {
+		name, value := string(rune('a'+(c.Offset-0x100)/16)), fmt.Sprintf("%x", c.Value)
+		switch {
+		case c.Opcode != gen.OpcodeExpect:
+			name, value = "|", ""
+		case c.Amount != 0:
+			value = "=" + value
+		case c.Mask == 0:
+			value = "?"
+		}
+		list = append(list, name+value)
+	}
+	return strings.Join(list, " ")
+}
+
+// TestFoldKeepsTheFirstAndTheLastTurnOfALoop: in a loop that loads several registers, a load of one may
+// change what another returns. The first turn and the last one stay as they were recorded.
+func TestFoldKeepsTheFirstAndTheLastTurnOfALoop(t *testing.T) {
+	for _, c := range []struct {
+		name, loads, want string
+		warns             bool
+	}{
+		{"low latches high", "a1 b7 a2 b7", "a? b7 a=2 b7", false},
+		{"many turns", "a1 b7 a1 b7 a2 b7 a3 b7 a4 b7", "a? b7 a=4 b7", false},
+		{"left in the middle", "a1 b7 a2 b7 a3 b7 a4", "a? b7 a? b7 a=4", false},
+		{"both change", "a1 b1 a2 b1 a3 b2 a4 b2", "a? b? a=4 b=2", false},
+		{"one is final before the other", "a0 b0 a1 b0 a1 b0 a1 b1", "a? b? a=1 b=1", false},
+		{"three registers", "a0 b7 c8 a0 b7 c8 a0 b7 c8 a1 b7 c8", "a? b7 c8 a=1 b7 c8", false},
+		{"high, low, high", "b1 a8 b2 b2 a9 b3 b3 a1 b3", "b? a? b? a=1 b=3", false},
+		{"other loads before the loop", "a0 d5 e6 a1 b7 a1 b7 a2 b7",
+			"a? d5 e6 a? b7 a=2 b7", true},
+		{"another order in each turn", "a1 b7 c8 a2 c8 b7 a3", "a? b7 c8 a? c8 b7 a=3", true},
+		{"a store starts again", "a1 b7 a2 b7 | a1 b7 a1 b7 a2 b7",
+			"a? b7 a=2 b7 | a? b7 a=2 b7", false},
+		{"only one register", "a1 a2 a3 b7", "a=3 b7", false},
+		{"again and again", "a0 b7 a1 b7 a0 b7 a1 b7", "a? b7 a=1 b7 a? b7 a=1 b7", false},
+		{"a long turn", "a0" + strings.Repeat(" b1 c1", 32) + " a1" + strings.Repeat(" b1 c1", 32) +
+			" a2", "a?" + strings.Repeat(" b1 c1", 32) + " a?" + strings.Repeat(" b1 c1", 32) +
+			" a=2", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			image, report := mustImport(t, loopTrace(c.loads), Options{})
+			if got := loopText(image); got != c.want {
+				t.Errorf("loads %s became\n%s, want\n%s", c.loads, got, c.want)
+			}
+			if got := strings.Contains(report.String(), "--loads-have-no-effect"); got != c.warns {
+				t.Errorf("names --loads-have-no-effect: %v, want %v:\n%s", got, c.warns, report)
+			}
+		})
+	}
+}
+
+// TestLoadsWithoutEffectAreLeftOut: with LoadsHaveNoEffect, only the last load of a loop stays.
+func TestLoadsWithoutEffectAreLeftOut(t *testing.T) {
+	for loads, want := range map[string]string{
+		"a1 b7 a2 b7":               "b7 a=2 b7",
+		"a1 b7 c8 a2 c8 b7 a3":      "b7 c8 c8 b7 a=3",
+		"a0 a1 | a1 b7 a1 b7 a1 b7": "a=1 | a=1 b7 b7 b7",
+		"a0 b0 a1 b0 a1 b0 a1 b1":   "a=1 a=1 b=1",
+	} {
+		image, report := mustImport(t, loopTrace(loads), Options{LoadsHaveNoEffect: true})
+		if got := loopText(image); got != want || len(report.Warnings) > 0 {
+			t.Errorf("loads %s became\n%s, want\n%s; warnings %v", loads, got, want, report.Warnings)
+		}
+	}
+}
+
+// TestFoldLoadsNothingInAnotherOrder imports random loops: whatever the fold does, each load in the
+// image follows a register that it followed in the trace, and the first and last ones are the same.
+func TestFoldLoadsNothingInAnotherOrder(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	folded := 0
+	for range 1000 {
+		var loads []string
+		for range 1 + random.IntN(3) {
+			turn := randomTurn(random)
+			for range random.IntN(6) {
+				for _, r := range turn {
+					loads = append(loads, fmt.Sprintf("%c%d", r, random.IntN(1+random.IntN(3))))
+				}
+			}
+			loads = append(loads, fmt.Sprintf("%c%d", randomTurn(random)[0], random.IntN(2)))
+		}
+		text := strings.Join(loads, " ")
+		image, _ := mustImport(t, loopTrace(text), Options{})
+		got := loopText(image)
+		want, have := registerPairs(text), registerPairs(got)
+		for pair := range have {
+			if !want[pair] {
+				t.Fatalf("loads %s became\n%s: %q is new", text, got, pair)
+			}
+		}
+		if len(strings.Fields(got)) < len(loads) {
+			folded++
+		}
+	}
+	if folded < 300 {
+		t.Errorf("only %d traces became shorter", folded)
+	}
+}
+
+func randomTurn(random *rand.Rand) (registers string) {
+	for range 1 + random.IntN(3) {
+		registers += string(rune('a' + random.IntN(4)))
+	}
+	return registers
+}
+
+// registerPairs returns which register is loaded after which other one, from "^" to "$".
+func registerPairs(loads string) map[string]bool {
+	pairs, before := map[string]bool{}, "^"
+	for _, l := range append(strings.Fields(loads), "$") {
+		if l[:1] != before {
+			pairs[before+l[:1]] = true
+		}
+		before = l[:1]
+	}
+	return pairs
 }
 
 // TestWordThatTheDeviceStoredIsPolled: if the program clears a word, and the first load returns

@@ -68,7 +68,7 @@ func CheckTimeLimit(view *fbs.View, limitUs uint64) *oracle.Fault {
 	if limitUs != 0 {
 		view.TimeLimitUs = limitUs
 	}
-	if err := runtime.CheckWorstCaseTimes(view); err != nil {
+	if err := runtime.CheckWorstCaseTimes(view, ""); err != nil {
 		return loadFault(view, nil, err)
 	}
 	return nil
