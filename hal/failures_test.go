@@ -138,6 +138,10 @@ func configReadResults(use, file string, codes ...Code) (list []failureResult) {
 	return list
 }
 
+// hugePagePool is the pool of the pages that mmap returns for MAP_HUGE_2MB, on a kernel whose pages
+// have any size.
+const hugePagePool = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+
 var failureResults = slices.Concat(
 	// Without write access, a device that a killed program has left as bus master is not stopped.
 	[]failureResult{
@@ -155,7 +159,7 @@ var failureResults = slices.Concat(
 		{"", "munmap host", anyCall, nil, OK, nil},
 		{"", "mmap locked", anyCall, nil, Denied, pinning},
 		{"pci", "mmap huge", anyCall, nil, NoDevice, []string{"0x3000 bytes of host memory",
-			"ordinary pages, which the kernel may move", "echo 2 > /proc/sys/vm/nr_hugepages",
+			"ordinary pages, which the kernel may move", "echo 2 > " + hugePagePool,
 			"vfio:"}},
 		{"", "mmap huge", anyCall, nil, OK, nil},
 		{"", "mmap", anyCall, []unix.Errno{unix.EINVAL}, NoDevice, []string{"another memory type"}},
@@ -213,7 +217,7 @@ var failureResults = slices.Concat(
 		{"tt", "ioctl fa0b", anyCall, []unix.Errno{unix.ENOMEM}, OK, nil}, // a larger window
 		{"tt", "ioctl fa07", anyCall, []unix.Errno{unix.EINVAL}, NoDevice, []string{
 			"0x3000 bytes of host memory are not physically contiguous;",
-			"echo 2 > /proc/sys/vm/nr_hugepages"}},
+			"echo 2 > " + hugePagePool}},
 		{"", "", anyCall, nil, bySyscall, nil},
 	})
 

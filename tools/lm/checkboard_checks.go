@@ -217,7 +217,8 @@ func (r *boardReport) checkDevices(m *machine, n *requirements) {
 func (r *boardReport) checkMemory(m *machine, n *requirements) {
 	r.checkLockedMemory(m, n)
 	const huge = 2 << 20
-	free, _ := m.readNumber("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+	const pool = "/sys/kernel/mm/hugepages/hugepages-2048kB"
+	free, _ := m.readNumber(pool + "/free_hugepages")
 	text := fmt.Sprintf("free huge pages of 2 MiB: %d", free)
 	r.judge("huge pages", []verdict{
 		fineIf(n.hostBytes == 0, text+"; only images with host memory use them"),
@@ -227,8 +228,8 @@ func (r *boardReport) checkMemory(m *machine, n *requirements) {
 			fmt.Sprintf("the image's %s of host memory must be in contiguous huge pages, "+
 				"if the device is opened as pci:", lmb.SizeText(n.hostBytes)),
 			fmt.Sprintf("open the device as vfio:, or reserve huge pages for pci:, with "+
-				"`echo %d > /proc/sys/vm/nr_hugepages` soon after boot, or with the boot option "+
-				"hugepages=%[1]d", (n.hostBytes+huge-1)/huge)},
+				"`echo %d > "+pool+"/nr_hugepages` soon after boot, or with the boot options "+
+				"`hugepagesz=2M hugepages=%[1]d`", (n.hostBytes+huge-1)/huge)},
 	})
 	r.checkPagemap(m, n)
 }
