@@ -183,7 +183,9 @@ var failureResults = slices.Concat(
 		{"vfio", "pwrite", anyCall, nil, byConfig, nil},
 
 		{"vfio", "open /dev/vfio/7", anyCall, missing, NoDevice, []string{
-			"/dev/vfio/7 does not exist", "devtmpfs"}},
+			"/dev/vfio/7 does not exist", "devtmpfs", "if /dev/vfio/noiommu-7 exists, VFIO is in " +
+				"its no-IOMMU mode, which is not supported: switch an IOMMU on, or open the " +
+				"device as `pci:0000:"}},
 		{"vfio", "open /dev/vfio/vfio", anyCall, missing, NoDevice, []string{
 			"/dev/vfio/vfio does not exist", "modprobe vfio_iommu_type1"}},
 		{"vfio", "open /dev/vfio/7", anyCall, []unix.Errno{unix.EBUSY}, NoDevice, []string{
@@ -260,6 +262,9 @@ func documentedResult(use, call string, nth int, errno unix.Errno) (Code, []stri
 		if errno == unix.EACCES || errno == unix.EPERM {
 			return Denied, append(words, "run as root")
 		}
+		if errno == unix.EROFS {
+			words = append(words, "mount -o remount,rw /sys")
+		}
 		return NoDevice, words
 	}
 	return r.code, r.words
@@ -267,7 +272,8 @@ func documentedResult(use, call string, nth int, errno unix.Errno) (Code, []stri
 
 // failureErrnos are the errors with which calls fail.
 var failureErrnos = []unix.Errno{unix.EIO, unix.EACCES, unix.EPERM, unix.ENOENT, unix.ENODEV,
-	unix.EINVAL, unix.EBUSY, unix.ENOMEM, unix.EAGAIN, unix.EEXIST, unix.ENOSPC, unix.ENOTTY}
+	unix.EINVAL, unix.EBUSY, unix.ENOMEM, unix.EAGAIN, unix.EEXIST, unix.ENOSPC, unix.ENOTTY,
+	unix.EROFS}
 
 // TestEachFailedSystemCallHasItsDocumentedResult makes each system call of each use fail with each
 // error: once only that call, and once all calls with the same name and file. The use must return

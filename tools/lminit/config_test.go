@@ -357,9 +357,9 @@ func TestHugepagesOfTheSizeThatLmrunUses(t *testing.T) {
 		t.Errorf("no such pages: %v, want that the kernel has none", err)
 	}
 	folder := sysfsPath + "/kernel/mm/hugepages/"
-	for content, want := range map[string]string{"0": "", "512\n": "memory for only 162 huge pages " +
-		"of 2 MiB; reserve them before fragmentation: move this line up, or boot Linux with " +
-		"`hugepagesz=2M hugepages=16`"} {
+	for content, want := range map[string]string{"0": "", "512\n": "memory for only 162 huge " +
+		"pages of 2 MiB; reserve them before fragmentation: move this line up, or boot Linux " +
+		"with `hugepagesz=2M hugepages=16`"} {
 		for _, size := range []string{"2048kB", "32768kB"} {
 			if err = os.MkdirAll(folder+"hugepages-"+size, 0o755); err == nil {
 				err = os.WriteFile(folder+"hugepages-"+size+"/nr_hugepages", []byte(content), 0o644)

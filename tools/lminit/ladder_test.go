@@ -48,9 +48,10 @@ func TestMistakesInStepsAreErrors(t *testing.T) {
 	}
 	const rescan = " rescan 1, halt\nimage x\n"
 	for text, want := range map[string]string{
-		"on-success" + rescan:                                      "c:1: on-success takes halt, poweroff",
-		"on-success restart\nimage x\n":                            "`restart forever`, or `restart N` and then halt",
-		"on-success 2, reboot\nimage x\n":                          "`restart N` and then halt, poweroff or reboot",
+		"on-success" + rescan: "c:1: on-success takes halt, poweroff",
+		"on-success restart\nimage x\n": "c:1: on-success takes halt, poweroff, reboot, " +
+			"`restart forever`, or `restart N` and then halt",
+		"on-success 2, reboot\nimage x\n":                          "not 2, reboot",
 		"on-failure" + rescan:                                      "c: on-failure has steps for devices, so image x",
 		"on-failure" + rescan + "device pci:0000:01:00.0\nimage z": "so image z needs",
 		"on-failure" + rescan + "device pci:1e52:401e":             "so image x needs",
@@ -399,16 +400,17 @@ func TestRestartForeverHasNoLastRestart(t *testing.T) {
 func TestFailedPreparationResetsOnlyItsOwnDevice(t *testing.T) {
 	const a, b = "0000:00:01.0", "0000:01:00.0"
 	const removesB = "tree/0000:00:01.0/0000:01:00.0/remove=1"
+	rescan := []string{"rescan=1"}
 	for name, test := range map[string]struct {
 		line, absent string
 		exit         int
 		taken        bool
 		written      []string
 	}{
-		"device a is gone":        {"bind vfio-pci " + a, a, 69, true, []string{"rescan=1"}},
-		"device b is gone":        {"bind vfio-pci " + b, b, 69, true, []string{"rescan=1"}},
-		"device b has no IOMMU":   {"bind vfio-pci " + b, "", 69, true, []string{"rescan=1", removesB}},
-		"a device of no image":    {"bind vfio-pci 0000:09:00.0", "", 69, true, []string{"rescan=1"}},
+		"device a is gone":        {"bind vfio-pci " + a, a, 69, true, rescan},
+		"device b is gone":        {"bind vfio-pci " + b, b, 69, true, rescan},
+		"device b has no IOMMU":   {"bind vfio-pci " + b, "", 69, true, append(rescan, removesB)},
+		"a device of no image":    {"bind vfio-pci 0000:09:00.0", "", 69, true, rescan},
 		"a mount fails":           {"mount /dev/none /none ext4", "", 66, false, nil},
 		"the driver is not there": {"bind uio " + a, "", 66, false, nil},
 	} {

@@ -79,7 +79,8 @@ func TestConfigurationWithCollidingImagesIsRejected(t *testing.T) {
 		t.Errorf("error %v, want \"one image can break another\"", err)
 	}
 	if _, err := buildImage(t, "--board", "qemu-virt", "--config",
-		writeTempFile(t, "c.conf", "collisions allowed\non-success restart forever\n"+initA+mainB+computeA),
+		writeTempFile(t, "c.conf", "collisions allowed\non-success restart forever\n"+initA+mainB+
+			computeA),
 		a, b); err != nil {
 		t.Error(err) // the check must also end for a configuration that always restarts
 	}
