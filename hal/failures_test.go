@@ -138,6 +138,10 @@ func configReadResults(use, file string, codes ...Code) (list []failureResult) {
 	return list
 }
 
+// hugePagePool is the pool of the pages that mmap returns for MAP_HUGE_2MB, on a kernel whose pages
+// have any size.
+const hugePagePool = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+
 var failureResults = slices.Concat(
 	// Without write access, a device that a killed program has left as bus master is not stopped.
 	[]failureResult{
@@ -155,7 +159,7 @@ var failureResults = slices.Concat(
 		{"", "munmap host", anyCall, nil, OK, nil},
 		{"", "mmap locked", anyCall, nil, Denied, pinning},
 		{"pci", "mmap huge", anyCall, nil, NoDevice, []string{"0x3000 bytes of host memory",
-			"ordinary pages, which the kernel may move", "echo 2 > /proc/sys/vm/nr_hugepages",
+			"ordinary pages, which the kernel may move", "echo 2 > " + hugePagePool,
 			"vfio:"}},
 		{"", "mmap huge", anyCall, nil, OK, nil},
 		{"", "mmap", anyCall, []unix.Errno{unix.EINVAL}, NoDevice, []string{"another memory type"}},
@@ -179,7 +183,9 @@ var failureResults = slices.Concat(
 		{"vfio", "pwrite", anyCall, nil, byConfig, nil},
 
 		{"vfio", "open /dev/vfio/7", anyCall, missing, NoDevice, []string{
-			"/dev/vfio/7 does not exist", "devtmpfs"}},
+			"/dev/vfio/7 does not exist", "devtmpfs", "if /dev/vfio/noiommu-7 exists, VFIO is in " +
+				"its no-IOMMU mode, which is not supported: switch an IOMMU on, or open the " +
+				"device as `pci:0000:"}},
 		{"vfio", "open /dev/vfio/vfio", anyCall, missing, NoDevice, []string{
 			"/dev/vfio/vfio does not exist", "modprobe vfio_iommu_type1"}},
 		{"vfio", "open /dev/vfio/7", anyCall, []unix.Errno{unix.EBUSY}, NoDevice, []string{
@@ -213,7 +219,7 @@ var failureResults = slices.Concat(
 		{"tt", "ioctl fa0b", anyCall, []unix.Errno{unix.ENOMEM}, OK, nil}, // a larger window
 		{"tt", "ioctl fa07", anyCall, []unix.Errno{unix.EINVAL}, NoDevice, []string{
 			"0x3000 bytes of host memory are not physically contiguous;",
-			"echo 2 > /proc/sys/vm/nr_hugepages"}},
+			"echo 2 > " + hugePagePool}},
 		{"", "", anyCall, nil, bySyscall, nil},
 	})
 
@@ -256,6 +262,9 @@ func documentedResult(use, call string, nth int, errno unix.Errno) (Code, []stri
 		if errno == unix.EACCES || errno == unix.EPERM {
 			return Denied, append(words, "run as root")
 		}
+		if errno == unix.EROFS {
+			words = append(words, "mount -o remount,rw /sys")
+		}
 		return NoDevice, words
 	}
 	return r.code, r.words
@@ -263,7 +272,8 @@ func documentedResult(use, call string, nth int, errno unix.Errno) (Code, []stri
 
 // failureErrnos are the errors with which calls fail.
 var failureErrnos = []unix.Errno{unix.EIO, unix.EACCES, unix.EPERM, unix.ENOENT, unix.ENODEV,
-	unix.EINVAL, unix.EBUSY, unix.ENOMEM, unix.EAGAIN, unix.EEXIST, unix.ENOSPC, unix.ENOTTY}
+	unix.EINVAL, unix.EBUSY, unix.ENOMEM, unix.EAGAIN, unix.EEXIST, unix.ENOSPC, unix.ENOTTY,
+	unix.EROFS}
 
 // TestEachFailedSystemCallHasItsDocumentedResult makes each system call of each use fail with each
 // error: once only that call, and once all calls with the same name and file. The use must return

@@ -12,9 +12,12 @@ func syscallFault(call, path string, err error) error {
 		return nil
 	}
 	reason := call + " " + path + ": " + err.Error()
-	if errno := errnoOf(err); errno == unix.EACCES || errno == unix.EPERM {
+	switch errnoOf(err) {
+	case unix.EACCES, unix.EPERM:
 		return NewFault(Denied, reason+"; run as root, or give this user access to the file"+
 			"; if root is denied too, kernel lockdown is on")
+	case unix.EROFS:
+		reason += "; run `mount -o remount,rw /sys`"
 	}
 	return NewFault(NoDevice, reason)
 }

@@ -79,15 +79,15 @@ func TestHostMemoryThatTheDeviceCannotUseIsRejected(t *testing.T) {
 	}{
 		"scattered pages": {
 			scattered(0x2001),
-			NoDevice, []string{notContiguous, "hugepages=2", "at most 2 MiB"},
+			NoDevice, []string{notContiguous, "hugepagesz=2M hugepages=2", "at most 2 MiB"},
 		},
 		"scattered, a huge page": {
 			scattered(hugePageSize),
-			NoDevice, []string{"hugepages=2"},
+			NoDevice, []string{"hugepagesz=2M hugepages=2"},
 		},
 		"scattered, a huge page and a byte": {
 			scattered(hugePageSize + 1),
-			NoDevice, []string{"hugepages=4"},
+			NoDevice, []string{"hugepagesz=2M hugepages=4"},
 		},
 		"the last page elsewhere": {
 			func(k *fakePagemap, _ *fakeFunction) { k.contiguousPages = 2 },

@@ -60,8 +60,8 @@ func parseDevice(name string) (*device, error) {
 		ok = rest != "" && rest[0] == '/'
 	}
 	if d.backend == nil || !ok {
-		return nil, NewFault(Usage, "unknown device \""+name+"\"; use for example "+
-			"`pci:1234:11e8`, `vfio:0000:01:00.0` or `tt:/dev/tenstorrent/0`")
+		return nil, NewFault(Usage, "unknown device \""+name+"\"; this program opens for example"+
+			pciExample+vfioExample+ttExample)
 	}
 	return d, nil
 }

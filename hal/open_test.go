@@ -97,6 +97,39 @@ func (f *fakeFunction) openWithoutAcquire() Device {
 	return d
 }
 
+func TestDefaultNameHasVFIOWhereVFIOIsBound(t *testing.T) {
+	installFakeKernel(t)
+	edu := addEdu(t)
+	addWormhole(t)
+	for _, bound := range []string{"pci", "vfio"} {
+		if got, want := DefaultName(0x1234, 0x11e8, 0), bound+":1234:11e8"; got != want {
+			t.Errorf("DefaultName is %s, want %s", got, want)
+		}
+		for _, absent := range []uint16{0x401e, 0xffff} {
+			want := "pci:" + FormatPCIID(0x1e52, absent)
+			if got := DefaultName(0x1e52, absent, 0); got != want {
+				t.Errorf("no driver or no device: DefaultName is %s, want %s", got, want)
+			}
+		}
+		edu.bindToVFIO("7")
+	}
+	if d, err := Open(DefaultName(0x1234, 0x11e8, 0)); err != nil || d.Close() != nil {
+		t.Errorf("the device cannot be opened by this name: %v", err)
+	}
+}
+
+// TestSeveralDevicesAreNamedForTheBackend has two functions with the same ids.
+func TestSeveralDevicesAreNamedForTheBackend(t *testing.T) {
+	installFakeKernel(t)
+	addEdu(t)
+	addFunction(t, "0000:09:00.0", 0x1234, 0x11e8, nil)
+	for _, scheme := range []string{"pci", "vfio"} {
+		_, err := Open(scheme + ":1234:11e8")
+		wantFault(t, scheme, err, Usage, "2 devices have these ids", " "+scheme+":0000:00:01.0",
+			" "+scheme+":0000:09:00.0")
+	}
+}
+
 // If the first Map of a device has failed, every later Map fails.
 func TestEveryMapFailsAfterAFailedFirstMap(t *testing.T) {
 	k := installFakeTT(t, &boards.Wormhole)

@@ -38,6 +38,8 @@ type pciBackend struct {
 	barBusAddresses [configBarCount]uint64 // bus address of each BAR; 0 if the BAR has none
 }
 
+const pciExample = " `pci:1234:11e8`" // a name that this backend opens
+
 // newPCI returns the backend pci for the device d.
 func newPCI(d *device) backend { return &pciBackend{dev: d} }
 

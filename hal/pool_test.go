@@ -184,7 +184,8 @@ func TestUnneededHugePagesAreReleased(t *testing.T) {
 }
 
 // TestHostMemoryOfTheKernelsPoolIsContiguous uses the pool of huge pages of this machine. It needs
-// root, who may read physical addresses, and a pool: `echo 200 >/proc/sys/vm/nr_hugepages`.
+// root, who may read physical addresses, and a pool:
+// `echo 200 >/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`.
 func TestHostMemoryOfTheKernelsPoolIsContiguous(t *testing.T) {
 	const needed = 3 // huge pages
 	free := func() (pages int) {

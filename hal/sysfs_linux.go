@@ -41,6 +41,7 @@ func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
 	if err != nil {
 		return err
 	}
+	scheme, _ := Cut(f.Name, ':')
 	count, found, names := 0, "", ""
 	for _, f.Address = range addresses {
 		matches := f.Address == locator
@@ -52,7 +53,7 @@ func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
 		if matches {
 			count++
 			found = f.Address
-			names += " pci:" + found
+			names += " " + scheme + ":" + found
 		}
 	}
 	f.Address = found

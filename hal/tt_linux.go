@@ -47,6 +47,8 @@ type ttBackend struct {
 // starts.
 var fenceCommand = fbs.Command{Opcode: gen.OpcodeFence}
 
+const ttExample = " `tt:/dev/tenstorrent/0`" // a name that this backend opens
+
 // newTT returns the backend tt for the device d. It notes in d that Tenstorrent's driver programs
 // the TLB windows and keeps bus mastering on.
 func newTT(d *device) backend {

@@ -4,6 +4,8 @@ package hal
 
 // This file replaces the backend tt in programs whose build tags exclude that backend.
 
+const ttExample = ""
+
 // newTT returns nil. Open then reports a name that begins with `tt:` as an unknown device.
 func newTT(*device) backend { return nil }
 

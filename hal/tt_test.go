@@ -265,11 +265,11 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	k.Fail("ioctl fa07", unix.EINVAL)
 	_, err := d.Map(hostWindow(3 << 20))
 	wantFault(t, "huge pages", err, NoDevice, "0x300000 bytes",
-		"not physically contiguous, even in huge pages", "hugepages=4")
+		"not physically contiguous, even in huge pages", "hugepagesz=2M hugepages=4")
 	k.Fail("mmap huge", unix.ENOMEM)
 	_, err = d.Map(hostWindow(3 << 20))
 	wantFault(t, "ordinary pages", err, NoDevice, "0x300000 bytes", "not physically contiguous",
-		"echo 4 > /proc/sys/vm/nr_hugepages")
+		"echo 4 > "+hugePagePool)
 	k.Calls = nil
 	d.Close()
 	if k.callIndex("close "+ttNode) > k.callIndex("munmap") {

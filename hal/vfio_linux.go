@@ -37,6 +37,8 @@ type vfioBackend struct {
 	sharedFiles []*vfioFile // container and group, which other devices of this process may use, too
 }
 
+const vfioExample = " `vfio:0000:01:00.0`" // a name that this backend opens
+
 // newVFIO returns the backend vfio for the device d.
 func newVFIO(d *device) backend { return &vfioBackend{dev: d} }
 

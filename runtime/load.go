@@ -361,13 +361,12 @@ func (r *Replay) enableBusMastersAndExitCleanup() (err error) {
 	return err
 }
 
-// DeviceNames returns a name for each device that an image needs, in the order of the image. The
-// caller can pass each name to hal.Open. A name selects a device by its PCI ids, for example
-// "pci:1e52:401e".
+// DeviceNames returns the name for hal.Open of each device that an image needs, in the order of the
+// image (see hal.DefaultName), for example "pci:1e52:401e".
 func DeviceNames(view *fbs.View) []string {
 	names := make([]string, len(view.Devices))
 	for i := range view.Devices {
-		names[i] = "pci:" + hal.FormatPCIID(view.Devices[i].Vendor, view.Devices[i].Device)
+		names[i] = hal.DefaultName(view.Devices[i].Vendor, view.Devices[i].Device, i)
 	}
 	return names
 }

@@ -1,7 +1,6 @@
 package runtime
 
-// This file reads the amount of available memory from /proc/meminfo, and contains functions that
-// search the text of files in /proc.
+// This file reads the amount of available memory, and searches the text of files in /proc.
 
 import (
 	"lightmetal/hal"
@@ -9,10 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// availableMemoryFor returns the memory that the machine can provide without swapping, and the
-// memory in free huge pages, both in bytes. Only host windows can use huge pages. The parameter
-// `needed` is the number of bytes that the caller needs. If it is at most 1 MiB, availableMemoryFor
-// returns 1 MiB and 0 and does not read /proc/meminfo, because reading this file takes 20 to 50 us.
+// availableMemoryFor returns the bytes that the machine can provide without swapping, and those in
+// free huge pages of 2 MiB, which only host windows use. If the caller needs at most 1 MiB, it
+// returns 1 MiB and 0 without reading files, because reading /proc/meminfo takes 20 to 50 us.
 //
 // The first result is MemAvailable of /proc/meminfo, which includes page cache that the kernel can
 // drop. sysinfo(2) returns only the free memory and the total memory. With the free memory, Load
@@ -20,24 +18,23 @@ import (
 // availableMemoryFor does not consider memory limits of control groups.
 func availableMemoryFor(needed uint64) (available, inHugePages uint64) {
 	if available = 1 << 20; needed > available {
-		text, _ := hal.ReadText("/proc/meminfo") // empty if /proc is not mounted
-		available, inHugePages = parseMeminfo(text)
+		meminfo, _ := hal.ReadText("/proc/meminfo") // empty if /proc is not mounted
+		freeHuge, _ := hal.ReadText("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+		available, inHugePages = parseMemory(meminfo, freeHuge)
 	}
 	return available, inHugePages
 }
 
-// parseMeminfo returns the available memory and the memory in free huge pages, both in bytes. The
-// parameter `meminfo` is the text of /proc/meminfo. If the text is empty, parseMeminfo returns the
-// total memory of the machine and 0.
-func parseMeminfo(meminfo string) (available, inHugePages uint64) {
+// parseMemory returns the total memory if meminfo is empty. HugePages_Free of meminfo counts pages
+// of the default size, which hal does not use.
+func parseMemory(meminfo, freeHugePages string) (available, inHugePages uint64) {
 	available = numberAfter(meminfo, "MemAvailable:") << 10
 	if available == 0 {
 		var system unix.Sysinfo_t
 		_ = unix.Sysinfo(&system) // cannot fail
 		available = uint64(system.Totalram) * uint64(system.Unit)
 	}
-	hugePages, kib := numberAfter(meminfo, "HugePages_Free:"), numberAfter(meminfo, "Hugepagesize:")
-	return available, hugePages * kib << 10
+	return available, numberAfter(freeHugePages, "") << 21
 }
 
 // textAfter returns the part of `text` after the first occurrence of `name`. It returns "" if

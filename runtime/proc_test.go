@@ -7,22 +7,17 @@ import (
 )
 
 func TestAvailableMemoryIsReadFromMeminfo(t *testing.T) {
+	// a kernel whose pages have 16 KiB
 	const meminfo = "MemTotal:       131072000 kB\nMemFree:         1000 kB\n" +
-		"MemAvailable:    2000 kB\nHugePages_Total:       8\nHugePages_Free:        3\n" +
-		"Hugepagesize:       2048 kB\n"
-	if pages, huge := parseMeminfo(meminfo); pages != 2000<<10 || huge != 3*2048<<10 {
-		t.Errorf("%d bytes in pages and %d in huge pages, want %d and %d", pages, huge, 2000<<10,
-			3*2048<<10)
+		"MemAvailable:    2000 kB\nHugePages_Total:      16\nHugePages_Free:       16\n" +
+		"Hugepagesize:      32768 kB\n"
+	for free, want := range map[string]uint64{"3\n": 3 << 21, "0\n": 0, "": 0} {
+		if pages, huge := parseMemory(meminfo, free); pages != 2000<<10 || huge != want {
+			t.Errorf("free huge pages of 2 MiB: %q: %d bytes in pages and %d in huge pages, want "+
+				"%d and %d", free, pages, huge, 2000<<10, want)
+		}
 	}
-	if pages, huge := parseMeminfo("MemAvailable:   10 kB\nHugePages_Free:        0\n" +
-		"Hugepagesize:       2048 kB\n"); pages != 10<<10 || huge != 0 {
-		t.Errorf("no free huge page: %d bytes in pages and %d in huge pages, want %d and 0", pages,
-			huge, 10<<10)
-	}
-	if _, huge := parseMeminfo("HugePages_Free:       20\nHugepagesize:"); huge != 0 {
-		t.Errorf("size of huge pages missing: %d bytes in huge pages, want 0", huge)
-	}
-	total, _ := parseMeminfo("")
+	total, _ := parseMemory("", "")
 	if pages, _ := availableMemoryFor(1 << 40); pages == 0 || pages >= total {
 		t.Errorf("%d bytes are available, want more than 0 and less than the total of %d", pages,
 			total)

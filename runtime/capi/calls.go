@@ -242,8 +242,8 @@ func openDevices(names []string, devices []hal.Device) error {
 }
 
 // deviceNames returns a name for each device of the image. The names are copies of those in
-// cDeviceNames. But a device has the name "pci:", followed by its PCI ids in the image, if its name
-// in cDeviceNames is NULL, or if cDeviceNames is empty.
+// cDeviceNames. But a device has the name of runtime.DeviceNames if its name in cDeviceNames is
+// NULL, or if cDeviceNames is empty.
 func deviceNames(view *fbs.View, cDeviceNames []*C.char) ([]string, outcome) {
 	names := runtime.DeviceNames(view)
 	if len(cDeviceNames) > 0 && len(cDeviceNames) != len(names) {

@@ -268,9 +268,9 @@ int lm_longest(lm_handle image, uint64_t nanoseconds);
  *
  * devices: the name of each device, in the order of the devices in the image. Examples are
  *   "pci:1e52:401e", "pci:0000:01:00.0", "vfio:0000:01:00.0" and "tt:/dev/tenstorrent/0". If a name
- *   is NULL, lm_load opens the only device with the PCI ids in the image, through sysfs. If devices
- *   is NULL, lm_load opens every device in this way. No two names may name the same PCI function.
- *   lm_load copies the names.
+ *   is NULL, lm_load opens the only device with the PCI ids in the image: through VFIO if vfio-pci
+ *   is bound to the device, and otherwise through sysfs. If devices is NULL, lm_load opens every
+ *   device in this way. No two names may name the same PCI function. lm_load copies the names.
  * count: number of names in devices; 0 if and only if devices is NULL.
  * window: selects TLB windows. A TLB window is a range of a BAR that the device maps to an address
  *   inside the chip. The TLB windows of a device have numbers from 0 to 65534. If the image needs

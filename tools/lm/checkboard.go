@@ -42,9 +42,10 @@ func checkBoardCommand() *cobra.Command {
 type state string
 
 const (
-	fine    state = "ok"
-	warning state = "warning"
-	missing state = "missing"
+	fine       state = "ok"
+	warning    state = "warning"
+	notChecked state = "not checked" // the check of a device could not be made
+	missing    state = "missing"
 )
 
 // finding is one line of the report.
@@ -58,18 +59,19 @@ type finding struct {
 
 // boardReport is what check-board --json prints; its fields are stable.
 type boardReport struct {
-	Exit     int           `json:"exit"`
-	Code     string        `json:"code"`
-	Board    string        `json:"board"`            // a name of --list; empty: not recognised
-	Machine  string        `json:"machine"`          // name that the machine reports
-	Kernel   string        `json:"kernel,omitempty"` // release of the kernel
-	Image    string        `json:"image,omitempty"`
-	Missing  int           `json:"missing"`
-	Warnings int           `json:"warnings"`
-	Devices  []foundDevice `json:"devices"` // accelerators of a known kind
-	Facts    []factInfo    `json:"facts,omitempty"`
-	Checks   []finding     `json:"checks"`
-	host     *hosts.Host   // nil: not recognised
+	Exit       int           `json:"exit"`
+	Code       string        `json:"code"`
+	Board      string        `json:"board"`            // a name of --list; empty: not recognised
+	Machine    string        `json:"machine"`          // name that the machine reports
+	Kernel     string        `json:"kernel,omitempty"` // release of the kernel
+	Image      string        `json:"image,omitempty"`
+	Missing    int           `json:"missing"`
+	NotChecked int           `json:"not_checked"`
+	Warnings   int           `json:"warnings"`
+	Devices    []foundDevice `json:"devices"` // of the image, or of known boards
+	Facts      []factInfo    `json:"facts,omitempty"`
+	Checks     []finding     `json:"checks"`
+	host       *hosts.Host   // nil: not recognised
 }
 
 type foundDevice struct {
@@ -86,6 +88,8 @@ func (r *boardReport) addFinding(s state, check, found, why, next string) {
 		why, next = "", ""
 	case missing:
 		r.Missing++
+	case notChecked:
+		r.NotChecked++
 	case warning:
 		r.Warnings++
 	}
@@ -150,10 +154,10 @@ func (f *checkBoardFlags) fillReport(report *boardReport, board string, need *re
 	report.checkMachine(readMachine(f.root, config, report.host), need)
 }
 
-// print prints the report, as text or as JSON. It fails if something is missing.
+// print prints the report, as text or as JSON. It fails if something is missing or not checked.
 func (r *boardReport) print() {
 	code := hal.OK
-	if r.Missing > 0 {
+	if r.Missing+r.NotChecked > 0 {
 		code = hal.NoDevice
 	}
 	if r.host != nil {
@@ -188,7 +192,7 @@ func (r *boardReport) String() string {
 			}
 		}
 	}
-	printLine(&b, "missing: %d, warnings: %d", r.Missing, r.Warnings)
+	printLine(&b, "missing: %d, not checked: %d, warnings: %d", r.Missing, r.NotChecked, r.Warnings)
 	return b.String()
 }
 

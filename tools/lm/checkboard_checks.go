@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +13,10 @@ import (
 // checkMachine fills in the report of a machine.
 func (r *boardReport) checkMachine(m *machine, n *requirements) {
 	r.host, r.Machine, r.Kernel = m.host, m.title, m.release
-	n.driverBusAddresses = m.usesDrivers(n)
+	if n.view != nil {
+		m.devices = m.devicesOf(n.view)
+	}
+	n.driverBusAddresses = m.usesDrivers()
 	r.checkBasics(m)
 	r.checkKernelConfig(m.host, m.config, "")
 	r.checkLockdown(m)
@@ -184,14 +188,11 @@ func (r *boardReport) checkUser(m *machine, n *requirements) {
 	})
 }
 
-// checkDevices checks every accelerator of a known kind; with an image, only those that the image
-// is for.
+// checkDevices checks every device of a known board; with an image, those with the ids of the
+// image's devices.
 func (r *boardReport) checkDevices(m *machine, n *requirements) {
 	for i := range m.devices {
 		d := &m.devices[i]
-		if n.view != nil && !n.includesBoard(d.board) {
-			continue
-		}
 		r.Devices = append(r.Devices, foundDevice{d.address, d.board.Name,
 			fmt.Sprintf("%04x", d.board.Vendor), fmt.Sprintf("%04x", d.board.Device)})
 		name := d.board.Name + " " + d.address
@@ -200,6 +201,7 @@ func (r *boardReport) checkDevices(m *machine, n *requirements) {
 		}
 		r.checkBars(name, m, d)
 		r.checkDriver(name, d, m.config)
+		r.checkSysfs(name, m, d)
 		r.checkLink(name, m, d)
 		r.checkIOMMU(name, m, d, n)
 	}
@@ -217,7 +219,8 @@ func (r *boardReport) checkDevices(m *machine, n *requirements) {
 func (r *boardReport) checkMemory(m *machine, n *requirements) {
 	r.checkLockedMemory(m, n)
 	const huge = 2 << 20
-	free, _ := m.readNumber("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+	const pool = "/sys/kernel/mm/hugepages/hugepages-2048kB"
+	free, _ := m.readNumber(pool + "/free_hugepages")
 	text := fmt.Sprintf("free huge pages of 2 MiB: %d", free)
 	r.judge("huge pages", []verdict{
 		fineIf(n.hostBytes == 0, text+"; only images with host memory use them"),
@@ -227,8 +230,8 @@ func (r *boardReport) checkMemory(m *machine, n *requirements) {
 			fmt.Sprintf("the image's %s of host memory must be in contiguous huge pages, "+
 				"if the device is opened as pci:", lmb.SizeText(n.hostBytes)),
 			fmt.Sprintf("open the device as vfio:, or reserve huge pages for pci:, with "+
-				"`echo %d > /proc/sys/vm/nr_hugepages` soon after boot, or with the boot option "+
-				"hugepages=%[1]d", (n.hostBytes+huge-1)/huge)},
+				"`echo %d > "+pool+"/nr_hugepages` soon after boot, or with the boot options "+
+				"`hugepagesz=2M hugepages=%[1]d`", (n.hostBytes+huge-1)/huge)},
 	})
 	r.checkPagemap(m, n)
 }
@@ -278,16 +281,8 @@ func (r *boardReport) checkPagemap(m *machine, n *requirements) {
 	})
 }
 
-// usesDrivers reports whether kernel drivers provide access to all devices of the image.
-func (m *machine) usesDrivers(n *requirements) bool {
-	found := false
-	for i := range m.devices {
-		if n.includesBoard(m.devices[i].board) {
-			found = true
-			if !m.devices[i].usesDriver() {
-				return false
-			}
-		}
-	}
-	return found
+// usesDrivers reports whether kernel drivers provide access to all devices.
+func (m *machine) usesDrivers() bool {
+	isDirect := func(d pciDevice) bool { return !d.usesDriver() }
+	return len(m.devices) > 0 && !slices.ContainsFunc(m.devices, isDirect)
 }

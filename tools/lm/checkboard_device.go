@@ -22,19 +22,26 @@ func (r *boardReport) checkAnswers(name string, d *pciDevice) bool {
 	if d.command&master != 0 {
 		mastering = "on"
 	}
+	if d.physicalFunction != "" { // SR-IOV 1.1, 3.4.1.3: its own bit reads as 0
+		decoding = "that of its physical function " + d.physicalFunction
+	}
 	answers := d.command != 0xffff
 	r.judge(name, []verdict{
-		{!d.commandKnown, warning, "unknown: its configuration space cannot be read",
-			"lm cannot check whether the device answers",
+		{!d.configKnown, notChecked, "its configuration space cannot be read",
+			"the device may not answer, or may have lost the addresses of its BARs",
 			"run `lspci -xxx -s " + d.address + "` on the target as root"},
 		{!answers, missing, "does not answer: its configuration space reads all ones",
-			"the device hangs, has no power, or lost its link",
-			"run `echo 1 > " + pciFolder + d.address + "/remove; echo 1 > /sys/bus/pci/rescan`; " +
-				"if the device still does not answer, switch the machine off and on"},
+			"the device hangs, has no power, or lost its link", d.rescanAdvice()},
 		fineIf(true, fmt.Sprintf("answers; memory decoding %s, bus mastering %s", decoding,
 			mastering)),
 	})
 	return answers
+}
+
+// rescanAdvice is for a device that does not answer.
+func (d *pciDevice) rescanAdvice() string {
+	return "run `echo 1 > " + pciFolder + d.address + "/remove; echo 1 > /sys/bus/pci/rescan`; " +
+		"if the device still does not answer, switch the machine off and on"
 }
 
 func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
@@ -44,14 +51,21 @@ func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
 		}
 		b, size := d.bars[i], lmb.SizeText(d.bars[i].size)
 		combining := map[bool]string{true: ", write-combining possible"}[b.hasWCFile]
+		const noRoom = "the kernel found no room for this BAR in the host's PCIe windows, " +
+			"so the device cannot be enabled"
+		const widen = "see `dmesg | grep BAR`; widen the PCIe ranges in the device tree, " +
+			"switch on above-4G decoding in the firmware, or boot with pci=realloc"
 		r.judge(fmt.Sprintf("%s BAR %d", name, i), []verdict{
-			{b.size == 0, missing, "not there", "images for this board use this BAR",
-				"this may be another device with the same ids; see lspci -vv -s " + d.address},
-			{!b.assigned, missing, size + ", not assigned",
-				"the kernel found no room for this BAR in the host's PCIe windows, " +
-					"so the device cannot be enabled",
-				"see `dmesg | grep BAR`; widen the PCIe ranges in the device tree, " +
-					"switch on above-4G decoding in the firmware, or boot with pci=realloc"},
+			{b.size == 0 && b.register != 0, missing, "not assigned", noRoom, widen},
+			{b.size == 0, missing, "not there, or not assigned",
+				"images for this device use this BAR",
+				"this may be another device with the same ids; see lspci -vv -s " + d.address +
+					"; or " + noRoom + ": " + widen},
+			{!b.assigned, missing, size + ", not assigned", noRoom, widen},
+			{d.configKnown && !d.hidesAddresses && b.register&^barTypeBits == 0, missing,
+				fmt.Sprintf("the device has lost its address, which is 0x%x", b.address),
+				"the device was reset or without power, and the kernel does not know it",
+				d.rescanAdvice()},
 			{b.size < usual && !acceptsAnySize(d.board, i), warning,
 				size + ", but usually " + lmb.SizeText(usual),
 				"images made for the usual size may not fit", m.resizeAdvice(d, i, usual)},
@@ -99,6 +113,22 @@ func (r *boardReport) checkDriver(name string, d *pciDevice, config *kernelConfi
 	})
 }
 
+// checkSysfs checks whether lmrun can open the device's files for writing. The backends vfio and tt
+// do not open them.
+func (r *boardReport) checkSysfs(name string, m *machine, d *pciDevice) {
+	mount, readOnly := m.mountOf(pciFolder + d.address)
+	r.judge(name+" sysfs", []verdict{
+		fineIf(d.usesDriver(), "not used"),
+		{mount == "", notChecked, "/proc/self/mountinfo cannot be read",
+			"lmrun cannot map BARs if /sys is mounted read-only",
+			"copy the target's files again with the script of lm check-board --collect"},
+		{readOnly, missing, mount + " is mounted read-only",
+			"lmrun opens files in this directory for writing, to map BARs and enable the device",
+			"run `mount -o remount,rw " + mount + "`; in a container, mount /sys writable"},
+		fineIf(true, mount+" is writable"),
+	})
+}
+
 // openName returns the name by which lightmetal opens the device. It is empty if the bound driver
 // does not let lightmetal use the device.
 func (d *pciDevice) openName() string {
@@ -136,9 +166,13 @@ func (r *boardReport) checkLink(name string, m *machine, d *pciDevice) {
 
 // checkIOMMU reports how the device accesses host memory.
 func (r *boardReport) checkIOMMU(name string, m *machine, d *pciDevice, n *requirements) {
-	group := "group " + d.group
+	group, noIOMMU := "group "+d.group, "/dev/vfio/noiommu-"+d.group
 	isIdentity := m.readText("/sys/kernel/iommu_groups/"+d.group+"/type") == "identity"
 	r.judge(name+" IOMMU", []verdict{
+		{m.exists(noIOMMU), missing, group + " is in VFIO's no-IOMMU mode (" + noIOMMU + ")",
+			"the device could reach all memory; lmrun does not support this mode with vfio:",
+			"switch an IOMMU on (firmware, kernel command line), or unbind vfio-pci and open the " +
+				"device as pci:" + d.address},
 		fineIf(d.group == "" && !m.hasIOMMUMap(),
 			"no IOMMU: the device uses physical addresses of memory"),
 		fineIf(isIdentity, group+"; the IOMMU does not translate addresses"),

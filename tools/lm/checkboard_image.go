@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"lightmetal/boards"
@@ -46,20 +47,6 @@ func isWide(view *fbs.View, c *fbs.Command) bool {
 		(kind == gen.WindowKindBar || kind == gen.WindowKindTlb)
 }
 
-// includesBoard reports whether the image is for devices of this board; it returns true without an
-// image.
-func (n *requirements) includesBoard(board *boards.Board) bool {
-	if n.view == nil {
-		return true
-	}
-	for i := range n.view.Devices {
-		if t := &n.view.Devices[i]; t.Vendor == board.Vendor && t.Device == board.Device {
-			return true
-		}
-	}
-	return false
-}
-
 // checkImageDevices compares the image's devices and windows with the devices that are
 // present.
 func (r *boardReport) checkImageDevices(m *machine, n *requirements) {
@@ -68,7 +55,7 @@ func (r *boardReport) checkImageDevices(m *machine, n *requirements) {
 		t := &n.view.Devices[i]
 		check := fmt.Sprintf("device %d, %s (%04x:%04x)", i, n.view.Name(t.Board), t.Vendor,
 			t.Device)
-		found := m.devicesWithIDs(t.Vendor, t.Device)
+		found := m.devicesLike(n.view.Board(i))
 		var first pciDevice
 		if len(found) > 0 {
 			first = found[0]
@@ -97,11 +84,24 @@ func (r *boardReport) checkImageDevices(m *machine, n *requirements) {
 	}
 }
 
-// devicesWithIDs returns the PCI functions with these ids, whether their board is known or not.
-func (m *machine) devicesWithIDs(vendor, device uint16) (found []pciDevice) {
-	board := cmp.Or(boards.FindByID(vendor, device), &boards.Board{Vendor: vendor, Device: device})
+// devicesOf returns the PCI functions that have the ids of a device of the image.
+func (m *machine) devicesOf(view *fbs.View) (found []pciDevice) {
+	for i := range view.Devices {
+		board := view.Board(i)
+		isKnown := func(d pciDevice) bool {
+			return d.board.Vendor == board.Vendor && d.board.Device == board.Device
+		}
+		if !slices.ContainsFunc(found, isKnown) {
+			found = append(found, m.devicesLike(board)...)
+		}
+	}
+	return found
+}
+
+// devicesLike returns the PCI functions that have the ids of a board.
+func (m *machine) devicesLike(board *boards.Board) (found []pciDevice) {
 	for _, f := range m.functions {
-		if f.id == (hosts.ID{Vendor: vendor, Device: device}) {
+		if f.id == (hosts.ID{Vendor: board.Vendor, Device: board.Device}) {
 			found = append(found, m.readDevice(f.address, board))
 		}
 	}

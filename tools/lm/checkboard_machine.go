@@ -37,25 +37,40 @@ type pciFunction struct {
 	id      hosts.ID
 }
 
-// pciDevice is a PCI function of a known accelerator.
+// pciDevice is a PCI function of a known board, or of a device of the image.
 type pciDevice struct {
 	address string
 	board   *boards.Board
 	bars    [6]pciBar
-	// Command register, if the configuration space could be read; 0xffff: the device does not
-	// answer.
-	command      uint16
-	commandKnown bool
-	driver       string // kernel driver that is bound to the device; empty: none
-	group        string // IOMMU group, empty: none
+	// The configuration space could be read. Without it, the next two fields and the registers of
+	// the BARs are unknown.
+	configKnown    bool
+	command        uint16 // 0xffff: the device does not answer
+	hidesAddresses bool   // its BAR registers are 0 although it has addresses
+	// Physical function of which this is a virtual one, empty: none.
+	physicalFunction string
+	driver           string // kernel driver that is bound to the device; empty: none
+	group            string // IOMMU group, empty: none
 }
 
 type pciBar struct {
 	address, size uint64
+	register      uint64 // address and barTypeBits
 	assigned      bool
 	prefetchable  bool
 	hasWCFile     bool // the file resourceN_wc exists
 }
+
+// Header of PCI configuration space (Linux, include/uapi/linux/pci_regs.h).
+const (
+	configHeaderSize    = 0x40 // what a user without CAP_SYS_ADMIN can read
+	configBar0          = 0x10
+	configCapabilities  = 0x34
+	enhancedAllocation  = 0x14 // PCI_CAP_ID_EA
+	barTypeBits         = 0xf
+	barTypeMask, bar64  = 7, 4
+	capabilitiesInSpace = (256 - configHeaderSize) / 4
+)
 
 // user is the user who runs the process, with the capabilities and limits of the process.
 type user struct {
@@ -174,16 +189,46 @@ func (m *machine) readFunctions() (host *hosts.Host) {
 func (m *machine) readDevice(address string, board *boards.Board) pciDevice {
 	folder := pciFolder + address
 	d := pciDevice{address: address, board: board, driver: m.linkBase(folder + "/driver"),
-		group: m.linkBase(folder + "/iommu_group")}
-	if config := m.readBytes(folder + "/config"); len(config) >= 6 {
-		d.command, d.commandKnown = binary.LittleEndian.Uint16(config[4:]), true
-	}
+		group:            m.linkBase(folder + "/iommu_group"),
+		physicalFunction: m.linkBase(folder + "/physfn")}
 	lines := strings.Split(m.readText(folder+"/resource"), "\n")
 	for i := range min(len(lines), len(d.bars)) {
 		d.bars[i] = parseResource(lines[i])
 		d.bars[i].hasWCFile = m.exists(fmt.Sprintf("%s/resource%d_wc", folder, i))
 	}
+	d.readConfig(m.readBytes(folder + "/config"))
 	return d
+}
+
+// readConfig reads the registers of a configuration space.
+func (d *pciDevice) readConfig(config []byte) {
+	if d.configKnown = len(config) >= configHeaderSize; !d.configKnown {
+		return
+	}
+	d.command = binary.LittleEndian.Uint16(config[4:])
+	d.hidesAddresses = d.physicalFunction != "" || hasCapability(config, enhancedAllocation)
+	for i := range d.bars {
+		register := config[configBar0+4*i:]
+		d.bars[i].register = uint64(binary.LittleEndian.Uint32(register))
+		if d.bars[i].register&barTypeMask == bar64 && i+1 < len(d.bars) {
+			d.bars[i].register = binary.LittleEndian.Uint64(register)
+		}
+	}
+}
+
+// hasCapability searches the list of capabilities, as far as the user could read it.
+func hasCapability(config []byte, id byte) bool {
+	at := int(config[configCapabilities])
+	for range capabilitiesInSpace {
+		if at < configHeaderSize || at+1 >= len(config) {
+			return false
+		}
+		if config[at] == id {
+			return true
+		}
+		at = int(config[at+1])
+	}
+	return false
 }
 
 // parseResource parses a line of `resource`: first address, last, flags.

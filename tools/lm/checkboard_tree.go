@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,6 +65,20 @@ func (t tree) listDirectory(path string) (names []string) {
 		names = append(names, e.Name())
 	}
 	return names
+}
+
+// mountOf returns the directory at which the file system with this path is mounted, and whether it
+// is mounted read-only. The directory is empty if /proc/self/mountinfo cannot be read.
+func (t tree) mountOf(path string) (directory string, readOnly bool) {
+	for line := range strings.Lines(t.readText("/proc/self/mountinfo")) {
+		f := strings.Fields(line) // proc_pid_mountinfo(5): 4 directory, 5 options, last: options
+		isAbove := len(f) > 5 && strings.HasPrefix(path+"/", strings.TrimSuffix(f[4], "/")+"/")
+		if isAbove && len(f[4]) >= len(directory) {
+			options := f[5] + "," + f[len(f)-1]
+			directory, readOnly = f[4], slices.Contains(strings.Split(options, ","), "ro")
+		}
+	}
+	return directory, readOnly
 }
 
 // procField returns the first value after a label at the start of a line, as in files of /proc:

@@ -22,10 +22,11 @@ mkdir -p "$out/proc/sys/kernel" && uname -m > "$out/proc/sys/kernel/arch"
 copy proc/sys/kernel/arch proc/sys/kernel/osrelease proc/sys/kernel/version
 copy proc/config.gz "boot/config-$(cat proc/sys/kernel/osrelease)"
 copy proc/device-tree/compatible proc/device-tree/model proc/meminfo
-copy proc/self/status proc/self/limits proc/self/smaps proc/sys/kernel/seccomp/actions_avail
+copy proc/self/mountinfo proc/self/status proc/self/limits proc/self/smaps
+copy proc/sys/kernel/seccomp/actions_avail
 mark proc/device-tree/pci*/iommu-map proc/device-tree/*/pci*/iommu-map \
 	proc/device-tree/*/*/pci*/iommu-map
-mark proc/self/pagemap dev/watchdog0
+mark proc/self/pagemap dev/watchdog0 dev/vfio/noiommu-*
 copy sys/class/dmi/id/sys_vendor sys/class/dmi/id/product_name sys/class/watchdog/watchdog0/identity
 copy sys/kernel/iommu_groups/*/type
 copy sys/kernel/security/lockdown sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages
@@ -36,6 +37,6 @@ for device in sys/bus/pci/devices/*; do
 		copy "$device/$file"
 	done
 	mark "$device"/resource?_wc "$device"/resource?_resize
-	link "$device/driver" "$device/iommu_group"
+	link "$device/driver" "$device/iommu_group" "$device/physfn"
 done
 exit 0

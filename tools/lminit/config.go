@@ -1,7 +1,6 @@
 package main
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -215,23 +214,20 @@ func (c *configuration) applyMachineDirective(p preparation) (err error) {
 	return nil
 }
 
-// onSuccessSyntax and onFailureSyntax describe the valid values of on-success and on-failure, for
-// error messages.
 const (
-	commonPolicySyntax = "halt, poweroff, reboot, restart, or "
+	commonPolicySyntax = "halt, poweroff, reboot, `restart forever`, or "
 	restartSyntax      = "`restart N` and then halt, poweroff or reboot"
 	onSuccessSyntax    = commonPolicySyntax + restartSyntax
 	onFailureSyntax    = commonPolicySyntax + recoveryStepSyntax
 )
 
-// parsePolicy parses the values of a line `on-success` or `on-failure`. The parameter kind selects
-// one of the two. If the values are invalid, parsePolicy returns an error and a policy that powers
-// off the machine.
+// parsePolicy parses the values of a line `on-success` or `on-failure`. After an error, the policy
+// is to power off the machine.
 func parsePolicy(kind *machineDirective, values []string) (policy restartPolicy, err error) {
 	text := strings.Join(values, " ")
 	switch {
-	case text == "restart": // without a number: restart without limit
-		text = "restart " + strconv.Itoa(math.MaxInt32) + ",poweroff"
+	case text == "restart forever": // a failure that no restart can repair still needs an action
+		text += ",poweroff"
 	case len(values) == 3 && values[0] == "restart" && !strings.Contains(text, ","):
 		text = "restart " + values[1] + "," + values[2]
 	}
@@ -239,14 +235,16 @@ func parsePolicy(kind *machineDirective, values []string) (policy restartPolicy,
 	last := len(parts) - 1
 	policy.finalAction = strings.TrimSpace(parts[last])
 	isValid := slices.Contains([]string{"halt", "poweroff", "reboot"}, policy.finalAction)
-	for _, part := range parts[:last] {
+	for i, part := range parts[:last] {
 		step, ok := parseStep(part)
-		isValid = isValid && ok && (step.kind.perform == nil || kind.name == "on-failure")
+		isReached := i == 0 || policy.steps[i-1].triesLeft != endless
+		isValid = isValid && ok && isReached &&
+			(step.kind.perform == nil || kind.name == "on-failure")
 		policy.steps = append(policy.steps, step)
 	}
 	if !isValid {
 		return restartPolicy{finalAction: "poweroff"}, args.UsageError(kind.name + " takes " +
-			kind.valueSyntax + ", not " + strings.Join(values, " "))
+			kind.valueSyntax + ", not " + text)
 	}
 	return policy, nil
 }

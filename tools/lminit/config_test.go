@@ -75,7 +75,7 @@ func TestConfigurationErrorsNameTheLine(t *testing.T) {
 		"image x\nconfig y":        "c:2: config is allowed only on the command line of lminit",
 		"image x\non-failure halt": "c:2: on-failure must be before",
 		"on-failure\nimage x": "c:1: on-failure takes halt, poweroff, reboot, " +
-			"restart, or",
+			"`restart forever`, or",
 		"on-failure stop\nimage x":                    onFailure,
 		"on-failure restart 3\nimage x":               onFailure,
 		"on-failure halt 3 reboot\nimage x":           onFailure,
@@ -307,13 +307,75 @@ func TestPermanentFailureIsNotRestarted(t *testing.T) {
 // TestCheckIsNotRestarted runs -check with restarts in the configuration, with success and with a
 // failure.
 func TestCheckIsNotRestarted(t *testing.T) {
-	for head, want := range map[string]int{"on-success restart\nimage edu.lmb\n": 0,
+	for head, want := range map[string]int{"on-success restart forever\nimage edu.lmb\n": 0,
 		"on-failure restart 2 reboot\nimage none.lmb\n": 66} {
 		stdout, stderr, exit := runLminit(t, "-config", writeConfiguration(t, head), "-check")
 		if exit != want || strings.Contains(stderr, "restarting after") ||
 			strings.Count(stdout, "the image is valid") > 1 {
 			t.Errorf("configuration %q: exit %d, want %d and no restart; stdout %q, stderr %q",
 				head, exit, want, stdout, stderr)
+		}
+	}
+}
+
+// TestDiskThatHangsDoesNotPreventTheReboot replaces sync(2) by a function that returns never, or
+// at once.
+func TestDiskThatHangsDoesNotPreventTheReboot(t *testing.T) {
+	started, hang := make(chan bool, 1), make(chan struct{})
+	defer close(hang)
+	defer func(old func()) { syncDisks = old }(syncDisks)
+	syncDisks = func() {
+		started <- true
+		<-hang
+	}
+	mounts := []preparation{{"c:1", &machineDirectives[5], []string{"none", "/no/dir", "tmpfs"}}}
+	if flushFileSystems(mounts, time.Millisecond) {
+		t.Error("the sync that hangs has ended")
+	}
+	<-started
+	syncDisks = func() {}
+	if !flushFileSystems(mounts, time.Hour) {
+		t.Error("the sync that returns at once has not ended")
+	}
+}
+
+// TestHugepagesOfTheSizeThatLmrunUses has a kernel whose pages have 16 KiB: its default huge pages
+// have 32 MiB. A longer text, of which lminit replaces the first digits, stands for a kernel that
+// reserves another number.
+func TestHugepagesOfTheSizeThatLmrunUses(t *testing.T) {
+	old := sysfsPath
+	defer func() { sysfsPath = old }()
+	sysfsPath = t.TempDir()
+	const text = "hugepages 16\nimage x\n"
+	c, err := parseConfiguration("c", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.preparations[0]
+	if err := p.execute(); hal.CodeOf(err) != hal.NoFile ||
+		!strings.Contains(err.Error(), "the kernel has no huge pages of 2 MiB; build it with") {
+		t.Errorf("no such pages: %v, want that the kernel has none", err)
+	}
+	folder := sysfsPath + "/kernel/mm/hugepages/"
+	for content, want := range map[string]string{"0": "", "512\n": "memory for only 162 huge " +
+		"pages of 2 MiB; reserve them before fragmentation: move this line up, or boot Linux " +
+		"with `hugepagesz=2M hugepages=16`"} {
+		for _, size := range []string{"2048kB", "32768kB"} {
+			if err = os.MkdirAll(folder+"hugepages-"+size, 0o755); err == nil {
+				err = os.WriteFile(folder+"hugepages-"+size+"/nr_hugepages", []byte(content), 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := p.execute()
+		if want == "" && err != nil || want != "" && (err == nil ||
+			!strings.Contains(err.Error(), want)) {
+			t.Errorf("the file has %q at first: %v, want %q", content, err, want)
+		}
+		other, err := os.ReadFile(folder + "hugepages-32768kB/nr_hugepages")
+		if err != nil || string(other) != content {
+			t.Errorf("number of pages of 32 MiB: %q, %v; want %q as before", other, err, content)
 		}
 	}
 }
@@ -411,7 +473,7 @@ func TestReplayDiesWithItsSupervisor(t *testing.T) {
 // that of the last replay. In the second case the replay waits until it is ended.
 func TestSignalEndsASupervisor(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		path := writeConfiguration(t, "on-failure restart\nimage edu.lmb\n")
+		path := writeConfiguration(t, "on-failure restart forever\nimage edu.lmb\n")
 		if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "pipe"), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"slices"
 	"strconv"
+	"time"
 
 	"lightmetal/tools/lmrun/args"
 
@@ -30,16 +32,38 @@ func runAsPID1() {
 	}
 	// Kill all other processes, because they could write to the file systems after unix.Sync.
 	_ = unix.Kill(-1, unix.SIGKILL)
-	unix.Sync()
-	// Unmount in reverse order, because a file system can be mounted on a directory of a file
-	// system that was mounted earlier.
-	for i := len(s.preparations) - 1; i >= 0; i-- {
-		if p := &s.preparations[i]; p.directive.name == "mount" {
-			_ = unix.Unmount(p.values[1], 0)
-		}
+	if !flushFileSystems(s.preparations, flushLimit) {
+		printLine("lminit: a disk has not stored its data within " + flushLimit.String())
 	}
 	_ = unix.Reboot(rebootCommand(finalAction))
 	unix.Exit(exit) // reached only if unix.Reboot fails, for example in a container
+}
+
+// flushLimit is how long PID 1 waits for disks: one that hangs must not prevent the reboot.
+const flushLimit = 10 * time.Second
+
+var syncDisks = unix.Sync // tests set another function
+
+// flushFileSystems writes all data to the disks, and unmounts in reverse order, because a file
+// system can be mounted on a directory of one that was mounted earlier. It reports whether this
+// ended within the limit.
+func flushFileSystems(preparations []preparation, limit time.Duration) (ended bool) {
+	done := make(chan struct{})
+	go func() {
+		syncDisks()
+		for _, p := range slices.Backward(preparations) {
+			if p.directive.name == "mount" {
+				_ = unix.Unmount(p.values[1], 0)
+			}
+		}
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(limit):
+		return false
+	}
 }
 
 // mountKernelFileSystems mounts /proc, /sys and /dev, except those that are already mounted. If one

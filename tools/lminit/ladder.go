@@ -32,26 +32,32 @@ type stepType struct {
 // again with the first preparation and the first image.
 type recoveryStep struct {
 	kind      *stepType
-	triesLeft int           // how often lminit may still take the step
+	triesLeft int           // how often lminit may still take the step, or endless
 	pause     time.Duration // how long lminit waits after the step, before it starts again
 }
+
+// endless is the number of tries of `restart forever`.
+const endless = -1
 
 // parseStep parses one step, such as `reset function 1 wait 2s`.
 func parseStep(text string) (step recoveryStep, ok bool) {
 	text = strings.Join(strings.Fields(text), " ")
 	for i := range stepTypes {
 		kind := &stepTypes[i]
-		options, _ := strings.CutPrefix(text, kind.name+" ")
-		digits, wait, hasWait := strings.Cut(options, " wait ")
-		count, ok := hal.ParseNumber(digits, 10, 1<<31-1)
-		if !ok {
+		options, isKind := strings.CutPrefix(text, kind.name+" ")
+		if !isKind {
 			continue
 		}
+		tries, wait, hasWait := strings.Cut(options, " wait ")
+		count, ok := hal.ParseNumber(tries, 10, 1<<31-1)
 		step = recoveryStep{kind, int(count), kind.defaultPause}
+		if tries == "forever" && kind.perform == nil {
+			step.triesLeft, ok = endless, true
+		}
 		if hasWait {
 			step.pause = time.Duration(args.ParseDuration(wait))
 		}
-		return step, step.triesLeft > 0 && step.pause > 0
+		return step, ok && step.triesLeft != 0 && step.pause > 0
 	}
 	return step, false
 }
@@ -65,15 +71,18 @@ func isDeviceFailure(exit int) bool {
 }
 
 // takeNextStep takes the first step of the policy that has tries left. It skips steps that act on
-// devices, unless isDeviceFailure(exit). If a step fails, takeNextStep prints the error, drops the
+// devices if no device has failed. If a step fails, takeNextStep prints the error, drops the
 // remaining tries of this step, and takes the next step. It returns false if no step is left.
 func (s *supervisor) takeNextStep(policy *restartPolicy, exit int) bool {
+	hasFailedDevice := isDeviceFailure(exit) && len(s.usedDevices) > 0
 	for i := range policy.steps {
 		step := &policy.steps[i]
-		if step.triesLeft == 0 || step.kind.perform != nil && !isDeviceFailure(exit) {
+		if step.triesLeft == 0 || step.kind.perform != nil && !hasFailedDevice {
 			continue
 		}
-		step.triesLeft--
+		if step.triesLeft != endless {
+			step.triesLeft--
+		}
 		err := s.takeStep(step, exit)
 		if err == nil {
 			return true
@@ -85,16 +94,16 @@ func (s *supervisor) takeNextStep(policy *restartPolicy, exit int) bool {
 }
 
 // takeStep performs one recovery step: a restart of the program, or an action on each device in
-// s.replayDevices, such as a reset. If the program has failed (exit is not 0), takeStep then waits
+// s.usedDevices, such as a reset. If the program has failed (exit is not 0), takeStep then waits
 // for the time step.pause, or until a signal arrives.
 func (s *supervisor) takeStep(step *recoveryStep, exit int) error {
 	status := " after exit status " + strconv.Itoa(exit)
 	if step.kind.perform == nil {
 		s.logLine("restarting" + status)
 	}
-	for i := 0; i < len(s.replayDevices) && step.kind.perform != nil; i++ {
-		s.logLine(step.kind.name + " of " + s.replayDevices[i] + status)
-		if err := step.kind.performOn(s.replayDevices[i]); err != nil {
+	for i := 0; i < len(s.usedDevices) && step.kind.perform != nil; i++ {
+		s.logLine(step.kind.name + " of " + s.usedDevices[i] + status)
+		if err := step.kind.performOn(s.usedDevices[i]); err != nil {
 			return err
 		}
 	}

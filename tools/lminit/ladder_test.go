@@ -31,6 +31,8 @@ func TestStepsHaveCountsAndWaits(t *testing.T) {
 
 func TestMistakesInStepsAreErrors(t *testing.T) {
 	for _, steps := range []string{
+		"2, reboot", "7 wait 3s, halt", "restart", "restart, reboot", "rescan forever, halt",
+		"restart forever, rescan 1, halt", "restart forever wait 0s, halt", "restart -1, halt",
 		"restart 2, reset function 1", "restart 2, hammer 1, halt", "reset 2, halt",
 		"rescans 1, halt", "rescan, halt", "rescan 0, halt", "rescan x, halt", "rescan -1, halt",
 		"rescan 9999999999, halt", "rescan 1 2, halt", "rescan 1 wait, halt",
@@ -38,7 +40,8 @@ func TestMistakesInStepsAreErrors(t *testing.T) {
 		"rescan wait 1s, halt", "reboot, rescan 1", "rescan 1,, halt", "rescan 1, halt,", ", halt",
 	} {
 		_, err := parseConfiguration("c", "on-failure "+steps+"\nimage x\ndevice pci:1:2\n")
-		const want = "c:1: on-failure takes halt, poweroff, reboot, restart, or steps such as "
+		const want = "c:1: on-failure takes halt, poweroff, reboot, `restart forever`, or steps " +
+			"such as `restart 2, "
 		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("on-failure %s: %v, want %q", steps, err, want)
 		}
@@ -46,7 +49,10 @@ func TestMistakesInStepsAreErrors(t *testing.T) {
 	const rescan = " rescan 1, halt\nimage x\n"
 	for text, want := range map[string]string{
 		"on-success" + rescan: "c:1: on-success takes halt, poweroff",
-		"on-failure" + rescan: "c: on-failure has steps for devices, so image x",
+		"on-success restart\nimage x\n": "c:1: on-success takes halt, poweroff, reboot, " +
+			"`restart forever`, or `restart N` and then halt",
+		"on-success 2, reboot\nimage x\n":                          "not 2, reboot",
+		"on-failure" + rescan:                                      "c: on-failure has steps for devices, so image x",
 		"on-failure" + rescan + "device pci:0000:01:00.0\nimage z": "so image z needs",
 		"on-failure" + rescan + "device pci:1e52:401e":             "so image x needs",
 	} {
@@ -302,7 +308,13 @@ func TestDriverIsBoundWhenTheFunctionIsBack(t *testing.T) {
 
 // stepsTaken returns the steps that a policy takes after failures with the given exit statuses,
 // until none is left. Steps whose names are in `failing` fail.
-func stepsTaken(t *testing.T, text string, failing string, exits ...int) string {
+func stepsTaken(t *testing.T, text, failing string, exits ...int) string {
+	t.Helper()
+	return stepsTakenFor(t, text, failing, []string{"pci:0000:01:00.0"}, exits...)
+}
+
+// stepsTakenFor does the same for failures of the given devices.
+func stepsTakenFor(t *testing.T, text, failing string, devices []string, exits ...int) string {
 	t.Helper()
 	c, err := parseConfiguration("c", "on-failure "+text+"\nimage x\ndevice pci:0000:01:00.0\n")
 	if err != nil {
@@ -322,7 +334,7 @@ func stepsTaken(t *testing.T, text string, failing string, exits ...int) string 
 			}
 		}
 	}
-	s := supervisor{configuration: c, replayDevices: []string{"pci:0000:01:00.0"}}
+	s := supervisor{configuration: c, usedDevices: devices}
 	for _, exit := range exits {
 		before := taken
 		switch {
@@ -354,7 +366,8 @@ func TestStepsAreTakenInTheirOrderAsOftenAsTheirCounts(t *testing.T) {
 		"a step that fails is dropped": {ladder, "reset bus rescan",
 			"restart restart reset function reset bus rescan power-cycle end",
 			[]int{71, 71, 71, 71, 71}},
-		"restart without end": {"restart", "", "restart restart restart", []int{71, 75, 66}},
+		"restart without end": {"rescan 1, restart forever, halt", "",
+			"restart rescan restart restart", []int{66, 71, 75, 66}},
 		"restart after a step": {"rescan 1, restart 1, halt", "", "rescan restart end",
 			[]int{71, 71, 71}},
 	} {
@@ -363,6 +376,77 @@ func TestStepsAreTakenInTheirOrderAsOftenAsTheirCounts(t *testing.T) {
 				t.Errorf("steps taken: %s\nwant: %s", got, test.want)
 			}
 		})
+	}
+}
+
+func TestRestartForeverHasNoLastRestart(t *testing.T) {
+	for _, text := range []string{"restart forever", "restart forever wait 1ms, halt",
+		"restart forever reboot"} {
+		c, err := parseConfiguration("c", "on-success "+text+"\nimage x\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := supervisor{configuration: c}
+		before := s.onSuccess.steps[0]
+		if !s.takeNextStep(&s.onSuccess, 0) || s.onSuccess.steps[0].triesLeft != before.triesLeft {
+			t.Errorf("on-success %s: %d tries left after a restart, want %d as before", text,
+				s.onSuccess.steps[0].triesLeft, before.triesLeft)
+		}
+	}
+}
+
+// TestFailedPreparationResetsOnlyItsOwnDevice lets the first attempt end with a replay on device b,
+// and the preparation of the next attempt fail.
+func TestFailedPreparationResetsOnlyItsOwnDevice(t *testing.T) {
+	const a, b = "0000:00:01.0", "0000:01:00.0"
+	const removesB = "tree/0000:00:01.0/0000:01:00.0/remove=1"
+	rescan := []string{"rescan=1"}
+	for name, test := range map[string]struct {
+		line, absent string
+		exit         int
+		taken        bool
+		written      []string
+	}{
+		"device a is gone":        {"bind vfio-pci " + a, a, 69, true, rescan},
+		"device b is gone":        {"bind vfio-pci " + b, b, 69, true, rescan},
+		"device b has no IOMMU":   {"bind vfio-pci " + b, "", 69, true, append(rescan, removesB)},
+		"a device of no image":    {"bind vfio-pci 0000:09:00.0", "", 69, true, rescan},
+		"a mount fails":           {"mount /dev/none /none ext4", "", 66, false, nil},
+		"the driver is not there": {"bind uio " + a, "", 66, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bus := newFakeBus(t)
+			bus.write("drivers/vfio-pci/new_id", "") // the file bind is missing
+			if test.absent != "" {
+				bus.remove("devices/" + test.absent)
+			}
+			c, err := parseConfiguration("c", "on-failure rescan 1 wait 1ms, halt\n"+test.line+
+				"\nimage a.lmb\ndevice vfio:"+a+"\nimage b.lmb\ndevice vfio:"+b+"\n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := supervisor{configuration: c, usedDevices: []string{"vfio:" + b}}
+			exit := s.runImagesOnce()
+			for _, function := range []string{a, b} { // bindDriver has written to it
+				_ = os.Truncate(bus.root+"/devices/"+function+"/driver_override", 0)
+			}
+			taken := s.takeNextStep(&s.onFailure, exit)
+			if exit != test.exit || taken != test.taken {
+				t.Errorf("exit status %d, step taken: %v; want %d, %v", exit, taken, test.exit,
+					test.taken)
+			}
+			if got := bus.writtenFiles(); !slices.Equal(got, test.written) {
+				t.Errorf("files written: %q, want %q", got, test.written)
+			}
+		})
+	}
+}
+
+// TestDeviceStepsNeedADevice fails a preparation that is for no device with a failure of devices.
+func TestDeviceStepsNeedADevice(t *testing.T) {
+	got := stepsTakenFor(t, "reset function 1, restart 1, halt", "", nil, 69, 69)
+	if want := "restart end"; got != want {
+		t.Errorf("steps taken: %s, want %s", got, want)
 	}
 }
 

@@ -22,6 +22,14 @@ func (p *preparation) execute() error {
 	return err
 }
 
+// deviceNames returns the name of the device that the preparation is for, if any.
+func (p *preparation) deviceNames() []string {
+	if p.directive.name != "bind" {
+		return nil
+	}
+	return []string{"pci:" + p.values[1]}
+}
+
 // faultReason returns the text of err. If err is a *hal.Fault, faultReason omits the text of the
 // error code.
 func faultReason(err error) string {
@@ -52,19 +60,24 @@ func loadModule(pathAndParameters []string) error {
 	return nil
 }
 
-// reserveHugepages sets the number of huge pages of the kernel to values[0]. If the kernel has too
-// little memory, it reserves fewer pages and reports no error. Therefore reserveHugepages reads the
-// number back, and returns an error if the number differs from values[0].
+// reserveHugepages sets the number of huge pages of 2 MiB, the size that lmrun uses. The default
+// size of the kernel, which /proc/sys/vm/nr_hugepages is for, is larger if its pages have 16 or
+// 64 KiB. With too little memory, the kernel reserves fewer pages and reports no error.
 func reserveHugepages(values []string) error {
-	const path = "/proc/sys/vm/nr_hugepages"
-	if err := writeFile(path, values[0]); err != nil {
+	path := sysfsPath + "/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+	err := writeFile(path, values[0])
+	if hal.CodeOf(err) == hal.NoFile {
+		return hal.NewFault(hal.NoFile, path+" does not exist: the kernel has no huge pages of "+
+			"2 MiB; build it with CONFIG_HUGETLBFS=y")
+	}
+	if err != nil {
 		return err
 	}
 	reserved, err := readFile(path)
 	if count := strings.TrimSpace(string(reserved)); err == nil && count != values[0] {
 		return hal.NewFault(hal.Internal, "the kernel has memory for only "+count+
-			" huge pages; reserve them before fragmentation: move this line up, or boot "+
-			"Linux with `hugepages="+values[0]+"`")
+			" huge pages of 2 MiB; reserve them before fragmentation: move this line up, or boot "+
+			"Linux with `hugepagesz=2M hugepages="+values[0]+"`")
 	}
 	return err
 }

@@ -36,7 +36,7 @@ type supervisor struct {
 	signals          chan os.Signal
 	endSignal        os.Signal // the signal that ends the supervisor; nil: no signal yet
 	imageRejected    bool      // the latest replay ended because its image is invalid
-	replayDevices    []string  // names of the devices of the latest replay
+	usedDevices      []string  // names of the devices of the latest replay or preparation
 }
 
 // supervise replays the images of the configuration at configPath. If configPath is empty, it
@@ -138,17 +138,15 @@ func (s *supervisor) wouldFailAgain(exit int) bool {
 // status of the first preparation or replay that fails, or 0.
 func (s *supervisor) runImagesOnce() (exit int) {
 	s.imageRejected = false
-	if s.replayDevices == nil {
-		s.replayDevices = s.deviceNames(s.replayArguments[0])
-	}
 	for i := 0; i < len(s.preparations) && !s.checkOnly; i++ {
+		s.usedDevices = s.preparations[i].deviceNames()
 		if err := s.preparations[i].execute(); err != nil {
 			s.logLine(preparationFailureText(err))
 			return hal.CodeOf(err).ExitStatus()
 		}
 	}
 	for i := 0; i < len(s.replayArguments) && exit == 0 && s.endSignal == nil; i++ {
-		s.replayDevices = s.deviceNames(s.replayArguments[i])
+		s.usedDevices = s.deviceNames(s.replayArguments[i])
 		exit = s.runReplay(s.replayArguments[i])
 	}
 	return exit

@@ -112,12 +112,17 @@ func reportMaxStopTime(maxUs uint64) error {
 // In builds with the tag mock, both functions also accept mock devices.
 var openDevice, parseDeviceName = hal.Open, hal.ParseDeviceName
 
-// openDevices opens the devices that the flags -device name. If no flag -device is given, it opens
-// the devices that the image names.
+// openDevices opens the devices that the flags -device name. Without such a flag, it chooses the
+// devices by the ids in the image, and prints its choice.
 func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 	names := o.Devices
 	if len(names) == 0 {
 		names = runtime.DeviceNames(view)
+		text := "lmrun: no -device given; uses"
+		for _, name := range names {
+			text += " -device " + name
+		}
+		_ = printLine(2, text)
 	}
 	devices = make([]hal.Device, len(names))
 	for i := 0; i < len(names) && err == nil; i++ {

@@ -185,7 +185,7 @@ func TestOutputOfNVMeImageIsCopiedToTheHost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	m := &machine{kernel: fromEnv(t, "LM_GUEST_KERNEL"), lmrun: fromEnv(t, "LM_GUEST_LMRUN"),
-		files: map[string][]byte{}, kernelArgs: " hugepages=16",
+		files: map[string][]byte{}, kernelArgs: " hugepagesz=2M hugepages=16",
 		dir: dir, timeout: bootTimeout, stdout: io.Discard}
 	source, err := os.ReadFile("../../../testdata/listings/nvme.lms")
 	if err != nil {

@@ -36,7 +36,8 @@ func runGuest(args []string) (status int, err error) {
 		return runBare(args[1:])
 	}
 	// Images may have host windows, whose memory the kernel must not move: reserve huge pages.
-	m := &machine{files: map[string][]byte{}, stdout: os.Stdout, kernelArgs: " hugepages=16"}
+	m := &machine{files: map[string][]byte{}, stdout: os.Stdout,
+		kernelArgs: " hugepagesz=2M hugepages=16"}
 	flags := flag.NewFlagSet("guest", flag.ContinueOnError)
 	flags.StringVar(&m.kernel, "kernel", "", "arm64 kernel `image`")
 	flags.StringVar(&m.lmrun, "lmrun", "", "static arm64 lmrun `binary`")

@@ -79,7 +79,7 @@ func recordPackets(t *testing.T, card networkCard) {
 			}
 			// Do not start Linux's own driver: the trace would have its accesses.
 			m.kernel, m.kernelArgs = fromEnv(t, "LM_GUEST_NEW_KERNEL"),
-				" hugepages=64 initcall_blacklist=virtio_pci_driver_init"
+				" hugepagesz=2M hugepages=64 initcall_blacklist=virtio_pci_driver_init"
 			m.addNetworkCard(card, dumpPath)
 			m.addModules(t, "LM_GUEST_NEW_MODULES")
 			m.addDebianPrograms(t, "/usr/bin/dpdk-testpmd", "/lib/aarch64-linux-gnu/libgcc_s.so.1")

@@ -388,7 +388,7 @@ func replayOnQemu(t *testing.T, path string) *machine {
 	t.Helper()
 	var console bytes.Buffer
 	m := &machine{kernel: fromEnv(t, "LM_GUEST_KERNEL"), lmrun: fromEnv(t, "LM_GUEST_LMRUN"),
-		files: map[string][]byte{}, kernelArgs: " hugepages=16",
+		files: map[string][]byte{}, kernelArgs: " hugepagesz=2M hugepages=16",
 		dir: t.TempDir(), timeout: bootTimeout, stdout: &console}
 	if exit, err := m.replay(path, []string{"-loop", "2"}); err != nil || exit != 0 {
 		t.Fatalf("exit status %d, error %v; the console:\n%s", exit, err, &console)

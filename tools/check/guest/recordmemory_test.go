@@ -23,7 +23,8 @@ import (
 func TestHugePagesAreFollowedByTheirPhysicalAddresses(t *testing.T) {
 	t.Parallel()
 	file, _ := recordPrograms(t, edu, "resource0", func(m *machine) {
-		m.kernel, m.kernelArgs = fromEnv(t, "LM_GUEST_NEW_KERNEL"), " hugepages=16"
+		m.kernel = fromEnv(t, "LM_GUEST_NEW_KERNEL")
+		m.kernelArgs = " hugepagesz=2M hugepages=16"
 		m.addProgram(t, "../../capture/recorder/testdata/huge.c")
 	}, "/program", "PATH")
 	capture, err := record.Read(bytes.NewReader(file))
@@ -72,7 +73,8 @@ func TestHugePageShowsTheWriterOfEachWord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, console := runInside(t, func(m *machine) {
 				addRecorder(t, m)
-				m.kernel, m.kernelArgs = fromEnv(t, "LM_GUEST_NEW_KERNEL"), " hugepages=16"
+				m.kernel = fromEnv(t, "LM_GUEST_NEW_KERNEL")
+		m.kernelArgs = " hugepagesz=2M hugepages=16"
 				m.addProgram(t, "../../capture/recorder/testdata/crowded.c")
 				m.extraArgs = append(m.extraArgs, cmbDevice...)
 				m.extraArgs = append(m.extraArgs, "-cpu", processor) // QEMU uses the last one
@@ -185,7 +187,7 @@ func replayBehindIOMMU(t *testing.T, image, device string, setUp func(*machine))
 		kernel:    fromEnv(t, "LM_GUEST_NEW_KERNEL"),
 		moduleDir: fromEnv(t, "LM_GUEST_NEW_MODULES"),
 		lmrun:     fromEnv(t, "LM_GUEST_LMRUN"),
-		files:     map[string][]byte{}, kernelArgs: " hugepages=32", dir: t.TempDir(),
+		files:     map[string][]byte{}, kernelArgs: " hugepagesz=2M hugepages=32", dir: t.TempDir(),
 		timeout: bootTimeout, stdout: &console}
 	if setUp != nil {
 		setUp(m)

@@ -47,10 +47,10 @@ func TestConfigurationWithCollidingImagesIsRejected(t *testing.T) {
 		{wholeA + mainB + wholeA, false},
 		{mainB + initA + computeA, false},
 		{computeA + mainB, false},
-		{"on-success restart\n" + computeA + mainB, true},
+		{"on-success restart forever\n" + computeA + mainB, true},
 		{"on-failure restart 3 reboot\n" + computeA + mainB, true},
 		{"on-failure rescan 1, reboot\n" + computeA + mainB, true},
-		{"on-success restart\n" + wholeA + mainB, false},
+		{"on-success restart forever\n" + wholeA + mainB, false},
 		{initA + mainB + initA + computeA, false},
 		{"collisions allowed\n" + initA + mainB + computeA, false},
 		{on(initA, "pci:0000:00:02.0") + on(mainB, "pci:0000:00:03.0") +
@@ -79,7 +79,8 @@ func TestConfigurationWithCollidingImagesIsRejected(t *testing.T) {
 		t.Errorf("error %v, want \"one image can break another\"", err)
 	}
 	if _, err := buildImage(t, "--board", "qemu-virt", "--config",
-		writeTempFile(t, "c.conf", "collisions allowed\non-success restart\n"+initA+mainB+computeA),
+		writeTempFile(t, "c.conf", "collisions allowed\non-success restart forever\n"+initA+mainB+
+			computeA),
 		a, b); err != nil {
 		t.Error(err) // the check must also end for a configuration that always restarts
 	}

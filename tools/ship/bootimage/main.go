@@ -147,8 +147,8 @@ func imageCommand(args []string, out io.Writer) {
 		flags.BoolFunc(name, "same as the flag of lmrun",
 			func(string) error { r.imageSettings = append(r.imageSettings, name); return nil })
 	}
-	flags.Func("on-success", "what follows a success: halt, poweroff, reboot, restart or "+
-		"`\"restart N ACTION\"`",
+	flags.Func("on-success", "what follows a success: halt, poweroff, reboot, \"restart forever\" "+
+		"or `\"restart N ACTION\"`",
 		appendValue(&r.machineSettings, "on-success "))
 	flags.Func("on-failure", "what follows a failure: as --on-success, or `STEPS` as in "+
 		"tools/lminit/CONFIGURATION.md",

@@ -118,7 +118,7 @@ func (g *guest) prepareDevices(names []string) error {
 // reserveHugePages makes the kernel reserve count huge pages of 2 MiB. A signal, such as those of
 // Go for preemption, ends a write early and without an error, so there are several attempts.
 func reserveHugePages(count int) error {
-	const path, attempts = "/proc/sys/vm/nr_hugepages", 100
+	const path, attempts = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", 100
 	got, want := "", strconv.Itoa(count)
 	for range attempts {
 		if err := os.WriteFile(path, []byte(want), 0); err != nil {
