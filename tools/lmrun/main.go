@@ -67,7 +67,7 @@ func replayImage(o args.Options) outcome {
 		err = reportMaxStopTime(f.maxStopTimeUs(view))
 	}
 	if err == nil {
-		err = f.faultRecorder.openFile(o.FaultFile, view)
+		err = f.faultRecorder.openFile(o, view)
 	}
 	if err != nil {
 		return outcome{err: err}
