@@ -275,6 +275,52 @@ func TestKeysOfSmallOrderAreRejected(t *testing.T) {
 	t.Logf("evidence: %d encodings of points of small order rejected", len(points))
 }
 
+// acceptsForgery reports whether a signature of the neutral point and the number zero, which needs
+// no private key, is valid for one of 64 messages.
+func acceptsForgery(key ed25519.PublicKey) bool {
+	forged := make([]byte, ed25519.SignatureSize)
+	forged[0] = 1
+	for message := range 64 {
+		if ed25519.Verify(key, []byte{byte(message)}, forged) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRejectedKeysAreThoseWhoseForgeriesVerify changes a bit in each byte of the points of small
+// order, the sign bit among them, and compares with crypto/ed25519.
+func TestRejectedKeysAreThoseWhoseForgeriesVerify(t *testing.T) {
+	rejected := 0
+	for _, point := range smallOrderPoints() {
+		for i := range len(point) + 1 { // the last one changes nothing
+			key := bytes.Clone(point)
+			if i < len(key) {
+				key[i] ^= 1 << (i % 8)
+			}
+			_, err := signed.ParseKeys(hex.EncodeToString(key))
+			if want := acceptsForgery(key); (err != nil) != want {
+				t.Errorf("key %x: %v; a forgery is valid: %v", key, err, want)
+			}
+			if err != nil {
+				rejected++
+			}
+		}
+	}
+	if rejected < 28 { // each of the 14 encodings, also as the other one with its sign bit changed
+		t.Errorf("%d keys rejected, want at least 28", rejected)
+	}
+}
+
+func BenchmarkParseKeys(b *testing.B) {
+	line := keyLine()
+	for b.Loop() {
+		if _, err := signed.ParseKeys(line); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // keyLine returns the line of key 1 in a list of keys.
 func keyLine() string { return hex.EncodeToString(privateKey(1).Public().(ed25519.PublicKey)) }
 

@@ -9,13 +9,14 @@
  *             fault_log_append(&log, image, runs);       before lm_close
  *
  * The file must exist and have a size that is a multiple of 512, filled with zeros:
- * `truncate -s 32K FILE` makes it. Only one process may use it. fault_log_append makes one system
- * call, pwrite64, which lm_seal allows, and allocates nothing. The clock is read through the vDSO.
+ * `truncate -s 32K FILE` makes it. Only one process may use it. fault_log_append makes two system
+ * calls, pwrite64, which lm_seal allows, and allocates nothing. The clock is read through the vDSO.
  * The entry has no PCI registers, because the archive does not read them.
  */
 #ifndef FAULT_LOG_H
 #define FAULT_LOG_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
@@ -66,7 +67,8 @@ static uint64_t fault_number(const uint8_t *entry)
 	return number;
 }
 
-/* Opens the file and finds the slot after the newest entry. Returns 0, or -1 with errno. */
+/* Opens the file and finds the slot after the newest entry. Returns 0, or -1 with errno: EINVAL if
+   the file has data that are neither zeros nor entries. */
 static int fault_log_open(struct fault_log *log, const char *path, uint32_t checksum)
 {
 	uint8_t entry[FAULT_BYTES];
@@ -78,6 +80,12 @@ static int fault_log_open(struct fault_log *log, const char *path, uint32_t chec
 	while (log->slots < FAULT_SLOTS_MAX &&
 	       pread(log->fd, entry, sizeof entry, (off_t)log->slots * FAULT_BYTES) == FAULT_BYTES) {
 		uint64_t number = fault_number(entry);
+		if (memcmp(entry, "LMFAULT1", 8) != 0 &&
+		    (entry[0] != 0 || memcmp(entry, entry + 1, sizeof entry - 1) != 0)) {
+			close(log->fd);
+			errno = EINVAL;
+			return -1;
+		}
 		log->slots++;
 		if (number > log->number) {
 			log->number = number;
@@ -97,6 +105,7 @@ static int fault_log_append(struct fault_log *log, lm_handle image, uint64_t run
 	struct lm_error e;
 	struct timespec now;
 	const char *reason;
+	off_t at;
 	ssize_t written;
 	if (log->slots == 0 || lm_last_error(image, &e, text, sizeof text) != LM_OK)
 		return -1;
@@ -119,7 +128,11 @@ static int fault_log_append(struct fault_log *log, lm_handle image, uint64_t run
 	reason = reason ? reason + 2 : text;
 	memcpy(entry + 180, reason, strnlen(reason, FAULT_REASON_MAX));
 	fault_put(entry + 508, fault_checksum(entry), 4);
-	written = pwrite(log->fd, entry, sizeof entry, (off_t)(log->slot % log->slots) * FAULT_BYTES);
+	/* The magic first: an interrupted write must still look like an entry. */
+	at = (off_t)(log->slot % log->slots) * FAULT_BYTES;
+	written = pwrite(log->fd, entry, 8, at);
+	if (written == 8)
+		written += pwrite(log->fd, entry + 8, sizeof entry - 8, at + 8);
 	log->slot = log->slot % log->slots + 1;
 	log->number++;
 	return written == FAULT_BYTES ? 0 : -1;

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math/bits"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -75,8 +77,7 @@ func faultsCommand() *cobra.Command {
 	c := newCommand("faults FILE [IMAGE.lmb]",
 		argumentCount(1, 2, "a file of lmrun -faults and at most one image"),
 		func(args []string) {
-			const maxBytes = 64 << 20
-			list := readFaults(fail.Must(files.Read(args[0], maxBytes)))
+			list := readFaults(readFaultFile(args[0]))
 			if len(list.Faults) == 0 && len(list.Skipped) > 0 {
 				fail.With(hal.BadImage,
 					"%s is not a file of lmrun -faults: the file has no complete entry", args[0])
@@ -89,6 +90,19 @@ func faultsCommand() *cobra.Command {
 		})
 	defineJSONFlag(c, "print the entries as JSON")
 	return c
+}
+
+// readFaultFile reads a file, or the beginning of a large one: lmrun uses at most 2 MiB.
+func readFaultFile(path string) []byte {
+	const maxBytes = 64 << 20
+	info, err := os.Stat(path)
+	const otherThanBlockDevice = os.ModeType&^os.ModeDevice | os.ModeCharDevice
+	if err != nil || info.Mode()&otherThanBlockDevice != 0 {
+		return fail.Must(files.Read(path, maxBytes))
+	}
+	file := openFile(path)
+	defer file.Close()
+	return fail.Must(io.ReadAll(io.LimitReader(file, maxBytes)))
 }
 
 // faultMagic contains the first bytes of an entry.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -119,6 +120,19 @@ func TestKernelMemoryMayBeginWithinAnEntry(t *testing.T) {
 		!strings.HasPrefix(list.String(), "-  2023-") {
 		t.Errorf("readFaults returns %+v, want 2 entries without numbers and 2 skipped ranges, "+
 			"the first at offset 412 or below", list)
+	}
+}
+
+// TestEntriesOfALargeDeviceArePrinted reads a sparse file of 1 TiB, as lmrun takes.
+func TestEntriesOfALargeDeviceArePrinted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmem")
+	if err := errors.Join(os.WriteFile(path, faultEntry(1, nil), 0o600),
+		os.Truncate(path, 1<<40)); err != nil {
+		t.Skipf("no sparse files: %v", err)
+	}
+	if exit, stdout, stderr := lm(t, "faults", path); exit != 0 ||
+		!strings.Contains(stdout, "device unavailable") || strings.Contains(stdout, "skipped") {
+		t.Errorf("exit status %d, stdout %s, stderr %s; want one entry", exit, stdout, stderr)
 	}
 }
 

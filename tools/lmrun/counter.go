@@ -36,6 +36,11 @@ func readVersionCounter(path string) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
+	return parseVersion(path, text)
+}
+
+// parseVersion parses the content of the file of -version-counter.
+func parseVersion(path string, text []byte) (uint32, error) {
 	version, ok := hal.ParseNumber(strings.TrimSuffix(string(text), "\n"), 10, 1<<32-1)
 	if !ok {
 		return 0, hal.NewFault(hal.Denied, path+" must contain a version (0 to 4294967295); "+
@@ -44,43 +49,63 @@ func readVersionCounter(path string) (uint32, error) {
 	return uint32(version), nil
 }
 
-// counterUpdate replaces the file of -version-counter by a new file with the version of the
-// image. It replaces the file completely or not at all.
+// counterUpdate replaces the file of -version-counter by a new file with the version of the image,
+// completely or not at all.
 type counterUpdate struct {
-	newFile     files.Outputs // the new file; empty if the number in the old file stays the same
-	newFileText []byte        // content of the new file
+	newFile     files.Outputs // empty if the number stays
+	newFileText []byte
+	version     uint32 // of the image
 }
 
-// openNewFile compares `version`, which is the version of the image, with the number in the file of
-// -version-counter, which is at `path`. If `version` is higher, openNewFile opens the new file that
-// raiseVersion renames to `path`. The caller must call openNewFile before runtime.Seal, which
-// forbids opening files.
+// openNewFile opens the new file that raiseVersion renames to path if version is higher than the
+// number in the file at path. It must precede runtime.Seal, which forbids opening files.
 func (c *counterUpdate) openNewFile(path string, version uint32) error {
 	counted, err := readVersionCounter(path)
 	if err != nil || path == "" || version <= counted {
 		return err
 	}
-	c.newFileText = []byte(fbs.Text("%d\n", uint64(version)))
+	c.version, c.newFileText = version, []byte(fbs.Text("%d\n", uint64(version)))
 	file, err := files.OpenToReplace(path, 0o644)
+	if err != nil {
+		return err
+	}
+	c.newFile = files.Outputs{file}
+	file.RemoveLeftovers()
+	return file.AllowReadOld()
+}
+
+// raiseVersion replaces the file, unless another lmrun has raised its number at least as high. It
+// must follow a complete run of the new image: until then, the previous image stays accepted. Later
+// calls do nothing.
+func (c *counterUpdate) raiseVersion() (err error) {
+	for _, file := range c.newFile {
+		if err = file.LockDir(); err == nil {
+			err = c.replaceLower(file)
+			file.UnlockDir()
+		}
+	}
 	if err == nil {
-		c.newFile = files.Outputs{file}
+		c.newFile = nil
 	}
 	return err
 }
 
-// raiseVersion writes the new file and renames it to the path of the file of -version-counter.
-// If there is no new file, raiseVersion does nothing. Later calls do nothing. The caller must call
-// raiseVersion only after a complete run of the new image. Until then, lmrun must still accept the
-// previous image.
-func (c *counterUpdate) raiseVersion() error {
-	for _, file := range c.newFile {
-		if err := files.WriteFull(file.Fd, c.newFileText); err != nil {
-			return hal.FileFault(file.Path, err)
-		}
+// replaceLower replaces the file, whose directory is locked, if its number is lower.
+func (c *counterUpdate) replaceLower(file *files.Output) error {
+	var buffer [64]byte
+	text, err := file.ReadOld(buffer[:])
+	counted := uint32(0)
+	if err == nil && text != nil {
+		counted, err = parseVersion(file.Path, text)
 	}
-	err := c.newFile.Commit()
-	c.newFile = nil
-	return err
+	if err != nil || counted >= c.version {
+		file.Discard()
+		return err
+	}
+	if err = files.WriteFull(file.Fd, c.newFileText); err != nil {
+		return hal.FileFault(file.Path, err)
+	}
+	return c.newFile.Commit()
 }
 
 // discard removes the new file if raiseVersion has not committed it.

@@ -34,8 +34,18 @@ good:
   write.4 regs+0x4 0x3
 `
 
+// inputListing describes an image whose run waits for its input.
+const inputListing = `lightmetal 1
+device edu 1234:11e8 bar0 1MiB
+window regs bar0 offset 0x0 size 1MiB
+tensor a input uint32[1]
+main:
+  copy.4 regs+0x4 <- a[0:4]
+`
+
 // versionedImages is a directory with an lmrun that checks signatures and has mock devices, a file
-// of keys, and images v3.lmb and v7.lmb of two versions, whose sequence main fails.
+// of keys, images v3.lmb and v7.lmb of two versions, whose sequence main fails, and images in3.lmb and
+// in7.lmb, which have an input.
 type versionedImages struct{ dir, runner, keys string }
 
 // newVersionedImages builds lmrun, and writes the keys and the signed images.
@@ -46,11 +56,13 @@ func newVersionedImages(t *testing.T) *versionedImages {
 	c := &versionedImages{t.TempDir(), buildRunner(t, "signed,backend_pci"),
 		fmt.Sprintf("%x\n", []byte(public))}
 	c.write(t, "keys", c.keys)
-	plain := lmbtest.File(t, failingListing)
-	for _, version := range []uint32{3, 7} {
-		value := ed25519.Sign(key, runtimesigned.SignedBytes(plain, version))
-		block := lmb.SignatureBlock(version, public, value)
-		c.write(t, fmt.Sprintf("v%d.lmb", version), string(plain)+string(block))
+	for prefix, listing := range map[string]string{"v": failingListing, "in": inputListing} {
+		plain := lmbtest.File(t, listing)
+		for _, version := range []uint32{3, 7} {
+			value := ed25519.Sign(key, runtimesigned.SignedBytes(plain, version))
+			block := lmb.SignatureBlock(version, public, value)
+			c.write(t, fmt.Sprintf("%s%d.lmb", prefix, version), string(plain)+string(block))
+		}
 	}
 	return c
 }
@@ -156,9 +168,69 @@ func TestVersionCounterRisesWithTheFirstCompleteRun(t *testing.T) {
 		c.write(t, "counter", text)
 		c.run(t, "-sequence good v7.lmb", 77, text)
 	}
-	if files, _ := filepath.Glob(filepath.Join(c.dir, ".*")); len(files) != 0 {
+	checkNoHiddenFiles(t, c.dir)
+}
+
+// TestVersionCounterNeverFalls runs two images at once: the first reads the counter, and then waits
+// for its input until the second has raised the counter.
+func TestVersionCounterNeverFalls(t *testing.T) {
+	c := newVersionedImages(t)
+	pipe := filepath.Join(c.dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ before, first, second, between string }{
+		{"1\n", "in3.lmb", "v7.lmb", "7\n"}, {"", "in3.lmb", "v7.lmb", "7\n"},
+		{"1\n", "in7.lmb", "v3.lmb", "3\n"}, {"1\n", "in7.lmb", "v7.lmb", "7\n"},
+	} {
+		for _, flags := range []string{"", "-seal "} {
+			_ = os.Remove(filepath.Join(c.dir, "counter"))
+			if test.before != "" {
+				c.write(t, "counter", test.before)
+			}
+			first := c.command(flags + "-input a=pipe " + test.first)
+			if err := first.Start(); err != nil {
+				t.Fatal(err)
+			}
+			in, err := os.OpenFile(pipe, os.O_WRONLY, 0) // waits until lmrun opens its inputs
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.run(t, flags+"-sequence good "+test.second, 0, test.between)
+			_, err = in.Write(make([]byte, 4))
+			in.Close()
+			if waitErr := first.Wait(); err != nil || waitErr != nil || c.counter() != "7\n" {
+				t.Errorf("%s%+v: %v, %v, the counter is %q; want success and 7", flags, test, err,
+					waitErr, c.counter())
+			}
+			c.run(t, "-check v3.lmb", 77, "7\n")
+		}
+	}
+	checkNoHiddenFiles(t, c.dir)
+}
+
+// checkNoHiddenFiles checks that no temporary files are left in a directory.
+func checkNoHiddenFiles(t *testing.T, dir string) {
+	t.Helper()
+	if files, _ := filepath.Glob(filepath.Join(dir, ".*")); len(files) != 0 {
 		t.Errorf("temporary files are left: %v", files)
 	}
+}
+
+// TestVersionCounterInALockedDirectoryIsNotRaised holds the lock longer than lmrun waits for it.
+func TestVersionCounterInALockedDirectoryIsNotRaised(t *testing.T) {
+	c := newVersionedImages(t)
+	dir, err := os.Open(c.dir)
+	if err == nil {
+		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.run(t, "-seal -sequence good v3.lmb", 74, "none")
+	dir.Close()
+	c.run(t, "-seal -sequence good v3.lmb", 0, "3\n")
+	checkNoHiddenFiles(t, c.dir)
 }
 
 // TestPowerCutLeavesACompleteVersionCounter kills a sealed lmrun before and after each of its
@@ -181,11 +253,13 @@ func TestPowerCutLeavesACompleteVersionCounter(t *testing.T) {
 		exitOfOlder := map[string]int{"3\n": 0, "7\n": 77}[c.counter()]
 		c.run(t, "-check v3.lmb", exitOfOlder, c.counter())
 		c.run(t, "-sequence good v7.lmb", 0, "7\n")
+		checkNoHiddenFiles(t, c.dir)
 	}
 	synced := slices.Index(fileCalls, unix.SYS_FSYNC)
 	renamed := slices.Index(fileCalls, unix.SYS_RENAMEAT2)
-	if len(seen) != 2 || seen["3\n"] < 6 || seen["7\n"] < 2 || synced < 0 || renamed < synced {
+	if len(seen) != 2 || seen["3\n"] < 6 || seen["7\n"] < 2 || synced < 0 || renamed < synced ||
+		!slices.Contains(fileCalls[renamed:], unix.SYS_FSYNC) {
 		t.Errorf("counters after kills: %v, want 3 at least 6 times and 7 at least twice; system "+
-			"calls %v, want fsync before renameat2", seen, fileCalls)
+			"calls %v, want fsync before and after renameat2", seen, fileCalls)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/lmrun/args"
 	"lightmetal/tools/lmrun/faultlog"
 	"lightmetal/tools/lmrun/files"
 
@@ -23,83 +24,130 @@ const (
 )
 
 const (
-	newFaultFileBytes = 64 * faultlog.EntryBytes // size of a file that lmrun creates
-	maxFaultSlots     = 4096                     // largest number of slots that lmrun uses
+	newFaultFileSlots = 64   // number of slots in a file that lmrun creates
+	maxFaultSlots     = 4096 // largest number of slots that lmrun uses
 )
 
 // faultRecorder writes one entry to the file of -faults if lmrun fails. A regular file or a block
 // device consists of slots for one entry each, and the new entry replaces the oldest entry. To a
-// device without a size, such as /dev/pmsg0, faultRecorder appends the entry.
+// character device, such as /dev/pmsg0 or a serial port, faultRecorder appends the entry.
 type faultRecorder struct {
-	path         string // path of the file; empty: -faults is not given
+	path         string // path of the file; empty: record nothing
 	fd           int    // file descriptor, positioned at the slot for the new entry
+	hasSlots     bool   // the file is no character device
 	entry        faultlog.Entry
 	imageView    *fbs.View
 	configSpaces []hal.Port // for each device, its configuration space; nil if it cannot be read
 }
 
-// openFile opens the file at path and prepares the entry. If path is empty, openFile does nothing.
-func (r *faultRecorder) openFile(path string, view *fbs.View) (err error) {
-	if path == "" {
+// openFile opens the file of -faults and prepares the entry.
+func (r *faultRecorder) openFile(o args.Options, view *fbs.View) (err error) {
+	if o.FaultFile == "" {
 		return nil
 	}
 	// With O_DSYNC, write(2) returns after the entry is on the disk. With O_NONBLOCK, open(2)
 	// returns at once even if the path is that of a serial port without a connection.
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_DSYNC | unix.O_NONBLOCK | unix.O_NOCTTY |
 		unix.O_CLOEXEC
-	r.path, r.imageView = path, view
+	r.path, r.imageView = o.FaultFile, view
 	r.entry = faultlog.Entry{
 		Magic: faultlog.EntryMagic, ImageVersion: view.Version,
 		ImageChecksum: fbs.ReadStruct[fbs.Preamble](view.Envelope).Checksum,
 	}
-	if r.fd, err = unix.Open(path, flags, 0o644); err == nil {
-		err = r.seekToNextSlot()
+	var status unix.Stat_t
+	if r.fd, err = unix.Open(r.path, flags, 0o600); err == nil {
+		err = unix.Fstat(r.fd, &status)
 	}
-	return hal.FileFault(path, err)
+	switch {
+	case err != nil:
+	case status.Mode&unix.S_IFMT == unix.S_IFCHR:
+		err = disableOutputProcessing(r.fd)
+	default:
+		r.hasSlots = true
+		err = r.lockAndSeek(o, status.Mode&unix.S_IFMT == unix.S_IFREG)
+	}
+	return hal.FileFault(r.path, err)
 }
 
-// seekToNextSlot moves the position of the file to the slot after the newest entry, and sets the
-// number of the new entry. It extends a regular file to newFaultFileBytes, because the disk could
-// be full later, when the entry must be written. For a device without a size, seekToNextSlot does
-// nothing, and the entry has the number 0.
-func (r *faultRecorder) seekToNextSlot() error {
-	size, err := unix.Seek(r.fd, 0, unix.SEEK_END)
-	var status unix.Stat_t
-	_ = unix.Fstat(r.fd, &status) // cannot fail, because the file is open
-	missing := int64(0)
-	if status.Mode&unix.S_IFMT == unix.S_IFREG {
-		missing = max(0, newFaultFileBytes-size)
+// disableOutputProcessing keeps a terminal line from changing the bytes of entries, such as 0x0a.
+func disableOutputProcessing(fd int) error {
+	settings, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return nil // not a terminal line
 	}
-	if size+missing == 0 || err != nil {
+	settings.Oflag &^= unix.OPOST
+	return unix.IoctlSetTermios(fd, unix.TCSETS, settings)
+}
+
+// lockAndSeek locks the file and moves its position to the slot for the new entry. A process that
+// may only read the file can hold the lock, so the replay does not depend on it.
+func (r *faultRecorder) lockAndSeek(o args.Options, isRegular bool) error {
+	const attempts = 10 // for 100 ms
+	switch err := files.Lock(r.fd, attempts); {
+	case err == unix.EAGAIN && o.RequireFaultFile:
+		return hal.NewFault(hal.IO, r.path+" is locked by another process (flock); end it, or "+
+			"name another file")
+	case err == unix.EAGAIN:
+		_ = printLine(2, "lmrun: "+r.path+" is locked by another process (flock): this replay "+
+			"records no failure")
+		r.path = ""
+		return nil
+	case err != nil:
 		return err
 	}
-	if unix.Flock(r.fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
-		return hal.NewFault(hal.IO, r.path+" is in use by another lmrun; name another file")
+	size, err := unix.Seek(r.fd, 0, unix.SEEK_END)
+	if err != nil {
+		return err
 	}
-	var e faultlog.Entry
-	slot, newest, isForeign := int64(0), uint64(0), false
-	slots := min((size+missing)/faultlog.EntryBytes, maxFaultSlots)
+	slots := size / faultlog.EntryBytes
+	if isRegular { // its end may be cut off
+		slots = max(newFaultFileSlots, (size+faultlog.EntryBytes-1)/faultlog.EntryBytes)
+	}
+	slots = min(slots, maxFaultSlots)
+	slot, isForeign, err := r.findSlot(slots)
+	if err == nil && isForeign && !o.FormatFaultFile {
+		return hal.NewFault(hal.Usage, r.path+" has data that -faults did not write; name another "+
+			"file, or overwrite the data with -faults-format")
+	}
+	if err == nil && (isForeign || size == 0) {
+		slot, r.entry.EntryNumber = 0, 1
+		err = r.writeZeros(slots)
+	}
+	if err == nil {
+		_, err = unix.Seek(r.fd, slot*faultlog.EntryBytes, unix.SEEK_SET)
+	}
+	return err
+}
+
+// findSlot returns the slot after the newest entry, and sets the number of the new entry. The data
+// are foreign if a slot neither contains only zeros nor begins with EntryMagic, as an entry does
+// whose write was interrupted.
+func (r *faultRecorder) findSlot(slots int64) (slot int64, isForeign bool, err error) {
+	newest := uint64(0)
 	for i := range slots {
-		e.Magic = 0 // so that e is no entry if Pread fails
-		_, _ = unix.Pread(r.fd, e.Bytes(), i*faultlog.EntryBytes)
-		if e.IsComplete() && e.EntryNumber >= newest {
-			slot, newest = (i+1)%slots, e.EntryNumber
+		var e faultlog.Entry
+		if _, err = unix.Pread(r.fd, e.Bytes(), i*faultlog.EntryBytes); err != nil {
+			return 0, false, err
 		}
-		// If a write was interrupted, only the first bytes of EntryMagic are in the file, followed
-		// by zeros. A slot with any other bytes was not written by lmrun.
-		isForeign = isForeign || e.Magic&^faultlog.EntryMagic != 0
-	}
-	if isForeign && newest == 0 {
-		// The path may be that of a disk with data, given by mistake.
-		return hal.NewFault(hal.Usage, r.path+" has data that -faults did not write; name "+
-			"another file, or zero this one")
+		switch {
+		case e.IsComplete() && e.EntryNumber >= newest:
+			slot, newest = (i+1)%slots, e.EntryNumber
+		case e.Magic != faultlog.EntryMagic && [faultlog.EntryBytes]byte(e.Bytes()) !=
+			[faultlog.EntryBytes]byte{}:
+			isForeign = true
+		}
 	}
 	r.entry.EntryNumber = newest + 1
-	if err = files.WriteFull(r.fd, make([]byte, missing)); err != nil {
+	return slot, isForeign, nil
+}
+
+// writeZeros fills all slots, so that a disk that becomes full later has room for the entry.
+func (r *faultRecorder) writeZeros(slots int64) error {
+	_, err := unix.Seek(r.fd, 0, unix.SEEK_SET)
+	if err != nil {
 		return err
 	}
-	_, err = unix.Seek(r.fd, slot*faultlog.EntryBytes, unix.SEEK_SET)
-	return err
+	return files.WriteFull(r.fd, make([]byte, slots*faultlog.EntryBytes))
 }
 
 // mapConfigSpaces opens the PCI configuration space of every device. The caller must call
@@ -183,7 +231,17 @@ func (r *faultRecorder) recordFailure(end *outcome) {
 		copy(e.Reason[:], fault.Reason)
 	}
 	e.Checksum = e.ComputeChecksum()
-	if err := files.WriteFull(r.fd, e.Bytes()); err != nil {
+	data := e.Bytes()
+	var err error
+	if r.hasSlots { // the magic first: an interrupted write must not look like foreign data
+		const magicBytes = 8
+		err = files.WriteFull(r.fd, data[:magicBytes])
+		data = data[magicBytes:]
+	}
+	if err == nil {
+		err = files.WriteFull(r.fd, data)
+	}
+	if err != nil {
 		_ = printLine(2, "lmrun: -faults: cannot write "+r.path+": "+err.Error())
 	}
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
+	"lightmetal/tools/lmrun/args"
 )
 
 // This file replaces faults.go if lmrun is built with the tag nofaults. In such a build,
@@ -19,7 +20,7 @@ const (
 // the other files compile.
 type faultRecorder struct{}
 
-func (*faultRecorder) openFile(path string, view *fbs.View) error            { return nil }
+func (*faultRecorder) openFile(o args.Options, view *fbs.View) error         { return nil }
 func (*faultRecorder) mapConfigSpaces(devices []hal.Device)                  {}
 func (*faultRecorder) readErrorRegisters(devices []hal.Device, end *outcome) {}
 func (*faultRecorder) recordFailure(end *outcome)                            {}

@@ -4,6 +4,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,10 +20,16 @@ import (
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/tools/image/lmb/lmbtest"
+	"lightmetal/tools/lmrun/args"
 	"lightmetal/tools/lmrun/faultlog"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file tests the entries that -faults writes.
+
+// newFaultFileBytes is the size of a file that lmrun creates.
+const newFaultFileBytes = newFaultFileSlots * faultlog.EntryBytes
 
 // entriesIn returns the numbers of the complete entries in a file, in the order of the slots.
 func entriesIn(data []byte) (numbers []uint64) {
@@ -43,7 +52,7 @@ func entryAt(data []byte) *faultlog.Entry {
 func recordFault(t *testing.T, path string) {
 	t.Helper()
 	var r faultRecorder
-	if err := r.openFile(path, lmbtest.View(t, lmbtest.File(t, failingListing))); err != nil {
+	if err := r.openFile(args.Options{FaultFile: path}, lmbtest.View(t, lmbtest.File(t, failingListing))); err != nil {
 		t.Fatal(err)
 	}
 	defer os.NewFile(uintptr(r.fd), path).Close()
@@ -103,8 +112,9 @@ func TestFailureIsRecorded(t *testing.T) {
 	}
 }
 
-// TestInterruptedWriteLosesNoOtherEntry writes only a part of an entry, as a loss of power can: its
-// first or last bytes, in each possible number, over zeros and over the oldest entry.
+// TestInterruptedWriteLosesNoOtherEntry writes only a part of an entry, as a loss of power can: the
+// magic, which is written first, and then its next or last bytes, in each possible number, over
+// zeros and over the oldest entry.
 func TestInterruptedWriteLosesNoOtherEntry(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "faults")
 	var old []byte // the file before an entry is written
@@ -115,7 +125,8 @@ func TestInterruptedWriteLosesNoOtherEntry(t *testing.T) {
 			t.Fatal(err)
 		}
 		if slices.Contains([]int{0, 3, 64, 70}, before) {
-			for n := range faultlog.EntryBytes + 1 {
+			const magicBytes = 8
+			for n := magicBytes; n <= faultlog.EntryBytes; n++ {
 				for _, fromEnd := range []bool{false, true} {
 					checkInterruptedWrite(t, path, old, written, before, n, fromEnd)
 				}
@@ -141,6 +152,7 @@ func checkInterruptedWrite(t *testing.T, path string, old, written []byte, befor
 	}
 	torn := make([]byte, newFaultFileBytes)
 	copy(torn, old)
+	copy(torn[at:], "LMFAULT1")
 	copy(torn[first:end], written[first:end])
 	// All others stay: the newest before, and the slots-1 before that.
 	want := map[uint64]bool{}
@@ -217,6 +229,9 @@ func TestFileCutShortKeepsItsEntries(t *testing.T) {
 	data, _ := os.ReadFile(path)
 	for size := 0; size <= 3*faultlog.EntryBytes; size += 7 {
 		end := (size + faultlog.EntryBytes - 1) / faultlog.EntryBytes * faultlog.EntryBytes
+		if part := size % faultlog.EntryBytes; part > 0 && part < 8 {
+			continue // a part of a magic is other data
+		}
 		if missing := data[size:end]; len(missing) > 0 && len(bytes.Trim(missing, "\x00")) == 0 {
 			continue // the missing bytes are 0, as in a file that ends earlier
 		}
@@ -234,40 +249,190 @@ func TestFileCutShortKeepsItsEntries(t *testing.T) {
 	}
 }
 
-// TestFileThatHasOtherDataIsRejected also checks that the file does not change. It covers texts,
-// images and disks.
+// otherData has files in which each slot but one begins with zeros, or with one of lmrun -faults.
+func otherData(t *testing.T) map[string][]byte {
+	t.Helper()
+	gpt, partitions, last := make([]byte, 64<<10), make([]byte, 64<<10), make([]byte, 64<<10)
+	copy(gpt[512:], "EFI PART")
+	copy(partitions[446:], "\x00\x00\x00\x00\x83\x00\x00\x00\x00\x20")
+	copy(partitions[510:], "\x55\xaa")
+	last[len(last)-1] = 1
+	tensor := bytes.Repeat([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x3f\x80\x12\x34"), 2048)
+	for at := 0; at < len(tensor); at += faultlog.EntryBytes {
+		clear(tensor[at : at+8])
+	}
+	path := filepath.Join(t.TempDir(), "faults")
+	recordFault(t, path)
+	entry, _ := os.ReadFile(path)
+	shifted := append([]byte{0}, entry...)
+	almost := bytes.Clone(entry)
+	almost[0] = 'l'
+	entry[3*faultlog.EntryBytes+100] = 1
+	return map[string][]byte{"text": bytes.Repeat([]byte("a line\n"), 100), "gpt": gpt,
+		"short text": []byte("a line\n"), "image": lmbtest.File(t, failingListing), "last": last,
+		"partitions": partitions, "tensor": tensor, "entry and other data": entry,
+		"shifted entry": shifted, "almost an entry": almost, "end": append(entry[:1024:1024], 0, 1)}
+}
+
+// TestFileThatHasOtherDataIsRejected also checks that the file does not change, unless
+// -faults-format is given, after which all slots are empty.
 func TestFileThatHasOtherDataIsRejected(t *testing.T) {
 	dir, view := t.TempDir(), lmbtest.View(t, lmbtest.File(t, failingListing))
-	disk := make([]byte, 64<<10)
-	copy(disk[512:], "EFI PART")
-	for name, data := range map[string][]byte{"text": bytes.Repeat([]byte("a line\n"), 100),
-		"short text": []byte("a line\n"), "image": lmbtest.File(t, failingListing), "disk": disk} {
+	for name, data := range otherData(t) {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		var r faultRecorder
-		if err := r.openFile(path, view); hal.CodeOf(err) != hal.Usage {
+		err := r.openFile(args.Options{FaultFile: path}, view)
+		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "-faults-format") {
 			t.Errorf("openFile of %s: %v, want %v", name, err, hal.Usage)
 		}
 		if now, _ := os.ReadFile(path); !bytes.Equal(now, data) {
 			t.Errorf("openFile changed %s", name)
 		}
-	}
-	used := filepath.Join(dir, "used")
-	var first, second faultRecorder
-	if err := first.openFile(used, view); err != nil {
-		t.Fatal(err)
-	}
-	if err := second.openFile(used, view); hal.CodeOf(err) != hal.IO ||
-		!strings.Contains(err.Error(), "in use by another lmrun") {
-		t.Errorf("openFile of a file in use: %v, want %v", err, hal.IO)
+		os.NewFile(uintptr(r.fd), path).Close()
+		var formatting faultRecorder
+		err = formatting.openFile(args.Options{FaultFile: path, FormatFaultFile: true}, view)
+		now, _ := os.ReadFile(path)
+		if err != nil || len(now) < max(len(data), newFaultFileBytes) ||
+			len(bytes.Trim(now, "\x00")) != 0 || formatting.entry.EntryNumber != 1 {
+			t.Errorf("openFile of %s with -faults-format: %v, entry number %d, %d bytes; want "+
+				"zeros", name, err, formatting.entry.EntryNumber, len(now))
+		}
+		os.NewFile(uintptr(formatting.fd), path).Close()
 	}
 	for path, code := range map[string]hal.Code{dir: hal.IO, makeFIFO(t): hal.IO,
 		dir + "/none/f": hal.NoFile} {
 		var r faultRecorder
-		if err := r.openFile(path, view); hal.CodeOf(err) != code {
+		if err := r.openFile(args.Options{FaultFile: path}, view); hal.CodeOf(err) != code {
 			t.Errorf("openFile of %s: %v, want %v", path, err, code)
+		}
+	}
+}
+
+// TestFormatKeepsTheFileOfEarlierFailures gives -faults-format for a file with entries.
+func TestFormatKeepsTheFileOfEarlierFailures(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "faults")
+	recordFault(t, path)
+	before, _ := os.ReadFile(path)
+	var r faultRecorder
+	err := r.openFile(args.Options{FaultFile: path, FormatFaultFile: true},
+		lmbtest.View(t, lmbtest.File(t, failingListing)))
+	if now, _ := os.ReadFile(path); err != nil || !bytes.Equal(now, before) {
+		t.Errorf("openFile: %v; the file changed: %v, want the same file", err,
+			!bytes.Equal(now, before))
+	}
+	os.NewFile(uintptr(r.fd), path).Close()
+}
+
+// TestSuccessfulRunKeepsTheFaultFile runs an image with files of several sizes and modes. A file
+// that does not exist gets the mode 0600.
+func TestSuccessfulRunKeepsTheFaultFile(t *testing.T) {
+	runner, dir := buildRunner(t, "backend_pci"), t.TempDir()
+	image, path := filepath.Join(dir, "image.lmb"), filepath.Join(dir, "faults")
+	if err := os.WriteFile(image, lmbtest.File(t, failingListing), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func() {
+		t.Helper()
+		out, err := exec.Command(runner, "-device", "mock:edu", "-sequence", "good", "-faults",
+			path, image).CombinedOutput()
+		if err != nil {
+			t.Errorf("lmrun: %v, %s", err, out)
+		}
+	}
+	run()
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 ||
+		info.Size() != newFaultFileBytes {
+		t.Errorf("new file: %v, %v; want mode 0600 and %d bytes", info, err, newFaultFileBytes)
+	}
+	recordFault(t, path)
+	full, _ := os.ReadFile(path)
+	for _, size := range []int{8, 100, 512, 700, newFaultFileBytes - 1, newFaultFileBytes} {
+		if err := errors.Join(os.WriteFile(path, full[:size], 0o600),
+			os.Chmod(path, 0o640)); err != nil {
+			t.Fatal(err)
+		}
+		run()
+		now, err := os.ReadFile(path)
+		info, _ := os.Stat(path)
+		if err != nil || !bytes.Equal(now, full[:size]) || info.Mode() != 0o640 {
+			t.Errorf("file of %d bytes: %d bytes, mode %v, %v; want no change", size, len(now),
+				info.Mode(), err)
+		}
+	}
+}
+
+// TestReaderThatLocksTheFaultFileStopsNoReplay holds a lock as any user may who can read the file.
+func TestReaderThatLocksTheFaultFileStopsNoReplay(t *testing.T) {
+	dir, view := t.TempDir(), lmbtest.View(t, lmbtest.File(t, failingListing))
+	path := filepath.Join(dir, "faults")
+	recordFault(t, path)
+	before, _ := os.ReadFile(path)
+	reader, err := os.Open(path)
+	if err == nil {
+		err = unix.Flock(int(reader.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	recordFault(t, path) // no error, no record
+	if now, _ := os.ReadFile(path); !bytes.Equal(now, before) {
+		t.Error("the locked file changed")
+	}
+	var r faultRecorder
+	err = r.openFile(args.Options{FaultFile: path, RequireFaultFile: true}, view)
+	if hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "locked by another process") {
+		t.Errorf("openFile of a locked file with -faults-required: %v, want %v", err, hal.IO)
+	}
+	runner, image := buildRunner(t, "backend_pci"), filepath.Join(dir, "image.lmb")
+	if err := os.WriteFile(image, lmbtest.File(t, failingListing), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flag, exit := range map[string]int{"-seal": 76, "-faults-required": 74} {
+		c := exec.Command(runner, "-device", "mock:edu", "-faults", path, flag, image)
+		out, _ := c.CombinedOutput()
+		if c.ProcessState.ExitCode() != exit ||
+			strings.Contains(string(out), "this replay records no failure") != (exit == 76) {
+			t.Errorf("lmrun %s: %v, %s; want exit status %d", flag, c.ProcessState, out, exit)
+		}
+	}
+}
+
+// TestTerminalLineGetsTheBytesOfAnEntry records failures of a sealed lmrun on a pseudoterminal,
+// whose other end must receive each byte as it is.
+func TestTerminalLineGetsTheBytesOfAnEntry(t *testing.T) {
+	runner, image := buildRunner(t, "backend_pci"), filepath.Join(t.TempDir(), "image.lmb")
+	if err := os.WriteFile(image, lmbtest.File(t, failingListing), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudoterminals: %v", err)
+	}
+	defer other.Close()
+	number, err := unix.IoctlGetInt(int(other.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(other.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	path := fmt.Sprintf("/dev/pts/%d", number)
+	line, openErr := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY, 0) // keeps the line open
+	if err = errors.Join(err, openErr); err != nil {
+		t.Fatal(err)
+	}
+	defer line.Close()
+	for range 3 {
+		c := exec.Command(runner, "-seal", "-device", "mock:edu", "-faults", path, image)
+		if out, _ := c.CombinedOutput(); c.ProcessState.ExitCode() != 76 {
+			t.Fatalf("lmrun: %v, %s; want exit status 76", c.ProcessState, out)
+		}
+		data := make([]byte, faultlog.EntryBytes)
+		_, err := io.ReadFull(other, data)
+		if e := entryAt(data); err != nil || !e.IsComplete() || e.EntryNumber != 0 ||
+			e.Result.Got != 0x010000ed {
+			t.Errorf("the line got %q, %v; want an entry with the number 0", data, err)
 		}
 	}
 }
@@ -276,7 +441,7 @@ func TestFileThatHasOtherDataIsRejected(t *testing.T) {
 func TestDeviceWithoutASizeGetsAnEntryWithoutANumber(t *testing.T) {
 	var r faultRecorder
 	view := lmbtest.View(t, lmbtest.File(t, failingListing))
-	if err := r.openFile("/dev/null", view); err != nil || r.entry.EntryNumber != 0 {
+	if err := r.openFile(args.Options{FaultFile: "/dev/null"}, view); err != nil || r.entry.EntryNumber != 0 {
 		t.Errorf("openFile of /dev/null: entry number %d, %v; want 0", r.entry.EntryNumber, err)
 	}
 }
@@ -357,7 +522,7 @@ main:
 func TestRecordAllocatesNothing(t *testing.T) {
 	var r faultRecorder
 	path := filepath.Join(t.TempDir(), "faults")
-	if err := r.openFile(path, lmbtest.View(t, lmbtest.File(t, failingListing))); err != nil {
+	if err := r.openFile(args.Options{FaultFile: path}, lmbtest.View(t, lmbtest.File(t, failingListing))); err != nil {
 		t.Fatal(err)
 	}
 	end := &outcome{err: hal.NewFault(hal.ExpectFailed, "main, command 1"),

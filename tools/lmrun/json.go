@@ -27,7 +27,7 @@ func jsonText(o args.Options, end outcome, code hal.Code) string {
 		files.JSONString(code.Error()) +
 		`,"image":` + files.JSONString(o.Image) +
 		`,"sequence":` + files.JSONString(o.Sequence) +
-		fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, uint64(end.result.IgnoredFailures))
+		fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, end.ignoredFailures)
 	if code != hal.OK {
 		text += failureJSONFields(end)
 	}

@@ -43,7 +43,9 @@ type outcome struct {
 	// lmrun stopped the runs for another reason than a failed command, for example because an input
 	// could not be read, runSafeSequence sets result.Code to the code of err, and result.Command to
 	// -1.
-	result        runtime.Result
+	result          runtime.Result
+	ignoredFailures uint64 // of all sequences that ran, other than the sequence `safe`
+
 	runs          uint64 // number of completed runs
 	totalRunNs    int64  // sum of the durations of completed runs, in nanoseconds
 	shortestRunNs int64  // duration of the shortest completed run, in nanoseconds
@@ -65,7 +67,7 @@ func replayImage(o args.Options) outcome {
 		err = reportMaxStopTime(f.maxStopTimeUs(view))
 	}
 	if err == nil {
-		err = f.faultRecorder.openFile(o.FaultFile, view)
+		err = f.faultRecorder.openFile(o, view)
 	}
 	if err != nil {
 		return outcome{err: err}

@@ -173,12 +173,14 @@ func fileNames(t *testing.T, dir string) string {
 }
 
 // TestSealedProcessCommitsItsOutput replaces a file through a symbolic link. The new file has the
-// mode of the replaced file, and no temporary file is left.
+// mode 0644 without the umask, and no temporary file is left, also not that of a killed lmrun.
 func TestSealedProcessCommitsItsOutput(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o077))
 	for _, seal := range [][]string{nil, {"-seal"}} {
 		dir, in, out := makeFrameFiles(t)
 		link := filepath.Join(dir, "link")
-		if err := os.Symlink("d", link); err != nil {
+		if err := errors.Join(os.Symlink("d", link),
+			os.WriteFile(filepath.Join(dir, ".d.0123456789abcdef.part"), nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		text, err := framesCommand(t, "end", append(seal, "-input", "a="+in, "-output", "d="+link,
@@ -190,8 +192,8 @@ func TestSealedProcessCommitsItsOutput(t *testing.T) {
 		if err != nil || !bytes.Equal(got, newOutput) {
 			t.Errorf("flags %v: output %x, %v; want %x", seal, got, err, newOutput)
 		}
-		if info, err := os.Stat(out); err != nil || info.Mode() != 0o640 {
-			t.Errorf("flags %v: mode of the output %v, %v; want 0640", seal, info.Mode(), err)
+		if info, err := os.Stat(out); err != nil || info.Mode() != 0o600 {
+			t.Errorf("flags %v: mode of the output %v, %v; want 0600", seal, info.Mode(), err)
 		}
 		if names := fileNames(t, dir); names != "a d link" {
 			t.Errorf("flags %v: files %q, want %q", seal, names, "a d link")
@@ -316,9 +318,10 @@ func TestKillAtAnyTimeLeavesCompleteOutput(t *testing.T) {
 	}
 	synced, renamed := slices.Index(fileCalls, unix.SYS_FSYNC),
 		slices.Index(fileCalls, unix.SYS_RENAMEAT2)
-	if synced < 0 || renamed < synced || slices.Index(fileCalls[:synced], unix.SYS_WRITE) < 0 {
-		t.Errorf("system calls %v: want write, then fsync (at %d), then renameat2 (at %d)",
-			fileCalls, synced, renamed)
+	if synced < 0 || renamed < synced || slices.Index(fileCalls[:synced], unix.SYS_WRITE) < 0 ||
+		!slices.Contains(fileCalls[renamed:], unix.SYS_FSYNC) {
+		t.Errorf("system calls %v: want write, then fsync (at %d), then renameat2 (at %d), then "+
+			"fsync of the directory", fileCalls, synced, renamed)
 	}
 	if old < 8 || complete < 2 {
 		t.Errorf("%d steps: %d with the old output, %d with the new one; want at least 8 and 2; "+
@@ -393,7 +396,8 @@ func killAtStep(t *testing.T, pid, step int) bool {
 	}
 }
 
-// TestUnwritableStandardOutputIsAnError expects exit status 74, also if the run failed.
+// TestUnwritableStandardOutputIsAnError expects exit status 74, unless the run failed: a supervisor
+// decides by the status of the device's failure.
 func TestUnwritableStandardOutputIsAnError(t *testing.T) {
 	_, in, _ := makeFrameFiles(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -401,14 +405,21 @@ func TestUnwritableStandardOutputIsAnError(t *testing.T) {
 		t.Skip(err)
 	}
 	defer full.Close()
-	for _, args := range [][]string{{"-input", "a=" + in}, {"-json", "-input", "a=" + in},
-		{"-json", "-sequence", "bad"}, {"-input", "a=" + in, "-output", "d=-"},
-		{"-seal", "-input", "a=" + in}} {
-		c := framesCommand(t, "end", append(args, "x.lmb")...)
+	for _, test := range []struct {
+		exit int
+		args []string
+	}{
+		{74, nil}, {74, []string{"-json"}}, {74, []string{"-output", "d=-"}},
+		{74, []string{"-seal"}},
+		{76, []string{"-json", "-sequence", "bad"}}, {76, []string{"-sequence", "bad"}},
+		{75, []string{"-json", "-sequence", "slow", "-deadline", "1us"}},
+	} {
+		c := framesCommand(t, "end", append(test.args, "-input", "a="+in, "x.lmb")...)
 		var errs bytes.Buffer
 		c.Stdout, c.Stderr = full, &errs
-		if _ = c.Run(); c.ProcessState.ExitCode() != 74 {
-			t.Errorf("lmrun %v: %v, %s; want exit status 74", args, c.ProcessState, errs.String())
+		if _ = c.Run(); c.ProcessState.ExitCode() != test.exit {
+			t.Errorf("lmrun %v: %v, %s; want exit status %d", test.args, c.ProcessState,
+				errs.String(), test.exit)
 		}
 	}
 }

@@ -41,7 +41,9 @@ func printOutcome(o args.Options, end outcome) (exitStatus int) {
 	}
 	if err != nil {
 		_ = printLine(2, "lmrun: cannot write to standard output: "+err.Error())
-		code = hal.IO
+		if code == hal.OK { // a supervisor resets the device by the status of an earlier failure
+			code = hal.IO
+		}
 	}
 	return code.ExitStatus()
 }

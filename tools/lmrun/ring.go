@@ -29,8 +29,6 @@ const (
 
 	newRingSlots = 8       // number of slots in a ring that lmrun creates
 	maxRingSlots = 1 << 16 // largest number of slots in a ring that lmrun accepts
-
-	ringLockPauseNs = 10_000_000 // pause between two attempts to lock the file, in nanoseconds
 )
 
 // ringLockTries is the number of attempts to lock the file of a ring. 1000 attempts take 10 s,
@@ -97,18 +95,13 @@ func (r *ring) open(isWriter bool) error {
 	return hal.FileFault(r.path, err)
 }
 
-// lockFile locks the file of the ring with flock(2). If another process has locked the file,
-// lockFile tries again for up to 10 s and then returns an error.
 func (r *ring) lockFile(fd int) error {
-	for range ringLockTries {
-		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if err != unix.EAGAIN && err != unix.EINTR {
-			return err
-		}
-		hal.SleepRaw(ringLockPauseNs)
+	err := files.Lock(fd, ringLockTries)
+	if err == unix.EAGAIN {
+		const reason = ": locked by another process (flock) for 10 s; stop that process"
+		err = hal.NewFault(hal.IO, r.path+reason)
 	}
-	const reason = ": locked by another process (flock) for 10 s; stop that process"
-	return hal.NewFault(hal.IO, r.path+reason)
+	return err
 }
 
 // mapOrCreate maps the file into r.memory. If the file is empty, mapOrCreate first creates a new

@@ -91,11 +91,11 @@ func (f *runLoop) executeRuns(runCount uint64, end *outcome) error {
 	if err == nil {
 		err = f.runSequence(f.afterSequenceIndex, 0, end)
 	}
-	if err != nil {
+	if end.result.Code != hal.OK {
 		return err
 	}
-	// Read the error status of the devices, because a DMA transfer can fail although all commands
-	// have succeeded.
+	// A DMA transfer can fail although all commands have succeeded. This failure takes precedence
+	// over that of an input or output.
 	code := f.replay.Diagnose()
 	if code != hal.OK {
 		err = hal.NewFault(code, "device error after the last run; output files are not written")
@@ -146,6 +146,7 @@ func (f *runLoop) runSequence(sequence int, limitNs int64, end *outcome) error {
 	}
 	f.replay.SetLimit(limitNs)
 	end.result = f.replay.Run(sequence)
+	end.ignoredFailures += uint64(end.result.IgnoredFailures)
 	switch code := end.result.Code; code {
 	case hal.OK:
 		return nil

@@ -39,6 +39,9 @@ finish:
   write.4 m+0x0 0x2
 again:
   expect.4 m+0x0 == 0x2
+ignoring:
+  expect.4 m+0x0 == 0x1 else ignore
+  expect.4 m+0x4 == 0x1 else ignore
 safe:
   write.4 m+0x0 0x5afe
 `
@@ -134,6 +137,19 @@ func TestSequencesBeforeAndAfterRunOnce(t *testing.T) {
 			!strings.Contains(end.err.Error(), "no sequence none") {
 			t.Errorf("%s none: ended with %+v, want a usage error", flag, end)
 		}
+	}
+}
+
+// TestIgnoredFailuresOfAllSequencesAreCounted runs a sequence with two ignored failures before,
+// during and after the runs.
+func TestIgnoredFailuresOfAllSequencesAreCounted(t *testing.T) {
+	in := filepath.Join(t.TempDir(), "a")
+	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
+	end := runFrames(t, "-before ignoring -sequence ignoring -loop 3 -after begin -input a="+in)
+	text := jsonText(args.Options{}, end, hal.OK)
+	if end.err != nil || !strings.Contains(text, `"ignored":8,`) {
+		t.Errorf("4 runs with 2 ignored failures each: %s; %v; want 8 ignored failures", text,
+			end.err)
 	}
 }
 
@@ -254,6 +270,23 @@ func TestPipeWithoutReaderIsAnInputOutputError(t *testing.T) {
 	end := runFrames(t, "-loop forever -input a="+in+" -output d="+out)
 	if hal.CodeOf(end.err) != hal.IO {
 		t.Errorf("ended with %+v, want code %v", end, hal.IO)
+	}
+}
+
+// TestDeviceFailureTakesPrecedenceOverThatOfAnOutput writes to a pipe without a reader after a run
+// in which the device's DMA failed.
+func TestDeviceFailureTakesPrecedenceOverThatOfAnOutput(t *testing.T) {
+	out := makeFIFO(t)
+	go func() {
+		file, _ := os.Open(out)
+		file.Close()
+	}()
+	in := filepath.Join(t.TempDir(), "a")
+	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
+	device := &busMaster{sleepingMock{mock.New(&boards.Ivshmem)}, hal.DMAFault}
+	end := runFramesOn(t, device, "-loop forever -input a="+in+" -output d="+out)
+	if hal.CodeOf(end.err) != hal.DMAFault || !end.result.SafeRan {
+		t.Errorf("ended with %+v, want code %v and safe", end, hal.DMAFault)
 	}
 }
 

@@ -105,6 +105,7 @@ func (s *tensorStream) openOutput(path string) error {
 	if err != nil {
 		return err
 	}
+	file.RemoveLeftovers()
 	s.outputFile = file
 	s.Path, s.fd, s.isPerRun = file.Path, file.Fd, file.IsStream
 	return nil

@@ -68,7 +68,9 @@ const lockHelp = `
 // faultsHelp is the help text of -faults. A build with the tag nofaults omits this text.
 const faultsHelp = `
   -faults FILE        after a failure, append a record of it to FILE: a file (a new one holds
-                      64 records) or a device such as /dev/pmsg0; lm faults prints the records`
+                      64 records) or a device such as /dev/pmsg0; lm faults prints the records
+  -faults-format      overwrite FILE if it has other data
+  -faults-required    fail if another process locks FILE; without this flag, record nothing then`
 
 // jsonHelp is the help text of -json. A build with the tag nojson omits this text.
 const jsonHelp = `

@@ -30,6 +30,7 @@ type Options struct {
 	VersionCounterFile string // value of -version-counter: file with the lowest version to accept
 	FirstTLBWindow     int    // value of -window; runtime.AnyTLBWindow: -window is not given
 
+	FormatFaultFile, RequireFaultFile  bool // true: -faults-format or -faults-required is given
 	Seal, LockMemory, CheckOnly        bool // true: -seal, -lock or -check is given
 	PrintJSON, PrintHelp, PrintVersion bool // true: -json, -help or -version is given
 	ReportLongestStopTime              bool // true: -supervised is given
@@ -106,6 +107,8 @@ func (o *Options) SetSwitch(name string) (exists bool) {
 		{"h", &o.PrintHelp},
 		{"version", &o.PrintVersion},
 		{"supervised", &o.ReportLongestStopTime},
+		{"faults-format", &o.FormatFaultFile},
+		{"faults-required", &o.RequireFaultFile},
 	}
 	for _, flag := range switches {
 		if flag.name == name {

@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"lightmetal/hal"
 
@@ -45,47 +42,31 @@ func checkContents(t *testing.T, path, want string) {
 	}
 }
 
-func TestReplacedFileKeepsItsMode(t *testing.T) {
+func TestNewFileBelongsToItsWriterAndHasItsMode(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o027))
 	dir := t.TempDir()
-	for _, mode := range []os.FileMode{0o600, 0o644, 0o755, 0o666} {
+	for _, mode := range []os.FileMode{0, 0o600, 0o644, 0o777} { // 0: there is no file
 		path := filepath.Join(dir, "f")
-		if err := errors.Join(os.WriteFile(path, []byte("old and longer"), 0o600),
-			os.Chmod(path, mode)); err != nil {
-			t.Fatal(err)
+		_ = os.Remove(path)
+		if mode != 0 {
+			if err := errors.Join(os.WriteFile(path, []byte("old and longer"), 0o600),
+				os.Chmod(path, mode)); err != nil {
+				t.Fatal(err)
+			}
+			_ = os.Chown(path, 1234, 1235) // only root may
 		}
 		if err := replaceFile(path, "new"); err != nil {
 			t.Fatal(err)
 		}
 		checkContents(t, path, "new")
-		if info, _ := os.Stat(path); info.Mode() != mode {
-			t.Errorf("mode of the file that replaces one of mode %v: %v, want the same", mode,
-				info.Mode())
+		var status syscall.Stat_t
+		if err := syscall.Stat(path, &status); err != nil || status.Mode&0o777 != 0o640 ||
+			int(status.Uid) != os.Geteuid() {
+			t.Errorf("file that replaces one of mode %v: mode %o, user %d, %v; want 0640 and %d",
+				mode, status.Mode, status.Uid, err, os.Geteuid())
 		}
 	}
-	path := filepath.Join(dir, "g")
-	if err := replaceFile(path, "new"); err != nil {
-		t.Fatal(err)
-	}
-	if info, _ := os.Stat(path); info.Mode() != 0o640 {
-		t.Errorf("a new file has mode %v, want 0640", info.Mode())
-	}
-	checkFileNames(t, dir, "f g")
-}
-
-func TestReplacedFileKeepsItsOwner(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can change the owner of a file")
-	}
-	path := filepath.Join(t.TempDir(), "f")
-	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 1234, 1235),
-		replaceFile(path, "new")); err != nil {
-		t.Fatal(err)
-	}
-	var status syscall.Stat_t
-	if err := syscall.Stat(path, &status); err != nil || status.Uid != 1234 || status.Gid != 1235 {
-		t.Errorf("owner of the new file %d:%d, %v; want 1234:1235", status.Uid, status.Gid, err)
-	}
+	checkFileNames(t, dir, "f")
 }
 
 // TestLinksAreFollowed follows links to a file in another directory, and to a file that does not
@@ -189,166 +170,65 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 	}
 }
 
-// rejectExchanges makes the kernel reject exchanges of names in this thread, as file systems do
-// that cannot exchange names. The caller must have locked the goroutine to the thread, and must not
-// unlock it.
-func rejectExchanges() error {
-	flags := uint32(16 + 8*4) // offset of the fifth argument in struct seccomp_data
-	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_RENAMEAT2, Jf: 3},
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: flags},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.RENAME_EXCHANGE, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EINVAL)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER,
-		uintptr(unsafe.Pointer(&program)), 0, 0)
-}
-
-// TestFileWithOtherOwnershipIsNotReplaced puts another file at the path after OpenToReplace. Commit
-// replaces that file only if it has the same owner and mode as the first file, also if the file
-// system cannot exchange names.
-func TestFileWithOtherOwnershipIsNotReplaced(t *testing.T) {
-	for _, canExchange := range []bool{true, false} {
-		for _, test := range []struct {
-			first, second os.FileMode // 0: there is no file
-			isReplaced    bool
-		}{
-			{0o666, 0o600, false}, {0o600, 0o666, false}, {0, 0o600, false},
-			{0o640, 0o640, true}, {0o640, 0, true},
-		} {
-			name := fmt.Sprintf("%v then %v, exchange %v", test.first, test.second, canExchange)
-			t.Run(name, func(t *testing.T) {
-				checkReplacement(t, test.first, test.second, test.isReplaced, canExchange)
-			})
-		}
-	}
-}
-
-// checkReplacement opens an output at a path with a file of the first mode, puts a file of the
-// second mode at the path, commits the output, and checks whether it has replaced this file.
-func checkReplacement(t *testing.T, first, second os.FileMode, isReplaced, canExchange bool) {
+// TestLeftoversOfKilledWritersAreRemoved creates files with names like those of temporary files.
+// Only unlocked regular files with exactly the name of one of this output may be removed.
+func TestLeftoversOfKilledWritersAreRemoved(t *testing.T) {
 	dir := t.TempDir()
-	writeOld := func(mode os.FileMode) {
-		if mode == 0 {
-			return
-		}
-		if err := errors.Join(os.WriteFile(dir+"/f", []byte("old"), 0o600),
-			os.Chmod(dir+"/f", mode)); err != nil {
+	const digits = "0123456789abcdef"
+	for _, name := range []string{"." + digits, "a.b." + digits, "a.." + digits, "a." + digits + "0",
+		"a." + digits[1:], "a." + digits[1:] + "g", "ab." + digits, "." + "a." + digits} {
+		if err := os.WriteFile(dir+"/."+name+".part", nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	writeOld(first)
-	f, err := OpenToReplace(dir+"/f", 0o644)
+	if err := errors.Join(os.WriteFile(dir+"/a."+digits+".part", nil, 0o600),
+		os.WriteFile(dir+"/.a."+digits+".party", nil, 0o600),
+		os.Mkdir(dir+"/.a."+digits[:15]+"1.part", 0o700),
+		os.Symlink("x", dir+"/.a."+digits[:15]+"2.part"),
+		syscall.Mkfifo(dir+"/.a."+digits[:15]+"3.part", 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	entries, _ := os.ReadDir(dir)
+	want := len(entries)
+	if os.Geteuid() == 0 {
+		want++
+		if err := errors.Join(os.WriteFile(dir+"/.a."+digits[:15]+"4.part", nil, 0o666),
+			os.Chown(dir+"/.a."+digits[:15]+"4.part", 1234, 1235)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	living, err := OpenToReplace(dir+"/a", 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Write([]byte("new")); err != nil {
-		t.Fatal(err)
-	}
-	_ = os.Remove(dir + "/f")
-	writeOld(second)
-	committed := make(chan error)
-	var filterErr error
-	go func() {
-		runtime.LockOSThread() // the thread ends with the goroutine
-		if !canExchange {
-			filterErr = rejectExchanges()
-		}
-		committed <- f.Commit()
-	}()
-	err = <-committed
-	f.Discard()
-	if filterErr != nil {
-		t.Skip("the kernel has no seccomp: ", filterErr)
-	}
-	mode, want := second, "old"
-	if isReplaced {
-		mode, want = first, "new"
-	}
-	if (err == nil) != isReplaced || err != nil && hal.CodeOf(err) != hal.IO {
-		t.Errorf("Commit: error %v, want one with code %v unless the file is replaced: %v", err,
-			hal.IO, isReplaced)
-	}
-	checkContents(t, dir+"/f", want)
-	if info, _ := os.Stat(dir + "/f"); info.Mode() != mode {
-		t.Errorf("mode of the file %v, want %v", info.Mode(), mode)
-	}
-	checkFileNames(t, dir, "f")
-}
-
-// TestConcurrentExchangeKeepsOwnerAndMode commits an output while another process repeatedly
-// exchanges the replaced file with another file. Each file must be replaced by a file with the
-// same owner and mode, or not at all. If the other process repeatedly renames the replaced file
-// away and back, no other file may change.
-func TestConcurrentExchangeKeepsOwnerAndMode(t *testing.T) {
-	dir := t.TempDir()
-	f, g := dir+"/f", dir+"/g"
-	exchange := func() error {
-		return unix.Renameat2(unix.AT_FDCWD, f, unix.AT_FDCWD, g, unix.RENAME_EXCHANGE)
-	}
-	renameAwayAndBack := func() error {
-		return errors.Join(os.Rename(f, dir+"/h"), os.Rename(dir+"/h", f))
-	}
-	writeOld := func(path string, mode os.FileMode) {
-		_ = os.Remove(path)
-		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600),
-			os.Chmod(path, mode)); err != nil {
+	defer living.Discard()
+	want++
+	for _, left := range []string{"e", "f"} { // as after SIGKILL
+		if err := os.WriteFile(dir+"/.a."+digits[:15]+left+".part", nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	writeOld(f, 0o600)
-	writeOld(g, 0o666)
-	if err := exchange(); err != nil {
-		t.Skipf("this file system cannot exchange files: %v", err)
+	next, err := OpenToReplace(dir+"/a", 0o600)
+	if err != nil {
+		t.Fatal(err)
 	}
-	// A bit for the last digit of each mode: 0 for 0600, 6 for 0666.
-	const oldModeBits = 1<<0 | 1<<6
-	for _, test := range []struct {
-		name   string
-		change func() error
-		keeps  os.FileMode // the bits of oldModeBits that must still exist afterwards
-	}{
-		{"exchange", exchange, oldModeBits},
-		// The rename back to f removes the file that has this name by then. This may be the first
-		// file, if Commit has put it back.
-		{"away and back", renameAwayAndBack, 1 << 6},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			for range 200 {
-				writeOld(f, 0o600)
-				writeOld(g, 0o666)
-				var ended atomic.Bool
-				exchanged := make(chan bool)
-				go func() {
-					for !ended.Load() {
-						_ = test.change()
-					}
-					close(exchanged)
-				}()
-				err := replaceFile(f, "new")
-				ended.Store(true)
-				<-exchanged
-				modes := os.FileMode(0)
-				for _, path := range []string{f, g, dir + "/h"} {
-					if info, err := os.Stat(path); err == nil {
-						modes |= 1 << (info.Mode() & 7)
-					}
-				}
-				const newModeBit = 1 << 4 // 0644, the mode of a new file
-				if modes&test.keeps != test.keeps || modes&^(oldModeBits|newModeBit) != 0 {
-					t.Fatalf("bits for the last digits of the modes of all files: %b, want %b "+
-						"and no others than %b; Write: %v", modes, test.keeps,
-						oldModeBits|newModeBit, err)
-				}
-			}
-		})
+	next.RemoveLeftovers()
+	entries, _ = os.ReadDir(dir)
+	for _, entry := range entries {
+		name := entry.Name()
+		if name == ".a."+digits[:15]+"e.part" || name == ".a."+digits+".part" {
+			t.Errorf("%s is still there, want it removed", name)
+		}
 	}
+	if got := len(entries); got != want+1 {
+		t.Errorf("%d files are left, want %d: %v", got, want+1, entries)
+	}
+	err = errors.Join(Outputs{next}.Commit(), Outputs{living}.Commit())
+	if err != nil {
+		t.Errorf("Commit after RemoveLeftovers: %v", err)
+	}
+	stream := &Output{Fd: -1, dirFD: -1}
+	stream.RemoveLeftovers() // an output without a temporary file
 }
 
 // TestPathsBelowProcAreReplacedCompletely writes to regular files by paths below /proc and
@@ -416,9 +296,8 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 	dir, temp := uintptr(f.dirFD), nameAddress(f.tempAndFinalName)
 	name := nameAddress(f.tempAndFinalName[f.finalNameOffset:])
 	for _, call := range [][]uintptr{
-		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name},
+		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name, 0},
 		{unix.SYS_UNLINKAT, dir, temp, 0},
-		{unix.SYS_NEWFSTATAT, dir, name, f.statusAddress()},
 	} {
 		number, args := call[0], call[1:]
 		var exact [6]uintptr
@@ -437,9 +316,6 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 				}
 			}
 		}
-	}
-	if !isAllowed(program, unix.SYS_NEWFSTATAT, [6]uintptr{dir, temp, f.statusAddress()}) {
-		t.Error("newfstatat of the temporary name is rejected, want it allowed")
 	}
 	if isAllowed(program, unix.SYS_RENAMEAT, [6]uintptr{dir, temp, dir, name}) {
 		t.Error("renameat is allowed, want only renameat2")

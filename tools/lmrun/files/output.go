@@ -2,16 +2,13 @@ package files
 
 import (
 	"strconv"
+	"strings"
 	"unsafe"
 
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
 )
-
-// This file writes outputs. To replace a file, it writes and syncs a temporary file, exchanges the
-// names of the two files (RENAME_EXCHANGE), and removes the old file. If there is no old file, it
-// renames the temporary file. It writes to pipes and devices in place.
 
 // Output is an output file that is being written. For every Output, the caller must call Commit,
 // Discard or both. Commit and Discard make raw system calls, because lmrun calls them after
@@ -21,10 +18,8 @@ type Output struct {
 	Path     string // path of the output, for error messages
 	Fd       int    // file descriptor to which the caller writes the data
 	IsStream bool   // true for a pipe, a socket or a character device: see isStream
-	// dirFD is the file descriptor of the directory that contains the temporary file and the
-	// replaced file; -1: not open. dirFD stays open until the output is committed or discarded.
-	// Therefore other processes cannot redirect the rename to another directory by changing links
-	// or renaming directories.
+	// dirFD is the directory of the temporary and the final file; -1: not open. It stays open, so
+	// that nobody redirects the rename to another directory by changing links.
 	dirFD int
 	// tempAndFinalName contains two base names, each followed by a zero byte: the name of the
 	// temporary file, which Discard removes, and the final name. For an output of Create, it
@@ -33,28 +28,12 @@ type Output struct {
 	// only their addresses.
 	tempAndFinalName []byte
 	finalNameOffset  int  // offset of the final name in tempAndFinalName; 0: do not rename
+	readsOld         bool // see AllowReadOld
 	isSealed         bool // PrepareSeal was called: Discard must not close file descriptors
-	// expectedOwnerAndMode has the owner and mode that the file to replace had when the output was
-	// opened. If there was no such file, it has the owner and mode of the temporary file. Commit
-	// fails if it would replace a file with another owner or mode.
-	expectedOwnerAndMode ownerAndMode
-	// replacedStatus is a buffer of the size of unix.Stat_t. During Commit, the kernel writes the
-	// status of the replaced file to it. The buffer is a field, because PrepareSeal needs its
-	// address for the rule that allows this system call.
-	replacedStatus [unsafe.Sizeof(unix.Stat_t{}) / 8]uint64
-}
-
-// ownerAndMode contains the mode and owner of a file. A new file receives the mode and owner of the
-// file that it replaces.
-type ownerAndMode struct{ mode, uid, gid uint32 }
-
-// ownerAndModeOf returns the owner and mode of a file with the given status.
-func ownerAndModeOf(status *unix.Stat_t) ownerAndMode {
-	return ownerAndMode{status.Mode, status.Uid, status.Gid}
 }
 
 // OpenToReplace opens an output. When the caller calls Commit, the output replaces the file at
-// path. If no file exists at path, the new file has the permissions in mode without those in the
+// path. The new file belongs to the writer, and has the permissions in mode without those in the
 // umask. If path is a pipe or a device, the Output writes to the pipe or device in place. If path
 // is a FIFO, OpenToReplace waits until another process has opened the FIFO for reading.
 func OpenToReplace(path string, mode uint32) (*Output, error) {
@@ -98,10 +77,8 @@ func fileChangedError(path string) error {
 	return hal.NewFault(hal.IO, reason)
 }
 
-// createTemp creates the temporary file in the directory of the file at f.Path. The parameter
-// `existing` is the status of the file at f.Path from stat(2); it is zero if no such file exists.
-// If the file at f.Path exists, createTemp copies its owner and mode to the temporary file.
-// Otherwise the temporary file receives the permissions in mode without those in the umask.
+// createTemp creates the temporary file in the directory of the file at f.Path, whose status is
+// `existing`, or zero if there is no such file.
 func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	var status unix.Stat_t
 	dirFD, name, err := followLinks(f.Path, &status)
@@ -122,43 +99,76 @@ func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	replaces := status.Mode != 0
-	if replaces {
-		mode = 0o600 // give other users no access before the file has its final owner
-	}
 	f.Fd, err = openAt(dirFD, temp, createNewFlags, mode)
 	if err != nil {
 		return err
 	}
 	f.tempAndFinalName, f.finalNameOffset = names, len(temp)+1
-	if replaces {
-		// Set the owner before the mode, because a change of the owner can clear bits of the mode.
-		// Only root may change the owner. If fchown fails, the new file belongs to the current
-		// user.
-		_ = unix.Fchown(f.Fd, int(status.Uid), int(status.Gid))
-		err = unix.Fchmod(f.Fd, status.Mode&0o777)
-	} else {
-		err = unix.Fstat(f.Fd, &status)
+	return f.lockTemp()
+}
+
+// lockTemp locks the temporary file, so that RemoveLeftovers of another process keeps it.
+func (f *Output) lockTemp() error {
+	var status unix.Stat_t
+	_ = unix.Flock(f.Fd, unix.LOCK_EX) // some file systems have no locks
+	err := unix.Fstat(f.Fd, &status)
+	if err == nil && status.Nlink == 0 { // RemoveLeftovers was faster
+		err = unix.EAGAIN
 	}
-	f.expectedOwnerAndMode = ownerAndModeOf(&status)
 	return err
 }
 
-// tempName returns the base name of the temporary file for an output with the given base name.
-// The returned name contains random digits, so that other processes cannot guess it.
+// RemoveLeftovers removes the temporary files that killed writers of this output have left:
+// regular files of this user with a name of tempName that no process has locked.
+func (f *Output) RemoveLeftovers() {
+	if f.finalNameOffset == 0 {
+		return
+	}
+	own := string(f.tempAndFinalName[:f.finalNameOffset-1])
+	prefix := own[:len(own)-tempDigits-len(tempSuffix)]
+	names, _ := hal.ListDir("/proc/self/fd/" + strconv.Itoa(f.dirFD))
+	for _, name := range names {
+		digits, isOfOutput := strings.CutPrefix(name, prefix)
+		digits, isTemp := strings.CutSuffix(digits, tempSuffix)
+		_, isNumber := hal.ParseNumber(digits, 16, 1<<64-1)
+		if isOfOutput && isTemp && isNumber && len(digits) == tempDigits {
+			f.removeIfUnlocked(name)
+		}
+	}
+}
+
+// removeIfUnlocked removes a temporary file whose writer has ended.
+func (f *Output) removeIfUnlocked(name string) {
+	fd, err := openAt(f.dirFD, name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	var status unix.Stat_t
+	if unix.Fstat(fd, &status) == nil && status.Mode&unix.S_IFMT == unix.S_IFREG &&
+		int(status.Uid) == unix.Geteuid() && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+		_ = unix.Unlinkat(f.dirFD, name, 0)
+	}
+}
+
+const (
+	tempDigits = 16 // random hex digits in the name of a temporary file
+	tempSuffix = ".part"
+)
+
+// tempName returns the base name of the temporary file for an output: a dot, the output's name, a
+// dot, random digits, which other processes cannot guess, and tempSuffix.
 func tempName(name string) (string, error) {
-	// The temporary name contains at most the first maxNameBytes bytes of name. Linux limits a base
-	// name to 255 bytes. The other 55 bytes are for the dots, digits and suffix.
-	const maxNameBytes = 200
-	var random [8]byte
+	const maxNameBytes = 200 // Linux limits a base name to 255 bytes
+	var random [tempDigits / 2]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return "", err
 	}
 	temp := "." + name[:min(len(name), maxNameBytes)] + "."
 	for _, b := range random {
-		temp += strconv.FormatUint(uint64(b), 16)
+		temp += strconv.FormatUint(uint64(b>>4), 16) + strconv.FormatUint(uint64(b&15), 16)
 	}
-	return temp + ".part", nil
+	return temp + tempSuffix, nil
 }
 
 // copyNamesToReadOnlyMemory maps memory and writes these bytes to it: temp, a zero byte, name, and
@@ -193,97 +203,27 @@ func WriteFull(fd int, data []byte) error {
 	return nil
 }
 
-// syncToDisk calls fsync(2), which returns after the data of the file have been written to the
-// disk. It ignores the errors that fsync returns for pipes and for devices that cannot be synced.
-func (f *Output) syncToDisk() error {
-	_, _, errno := unix.RawSyscall(unix.SYS_FSYNC, uintptr(f.Fd), 0, 0)
-	isPipeOrDevice := errno == unix.EINVAL || errno == unix.EROFS
-	if errno == 0 || isPipeOrDevice {
+// sync writes the file or directory fd to the disk. It ignores the errors that fsync returns for
+// pipes and for devices that cannot be synced.
+func (f *Output) sync(fd int) error {
+	_, _, errno := unix.RawSyscall(unix.SYS_FSYNC, uintptr(fd), 0, 0)
+	if errno == 0 || errno == unix.EINVAL || errno == unix.EROFS {
 		return nil
 	}
 	return hal.FileFault(f.Path, errno)
 }
 
-// renameToFinal renames the temporary file to its final name and removes the replaced file. It
-// returns an error if the owner or mode of the replaced file has changed since the output was
-// opened. It allocates memory only for an error, because lmrun calls it after
-// runtime.Replay.Freeze.
+// renameToFinal renames the temporary file, if there is one, to its final name.
 func (f *Output) renameToFinal() error {
-	if f.finalNameOffset == 0 { // nothing to rename: f is a pipe, a device or an output of Create
-		return f.closeFDs()
+	if f.finalNameOffset != 0 {
+		dirFD := uintptr(f.dirFD)
+		_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT2, dirFD, nameAddress(f.tempAndFinalName),
+			dirFD, nameAddress(f.tempAndFinalName[f.finalNameOffset:]), 0, 0)
+		if errno != 0 {
+			return hal.FileFault(f.Path, errno)
+		}
 	}
-	// Exchange the names of the two files before removeReplacedFile checks the replaced file. After
-	// the exchange, the replaced file has the random temporary name, which other processes do not
-	// know. Therefore no process can change the file between the check and the removal.
-	errno := f.renameTemp(unix.RENAME_EXCHANGE)
-	if errno == 0 {
-		return f.removeReplacedFile()
-	}
-	// If no file has the final name (ENOENT), rename the temporary file. With RENAME_NOREPLACE, the
-	// call fails if another process has just created a file with the final name.
-	if errno == unix.ENOENT {
-		errno = f.renameTemp(unix.RENAME_NOREPLACE)
-	}
-	switch errno {
-	case 0:
-		return f.closeFDs()
-	case unix.EEXIST:
-		return fileChangedError(f.Path)
-	}
-	// After any other error, assume that the file system cannot exchange names. Check the file to
-	// replace, and then rename the temporary file over it. If another process changes the file
-	// between these two system calls, the change is lost.
-	if f.ownerOrModeChanged(f.tempAndFinalName[f.finalNameOffset:]) {
-		return fileChangedError(f.Path)
-	}
-	if errno = f.renameTemp(0); errno != 0 {
-		return hal.FileFault(f.Path, errno)
-	}
-	return f.closeFDs()
-}
-
-// removeReplacedFile checks and removes the replaced file after the names have been exchanged. At
-// this time the replaced file has the temporary name. If the owner or mode of the replaced file has
-// changed, removeReplacedFile exchanges the names back and returns an error.
-func (f *Output) removeReplacedFile() error {
-	if !f.ownerOrModeChanged(f.tempAndFinalName) {
-		f.Discard() // removes the file with the temporary name, which is the replaced file
-		return nil
-	}
-	if f.renameTemp(unix.RENAME_EXCHANGE) != 0 {
-		// Another process has renamed or removed the new file. Give the replaced file its final
-		// name again, unless another file has this name.
-		f.renameTemp(unix.RENAME_NOREPLACE)
-		f.tempAndFinalName = nil // so that Discard does not remove the replaced file
-	}
-	return fileChangedError(f.Path)
-}
-
-// ownerOrModeChanged reports whether the owner or mode of a file differs from
-// f.expectedOwnerAndMode. The parameter `name` is the base name of the file in the directory
-// f.dirFD. ownerOrModeChanged returns false if it cannot read the status of the file.
-func (f *Output) ownerOrModeChanged(name []byte) bool {
-	_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT,
-		uintptr(f.dirFD), nameAddress(name), f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
-	status := (*unix.Stat_t)(unsafe.Pointer(&f.replacedStatus))
-	return errno == 0 && ownerAndModeOf(status) != f.expectedOwnerAndMode
-}
-
-// renameTemp renames the temporary file to its final name. The parameter `flags` contains flags of
-// renameat2(2). With RENAME_EXCHANGE, renameTemp exchanges the two names.
-func (f *Output) renameTemp(flags uintptr) unix.Errno {
-	dirFD := uintptr(f.dirFD)
-	temp, final := f.tempAndFinalName, f.tempAndFinalName[f.finalNameOffset:]
-	_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT2,
-		dirFD, nameAddress(temp), dirFD, nameAddress(final), flags, 0)
-	return errno
-}
-
-// closeFDs closes the file descriptors of an output, and removes no file. The caller must call it
-// only when no temporary file exists.
-func (f *Output) closeFDs() error {
 	f.tempAndFinalName = nil
-	f.Discard()
 	return nil
 }
 
@@ -307,20 +247,15 @@ func (f *Output) Discard() {
 // nameAddress returns the address of the first byte of name.
 func nameAddress(name []byte) uintptr { return uintptr(unsafe.Pointer(&name[0])) }
 
-// statusAddress returns the address of f.replacedStatus, for the system call that reads the status
-// of a file. PrepareSeal also needs this address: in a sealed process, the seccomp filter allows
-// the system call only with this address.
-func (f *Output) statusAddress() uintptr { return uintptr(unsafe.Pointer(&f.replacedStatus)) }
-
 // Outputs is a list of outputs. It has methods that commit or discard all outputs of the list.
 type Outputs []*Output
 
-// Commit first syncs all files to the disk, and then renames each file to its final name. Therefore
-// no file has its final name before the data of all files are on the disk. After the first error,
-// Commit returns this error and renames no further files.
+// Commit syncs all files to the disk, then renames each file to its final name, and then syncs the
+// directories. No file has its final name before the data of all files are on the disk. After the
+// first error, Commit returns this error and renames no further files.
 func (list Outputs) Commit() error {
 	for _, f := range list {
-		if err := f.syncToDisk(); err != nil {
+		if err := f.sync(f.Fd); err != nil {
 			return err
 		}
 	}
@@ -328,6 +263,14 @@ func (list Outputs) Commit() error {
 		if err := f.renameToFinal(); err != nil {
 			return err
 		}
+	}
+	for _, f := range list {
+		if f.dirFD >= 0 {
+			if err := f.sync(f.dirFD); err != nil {
+				return err
+			}
+		}
+		f.Discard()
 	}
 	return nil
 }

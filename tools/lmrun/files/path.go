@@ -52,7 +52,7 @@ func openParent(baseFD int, path string) (dirFD int, name string, err error) {
 		return -1, "", unix.EISDIR
 	}
 	parent := path[:slash]
-	dirFD, err = openAt(baseFD, parent+".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	dirFD, err = openAt(baseFD, parent+".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err == unix.ENOENT {
 		reason := "directory " + parent + " does not exist; `mkdir -p " + parent + "` creates it"
 		err = hal.NewFault(hal.NoFile, reason)

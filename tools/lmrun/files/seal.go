@@ -9,8 +9,9 @@ import "golang.org/x/sys/unix"
 // PrepareSeal prepares the outputs for runtime.Seal. It returns seccomp instructions that allow the
 // system calls of Commit and Discard:
 //   - fsync(2) with any file descriptor,
-//   - reading the status of a file, renaming a file and removing a file, but only with the
-//     directories and names of the outputs in the list.
+//   - renaming and removing a file, but only with the directories and names of the outputs in the
+//     list,
+//   - after AllowReadOld, locking the directory and opening the file with the final name.
 //
 // For all other system calls, the filter continues after these instructions. After a call of
 // PrepareSeal, Commit and Discard do not close file descriptors, because runtime.Seal forbids
@@ -19,8 +20,7 @@ import "golang.org/x/sys/unix"
 // A seccomp filter can compare the address of a name, but not the text at this address. Therefore
 // the rest of the filter must forbid mapping memory and changing its protection, so that the text
 // stays the same. The filter can compare the number of a file descriptor, but not its file.
-// Therefore the rest of the filter must forbid opening and closing files, so that each number keeps
-// its file.
+// Therefore the rest of the filter must forbid closing files, so that each number keeps its file.
 func (list Outputs) PrepareSeal() []unix.SockFilter {
 	program := appendAllow(nil, unix.SYS_FSYNC)
 	for _, f := range list {
@@ -28,13 +28,15 @@ func (list Outputs) PrepareSeal() []unix.SockFilter {
 		if f.finalNameOffset == 0 {
 			continue
 		}
-		dir, status := uintptr(f.dirFD), f.statusAddress()
+		dir := uintptr(f.dirFD)
 		temp := nameAddress(f.tempAndFinalName)
 		name := nameAddress(f.tempAndFinalName[f.finalNameOffset:])
-		program = appendAllow(program, unix.SYS_NEWFSTATAT, dir, name, status)
-		program = appendAllow(program, unix.SYS_NEWFSTATAT, dir, temp, status)
-		program = appendAllow(program, unix.SYS_RENAMEAT2, dir, temp, dir, name)
+		program = appendAllow(program, unix.SYS_RENAMEAT2, dir, temp, dir, name, 0)
 		program = appendAllow(program, unix.SYS_UNLINKAT, dir, temp, 0)
+		if f.readsOld {
+			program = appendAllow(program, unix.SYS_FLOCK, dir)
+			program = appendAllow(program, unix.SYS_OPENAT, dir, name, readOldFlags)
+		}
 	}
 	return program
 }
