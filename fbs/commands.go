@@ -266,7 +266,8 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 		return describeMissingWindow(m.Index)
 	}
 	w := &c.view.Windows[m.Index]
-	if m.Value > w.Size {
+	// Drivers store the end of a buffer in host memory. The end of a Bar window is another register.
+	if m.Value > w.Size || m.Value == w.Size && w.Kind == gen.WindowKindBar {
 		return Text("relocation offset %x is beyond window %d (%x bytes)",
 			m.Value, uint64(m.Index), w.Size)
 	}
@@ -622,9 +623,6 @@ func describeMisalignment(m *Command, w *windowState) string {
 	return Text("offset %x is not a multiple of the width %d", uint64(m.Offset), width)
 }
 
-// checkDMAWindow checks that a command may store the bus address of a window to a device. The
-// parameter `index` is the index of the window. A device that knows the bus address can store to
-// every byte of the window by DMA. Therefore every byte of the window must accept stores.
 func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 	w, state := &c.view.Windows[index], &c.windowStates[index]
 	if w.Kind == gen.WindowKindHost || state.dmaCheckPassed {
@@ -634,15 +632,30 @@ func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 		return Text("window %d has no bus address; only BAR and host windows have one",
 			uint64(index))
 	}
-	for _, r := range c.boards[w.Device].Rules {
-		if r.LoadOnly && r.Bar == w.Bar && r.First < w.Offset+w.Size && r.Last >= w.Offset {
-			return Text("bytes %x to %x of the BAR of window %d (",
-				r.First, r.Last, uint64(index)) + r.Name +
-				") accept no stores; relocate a window without these bytes"
+	problem = c.view.CheckDMAPages(index, c.boards[w.Device], DMAPageSize)
+	state.dmaCheckPassed = problem == ""
+	return problem
+}
+
+// CheckDMAPages checks the pages of a BAR that a Bar window touches: each byte needs a rule that
+// accepts stores. An IOMMU maps whole pages, and only the other device knows how much it stores.
+// CheckDMAPages returns the problem, or "" if there is none.
+func (v *View) CheckDMAPages(window uint16, board *boards.Board, pageSize uint64) string {
+	w := &v.Windows[window]
+	bar := v.Devices[w.Device].MinBarSizes()[w.Bar]
+	next, last := w.Offset&^(pageSize-1), (w.Offset+w.Size-1)|(pageSize-1)
+	for i := range board.Rules { // sorted, without overlaps
+		r := &board.Rules[i]
+		if r.Bar == w.Bar && !r.LoadOnly && r.First <= next && next <= r.Last {
+			next = min(r.Last+1, bar)
 		}
 	}
-	state.dmaCheckPassed = true
-	return ""
+	if next > last {
+		return ""
+	}
+	return Text("byte %x of BAR %d accepts no stores, and is in a page of %x bytes with window %d; "+
+		"relocate a window whose pages accept stores everywhere",
+		next, uint64(w.Bar), pageSize, uint64(window))
 }
 
 // checkDataRange checks the data of a command m that copies or compares: m.Amount bytes of a tensor

@@ -12,6 +12,8 @@ import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/vectors/oracle"
+	"lightmetal/tools/image/lmb"
 )
 
 func TestFileAtAnOddAddressIsRejected(t *testing.T) {
@@ -85,11 +87,12 @@ func TestElementSizes(t *testing.T) {
 	}
 }
 
-// TestQuotedNamesHaveNoControlCharacters checks Quote, whose results are printed on terminals.
-func TestQuotedNamesHaveNoControlCharacters(t *testing.T) {
+// TestQuotedNamesHaveNoHiddenCharacters checks Quote, whose results are printed on terminals.
+func TestQuotedNamesHaveNoHiddenCharacters(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\x1b[2J\"\x7f\nb":          `"a?[2J???b"`,
 		"\u0085\u202e\u2028\xff\x9b": `"?????"`,
+		"s\u200baf\U000e0020e":       `"s?af?e"`,
 		"größe €😀":                   `"größe €😀"`,
 	} {
 		if got := fbs.Quote(text); got != want {
@@ -221,12 +224,53 @@ func TestCommandsHaveTheSameLayoutInMemoryAndInAFile(t *testing.T) {
 	}
 }
 
-// TestControlCharactersAreThoseOfUnicode compares IsControl with the tables of package unicode.
-func TestControlCharactersAreThoseOfUnicode(t *testing.T) {
-	tables := []*unicode.RangeTable{unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control}
+// TestHiddenCharactersAreThoseOfUnicode compares IsHidden with the tables of package unicode, which
+// also say that all other letters, digits and signs may be in names.
+func TestHiddenCharactersAreThoseOfUnicode(t *testing.T) {
+	ranges := 0
 	for r := rune(0); r <= unicode.MaxRune; r++ {
-		if want := unicode.In(r, tables...); fbs.IsControl(r) != want {
-			t.Errorf("IsControl(%U): %v, want %v", r, fbs.IsControl(r), want)
+		got := fbs.IsHidden(r)
+		if want := oracle.IsHidden(r); got != want {
+			t.Errorf("IsHidden(%U): %v, want %v", r, got, want)
+		}
+		if got && (r == 0 || !fbs.IsHidden(r-1)) {
+			ranges++
+		}
+		isIgnorable := unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
+		if got && !isIgnorable && unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) {
+			t.Errorf("IsHidden(%U) is true for a visible character", r)
+		}
+	}
+	if ranges > 25 {
+		t.Errorf("the hidden characters have %d ranges, want at most 25", ranges)
+	}
+}
+
+// TestNamesOfSequencesAreASCIIWithoutBlanks verifies an image with each byte in the name of a
+// sequence, and with each byte in the name of a tensor.
+func TestNamesOfSequencesAreASCIIWithoutBlanks(t *testing.T) {
+	image := sampleImage()
+	image.Sequences[0].Name, image.Tensors[0].Name = "mbin", "tensor"
+	file := encode(t, image)
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepts := func(name fbs.NameRange, b byte) bool {
+		old := view.NameBytes(name)[1]
+		view.NameBytes(name)[1] = b
+		lmb.Stamp(file, uint64(len(view.Envelope)))
+		_, err := fbs.Verify(file)
+		view.NameBytes(name)[1] = old
+		return err == nil
+	}
+	for i := range 256 {
+		b := byte(i)
+		if got, want := accepts(view.Sequences[0].Name, b), b > ' ' && b <= '~'; got != want {
+			t.Errorf("byte %#x in the name of a sequence: accepted %v, want %v", b, got, want)
+		}
+		if got, want := accepts(view.Tensors[0].Name, b), b >= ' ' && b <= '~'; got != want {
+			t.Errorf("byte %#x in the name of a tensor: accepted %v, want %v", b, got, want)
 		}
 	}
 }

@@ -45,6 +45,7 @@ func ReadStruct[T any](data []byte) (value T) {
 // size that an image may have. Verify rejects an image that exceeds one of the limits.
 const (
 	SegmentAlign = 4096 // segments start at multiples of this number of bytes (a page)
+	DMAPageSize  = 4096 // smallest page of an IOMMU, in bytes
 	ArenaAlign   = 64   // tensors start at multiples of this number of bytes (a cache line)
 
 	CommandsMax   = 1 << 24    // number of commands (512 MiB); FlatBuffers offsets have 32 bits

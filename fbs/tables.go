@@ -120,8 +120,8 @@ func (t *tableChecker) checkName(n NameRange) (problem string) {
 			size, first, text)
 	}
 	if !IsPlainText(t.Text[first:][:size]) {
-		return Text("name of %d bytes at offset %d has a control character or is not UTF-8",
-			size, first)
+		return Text("name of %d bytes at offset %d has an invisible or control character, "+
+			"or is not UTF-8", size, first)
 	}
 	return ""
 }
@@ -295,7 +295,13 @@ func (t *tableChecker) checkSequence(index int) (problem string) {
 		return Text("last command %d is not an end command", end-1)
 	}
 	t.commandCount = end
-	return t.checkName(s.Name)
+	if problem := t.checkName(s.Name); problem != "" {
+		return problem
+	}
+	if !IsSequenceName(t.NameBytes(s.Name)) {
+		return "the name has a blank or another character that is not printable ASCII"
+	}
+	return ""
 }
 
 // checkSegment checks a segment. The first segment must start at the first page boundary after

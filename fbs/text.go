@@ -37,11 +37,11 @@ func AppendText(buffer []byte, format string, numbers ...uint64) []byte {
 }
 
 // Quote returns text in double quotes. In the result, a question mark replaces each double
-// quote, each control character (see IsControl), and each byte that is not valid UTF-8.
+// quote, each hidden character (see IsHidden), and each byte that is not valid UTF-8.
 func Quote(text string) string {
 	quoted := `"`
 	for _, r := range text {
-		if r == '"' || r == utf8.RuneError || IsControl(r) {
+		if r == '"' || r == utf8.RuneError || IsHidden(r) {
 			r = '?'
 		}
 		quoted += string(r)
@@ -49,25 +49,44 @@ func Quote(text string) string {
 	return quoted + `"`
 }
 
-// IsControl reports whether r is a character that may change the state of a terminal, end a
-// line, or change the direction of text. These are the C0 and C1 control characters, DEL, the
-// Unicode separators of lines and paragraphs, and the Unicode Bidi_Control characters.
-func IsControl(r rune) bool {
-	switch {
-	case r < ' ', r >= 0x7f && r < 0xa0, r == 0x61c, r == 0x200e, r == 0x200f:
-		return true
-	}
-	return r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+// hiddenLimits has the first character of each range of FORMAT.md section 1.2 that names must not
+// contain, and the first character after the range.
+var hiddenLimits = [...]rune{
+	0x0, 0x20, 0x7f, 0xa0, 0xad, 0xae, 0x34f, 0x350, 0x61c, 0x61d, 0x115f, 0x1161,
+	0x17b4, 0x17b6, 0x180b, 0x1810, 0x200b, 0x2010, 0x2028, 0x202f, 0x2060, 0x2070,
+	0x3164, 0x3165, 0xfe00, 0xfe10, 0xfeff, 0xff00, 0xffa0, 0xffa1, 0xfff0, 0xfffc,
+	0x13430, 0x13440, 0x1bca0, 0x1bca4, 0x1d173, 0x1d17b, 0xe0000, 0xe1000,
 }
 
-// IsPlainText reports whether text is valid UTF-8 and has no control characters (see IsControl).
+// IsHidden reports whether r may change the state of a terminal, end a line, change the direction
+// or the look of text, or is invisible. A name with such characters can look like another name.
+func IsHidden(r rune) bool {
+	passed := 0
+	for passed < len(hiddenLimits) && r >= hiddenLimits[passed] {
+		passed++
+	}
+	return passed%2 == 1
+}
+
+// IsPlainText reports whether text is valid UTF-8 without hidden characters (see IsHidden).
 func IsPlainText(text []byte) bool {
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)
-		if IsControl(r) || r == utf8.RuneError && size == 1 {
+		if IsHidden(r) || r == utf8.RuneError && size == 1 {
 			return false
 		}
 		text = text[size:]
+	}
+	return true
+}
+
+// IsSequenceName reports whether a sequence may have the name. Its characters are ASCII without
+// blanks, so that no name looks like `safe`.
+func IsSequenceName(name []byte) bool {
+	for _, b := range name {
+		if b <= ' ' || b >= 0x7f {
+			return false
+		}
 	}
 	return true
 }

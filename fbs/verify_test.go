@@ -357,8 +357,10 @@ func TestMistakesThatOnlyTheEncoderRejects(t *testing.T) {
 			set(4, func(c *fbs.Command) { c.Mode, c.Mask = equal, 0 })},
 		{"the name \"main\" is used twice", func(i *lmb.Image) { i.Sequences[1].Name = "main" }},
 		{"the name \"a\" is used twice", func(i *lmb.Image) { i.Tensors[1].Name = "a" }},
-		{"has a control character or is not UTF-8",
+		{"has an invisible or control character, or is not UTF-8",
 			func(i *lmb.Image) { i.Tensors[1].Name = "\xff" }},
+		{`sequence 1: the name "s\u200bafe" must be printable ASCII without blanks`,
+			func(i *lmb.Image) { i.Sequences[1].Name = "s\u200bafe" }},
 		{"no copy command copies data from the device to this output", func(i *lmb.Image) {
 			i.Tensors = append(i.Tensors, lmb.Tensor{Name: "f", Role: gen.RoleOutput, DType: 1,
 				Shape: []uint32{1}})

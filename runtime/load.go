@@ -299,8 +299,15 @@ func (r *Replay) patchAddresses() (err error) {
 // bus address for DMA. Therefore this device must reach the window at the bus address.
 func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 	a := &r.apertures[c.Index]
-	owner := r.devices[r.view.Windows[c.Index].Device]
-	if err := r.deviceOf(c).AssignBusAddress(a, owner); err != nil {
+	owner := r.view.Windows[c.Index].Device
+	err := r.deviceOf(c).AssignBusAddress(a, r.devices[owner])
+	if a.DMAPage > fbs.DMAPageSize {
+		problem := r.view.CheckDMAPages(c.Index, r.view.Board(int(owner)), a.DMAPage)
+		if problem != "" {
+			return r.commandFault(hal.WrongDevice, index, problem+", or use smaller pages")
+		}
+	}
+	if err != nil {
 		return err
 	}
 	if a.BusAddress == 0 {

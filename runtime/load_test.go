@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -222,11 +223,12 @@ type busMaster struct {
 	fail  error    // result of all calls
 	state hal.Code // result of Diagnose
 	bus   uint64   // bus address that AssignBusAddress assigns; 0x1000 if smaller
+	page  uint64   // DMAPage that AssignBusAddress sets
 }
 
 func (m busMaster) AssignBusAddress(a *hal.Aperture, of hal.Device) error {
 	*m.calls = append(*m.calls, m.name+" reaches "+of.(busMaster).name)
-	a.BusAddress = max(m.bus, 0x1000)
+	a.BusAddress, a.DMAPage = max(m.bus, 0x1000), m.page
 	return m.fail
 }
 
@@ -277,6 +279,37 @@ func TestBusMasteringIsEnabledAfterBusAddressesAreAssigned(t *testing.T) {
 					test.what, err, denied)
 			}
 		})
+	}
+}
+
+// TestPagesOfTheIOMMUMustAcceptStores loads an image whose window accepts stores in its page of
+// 4 KiB, on IOMMUs with larger pages: 16 KiB have a register of the controller that is closed.
+func TestPagesOfTheIOMMUMustAcceptStores(t *testing.T) {
+	const head = "lightmetal 1\ntarget nvme 1b36:0010 bar0 16KiB\n" +
+		"window r bar0 offset 0 size 4KiB\nwindow d bar0 offset 0x1000 size 4KiB\nmain:\n"
+	for _, c := range []struct {
+		page uint64
+		want string
+	}{
+		{0, ""}, {4096, ""}, {0x2000, "byte 0x18 of BAR 0 accepts no stores"},
+		{0x4000, "page of 0x4000 bytes with window 1; relocate a window whose pages accept stores " +
+			"everywhere, or use smaller pages"},
+	} {
+		for _, fail := range []error{nil, hal.NewFault(hal.NoDevice, "no free addresses")} {
+			d := busMaster{Device: mock.New(&boards.Nvme), calls: new([]string), page: c.page,
+				fail: fail}
+			r, err := runtime.Load(view(t, head+"  write.8 r+0x28 bus(d)\n"), runtime.AnyTLBWindow, d)
+			switch {
+			case c.want != "":
+				if hal.CodeOf(err) != hal.WrongDevice || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("page %#x: %v, want %q", c.page, err, c.want)
+				}
+			case fail != nil && !errors.Is(err, fail), fail == nil && err != nil:
+				t.Errorf("page %#x: %v, want %v", c.page, err, fail)
+			case err == nil:
+				r.Close()
+			}
+		}
 	}
 }
 

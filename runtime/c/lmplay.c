@@ -987,10 +987,18 @@ static bool lies_inside(uint64_t offset, uint64_t size, uint64_t all) {
 
 /* Reports whether a name may contain a character (section 1.2). */
 static bool is_printable(uint32_t c) {
-	bool is_control = (c < 0x20u) || ((c >= 0x7fu) && (c < 0xa0u)) || (c == 0x61cu) ||
-		(c == 0x200eu) || (c == 0x200fu) || ((c >= 0x2028u) && (c <= 0x202eu)) ||
-		((c >= 0x2066u) && (c <= 0x2069u));
-	return !is_control;
+	/* The first character of a range that names must not contain, and the first after it. */
+	static const uint32_t limits[] = {
+		0x0, 0x20, 0x7f, 0xa0, 0xad, 0xae, 0x34f, 0x350, 0x61c, 0x61d, 0x115f, 0x1161,
+		0x17b4, 0x17b6, 0x180b, 0x1810, 0x200b, 0x2010, 0x2028, 0x202f, 0x2060, 0x2070,
+		0x3164, 0x3165, 0xfe00, 0xfe10, 0xfeff, 0xff00, 0xffa0, 0xffa1, 0xfff0, 0xfffc,
+		0x13430, 0x13440, 0x1bca0, 0x1bca4, 0x1d173, 0x1d17b, 0xe0000, 0xe1000,
+	};
+	uint32_t passed = 0;
+	while ((passed < (sizeof(limits) / sizeof(limits[0]))) && (c >= limits[passed])) {
+		passed++;
+	}
+	return (passed % 2u) == 0u;
 }
 
 /* Reads the UTF-8 character (RFC 3629) at the start of `size` bytes, at least 1. Returns the length
@@ -1027,7 +1035,9 @@ static uint32_t decode_utf8(const uint8_t *text, uint32_t size, uint32_t *c) {
 	return more + 1u;
 }
 
-static const char *check_name(const struct lmplay_image *image, uint32_t name) {
+/* Checks a name, whose characters must be printable, and at least `first` and at most `last`. */
+static const char *check_name(const struct lmplay_image *image, uint32_t name, uint32_t first,
+	uint32_t last) {
 	uint32_t at = name >> 8;
 	uint32_t left = name & 255u;
 	if ((left == 0u) || !lies_inside(at, left, element_count(image, FIELD_CHARACTERS))) {
@@ -1036,8 +1046,8 @@ static const char *check_name(const struct lmplay_image *image, uint32_t name) {
 	while (left > 0u) {
 		uint32_t c = 0;
 		uint32_t size = decode_utf8(characters_at(image, at), left, &c);
-		if ((size == 0u) || !is_printable(c)) {
-			return TEXT("its name has a control character or is not UTF-8");
+		if ((size == 0u) || (c < first) || (c > last) || !is_printable(c)) {
+			return TEXT("its name has a hidden character, is not UTF-8, or (sequence) not ASCII");
 		}
 		at += size;
 		left -= size;
@@ -1047,7 +1057,7 @@ static const char *check_name(const struct lmplay_image *image, uint32_t name) {
 
 static const char *check_device(const struct lmplay_image *image, uint32_t index) {
 	const struct device *d = device_at(image, index);
-	return (d->reserved != 0u) ? TEXT("reserved bytes are not zero") : check_name(image, d->board);
+	return (d->reserved != 0u) ? TEXT("reserved bytes are not zero") : check_name(image, d->board, 0, UINT32_MAX);
 }
 
 static const struct rule *access_rule_at(const struct lmplay_image *image, uint32_t index) {
@@ -1084,7 +1094,7 @@ static const char *check_rule(const struct lmplay_image *image, uint32_t index) 
 	if ((index > 0u) && !may_follow_rule(r, access_rule_at(image, index - 1u))) {
 		return TEXT("overlaps the previous rule, or is out of order");
 	}
-	return check_name(image, r->name);
+	return check_name(image, r->name, 0, UINT32_MAX);
 }
 
 /* Checks the fixed bus address of a Host window. The Host windows of a device that have fixed bus
@@ -1158,7 +1168,7 @@ static const char *check_sequence(const struct lmplay_image *image, uint32_t ind
 	if (command_at(image, sum->commands - 1u)->opcode != OP_END) {
 		return TEXT("its last command must be an end command");
 	}
-	return check_name(image, s->name);
+	return check_name(image, s->name, 0x21, 0x7e);
 }
 
 static const struct segment *segment_at(const struct lmplay_image *image, uint32_t index) {
@@ -1209,7 +1219,7 @@ static const char *check_tensor(const struct lmplay_image *image, uint32_t index
 	struct totals *sum) {
 	const struct tensor *t = tensor_at(image, index);
 	uint64_t size = tensor_size(t);
-	const char *problem = check_name(image, t->name);
+	const char *problem = check_name(image, t->name, 0, UINT32_MAX);
 	if (problem != NULL) {
 		return problem;
 	}
@@ -1315,28 +1325,39 @@ static void clear_pointed_windows(struct checker *k) {
 	}
 }
 
-/* Searches the rules of the window's device for the rule of one byte of the BAR. The rules are
-   those of the board, or those in the image if no board has the device's PCI ids. Sets
-   k->found_rule, and reports whether there is such a rule. */
+/* Returns the number of rules that apply to a device: those of its board, or of all devices of the
+   image if no board has its PCI ids. */
+static uint32_t count_rules(const struct lmplay_image *image, uint32_t device) {
+	const struct board *board = board_of(image, device);
+	return (board != NULL) ? board->rule_count : element_count(image, FIELD_RULES);
+}
+
+/* Sets k->found_rule to rule i of the window's device, and reports whether it has this byte. */
+static bool read_rule(struct checker *k, const struct window *w, uint32_t i, uint64_t offset) {
+	const struct board *board = board_of(k->image, w->device);
+	struct board_rule *found = &k->found_rule;
+	bool is_of_bar;
+	if (board != NULL) {
+		*found = board->rules[i];
+		is_of_bar = found->bar == w->bar;
+	} else {
+		const struct rule *r = access_rule_at(k->image, i);
+		found->first = r->first;
+		found->last = r->last;
+		found->widths = r->widths;
+		found->memory = r->memory;
+		found->load_only = 0;
+		is_of_bar = (r->device == w->device) && (r->bar == w->bar);
+	}
+	return is_of_bar && (offset >= found->first) && (offset <= found->last);
+}
+
+/* Sets k->found_rule to the rule of one byte of the BAR. Reports whether there is one. */
 static bool find_rule(struct checker *k, const struct window *w, uint64_t offset) {
-	const struct lmplay_image *image = k->image;
-	const struct board *board = board_of(image, w->device);
-	uint32_t count = (board != NULL) ? board->rule_count : element_count(image, FIELD_RULES);
+	uint32_t count = count_rules(k->image, w->device);
 	bool is_found = false;
 	for (uint32_t i = 0; (i < count) && !is_found; i++) {
-		if (board != NULL) {
-			k->found_rule = board->rules[i];
-			is_found = k->found_rule.bar == w->bar;
-		} else {
-			const struct rule *r = access_rule_at(image, i);
-			k->found_rule.first = r->first;
-			k->found_rule.last = r->last;
-			k->found_rule.widths = r->widths;
-			k->found_rule.memory = r->memory;
-			k->found_rule.load_only = 0;
-			is_found = (r->device == w->device) && (r->bar == w->bar);
-		}
-		is_found = is_found && (offset >= k->found_rule.first) && (offset <= k->found_rule.last);
+		is_found = read_rule(k, w, i, offset);
 	}
 	return is_found;
 }
@@ -1447,30 +1468,36 @@ static const char *check_point(struct checker *k, const struct command *c) {
 	return NULL;
 }
 
-/* Checks the window whose bus address a Relocate stores to a device. The device can then store to
-   every byte of the window by DMA. Therefore every byte of the window must accept stores. */
-static const char *check_bus_window(const struct lmplay_image *image, const struct command *c) {
+/* Reports whether every byte of the pages that a Bar window touches accepts stores: an IOMMU maps
+   whole pages, and only the other device knows how much it stores. */
+static bool accepts_dma(struct checker *k, const struct window *w) {
+	uint64_t next = w->offset - (w->offset % PAGE_BYTES);
+	uint64_t last = (w->offset + w->size - 1u) | (PAGE_BYTES - 1u);
+	uint32_t count = count_rules(k->image, w->device);
+	for (uint32_t i = 0; i < count; i++) { /* sorted, without overlaps */
+		if (read_rule(k, w, i, next) && (k->found_rule.load_only == 0u)) {
+			next = min_u64(k->found_rule.last + 1u, device_at(k->image, w->device)->bars[w->bar]);
+		}
+	}
+	k->found_window = LMPLAY_NONE; /* found_rule is another now */
+	return next > last;
+}
+
+/* Checks the window whose bus address a Relocate stores to a device. */
+static const char *check_bus_window(struct checker *k, const struct command *c) {
 	const struct window *w;
-	const struct board *board;
-	if (c->index >= element_count(image, FIELD_WINDOWS)) {
+	if (c->index >= element_count(k->image, FIELD_WINDOWS)) {
 		return TEXT("its index must be that of a window");
 	}
-	w = window_at(image, c->index);
+	w = window_at(k->image, c->index);
 	if ((w->kind != KIND_BAR) && (w->kind != KIND_HOST)) {
 		return TEXT("only BAR and host windows have a bus address");
 	}
-	if (c->value > w->size) {
+	if ((c->value > w->size) || ((c->value == w->size) && (w->kind == KIND_BAR))) {
 		return TEXT("the relocation offset is beyond the window");
 	}
-	board = board_of(image, w->device);
-	for (uint32_t i = 0; (board != NULL) && (w->kind == KIND_BAR) && (i < board->rule_count); i++) {
-		const struct board_rule *r = &board->rules[i];
-		if ((r->load_only != 0u) && (r->bar == w->bar) && (r->first < (w->offset + w->size)) &&
-			(r->last >= w->offset)) {
-			return TEXT("the window has bytes that accept only loads");
-		}
-	}
-	return NULL;
+	return ((w->kind == KIND_HOST) || accepts_dma(k, w))
+		? NULL : TEXT("the window shares a page with bytes that accept no stores");
 }
 
 /* Checks that the data of a copy or a compare lie inside a tensor of the given role, or inside the
@@ -1489,7 +1516,8 @@ static const char *check_data_range(const struct lmplay_image *image, const stru
 		? NULL : TEXT("its data reach outside the tensor or payload");
 }
 
-static const char *check_index(const struct lmplay_image *image, const struct command *c) {
+static const char *check_index(struct checker *k, const struct command *c) {
+	const struct lmplay_image *image = k->image;
 	const char *problem = NULL;
 	switch (opcode_forms[c->opcode].index) {
 	case INDEX_SOURCE:
@@ -1499,7 +1527,7 @@ static const char *check_index(const struct lmplay_image *image, const struct co
 		problem = check_data_range(image, c, LMPLAY_OUTPUT);
 		break;
 	case INDEX_BUS:
-		problem = check_bus_window(image, c);
+		problem = check_bus_window(k, c);
 		break;
 	case INDEX_INTERVAL:
 		if ((c->index != 0u) && (c->amount == 0u)) {
@@ -1595,7 +1623,7 @@ static const char *check_command(struct checker *k, const struct command *c, boo
 	if (problem == NULL) {
 		problem = check_value_and_amount(c);
 	}
-	return (problem != NULL) ? problem : check_index(k->image, c);
+	return (problem != NULL) ? problem : check_index(k, c);
 }
 
 /* Returns the longest time of a valid command in us (section 6.3). The time of a Call does not

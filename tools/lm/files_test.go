@@ -359,7 +359,7 @@ func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 }
 
 // isControl reports whether r is a control character other than a line feed or a tab.
-func isControl(r rune) bool { return r != '\n' && r != '\t' && fbs.IsControl(r) }
+func isControl(r rune) bool { return r != '\n' && r != '\t' && fbs.IsHidden(r) }
 
 // TestResourceLimitIsNamedInTheError runs lm with few file descriptors or little memory. lm must
 // fail with its own exit status and error, not with exit status 2 and an error of the Go runtime.

@@ -576,7 +576,7 @@ func checkOutputIsSafe(t *testing.T, succeeds bool, args ...string) {
 	t.Helper()
 	stdout, stderr, exit := runLmrun(t, args...)
 	text := stdout + stderr
-	control := func(r rune) bool { return r != '\n' && r != '\t' && fbs.IsControl(r) }
+	control := func(r rune) bool { return r != '\n' && r != '\t' && fbs.IsHidden(r) }
 	safe := strings.IndexFunc(text, control) < 0 && strings.ToValidUTF8(text, "") == text
 	if !safe || (exit == 0) != succeeds || text == "" || strings.Contains("\n"+text, "\nforged") {
 		t.Errorf("lmrun %q: exit %d, success wanted: %v; output %q", args, exit, succeeds, text)

@@ -216,7 +216,7 @@ func TestInvalidHostFlagIsRejected(t *testing.T) {
 		"ring=q,f":     `host memory "ring=q,f" must have the form ` + hostForm,
 		"=0x1000,f": `host memory "=0x1000,f": the name is empty (the form is ` + hostForm +
 			")",
-		"a b=0x1000,f": `host memory "a b=0x1000,f": the name has blanks, commas or control ` +
+		"a b=0x1000,f": `host memory "a b=0x1000,f": the name has blanks, commas, or invisible or control ` +
 			`characters (the form is ` + hostForm + ")",
 		"ring=0x1000,f": "",
 	} {

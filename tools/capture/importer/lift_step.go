@@ -326,7 +326,7 @@ func (l *lifter) addMark(a *traces.Access) {
 func markName(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(c rune) rune {
-		if fbs.IsControl(c) {
+		if fbs.IsHidden(c) {
 			return ' '
 		}
 		return c

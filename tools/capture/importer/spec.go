@@ -204,9 +204,9 @@ func nameReason(name string) string {
 	case len(name) > fbs.NameMax:
 		return fmt.Sprintf("the name is longer than %d bytes", fbs.NameMax)
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool {
-		return !unicode.IsGraphic(c) || unicode.IsSpace(c) || c == ','
+		return !unicode.IsGraphic(c) || unicode.IsSpace(c) || fbs.IsHidden(c) || c == ','
 	}):
-		return "the name has blanks, commas or control characters"
+		return "the name has blanks, commas, or invisible or control characters"
 	}
 	return ""
 }

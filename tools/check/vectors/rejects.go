@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -91,9 +92,71 @@ const (
 	fieldRules
 )
 
-// rename replaces the characters of the name of sequence 2, "last".
+// rename replaces the first characters of the name of rule 1, "doorbells".
 func rename(name string) func(*file) {
+	return func(f *file) { copy(f.view.NameBytes(f.view.Rules[1].Name), name) }
+}
+
+// renameSequence replaces the first characters of the name of sequence 2, "last".
+func renameSequence(name string) func(*file) {
 	return func(f *file) { copy(f.view.NameBytes(f.view.Sequences[2].Name), name) }
+}
+
+// hidden has the first and the last character of each range that names must not contain.
+var hidden = [][2]rune{{0, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x34f, 0x34f}, {0x61c, 0x61c},
+	{0x115f, 0x1160}, {0x17b4, 0x17b5}, {0x180b, 0x180f}, {0x200b, 0x200f}, {0x2028, 0x202e},
+	{0x2060, 0x206f}, {0x3164, 0x3164}, {0xfe00, 0xfe0f}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0},
+	{0xfff0, 0xfffb}, {0x13430, 0x1343f}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a},
+	{0xe0000, 0xe0fff}}
+
+// hiddenNames defines vectors with a name that has the first or the last character of a range.
+func hiddenNames() (list []definition) {
+	for _, r := range hidden {
+		for _, c := range r {
+			d := reject(fmt.Sprintf("name-with-%04x", c), "rule 1", sPlain, rename(string(c)))
+			if len(list) == 0 || list[len(list)-1].name != d.name {
+				list = append(list, d)
+			}
+		}
+	}
+	return list
+}
+
+// namesBetween defines vectors with a name that has the characters on both sides of a range.
+func namesBetween() (list []definition) {
+	for _, r := range hidden {
+		name := string(max(r[0]-1, ' ')) + string(r[1]+1)
+		list = append(list, accept(fmt.Sprintf("name-beside-%04x", r[0]), sPlain, rename(name)))
+	}
+	return list
+}
+
+// relocateTo makes command 3 of everything.lmb store the bus address of byte `addend` of window 5,
+// after it has set this window to a range of a BAR of device 1, a Wormhole.
+func relocateTo(bar uint8, offset, size, addend uint64) func(*file) {
+	return func(f *file) {
+		w, c := &f.view.Windows[5], f.command(opRelocate, 0)
+		w.Bar, w.Offset, w.Size = bar, offset, size
+		c.Index, c.Value = 5, addend
+	}
+}
+
+// relocateOwn makes command 3 of relocate.lmb store the bus address of a range of BAR 1 of device
+// 1, which has one rule, for the bytes first to last.
+func relocateOwn(first, last, offset, size, addend uint64) func(*file) {
+	return func(f *file) {
+		w, r := &f.view.Windows[2], &f.view.Rules[1]
+		w.Offset, w.Size, r.First, r.Last = offset, size, first, last
+		f.command(opRelocate, 3).Value = addend
+	}
+}
+
+// relocateBoard makes command 4 of boards.lmb store the bus address of a window.
+func relocateBoard(window uint16) func(*file) {
+	return func(f *file) {
+		c := f.command(opWrite, 3)
+		c.Opcode, c.Index, c.Value = opRelocate, window, 0
+	}
 }
 
 // Beginnings of sentences of FORMAT.md that several vectors show.
@@ -105,6 +168,7 @@ const (
 	sTables   = "Check the elements of the tables devices, rules, windows"
 	sName     = "A name selects 1 to 255 bytes of the vector `text`"
 	sPlain    = "Names are UTF-8 (RFC 3629)"
+	sSafe     = "The name of a sequence has only the characters"
 	sReserved = "Fields called `reserved` are zero."
 	sSegments = "The size of every segment but the last is a multiple of 4096."
 	sFew      = "windows, tensors, sequences, segments | 4,096 of each"
@@ -123,7 +187,8 @@ const (
 	sBulk     = "Bulk needs a rule with `memory` 1 that accepts every width."
 	sStores   = "Write, Modify, Relocate, CopyIn and Fill need a rule that accepts stores"
 	sConfig   = "A Config window is read-only"
-	sBus      = "The addend is at most the size of this window"
+	sBus      = "The addend is smaller than the size of a Bar window"
+	sPages    = "In a BAR, each byte of each page of 4096 bytes that the window touches"
 	sPacked   = "A packed tile range has one byte for each field"
 	sOrdering = "`ordering` | 1 default, 2 strict, 3 posted"
 	sStart    = "`x_start`, `y_start` | 0 without multicast"
@@ -198,7 +263,7 @@ var alsoShown = map[string][]string{
 	"store-to-load-only-range": {"rules that accept only loads (`LoadOnly`)"},
 }
 
-var rejected = concat(preambles, flatBuffers, tables, shapes, checksums)
+var rejected = concat(preambles, flatBuffers, hiddenNames(), tables, shapes, checksums)
 
 func concat(lists ...[]definition) (all []definition) {
 	for _, list := range lists {
@@ -356,26 +421,19 @@ var tables = []definition{
 		func(f *file) { f.view.Devices[1].Board &^= 0xff }),
 	reject("name-outside-text", "device 1", sName,
 		func(f *file) { f.view.Devices[1].Board = uint32(len(f.view.Text)-1)<<8 | 2 }),
-	reject("name-with-null", "sequence 2", sPlain, rename("la\x00t")),
-	reject("name-with-unit-separator", "sequence 2", sPlain, rename("la\x1ft")),
-	reject("name-with-delete", "sequence 2", sPlain, rename("la\x7ft")),
-	reject("name-with-c1-first", "sequence 2", sPlain, rename("l\u0080t")),
-	reject("name-with-c1-last", "sequence 2", sPlain, rename("l\u009ft")),
-	reject("name-with-arabic-letter-mark", "sequence 2", sPlain, rename("l\u061ct")),
-	reject("name-with-left-to-right-mark", "sequence 2", sPlain, rename("\u200et")),
-	reject("name-with-right-to-left-mark", "sequence 2", sPlain, rename("\u200ft")),
-	reject("name-with-line-separator", "sequence 2", sPlain, rename("\u2028t")),
-	reject("name-with-right-to-left-override", "sequence 2", sPlain, rename("\u202et")),
-	reject("name-with-isolate-first", "sequence 2", sPlain, rename("\u2066t")),
-	reject("name-with-isolate-last", "sequence 2", sPlain, rename("\u2069t")),
-	reject("name-overlong-2", "sequence 2", sPlain, rename("\xc1\xbfst")),
-	reject("name-overlong-3", "sequence 2", sPlain, rename("\xe0\x9f\xbft")),
-	reject("name-overlong-4", "sequence 2", sPlain, rename("\xf0\x8f\xbf\xbf")),
-	reject("name-with-surrogate", "sequence 2", sPlain, rename("\xed\xa0\x80t")),
-	reject("name-over-unicode", "sequence 2", sPlain, rename("\xf4\x90\x80\x80")),
-	reject("name-with-cut-character", "sequence 2", sPlain, rename("las\xc3")),
-	reject("name-with-wrong-continuation", "sequence 2", sPlain, rename("l\xc3\x28t")),
-	reject("name-with-stray-continuation", "sequence 2", sPlain, rename("la\x80t")),
+	reject("name-overlong-2", "rule 1", sPlain, rename("\xc1\xbfst")),
+	reject("name-overlong-3", "rule 1", sPlain, rename("\xe0\x9f\xbft")),
+	reject("name-overlong-4", "rule 1", sPlain, rename("\xf0\x8f\xbf\xbf")),
+	reject("name-with-surrogate", "rule 1", sPlain, rename("\xed\xa0\x80t")),
+	reject("name-over-unicode", "rule 1", sPlain, rename("\xf4\x90\x80\x80")),
+	reject("name-with-cut-character", "rule 1", sPlain, rename("las\xc3")),
+	reject("name-with-wrong-continuation", "rule 1", sPlain, rename("l\xc3\x28t")),
+	reject("name-with-stray-continuation", "rule 1", sPlain, rename("la\x80t")),
+	reject("sequence-with-blank", "sequence 2", sSafe, renameSequence("l st")),
+	reject("sequence-with-delete", "sequence 2", sSafe, renameSequence("las\x7f")),
+	reject("sequence-with-a-visible-character", "sequence 2", sSafe, renameSequence("l\u00e9t")),
+	reject("sequence-with-an-invisible-character", "sequence 2", sSafe,
+		renameSequence("\u200bt")),
 	reject("board-with-line-feed", "device 0", sPlain,
 		func(f *file) { f.view.NameBytes(f.view.Devices[0].Board)[1] = '\n' }),
 	reject("name-of-rule-with-line-feed", "rule 1", sPlain,
@@ -791,9 +849,36 @@ var shapes = concat(unusedFields(), []definition{
 		commandOf(opRelocate, func(c *fbs.Command) { c.Index, c.Value = 4, 0 })),
 	reject("relocate-behind-window", "command 3", sBus,
 		commandOf(opRelocate, func(c *fbs.Command) { c.Value = 5001 })),
-	reject("relocate-of-load-only-window", "command 3",
-		"A Bar window that overlaps the range of a `LoadOnly` rule has no bus address.",
-		commandOf(opRelocate, func(c *fbs.Command) { c.Index, c.Value = 5, 0 })),
+	of("relocate.lmb", reject("relocate-to-the-end-of-a-bar-window", "command 3", sBus,
+		relocateOwn(0, 0x1fff, 0x1000, 0x1000, 0x1000))),
+	of("relocate.lmb", reject("relocate-of-a-page-that-starts-without-rule", "command 3", sPages,
+		relocateOwn(0x1008, 0x1fff, 0x1800, 8, 0))),
+	of("relocate.lmb", reject("relocate-of-a-page-that-ends-without-rule", "command 3", sPages,
+		relocateOwn(0x1000, 0x1ffe, 0x1800, 8, 0))),
+	of("relocate.lmb", reject("relocate-of-two-pages-the-first-closed", "command 3", sPages,
+		relocateOwn(0x1000, 0x1fff, 0xff8, 0x10, 0))),
+	of("relocate.lmb", reject("relocate-of-two-pages-the-second-closed", "command 3", sPages,
+		relocateOwn(0, 0x17ff, 0xff8, 0x10, 0))),
+	of("relocate.lmb", reject("relocate-without-rule", "command 3", sPages,
+		relocateOwn(0, 0xfff, 0x1000, 0x1000, 0))),
+	reject("relocate-of-a-page-with-a-gap", "command 3", sPages, func(f *file) {
+		c := f.command(opRelocate, 0)
+		c.Index, c.Value = 0, 0
+	}),
+	reject("relocate-of-load-only-window", "command 3", sPages, relocateTo(0, 0, 4096, 0)),
+	reject("relocate-beside-a-load-only-register", "command 3", sPages,
+		relocateTo(0, 0x1ff30000, 0x78, 0)),
+	reject("relocate-across-a-page-with-a-load-only-register", "command 3", sPages,
+		relocateTo(0, 0x1ff30ff8, 0x10, 0)),
+	reject("relocate-of-unlisted-registers", "command 3", sPages,
+		relocateTo(0, 0x1ff40000, 0x1000, 0)),
+	of("boards.lmb", reject("relocate-of-a-page-with-a-reserved-register", "command 4", sPages,
+		relocateBoard(0))),
+	of("boards.lmb", reject("relocate-of-a-page-behind-its-bar", "command 4", sPages,
+		func(f *file) {
+			relocateBoard(2)(f)
+			f.view.Devices[2].Bar2, f.view.Windows[2].Size = 0x3ff800, 0x800
+		})),
 
 	reject("access-before-point", "command 0", sPoint,
 		commandOf(opWrite, func(c *fbs.Command) { c.Window = 2 })),
@@ -1009,15 +1094,23 @@ func accept(name, sentence string, change func(*file)) definition {
 		format:  []string{sentence}, change: func(f *file) { change(f); f.stamp() }}
 }
 
-// acceptName defines a vector in which sequence 2 has another name.
-func acceptName(vector, name string) definition {
-	d := accept(vector, sPlain, rename(name))
+// acceptSequence defines a vector in which sequence 2 has another name.
+func acceptSequence(vector, name string) definition {
+	d := accept(vector, sSafe, renameSequence(name))
 	d.runs = named(name)
 	return d
 }
 
+// acceptDMA defines a vector in which a Relocate stores the bus address of a window.
+func acceptDMA(name, image, want, sentence string, change func(*file)) definition {
+	return definition{name: name, image: image, want: want, format: []string{sentence},
+		machine: machine{bus: []vector.Window{{Index: 0, Bus: 0x1_0000}, {Index: 1, Bus: 0x10_0000},
+			{Index: 2, Bus: 0x80_0000}, {Index: 3, Bus: 0x20_0000}, {Index: 5, Bus: 0x100_0000}}},
+		change: func(f *file) { change(f); f.stamp() }}
+}
+
 // accepted are at the limits of what a reader accepts.
-var accepted = []definition{
+var accepted = append(namesBetween(), []definition{
 	accept("unchanged", sStep6, func(*file) {}),
 	{name: "signature", image: "minimal.lmb", want: "done", change: addSignature,
 		format: []string{"A reader that does not require signatures skips", sNothing}},
@@ -1028,10 +1121,9 @@ var accepted = []definition{
 			little.PutUint32(block[12:], 1<<32-1)
 			little.PutUint32(block[8:], fbs.Checksum(block[12:]))
 		}},
-	acceptName("name-of-two-byte-characters", "\u00a0\u07ff"),
-	acceptName("name-of-a-three-byte-character", "\u2027t"),
-	acceptName("name-of-the-last-character", "\U0010ffff"),
-	acceptName("name-after-the-isolates", "\u206at"),
+	accept("name-of-the-last-character", sPlain, rename("\U0010ffff")),
+	acceptSequence("sequence-with-the-first-character", "!ast"),
+	acceptSequence("sequence-with-the-last-character", "las~"),
 	accept("names-share-bytes", "Names may share bytes.", func(f *file) {
 		f.view.Sequences[1].Name = f.view.Sequences[0].Name + 1<<8 - 1
 	}),
@@ -1068,7 +1160,26 @@ var accepted = []definition{
 		format: []string{"At load, a reader rejects an image with a sequence",
 			"CopyIn, Fill, CopyOut and Compare make `amount / width` accesses",
 			"The longest time of a sequence, in microseconds, is the sum"}},
-}
+	acceptDMA("relocate-to-the-last-byte-of-a-bar-window", "relocate.lmb", "done", sBus,
+		relocateOwn(0, 0x1fff, 0x1000, 0x1000, 0xfff)),
+	acceptDMA("relocate-of-a-page-with-exactly-one-rule", "relocate.lmb", "done", sPages,
+		relocateOwn(0x1000, 0x1fff, 0x1800, 8, 7)),
+	acceptDMA("relocate-of-two-pages", "relocate.lmb", "done", sPages,
+		relocateOwn(0, 0x1fff, 0xff8, 0x10, 0xf)),
+	acceptDMA("relocate-of-a-page-behind-a-load-only-register", "everything.lmb",
+		"done, ignored 2", sPages,
+		relocateTo(0, 0x1ff31000, 0x1000, 0)),
+	acceptDMA("relocate-of-the-last-page-of-a-rule", "everything.lmb",
+		"done, ignored 2", sPages,
+		relocateTo(4, 0x01efff00, 0x100, 0)),
+	acceptDMA("relocate-of-a-page-with-two-rules", "everything.lmb",
+		"done, ignored 2", sPages, func(f *file) {
+			f.view.Rules[1].Last = 0xfff
+			c := f.command(opRelocate, 0)
+			c.Index, c.Value = 0, 0
+		}),
+	acceptDMA("relocate-of-the-last-page-of-a-bar", "boards.lmb", "done", sPages, relocateBoard(2)),
+}...)
 
 // badDefinitions defines a vector for each image of testdata/bad.
 func badDefinitions(paths []string) (list []definition) {

@@ -426,7 +426,7 @@ var addresses = []definition{
 		machine: machine{bus: []vector.Window{{Index: 3, Bus: 0x1000}, {Index: 4, Bus: 0x2000}}},
 		change: func(f *file) {
 			w := &f.view.Windows[4]
-			w.Kind, w.Bar, w.Offset, w.Size = kindBar, 0, 0x1ff30000, 4
+			w.Kind, w.Bar, w.Offset, w.Size = kindBar, 0, 0x1fe80000, 4
 			f.root().Reservation(nil).MutateHostBytes(8192)
 			f.command(opRelocate, 0).Index, f.command(opRelocate, 0).Value = 4, 0
 			f.command(opRelocate, 1).Index = 3

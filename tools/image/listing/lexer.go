@@ -137,7 +137,8 @@ func (l *lexer) quoted() token {
 	l.position += len(quoted)
 	t.text, _ = strconv.Unquote(quoted) // QuotedPrefix has checked it
 	if !utf8.ValidString(quoted) || !fbs.IsPlainText([]byte(t.text)) {
-		t.kind, t.text = tokenBad, "the string has a control character or is not UTF-8"
+		t.kind, t.text = tokenBad,
+			"the string has an invisible or control character, or is not UTF-8; remove it"
 	}
 	return t
 }

@@ -273,6 +273,9 @@ func (p *parser) label() {
 	p.image.Sequences = append(p.image.Sequences, lmb.Sequence{})
 	name := p.name("a sequence")
 	p.expect(":")
+	if !fbs.IsSequenceName([]byte(name)) {
+		p.fail(at, "the name of a sequence must be printable ASCII without blanks; rename %+q", name)
+	}
 	if first, taken := p.sequences[name]; taken {
 		p.fail(at, "sequence %s already starts in line %d", name, p.sequenceLines[first])
 	}

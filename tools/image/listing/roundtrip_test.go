@@ -30,7 +30,7 @@ type generator struct {
 // language.
 var awkwardNames = []string{
 	"w0", "w1", "w99999", "hex", "end", "main:", "two words", "\"", "\\", "#", "{", "µs", "0x10",
-	"-", "bus", "a.b-c_d", "_", "\u00ad",
+	"-", "bus", "a.b-c_d", "_", "\u00a0",
 	strings.Repeat("n", fbs.NameMax),
 }
 
@@ -84,7 +84,11 @@ func (g *generator) generateImage() *lmb.Image {
 	g.addTensors()
 	names := map[string]bool{}
 	for range 1 + g.IntN(4) {
-		g.image.Sequences = append(g.image.Sequences, lmb.Sequence{Name: g.newName(names)})
+		name := g.newName(names)
+		for !fbs.IsSequenceName([]byte(name)) {
+			name = g.newName(names)
+		}
+		g.image.Sequences = append(g.image.Sequences, lmb.Sequence{Name: name})
 	}
 	for i := range g.image.Sequences {
 		g.fillSequence(i)
@@ -286,6 +290,9 @@ func (g *generator) fillWrite(c *lmb.Command) {
 				c.Offset &^= 7
 				c.Width = 4 << g.IntN(2)
 				c.Value = min(g.randomValue(c), w.Size)
+				if w.Kind == gen.WindowKindBar {
+					c.Value = min(c.Value, w.Size-1)
+				}
 				return
 			}
 		}

@@ -76,7 +76,8 @@ func (t *text) addName(name string) (fbs.NameRange, error) {
 				name, len(name), fbs.NameMax, fbs.TextMax)
 	}
 	if !fbs.IsPlainText([]byte(name)) {
-		return 0, fmt.Errorf("name %+q has a control character or is not UTF-8", name)
+		return 0, fmt.Errorf("name %+q has an invisible or control character, or is not UTF-8; "+
+			"rename it", name)
 	}
 	n, ok := t.names[name]
 	if !ok {
@@ -131,6 +132,10 @@ func (e *encoder) addSequence(index int) {
 		e.commands++
 	}
 	e.commands++ // End
+	if !fbs.IsSequenceName([]byte(s.Name)) && e.err == nil {
+		e.err = fmt.Errorf("sequence %d: the name %+q must be printable ASCII without blanks; "+
+			"rename it", index, s.Name)
+	}
 	e.sequences = append(e.sequences, fbs.Sequence{Name: e.addName(fmt.Sprintf("sequence %d",
 		index), s.Name),
 		First: uint32(first),

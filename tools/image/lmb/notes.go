@@ -114,7 +114,7 @@ func (r *notesReader) read() {
 func (r *notesReader) string(id int, what string) string {
 	data := fbs.VectorField[byte](r.t, id, 1, fbs.NotesMax, what)
 	if !fbs.IsPlainText(data) {
-		r.fail("%s has a control character, or is not UTF-8", what)
+		r.fail("%s has an invisible or control character, or is not UTF-8", what)
 	}
 	return string(data)
 }
@@ -123,7 +123,7 @@ func (r *notesReader) name(n fbs.NameRange, what string, index int) string {
 	first, size := uint64(n>>8), uint64(n&fbs.NameMax)
 	if size == 0 || first+size > uint64(len(r.text)) || !fbs.IsPlainText(r.text[first:][:size]) {
 		r.fail("%s %d: the name is not inside the text of the notes, "+
-			"is empty, has a control character, or is not UTF-8", what, index)
+			"is empty, has an invisible or control character, or is not UTF-8", what, index)
 		return ""
 	}
 	return string(r.text[first:][:size])
@@ -190,7 +190,7 @@ func notesOf(image *Image) *Notes {
 // programs may have any bytes.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if fbs.IsControl(r) {
+		if fbs.IsHidden(r) {
 			return '\uFFFD'
 		}
 		return r

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"lightmetal/fbs"
@@ -8,7 +9,7 @@ import (
 
 // This file escapes text for terminals and JSON.
 
-// EscapeControls replaces every control character (see fbs.IsControl) except line feed and tab by
+// EscapeControls replaces every hidden character (see fbs.IsHidden) except line feed and tab by
 // \uXXXX. JSON text keeps its meaning, because \uXXXX in a JSON string stands for the character.
 // EscapeControls replaces bytes that are not valid UTF-8 by \xXX.
 func EscapeControls(text []byte) []byte {
@@ -21,7 +22,7 @@ func EscapeControls(text []byte) []byte {
 }
 
 // OneLine returns text as a single line that is safe to print on a terminal. It replaces line feeds
-// by \n and tabs by \t. It replaces other control characters and invalid UTF-8 as EscapeControls
+// by \n and tabs by \t. It replaces other hidden characters and invalid UTF-8 as EscapeControls
 // does.
 func OneLine(text string) string { return string(escapeFor(destinationOneLine, []byte(text))) }
 
@@ -43,7 +44,6 @@ const (
 // escapeFor returns a copy of text in which control characters and invalid UTF-8 are escaped. The
 // parameter `destination` is destinationTerminal, destinationOneLine or destinationJSON.
 func escapeFor(destination int, text []byte) []byte {
-	const digits = "0123456789abcdef"
 	safe := make([]byte, 0, len(text)+16)
 	for at, size := 0, 0; at < len(text); at += size {
 		b, r := text[at], rune(0)
@@ -61,12 +61,22 @@ func escapeFor(destination int, text []byte) []byte {
 			safe = append(safe, `\n`...)
 		case destination == destinationOneLine && b == '\t':
 			safe = append(safe, `\t`...)
-		case fbs.IsControl(r):
-			safe = append(safe, '\\', 'u',
-				digits[r>>12], digits[r>>8&15], digits[r>>4&15], digits[r&15])
+		case fbs.IsHidden(r):
+			if r > 0xffff { // two \uXXXX, as in JSON
+				high, low := utf16.EncodeRune(r)
+				safe, r = appendUTF16(safe, high), low
+			}
+			safe = appendUTF16(safe, r)
 		default:
 			safe = append(safe, text[at:at+size]...)
 		}
 	}
 	return safe
+}
+
+const digits = "0123456789abcdef"
+
+func appendUTF16(text []byte, unit rune) []byte {
+	return append(text, '\\', 'u',
+		digits[unit>>12], digits[unit>>8&15], digits[unit>>4&15], digits[unit&15])
 }

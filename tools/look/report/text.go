@@ -35,7 +35,7 @@ func shareText(part, whole float64) string {
 // result can be shown in a line of a terminal, a page or a trace.
 func sanitize(name string) string {
 	name = strings.Map(func(r rune) rune {
-		if fbs.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Cf, r) || r == 0xfffe ||
+		if fbs.IsHidden(r) || r == utf8.RuneError || unicode.Is(unicode.Cf, r) || r == 0xfffe ||
 			r == 0xffff {
 			return '\ufffd'
 		}

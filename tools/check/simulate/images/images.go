@@ -124,7 +124,7 @@ func (g *Generator) ImageWithoutSequences() *lmb.Image {
 	}
 	return &lmb.Image{
 		Devices: []lmb.Device{
-			{Board: "nothing known", Vendor: 1, Device: 2, Bars: [6]uint64{0: 8192, 2: 5000}},
+			{Board: "nothing known", Vendor: 1, Device: 2, Bars: [6]uint64{0: 8192, 2: 8192}},
 			{Board: boards.Wormhole.Name, Vendor: boards.Wormhole.Vendor,
 				Device: boards.Wormhole.Device},
 			{Board: boards.Blackhole.Name, Vendor: boards.Blackhole.Vendor,
@@ -132,7 +132,7 @@ func (g *Generator) ImageWithoutSequences() *lmb.Image {
 		},
 		Rules: []lmb.Rule{
 			{Name: "memory", AccessRule: fbs.AccessRule{Last: 8191, Widths: 15, Memory: 1}},
-			{Name: "more", AccessRule: fbs.AccessRule{Bar: 2, Last: 4999, Widths: 15, Memory: 1}},
+			{Name: "more", AccessRule: fbs.AccessRule{Bar: 2, Last: 8191, Widths: 15, Memory: 1}},
 		},
 		Windows: defaultWindows,
 		Tensors: []lmb.Tensor{

@@ -170,7 +170,7 @@ func (m *Image) hasRightIndex(r row, c *Command) bool {
 			return false
 		}
 		w := &m.Windows[c.Index]
-		return c.Value <= w.Size && m.hasBusAddress(w)
+		return (c.Value < w.Size || c.Value == w.Size && w.Kind == kindHost) && m.hasBusAddress(w)
 	case "source":
 		if c.Index == 0 {
 			return isInside(c.Value, uint64(c.Amount), size)
@@ -198,17 +198,44 @@ func (m *Image) hasBusAddress(w *Window) bool {
 	if w.Kind != kindBar {
 		return false
 	}
-	board := m.knownBoard(w.Device)
-	if board == nil {
-		return true // rules of an image accept stores
+	first, last := w.Offset/page*page, (w.Offset+w.Size-1)/page*page+page-1
+	// Rules are ranges, so the first byte without a rule is `first` or follows the end of a rule.
+	candidates := []uint64{first, m.Devices[w.Device].Bars[w.Bar]}
+	if board := m.knownBoard(w.Device); board != nil {
+		for _, r := range board.Rules {
+			candidates = append(candidates, r.First, r.Last+1)
+		}
 	}
-	for _, r := range board.Rules {
-		overlaps := r.First <= w.Offset+w.Size-1 && r.Last >= w.Offset
-		if r.LoadOnly && r.Bar == w.Bar && overlaps {
+	for _, r := range m.Rules {
+		candidates = append(candidates, r.Last+1)
+	}
+	for _, offset := range candidates {
+		if offset >= first && offset <= last && !m.acceptsStore(w, offset) {
 			return false
 		}
 	}
 	return true
+}
+
+// acceptsStore reports whether a byte of the BAR of a window accepts stores of any width.
+func (m *Image) acceptsStore(w *Window, offset uint64) bool {
+	if offset >= m.Devices[w.Device].Bars[w.Bar] {
+		return false
+	}
+	if board := m.knownBoard(w.Device); board != nil {
+		for _, r := range board.Rules {
+			if r.Bar == w.Bar && r.First <= offset && offset <= r.Last {
+				return !r.LoadOnly
+			}
+		}
+		return false
+	}
+	for _, r := range m.Rules {
+		if r.Device == w.Device && r.Bar == w.Bar && r.First <= offset && offset <= r.Last {
+			return true
+		}
+	}
+	return false
 }
 
 // isAllowedAccess checks section 6.1, and the rule of section 5 on Tlb windows.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -150,12 +151,24 @@ func (m *Image) isName(name uint32) bool {
 	if !utf8.Valid(text) {
 		return false
 	}
-	for _, r := range string(text) {
-		if unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(string(text), IsHidden)
+}
+
+// IsHidden reports whether names must not contain r, by the tables of package unicode: control
+// characters, separators, and what Unicode calls Default_Ignorable_Code_Point (UAX 44, derivation
+// in DerivedCoreProperties.txt), with the format characters that Unicode excludes there, except
+// those that are drawn.
+func IsHidden(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control,
+		unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) ||
+		unicode.In(r, unicode.Cf) && !unicode.In(r, unicode.Prepended_Concatenation_Mark)
+}
+
+// isSequenceName reports whether a name is one of a sequence.
+func (m *Image) isSequenceName(name uint32) bool {
+	return m.isName(name) && !strings.ContainsFunc(string(m.Name(name)), func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsGraphic(r) || unicode.IsSpace(r)
+	})
 }
 
 func (m *Image) isDevice(i int) bool {
@@ -257,7 +270,7 @@ func (m *Image) isSequence(i int) bool {
 	if i == len(m.Sequences)-1 && end != all {
 		return false
 	}
-	return m.Commands[end-1].Opcode == opEnd && m.isName(s.Name)
+	return m.Commands[end-1].Opcode == opEnd && m.isSequenceName(s.Name)
 }
 
 func (m *Image) isSegment(i int) bool {
