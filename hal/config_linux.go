@@ -12,11 +12,14 @@ import (
 // Registers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.2). The comments name the
 // constants of linux/pci_regs.h.
 const (
-	configCommandOffset    = 0x04   // PCI_COMMAND: offset of the command register, 2 bytes
-	configCommandMemoryBit = 1 << 1 // PCI_COMMAND_MEMORY: command bit that enables memory decoding
-	configCommandMasterBit = 1 << 2 // PCI_COMMAND_MASTER: command bit that enables bus mastering
-	configStatusOffset     = 0x06   // PCI_STATUS: offset of the status register, 2 bytes
-	configBarCount         = 6      // PCI_STD_NUM_BARS: number of BARs
+	configCommandOffset    = 0x04    // PCI_COMMAND: offset of the command register, 2 bytes
+	configCommandMemoryBit = 1 << 1  // PCI_COMMAND_MEMORY: command bit that enables memory decoding
+	configCommandMasterBit = 1 << 2  // PCI_COMMAND_MASTER: command bit that enables bus mastering
+	configCommandINTxOff   = 1 << 10 // PCI_COMMAND_INTX_DISABLE: command bit that disables INTx
+	configStatusOffset     = 0x06    // PCI_STATUS: offset of the status register, 2 bytes
+	configBarCount         = 6       // PCI_STD_NUM_BARS: number of BARs
+	configBar0Offset       = 0x10    // PCI_BASE_ADDRESS_0: six registers of 4 bytes
+	configBarsEnd          = configBar0Offset + 4*configBarCount
 
 	// configStatusDMAErrors is the mask of the status bits that report a failed DMA transfer. Bit
 	// 8: the device received or sent poisoned data as a bus master (PCI_STATUS_PARITY). Bit 12:
@@ -30,10 +33,11 @@ const (
 // bytes of the file, the kernel makes one access of the same width to the device (Linux,
 // drivers/pci/pci-sysfs.c, pci_read_config; drivers/vfio/pci/vfio_pci_config.c, vfio_config_do_rw).
 type configSpace struct {
-	fd     int     // file descriptor of the file that contains configuration space; -1 if closed
-	offset int64   // offset in the file at which configuration space begins, in bytes
-	size   uint64  // number of bytes of configuration space that this program can access
-	buffer [8]byte // data of one access; Go would allocate a local variable on the heap
+	fd     int                                    // of the file that contains configuration space; -1 if closed
+	offset int64                                  // of configuration space in the file, in bytes
+	size   uint64                                 // bytes of configuration space that this program can access
+	buffer [configBarsEnd]byte                    // data of one access; Go would put a local variable on the heap
+	bars   [configBarsEnd - configBar0Offset]byte // registers of the BARs of an acquired device
 }
 
 // Load implements Port.
@@ -47,9 +51,19 @@ func (s *configSpace) Load(offset uint64, width uint8) (uint64, Code) {
 
 // Store implements Port. `width` must be at most 4.
 func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
-	s.buffer = [8]byte{byte(value), byte(value >> 8), byte(value >> 16), byte(value >> 24)}
+	s.buffer = [len(s.buffer)]byte{byte(value), byte(value >> 8), byte(value >> 16),
+		byte(value >> 24)}
 	n, err := syscalls.pwrite(s.fd, s.buffer[:width], s.offset+int64(offset))
 	return configAccessCode(n, width, err)
+}
+
+// storeBit replaces a bit of a register of 2 bytes. Errors are ignored: a user who may not write
+// configuration space can still use the device.
+func (s *configSpace) storeBit(offset, bit, value uint64) {
+	now, code := s.Load(offset, 2)
+	if code == OK && now&bit != value {
+		_ = s.Store(offset, 2, now&^bit|value)
+	}
 }
 
 // configAccessCode converts the result of a pread or pwrite of `width` bytes to a Code. `count` is
@@ -77,16 +91,31 @@ func configAccessCode(count int, width uint8, err error) Code {
 	return IO
 }
 
-// readHeader returns the first 8 bytes of configuration space: the PCI ids, the command register
-// and the status register. It returns 0 if these bytes cannot be read.
-func (s *configSpace) readHeader() uint64 {
-	header, _ := s.Load(0, 8)
-	return header
+// readHeader returns the first 8 bytes of configuration space (ids, command and status register),
+// or 0 if they cannot be read, and whether the device answers and decodes memory accesses.
+//
+// The ids of a virtual function read as all ones, and its memory decoding bit as 0 (SR-IOV 1.1,
+// 3.4.1). No command register is all ones: its upper bits are reserved. A device that has reset
+// itself has no addresses in its BARs.
+func (d *device) readHeader() (header uint64, alive bool) {
+	s := &d.config
+	n, err := syscalls.pread(s.fd, s.buffer[:], s.offset)
+	if configAccessCode(n, configBarsEnd, err) != OK {
+		return 0, false
+	}
+	header = fbs.ReadStruct[uint64](s.buffer[:])
+	command := uint16(header >> (8 * configCommandOffset))
+	decodes := command&configCommandMemoryBit != 0 || d.pciFunction.isVirtual
+	sameBARs := !d.acquired || string(s.buffer[configBar0Offset:]) == string(s.bars[:])
+	return header, command != 0xffff && decodes && sameBARs
 }
 
 // setCommandRegisterBit sets or clears the bit `mask` of the PCI command register, and checks that
 // the device has accepted the new value.
 func (d *device) setCommandRegisterBit(mask uint64, on bool) error {
+	if mask == configCommandMemoryBit && d.pciFunction.isVirtual {
+		return nil // always on; the bit reads as 0
+	}
 	// If the bit already has the wanted value, do not write the register. A user who may not write
 	// configuration space can then use a device whose memory decoding is already on. There is one
 	// exception: to enable bus mastering, write the register even if the bit is already set. A user
@@ -127,10 +156,13 @@ func (d *device) setCommandRegisterBit(mask uint64, on bool) error {
 // allOnesFault returns the Fault for configuration space that reads as all ones, which means that
 // the device does not answer.
 func (d *device) allOnesFault() error {
-	remove := "`echo 1 > " + d.pciFunction.sysfsDir() + "/remove`"
-	return d.fault(DeviceGone, "configuration space reads as all ones; "+
-		"reset the device, or remove it with "+remove+
-		" and find it again with `echo 1 > /sys/bus/pci/rescan`")
+	return d.goneFault("configuration space reads as all ones; reset the device, or")
+}
+
+// goneFault returns the Fault for a device that must be found again.
+func (d *device) goneFault(text string) error {
+	return d.fault(DeviceGone, text+" remove the device with `echo 1 > "+d.pciFunction.sysfsDir()+
+		"/remove` and find it again with `echo 1 > /sys/bus/pci/rescan`")
 }
 
 // kernelLogAdvice is the end of some error messages. It names two commands whose output may contain

@@ -11,7 +11,7 @@ import "golang.org/x/sys/unix"
 // the file, openConfig opens the file for reading only. Read access is sufficient to replay an
 // image without DMA if memory decoding is already on.
 func (d *device) openConfig() (err error) {
-	path := d.pciFunction.sysfsDir() + "/config"
+	path := d.configPath()
 	d.config.fd, err = d.cleanups.openFile(path, unix.O_RDWR)
 	if err != nil {
 		d.config.fd, err = d.cleanups.openFile(path, unix.O_RDONLY)

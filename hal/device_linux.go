@@ -5,6 +5,7 @@ package hal
 // windows, are in other files. The comments on the fields of `device` name these files.
 
 import (
+	"math/bits"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -82,8 +83,8 @@ func (d *device) Map(w fbs.Window) (Aperture, error) {
 // program.
 func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	if !d.acquired {
+		d.acquireError = d.acquire()
 		d.acquired = true
-		d.acquireError = d.backend.acquireDevice()
 	}
 	if d.acquireError != nil {
 		return nil, d.acquireError
@@ -101,9 +102,46 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	return nil, d.fault(Internal, fbs.Text("unknown kind of window: %d", uint64(w.Kind)))
 }
 
+// acquire makes this open device the only one of its PCI function, in this and all other programs,
+// until Close or the end of the program. Then it readies the device.
+func (d *device) acquire() error {
+	path := d.configPath()
+	fd, err := d.cleanups.openFile(path, unix.O_RDONLY)
+	if err == nil {
+		err = syscalls.flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	}
+	switch err {
+	case nil:
+	case unix.EWOULDBLOCK:
+		return d.fault(NoDevice, "a replay already uses the device; `fuser -v "+path+
+			"` names its process")
+	default:
+		return syscallFault("flock", path, err)
+	}
+	err = d.backend.acquireDevice()
+	if CodeOf(err) == NoDevice && d.pciFunction.Unassigned != 0 {
+		return d.unassignedFault(bits.TrailingZeros8(d.pciFunction.Unassigned))
+	}
+	_, _ = d.readHeader()
+	copy(d.config.bars[:], d.config.buffer[configBar0Offset:])
+	return err
+}
+
+func (d *device) configPath() string { return d.pciFunction.sysfsDir() + "/config" }
+
+// unassignedFault returns the Fault for a BAR that has no address.
+func (d *device) unassignedFault(bar int) error {
+	return d.fault(NoDevice, "the kernel has assigned no address to BAR "+strconv.Itoa(bar)+
+		"; see `dmesg | grep BAR`, and boot with `pci=realloc`, or with wider PCIe ranges in the "+
+		"device tree")
+}
+
 // mapBar maps a range of a BAR. It returns an error if the range does not lie inside the BAR.
 func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	name := "BAR " + strconv.Itoa(int(bar))
+	if d.pciFunction.Unassigned>>bar&1 != 0 {
+		return nil, d.unassignedFault(int(bar))
+	}
 	if bar >= configBarCount || d.pciFunction.BarSizes[bar] == 0 {
 		return nil, d.fault(WrongDevice, name+" cannot be mapped: it is missing or has I/O ports")
 	}
@@ -177,19 +215,15 @@ func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 }
 
 // Alive implements Device.
-func (d *device) Alive() bool { return isAlive(d.config.readHeader()) }
-
-// isAlive reports whether a device answers and decodes memory accesses. `header` is the first 8
-// bytes of the device's configuration space: the vendor id must not be all ones, and the command
-// register must enable memory decoding.
-func isAlive(header uint64) bool {
-	return uint16(header) != 0xffff && header>>(8*configCommandOffset)&configCommandMemoryBit != 0
+func (d *device) Alive() bool {
+	_, alive := d.readHeader()
+	return alive
 }
 
 // Diagnose implements Device.
 func (d *device) Diagnose() Code {
-	header := d.config.readHeader()
-	if !isAlive(header) {
+	header, alive := d.readHeader()
+	if !alive {
 		return DeviceGone
 	}
 	return d.busMaster.dmaFailureCode(header)

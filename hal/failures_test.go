@@ -122,6 +122,7 @@ var (
 	missing = []unix.Errno{unix.ENOENT, unix.ENODEV}
 	refused = []unix.Errno{unix.EINVAL, unix.EEXIST}
 
+	inUse    = []string{"a replay already uses the device; `fuser -v ", "/config` names"}
 	staysOff = []string{"bus mastering stays off: the device cannot reach memory"}
 	staysOn  = []string{"bus mastering stays on: the device may still write to memory"}
 	decoding = []string{"memory decoding stays off"}
@@ -145,17 +146,25 @@ const hugePagePool = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 var failureResults = slices.Concat(
 	// Without write access, a device that a killed program has left as bus master is not stopped.
 	[]failureResult{
-		{"pci edu", "pread SYSFS/config", 3, []unix.Errno{unix.EPERM}, OK, nil},
-		{"pci edu", "pwrite SYSFS/config +0x4 02 00", 1, []unix.Errno{unix.EPERM}, OK, nil},
+		{"pci edu", "pread SYSFS/config", 9, []unix.Errno{unix.EPERM}, OK, nil},
+		{"pci edu", "pwrite SYSFS/config +0x4 02 04", 1, []unix.Errno{unix.EPERM}, OK, nil},
+		// Without write access, interrupts stay as they are.
+		{"pci edu", "pwrite SYSFS/config +0x4 06 04", 1, nil, OK, nil},
+		{"pci wormhole", "pwrite SYSFS/config +0x4 02 04", 1, nil, OK, nil},
+		{"pci", "pwrite SYSFS/config +0x4 02 00", anyCall, nil, OK, nil},
+		{"vfio", "pwrite vfio:0000:01:00.0 +0x4 02 04", 1, nil, OK, nil},
 	},
-	configReadResults("pci edu", "SYSFS/config", bySyscall, OK, byConfig, Internal, byConfig,
-		NoDevice, OK, byConfig, MasterOff, byConfig, Internal),
-	configReadResults("pci wormhole", "SYSFS/config", bySyscall, OK, OK, byConfig, MasterOff,
-		byConfig, Internal),
-	configReadResults("vfio", "vfio:", byConfig, Internal, byConfig, NoDevice, OK, byConfig,
+	configReadResults("pci edu", "SYSFS/config", bySyscall, OK, OK, OK, OK, OK, OK, OK, byConfig,
+		Internal, byConfig, NoDevice, OK, OK, byConfig, MasterOff, byConfig, Internal, OK, OK),
+	configReadResults("pci wormhole", "SYSFS/config", bySyscall, OK, OK, OK, OK, OK, OK, OK, OK,
+		OK, byConfig, MasterOff, byConfig, Internal, OK, OK),
+	configReadResults("vfio", "vfio:", byConfig, Internal, byConfig, NoDevice, OK, OK, OK, byConfig,
 		MasterOff, byConfig, Internal),
 	[]failureResult{
 		{"", "close", anyCall, nil, OK, nil},
+		{"", "flock", anyCall, []unix.Errno{unix.EAGAIN}, NoDevice, inUse},
+		{"", "open SYSFS/config rdonly", anyCall, []unix.Errno{unix.EAGAIN}, NoDevice, inUse},
+		{"vfio", "open SYSFS/config", anyCall, []unix.Errno{unix.EAGAIN}, NoDevice, inUse},
 		{"", "munmap host", anyCall, nil, OK, nil},
 		{"", "mmap locked", anyCall, nil, Denied, pinning},
 		{"pci", "mmap huge", anyCall, nil, NoDevice, []string{"0x3000 bytes of host memory",
@@ -208,7 +217,8 @@ var failureResults = slices.Concat(
 			"modprobe tenstorrent"}},
 		{"tt", "ioctl fa02", anyCall, []unix.Errno{unix.ENODEV}, NoDevice, []string{
 			"has begun to reset the device", "tt-smi -r"}},
-		{"tt", "pread SYSFS/config", 2, nil, OK, nil}, // SetBusMaster saves the status register
+		{"tt", "pread SYSFS/config", 2, nil, OK, nil}, // acquire saves the BARs
+		{"tt", "pread SYSFS/config", 3, nil, OK, nil}, // SetBusMaster saves the status register
 		{"tt", "pread SYSFS/config", anyCall, nil, DeviceGone, []string{"tt-smi -r"}},
 		{"tt", "ioctl fa08", anyCall, []unix.Errno{unix.ENODEV}, DeviceGone, []string{
 			"another program has reset the device since it was opened"}},
@@ -258,6 +268,9 @@ func documentedResult(use, call string, nth int, errno unix.Errno) (Code, []stri
 		default:
 			file := strings.TrimPrefix(strings.TrimPrefix(parts[1], "SYSFS/"), "vfio:")
 			words = append(words, file)
+			if file == "config" && (parts[len(parts)-1] == "rdonly" || use[:4] == "vfio") {
+				words[0] = "flock" // the file is opened for its lock
+			}
 		}
 		if errno == unix.EACCES || errno == unix.EPERM {
 			return Denied, append(words, "run as root")

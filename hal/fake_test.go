@@ -66,7 +66,7 @@ func installFakeKernel(t testing.TB) *fakeKernel {
 // useForSyscalls makes package hal make its system calls to the fake machine.
 func (k *fakeKernel) useForSyscalls() {
 	syscalls = syscallTable{k.Open, k.Close, k.Ioctl, k.Mmap, k.Munmap, k.Read, k.Pread, k.Pwrite,
-		k.Memfd}
+		k.Memfd, k.Flock}
 }
 
 // checkReleased checks that no file is open and nothing is mapped.
@@ -250,6 +250,13 @@ func (f *fakeFunction) patch(name string, offset uint64, b ...byte) {
 func (f *fakeFunction) remove(name string) {
 	f.t.Helper()
 	f.check(os.Remove(f.path(name)))
+}
+
+// addCapability adds a capability to the list that begins at offset 0x40.
+func (f *fakeFunction) addCapability(offset uint64, id, next byte) {
+	f.patch("config", configStatusOffset, configStatusList)
+	f.patch("config", configCapabilities, configCapabilityMin)
+	f.patch("config", offset, id, next)
 }
 
 func (f *fakeFunction) mkdir(name string) {

@@ -42,6 +42,7 @@ type Identity struct {
 	Vendor, Device uint16    // PCI vendor id and device id
 	Subsystem      uint32    // subsystem ids, as in the register at offset 0x2c; 0 if unknown
 	BarSizes       [6]uint64 // size of each BAR in bytes; 0 if the BAR is missing or not memory
+	Unassigned     uint8     // bit n is 1 if the kernel has assigned no address to BAR n
 }
 
 // Device is one PCIe function, or a mock of a PCIe function. A program calls Map only while
@@ -105,9 +106,10 @@ type Device interface {
 	// system calls, and cannot call Close. It must call SetBusMaster(false) instead.
 	SetBusMaster(on bool) error
 
-	// Alive reports whether the device still answers: its PCI vendor id can be read, and
-	// memory decoding is on. The runtime calls Alive after a load has returned all ones,
-	// because a load from a missing device also returns all ones.
+	// Alive reports whether the device still answers: its configuration space is not all ones,
+	// memory decoding is on, and its BARs have the addresses that they had when it was acquired.
+	// The runtime calls Alive after a load has returned all ones, because a load from a missing
+	// device also returns all ones.
 	Alive() bool
 
 	// Diagnose returns the cause of a failure if the device's PCI registers show one:

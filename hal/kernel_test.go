@@ -149,14 +149,14 @@ func TestBusMasteringIsOnBetweenSetBusMasterAndClose(t *testing.T) {
 	f := addEdu(t)
 	d := f.open()
 	mustMap(t, d, hostWindow(4096))
-	if f.Command() != 2 {
-		t.Errorf("before SetBusMaster: command register %#x, want 2", f.Command())
+	if f.Command() != 0x402 {
+		t.Errorf("before SetBusMaster: command register %#x, want 0x402", f.Command())
 	}
 	for _, on := range []bool{true, false, true} {
 		if err := d.SetBusMaster(on); err != nil {
 			t.Fatal(err)
 		}
-		if want := map[bool]uint16{true: 6, false: 2}[on]; f.Command() != want {
+		if want := map[bool]uint16{true: 0x406, false: 0x402}[on]; f.Command() != want {
 			t.Errorf("SetBusMaster(%v): command register %#x, want %#x", on, f.Command(),
 				want)
 		}
@@ -165,7 +165,7 @@ func TestBusMasteringIsOnBetweenSetBusMasterAndClose(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	masterOff := "pwrite " + f.Path("config") + " +0x4 02 00"
+	masterOff := "pwrite " + f.Path("config") + " +0x4 02 04"
 	if f.Command() != 2 || k.callIndex(masterOff) > k.callIndex("munmap") {
 		t.Errorf("after Close: command register %#x, system calls %q; want 2, stored before munmap",
 			f.Command(), k.Calls)
@@ -215,30 +215,27 @@ func TestADeviceThatMastersAtOpenIsStoppedAndReset(t *testing.T) {
 		t.Errorf("open of a device that does not master the bus: wrote %q to reset, want nothing",
 			got)
 	}
+	want := func(what string) {
+		t.Helper()
+		d := f.open()
+		if f.Command() != 0x402 {
+			t.Errorf("open of %s: command register %#x, want 0x402", what, f.Command())
+		}
+		d.Close()
+		f.SetCommand(6)
+	}
 	f.SetCommand(6)
 	k.Calls = nil
-	f.open()
-	if got, _ := os.ReadFile(f.path("reset")); string(got) != "1\n" || f.Command() != 2 {
-		t.Errorf("open of a bus master: wrote %q to reset, command register %#x; want 1 and 2", got,
-			f.Command())
+	want("a bus master")
+	if got, _ := os.ReadFile(f.path("reset")); string(got) != "1\n" {
+		t.Errorf("open of a bus master: wrote %q to reset, want 1", got)
 	}
-	k.callIndex("pwrite " + f.Path("config") + " +0x4 02 00")
-	f.SetCommand(6)
-	k.Failures = append(k.Failures, fakekernel.Failure{Call: "pread " + f.Path("config"), Nth: 2,
+	k.callIndex("pwrite " + f.Path("config") + " +0x4 02 04")
+	k.Failures = append(k.Failures, fakekernel.Failure{Call: "pread " + f.Path("config"), Nth: 3,
 		Errno: unix.EIO})
-	f.open()
-	if f.Command() != 2 {
-		t.Errorf("open of a bus master whose command register cannot be read once: "+
-			"command register %#x, want 2", f.Command())
-	}
-	f.SetCommand(6)
+	want("a bus master whose command register cannot be read once")
 	f.remove("reset")
-	f.open()
-	if f.Command() != 2 {
-		t.Errorf("open of a bus master without reset: command register %#x, want 2",
-			f.Command())
-	}
-	f.SetCommand(6)
+	want("a bus master without reset")
 	f.StuckOn = configCommandMasterBit
 	_, err := openAndAcquire("pci:1234:11e8")
 	wantFault(t, "stays on", err, Internal, "bus mastering stays on")
@@ -330,6 +327,7 @@ func TestDevicesOfOneBackendReachEachOther(t *testing.T) {
 	if err := d.AssignBusAddress(a, of); err != nil {
 		t.Errorf("second AssignBusAddress, after an IOMMU appeared: %v", err)
 	}
+	d.Close()
 	d = f.open()
 	wantFault(t, "IOMMU", d.AssignBusAddress(a, of), NoDevice,
 		"open the device as `vfio:0000:00:01.0`")

@@ -34,7 +34,9 @@ func openBoard(t *testing.T, vendor, id uint16) *device {
 	binary.LittleEndian.PutUint16(header, vendor)
 	binary.LittleEndian.PutUint16(header[2:], id)
 	header[configCommandOffset] = configCommandMemoryBit
-	path := filepath.Join(t.TempDir(), "config")
+	old, oldDir := syscalls, sysfsDevicesDir
+	sysfsDevicesDir = t.TempDir()
+	path := filepath.Join(sysfsDevicesDir, "config") // the function's address is ""
 	if err := os.WriteFile(path, header, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +50,6 @@ func openBoard(t *testing.T, vendor, id uint16) *device {
 	}
 	d.config.fd = fd
 	d.initFromBoard()
-	old := syscalls
 	syscalls.mmap = func(_ int, _ int64, length, _, _ int) ([]byte, error) {
 		return make([]byte, length), nil
 	}
@@ -57,7 +58,7 @@ func openBoard(t *testing.T, vendor, id uint16) *device {
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
-		syscalls = old
+		syscalls, sysfsDevicesDir = old, oldDir
 	})
 	return d
 }

@@ -15,15 +15,22 @@ import (
 	"lightmetal/fbs"
 )
 
-// These constants describe the base address registers (BARs) in the header of PCI configuration
-// space (PCI Local Bus 3.0, 6.2.5.1). A name that begins with PCI_ is the name of the same constant
-// in linux/pci_regs.h.
+// Parts of configuration space (PCI Local Bus 3.0, 6.2.5.1, 6.7 and 6.8). The comments name the
+// constants of linux/pci_regs.h.
 const (
-	// PCI_BASE_ADDRESS_0: offset of the register of BAR 0 in the header, in bytes. The header has
-	// six consecutive BAR registers of 32 bits each.
-	configBar0Offset = 0x10
-	// Offset of the first byte after the last BAR register.
-	configBarsEnd = configBar0Offset + 4*configBarCount
+	configStatusINTx    = 1 << 3 // PCI_STATUS_INTERRUPT: INTx is pending, even if disabled
+	configStatusList    = 1 << 4 // PCI_STATUS_CAP_LIST: there is a list of capabilities
+	configBridgeWindow  = 0x20   // PCI_MEMORY_BASE of a bridge, 2 bytes
+	configCapabilities  = 0x34   // PCI_CAPABILITY_LIST: offset of the first capability, 1 byte
+	configCapabilityMin = 0x40   // PCI_STD_HEADER_SIZEOF: lowest offset of a capability
+	capabilitiesMax     = 48     // so many capabilities of 4 bytes fill the space up to 0xff
+
+	capabilityMSI     = 0x05    // PCI_CAP_ID_MSI
+	capabilityMSIX    = 0x11    // PCI_CAP_ID_MSIX
+	capabilityEA      = 0x14    // PCI_CAP_ID_EA (Enhanced Allocation): has the addresses of BARs
+	capabilityControl = 2       // PCI_MSI_FLAGS, PCI_MSIX_FLAGS: 2 bytes
+	msiEnable         = 1 << 0  // PCI_MSI_FLAGS_ENABLE
+	msixEnable        = 1 << 15 // PCI_MSIX_FLAGS_ENABLE
 
 	barIOBit       = 1 << 0       // PCI_BASE_ADDRESS_SPACE_IO: 1 if the BAR has I/O ports
 	barTypeMask    = 3 << 1       // PCI_BASE_ADDRESS_MEM_TYPE_MASK: mask of the BAR's type bits
@@ -56,21 +63,18 @@ func (p *pciBackend) identifyDevice() error {
 	if err := p.checkUnbound(); err != nil {
 		return err
 	}
-	// Check that the device answers, and read the bus addresses of its BARs from configuration
-	// space.
 	if err := d.openConfig(); err != nil {
 		return err
 	}
 	return p.readBARs()
 }
 
-// acquireDevice implements backend: it enables memory decoding, and stops DMA that an earlier
-// program left running. If bus mastering is already on, an earlier program was killed before it
-// could switch bus mastering off, and the device may still write to memory that now belongs to
-// other programs. Therefore acquireDevice switches bus mastering off, and resets the device if the
-// device supports a reset.
+// acquireDevice implements backend: it enables memory decoding, disables interrupts, and stops DMA.
+// If bus mastering is on, a killed program has left it on, and the device may write to memory that
+// now belongs to other programs: acquireDevice switches it off and resets the device.
 func (p *pciBackend) acquireDevice() error {
 	d := p.dev
+	found, _ := d.config.Load(configCommandOffset, 2)
 	// Enable the function through sysfs, because the kernel then also wakes the function from a
 	// sleep state. Ignore an error if memory decoding is on: a user who may not write the sysfs
 	// file can still use such a function.
@@ -89,12 +93,12 @@ func (p *pciBackend) acquireDevice() error {
 			return err
 		}
 	}
+	p.silenceInterrupts(found)
 	if command&configCommandMasterBit == 0 {
 		return nil
 	}
-	// Switch bus mastering off, to stop transfers that a killed program left running. Ignore the
-	// error if this user may not write configuration space: such a user can only replay images
-	// without DMA, because switching bus mastering on will fail.
+	// Ignore the error if this user may not write configuration space: such a user can only replay
+	// images without DMA, because switching bus mastering on will fail.
 	err = d.setCommandRegisterBit(configCommandMasterBit, false)
 	if CodeOf(err) == Denied {
 		return nil
@@ -160,37 +164,111 @@ func writeFile(path, text string) error {
 	return syscallFault("write", path, err)
 }
 
-// readBARs checks that the device answers, and reads the bus addresses of its BARs from the
-// header of configuration space. The sysfs file `resource` contains the addresses that the
-// processor uses for the BARs. These addresses may differ from the bus addresses, because a host
-// bridge may translate addresses (Linux, pci_resource_to_user).
+// readBARs checks that the device answers and that its BARs have the addresses that the kernel has
+// assigned, and reads their bus addresses. The sysfs file `resource` has the addresses that the
+// processor uses, which differ if the host bridge translates them (Linux, pci_resource_to_user).
 func (p *pciBackend) readBARs() error {
-	var header [configBarsEnd]byte
-	n, err := syscalls.pread(p.dev.config.fd, header[:], 0)
-	path := p.dev.pciFunction.sysfsDir() + "/config"
+	d, header := p.dev, &p.dev.config.buffer
+	n, err := syscalls.pread(d.config.fd, header[:], 0)
+	path := d.configPath()
 	switch {
 	case err != nil:
 		return syscallFault("read", path, err)
 	case n < len(header):
 		return NewFault(NoDevice, path+fbs.Text(": only %d bytes can be read, but %d are needed",
 			uint64(n), configBarsEnd))
-	case fbs.ReadStruct[uint16](header[:]) == 0xffff:
-		return p.dev.allOnesFault()
+	case fbs.ReadStruct[uint16](header[configCommandOffset:]) == 0xffff:
+		return d.allOnesFault()
 	}
-	p.barBusAddresses = p.dev.pciFunction.barPhysicalAddresses
-	for i := range p.barBusAddresses {
-		register := header[configBar0Offset+4*i:]
-		address := uint64(fbs.ReadStruct[uint32](register))
-		if address&(barIOBit|barTypeMask) == barType64Bit && i+1 < configBarCount {
-			address = fbs.ReadStruct[uint64](register)
+	registers := *header
+	p.barBusAddresses = d.pciFunction.barPhysicalAddresses
+	for i := 0; i < configBarCount; i++ {
+		bar, address := i, fbs.ReadStruct[uint64](registers[configBar0Offset+4*i:])
+		if address&(barIOBit|barTypeMask) == barType64Bit {
+			i++ // the next register is the upper half
+		} else {
+			address &= 1<<32 - 1
 		}
-		// If the register is 0, keep the address from the file `resource`. The register of a BAR is
-		// 0 if the device uses Enhanced Allocation: the address is then in a PCI capability.
-		if address&barAddressMask != 0 {
-			p.barBusAddresses[i] = address & barAddressMask
+		switch {
+		case d.pciFunction.BarSizes[bar] == 0:
+			if address != 0 && address&barIOBit == 0 {
+				d.pciFunction.Unassigned |= 1 << bar // the type bits show that there is a BAR
+			}
+		case address&barAddressMask != 0:
+			p.barBusAddresses[bar] = address & barAddressMask
+		case !p.mayReadZero():
+			return d.goneFault("BAR " + strconv.Itoa(bar) + " has lost its address;")
 		}
 	}
 	return nil
+}
+
+// mayReadZero reports whether the register of a BAR with an address may be 0: in a virtual function
+// (SR-IOV 1.1, 3.4.1), with Enhanced Allocation, and behind a bridge whose memory window begins at
+// bus address 0, as in some versions of the Raspberry Pi 5's device tree.
+func (p *pciBackend) mayReadZero() bool {
+	f := &p.dev.pciFunction
+	if f.isVirtual || p.findCapability(capabilityEA) != 0 {
+		return true
+	}
+	fd, err := syscalls.open(f.sysfsDir()+"/../config", unix.O_RDONLY)
+	if err != nil {
+		return false // no bridge
+	}
+	bridge := configSpace{fd: fd}
+	base, code := bridge.Load(configBridgeWindow, 2)
+	_ = syscalls.close(fd)
+	return code == OK && base>>4 == 0
+}
+
+// findCapability returns the offset of the first capability with this id, or 0. If this user may
+// not read the list to its end, the capability may be at the offset that is returned.
+func (p *pciBackend) findCapability(id uint64) (offset uint64) {
+	s := &p.dev.config
+	status, _ := s.Load(configStatusOffset, 2)
+	next, _ := s.Load(configCapabilities, 1)
+	for range capabilitiesMax {
+		offset = next &^ 3
+		if status&configStatusList == 0 || offset < configCapabilityMin {
+			break
+		}
+		header, code := s.Load(offset, 2)
+		if code != OK || header&0xff == id {
+			return offset
+		}
+		next = header >> 8
+	}
+	return 0
+}
+
+// silenceInterrupts disables the device's interrupts until Close: no handler expects them, and the
+// kernel would disable the line of an INTx that nobody handles, which other devices may share.
+// commandFound is the command register before the kernel enabled the function, which enables INTx.
+func (p *pciBackend) silenceInterrupts(commandFound uint64) {
+	p.replaceBit(configCommandOffset, configCommandINTxOff, configCommandINTxOff, commandFound)
+	p.disableVectors(capabilityMSI, msiEnable)
+	p.disableVectors(capabilityMSIX, msixEnable)
+}
+
+func (p *pciBackend) disableVectors(capability, enable uint64) {
+	if offset := p.findCapability(capability); offset != 0 {
+		found, _ := p.dev.config.Load(offset+capabilityControl, 2)
+		p.replaceBit(offset+capabilityControl, enable, 0, found)
+	}
+}
+
+// replaceBit replaces a bit of a register of 2 bytes. Close restores the bit of `found`, except
+// while INTx is pending.
+func (p *pciBackend) replaceBit(offset, bit, value, found uint64) {
+	s := &p.dev.config
+	s.storeBit(offset, bit, value)
+	p.dev.cleanups.addCleanup(func() error {
+		status, _ := s.Load(configStatusOffset, 2)
+		if status&configStatusINTx == 0 {
+			s.storeBit(offset, bit, found&bit)
+		}
+		return nil
+	})
 }
 
 // mapBarRange implements backend: it maps a range of a BAR from the BAR's file in sysfs. The files

@@ -18,12 +18,16 @@ var sysfsDevicesDir = "/sys/bus/pci/devices"
 // is set if the BAR is memory, not I/O ports (Linux, IORESOURCE_MEM).
 const resourceMemoryFlag = 0x200
 
+// resourceUnsetFlag is set if the kernel has assigned no address (Linux, IORESOURCE_UNSET).
+const resourceUnsetFlag = 0x2000_0000
+
 // pciFunction describes a PCI function by its PCI address, ids, BARs and kernel driver. These
 // values come from sysfs. With the backend tt, however, the PCI address and the sizes of the BARs
 // come from Tenstorrent's driver, and boundDriver and barPhysicalAddresses stay empty.
 type pciFunction struct {
 	Identity
 	boundDriver          string                 // name of the bound kernel driver; "" if none
+	isVirtual            bool                   // a virtual function (SR-IOV)
 	barPhysicalAddresses [configBarCount]uint64 // 0 for a BAR that is missing or not memory
 }
 
@@ -83,10 +87,9 @@ func (f *pciFunction) hasIDs(ids string) (bool, error) {
 	return false, err
 }
 
-// readAttributes reads the function's ids, BARs and driver name from the function's directory in
-// sysfs.
 func (f *pciFunction) readAttributes() error {
 	f.boundDriver = LinkBaseName(f.sysfsDir() + "/driver")
+	f.isVirtual = LinkBaseName(f.sysfsDir()+"/physfn") != ""
 	if err := f.readIDs(); err != nil {
 		return err
 	}
@@ -127,7 +130,11 @@ func (f *pciFunction) readBARRanges() error {
 			return NewFault(NoDevice, path+": line "+strconv.Itoa(i+1)+
 				" must be two addresses and flags")
 		}
-		if flags&resourceMemoryFlag != 0 && last != 0 {
+		switch {
+		case flags&resourceMemoryFlag == 0 || last == 0:
+		case flags&resourceUnsetFlag != 0:
+			f.Unassigned |= 1 << i
+		default:
 			f.barPhysicalAddresses[i], f.BarSizes[i] = first, last-first+1
 		}
 	}

@@ -24,9 +24,11 @@ type syscallTable struct {
 	pread  func(fd int, data []byte, offset int64) (int, error)
 	pwrite func(fd int, data []byte, offset int64) (int, error)
 	memfd  func(flags int) (fd int, err error)
+	flock  func(fd, how int) error
 }
 
-var syscalls = syscallTable{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pread, pwrite, memfd}
+var syscalls = syscallTable{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pread, pwrite, memfd,
+	unix.Flock}
 
 // openFile opens a file. It adds the flag O_CLOEXEC, so that programs that this process starts do
 // not inherit the file descriptor.

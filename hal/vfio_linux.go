@@ -117,7 +117,13 @@ func (v *vfioBackend) acquireDevice() error {
 	}
 	// Enable memory decoding, which vfio-pci leaves off. Without memory decoding, the BARs do not
 	// respond.
-	return d.setCommandRegisterBit(configCommandMemoryBit, true)
+	if err := d.setCommandRegisterBit(configCommandMemoryBit, true); err != nil {
+		return err
+	}
+	// vfio-pci leaves INTx enabled. As long as VFIO delivers no interrupts, the device's bit follows
+	// the bit that this program stores (Linux, vfio_pci_intx_mask).
+	d.config.storeBit(configCommandOffset, configCommandINTxOff, configCommandINTxOff)
+	return nil
 }
 
 // regionInfo returns the offset and size of a BAR or of configuration space in the function's file.

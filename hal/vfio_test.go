@@ -30,9 +30,9 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 			BarSizes: [6]uint64{mib}}); d.Identity() != want {
 			t.Errorf("identity %+v, want %+v", d.Identity(), want)
 		}
-		if f.Command() != 2 || f.Resets != i+1 || k.VFIO.IOMMUType != vfioType1v2IOMMU ||
+		if f.Command() != 0x402 || f.Resets != i+1 || k.VFIO.IOMMUType != vfioType1v2IOMMU ||
 			!d.Alive() {
-			t.Errorf("%s: command register %#x, %d resets, IOMMU of type %d, alive %v; want 2, "+
+			t.Errorf("%s: command register %#x, %d resets, IOMMU of type %d, alive %v; want 0x402, "+
 				"%d, %d, true", name, f.Command(), f.Resets, k.VFIO.IOMMUType, d.Alive(), i+1,
 				vfioType1v2IOMMU)
 		}
@@ -48,8 +48,8 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 	f.HasReset = false
 	f.SetCommand(6)
 	f.openVFIO()
-	if f.Command() != 2 || f.Resets != 2 {
-		t.Errorf("a function without reset: command register %#x, %d resets; want 2, 2",
+	if f.Command() != 0x402 || f.Resets != 2 {
+		t.Errorf("a function without reset: command register %#x, %d resets; want 0x402, 2",
 			f.Command(), f.Resets)
 	}
 }

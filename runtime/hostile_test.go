@@ -391,7 +391,6 @@ func FuzzReplay(f *testing.F) {
 		tryFile(t, "unchanged", file)
 		fixChecksum(file)
 		tryFile(t, "with a valid checksum", file)
-		tryHandlesOfOneFunction(t, file)
 	})
 }
 
@@ -400,29 +399,6 @@ const twoTargetsListing = "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\n" +
 	"target ivshmem 1af4:1110 bar2 1MiB\n" +
 	"window a bar2 offset 0x0 size 4KiB\nwindow b bar2 offset 0x0 size 4KiB target 1\n" +
 	"main:\n  write.4 a+0x0 0x1\n  write.4 b+0x0 0x1\n"
-
-// tryHandlesOfOneFunction loads a file for several devices on several handles of one PCI function.
-// Load must fail without mapping a window.
-func tryHandlesOfOneFunction(t *testing.T, file []byte) {
-	view, err := fbs.Verify(file)
-	if err != nil || len(view.Devices) < 2 {
-		return
-	}
-	mapped := 0
-	devices := make([]hal.Device, len(view.Devices))
-	for i := range devices {
-		devices[i] = deviceHandle{mock.New(view.Board(i)), fmt.Sprintf("handle %d", i),
-			"0000:01:00.0", &mapped}
-	}
-	replay, err := runtime.Load(view, runtime.AnyTLBWindow, devices...)
-	if err == nil {
-		replay.Close()
-	}
-	if err == nil || mapped != 0 {
-		t.Errorf("Load on %d handles of one function: %v, %d windows mapped; want an error and "+
-			"no window", len(devices), err, mapped)
-	}
-}
 
 // alignedCopy returns a copy at a multiple of 8, like a mapped file.
 func alignedCopy(data []byte) []byte {

@@ -144,6 +144,19 @@ func (c slotChooser) Map(w fbs.Window) (hal.Aperture, error) {
 	return c.Device.Map(w)
 }
 
+// unassignedBAR is a device to whose BAR 2 the kernel has assigned no address.
+type unassignedBAR struct{ *mock.Device }
+
+func (d unassignedBAR) Identity() hal.Identity {
+	identity := d.Device.Identity()
+	identity.BarSizes[2], identity.Unassigned = 0, 1<<2
+	return identity
+}
+
+func (d unassignedBAR) Map(fbs.Window) (hal.Aperture, error) {
+	return hal.Aperture{}, hal.NewFault(hal.NoDevice, "no address to BAR 2")
+}
+
 // TestLoadChecksTheWholeImageBeforeTheFirstStore loads images that Verify accepts, but that Load
 // rejects for their device. Their first command is valid, and must not be executed.
 func TestLoadChecksTheWholeImageBeforeTheFirstStore(t *testing.T) {
@@ -192,6 +205,8 @@ func TestLoadChecksTheWholeImageBeforeTheFirstStore(t *testing.T) {
 			"it is for subsystem 0x11001af4, but mock:ivshmem has 0x11011af4"},
 		{"a smaller BAR", store, any, small, hal.WrongDevice,
 			"needs 0x100000 bytes of BAR 2, but mock:ivshmem has 0x10000"},
+		{"a BAR without an address", store, any, unassignedBAR{ivshmem}, hal.NoDevice,
+			"no address to BAR 2"},
 		{"no device", store, any, nil, hal.Usage, "the image is for 1 device(s), but 0 were named"},
 	} {
 		t.Run(test.what, func(t *testing.T) {

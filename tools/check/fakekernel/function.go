@@ -16,6 +16,8 @@ const SysfsDir = "/sys/bus/pci/devices"
 const (
 	CommandMemory = 1 << 1 // memory decoding is on
 	CommandMaster = 1 << 2 // bus mastering is on
+
+	CommandINTxOff = 1 << 10 // INTx is disabled
 )
 
 // Function is a PCI function.

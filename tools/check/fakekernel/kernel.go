@@ -207,6 +207,7 @@ func (k *Kernel) recordClose(fd int) error {
 	}
 	if f, name := k.Locate(path); name == ttFile {
 		clear(f.ReservedWindows)
+		f.LockAcquired = false
 	}
 	delete(k.VFIO.containerOfGroup, fd)
 	delete(k.OpenFiles, fd)
@@ -256,8 +257,8 @@ func (k *Kernel) Pread(fd int, data []byte, offset int64) (int, error) {
 	return unix.Pread(fd, data, offset)
 }
 
-// Pwrite writes configuration space, the file enable, which switches memory decoding on, or another
-// file.
+// Pwrite writes configuration space, the file enable, which switches memory decoding and INTx on
+// (Linux, do_pci_enable_device), or another file.
 func (k *Kernel) Pwrite(fd int, data []byte, offset int64) (int, error) {
 	defer k.lock()()
 	path := k.OpenFiles[fd]
@@ -279,6 +280,15 @@ func (k *Kernel) Pwrite(fd int, data []byte, offset int64) (int, error) {
 		k.storeConfig(f, 4, []byte{byte(f.Command()) | CommandMemory, 0})
 	}
 	return unix.Pwrite(fd, data, offset)
+}
+
+// Flock locks a file, as the real kernel does: each open file is another owner.
+func (k *Kernel) Flock(fd, how int) error {
+	defer k.lock()()
+	if err := k.begin("flock " + k.OpenFiles[fd]); err != nil {
+		return err
+	}
+	return unix.Flock(fd, how)
 }
 
 // hugePageFlags are the flags of memfd_create and mmap that select a size of huge pages: the base-2

@@ -95,7 +95,7 @@ func (k *Kernel) ttIoctl(f *Function, request uintptr, argument unsafe.Pointer) 
 		if s.uint32(0) != 4 || s.uint32(4) != 0 || s[8] < 16 || s[8] > 63 {
 			return unix.EINVAL
 		}
-		if !f.LockedByOther {
+		if !f.LockedByOther && !f.LockAcquired {
 			s[12], f.LockAcquired = 1, true
 		}
 	case TTAllocateTLB:

@@ -114,7 +114,7 @@ func (k *Kernel) openFunction(f *Function) (fd int, errno unix.Errno) {
 		return 0, unix.EIO
 	}
 	k.OpenFiles[fd] = vfioFile + ":" + f.Address
-	f.SetCommand(f.Command() &^ (CommandMaster &^ f.StuckOn))
+	f.SetCommand(f.Command() &^ ((CommandMaster | CommandINTxOff) &^ f.StuckOn))
 	if f.HasReset {
 		f.Resets++
 		f.SetCommand(0)

@@ -159,7 +159,7 @@ func (m *machine) handleIoctl(fd int, request, argument uintptr) (uintptr, unix.
 }
 
 // checkConfigStore checks that the runner stores only to the command register and the status
-// register, and changes only the bits of memory decoding and bus mastering.
+// register, and changes only the bits of memory decoding, bus mastering and INTx.
 func (m *machine) checkConfigStore(f *fakekernel.Function, offset int, data []byte) {
 	if len(data) != 2 || offset != 4 && offset != 6 {
 		m.w.errorf("store of %d bytes to configuration space at %#x", len(data), offset)
@@ -167,7 +167,8 @@ func (m *machine) checkConfigStore(f *fakekernel.Function, offset int, data []by
 	}
 	const statusErrors = 1<<8 | 1<<12 | 1<<13 | 1<<15
 	value := binary.LittleEndian.Uint16(data)
-	changed := (f.Command() ^ value) &^ (fakekernel.CommandMemory | fakekernel.CommandMaster)
+	changed := (f.Command() ^ value) &^ (fakekernel.CommandMemory | fakekernel.CommandMaster |
+		fakekernel.CommandINTxOff)
 	switch {
 	case offset == 6 && value&^statusErrors != 0:
 		m.w.errorf("store of %#x to the status register", value)
