@@ -48,11 +48,11 @@ func TestMistakesInStepsAreErrors(t *testing.T) {
 	}
 	const rescan = " rescan 1, halt\nimage x\n"
 	for text, want := range map[string]string{
-		"on-success" + rescan: "c:1: on-success takes halt, poweroff",
+		"on-success 2, reboot\nimage x": "c:1: on-success takes halt, poweroff, reboot",
+		"on-success" + rescan:           "c:1: on-success takes halt, poweroff",
 		"on-success restart\nimage x\n": "c:1: on-success takes halt, poweroff, reboot, " +
 			"`restart forever`, or `restart N` and then halt",
-		"on-success 2, reboot\nimage x\n":                          "not 2, reboot",
-		"on-failure" + rescan:                                      "c: on-failure has steps for devices, so image x",
+		"on-failure" + rescan: "c: on-failure has steps for devices, so image x",
 		"on-failure" + rescan + "device pci:0000:01:00.0\nimage z": "so image z needs",
 		"on-failure" + rescan + "device pci:1e52:401e":             "so image x needs",
 	} {

@@ -107,6 +107,11 @@ func Run(o Options) (Result, error) {
 	r := &recording{options: &o, out: out, threads: map[int]*thread{}, stoppedEarly: map[int]bool{},
 		unmappedDevices: map[string]*unmappedDevice{}, reportedOnce: map[string]bool{},
 		lastProgress: time.Now()}
+	if o.Warnings != nil {
+		out.file.OnError(func(err error) {
+			fmt.Fprintln(o.Warnings, "the recording cannot be written:", err)
+		})
+	}
 	if err := r.startProgram(); err != nil {
 		_ = out.close()
 		return r.result, err

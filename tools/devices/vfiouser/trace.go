@@ -41,6 +41,7 @@ type trace struct {
 	lines   *record.Writer // writes to header, held, body or to
 	to      *synced.Writer // the recording
 	header  bytes.Buffer   // first lines of the recording
+	headed  bool           // to has the header, although exact is true
 	exact   bool           // the device uses bus addresses and translates none itself
 	bars    [6]int         // numbers of the BARs in the recording
 	spool   *files.Output  // temporary file; nil: body and to are the same
@@ -74,6 +75,7 @@ func newTrace(o *Options, id hal.Identity, board *boards.Board) (*trace, error) 
 	t, began := &trace{exact: board == nil || board.Outbound == nil}, time.Now()
 	interval := cmp.Or(o.Sync, synced.Interval)
 	t.lines = record.NewWriter(&t.header, func() time.Duration { return time.Since(began) })
+	report := func(err error) { o.Log("the recording cannot be written: %v", err) }
 	t.lines.Device(0, id.Vendor, id.Device, record.ServedDevice)
 	bars := 0
 	for bar, size := range id.BarSizes {
@@ -101,10 +103,16 @@ func newTrace(o *Options, id hal.Identity, board *boards.Board) (*trace, error) 
 			return nil, err
 		}
 		t.body = synced.NewWriter(synced.OnDisk(t.spool), interval, t.releaseLate)
+		t.body.OnError(report)
 		t.to = synced.NewWriter(o.Trace, interval, nil)
 	} else {
 		t.to = synced.NewWriter(o.Trace, interval, t.releaseLate)
 		t.body = t.to
+	}
+	t.to.OnError(report)
+	if t.exact && o.Spool == "" { // a stream that cannot be written shows it now
+		t.headed = true
+		_, _ = t.to.Write(t.header.Bytes())
 	}
 	_, err := t.body.Write(t.header.Bytes())
 	return t, err
@@ -320,7 +328,9 @@ func (t *trace) end() (err error) {
 // unspool writes the first lines, the list of reached memory, and the contents of the temporary
 // file to the recording.
 func (t *trace) unspool() error {
-	_, _ = t.to.Write(t.header.Bytes()) // Close returns the error
+	if !t.headed {
+		_, _ = t.to.Write(t.header.Bytes()) // Close returns the error
+	}
 	t.lines.To = t.to
 	for _, page := range t.known.Addresses() {
 		t.lines.Memory(page, record.PageSize)

@@ -54,6 +54,42 @@ func TestRecordingHasTheDeviceAccessesToMemory(t *testing.T) {
 	}
 }
 
+// TestRecordingThatCannotBeWrittenIsReportedAtOnce waits for the report before the end. The full
+// disk has the recording itself, or the temporary file.
+func TestRecordingThatCannotBeWrittenIsReportedAtOnce(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()) // the temporary file stays after an error
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for i, board := range []*boards.Board{&boards.Edu, &boards.Wormhole, &boards.Edu} {
+		reports := make(chan string, 1)
+		o := Options{Trace: full, Sync: time.Millisecond,
+			Log: func(format string, a ...any) { reports <- fmt.Sprintf(format, a...) }}
+		if isSpoolFull := i == 2; isSpoolFull {
+			o.Trace, o.Spool = io.Discard, filepath.Join(t.TempDir(), "trace")
+		}
+		f, err := New(mockOpener(board), o)
+		if err == nil && o.Spool != "" {
+			err = unix.Dup3(int(full.Fd()), f.trace.spool.Fd, unix.O_CLOEXEC)
+			f.trace.access('W', 0, 4, make([]byte, 4))
+			f.trace.access('W', 0, 4, make([]byte, 4))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		report := <-reports
+		if !strings.HasPrefix(report, "the recording cannot be written: ") ||
+			!strings.HasSuffix(report, ": no space left on device") {
+			t.Errorf("%s: report %q, want that the disk is full", board.Name, report)
+		}
+		if err := f.Close(); err == nil || !strings.Contains(err.Error(), "no space left") {
+			t.Errorf("%s: Close returns %v, want that the disk is full", board.Name, err)
+		}
+	}
+}
+
 // TestDataThatTheDeviceWroteIsNotRecordedAsTheClients makes the device read data back that it wrote
 // during the same access of the client. The recording must have this data only as writes of the
 // device.

@@ -38,7 +38,8 @@ type Writer struct {
 
 	mutex      sync.Mutex // protects the fields up to the next blank line
 	text       []byte     // text that is not written yet
-	firstError error      // the first error
+	firstError error
+	onError    func(error) // nil: not called
 
 	writeMutex  sync.Mutex // protects the fields up to the next blank line
 	spareBuffer []byte     // unused buffer for text
@@ -59,6 +60,13 @@ func NewWriter(to io.Writer, interval time.Duration, before func()) *Writer {
 	w.zip, _ = gzip.NewWriterLevel(&w.member, gzip.BestSpeed)
 	go w.run(interval)
 	return w
+}
+
+// OnError makes the Writer call f once, as soon as writing has failed. f must not call the Writer.
+func (w *Writer) OnError(f func(error)) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.onError = f
 }
 
 // Write adds text. Members end at the end of a line: an incomplete last line waits for more text.
@@ -149,8 +157,11 @@ func (w *Writer) writeMember(text []byte) error {
 func (w *Writer) recordError(err error) (failed bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if w.firstError == nil {
+	if w.firstError == nil && err != nil {
 		w.firstError = err
+		if w.onError != nil {
+			w.onError(err)
+		}
 	}
 	return w.firstError != nil
 }
