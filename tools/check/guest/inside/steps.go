@@ -48,7 +48,7 @@ func (s step) requiredCount() int {
 var steps = map[string]step{
 	// Programs. TEXT is part of the output that the program must print.
 	"lmrun":        {"STATUS TEXT ARGUMENT...", runLmrun},
-	"locked":       {"DEVICE IMAGE", runWithLockLimit}, // vfio:
+	"locked":       {"DEVICE IMAGE", runWithLockLimit},                    // vfio:
 	"answered":     {"STATUS TEXT ANSWERS ARGUMENT...", runAnsweredLmrun}, // answer.go
 	"run":          {"STATUS TEXT PROGRAM [ARGUMENT...]", runProgram},
 	"show":         {"PREFIX PROGRAM [ARGUMENT...]", showOutput},
