@@ -91,7 +91,8 @@ func (d *device) mmapLocked(size uint64, flags int) ([]byte, error) {
 
 // MemlockAdvice is the end of some error messages. It says how to raise the limit on locked memory,
 // which also applies to memory that a driver pins.
-const MemlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`, or free memory"
+const MemlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`, or to what `lm info` " +
+	"prints, or free memory"
 
 // unmapAll releases the memory of all Host windows.
 func (m *hostMemory) unmapAll() {

@@ -37,6 +37,7 @@ var childTasks = map[string]func(args []string) error{
 	"frozen":    printFrozenState,
 	"locked":    printLocked,
 	"lockLimit": lockBeyondLimit,
+	"lockExact": lockExactly,
 	"steady":    runSteady,
 	"shared":    waitSealed,
 }

@@ -212,6 +212,35 @@ func (r *Replay) buildAddressTables() {
 // this page size.
 const pageSizeMax = 64 << 10
 
+// LockedBytes returns the limit of locked memory (RLIMIT_MEMLOCK) that Load and Freeze need for the
+// image, on a kernel with pages of this size. They lock commands, arena and host memory. VFIO pins
+// host memory too, and the kernel counts it twice then, unless it is in huge pages.
+func LockedBytes(view *fbs.View, pageSize uint64, isVFIO bool) uint64 {
+	arena, _ := arenaLayout(view)
+	total := fbs.RoundUp(uint64(len(view.Envelope)), pageSize) + fbs.RoundUp(arena, pageSize)
+	for i := range view.Windows {
+		w := &view.Windows[i]
+		if w.Kind == gen.WindowKindHost {
+			size := fbs.RoundUp(w.Size, pageSize)
+			total += size
+			if isVFIO {
+				total += size
+			}
+		}
+	}
+	return total
+}
+
+// arenaLayout returns the size of the arena, and the offset of the copy of the commands in it.
+func arenaLayout(view *fbs.View) (size, commandsAt uint64) {
+	size = view.Reservation.ArenaBytes
+	commandsAt = fbs.RoundUp(size, pageSizeMax)
+	if view.NeedsFixup {
+		size = commandsAt + uint64(len(view.Commands))*fbs.CommandSize
+	}
+	return size, commandsAt
+}
+
 // reserveArena allocates the arena, which contains the tensors. If the image has commands that
 // depend on the addresses of windows, reserveArena also copies all commands to the end of the
 // arena. The copy has pages of its own, because patchAddresses makes these pages read-only.
@@ -219,12 +248,8 @@ const pageSizeMax = 64 << 10
 // reserveArena returns an error if the image needs more memory than is available. Without this
 // check, the kernel's OOM killer could kill a process later.
 func (r *Replay) reserveArena() error {
-	tensors, host := r.view.Reservation.ArenaBytes, r.view.Reservation.HostBytes
-	size := tensors
-	commandsAt := fbs.RoundUp(tensors, pageSizeMax)
-	if r.view.NeedsFixup {
-		size = commandsAt + uint64(len(r.view.Commands))*fbs.CommandSize
-	}
+	host := r.view.Reservation.HostBytes
+	size, commandsAt := arenaLayout(r.view)
 	pageTables := uint64(0)
 	for i := range r.view.Windows {
 		pageTables += r.view.Windows[i].Size / 512 // 8 bytes of page table per page of 4 KiB

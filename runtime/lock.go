@@ -59,5 +59,5 @@ func lockMapping(line string) error {
 		return nil
 	}
 	return hal.NewFault(hal.Denied, fbs.Text("cannot lock %d bytes of memory: ", to-from)+
-		errno.Error()+hal.MemlockAdvice)
+		errno.Error()+"; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`")
 }

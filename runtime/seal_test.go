@@ -8,13 +8,16 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/image/lmb/lmbtest"
 
 	"golang.org/x/sys/unix"
 )
@@ -182,16 +185,74 @@ func printLocked(args []string) error {
 
 // lockBeyondLimit calls LockMemory without the right to lock more than RLIMIT_MEMLOCK allows.
 func lockBeyondLimit([]string) error {
-	goruntime.LockOSThread() // only this thread loses its capabilities
-	none := unix.Rlimit{}
-	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &none); err != nil {
-		return err
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	if err := unix.Capset(&header, &make([]unix.CapUserData, 2)[0]); err != nil {
+	if err := limitLockedMemory(0); err != nil {
 		return err
 	}
 	return runtime.LockMemory()
+}
+
+// limitLockedMemory sets the limit of locked memory, and locks the goroutine to this thread, the
+// only one that loses its capabilities.
+func limitLockedMemory(limit uint64) error {
+	goruntime.LockOSThread()
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+		return err
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	return unix.Capset(&header, &make([]unix.CapUserData, 2)[0])
+}
+
+// relocatingDevice is plain memory that a device can reach.
+type relocatingDevice struct{ *plainDevice }
+
+func (relocatingDevice) AssignBusAddress(a *hal.Aperture, _ hal.Device) error {
+	a.BusAddress = 0x1000
+	return nil
+}
+
+func (relocatingDevice) SetBusMaster(bool) error { return nil }
+
+// lockExactly freezes an image with the limit of LockedBytes, minus args[1] bytes.
+func lockExactly(args []string) error {
+	file, err := runtime.Open(args[0])
+	if err != nil {
+		return err
+	}
+	view, err := file.Verify()
+	if err != nil {
+		return err
+	}
+	device, err := newPlainDevice(int(view.Devices[0].MinBarSizes()[2]))
+	if err != nil {
+		return err
+	}
+	r, err := runtime.Load(view, runtime.AnyTLBWindow, relocatingDevice{device})
+	if err != nil {
+		return err
+	}
+	missing, _ := strconv.ParseUint(args[1], 10, 64)
+	limit := runtime.LockedBytes(r.View(), uint64(os.Getpagesize()), false) - missing
+	if err := limitLockedMemory(limit); err != nil {
+		return err
+	}
+	err = r.Freeze()
+	fmt.Print(hal.CodeOf(err))
+	return nil
+}
+
+// TestFreezeNeedsExactlyTheLimitOfLockedBytes has images with a copy of their commands, and without.
+func TestFreezeNeedsExactlyTheLimitOfLockedBytes(t *testing.T) {
+	relocated := strings.Replace(smallListing, "main:", "main:\n  write.8 m+0x900 bus(m)+0x0", 1)
+	for _, listing := range []string{smallListing, relocated} {
+		path := writeImage(t, assembleImage(t, listing))
+		for missing, want := range map[string]hal.Code{"0": hal.OK, "1": hal.Denied} {
+			out, status := runChild(t, "lockExact", path, missing)
+			if out != want.Error() || status != 0 {
+				t.Errorf("%s byte(s) below the limit: %q, status %v; want %v", missing, out, status,
+					want)
+			}
+		}
+	}
 }
 
 // isLocked reports whether the mapping of an address has the flag lo (Linux,
@@ -290,6 +351,25 @@ func TestLockMemoryBeyondTheLimitIsAnError(t *testing.T) {
 		t.Log(err) // this user may not lock as much memory
 	}
 	_ = unix.Munlockall()
+}
+
+func TestLockedBytesCountHostMemoryTwiceOnVFIO(t *testing.T) {
+	const listing = ivshmemHead + "window h host size 0x1004\nwindow g host size 0x10\n" +
+		"tensor a input uint8[65536]\nmain:\n  write.8 m+0x0 bus(h)\n  copy.8 m+0x0 <- a[:]\n"
+	view := lmbtest.View(t, lmbtest.File(t, listing))
+	for _, test := range []struct {
+		page, host uint64
+	}{{4 << 10, 12 << 10}, {16 << 10, 32 << 10}, {64 << 10, 128 << 10}} {
+		envelope := fbs.RoundUp(uint64(len(view.Envelope)), test.page)
+		arena := 64<<10 + test.page // the tensor, and a copy of three commands
+		for isVFIO, times := range map[bool]uint64{false: 1, true: 2} {
+			got := runtime.LockedBytes(view, test.page, isVFIO)
+			if want := envelope + arena + times*test.host; got != want {
+				t.Errorf("pages of %d bytes, VFIO %v: %d bytes, want %d", test.page, isVFIO, got,
+					want)
+			}
+		}
+	}
 }
 
 // waitSealed freezes and seals a process without DedicateProcess, and waits for 2.5 s. Go reads the

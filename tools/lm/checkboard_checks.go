@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"lightmetal/boards/hosts"
+	"lightmetal/runtime"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -237,7 +239,12 @@ func (r *boardReport) checkMemory(m *machine, n *requirements) {
 }
 
 func (r *boardReport) checkLockedMemory(m *machine, n *requirements) {
-	lock := n.arenaBytes + n.hostBytes
+	memory, lock := uint64(0), uint64(0)
+	if n.view != nil {
+		page := cmp.Or(m.pageSize, 4<<10)
+		memory = runtime.LockedBytes(n.view, page, false)
+		lock = runtime.LockedBytes(n.view, page, n.driverBusAddresses)
+	}
 	if m.user.known { // otherwise checkUser has reported it
 		memlock := m.user.memlock
 		r.judge("locked memory", []verdict{
@@ -245,7 +252,8 @@ func (r *boardReport) checkLockedMemory(m *machine, n *requirements) {
 			fineIf(memlock >= lock, "limit "+lmb.SizeText(memlock)),
 			{true, missing, fmt.Sprintf("the limit is %s, but the image locks %s",
 				lmb.SizeText(memlock), lmb.SizeText(lock)),
-				"lmrun locks arena and host memory, so that no page fault delays a run",
+				"lmrun locks commands, arena and host memory, so that no page fault delays a run; " +
+					"with vfio:, host memory counts twice",
 				fmt.Sprintf("raise the limit with `ulimit -l %d` "+
 					"or with LimitMEMLOCK= in a systemd unit, or give lmrun CAP_IPC_LOCK",
 					(lock+1023)/1024)},
@@ -254,9 +262,9 @@ func (r *boardReport) checkLockedMemory(m *machine, n *requirements) {
 	available, err := strconv.ParseUint(
 		procField(m.readText("/proc/meminfo"), "MemAvailable:"), 10, 54)
 	r.judge("memory", []verdict{
-		{err == nil && n.view != nil && available<<10 < lock, missing,
+		{err == nil && n.view != nil && available<<10 < memory, missing,
 			fmt.Sprintf("%s is available, but the image needs %s",
-				lmb.SizeText(available<<10), lmb.SizeText(lock)),
+				lmb.SizeText(available<<10), lmb.SizeText(memory)),
 			"lmrun reserves all memory for the image when it loads the image",
 			"use a machine with more memory, or stop other programs"},
 	})

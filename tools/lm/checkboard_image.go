@@ -16,11 +16,10 @@ import (
 // requirements describes what an image needs of a machine. The zero value needs nothing.
 type requirements struct {
 	view               *fbs.View // nil: no image
-	arenaBytes         uint64
-	hostBytes          uint64 // bytes of all Host windows
-	driverBusAddresses bool   // kernel drivers provide the bus addresses of host memory
-	writeCombining     bool   // a window requests write-combining
-	wideAccesses       bool   // a command makes accesses of 8 bytes, or lets the runtime choose
+	hostBytes          uint64    // bytes of all Host windows
+	driverBusAddresses bool      // kernel drivers provide the bus addresses of host memory
+	writeCombining     bool      // a window requests write-combining
+	wideAccesses       bool      // a command makes accesses of 8 bytes, or lets the runtime choose
 }
 
 func imageRequirements(view *fbs.View) *requirements {
@@ -28,7 +27,7 @@ func imageRequirements(view *fbs.View) *requirements {
 	if view == nil {
 		return n
 	}
-	n.arenaBytes, n.hostBytes = view.Reservation.ArenaBytes, view.Reservation.HostBytes
+	n.hostBytes = view.Reservation.HostBytes
 	for i := range view.Windows {
 		w := &view.Windows[i]
 		n.writeCombining = n.writeCombining || w.Flags&fbs.FlagWriteCombining != 0

@@ -332,7 +332,7 @@ func TestCheckBoardComparesTheImageWithTheMachine(t *testing.T) {
 		{"the limit on locked memory is too low", host,
 			map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n",
 				"proc/self/limits": "Max locked memory 65536 65536 bytes\n"}, "locked memory",
-			missing, "the limit is 64 KiB, but the image locks 4 MiB"},
+			missing, "the limit is 64 KiB, but the image locks 4112 KiB"},
 		{"not enough memory", host, map[string]string{"proc/meminfo": "MemAvailable: 1024 kB\n"},
 			"memory", missing, "1 MiB is available"},
 		{"behind an IOMMU without vfio-pci", host,

@@ -67,6 +67,10 @@ type reservationInfo struct {
 	HostBytes    uint64 `json:"host_bytes"`
 	PayloadBytes uint64 `json:"payload_bytes"`
 	Commands     uint32 `json:"commands"`
+
+	// bytes that lmrun locks without -lock, with pages of 4 KiB; host memory counts twice on vfio:
+	LockedBytes     uint64 `json:"locked_bytes"`
+	LockedVFIOBytes uint64 `json:"locked_vfio_bytes"`
 }
 
 type windowInfo struct {
@@ -123,11 +127,12 @@ func verifyFile(path string, file *runtime.File) *fbs.View {
 func describeImage(view *fbs.View, size int) *imageInfo {
 	r, image := view.Reservation, lmb.Header(view)
 	info := &imageInfo{
-		Format:      fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor),
-		Bytes:       size,
-		Origin:      originInfo(image.Origin),
-		Reservation: reservationInfo{r.ArenaBytes, r.HostBytes, r.PayloadBytes, r.Commands},
-		Tensors:     report.Tensors(image),
+		Format: fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor),
+		Bytes:  size,
+		Origin: originInfo(image.Origin),
+		Reservation: reservationInfo{r.ArenaBytes, r.HostBytes, r.PayloadBytes, r.Commands,
+			runtime.LockedBytes(view, 4<<10, false), runtime.LockedBytes(view, 4<<10, true)},
+		Tensors: report.Tensors(image),
 	}
 	for _, t := range image.Devices {
 		info.Devices = append(info.Devices, deviceInfo{Board: t.Board,
@@ -227,6 +232,9 @@ func (i *imageInfo) String() string {
 	}
 	line("reserves", "at load: arena %s, host memory %s",
 		lmb.SizeText(i.Reservation.ArenaBytes), lmb.SizeText(i.Reservation.HostBytes))
+	line("locks", "%s, with vfio: %s (ulimit -l %d), without -lock",
+		lmb.SizeText(i.Reservation.LockedBytes), lmb.SizeText(i.Reservation.LockedVFIOBytes),
+		i.Reservation.LockedVFIOBytes/1024)
 	for _, w := range i.Windows {
 		line("window", "%s", w)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -46,6 +48,7 @@ func (s step) requiredCount() int {
 var steps = map[string]step{
 	// Programs. TEXT is part of the output that the program must print.
 	"lmrun":        {"STATUS TEXT ARGUMENT...", runLmrun},
+	"locked":       {"DEVICE IMAGE", runWithLockLimit},                    // vfio:
 	"answered":     {"STATUS TEXT ANSWERS ARGUMENT...", runAnsweredLmrun}, // answer.go
 	"run":          {"STATUS TEXT PROGRAM [ARGUMENT...]", runProgram},
 	"show":         {"PREFIX PROGRAM [ARGUMENT...]", showOutput},
@@ -129,6 +132,52 @@ func checkEnd(statuses, text, output string, exit int) error {
 func runLmrun(_ *guest, args []string) error {
 	output, exit := run("/lmrun", args[2:]...)
 	return checkEnd(args[0], args[1], output, exit)
+}
+
+// runWithLockLimit runs lmrun as a user with the limit of locked memory that `lm info` prints, and
+// with a limit that is one page smaller.
+func runWithLockLimit(_ *guest, args []string) error {
+	groups, _ := filepath.Glob("/dev/vfio/*")
+	for _, path := range append(groups, args[1], "/") {
+		if err := os.Chmod(path, 0o777); err != nil {
+			return err
+		}
+	}
+	output, exit := run("/lm", "info", "--json", args[1])
+	var info struct {
+		Reservation struct {
+			Locked uint64 `json:"locked_vfio_bytes"`
+		}
+	}
+	if err := json.Unmarshal([]byte(output), &info); err != nil || exit != 0 {
+		return fmt.Errorf("lm info: exit status %d, %w; it said:\n%s", exit, err, output)
+	}
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &before); err != nil {
+		return err
+	}
+	defer func() { _ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &before) }()
+	for _, test := range []struct {
+		missing      int
+		status, text string
+	}{{0, "0", "done"}, {os.Getpagesize(), "77", "ulimit -l"}} {
+		limit := info.Reservation.Locked - uint64(test.missing)
+		err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: before.Max})
+		if err != nil {
+			return err
+		}
+		var text strings.Builder
+		c := exec.Command("/lmrun", "-device", args[0], args[1])
+		c.Stdout, c.Stderr = &text, &text
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
+		if err := c.Start(); err != nil {
+			return err
+		}
+		if err := checkEnd(test.status, test.text, text.String(), waitExit(c)); err != nil {
+			return fmt.Errorf("limit of %d bytes: %w", limit, err)
+		}
+	}
+	return nil
 }
 
 // failOnce runs lmrun, which must fail, record the fault in a file, and print a text. Then it
