@@ -376,9 +376,9 @@ func pageAcceptsStores(board *boards.Board, bar uint8, offset uint64) bool {
 	return true
 }
 
-// TestLoadOnlyRulesAcceptNoStores checks the first bytes of each rule of a board. If the rule accepts
-// only loads, stores are rejected. A relocation is rejected, too, if only one byte of the page
-// accepts no stores. Loads are always accepted.
+// TestLoadOnlyRulesAcceptNoStores checks the first bytes of each rule of a board. Stores are
+// rejected if the rule accepts only loads, and relocations if one byte of the page accepts no
+// stores. Loads are always accepted.
 func TestLoadOnlyRulesAcceptNoStores(t *testing.T) {
 	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole, &boards.Nvme,
 		&boards.Ivshmem} {

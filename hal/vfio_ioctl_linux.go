@@ -42,8 +42,8 @@ type vfioRegionInfo struct {
 	size, offset                   uint64
 }
 
-// vfioIOMMUInfo has the layout of struct vfio_iommu_type1_info, without the capabilities at its end.
-// Each bit of pageSizes that is set is the size of a page that the IOMMU can map.
+// vfioIOMMUInfo has the layout of the first fields of struct vfio_iommu_type1_info. Each bit of
+// pageSizes that is set is the size of a page that the IOMMU can map.
 type vfioIOMMUInfo struct {
 	argsz, flags uint32
 	pageSizes    uint64

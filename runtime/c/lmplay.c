@@ -1035,9 +1035,9 @@ static uint32_t decode_utf8(const uint8_t *text, uint32_t size, uint32_t *c) {
 	return more + 1u;
 }
 
-/* Checks a name, whose characters must be printable, and at least `first` and at most `last`. */
-static const char *check_name(const struct lmplay_image *image, uint32_t name, uint32_t first,
-	uint32_t last) {
+/* Checks a name, whose characters must be printable, and lie between `first` and `last`. */
+static const char *check_characters(const struct lmplay_image *image, uint32_t name,
+	uint32_t first, uint32_t last) {
 	uint32_t at = name >> 8;
 	uint32_t left = name & 255u;
 	if ((left == 0u) || !lies_inside(at, left, element_count(image, FIELD_CHARACTERS))) {
@@ -1055,9 +1055,13 @@ static const char *check_name(const struct lmplay_image *image, uint32_t name, u
 	return NULL;
 }
 
+static const char *check_name(const struct lmplay_image *image, uint32_t name) {
+	return check_characters(image, name, 0, UINT32_MAX);
+}
+
 static const char *check_device(const struct lmplay_image *image, uint32_t index) {
 	const struct device *d = device_at(image, index);
-	return (d->reserved != 0u) ? TEXT("reserved bytes are not zero") : check_name(image, d->board, 0, UINT32_MAX);
+	return (d->reserved != 0u) ? TEXT("reserved bytes are not zero") : check_name(image, d->board);
 }
 
 static const struct rule *access_rule_at(const struct lmplay_image *image, uint32_t index) {
@@ -1094,7 +1098,7 @@ static const char *check_rule(const struct lmplay_image *image, uint32_t index) 
 	if ((index > 0u) && !may_follow_rule(r, access_rule_at(image, index - 1u))) {
 		return TEXT("overlaps the previous rule, or is out of order");
 	}
-	return check_name(image, r->name, 0, UINT32_MAX);
+	return check_name(image, r->name);
 }
 
 /* Checks the fixed bus address of a Host window. The Host windows of a device that have fixed bus
@@ -1168,7 +1172,7 @@ static const char *check_sequence(const struct lmplay_image *image, uint32_t ind
 	if (command_at(image, sum->commands - 1u)->opcode != OP_END) {
 		return TEXT("its last command must be an end command");
 	}
-	return check_name(image, s->name, 0x21, 0x7e);
+	return check_characters(image, s->name, 0x21, 0x7e);
 }
 
 static const struct segment *segment_at(const struct lmplay_image *image, uint32_t index) {
@@ -1219,7 +1223,7 @@ static const char *check_tensor(const struct lmplay_image *image, uint32_t index
 	struct totals *sum) {
 	const struct tensor *t = tensor_at(image, index);
 	uint64_t size = tensor_size(t);
-	const char *problem = check_name(image, t->name, 0, UINT32_MAX);
+	const char *problem = check_name(image, t->name);
 	if (problem != NULL) {
 		return problem;
 	}

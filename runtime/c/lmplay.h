@@ -244,7 +244,7 @@ enum lmplay_dtype {
 
 /* Describes a tensor. */
 struct lmplay_tensor {
-	const char *name;       /* UTF-8 without control characters, in the image; not NUL-terminated */
+	const char *name;       /* UTF-8 (FORMAT.md 1.2), in the image; not NUL-terminated */
 	uint32_t name_bytes;    /* length of the name, 1 to 255 bytes */
 	uint32_t role;          /* enum lmplay_role */
 	uint32_t dtype;         /* enum lmplay_dtype */

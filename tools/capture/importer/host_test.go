@@ -216,8 +216,8 @@ func TestInvalidHostFlagIsRejected(t *testing.T) {
 		"ring=q,f":     `host memory "ring=q,f" must have the form ` + hostForm,
 		"=0x1000,f": `host memory "=0x1000,f": the name is empty (the form is ` + hostForm +
 			")",
-		"a b=0x1000,f": `host memory "a b=0x1000,f": the name has blanks, commas, or invisible or control ` +
-			`characters (the form is ` + hostForm + ")",
+		"a b=0x1000,f": `host memory "a b=0x1000,f": the name has blanks, commas, or invisible ` +
+			`or control characters (the form is ` + hostForm + ")",
 		"ring=0x1000,f": "",
 	} {
 		h, file, err := ParseHost(spec)

@@ -512,6 +512,7 @@ func TestEscapeControls(t *testing.T) {
 		"\u009b31m ü € 𝄞":           `\u009b31m ü € 𝄞`,
 		"\u0080\u009f\u00a0":        "\\u0080\\u009f\u00a0",
 		"\u2028\u202e\u2066":        `\u2028\u202e\u2066`,
+		"s\u200baf\U000e0020e":      `s\u200baf\udb40\udc20e`,
 		"\x9b31m":                   `\x9b31m`,
 		"ü\xc3":                     `ü\xc3`,
 		"\xed\xa0\x80":              `\xed\xa0\x80`,

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"lightmetal/fbs"
@@ -62,11 +61,11 @@ func escapeFor(destination int, text []byte) []byte {
 		case destination == destinationOneLine && b == '\t':
 			safe = append(safe, `\t`...)
 		case fbs.IsHidden(r):
-			if r > 0xffff { // two \uXXXX, as in JSON
-				high, low := utf16.EncodeRune(r)
-				safe, r = appendUTF16(safe, high), low
+			if r > 0xffff { // the surrogates of UTF-16, as in JSON
+				safe = appendEscape(safe, 0xd7c0+r>>10)
+				r = 0xdc00 | r&0x3ff
 			}
-			safe = appendUTF16(safe, r)
+			safe = appendEscape(safe, r)
 		default:
 			safe = append(safe, text[at:at+size]...)
 		}
@@ -76,7 +75,7 @@ func escapeFor(destination int, text []byte) []byte {
 
 const digits = "0123456789abcdef"
 
-func appendUTF16(text []byte, unit rune) []byte {
+func appendEscape(text []byte, unit rune) []byte {
 	return append(text, '\\', 'u',
 		digits[unit>>12], digits[unit>>8&15], digits[unit>>4&15], digits[unit&15])
 }

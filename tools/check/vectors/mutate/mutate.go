@@ -248,7 +248,11 @@ func (m *Mutator) changeDevice(d *fbs.DeviceInfo) {
 
 func (m *Mutator) changeWindow(w *fbs.Window, devices int) {
 	n := m.number()
-	switch m.IntN(9) {
+	switch m.IntN(11) {
+	case 9: // the pages that a Relocate gives away
+		w.Offset ^= 8 << m.IntN(12)
+	case 10:
+		w.Size ^= 8 << m.IntN(12)
 	case 0:
 		w.Kind = gen.WindowKind(n % 6)
 	case 1:
@@ -286,7 +290,11 @@ func (m *Mutator) changeTensor(t *fbs.Tensor) {
 
 func (m *Mutator) changeRule(r *fbs.AccessRule) {
 	n := m.number()
-	switch m.IntN(3) {
+	switch m.IntN(5) {
+	case 3:
+		r.First ^= 8 << m.IntN(12)
+	case 4:
+		r.Last ^= 8 << m.IntN(12)
 	case 0:
 		r.Widths = uint8(n % 18)
 	case 1:
