@@ -33,12 +33,14 @@ const (
 // bytes of the file, the kernel makes one access of the same width to the device (Linux,
 // drivers/pci/pci-sysfs.c, pci_read_config; drivers/vfio/pci/vfio_pci_config.c, vfio_config_do_rw).
 type configSpace struct {
-	fd     int                                    // of the file that contains configuration space; -1 if closed
-	offset int64                                  // of configuration space in the file, in bytes
-	size   uint64                                 // bytes of configuration space that this program can access
-	buffer [configBarsEnd]byte                    // data of one access; Go would put a local variable on the heap
-	bars   [configBarsEnd - configBar0Offset]byte // registers of the BARs of an acquired device
+	fd     int          // of the file that contains configuration space; -1 if closed
+	offset int64        // of configuration space in the file, in bytes
+	size   uint64       // bytes of configuration space that this program can access
+	buffer barRegisters // data of one access; Go would allocate a local variable on the heap
+	bars   barRegisters // when the device was acquired
 }
+
+type barRegisters [4 * configBarCount]byte
 
 // Load implements Port.
 func (s *configSpace) Load(offset uint64, width uint8) (uint64, Code) {
@@ -95,19 +97,24 @@ func configAccessCode(count int, width uint8, err error) Code {
 // or 0 if they cannot be read, and whether the device answers and decodes memory accesses.
 //
 // The ids of a virtual function read as all ones, and its memory decoding bit as 0 (SR-IOV 1.1,
-// 3.4.1). No command register is all ones: its upper bits are reserved. A device that has reset
-// itself has no addresses in its BARs.
+// 3.4.1). No command register is all ones, because its upper bits are reserved. A device that has
+// reset itself has no addresses in its BARs.
 func (d *device) readHeader() (header uint64, alive bool) {
-	s := &d.config
-	n, err := syscalls.pread(s.fd, s.buffer[:], s.offset)
-	if configAccessCode(n, configBarsEnd, err) != OK {
-		return 0, false
-	}
-	header = fbs.ReadStruct[uint64](s.buffer[:])
+	header, code := d.config.Load(0, 8)
 	command := uint16(header >> (8 * configCommandOffset))
 	decodes := command&configCommandMemoryBit != 0 || d.pciFunction.isVirtual
-	sameBARs := !d.acquired || string(s.buffer[configBar0Offset:]) == string(s.bars[:])
-	return header, command != 0xffff && decodes && sameBARs
+	alive = code == OK && command != 0xffff && decodes &&
+		(!d.acquired || d.config.readBARs() == d.config.bars)
+	return header, alive
+}
+
+// readBARs returns the registers of the BARs, or zeros if they cannot be read.
+func (s *configSpace) readBARs() barRegisters {
+	n, _ := syscalls.pread(s.fd, s.buffer[:], s.offset+configBar0Offset)
+	if n != len(s.buffer) {
+		return barRegisters{}
+	}
+	return s.buffer
 }
 
 // setCommandRegisterBit sets or clears the bit `mask` of the PCI command register, and checks that

@@ -122,8 +122,7 @@ func (d *device) acquire() error {
 	if CodeOf(err) == NoDevice && d.pciFunction.Unassigned != 0 {
 		return d.unassignedFault(bits.TrailingZeros8(d.pciFunction.Unassigned))
 	}
-	_, _ = d.readHeader()
-	copy(d.config.bars[:], d.config.buffer[configBar0Offset:])
+	d.config.bars = d.config.readBARs()
 	return err
 }
 

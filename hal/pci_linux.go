@@ -168,7 +168,8 @@ func writeFile(path, text string) error {
 // assigned, and reads their bus addresses. The sysfs file `resource` has the addresses that the
 // processor uses, which differ if the host bridge translates them (Linux, pci_resource_to_user).
 func (p *pciBackend) readBARs() error {
-	d, header := p.dev, &p.dev.config.buffer
+	d := p.dev
+	var header [configBarsEnd]byte
 	n, err := syscalls.pread(d.config.fd, header[:], 0)
 	path := d.configPath()
 	switch {
@@ -180,10 +181,9 @@ func (p *pciBackend) readBARs() error {
 	case fbs.ReadStruct[uint16](header[configCommandOffset:]) == 0xffff:
 		return d.allOnesFault()
 	}
-	registers := *header
 	p.barBusAddresses = d.pciFunction.barPhysicalAddresses
 	for i := 0; i < configBarCount; i++ {
-		bar, address := i, fbs.ReadStruct[uint64](registers[configBar0Offset+4*i:])
+		bar, address := i, fbs.ReadStruct[uint64](header[configBar0Offset+4*i:])
 		if address&(barIOBit|barTypeMask) == barType64Bit {
 			i++ // the next register is the upper half
 		} else {

@@ -149,7 +149,7 @@ var shmCases = []runCase{
 		"-sequence config"},
 	{hal.Internal, "", deviceCheck + " !fault; " + sigbusObjErr + otherAddress, "-sequence look"},
 	{hal.Internal, "", deviceCheck + " !fault; " + nilPointer, "-sequence look"},
-	{hal.Usage, "devices 0 and 1 are both", "", "-device pci:1af4:1110 /same.lmb"},
+	{hal.NoDevice, "a replay already uses the device", "", "-device pci:1af4:1110 /same.lmb"},
 	{hal.Denied, "cannot lock", "mlock =-12", ""},
 	{hal.Denied, "cannot seal the process", "seccomp =-1", "-seal"},
 	{hal.Denied, "cannot seal the process", "seccomp =7", "-seal"},
@@ -170,9 +170,9 @@ var commandRegisterCases = []runCase{
 	{hal.DeviceGone, "command register", noDecoding + "; pwrite64 /config =-19", ""},
 	{hal.Denied, "command register", noDecoding + "; pwrite64 /config =0", ""},
 	// A register that cannot be read counts as one with the unwanted value.
-	{hal.OK, "", "pread64 /config 2=2 3=4 #1 =-5", ""},
+	{hal.OK, "", "pread64 /config 2=2 3=4 #2 =-5", ""},
 	{hal.NoDevice, "memory decoding stays off",
-		"pread64 /config 2=2 3=4 #1 =-5; pread64 /config 2=2 3=4 #2 =-5", ""},
+		"pread64 /config 2=2 3=4 #2 =-5; pread64 /config 2=2 3=4 #3 =-5", ""},
 	{hal.Denied, "run as root", "openat /config #1 =-13; " + noIOMMU, "/wide.lmb"},
 	{hal.OK, "", noIOMMU, "/wide.lmb"},
 	{hal.ExpectFailed, "", noIOMMU, "-sequence unequal /wide.lmb"},
@@ -201,11 +201,11 @@ var busMasterCases = []runCase{
 		"-sequence unequal"},
 	{hal.DeviceGone, "device gone", "pread64 2=8 3=" + vfioConfigAt + " #2 @0:ffff",
 		"-sequence unequal"},
-	{hal.MasterOff, "bus mastering stays off", "pwrite64 2=2 3=0x70000000004 #1 =2", ""},
-	{hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #1 =-5", ""},
-	{hal.Internal, "bus mastering stays on", "pwrite64 2=2 3=0x70000000004 #2 =2", ""},
+	{hal.MasterOff, "bus mastering stays off", "pwrite64 2=2 3=0x70000000004 #2 =2", ""},
 	{hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #2 =-5", ""},
-	{hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #2 =-5", "-seal"},
+	{hal.Internal, "bus mastering stays on", "pwrite64 2=2 3=0x70000000004 #3 =2", ""},
+	{hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #3 =-5", ""},
+	{hal.IO, "command register", "pwrite64 2=2 3=0x70000000004 #3 =-5", "-seal"},
 	{hal.NoDevice, "VFIO_SET_IOMMU", "ioctl 1=0x3b66 =-12", ""},
 }
 
@@ -393,7 +393,7 @@ func TestShippedProgramHandlesFailedSystemCalls(t *testing.T) {
 		r.addAnsweredRun(hal.BusFault, "", "ioctl 1=0xfa0d #2 =0 !truncate /cut/tt 0; "+ttAnswers,
 			"-device", "tt:/cut/tt", "/tt.lmb")
 		r.addAnsweredRun(hal.IO, "command register",
-			"pwrite64 2=2 3=0x70000000004 #1 =-5; "+ttAnswers,
+			"pwrite64 2=2 3=0x70000000004 #2 =-5; "+ttAnswers,
 			"-device", "vfio:1234:11e8", "-device", "tt:/tt", "/both.lmb")
 		r.addRun(hal.OK, "", "-device", "vfio:1234:11e8", "/fixed.lmb")
 		r.addAnsweredRun(hal.NoDevice, "in use by another", "ioctl 1=0x3b71 #1 =-17", "-device",

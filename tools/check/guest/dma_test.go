@@ -45,6 +45,21 @@ func (m *machine) addDMAImages(t *testing.T) {
 	t.Helper()
 	m.extraArgs = append(m.extraArgs, "-object", "cryptodev-backend-builtin,id=crypto", "-device",
 		"virtio-crypto-pci,addr=6,cryptodev=crypto,iommu_platform=on")
+	// edu raises INTA when it has computed a factorial, and goes on until it is acknowledged.
+	m.addImage(t, "interrupts", `lightmetal 1
+device edu 1234:11e8 bar0 1MiB
+window r bar0 offset 0x0 size 1MiB
+main:
+  write.4 r+0x20 0x80
+  write.4 r+0x8 0x5
+  poll.4 r+0x20 & 0x1 == 0x0 within 600s every 1ms
+  expect.4 r+0x8 == 0x78
+  expect.4 r+0x24 == 0x1
+acknowledged:
+  call main
+  delay 2s
+  write.4 r+0x64 0x1
+`)
 	m.addListing(t, "edu-dma", "")
 	m.addListing(t, "virtio-crypto", "")
 	for name, first := range firstBlockOf {

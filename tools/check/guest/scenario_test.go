@@ -144,6 +144,7 @@ var kinds = []struct {
 		m.processors = 2 // PID 1, which kills lmrun and changes devices, runs in parallel to lmrun
 		m.addDMAImages(t)
 		m.addFaultFiles(t)
+		m.addModules(t, "LM_GUEST_MODULES")
 	}, checkDMA},
 	{"iommu", "vfio", func(t *testing.T, m *machine) {
 		backends[1].setUp(t, m)

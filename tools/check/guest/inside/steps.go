@@ -69,6 +69,8 @@ var steps = map[string]step{
 	"enable":        {"ADDRESS", enable},
 	"set-command":   {"ADDRESS BITS", setCommand},
 	"clear-command": {"ADDRESS BITS", clearCommand},
+	"store-config":  {"ADDRESS OFFSET VALUE", storeConfig},
+	"rescan":        {"ADDRESS", rescan},
 	"await-master":  {"ADDRESS", awaitBusMasterStep},
 	"await-config":  {"ADDRESS OFFSET MASK", awaitConfig},
 	"await":         {"ADDRESS BAR OFFSET VALUE", awaitRegister},
@@ -388,6 +390,28 @@ func clearCommand(_ *guest, args []string) error {
 		_, err = changeCommandRegister(args[0], byte(bits), 0)
 	}
 	return err
+}
+
+// storeConfig stores 4 bytes to configuration space.
+func storeConfig(_ *guest, args []string) error {
+	var offset int64
+	var value uint32
+	if _, err := fmt.Sscan(args[1]+" "+args[2], &offset, &value); err != nil {
+		return err
+	}
+	config, err := os.OpenFile(filepath.Join(devicesDir, args[0], "config"), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer config.Close()
+	_, err = config.WriteAt(binary.LittleEndian.AppendUint32(nil, value), offset)
+	return err
+}
+
+// rescan removes a device from the kernel's list and lets the kernel find it again.
+func rescan(_ *guest, args []string) error {
+	err := os.WriteFile(filepath.Join(devicesDir, args[0], "remove"), []byte("1"), 0)
+	return errors.Join(err, os.WriteFile("/sys/bus/pci/rescan", []byte("1"), 0))
 }
 
 // awaitRegister waits until lmrun or the device has written a value to a register.
