@@ -9,10 +9,13 @@ const (
 	commandOverheadUs     = 1                    // one command, in addition to its accesses
 	accessDurationUs      = 1                    // one load or store
 	pointDurationUs       = 4 * accessDurationUs // to program a TLB window: three stores, one load
-	deviceQueryDurationUs = 10                   // one check whether a device still responds
+	deviceQueryDurationUs = DeviceQueryUs
 
 	worstCaseLimitUs = 1 << 62 // largest value in View.WorstCaseUs
 )
+
+// DeviceQueryUs is the longest time, in microseconds, of one check whether a device still responds.
+const DeviceQueryUs = 10
 
 // accessCount returns how many accesses of m.Width bytes cover m.Amount bytes, rounded up. `shift`
 // is the binary logarithm of m.Width: 0, 1, 2 or 3 for the width 1, 2, 4 or 8. For any other width,

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math/bits"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -50,6 +51,7 @@ func asmHeader() string {
 		"opCopyOut": opCopyOut, "opExpect": opExpect, "opCompare": opCompare,
 		"opPoint": opPoint, "opFence": opFence, "conditionEqual": conditionEqual,
 		"accessFixed": accessFixed, "accessBulk": accessBulk,
+		"commandUs": commandUs, "pointExtraUs": pointExtraUs,
 		"StopLoaded": StopLoaded, "StopMismatch": StopMismatch, "StopAllOnes": StopAllOnes,
 	} {
 		text += fmt.Sprintf("#define const_%s %d\n", name, value)
@@ -115,7 +117,7 @@ type machine struct {
 	registers      map[string]uint64
 	vectors        map[string][]byte
 	zero, below    bool   // results of an unsigned comparison: equal, less
-	less           bool   // result of a signed comparison
+	less           bool   // result of a signed comparison, which never overflows here
 	avx            uint64 // value of hasAVX: 0 or 1
 	accesses       []deviceAccess
 	commandIndexes []int // index of the command in Next at each access
@@ -277,6 +279,13 @@ func parseOperand(t *testing.T, s string) operand {
 // number of commands by which Next has advanced.
 func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 	m.t.Helper()
+	list = append(list[:len(list):len(list)], fbs.Command{Opcode: gen.OpcodeEnd})
+	return m.continueRun(Walk{Budget: largeBudget}, list)
+}
+
+// continueRun does the same as run, with the Budget and the DoneBytes of w, and needs an End.
+func (m *machine) continueRun(w Walk, list []fbs.Command) (Walk, int) {
+	m.t.Helper()
 	clear(m.registers)
 	clear(m.stack)
 	m.accesses, m.commandIndexes, m.fences = m.accesses[:0], m.commandIndexes[:0], 0
@@ -285,8 +294,7 @@ func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 	copy(m.walk[listOffset:], unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), 32*len(list)))
 	for offset, value := range map[uint64]uint64{
 		0: walkBase + listOffset, 8: walkBase + windowsOffset, 16: walkBase + memoriesOffset,
-		24: walkBase + listOffset + 32*uint64(len(list)), 32: 99,
-		64:            walkBase + tlbBasesOffset,
+		24: uint64(w.Budget), 32: 99, 64: walkBase + tlbBasesOffset, 72: w.DoneBytes,
 		windowsOffset: 0, windowsOffset + 8: deviceBase, windowsOffset + 16: deviceBase,
 		memoriesOffset: 0, memoriesOffset + 8: memoryBase,
 		tlbBasesOffset + 8: deviceBase,
@@ -300,8 +308,9 @@ func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 			index++
 		case returnFromWalk:
 			field := func(offset int) uint64 { return binary.LittleEndian.Uint64(m.walk[offset:]) }
-			return Walk{StopReason: field(32), Got: field(40), Want: field(48),
-				MismatchOffset: field(56)}, m.nextCommandIndex()
+			return Walk{Budget: int64(field(24)), StopReason: field(32), Got: field(40),
+					Want: field(48), MismatchOffset: field(56), DoneBytes: field(72)},
+				m.nextCommandIndex()
 		default:
 			index = m.instructionIndex(code, next)
 		}
@@ -428,9 +437,20 @@ func (m *machine) executeAMD64(i *instruction) uint64 {
 	case "LEAQ":
 		m.writeOperand(a[1], 8, m.registers[a[0].register]+a[0].value)
 	case "TESTQ", "TESTL":
-		m.zero, m.below = m.readOperand(a[0], 8)&m.readOperand(a[1], 8) == 0, false
+		both := m.readOperand(a[0], 8) & m.readOperand(a[1], 8)
+		m.zero, m.below, m.less = both == 0, false, int64(both) < 0
 	case "SHRQ":
-		m.writeOperand(a[1], 8, m.readOperand(a[1], 8)>>a[0].value)
+		m.writeOperand(a[1], 8, m.readOperand(a[1], 8)>>m.readOperand(a[0], 1))
+	case "SHRL":
+		m.writeOperand(a[1], 4, m.readOperand(a[1], 4)>>m.readOperand(a[0], 1))
+	case "TZCNT":
+		m.writeOperand(a[1], 4, uint64(bits.TrailingZeros64(m.readOperand(a[0], 4))))
+	case "SHLQ":
+		m.writeOperand(a[1], 8, m.readOperand(a[1], 8)<<m.readOperand(a[0], 1))
+	case "IMULQ":
+		m.writeOperand(a[1], 8, m.readOperand(a[1], 8)*m.readOperand(a[0], 8))
+	case "SUBL":
+		m.writeOperand(a[1], 4, m.readOperand(a[1], 4)-m.readOperand(a[0], 4))
 	case "CMPQ", "CMPL", "CMPW", "CMPB":
 		width := map[string]int{"CMPQ": 8, "CMPL": 4, "CMPW": 2, "CMPB": 1}[i.op]
 		if a[0].low8 { // an operand such as AL in CMPL
@@ -441,15 +461,17 @@ func (m *machine) executeAMD64(i *instruction) uint64 {
 	case "ADDQ":
 		x, y := m.readOperand(a[1], 8), m.readOperand(a[0], 8)
 		m.writeOperand(a[1], 8, x+y)
-		m.zero, m.below, m.less = x+y == 0, x+y < x, int64(x+y) < 0 // no signed sum here overflows
+		m.zero, m.below, m.less = x+y == 0, x+y < x, int64(x+y) < 0
 	case "SUBQ":
 		x, y := m.readOperand(a[1], 8), m.readOperand(a[0], 8)
 		m.writeOperand(a[1], 8, x-y)
-		m.zero, m.below = x == y, x < y
+		m.zero, m.below, m.less = x == y, x < y, int64(x-y) < 0
 	case "NEGQ":
 		m.writeOperand(a[0], 8, -m.readOperand(a[0], 8))
 	case "ANDQ":
-		m.writeOperand(a[1], 8, m.readOperand(a[1], 8)&m.readOperand(a[0], 8))
+		both := m.readOperand(a[1], 8) & m.readOperand(a[0], 8)
+		m.writeOperand(a[1], 8, both)
+		m.zero, m.below, m.less = both == 0, false, int64(both) < 0
 	case "XORL":
 		m.writeOperand(a[1], 4, m.readOperand(a[1], 4)^m.readOperand(a[0], 4))
 	case "JE":
@@ -464,6 +486,8 @@ func (m *machine) executeAMD64(i *instruction) uint64 {
 		return jump(!m.below && !m.zero)
 	case "JL":
 		return jump(m.less)
+	case "JLE":
+		return jump(m.less || m.zero)
 	case "JMP":
 		return a[0].value
 	case "RET":
@@ -531,20 +555,29 @@ func (m *machine) executeARM64(i *instruction) uint64 {
 		m.registers[a[1].register] = -value(a[0])
 	case "SUBS":
 		x, y := value(a[1]), value(a[0])
-		m.zero, m.below = x == y, x < y
+		m.zero, m.below, m.less = x == y, x < y, int64(x-y) < 0
 		m.registers[a[2].register] = x - y
 	case "CMP":
-		m.zero, m.below = value(a[1]) == value(a[0]), value(a[1]) < value(a[0])
+		x, y := value(a[1]), value(a[0])
+		m.zero, m.below, m.less = x == y, x < y, int64(x-y) < 0
 	case "AND":
 		m.registers[a[2].register] = value(a[1]) & value(a[0])
 	case "LSR":
 		m.registers[a[2].register] = value(a[1]) >> value(a[0])
+	case "LSL":
+		m.registers[a[2].register] = value(a[1]) << value(a[0])
+	case "MUL":
+		m.registers[a[2].register] = value(a[1]) * value(a[0])
 	case "ORR":
 		m.registers[a[2].register] = value(a[1]) | value(a[0])
 	case "TBZ":
 		return jump(value(a[1])>>a[0].value&1 == 0, a[2])
 	case "CBZ":
 		return jump(value(a[0]) == 0, a[1])
+	case "CBNZ":
+		return jump(value(a[0]) != 0, a[1])
+	case "BLE":
+		return jump(m.less || m.zero, a[0])
 	case "BEQ":
 		return jump(m.zero, a[0])
 	case "BNE":
@@ -760,7 +793,7 @@ func TestEveryAccessBelongsToTheCommandInNext(t *testing.T) {
 			memory := bytes.Clone(m.memory)
 			memories := [2]uintptr{1: AddressOf(memory)}
 			windows, tlbBases := [3]uintptr{}, [2]uintptr{}
-			want := Walk{Next: &list[0], WindowAddresses: &windows[0],
+			want := Walk{Next: &list[0], Budget: largeBudget, WindowAddresses: &windows[0],
 				BufferAddresses: &memories[0], TLBWindowBases: &tlbBases[0]}
 			var commandIndexes []int
 			done, fences := 0, walkGenericFenceCount.Load()

@@ -119,7 +119,8 @@ func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access ge
 		Amount: uint32(len(data)),
 	}}
 	address := AddressOf(data)
-	w := Walk{Next: &list[0], StopAt: &list[1], WindowAddresses: &a.Base, BufferAddresses: &address}
+	w := Walk{Next: &list[0], Budget: int64(len(data)) + 1, WindowAddresses: &a.Base,
+		BufferAddresses: &address}
 	if a.Base == 0 {
 		return w.ExecuteOnPort(a, 0)
 	}
@@ -142,12 +143,8 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 		code = p.Store(address, c.Width, c.Value)
 	case gen.OpcodeExpect, gen.OpcodeModify:
 		code = w.executeLoad(p, address)
-	case gen.OpcodeFill:
-		code = w.executeFill(p, address)
-	case gen.OpcodeCompare:
-		code = w.executeCompare(p, address)
-	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
-		code = w.executeCopy(p, block, address, barOffset)
+	case gen.OpcodeFill, gen.OpcodeCompare, gen.OpcodeCopyIn, gen.OpcodeCopyOut:
+		return w.executeTransfer(p, block, address, barOffset)
 	default:
 		return OK
 	}
@@ -157,26 +154,70 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 	return code
 }
 
-// executeCopy executes a CopyIn or CopyOut command. If the access mode is Bulk and `block` is not
-// nil, executeCopy copies all bytes with one call of `block`. After a CopyOut whose last byte is
-// 0xff, executeCopy sets w.StopReason to StopAllOnes.
-func (w *Walk) executeCopy(p Port, block BlockPort, address, barOffset uint64) (code Code) {
-	c, data := w.Next, w.commandBuffer()
-	isBlock := block != nil && gen.Access(c.Mode) == gen.AccessBulk
-	switch {
-	case isBlock && c.Opcode == gen.OpcodeCopyIn:
-		code = block.CopyIn(address, data)
-	case isBlock:
-		code = block.CopyOut(address, data)
-	case c.Opcode == gen.OpcodeCopyIn:
-		code = w.executeCopyIn(p, address, barOffset, data)
-	default:
-		code = w.executeCopyOut(p, address, barOffset, data)
+// executeTransfer makes the accesses of a copy, fill or compare, as many as the budget allows.
+func (w *Walk) executeTransfer(p Port, block BlockPort, address, barOffset uint64) (code Code) {
+	c, done := w.Next, w.DoneBytes
+	address += addressStep(c, done)
+	part, isLast := w.chargePart(address + barOffset)
+	if w.DoneBytes = 0; part != 0 {
+		code = w.executePart(p, block, address, barOffset, done, part)
 	}
-	if c.Opcode == gen.OpcodeCopyOut && data[len(data)-1] == 0xff {
+	switch {
+	case code != OK || w.StopReason == StopMismatch:
+	case !isLast:
+		w.DoneBytes, w.Budget = done+part, 0
+	case c.Opcode == gen.OpcodeCopyOut && w.commandBuffer()[c.Amount-1] == 0xff:
 		w.StopReason = StopAllOnes
+	default:
+		w.Advance()
 	}
 	return code
+}
+
+// chargePart charges the accesses of a copy, fill or compare that are left. If they are too many, it
+// returns how many bytes the run may transfer with one access fewer than the budget, and leaves a
+// budget of 1. A bulk copy must make the same accesses as without an interruption: it is
+// interrupted after a multiple of 128 bytes from the first address that is a multiple of 32.
+func (w *Walk) chargePart(address uint64) (part uint64, isLast bool) {
+	c, left := w.Next, uint64(w.Next.Amount)-w.DoneBytes
+	accesses := int64(left / uint64(c.Width))
+	if accesses < w.Budget {
+		w.Budget -= accesses
+		return left, true
+	}
+	bytes := max(w.Budget-1, 0) * int64(c.Width)
+	w.Budget = 1
+	if gen.Access(c.Mode) == gen.AccessBulk {
+		toAlign := int64(-address & 31)
+		if bytes = (bytes - toAlign) &^ 127; bytes <= 0 {
+			return 0, false
+		}
+		bytes += toAlign
+	}
+	return uint64(bytes), false
+}
+
+// executePart makes the accesses of a part of a copy, fill or compare: of `part` bytes after the
+// first `done` bytes. If the access mode is Bulk and `block` is not nil, one call of `block` copies
+// all bytes.
+func (w *Walk) executePart(p Port, block BlockPort, address, barOffset, done, part uint64) Code {
+	c := w.Next
+	if c.Opcode == gen.OpcodeFill {
+		return w.executeFill(p, address, part)
+	}
+	data := w.commandBuffer()[done:][:part]
+	isBlock := block != nil && gen.Access(c.Mode) == gen.AccessBulk
+	switch {
+	case c.Opcode == gen.OpcodeCompare:
+		return w.executeCompare(p, address, done, data)
+	case isBlock && c.Opcode == gen.OpcodeCopyIn:
+		return block.CopyIn(address, data)
+	case isBlock:
+		return block.CopyOut(address, data)
+	case c.Opcode == gen.OpcodeCopyIn:
+		return w.executeCopyIn(p, address, barOffset, data)
+	}
+	return w.executeCopyOut(p, address, barOffset, data)
 }
 
 // executeLoad executes the load of an Expect or Modify command. An Expect is complete if its
@@ -212,26 +253,24 @@ func bytesAt(address uintptr, size uint32) []byte {
 	return unsafe.Slice((*byte)(toPointer(address)), size)
 }
 
-// executeCompare executes a Compare command: it loads a range element by element, and stops the
-// walk at the first element that differs from the golden (expected) data. The range begins at the
-// offset `address` on the port `p`.
-func (w *Walk) executeCompare(p Port, address uint64) Code {
-	c, golden := w.Next, w.commandBuffer()
+// executeCompare loads a range element by element, and stops the walk at the first element that
+// differs from the golden (expected) data, which begin `done` bytes into those of the command.
+func (w *Walk) executeCompare(p Port, address, done uint64, golden []byte) Code {
+	c := w.Next
 	for i := uint64(0); i < uint64(len(golden)); i += uint64(c.Width) {
 		got, code := p.Load(address+i, c.Width)
 		if code != OK {
 			return code
 		}
 		if want := loadLittleEndian(golden[i:][:c.Width]); got != want {
-			w.StopReason, w.Got, w.Want, w.MismatchOffset = StopMismatch, got, want, i
+			w.StopReason, w.Got, w.Want, w.MismatchOffset = StopMismatch, got, want,
+				done+i
 			return OK
 		}
 	}
 	return OK
 }
 
-// executeCopyIn executes a CopyIn command: it stores `data` to the device. The first store is at
-// the offset `address` on the port `p`.
 func (w *Walk) executeCopyIn(p Port, address, barOffset uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
 		n := nextAccessWidth(c, address+barOffset, uint64(len(data)))
@@ -239,13 +278,11 @@ func (w *Walk) executeCopyIn(p Port, address, barOffset uint64, data []byte) Cod
 			return code
 		}
 		data = data[n:]
-		address += addressStep(c, n)
+		address += addressStep(c, uint64(n))
 	}
 	return OK
 }
 
-// executeCopyOut executes a CopyOut command: it fills `data` with bytes from the device. The first
-// load is at the offset `address` on the port `p`.
 func (w *Walk) executeCopyOut(p Port, address, barOffset uint64, data []byte) Code {
 	for c := w.Next; len(data) > 0; {
 		n := nextAccessWidth(c, address+barOffset, uint64(len(data)))
@@ -255,20 +292,18 @@ func (w *Walk) executeCopyOut(p Port, address, barOffset uint64, data []byte) Co
 		}
 		storeLittleEndian(data[:n], value)
 		data = data[n:]
-		address += addressStep(c, n)
+		address += addressStep(c, uint64(n))
 	}
 	return OK
 }
 
-// executeFill executes a Fill command: it stores the command's value to each element of a range.
-// The range begins at the offset `address` on the port `p`.
-func (w *Walk) executeFill(p Port, address uint64) Code {
+func (w *Walk) executeFill(p Port, address, size uint64) Code {
 	c := w.Next
-	for size := c.Amount; size > 0; size -= uint32(c.Width) {
+	for ; size > 0; size -= uint64(c.Width) {
 		if code := p.Store(address, c.Width, c.Value); code != OK {
 			return code
 		}
-		address += addressStep(c, c.Width)
+		address += addressStep(c, uint64(c.Width))
 	}
 	return OK
 }
@@ -307,18 +342,18 @@ func nextAccessWidth(c *fbs.Command, address, bytesLeft uint64) uint8 {
 
 // addressStep returns the number of bytes by which the device address increases after an access of
 // `width` bytes: `width`, or 0 if the command `c` always accesses the same address.
-func addressStep(c *fbs.Command, width uint8) uint64 {
+func addressStep(c *fbs.Command, width uint64) uint64 {
 	if gen.Access(c.Mode) == gen.AccessFixed {
 		return 0
 	}
-	return uint64(width)
+	return width
 }
 
 // walkGeneric implements Walk.Run in plain Go. It replaces the assembly on processors other than
 // amd64 and arm64. Tests compare the results of the assembly with those of walkGeneric.
 func walkGeneric(w *Walk) {
 	w.StopReason = StopBeforeNext
-	for w.Next != w.StopAt && w.StopReason == StopBeforeNext {
+	for w.Budget > 0 && w.StopReason == StopBeforeNext {
 		switch c := w.Next; {
 		case c.Opcode == gen.OpcodeFence:
 			walkGenericFenceCount.Add(1)
@@ -367,6 +402,7 @@ func (w *Walk) programWindow(p Port) {
 	walkGenericFenceCount.Add(1)
 	tlbWindow := *tableEntry(w.TLBWindowBases, c.Window)
 	*tableEntry(w.WindowAddresses, c.Window) = tlbWindow + uintptr(c.Amount)
+	w.Budget -= pointExtraUs
 	w.Advance()
 }
 

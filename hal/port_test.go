@@ -61,7 +61,7 @@ func newRecordingPort() *recordingPort { return &recordingPort{allowed: 1 << 30}
 func runOnPort(p Port, lead uint64, c fbs.Command, memory []byte) (w Walk, code Code) {
 	list := [2]fbs.Command{c}
 	table := [2]uintptr{1: AddressOf(memory)}
-	w = Walk{Next: &list[0], BufferAddresses: &table[0]}
+	w = Walk{Next: &list[0], Budget: largeBudget, BufferAddresses: &table[0]}
 	a := NewAperture(p, 512, -1)
 	code = w.ExecuteOnPort(&a, lead)
 	if w.Next == &list[1] {
@@ -174,7 +174,7 @@ func TestModifyStopsAfterItsLoad(t *testing.T) {
 	}
 	device[9] = 0x12
 	list, window := [2]fbs.Command{change}, AddressOf(device)
-	mapped := Walk{Next: &list[0], StopAt: &list[1], WindowAddresses: &window}
+	mapped := Walk{Next: &list[0], Budget: 1, WindowAddresses: &window}
 	if mapped.Run(); mapped.Next != &list[0] || mapped.StopReason != StopLoaded ||
 		mapped.Got != 0x1200 || device[9] != 0x12 || device[8] != 0 {
 		t.Errorf("Modify on mapped memory: %+v, device % x", mapped, device)
@@ -197,7 +197,7 @@ func TestExecuteOnPortDoesNotAllocate(t *testing.T) {
 	w, a := Walk{BufferAddresses: &table[0]}, NewAperture(p, 512, -1)
 	if n := testing.AllocsPerRun(100, func() {
 		for i := range list {
-			w.Next = &list[i]
+			w.Next, w.Budget = &list[i], largeBudget
 			w.ExecuteOnPort(&a, 0)
 		}
 	}); n != 0 {

@@ -28,7 +28,7 @@ func pointTo(d *device, a *Aperture, t fbs.TileRoute, address uint64) Code {
 		return code
 	}
 	windows := [2]uintptr{a.Base, registers}
-	w := Walk{Next: &list[0], StopAt: &list[1], WindowAddresses: &windows[0],
+	w := Walk{Next: &list[0], Budget: 1, WindowAddresses: &windows[0],
 		TLBWindowBases: &tlbBase}
 	w.Run()
 	a.Base = windows[0]

@@ -16,6 +16,8 @@ import (
 //   - Write, CopyIn, Fill, Fence, and a Point that EncodePoint has encoded: Run executes the
 //     command.
 //   - CopyOut: Run executes the command, and stops if the last copied byte is 0xff.
+//   - CopyIn, Fill, CopyOut and Compare: Run stops between two accesses if Budget does not allow
+//     all of them, and makes the others when it is called again.
 //   - Compare: Run stops at the first difference.
 //   - Expect: Run loads the value. Run goes on if the condition is Equal, the value meets the
 //     condition, and the value is not all ones. Otherwise Run stops, and the caller must finish the
@@ -39,7 +41,10 @@ type Walk struct {
 	// is the address of a buffer in host memory, for CopyIn, CopyOut and Compare commands.
 	BufferAddresses *uintptr
 
-	StopAt *fbs.Command // Run stops before it executes this command; may be nil
+	// Budget is the time, in microseconds, that Run may still use: commandUs for each command, 1 for
+	// each access of a copy, fill or compare, and pointExtraUs for each Point. Run stops when it is
+	// not above 0, and does nothing if it never was.
+	Budget int64
 
 	StopReason     uint64 // why Run stopped: one of the values below
 	Got            uint64 // after StopLoaded or StopMismatch: the value loaded from the device
@@ -51,11 +56,19 @@ type Walk struct {
 	// address of the first byte of that TLB window. Only a Point command that EncodePoint has
 	// encoded uses this table.
 	TLBWindowBases *uintptr
+
+	DoneBytes uint64 // bytes of Next that Run has copied, filled or compared; 0 before Next begins
 }
+
+// Times of commands in microseconds, as in FORMAT.md section 6.3.
+const (
+	commandUs    = 2 // the command, and the one access of a Write or Expect
+	pointExtraUs = 3 // the other accesses of a Point
+)
 
 // Values of Walk.StopReason.
 const (
-	StopBeforeNext = iota // Run has not begun Next: Next equals StopAt, or Run cannot execute it
+	StopBeforeNext = iota // the Budget is used up, or Run cannot execute Next
 	StopLoaded            // Next is an Expect or a Modify; Run has only loaded the value Got
 	StopMismatch          // Next is a Compare; the device has the element Got, but Want is expected
 	StopAllOnes           // Next is a CopyOut that has run; its last byte is 0xff: device gone?
@@ -64,7 +77,8 @@ const (
 // Run executes commands from Next on, until it must stop. Go's scheduler cannot preempt Run.
 func (w *Walk) Run() { executeWalk(w) }
 
-// Advance sets Next to the following command of the list. Next must not point to the last command.
+// Advance sets Next to the following command of the list, and charges the command. Next must not
+// point to the last command.
 //
 // Advance adds the size of a command to Next as a number. If Advance assigned a pointer, the
 // compiler would assume that the list of commands escapes to the heap, and a caller with a short
@@ -72,6 +86,7 @@ func (w *Walk) Run() { executeWalk(w) }
 func (w *Walk) Advance() {
 	next := (*uintptr)(unsafe.Pointer(&w.Next))
 	*next += unsafe.Sizeof(*w.Next)
+	w.Budget -= commandUs
 }
 
 // NextIndex returns the index of the command to which Next points. The index counts from the first
@@ -87,7 +102,7 @@ func (w *Walk) NextIndex(list []fbs.Command) int {
 // commands the result has no meaning. executeOne does not allocate memory.
 func (a *Aperture) executeOne(c fbs.Command) (loaded uint64) {
 	list := [2]fbs.Command{c}
-	w := Walk{Next: &list[0], StopAt: &list[1], WindowAddresses: &a.Base}
+	w := Walk{Next: &list[0], Budget: 1, WindowAddresses: &a.Base}
 	w.Run()
 	return w.Got
 }

@@ -17,7 +17,8 @@
 #define WINDOWS R8  // Walk.WindowAddresses: table of the addresses of windows
 #define BUFFERS R9  // Walk.BufferAddresses: table of the addresses of buffers in host memory
 #define WALK R10    // address of the Walk
-#define STOP_AT R12 // Walk.StopAt: the walk ends when CMD equals this address
+#define BUDGET R12  // Walk.Budget: the walk ends when it is not above 0
+#define DONE R14    // bytes that are done after this part of an interrupted command; else 0
 
 // Registers whose contents each command sets. One register may have several names.
 #define OPCODE DX      // command.Opcode; only jumpByOpcode and pointAndAbove use it
@@ -32,13 +33,12 @@
 #define VALUE AX       // value that is loaded or stored
 #define GOLDEN DX      // Compare: the golden element, which must equal VALUE
 
-// Begin to execute the command at CMD. Stop if CMD is Walk.StopAt. Otherwise load the first four
-// bytes of the command: opcode, width, mode and option. The most frequent command is a Write of 4
-// bytes, whose mode and option are 0. One comparison of all four bytes finds this command. For all
-// other commands, jump to the label `jumpByOpcode`.
+// Begin to execute the command at CMD. The processor flags are those of BUDGET: stop if it is not
+// above 0. Otherwise load the first four bytes of the command: opcode, width, mode and option. The
+// most frequent command is a Write of 4 bytes, whose mode and option are 0. One comparison of all
+// four bytes finds this command. For all other commands, jump to the label `jumpByOpcode`.
 #define DISPATCH \
-	CMPQ CMD, STOP_AT                \
-	JEQ  stop                        \
+	JLE  stop                        \
 	MOVL (CMD), AX                   \
 	CMPL AX, $(const_opWrite | 4<<8) \
 	JEQ  write4                      \
@@ -47,8 +47,9 @@
 // Go on to the next command. First store its address to Walk.Next: if an access of the command
 // faults, Walk.Next then points to that command.
 #define ADVANCE \
-	ADDQ $command__size, CMD  \
-	MOVQ CMD, Walk_Next(WALK) \
+	ADDQ $command__size, CMD      \
+	MOVQ CMD, Walk_Next(WALK)     \
+	SUBQ $const_commandUs, BUDGET \
 	DISPATCH
 
 // Set DST to the address at which the command accesses the device: the address of the window plus
@@ -87,8 +88,12 @@ TEXT ·executeWalk(SB), NOSPLIT, $0-8
 	MOVQ Walk_Next(WALK), CMD
 	MOVQ Walk_WindowAddresses(WALK), WINDOWS
 	MOVQ Walk_BufferAddresses(WALK), BUFFERS
-	MOVQ Walk_StopAt(WALK), STOP_AT
+	MOVQ Walk_Budget(WALK), BUDGET
 	MOVQ $0, Walk_StopReason(WALK)
+	XORL DONE, DONE
+	CMPQ Walk_DoneBytes(WALK), $0
+	JNE  resume
+	TESTQ BUDGET, BUDGET
 	DISPATCH
 
 // Write of 4 bytes: store the lower 4 bytes of command.Value to the device.
@@ -122,7 +127,7 @@ jumpByOpcode:
 	JEQ     fill
 	CMPL    OPCODE, $const_opModify
 	JEQ     expect // the mode of a Modify is not Equal, so the walk stops after the load
-	RET // any other opcode: stop with the reason StopBeforeNext
+	JMP     stop // any other opcode: stop with the reason StopBeforeNext
 
 // The opcode is Point or higher. The processor flags are still the result of the comparison
 // with Point. Execute Point and Fence; stop at all other commands, which Go executes. For
@@ -165,6 +170,7 @@ write:
 // CopyIn: copy the command's data from host memory to the device.
 copyIn:
 	HOST_ADDRESS(SRC)
+copyInRest:
 	MOVQ WIDTH, SRC_STEP
 	START_COPY(DST, DST_STEP)
 
@@ -179,6 +185,7 @@ fill:
 copyOut:
 	MOVQ DST, SRC
 	HOST_ADDRESS(DST)
+copyOutRest:
 	MOVQ WIDTH, DST_STEP
 	START_COPY(SRC, SRC_STEP)
 
@@ -196,11 +203,57 @@ expect:
 // (expected) data, which are the command's data in host memory.
 compare:
 	HOST_ADDRESS(SRC)
+compareRest:
 	MOVQ AMOUNT, BYTES_LEFT
 	JUMP_BY_WIDTH(compare1, compare2, compare4, compare8)
 
-// Define the labels COPY, EXPECT and COMPARE, whose code makes accesses of BYTES bytes.
-// LOAD and STORE are the instructions for an access of that width. CMP_ONES is the instruction that
+// Continue a command after the first Walk.DoneBytes bytes. Add them to its addresses.
+resume:
+	TESTQ BUDGET, BUDGET
+	JLE   stop
+	DEVICE_ADDRESS
+	MOVQ  Walk_DoneBytes(WALK), R13
+	MOVQ  $0, Walk_DoneBytes(WALK)
+	MOVBLZX command_Width(CMD), WIDTH
+	MOVL  command_Amount(CMD), AMOUNT
+	SUBQ  R13, AMOUNT
+	CMPB  command_Mode(CMD), $const_accessFixed
+	JEQ   resumeAtDST
+	ADDQ  R13, DST
+resumeAtDST:
+	CMPB  (CMD), $const_opFill
+	JEQ   fill
+	HOST_ADDRESS(SRC)
+	ADDQ  R13, SRC
+	CMPB  (CMD), $const_opCopyIn
+	JEQ   copyInRest
+	CMPB  (CMD), $const_opCompare
+	JEQ   compareRest
+	MOVQ  SRC, R13
+	MOVQ  DST, SRC
+	MOVQ  R13, DST
+	JMP   copyOutRest
+
+// The accesses that are left, AMOUNT, have been subtracted from BUDGET, but are too many. Set AMOUNT
+// to the bytes of one access fewer than the budget was, and DONE to the bytes that are done after
+// these. Make these accesses, unless there are none. The budget that is left then does not pay for
+// the command, so that the walk stops after them.
+interrupt:
+	ADDQ  AMOUNT, BUDGET
+	LEAQ  -1(BUDGET), AMOUNT
+	IMULQ WIDTH, AMOUNT
+	MOVL  command_Amount(CMD), DONE
+	SUBQ  BYTES_LEFT, DONE
+	ADDQ  AMOUNT, DONE
+	TESTQ AMOUNT, AMOUNT
+	JEQ   stopInterrupted
+	CMPB  (CMD), $const_opCompare
+	JEQ   compareRest
+	JMP   copy
+
+// Define the labels COPY, EXPECT and COMPARE, whose code makes accesses of BYTES bytes, and the
+// labels of their loops. SHIFT is the logarithm of BYTES: COPY and COMPARE charge the accesses, and
+// jump to the label `interrupt` if the budget does not allow all of them. LOAD and STORE are the instructions for an access of that width. CMP_ONES is the instruction that
 // compares a value of that width; this macro uses it to find a value of all ones.
 //
 // COPY: load an element from SRC and store it to DST, until BYTES_LEFT bytes are copied.
@@ -211,14 +264,18 @@ compare:
 //
 // COMPARE: load an element from the device and an element of the golden data, until BYTES_LEFT
 // bytes are compared. Stop if two elements differ.
-#define ACCESS_LOOPS(BYTES, LOAD, STORE, CMP_ONES, COPY, EXPECT, COMPARE) \
+#define ACCESS_LOOPS(BYTES, SHIFT, LOAD, STORE, CMP_ONES, COPY, COPYING, EXPECT, COMPARE, COMPARING) \
 COPY:                                             \
+	SHRQ  $SHIFT, AMOUNT                          \
+	SUBQ  AMOUNT, BUDGET                          \
+	JLE   interrupt                               \
+COPYING:                                          \
 	LOAD  (SRC), VALUE                            \
 	STORE VALUE, (DST)                            \
 	ADDQ  SRC_STEP, SRC                           \
 	ADDQ  DST_STEP, DST                           \
 	SUBQ  $BYTES, BYTES_LEFT                      \
-	JHI   COPY                                    \
+	JHI   COPYING                                 \
 	JMP   copyDone                                \
 EXPECT:                                           \
 	LOAD (DST), VALUE                             \
@@ -232,6 +289,10 @@ EXPECT:                                           \
 	JNE  stopLoaded                               \
 	ADVANCE                                       \
 COMPARE:                                          \
+	SHRQ  $SHIFT, AMOUNT                          \
+	SUBQ  AMOUNT, BUDGET                          \
+	JLE   interrupt                               \
+COMPARING:                                        \
 	LOAD (DST), VALUE                             \
 	LOAD (SRC), GOLDEN                            \
 	CMPQ VALUE, GOLDEN                            \
@@ -239,13 +300,13 @@ COMPARE:                                          \
 	ADDQ $BYTES, DST                              \
 	ADDQ $BYTES, SRC                              \
 	SUBQ $BYTES, BYTES_LEFT                       \
-	JHI  COMPARE                                  \
+	JHI  COMPARING                                \
 	ADVANCE
 
-ACCESS_LOOPS(4, MOVL, MOVL, CMPL, copy4, expect4, compare4)
-ACCESS_LOOPS(8, MOVQ, MOVQ, CMPQ, copy8, expect8, compare8)
-ACCESS_LOOPS(2, MOVWLZX, MOVW, CMPW, copy2, expect2, compare2)
-ACCESS_LOOPS(1, MOVBLZX, MOVB, CMPB, copy1, expect1, compare1)
+ACCESS_LOOPS(4, 2, MOVL, MOVL, CMPL, copy4, copying4, expect4, compare4, comparing4)
+ACCESS_LOOPS(8, 3, MOVQ, MOVQ, CMPQ, copy8, copying8, expect8, compare8, comparing8)
+ACCESS_LOOPS(2, 1, MOVWLZX, MOVW, CMPW, copy2, copying2, expect2, compare2, comparing2)
+ACCESS_LOOPS(1, 0, MOVBLZX, MOVB, CMPB, copy1, copying1, expect1, compare1, comparing1)
 
 // Point: program a TLB window. Store the values that EncodePoint has put into the command to the
 // registers of the TLB window. Set the entry of the image's window in Walk.WindowAddresses to its
@@ -254,6 +315,7 @@ ACCESS_LOOPS(1, MOVBLZX, MOVB, CMPB, copy1, expect1, compare1)
 programWindow:
 	TESTL   WIDTH, WIDTH
 	JEQ     stop
+	SUBQ    $const_pointExtraUs, BUDGET
 
 	// DST = WindowAddresses[command.Index] + command.Offset: the address of the TLB window's
 	// registers. DX = TLBWindowBases[command.Window] + command.Amount: the new address of the
@@ -308,19 +370,24 @@ programThreeRegisters:
 stopLoaded:
 	MOVQ VALUE, Walk_Got(WALK)
 	MOVQ $const_StopLoaded, Walk_StopReason(WALK)
-	RET
+	JMP  stop
 
 // Stop a Compare at the first element that differs from the golden data. BYTES_LEFT is the number
-// of bytes from the beginning of this element to the end of the range. Therefore the offset
-// of the element in the range is command.Amount minus BYTES_LEFT.
+// of bytes from the beginning of this element to the end of the range, or of its interrupted part,
+// which ends at DONE.
 stopMismatch:
-	MOVQ VALUE, Walk_Got(WALK)
-	MOVQ GOLDEN, Walk_Want(WALK)
-	MOVL command_Amount(CMD), AX
-	SUBQ BYTES_LEFT, AX
-	MOVQ AX, Walk_MismatchOffset(WALK)
-	MOVQ $const_StopMismatch, Walk_StopReason(WALK)
-	RET
+	MOVQ  VALUE, Walk_Got(WALK)
+	MOVQ  GOLDEN, Walk_Want(WALK)
+	MOVQ  DONE, AX
+	TESTQ DONE, DONE
+	JNE   mismatchOffset
+	MOVL  command_Amount(CMD), AX
+mismatchOffset:
+	SUBQ  BYTES_LEFT, AX
+	MOVQ  AX, Walk_MismatchOffset(WALK)
+	MOVQ  $const_StopMismatch, Walk_StopReason(WALK)
+	XORL  DONE, DONE
+	JMP   stop
 
 // One step of a bulk copy: copy BYTES bytes if the bit with the value BYTES is set in the register
 // BITS; otherwise jump to NEXT, the label of the next step. NAME is the label of this step. The
@@ -361,10 +428,7 @@ NAME:                    \
 	SUBQ    $128, AMOUNT \
 	JCC     NAME
 
-// STREAM_MIN_BYTES decides between ordinary stores and non-temporal stores, which bypass the cache.
-// When AMOUNT is compared with it, AMOUNT is the number of bytes after the alignment, less the 128
-// bytes of one step. So a CopyIn uses non-temporal stores for STREAM_MIN_BYTES + 128 bytes or more.
-// If the destination is cached memory, such as a Host window, many ordinary stores have two
+// A CopyIn of STREAM_MIN_BYTES or more uses non-temporal stores, which bypass the cache. If the destination is cached memory, such as a Host window, many ordinary stores have two
 // disadvantages: they evict other data from the cache, and the processor reads the memory before it
 // overwrites it.
 #define STREAM_MIN_BYTES $(4<<20)
@@ -374,6 +438,14 @@ NAME:                    \
 // bytes, until the address on the device is a multiple of 32. After NEGQ, the lower five bits of
 // TO_ALIGN are the number of these bytes.
 bulkCopy:
+	// WIDTH becomes its logarithm, also on processors without TZCNT, which execute BSF. DX is the
+	// number of accesses.
+	TZCNTL WIDTH, WIDTH
+	MOVQ  AMOUNT, DX
+	SHRQ  CX, DX
+	SUBQ  DX, BUDGET
+	JLE   interruptBulk
+bulkPart:
 	NEGQ  TO_ALIGN
 	TESTQ $31, TO_ALIGN
 	JEQ   bulkAligned
@@ -391,7 +463,7 @@ bulkAligned:
 	JCS  copyBelow128
 	CMPB ·hasAVX(SB), $0
 	JEQ  copyBelow128
-	CMPQ AMOUNT, STREAM_MIN_BYTES
+	CMPL command_Amount(CMD), STREAM_MIN_BYTES
 	JCS  copyBy128
 	CMPB (CMD), $const_opCopyIn
 	JNE  copyBy128
@@ -437,10 +509,43 @@ copyDone:
 advance:
 	ADVANCE
 stopAllOnes:
+	TESTQ DONE, DONE
+	JNE  stopInterrupted
 	MOVQ $const_StopAllOnes, Walk_StopReason(WALK)
+	JMP  stop
 
-// Return to Go. Walk.StopReason and Walk.Next are already set.
+// As `interrupt`, for a bulk copy. The rest must make the same accesses as without an interruption:
+// stop after a multiple of 128 bytes from the first address that is a multiple of 32.
+interruptBulk:
+	ADDQ DX, BUDGET
+	LEAQ -1(BUDGET), DX
+	SHLQ CX, DX
+	MOVQ TO_ALIGN, R13
+	NEGQ R13
+	ANDQ $31, R13
+	MOVL command_Amount(CMD), DONE
+	SUBQ AMOUNT, DONE
+	SUBQ R13, DX
+	ANDQ $-128, DX
+	JLE  stopInterrupted
+	ADDQ R13, DX
+	ADDQ DX, DONE
+	MOVQ DX, AMOUNT
+	JMP  bulkPart
+
+// Return to Go. Walk.StopReason and Walk.Next are already set, but if DONE is not 0, Walk.Next must go
+// back to the command of which only a part is done.
 stop:
+	TESTQ DONE, DONE
+	JNE   stopAfterPart
+	MOVQ  BUDGET, Walk_Budget(WALK)
+	RET
+stopAfterPart:
+	SUBQ  $command__size, CMD
+	MOVQ  CMD, Walk_Next(WALK)
+stopInterrupted:
+	MOVQ  $0, Walk_Budget(WALK)
+	MOVQ  DONE, Walk_DoneBytes(WALK)
 	RET
 
 // func detectAVX() bool

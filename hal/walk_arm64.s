@@ -22,7 +22,8 @@
 #define CMD R1     // Walk.Next: address of the current command
 #define WINDOWS R2 // Walk.WindowAddresses: table of the addresses of windows
 #define BUFFERS R3 // Walk.BufferAddresses: table of the addresses of buffers in host memory
-#define STOP_AT R4 // Walk.StopAt: the walk ends when CMD equals this address
+#define BUDGET R4  // Walk.Budget: the walk ends when it is not above 0
+#define DONE R14   // bytes that are done after this part of an interrupted command; else 0
 #define WRITE4 R17 // constant: bytes 0 to 3 of a Write command whose width is 4, for comparisons
 
 // Registers whose contents each command sets. One register may have several names.
@@ -38,14 +39,14 @@
 #define TO_ALIGN R13   // bulk copy: its lower 4 bits count the bytes to the next multiple of 16
 #define GOLDEN R11     // Compare: the golden element, which must equal VALUE
 #define SCRATCH R9     // temporary value
+#define ACCESSES R15   // number of accesses that are left, or that the budget allows
 
-// Begin to execute the command at CMD. Stop if CMD is Walk.StopAt. Otherwise load the first four
-// bytes of the command: opcode, width, mode and option. The most frequent command is a Write of 4
-// bytes, whose mode and option are 0. One comparison of all four bytes finds this command. For all
-// other commands, jump to the label `jumpByOpcode`.
+// Begin to execute the command at CMD. The processor flags are those of BUDGET: stop if it is not
+// above 0. Otherwise load the first four bytes of the command: opcode, width, mode and option. The
+// most frequent command is a Write of 4 bytes, whose mode and option are 0. One comparison of all
+// four bytes finds this command. For all other commands, jump to the label `jumpByOpcode`.
 #define DISPATCH \
-	CMP   STOP_AT, CMD  \
-	BEQ   stop          \
+	BLE   stop          \
 	MOVWU (CMD), VALUE  \
 	CMP   WRITE4, VALUE \
 	BEQ   write4        \
@@ -54,8 +55,9 @@
 // Go on to the next command. First store its address to Walk.Next: if an access of the command
 // faults, Walk.Next then points to that command.
 #define ADVANCE \
-	ADD  $command__size, CMD  \
-	MOVD CMD, Walk_Next(WALK) \
+	ADD  $command__size, CMD      \
+	MOVD CMD, Walk_Next(WALK)     \
+	SUBS $const_commandUs, BUDGET \
 	DISPATCH
 
 // Set DST to the address at which the command accesses the device: the address of the window plus
@@ -94,9 +96,13 @@ TEXT ·executeWalk(SB), NOSPLIT, $0-8
 	MOVD Walk_Next(WALK), CMD
 	MOVD Walk_WindowAddresses(WALK), WINDOWS
 	MOVD Walk_BufferAddresses(WALK), BUFFERS
-	MOVD Walk_StopAt(WALK), STOP_AT
+	MOVD Walk_Budget(WALK), BUDGET
 	MOVD ZR, Walk_StopReason(WALK)
 	MOVD $(const_opWrite | 4<<8), WRITE4
+	MOVD ZR, DONE
+	MOVD Walk_DoneBytes(WALK), SCRATCH
+	CBNZ SCRATCH, resume
+	CMP  ZR, BUDGET
 	DISPATCH
 
 // Write of 4 bytes: store the lower 4 bytes of command.Value to the device.
@@ -130,7 +136,7 @@ jumpByOpcode:
 	BEQ   fill
 	CMP   $const_opModify, OPCODE
 	BEQ   expect // the mode of a Modify is not Equal, so the walk stops after the load
-	RET // any other opcode: stop with the reason StopBeforeNext
+	B     stop // any other opcode: stop with the reason StopBeforeNext
 
 // The opcode is Point or higher. The processor flags are still the result of the comparison
 // with Point. Execute Point and Fence; stop at all other commands, which Go executes.
@@ -175,6 +181,7 @@ write:
 // CopyIn: copy the command's data from host memory to the device.
 copyIn:
 	HOST_ADDRESS(SRC)
+copyInRest:
 	MOVD WIDTH, SRC_STEP
 	START_COPY(DST, DST_STEP)
 
@@ -189,6 +196,7 @@ fill:
 copyOut:
 	MOVD DST, SRC
 	HOST_ADDRESS(DST)
+copyOutRest:
 	MOVD WIDTH, DST_STEP
 	START_COPY(SRC, SRC_STEP)
 
@@ -205,10 +213,59 @@ expect:
 // (expected) data, which are the command's data in host memory.
 compare:
 	HOST_ADDRESS(SRC)
+compareRest:
 	JUMP_BY_WIDTH(compare1, compare2, compare4, compare8)
 
-// Define the labels COPY, EXPECT and COMPARE, whose code makes accesses of BYTES bytes.
-// LOAD and STORE are the instructions for an access of that width. ONES is the value of
+// Continue a command after the first Walk.DoneBytes bytes. Add them to its addresses.
+resume:
+	CMP   ZR, BUDGET
+	BLE   stop
+	DEVICE_ADDRESS
+	MOVD  Walk_DoneBytes(WALK), R13
+	MOVD  ZR, Walk_DoneBytes(WALK)
+	MOVBU command_Width(CMD), WIDTH
+	MOVBU command_Mode(CMD), MODE
+	MOVWU command_Amount(CMD), BYTES_LEFT
+	SUB   R13, BYTES_LEFT
+	CMP   $const_accessFixed, MODE
+	BEQ   resumeAtDST
+	ADD   R13, DST
+resumeAtDST:
+	MOVBU (CMD), R12
+	CMP   $const_opFill, R12
+	BEQ   fill
+	HOST_ADDRESS(SRC)
+	ADD   R13, SRC
+	CMP   $const_opCopyIn, R12
+	BEQ   copyInRest
+	CMP   $const_opCompare, R12
+	BEQ   compareRest
+	MOVD  SRC, R13
+	MOVD  DST, SRC
+	MOVD  R13, DST
+	B     copyOutRest
+
+// ACCESSES has been subtracted from BUDGET, but is too many. Set BYTES_LEFT to the bytes of one
+// access fewer than the budget was, and DONE to the bytes that are done after these. Make these
+// accesses, unless there are none. The budget that is left then does not pay for the command, so
+// that the walk stops after them.
+interrupt:
+	ADD   ACCESSES, BUDGET
+	SUB   $1, BUDGET, ACCESSES
+	MUL   WIDTH, ACCESSES
+	MOVWU command_Amount(CMD), DONE
+	SUB   BYTES_LEFT, DONE
+	ADD   ACCESSES, DONE
+	MOVD  ACCESSES, BYTES_LEFT
+	CBZ   BYTES_LEFT, stopInterrupted
+	MOVBU (CMD), OPCODE
+	CMP   $const_opCompare, OPCODE
+	BEQ   compareRest
+	B     copy
+
+// Define the labels COPY, EXPECT and COMPARE, whose code makes accesses of BYTES bytes, and the
+// labels of their loops. SHIFT is the logarithm of BYTES: COPY and COMPARE charge the accesses, and
+// jump to the label `interrupt` if the budget does not allow all of them. LOAD and STORE are the instructions for an access of that width. ONES is the value of
 // that width with all bits set.
 //
 // COPY: load an element from SRC and store it to DST, until BYTES_LEFT bytes are copied.
@@ -217,20 +274,28 @@ compare:
 //
 // COMPARE: load an element from the device and an element of the golden data, until BYTES_LEFT
 // bytes are compared. Stop if two elements differ.
-#define ACCESS_LOOPS(BYTES, LOAD, STORE, ONES, COPY, EXPECT, COMPARE) \
+#define ACCESS_LOOPS(BYTES, SHIFT, LOAD, STORE, ONES, COPY, COPYING, EXPECT, COMPARE, COMPARING) \
 COPY:                        \
+	LSR   $SHIFT, BYTES_LEFT, ACCESSES \
+	SUBS  ACCESSES, BUDGET   \
+	BLE   interrupt          \
+COPYING:                     \
 	LOAD  (SRC), VALUE       \
 	STORE VALUE, (DST)       \
 	ADD   SRC_STEP, SRC      \
 	ADD   DST_STEP, DST      \
 	SUBS  $BYTES, BYTES_LEFT \
-	BHI   COPY               \
+	BHI   COPYING            \
 	B     copyDone           \
 EXPECT:                      \
 	LOAD  (DST), VALUE       \
 	MOVD  $ONES, SCRATCH     \
 	B     checkCondition     \
 COMPARE:                     \
+	LSR   $SHIFT, BYTES_LEFT, ACCESSES \
+	SUBS  ACCESSES, BUDGET   \
+	BLE   interrupt          \
+COMPARING:                   \
 	LOAD  (DST), VALUE       \
 	LOAD  (SRC), GOLDEN      \
 	CMP   GOLDEN, VALUE      \
@@ -238,13 +303,13 @@ COMPARE:                     \
 	ADD   $BYTES, DST        \
 	ADD   $BYTES, SRC        \
 	SUBS  $BYTES, BYTES_LEFT \
-	BHI   COMPARE            \
+	BHI   COMPARING          \
 	ADVANCE
 
-ACCESS_LOOPS(1, MOVBU, MOVB, 0xff, copy1, expect1, compare1)
-ACCESS_LOOPS(2, MOVHU, MOVH, 0xffff, copy2, expect2, compare2)
-ACCESS_LOOPS(4, MOVWU, MOVW, 0xffffffff, copy4, expect4, compare4)
-ACCESS_LOOPS(8, MOVD, MOVD, -1, copy8, expect8, compare8)
+ACCESS_LOOPS(1, 0, MOVBU, MOVB, 0xff, copy1, copying1, expect1, compare1, comparing1)
+ACCESS_LOOPS(2, 1, MOVHU, MOVH, 0xffff, copy2, copying2, expect2, compare2, comparing2)
+ACCESS_LOOPS(4, 2, MOVWU, MOVW, 0xffffffff, copy4, copying4, expect4, compare4, comparing4)
+ACCESS_LOOPS(8, 3, MOVD, MOVD, -1, copy8, copying8, expect8, compare8, comparing8)
 
 // Point: program a TLB window. Store the values that EncodePoint has put into the command to the
 // registers of the TLB window. Set the entry of the image's window in Walk.WindowAddresses to its
@@ -252,6 +317,7 @@ ACCESS_LOOPS(8, MOVD, MOVD, -1, copy8, expect8, compare8)
 // it.
 programWindow:
 	CBZ   WIDTH, stop
+	SUB   $const_pointExtraUs, BUDGET
 
 	// Set DST to the address of the TLB window's registers: the entry with the index command.Index
 	// of Walk.WindowAddresses, plus command.Offset.
@@ -324,14 +390,18 @@ stopLoaded:
 	B    stopWithReason
 
 // Stop a Compare at the first element that differs from the golden data. BYTES_LEFT is the number
-// of bytes from the beginning of this element to the end of the range. Therefore the offset
-// of the element in the range is command.Amount minus BYTES_LEFT.
+// of bytes from the beginning of this element to the end of the range, or of its interrupted part,
+// which ends at DONE.
 stopMismatch:
 	MOVD  VALUE, Walk_Got(WALK)
 	MOVD  GOLDEN, Walk_Want(WALK)
+	MOVD  DONE, R5
+	CBNZ  DONE, mismatchOffset
 	MOVWU command_Amount(CMD), R5
+mismatchOffset:
 	SUB   BYTES_LEFT, R5
 	MOVD  R5, Walk_MismatchOffset(WALK)
+	MOVD  ZR, DONE
 	MOVD  $const_StopMismatch, R9
 	B     stopWithReason
 
@@ -359,7 +429,15 @@ NAME:                        \
 // 8 bytes, until the address on the device is a multiple of 16. After NEG, the lower four bits of
 // TO_ALIGN are the number of these bytes.
 bulkCopy:
-	NEG TO_ALIGN, TO_ALIGN
+	// WIDTH becomes its logarithm, as in accessCount of package fbs.
+	LSR  $3, WIDTH, R7
+	LSR  $1, WIDTH
+	SUB  R7, WIDTH
+	LSR  WIDTH, BYTES_LEFT, ACCESSES
+	SUBS ACCESSES, BUDGET
+	BLE  interruptBulk
+bulkPart:
+	NEG  TO_ALIGN, TO_ALIGN
 BULK_STEP(align1, MOVBU, MOVB, 1, 0, TO_ALIGN, align2)
 BULK_STEP(align2, MOVHU, MOVH, 2, 1, TO_ALIGN, align4)
 BULK_STEP(align4, MOVWU, MOVW, 4, 2, TO_ALIGN, align8)
@@ -407,11 +485,41 @@ copyDone:
 advance:
 	ADVANCE
 stopAllOnes:
+	CBNZ DONE, stopInterrupted
 	MOVD $const_StopAllOnes, R9
 // Return to Go with the stop reason in R9.
 stopWithReason:
 	MOVD R9, Walk_StopReason(WALK)
+	B    stop
 
-// Return to Go. Walk.StopReason and Walk.Next are already set.
+// As `interrupt`, for a bulk copy. The rest must make the same accesses as without an interruption:
+// stop after a multiple of 128 bytes from the first address that is a multiple of 32.
+interruptBulk:
+	ADD   ACCESSES, BUDGET
+	SUB   $1, BUDGET, ACCESSES
+	LSL   WIDTH, ACCESSES
+	NEG   TO_ALIGN, R7
+	AND   $31, R7
+	MOVWU command_Amount(CMD), DONE
+	SUB   BYTES_LEFT, DONE
+	SUB   R7, ACCESSES
+	AND   $-128, ACCESSES
+	CMP   ZR, ACCESSES
+	BLE   stopInterrupted
+	ADD   R7, ACCESSES, BYTES_LEFT
+	ADD   BYTES_LEFT, DONE
+	B     bulkPart
+
+// Return to Go. Walk.StopReason and Walk.Next are already set, but if DONE is not 0, Walk.Next must go
+// back to the command of which only a part is done.
 stop:
+	CBNZ DONE, stopAfterPart
+	MOVD BUDGET, Walk_Budget(WALK)
+	RET
+stopAfterPart:
+	SUB  $command__size, CMD
+	MOVD CMD, Walk_Next(WALK)
+stopInterrupted:
+	MOVD ZR, Walk_Budget(WALK)
+	MOVD DONE, Walk_DoneBytes(WALK)
 	RET

@@ -107,14 +107,15 @@ func newWalkSetup(t testing.TB, size int) *walkSetup {
 	return p
 }
 
+const largeBudget = 1 << 40
+
 // run executes the commands of a list until the list ends or a command stops the walk. It returns
 // the number of complete commands.
 func (p *walkSetup) run(run func(w *Walk), list []fbs.Command) (done int) {
-	// Append the command to which StopAt points.
 	list = append(list[:len(list):len(list)], fbs.Command{Opcode: gen.OpcodeEnd})
 	p.windows[1] = p.tlbBases[1]
-	p.walk.Next, p.walk.StopAt, p.walk.Got, p.walk.Want, p.walk.MismatchOffset = &list[0],
-		&list[len(list)-1], 0, 0, 0
+	p.walk.Next, p.walk.Budget, p.walk.DoneBytes, p.walk.Got, p.walk.Want,
+		p.walk.MismatchOffset = &list[0], largeBudget, 0, 0, 0, 0
 	run(&p.walk)
 	return int(uintptr(unsafe.Pointer(p.walk.Next))-uintptr(unsafe.Pointer(&list[0]))) / 32
 }
@@ -135,7 +136,8 @@ func (p *walkSetup) compareWithOracle(t testing.TB, oracle *walkSetup, done, wan
 	got, expect := p.walk, oracle.walk
 	if done != want || got.StopReason != expect.StopReason ||
 		got.Got != expect.Got && got.StopReason != StopAllOnes || got.Want != expect.Want ||
-		got.MismatchOffset != expect.MismatchOffset {
+		got.MismatchOffset != expect.MismatchOffset || got.Budget != expect.Budget ||
+		got.DoneBytes != expect.DoneBytes {
 		t.Fatalf("%+v\n%d commands executed, %+v; want as the oracle: %d, %+v", what, done, got,
 			want, expect)
 	}
@@ -170,7 +172,7 @@ func TestWalkMatchesPlainGo(t *testing.T) {
 	}
 }
 
-func TestWalkStopsAtStopAtAndContinues(t *testing.T) {
+func TestWalkStopsWhenItsBudgetIsUsedUpAndContinues(t *testing.T) {
 	p := newWalkSetup(t, 64)
 	list := make([]fbs.Command, 9)
 	for i := range list {
@@ -179,18 +181,20 @@ func TestWalkStopsAtStopAtAndContinues(t *testing.T) {
 	}
 	w := &p.walk
 	w.Next = &list[0]
-	for _, stop := range []int{0, 3, 3, 8} {
-		w.StopAt = &list[stop]
+	done := 0
+	for _, budget := range []int64{-1, 0, 6, 0, 1, 8} {
+		w.Budget = budget
 		w.Run()
-		if w.Next != w.StopAt || w.StopReason != StopBeforeNext || w.NextIndex(list) != stop ||
-			bytes.Count(p.device, []byte{7}) != stop {
-			t.Errorf("StopAt command %d: Next is command %d, stop reason %d, device % x", stop,
-				w.NextIndex(list), w.StopReason, p.device[:9])
+		done += int(max(0, budget+1) / 2)
+		if w.StopReason != StopBeforeNext || w.NextIndex(list) != done || w.Budget > 0 ||
+			bytes.Count(p.device, []byte{7}) != done {
+			t.Errorf("budget %d: Next is command %d, want %d; stop reason %d, device % x", budget,
+				w.NextIndex(list), done, w.StopReason, p.device[:9])
 		}
 	}
-	w.Next = &list[3]
-	if w.Advance(); w.Next != &list[4] {
-		t.Errorf("Advance from command 3 to %d, want 4", w.NextIndex(list))
+	w.Next, w.Budget = &list[3], 5
+	if w.Advance(); w.Next != &list[4] || w.Budget != 3 {
+		t.Errorf("Advance from command 3 to %d, budget %d; want 4, 3", w.NextIndex(list), w.Budget)
 	}
 }
 
@@ -272,8 +276,11 @@ func TestWalkDoesNotAllocate(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() {
 		w := &p.walk
-		for w.Next, w.StopAt = &list[0], &list[200]; w.Next != w.StopAt; {
-			if w.Run(); w.Next != w.StopAt {
+		for w.Next = &list[0]; w.Next != &list[200]; {
+			if w.Budget = largeBudget; w.Next != &list[200] {
+				w.Run()
+			}
+			if w.Next != &list[200] {
 				w.Advance()
 			}
 		}
@@ -317,7 +324,7 @@ func TestFaultLeavesNextAtItsCommand(t *testing.T) {
 				if list[4].Window = 2; opcode == gen.OpcodeWrite {
 					list[4].Mode = 0
 				}
-				p.walk.Next, p.walk.StopAt = &list[0], &list[7]
+				p.walk.Next, p.walk.Budget, p.walk.DoneBytes = &list[0], largeBudget, 0
 				fault := catchFault(p.walk.Run)
 				if fault == nil || p.walk.Next != &list[4] {
 					t.Errorf("%v, %v, width %d: fault %v, Next is command %d; want a fault at "+
@@ -352,8 +359,12 @@ func BenchmarkWalk(b *testing.B) {
 			}
 			b.SetBytes(size)
 			for i := 0; i < b.N; i += 1000 {
-				p.walk.Next, p.walk.StopAt = &list[0], &list[min(1000, b.N-i)]
+				end := &list[min(1000, b.N-i)]
+				kept := *end
+				*end = fbs.Command{Opcode: gen.OpcodeEnd}
+				p.walk.Next, p.walk.Budget = &list[0], largeBudget
 				p.walk.Run()
+				*end = kept
 			}
 		})
 	}

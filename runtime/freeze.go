@@ -98,17 +98,16 @@ func (r *Replay) runCatchingFaults(sequence int) hal.Code {
 	return hal.Internal
 }
 
-// executeAndRecover executes a sequence. If SetLimit has set a limit, executeAndRecover also checks
-// at the end of the sequence whether the run has exceeded this limit. If the sequence panics,
-// executeAndRecover recovers. The result `recovered` then describes the panic.
+// executeAndRecover executes a sequence, and returns the panic from which it recovered, if any. With
+// a limit from SetLimit, it also looks at the clock at the end.
 //
 // executeAndRecover does not call callAndRecover, because callAndRecover calls a function value. A
 // test in tools/check/house analyses which functions a run can call, and follows only direct calls.
 func (r *Replay) executeAndRecover(sequence int) (code hal.Code, recovered hal.Panic) {
 	defer hal.Recover(hal.SetPanicOnFault(true), &recovered)
-	r.commandsUntilClockRead = r.commandsPerTimeCheck
+	r.walk.Budget = r.budgetUs
 	code = r.executeSequence(sequence)
-	if code == hal.OK && r.commandsPerTimeCheck == commandsPerTimeCheckWithSetLimit {
+	if code == hal.OK && r.budgetUs == budgetWithLimitUs {
 		code = r.checkTimeLimit()
 	}
 	return code, recovered

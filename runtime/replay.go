@@ -54,8 +54,8 @@ type Replay struct {
 	disabled     bool     // a run has failed, or Close was called: all later runs fail
 	walk         hal.Walk // state of the loop in assembly that executes the commands of a sequence
 	modifyWalk   hal.Walk // state of a second loop, which executes the store of a Modify command
-	// scratchCommands[0] is a temporary command for modifyWalk or encodePoint.
-	// scratchCommands[1] is never executed: modifyWalk stops there.
+	// scratchCommands[0] is a temporary command for modifyWalk or encodePoint. After it, Next of
+	// modifyWalk points to scratchCommands[1].
 	scratchCommands [2]fbs.Command
 
 	imageTimeLimitNs  int64 // limit of each run, from View.TimeLimitUs, in nanoseconds
@@ -63,12 +63,12 @@ type Replay struct {
 	// The time at which the current run exceeds its limit, in nanoseconds of the clock Device.Now.
 	// If SetLimit has set no limit, the first check of the time computes endTimeNs; until then,
 	// endTimeNs is 0.
-	endTimeNs              int64
-	commandsPerTimeCheck   int               // number of commands between two checks of the time
-	commandsUntilClockRead int               // number of commands before the next check of the time
-	stopFlag               *atomic.Uint32    // flag that the caller sets to end a run; nil: no flag
-	obeysStopFlag          bool              // the current run obeys stopFlag (see SetStopFlag)
-	observer               func(command int) // called before each command; nil: nothing is called
+	endTimeNs     int64
+	budgetUs      int64             // work budget of the current run
+	stopFlag      *atomic.Uint32    // flag that the caller sets to end a run; nil: no flag
+	obeysStopFlag bool              // the current run obeys stopFlag (see SetStopFlag)
+	observer      func(command int) // called before each command; nil: nothing is called
+	observed      *fbs.Command      // the last command for which the current run called observer
 
 	// The Expect command that the current run repeats, because the condition of the command has not
 	// been met yet. It is nil if the run does not repeat a command.
@@ -128,31 +128,35 @@ func (r *Replay) Output(tensor int) []byte {
 	return r.arena[t.ArenaOffset : t.ArenaOffset+t.Size]
 }
 
-// SetLimit sets a limit for the time of each later run, in nanoseconds. A run that takes longer
-// fails with hal.FrameLate. If the parameter is 0, SetLimit removes an earlier limit. In addition,
-// every run has the limit View.TimeLimitUs.
-//
-// A run with a limit from SetLimit checks the time after every commandsPerTimeCheckWithSetLimit
-// commands, during each wait, and at the end of the run. When Run executes the sequence "safe"
-// after a failure, only the limit View.TimeLimitUs applies.
+// SetLimit sets a limit for the time of each later run, in nanoseconds; 0 removes it. A run that
+// takes longer fails with hal.FrameLate, within 1 ms of charged time (FORMAT.md section 6.3) after
+// the limit. In addition, every run has the limit View.TimeLimitUs, which alone applies to the
+// sequence "safe" after a failure.
 func (r *Replay) SetLimit(nanoseconds int64) { r.callerTimeLimitNs = nanoseconds }
 
-// Number of commands after which a run checks the time. If a sequence calls another sequence, up to
-// twice this number of commands are executed between two checks. Runs without a limit from SetLimit
-// check less often, because reading the clock takes as long as 50 stores to memory.
+// Work budgets: the charged time, in microseconds, after which a run looks at the clock and at the
+// stop flag, also in the middle of a copy, fill or compare. Without a limit from SetLimit it is
+// longer, because reading the clock takes as long as 50 stores. A command that began within the
+// budget may exceed it, but by less than 100 us: 10 us for each device, and 12 us.
 const (
-	commandsPerTimeCheckWithSetLimit    = 256  // in runs with a limit from SetLimit
-	commandsPerTimeCheckWithoutSetLimit = 4096 // in all other runs
+	budgetWithLimitUs    = 1000 - 100
+	budgetWithoutLimitUs = 8000 - 100
 )
 
-// StopGraceNs is the time, in nanoseconds, that a run may still take after the caller has set the
-// stop flag (SetStopFlag). A usual run ends within this time. Init systems and other supervisors
-// usually wait at least StopGraceNs before they kill a process that they have asked to stop.
+// StopGraceNs is the time, in nanoseconds, that a run may still take after it has noticed the stop
+// flag (SetStopFlag). A usual run ends within this time. Init systems and other supervisors usually
+// wait at least StopGraceNs before they kill a process that they have asked to stop.
 const StopGraceNs = 10_000_000_000
 
+// StopLagNs is how long, in nanoseconds, a sequence may continue beyond its limit after the stop flag
+// was set: the longest sleep until it notices the flag, a work budget until it notices the limit,
+// and the diagnosis of the devices after a failure.
+const StopLagNs = sleepMaxNs + 8_000_000 + dmaFaultDelayNs +
+	2*fbs.DevicesMax*fbs.DeviceQueryUs*1000
+
 // SetStopFlag sets the address of a flag. To end a run, another goroutine or a signal handler
-// stores a number other than 0 in the flag. From then on, the run may take StopGraceNs more. If it
-// takes longer, it fails with hal.FrameLate, and Run executes the sequence "safe", as after every
+// stores a number other than 0 in the flag. The run notices it after at most 8 ms of charged time, or
+// 10 ms of sleep, and may then take StopGraceNs more. If it takes longer, it fails with hal.FrameLate, and Run executes the sequence "safe", as after every
 // failure. Two kinds of runs ignore the flag: runs for which SetLimit has set a limit, and runs of
 // the sequence "safe".
 func (r *Replay) SetStopFlag(flag *atomic.Uint32) { r.stopFlag = flag }
@@ -176,12 +180,12 @@ func (r *Replay) Run(sequence int) Result {
 	case r.missingInputs != 0:
 		return Result{Code: hal.InputMissing, Command: -1}
 	}
-	r.ignoredFailures, r.endTimeNs = 0, 0
-	r.commandsPerTimeCheck = commandsPerTimeCheckWithoutSetLimit
+	r.ignoredFailures, r.endTimeNs, r.observed = 0, 0, nil
+	r.budgetUs = budgetWithoutLimitUs
 	r.obeysStopFlag = r.stopFlag != nil && r.callerTimeLimitNs == 0 && sequence != r.safeSequence
 	if r.callerTimeLimitNs != 0 {
 		r.endTimeNs = r.devices[0].Now() + min(r.callerTimeLimitNs, r.imageTimeLimitNs)
-		r.commandsPerTimeCheck = commandsPerTimeCheckWithSetLimit
+		r.budgetUs = budgetWithLimitUs
 	}
 	code := r.runCatchingFaults(sequence)
 	if code == hal.OK {
@@ -201,23 +205,21 @@ func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	r.failureDetails, r.disabled = Result{}, true
 	if r.safeSequence >= 0 && r.safeSequence != sequence {
 		r.endTimeNs, r.obeysStopFlag = 0, false
-		r.commandsPerTimeCheck = commandsPerTimeCheckWithoutSetLimit
+		r.budgetUs = budgetWithoutLimitUs
 		result.SafeSequenceCode, result.SafeRan = r.runCatchingFaults(r.safeSequence), true
 	}
 	return result
 }
 
-// checkTimeLimit reads the clock, and returns FrameLate if the current run has exceeded its time
-// limit. If the stop flag is set, the run must end soon. checkTimeLimit then first shortens the
-// limit: the run may take at most StopGraceNs more.
+// checkTimeLimit looks at the clock and the stop flag, and renews the work budget. The first call
+// after the flag was set leaves the run StopGraceNs.
 func (r *Replay) checkTimeLimit() hal.Code {
 	now := r.devices[0].Now()
+	r.walk.Budget = r.budgetUs
 	if r.endTimeNs == 0 {
 		r.endTimeNs = now + r.imageTimeLimitNs
 	}
 	if r.obeysStopFlag && r.stopFlag.Load() != 0 {
-		// The first check after the flag was set moves endTimeNs to StopGraceNs from now, unless
-		// endTimeNs is earlier already. Later checks do not change endTimeNs, because of min.
 		r.endTimeNs = min(r.endTimeNs, now+StopGraceNs)
 	}
 	if now > r.endTimeNs {
@@ -226,9 +228,7 @@ func (r *Replay) checkTimeLimit() hal.Code {
 	return hal.OK
 }
 
-// sleepMaxNs is the longest single sleep of a run, in nanoseconds. A longer wait consists of
-// several sleeps; after each one, the run checks the time limit and the stop flag.
-const sleepMaxNs = 100_000_000
+const sleepMaxNs = 10_000_000 // then the time limit and the stop flag are looked at again
 
 // sleepWithinLimit sleeps for the given number of nanoseconds. It calls Sleep of the given device,
 // because a mock may have a clock of its own. If the run reaches its time limit earlier,
@@ -244,43 +244,48 @@ func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code
 	return code
 }
 
-// executeSequence executes the commands of one sequence. r.walk, a loop in assembly, executes most
-// commands. If it stops at a command, finishCommand executes the rest of this command in Go, and
-// the walk continues with the next one. executeSequence does not check the commands, because Verify
-// has checked them.
-func (r *Replay) executeSequence(sequence int) hal.Code {
-	s, w := &r.view.Sequences[sequence], &r.walk
-	// The variable `at` is the index of the next command. The variable `last` is the index of the
-	// End command, which is the final command of every sequence and has no effect.
-	at, last := int(s.First), int(s.First+s.Count)-1
-	w.Next, r.pollingCommand = &r.commands[at], nil
-	for at < last {
-		next := min(at+r.commandsUntilClockRead, last)
+// executeSequence executes the commands of one sequence, which Verify has checked. r.walk, a loop in
+// assembly, executes most commands, and finishCommand the others.
+func (r *Replay) executeSequence(sequence int) (code hal.Code) {
+	w := &r.walk
+	w.Next = &r.commands[r.view.Sequences[sequence].First]
+	w.DoneBytes, r.pollingCommand = 0, nil
+	for code == hal.OK {
+		held := int64(0)
 		if r.observer != nil {
-			r.observer(at)
-			next = at + 1
+			held = r.observe(w.Next)
 		}
-		stop := &r.commands[next]
-		w.StopAt = stop
-		for w.Run(); w.Next != stop; w.Run() {
-			if code := r.finishCommand(w.Next); code != hal.OK {
-				return code
-			}
-			w.StopAt = stop // if the command was a Call, the called sequence has changed w.StopAt
-		}
-		r.commandsUntilClockRead -= next - at
-		at = next
-		if r.commandsUntilClockRead <= 0 {
-			r.commandsUntilClockRead = r.commandsPerTimeCheck
-			if code := r.checkTimeLimit(); code != hal.OK {
-				return code
-			}
+		w.Run()
+		isUsedUp := w.Budget <= 0
+		w.Budget += held
+		switch {
+		case w.Budget <= 0:
+			code = r.checkTimeLimit()
+		case isUsedUp: // observe the next command
+		case w.Next.Opcode == gen.OpcodeEnd:
+			return hal.OK
+		default:
+			code = r.finishCommand(w.Next)
 		}
 	}
-	if r.observer != nil {
-		r.observer(last)
+	return code
+}
+
+// observe calls the observer if c begins, and leaves the walk no budget for a command after c. It
+// returns what it took from the budget.
+func (r *Replay) observe(c *fbs.Command) (heldUs int64) {
+	if r.observed != c {
+		r.observed = c
+		r.observer(r.walk.NextIndex(r.commands))
 	}
-	return hal.OK
+	needed := int64(1)
+	switch c.Opcode {
+	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare:
+		needed += int64((uint64(c.Amount) - r.walk.DoneBytes) / uint64(c.Width))
+	}
+	heldUs = max(0, r.walk.Budget-needed)
+	r.walk.Budget -= heldUs
+	return heldUs
 }
 
 // finishCommand executes the rest of the command c, at which the walk stopped. Then it advances the
@@ -288,9 +293,10 @@ func (r *Replay) executeSequence(sequence int) hal.Code {
 // met yet, finishCommand does not advance the walk, so that the walk executes c again.
 func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
-	if code = r.executeOnPort(w, c); code != hal.OK || w.Next != c {
+	if code = r.executeOnPort(w, c); code != hal.OK || w.Next != c || w.Budget <= 0 {
 		return code
 	}
+	w.Budget -= fbs.DeviceQueryUs // the most that the rest of any command but an ignored one takes
 	switch {
 	case c.Opcode == gen.OpcodeModify:
 		code = r.finishModify(c, w.Got)
@@ -360,7 +366,7 @@ func (r *Replay) finishModify(c *fbs.Command, loaded uint64) hal.Code {
 	store.Opcode, store.Value = gen.OpcodeWrite, c.Value|loaded&^c.Mask
 	r.modifyWalk = hal.Walk{
 		Next:            store,
-		StopAt:          &r.scratchCommands[1],
+		Budget:          1,
 		WindowAddresses: r.walk.WindowAddresses,
 	}
 	r.modifyWalk.Run()
@@ -470,6 +476,7 @@ func (r *Replay) applyPolicy(c *fbs.Command, failure hal.Code) hal.Code {
 	case state != hal.OK:
 		return state
 	case isIgnored:
+		r.walk.Budget -= fbs.DeviceQueryUs * int64(len(r.devices))
 		r.ignoredFailures++
 		r.failureDetails = Result{}
 		return hal.OK

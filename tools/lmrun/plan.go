@@ -98,8 +98,7 @@ func hasTLBWindow(view *fbs.View) bool {
 // microseconds. In the worst case, the signal arrives during a run or during the sequence that
 // -before names, and lmrun then still runs the sequence that -after names and the sequence `safe`.
 //
-// The sum of these times cannot overflow, because runtime.CheckWorstCaseTimes rejects a sequence
-// that takes longer than the value of -longest, which is at most 2^62 ns.
+// The sum cannot overflow, because -longest is at most 2^62 ns.
 func (f *runLoop) maxStopTimeUs(view *fbs.View) uint64 {
 	// After a signal, the time limit of a run is -deadline, or runtime.StopGraceNs if -deadline is
 	// not given. The limit of the sequences that -before and -after name is runtime.StopGraceNs.
@@ -115,14 +114,13 @@ func (f *runLoop) maxStopTimeUs(view *fbs.View) uint64 {
 	return max(run, before) + after + safe
 }
 
-// maxSequenceUs returns the longest time that the sequence with the given index can take, in
-// microseconds. The result is the smaller of limitNs and the worst-case time that the verifier has
-// computed. If the index is -1, the result is 0.
+// maxSequenceUs returns the longest time in microseconds that a sequence can take with the given
+// limit, with the time until it notices a signal and the limit; 0 if the index is -1.
 func maxSequenceUs(view *fbs.View, sequence int, limitNs uint64) uint64 {
 	if sequence < 0 {
 		return 0
 	}
-	return min(view.WorstCaseUs[sequence], limitNs/1000)
+	return min(view.WorstCaseUs[sequence], limitNs/1000) + runtime.StopLagNs/1000
 }
 
 // bindingPaths returns the file path of each binding. For a ring, this is the path without

@@ -80,9 +80,9 @@ type Player struct {
 
 	disabled bool
 	end      int64 // time at which the run is too late
-	// Numbers of commands between two reads of the clock, and until the next one.
-	perClockRead, untilClockRead int
-	result                       vector.Result
+	// Work budgets in microseconds: between two looks at the clock, and until the next one.
+	fullBudget, budget int
+	result             vector.Result
 }
 
 const done = "done"
@@ -233,15 +233,15 @@ func (p *Player) Run(sequence int) vector.Result {
 }
 
 // Execute executes one sequence, and not "safe" if it fails. If limitNs is not 0, the run has this
-// limit besides that of Load. Then the clock is read after every commandsPerClockRead commands and
-// at the end of the run, as by the runtime, and otherwise only during waits.
+// limit besides that of Load. Then the clock is read after every work budget and at the end of the
+// run, as by the runtime, and otherwise only during waits.
 func (p *Player) Execute(sequence int, limitNs int64) vector.Result {
 	limit := int64(p.limitUs) * 1000
-	p.perClockRead = math.MaxInt32
+	p.fullBudget = math.MaxInt
 	if limitNs != 0 {
-		limit, p.perClockRead = min(limit, limitNs), commandsPerClockRead
+		limit, p.fullBudget = min(limit, limitNs), workBudgetUs
 	}
-	p.end, p.untilClockRead = p.machine.Now()+limit, p.perClockRead
+	p.end, p.budget = p.machine.Now()+limit, p.fullBudget
 	p.result = vector.Result{Command: -1}
 	p.result.Code = p.executeCommands(sequence)
 	if p.result.Code == done && limitNs != 0 {
@@ -253,43 +253,75 @@ func (p *Player) Execute(sequence int, limitNs int64) vector.Result {
 	return p.result
 }
 
-const commandsPerClockRead = 256
+// What the runtime charges, in microseconds: a budget, a command with one access, the further accesses
+// of a Point that the runtime makes, and what the runtime does after an access.
+const (
+	workBudgetUs = 900
+	commandUs    = 2
+	pointUs      = 3
+	queryUs      = 10
+)
 
-// executeCommands executes the commands of a sequence, except End. It reads the clock after every
-// p.perClockRead commands. A called sequence starts with the count of its caller, so up to
-// 2*p.perClockRead commands may pass between two reads.
+// executeCommands executes the commands of a sequence, except End.
 func (p *Player) executeCommands(sequence int) (code string) {
 	s := p.image.Sequences[sequence]
-	at, last := int(s.First), int(s.First+s.Count)-1
-	p.Command = at
-	for at < last {
-		next := min(at+p.untilClockRead, last)
-		for i := at; i < next; i++ {
-			p.Command = i
-			if code := p.executeCommand(&p.image.Commands[i]); code != done {
+	last := int(s.First+s.Count) - 1
+	for p.Command = int(s.First); ; {
+		if p.budget <= 0 {
+			if code := p.codeOfTime(); code != done {
 				return code
 			}
 		}
-		p.Command = next
-		p.untilClockRead -= next - at
-		at = next
-		if p.untilClockRead > 0 {
-			continue
+		at := p.Command
+		if at == last {
+			return done
 		}
-		p.untilClockRead = p.perClockRead
-		if code := p.codeOfTime(); code != done {
+		if code := p.executeCommand(&p.image.Commands[at]); code != done {
 			return code
 		}
+		p.budget -= commandUs
+		p.Command = at + 1
 	}
-	return done
 }
 
-// codeOfTime returns frame-late if the run takes longer than its limit.
+// codeOfTime looks at the clock, and returns frame-late if the run takes longer than its limit.
 func (p *Player) codeOfTime() (code string) {
+	p.budget = p.fullBudget
 	if p.machine.Now() > p.end {
 		return "frame-late"
 	}
 	return done
+}
+
+// forEachPart calls f for each part of a command between two looks at the clock, with the first byte
+// of the part and the first after it. A bulk copy is interrupted only where its accesses stay the
+// same: at a multiple of 128 bytes after an address that is a multiple of 32.
+func (p *Player) forEachPart(c *Command, f func(first, end uint64) (code string)) (code string) {
+	_, base := p.Place(c.Window)
+	for first := uint64(0); ; {
+		left := uint64(c.Amount) - first
+		if accesses := int(left / uint64(c.Width)); accesses < p.budget {
+			p.budget -= accesses
+			return f(first, first+left)
+		}
+		part := uint64(p.budget-1) * uint64(c.Width)
+		if c.Opcode != opCompare && c.Mode == modeBulk {
+			toAlign := -(base + uint64(c.Offset) + first) % 32
+			if part >= toAlign+128 {
+				part -= (part - toAlign) % 128
+			} else {
+				part = 0
+			}
+		}
+		p.budget = 1
+		if code := f(first, first+part); code != done {
+			return code
+		}
+		if code := p.codeOfTime(); code != done {
+			return code
+		}
+		first += part
+	}
 }
 
 // Place returns the space of a window, and the offset of its first byte there.
@@ -338,6 +370,7 @@ func (p *Player) executeCommand(c *Command) (code string) {
 		if code != done {
 			return code
 		}
+		p.budget -= queryUs
 		return p.store(c, offset, c.Value|loaded&^c.Mask)
 	case opRelocate:
 		return p.store(c, offset, p.buses[c.Index]+c.Value)
@@ -358,6 +391,7 @@ func (p *Player) executeCommand(c *Command) (code string) {
 	case opDelay:
 		return p.wait(int64(c.Amount) * 1000)
 	case opCall:
+		p.budget -= queryUs
 		return p.executeCommands(int(c.Index))
 	}
 	return done
@@ -395,17 +429,20 @@ func (p *Player) operandData(c *Command) []byte {
 
 // forEachAccess calls f for each access of a command, with the offset of the access in the window,
 // and the offset of its bytes in the memory. It stops at the first code that is not done.
-func forEachAccess(c *Command, f func(offset, inMemory uint64) (code string)) (code string) {
-	for n := uint64(0); n < uint64(c.Amount); n += uint64(c.Width) {
-		offset := uint64(c.Offset) + n
-		if c.Opcode != opCompare && c.Mode == modeFixed {
-			offset = uint64(c.Offset)
+func (p *Player) forEachAccess(c *Command,
+	f func(offset, inMemory uint64) (code string)) (code string) {
+	return p.forEachPart(c, func(n, end uint64) (code string) {
+		for ; n < end; n += uint64(c.Width) {
+			offset := uint64(c.Offset) + n
+			if c.Opcode != opCompare && c.Mode == modeFixed {
+				offset = uint64(c.Offset)
+			}
+			if code := f(offset, n); code != done {
+				return code
+			}
 		}
-		if code := f(offset, n); code != done {
-			return code
-		}
-	}
-	return done
+		return done
+	})
 }
 
 func littleEndian(data []byte) (n uint64) {
@@ -419,24 +456,30 @@ func (p *Player) copyIn(c *Command) (code string) {
 	data := p.operandData(c)
 	if c.Mode == modeBulk {
 		space, base := p.Place(c.Window)
-		return codeOf(p.machine.StoreBytes(space, base+uint64(c.Offset), c.Width, data))
+		return p.forEachPart(c, func(first, end uint64) string {
+			at := base + uint64(c.Offset) + first
+			return codeOf(p.machine.StoreBytes(space, at, c.Width, data[first:end]))
+		})
 	}
-	return forEachAccess(c, func(offset, inMemory uint64) string {
+	return p.forEachAccess(c, func(offset, inMemory uint64) string {
 		return p.store(c, offset, littleEndian(data[inMemory:][:c.Width]))
 	})
 }
 
 func (p *Player) fill(c *Command) (code string) {
-	return forEachAccess(c, func(offset, _ uint64) string { return p.store(c, offset, c.Value) })
+	return p.forEachAccess(c, func(offset, _ uint64) string { return p.store(c, offset, c.Value) })
 }
 
 func (p *Player) copyOut(c *Command) (code string) {
 	data := p.operandData(c)
 	if c.Mode == modeBulk {
 		space, base := p.Place(c.Window)
-		code = codeOf(p.machine.LoadBytes(space, base+uint64(c.Offset), c.Width, data))
+		code = p.forEachPart(c, func(first, end uint64) string {
+			at := base + uint64(c.Offset) + first
+			return codeOf(p.machine.LoadBytes(space, at, c.Width, data[first:end]))
+		})
 	} else {
-		code = forEachAccess(c, func(offset, inMemory uint64) string {
+		code = p.forEachAccess(c, func(offset, inMemory uint64) string {
 			value, code := p.load(c, offset)
 			if code != done {
 				return code
@@ -449,6 +492,9 @@ func (p *Player) copyOut(c *Command) (code string) {
 	}
 	if code != done {
 		return code
+	}
+	if data[len(data)-1] == 0xff {
+		p.budget -= queryUs
 	}
 	last := data[max(0, len(data)-int(c.Width)):]
 	if !isAllOnes(last) {
@@ -473,7 +519,14 @@ func (p *Player) expect(c *Command) (code string) {
 		}
 		return (loaded&c.Mask == c.Value) == (c.Mode == modeEqual)
 	}
-	loaded, code := p.loadChecked(c)
+	load := func() (uint64, string) {
+		loaded, code := p.loadChecked(c)
+		if c.Mode != modeEqual || !isMet(loaded) || loaded == widthBits(c.Width) {
+			p.budget -= queryUs
+		}
+		return loaded, code
+	}
+	loaded, code := load()
 	began := p.machine.Now()
 	deadline := began + int64(c.Amount)*1000
 	isLast, failure := c.Amount == 0, "expect-failed"
@@ -493,14 +546,14 @@ func (p *Player) expect(c *Command) (code string) {
 			failure, isLast = "frame-late", true
 		}
 		isLast = isLast || p.machine.Now() >= deadline
-		loaded, code = p.loadChecked(c)
+		loaded, code = load()
 	}
 	return code
 }
 
 func (p *Player) compare(c *Command) (code string) {
 	golden, isEqual := p.operandData(c), true
-	code = forEachAccess(c, func(offset, inMemory uint64) string {
+	code = p.forEachAccess(c, func(offset, inMemory uint64) string {
 		got, code := p.load(c, offset)
 		want := littleEndian(golden[inMemory:][:c.Width])
 		if code == done && got != want {
@@ -514,6 +567,7 @@ func (p *Player) compare(c *Command) (code string) {
 		return code
 	}
 	p.result.HasSeen = true
+	p.budget -= queryUs
 	return p.applyPolicy(c, code)
 }
 
@@ -539,6 +593,7 @@ func (p *Player) applyPolicy(c *Command, failure string) (code string) {
 		}
 		return failure
 	}
+	p.budget -= queryUs * len(p.image.Devices)
 	p.result.Ignored++
 	return clearDetails(done)
 }
@@ -606,9 +661,11 @@ func (p *Player) point(c *Command) (code string) {
 		c.Value&(group.Size-1)
 	if p.driver != nil {
 		if code, isDone := p.driver.Point(c, slot); isDone {
+			p.budget -= queryUs
 			return code
 		}
 	}
+	p.budget -= pointUs
 	value, _ := p.encode(c)
 	bar := vector.OfBar(int(w.Device), 0)
 	width, count := uint8(8), 1
