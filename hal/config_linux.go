@@ -126,11 +126,13 @@ func (d *device) setCommandRegisterBit(mask uint64, on bool) error {
 
 // allOnesFault returns the Fault for configuration space that reads as all ones, which means that
 // the device does not answer.
+//
+//go:noinline
 func (d *device) allOnesFault() error {
-	remove := "`echo 1 > " + d.pciFunction.sysfsDir() + "/remove`"
-	return d.fault(DeviceGone, "configuration space reads as all ones; "+
-		"reset the device, or remove it with "+remove+
-		" and find it again with `echo 1 > /sys/bus/pci/rescan`")
+	return JoinFault(DeviceGone, d.pciFunction.Name, ": configuration space reads as all ones; "+
+		"reset the device, or remove it with `echo 1 > ",
+		sysfsDevicesDir, "/", d.pciFunction.Address, "/remove` and find it again with "+
+			"`echo 1 > /sys/bus/pci/rescan`")
 }
 
 // kernelLogAdvice is the end of some error messages. It names two commands whose output may contain

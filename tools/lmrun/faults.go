@@ -184,6 +184,6 @@ func (r *faultRecorder) recordFailure(end *outcome) {
 	}
 	e.Checksum = e.ComputeChecksum()
 	if err := files.WriteFull(r.fd, e.Bytes()); err != nil {
-		_ = printLine(2, "lmrun: -faults: cannot write "+r.path+": "+err.Error())
+		_ = printLine(2, "lmrun: -faults: cannot write ", r.path, ": ", err.Error())
 	}
 }

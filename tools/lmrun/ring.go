@@ -102,7 +102,7 @@ func (r *ring) open(isWriter bool) error {
 func (r *ring) lockFile(fd int) error {
 	for range ringLockTries {
 		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if err != unix.EAGAIN && err != unix.EINTR {
+		if err != unix.EAGAIN && err != unix.EINTR || stopRequested.Load() != 0 {
 			return err
 		}
 		hal.SleepRaw(ringLockPauseNs)
@@ -220,8 +220,8 @@ func (r *ring) fileBytes(slots uint64) uint64 { return ringHeaderBytes + slots*r
 //
 //go:noinline
 func (r *ring) mismatchError(reason string) error {
-	reason = r.path + ": the ring " + reason + "; remove the file to get a new ring"
-	return hal.NewFault(hal.BadTensor, reason)
+	return hal.JoinFault(hal.BadTensor, r.path, ": the ring ", reason,
+		"; remove the file to get a new ring")
 }
 
 // notRingError returns the error for a file that is not a ring file. lmrun leaves the file

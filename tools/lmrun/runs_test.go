@@ -69,7 +69,7 @@ func planAndOpen(t *testing.T, device, clock hal.Device, line string) (*runLoop,
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
-	f, err := planRuns(r.View(), o)
+	f, err := planRuns(view, o)
 	if err == nil {
 		err = f.openFiles(r, clock)
 	}
@@ -136,6 +136,9 @@ func TestSequencesBeforeAndAfterRunOnce(t *testing.T) {
 		}
 	}
 }
+
+// failureText returns what lmrun prints after a failure.
+func failureText(end outcome) string { return string(appendFailure(nil, &end)) }
 
 func TestMissingInputIsNamed(t *testing.T) {
 	const want = "input has no data: -input a=FILE is missing"
