@@ -3,6 +3,8 @@ package hal
 // This file declares the result codes of all operations, with a text and an exit status for
 // each code, and the error type Fault.
 
+import "sync/atomic"
+
 // Code is the result of an operation, and implements error. A Code has one byte, because Go
 // converts a one-byte value to an interface without allocating memory. Therefore returning a Code
 // as an error never allocates.
@@ -74,22 +76,70 @@ func (c Code) ExitStatus() int { return codeTable[min(c, codeCount)].exit }
 // Fault does.
 func (c Code) Error() string { return codeTable[min(c, codeCount)].text }
 
-// Fault is an error that consists of a Code and a reason. Creating a Fault allocates memory.
-// Functions that run during a replay must not allocate memory. Therefore these functions return a
-// Code instead of a Fault.
+// Fault is an error that consists of a Code and a reason.
 type Fault struct {
 	Code   Code
 	Reason string // names the device or file, the fault and the remedy
 }
 
-// NewFault returns a Fault as an error. NewFault must not be inlined: a call has less machine code
-// than the allocation of a Fault.
+// reservedFaults has the memory of Faults after ReserveFaults. Element 0 is not used. After a
+// failure, lmrun stops the DMA of up to eight devices, which can fail in two ways each.
+var reservedFaults [24]struct {
+	fault  Fault
+	reason [8 << 10]byte // two paths and a text
+}
+
+// nextReserved is the next element of reservedFaults; 0: ReserveFaults was not called.
+var nextReserved atomic.Int32
+
+// ReserveFaults makes the next Faults need no memory of the heap.
+func ReserveFaults() { nextReserved.CompareAndSwap(0, 1) }
+
+// NewFault returns a Fault as an error. NewFault must not be inlined: a call has less machine code.
 //
 //go:noinline
-func NewFault(code Code, reason string) error { return &Fault{code, reason} }
+func NewFault(code Code, reason string) error { return JoinFault(code, reason) }
+
+// JoinFault returns a Fault whose reason consists of parts. It allocates memory, unless
+// ReserveFaults was called.
+//
+//go:noinline
+func JoinFault(code Code, parts ...string) error {
+	fault, reason := newFault()
+	*fault = Fault{code, TextOf(AppendParts(reason, parts...))}
+	return fault
+}
+
+// newFault returns a Fault, and memory for its reason: the next of reservedFaults, if one is left.
+func newFault() (*Fault, []byte) {
+	i := nextReserved.Load()
+	if i == 0 || int(i) == len(reservedFaults) || !nextReserved.CompareAndSwap(i, i+1) {
+		return new(Fault), nil
+	}
+	return &reservedFaults[i].fault, reservedFaults[i].reason[:0]
+}
 
 // Error returns the text of the code, a colon and the reason.
-func (f *Fault) Error() string { return f.Code.Error() + ": " + f.Reason }
+func (f *Fault) Error() string { return string(AppendError(nil, f)) }
+
+// AppendError appends the text of an error. It allocates nothing if `text` is large enough and the
+// error is a Code or a Fault.
+func AppendError(text []byte, err error) []byte {
+	if fault, isFault := err.(*Fault); isFault {
+		return AppendParts(text, fault.Code.Error(), ": ", fault.Reason)
+	}
+	return AppendParts(text, err.Error())
+}
+
+// AppendParts appends all parts.
+//
+//go:noinline
+func AppendParts(text []byte, parts ...string) []byte {
+	for _, part := range parts {
+		text = append(text, part...)
+	}
+	return text
+}
 
 // Unwrap returns the code of the fault, for errors.Is and errors.As.
 func (f *Fault) Unwrap() error { return f.Code }
@@ -102,6 +152,8 @@ func CodeOf(err error) Code {
 		return OK
 	case Code:
 		return e
+	case *Fault:
+		return e.Code
 	case interface{ Unwrap() error }:
 		return CodeOf(e.Unwrap())
 	}

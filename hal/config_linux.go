@@ -167,9 +167,12 @@ func (d *device) allOnesFault() error {
 }
 
 // goneFault returns the Fault for a device that must be found again.
+//
+//go:noinline
 func (d *device) goneFault(text string) error {
-	return d.fault(DeviceGone, text+" remove the device with `echo 1 > "+d.pciFunction.sysfsDir()+
-		"/remove` and find it again with `echo 1 > /sys/bus/pci/rescan`")
+	return JoinFault(DeviceGone, d.pciFunction.Name, ": ", text, " remove the device with `echo 1 > ",
+		sysfsDevicesDir, "/", d.pciFunction.Address, "/remove` and find it again with "+
+			"`echo 1 > /sys/bus/pci/rescan`")
 }
 
 // kernelLogAdvice is the end of some error messages. It names two commands whose output may contain

@@ -60,11 +60,11 @@ type backend interface {
 	ensureReachable(a *Aperture, owner *device) error
 }
 
-// fault returns a Fault. The reason of the Fault is the name of the device followed by `text`.
+// fault returns a Fault whose reason begins with the name of the device.
 //
 //go:noinline
 func (d *device) fault(code Code, text string) error {
-	return NewFault(code, d.pciFunction.Name+": "+text)
+	return JoinFault(code, d.pciFunction.Name, ": ", text)
 }
 
 // Identity implements Device.

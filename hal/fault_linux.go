@@ -11,15 +11,15 @@ func syscallFault(call, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	reason := call + " " + path + ": " + err.Error()
+	code, remedy := NoDevice, ""
 	switch errnoOf(err) {
 	case unix.EACCES, unix.EPERM:
-		return NewFault(Denied, reason+"; run as root, or give this user access to the file"+
-			"; if root is denied too, kernel lockdown is on")
+		code, remedy = Denied, "; run as root, or give this user access to the file"+
+			"; if root is denied too, kernel lockdown is on"
 	case unix.EROFS:
-		reason += "; run `mount -o remount,rw /sys`"
+		remedy = "; run `mount -o remount,rw /sys`"
 	}
-	return NewFault(NoDevice, reason)
+	return JoinFault(code, call, " ", path, ": ", err.Error(), remedy)
 }
 
 // errnoOf returns the errno of `err`, the error of a system call: 0 if `err` is nil, and EIO if
@@ -55,5 +55,5 @@ func FileFault(path string, err error) error {
 	case unix.EACCES, unix.EPERM, unix.EROFS:
 		code = Denied
 	}
-	return NewFault(code, path+": "+err.Error()+remedy)
+	return JoinFault(code, path, ": ", err.Error(), remedy)
 }

@@ -18,12 +18,16 @@ type Panic struct {
 // Recover does not allocate and makes no system call.
 func Recover(previousPanicOnFault bool, recovered *Panic) {
 	SetPanicOnFault(previousPanicOnFault)
-	recovered.Cause = recover()
-	fault, isFault := recovered.Cause.(interface{ Addr() uintptr })
-	recovered.IsFault = isFault
-	if isFault {
-		recovered.Address = fault.Addr()
+	*recovered = DescribePanic(recover())
+}
+
+// DescribePanic describes a panic by the value that Go's recover returned.
+func DescribePanic(cause any) Panic {
+	fault, isFault := cause.(interface{ Addr() uintptr })
+	if !isFault {
+		return Panic{Cause: cause}
 	}
+	return Panic{cause, true, fault.Addr()}
 }
 
 // FaultedIn reports whether an access to a range of memory caused the panic. The range has `size`

@@ -125,6 +125,9 @@ var AddressOf = func(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
+// TextOf returns the bytes as a string without a copy. They must not change while it is in use.
+func TextOf(bytes []byte) string { return unsafe.String(unsafe.SliceData(bytes), len(bytes)) }
+
 // command has the fields of fbs.Command. The type exists for the assembly, which needs the offsets
 // of these fields: the compiler writes the field offsets of this package's types to the header
 // go_asm.h, under names such as command_Window. The file fbs/layout.go checks at compile time that

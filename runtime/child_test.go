@@ -31,7 +31,7 @@ var childTasks = map[string]func(args []string) error{
 	"sealed":    runSealed,
 	"fault":     faultSealed,
 	"forbid":    runForbiddenAction,
-	"fullHeap":  sealWithFullHeap,
+	"fullHeap":  faultWithFullHeap,
 	"memory":    printAnonymousMemory,
 	"rewritten": rewriteSealed,
 	"frozen":    printFrozenState,
@@ -162,7 +162,7 @@ func loadSealed(path string) (*runtime.Replay, *plainDevice, error) {
 
 // runRepeatedly runs a sequence several times, and returns an error if a run fails.
 func runRepeatedly(r *runtime.Replay, name string, times int) error {
-	sequence := r.View().SequenceByName(name)
+	sequence := runtime.ViewOf(r).SequenceByName(name)
 	for i := range times {
 		if result := r.Run(sequence); result.Code != hal.OK {
 			return fmt.Errorf("run %d of %s: %+v", i, name, result)

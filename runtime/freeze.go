@@ -50,6 +50,7 @@ func (r *Replay) Freeze() error {
 	goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
 	// Grow the stack now, because Go would allocate memory if the stack had to grow during a run.
 	_ = growStack()
+	hal.ReserveFaults()
 	return nil
 }
 

@@ -22,9 +22,10 @@ const AnyTLBWindow = -1
 // everything that runs need: it maps all windows of the image, and reserves the arena, which is
 // one block of memory for all tensors. The error is a *hal.Fault.
 //
-// Load executes no command. But it enables bus mastering on the devices in view.BusMasters. From
-// then on, these devices can access memory by DMA. On a device with tiles and Host windows, this
-// also stores to the registers of outbound translation.
+// Load executes no command and enables no bus mastering; see StartDMA.
+//
+// Runs use the memory of the view. The memory of a view that File.Verify returned is read-only. The
+// bytes that the caller passed to fbs.Verify must not change as long as the Replay is in use.
 //
 // The parameter firstTLBWindow selects the TLB windows of the device. A TLB window is a range of a
 // BAR that the device maps to a programmable address. The TLB windows of a device have numbers.
@@ -32,8 +33,7 @@ const AnyTLBWindow = -1
 // TLB window with the number firstTLBWindow, the second one uses the next number, and so on. If
 // firstTLBWindow is AnyTLBWindow, the image and the device choose the TLB windows.
 func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, error) {
-	callerView := view
-	if view = callerView.VerifiedCopy(); view == nil {
+	if view = view.VerifiedCopy(); view == nil {
 		return nil, hal.NewFault(hal.Usage, "Load accepts only a view that Verify returned")
 	}
 	if err := checkDevices(view, devices); err != nil {
@@ -43,7 +43,7 @@ func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, e
 		return nil, err
 	}
 	r := &Replay{
-		view: view, callerView: callerView, devices: devices,
+		view: view, devices: devices,
 		imageTimeLimitNs: int64(min(view.TimeLimitUs, timeLimitMaxUs)) * 1000,
 		safeSequence:     view.SequenceByName("safe"),
 	}
@@ -116,9 +116,7 @@ func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason strin
 	return ""
 }
 
-// prepareForRuns reserves the arena, maps the windows, and completes the commands that depend on
-// the addresses of windows. It enables bus mastering last, so that no device can access memory if
-// an earlier step fails.
+// prepareForRuns does everything of Load that needs the devices.
 func (r *Replay) prepareForRuns(firstTLBWindow int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
@@ -132,7 +130,7 @@ func (r *Replay) prepareForRuns(firstTLBWindow int) error {
 			return err
 		}
 	}
-	return r.enableBusMastersAndExitCleanup()
+	return r.requestExitCleanup()
 }
 
 // mapWindows maps every window of the image. If the parameter firstTLBWindow is not AnyTLBWindow,
@@ -354,16 +352,10 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	return nil
 }
 
-// enableBusMastersAndExitCleanup enables bus mastering of the devices in view.BusMasters. Then it
-// requests a cleanup from the kernel drivers of the devices (hal.ExitCleaner): when this process
-// closes a device or ends, the driver puts the device's processor cores back into reset. The
-// request is the last step of Load, so that no driver resets cores after a Load that has failed.
-func (r *Replay) enableBusMastersAndExitCleanup() (err error) {
-	for i, device := range r.devices {
-		if r.view.BusMasters>>i&1 != 0 && err == nil {
-			r.hasBusMaster, err = true, device.SetBusMaster(true)
-		}
-	}
+// requestExitCleanup makes kernel drivers put the cores of their devices back into reset when this
+// process closes a device or ends (hal.ExitCleaner). It is the last step of Load, so that no driver
+// resets cores after a Load that has failed.
+func (r *Replay) requestExitCleanup() (err error) {
 	for i, device := range r.devices {
 		if cleaner, ok := device.(hal.ExitCleaner); ok && r.view.NeedsFixup && err == nil {
 			warning := ""
@@ -372,6 +364,32 @@ func (r *Replay) enableBusMastersAndExitCleanup() (err error) {
 		}
 	}
 	return err
+}
+
+// StartDMA enables bus mastering of the devices in view.BusMasters. From then on, these devices can
+// access memory. On a device with tiles and Host windows, it also stores to the registers of
+// outbound translation.
+//
+// The first Run calls StartDMA, so that bus mastering comes after Freeze and Seal. To get the text
+// of its error, a *hal.Fault, call it before. After an error, DMA is stopped and all runs fail.
+// StartDMA has no effect if it was called before, or after a failure. After Freeze, it allocates
+// nothing.
+func (r *Replay) StartDMA() error {
+	if r.hasStartedDMA || r.disabled {
+		return nil
+	}
+	r.hasStartedDMA = true
+	for i, device := range r.devices {
+		if r.view.BusMasters>>i&1 == 0 {
+			continue
+		}
+		if err := device.SetBusMaster(true); err != nil {
+			r.disabled = true
+			_ = r.StopDMA()
+			return err
+		}
+	}
+	return nil
 }
 
 // DeviceNames returns the name for hal.Open of each device that an image needs, in the order of the
@@ -403,7 +421,7 @@ func (r *Replay) StopDMA() (err error) {
 func (r *Replay) Close() error {
 	err := r.StopDMA()
 	_ = hal.Munmap(r.arena) // cannot fail for anonymous memory
-	r.arena, r.devices, r.hasBusMaster, r.disabled = nil, nil, false, true
+	r.arena, r.devices, r.hasStartedDMA, r.disabled = nil, nil, false, true
 	return err
 }
 

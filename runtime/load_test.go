@@ -254,7 +254,8 @@ func (m busMaster) SetBusMaster(on bool) error {
 
 func (m busMaster) Diagnose() hal.Code { return m.state }
 
-func TestBusMasteringIsEnabledAfterBusAddressesAreAssigned(t *testing.T) {
+// TestBusMasteringIsEnabledByTheFirstRun: not by Load, which may precede steps that fail or wait.
+func TestBusMasteringIsEnabledByTheFirstRun(t *testing.T) {
 	for _, test := range []struct{ what, source, want string }{
 		{"no DMA", twoDeviceHead + "main:\n  write.4 r+0x4 0x1\n", ""},
 		{"host memory",
@@ -273,7 +274,6 @@ func TestBusMasteringIsEnabledAfterBusAddressesAreAssigned(t *testing.T) {
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			var calls []string
-			denied := &hal.Fault{Code: hal.Denied, Reason: "for a test"}
 			edu := busMaster{Device: mock.New(&boards.Edu), calls: &calls, name: "edu"}
 			ivshmem := busMaster{Device: mock.New(&boards.Ivshmem), calls: &calls, name: "ivshmem"}
 			r, err := runtime.Load(view(t, test.source), runtime.AnyTLBWindow, edu, ivshmem)
@@ -281,18 +281,15 @@ func TestBusMasteringIsEnabledAfterBusAddressesAreAssigned(t *testing.T) {
 				t.Errorf("%s: Load: %v", test.what, err)
 				return
 			}
-			got, operations := strings.Join(calls, ", "), edu.Operations()+ivshmem.Operations()
-			if got != test.want || operations != 0 {
-				t.Errorf("%s: calls %q and %d operations, want calls %q and no operation",
-					test.what, got, operations, test.want)
+			if strings.Contains(fmt.Sprint(calls), "masters") {
+				t.Errorf("Load makes the calls %q, want no bus mastering", calls)
+			}
+			run(t, r, hal.OK)
+			run(t, r, hal.OK)
+			if got := strings.Join(calls, ", "); got != test.want {
+				t.Errorf("%s: calls %q, want %q", test.what, got, test.want)
 			}
 			r.Close()
-			edu.fail, ivshmem.fail = denied, denied
-			_, err = runtime.Load(view(t, test.source), runtime.AnyTLBWindow, edu, ivshmem)
-			if (test.want == "") != (err == nil) || err != nil && err != error(denied) {
-				t.Errorf("%s: Load on devices that deny DMA: %v, want %v only if DMA is needed",
-					test.what, err, denied)
-			}
 		})
 	}
 }
@@ -324,6 +321,53 @@ func TestPagesOfTheIOMMUMustAcceptStores(t *testing.T) {
 			case err == nil:
 				r.Close()
 			}
+		}
+	}
+}
+
+// deniedMaster is a busMaster whose bus mastering cannot be enabled.
+type deniedMaster struct{ busMaster }
+
+var errDenied = &hal.Fault{Code: hal.Denied, Reason: "for a test"}
+
+func (m deniedMaster) SetBusMaster(on bool) error {
+	_ = m.busMaster.SetBusMaster(on)
+	if on {
+		return errDenied
+	}
+	return nil
+}
+
+// TestRunFailsIfBusMasteringIsDenied: no command is executed, all devices are stopped, and StartDMA
+// returns the text.
+func TestRunFailsIfBusMasteringIsDenied(t *testing.T) {
+	for _, isStartedBefore := range []bool{false, true} {
+		var calls []string
+		edu := busMaster{Device: mock.New(&boards.Edu), calls: &calls, name: "edu"}
+		ivshmem := deniedMaster{busMaster{Device: mock.New(&boards.Ivshmem), calls: &calls,
+			name: "ivshmem"}}
+		r, err := runtime.Load(view(t, twoDeviceHead+"window h host size 4KiB\n"+
+			"window g host size 4KiB target 1\nmain:\n  write.4 r+0x4 0x1\n"),
+			runtime.AnyTLBWindow, edu, ivshmem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := hal.Denied
+		if isStartedBefore {
+			if err := r.StartDMA(); err != error(errDenied) {
+				t.Errorf("StartDMA: %v, want %v", err, errDenied)
+			}
+			want = hal.Disabled
+		}
+		if result := r.Run(0); result.Code != want || result.Command != -1 || result.SafeRan {
+			t.Errorf("run: %+v, want %v, no command and no safe", result, want)
+		}
+		const stopped = "edu masters true, ivshmem masters true, edu masters false, ivshmem masters false"
+		if got := strings.Join(calls, ", "); got != stopped || edu.Operations() != 0 {
+			t.Errorf("calls %q and %d operations, want %q and none", got, edu.Operations(), stopped)
+		}
+		if result := r.Run(0); result.Code != hal.Disabled {
+			t.Errorf("next run: %+v, want %v", result, hal.Disabled)
 		}
 	}
 }
@@ -500,7 +544,7 @@ func TestFreezeThatCannotLockMemoryFails(t *testing.T) {
 		"RLIMIT_MEMLOCK"
 	for name, memory := range map[string]func(r *runtime.Replay) []byte{
 		"arena":    func(r *runtime.Replay) []byte { return r.Output(0) },
-		"commands": func(r *runtime.Replay) []byte { return r.View().Envelope },
+		"commands": func(r *runtime.Replay) []byte { return runtime.ViewOf(r).Envelope },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _, err := loadOnPlainDevice(writeImage(t, assembleImage(t, source)))
@@ -583,7 +627,7 @@ func TestStopDMADisablesBusMasteringAndDiagnoseReportsDMAFaults(t *testing.T) {
 				t.Errorf("Diagnose: %v, want %v", code, state)
 			}
 			// No policy may ignore a DMA fault.
-			if result := r.Run(r.View().SequenceByName("look")); result.Code != state {
+			if result := r.Run(runtime.ViewOf(r).SequenceByName("look")); result.Code != state {
 				t.Errorf("run with an ignored failure ends with %+v, want %v", result, state)
 			}
 			if err := r.StopDMA(); err != nil || calls[len(calls)-1] != "ivshmem masters false" {
@@ -614,6 +658,9 @@ func TestDiagnoseWaitsForDMAFaultsIfADeviceReachesHostMemory(t *testing.T) {
 			r, err := runtime.Load(view(t, source), runtime.AnyTLBWindow,
 				edu, mock.New(&boards.Ivshmem))
 			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.StartDMA(); err != nil {
 				t.Fatal(err)
 			}
 			began := edu.Now()

@@ -21,11 +21,10 @@ type Replay struct {
 	// The commands that runs execute: those in the image file, or a copy of them in the arena. Load
 	// makes the copy if the image has Relocate or Point commands, because it must write addresses
 	// into these commands.
-	commands   []fbs.Command
-	view       *fbs.View      // copy of the view that Verify returned; runs use only this copy
-	callerView *fbs.View      // view that was passed to Load; the caller may modify it
-	devices    []hal.Device   // devices of the image, in the order of the image
-	apertures  []hal.Aperture // for each window of the image, the address range that Load mapped
+	commands  []fbs.Command
+	view      *fbs.View      // copy of the view that Verify returned
+	devices   []hal.Device   // devices of the image, in the order of the image
+	apertures []hal.Aperture // for each window of the image, the address range that Load mapped
 	// For each window of the image: the address at which the first byte of its TLB window is
 	// mapped. The TLB window may be larger than the window of the image. Therefore a Point command
 	// adds an offset to this address, and stores the sum in windowAddresses. The address
@@ -50,10 +49,10 @@ type Replay struct {
 	missingInputs int // number of inputs without data; while it is not 0, all runs fail
 	safeSequence  int // index of the sequence named "safe"; -1: the image has no such sequence
 
-	hasBusMaster bool     // Load has enabled bus mastering of at least one device
-	disabled     bool     // a run has failed, or Close was called: all later runs fail
-	walk         hal.Walk // state of the loop in assembly that executes the commands of a sequence
-	modifyWalk   hal.Walk // state of a second loop, which executes the store of a Modify command
+	hasStartedDMA bool     // StartDMA was called
+	disabled      bool     // a run has failed, or Close was called: all later runs fail
+	walk          hal.Walk // state of the loop in assembly that executes the commands of a sequence
+	modifyWalk    hal.Walk // state of a second loop, which executes the store of a Modify command
 	// scratchCommands[0] is a temporary command for modifyWalk or encodePoint. After it, Next of
 	// modifyWalk points to scratchCommands[1].
 	scratchCommands [2]fbs.Command
@@ -97,10 +96,6 @@ type Result struct {
 
 	FileTruncated bool // Code is IO because another process truncated the image file
 }
-
-// View returns the view that was passed to Load. The caller may modify this view, because runs use
-// a copy.
-func (r *Replay) View() *fbs.View { return r.callerView }
 
 // Input returns the bytes of an input tensor in the arena. The parameter `tensor` is the index of
 // the tensor in the image. The caller writes the data for the next run to these bytes.
@@ -179,6 +174,9 @@ func (r *Replay) Run(sequence int) Result {
 		return Result{Code: hal.Disabled, Command: -1}
 	case r.missingInputs != 0:
 		return Result{Code: hal.InputMissing, Command: -1}
+	}
+	if err := r.StartDMA(); err != nil {
+		return Result{Code: hal.CodeOf(err), Command: -1}
 	}
 	r.ignoredFailures, r.endTimeNs, r.observed = 0, 0, nil
 	r.budgetUs = budgetWithoutLimitUs
@@ -491,7 +489,7 @@ func (r *Replay) applyPolicy(c *fbs.Command, failure hal.Code) hal.Code {
 const dmaFaultDelayNs = 5_000_000
 
 // Diagnose queries every device for faults, and returns the state of the first device that has one:
-// DeviceGone, MasterOff or DMAFault. MasterOff and DMAFault occur only if Load has enabled bus
+// DeviceGone, MasterOff or DMAFault. MasterOff and DMAFault occur only if StartDMA has enabled bus
 // mastering of the device. If no device has a fault, Diagnose returns OK. The caller may call
 // Diagnose after successful runs, too. If a device is a bus master, Diagnose waits dmaFaultDelayNs;
 // therefore the caller should not call it during time-critical work.
@@ -505,7 +503,7 @@ func (r *Replay) diagnoseDevices(awaitDMAFaults bool) hal.Code {
 			return code
 		}
 	}
-	if awaitDMAFaults && r.hasBusMaster {
+	if awaitDMAFaults && r.hasStartedDMA && r.view.BusMasters != 0 {
 		r.devices[0].Sleep(dmaFaultDelayNs)
 		return r.diagnoseDevices(false)
 	}

@@ -71,18 +71,14 @@ func bpfSkip(value uint32, ifEqual, ifDifferent int) unix.SockFilter {
 // have opened every file that it will write. Seal supports amd64 and arm64. The error is a
 // *hal.Fault.
 //
-// Before it installs the filter, Seal collects garbage once, so that Go's heap has free memory.
+// Later, the caller must allocate nothing: Go may map memory for that.
 //
 // The parameter `extra` contains more instructions of the filter, with which the caller can allow
 // more system calls. These instructions must load each word of struct seccomp_data that they
 // compare. For a system call that they do not allow, they must jump to the end of `extra`, after
 // which Seal appends an instruction that kills the process.
 func Seal(extra ...unix.SockFilter) (err error) {
-	// A process that is already sealed must not allocate the reserve again.
-	if !isHeapReserved {
-		reserveHeap()
-		isHeapReserved = true
-	}
+	prepareMemoryFault()
 	// If `extra` is empty, the filter fits into this array on the stack, and append does not
 	// allocate memory.
 	var room [len(sealAllowedSyscalls) + 9]unix.SockFilter
@@ -109,26 +105,23 @@ func Seal(extra ...unix.SockFilter) (err error) {
 	return err
 }
 
-// sealReserve makes reserveHeap allocate its blocks on the heap. Together they have 1 MiB. After a
-// failed run, lmrun formats a message and runs the sequence safe, which takes some 10 KiB.
-var sealReserve [128]*[8 << 10]byte
+// panicValue is as large as the value of Go's panic after a memory fault, and has a pointer like it
+// (Go 1.26, runtime/error.go, errorAddressString).
+type panicValue struct {
+	_ string
+	_ uintptr
+}
 
-var isHeapReserved bool // reserveHeap has been called
+var lastPanicValue *panicValue
 
-// reserveHeap leaves free memory in Go's heap: pages, and what Go needs to manage them. If there
-// were none, the next allocation would map memory, and the kernel would kill a sealed process for
-// that.
-func reserveHeap() {
-	// After a collection with the percentage -1, Go would return memory to the kernel in the
-	// background, for which the kernel kills a sealed process, too.
-	setGCPercent(100)
-	for i := range sealReserve {
-		sealReserve[i] = new([8 << 10]byte)
+// prepareMemoryFault makes Go need no memory from the kernel for the panic of a memory fault. Go
+// allocates values of one size in spans of 8 KiB; the one at the beginning of a span is followed by
+// room for 340 more.
+func prepareMemoryFault() {
+	const spanBytes = 8 << 10
+	for lastPanicValue == nil || uintptr(unsafe.Pointer(lastPanicValue))%spanBytes != 0 {
+		lastPanicValue = new(panicValue)
 	}
-	clear(sealReserve[:])
-	goruntime.GC()
-	setGCPercent(-1)
-	_ = growStack() // the collection may have shrunk the stack that Freeze has grown
 }
 
 // appendSealProgram appends all instructions of the filter to the slice `program`. The filter

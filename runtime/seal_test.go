@@ -176,7 +176,7 @@ func printLocked(args []string) error {
 		return err
 	}
 	text := uint64(reflect.ValueOf(printLocked).Pointer())
-	for _, memory := range [][]byte{r.View().Envelope, r.Output(0), r.View().Payload} {
+	for _, memory := range [][]byte{runtime.ViewOf(r).Envelope, r.Output(0), runtime.ViewOf(r).Payload} {
 		fmt.Print(isLocked(string(maps), uint64(hal.AddressOf(memory))), " ")
 	}
 	fmt.Print(isLocked(string(maps), text))
@@ -231,7 +231,7 @@ func lockExactly(args []string) error {
 		return err
 	}
 	missing, _ := strconv.ParseUint(args[1], 10, 64)
-	limit := runtime.LockedBytes(r.View(), uint64(os.Getpagesize()), false) - missing
+	limit := runtime.LockedBytes(view, uint64(os.Getpagesize()), false) - missing
 	if err := limitLockedMemory(limit); err != nil {
 		return err
 	}
@@ -495,34 +495,53 @@ func TestMillionSealedRunsSurvive(t *testing.T) {
 	}
 }
 
-// sealWithFullHeap fills Go's heap up to 64 KiB of the end of its mapped memory, seals the process,
-// and allocates the 512 KiB that a failed run may need.
-func sealWithFullHeap([]string) error {
-	debug.SetGCPercent(-1)
-	const mappedUnit = 4 << 20 // Go maps memory of its heap in units of this size
-	const blockSize = 8 << 10
-	kept := make([][]byte, 0, 2*mappedUnit/blockSize)
-	for isNearEnd := false; !isNearEnd; {
-		block := make([]byte, blockSize)
-		kept = append(kept, block)
-		isNearEnd = hal.AddressOf(block)%mappedUnit >= mappedUnit-64<<10
+// faultWithFullHeap causes a memory fault in a sealed process in which Go must map memory for each
+// new span of its heap. Before Seal, the span for the values of panics is full, too.
+func faultWithFullHeap(args []string) error {
+	const spanBytes, valueBytes = 8 << 10, 24
+	r, _, err := loadFrozen(args[0])
+	if err == nil {
+		err = os.Truncate(args[0], 4096)
+	}
+	if err != nil {
+		return err
+	}
+	for isLast := false; !isLast; {
+		valueSink = new(struct {
+			text    string
+			address uintptr
+		})
+		isLast = uintptr(unsafe.Pointer(valueSink))%spanBytes >= spanBytes-2*valueBytes
 	}
 	if err := runtime.Seal(); err != nil {
 		return err
 	}
-	for range 64 {
-		kept = append(kept, make([]byte, blockSize))
+	const mappedUnit = 4 << 20 // Go maps memory of its heap in units of this size
+	size := 64 << 10
+	for {
+		heapSink = make([]byte, size)
+		left := mappedUnit - int(hal.AddressOf(heapSink)%mappedUnit) - size
+		if left == 0 {
+			break
+		}
+		if left < size {
+			size = spanBytes
+		}
 	}
-	goruntime.KeepAlive(kept)
-	unix.Exit(0)
+	unix.Exit(r.Run(0).Code.ExitStatus())
 	return nil
 }
 
-// A run that fails formats a message after the seal.
-func TestSealedProcessWithAFullHeapMayAllocate(t *testing.T) {
+var valueSink *struct {
+	text    string
+	address uintptr
+}
+
+func TestBusErrorInASealedProcessWithAFullHeapIsReported(t *testing.T) {
 	skipWithoutSeccomp(t)
-	if _, status := runChild(t, "fullHeap"); status != 0 {
-		t.Errorf("exit %d, signal %v, want exit 0", status.ExitStatus(), status.Signal())
+	_, status := runChild(t, "fullHeap", writeImage(t, assembleImage(t, payloadListing)))
+	if status.ExitStatus() != 74 {
+		t.Errorf("exit %d, signal %v, want exit 74", status.ExitStatus(), status.Signal())
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"lightmetal/hal"
+	"lightmetal/runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,7 +47,7 @@ func runSteady(args []string) error {
 	}
 	var runs int
 	fmt.Sscan(args[1], &runs)
-	main, wait := r.View().SequenceByName("main"), r.View().SequenceByName("wait")
+	main, wait := runtime.ViewOf(r).SequenceByName("main"), runtime.ViewOf(r).SequenceByName("wait")
 	hal.Write(1, []byte(runsBeginMark))
 	for i := range runs {
 		for range 60 {

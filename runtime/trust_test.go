@@ -445,7 +445,7 @@ func TestDefaultInputsStayAsTheyWereVerified(t *testing.T) {
 				}
 				want := make([][]byte, 3)
 				for i := range want {
-					want[i] = bytes.Clone(r.View().TensorData(&r.View().Tensors[i]))
+					want[i] = bytes.Clone(runtime.ViewOf(r).TensorData(&runtime.ViewOf(r).Tensors[i]))
 				}
 				if err := change(path); err != nil {
 					t.Fatal(err)
@@ -534,7 +534,7 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		before func(v *fbs.View) *fbs.View
-		after  func(r *runtime.Replay)
+		after  func(v *fbs.View)
 	}{
 		"assigned before": {func(v *fbs.View) *fbs.View { assign(v); return v }, nil},
 		"assigned to a copy": {func(v *fbs.View) *fbs.View {
@@ -542,7 +542,7 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 			assign(&copied)
 			return &copied
 		}, nil},
-		"assigned after": {nil, func(r *runtime.Replay) { assign(r.View()) }},
+		"assigned after": {nil, assign},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, device := view(t, source), mock.New(&boards.Ivshmem)
@@ -554,7 +554,7 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.after != nil {
-				test.after(r)
+				test.after(v)
 			}
 			run(t, r, hal.OK)
 			if got := readMemory(t, device, 0, 0x100); got[0] != 0x11 ||

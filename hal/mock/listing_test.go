@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
+	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
@@ -20,6 +21,7 @@ const listings = "../../testdata/listings/"
 // replaySetup is a listing that is loaded on mocks. The mocks are connected by one bus.
 type replaySetup struct {
 	*testing.T
+	view    *fbs.View
 	replay  *runtime.Replay
 	devices []*mock.Device
 	nvme    *mock.Nvme // model of the NVMe device, or nil
@@ -45,7 +47,7 @@ func loadListing(t *testing.T, name string) *replaySetup {
 func loadListingText(t *testing.T, text string) *replaySetup {
 	t.Helper()
 	view := lmbtest.View(t, lmbtest.File(t, text))
-	g := &replaySetup{T: t}
+	g := &replaySetup{T: t, view: view}
 	var devices []hal.Device
 	for _, target := range view.Devices {
 		d := mock.New(chips.BoardByName(view.Name(target.Board)))
@@ -66,7 +68,7 @@ func loadListingText(t *testing.T, text string) *replaySetup {
 
 func (g *replaySetup) run(sequence string) runtime.Result {
 	g.Helper()
-	return g.replay.Run(g.replay.View().SequenceByName(sequence))
+	return g.replay.Run(g.view.SequenceByName(sequence))
 }
 
 // mustRun runs a sequence. It ends the test if the sequence fails.
@@ -78,7 +80,7 @@ func (g *replaySetup) mustRun(sequence string) {
 }
 
 func (g *replaySetup) output(name string) []byte {
-	return g.replay.Output(g.replay.View().TensorByName(name))
+	return g.replay.Output(g.view.TensorByName(name))
 }
 
 func TestListingsTransferDefaultAndNewInputs(t *testing.T) {
@@ -87,7 +89,7 @@ func TestListingsTransferDefaultAndNewInputs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := loadListing(t, name)
 			g.mustRun("main")
-			view := g.replay.View()
+			view := g.view
 			input := g.replay.Input(view.TensorByName(tensors[0]))
 			if got := g.output(tensors[1]); !bytes.Equal(got, input) ||
 				!bytes.Equal(got, view.TensorData(&view.Tensors[view.TensorByName(tensors[1])])) {
@@ -139,7 +141,7 @@ func TestTransfersSeeHostMemoryInTheOrderOfCommands(t *testing.T) {
 func TestNvmeFramesRepeatWithoutLimit(t *testing.T) {
 	for _, name := range []string{"nvme.lms", "nvme-p2p.lms"} {
 		g := loadListing(t, name)
-		input := g.replay.Input(g.replay.View().TensorByName("blocks"))
+		input := g.replay.Input(g.view.TensorByName("blocks"))
 		g.mustRun("init")
 		for frame := range 20 {
 			input[frame] = byte(frame + 1)

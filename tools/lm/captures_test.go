@@ -214,11 +214,11 @@ func checkOutputs(t *testing.T, file []byte, device hal.Device, slot, n int,
 	compute func([][]byte) []byte) {
 	t.Helper()
 	replay := loadOnDevice(t, file, device, slot)
-	tensors := replay.View().Tensors
+	view := lmbtest.View(t, file)
+	tensors := view.Tensors
 	output := len(tensors) - 1
 	mustReplay(t, replay, device)
-	if golden := replay.View().TensorData(&tensors[output]); !bytes.Equal(replay.Output(output),
-		golden) {
+	if golden := view.TensorData(&tensors[output]); !bytes.Equal(replay.Output(output), golden) {
 		t.Fatalf("TLB window %d: the output for the recorded input is not the recorded output",
 			slot)
 	}

@@ -98,7 +98,7 @@ func imagePaths(t *testing.T) []string {
 }
 
 // loadOnMock loads an image on the mock of its board.
-func loadOnMock(t *testing.T, path string) *runtime.Replay {
+func loadOnMock(t *testing.T, path string) (*runtime.Replay, *fbs.View) {
 	t.Helper()
 	file, err := runtime.Open(path)
 	if err != nil {
@@ -117,7 +117,7 @@ func loadOnMock(t *testing.T, path string) *runtime.Replay {
 		replay.Close()
 		file.Close()
 	})
-	return replay
+	return replay, view
 }
 
 // heapCounters are counters of the Go runtime. They also count what AllocsPerRun may not attribute
@@ -139,8 +139,8 @@ func readCounters() (values [5]uint64) {
 
 func TestRunningAnImageAllocatesNothing(t *testing.T) {
 	for _, path := range imagePaths(t) {
-		replay := loadOnMock(t, path)
-		index := replay.View().SequenceByName("main")
+		replay, view := loadOnMock(t, path)
+		index := view.SequenceByName("main")
 		code := hal.OK
 		runOnce := func() {
 			if result := replay.Run(index); result.Code != hal.OK {

@@ -83,12 +83,12 @@ func disableOutputProcessing(fd int) error {
 // may only read the file can hold the lock, so the replay does not depend on it.
 func (r *faultRecorder) lockAndSeek(o args.Options, isRegular bool) error {
 	const attempts = 10 // for 100 ms
-	switch err := files.Lock(r.fd, attempts); {
+	switch err := files.Lock(r.fd, attempts, &stopRequested); {
 	case err == unix.EAGAIN && o.RequireFaultFile:
 		return hal.NewFault(hal.IO, r.path+" is locked by another process (flock); end it, or "+
 			"name another file")
 	case err == unix.EAGAIN:
-		_ = printLine(2, "lmrun: "+r.path+" is locked by another process (flock): this replay "+
+		_ = printLine(2, "lmrun: ", r.path, " is locked by another process (flock): this replay "+
 			"records no failure")
 		r.path = ""
 		return nil
@@ -242,6 +242,6 @@ func (r *faultRecorder) recordFailure(end *outcome) {
 		err = files.WriteFull(r.fd, data)
 	}
 	if err != nil {
-		_ = printLine(2, "lmrun: -faults: cannot write "+r.path+": "+err.Error())
+		_ = printLine(2, "lmrun: -faults: cannot write ", r.path, ": ", err.Error())
 	}
 }

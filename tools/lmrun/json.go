@@ -19,35 +19,41 @@ const (
 	jsonUsage = jsonHelp
 )
 
-// jsonText returns the JSON object that -json prints, followed by a line feed. After a failure, the
-// object also contains the fields from failureJSONFields. If at least one run was completed, it
-// also contains the durations of the runs.
-func jsonText(o args.Options, end outcome, code hal.Code) string {
-	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.ExitStatus())) +
-		files.JSONString(code.Error()) +
-		`,"image":` + files.JSONString(o.Image) +
-		`,"sequence":` + files.JSONString(o.Sequence) +
-		fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, end.ignoredFailures)
+// appendJSON appends the JSON object that -json prints, and a line feed.
+func appendJSON(text []byte, o args.Options, end *outcome, code hal.Code) []byte {
+	text = fbs.AppendText(text, `{"exit":%d`, uint64(code.ExitStatus()))
+	text = appendStringField(text, `,"code":"`, code.Error())
+	text = appendStringField(text, `,"image":"`, o.Image)
+	text = appendStringField(text, `,"sequence":"`, o.Sequence)
+	text = fbs.AppendText(text, `,"runs":%d,"ignored":%d`, end.runs, end.ignoredFailures)
 	if code != hal.OK {
-		text += failureJSONFields(end)
+		text = appendFailureFields(text, end)
 	}
 	if end.runs > 0 {
-		text += fbs.Text(`,"least_ns":%d,"mean_ns":%d,"most_ns":%d`, uint64(end.shortestRunNs),
-			uint64(end.totalRunNs)/end.runs, uint64(end.longestRunNs))
+		text = fbs.AppendText(text, `,"least_ns":%d,"mean_ns":%d,"most_ns":%d`,
+			uint64(end.shortestRunNs), uint64(end.totalRunNs)/end.runs, uint64(end.longestRunNs))
 	}
-	return text + "}\n"
+	return hal.AppendParts(text, "}\n")
 }
 
-// failureJSONFields returns the JSON fields that describe a failure, with a comma before each
-// field. The field "safe" is present only if the sequence named `safe` has run.
-func failureJSONFields(end outcome) string {
+// appendFailureFields appends the fields that describe a failure. The field "safe" is present only
+// if the sequence named `safe` has run.
+func appendFailureFields(text []byte, end *outcome) []byte {
 	r := &end.result
-	text := `,"reason":` + files.JSONString(failureText(end)) +
-		`,"command":` + strconv.Itoa(int(r.Command)) +
-		fbs.Text(`,"got":%d,"want":%d,"mask":%d,"element":%d`, r.Got, r.Want, r.Mask,
-			r.ElementIndex)
+	reason := appendFailure(messageRoom[:0], end)
+	text = appendStringField(text, `,"reason":"`, hal.TextOf(reason))
+	text = strconv.AppendInt(hal.AppendParts(text, `,"command":`), int64(r.Command), 10)
+	text = fbs.AppendText(text, `,"got":%d,"want":%d,"mask":%d,"element":%d`, r.Got, r.Want, r.Mask,
+		r.ElementIndex)
 	if r.SafeRan {
-		text += `,"safe":` + files.JSONString(r.SafeSequenceCode.Error())
+		text = appendStringField(text, `,"safe":"`, r.SafeSequenceCode.Error())
 	}
 	return text
+}
+
+// appendStringField appends a field whose value is a string. before ends with the first quotation
+// mark.
+func appendStringField(text []byte, before, value string) []byte {
+	text = files.AppendEscaped(hal.AppendParts(text, before), files.JSON, []byte(value))
+	return append(text, '"')
 }

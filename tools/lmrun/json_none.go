@@ -8,11 +8,11 @@ import (
 )
 
 // This file replaces json.go if lmrun is built with the tag nojson. In such a build,
-// rejectOmittedOptions rejects -json. Therefore lmrun never calls the function jsonText below.
+// rejectOmittedOptions rejects -json. Therefore lmrun never calls the function appendJSON below.
 
 const (
 	hasJSON   = false
 	jsonUsage = ""
 )
 
-func jsonText(args.Options, outcome, hal.Code) string { return "" }
+func appendJSON([]byte, args.Options, *outcome, hal.Code) []byte { return nil }

@@ -346,8 +346,8 @@ func TestQuotedTextDecodesToTheSameText(t *testing.T) {
 	for _, text := range []string{"", "plain", "a\"b\\c", "line\nbreak\x00\x1b\x7f\t", "/a b/ü",
 		"\u009b\u2028€😀", "\xff\xe2\x82"} {
 		var got string
-		if err := json.Unmarshal(files.EscapeControls([]byte(files.JSONString(text))),
-			&got); err != nil || got != string([]rune(text)) {
+		quoted := append(files.AppendEscaped([]byte(`"`), files.JSON, []byte(text)), '"')
+		if err := json.Unmarshal(files.EscapeControls(quoted), &got); err != nil || got != string([]rune(text)) {
 			t.Errorf("%q is quoted and decoded to %q, %v", text, got, err)
 		}
 	}
@@ -356,18 +356,18 @@ func TestQuotedTextDecodesToTheSameText(t *testing.T) {
 func TestTimingAndFailureTexts(t *testing.T) {
 	o := args.Options{Image: "x.lmb", Sequence: "main"}
 	end := outcome{runs: 4, totalRunNs: 10_000, shortestRunNs: 2_000, longestRunNs: 3_100}
-	if got := timingText(end); !strings.Contains(got, ", in us: least 2.0, mean 2.5, most 3.1") {
-		t.Errorf("timingText: %q", got)
+	if got := string(appendTiming(nil, &end)); !strings.Contains(got, ", in us: least 2.0, mean 2.5, most 3.1") {
+		t.Errorf("appendTiming: %q", got)
 	}
 	end.result = runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15, SafeRan: true}
 	end.err = &hal.Fault{Code: hal.ExpectFailed,
 		Reason: "main, command 3: expect.4 w0+0x0 == 0x8: got 0x7"}
-	if got := failureText(end); got != "expect failed: main, command 3: expect.4 w0+0x0 "+
+	if got := string(appendFailure(nil, &end)); got != "expect failed: main, command 3: expect.4 w0+0x0 "+
 		"== 0x8: got 0x7; then sequence safe ran: done" {
-		t.Errorf("failureText: %q", got)
+		t.Errorf("appendFailure: %q", got)
 	}
 	var object map[string]any
-	if err := json.Unmarshal([]byte(jsonText(o, end, hal.ExpectFailed)), &object); err != nil {
+	if err := json.Unmarshal(appendJSON(nil, o, &end, hal.ExpectFailed), &object); err != nil {
 		t.Fatal(err)
 	}
 	for field, want := range map[string]any{"exit": 76.0, "image": "x.lmb", "sequence": "main",

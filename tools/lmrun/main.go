@@ -15,9 +15,10 @@ import (
 
 // This file performs the steps of lmrun in this order:
 //  1. Parse the command line, verify the image, and check the options against the image.
-//  2. Open the devices, load the image, and open the inputs and outputs.
-//  3. Freeze the process (runtime.Replay.Freeze), so that runs allocate no memory. If -seal is
-//     given, also seal the process (runtime.Seal).
+//  2. Open the devices, install the signal handler, load the image, and open the inputs and
+//     outputs.
+//  3. Freeze the process (runtime.Replay.Freeze). If -seal is given, also seal the process
+//     (runtime.Seal). From here on, lmrun allocates nothing. Enable bus mastering.
 //  4. Execute the runs. A run is one execution of the sequence that the flag -sequence names.
 //  5. Stop the devices and print the outcome.
 
@@ -140,6 +141,8 @@ func (f *runLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Opti
 	end := outcome{err: f.prepareRuns(devices, view, o)}
 	if end.err == nil {
 		end = f.runAndCommit(o.RunCount)
+	} else if stopRequested.Load() != 0 {
+		end.err = nil // nothing has run
 	}
 	f.outputFiles.Discard()
 	f.counterUpdate.discard()
@@ -153,11 +156,12 @@ func (f *runLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Opti
 	return end
 }
 
-// prepareRuns does everything that must precede the first run: it loads the image, opens the inputs
-// and outputs, starts the watchdog, installs the signal handler, and freezes the process, so that
-// runs allocate no memory. With -lock, it locks all memory of the process. With -seal, it installs
-// a seccomp filter that forbids system calls which allocate memory, map memory or open files.
+// prepareRuns does everything that must precede the first run. The signal handler comes first, and
+// bus mastering last.
 func (f *runLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Options) error {
+	if err := installSignalHandler(); err != nil {
+		return err
+	}
 	r, err := runtime.Load(view, o.FirstTLBWindow, devices...)
 	if err != nil {
 		return err
@@ -176,9 +180,6 @@ func (f *runLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Optio
 		err = files.EnsureSpareFDs(2)
 	}
 	if err == nil {
-		err = installSignalHandler()
-	}
-	if err == nil {
 		err = r.Freeze()
 	}
 	if err == nil && hasMemoryLock && o.LockMemory {
@@ -188,6 +189,9 @@ func (f *runLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Optio
 		outputs := append(f.outputFiles, f.counterUpdate.newFile...)
 		err = runtime.Seal(outputs.PrepareSeal()...)
 		f.isSealed = err == nil
+	}
+	if err == nil && stopRequested.Load() == 0 {
+		err = r.StartDMA()
 	}
 	return err
 }

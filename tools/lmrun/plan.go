@@ -18,7 +18,7 @@ import (
 // of this lmrun. It returns a runLoop with the sequences, tensors, limits and watchdog from the
 // options. It opens no input, output or device.
 func planRuns(view *fbs.View, o args.Options) (f *runLoop, err error) {
-	f = &runLoop{runTimeLimitNs: o.DeadlineNs}
+	f = &runLoop{view: view, runTimeLimitNs: o.DeadlineNs}
 	view.TimeLimitUs = uint64(o.MaxSequenceNs) / 1000
 	if err = f.findSequences(view, o); err == nil {
 		err = f.bindTensors(view, o.Inputs, gen.RoleInput)

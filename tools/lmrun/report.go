@@ -7,8 +7,18 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file prints the outcome of lmrun. Its functions make no system call except write(2), because
-// runtime.Seal forbids most others.
+// This file prints the outcome of lmrun. After the seal, its functions may make no system call
+// except write(2), and may allocate nothing.
+
+// pathMax is the largest length of a path (PATH_MAX), in bytes.
+const pathMax = 4096
+
+// Messages are built in messageRoom, and escaped in escapedRoom. A message has at most two paths,
+// and JSON has three.
+var (
+	messageRoom [3 * pathMax]byte
+	escapedRoom [files.EscapedMax * 4 * pathMax]byte
+)
 
 // printOutcome prints the outcome as one line of text, or as one JSON object if -json is given.
 // If -help or -version is given, it prints the usage or the version instead. It returns the exit
@@ -25,22 +35,24 @@ func printOutcome(o args.Options, end outcome) (exitStatus int) {
 		}
 	}
 	var err error
+	message := messageRoom[:0]
 	switch {
 	case o.PrintHelp && code == hal.OK:
 		err = writeText(fd, usage)
 	case o.PrintVersion && code == hal.OK:
-		err = writeText(fd, versionText(o.PrintJSON))
+		err = files.WriteFull(fd, appendVersion(message, o.PrintJSON))
 	case o.PrintJSON && hasJSON:
-		err = writeText(fd, jsonText(o, end, code))
+		err = files.WriteFull(fd, appendJSON(escapedRoom[:0], o, &end, code))
 	case o.CheckOnly && code == hal.OK:
-		err = printLine(fd, "lmrun: "+o.Image+": the image is valid; nothing was replayed")
+		err = printLine(fd, "lmrun: ", o.Image, ": the image is valid; nothing was replayed")
 	case code == hal.OK:
-		err = printLine(fd, "lmrun: done: "+o.Sequence+" of "+o.Image+timingText(end))
+		timing := hal.TextOf(appendTiming(message, &end))
+		err = printLine(fd, "lmrun: done: ", o.Sequence, " of ", o.Image, timing)
 	default:
-		_ = printLine(2, "lmrun: "+failureText(end))
+		_ = printLine(2, "lmrun: ", hal.TextOf(appendFailure(message, &end)))
 	}
 	if err != nil {
-		_ = printLine(2, "lmrun: cannot write to standard output: "+err.Error())
+		_ = printLine(2, "lmrun: cannot write to standard output: ", err.Error())
 		if code == hal.OK { // a supervisor resets the device by the status of an earlier failure
 			code = hal.IO
 		}
@@ -51,48 +63,52 @@ func printOutcome(o args.Options, end outcome) (exitStatus int) {
 // writeText writes text to the file descriptor fd, with control characters escaped. Otherwise
 // control characters in a path, or in a name from the image, could control the terminal.
 func writeText(fd int, text string) error {
-	return files.WriteFull(fd, files.EscapeControls([]byte(text)))
+	return files.WriteFull(fd, files.AppendEscaped(escapedRoom[:0], files.Terminal, []byte(text)))
 }
 
-// printLine writes text and a line feed to the file descriptor fd. It escapes line feeds and other
-// control characters inside text.
-func printLine(fd int, text string) error { return writeText(fd, files.OneLine(text)+"\n") }
+// printLine writes parts and a line feed to the file descriptor fd. It escapes line feeds and other
+// control characters in the parts.
+func printLine(fd int, parts ...string) error {
+	line := escapedRoom[:0]
+	for _, part := range parts {
+		line = files.AppendEscaped(line, files.TerminalLine, []byte(part))
+	}
+	return files.WriteFull(fd, append(line, '\n'))
+}
 
-// versionText returns the text that -version prints. The text is a JSON object if asJSON is true.
-func versionText(asJSON bool) string {
-	text := version + ", format %d.%d, schema %x\n"
+// appendVersion appends what -version prints: a JSON object if asJSON is true.
+func appendVersion(text []byte, asJSON bool) []byte {
+	before, format := "", ", format %d.%d, schema %x\n"
 	if asJSON {
-		text = `{"version":"` + version + `","format":"%d.%d","schema":"%x"}` + "\n"
+		before, format = `{"version":"`, `","format":"%d.%d","schema":"%x"}`+"\n"
 	}
-	return fbs.Text(text, fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash)
+	text = hal.AppendParts(text, before, version)
+	return fbs.AppendText(text, format, fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash)
 }
 
-// timingText returns the number of runs and their durations in microseconds. lmrun prints this text
-// after success. The text begins with a comma, because other text precedes it.
-func timingText(end outcome) string {
+// appendTiming appends the number of runs and their durations in microseconds, with a comma before
+// them.
+func appendTiming(text []byte, end *outcome) []byte {
 	if end.runs == 0 {
-		return ", no runs"
+		return hal.AppendParts(text, ", no runs")
 	}
-	mean := microsecondsText(end.totalRunNs / int64(end.runs))
+	const unit = 100 // ns in the last digit
+	least, most := uint64(end.shortestRunNs)/unit, uint64(end.longestRunNs)/unit
+	mean := uint64(end.totalRunNs) / end.runs / unit
 	if end.runs == 1 {
-		return ", " + mean + " us"
+		return fbs.AppendText(text, ", %d.%d us", mean/10, mean%10)
 	}
-	return fbs.Text(", %d times, in us: least ", end.runs) + microsecondsText(end.shortestRunNs) +
-		", mean " + mean + ", most " + microsecondsText(end.longestRunNs)
+	const format = ", %d times, in us: least %d.%d, mean %d.%d, most %d.%d"
+	return fbs.AppendText(text, format, end.runs, least/10, least%10, mean/10, mean%10, most/10,
+		most%10)
 }
 
-// microsecondsText returns the time ns, which is in nanoseconds, as a text in microseconds with one
-// digit after the decimal point, such as "86.6".
-func microsecondsText(ns int64) string {
-	return fbs.Text("%d.%d", uint64(ns/1000), uint64(ns%1000/100))
-}
-
-// failureText returns the text of end.err. If the sequence named `safe` has run, the returned text
-// also contains the result of that sequence.
-func failureText(end outcome) string {
-	text := end.err.Error()
+// appendFailure appends the text of end.err, and the result of the sequence `safe` if it has run.
+func appendFailure(text []byte, end *outcome) []byte {
+	text = hal.AppendError(text, end.err)
 	if end.result.SafeRan {
-		text += "; then sequence safe ran: " + end.result.SafeSequenceCode.Error()
+		const then = "; then sequence safe ran: "
+		text = hal.AppendParts(text, then, end.result.SafeSequenceCode.Error())
 	}
 	return text
 }

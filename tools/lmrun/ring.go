@@ -96,7 +96,7 @@ func (r *ring) open(isWriter bool) error {
 }
 
 func (r *ring) lockFile(fd int) error {
-	err := files.Lock(fd, ringLockTries)
+	err := files.Lock(fd, ringLockTries, &stopRequested)
 	if err == unix.EAGAIN {
 		const reason = ": locked by another process (flock) for 10 s; stop that process"
 		err = hal.NewFault(hal.IO, r.path+reason)
@@ -213,8 +213,8 @@ func (r *ring) fileBytes(slots uint64) uint64 { return ringHeaderBytes + slots*r
 //
 //go:noinline
 func (r *ring) mismatchError(reason string) error {
-	reason = r.path + ": the ring " + reason + "; remove the file to get a new ring"
-	return hal.NewFault(hal.BadTensor, reason)
+	return hal.JoinFault(hal.BadTensor, r.path, ": the ring ", reason,
+		"; remove the file to get a new ring")
 }
 
 // notRingError returns the error for a file that is not a ring file. lmrun leaves the file

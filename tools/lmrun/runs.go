@@ -1,6 +1,7 @@
 package main
 
 import (
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
@@ -14,6 +15,7 @@ import (
 
 // runLoop contains the sequences, limits and data streams of the runs of one lmrun process.
 type runLoop struct {
+	view                *fbs.View // the verified image
 	replay              *runtime.Replay
 	sequenceIndex       int            // index of the sequence that each run executes
 	beforeSequenceIndex int            // index of the sequence that -before names; -1: not given
@@ -71,7 +73,7 @@ func (f *runLoop) runAndCommit(runCount uint64) (end outcome) {
 // caller must not call runSafeSequence, because Replay.Run has already run `safe`.
 func (f *runLoop) runSafeSequence(end *outcome) {
 	end.result.Code, end.result.Command = hal.CodeOf(end.err), -1
-	if safe := f.replay.View().SequenceByName("safe"); safe >= 0 {
+	if safe := f.view.SequenceByName("safe"); safe >= 0 {
 		f.replay.SetLimit(0)
 		end.result.SafeSequenceCode, end.result.SafeRan = f.replay.Run(safe).Code, true
 	}
@@ -80,8 +82,11 @@ func (f *runLoop) runSafeSequence(end *outcome) {
 // executeRuns executes the sequence that -before names, then the runs, and then the sequence that
 // -after names. The runs end after `runCount` runs (0: no limit), at the end of the inputs, or
 // after a signal. After a failure, executeRuns returns without executing the sequence that -after
-// names.
+// names. If a signal has arrived already, it does nothing.
 func (f *runLoop) executeRuns(runCount uint64, end *outcome) error {
+	if stopRequested.Load() != 0 {
+		return nil
+	}
 	err := f.runSequence(f.beforeSequenceIndex, 0, end)
 	ended := false
 	for err == nil && !ended && (runCount == 0 || end.runs < runCount) &&
@@ -151,17 +156,17 @@ func (f *runLoop) runSequence(sequence int, limitNs int64, end *outcome) error {
 	case hal.OK:
 		return nil
 	case hal.InputMissing:
-		view := f.replay.View()
-		for i := range view.Tensors {
-			t := &view.Tensors[i]
+		for i := range f.view.Tensors {
+			t := &f.view.Tensors[i]
 			if t.HasData == 0 && t.Role == gen.RoleInput && !f.hasStream(i) {
-				return hal.NewFault(code, "-input "+view.Name(t.Name)+"=FILE is missing")
+				name := hal.TextOf(f.view.NameBytes(t.Name))
+				return hal.JoinFault(code, "-input ", name, "=FILE is missing")
 			}
 		}
 		return code
 	default:
-		text := report.AppendFailure(nil, f.replay.View(), &end.result)
-		return hal.NewFault(code, string(text))
+		text := report.AppendFailure(messageRoom[:0], f.view, &end.result)
+		return hal.NewFault(code, hal.TextOf(text))
 	}
 }
 
@@ -172,20 +177,17 @@ func (f *runLoop) runSequence(sequence int, limitNs int64, end *outcome) error {
 // then causes a memory fault. In this case the error names the file. For any other panic, the error
 // has the code hal.Internal and the text of the panic.
 func (f *runLoop) recoverPanic(err *error) {
-	problem := recover()
-	if problem == nil {
-		return
-	}
-	*err = hal.NewFault(hal.Internal, problem.(error).Error())
-	fault, ok := problem.(interface{ Addr() uintptr })
-	if !ok {
+	problem := hal.DescribePanic(recover())
+	if problem.Cause == nil {
 		return
 	}
 	for i := range f.streams {
-		if r := f.streams[i].ring; r != nil && r.containsAddress(fault.Addr()) {
+		if r := f.streams[i].ring; r != nil && problem.IsFault && r.containsAddress(problem.Address) {
 			const reason = ": another process has truncated the ring; remove the file to get a " +
 				"new ring"
-			*err = hal.NewFault(hal.IO, r.path+reason)
+			*err = hal.JoinFault(hal.IO, r.path, reason)
+			return
 		}
 	}
+	*err = hal.NewFault(hal.Internal, hal.PanicText(problem.Cause))
 }

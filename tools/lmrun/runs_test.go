@@ -72,7 +72,7 @@ func planAndOpen(t *testing.T, device, clock hal.Device, line string) (*runLoop,
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
-	f, err := planRuns(r.View(), o)
+	f, err := planRuns(view, o)
 	if err == nil {
 		err = f.openFiles(r, clock)
 	}
@@ -146,12 +146,15 @@ func TestIgnoredFailuresOfAllSequencesAreCounted(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "a")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
 	end := runFrames(t, "-before ignoring -sequence ignoring -loop 3 -after begin -input a="+in)
-	text := jsonText(args.Options{}, end, hal.OK)
+	text := string(appendJSON(nil, args.Options{}, &end, hal.OK))
 	if end.err != nil || !strings.Contains(text, `"ignored":8,`) {
 		t.Errorf("4 runs with 2 ignored failures each: %s; %v; want 8 ignored failures", text,
 			end.err)
 	}
 }
+
+// failureText returns what lmrun prints after a failure.
+func failureText(end outcome) string { return string(appendFailure(nil, &end)) }
 
 func TestMissingInputIsNamed(t *testing.T) {
 	const want = "input has no data: -input a=FILE is missing"

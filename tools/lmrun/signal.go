@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"lightmetal/hal"
+	"lightmetal/tools/lmrun/files"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,11 +44,11 @@ type sigaction struct {
 
 // signalHandlerAddresses returns the addresses of two functions in signal_amd64.s or
 // signal_arm64.s. `handler` is the function that the kernel calls for a signal; it sets the
-// variable stopRequested. `restorer` is the function to which the handler returns. On arm64,
+// variable stopRequested, except for SIGALRM. `restorer` is the function to which the handler returns. On arm64,
 // restorer is 0, because the kernel provides this function.
 func signalHandlerAddresses() (handler, restorer uintptr)
 
-// installSignalHandler installs the signal handler for all stopSignals. It does not set the flag
+// installSignalHandler installs the signal handler for all stopSignals and for SIGALRM. It does not set the flag
 // SA_RESTART. Therefore a signal interrupts the sleep of a run, and the run then applies its new
 // time limit, runtime.StopGraceNs.
 func installSignalHandler() error {
@@ -56,7 +57,8 @@ func installSignalHandler() error {
 	if restorer != 0 {
 		action.flags |= actionRestorer
 	}
-	for _, signal := range stopSignals {
+	files.StopRequested = &stopRequested
+	for _, signal := range append(stopSignals[:], unix.SIGALRM) {
 		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal),
 			uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action.mask), 0, 0)
 		if errno != 0 {
@@ -64,4 +66,15 @@ func installSignalHandler() error {
 		}
 	}
 	return nil
+}
+
+const alarmIntervalUs = 50_000
+
+// setAlarm makes SIGALRM interrupt system calls, again and again, or no more if intervalUs is 0. If
+// a stop signal arrives just before open(2), which waits for the other end of a FIFO, the alarm
+// ends the wait.
+func setAlarm(intervalUs int64) {
+	interval := unix.Timeval{Usec: intervalUs}
+	timer := unix.Itimerval{Interval: interval, Value: interval}
+	unix.RawSyscall(unix.SYS_SETITIMER, uintptr(unix.ITIMER_REAL), uintptr(unsafe.Pointer(&timer)), 0)
 }

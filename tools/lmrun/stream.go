@@ -79,16 +79,18 @@ func (s *tensorStream) openOrReadFile(r *runtime.Replay) (err error) {
 		s.data = r.Input(s.tensorIndex)
 	}
 	path := strings.TrimPrefix(s.Path, ringPrefix)
-	switch {
-	case path != s.Path:
+	if path != s.Path {
 		s.isPerRun = true
 		s.ring = newRing(path, uint64(len(s.data)))
 		return s.ring.open(s.isOutput)
-	case s.isOutput:
+	}
+	setAlarm(alarmIntervalUs)
+	if s.isOutput {
 		err = s.openOutput(path)
-	default:
+	} else {
 		err = s.openInput(path)
 	}
+	setAlarm(0)
 	if err != nil || !s.isPerRun {
 		return err
 	}
@@ -168,7 +170,7 @@ func (s *tensorStream) transfer(data []byte) (n int, err error) {
 				hal.SleepRaw(streamPauseNs)
 			}
 		case mustWait && s.isOutput:
-			return n, hal.NewFault(hal.IO, s.Path+": a signal arrived while the other end did "+
+			return n, hal.JoinFault(hal.IO, s.Path, ": a signal arrived while the other end did "+
 				"not read; the outputs of the last run are lost")
 		case mustWait || moved == 0:
 			return n, nil
@@ -202,7 +204,7 @@ func (f *runLoop) receiveInputs() (ended bool, err error) {
 			return true, nil
 		case isShort:
 			const reason = ": ended in the middle of a run's data"
-			return false, hal.NewFault(hal.BadTensor, s.Path+reason)
+			return false, hal.JoinFault(hal.BadTensor, s.Path, reason)
 		}
 		hasData = true
 	}

@@ -82,10 +82,13 @@ func loadImage(t *testing.T, path string,
 func replayWithRuntime(t *testing.T, path string, before []byte) replayResult {
 	t.Helper()
 	m := newFilledMemory(t, before)
-	replay, done := loadImage(t, path,
-		func(view *fbs.View) []hal.Device { return plain.Devices(view, m.bytes) })
+	var view *fbs.View
+	replay, done := loadImage(t, path, func(v *fbs.View) []hal.Device {
+		view = v
+		return plain.Devices(v, m.bytes)
+	})
 	defer done()
-	result, view := replay.Run(0), replay.View()
+	result := replay.Run(0)
 	var outputs []byte
 	for i := range view.Tensors {
 		if view.Tensors[i].Role == gen.RoleOutput {

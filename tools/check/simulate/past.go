@@ -49,8 +49,8 @@ var pastDefects = []pastDefect{
 		"code := f.replay.Diagnose()",
 		"code := f.replay.Diagnose()\n\t\tif BROKEN {\n\t\t\tcode = hal.OK\n\t\t}"},
 	{"the sequence safe does not run after a failure between runs", "5e15e1a", runsFile,
-		"if safe := f.replay.View().SequenceByName(\"safe\"); safe >= 0",
-		"if safe := f.replay.View().SequenceByName(\"safe\"); safe >= 0 && !BROKEN"},
+		"if safe := f.view.SequenceByName(\"safe\"); safe >= 0",
+		"if safe := f.view.SequenceByName(\"safe\"); safe >= 0 && !BROKEN"},
 	{"the deadline of a run limits the sequences before and after too", "5e15e1a", runsFile,
 		"f.replay.SetLimit(limitNs)",
 		"if BROKEN && limitNs == 0 {\n\t\tlimitNs = f.runTimeLimitNs\n\t}\n" +
@@ -58,7 +58,8 @@ var pastDefects = []pastDefect{
 	{"a run without data is a success", "2830ccc", runsFile,
 		"if ended && end.runs == 0 &&", "if ended && !BROKEN && end.runs == 0 &&"},
 	{"a truncated ring ends the process", "471f1bd", runsFile,
-		"\tproblem := recover()\n", "\tif BROKEN {\n\t\treturn\n\t}\n\tproblem := recover()\n"},
+		"\tproblem := hal.DescribePanic(recover())\n",
+		"\tif BROKEN {\n\t\treturn\n\t}\n\tproblem := hal.DescribePanic(recover())\n"},
 	{"an unfinished ring is rejected", "5e15e1a", ringFile,
 		"isUnfinished := isAllZero(head) &&",
 		"made := size == r.fileBytes(newRingSlots)\n\tisUnfinished := isAllZero(head) && " +

@@ -1,6 +1,8 @@
 package files
 
 import (
+	"sync/atomic"
+
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
@@ -78,12 +80,15 @@ func isStream(status *unix.Stat_t) bool {
 	return kind == unix.S_IFIFO || kind == unix.S_IFCHR || kind == unix.S_IFSOCK
 }
 
+// StopRequested makes openAt give up, if it points to a number that is not 0.
+var StopRequested *atomic.Uint32
+
 // openAt calls openat(2) with the additional flag O_CLOEXEC. It repeats the call after an
-// interruption by a signal.
+// interruption by a signal, unless a stop is requested.
 func openAt(dirFD int, path string, flags int, mode uint32) (fd int, err error) {
 	for {
 		fd, err = unix.Openat(dirFD, path, flags|unix.O_CLOEXEC, mode)
-		if err != unix.EINTR {
+		if err != unix.EINTR || StopRequested != nil && StopRequested.Load() != 0 {
 			return fd, err
 		}
 	}

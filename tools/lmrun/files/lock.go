@@ -1,6 +1,8 @@
 package files
 
 import (
+	"sync/atomic"
+
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
@@ -10,8 +12,9 @@ import (
 const lockPauseNs = 10_000_000
 
 // Lock locks the open file fd (flock). While another process has locked it, Lock tries again, and
-// returns unix.EAGAIN after the given number of attempts. It makes raw system calls only.
-func Lock(fd, attempts int) error {
+// returns unix.EAGAIN after the given number of attempts, or when *stopped is not 0. It makes raw
+// system calls only. stopped may be nil.
+func Lock(fd, attempts int, stopped *atomic.Uint32) error {
 	for range attempts {
 		errno := flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 		if errno == 0 {
@@ -19,6 +22,9 @@ func Lock(fd, attempts int) error {
 		}
 		if errno != unix.EAGAIN && errno != unix.EINTR {
 			return errno
+		}
+		if stopped != nil && stopped.Load() != 0 {
+			break
 		}
 		hal.SleepRaw(lockPauseNs)
 	}
@@ -43,7 +49,7 @@ func (f *Output) AllowReadOld() error {
 // LockDir locks the directory of the output: between LockDir and UnlockDir, no other process that
 // calls LockDir replaces the file. A process that may list the directory can hold the lock, too.
 func (f *Output) LockDir() error {
-	err := Lock(f.dirFD, 100)
+	err := Lock(f.dirFD, 100, nil)
 	if err == unix.EAGAIN {
 		err = hal.NewFault(hal.IO, f.Path+": another process has locked its directory (flock) "+
 			"for 1 s; move the file to a directory that only this user may list")

@@ -73,8 +73,8 @@ func IsStdout(path string) bool {
 // fileChangedError returns the error for an output at path that cannot be committed, because
 // another process has changed the file at path after the output was opened.
 func fileChangedError(path string) error {
-	reason := "cannot replace " + path + ": another process has deleted, renamed or changed it"
-	return hal.NewFault(hal.IO, reason)
+	const reason = ": another process has deleted, renamed or changed it"
+	return hal.JoinFault(hal.IO, "cannot replace ", path, reason)
 }
 
 // createTemp creates the temporary file in the directory of the file at f.Path, whose status is

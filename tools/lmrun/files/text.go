@@ -14,7 +14,7 @@ import (
 func EscapeControls(text []byte) []byte {
 	for _, b := range text {
 		if (b < ' ' || b >= 0x7f) && b != '\n' && b != '\t' {
-			return escapeFor(destinationTerminal, text)
+			return AppendEscaped(nil, Terminal, text)
 		}
 	}
 	return text
@@ -23,42 +23,39 @@ func EscapeControls(text []byte) []byte {
 // OneLine returns text as a single line that is safe to print on a terminal. It replaces line feeds
 // by \n and tabs by \t. It replaces other hidden characters and invalid UTF-8 as EscapeControls
 // does.
-func OneLine(text string) string { return string(escapeFor(destinationOneLine, []byte(text))) }
+func OneLine(text string) string { return string(AppendEscaped(nil, TerminalLine, []byte(text))) }
 
-// JSONString returns text as a JSON string with quotation marks. The result contains no control
-// characters and is therefore safe to print on a terminal. Bytes that are not valid UTF-8 are
-// replaced by U+FFFD, as encoding/json does.
-func JSONString(text string) string {
-	return `"` + string(escapeFor(destinationJSON, []byte(text))) + `"`
-}
+// Destination is the place at which a text will appear.
+type Destination int
 
-// Values of the parameter `destination` of escapeFor. They name the place at which the text will
-// appear.
 const (
-	destinationTerminal = iota // several lines on a terminal: line feeds and tabs are not escaped
-	destinationOneLine         // one line on a terminal
-	destinationJSON            // the text between the quotation marks of a JSON string
+	Terminal     Destination = iota // several lines: line feeds and tabs are not escaped
+	TerminalLine                    // one line
+	JSON                            // the text between the quotation marks of a JSON string
 )
 
-// escapeFor returns a copy of text in which control characters and invalid UTF-8 are escaped. The
-// parameter `destination` is destinationTerminal, destinationOneLine or destinationJSON.
-func escapeFor(destination int, text []byte) []byte {
-	safe := make([]byte, 0, len(text)+16)
+// EscapedMax is the largest number of bytes that AppendEscaped makes from one byte.
+const EscapedMax = 6
+
+// AppendEscaped appends text to safe, and escapes control characters and invalid UTF-8. In JSON,
+// U+FFFD replaces bytes that are not valid UTF-8, as in encoding/json.
+func AppendEscaped(safe []byte, destination Destination, text []byte) []byte {
+	const digits = "0123456789abcdef"
 	for at, size := 0, 0; at < len(text); at += size {
 		b, r := text[at], rune(0)
 		r, size = utf8.DecodeRune(text[at:])
 		switch invalid := r == utf8.RuneError && size == 1; {
-		case destination == destinationJSON && (b == '"' || b == '\\'):
+		case destination == JSON && (b == '"' || b == '\\'):
 			safe = append(safe, '\\', b)
-		case invalid && destination == destinationJSON:
+		case invalid && destination == JSON:
 			safe = append(safe, `\ufffd`...)
 		case invalid:
 			safe = append(safe, '\\', 'x', digits[b>>4], digits[b&15])
-		case destination == destinationTerminal && (b == '\n' || b == '\t'):
+		case destination == Terminal && (b == '\n' || b == '\t'):
 			safe = append(safe, b)
-		case destination == destinationOneLine && b == '\n':
+		case destination == TerminalLine && b == '\n':
 			safe = append(safe, `\n`...)
-		case destination == destinationOneLine && b == '\t':
+		case destination == TerminalLine && b == '\t':
 			safe = append(safe, `\t`...)
 		case fbs.IsHidden(r):
 			if r > 0xffff { // the surrogates of UTF-16, as in JSON

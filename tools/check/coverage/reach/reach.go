@@ -19,7 +19,7 @@ type Calls struct {
 // hal except walks calls the kernel. Go itself calls deferred functions.
 var interfaceCalls = map[string]*regexp.Regexp{
 	"lightmetal/runtime": regexp.MustCompile(
-		`^lightmetal/hal\.\(\*device\)\.(Alive|Now|Sleep|ProgramWindow|Diagnose)$|` +
+		`^lightmetal/hal\.\(\*device\)\.(Alive|Now|Sleep|ProgramWindow|Diagnose|SetBusMaster)$|` +
 			`^lightmetal/runtime\.\(\*Replay\)\.executeAndRecover\.deferwrap\d$`),
 	"lightmetal/hal.(*Walk)": regexp.MustCompile(
 		`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),

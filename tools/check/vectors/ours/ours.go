@@ -92,6 +92,9 @@ func Load(view *fbs.View, machine oracle.Machine, limitUs uint64) (*Player, *ora
 			taken: map[int]bool{}}
 	}
 	replay, err := runtime.Load(view, runtime.AnyTLBWindow, devices...)
+	if err == nil {
+		err = replay.StartDMA() // in vectors, it is part of the load
+	}
 	if err != nil {
 		return nil, loadFault(view, progress, err)
 	}
