@@ -35,7 +35,8 @@ func (f *pciFunction) sysfsDir() string { return sysfsDevicesDir + "/" + f.Addre
 
 // findInSysfs searches sysfs for the PCI function that `locator` names, and reads the function's
 // ids, BARs and driver name. `locator` is a pair of PCI ids if byIDs is true, and otherwise a PCI
-// address, and f.Name ends with it. findInSysfs returns an error if no function matches or if several functions match.
+// address, and f.Name ends with it. findInSysfs returns an error if no function matches or if
+// several functions match.
 func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
 	addresses, err := ListDir(sysfsDevicesDir)
 	if err != nil {
