@@ -7,9 +7,10 @@ package hal
 // otherwise `pci:`. A program with only the backend tt uses the number of the device instead.
 func DefaultName(vendor, device uint16, number int) string {
 	ids, f := FormatPCIID(vendor, device), pciFunction{}
+	f.Name = "vfio:" + ids
 	if pciExample == "" || vfioExample != "" && f.findInSysfs(ids, true) == nil &&
 		f.boundDriver == "vfio-pci" {
-		return "vfio:" + ids
+		return f.Name
 	}
 	return "pci:" + ids
 }

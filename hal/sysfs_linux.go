@@ -39,13 +39,13 @@ func (f *pciFunction) sysfsDir() string { return sysfsDevicesDir + "/" + f.Addre
 
 // findInSysfs searches sysfs for the PCI function that `locator` names, and reads the function's
 // ids, BARs and driver name. `locator` is a pair of PCI ids if byIDs is true, and otherwise a PCI
-// address. findInSysfs returns an error if no function matches or if several functions match.
+// address, and f.Name ends with it. findInSysfs returns an error if no function matches or if
+// several functions match.
 func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
 	addresses, err := ListDir(sysfsDevicesDir)
 	if err != nil {
 		return err
 	}
-	scheme, _ := Cut(f.Name, ':')
 	count, found, names := 0, "", ""
 	for _, f.Address = range addresses {
 		matches := f.Address == locator
@@ -57,7 +57,7 @@ func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
 		if matches {
 			count++
 			found = f.Address
-			names += " " + scheme + ":" + found
+			names += " " + f.Name[:len(f.Name)-len(locator)] + found
 		}
 	}
 	f.Address = found

@@ -121,9 +121,8 @@ func (v *vfioBackend) openSharedFile(path string) (f *vfioFile, err error) {
 	case unix.ENOENT, unix.ENODEV:
 		return nil, v.dev.fault(NoDevice, path+
 			" does not exist; run `modprobe vfio_iommu_type1`, and mount devtmpfs at /dev"+
-			"; if /dev/vfio/noiommu-"+v.groupNumber+" exists, VFIO is in its no-IOMMU mode, which "+
-			"is not supported: switch an IOMMU on, or open the device as `pci:"+
-			v.dev.pciFunction.Address+"`")
+			"; VFIO's no-IOMMU mode (/dev/vfio/noiommu-*) is not supported: "+
+			"switch an IOMMU on, or use `pci:`")
 	case unix.EBUSY:
 		return nil, v.dev.fault(NoDevice, "another program has "+path+" open; `fuser -v "+path+
 			"` names that program")

@@ -121,14 +121,12 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 	names := o.Devices
 	if len(names) == 0 {
 		names = runtime.DeviceNames(view)
-		text := "lmrun: no -device given; uses"
-		for _, name := range names {
-			text += " -device " + name
-		}
-		_ = printLine(2, text)
 	}
 	devices = make([]hal.Device, len(names))
 	for i := 0; i < len(names) && err == nil; i++ {
+		if len(o.Devices) == 0 {
+			_ = printLine(2, "lmrun: uses -device "+names[i])
+		}
 		devices[i], err = openDevice(names[i])
 	}
 	return devices, err

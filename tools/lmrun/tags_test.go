@@ -115,7 +115,7 @@ func TestDefaultDeviceIsOfABackendThatIsBuiltIn(t *testing.T) {
 			runner := buildRunner(t, tags)
 			c := exec.Command(runner, image)
 			out, _ := c.CombinedOutput()
-			want := "lmrun: no -device given; uses -device " + names[0] + "\n"
+			want := "lmrun: uses -device " + names[0] + "\n"
 			if c.ProcessState.ExitCode() != 69 || !strings.HasPrefix(string(out), want) {
 				t.Errorf("lmrun: %v, %s; want exit status 69 and %q", c.ProcessState, out, want)
 			}

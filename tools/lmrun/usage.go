@@ -18,8 +18,7 @@ with new data for each run.
 what runs, and on which device:
   -device DEVICE      pci:VVVV:DDDD or pci:DDDD:BB:DD.F (hex); vfio: likewise (IOMMU); or
                       tt:/dev/tenstorrent/N. Once for each device of the image, in order;
-                      default: vfio: and the PCI ids in the image if vfio-pci is bound
-                      to the device, else pci: and these ids
+                      default: the PCI ids in the image (vfio: if vfio-pci is bound)
   -sequence NAME      sequence to run; default: main
   -before NAME        sequence to run once before the first run
   -after NAME         sequence to run once after the last run

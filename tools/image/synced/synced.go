@@ -170,6 +170,7 @@ func (w *Writer) recordError(err error) (failed bool) {
 func (w *Writer) Close() error {
 	close(w.ended)
 	<-w.returned
+	w.OnError(nil) // the caller learns of it from the result
 	w.flush(true)
 	return w.firstError
 }
