@@ -75,6 +75,7 @@ func escapeFor(destination int, text []byte) []byte {
 
 const digits = "0123456789abcdef"
 
+//go:noinline
 func appendEscape(text []byte, unit rune) []byte {
 	return append(text, '\\', 'u',
 		digits[unit>>12], digits[unit>>8&15], digits[unit>>4&15], digits[unit&15])
