@@ -653,8 +653,8 @@ func (v *View) CheckDMAPages(window uint16, board *boards.Board, pageSize uint64
 	if next > last {
 		return ""
 	}
-	return Text("byte %x of BAR %d accepts no stores, and is in a page of %x bytes with window %d; "+
-		"relocate a window whose pages accept stores everywhere",
+	return Text("byte %x of BAR %d accepts no stores, but shares a page of %x bytes with window %d; "+
+		"relocate a window in other pages",
 		next, uint64(w.Bar), pageSize, uint64(window))
 }
 

@@ -295,13 +295,11 @@ func (t *tableChecker) checkSequence(index int) (problem string) {
 		return Text("last command %d is not an end command", end-1)
 	}
 	t.commandCount = end
-	if problem := t.checkName(s.Name); problem != "" {
-		return problem
+	problem = t.checkName(s.Name)
+	if problem == "" && !IsSequenceName(t.NameBytes(s.Name)) {
+		return "the name has a blank or is not printable ASCII"
 	}
-	if !IsSequenceName(t.NameBytes(s.Name)) {
-		return "the name has a blank or another character that is not printable ASCII"
-	}
-	return ""
+	return problem
 }
 
 // checkSegment checks a segment. The first segment must start at the first page boundary after

@@ -136,7 +136,7 @@ type Aperture struct {
 	Size       uint64  // size of the range in bytes
 	TLBWindow  int     // number of the TLB window; -1 if the image's window is not of kind Tlb
 	BusAddress uint64  // bus address at which a device reaches the first byte by DMA; 0 if none
-	DMAPage    uint64  // page size of the IOMMU that maps this range of a BAR; 0 if none does
+	DMAPage    uint64  // an IOMMU lets devices reach all of each page of so many bytes; 0: no IOMMU
 
 	isHostMemory bool // the range is the host memory of a Host window
 

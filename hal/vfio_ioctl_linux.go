@@ -18,7 +18,6 @@ const (
 	vfioGroupSetContainer   = 0x3b68 // VFIO_GROUP_SET_CONTAINER: add a group to a container
 	vfioGroupGetDeviceFD    = 0x3b6a // VFIO_GROUP_GET_DEVICE_FD: open a PCI function of a group
 	vfioDeviceGetRegionInfo = 0x3b6c // VFIO_DEVICE_GET_REGION_INFO: query a BAR's size and offset
-	vfioIOMMUGetInfo        = 0x3b70 // VFIO_IOMMU_GET_INFO: query the sizes of the IOMMU's pages
 	vfioIOMMUMapDMA         = 0x3b71 // VFIO_IOMMU_MAP_DMA: map memory at a bus address
 	vfioIOMMUUnmapDMA       = 0x3b72 // VFIO_IOMMU_UNMAP_DMA: remove such a mapping
 
@@ -40,13 +39,6 @@ type vfioGroupStatus struct{ argsz, flags uint32 }
 type vfioRegionInfo struct {
 	argsz, flags, index, capOffset uint32
 	size, offset                   uint64
-}
-
-// vfioIOMMUInfo has the layout of the first fields of struct vfio_iommu_type1_info. Each bit of
-// pageSizes that is set is the size of a page that the IOMMU can map.
-type vfioIOMMUInfo struct {
-	argsz, flags uint32
-	pageSizes    uint64
 }
 
 // vfioDMAMap has the layout of struct vfio_iommu_type1_dma_map. The field `vaddr` is the address of
@@ -71,8 +63,6 @@ var (
 	_ [8]byte  = [unsafe.Sizeof(vfioGroupStatus{})]byte{}
 	_ [32]byte = [unsafe.Sizeof(vfioRegionInfo{})]byte{}
 	_ [24]byte = [unsafe.Offsetof(vfioRegionInfo{}.offset)]byte{}
-	_ [16]byte = [unsafe.Sizeof(vfioIOMMUInfo{})]byte{}
-	_ [8]byte  = [unsafe.Offsetof(vfioIOMMUInfo{}.pageSizes)]byte{}
 	_ [32]byte = [unsafe.Sizeof(vfioDMAMap{})]byte{}
 	_ [24]byte = [unsafe.Offsetof(vfioDMAMap{}.size)]byte{}
 	_ [24]byte = [unsafe.Sizeof(vfioDMAUnmap{})]byte{}

@@ -166,13 +166,9 @@ func (v *vfioBackend) ensureReachable(a *Aperture, owner *device) error {
 	if a.BusAddress != 0 || a.Base == 0 || a.TLBWindow >= 0 {
 		return nil // the window already has a bus address, is not mapped, or is a Tlb window
 	}
-	info := vfioIOMMUInfo{argsz: 16}
-	err := ioctlStruct(v.containerFD, vfioIOMMUGetInfo, structPointer(&info),
-		"VFIO_IOMMU_GET_INFO", v.dev.pciFunction.Address)
-	if err != nil {
-		return err
-	}
-	a.DMAPage = max(pageSize(), info.pageSizes&-info.pageSizes)
+	// The kernel maps whole pages, and nothing if the IOMMU's pages are larger (Linux,
+	// vfio_dma_do_map).
+	a.DMAPage = pageSize()
 	firstPage := uint64(a.Base) &^ (pageSize() - 1)
 	offsetInPage := uint64(a.Base) - firstPage
 	// Let the owner of the window make the IOMMU mapping. When the owner is closed, it then removes

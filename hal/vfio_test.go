@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -159,8 +157,10 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	}
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1ff8, Size: 0x10})
 	for range 2 {
-		if err := d.AssignBusAddress(a, of); err != nil || a.BusAddress != 0x100ff8 {
-			t.Errorf("AssignBusAddress: bus address %#x, %v; want 0x100ff8", a.BusAddress, err)
+		if err := d.AssignBusAddress(a, of); err != nil || a.BusAddress != 0x100ff8 ||
+			a.DMAPage != pageSize() {
+			t.Errorf("AssignBusAddress: bus address %#x, pages of %#x bytes, %v; want 0x100ff8, %#x",
+				a.BusAddress, a.DMAPage, err, pageSize())
 		}
 	}
 	if len(k.VFIO.DMA) != 1 || k.VFIO.DMA[0].Size != 0x2000 ||
@@ -192,25 +192,6 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	want := map[string]int{vfioContainerPath: 1, "/dev/vfio/7": 1}
 	if !maps.Equal(vfioFileUsers(), want) {
 		t.Errorf("VFIO files in use %v, want %v", vfioFileUsers(), want)
-	}
-}
-
-// TestPagesOfTheIOMMUAreKnown queries the smallest page that the IOMMU maps for a peer's window.
-func TestPagesOfTheIOMMUAreKnown(t *testing.T) {
-	for _, size := range []uint64{4096, 0x10000} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			k := installFakeKernel(t)
-			k.VFIO.PageSize = size
-			d := addVFIOEdu(k).openVFIO()
-			a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Size: 0x10})
-			k.Fail("ioctl 3b70", unix.EIO)
-			wantFault(t, "no answer", d.AssignBusAddress(a, d), NoDevice, "VFIO_IOMMU_GET_INFO")
-			k.Failures = nil
-			err := d.AssignBusAddress(a, d)
-			if want := max(size, pageSize()); err != nil || a.DMAPage != want {
-				t.Errorf("pages of %#x bytes, %v; want %#x", a.DMAPage, err, want)
-			}
-		})
 	}
 }
 

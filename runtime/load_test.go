@@ -295,7 +295,7 @@ func TestBusMasteringIsEnabledByTheFirstRun(t *testing.T) {
 }
 
 // TestPagesOfTheIOMMUMustAcceptStores loads an image whose window accepts stores in its page of
-// 4 KiB, on IOMMUs with larger pages: 16 KiB have a register of the controller that is closed.
+// 4 KiB, on machines with larger pages: 16 KiB have a register of the controller that is closed.
 func TestPagesOfTheIOMMUMustAcceptStores(t *testing.T) {
 	const head = "lightmetal 1\ntarget nvme 1b36:0010 bar0 16KiB\n" +
 		"window r bar0 offset 0 size 4KiB\nwindow d bar0 offset 0x1000 size 4KiB\nmain:\n"
@@ -304,8 +304,8 @@ func TestPagesOfTheIOMMUMustAcceptStores(t *testing.T) {
 		want string
 	}{
 		{0, ""}, {4096, ""}, {0x2000, "byte 0x18 of BAR 0 accepts no stores"},
-		{0x4000, "page of 0x4000 bytes with window 1; relocate a window whose pages accept stores " +
-			"everywhere, or use smaller pages"},
+		{0x4000, "page of 0x4000 bytes with window 1; relocate a window in other pages, or use " +
+			"a kernel with smaller pages"},
 	} {
 		for _, fail := range []error{nil, hal.NewFault(hal.NoDevice, "no free addresses")} {
 			d := busMaster{Device: mock.New(&boards.Nvme), calls: new([]string), page: c.page,

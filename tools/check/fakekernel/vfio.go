@@ -19,7 +19,6 @@ const (
 	GroupSetContainer = 0x3b68
 	GroupGetDeviceFD  = 0x3b6a
 	DeviceGetRegion   = 0x3b6c
-	IOMMUGetInfo      = 0x3b70
 	MapDMA            = 0x3b71
 	UnmapDMA          = 0x3b72
 
@@ -133,13 +132,6 @@ func (k *Kernel) containerIoctl(request, value uintptr, argument unsafe.Pointer)
 			return unix.ENODEV
 		}
 		v.IOMMUType = value
-		return 0
-	case IOMMUGetInfo: // as vfio_iommu_type1_get_info, of an IOMMU with one more page size
-		s := structureAt(argument, 16)
-		if s.uint32(0) != 16 || v.IOMMUType == 0 {
-			return unix.EINVAL
-		}
-		s.setUint64(8, v.PageSize|v.PageSize<<9)
 		return 0
 	case MapDMA:
 		return v.mapDMA(structureAt(argument, 32))

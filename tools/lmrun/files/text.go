@@ -72,7 +72,11 @@ func AppendEscaped(safe []byte, destination Destination, text []byte) []byte {
 
 const digits = "0123456789abcdef"
 
+//go:noinline
 func appendEscape(text []byte, unit rune) []byte {
-	return append(text, '\\', 'u',
-		digits[unit>>12], digits[unit>>8&15], digits[unit>>4&15], digits[unit&15])
+	text = append(text, `\u`...)
+	for shift := 12; shift >= 0; shift -= 4 {
+		text = append(text, digits[unit>>shift&15])
+	}
+	return text
 }
