@@ -41,12 +41,16 @@ type countedMock struct{ sleepingMock }
 var (
 	allocationsBefore, allocationsAfter goruntime.MemStats
 
+	isCountedMaster bool
 	onText, offText = []byte("on "), []byte("off ")
 	errStaysOn      = hal.NewFault(hal.Internal, "bus mastering stays on")
 )
 
 func (m countedMock) SetBusMaster(on bool) error {
-	if !on {
+	if !on && !isCountedMaster {
+		return nil
+	}
+	if isCountedMaster = on; !on {
 		_ = files.WriteFull(3, offText)
 		return errStaysOn
 	}
@@ -168,15 +172,16 @@ func makeImpossibleRing(t *testing.T, path string) {
 // TestSignalEndsTheWaitForAFIFO: no device is a bus master then, nothing runs, and no temporary file
 // is left.
 func TestSignalEndsTheWaitForAFIFO(t *testing.T) {
-	for _, flags := range []string{"-input a=FIFO", "-input a=IN -output d=FIFO"} {
-		t.Run(flags, func(t *testing.T) {
+	for name, flags := range map[string]string{"input": "-input a=FIFO",
+		"output": "-input a=IN -output d=FIFO"} {
+		t.Run(name, func(t *testing.T) {
 			dir, fifo := t.TempDir(), makeFIFO(t)
 			in := filepath.Join(dir, "in")
 			if err := os.WriteFile(in, make([]byte, frameBytes), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			words := "-output d=" + filepath.Join(dir, "out") + " " + flags
-			words = strings.NewReplacer("FIFO", fifo, "IN", in).Replace(words)
+			words := strings.NewReplacer("FIFO", fifo, "IN", in).Replace(flags)
+			words += " -output d=" + filepath.Join(dir, "out")
 			c := childCommand(t, countedVariable, "1",
 				append(strings.Fields(words), "-before", "begin", "x.lmb")...)
 			reader, writer, err := os.Pipe()
@@ -184,11 +189,13 @@ func TestSignalEndsTheWaitForAFIFO(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.ExtraFiles = []*os.File{writer}
+			var text strings.Builder
+			c.Stdout, c.Stderr = &text, &text
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
 			}
 			writer.Close()
-			for !isOpening(c.Process.Pid) {
+			for tries := 10_000; !isOpening(c.Process.Pid) && tries > 0; tries-- {
 				time.Sleep(time.Millisecond)
 			}
 			_ = c.Process.Signal(syscall.SIGTERM)
@@ -199,8 +206,8 @@ func TestSignalEndsTheWaitForAFIFO(t *testing.T) {
 			entries, _ := os.ReadDir(dir)
 			if got := string(events[:n]); c.ProcessState.ExitCode() != 0 ||
 				strings.Contains(got, "on ") || len(entries) != 1 {
-				t.Errorf("%v, events %q, files %v; want exit 0, no bus mastering, no output",
-					c.ProcessState, got, entries)
+				t.Errorf("%v, %s, events %q, files %v; want exit 0, no bus mastering, no output",
+					c.ProcessState, text.String(), got, entries)
 			}
 		})
 	}
