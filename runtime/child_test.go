@@ -31,7 +31,7 @@ var childTasks = map[string]func(args []string) error{
 	"sealed":    runSealed,
 	"fault":     faultSealed,
 	"forbid":    runForbiddenAction,
-	"fullHeap":  faultWithFullHeap,
+	"fullSpan":  faultWithFullSpan,
 	"memory":    printAnonymousMemory,
 	"rewritten": rewriteSealed,
 	"frozen":    printFrozenState,

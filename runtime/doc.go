@@ -50,12 +50,14 @@
 // Write does not change, because it contains an index in the table of windows instead of an
 // address. But two other commands need values that become known only now: a Relocate stores the bus
 // address of a window in a register, and a Point programs a TLB window. If the image has such
-// commands, Load writes these values into a copy of the commands. Last, Load enables bus mastering,
-// so that devices can access the host memory of the image.
+// commands, Load writes these values into a copy of the commands.
 //
 // Freeze (freeze.go): Freeze locks the commands and the arena into memory, and turns Go's garbage
 // collector off. The caller may then call Seal (seal.go). From then on, the kernel kills the
 // process if the process makes a system call that runs do not need.
+//
+// StartDMA (load.go): The first run enables bus mastering, so that devices can access the host
+// memory of the image. Everything that may fail or wait comes before.
 //
 // Run (replay.go): Run executes the commands of a sequence in their order. A loop in assembly, the
 // walk, executes most commands (hal/walk.go, hal/walk_arm64.s, hal/walk_amd64.s). For the Write,

@@ -116,7 +116,7 @@ var lastPanicValue *panicValue
 
 // prepareMemoryFault makes Go need no memory from the kernel for the panic of a memory fault. Go
 // allocates values of one size in spans of 8 KiB; the one at the beginning of a span is followed by
-// room for 340 more.
+// room for 300 more.
 func prepareMemoryFault() {
 	const spanBytes = 8 << 10
 	for lastPanicValue == nil || uintptr(unsafe.Pointer(lastPanicValue))%spanBytes != 0 {

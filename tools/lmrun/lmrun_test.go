@@ -29,7 +29,8 @@ import (
 const runnerVariable = "LM_TEST_RUNNER"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(runnerVariable)+os.Getenv(framesVariable)+os.Getenv(signalledVariable) != "" {
+	if os.Getenv(runnerVariable)+os.Getenv(framesVariable)+os.Getenv(signalledVariable)+
+		os.Getenv(countedVariable) != "" {
 		// As in the shipped program, which links no profiler and starts with GOMAXPROCS=1. The
 		// first allocation that a profiler samples, or that a second processor makes, maps
 		// memory, which kills a sealed child.
@@ -44,6 +45,9 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(signalledVariable) != "" {
 		runSignalledChild(os.Args[1:])
+	}
+	if os.Getenv(countedVariable) != "" {
+		runCountedChild(os.Args[1:])
 	}
 	os.Exit(m.Run())
 }

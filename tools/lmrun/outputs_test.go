@@ -136,8 +136,30 @@ func TestLockedRunsHaveAllMemoryLocked(t *testing.T) {
 				t.Errorf("the program is locked: %v, want %v; flags of the mapping: %s", locked,
 					test.locked, flags)
 			}
+			if unlocked := unlockedMemory(string(smaps)); test.locked && unlocked != "" {
+				t.Errorf("writable memory in use that is not locked:\n%s", unlocked)
+			}
 		})
 	}
+}
+
+// unlockedMemory returns the first lines of all writable mappings that have pages in memory and are
+// not locked.
+func unlockedMemory(smaps string) (lines string) {
+	mapping, resident := "", ""
+	for line := range strings.Lines(smaps) {
+		words := strings.Fields(line)
+		switch {
+		case !strings.HasSuffix(words[0], ":"):
+			mapping = line
+		case words[0] == "Rss:":
+			resident = words[1]
+		case words[0] == "VmFlags:" && !slices.Contains(words, "lo") && resident != "0" &&
+			strings.Contains(mapping, " rw"):
+			lines += mapping
+		}
+	}
+	return lines
 }
 
 // makeFrameFiles creates a directory with an input file and an output file that exists already.

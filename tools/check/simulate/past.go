@@ -86,10 +86,8 @@ var pastDefects = []pastDefect{
 			"unix.O_WRONLY|01000, 0)\n\t\t} else {\n" +
 			"\t\t\terr = f.createTemp(mode, &status)\n\t\t}"},
 	{"a rejected image registers an exit cleanup", "ba3dc36", "runtime/load.go",
-		"r.hasBusMaster, err = true, device.SetBusMaster(true)",
-		"if cleaner, ok := device.(hal.ExitCleaner); ok && BROKEN {\n" +
-			"\t\t\t\t_, _ = cleaner.RegisterExitCleanup(r.view, i)\n\t\t\t}\n" +
-			"\t\t\tr.hasBusMaster, err = true, device.SetBusMaster(true)"},
+		"\tr.buildAddressTables()\n",
+		"\tif BROKEN {\n\t\t_ = r.requestExitCleanup()\n\t}\n\tr.buildAddressTables()\n"},
 	{"a command of zeros is valid", "5e15e1a", "fbs/commands.go",
 		"\tswitch m.Opcode {\n\tcase gen.OpcodeWrite:\n",
 		"\tif BROKEN && *m == (Command{}) {\n\t\treturn \"\"\n\t}\n" +
