@@ -48,7 +48,8 @@ func TestOtherTracesAreNamed(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const access = "W 4 10.000200 1 0xb0400010 0x1 0x0 0\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"trace": {"# tracer: mmiotrace\n#\n" + access, "record again with cat /sys/kernel/tracing/trace_pipe"},
+		"trace": {"# tracer: mmiotrace\n#\n" + access,
+			"record again with cat /sys/kernel/tracing/trace_pipe"},
 		"rwmmio": {"# tracer: nop\n#\n          insmod-611     [002] .....    41.201001: " +
 			"rwmmio_write: acc_probe+0x60/0x1e0 [acc] width=32 val=0x1 addr=0xffff800085a00010\n",
 			"use lm record for a program, or QEMU's trace"},
