@@ -114,12 +114,13 @@ func notATraceError(path string) error {
 	case traceFormat(head) != "":
 		return nil
 	case rwmmioHead.Match(head):
-		return traces.TraceError(0, "this is a trace of the events rwmmio, which arm64 kernels write; "+
-			"lm cannot import it: use lm record for a program, or QEMU's trace for a driver in a "+
+		return traces.TraceError(0, "this is a trace of the events rwmmio, which arm64 kernels "+
+			"write; lm cannot import it: use lm record for a program, or QEMU's trace for a driver in a "+
 			"virtual machine")
 	case tracerHead.Match(head):
-		return traces.TraceError(0, "this is the kernel's file trace, which lacks the lines VERSION "+
-			"and PCIDEV; record again with cat /sys/kernel/tracing/trace_pipe while mmiotrace is on")
+		return traces.TraceError(0, "this is the kernel's file trace, which lacks the lines "+
+			"VERSION and PCIDEV; record again with cat /sys/kernel/tracing/trace_pipe "+
+			"while mmiotrace is on")
 	case isImage(head):
 		return traces.TraceError(0, "this is an image, not a trace; `lm info %s` shows it", path)
 	case listingHead.Match(head):

@@ -199,7 +199,8 @@ func undecodedRemedy(opcode []byte) string {
 	for _, known := range [...][2]string{
 		{"f3,a4", "rep movs, which copies: memcpy_toio or memcpy_fromio"},
 		{"f3,a5", "rep movs, which copies: memcpy_toio or memcpy_fromio"},
-		{"f3,aa", "rep stos, which fills: memset_io"}, {"f3,ab", "rep stos, which fills: memset_io"},
+		{"f3,aa", "rep stos, which fills: memset_io"},
+		{"f3,ab", "rep stos, which fills: memset_io"},
 	} {
 		if bytes.HasPrefix(opcode, []byte(known[0])) {
 			cause = "it is " + known[1] + "; "
@@ -355,8 +356,9 @@ func (m *mmiotrace) accessRecord(kind string, f fields) error {
 
 func (m *mmiotrace) addAccess(r *pciRange, a Access) error {
 	if uint64(a.Width) > r.size-a.Offset {
-		return m.addUnusable(r.device, OpRejected, "%d bytes at offset 0x%x exceed the end of %s of %s",
-			a.Width, a.Offset, r.name(), r.device)
+		return m.addUnusable(r.device, OpRejected,
+			"%d bytes at offset 0x%x exceed the end of %s of %s", a.Width, a.Offset, r.name(),
+			r.device)
 	}
 	r.stats.count(a)
 	if r.bar == expansionROM && r.device.isWanted {

@@ -130,8 +130,8 @@ func (m *mmiotrace) countOutside(address uint64) error {
 		return TraceError(m.line, "%s", noPCIDevText)
 	}
 	if m.source.Device == "" && !m.summaryOnly {
-		return m.addUnusable(nil, OpRejected, "address 0x%x is outside the BARs of all PCIDEV lines; "+
-			"choose a device with --device", address)
+		return m.addUnusable(nil, OpRejected, "address 0x%x is outside the BARs of all PCIDEV "+
+			"lines; choose a device with --device", address)
 	}
 	if m.outsideCount == 0 {
 		m.outsideLine = m.line
@@ -168,8 +168,8 @@ func (m *mmiotrace) chosenDevice() (*pciDevice, error) {
 	case len(chosen) == 1:
 		return chosen[0], nil
 	case len(m.devices) == 0:
-		return nil, TraceError(0, "the trace has no PCIDEV lines, which name the devices and their "+
-			"BARs: record again and keep the whole output of cat trace_pipe")
+		return nil, TraceError(0, "the trace has no PCIDEV lines, which name the devices and "+
+			"their BARs: record again and keep the whole output of cat trace_pipe")
 	case len(chosen) > 1:
 		return nil, UsageError("the trace has accesses to several devices: %s; "+
 			"choose one with --device VVVV:DDDD or --device BB:DD.F", deviceList(chosen))

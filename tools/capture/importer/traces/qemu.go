@@ -303,8 +303,8 @@ func (q *qemu) addAccess(op Op, name string, mr, address, value, size uint64, at
 	case !q.summaryOnly && address%size != 0:
 		return q.passOn(&Access{Line: q.line, Time: at, Op: OpRejected,
 			Name: alignmentText(size, address) + ": the guest made a smaller access; the events " +
-				"memory_region_ops show the widths of QEMU's model of the device, not the guest's " +
-				"(lm record in the guest records those)"})
+				"memory_region_ops show the widths of QEMU's model of the device, not the " +
+				"guest's (lm record in the guest records those)"})
 	case r.Base == 0:
 		q.baseless = r.Name
 		// the BAR is aligned to its size
