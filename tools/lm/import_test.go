@@ -18,7 +18,8 @@ func TestImportWritesNoImageThatVerifyRejects(t *testing.T) {
 	var many strings.Builder
 	many.WriteString(testDevice)
 	for i := range 4000 {
-		fmt.Fprintf(&many, "W 4 %[1]d.0 1 0xb0400014 0x1 0x0 0\nR 4 %[1]d.1 1 0xb0400018 0x1 0x0 0\n"+
+		fmt.Fprintf(&many, "W 4 %[1]d.0 1 0xb0400014 0x1 0x0 0\nR 4 %[1]d.1 1 0xb0400018 0x1 "+
+			"0x0 0\n"+
 			"R 4 %[1]d.2 1 0xb0400018 0x0 0x0 0\n", i)
 	}
 	const long = testDevice + "W 4 10.0 1 0xb0400010 0x1 0x0 0\nR 4 10.1 1 0xb0400014 0x0 0x0 0\n" +

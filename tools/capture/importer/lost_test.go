@@ -68,7 +68,8 @@ func TestGluedRecordsOfMmiotraceAreRejected(t *testing.T) {
 const (
 	unknownText = "UNKNOWN: the kernel could not decode the instruction (0f,1f,44) that accessed " +
 		"0x100000010: the access is lost; "
-	queryText = "record the driver in a virtual machine with QEMU's trace, or import lines without " +
+	queryText = "record the driver in a virtual machine with QEMU's trace, or import lines " +
+		"without " +
 		"it with --part"
 )
 

@@ -19,7 +19,8 @@ func TestMmiotraceRejectsWithLineNumber(t *testing.T) {
 		{"empty", "", "the VERSION line is missing, so the file is not a trace of mmiotrace"},
 		{"no access", head,
 			"the trace contains no access to any device: mmiotrace shows only BARs that a driver " +
-				"maps while it is on; unload the driver, enable mmiotrace, start cat trace_pipe, then " +
+				"maps while it is on; unload the driver, enable mmiotrace, start cat " +
+				"trace_pipe, then " +
 				"load the driver"},
 		{"unknown version", "VERSION 20990101\n" + load + "\n",
 			`line 1: version "20990101" of mmiotrace is unknown; it must be 20070824`},
@@ -40,7 +41,8 @@ func TestMmiotraceRejectsWithLineNumber(t *testing.T) {
 				"trace_pipe name the devices and their BARs, so record again and keep the whole " +
 				"output of cat"},
 		{"nothing but the first line", "VERSION 20070824\n",
-			"the trace has no PCIDEV lines, which name the devices and their BARs: record again and " +
+			"the trace has no PCIDEV lines, which name the devices and their BARs: record again " +
+				"and " +
 				"keep the whole output of cat trace_pipe"},
 		{"not decoded", head + "UNKNOWN 1.000000 1 0x100000010 0f,1f,44 0x0 0\n",
 			"line 3: " + unknownText + queryText},

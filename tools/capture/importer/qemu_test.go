@@ -82,8 +82,10 @@ func TestQemuRejectsWithLineNumber(t *testing.T) {
 		{"misaligned", good +
 			"memory_region_ops_write cpu 0 mr 0x7f addr 0x10000002 value 0x1 size 4 name " +
 			"'edu-mmio'\n",
-			"line 2: address 0x10000002 must be a multiple of the width of 4 bytes: the guest made " +
-				"a smaller access; the events memory_region_ops show the widths of QEMU's model of " +
+			"line 2: address 0x10000002 must be a multiple of the width of 4 bytes: the guest " +
+				"made " +
+				"a smaller access; the events memory_region_ops show the widths of QEMU's model " +
+				"of " +
 				"the device, not the guest's (lm record in the guest records those)"},
 		{"before the base",
 			good +
