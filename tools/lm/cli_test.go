@@ -195,7 +195,8 @@ func TestUsageErrorsHaveOnePrefix(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "x.lmb")
 	listing := filepath.Join(t.TempDir(), "x.lms")
 	if err := os.WriteFile(listing, []byte("lightmetal 1\ndevice edu 1234:11e8 bar0 1MiB\n"+
-		"window r bar0 offset 0 size 1MiB\ntensor x input uint32[1]\nmain:\n  copy.4 r+0x8 <- x[:]\n"),
+		"window r bar0 offset 0 size 1MiB\ntensor x input uint32[1]\nmain:\n  copy.4 r+0x8 <- "+
+		"x[:]\n"),
 		0o666); err != nil {
 		t.Fatal(err)
 	}

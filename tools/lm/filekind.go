@@ -26,7 +26,7 @@ var traceFormats = []struct {
 	pattern *regexp.Regexp
 }{
 	{importer.FromRecord, regexp.MustCompile("^LMRECORD")},
-	{importer.FromMmiotrace, regexp.MustCompile("^VERSION 2")},
+	{importer.FromMmiotrace, regexp.MustCompile("^(?:#.*\n)*VERSION 2")},
 	{importer.FromQemu, regexp.MustCompile("(memory|vfio)_region_")},
 }
 
@@ -113,6 +113,14 @@ func notATraceError(path string) error {
 	switch {
 	case traceFormat(head) != "":
 		return nil
+	case rwmmioHead.Match(head):
+		return traces.TraceError(0, "this is a trace of the events rwmmio, which arm64 kernels "+
+			"write; lm cannot import it: use lm record for a program, or QEMU's trace for a driver "+
+			"in a virtual machine")
+	case tracerHead.Match(head):
+		return traces.TraceError(0, "this is the kernel's file trace, which lacks the lines "+
+			"VERSION and PCIDEV; record again with cat /sys/kernel/tracing/trace_pipe "+
+			"while mmiotrace is on")
 	case isImage(head):
 		return traces.TraceError(0, "this is an image, not a trace; `lm info %s` shows it", path)
 	case listingHead.Match(head):
@@ -126,6 +134,8 @@ func notATraceError(path string) error {
 var (
 	// listingHead matches the first line of a listing, which comments may precede.
 	listingHead = regexp.MustCompile(`(?m)^lightmetal 1$`)
+	rwmmioHead  = regexp.MustCompile(`(?m)^ *\S+-\d+ .*: rwmmio_(?:post_)?(?:read|write): `)
+	tracerHead  = regexp.MustCompile(`^# tracer: mmiotrace\n`)
 	// profileHead matches the beginning of a profile that lm replay --profile wrote.
 	profileHead = regexp.MustCompile(`^\{"displayTimeUnit":"ns",\s*"lightmetal":`)
 )

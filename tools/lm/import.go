@@ -15,7 +15,10 @@ import (
 	"time"
 
 	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/runtime"
 	"lightmetal/tools/capture/boardfile"
 	"lightmetal/tools/capture/importer"
 	"lightmetal/tools/capture/importer/traces"
@@ -34,6 +37,7 @@ type importFlags struct {
 	regions, bases           []string
 	bar                      uint8
 	deadline                 string
+	longest                  time.Duration
 	poll, ignore, reached    []string
 	inputs, outputs, host    []string
 	without, rules           []string
@@ -93,6 +97,8 @@ func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 		"number of the BAR of a QEMU region, and of ranges and tensors that do not name a BAR")
 	flags.StringVar(&f.deadline, "deadline", "",
 		"deadline of every poll, such as 500ms (default: ten times the recorded wait, at least 1s)")
+	flags.DurationVar(&f.longest, "longest", time.Hour,
+		"write no image with a sequence that could take longer than this")
 	flags.StringArrayVar(&f.poll, "poll", nil, "treat every load at PLACE as a poll: "+placesHelp)
 	flags.StringArrayVar(&f.reached, "reached", nil,
 		"polls at PLACE wait until a counter has reached or passed the recorded value: "+placesHelp+
@@ -198,7 +204,7 @@ func (f *importFlags) run(path string) {
 	report.Frames = frames
 	debug.FreeOSMemory() // frees the trace's accesses: the file needs about as much
 	size := 0
-	if err := fail.Try(func() { size = writeImage(image, f.out, path) }); err != nil {
+	if err := fail.Try(func() { size = f.write(image, path) }); err != nil {
 		if known := boards.FindByID(image.Devices[0].Vendor,
 			image.Devices[0].Device); o.BarSizesAreLimits &&
 			known != nil &&
@@ -213,6 +219,48 @@ func (f *importFlags) run(path string) {
 	if !asJSON {
 		printWritten(f.out, image, size, "")
 	}
+}
+
+// write writes the image of a trace, unless lm verify would reject it.
+func (f *importFlags) write(image *lmb.Image, path string) (size int) {
+	file, err := lmb.Encode(image)
+	failIf(hal.BadImage, path, err)
+	view := fail.Must(fbs.Verify(file))
+	view.TimeLimitUs = uint64(max(f.longest, 0).Microseconds())
+	failAtPath(path, runtime.CheckWorstCaseTimes(view, deadlineRemedy(view)))
+	writeFile(f.out, file)
+	return len(file)
+}
+
+// deadlineRemedy returns the remedy for an image whose sequences may take too long: the largest
+// deadline of all polls that fits.
+func deadlineRemedy(view *fbs.View) string {
+	const other = "; or import less with --part, or accept the image with --longest here, in " +
+		"lm verify and in each replay"
+	fits, most := uint64(math.MaxUint32), uint64(0)
+	for i := range view.Sequences {
+		s := &view.Sequences[i]
+		polls, waits := uint64(0), uint64(0)
+		for _, c := range view.Commands[s.First : s.First+s.Count] {
+			if c.Opcode == gen.OpcodeExpect && c.Amount != 0 {
+				polls, waits = polls+1, waits+uint64(c.Amount)
+			}
+		}
+		rest := view.WorstCaseUs[i] - min(waits, view.WorstCaseUs[i])
+		if polls > 0 {
+			most = max(most, polls)
+			fits = min(fits, (view.TimeLimitUs-min(rest, view.TimeLimitUs))/polls)
+		}
+	}
+	deadline := time.Duration(fits) * time.Microsecond
+	if deadline > time.Millisecond {
+		deadline = deadline.Truncate(time.Millisecond)
+	}
+	if most == 0 || deadline == 0 {
+		return other
+	}
+	return fmt.Sprintf("; so that the deadlines of %s fit, use --deadline %v",
+		english.Count(int(most), "poll"), deadline) + other
 }
 
 // failIfEmpty fails if a regular file is empty, since an empty file has no format.

@@ -118,7 +118,20 @@ func (l *lifter) Access(a *traces.Access) error {
 		}
 		return nil
 	}
+	if a.Op == traces.OpRejected || a.Op == traces.OpLost {
+		return l.leaveOut(a)
+	}
 	return l.addAccesses(a, 1, nil)
+}
+
+// leaveOut returns an error for a line that no image can repeat, unless it is outside the part. If
+// nothing is known of it, it may have pointed a TLB window for the part.
+func (l *lifter) leaveOut(a *traces.Access) error {
+	if l.enterSegment(a) || a.Op == traces.OpLost && l.tlb != nil && !l.part.ended {
+		return traces.TraceError(a.Line, "%s", a.Name)
+	}
+	l.part.outsideCount++
+	return nil
 }
 
 // addAsOneStep makes a step of n accesses. ok is false if they cannot be one step and must be

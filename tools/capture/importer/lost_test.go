@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +65,66 @@ func TestGluedRecordsOfMmiotraceAreRejected(t *testing.T) {
 	}
 }
 
+const (
+	unknownText = "UNKNOWN: the kernel could not decode the instruction (0f,1f,44) that accessed " +
+		"0x100000010: the access is lost; "
+	queryText = "record the driver in a virtual machine with QEMU's trace, or import lines " +
+		"without " +
+		"it with --part"
+)
+
+// TestLinesOutsideThePartAreLeftOut: what no image can repeat is an error only inside the part, or
+// if it may have pointed a TLB window for the part.
+func TestLinesOutsideThePartAreLeftOut(t *testing.T) {
+	device := strings.Replace(eduDevice, "100000 0 0 0 0 0 0", "100000 0 0 0 0 0 1000", 1)
+	device = strings.Replace(device, "100000000 0 0 0 0 0 0", "100000000 0 0 0 0 0 200000000", 1)
+	const before, inside = "W 4 0x4 0x1", "W 4 0x8 0x2"
+	for name, line := range map[string]string{
+		"option ROM":  "R 2 1.000000 1 0x200000000 0xaa55 0x0 0",
+		"not decoded": "UNKNOWN 1.000000 1 0x100000010 f3,a5,f6 0x0 0",
+		"lost events": "MARK 0.000000 Lost 17 events.",
+		"buffer full": "CPU:0 [LOST 17 EVENTS]",
+		"misaligned":  "R 4 1.000000 1 0x100000002 0x0 0x0 0",
+		"past a BAR":  "R 8 1.000000 1 0x1000ffffc 0x0 0x0 0",
+		"no BAR":      "R 4 1.000000 1 0x900000000 0x0 0x0 0",
+	} {
+		for where, lines := range map[string][]string{
+			"first":  {line, before, "MARK 1.0 frame 1", inside, "MARK 1.0 end", before},
+			"before": {before, line, "MARK 1.0 frame 1", inside, "MARK 1.0 end", before},
+			"after":  {before, "MARK 1.0 frame 1", inside, "MARK 1.0 end", before, line},
+		} {
+			text := mmiotrace(device, lines...)
+			image, report := mustImport(t, text, Options{Part: Part{"frame 1", "end"}})
+			checkCommands(t, image, "mark frame 1\nwrite bar0+0x8 w4 0x2\nmark end\n")
+			if got := passSummary(report, "read"); !strings.Contains(got,
+				"left out 3 accesses outside the part") {
+				t.Errorf("%s, %s the part: %s", name, where, got)
+			}
+			_, _, err := Import(strings.NewReader(text), Options{From: FromMmiotrace})
+			want := fmt.Sprintf("line %d: ", 3+slices.Index(lines, line))
+			if err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%s, %s the part, without --part: error %v", name, where, err)
+			}
+			s, err := Summarize(strings.NewReader(text), Options{From: FromMmiotrace})
+			if err != nil || len(s.Regions) == 0 {
+				t.Errorf("%s, %s the part: summary %v, error %v", name, where, s, err)
+			}
+		}
+	}
+	tlb := mmiotrace(whDevice, whPoint(wh166Config, 1, 1, 0), "MARK 0.000000 Lost 17 events.",
+		"MARK 1.0 frame 1", access("W", 4, wh166, 1))
+	wantError(t, tlb, Options{Part: Part{"frame 1", ""}}, "line 4: the kernel lost 17 events: the "+
+		"trace is incomplete (record again with a larger buffer_size_kb)")
+}
+
+// TestUndecodedCopyNamesCauseAndRemedy: rep movs is what the kernel's memcpy_toio uses.
+func TestUndecodedCopyNamesCauseAndRemedy(t *testing.T) {
+	wantError(t, mmiotrace(eduDevice, "UNKNOWN 1.000000 1 0x100000010 f3,a5,f6 0x0 0"), Options{},
+		"line 3: UNKNOWN: the kernel could not decode the instruction (f3,a5,f6) that accessed "+
+			"0x100000010: the access is lost; it is rep movs, which copies: memcpy_toio or "+
+			"memcpy_fromio; "+queryText)
+}
+
 // TestUndecodedAccessOfAnotherDeviceIsLeftOut: an access that the kernel could not decode is an
 // error only if it is one of the imported device.
 func TestUndecodedAccessOfAnotherDeviceIsLeftOut(t *testing.T) {
@@ -77,14 +138,12 @@ func TestUndecodedAccessOfAnotherDeviceIsLeftOut(t *testing.T) {
 			t.Errorf("summary of the pass read: %s", got)
 		}
 		wantError(t, unknown("0x100000010"), o,
-			"line 8: UNKNOWN: the kernel could not decode the instruction that accessed "+
-				"0x100000010: the access is lost")
+			"line 8: "+unknownText+queryText)
 	}
 	first := strings.Replace(twoDevices, "R 4 1.000000",
 		"UNKNOWN 0.500000 1 0x100000010 0f,1f,44 0x0 0\nR 4 1.000000", 1)
 	wantError(t, first, Options{Device: "1234:11e8"},
-		"line 5: UNKNOWN: the kernel could not decode the instruction that accessed 0x100000010: "+
-			"the access is lost")
+		"line 5: "+unknownText+queryText)
 }
 
 // TestDevicesOfTwoDomainsMayShareASlot: PCIDEV lines do not contain the PCI domain.

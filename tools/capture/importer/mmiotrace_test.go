@@ -17,7 +17,11 @@ func TestMmiotraceRejectsWithLineNumber(t *testing.T) {
 	head := "VERSION 20070824\n" + eduDevice + "\n"
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "the VERSION line is missing, so the file is not a trace of mmiotrace"},
-		{"no access", head, "the trace contains no access to any device"},
+		{"no access", head,
+			"the trace contains no access to any device: mmiotrace shows only BARs that a driver " +
+				"maps while it is on; unload the driver, enable mmiotrace, start cat " +
+				"trace_pipe, then " +
+				"load the driver"},
 		{"unknown version", "VERSION 20990101\n" + load + "\n",
 			`line 1: version "20990101" of mmiotrace is unknown; it must be 20070824`},
 		{"no version", eduDevice + "\n",
@@ -32,9 +36,16 @@ func TestMmiotraceRejectsWithLineNumber(t *testing.T) {
 		{"lost events that trace_pipe reports", head + "CPU:0 [LOST 17 EVENTS]\n" + load + "\n",
 			"line 3: the kernel lost 17 events: the trace is incomplete (record again with a " +
 				"larger buffer_size_kb)"},
+		{"no PCIDEV line", "VERSION 20070824\nW 4 1.000000 1 0xb0600010 0x1 0x0 0\n",
+			"line 2: no PCIDEV line comes before this access: the PCIDEV lines at the start of " +
+				"trace_pipe name the devices and their BARs, so record again and keep the whole " +
+				"output of cat"},
+		{"nothing but the first line", "VERSION 20070824\n",
+			"the trace has no PCIDEV lines, which name the devices and their BARs: record again " +
+				"and " +
+				"keep the whole output of cat trace_pipe"},
 		{"not decoded", head + "UNKNOWN 1.000000 1 0x100000010 0f,1f,44 0x0 0\n",
-			"line 3: UNKNOWN: the kernel could not decode the instruction that accessed " +
-				"0x100000010: the access is lost"},
+			"line 3: " + unknownText + queryText},
 		{"undecoded rw", head + "rw what?\n",
 			`line 3: "rw what?": the kernel could not decode this access, ` +
 				"so the trace lacks it; record with lm record or QEMU instead"},
@@ -79,7 +90,7 @@ func TestMmiotraceRejectsWithLineNumber(t *testing.T) {
 			"VERSION 20070824\nPCIDEV 0010 123411e8 b 0 0 0 0 0 0 100000001 0 0 0 0 0 0 10000\n" +
 				load + "\n",
 			"line 3: access to offset 0x0 of the expansion ROM of 00:02.0 1234:11e8: " +
-				"an image can access only BARs"},
+				"an image can access only BARs; import lines without it with --part"},
 		{"no number", head + "R 4 1.000000 1 0x10000000g 0x5 0x0 0\n",
 			`line 3: R line: address "0x10000000g" is not a number of the expected form`},
 		{"hex without 0x", head + "R 4 1.000000 1 100000000 0x5 0x0 0\n",

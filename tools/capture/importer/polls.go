@@ -54,7 +54,7 @@ type pollDetector struct {
 
 	loopCount, loopLoads, singleLoads, pollCount int
 	turnLoads, unfoldedCount                     int
-	unfolded                                     step // first load of the first loop that is not folded
+	unfolded                                     step // poll of the first loop that is not folded
 }
 
 // endsRuns reports whether a step ends the runs of loads before it.

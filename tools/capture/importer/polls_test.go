@@ -123,7 +123,7 @@ func loopText(image *lmb.Image) string {
 	return strings.Join(list, " ")
 }
 
-// TestFoldKeepsTheFirstAndTheLastTurnOfALoop: in a loop that loads several registers, a load of one may
+// TestFoldKeepsTheFirstAndTheLastTurnOfALoop: in a loop of several registers, a load of one may
 // change what another returns. The first turn and the last one stay as they were recorded.
 func TestFoldKeepsTheFirstAndTheLastTurnOfALoop(t *testing.T) {
 	for _, c := range []struct {
@@ -170,7 +170,8 @@ func TestLoadsWithoutEffectAreLeftOut(t *testing.T) {
 	} {
 		image, report := mustImport(t, loopTrace(loads), Options{LoadsHaveNoEffect: true})
 		if got := loopText(image); got != want || len(report.Warnings) > 0 {
-			t.Errorf("loads %s became\n%s, want\n%s; warnings %v", loads, got, want, report.Warnings)
+			t.Errorf("loads %s became\n%s, want\n%s; warnings "+
+				"%v", loads, got, want, report.Warnings)
 		}
 	}
 }

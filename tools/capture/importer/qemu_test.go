@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,7 +82,11 @@ func TestQemuRejectsWithLineNumber(t *testing.T) {
 		{"misaligned", good +
 			"memory_region_ops_write cpu 0 mr 0x7f addr 0x10000002 value 0x1 size 4 name " +
 			"'edu-mmio'\n",
-			"line 2: address 0x10000002 must be a multiple of the width of 4 bytes"},
+			"line 2: address 0x10000002 must be a multiple of the width of 4 bytes: the guest " +
+				"made " +
+				"a smaller access; the events memory_region_ops show the widths of QEMU's model " +
+				"of " +
+				"the device, not the guest's (lm record in the guest records those)"},
 		{"before the base",
 			good +
 				"memory_region_ops_write cpu 0 mr 0x7f addr 0xffffffc value 0x1 size 4 name " +
@@ -99,6 +104,30 @@ func TestQemuRejectsWithLineNumber(t *testing.T) {
 				"there, which the trace lacks; add a file of this memory with --host"},
 	} {
 		t.Run(c.name, func(t *testing.T) { wantError(t, c.text, o, c.want) })
+	}
+}
+
+func isWidthWarning(w traces.Warning) bool {
+	return strings.Contains(w.Text, "widths that its model")
+}
+
+// TestRegionsWithOneWidthCauseAWarning: QEMU calls a model with the widths that the model takes. A
+// region with several widths shows the guest's, and so do the events vfio_region.
+func TestRegionsWithOneWidthCauseAWarning(t *testing.T) {
+	const vfio = "vfio_region_write  (0000:01:00.0:region0+0x4, 0x1, 4)\n"
+	for _, c := range []struct {
+		name, text, region string
+		warns              bool
+	}{
+		{"one width", eduTrace("w 08 4 0x5", "r 08 4 0x5"), "edu-mmio", true},
+		{"two widths", eduTrace("w 08 4 0x5", "r 98 8 0x0"), "edu-mmio", false},
+		{"passed through", vfio + vfio, "0000:01:00.0", false},
+	} {
+		_, report := mustImport(t, c.text, forEdu(Options{
+			Regions: []traces.Region{{Name: c.region, Base: eduBase}}}))
+		if got := slices.ContainsFunc(report.Warnings, isWidthWarning); got != c.warns {
+			t.Errorf("%s: warns: %v, want %v: %v", c.name, got, c.warns, report.Warnings)
+		}
 	}
 }
 

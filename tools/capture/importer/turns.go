@@ -133,8 +133,9 @@ func (f *pollDetector) warnUnfolded(out *passResult) {
 		return
 	}
 	const text = "the program waited for %s and loaded other registers meanwhile, in another " +
-		"order each time%s: the image makes all these loads as recorded, since one may change what " +
-		"another returns; if none has an effect, --loads-have-no-effect keeps only the last ones"
+		"order each time%s: the image makes all these loads as recorded, since one may change " +
+		"what " +
+		"another returns; if none has an effect, --loads-have-no-effect keeps the last ones only"
 	more := ""
 	if f.unfoldedCount > 1 {
 		more = fmt.Sprintf(" (%d such waits)", f.unfoldedCount)

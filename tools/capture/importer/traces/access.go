@@ -20,9 +20,14 @@ const (
 	OpLoad
 	OpStore
 	OpMark // text that a user wrote into the trace
+	// Lines that no image can repeat, for the reason in Name: an error, unless they are left out
+	OpRejected // an access that the trace describes
+	OpLost     // accesses that the trace lacks, of which nothing is known
 )
 
-func (o Op) String() string { return [...]string{"invalid", "load", "store", "mark"}[o] }
+func (o Op) String() string {
+	return [...]string{"invalid", "load", "store", "mark", "rejected", "lost"}[o]
+}
 
 // Access is one recorded access to the device, or a mark between accesses.
 type Access struct {
@@ -30,7 +35,7 @@ type Access struct {
 	Time   int64  // nanoseconds since an origin that depends on the trace; 0: not recorded
 	Offset uint64 // offset in the BAR in bytes, a multiple of Width
 	Value  uint64 // value that was stored or loaded; bits outside Width are 0
-	Name   string // of a mark
+	Name   string // text of a mark, or reason of OpRejected and OpLost
 	Op     Op
 	Width  uint8 // bytes: 1, 2, 4 or 8
 	Bar    uint8 // 0..5
@@ -157,17 +162,21 @@ func quoteStart(b []byte) string {
 	return fmt.Sprintf("%q", b)
 }
 
-// checkAccess returns the reason why a recorded access is invalid, or "". An access of another
-// device (taken is false) may be misaligned, because accesses of I/O ports are.
-func checkAccess(width, address, value uint64, taken bool) string {
+// checkAccess returns the reason why a recorded access is invalid, or "".
+func checkAccess(width, value uint64) string {
 	switch {
 	case width != 1 && width != 2 && width != 4 && width != 8:
 		return fmt.Sprintf("the width must be 1, 2, 4 or 8 bytes, not %d", width)
-	case taken && address%width != 0:
-		return fmt.Sprintf("address 0x%x must be a multiple of the width of %d bytes", address,
-			width)
 	case width < 8 && value>>(8*width) != 0:
 		return fmt.Sprintf("value 0x%x is wider than %d bytes", value, width)
 	}
 	return ""
+}
+
+// alignmentText returns the reason why an image cannot contain a misaligned access, or "".
+func alignmentText(width, address uint64) string {
+	if address%width == 0 {
+		return ""
+	}
+	return fmt.Sprintf("address 0x%x must be a multiple of the width of %d bytes", address, width)
 }

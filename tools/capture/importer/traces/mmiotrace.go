@@ -27,10 +27,18 @@ type mmiotrace struct {
 	lastRange    *pciRange   // range of the last access, which most next accesses are in, too
 	chosen       *pciDevice  // the first wanted device that was accessed
 	board        *boards.Board
-	outsideCount int      // number of accesses outside every BAR, if the user has named a device
-	outsideLine  int      // line of the first access outside every BAR
-	earlyMarks   []Access // marks before the first access
+	outsideCount int // number of accesses outside every BAR, if the user has named a device
+	outsideLine  int // line of the first access outside every BAR
+	early        []earlyAccess
 	markCount    int
+	lostCount    int // lines that no image can repeat, for a summary
+	firstLost    Warning
+}
+
+// earlyAccess is a mark, or a line that no image can repeat, before the first access to a BAR.
+type earlyAccess struct {
+	Access
+	device *pciDevice // nil: any
 }
 
 // mmiotraceRecords maps the kinds of lines to the methods that parse them.
@@ -153,32 +161,82 @@ func (m *mmiotrace) checkNoAccess(kind string, text []byte) error {
 
 var accessInText = regexp.MustCompile(`[RW] [1248] [0-9]+\.[0-9]+ -?[0-9]+ 0x[0-9a-f]+ 0x[0-9a-f]+`)
 
+// unknownOpcode returns the bytes of the instruction in an UNKNOWN line.
+func unknownOpcode(rest []byte) []byte {
+	f := fields{rest}
+	for range 3 { // time, map id, address
+		f.nextField()
+	}
+	return f.nextField()
+}
+
 func (m *mmiotrace) unknownRecord(kind string, f fields) error {
 	var address uint64
+	opcode := unknownOpcode(f.rest)
 	if err := m.parseAll(kind, &f, column{"time", seconds, nil}, column{"map id", signed, nil},
 		column{"address", hex, &address},
 		column{"opcode bytes", opcodes, nil}, column{"pc", hex, nil},
 		column{"pid", signed, nil}); err != nil {
 		return err
 	}
-	lost := TraceError(m.line,
-		"UNKNOWN: the kernel could not decode the instruction that accessed 0x%x: "+
-			"the access is lost", address)
 	r := m.rangeAt(address)
-	switch {
-	case r == nil && (m.source.Device == "" || m.summaryOnly):
-		return lost
-	case r == nil:
+	if r == nil && m.source.Device != "" && !m.summaryOnly {
 		return m.countOutside(address)
 	}
-	r.device.undecodedCount++
-	if r.device.undecoded == nil {
-		r.device.undecoded = lost
+	var device *pciDevice
+	if r != nil {
+		device = r.device
+		device.undecodedCount++
 	}
-	if r.device.isWanted && (len(m.devices) == 1 || r.device == m.chosen) || m.summaryOnly {
-		return lost
+	return m.addUnusable(device, OpLost, "UNKNOWN: the kernel could not decode the instruction "+
+		"(%s) that accessed 0x%x: the access is lost; %s", opcode, address, undecodedRemedy(opcode))
+}
+
+// undecodedRemedy returns the cause of an UNKNOWN line and a remedy. mmiotrace cannot decode string
+// instructions, which repeat an access.
+func undecodedRemedy(opcode []byte) string {
+	cause := ""
+	for _, known := range [...][2]string{
+		{"f3,a4", "rep movs, which copies: memcpy_toio or memcpy_fromio"},
+		{"f3,a5", "rep movs, which copies: memcpy_toio or memcpy_fromio"},
+		{"f3,aa", "rep stos, which fills: memset_io"},
+		{"f3,ab", "rep stos, which fills: memset_io"},
+	} {
+		if bytes.HasPrefix(opcode, []byte(known[0])) {
+			cause = "it is " + known[1] + "; "
+		}
+	}
+	return cause + "record the driver in a virtual machine with QEMU's trace, " +
+		"or import lines without it with --part"
+}
+
+// addUnusable passes on a line that no image can repeat: an error, unless it is left out.
+func (m *mmiotrace) addUnusable(d *pciDevice, op Op, format string, a ...any) error {
+	unusable := earlyAccess{Access{Line: m.line, Op: op, Name: fmt.Sprintf(format, a...)}, d}
+	switch {
+	case m.summaryOnly:
+		if m.lostCount++; m.lostCount == 1 {
+			m.firstLost = Warning{m.line, unusable.Name}
+		}
+	case m.chosen == nil:
+		m.addEarly(unusable)
+	case d == nil || d == m.chosen:
+		return m.passOn(&unusable.Access)
 	}
 	return nil
+}
+
+// addEarly keeps a line until the device is known. Of more than two equal lines in a row, the first
+// and the last are enough.
+func (m *mmiotrace) addEarly(a earlyAccess) {
+	n := len(m.early)
+	isLike := func(b earlyAccess) bool {
+		return b.Op == a.Op && a.Op != OpMark && b.device == a.device
+	}
+	if n >= 2 && isLike(m.early[n-1]) && isLike(m.early[n-2]) {
+		m.early = m.early[:n-1]
+	}
+	m.early = append(m.early, a)
 }
 
 func (m *mmiotrace) markRecord(kind string, f fields) error {
@@ -199,7 +257,7 @@ func (m *mmiotrace) markRecord(kind string, f fields) error {
 	m.markCount++
 	a := Access{Line: m.line, Op: OpMark, Time: int64(ns), Name: text}
 	if m.chosen == nil {
-		m.earlyMarks = append(m.earlyMarks, a)
+		m.addEarly(earlyAccess{a, nil})
 		return nil
 	}
 	return m.passOn(&a)
@@ -211,9 +269,8 @@ var lostEvents = regexp.MustCompile(`^(?:CPU:[0-9]+ \[LOST|Lost) ([0-9]+) (?:eve
 
 func (m *mmiotrace) lostRecord(text []byte) error {
 	n := lostEvents.FindSubmatch(text)[1]
-	return TraceError(m.line,
-		"the kernel lost %s events: "+
-			"the trace is incomplete (record again with a larger buffer_size_kb)", n)
+	return m.addUnusable(nil, OpLost, "the kernel lost %s events: "+
+		"the trace is incomplete (record again with a larger buffer_size_kb)", n)
 }
 
 // passOn passes an access or a mark to the sink, unless the board is unknown.
@@ -278,11 +335,14 @@ func (m *mmiotrace) accessRecord(kind string, f fields) error {
 		return err
 	}
 	r := m.rangeAt(address)
-	if reason := checkAccess(width, address, value, r != nil && r.device.isWanted); reason != "" {
+	if reason := checkAccess(width, value); reason != "" {
 		return TraceError(m.line, "%s", reason)
 	}
 	if r == nil {
 		return m.countOutside(address)
+	}
+	if reason := alignmentText(width, address); reason != "" && r.device.isWanted {
+		return m.addUnusable(r.device, OpRejected, "%s", reason)
 	}
 	op := OpStore
 	if kind == "R" {
@@ -296,27 +356,33 @@ func (m *mmiotrace) accessRecord(kind string, f fields) error {
 
 func (m *mmiotrace) addAccess(r *pciRange, a Access) error {
 	if uint64(a.Width) > r.size-a.Offset {
-		return TraceError(m.line, "%d bytes at offset 0x%x exceed the end of %s of %s", a.Width,
-			a.Offset, r.name(), r.device)
+		return m.addUnusable(r.device, OpRejected,
+			"%d bytes at offset 0x%x exceed the end of %s of %s", a.Width, a.Offset, r.name(),
+			r.device)
 	}
 	r.stats.count(a)
+	if r.bar == expansionROM && r.device.isWanted {
+		r.device.romAccesses++
+		return m.addUnusable(r.device, OpRejected,
+			"access to offset 0x%x of %s of %s: an image can access only BARs; "+
+				"import lines without it with --part", a.Offset, r.name(), r.device)
+	}
 	r.device.accesses++
 	if !r.device.isWanted {
 		return nil
 	}
-	if r.bar == expansionROM {
-		return TraceError(m.line,
-			"access to offset 0x%x of %s of %s: an image can access only BARs",
-			a.Offset, r.name(), r.device)
-	}
 	if m.chosen == nil {
 		m.chooseFirst(r.device)
-		for i := range m.earlyMarks {
-			if err := m.passOn(&m.earlyMarks[i]); err != nil {
+		for i := range m.early {
+			e := &m.early[i]
+			if e.device != nil && e.device != m.chosen {
+				continue
+			}
+			if err := m.passOn(&e.Access); err != nil {
 				return err
 			}
 		}
-		m.earlyMarks = nil
+		m.early = nil
 	}
 	if r.device != m.chosen {
 		m.board = nil // several devices were accessed: trace returns an error that lists them
@@ -334,9 +400,6 @@ func (m *mmiotrace) result() (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.undecoded != nil {
-		return nil, d.undecoded
-	}
 	t := &Trace{Board: m.board, Vendor: d.vendor, Device: d.device, Lines: m.line}
 	if t.Board == nil {
 		return nil,
@@ -349,8 +412,8 @@ func (m *mmiotrace) result() (*Trace, error) {
 				t.Board.Device)})
 	}
 	for _, other := range m.devices {
-		if other != d && other.accesses > 0 {
-			t.Ignored = append(t.Ignored, Count{"accesses to " + other.String(), other.accesses})
+		if n := other.accesses + other.romAccesses; other != d && n > 0 {
+			t.Ignored = append(t.Ignored, Count{"accesses to " + other.String(), n})
 		}
 		if other != d && other.undecodedCount > 0 {
 			t.Ignored = append(t.Ignored, Count{"accesses to " + other.String() +
@@ -383,6 +446,13 @@ func (m *mmiotrace) summary() *Summary {
 	}
 	if m.outsideCount > 0 {
 		s.Other = append(s.Other, Count{"accesses outside every BAR", m.outsideCount})
+		if len(m.devices) == 0 {
+			s.Blocked = append(s.Blocked, Warning{m.outsideLine, noPCIDevText})
+		}
+	}
+	if m.lostCount > 0 {
+		s.Other = append(s.Other, Count{"lines that no image can repeat", m.lostCount})
+		s.Blocked = append(s.Blocked, m.firstLost)
 	}
 	return s
 }

@@ -18,8 +18,8 @@ type pciDevice struct {
 	ranges         [7]pciRange // BAR 0..5 and the expansion ROM
 	index          int         // index in mmiotrace.devices
 	isWanted       bool
-	accesses       int
-	undecoded      error // error for an access that the kernel could not decode
+	accesses       int // without those of romAccesses
+	romAccesses    int // to the expansion ROM of a device that is wanted
 	undecodedCount int
 }
 
@@ -120,12 +120,18 @@ func (m *mmiotrace) sortRanges() {
 	}
 }
 
+const noPCIDevText = "no PCIDEV line comes before this access: the PCIDEV lines at the start of " +
+	"trace_pipe name the devices and their BARs, so record again and keep the whole output of cat"
+
 // countOutside counts an access outside the BARs of all devices, or returns an error if the user
 // has named no device.
 func (m *mmiotrace) countOutside(address uint64) error {
+	if len(m.devices) == 0 && !m.summaryOnly {
+		return TraceError(m.line, "%s", noPCIDevText)
+	}
 	if m.source.Device == "" && !m.summaryOnly {
-		return TraceError(m.line, "address 0x%x is outside the BARs of all PCIDEV lines; "+
-			"choose a device with --device", address)
+		return m.addUnusable(nil, OpRejected, "address 0x%x is outside the BARs of all PCIDEV "+
+			"lines; choose a device with --device", address)
 	}
 	if m.outsideCount == 0 {
 		m.outsideLine = m.line
@@ -153,9 +159,17 @@ func (m *mmiotrace) chosenDevice() (*pciDevice, error) {
 			chosen = append(chosen, d)
 		}
 	}
+	for _, e := range m.early {
+		if len(chosen) == 0 && e.Op != OpMark && (e.device == nil || e.device.isWanted) {
+			return nil, TraceError(e.Line, "%s", e.Name)
+		}
+	}
 	switch {
 	case len(chosen) == 1:
 		return chosen[0], nil
+	case len(m.devices) == 0:
+		return nil, TraceError(0, "the trace has no PCIDEV lines, which name the devices and "+
+			"their BARs: record again and keep the whole output of cat trace_pipe")
 	case len(chosen) > 1:
 		return nil, UsageError("the trace has accesses to several devices: %s; "+
 			"choose one with --device VVVV:DDDD or --device BB:DD.F", deviceList(chosen))
@@ -163,13 +177,15 @@ func (m *mmiotrace) chosenDevice() (*pciDevice, error) {
 		return nil, UsageError(
 			"the trace contains no access to device %s; devices in the trace: %s",
 			m.source.Device, deviceList(m.devices))
-	case m.source.Board != nil:
+	case m.source.Board != nil && m.source.Board.Vendor != 0:
 		return nil, UsageError("the trace contains no access to board %s (%04x:%04x); "+
 			"devices in the trace: %s",
 			m.source.Board.Name, m.source.Board.Vendor, m.source.Board.Device,
 			deviceList(m.devices))
 	}
-	return nil, TraceError(0, "the trace contains no access to any device")
+	return nil, TraceError(0, "the trace contains no access to any device: mmiotrace shows only "+
+		"BARs that a driver maps while it is on; unload the driver, enable mmiotrace, "+
+		"start cat trace_pipe, then load the driver")
 }
 
 func deviceList(devices []*pciDevice) string {

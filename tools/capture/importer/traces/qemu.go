@@ -291,7 +291,7 @@ func (q *qemu) addAccess(op Op, name string, mr, address, value, size uint64, at
 		value &= fbs.WidthMask(uint8(max(size, 1)))
 	}
 	r := q.chosenRegion(name, mr, address)
-	if reason := checkAccess(size, address, value, r != nil && !q.summaryOnly); reason != "" {
+	if reason := checkAccess(size, value); reason != "" {
 		return TraceError(q.line, "%s", reason)
 	}
 	a := Access{Line: q.line, Op: op, Width: uint8(size), Offset: address, Value: value, Time: at}
@@ -300,6 +300,11 @@ func (q *qemu) addAccess(op Op, name string, mr, address, value, size uint64, at
 	case r == nil:
 		q.otherAccesses++
 		return nil
+	case !q.summaryOnly && address%size != 0:
+		return q.passOn(&Access{Line: q.line, Time: at, Op: OpRejected,
+			Name: alignmentText(size, address) + ": the guest made a smaller access; the events " +
+				"memory_region_ops show the widths of QEMU's model of the device, not the " +
+				"guest's (lm record in the guest records those)"})
 	case r.Base == 0:
 		q.baseless = r.Name
 		// the BAR is aligned to its size
@@ -356,15 +361,19 @@ func (q *qemu) parseVFIO(op Op, f fields, at int64) error {
 		return r.Name == name ||
 			r.Name == place
 	})
-	if reason := checkAccess(size, offset, value, taken && !q.summaryOnly); reason != "" {
+	if reason := checkAccess(size, value); reason != "" {
 		return TraceError(q.line, "%s", reason)
 	}
 	a := Access{Line: q.line, Op: op, Width: uint8(size), Bar: uint8(number), Offset: offset,
 		Value: value, Time: at}
 	q.summaryOf(name).count(a)
+	q.summaryOf(name).isVFIO = true
 	if !taken {
 		q.otherAccesses++
 		return nil
+	}
+	if reason := alignmentText(size, offset); reason != "" && !q.summaryOnly {
+		return q.passOn(&Access{Line: q.line, Time: at, Op: OpRejected, Name: reason})
 	}
 	if number > 5 || q.source.Board.BarSizes[number] == 0 {
 		return TraceError(q.line, "region %d is not a BAR of board %s", number, q.source.Board.Name)

@@ -43,7 +43,25 @@ func (q *qemu) result() (*Trace, error) {
 				"QEMU cannot trace all accesses to a BAR that it maps into the guest " +
 				"(x-no-mmap=on prevents the mapping)"})
 	}
+	t.Warnings = append(t.Warnings, q.widthWarnings()...)
 	return t, nil
+}
+
+// widthWarnings warns of chosen regions with accesses of one width only: QEMU calls a model with
+// the widths that the model takes, whatever the guest's were.
+func (q *qemu) widthWarnings() (list []Warning) {
+	for _, name := range slices.Sorted(maps.Keys(q.summaries)) {
+		s := q.summaries[name]
+		chosen := slices.ContainsFunc(q.regions, func(r Region) bool { return r.Name == name })
+		width := slices.Index(s.Widths[:], s.Loads+s.Stores)
+		if chosen && width >= 0 && s.Loads+s.Stores > 1 && !s.isVFIO {
+			list = append(list, Warning{0, fmt.Sprintf("all accesses to region %q have %s: "+
+				"QEMU shows the widths that its model of the device takes, and the guest's may "+
+				"be others; compare them with the driver's before a replay on hardware", name,
+				english.Count(1<<width, "byte"))})
+		}
+	}
+	return list
 }
 
 // baseHint suggests the base of the BAR of a region, for an error. The base follows from any

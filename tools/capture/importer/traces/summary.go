@@ -33,6 +33,8 @@ type RegionSummary struct {
 	Widths [4]int `json:"widths"` // accesses of 1, 2, 4 and 8 bytes
 	First  uint64 `json:"first"`  // lowest byte
 	Last   uint64 `json:"last"`   // highest byte
+
+	isVFIO bool // QEMU's events vfio_region, which show the guest's own widths
 }
 
 func (s *RegionSummary) count(a Access) {

@@ -68,7 +68,8 @@ type Count struct {
 type Sink interface {
 	Start(b *boards.Board)
 
-	// Access receives a load or store of a natural width, or a mark.
+	// Access receives a load or store of a natural width, a mark, or a line that no image can
+	// repeat.
 	Access(a *Access) error
 
 	// Block receives an access of any size that starts at a.Offset. If a.Width is not 0, the block
@@ -126,7 +127,10 @@ type tally struct {
 func (s *tally) Start(*boards.Board) {}
 
 func (s *tally) Access(a *Access) error {
-	if a.Op != OpMark {
+	switch a.Op {
+	case OpRejected, OpLost:
+		return TraceError(a.Line, "%s", a.Name)
+	case OpLoad, OpStore:
 		s.bars[a.Bar].count(*a)
 	}
 	if s.onAccess != nil {
