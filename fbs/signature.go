@@ -46,7 +46,7 @@ func (s *Signature) checkFields(sum uint32) (problem string) {
 		return "the bytes after the image do not begin with " + SignatureMagic
 	}
 	if s.Checksum != sum {
-		return Text(checksumFormat, uint64(s.Checksum), uint64(sum))
+		return Text(checksumFormat, uint64(sum), uint64(s.Checksum))
 	}
 	if s.Reserved != [16]byte{} {
 		return reservedProblem

@@ -3,6 +3,7 @@ package fbs_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -79,6 +80,41 @@ func TestVersionOfASignatureMayBeAnyNumber(t *testing.T) {
 		}
 		if _, err := fbs.Verify(file); err != nil {
 			t.Errorf("version %d: Verify: %v", version, err)
+		}
+	}
+}
+
+// TestChecksumsOfDamagedFilesAreNamedAlike damages the stored checksum of the envelope, of a
+// segment and of a signature. Each message says first what the bytes have, then what is stored.
+func TestChecksumsOfDamagedFilesAreNamedAlike(t *testing.T) {
+	image, file := signedFile(t)
+	view, err := fbs.Verify(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	segment := bytes.Clone(image)
+	segment[len(segment)-1] ^= 1
+	envelope, signature := bytes.Clone(image), bytes.Clone(file)
+	envelope[12] ^= 1
+	signature[len(image)+8] ^= 1
+	right := func(bytes []byte) uint32 { return binary.LittleEndian.Uint32(bytes) }
+	for _, test := range []struct {
+		name         string
+		file         []byte
+		bytes, store uint32
+	}{
+		{"envelope", envelope, right(image[12:]), right(envelope[12:])},
+		{"signature", signature, right(file[len(image)+8:]), right(signature[len(image)+8:])},
+		{"segment", segment, fbs.Checksum(segment[len(segment)-len(view.Payload):]),
+			view.Segments[0].Crc32c},
+	} {
+		v, err := fbs.Verify(test.file)
+		if err == nil {
+			err = v.VerifyPayload()
+		}
+		want := fmt.Sprintf("checksum is %#x, but should be %#x", test.bytes, test.store)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", test.name, err, want)
 		}
 	}
 }

@@ -68,12 +68,16 @@
 #endif
 
 #ifndef LMPLAY_BARRIER
-#if defined __aarch64__ || defined __arm__
+#if defined __aarch64__ || (defined __arm__ && (__ARM_ARCH >= 7)) || defined __ARM_ARCH_6M__
 #define LMPLAY_BARRIER() __asm__ volatile("dsb sy" ::: "memory")
+#elif defined __arm__ && !defined __thumb__ /* armv6: dsb is an operation of coprocessor 15 */
+#define LMPLAY_BARRIER() __asm__ volatile("mcr p15, 0, %0, c7, c10, 4" ::"r"(0) : "memory")
 #elif defined __riscv
 #define LMPLAY_BARRIER() __asm__ volatile("fence iorw, iorw" ::: "memory")
-#elif defined __x86_64__
+#elif defined __SSE2__ /* every x86-64 has SSE2 */
 #define LMPLAY_BARRIER() __asm__ volatile("mfence" ::: "memory")
+#elif defined __i386__
+#define LMPLAY_BARRIER() __asm__ volatile("lock; addl $0, (%%esp)" ::: "memory", "cc")
 #else
 #error "define LMPLAY_BARRIER: this processor's full barrier is not known"
 #endif
@@ -154,6 +158,17 @@
 /* The field slot of a window has the number of the preferred TLB window, or NO_SLOT if any TLB
    window may be used. */
 #define NO_SLOT 0xffffu
+
+/* Longest time of each opcode in us, without the accesses of a copy, fill or compare, and without
+   deadlines and delays (section 6.3). */
+static const uint8_t opcode_us[OPCODE_COUNT] = {
+	0, 2, 13, 2, /* Write, Modify, Relocate */
+	1, 1, 11,    /* CopyIn, Fill, CopyOut */
+	12, 1, 5,    /* Expect, Compare, Point */
+	1, 1, 1, 1   /* Fence, Delay, Call, End */
+};
+
+#define QUERY_MAX_US 10u /* longest time of one call of the hook `query`, in us */
 
 struct MAY_ALIAS preamble {
 	uint32_t root;
@@ -384,6 +399,11 @@ static uint64_t min_u64(uint64_t a, uint64_t b) {
 	return (a < b) ? a : b;
 }
 
+/* Reports whether `size` bytes at `offset` lie inside an area of `all` bytes. */
+static bool lies_inside(uint64_t offset, uint64_t size, uint64_t all) {
+	return (offset <= all) && (size <= (all - offset));
+}
+
 /* Returns n, rounded up to a multiple of a power of two. */
 static uint64_t round_up(uint64_t n, uint32_t multiple) {
 	return (n + multiple - 1u) & ~((uint64_t)multiple - 1u);
@@ -444,6 +464,19 @@ static const uint8_t *characters_at(const struct lmplay_image *image, uint32_t i
 static const struct board *board_of(const struct lmplay_image *image, uint32_t device) {
 	const struct device *d = device_at(image, device);
 	return find_board(d->vendor, d->device);
+}
+
+static bool is_transfer(const struct command *c) {
+	return ((c->opcode >= OP_COPY_IN) && (c->opcode <= OP_COPY_OUT)) || (c->opcode == OP_COMPARE);
+}
+
+/* Returns the longest time of a command in us, like opcode_us. */
+static uint32_t command_us(const struct lmplay_image *image, const struct command *c) {
+	uint32_t us = opcode_us[c->opcode];
+	if (c->option == POLICY_IGNORE) {
+		us += QUERY_MAX_US * element_count(image, FIELD_DEVICES);
+	}
+	return us;
 }
 
 static const uint8_t *payload_of(const struct lmplay_image *image) {
@@ -920,6 +953,7 @@ struct lmplay_device_state {
 struct lmplay_window_state {
 	struct lmplay_mapping mapping;   /* mapping of the range that contains the window */
 	uint64_t offset_in_range;        /* offset of the window in that range; Point changes it */
+	uint64_t range_bytes;            /* size of that range */
 	uint64_t bus;                    /* bus address of the window's first byte; 0: none */
 	const struct board_group *group; /* Tlb: group of the TLB window */
 	uint16_t slot;                   /* Tlb: number of the TLB window */
@@ -979,11 +1013,6 @@ struct totals {
 	                                               Host window with a fixed bus address */
 	uint32_t commands;      /* number of commands of the sequences */
 };
-
-/* Reports whether `size` bytes at `offset` lie inside an area of `all` bytes. */
-static bool lies_inside(uint64_t offset, uint64_t size, uint64_t all) {
-	return (offset <= all) && (size <= (all - offset));
-}
 
 /* Reports whether a name may contain a character (section 1.2). */
 static bool is_printable(uint32_t c) {
@@ -1278,31 +1307,27 @@ struct opcode_form {
 	uint8_t amount;   /* meaning of the field amount: AMOUNT_... */
 	uint8_t value;    /* meaning of the fields value and mask: VALUE_... */
 	uint8_t is_store; /* 1: the command stores to its window */
-	uint8_t us;       /* longest time in microseconds, without the accesses of a copy, fill or
-	                     compare (section 6.3) */
 };
 
 #define ANY_MEMORY 0x0eu /* set of the kinds Bar, Tlb and Host */
 #define ANY_WINDOW 0x1eu /* set of all kinds: Bar, Tlb, Host and Config */
 
 static const struct opcode_form opcode_forms[OPCODE_COUNT] = {
-	{0, 0, 0, 0, 0, 0, 0, 0, 0}, /* 0 is not an opcode */
-	{15, 1, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NUMBER, 1, 2},  /* Write */
-	{15, 1, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_MASK, 1, 13},  /* Modify */
-	{12, 1, 1, ANY_MEMORY, INDEX_BUS, AMOUNT_NOTHING, VALUE_NUMBER, 1, 2},      /* Relocate */
-	{15, 14, 1, ANY_MEMORY, INDEX_SOURCE, AMOUNT_BYTES, VALUE_OFFSET, 1, 1},   /* CopyIn */
-	{15, 6, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_BYTES, VALUE_NUMBER, 1, 1},    /* Fill */
-	{15, 14, 1, ANY_MEMORY, INDEX_OUTPUT, AMOUNT_BYTES, VALUE_OFFSET, 0, 11},  /* CopyOut */
-	{15, 14, 6, ANY_WINDOW, INDEX_INTERVAL, AMOUNT_DEADLINE, VALUE_MASK, 0, 12}, /* Expect */
-	{15, 1, 6, ANY_MEMORY, INDEX_SOURCE, AMOUNT_BYTES, VALUE_OFFSET, 0, 1},    /* Compare */
-	{0, 1, 1, 4, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_TILES, 0, 5},            /* Point */
-	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NOTHING, 0, 1},          /* Fence */
-	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_DELAY, VALUE_NOTHING, 0, 1},            /* Delay */
-	{0, 1, 1, 0, INDEX_SEQUENCE, AMOUNT_NOTHING, VALUE_NOTHING, 0, 1},         /* Call */
-	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NOTHING, 0, 1},          /* End */
+	{0, 0, 0, 0, 0, 0, 0, 0}, /* 0 is not an opcode */
+	{15, 1, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NUMBER, 1},  /* Write */
+	{15, 1, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_MASK, 1},    /* Modify */
+	{12, 1, 1, ANY_MEMORY, INDEX_BUS, AMOUNT_NOTHING, VALUE_NUMBER, 1},      /* Relocate */
+	{15, 14, 1, ANY_MEMORY, INDEX_SOURCE, AMOUNT_BYTES, VALUE_OFFSET, 1},    /* CopyIn */
+	{15, 6, 1, ANY_MEMORY, INDEX_NOTHING, AMOUNT_BYTES, VALUE_NUMBER, 1},    /* Fill */
+	{15, 14, 1, ANY_MEMORY, INDEX_OUTPUT, AMOUNT_BYTES, VALUE_OFFSET, 0},    /* CopyOut */
+	{15, 14, 6, ANY_WINDOW, INDEX_INTERVAL, AMOUNT_DEADLINE, VALUE_MASK, 0}, /* Expect */
+	{15, 1, 6, ANY_MEMORY, INDEX_SOURCE, AMOUNT_BYTES, VALUE_OFFSET, 0},     /* Compare */
+	{0, 1, 1, 4, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_TILES, 0},             /* Point */
+	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NOTHING, 0},           /* Fence */
+	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_DELAY, VALUE_NOTHING, 0},             /* Delay */
+	{0, 1, 1, 0, INDEX_SEQUENCE, AMOUNT_NOTHING, VALUE_NOTHING, 0},          /* Call */
+	{0, 1, 1, 0, INDEX_NOTHING, AMOUNT_NOTHING, VALUE_NOTHING, 0},           /* End */
 };
-
-#define QUERY_MAX_US 10u /* longest time of one call of the hook `query`, in microseconds */
 
 /* Flags in the two highest bits of each element of checker.times. The other bits are the longest
    time of the sequence in us, without the sequences that it calls: less than 2^58. */
@@ -1633,15 +1658,11 @@ static const char *check_command(struct checker *k, const struct command *c, boo
 /* Returns the longest time of a valid command in us (section 6.3). The time of a Call does not
    include the called sequence. */
 static uint64_t longest_command_us(const struct lmplay_image *image, const struct command *c) {
-	const struct opcode_form *f = &opcode_forms[c->opcode];
-	uint64_t us = f->us;
-	if (f->amount == AMOUNT_BYTES) {
+	uint64_t us = command_us(image, c);
+	if (is_transfer(c)) {
 		us += ((uint64_t)c->amount + c->width - 1u) / c->width;
 	} else {
 		us += c->amount; /* amount is a deadline, a delay or 0 */
-	}
-	if (c->option == POLICY_IGNORE) {
-		us += (uint64_t)QUERY_MAX_US * element_count(image, FIELD_DEVICES);
 	}
 	return us;
 }
@@ -1968,6 +1989,7 @@ static enum lmplay_code map_tlb_window(struct loader *l, const struct window *w,
 	set_bit(d->slots_in_use, slot);
 	state->slot = (uint16_t)slot;
 	state->group = g;
+	state->range_bytes = g->size;
 	return map_bar(l, w, l->index, g->bar, g->offset + ((uint64_t)(slot - g->first) * g->size),
 		g->size, &state->mapping);
 }
@@ -2046,6 +2068,7 @@ static enum lmplay_code map_window(struct loader *l, uint32_t index) {
 	state->kind = w->kind;
 	state->device = w->device;
 	state->bar_offset_mod_8 = (uint8_t)(w->offset & 7u);
+	state->range_bytes = w->size;
 	state->mapping.by_hooks = 1; /* a Config window keeps 1: the hook load_config loads from it */
 	if (w->kind == KIND_BAR) {
 		code = map_bar(l, w, index, w->bar, w->offset, w->size, &state->mapping);
@@ -2244,6 +2267,11 @@ static void store_to_address(uintptr_t address, uint32_t width, uint64_t value) 
 	}
 }
 
+/* Returns the code of a load or a query, or LMPLAY_BUS_FAULT if lmplay_fault was called. */
+static enum lmplay_code code_or_fault(const struct lmplay_replay *r, enum lmplay_code code) {
+	return ((code == LMPLAY_OK) && (r->fault != 0u)) ? LMPLAY_BUS_FAULT : code;
+}
+
 /* load_from_range and store_to_range access a mapped range at an offset. */
 static enum lmplay_code load_from_range(const struct lmplay_replay *r,
 	const struct lmplay_mapping *m, uint64_t offset, uint32_t width, uint64_t *value) {
@@ -2253,7 +2281,7 @@ static enum lmplay_code load_from_range(const struct lmplay_replay *r,
 	} else {
 		*value = load_from_address(m->address + (uintptr_t)offset, width);
 	}
-	return ((code == LMPLAY_OK) && (r->fault != 0u)) ? LMPLAY_BUS_FAULT : code;
+	return code_or_fault(r, code);
 }
 
 static enum lmplay_code store_to_range(const struct lmplay_replay *r,
@@ -2273,8 +2301,8 @@ static enum lmplay_code load_from_window(const struct lmplay_replay *r,
 	enum lmplay_code code;
 	if (w->kind == KIND_CONFIG) {
 		uint32_t loaded = 0;
-		code = r->hooks->load_config(r->hooks->context, w->device, (uint32_t)offset, width,
-			&loaded);
+		code = code_or_fault(r, r->hooks->load_config(r->hooks->context, w->device,
+			(uint32_t)offset, width, &loaded));
 		*value = loaded;
 	} else {
 		code = load_from_range(r, &w->mapping, w->offset_in_range + offset, width, value);
@@ -2481,7 +2509,7 @@ static enum lmplay_code begin_load(struct loader *l, const struct lmplay_image *
 		return fail_load(l, LMPLAY_USAGE, TEXT("the image needs more or fewer devices"));
 	}
 	if ((((uintptr_t)arena % TENSOR_ALIGN) != 0u) || (arena_size < load_memory_bytes(image))) {
-		return fail_load(l, LMPLAY_BAD_IMAGE,
+		return fail_load(l, LMPLAY_USAGE,
 			TEXT("the arena is smaller than plan.arena_bytes, or not aligned to 64"));
 	}
 	return LMPLAY_OK;
@@ -2546,35 +2574,43 @@ enum lmplay_code lmplay_unload(struct lmplay_replay *replay) {
 	return code;
 }
 
-/* Returns the address of the bytes of a tensor of the given role, or NULL. */
-static uint8_t *tensor_bytes(const struct lmplay_replay *r, uint32_t index, uint32_t role) {
+/* Returns the bytes of a tensor of the given role and sets *size, or returns NULL. */
+static uint8_t *tensor_bytes(const struct lmplay_replay *r, uint32_t index, uint32_t role,
+	uint64_t *size) {
 	uint8_t *bytes = NULL;
 	if ((r != NULL) && ((r->flags & REPLAY_LOADED) != 0u) &&
 		(index < element_count(r->image, FIELD_TENSORS))) {
 		const struct tensor *t = tensor_at(r->image, index);
-		if (t->role == role) {
-			bytes = &r->arena[t->arena_offset];
+		uint64_t offset = t->arena_offset;
+		*size = t->size;
+		if ((t->role == role) && lies_inside(offset, *size, r->image->arena_bytes)) {
+			bytes = &r->arena[offset];
 		}
 	}
 	return bytes;
 }
 
 void *lmplay_input(struct lmplay_replay *replay, uint32_t tensor) {
-	uint8_t *bytes = tensor_bytes(replay, tensor, LMPLAY_INPUT);
+	uint64_t size;
+	uint8_t *bytes = tensor_bytes(replay, tensor, LMPLAY_INPUT, &size);
 	if ((bytes != NULL) && !test_bit(replay->inputs, tensor)) {
 		const struct tensor *t = tensor_at(replay->image, tensor);
+		uint64_t offset = t->data_offset;
 		set_bit(replay->inputs, tensor);
-		if (t->has_data != 0u) {
-			copy_bytes(bytes, &payload_of(replay->image)[t->data_offset], (size_t)t->size);
-		} else {
+		if (t->has_data == 0u) {
 			replay->missing_inputs--;
+		} else if (lies_inside(offset, size, replay->image->payload_bytes)) {
+			copy_bytes(bytes, &payload_of(replay->image)[offset], (size_t)size);
+		} else {
+			bytes = NULL; /* the image has changed since it was verified */
 		}
 	}
 	return bytes;
 }
 
 const void *lmplay_output(const struct lmplay_replay *replay, uint32_t tensor) {
-	return tensor_bytes(replay, tensor, LMPLAY_OUTPUT);
+	uint64_t size;
+	return tensor_bytes(replay, tensor, LMPLAY_OUTPUT, &size);
 }
 
 /* ---- Runs ---- */
@@ -2587,11 +2623,13 @@ const void *lmplay_output(const struct lmplay_replay *replay, uint32_t tensor) {
 #define PHASE_DMA_STATUS 4u /* wait for DMA_FAULT_DELAY_NS, then query the devices again */
 #define PHASE_ENDED 5u      /* the run has ended */
 
-/* Number of commands between two checks of the time if the caller has set limit_ns for the run. */
-#define COMMANDS_PER_CHECK_LIMITED 256u
+/* Longest charged time (section 6.3), in us, between two looks at the clock: in runs with a
+   limit_ns, and in all others. A look costs as much as about 50 stores. */
+#define BUDGET_LIMITED_US 1000u
+#define BUDGET_UNLIMITED_US 8000u
 
-/* Number of commands between two checks of the time in all other runs. */
-#define COMMANDS_PER_CHECK_UNLIMITED 4096u
+/* No command is charged more, without the accesses of a copy, fill or compare. */
+#define COMMAND_MAX_US (20u + (QUERY_MAX_US * LMPLAY_DEVICES_MAX))
 
 /* Time, in ns, between a failure and the second query of the devices. If a DMA transfer fails, the
    device sets an error bit only when the error response arrives: perhaps after the first query. */
@@ -2613,27 +2651,18 @@ static uint64_t image_limit_ns(const struct lmplay_image *image) {
 	return min_u64(image->limit_us, LIMIT_MAX_US) * 1000u;
 }
 
-/* Returns the number of commands between two reads of the clock. */
-static uint32_t commands_per_check(uint64_t limit_ns) {
-	uint32_t commands = COMMANDS_PER_CHECK_UNLIMITED;
-	if (limit_ns != 0u) {
-		commands = COMMANDS_PER_CHECK_LIMITED;
-	}
-	return commands;
-}
-
 /* Begins a sequence, and computes the time at which the sequence exceeds its limit. */
 static void begin_sequence(struct lmplay_replay *r, uint32_t sequence, uint64_t limit_ns) {
 	uint64_t allowed = image_limit_ns(r->image);
 	r->end_ns = time_now(r) + ((limit_ns != 0u) ? min_u64(limit_ns, allowed) : allowed);
 	r->limit_ns = limit_ns;
-	r->until_clock = commands_per_check(limit_ns);
 	r->sequence = sequence;
 	r->next = sequence_at(r->image, sequence)->first;
 	r->return_to = 0;
 	r->done_bytes = 0;
 	r->polling = 0;
 	r->fault = 0;
+	r->late_fault = 0;
 	r->stop = 0;
 	r->phase = PHASE_COMMANDS;
 }
@@ -2643,6 +2672,9 @@ static void begin_sequence(struct lmplay_replay *r, uint32_t sequence, uint64_t 
 static void end_sequence(struct lmplay_replay *r, enum lmplay_code code) {
 	struct lmplay_result *result = &r->result;
 	r->phase = PHASE_ENDED;
+	if ((code == LMPLAY_OK) && (r->late_fault != 0u)) {
+		code = LMPLAY_BUS_FAULT;
+	}
 	if ((r->flags & REPLAY_IN_SAFE) != 0u) {
 		result->safe = code;
 	} else {
@@ -2664,15 +2696,21 @@ static enum lmplay_code check_time(const struct lmplay_replay *r, uint64_t time)
 	return (time > r->end_ns) ? LMPLAY_RUN_LATE : LMPLAY_OK;
 }
 
+/* Returns the state of a device. Ignores faults of DMA and of bus mastering, unless `is_master`. */
+static enum lmplay_code query_device(const struct lmplay_replay *r, uint32_t device,
+	bool is_master) {
+	enum lmplay_code code = r->hooks->query(r->hooks->context, device);
+	if (!is_master && (code != LMPLAY_DEVICE_GONE)) {
+		code = LMPLAY_OK;
+	}
+	return code_or_fault(r, code);
+}
+
 /* Returns the state of the first device that has a fault, or LMPLAY_OK. */
 static enum lmplay_code query_devices(const struct lmplay_replay *r) {
 	enum lmplay_code code = LMPLAY_OK;
 	for (uint32_t i = 0; (i < element_count(r->image, FIELD_DEVICES)) && (code == LMPLAY_OK); i++) {
-		code = r->hooks->query(r->hooks->context, i);
-		if (((r->masters >> i) & 1u) == 0u) {
-			/* Ignore faults of DMA and of bus mastering: this device is not a bus master. */
-			code = (code == LMPLAY_DEVICE_GONE) ? code : LMPLAY_OK;
-		}
+		code = query_device(r, i, ((r->masters >> i) & 1u) != 0u);
 	}
 	return code;
 }
@@ -2681,11 +2719,7 @@ static enum lmplay_code query_devices(const struct lmplay_replay *r) {
    loaded value has only ones, because loads from a device that is gone return such values. */
 static enum lmplay_code check_device_present(const struct lmplay_replay *r,
 	const struct lmplay_window_state *w, uint32_t width, uint64_t loaded) {
-	enum lmplay_code code = LMPLAY_OK;
-	if (loaded == width_mask(width)) {
-		code = r->hooks->query(r->hooks->context, w->device);
-	}
-	return (code == LMPLAY_DEVICE_GONE) ? code : LMPLAY_OK;
+	return (loaded == width_mask(width)) ? query_device(r, w->device, false) : LMPLAY_OK;
 }
 
 /* Decides whether the run continues after an Expect or a Compare has failed. Returns LMPLAY_OK if
@@ -2817,19 +2851,27 @@ static enum lmplay_code execute_expect(struct lmplay_replay *r, const struct com
 	return code;
 }
 
-/* Returns the address of the data that a copy or a compare uses, in the payload or in a tensor. */
-static const uint8_t *command_data(const struct lmplay_replay *r, const struct command *c) {
-	const uint8_t *bytes = payload_of(r->image);
-	if (c->index != 0u) {
-		uint32_t index = c->index - 1u;
-		const struct tensor *t = tensor_at(r->image, index);
-		if ((t->role == LMPLAY_OUTPUT) || test_bit(r->inputs, index)) {
-			bytes = &r->arena[t->arena_offset];
-		} else {
-			bytes = &bytes[t->data_offset];
+/* Finds the data of a CopyIn, CopyOut or Compare: `*offset` bytes after *bytes, in the arena or in
+   the payload. Returns false if they reach outside: the image has changed since it was verified. */
+static bool find_data(const struct lmplay_replay *r, const struct command *c,
+	const uint8_t **bytes, uint64_t *offset) {
+	uint64_t size = r->image->payload_bytes;
+	uint64_t begin = 0;
+	*bytes = payload_of(r->image);
+	if ((c->index != 0u) || (c->opcode == OP_COPY_OUT)) {
+		uint32_t index = (uint32_t)c->index - 1u;
+		if (index >= element_count(r->image, FIELD_TENSORS)) {
+			return false;
+		}
+		begin = tensor_at(r->image, index)->data_offset;
+		if ((c->opcode == OP_COPY_OUT) || test_bit(r->inputs, index)) {
+			*bytes = r->arena;
+			size = r->image->arena_bytes;
+			begin = tensor_at(r->image, index)->arena_offset;
 		}
 	}
-	return &bytes[c->value];
+	*offset = begin + c->value;
+	return (begin <= size) && (c->value <= size) && ((*offset + c->amount) <= size);
 }
 
 /* Returns the number in `width` bytes of memory. The address need not be aligned. */
@@ -2885,23 +2927,22 @@ static enum lmplay_code compare_element(struct lmplay_replay *r, const struct co
 	return code;
 }
 
-/* Returns the width of the next access of a copy. In the mode Bulk, this is the largest width for
-   which the access is aligned and does not exceed the remaining bytes. In the other modes, it is
-   the width of the command. */
+/* Returns the width of the next access of a copy with `left` bytes left. In the mode Bulk, this is
+   the largest width for which the access is aligned and does not exceed these bytes. In the other
+   modes, it is the width of the command. */
 static uint32_t access_width(const struct lmplay_window_state *w, const struct command *c,
-	uint64_t at) {
+	uint64_t at, uint64_t left) {
 	uint32_t width = c->width;
+	uint64_t address = 0;
 	if ((c->mode == MODE_BULK) && (c->opcode != OP_COMPARE)) {
-		bool by_hooks = w->mapping.by_hooks != 0u;
-		uint64_t address = w->bar_offset_mod_8 + at;
-		uint64_t left = (uint64_t)c->offset + c->amount - at;
-		if (!by_hooks) {
+		address = w->bar_offset_mod_8 + at;
+		if (w->mapping.by_hooks == 0u) {
 			address = (uint64_t)w->mapping.address + w->offset_in_range + at;
 			width = (LMPLAY_ACCESS_64 != 0) ? 8u : 4u;
 		}
-		while ((width > left) || ((address % width) != 0u)) {
-			width /= 2u;
-		}
+	}
+	while ((width > left) || ((address % width) != 0u)) {
+		width /= 2u;
 	}
 	return width;
 }
@@ -2910,36 +2951,41 @@ static uint32_t access_width(const struct lmplay_window_state *w, const struct c
    follow. */
 static enum lmplay_code execute_transfer(struct lmplay_replay *r, const struct command *c) {
 	const struct lmplay_window_state *w = &r->windows[c->window];
-	const uint8_t *source = (c->opcode == OP_FILL) ? NULL : command_data(r, c);
+	const uint8_t *data = NULL;
+	uint64_t data_offset = 0;
 	uint64_t begin = r->done_bytes;
 	uint64_t end = min_u64(begin + LMPLAY_SLICE, c->amount);
 	bool is_fixed = (c->mode == MODE_FIXED);
-	bool is_load = (c->opcode == OP_COPY_OUT) || (c->opcode == OP_COMPARE);
+	bool is_load = (c->opcode >= OP_COPY_OUT); /* CopyOut or Compare */
 	uint64_t first = c->offset + (is_fixed ? 0u : begin); /* offset in the window */
 	uint64_t size = is_fixed ? c->width : (end - begin);
 	enum lmplay_code code = LMPLAY_OK;
+	if ((c->opcode != OP_FILL) && !find_data(r, c, &data, &data_offset)) {
+		return LMPLAY_INTERNAL;
+	}
 	if (is_load) {
 		invalidate_cache(r, w, first, size);
 	}
-	while ((r->done_bytes < end) && (code == LMPLAY_OK)) {
+	while ((r->done_bytes < end) && (code == LMPLAY_OK) && (r->left_us != 0u)) {
 		uint64_t done = r->done_bytes;
 		uint64_t at = c->offset + (is_fixed ? 0u : done);
-		uint32_t width = access_width(w, c, at);
+		uint32_t width = access_width(w, c, at, c->amount - done);
 		uint64_t value = c->value;
 		r->done_bytes = done + width;
+		r->left_us--;
 		if (c->opcode == OP_FILL) {
 			code = store_to_window(r, w, at, width, value);
 		} else if (c->opcode == OP_COPY_IN) {
-			code = store_to_window(r, w, at, width, read_memory(&source[done], width));
+			code = store_to_window(r, w, at, width, read_memory(&data[data_offset + done], width));
 		} else {
 			code = load_from_window(r, w, at, width, &value);
 			if (code != LMPLAY_OK) {
 				/* Nothing was loaded. */
 			} else if (c->opcode == OP_COPY_OUT) {
-				write_memory(&r->arena[tensor_at(r->image, c->index - 1u)->arena_offset + c->value +
-					done], width, value);
+				write_memory(&r->arena[data_offset + done], width, value);
 			} else {
-				code = compare_element(r, c, value, read_memory(&source[done], width), done);
+				code = compare_element(r, c, value, read_memory(&data[data_offset + done], width),
+					done);
 			}
 		}
 	}
@@ -2950,7 +2996,7 @@ static enum lmplay_code execute_transfer(struct lmplay_replay *r, const struct c
 		return LMPLAY_BUSY;
 	}
 	if ((code == LMPLAY_OK) && (c->opcode == OP_COPY_OUT)) {
-		code = check_present_after_copy(r, c, source);
+		code = check_present_after_copy(r, c, &data[data_offset]);
 	}
 	r->done_bytes = 0;
 	return code;
@@ -3002,6 +3048,16 @@ static enum lmplay_code execute_delay(struct lmplay_replay *r, const struct comm
 	return code;
 }
 
+/* Executes an End: returns from a Call, or ends the sequence. */
+static void execute_end(struct lmplay_replay *r) {
+	if (r->return_to != 0u) {
+		r->next = r->return_to;
+		r->return_to = 0;
+	} else {
+		end_sequence(r, (r->limit_ns != 0u) ? check_time(r, time_now(r)) : LMPLAY_OK);
+	}
+}
+
 /* Executes one command, or a part of it. Returns LMPLAY_OK if the command is complete, LMPLAY_BUSY
    if it is not complete yet, or the code with which the sequence fails. */
 static enum lmplay_code execute_command(struct lmplay_replay *r, const struct command *c) {
@@ -3034,6 +3090,10 @@ static enum lmplay_code execute_command(struct lmplay_replay *r, const struct co
 	case OP_DELAY:
 		code = execute_delay(r, c);
 		break;
+	case OP_END:
+		execute_end(r);
+		code = LMPLAY_BUSY; /* the next command is known, or the sequence has ended */
+		break;
 	case OP_CALL:
 		r->return_to = r->next + 1u;
 		r->next = sequence_at(r->image, c->index)->first - 1u; /* advance_to_next_command adds 1 */
@@ -3045,73 +3105,110 @@ static enum lmplay_code execute_command(struct lmplay_replay *r, const struct co
 	return code;
 }
 
-/* Advances to the next command. Once in commands_per_check commands, also checks the time limit. */
+/* Reports whether a command stays inside the player's tables and the mapped ranges. Verification
+   has checked that, but the image may have changed since. */
+static bool is_in_bounds(const struct lmplay_replay *r, const struct command *c) {
+	const struct lmplay_window_state *w = &r->windows[c->window];
+	uint64_t size = c->width;
+	bool ok = (c->opcode < OPCODE_COUNT) && (c->window < element_count(r->image, FIELD_WINDOWS));
+	if (ok && (c->opcode == OP_POINT)) {
+		ok = w->group != NULL;
+	} else if (ok && (c->opcode < OP_POINT)) {
+		if (is_transfer(c)) {
+			ok = c->amount > r->done_bytes;
+			size = (c->mode == MODE_FIXED) ? size : c->amount;
+		}
+		ok = ok && (c->width <= 8u) && (((0x116u >> c->width) & 1u) != 0u) && /* 1, 2, 4 or 8 */
+			((c->opcode > OP_FILL) || (w->kind != KIND_CONFIG)) &&
+			lies_inside(w->offset_in_range + c->offset, size, w->range_bytes);
+	} else {
+		/* The command accesses no window. */
+	}
+	return ok;
+}
+
+/* Returns the code with which lmplay_stop or lmplay_fault ends the run. Neither ends "safe": a
+   fault from before this step is only noted, so that a load or a query finds only its own. */
+static enum lmplay_code check_calls(struct lmplay_replay *r) {
+	enum lmplay_code code = LMPLAY_OK;
+	if (r->sequence == r->safe_sequence) {
+		if (r->fault != 0u) {
+			r->late_fault = 1;
+			r->fault = 0;
+		}
+	} else if (r->fault != 0u) {
+		code = LMPLAY_BUS_FAULT;
+	} else if (r->stop != 0u) {
+		code = LMPLAY_RUN_LATE;
+	} else {
+		/* Neither was called. */
+	}
+	return code;
+}
+
 static void advance_to_next_command(struct lmplay_replay *r) {
 	r->next++;
 	r->phase = PHASE_COMMANDS;
-	r->until_clock--;
-	if (r->until_clock == 0u) {
-		r->until_clock = commands_per_check(r->limit_ns);
-		if (check_time(r, time_now(r)) != LMPLAY_OK) {
-			end_sequence(r, LMPLAY_RUN_LATE);
-		}
-	}
-}
-
-/* Executes an End: returns from a Call, or ends the sequence. */
-static void execute_end(struct lmplay_replay *r) {
-	if (r->return_to != 0u) {
-		r->next = r->return_to;
-		r->return_to = 0;
-	} else {
-		end_sequence(r, (r->limit_ns != 0u) ? check_time(r, time_now(r)) : LMPLAY_OK);
-	}
 }
 
 /* Executes the next command, or its next part. */
 static void step_command(struct lmplay_replay *r) {
-	const struct command *c = command_at(r->image, r->next);
-	if (r->fault != 0u) {
-		end_sequence(r, LMPLAY_BUS_FAULT);
-	} else if (r->stop != 0u) {
-		end_sequence(r, LMPLAY_RUN_LATE);
-	} else if (c->opcode == OP_END) {
-		execute_end(r);
-	} else {
-		enum lmplay_code code = execute_command(r, c);
-		if (code == LMPLAY_OK) {
-			advance_to_next_command(r);
-		} else if (code != LMPLAY_BUSY) {
-			end_sequence(r, code);
-		} else {
-			/* The command continues in the next step. */
+	enum lmplay_code code = LMPLAY_OK;
+	if (r->left_us < COMMAND_MAX_US) {
+		r->left_us = (r->limit_ns != 0u) ? BUDGET_LIMITED_US : BUDGET_UNLIMITED_US;
+		if (r->polling == 0u) { /* a poll looks at the clock in its pauses */
+			code = check_time(r, time_now(r));
 		}
+	}
+	if (code == LMPLAY_OK) {
+		code = check_calls(r); /* after the hook `now`: a fault there is not one of a load */
+	}
+	if ((code == LMPLAY_OK) && (r->next >= element_count(r->image, FIELD_COMMANDS))) {
+		code = LMPLAY_INTERNAL;
+	}
+	if (code == LMPLAY_OK) {
+		struct command c = *command_at(r->image, r->next); /* what was checked is what runs */
+		code = LMPLAY_INTERNAL;
+		if (is_in_bounds(r, &c)) {
+			r->left_us -= command_us(r->image, &c);
+			code = execute_command(r, &c);
+		}
+	}
+	if (code == LMPLAY_OK) {
+		advance_to_next_command(r);
+	} else if (code != LMPLAY_BUSY) {
+		end_sequence(r, code);
+	} else {
+		/* The command continues in the next step, or was an End. */
 	}
 }
 
 /* Ends the current wait if its time is over. Returns false if the run must wait longer. */
 static bool end_wait_if_over(struct lmplay_replay *r) {
 	uint64_t time = time_now(r);
-	bool is_late = (r->stop != 0u) || (check_time(r, time) != LMPLAY_OK);
 	bool is_over = (time >= r->wake_ns);
+	enum lmplay_code late = check_calls(r);
+	if (late == LMPLAY_OK) {
+		late = check_time(r, time);
+	}
 	if (r->phase == PHASE_DMA_STATUS) {
 		if (is_over) {
 			enum lmplay_code code = query_devices(r);
 			end_sequence(r, (code != LMPLAY_OK) ? code : (enum lmplay_code)r->pending);
 		}
 	} else if (r->phase == PHASE_DELAY) {
-		is_over = is_over || is_late;
-		if (is_late) {
-			end_sequence(r, LMPLAY_RUN_LATE);
+		is_over = is_over || (late != LMPLAY_OK);
+		if (late != LMPLAY_OK) {
+			end_sequence(r, late);
 		} else if (is_over) {
 			advance_to_next_command(r);
 		} else {
 			/* The run must wait longer. */
 		}
 	} else {
-		if (is_late) {
+		if (late != LMPLAY_OK) {
 			/* Load once more: if the value is not as expected, the run fails with this code. */
-			r->pending = LMPLAY_RUN_LATE;
+			r->pending = late;
 			is_over = true;
 		} else if (is_over && (time >= r->deadline_ns)) {
 			r->pending = LMPLAY_DEADLINE_PASSED;
@@ -3148,6 +3245,7 @@ enum lmplay_code lmplay_step(struct lmplay_replay *replay, uint32_t budget) {
 	if ((replay == NULL) || (budget == 0u) || (replay->phase == PHASE_NONE)) {
 		return LMPLAY_USAGE;
 	}
+	replay->left_us = 0; /* look at the clock first */
 	while ((left > 0u) && !is_waiting && (replay->phase != PHASE_ENDED)) {
 		if (replay->phase == PHASE_COMMANDS) {
 			step_command(replay);
@@ -3161,7 +3259,9 @@ enum lmplay_code lmplay_step(struct lmplay_replay *replay, uint32_t budget) {
 
 uint64_t lmplay_next_ns(const struct lmplay_replay *replay) {
 	uint64_t next = 0;
-	if ((replay->phase == PHASE_DELAY) || (replay->phase == PHASE_POLL)) {
+	if (replay == NULL) {
+		/* There is no run. */
+	} else if ((replay->phase == PHASE_DELAY) || (replay->phase == PHASE_POLL)) {
 		next = min_u64(replay->wake_ns, replay->end_ns + 1u);
 	} else if (replay->phase == PHASE_DMA_STATUS) {
 		next = replay->wake_ns;
@@ -3172,13 +3272,17 @@ uint64_t lmplay_next_ns(const struct lmplay_replay *replay) {
 }
 
 void lmplay_result(const struct lmplay_replay *replay, struct lmplay_result *result) {
-	*result = replay->result;
-	if (replay->phase != PHASE_ENDED) {
-		result->code = LMPLAY_BUSY;
+	if (result != NULL) {
+		clear_bytes(result, sizeof *result);
+		result->code = LMPLAY_USAGE;
+		if (replay != NULL) {
+			*result = replay->result;
+			result->code = (replay->phase == PHASE_ENDED) ? result->code : LMPLAY_BUSY;
+		}
 	}
 }
 
-#define WAIT_MAX_NS 100000000u /* longest time, in ns, for one call of the hook `wait` */
+#define WAIT_MAX_NS 10000000u /* longest time, in ns, for one call of the hook `wait` */
 
 /* Calls the hook `wait`, if there is one, until the next step has something to do. */
 static void wait_for_step(const struct lmplay_replay *r) {
@@ -3215,11 +3319,15 @@ enum lmplay_code lmplay_run(struct lmplay_replay *replay, uint32_t sequence, uin
 }
 
 void lmplay_fault(struct lmplay_replay *replay) {
-	replay->fault = 1;
+	if (replay != NULL) {
+		replay->fault = 1;
+	}
 }
 
 void lmplay_stop(struct lmplay_replay *replay) {
-	replay->stop = 1;
+	if (replay != NULL) {
+		replay->stop = 1;
+	}
 }
 
 int lmplay_exit_status(enum lmplay_code code) {

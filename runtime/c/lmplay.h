@@ -28,8 +28,9 @@
  *
  * THE IMAGE. The bytes of the image may lie in read-only flash, because the player stores nothing
  * to them. Their address must be a multiple of 8. They must not change from lmplay_open until after
- * the last call for the image. Otherwise a run would execute bytes that lmplay_verify has not
- * checked.
+ * the last call for the image: lmplay_load and runs do not verify them again. If they change while
+ * a run executes them, the run may make any access to the mapped windows, and read any memory. It
+ * stores only to these windows, to the arena and to its structs.
  *
  * HOOKS. A port fills in struct lmplay_hooks: functions that map a window, read a clock and so on.
  * Hooks must not call functions of this header for the same replay, except lmplay_fault and
@@ -76,21 +77,21 @@ extern "C" {
  *   LMPLAY_STORE8(address, value), LMPLAY_STORE16, LMPLAY_STORE32, LMPLAY_STORE64
  *                        one volatile access of exactly this width to a device, at an address of
  *                        type uintptr_t. The value of a load, and `value`, are of type uintN_t.
- *   LMPLAY_BARRIER()     full barrier, if the hook `barrier` is NULL; the default knows arm, arm64,
- *                        RISC-V and x86
+ *   LMPLAY_BARRIER()     full barrier, if the hook `barrier` is NULL; the default knows arm (not
+ *                        Thumb-1, except armv6-M), arm64, RISC-V and x86
  *   LMPLAY_CRC32C(sum, bytes, size)
  *                        continues a CRC-32C: if `sum` is the CRC-32C of earlier bytes, the value
  *                        is the CRC-32C of these bytes followed by `size` bytes at `bytes`. Its
  *                        type is uint32_t. Define the macro if the machine has hardware for it.
- *   LMPLAY_SLICE         number of bytes of a copy, fill or compare that lmplay_step counts as one
- *                        unit of its budget; a multiple of 64, 1024 by default
+ *   LMPLAY_SLICE         most bytes of a copy, fill or compare that lmplay_step counts as one unit
+ *                        of its budget; a multiple of 64, 1024 by default
  */
 #ifdef LMPLAY_CONFIG
 #include LMPLAY_CONFIG
 #endif
 
 /* Version of this interface. The number increases with every change of a declaration. */
-#define LMPLAY_ABI 2
+#define LMPLAY_ABI 3
 
 #define LMPLAY_DEVICES_MAX 8 /* largest number of devices of an image */
 #define LMPLAY_DIMS_MAX 8    /* largest number of dimensions of a tensor */
@@ -110,7 +111,7 @@ enum lmplay_code {
 	LMPLAY_OK = 0,              /* success */
 	LMPLAY_USAGE = 1,           /* wrong argument, wrong order of calls, or too little memory */
 	LMPLAY_BAD_IMAGE = 2,       /* the bytes are not a complete, valid image, or a sequence may take
-	                               longer than the limit, or the arena is too small */
+	                               longer than the limit */
 	LMPLAY_NO_DEVICE = 4,       /* a window or a bus address is not available */
 	LMPLAY_INTERNAL = 5,        /* the player has a defect, or the image has changed */
 	LMPLAY_DEVICE_GONE = 6,     /* the device does not answer: loads from it return all ones */
@@ -408,7 +409,7 @@ struct lmplay_hooks {
 	uint64_t (*now)(void *context);
 
 	/*
-	 * Waits for about `nanoseconds`, at most 100 ms; may return earlier or later. Only lmplay_run
+	 * Waits for about `nanoseconds`, at most 10 ms; may return earlier or later. Only lmplay_run
 	 * calls it. NULL: lmplay_run reads the clock in a loop instead.
 	 */
 	void (*wait)(void *context, uint64_t nanoseconds);
@@ -473,7 +474,8 @@ struct lmplay_replay {
 	uint32_t next;                        /* index of the next command in the image */
 	uint32_t return_to;                   /* index of the command after the current Call; 0: no
 	                                         sequence is being called */
-	uint32_t until_clock;                 /* number of commands before the next check of the time */
+	uint32_t left_us;                     /* charged time, in us, that may pass before the player
+	                                         looks at the clock again */
 	uint32_t phase;                       /* what the next step does: PHASE_... in lmplay.c */
 	uint32_t polling;                     /* 1: the current Expect has made at least one load */
 	uint32_t pending;                     /* code with which the current Expect fails if its next
@@ -482,6 +484,7 @@ struct lmplay_replay {
 	uint32_t masters;                     /* one bit for each device; 1: it is a bus master */
 	uint32_t flags;                       /* state of the image: bits REPLAY_LOADED,
 	                                         REPLAY_DISABLED, REPLAY_IN_SAFE of lmplay.c */
+	uint32_t late_fault;                  /* 1: "safe" has noted a fault that did not end it */
 	volatile uint32_t fault;              /* 1: lmplay_fault was called during the run */
 	volatile uint32_t stop;               /* 1: lmplay_stop was called during the run */
 };
@@ -501,10 +504,10 @@ struct lmplay_replay {
  * Returns LMPLAY_OK, or a code with *error set: LMPLAY_WRONG_DEVICE if the image is for other
  * devices, if a bus address is too large for a register, or if the image needs accesses of 8 bytes
  * and this processor has none; LMPLAY_REFUSED if a TLB window of the device cannot select the tiles
- * of a command; LMPLAY_NO_DEVICE if a TLB window, a bus address or a hook is missing;
- * LMPLAY_BAD_IMAGE if the arena is too small; LMPLAY_USAGE for wrong arguments; or the code that a
- * hook has returned. After a failure, bus mastering is off, and lmplay_load is the only call that
- * `replay` accepts.
+ * of a command; LMPLAY_NO_DEVICE if a TLB window, a bus address or a hook is missing; LMPLAY_USAGE
+ * for wrong arguments, or if the arena is too small or misaligned; or the code that a hook has
+ * returned. After a failure, bus mastering is off, and lmplay_load is the only call that `replay`
+ * accepts.
  */
 enum lmplay_code lmplay_load(struct lmplay_replay *replay, const struct lmplay_image *image,
 	const struct lmplay_hooks *hooks, const struct lmplay_device *devices, uint32_t device_count,
@@ -528,8 +531,9 @@ const void *lmplay_output(const struct lmplay_replay *replay, uint32_t tensor);
  * Executes the sequence with the index `sequence` to its end, and sets *result. `result` may be
  * NULL. Returns the code of the result. `limit_ns` is the longest permitted time of this run in
  * nanoseconds; 0 means the limit of lmplay_verify. A run that takes longer fails with
- * LMPLAY_RUN_LATE. lmplay_run checks the time between commands and during waits. It does not
- * interrupt a copy, or a hook that does not return.
+ * LMPLAY_RUN_LATE. lmplay_run looks at the clock after at most 1 ms of charged time (section 6.3 of
+ * FORMAT.md: about 1 us for each access), or 8 ms if `limit_ns` is 0, and during waits. It ends a
+ * copy, fill or compare between two accesses, too, but not a hook that does not return.
  *
  * If a command fails, lmplay_run also executes the sequence "safe", if the image has this sequence
  * and `sequence` was not "safe" itself. It then disables the replay: every later run returns
@@ -552,9 +556,11 @@ enum lmplay_code lmplay_start(struct lmplay_replay *replay, uint32_t sequence, u
 
 /*
  * Continues a run in a cyclic task: executes at most `budget` units and returns. A unit is one
- * command, or one load of a poll, or LMPLAY_SLICE bytes of a copy, fill or compare. lmplay_step
- * never waits: during a delay, or between two loads of a poll, it returns at once. Therefore the
- * budget and the time of one access (0.5 to 1.2 us for a load across PCIe) limit its time.
+ * command, or one load of a poll, or at most LMPLAY_SLICE bytes of a copy, fill or compare.
+ * lmplay_step never waits: during a delay, or between two loads of a poll, it returns at once. The
+ * budget and the time of one access (0.5 to 1.2 us for a load across PCIe) limit its time: a unit
+ * of 1024 bytes has up to 1024 accesses. lmplay_step looks at the clock at its begin, and then as
+ * often as lmplay_run; no unit is charged more than the time between two looks.
  *
  * Returns LMPLAY_BUSY until the run has ended. Then it returns the code that lmplay_run would
  * return. After a failure, further steps execute the sequence "safe" first. Calls after the end
@@ -565,29 +571,37 @@ enum lmplay_code lmplay_step(struct lmplay_replay *replay, uint32_t budget);
 
 /*
  * Returns the time, by the clock of the hook `now`, at which the next lmplay_step has something to
- * do. A task can sleep until then. Returns 0 if lmplay_step has something to do now, or if the run
- * has ended.
+ * do. A task can sleep until then. Returns 0 if lmplay_step has something to do now, if the run has
+ * ended, or if `replay` is NULL.
  */
 uint64_t lmplay_next_ns(const struct lmplay_replay *replay);
 
 /* Sets *result to the result of the last run. If the run has not ended yet, result->code is
-   LMPLAY_BUSY. */
+   LMPLAY_BUSY; if `replay` is NULL, it is LMPLAY_USAGE. If `result` is NULL, nothing happens. */
 void lmplay_result(const struct lmplay_replay *replay, struct lmplay_result *result);
 
 /*
  * Reports to the player that an access to a mapped window has failed. The port calls lmplay_fault
  * in its handler of the processor exception, or of the interrupt, that reports an error on the bus.
  * The handler must let the access complete in some way, for example by skipping the instruction.
- * lmplay_fault only sets a flag, and may be called at any time. The player checks this flag after
- * each load, before it uses the loaded value, and before each command. The run then fails with
- * LMPLAY_BUS_FAULT. If the failed access is a store, the result may name a later command.
+ * lmplay_fault only sets a flag, and may be called at any time; NULL does nothing. The player
+ * checks this flag after each load, before it uses the loaded value, after each call of the hook
+ * `query`, before each command, and during waits. The run then fails with LMPLAY_BUS_FAULT. If the
+ * failed access is a store, the result may name a later command.
+ *
+ * The sequence "safe" ends at once only for a fault during a load, a Point or a call of `query`.
+ * After any other fault, such as a late one of a posted store, "safe" runs to its end; its result
+ * is then LMPLAY_BUS_FAULT, unless it fails for another reason.
  */
 void lmplay_fault(struct lmplay_replay *replay);
 
 /*
- * Ends the current run from an interrupt or another task. lmplay_stop only sets a flag. The run
- * then fails with LMPLAY_RUN_LATE before its next command, or before the next load of a poll, and
- * the sequence "safe" is executed. lmplay_run and lmplay_start clear the flag when a run begins.
+ * Ends the current run from an interrupt or another task. lmplay_stop only sets a flag; NULL does
+ * nothing. The run then fails with LMPLAY_RUN_LATE, and the sequence "safe" is executed: before the
+ * next command, slice or load of a poll, which is after at most 1 ms of charged time, or 8 ms if
+ * limit_ns is 0, or one call of the hook `wait`. lmplay_stop does not end "safe", which ends by
+ * itself, by its own failure, or by its time limit. lmplay_run and lmplay_start clear the flag when
+ * a run begins.
  */
 void lmplay_stop(struct lmplay_replay *replay);
 

@@ -38,7 +38,8 @@ void ReplayTask_MainFunction(ReplayTask *task)
 
 void ReplayTask_Cancel(ReplayTask *task)
 {
-	/* The player notices it in the next period, and then runs "safe" in slices, too. */
+	/* The player notices it in the next period, and then runs "safe" in slices, too. It ignores
+	   lmplay_stop while "safe" runs. */
 	if (task->state == REPLAY_TASK_BUSY)
 		lmplay_stop(task->replay);
 }

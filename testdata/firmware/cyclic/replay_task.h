@@ -35,7 +35,8 @@ typedef struct {
 
 /*
  * Prepares the task for a loaded replay. `budget` bounds a period: at 1.2 us for a load across
- * PCIe, 200 units without copies take at most 240 us. A unit of a copy is LMPLAY_SLICE bytes.
+ * PCIe, 200 units without copies take at most 240 us. A unit of a copy is at most LMPLAY_SLICE
+ * bytes.
  */
 void ReplayTask_Init(ReplayTask *task, struct lmplay_replay *replay, uint32_t budget);
 
@@ -49,8 +50,9 @@ enum lmplay_code ReplayTask_Request(ReplayTask *task, uint32_t sequence);
 void ReplayTask_MainFunction(ReplayTask *task);
 
 /*
- * Ends the request before its end: the next periods run "safe", then the state is FAILED. For
- * shutdown and for a supervisor that does not accept the task's state.
+ * Ends the request before its end: the next periods run "safe", then the state is FAILED. While
+ * "safe" runs, the call has no effect. For shutdown and for a supervisor that does not accept the
+ * task's state.
  */
 void ReplayTask_Cancel(ReplayTask *task);
 

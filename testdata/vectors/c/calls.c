@@ -236,8 +236,7 @@ static void reject_null(struct file *f) {
 	EXPECT(lmplay_load(&r, &f->image, NULL, devices, 1, arena, size, NULL) == LMPLAY_USAGE);
 	EXPECT(lmplay_load(&r, &f->image, good, NULL, 1, arena, size, NULL) == LMPLAY_USAGE);
 	EXPECT(lmplay_load(&r, &f->image, good, devices, 1, NULL, size, NULL) == LMPLAY_USAGE);
-	EXPECT(lmplay_load(&r, &f->image, good, devices, 1, arena + 8, size, NULL) ==
-		LMPLAY_BAD_IMAGE);
+	EXPECT(lmplay_load(&r, &f->image, good, devices, 1, arena + 8, size, NULL) == LMPLAY_USAGE);
 	hooks.query = NULL;
 	EXPECT(load(f, &r, &hooks, NULL) == LMPLAY_USAGE);
 	hooks = good_hooks;
@@ -245,6 +244,13 @@ static void reject_null(struct file *f) {
 	EXPECT(load(f, &r, &hooks, NULL) == LMPLAY_USAGE);
 	EXPECT(lmplay_unload(NULL) == LMPLAY_USAGE && lmplay_step(NULL, 1) == LMPLAY_USAGE);
 	EXPECT(lmplay_input(NULL, 0) == NULL && lmplay_output(NULL, 0) == NULL);
+	struct lmplay_result result;
+	lmplay_fault(NULL);
+	lmplay_stop(NULL);
+	EXPECT(lmplay_next_ns(NULL) == 0);
+	lmplay_result(NULL, NULL);
+	lmplay_result(NULL, &result);
+	EXPECT(result.code == LMPLAY_USAGE && result.safe_ran == 0);
 	memset(&r, 0, sizeof r);
 	EXPECT(lmplay_start(&r, 0, 0) == LMPLAY_USAGE);
 }
@@ -372,7 +378,7 @@ static void reject_load(struct file *f) {
 	EXPECT(lmplay_load(&r, &f->image, &good_hooks, other, 2, f->arena, size, &error) ==
 		LMPLAY_USAGE);
 	EXPECT(lmplay_load(&r, &f->image, &good_hooks, other, 1, f->arena, size - 1, &error) ==
-		LMPLAY_BAD_IMAGE);
+		LMPLAY_USAGE); // too little memory, as for lmplay_verify
 	machine.map_code = LMPLAY_NO_DEVICE;
 	EXPECT(load(f, &r, &good_hooks, &error) == LMPLAY_NO_DEVICE);
 	machine.map_code = LMPLAY_OK;
@@ -403,6 +409,7 @@ static void run_factorial(struct file *f) {
 	lmplay_result(&r, &result);
 	EXPECT(result.code == LMPLAY_BUSY);
 	EXPECT(lmplay_step(&r, 1000) == LMPLAY_BUS_FAULT && lmplay_step(&r, 1) == LMPLAY_BUS_FAULT);
+	lmplay_result(&r, NULL);
 	lmplay_result(&r, &result);
 	EXPECT(result.code == LMPLAY_BUS_FAULT && result.command == 0);
 

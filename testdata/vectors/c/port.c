@@ -93,16 +93,17 @@ enum lmplay_code port_verify(struct port *port, const void *file, size_t size, u
 }
 
 enum lmplay_code port_load(struct port *port, struct lmplay_hooks *hooks, char place[64]) {
-	size_t size = port->plan.arena_bytes;
+	bool fits = port->plan.arena_bytes <= MEMORY_MOST;
+	size_t size = fits ? port->plan.arena_bytes : 64;
 	hooks->map = map;
-	if (port->plan.arena_bytes > MEMORY_MOST)
-		size = 64; /* too little: lmplay_load says so */
 	port->arena = aligned_alloc(64, (size + 63) / 64 * 64);
 	enum lmplay_code code = lmplay_load(&port->replay, &port->image, hooks, port->devices,
 		port->plan.devices, port->arena, size, &port->error);
 	if (code != LMPLAY_OK)
 		write_place(&port->error, place);
-	return code;
+	/* A machine with too little memory rejects the image; the player says that a caller has not
+	   given it enough. */
+	return !fits && code == LMPLAY_USAGE ? LMPLAY_BAD_IMAGE : code;
 }
 
 void port_close(struct port *port) {
