@@ -102,7 +102,8 @@ func configAccessCode(count int, width uint8, err error) Code {
 func (d *device) readHeader() (header uint64, alive bool) {
 	header, code := d.config.Load(0, 8)
 	command := uint16(header >> (8 * configCommandOffset))
-	decodes := command&configCommandMemoryBit != 0 || d.pciFunction.isVirtual
+	decodes := d.pciFunction.isVirtual ||
+		uint16(header) != 0xffff && command&configCommandMemoryBit != 0
 	alive = code == OK && command != 0xffff && decodes &&
 		(!d.acquired || d.config.readBARs() == d.config.bars)
 	return header, alive

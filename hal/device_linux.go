@@ -5,7 +5,6 @@ package hal
 // windows, are in other files. The comments on the fields of `device` name these files.
 
 import (
-	"math/bits"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -119,8 +118,10 @@ func (d *device) acquire() error {
 		return syscallFault("flock", path, err)
 	}
 	err = d.backend.acquireDevice()
-	if CodeOf(err) == NoDevice && d.pciFunction.Unassigned != 0 {
-		return d.unassignedFault(bits.TrailingZeros8(d.pciFunction.Unassigned))
+	for bar := 0; CodeOf(err) == NoDevice && bar < configBarCount; bar++ {
+		if d.pciFunction.Unassigned>>bar&1 != 0 {
+			return d.unassignedFault(bar) // the kernel does not enable such a function
+		}
 	}
 	d.config.bars = d.config.readBARs()
 	return err

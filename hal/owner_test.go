@@ -46,7 +46,7 @@ func TestAFunctionHasOneOwner(t *testing.T) {
 			command := f.Command()
 			second, err := Open(name)
 			if err != nil {
-				t.Fatalf("Open of a device in use: %v; want no error, so that it can be identified", err)
+				t.Fatalf("Open of a device in use: %v; want it to be identified", err)
 			}
 			for _, w := range []fbs.Window{register, tlbWindow(mib, 0)} {
 				_, err := second.Map(w)

@@ -181,6 +181,7 @@ func TestADeviceWithoutItsBARsIsGone(t *testing.T) {
 
 func TestABARWithoutAddressIsUnavailable(t *testing.T) {
 	const unset = "0x0000000000000000 0x00000000000fffff 0x0000000020040200\n"
+	const address = "address to BAR 0"
 	rest := strings.Repeat(fakekernel.NoResource, 12)
 	for name, c := range map[string]struct {
 		resource string
@@ -190,12 +191,12 @@ func TestABARWithoutAddressIsUnavailable(t *testing.T) {
 		code     Code
 		word     string
 	}{
-		"prefetchable, 64 bits": {fakekernel.NoResource + rest, 0xc, 0, 0, NoDevice, "address to BAR 0"},
-		"kept by the kernel":    {unset + rest, 0, 0, 0, NoDevice, "address to BAR 0"},
-		"cannot be enabled":     {unset + rest, 0, unix.EINVAL, 1, NoDevice, "address to BAR 0"},
-		"another BAR":           {unset + rest, 0, 0, 1, WrongDevice, "BAR 1 cannot be mapped"},
-		"I/O ports":             {fakekernel.NoResource + rest, 1, 0, 0, WrongDevice, "I/O ports"},
-		"no such BAR":           {fakekernel.NoResource + rest, 0, 0, 0, WrongDevice, "missing"},
+		"prefetchable":       {fakekernel.NoResource + rest, 0xc, 0, 0, NoDevice, address},
+		"kept by the kernel": {unset + rest, 0, 0, 0, NoDevice, address},
+		"cannot be enabled":  {unset + rest, 0, unix.EINVAL, 1, NoDevice, address},
+		"another BAR":        {unset + rest, 0, 0, 1, WrongDevice, "BAR 1 cannot be mapped"},
+		"I/O ports":          {fakekernel.NoResource + rest, 1, 0, 0, WrongDevice, "I/O ports"},
+		"no such BAR":        {fakekernel.NoResource + rest, 0, 0, 0, WrongDevice, "missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := installFakeKernel(t)

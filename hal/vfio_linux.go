@@ -120,8 +120,8 @@ func (v *vfioBackend) acquireDevice() error {
 	if err := d.setCommandRegisterBit(configCommandMemoryBit, true); err != nil {
 		return err
 	}
-	// vfio-pci leaves INTx enabled. As long as VFIO delivers no interrupts, the device's bit follows
-	// the bit that this program stores (Linux, vfio_pci_intx_mask).
+	// vfio-pci enables INTx. As long as VFIO delivers no interrupts, the device's bit follows the
+	// bit that this program stores (Linux, vfio_pci_intx_mask).
 	d.config.storeBit(configCommandOffset, configCommandINTxOff, configCommandINTxOff)
 	return nil
 }

@@ -30,9 +30,9 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 		}
 		if f.Command() != 0x402 || f.Resets != i+1 || k.VFIO.IOMMUType != vfioType1v2IOMMU ||
 			!d.Alive() {
-			t.Errorf("%s: command register %#x, %d resets, IOMMU of type %d, alive %v; want 0x402, "+
-				"%d, %d, true", name, f.Command(), f.Resets, k.VFIO.IOMMUType, d.Alive(), i+1,
-				vfioType1v2IOMMU)
+			t.Errorf("%s: command register %#x, %d resets, IOMMU of type %d, alive %v; "+
+				"want 0x402, %d, %d, true", name, f.Command(), f.Resets, k.VFIO.IOMMUType,
+				d.Alive(), i+1, vfioType1v2IOMMU)
 		}
 		for range 2 {
 			if err := d.Close(); err != nil {

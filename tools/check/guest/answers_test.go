@@ -359,7 +359,8 @@ func TestShippedProgramHandlesFailedSystemCalls(t *testing.T) {
 				"  write.8 regs+0x80 bus(ram)\n",
 			"/same.lmb": "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\n" +
 				"target ivshmem 1af4:1110 bar2 1MiB\nwindow ram bar2 offset 0x0 size 4KiB\n" +
-				"main:\n  write.4 ram+0x0 0x1\n",
+				"window same bar2 offset 0x0 size 4KiB target 1\n" +
+				"main:\n  write.4 ram+0x0 0x1\n  write.4 same+0x4 0x1\n",
 			"/tt.lmb":      tileListing("tiles 1,1 to 2,2 address 0x100000 noc 1", ""),
 			"/tt-bar.lmb":  tileListing("tile 1,1 address 0x0", "  write.8 l1+0x28 bus(csm)"),
 			"/tt-vc.lmb":   tileListing("tile 1,1 address 0x0 vc 3", ""),
