@@ -13,14 +13,14 @@ const lockPauseNs = 10_000_000
 // returns unix.EAGAIN after the given number of attempts. It makes raw system calls only.
 func Lock(fd, attempts int) error {
 	for range attempts {
-		errno := flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if errno == 0 {
+		switch errno := flock(fd, unix.LOCK_EX|unix.LOCK_NB); errno {
+		case 0:
 			return nil
-		}
-		if errno != unix.EAGAIN && errno != unix.EINTR {
+		case unix.EAGAIN:
+			hal.SleepRaw(lockPauseNs)
+		default:
 			return errno
 		}
-		hal.SleepRaw(lockPauseNs)
 	}
 	return unix.EAGAIN
 }

@@ -2,9 +2,9 @@ package files
 
 import (
 	"strconv"
-	"strings"
 	"unsafe"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
@@ -125,13 +125,14 @@ func (f *Output) RemoveLeftovers() {
 		return
 	}
 	own := string(f.tempAndFinalName[:f.finalNameOffset-1])
-	prefix := own[:len(own)-tempDigits-len(tempSuffix)]
+	end := len(own) - len(tempSuffix)
+	first := end - tempDigits
 	names, _ := hal.ListDir("/proc/self/fd/" + strconv.Itoa(f.dirFD))
 	for _, name := range names {
-		digits, isOfOutput := strings.CutPrefix(name, prefix)
-		digits, isTemp := strings.CutSuffix(digits, tempSuffix)
-		_, isNumber := hal.ParseNumber(digits, 16, 1<<64-1)
-		if isOfOutput && isTemp && isNumber && len(digits) == tempDigits {
+		if len(name) != len(own) || name[:first] != own[:first] || name[end:] != tempSuffix {
+			continue
+		}
+		if _, isTemp := hal.ParseNumber(name[first:end], 16, 1<<64-1); isTemp {
 			f.removeIfUnlocked(name)
 		}
 	}
@@ -147,7 +148,7 @@ func (f *Output) removeIfUnlocked(name string) {
 	var status unix.Stat_t
 	if unix.Fstat(fd, &status) == nil && status.Mode&unix.S_IFMT == unix.S_IFREG &&
 		int(status.Uid) == unix.Geteuid() && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
-		_ = unix.Unlinkat(f.dirFD, name, 0)
+		f.unlink([]byte(name + "\x00"))
 	}
 }
 
@@ -160,15 +161,12 @@ const (
 // dot, random digits, which other processes cannot guess, and tempSuffix.
 func tempName(name string) (string, error) {
 	const maxNameBytes = 200 // Linux limits a base name to 255 bytes
-	var random [tempDigits / 2]byte
+	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return "", err
 	}
-	temp := "." + name[:min(len(name), maxNameBytes)] + "."
-	for _, b := range random {
-		temp += strconv.FormatUint(uint64(b>>4), 16) + strconv.FormatUint(uint64(b&15), 16)
-	}
-	return temp + tempSuffix, nil
+	digits := strconv.FormatUint(1<<63|fbs.ReadStruct[uint64](random[:]), 16)
+	return "." + name[:min(len(name), maxNameBytes)] + "." + digits + tempSuffix, nil
 }
 
 // copyNamesToReadOnlyMemory maps memory and writes these bytes to it: temp, a zero byte, name, and
@@ -233,7 +231,7 @@ func (f *Output) renameToFinal() error {
 // the seccomp filter may forbid closing.
 func (f *Output) Discard() {
 	if temp := f.tempAndFinalName; temp != nil {
-		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dirFD), nameAddress(temp), 0)
+		f.unlink(temp)
 		f.tempAndFinalName = nil
 	}
 	for _, fd := range [...]*int{&f.Fd, &f.dirFD} {
@@ -242,6 +240,11 @@ func (f *Output) Discard() {
 			*fd = -1
 		}
 	}
+}
+
+// unlink removes a file in the directory of the output. The name ends with a zero byte.
+func (f *Output) unlink(name []byte) {
+	_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dirFD), nameAddress(name), 0)
 }
 
 // nameAddress returns the address of the first byte of name.
