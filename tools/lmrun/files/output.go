@@ -19,7 +19,7 @@ type Output struct {
 	Fd       int    // file descriptor to which the caller writes the data
 	IsStream bool   // true for a pipe, a socket or a character device: see isStream
 	// dirFD is the directory of the temporary and the final file; -1: not open. It stays open, so
-	// that nobody redirects the rename to another directory by changing links.
+	// that a change of links cannot redirect the rename to another directory.
 	dirFD int
 	// tempAndFinalName contains two base names, each followed by a zero byte: the name of the
 	// temporary file, which Discard removes, and the final name. For an output of Create, it
@@ -148,7 +148,7 @@ func (f *Output) removeIfUnlocked(name string) {
 	var status unix.Stat_t
 	if unix.Fstat(fd, &status) == nil && status.Mode&unix.S_IFMT == unix.S_IFREG &&
 		int(status.Uid) == unix.Geteuid() && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
-		f.unlink([]byte(name + "\x00"))
+		_ = unix.Unlinkat(f.dirFD, name, 0)
 	}
 }
 
@@ -231,7 +231,7 @@ func (f *Output) renameToFinal() error {
 // the seccomp filter may forbid closing.
 func (f *Output) Discard() {
 	if temp := f.tempAndFinalName; temp != nil {
-		f.unlink(temp)
+		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dirFD), nameAddress(temp), 0)
 		f.tempAndFinalName = nil
 	}
 	for _, fd := range [...]*int{&f.Fd, &f.dirFD} {
@@ -240,11 +240,6 @@ func (f *Output) Discard() {
 			*fd = -1
 		}
 	}
-}
-
-// unlink removes a file in the directory of the output. The name ends with a zero byte.
-func (f *Output) unlink(name []byte) {
-	_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dirFD), nameAddress(name), 0)
 }
 
 // nameAddress returns the address of the first byte of name.
