@@ -196,7 +196,8 @@ func lockBeyondLimit([]string) error {
 // only one that loses its capabilities.
 func limitLockedMemory(limit uint64) error {
 	goruntime.LockOSThread()
-	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+	rlimit := unix.Rlimit{Cur: limit, Max: limit}
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &rlimit); err != nil {
 		return err
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -241,7 +242,7 @@ func lockExactly(args []string) error {
 	return nil
 }
 
-// TestFreezeNeedsExactlyTheLimitOfLockedBytes has images with a copy of their commands, and without.
+// TestFreezeNeedsExactlyTheLimitOfLockedBytes has images with and without a copy of commands.
 func TestFreezeNeedsExactlyTheLimitOfLockedBytes(t *testing.T) {
 	relocated := strings.Replace(smallListing, "main:", "main:\n  write.8 m+0x900 bus(m)+0x0", 1)
 	for _, listing := range []string{smallListing, relocated} {

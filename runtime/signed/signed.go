@@ -122,7 +122,7 @@ func parsePublicKey(digits string) (key ed25519.PublicKey, ok bool) {
 }
 
 // smallOrderKeys has the encodings of the 8 points of Ed25519 whose order divides 8, without the
-// sign bit: one y for each pair of points ±x, and p and p+1, which ed25519.Verify takes for 0 and 1.
+// sign bit: one y for each pair of points ±x, and p and p+1, which Verify takes for 0 and 1.
 var smallOrderKeys = [...]string{
 	"0000000000000000000000000000000000000000000000000000000000000000",
 	"0100000000000000000000000000000000000000000000000000000000000000",

@@ -252,8 +252,8 @@ func (r *boardReport) checkLockedMemory(m *machine, n *requirements) {
 			fineIf(memlock >= lock, "limit "+lmb.SizeText(memlock)),
 			{true, missing, fmt.Sprintf("the limit is %s, but the image locks %s",
 				lmb.SizeText(memlock), lmb.SizeText(lock)),
-				"lmrun locks commands, arena and host memory, so that no page fault delays a run; " +
-					"with vfio:, host memory counts twice",
+				"lmrun locks commands, arena and host memory, so that no page fault " +
+					"delays a run; with vfio:, host memory counts twice",
 				fmt.Sprintf("raise the limit with `ulimit -l %d` "+
 					"or with LimitMEMLOCK= in a systemd unit, or give lmrun CAP_IPC_LOCK",
 					(lock+1023)/1024)},

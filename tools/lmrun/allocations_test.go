@@ -82,7 +82,7 @@ func runCountedChild(flags []string) {
 	exitOnError(err)
 	f, err := planRuns(view, o)
 	exitOnError(err)
-	exitOnError(f.faultRecorder.openFile(o.FaultFile, view))
+	exitOnError(f.faultRecorder.openFile(o, view))
 	end := f.runOnDevices([]hal.Device{countedMock{sleepingMock{mock.New(&boards.Ivshmem)}}}, view,
 		o)
 	f.faultRecorder.recordFailure(&end)

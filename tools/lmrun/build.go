@@ -22,8 +22,6 @@ func rejectOmittedOptions(o args.Options) error {
 		return buildTagError("-lock", "nolock")
 	case !hasFaultRecorder && o.FaultFile != "":
 		return buildTagError("-faults", "nofaults")
-	case o.FaultFile == "" && (o.FormatFaultFile || o.RequireFaultFile):
-		return args.UsageError("-faults-format and -faults-required need -faults")
 	case !hasJSON && o.PrintJSON:
 		return buildTagError("-json", "nojson")
 	case omitsVersionCounter && o.VersionCounterFile != "":

@@ -44,8 +44,8 @@ main:
 `
 
 // versionedImages is a directory with an lmrun that checks signatures and has mock devices, a file
-// of keys, images v3.lmb and v7.lmb of two versions, whose sequence main fails, and images in3.lmb and
-// in7.lmb, which have an input.
+// of keys, images v3.lmb and v7.lmb of two versions, whose sequence main fails, and images
+// in3.lmb and in7.lmb, which have an input.
 type versionedImages struct{ dir, runner, keys string }
 
 // newVersionedImages builds lmrun, and writes the keys and the signed images.

@@ -52,7 +52,8 @@ func entryAt(data []byte) *faultlog.Entry {
 func recordFault(t *testing.T, path string) {
 	t.Helper()
 	var r faultRecorder
-	if err := r.openFile(args.Options{FaultFile: path}, lmbtest.View(t, lmbtest.File(t, failingListing))); err != nil {
+	view := lmbtest.View(t, lmbtest.File(t, failingListing))
+	if err := r.openFile(args.Options{FaultFile: path}, view); err != nil {
 		t.Fatal(err)
 	}
 	defer os.NewFile(uintptr(r.fd), path).Close()
@@ -441,7 +442,8 @@ func TestTerminalLineGetsTheBytesOfAnEntry(t *testing.T) {
 func TestDeviceWithoutASizeGetsAnEntryWithoutANumber(t *testing.T) {
 	var r faultRecorder
 	view := lmbtest.View(t, lmbtest.File(t, failingListing))
-	if err := r.openFile(args.Options{FaultFile: "/dev/null"}, view); err != nil || r.entry.EntryNumber != 0 {
+	err := r.openFile(args.Options{FaultFile: "/dev/null"}, view)
+	if err != nil || r.entry.EntryNumber != 0 {
 		t.Errorf("openFile of /dev/null: entry number %d, %v; want 0", r.entry.EntryNumber, err)
 	}
 }
@@ -522,7 +524,8 @@ main:
 func TestRecordAllocatesNothing(t *testing.T) {
 	var r faultRecorder
 	path := filepath.Join(t.TempDir(), "faults")
-	if err := r.openFile(args.Options{FaultFile: path}, lmbtest.View(t, lmbtest.File(t, failingListing))); err != nil {
+	view := lmbtest.View(t, lmbtest.File(t, failingListing))
+	if err := r.openFile(args.Options{FaultFile: path}, view); err != nil {
 		t.Fatal(err)
 	}
 	end := &outcome{err: hal.NewFault(hal.ExpectFailed, "main, command 1"),

@@ -19,9 +19,6 @@ var addressNumbers = map[string]string{
 		"on a stack",
 	"tools/lmrun/files/output.go nameAddress": "names in memory that hal.Mmap mapped, which " +
 		"does not move",
-
-	"tools/lmrun/files/output.go statusAddress": "a field of an Output on the heap, which does " +
-		"not move and which the list keeps alive",
 }
 
 // systemCalls are the functions whose arguments Go keeps alive and does not move until the call

@@ -55,7 +55,7 @@ func functionsAfterFreeze(t *testing.T, functions map[string]*function) (names [
 		}
 	}
 	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).moveSlot",
-		"files.WriteFull", "files.(*Output).syncToDisk", "files.(*Output).renameTemp",
+		"files.WriteFull", "files.(*Output).sync", "files.(*Output).renameToFinal",
 		"hal.SleepRaw", "hal.rawSyscall", "hal.pwrite"} {
 		if !slices.ContainsFunc(names,
 			func(name string) bool { return strings.HasSuffix(name, needed) }) {

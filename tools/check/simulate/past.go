@@ -75,11 +75,11 @@ var pastDefects = []pastDefect{
 		"case isWriter && (unread < r.slotCount || BROKEN):"},
 	{"an output is renamed before the others are on the disk", "6ddb63a",
 		"tools/lmrun/files/output.go",
-		"\tfor _, f := range list {\n\t\tif err := f.syncToDisk(); err != nil {",
-		"\tif BROKEN {\n\t\tfor _, f := range list {\n\t\t\terr := f.syncToDisk()\n" +
+		"\tfor _, f := range list {\n\t\tif err := f.sync(f.Fd); err != nil {",
+		"\tif BROKEN {\n\t\tfor _, f := range list {\n\t\t\terr := f.sync(f.Fd)\n" +
 			"\t\t\tif err == nil {\n\t\t\t\terr = f.renameToFinal()\n\t\t\t}\n" +
 			"\t\t\tif err != nil {\n\t\t\t\treturn err\n\t\t\t}\n\t\t}\n\t\treturn nil\n\t}\n" +
-			"\tfor _, f := range list {\n\t\tif err := f.syncToDisk(); err != nil {"},
+			"\tfor _, f := range list {\n\t\tif err := f.sync(f.Fd); err != nil {"},
 	{"an output overwrites the old file", "2830ccc", "tools/lmrun/files/output.go",
 		"err = f.createTemp(mode, &status)",
 		"if BROKEN && err == nil {\n\t\t\tf.Fd, err = openAt(unix.AT_FDCWD, path, " +

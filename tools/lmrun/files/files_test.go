@@ -175,8 +175,9 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 func TestLeftoversOfKilledWritersAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	const digits = "0123456789abcdef"
-	for _, name := range []string{"." + digits, "a.b." + digits, "a.." + digits, "a." + digits + "0",
-		"a." + digits[1:], "a." + digits[1:] + "g", "ab." + digits, "." + "a." + digits} {
+	for _, name := range []string{"." + digits, "a.b." + digits, "a.." + digits,
+		"a." + digits + "0", "a." + digits[1:], "a." + digits[1:] + "g", "ab." + digits,
+		"." + "a." + digits} {
 		if err := os.WriteFile(dir+"/."+name+".part", nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -16,11 +16,11 @@ const lockPauseNs = 10_000_000
 // system calls only. stopped may be nil.
 func Lock(fd, attempts int, stopped *atomic.Uint32) error {
 	for range attempts {
-		errno := flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if errno == 0 {
+		switch errno := flock(fd, unix.LOCK_EX|unix.LOCK_NB); errno {
+		case 0:
 			return nil
-		}
-		if errno != unix.EAGAIN && errno != unix.EINTR {
+		case unix.EAGAIN:
+		default:
 			return errno
 		}
 		if stopped != nil && stopped.Load() != 0 {

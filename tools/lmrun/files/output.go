@@ -2,9 +2,9 @@ package files
 
 import (
 	"strconv"
-	"strings"
 	"unsafe"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +19,7 @@ type Output struct {
 	Fd       int    // file descriptor to which the caller writes the data
 	IsStream bool   // true for a pipe, a socket or a character device: see isStream
 	// dirFD is the directory of the temporary and the final file; -1: not open. It stays open, so
-	// that nobody redirects the rename to another directory by changing links.
+	// that a change of links cannot redirect the rename to another directory.
 	dirFD int
 	// tempAndFinalName contains two base names, each followed by a zero byte: the name of the
 	// temporary file, which Discard removes, and the final name. For an output of Create, it
@@ -125,13 +125,14 @@ func (f *Output) RemoveLeftovers() {
 		return
 	}
 	own := string(f.tempAndFinalName[:f.finalNameOffset-1])
-	prefix := own[:len(own)-tempDigits-len(tempSuffix)]
+	end := len(own) - len(tempSuffix)
+	first := end - tempDigits
 	names, _ := hal.ListDir("/proc/self/fd/" + strconv.Itoa(f.dirFD))
 	for _, name := range names {
-		digits, isOfOutput := strings.CutPrefix(name, prefix)
-		digits, isTemp := strings.CutSuffix(digits, tempSuffix)
-		_, isNumber := hal.ParseNumber(digits, 16, 1<<64-1)
-		if isOfOutput && isTemp && isNumber && len(digits) == tempDigits {
+		if len(name) != len(own) || name[:first] != own[:first] || name[end:] != tempSuffix {
+			continue
+		}
+		if _, isTemp := hal.ParseNumber(name[first:end], 16, 1<<64-1); isTemp {
 			f.removeIfUnlocked(name)
 		}
 	}
@@ -160,15 +161,12 @@ const (
 // dot, random digits, which other processes cannot guess, and tempSuffix.
 func tempName(name string) (string, error) {
 	const maxNameBytes = 200 // Linux limits a base name to 255 bytes
-	var random [tempDigits / 2]byte
+	var random [8]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return "", err
 	}
-	temp := "." + name[:min(len(name), maxNameBytes)] + "."
-	for _, b := range random {
-		temp += strconv.FormatUint(uint64(b>>4), 16) + strconv.FormatUint(uint64(b&15), 16)
-	}
-	return temp + tempSuffix, nil
+	digits := strconv.FormatUint(1<<63|fbs.ReadStruct[uint64](random[:]), 16)
+	return "." + name[:min(len(name), maxNameBytes)] + "." + digits + tempSuffix, nil
 }
 
 // copyNamesToReadOnlyMemory maps memory and writes these bytes to it: temp, a zero byte, name, and

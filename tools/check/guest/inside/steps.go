@@ -175,7 +175,8 @@ func runWithLockLimit(_ *guest, args []string) error {
 		if err := c.Start(); err != nil {
 			return err
 		}
-		if err := checkEnd(test.status, test.text, text.String(), waitExit(c)); err != nil {
+		exit := waitExit(c)
+		if err := checkEnd(test.status, test.text, text.String(), exit); err != nil {
 			return fmt.Errorf("limit of %d bytes: %w", limit, err)
 		}
 	}
