@@ -74,7 +74,7 @@ func TestHugePageShowsTheWriterOfEachWord(t *testing.T) {
 			_, console := runInside(t, func(m *machine) {
 				addRecorder(t, m)
 				m.kernel = fromEnv(t, "LM_GUEST_NEW_KERNEL")
-		m.kernelArgs = " hugepagesz=2M hugepages=16"
+				m.kernelArgs = " hugepagesz=2M hugepages=16"
 				m.addProgram(t, "../../capture/recorder/testdata/crowded.c")
 				m.extraArgs = append(m.extraArgs, cmbDevice...)
 				m.extraArgs = append(m.extraArgs, "-cpu", processor) // QEMU uses the last one
