@@ -531,6 +531,7 @@ interruptBulk:
 	ADDQ R13, DX
 	ADDQ DX, DONE
 	MOVQ DX, AMOUNT
+	MOVQ $1, BUDGET
 	JMP  bulkPart
 
 // Return to Go. Walk.StopReason and Walk.Next are already set, but if DONE is not 0, Walk.Next must go

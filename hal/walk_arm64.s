@@ -508,6 +508,7 @@ interruptBulk:
 	BLE   stopInterrupted
 	ADD   R7, ACCESSES, BYTES_LEFT
 	ADD   BYTES_LEFT, DONE
+	MOVD  $1, BUDGET
 	B     bulkPart
 
 // Return to Go. Walk.StopReason and Walk.Next are already set, but if DONE is not 0, Walk.Next must go
