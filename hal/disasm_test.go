@@ -294,7 +294,8 @@ func (m *machine) continueRun(w Walk, first int, list []fbs.Command) (Walk, int)
 	binary.LittleEndian.PutUint64(m.stack[8:], walkBase)
 	copy(m.walk[listOffset:], unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), 32*len(list)))
 	for offset, value := range map[uint64]uint64{
-		0: walkBase + listOffset + 32*uint64(first), 8: walkBase + windowsOffset, 16: walkBase + memoriesOffset,
+		0: walkBase + listOffset + 32*uint64(first), 8: walkBase + windowsOffset,
+		16: walkBase + memoriesOffset,
 		24: uint64(w.Budget), 32: 99, 64: walkBase + tlbBasesOffset, 72: w.DoneBytes,
 		windowsOffset: 0, windowsOffset + 8: deviceBase, windowsOffset + 16: deviceBase,
 		memoriesOffset: 0, memoriesOffset + 8: memoryBase,

@@ -85,7 +85,8 @@ func TestInterruptedTransferMakesTheSameAccesses(t *testing.T) {
 				w, next = m.continueRun(w, next, list)
 				got = append(got, m.accesses...)
 				if int64(len(m.accesses)) > 9+before.Budget { // 9 of the alignment of bulk copies
-					t.Fatalf("%+v: %d accesses with the budget %d", c, len(m.accesses), before.Budget)
+					t.Fatalf("%+v: %d accesses with the budget %d", c, len(m.accesses),
+						before.Budget)
 				}
 				if w.Budget > 0 {
 					break
@@ -135,7 +136,8 @@ func TestWalkIsInterruptedLikePlainGo(t *testing.T) {
 			p.walk.Run()
 			walkGeneric(&oracle.walk)
 			isStopped = p.walk.Budget > 0
-			p.compareWithOracle(t, oracle, p.walk.NextIndex(list), oracle.walk.NextIndex(list), list)
+			done, want := p.walk.NextIndex(list), oracle.walk.NextIndex(list)
+			p.compareWithOracle(t, oracle, done, want, list)
 		}
 	}
 }

@@ -50,7 +50,8 @@ func (d slowDevice) Diagnose() hal.Code {
 	return d.Device.Diagnose()
 }
 
-// longRuns has the commands of runs that are charged more than 8 ms, for every opcode, width and mode.
+// longRuns has the commands of runs that are charged more than 8 ms, for every opcode, width and
+// mode.
 func longRuns() map[string]string {
 	runs := map[string]string{
 		"fence":  strings.Repeat("  fence\n  write.4 m+0x0 0x1\n", 9000),
@@ -98,7 +99,8 @@ func TestLimitIsKeptWithinOneBudgetForEveryCommand(t *testing.T) {
 			device := slowDevice{mock.New(&boards.Ivshmem)}
 			r, err := runtime.Load(view(t, ivshmemHead+"tensor i input uint8[72000]\n"+
 				"tensor o output uint8[72000]\nmain:\n"+body+
-				"other:\n  copy.8 o[:] <- m+0x0\n  copy.8 m+0x0 <- i[:]\n"), runtime.AnyTLBWindow, device)
+				"other:\n  copy.8 o[:] <- m+0x0\n  copy.8 m+0x0 <- i[:]\n"),
+				runtime.AnyTLBWindow, device)
 			if err != nil {
 				t.Fatal(err)
 			}
