@@ -280,11 +280,12 @@ func parseOperand(t *testing.T, s string) operand {
 func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 	m.t.Helper()
 	list = append(list[:len(list):len(list)], fbs.Command{Opcode: gen.OpcodeEnd})
-	return m.continueRun(Walk{Budget: largeBudget}, list)
+	return m.continueRun(Walk{Budget: largeBudget}, 0, list)
 }
 
-// continueRun does the same as run, with the Budget and the DoneBytes of w, and needs an End.
-func (m *machine) continueRun(w Walk, list []fbs.Command) (Walk, int) {
+// continueRun does the same as run from command `first` on, with the Budget and the DoneBytes of w,
+// and needs an End.
+func (m *machine) continueRun(w Walk, first int, list []fbs.Command) (Walk, int) {
 	m.t.Helper()
 	clear(m.registers)
 	clear(m.stack)
@@ -293,7 +294,8 @@ func (m *machine) continueRun(w Walk, list []fbs.Command) (Walk, int) {
 	binary.LittleEndian.PutUint64(m.stack[8:], walkBase)
 	copy(m.walk[listOffset:], unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), 32*len(list)))
 	for offset, value := range map[uint64]uint64{
-		0: walkBase + listOffset, 8: walkBase + windowsOffset, 16: walkBase + memoriesOffset,
+		0: walkBase + listOffset + 32*uint64(first), 8: walkBase + windowsOffset,
+		16: walkBase + memoriesOffset,
 		24: uint64(w.Budget), 32: 99, 64: walkBase + tlbBasesOffset, 72: w.DoneBytes,
 		windowsOffset: 0, windowsOffset + 8: deviceBase, windowsOffset + 16: deviceBase,
 		memoriesOffset: 0, memoriesOffset + 8: memoryBase,

@@ -174,9 +174,9 @@ func (w *Walk) executeTransfer(p Port, block BlockPort, address, barOffset uint6
 	return code
 }
 
-// chargePart charges the accesses of a copy, fill or compare that are left. If they are too many, it
-// returns how many bytes the run may transfer with one access fewer than the budget, and leaves a
-// budget of 1. A bulk copy must make the same accesses as without an interruption: it is
+// chargePart charges the accesses of a copy, fill or compare that are left. If they are too many,
+// it returns how many bytes the run may transfer with one access fewer than the budget, and leaves
+// a budget of 1. A bulk copy must make the same accesses as without an interruption: it is
 // interrupted after a multiple of 128 bytes from the first address that is a multiple of 32.
 func (w *Walk) chargePart(address uint64) (part uint64, isLast bool) {
 	c, left := w.Next, uint64(w.Next.Amount)-w.DoneBytes

@@ -41,9 +41,9 @@ type Walk struct {
 	// is the address of a buffer in host memory, for CopyIn, CopyOut and Compare commands.
 	BufferAddresses *uintptr
 
-	// Budget is the time, in microseconds, that Run may still use: commandUs for each command, 1 for
-	// each access of a copy, fill or compare, and pointExtraUs for each Point. Run stops when it is
-	// not above 0, and does nothing if it never was.
+	// Budget is the time, in microseconds, that Run may still use: commandUs for each command, 1
+	// for each access of a copy, fill or compare, and pointExtraUs for each Point. Run stops when
+	// it is not above 0.
 	Budget int64
 
 	StopReason     uint64 // why Run stopped: one of the values below

@@ -234,10 +234,10 @@ resumeAtDST:
 	MOVQ  R13, DST
 	JMP   copyOutRest
 
-// The accesses that are left, AMOUNT, have been subtracted from BUDGET, but are too many. Set AMOUNT
-// to the bytes of one access fewer than the budget was, and DONE to the bytes that are done after
-// these. Make these accesses, unless there are none. The budget that is left then does not pay for
-// the command, so that the walk stops after them.
+// The accesses that are left, AMOUNT, have been subtracted from BUDGET, but are too many. Set
+// AMOUNT to the bytes of one access fewer than the budget was, and DONE to the bytes that are done
+// after these. Make these accesses, unless there are none. The budget that is left then does not
+// pay for the command, so that the walk stops after them.
 interrupt:
 	ADDQ  AMOUNT, BUDGET
 	LEAQ  -1(BUDGET), AMOUNT
@@ -253,8 +253,9 @@ interrupt:
 
 // Define the labels COPY, EXPECT and COMPARE, whose code makes accesses of BYTES bytes, and the
 // labels of their loops. SHIFT is the logarithm of BYTES: COPY and COMPARE charge the accesses, and
-// jump to the label `interrupt` if the budget does not allow all of them. LOAD and STORE are the instructions for an access of that width. CMP_ONES is the instruction that
-// compares a value of that width; this macro uses it to find a value of all ones.
+// jump to the label `interrupt` if the budget does not allow all of them. LOAD and STORE are the
+// instructions for an access of that width. CMP is the instruction that compares a value of
+// that width; this macro uses it to find a value of all ones.
 //
 // COPY: load an element from SRC and store it to DST, until BYTES_LEFT bytes are copied.
 //
@@ -264,7 +265,7 @@ interrupt:
 //
 // COMPARE: load an element from the device and an element of the golden data, until BYTES_LEFT
 // bytes are compared. Stop if two elements differ.
-#define ACCESS_LOOPS(BYTES, SHIFT, LOAD, STORE, CMP_ONES, COPY, COPYING, EXPECT, COMPARE, COMPARING) \
+#define ACCESS_LOOPS(BYTES, SHIFT, LOAD, STORE, CMP, COPY, COPYING, EXPECT, COMPARE, COMPARED) \
 COPY:                                             \
 	SHRQ  $SHIFT, AMOUNT                          \
 	SUBQ  AMOUNT, BUDGET                          \
@@ -279,7 +280,7 @@ COPYING:                                          \
 	JMP   copyDone                                \
 EXPECT:                                           \
 	LOAD (DST), VALUE                             \
-	CMP_ONES VALUE, $-1                           \
+	CMP VALUE, $-1                           \
 	JEQ  stopLoaded                               \
 	CMPB command_Mode(CMD), $const_conditionEqual \
 	JNE  stopLoaded                               \
@@ -292,7 +293,7 @@ COMPARE:                                          \
 	SHRQ  $SHIFT, AMOUNT                          \
 	SUBQ  AMOUNT, BUDGET                          \
 	JLE   interrupt                               \
-COMPARING:                                        \
+COMPARED:                                        \
 	LOAD (DST), VALUE                             \
 	LOAD (SRC), GOLDEN                            \
 	CMPQ VALUE, GOLDEN                            \
@@ -300,7 +301,7 @@ COMPARING:                                        \
 	ADDQ $BYTES, DST                              \
 	ADDQ $BYTES, SRC                              \
 	SUBQ $BYTES, BYTES_LEFT                       \
-	JHI  COMPARING                                \
+	JHI  COMPARED                                 \
 	ADVANCE
 
 ACCESS_LOOPS(4, 2, MOVL, MOVL, CMPL, copy4, copying4, expect4, compare4, comparing4)
@@ -428,9 +429,9 @@ NAME:                    \
 	SUBQ    $128, AMOUNT \
 	JCC     NAME
 
-// A CopyIn of STREAM_MIN_BYTES or more uses non-temporal stores, which bypass the cache. If the destination is cached memory, such as a Host window, many ordinary stores have two
-// disadvantages: they evict other data from the cache, and the processor reads the memory before it
-// overwrites it.
+// A CopyIn of STREAM_MIN_BYTES or more uses non-temporal stores, which bypass the cache. If the
+// destination is cached memory, such as a Host window, many ordinary stores have two disadvantages:
+// they evict other data from the cache, and the processor reads the memory before it overwrites it.
 #define STREAM_MIN_BYTES $(4<<20)
 
 // Bulk copy of AMOUNT bytes from SRC to DST. Addresses increase, accesses do not overlap, and each
@@ -531,10 +532,11 @@ interruptBulk:
 	ADDQ R13, DX
 	ADDQ DX, DONE
 	MOVQ DX, AMOUNT
+	MOVQ $1, BUDGET
 	JMP  bulkPart
 
-// Return to Go. Walk.StopReason and Walk.Next are already set, but if DONE is not 0, Walk.Next must go
-// back to the command of which only a part is done.
+// Return to Go. Walk.StopReason and Walk.Next are already set, but if DONE is not 0, Walk.Next must
+// go back to the command of which only a part is done.
 stop:
 	TESTQ DONE, DONE
 	JNE   stopAfterPart

@@ -265,8 +265,8 @@ interrupt:
 
 // Define the labels COPY, EXPECT and COMPARE, whose code makes accesses of BYTES bytes, and the
 // labels of their loops. SHIFT is the logarithm of BYTES: COPY and COMPARE charge the accesses, and
-// jump to the label `interrupt` if the budget does not allow all of them. LOAD and STORE are the instructions for an access of that width. ONES is the value of
-// that width with all bits set.
+// jump to the label `interrupt` if the budget does not allow all of them. LOAD and STORE are the
+// instructions for an access of that width. ONES is the value of that width with all bits set.
 //
 // COPY: load an element from SRC and store it to DST, until BYTES_LEFT bytes are copied.
 //
@@ -274,7 +274,7 @@ interrupt:
 //
 // COMPARE: load an element from the device and an element of the golden data, until BYTES_LEFT
 // bytes are compared. Stop if two elements differ.
-#define ACCESS_LOOPS(BYTES, SHIFT, LOAD, STORE, ONES, COPY, COPYING, EXPECT, COMPARE, COMPARING) \
+#define ACCESS_LOOPS(BYTES, SHIFT, LOAD, STORE, ONES, COPY, COPYING, EXPECT, COMPARE, COMPARED) \
 COPY:                        \
 	LSR   $SHIFT, BYTES_LEFT, ACCESSES \
 	SUBS  ACCESSES, BUDGET   \
@@ -295,7 +295,7 @@ COMPARE:                     \
 	LSR   $SHIFT, BYTES_LEFT, ACCESSES \
 	SUBS  ACCESSES, BUDGET   \
 	BLE   interrupt          \
-COMPARING:                   \
+COMPARED:                   \
 	LOAD  (DST), VALUE       \
 	LOAD  (SRC), GOLDEN      \
 	CMP   GOLDEN, VALUE      \
@@ -303,7 +303,7 @@ COMPARING:                   \
 	ADD   $BYTES, DST        \
 	ADD   $BYTES, SRC        \
 	SUBS  $BYTES, BYTES_LEFT \
-	BHI   COMPARING          \
+	BHI   COMPARED           \
 	ADVANCE
 
 ACCESS_LOOPS(1, 0, MOVBU, MOVB, 0xff, copy1, copying1, expect1, compare1, comparing1)
@@ -508,10 +508,11 @@ interruptBulk:
 	BLE   stopInterrupted
 	ADD   R7, ACCESSES, BYTES_LEFT
 	ADD   BYTES_LEFT, DONE
+	MOVD  $1, BUDGET
 	B     bulkPart
 
-// Return to Go. Walk.StopReason and Walk.Next are already set, but if DONE is not 0, Walk.Next must go
-// back to the command of which only a part is done.
+// Return to Go. Walk.StopReason and Walk.Next are already set, but if DONE is not 0, Walk.Next must
+// go back to the command of which only a part is done.
 stop:
 	CBNZ DONE, stopAfterPart
 	MOVD BUDGET, Walk_Budget(WALK)

@@ -113,11 +113,17 @@ const largeBudget = 1 << 40
 // the number of complete commands.
 func (p *walkSetup) run(run func(w *Walk), list []fbs.Command) (done int) {
 	list = append(list[:len(list):len(list)], fbs.Command{Opcode: gen.OpcodeEnd})
-	p.windows[1] = p.tlbBases[1]
-	p.walk.Next, p.walk.Budget, p.walk.DoneBytes, p.walk.Got, p.walk.Want,
-		p.walk.MismatchOffset = &list[0], largeBudget, 0, 0, 0, 0
+	p.begin(list)
 	run(&p.walk)
 	return int(uintptr(unsafe.Pointer(p.walk.Next))-uintptr(unsafe.Pointer(&list[0]))) / 32
+}
+
+// begin prepares the walk for the commands of a list.
+func (p *walkSetup) begin(list []fbs.Command) {
+	p.windows[1] = p.tlbBases[1]
+	w := &p.walk
+	w.Next, w.Budget, w.DoneBytes = &list[0], largeBudget, 0
+	w.Got, w.Want, w.MismatchOffset = 0, 0, 0
 }
 
 // runOne executes one command. It ends the test if the command stops the walk, unless it has copied

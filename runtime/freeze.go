@@ -99,8 +99,8 @@ func (r *Replay) runCatchingFaults(sequence int) hal.Code {
 	return hal.Internal
 }
 
-// executeAndRecover executes a sequence, and returns the panic from which it recovered, if any. With
-// a limit from SetLimit, it also looks at the clock at the end.
+// executeAndRecover executes a sequence, and returns the panic from which it recovered, if any.
+// With a limit from SetLimit, it also looks at the clock at the end.
 //
 // executeAndRecover does not call callAndRecover, because callAndRecover calls a function value. A
 // test in tools/check/house analyses which functions a run can call, and follows only direct calls.

@@ -256,8 +256,8 @@ func TestRequestToStopDoesNotShortenSafe(t *testing.T) {
 	}
 }
 
-// TestClockIsReadInCallsOfShortSequences: a limit is noticed after 450 commands, also if each called
-// sequence is shorter.
+// TestClockIsReadInCallsOfShortSequences: a limit is noticed after 450 commands, also if each
+// called sequence is shorter.
 func TestClockIsReadInCallsOfShortSequences(t *testing.T) {
 	for _, callee := range []int{0, 1, 100, 255, 256, 257, 1000} {
 		t.Run(fmt.Sprintf("calls of %d stores", callee), func(t *testing.T) {

@@ -143,17 +143,17 @@ const (
 // wait at least StopGraceNs before they kill a process that they have asked to stop.
 const StopGraceNs = 10_000_000_000
 
-// StopLagNs is how long, in nanoseconds, a sequence may continue beyond its limit after the stop flag
-// was set: the longest sleep until it notices the flag, a work budget until it notices the limit,
-// and the diagnosis of the devices after a failure.
+// StopLagNs is how long, in nanoseconds, a sequence may continue beyond its limit after the stop
+// flag was set: the longest sleep until it notices the flag, a work budget until it notices the
+// limit, and the diagnosis of the devices after a failure.
 const StopLagNs = sleepMaxNs + 8_000_000 + dmaFaultDelayNs +
 	2*fbs.DevicesMax*fbs.DeviceQueryUs*1000
 
 // SetStopFlag sets the address of a flag. To end a run, another goroutine or a signal handler
-// stores a number other than 0 in the flag. The run notices it after at most 8 ms of charged time, or
-// 10 ms of sleep, and may then take StopGraceNs more. If it takes longer, it fails with hal.FrameLate, and Run executes the sequence "safe", as after every
-// failure. Two kinds of runs ignore the flag: runs for which SetLimit has set a limit, and runs of
-// the sequence "safe".
+// stores a number other than 0 in the flag. The run notices it after at most 8 ms of charged time,
+// or 10 ms of sleep, and may then take StopGraceNs more. If it takes longer, it fails with
+// hal.FrameLate, and Run executes the sequence "safe", as after every failure. Two kinds of runs
+// ignore the flag: runs for which SetLimit has set a limit, and runs of the sequence "safe".
 func (r *Replay) SetStopFlag(flag *atomic.Uint32) { r.stopFlag = flag }
 
 // SetObserver sets a function. Each later run calls this function before each command, with the
@@ -242,8 +242,8 @@ func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code
 	return code
 }
 
-// executeSequence executes the commands of one sequence, which Verify has checked. r.walk, a loop in
-// assembly, executes most commands, and finishCommand the others.
+// executeSequence executes the commands of one sequence, which Verify has checked. r.walk, a loop
+// in assembly, executes most commands, and finishCommand the others.
 func (r *Replay) executeSequence(sequence int) (code hal.Code) {
 	w := &r.walk
 	w.Next = &r.commands[r.view.Sequences[sequence].First]

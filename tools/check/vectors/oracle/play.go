@@ -253,8 +253,8 @@ func (p *Player) Execute(sequence int, limitNs int64) vector.Result {
 	return p.result
 }
 
-// What the runtime charges, in microseconds: a budget, a command with one access, the further accesses
-// of a Point that the runtime makes, and what the runtime does after an access.
+// What the runtime charges, in microseconds: a budget, a command with one access, the further
+// accesses of a Point that the runtime makes, and what the runtime does after an access.
 const (
 	workBudgetUs = 900
 	commandUs    = 2
@@ -293,9 +293,9 @@ func (p *Player) codeOfTime() (code string) {
 	return done
 }
 
-// forEachPart calls f for each part of a command between two looks at the clock, with the first byte
-// of the part and the first after it. A bulk copy is interrupted only where its accesses stay the
-// same: at a multiple of 128 bytes after an address that is a multiple of 32.
+// forEachPart calls f for each part of a command between two looks at the clock, with the first
+// byte of the part and the first after it. A bulk copy is interrupted only where its accesses stay
+// the same: at a multiple of 128 bytes after an address that is a multiple of 32.
 func (p *Player) forEachPart(c *Command, f func(first, end uint64) (code string)) (code string) {
 	_, base := p.Place(c.Window)
 	for first := uint64(0); ; {
