@@ -54,9 +54,9 @@ type backend interface {
 	// If fixedBus is not 0, mapForDMA returns the bus address fixedBus, or an error if the device
 	// cannot reach `mem` at that address.
 	mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error)
-	// ensureReachable implements Device.AssignBusAddress if the device and the owner of the
+	// mapForPeer implements Device.AssignBusAddress if the device and the owner of the
 	// aperture have the same backend.
-	ensureReachable(a *Aperture, owner *device) error
+	mapForPeer(a *Aperture, owner *device) error
 }
 
 // fault returns a Fault whose reason begins with the name of the device.
@@ -211,7 +211,7 @@ func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 		return NewFault(Usage, d.pciFunction.Name+" cannot reach memory of "+
 			windowOwner.Identity().Name+reason)
 	}
-	return d.backend.ensureReachable(a, owner)
+	return d.backend.mapForPeer(a, owner)
 }
 
 // Alive implements Device.

@@ -341,10 +341,9 @@ func (p *pciBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint
 	return bus, err
 }
 
-// ensureReachable implements backend. It need not set the bus address: mapBarRange or mapHostMem
-// has already set it, and every device reaches the BAR or host memory at the same bus address. This
-// is true only if no IOMMU translates addresses, which ensureReachable checks.
-func (p *pciBackend) ensureReachable(*Aperture, *device) error { return p.checkNoIOMMU() }
+// mapForPeer implements backend. mapBarRange or mapHostMem has already set the bus address, which
+// is the same for every device if no IOMMU translates addresses.
+func (p *pciBackend) mapForPeer(*Aperture, *device) error { return p.checkNoIOMMU() }
 
 // bridgesMax is the number of parent directories in sysfs that checkNoIOMMU searches. The directory
 // of a function has one parent for each bridge between the function and the processor, including

@@ -215,6 +215,6 @@ func (t *ttBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint6
 	return pin.noc, syscallFault("PIN_PAGES", t.dev.locator, err)
 }
 
-// ensureReachable implements backend. It does nothing, because with the backend tt a device
+// mapForPeer implements backend. It does nothing, because with the backend tt a device
 // reaches only its own Host windows, whose bus addresses mapHostMem has already set.
-func (t *ttBackend) ensureReachable(*Aperture, *device) error { return nil }
+func (t *ttBackend) mapForPeer(*Aperture, *device) error { return nil }

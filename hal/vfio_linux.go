@@ -159,10 +159,10 @@ func (v *vfioBackend) mapForDMA(mem []byte, _ bool, fixedBus uint64) (bus uint64
 	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)), fixedBus)
 }
 
-// ensureReachable implements backend: it makes the IOMMU map the memory of the aperture a, and
+// mapForPeer implements backend: it makes the IOMMU map the memory of the aperture a, and
 // sets a.BusAddress. All PCI functions of this process share one container. Therefore all of them
 // can use a mapping that was made for one of them.
-func (v *vfioBackend) ensureReachable(a *Aperture, owner *device) error {
+func (v *vfioBackend) mapForPeer(a *Aperture, owner *device) error {
 	if a.BusAddress != 0 || a.Base == 0 || a.TLBWindow >= 0 {
 		return nil // the window already has a bus address, is not mapped, or is a Tlb window
 	}
