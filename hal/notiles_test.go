@@ -25,7 +25,7 @@ func (b *memoryBackend) mapBarRange(_ uint8, _ bool, _, size uint64) (*Aperture,
 	return &a, nil
 }
 func (b *memoryBackend) mapForDMA([]byte, bool, uint64) (uint64, error) { return 0x1000, nil }
-func (b *memoryBackend) mapForPeer(*Aperture, *device) error       { return nil }
+func (b *memoryBackend) mapForPeer(*Aperture, *device) error            { return nil }
 
 // openBoard returns a device of a board in the state after Open. A file contains its configuration
 // space.
