@@ -46,9 +46,9 @@ usage: ./build.sh COMMAND
                             fmt vet lint gen kernels unit player fuzz race arm64 purego
                             cross reproducible recipes guest coverage bench
   record-trials           lm record in the arm64 guest against QEMU's own trace, at length: minutes;
-                            and of programs by clang and rustc, where they are installed; with
-                            LM_TTKMD=FILE.ko and LM_TTUMD=PROGRAM of a client of Tenstorrent's
-                            library
+                            and of programs by clang and rustc, where they are installed;
+                            mmiotrace in an amd64 guest; with LM_TTKMD=FILE.ko and
+                            LM_TTUMD=PROGRAM of a client of Tenstorrent's library
   object-coverage         which instructions and branches of lmrun-arm64, as it ships, the guest
                             reaches, signed and not, on two kinds of processor; build/coverage has
                             more

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Part of build.sh: arm64 kernels, a QEMU and arm64 programs for guests, downloaded from Debian
-# into the cache. None of them is installed. Each ensure_ function sets variables to the paths of
-# what it provides; on failure it sets $missing to the reason.
+# Part of build.sh: kernels, a QEMU and arm64 programs for guests, downloaded from Debian into the
+# cache. None of them is installed. Each ensure_ function sets variables to the paths of what it
+# provides; on failure it sets $missing to the reason.
 
 # The kernel of most guests, and the folder with its modules, all in one level.
 kernel='' modules=''
@@ -46,6 +46,18 @@ ensure_new_kernel() {
 	fetch_kernel linux-image-cloud-arm64 "$new_kernel" "$new_modules" trixie
 }
 
+# An amd64 kernel that has mmiotrace, and its modules of SD host controllers. The folder also has
+# busybox, a static shell.
+amd64_kernel='' amd64_modules=''
+
+# ensure_amd64_kernel sets $amd64_kernel and $amd64_modules to Debian's standard kernel, which it
+# downloads if necessary.
+ensure_amd64_kernel() {
+	amd64_kernel=$PWD/$cache/vmlinuz-amd64 amd64_modules=$PWD/$cache/modules-amd64
+	[[ -s $amd64_kernel && -s $amd64_modules/busybox ]] && return
+	fetch_kernel linux-image-amd64 "$amd64_kernel" "$amd64_modules"
+}
+
 # fetch_kernel METAPACKAGE KERNEL MODULES [SUITE] downloads the kernel that a Debian package
 # depends on, and unpacks it to the file KERNEL and its modules to the folder MODULES. Without
 # SUITE the kernel is of this system's release. Output is appended to apt.log.
@@ -69,14 +81,18 @@ print_debian_uri() {
 }
 
 # download_kernel METAPACKAGE SUITE downloads the package of the kernel that METAPACKAGE depends
-# on. The name of that package changes with every update. If SUITE is empty, it is this system's.
-# apt keeps its lists in the cache, so that the lists of this system do not change.
+# on, and for amd64 a static busybox. The name of the kernel's package changes with every update.
+# If SUITE is empty, it is this system's. apt keeps its lists in the cache, so that the lists of
+# this system do not change.
 download_kernel() {
-	local apt=$PWD/$cache/apt name uri
+	local apt=$PWD/$cache/apt arch=${1##*-} name uri
 	local lists=$apt/lists${2:+-$2} folder=$apt/$1${2:+-$2}
+	[[ $arch == arm64 ]] || lists+=-$arch
 	mkdir -p "$lists/partial" "$apt/archives/partial"
-	local options=(-q -o APT::Architecture=arm64 -o APT::Architectures=arm64
+	local options=(-q -o APT::Architecture="$arch" -o APT::Architectures="$arch"
 		-o APT::Sandbox::User=root -o Dir::State::lists="$lists" -o Dir::Cache="$apt")
+	local packages=()
+	[[ $arch != amd64 ]] || packages=(busybox-static)
 	if [[ -n $2 ]]; then
 		uri=$(print_debian_uri) && echo "deb $uri $2 main" >"$apt/$2.list" || return
 		options+=(-o Dir::Etc::SourceList="$apt/$2.list" -o Dir::Etc::SourceParts=/dev/null)
@@ -86,22 +102,27 @@ download_kernel() {
 		sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -1)
 	[[ -n $name ]] || { echo "$1 depends on no kernel"; return 1; }
 	rm -f "$folder"/*.deb
-	(cd "$folder" && apt-get "${options[@]}" download "$name")
+	(cd "$folder" && apt-get "${options[@]}" download "$name" "${packages[@]}")
 }
 
 # unpack_kernel METAPACKAGE KERNEL MODULES [SUITE] unpacks the kernel and its modules of VFIO,
-# UIO, watchdogs, persistent memory and IOMMUs from a downloaded package. What is a module in one
-# kernel is built into another, so only the kernel and uio.ko must be there. The folder MODULES is
-# created last and in one step: if it exists, it is complete.
+# UIO, watchdogs, persistent memory and IOMMUs, or for amd64 of UIO and SD cards and busybox, from
+# downloaded packages. What is a module in one kernel is built into another, so only the kernel and
+# uio.ko must be there. The folder MODULES is created last and in one step: if it exists, it is
+# complete.
 unpack_kernel() {
-	local part=$cache/modules.part status
+	local part=$cache/modules.part deb status files=('./boot/vmlinuz-*' '*/drivers/vfio/*.ko*'
+		'*/drivers/uio/*.ko*' '*/drivers/watchdog/*.ko*' '*/drivers/nvdimm/*.ko*'
+		'*/drivers/dax/dax.ko*' '*/drivers/iommu/*.ko*')
+	[[ $1 != *-amd64 ]] || files=('./boot/vmlinuz-*' '*/drivers/uio/*.ko*' '*/drivers/mmc/*.ko*'
+		'*/bin/busybox')
 	rm -rf "$part" "$3" && mkdir -p "$part" || return
 	# tar fails if a pattern matches nothing; dpkg-deb fails if the package is damaged.
-	dpkg-deb --fsys-tarfile "$cache/apt/$1${4:+-$4}"/*.deb | tar -x -C "$part" --no-same-owner \
-		--transform 's|.*/||' --wildcards './boot/vmlinuz-*' '*/drivers/vfio/*.ko*' \
-		'*/drivers/uio/*.ko*' '*/drivers/watchdog/*.ko*' '*/drivers/nvdimm/*.ko*' \
-		'*/drivers/dax/dax.ko*' '*/drivers/iommu/*.ko*' && status=0 || status=${PIPESTATUS[0]}
-	[[ $status -eq 0 ]] || return
+	for deb in "$cache/apt/$1${4:+-$4}"/*.deb; do
+		dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$part" --no-same-owner \
+			--transform 's|.*/||' --wildcards "${files[@]}" && status=0 || status=${PIPESTATUS[0]}
+		[[ $status -eq 0 ]] || return
+	done
 	find "$part" -name '*.xz' -exec xz -d {} + || return
 	[[ -s $part/uio.ko ]] || { echo "the package of $1 has no module uio"; return 1; }
 	mv "$part"/vmlinuz-* "$2" && mv "$part" "$3"

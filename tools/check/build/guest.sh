@@ -90,7 +90,8 @@ cmd_soak() {
 		./tools/check/guest
 }
 
-# cmd_record-trials compares what lm record records in a guest with QEMU's own trace, at length.
+# cmd_record-trials compares what lm record records in a guest with QEMU's own trace, at length. It
+# also records a driver with mmiotrace in an amd64 guest.
 cmd_record-trials() {
 	ensure_installed qemu-system-aarch64 qemu-system-arm ||
 		{ warn "record-trials: $missing is not here"; exit 69; }
@@ -101,11 +102,14 @@ cmd_record-trials() {
 	ensure_new_kernel ||
 		{ warn "record-trials: no arm64 kernel that reports who writes: $missing"; exit 69; }
 	ensure_guest_programs || { warn "record-trials: $missing"; exit 69; }
+	ensure_installed qemu-system-x86_64 qemu-system-x86 && ensure_amd64_kernel ||
+		{ warn "record-trials: no amd64 guest: $missing"; exit 69; }
 	build_guest_programs
 	go build -o "$out/lm" ./tools/lm
 	export LM_GUEST_PROGRAMS=$guest_programs LM_GUEST_LM=$PWD/$out/lm
 	export LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
 	export LM_GUEST_NEW_KERNEL=$new_kernel LM_GUEST_NEW_MODULES=$new_modules
+	export LM_GUEST_AMD64_KERNEL=$amd64_kernel LM_GUEST_AMD64_MODULES=$amd64_modules
 	# Trials of Tenstorrent's driver also need a QEMU that shows a served device.
 	if [[ -n ${LM_TTKMD:-} ]]; then
 		ensure_new_qemu || { warn "record-trials: $missing"; exit 69; }
