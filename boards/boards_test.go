@@ -72,7 +72,8 @@ func TestRulesLieInTheirBars(t *testing.T) {
 			}
 			for _, o := range b.Rules[:i] {
 				if o.Bar == r.Bar && r.First <= o.Last {
-					t.Errorf("%s: rules %s and %s overlap or are not sorted", b.Name, o.Name, r.Name)
+					t.Errorf("%s: rules %s and %s overlap or are not sorted", b.Name, o.Name,
+						r.Name)
 				}
 			}
 		}

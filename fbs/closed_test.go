@@ -402,7 +402,8 @@ func TestLoadOnlyRulesAcceptNoStores(t *testing.T) {
 				{fbs.Command{Opcode: gen.OpcodeRelocate, Width: 8, Window: 1, Offset: 0x80},
 					!pageAcceptsStores(board, rule.Bar, rule.First) ||
 						board.BarSizes[rule.Bar] < 4096,
-					" accepts no stores, but shares a page of 0x1000 bytes with window 0; relocate"},
+					" accepts no stores, but shares a page of 0x1000 bytes with window 0; " +
+						"relocate"},
 				{fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail}, false,
 					""},
 			} {

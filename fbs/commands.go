@@ -266,7 +266,8 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 		return describeMissingWindow(m.Index)
 	}
 	w := &c.view.Windows[m.Index]
-	// Drivers store the end of a buffer in host memory. The end of a Bar window is another register.
+	// Drivers store the end of a buffer in host memory. At the end of a Bar window is another
+	// register.
 	if m.Value > w.Size || m.Value == w.Size && w.Kind == gen.WindowKindBar {
 		return Text("relocation offset %x is beyond window %d (%x bytes)",
 			m.Value, uint64(m.Index), w.Size)
@@ -639,7 +640,7 @@ func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
 
 // CheckDMAPages checks the pages of a BAR that a Bar window touches: each byte needs a rule that
 // accepts stores. An IOMMU maps whole pages, and only the other device knows how much it stores.
-// CheckDMAPages returns the problem, or "" if there is none.
+// CheckDMAPages returns the first problem, or "".
 func (v *View) CheckDMAPages(window uint16, board *boards.Board, pageSize uint64) string {
 	w := &v.Windows[window]
 	bar := v.Devices[w.Device].MinBarSizes()[w.Bar]
@@ -653,9 +654,8 @@ func (v *View) CheckDMAPages(window uint16, board *boards.Board, pageSize uint64
 	if next > last {
 		return ""
 	}
-	return Text("byte %x of BAR %d accepts no stores, but shares a page of %x bytes with window %d; "+
-		"relocate a window in other pages",
-		next, uint64(w.Bar), pageSize, uint64(window))
+	return Text("byte %x of BAR %d accepts no stores, but shares a page of %x bytes with "+
+		"window %d; relocate a window in other pages", next, uint64(w.Bar), pageSize, uint64(window))
 }
 
 // checkDataRange checks the data of a command m that copies or compares: m.Amount bytes of a tensor

@@ -171,8 +171,8 @@ func (d *device) allOnesFault() error {
 //
 //go:noinline
 func (d *device) goneFault(text string) error {
-	return JoinFault(DeviceGone, d.pciFunction.Name, ": ", text, " remove the device with `echo 1 > ",
-		sysfsDevicesDir, "/", d.pciFunction.Address, "/remove` and find it again with "+
+	return JoinFault(DeviceGone, d.pciFunction.Name, ": ", text,
+		" remove the device with `echo 1 > ", sysfsDevicesDir, "/", d.pciFunction.Address, "/remove` and find it again with "+
 			"`echo 1 > /sys/bus/pci/rescan`")
 }
 

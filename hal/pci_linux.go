@@ -242,7 +242,7 @@ func (p *pciBackend) findCapability(id uint64) (offset uint64) {
 }
 
 // silenceInterrupts disables the device's interrupts until Close: no handler expects them, and the
-// kernel would disable the line of an INTx that nobody handles, which other devices may share.
+// kernel would disable the line of an INTx without a handler, which other devices may share.
 // commandFound is the command register before the kernel enabled the function, which enables INTx.
 func (p *pciBackend) silenceInterrupts(commandFound uint64) {
 	p.replaceBit(configCommandOffset, configCommandINTxOff, configCommandINTxOff, commandFound)

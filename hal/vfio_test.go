@@ -159,8 +159,8 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	for range 2 {
 		if err := d.AssignBusAddress(a, of); err != nil || a.BusAddress != 0x100ff8 ||
 			a.DMAPage != pageSize() {
-			t.Errorf("AssignBusAddress: bus address %#x, pages of %#x bytes, %v; want 0x100ff8, %#x",
-				a.BusAddress, a.DMAPage, err, pageSize())
+			t.Errorf("AssignBusAddress: bus address %#x, pages of %#x bytes, %v; "+
+				"want 0x100ff8, %#x", a.BusAddress, a.DMAPage, err, pageSize())
 		}
 	}
 	if len(k.VFIO.DMA) != 1 || k.VFIO.DMA[0].Size != 0x2000 ||

@@ -308,7 +308,8 @@ func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 	if a.DMAPage > fbs.DMAPageSize {
 		problem := r.view.CheckDMAPages(c.Index, r.view.Board(int(owner)), a.DMAPage)
 		if problem != "" {
-			return r.commandFault(hal.WrongDevice, index, problem+", or use a kernel with smaller pages")
+			return r.commandFault(hal.WrongDevice, index,
+				problem+", or use a kernel with smaller pages")
 		}
 	}
 	if err != nil {

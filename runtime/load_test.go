@@ -310,7 +310,8 @@ func TestPagesOfTheIOMMUMustAcceptStores(t *testing.T) {
 		for _, fail := range []error{nil, hal.NewFault(hal.NoDevice, "no free addresses")} {
 			d := busMaster{Device: mock.New(&boards.Nvme), calls: new([]string), page: c.page,
 				fail: fail}
-			r, err := runtime.Load(view(t, head+"  write.8 r+0x28 bus(d)\n"), runtime.AnyTLBWindow, d)
+			image := view(t, head+"  write.8 r+0x28 bus(d)\n")
+			r, err := runtime.Load(image, runtime.AnyTLBWindow, d)
 			switch {
 			case c.want != "":
 				if hal.CodeOf(err) != hal.WrongDevice || !strings.Contains(err.Error(), c.want) {
@@ -362,7 +363,8 @@ func TestRunFailsIfBusMasteringIsDenied(t *testing.T) {
 		if result := r.Run(0); result.Code != want || result.Command != -1 || result.SafeRan {
 			t.Errorf("run: %+v, want %v, no command and no safe", result, want)
 		}
-		const stopped = "edu masters true, ivshmem masters true, edu masters false, ivshmem masters false"
+		const stopped = "edu masters true, ivshmem masters true, edu masters false, " +
+			"ivshmem masters false"
 		if got := strings.Join(calls, ", "); got != stopped || edu.Operations() != 0 {
 			t.Errorf("calls %q and %d operations, want %q and none", got, edu.Operations(), stopped)
 		}

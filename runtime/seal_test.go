@@ -177,7 +177,8 @@ func printLocked(args []string) error {
 		return err
 	}
 	text := uint64(reflect.ValueOf(printLocked).Pointer())
-	for _, memory := range [][]byte{runtime.ViewOf(r).Envelope, r.Output(0), runtime.ViewOf(r).Payload} {
+	view := runtime.ViewOf(r)
+	for _, memory := range [][]byte{view.Envelope, r.Output(0), view.Payload} {
 		fmt.Print(isLocked(string(maps), uint64(hal.AddressOf(memory))), " ")
 	}
 	fmt.Print(isLocked(string(maps), text))
@@ -497,8 +498,8 @@ func TestMillionSealedRunsSurvive(t *testing.T) {
 	}
 }
 
-// faultWithFullSpan fills the span of the heap in which Go allocates the values of its panics, seals
-// the process and causes a memory fault. For another span, Go may map memory.
+// faultWithFullSpan fills the span of the heap in which Go allocates the values of its panics,
+// seals the process and causes a memory fault. For another span, Go may map memory.
 func faultWithFullSpan(args []string) error {
 	const spanBytes = 8 << 10
 	r, _, err := loadFrozen(args[0])

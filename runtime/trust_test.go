@@ -445,7 +445,8 @@ func TestDefaultInputsStayAsTheyWereVerified(t *testing.T) {
 				}
 				want := make([][]byte, 3)
 				for i := range want {
-					want[i] = bytes.Clone(runtime.ViewOf(r).TensorData(&runtime.ViewOf(r).Tensors[i]))
+					view := runtime.ViewOf(r)
+					want[i] = bytes.Clone(view.TensorData(&view.Tensors[i]))
 				}
 				if err := change(path); err != nil {
 					t.Fatal(err)

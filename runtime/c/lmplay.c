@@ -2669,8 +2669,9 @@ static void begin_sequence(struct lmplay_replay *r, uint32_t sequence, uint64_t 
 
 /* Ends the current sequence with a code. After the first failure of a run, begins the sequence
    "safe", if the image has one. */
-static void end_sequence(struct lmplay_replay *r, enum lmplay_code code) {
+static void end_sequence(struct lmplay_replay *r, enum lmplay_code end) {
 	struct lmplay_result *result = &r->result;
+	enum lmplay_code code = end;
 	r->phase = PHASE_ENDED;
 	if ((code == LMPLAY_OK) && (r->late_fault != 0u)) {
 		code = LMPLAY_BUS_FAULT;
@@ -3155,7 +3156,10 @@ static void advance_to_next_command(struct lmplay_replay *r) {
 static void step_command(struct lmplay_replay *r) {
 	enum lmplay_code code = LMPLAY_OK;
 	if (r->left_us < COMMAND_MAX_US) {
-		r->left_us = (r->limit_ns != 0u) ? BUDGET_LIMITED_US : BUDGET_UNLIMITED_US;
+		r->left_us = BUDGET_UNLIMITED_US;
+		if (r->limit_ns != 0u) {
+			r->left_us = BUDGET_LIMITED_US;
+		}
 		if (r->polling == 0u) { /* a poll looks at the clock in its pauses */
 			code = check_time(r, time_now(r));
 		}

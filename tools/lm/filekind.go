@@ -115,8 +115,8 @@ func notATraceError(path string) error {
 		return nil
 	case rwmmioHead.Match(head):
 		return traces.TraceError(0, "this is a trace of the events rwmmio, which arm64 kernels "+
-			"write; lm cannot import it: use lm record for a program, or QEMU's trace for a driver "+
-			"in a virtual machine")
+			"write; lm cannot import it: use lm record for a program, or QEMU's trace for a "+
+			"driver in a virtual machine")
 	case tracerHead.Match(head):
 		return traces.TraceError(0, "this is the kernel's file trace, which lacks the lines "+
 			"VERSION and PCIDEV; record again with cat /sys/kernel/tracing/trace_pipe "+

@@ -169,8 +169,8 @@ func makeImpossibleRing(t *testing.T, path string) {
 	_ = hal.Munmap(r.memory)
 }
 
-// TestSignalEndsTheWaitForAFIFO: no device is a bus master then, nothing runs, and no temporary file
-// is left.
+// TestSignalEndsTheWaitForAFIFO: no device is a bus master then, nothing runs, and no temporary
+// file is left.
 func TestSignalEndsTheWaitForAFIFO(t *testing.T) {
 	for name, flags := range map[string]string{"input": "-input a=FIFO",
 		"output": "-input a=IN -output d=FIFO"} {

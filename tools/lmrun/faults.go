@@ -83,7 +83,7 @@ func disableOutputProcessing(fd int) error {
 // may only read the file can hold the lock, so the replay does not depend on it.
 func (r *faultRecorder) lockAndSeek(o args.Options, isRegular bool) error {
 	const attempts = 10 // for 100 ms
-	switch err := files.Lock(r.fd, attempts, &stopRequested); {
+	switch err := files.Lock(r.fd, attempts); {
 	case err == unix.EAGAIN && o.RequireFaultFile:
 		return hal.NewFault(hal.IO, r.path+" is locked by another process (flock); end it, or "+
 			"name another file")

@@ -351,7 +351,8 @@ func TestQuotedTextDecodesToTheSameText(t *testing.T) {
 		"\u009b\u2028€😀", "\xff\xe2\x82"} {
 		var got string
 		quoted := append(files.AppendEscaped([]byte(`"`), files.JSON, []byte(text)), '"')
-		if err := json.Unmarshal(files.EscapeControls(quoted), &got); err != nil || got != string([]rune(text)) {
+		err := json.Unmarshal(files.EscapeControls(quoted), &got)
+		if err != nil || got != string([]rune(text)) {
 			t.Errorf("%q is quoted and decoded to %q, %v", text, got, err)
 		}
 	}
@@ -360,14 +361,15 @@ func TestQuotedTextDecodesToTheSameText(t *testing.T) {
 func TestTimingAndFailureTexts(t *testing.T) {
 	o := args.Options{Image: "x.lmb", Sequence: "main"}
 	end := outcome{runs: 4, totalRunNs: 10_000, shortestRunNs: 2_000, longestRunNs: 3_100}
-	if got := string(appendTiming(nil, &end)); !strings.Contains(got, ", in us: least 2.0, mean 2.5, most 3.1") {
+	const timing = ", in us: least 2.0, mean 2.5, most 3.1"
+	if got := string(appendTiming(nil, &end)); !strings.Contains(got, timing) {
 		t.Errorf("appendTiming: %q", got)
 	}
 	end.result = runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15, SafeRan: true}
 	end.err = &hal.Fault{Code: hal.ExpectFailed,
 		Reason: "main, command 3: expect.4 w0+0x0 == 0x8: got 0x7"}
-	if got := string(appendFailure(nil, &end)); got != "expect failed: main, command 3: expect.4 w0+0x0 "+
-		"== 0x8: got 0x7; then sequence safe ran: done" {
+	if got := string(appendFailure(nil, &end)); got != "expect failed: main, command 3: "+
+		"expect.4 w0+0x0 == 0x8: got 0x7; then sequence safe ran: done" {
 		t.Errorf("appendFailure: %q", got)
 	}
 	var object map[string]any

@@ -96,7 +96,7 @@ func (r *ring) open(isWriter bool) error {
 }
 
 func (r *ring) lockFile(fd int) error {
-	err := files.Lock(fd, ringLockTries, &stopRequested)
+	err := files.Lock(fd, ringLockTries)
 	if err == unix.EAGAIN {
 		const reason = ": locked by another process (flock) for 10 s; stop that process"
 		err = hal.NewFault(hal.IO, r.path+reason)

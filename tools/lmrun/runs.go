@@ -182,7 +182,8 @@ func (f *runLoop) recoverPanic(err *error) {
 		return
 	}
 	for i := range f.streams {
-		if r := f.streams[i].ring; r != nil && problem.IsFault && r.containsAddress(problem.Address) {
+		r := f.streams[i].ring
+		if r != nil && problem.IsFault && r.containsAddress(problem.Address) {
 			const reason = ": another process has truncated the ring; remove the file to get a " +
 				"new ring"
 			*err = hal.JoinFault(hal.IO, r.path, reason)

@@ -44,12 +44,12 @@ type sigaction struct {
 
 // signalHandlerAddresses returns the addresses of two functions in signal_amd64.s or
 // signal_arm64.s. `handler` is the function that the kernel calls for a signal; it sets the
-// variable stopRequested, except for SIGALRM. `restorer` is the function to which the handler returns. On arm64,
-// restorer is 0, because the kernel provides this function.
+// variable stopRequested, except for SIGALRM. `restorer` is the function to which the handler
+// returns; it is 0 on arm64, where the kernel provides it.
 func signalHandlerAddresses() (handler, restorer uintptr)
 
-// installSignalHandler installs the signal handler for all stopSignals and for SIGALRM. It does not set the flag
-// SA_RESTART. Therefore a signal interrupts the sleep of a run, and the run then applies its new
+// installSignalHandler installs the signal handler for all stopSignals and for SIGALRM. It does not
+// set the flag SA_RESTART, so a signal interrupts the sleep of a run, and the run then applies its new
 // time limit, runtime.StopGraceNs.
 func installSignalHandler() error {
 	handler, restorer := signalHandlerAddresses()
@@ -76,5 +76,6 @@ const alarmIntervalUs = 50_000
 func setAlarm(intervalUs int64) {
 	interval := unix.Timeval{Usec: intervalUs}
 	timer := unix.Itimerval{Interval: interval, Value: interval}
-	unix.RawSyscall(unix.SYS_SETITIMER, uintptr(unix.ITIMER_REAL), uintptr(unsafe.Pointer(&timer)), 0)
+	unix.RawSyscall(unix.SYS_SETITIMER, uintptr(unix.ITIMER_REAL),
+		uintptr(unsafe.Pointer(&timer)), 0)
 }

@@ -50,7 +50,8 @@ func parseInterleaved(t *TensorSpec, text string) (reason string) {
 }
 
 // parseSharded reads the value of a tensor that begins with shardedPrefix:
-// X,Y,X,Y,ADDRESS,DTYPE,SHAPE, and `,tiled`. The coordinates are those of the first and the last core.
+// X,Y,X,Y,ADDRESS,DTYPE,SHAPE, and `,tiled`. The coordinates are those of the first and the last
+// core.
 func parseSharded(t *TensorSpec, text string) (reason string) {
 	parts := strings.Split(text, ",")
 	tiled := len(parts) == 8 && parts[7] == tiledWord

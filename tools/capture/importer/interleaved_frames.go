@@ -79,7 +79,8 @@ func (c *repetitionDiff) isShardedIn(t *TensorSpec, v *Varying) bool {
 		return false
 	}
 	tile, ok := c.chip.Grid.TileAt(v.spec.X, v.spec.Y)
-	return ok && slices.Contains(cores, tile) && v.Address < t.Address+t.Size()/uint64(len(cores)) &&
+	page := t.Size() / uint64(len(cores))
+	return ok && slices.Contains(cores, tile) && v.Address < t.Address+page &&
 		t.Address < v.Address+v.Size
 }
 

@@ -110,15 +110,15 @@ func (h *hostProgram) readBack(address, page, stride, size uint64) {
 	})
 }
 
-// The cores of a rectangle of a Wormhole, row by row, in NoC 0 and in translated coordinates. Column
-// 5 has DRAM tiles.
+// The cores of a rectangle of a Wormhole, row by row, in NoC 0 and in translated coordinates.
+// Column 5 has DRAM tiles.
 var (
 	rectangle           = []bankPlace{{4, 1, 0}, {6, 1, 0}, {4, 2, 0}, {6, 2, 0}}
 	translatedRectangle = []bankPlace{{21, 18, 0}, {22, 18, 0}, {21, 19, 0}, {22, 19, 0}}
 )
 
-// pagedCases has interleaved buffers of both chips, pages whose distance is their size and pages that are padded,
-// and buffers that do not fill their last row of pages or their last page.
+// pagedCases has interleaved buffers of both chips, pages whose distance is their size and pages
+// that are padded, and buffers that do not fill their last row of pages or their last page.
 var pagedCases = []struct {
 	name               string
 	program            hostProgram
@@ -148,8 +148,8 @@ var pagedCases = []struct {
 }
 
 // TestBufferInPagesIsOneTensor imports the recording of a program that fills an interleaved or
-// sharded buffer and reads it back. It replays the image on the mock with the recorded and with new data,
-// and checks that each page is in its bank.
+// sharded buffer and reads it back. It replays the image on the mock with the recorded and with new
+// data, and checks that each page is in its bank.
 func TestBufferInPagesIsOneTensor(t *testing.T) {
 	const address = 0x30000
 	for _, c := range pagedCases {
@@ -377,7 +377,8 @@ func TestAdjacentInterleavedInputsAreApart(t *testing.T) {
 			for i, word := range []uint32{first, uint32(second), 1} {
 				h.lines = append(h.lines, storeLine(0, h.window+0x100+4*uint64(i), word32(word)...))
 			}
-			h.lines = append(h.lines, loadLine(0, h.window+0x110, 0), loadLine(0, h.window+0x110, 1))
+			h.lines = append(h.lines, loadLine(0, h.window+0x110, 0),
+				loadLine(0, h.window+0x110, 1))
 		}
 		frames, err := FindFrames(strings.NewReader(recordOf(whRecord, h.lines...)),
 			Options{From: FromRecord}, 0)
@@ -386,7 +387,8 @@ func TestAdjacentInterleavedInputsAreApart(t *testing.T) {
 		}
 		flags := strings.Join(frames.Flags, " ")
 		for i, at := range []uint64{first, second} {
-			want := fmt.Sprintf("--input in%d=interleaved:0x%x,%d,uint8,%d", i, at, page, pages*page)
+			want := fmt.Sprintf("--input in%d=interleaved:0x%x,%d,uint8,%d", i, at, page,
+				pages*page)
 			if !strings.Contains(flags, want) || strings.Contains(flags, "in2=") {
 				t.Errorf("%d pages: flags %s, want %s and two inputs", pages, flags, want)
 			}

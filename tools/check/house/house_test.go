@@ -55,7 +55,7 @@ var allowedImports = map[string]string{
 		"golang.org/x/sys/unix math os os/signal path/filepath runtime slices strconv " +
 		"strings syscall time",
 	"tools/lmrun/files": "lightmetal/fbs lightmetal/hal golang.org/x/sys/unix strconv strings " +
-		"unicode/utf8 unsafe",
+		"sync/atomic unicode/utf8 unsafe",
 }
 
 // unsafeFiles are the files of the target that may import unsafe.

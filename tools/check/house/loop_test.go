@@ -108,8 +108,8 @@ var allocatingFunction = regexp.MustCompile(
 
 // allowedAllocations are calls that allocate nothing after Freeze, by caller and callee.
 var allowedAllocations = map[*regexp.Regexp]string{
-	// These append to buffers that are large enough, as tools/lmrun.TestNothingIsAllocatedAfterFreeze
-	// shows.
+	// These append to buffers that are large enough, as
+	// tools/lmrun.TestNothingIsAllocatedAfterFreeze shows.
 	regexp.MustCompile(`[./)]([aA]ppend|formatBits)|main\.print`): "runtime.growslice",
 	// Go has a table of numbers below 256, such as those of errors.
 	regexp.MustCompile(`^golang.org/x/sys/unix|hal\.(rawSyscall|ioctl|syscallResult)$|` +

@@ -17,6 +17,7 @@ var addressNumbers = map[string]string{
 	"hal/walk.go NextIndex": "subtracts two addresses, and keeps no number",
 	"hal/walk.go AddressOf": "for tables of a Walk; the caller keeps the memory, which is never " +
 		"on a stack",
+	"runtime/seal.go prepareMemoryFault": "compares the position in a span, and keeps no number",
 	"tools/lmrun/files/output.go nameAddress": "names in memory that hal.Mmap mapped, which " +
 		"does not move",
 }

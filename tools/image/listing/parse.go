@@ -274,7 +274,8 @@ func (p *parser) label() {
 	name := p.name("a sequence")
 	p.expect(":")
 	if !fbs.IsSequenceName([]byte(name)) {
-		p.fail(at, "the name of a sequence must be printable ASCII without blanks; rename %+q", name)
+		p.fail(at, "the name of a sequence must be printable ASCII without blanks; rename %+q",
+			name)
 	}
 	if first, taken := p.sequences[name]; taken {
 		p.fail(at, "sequence %s already starts in line %d", name, p.sequenceLines[first])

@@ -1,8 +1,6 @@
 package files
 
 import (
-	"sync/atomic"
-
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
@@ -12,9 +10,9 @@ import (
 const lockPauseNs = 10_000_000
 
 // Lock locks the open file fd (flock). While another process has locked it, Lock tries again, and
-// returns unix.EAGAIN after the given number of attempts, or when *stopped is not 0. It makes raw
-// system calls only. stopped may be nil.
-func Lock(fd, attempts int, stopped *atomic.Uint32) error {
+// returns unix.EAGAIN after the given number of attempts, or when a stop is requested. It makes raw
+// system calls only.
+func Lock(fd, attempts int) error {
 	for range attempts {
 		switch errno := flock(fd, unix.LOCK_EX|unix.LOCK_NB); errno {
 		case 0:
@@ -23,7 +21,7 @@ func Lock(fd, attempts int, stopped *atomic.Uint32) error {
 		default:
 			return errno
 		}
-		if stopped != nil && stopped.Load() != 0 {
+		if StopRequested != nil && StopRequested.Load() != 0 {
 			break
 		}
 		hal.SleepRaw(lockPauseNs)
@@ -49,7 +47,7 @@ func (f *Output) AllowReadOld() error {
 // LockDir locks the directory of the output: between LockDir and UnlockDir, no other process that
 // calls LockDir replaces the file. A process that may list the directory can hold the lock, too.
 func (f *Output) LockDir() error {
-	err := Lock(f.dirFD, 100, nil)
+	err := Lock(f.dirFD, 100)
 	if err == unix.EAGAIN {
 		err = hal.NewFault(hal.IO, f.Path+": another process has locked its directory (flock) "+
 			"for 1 s; move the file to a directory that only this user may list")
