@@ -329,7 +329,7 @@ func enlarge(image *lmb.Image) {
 		image.Windows = append(image.Windows,
 			lmb.Window{Window: image.Windows[0].Window, Name: fmt.Sprint("w", i)})
 		image.Sequences = append(image.Sequences,
-			lmb.Sequence{Name: long + strings.Repeat("x", i),
+			lmb.Sequence{Name: strings.Repeat("x", 33+i),
 				Commands: []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeFence}}}})
 	}
 	for i := range image.Tensors {
