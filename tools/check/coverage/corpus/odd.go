@@ -57,9 +57,9 @@ func (o *editedFile) expectCounter(mask uint64) {
 	m.Mode, m.Mask, m.Value = uint8(gen.ConditionReached), mask, 0
 }
 
-// overwriteName writes text over the start of the name of the last sequence, which is longer.
+// overwriteName writes text over the start of the name of the last tensor, which is longer.
 func (o *editedFile) overwriteName(text string) {
-	copy(o.NameBytes(o.Sequences[len(o.Sequences)-1].Name), text)
+	copy(o.NameBytes(o.Tensors[len(o.Tensors)-1].Name), text)
 }
 
 // rootVtable returns the offset of the vtable of the root table.
