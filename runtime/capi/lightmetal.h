@@ -262,9 +262,8 @@ int lm_longest(lm_handle image, uint64_t nanoseconds);
 
 /*
  * Opens the devices of the image, checks that the image is for these devices, and reserves
- * everything that runs need. lm_load stores nothing to the BARs of a device. But it may enable
- * memory decoding, and it enables bus mastering if the image lets the device access memory. After
- * lm_load has failed, the caller may call it again.
+ * everything that runs need. lm_load stores nothing to the BARs of a device, but it may enable
+ * memory decoding. After lm_load has failed, the caller may call it again.
  *
  * devices: the name of each device, in the order of the devices in the image. Examples are
  *   "pci:1e52:401e", "pci:0000:01:00.0", "vfio:0000:01:00.0" and "tt:/dev/tenstorrent/0". If a name
@@ -356,14 +355,15 @@ int lm_limit(lm_handle image, uint64_t nanoseconds);
 
 /*
  * Executes a sequence, and returns when the sequence has ended. A sequence always ends, because
- * each of its waits has a deadline. Call this function after lm_freeze.
+ * each of its waits has a deadline. Call this function after lm_freeze. The first call enables bus
+ * mastering if the image lets the device access memory.
  *
  * If a command fails, lm_run also executes the sequence with the name "safe", if the image has one,
  * and disables the image: each further run returns LM_INTERNAL with LM_CODE_DISABLED. To continue,
  * the caller must close the image and then open, load and freeze it again.
- * LM_DEVICE_LOST, LM_LATE, LM_MISMATCH, LM_INTERNAL; LM_NO_DEVICE: bus mastering is off; LM_IO: the
- * image file was truncated; LM_USAGE: an input has no default data, and lm_input was not called for
- * it (LM_CODE_INPUT_MISSING).
+ * LM_DEVICE_LOST, LM_LATE, LM_MISMATCH, LM_INTERNAL; LM_NO_DEVICE: bus mastering is off; LM_DENIED:
+ * this user may not enable bus mastering; LM_IO: the image file was truncated; LM_USAGE: an input
+ * has no default data, and lm_input was not called for it (LM_CODE_INPUT_MISSING).
  */
 int lm_run(lm_handle image, uint32_t sequence);
 

@@ -110,15 +110,19 @@ func (m *machine) devicesLike(board *boards.Board) (found []pciDevice) {
 func (r *boardReport) checkDeviceBars(check string, t *fbs.DeviceInfo, d *pciDevice) {
 	good, usable := true, d.usableBarSizes()
 	for i, want := range t.MinBarSizes() {
-		if want > usable[i] {
-			good = false
-			r.addFinding(missing, fmt.Sprintf("%s BAR %d", check, i),
-				fmt.Sprintf("the assigned size is %s, but the image needs %s",
-					lmb.SizeText(usable[i]), lmb.SizeText(want)),
-				"the image accesses more of this BAR than the device has",
-				"check BAR "+fmt.Sprint(i)+" in `lspci -vv -s "+d.address+
-					"`, or make the image again for this device")
+		if want <= usable[i] {
+			continue
 		}
+		good = false
+		why := "the image accesses more of this BAR than the device has"
+		if usable[i] == 0 {
+			why = "the kernel assigned no address to this BAR, or the device does not have it"
+		}
+		r.addFinding(missing, fmt.Sprintf("%s BAR %d", check, i),
+			fmt.Sprintf("the assigned size is %s, but the image needs %s",
+				lmb.SizeText(usable[i]), lmb.SizeText(want)), why,
+			"check BAR "+fmt.Sprint(i)+" in `lspci -vv -s "+d.address+
+				"`, or make the image again for this device")
 	}
 	if good {
 		r.addFinding(fine, check+" BARs", "as large as the image needs", "", "")
