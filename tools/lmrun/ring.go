@@ -96,7 +96,10 @@ func (r *ring) open(isWriter bool) error {
 }
 
 func (r *ring) lockFile(fd int) error {
-	err := files.Lock(fd, ringLockTries)
+	err := error(unix.EAGAIN)
+	for i := 0; i < ringLockTries && err == unix.EAGAIN && stopRequested.Load() == 0; i++ {
+		err = files.Lock(fd, 1)
+	}
 	if err == unix.EAGAIN {
 		const reason = ": locked by another process (flock) for 10 s; stop that process"
 		err = hal.NewFault(hal.IO, r.path+reason)
