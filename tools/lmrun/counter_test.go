@@ -234,8 +234,8 @@ func TestVersionCounterInALockedDirectoryIsNotRaised(t *testing.T) {
 	checkNoHiddenFiles(t, c.dir)
 }
 
-// TestSignalDoesNotShortenTheWaitForTheCounter: after a signal, too, lmrun waits a second for another
-// lmrun that has locked the directory.
+// TestSignalDoesNotShortenTheWaitForTheCounter: after a signal, too, lmrun waits a second for
+// another lmrun that has locked the directory.
 func TestSignalDoesNotShortenTheWaitForTheCounter(t *testing.T) {
 	c := newVersionedImages(t)
 	dir, err := os.Open(c.dir)
