@@ -655,7 +655,8 @@ func (v *View) CheckDMAPages(window uint16, board *boards.Board, pageSize uint64
 		return ""
 	}
 	return Text("byte %x of BAR %d accepts no stores, but shares a page of %x bytes with "+
-		"window %d; relocate a window in other pages", next, uint64(w.Bar), pageSize, uint64(window))
+		"window %d; relocate a window in other pages", next, uint64(w.Bar), pageSize,
+		uint64(window))
 }
 
 // checkDataRange checks the data of a command m that copies or compares: m.Amount bytes of a tensor

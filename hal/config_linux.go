@@ -172,8 +172,8 @@ func (d *device) allOnesFault() error {
 //go:noinline
 func (d *device) goneFault(text string) error {
 	return JoinFault(DeviceGone, d.pciFunction.Name, ": ", text,
-		" remove the device with `echo 1 > ", sysfsDevicesDir, "/", d.pciFunction.Address, "/remove` and find it again with "+
-			"`echo 1 > /sys/bus/pci/rescan`")
+		" remove the device with `echo 1 > ", sysfsDevicesDir, "/", d.pciFunction.Address,
+		"/remove` and find it again with `echo 1 > /sys/bus/pci/rescan`")
 }
 
 // kernelLogAdvice is the end of some error messages. It names two commands whose output may contain

@@ -49,8 +49,8 @@ type sigaction struct {
 func signalHandlerAddresses() (handler, restorer uintptr)
 
 // installSignalHandler installs the signal handler for all stopSignals and for SIGALRM. It does not
-// set the flag SA_RESTART, so a signal interrupts the sleep of a run, and the run then applies its new
-// time limit, runtime.StopGraceNs.
+// set the flag SA_RESTART, so a signal interrupts the sleep of a run, and the run then applies its
+// new time limit, runtime.StopGraceNs.
 func installSignalHandler() error {
 	handler, restorer := signalHandlerAddresses()
 	action := sigaction{handler: handler, flags: actionOnStack, restorer: restorer}

@@ -55,9 +55,9 @@ func (q *qemu) widthWarnings() (list []Warning) {
 		chosen := slices.ContainsFunc(q.regions, func(r Region) bool { return r.Name == name })
 		width := slices.Index(s.Widths[:], s.Loads+s.Stores)
 		if chosen && width >= 0 && s.Loads+s.Stores > 1 && !s.isVFIO {
-			list = append(list, Warning{0, fmt.Sprintf("all accesses to region %q have %s, as "+
-				"QEMU's model takes them; compare the widths with the driver's before a replay "+
-				"on hardware", name, english.Count(1<<width, "byte"))})
+			list = append(list, Warning{0, fmt.Sprintf("all accesses to region %q have %s: "+
+				"QEMU shows the widths that its model takes; compare them with the driver's "+
+				"before a replay on hardware", name, english.Count(1<<width, "byte"))})
 		}
 	}
 	return list
