@@ -97,9 +97,7 @@ func runCountedChild(flags []string) {
 // failure, with the longest names of files.
 func TestNothingIsAllocatedAfterFreeze(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chdir(dir); err != nil {
-		t.Fatal(err)
-	}
+	t.Chdir(dir)
 	// The longest path, of characters that are escaped.
 	folder := strings.Repeat("\x01", 100)
 	long := strings.Repeat(folder+"/../", 4095/104) + "in"

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	runtimesigned "lightmetal/runtime/signed"
 	"lightmetal/tools/image/lmb"
@@ -231,6 +232,42 @@ func TestVersionCounterInALockedDirectoryIsNotRaised(t *testing.T) {
 	dir.Close()
 	c.run(t, "-seal -sequence good v3.lmb", 0, "3\n")
 	checkNoHiddenFiles(t, c.dir)
+}
+
+// TestSignalDoesNotShortenTheWaitForTheCounter: after a signal, too, lmrun waits a second for
+// another lmrun that has locked the directory.
+func TestSignalDoesNotShortenTheWaitForTheCounter(t *testing.T) {
+	c := newVersionedImages(t)
+	dir, err := os.Open(c.dir)
+	if err == nil {
+		defer dir.Close()
+		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	run := c.command("-seal -loop forever -input a=- in3.lmb")
+	run.Stdin = reader
+	start := time.Now()
+	if err = run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// When lmrun has read the data of the first run, it completes this run in spite of a signal.
+	_, _ = writer.Write(make([]byte, 4))
+	for unread := 4; unread != 0 && err == nil; {
+		unread, err = unix.IoctlGetInt(int(reader.Fd()), unix.TIOCINQ)
+		goruntime.Gosched()
+	}
+	_ = run.Process.Signal(unix.SIGTERM)
+	_ = run.Wait()
+	if waited := time.Since(start); run.ProcessState.ExitCode() != 74 || waited < time.Second/2 {
+		t.Errorf("lmrun: %v after %v; want exit status 74 after a second", run.ProcessState, waited)
+	}
 }
 
 // TestPowerCutLeavesACompleteVersionCounter kills a sealed lmrun before and after each of its

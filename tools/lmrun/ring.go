@@ -96,12 +96,13 @@ func (r *ring) open(isWriter bool) error {
 }
 
 func (r *ring) lockFile(fd int) error {
-	err := files.Lock(fd, ringLockTries)
-	if err == unix.EAGAIN {
-		const reason = ": locked by another process (flock) for 10 s; stop that process"
-		err = hal.NewFault(hal.IO, r.path+reason)
+	for range ringLockTries {
+		if err := files.Lock(fd, 1); err != unix.EAGAIN || stopRequested.Load() != 0 {
+			return err
+		}
 	}
-	return err
+	const reason = ": locked by another process (flock) for 10 s; stop that process"
+	return hal.NewFault(hal.IO, r.path+reason)
 }
 
 // mapOrCreate maps the file into r.memory. If the file is empty, mapOrCreate first creates a new

@@ -80,7 +80,7 @@ func isStream(status *unix.Stat_t) bool {
 	return kind == unix.S_IFIFO || kind == unix.S_IFCHR || kind == unix.S_IFSOCK
 }
 
-// StopRequested makes openAt and Lock give up, if it points to a number that is not 0.
+// StopRequested makes openAt give up, if it points to a number that is not 0.
 var StopRequested *atomic.Uint32
 
 // openAt calls openat(2) with the additional flag O_CLOEXEC. It repeats the call after an

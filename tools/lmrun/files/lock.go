@@ -10,8 +10,7 @@ import (
 const lockPauseNs = 10_000_000
 
 // Lock locks the open file fd (flock). While another process has locked it, Lock tries again, and
-// returns unix.EAGAIN after the given number of attempts, or when a stop is requested. It makes raw
-// system calls only.
+// returns unix.EAGAIN after the given number of attempts. It makes raw system calls only.
 func Lock(fd, attempts int) error {
 	for range attempts {
 		switch errno := flock(fd, unix.LOCK_EX|unix.LOCK_NB); errno {
@@ -20,9 +19,6 @@ func Lock(fd, attempts int) error {
 		case unix.EAGAIN:
 		default:
 			return errno
-		}
-		if StopRequested != nil && StopRequested.Load() != 0 {
-			break
 		}
 		hal.SleepRaw(lockPauseNs)
 	}
