@@ -69,8 +69,8 @@ usage: ./build.sh COMMAND
                             reset to the first store into a BAR; --budget: in slices of a cyclic
                             task, of N commands each; --pack FILE: only writes flash 1 to FILE, with
                             Go alone; exit status as lmrun's
-  cross                   static lmrun and lminit for arm64 and amd64 in build/, with their exact
-                            size, and the bytes that each build tag saves or adds
+  cross                   static lmrun and lminit for arm64 and amd64 in build/; prints what it
+                            wrote and what to copy to the board
   archive [--mock] [--signed]
                           the runtime for firmware in C, in build/: liblightmetal-arm64.a and
                             -amd64.a and lightmetal.h, with their sizes; --mock:

@@ -96,6 +96,9 @@ const (
 	FieldStaticVC           // static virtual channel: see EncodeWindow
 )
 
+// All lists every board.
+var All = []*Board{&Edu, &Ivshmem, &Nvme, &Wormhole, &Blackhole}
+
 // FindByID returns the board with the given PCI ids, or nil if no board has these ids.
 func FindByID(vendor, device uint16) *Board {
 	for _, b := range All {

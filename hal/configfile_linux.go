@@ -1,5 +1,3 @@
-//go:build backend_pci || (backend_tt && !notiles) || !backend_vfio
-
 package hal
 
 // This file opens the sysfs file of a PCI function's configuration space, for the backends `pci`

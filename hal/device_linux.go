@@ -239,7 +239,7 @@ func (d *device) Close() error {
 		err = e
 	}
 	d.hostMemory.unmapAll()
-	d.dropIATUAperture()
+	d.outbound.registers = nil // no longer mapped
 	d.config.fd = -1
 	return err
 }

@@ -1,5 +1,3 @@
-//go:build backend_pci || (backend_tt && !notiles) || !backend_vfio
-
 package hal
 
 // The backends `pci` and `tt` need huge pages, because without an IOMMU the memory of a Host window

@@ -1,5 +1,3 @@
-//go:build !notiles
-
 package hal
 
 // This file programs the outbound translation of devices with tiles (Tenstorrent chips), for the
@@ -121,7 +119,3 @@ func (o *outboundState) programRegions(enable bool) (recovered Panic) {
 	}
 	return recovered
 }
-
-// dropIATUAperture sets the pointer to the aperture of the iATU registers to nil. Close calls it
-// after it has unmapped these registers, so that no later call accesses them.
-func (d *device) dropIATUAperture() { d.outbound.registers = nil }

@@ -1,5 +1,3 @@
-//go:build !notiles
-
 package hal
 
 // This file reserves and programs TLB windows. A TLB window is a range of a BAR. The device

@@ -1,13 +1,10 @@
-//go:build !(notiles || backend_pci || backend_vfio || backend_tt)
+//go:build !(backend_pci || backend_vfio || backend_tt)
 
 package hal
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 
 	"lightmetal/boards"
@@ -306,40 +303,6 @@ func TestPointDoesNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(10, func() { pointTo(d, a, tile, 5*mib) }); n != 0 {
 			t.Errorf("%s: Point: %v allocations, want 0", board.Name, n)
 		}
-	}
-}
-
-// TestProgramWithoutTilesIsBuiltAndRun runs the tests of notiles_test.go, which need the tag.
-func TestProgramWithoutTilesIsBuiltAndRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("not with -short: what is built is the same in every step")
-	}
-	// The go command reuses an old test result unless a file that the test has opened has changed.
-	for _, file := range []string{"notiles_linux.go", "notiles_test.go", "tt_none.go",
-		"../boards/all_notiles.go"} {
-		if _, err := os.ReadFile(file); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// If this test runs under emulation, build the other tests for the machine that runs the
-	// emulator.
-	host, err := exec.Command("go", "env", "GOHOSTARCH").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tags := range []string{"notiles", "notiles,backend_pci", "notiles,backend_vfio"} {
-		t.Run(tags, func(t *testing.T) {
-			run := exec.Command("go", "test", "-tags", tags, "-run", "TestNoTiles", "-v", ".")
-			run.Env = append(os.Environ(), "GOARCH="+strings.TrimSpace(string(host)))
-			text, err := run.CombinedOutput()
-			if err != nil {
-				t.Fatalf("go test: %v\n%s", err, text)
-			}
-			want := "--- PASS: TestNoTilesNames"
-			if !strings.Contains(string(text), want) {
-				t.Errorf("output of go test lacks %q:\n%s", want, text)
-			}
-		})
 	}
 }
 

@@ -1,4 +1,4 @@
-//go:build !notiles && (backend_tt || !(backend_pci || backend_vfio))
+//go:build backend_tt || !(backend_pci || backend_vfio)
 
 package hal
 

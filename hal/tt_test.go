@@ -1,4 +1,4 @@
-//go:build !(notiles || backend_pci || backend_vfio || backend_tt)
+//go:build !(backend_pci || backend_vfio || backend_tt)
 
 package hal
 

@@ -1,10 +1,7 @@
-//go:build !noresets
-
 package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -473,35 +470,6 @@ func TestPermanentFailureTakesNoStep(t *testing.T) {
 			strings.Contains(string(out), "restarting")
 		if isTaken != (want != "") || !strings.Contains(string(out), want) {
 			t.Errorf("replay with exit status %s: output %q, want %q", exit, out, want)
-		}
-	}
-}
-
-// TestLminitWithoutResetsOnlyRestarts builds lminit with the tag noresets.
-func TestLminitWithoutResetsOnlyRestarts(t *testing.T) {
-	dir := t.TempDir()
-	build := exec.Command("go", "build", "-tags", "noresets", "-o", dir, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build -tags noresets: %v\n%s", err, out)
-	}
-	if err := os.WriteFile(dir+"/lmrun", []byte("#!/bin/sh\nexit 71\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for steps, want := range map[string]struct {
-		exit int
-		text string
-	}{
-		"restart 1, halt":                   {71, "restarting after exit status 71"},
-		"restart 1, reset function 1, halt": {64, "built with the tag `noresets`"},
-	} {
-		path := writeConfiguration(t, "on-failure "+steps+
-			"\nimage edu.lmb\ndevice pci:0000:01:00.0\n")
-		c := exec.Command(dir+"/lminit", "-config", path)
-		out, _ := c.CombinedOutput()
-		if exit := c.ProcessState.ExitCode(); exit != want.exit ||
-			!strings.Contains(string(out), want.text) {
-			t.Errorf("on-failure %s: exit %d, %s; want %d and %q", steps, exit, out, want.exit,
-				want.text)
 		}
 	}
 }

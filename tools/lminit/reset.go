@@ -1,5 +1,3 @@
-//go:build !noresets
-
 package main
 
 import (
@@ -12,8 +10,7 @@ import (
 )
 
 // This file contains the steps that make a failed device work again: they reset the device, make
-// the kernel find it again, or switch the power of its slot off and on. In builds with the tag
-// noresets, the file reset_none.go replaces this file.
+// the kernel find it again, or switch the power of its slot off and on.
 
 // recoveryStepSyntax shows valid steps of on-failure, for error messages.
 const recoveryStepSyntax = "steps such as `restart 2, reset function 1 wait 2s, rescan 1, reboot`"

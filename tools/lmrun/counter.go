@@ -1,4 +1,4 @@
-//go:build signed && !nocounter
+//go:build signed
 
 package main
 
@@ -11,16 +11,7 @@ import (
 )
 
 // This file reads the number in the file of -version-counter and raises it to the version of the
-// image. In builds without the tag signed, or with the tag nocounter, the file nocounter.go
-// replaces this file.
-
-const (
-	omitsVersionCounter = false
-	versionCounterUsage = `
-  -version-counter FILE
-                      with -key: reject an image of a version below the number in FILE. After the
-                      first complete run, raise the number to the version of the image`
-)
+// image.
 
 // readVersionCounter returns the number in the file of -version-counter. It returns 0 if path is
 // empty, or if the file does not exist because no image has run yet.

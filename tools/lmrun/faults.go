@@ -1,5 +1,3 @@
-//go:build !nofaults
-
 package main
 
 import (
@@ -15,13 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file records a failure in the file that -faults names. FAULTS.md describes the file. In
-// builds with the tag nofaults, the file faults_none.go replaces this file.
-
-const (
-	hasFaultRecorder = true
-	faultsUsage      = faultsHelp
-)
+// This file records a failure in the file that -faults names. FAULTS.md describes the file.
 
 const (
 	newFaultFileSlots = 64   // number of slots in a file that lmrun creates

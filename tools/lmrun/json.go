@@ -1,5 +1,3 @@
-//go:build !nojson
-
 package main
 
 import (
@@ -9,14 +7,6 @@ import (
 	"lightmetal/hal"
 	"lightmetal/tools/lmrun/args"
 	"lightmetal/tools/lmrun/files"
-)
-
-// This file formats the JSON object that -json prints. In builds with the tag nojson, the file
-// json_none.go replaces this file.
-
-const (
-	hasJSON   = true
-	jsonUsage = jsonHelp
 )
 
 // appendJSON appends the JSON object that -json prints, and a line feed.

@@ -13,13 +13,12 @@ import (
 // This file checks the signatures and versions of images. Only builds with the tag signed contain
 // it.
 
-const (
-	hasSignatureCheck = true
-	keyFlagUsage      = `
+const keyFlagUsage = `
   -key FILE           public keys in hex, one a line; rejects an image that none of them signed
-  -at-least N         with -key: reject an image of a version below N (lm sign --version)` +
-		versionCounterUsage
-)
+  -at-least N         with -key: reject an image of a version below N (lm sign --version)
+  -version-counter FILE
+                      with -key: reject an image of a version below the number in FILE. After the
+                      first complete run, raise the number to the version of the image`
 
 const maxKeyFileBytes = 4 << 20 // maximum size of the file that -key names, in bytes
 

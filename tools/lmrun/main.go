@@ -25,9 +25,6 @@ import (
 func main() {
 	runtime.DedicateProcess()
 	options, err := args.Parse(args.CommandLine())
-	if err == nil {
-		err = rejectOmittedOptions(options)
-	}
 	end := outcome{err: err}
 	if err == nil && !options.PrintHelp && !options.PrintVersion {
 		end = replayImage(options)
@@ -180,7 +177,7 @@ func (f *runLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Optio
 	if err == nil {
 		err = r.Freeze()
 	}
-	if err == nil && hasMemoryLock && o.LockMemory {
+	if err == nil && o.LockMemory {
 		err = runtime.LockMemory()
 	}
 	if err == nil && o.Seal {

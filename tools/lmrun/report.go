@@ -41,7 +41,7 @@ func printOutcome(o args.Options, end outcome) (exitStatus int) {
 		err = writeText(fd, usage)
 	case o.PrintVersion && code == hal.OK:
 		err = files.WriteFull(fd, appendVersion(message, o.PrintJSON))
-	case o.PrintJSON && hasJSON:
+	case o.PrintJSON:
 		err = files.WriteFull(fd, appendJSON(escapedRoom[:0], o, &end, code))
 	case o.CheckOnly && code == hal.OK:
 		err = printLine(fd, "lmrun: ", o.Image, ": the image is valid; nothing was replayed")

@@ -1,5 +1,3 @@
-//go:build !norings
-
 package main
 
 import (
@@ -14,13 +12,7 @@ import (
 )
 
 // This file implements rings. A ring passes tensor data between two processes through a file that
-// both processes map as shared memory. RING.md specifies the format of the file. In builds with the
-// tag norings, the file ring_none.go replaces this file.
-
-const (
-	hasRings  = true
-	ringUsage = ringHelp
-)
+// both processes map as shared memory. RING.md specifies the format of the file.
 
 const (
 	ringMagic       = 0x31474e49524d4c // "LMRING1" and a zero byte, as a little-endian number

@@ -1,5 +1,3 @@
-//go:build !norings
-
 package main
 
 // This file tests rings in shared memory.

@@ -6,8 +6,6 @@ package main
 // text with the revision and the build tags.
 var version = "lmrun 0.1"
 
-// usage is the text that -help prints. The help text of an option that a build tag can omit is in a
-// separate constant, such as ringUsage. The constant is empty in a build that omits the option.
 const usage = `usage: lmrun [flags] IMAGE.lmb
 
 Lmrun verifies a Light Metal image and replays one of its sequences: once, or in a loop
@@ -29,19 +27,27 @@ data:
   -input NAME=FILE    raw bytes of an input tensor; default: the data in the image. A file
                       is read once, a pipe for each run until its end; - is standard input
   -output NAME=FILE   raw bytes of an output tensor; - is standard output. A file is replaced
-                      after the last run, completely or not at all; a pipe gets each run's data` +
-	ringUsage + `
+                      after the last run, completely or not at all; a pipe gets each run's data
+                      NAME=ring:FILE is a ring in shared memory, used by each run (RING.md)
 
 limits:
   -deadline TIME      time limit of each run, such as 20ms; after a longer run, the sequence
                       safe runs and lmrun fails
   -longest TIME       reject an image whose sequences could take longer, and end a run that
-                      does; default: 3600s` + watchdogUsage + lockUsage + `
+                      does; default: 3600s
+  -watchdog DEV[=S]   feed a watchdog device after each run, with a timeout of S seconds. On
+                      success lmrun stops it; after a failure it resets the machine
+  -lock               lock image, inputs and program into memory: no run waits for storage
   -seal               from the first run on, forbid system calls that map memory or open files` +
 	keyFlagUsage + `
 
 checks and reports:
-  -check              only verify the image; open no device` + faultsUsage + jsonUsage + `
+  -check              only verify the image; open no device
+  -faults FILE        after a failure, append a record of it to FILE: a file (a new one holds
+                      64 records) or a device such as /dev/pmsg0; lm faults prints the records
+  -faults-format      overwrite FILE if it has other data
+  -faults-required    fail if another process locks FILE; without this flag, record nothing then
+  -json               print the outcome as one JSON object on standard output
   -supervised         write to descriptor 3 how many us lmrun can take to end after SIGTERM
   -help, -version     this text; version of lmrun and of the images it replays
 
@@ -50,27 +56,3 @@ unavailable; 70 internal or access rejected; 71 device gone or bus fault; 74 I/O
 deadline passed or run too long; 76 golden mismatch or expect failed; 77 not permitted;
 78 image is for another device; 2 too little memory for Go (ulimit -v)
 `
-
-// ringHelp is the help text of rings. A build with the tag norings omits this text.
-const ringHelp = `
-                      NAME=ring:FILE is a ring in shared memory, used by each run (RING.md)`
-
-// watchdogHelp is the help text of -watchdog. A build with the tag nowatchdog omits this text.
-const watchdogHelp = `
-  -watchdog DEV[=S]   feed a watchdog device after each run, with a timeout of S seconds. On
-                      success lmrun stops it; after a failure it resets the machine`
-
-// lockHelp is the help text of -lock. A build with the tag nolock omits this text.
-const lockHelp = `
-  -lock               lock image, inputs and program into memory: no run waits for storage`
-
-// faultsHelp is the help text of -faults. A build with the tag nofaults omits this text.
-const faultsHelp = `
-  -faults FILE        after a failure, append a record of it to FILE: a file (a new one holds
-                      64 records) or a device such as /dev/pmsg0; lm faults prints the records
-  -faults-format      overwrite FILE if it has other data
-  -faults-required    fail if another process locks FILE; without this flag, record nothing then`
-
-// jsonHelp is the help text of -json. A build with the tag nojson omits this text.
-const jsonHelp = `
-  -json               print the outcome as one JSON object on standard output`

@@ -1,5 +1,3 @@
-//go:build !nowatchdog
-
 package main
 
 import (
@@ -7,14 +5,6 @@ import (
 	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
-)
-
-// This file opens, feeds and stops a watchdog device. In builds with the tag nowatchdog, the file
-// watchdog_none.go replaces this file.
-
-const (
-	hasWatchdog   = true
-	watchdogUsage = watchdogHelp
 )
 
 // watchdog is a Linux watchdog device (Documentation/watchdog/watchdog-api.rst in Linux). An open

@@ -1,5 +1,3 @@
-//go:build !nowatchdog
-
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Statements prints how many statements of this project go build compiles into a program
-// for arm64: statements [-tags TAGS] [PROGRAM], which is tools/lmrun where none is named.
+// Statements prints how many statements of this project go build compiles into lmrun for arm64:
+// statements [-tags TAGS].
 package main
 
 import (
@@ -13,11 +13,7 @@ import (
 func main() {
 	tags := flag.String("tags", "", "build tags, with commas between")
 	flag.Parse()
-	program := "tools/lmrun"
-	if flag.NArg() > 0 {
-		program = flag.Arg(0)
-	}
-	n, err := measure.Product(".", program, *tags)
+	n, err := measure.Product(".", "tools/lmrun", *tags)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "statements:", err)
 		os.Exit(1)
