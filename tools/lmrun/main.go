@@ -136,8 +136,8 @@ func (f *runLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Opti
 	end := outcome{err: f.prepareRuns(devices, view, o)}
 	if end.err == nil {
 		end = f.runAndCommit(o.RunCount)
-	} else if stopRequested.Load() != 0 {
-		end.err = nil // nothing has run
+	} else if stopRequested.Load() != 0 && hal.CodeOf(end.err) == hal.IO {
+		end.err = nil // the signal ended a wait for a file, and nothing has run
 	}
 	f.outputFiles.Discard()
 	f.counterUpdate.discard()
