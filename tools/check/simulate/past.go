@@ -86,8 +86,9 @@ var pastDefects = []pastDefect{
 			"unix.O_WRONLY|01000, 0)\n\t\t} else {\n" +
 			"\t\t\terr = f.createTemp(mode, &status)\n\t\t}"},
 	{"a rejected image registers an exit cleanup", "ba3dc36", "runtime/load.go",
-		"\tr.buildAddressTables()\n",
-		"\tif BROKEN {\n\t\t_ = r.requestExitCleanup()\n\t}\n\tr.buildAddressTables()\n"},
+		"\tif err := r.mapWindows(firstTLBWindow); err != nil {\n",
+		"\tif BROKEN {\n\t\t_ = r.requestExitCleanup()\n\t}\n" +
+			"\tif err := r.mapWindows(firstTLBWindow); err != nil {\n"},
 	{"a command of zeros is valid", "5e15e1a", "fbs/commands.go",
 		"\tswitch m.Opcode {\n\tcase gen.OpcodeWrite:\n",
 		"\tif BROKEN && *m == (Command{}) {\n\t\treturn \"\"\n\t}\n" +

@@ -28,7 +28,7 @@ func buildWorlds(t *testing.T) (root, program string) {
 
 // seedsWithoutDefect is the number of seeds that run without a defect. seedsPerDefect is the
 // maximal number of seeds that run with a defect: the run ends at the first seed that detects it.
-const seedsWithoutDefect, seedsPerDefect = 2000, 6000
+const seedsWithoutDefect, seedsPerDefect = 2000, 9000
 
 func TestSimulatedWorldsDetectOnlyPastDefects(t *testing.T) {
 	root, program := buildWorlds(t)
