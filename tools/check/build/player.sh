@@ -167,6 +167,8 @@ check_player_coverage() {
 	link_player "$dir" calls testdata/vectors/c/calls.c
 	link_player "$dir" fuzz testdata/vectors/c/{fuzz,port}.c
 	link_player "$dir" vectors testdata/vectors/c/{check,port,vector}.c
+	link_player "$dir" runs -I testdata/firmware/cyclic testdata/vectors/c/runs.c \
+		testdata/firmware/cyclic/replay_task.c
 	run_player_images "$dir"
 	(cd "$dir" && gcov -b lmplay.gcda >report.txt 2>/dev/null)
 	read -r statements branches < <(print_player_coverage "$dir/report.txt")
@@ -196,6 +198,7 @@ run_player_images() {
 	for budget in 0 1 7; do
 		STEPS=$budget "$dir/vectors" testdata/vectors testdata/vectors/*.vec
 	done
+	for image in testdata/vectors/{commands,wormhole}.lmb; do "$dir/runs" changed "$image"; done
 	for image in testdata/images/*.lmb; do
 		for seed in {0..15}; do
 			print_case "$image" "$seed"
