@@ -407,7 +407,7 @@ func TestShippedProgramHandlesFailedSystemCalls(t *testing.T) {
 }
 
 // imageWithLongSequence returns an image with a sequence that takes 1 ms. The name of the sequence
-// has a quote and a letter of two bytes.
+// has a quote.
 func imageWithLongSequence(t *testing.T) []byte {
 	t.Helper()
 	text := shmListing("", "", "fence\nslow:\n  delay 1ms")
@@ -415,6 +415,6 @@ func imageWithLongSequence(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image.Sequences[1].Name = "ü\" slow"
+	image.Sequences[1].Name = "\"slow"
 	return lmbtest.Encode(t, image)
 }
