@@ -54,7 +54,7 @@ main:
   write.4 r+0x8 0x5
   poll.4 r+0x20 & 0x1 == 0x0 within 600s every 1ms
   expect.4 r+0x8 == 0x78
-  expect.4 r+0x24 == 0x1
+  poll.4 r+0x24 == 0x1 within 600s every 1ms
 acknowledged:
   call main
   delay 2s
