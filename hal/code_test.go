@@ -60,6 +60,29 @@ func TestCodeOfFindsTheCodeInAnyError(t *testing.T) {
 	}
 }
 
+func TestReservedFaultsNeedNoMemory(t *testing.T) {
+	defer nextReserved.Store(0)
+	ReserveFaults()
+	ReserveFaults() // no second reserve
+	var text [64]byte
+	allocations := testing.AllocsPerRun(len(reservedFaults)-2, func() {
+		err := JoinFault(DeviceGone, "a", "b")
+		if got := AppendError(text[:0], err); string(got) != "device gone: ab" {
+			t.Errorf("a reserved fault has the text %q", got)
+		}
+	})
+	if allocations != 0 {
+		t.Errorf("a reserved fault allocates %v times", allocations)
+	}
+	err := JoinFault(NoFile, "c")
+	if got := AppendError(nil, err); string(got) != "no such file: c" {
+		t.Errorf("the fault behind the reserve has the text %q", got)
+	}
+	if got := AppendError(nil, io.EOF); string(got) != "EOF" {
+		t.Errorf("an error that is no Fault has the text %q", got)
+	}
+}
+
 type wrappedError struct{ error }
 
 func (w wrappedError) Unwrap() error { return w.error }
