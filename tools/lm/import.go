@@ -48,12 +48,19 @@ type importFlags struct {
 	omitManagement           bool
 	loadsHaveNoEffect        bool
 	disabledBank             int
+	rehearsal                string
 }
 
 func importCommand() *cobra.Command {
 	var f importFlags
-	c := newCommand("import TRACE", exactlyOneTrace, func(args []string) { f.run(args[0]) })
+	c := newCommand("import TRACE", exactlyOneTrace, nil)
 	f.defineFlags(c.Flags())
+	c.Run = func(c *cobra.Command, args []string) {
+		if f.rehearsal != "" {
+			applyRehearsal(f.rehearsal, c.Flags())
+		}
+		f.run(args[0])
+	}
 	defineJSONFlag(c, "print the report as JSON")
 	return c
 }
@@ -106,6 +113,9 @@ func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.ignore, "ignore", nil,
 		"execute loads at PLACE, but ignore their values: "+placesHelp+
 			"; or bus:FIRST-LAST, for bus addresses of host memory in a recording")
+	flags.StringVar(&f.rehearsal, "rehearsal", "",
+		"file of further flags --ignore, --poll, --reached and --wait, "+
+			"which lm replay --rehearse prints")
 }
 
 // defineTensors defines flags that describe tensors and host memory.
