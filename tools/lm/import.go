@@ -19,6 +19,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/capture/again"
 	"lightmetal/tools/capture/boardfile"
 	"lightmetal/tools/capture/importer"
 	"lightmetal/tools/capture/importer/traces"
@@ -49,6 +50,7 @@ type importFlags struct {
 	loadsHaveNoEffect        bool
 	disabledBank             int
 	rehearsal                string
+	again                    []string
 }
 
 func importCommand() *cobra.Command {
@@ -113,6 +115,9 @@ func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.ignore, "ignore", nil,
 		"execute loads at PLACE, but ignore their values: "+placesHelp+
 			"; or bus:FIRST-LAST, for bus addresses of host memory in a recording")
+	flags.StringArrayVar(&f.again, "again", nil,
+		"another trace of the same work, in the same format: only what both loaded is compared, "+
+			"and a difference that no image can repeat is an error (repeat the flag for more)")
 	flags.StringVar(&f.rehearsal, "rehearsal", "",
 		"file of further flags --ignore, --poll, --reached and --wait, "+
 			"which lm replay --rehearse prints")
@@ -203,6 +208,8 @@ func (f *importFlags) run(path string) {
 	done := showProgress(trace, &o)
 	defer done()
 	var frames *importer.Frames
+	var comparisons []*again.Comparison
+	failAtPath(path, fail.Try(func() { comparisons = f.compareAgain(trace, &o) }))
 	if f.find {
 		failAtPath(path, fail.Try(func() { frames = f.findFrames(trace, &o) }))
 	}
@@ -211,7 +218,7 @@ func (f *importFlags) run(path string) {
 	if err != nil {
 		fail.On(fmt.Errorf("%s: %w%s", path, err, otherFormatHint(trace, f.from)))
 	}
-	report.Frames = frames
+	report.Frames, report.Again = frames, comparisons
 	debug.FreeOSMemory() // frees the trace's accesses: the file needs about as much
 	size := 0
 	if err := fail.Try(func() { size = f.write(image, path) }); err != nil {
@@ -334,12 +341,39 @@ func (f *importFlags) summarize(path string, trace *limitedInput, o *importer.Op
 	printResult(stdout, summary)
 }
 
+// compareAgain compares the trace with those of --again, and sets the options that follow.
+func (f *importFlags) compareAgain(trace *limitedInput,
+	o *importer.Options) (list []*again.Comparison) {
+	if len(f.again) > 0 {
+		failUnlessRegular(trace, "--again")
+	}
+	for _, path := range f.again {
+		other := openTrace(path)
+		defer other.Close()
+		c, err := o.CompareAgain(trace, other, traceFormat(readHead(other.File)))
+		if err != nil {
+			if c != nil && !asJSON {
+				fmt.Fprint(messageWriter(f.out), c)
+			}
+			fail.On(fmt.Errorf("--again %s: %w", path, err))
+		}
+		list = append(list, c)
+		fail.Must(trace.Seek(0, io.SeekStart))
+	}
+	return list
+}
+
+// failUnlessRegular fails if a trace that a flag makes lm read twice comes through a pipe.
+func failUnlessRegular(trace *limitedInput, flag string) {
+	if status, err := trace.Stat(); err != nil || !status.Mode().IsRegular() {
+		failUsage("the trace must be a regular file, because %s reads the trace twice", flag)
+	}
+}
+
 // findFrames reads the trace a first time, and sets the options that select the repetition that it
 // has found.
 func (f *importFlags) findFrames(trace *limitedInput, o *importer.Options) *importer.Frames {
-	if status, err := trace.Stat(); err != nil || !status.Mode().IsRegular() {
-		failUsage("the trace must be a regular file, because --find-frames reads the trace twice")
-	}
+	failUnlessRegular(trace, "--find-frames")
 	frames := fail.Must(importer.FindFrames(trace, *o, f.candidate))
 	if !frames.Found {
 		if !asJSON {

@@ -31,6 +31,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
+	"lightmetal/tools/capture/again"
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/image/lmb"
 )
@@ -117,6 +118,8 @@ type Report struct {
 	Warnings []traces.Warning `json:"warnings"`
 	// Result of the search for frames, if there was one
 	Frames *Frames `json:"frames,omitempty"`
+	// How the traces of --again differ
+	Again []*again.Comparison `json:"again,omitempty"`
 }
 
 // String returns the report as text, with one line for each pass and each warning.
@@ -124,6 +127,9 @@ func (r *Report) String() string {
 	var b strings.Builder
 	if r.Frames != nil {
 		b.WriteString(r.Frames.String())
+	}
+	for _, c := range r.Again {
+		b.WriteString(c.String())
 	}
 	for _, p := range r.Passes {
 		fmt.Fprintf(&b, "%-9s %s\n", p.Name, p.Summary)
