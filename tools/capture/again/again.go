@@ -5,13 +5,9 @@ package again
 import (
 	"fmt"
 	"slices"
-	"time"
-	"unicode/utf8"
 
-	"lightmetal/hal"
 	"lightmetal/tools/capture/importer/traces"
-
-	"github.com/sergi/go-diff/diffmatchpatch"
+	"lightmetal/tools/image/align"
 )
 
 // Place is a register: what an access loads or stores.
@@ -64,10 +60,6 @@ type Comparison struct {
 // unalignedMax is the share of stores that only one recording may have.
 const unalignedMax = 100 // one of that many
 
-// alignTimeout ends the search for the smallest difference. Recordings of the same work need far
-// less; the others are rejected all the same.
-const alignTimeout = time.Minute
-
 // interruptFirst and interruptLast are the addresses at which x86 takes interrupts as stores.
 const interruptFirst, interruptLast = 0xfee0_0000, 0xfeef_ffff
 
@@ -109,67 +101,33 @@ type comparer struct {
 
 // align returns the stores that both recordings have.
 func (c *comparer) align() (list []pair, err error) {
-	runes := map[Place]rune{}
-	storesA, textA := storesOf(c.a, runes)
-	storesB, textB := storesOf(c.b, runes)
-	differ := diffmatchpatch.New()
-	differ.DiffTimeout = alignTimeout
-	first, at := pair{-1, -1}, pair{}
-	for _, d := range differ.DiffMainRunes(textA, textB, false) {
-		n := len([]rune(d.Text))
-		if d.Type != diffmatchpatch.DiffEqual && first.a < 0 {
-			first = at
-		}
-		for range n {
-			switch d.Type {
-			case diffmatchpatch.DiffEqual:
-				if x, y := storesA[at.a], storesB[at.b]; placeOf(&c.a[x]) != placeOf(&c.b[y]) {
-					c.to.Unaligned += 2
-					at = pair{at.a + 1, at.b + 1}
-					continue
-				}
-				list = append(list, pair{storesA[at.a], storesB[at.b]})
-				at = pair{at.a + 1, at.b + 1}
-			case diffmatchpatch.DiffDelete:
-				at.a++
-				c.to.Unaligned++
-			default:
-				at.b++
-				c.to.Unaligned++
-			}
+	storesA, placesA := storesOf(c.a)
+	storesB, placesB := storesOf(c.b)
+	first := pair{}
+	for _, p := range align.Common(placesA, placesB) {
+		list = append(list, pair{storesA[p.A], storesB[p.B]})
+		if first == (pair{p.A, p.B}) {
+			first = pair{p.A + 1, p.B + 1}
 		}
 	}
-	c.to.Stores = len(list)
-	if c.to.Unaligned*unalignedMax > len(storesA)+len(storesB) {
-		return nil, &traces.Error{Code: hal.BadImage, Reason: fmt.Sprintf("%d of %d stores are in "+
-			"only one of the two recordings, the first %s: these are not recordings of the same "+
-			"work", c.to.Unaligned, len(storesA)+len(storesB), c.linesOf(storesA, storesB, first))}
+	all := len(storesA) + len(storesB)
+	c.to.Stores, c.to.Unaligned = len(list), all-2*len(list)
+	if c.to.Unaligned*unalignedMax > all {
+		return nil, traces.TraceError(0, "%d of %d stores are in only one of the two recordings, "+
+			"the first %s: these are not recordings of the same work", c.to.Unaligned, all,
+			c.linesOf(storesA, storesB, first))
 	}
 	return list, nil
 }
 
-// storesOf returns the indexes of the stores, and a text with a rune for the place of each.
-func storesOf(list []traces.Access, runes map[Place]rune) (stores []int, text []rune) {
+// storesOf returns the indexes of the stores, and their places.
+func storesOf(list []traces.Access) (stores []int, places []Place) {
 	for i := range list {
-		if list[i].Op != traces.OpStore {
-			continue
+		if list[i].Op == traces.OpStore {
+			stores, places = append(stores, i), append(places, placeOf(&list[i]))
 		}
-		p := placeOf(&list[i])
-		if _, known := runes[p]; !known {
-			runes[p] = runeOf(len(runes))
-		}
-		stores, text = append(stores, i), append(text, runes[p])
 	}
-	return stores, text
-}
-
-// runeOf returns a rune for each number. Beyond the last rune, numbers share it.
-func runeOf(n int) rune {
-	const surrogates, surrogatesEnd = 0xd800, 0xe000
-	if n >= surrogates {
-		n += surrogatesEnd - surrogates
-	}
-	return rune(min(n, utf8.MaxRune))
+	return stores, places
 }
 
 // linesOf describes a store of each recording.

@@ -78,19 +78,3 @@ func TestRecordingsOfOtherWorkAreRefused(t *testing.T) {
 		t.Errorf("half of the stores go elsewhere: %v", err)
 	}
 }
-
-func TestRegistersBeyondTheSurrogatesAlign(t *testing.T) {
-	var a, b []traces.Access
-	for i := range 0xe100 {
-		store := traces.Access{Line: i + 1, Width: 4, Op: traces.OpStore, Offset: uint64(4 * i)}
-		a = append(a, store)
-		if i == 0xd900 || i == 0xe050 {
-			store.Value = 1
-		}
-		b = append(b, store)
-	}
-	got, err := Compare(a, b, func(*traces.Access) bool { return false })
-	if err != nil || got.Stores != len(a) || len(got.Differences) != 2 {
-		t.Errorf("%+v, %v; want two differences", got, err)
-	}
-}
