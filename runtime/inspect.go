@@ -2,11 +2,9 @@ package runtime
 
 import "golang.org/x/sys/unix"
 
-// Inspect passes all bytes of the file to check, and returns its error. The bytes have not been
-// verified. Later calls of Verify and Run use the same bytes: unless the file has fs-verity,
-// Inspect first copies the payload, too, into private memory.
-//
-// The error is a *hal.Fault; one of check that is not becomes a Fault with the code hal.BadImage.
+// Inspect passes all bytes of the file, which are not verified yet, to check, and returns its error
+// as a *hal.Fault. Verify and Run use the same bytes: unless the file has fs-verity, Inspect first
+// copies the payload, too, into private memory.
 func (f *File) Inspect(check func(data []byte) error) error {
 	if !f.hasVerity() {
 		if err := f.copyToPrivate(0, uint64(len(f.data))); err != nil {

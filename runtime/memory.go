@@ -7,11 +7,11 @@ import (
 )
 
 // availableMemoryFor returns the bytes that the machine can provide without swapping, and those in
-// free huge pages of 2 MiB, which only host windows use. Limits of control groups do not count. If
-// 1 MiB is enough, it reads no file, because /proc/meminfo takes 20 to 50 us.
+// free huge pages of 2 MiB, which only host windows use. For up to 1 MiB it reads no file:
+// /proc/meminfo takes 20 to 50 us.
 //
-// MemAvailable includes page cache that the kernel can drop; sysinfo(2) has only the free memory,
-// for which too many images are too large, and the total.
+// MemAvailable includes page cache that the kernel can drop, but not limits of control groups.
+// sysinfo(2) has only the free and the total memory.
 func availableMemoryFor(needed uint64) (available, inHugePages uint64) {
 	if available = 1 << 20; needed > available {
 		meminfo, _ := hal.ReadText("/proc/meminfo") // empty if /proc is not mounted
