@@ -33,7 +33,7 @@ func parseMemory(meminfo, freeHugePages string) (available, inHugePages uint64) 
 	return available, numberAfter(freeHugePages, "") << 21
 }
 
-// numberAfter returns the decimal number after name and blanks in text; 0: there is none.
+// numberAfter returns the decimal number after name and blanks in text, or 0.
 func numberAfter(text, name string) (n uint64) {
 	for len(text) > len(name) && text[:len(name)] != name {
 		text = text[1:]

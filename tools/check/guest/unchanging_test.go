@@ -13,8 +13,8 @@ import (
 )
 
 // TestGuestDetectsFilesThatCannotChange checks which signed images lmrun copies, because another
-// process could change the file. It copies every file but those that fs-verity protects: a read-only
-// mount is not sufficient.
+// process could change the file. It copies every file but those that fs-verity protects; a
+// read-only mount is not sufficient.
 func TestGuestDetectsFilesThatCannotChange(t *testing.T) {
 	t.Parallel()
 	runInside(t, func(m *machine) {
