@@ -218,7 +218,7 @@ func openDevices(names []string, devices []hal.Device) error {
 	return nil
 }
 
-// deviceNames returns copies of the names, or those of runtime.DeviceNames where there is none.
+// deviceNames returns copies of the names, or those of runtime.DeviceNames for NULL.
 func deviceNames(view *fbs.View, cDeviceNames []*C.char) ([]string, outcome) {
 	names := runtime.DeviceNames(view)
 	if len(cDeviceNames) > 0 && len(cDeviceNames) != len(names) {
