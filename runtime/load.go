@@ -230,7 +230,8 @@ func (r *Replay) reserveArena() error {
 	return nil
 }
 
-// patchAddresses completes the Relocate and Point commands in the copy of the commands.
+// patchAddresses completes the Relocate and Point commands in the copy of the commands, after
+// mapWindows.
 func (r *Replay) patchAddresses() (err error) {
 	for i := 0; i < len(r.commands) && err == nil; i++ {
 		switch c := &r.commands[i]; c.Opcode {
