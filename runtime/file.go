@@ -125,8 +125,8 @@ func (f *File) Verify() (view *fbs.View, err error) {
 	return view, nil
 }
 
-// copyInputs copies the range of all default data, which the tools put at the start of the payload.
-// It does so once: a later Verify must not change what a Replay uses.
+// copyInputs copies all default data, which is at the start of the payload, and does so once: a
+// later Verify must not change what a Replay uses.
 func (f *File) copyInputs(view *fbs.View) error {
 	if f.inputsCopied {
 		return nil

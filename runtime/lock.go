@@ -26,15 +26,13 @@ func LockMemory() error {
 // lockMapping locks the mapping of a line of /proc/self/maps, such as
 //
 //	00400000-0048a000 r-xp 00000000 fd:03 960637 /sbin/lmrun
-//
-// It skips what Go only reserves (not readable), and the vsyscall page of amd64 (above addressMax),
-// which cannot be locked. For BARs, mlock2 does nothing.
 func lockMapping(line string) error {
 	addresses, rest := hal.Cut(line, ' ')
 	first, end := hal.Cut(addresses, '-')
 	const addressMax = 1<<63 - 1
 	from, isUserSpace := hal.ParseNumber(first, 16, addressMax)
 	to, _ := hal.ParseNumber(end, 16, addressMax)
+	// Skip what Go only reserves, and the vsyscall page of amd64, which cannot be locked.
 	if !isUserSpace || rest[0] != 'r' {
 		return nil
 	}
@@ -47,6 +45,7 @@ func lockMapping(line string) error {
 	if rest[0] == '0' {
 		flags = unix.MLOCK_ONFAULT
 	}
+	// For BARs, mlock2 does nothing.
 	_, _, errno := unix.Syscall(unix.SYS_MLOCK2, uintptr(from), uintptr(to-from), flags)
 	if errno == 0 {
 		return nil

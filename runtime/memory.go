@@ -7,13 +7,9 @@ import (
 )
 
 // availableMemoryFor returns the bytes that the machine can provide without swapping, and those in
-// free huge pages of 2 MiB, which only host windows use. For up to 1 MiB it reads no file:
-// /proc/meminfo takes 20 to 50 us.
-//
-// MemAvailable includes page cache that the kernel can drop, but not limits of control groups.
-// sysinfo(2) has only the free and the total memory.
+// free huge pages of 2 MiB, which only host windows use. Limits of control groups do not count.
 func availableMemoryFor(needed uint64) (available, inHugePages uint64) {
-	if available = 1 << 20; needed > available {
+	if available = 1 << 20; needed > available { // reading meminfo takes 20 to 50 us
 		meminfo, _ := hal.ReadText("/proc/meminfo") // empty if /proc is not mounted
 		freeHuge, _ := hal.ReadText("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
 		available, inHugePages = parseMemory(meminfo, freeHuge)
@@ -21,8 +17,8 @@ func availableMemoryFor(needed uint64) (available, inHugePages uint64) {
 	return available, inHugePages
 }
 
-// parseMemory returns the total memory if meminfo is empty. HugePages_Free of meminfo counts pages
-// of the default size, which hal does not use.
+// parseMemory reads MemAvailable, which includes page cache that the kernel can drop, or else the
+// total memory. HugePages_Free of meminfo counts pages of the default size, which hal does not use.
 func parseMemory(meminfo, freeHugePages string) (available, inHugePages uint64) {
 	available = numberAfter(meminfo, "MemAvailable:") << 10
 	if available == 0 {

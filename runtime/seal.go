@@ -92,8 +92,8 @@ type panicValue struct {
 
 var lastPanicValue *panicValue
 
-// prepareMemoryFault leaves room in Go's heap for the panics of memory faults: Go allocates values
-// of one size in spans of 8 KiB, and after the first one of a span there is room for 300 more.
+// prepareMemoryFault leaves room for 300 panics of memory faults, after the first value in a span
+// of 8 KiB, which Go allocates for values of one size.
 func prepareMemoryFault() {
 	const spanBytes = 8 << 10
 	for lastPanicValue == nil || uintptr(unsafe.Pointer(lastPanicValue))%spanBytes != 0 {

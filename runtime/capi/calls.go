@@ -142,11 +142,10 @@ func checkMayOpen(handle *int32, slot *image) outcome {
 var isProcFSChecked, isProcFSMissing atomic.Bool
 
 // checkProcMountedOnce is called by the functions with which a process begins.
-//
-// When a thread calls Go for the first time, Go asks the C library for the bounds of its stack, and
-// for the main thread, the C library reads /proc/self/maps. If that fails, Go asks again at every
-// call, and the kernel kills a sealed process that opens a file.
 func checkProcMountedOnce() {
+	// At the first call of the main thread, Go asks the C library for the bounds of its stack,
+	// which are in /proc/self/maps. If that fails, Go asks again at every call, and the kernel
+	// kills a sealed process that opens a file.
 	if !isProcFSChecked.Load() && !isProcFSChecked.Swap(true) {
 		isProcFSMissing.Store(unix.Access("/proc/self/maps", unix.R_OK) != nil)
 	}

@@ -21,16 +21,14 @@ const (
 	sysmonSleepMaxNs   = 10_000_000
 )
 
-// waitForSysmon waits until sysmon, a thread of Go's scheduler, runs: on a busy machine, it may run
-// for the first time after the seal, and the C library makes forbidden system calls when a thread
-// begins (glibc: rseq, set_robust_list, mmap).
-//
-// With one processor, a goroutine can run only after sysmon has taken the processor from this
-// thread, which sleeps in a system call (Go 1.26, runtime/proc.go, retake).
+// waitForSysmon waits until sysmon, a thread of Go's scheduler, runs: a busy machine may start it
+// after the seal, which forbids its first system calls (glibc: rseq, set_robust_list, mmap).
 func waitForSysmon() {
 	gomaxprocsMutex.Lock()
 	defer gomaxprocsMutex.Unlock()
 	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(1))
+	// With one processor, the goroutine runs only after sysmon has taken the processor from this
+	// thread, which sleeps in a system call (Go 1.26, runtime/proc.go, retake).
 	var isRunning atomic.Bool
 	go isRunning.Store(true)
 	for ns := int64(firstSysmonSleepNs); !isRunning.Load(); ns = min(2*ns, sysmonSleepMaxNs) {

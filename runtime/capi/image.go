@@ -141,8 +141,8 @@ func finishCallWithoutImage(end outcome) int32 {
 	return int32(end.code.ExitStatus())
 }
 
-// findFreeSlot returns a free element of imageSlots, or nil, and the handle of its next image,
-// which is used again only after 67 million images in this element. setupMutex must be locked.
+// findFreeSlot returns nil if no element is free. A handle is used again only after 67 million
+// images in its element. setupMutex must be locked.
 func findFreeSlot() (*image, int32) {
 	for i := range imageSlots {
 		if im := &imageSlots[i]; i > 0 && im.handle.Load() == 0 {
@@ -152,8 +152,8 @@ func findFreeSlot() (*image, int32) {
 	return nil, 0
 }
 
-// release closes everything of the image, and makes it a free element. A sealed process must not
-// unmap memory or close files: it only stops DMA, and the kernel does the rest when it ends.
+// release makes the image a free element. A sealed process must not unmap memory or close files: it
+// only stops DMA.
 func (im *image) release() outcome {
 	var err error
 	switch {
