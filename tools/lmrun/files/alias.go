@@ -1,6 +1,8 @@
 package files
 
 import (
+	"slices"
+
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
@@ -12,36 +14,21 @@ import (
 func RejectAliases(outputs []string, inputs ...string) error {
 	for i, path := range outputs {
 		output, ok := identityOf(path)
-		if !ok {
-			continue
-		}
-		for _, input := range inputs {
-			file := input
-			if input == "-" {
-				// Standard input can be a regular file, which stat(2) finds by this path.
-				file = "/dev/stdin"
+		for j, other := range slices.Concat(inputs, outputs[:i]) {
+			file, role := other, "input"
+			switch {
+			case j >= len(inputs):
+				role = "output"
+			case other == "-":
+				file = "/dev/stdin" // standard input can be a regular file
 			}
-			if hasIdentity(file, output) {
-				return aliasError(path, "input", input)
-			}
-		}
-		for _, other := range outputs[:i] {
-			if hasIdentity(other, output) {
-				return aliasError(path, "output", other)
+			if found, exists := identityOf(file); ok && exists && found == output {
+				return hal.NewFault(hal.Usage, "output "+path+" is the same file as "+role+" "+
+					other+"; name another file")
 			}
 		}
 	}
 	return nil
-}
-
-func aliasError(output, otherRole, other string) error {
-	reason := "output " + output + " is the same file as " + otherRole + " " + other
-	return hal.NewFault(hal.Usage, reason+"; name another file")
-}
-
-func hasIdentity(path string, identity fileIdentity) bool {
-	found, ok := identityOf(path)
-	return ok && found == identity
 }
 
 // fileIdentity is equal for two paths of the same file. Its fields depend on the file:

@@ -37,7 +37,6 @@ const EscapedMax = 6
 // AppendEscaped appends text, with control characters and invalid UTF-8 escaped. In JSON, U+FFFD
 // replaces invalid UTF-8, as in encoding/json.
 func AppendEscaped(safe []byte, destination Destination, text []byte) []byte {
-	const digits = "0123456789abcdef"
 	for at, size := 0, 0; at < len(text); at += size {
 		b, r := text[at], rune(0)
 		r, size = utf8.DecodeRune(text[at:])
