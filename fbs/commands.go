@@ -158,7 +158,8 @@ func (c *commandChecker) checkCommands(first, end int) *Error {
 	for i := first; i < end; i++ {
 		m := &c.view.Commands[i]
 		if problem := c.checkCommand(m); problem != "" {
-			return &Error{Text("command %d", uint64(i)), opcodePrefix(m.Opcode) + problem}
+			place := Text("command %d", uint64(i))
+			return &Error{Place: place, Reason: opcodePrefix(m.Opcode) + problem, Command: i + 1}
 		}
 	}
 	return nil
@@ -710,8 +711,8 @@ func (v *View) verifyCalls() *Error {
 	for sequence := range hasCall {
 		if hasCall[sequence] && isCalled[sequence] {
 			return &Error{
-				Text("sequence %d", uint64(sequence)),
-				"contains a call and is called itself, but calls do not nest",
+				Place:  Text("sequence %d", uint64(sequence)),
+				Reason: "contains a call and is called itself, but calls do not nest",
 			}
 		}
 	}

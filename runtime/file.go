@@ -30,7 +30,12 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, hal.FileFault(path, err)
 	}
-	f := &File{path: path, fd: fd}
+	return OpenFD(fd, path)
+}
+
+// OpenFD is Open for the open file fd, which the File closes. Errors call it name.
+func OpenFD(fd int, name string) (*File, error) {
+	f := &File{path: name, fd: fd}
 	if err := f.mapAndCopyEnvelope(); err != nil {
 		f.Close()
 		return nil, err

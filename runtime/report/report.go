@@ -4,6 +4,7 @@ package report
 
 import (
 	"math/bits"
+	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -18,12 +19,17 @@ import (
 // Windows have indices, such as w0, because the target does not read their names. AppendFailure
 // allocates nothing if text has room for FailureTextMax more bytes.
 func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
+	return AppendFailureIn(text, view, r, "")
+}
+
+// AppendFailureIn is AppendFailure with the name of the command's window; "" is its index.
+func AppendFailureIn(text []byte, view *fbs.View, r *runtime.Result, window string) []byte {
 	if r.Command < 0 {
 		return text
 	}
 	text = append(runtime.AppendCommandPosition(text, view, int(r.Command)), ": "...)
 	c := &view.Commands[r.Command]
-	text = appendCommand(text, c)
+	text = appendCommand(text, c, window)
 	if r.FileTruncated {
 		text = append(append(text, ": "...), runtime.FileTruncatedText...)
 	}
@@ -61,7 +67,7 @@ var conditionFormats = [...]string{
 
 // appendCommand appends a description in the form of listings (lm dump), for example "poll.4
 // w0+0x20 & 0x1 == 0x0".
-func appendCommand(text []byte, c *fbs.Command) []byte {
+func appendCommand(text []byte, c *fbs.Command, window string) []byte {
 	format := commandFormats[c.Opcode]
 	isExpect := c.Opcode == gen.OpcodeExpect
 	switch {
@@ -70,11 +76,14 @@ func appendCommand(text []byte, c *fbs.Command) []byte {
 	case isExpect && c.Mask == 0:
 		format, isExpect = "read.%d w%d+%x", false // no value is expected
 	}
-	numbers := []uint64{uint64(c.Width), uint64(c.Window), uint64(c.Offset), c.Value}
-	if c.Width == 0 {
-		numbers = numbers[1:]
+	before, after, hasWindow := strings.Cut(format, "w%d")
+	text = fbs.AppendText(text, before, uint64(c.Width))
+	if hasWindow && window == "" {
+		text = fbs.AppendText(text, "w%d", uint64(c.Window))
+	} else if hasWindow {
+		text = append(text, window...)
 	}
-	text = fbs.AppendText(text, format, numbers...)
+	text = fbs.AppendText(text, after, uint64(c.Offset), c.Value)
 	if !isExpect {
 		return text
 	}

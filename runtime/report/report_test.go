@@ -74,6 +74,12 @@ func TestFailureNamesCommandAndValues(t *testing.T) {
 			}
 		})
 	}
+	view := failureView(fbs.Command{}, fbs.Command{}, copyIn)
+	failed := runtime.Result{Code: hal.BusFault, Command: 2}
+	want := "safe, command 1: copy.8 100%d w2+0x20"
+	if got := string(AppendFailureIn(nil, view, &failed, "100%d w2")); got != want {
+		t.Errorf("with the name of the window: got %q, want %q", got, want)
+	}
 	none := runtime.Result{Code: hal.InputMissing, Command: -1}
 	if got := AppendFailure(nil, failureView(), &none); len(got) != 0 {
 		t.Errorf("no command failed: got %q, want nothing", got)
@@ -97,7 +103,7 @@ func TestCommandHasTheWordsOfAListing(t *testing.T) {
 		"end":                 {Opcode: gen.OpcodeEnd},
 	} {
 		t.Run(want, func(t *testing.T) {
-			if got := string(appendCommand(nil, &failureView(c).Commands[0])); got != want {
+			if got := string(appendCommand(nil, &failureView(c).Commands[0], "")); got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})

@@ -216,31 +216,27 @@ func (f *importFlags) run(path string) {
 	image, report, err := importer.ImportPacked(trace, o)
 	done()
 	if err != nil {
-		fail.On(fmt.Errorf("%s: %w%s", path, err, otherFormatHint(trace, f.from)))
+		fail.On(fail.Around(path+": ", err, otherFormatHint(trace, f.from)))
 	}
 	report.Frames, report.Again = frames, comparisons
 	debug.FreeOSMemory() // frees the trace's accesses: the file needs about as much
-	size := 0
-	if err := fail.Try(func() { size = f.write(image, path) }); err != nil {
-		if known := boards.FindByID(image.Devices[0].Vendor,
-			image.Devices[0].Device); o.BarSizesAreLimits &&
-			known != nil &&
-			regexp.MustCompile("accepted by "+known.Name+"|"+known.Name+
-				" has no memory or register").MatchString(err.Error()) {
-			err = fmt.Errorf("%w; %w to see which line of the trace causes the error", err,
-				&boardfile.Known{Board: known})
-		}
-		fail.On(err)
-	}
+	size := f.write(image, path, o.BarSizesAreLimits)
 	printResult(messageWriter(f.out), report)
 	if !asJSON {
 		printWritten(f.out, image, size, "")
 	}
 }
 
-// write writes the image of a trace, unless lm verify would reject it.
-func (f *importFlags) write(image *lmb.Image, path string) (size int) {
+// write writes the image of a trace, unless lm verify would reject it. isGeneric: the trace was
+// imported without the rules of a board.
+func (f *importFlags) write(image *lmb.Image, path string, isGeneric bool) (size int) {
 	file, err := lmb.Encode(image)
+	known := boards.FindByID(image.Devices[0].Vendor, image.Devices[0].Device)
+	a := refusedAccessOf(image, err)
+	if isGeneric && known != nil && a != nil && !a.isWidthAccepted() {
+		err = fail.Around("", err, "; "+(&boardfile.Known{Board: known}).Error()+
+			" to see which line of the trace causes the error")
+	}
 	failIf(hal.BadImage, path, err)
 	view := fail.Must(fbs.Verify(file))
 	view.TimeLimitUs = uint64(max(f.longest, 0).Microseconds())
@@ -295,8 +291,8 @@ func openTrace(path string) (trace *limitedInput) {
 	err := fail.Try(func() { trace = openFile(path) })
 	if hal.CodeOf(err) == hal.NoFile {
 		if left := unfinishedRecording(path); left != "" {
-			err = fmt.Errorf("%w; to import the unfinished recording, use "+
-				"lm import --incomplete %s", err, left)
+			err = fail.Around("", err, "; to import the unfinished recording, use "+
+				"lm import --incomplete "+left)
 		}
 	}
 	fail.On(err)

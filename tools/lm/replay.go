@@ -326,21 +326,18 @@ func (s *session) runSafe(end *outcome, err error) error {
 	}
 	code := s.runOnce(safe).Code
 	end.Safe = code.Error()
-	return fmt.Errorf("%w%s", err, s.safeResultText(code))
+	return fail.Around("", err, s.safeResultText(code))
 }
 
 // failureText describes a failed run in the words of lmrun, but calls the window of the command by
 // its name. lmrun does not read the names of windows.
 func failureText(view *fbs.View, r *runtime.Result) string {
-	text := string(words.AppendFailure(nil, view, r))
-	place := string(runtime.AppendCommandPosition(nil, view, int(r.Command)))
-	window := view.Commands[r.Command].Window
+	name := "" // also of a command that accesses no window, of an image that has none
 	names := listing.WindowNames(lmb.Header(view))
-	if int(window) >= len(names) {
-		return text // a command that accesses no window, of an image that has none
+	if window := int(view.Commands[r.Command].Window); window < len(names) {
+		name = names[window]
 	}
-	rest := strings.TrimPrefix(text, place)
-	return place + strings.Replace(rest, fmt.Sprintf(" w%d", window), " "+names[window], 1)
+	return string(words.AppendFailureIn(nil, view, r, name))
 }
 
 // compareOutputs compares every output with its golden data, if it has any.

@@ -38,3 +38,19 @@ func TestOtherPanicsAreNotRecovered(t *testing.T) {
 	}()
 	_ = Try(func() { _ = []int{}[len(os.Args)] })
 }
+
+// TestReasonHasNoCode: the code of a Fault is left out wherever it stands in the text.
+func TestReasonHasNoCode(t *testing.T) {
+	fault := hal.NewFault(hal.Usage, "a: flag")
+	err := Around("t: ", Around("", fault, "; stop"), "!")
+	if got, want := err.Error(), "t: usage: a: flag; stop!"; got != want {
+		t.Errorf("Error returns %q, want %q", got, want)
+	}
+	if got, want := Reason(err), "t: a: flag; stop!"; got != want {
+		t.Errorf("Reason returns %q, want %q", got, want)
+	}
+	if got := Reason(os.ErrNotExist); got != os.ErrNotExist.Error() || hal.CodeOf(err) != hal.Usage {
+		t.Errorf("Reason of another error returns %q; the code is %v, want usage", got,
+			hal.CodeOf(err))
+	}
+}
