@@ -85,7 +85,7 @@
 // commands again. Run checks only the values that it loads from devices, and the time that it
 // takes.
 //
-// hal/oracle.go defines in Go the effect of commands. Tests compare the assembly with that code.
+// hal/walk_generic.go defines in Go what commands do. Tests compare the assembly with it.
 //
 // Only one goroutine may use a Replay. The package does not print, log, read the environment or
 // end the process.
