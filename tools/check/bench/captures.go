@@ -38,6 +38,8 @@ var recordings = []struct {
 		"x=1,1,0x20000,int8,64|y=1,1,0x25000,int32,10"},
 	{"captures/wh.mlp4.record", importer.Options{From: importer.FromRecord}, "|"},
 	{"captures/bh.mlp4.record", importer.Options{From: importer.FromRecord}, "|"},
+	// 42 % of its commands are Points: a user of tt-umd polls two tiles in turn.
+	{"captures/wh.frames.record.gz", importer.Options{From: importer.FromRecord}, "|"},
 	{"listings/nvme.lms", importer.Options{}, ""},
 }
 

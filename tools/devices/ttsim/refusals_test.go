@@ -154,9 +154,9 @@ func runAccesses(t *testing.T, d hal.Device, accesses []access) (hal.Code, int) 
 	for i, a := range accesses {
 		code := hal.OK
 		if a.store {
-			code = bars[a.bar].Store(uint32(a.offset), a.width, a.value)
+			code = mock.StoreAt(&bars[a.bar], uint32(a.offset), a.width, a.value)
 		} else {
-			_, code = bars[a.bar].Load(uint32(a.offset), a.width)
+			_, code = mock.LoadAt(&bars[a.bar], uint32(a.offset), a.width)
 		}
 		if code != hal.OK {
 			return code, i
