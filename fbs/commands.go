@@ -69,23 +69,6 @@ var windowKindNames = [...]string{
 	gen.WindowKindConfig: "configuration space",
 }
 
-// opcodeNames maps each opcode to its name in messages.
-var opcodeNames = [...]string{
-	gen.OpcodeWrite:    "write",
-	gen.OpcodeModify:   "modify",
-	gen.OpcodeRelocate: "relocate",
-	gen.OpcodeCopyIn:   "copy in",
-	gen.OpcodeFill:     "fill",
-	gen.OpcodeCopyOut:  "copy out",
-	gen.OpcodeExpect:   "expect",
-	gen.OpcodeCompare:  "compare",
-	gen.OpcodePoint:    "point",
-	gen.OpcodeFence:    "fence",
-	gen.OpcodeDelay:    "delay",
-	gen.OpcodeCall:     "call",
-	gen.OpcodeEnd:      "end",
-}
-
 // verifyCommands checks every command, sets v.WorstCaseUs, and computes a checksum. The
 // parameter `data` contains the commands as bytes. The parameter sumBefore is the CRC-32C of
 // the part of the envelope before these bytes. The result `sum` is the CRC-32C of the envelope
@@ -152,79 +135,55 @@ func (c *commandChecker) hideTLBWindows() {
 	c.pointedWindows = c.pointedWindows[:0]
 }
 
-// checkCommands checks the commands with the indices `first` to `end`-1, and returns the first
-// problem as an error.
+// checkCommands checks the commands with the indices first to end-1.
 func (c *commandChecker) checkCommands(first, end int) *Error {
 	for i := first; i < end; i++ {
 		m := &c.view.Commands[i]
 		if problem := c.checkCommand(m); problem != "" {
-			return &Error{Text("command %d", uint64(i)), opcodePrefix(m.Opcode) + problem}
+			if f := formOf(m.Opcode); f != nil {
+				problem = f.name + ": " + problem
+			}
+			return &Error{Text("command %d", uint64(i)), problem}
 		}
 	}
 	return nil
 }
 
-// opcodePrefix returns the start of a message about a command: the name of the opcode and a
-// colon, or an empty string if the opcode is unknown.
-func opcodePrefix(o gen.Opcode) string {
-	if o == gen.OpcodeInvalid || int(o) >= len(opcodeNames) {
-		return ""
-	}
-	return opcodeNames[o] + ": "
-}
-
-// checkCommand checks a command, and adds the longest time of the command to c.worstCaseUs.
+// checkCommand also adds the longest time of m to c.worstCaseUs.
 func (c *commandChecker) checkCommand(m *Command) (problem string) {
+	f := formOf(m.Opcode)
+	if f == nil {
+		return Text("unknown opcode %d", uint64(m.Opcode))
+	}
+	if f.hasWrongField(m) {
+		return f.wrong
+	}
+	c.worstCaseUs += f.longestUs(m)
 	switch m.Opcode {
 	case gen.OpcodeWrite:
-		c.worstCaseUs += commandOverheadUs + accessDurationUs
-		return c.checkWrite(m)
+		return c.checkWrite(m, f)
 	case gen.OpcodeModify:
-		c.worstCaseUs += commandOverheadUs + 2*accessDurationUs + deviceQueryDurationUs
-		return c.checkModify(m)
+		return c.checkModify(m, f)
 	case gen.OpcodeRelocate:
-		c.worstCaseUs += commandOverheadUs + accessDurationUs
-		return c.checkRelocate(m)
-	case gen.OpcodeCopyIn:
-		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessDurationUs
-		return c.checkCopy(m, accessManyBytes|accessStores, gen.RoleInput)
-	case gen.OpcodeFill:
-		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessDurationUs
-		return c.checkFill(m)
-	case gen.OpcodeCopyOut:
-		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessDurationUs + deviceQueryDurationUs
-		return c.checkCopy(m, accessManyBytes, gen.RoleOutput)
+		return c.checkRelocate(m, f)
+	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare:
+		return c.checkManyBytes(m, f)
 	case gen.OpcodeExpect:
-		c.worstCaseUs += commandOverheadUs + accessDurationUs + deviceQueryDurationUs +
-			uint64(m.Amount)
-		return c.checkExpect(m)
-	case gen.OpcodeCompare:
-		c.worstCaseUs += commandOverheadUs + accessCount(m)*accessDurationUs
-		return c.checkCompare(m)
+		return c.checkExpect(m, f)
 	case gen.OpcodePoint:
-		c.worstCaseUs += commandOverheadUs + pointDurationUs
 		return c.checkPoint(m)
-	case gen.OpcodeFence:
-		c.worstCaseUs += commandOverheadUs
-		return checkFence(m)
 	case gen.OpcodeDelay:
-		c.worstCaseUs += commandOverheadUs + uint64(m.Amount)
 		return checkDelay(m)
 	case gen.OpcodeCall:
-		c.worstCaseUs += commandOverheadUs // verifyCalls adds the time of the called sequence
 		return c.checkCall(m)
 	case gen.OpcodeEnd:
-		c.worstCaseUs += commandOverheadUs
 		return c.checkEnd(m)
 	}
-	return Text("unknown opcode %d", uint64(m.Opcode))
+	return "" // a fence
 }
 
-func (c *commandChecker) checkWrite(m *Command) (problem string) {
-	if m.Mode != 0 || m.Option != 0 || m.Index != 0 || m.Amount != 0 || m.Mask != 0 {
-		return "mode, option, index, amount and mask must be 0"
-	}
-	if problem := c.checkAccess(m, uint64(m.Width), accessStores); problem != "" {
+func (c *commandChecker) checkWrite(m *Command, f *opcodeForm) (problem string) {
+	if problem := c.checkAccess(m, uint64(m.Width), f.traits); problem != "" {
 		return problem
 	}
 	if !fitsWidth(m.Value, m.Width) {
@@ -233,27 +192,100 @@ func (c *commandChecker) checkWrite(m *Command) (problem string) {
 	return ""
 }
 
-func (c *commandChecker) checkModify(m *Command) (problem string) {
-	if m.Mode != 0 || m.Option != 0 || m.Index != 0 || m.Amount != 0 {
-		return "mode, option, index and amount must be 0"
-	}
+func (c *commandChecker) checkModify(m *Command, f *opcodeForm) (problem string) {
 	if m.Mask == 0 {
 		return "mask must not be 0: nothing would be modified"
 	}
-	if problem := c.checkAccess(m, uint64(m.Width), accessStores); problem != "" {
+	return c.checkMasked(m, f)
+}
+
+// checkMasked checks the access of a Modify or an Expect, its mask and its value.
+func (c *commandChecker) checkMasked(m *Command, f *opcodeForm) (problem string) {
+	if problem := c.checkAccess(m, uint64(m.Width), f.traits); problem != "" {
 		return problem
 	}
-	if !fitsWidth(m.Mask, m.Width) || m.Value&^m.Mask != 0 {
-		return describeInvalidMask(m)
+	if !fitsWidth(m.Mask, m.Width) {
+		return Text("mask %x is too large for width %d", m.Mask, uint64(m.Width))
+	}
+	if m.Value&^m.Mask != 0 {
+		return Text("value %x has bits outside the mask %x", m.Value, m.Mask)
 	}
 	return ""
 }
 
-func (c *commandChecker) checkRelocate(m *Command) (problem string) {
-	if m.Mode != 0 || m.Option != 0 || m.Amount != 0 || m.Mask != 0 {
-		return "mode, option, amount and mask must be 0"
+// checkManyBytes checks a CopyIn, Fill, CopyOut or Compare.
+func (c *commandChecker) checkManyBytes(m *Command, f *opcodeForm) (problem string) {
+	if m.Amount == 0 {
+		return "amount must not be 0"
 	}
-	if problem := c.checkAccess(m, uint64(m.Width), accessStores); problem != "" {
+	if f.modes>>m.Mode&1 == 0 {
+		return f.describeInvalidMode(m)
+	}
+	if m.Opcode == gen.OpcodeCompare {
+		if problem := c.checkPolicy(m); problem != "" {
+			return problem
+		}
+	}
+	size, traits := uint64(m.Amount), f.traits
+	switch gen.Access(m.Mode) {
+	case gen.AccessFixed:
+		size = uint64(m.Width)
+	case gen.AccessBulk:
+		traits |= accessAnyWidth
+	}
+	if problem := c.checkAccess(m, size, traits); problem != "" {
+		return problem
+	}
+	if traits&accessAnyWidth == 0 && m.Amount&uint32(m.Width-1) != 0 {
+		return Text("amount %d is not a multiple of the width %d", uint64(m.Amount),
+			uint64(m.Width))
+	}
+	switch m.Opcode {
+	case gen.OpcodeFill:
+		if !fitsWidth(m.Value, m.Width) {
+			return describeTooLargeValue(m)
+		}
+		return ""
+	case gen.OpcodeCopyOut:
+		return c.checkDataRange(m, gen.RoleOutput)
+	}
+	return c.checkDataRange(m, gen.RoleInput)
+}
+
+func (c *commandChecker) checkExpect(m *Command, f *opcodeForm) (problem string) {
+	if f.modes>>m.Mode&1 == 0 {
+		return f.describeInvalidMode(m)
+	}
+	if problem := c.checkPolicy(m); problem != "" {
+		return problem
+	}
+	if m.Index != 0 && m.Amount == 0 {
+		return "index sets an interval, but amount sets no deadline; set amount, or clear index"
+	}
+	if problem := c.checkMasked(m, f); problem != "" {
+		return problem
+	}
+	if gen.Condition(m.Mode) == gen.ConditionReached && (m.Mask == 0 || m.Mask&(m.Mask+1) != 0) {
+		return Text("mask %x must be 2^n - 1, the largest value of the counter", m.Mask)
+	}
+	return ""
+}
+
+// checkPolicy checks the option of an Expect or Compare, and adds the time of Ignore: the runtime
+// queries every device before it ignores a failure.
+func (c *commandChecker) checkPolicy(m *Command) (problem string) {
+	switch gen.Policy(m.Option) {
+	case gen.PolicyFail:
+		return ""
+	case gen.PolicyIgnore:
+		c.worstCaseUs += DeviceQueryUs * uint64(len(c.view.Devices))
+		return ""
+	}
+	return Text("invalid option %d; must be 1 (fail) or 2 (ignore)", uint64(m.Option))
+}
+
+func (c *commandChecker) checkRelocate(m *Command, f *opcodeForm) (problem string) {
+	if problem := c.checkAccess(m, uint64(m.Width), f.traits); problem != "" {
 		return problem
 	}
 	if m.Width < 4 {
@@ -277,110 +309,7 @@ func (c *commandChecker) checkRelocate(m *Command) (problem string) {
 	return c.checkDMAWindow(m.Index)
 }
 
-// checkCopy checks a CopyIn or CopyOut command. The parameter `traits` has the properties of the
-// accesses to the window, without accessAnyWidth: checkCopy adds accessAnyWidth for the mode Bulk.
-// If the command copies a tensor, the tensor must have the given role.
-func (c *commandChecker) checkCopy(m *Command, traits accessTraits,
-	role gen.Role) (problem string) {
-	if m.Option != 0 || m.Mask != 0 {
-		return "option and mask must be 0"
-	}
-	if m.Amount == 0 {
-		return zeroAmountProblem
-	}
-	size := uint64(m.Amount)
-	switch gen.Access(m.Mode) {
-	case gen.AccessExact:
-	case gen.AccessFixed:
-		size = uint64(m.Width)
-	case gen.AccessBulk:
-		traits |= accessAnyWidth
-	default:
-		return Text("invalid mode %d; must be 1 (exact), 2 (fixed) or 3 (bulk)", uint64(m.Mode))
-	}
-	if problem := c.checkAccess(m, size, traits); problem != "" {
-		return problem
-	}
-	if traits&accessAnyWidth == 0 && m.Amount&uint32(m.Width-1) != 0 {
-		return describeInvalidAmount(m)
-	}
-	return c.checkDataRange(m, role)
-}
-
-func (c *commandChecker) checkFill(m *Command) (problem string) {
-	if m.Option != 0 || m.Index != 0 || m.Mask != 0 {
-		return "option, index and mask must be 0"
-	}
-	if m.Amount == 0 {
-		return zeroAmountProblem
-	}
-	size := uint64(m.Amount)
-	switch gen.Access(m.Mode) {
-	case gen.AccessExact:
-	case gen.AccessFixed:
-		size = uint64(m.Width)
-	default:
-		return Text("invalid mode %d; must be 1 (exact) or 2 (fixed)", uint64(m.Mode))
-	}
-	if problem := c.checkAccess(m, size, accessManyBytes|accessStores); problem != "" {
-		return problem
-	}
-	if m.Amount&uint32(m.Width-1) != 0 {
-		return describeInvalidAmount(m)
-	}
-	if !fitsWidth(m.Value, m.Width) {
-		return describeTooLargeValue(m)
-	}
-	return ""
-}
-
-func (c *commandChecker) checkExpect(m *Command) (problem string) {
-	if m.Mode == 0 || m.Mode > uint8(gen.ConditionReached) {
-		return Text("invalid mode %d; must be 1 (equal), 2 (not equal) or 3 (reached)",
-			uint64(m.Mode))
-	}
-	if problem := c.checkPolicy(m); problem != "" {
-		return problem
-	}
-	if m.Index != 0 && m.Amount == 0 {
-		return "index sets an interval, but amount sets no deadline; set amount, or clear index"
-	}
-	if problem := c.checkAccess(m, uint64(m.Width), accessSingleLoad); problem != "" {
-		return problem
-	}
-	if !fitsWidth(m.Mask, m.Width) || m.Value&^m.Mask != 0 {
-		return describeInvalidMask(m)
-	}
-	if gen.Condition(m.Mode) == gen.ConditionReached && (m.Mask == 0 || m.Mask&(m.Mask+1) != 0) {
-		return Text("mask %x must be 2^n - 1, the largest value of the counter", m.Mask)
-	}
-	return ""
-}
-
-func (c *commandChecker) checkCompare(m *Command) (problem string) {
-	if m.Mode != 0 || m.Mask != 0 {
-		return "mode and mask must be 0"
-	}
-	if m.Amount == 0 {
-		return zeroAmountProblem
-	}
-	if problem := c.checkPolicy(m); problem != "" {
-		return problem
-	}
-	if problem := c.checkAccess(m, uint64(m.Amount), accessManyBytes); problem != "" {
-		return problem
-	}
-	if m.Amount&uint32(m.Width-1) != 0 {
-		return describeInvalidAmount(m)
-	}
-	return c.checkDataRange(m, gen.RoleInput)
-}
-
 func (c *commandChecker) checkPoint(m *Command) (problem string) {
-	used := Command{Opcode: m.Opcode, Window: m.Window, Value: m.Value, Mask: m.Mask}
-	if *m != used {
-		return "all fields except window, value and mask must be 0"
-	}
 	if int(m.Window) >= len(c.windowStates) {
 		return describeMissingWindow(m.Window)
 	}
@@ -408,17 +337,7 @@ func (c *commandChecker) checkPoint(m *Command) (problem string) {
 	return ""
 }
 
-func checkFence(m *Command) (problem string) {
-	if *m != (Command{Opcode: m.Opcode}) {
-		return "all fields must be 0"
-	}
-	return ""
-}
-
 func checkDelay(m *Command) (problem string) {
-	if *m != (Command{Opcode: m.Opcode, Amount: m.Amount}) {
-		return "all fields except amount must be 0"
-	}
 	if m.Amount == 0 || m.Amount > DelayMaxUs {
 		return Text("amount is %d us, but must be between 1 and %d", uint64(m.Amount), DelayMaxUs)
 	}
@@ -429,9 +348,6 @@ func checkDelay(m *Command) (problem string) {
 // Therefore checkCall makes all Tlb windows inaccessible: after a Call, the sequence must point
 // a Tlb window again before it accesses the window.
 func (c *commandChecker) checkCall(m *Command) (problem string) {
-	if *m != (Command{Opcode: m.Opcode, Index: m.Index}) {
-		return "all fields except index must be 0"
-	}
 	if int(m.Index) >= len(c.view.Sequences) {
 		return Text("sequence %d does not exist", uint64(m.Index))
 	}
@@ -441,53 +357,18 @@ func (c *commandChecker) checkCall(m *Command) (problem string) {
 }
 
 func (c *commandChecker) checkEnd(m *Command) (problem string) {
-	if *m != (Command{Opcode: m.Opcode}) {
-		return "all fields must be 0"
-	}
 	if m != c.lastInSequence {
 		return "must be the last command of its sequence"
 	}
 	return ""
 }
 
-// checkPolicy checks the option of an Expect or Compare command. If the option is Ignore,
-// checkPolicy adds deviceQueryDurationUs for every device to c.worstCaseUs, because the runtime
-// checks whether each device still responds before it ignores a failure.
-func (c *commandChecker) checkPolicy(m *Command) (problem string) {
-	switch gen.Policy(m.Option) {
-	case gen.PolicyFail:
-		return ""
-	case gen.PolicyIgnore:
-		c.worstCaseUs += deviceQueryDurationUs * uint64(len(c.view.Devices))
-		return ""
-	}
-	return Text("invalid option %d; must be 1 (fail) or 2 (ignore)", uint64(m.Option))
-}
-
 // fitsWidth reports whether a number fits in an integer of `width` bytes.
 func fitsWidth(number uint64, width uint8) bool { return number&^WidthMask(width) == 0 }
 
-// The compiler must not inline describeTooLargeValue, describeInvalidAmount and
-// describeMissingWindow, because the inlined copies would make the program larger.
-//
 //go:noinline
 func describeTooLargeValue(m *Command) string {
 	return Text("value %x is too large for width %d", m.Value, uint64(m.Width))
-}
-
-func describeInvalidMask(m *Command) string {
-	if !fitsWidth(m.Mask, m.Width) {
-		return Text("mask %x is too large for width %d", m.Mask, uint64(m.Width))
-	}
-	return Text("value %x has bits outside the mask %x", m.Value, m.Mask)
-}
-
-// zeroAmountProblem describes the problem of a command that copies, fills or compares no bytes.
-const zeroAmountProblem = "amount must not be 0"
-
-//go:noinline
-func describeInvalidAmount(m *Command) string {
-	return Text("amount %d is not a multiple of the width %d", uint64(m.Amount), uint64(m.Width))
 }
 
 // checkAccess checks that the window m.Window accepts the accesses of the command m. The accesses

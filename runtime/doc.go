@@ -41,7 +41,7 @@
 // checks all commands in one pass (fbs/commands.go). The pass rejects the image if, for example,
 // the Write stores outside its window, or if the register does not accept a store of this width.
 // The pass also computes the checksum of the commands, and the longest time that each sequence may
-// take (fbs/times.go). Third, Verify copies the default data of inputs into private memory. Last,
+// take (fbs/opcodes.go). Third, Verify copies the default data of inputs into private memory. Last,
 // it computes the checksums of the payload, and compares them with the checksums in the envelope.
 //
 // Load (load.go): First, Load checks that the caller's devices are the devices that the image is
