@@ -28,39 +28,6 @@ type commandChecker struct {
 	hasCall        bool                      // the checker has found a Call in any sequence
 }
 
-// windowState describes one range of a window, and the accesses that this range accepts. All bytes
-// of the range accept the same accesses. The range depends on the kind of the window:
-//
-//   - Bar window: the range of the access rule for the previous access.
-//   - Tlb window: empty, unless a Point command has made the window accessible.
-//   - all other windows: the whole window.
-type windowState struct {
-	barOffset      uint64       // offset in bytes of a Bar window in its BAR; 0 in other windows
-	rangeFirst     uint64       // offset in the window of the first byte of the range
-	rangeEnd       uint64       // offset in the window of the first byte after the range
-	acceptedWidths uint8        // accepted access widths in bytes, ORed: 1|2|4|8
-	acceptedTraits accessTraits // accepted properties of accesses
-	dmaCheckPassed bool         // checkDMAWindow has found that all bytes accept stores
-}
-
-// accessTraits is a set of properties of a command's accesses to a window. A window accepts the
-// command only if the window accepts each property in the set. The empty set means a single load,
-// which all windows accept.
-type accessTraits uint8
-
-const (
-	accessSingleLoad accessTraits = 0
-	accessManyBytes  accessTraits = 1 << (iota - 1) // the command accesses Amount bytes
-	accessStores                                    // the command stores to the window
-	accessAnyWidth                                  // the accesses may have any width: mode Bulk
-)
-
-// The set of all access widths in bytes, and the set of all properties of accesses.
-const (
-	allWidths       = 1 | 2 | 4 | 8
-	allAccessTraits = accessManyBytes | accessStores | accessAnyWidth
-)
-
 // windowKindNames maps each kind of window to its name in messages.
 var windowKindNames = [...]string{
 	gen.WindowKindBar:    "a BAR window",
@@ -98,29 +65,14 @@ func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *E
 	return sum, nil
 }
 
-// newCommandChecker returns a checker for the commands of v. At first, the accessible range of each
-// Host and Config window is the whole window, and the range of each Tlb and Bar window is empty.
-// checkPoint sets the range of a Tlb window. In a Bar window, each access rule of the board has its
-// own range. When an access to a Bar window begins outside the current range,
-// findRangeAndCheckAccess makes the range of the rule for that access the current range. The first
-// access to a Bar window always begins outside, because the range is then empty.
 func newCommandChecker(v *View) *commandChecker {
 	c := &commandChecker{view: v, windowStates: make([]windowState, len(v.Windows))}
 	for i := range v.Devices {
 		c.boards[i] = v.Board(i)
 	}
 	for i := range v.Windows {
-		w, state := &v.Windows[i], &c.windowStates[i]
-		state.barOffset = w.Offset
-		switch w.Kind {
-		case gen.WindowKindTlb:
-			state.acceptedWidths, state.acceptedTraits = allWidths, allAccessTraits
-		case gen.WindowKindHost:
-			state.acceptedWidths, state.acceptedTraits = allWidths, allAccessTraits
-			state.rangeEnd = w.Size
-		case gen.WindowKindConfig:
-			state.acceptedWidths = 1 | 2 | 4
-			state.rangeEnd = w.Size
+		if w := &v.Windows[i]; w.Kind == gen.WindowKindBar {
+			c.windowStates[i].barOffset = w.Offset
 		}
 	}
 	return c
@@ -130,7 +82,7 @@ func newCommandChecker(v *View) *commandChecker {
 // window accessible again.
 func (c *commandChecker) hideTLBWindows() {
 	for _, window := range c.pointedWindows {
-		c.windowStates[window].rangeEnd = 0
+		c.windowStates[window].end = 0
 	}
 	c.pointedWindows = c.pointedWindows[:0]
 }
@@ -306,7 +258,12 @@ func (c *commandChecker) checkRelocate(m *Command, f *opcodeForm) (problem strin
 	}
 	c.view.NeedsFixup = true
 	c.view.BusMasters |= 1 << c.view.Windows[m.Window].Device
-	return c.checkDMAWindow(m.Index)
+	state := &c.windowStates[m.Index]
+	if !state.hasPassedDMATest {
+		problem = c.view.CheckDMAPages(m.Index, c.boards[w.Device], DMAPageSize)
+		state.hasPassedDMATest = problem == ""
+	}
+	return problem
 }
 
 func (c *commandChecker) checkPoint(m *Command) (problem string) {
@@ -325,12 +282,13 @@ func (c *commandChecker) checkPoint(m *Command) (problem string) {
 	if !ok {
 		return Text("mask %x is not a valid tile range", m.Mask)
 	}
-	if closed := c.boards[w.Device].FindForbiddenRange(tiles, m.Value, w.Size); closed != nil {
-		return Text("images must not access %x to %x of ", closed.First, closed.Last) +
-			closed.Name + ", but the window would show a part of this range"
+	a := c.view.accessAt(c.boards[w.Device], w, m.Value, &tiles)
+	if f := a.forbidden; f != nil {
+		return Text("images must not access %x to %x of ", f.First, f.Last) + f.Name +
+			", but the window would show a part of this range"
 	}
-	if state := &c.windowStates[m.Window]; state.rangeEnd == 0 {
-		state.rangeEnd = w.Size
+	if state := &c.windowStates[m.Window]; state.end == 0 {
+		state.setRange(w, a)
 		c.pointedWindows = append(c.pointedWindows, m.Window)
 	}
 	c.view.NeedsFixup = true
@@ -369,175 +327,6 @@ func fitsWidth(number uint64, width uint8) bool { return number&^WidthMask(width
 //go:noinline
 func describeTooLargeValue(m *Command) string {
 	return Text("value %x is too large for width %d", m.Value, uint64(m.Width))
-}
-
-// checkAccess checks that the window m.Window accepts the accesses of the command m. The accesses
-// have the width m.Width and the properties in `traits`. They cover `size` bytes of the window,
-// from m.Offset on.
-func (c *commandChecker) checkAccess(m *Command, size uint64,
-	traits accessTraits) (problem string) {
-	if int(m.Window) >= len(c.windowStates) {
-		return describeMissingWindow(m.Window)
-	}
-	w, offset := &c.windowStates[m.Window], uint64(m.Offset)
-	if offset < w.rangeFirst || offset >= w.rangeEnd {
-		return c.findRangeAndCheckAccess(m, size, traits)
-	}
-	if offset+size > w.rangeEnd {
-		return c.describeOutsideRange(m, size, w)
-	}
-	if m.Width&w.acceptedWidths == 0 || !hasAtMostOneBit(m.Width) {
-		return c.describeInvalidWidth(m)
-	}
-	if traits&^w.acceptedTraits != 0 {
-		return c.describeRejectedTraits(m, traits)
-	}
-	if traits&accessAnyWidth == 0 && (w.barOffset|offset)&uint64(m.Width-1) != 0 {
-		return describeMisalignment(m, w)
-	}
-	return ""
-}
-
-// findRangeAndCheckAccess checks an access that begins outside the current range of its window
-// (c.windowStates). In a Bar window, it finds the rule for the access, makes the range of that rule
-// the current range, and calls checkAccess again. In a Bar window without such a rule, and in all
-// other windows, it returns a problem.
-func (c *commandChecker) findRangeAndCheckAccess(m *Command, size uint64,
-	traits accessTraits) (problem string) {
-	w := &c.windowStates[m.Window]
-	window := &c.view.Windows[m.Window]
-	if window.Kind == gen.WindowKindTlb && w.rangeEnd == 0 {
-		return Text("window %d needs a point command first, and another after each call",
-			uint64(m.Window))
-	}
-	if uint64(m.Offset) >= window.Size {
-		return c.describeOutsideRange(m, size, w)
-	}
-	rule := c.findRule(m)
-	if rule == nil {
-		place := Text(" has no memory or register at offset %x of BAR %d",
-			window.Offset+uint64(m.Offset), uint64(window.Bar))
-		return c.boards[window.Device].Name + place
-	}
-	if window.Flags&FlagWriteCombining != 0 && !rule.IsMemory {
-		return Text("window %d is write-combining, but ", uint64(m.Window)) +
-			c.describePlace(m) + " is not memory; remove write-combining"
-	}
-	w.rangeFirst = max(rule.First, window.Offset) - window.Offset
-	w.rangeEnd = min(rule.Last+1-window.Offset, window.Size)
-	w.acceptedWidths, w.acceptedTraits = rule.Widths, accessManyBytes
-	if !rule.LoadOnly {
-		w.acceptedTraits |= accessStores
-	}
-	if rule.IsMemory && rule.Widths == allWidths {
-		w.acceptedTraits |= accessAnyWidth
-	}
-	return c.checkAccess(m, size, traits)
-}
-
-// hasAtMostOneBit reports whether at most one bit of the width is set. Such a width is a power
-// of two or 0.
-func hasAtMostOneBit(width uint8) bool { return width&(width-1) == 0 }
-
-// findRule returns the board's rule for the byte at m.Offset of the Bar window m.Window, or nil
-// if the board has no rule for this byte.
-func (c *commandChecker) findRule(m *Command) *boards.AccessRule {
-	w := &c.view.Windows[m.Window]
-	return c.boards[w.Device].FindRule(w.Bar, w.Offset+uint64(m.Offset), 1)
-}
-
-//go:noinline
-func describeMissingWindow(index uint16) string {
-	return Text("window %d does not exist", uint64(index))
-}
-
-func (c *commandChecker) describeOutsideRange(m *Command, size uint64, w *windowState) string {
-	offset, window := uint64(m.Offset), &c.view.Windows[m.Window]
-	if offset+size > window.Size {
-		return Text("%x bytes at offset %x reach outside the window of %x bytes",
-			size, offset, window.Size)
-	}
-	return Text("%x bytes at offset %x extend beyond their access rule: %x to %x of the window",
-		size, offset, w.rangeFirst, w.rangeEnd-1)
-}
-
-func (c *commandChecker) describeInvalidWidth(m *Command) string {
-	if m.Width&allWidths == 0 || !hasAtMostOneBit(m.Width) {
-		return Text("invalid width %d; must be 1, 2, 4 or 8", uint64(m.Width))
-	}
-	return Text("width %d is not accepted by ", uint64(m.Width)) + c.describePlace(m)
-}
-
-func (c *commandChecker) describeRejectedTraits(m *Command, traits accessTraits) string {
-	if c.view.Windows[m.Window].Kind == gen.WindowKindConfig {
-		return Text("window %d is configuration space, which only expect commands may access",
-			uint64(m.Window))
-	}
-	if traits&accessAnyWidth != 0 {
-		return "bulk access is only for memory that accepts every width, not for " +
-			c.describePlace(m) + "; use exact access"
-	}
-	remedy := ""
-	if c.findRule(m).IsMemory {
-		// The only memory in a BAR that accepts no stores is the range of the TLB windows.
-		remedy = "; store to tiles through a TLB window"
-	}
-	return "images must not store to " + c.describePlace(m) + remedy
-}
-
-// describePlace returns the place in the device that the command m accesses first: an offset in a
-// BAR, with the names of the board and of the access rule, or "configuration space".
-func (c *commandChecker) describePlace(m *Command) string {
-	w := &c.view.Windows[m.Window]
-	if w.Kind == gen.WindowKindConfig {
-		return "configuration space"
-	}
-	place := Text("'s BAR %d at offset %x (", uint64(w.Bar), w.Offset+uint64(m.Offset))
-	return c.boards[w.Device].Name + place + c.findRule(m).Name + ")"
-}
-
-func describeMisalignment(m *Command, w *windowState) string {
-	width := uint64(m.Width)
-	if w.barOffset%width != 0 {
-		return Text("the window starts at %x of its BAR, which is not a multiple of the width %d",
-			w.barOffset, width)
-	}
-	return Text("offset %x is not a multiple of the width %d", uint64(m.Offset), width)
-}
-
-func (c *commandChecker) checkDMAWindow(index uint16) (problem string) {
-	w, state := &c.view.Windows[index], &c.windowStates[index]
-	if w.Kind == gen.WindowKindHost || state.dmaCheckPassed {
-		return ""
-	}
-	if w.Kind != gen.WindowKindBar {
-		return Text("window %d has no bus address; only BAR and host windows have one",
-			uint64(index))
-	}
-	problem = c.view.CheckDMAPages(index, c.boards[w.Device], DMAPageSize)
-	state.dmaCheckPassed = problem == ""
-	return problem
-}
-
-// CheckDMAPages checks the pages of a BAR that a Bar window touches: each byte needs a rule that
-// accepts stores. An IOMMU maps whole pages, and only the other device knows how much it stores.
-// CheckDMAPages returns the first problem, or "".
-func (v *View) CheckDMAPages(window uint16, board *boards.Board, pageSize uint64) string {
-	w := &v.Windows[window]
-	bar := v.Devices[w.Device].MinBarSizes()[w.Bar]
-	next, last := w.Offset&^(pageSize-1), (w.Offset+w.Size-1)|(pageSize-1)
-	for i := range board.Rules { // sorted, without overlaps
-		r := &board.Rules[i]
-		if r.Bar == w.Bar && !r.LoadOnly && r.First <= next && next <= r.Last {
-			next = min(r.Last+1, bar)
-		}
-	}
-	if next > last {
-		return ""
-	}
-	return Text("byte %x of BAR %d accepts no stores, but shares a page of %x bytes with "+
-		"window %d; relocate a window in other pages", next, uint64(w.Bar), pageSize,
-		uint64(window))
 }
 
 // checkDataRange checks the data of a command m that copies or compares: m.Amount bytes of a tensor
