@@ -5,13 +5,13 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/check/effort"
 )
 
 // TestBuildForABigEndianProcessorFails checks that the error names the cause.
 func TestBuildForABigEndianProcessorFails(t *testing.T) {
-	if testing.Short() {
-		t.Skip("not with -short: what is built is the same in every step")
-	}
+	effort.SkipShort(t)
 	build := exec.Command("go", "build", ".")
 	build.Env = append(os.Environ(), "GOOS=linux", "GOARCH=s390x", "CGO_ENABLED=0")
 	output, err := build.CombinedOutput()
