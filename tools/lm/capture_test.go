@@ -68,7 +68,7 @@ func TestCaptureRunsAProgramOfAnotherModule(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("GOWORK", filepath.Join(folder, "go.work"))
 	for name, text := range map[string]string{"main.go": program, "go.mod": module,
-		"go.work": version + "\nuse (\n\t.\n\t" + root + "\n)\n",
+		"go.work":  version + "\nuse (\n\t.\n\t" + root + "\n)\n",
 		"kernel.c": "int kernel;\n", "kernel.h": "\n"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)

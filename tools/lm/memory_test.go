@@ -15,10 +15,10 @@ import (
 )
 
 // TestMemoryIsInProportionToTheFile runs every command that reads an image as a process of its own,
-// on images of about 1 MB whose references add up to at least 500 MB. Each command must end with an exit
-// status of lm, not with the one of a Go program without memory. Its peak memory must stay below a
-// fixed part, for lm itself, plus a multiple of the size of the file. The size of the text that it
-// prints is limited too.
+// on images of about 1 MB whose references add up to at least 500 MB. Each command must end with an
+// exit status of lm, not with the one of a Go program without memory. Its peak memory must stay
+// below a fixed part, for lm itself, plus a multiple of the size of the file. The size of the text
+// that it prints is limited too.
 func TestMemoryIsInProportionToTheFile(t *testing.T) {
 	effort.SkipShort(t)
 	const (
