@@ -24,6 +24,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/lmrun/faultlog"
 )
@@ -200,6 +201,7 @@ func TestMillionRunsFromCAllocateNothing(t *testing.T) {
 }
 
 func TestMillionSealedRunsFromCSurvive(t *testing.T) {
+	effort.SkipShort(t)
 	mustRunHost(t, "million", writeImage(t, framesListing), memoryDevice, "seal")
 }
 
@@ -505,6 +507,7 @@ func TestArchiveForTargetsHasNoMocksOrHeavyPackages(t *testing.T) {
 // TestArchiveDoesNotDependOnTheBuildDirectory builds the archive twice, in directories with
 // different names, the second time with an empty cache.
 func TestArchiveDoesNotDependOnTheBuildDirectory(t *testing.T) {
+	effort.SkipShort(t)
 	var archives [2][]byte
 	for i, name := range []string{"a", "a-folder-of-another-name"} {
 		dir := filepath.Join(t.TempDir(), name)

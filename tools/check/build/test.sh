@@ -1,23 +1,32 @@
 # shellcheck shell=bash
 # Part of build.sh: runs the steps of `test`, collects their logs and prints the summary.
 
+# What `test` and `test nightly` run. LM_NIGHTLY=1 makes steps of both take longer in the latter.
+change_steps=(
+	fmt vet lint gen kernels unit player fuzz race arm64 purego cross reproducible recipes guest
+	bench
+)
+nightly_steps=(unit fuzz breaks guest trials coverage reproducible)
+
 # Names of steps, with details, for the summary.
 passed=() failed=() skips=()
 
-# cmd_test [STEP...] runs steps, or all of them, and prints a summary. It fails if a step failed or
-# changed the work tree.
+# cmd_test [quick | nightly | STEP...] runs steps, by default all that a change may break, and
+# prints a summary. It fails if a step failed or changed the work tree.
 cmd_test() {
 	local steps=("$@") before step
-	[[ $# -gt 0 ]] || steps=(
-		fmt vet lint gen kernels unit player fuzz race arm64 purego cross reproducible recipes
-		guest coverage bench
-	)
+	case $* in
+	"") steps=("${change_steps[@]}") ;;
+	quick) steps=(fmt vetted short) ;;
+	nightly) steps=("${nightly_steps[@]}") LM_NIGHTLY=1 ;;
+	esac
+	export LM_NIGHTLY=${LM_NIGHTLY:-}
 	for step in "${steps[@]}"; do
 		declare -F "step_$step" >/dev/null ||
 			{ warn "no step $step; ./build.sh help lists them"; exit 64; }
 	done
 	mkdir -p "$out"
-	rm -f "$out"/unit.log "$out"/fuzz.log "$out"/skipped.log "$out"/coverage.txt "$out"/times.log
+	rm -f "$out"/unit.log "$out"/fuzz.log "$out"/skipped.log "$out"/times.log
 	before=$(print_tree_state)
 	for step in "${steps[@]}"; do run_step "$step"; done
 	check_tree_unchanged "$before"
@@ -104,7 +113,7 @@ print_skip_count() {
 run_go_tests() {
 	local log=$out/tests.log status
 	set +e
-	go test -vet=off -timeout 20m -v "$@" 2>&1 | tee "$log" |
+	go test -vet=off -timeout "${LM_NIGHTLY:+3}20m" -v "$@" 2>&1 | tee "$log" |
 		grep --line-buffered -E '^(ok|FAIL|panic)|^ *--- FAIL'
 	status=${PIPESTATUS[0]}
 	set -e
@@ -123,11 +132,15 @@ run_counted_go_tests() {
 	return "$status"
 }
 
-# print_skipped_cases LOG prints the skipped cases of a log, and why they were skipped.
+# print_skipped_cases LOG prints the skipped cases of a log, and why they were skipped, except those
+# that tools/check/effort leaves to other commands.
 print_skipped_cases() {
 	awk -v step="$step_name" '/^=== / { why = "" }
 		/_test\.go:[0-9]+: / { why = $0; sub(/^.*_test\.go:[0-9]+: /, "", why) }
-		/^ *--- SKIP: / { print step ": " $3 (why == "" ? "" : ": " why); why = "" }' "$1"
+		/^ *--- SKIP: / && why !~ /^(only in .*nightly|not with -short)$/ {
+			print step ": " $3 (why == "" ? "" : ": " why)
+			why = ""
+		}' "$1"
 }
 
 # print_test_times LOG prints seconds, step, package and name of each test of a log.
@@ -196,7 +209,6 @@ print_evidence() {
 			END { for (what in sum) printf "%12d %s\n", sum[what], what }' | sort -k2
 	sed -n 's/^ok\s*\(\S*\)\s.*coverage: \(100.0%.*\)$/\1: \2 covered/p' "$out/unit.log" 2>/dev/null
 	sed -n 's/^fuzzed: //p' "$out/fuzz.log" 2>/dev/null
-	[[ ! -f $out/coverage.txt ]] || sed -n '/^of these/,/^$/p' "$out/coverage.txt"
 }
 
 # print_tree_state prints the state of the work tree, nothing if there is no git.

@@ -1,6 +1,6 @@
-// Package effort says how much a test tries: little with -short, as in `./build.sh test quick`; what
-// may find any fault of a change in `./build.sh test`; and everything in `./build.sh test nightly`,
-// which sets LM_NIGHTLY. tools/check/README.md says when each runs.
+// Package effort says how much a test tries: little with -short, as in `./build.sh test quick`;
+// what finds the faults of a change in `./build.sh test`; and everything in `./build.sh test
+// nightly`, which sets LM_NIGHTLY. tools/check/README.md says when each runs.
 package effort
 
 import (

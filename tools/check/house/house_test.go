@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/check/effort"
 )
 
 const root = "../../.."
@@ -232,6 +234,7 @@ func TestRunnerLinksNothingHeavy(t *testing.T) {
 // TestTagsSelectBackends checks that a program that is built with tags backend_... links only those
 // backends, and that a program without such a tag links all.
 func TestTagsSelectBackends(t *testing.T) {
+	effort.SkipShort(t)
 	backends := []string{"pci", "vfio", "tt"}
 	for tags, want := range map[string]string{"": "pci vfio tt", "backend_pci": "pci",
 		"backend_vfio": "vfio", "backend_tt": "tt", "backend_pci,backend_tt": "pci tt"} {
