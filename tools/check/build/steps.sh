@@ -154,9 +154,11 @@ step_purego() {
 step_cross() { cmd_cross; }
 
 # step_reproducible compares two deliveries: built in folders of different names and depths, which
-# share only Go, its downloaded modules and the compilers.
+# share only Go, its downloaded modules and the compilers, and except nightly, what Go has compiled.
 step_reproducible() {
 	local both=$PWD/$out/_twice side
+	local cache=$both/home/cache
+	[[ -n $LM_NIGHTLY ]] || cache=$(go env GOCACHE)
 	[[ ! -d $both ]] || { chmod -R u+w "$both" && rm -rf "$both"; }
 	for side in one "two/and a bit further"; do
 		mkdir -p "$both/$side" || return
@@ -168,7 +170,7 @@ step_reproducible() {
 	(
 		cd "$both/two/and a bit further"
 		GOMODCACHE=$(go env GOMODCACHE)
-		export GOMODCACHE HOME=$both/home GOCACHE=$both/home/cache
+		export GOMODCACHE HOME=$both/home GOCACHE=$cache
 		export TMPDIR=$both/tmp TZ=Asia/Kolkata LC_ALL=C.UTF-8
 		umask 077
 		build_delivery >"$both/two.log" 2>&1
