@@ -43,7 +43,7 @@ usage: ./build.sh COMMAND
 
   demo                    a first look: import a capture, look inside, replay it; needs only Go
   test [STEP...]          what a change may break, or only the steps named; steps are
-                            fmt vet lint gen kernels unit player fuzz race arm64 purego
+                            fmt vet lint gen kernels unit player race arm64 purego
                             cross reproducible recipes guest bench
   test quick              gofmt, vet and short tests, in minutes
   test nightly            what takes hours: the steps unit fuzz breaks guest trials coverage

@@ -146,6 +146,7 @@ compare:
 `
 
 func TestStructLayoutsOfCAndGoAgree(t *testing.T) {
+	effort.SkipShort(t)
 	want := slices.Concat(structLayout("lm_error", lastError{}),
 		structLayout("lm_image", imageInfo{}), structLayout("lm_tensor", tensorInfo{}),
 		structLayout("lm_version", versionInfo{}))
@@ -256,6 +257,7 @@ func TestFreezeWaitsUntilSysmonRuns(t *testing.T) {
 }
 
 func TestSignalHandlersOfTheHostStillWork(t *testing.T) {
+	effort.SkipShort(t)
 	mustRunHost(t, "signals", writeImage(t, framesListing), memoryDevice)
 }
 
@@ -338,6 +340,7 @@ func ignoredSignals(t *testing.T) (set uint64) {
 }
 
 func TestFirstCallWithoutProcIsAnError(t *testing.T) {
+	effort.SkipShort(t)
 	dir := t.TempDir()
 	library, err := artifacts.mock()
 	if err != nil {
@@ -400,6 +403,7 @@ func declaredFunctions(t *testing.T, path string) (names []string) {
 // lightmetal.h together with the header of cgo: the compiler rejects two prototypes of a function
 // that differ.
 func TestHeaderDeclaresWhatTheArchiveExports(t *testing.T) {
+	effort.SkipShort(t)
 	library, err := artifacts.plain()
 	if err != nil {
 		t.Fatal(err)

@@ -154,6 +154,7 @@ func TestRecordingOfARunIsComplete(t *testing.T) {
 }
 
 func TestHeaderDescribesTheSimulatedDevice(t *testing.T) {
+	effort.SkipShort(t)
 	want := map[string]Capture{
 		"wormhole": {Vendor: 0x1e52, Device: 0x401e, Bars: [6]Bar{
 			0: {0x1_0000_0000, 512 << 20}, 2: {0x1_2000_0000, 1 << 20},

@@ -221,6 +221,7 @@ func setCopiesByBytes() {
 // TestWordsSharedByThreadsAreNotTorn follows one thread while another one runs, with both kinds of
 // copies by the kernel.
 func TestWordsSharedByThreadsAreNotTorn(t *testing.T) {
+	effort.SkipShort(t)
 	program := compileProgram(t, followsSource, "-O2")
 	for _, bytes := range []string{"", "1"} {
 		r := runRecorded(t, []string{"LM_COPIES_BY_BYTES=" + bytes}, Options{}, program, "shared")

@@ -14,6 +14,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/check/bench/plain"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/check/simulate/images"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/lmb/lmbtest"
@@ -187,9 +188,10 @@ func TestCAndRuntimeLeaveTheSameBytesForSamples(t *testing.T) {
 // TestCAndRuntimeLeaveTheSameBytesForRandomImages replays images of random commands, of every kind
 // that plain memory supports.
 func TestCAndRuntimeLeaveTheSameBytesForRandomImages(t *testing.T) {
+	effort.SkipShort(t)
 	program := compileC(t)
 	ended := map[int64]int{}
-	for seed := range uint64(40) {
+	for seed := range uint64(effort.Cases(0, 40, 1000)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 2))
 			path := writeImageFile(t, images.Random(random))

@@ -99,7 +99,7 @@ step_unit() {
 # step_fuzz runs fuzz targets a number of times and not for a time: if the time ends during a
 # call, Go's fuzzer reports that as a failure ("context deadline exceeded", golang/go#75804, fixed
 # in 1.27).
-step_fuzz() { cmd_fuzz "$((LM_NIGHTLY ? 500000 : 2000))x"; }
+step_fuzz() { cmd_fuzz "$((LM_NIGHTLY ? 500000 : 20000))x"; }
 
 # step_breaks breaks the source at places that the date chooses, and prints how many were noticed.
 step_breaks() { cmd_simulate --break 60 "$(date +%Y%m%d)"; }

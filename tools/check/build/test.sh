@@ -3,8 +3,7 @@
 
 # What `test` and `test nightly` run. LM_NIGHTLY=1 makes steps of both take longer in the latter.
 change_steps=(
-	fmt vet lint gen kernels unit player fuzz race arm64 purego cross reproducible recipes guest
-	bench
+	fmt vet lint gen kernels unit player race arm64 purego cross reproducible recipes guest bench
 )
 nightly_steps=(unit fuzz breaks guest trials coverage reproducible)
 

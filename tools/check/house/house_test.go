@@ -222,6 +222,7 @@ func symbolsOf(t *testing.T, name, tags string) []string {
 }
 
 func TestRunnerLinksNothingHeavy(t *testing.T) {
+	effort.SkipShort(t)
 	for _, symbol := range symbolsOf(t, "lmrun", "") {
 		for _, prefix := range heavySymbols {
 			if strings.HasPrefix(symbol, prefix) {
@@ -255,6 +256,7 @@ func TestTagsSelectBackends(t *testing.T) {
 // TestTargetLinksNoHostCode requires that neither lmrun with all backends nor lminit links the
 // oracle or code that only host tools use.
 func TestTargetLinksNoHostCode(t *testing.T) {
+	effort.SkipShort(t)
 	of := functionsOf(t, "hal/oracle.go", "boards/host.go", "runtime/host.go",
 		"tools/lmrun/files/host.go")
 	for _, program := range []string{"lmrun", "lminit"} {
@@ -270,6 +272,7 @@ func TestTargetLinksNoHostCode(t *testing.T) {
 
 // TestProductLinksNothingForSignatures builds a product without the tag signed.
 func TestProductLinksNothingForSignatures(t *testing.T) {
+	effort.SkipShort(t)
 	requireNotLinked(t, "lmrun", productTags, functionsOf(t, signatureFiles...))
 }
 
