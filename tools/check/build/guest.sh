@@ -1,8 +1,17 @@
 # shellcheck shell=bash
 # Part of build.sh: commands and helpers that boot arm64 guests under QEMU.
 
-# The tests of guests that take long, which step_guest leaves to `test nightly`.
-nightly_guests='^(TODO)$'
+# The tests of guests that step_guest leaves to `test nightly`: what takes long, or runs programs of
+# others that a change seldom concerns.
+nightly_guests=(
+	TestCommandsOnBoardFilePageReplayACustomDevice
+	TestFITStartsUnderUBoot
+	TestFramesSurviveKillsAndFaults
+	TestLinuxNVMeDriverIsRecordedOnAServedDevice
+	TestProgramOnCustomDeviceIsRecordedThroughQEMU
+	TestShippedProgramGoesThroughTLBWindowsOfAChip
+	TestShippedProgramHandlesFailedSystemCalls
+)
 
 # The folder for programs and results of object-coverage.
 coverage_dir=$out/coverage

@@ -182,6 +182,30 @@ func TestFuzzAndLintRunWithoutBuildFolder(t *testing.T) {
 	}
 }
 
+// TestNightlyGuestsExist checks the names of the tests that `./build.sh test` leaves out.
+func TestNightlyGuestsExist(t *testing.T) {
+	_, list, _ := strings.Cut(string(readParts(t)[buildParts+"/guest.sh"]), "\nnightly_guests=(\n")
+	list, _, _ = strings.Cut(list, "\n)")
+	paths, err := filepath.Glob(filepath.Join(root, "tools/check/guest/*_test.go"))
+	if err != nil || list == "" {
+		t.Fatalf("guest.sh has no list nightly_guests; error %v", err)
+	}
+	var tests strings.Builder
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests.Write(text)
+	}
+	for _, name := range strings.Fields(list) {
+		name, _, _ := strings.Cut(name, "/")
+		if !strings.Contains(tests.String(), "\nfunc "+name+"(t *testing.T) {") {
+			t.Errorf("guest.sh: there is no test %s; correct nightly_guests", name)
+		}
+	}
+}
+
 // TestBuildScriptIsShortAndSourcesEachPart checks that build.sh stays short and sources each part.
 func TestBuildScriptIsShortAndSourcesEachPart(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(root, "build.sh"))
