@@ -5,7 +5,6 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/check/effort"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -54,7 +53,6 @@ func TestRepeatedRecordingsKeepAllCommands(t *testing.T) {
 // TestRepeatedRecordingsPassTheirChecks replays each recording with the runtime and the tuned
 // loops. Every check must pass.
 func TestRepeatedRecordingsPassTheirChecks(t *testing.T) {
-	effort.SkipShort(t)
 	program := compileC(t)
 	b := &bench{testdata: testdataDir}
 	for _, path := range recordings {

@@ -25,6 +25,7 @@ const testdataDir = "../../../testdata"
 // compileC builds the tuned loops in the directory c, and returns the path of the program.
 func compileC(t *testing.T) (program string) {
 	t.Helper()
+	effort.SkipShort(t)
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
 			t.Fatal("gcc is not installed")
@@ -188,7 +189,6 @@ func TestCAndRuntimeLeaveTheSameBytesForSamples(t *testing.T) {
 // TestCAndRuntimeLeaveTheSameBytesForRandomImages replays images of random commands, of every kind
 // that plain memory supports.
 func TestCAndRuntimeLeaveTheSameBytesForRandomImages(t *testing.T) {
-	effort.SkipShort(t)
 	program := compileC(t)
 	ended := map[int64]int{}
 	for seed := range uint64(effort.Cases(0, 40, 1000)) {

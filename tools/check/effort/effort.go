@@ -21,8 +21,8 @@ func Cases(short, test, nightly int) int {
 	return test
 }
 
-// SkipShort skips a test that builds or runs programs for more than about a second, or whose
-// result is the same on every processor.
+// SkipShort skips a test that takes more than about a second of a processor and cannot try less, or
+// whose result is the same on every processor.
 func SkipShort(t testing.TB) {
 	t.Helper()
 	if testing.Short() && !isNightly() {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/check/vectors/reader"
 )
 
@@ -17,6 +18,7 @@ import (
 // sources.
 func compileC(t testing.TB, sources ...string) (program string) {
 	t.Helper()
+	effort.SkipShort(t)
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
 			t.Fatal("gcc is not installed")
