@@ -98,6 +98,7 @@ func runGCC(args ...string) error {
 // runHost runs a scenario of testdata/host.c, and returns its output and wait status.
 func runHost(t *testing.T, args ...string) (output string, status syscall.WaitStatus) {
 	t.Helper()
+	effort.SkipShort(t)
 	path, err := artifacts.host()
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +147,6 @@ compare:
 `
 
 func TestStructLayoutsOfCAndGoAgree(t *testing.T) {
-	effort.SkipShort(t)
 	want := slices.Concat(structLayout("lm_error", lastError{}),
 		structLayout("lm_image", imageInfo{}), structLayout("lm_tensor", tensorInfo{}),
 		structLayout("lm_version", versionInfo{}))
@@ -202,7 +202,6 @@ func TestMillionRunsFromCAllocateNothing(t *testing.T) {
 }
 
 func TestMillionSealedRunsFromCSurvive(t *testing.T) {
-	effort.SkipShort(t)
 	mustRunHost(t, "million", writeImage(t, framesListing), memoryDevice, "seal")
 }
 
@@ -257,7 +256,6 @@ func TestFreezeWaitsUntilSysmonRuns(t *testing.T) {
 }
 
 func TestSignalHandlersOfTheHostStillWork(t *testing.T) {
-	effort.SkipShort(t)
 	mustRunHost(t, "signals", writeImage(t, framesListing), memoryDevice)
 }
 
@@ -340,7 +338,6 @@ func ignoredSignals(t *testing.T) (set uint64) {
 }
 
 func TestFirstCallWithoutProcIsAnError(t *testing.T) {
-	effort.SkipShort(t)
 	dir := t.TempDir()
 	library, err := artifacts.mock()
 	if err != nil {
@@ -511,7 +508,7 @@ func TestArchiveForTargetsHasNoMocksOrHeavyPackages(t *testing.T) {
 // TestArchiveDoesNotDependOnTheBuildDirectory builds the archive twice, in directories with
 // different names, the second time with an empty cache.
 func TestArchiveDoesNotDependOnTheBuildDirectory(t *testing.T) {
-	effort.SkipShort(t)
+	effort.SkipUnlessNightly(t)
 	var archives [2][]byte
 	for i, name := range []string{"a", "a-folder-of-another-name"} {
 		dir := filepath.Join(t.TempDir(), name)
