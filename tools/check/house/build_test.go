@@ -163,6 +163,23 @@ func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
 	}
 }
 
+// TestStepsAtOnceHaveTheirOwnResults runs two steps at the same time, of which one fails.
+func TestStepsAtOnceHaveTheirOwnResults(t *testing.T) {
+	const fake = "[ \"$1\" = test ] || exit 0\ncat <<'END'\n" +
+		"=== RUN   TestA\n    a_test.go:7: not so\n--- FAIL: TestA (0.00s)\nFAIL\nEND\nexit 1\n"
+	_, run := copyBuildScript(t, fake)
+	out, err := run("test", "fmt purego").CombinedOutput()
+	_, summary, _ := strings.Cut(string(out), "== summary\n")
+	for _, want := range []string{"passed   fmt (", "FAILED   purego\n           TestA: not so\n"} {
+		if !strings.Contains(summary, want) {
+			t.Errorf("the summary has no %q", want)
+		}
+	}
+	if err == nil || strings.Contains(summary, "passed   purego") || t.Failed() {
+		t.Errorf("build.sh must fail because purego fails: %v\n%s", err, out)
+	}
+}
+
 // TestFuzzAndLintRunWithoutBuildFolder runs commands that write logs to the folder build, although
 // the folder does not exist yet.
 func TestFuzzAndLintRunWithoutBuildFolder(t *testing.T) {
