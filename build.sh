@@ -42,9 +42,12 @@ print_help() {
 usage: ./build.sh COMMAND
 
   demo                    a first look: import a capture, look inside, replay it; needs only Go
-  test [STEP...]          every check there is, or only the steps named; steps are
-                            fmt vet lint gen kernels unit player fuzz race arm64 purego
-                            cross reproducible recipes guest coverage bench
+  test [STEP...]          what a change may break, or only the steps named; steps are
+                            fmt vet lint gen kernels unit player race arm64 purego
+                            cross reproducible recipes guest bench
+  test quick              gofmt, vet and short tests, in minutes
+  test nightly            what takes hours: the steps unit fuzz breaks guest trials coverage
+                            reproducible, at length
   record-trials           lm record in the arm64 guest against QEMU's own trace, at length: minutes;
                             and of programs by clang and rustc, where they are installed;
                             mmiotrace in an amd64 guest; with LM_TTKMD=FILE.ko and
@@ -90,9 +93,8 @@ usage: ./build.sh COMMAND
                             not matter, OpenVEX 0.2.0
   gen [--check]           Go code from fbs/image.fbs, and the tables of boards for the player in C;
                             --check: only compare them with the tree
-  bench [--full] [--json] [--write FILE]
-                          speed, memory and steadiness, beside C, and which goals are met: in under
-                            a minute, or all of it in about five; FILE takes the table too
+  bench [--full]          speed and memory, beside C, and which goals are met: in about a minute,
+                            or all of it in about five
   kernels [--check]       RISC-V kernels of testdata/kernels; --check: only compare them with the
                             tree
   simulate [DURATION | --break N [SEED]]

@@ -12,6 +12,7 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -238,10 +239,7 @@ func (p *pointImage) verifyPoint(t *testing.T, target fbs.TileRoute, address, si
 // and by all coordinates of a tile. A window must be rejected if it may contain a byte of the PCIe
 // controller, or of a range through which the controller is accessible.
 func TestNoPointReachesThePCIeController(t *testing.T) {
-	rounds := 40_000
-	if testing.Short() {
-		rounds = 4_000
-	}
+	rounds := effort.Cases(4_000, 40_000, 400_000)
 	for i := range chipModels {
 		c := &chipModels[i]
 		t.Run(c.board.Name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/check/coverage/corpus"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/check/vectors/mutate"
 	"lightmetal/tools/check/vectors/oracle"
 	"lightmetal/tools/image/lmb"
@@ -57,10 +58,7 @@ func randomImage(r *rand.Rand) *lmb.Image {
 // oracle must reject the same command or sequence, or accept the image and compute the same longest
 // times.
 func TestFastAndSlowVerifierAgree(t *testing.T) {
-	rounds := 40_000
-	if testing.Short() {
-		rounds = 4_000
-	}
+	rounds := effort.Cases(4_000, 40_000, 400_000)
 	m := &mutate.Mutator{Rand: rand.New(rand.NewPCG(7, 11))}
 	accepted := 0
 	for round := range rounds / 20 {

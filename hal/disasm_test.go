@@ -22,6 +22,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/effort"
 )
 
 // These tests disassemble the assembly of both architectures, on any architecture. They interpret
@@ -722,10 +723,7 @@ func TestBulkAccessesAreAlignedInOrderAndNoNarrowerThanNeeded(t *testing.T) {
 		for i := range m.memory {
 			m.memory[i] = byte(i*7+i>>8) | 1
 		}
-		step := uint64(1)
-		if testing.Short() {
-			step = 7
-		}
+		step := uint64(effort.Cases(7, 1, 1))
 		for size := uint64(1); size <= 300; size += step {
 			for offset := range uint64(33) {
 				m.checkBulk(gen.OpcodeCopyIn, offset, size)
@@ -775,11 +773,7 @@ func TestEveryAccessBelongsToTheCommandInNext(t *testing.T) {
 	forEachMachine(t, func(t *testing.T, m *machine) {
 		random := rand.New(rand.NewPCG(1, 1))
 		stopReasons := map[uint64]int{}
-		rounds := 3000
-		if testing.Short() {
-			rounds = 500
-		}
-		for range rounds {
+		for range effort.Cases(500, 3000, 30_000) {
 			list := randomCommands(random, 512)
 			for i := range list {
 				if list[i].Mode == uint8(gen.AccessBulk) {

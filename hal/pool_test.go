@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/check/fakekernel"
 )
 
@@ -56,9 +57,7 @@ func offsetInPool(t *testing.T, k *fakeKernel, address uint64) (inPool uint64) {
 }
 
 func TestHugePagesAreAllocatedUntilEnoughAreContiguous(t *testing.T) {
-	if testing.Short() {
-		t.Skip("not with -short: no result depends on the processor; in emulators it takes long")
-	}
+	effort.SkipShort(t)
 	for name, c := range map[string]struct {
 		order []uint64
 		first uint64 // physical address of the window, in huge pages; 0: Map fails

@@ -18,6 +18,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/image/lmb/lmbtest"
 
 	"golang.org/x/sys/unix"
@@ -487,6 +488,7 @@ func makeGarbage() {
 }
 
 func TestMillionSealedRunsSurvive(t *testing.T) {
+	effort.SkipShort(t)
 	skipWithoutSeccomp(t)
 	path := writeImage(t, assembleImage(t, smallListing))
 	for _, before := range []string{"nothing", "garbage"} {
@@ -679,6 +681,7 @@ func printAnonymousMemory(args []string) error {
 }
 
 func TestAnonymousMemoryDoesNotGrowWithThePayload(t *testing.T) {
+	effort.SkipShort(t)
 	// The anonymous memory of Go varies by some tens of pages, and by more under the race detector
 	// and an emulator. The larger payload has 16,000 pages.
 	const pagesMax = 256

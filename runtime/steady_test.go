@@ -13,6 +13,7 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/check/effort"
 
 	"golang.org/x/sys/unix"
 )
@@ -197,7 +198,7 @@ func countSystemCalls(t *testing.T, log []byte) (runner string, ofRunner, schedu
 // sealed, it usually does so in the first runs.
 func TestSealedProcessesSurviveTheirFirstRuns(t *testing.T) {
 	skipWithoutSeccomp(t)
-	const processes = 40
+	processes := effort.Cases(10, 40, 40)
 	path := writeImage(t, assembleImage(t, longListing))
 	for i := range processes {
 		if out, status := runChild(t, "steady", path, "2", "sealed"); status != 0 {
@@ -209,12 +210,10 @@ func TestSealedProcessesSurviveTheirFirstRuns(t *testing.T) {
 }
 
 func TestFallbackOfTheLinknamesBuilds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("not with -short: what is built is the same in every step")
-	}
-	vet := exec.Command("go", "vet", "-tags", "nolinkname", ".", "lightmetal/hal",
+	effort.SkipShort(t)
+	build := exec.Command("go", "build", "-tags", "nolinkname", ".", "lightmetal/hal",
 		"lightmetal/tools/lmrun/args")
-	if out, err := vet.CombinedOutput(); err != nil {
-		t.Errorf("go vet -tags nolinkname: %v: %s", err, out)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Errorf("go build -tags nolinkname: %v: %s", err, out)
 	}
 }

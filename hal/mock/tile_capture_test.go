@@ -15,6 +15,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/check/effort"
 )
 
 // The tests of this file repeat the accesses of the recordings in testdata/captures on the mock.
@@ -221,6 +222,7 @@ func TestRecordingsReplayAsOnTtsim(t *testing.T) {
 // TestRecordingsComputeWithOtherInputs repeats each recording with 1,000 random inputs on one
 // device, and compares the output with the same computation in Go.
 func TestRecordingsComputeWithOtherInputs(t *testing.T) {
+	effort.SkipShort(t)
 	for _, c := range captures {
 		random := rand.New(rand.NewPCG(1, 2))
 		original := readMmiotrace(t, c.name)

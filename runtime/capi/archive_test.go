@@ -24,6 +24,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/check/fakekernel"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/lmrun/faultlog"
@@ -98,6 +99,7 @@ func runGCC(args ...string) error {
 // runHost runs a scenario of testdata/host.c, and returns its output and wait status.
 func runHost(t *testing.T, args ...string) (output string, status syscall.WaitStatus) {
 	t.Helper()
+	effort.SkipShort(t)
 	path, err := artifacts.host()
 	if err != nil {
 		t.Fatal(err)
@@ -418,6 +420,7 @@ func declaredFunctions(t *testing.T, path string) (names []string) {
 // lightmetal.h together with the header of cgo: the compiler rejects two prototypes of a function
 // that differ.
 func TestHeaderDeclaresWhatTheArchiveExports(t *testing.T) {
+	effort.SkipShort(t)
 	library, err := artifacts.plain()
 	if err != nil {
 		t.Fatal(err)
@@ -525,6 +528,7 @@ func TestArchiveForTargetsHasNoMocksOrHeavyPackages(t *testing.T) {
 // TestArchiveDoesNotDependOnTheBuildDirectory builds the archive twice, in directories with
 // different names, the second time with an empty cache.
 func TestArchiveDoesNotDependOnTheBuildDirectory(t *testing.T) {
+	effort.SkipUnlessNightly(t)
 	var archives [2][]byte
 	for i, name := range []string{"a", "a-folder-of-another-name"} {
 		dir := filepath.Join(t.TempDir(), name)

@@ -17,6 +17,7 @@ import (
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/devices/ttsim"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/lmb/lmbtest"
@@ -184,6 +185,7 @@ func mlpWeights(t *testing.T, format, capture, tile string) map[string][]byte {
 // and then with random inputs. Every output must equal a computation in Go. The replays use other
 // TLB windows than the recording.
 func TestCapturesComputeNewOutputsForNewInputs(t *testing.T) {
+	effort.SkipShort(t)
 	for _, test := range []struct {
 		image, chip string
 		slots       []int

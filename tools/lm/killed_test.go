@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lightmetal/tools/capture/record"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/image/synced"
 )
 
@@ -69,6 +70,7 @@ func startServer(t *testing.T, program string) (server *exec.Cmd, c net.Conn) {
 // accesses, 40 times. The recording must have a prefix of the client's accesses, and at least all
 // accesses that the file had before.
 func TestServerThatIsKilledLeavesAPrefixOfWhatTheClientDid(t *testing.T) {
+	effort.SkipShort(t)
 	const rounds = 40
 	program := buildMain(t, ".")
 	t.Chdir(t.TempDir())

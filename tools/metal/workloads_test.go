@@ -13,6 +13,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/testdata/workloads"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/metal"
 )
@@ -199,20 +200,35 @@ func checkOutputs(t *testing.T, image *lmb.Image, got, want map[string][]byte) {
 	}
 }
 
-// forEachWorkload captures every workload on every device that deviceOpeners returns, and calls
-// test with the binary of each capture.
+// captures has the binaries that forEachWorkload has captured, by the names of their subtests.
+var captures = map[string][]byte{}
+
+// slowWorkloads are not run with -short, since the kernels of each take a mock about a second.
+var slowWorkloads = []string{"buffer-deallocations", "chain-of-six", "matmul-64"}
+
+// forEachWorkload captures every workload, once for all tests, on every device that deviceOpeners
+// returns, and calls test with the image of each capture.
 func forEachWorkload(t *testing.T, test func(t *testing.T, w *metal.Workload, b *boards.Board,
-	openDevice func() hal.Device, binary *metal.LightMetalBinary)) {
+	openDevice func() hal.Device, image *lmb.Image, file []byte)) {
 	for _, b := range allChips {
 		for name, openDevice := range deviceOpeners(t, b) {
 			for i := range workloads.All {
 				w := &workloads.All[i]
-				t.Run(b.Name+"/"+name+"/"+w.Name, func(t *testing.T) {
-					device := openDevice()
-					defer device.Close()
-					binary, err := w.Capture(b, device)
+				title := b.Name + "/" + name + "/" + w.Name
+				t.Run(title, func(t *testing.T) {
+					if slices.Contains(slowWorkloads, w.Name) {
+						effort.SkipShort(t)
+					}
+					if captures[title] == nil {
+						device := openDevice()
+						defer device.Close()
+						binary, err := w.Capture(b, device)
+						ok(t, err)
+						captures[title] = binary.Bytes()
+					}
+					image, err := lmb.Decode(captures[title])
 					ok(t, err)
-					test(t, w, b, openDevice, binary)
+					test(t, w, b, openDevice, image, captures[title])
 				})
 			}
 		}
@@ -221,25 +237,25 @@ func forEachWorkload(t *testing.T, test func(t *testing.T, w *metal.Workload, b 
 
 func TestWorkloadsCaptureWhatTheHostComputes(t *testing.T) {
 	forEachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board, _ func() hal.Device,
-		binary *metal.LightMetalBinary) {
+		image *lmb.Image, _ []byte) {
 		captured := map[string][]byte{}
-		for _, tensor := range binary.Image.Tensors {
+		for _, tensor := range image.Tensors {
 			captured[tensor.Name] = tensor.Data
 		}
-		checkOutputs(t, binary.Image, captured, wantedOutputs(w, binary.Image, nil))
+		checkOutputs(t, image, captured, wantedOutputs(w, image, nil))
 	})
 }
 
 func TestWorkloadsReplayToTheSameOutputs(t *testing.T) {
 	forEachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board,
-		openDevice func() hal.Device, binary *metal.LightMetalBinary) {
+		openDevice func() hal.Device, image *lmb.Image, file []byte) {
 		device := openDevice()
 		defer device.Close()
-		got, result := replay(t, binary.Bytes(), device, nil)
+		got, result := replay(t, file, device, nil)
 		if result.Code != hal.OK {
 			t.Fatalf("the replay's result is %+v", result)
 		}
-		for _, tensor := range binary.Image.Tensors {
+		for _, tensor := range image.Tensors {
 			if tensor.Role == gen.RoleOutput && !bytes.Equal(got[tensor.Name], tensor.Data) {
 				t.Errorf("output %s differs from the golden data of the capture", tensor.Name)
 			}
@@ -249,29 +265,29 @@ func TestWorkloadsReplayToTheSameOutputs(t *testing.T) {
 
 func TestWorkloadsReplayWithNewInputs(t *testing.T) {
 	forEachWorkload(t, func(t *testing.T, w *metal.Workload, _ *boards.Board,
-		openDevice func() hal.Device, binary *metal.LightMetalBinary) {
-		inputs := reverseInputs(binary.Image)
+		openDevice func() hal.Device, image *lmb.Image, file []byte) {
+		inputs := reverseInputs(image)
 		if len(inputs) == 0 {
 			return
 		}
 		device := openDevice()
 		defer device.Close()
-		got, result := replay(t, binary.Bytes(), device, inputs)
+		got, result := replay(t, file, device, inputs)
 		if result.Code != hal.OK {
 			t.Fatalf("the replay's result is %+v", result)
 		}
-		checkOutputs(t, binary.Image, got, wantedOutputs(w, binary.Image, inputs))
+		checkOutputs(t, image, got, wantedOutputs(w, image, inputs))
 	})
 }
 
 func TestTwoCapturesHaveTheSameBytes(t *testing.T) {
 	forEachWorkload(t, func(t *testing.T, w *metal.Workload, b *boards.Board,
-		openDevice func() hal.Device, binary *metal.LightMetalBinary) {
+		openDevice func() hal.Device, _ *lmb.Image, file []byte) {
 		device := openDevice()
 		defer device.Close()
 		again, err := w.Capture(b, device)
 		ok(t, err)
-		if !bytes.Equal(again.Bytes(), binary.Bytes()) {
+		if !bytes.Equal(again.Bytes(), file) {
 			t.Error("the second capture differs")
 		}
 	})
@@ -279,15 +295,15 @@ func TestTwoCapturesHaveTheSameBytes(t *testing.T) {
 
 func TestCaptureWithoutHardwareHasTheSameCommands(t *testing.T) {
 	forEachWorkload(t, func(t *testing.T, w *metal.Workload, b *boards.Board,
-		openDevice func() hal.Device, binary *metal.LightMetalBinary) {
+		_ func() hal.Device, image *lmb.Image, _ []byte) {
 		planned, err := w.Capture(b, nil)
 		ok(t, err)
-		for i := range binary.Image.Tensors {
-			if binary.Image.Tensors[i].Role == gen.RoleOutput {
-				binary.Image.Tensors[i].Data = nil
+		for i := range image.Tensors {
+			if image.Tensors[i].Role == gen.RoleOutput {
+				image.Tensors[i].Data = nil
 			}
 		}
-		file, err := lmb.Encode(binary.Image)
+		file, err := lmb.Encode(image)
 		ok(t, err)
 		if !bytes.Equal(planned.Bytes(), file) {
 			t.Error("the images differ in more than golden data")

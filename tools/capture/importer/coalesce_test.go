@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/tools/check/effort"
 )
 
 // storeLines returns lines for mmiotrace: n stores of one width from an offset on, with the values
@@ -146,6 +147,7 @@ func TestEachFillOfALongRunIsFound(t *testing.T) {
 // TestEachOf300000RegisterLoadsBecomesACommand: the importer does not compare each load with all
 // later ones, which would be 45 billion steps. The test does not measure the time.
 func TestEachOf300000RegisterLoadsBecomesACommand(t *testing.T) {
+	effort.SkipShort(t)
 	const n = 300_000
 	text := []byte("LMRECORD 2\nDEVICE 0 abcd 0001 0000:00:04.0\nBAR 0 0 0 10000000 1000000\n")
 	for i := range n {

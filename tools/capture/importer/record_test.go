@@ -15,6 +15,7 @@ import (
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -508,6 +509,7 @@ func TestRecordingWithoutDeviceAccessIsRejected(t *testing.T) {
 // TestBlockOfARecordingEqualsItsAccesses: a long line of a recording becomes few commands at any
 // offset and length, and is read as aligned accesses with the same data.
 func TestBlockOfARecordingEqualsItsAccesses(t *testing.T) {
+	effort.SkipShort(t)
 	data := make([]byte, 3<<20+13)
 	for i := range data {
 		data[i] = byte(i * 7 >> (i % 5))

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
@@ -123,6 +124,7 @@ func writeKernel(t *testing.T, name string) string {
 }
 
 func TestRecordingOfARunIsComplete(t *testing.T) {
+	effort.SkipShort(t)
 	for _, l := range fakeSimulators(t) {
 		for run, program := range map[string][]byte{"twoop": {1, 0, 0, 0}, "mlp4": {2, 0, 0, 0}} {
 			t.Run(l.board+"/"+run, func(t *testing.T) {
@@ -152,6 +154,7 @@ func TestRecordingOfARunIsComplete(t *testing.T) {
 }
 
 func TestHeaderDescribesTheSimulatedDevice(t *testing.T) {
+	effort.SkipShort(t)
 	want := map[string]Capture{
 		"wormhole": {Vendor: 0x1e52, Device: 0x401e, Bars: [6]Bar{
 			0: {0x1_0000_0000, 512 << 20}, 2: {0x1_2000_0000, 1 << 20},

@@ -17,6 +17,7 @@ import (
 
 	"lightmetal/tools/capture/record"
 	"lightmetal/tools/capture/recorder/x86"
+	"lightmetal/tools/check/effort"
 )
 
 // singleInstruction is a zeroMemory with code, of which one instruction is followed.
@@ -81,6 +82,7 @@ func TestInstructionsOfFollowedTestsAreFollowed(t *testing.T) {
 
 // TestEachLoadOfAPollStopsTheProgram: the record has the program's own time between two loads.
 func TestEachLoadOfAPollStopsTheProgram(t *testing.T) {
+	effort.SkipShort(t)
 	program := compileProgram(t, followsSource, "-O2")
 	const enough = 20 // loads of one poll, after which a loop of loads would be followed
 	loads := 0
@@ -133,6 +135,7 @@ func recordPolls(t *testing.T, program string, busy time.Duration) (loads int) {
 // TestLoadsKeepTheirOrder: the device writes memory before a word of its BAR and before another
 // word of memory. If the program loads the new value of such a word, it then loads the new memory.
 func TestLoadsKeepTheirOrder(t *testing.T) {
+	effort.SkipShort(t)
 	program := compileProgram(t, followsSource, "-O2")
 	path, shared := createCard(t), createCard(t)
 	c, out := recorderCommand(t, nil, Options{}, path, program, "order", shared)
@@ -218,6 +221,7 @@ func setCopiesByBytes() {
 // TestWordsSharedByThreadsAreNotTorn follows one thread while another one runs, with both kinds of
 // copies by the kernel.
 func TestWordsSharedByThreadsAreNotTorn(t *testing.T) {
+	effort.SkipShort(t)
 	program := compileProgram(t, followsSource, "-O2")
 	for _, bytes := range []string{"", "1"} {
 		r := runRecorded(t, []string{"LM_COPIES_BY_BYTES=" + bytes}, Options{}, program, "shared")

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"lightmetal/tools/capture/recorder/x86"
+	"lightmetal/tools/check/effort"
 )
 
 // instructionTest is one instruction, or several in sequence, that access memory through RDI.
@@ -138,6 +139,7 @@ func assemblySource(list []instructionTest, wide bool) string {
 // TestInstructionsLeaveTheSameStateAsTheProcessor runs each instruction with the same registers and
 // memory under the recorder and without it.
 func TestInstructionsLeaveTheSameStateAsTheProcessor(t *testing.T) {
+	effort.SkipShort(t)
 	for _, name := range []string{"integers", "vectors", "computed", "followed"} {
 		t.Run(name, func(t *testing.T) {
 			list := readInstructionTests(t, name)
@@ -182,6 +184,7 @@ func TestInstructionsLeaveTheSameStateAsTheProcessor(t *testing.T) {
 // TestThreadsThatComputeKeepTheirRegistersAndSignals: many threads and processes execute
 // instructions themselves on a copy of the loaded data, while they receive many signals.
 func TestThreadsThatComputeKeepTheirRegistersAndSignals(t *testing.T) {
+	effort.SkipShort(t)
 	program := compileProgram(t, "testdata/computes.c", "-O2", "-mpopcnt")
 	with, without := runRecorded(t, nil, Options{}, program), runUnrecorded(t, nil, program)
 	compareRuns(t, with, without)
@@ -199,6 +202,7 @@ func TestThreadsThatComputeKeepTheirRegistersAndSignals(t *testing.T) {
 // TestThreadsThatComputeAreStoppedAndTrapped: Ctrl-Z stops each thread, and is one signal. A
 // SIGTRAP that the program sends itself does not count as the end of an instruction.
 func TestThreadsThatComputeAreStoppedAndTrapped(t *testing.T) {
+	effort.SkipShort(t)
 	program := compileProgram(t, "testdata/computes.c", "-O2", "-mpopcnt")
 	traps := runRecorded(t, nil, Options{}, program, "traps")
 	compareRuns(t, traps, runUnrecorded(t, nil, program, "traps"))

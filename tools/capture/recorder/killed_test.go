@@ -12,17 +12,13 @@ import (
 	"time"
 
 	"lightmetal/tools/capture/record"
+	"lightmetal/tools/check/effort"
 
 	"golang.org/x/sys/unix"
 )
 
 // killCount returns how often a test kills the recorder or the program.
-func killCount() int {
-	if testing.Short() {
-		return 20
-	}
-	return 200
-}
+func killCount() int { return effort.Cases(10, 50, 200) }
 
 // countingRun is a recorded program that stores 1, 2, 3 and so on to consecutive words of a card.
 type countingRun struct {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lightmetal/tools/capture/record"
+	"lightmetal/tools/check/effort"
 )
 
 // TestSeveralDevicesAndOpensAreInOneRecord reads the accesses of each device by its name.
@@ -55,6 +56,7 @@ func (w *byteCounter) Write(p []byte) (int, error) {
 // TestLongRecordIsWrittenAsItGrows: for a million accesses, the recorder uses no more memory than
 // for a few.
 func TestLongRecordIsWrittenAsItGrows(t *testing.T) {
+	effort.SkipShort(t)
 	var out byteCounter
 	w := newWriter(&out, 0)
 	heap := func() uint64 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"lightmetal/tools/capture/record"
+	"lightmetal/tools/check/effort"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +26,7 @@ var tunings = map[string]string{
 }
 
 func TestCopiesOfLibrariesAndCompilersLeaveTheSameBytes(t *testing.T) {
+	effort.SkipShort(t)
 	for _, flags := range [][]string{{"-O0"}, {"-O2"}, {"-O3", "-march=native"}, {"-Os"}} {
 		program := compileProgram(t, patternsSource, flags...)
 		without := runUnrecorded(t, nil, program, "bulk")

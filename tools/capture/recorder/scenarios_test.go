@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"lightmetal/tools/capture/record"
+	"lightmetal/tools/check/effort"
 
 	"golang.org/x/sys/unix"
 )
@@ -100,6 +101,7 @@ var scenarios = map[[2]string]expectations{
 }
 
 func TestScenariosAreRecorded(t *testing.T) {
+	effort.SkipShort(t)
 	for key, want := range scenarios {
 		if want.flags == nil {
 			want.flags = [][]string{{"-O2"}}

@@ -6,54 +6,43 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
-	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/capture/importer"
-	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/check/bench/plain"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
 )
 
-// recordings are the recordings and listings whose commands are measured, with the options that
-// their imports need. testdata/captures/README.md describes them.
-var recordings = []struct {
-	file    string // in testdata
-	options importer.Options
-	tensors string // specifications of inputs, then of outputs after a |
-}{
-	{"captures/edu.qemutrace", importer.Options{From: importer.FromQemu, Board: &boards.Edu,
-		Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}, "|"},
-	{"captures/wh.twoop.mmiotrace", importer.Options{From: importer.FromMmiotrace},
-		"a=1,1,0x20000,int32,256 b=1,1,0x21000,int32,256|d=1,1,0x23000,int32,256"},
-	{"captures/bh.twoop.mmiotrace", importer.Options{From: importer.FromMmiotrace},
-		"a=1,2,0x20000,int32,256 b=1,2,0x21000,int32,256|d=1,2,0x23000,int32,256"},
-	{"captures/wh.mlp.mmiotrace", importer.Options{From: importer.FromMmiotrace},
-		"x=1,1,0x20000,int8,64|y=1,1,0x25000,int32,10"},
-	{"captures/wh.mlp4.record", importer.Options{From: importer.FromRecord}, "|"},
-	{"captures/bh.mlp4.record", importer.Options{From: importer.FromRecord}, "|"},
+// recordings are the images, recordings and listings of testdata whose commands are measured.
+// testdata/captures/README.md describes what was recorded.
+var recordings = []string{
+	"images/edu.lmb",
+	"images/wh.twoop.lmb",
+	"images/bh.twoop.lmb",
+	"images/wh.mlp.lmb",
+	"captures/wh.mlp4.record",
+	"captures/bh.mlp4.record",
 	// 42 % of its commands are Points: a user of tt-umd polls two tiles in turn.
-	{"captures/wh.frames.record.gz", importer.Options{From: importer.FromRecord}, "|"},
-	{"listings/nvme.lms", importer.Options{}, ""},
+	"captures/wh.frames.record.gz",
+	"listings/nvme.lms",
 }
 
 // measureCaptures measures the commands of real recordings on memory. Each recording is measured
 // completely and bare: without fences and repeated Point commands, which wait for the device. One
 // run repeats the commands of a recording, so that the fixed costs of a run count little.
 func (b *bench) measureCaptures() {
-	for i := range recordings {
-		image, name := b.importRecording(i), filepath.Base(recordings[i].file)
+	for _, path := range recordings {
+		image, name := b.readRecording(path), filepath.Base(path)
 		for _, kind := range []struct {
 			name     string
 			bare     bool
 			maxRatio float64
-		}{{"whole", false, 1.5}, {"bare", true, 1.4}} {
+		}{{"whole", false, 1.1}, {"bare", true, 1.2}} {
 			repeated := repeatMain(image, kind.bare)
 			memory := makeChecksPass(repeated)
 			b.compareRuns(comparison{what: name + ", " + kind.name, unit: "ns",
@@ -63,23 +52,17 @@ func (b *bench) measureCaptures() {
 	}
 }
 
-// importRecording returns the image of a recording.
-func (b *bench) importRecording(i int) *lmb.Image {
-	c := &recordings[i]
-	path := filepath.Join(b.testdata, c.file)
-	text := fail.Must(os.ReadFile(path))
-	if strings.HasSuffix(path, ".lms") {
+// readRecording returns the image of a path in testdata.
+func (b *bench) readRecording(path string) *lmb.Image {
+	text := fail.Must(os.ReadFile(filepath.Join(b.testdata, path)))
+	switch filepath.Ext(path) {
+	case ".lmb":
+		return fail.Must(lmb.Decode(text))
+	case ".lms":
 		return fail.Must(listing.Parse(path, text, nil))
 	}
-	options := c.options
-	inputs, outputs, _ := strings.Cut(c.tensors, "|")
-	for specs, list := range map[string]*[]importer.TensorSpec{inputs: &options.Inputs,
-		outputs: &options.Outputs} {
-		for _, spec := range strings.Fields(specs) {
-			*list = append(*list, fail.Must(importer.ParseTensor(spec)))
-		}
-	}
-	image, _, err := importer.Import(bytes.NewReader(text), options)
+	image, _, err := importer.Import(bytes.NewReader(text),
+		importer.Options{From: importer.FromRecord})
 	fail.On(err)
 	return image
 }

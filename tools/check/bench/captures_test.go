@@ -12,8 +12,8 @@ import (
 // marks, delays and calls. A bare recording also lacks Points and Fences.
 func TestRepeatedRecordingsKeepAllCommands(t *testing.T) {
 	b := &bench{testdata: testdataDir}
-	for i := range recordings {
-		image := b.importRecording(i)
+	for _, path := range recordings {
+		image := b.readRecording(path)
 		count := func(commands []lmb.Command, opcode gen.Opcode) (n int) {
 			for j := range commands {
 				if commands[j].Opcode == opcode {
@@ -30,7 +30,7 @@ func TestRepeatedRecordingsKeepAllCommands(t *testing.T) {
 			rounds := count(main, gen.OpcodeWrite) / count(body, gen.OpcodeWrite)
 			if rounds < 2 || len(main) < minRepeatedCommands || len(memory) == 0 {
 				t.Fatalf("%s: %d commands, %d rounds, memory of %d bytes: too few",
-					recordings[i].file, len(main), rounds, len(memory))
+					path, len(main), rounds, len(memory))
 			}
 			for opcode := gen.OpcodeWrite; opcode < gen.OpcodeEnd; opcode++ {
 				want := rounds * count(body, opcode)
@@ -42,7 +42,7 @@ func TestRepeatedRecordingsKeepAllCommands(t *testing.T) {
 					want = count(main, opcode) // one for each window
 				}
 				if got := count(main, opcode); got != want {
-					t.Errorf("%s, bare %v: %d commands %v, want %d", recordings[i].file, bare, got,
+					t.Errorf("%s, bare %v: %d commands %v, want %d", path, bare, got,
 						opcode, want)
 				}
 			}
@@ -55,19 +55,18 @@ func TestRepeatedRecordingsKeepAllCommands(t *testing.T) {
 func TestRepeatedRecordingsPassTheirChecks(t *testing.T) {
 	program := compileC(t)
 	b := &bench{testdata: testdataDir}
-	for i := range recordings {
-		image := b.importRecording(i)
+	for _, path := range recordings {
+		image := b.readRecording(path)
 		repeated := repeatMain(image, false)
 		before := makeChecksPass(repeated)
-		path := writeImageFile(t, repeated)
-		once := compareSides(t, program, path, before)
+		once := compareSides(t, program, writeImageFile(t, repeated), before)
 		if once.status != 0 || once.ignored != 0 {
 			t.Fatalf("%s: the runtime ends with status %d at command %d, %d failures ignored",
-				recordings[i].file, once.status, once.command, once.ignored)
+				path, once.status, once.command, once.ignored)
 		}
 		registers := len(before) - pageSize
 		if fbs.Checksum(once.memory[:registers]) != fbs.Checksum(before[:registers]) {
-			t.Errorf("%s: a run changes the memory", recordings[i].file)
+			t.Errorf("%s: a run changes the memory", path)
 		}
 	}
 }

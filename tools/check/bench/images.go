@@ -14,11 +14,10 @@ const deviceSize = 32 << 20
 
 const pageSize = 4096 // plain memory ends with a page of registers for TLB windows
 
-// newImage returns an image for an ivshmem device, without sequences. Its window covers the
-// complete device.
-func newImage() *lmb.Image {
+// newImage returns an image for an ivshmem device. Its window covers the complete device.
+func newImage(sequences ...[]lmb.Command) *lmb.Image {
 	window := fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.AnySlot, Size: deviceSize}
-	return &lmb.Image{
+	image := &lmb.Image{
 		Origin: lmb.Origin{Tool: "bench"},
 		Devices: []lmb.Device{{
 			Board: boards.Ivshmem.Name, Vendor: boards.Ivshmem.Vendor,
@@ -27,10 +26,11 @@ func newImage() *lmb.Image {
 		}},
 		Windows: []lmb.Window{{Window: window}},
 	}
-}
-
-func addSequence(image *lmb.Image, name string, commands []lmb.Command) {
-	image.Sequences = append(image.Sequences, lmb.Sequence{Name: name, Commands: commands})
+	for i, commands := range sequences {
+		name := []string{"main", "one"}[i]
+		image.Sequences = append(image.Sequences, lmb.Sequence{Name: name, Commands: commands})
+	}
+	return image
 }
 
 // makeCommands returns count commands; the i-th is the result of makeCommand(i).
@@ -52,15 +52,9 @@ func writeCommand(width uint8, i int) lmb.Command {
 	})
 }
 
-// write32 returns a store of 32 bits to one of 1024 registers.
-func write32(i int) lmb.Command { return writeCommand(4, i) }
-
-// scatteredWrite returns a store to a word of the device. A permutation of the words selects it.
-func scatteredWrite(i int) lmb.Command {
-	return withoutData(fbs.Command{
-		Opcode: gen.OpcodeWrite, Width: 4,
-		Offset: uint32(uint64(i) * 0x9e3779b97f4a7c15 % (deviceSize / 4) * 4), Value: uint64(i),
-	})
+// writes returns count stores of 32 bits.
+func writes(count int) []lmb.Command {
+	return makeCommands(count, func(i int) lmb.Command { return writeCommand(4, i) })
 }
 
 // copyInCommand returns a bulk copy of data to an offset of the device.
@@ -71,32 +65,19 @@ func copyInCommand(offset int, data []byte) lmb.Command {
 	}}
 }
 
-// writesImage returns an image with two sequences: one 32-bit write, and count such writes.
-func writesImage(count int) *lmb.Image {
-	image := newImage()
-	addSequence(image, "one", makeCommands(1, write32))
-	addSequence(image, "main", makeCommands(count, write32))
-	return image
-}
-
-// payloadImage returns an image with two sequences: one write, and copies of size bytes of payload,
-// 4 MiB at a time, to the same 4 MiB of the device.
+// payloadImage returns an image with copies of size bytes of payload, 1 MiB at a time, to the same
+// 1 MiB of the device, and a sequence with one write.
 func payloadImage(size int) *lmb.Image {
-	const chunk = 4 << 20
-	image := newImage()
-	addSequence(image, "one", makeCommands(1, write32))
-	var commands []lmb.Command
-	for data := randomBytes(size); len(data) > 0; data = data[min(chunk, len(data)):] {
-		commands = append(commands, copyInCommand(0, data[:min(chunk, len(data))]))
-	}
-	addSequence(image, "main", commands)
-	return image
+	const chunk = 1 << 20
+	data := randomBytes(size)
+	return newImage(makeCommands(size/chunk, func(i int) lmb.Command {
+		return copyInCommand(0, data[i*chunk:(i+1)*chunk])
+	}), writes(1))
 }
 
 // randomBytes returns size random bytes, the same ones in every process.
 func randomBytes(size int) []byte {
 	data := make([]byte, size)
-	random := rand.NewChaCha8([32]byte{})
-	random.Read(data)
+	rand.NewChaCha8([32]byte{}).Read(data)
 	return data
 }

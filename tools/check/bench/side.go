@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,8 +93,8 @@ type runOutcome struct {
 	ignored         int64
 }
 
-// runSequence runs a sequence count times, and stops after a run that fails. For C, way is an index
-// of ways; for our side, it is a limit in hours.
+// runSequence runs a sequence count times, and stops after a run that fails. way is an index of
+// ways, and means nothing to our side.
 func (s *side) runSequence(sequence, count, way int) runOutcome {
 	n := s.query("run", sequence, count, way)
 	if len(n) != 5 {
@@ -114,51 +113,33 @@ func (s *side) timeRuns(sequence, count, way int) (nanoseconds int64) {
 	return e.nanoseconds
 }
 
-// timeFrames returns the times of count runs of a sequence, one every period.
-func (s *side) timeFrames(sequence, count int, period time.Duration) []float64 {
-	s.query("frames", sequence, count, int(period))
-	took := make([]int64, count)
+// timeFrames returns the times of count runs of sequence 0, one every period.
+func (s *side) timeFrames(count int, period time.Duration) []float64 {
+	took := make([]int64, s.query("frames", 0, count, int(period))[0])
 	fail.On(binary.Read(s.out, binary.LittleEndian, took))
 	list := make([]float64, count)
-	for i, n := range took {
-		list[i] = float64(n)
+	for i := range list {
+		list[i] = float64(took[i])
 	}
 	return list
 }
 
-// setPriority sets the SCHED_FIFO priority of every thread of the program; 0 selects the ordinary
-// scheduler. It reports whether this is permitted. All threads need the priority, because Go moves
-// a goroutine that it interrupts to other threads, and then waits for the slowest.
-func (s *side) setPriority(fifo int) (permitted bool) {
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
-	if fifo > 0 {
-		attr.Policy, attr.Priority = unix.SCHED_FIFO, uint32(fifo)
-	}
-	for _, thread := range fail.Must(os.ReadDir(fmt.Sprintf("/proc/%d/task",
-		s.command.Process.Pid))) {
-		err := unix.SchedSetAttr(fail.Must(strconv.Atoi(thread.Name())), &attr, 0)
-		if err == unix.EPERM {
-			return false
-		}
-		fail.On(err)
-	}
-	return true
-}
-
 // withSides starts our side and C's on an image and on one processor, calls measure, and stops both
-// sides. The memory of the device begins with the bytes of before.
-func (b *bench) withSides(image *lmb.Image, before []byte, measure func(ours, tuned *side)) {
+// sides. The memory of the device begins with the bytes of before. The words of prefix are a
+// command that starts each program, such as chrt.
+func (b *bench) withSides(image *lmb.Image, before []byte, measure func(ours, tuned *side),
+	prefix ...string) {
 	path := b.writeImage(image)
 	m := newMemory("device", max(deviceSize+pageSize, len(before)))
 	defer m.close()
 	copy(m.bytes, before)
-	ours, tuned := startSide(m, path, b.childProgram), startSide(m, path, b.tunedProgram)
-	for _, s := range []*side{ours, tuned} {
-		s.query("pin", b.cpu)
-	}
+	ours := startSide(m, path, append(prefix, b.program("child"))...)
+	defer ours.stop()
+	tuned := startSide(m, path, append(prefix, b.program("tuned"))...)
+	defer tuned.stop()
+	ours.query("pin", b.cpu)
+	tuned.query("pin", b.cpu)
 	measure(ours, tuned)
-	ours.stop()
-	tuned.stop()
 }
 
 // writeImage writes an image to a new file and returns its path.
@@ -169,37 +150,20 @@ func (b *bench) writeImage(image *lmb.Image) (path string) {
 	return path
 }
 
-// timedRequest executes a request count times on one side, and returns the total time.
-type timedRequest func(count int) (nanoseconds int64)
-
-func (s *side) runRequest(sequence, way int) timedRequest {
-	return func(count int) int64 { return s.timeRuns(sequence, count, way) }
-}
-
-// requestByName returns the request that a word names. Its only number is the count: load, hash,
-// read.
-func (s *side) requestByName(word string) timedRequest {
-	return func(count int) int64 { return s.query(word, count)[0] }
-}
-
-// sampleRequest returns a sampler that executes a request as often as takes about the least time of
-// a measurement. convert converts the nanoseconds of one execution to the unit of the row.
-func (b *bench) sampleRequest(request timedRequest,
+// sampleRequest returns a sampler that executes a request as often as takes about a millisecond for
+// each round. request returns the nanoseconds of count executions; convert converts those of one to
+// the unit of the row.
+func (b *bench) sampleRequest(request func(count int) (nanoseconds int64),
 	convert func(nanoseconds float64) float64) sampler {
 	request(1) // loads pages and caches
-	least := float64(b.effort.minTime.Nanoseconds())
-	count := int(max(1, math.Ceil(least/float64(max(request(1), 1)))))
+	least := time.Duration(b.rounds) * time.Millisecond
+	count := int(max(1, int64(least)/max(request(1), 1)))
 	return func() float64 { return convert(float64(request(count)) / float64(count)) }
 }
 
 // perCommand converts the time of count commands to the time of one.
 func perCommand(count int) func(nanoseconds float64) float64 {
 	return func(nanoseconds float64) float64 { return nanoseconds / float64(count) }
-}
-
-// gigabytesPerSecond converts the time of a number of bytes to their speed.
-func gigabytesPerSecond(bytes int) func(nanoseconds float64) float64 {
-	return func(nanoseconds float64) float64 { return float64(bytes) / nanoseconds }
 }
 
 // ways names the ways in which C executes commands: with a switch or with threaded code, each with
@@ -212,10 +176,13 @@ var ways = []string{"switch, memcpy", "switch, streaming stores", "threaded code
 func (b *bench) compareRuns(c comparison, image *lmb.Image, before []byte,
 	convert func(nanoseconds float64) float64) {
 	b.withSides(image, before, func(ours, tuned *side) {
-		c.ours = b.sampleRequest(ours.runRequest(0, 0), convert)
+		sample := func(s *side, way int) sampler {
+			return b.sampleRequest(
+				func(count int) int64 { return s.timeRuns(0, count, way) }, convert)
+		}
+		c.ours = sample(ours, 0)
 		for way, name := range ways {
-			c.others = append(c.others, alternative{"C, " + name,
-				b.sampleRequest(tuned.runRequest(0, way), convert)})
+			c.others = append(c.others, alternative{"C, " + name, sample(tuned, way)})
 		}
 		b.compare(c)
 	})

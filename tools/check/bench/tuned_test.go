@@ -14,6 +14,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/check/bench/plain"
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/check/simulate/images"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/lmb/lmbtest"
@@ -24,6 +25,7 @@ const testdataDir = "../../../testdata"
 // compileC builds the tuned loops in the directory c, and returns the path of the program.
 func compileC(t *testing.T) (program string) {
 	t.Helper()
+	effort.SkipShort(t)
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
 			t.Fatal("gcc is not installed")
@@ -189,7 +191,7 @@ func TestCAndRuntimeLeaveTheSameBytesForSamples(t *testing.T) {
 func TestCAndRuntimeLeaveTheSameBytesForRandomImages(t *testing.T) {
 	program := compileC(t)
 	ended := map[int64]int{}
-	for seed := range uint64(40) {
+	for seed := range uint64(effort.Cases(0, 40, 1000)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 2))
 			path := writeImageFile(t, images.Random(random))

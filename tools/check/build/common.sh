@@ -18,9 +18,7 @@ ensure_installed() {
 	if [[ $EUID -eq 0 ]] && command -v apt-get >/dev/null; then
 		say "installing $2"
 		mkdir -p "$out"
-		# The system's package lists may be missing or out of date.
-		install_package "$2" ||
-			{ apt-get update -q >>"$out/apt.log" 2>&1 && install_package "$2"; } || true
+		install_or_update "$2" || true
 		is_present "$1" && return
 		warn "installing $2 failed; see $out/apt.log"
 	fi
@@ -36,6 +34,16 @@ is_present() {
 # install_package PACKAGE installs a Debian package. Output is appended to apt.log.
 install_package() {
 	apt-get install -y -q --no-install-recommends "$1" >>"$out/apt.log" 2>&1
+}
+
+# install_or_update PACKAGE installs a Debian package, if need be with new lists of the system. Of
+# steps that run at once, one installs at a time.
+install_or_update() {
+	(
+		flock 8
+		install_package "$1" ||
+			{ apt-get update -q >>"$out/apt.log" 2>&1 && install_package "$1"; }
+	) 8>"$out/apt.lock"
 }
 
 # ensure_c_compiler installs a C compiler for this machine if there is none.

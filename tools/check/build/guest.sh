@@ -1,10 +1,17 @@
 # shellcheck shell=bash
 # Part of build.sh: commands and helpers that boot arm64 guests under QEMU.
 
-# The test that step_coverage runs while QEMU logs instructions, which makes a test take several
-# times as long. step_guest runs all other tests without a log; object-coverage runs all tests
-# TestShipped... with a log.
-covered_test='^TestShippedProgramGoesThroughEveryCommand$'
+# The tests of guests that step_guest leaves to `test nightly`: what takes long, or runs programs of
+# others that a change seldom concerns.
+nightly_guests=(
+	TestCommandsOnBoardFilePageReplayACustomDevice
+	TestFITStartsUnderUBoot
+	TestFramesSurviveKillsAndFaults
+	TestLinuxNVMeDriverIsRecordedOnAServedDevice
+	TestProgramOnCustomDeviceIsRecordedThroughQEMU
+	TestShippedProgramGoesThroughTLBWindowsOfAChip
+	TestShippedProgramHandlesFailedSystemCalls
+)
 
 # The folder for programs and results of object-coverage.
 coverage_dir=$out/coverage

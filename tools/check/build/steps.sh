@@ -35,6 +35,13 @@ step_vet() {
 	go vet -tags mock,signed ./runtime/capi ./tools/lmrun
 }
 
+# step_vetted is what `test quick` runs of step_vet.
+step_vetted() { go vet ./...; }
+
+# step_short runs the tests with -short. Packages that have not changed since they passed are not
+# tested again.
+step_short() { run_go_tests -short ./...; }
+
 # step_lint runs staticcheck.
 step_lint() {
 	GOBIN=$PWD/$out go install "$staticcheck" || skip_step "staticcheck cannot be downloaded"
@@ -92,11 +99,29 @@ step_unit() {
 # step_fuzz runs fuzz targets a number of times and not for a time: if the time ends during a
 # call, Go's fuzzer reports that as a failure ("context deadline exceeded", golang/go#75804, fixed
 # in 1.27).
-step_fuzz() { cmd_fuzz 20000x; }
+step_fuzz() { cmd_fuzz "$((LM_NIGHTLY ? 500000 : 20000))x"; }
+
+# step_breaks breaks the source at places that the date chooses, and prints how many were noticed.
+step_breaks() { cmd_simulate --break 60 "$(date +%Y%m%d)"; }
+
+# step_trials is record-trials.
+step_trials() { run_command record-trials; }
+
+# step_coverage is object-coverage.
+step_coverage() { run_command object-coverage; }
+
+# run_command COMMAND runs a command as a process of its own. Status 69 means that something is not
+# here.
+run_command() {
+	local status=0
+	./build.sh "$1" || status=$?
+	[[ $status -ne 69 ]] || skip_or_fail_step "not everything that $1 needs is here"
+	return $status
+}
 
 # step_race runs tests with the race detector: of packages that start goroutines, and of those whose
-# functions several goroutines may call at once. Here and in the next two steps, -short makes tests
-# of many random values use fewer values than in step unit.
+# functions several goroutines may call at once. Here and in the next two steps, -short leaves out
+# what does not depend on the detector, the processor or the walk (tools/check/effort).
 step_race() {
 	ensure_c_compiler || skip_step "$missing is not here"
 	CGO_ENABLED=1 run_go_tests -race -short -timeout 10m ./fbs ./hal ./runtime/... \
@@ -125,13 +150,19 @@ step_purego() {
 	run_go_tests -short -timeout 10m -tags purego ./hal ./runtime
 }
 
-# step_cross builds what the target gets and checks the sizes.
-step_cross() { cmd_cross; }
+# step_cross builds what the target gets. It fails if an arm64 lmrun exceeds a limit beyond an empty
+# Go program.
+step_cross() {
+	cmd_cross
+	check_program_sizes
+}
 
 # step_reproducible compares two deliveries: built in folders of different names and depths, which
-# share only Go, its downloaded modules and the compilers.
+# share only Go, its downloaded modules and the compilers, and except nightly, what Go has compiled.
 step_reproducible() {
 	local both=$PWD/$out/_twice side
+	local cache=$both/home/cache
+	[[ -n $LM_NIGHTLY ]] || cache=$(go env GOCACHE)
 	[[ ! -d $both ]] || { chmod -R u+w "$both" && rm -rf "$both"; }
 	for side in one "two/and a bit further"; do
 		mkdir -p "$both/$side" || return
@@ -143,7 +174,7 @@ step_reproducible() {
 	(
 		cd "$both/two/and a bit further"
 		GOMODCACHE=$(go env GOMODCACHE)
-		export GOMODCACHE HOME=$both/home GOCACHE=$both/home/cache
+		export GOMODCACHE HOME=$both/home GOCACHE=$cache
 		export TMPDIR=$both/tmp TZ=Asia/Kolkata LC_ALL=C.UTF-8
 		umask 077
 		build_delivery >"$both/two.log" 2>&1
@@ -192,25 +223,11 @@ step_guest() {
 	export LM_GUEST_FIRMWARE=$PWD/$out/firmware-arm64
 	ensure_guest_programs || skip_or_fail_step "$missing"
 	export LM_GUEST_PROGRAMS=$guest_programs
+	local left_out=()
+	[[ -n $LM_NIGHTLY ]] || left_out=(-skip "^($(IFS='|' && echo "${nightly_guests[*]}"))\$")
 	LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel \
 		LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
-		run_counted_go_tests -count=1 -timeout 40m -skip "$covered_test" ./tools/check/guest
-}
-
-# step_coverage is object-coverage of one program on one kind of processor, with one test: it shows
-# that the measurement works.
-step_coverage() {
-	ensure_installed qemu-system-aarch64 qemu-system-arm || skip_step "$missing is not here"
-	ensure_kernel || skip_step "no arm64 kernel: $missing"
-	ensure_full_kernel || skip_step "no arm64 kernel with a watchdog: $missing"
-	ensure_new_qemu || skip_or_fail_step "$missing"
-	ensure_new_kernel ||
-		skip_or_fail_step "no arm64 kernel with an IOMMU for served devices: $missing"
-	export_guest_files
-	rm -rf "$coverage_dir"/seen*
-	run_covered_guest arm64 cortex-a72 "$covered_test"
-	"$coverage_dir/coverage" "$coverage_dir/lmrun-arm64=$coverage_dir/seen-arm64-cortex-a72" |
-		tee "$out/coverage.txt"
+		run_counted_go_tests -count=1 -timeout 2h "${left_out[@]}" ./tools/check/guest
 }
 
 # step_bench shows that bench can measure each of its rows. It checks no goal, because the results

@@ -1,25 +1,42 @@
 # shellcheck shell=bash
 # Part of build.sh: runs the steps of `test`, collects their logs and prints the summary.
 
+# What `test` and `test nightly` run. Steps of one word of a list run at once: a package that takes
+# long leaves a processor to the others. LM_NIGHTLY=1 makes steps of both take longer in the latter.
+change_steps=(
+	fmt vet lint gen kernels "player purego race arm64 unit" cross "recipes reproducible" guest
+	bench
+)
+nightly_steps=(unit fuzz breaks guest trials coverage reproducible)
+
 # Names of steps, with details, for the summary.
 passed=() failed=() skips=()
 
-# cmd_test [STEP...] runs steps, or all of them, and prints a summary. It fails if a step failed or
-# changed the work tree.
+# cmd_test [quick | nightly | STEP...] runs steps, by default all that a change may break, and
+# prints a summary. It fails if a step failed or changed the work tree.
 cmd_test() {
 	local steps=("$@") before step
-	[[ $# -gt 0 ]] || steps=(
-		fmt vet lint gen kernels unit player fuzz race arm64 purego cross reproducible recipes
-		guest coverage bench
-	)
-	for step in "${steps[@]}"; do
+	case $* in
+	"") steps=("${change_steps[@]}") ;;
+	quick) steps=(fmt vetted short) ;;
+	nightly) steps=("${nightly_steps[@]}") LM_NIGHTLY=1 ;;
+	esac
+	export LM_NIGHTLY=${LM_NIGHTLY:-}
+	for step in ${steps[*]}; do
 		declare -F "step_$step" >/dev/null ||
 			{ warn "no step $step; ./build.sh help lists them"; exit 64; }
 	done
 	mkdir -p "$out"
-	rm -f "$out"/unit.log "$out"/fuzz.log "$out"/skipped.log "$out"/coverage.txt "$out"/times.log
+	rm -f "$out"/unit.log "$out"/fuzz.log "$out"/skipped.log "$out"/times.log
 	before=$(print_tree_state)
-	for step in "${steps[@]}"; do run_step "$step"; done
+	for step in "${steps[@]}"; do
+		if [[ $step == *" "* ]]; then
+			# shellcheck disable=SC2086 # names are words
+			run_steps_at_once $step
+		else
+			run_step "$step"
+		fi
+	done
 	check_tree_unchanged "$before"
 	print_evidence
 	print_slowest_tests
@@ -34,8 +51,8 @@ cmd_lint() {
 	print_summary
 }
 
-# run_step NAME runs a step in a subshell, so that a failure ends only that step, and adds it to
-# $passed, $failed or $skips. Functions that write logs read $step_name.
+# run_step NAME runs a step in a subshell, so that a failure ends only that step, and notes its
+# result. Functions that write logs read $step_name.
 run_step() {
 	local name=$1 status=0 start=$SECONDS used step_name=$1
 	used=$(print_processor_seconds)
@@ -44,16 +61,46 @@ run_step() {
 	(
 		set -e
 		"step_$name"
-	) 2>&1 | tee "$out/step.log"
+	) 2>&1 | tee "$out/step-$name.log"
 	status=${PIPESTATUS[0]}
 	set -e
-	case $status in
-	0)
-		used=$(($(print_processor_seconds) - used))
-		passed+=("$name ($((SECONDS - start)) s, processors ${used} s)$(print_skip_count "$name")")
-		;;
-	"$skip_status") skips+=("$name: $(sed -n 's/^skipped: //p' "$out/step.log" | tail -1)") ;;
-	*) failed+=("$name$(print_reasons "$out/step.log")") ;;
+	used=$(($(print_processor_seconds) - used))
+	note_result "$name" "$status" "$((SECONDS - start)) s, processors ${used} s"
+}
+
+# run_steps_at_once NAME... runs steps at the same time, prints their logs one after another, and
+# notes their results.
+run_steps_at_once() {
+	local name status start=$SECONDS used step_name
+	local -A running=()
+	used=$(print_processor_seconds)
+	say "== $* at once"
+	for name in "$@"; do
+		(
+			set -e
+			step_name=$name
+			"step_$name"
+		) >"$out/step-$name.log" 2>&1 &
+		running[$name]=$!
+	done
+	for name in "$@"; do
+		status=0
+		wait "${running[$name]}" || status=$?
+		say "== $name"
+		cat "$out/step-$name.log"
+		note_result "$name" "$status" "$((SECONDS - start)) s after the start of all at once"
+	done
+	used=$(($(print_processor_seconds) - used))
+	say "$* at once: $((SECONDS - start)) s, processors $used s"
+}
+
+# note_result NAME STATUS DETAILS adds a step to $passed, $failed or $skips.
+note_result() {
+	local log=$out/step-$1.log
+	case $2 in
+	0) passed+=("$1 ($3)$(print_skip_count "$1")") ;;
+	"$skip_status") skips+=("$1: $(sed -n 's/^skipped: //p' "$log" | tail -1)") ;;
+	*) failed+=("$1$(print_reasons "$log")") ;;
 	esac
 }
 
@@ -99,12 +146,12 @@ print_skip_count() {
 }
 
 # run_go_tests ARGUMENT... runs go test with flags and packages. It prints the results, on failure
-# also the logs of failed tests. The complete log is tests.log; skipped cases and durations of
+# also the logs of failed tests. The complete log is tests-STEP.log; skipped cases and durations of
 # tests are collected for the summary. Step vet has already vetted the tests.
 run_go_tests() {
-	local log=$out/tests.log status
+	local log=$out/tests-$step_name.log status
 	set +e
-	go test -vet=off -timeout 20m -v "$@" 2>&1 | tee "$log" |
+	go test -vet=off -timeout "${LM_NIGHTLY:+3}20m" -v "$@" 2>&1 | tee "$log" |
 		grep --line-buffered -E '^(ok|FAIL|panic)|^ *--- FAIL'
 	status=${PIPESTATUS[0]}
 	set -e
@@ -119,15 +166,19 @@ run_go_tests() {
 run_counted_go_tests() {
 	local status=0
 	run_go_tests "$@" || status=$?
-	cat "$out/tests.log" >>"$out/unit.log"
+	cat "$out/tests-$step_name.log" >>"$out/unit.log"
 	return "$status"
 }
 
-# print_skipped_cases LOG prints the skipped cases of a log, and why they were skipped.
+# print_skipped_cases LOG prints the skipped cases of a log, and why they were skipped, except those
+# that tools/check/effort leaves to other commands.
 print_skipped_cases() {
 	awk -v step="$step_name" '/^=== / { why = "" }
 		/_test\.go:[0-9]+: / { why = $0; sub(/^.*_test\.go:[0-9]+: /, "", why) }
-		/^ *--- SKIP: / { print step ": " $3 (why == "" ? "" : ": " why); why = "" }' "$1"
+		/^ *--- SKIP: / && why !~ /^(only in .*nightly|not with -short)$/ {
+			print step ": " $3 (why == "" ? "" : ": " why)
+			why = ""
+		}' "$1"
 }
 
 # print_test_times LOG prints seconds, step, package and name of each test of a log.
@@ -196,7 +247,6 @@ print_evidence() {
 			END { for (what in sum) printf "%12d %s\n", sum[what], what }' | sort -k2
 	sed -n 's/^ok\s*\(\S*\)\s.*coverage: \(100.0%.*\)$/\1: \2 covered/p' "$out/unit.log" 2>/dev/null
 	sed -n 's/^fuzzed: //p' "$out/fuzz.log" 2>/dev/null
-	[[ ! -f $out/coverage.txt ]] || sed -n '/^of these/,/^$/p' "$out/coverage.txt"
 }
 
 # print_tree_state prints the state of the work tree, nothing if there is no git.

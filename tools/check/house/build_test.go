@@ -163,6 +163,23 @@ func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
 	}
 }
 
+// TestStepsAtOnceHaveTheirOwnResults runs two steps at the same time, of which one fails.
+func TestStepsAtOnceHaveTheirOwnResults(t *testing.T) {
+	const fake = "[ \"$1\" = test ] || exit 0\ncat <<'END'\n" +
+		"=== RUN   TestA\n    a_test.go:7: not so\n--- FAIL: TestA (0.00s)\nFAIL\nEND\nexit 1\n"
+	_, run := copyBuildScript(t, fake)
+	out, err := run("test", "fmt purego").CombinedOutput()
+	_, summary, _ := strings.Cut(string(out), "== summary\n")
+	for _, want := range []string{"passed   fmt (", "FAILED   purego\n           TestA: not so\n"} {
+		if !strings.Contains(summary, want) {
+			t.Errorf("the summary has no %q", want)
+		}
+	}
+	if err == nil || strings.Contains(summary, "passed   purego") || t.Failed() {
+		t.Errorf("build.sh must fail because purego fails: %v\n%s", err, out)
+	}
+}
+
 // TestFuzzAndLintRunWithoutBuildFolder runs commands that write logs to the folder build, although
 // the folder does not exist yet.
 func TestFuzzAndLintRunWithoutBuildFolder(t *testing.T) {
@@ -179,6 +196,30 @@ func TestFuzzAndLintRunWithoutBuildFolder(t *testing.T) {
 				t.Errorf("build.sh failed, or its output is wrong: %v\n%s", err, out)
 			}
 		})
+	}
+}
+
+// TestNightlyGuestsExist checks the names of the tests that `./build.sh test` leaves out.
+func TestNightlyGuestsExist(t *testing.T) {
+	_, list, _ := strings.Cut(string(readParts(t)[buildParts+"/guest.sh"]), "\nnightly_guests=(\n")
+	list, _, _ = strings.Cut(list, "\n)")
+	paths, err := filepath.Glob(filepath.Join(root, "tools/check/guest/*_test.go"))
+	if err != nil || list == "" {
+		t.Fatalf("guest.sh has no list nightly_guests; error %v", err)
+	}
+	var tests strings.Builder
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests.Write(text)
+	}
+	for _, name := range strings.Fields(list) {
+		name, _, _ := strings.Cut(name, "/")
+		if !strings.Contains(tests.String(), "\nfunc "+name+"(t *testing.T) {") {
+			t.Errorf("guest.sh: there is no test %s; correct nightly_guests", name)
+		}
 	}
 }
 

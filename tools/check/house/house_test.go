@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/check/effort"
 )
 
 const root = "../../.."
@@ -220,6 +222,7 @@ func symbolsOf(t *testing.T, name, tags string) []string {
 }
 
 func TestRunnerLinksNothingHeavy(t *testing.T) {
+	effort.SkipShort(t)
 	for _, symbol := range symbolsOf(t, "lmrun", "") {
 		for _, prefix := range heavySymbols {
 			if strings.HasPrefix(symbol, prefix) {
@@ -232,6 +235,7 @@ func TestRunnerLinksNothingHeavy(t *testing.T) {
 // TestTagsSelectBackends checks that a program that is built with tags backend_... links only those
 // backends, and that a program without such a tag links all.
 func TestTagsSelectBackends(t *testing.T) {
+	effort.SkipShort(t)
 	backends := []string{"pci", "vfio", "tt"}
 	for tags, want := range map[string]string{"": "pci vfio tt", "backend_pci": "pci",
 		"backend_vfio": "vfio", "backend_tt": "tt", "backend_pci,backend_tt": "pci tt"} {
@@ -252,6 +256,7 @@ func TestTagsSelectBackends(t *testing.T) {
 // TestTargetLinksNoHostCode requires that neither lmrun with all backends nor lminit links the
 // oracle or code that only host tools use.
 func TestTargetLinksNoHostCode(t *testing.T) {
+	effort.SkipShort(t)
 	of := functionsOf(t, "hal/walk_generic.go", "boards/host.go", "runtime/host.go",
 		"tools/lmrun/files/host.go")
 	for _, program := range []string{"lmrun", "lminit"} {
@@ -267,6 +272,7 @@ func TestTargetLinksNoHostCode(t *testing.T) {
 
 // TestProductLinksNothingForSignatures builds a product without the tag signed.
 func TestProductLinksNothingForSignatures(t *testing.T) {
+	effort.SkipShort(t)
 	requireNotLinked(t, "lmrun", productTags, functionsOf(t, signatureFiles...))
 }
 

@@ -7,12 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/check/pages"
 )
 
 // TestPackageIsInstalledAndRemoved checks that dpkg installs the package of ./build.sh deb below a
 // folder, with programs, man pages and completions, and that dpkg removes all of it again.
 func TestPackageIsInstalledAndRemoved(t *testing.T) {
+	effort.SkipUnlessNightly(t)
 	for _, tool := range []string{"dpkg", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skip(err)

@@ -18,7 +18,7 @@ import (
 var elsewhere = []string{
 	"# on the machine with the card", "# on the board", "# under QEMU",
 	"# with the vendor's simulator",
-	"# takes half an hour", "# in a tree of Buildroot or Yocto", "# with a cross compiler",
+	"# takes minutes", "# in a tree of Buildroot or Yocto", "# with a cross compiler",
 }
 
 // exits matches the comment at the end of a command that may have another exit status than 0.

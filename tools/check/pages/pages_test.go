@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"lightmetal/tools/check/effort"
 )
 
 const root = "../../.."
@@ -36,6 +38,7 @@ func allPages(t *testing.T) (list []string) {
 // TestCommandsOfEveryPageSucceed runs every command of every page, in order, in a copy of the tree
 // in which nothing was built. It skips commands with a comment that names what they need.
 func TestCommandsOfEveryPageSucceed(t *testing.T) {
+	effort.SkipShort(t)
 	builds := newSharedBuilds(t.TempDir())
 	for _, page := range allPages(t) {
 		t.Run(page, func(t *testing.T) {

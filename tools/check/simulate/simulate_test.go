@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/check/effort"
 )
 
 // buildWorlds builds the program of simulated worlds. It returns the root of the tree and the path
@@ -26,27 +28,34 @@ func buildWorlds(t *testing.T) (root, program string) {
 	return root, program
 }
 
-// seedsWithoutDefect is the number of seeds that run without a defect. seedsPerDefect is the
-// maximal number of seeds that run with a defect: the run ends at the first seed that detects it.
-const seedsWithoutDefect, seedsPerDefect = 2000, 9000
-
-func TestSimulatedWorldsDetectOnlyPastDefects(t *testing.T) {
+func TestSimulatedWorldsAreRight(t *testing.T) {
+	effort.SkipShort(t)
 	root, program := buildWorlds(t)
-	firstLine, failed := runSeeds(root, program, "", seedsWithoutDefect)
+	seeds := effort.Cases(0, 2000, 50_000)
+	firstLine, failed := runSeeds(root, program, "", seeds)
 	if failed {
 		t.Fatal(firstLine)
 	}
+	t.Logf("evidence: %d simulated worlds with nothing wrong (%s)", seeds, firstLine)
+}
+
+// seedsPerDefect is the maximal number of seeds: the run ends at the first that detects the defect.
+const seedsPerDefect = 9000
+
+func TestSimulatedWorldsDetectPastDefects(t *testing.T) {
+	effort.SkipUnlessNightly(t)
+	root, program := buildWorlds(t)
 	for _, p := range pastDefects {
 		if firstLine, detected := runSeeds(root, program, p.name, seedsPerDefect); !detected {
 			t.Errorf("past defect not detected: %s (%s): %s", p.name, p.commit, firstLine)
 		}
 	}
-	t.Logf("evidence: %d simulated worlds with nothing wrong (%s)", seedsWithoutDefect, firstLine)
 	t.Logf("evidence: %d past defects detected by simulated worlds (each by the reverse of its "+
 		"fix)", len(pastDefects))
 }
 
 func TestSeedRepeatsEachAccess(t *testing.T) {
+	effort.SkipShort(t)
 	root, program := buildWorlds(t)
 	run := func() string {
 		c := exec.Command(program, "-from", "500", "-seeds", "60", "-verbose")
@@ -67,6 +76,7 @@ func TestSeedRepeatsEachAccess(t *testing.T) {
 // TestVetAcceptsWorlds runs go vet on the sources in the overlay, because `go vet ./...` does not
 // see them.
 func TestVetAcceptsWorlds(t *testing.T) {
+	effort.SkipShort(t)
 	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)

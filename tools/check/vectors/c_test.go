@@ -3,20 +3,39 @@ package main
 // This file runs all vectors with the C player.
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/check/vectors/reader"
 )
 
-// compileC builds a program of testdata/vectors/c with the C player, with the address and
-// undefined-behaviour sanitizers. Options of the compiler, such as -DLMPLAY_TEXT=0, may follow the
-// sources.
+// compiled has the programs of compileC, by their sources and options, in compiledFolder.
+var (
+	compiled       = map[string]string{}
+	compiledFolder string
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if compiledFolder, err = os.MkdirTemp("", "lightmetal-vectors-"); err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	os.RemoveAll(compiledFolder)
+	os.Exit(status)
+}
+
+// compileC builds a program of testdata/vectors/c with the C player, once for all tests, with the
+// address and undefined-behaviour sanitizers. Options of the compiler, such as -DLMPLAY_TEXT=0, may
+// follow the sources.
 func compileC(t testing.TB, sources ...string) (program string) {
 	t.Helper()
+	effort.SkipShort(t)
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("LM_TEST_REQUIRED") == "1" {
 			t.Fatal("gcc is not installed")
@@ -24,7 +43,11 @@ func compileC(t testing.TB, sources ...string) (program string) {
 		t.Skip("gcc is not installed, so the C player is not tested (LM_TEST_REQUIRED=1 makes " +
 			"this a failure)")
 	}
-	program = filepath.Join(t.TempDir(), "program")
+	key := strings.Join(sources, " ")
+	if compiled[key] != "" {
+		return compiled[key]
+	}
+	program = filepath.Join(compiledFolder, fmt.Sprint(len(compiled)))
 	arguments := []string{"-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Wshadow",
 		"-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program,
 		"../../../runtime/c/lmplay.c"}
@@ -41,6 +64,7 @@ func compileC(t testing.TB, sources ...string) (program string) {
 	if out, err := exec.Command("gcc", arguments...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
+	compiled[key] = program
 	return program
 }
 

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"lightmetal/tools/check/effort"
 	"lightmetal/tools/check/vectors/mutate"
 	"lightmetal/tools/check/vectors/reader"
 )
@@ -28,10 +29,7 @@ const fuzzAccesses = 250
 // fuzzCases returns the number of cases of the fuzzer: LM_FUZZ_CASES, or a number that takes some
 // seconds.
 func fuzzCases(t *testing.T) int {
-	cases := 20_000
-	if testing.Short() {
-		cases = 3_000
-	}
+	cases := effort.Cases(0, 20_000, 400_000)
 	if text := os.Getenv("LM_FUZZ_CASES"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {

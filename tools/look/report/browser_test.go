@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"lightmetal/tools/check/effort"
 )
 
 // browserTimeout is longer than all tests of one browser take, even on a busy machine.
@@ -54,6 +56,7 @@ type message struct {
 // the test.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
+	effort.SkipShort(t)
 	path := ""
 	for _, name := range browserPrograms {
 		if found, err := exec.LookPath(name); err == nil && path == "" {

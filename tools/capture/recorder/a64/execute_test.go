@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"lightmetal/tools/check/effort"
 )
 
 // processorState has the layout of struct state of testdata/execute.c.
@@ -119,6 +121,7 @@ func randomScalableCase(r *rand.Rand, length int) (code uint32, before *processo
 // TestScalableInstructionsLeaveTheSameStateAsQEMU compares registers and memory after random SVE
 // instructions with those of QEMU's processor.
 func TestScalableInstructionsLeaveTheSameStateAsQEMU(t *testing.T) {
+	effort.SkipShort(t)
 	program := filepath.Join(t.TempDir(), "execute")
 	const compiler, source = "aarch64-linux-gnu-gcc", "testdata/execute.c"
 	build := exec.Command(compiler, "-static", "-O2", "-Wall", "-o", program, source)

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/check/effort"
 )
 
 // randomWord returns a random word that is a load or a store more often than by chance.
@@ -144,6 +146,7 @@ func disassemble(t *testing.T, words []uint32) (list [][2]string) {
 // TestDecodingAgreesWithObjdump: each accepted random word is an instruction for objdump, and has
 // the same name, width, base and offset.
 func TestDecodingAgreesWithObjdump(t *testing.T) {
+	effort.SkipShort(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	var accepted []instruction
 	var words []uint32

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/check/effort"
 )
 
 // Patterns of objdump's text of the instructions that Step supports. sveAccessPattern matches SVE's
@@ -104,6 +106,7 @@ func randomScalableWord(r *rand.Rand) uint32 {
 // objdump prints with a contiguous operand, with the same operand, and those of FEAT_MOPS. It
 // refuses other words; the reason for an SVE instruction names the kernel option that helps.
 func TestDecodingOfScalableAndBulkAgreesWithObjdump(t *testing.T) {
+	effort.SkipShort(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	words := make([]uint32, 120000)
 	for i := range words {

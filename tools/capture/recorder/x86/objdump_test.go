@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/check/effort"
 )
 
 // slotSize is the distance in bytes of instructions in objdump's input. It is larger than any
@@ -143,6 +145,7 @@ func disassemble(t *testing.T, list [][]byte) (shown []disassembled) {
 // TestDecodingAgreesWithObjdump: each accepted random input is an instruction for objdump, and has
 // the same length, width and operand.
 func TestDecodingAgreesWithObjdump(t *testing.T) {
+	effort.SkipShort(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	var accepted []instruction
 	var list [][]byte
@@ -194,6 +197,7 @@ var followedNames = regexp.MustCompile(`^((bnd|repn?z|rep|rex\S*|[cdes]s|data16|
 // TestDecodingOfFollowedAgreesWithObjdump: each followed instruction has the same length for
 // objdump and a name of followedNames.
 func TestDecodingOfFollowedAgreesWithObjdump(t *testing.T) {
+	effort.SkipShort(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	var lengths []int
 	var list [][]byte

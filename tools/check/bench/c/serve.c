@@ -9,7 +9,6 @@
 //	run SEQUENCE COUNT WAY       -> TIME STATUS COMMAND CRC IGNORED
 //	                                of all runs; WAY as in side.h; CRC of all outputs;
 //	                                failures ignored in the last run
-//	hash COUNT                   -> TIME           open, CRC-32C of the whole file, close
 //	frames SEQUENCE COUNT PERIOD -> COUNT, then COUNT times as 8-byte integers
 #include "crc32c.h"
 #include "format.h"
@@ -51,8 +50,6 @@ static struct file open_file(const char *path) {
 		fail(BAD_IMAGE, path);
 	return (struct file){bytes, size};
 }
-
-static void close_file(struct file f) { munmap(f.bytes, f.size); }
 
 // verify checks an image. It allows sequences of any duration.
 static void verify(struct lmplay_image *image, struct file f) {
@@ -105,18 +102,6 @@ static void time_runs(const struct lmplay_image *image, struct replay *r, uint32
 		outputs_crc(image, r), outcome.ignored);
 }
 
-static void time_hashes(const char *path, uint64_t count) {
-	volatile uint32_t crc;
-	int64_t began = monotonic_ns();
-	while (count--) {
-		struct file f = open_file(path);
-		crc = crc32c(0, f.bytes, f.size);
-		close_file(f);
-	}
-	(void)crc;
-	printf("%lld\n", (long long)(monotonic_ns() - began));
-}
-
 static void time_frames(struct replay *r, uint32_t sequence, uint64_t count, int64_t period) {
 	int64_t *took = calloc(count, sizeof *took);
 	memset(took, 0xff, count * sizeof *took); // makes every page present
@@ -144,7 +129,7 @@ static void pin(unsigned cpu) {
 	printf("0\n");
 }
 
-static void serve(const struct lmplay_image *image, const char *path, uint8_t *device) {
+static void serve(const struct lmplay_image *image, uint8_t *device) {
 	char line[128];
 	unsigned long long a, b, c;
 	struct replay *r = open_replay(image, device);
@@ -152,8 +137,6 @@ static void serve(const struct lmplay_image *image, const char *path, uint8_t *d
 	while (fgets(line, sizeof line, stdin)) {
 		if (sscanf(line, "run %llu %llu %llu", &a, &b, &c) == 3 && a < sequences)
 			time_runs(image, r, (uint32_t)a, b, (unsigned)c);
-		else if (sscanf(line, "hash %llu", &a) == 1)
-			time_hashes(path, a);
 		else if (sscanf(line, "frames %llu %llu %llu", &a, &b, &c) == 3 && a < sequences)
 			time_frames(r, (uint32_t)a, b, (int64_t)c);
 		else if (sscanf(line, "pin %llu", &a) == 1)
@@ -180,6 +163,6 @@ int main(int argc, char **argv) {
 	if (argc != 2)
 		fail(USAGE, "usage: PROGRAM IMAGE, or PROGRAM spin");
 	verify(&image, open_file(argv[1]));
-	serve(&image, argv[1], map_device(&image));
+	serve(&image, map_device(&image));
 	return 0;
 }

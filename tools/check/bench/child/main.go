@@ -1,7 +1,6 @@
 // Command child is our side of the comparison: the runtime in a program without fmt and os, like
 // those that ship, on plain memory that the bench shares. It answers the requests that
-// tools/check/bench/c/serve.c lists, except that WAY is a limit on the time of each run in hours
-// (0: none). It has two more requests:
+// tools/check/bench/c/serve.c lists, without checksums and ways, and two more:
 //
 //	load COUNT -> TIME           opens, verifies, loads and closes the image
 //	read COUNT -> TIME           opens the image, which copies its envelope
@@ -14,7 +13,6 @@ import (
 	"unsafe"
 
 	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/check/bench/plain"
@@ -25,61 +23,59 @@ import (
 
 const memoryFD = 3 // file descriptor of the device's memory
 
+// server is one loaded image.
+type server struct {
+	path   string
+	memory []byte
+	replay *runtime.Replay
+}
+
 func main() {
 	words := args.CommandLine()
 	runtime.DedicateProcess()
 	if len(words) != 1 {
-		exitWith(&hal.Fault{Code: hal.Usage, Reason: "usage: child IMAGE"})
+		failOn(&hal.Fault{Code: hal.Usage, Reason: "usage: child IMAGE"})
 	}
-	c := openImage(words[0])
-	exitOnError(c.replay.Freeze())
+	_, view := openVerified(words[0])
+	c := &server{path: words[0]}
+	c.memory = must(unix.Mmap(memoryFD, 0, int(plain.Size(view)), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED))
+	c.replay = c.load(view)
+	failOn(c.replay.Freeze())
 	c.serve()
 }
 
-// server is one loaded image.
-type server struct {
-	path   string
-	file   *runtime.File
-	memory []byte
-	view   *fbs.View
-	replay *runtime.Replay
-}
-
-// exitWith prints an error and ends the process.
-func exitWith(err error) {
-	printTo(2, "child: "+err.Error()+"\n")
-	unix.Exit(max(hal.CodeOf(err).ExitStatus(), 1))
-}
-
-func exitOnError(err error) {
+// failOn prints an error, if there is one, and ends the process.
+func failOn(err error) {
 	if err != nil {
-		exitWith(err)
+		_, _ = hal.Write(2, []byte("child: "+err.Error()+"\n"))
+		unix.Exit(max(hal.CodeOf(err).ExitStatus(), 1))
 	}
 }
 
 func must[T any](value T, err error) T {
-	exitOnError(err)
+	failOn(err)
 	return value
 }
 
-func printTo(fd int, text string) {
-	for data := []byte(text); len(data) > 0; {
-		n, err := hal.Write(fd, data)
-		if err != nil && err != unix.EINTR {
-			return
+// printAll writes data to standard output.
+func printAll(data []byte) {
+	for len(data) > 0 {
+		n, err := hal.Write(1, data)
+		if err != unix.EINTR {
+			failOn(err)
 		}
 		data = data[max(n, 0):]
 	}
 }
 
-func openImage(path string) *server {
-	c := &server{path: path}
-	file, view := openVerified(path)
-	c.file = file
-	c.memory = must(unix.Mmap(memoryFD, 0, int(plain.Size(view)), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_SHARED))
-	c.view, c.replay = view, c.load(view)
-	return c
+// answer prints numbers as a line.
+func answer(numbers ...int64) {
+	var line []byte
+	for _, n := range numbers {
+		line = append(strconv.AppendInt(line, n, 10), ' ')
+	}
+	printAll(append(line, '\n'))
 }
 
 func openVerified(path string) (*runtime.File, *fbs.View) {
@@ -91,7 +87,7 @@ func (c *server) load(view *fbs.View) *runtime.Replay {
 	return must(runtime.Load(view, runtime.AnyTLBWindow, plain.Devices(view, c.memory)...))
 }
 
-// serve answers requests until its input ends.
+// serve answers requests until its input ends. The bench sends one and waits for its answer.
 func (c *server) serve() {
 	var buffer [128]byte
 	for {
@@ -102,7 +98,6 @@ func (c *server) serve() {
 		if err != nil || n == 0 {
 			unix.Exit(0)
 		}
-		// The bench sends one request and waits for its answer.
 		c.handleRequest(strings.Fields(string(buffer[:n])))
 	}
 }
@@ -116,71 +111,38 @@ func (c *server) handleRequest(words []string) {
 	case "pin":
 		var set unix.CPUSet
 		set.Set(n[0])
-		exitOnError(unix.SchedSetaffinity(0, &set))
-		printTo(1, "0\n")
+		failOn(unix.SchedSetaffinity(0, &set))
+		answer(0)
 	case "run":
-		c.replay.SetLimit(int64(n[2]) * int64(time.Hour))
-		c.timeRuns(n[0], n[1])
+		var result runtime.Result
+		began := now()
+		for count := n[1]; count > 0 && result.Code == hal.OK; count-- {
+			result = c.replay.Run(n[0])
+		}
+		answer(now()-began, int64(result.Code.ExitStatus()), int64(result.Command), 0,
+			int64(result.IgnoredFailures))
 	case "load":
-		c.timeLoads(n[0])
-	case "hash":
-		c.timeReads(n[0], func(data []byte) { fbs.Checksum(data) })
+		timeAll(n[0], func() {
+			file, view := openVerified(c.path)
+			failOn(c.load(view).Close())
+			failOn(file.Close())
+		})
 	case "read":
-		c.timeReads(n[0], func([]byte) {})
+		timeAll(n[0], func() { failOn(must(runtime.Open(c.path)).Close()) })
 	case "frames":
 		c.timeFrames(n[0], n[1], int64(n[2]))
 	default:
-		exitWith(&hal.Fault{Code: hal.Usage, Reason: words[0]})
+		failOn(&hal.Fault{Code: hal.Usage, Reason: words[0]})
 	}
 }
 
-func (c *server) timeRuns(sequence, count int) {
-	var result runtime.Result
-	began := now()
-	for ; count > 0 && result.Code == hal.OK; count-- {
-		result = c.replay.Run(sequence)
-	}
-	took := now() - began
-	text := decimal(took)
-	for _, n := range []int64{int64(result.Code.ExitStatus()), int64(result.Command),
-		int64(c.outputsChecksum()),
-		int64(result.IgnoredFailures)} {
-		text += " " + decimal(n)
-	}
-	printTo(1, text+"\n")
-}
-
-// outputsChecksum returns the checksum of all outputs, one after another.
-func (c *server) outputsChecksum() uint32 {
-	var all []byte
-	view := c.view
-	for i := range view.Tensors {
-		if view.Tensors[i].Role == gen.RoleOutput {
-			all = append(all, c.replay.Output(i)...)
-		}
-	}
-	return fbs.Checksum(all)
-}
-
-func (c *server) timeLoads(count int) {
+// timeAll answers how long count calls take.
+func timeAll(count int, call func()) {
 	began := now()
 	for range count {
-		file, view := openVerified(c.path)
-		exitOnError(c.load(view).Close())
-		exitOnError(file.Close())
+		call()
 	}
-	printTo(1, decimal(now()-began)+"\n")
-}
-
-// timeReads opens the file, which copies its envelope, and calls inspect with its bytes.
-func (c *server) timeReads(count int, inspect func(data []byte)) {
-	began := now()
-	for range count {
-		file := must(runtime.Open(c.path))
-		inspect(file.Bytes())
-		exitOnError(file.Close())
-	}
-	printTo(1, decimal(now()-began)+"\n")
+	answer(now() - began)
 }
 
 func (c *server) timeFrames(sequence, count int, period int64) {
@@ -189,7 +151,7 @@ func (c *server) timeFrames(sequence, count int, period int64) {
 		took[i] = -1 // makes every page present
 	}
 	var next unix.Timespec
-	exitOnError(unix.ClockGettime(unix.CLOCK_MONOTONIC, &next))
+	failOn(unix.ClockGettime(unix.CLOCK_MONOTONIC, &next))
 	for i := range took {
 		next = unix.NsecToTimespec(next.Nano() + period)
 		sleepUntil(&next)
@@ -197,11 +159,11 @@ func (c *server) timeFrames(sequence, count int, period int64) {
 		result := c.replay.Run(sequence)
 		took[i] = now() - began
 		if result.Code != hal.OK {
-			exitWith(result.Code)
+			failOn(result.Code)
 		}
 	}
-	printTo(1, decimal(int64(count))+"\n")
-	printTo(1, unsafe.String((*byte)(unsafe.Pointer(unsafe.SliceData(took))), 8*count))
+	answer(int64(count))
+	printAll(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(took))), 8*count))
 }
 
 // sleepUntil makes a raw system call, as the runtime does after Freeze.
@@ -219,5 +181,3 @@ var startTime = time.Now()
 
 // now returns the time of a monotonic clock in nanoseconds, without a system call.
 func now() int64 { return int64(time.Since(startTime)) }
-
-func decimal(n int64) string { return strconv.FormatInt(n, 10) }
