@@ -39,6 +39,7 @@ type importFlags struct {
 	deadline                 string
 	longest                  time.Duration
 	poll, ignore, reached    []string
+	omit, asData             []string
 	inputs, outputs, host    []string
 	without, rules           []string
 	part, frame, stop        string
@@ -106,6 +107,9 @@ func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.ignore, "ignore", nil,
 		"execute loads at PLACE, but ignore their values: "+placesHelp+
 			"; or bus:FIRST-LAST, for bus addresses of host memory in a recording")
+	flags.StringArrayVar(&f.omit, "omit", nil, "leave out all accesses at PLACE: "+placesHelp)
+	flags.StringArrayVar(&f.asData, "as-data", nil,
+		"values stored at PLACE are data, also if they look like interrupt addresses: "+placesHelp)
 }
 
 // defineTensors defines flags that describe tensors and host memory.
@@ -373,7 +377,6 @@ func (f *importFlags) importerOptions(path string) importer.Options {
 		failUsage("the format of %s cannot be recognized; use --from %s, %s or %s", path,
 			importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
 	}
-	var poll, ignore [][]importer.Range
 	f.setBoard(&o)
 	f.setRegions(&o)
 	parseAll(&o.Inputs, f.inputs, importer.ParseTensor)
@@ -381,10 +384,9 @@ func (f *importFlags) importerOptions(path string) importer.Options {
 	f.setParts(&o)
 	f.readHostMemory(&o)
 	f.setDeadline(&o)
-	parseAll(&poll, f.poll, importer.ParseRanges)
-	parseAll(&ignore, f.ignore, importer.ParseRanges)
 	fail.As(hal.Usage, o.SetReached(f.reached))
-	o.Poll, o.Ignore = slices.Concat(poll...), slices.Concat(ignore...)
+	o.Poll, o.Ignore = parsePlaces(f.poll), parsePlaces(f.ignore)
+	o.Omit, o.AsData = parsePlaces(f.omit), parsePlaces(f.asData)
 	return o
 }
 
@@ -398,6 +400,12 @@ func parseAll[T any](to *[]T, specs []string, parse func(string) (T, error)) {
 		fail.As(hal.Usage, err)
 		*to = append(*to, one)
 	}
+}
+
+func parsePlaces(specs []string) []importer.Range {
+	var lists [][]importer.Range
+	parseAll(&lists, specs, importer.ParseRanges)
+	return slices.Concat(lists...)
 }
 
 func (f *importFlags) setParts(o *importer.Options) {

@@ -5,6 +5,7 @@
 // the recorded program, in this order:
 //
 //	lift      accesses through TLB windows become accesses of (tile, address)
+//	omit      interrupt addresses of the recorded machine are rejected, or left out
 //	fix       host memory keeps its addresses if kernels have them compiled in
 //	iATU      regions of host memory become host windows; the image has no store to the iATU
 //	host      addresses in host memory become relocations
@@ -68,6 +69,9 @@ type Options struct {
 	Poll       []Range // loads from these ranges always become polls
 	// Loads from these ranges are executed, but their values are not compared
 	Ignore []Range
+	Omit   []Range // accesses of these ranges are left out
+	// Values stored to these ranges are data, also if they look like interrupt addresses
+	AsData []Range
 	// Loads from these ranges become polls until a counter has reached the value
 	CounterRanges  []Range
 	DetectCounters bool // the same for all registers that are probably counters
@@ -172,10 +176,12 @@ func (l *lifter) runPasses(t *traces.Trace) (*lmb.Image, *Report, error) {
 		report.addPass(pass.name, out)
 	}
 	if l.isPassEnabled("fold") {
-		report.addPass("", l.warnUnmatched("--poll", l.options.Poll))
-		report.addPass("", l.warnUnmatched("--reached", l.options.CounterRanges))
+		report.addPass("", l.warnUnmatched("--poll", "load", l.options.Poll))
+		report.addPass("", l.warnUnmatched("--reached", "load", l.options.CounterRanges))
 	}
-	report.addPass("", l.warnUnmatched("--ignore", l.options.Ignore))
+	report.addPass("", l.warnUnmatched("--ignore", "load", l.options.Ignore))
+	report.addPass("", l.warnUnmatched("--omit", "access", l.options.Omit))
+	report.addPass("", l.warnUnmatched("--as-data", "store", l.options.AsData))
 	report.addPass("", l.warnUnwritten())
 	image, err := l.buildImage(t, builder.sequences)
 	return image, report, err
@@ -206,6 +212,7 @@ func readSteps(r io.Reader, o Options, exactTimes bool) (*lifter, *traces.Trace,
 		err = l.cut.checkParts(t.Lines)
 	}
 	l.flushDeviceWrites(0)
+	l.msix = t.MSIX
 	return l, t, err
 }
 
@@ -247,6 +254,7 @@ func (l *lifter) analysisPasses() []pass {
 	p := l.program
 	return []pass{
 		{"lift", l.reportLift},
+		{"omit", (&interruptFinder{program: p}).run},
 		{"fix", (&hostFixer{program: p}).run},
 		{"iATU", l.reportIATU},
 		{"host", (&relocator{program: p, joinedCount: l.joinedAddresses}).run},
@@ -282,7 +290,7 @@ func (o *Options) validate() error {
 				strings.Join(Passes, ", "))
 		}
 	}
-	for _, r := range slices.Concat(o.Poll, o.Ignore, o.CounterRanges) {
+	for _, r := range slices.Concat(o.Poll, o.Ignore, o.CounterRanges, o.Omit, o.AsData) {
 		if r.Last < r.First {
 			return traces.UsageError("range 0x%x-0x%x ends before its start", r.First, r.Last)
 		}

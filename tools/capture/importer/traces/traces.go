@@ -40,8 +40,9 @@ type Trace struct {
 	Board          *boards.Board
 	Vendor, Device uint16 // PCI ids in the trace; 0: those of the board
 	Lines          int
-	Ignored        []Count // lines without an access to the device, by kind
-	HostAccesses   int     // accesses of the device to host memory, which Read does not return
+	Ignored        []Count    // lines without an access to the device, by kind
+	HostAccesses   int        // accesses of the device to host memory, which Read does not return
+	MSIX           *MSIXTable // nil: not known
 	Warnings       []Warning
 }
 
