@@ -1,4 +1,4 @@
-// Package importer makes an image of a trace: Linux's mmiotrace, QEMU's
+// Package importer makes an image of a trace: Linux's mmiotrace and rwmmio, QEMU's
 // memory_region_ops and vfio_region trace events, or what tools/capture/record writes.
 //
 // Package traces parses the text into accesses. Passes then recover what these accesses meant in
@@ -37,14 +37,19 @@ import (
 )
 
 // The formats that Import reads.
-const FromMmiotrace, FromQemu, FromRecord = traces.FromMmiotrace, traces.FromQemu, traces.FromRecord
+const (
+	FromMmiotrace = traces.FromMmiotrace
+	FromRwmmio    = traces.FromRwmmio
+	FromQemu      = traces.FromQemu
+	FromRecord    = traces.FromRecord
+)
 
 // Passes lists the names that Options.Without accepts.
 var Passes = []string{"lift", "fold", "expect", "drop", "coalesce", "fence", "mark"}
 
 // Options describe the trace and select what Import makes of it.
 type Options struct {
-	From string // FromMmiotrace, FromQemu or FromRecord
+	From string // FromMmiotrace, FromRwmmio, FromQemu or FromRecord
 	// Nil: the board with the PCI ids of the trace; if it has no ids, any device
 	Board *boards.Board
 	// Selects the device if a trace has several, or one with ids of no known board. mmiotrace:
@@ -57,8 +62,9 @@ type Options struct {
 
 	Incomplete bool // record: accept an incomplete recording
 
-	Regions []traces.Region // QEMU: the memory regions that are BARs of the device
-	Bar     uint8           // BAR of tensors and ranges that name no tile
+	// QEMU: the memory regions that are BARs of the device. rwmmio: their bases in the kernel
+	Regions []traces.Region
+	Bar     uint8 // BAR of tensors and ranges that name no tile
 
 	Tool   string // program that imports, for Origin.Tool
 	Source string // name of the trace, for Origin.Source
