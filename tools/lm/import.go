@@ -40,6 +40,7 @@ type importFlags struct {
 	deadline                 string
 	longest                  time.Duration
 	poll, ignore, reached    []string
+	omit, asData             []string
 	inputs, outputs, host    []string
 	without, rules           []string
 	part, frame, stop        string
@@ -87,7 +88,7 @@ func (f *importFlags) defineFlags(flags *pflag.FlagSet) {
 // defineTrace defines flags that describe the trace, its device and its accesses.
 func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.StringVar(&f.from, "from", "",
-		"format of the trace: mmiotrace, qemu or record (default: recognized by its first lines)")
+		"format of the trace: mmiotrace, rwmmio, qemu or record (default: recognized by its first lines)")
 	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: the trace's name with .lmb)")
 	flags.StringVar(&f.board, "board", "",
 		"board of the device, generic, or a board file "+
@@ -101,7 +102,8 @@ func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.regions, "region", nil,
 		"qemu: name of the device's memory region; for several BARs, NAME=BAR for each")
 	flags.StringSliceVar(&f.bases, "base", nil,
-		"qemu: guest-physical address of each region, in the order of --region")
+		"qemu: guest-physical address of each region, in the order of --region; "+
+			"rwmmio: address at which the kernel mapped a BAR (for several BARs, BAR=ADDRESS)")
 	flags.Uint8Var(&f.bar, "bar", 0,
 		"number of the BAR of a QEMU region, and of ranges and tensors that do not name a BAR")
 	flags.StringVar(&f.deadline, "deadline", "",
@@ -121,6 +123,9 @@ func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.StringVar(&f.rehearsal, "rehearsal", "",
 		"file of further flags --ignore, --poll, --reached and --wait, "+
 			"which lm replay --rehearse prints")
+	flags.StringArrayVar(&f.omit, "omit", nil, "leave out all accesses at PLACE: "+placesHelp)
+	flags.StringArrayVar(&f.asData, "as-data", nil,
+		"values stored at PLACE are data, also if they look like interrupt addresses: "+placesHelp)
 }
 
 // defineTensors defines flags that describe tensors and host memory.
@@ -410,10 +415,9 @@ func (f *importFlags) importerOptions(path string) importer.Options {
 			"that --find-frames lists", f.candidate)
 	}
 	if f.from == "" {
-		failUsage("the format of %s cannot be recognized; use --from %s, %s or %s", path,
-			importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
+		failUsage("the format of %s cannot be recognized; use --from %s, %s, %s or %s", path,
+			importer.FromMmiotrace, importer.FromRwmmio, importer.FromQemu, importer.FromRecord)
 	}
-	var poll, ignore [][]importer.Range
 	f.setBoard(&o)
 	f.setRegions(&o)
 	parseAll(&o.Inputs, f.inputs, importer.ParseTensor)
@@ -421,10 +425,9 @@ func (f *importFlags) importerOptions(path string) importer.Options {
 	f.setParts(&o)
 	f.readHostMemory(&o)
 	f.setDeadline(&o)
-	parseAll(&poll, f.poll, importer.ParseRanges)
-	parseAll(&ignore, f.ignore, importer.ParseRanges)
 	fail.As(hal.Usage, o.SetReached(f.reached))
-	o.Poll, o.Ignore = slices.Concat(poll...), slices.Concat(ignore...)
+	o.Poll, o.Ignore = parsePlaces(f.poll), parsePlaces(f.ignore)
+	o.Omit, o.AsData = parsePlaces(f.omit), parsePlaces(f.asData)
 	return o
 }
 
@@ -438,6 +441,12 @@ func parseAll[T any](to *[]T, specs []string, parse func(string) (T, error)) {
 		fail.As(hal.Usage, err)
 		*to = append(*to, one)
 	}
+}
+
+func parsePlaces(specs []string) []importer.Range {
+	var lists [][]importer.Range
+	parseAll(&lists, specs, importer.ParseRanges)
+	return slices.Concat(lists...)
 }
 
 func (f *importFlags) setParts(o *importer.Options) {
@@ -463,8 +472,8 @@ func (f *importFlags) readHostMemory(o *importer.Options) {
 	}
 }
 
-// setBoard sets the board. A board without PCI ids gets those of the trace. A trace of QEMU has no
-// ids, so that --device must name them.
+// setBoard sets the board. A board without PCI ids gets those of the trace. Traces of QEMU and
+// rwmmio have no ids, so that --device must name them.
 func (f *importFlags) setBoard(o *importer.Options) {
 	if f.board == "" && len(f.rules) > 0 {
 		failUsage("--rule needs --board generic, or --board FILE with a board file, " +
@@ -475,42 +484,60 @@ func (f *importFlags) setBoard(o *importer.Options) {
 	}
 	d := boardNamed(f.board, f.rules)
 	o.Board, o.BarSizesAreLimits, o.Subsystem = d.Board, d.generic, d.subsystem
-	if f.from == importer.FromQemu && d.generic && !f.summary {
+	noIDs := f.from == importer.FromQemu || f.from == importer.FromRwmmio
+	if noIDs && d.generic && !f.summary {
 		if n, _ := fmt.Sscanf(f.device, "%4x:%4x", &d.Vendor, &d.Device); n != 2 ||
 			len(f.device) != len("VVVV:DDDD") {
-			failUsage("a QEMU trace with --board generic needs --device VVVV:DDDD, "+
-				"the PCI ids of the device (see lspci -n), not %q", f.device)
+			failUsage("a %s trace with --board generic needs --device VVVV:DDDD, "+
+				"the PCI ids of the device (see lspci -n), not %q",
+				map[bool]string{true: "QEMU", false: "rwmmio"}[f.from == importer.FromQemu],
+				f.device)
 		}
 	}
 }
 
 // setRegions combines --region with --base. The first region is the main one of the device.
 func (f *importFlags) setRegions(o *importer.Options) {
-	if len(f.bases) > len(f.regions) {
+	names := f.regions
+	if f.from == importer.FromRwmmio {
+		if len(names) > 0 {
+			failUsage("--region is for traces of QEMU; a trace of rwmmio takes --base only")
+		}
+		names = make([]string, len(f.bases)) // its events have no names
+	}
+	if len(f.bases) > len(names) {
 		failUsage("there are more --base than --region; each --base belongs to a --region")
 	}
-	for i, name := range f.regions {
+	for i, name := range names {
 		region := traces.Region{Name: name, Bar: f.bar}
 		if before, bar, ok := strings.Cut(name, "="); ok {
-			n, err := strconv.ParseUint(bar, 0, 8)
-			if err != nil || n > 5 {
-				failUsage("--region %s: the BAR must be 0 to 5", name)
-			}
-			region.Name, region.Bar = before, uint8(n)
+			region.Name, region.Bar = before, parseBAR("--region "+name, bar)
 		}
 		if i < len(f.bases) {
-			base, err := strconv.ParseUint(f.bases[i], 0, 64)
+			base := f.bases[i]
+			if bar, address, ok := strings.Cut(base, "="); ok && f.from == importer.FromRwmmio {
+				region.Bar, base = parseBAR("--base "+base, bar), address
+			}
+			address, err := strconv.ParseUint(base, 0, 64)
 			if err != nil {
 				failUsage("--base %s is not an address; write an address such as 0x10000000",
 					f.bases[i])
 			}
-			region.Base = base
+			region.Base = address
 		}
 		if i == 0 {
 			o.Bar = region.Bar
 		}
 		o.Regions = append(o.Regions, region)
 	}
+}
+
+func parseBAR(flag, text string) uint8 {
+	n, err := strconv.ParseUint(text, 0, 8)
+	if err != nil || n > 5 {
+		failUsage("%s: the BAR must be 0 to 5", flag)
+	}
+	return uint8(n)
 }
 
 func (f *importFlags) setDeadline(o *importer.Options) {

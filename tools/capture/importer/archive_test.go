@@ -141,6 +141,10 @@ func setFlags(t *testing.T, o *Options, flags []string) {
 			o.Poll = append(o.Poll, mustRange(t, value))
 		case "--ignore":
 			o.Ignore = append(o.Ignore, mustRange(t, value))
+		case "--omit":
+			o.Omit, err = ParseRanges(value)
+		case "--as-data":
+			o.AsData, err = ParseRanges(value)
 		case "--without":
 			o.Without = append(o.Without, value)
 		case "--omit-management":

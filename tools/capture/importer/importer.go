@@ -1,10 +1,11 @@
-// Package importer makes an image of a trace: Linux's mmiotrace, QEMU's
+// Package importer makes an image of a trace: Linux's mmiotrace and rwmmio, QEMU's
 // memory_region_ops and vfio_region trace events, or what tools/capture/record writes.
 //
 // Package traces parses the text into accesses. Passes then recover what these accesses meant in
 // the recorded program, in this order:
 //
 //	lift      accesses through TLB windows become accesses of (tile, address)
+//	omit      interrupt addresses of the recorded machine are rejected, or left out
 //	fix       host memory keeps its addresses if kernels have them compiled in
 //	iATU      regions of host memory become host windows; the image has no store to the iATU
 //	host      addresses in host memory become relocations
@@ -37,14 +38,19 @@ import (
 )
 
 // The formats that Import reads.
-const FromMmiotrace, FromQemu, FromRecord = traces.FromMmiotrace, traces.FromQemu, traces.FromRecord
+const (
+	FromMmiotrace = traces.FromMmiotrace
+	FromRwmmio    = traces.FromRwmmio
+	FromQemu      = traces.FromQemu
+	FromRecord    = traces.FromRecord
+)
 
 // Passes lists the names that Options.Without accepts.
 var Passes = []string{"lift", "fold", "expect", "drop", "coalesce", "fence", "mark"}
 
 // Options describe the trace and select what Import makes of it.
 type Options struct {
-	From string // FromMmiotrace, FromQemu or FromRecord
+	From string // FromMmiotrace, FromRwmmio, FromQemu or FromRecord
 	// Nil: the board with the PCI ids of the trace; if it has no ids, any device
 	Board *boards.Board
 	// Selects the device if a trace has several, or one with ids of no known board. mmiotrace:
@@ -57,8 +63,9 @@ type Options struct {
 
 	Incomplete bool // record: accept an incomplete recording
 
-	Regions []traces.Region // QEMU: the memory regions that are BARs of the device
-	Bar     uint8           // BAR of tensors and ranges that name no tile
+	// QEMU: the memory regions that are BARs of the device. rwmmio: their bases in the kernel
+	Regions []traces.Region
+	Bar     uint8 // BAR of tensors and ranges that name no tile
 
 	Tool   string // program that imports, for Origin.Tool
 	Source string // name of the trace, for Origin.Source
@@ -69,6 +76,9 @@ type Options struct {
 	Poll       []Range // loads from these ranges always become polls
 	// Loads from these ranges are executed, but their values are not compared
 	Ignore []Range
+	Omit   []Range // accesses of these ranges are left out
+	// Values stored to these ranges are data, also if they look like interrupt addresses
+	AsData []Range
 	// Loads from these ranges become polls until a counter has reached the value
 	CounterRanges  []Range
 	DetectCounters bool // the same for all registers that are probably counters
@@ -178,10 +188,12 @@ func (l *lifter) runPasses(t *traces.Trace) (*lmb.Image, *Report, error) {
 		report.addPass(pass.name, out)
 	}
 	if l.isPassEnabled("fold") {
-		report.addPass("", l.warnUnmatched("--poll", l.options.Poll))
-		report.addPass("", l.warnUnmatched("--reached", l.options.CounterRanges))
+		report.addPass("", l.warnUnmatched("--poll", "load", l.options.Poll))
+		report.addPass("", l.warnUnmatched("--reached", "load", l.options.CounterRanges))
 	}
-	report.addPass("", l.warnUnmatched("--ignore", l.options.Ignore))
+	report.addPass("", l.warnUnmatched("--ignore", "load", l.options.Ignore))
+	report.addPass("", l.warnUnmatched("--omit", "access", l.options.Omit))
+	report.addPass("", l.warnUnmatched("--as-data", "store", l.options.AsData))
 	report.addPass("", l.warnUnwritten())
 	image, err := l.buildImage(t, builder.sequences)
 	return image, report, err
@@ -212,6 +224,7 @@ func readSteps(r io.Reader, o Options, exactTimes bool) (*lifter, *traces.Trace,
 		err = l.cut.checkParts(t.Lines)
 	}
 	l.flushDeviceWrites(0)
+	l.msix = t.MSIX
 	return l, t, err
 }
 
@@ -253,6 +266,7 @@ func (l *lifter) analysisPasses() []pass {
 	p := l.program
 	return []pass{
 		{"lift", l.reportLift},
+		{"omit", (&interruptFinder{program: p}).run},
 		{"fix", (&hostFixer{program: p}).run},
 		{"iATU", l.reportIATU},
 		{"host", (&relocator{program: p, joinedCount: l.joinedAddresses}).run},
@@ -288,7 +302,7 @@ func (o *Options) validate() error {
 				strings.Join(Passes, ", "))
 		}
 	}
-	for _, r := range slices.Concat(o.Poll, o.Ignore, o.CounterRanges) {
+	for _, r := range slices.Concat(o.Poll, o.Ignore, o.CounterRanges, o.Omit, o.AsData) {
 		if r.Last < r.First {
 			return traces.UsageError("range 0x%x-0x%x ends before its start", r.First, r.Last)
 		}
