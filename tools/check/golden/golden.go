@@ -41,15 +41,17 @@ func Table(t *testing.T, path string, run func(name, data string) string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	line := 1 + strings.Count(string(archive.Comment), "\n")
 	for i, file := range archive.Files {
 		got := run(file.Name, string(file.Data))
 		if got != "" && !strings.HasSuffix(got, "\n") {
 			got += "\n"
 		}
 		if got != string(file.Data) && !*Update {
-			t.Errorf("%s: %s: got\n%swant\n%s(go test -update writes the file again)", path,
-				file.Name, got, file.Data)
+			t.Errorf("%s:%d: %s: got\n%swant\n%s(go test -update writes the file again)", path,
+				line, file.Name, got, file.Data)
 		}
+		line += 1 + strings.Count(string(file.Data), "\n")
 		archive.Files[i].Data = []byte(got)
 	}
 	if *Update {
