@@ -85,14 +85,22 @@ func TestErrorsNameTheFaultAndWhatToDo(t *testing.T) {
 // writeExecutable writes a file of errors.txtar.
 func writeExecutable(t *testing.T, path, data string) {
 	t.Helper()
-	if strings.HasPrefix(data, `"`) {
-		var err error
-		if data, err = strconv.Unquote(strings.TrimSpace(data)); err != nil {
-			t.Fatal(err)
-		}
-	}
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err = errors.Join(err, os.WriteFile(path, []byte(data), 0o755)); err != nil {
+	if err = errors.Join(err, os.WriteFile(path, []byte(unquoted(t, data)), 0o755)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// unquoted returns the bytes for which the data of a file in an archive stand: those of a string in
+// quotes, or the data themselves.
+func unquoted(t *testing.T, data string) string {
+	t.Helper()
+	if !strings.HasPrefix(data, `"`) {
+		return data
+	}
+	text, err := strconv.Unquote(strings.TrimSpace(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
