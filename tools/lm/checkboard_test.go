@@ -742,8 +742,8 @@ func TestVirtualMachineIsRecognizedAndChecked(t *testing.T) {
 	}
 	// The driver of another device than the image's does not count.
 	image := assemble(t, edu+"main:\n  read.4 r+0\n")
-	if exit, r = runCheckBoard(t, "--root", createTree(t, readTree(t, "qemu-virt.txtar")), "--image",
-		image); exit != 0 || len(r.Devices) != 1 {
+	if exit, r = runCheckBoard(t, "--image", image, "--root",
+		createTree(t, readTree(t, "qemu-virt.txtar"))); exit != 0 || len(r.Devices) != 1 {
 		t.Errorf("exit status %d, want 0; devices %v\n%s", exit, r.Devices, r.badChecks())
 	}
 }
