@@ -294,8 +294,8 @@ func TestBusMasteringIsEnabledByTheFirstRun(t *testing.T) {
 	}
 }
 
-// TestPagesOfTheIOMMUMustAcceptStores loads an image whose window accepts stores in its page of 4
-// KiB, on machines with larger pages: 16 KiB have a register of the controller that is closed.
+// TestPagesOfTheIOMMUMustAcceptStores loads an image whose window accepts stores in its page of
+// 4 KiB, on machines with larger pages: 16 KiB have a register of the controller that is closed.
 func TestPagesOfTheIOMMUMustAcceptStores(t *testing.T) {
 	const head = "lightmetal 1\ntarget nvme 1b36:0010 bar0 16KiB\n" +
 		"window r bar0 offset 0 size 4KiB\nwindow d bar0 offset 0x1000 size 4KiB\nmain:\n"
@@ -507,9 +507,9 @@ func TestForcedTLBWindowIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if runtime.ApertureOf(r, 0).TLBWindow != 20 || runtime.ApertureOf(r, 1).TLBWindow != 21 {
-		t.Errorf("TLB windows %d and %d, want 20 and 21", runtime.ApertureOf(r, 0).TLBWindow,
-			runtime.ApertureOf(r, 1).TLBWindow)
+	if r.Aperture(0).TLBWindow != 20 || r.Aperture(1).TLBWindow != 21 {
+		t.Errorf("TLB windows %d and %d, want 20 and 21", r.Aperture(0).TLBWindow,
+			r.Aperture(1).TLBWindow)
 	}
 }
 

@@ -263,7 +263,7 @@ func TestTargetLinksNoHostCode(t *testing.T) {
 		requireNotLinked(t, program, "", of)
 	}
 	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).executeCommand",
-		"boards.TileRoute.Pack", "runtime.(*File).Bytes", "tools/lmrun/files.Create"} {
+		"boards.TileRoute.Pack", "runtime.(*Replay).Aperture", "tools/lmrun/files.Create"} {
 		if !of["lightmetal/"+name] {
 			t.Errorf("%s is not declared in the files of host code that this test reads", name)
 		}
