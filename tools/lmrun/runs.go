@@ -153,7 +153,7 @@ func (f *runLoop) runSequence(sequence int, limitNs int64, end *outcome) error {
 		}
 		return code
 	default:
-		text := report.AppendFailure(messageRoom[:0], f.view, &end.result)
+		text := report.AppendFailure(messageRoom[:0], f.view, &end.result, "")
 		return hal.NewFault(code, hal.TextOf(text))
 	}
 }
