@@ -30,8 +30,9 @@ type runLoop struct {
 	isSealed            bool
 }
 
-// openFiles opens the inputs and outputs before the first run, so that a bad path is reported
-// before anything is stored to a device, and last the watchdog, whose timeout starts then.
+// openFiles opens the inputs and outputs, and last the watchdog, whose timeout starts then. It must
+// precede runtime.Seal, which forbids opening files, and the first run, so that a bad path is
+// reported before anything is stored to a device.
 func (f *runLoop) openFiles(r *runtime.Replay, clock hal.Device) (err error) {
 	defer f.recoverPanic(&err)
 	f.replay, f.clock = r, clock
