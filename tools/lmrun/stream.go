@@ -72,7 +72,7 @@ func (s *tensorStream) openOrReadFile(r *runtime.Replay) (err error) {
 	path := strings.TrimPrefix(s.Path, ringPrefix)
 	if path != s.Path {
 		s.isPerRun = true
-		s.ring = newRing(path, uint64(len(s.data)))
+		s.ring = &ring{path: path, dataBytes: uint64(len(s.data))}
 		return s.ring.open(s.isOutput)
 	}
 	setAlarm(alarmIntervalUs)
