@@ -62,7 +62,7 @@ func (im *image) writeOutcomeText(buffer []byte) {
 	}
 	if end.hasResult && end.code != hal.OK {
 		var storage [report.FailureTextMax]byte
-		if text := report.AppendFailure(storage[:0], im.view, &end.result); len(text) > 0 {
+		if text := report.AppendFailure(storage[:0], im.view, &end.result, ""); len(text) > 0 {
 			add(": ")
 			length += copy(buffer[length:], text)
 		}

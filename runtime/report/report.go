@@ -4,7 +4,6 @@ package report
 
 import (
 	"math/bits"
-	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -16,14 +15,10 @@ import (
 //
 //	main, command 3: poll.4 w0+0x20 & 0x1 == 0x0: got 0x1 after 1 s (bits that differ: 0)
 //
-// Windows have indices, such as w0, because the target does not read their names. AppendFailure
-// allocates nothing if text has room for FailureTextMax more bytes.
-func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
-	return AppendFailureIn(text, view, r, "")
-}
-
-// AppendFailureIn is AppendFailure with the name of the command's window; "" is its index.
-func AppendFailureIn(text []byte, view *fbs.View, r *runtime.Result, window string) []byte {
+// The window of the command has the given name, or an index, such as w0, if that is "": the target
+// does not read names. AppendFailure allocates nothing if text has room for FailureTextMax more
+// bytes and window is "".
+func AppendFailure(text []byte, view *fbs.View, r *runtime.Result, window string) []byte {
 	if r.Command < 0 {
 		return text
 	}
@@ -42,17 +37,18 @@ func AppendFailureIn(text []byte, view *fbs.View, r *runtime.Result, window stri
 // FailureTextMax is how many bytes AppendFailure appends at most: a name, and 192 bytes.
 const FailureTextMax = 192 + fbs.NameMax
 
-// commandFormats have the width, if the command has one, the window, the offset and the value.
+// commandFormats have the width, if the command has one, the window, the offset and the value. The
+// mark @ before a window is not printed.
 var commandFormats = [...]string{
-	gen.OpcodeWrite:    "write.%d w%d+%x %x",
-	gen.OpcodeModify:   "write.%d w%d+%x %x",
-	gen.OpcodeRelocate: "write.%d w%d+%x",
-	gen.OpcodeCopyIn:   "copy.%d w%d+%x",
-	gen.OpcodeFill:     "fill.%d w%d+%x",
-	gen.OpcodeCopyOut:  "copy.%d <- w%d+%x",
-	gen.OpcodeExpect:   "expect.%d w%d+%x",
-	gen.OpcodeCompare:  "compare.%d w%d+%x",
-	gen.OpcodePoint:    "point w%d",
+	gen.OpcodeWrite:    "write.%d @w%d+%x %x",
+	gen.OpcodeModify:   "write.%d @w%d+%x %x",
+	gen.OpcodeRelocate: "write.%d @w%d+%x",
+	gen.OpcodeCopyIn:   "copy.%d @w%d+%x",
+	gen.OpcodeFill:     "fill.%d @w%d+%x",
+	gen.OpcodeCopyOut:  "copy.%d <- @w%d+%x",
+	gen.OpcodeExpect:   "expect.%d @w%d+%x",
+	gen.OpcodeCompare:  "compare.%d @w%d+%x",
+	gen.OpcodePoint:    "point @w%d",
 	gen.OpcodeFence:    "fence",
 	gen.OpcodeDelay:    "delay",
 	gen.OpcodeCall:     "call",
@@ -72,18 +68,18 @@ func appendCommand(text []byte, c *fbs.Command, window string) []byte {
 	isExpect := c.Opcode == gen.OpcodeExpect
 	switch {
 	case isExpect && c.Amount != 0:
-		format = "poll.%d w%d+%x"
+		format = "poll.%d @w%d+%x"
 	case isExpect && c.Mask == 0:
-		format, isExpect = "read.%d w%d+%x", false // no value is expected
+		format, isExpect = "read.%d @w%d+%x", false // no value is expected
 	}
-	before, after, hasWindow := strings.Cut(format, "w%d")
+	before, after := hal.Cut(format, '@')
 	text = fbs.AppendText(text, before, uint64(c.Width))
-	if hasWindow && window == "" {
-		text = fbs.AppendText(text, "w%d", uint64(c.Window))
-	} else if hasWindow {
-		text = append(text, window...)
+	numbers := []uint64{uint64(c.Window), uint64(c.Offset), c.Value}
+	if after != "" && window != "" {
+		text = hal.AppendParts(text, window)
+		after, numbers = after[len("w%d"):], numbers[1:]
 	}
-	text = fbs.AppendText(text, after, uint64(c.Offset), c.Value)
+	text = fbs.AppendText(text, after, numbers...)
 	if !isExpect {
 		return text
 	}

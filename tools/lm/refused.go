@@ -17,10 +17,12 @@ type refusedAccess struct {
 }
 
 // isWidthAccepted reports whether the board accepts accesses of this width there.
-func (a *refusedAccess) isWidthAccepted() bool { return a.rule != nil && a.width&a.rule.Widths != 0 }
+func (a *refusedAccess) isWidthAccepted() bool {
+	return a.rule != nil && a.width&a.rule.Widths != 0
+}
 
-// refusedAccessOf returns the access that an error of lmb.Encode is about, nil if the error is about
-// something else.
+// refusedAccessOf returns the access that an error of lmb.Encode is about, nil if the error is
+// about something else.
 func refusedAccessOf(image *lmb.Image, err error) *refusedAccess {
 	var refused *fbs.Error
 	if !errors.As(err, &refused) || refused.Command == 0 {

@@ -337,7 +337,7 @@ func failureText(view *fbs.View, r *runtime.Result) string {
 	if window := int(view.Commands[r.Command].Window); window < len(names) {
 		name = names[window]
 	}
-	return string(words.AppendFailureIn(nil, view, r, name))
+	return string(words.AppendFailure(nil, view, r, name))
 }
 
 // compareOutputs compares every output with its golden data, if it has any.

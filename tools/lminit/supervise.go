@@ -152,13 +152,13 @@ func (s *supervisor) deviceNames(arguments []string) []string {
 }
 
 func (s *supervisor) runReplay(flags []string) (exit int) {
-	pid, reportFD, err := s.startReplay(flags)
+	pid, pipe, err := s.startReplay(flags)
 	if err != nil {
 		s.logLine("cannot start lmrun: " + err.Error())
 		return hal.Internal.ExitStatus()
 	}
-	defer unix.Close(reportFD)
-	return s.awaitReplay(pid, stopDurationReport{fd: reportFD})
+	defer unix.Close(pipe)
+	return s.awaitReplay(pid, pipe)
 }
 
 // startReplay starts lmrun from the directory of lminit. reportFD is where it reports how long it
@@ -193,8 +193,8 @@ func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) 
 	return pid, pipe[0], err
 }
 
-// awaitReplay passes a signal on as SIGTERM, and kills the replay after r.killDelay().
-func (s *supervisor) awaitReplay(pid int, r stopDurationReport) (exit int) {
+// awaitReplay passes a signal on as SIGTERM, and kills the replay after killDelay.
+func (s *supervisor) awaitReplay(pid, pipe int) (exit int) {
 	ended := make(chan waitResult)
 	go reapChildren(pid, ended)
 	var timeout <-chan time.Time
@@ -202,7 +202,8 @@ func (s *supervisor) awaitReplay(pid int, r stopDurationReport) (exit int) {
 		select {
 		case w := <-ended:
 			exit := s.exitStatus(w)
-			s.imageRejected = exit == hal.BadImage.ExitStatus() && !r.readIfWritten()
+			_, accepted := readStopTime(pipe)
+			s.imageRejected = exit == hal.BadImage.ExitStatus() && !accepted
 			return exit
 		case s.endSignal = <-s.signals:
 			s.logLine("stopping after " + unix.SignalName(s.endSignal.(unix.Signal)))
@@ -210,7 +211,7 @@ func (s *supervisor) awaitReplay(pid int, r stopDurationReport) (exit int) {
 			// Only after SIGTERM: lmrun reports before it installs its handler, so without a report
 			// there was no handler, and SIGTERM has ended it.
 			if timeout == nil {
-				timeout = time.After(r.killDelay())
+				timeout = time.After(killDelay(pipe))
 			}
 		case <-timeout:
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -232,29 +233,22 @@ func replayEnvironment(variables []string) []string {
 	return kept
 }
 
-// stopDurationReport is how long lmrun may need to end after a signal. With -supervised, it writes
-// this to a pipe as soon as it has accepted the image.
-type stopDurationReport struct {
-	fd                int    // read end of the pipe
-	maxStopDurationUs uint64 // 0 until isReceived
-	isReceived        bool
-}
-
-// readIfWritten never waits. It reports whether this or an earlier call has read the report.
-func (r *stopDurationReport) readIfWritten() (received bool) {
+// readStopTime reads from the pipe how long lmrun may need to end after a signal. With -supervised,
+// lmrun writes this as soon as it has accepted the image. readStopTime never waits.
+func readStopTime(pipe int) (us uint64, ok bool) {
 	var line [32]byte
-	if n, err := unix.Read(r.fd, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
-		r.maxStopDurationUs, r.isReceived = hal.ParseNumber(string(line[:n-1]), 10, math.MaxUint64)
+	if n, err := unix.Read(pipe, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
+		return hal.ParseNumber(string(line[:n-1]), 10, math.MaxUint64)
 	}
-	return r.isReceived
+	return 0, false
 }
 
-// killDelay returns the time between SIGTERM and SIGKILL: what lmrun has reported, and
+// killDelay returns the time between SIGTERM and SIGKILL: what lmrun has written to the pipe, and
 // killGraceTime.
-func (r *stopDurationReport) killDelay() time.Duration {
-	r.readIfWritten()
+func killDelay(pipe int) time.Duration {
+	us, _ := readStopTime(pipe)
 	const maxUs = uint64(math.MaxInt64-killGraceTime) / uint64(time.Microsecond)
-	return killGraceTime + time.Duration(min(r.maxStopDurationUs, maxUs))*time.Microsecond
+	return killGraceTime + time.Duration(min(us, maxUs))*time.Microsecond
 }
 
 // waitResult is what wait4(2) returned for a replay.

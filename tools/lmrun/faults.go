@@ -28,7 +28,6 @@ type faultRecorder struct {
 	fd           int    // positioned at the slot for the new entry
 	hasSlots     bool   // the file is no character device
 	entry        faultlog.Entry
-	imageView    *fbs.View
 	configSpaces []hal.Port // of each device; nil: cannot be read
 }
 
@@ -40,7 +39,7 @@ func (r *faultRecorder) openFile(o args.Options, view *fbs.View) (err error) {
 	// not wait for the connection of a serial port.
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_DSYNC | unix.O_NONBLOCK | unix.O_NOCTTY |
 		unix.O_CLOEXEC
-	r.path, r.imageView = o.FaultFile, view
+	r.path = o.FaultFile
 	r.entry = faultlog.Entry{
 		Magic: faultlog.EntryMagic, ImageVersion: view.Version,
 		ImageChecksum: fbs.ReadStruct[fbs.Preamble](view.Envelope).Checksum,
@@ -158,14 +157,14 @@ func (r *faultRecorder) mapConfigSpaces(devices []hal.Device) {
 
 // readErrorRegisters stores the address and error registers of the device of the failed command, or
 // of the first device. It must precede closing.
-func (r *faultRecorder) readErrorRegisters(devices []hal.Device, end *outcome) {
+func (r *faultRecorder) readErrorRegisters(devices []hal.Device, view *fbs.View, end *outcome) {
 	if end.err == nil || r.configSpaces == nil {
 		return
 	}
 	e, device := &r.entry, 0
 	if end.result.Code != hal.OK && end.result.Command >= 0 {
-		window := r.imageView.Commands[end.result.Command].Window
-		device = int(r.imageView.Windows[window].Device)
+		window := view.Commands[end.result.Command].Window
+		device = int(view.Windows[window].Device)
 	}
 	copy(e.DeviceAddress[:], devices[device].Identity().Address)
 	config := r.configSpaces[device]

@@ -129,7 +129,7 @@ func (f *runLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Opti
 	}
 	f.outputFiles.Discard()
 	f.counterUpdate.discard()
-	f.faultRecorder.readErrorRegisters(devices, &end)
+	f.faultRecorder.readErrorRegisters(devices, view, &end)
 	if err := f.stopDevices(devices); end.err == nil {
 		end.err = err
 	}

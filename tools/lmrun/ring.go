@@ -41,18 +41,13 @@ type ring struct {
 	path        string
 	memory      []byte // the mapped file; nil before ring.open
 	*ringHeader        // in the mapped file
-	// dataBytes and slotCount are copies of header fields, which the other process can change after
-	// attach has checked them.
+	// dataBytes, the tensor's size, and slotCount are copies of header fields, which the other
+	// process can change after attach has checked them.
 	dataBytes, slotCount uint64
 	slotsMoved           *uint64 // &slotsWritten in the writer, &slotsRead in the reader
 	// closedByEarlierWriter is true in a reader that found the ring closed and empty, until data
 	// arrive. It then waits for the next writer and reports no end of the data.
 	closedByEarlierWriter bool
-}
-
-// newRing returns a ring, not yet open, for a tensor of dataBytes bytes.
-func newRing(path string, dataBytes uint64) *ring {
-	return &ring{path: path, dataBytes: dataBytes}
 }
 
 // open opens and maps the file, or creates the ring if the file does not exist or is empty.

@@ -30,8 +30,9 @@ type runLoop struct {
 	isSealed            bool
 }
 
-// openFiles opens the inputs and outputs before the first run, so that a bad path is reported
-// before anything is stored to a device, and last the watchdog, whose timeout starts then.
+// openFiles opens the inputs and outputs, and last the watchdog, whose timeout starts then. It must
+// precede runtime.Seal, which forbids opening files, and the first run, so that a bad path is
+// reported before anything is stored to a device.
 func (f *runLoop) openFiles(r *runtime.Replay, clock hal.Device) (err error) {
 	defer f.recoverPanic(&err)
 	f.replay, f.clock = r, clock
@@ -153,7 +154,7 @@ func (f *runLoop) runSequence(sequence int, limitNs int64, end *outcome) error {
 		}
 		return code
 	default:
-		text := report.AppendFailure(messageRoom[:0], f.view, &end.result)
+		text := report.AppendFailure(messageRoom[:0], f.view, &end.result, "")
 		return hal.NewFault(code, hal.TextOf(text))
 	}
 }

@@ -72,7 +72,7 @@ func (s *tensorStream) openOrReadFile(r *runtime.Replay) (err error) {
 	path := strings.TrimPrefix(s.Path, ringPrefix)
 	if path != s.Path {
 		s.isPerRun = true
-		s.ring = newRing(path, uint64(len(s.data)))
+		s.ring = &ring{path: path, dataBytes: uint64(len(s.data))}
 		return s.ring.open(s.isOutput)
 	}
 	setAlarm(alarmIntervalUs)
@@ -198,7 +198,7 @@ func (f *runLoop) finishRun() (err error) {
 	if err = f.writeOutputs(true); err != nil {
 		return err
 	}
-	// Outputs, which come last, first: no input slot is free before the results can be read.
+	// Backwards, so that results can be read before input slots are free: inputs precede outputs.
 	for i := len(f.streams) - 1; i >= 0; i-- {
 		if ring := f.streams[i].ring; ring != nil {
 			ring.handOverSlot()

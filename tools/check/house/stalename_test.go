@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 
 	"lightmetal/tools/check/house/measure"
 )
@@ -31,7 +32,6 @@ var (
 	capitalInside      = regexp.MustCompile(`^\w*[a-z][0-9]*[A-Z]\w*$`)
 	qualifiedInComment = regexp.MustCompile(`\b[a-z]\w*\.[A-Z]\w*`)
 	fileInComment      = regexp.MustCompile(`[\w/.-]+\.(?:go|s|sh|md|fbs)\b`)
-	wordInCode         = regexp.MustCompile(`\w+`)
 )
 
 // names are the words of code and the files of the tree, outside of comments.
@@ -48,7 +48,10 @@ func (n *names) add(path, code string) {
 	if n.inFolder[folder] == nil {
 		n.inFolder[folder] = map[string]bool{}
 	}
-	for _, word := range wordInCode.FindAllString(code, -1) {
+	isSeparator := func(r rune) bool {
+		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}
+	for _, word := range strings.FieldsFunc(code, isSeparator) {
 		n.all[word], n.inFolder[folder][word] = true, true
 	}
 }

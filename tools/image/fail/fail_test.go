@@ -49,8 +49,10 @@ func TestReasonHasNoCode(t *testing.T) {
 	if got, want := Reason(err), "t: a: flag; stop!"; got != want {
 		t.Errorf("Reason returns %q, want %q", got, want)
 	}
-	if got := Reason(os.ErrNotExist); got != os.ErrNotExist.Error() || hal.CodeOf(err) != hal.Usage {
-		t.Errorf("Reason of another error returns %q; the code is %v, want usage", got,
-			hal.CodeOf(err))
+	if code := hal.CodeOf(err); code != hal.Usage {
+		t.Errorf("the code is %v, want usage", code)
+	}
+	if got := Reason(os.ErrNotExist); got != os.ErrNotExist.Error() {
+		t.Errorf("Reason of another error returns %q", got)
 	}
 }

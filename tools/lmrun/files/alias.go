@@ -1,8 +1,6 @@
 package files
 
 import (
-	"slices"
-
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +12,7 @@ import (
 func RejectAliases(outputs []string, inputs ...string) error {
 	for i, path := range outputs {
 		output, ok := identityOf(path)
-		for j, other := range slices.Concat(inputs, outputs[:i]) {
+		for j, other := range append(inputs[:len(inputs):len(inputs)], outputs[:i]...) {
 			file, role := other, "input"
 			switch {
 			case j >= len(inputs):
