@@ -3,9 +3,9 @@
 
 # The test that step_coverage runs while QEMU logs instructions, which makes a test take several
 # times as long. step_guest runs all other tests without a log; object-coverage runs all machines
-# shipped-... and tests TestShipped... with a log.
+# shipped-... and tt-..., and tests TestShipped..., with a log.
 covered_test='^TestScenarios$/^shipped-commands$'
-shipped_tests='^TestShipped|^TestScenarios$/^shipped-'
+shipped_tests='^TestShipped|^TestScenarios$/^(shipped|tt)-'
 
 # The folder for programs and results of object-coverage.
 coverage_dir=$out/coverage
