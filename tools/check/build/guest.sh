@@ -1,17 +1,21 @@
 # shellcheck shell=bash
 # Part of build.sh: commands and helpers that boot arm64 guests under QEMU.
 
-# The tests of guests that step_guest leaves to `test nightly`: what takes long, or runs programs of
-# others that a change seldom concerns.
+# The tests and machines of guests that step_guest leaves to `test nightly`: what takes long, or
+# runs programs of others that a change seldom concerns.
 nightly_guests=(
 	TestCommandsOnBoardFilePageReplayACustomDevice
 	TestFITStartsUnderUBoot
 	TestFramesSurviveKillsAndFaults
 	TestLinuxNVMeDriverIsRecordedOnAServedDevice
 	TestProgramOnCustomDeviceIsRecordedThroughQEMU
-	TestShippedProgramGoesThroughTLBWindowsOfAChip
-	TestShippedProgramHandlesFailedSystemCalls
+	TestScenarios/shipped-answers-more
+	TestScenarios/shipped-chips
+	TestScenarios/shipped-chips-iommu
 )
+
+# What object-coverage runs while QEMU logs instructions.
+shipped_tests='^TestShipped|^TestScenarios$/^(shipped|tt)-'
 
 # The folder for programs and results of object-coverage.
 coverage_dir=$out/coverage
@@ -72,7 +76,7 @@ cmd_object-coverage() {
 	rm -rf "$coverage_dir"
 	while read -r program cpu; do
 		say "lmrun-$program on $cpu"
-		run_covered_guest "$program" "$cpu" ^TestShipped </dev/null || status=1
+		run_covered_guest "$program" "$cpu" "$shipped_tests" </dev/null || status=1
 		all+=("$coverage_dir/lmrun-$program=$coverage_dir/seen-$program-$cpu")
 	done <<<$'arm64 max\narm64 cortex-a72\nsigned-arm64 cortex-a72'
 	"$coverage_dir/coverage" -json "${all[@]}" >"$coverage_dir/coverage.json"
@@ -93,7 +97,7 @@ cmd_soak() {
 	LM_SOAK_FRAMES=${1:-100000} LM_SOAK_TIME=72h LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel \
 		LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
 		go test -count=1 -v -timeout 0 \
-		-run '^(TestFramesSurviveKillsAndFaults|TestTimesOfRecoveries|TestVendorsDriverResets.*)$' \
+		-run '^TestFramesSurviveKillsAndFaults$|^TestScenarios$/^(ladder|tt).*-times$' \
 		./tools/check/guest
 }
 
@@ -125,7 +129,7 @@ cmd_record-trials() {
 	LM_RECORD_TRIALS=1 go test -count=1 -v -run OtherCompilers ./tools/capture/recorder
 	LM_RECORD_TRIALS=1 LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_MODULES=$modules \
 		LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 \
-		go test -count=1 -timeout 30m -v -run 'Record' ./tools/check/guest
+		go test -count=1 -timeout 30m -v -run 'Record|^TestScenarios$/^recorder' ./tools/check/guest
 }
 
 # cmd_qemu IMAGE [--with DEVICE] [FLAG...] replays an image in a guest. Output and exit status are

@@ -202,8 +202,7 @@ func writeFlash(path string, data []byte) error {
 
 // runBare executes the command `guest bare` with the given arguments: it replays one image on a
 // machine without an operating system, and returns the firmware's exit status.
-func runBare(args []string) (status int, err error) {
-	b := bareMachine{machine: &machine{stdout: os.Stdout}}
+func runBare(args []string, b *bareMachine) (status int, err error) {
 	var inputs, sequences []string
 	flags := flag.NewFlagSet("guest bare", flag.ContinueOnError)
 	flags.StringVar(&b.firmwarePath, "firmware", "", "`file` with the contents of flash 0")
@@ -286,7 +285,10 @@ func flashEntries(image string, inputs, sequences []string, dump bool) ([]flashE
 	if err != nil {
 		return nil, err
 	}
-	entries := []flashEntry{{kind: flashKindImage, data: data}}
+	var entries []flashEntry
+	if len(data) > 0 { // an empty file is no image
+		entries = append(entries, flashEntry{kind: flashKindImage, data: data})
+	}
 	for _, input := range inputs {
 		name, path, ok := strings.Cut(input, "=")
 		if !ok {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"lightmetal/boards/chips"
-	"lightmetal/tools/capture/record"
 )
 
 // TestProgramOnTheVendorsLibraryIsRecorded runs a program that uses tt-umd and Tenstorrent's
@@ -17,44 +16,49 @@ import (
 // does not.
 func TestProgramOnTheVendorsLibraryIsRecorded(t *testing.T) {
 	t.Parallel()
-	program := os.Getenv("LM_TTUMD")
-	if program == "" {
-		t.Skip("needs a program on tt-umd, static, for arm64 (LM_TTUMD is not set); " +
-			"tools/capture/recorder/README.md says how to build one")
+	program, driver := os.Getenv("LM_TTUMD"), os.Getenv("LM_TTKMD")
+	if program == "" || driver == "" {
+		t.Skip("needs Tenstorrent's driver and a program on tt-umd, static, for arm64 (LM_TTKMD " +
+			"or LM_TTUMD is not set); tools/capture/recorder/README.md says how to build one")
 	}
-	runOnVendorDriver(t, func(t *testing.T, m *machine, c *chip) {
-		addRecorder(t, m)
-		m.addFile(t, "/client", program)
-	}, func(*chip) string {
-		return "ready\nfolders /dev/shm\nrecord /client\nrun 0 \"\" /client\n"
-	},
-		func(t *testing.T, m *machine, c *chip, console string) {
-			records, file := recordsOnConsole(t, console)
-			trace, n := m.accessesOfClient(t, c), countAccesses(records, 0)
-			if n >= len(trace) {
-				t.Fatalf("%d accesses recorded; %d reached the device with and without the "+
-					"recorder", n, len(trace))
+	for _, board := range []string{"wormhole", "blackhole"} {
+		t.Run(board, func(t *testing.T) {
+			m, console := runInside(t, func(m *machine) {
+				m.kernel = fromEnv(t, "LM_GUEST_FULL_KERNEL")
+				m.addFile(t, "/modules/tenstorrent.ko", driver)
+				m.addServed(t, "mock:"+board)
+				addRecorder(t, m)
+				m.addFile(t, "/client", program)
+			}, "tt", "ready\nfolders /dev/shm\nrecord /client\nrun 0 \"\" /client\n")
+			if m.serversErr != nil {
+				t.Error(m.serversErr)
 			}
-			requireEqualToTrace(t, records, region{bar: 0}, trace[:n])
-			t.Logf("evidence: %d accesses without the recorder", len(trace)-n)
+			records, file := recordsOnConsole(t, console)
+			trace := m.accessesOfClient(t, board)
+			count, err := countEqualAccesses(records, region{}, trace)
+			if err != nil || count >= len(trace) {
+				t.Fatalf("%d accesses recorded; %d reached the device with and without the "+
+					"recorder; %v", count, len(trace), err)
+			}
 			// Ignore the scratch register: it has a message of the driver.
 			path, image := makeImage(t, "import", "--from", "record", "--ignore",
 				"0x1ff30074-0x1ff30077", writeTempImage(t, file))
 			t.Logf("evidence: %d commands", len(image.Sequences[0].Commands))
 			replayMachine, _ := runInside(t, func(m *machine) {
-				m.addServed(t, "mock:"+c.board)
+				m.addServed(t, "mock:"+board)
 				m.addFile(t, "/images/client.lmb", path)
-			}, "pci", "golden $"+c.board+" /images/client.lmb\n")
+			}, "pci", "golden $"+board+" /images/client.lmb\n")
 			if replayMachine.serversErr != nil {
 				t.Error(replayMachine.serversErr)
 			}
 		})
+	}
 }
 
 // accessesOfClient returns the accesses to BAR 0 of the served chip that the driver did not make.
 // The driver accesses a TLB window that it reserves, and on Wormhole otherwise only BAR 4. On
 // Blackhole it also reads the id of the PCIe tile once, before the client starts.
-func (m *machine) accessesOfClient(t *testing.T, c *chip) []access {
+func (m *machine) accessesOfClient(t *testing.T, board string) []access {
 	t.Helper()
 	log, err := os.ReadFile(m.traceFile)
 	if err != nil {
@@ -64,7 +68,7 @@ func (m *machine) accessesOfClient(t *testing.T, c *chip) []access {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := chips.BoardByName(c.board).TLB
+	l := chips.BoardByName(board).TLB
 	all = slices.DeleteFunc(all, func(a access) bool {
 		slot, _, ok := chips.SlotAt(l, 0, a.offset)
 		if !ok {
@@ -73,20 +77,8 @@ func (m *machine) accessesOfClient(t *testing.T, c *chip) []access {
 		return ok && l.GroupOf(slot).IsOwnedByKernel(slot)
 	})
 	const nodeID = 0x1fd04044
-	if c.board == "blackhole" && len(all) > 0 && all[0].offset == nodeID {
+	if board == "blackhole" && len(all) > 0 && all[0].offset == nodeID {
 		all = all[1:]
 	}
 	return all
-}
-
-// countAccesses returns the number of accesses to a BAR in a record. All must be aligned, so that
-// QEMU traces each as one access.
-func countAccesses(records []record.Record, bar uint8) (n int) {
-	for i := range records {
-		if r := &records[i]; (r.Kind == record.BarRead || r.Kind == record.BarWrite) &&
-			r.Bar == bar {
-			n++
-		}
-	}
-	return n
 }

@@ -15,23 +15,29 @@
 // accesses that an image requires: follow.go lets the oracle (vectors/oracle) execute the image on
 // the trace. Neither uses code of the runtime.
 //
-// Most tests are scenarios: texts in scenarios/*.txt. The program in inside/ runs them step by step
-// as PID 1 (package scenario documents the syntax, inside/steps.go lists all steps). For each kind
-// of machine, one boot runs all scenarios for that kind. To add a scenario, write it into a file:
+// Most tests are scenarios: texts in scenarios/*.txt, with the machines on which they run and the
+// images that they replay (package scenario documents the syntax). The program in inside/ runs
+// their steps as PID 1; inside/steps.go lists them. One boot of a machine runs all its scenarios.
+// A step `host ...` runs on the host, after the boot (host_test.go); a scenario on `host` has only
+// these, and boots machines by them. To add a scenario, write it into a file:
+//
+//	image mine
+//	  device edu 1234:11e8 bar0 1MiB
+//	  window r bar0 offset 0x0 size 1MiB
+//	  main:
+//	    expect.4 r+0x0 == 0x1
 //
 //	scenario NameThatSaysWhatItShows on plain iommu
 //	  ready edu
-//	  lmrun 76 "golden mismatch: main, command 1" -device $edu /images/mine.lmb
+//	  lmrun 76 "expect failed: main, command 0" -device $edu /images/mine.lmb
 //
-// plain has edu, ivshmem, nvme and virtio-crypto. iommu has the same devices behind an IOMMU.
-// traced is plain with QEMU's trace, which must contain the accesses that the runs of images
-// require, and no others (follow_test.go). chips and mocks have devices of lm serve. The table
-// kinds in scenario_test.go sets the machines up, with their images, and checks the results on the
-// host after the boot. $edu is the device name for lmrun with the machine's backend, @edu the
-// device's address, $slot8 the device in a slot. A step that computes something is a function in
-// inside/, and its name is in the table steps. Before a guest boots, tests check that each message
-// expected from lmrun consists of strings of the target (TestMessagesOfScenariosAreInTheTarget),
-// and that each step is in that table:
+// The steps of a machine are in machines_test.go, the sources of an image in images_test.go. plain
+// has edu, ivshmem, nvme and virtio-crypto. iommu has the same devices behind an IOMMU. traced is
+// plain with QEMU's trace, which must contain the accesses that the runs of images require, and no
+// others (follow_test.go). chips and mocks have devices of lm serve. $edu is the device name for
+// lmrun with the machine's backend, @edu the device's address, $slot8 the device in a slot. Before
+// a guest boots, tests check that each message expected from lmrun consists of strings of the
+// target (TestMessagesOfScenariosAreInTheTarget), and that each step is known:
 //
 //	go test -run 'Scenarios(Run|Consist)|Messages' ./tools/check/guest/...
 //

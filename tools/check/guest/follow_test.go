@@ -132,26 +132,3 @@ func (m *machine) qemuTrace(t *testing.T, traced region) []access {
 	}
 	return trace
 }
-
-// checkEduTrace checks QEMU's trace of edu. In addition, it requires that the first run computes
-// the three factorials of the captured program, independently of its image.
-func checkEduTrace(t *testing.T, r *scenarioRun) {
-	trace := r.qemuTrace(t, edu)
-	r.requireTrace(t, edu, trace)
-	var started []uint64
-	for _, a := range trace {
-		if a.store && a.offset == 8 {
-			started = append(started, a.value)
-		}
-	}
-	if len(started) < 3 || !slices.Equal(started[:3], []uint64{5, 10, 12}) {
-		t.Errorf("started the factorials of %v, want 5, 10, 12 first", started)
-	}
-}
-
-// checkBusMasterTraces checks QEMU's traces of edu and of the NVMe controller.
-func checkBusMasterTraces(t *testing.T, r *scenarioRun) {
-	for _, traced := range []region{edu, nvmeRegion} {
-		r.requireTrace(t, traced, r.qemuTrace(t, traced))
-	}
-}

@@ -28,8 +28,8 @@ func runInside(t *testing.T, setUp func(*machine), backend, steps string) (*mach
 	return m, console
 }
 
-// tryRunInside is like runInside, but steps may fail, and the machine may be reset. It also returns
-// the exit status and the error of the boot.
+// tryRunInside is like runInside, but steps may fail, and the machine may be reset. It also
+// returns the exit status and the error of the boot.
 func tryRunInside(t *testing.T, setUp func(*machine), backend, steps string) (*machine, string, int,
 	error) {
 	t.Helper()

@@ -25,17 +25,17 @@ func TestLinuxNVMeDriverIsRecordedOnAServedDevice(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	m, _ := runInside(t, func(m *machine) {
-		// On two processors, the driver may ring the doorbell for a new command before the doorbell
-		// for the previous completion. The mock fetches the command some time after the later
-		// doorbell. Then the recording has the command after its doorbell, and polls of its image
-		// time out.
+		// On two processors, the driver may ring the doorbell for a new command before the
+		// doorbell for the previous completion. The mock fetches the command some time after the
+		// later doorbell. Then the recording has the command after its doorbell, and polls of its
+		// image time out.
 		m.linuxDrivesNVMe, m.processors = true, 1
 		m.addServed(t, "mock:nvme")
 		m.servedDevices[0] = append(m.servedDevices[0], "--trace",
 			filepath.Join(dir, "nvme.record"))
 		m.traceFile = filepath.Join(dir, "nvme.trace")
 	}, "pci", "blocks /sys/bus/pci/devices/@slot8/nvme/nvme*/nvme*n1 8192\n"+
-		"unbind nvme @slot8\n")
+		"write /sys/bus/pci/drivers/nvme/unbind @slot8\n")
 	if m.serversErr != nil {
 		t.Error(m.serversErr)
 	}

@@ -180,7 +180,8 @@ func TestServerThatNeverListensSetsTheExitStatus(t *testing.T) {
 		}
 	}
 	exit, err := runGuest([]string{"-kernel", "none", "-dir", dir, "-lmrun", dir + "/lmrun",
-		"-lm", dir + "/lm", "-with", "mock:x", dir + "/image"})
+		"-lm", dir + "/lm", "-with", "mock:x", dir + "/image"},
+		&machine{files: map[string][]byte{}})
 	if exit != 65 || err == nil || err.Error() != "lm serve --device mock:x: lm: bad image: x\n" {
 		t.Errorf("exit status %d, error %v; want 65 with the message of lm", exit, err)
 	}

@@ -23,21 +23,21 @@ const (
 )
 
 func main() {
-	status, err := runGuest(os.Args[1:])
+	status, err := runGuest(os.Args[1:], &machine{files: map[string][]byte{}, stdout: os.Stdout})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "guest: %s\n", files.EscapeControls([]byte(err.Error())))
 	}
 	os.Exit(status)
 }
 
-// runGuest executes the command `guest` with the given arguments, and returns its exit status.
-func runGuest(args []string) (status int, err error) {
+// runGuest executes the command `guest` with the given arguments on a machine, and returns its
+// exit status.
+func runGuest(args []string, m *machine) (status int, err error) {
 	if len(args) > 0 && args[0] == "bare" {
-		return runBare(args[1:])
+		return runBare(args[1:], &bareMachine{machine: m})
 	}
 	// Images may have host windows, whose memory the kernel must not move: reserve huge pages.
-	m := &machine{files: map[string][]byte{}, stdout: os.Stdout,
-		kernelArgs: " hugepagesz=2M hugepages=16"}
+	m.kernelArgs = " hugepagesz=2M hugepages=16"
 	flags := flag.NewFlagSet("guest", flag.ContinueOnError)
 	flags.StringVar(&m.kernel, "kernel", "", "arm64 kernel `image`")
 	flags.StringVar(&m.lmrun, "lmrun", "", "static arm64 lmrun `binary`")

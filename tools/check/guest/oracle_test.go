@@ -9,63 +9,14 @@ import (
 	"testing"
 
 	"lightmetal/boards"
-	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 	"lightmetal/tools/capture/importer"
 	"lightmetal/tools/capture/importer/traces"
-	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/lmb/lmbtest"
 )
 
-// newCommand returns a command for an image. The default width is 4.
-func newCommand(c fbs.Command) lmb.Command {
-	if c.Width == 0 && c.Opcode != gen.OpcodeDelay && c.Opcode != gen.OpcodeCall {
-		c.Width = 4
-	}
-	return lmb.Command{Command: c}
-}
-
-// writeCommand returns a command that stores 4 bytes.
-func writeCommand(offset uint32, value uint64) lmb.Command {
-	return newCommand(fbs.Command{Opcode: gen.OpcodeWrite, Offset: offset, Value: value})
-}
-
-// expectCommand returns a command that loads 4 bytes and expects a value.
-func expectCommand(offset uint32, value uint64) lmb.Command {
-	return newCommand(fbs.Command{
-		Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail),
-		Offset: offset, Value: value, Mask: 0xffffffff,
-	})
-}
-
-// pollCommand returns a command that repeats a load of 4 bytes until it returns a value.
-func pollCommand(offset uint32, mask, value uint64, deadlineUs uint32) lmb.Command {
-	return newCommand(fbs.Command{
-		Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail),
-		Offset: offset, Value: value, Mask: mask, Amount: deadlineUs, Index: 100,
-	})
-}
-
-// eduImage returns an image for edu with the given sequences. Its only window is the whole BAR 0.
-func eduImage(sequences ...lmb.Sequence) *lmb.Image {
-	return &lmb.Image{
-		Origin: lmb.Origin{Tool: "guest test"},
-		Devices: []lmb.Device{{Board: "edu", Vendor: edu.vendor, Device: edu.device,
-			Bars: [6]uint64{edu.size}}},
-		Windows: []lmb.Window{{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.AnySlot,
-			Size: edu.size}}},
-		Sequences: sequences,
-	}
-}
-
-// mainSequence returns a sequence with the name main.
-func mainSequence(commands ...lmb.Command) lmb.Sequence {
-	return lmb.Sequence{Name: "main", Commands: commands}
-}
-
 // parseShortTrace returns the accesses of a trace in a short form: each line is "r width offset
-// value" or "w width offset value", with hexadecimal numbers. It expands the lines to QEMU's format
-// and parses them with parseTrace.
+// value" or "w width offset value", with hexadecimal numbers. It expands the lines to QEMU's
+// format and parses them with parseTrace.
 func parseShortTrace(t *testing.T, short string) []access {
 	t.Helper()
 	var log strings.Builder
@@ -93,10 +44,10 @@ func mustLoad(t *testing.T, file []byte, traced region) *follower {
 	return f
 }
 
-// mustLoadImage encodes an image and loads it.
-func mustLoadImage(t *testing.T, image *lmb.Image, traced region) *follower {
+// mustLoadListing assembles a listing, without its first line, and loads the image.
+func mustLoadListing(t *testing.T, text string, traced region) *follower {
 	t.Helper()
-	return mustLoad(t, lmbtest.Encode(t, image), traced)
+	return mustLoad(t, lmbtest.File(t, "lightmetal 1\n"+text), traced)
 }
 
 // readFile returns the contents of a file.
@@ -167,54 +118,39 @@ func TestCapturedTraceMatchesItsImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustLoadImage(t, image, edu).requireRun(t, "main", trace)
-}
-
-// imageWithEveryCommand returns an image with all commands that access the device. Its rules accept
-// all accesses to memory, so that it may have bulk copies.
-func imageWithEveryCommand() *lmb.Image {
-	image := memoryImage(mainSequence(
-		expectCommand(0, 0x10000ed),
-		writeCommand(4, 0x12345678),
-		newCommand(fbs.Command{Opcode: gen.OpcodeModify, Offset: 0x20, Value: 0x80, Mask: 0xf0}),
-		pollCommand(0x20, 1, 0, 1000),
-		newCommand(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
-		lmb.Command{Command: fbs.Command{
-			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.AccessExact), Offset: 0x80,
-			Amount: 16,
-		}, Data: []byte("abcdefghijklmnop")},
-		lmb.Command{Command: fbs.Command{
-			Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessBulk), Offset: 0x100,
-			Amount: 12,
-		}, Data: []byte("ABCDEFGHIJKL")},
-		newCommand(fbs.Command{
-			Opcode: gen.OpcodeFill, Mode: uint8(gen.AccessFixed), Offset: 0x64, Amount: 8, Value: 5,
-		}),
-		newCommand(fbs.Command{
-			Opcode: gen.OpcodeCopyOut, Mode: uint8(gen.AccessExact), Offset: 8, Amount: 4, Index: 1,
-			Value: 4,
-		}),
-		newCommand(fbs.Command{Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual),
-			Option: uint8(gen.PolicyFail)}),
-	), lmb.Sequence{Name: "other", Commands: []lmb.Command{writeCommand(8, 5)}})
-	image.Tensors = []lmb.Tensor{{Name: "y", Role: gen.RoleOutput, DType: gen.DTypeUint32,
-		Shape: []uint32{2}}}
-	return image
+	mustLoad(t, lmbtest.Encode(t, image), edu).requireRun(t, "main", trace)
 }
 
 // memoryRegion is a region of memory. QEMU's trace of it has the name of edu's region.
 var memoryRegion = region{edu.name, 0x1234, 1, 0, edu.size}
 
-// memoryImage returns an image for memoryRegion.
-func memoryImage(sequences ...lmb.Sequence) *lmb.Image {
-	image := eduImage(sequences...)
-	image.Devices[0].Device = memoryRegion.device
-	image.Rules = []lmb.Rule{{Name: "memory", AccessRule: fbs.AccessRule{
-		Last: memoryRegion.size - 1, Widths: 1 | 2 | 4 | 8, Memory: 1}}}
-	return image
-}
+// memoryHead is the head of a listing for memoryRegion. Its rule accepts all accesses to memory.
+const memoryHead = `target memory 1234:0001 bar0 1MiB
+rule memory bar0 widths 1 2 4 8 memory
+window r bar0 offset 0x0 size 1MiB
+`
 
-// everyCommandTrace is a trace, in short form, of a run of imageWithEveryCommand.
+// everyCommandMain has all commands that access the device, after a check of edu's identification.
+const everyCommandMain = `  write.4   r+0x4 0x12345678
+  write.4   r+0x20 0x80 mask 0xf0
+  poll.4    r+0x20 & 0x1 == 0x0 within 1ms every 100us
+  call      other
+  copy.8    r+0x80 <- hex 6162636465666768696a6b6c6d6e6f70
+  copy.4    r+0x100 <- hex 4142434445464748494a4b4c bulk
+  fill.4    r+0x64 <- 0x5 size 8 fifo
+  copy.4    y[4:8] <- r+0x8
+  read.4    r+0x0
+other:
+  write.4   r+0x8 5
+`
+
+const (
+	memoryWithOutput = memoryHead + "tensor y output uint32[2]\nmain:\n"
+	identification   = "  expect.4  r+0x0 == 0x010000ed\n"
+	everyListing     = memoryWithOutput + identification + everyCommandMain
+)
+
+// everyCommandTrace is a trace, in short form, of a run of everyListing.
 const everyCommandTrace = `r 4 0 10000ed
 w 4 4 12345678
 r 4 20 33
@@ -234,7 +170,7 @@ r 4 0 10000ed
 `
 
 func TestRunOfEveryCommandMatchesItsTrace(t *testing.T) {
-	f := mustLoadImage(t, imageWithEveryCommand(), memoryRegion)
+	f := mustLoadListing(t, everyListing, memoryRegion)
 	f.requireRun(t, "main", parseShortTrace(t, everyCommandTrace))
 	if want := []byte{0, 0, 0, 0, 0x78, 0, 0, 0}; !bytes.Equal(f.output("y"), want) {
 		t.Errorf("output: got %x, want %x", f.output("y"), want)
@@ -246,7 +182,7 @@ func TestRunOfEveryCommandMatchesItsTrace(t *testing.T) {
 func TestEveryChangedTraceIsADifference(t *testing.T) {
 	lines := slices.Collect(strings.Lines(everyCommandTrace))
 	requireRejected := func(name string, changed []string) {
-		f := mustLoadImage(t, imageWithEveryCommand(), memoryRegion)
+		f := mustLoadListing(t, everyListing, memoryRegion)
 		failed, rest, err := f.follow("main", parseShortTrace(t, strings.Join(changed, "")))
 		if err == nil && failed == "" && len(rest) == 0 {
 			t.Errorf("follow accepted a changed trace: %s", name)
@@ -273,9 +209,15 @@ func TestEveryChangedTraceIsADifference(t *testing.T) {
 	requireRejected("an access too many", append(lines, "r 4 0 0\n"))
 }
 
+// eduHead is the head of a listing for edu.
+const eduHead = `target edu 1234:11e8 bar0 1MiB
+window r bar0 offset 0x0 size 1MiB
+main:
+`
+
 func TestFailedExpectEndsTheRun(t *testing.T) {
-	image := eduImage(mainSequence(writeCommand(4, 1), expectCommand(4, 2), writeCommand(4, 3)),
-		lmb.Sequence{Name: "safe", Commands: []lmb.Command{writeCommand(0x64, 9)}})
+	const text = eduHead + "  write.4 r+0x4 1\n  expect.4 r+0x4 == 2\n  write.4 r+0x4 3\n" +
+		"safe:\n  write.4 r+0x64 9\n"
 	for trace, want := range map[string]string{
 		"w 4 4 1\nr 4 4 7\nw 4 64 9\n": "main[1] [] <nil>",
 		"w 4 4 1\nr 4 4 7\nw 4 64 9\nr 4 0 0\n": "main[1] " +
@@ -285,7 +227,8 @@ func TestFailedExpectEndsTheRun(t *testing.T) {
 		"w 4 4 1\nr 4 4 2\n": " [] main[2], access 2: the trace ends here, with a store of 4 " +
 			"bytes at 0x4, value 0x3 missing",
 	} {
-		failed, rest, err := mustLoadImage(t, image, edu).follow("main", parseShortTrace(t, trace))
+		failed, rest, err := mustLoadListing(t, text, edu).follow("main",
+			parseShortTrace(t, trace))
 		if got := fmt.Sprint(failed, " ", rest, " ", err); got != want {
 			t.Errorf("trace\n%s: got %s, want %s", trace, got, want)
 		}
@@ -293,43 +236,39 @@ func TestFailedExpectEndsTheRun(t *testing.T) {
 }
 
 func TestFailedPollEndsTheRun(t *testing.T) {
-	image := eduImage(mainSequence(pollCommand(0x20, 1, 0, 1000), writeCommand(4, 3)))
-	failed, rest, err := mustLoadImage(t, image, edu).follow("main", parseShortTrace(t,
+	const text = eduHead + "  poll.4 r+0x20 & 0x1 == 0 within 1ms every 100us\n  write.4 r+0x4 3\n"
+	failed, rest, err := mustLoadListing(t, text, edu).follow("main", parseShortTrace(t,
 		"r 4 20 1\nr 4 20 1\nr 4 20 1\n"))
 	if failed != "main[0]" || len(rest) != 0 || err != nil {
 		t.Fatalf("failed at %q, accesses %v left over, error %v; want main[0]", failed, rest, err)
 	}
-	if _, _, err := mustLoadImage(t, image, edu).follow("main", parseShortTrace(t,
+	if _, _, err := mustLoadListing(t, text, edu).follow("main", parseShortTrace(t,
 		"r 4 20 1\n")); err == nil {
 		t.Error("follow accepted a poll that fails without a load after its deadline")
 	}
 }
 
 func TestOtherDevicesAndBarsAreIgnored(t *testing.T) {
-	image := memoryImage(mainSequence(writeCommand(4, 1)))
-	image.Devices[0].Bars[1] = 4096
-	image.Devices = append(image.Devices, lmb.Device{Board: "ivshmem", Vendor: ivshmem.vendor,
-		Device: ivshmem.device, Bars: [6]uint64{2: ivshmem.size}})
-	image.Rules = append(image.Rules, lmb.Rule{Name: "other BAR",
-		AccessRule: fbs.AccessRule{Bar: 1, Last: 4095, Widths: 4}})
-	for _, w := range []fbs.Window{{Kind: gen.WindowKindBar, Bar: 1, Size: 4096},
-		{Kind: gen.WindowKindBar, Device: 1, Bar: 2, Size: 4096},
-		{Kind: gen.WindowKindConfig, Size: 256}, {Kind: gen.WindowKindHost, Size: 4096}} {
-		w.Slot = fbs.AnySlot
-		c := expectCommand(8, 2) // a write to configuration space is not valid
-		c.Window = uint16(len(image.Windows))
-		image.Windows = append(image.Windows, lmb.Window{Window: w})
-		image.Sequences[0].Commands = append(image.Sequences[0].Commands, c)
-	}
-	f := mustLoadImage(t, image, memoryRegion)
-	f.requireRun(t, "main", parseShortTrace(t, "w 4 4 1\n"))
+	mustLoadListing(t, `target memory 1234:0001 bar0 1MiB bar1 4KiB
+target ivshmem 1af4:1110 bar2 1MiB
+rule memory bar0 widths 1 2 4 8 memory
+rule other bar1 widths 4
+window r bar0 offset 0x0 size 1MiB
+window other bar1 offset 0x0 size 4KiB
+window ram bar2 offset 0x0 size 4KiB target 1
+window cfg config size 256
+window host host size 4KiB
+main:
+  write.4 r+0x4 1
+  expect.4 other+0x8 == 2
+  expect.4 ram+0x8 == 2
+  expect.4 cfg+0x8 == 2
+  expect.4 host+0x8 == 2
+`, memoryRegion).requireRun(t, "main", parseShortTrace(t, "w 4 4 1\n"))
 }
 
 func TestRunOnMemoryWritesExpectedBytes(t *testing.T) {
-	image := imageWithEveryCommand()
-	// Remove the command that expects edu's identification, which memory does not have.
-	image.Sequences[0].Commands = image.Sequences[0].Commands[1:]
-	f := mustLoadImage(t, image, memoryRegion)
+	f := mustLoadListing(t, memoryWithOutput+everyCommandMain, memoryRegion)
 	f.memory = make([]byte, memoryRegion.size)
 	f.memory[0x20] = 0x32
 	f.requireRun(t, "main", nil)
@@ -346,7 +285,7 @@ func TestRunOnMemoryWritesExpectedBytes(t *testing.T) {
 	if want := []byte{0, 0, 0, 0, 5, 0, 0, 0}; !bytes.Equal(f.output("y"), want) {
 		t.Errorf("output: got %x, want %x", f.output("y"), want)
 	}
-	f = mustLoadImage(t, imageWithEveryCommand(), memoryRegion)
+	f = mustLoadListing(t, everyListing, memoryRegion)
 	f.memory = make([]byte, memoryRegion.size)
 	if failed, _, err := f.follow("main", nil); failed != "main[0]" || err != nil {
 		t.Errorf("memory that cannot meet the condition: failed at %q, %v, want main[0]", failed,

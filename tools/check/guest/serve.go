@@ -107,8 +107,8 @@ func (s *server) wait() error {
 	return nil
 }
 
-// waitForServers waits until all servers end, which they do after QEMU has disconnected. It returns
-// the errors of those that failed.
+// waitForServers waits until all servers end, which they do after QEMU has disconnected. It
+// returns the errors of those that failed.
 func waitForServers(servers []*server) (err error) {
 	for _, s := range servers {
 		err = errors.Join(err, s.wait())

@@ -20,10 +20,13 @@ var soakLoads = []struct {
 	frames int
 	setUp  func(*testing.T, *machine)
 }{
-	{"nvme", 1000, func(t *testing.T, m *machine) { m.addListing(t, "nvme", "") }},
+	{"nvme", 1000, func(t *testing.T, m *machine) { m.addImage(t, "nvme", buildImage(t, "nvme")) }},
 	{"wormhole", 200, func(t *testing.T, m *machine) {
 		m.addServed(t, "mock:wormhole")
-		_, image := makeImage(t, append([]string{"import"}, allChips[0].captures["twoop"]...)...)
+		image, err := lmb.Decode(buildImage(t, "wormhole/twoop"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		image.Sequences = append(image.Sequences,
 			lmb.Sequence{Name: "safe", Commands: resetCommands(t, image.Sequences[0].Commands)})
 		file, err := lmb.Encode(image)
@@ -39,8 +42,8 @@ var soakLoads = []struct {
 	}},
 }
 
-// resetCommands returns the first commands of the capture: the Point command for the registers, and
-// the Write command that keeps cores in reset.
+// resetCommands returns the first commands of the capture: the Point command for the registers,
+// and the Write command that keeps cores in reset.
 func resetCommands(t *testing.T, commands []lmb.Command) []lmb.Command {
 	t.Helper()
 	for i := range commands[1:] {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +13,8 @@ import (
 	"lightmetal/tools/check/pages"
 )
 
-// runBoardFilePage runs the commands on the page about board files, in a temporary directory, up to
-// `./build.sh qemu`. It returns the directory and the arguments of `./build.sh qemu`.
+// runBoardFilePage runs the commands on the page about board files, in a temporary directory, up
+// to `./build.sh qemu`. It returns the directory and the arguments of `./build.sh qemu`.
 func runBoardFilePage(t *testing.T) (dir string, qemu []string) {
 	t.Helper()
 	commands, err := pages.Read("../../capture/boardfile/README.md")
@@ -57,8 +58,9 @@ func TestCommandsOnBoardFilePageReplayACustomDevice(t *testing.T) {
 	}
 	t.Chdir(dir)
 	trace := filepath.Join(dir, "trace")
+	m := &machine{files: map[string][]byte{}, stdout: io.Discard}
 	exit, err := runGuest(append([]string{"-kernel", kernel, "-lmrun", lmrun, "-qemu", qemu,
-		"-lm", lm, "-trace", trace, "-with", args[2], args[0], "--"}, args[3:]...))
+		"-lm", lm, "-trace", trace, "-with", args[2], args[0], "--"}, args[3:]...), m)
 	if exit != 0 || err != nil {
 		t.Fatalf("guest %v: exit status %d, error %v", args, exit, err)
 	}
@@ -79,7 +81,8 @@ func TestProgramOnCustomDeviceIsRecordedThroughQEMU(t *testing.T) {
 		addRecorder(t, m)
 		m.addProgram(t, "../../capture/boardfile/testdata/adder.c")
 		m.addServed(t, "playback:"+buildPath("adder.record")+","+buildPath("adder.board"))
-	}, "pci", "enable @slot8\nrecord /program /sys/bus/pci/devices/@slot8/resource0 "+
+	}, "pci", "write /sys/bus/pci/devices/@slot8/enable 1\n"+
+		"record /adder /sys/bus/pci/devices/@slot8/resource0 "+
 		"/sys/bus/pci/devices/@slot8/resource2\n")
 	log, err := os.ReadFile(m.traceFile)
 	if err != nil {

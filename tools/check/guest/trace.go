@@ -20,8 +20,9 @@ var (
 	ivshmem = region{"", 0x1af4, 0x1110, 2, shmSize} // memory, whose accesses QEMU cannot trace
 )
 
-// isNamedIn reports whether a line of the trace is about the region. If the name of the region ends
-// in *, several memory regions make up the BAR, and the rest of the name is their common prefix.
+// isNamedIn reports whether a line of the trace is about the region. If the name of the region
+// ends in *, several memory regions make up the BAR, and the rest of the name is their common
+// prefix.
 func (r region) isNamedIn(line string) bool {
 	_, name, _ := strings.Cut(line, " name '")
 	if prefix, isPrefix := strings.CutSuffix(r.name, "*"); isPrefix {
@@ -91,8 +92,8 @@ func servedRegionName(socket string, bar uint8) string {
 	return fmt.Sprintf("vfio-user:%s:region%d+", socket, bar)
 }
 
-// parseServedTrace returns the accesses to one BAR of a served device, in order, from QEMU's log of
-// the events vfio_region_read and vfio_region_write, such as:
+// parseServedTrace returns the accesses to one BAR of a served device, in order, from QEMU's log
+// of the events vfio_region_read and vfio_region_write, such as:
 //
 //	vfio_region_write  (vfio-user:/tmp/s:region0+0x20, 0x80, 4)
 //	vfio_region_read  (vfio-user:/tmp/s:region0+0x20, 4) = 0x80

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// skipUnlessTrials skips a trial, unless LM_RECORD_TRIALS is 1. A trial is a test of `lm record` in
-// the guest that takes minutes.
+// skipUnlessTrials skips a trial, unless LM_RECORD_TRIALS is 1. A trial is a test of `lm record`
+// in the guest that takes minutes.
 func skipUnlessTrials(t *testing.T) {
 	t.Helper()
 	if os.Getenv("LM_RECORD_TRIALS") != "1" {
@@ -19,41 +19,11 @@ func skipUnlessTrials(t *testing.T) {
 	}
 }
 
-// TestRecordedTrialsOfMemtool records Debian's memtool while it accesses registers of edu and of
-// the NVMe controller. memtool maps either the resource file, read-only for loads, or physical
-// memory. For each device, the record must have the same accesses as QEMU's trace. The accesses to
-// edu are also imported as an image, whose replay on the mock must succeed.
-func TestRecordedTrialsOfMemtool(t *testing.T) {
-	t.Parallel()
-	skipUnlessTrials(t)
-	for name, runs := range map[string][]string{
-		"edu": {"mw -l ADDRESS+4 0x12345678", "md -l ADDRESS+8", "mw -l -d PATH 4 0x9abcdef0",
-			"md -l -s PATH 0+8", "mw -q -d PATH 0x80 0x1122334455667788", "md -q -s PATH 0x80+8",
-			"md -l ADDRESS+4"},
-		"nvme": {"md -q ADDRESS+8", "md -l -s PATH 0+64", "mw -l ADDRESS+0x24 0x000f000f",
-			"md -w -s PATH 0x24+4"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			traced := map[string]region{"edu": edu, "nvme": nvmeBar}[name]
-			file, _ := recordPrograms(t, traced, "resource0",
-				func(m *machine) { m.addDebianPrograms(t, "/usr/bin/memtool") },
-				strings.Fields("/usr/bin/memtool "+strings.Join(runs, " ; /usr/bin/memtool "))...)
-			if name == "nvme" {
-				return
-			}
-			path, _ := makeImage(t, "import", "--from", "record", writeTempImage(t, file))
-			if out, err := exec.Command(fromEnv(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu",
-				path).CombinedOutput(); err != nil {
-				t.Errorf("lm replay: %v, want success; output:\n%s", err, out)
-			}
-		})
-	}
-}
-
 // TestRecordedTrialsOfNestedQemu tests the statement of the page about board files on a card that
 // QEMU passes through to a guest. The card is edu, and the host with an IOMMU is the guest of this
-// test: in it, Debian's QEMU passes edu through to an inner guest. The trace of the inner QEMU must
-// be equal to the trace of the outer one, and an image imported from it is replayed on the mock.
+// test: in it, Debian's QEMU passes edu through to an inner guest. The trace of the inner QEMU
+// must be equal to the trace of the outer one, and an image imported from it is replayed on the
+// mock.
 func TestRecordedTrialsOfNestedQemu(t *testing.T) {
 	t.Parallel()
 	skipUnlessTrials(t)

@@ -8,7 +8,8 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// vfioModules are the kernel modules that VFIO needs with a virtual IOMMU, in the order of loading.
+// vfioModules are the kernel modules that VFIO needs with a virtual IOMMU, in the order of
+// loading.
 var vfioModules = []string{"virtio-iommu.ko", "vfio.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko",
 	"vfio-pci.ko"}
 

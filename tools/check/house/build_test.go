@@ -204,11 +204,12 @@ func TestNightlyGuestsExist(t *testing.T) {
 	_, list, _ := strings.Cut(string(readParts(t)[buildParts+"/guest.sh"]), "\nnightly_guests=(\n")
 	list, _, _ = strings.Cut(list, "\n)")
 	paths, err := filepath.Glob(filepath.Join(root, "tools/check/guest/*_test.go"))
+	machines, _ := filepath.Glob(filepath.Join(root, "tools/check/guest/scenarios/*.txt"))
 	if err != nil || list == "" {
 		t.Fatalf("guest.sh has no list nightly_guests; error %v", err)
 	}
 	var tests strings.Builder
-	for _, path := range paths {
+	for _, path := range append(paths, machines...) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -216,8 +217,9 @@ func TestNightlyGuestsExist(t *testing.T) {
 		tests.Write(text)
 	}
 	for _, name := range strings.Fields(list) {
-		name, _, _ := strings.Cut(name, "/")
-		if !strings.Contains(tests.String(), "\nfunc "+name+"(t *testing.T) {") {
+		test, machine, _ := strings.Cut(name, "/")
+		if !strings.Contains(tests.String(), "\nfunc "+test+"(t *testing.T) {") ||
+			machine != "" && !strings.Contains(tests.String(), "\nmachine "+machine) {
 			t.Errorf("guest.sh: there is no test %s; correct nightly_guests", name)
 		}
 	}

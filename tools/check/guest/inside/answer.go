@@ -20,6 +20,7 @@ import (
 // answer replaces the result of a system call of a program, or acts right before the call. It is
 // written in words:
 //
+//	mmap 1=/i.lmb-4096 =-12            calls whose argument 1 is the size of this file, less 4096
 //	ioctl 1=0xfa0d #2 =-19             the second call whose argument 1 is this fails with ENODEV
 //	pread64 /config @0:ffff            each call for a file whose path ends so reads other bytes
 //	                                   from offset 0 on
@@ -113,11 +114,25 @@ func (a *answer) parseWord(word string) (err error) {
 		a.newBytes[offset], err = hex.DecodeString(digits)
 		return err
 	case word[0] >= '0' && word[0] <= '5' && left == "":
-		a.argValues[int(word[0]-'0')], err = strconv.ParseUint(right, 0, 64)
+		a.argValues[int(word[0]-'0')], err = parseArgument(right)
 	default:
 		a.pathSuffix = word
 	}
 	return err
+}
+
+// parseArgument parses a number, or a path whose file has this size, and what to subtract.
+func parseArgument(text string) (uint64, error) {
+	if text == "" || text[0] != '/' {
+		return strconv.ParseUint(text, 0, 64)
+	}
+	path, less, _ := strings.Cut(text, "-")
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	minus, _ := strconv.ParseUint(less, 0, 64) // nothing to subtract if it is missing
+	return uint64(info.Size()) - minus, nil
 }
 
 // matches reports whether the answer applies to a call that begins.

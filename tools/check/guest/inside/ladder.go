@@ -18,10 +18,10 @@ import (
 )
 
 func init() {
-	steps["recovers"] = step{"DEVICE COUNT STEPS LADDER", checkRecovery}
+	steps["recovers"] = step{"DEVICE COUNT STEPS LADDER IMAGE", checkRecovery}
 }
 
-// ladderResult is the output of each frame of /images/ladder.lmb: 12!.
+// ladderResult is the output of each frame of the image: 12!.
 const ladderResult = 479001600
 
 // recovery is what happened between a failure and the next good frame.
@@ -38,7 +38,7 @@ func checkRecovery(_ *guest, args []string) error {
 	if err != nil {
 		return err
 	}
-	config := "on-failure " + args[3] + "\nimage /images/ladder.lmb\ndevice " + args[0] +
+	config := "on-failure " + args[3] + "\nimage " + args[4] + "\ndevice " + args[0] +
 		"\nbefore init\nsequence frame\nloop forever\noutput result=-\n"
 	if strings.HasPrefix(args[0], "vfio:") {
 		config = "bind vfio-pci " + pciAddress(args[0]) + "\n" + config

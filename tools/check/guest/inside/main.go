@@ -1,5 +1,5 @@
-// Inside is PID 1 of the guests of most tests. It runs scenarios (steps.go lists their steps). Like
-// lmrun as PID 1, it ends with a line `lmrun: exit N` and powers the machine off:
+// Inside is PID 1 of the guests of most tests. It runs scenarios (steps.go lists their steps).
+// Like lmrun as PID 1, it ends with a line `lmrun: exit N` and powers the machine off:
 //
 //	scenarios MACHINE BACKEND [NAME]   those in /scenarios for a kind of machine, or one of them
 //	STEP ARGUMENT...                   a single step
@@ -65,14 +65,13 @@ func runScenarios(machine, backend string, only []string) error {
 		if err != nil {
 			return err
 		}
-		list, err := scenario.Parse(filepath.Base(path), string(text))
+		f, err := scenario.Parse(filepath.Base(path), string(text))
 		if err != nil {
 			return err
 		}
-		for i := range list {
-			if slices.Contains(list[i].Machines, machine) &&
-				(len(only) == 0 || only[0] == list[i].Name) {
-				failed += runScenario(&list[i], backend)
+		for _, s := range f.Scenarios {
+			if slices.Contains(s.Machines, machine) && (len(only) == 0 || only[0] == s.Name) {
+				failed += runScenario(&s, backend)
 			}
 		}
 	}
@@ -89,6 +88,9 @@ func runScenario(s *scenario.Scenario, backend string) (failed int) {
 	g, began := newGuest(backend), time.Now()
 	defer g.killRunning()
 	for _, step := range s.Steps {
+		if step.Words[0] == "host" {
+			continue
+		}
 		if err := g.runStep(step.Words); err != nil {
 			fmt.Printf("FAILED %s: %s: %v\n", step.Place, strings.Join(step.Words, " "), err)
 			return 1

@@ -27,6 +27,7 @@ type guest struct {
 	backend string    // of the machine: pci, vfio or tt
 	running *exec.Cmd // the lmrun that a step has started
 	output  *bytes.Buffer
+	printed string     // what the last program printed that a step has run
 	random  *rand.Rand // same numbers in every boot
 }
 
@@ -53,7 +54,7 @@ var steps = map[string]step{
 	"locked":       {"DEVICE IMAGE", runWithLockLimit},                    // vfio:
 	"answered":     {"STATUS TEXT ANSWERS ARGUMENT...", runAnsweredLmrun}, // answer.go
 	"run":          {"STATUS TEXT PROGRAM [ARGUMENT...]", runProgram},
-	"show":         {"PREFIX PROGRAM [ARGUMENT...]", showOutput},
+	"printed":      {"TEXT...", checkPrinted}, // by the last `run`
 	"golden":       {"DEVICE IMAGES [ARGUMENT...]", replayImages},
 	"fail-once":    {"FILE TEXT ARGUMENT...", failOnce},
 	"start":        {"ARGUMENT...", startLmrun}, // lmrun
@@ -67,8 +68,7 @@ var steps = map[string]step{
 	"hugepages":     {"COUNT", reserveHugePagesStep},
 	"modules":       {"FILE...", insmodStep},
 	"bind":          {"DRIVER ADDRESS", bindStep},
-	"unbind":        {"DRIVER ADDRESS", unbind},
-	"enable":        {"ADDRESS", enable},
+	"write":         {"FILE TEXT", writeFile}, // of sysfs
 	"set-command":   {"ADDRESS BITS", setCommand},
 	"clear-command": {"ADDRESS BITS", clearCommand},
 	"store-config":  {"ADDRESS OFFSET VALUE", storeConfig},
@@ -82,7 +82,8 @@ var steps = map[string]step{
 	"show-log":      {"TEXT", showLog},
 	"same":          {"FILE FILE", compareFilesStep},
 	"copy":          {"FILE FILE", copyFile},
-	"truncate":      {"FILE SIZE", truncate},
+	"truncate":      {"FILE SIZE", truncate}, // a negative SIZE is counted from the end
+	"flip":          {"FILE OFFSET", flipBit},
 	"folders":       {"PATH...", makeDirectories},
 	"say":           {"TEXT", printText},
 	"sleep":         {"TIME", sleep},
@@ -218,16 +219,17 @@ func runAnsweredLmrun(_ *guest, args []string) error {
 	return checkEnd(args[0], args[1], output, exit)
 }
 
-func runProgram(_ *guest, args []string) error {
+func runProgram(g *guest, args []string) error {
 	output, exit := run(args[2], args[3:]...)
+	g.printed = output
 	return checkEnd(args[0], args[1], output, exit)
 }
 
-// showOutput prints the output of a program, with a prefix, for the host.
-func showOutput(_ *guest, args []string) error {
-	output, _ := run(args[1], args[2:]...)
-	for line := range strings.Lines(output) {
-		fmt.Print(args[0], " ", line)
+func checkPrinted(g *guest, texts []string) error {
+	for _, text := range texts {
+		if !strings.Contains(g.printed, text) {
+			return fmt.Errorf("no %q; it said:\n%s", text, g.printed)
+		}
 	}
 	return nil
 }
@@ -371,12 +373,8 @@ func awaitConfig(_ *guest, args []string) error {
 
 func compareFilesStep(_ *guest, args []string) error { return compareFiles(args[0], args[1]) }
 
-func unbind(_ *guest, args []string) error {
-	return os.WriteFile("/sys/bus/pci/drivers/"+args[0]+"/unbind", []byte(args[1]), 0)
-}
-
-func enable(_ *guest, args []string) error {
-	return os.WriteFile(filepath.Join(devicesDir, args[0], "enable"), []byte("1"), 0)
+func writeFile(_ *guest, args []string) error {
+	return os.WriteFile(args[0], []byte(args[1]), 0)
 }
 
 func setCommand(_ *guest, args []string) error {
@@ -480,11 +478,37 @@ func copyFile(_ *guest, args []string) error {
 }
 
 func truncate(_ *guest, args []string) error {
-	size, err := strconv.ParseInt(args[1], 0, 64)
+	size, err := offsetIn(args[0], args[1])
 	if err != nil {
 		return err
 	}
 	return os.Truncate(args[0], size)
+}
+
+// offsetIn parses an offset in a file, which is counted from the end if it is negative.
+func offsetIn(path, text string) (int64, error) {
+	offset, err := strconv.ParseInt(text, 0, 64)
+	if err != nil || offset >= 0 {
+		return offset, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size() + offset, nil
+}
+
+func flipBit(_ *guest, args []string) error {
+	data, err := os.ReadFile(args[0])
+	if err != nil {
+		return err
+	}
+	at, err := offsetIn(args[0], args[1])
+	if err != nil {
+		return err
+	}
+	data[at] ^= 1
+	return os.WriteFile(args[0], data, 0o644)
 }
 
 func makeDirectories(_ *guest, args []string) error {

@@ -1,14 +1,24 @@
-// Package scenario parses scenarios: texts that describe, step by step, what a guest does. The
-// program in tools/check/guest/inside runs them. The tests of tools/check/guest boot the machines,
-// and compare QEMU's trace with the accesses that the steps require.
+// Package scenario parses scenarios: texts that describe, step by step, what a guest does, on
+// which machine, and with which images. The program in tools/check/guest/inside runs the steps of
+// the guest. The tests of tools/check/guest set the machines up, make the images, and run the
+// steps of the host.
 package scenario
 
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
+
+// File has the contents of a file of scenarios.
+type File struct {
+	Scenarios []Scenario
+	Machines  []Scenario // their steps set a machine up; they have no Machines
+	Images    []Image
+}
 
 // Scenario is a list of steps. If a step fails, the steps after it do not run.
 type Scenario struct {
@@ -23,86 +33,180 @@ type Step struct {
 	Words []string // name of the step, and its arguments
 }
 
-// Parse returns the scenarios in the text of a file. The parameter file is its name, for messages.
-// The syntax is:
+// Image describes an image for the machines whose steps name /images/NAME.lmb, or another file for
+// those whose steps name /texts/NAME.
+type Image struct {
+	Place, Name string
+	Source      []string // words after the name
+	Text        string   // lines of a listing, or of the file
+	IsText      bool
+}
+
+// HostSteps returns the steps that run on the host, after the boot: `host STEP ARGUMENT...`.
+func (s *Scenario) HostSteps() (list []Step) {
+	for _, step := range s.Steps {
+		if step.Words[0] == "host" {
+			list = append(list, Step{step.Place, step.Words[1:]})
+		}
+	}
+	return list
+}
+
+// Parse returns what the text of a file describes. file is its name, for messages. The syntax is:
 //
 //	# a comment
-//	scenario NAME on MACHINE...
+//	machine NAME [like MACHINE]
 //	  STEP ARGUMENT... "an argument with blanks, in Go's syntax"
+//	image NAME [SOURCE...]
+//	  indented lines of a listing, up to the next line that is not indented
+//	text NAME
+//	  indented lines of another file
+//	scenario NAME on MACHINE...
+//	  STEP ARGUMENT...
+//	  host STEP ARGUMENT...
 //	  repeat 3
 //	    STEP ARGUMENT...
 //	  end
+//	  each width|flag 1|-a 2|-b
+//	    STEP {width} {flag}
+//	  end
 //
 // A line that ends in a backslash continues on the next.
-func Parse(file, text string) (list []Scenario, err error) {
-	// Join continued lines. Each \x00 is a removed line end, which counts for the line number.
-	text = strings.ReplaceAll(text, "\\\n", " \x00")
-	number := 1
-	var block *repetition
-	for line := range strings.SplitSeq(text, "\n") {
-		place := fmt.Sprintf("%s:%d", file, number)
-		number += 1 + strings.Count(line, "\x00")
-		words, err := splitWords(strings.ReplaceAll(line, "\x00", " "))
+func Parse(file, text string) (f File, err error) {
+	lines, err := expand(splitLines(file, text))
+	if err != nil {
+		return File{}, err
+	}
+	var steps *[]Step // of the scenario or machine
+	var image *Image
+	for _, l := range lines {
+		if image != nil && (l.text == "" || strings.HasPrefix(l.text, "  ")) {
+			image.Text += strings.TrimPrefix(l.text, "  ") + "\n"
+			continue
+		}
+		words, err := splitWords(l.text)
 		switch {
 		case err != nil:
 		case len(words) == 0:
 		case words[0] == "scenario":
-			if len(words) < 4 || words[2] != "on" || block != nil {
-				err = errors.New("want `scenario NAME on MACHINE...`, and no open `repeat`")
+			if len(words) < 4 || words[2] != "on" {
+				err = errors.New("want `scenario NAME on MACHINE...`")
 				break
 			}
-			list = append(list, Scenario{Name: words[1], Machines: words[3:]})
-		case len(list) == 0:
-			err = errors.New("a step must follow a line `scenario`")
-		case words[0] == "repeat":
-			block, err = openRepetition(block, words, len(list[len(list)-1].Steps))
-		case words[0] == "end":
-			err = block.close(&list[len(list)-1])
-			block = nil
+			f.Scenarios = append(f.Scenarios, Scenario{Name: words[1], Machines: words[3:]})
+			steps, image = &f.Scenarios[len(f.Scenarios)-1].Steps, nil
+		case words[0] == "machine" && len(words) == 2, len(words) == 4 && words[2] == "like":
+			m := Scenario{Name: words[1]}
+			for i := range f.Machines {
+				if len(words) == 4 && f.Machines[i].Name == words[3] {
+					m.Steps = slices.Clone(f.Machines[i].Steps)
+				}
+			}
+			f.Machines = append(f.Machines, m)
+			steps, image = &f.Machines[len(f.Machines)-1].Steps, nil
+		case (words[0] == "image" || words[0] == "text") && len(words) > 1:
+			f.Images = append(f.Images, Image{Place: l.place, Name: words[1], Source: words[2:],
+				IsText: words[0] == "text"})
+			steps, image = nil, &f.Images[len(f.Images)-1]
+		case steps == nil:
+			err = errors.New("a step must follow a line `scenario` or `machine`")
 		default:
-			last := &list[len(list)-1]
-			last.Steps = append(last.Steps, Step{place, words})
+			*steps = append(*steps, Step{l.place, words})
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", place, err)
+			return File{}, fmt.Errorf("%s: %w", l.place, err)
 		}
 	}
-	if block != nil {
-		return nil, fmt.Errorf("%s: a `repeat` without `end`", file)
-	}
-	return list, nil
+	return f, nil
 }
 
-// repetition is an open block `repeat`.
-type repetition struct {
-	times     int // how often the steps run
-	firstStep int // index in the scenario of the first step
+// line is a line of a file, with the lines that continue it.
+type line struct{ place, text string }
+
+func splitLines(file, text string) (list []line) {
+	// Each \x00 is a removed line end, which counts for the line number.
+	text = strings.ReplaceAll(text, "\\\n", " \x00")
+	number := 1
+	for part := range strings.SplitSeq(text, "\n") {
+		list = append(list, line{fmt.Sprintf("%s:%d", file, number),
+			strings.ReplaceAll(part, "\x00", " ")})
+		number += 1 + strings.Count(part, "\x00")
+	}
+	return list
 }
 
-// openRepetition returns a new block for the words of a line `repeat`. open is the block that is
-// open already, or nil; blocks cannot be nested.
-func openRepetition(open *repetition, words []string, firstStep int) (*repetition, error) {
-	if open != nil || len(words) != 2 {
-		return nil, errors.New("want `repeat TIMES`, outside of another `repeat`")
+// blockHead matches the line that begins a block: repeat TIMES, or each NAME VALUE...
+var blockHead = regexp.MustCompile(`^ *(repeat|each) +(\S+)(.*)$`)
+
+// expand repeats the lines of blocks.
+func expand(lines []line) (out []line, err error) {
+	for len(lines) > 0 {
+		first := lines[0]
+		head := blockHead.FindStringSubmatch(first.text)
+		if lines = lines[1:]; head == nil {
+			if isEnd(first) {
+				return nil, fmt.Errorf("%s: `end` without `repeat` or `each`", first.place)
+			}
+			out = append(out, first)
+			continue
+		}
+		size := blockSize(lines)
+		if size < 0 {
+			return nil, fmt.Errorf("%s: a `%s` without `end`", first.place, head[1])
+		}
+		values, err := splitWords(head[3])
+		if head[1] == "repeat" {
+			times, _ := strconv.Atoi(head[2])
+			if values = make([]string, max(times, 0)); times < 1 {
+				err = fmt.Errorf("repeat: invalid number %q", head[2])
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", first.place, err)
+		}
+		for _, value := range values {
+			block, err := expand(replaceNames(lines[:size], head[2], value))
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, block...)
+		}
+		lines = lines[size+1:]
 	}
-	times, err := strconv.Atoi(words[1])
-	if err != nil || times < 1 {
-		return nil, fmt.Errorf("repeat: invalid number %q", words[1])
-	}
-	return &repetition{times, firstStep}, nil
+	return out, nil
 }
 
-// close ends the block: it appends the steps of the block to the scenario times-1 times, because
-// the scenario already has them once.
-func (r *repetition) close(s *Scenario) error {
-	if r == nil {
-		return errors.New("`end` without `repeat`")
+func isEnd(l line) bool { return strings.TrimSpace(l.text) == "end" }
+
+// blockSize returns the number of lines up to the `end` of a block, -1 if it has none.
+func blockSize(lines []line) int {
+	depth := 1
+	for i, l := range lines {
+		if blockHead.MatchString(l.text) {
+			depth++
+		} else if isEnd(l) {
+			depth--
+		}
+		if depth == 0 {
+			return i
+		}
 	}
-	block := s.Steps[r.firstStep:]
-	for range r.times - 1 {
-		s.Steps = append(s.Steps, block...)
+	return -1
+}
+
+// replaceNames replaces {NAME} in lines: the names in `a|b` by the parts of a value `1|2`.
+func replaceNames(lines []line, names, value string) (out []line) {
+	var pairs []string
+	parts := strings.Split(value, "|")
+	for i, name := range strings.Split(names, "|") {
+		if i < len(parts) {
+			pairs = append(pairs, "{"+name+"}", parts[i])
+		}
 	}
-	return nil
+	for _, l := range lines {
+		out = append(out, line{l.place, strings.NewReplacer(pairs...).Replace(l.text)})
+	}
+	return out
 }
 
 // splitWords returns the words of a line without its comment.
