@@ -106,7 +106,8 @@ usage: ./build.sh COMMAND
                             100000x
   lint                    gofmt, go vet, staticcheck
   measure [-tags TAGS]    how many statements target, host tools, checks and tests have, and lmrun
-                            with its build tags; -tags: only what lmrun with these tags compiles
+                            with its build tags; words of comment per line of code of each package
+                            of the target; -tags: only what lmrun with these tags compiles
   clean [--all]           remove build/; --all: the downloaded kernel in build/cache too
   help                    this text
 

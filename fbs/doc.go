@@ -12,8 +12,8 @@
 //   - view.go checks the preamble, a header inside the envelope;
 //   - flat.go reads the FlatBuffer, and checks every offset in it;
 //   - tables.go checks all tables except the commands;
-//   - commands.go checks the commands, and computes the longest time of each sequence from
-//     the times in times.go;
+//   - commands.go checks the commands, and computes the longest time of each sequence;
+//     opcodes.go is the table of commands, with their fields and times;
 //   - view.go compares the checksum of the envelope with the checksum in the preamble;
 //   - tables.go compares the checksums of the payload with the checksums in the envelope.
 //

@@ -11,6 +11,8 @@ import "unsafe"
 type Error struct {
 	Place  string // part of the file that is invalid, for example "preamble" or "command 12"
 	Reason string // reason why the part is invalid
+	// Command is 1 + the index of the invalid command; 0: another part is invalid.
+	Command int
 }
 
 // Error returns the place and the reason, separated by a colon.
@@ -81,7 +83,7 @@ func (t *Table) readVtable(fieldCount int) {
 //go:noinline
 func (t *Table) setFirstError(place, format string, numbers ...uint64) {
 	if t.Err == nil {
-		t.Err = &Error{place, Text(format, numbers...)}
+		t.Err = &Error{Place: place, Reason: Text(format, numbers...)}
 	}
 }
 

@@ -33,7 +33,7 @@ func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	signature := ReadStruct[Signature](data[size:])
 	sum := Checksum(data[size+signatureChecksumOffset+4:])
 	if problem := signature.checkFields(sum); problem != "" {
-		return nil, nil, &Error{"signature", problem}
+		return nil, nil, &Error{Place: "signature", Reason: problem}
 	}
 	return data[:size], &signature, nil
 }

@@ -59,7 +59,7 @@ func (v *View) verifyTables() *Error {
 		}
 	}
 	if problem := t.checkTotals(); problem != "" {
-		return &Error{"reservation", problem}
+		return &Error{Place: "reservation", Reason: problem}
 	}
 	return nil
 }
@@ -68,12 +68,12 @@ func (v *View) verifyTables() *Error {
 // table equals the number in the reservation.
 func (c *tableToCheck) verifyCount() *Error {
 	if c.isRequired && c.count == 0 {
-		return &Error{"image", "has no " + c.elementName}
+		return &Error{Place: "image", Reason: "has no " + c.elementName}
 	}
 	if uint64(c.count) != uint64(c.reservedCount) {
 		problem := Text(c.elementName+" count is %d, but the image has %d",
 			uint64(c.reservedCount), uint64(c.count))
-		return &Error{"reservation", problem}
+		return &Error{Place: "reservation", Reason: problem}
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (c *tableToCheck) verifyElements() *Error {
 	}
 	for i := range c.count {
 		if problem := c.checkElement(i); problem != "" {
-			return &Error{Text(c.elementName+" %d", uint64(i)), problem}
+			return &Error{Place: Text(c.elementName+" %d", uint64(i)), Reason: problem}
 		}
 	}
 	return nil
@@ -405,12 +405,14 @@ func (v *View) setPayload(file []byte) *Error {
 		start = RoundUp(start, SegmentAlign)
 	}
 	if end := start + v.Reservation.PayloadBytes; end != size {
-		return &Error{"payload", Text("should end at %x, but the file ends at %x", end, size)}
+		problem := Text("should end at %x, but the file ends at %x", end, size)
+		return &Error{Place: "payload", Reason: problem}
 	}
 	v.Payload = file[start:]
 	for _, padding := range file[len(v.Envelope):start] {
 		if padding != 0 {
-			return &Error{"segment 0", "padding bytes before the segment are not zero"}
+			const problem = "padding bytes before the segment are not zero"
+			return &Error{Place: "segment 0", Reason: problem}
 		}
 	}
 	return nil
@@ -426,7 +428,7 @@ func (v *View) VerifyPayload() error {
 		rest = rest[s.Size:]
 		if got != s.Crc32c {
 			problem := Text(checksumFormat, uint64(got), uint64(s.Crc32c))
-			return &Error{Text("segment %d", uint64(i)), problem}
+			return &Error{Place: Text("segment %d", uint64(i)), Reason: problem}
 		}
 	}
 	return nil

@@ -179,7 +179,7 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	}
 	p := ReadStruct[Preamble](data)
 	if problem := p.checkFields(uint64(len(data))); problem != "" {
-		return nil, &Error{"preamble", problem}
+		return nil, &Error{Place: "preamble", Reason: problem}
 	}
 	envelope := data[:p.EnvelopeSize]
 	v, sum, failure := readEnvelope(envelope)
@@ -191,7 +191,7 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	}
 	if sum != p.Checksum {
 		problem := Text("envelope "+checksumFormat, uint64(sum), uint64(p.Checksum))
-		return nil, &Error{"preamble", problem}
+		return nil, &Error{Place: "preamble", Reason: problem}
 	}
 	if failure == nil {
 		failure = v.setPayload(data)

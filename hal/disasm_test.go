@@ -767,7 +767,7 @@ func (m *machine) checkBulk(opcode gen.Opcode, offset, size uint64) {
 }
 
 // TestEveryAccessBelongsToTheCommandInNext compares lists of commands of every kind except bulk
-// copies with oracle.go, which executes them one by one: the accesses, the memory after each
+// copies with walk_generic.go, which executes them one by one: the accesses, the memory after each
 // list, and the command that Next points to at each access.
 func TestEveryAccessBelongsToTheCommandInNext(t *testing.T) {
 	forEachMachine(t, func(t *testing.T, m *machine) {

@@ -29,7 +29,7 @@
 // stores. Go's function copy may access the same bytes twice, and may make unaligned accesses.
 // Therefore one assembly routine (walk_amd64.s, walk_arm64.s) makes all accesses to
 // mapped device memory, each with one instruction of the width that the command requires.
-// This package returns no []byte that covers a BAR. port.go and oracle.go define in Go
+// This package returns no []byte that covers a BAR. port.go and walk_generic.go define in Go
 // what each command does; tests compare the assembly with that code.
 package hal
 

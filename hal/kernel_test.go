@@ -285,31 +285,9 @@ func TestDiagnoseReportsTheFaultOfTheDevice(t *testing.T) {
 }
 
 // passiveDevice is a device that cannot be bus master.
-type passiveDevice struct {
-	Device
-	alive bool
-}
+type passiveDevice struct{ Device }
 
-func (s passiveDevice) Alive() bool        { return s.alive }
 func (s passiveDevice) Identity() Identity { return Identity{Name: "mock:still"} }
-
-func TestBaseDeviceDoesNothing(t *testing.T) {
-	registers, tlbBase, code := BaseDevice{}.EncodePoint(nil, tile, 0, nil)
-	if registers != 0 || tlbBase != 0 || code != OK ||
-		(BaseDevice{}).AssignBusAddress(nil, nil) != nil ||
-		(BaseDevice{}).SetBusMaster(true) != nil || (BaseDevice{}).Close() != nil ||
-		!(BaseDevice{}).Alive() || (BaseDevice{}).ProgramWindow(nil, tile, 0) != Internal ||
-		(BaseDevice{}).Diagnose() != OK {
-		t.Errorf("EncodePoint returned registers %#x, TLB window %#x, %v; or another method of "+
-			"BaseDevice did something", registers, tlbBase, code)
-	}
-	alive := DeviceGoneUnlessAlive(passiveDevice{alive: true})
-	gone := DeviceGoneUnlessAlive(passiveDevice{})
-	if alive != OK || gone != DeviceGone {
-		t.Errorf("DeviceGoneUnlessAlive: %v if alive, %v if not; want %v and %v", alive, gone, OK,
-			DeviceGone)
-	}
-}
 
 func TestDevicesOfOneBackendReachEachOther(t *testing.T) {
 	installFakePagemap(t, 0x4000_0000)

@@ -1,5 +1,5 @@
 // This file implements Walk.Run for amd64. It executes commands on mapped memory exactly as the Go
-// function walkGeneric in oracle.go does.
+// function walkGeneric in walk_generic.go does.
 //
 // Each load from the device and each store to it is one instruction, exactly as wide as the
 // command requires. Only bulk copies use wider instructions. Images use bulk copies only

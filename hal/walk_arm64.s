@@ -1,5 +1,5 @@
 // This file implements Walk.Run for arm64. It executes commands on mapped memory exactly as the Go
-// function walkGeneric in oracle.go does.
+// function walkGeneric in walk_generic.go does.
 //
 // Each load from the device and each store to it is one instruction, exactly as wide as the
 // command requires. Each access is naturally aligned, because an unaligned access to memory

@@ -15,6 +15,7 @@ import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/hal"
+	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 
 	"golang.org/x/sys/unix"
@@ -96,7 +97,7 @@ func runChild(t *testing.T, task string, args ...string) (stdout string,
 // plainDevice is a device that consists only of mapped memory. Its apertures access this memory as
 // they access a mapped BAR on Linux.
 type plainDevice struct {
-	hal.BaseDevice
+	mock.BaseDevice
 	memory []byte
 }
 

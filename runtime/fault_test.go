@@ -536,7 +536,8 @@ func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
 					"file truncated, a successful safe, and 1", result, device.memory[0], hal.IO)
 			}
 			const want = "main, command 1: copy.8 w0+0x1000: " + runtime.FileTruncatedText
-			if text := string(report.AppendFailure(nil, runtime.ViewOf(r), &result)); text != want {
+			text := string(report.AppendFailure(nil, runtime.ViewOf(r), &result, ""))
+			if text != want {
 				t.Errorf("reported as %q, want %q", text, want)
 			}
 			if again := r.Run(0); again.Code != hal.Disabled {

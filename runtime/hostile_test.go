@@ -293,9 +293,9 @@ main:
   write.4 r+0x14 0xffffffff
 `
 
-// TestEdgeValuesOfEveryFieldAreRejectedOrRunSafely sets every scalar field of an image to its
-// edge values and updates the checksum. Such a file must be rejected, or run on the strict mock
-// without an access that the mock rejects.
+// TestEdgeValuesOfEveryFieldAreRejectedOrRunSafely sets every scalar field of an image to its edge
+// values and updates the checksum. Such a file must be rejected, or run on the strict mock without
+// an access that the mock rejects.
 func TestEdgeValuesOfEveryFieldAreRejectedOrRunSafely(t *testing.T) {
 	edu, err := os.ReadFile("../testdata/images/edu-factorial.lmb")
 	if err != nil {

@@ -1,9 +1,5 @@
 package runtime
 
-// This file loads an image: it checks the devices, reserves memory, maps the windows, and completes
-// the commands that depend on the addresses of the windows. It also stops the DMA of the devices
-// and frees the memory when the image is closed.
-
 import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
@@ -13,25 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AnyTLBWindow is a value for the parameter firstTLBWindow of Load. With this value, the image and
-// the device choose the TLB windows.
+// AnyTLBWindow, as Load's firstTLBWindow, lets the image and the device choose the TLB windows.
 const AnyTLBWindow = -1
 
-// Load prepares a verified image for runs on the given devices. The devices must have the same
-// order as in the image. Load checks that the image is for these devices. Then it reserves
-// everything that runs need: it maps all windows of the image, and reserves the arena, which is
-// one block of memory for all tensors. The error is a *hal.Fault.
+// Load checks that a verified image is for the given devices, in their order, and reserves
+// everything that runs need: the windows, and one arena for all tensors. It executes no command and
+// enables no bus mastering. The error is a *hal.Fault.
 //
-// Load executes no command and enables no bus mastering; see StartDMA.
-//
-// Runs use the memory of the view. The memory of a view that File.Verify returned is read-only. The
-// bytes that the caller passed to fbs.Verify must not change as long as the Replay is in use.
-//
-// The parameter firstTLBWindow selects the TLB windows of the device. A TLB window is a range of a
-// BAR that the device maps to a programmable address. The TLB windows of a device have numbers.
-// Each window of kind Tlb in the image needs a TLB window: the first window of this kind uses the
-// TLB window with the number firstTLBWindow, the second one uses the next number, and so on. If
-// firstTLBWindow is AnyTLBWindow, the image and the device choose the TLB windows.
+// Runs use the memory of the view, which File.Verify makes read-only; bytes that were passed to
+// fbs.Verify must not change until Close. Windows of kind Tlb use the device's TLB windows with the
+// numbers from firstTLBWindow on, unless it is AnyTLBWindow.
 func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, error) {
 	if view = view.VerifiedCopy(); view == nil {
 		return nil, hal.NewFault(hal.Usage, "Load accepts only a view that Verify returned")
@@ -54,21 +41,16 @@ func Load(view *fbs.View, firstTLBWindow int, devices ...hal.Device) (*Replay, e
 	return r, nil
 }
 
-// timeLimitMaxUs is the largest limit for the time of a run, in microseconds. Load reduces a larger
-// limit to timeLimitMaxUs, so that the present time plus the limit, both in nanoseconds, fits in an
-// int64.
-const timeLimitMaxUs = 1 << 62 / 1000
+const timeLimitMaxUs = 1 << 62 / 1000 // the present time plus this limit, in ns, fits in an int64
 
-// CheckWorstCaseTimes returns an error if a sequence of the image may take longer than
-// view.TimeLimitUs in the worst case, which Verify has computed. The error is a *hal.Fault, and
-// ends with remedy, such as "; -longest raises the limit".
+// CheckWorstCaseTimes returns an error if a sequence may take longer than view.TimeLimitUs. The
+// error is a *hal.Fault, and ends with remedy, such as "; -longest raises the limit".
 func CheckWorstCaseTimes(view *fbs.View, remedy string) error {
 	for i, us := range view.WorstCaseUs {
 		limit := view.TimeLimitUs
 		if us > limit {
 			const text = " may take %d s %d us, but the limit is %d s %d us"
-			// The name can be printed, because Verify rejects names with control characters.
-			name := view.Name(view.Sequences[i].Name)
+			name := view.Name(view.Sequences[i].Name) // without control characters
 			return hal.NewFault(hal.BadImage, "sequence \""+name+"\""+
 				fbs.Text(text, us/1e6, us%1e6, limit/1e6, limit%1e6)+remedy)
 		}
@@ -76,8 +58,6 @@ func CheckWorstCaseTimes(view *fbs.View, remedy string) error {
 	return nil
 }
 
-// checkDevices returns an error if the image is not for the given devices. It compares the number
-// of devices, their PCI ids and their BAR sizes.
 func checkDevices(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Devices) {
 		return hal.NewFault(hal.Usage, fbs.Text("the image is for %d device(s), but %d were named",
@@ -91,10 +71,8 @@ func checkDevices(view *fbs.View, devices []hal.Device) error {
 	return nil
 }
 
-// explainMismatch compares an opened device with the requirements for device i in the image. The
-// parameter `got` describes the opened device. If the device meets all requirements,
-// explainMismatch returns "". Otherwise it returns a text about the first difference, for example
-// "is for subsystem 0x1, but pci:... has 0x2". The caller puts "it" (the image) before the text.
+// explainMismatch returns "" if the image fits the device got, or for example "is for subsystem
+// 0x1, but pci:... has 0x2".
 func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason string) {
 	want := &view.Devices[device]
 	switch {
@@ -116,7 +94,6 @@ func explainMismatch(view *fbs.View, device int, got hal.Identity) (reason strin
 	return ""
 }
 
-// prepareForRuns does everything of Load that needs the devices.
 func (r *Replay) prepareForRuns(firstTLBWindow int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
@@ -133,58 +110,41 @@ func (r *Replay) prepareForRuns(firstTLBWindow int) error {
 	return r.requestExitCleanup()
 }
 
-// mapWindows maps every window of the image. If the parameter firstTLBWindow is not AnyTLBWindow,
-// the first window of kind Tlb uses the device's TLB window with the number firstTLBWindow, the
-// second one uses the next number, and so on. If one of these TLB windows is not available,
-// mapWindows returns an error.
+// mapWindows maps windows with fixed bus addresses first, so that no other window gets these.
 func (r *Replay) mapWindows(firstTLBWindow int) error {
 	count := len(r.view.Windows)
 	r.apertures = make([]hal.Aperture, count)
 	r.tlbWindowBases = make([]uintptr, count)
 	r.windowAddresses = make([]uintptr, count+len(r.devices))
-	// Map the windows with fixed bus addresses first, so that no other window gets these addresses.
-	for i, w := range r.view.Windows {
-		if fbs.FixedBusAddress(&w) == 0 {
-			continue
-		}
-		if err := r.mapWindow(i, w); err != nil {
-			return err
-		}
-	}
-	nextTLBWindow := firstTLBWindow
-	for i, w := range r.view.Windows {
-		if fbs.FixedBusAddress(&w) != 0 {
-			continue
-		}
-		isForced := nextTLBWindow != AnyTLBWindow && w.Kind == gen.WindowKindTlb
-		if isForced {
-			w.Slot = uint16(nextTLBWindow)
-			nextTLBWindow++
-		}
-		if err := r.mapWindow(i, w); err != nil {
-			return err
-		}
-		if isForced && r.apertures[i].TLBWindow != int(w.Slot) {
-			const text = "TLB window %d is too small, in use, or reserved " +
-				"by the kernel driver; choose another number, or none for a `tt:` device"
-			return hal.NewFault(hal.NoDevice, fbs.Text(text, uint64(w.Slot)))
+	for _, isFixed := range [...]bool{true, false} {
+		for i, w := range r.view.Windows {
+			if (fbs.FixedBusAddress(&w) != 0) != isFixed {
+				continue
+			}
+			isForced := firstTLBWindow != AnyTLBWindow && w.Kind == gen.WindowKindTlb
+			if isForced {
+				w.Slot = uint16(firstTLBWindow)
+				firstTLBWindow++
+			}
+			if err := r.mapWindow(i, w, isForced); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// mapWindow maps the window w, whose index in the image is `index`.
-func (r *Replay) mapWindow(index int, w fbs.Window) error {
+func (r *Replay) mapWindow(index int, w fbs.Window, isForced bool) error {
 	aperture, err := r.devices[w.Device].Map(w)
 	r.apertures[index], r.windowAddresses[index] = aperture, aperture.Base
+	if err == nil && isForced && aperture.TLBWindow != int(w.Slot) {
+		const text = "TLB window %d is too small, in use, or reserved " +
+			"by the kernel driver; choose another number, or none for a `tt:` device"
+		return hal.NewFault(hal.NoDevice, fbs.Text(text, uint64(w.Slot)))
+	}
 	return err
 }
 
-// buildAddressTables sets r.bufferAddresses, the table of the addresses of the payload
-// and of all tensors. The address of an output is in the arena. The address of an input with
-// default data is in the payload. An input without default data has the address 0 until the caller
-// calls Input; r.missingInputs is the number of such inputs. Last, buildAddressTables sets the
-// pointers to the address tables in r.walk, which executes the commands.
 func (r *Replay) buildAddressTables() {
 	arena, payload := hal.AddressOf(r.arena), hal.AddressOf(r.view.Payload)
 	r.bufferAddresses = make([]uintptr, 1+len(r.view.Tensors))
@@ -196,7 +156,7 @@ func (r *Replay) buildAddressTables() {
 			r.bufferAddresses[1+i] = arena + uintptr(t.ArenaOffset)
 		case t.HasData != 0:
 			r.bufferAddresses[1+i] = payload + uintptr(t.DataOffset)
-		default:
+		default: // address 0 until Input is called
 			r.missingInputs++
 		}
 	}
@@ -206,13 +166,10 @@ func (r *Replay) buildAddressTables() {
 	r.walk.TLBWindowBases = &r.tlbWindowBases[0]
 }
 
-// pageSizeMax is the largest page size of the supported machines, in bytes. Some arm64 kernels have
-// this page size.
-const pageSizeMax = 64 << 10
+const pageSizeMax = 64 << 10 // of some arm64 kernels
 
-// LockedBytes returns the limit of locked memory (RLIMIT_MEMLOCK) that Load and Freeze need for the
-// image, on a kernel with pages of this size. They lock commands, arena and host memory. VFIO pins
-// host memory too, and the kernel counts it twice then, unless it is in huge pages.
+// LockedBytes returns the RLIMIT_MEMLOCK that Load and Freeze need, on a kernel with pages of this
+// size. VFIO pins host memory, which the kernel then counts twice, unless it is in huge pages.
 func LockedBytes(view *fbs.View, pageSize uint64, isVFIO bool) uint64 {
 	arena, _ := arenaLayout(view)
 	total := fbs.RoundUp(uint64(len(view.Envelope)), pageSize) + fbs.RoundUp(arena, pageSize)
@@ -229,7 +186,8 @@ func LockedBytes(view *fbs.View, pageSize uint64, isVFIO bool) uint64 {
 	return total
 }
 
-// arenaLayout returns the size of the arena, and the offset of the copy of the commands in it.
+// arenaLayout returns where the copy of the commands is: in pages of its own, which become
+// read-only.
 func arenaLayout(view *fbs.View) (size, commandsAt uint64) {
 	size = view.Reservation.ArenaBytes
 	commandsAt = fbs.RoundUp(size, pageSizeMax)
@@ -239,12 +197,8 @@ func arenaLayout(view *fbs.View) (size, commandsAt uint64) {
 	return size, commandsAt
 }
 
-// reserveArena allocates the arena, which contains the tensors. If the image has commands that
-// depend on the addresses of windows, reserveArena also copies all commands to the end of the
-// arena. The copy has pages of its own, because patchAddresses makes these pages read-only.
-//
-// reserveArena returns an error if the image needs more memory than is available. Without this
-// check, the kernel's OOM killer could kill a process later.
+// reserveArena rejects images for which the memory is too small: the kernel's OOM killer might
+// later kill a process.
 func (r *Replay) reserveArena() error {
 	host := r.view.Reservation.HostBytes
 	size, commandsAt := arenaLayout(r.view)
@@ -253,9 +207,7 @@ func (r *Replay) reserveArena() error {
 		pageTables += r.view.Windows[i].Size / 512 // 8 bytes of page table per page of 4 KiB
 	}
 
-	// Check two sums. The arena and the page tables must fit into normal memory. The arena, the
-	// page tables and the host memory must fit into normal memory plus free huge pages, because
-	// host memory can use huge pages.
+	// Only host memory may be in huge pages.
 	available, inHugePages := availableMemoryFor(size + pageTables + host)
 	fits := size+pageTables <= available && size+pageTables+host <= available+inHugePages
 	if fits && size > 0 {
@@ -278,9 +230,8 @@ func (r *Replay) reserveArena() error {
 	return nil
 }
 
-// patchAddresses completes the Relocate and Point commands in the copy of the commands: it writes
-// the values that depend on the addresses of windows. Then it makes the copy read-only. mapWindows
-// must have mapped the windows before.
+// patchAddresses completes the Relocate and Point commands in the copy of the commands, after
+// mapWindows.
 func (r *Replay) patchAddresses() (err error) {
 	for i := 0; i < len(r.commands) && err == nil; i++ {
 		switch c := &r.commands[i]; c.Opcode {
@@ -295,12 +246,8 @@ func (r *Replay) patchAddresses() (err error) {
 	return err
 }
 
-// resolveRelocate replaces the Relocate c by a Write to the same register. The Write stores the sum
-// of c.Value and the bus address of the window with the index c.Index. The parameter `index` is the
-// index of c in the image.
-//
-// The register and the window may belong to two devices. The device of the register will use the
-// bus address for DMA. Therefore this device must reach the window at the bus address.
+// resolveRelocate turns c into a Write of a bus address, which the register's device must reach.
+// The window may be of another device.
 func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 	a := &r.apertures[c.Index]
 	owner := r.view.Windows[c.Index].Device
@@ -353,9 +300,8 @@ func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	return nil
 }
 
-// requestExitCleanup makes kernel drivers put the cores of their devices back into reset when this
-// process closes a device or ends (hal.ExitCleaner). It is the last step of Load, so that no driver
-// resets cores after a Load that has failed.
+// requestExitCleanup (see hal.ExitCleaner) is the last step of Load: after a failure, no driver may
+// reset cores.
 func (r *Replay) requestExitCleanup() (err error) {
 	for i, device := range r.devices {
 		if cleaner, ok := device.(hal.ExitCleaner); ok && r.view.NeedsFixup && err == nil {
@@ -367,14 +313,11 @@ func (r *Replay) requestExitCleanup() (err error) {
 	return err
 }
 
-// StartDMA enables bus mastering of the devices in view.BusMasters. From then on, these devices can
-// access memory. On a device with tiles and Host windows, it also stores to the registers of
-// outbound translation.
+// StartDMA enables bus mastering of the devices in view.BusMasters, which can then access memory.
+// On a device with tiles and Host windows, it also stores to the registers of outbound translation.
 //
-// The first Run calls StartDMA, so that bus mastering comes after Freeze and Seal. To get the text
-// of its error, a *hal.Fault, call it before. After an error, DMA is stopped and all runs fail.
-// StartDMA has no effect if it was called before, or after a failure. After Freeze, it allocates
-// nothing.
+// The first Run calls StartDMA, after Freeze and Seal. To get the text of its error, a *hal.Fault,
+// call it before. After an error, DMA is stopped and all runs fail.
 func (r *Replay) StartDMA() error {
 	if r.hasStartedDMA || r.disabled {
 		return nil
@@ -393,8 +336,8 @@ func (r *Replay) StartDMA() error {
 	return nil
 }
 
-// DeviceNames returns the name for hal.Open of each device that an image needs, in the order of the
-// image (see hal.DefaultName), for example "pci:1e52:401e".
+// DeviceNames returns the names for hal.Open of an image's devices, in the order of the image, such
+// as "pci:1e52:401e" (see hal.DefaultName).
 func DeviceNames(view *fbs.View) []string {
 	names := make([]string, len(view.Devices))
 	for i := range view.Devices {
@@ -403,9 +346,8 @@ func DeviceNames(view *fbs.View) []string {
 	return names
 }
 
-// StopDMA disables bus mastering of all devices, so that they no longer access memory. It returns
-// the first error. Close calls StopDMA. A process that has called Seal must call StopDMA instead of
-// Close: Close unmaps memory, and the kernel kills a sealed process that unmaps memory.
+// StopDMA disables bus mastering of all devices, and returns the first error. A sealed process
+// calls it instead of Close, which unmaps memory: the kernel would kill the process.
 func (r *Replay) StopDMA() (err error) {
 	for _, device := range r.devices {
 		if e := device.SetBusMaster(false); err == nil {
@@ -415,10 +357,8 @@ func (r *Replay) StopDMA() (err error) {
 	return err
 }
 
-// Close disables bus mastering of all devices, then frees the arena. It does not close the devices
-// or the file. The caller must close the devices only after Close has returned. Otherwise a device
-// that is still a bus master could access host memory that was freed when another device was
-// closed.
+// Close stops DMA, then frees the arena. The caller closes the devices, but only after Close: a bus
+// master could access host memory that another device has freed.
 func (r *Replay) Close() error {
 	err := r.StopDMA()
 	_ = hal.Munmap(r.arena) // cannot fail for anonymous memory
@@ -426,17 +366,12 @@ func (r *Replay) Close() error {
 	return err
 }
 
-// commandFault returns a *hal.Fault about one command. The reason in the Fault begins with the
-// command, for example "main, command 3: ". The parameter `index` is the index of the command in
-// the image.
 func (r *Replay) commandFault(code hal.Code, index int, reason string) error {
 	return hal.NewFault(code, string(AppendCommandPosition(nil, r.view, index))+": "+reason)
 }
 
-// AppendCommandPosition appends the position of a command to `text`: the name of its sequence, and
-// its number in the sequence, counted from 0. An example is "main, command 3". The parameter
-// `index` is the index of the command in the image; if it is -1, AppendCommandPosition appends
-// nothing.
+// AppendCommandPosition appends the position of the command with this index in the image, such as
+// "main, command 3", counted from 0 in the sequence. It appends nothing for the index -1.
 func AppendCommandPosition(text []byte, view *fbs.View, index int) []byte {
 	for i := range view.Sequences {
 		s := &view.Sequences[i]

@@ -640,7 +640,7 @@ func TestStopDMADisablesBusMasteringAndDiagnoseReportsDMAFaults(t *testing.T) {
 			if a, err := edu.Map(fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.AnySlot,
 				Size: 8}); err != nil {
 				t.Fatal(err)
-			} else if a.Load(0, 4); r.Diagnose() != hal.DeviceGone {
+			} else if mock.LoadAt(&a, 0, 4); r.Diagnose() != hal.DeviceGone {
 				t.Errorf("Diagnose, when the other device is gone: %v, want %v", r.Diagnose(),
 					hal.DeviceGone)
 			}

@@ -1,8 +1,5 @@
 package runtime
 
-// This file locks the memory of the process, so that the kernel does not evict pages that a run
-// needs.
-
 import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
@@ -10,17 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LockMemory locks all memory that the process has mapped: the payload of images, default data of
-// inputs, the program itself, and Go's heap and stacks. It reads the pages of files that are not in
-// memory yet. Afterwards the kernel evicts none of these pages. Therefore no run has to wait until
-// a page has been read.
+// LockMemory locks all memory that the process has mapped, and reads the pages of files that are
+// not in memory yet: payload, default data of inputs, the program itself, and Go's heap and stacks.
+// Call it after Freeze, which maps memory, and before Seal, which forbids it.
 //
-// Freeze locks only commands and arena. A process that calls LockMemory should call it after
-// Freeze, because Freeze maps memory, and before Seal, because Seal forbids LockMemory. Memory that
-// is mapped later is not locked.
-//
-// The error is a *hal.Fault with the code hal.Denied if RLIMIT_MEMLOCK is too small. This limit
-// must allow all mappings, including about 40 MB that Go has mapped but hardly uses.
+// It fails with a *hal.Fault, with hal.Denied if RLIMIT_MEMLOCK does not allow all mappings,
+// including about 40 MB that Go hardly uses.
 func LockMemory() error {
 	text, err := hal.ReadText("/proc/self/maps")
 	for text != "" && err == nil {
@@ -31,29 +23,29 @@ func LockMemory() error {
 	return err
 }
 
-// lockMapping locks the mapping that one line of /proc/self/maps describes, for example
-// "00400000-0048a000 r-xp 00000000 fd:03 960637 /sbin/lmrun". It skips two kinds of mappings. One
-// kind is address space that the process cannot read: Go reserves gigabytes of it. The other is the
-// vsyscall page of amd64, which cannot be locked. Its address is above addressMax. For mappings of
-// BARs, mlock2 does nothing.
+// lockMapping locks the mapping of a line of /proc/self/maps, such as
+//
+//	00400000-0048a000 r-xp 00000000 fd:03 960637 /sbin/lmrun
 func lockMapping(line string) error {
 	addresses, rest := hal.Cut(line, ' ')
 	first, end := hal.Cut(addresses, '-')
 	const addressMax = 1<<63 - 1
 	from, isUserSpace := hal.ParseNumber(first, 16, addressMax)
 	to, _ := hal.ParseNumber(end, 16, addressMax)
+	// Skip what Go only reserves, and the vsyscall page of amd64, which cannot be locked.
 	if !isUserSpace || rest[0] != 'r' {
 		return nil
 	}
 	for range 3 { // skip permissions, offset and device
 		_, rest = hal.Cut(rest, ' ')
 	}
-	// Lock a page of anonymous memory (inode number 0) only when the page is first used. Go maps
-	// tables of 32 MiB, but uses only a few of their pages.
+	// Anonymous memory (inode 0) only on its first use: Go maps tables of 32 MiB, but uses a few
+	// pages of them.
 	flags := uintptr(0)
 	if rest[0] == '0' {
 		flags = unix.MLOCK_ONFAULT
 	}
+	// For BARs, mlock2 does nothing.
 	_, _, errno := unix.Syscall(unix.SYS_MLOCK2, uintptr(from), uintptr(to-from), flags)
 	if errno == 0 {
 		return nil

@@ -1,7 +1,5 @@
 package runtime
 
-// This file executes the sequences of a loaded image.
-
 import (
 	"sync/atomic"
 
@@ -11,99 +9,73 @@ import (
 	"lightmetal/hal"
 )
 
-// Replay is an image that Load has prepared for runs on its devices. A program must not use the
-// zero value of Replay.
+// Replay is an image that Load has prepared for runs on its devices.
 type Replay struct {
-	// Warnings has one warning for the user in each line. It is "" if there is no warning. A
-	// warning names a service that the kernel driver of a device is too old to provide.
+	// Warnings has a line for each service that the kernel driver of a device is too old to
+	// provide.
 	Warnings string
 
-	// The commands that runs execute: those in the image file, or a copy of them in the arena. Load
-	// makes the copy if the image has Relocate or Point commands, because it must write addresses
-	// into these commands.
-	commands  []fbs.Command
-	view      *fbs.View      // copy of the view that Verify returned
-	devices   []hal.Device   // devices of the image, in the order of the image
-	apertures []hal.Aperture // for each window of the image, the address range that Load mapped
+	commands  []fbs.Command  // those in the file, or with Relocate or Point a copy in the arena
+	view      *fbs.View      // private copy
+	devices   []hal.Device   // in the order of the image
+	apertures []hal.Aperture // of the windows
 	// For each window of the image: the address at which the first byte of its TLB window is
 	// mapped. The TLB window may be larger than the window of the image. Therefore a Point command
-	// adds an offset to this address, and stores the sum in windowAddresses. The address
-	// is 0 if the window of the image has no TLB window. It is also 0 if the kernel driver programs
-	// the TLB window: programTLBWindow then stores the address in windowAddresses,
-	// without this table.
+	// adds an offset to this address, and stores the sum in windowAddresses. The address is 0 if
+	// the window of the image has no TLB window. It is also 0 if the kernel driver programs the TLB
+	// window: programTLBWindow then stores the address in windowAddresses, without this table.
 	tlbWindowBases []uintptr
-	// The memory of all tensors. If Load copied the commands, the copy is in read-only pages after
-	// the tensors.
-	arena []byte
+	arena          []byte // tensors, then the read-only copy of the commands, if there is one
 
-	// A table of addresses for hal.Walk, in the order of the image. It begins with one entry for
-	// each window: the address of the window, or 0 if the window is not mapped memory, or if the
-	// kernel driver has not programmed the TLB window yet. One entry for each device follows: the
-	// address of the registers that program TLB windows, or 0 if the kernel driver programs them.
+	// For each window its address: 0 if it is not mapped memory, or not programmed yet. Then for
+	// each device that of the registers of TLB windows: 0 if the kernel driver programs them.
 	windowAddresses []uintptr
-	// A second table of addresses for hal.Walk. The first entry is the address of the payload.
-	// The addresses of the tensors follow, in the order of the image. The address of an input is 0
-	// as long as the input has no data.
+	// The address of the payload, then of each tensor: 0 for an input without data.
 	bufferAddresses []uintptr
 
-	missingInputs int // number of inputs without data; while it is not 0, all runs fail
-	safeSequence  int // index of the sequence named "safe"; -1: the image has no such sequence
+	missingInputs int // inputs without data
+	safeSequence  int // -1: the image has none
 
-	hasStartedDMA bool     // StartDMA was called
-	disabled      bool     // a run has failed, or Close was called: all later runs fail
-	walk          hal.Walk // state of the loop in assembly that executes the commands of a sequence
-	modifyWalk    hal.Walk // state of a second loop, which executes the store of a Modify command
+	hasStartedDMA bool
+	disabled      bool // a run has failed, or Close was called: all later runs fail
+	walk          hal.Walk
+	modifyWalk    hal.Walk // executes the store of a Modify
 	// scratchCommands[0] is a temporary command for modifyWalk or encodePoint. After it, Next of
 	// modifyWalk points to scratchCommands[1].
 	scratchCommands [2]fbs.Command
 
-	imageTimeLimitNs  int64 // limit of each run, from View.TimeLimitUs, in nanoseconds
-	callerTimeLimitNs int64 // limit that SetLimit has set, in nanoseconds; 0: none
-	// The time at which the current run exceeds its limit, in nanoseconds of the clock Device.Now.
-	// If SetLimit has set no limit, the first check of the time computes endTimeNs; until then,
-	// endTimeNs is 0.
-	endTimeNs     int64
-	budgetUs      int64             // work budget of the current run
-	stopFlag      *atomic.Uint32    // flag that the caller sets to end a run; nil: no flag
-	obeysStopFlag bool              // the current run obeys stopFlag (see SetStopFlag)
-	observer      func(command int) // called before each command; nil: nothing is called
-	observed      *fbs.Command      // the last command for which the current run called observer
+	imageTimeLimitNs  int64 // of each run, from View.TimeLimitUs
+	callerTimeLimitNs int64 // of SetLimit; 0: none
+	endTimeNs         int64 // of this run, on Device.Now; 0: not computed yet
+	budgetUs          int64 // of this run
+	stopFlag          *atomic.Uint32
+	obeysStopFlag     bool // of this run
+	observer          func(command int)
+	observed          *fbs.Command // last one that was observed
 
-	// The Expect command that the current run repeats, because the condition of the command has not
-	// been met yet. It is nil if the run does not repeat a command.
-	pollingCommand *fbs.Command
-	pollDeadlineNs int64 // deadline of pollingCommand, in ns of Device.Now; 0: not computed yet
-	// The code with which the Expect command pollingCommand fails if its next load does not meet
-	// the condition. If codeIfUnmet is OK, the command does not fail, and the run continues to
-	// wait.
-	codeIfUnmet     hal.Code
-	ignoredFailures uint32 // number of failures after which the run continued (PolicyIgnore)
+	pollingCommand  *fbs.Command // Expect that waits for its condition; nil: none
+	pollDeadlineNs  int64        // of pollingCommand, on Device.Now; 0: not computed yet
+	codeIfUnmet     hal.Code     // of pollingCommand if its next load is not as expected
+	ignoredFailures uint32
 	failureDetails  Result // Got, Want, Mask, ElementIndex and FileTruncated of a failed command
 }
 
-// Result describes how a run ended. If Code is OK, all fields except IgnoredFailures are
-// zero.
+// Result describes how a run ended. After a success, only IgnoredFailures may not be zero.
 type Result struct {
-	Code             hal.Code // OK, or the code of the failure
-	SafeSequenceCode hal.Code // result of the sequence "safe"; has no meaning if SafeRan is false
-	SafeRan          bool     // Run executed the sequence "safe" after the failure
+	Code             hal.Code
+	SafeSequenceCode hal.Code // if SafeRan
+	SafeRan          bool     // the sequence "safe" was executed after the failure
 	Command          int32    // index in the image of the command that failed; -1: none
 	Got              uint64   // value that the Expect loaded last, or first wrong element
-	Want             uint64   // value or element that the command expected
-	Mask             uint64   // bits of Got and Want that the command compared
-	ElementIndex     uint64   // index of the first wrong element, which is as wide as the Compare
-	IgnoredFailures  uint32   // number of failures after which the run continued (gen.PolicyIgnore)
-
-	FileTruncated bool // Code is IO because another process truncated the image file
+	Want             uint64   // expected value or element
+	Mask             uint64   // bits of Got and Want that were compared
+	ElementIndex     uint64   // of the first wrong element, which is as wide as the Compare
+	IgnoredFailures  uint32   // failures after which the run continued (gen.PolicyIgnore)
+	FileTruncated    bool     // Code is IO because another process truncated the image file
 }
 
-// Input returns the bytes of an input tensor in the arena. The parameter `tensor` is the index of
-// the tensor in the image. The caller writes the data for the next run to these bytes.
-//
-// Without a call of Input, runs read the default data in the file. The first call of Input copies
-// the default data, if the image has any, into the arena; from then on, runs read the arena.
-// Copying cannot cause a memory fault if another process truncates the file, because the default
-// data are in private memory (see File).
+// Input returns the arena's bytes of the input tensor with this index, for the data of the next
+// run. Until the first call of Input, which copies them, runs read the default data in the file.
 func (r *Replay) Input(tensor int) []byte {
 	t, data := &r.view.Tensors[tensor], r.Output(tensor)
 	if address := hal.AddressOf(data); r.bufferAddresses[1+tensor] != address {
@@ -116,58 +88,50 @@ func (r *Replay) Input(tensor int) []byte {
 	return data
 }
 
-// Output returns the bytes of an output tensor in the arena. Runs write these bytes. The parameter
-// `tensor` is the index of the tensor in the image.
+// Output returns the arena's bytes of the tensor with this index. Runs write them.
 func (r *Replay) Output(tensor int) []byte {
 	t := &r.view.Tensors[tensor]
 	return r.arena[t.ArenaOffset : t.ArenaOffset+t.Size]
 }
 
-// SetLimit sets a limit for the time of each later run, in nanoseconds; 0 removes it. A run that
-// takes longer fails with hal.FrameLate, within 1 ms of charged time (FORMAT.md section 6.3) after
-// the limit. In addition, every run has the limit View.TimeLimitUs, which alone applies to the
-// sequence "safe" after a failure.
+// SetLimit limits the time of each later run; 0 removes the limit. A longer run fails with
+// hal.FrameLate, at most 1 ms of charged time (FORMAT.md section 6.3) after it. View.TimeLimitUs
+// limits all runs, too, and alone the sequence "safe" after a failure.
 func (r *Replay) SetLimit(nanoseconds int64) { r.callerTimeLimitNs = nanoseconds }
 
-// Work budgets: the charged time, in microseconds, after which a run looks at the clock and at the
-// stop flag, also in the middle of a copy, fill or compare. Without a limit from SetLimit it is
-// longer, because reading the clock takes as long as 50 stores. A command that began within the
-// budget may exceed it, but by less than 100 us: 10 us for each device, and 12 us.
+// Work budgets: the charged time after which a run looks at the stop flag and at the clock, which
+// takes as long as 50 stores. The last command may exceed the budget by less than 100 us: 10 us for
+// each device, and 12 us.
 const (
 	budgetWithLimitUs    = 1000 - 100
 	budgetWithoutLimitUs = 8000 - 100
 )
 
-// StopGraceNs is the time, in nanoseconds, that a run may still take after it has noticed the stop
-// flag (SetStopFlag). A usual run ends within this time. Init systems and other supervisors usually
-// wait at least StopGraceNs before they kill a process that they have asked to stop.
+// StopGraceNs is how long a run may still take after it has noticed the stop flag. Init systems
+// usually wait as long before they kill a process.
 const StopGraceNs = 10_000_000_000
 
-// StopLagNs is how long, in nanoseconds, a sequence may continue beyond its limit after the stop
-// flag was set: the longest sleep until it notices the flag, a work budget until it notices the
-// limit, and the diagnosis of the devices after a failure.
+// StopLagNs is how long a sequence may exceed its limit after the stop flag was set: by a sleep, a
+// work budget, and the diagnosis of the devices after a failure.
 const StopLagNs = sleepMaxNs + 8_000_000 + dmaFaultDelayNs +
 	2*fbs.DevicesMax*fbs.DeviceQueryUs*1000
 
-// SetStopFlag sets the address of a flag. To end a run, another goroutine or a signal handler
-// stores a number other than 0 in the flag. The run notices it after at most 8 ms of charged time,
-// or 10 ms of sleep, and may then take StopGraceNs more. If it takes longer, it fails with
-// hal.FrameLate, and Run executes the sequence "safe", as after every failure. Two kinds of runs
-// ignore the flag: runs for which SetLimit has set a limit, and runs of the sequence "safe".
+// SetStopFlag sets a flag that another goroutine or a signal handler makes non-zero to end a run.
+// The run notices it after at most 8 ms of charged time or 10 ms of sleep, and fails with
+// hal.FrameLate if it then takes longer than StopGraceNs. Runs with a limit from SetLimit, and runs
+// of "safe", ignore the flag.
 func (r *Replay) SetStopFlag(flag *atomic.Uint32) { r.stopFlag = flag }
 
-// SetObserver sets a function. Each later run calls this function before each command, with the
-// index of the command in the image. If the parameter is nil, runs call no function. An observer is
-// useful for a profiler, but makes runs slower: a series of Write commands takes many times longer.
+// SetObserver sets a function that later runs call before each command, with its index in the
+// image; nil: none. A series of Write commands then takes many times longer.
 func (r *Replay) SetObserver(observer func(command int)) { r.observer = observer }
 
-// Run executes a sequence. The parameter `sequence` is the index of the sequence in the image. If a
-// command fails, Run executes the sequence with the name "safe", if the image has one, and disables
-// the Replay: all later runs then fail with hal.Disabled.
+// Run executes the sequence with this index. After a failure, it executes the sequence "safe", if
+// the image has one, and all later runs fail with hal.Disabled.
 //
-// Run allocates no memory. On real devices (not mocks) it makes system calls only for these
-// purposes: to wait, to access configuration space, to have a TLB window programmed by a kernel
-// driver, and to diagnose a device after a failure or after a load that returned all ones.
+// Run allocates nothing. On real devices, it makes system calls only to wait, for configuration
+// space, to have a TLB window programmed by a kernel driver, and to diagnose a device after a
+// failure or a load of all ones.
 func (r *Replay) Run(sequence int) Result {
 	switch {
 	case r.disabled:
@@ -192,9 +156,7 @@ func (r *Replay) Run(sequence int) Result {
 	return r.finishFailedRun(sequence, code)
 }
 
-// finishFailedRun disables the Replay after a run that failed with the given code, and returns the
-// result of this run. It also executes the sequence "safe", if the image has such a sequence. It
-// does not execute "safe" if the failed run was a run of "safe".
+// finishFailedRun runs "safe", unless "safe" itself has failed.
 func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	result := r.failureDetails
 	result.Code = code
@@ -209,8 +171,8 @@ func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
 	return result
 }
 
-// checkTimeLimit looks at the clock and the stop flag, and renews the work budget. The first call
-// after the flag was set leaves the run StopGraceNs.
+// checkTimeLimit also renews the work budget. Its first call after the stop flag was set starts the
+// grace.
 func (r *Replay) checkTimeLimit() hal.Code {
 	now := r.devices[0].Now()
 	r.walk.Budget = r.budgetUs
@@ -228,9 +190,8 @@ func (r *Replay) checkTimeLimit() hal.Code {
 
 const sleepMaxNs = 10_000_000 // then the time limit and the stop flag are looked at again
 
-// sleepWithinLimit sleeps for the given number of nanoseconds. It calls Sleep of the given device,
-// because a mock may have a clock of its own. If the run reaches its time limit earlier,
-// sleepWithinLimit stops sleeping and returns FrameLate.
+// sleepWithinLimit returns FrameLate as soon as the run reaches its time limit. It calls Sleep of
+// the device, because a mock may have a clock of its own.
 func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code {
 	code := r.checkTimeLimit()
 	for code == hal.OK && nanoseconds > 0 {
@@ -242,8 +203,7 @@ func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code
 	return code
 }
 
-// executeSequence executes the commands of one sequence, which Verify has checked. r.walk, a loop
-// in assembly, executes most commands, and finishCommand the others.
+// executeSequence lets the walk execute most commands, and finishCommand the others.
 func (r *Replay) executeSequence(sequence int) (code hal.Code) {
 	w := &r.walk
 	w.Next = &r.commands[r.view.Sequences[sequence].First]
@@ -286,9 +246,8 @@ func (r *Replay) observe(c *fbs.Command) (heldUs int64) {
 	return heldUs
 }
 
-// finishCommand executes the rest of the command c, at which the walk stopped. Then it advances the
-// walk to the next command. There is one exception: if c is an Expect whose condition has not been
-// met yet, finishCommand does not advance the walk, so that the walk executes c again.
+// finishCommand executes the rest of c. The walk continues after c, or with c if it is an Expect
+// that waits.
 func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
 	if code = r.executeOnPort(w, c); code != hal.OK || w.Next != c || w.Budget <= 0 {
@@ -325,9 +284,7 @@ func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
-// executeOnPort executes the command c if the window of c is a hal.Port instead of mapped memory.
-// The methods of the Port then make the accesses. If the window is mapped memory, executeOnPort
-// does nothing and returns OK. The parameter w is the walk that stopped at c.
+// executeOnPort executes c if its window is a Port, and does nothing if it is mapped memory.
 func (r *Replay) executeOnPort(w *hal.Walk, c *fbs.Command) hal.Code {
 	if a := &r.apertures[c.Window]; a.Port != nil && w.StopReason == hal.StopBeforeNext {
 		return w.ExecuteOnPort(a, r.view.Windows[c.Window].Offset)
@@ -335,15 +292,12 @@ func (r *Replay) executeOnPort(w *hal.Walk, c *fbs.Command) hal.Code {
 	return hal.OK
 }
 
-// deviceOf returns the device of the window that the command c accesses.
 func (r *Replay) deviceOf(c *fbs.Command) hal.Device {
 	return r.devices[r.view.Windows[c.Window].Device]
 }
 
-// checkDevicePresent returns DeviceGone if the device of the command c no longer answers. The
-// parameter `loaded` is the value that c loaded. checkDevicePresent queries the device only if all
-// bits of this value are set: a load from a missing device returns such a value. The query is
-// necessary because a register of a present device can have this value, too.
+// checkDevicePresent returns DeviceGone if c loaded all ones, as from a missing device, and the
+// device does not answer. A register may have all ones, too.
 func (r *Replay) checkDevicePresent(c *fbs.Command, loaded uint64) hal.Code {
 	if loaded == fbs.WidthMask(c.Width) && !r.deviceOf(c).Alive() {
 		return hal.DeviceGone
@@ -351,10 +305,7 @@ func (r *Replay) checkDevicePresent(c *fbs.Command, loaded uint64) hal.Code {
 	return hal.OK
 }
 
-// finishModify executes the store of the Modify command c, which changes some bits of a register.
-// It replaces the bits of the loaded value that c.Mask selects by the bits of c.Value, and stores
-// the result in the register. The store runs in a second Walk, so that r.walk.Next still points to
-// the Modify command if the store faults.
+// finishModify stores in a walk of its own: if the store faults, r.walk.Next is still the Modify.
 func (r *Replay) finishModify(c *fbs.Command, loaded uint64) hal.Code {
 	if code := r.checkDevicePresent(c, loaded); code != hal.OK {
 		return code
@@ -371,9 +322,7 @@ func (r *Replay) finishModify(c *fbs.Command, loaded uint64) hal.Code {
 	return r.executeOnPort(&r.modifyWalk, c)
 }
 
-// programTLBWindow executes the Point command c: it makes the kernel driver of the device program
-// the TLB window. On devices whose TLB windows are programmed by stores to registers, it is not
-// called: the walk makes these stores.
+// programTLBWindow lets the kernel driver execute the Point c.
 func (r *Replay) programTLBWindow(c *fbs.Command) (code hal.Code) {
 	tiles, _ := boards.UnpackTileRoute(c.Mask)
 	a := &r.apertures[c.Window]
@@ -382,9 +331,7 @@ func (r *Replay) programTLBWindow(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
-// checkPresentAfterCopyOut returns DeviceGone if the device is no longer present after the CopyOut
-// command c. Loads from a missing device return only bytes 0xff. Therefore checkPresentAfterCopyOut
-// queries the device only if all bytes of the last access are 0xff.
+// checkPresentAfterCopyOut is checkDevicePresent for the last access of a CopyOut.
 func (r *Replay) checkPresentAfterCopyOut(c *fbs.Command) hal.Code {
 	data := r.Output(int(c.Index) - 1)[c.Value:][:c.Amount]
 	for _, b := range data[max(0, len(data)-int(c.Width)):] {
@@ -395,12 +342,8 @@ func (r *Replay) checkPresentAfterCopyOut(c *fbs.Command) hal.Code {
 	return r.checkDevicePresent(c, fbs.WidthMask(c.Width))
 }
 
-// finishExpect checks whether the loaded value meets the condition of the Expect command c. If the
-// value does not meet the condition, and the deadline has not passed, finishExpect waits until the
-// next load is due, and leaves r.pollingCommand set. The walk then executes c again.
-//
-// The final load comes after the deadline. Therefore the Expect succeeds if the device has set the
-// value before the deadline, even if the kernel did not run this process until after the deadline.
+// finishExpect leaves r.pollingCommand set if c must wait. The last load comes after the deadline,
+// so that a value in time counts even if the kernel ran this process late.
 func (r *Replay) finishExpect(c *fbs.Command, loaded uint64) hal.Code {
 	if r.pollingCommand != c {
 		r.pollingCommand, r.pollDeadlineNs, r.codeIfUnmet = c, 0, hal.OK
@@ -424,9 +367,7 @@ func (r *Replay) finishExpect(c *fbs.Command, loaded uint64) hal.Code {
 	return code
 }
 
-// awaitNextPoll waits until the next load of the Expect command c is due. If this load is the final
-// one, awaitNextPoll sets r.codeIfUnmet to a failure: c fails with this code if the loaded value
-// does not meet the condition.
+// awaitNextPoll waits until the next load of c is due. Before the last one, it sets r.codeIfUnmet.
 func (r *Replay) awaitNextPoll(c *fbs.Command) {
 	device, timeout := r.deviceOf(c), int64(c.Amount)*1000
 	now := device.Now()
@@ -440,33 +381,19 @@ func (r *Replay) awaitNextPoll(c *fbs.Command) {
 	}
 }
 
-// pollBackoffDivisor determines the delay between two loads of an Expect command without an
-// interval. The delay is 1/32 of the time that the Expect has waited so far. Therefore, if the
-// device sets the expected value after a time t, the Expect loads the value at most t/32 later.
-//
-// During the first 3 ms of the wait, the delay is below 100 us, and Device.Sleep reads the clock in
-// a loop until the delay is over. Later, Device.Sleep lets other threads run.
+// pollBackoffDivisor lets an Expect without an interval load a value that came after a time t at
+// most t/32 later. For 3 ms, the delay is below 100 us, and Device.Sleep reads the clock in a loop.
 const pollBackoffDivisor = 32
 
-// pollDelayNs returns the time until the next load of the Expect command c. The parameter
-// `waitedNs` is the time since the first load of c. The parameter `leftNs` is the time until the
-// deadline of c. All three times are in nanoseconds.
 func pollDelayNs(c *fbs.Command, waitedNs, leftNs int64) int64 {
-	if c.Index != 0 { // c has an interval: Index is the time between two loads in microseconds
+	if c.Index != 0 { // interval in microseconds
 		return min(int64(c.Index)*1000, leftNs)
 	}
 	return min(waitedNs/pollBackoffDivisor, leftNs)
 }
 
-// applyPolicy decides whether the run continues after the command c, an Expect or Compare, has
-// failed with the code `failure`. It returns OK, and the run continues, under three conditions: the
-// policy of c is Ignore, `failure` is not FrameLate, and no device has a fault. Otherwise it
-// returns the code with which the run ends: the fault of the first device that has one, or
-// `failure` if no device has a fault.
-//
-// applyPolicy diagnoses all devices, not only the device that c accesses, because another device
-// may have caused the failure. For example, c waits for a value in host memory, but the device that
-// should write this value has a fault.
+// applyPolicy returns OK if the run continues. It diagnoses all devices, because c may wait for
+// host memory that another one should write.
 func (r *Replay) applyPolicy(c *fbs.Command, failure hal.Code) hal.Code {
 	isIgnored := failure != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
 	state := r.diagnoseDevices(!isIgnored)
@@ -482,21 +409,14 @@ func (r *Replay) applyPolicy(c *fbs.Command, failure hal.Code) hal.Code {
 	return failure
 }
 
-// dmaFaultDelayNs is the time, in nanoseconds, between the two reads of a device's PCI status. At
-// the first read, a DMA transfer may not have completed yet. If the transfer fails, the device sets
-// an error bit in its PCI status later, when the error response arrives. The second read finds this
-// bit.
+// dmaFaultDelayNs is between two reads of a PCI status: the error of a DMA transfer may arrive
+// after the first.
 const dmaFaultDelayNs = 5_000_000
 
-// Diagnose queries every device for faults, and returns the state of the first device that has one:
-// DeviceGone, MasterOff or DMAFault. MasterOff and DMAFault occur only if StartDMA has enabled bus
-// mastering of the device. If no device has a fault, Diagnose returns OK. The caller may call
-// Diagnose after successful runs, too. If a device is a bus master, Diagnose waits dmaFaultDelayNs;
-// therefore the caller should not call it during time-critical work.
+// Diagnose returns the fault of the first device that has one, or OK: DeviceGone, or of a bus
+// master MasterOff or DMAFault. With a bus master, it waits 5 ms.
 func (r *Replay) Diagnose() hal.Code { return r.diagnoseDevices(true) }
 
-// diagnoseDevices implements Diagnose. It queries all devices once. If awaitDMAFaults is true, and
-// a device is a bus master, it then waits dmaFaultDelayNs and queries all devices again.
 func (r *Replay) diagnoseDevices(awaitDMAFaults bool) hal.Code {
 	for _, device := range r.devices {
 		if code := device.Diagnose(); code != hal.OK {

@@ -47,7 +47,8 @@ func readMemory(t testing.TB, device *mock.Device, offset, size uint64) []byte {
 		t.Fatal(err)
 	}
 	data := make([]byte, size)
-	if code := a.Copy(gen.OpcodeCopyOut, offset, 1, gen.AccessExact, data); code != hal.OK {
+	code := mock.CopyAt(&a, gen.OpcodeCopyOut, offset, 1, gen.AccessExact, data)
+	if code != hal.OK {
 		t.Fatalf("reading the memory of the mock: %v", code)
 	}
 	return data

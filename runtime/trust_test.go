@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -573,4 +575,64 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 		mock.New(&boards.Ivshmem)); hal.CodeOf(err) != hal.Usage {
 		t.Errorf("Load of a view that Verify did not return: %v, want code %d", err, hal.Usage)
 	}
+}
+
+// TestStoresToVerifiedMemoryFault stores to everything that the view of an opened file and a Replay
+// hand out, except the arena, whose tensors callers may change.
+func TestStoresToVerifiedMemoryFault(t *testing.T) {
+	file, err := runtime.Open(writeImage(t, assembleImage(t, ivshmemHead+
+		"window host host size 4KiB\ntensor a input uint32[] = uint32 1\n"+
+		"main:\n  write.8 m+0x8 bus(host)\n  copy.4 m+0x0 <- a[:]\n"+
+		"  copy.8 m+0x1000 <- pattern 0x1 size 64KiB bulk\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	v, err := file.Verify()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := runtime.Load(v, runtime.AnyTLBWindow, mock.New(&boards.Ivshmem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	handedOut := map[string]any{"File.Bytes": file.Bytes(),
+		"the commands of a Replay": runtime.CommandsOf(r)}
+	fields := reflect.ValueOf(*v)
+	for i := range fields.NumField() {
+		f, name := fields.Field(i), fields.Type().Field(i).Name
+		if f.Kind() == reflect.Slice && f.Len() > 0 && name != "WorstCaseUs" {
+			handedOut["View."+name] = f.Interface()
+		}
+	}
+	for name, slice := range handedOut {
+		if !storeFaults(reflect.ValueOf(slice).Index(0)) {
+			t.Errorf("a store to %s does not fault", name)
+		}
+	}
+	if len(handedOut) < 8 {
+		t.Errorf("only %d slices were found, want at least 8", len(handedOut))
+	}
+	for _, of := range []reflect.Type{reflect.TypeOf(file), reflect.TypeOf(r)} {
+		for i := range of.NumMethod() {
+			m := of.Method(i)
+			isKnown := slices.Contains([]string{"Bytes", "Input", "Output"}, m.Name)
+			for j := range m.Type.NumOut() {
+				if m.Type.Out(j).Kind() == reflect.Slice && !isKnown {
+					t.Errorf("%s.%s hands out a slice that this test does not know", of, m.Name)
+				}
+			}
+		}
+	}
+}
+
+// storeFaults stores the value of an element over itself.
+func storeFaults(element reflect.Value) (faults bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		_, faults = recover().(interface{ Addr() uintptr })
+	}()
+	element.Set(reflect.ValueOf(element.Interface()))
+	return false
 }

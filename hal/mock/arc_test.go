@@ -168,7 +168,7 @@ func TestARCRegistersExistForDriversOnly(t *testing.T) {
 				// For an image, ProgramWindow already rejects the PCIe tile.
 				code := d.ProgramWindow(&w, *c.tile, c.address&^(size-1))
 				if code == hal.OK {
-					_, code = w.Load(uint32(c.address&(size-1)), 4)
+					_, code = LoadAt(&w, uint32(c.address&(size-1)), 4)
 				}
 				if code != want {
 					t.Errorf("%s, AsHardware %v: load at %#x of tile %v: %v, want %v", c.board.Name,

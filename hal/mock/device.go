@@ -28,7 +28,7 @@ const (
 
 // Device is a mock of one PCIe function. It implements hal.Device.
 type Device struct {
-	hal.BaseDevice
+	BaseDevice
 	board   *boards.Board
 	model   Model
 	clock   Clocked   // model if it implements Clocked, else nil
@@ -255,7 +255,7 @@ func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64)
 func (d *Device) Alive() bool { return !d.gone && !d.closed }
 
 // Diagnose implements hal.Device.
-func (d *Device) Diagnose() hal.Code { return hal.DeviceGoneUnlessAlive(d) }
+func (d *Device) Diagnose() hal.Code { return GoneUnlessAlive(d) }
 
 // Now implements hal.Device. It returns the virtual time since the device was created.
 func (d *Device) Now() int64 { return d.now }

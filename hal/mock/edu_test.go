@@ -143,7 +143,7 @@ func TestEduRejectsInvalidTransfers(t *testing.T) {
 			store(t, d, &a, 0x80, 8, host(c.source))
 			store(t, d, &a, 0x88, 8, host(c.target))
 			store(t, d, &a, 0x90, 8, c.count)
-			if code := a.Store(0x98, 8, c.command); code != hal.Refused ||
+			if code := StoreAt(&a, 0x98, 8, c.command); code != hal.Refused ||
 				!strings.Contains(d.Refusal(), c.reason) {
 				t.Errorf("%s: %v, %q, want %v, %q", c.name, code, d.Refusal(), hal.Refused,
 					c.reason)

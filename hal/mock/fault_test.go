@@ -105,11 +105,11 @@ func TestBusFaultAffectsExactlyItsOperation(t *testing.T) {
 	run := func(d *Device) (done int, c hal.Code) {
 		a := mapBAR(t, d, 2)
 		for i := range uint64(5) {
-			if c := a.Store(uint32(8*i), 8, i+1); c != hal.OK {
+			if c := StoreAt(&a, uint32(8*i), 8, i+1); c != hal.OK {
 				return done, c
 			}
 			done++
-			if _, c := a.Load(uint32(8*i), 8); c != hal.OK {
+			if _, c := LoadAt(&a, uint32(8*i), 8); c != hal.OK {
 				return done, c
 			}
 			done++

@@ -21,7 +21,7 @@ func TestLimitedJournalDoesNotGrowWhileItRecords(t *testing.T) {
 	if allocations != 0 {
 		t.Errorf("%d recorded stores allocate memory %v times", most/2, allocations)
 	}
-	if a.Store(0, 4, 1) == hal.OK {
+	if StoreAt(&a, 0, 4, 1) == hal.OK {
 		t.Error("a store was accepted although the journal is full")
 	}
 	if !strings.Contains(d.Refusal(), "the journal may have at most 2000 accesses") {

@@ -53,13 +53,13 @@ func requireOK(t *testing.T, d *Device, c hal.Code) {
 // store stores a value and ends the test if the device rejects this.
 func store(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8, value uint64) {
 	t.Helper()
-	requireOK(t, d, a.Store(uint32(offset), width, value))
+	requireOK(t, d, StoreAt(a, uint32(offset), width, value))
 }
 
 // load loads a value and ends the test if the device rejects this.
 func load(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8) uint64 {
 	t.Helper()
-	v, c := a.Load(uint32(offset), width)
+	v, c := LoadAt(a, uint32(offset), width)
 	requireOK(t, d, c)
 	return v
 }
@@ -442,11 +442,11 @@ func TestAccessesDoNotAllocate(t *testing.T) {
 		far := mapTLBWindow(t, d, 1, 1<<20, routeTo(2, 2), 0)
 		allocs := testing.AllocsPerRun(100, func() {
 			d.ProgramWindow(&a, *routeTo(1, 2), 0)
-			a.Store(0, 4, 1)
-			a.Store(0x5000, 8, 1)
-			far.Store(0, 1, 1)
-			far.Load(0, 1)
-			a.Load(0x5000, 8)
+			StoreAt(&a, 0, 4, 1)
+			StoreAt(&a, 0x5000, 8, 1)
+			StoreAt(&far, 0, 1, 1)
+			LoadAt(&far, 0, 1)
+			LoadAt(&a, 0x5000, 8)
 		})
 		if allocs != 0 || d.Refusal() != "" {
 			t.Errorf("%s: %v allocations in a run, want 0; rejected access %q", b.Name, allocs,
@@ -456,7 +456,7 @@ func TestAccessesDoNotAllocate(t *testing.T) {
 	d := New(&boards.Edu)
 	a := mapBAR(t, d, 0)
 	if allocs := testing.AllocsPerRun(100,
-		func() { a.Store(4, 4, 1); a.Load(4, 4); a.Load(0x20, 4) }); allocs != 0 {
+		func() { StoreAt(&a, 4, 4, 1); LoadAt(&a, 4, 4); LoadAt(&a, 0x20, 4) }); allocs != 0 {
 		t.Errorf("edu: %v allocations in a run, want 0", allocs)
 	}
 }

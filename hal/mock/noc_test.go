@@ -297,13 +297,14 @@ func TestTilesReachHostMemory(t *testing.T) {
 			return append(append(list, mid, uint32(address>>32), other, 0), start...)
 		}
 		data := randomBytes(rand.New(rand.NewPCG(1, 2)), 96)
-		if code := second.Copy(gen.OpcodeCopyIn, 4, 4, gen.AccessExact, data); code != hal.OK {
+		if code := CopyAt(&second, gen.OpcodeCopyIn, 4, 4, gen.AccessExact, data); code != hal.OK {
 			t.Fatal(code)
 		}
 		r.runProgram(poke, hostRequest(0x10, 96, second.BusAddress+4, 0x1000, false)...)
 		r.runProgram(poke, hostRequest(0x12, 64, first.BusAddress+0xfc0, 0x1000, true)...)
 		got := make([]byte, 64)
-		if code := first.Copy(gen.OpcodeCopyOut, 0xfc0, 4, gen.AccessExact, got); code != hal.OK ||
+		code := CopyAt(&first, gen.OpcodeCopyOut, 0xfc0, 4, gen.AccessExact, got)
+		if code != hal.OK ||
 			!bytes.Equal(got, data[:64]) || !bytes.Equal(r.read(0x1000, 96), data) {
 			t.Errorf("%s: %v, % x in host memory, % x in L1, want % x; %s", c.board.Name, code, got,
 				r.read(0x1000, 96), data, r.Refusal())

@@ -286,7 +286,7 @@ func TestNvmeQueuesKeepTheirOrder(t *testing.T) {
 func expectRejectedStore(t *testing.T, d *Device, a *hal.Aperture, offset, value uint64,
 	reason string) {
 	t.Helper()
-	if c := a.Store(uint32(offset), 4, value); c != hal.Refused ||
+	if c := StoreAt(a, uint32(offset), 4, value); c != hal.Refused ||
 		!strings.Contains(d.Refusal(), reason) {
 		t.Errorf("store of %#x at %#x: %v, %q, want %q", value, offset, c, d.Refusal(), reason)
 	}
@@ -338,7 +338,7 @@ func TestNvmeRejectsWhatTheSpecificationForbids(t *testing.T) {
 		})
 	}
 	b := newNvmeSetup(t)
-	if _, c := b.regs.Load(nvmeDoorbell, 4); c != hal.Refused {
+	if _, c := LoadAt(&b.regs, nvmeDoorbell, 4); c != hal.Refused {
 		t.Errorf("load of a doorbell: %v, want %v", c, hal.Refused)
 	}
 	b = newNvmeSetup(t)

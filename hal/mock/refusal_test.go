@@ -364,14 +364,14 @@ func TestRejectedHostMemoryAndConfigAccessesReportTheReason(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := New(&boards.Edu)
 			a := mustMap(t, d, c.window)
-			if code := a.Store(uint32(c.offset), c.width, 0); code != hal.Refused ||
+			if code := StoreAt(&a, uint32(c.offset), c.width, 0); code != hal.Refused ||
 				!strings.Contains(d.Refusal(), c.reason) {
 				t.Errorf("store, %s: %v, %q, want %v, %q", c.name, code, d.Refusal(), hal.Refused,
 					c.reason)
 			}
 			d = New(&boards.Edu)
 			a = mustMap(t, d, c.window)
-			if _, code := a.Load(uint32(c.offset), c.width); code != hal.Refused ||
+			if _, code := LoadAt(&a, uint32(c.offset), c.width); code != hal.Refused ||
 				!strings.Contains(d.Refusal(), c.reason) {
 				t.Errorf("load, %s: %v, %q, want %v, %q", c.name, code, d.Refusal(), hal.Refused,
 					c.reason)
@@ -384,7 +384,7 @@ func TestClosedDeviceRejectsAccesses(t *testing.T) {
 	d := New(&boards.Edu)
 	a := mapBAR(t, d, 0)
 	d.Close()
-	if _, c := a.Load(0, 4); c != hal.Refused || !strings.Contains(d.Refusal(), "closed") {
+	if _, c := LoadAt(&a, 0, 4); c != hal.Refused || !strings.Contains(d.Refusal(), "closed") {
 		t.Errorf("load after Close: %v, %q, want %v and the reason", c, d.Refusal(), hal.Refused)
 	}
 }
@@ -403,7 +403,7 @@ func TestFirstRejectionIsKept(t *testing.T) {
 func TestRejectedStoreChangesNothing(t *testing.T) {
 	d := New(&boards.Wormhole)
 	a := mapTLBWindow(t, d, 0, 1<<20, routeTo(1, 1), 0xffb00000)
-	if c := a.Store(0x121b0, 4, 0xffffffff); c != hal.Refused {
+	if c := StoreAt(&a, 0x121b0, 4, 0xffffffff); c != hal.Refused {
 		t.Fatalf("store of bits outside the mask: %v, want %v", c, hal.Refused)
 	}
 	expect(t, d, &a, 0x121b0, 4, 0x47800)

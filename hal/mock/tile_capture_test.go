@@ -79,7 +79,7 @@ func replayTrace(d *Device, trace []barAccess) (output []byte, err error) {
 	}
 	for i, a := range trace {
 		if a.op == Store {
-			if c := bar.Store(uint32(a.offset), a.width, a.value); c != hal.OK {
+			if c := StoreAt(&bar, uint32(a.offset), a.width, a.value); c != hal.OK {
 				return nil, fmt.Errorf("access %d: %v: %s", i, c, d.Refusal())
 			}
 			continue
@@ -92,9 +92,9 @@ func replayTrace(d *Device, trace []barAccess) (output []byte, err error) {
 		if i > 0 && again(trace[i-1]) {
 			loads = 100_000
 		}
-		value, c := bar.Load(uint32(a.offset), a.width)
+		value, c := LoadAt(&bar, uint32(a.offset), a.width)
 		for ; value != a.value && c == hal.OK && loads > 1; loads-- {
-			value, c = bar.Load(uint32(a.offset), a.width)
+			value, c = LoadAt(&bar, uint32(a.offset), a.width)
 		}
 		switch {
 		case c != hal.OK:

@@ -39,7 +39,7 @@ func (r *tileSetup) refusalAfter(program []uint32, list ...uint32) string {
 func (r *tileSetup) refusalOfNextLoad() string {
 	r.Helper()
 	offset := r.pointWindow(0)
-	if _, code := r.window.Load(uint32(offset), 4); code != hal.Refused {
+	if _, code := LoadAt(&r.window, uint32(offset), 4); code != hal.Refused {
 		r.Errorf("load: %v, want %v", code, hal.Refused)
 	}
 	return r.Refusal()

@@ -79,7 +79,7 @@ func (r *tileSetup) pointWindow(address uint64) uint64 {
 // write copies data to the selected tiles.
 func (r *tileSetup) write(address uint64, data []byte) {
 	r.Helper()
-	if c := r.window.Copy(gen.OpcodeCopyIn, r.pointWindow(address), 4, gen.AccessExact,
+	if c := CopyAt(&r.window, gen.OpcodeCopyIn, r.pointWindow(address), 4, gen.AccessExact,
 		data); c != hal.OK {
 		r.Fatalf("CopyIn at %#x: %v: %s", address, c, r.Refusal())
 	}
@@ -94,7 +94,7 @@ func (r *tileSetup) writeWords(address uint64, words ...uint32) {
 func (r *tileSetup) read(address uint64, size int) []byte {
 	r.Helper()
 	data := make([]byte, size)
-	if c := r.window.Copy(gen.OpcodeCopyOut, r.pointWindow(address), 4, gen.AccessExact,
+	if c := CopyAt(&r.window, gen.OpcodeCopyOut, r.pointWindow(address), 4, gen.AccessExact,
 		data); c != hal.OK {
 		r.Fatalf("CopyOut at %#x: %v: %s", address, c, r.Refusal())
 	}

@@ -161,9 +161,9 @@ func TestInvalidAccessStopsTheCore(t *testing.T) {
 			offset := r.selectTile(here).pointWindow(0)
 			var code hal.Code
 			if i%2 == 0 {
-				_, code = r.window.Load(uint32(offset), 4)
+				_, code = LoadAt(&r.window, uint32(offset), 4)
 			} else {
-				code = r.window.Store(uint32(offset), 4, 0)
+				code = StoreAt(&r.window, uint32(offset), 4, 0)
 			}
 			if code != hal.Refused || !strings.Contains(r.Refusal(), c.reason) {
 				t.Errorf("program %x, list %x: the next access returned %v, %q; want %v, %q",

@@ -25,6 +25,7 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
 	"lightmetal/tools/check/effort"
+	"lightmetal/tools/check/fakekernel"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/lmrun/faultlog"
 )
@@ -362,6 +363,25 @@ func TestFirstCallWithoutProcIsAnError(t *testing.T) {
 	}
 	if err != nil || !strings.Contains(string(out), "/proc was not mounted at the first call") {
 		t.Errorf("host without /proc: %v: %s", err, out)
+	}
+}
+
+// TestLoadOfADeviceInUseIsAnError mounts the files of a fake PCI function over /sys.
+func TestLoadOfADeviceInUseIsAnError(t *testing.T) {
+	host, err := artifacts.host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel := fakekernel.New(t.TempDir(), t.Errorf)
+	f := kernel.AddFunction("0000:01:00.0", 0x1af4, 0x1110, [6]uint64{2: 1 << 20})
+	if err := exec.Command("unshare", "-rm", "true").Run(); err != nil {
+		t.Skip("mounting requires root or user namespaces")
+	}
+	image := writeImage(t, "main:\n  write.4 m+0x0 0x1\n")
+	out, err := exec.Command("unshare", "-rm", "sh", "-c", `mount --bind "$0" /sys && exec "$@"`,
+		kernel.Dir+"/sys", host, "owner", image, "pci:"+f.Address).CombinedOutput()
+	if err != nil {
+		t.Errorf("host owner: %v\n%s", err, out)
 	}
 }
 

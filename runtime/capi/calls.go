@@ -3,9 +3,7 @@ package main
 /*
 #include "lightmetal.h"
 
-// Names for C types with const, because Go types cannot express const. The exported Go functions
-// use these names for their parameters. cgo copies the names into the C prototypes that it
-// generates. Therefore these prototypes match the prototypes in lightmetal.h.
+// Go cannot express const. cgo copies these names into its prototypes, which so match lightmetal.h.
 typedef const char *lm_text;
 typedef const char *const *lm_texts;
 typedef const void *lm_bytes;
@@ -24,16 +22,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file implements the functions of lightmetal.h, in the order of that header. The header
-// documents the functions. Parameters have Go types, such as int32, if cgo translates these types
-// to the types in the header. All other parameters have C types, such as C.uint64_t.
+// The functions of lightmetal.h, in its order; the header documents them. Parameters have C types
+// only where cgo translates no Go type to the type of the header.
 
 const (
-	// Largest length of a string argument, in bytes, not counting the terminating NUL. String
-	// arguments are paths, device names and lists of keys.
-	stringBytesMax = 4095
-
-	tlbWindowNumberMax = 0xfffe // largest number of a TLB window; the first one has the number 0
+	stringBytesMax     = 4095 // of a string argument, without the terminating NUL
+	tlbWindowNumberMax = 0xfffe
 )
 
 //export lm_abi
@@ -72,9 +66,7 @@ func lm_open_signed_at_least(path, keys C.lm_text, version uint32, handle *int32
 	})
 }
 
-// openFile implements lm_open and lm_open_signed_at_least. The function `check` checks the
-// signature of the file before openFile verifies the file. If `check` is nil, no signature is
-// necessary.
+// openFile calls check, unless it is nil, before the file is verified.
 func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int32 {
 	name, end := stringOf(path, stringBytesMax)
 	if end.code != hal.OK {
@@ -109,10 +101,7 @@ func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 	})
 }
 
-// openImage implements the common part of all functions that open an image. It passes a free
-// element of imageSlots to the function `verify`, which opens and verifies the image. If `verify`
-// succeeds, openImage sets *handle to the handle of the image. The result is the status that the C
-// caller receives.
+// openImage lets verify open and verify an image in a free element of imageSlots.
 func openImage(handle *int32, verify func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
@@ -134,8 +123,6 @@ func openImage(handle *int32, verify func(*image) outcome) int32 {
 	return finishCallWithoutImage(end)
 }
 
-// checkMayOpen returns an outcome with an error if the caller may not open another image. The
-// parameter `slot` is a free element of imageSlots, or nil if no element is free.
 func checkMayOpen(handle *int32, slot *image) outcome {
 	switch {
 	case handle == nil:
@@ -151,19 +138,14 @@ func checkMayOpen(handle *int32, slot *image) outcome {
 	return outcome{}
 }
 
-// isProcFSChecked is true after the first call of checkProcMountedOnce. isProcFSMissing is true if
-// /proc was not mounted at that call.
+// isProcFSMissing is true if /proc was not mounted at the first call of checkProcMountedOnce.
 var isProcFSChecked, isProcFSMissing atomic.Bool
 
-// checkProcMountedOnce checks whether /proc is mounted, and sets isProcFSMissing. Only its first
-// call has an effect. The functions with which a process begins call checkProcMountedOnce: lm_abi,
-// lm_version, and the functions that open an image.
-//
-// Go needs /proc, because it queries the C library for the bounds of the stack when a thread calls
-// Go for the first time. For the main thread, the C library then reads /proc/self/maps. If this
-// read fails, Go repeats the query at every later call. In a sealed process, a query would be
-// fatal: the kernel kills a sealed process that opens a file.
+// checkProcMountedOnce is called by the functions with which a process begins.
 func checkProcMountedOnce() {
+	// At the first call of the main thread, Go asks the C library for the bounds of its stack,
+	// which are in /proc/self/maps. If that fails, Go asks again at every call, and the kernel
+	// kills a sealed process that opens a file.
 	if !isProcFSChecked.Load() && !isProcFSChecked.Swap(true) {
 		isProcFSMissing.Store(unix.Access("/proc/self/maps", unix.R_OK) != nil)
 	}
@@ -193,14 +175,10 @@ func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32
 	})
 }
 
-// openDevice opens a device by its name. It is a variable because device_mock.go and tests replace
-// the function.
+// openDevice is a variable for device_mock.go and tests.
 var openDevice = hal.Open
 
-// loadOnDevices implements lm_load: it opens the devices with the names in cDeviceNames, and
-// reserves everything that runs need. A name that is NULL means the only device with the PCI ids in
-// the image. The parameter firstTLBWindow is the number of the first TLB window to use, or
-// LM_ANY_WINDOW.
+// loadOnDevices implements lm_load.
 func (im *image) loadOnDevices(cDeviceNames []*C.char, firstTLBWindow int) (end outcome) {
 	names, end := deviceNames(im.view, cDeviceNames)
 	if end.code != hal.OK {
@@ -210,8 +188,7 @@ func (im *image) loadOnDevices(cDeviceNames []*C.char, firstTLBWindow int) (end 
 		return outcomeOf(err)
 	}
 	devices := make([]hal.Device, len(names))
-	// After a failure, close the devices that were opened. Use a deferred function, because it is
-	// executed after a panic, too.
+	// Deferred, because it is also executed after a panic.
 	defer func() {
 		if im.stage != stageLoaded {
 			_ = closeDevices(devices)
@@ -228,8 +205,7 @@ func (im *image) loadOnDevices(cDeviceNames []*C.char, firstTLBWindow int) (end 
 	return outcome{}
 }
 
-// openDevices opens the devices with the given names, and stores them in `devices`. After the first
-// failure, it opens no further device.
+// openDevices opens no further device after a failure.
 func openDevices(names []string, devices []hal.Device) error {
 	for i, name := range names {
 		device, err := openDevice(name)
@@ -241,9 +217,7 @@ func openDevices(names []string, devices []hal.Device) error {
 	return nil
 }
 
-// deviceNames returns a name for each device of the image. The names are copies of those in
-// cDeviceNames. But a device has the name of runtime.DeviceNames if its name in cDeviceNames is
-// NULL, or if cDeviceNames is empty.
+// deviceNames returns copies of the names, or those of runtime.DeviceNames for NULL.
 func deviceNames(view *fbs.View, cDeviceNames []*C.char) ([]string, outcome) {
 	names := runtime.DeviceNames(view)
 	if len(cDeviceNames) > 0 && len(cDeviceNames) != len(names) {
@@ -316,10 +290,6 @@ func lm_find_tensor(handle int32, name C.lm_text, tensor *uint32) int32 {
 	return findIndex(handle, name, tensor, (*fbs.View).TensorByName)
 }
 
-// findIndex implements lm_find_sequence and lm_find_tensor: it searches the image for the given
-// name, and sets *index to the index of the sequence or tensor. The parameter `find` is the method
-// of fbs.View that searches the image. If `find` returns -1, the image does not contain the name,
-// and findIndex returns LM_USAGE.
 func findIndex(handle int32, name *C.char, index *uint32, find func(*fbs.View, string) int) int32 {
 	return withImage(handle, stageOpened, func(im *image) outcome {
 		wanted, end := stringOf(name, fbs.NameMax)
@@ -382,8 +352,6 @@ func lm_output(handle int32, tensor uint32, size C.size_t, data *C.lm_bytes) int
 	return tensorMemory(handle, tensor, size, gen.RoleOutput, (*unsafe.Pointer)(data))
 }
 
-// tensorMemory implements lm_input and lm_output: it sets *data to the address of a tensor's bytes
-// in the arena. The tensor must have the given role: input or output.
 func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role,
 	data *unsafe.Pointer) int32 {
 	return withImage(handle, stageLoaded, func(im *image) outcome {
@@ -444,10 +412,7 @@ func lm_close(handle int32) int32 {
 	return finishCallWithoutImage(end)
 }
 
-// stringOf converts a C string to a Go string. It does not copy the bytes; therefore the Go string
-// is valid only until the call from C returns. The parameter lengthMax is the maximum length of the
-// C string in bytes, not counting the terminating NUL. If the C string is longer, or if the pointer
-// is NULL, stringOf returns an outcome with an error.
+// stringOf does not copy the bytes: the Go string is valid only until the call from C returns.
 func stringOf(text *C.char, lengthMax int) (string, outcome) {
 	if text == nil {
 		return "", usageError("a string argument must not be NULL")
@@ -461,10 +426,8 @@ func stringOf(text *C.char, lengthMax int) (string, outcome) {
 	return "", usageError("a string argument is too long, or does not end with a zero byte")
 }
 
-// bufferOf converts a buffer of the caller, with the given size in bytes, to a slice. The slice has
-// at most 4096 bytes, even if the buffer is larger. This is enough for every text that the archive
-// writes, and prevents a panic of unsafe.Slice if the caller passes a huge wrong size. bufferOf
-// returns nil if the pointer is NULL.
+// bufferOf returns at most 4096 bytes, which is enough for every text of the archive: unsafe.Slice
+// panics if the caller passes a huge wrong size.
 func bufferOf(text *C.char, size C.size_t) []byte {
 	if text == nil {
 		return nil

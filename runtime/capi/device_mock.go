@@ -9,14 +9,12 @@ import (
 	"lightmetal/hal/mock"
 )
 
-// This file lets firmware be tested without hardware: lm_load accepts device names such as
-// mock:wormhole, too, and opens a mock of the board with this name. Only archives with the build
-// tag mock contain this file. A mock may allocate memory during a run; the kernel kills a sealed
-// process that does so.
+// With the build tag mock, lm_load also opens mocks, such as mock:wormhole, to test firmware
+// without hardware. A mock may allocate memory during a run, for which the kernel kills a sealed
+// process.
 
 func init() { openDevice = openDeviceOrMock }
 
-// openDeviceOrMock opens a mock if name begins with "mock:". Otherwise it opens a real device.
 func openDeviceOrMock(name string) (hal.Device, error) {
 	const kind = "mock:"
 	if len(name) < len(kind) || name[:len(kind)] != kind {

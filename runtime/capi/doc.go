@@ -1,13 +1,11 @@
-// Capi is a C interface to package runtime, for firmware in C. `./build.sh archive` compiles this
-// package to the static library liblightmetal.a. Comments in this package call the library the
-// archive. The header lightmetal.h is written by hand. README.md describes how to link the archive,
-// and how the archive affects a process.
+// Capi is a C interface to package runtime, for firmware in C. `./build.sh archive` compiles it to
+// the static library liblightmetal.a, the archive. The header lightmetal.h is written by hand;
+// README.md describes how to link the archive, and how it affects a process.
 //
-// image.go manages the open images and checks the order of calls. calls.go and report.go contain
-// the functions that C code calls, and therefore need cgo. Without cgo the package builds as a
-// program that does nothing, so that `go build ./...` succeeds on every machine.
+// image.go has the open images and the order of calls, calls.go and report.go the functions that C
+// calls, and freeze.go the threads of a frozen process. Without cgo, the package is a program that
+// does nothing, so that `go build ./...` succeeds on every machine.
 package main
 
-// main must exist because Go builds an archive only from a package main. This function is never
-// called: the C program that links the archive has a main function of its own.
+// main is never called; Go builds an archive only from a package main.
 func main() {}

@@ -7,13 +7,10 @@ package main
 */
 import "C"
 
-// This file exports a function for the tests of the archive.
-
 import "runtime"
 
-// lm_mock_allocations sets three numbers: how many objects and how many bytes Go has allocated
-// since the process started, and how many garbage collections Go has completed. Only tests call
-// lm_mock_allocations.
+// lm_mock_allocations sets how many objects and bytes Go has allocated since the process started,
+// and how many garbage collections it has completed. Only tests call it.
 //
 //export lm_mock_allocations
 func lm_mock_allocations(objects, bytes, collections *C.uint64_t) {
@@ -22,6 +19,5 @@ func lm_mock_allocations(objects, bytes, collections *C.uint64_t) {
 		C.uint64_t(memoryStatistics.TotalAlloc), C.uint64_t(memoryStatistics.NumGC)
 }
 
-// memoryStatistics is the buffer of lm_mock_allocations. It is a package variable, because Go would
-// allocate a local variable on the heap, and this allocation would change the numbers.
+// memoryStatistics would be allocated on the heap, and counted, as a local variable.
 var memoryStatistics runtime.MemStats

@@ -1,7 +1,5 @@
 package main
 
-// This file manages the open images and checks the order of calls on each image.
-
 import (
 	"sync"
 	"sync/atomic"
@@ -11,73 +9,66 @@ import (
 	"lightmetal/runtime"
 )
 
-// imagesMax is the number of images that may be open at the same time.
 const imagesMax = 16
 
-// stage is the stage of preparation that an open image has reached.
+// stage is the last of lm_open, lm_load and lm_freeze that has succeeded.
 type stage uint8
 
 const (
-	stageOpened stage = iota // a function such as lm_open has succeeded
-	stageLoaded              // lm_load has succeeded
-	stageFrozen              // lm_freeze has succeeded; lm_run may be called
+	stageOpened stage = iota
+	stageLoaded
+	stageFrozen
 )
 
 // image is one open image, or a free element of imageSlots.
 type image struct {
-	busy        atomic.Bool     // a call uses this image; only that call may use the other fields
-	handle      atomic.Int32    // handle of the open image; 0: this element is free
-	timesOpened int32           // number of images that were opened in this element so far
-	stage       stage           // stage of preparation that the image has reached
-	file        *runtime.File   // file of the image; nil if lm_open_memory opened the image
-	view        *fbs.View       // verified contents of the image
-	devices     []hal.Device    // devices that lm_load opened; nil before lm_load
-	replay      *runtime.Replay // executes the image; nil before lm_load
-	lastOutcome outcome         // how the last call on this image ended
+	busy        atomic.Bool  // a call uses this image; only that call may use the other fields
+	handle      atomic.Int32 // 0: this element is free
+	timesOpened int32        // images that were opened in this element so far
+	stage       stage
+	file        *runtime.File   // nil for lm_open_memory
+	view        *fbs.View       // verified
+	devices     []hal.Device    // nil before lm_load
+	replay      *runtime.Replay // nil before lm_load
+	lastOutcome outcome
 }
 
 // outcome describes how a call ended.
 type outcome struct {
-	code      hal.Code       // hal.OK if the call succeeded
-	reason    string         // cause of the failure; "" if the call succeeded or hasResult is true
-	result    runtime.Result // result of the run; only valid if `hasResult` is true
-	hasResult bool           // the call was lm_run with valid arguments
+	code      hal.Code
+	reason    string // of a failure without result
+	result    runtime.Result
+	hasResult bool // the call was lm_run with valid arguments
 }
 
 var (
-	// imageSlots contains the open images, from element 1 on. Element 0 never contains an image.
-	// Only two fields of element 0 are used: `lastOutcome` describes the most recent failure of a
-	// call without an open image, and `busy` is set while a call accesses `lastOutcome`.
+	// imageSlots has the open images from element 1 on. Element 0 has the lastOutcome of calls
+	// without an open image.
 	imageSlots [1 + imagesMax]image
 
-	// setupMutex is locked during every call that changes the state of the process: lm_open,
-	// lm_load, lm_freeze, lm_seal and lm_close. lm_run does not lock it.
+	// setupMutex is locked by lm_open, lm_load, lm_freeze, lm_seal and lm_close, which change the
+	// state of the process.
 	setupMutex sync.Mutex
 
-	// sealed is set when lm_seal has succeeded. sealedOutcome is the outcome of a call that a
-	// sealed process must not make, such as lm_open.
 	sealed        atomic.Bool
 	sealedOutcome = outcome{code: hal.Denied,
 		reason: "the process is sealed; make this call before lm_seal"}
 )
 
-// handleStride is the difference between two successive handles of one element of imageSlots. A
-// handle is the index of the element plus a multiple of handleStride. Therefore an old handle is
-// not valid for the next image in the same element.
+// handleStride is between two handles of one element, so that an old handle is not valid for the
+// next image.
 const handleStride = 32
 
-// acquireImage returns the image with the given handle, and sets image.busy. While this flag is
-// set, other calls on the image fail. The caller must clear the flag. If the handle is not valid,
-// or another call uses the image, acquireImage returns nil and an outcome with the reason.
+// acquireImage returns the image with the given handle, with busy set, which the caller must clear,
+// or nil and the reason.
 func acquireImage(handle int32) (*image, outcome) {
 	slot := handle % handleStride
 	if handle <= 0 || slot == 0 || int(slot) >= len(imageSlots) {
 		return nil, usageError("no image has this handle")
 	}
 	im := &imageSlots[slot]
-	// Compare the handle before setting image.busy. Otherwise a call with an old handle could make
-	// a simultaneous call with the valid handle fail. Compare the handle again afterwards, because
-	// another thread may have closed the image after the first comparison.
+	// Compared before busy, because a call with an old handle must not make one with the valid
+	// handle fail, and after it, because another thread may have closed the image in between.
 	if im.handle.Load() == handle {
 		if !im.busy.CompareAndSwap(false, true) {
 			return nil, usageError("another thread is in a call on this image")
@@ -90,9 +81,7 @@ func acquireImage(handle int32) (*image, outcome) {
 	return nil, usageError("the image with this handle was closed, or never opened")
 }
 
-// tooEarlyReasons contains the error text of a call if the image has not reached the stage that the
-// call requires. tooLateReasons contains the error text if the image has passed that stage. The
-// index in both arrays is the required stage.
+// The index is the stage that the call requires.
 var (
 	tooEarlyReasons = [...]string{stageLoaded: "call lm_load before this function",
 		stageFrozen: "call lm_freeze before this function"}
@@ -100,10 +89,7 @@ var (
 		stageLoaded: "the image is already frozen"}
 )
 
-// withImage implements the common part of all calls on an image: it finds the image with the given
-// handle, executes the function `call`, and stores the outcome in the image. Then it returns the
-// status of that outcome. If the image has not reached requiredStage, withImage does not execute
-// `call`, and returns LM_USAGE.
+// withImage lets call use the image, unless it has not reached requiredStage.
 func withImage(handle int32, requiredStage stage, call func(*image) outcome) int32 {
 	im, end := acquireImage(handle)
 	if im == nil {
@@ -119,10 +105,8 @@ func withImage(handle int32, requiredStage stage, call func(*image) outcome) int
 	return int32(end.code.ExitStatus())
 }
 
-// withImageExclusively executes the function `call` like withImage, but only one such call at a
-// time. It implements the calls that change the state of the process: lm_load, lm_freeze and
-// lm_seal. The image must be exactly at requiredStage: otherwise withImageExclusively returns
-// LM_USAGE. If the process is sealed, it returns LM_DENIED.
+// withImageExclusively is for calls that change the state of the process: one at a time, exactly at
+// requiredStage, and not in a sealed process.
 func withImageExclusively(handle int32, requiredStage stage, call func(*image) outcome) int32 {
 	setupMutex.Lock()
 	defer setupMutex.Unlock()
@@ -137,9 +121,7 @@ func withImageExclusively(handle int32, requiredStage stage, call func(*image) o
 	})
 }
 
-// callAndRecover executes the function `call`, and returns its outcome. If the function panics,
-// callAndRecover recovers and returns an outcome with the text of the panic. Without
-// callAndRecover, a panic would reach C code and end the process.
+// callAndRecover keeps panics from C code, where they would end the process.
 func callAndRecover(im *image, call func(*image) outcome) (end outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -149,9 +131,8 @@ func callAndRecover(im *image, call func(*image) outcome) (end outcome) {
 	return call(im)
 }
 
-// finishCallWithoutImage ends a call that has no open image, such as lm_open: it returns the status
-// for the given outcome. If the call failed, finishCallWithoutImage also stores the outcome for
-// lm_last_error. If two such calls fail at the same time, one of the two outcomes may be lost.
+// finishCallWithoutImage keeps the outcome of a failed call, such as lm_open, for lm_last_error. If
+// two fail at the same time, one may be lost.
 func finishCallWithoutImage(end outcome) int32 {
 	if slot := &imageSlots[0]; end.code != hal.OK && slot.busy.CompareAndSwap(false, true) {
 		slot.lastOutcome = end
@@ -160,10 +141,8 @@ func finishCallWithoutImage(end outcome) int32 {
 	return int32(end.code.ExitStatus())
 }
 
-// findFreeSlot returns a free element of imageSlots, and the handle for the next image in this
-// element. It returns nil if no element is free. The caller must have locked setupMutex, so that no
-// other call uses the free element. A handle is used again only after 67 million other images
-// were in the same element.
+// findFreeSlot returns nil if no element is free. A handle is used again only after 67 million
+// images in its element. setupMutex must be locked.
 func findFreeSlot() (*image, int32) {
 	for i := range imageSlots {
 		if im := &imageSlots[i]; i > 0 && im.handle.Load() == 0 {
@@ -173,24 +152,20 @@ func findFreeSlot() (*image, int32) {
 	return nil, 0
 }
 
-// release closes the replay, the devices and the file of the image, in this order. In a sealed
-// process it only stops the DMA of the devices. In both cases, release then clears these fields for
-// the next image in the same element of imageSlots. It returns the outcome for the first error.
+// release makes the image a free element. A sealed process must not unmap memory or close files: it
+// only stops DMA.
 func (im *image) release() outcome {
 	var err error
 	switch {
 	case !sealed.Load():
 		err = im.closeAll()
 	case im.replay != nil:
-		// Only stop the DMA of the devices. A sealed process must not unmap memory or close files;
-		// the kernel does so when the process ends.
 		err = im.replay.StopDMA()
 	}
 	im.file, im.view, im.devices, im.replay, im.stage = nil, nil, nil, nil, stageOpened
 	return outcomeOf(err)
 }
 
-// closeAll closes the replay, the devices and the file of the image, and returns the first error.
 func (im *image) closeAll() (first error) {
 	if im.replay != nil {
 		first = im.replay.Close()
@@ -206,8 +181,7 @@ func (im *image) closeAll() (first error) {
 	return first
 }
 
-// closeDevices closes the devices, and returns the first error. It skips elements that are nil,
-// which are devices that could not be opened.
+// closeDevices skips nil: a device that could not be opened.
 func closeDevices(devices []hal.Device) (first error) {
 	for _, device := range devices {
 		if device != nil {
@@ -219,7 +193,6 @@ func closeDevices(devices []hal.Device) (first error) {
 	return first
 }
 
-// outcomeOf converts an error to an outcome. If err is nil, the outcome is a success.
 func outcomeOf(err error) outcome {
 	end := outcome{code: hal.CodeOf(err)}
 	if fault, ok := err.(*hal.Fault); ok {
@@ -230,6 +203,5 @@ func outcomeOf(err error) outcome {
 	return end
 }
 
-// usageError returns the outcome of a call with wrong arguments or in the wrong order. The reason
-// must be a constant string, so that such a call allocates nothing.
+// usageError: the reason must be a constant string, so that the call allocates nothing.
 func usageError(reason string) outcome { return outcome{code: hal.Usage, reason: reason} }

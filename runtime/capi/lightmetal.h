@@ -21,15 +21,13 @@
  * Link with liblightmetal.a and -lpthread. README.md in this directory describes how the archive
  * affects the threads, signals and memory of a process.
  *
- * STATUS. Every function except lm_abi returns an enum lm_status: LM_OK after a success, and a
- * positive number after a failure. A program that ends because of the failure should use this
- * number as its exit status. lm_last_error describes the failure in detail. The description of a
- * function ends with the failures that are specific to this function.
+ * STATUS. Every function except lm_abi returns an enum lm_status. A program that ends because of a
+ * failure should use it as its exit status. lm_last_error describes the failure in detail. The
+ * description of a function ends with the failures that are specific to it.
  *
- * Misuse returns LM_USAGE or LM_BAD_IMAGE. Examples are a handle that is not open, NULL, an index
- * or size out of range, and calls in the wrong order or from two threads at once. Only two kinds of
- * misuse have undefined behaviour: to pass a pointer that is neither NULL nor valid, and to use
- * memory of an image after lm_close.
+ * Misuse returns LM_USAGE or LM_BAD_IMAGE: a handle that is not open, NULL, an index or size out of
+ * range, a call in the wrong order or from two threads at once. Only a pointer that is neither NULL
+ * nor valid, and memory of an image after lm_close, have undefined behaviour.
  *
  * THREADS. The thread that calls lm_freeze for an image must also call lm_run for this image. Calls
  * on one image must not overlap: an overlapping call returns LM_USAGE. Different images may run on
@@ -57,8 +55,7 @@ extern "C" {
 #define LM_STATIC_ASSERT _Static_assert
 #endif
 
-/* Version of this interface. The number increases with every change of a declaration in this file.
-   lm_abi() returns the number with which the archive was built. */
+/* Version of this interface, which increases with every change of a declaration in this file. */
 #define LM_ABI 4
 
 /* Handle of an open image: a positive number. A handle that lm_close has closed can become the
@@ -69,7 +66,7 @@ typedef int32_t lm_handle;
    failure of a call that had no open image, such as lm_open. */
 #define LM_NO_IMAGE 0
 
-/* The result of a call. The program lmrun exits with the same number for the same reason. */
+/* The result of a call, and exit status of lmrun. */
 enum lm_status {
 	LM_OK = 0,
 	LM_USAGE = 64,        /* wrong handle, argument or order of calls, or an input without data */
@@ -203,19 +200,18 @@ struct lm_version {
 };
 LM_STATIC_ASSERT(sizeof(struct lm_version) == 16, "lm_version");
 
-/* Returns the value of LM_ABI when the archive was built. Before any other call, the caller should
-   check that this value equals LM_ABI in this header. */
+/* Returns LM_ABI of the archive. The caller should first check that it is that of this header. */
 uint32_t lm_abi(void);
 
 /* Sets *version to the versions of the archive and of the image format. */
 int lm_version(struct lm_version *version);
 
 /*
- * Opens an image file, maps it and verifies every byte. If the call succeeds, it sets *image to the
- * handle of the image. The string `path` has at most 4095 bytes. At most 16 images may be open.
- * Until lm_close, no program may write to the file; to replace the file, rename another file to its
- * name. /proc must be mounted before a process calls any function of the archive: at the first
- * call, Go reads the bounds of the thread's stack from /proc/self/maps.
+ * Opens an image file, maps it, verifies every byte, and sets *image to its handle. The string
+ * `path` has at most 4095 bytes. At most 16 images may be open. Until lm_close, no program may
+ * write to the file; to replace the file, rename another file to its name. /proc must be mounted
+ * before the first call of any function: Go then reads the bounds of the thread's stack from
+ * /proc/self/maps.
  * LM_NO_FILE: the file does not exist, or /proc is not mounted; LM_IO; LM_BAD_IMAGE;
  * LM_DENIED: no permission, or the process is sealed; LM_USAGE: 16 images are open.
  */
@@ -223,18 +219,16 @@ int lm_open(const char *path, lm_handle *image);
 
 /*
  * Opens an image in memory, for example one that is linked into the firmware, and verifies every
- * byte. The address in `data` must be a multiple of 8. The memory must remain valid and unchanged
- * until lm_close.
+ * byte. `data` must be a multiple of 8, and must remain valid and unchanged until lm_close.
  * LM_BAD_IMAGE; LM_DENIED: the process is sealed; LM_USAGE: 16 images are open.
  */
 int lm_open_memory(const void *data, size_t size, lm_handle *image);
 
 /*
- * Opens a file like lm_open, but only if the file was signed with one of the given keys (see
- * `lm sign`). It checks the signature before it verifies the image. The string `keys` has at most
- * 4095 bytes, and contains one public key in each line. A public key has 64 hex digits. A range of
- * versions may follow: with `versions 3-`, the key may sign only images of version 3 and later.
- * Empty lines and lines that begin with # are skipped.
+ * Opens a file like lm_open, but only if it was signed with one of the given keys (see `lm sign`),
+ * which is checked before the image is verified. The string `keys` has at most 4095 bytes, and one
+ * public key of 64 hex digits in each line. A range of versions may follow: with `versions 3-`, the
+ * key may sign only versions from 3 on. Empty lines and lines that begin with # are skipped.
  * LM_DENIED: the file is not signed, or is signed with another key, or the key may not sign the
  * version of the image, or the archive was built without `--signed`.
  */
@@ -247,16 +241,14 @@ int lm_open_signed(const char *path, const char *keys, lm_handle *image);
  */
 int lm_open_signed_at_least(const char *path, const char *keys, uint32_t version, lm_handle *image);
 
-/* A value for the parameter `window` of lm_load: the image and the device choose TLB windows. */
+/* As `window` of lm_load: the image and the device choose TLB windows. */
 #define LM_ANY_WINDOW (-1)
 
 /*
- * Sets the longest time that the sequences of an image are allowed to take, in nanoseconds. Without
- * this call, each sequence may take one hour. The limit has two effects. First, lm_load returns
- * LM_BAD_IMAGE if the worst case of a sequence is longer. In the worst case, every poll of the
- * sequence, and of the sequences that it calls, lasts until its deadline. Second, a run that takes
- * longer ends with LM_LATE and LM_CODE_RUN_LATE. Call this function after lm_open and before
- * lm_load. Use lm_limit instead for a limit that does not reject the image.
+ * Sets the longest time that each sequence of an image may take, instead of one hour. lm_load
+ * returns LM_BAD_IMAGE if the worst case of a sequence is longer, in which every poll of it, and of
+ * the sequences that it calls, lasts until its deadline. A run that takes longer ends with LM_LATE
+ * and LM_CODE_RUN_LATE. Call this function before lm_load. lm_limit does not reject the image.
  */
 int lm_longest(lm_handle image, uint64_t nanoseconds);
 
@@ -271,10 +263,9 @@ int lm_longest(lm_handle image, uint64_t nanoseconds);
  *   is bound to the device, and otherwise through sysfs. If devices is NULL, lm_load opens every
  *   device in this way. No two names may name the same PCI function. lm_load copies the names.
  * count: number of names in devices; 0 if and only if devices is NULL.
- * window: selects TLB windows. A TLB window is a range of a BAR that the device maps to an address
- *   inside the chip. The TLB windows of a device have numbers from 0 to 65534. If the image needs
- *   TLB windows, the first one is the device's TLB window with the number `window`, the second one
- *   has the next number, and so on. If window is LM_ANY_WINDOW, the image and the device choose.
+ * window: number, from 0 to 65534, of the device's first TLB window that the image uses; the second
+ *   one has the next number, and so on. A TLB window is a range of a BAR that the device maps to an
+ *   address inside the chip. If window is LM_ANY_WINDOW, the image and the device choose.
  * LM_USAGE: the names or their number are wrong; LM_NO_DEVICE; LM_WRONG_DEVICE; LM_DENIED;
  * LM_BAD_IMAGE: memory is not sufficient, or a sequence may take longer than one hour or the time
  * that lm_longest has set.
@@ -282,35 +273,33 @@ int lm_longest(lm_handle image, uint64_t nanoseconds);
 int lm_load(lm_handle image, const char *const *devices, uint32_t count, int32_t window);
 
 /*
- * Prepares an image for runs that allocate nothing. lm_freeze locks the commands and the arena into
- * memory. It also switches Go's garbage collector off, and fixes the number of processors that Go
- * uses. It blocks SIGURG on the calling thread. The same thread must later call lm_run. These
- * settings remain until the process ends.
+ * Prepares an image for runs that allocate nothing: locks the commands and the arena into memory,
+ * switches Go's garbage collector off, fixes the number of processors that Go uses, and blocks
+ * SIGURG on the calling thread, which must later call lm_run. These settings remain until the
+ * process ends.
  * LM_DENIED: the limit RLIMIT_MEMLOCK is too small for the commands and the arena.
  */
 int lm_freeze(lm_handle image);
 
 /*
- * Seals the process: lm_seal installs a system call filter (seccomp) on all threads. From then on,
- * the kernel kills the process at the first system call that could create, map or open anything.
- * The filter cannot be removed. `image` may be any frozen image: the filter is the same. Before
- * lm_seal, call lm_freeze for every image that will run.
+ * Seals the process: a filter on all threads (seccomp), which cannot be removed, makes the kernel
+ * kill the process at the first system call that could create, map or open anything. `image` may be
+ * any frozen image. Before lm_seal, call lm_freeze for every image that will run.
  *
  * These system calls remain allowed: read, write, pread64, pwrite64, futex, nanosleep,
  * clock_nanosleep, epoll_pwait, sched_yield, restart_syscall, clock_gettime, gettimeofday,
- * rt_sigreturn, rt_sigprocmask, sigaltstack, tgkill, getpid, gettid, exit and exit_group. Therefore
- * the process must not call stdio functions, a malloc that grows the heap, or reboot(2). lm_open,
+ * rt_sigreturn, rt_sigprocmask, sigaltstack, tgkill, getpid, gettid, exit and exit_group. So the
+ * process must not call stdio functions, a malloc that grows the heap, or reboot(2). lm_open,
  * lm_load, lm_freeze and lm_seal fail in a sealed process, and lm_close frees no memory.
  * LM_DENIED: the kernel rejects the filter, or a thread has a seccomp filter of its own.
  */
 int lm_seal(lm_handle image);
 
-/* Sets *info to a description of the image. Call this function after lm_open. */
+/* Sets *info to a description of the image. */
 int lm_image_info(lm_handle image, struct lm_image *info);
 
 /*
- * Find a sequence or tensor by its name, and set *sequence or *tensor to its index. Call these
- * functions after lm_open.
+ * Find a sequence or tensor by its name, and set *sequence or *tensor to its index.
  * LM_USAGE: the image has no sequence or tensor with this name.
  */
 int lm_find_sequence(lm_handle image, const char *name, uint32_t *sequence);
@@ -318,45 +307,41 @@ int lm_find_tensor(lm_handle image, const char *name, uint32_t *tensor);
 
 /*
  * Copies the name of a sequence, with a terminating NUL, to the buffer `name` of `size` bytes. If
- * the buffer is too small, the name is cut. Call this function after lm_open.
+ * the buffer is too small, the name is cut.
  */
 int lm_sequence_name(lm_handle image, uint32_t sequence, char *name, size_t size);
 
-/* Sets *info to a description of the tensor. Call this function after lm_open. */
+/* Sets *info to a description of the tensor. */
 int lm_tensor_info(lm_handle image, uint32_t tensor, struct lm_tensor *info);
 
 /*
- * Sets *data to the address of the bytes of an input tensor in the arena. The caller writes these
- * bytes, and each lm_run reads them. Initially the bytes are the default data, or zeros if the
- * image has no default data for the tensor. If the caller never calls lm_input for a tensor, runs
- * use the default data of the tensor. The parameter `size` must be the size of the tensor in bytes.
- * The address *data is a multiple of 64, and is valid until lm_close. Call this function after
- * lm_load.
+ * Sets *data to the address of the bytes of an input tensor in the arena: a multiple of 64, valid
+ * until lm_close. The caller writes these bytes, and each lm_run reads them. Initially they are the
+ * default data, or zeros. Without a call of lm_input, runs use the default data. `size` must be the
+ * size of the tensor in bytes. Call this function after lm_load.
  * LM_BAD_IMAGE: size is not the size of the tensor; LM_USAGE: the tensor is an output.
  */
 int lm_input(lm_handle image, uint32_t tensor, size_t size, void **data);
 
 /*
- * Sets *data to the address of the bytes of an output tensor in the arena. lm_run writes these
- * bytes, and the caller reads them between runs. Before the first run the bytes are zero. After a
- * failed run they may be incomplete. The parameter `size` must be the size of the tensor in bytes.
- * The address *data is a multiple of 64, and is valid until lm_close. Call this function after
- * lm_load.
+ * Sets *data to the address of the bytes of an output tensor in the arena, as lm_input does. lm_run
+ * writes these bytes, and the caller reads them between runs. Before the first run they are zero.
+ * After a failed run they may be incomplete. Call this function after lm_load.
  * LM_BAD_IMAGE: size is not the size of the tensor; LM_USAGE: the tensor is an input.
  */
 int lm_output(lm_handle image, uint32_t tensor, size_t size, const void **data);
 
 /*
- * Sets the longest time that each later run may take, in nanoseconds; 0 removes this limit. A run
- * that takes longer ends with LM_LATE and LM_CODE_RUN_LATE. The limit of lm_longest (one hour by
- * default) always applies too. Call this function after lm_load.
+ * Limits the time of each later run; 0 removes this limit. A run that takes longer ends with
+ * LM_LATE and LM_CODE_RUN_LATE. The limit of lm_longest (one hour by default) always applies too.
+ * Call this function after lm_load.
  */
 int lm_limit(lm_handle image, uint64_t nanoseconds);
 
 /*
- * Executes a sequence, and returns when the sequence has ended. A sequence always ends, because
- * each of its waits has a deadline. Call this function after lm_freeze. The first call enables bus
- * mastering if the image lets the device access memory.
+ * Executes a sequence, and returns when it has ended; each of its waits has a deadline. Call this
+ * function after lm_freeze. The first call enables bus mastering if the image lets the device
+ * access memory.
  *
  * If a command fails, lm_run also executes the sequence with the name "safe", if the image has one,
  * and disables the image: each further run returns LM_INTERNAL with LM_CODE_DISABLED. To continue,

@@ -1,8 +1,5 @@
 package main
 
-// This file implements lm_last_error, which describes how the last call on an image ended: in
-// numbers and as text.
-
 // #include "lightmetal.h"
 import "C"
 
@@ -11,8 +8,7 @@ import (
 	"lightmetal/runtime/report"
 )
 
-// lm_last_error implements the function that lightmetal.h documents. It allocates nothing;
-// therefore a sealed process may call it.
+// lm_last_error allocates nothing, so that a sealed process may call it.
 //
 //export lm_last_error
 func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.size_t) int32 {
@@ -34,7 +30,6 @@ func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.s
 	return 0
 }
 
-// toLmError converts an outcome to the struct lm_error of lightmetal.h.
 func (o *outcome) toLmError() C.struct_lm_error {
 	e := C.struct_lm_error{
 		status: C.int32_t(o.code.ExitStatus()), code: C.int32_t(o.code),
@@ -56,9 +51,7 @@ func (o *outcome) toLmError() C.struct_lm_error {
 	return e
 }
 
-// writeOutcomeText writes one line of text to the given buffer. The text describes how the last
-// call on the image ended, in the words that lmrun prints. If the buffer is too small,
-// writeOutcomeText cuts the text.
+// writeOutcomeText writes one line in the words of lmrun, or as much of it as fits.
 func (im *image) writeOutcomeText(buffer []byte) {
 	end, length := &im.lastOutcome, 0
 	add := func(text string) { length += copy(buffer[length:], text) }
@@ -69,7 +62,7 @@ func (im *image) writeOutcomeText(buffer []byte) {
 	}
 	if end.hasResult && end.code != hal.OK {
 		var storage [report.FailureTextMax]byte
-		if text := report.AppendFailure(storage[:0], im.view, &end.result); len(text) > 0 {
+		if text := report.AppendFailure(storage[:0], im.view, &end.result, ""); len(text) > 0 {
 			add(": ")
 			length += copy(buffer[length:], text)
 		}
@@ -85,8 +78,7 @@ func (im *image) writeOutcomeText(buffer []byte) {
 	addFinalZero(buffer, length)
 }
 
-// replaceNonPrintable replaces every byte that is not printable ASCII with a question mark. Such
-// bytes occur because, for example, the name of a sequence may contain non-ASCII characters.
+// replaceNonPrintable replaces, for example, a non-ASCII character of a name.
 func replaceNonPrintable(text []byte) {
 	for i, b := range text {
 		if b < ' ' || b >= 0x7f {
@@ -95,8 +87,7 @@ func replaceNonPrintable(text []byte) {
 	}
 }
 
-// addFinalZero stores the terminating NUL of a C string in the given buffer, after a text with the
-// given length in bytes. If the text fills the buffer, the NUL replaces the last byte of the text.
+// addFinalZero ends a text of this length; if it fills the buffer, its last byte is lost.
 func addFinalZero(buffer []byte, length int) {
 	if len(buffer) > 0 {
 		buffer[min(length, len(buffer)-1)] = 0

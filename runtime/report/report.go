@@ -1,6 +1,5 @@
-// Package report describes the failure of a run as text. The text names the command that failed,
-// the value that the command loaded from the device, and the value that the command expected.
-// lmrun and lm print these texts, and the C archive returns them.
+// Package report describes the failure of a run as text: the command that failed, and the values
+// that it loaded and expected. lmrun, lm and the C archive use these texts.
 package report
 
 import (
@@ -12,22 +11,20 @@ import (
 	"lightmetal/runtime"
 )
 
-// AppendFailure appends a description of a failed run to `text`: the command that failed, and the
-// values that the command loaded and expected. It appends nothing if no command has failed. An
-// example is
+// AppendFailure appends a description of a failed run, or nothing if no command has failed:
 //
 //	main, command 3: poll.4 w0+0x20 & 0x1 == 0x0: got 0x1 after 1 s (bits that differ: 0)
 //
-// The text contains the index of a window, such as w0, instead of its name, because the target does
-// not read the names of windows. AppendFailure allocates nothing if `text` has capacity for
-// FailureTextMax more bytes.
-func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
+// The window of the command has the given name, or an index, such as w0, if that is "": the target
+// does not read names. AppendFailure allocates nothing if text has room for FailureTextMax more
+// bytes and window is "".
+func AppendFailure(text []byte, view *fbs.View, r *runtime.Result, window string) []byte {
 	if r.Command < 0 {
 		return text
 	}
 	text = append(runtime.AppendCommandPosition(text, view, int(r.Command)), ": "...)
 	c := &view.Commands[r.Command]
-	text = appendCommand(text, c)
+	text = appendCommand(text, c, window)
 	if r.FileTruncated {
 		text = append(append(text, ": "...), runtime.FileTruncatedText...)
 	}
@@ -37,54 +34,52 @@ func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	return text
 }
 
-// FailureTextMax is the largest number of bytes that AppendFailure appends. The name of the
-// sequence has at most fbs.NameMax bytes, and the rest of the text has at most 192 bytes.
+// FailureTextMax is how many bytes AppendFailure appends at most: a name, and 192 bytes.
 const FailureTextMax = 192 + fbs.NameMax
 
-// commandFormats contains, for each opcode, how appendCommand describes a command. The numbers in
-// the text are the width, the window, the offset and the value, in this order. A command without a
-// width has no number for the width.
+// commandFormats have the width, if the command has one, the window, the offset and the value. The
+// mark @ before a window is not printed.
 var commandFormats = [...]string{
-	gen.OpcodeWrite:    "write.%d w%d+%x %x",
-	gen.OpcodeModify:   "write.%d w%d+%x %x",
-	gen.OpcodeRelocate: "write.%d w%d+%x",
-	gen.OpcodeCopyIn:   "copy.%d w%d+%x",
-	gen.OpcodeFill:     "fill.%d w%d+%x",
-	gen.OpcodeCopyOut:  "copy.%d <- w%d+%x",
-	gen.OpcodeExpect:   "expect.%d w%d+%x",
-	gen.OpcodeCompare:  "compare.%d w%d+%x",
-	gen.OpcodePoint:    "point w%d",
+	gen.OpcodeWrite:    "write.%d @w%d+%x %x",
+	gen.OpcodeModify:   "write.%d @w%d+%x %x",
+	gen.OpcodeRelocate: "write.%d @w%d+%x",
+	gen.OpcodeCopyIn:   "copy.%d @w%d+%x",
+	gen.OpcodeFill:     "fill.%d @w%d+%x",
+	gen.OpcodeCopyOut:  "copy.%d <- @w%d+%x",
+	gen.OpcodeExpect:   "expect.%d @w%d+%x",
+	gen.OpcodeCompare:  "compare.%d @w%d+%x",
+	gen.OpcodePoint:    "point @w%d",
 	gen.OpcodeFence:    "fence",
 	gen.OpcodeDelay:    "delay",
 	gen.OpcodeCall:     "call",
 	gen.OpcodeEnd:      "end",
 }
 
-// conditionFormats contains, for each condition of an Expect, the text before the value.
 var conditionFormats = [...]string{
 	gen.ConditionEqual:    " == %x",
 	gen.ConditionNotEqual: " != %x",
 	gen.ConditionReached:  " reached %x",
 }
 
-// appendCommand appends a short description of the command c to `text`: what the command does, the
-// window and the offset that it accesses, and the value that it stores or the condition that it
-// checks. An example is "poll.4 w0+0x20 & 0x1 == 0x0". Listings (text of lm dump) have the same
-// form.
-func appendCommand(text []byte, c *fbs.Command) []byte {
+// appendCommand appends a description in the form of listings (lm dump), for example "poll.4
+// w0+0x20 & 0x1 == 0x0".
+func appendCommand(text []byte, c *fbs.Command, window string) []byte {
 	format := commandFormats[c.Opcode]
 	isExpect := c.Opcode == gen.OpcodeExpect
 	switch {
 	case isExpect && c.Amount != 0:
-		format = "poll.%d w%d+%x"
+		format = "poll.%d @w%d+%x"
 	case isExpect && c.Mask == 0:
-		format, isExpect = "read.%d w%d+%x", false // no value is expected
+		format, isExpect = "read.%d @w%d+%x", false // no value is expected
 	}
-	numbers := []uint64{uint64(c.Width), uint64(c.Window), uint64(c.Offset), c.Value}
-	if c.Width == 0 {
-		numbers = numbers[1:]
+	before, after := hal.Cut(format, '@')
+	text = fbs.AppendText(text, before, uint64(c.Width))
+	numbers := []uint64{uint64(c.Window), uint64(c.Offset), c.Value}
+	if after != "" && window != "" {
+		text = hal.AppendParts(text, window)
+		after, numbers = after[len("w%d"):], numbers[1:]
 	}
-	text = fbs.AppendText(text, format, numbers...)
+	text = fbs.AppendText(text, after, numbers...)
 	if !isExpect {
 		return text
 	}
@@ -94,10 +89,6 @@ func appendCommand(text []byte, c *fbs.Command) []byte {
 	return fbs.AppendText(text, conditionFormats[c.Mode], c.Value)
 }
 
-// appendMismatch appends facts about the failed command c to `text`: the value that c loaded, and
-// the bits in which this value differs from the expected value. If c is a Compare, the text also
-// has the index of the element and the expected value. If c is a poll whose deadline has passed,
-// the text also has the time that c has waited.
 func appendMismatch(text []byte, c *fbs.Command, r *runtime.Result) []byte {
 	format := ": element %d: got %x, wanted %x"
 	numbers := []uint64{r.ElementIndex, r.Got, r.Want}

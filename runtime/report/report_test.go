@@ -69,13 +69,19 @@ func TestFailureNamesCommandAndValues(t *testing.T) {
 			view := failureView(fbs.Command{}, fbs.Command{}, test.command)
 			test.result.Command = 2
 			want := "safe, command 1: " + test.want
-			if got := string(AppendFailure(nil, view, &test.result)); got != want {
+			if got := string(AppendFailure(nil, view, &test.result, "")); got != want {
 				t.Errorf("got  %q\nwant %q", got, want)
 			}
 		})
 	}
+	view := failureView(fbs.Command{}, fbs.Command{}, copyIn)
+	failed := runtime.Result{Code: hal.BusFault, Command: 2}
+	want := "safe, command 1: copy.8 100%d w2+0x20"
+	if got := string(AppendFailure(nil, view, &failed, "100%d w2")); got != want {
+		t.Errorf("with the name of the window: got %q, want %q", got, want)
+	}
 	none := runtime.Result{Code: hal.InputMissing, Command: -1}
-	if got := AppendFailure(nil, failureView(), &none); len(got) != 0 {
+	if got := AppendFailure(nil, failureView(), &none, ""); len(got) != 0 {
 		t.Errorf("no command failed: got %q, want nothing", got)
 	}
 }
@@ -97,7 +103,7 @@ func TestCommandHasTheWordsOfAListing(t *testing.T) {
 		"end":                 {Opcode: gen.OpcodeEnd},
 	} {
 		t.Run(want, func(t *testing.T) {
-			if got := string(appendCommand(nil, &failureView(c).Commands[0])); got != want {
+			if got := string(appendCommand(nil, &failureView(c).Commands[0], "")); got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})
@@ -129,12 +135,12 @@ func TestLongestTextsFitAndAllocateNothing(t *testing.T) {
 				r.Mask = 0
 			}
 			room := make([]byte, 0, FailureTextMax)
-			if n := len(AppendFailure(room, view, &r)); n > FailureTextMax {
+			if n := len(AppendFailure(room, view, &r, "")); n > FailureTextMax {
 				t.Errorf("the text has %d bytes, want at most FailureTextMax, which is %d", n,
 					FailureTextMax)
 			}
 			if n := testing.AllocsPerRun(100,
-				func() { AppendFailure(room, view, &r) }); n != 0 {
+				func() { AppendFailure(room, view, &r, "") }); n != 0 {
 				t.Errorf("AppendFailure allocates %v objects, want 0", n)
 			}
 		})

@@ -1,6 +1,5 @@
-// Package signed checks that an image file was signed with one of the keys in a list. This code is
-// not in package runtime, because Ed25519 and SHA-512 more than double the size of a target
-// program, and many programs do not need signatures.
+// Package signed checks that an image file was signed with one of the keys in a list. It is not in
+// package runtime, because Ed25519 and SHA-512 more than double the size of a target program.
 package signed
 
 import (
@@ -12,26 +11,23 @@ import (
 	"lightmetal/hal"
 )
 
-// Key is a public key, and the versions of images that the key may sign.
+// Key is a public key, and the versions of images that it may sign.
 type Key struct {
 	Public ed25519.PublicKey
-	// FirstVersion and LastVersion are the lowest and the highest version that the key may sign.
-	// An image without a version counts as version 0.
+	// Lowest and highest version. An image without a version has version 0.
 	FirstVersion, LastVersion uint32
 }
 
-// Keys is a list of public keys. CheckSignature accepts a file only if its signature belongs to one
-// of these keys. No two elements have the same public key.
+// Keys is a list of different public keys.
 type Keys []Key
 
-const versionMax = 1<<32 - 1 // highest version of an image
+const versionMax = 1<<32 - 1
 
-// ParseKeys returns the keys in a text that has one key in each line. A key consists of 64 hex
-// digits. The versions that the key may sign can follow: the word `versions`, and a range such as
-// 3-7, 3- (version 3 or later), -7 (up to version 7) or 3. ParseKeys skips empty lines and lines
-// that begin with #. It returns an error if the text contains no key, because CheckSignature would
-// then reject every file. It also returns an error if a key occurs twice, because one of the two
-// lines could permit versions that the other one excludes. The error is a *hal.Fault.
+// ParseKeys returns the keys in a text with one key in each line: 64 hex digits, which may be
+// followed by the word `versions`, and a range such as 3-7, 3- (version 3 or later), -7 (up to
+// version 7) or 3. It skips empty lines and lines that begin with #. It rejects a text without a
+// key, with which CheckSignature would reject every file, and a key that occurs twice, because one
+// line could permit versions that the other one excludes. The error is a *hal.Fault.
 func ParseKeys(publicKeys string) (keys Keys, err error) {
 	for line := range strings.Lines(publicKeys) {
 		line = strings.TrimSpace(line)
@@ -54,8 +50,7 @@ func ParseKeys(publicKeys string) (keys Keys, err error) {
 	return keys, nil
 }
 
-// parseKeyLine converts one line of a list of keys to a key. If the line is invalid, `problem` is
-// the beginning of an error message, which ends with the line; the caller appends the line.
+// parseKeyLine returns a problem that ends before the line, which the caller appends.
 func parseKeyLine(line string) (key Key, problem string) {
 	words := strings.Fields(line)
 	public, ok := parsePublicKey(words[0])
@@ -76,8 +71,6 @@ func parseKeyLine(line string) (key Key, problem string) {
 	return key, ""
 }
 
-// parseVersions converts a range of versions, such as 3-7, 3-, -7 or 3, to its first and its last
-// version. ok is false if the text is invalid.
 func parseVersions(text string) (first, last uint32, ok bool) {
 	low, high := hal.Cut(text, '-')
 	from, isLowValid := hal.ParseNumber(low, 10, versionMax)
@@ -93,8 +86,6 @@ func parseVersions(text string) (first, last uint32, ok bool) {
 	return uint32(from), uint32(to), isLowValid && isHighValid && from <= to
 }
 
-// findKey returns the element with the given public key. It returns nil if the list does not
-// contain this key.
 func (k Keys) findKey(public []byte) *Key {
 	for i := range k {
 		if string(k[i].Public) == string(public) {
@@ -104,8 +95,6 @@ func (k Keys) findKey(public []byte) *Key {
 	return nil
 }
 
-// parsePublicKey converts a text of 64 hex digits to a public key. ok is false if the text is
-// invalid.
 func parsePublicKey(digits string) (key ed25519.PublicKey, ok bool) {
 	if len(digits) != 2*ed25519.PublicKeySize {
 		return nil, false
@@ -146,8 +135,8 @@ func isForgeable(key ed25519.PublicKey) bool {
 	return false
 }
 
-// SignedBytes returns the bytes that the signature of an image signs (FORMAT.md section 8). The
-// parameter `image` contains all bytes of the image, without a signature.
+// SignedBytes returns what the signature of an image without a signature signs (FORMAT.md section
+// 8).
 func SignedBytes(image []byte, version uint32) []byte {
 	digest := sha512.Sum512(image)
 	if version == 0 {
@@ -156,11 +145,9 @@ func SignedBytes(image []byte, version uint32) []byte {
 	return append(digest[:], byte(version), byte(version>>8), byte(version>>16), byte(version>>24))
 }
 
-// CheckSignature returns nil if three conditions are true: the file was signed with one of the
-// keys, that key may sign the version of the image, and this version is at least minVersion.
-// Otherwise CheckSignature returns a *hal.Fault. The parameter `data` contains all bytes of the
-// file. The image in the file may be invalid, because CheckSignature uses only its size and its
-// SHA-512 digest.
+// CheckSignature returns a *hal.Fault unless the file with these bytes was signed with one of the
+// keys, that key may sign its version, and this version is at least minVersion. The image may be
+// invalid: only its size and its SHA-512 digest are used.
 func (k Keys) CheckSignature(data []byte, minVersion uint32) error {
 	image, signature, err := fbs.SplitSignature(data)
 	switch {
@@ -185,5 +172,4 @@ func (k Keys) CheckSignature(data []byte, minVersion uint32) error {
 	return nil
 }
 
-// deniedFault returns a *hal.Fault with the code hal.Denied and the given reason.
 func deniedFault(reason string) error { return hal.NewFault(hal.Denied, reason) }

@@ -3,10 +3,8 @@
  * input: /edu.lmb on QEMU's edu device, /twoop.lmb on a model of a Wormhole. Copy
  * it and change the jobs.
  *
- * It is the machine's only program. Process 1 does as little as possible: it
- * mounts what is needed, runs each job as a process of its own, says how it
- * ended and powers off, whatever became of the job. A job opens, loads, freezes,
- * perhaps seals, and runs.
+ * It is the machine's only program. Process 1 mounts what is needed, runs each
+ * job as a process of its own, prints how it ended, and powers off.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -23,8 +21,8 @@
 
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
 
-/* Prints a line. Not with stdio, which makes system calls that a sealed process
- * does not survive; snprintf with numbers and strings makes none. */
+/* Prints a line without stdio, whose system calls a sealed process does not
+ * survive; snprintf with numbers and strings makes none. */
 __attribute__((format(printf, 1, 2)))
 static void say(const char *format, ...)
 {
@@ -36,7 +34,7 @@ static void say(const char *format, ...)
 	if (n > (int)sizeof line - 1)
 		n = sizeof line - 1;
 	if (n > 0 && write(1, line, (size_t)n) < 0)
-		return; /* there is nobody to tell */
+		return; /* there is no other place for a message */
 }
 
 /* Says why the last call on an image failed, and passes its status on. */
@@ -70,8 +68,7 @@ static int prepare(struct workload *w, const char *path, const char *device, con
 	return LM_OK;
 }
 
-/* Pointers to where an input is to be put and an output will be. They stay the
- * same as long as the image is open. */
+/* The pointers to inputs and outputs are valid until lm_close. */
 static int input(struct workload *w, const char *name, size_t size, void **data)
 {
 	uint32_t tensor;
@@ -122,8 +119,8 @@ static int factorials(void)
 }
 
 /* 10 frames of d = relu(a + b - 100) by a core of a Wormhole: with "card" on the
- * command line one that is there, else a stand-in that only an archive made with
- * `./build.sh archive --mock` has. That allocates, so there is no seal. */
+ * command line a real one, else the mock of `./build.sh archive --mock`, which
+ * allocates, so that there is no seal. */
 static const char *wormhole = "mock:wormhole";
 
 static int sums(void)
@@ -168,8 +165,8 @@ static const struct job {
 	int (*run)(void);
 } jobs[] = {{"edu", factorials}, {"twoop", sums}};
 
-/* Runs this program again for one job and gives its exit status. Not by fork
- * alone: a copy of a process with Go in it can do nothing but exec. */
+/* Runs this program again for one job and returns its exit status. A child of
+ * fork has no Go threads, and can only exec. */
 static int child(const char *job)
 {
 	char *const argv[] = {"firmware", (char *)job, wormhole ? NULL : "card", NULL};

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -11,177 +10,97 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/check/golden"
+
+	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestCommandsOfArchives runs the commands of testdata/commands/*.txt and compares their output and
-// exit status with the file. With the flag -update, it writes what differs to the file. The
-// commands of a file run in a directory of their own, in which T is the testdata directory of the
-// repository.
-//
-//	# A comment.
-//	-- NAME --
-//	The lines of a file, up to an empty line or a command. A quoted string stands for its bytes,
-//	the listing of a file NAME.lmb for its image.
-//	$ lm info NAME <STDIN  # exits 65
-//	The standard output and the standard error without empty lines. In a line, ... stands for any
-//	text. A line that consists of ... stands for any lines.
-//
-// Other commands are lmrun, cmp, which compares two files, and cat. PROGRAM is a program that
-// captures workloads.
-func TestCommandsOfArchives(t *testing.T) {
-	paths, err := filepath.Glob("testdata/commands/*.txt")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("testdata/commands has no archives (%v)", err)
-	}
-	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
-			runArchive(t, path)
-		})
+// linkTestdata makes T a link to the testdata directory of the repository.
+func linkTestdata(folder string) error {
+	tree, err := filepath.Abs(testdata)
+	return errors.Join(err, os.Symlink(tree, filepath.Join(folder, "T")))
+}
+
+// TestScripts runs the scripts of testdata/scripts. In their directories, T is the testdata
+// directory of the repository. PROGRAM is a program that captures workloads.
+func TestScripts(t *testing.T) {
+	program := buildMain(t, workloadProgram)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/scripts",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("PROGRAM", program)
+			return linkTestdata(e.WorkDir)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "says": says,
+		},
+		RequireExplicitExec: true,
+		UpdateScripts:       *golden.Update,
+	})
+}
+
+// exits runs a command, whose exit status must be the first argument: exits 64 lm info
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	var status *exec.ExitError
+	if !errors.As(err, &status) || fmt.Sprint(status.ExitCode()) != args[0] {
+		ts.Fatalf("%v, want exit status %s", err, args[0])
 	}
 }
 
-// archive is the state of runArchive.
-type archive struct {
-	t            *testing.T
-	folder, tree string
-	lines        []string // that are not read yet
-	written      []string // the lines of the archive with the outputs of this run
+// says requires that the last command printed exactly these lines, in which ... is any text. Those
+// of standard output come first.
+func says(ts *testscript.TestScript, _ bool, lines []string) {
+	want := regexp.QuoteMeta(strings.Join(lines, "\n"))
+	pattern := regexp.MustCompile(`^` + strings.ReplaceAll(want, `\.\.\.`, ".*") + "\n?$")
+	if !pattern.MatchString(ts.ReadFile("stdout") + ts.ReadFile("stderr")) {
+		ts.Fatalf("the output differs")
+	}
 }
 
-func runArchive(t *testing.T, path string) {
-	path, errPath := filepath.Abs(path)
-	tree, errTree := filepath.Abs(testdata)
-	if err := errors.Join(errPath, errTree); err != nil {
+// TestErrorsNameTheFaultAndWhatToDo compares the output of the commands in errors.txtar.
+func TestErrorsNameTheFaultAndWhatToDo(t *testing.T) {
+	programs := map[string]string{"lm": "lm", "lmrun": buildMain(t, "../lmrun"), "cat": "cat"}
+	folder := t.TempDir()
+	if err := linkTestdata(folder); err != nil {
 		t.Fatal(err)
 	}
-	text := string(mustRead(t, path))
-	a := archive{t: t, folder: t.TempDir(), tree: tree,
-		lines: strings.Split(strings.TrimSuffix(text, "\n"), "\n")}
-	t.Chdir(a.folder)
-	for len(a.lines) > 0 {
-		line := a.lines[0]
-		a.lines = a.lines[1:]
-		if name, ok := strings.CutPrefix(line, "-- "); ok {
-			a.written = append(a.written, line)
-			a.writeFile(strings.TrimSuffix(name, " --"))
-		} else if command, ok := strings.CutPrefix(line, "$ "); ok {
-			a.runCommand(command)
-		} else {
-			a.written = append(a.written, line)
+	t.Parallel()
+	golden.Table(t, "testdata/errors.txtar", func(name, data string) string {
+		words := strings.Fields(name)
+		program, isCommand := programs[words[0]]
+		if !isCommand {
+			writeExecutable(t, filepath.Join(folder, name), data)
+			return data
 		}
-	}
-	if got := strings.Join(a.written, "\n") + "\n"; *update && got != text {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+		c := exec.Command(program, words[1:]...)
+		c.Dir = folder
+		out, _ := c.CombinedOutput()
+		return fmt.Sprintf("exit %d: %s", c.ProcessState.ExitCode(),
+			strings.ReplaceAll(string(out), folder, "$WORK"))
+	})
 }
 
-// linesUntil removes the lines before an empty line or a line with one of the prefixes, and returns
-// them.
-func (a *archive) linesUntil(prefixes ...string) (list []string) {
-	for len(a.lines) > 0 && a.lines[0] != "" {
-		for _, prefix := range prefixes {
-			if strings.HasPrefix(a.lines[0], prefix) {
-				return list
-			}
-		}
-		list = append(list, a.lines[0])
-		a.lines = a.lines[1:]
-	}
-	return list
-}
-
-func (a *archive) writeFile(name string) {
-	list := a.linesUntil("$ ", "-- ")
-	a.written = append(a.written, list...)
-	text := strings.Join(append(list, ""), "\n")
-	if strings.HasPrefix(text, `"`) {
-		var err error
-		if text, err = strconv.Unquote(strings.TrimSuffix(text, "\n")); err != nil {
-			a.t.Fatalf("file %s: %v", name, err)
-		}
-	}
-	if strings.HasSuffix(name, ".lmb") && text != "" {
-		text = string(assembleBytes(a.t, text))
-	}
-	err := os.MkdirAll(filepath.Dir(name), 0o755)
-	if err = errors.Join(err, os.WriteFile(name, []byte(text), 0o755)); err != nil {
-		a.t.Fatal(err)
-	}
-}
-
-// checksumPattern matches a checksum of 64 bits.
-var checksumPattern = regexp.MustCompile(`0x[0-9a-f]{16}`)
-
-func (a *archive) runCommand(line string) {
-	want := a.linesUntil("$ ", "-- ", "#")
-	line, comment, _ := strings.Cut(line, "  # exits ")
-	wantExit, _ := strconv.Atoi(comment)
-	words, stdin := strings.Fields(line), ""
-	for i, word := range words {
-		words[i] = strings.ReplaceAll(word, "T/", a.tree+"/")
-		if word == "PROGRAM" {
-			words[i] = buildMain(a.t, workloadProgram)
-		}
-	}
-	if last, ok := strings.CutPrefix(words[len(words)-1], "<"); ok {
-		words, stdin = words[:len(words)-1], last
-	}
-	text, exit := commandOutput(a.t, stdin, words)
-	text = checksumPattern.ReplaceAllString(text, "HASH")
-	text = strings.ReplaceAll(strings.ReplaceAll(text, a.tree, "T"), a.folder, "FOLDER")
-	var got []string
-	for outputLine := range strings.Lines(text) {
-		if outputLine != "\n" {
-			got = append(got, strings.TrimSuffix(outputLine, "\n"))
-		}
-	}
-	if exit != wantExit || !matchesLines(got, want) {
-		a.t.Errorf("$ %s\nexits %d, want %d; output:\n%s\nwant:\n%s\n(-update writes the file)",
-			line, exit, wantExit, strings.Join(got, "\n"), strings.Join(want, "\n"))
-		want = got
-	}
-	if exit != 0 {
-		line += fmt.Sprintf("  # exits %d", exit)
-	}
-	a.written = append(append(a.written, "$ "+line), want...)
-}
-
-// matchesLines reports whether lines of output equal those of an archive.
-func matchesLines(got, want []string) bool {
-	var pattern strings.Builder
-	pattern.WriteString("^")
-	for _, line := range want {
-		if line == "..." {
-			pattern.WriteString("(.*\n)*")
-			continue
-		}
-		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), `\.\.\.`, ".*") + "\n")
-	}
-	text := strings.Join(append(got, ""), "\n")
-	return regexp.MustCompile(pattern.String() + "$").MatchString(text)
-}
-
-// commandOutput runs a command of an archive.
-func commandOutput(t *testing.T, stdin string, words []string) (text string, exit int) {
+// writeExecutable writes a file of errors.txtar.
+func writeExecutable(t *testing.T, path, data string) {
 	t.Helper()
-	switch words[0] {
-	case "cat":
-		return string(mustRead(t, words[1])), 0
-	case "cmp":
-		if !bytes.Equal(mustRead(t, words[1]), mustRead(t, words[2])) {
-			return "the files differ\n", 1
-		}
-		return "", 0
-	case "lmrun":
-		out, err := exec.Command(buildMain(t, "../lmrun"), words[1:]...).CombinedOutput()
-		var status *exec.ExitError
-		if errors.As(err, &status) {
-			exit = status.ExitCode()
-		}
-		return string(out), exit
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err = errors.Join(err, os.WriteFile(path, []byte(unquoted(t, data)), 0o755)); err != nil {
+		t.Fatal(err)
 	}
-	exit, stdout, stderr := lmWithStdin(t, stdin, words[1:]...)
-	return stdout + stderr, exit
+}
+
+// unquoted returns the bytes for which the data of a file in an archive stand: those of a string in
+// quotes, or the data themselves.
+func unquoted(t *testing.T, data string) string {
+	t.Helper()
+	if !strings.HasPrefix(data, `"`) {
+		return data
+	}
+	text, err := strconv.Unquote(strings.TrimSpace(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }

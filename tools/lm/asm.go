@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -73,19 +74,15 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 		failIf(hal.BadImage, path, boardfile.ForImage(image, board))
 	}
 	file, err := lmb.Encode(image)
-	if refused, ok := err.(*fbs.Error); ok {
-		n := 0
-		if _, none := fmt.Sscanf(refused.Place, "command %d", &n); none == nil {
-			path = fmt.Sprintf("%s:%d", path, listing.LineOf(source, read, n))
-		}
+	var refused *fbs.Error
+	if errors.As(err, &refused) && refused.Command > 0 {
+		path = fmt.Sprintf("%s:%d", path, listing.LineOf(source, read, refused.Command-1))
 	}
-	for _, t := range image.Devices {
-		if err != nil && len(image.Rules) == 0 && boards.FindByID(t.Vendor, t.Device) == nil &&
-			strings.Contains(err.Error(), t.Board+" has no memory or register at ") {
-			err = fmt.Errorf("%w: lm has no board with the device's PCI ids, "+
-				"and the listing has no rules; use --board generic, "+
-				"or --board FILE with a board file (lm board-file writes one)", err)
-		}
+	a := refusedAccessOf(image, err)
+	if a != nil && len(a.board.Rules) == 0 && len(image.Rules) == 0 {
+		err = fail.Around("", err, ": lm has no board with the device's PCI ids, "+
+			"and the listing has no rules; use --board generic, "+
+			"or --board FILE with a board file (lm board-file writes one)")
 	}
 	failIf(hal.BadImage, path, err)
 	writeFile(out, file)

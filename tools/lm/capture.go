@@ -124,13 +124,22 @@ func runProgram(to io.Writer, executable string, args ...string) {
 	if !errors.As(err, &exit) {
 		failUsage("%s cannot be run: %v", executable, err)
 	}
-	code := hal.Internal
+	text := strings.TrimSpace(said.String())
 	for c := hal.Usage; c <= hal.DMAFault; c++ {
 		if c.ExitStatus() == exit.ExitCode() {
-			code = c
-			break
+			fail.On(workloadError{c, text})
 		}
 	}
-	text := strings.TrimSpace(said.String())
-	fail.With(code, "%s", strings.TrimPrefix(text, code.Error()+": "))
+	fail.With(hal.Internal, "%s", text)
 }
+
+// workloadError is the error of a program that calls metal.Main. Its text begins with that of its
+// code.
+type workloadError struct {
+	code hal.Code
+	text string
+}
+
+func (e workloadError) Error() string { return e.text }
+
+func (e workloadError) Unwrap() error { return e.code }

@@ -22,6 +22,7 @@ import (
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/lmb/lmbtest"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,7 +30,8 @@ import (
 // sends itself SIGTERM right before it ends.
 const lateSignalVariable = "LM_TEST_LATE_SIGNAL"
 
-// TestMain runs the tests, unless an environment variable makes this program the child of a test.
+// TestMain runs the tests, unless this program has the name lm, or an environment variable makes it
+// the child of a test.
 func TestMain(m *testing.M) {
 	ttsim.ChildMain()
 	if path := os.Getenv(peakFileVariable); path != "" {
@@ -44,13 +46,19 @@ func TestMain(m *testing.M) {
 		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGTERM)
 		os.Exit(exit)
 	}
+	testscript.Main(testsWithPrograms{m}, map[string]func(){"lm": main})
+}
+
+// testsWithPrograms runs tests that build programs.
+type testsWithPrograms struct{ *testing.M }
+
+func (m testsWithPrograms) Run() int {
 	var err error
 	if buildFolder, err = os.MkdirTemp("", "lm-test"); err != nil {
 		panic(err)
 	}
-	exit := m.Run()
-	_ = os.RemoveAll(buildFolder)
-	os.Exit(exit)
+	defer os.RemoveAll(buildFolder)
+	return m.M.Run()
 }
 
 // newInputs is the number of random inputs with which each capture is replayed.

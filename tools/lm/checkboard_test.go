@@ -10,33 +10,22 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 
 	"lightmetal/boards/hosts"
+	"lightmetal/tools/check/golden"
 )
 
-// readTree returns the files of a .tree file by path. The text of a symbolic link begins with "->".
+// readTree returns the files of an archive of testdata/boards by path. The text of a symbolic link
+// begins with "->".
 func readTree(t *testing.T, name string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "boards", name))
-	if err != nil {
-		t.Fatal(err)
-	}
 	files := map[string]string{}
-	for number, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		path, value, _ := strings.Cut(line, " ")
-		if !strings.HasPrefix(value, "->") {
-			if value, err = strconv.Unquote(value); err != nil {
-				t.Fatalf("%s:%d: %v", name, number+1, err)
-			}
-		}
-		files[path] = value
-	}
+	golden.Table(t, filepath.Join("testdata", "boards", name), func(path, data string) string {
+		files[path] = unquoted(t, data)
+		return data
+	})
 	return files
 }
 
@@ -68,7 +57,7 @@ func createTree(t *testing.T, files map[string]string) string {
 // removed is the text of a file that a machine lacks.
 const removed = "-"
 
-// checkChanged runs lm check-board on a directory of the files of a .tree file, of which some are
+// checkChanged runs lm check-board on a directory of the files of an archive, of which some are
 // changed meanwhile.
 func checkChanged(t *testing.T, root string, files, changes map[string]string,
 	args ...string) (exit int, r boardReport) {
@@ -127,11 +116,11 @@ func (r *boardReport) badChecks() string {
 	return b.String()
 }
 
-// wormholeAt is the name that checks have for the Wormhole of rpi5-wormhole.tree.
+// wormholeAt is the name that checks have for the Wormhole of rpi5-wormhole.txtar.
 const wormholeAt = "wormhole 0001:01:00.0"
 
 func TestCompleteMachineHasNothingMissing(t *testing.T) {
-	exit, r := runCheckBoard(t, "--root", createTree(t, readTree(t, "rpi5-wormhole.tree")))
+	exit, r := runCheckBoard(t, "--root", createTree(t, readTree(t, "rpi5-wormhole.txtar")))
 	if exit != 0 || r.Board != "rpi5" || r.Machine != "Raspberry Pi 5 Model B Rev 1.0" ||
 		r.Kernel != "6.12.34-v8-16k" || r.Missing != 0 {
 		t.Errorf("exit status %d, board %s, machine %s, kernel %s, %d missing, want 0\n%s", exit,
@@ -164,7 +153,7 @@ func TestCompleteMachineHasNothingMissing(t *testing.T) {
 // TestEveryDefectOfAMachineIsNamed changes one file of a complete machine for each defect.
 func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
 	const device, config = "sys/bus/pci/devices/0001:01:00.0/", "boot/config-6.12.34-v8-16k"
-	complete := readTree(t, "rpi5-wormhole.tree")
+	complete := readTree(t, "rpi5-wormhole.txtar")
 	root := createTree(t, complete)
 	edit := func(path, from, to string) string {
 		if !strings.Contains(complete[path], from) {
@@ -275,7 +264,7 @@ func wormholeImage(t *testing.T, bars, windows, commands string) string {
 }
 
 func TestCheckBoardComparesTheImageWithTheMachine(t *testing.T) {
-	complete := readTree(t, "rpi5-wormhole.tree")
+	complete := readTree(t, "rpi5-wormhole.txtar")
 	root := createTree(t, complete)
 	const bar, resource = "window w bar0 offset 0 size 4KiB\n",
 		"sys/bus/pci/devices/0001:01:00.0/resource"
@@ -407,7 +396,7 @@ func TestDeviceThatOnlyTheImageDescribesIsChecked(t *testing.T) {
 		return ids + command + "\x10\x00" + strings.Repeat("\x00", 8) + bar +
 			strings.Repeat("\x00", 32) + "\x40" + strings.Repeat("\x00", 11) + capabilities
 	}
-	base := readTree(t, "rpi5-wormhole.tree")
+	base := readTree(t, "rpi5-wormhole.txtar")
 	base[device+"vendor"], base[device+"device"] = "0xabcd\n", "0x0555\n"
 	base[device+"config"] = config(ids, on, bar, "\x05\x00")
 	base[device+"resource"] = "0x00000000b0400000 0x00000000b0400fff 0x0000000000040200\n"
@@ -514,7 +503,7 @@ func TestHostWithoutADeviceTreeIsRecognizedByItsRootPorts(t *testing.T) {
 }
 
 func TestTwoTargetsUseTwoDevices(t *testing.T) {
-	files := readTree(t, "rpi5-wormhole.tree")
+	files := readTree(t, "rpi5-wormhole.txtar")
 	for path, text := range files {
 		if rest, ok := strings.CutPrefix(path, "sys/bus/pci/devices/0001:01:00.0/"); ok {
 			files["sys/bus/pci/devices/0001:02:00.0/"+rest] = text
@@ -661,7 +650,7 @@ func TestListNamesEveryBoardAndItsSources(t *testing.T) {
 }
 
 func TestTextReportPrintsReasonAndRemedy(t *testing.T) {
-	files := readTree(t, "rpi5-wormhole.tree")
+	files := readTree(t, "rpi5-wormhole.txtar")
 	files["sys/kernel/security/lockdown"] = "none [confidentiality]"
 	exit, stdout, stderr := lm(t, "check-board", "--root", createTree(t, files))
 	want := "\nmissing  lockdown: confidentiality\n         why   a kernel in lockdown does " +
@@ -711,7 +700,7 @@ func TestCollectedTreeHasTheReportOfTheMachine(t *testing.T) {
 }
 
 func TestCollectedTreeHasAllFilesOfTheReport(t *testing.T) {
-	for _, name := range []string{"rpi5-wormhole.tree", "qemu-virt.tree"} {
+	for _, name := range []string{"rpi5-wormhole.txtar", "qemu-virt.txtar"} {
 		files := readTree(t, name)
 		root := createTree(t, files)
 		copied := collectTree(t, root)
@@ -728,7 +717,7 @@ func TestCollectedTreeHasAllFilesOfTheReport(t *testing.T) {
 }
 
 func TestVirtualMachineIsRecognizedAndChecked(t *testing.T) {
-	exit, r := runCheckBoard(t, "--root", createTree(t, readTree(t, "qemu-virt.tree")))
+	exit, r := runCheckBoard(t, "--root", createTree(t, readTree(t, "qemu-virt.txtar")))
 	if exit != 69 || r.Board != "qemu-virt" || r.Machine != "linux,dummy-virt" || r.Missing != 1 {
 		t.Errorf("exit status %d, want 69; board %s, machine %s\n%s", exit, r.Board, r.Machine,
 			r.badChecks())
@@ -753,8 +742,8 @@ func TestVirtualMachineIsRecognizedAndChecked(t *testing.T) {
 	}
 	// The driver of another device than the image's does not count.
 	image := assemble(t, edu+"main:\n  read.4 r+0\n")
-	if exit, r = runCheckBoard(t, "--root", createTree(t, readTree(t, "qemu-virt.tree")), "--image",
-		image); exit != 0 || len(r.Devices) != 1 {
+	if exit, r = runCheckBoard(t, "--image", image, "--root",
+		createTree(t, readTree(t, "qemu-virt.txtar"))); exit != 0 || len(r.Devices) != 1 {
 		t.Errorf("exit status %d, want 0; devices %v\n%s", exit, r.Devices, r.badChecks())
 	}
 }
@@ -762,7 +751,7 @@ func TestVirtualMachineIsRecognizedAndChecked(t *testing.T) {
 // TestAnyBytesInATreeProduceAReport replaces each file of a tree with invalid texts: a copied tree
 // is untrusted.
 func TestAnyBytesInATreeProduceAReport(t *testing.T) {
-	complete := readTree(t, "rpi5-wormhole.tree")
+	complete := readTree(t, "rpi5-wormhole.txtar")
 	root := createTree(t, complete)
 	for path := range complete {
 		for _, text := range []string{"", "\x00", "\xff\xff\xff\xff\xff\xff",

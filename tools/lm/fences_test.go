@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -114,6 +115,27 @@ func TestVerifyReportsWhichRulesItUsed(t *testing.T) {
 		assembleToFile(t, unknown)); !strings.Contains(stdout,
 		`"warnings":["device 0: no board has`) {
 		t.Errorf("the JSON has no warning: %s", stdout)
+	}
+}
+
+func TestVerifyWarnsOfInterruptAddresses(t *testing.T) {
+	const device = "lightmetal 1\ndevice edu 1234:11e8 bar0 1MiB\n" +
+		"window r bar0 offset 0x0 size 1MiB\nmain:\n"
+	const warning = "lm: warning: command %s, which is in the range of x86's interrupt " +
+		"addresses: if it is one, the device stores to the interrupt controller of the target\n"
+	const none = "  write.4 r+0x4 0xfedfffff\n  write.4 r+0x4 0xfef00000\n" +
+		"  expect.4 r+0x4 == 0xfee00378\n"
+	for body, want := range map[string]string{
+		"  write.4 r+0x4 0xfee00378\n": fmt.Sprintf(warning, "0 of main stores 0xfee00378"),
+		"  write.4 r+0x4 0x1\n  write.4 r+0x4 0xfeefffff\n  write.4 r+0x4 0xfee00000\n": fmt.
+			Sprintf(warning, "1 of main stores 0xfeefffff (the first of 2 such stores)"),
+		none: "",
+	} {
+		exit, _, stderr := lm(t, "verify", assembleToFile(t, device+body))
+		if exit != 0 || stderr != want {
+			t.Errorf("lm verify of\n%sexit status %d, want 0; got %s\nwant %s", body, exit, stderr,
+				want)
+		}
 	}
 }
 

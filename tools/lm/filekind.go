@@ -27,6 +27,8 @@ var traceFormats = []struct {
 }{
 	{importer.FromRecord, regexp.MustCompile("^LMRECORD")},
 	{importer.FromMmiotrace, regexp.MustCompile("^(?:#.*\n)*VERSION 2")},
+	{importer.FromRwmmio, regexp.MustCompile(
+		`(?m)^ *\S.*-\d+ .*: rwmmio_(?:post_)?(?:read|write): `)},
 	{importer.FromQemu, regexp.MustCompile("(memory|vfio)_region_")},
 }
 
@@ -113,10 +115,6 @@ func notATraceError(path string) error {
 	switch {
 	case traceFormat(head) != "":
 		return nil
-	case rwmmioHead.Match(head):
-		return traces.TraceError(0, "this is a trace of the events rwmmio, which arm64 kernels "+
-			"write; lm cannot import it: use lm record for a program, or QEMU's trace for a "+
-			"driver in a virtual machine")
 	case tracerHead.Match(head):
 		return traces.TraceError(0, "this is the kernel's file trace, which lacks the lines "+
 			"VERSION and PCIDEV; record again with cat /sys/kernel/tracing/trace_pipe "+
@@ -134,7 +132,6 @@ func notATraceError(path string) error {
 var (
 	// listingHead matches the first line of a listing, which comments may precede.
 	listingHead = regexp.MustCompile(`(?m)^lightmetal 1$`)
-	rwmmioHead  = regexp.MustCompile(`(?m)^ *\S+-\d+ .*: rwmmio_(?:post_)?(?:read|write): `)
 	tracerHead  = regexp.MustCompile(`^# tracer: mmiotrace\n`)
 	// profileHead matches the beginning of a profile that lm replay --profile wrote.
 	profileHead = regexp.MustCompile(`^\{"displayTimeUnit":"ns",\s*"lightmetal":`)

@@ -16,14 +16,15 @@ import (
 
 // flagError returns the error of a command whose flags could not be parsed.
 func flagError(c *cobra.Command, err error) error {
-	text := flagErrorText(c, err)
-	if !strings.HasSuffix(text, "?") {
-		text += "; see " + c.CommandPath() + " --help"
+	text, like := flagErrorText(c, err)
+	if like == "" {
+		like = "; see " + c.CommandPath() + " --help"
 	}
-	return newFault(hal.Usage, "%s", text)
+	return newFault(hal.Usage, "%s%s", text, like)
 }
 
-func flagErrorText(c *cobra.Command, err error) string {
+// flagErrorText returns the text of an error, and the flags that resemble an unknown one.
+func flagErrorText(c *cobra.Command, err error) (text, like string) {
 	var unknown *pflag.NotExistError
 	var missing *pflag.ValueRequiredError
 	var invalid *pflag.InvalidValueError
@@ -31,26 +32,28 @@ func flagErrorText(c *cobra.Command, err error) string {
 	case errors.As(err, &unknown):
 		return unknownFlagText(c, unknown)
 	case errors.As(err, &missing):
-		return fmt.Sprintf("--%s needs a value", missing.GetFlag().Name)
+		return fmt.Sprintf("--%s needs a value", missing.GetFlag().Name), ""
 	case errors.As(err, &invalid):
 		flag := invalid.GetFlag()
-		return fmt.Sprintf("--%s takes %s, not %q", flag.Name, valueForm(flag), invalid.GetValue())
+		text = fmt.Sprintf("--%s takes %s, not %q", flag.Name, valueForm(flag), invalid.GetValue())
+		return text, ""
 	}
-	return err.Error()
+	return err.Error(), ""
 }
 
 // unknownFlagText names the flags that resemble an unknown one. A long flag that was typed
 // with one dash is parsed as a group of one-letter flags.
-func unknownFlagText(c *cobra.Command, unknown *pflag.NotExistError) string {
+func unknownFlagText(c *cobra.Command, unknown *pflag.NotExistError) (text, like string) {
 	if group := unknown.GetSpecifiedShortnames(); group != "" {
 		if c.Flags().Lookup(group) != nil {
-			return fmt.Sprintf("there is no flag -%s; this flag has two dashes, --%[1]s", group)
+			text = fmt.Sprintf("there is no flag -%s; this flag has two dashes, --%[1]s", group)
+			return text, ""
 		}
-		return fmt.Sprintf("there is no flag -%s", unknown.GetSpecifiedName())
+		return "there is no flag -" + unknown.GetSpecifiedName(), ""
 	}
-	name, like := unknown.GetSpecifiedName(), &cobra.Command{}
-	c.Flags().VisitAll(func(f *pflag.Flag) { addNameCandidate(like, "--"+f.Name) })
-	return fmt.Sprintf("there is no flag --%s%s", name, didYouMean(like, "--"+name, ""))
+	name, flags := unknown.GetSpecifiedName(), &cobra.Command{}
+	c.Flags().VisitAll(func(f *pflag.Flag) { addNameCandidate(flags, "--"+f.Name) })
+	return "there is no flag --" + name, didYouMean(flags, "--"+name, "")
 }
 
 // valueForm returns what a flag takes, in words.

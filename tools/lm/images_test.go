@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"math/rand"
 	"os"
@@ -20,12 +19,10 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
+	"lightmetal/tools/check/golden"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/lmb/lmbtest"
 )
-
-var update = flag.Bool("update", false,
-	"write testdata/images, testdata/bad and golden files again")
 
 const testdata = "../../testdata"
 
@@ -75,7 +72,7 @@ func TestImagesMatchTheirRecipes(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(testdata, "images", name)
-		if *update {
+		if *golden.Update {
 			if err := os.WriteFile(path, got, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -436,7 +433,7 @@ func patchedReservation(t *testing.T, offset int, value byte) []byte {
 func TestBadImagesAreRefusedBeforeTheFirstAccess(t *testing.T) {
 	for name, w := range badImages {
 		path := filepath.Join(testdata, "bad", name)
-		if *update {
+		if *golden.Update {
 			if err := os.WriteFile(path, w.make(t), 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -19,6 +19,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/capture/again"
 	"lightmetal/tools/capture/boardfile"
 	"lightmetal/tools/capture/importer"
 	"lightmetal/tools/capture/importer/traces"
@@ -39,6 +40,7 @@ type importFlags struct {
 	deadline                 string
 	longest                  time.Duration
 	poll, ignore, reached    []string
+	omit, asData             []string
 	inputs, outputs, host    []string
 	without, rules           []string
 	part, frame, stop        string
@@ -48,12 +50,20 @@ type importFlags struct {
 	omitManagement           bool
 	loadsHaveNoEffect        bool
 	disabledBank             int
+	rehearsal                string
+	again                    []string
 }
 
 func importCommand() *cobra.Command {
 	var f importFlags
-	c := newCommand("import TRACE", exactlyOneTrace, func(args []string) { f.run(args[0]) })
+	c := newCommand("import TRACE", exactlyOneTrace, nil)
 	f.defineFlags(c.Flags())
+	c.Run = func(c *cobra.Command, args []string) {
+		if f.rehearsal != "" {
+			applyRehearsal(f.rehearsal, c.Flags())
+		}
+		f.run(args[0])
+	}
 	defineJSONFlag(c, "print the report as JSON")
 	return c
 }
@@ -78,7 +88,7 @@ func (f *importFlags) defineFlags(flags *pflag.FlagSet) {
 // defineTrace defines flags that describe the trace, its device and its accesses.
 func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.StringVar(&f.from, "from", "",
-		"format of the trace: mmiotrace, qemu or record (default: recognized by its first lines)")
+		"format of the trace: mmiotrace, rwmmio, qemu or record (default: recognized by its first lines)")
 	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: the trace's name with .lmb)")
 	flags.StringVar(&f.board, "board", "",
 		"board of the device, generic, or a board file "+
@@ -92,7 +102,8 @@ func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.regions, "region", nil,
 		"qemu: name of the device's memory region; for several BARs, NAME=BAR for each")
 	flags.StringSliceVar(&f.bases, "base", nil,
-		"qemu: guest-physical address of each region, in the order of --region")
+		"qemu: guest-physical address of each region, in the order of --region; "+
+			"rwmmio: address at which the kernel mapped a BAR (for several BARs, BAR=ADDRESS)")
 	flags.Uint8Var(&f.bar, "bar", 0,
 		"number of the BAR of a QEMU region, and of ranges and tensors that do not name a BAR")
 	flags.StringVar(&f.deadline, "deadline", "",
@@ -106,6 +117,15 @@ func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.ignore, "ignore", nil,
 		"execute loads at PLACE, but ignore their values: "+placesHelp+
 			"; or bus:FIRST-LAST, for bus addresses of host memory in a recording")
+	flags.StringArrayVar(&f.again, "again", nil,
+		"another trace of the same work, in the same format: only what both loaded is compared, "+
+			"and a difference that no image can repeat is an error (repeat the flag for more)")
+	flags.StringVar(&f.rehearsal, "rehearsal", "",
+		"file of further flags --ignore, --poll, --reached and --wait, "+
+			"which lm replay --rehearse prints")
+	flags.StringArrayVar(&f.omit, "omit", nil, "leave out all accesses at PLACE: "+placesHelp)
+	flags.StringArrayVar(&f.asData, "as-data", nil,
+		"values stored at PLACE are data, also if they look like interrupt addresses: "+placesHelp)
 }
 
 // defineTensors defines flags that describe tensors and host memory.
@@ -193,37 +213,35 @@ func (f *importFlags) run(path string) {
 	done := showProgress(trace, &o)
 	defer done()
 	var frames *importer.Frames
+	var comparisons []*again.Comparison
+	failAtPath(path, fail.Try(func() { comparisons = f.compareAgain(trace, &o) }))
 	if f.find {
 		failAtPath(path, fail.Try(func() { frames = f.findFrames(trace, &o) }))
 	}
 	image, report, err := importer.ImportPacked(trace, o)
 	done()
 	if err != nil {
-		fail.On(fmt.Errorf("%s: %w%s", path, err, otherFormatHint(trace, f.from)))
+		fail.On(fail.Around(path+": ", err, otherFormatHint(trace, f.from)))
 	}
-	report.Frames = frames
+	report.Frames, report.Again = frames, comparisons
 	debug.FreeOSMemory() // frees the trace's accesses: the file needs about as much
-	size := 0
-	if err := fail.Try(func() { size = f.write(image, path) }); err != nil {
-		if known := boards.FindByID(image.Devices[0].Vendor,
-			image.Devices[0].Device); o.BarSizesAreLimits &&
-			known != nil &&
-			regexp.MustCompile("accepted by "+known.Name+"|"+known.Name+
-				" has no memory or register").MatchString(err.Error()) {
-			err = fmt.Errorf("%w; %w to see which line of the trace causes the error", err,
-				&boardfile.Known{Board: known})
-		}
-		fail.On(err)
-	}
+	size := f.write(image, path, o.BarSizesAreLimits)
 	printResult(messageWriter(f.out), report)
 	if !asJSON {
 		printWritten(f.out, image, size, "")
 	}
 }
 
-// write writes the image of a trace, unless lm verify would reject it.
-func (f *importFlags) write(image *lmb.Image, path string) (size int) {
+// write writes the image of a trace, unless lm verify would reject it. isGeneric: the trace was
+// imported without the rules of a board.
+func (f *importFlags) write(image *lmb.Image, path string, isGeneric bool) (size int) {
 	file, err := lmb.Encode(image)
+	known := boards.FindByID(image.Devices[0].Vendor, image.Devices[0].Device)
+	a := refusedAccessOf(image, err)
+	if isGeneric && known != nil && a != nil && !a.isWidthAccepted() {
+		err = fail.Around("", err, "; "+(&boardfile.Known{Board: known}).Error()+
+			" to see which line of the trace causes the error")
+	}
 	failIf(hal.BadImage, path, err)
 	view := fail.Must(fbs.Verify(file))
 	view.TimeLimitUs = uint64(max(f.longest, 0).Microseconds())
@@ -278,8 +296,8 @@ func openTrace(path string) (trace *limitedInput) {
 	err := fail.Try(func() { trace = openFile(path) })
 	if hal.CodeOf(err) == hal.NoFile {
 		if left := unfinishedRecording(path); left != "" {
-			err = fmt.Errorf("%w; to import the unfinished recording, use "+
-				"lm import --incomplete %s", err, left)
+			err = fail.Around("", err, "; to import the unfinished recording, use "+
+				"lm import --incomplete "+left)
 		}
 	}
 	fail.On(err)
@@ -324,12 +342,39 @@ func (f *importFlags) summarize(path string, trace *limitedInput, o *importer.Op
 	printResult(stdout, summary)
 }
 
+// compareAgain compares the trace with those of --again, and sets the options that follow.
+func (f *importFlags) compareAgain(trace *limitedInput,
+	o *importer.Options) (list []*again.Comparison) {
+	if len(f.again) > 0 {
+		failUnlessRegular(trace, "--again")
+	}
+	for _, path := range f.again {
+		other := openTrace(path)
+		defer other.Close()
+		c, err := o.CompareAgain(trace, other, traceFormat(readHead(other.File)))
+		if err != nil {
+			if c != nil && !asJSON {
+				fmt.Fprint(messageWriter(f.out), c)
+			}
+			fail.On(fmt.Errorf("--again %s: %w", path, err))
+		}
+		list = append(list, c)
+		fail.Must(trace.Seek(0, io.SeekStart))
+	}
+	return list
+}
+
+// failUnlessRegular fails if a trace that a flag makes lm read twice comes through a pipe.
+func failUnlessRegular(trace *limitedInput, flag string) {
+	if status, err := trace.Stat(); err != nil || !status.Mode().IsRegular() {
+		failUsage("the trace must be a regular file, because %s reads the trace twice", flag)
+	}
+}
+
 // findFrames reads the trace a first time, and sets the options that select the repetition that it
 // has found.
 func (f *importFlags) findFrames(trace *limitedInput, o *importer.Options) *importer.Frames {
-	if status, err := trace.Stat(); err != nil || !status.Mode().IsRegular() {
-		failUsage("the trace must be a regular file, because --find-frames reads the trace twice")
-	}
+	failUnlessRegular(trace, "--find-frames")
 	frames := fail.Must(importer.FindFrames(trace, *o, f.candidate))
 	if !frames.Found {
 		if !asJSON {
@@ -370,10 +415,9 @@ func (f *importFlags) importerOptions(path string) importer.Options {
 			"that --find-frames lists", f.candidate)
 	}
 	if f.from == "" {
-		failUsage("the format of %s cannot be recognized; use --from %s, %s or %s", path,
-			importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
+		failUsage("the format of %s cannot be recognized; use --from %s, %s, %s or %s", path,
+			importer.FromMmiotrace, importer.FromRwmmio, importer.FromQemu, importer.FromRecord)
 	}
-	var poll, ignore [][]importer.Range
 	f.setBoard(&o)
 	f.setRegions(&o)
 	parseAll(&o.Inputs, f.inputs, importer.ParseTensor)
@@ -381,10 +425,9 @@ func (f *importFlags) importerOptions(path string) importer.Options {
 	f.setParts(&o)
 	f.readHostMemory(&o)
 	f.setDeadline(&o)
-	parseAll(&poll, f.poll, importer.ParseRanges)
-	parseAll(&ignore, f.ignore, importer.ParseRanges)
 	fail.As(hal.Usage, o.SetReached(f.reached))
-	o.Poll, o.Ignore = slices.Concat(poll...), slices.Concat(ignore...)
+	o.Poll, o.Ignore = parsePlaces(f.poll), parsePlaces(f.ignore)
+	o.Omit, o.AsData = parsePlaces(f.omit), parsePlaces(f.asData)
 	return o
 }
 
@@ -398,6 +441,12 @@ func parseAll[T any](to *[]T, specs []string, parse func(string) (T, error)) {
 		fail.As(hal.Usage, err)
 		*to = append(*to, one)
 	}
+}
+
+func parsePlaces(specs []string) []importer.Range {
+	var lists [][]importer.Range
+	parseAll(&lists, specs, importer.ParseRanges)
+	return slices.Concat(lists...)
 }
 
 func (f *importFlags) setParts(o *importer.Options) {
@@ -423,8 +472,8 @@ func (f *importFlags) readHostMemory(o *importer.Options) {
 	}
 }
 
-// setBoard sets the board. A board without PCI ids gets those of the trace. A trace of QEMU has no
-// ids, so that --device must name them.
+// setBoard sets the board. A board without PCI ids gets those of the trace. Traces of QEMU and
+// rwmmio have no ids, so that --device must name them.
 func (f *importFlags) setBoard(o *importer.Options) {
 	if f.board == "" && len(f.rules) > 0 {
 		failUsage("--rule needs --board generic, or --board FILE with a board file, " +
@@ -435,42 +484,60 @@ func (f *importFlags) setBoard(o *importer.Options) {
 	}
 	d := boardNamed(f.board, f.rules)
 	o.Board, o.BarSizesAreLimits, o.Subsystem = d.Board, d.generic, d.subsystem
-	if f.from == importer.FromQemu && d.generic && !f.summary {
+	noIDs := f.from == importer.FromQemu || f.from == importer.FromRwmmio
+	if noIDs && d.generic && !f.summary {
 		if n, _ := fmt.Sscanf(f.device, "%4x:%4x", &d.Vendor, &d.Device); n != 2 ||
 			len(f.device) != len("VVVV:DDDD") {
-			failUsage("a QEMU trace with --board generic needs --device VVVV:DDDD, "+
-				"the PCI ids of the device (see lspci -n), not %q", f.device)
+			failUsage("a %s trace with --board generic needs --device VVVV:DDDD, "+
+				"the PCI ids of the device (see lspci -n), not %q",
+				map[bool]string{true: "QEMU", false: "rwmmio"}[f.from == importer.FromQemu],
+				f.device)
 		}
 	}
 }
 
 // setRegions combines --region with --base. The first region is the main one of the device.
 func (f *importFlags) setRegions(o *importer.Options) {
-	if len(f.bases) > len(f.regions) {
+	names := f.regions
+	if f.from == importer.FromRwmmio {
+		if len(names) > 0 {
+			failUsage("--region is for traces of QEMU; a trace of rwmmio takes --base only")
+		}
+		names = make([]string, len(f.bases)) // its events have no names
+	}
+	if len(f.bases) > len(names) {
 		failUsage("there are more --base than --region; each --base belongs to a --region")
 	}
-	for i, name := range f.regions {
+	for i, name := range names {
 		region := traces.Region{Name: name, Bar: f.bar}
 		if before, bar, ok := strings.Cut(name, "="); ok {
-			n, err := strconv.ParseUint(bar, 0, 8)
-			if err != nil || n > 5 {
-				failUsage("--region %s: the BAR must be 0 to 5", name)
-			}
-			region.Name, region.Bar = before, uint8(n)
+			region.Name, region.Bar = before, parseBAR("--region "+name, bar)
 		}
 		if i < len(f.bases) {
-			base, err := strconv.ParseUint(f.bases[i], 0, 64)
+			base := f.bases[i]
+			if bar, address, ok := strings.Cut(base, "="); ok && f.from == importer.FromRwmmio {
+				region.Bar, base = parseBAR("--base "+base, bar), address
+			}
+			address, err := strconv.ParseUint(base, 0, 64)
 			if err != nil {
 				failUsage("--base %s is not an address; write an address such as 0x10000000",
 					f.bases[i])
 			}
-			region.Base = base
+			region.Base = address
 		}
 		if i == 0 {
 			o.Bar = region.Bar
 		}
 		o.Regions = append(o.Regions, region)
 	}
+}
+
+func parseBAR(flag, text string) uint8 {
+	n, err := strconv.ParseUint(text, 0, 8)
+	if err != nil || n > 5 {
+		failUsage("%s: the BAR must be 0 to 5", flag)
+	}
+	return uint8(n)
 }
 
 func (f *importFlags) setDeadline(o *importer.Options) {

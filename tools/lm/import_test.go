@@ -51,9 +51,6 @@ func TestOtherTracesAreNamed(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"trace": {"# tracer: mmiotrace\n#\n" + access,
 			"record again with cat /sys/kernel/tracing/trace_pipe"},
-		"rwmmio": {"# tracer: nop\n#\n          insmod-611     [002] .....    41.201001: " +
-			"rwmmio_write: acc_probe+0x60/0x1e0 [acc] width=32 val=0x1 addr=0xffff800085a00010\n",
-			"use lm record for a program, or QEMU's trace"},
 		"no PCIDEV": {"VERSION 20070824\n" + access, "line 2: no PCIDEV line"},
 		"empty":     {testDevice, "mmiotrace shows only BARs that a driver maps while it is on"},
 	} {
@@ -70,4 +67,39 @@ func TestOtherTracesAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustRun(t, "", "import", "--board", "generic", "t", "-o", "t.lmb")
+}
+
+// TestTracesOfRwmmioAreRecognized: their flags are those of QEMU's traces, without --region.
+func TestTracesOfRwmmioAreRecognized(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const text = "# tracer: nop\n#\n          insmod-611     [002] .....    41.201001: " +
+		"rwmmio_write: acc_probe+0x60/0x1e0 [acc] width=32 val=0x1 addr=0xffff800085a00010\n"
+	if err := os.WriteFile("t", []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	const base = "0xffff800085a00000"
+	for _, c := range []struct {
+		args string
+		exit int
+		want string
+	}{
+		{"--board generic --device abcd:0555 --base " + base, 0, "coalesce  1 write\n"},
+		{"--board generic --device abcd:0555 --base 2=" + base, 0, "coalesce  1 write\n"},
+		{"--board edu --base " + base, 0, "coalesce  1 write\n"},
+		{"--summary", 0, "0xffff800085a00010 to 0xffff800085a00013 (1 access of 4 bytes)"},
+		{"--board edu", 64, "--base ADDRESS, the address at which the driver mapped its BAR"},
+		{"--base " + base, 64, "does not name its device; use --board"},
+		{"--board generic --base " + base, 64, "needs --device VVVV:DDDD"},
+		{"--board edu --region x --base " + base, 64, "--region is for traces of QEMU"},
+		{"--board edu --base 6=" + base, 64, "the BAR must be 0 to 5"},
+		{"--board edu --base 2=" + base, 64, "board edu has no BAR 2"},
+	} {
+		args := append([]string{"import", "t", "-o", "t.lmb"}, strings.Fields(c.args)...)
+		exit, stdout, stderr := lm(t, args...)
+		if exit != c.exit || !strings.Contains(stdout+stderr, c.want) {
+			t.Errorf("lm import %s: exit status %d, want %d and %q: %s%s", c.args, exit, c.exit,
+				c.want, stdout, stderr)
+		}
+	}
+	mustRun(t, "", "dump", "t.lmb")
 }

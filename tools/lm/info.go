@@ -118,7 +118,9 @@ func openVerified(path string) (*runtime.File, *fbs.View) {
 
 func verifyFile(path string, file *runtime.File) *fbs.View {
 	view, err := file.Verify()
-	fail.On(explainImageError(path, err))
+	if err != nil {
+		fail.On(explainImageError(path, file, err))
+	}
 	_, err = lmb.ReadNotes(view)
 	failIf(hal.BadImage, path, err)
 	return view

@@ -100,11 +100,11 @@ func printFailure(err error, asJSON bool) int {
 // messageOf returns the text of an error. All errors with exit status 64 begin with "usage: ",
 // whichever package they are from.
 func messageOf(code hal.Code, err error) string {
-	if code.ExitStatus() != hal.Usage.ExitStatus() {
+	var workload workloadError
+	if code.ExitStatus() != hal.Usage.ExitStatus() || errors.As(err, &workload) {
 		return err.Error()
 	}
-	text := strings.Replace(err.Error(), code.Error()+": ", "", 1)
-	return hal.Usage.Error() + ": " + text
+	return hal.Usage.Error() + ": " + fail.Reason(err)
 }
 
 // failure is what --json prints when a command fails.
@@ -190,7 +190,7 @@ func failIf(code hal.Code, path string, err error) {
 
 func failAtPath(path string, err error) {
 	if err != nil {
-		fail.On(fmt.Errorf("%s: %w", path, err))
+		fail.On(fail.Around(path+": ", err, ""))
 	}
 }
 

@@ -219,8 +219,8 @@ func keepWritten(out *files.Output, err error) error {
 		out.Commit() != nil {
 		return err
 	}
-	return fmt.Errorf("%w; to import the accesses written before the error, "+
-		"use lm import --incomplete %s", err, out.Path)
+	return fail.Around("", err, "; to import the accesses written before the error, "+
+		"use lm import --incomplete "+out.Path)
 }
 
 func recordError(err error) error {
@@ -230,8 +230,7 @@ func recordError(err error) error {
 	}
 	code := map[recorder.Kind]hal.Code{recorder.NoProgram: hal.NoFile,
 		recorder.Forbidden: hal.Denied, recorder.Output: hal.IO}[failure.Kind]
-	return newFault(cmp.Or(code, hal.Internal), "%s",
-		strings.TrimPrefix(failure.Reason, hal.IO.Error()+": "))
+	return newFault(cmp.Or(code, hal.Internal), "%s", failure.Reason)
 }
 
 // printRecorded prints how much was recorded, and passes the program's exit status on.

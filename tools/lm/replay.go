@@ -16,6 +16,7 @@ import (
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/rehearsal"
 	"lightmetal/tools/look/report"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,8 @@ type replayFlags struct {
 	stats           bool
 	checkGolden     bool
 	profile         string
+	rehearseOnly    bool
+	onHardware      bool // with rehearseOnly: also on a device that is no model
 }
 
 func replayCommand() *cobra.Command {
@@ -50,7 +53,11 @@ func replayCommand() *cobra.Command {
 				}
 				f.window = int(window)
 			}
-			f.replay(f.prepare(args[0]))
+			if f.rehearseOnly {
+				f.rehearse(args[0])
+			} else {
+				f.replay(f.prepare(args[0]))
+			}
 		},
 	}
 	flags := c.Flags()
@@ -78,6 +85,11 @@ func replayCommand() *cobra.Command {
 		"compare every output with its golden data")
 	flags.StringVar(&f.profile, "profile", "",
 		"time every command; write a trace for Perfetto to this file (Chrome trace JSON)")
+	flags.BoolVar(&f.rehearseOnly, "rehearse", false,
+		"go on after checks that fail, and print them all, with the flags of lm import that each "+
+			"would take, as a file for lm import --rehearsal")
+	flags.BoolVar(&f.onHardware, "rehearse-on-hardware", false,
+		"permit --rehearse on a real device, which then gets all stores behind a failed check")
 	defineJSONFlag(c, "print the result as JSON, also on failure")
 	return c
 }
@@ -108,6 +120,8 @@ type outcome struct {
 	Stats   *statistics     `json:"stats,omitempty"`
 	Profile *report.Profile `json:"profile,omitempty"`
 
+	Rehearsal *rehearsal.Report `json:"rehearsal,omitempty"`
+
 	// outputs that were compared with golden data, after the last run with a comparison
 	Golden  []*lmb.Comparison `json:"golden,omitempty"`
 	Outputs []writtenOutput   `json:"outputs,omitempty"`
@@ -130,10 +144,7 @@ type writtenOutput struct {
 // outcome. The order is that of lmrun, so that both programs end with the same code.
 func (f *replayFlags) replay(s *session) {
 	defer s.close()
-	end := &outcome{Code: hal.OK.Error(), Image: s.path, Sequence: f.sequence, Command: -1,
-		Virtual: describeClock(s.devices[0]).Virtual, before: f.before, after: f.after,
-		Commands: report.SequenceCounts(s.view)[s.sequenceIndex].Executed,
-		hasSafe:  s.view.SequenceByName("safe") >= 0}
+	end := f.newOutcome(s)
 	hideWaits, releaseSignals := f.supervise(s)
 	defer releaseSignals()
 	err := fail.Try(func() { f.loopRuns(s, end) })
@@ -144,17 +155,33 @@ func (f *replayFlags) replay(s *session) {
 		err = fail.Try(func() { end.Outputs = s.writeOutputs(end.Runs) })
 	}
 	err = cmp.Or(err, s.close())
-	if asJSON && err != nil {
-		code := codeOf(err)
-		end.Exit, end.Code, end.Reason = code.ExitStatus(), code.Error(), err.Error()
-		printJSON(f.messageWriter(), end)
-		fail.On(printedError{code})
+	if asJSON {
+		end.failInJSON(f.messageWriter(), err)
 	}
 	fail.On(err)
 	printResult(f.messageWriter(), end)
 	if !asJSON && end.Profile != nil {
 		fail.On(end.Profile.Write(f.messageWriter()))
 	}
+}
+
+func (f *replayFlags) newOutcome(s *session) *outcome {
+	return &outcome{Code: hal.OK.Error(), Image: s.path, Sequence: f.sequence, Command: -1,
+		Virtual: describeClock(s.devices[0]).Virtual, before: f.before, after: f.after,
+		Commands: report.SequenceCounts(s.view)[s.sequenceIndex].Executed,
+		hasSafe:  s.view.SequenceByName("safe") >= 0}
+}
+
+// failInJSON prints the outcome of a replay that failed with err, and fails. It does nothing if err
+// is nil.
+func (end *outcome) failInJSON(to io.Writer, err error) {
+	if err == nil {
+		return
+	}
+	code := codeOf(err)
+	end.Exit, end.Code, end.Reason = code.ExitStatus(), code.Error(), err.Error()
+	printJSON(to, end)
+	fail.On(printedError{code})
 }
 
 // printedError is an error that has been printed.
@@ -299,21 +326,18 @@ func (s *session) runSafe(end *outcome, err error) error {
 	}
 	code := s.runOnce(safe).Code
 	end.Safe = code.Error()
-	return fmt.Errorf("%w%s", err, s.safeResultText(code))
+	return fail.Around("", err, s.safeResultText(code))
 }
 
 // failureText describes a failed run in the words of lmrun, but calls the window of the command by
 // its name. lmrun does not read the names of windows.
 func failureText(view *fbs.View, r *runtime.Result) string {
-	text := string(words.AppendFailure(nil, view, r))
-	place := string(runtime.AppendCommandPosition(nil, view, int(r.Command)))
-	window := view.Commands[r.Command].Window
+	name := "" // also of a command that accesses no window, of an image that has none
 	names := listing.WindowNames(lmb.Header(view))
-	if int(window) >= len(names) {
-		return text // a command that accesses no window, of an image that has none
+	if window := int(view.Commands[r.Command].Window); window < len(names) {
+		name = names[window]
 	}
-	rest := strings.TrimPrefix(text, place)
-	return place + strings.Replace(rest, fmt.Sprintf(" w%d", window), " "+names[window], 1)
+	return string(words.AppendFailure(nil, view, r, name))
 }
 
 // compareOutputs compares every output with its golden data, if it has any.

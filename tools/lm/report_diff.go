@@ -3,6 +3,7 @@ package main
 import (
 	"lightmetal/hal"
 	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/look/report"
 
 	"github.com/spf13/cobra"
@@ -16,15 +17,19 @@ func diffCommand() *cobra.Command {
 }
 
 func diffImages(pathA, pathB string) {
-	a, _ := decodeFile(pathA)
-	b, _ := decodeFile(pathB)
-	d := report.Diff(a, b)
+	_, viewA := openVerified(pathA)
+	_, viewB := openVerified(pathB)
+	a, err := lmb.FromView(viewA)
+	failIf(hal.BadImage, pathA, err)
+	b, err := lmb.FromView(viewB)
+	failIf(hal.BadImage, pathB, err)
+	d := report.Diff(a, b, viewA.WorstCaseUs, viewB.WorstCaseUs)
 	if asJSON {
 		printJSON(stdout, d)
 	} else {
-		fail.On(d.Write(stdout))
+		fail.On(d.Write(stdout, a))
 	}
 	if !d.Equal {
-		fail.On(printedError{hal.CompareFailed})
+		fail.On(programStatus(1)) // as diff(1)
 	}
 }

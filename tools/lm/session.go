@@ -43,6 +43,12 @@ type tensorFile struct {
 
 // prepare does everything that comes before the first store.
 func (f *replayFlags) prepare(path string) *session {
+	file, view := f.checkedImage(path)
+	return f.prepareView(path, file, view)
+}
+
+// checkedImage verifies an image and checks the flags that need no device.
+func (f *replayFlags) checkedImage(path string) (*runtime.File, *fbs.View) {
 	if f.loop < 1 || f.warmUp < 0 {
 		failUsage("--loop %d --warm-up %d: --loop must be at least 1, and --warm-up at least 0",
 			f.loop, f.warmUp)
@@ -57,7 +63,7 @@ func (f *replayFlags) prepare(path string) *session {
 	if f.window != runtime.AnyTLBWindow && !hasTLBWindow(view) {
 		failUsage("--window: %s has no TLB window; omit this flag", path)
 	}
-	return f.prepareView(path, file, view)
+	return file, view
 }
 
 // hasTLBWindow reports whether at least one window of the image uses a TLB window of the device.

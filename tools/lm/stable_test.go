@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/tools/capture/importer"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/check/golden"
 	"lightmetal/tools/look/report"
 
 	"github.com/spf13/cobra"
@@ -23,41 +23,7 @@ import (
 // TestPromisedInterfaceDoesNotChange compares what tools/CHANGES.md promises with a file: format,
 // exit codes, commands, flags and JSON fields of both tools.
 func TestPromisedInterfaceDoesNotChange(t *testing.T) {
-	checkGolden(t, "stable.golden", promisedInterface(t))
-}
-
-// checkGolden compares a text with a file of testdata. With the flag -update, it writes the file
-// first.
-func checkGolden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	have, lines := strings.Split(string(want), "\n"), strings.Split(got, "\n")
-	for _, line := range lines {
-		if !slices.Contains(have, line) {
-			t.Errorf("not in the golden file: %s", line)
-		}
-	}
-	for _, line := range have {
-		if !slices.Contains(lines, line) {
-			t.Errorf("only in the golden file: %s", line)
-		}
-	}
-	if string(want) != got && !t.Failed() {
-		t.Errorf("%s has the same lines in another order", path)
-	}
-	if t.Failed() {
-		t.Logf("go test ./tools/lm -run %s -update writes %s; tools/CHANGES.md has "+
-			"the promises", t.Name(), path)
-	}
+	golden.File(t, "testdata/stable.golden", promisedInterface(t))
 }
 
 // promisedInterface returns a line for each element of the promised interface.

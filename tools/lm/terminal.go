@@ -1,18 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
-	"regexp"
-	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/image/fail"
@@ -165,79 +162,75 @@ func closeImages() {
 	openImages = nil
 }
 
-// openImage opens an image. One from standard input is kept in memory, as a file
-// without a name.
+// openImage opens an image. One from standard input is kept in memory.
 func openImage(path string) *runtime.File {
 	if path == "-" {
 		return openImageData(path, readFile(path, dataMax))
 	}
-	return openImageAt(path, path)
+	image, err := runtime.Open(path)
+	status, _ := os.Stat(path)
+	return keepImage(image, err, status != nil && status.Mode().IsRegular() && status.Size() == 0)
 }
 
-// descriptorsDir is the directory of this process's open files.
-const descriptorsDir = "/proc/self/fd/"
-
-// openImageData opens an image that was read from path.
+// openImageData opens an image that was read from path, as a file without a name.
 func openImageData(path string, data []byte) *runtime.File {
 	fd, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC)
 	fail.On(hal.FileFault(path, err))
-	defer unix.Close(fd)
-	fail.On(hal.FileFault(path, files.WriteFull(fd, data)))
-	return openImageAt(path, fmt.Sprint(descriptorsDir, fd))
+	if err := files.WriteFull(fd, data); err != nil {
+		_ = unix.Close(fd)
+		fail.On(hal.FileFault(path, err))
+	}
+	if path == "-" {
+		path = "standard input"
+	}
+	image, err := runtime.OpenFD(fd, path)
+	return keepImage(image, err, len(data) == 0)
 }
 
-// openImageAt opens the file of an image; path names it in messages.
-func openImageAt(path, file string) *runtime.File {
-	image, err := runtime.Open(file)
-	fail.On(explainImageError(path, err))
+// keepImage keeps an open image to the end of the invocation, or fails with the error of opening
+// it.
+func keepImage(image *runtime.File, err error, isEmpty bool) *runtime.File {
+	if err != nil && isEmpty {
+		err = fail.Around("", err, remakeAdvice)
+	}
+	fail.On(err)
 	openImages = append(openImages, image)
 	return image
 }
 
-// explainImageError completes an error of opening or verifying an image: it names the source
-// of an image that was copied to a file without a name, and adds what to do if a file is
-// no image, or not one of this version.
-func explainImageError(path string, err error) error {
-	fault := (*hal.Fault)(nil)
-	if errors.As(err, &fault) && strings.HasPrefix(fault.Reason, descriptorsDir) {
-		if path == "-" {
-			path = "standard input"
-		}
-		_, reason, _ := strings.Cut(fault.Reason, ": ")
-		err = newFault(fault.Code, "%s: %s", path, reason)
-	}
-	if err == nil || !strings.Contains(err.Error(), ": preamble: ") &&
-		!strings.Contains(err.Error(), "the file is empty") {
+const remakeAdvice = "; make the image again with lm import, lm asm or lm capture of this version"
+
+// explainImageError adds to an error of verifying an image what to do if the file is no image, or
+// not a whole one of this version.
+func explainImageError(path string, file *runtime.File, err error) error {
+	var invalid *fbs.Error
+	_, typed := fbs.VerifyEnvelope(file.Bytes())
+	if !errors.As(typed, &invalid) || invalid.Place != "preamble" {
 		return err
 	}
 	if known := notAnImageError(path); known != nil {
 		return known
 	}
-	if strings.Contains(err.Error(), "; make it again with lm") {
-		return err
-	}
-	return fmt.Errorf("%w%s", err, cmp.Or(truncationAdvice(err),
-		"; make the image again with lm import, lm asm or lm capture of this version"))
+	return fail.Around("", err, preambleAdvice(file.Bytes()))
 }
 
-// truncationAdvice returns what to do if a file is shorter than its preamble says, or an empty
-// string.
-func truncationAdvice(err error) string {
-	sizes := wrongSizePattern.FindStringSubmatch(err.Error())
-	if sizes == nil {
-		return ""
+// preambleAdvice returns what to do if the preamble of a file is invalid, or an empty string if the
+// error says that itself: it does for an image of another version.
+func preambleAdvice(data []byte) string {
+	data, _, _ = fbs.SplitSignature(data)
+	if len(data) < fbs.PreambleSize || !isImage(data) {
+		return remakeAdvice
 	}
-	has, _ := strconv.ParseUint(sizes[1], 10, 64)
-	needs, _ := strconv.ParseUint(sizes[2], 10, 64)
-	if has >= needs {
+	p := fbs.ReadStruct[fbs.Preamble](data)
+	isOther := p.Major != fbs.FormatMajor || p.Minor > fbs.FormatMinor
+	switch {
+	case isOther || p.SchemaHash != fbs.SchemaHash:
 		return ""
+	case p.FileSize > uint64(len(data)):
+		return "; the file is truncated: copy it again"
 	}
-	return "; the file is truncated: copy it again"
+	return remakeAdvice
 }
-
-// wrongSizePattern matches the verifier's message on the size of a file.
-var wrongSizePattern = regexp.MustCompile(
-	`the file is (\d+) bytes long, but its preamble says (\d+)`)
 
 // limitedInput is an input that is read in parts, up to a limit.
 type limitedInput struct {

@@ -7,9 +7,11 @@ import (
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
+	"lightmetal/tools/capture/importer"
 	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/lmb"
@@ -111,7 +113,32 @@ func (v *verifyFlags) verifyImage(path string) (view *fbs.View, warnings []strin
 			"%s: the image is suspicious, although a replay is not affected: %v", path, err)
 	}
 	warnings = append(warnings, channelWarnings(view)...)
+	warnings = append(warnings, interruptWarnings(view)...)
 	return view, append(warnings, fenceWarnings(view)...)
+}
+
+// interruptWarnings warns of stores of values that may be interrupt addresses.
+func interruptWarnings(view *fbs.View) []string {
+	n, first := 0, 0
+	for i := range view.Commands {
+		c := &view.Commands[i]
+		if c.Opcode == gen.OpcodeWrite && c.Width >= 4 && importer.IsInterruptAddress(c.Value) &&
+			view.Windows[c.Window].Kind == gen.WindowKindBar {
+			if n++; n == 1 {
+				first = i
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	more := ""
+	if n > 1 {
+		more = fmt.Sprintf(" (the first of %d such stores)", n)
+	}
+	return []string{fmt.Sprintf("%s stores %#x%s, which is in the range of x86's interrupt "+
+		"addresses: if it is one, the device stores to the interrupt controller of the target",
+		lmb.PlaceText(view, first), view.Commands[first].Value, more)}
 }
 
 func (v *verifyFlags) printVerified(path string, view *fbs.View, warnings []string) {

@@ -8,56 +8,48 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file parses configuration files. CONFIGURATION.md describes their format.
+// CONFIGURATION.md describes the format of configurations.
 
-// bootConfigurationPath is the path of the configuration file that lminit reads as PID 1, unless
-// the arguments of lminit name another file.
+// bootConfigurationPath is read by PID 1, unless its arguments name another file.
 const bootConfigurationPath = "/lmrun.conf"
 
-// configuration contains the settings from a configuration file: how to prepare the machine,
-// which images to replay in which order, and what to do after success or failure.
 type configuration struct {
-	preparations    []preparation // executed in this order before the first image
-	replayArguments [][]string    // for each image: flags of lmrun, followed by the image path
-	onSuccess       restartPolicy // applies after lmrun has replayed all images successfully
-	onFailure       restartPolicy // applies after a preparation or a replay has failed
+	preparations    []preparation // before the first image, in this order
+	replayArguments [][]string    // for each image: flags of lmrun, then its path
+	onSuccess       restartPolicy // of all images
+	onFailure       restartPolicy // of a preparation or a replay
 }
 
-// defaultConfiguration contains the defaults of the lines `on-success` and `on-failure`: lminit
-// does not restart, and powers off the machine.
 var defaultConfiguration = configuration{
 	onSuccess: restartPolicy{finalAction: "poweroff"},
 	onFailure: restartPolicy{finalAction: "poweroff"},
 }
 
-// restartPolicy contains the steps that lminit takes after success or after a failure. After each
-// step, lminit starts again with the first preparation and the first image. If no step is left,
-// lminit exits, or performs the final action if it is PID 1.
+// restartPolicy is what follows success or failure. After each step, lminit starts again with the
+// first preparation. If no step is left, it exits, or performs the final action as PID 1.
 type restartPolicy struct {
-	steps       []recoveryStep // lminit takes the first step that has tries left
-	finalAction string         // what to do with the machine: halt, poweroff or reboot
+	steps       []recoveryStep // the first that has tries left is taken
+	finalAction string         // halt, poweroff or reboot
 }
 
-// preparation is a line of the configuration that prepares the machine, such as
-// `bind vfio-pci 0000:01:00.0`. lminit executes the line before the first image, and again after
-// every restart. Executing the line again changes nothing.
+// preparation is a line that prepares the machine, such as `bind vfio-pci 0000:01:00.0`. It is
+// executed again after every restart, which changes nothing.
 type preparation struct {
-	location  string // path and line number of the line, such as "/lmrun.conf:3"
+	location  string // such as "/lmrun.conf:3"
 	directive *machineDirective
-	values    []string // the words after the first word of the line
+	values    []string // the words after the first one
 }
 
-// machineDirective describes a keyword of the configuration file that concerns the machine and not
-// a single image, such as `hugepages`.
+// machineDirective is a keyword that concerns the machine and not an image, such as `hugepages`.
 type machineDirective struct {
-	name                 string // the keyword, which is the first word of a line
-	valueSyntax          string // syntax of the words after the keyword, for error messages
-	minValues, maxValues int    // smallest and largest number of words after the keyword
-	// prepare executes the line. It is nil for the keywords on-success and on-failure.
+	name                 string // the first word of a line
+	valueSyntax          string // for messages
+	minValues, maxValues int    // words after the name
+	// prepare is nil for on-success and on-failure.
 	prepare func(values []string) error
 }
 
-// machineDirectives lists the directives that are allowed before the first `image` line.
+// machineDirectives are allowed before the first `image` line.
 var machineDirectives = [...]machineDirective{
 	{"on-success", onSuccessSyntax, 1, 64, nil},
 	{"on-failure", onFailureSyntax, 1, 64, nil},
@@ -65,12 +57,11 @@ var machineDirectives = [...]machineDirective{
 	{"hugepages", "NUMBER", 1, 1, reserveHugepages},
 	{"bind", "DRIVER ADDRESS", 2, 2, bindDriver},
 	{"mount", "SOURCE DIRECTORY TYPE [ro]", 3, 4, mountFileSystem},
-	// lminit ignores the line `collisions`, which only `./build.sh image` uses.
+	// Only `./build.sh image` uses `collisions`.
 	{"collisions", "allowed", 1, 1, func([]string) error { return nil }},
 }
 
-// splitConfigFlag removes the flag -config and its value from a command line. It returns the value
-// and the other arguments. If -config is not given, the returned value is empty.
+// splitConfigFlag removes -config and its value from a command line; path is empty without it.
 func splitConfigFlag(args []string) (path string, rest []string) {
 	for i, arg := range args {
 		name, value, inline := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
@@ -88,13 +79,11 @@ func splitConfigFlag(args []string) (path string, rest []string) {
 	return "", rest
 }
 
-// parseConfiguration parses the text of the configuration file at path. Each line is empty, a
-// comment that begins with #, a name, or a name and a value. Before the first line `image`, only
-// the names in machineDirectives are allowed. After this line, only `image` and the names of
-// lmrun's flags are allowed.
+// parseConfiguration parses the file at path. Before the first line `image`, the names in
+// machineDirectives are allowed; after it, `image` and the names of lmrun's flags.
 //
-// After an error, the returned configuration contains the settings of all lines before the faulty
-// line. The caller then performs the final action of `on-failure` from these settings.
+// After an error, it returns the settings before the faulty line: their `on-failure` says what to
+// do.
 func parseConfiguration(path, text string) (configuration, error) {
 	c := defaultConfiguration
 	for i, line := range strings.Split(text, "\n") {
@@ -115,9 +104,8 @@ func parseConfiguration(path, text string) (configuration, error) {
 	return c, c.requireDeviceAddresses(path)
 }
 
-// requireDeviceAddresses checks a configuration whose on-failure has steps that act on devices,
-// such as `rescan`. It returns an error if an image has no line `device`, or if such a line has PCI
-// ids instead of an address: several devices can have the same ids.
+// requireDeviceAddresses requires an address of each image's devices if on-failure has steps that
+// act on devices: several devices can have the same PCI ids.
 func (c *configuration) requireDeviceAddresses(path string) error {
 	hasNoAddress := func(device string) bool { return strings.Count(device, ":") == 2 }
 	for _, step := range c.onFailure.steps {
@@ -132,9 +120,6 @@ func (c *configuration) requireDeviceAddresses(path string) error {
 	return nil
 }
 
-// parseLine adds the settings of one line to the configuration. The parameter `name` is the first
-// word of the line, and `value` is the rest. The parameter `location` contains the path and the
-// line number of the line, for error messages.
 func (c *configuration) parseLine(location, name, value string) error {
 	if name == "image" {
 		if value == "" || value[0] == '-' || strings.IndexByte(value, 0) >= 0 {
@@ -161,9 +146,7 @@ func (c *configuration) parseLine(location, name, value string) error {
 	return nil
 }
 
-// flagForLine returns the argument of lmrun for a configuration line with the given name and value:
-// "-name" for a flag without a value, and "-name=value" for any other flag. It returns an error if
-// the flag is not allowed in a configuration, or if lmrun would reject the argument.
+// flagForLine returns the argument of lmrun for a line, if it is allowed in a configuration.
 func flagForLine(name, value string) (flag string, err error) {
 	var o args.Options
 	isSwitch := o.SetSwitch(name)
@@ -181,8 +164,6 @@ func flagForLine(name, value string) (flag string, err error) {
 	return "-" + name + "=" + value, o.SetValue(name, value)
 }
 
-// applyMachineDirective checks the values of a line whose first word is in machineDirectives, and
-// adds the settings of the line to the configuration.
 func (c *configuration) applyMachineDirective(p preparation) (err error) {
 	kind, values := p.directive, p.values
 	if len(c.replayArguments) > 0 {
@@ -206,8 +187,7 @@ func (c *configuration) applyMachineDirective(p preparation) (err error) {
 		if err != nil {
 			return args.UsageError("hugepages takes a number below 2^32, not " + values[0])
 		}
-		// Remove leading zeros, because reserveHugepages compares the text of the number with
-		// the text that the kernel returns.
+		// Without leading zeros, as in the kernel's text, with which reserveHugepages compares it.
 		values[0] = strconv.FormatUint(n, 10)
 	}
 	c.preparations = append(c.preparations, p)
@@ -221,8 +201,7 @@ const (
 	onFailureSyntax    = commonPolicySyntax + recoveryStepSyntax
 )
 
-// parsePolicy parses the values of a line `on-success` or `on-failure`. After an error, the policy
-// is to power off the machine.
+// parsePolicy parses `on-success` or `on-failure`. After an error, the policy is to power off.
 func parsePolicy(kind *machineDirective, values []string) (policy restartPolicy, err error) {
 	text := strings.Join(values, " ")
 	switch {

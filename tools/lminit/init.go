@@ -10,15 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file contains the functions that lminit needs as PID 1, which is the first process that the
-// kernel starts.
-
-// runAsPID1 mounts the file systems of the kernel, replays all images, and then halts, reboots or
-// powers off the machine. It does not return.
+// runAsPID1 is lminit as the first process that the kernel starts. It does not return.
 func runAsPID1() {
 	mountKernelFileSystems()
-	// Disable the reset by Control-Alt-Delete. From now on, the kernel instead sends SIGINT to this
-	// process when these keys are pressed.
+	// The kernel sends SIGINT for Control-Alt-Delete instead of a reset.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF)
 	path, rest := splitConfigFlag(args.CommandLine())
 	if path == "" && unix.Access(bootConfigurationPath, unix.F_OK) == nil {
@@ -30,7 +25,7 @@ func runAsPID1() {
 	if path != "" {
 		printLine("lminit: " + finalAction)
 	}
-	// Kill all other processes, because they could write to the file systems after unix.Sync.
+	// Other processes could write to the file systems after they are synced.
 	_ = unix.Kill(-1, unix.SIGKILL)
 	if !flushFileSystems(s.preparations, flushLimit) {
 		printLine("lminit: a disk has not stored its data within " + flushLimit.String())
@@ -44,9 +39,8 @@ const flushLimit = 10 * time.Second
 
 var syncDisks = unix.Sync // tests set another function
 
-// flushFileSystems writes all data to the disks, and unmounts in reverse order, because a file
-// system can be mounted on a directory of one that was mounted earlier. It reports whether this
-// ended within the limit.
+// flushFileSystems syncs and unmounts, in reverse order, because one can be mounted on another. It
+// reports whether this ended within the limit.
 func flushFileSystems(preparations []preparation, limit time.Duration) (ended bool) {
 	done := make(chan struct{})
 	go func() {
@@ -66,8 +60,7 @@ func flushFileSystems(preparations []preparation, limit time.Duration) (ended bo
 	}
 }
 
-// mountKernelFileSystems mounts /proc, /sys and /dev, except those that are already mounted. If one
-// cannot be mounted, it prints the error and continues.
+// mountKernelFileSystems skips those that are mounted already. It prints an error and continues.
 func mountKernelFileSystems() {
 	mounts := [...]struct{ kind, path string }{
 		{"proc", "/proc"},
@@ -82,8 +75,6 @@ func mountKernelFileSystems() {
 	}
 }
 
-// rebootCommand returns the argument for which reboot(2) performs the given final action: halt,
-// reboot or poweroff.
 func rebootCommand(finalAction string) int {
 	switch finalAction {
 	case "halt":

@@ -9,35 +9,29 @@ import (
 	"lightmetal/tools/lmrun/args"
 )
 
-// This file selects and performs the steps that the lines `on-failure` and `on-success` of the
-// configuration list, such as `restart` or `reset bus`. The file reset.go contains the steps that
-// act on a device.
+// The steps of `on-failure` and `on-success`, such as `restart`. Those for a device are in
+// reset.go.
 
-// sysfsPath is the path at which sysfs is mounted. Tests set another path.
-var sysfsPath = "/sys"
+var sysfsPath = "/sys" // tests set another path
 
-// pciBusPath returns the directory of the PCI bus in sysfs.
 func pciBusPath() string { return sysfsPath + "/bus/pci" }
 
-// stepType is a kind of step that a configuration can contain, such as `reset bus`.
 type stepType struct {
-	name string // first words of the step in a configuration
-	// perform performs the step for one device. Its parameters are the device's name, such as
-	// vfio:0000:01:00.0, and the device's PCI address. For the step restart, perform is nil.
+	name string // first words of a step, such as `reset bus`
+	// perform acts on one device, such as vfio:0000:01:00.0, with this PCI address. It is nil for
+	// restart.
 	perform      func(device, address string) error
-	defaultPause time.Duration // pause after the step if the configuration specifies none
+	defaultPause time.Duration // after the step
 }
 
-// recoveryStep is one step of a restartPolicy, such as `rescan 2`. After each step, lminit starts
-// again with the first preparation and the first image.
+// recoveryStep is a step of a restartPolicy, such as `rescan 2`.
 type recoveryStep struct {
 	kind      *stepType
-	triesLeft int           // how often lminit may still take the step, or endless
-	pause     time.Duration // how long lminit waits after the step, before it starts again
+	triesLeft int           // or endless
+	pause     time.Duration // after the step
 }
 
-// endless is the number of tries of `restart forever`.
-const endless = -1
+const endless = -1 // restart forever
 
 // parseStep parses one step, such as `reset function 1 wait 2s`.
 func parseStep(text string) (step recoveryStep, ok bool) {
@@ -62,17 +56,16 @@ func parseStep(text string) (step recoveryStep, ok bool) {
 	return step, false
 }
 
-// isDeviceFailure reports whether a reset of the device can repair a failure with the given exit
-// status of lmrun. This is possible if the device was absent, disappeared, did not answer in time,
-// returned unexpected values, or reported a failed transfer.
+// isDeviceFailure reports whether a reset of the device can repair the failure with this exit
+// status: the device was absent, disappeared, did not answer in time, returned unexpected values,
+// or reported a failed transfer.
 func isDeviceFailure(exit int) bool {
 	return exit == hal.DeviceGone.ExitStatus() || exit == hal.DeadlinePassed.ExitStatus() ||
 		exit == hal.ExpectFailed.ExitStatus() || exit == hal.NoDevice.ExitStatus()
 }
 
-// takeNextStep takes the first step of the policy that has tries left. It skips steps that act on
-// devices if no device has failed. If a step fails, takeNextStep prints the error, drops the
-// remaining tries of this step, and takes the next step. It returns false if no step is left.
+// takeNextStep takes the first step that has tries left. A step for devices needs a failed device.
+// A step that fails has no more tries, and the next one is taken.
 func (s *supervisor) takeNextStep(policy *restartPolicy, exit int) bool {
 	hasFailedDevice := isDeviceFailure(exit) && len(s.usedDevices) > 0
 	for i := range policy.steps {
@@ -93,9 +86,8 @@ func (s *supervisor) takeNextStep(policy *restartPolicy, exit int) bool {
 	return false
 }
 
-// takeStep performs one recovery step: a restart of the program, or an action on each device in
-// s.usedDevices, such as a reset. If the program has failed (exit is not 0), takeStep then waits
-// for the time step.pause, or until a signal arrives.
+// takeStep performs a step. After a failure, it pauses until the step's time is over or a signal
+// arrives.
 func (s *supervisor) takeStep(step *recoveryStep, exit int) error {
 	status := " after exit status " + strconv.Itoa(exit)
 	if step.kind.perform == nil {

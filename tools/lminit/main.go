@@ -1,9 +1,8 @@
-// Lminit starts the program lmrun for each image of a configuration file, one after the other. If
-// the configuration file requests it, lminit starts again with the first image after a failure or
-// after success. lmrun must be in the same directory as lminit.
+// Lminit starts lmrun for each image of a configuration file, one after the other, and again after
+// a failure or success if the file says so. lmrun must be in the same directory as lminit.
 //
 // As PID 1, lminit also mounts file systems, reaps orphaned processes, and finally halts, reboots
-// or powers off the machine. CONFIGURATION.md is the manual of lminit.
+// or powers off the machine. CONFIGURATION.md is its manual.
 package main
 
 import (
@@ -16,11 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// version is the text that -version prints. build.sh makes the linker replace this text by a text
-// with the revision.
+// version is what -version prints. build.sh makes the linker replace it by a text with the
+// revision.
 var version = "lminit 0.1"
 
-// usage is the text that -help prints.
 const usage = `lminit starts lmrun for every image that a configuration names.
 
 usage: lminit -config FILE [flags of lmrun for every image]
@@ -35,9 +33,8 @@ The exit status is that of the last replay; lmrun -help lists them.
 `
 
 func main() {
-	// Start lmrun from the main thread of this process. The kernel kills lmrun when the thread that
-	// has started lmrun ends (see PR_SET_PDEATHSIG in prctl(2)). The main thread ends only with the
-	// process.
+	// The kernel kills lmrun when the thread that started it ends (PR_SET_PDEATHSIG in prctl(2)).
+	// The main thread ends only with the process.
 	runtime.LockOSThread()
 	if unix.Getpid() == 1 {
 		runAsPID1()
@@ -60,13 +57,10 @@ func main() {
 	unix.Exit(exit)
 }
 
-// writeText writes text to the file descriptor fd, with control characters escaped. It ignores
-// errors, because lminit has no other output to which it could report an error.
+// writeText escapes control characters. There is no other output for its errors.
 func writeText(fd int, text string) { _ = files.WriteFull(fd, files.EscapeControls([]byte(text))) }
 
-// printLine prints text and a line feed to standard error. It escapes line feeds and other control
-// characters inside text.
+// printLine prints one line to standard error. It escapes line feeds, too.
 func printLine(text string) { writeText(2, files.OneLine(text)+"\n") }
 
-// readFile returns the content of the file at path. The largest accepted size is 4 MiB.
 func readFile(path string) ([]byte, error) { return files.Read(path, 4<<20) }

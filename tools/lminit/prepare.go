@@ -8,11 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file prepares the machine: it loads kernel modules, reserves huge pages, binds drivers, and
-// mounts file systems.
-
-// execute executes the preparation. It returns a *hal.Fault, whose reason begins with the location
-// and the text of the configuration line.
+// execute returns an error that begins with the location and text of the line.
 func (p *preparation) execute() error {
 	err := p.directive.prepare(p.values)
 	if err != nil {
@@ -22,7 +18,6 @@ func (p *preparation) execute() error {
 	return err
 }
 
-// deviceNames returns the name of the device that the preparation is for, if any.
 func (p *preparation) deviceNames() []string {
 	if p.directive.name != "bind" {
 		return nil
@@ -30,8 +25,7 @@ func (p *preparation) deviceNames() []string {
 	return []string{"pci:" + p.values[1]}
 }
 
-// faultReason returns the text of err. If err is a *hal.Fault, faultReason omits the text of the
-// error code.
+// faultReason returns the text of err without that of its code.
 func faultReason(err error) string {
 	if fault, ok := err.(*hal.Fault); ok {
 		return fault.Reason
@@ -39,11 +33,10 @@ func faultReason(err error) string {
 	return err.Error()
 }
 
-// loadModule loads a kernel module. It does nothing if the module is already loaded. The first
-// element of pathAndParameters is the path of the module. The others are its parameters.
+// loadModule loads a kernel module, with the parameters after its path, unless it is loaded.
 func loadModule(pathAndParameters []string) error {
 	path, parameters := pathAndParameters[0], strings.Join(pathAndParameters[1:], " ")
-	// Without O_NONBLOCK, unix.Open would wait forever if path is a FIFO by mistake.
+	// With O_NONBLOCK, the path of a FIFO does not make unix.Open wait forever.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return hal.FileFault(path, err)
@@ -60,9 +53,9 @@ func loadModule(pathAndParameters []string) error {
 	return nil
 }
 
-// reserveHugepages sets the number of huge pages of 2 MiB, the size that lmrun uses. The default
-// size of the kernel, which /proc/sys/vm/nr_hugepages is for, is larger if its pages have 16 or
-// 64 KiB. With too little memory, the kernel reserves fewer pages and reports no error.
+// reserveHugepages reserves huge pages of 2 MiB, the size that lmrun uses.
+// /proc/sys/vm/nr_hugepages is for the kernel's default size, which is larger with pages of 16 or
+// 64 KiB. With too little memory, the kernel reserves fewer and reports no error.
 func reserveHugepages(values []string) error {
 	path := sysfsPath + "/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 	err := writeFile(path, values[0])
@@ -82,9 +75,8 @@ func reserveHugepages(values []string) error {
 	return err
 }
 
-// bindDriver binds a PCI function to a driver. It does nothing if the PCI function is already bound
-// to this driver. The values are the name of the driver and the address of the PCI function, such
-// as 0000:01:00.0.
+// bindDriver binds the PCI function with an address, such as 0000:01:00.0, to a driver, unless it
+// is bound to it.
 func bindDriver(values []string) error {
 	driver, address := values[0], values[1]
 	function, drivers := pciBusPath()+"/devices/"+address, pciBusPath()+"/drivers/"
@@ -99,19 +91,15 @@ func bindDriver(values []string) error {
 		return hal.NewFault(hal.NoFile, "the kernel has no driver "+driver+
 			"; load its module, and the modules that it needs, by `module` lines above this line")
 	}
-	// Write the name of the driver to driver_override. From then on, the kernel binds no other
-	// driver to this PCI function.
+	// From now on, the kernel binds no other driver to this PCI function.
 	err := writeFile(function+"/driver_override", driver)
-	// If the PCI function is bound to another driver, unbind it.
 	if err == nil && unix.Access(function+"/driver", unix.F_OK) == nil {
 		err = writeFile(function+"/driver/unbind", address)
 	}
-	// Bind the PCI function to the driver.
 	if err == nil {
 		err = writeFile(drivers+driver+"/bind", address)
 	}
-	// vfio-pci rejects a PCI function without an IOMMU group by EINVAL (Linux,
-	// vfio_group_find_or_alloc).
+	// EINVAL for a PCI function without an IOMMU group (Linux, vfio_group_find_or_alloc).
 	if err != nil && driver == "vfio-pci" &&
 		unix.Access(function+"/iommu_group", unix.F_OK) != nil {
 		return hal.NewFault(hal.NoDevice, "no IOMMU is on for this PCI function, so vfio-pci does "+
@@ -121,9 +109,8 @@ func bindDriver(values []string) error {
 	return err
 }
 
-// mountFileSystem mounts a file system. It does nothing if the file system is already mounted. The
-// values are the source, the directory, the type of the file system, and optionally `ro` for a
-// read-only mount.
+// mountFileSystem mounts a source on a directory, with a type and optionally `ro`, unless that is
+// done.
 func mountFileSystem(values []string) error {
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if len(values) == 4 {
@@ -136,16 +123,15 @@ func mountFileSystem(values []string) error {
 	return nil
 }
 
-// writeFile writes text to an existing file, such as a file of sysfs, with one system call.
+// writeFile writes an existing file, such as one of sysfs, with one system call.
 func writeFile(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
-	// A write to nr_hugepages can take long, and a signal would make the kernel reserve fewer
-	// pages. Go's scheduler sends signals to threads that compute for long. It sends none to a
-	// thread in unix.Write, but it would send some to a thread in hal.Write, which is a raw system
+	// A signal makes the kernel reserve fewer huge pages. Go's scheduler sends signals to threads
+	// that compute for long: none to one in unix.Write, but some to one in hal.Write, a raw system
 	// call.
 	_, err = unix.Write(fd, []byte(text))
 	return hal.FileFault(path, err)

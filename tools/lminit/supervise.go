@@ -17,38 +17,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file starts lmrun for each image of a configuration. After success or failure, it restarts
-// from the first image if a restart policy requires this. After a signal, it stops lmrun. In this
-// file, a replay is a process that executes lmrun.
+// A replay is a process that executes lmrun for one image.
 
-// killGraceTime is added to the stop time that lmrun has reported (see stopDurationReport). The sum
-// is the time between SIGTERM and SIGKILL.
+// killGraceTime is added to the stop time that lmrun reports, before SIGKILL.
 const killGraceTime = 2 * time.Second
 
-// supervisor replays the images of a configuration one after the other. Each replay is a child
-// process. Therefore the supervisor notices when a replay ends for any reason, for example when
-// the kernel kills it.
+// supervisor replays images one after the other. Each replay is a child process, so that its end is
+// noticed however it ends, for example if the kernel kills it.
 type supervisor struct {
 	configuration
-	configPath       string   // configuration file; empty: commandLineFlags contain the image
-	commandLineFlags []string // arguments of lminit except -config, passed to every replay
-	checkOnly        bool     // -check is given: only verify the images
+	configPath       string   // empty: commandLineFlags contain the image
+	commandLineFlags []string // passed to every replay
+	checkOnly        bool     // -check
 	signals          chan os.Signal
-	endSignal        os.Signal // the signal that ends the supervisor; nil: no signal yet
-	imageRejected    bool      // the latest replay ended because its image is invalid
-	usedDevices      []string  // names of the devices of the latest replay or preparation
+	endSignal        os.Signal // ends the supervisor; nil: none yet
+	imageRejected    bool      // by the latest replay, as invalid
+	usedDevices      []string  // of the latest replay or preparation
 }
 
-// supervise replays the images of the configuration at configPath. If configPath is empty, it
-// replays the image on the command line. It returns after the last image, after a failure without a
-// restart, or after a signal. It returns the exit status, and the action that lminit must then
-// perform if it is PID 1: halt, poweroff or reboot.
+// supervise replays the images of the configuration, or the one of the command line, until none is
+// left, a failure has no restart, or a signal arrives. finalAction is for PID 1: halt, poweroff or
+// reboot.
 func (s *supervisor) supervise() (exit int, finalAction string) {
 	o, _ := args.Parse(s.commandLineFlags)
 	s.checkOnly, s.signals = o.CheckOnly, make(chan os.Signal, 1)
-	// Each of these signals ends lminit. If lminit is PID 1, SIGUSR1 also halts the machine,
-	// SIGUSR2 powers it off, and the other signals reboot it. The program init of busybox treats
-	// SIGUSR1, SIGUSR2 and SIGTERM in the same way.
+	// Each of these ends lminit. As in busybox's init, SIGUSR1 makes PID 1 halt the machine,
+	// SIGUSR2 power it off, and the others reboot it.
 	signal.Notify(s.signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
 		unix.SIGUSR2)
 	if err := s.readConfigurationAndChdir(); err != nil {
@@ -58,11 +52,8 @@ func (s *supervisor) supervise() (exit int, finalAction string) {
 	return s.replayUntilDone()
 }
 
-// readConfigurationAndChdir reads and checks the configuration at configPath. Then it changes the
-// current directory to the directory of the configuration file, because paths in a configuration
-// are relative to this directory. If configPath is empty, readConfigurationAndChdir prepares a
-// single replay without arguments of its own: it gets only s.commandLineFlags, which every replay
-// gets.
+// readConfigurationAndChdir also enters the directory of the configuration, because its paths are
+// relative to it. Without a configuration, one replay gets s.commandLineFlags.
 func (s *supervisor) readConfigurationAndChdir() error {
 	s.configuration = defaultConfiguration
 	if s.configPath == "" {
@@ -74,8 +65,7 @@ func (s *supervisor) readConfigurationAndChdir() error {
 		return hal.FileFault(s.configPath, err)
 	}
 	if s.configuration, err = parseConfiguration(s.configPath, string(text)); err == nil {
-		// Check the flags of the command line, too. args.Parse requires the path of an image, but
-		// does not open it, so the word "image" suffices.
+		// args.Parse does not open the image, so the word "image" suffices.
 		_, err = args.Parse(append([]string{"image"}, s.commandLineFlags...))
 	}
 	if err != nil {
@@ -88,8 +78,7 @@ func (s *supervisor) readConfigurationAndChdir() error {
 	return err
 }
 
-// replayUntilDone replays all images, and starts again with the first image after each step of the
-// restart policies. It returns the exit status of the last attempt and the final action.
+// replayUntilDone returns the exit status of the last attempt and the final action.
 func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 	for {
 		exit = s.runImagesOnce()
@@ -116,9 +105,7 @@ func (s *supervisor) replayUntilDone() (exit int, finalAction string) {
 	return exit, "reboot"
 }
 
-// pollSignal reports whether a signal has arrived since the start of the supervisor. If a signal
-// arrived after the previous call, pollSignal stores the signal in s.endSignal. It does not wait
-// for a signal.
+// pollSignal reports whether a signal has arrived, without waiting, and keeps it in s.endSignal.
 func (s *supervisor) pollSignal() (received bool) {
 	select {
 	case s.endSignal = <-s.signals:
@@ -127,15 +114,13 @@ func (s *supervisor) pollSignal() (received bool) {
 	return s.endSignal != nil
 }
 
-// wouldFailAgain reports whether a restart would certainly fail again, because the failure was a
-// usage error, a missing permission or an invalid image. After invalid input data it returns false,
-// because the next data can be valid.
+// wouldFailAgain reports whether a restart certainly fails again. After invalid input data it need
+// not: the next data can be valid.
 func (s *supervisor) wouldFailAgain(exit int) bool {
 	return exit == hal.Usage.ExitStatus() || exit == hal.Denied.ExitStatus() || s.imageRejected
 }
 
-// runImagesOnce prepares the machine and replays the images in their order. It returns the exit
-// status of the first preparation or replay that fails, or 0.
+// runImagesOnce returns the exit status of the first preparation or replay that fails, or 0.
 func (s *supervisor) runImagesOnce() (exit int) {
 	s.imageRejected = false
 	for i := 0; i < len(s.preparations) && !s.checkOnly; i++ {
@@ -152,8 +137,8 @@ func (s *supervisor) runImagesOnce() (exit int) {
 	return exit
 }
 
-// preparationFailureText returns the text to print after a preparation has failed. For errors of
-// the kernel, it omits the words "internal error", which would suggest a defect of lminit.
+// preparationFailureText omits "internal error" from errors of the kernel, which are no defect of
+// lminit.
 func preparationFailureText(err error) string {
 	if hal.CodeOf(err) == hal.Internal {
 		return faultReason(err)
@@ -161,28 +146,24 @@ func preparationFailureText(err error) string {
 	return err.Error()
 }
 
-// deviceNames returns the names of the devices that the arguments of a replay contain.
 func (s *supervisor) deviceNames(arguments []string) []string {
 	o, _ := args.Parse(append(slices.Clone(arguments), s.commandLineFlags...))
 	return o.Devices
 }
 
-// runReplay starts lmrun with the arguments in flags and in s.commandLineFlags, one of which is the
-// path of the image. It waits for the end of lmrun and returns the exit status of lmrun.
 func (s *supervisor) runReplay(flags []string) (exit int) {
-	pid, reportFD, err := s.startReplay(flags)
+	pid, pipe, err := s.startReplay(flags)
 	if err != nil {
 		s.logLine("cannot start lmrun: " + err.Error())
 		return hal.Internal.ExitStatus()
 	}
-	defer unix.Close(reportFD)
-	return s.awaitReplay(pid, stopDurationReport{fd: reportFD})
+	defer unix.Close(pipe)
+	return s.awaitReplay(pid, pipe)
 }
 
-// startReplay starts the program lmrun in the directory of the program lminit. It returns the
-// process id of lmrun, and the read end of a pipe. lmrun writes to this pipe how long it may need
-// to stop (see stopDurationReport). lminit cannot compute this time from the image file, because
-// the file may have been replaced after lmrun opened it.
+// startReplay starts lmrun from the directory of lminit. reportFD is where it reports how long it
+// may need to stop: lminit cannot compute that, because the image's file may have been replaced
+// since.
 func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -197,11 +178,10 @@ func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) 
 		Files: []uintptr{0, 1, 2, uintptr(pipe[1])},
 		Env:   replayEnvironment(syscall.Environ()),
 		Sys: &syscall.SysProcAttr{
-			// If this process is killed, the kernel also kills lmrun. Otherwise lmrun would still
-			// use the device when lminit is started again.
+			// If lminit is killed, the kernel also kills lmrun, which would still use the device
+			// when lminit is started again.
 			Pdeathsig: syscall.SIGKILL,
-			// Start lmrun in a new process group. After Control-C, the terminal then sends
-			// SIGINT only to this process, and this process sends SIGTERM to lmrun.
+			// In its own process group, lmrun gets no SIGINT of Control-C: lminit sends it SIGTERM.
 			Setpgid: true,
 		},
 	}
@@ -213,10 +193,8 @@ func (s *supervisor) startReplay(flags []string) (pid, reportFD int, err error) 
 	return pid, pipe[0], err
 }
 
-// awaitReplay waits for the end of a replay and returns the exit status of the replay. If lminit
-// receives a signal, awaitReplay sends SIGTERM to the replay. If the replay then does not end
-// within r.killDelay(), awaitReplay sends SIGKILL to the replay.
-func (s *supervisor) awaitReplay(pid int, r stopDurationReport) (exit int) {
+// awaitReplay passes a signal on as SIGTERM, and kills the replay after killDelay.
+func (s *supervisor) awaitReplay(pid, pipe int) (exit int) {
 	ended := make(chan waitResult)
 	go reapChildren(pid, ended)
 	var timeout <-chan time.Time
@@ -224,16 +202,16 @@ func (s *supervisor) awaitReplay(pid int, r stopDurationReport) (exit int) {
 		select {
 		case w := <-ended:
 			exit := s.exitStatus(w)
-			s.imageRejected = exit == hal.BadImage.ExitStatus() && !r.readIfWritten()
+			_, accepted := readStopTime(pipe)
+			s.imageRejected = exit == hal.BadImage.ExitStatus() && !accepted
 			return exit
 		case s.endSignal = <-s.signals:
 			s.logLine("stopping after " + unix.SignalName(s.endSignal.(unix.Signal)))
 			_ = unix.Kill(pid, unix.SIGTERM)
-			// killDelay must read the report of lmrun after SIGTERM was sent. lmrun writes its
-			// report before it installs its signal handler. Therefore, if there is no report now,
-			// lmrun had no handler, and SIGTERM has ended it.
+			// Only after SIGTERM: lmrun reports before it installs its handler, so without a report
+			// there was no handler, and SIGTERM has ended it.
 			if timeout == nil {
-				timeout = time.After(r.killDelay())
+				timeout = time.After(killDelay(pipe))
 			}
 		case <-timeout:
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -241,9 +219,8 @@ func (s *supervisor) awaitReplay(pid int, r stopDurationReport) (exit int) {
 	}
 }
 
-// replayEnvironment returns the environment variables for lmrun. It removes the variables that Go's
-// runtime reads, because some of them would cause system calls that a sealed lmrun must not make.
-// It adds GOMAXPROCS=1: Go then starts faster and needs fewer threads and less memory.
+// replayEnvironment removes the variables of Go's runtime: some cause system calls that a sealed
+// lmrun must not make. With GOMAXPROCS=1, Go starts faster and needs fewer threads and less memory.
 func replayEnvironment(variables []string) []string {
 	kept := []string{"GOMAXPROCS=1"}
 	for _, variable := range variables {
@@ -256,43 +233,32 @@ func replayEnvironment(variables []string) []string {
 	return kept
 }
 
-// stopDurationReport is the report of lmrun about the longest time that it may need to end after a
-// signal. With the flag -supervised, lmrun writes this report to a pipe as soon as it has accepted
-// the image.
-type stopDurationReport struct {
-	fd                int    // file descriptor of the read end of the pipe
-	maxStopDurationUs uint64 // the reported time, in microseconds; 0 until isReceived is true
-	isReceived        bool   // the report has been read from the pipe
-}
-
-// readIfWritten reads the report if lmrun has written it, and never waits. It returns true if this
-// call or an earlier call has read the report.
-func (r *stopDurationReport) readIfWritten() (received bool) {
+// readStopTime reads from the pipe how long lmrun may need to end after a signal. With -supervised,
+// lmrun writes this as soon as it has accepted the image. readStopTime never waits.
+func readStopTime(pipe int) (us uint64, ok bool) {
 	var line [32]byte
-	if n, err := unix.Read(r.fd, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
-		r.maxStopDurationUs, r.isReceived = hal.ParseNumber(string(line[:n-1]), 10, math.MaxUint64)
+	if n, err := unix.Read(pipe, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
+		return hal.ParseNumber(string(line[:n-1]), 10, math.MaxUint64)
 	}
-	return r.isReceived
+	return 0, false
 }
 
-// killDelay returns the time to wait between SIGTERM and SIGKILL. If lmrun has written the report,
-// killDelay reads it and returns the sum of the reported time and killGraceTime. Otherwise it
-// returns killGraceTime.
-func (r *stopDurationReport) killDelay() time.Duration {
-	r.readIfWritten()
+// killDelay returns the time between SIGTERM and SIGKILL: what lmrun has written to the pipe, and
+// killGraceTime.
+func killDelay(pipe int) time.Duration {
+	us, _ := readStopTime(pipe)
 	const maxUs = uint64(math.MaxInt64-killGraceTime) / uint64(time.Microsecond)
-	return killGraceTime + time.Duration(min(r.maxStopDurationUs, maxUs))*time.Microsecond
+	return killGraceTime + time.Duration(min(us, maxUs))*time.Microsecond
 }
 
-// waitResult contains the wait status of a replay that has ended, or the error of wait4(2).
+// waitResult is what wait4(2) returned for a replay.
 type waitResult struct {
 	status unix.WaitStatus
 	err    error
 }
 
-// reapChildren waits until the child process with the given pid has ended, and sends the wait
-// status of that process to the channel `ended`. Meanwhile it reaps all other child processes that
-// end, because PID 1 is the parent of all orphaned processes and must reap them.
+// reapChildren waits for the replay. It reaps all other children, too: PID 1 is the parent of
+// orphaned processes.
 func reapChildren(replayPID int, ended chan<- waitResult) {
 	for {
 		var w waitResult
@@ -305,11 +271,8 @@ func reapChildren(replayPID int, ended chan<- waitResult) {
 	}
 }
 
-// exitStatus returns the exit status of a replay with the given waitResult. If a signal has ended
-// the replay, exitStatus returns:
-//   - 0 for a SIGTERM from the supervisor,
-//   - the exit status of hal.BusFault for SIGBUS,
-//   - the exit status of hal.Internal for any other signal.
+// exitStatus returns the status of a replay. The supervisor's own SIGTERM is a success, and SIGBUS,
+// of a device that is gone, is hal.BusFault.
 func (s *supervisor) exitStatus(w waitResult) int {
 	switch {
 	case w.err != nil:
@@ -327,6 +290,5 @@ func (s *supervisor) exitStatus(w waitResult) int {
 	return hal.Internal.ExitStatus()
 }
 
-// logLine prints one line to standard error, because lmrun can write tensor data to standard
-// output.
+// logLine uses standard error, because lmrun can write tensor data to standard output.
 func (s *supervisor) logLine(text string) { printLine("lminit: " + text) }

@@ -159,7 +159,7 @@ func TestNothingIsAllocatedAfterFreeze(t *testing.T) {
 // makeImpossibleRing creates a ring for tensor d with more unread slots than slots.
 func makeImpossibleRing(t *testing.T, path string) {
 	t.Helper()
-	r := newRing(path, resultBytes)
+	r := &ring{path: path, dataBytes: resultBytes}
 	if err := r.open(true); err != nil {
 		t.Fatal(err)
 	}

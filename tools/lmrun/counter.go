@@ -10,16 +10,12 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file reads the number in the file of -version-counter and raises it to the version of the
-// image.
-
-// readVersionCounter returns the number in the file of -version-counter. It returns 0 if path is
-// empty, or if the file does not exist because no image has run yet.
+// readVersionCounter returns the number in the file of -version-counter, 0 if no image has run yet.
 func readVersionCounter(path string) (uint32, error) {
 	if path == "" {
 		return 0, nil
 	}
-	const maxBytes = 4096 // far more than needed: a version has at most 10 digits
+	const maxBytes = 4096 // a version has at most 10 digits
 	text, err := files.Read(path, maxBytes)
 	if hal.CodeOf(err) == hal.NoFile {
 		return 0, nil
@@ -30,7 +26,6 @@ func readVersionCounter(path string) (uint32, error) {
 	return parseVersion(path, text)
 }
 
-// parseVersion parses the content of the file of -version-counter.
 func parseVersion(path string, text []byte) (uint32, error) {
 	version, ok := hal.ParseNumber(strings.TrimSuffix(string(text), "\n"), 10, 1<<32-1)
 	if !ok {
@@ -43,13 +38,13 @@ func parseVersion(path string, text []byte) (uint32, error) {
 // counterUpdate replaces the file of -version-counter by a new file with the version of the image,
 // completely or not at all.
 type counterUpdate struct {
-	newFile     files.Outputs // empty if the number stays
+	newFile     files.Outputs // empty: the number stays
 	newFileText []byte
 	version     uint32 // of the image
 }
 
-// openNewFile opens the new file that raiseVersion renames to path if version is higher than the
-// number in the file at path. It must precede runtime.Seal, which forbids opening files.
+// openNewFile opens the new file if the version of the image is higher. It must precede
+// runtime.Seal, which forbids opening files.
 func (c *counterUpdate) openNewFile(path string, version uint32) error {
 	counted, err := readVersionCounter(path)
 	if err != nil || path == "" || version <= counted {
@@ -66,8 +61,8 @@ func (c *counterUpdate) openNewFile(path string, version uint32) error {
 }
 
 // raiseVersion replaces the file, unless another lmrun has raised its number at least as high. It
-// must follow a complete run of the new image: until then, the previous image stays accepted. Later
-// calls do nothing.
+// must follow a complete run: until then, the previous image stays accepted. Later calls do
+// nothing.
 func (c *counterUpdate) raiseVersion() (err error) {
 	for _, file := range c.newFile {
 		if err = file.LockDir(); err == nil {
@@ -99,5 +94,4 @@ func (c *counterUpdate) replaceLower(file *files.Output) error {
 	return c.newFile.Commit()
 }
 
-// discard removes the new file if raiseVersion has not committed it.
 func (c *counterUpdate) discard() { c.newFile.Discard() }

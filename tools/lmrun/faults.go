@@ -13,35 +13,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file records a failure in the file that -faults names. FAULTS.md describes the file.
+// FAULTS.md describes the file of -faults.
 
 const (
-	newFaultFileSlots = 64   // number of slots in a file that lmrun creates
-	maxFaultSlots     = 4096 // largest number of slots that lmrun uses
+	newFaultFileSlots = 64
+	maxFaultSlots     = 4096 // further ones are not used
 )
 
 // faultRecorder writes one entry to the file of -faults if lmrun fails. A regular file or a block
-// device consists of slots for one entry each, and the new entry replaces the oldest entry. To a
-// character device, such as /dev/pmsg0 or a serial port, faultRecorder appends the entry.
+// device consists of slots for one entry each; the new entry replaces the oldest. To a character
+// device, such as /dev/pmsg0 or a serial port, it appends the entry.
 type faultRecorder struct {
-	path         string // path of the file; empty: record nothing
-	fd           int    // file descriptor, positioned at the slot for the new entry
+	path         string // empty: record nothing
+	fd           int    // positioned at the slot for the new entry
 	hasSlots     bool   // the file is no character device
 	entry        faultlog.Entry
-	imageView    *fbs.View
-	configSpaces []hal.Port // for each device, its configuration space; nil if it cannot be read
+	configSpaces []hal.Port // of each device; nil: cannot be read
 }
 
-// openFile opens the file of -faults and prepares the entry.
 func (r *faultRecorder) openFile(o args.Options, view *fbs.View) (err error) {
 	if o.FaultFile == "" {
 		return nil
 	}
-	// With O_DSYNC, write(2) returns after the entry is on the disk. With O_NONBLOCK, open(2)
-	// returns at once even if the path is that of a serial port without a connection.
+	// With O_DSYNC, write(2) returns after the entry is on the disk. With O_NONBLOCK, open(2) does
+	// not wait for the connection of a serial port.
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_DSYNC | unix.O_NONBLOCK | unix.O_NOCTTY |
 		unix.O_CLOEXEC
-	r.path, r.imageView = o.FaultFile, view
+	r.path = o.FaultFile
 	r.entry = faultlog.Entry{
 		Magic: faultlog.EntryMagic, ImageVersion: view.Version,
 		ImageChecksum: fbs.ReadStruct[fbs.Preamble](view.Envelope).Checksum,
@@ -71,8 +69,8 @@ func disableOutputProcessing(fd int) error {
 	return unix.IoctlSetTermios(fd, unix.TCSETS, settings)
 }
 
-// lockAndSeek locks the file and moves its position to the slot for the new entry. A process that
-// may only read the file can hold the lock, so the replay does not depend on it.
+// lockAndSeek moves the position to the slot for the new entry. A process that may only read the
+// file can hold the lock, so the replay does not depend on it.
 func (r *faultRecorder) lockAndSeek(o args.Options, isRegular bool) error {
 	const attempts = 10 // for 100 ms
 	switch err := files.Lock(r.fd, attempts); {
@@ -111,9 +109,8 @@ func (r *faultRecorder) lockAndSeek(o args.Options, isRegular bool) error {
 	return err
 }
 
-// findSlot returns the slot after the newest entry, and sets the number of the new entry. The data
-// are foreign if a slot neither contains only zeros nor begins with EntryMagic, as an entry does
-// whose write was interrupted.
+// findSlot returns the slot after the newest entry, and numbers the new entry. The data are foreign
+// if a slot neither contains only zeros nor begins with EntryMagic, as an interrupted entry does.
 func (r *faultRecorder) findSlot(slots int64) (slot int64, isForeign bool, err error) {
 	newest := uint64(0)
 	for i := range slots {
@@ -142,8 +139,8 @@ func (r *faultRecorder) writeZeros(slots int64) error {
 	return files.WriteFull(r.fd, make([]byte, slots*faultlog.EntryBytes))
 }
 
-// mapConfigSpaces opens the PCI configuration space of every device. The caller must call
-// mapConfigSpaces after runtime.Load, which rejects devices that do not match the image.
+// mapConfigSpaces maps the PCI configuration spaces. It must follow runtime.Load, which rejects
+// devices that do not match the image.
 func (r *faultRecorder) mapConfigSpaces(devices []hal.Device) {
 	if r.path == "" {
 		return
@@ -151,24 +148,23 @@ func (r *faultRecorder) mapConfigSpaces(devices []hal.Device) {
 	r.configSpaces = make([]hal.Port, len(devices))
 	for i, device := range devices {
 		a, err := device.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 4096})
-		if err != nil { // the configuration space of a conventional PCI function has 256 bytes
+		if err != nil { // a conventional PCI function has 256 bytes
 			a, _ = device.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
 		}
 		r.configSpaces[i] = a.Port
 	}
 }
 
-// readErrorRegisters stores the PCI address and the error registers of one device in the entry. It
-// chooses the device of the failed command, or the first device if no command has failed. After
-// success, it does nothing. The caller must call readErrorRegisters before it closes the devices.
-func (r *faultRecorder) readErrorRegisters(devices []hal.Device, end *outcome) {
+// readErrorRegisters stores the address and error registers of the device of the failed command, or
+// of the first device. It must precede closing.
+func (r *faultRecorder) readErrorRegisters(devices []hal.Device, view *fbs.View, end *outcome) {
 	if end.err == nil || r.configSpaces == nil {
 		return
 	}
 	e, device := &r.entry, 0
 	if end.result.Code != hal.OK && end.result.Command >= 0 {
-		window := r.imageView.Commands[end.result.Command].Window
-		device = int(r.imageView.Windows[window].Device)
+		window := view.Commands[end.result.Command].Window
+		device = int(view.Windows[window].Device)
 	}
 	copy(e.DeviceAddress[:], devices[device].Identity().Address)
 	config := r.configSpaces[device]
@@ -198,8 +194,7 @@ func findAER(config hal.Port) (offset uint64) {
 	return 0
 }
 
-// loadRegisters loads registers of 4 bytes from configuration space, starting at the given offset.
-// A register that cannot be loaded is 0.
+// loadRegisters loads registers of 4 bytes. One that cannot be loaded is 0.
 func loadRegisters(config hal.Port, offset uint64, registers []uint32) {
 	for i := range registers {
 		value, _ := config.Load(offset+4*uint64(i), 4)
@@ -207,9 +202,8 @@ func loadRegisters(config hal.Port, offset uint64, registers []uint32) {
 	}
 }
 
-// recordFailure writes the entry if the outcome is a failure. If the write fails, recordFailure
-// prints a warning. It allocates memory only for this warning, because a sealed process cannot map
-// new memory.
+// recordFailure writes the entry if the outcome is a failure. It allocates memory only for a
+// warning, because a sealed process cannot map new memory.
 func (r *faultRecorder) recordFailure(end *outcome) {
 	if end.err == nil || r.path == "" {
 		return

@@ -503,9 +503,9 @@ main:
 		{runtime.Result{Code: hal.ExpectFailed, Command: 0}, 0},
 		{runtime.Result{Code: hal.IO, Command: -1}, 0}, {runtime.Result{}, 0},
 	} {
-		r := faultRecorder{path: "faults", imageView: view, configSpaces: make([]hal.Port, 2)}
+		r := faultRecorder{path: "faults", configSpaces: make([]hal.Port, 2)}
 		r.configSpaces[test.device] = space
-		r.readErrorRegisters(devices, &outcome{err: hal.IO, result: test.result})
+		r.readErrorRegisters(devices, view, &outcome{err: hal.IO, result: test.result})
 		e := &r.entry
 		want := [11]uint32{0x0002_0001, 0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005, 0x1006,
 			0x1007, 0x1008, 0x1009}

@@ -9,7 +9,7 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// appendJSON appends the JSON object that -json prints, and a line feed.
+// appendJSON appends the object that -json prints, and a line feed.
 func appendJSON(text []byte, o args.Options, end *outcome, code hal.Code) []byte {
 	text = fbs.AppendText(text, `{"exit":%d`, uint64(code.ExitStatus()))
 	text = appendStringField(text, `,"code":"`, code.Error())
@@ -26,8 +26,7 @@ func appendJSON(text []byte, o args.Options, end *outcome, code hal.Code) []byte
 	return hal.AppendParts(text, "}\n")
 }
 
-// appendFailureFields appends the fields that describe a failure. The field "safe" is present only
-// if the sequence named `safe` has run.
+// appendFailureFields appends what describes a failure; "safe" only if `safe` has run.
 func appendFailureFields(text []byte, end *outcome) []byte {
 	r := &end.result
 	reason := appendFailure(messageRoom[:0], end)
@@ -41,8 +40,7 @@ func appendFailureFields(text []byte, end *outcome) []byte {
 	return text
 }
 
-// appendStringField appends a field whose value is a string. before ends with the first quotation
-// mark.
+// appendStringField appends a string after before, which ends with the first quotation mark.
 func appendStringField(text []byte, before, value string) []byte {
 	text = files.AppendEscaped(hal.AppendParts(text, before), files.JSON, []byte(value))
 	return append(text, '"')

@@ -10,9 +10,6 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file checks the signatures and versions of images. Only builds with the tag signed contain
-// it.
-
 const keyFlagUsage = `
   -key FILE           public keys in hex, one a line; rejects an image that none of them signed
   -at-least N         with -key: reject an image of a version below N (lm sign --version)
@@ -20,12 +17,10 @@ const keyFlagUsage = `
                       with -key: reject an image of a version below the number in FILE. After the
                       first complete run, raise the number to the version of the image`
 
-const maxKeyFileBytes = 4 << 20 // maximum size of the file that -key names, in bytes
+const maxKeyFileBytes = 4 << 20
 
-// checkSignature returns an error unless all of these conditions are met:
-//   - One of the public keys in the file o.KeyFile verifies the signature of the image.
-//   - This key is allowed to sign the version of the image.
-//   - The version is not lower than o.MinVersion or the number in the file o.VersionCounterFile.
+// checkSignature returns an error unless a key of o.KeyFile has signed the image and may sign its
+// version, and the version is at least o.MinVersion and the number in o.VersionCounterFile.
 func checkSignature(file *runtime.File, o args.Options) error {
 	publicKeys, err := files.Read(o.KeyFile, maxKeyFileBytes)
 	if err != nil {

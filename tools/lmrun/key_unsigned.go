@@ -9,20 +9,15 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file replaces key_signed.go and counter.go if lmrun is built without the tag signed. Such an
-// lmrun cannot check signatures.
-
 const keyFlagUsage = ""
 
-// checkSignature always returns an error. lmrun calls checkSignature only if -key is given. Without
-// this error, lmrun would ignore -key and replay an image with any signature.
+// checkSignature rejects -key, which would otherwise accept an image with any signature.
 func checkSignature(*runtime.File, args.Options) error {
 	return hal.NewFault(hal.Denied,
 		"-key: this lmrun cannot check signatures; build it with `-tags signed`")
 }
 
-// counterUpdate takes the place of the type in counter.go. -version-counter needs -key, which
-// checkSignature rejects.
+// counterUpdate does nothing: -version-counter needs -key.
 type counterUpdate struct{ newFile files.Outputs }
 
 func (*counterUpdate) openNewFile(path string, version uint32) error { return nil }

@@ -1,6 +1,5 @@
-// Lmrun replays one Light Metal image on the devices for which the image was made. The exit
-// status of lmrun names the kind of failure. A supervisor, such as lminit, uses the exit status to
-// decide whether to restart lmrun.
+// Lmrun replays one Light Metal image on the devices for which the image was made. Its exit status
+// names the kind of failure; a supervisor, such as lminit, restarts lmrun by it.
 package main
 
 import (
@@ -13,14 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file performs the steps of lmrun in this order:
-//  1. Parse the command line, verify the image, and check the options against the image.
-//  2. Open the devices, install the signal handler, load the image, and open the inputs and
-//     outputs.
-//  3. Freeze the process (runtime.Replay.Freeze). If -seal is given, also seal the process
-//     (runtime.Seal). From here on, lmrun allocates nothing. Enable bus mastering.
-//  4. Execute the runs. A run is one execution of the sequence that the flag -sequence names.
-//  5. Stop the devices and print the outcome.
+// The steps of lmrun, in this order:
+//   1. Parse the command line, verify the image, and check the options against the image.
+//   2. Open the devices, install the signal handler, load the image, open the inputs and outputs.
+//   3. Freeze the process, and seal it if -seal is given. From here on, lmrun allocates nothing.
+//      Enable bus mastering.
+//   4. Execute the runs. A run is one execution of the sequence that -sequence names.
+//   5. Stop the devices and print the outcome.
 
 func main() {
 	runtime.DedicateProcess()
@@ -32,26 +30,22 @@ func main() {
 	unix.Exit(printOutcome(options, end))
 }
 
-// outcome contains the error, the result and the statistics that lmrun prints when it ends.
+// outcome is what lmrun prints when it ends.
 type outcome struct {
-	// err is the first error of any step of lmrun, or nil after success. If a command failed, the
-	// error text names it, for example "expect failed: main, command 3: expect.4 ...".
+	// err is the first error of any step. The text of a failed command names it, for example
+	// "expect failed: main, command 3: expect.4 ...".
 	err error
-	// result is the result of the last sequence that ran, other than the sequence `safe`. If
-	// lmrun stopped the runs for another reason than a failed command, for example because an input
-	// could not be read, runSafeSequence sets result.Code to the code of err, and result.Command to
-	// -1.
+	// result is that of the last sequence other than `safe`. If no command has failed, but an
+	// input, for example, could not be read, Code is the code of err and Command is -1.
 	result          runtime.Result
-	ignoredFailures uint64 // of all sequences that ran, other than the sequence `safe`
+	ignoredFailures uint64 // of all sequences other than `safe`
 
-	runs          uint64 // number of completed runs
-	totalRunNs    int64  // sum of the durations of completed runs, in nanoseconds
-	shortestRunNs int64  // duration of the shortest completed run, in nanoseconds
-	longestRunNs  int64  // duration of the longest completed run, in nanoseconds
+	runs          uint64 // completed ones
+	totalRunNs    int64  // of completed runs, as the two below
+	shortestRunNs int64
+	longestRunNs  int64
 }
 
-// replayImage performs the steps of lmrun from opening the image to stopping the devices, and
-// returns the outcome. If -check is given, replayImage opens no device.
 func replayImage(o args.Options) outcome {
 	view, err := openImage(o)
 	if err != nil {
@@ -79,8 +73,7 @@ func replayImage(o args.Options) outcome {
 	return end
 }
 
-// openImage opens and verifies the image, and returns the verified image. If -key is given,
-// openImage checks the signature and the version of the image before it verifies the image.
+// openImage returns the verified image. With -key, its signature and version are checked first.
 func openImage(o args.Options) (*fbs.View, error) {
 	if (o.MinVersion != 0 || o.VersionCounterFile != "") && o.KeyFile == "" {
 		return nil, args.UsageError("-at-least and -version-counter need -key: " +
@@ -96,9 +89,8 @@ func openImage(o args.Options) (*fbs.View, error) {
 	return file.Verify()
 }
 
-// reportMaxStopTime writes maxUs as one line to file descriptor 3. maxUs is the longest time that
-// lmrun may need to end after a signal, in microseconds. A supervisor that starts lmrun with
-// -supervised reads this line, so that it knows how long to wait before it kills lmrun.
+// reportMaxStopTime writes the longest time between a signal and the end of lmrun, as one line to
+// file descriptor 3. A supervisor waits that long before it kills lmrun.
 func reportMaxStopTime(maxUs uint64) error {
 	const reportFD = 3
 	err := files.WriteFull(reportFD, []byte(fbs.Text("%d\n", maxUs)))
@@ -108,12 +100,10 @@ func reportMaxStopTime(maxUs uint64) error {
 	return args.UsageError("-supervised: cannot write to file descriptor 3: " + err.Error())
 }
 
-// openDevice opens the device with a given name. parseDeviceName checks the name and opens nothing.
-// In builds with the tag mock, both functions also accept mock devices.
+// Builds with the tag mock also accept mock devices.
 var openDevice, parseDeviceName = hal.Open, hal.ParseDeviceName
 
-// openDevices opens the devices that the flags -device name. Without such a flag, it chooses the
-// devices by the ids in the image, and prints its choice.
+// openDevices opens the devices of -device, or those that the ids in the image choose.
 func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 	names := o.Devices
 	if len(names) == 0 {
@@ -129,9 +119,7 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 	return devices, err
 }
 
-// runOnDevices prepares and executes the runs. It then discards the outputs that were not
-// committed, reads the error registers after a failure, and stops the devices. After success it
-// stops the watchdog. After a failure it does not, so that the watchdog resets the machine.
+// runOnDevices stops the watchdog only after success: after a failure it resets the machine.
 func (f *runLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
 	end := outcome{err: f.prepareRuns(devices, view, o)}
 	if end.err == nil {
@@ -141,7 +129,7 @@ func (f *runLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Opti
 	}
 	f.outputFiles.Discard()
 	f.counterUpdate.discard()
-	f.faultRecorder.readErrorRegisters(devices, &end)
+	f.faultRecorder.readErrorRegisters(devices, view, &end)
 	if err := f.stopDevices(devices); end.err == nil {
 		end.err = err
 	}
@@ -151,8 +139,8 @@ func (f *runLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Opti
 	return end
 }
 
-// prepareRuns does everything that must precede the first run. The signal handler comes first, and
-// bus mastering last.
+// prepareRuns does everything that must precede the first run: the signal handler first, and bus
+// mastering last.
 func (f *runLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Options) error {
 	if err := installSignalHandler(); err != nil {
 		return err
@@ -170,8 +158,8 @@ func (f *runLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Optio
 		err = f.openFiles(r, devices[0])
 	}
 	if err == nil {
-		// Freeze makes Go's runtime open two file descriptors. If Go's runtime cannot open them, it
-		// ends the process without a useful error. EnsureSpareFDs returns an error instead.
+		// Freeze makes Go's runtime open two descriptors; if it cannot, it ends the process without
+		// a useful error.
 		err = files.EnsureSpareFDs(2)
 	}
 	if err == nil {
@@ -191,9 +179,8 @@ func (f *runLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Optio
 	return err
 }
 
-// stopDevices stops the DMA of all devices and then closes the devices. It returns the first error.
-// In a sealed process, which is not allowed to close files, stopDevices only stops the DMA. The
-// kernel closes the devices when the process ends.
+// stopDevices closes no device in a sealed process, which may not close files: the kernel does that
+// at the end. It returns the first error.
 func (f *runLoop) stopDevices(devices []hal.Device) (firstErr error) {
 	if f.replay != nil {
 		firstErr = f.replay.StopDMA()

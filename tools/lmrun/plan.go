@@ -10,13 +10,8 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file checks that the options match the verified image. lmrun performs these checks before it
-// opens a device, and also with -check, which opens no device. This file also computes the longest
-// time that lmrun may need to stop.
-
 // planRuns checks that the options match the image, and that no output would overwrite another file
-// of this lmrun. It returns a runLoop with the sequences, tensors, limits and watchdog from the
-// options. It opens no input, output or device.
+// of this lmrun. It opens nothing, so that -check needs no device.
 func planRuns(view *fbs.View, o args.Options) (f *runLoop, err error) {
 	f = &runLoop{view: view, runTimeLimitNs: o.DeadlineNs}
 	view.TimeLimitUs = uint64(o.MaxSequenceNs) / 1000
@@ -43,8 +38,6 @@ func planRuns(view *fbs.View, o args.Options) (f *runLoop, err error) {
 	return f, err
 }
 
-// findSequences looks up the sequences that -sequence, -before and -after name, and stores their
-// indices in f. For -before and -after, the index is -1 if the flag is not given.
 func (f *runLoop) findSequences(view *fbs.View, o args.Options) error {
 	for i, name := range [...]string{o.Sequence, o.SequenceBefore, o.SequenceAfter} {
 		index := view.SequenceByName(name)
@@ -57,7 +50,7 @@ func (f *runLoop) findSequences(view *fbs.View, o args.Options) error {
 	return nil
 }
 
-// sequenceNames returns the names of all sequences in the image, with a space before each name.
+// sequenceNames returns the names of all sequences, each after a space.
 func sequenceNames(view *fbs.View) (names string) {
 	for i := range view.Sequences {
 		names += " " + view.Name(view.Sequences[i].Name)
@@ -65,14 +58,13 @@ func sequenceNames(view *fbs.View) (names string) {
 	return names
 }
 
-// checkDeviceFlags checks the values of -device and -window without opening a device.
 func checkDeviceFlags(view *fbs.View, o args.Options) error {
 	for _, name := range o.Devices {
 		if _, err := parseDeviceName(name); err != nil {
 			return err
 		}
 	}
-	// Check the number of devices only if -check is given. Otherwise runtime.Load checks it.
+	// Without -check, runtime.Load checks the number of devices.
 	devices, targets := uint64(len(o.Devices)), uint64(len(view.Devices))
 	if o.CheckOnly && devices != 0 && devices != targets {
 		return args.UsageError(fbs.Text("the image is for %d device(s), but -device names %d",
@@ -84,7 +76,6 @@ func checkDeviceFlags(view *fbs.View, o args.Options) error {
 	return nil
 }
 
-// hasTLBWindow reports whether at least one window of the image uses a TLB window of the device.
 func hasTLBWindow(view *fbs.View) bool {
 	for i := range view.Windows {
 		if view.Windows[i].Kind == gen.WindowKindTlb {
@@ -94,15 +85,12 @@ func hasTLBWindow(view *fbs.View) bool {
 	return false
 }
 
-// maxStopTimeUs returns the longest time that lmrun may need to end after a signal, in
-// microseconds. In the worst case, the signal arrives during a run or during the sequence that
-// -before names, and lmrun then still runs the sequence that -after names and the sequence `safe`.
-//
-// The sum cannot overflow, because -longest is at most 2^62 ns.
+// maxStopTimeUs returns the longest time between a signal and the end of lmrun. At worst, the
+// signal arrives in a run or in the sequence of -before; that of -after and `safe` still run. The
+// sum cannot overflow, because -longest is at most 2^62 ns.
 func (f *runLoop) maxStopTimeUs(view *fbs.View) uint64 {
-	// After a signal, the time limit of a run is -deadline, or runtime.StopGraceNs if -deadline is
-	// not given. The limit of the sequences that -before and -after name is runtime.StopGraceNs.
-	// The sequence `safe` has only the limit -longest.
+	// After a signal, the limit of a run is -deadline, or else StopGraceNs; that of -before and
+	// -after is StopGraceNs; `safe` has only -longest.
 	runLimit := uint64(f.runTimeLimitNs)
 	if runLimit == 0 {
 		runLimit = runtime.StopGraceNs
@@ -114,8 +102,8 @@ func (f *runLoop) maxStopTimeUs(view *fbs.View) uint64 {
 	return max(run, before) + after + safe
 }
 
-// maxSequenceUs returns the longest time in microseconds that a sequence can take with the given
-// limit, with the time until it notices a signal and the limit; 0 if the index is -1.
+// maxSequenceUs returns the longest time that a sequence can take, with the time until it notices a
+// signal and the limit; 0 if the index is -1.
 func maxSequenceUs(view *fbs.View, sequence int, limitNs uint64) uint64 {
 	if sequence < 0 {
 		return 0
@@ -123,8 +111,7 @@ func maxSequenceUs(view *fbs.View, sequence int, limitNs uint64) uint64 {
 	return min(view.WorstCaseUs[sequence], limitNs/1000) + runtime.StopLagNs/1000
 }
 
-// bindingPaths returns the file path of each binding. For a ring, this is the path without
-// ringPrefix.
+// bindingPaths returns the paths of files, without the prefix of rings.
 func bindingPaths(bindings []args.Binding) (paths []string) {
 	for _, b := range bindings {
 		paths = append(paths, strings.TrimPrefix(b.Path, ringPrefix))

@@ -7,11 +7,9 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file prints the outcome of lmrun. After the seal, its functions may make no system call
-// except write(2), and may allocate nothing.
+// After the seal, these functions make no system call except write(2), and allocate nothing.
 
-// pathMax is the largest length of a path (PATH_MAX), in bytes.
-const pathMax = 4096
+const pathMax = 4096 // PATH_MAX of Linux
 
 // Messages are built in messageRoom, and escaped in escapedRoom. A message has at most two paths,
 // and JSON has three.
@@ -20,18 +18,16 @@ var (
 	escapedRoom [files.EscapedMax * 4 * pathMax]byte
 )
 
-// printOutcome prints the outcome as one line of text, or as one JSON object if -json is given.
-// If -help or -version is given, it prints the usage or the version instead. It returns the exit
-// status of lmrun.
+// printOutcome prints the outcome, or what -help or -version asks for, and returns the exit status.
 func printOutcome(o args.Options, end outcome) (exitStatus int) {
 	code := hal.CodeOf(end.err)
 	if end.result.Code == hal.OK {
-		end.result.Command = -1 // the index of the failed command: none
+		end.result.Command = -1 // none has failed
 	}
 	fd := 1
 	for _, b := range o.Outputs {
 		if files.IsStdout(b.Path) {
-			fd = 2 // standard output contains the data of a tensor, so print to standard error
+			fd = 2 // standard output has the data of a tensor
 		}
 	}
 	var err error
@@ -60,14 +56,13 @@ func printOutcome(o args.Options, end outcome) (exitStatus int) {
 	return code.ExitStatus()
 }
 
-// writeText writes text to the file descriptor fd, with control characters escaped. Otherwise
-// control characters in a path, or in a name from the image, could control the terminal.
+// writeText escapes control characters: those in a path, or in a name from the image, could control
+// the terminal.
 func writeText(fd int, text string) error {
 	return files.WriteFull(fd, files.AppendEscaped(escapedRoom[:0], files.Terminal, []byte(text)))
 }
 
-// printLine writes parts and a line feed to the file descriptor fd. It escapes line feeds and other
-// control characters in the parts.
+// printLine writes parts and a line feed. It also escapes line feeds in the parts.
 func printLine(fd int, parts ...string) error {
 	line := escapedRoom[:0]
 	for _, part := range parts {
@@ -76,7 +71,6 @@ func printLine(fd int, parts ...string) error {
 	return files.WriteFull(fd, append(line, '\n'))
 }
 
-// appendVersion appends what -version prints: a JSON object if asJSON is true.
 func appendVersion(text []byte, asJSON bool) []byte {
 	before, format := "", ", format %d.%d, schema %x\n"
 	if asJSON {
@@ -86,8 +80,7 @@ func appendVersion(text []byte, asJSON bool) []byte {
 	return fbs.AppendText(text, format, fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash)
 }
 
-// appendTiming appends the number of runs and their durations in microseconds, with a comma before
-// them.
+// appendTiming appends the number of runs and their durations, after a comma.
 func appendTiming(text []byte, end *outcome) []byte {
 	if end.runs == 0 {
 		return hal.AppendParts(text, ", no runs")
@@ -103,7 +96,7 @@ func appendTiming(text []byte, end *outcome) []byte {
 		most%10)
 }
 
-// appendFailure appends the text of end.err, and the result of the sequence `safe` if it has run.
+// appendFailure appends the text of end.err, and the result of `safe` if it has run.
 func appendFailure(text []byte, end *outcome) []byte {
 	text = hal.AppendError(text, end.err)
 	if end.result.SafeRan {

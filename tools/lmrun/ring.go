@@ -11,61 +11,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file implements rings. A ring passes tensor data between two processes through a file that
-// both processes map as shared memory. RING.md specifies the format of the file.
-
 const (
-	ringMagic       = 0x31474e49524d4c // "LMRING1" and a zero byte, as a little-endian number
-	ringHeaderBytes = 4096             // offset of the first slot in the file, in bytes
-	slotAlignBytes  = 64               // the file offset of each slot is a multiple of 64 bytes
+	ringMagic       = 0x31474e49524d4c // "LMRING1" and a zero byte, little-endian
+	ringHeaderBytes = 4096             // offset of the first slot
+	slotAlignBytes  = 64               // of the offset of each slot
 
-	newRingSlots = 8       // number of slots in a ring that lmrun creates
-	maxRingSlots = 1 << 16 // largest number of slots in a ring that lmrun accepts
+	newRingSlots = 8
+	maxRingSlots = 1 << 16
 )
 
-// ringLockTries is the number of attempts to lock the file of a ring. 1000 attempts take 10 s,
-// which is enough because other processes lock the file only while they create or check the ring.
-// Tests set a smaller number.
-var ringLockTries = 1000
+// ringLockTries attempts take 10 s. Other processes lock a ring only while they create or check it.
+var ringLockTries = 1000 // tests set another number
 
-// ringHeader is the structure at the beginning of a ring file. RING.md specifies it.
+// ringHeader is the beginning of a ring file, as RING.md specifies it.
 type ringHeader struct {
-	magic         uint64 // must equal ringMagic
-	slotBytes     uint64 // number of data bytes in a slot
-	numberOfSlots uint64 // number of slots in the file
-	closed        uint32 // not zero if the writer will write no more slots
+	magic         uint64
+	slotBytes     uint64
+	numberOfSlots uint64
+	closed        uint32 // not 0: the writer writes no more slots
 	_             [36]byte
-	slotsWritten  uint64 // how often the writer has filled a slot since the ring was created
+	slotsWritten  uint64 // by all writers since the ring was created
 	_             [56]byte
-	slotsRead     uint64 // how often the reader has released a slot since the ring was created
+	slotsRead     uint64 // released by all readers since then
 }
 
-// ring passes the data of one tensor from one writer process to one reader process, through a file
-// that both processes map. The file contains a header and slots of equal size. Each slot contains
-// the data of the tensor for one run.
+// ring passes the data of one tensor from a writer process to a reader process, through a file that
+// both map. RING.md describes it. Each slot has the data of one run.
 type ring struct {
-	path        string // path of the ring file
-	memory      []byte // the mapped file; nil until ring.open has mapped the file
-	*ringHeader        // the header in the mapped file
-	// dataBytes and slotCount are copies of the header fields slotBytes and numberOfSlots. Methods
-	// must use the copies, because the other process can change the header after
-	// attach has checked it.
+	path        string
+	memory      []byte // the mapped file; nil before ring.open
+	*ringHeader        // in the mapped file
+	// dataBytes, the tensor's size, and slotCount are copies of header fields, which the other
+	// process can change after attach has checked them.
 	dataBytes, slotCount uint64
 	slotsMoved           *uint64 // &slotsWritten in the writer, &slotsRead in the reader
-	// closedByEarlierWriter is true in a reader if the ring was closed when the reader opened it,
-	// and no data have arrived since then. In this state, the reader waits for the next writer and
-	// does not report the end of the data.
+	// closedByEarlierWriter is true in a reader that found the ring closed and empty, until data
+	// arrive. It then waits for the next writer and reports no end of the data.
 	closedByEarlierWriter bool
 }
 
-// newRing returns a ring for a tensor of dataBytes bytes. The parameter path is the path of the
-// ring file. The caller must call ring.open before any other method.
-func newRing(path string, dataBytes uint64) *ring {
-	return &ring{path: path, dataBytes: dataBytes}
-}
-
-// open opens and maps the file of the ring, as the writer of the ring if isWriter is true, and
-// otherwise as the reader. If the file does not exist or is empty, open creates a new ring.
+// open opens and maps the file, or creates the ring if the file does not exist or is empty.
 func (r *ring) open(isWriter bool) error {
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Open(r.path, flags, 0o660)
@@ -76,7 +61,7 @@ func (r *ring) open(isWriter bool) error {
 		return hal.FileFault(r.path, err)
 	}
 	defer unix.Close(fd)
-	// Unlock the file explicitly, because closing fd does not unlock a file that is still mapped.
+	// Closing fd does not unlock a file that is still mapped.
 	defer unix.Flock(fd, unix.LOCK_UN)
 	if err = r.lockFile(fd); err == nil {
 		err = r.mapOrCreate(fd)
@@ -97,9 +82,8 @@ func (r *ring) lockFile(fd int) error {
 	return hal.NewFault(hal.IO, r.path+reason)
 }
 
-// mapOrCreate maps the file into r.memory. If the file is empty, mapOrCreate first creates a new
-// ring in the file. If the file has the size of a ring, but its header contains only zeros, then a
-// process was killed while it created the ring, and mapOrCreate writes the missing header.
+// mapOrCreate maps the file. It first writes the header of a new ring, or of one whose creator was
+// killed: its size is right, and its header has only zeros.
 func (r *ring) mapOrCreate(fd int) error {
 	size, err := r.allocateIfEmpty(fd)
 	if err != nil {
@@ -113,8 +97,8 @@ func (r *ring) mapOrCreate(fd int) error {
 	isUnfinished := isAllZero(head) && isValidSlotCount(slots) && size == r.fileBytes(slots)
 	switch {
 	case isUnfinished:
-		// Write the header with one system call, so that it is complete or contains only zeros
-		// even if this process is killed.
+		// One system call writes the header completely or not at all, even if this process is
+		// killed.
 		fields := [...]uint64{ringMagic, r.dataBytes, slots}
 		data := unsafe.Slice((*byte)(unsafe.Pointer(&fields)), unsafe.Sizeof(fields))
 		err = files.WriteFull(fd, data)
@@ -129,9 +113,7 @@ func (r *ring) mapOrCreate(fd int) error {
 	return err
 }
 
-// allocateIfEmpty returns the size of the file in bytes. If the file is empty, allocateIfEmpty
-// first allocates the space of a new ring. It returns an error if the file is not a regular file,
-// or is shorter than the header of a ring.
+// allocateIfEmpty returns the size of the file, and first allocates a new ring in an empty one.
 func (r *ring) allocateIfEmpty(fd int) (uint64, error) {
 	var status unix.Stat_t
 	err := unix.Fstat(fd, &status)
@@ -149,7 +131,6 @@ func (r *ring) allocateIfEmpty(fd int) (uint64, error) {
 	return uint64(status.Size), nil
 }
 
-// isAllZero reports whether all bytes of data are zero.
 func isAllZero(data []byte) bool {
 	for _, b := range data {
 		if b != 0 {
@@ -159,13 +140,10 @@ func isAllZero(data []byte) bool {
 	return true
 }
 
-// isValidSlotCount reports whether a ring can have this number of slots.
 func isValidSlotCount(slots uint64) bool { return slots >= 1 && slots <= maxRingSlots }
 
-// attach returns an error if the header does not match the size of the tensor or the
-// size of the file. Otherwise it initializes r as the writer or the reader of the ring. For a
-// writer, it also clears the header field `closed`. It leaves slotsWritten and slotsRead unchanged,
-// so that a restarted process continues at its next slot.
+// attach checks the header and becomes the writer or reader. It leaves slotsWritten and slotsRead
+// unchanged, so that a restarted process continues at its next slot.
 func (r *ring) attach(isWriter bool) error {
 	h := (*ringHeader)(unsafe.Pointer(&r.memory[0]))
 	size := uint64(len(r.memory))
@@ -192,17 +170,15 @@ func (r *ring) attach(isWriter bool) error {
 	return nil
 }
 
-// slotStride returns the distance between two adjacent slots in the file, in bytes: the size of a
-// slot, rounded up to a multiple of slotAlignBytes.
+// slotStride returns the distance between two slots.
 func (r *ring) slotStride() uint64 {
 	return (r.dataBytes + slotAlignBytes - 1) &^ (slotAlignBytes - 1)
 }
 
-// fileBytes returns the size of a ring file with the given number of slots, in bytes.
 func (r *ring) fileBytes(slots uint64) uint64 { return ringHeaderBytes + slots*r.slotStride() }
 
-// mismatchError returns the error for a ring whose header does not match the tensor or the file, or
-// contains impossible counters. The directive go:noinline below makes the program smaller.
+// mismatchError is for a ring that does not fit the tensor or the file. go:noinline makes the
+// program smaller.
 //
 //go:noinline
 func (r *ring) mismatchError(reason string) error {
@@ -210,27 +186,22 @@ func (r *ring) mismatchError(reason string) error {
 		"; remove the file to get a new ring")
 }
 
-// notRingError returns the error for a file that is not a ring file. lmrun leaves the file
-// unchanged.
+// notRingError is for another file, which lmrun leaves unchanged.
 //
 //go:noinline
 func (r *ring) notRingError(reason string) error {
 	return hal.NewFault(hal.BadTensor, r.path+" is not a ring file ("+reason+"); name another file")
 }
 
-// containsAddress reports whether the address is inside the memory to which the ring file is
-// mapped.
 func (r *ring) containsAddress(address uintptr) bool {
 	return r.memory != nil && address-hal.AddressOf(r.memory) < uintptr(len(r.memory))
 }
 
-// moveSlot transfers one slot. In the writer, it copies data into the next free slot. In the
-// reader, it copies the oldest unread slot into data. It returns the number of copied bytes. After
-// a successful moveSlot, the caller must call ring.handOverSlot.
+// moveSlot copies data into the next free slot (writer), or the oldest unread slot into data
+// (reader). The caller must then call handOverSlot.
 //
-// If no slot is free (writer) or unread (reader), moveSlot returns EAGAIN, as write(2) and
-// read(2) do on a non-blocking pipe. After the last slot of a closed ring, moveSlot returns
-// 0 to the reader, as read(2) does at the end of a file.
+// It returns what read(2) and write(2) return for a non-blocking pipe: EAGAIN if no slot is free or
+// unread, and 0 after the last slot of a closed ring.
 func (r *ring) moveSlot(data []byte) (int, error) {
 	closed := atomic.LoadUint32(&r.closed) != 0
 	unread := atomic.LoadUint64(&r.slotsWritten) - atomic.LoadUint64(&r.slotsRead)
@@ -250,11 +221,7 @@ func (r *ring) moveSlot(data []byte) (int, error) {
 	return -1, unix.EAGAIN
 }
 
-// handOverSlot passes the slot of the latest moveSlot to the other process. If this process
-// is the writer, the reader can then read the slot. If this process is the reader, the writer can
-// then fill the slot again.
+// handOverSlot lets the other process read or fill the slot of the latest moveSlot.
 func (r *ring) handOverSlot() { atomic.AddUint64(r.slotsMoved, 1) }
 
-// markClosed sets the header field `closed`. A reader then knows that the writer will write no more
-// slots.
 func (r *ring) markClosed() { atomic.StoreUint32(&r.closed, 1) }

@@ -9,31 +9,30 @@ import (
 	"lightmetal/tools/lmrun/files"
 )
 
-// This file executes runs in a loop, with new data for each run. A run, also called a frame, is one
-// execution of the sequence that the flag -sequence names. From the first run on, the code in this
-// file must not make system calls that runtime.Seal forbids, and allocates memory only for errors.
+// From the first run on, the code in this file makes no system call that runtime.Seal forbids, and
+// allocates memory only for errors.
 
-// runLoop contains the sequences, limits and data streams of the runs of one lmrun process.
+// runLoop is what the runs of this process need. Indices of sequences are -1 if a flag is not
+// given.
 type runLoop struct {
-	view                *fbs.View // the verified image
+	view                *fbs.View
 	replay              *runtime.Replay
-	sequenceIndex       int            // index of the sequence that each run executes
-	beforeSequenceIndex int            // index of the sequence that -before names; -1: not given
-	afterSequenceIndex  int            // index of the sequence that -after names; -1: not given
-	clock               hal.Device     // device whose method Now measures the duration of runs
-	runTimeLimitNs      int64          // value of -deadline, in nanoseconds; 0: not given
-	streams             []tensorStream // one for each -input, followed by one for each -output
-	outputFiles         files.Outputs  // the files and pipes to which lmrun writes outputs
+	sequenceIndex       int            // executed by each run
+	beforeSequenceIndex int            // -before
+	afterSequenceIndex  int            // -after
+	clock               hal.Device     // measures the duration of runs
+	runTimeLimitNs      int64          // -deadline; 0: not given
+	streams             []tensorStream // of each -input, then of each -output
+	outputFiles         files.Outputs  // also pipes
 	watchdog            watchdog
 	faultRecorder       faultRecorder
 	counterUpdate       counterUpdate
-	isSealed            bool // runtime.Seal has installed its seccomp filter
+	isSealed            bool
 }
 
-// openFiles opens the inputs and outputs, and then the watchdog, whose timeout starts
-// when it is opened. The caller must call openFiles before runtime.Seal, which forbids
-// opening files, and before the first run, so that lmrun reports a bad path before it stores
-// anything to a device.
+// openFiles opens the inputs and outputs, and last the watchdog, whose timeout starts then. It must
+// precede runtime.Seal, which forbids opening files, and the first run, so that a bad path is
+// reported before anything is stored to a device.
 func (f *runLoop) openFiles(r *runtime.Replay, clock hal.Device) (err error) {
 	defer f.recoverPanic(&err)
 	f.replay, f.clock = r, clock
@@ -51,10 +50,8 @@ func (f *runLoop) openFiles(r *runtime.Replay, clock hal.Device) (err error) {
 	return f.watchdog.start()
 }
 
-// runAndCommit executes all runs and then writes the output files. If a run fails, the sequence
-// named `safe` is executed: by Replay.Run if a command has failed, and otherwise by runAndCommit,
-// for example if an input cannot be read. If all runs complete and only the output files cannot be
-// written, `safe` is not executed.
+// runAndCommit executes all runs and writes the output files. After a failure, except of writing
+// these files, `safe` has run: Replay.Run runs it after a failed command.
 func (f *runLoop) runAndCommit(runCount uint64) (end outcome) {
 	end.shortestRunNs = 1<<63 - 1
 	end.err = f.executeRuns(runCount, &end)
@@ -68,9 +65,7 @@ func (f *runLoop) runAndCommit(runCount uint64) (end outcome) {
 	return end
 }
 
-// runSafeSequence runs the sequence named `safe`, if the image has one, and stores its result in
-// end.result. This sequence brings the devices into a safe state. If a command has failed, the
-// caller must not call runSafeSequence, because Replay.Run has already run `safe`.
+// runSafeSequence runs `safe` after a failure other than that of a command.
 func (f *runLoop) runSafeSequence(end *outcome) {
 	end.result.Code, end.result.Command = hal.CodeOf(end.err), -1
 	if safe := f.view.SequenceByName("safe"); safe >= 0 {
@@ -79,10 +74,8 @@ func (f *runLoop) runSafeSequence(end *outcome) {
 	}
 }
 
-// executeRuns executes the sequence that -before names, then the runs, and then the sequence that
-// -after names. The runs end after `runCount` runs (0: no limit), at the end of the inputs, or
-// after a signal. After a failure, executeRuns returns without executing the sequence that -after
-// names. If a signal has arrived already, it does nothing.
+// executeRuns executes -before, the runs and -after. The runs end after runCount runs (0: no
+// limit), at the end of the inputs, or after a signal; nothing runs if that has arrived already.
 func (f *runLoop) executeRuns(runCount uint64, end *outcome) error {
 	if stopRequested.Load() != 0 {
 		return nil
@@ -99,8 +92,8 @@ func (f *runLoop) executeRuns(runCount uint64, end *outcome) error {
 	if end.result.Code != hal.OK {
 		return err
 	}
-	// A DMA transfer can fail although all commands have succeeded. This failure takes precedence
-	// over that of an input or output.
+	// A DMA transfer can fail although all commands have succeeded. This failure hides that of an
+	// input or output.
 	code := f.replay.Diagnose()
 	if code != hal.OK {
 		err = hal.NewFault(code, "device error after the last run; output files are not written")
@@ -108,9 +101,8 @@ func (f *runLoop) executeRuns(runCount uint64, end *outcome) error {
 	return err
 }
 
-// executeRun executes one run: it receives the inputs, runs the sequence, sends the outputs and
-// feeds the watchdog. After the first run it raises the version counter. If the inputs have ended,
-// executeRun does not run the sequence and returns true.
+// executeRun executes one run, unless the inputs have ended. After the first run it raises the
+// version counter.
 func (f *runLoop) executeRun(end *outcome) (ended bool, err error) {
 	ended, err = f.receiveInputs()
 	if ended && end.runs == 0 && stopRequested.Load() == 0 {
@@ -134,7 +126,6 @@ func (f *runLoop) executeRun(end *outcome) (ended bool, err error) {
 	return false, err
 }
 
-// countRun adds one completed run with the given duration to the statistics in the outcome.
 func (end *outcome) countRun(durationNs int64) {
 	end.runs++
 	end.totalRunNs += durationNs
@@ -142,9 +133,7 @@ func (end *outcome) countRun(durationNs int64) {
 	end.longestRunNs = max(end.longestRunNs, durationNs)
 }
 
-// runSequence runs the sequence with the given index and stores the result in end.result. If the
-// index is -1, runSequence does nothing. The sequence fails if it takes longer than limitNs
-// nanoseconds, or longer than the value of -longest if limitNs is 0.
+// runSequence runs a sequence (-1: none) with a time limit; if limitNs is 0, that of -longest.
 func (f *runLoop) runSequence(sequence int, limitNs int64, end *outcome) error {
 	if sequence < 0 {
 		return nil
@@ -165,17 +154,14 @@ func (f *runLoop) runSequence(sequence int, limitNs int64, end *outcome) error {
 		}
 		return code
 	default:
-		text := report.AppendFailure(messageRoom[:0], f.view, &end.result)
+		text := report.AppendFailure(messageRoom[:0], f.view, &end.result, "")
 		return hal.NewFault(code, hal.TextOf(text))
 	}
 }
 
-// recoverPanic converts a panic of the calling function into the error *err, so that the
-// process can continue and run the sequence `safe`. The caller must call recoverPanic with defer.
-//
-// A panic is expected if another process truncates the file of a ring: an access to the mapped file
-// then causes a memory fault. In this case the error names the file. For any other panic, the error
-// has the code hal.Internal and the text of the panic.
+// recoverPanic, called with defer, converts a panic into *err, so that `safe` can still run. A
+// memory fault is expected if another process truncates the file of a ring: the error then names
+// this file.
 func (f *runLoop) recoverPanic(err *error) {
 	problem := hal.DescribePanic(recover())
 	if problem.Cause == nil {

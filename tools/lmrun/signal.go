@@ -10,47 +10,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file installs a signal handler, so that lmrun ends after the current run when it receives a
-// signal. This file does not use package os/signal, which would start another thread. Instead, the
-// kernel calls a handler in assembly, which sets the variable stopRequested.
+// A signal ends lmrun after the current run. Package os/signal would start another thread; here the
+// kernel calls a handler in assembly, which sets stopRequested.
 
-// stopRequested is 0 until one of stopSignals arrives. After that, lmrun starts no further run. The
-// current run fails if it continues for longer than runtime.StopGraceNs, unless -deadline sets its
-// limit. Further signals have no effect: lmrun still runs the sequence `safe` after a failure, and
-// stops DMA.
+// stopRequested is 0 until one of stopSignals arrives. Then no further run starts, and the current
+// run fails after runtime.StopGraceNs, unless -deadline sets its limit. `safe` still runs after a
+// failure, and DMA is stopped.
 var stopRequested atomic.Uint32
 
-// stopSignals lists the signals after which lmrun finishes the current run and then ends. SIGQUIT
-// and SIGKILL are not in this list: they end the process immediately.
+// stopSignals does not contain SIGQUIT, which ends the process immediately, as SIGKILL does.
 var stopSignals = [...]unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP}
 
-// Flags of struct sigaction, from the header asm/signal.h of Linux.
+// Flags of struct sigaction (asm/signal.h of Linux).
 const (
-	// actionOnStack is SA_ONSTACK. It makes the handler run on the signal stack that Go has set
-	// for the thread, because the stack of a goroutine is too small for a signal frame.
-	actionOnStack = 0x08000000
-	// actionRestorer is SA_RESTORER. It makes the kernel use the field `restorer` of struct
-	// sigaction.
-	actionRestorer = 0x04000000
+	// SA_ONSTACK: use the signal stack that Go has set for the thread. The stack of a goroutine is
+	// too small for a signal frame.
+	actionOnStack  = 0x08000000
+	actionRestorer = 0x04000000 // SA_RESTORER: the field restorer is set
 )
 
-// sigaction is struct sigaction of the kernel. It is an argument of the system call rt_sigaction.
-// Its layout is the same on amd64 and arm64 (see arch/x86/include/uapi/asm/signal.h,
-// arch/arm64/include/uapi/asm/signal.h and include/linux/signal_types.h in Linux).
+// sigaction is the kernel's struct sigaction, whose layout is the same on amd64 and arm64
+// (arch/x86/include/uapi/asm/signal.h, arch/arm64/include/uapi/asm/signal.h and
+// include/linux/signal_types.h in Linux).
 type sigaction struct {
 	handler, flags, restorer uintptr
 	mask                     uint64
 }
 
-// signalHandlerAddresses returns the addresses of two functions in signal_amd64.s or
-// signal_arm64.s. `handler` is the function that the kernel calls for a signal; it sets the
-// variable stopRequested, except for SIGALRM. `restorer` is the function to which the handler
-// returns; it is 0 on arm64, where the kernel provides it.
+// signalHandlerAddresses returns the function that the kernel calls for a signal, and the one to
+// which it returns: 0 on arm64, where the kernel provides it.
 func signalHandlerAddresses() (handler, restorer uintptr)
 
-// installSignalHandler installs the signal handler for all stopSignals and for SIGALRM. It does not
-// set the flag SA_RESTART, so a signal interrupts the sleep of a run, and the run then applies its
-// new time limit, runtime.StopGraceNs.
+// installSignalHandler does not set SA_RESTART: a signal interrupts the sleep of a run, which then
+// applies its new time limit.
 func installSignalHandler() error {
 	handler, restorer := signalHandlerAddresses()
 	action := sigaction{handler: handler, flags: actionOnStack, restorer: restorer}
@@ -70,9 +62,8 @@ func installSignalHandler() error {
 
 const alarmIntervalUs = 50_000
 
-// setAlarm makes SIGALRM interrupt system calls, again and again, or no more if intervalUs is 0. If
-// a stop signal arrives just before open(2), which waits for the other end of a FIFO, the alarm
-// ends the wait.
+// setAlarm makes SIGALRM interrupt system calls again and again; 0 ends this. It ends the wait of
+// open(2) for the other end of a FIFO if a stop signal arrived just before.
 func setAlarm(intervalUs int64) {
 	interval := unix.Timeval{Usec: intervalUs}
 	timer := unix.Itimerval{Interval: interval, Value: interval}

@@ -13,29 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file copies the data of tensors from and to files, pipes and rings.
-
 // tensorStream connects one tensor with a file, a pipe or a ring. lmrun reads an input file once,
-// before the first run, and writes an output file once, after the last run. All other streams are
-// per-run streams: lmrun reads or writes a pipe, socket, character device or ring in each run.
+// before the first run, and writes an output file once, after the last run. Pipes, sockets,
+// character devices and rings are per-run streams.
 type tensorStream struct {
 	args.Binding
-	tensorIndex int           // index of the tensor in the image
-	isOutput    bool          // true: the tensor is an output; false: it is an input
-	isPerRun    bool          // true: the data are transferred in each run
-	data        []byte        // bytes of the tensor, from Replay.Input or Replay.Output
-	fd          int           // file descriptor of the file or pipe; not used for a ring
-	outputFile  *files.Output // the output file or pipe; nil for inputs and rings
-	ring        *ring         // the ring; nil for files and pipes
+	tensorIndex int
+	isOutput    bool
+	isPerRun    bool
+	data        []byte        // from Replay.Input or Replay.Output
+	fd          int           // not used for a ring
+	outputFile  *files.Output // also a pipe; nil for inputs and rings
+	ring        *ring         // nil for files and pipes
 }
 
-// ringPrefix is the text before the path of a ring, in the value of -input or -output.
-const ringPrefix = "ring:"
+const ringPrefix = "ring:" // before the path, in the value of -input or -output
 
-// bindTensors appends a stream to f.streams for each of the given bindings. The parameter `role` is
-// input for the bindings of -input, and output for those of -output. bindTensors returns an error
-// if the image has no tensor with this role and the name in a binding, or if two bindings name the
-// same input. Several bindings can name the same output.
+// bindTensors appends a stream for each binding. An input can be bound once, an output several
+// times.
 func (f *runLoop) bindTensors(view *fbs.View, bindings []args.Binding, role gen.Role) error {
 	isInput, roleName := role == gen.RoleInput, "output"
 	if isInput {
@@ -55,8 +50,6 @@ func (f *runLoop) bindTensors(view *fbs.View, bindings []args.Binding, role gen.
 	return nil
 }
 
-// hasStream reports whether f.streams contains a stream for the tensor with this index in the
-// image.
 func (f *runLoop) hasStream(tensor int) bool {
 	for i := range f.streams {
 		if f.streams[i].tensorIndex == tensor {
@@ -66,22 +59,20 @@ func (f *runLoop) hasStream(tensor int) bool {
 	return false
 }
 
-// openOrReadFile opens the file, pipe or ring of the stream. For a pipe, openOrReadFile waits until
-// another process has opened the other end of the pipe. An input file is different: openOrReadFile
-// reads the complete file and closes it. For an output file, it creates a temporary file.
+// openOrReadFile opens the stream, and waits until another process has opened the other end of a
+// pipe. It reads an input file completely, and creates the temporary file of an output file.
 func (s *tensorStream) openOrReadFile(r *runtime.Replay) (err error) {
 	if s.isOutput {
 		s.data = r.Output(s.tensorIndex)
 	} else {
-		// Replay.Input also marks the tensor as one with data. Without this mark, the sequence that
-		// -before names would fail if the image has no default data for the tensor: lmrun reads
-		// data from a pipe or a ring only after this sequence.
+		// Replay.Input also marks the tensor as one with data: without this, the sequence of
+		// -before would fail, since pipes and rings are read only after it.
 		s.data = r.Input(s.tensorIndex)
 	}
 	path := strings.TrimPrefix(s.Path, ringPrefix)
 	if path != s.Path {
 		s.isPerRun = true
-		s.ring = newRing(path, uint64(len(s.data)))
+		s.ring = &ring{path: path, dataBytes: uint64(len(s.data))}
 		return s.ring.open(s.isOutput)
 	}
 	setAlarm(alarmIntervalUs)
@@ -94,14 +85,10 @@ func (s *tensorStream) openOrReadFile(r *runtime.Replay) (err error) {
 	if err != nil || !s.isPerRun {
 		return err
 	}
-	// Make the pipe non-blocking, so that a read or write returns at once. While
-	// tensorStream.transfer waits for the other end of the pipe, it repeatedly checks whether a
-	// signal has arrived.
+	// Reads and writes return at once: transfer looks for a signal while it waits.
 	return hal.FileFault(path, unix.SetNonblock(s.fd, true))
 }
 
-// openOutput opens the pipe or device at path for writing. If path is a regular file or does not
-// exist, openOutput creates a temporary file, which becomes the file at path after the last run.
 func (s *tensorStream) openOutput(path string) error {
 	file, err := files.OpenToReplace(path, 0o644)
 	if err != nil {
@@ -113,8 +100,6 @@ func (s *tensorStream) openOutput(path string) error {
 	return nil
 }
 
-// openInput opens the pipe or device at path for reading. If path is a regular file, openInput
-// copies the data of the file into the tensor and closes the file.
 func (s *tensorStream) openInput(path string) (err error) {
 	s.fd, s.isPerRun, err = files.OpenInput(path, 0)
 	if err != nil || s.isPerRun {
@@ -124,8 +109,7 @@ func (s *tensorStream) openInput(path string) (err error) {
 	return s.readFile()
 }
 
-// readFile copies the data of the open file into the tensor. It returns an error if the file has
-// fewer or more bytes than the tensor.
+// readFile returns an error if the file has fewer or more bytes than the tensor.
 func (s *tensorStream) readFile() error {
 	n, err := s.transfer(s.data)
 	extra := 0
@@ -141,16 +125,13 @@ func (s *tensorStream) readFile() error {
 }
 
 const (
-	spinsBeforePause = 100    // attempts to read or write before the first pause
-	streamPauseNs    = 50_000 // pause after each further attempt, in nanoseconds
+	spinsBeforePause = 100    // attempts before the first pause
+	streamPauseNs    = 50_000 // after each further attempt
 )
 
-// transfer reads data from the stream if the tensor is an input, and writes data to the stream if
-// the tensor is an output. It returns when all bytes are transferred, or when the process at the
-// other end has closed the stream. The result n is the number of transferred bytes.
-//
-// If a signal sets stopRequested while transfer waits for the other process, transfer returns
-// early. For an output it then returns an error, because the results of the run are lost.
+// transfer reads an input or writes an output. It ends early, without an error, if the other end is
+// closed. After a signal it does not wait: for an output that is an error, because the results of
+// the run are lost.
 func (s *tensorStream) transfer(data []byte) (n int, err error) {
 	for spins, moved := 0, 0; n < len(data); spins++ {
 		switch {
@@ -181,14 +162,13 @@ func (s *tensorStream) transfer(data []byte) (n int, err error) {
 	return n, nil
 }
 
-// receiveInputs reads the data of the next run from all per-run inputs. It returns true if no
-// further run is possible: the other process has closed a stream after the data of the previous
-// run, or a signal arrived while receiveInputs waited for data. If the other process has closed a
-// stream in the middle of the data of a run, receiveInputs returns an error. The small allocation
-// for this error is allowed in a sealed process, because it fits into the free memory of Go's heap.
+// receiveInputs reads the data of the next run from all per-run inputs. The inputs have ended if
+// the other process has closed a stream between two runs, or a signal arrived during the wait. A
+// stream that ends inside a run's data is an error, whose small allocation fits into Go's free
+// memory.
 func (f *runLoop) receiveInputs() (ended bool, err error) {
 	defer f.recoverPanic(&err)
-	hasData := false // true: an earlier input in f.streams had data for this run
+	hasData := false // of an earlier input for this run
 	for i := range f.streams {
 		s := &f.streams[i]
 		if s.isOutput || !s.isPerRun {
@@ -211,17 +191,14 @@ func (f *runLoop) receiveInputs() (ended bool, err error) {
 	return false, nil
 }
 
-// finishRun writes the results of a run to all per-run outputs. When all results
-// are written, it publishes them in the output rings and releases the slots of the input rings. If
-// the process is killed before that, a restarted lmrun finds the same inputs in the input rings and
-// repeats the run.
+// finishRun writes the results to all per-run outputs, and then hands over the slots of all rings.
+// If it is killed before that, a restarted lmrun finds the same inputs and repeats the run.
 func (f *runLoop) finishRun() (err error) {
 	defer f.recoverPanic(&err)
 	if err = f.writeOutputs(true); err != nil {
 		return err
 	}
-	// Publish the results before releasing the input slots. The inputs precede the outputs in
-	// f.streams. Therefore iterate backwards.
+	// Backwards, so that results can be read before input slots are free: inputs precede outputs.
 	for i := len(f.streams) - 1; i >= 0; i-- {
 		if ring := f.streams[i].ring; ring != nil {
 			ring.handOverSlot()
@@ -230,8 +207,7 @@ func (f *runLoop) finishRun() (err error) {
 	return nil
 }
 
-// writeOutputs writes the results of the latest run to all per-run outputs if toPerRunStreams is
-// true, and otherwise to all output files.
+// writeOutputs writes the results of the latest run to all per-run outputs, or to all output files.
 func (f *runLoop) writeOutputs(toPerRunStreams bool) error {
 	for i := range f.streams {
 		s := &f.streams[i]
@@ -245,9 +221,7 @@ func (f *runLoop) writeOutputs(toPerRunStreams bool) error {
 	return nil
 }
 
-// commitOutputs writes the results of the last run to the output files and commits the files. If
-// completedRuns is 0, there are no results to write. At the end, commitOutputs marks the output
-// rings as closed, so that their readers notice the end of the data.
+// commitOutputs writes and commits the output files if a run was completed, and closes the rings.
 func (f *runLoop) commitOutputs(completedRuns uint64) (err error) {
 	defer f.recoverPanic(&err)
 	if completedRuns > 0 {

@@ -1,9 +1,7 @@
 package main
 
-// This file contains the texts that -help and -version print.
-
-// version is the text that -version prints first. build.sh makes the linker replace this text by a
-// text with the revision and the build tags.
+// version is what -version prints first. build.sh makes the linker replace it by a text with the
+// revision and the build tags.
 var version = "lmrun 0.1"
 
 const usage = `usage: lmrun [flags] IMAGE.lmb

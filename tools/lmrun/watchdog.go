@@ -7,20 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchdog is a Linux watchdog device (Documentation/watchdog/watchdog-api.rst in Linux). An open
-// watchdog device resets the machine if no process writes to the device for the duration of its
-// timeout. lmrun writes to the device after each run. Therefore the device resets the machine if a
-// run hangs or if lmrun is killed.
+// watchdog is a Linux watchdog device (Documentation/watchdog/watchdog-api.rst in Linux): it resets
+// the machine if no process writes to it for the duration of its timeout. lmrun writes after each
+// run, so a run that hangs, or a killed lmrun, resets the machine.
 type watchdog struct {
-	path           string // path of the device; empty: no watchdog
-	timeoutSeconds int    // timeout to set, in seconds; 0: keep the timeout of the device
-	fd             int    // file descriptor of the device; -1: not open
-	feedIntervalNs int64  // shortest time between two writes to the device, in nanoseconds
-	lastFedNs      int64  // time of the latest write, from hal.Device.Now, in nanoseconds
+	path           string // empty: no watchdog
+	timeoutSeconds int    // 0: keep that of the device
+	fd             int    // -1: not open
+	feedIntervalNs int64  // shortest time between two writes
+	lastFedNs      int64  // by hal.Device.Now
 }
 
-// parseWatchdog parses the value of -watchdog, which is DEVICE or DEVICE=SECONDS. If the value is
-// empty, parseWatchdog returns a watchdog that does nothing.
+// parseWatchdog parses DEVICE or DEVICE=SECONDS. For an empty text, the watchdog does nothing.
 func parseWatchdog(text string) (watchdog, error) {
 	path, digits := hal.Cut(text, '=')
 	n, _ := hal.ParseNumber(digits, 10, 1<<16-1)
@@ -31,14 +29,11 @@ func parseWatchdog(text string) (watchdog, error) {
 	return watchdog{path: path, timeoutSeconds: int(n), fd: -1}, nil
 }
 
-// start opens the watchdog device and sets its timeout. From then on, the device resets the machine
-// unless watchdog.feed is called in time. If w.path is empty, start does nothing.
 func (w *watchdog) start() error {
 	if w.path == "" {
 		return nil
 	}
-	// If the path names a FIFO by mistake, and no process has opened the FIFO for reading,
-	// O_NONBLOCK makes unix.Open fail with ENXIO instead of waiting.
+	// With O_NONBLOCK, the path of a FIFO without a reader is ENXIO instead of a wait.
 	const flags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	fd, err := unix.Open(w.path, flags, 0)
 	switch err {
@@ -65,16 +60,13 @@ func (w *watchdog) start() error {
 		return nil
 	}
 	if isDevice {
-		w.stop() // not for a regular file, because watchdog.stop would write a byte to it
+		w.stop() // not for a regular file, to which stop would write a byte
 	}
 	unix.Close(fd)
 	w.fd = -1
 	return w.setupError(err)
 }
 
-// configureTimeout sets the timeout of the device to w.timeoutSeconds, unless w.timeoutSeconds is
-// 0. It then reads the timeout of the device, and sets w.feedIntervalNs to a quarter of that
-// timeout.
 func (w *watchdog) configureTimeout() error {
 	if w.timeoutSeconds != 0 {
 		err := unix.IoctlSetPointerInt(w.fd, unix.WDIOC_SETTIMEOUT, w.timeoutSeconds)
@@ -87,8 +79,8 @@ func (w *watchdog) configureTimeout() error {
 	return err
 }
 
-// setupError returns the error for a file that is not a watchdog device, or for a watchdog device
-// that rejects the timeout.
+// setupError returns the error for a file that is not a watchdog device, or that rejects the
+// timeout.
 func (w *watchdog) setupError(err error) error {
 	reason := ": the watchdog rejects the timeout: "
 	if err == unix.ENOTTY || err == unix.ENXIO {
@@ -97,13 +89,10 @@ func (w *watchdog) setupError(err error) error {
 	return hal.NewFault(hal.NoDevice, w.path+reason+err.Error())
 }
 
-// keepaliveByte is the byte that watchdog.feed writes. Every byte restarts the timeout. The byte
-// must not be 'V': after 'V', the driver may stop the watchdog (see watchdog.stop).
+// keepaliveByte restarts the timeout, as every byte does. It must not be 'V' (see watchdog.stop).
 var keepaliveByte = [1]byte{}
 
-// feed writes a byte to the device, so that the timeout of the device starts again. It does nothing
-// if the previous write was less than w.feedIntervalNs nanoseconds ago. The parameter nowNs is the
-// current time, as hal.Device.Now returns it.
+// feed restarts the timeout, unless it did so within the last w.feedIntervalNs.
 func (w *watchdog) feed(nowNs int64) {
 	if w.fd >= 0 && nowNs-w.lastFedNs >= w.feedIntervalNs {
 		w.lastFedNs = nowNs
@@ -111,9 +100,8 @@ func (w *watchdog) feed(nowNs int64) {
 	}
 }
 
-// stop writes the byte 'V' to the device. After this byte, the driver stops the watchdog when the
-// process ends and the kernel closes the device. Without this byte, the watchdog stays active and
-// resets the machine. Some drivers ignore this byte.
+// stop writes 'V', after which the driver stops the watchdog when the kernel closes the device.
+// Some drivers ignore it.
 func (w *watchdog) stop() {
 	if w.fd >= 0 {
 		_, _ = hal.Write(w.fd, []byte{'V'})

@@ -569,7 +569,8 @@ func TestProgramThatHangsIsReportedAndLeavesCoresInReset(t *testing.T) {
 	reset := chips.ForBoard(&boards.Wormhole).Grid.TensixReset
 	device.ProgramWindow(&a, fbs.TileRoute{X: 18, Y: 18, Ordering: boards.OrderingDefault},
 		reset.Address&^0xfffff)
-	if v, c := a.Load(uint32(reset.Address&0xfffff), 4); c != hal.OK || v != uint64(reset.Mask) {
+	v, c := mock.LoadAt(&a, uint32(reset.Address&0xfffff), 4)
+	if c != hal.OK || v != uint64(reset.Mask) {
 		t.Errorf("SOFT_RESET_0 is %#x (%v), want %#x", v, c, reset.Mask)
 	}
 	r.Deadline = 0

@@ -737,6 +737,23 @@ static void record(char **args)
 	IS(fault_log_append(&log, image, 1), 0);
 }
 
+/* Scenario owner IMAGE DEVICE: loads an image on a device that another image uses. */
+static void owner(char **args)
+{
+	const char *device = args[1];
+	lm_handle first = 0, second = 0;
+	IS(lm_open(args[0], &first), LM_OK);
+	IS(lm_open(args[0], &second), LM_OK);
+	IS(lm_load(first, &device, 1, LM_ANY_WINDOW), LM_OK);
+	IS(lm_load(second, &device, 1, LM_ANY_WINDOW), LM_NO_DEVICE);
+	char text[LM_TEXT_MAX];
+	IS(lm_last_error(second, NULL, text, sizeof text), LM_OK);
+	IS(strstr(text, "a replay already uses the device") != NULL, 1);
+	IS(lm_close(first), LM_OK);
+	IS(lm_load(second, &device, 1, LM_ANY_WINDOW), LM_OK);
+	IS(lm_close(second), LM_OK);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -760,6 +777,7 @@ int main(int argc, char **argv)
 	    {"spawn", spawn, 2},
 	    {"blind", blind, 1},
 	    {"record", record, 3},
+	    {"owner", owner, 2},
 	};
 	for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (argc > 1 && strcmp(argv[1], scenarios[i].name) == 0 && argc == 2 + scenarios[i].args) {

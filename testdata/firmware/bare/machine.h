@@ -9,13 +9,12 @@
 /* machine_serial has the compatible string of the serial port in the device tree. */
 extern const char machine_serial[];
 
-/* machine_serial_start prepares the serial port with registers at base. */
 void machine_serial_start(uintptr_t base);
 
 /* machine_put_char writes one byte to the serial port when there is room for it. */
 void machine_put_char(char c);
 
-/* machine_now returns the time since reset in ns. It never goes back. */
+/* machine_now returns the time since reset in ns, which never goes back. */
 uint64_t machine_now(void);
 
 /* machine_barrier returns when every load and store before it is complete and visible to
@@ -30,9 +29,9 @@ _Noreturn void machine_exit(int status);
 /* firmware_main runs the firmware. It gets the machine's flattened device tree. */
 _Noreturn void firmware_main(const void *tree);
 
-/* firmware_bus_error is called by the handler of the exception that a failed load or store raises.
-   It gets the address of the access. It returns true if a BAR of the image's devices is there and
-   the player was informed: then the handler returns to the instruction after the access. */
+/* The handler of the exception of a failed load or store calls firmware_bus_error with its address,
+   and returns to the instruction after it if the result is true: a BAR of the image's devices is
+   there, and the player was informed. */
 bool firmware_bus_error(uintptr_t address);
 
 /* firmware_fault reports an exception that nothing handles and ends the machine. */

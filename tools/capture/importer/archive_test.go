@@ -2,89 +2,65 @@ package importer
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/golden"
 	"lightmetal/tools/image/lmb"
 )
 
-// TestImportsOfTheArchive imports the traces of testdata/imports.txt, which describes its syntax.
-// With the flag -update, it writes the results to the file.
+// TestImportsOfTheArchive imports the traces of imports.txtar, which describes its entries.
 func TestImportsOfTheArchive(t *testing.T) {
-	const path = "testdata/imports.txt"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var written []string
-	for paragraph := range strings.SplitSeq(strings.TrimSuffix(string(text), "\n"), "\n\n") {
-		got := importParagraph(t, paragraph)
-		if got != paragraph && !*update {
-			t.Errorf("%s: got\n%s\nwant\n%s\n(-update writes the file)", path, got, paragraph)
+	trace := ""
+	golden.Table(t, "testdata/imports.txtar", func(name, data string) string {
+		if name != "image" {
+			trace = data
+			return data
 		}
-		written = append(written, got)
-	}
-	if *update {
-		text := strings.Join(written, "\n\n") + "\n"
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+		return importTrace(t, trace, data)
+	})
 }
 
-// importParagraph imports the trace of an entry, and returns the entry with the results.
-func importParagraph(t *testing.T, paragraph string) string {
+// importTrace returns what an archive has for the import of a trace. earlier is what it has now.
+func importTrace(t *testing.T, trace, earlier string) string {
 	t.Helper()
-	var head, flags, trace, passes []string
-	for line := range strings.SplitSeq(paragraph, "\n") {
-		accesses, isTrace := strings.CutPrefix(line, "$ ")
-		pass, _, isSummary := strings.Cut(line, ":")
-		switch {
-		case isTrace:
-			trace = append(trace, strings.Split(accesses, "; ")...)
-		case strings.HasPrefix(line, "--"):
-			for flag := range strings.SplitSeq(line, " --") {
-				flags = append(flags, "--"+strings.TrimPrefix(flag, "--"))
-			}
-		case isSummary && isPass(pass):
-			passes = append(passes, pass)
-		}
-		if isTrace || strings.HasPrefix(line, "--") || strings.HasPrefix(line, "#") {
-			head = append(head, line)
-		}
-	}
-	if trace == nil {
-		return paragraph // a comment
-	}
+	var accesses, list []string
 	o := Options{From: FromMmiotrace}
-	setFlags(t, &o, flags)
-	device := map[string]string{"wormhole": whDevice, "blackhole": bhDevice, "edu": eduDevice,
-		"ivshmem": shmDevice}[trace[0]]
-	for i, access := range trace {
-		trace[i] = traceLine(t, access)
+	for line := range strings.Lines(trace) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "--") {
+			setFlags(t, &o, strings.Split(strings.ReplaceAll(line, " --", "\n--"), "\n"))
+		} else if !strings.HasPrefix(line, "#") {
+			accesses = append(accesses, strings.Split(line, "; ")...)
+		}
 	}
-	image, report, err := Import(strings.NewReader(mmiotrace(device, trace[1:]...)), o)
+	device := map[string]string{"wormhole": whDevice, "blackhole": bhDevice, "edu": eduDevice,
+		"ivshmem": shmDevice}[accesses[0]]
+	for i, access := range accesses {
+		accesses[i] = traceLine(t, access)
+	}
+	image, report, err := Import(strings.NewReader(mmiotrace(device, accesses[1:]...)), o)
 	if err != nil {
-		return strings.Join(append(head, "error: "+err.Error()), "\n")
+		return "error: " + err.Error()
 	}
 	if _, err := lmb.Encode(image); err != nil {
-		t.Errorf("the imported image cannot be encoded: %v\n%s", err, paragraph)
+		t.Errorf("the imported image cannot be encoded: %v\n%s", err, trace)
 	}
-	head = append(head, strings.TrimSuffix(imageText(image), "\n"))
 	for _, tensor := range image.Tensors {
-		head = append(head, fmt.Sprintf("%s %s: %s, %x", strings.ToLower(tensor.Role.String()),
+		list = append(list, fmt.Sprintf("%s %s: %s, %x", strings.ToLower(tensor.Role.String()),
 			tensor.Name, lmb.TypeText(gen.DType(tensor.DType), tensor.Shape), tensor.Data))
 	}
-	for _, pass := range passes {
-		head = append(head, strings.TrimSpace(pass+": "+passSummary(report, pass)))
+	for line := range strings.Lines(earlier) {
+		if pass, _, ok := strings.Cut(line, ":"); ok && isPass(pass) {
+			list = append(list, strings.TrimSpace(pass+": "+passSummary(report, pass)))
+		}
 	}
 	for _, warning := range report.Warnings {
-		head = append(head, "warning: "+warning.String())
+		list = append(list, "warning: "+warning.String())
 	}
-	return strings.Join(head, "\n")
+	return imageText(image) + strings.Join(list, "\n")
 }
 
 // isPass reports whether a report may have a summary with this name.
@@ -92,7 +68,7 @@ func isPass(name string) bool {
 	return strings.Contains("lift fold expect drop coalesce fence mark tensors read", name)
 }
 
-// traceLine returns an access of imports.txt as a line for the function mmiotrace.
+// traceLine returns an access of imports.txtar as a line for the function mmiotrace.
 func traceLine(t *testing.T, access string) string {
 	t.Helper()
 	words := strings.Fields(access)
@@ -141,6 +117,10 @@ func setFlags(t *testing.T, o *Options, flags []string) {
 			o.Poll = append(o.Poll, mustRange(t, value))
 		case "--ignore":
 			o.Ignore = append(o.Ignore, mustRange(t, value))
+		case "--omit":
+			o.Omit, err = ParseRanges(value)
+		case "--as-data":
+			o.AsData, err = ParseRanges(value)
 		case "--without":
 			o.Without = append(o.Without, value)
 		case "--omit-management":

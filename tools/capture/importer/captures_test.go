@@ -3,7 +3,6 @@ package importer
 import (
 	"bytes"
 	"compress/gzip"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -18,10 +17,9 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/check/golden"
 	"lightmetal/tools/image/lmb"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden reports")
 
 const captureFolder = "../../../testdata/captures"
 
@@ -76,16 +74,7 @@ func TestReportsOfCapturesMatchGoldenFiles(t *testing.T) {
 			if n := len(image.Sequences[0].Commands); n != c.commands {
 				t.Errorf("the image has %d commands, want %d", n, c.commands)
 			}
-			path := filepath.Join("testdata", c.name+".report")
-			got := report.String()
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if want, err := os.ReadFile(path); err != nil || got != string(want) {
-				t.Errorf("the report differs from %s (-update rewrites it); got:\n%s", path, got)
-			}
+			golden.File(t, filepath.Join("testdata", c.name+".report"), report.String())
 		})
 	}
 }

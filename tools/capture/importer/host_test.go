@@ -12,6 +12,7 @@ import (
 	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/image/listing"
@@ -27,7 +28,7 @@ func hostWindowBytes(t *testing.T, replay *runtime.Replay, image *lmb.Image, nam
 		}
 		data := make([]byte, w.Size)
 		aperture := replay.Aperture(i)
-		if c := aperture.Copy(gen.OpcodeCopyOut, 0, 8, gen.AccessBulk, data); c != hal.OK {
+		if c := mock.CopyAt(aperture, gen.OpcodeCopyOut, 0, 8, gen.AccessBulk, data); c != hal.OK {
 			t.Fatalf("copying out of host window %s: %v", name, c)
 		}
 		return data

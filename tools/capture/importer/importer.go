@@ -1,10 +1,11 @@
-// Package importer makes an image of a trace: Linux's mmiotrace, QEMU's
+// Package importer makes an image of a trace: Linux's mmiotrace and rwmmio, QEMU's
 // memory_region_ops and vfio_region trace events, or what tools/capture/record writes.
 //
 // Package traces parses the text into accesses. Passes then recover what these accesses meant in
 // the recorded program, in this order:
 //
 //	lift      accesses through TLB windows become accesses of (tile, address)
+//	omit      interrupt addresses of the recorded machine are rejected, or left out
 //	fix       host memory keeps its addresses if kernels have them compiled in
 //	iATU      regions of host memory become host windows; the image has no store to the iATU
 //	host      addresses in host memory become relocations
@@ -31,19 +32,25 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
+	"lightmetal/tools/capture/again"
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/image/lmb"
 )
 
 // The formats that Import reads.
-const FromMmiotrace, FromQemu, FromRecord = traces.FromMmiotrace, traces.FromQemu, traces.FromRecord
+const (
+	FromMmiotrace = traces.FromMmiotrace
+	FromRwmmio    = traces.FromRwmmio
+	FromQemu      = traces.FromQemu
+	FromRecord    = traces.FromRecord
+)
 
 // Passes lists the names that Options.Without accepts.
 var Passes = []string{"lift", "fold", "expect", "drop", "coalesce", "fence", "mark"}
 
 // Options describe the trace and select what Import makes of it.
 type Options struct {
-	From string // FromMmiotrace, FromQemu or FromRecord
+	From string // FromMmiotrace, FromRwmmio, FromQemu or FromRecord
 	// Nil: the board with the PCI ids of the trace; if it has no ids, any device
 	Board *boards.Board
 	// Selects the device if a trace has several, or one with ids of no known board. mmiotrace:
@@ -56,8 +63,9 @@ type Options struct {
 
 	Incomplete bool // record: accept an incomplete recording
 
-	Regions []traces.Region // QEMU: the memory regions that are BARs of the device
-	Bar     uint8           // BAR of tensors and ranges that name no tile
+	// QEMU: the memory regions that are BARs of the device. rwmmio: their bases in the kernel
+	Regions []traces.Region
+	Bar     uint8 // BAR of tensors and ranges that name no tile
 
 	Tool   string // program that imports, for Origin.Tool
 	Source string // name of the trace, for Origin.Source
@@ -68,6 +76,9 @@ type Options struct {
 	Poll       []Range // loads from these ranges always become polls
 	// Loads from these ranges are executed, but their values are not compared
 	Ignore []Range
+	Omit   []Range // accesses of these ranges are left out
+	// Values stored to these ranges are data, also if they look like interrupt addresses
+	AsData []Range
 	// Loads from these ranges become polls until a counter has reached the value
 	CounterRanges  []Range
 	DetectCounters bool // the same for all registers that are probably counters
@@ -117,6 +128,8 @@ type Report struct {
 	Warnings []traces.Warning `json:"warnings"`
 	// Result of the search for frames, if there was one
 	Frames *Frames `json:"frames,omitempty"`
+	// How the traces of --again differ
+	Again []*again.Comparison `json:"again,omitempty"`
 }
 
 // String returns the report as text, with one line for each pass and each warning.
@@ -124,6 +137,9 @@ func (r *Report) String() string {
 	var b strings.Builder
 	if r.Frames != nil {
 		b.WriteString(r.Frames.String())
+	}
+	for _, c := range r.Again {
+		b.WriteString(c.String())
 	}
 	for _, p := range r.Passes {
 		fmt.Fprintf(&b, "%-9s %s\n", p.Name, p.Summary)
@@ -172,10 +188,12 @@ func (l *lifter) runPasses(t *traces.Trace) (*lmb.Image, *Report, error) {
 		report.addPass(pass.name, out)
 	}
 	if l.isPassEnabled("fold") {
-		report.addPass("", l.warnUnmatched("--poll", l.options.Poll))
-		report.addPass("", l.warnUnmatched("--reached", l.options.CounterRanges))
+		report.addPass("", l.warnUnmatched("--poll", "load", l.options.Poll))
+		report.addPass("", l.warnUnmatched("--reached", "load", l.options.CounterRanges))
 	}
-	report.addPass("", l.warnUnmatched("--ignore", l.options.Ignore))
+	report.addPass("", l.warnUnmatched("--ignore", "load", l.options.Ignore))
+	report.addPass("", l.warnUnmatched("--omit", "access", l.options.Omit))
+	report.addPass("", l.warnUnmatched("--as-data", "store", l.options.AsData))
 	report.addPass("", l.warnUnwritten())
 	image, err := l.buildImage(t, builder.sequences)
 	return image, report, err
@@ -206,6 +224,7 @@ func readSteps(r io.Reader, o Options, exactTimes bool) (*lifter, *traces.Trace,
 		err = l.cut.checkParts(t.Lines)
 	}
 	l.flushDeviceWrites(0)
+	l.msix = t.MSIX
 	return l, t, err
 }
 
@@ -247,6 +266,7 @@ func (l *lifter) analysisPasses() []pass {
 	p := l.program
 	return []pass{
 		{"lift", l.reportLift},
+		{"omit", (&interruptFinder{program: p}).run},
 		{"fix", (&hostFixer{program: p}).run},
 		{"iATU", l.reportIATU},
 		{"host", (&relocator{program: p, joinedCount: l.joinedAddresses}).run},
@@ -282,7 +302,7 @@ func (o *Options) validate() error {
 				strings.Join(Passes, ", "))
 		}
 	}
-	for _, r := range slices.Concat(o.Poll, o.Ignore, o.CounterRanges) {
+	for _, r := range slices.Concat(o.Poll, o.Ignore, o.CounterRanges, o.Omit, o.AsData) {
 		if r.Last < r.First {
 			return traces.UsageError("range 0x%x-0x%x ends before its start", r.First, r.Last)
 		}

@@ -13,6 +13,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/tools/image/lmb"
 )
@@ -211,7 +212,7 @@ func tileBytes(t *testing.T, device hal.Device, b bankPlace, address uint64, siz
 		t.Fatalf("ProgramWindow: %v", code)
 	}
 	data := make([]byte, size)
-	if code := a.Copy(gen.OpcodeCopyOut, address&(1<<20-1), 4, gen.AccessBulk,
+	if code := mock.CopyAt(&a, gen.OpcodeCopyOut, address&(1<<20-1), 4, gen.AccessBulk,
 		data); code != hal.OK {
 		t.Fatalf("Copy: %v", code)
 	}

@@ -41,7 +41,9 @@ type program struct {
 	hostStoreLists [][]hostStore  // stores of each step with the operation stepHostStores
 	startedTargets []startedCores // targets whose cores the program started
 
-	matchedRanges map[Range]bool // ranges of Poll, Ignore and Reached that contain a load
+	msix *traces.MSIXTable // nil: not known
+
+	matchedRanges map[Range]bool // ranges of the options that contain an access
 
 	loads, stores int // numbers in the trace
 }

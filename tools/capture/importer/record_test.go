@@ -12,6 +12,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/check/effort"
@@ -230,7 +231,7 @@ write tlb0+0x100 w4 0x1
 	replay, device := loadOnMock(t, image, runtime.AnyTLBWindow)
 	mustRun(t, replay, device)
 	var stored [8]byte
-	if c := replay.Aperture(0).Copy(gen.OpcodeCopyOut, 0x208, 8, gen.AccessExact,
+	if c := mock.CopyAt(replay.Aperture(0), gen.OpcodeCopyOut, 0x208, 8, gen.AccessExact,
 		stored[:]); c != hal.OK {
 		t.Fatalf("copying out of the tile: code %v, want OK", c)
 	}

@@ -25,7 +25,8 @@ func (a *tensorAssigner) run() (passResult, error) {
 	if err := a.addTensors(); err != nil {
 		return a.result, err
 	}
-	for _, r := range slices.Concat(a.options.Poll, a.options.Ignore) {
+	for _, r := range slices.Concat(a.options.Poll, a.options.Ignore, a.options.Omit,
+		a.options.AsData) {
 		if err := a.checkPlace(fmt.Sprintf("range 0x%x-0x%x", r.First, r.Last),
 			r.Place); err != nil {
 			return a.result, err
@@ -262,12 +263,12 @@ func (p *program) isInRanges(s *step, ranges []Range) (in, all bool) {
 	return in, all
 }
 
-// warnUnmatched warns about ranges that contain no load.
-func (p *program) warnUnmatched(flag string, ranges []Range) (out passResult) {
+// warnUnmatched warns about ranges that contain no access.
+func (p *program) warnUnmatched(flag, access string, ranges []Range) (out passResult) {
 	for _, r := range ranges {
 		if !p.matchedRanges[r] {
-			out.addWarning(0, "%s %s0x%x-0x%x has no effect: no load is in this range", flag,
-				r.Place, r.First, r.Last)
+			out.addWarning(0, "%s %s0x%x-0x%x has no effect: no %s is in this range", flag,
+				r.Place, r.First, r.Last, access)
 		}
 	}
 	return out

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -14,11 +13,9 @@ import (
 	"testing"
 
 	"lightmetal/tools/check/effort"
+	"lightmetal/tools/check/golden"
 	"lightmetal/tools/image/lmb/lmbtest"
 )
-
-var update = flag.Bool("update", false,
-	"rewrite the recordings in testdata/captures from the vendor's simulators")
 
 var buildDir string // directory of the files that gcc builds
 
@@ -331,18 +328,7 @@ func TestRecordingsInTheTreeMatchTheVendorsSimulators(t *testing.T) {
 				}
 				_, text := recordClient(t, simulator, run, writeKernel(t, program))
 				file := "../../../testdata/captures/" + s.short + "." + run + ".record"
-				if *update {
-					if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-						t.Fatal(err)
-					}
-				}
-				want, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !bytes.Equal([]byte(text), want) {
-					t.Errorf("%s differs from a new recording", file)
-				}
+				golden.File(t, file, text)
 			})
 		}
 	}

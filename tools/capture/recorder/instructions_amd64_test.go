@@ -14,6 +14,7 @@ import (
 
 	"lightmetal/tools/capture/recorder/x86"
 	"lightmetal/tools/check/effort"
+	"lightmetal/tools/check/golden"
 )
 
 // instructionTest is one instruction, or several in sequence, that access memory through RDI.
@@ -29,15 +30,16 @@ var (
 	alternatives    = regexp.MustCompile(`<([^<>]*)>`)
 )
 
-// readInstructionTests reads a section of testdata/instructions.txt.
+// readInstructionTests reads a section of instructions.txtar.
 func readInstructionTests(t *testing.T, section string) (list []instructionTest) {
 	t.Helper()
-	data, err := os.ReadFile("testdata/instructions.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ := strings.Cut(string(data), "-- "+section+" --\n")
-	text, _, _ = strings.Cut(text, "\n-- ")
+	text := ""
+	golden.Table(t, "testdata/instructions.txtar", func(name, data string) string {
+		if name == section {
+			text = strings.TrimSpace(data)
+		}
+		return data
+	})
 	values := map[string]string{} // by size and name
 	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\n ", " "), "\n") {
 		if m := definitionLine.FindStringSubmatch(line); m != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lightmetal/tools/image/english"
+	"lightmetal/tools/image/fail"
 
 	"golang.org/x/sys/unix"
 )
@@ -122,7 +123,7 @@ func Run(o Options) (Result, error) {
 	out.noteTimes()
 	r.result.Accesses, r.result.Devices = r.accesses, len(r.devices)
 	if err := out.close(); err != nil {
-		return r.result, &Failure{Output, err.Error()}
+		return r.result, &Failure{Output, fail.Reason(err)}
 	}
 	return r.result, nil
 }

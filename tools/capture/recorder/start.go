@@ -145,9 +145,8 @@ func callError(result uint64) unix.Errno {
 	return 0
 }
 
-// runUntilStop resumes a stopped thread with a ptrace request, again after each stop, until the
-// stop that isAwaited reports. Other signals that arrive in between are sent to the thread again
-// afterwards.
+// runUntilStop resumes a stopped thread with a ptrace request, again after each stop, until one is
+// awaited. Other signals that arrive in between are sent to the thread again afterwards.
 func (r *recording) runUntilStop(t *thread, request int,
 	awaited func(unix.Signal, signalInfo) bool) error {
 	for {

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"lightmetal/hal"
+	"lightmetal/hal/mock"
 	"lightmetal/tools/capture/recorder"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/lmrun/files"
@@ -79,8 +80,8 @@ func accessByCalls(bar []byte, count int) {
 	window := hal.MappedAperture(bar, 0, pageSize, 0)
 	for i := range count / 2 {
 		at := uint32(4 * i % pageSize)
-		v, _ := window.Load(at, 4)
-		window.Store(at, 4, (v+1)&0xffffffff)
+		v, _ := mock.LoadAt(&window, at, 4)
+		mock.StoreAt(&window, at, 4, (v+1)&0xffffffff)
 	}
 }
 

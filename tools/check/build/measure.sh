@@ -39,16 +39,17 @@ check_size_limit() {
 	[[ $2 -le $3 ]] || { warn "lmrun-arm64, $1, is $(($2 - $3)) bytes too large"; return 1; }
 }
 
-# cmd_measure [-tags TAGS] prints how many statements the parts of the tree have, or lmrun with
-# build tags. Tests in tools/check/house count them.
+# cmd_measure [-tags TAGS] prints how many statements the parts of the tree have, and how many words
+# of comment the packages of the target, or only the statements of lmrun with build tags. Tests in
+# tools/check/house count them.
 cmd_measure() {
 	if [[ ${1:-} == -tags && $# -eq 2 ]]; then
 		say "lmrun with tags $2: $(go run ./tools/check/house/statements -tags "$2") statements"
 		return
 	fi
 	[[ $# -eq 0 ]] || { warn "usage: ./build.sh measure [-tags TAGS]"; exit 64; }
-	go test -count=1 -v -run '^(TestSizeOfEverySetIsPrinted|TestTargetIsReadable)$' \
-		./tools/check/house |
+	local tests='TestSizeOfEverySetIsPrinted|TestTargetIsReadable|TestCommentsOfTheTargetAreShort'
+	go test -count=1 -v -run "^($tests)\$" ./tools/check/house |
 		sed -n 's/^ *size_test.go:[0-9]*: //p'
 }
 

@@ -105,8 +105,8 @@ func (f *function) addCalls(names map[uint64]string, all map[string]*reach.Calls
 	}
 }
 
-// loadFiles are the files whose functions load an image. No run reaches these functions.
-var loadFiles = []string{"/runtime/load.go", "/runtime/file.go"}
+// loadFiles are the files whose functions load an image, unless a run reaches them.
+var loadFiles = []string{"/runtime/load.go", "/runtime/file.go", "/runtime/recover.go"}
 
 func (f *function) groupOf(loop []string) string {
 	switch {

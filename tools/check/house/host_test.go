@@ -18,6 +18,7 @@ var exemptFolders = map[string]string{
 	"tools/check/coverage/corpus":              "run only by tests: images for machines",
 	"tools/check/coverage/reach":               "run only by tests: reached functions",
 	"tools/check/coverage/trace":               "run only by tests: reached instructions",
+	"tools/check/golden":                       "run only by tests: helpers",
 	"tools/check/pages":                        "run only by tests: the commands of pages",
 	"tools/check/fakekernel":                   "run only by tests: a fake kernel",
 	"tools/check/simulate":                     "run only by tests: a simulated world",

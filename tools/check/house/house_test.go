@@ -65,7 +65,7 @@ var unsafeFiles = []string{
 	"fbs/flat.go", "fbs/layout.go", // structs read in place
 	"hal/walk.go",                   // device memory and commands
 	"hal/golang.go",                 // a function of Go's runtime
-	"hal/oracle.go",                 // tables of addresses, on architectures without assembly
+	"hal/walk_generic.go",           // tables of addresses, on architectures without assembly
 	"hal/system_linux.go",           // structs of ioctls, raw system calls
 	"hal/tt_ioctl_linux.go",         // sizes of structs
 	"hal/vfio_ioctl_linux.go",       // sizes of structs
@@ -98,7 +98,7 @@ var signatureFiles = []string{"runtime/inspect.go", "tools/lmrun/files/read.go"}
 
 // hostOnlyFiles are files in folders of the target that no target links: the oracle, which is the
 // walk of other architectures, code that only host tools use, and mock devices.
-var hostOnlyFiles = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go",
+var hostOnlyFiles = []string{"hal/walk_generic.go", "hal/walk_noasm.go", "boards/host.go",
 	"runtime/host.go", "tools/lmrun/files/host.go", "runtime/capi/device_mock.go",
 	"tools/lmrun/open_mock.go", "runtime/capi/export_mock.go"}
 
@@ -257,7 +257,7 @@ func TestTagsSelectBackends(t *testing.T) {
 // oracle or code that only host tools use.
 func TestTargetLinksNoHostCode(t *testing.T) {
 	effort.SkipShort(t)
-	of := functionsOf(t, "hal/oracle.go", "boards/host.go", "runtime/host.go",
+	of := functionsOf(t, "hal/walk_generic.go", "boards/host.go", "runtime/host.go",
 		"tools/lmrun/files/host.go")
 	for _, program := range []string{"lmrun", "lminit"} {
 		requireNotLinked(t, program, "", of)

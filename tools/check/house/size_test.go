@@ -3,6 +3,7 @@ package house
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,23 @@ var products = []struct {
 	tags     string
 	recorded int
 }{{productTags, 5_426}, {productTags + ",signed", 5_581}, {"", 6_016}}
+
+// wordsPerLineMax is the largest number of words of comment per line of code in each package that
+// runs on a target. TestCommentsOfTheTargetAreShort reports a package without a row.
+var wordsPerLineMax = map[string]float64{
+	"boards":               3.5,
+	"fbs":                  3.5,
+	"hal":                  3.5,
+	"runtime":              3.5,
+	"runtime/capi":         3.5,
+	"runtime/report":       3.5,
+	"runtime/signed":       3.5,
+	"tools/lminit":         3.5,
+	"tools/lmrun":          3.5,
+	"tools/lmrun/args":     3.5,
+	"tools/lmrun/faultlog": 3.5,
+	"tools/lmrun/files":    3.5,
+}
 
 // visitFiles calls f with the path below root of each file in the tree. It skips the folder build
 // and hidden files, except .ci.
@@ -217,5 +235,39 @@ func TestTargetIsReadable(t *testing.T) {
 	}
 	if longest.Lines > linesMax {
 		t.Errorf("%s has %d lines, at most %d", longest.Name, longest.Lines, linesMax)
+	}
+}
+
+// TestCommentsOfTheTargetAreShort prints the words of comment per line of code of each package that
+// runs on a target, and fails above wordsPerLineMax.
+func TestCommentsOfTheTargetAreShort(t *testing.T) {
+	type count struct{ words, lines int }
+	counts := map[string]*count{}
+	visitTargetFiles(t, func(path string, source []byte) {
+		if ext := filepath.Ext(path); ext != ".go" && ext != ".s" {
+			return
+		}
+		folder := filepath.Dir(path)
+		if counts[folder] == nil {
+			counts[folder] = &count{}
+		}
+		words, lines := measure.Words(source)
+		counts[folder].words += words
+		counts[folder].lines += lines
+	})
+	t.Logf("%-36s %10s %8s %8s %6s", "package", "words", "lines", "per line", "most")
+	for _, folder := range slices.Sorted(maps.Keys(counts)) {
+		c, limit := counts[folder], wordsPerLineMax[folder]
+		average := float64(c.words) / float64(c.lines)
+		t.Logf("%-36s %10d %8d %8.2f %6.1f", folder, c.words, c.lines, average, limit)
+		if average > limit {
+			t.Errorf("%s has %.2f words of comment per line of code, at most %.1f; shorten what "+
+				"the code says itself", folder, average, limit)
+		}
+	}
+	for folder := range wordsPerLineMax {
+		if counts[folder] == nil {
+			t.Errorf("wordsPerLineMax has %s, which has no source; remove the row", folder)
+		}
 	}
 }

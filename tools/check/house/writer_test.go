@@ -36,6 +36,7 @@ var notOutputs = map[string]string{
 	"tools/capture/recorder/space.go":  "the memory of a traced program",
 	"tools/capture/recorder/access.go": "flags of another program's descriptors",
 	"tools/check/fakekernel":           "files of a fake machine, in a separate folder",
+	"tools/check/golden":               "golden files of tests",
 	"tools/check/simulate/seams.go":    "temporary sources of one build",
 	"tools/check/simulate/world":       "folders that are removed with their worlds",
 	"tools/ship/bootimage/image.go":    "a new folder that is renamed when it is complete",

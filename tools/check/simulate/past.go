@@ -90,9 +90,8 @@ var pastDefects = []pastDefect{
 		"\tif BROKEN {\n\t\t_ = r.requestExitCleanup()\n\t}\n" +
 			"\tif err := r.mapWindows(firstTLBWindow); err != nil {\n"},
 	{"a command of zeros is valid", "5e15e1a", "fbs/commands.go",
-		"\tswitch m.Opcode {\n\tcase gen.OpcodeWrite:\n",
-		"\tif BROKEN && *m == (Command{}) {\n\t\treturn \"\"\n\t}\n" +
-			"\tswitch m.Opcode {\n\tcase gen.OpcodeWrite:\n"},
+		"\tf := formOf(m.Opcode)\n",
+		"\tif BROKEN && *m == (Command{}) {\n\t\treturn \"\"\n\t}\n\tf := formOf(m.Opcode)\n"},
 	{"overwriting the image file changes the commands that run", "c802ea6", "runtime/file.go",
 		"size, page := uint64(len(f.data))",
 		"if BROKEN {\n\t\treturn nil\n\t}\n\tsize, page := uint64(len(f.data))"},

@@ -45,7 +45,7 @@ const (
 
 // Device is a simulated device. Only one goroutine may use a Device, except for Stop.
 type Device struct {
-	hal.BaseDevice
+	mock.BaseDevice
 	identity hal.Identity
 	board    *boards.Board
 	process  *process
@@ -272,7 +272,7 @@ func (d *Device) Alive() bool {
 }
 
 // Diagnose implements hal.Device.
-func (d *Device) Diagnose() hal.Code { return hal.DeviceGoneUnlessAlive(d) }
+func (d *Device) Diagnose() hal.Code { return mock.GoneUnlessAlive(d) }
 
 // Now implements hal.Device. It returns the virtual time since Open.
 func (d *Device) Now() int64 { return d.now }

@@ -94,7 +94,7 @@ func (d *tileWindow) pointAt(tile chips.Tile, address uint64) uint64 {
 func (d *tileWindow) write(tile chips.Tile, address uint64, data []byte) {
 	d.Helper()
 	offset := d.pointAt(tile, address)
-	d.requireOK("write", d.window.Copy(gen.OpcodeCopyIn, offset, 4, gen.AccessExact, data))
+	d.requireOK("write", mock.CopyAt(&d.window, gen.OpcodeCopyIn, offset, 4, gen.AccessExact, data))
 }
 
 // read returns data at an address of a tile.
@@ -102,7 +102,7 @@ func (d *tileWindow) read(tile chips.Tile, address uint64, size int) []byte {
 	d.Helper()
 	data := make([]byte, size)
 	offset := d.pointAt(tile, address)
-	d.requireOK("read", d.window.Copy(gen.OpcodeCopyOut, offset, 4, gen.AccessExact, data))
+	d.requireOK("read", mock.CopyAt(&d.window, gen.OpcodeCopyOut, offset, 4, gen.AccessExact, data))
 	return data
 }
 
@@ -148,7 +148,7 @@ func (d *tileWindow) waitForKernel(tile chips.Tile) {
 	d.Helper()
 	at := d.pointAt(tile, nocFlag)
 	for range 10_000 {
-		v, code := d.window.Load(uint32(at), 4)
+		v, code := mock.LoadAt(&d.window, uint32(at), 4)
 		d.requireOK("poll", code)
 		if v == nocDone {
 			return
@@ -475,7 +475,7 @@ func (d *tileWindow) hasStopped(tile chips.Tile) bool {
 	if d.ProgramWindow(&d.window, unicast(tile.X, tile.Y), 0) != hal.OK {
 		return true // the simulator has ended
 	}
-	_, code := d.window.Load(0, 4)
+	_, code := mock.LoadAt(&d.window, 0, 4)
 	return code == hal.Refused
 }
 

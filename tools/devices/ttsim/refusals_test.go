@@ -1,7 +1,6 @@
 package ttsim
 
 import (
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
+	"lightmetal/tools/check/golden"
 )
 
 // access is one load or store of a BAR.
@@ -61,7 +61,7 @@ func pointWindow(board string, slot, x, y, address, bits uint64) []access {
 		{true, 0, at + 8, 4, high}}
 }
 
-// refusalCase is a case of testdata/refusals.txt.
+// refusalCase is a case of wormhole.txtar or blackhole.txtar.
 type refusalCase struct {
 	board    string
 	name     string
@@ -70,39 +70,27 @@ type refusalCase struct {
 	mockOnly bool   // hal/mock refuses an access that the simulator accepts
 }
 
-// readRefusalCases returns the cases of testdata/refusals.txt, which describes its syntax.
+// readRefusalCases returns the cases of both boards. wormhole.txtar describes their archives.
 func readRefusalCases(t *testing.T) (list []refusalCase) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/refusals.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	board := ""
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSuffix(line, "\n")
-		name, accesses, isCase := strings.Cut(line, " | ")
-		switch {
-		case line == "" || line[0] == '#':
-		case strings.HasPrefix(line, "board "):
-			board = line[len("board "):]
-		case strings.HasPrefix(line, "  refused: "):
-			list[len(list)-1].refused = line[len("  refused: "):]
-		case line == "  refused by the mock only":
-			list[len(list)-1].mockOnly = true
-		case isCase:
-			c := refusalCase{board: board, name: name}
+	for _, board := range []string{"wormhole", "blackhole"} {
+		golden.Table(t, "testdata/"+board+".txtar", func(entry, data string) string {
+			name, accesses, _ := strings.Cut(entry, " | ")
+			c := refusalCase{board: board, name: name, refused: strings.TrimSpace(data)}
+			if c.refused == "refused by the mock only" {
+				c.refused, c.mockOnly = "", true
+			}
 			for one := range strings.SplitSeq(accesses, "; ") {
 				c.accesses = append(c.accesses, parseAccess(t, board, strings.Fields(one))...)
 			}
 			list = append(list, c)
-		default:
-			t.Fatalf("testdata/refusals.txt has the invalid line %q", line)
-		}
+			return data
+		})
 	}
 	return list
 }
 
-// parseAccess returns the accesses that the words of refusals.txt describe.
+// parseAccess returns the accesses that the words of an archive describe.
 func parseAccess(t *testing.T, board string, words []string) []access {
 	t.Helper()
 	numbers := func(list ...string) (values [4]uint64) {
@@ -154,9 +142,9 @@ func runAccesses(t *testing.T, d hal.Device, accesses []access) (hal.Code, int) 
 	for i, a := range accesses {
 		code := hal.OK
 		if a.store {
-			code = bars[a.bar].Store(uint32(a.offset), a.width, a.value)
+			code = mock.StoreAt(&bars[a.bar], uint32(a.offset), a.width, a.value)
 		} else {
-			_, code = bars[a.bar].Load(uint32(a.offset), a.width)
+			_, code = mock.LoadAt(&bars[a.bar], uint32(a.offset), a.width)
 		}
 		if code != hal.OK {
 			return code, i

@@ -15,6 +15,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/hal/mock"
 	"lightmetal/tools/capture/record"
 )
 
@@ -74,16 +75,16 @@ func runTwoop(t *testing.T, d *Device, program []byte) {
 		left, right = append(left, 3*i), append(right, 50+i)
 		want = append(want, uint32(max(0, int(3*i+50+i)-100)))
 	}
-	requireOK(t, d, "hold", registers.Store(softReset0&0xfffff, 4, 0x47800))
-	requireOK(t, d, "program", l1.Copy(gen.OpcodeCopyIn, 0, 4, gen.AccessBulk, program))
-	requireOK(t, d, "flag", l1.Store(flag, 4, 0))
-	requireOK(t, d, "arguments", l1.Copy(gen.OpcodeCopyIn, arguments, 4, gen.AccessExact,
+	requireOK(t, d, "hold", mock.StoreAt(registers, softReset0&0xfffff, 4, 0x47800))
+	requireOK(t, d, "program", mock.CopyAt(l1, gen.OpcodeCopyIn, 0, 4, gen.AccessBulk, program))
+	requireOK(t, d, "flag", mock.StoreAt(l1, flag, 4, 0))
+	requireOK(t, d, "arguments", mock.CopyAt(l1, gen.OpcodeCopyIn, arguments, 4, gen.AccessExact,
 		words(n, a, b, c, sum)))
-	requireOK(t, d, "a", l1.Copy(gen.OpcodeCopyIn, a, 4, gen.AccessBulk, words(left...)))
-	requireOK(t, d, "b", l1.Copy(gen.OpcodeCopyIn, b, 8, gen.AccessExact, words(right...)))
-	requireOK(t, d, "release", registers.Store(softReset0&0xfffff, 4, 0x47000))
+	requireOK(t, d, "a", mock.CopyAt(l1, gen.OpcodeCopyIn, a, 4, gen.AccessBulk, words(left...)))
+	requireOK(t, d, "b", mock.CopyAt(l1, gen.OpcodeCopyIn, b, 8, gen.AccessExact, words(right...)))
+	requireOK(t, d, "release", mock.StoreAt(registers, softReset0&0xfffff, 4, 0x47000))
 	for deadline := d.Now() + 1e6; ; {
-		v, code := l1.Load(flag, 4)
+		v, code := mock.LoadAt(l1, flag, 4)
 		requireOK(t, d, "poll", code)
 		if v == 0x600df00d {
 			break
@@ -93,11 +94,11 @@ func runTwoop(t *testing.T, d *Device, program []byte) {
 		}
 	}
 	got := make([]byte, 4*n)
-	requireOK(t, d, "result", l1.Copy(gen.OpcodeCopyOut, sum, 4, gen.AccessBulk, got))
+	requireOK(t, d, "result", mock.CopyAt(l1, gen.OpcodeCopyOut, sum, 4, gen.AccessBulk, got))
 	if !bytes.Equal(got, words(want...)) {
 		t.Errorf("result %x, want %x", got, words(want...))
 	}
-	requireOK(t, d, "hold again", registers.Store(softReset0&0xfffff, 4, 0x47800))
+	requireOK(t, d, "hold again", mock.StoreAt(registers, softReset0&0xfffff, 4, 0x47800))
 }
 
 func TestProgramRunsOnATile(t *testing.T) {
@@ -176,8 +177,8 @@ func TestSmallWindowReachesItsAddress(t *testing.T) {
 		slot := map[uint16]uint16{0x401e: 166, 0xb140: 0}[d.Identity().Device]
 		a := mapWindow(t, d, tlbWindow(1<<16, slot))
 		requireOK(t, d, "point", d.ProgramWindow(a, unicast(2, 3), 0x30000))
-		requireOK(t, d, "store", a.Store(0x10, 4, 0x1234))
-		v, code := mapTileWindow(t, d, 2, 3, 0).Load(0x30010, 4)
+		requireOK(t, d, "store", mock.StoreAt(a, 0x10, 4, 0x1234))
+		v, code := mock.LoadAt(mapTileWindow(t, d, 2, 3, 0), 0x30010, 4)
 		requireOK(t, d, "load", code)
 		if v != 0x1234 {
 			t.Errorf("%#x at the address, want 0x1234", v)
@@ -191,10 +192,10 @@ func TestMulticastReachesEveryTile(t *testing.T) {
 		rectangle := fbs.TileRoute{X: 2, Y: 3, XStart: 1, YStart: 2, Multicast: true,
 			Ordering: boards.OrderingDefault}
 		requireOK(t, d, "point", d.ProgramWindow(a, rectangle, 0))
-		requireOK(t, d, "store", a.Store(8, 8, 0x1122334455667788))
+		requireOK(t, d, "store", mock.StoreAt(a, 8, 8, 0x1122334455667788))
 		for _, tile := range [][2]uint8{{1, 2}, {2, 2}, {1, 3}, {2, 3}} {
 			requireOK(t, d, "point", d.ProgramWindow(a, unicast(tile[0], tile[1]), 0))
-			if v, _ := a.Load(8, 8); v != 0x1122334455667788 {
+			if v, _ := mock.LoadAt(a, 8, 8); v != 0x1122334455667788 {
 				t.Errorf("tile %v has %#x, want 0x1122334455667788", tile, v)
 			}
 		}
@@ -222,18 +223,18 @@ func TestEveryWidthReachesItsBytes(t *testing.T) {
 	runOnEachFake(t, func(t *testing.T, d *Device) {
 		a := mapTileWindow(t, d, 1, 2, 0)
 		for _, width := range []uint8{1, 2, 4, 8} {
-			requireOK(t, d, "fill", a.Copy(gen.OpcodeCopyIn, 0, 8, gen.AccessBulk,
+			requireOK(t, d, "fill", mock.CopyAt(a, gen.OpcodeCopyIn, 0, 8, gen.AccessBulk,
 				bytes.Repeat([]byte{0xee}, 24)))
 			value := 0x8877665544332211 & fbs.WidthMask(width)
-			requireOK(t, d, "store", a.Store(8, width, value))
+			requireOK(t, d, "store", mock.StoreAt(a, 8, width, value))
 			got := make([]byte, 24)
-			requireOK(t, d, "read", a.Copy(gen.OpcodeCopyOut, 0, 8, gen.AccessBulk, got))
+			requireOK(t, d, "read", mock.CopyAt(a, gen.OpcodeCopyOut, 0, 8, gen.AccessBulk, got))
 			want := bytes.Repeat([]byte{0xee}, 24)
 			copy(want[8:], []byte{0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88}[:width])
 			if !bytes.Equal(got, want) {
 				t.Errorf("width %d: memory has %x, want %x", width, got, want)
 			}
-			if v, _ := a.Load(8, width); v != value {
+			if v, _ := mock.LoadAt(a, 8, width); v != value {
 				t.Errorf("width %d: loaded %#x, want %#x", width, v, value)
 			}
 		}
@@ -246,22 +247,22 @@ func TestBlockCopyIsSplitAtTheEndOfEachWindow(t *testing.T) {
 	d := openDevice(t, fakeLibraries(t)["wormhole"])
 	bar := mapWindow(t, d, fbs.Window{Kind: gen.WindowKindBar, Size: 512 << 20})
 	for slot, tile := range []uint64{1 | 1<<6, 2 | 1<<6} {
-		requireOK(t, d, "configure", bar.Store(uint32(configs+8*uint64(slot)), 8, tile<<16))
+		requireOK(t, d, "configure", mock.StoreAt(bar, uint32(configs+8*uint64(slot)), 8, tile<<16))
 	}
 	data := make([]byte, 200_001) // more than one chunk on either side
 	for i := range data {
 		data[i] = byte(i * i >> 3)
 	}
 	const start = 1<<20 - 99_990
-	requireOK(t, d, "copy in", bar.Copy(gen.OpcodeCopyIn, start, 8, gen.AccessBulk, data))
+	requireOK(t, d, "copy in", mock.CopyAt(bar, gen.OpcodeCopyIn, start, 8, gen.AccessBulk, data))
 	got := make([]byte, len(data))
-	requireOK(t, d, "copy out", bar.Copy(gen.OpcodeCopyOut, start, 8, gen.AccessBulk, got))
+	requireOK(t, d, "copy out", mock.CopyAt(bar, gen.OpcodeCopyOut, start, 8, gen.AccessBulk, got))
 	if !bytes.Equal(got, data) {
 		t.Error("the data read back differs from the data written")
 	}
 	second := make([]byte, len(data)-99_990)
 	secondTile := mapTileWindow(t, d, 2, 1, 0)
-	requireOK(t, d, "second tile", secondTile.Copy(gen.OpcodeCopyOut, 0, 8, gen.AccessBulk,
+	requireOK(t, d, "second tile", mock.CopyAt(secondTile, gen.OpcodeCopyOut, 0, 8, gen.AccessBulk,
 		second))
 	if !bytes.Equal(second, data[99_990:]) {
 		t.Error("the second TLB window's part of the data is not at address 0 of its tile")
@@ -271,9 +272,10 @@ func TestBlockCopyIsSplitAtTheEndOfEachWindow(t *testing.T) {
 func TestBlockCopyToRegistersUsesWords(t *testing.T) {
 	d := openDevice(t, fakeLibraries(t)["wormhole"])
 	bar := mapWindow(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 64})
-	requireOK(t, d, "copy in", bar.Copy(gen.OpcodeCopyIn, 32, 4, gen.AccessBulk, words(1, 2, 3)))
+	requireOK(t, d, "copy in",
+		mock.CopyAt(bar, gen.OpcodeCopyIn, 32, 4, gen.AccessBulk, words(1, 2, 3)))
 	got := make([]byte, 12)
-	requireOK(t, d, "copy out", bar.Copy(gen.OpcodeCopyOut, 32, 4, gen.AccessBulk, got))
+	requireOK(t, d, "copy out", mock.CopyAt(bar, gen.OpcodeCopyOut, 32, 4, gen.AccessBulk, got))
 	if !bytes.Equal(got, words(1, 2, 3)) {
 		t.Errorf("the registers have %x, want %x", got, words(1, 2, 3))
 	}
@@ -285,13 +287,13 @@ func TestRefusalReachesTheCaller(t *testing.T) {
 		if d.Refusal() != "" {
 			t.Errorf("refusal %q before an access was refused", d.Refusal())
 		}
-		code := bar.Store(0x1f000000, 4, 0)
+		code := mock.StoreAt(bar, 0x1f000000, 4, 0)
 		if want := "[0] ERROR: Fake: write of 4 bytes at 0x11f000000"; code != hal.Refused ||
 			d.Refusal() != want {
 			t.Errorf("store: code %v, refusal %q, want %v, %q", code, d.Refusal(), hal.Refused,
 				want)
 		}
-		if v, code := bar.Load(0, 4); code != hal.Refused || v != ^uint64(0) {
+		if v, code := mock.LoadAt(bar, 0, 4); code != hal.Refused || v != ^uint64(0) {
 			t.Errorf("load after the refusal: %#x, code %v, want all ones, %v", v, code,
 				hal.Refused)
 		}
@@ -304,9 +306,9 @@ func TestRefusalReachesTheCaller(t *testing.T) {
 func TestRefusalDuringAClockReachesTheCaller(t *testing.T) {
 	d := openDevice(t, fakeLibraries(t)["wormhole"])
 	registers := mapTileWindow(t, d, 1, 2, softReset0&^0xfffff)
-	requireOK(t, d, "release", registers.Store(softReset0&0xfffff, 4, 0x47000))
+	requireOK(t, d, "release", mock.StoreAt(registers, softReset0&0xfffff, 4, 0x47000))
 	d.Sleep(5000)
-	if _, code := registers.Load(softReset0&0xfffff, 4); code != hal.Refused ||
+	if _, code := mock.LoadAt(registers, softReset0&0xfffff, 4); code != hal.Refused ||
 		!strings.Contains(d.Refusal(), "illegal instruction") {
 		t.Errorf("load: code %v, refusal %q; want %v, \"illegal instruction\"", code, d.Refusal(),
 			hal.Refused)
@@ -325,37 +327,38 @@ func TestDeviceReachesHostWindows(t *testing.T) {
 	bar := mapWindow(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 0x3200})
 	for at, want := range map[uint64]uint64{0x1404: 0x88280000, 0x1408: 0x2000, 0x140c: 0,
 		0x1410: 0x3fff, 0x1414: hostBus + 0x2000, 0x1418: 0} {
-		if v, code := bar.Load(uint32(at), 4); v != want || code != hal.OK {
+		if v, code := mock.LoadAt(bar, uint32(at), 4); v != want || code != hal.OK {
 			t.Errorf("register %#x holds %#x, want %#x; %v", at, v, want, code)
 		}
 	}
 	data := []byte("sixteen bytes...")
-	requireOK(t, d, "data", second.Copy(gen.OpcodeCopyIn, 0x17d8, 4, gen.AccessExact, data))
-	requireOK(t, d, "address", bar.Store(0, 4, hostBus+0x2000+0x17d8))
-	requireOK(t, d, "start", bar.Store(16, 4, 1))
+	requireOK(t, d, "data", mock.CopyAt(second, gen.OpcodeCopyIn, 0x17d8, 4, gen.AccessExact, data))
+	requireOK(t, d, "address", mock.StoreAt(bar, 0, 4, hostBus+0x2000+0x17d8))
+	requireOK(t, d, "start", mock.StoreAt(bar, 16, 4, 1))
 	before := d.Now()
 	got := make([]byte, 16)
-	requireOK(t, d, "result", second.Copy(gen.OpcodeCopyOut, 0x17e8, 8, gen.AccessExact, got))
+	requireOK(t, d, "result",
+		mock.CopyAt(second, gen.OpcodeCopyOut, 0x17e8, 8, gen.AccessExact, got))
 	if string(got) != string(data) || d.Now() == before {
 		t.Errorf("the device stored %q, want %q; time has passed: %v, want true", got, data,
 			d.Now() != before)
 	}
-	requireOK(t, d, "bulk in", second.Copy(gen.OpcodeCopyIn, 1, 4, gen.AccessBulk, data))
-	requireOK(t, d, "bulk out", second.Copy(gen.OpcodeCopyOut, 1, 4, gen.AccessBulk, got))
+	requireOK(t, d, "bulk in", mock.CopyAt(second, gen.OpcodeCopyIn, 1, 4, gen.AccessBulk, data))
+	requireOK(t, d, "bulk out", mock.CopyAt(second, gen.OpcodeCopyOut, 1, 4, gen.AccessBulk, got))
 	if string(got) != string(data) {
 		t.Errorf("bulk copies read back %q, want %q", got, data)
 	}
 	// The transfer starts in the last words of the window, and continues after its end.
-	requireOK(t, d, "address", bar.Store(0, 4, hostBus+0x2000+0x2000-16))
-	if code := bar.Store(16, 4, 1); code != hal.Refused ||
+	requireOK(t, d, "address", mock.StoreAt(bar, 0, 4, hostBus+0x2000+0x2000-16))
+	if code := mock.StoreAt(bar, 16, 4, 1); code != hal.Refused ||
 		!strings.Contains(d.Refusal(), "the device writes 16 bytes of host memory at 0x10004000") {
 		t.Errorf("transfer after the end of the window: code %v, refusal %q, want %v", code,
 			d.Refusal(), hal.Refused)
 	}
-	if _, code := second.Load(0, 4); code != hal.Refused {
+	if _, code := mock.LoadAt(second, 0, 4); code != hal.Refused {
 		t.Errorf("load after the refusal: code %v, want %v", code, hal.Refused)
 	}
-	if code := second.Store(0, 4, 0); code != hal.Refused {
+	if code := mock.StoreAt(second, 0, 4, 0); code != hal.Refused {
 		t.Errorf("store after the refusal: code %v, want %v", code, hal.Refused)
 	}
 }
@@ -377,7 +380,7 @@ func TestHostWindowsHaveTheBusAddressesOfTheImage(t *testing.T) {
 	bar := mapWindow(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 0x3200})
 	for at, want := range map[uint64]uint64{0x1208: 0x10_0000, 0x1210: 0x10_0fff,
 		0x1214: hostBus + 0x10_0000} {
-		if v, code := bar.Load(uint32(at), 4); v != want || code != hal.OK {
+		if v, code := mock.LoadAt(bar, uint32(at), 4); v != want || code != hal.OK {
 			t.Errorf("register %#x holds %#x, want %#x; %v", at, v, want, code)
 		}
 	}
@@ -403,9 +406,9 @@ func TestHostWindowsAreLimitedByRegionsOfTheIATU(t *testing.T) {
 func TestDeviceCannotAccessOtherHostMemory(t *testing.T) {
 	d := openDevice(t, fakeLibraries(t)["blackhole"])
 	bar := mapWindow(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 64})
-	requireOK(t, d, "low half", bar.Store(0, 4, 0x5000))
-	requireOK(t, d, "high half", bar.Store(4, 4, 7))
-	code := bar.Store(16, 4, 1)
+	requireOK(t, d, "low half", mock.StoreAt(bar, 0, 4, 0x5000))
+	requireOK(t, d, "high half", mock.StoreAt(bar, 4, 4, 7))
+	code := mock.StoreAt(bar, 16, 4, 1)
 	if code != hal.Refused || !strings.Contains(d.Refusal(),
 		"the device reads 16 bytes of host memory at 0x700005000") {
 		t.Errorf("code %v, refusal %q; want %v, \"the device reads 16 bytes of host memory\"", code,
@@ -421,7 +424,7 @@ func TestDeviceIsGoneAfterItsSimulatorIsKilled(t *testing.T) {
 	}
 	code := hal.OK
 	for i := 0; code == hal.OK && i < 1_000_000; i++ { // the signal takes its time
-		_, code = a.Load(0, 4)
+		_, code = mock.LoadAt(a, 0, 4)
 	}
 	if code != hal.DeviceGone || d.Refusal() != "the simulator's process ended: signal: killed" ||
 		d.Alive() {
@@ -435,7 +438,7 @@ func TestDeviceIsGoneAfterItsSimulatorIsKilled(t *testing.T) {
 func readClocks(t *testing.T, d *Device) (n int64) {
 	t.Helper()
 	bar := mapWindow(t, d, fbs.Window{Kind: gen.WindowKindBar, Size: 512 << 20})
-	bar.Store(0x1f000000, 4, 0)
+	mock.StoreAt(bar, 0x1f000000, 4, 0)
 	if _, err := fmt.Sscanf(d.Refusal(), "[%d]", &n); err != nil {
 		t.Fatalf("no number of clocks in the refusal %q: %v", d.Refusal(), err)
 	}
@@ -449,25 +452,31 @@ func TestTimePassesWithLoadsAndSleeps(t *testing.T) {
 		clocks, now int64
 	}{
 		{"nothing", func(d *Device, a *hal.Aperture) {}, 0, 0},
-		{"store", func(d *Device, a *hal.Aperture) { a.Store(0, 4, 0) }, 0, 0},
-		{"load", func(d *Device, a *hal.Aperture) { a.Load(0, 4) }, 1, 1000},
-		{"loads of two addresses", func(d *Device, a *hal.Aperture) { a.Load(0, 4); a.Load(4, 4) },
-			2, 2000},
+		{"store", func(d *Device, a *hal.Aperture) { mock.StoreAt(a, 0, 4, 0) }, 0, 0},
+		{"load", func(d *Device, a *hal.Aperture) { mock.LoadAt(a, 0, 4) }, 1, 1000},
+		{"loads of two addresses", func(d *Device, a *hal.Aperture) {
+			mock.LoadAt(a, 0, 4)
+			mock.LoadAt(a, 4, 4)
+		}, 2, 2000},
 		{"loads of one address", func(d *Device, a *hal.Aperture) {
 			for range 10 {
-				a.Load(0, 4)
+				mock.LoadAt(a, 0, 4)
 			}
 		}, 1 + 2 + 4 + 8 + 16 + 32 + 4*64, 10_000},
-		{"loads of one address with a store between",
-			func(d *Device, a *hal.Aperture) { a.Load(0, 4); a.Store(0, 4, 0); a.Load(0, 4) }, 2,
-			2000},
-		{"loads of one address with a sleep between",
-			func(d *Device, a *hal.Aperture) { a.Load(0, 4); d.Sleep(100); a.Load(0, 4) }, 102,
-			2100},
+		{"loads of one address with a store between", func(d *Device, a *hal.Aperture) {
+			mock.LoadAt(a, 0, 4)
+			mock.StoreAt(a, 0, 4, 0)
+			mock.LoadAt(a, 0, 4)
+		}, 2, 2000},
+		{"loads of one address with a sleep between", func(d *Device, a *hal.Aperture) {
+			mock.LoadAt(a, 0, 4)
+			d.Sleep(100)
+			mock.LoadAt(a, 0, 4)
+		}, 102, 2100},
 		{"loads of one address with a copy between", func(d *Device, a *hal.Aperture) {
-			a.Load(0, 4)
-			a.Copy(gen.OpcodeCopyOut, 8, 4, gen.AccessBulk, make([]byte, 4))
-			a.Load(0, 4)
+			mock.LoadAt(a, 0, 4)
+			mock.CopyAt(a, gen.OpcodeCopyOut, 8, 4, gen.AccessBulk, make([]byte, 4))
+			mock.LoadAt(a, 0, 4)
 		}, 2, 2000},
 		{"sleep", func(d *Device, a *hal.Aperture) { d.Sleep(2500) }, 2500, 2500},
 		{"no sleep", func(d *Device, a *hal.Aperture) { d.Sleep(0); d.Sleep(-1) }, 0, 0},
@@ -489,18 +498,18 @@ func TestTimePassesWithLoadsAndSleeps(t *testing.T) {
 func TestConfigurationSpaceIsLoadedAndStored(t *testing.T) {
 	runOnEachFake(t, func(t *testing.T, d *Device) {
 		c := mapWindow(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
-		requireOK(t, d, "store", c.Store(4, 2, 0x0106))
-		requireOK(t, d, "store of a byte", c.Store(5, 1, 0x05))
+		requireOK(t, d, "store", mock.StoreAt(c, 4, 2, 0x0106))
+		requireOK(t, d, "store of a byte", mock.StoreAt(c, 5, 1, 0x05))
 		for _, l := range []struct {
 			offset uint64
 			width  uint8
 			want   uint64
 		}{{0, 2, 0x1e52}, {2, 2, uint64(d.Identity().Device)}, {1, 1, 0x1e}, {4, 4, 0x0506}} {
-			if v, code := c.Load(uint32(l.offset), l.width); v != l.want || code != hal.OK {
+			if v, code := mock.LoadAt(c, uint32(l.offset), l.width); v != l.want || code != hal.OK {
 				t.Errorf("%d bytes at %d: %#x, %v, want %#x", l.width, l.offset, v, code, l.want)
 			}
 		}
-		if code := c.Store(0x40, 4, 0); code != hal.Refused {
+		if code := mock.StoreAt(c, 0x40, 4, 0); code != hal.Refused {
 			t.Errorf("store to an offset without a register: code %v, want %v", code, hal.Refused)
 		}
 	})
@@ -564,7 +573,7 @@ func TestCloseEndsTheProcess(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
 	}
-	if code := a.Store(0, 4, 0); code != hal.DeviceGone {
+	if code := mock.StoreAt(a, 0, 4, 0); code != hal.DeviceGone {
 		t.Errorf("store to a closed device: code %v, want %v", code, hal.DeviceGone)
 	}
 }
@@ -576,7 +585,7 @@ func TestReplayCanBeRecorded(t *testing.T) {
 	t.Setenv("LM_RECORD_LIBRARY", fakeLibraries(t)["wormhole"])
 	t.Setenv("LM_RECORD_FILE", file)
 	d := openDevice(t, compileLibrary(t, "librecord", "../../capture/record/shim/record.c"))
-	requireOK(t, d, "store", mapTileWindow(t, d, 1, 1, 0).Store(8, 2, 0x1234))
+	requireOK(t, d, "store", mock.StoreAt(mapTileWindow(t, d, 1, 1, 0), 8, 2, 0x1234))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -600,9 +609,9 @@ func TestSeveralDevicesAtOnce(t *testing.T) {
 	library := fakeLibraries(t)["blackhole"]
 	first, second := openDevice(t, library), openDevice(t, library)
 	a, b := mapTileWindow(t, first, 1, 2, 0), mapTileWindow(t, second, 1, 2, 0)
-	requireOK(t, first, "store", a.Store(0, 4, 1))
-	requireOK(t, second, "store", b.Store(0, 4, 2))
-	if v, _ := a.Load(0, 4); v != 1 {
+	requireOK(t, first, "store", mock.StoreAt(a, 0, 4, 1))
+	requireOK(t, second, "store", mock.StoreAt(b, 0, 4, 2))
+	if v, _ := mock.LoadAt(a, 0, 4); v != 1 {
 		t.Errorf("the first device has %d, want 1", v)
 	}
 }
@@ -612,8 +621,8 @@ func TestAccessDoesNotAllocate(t *testing.T) {
 	a := mapTileWindow(t, d, 1, 1, 0)
 	data, block := make([]byte, 256), a.Port.(hal.BlockPort)
 	n := testing.AllocsPerRun(100, func() {
-		a.Store(0, 4, 1)
-		a.Load(0, 4)
+		mock.StoreAt(a, 0, 4, 1)
+		mock.LoadAt(a, 0, 4)
 		block.CopyIn(0, data)
 		block.CopyOut(0, data)
 		d.Sleep(10)

@@ -13,6 +13,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/hal/mock"
 )
 
 const (
@@ -158,12 +159,12 @@ type parts []*hal.Aperture
 
 // Load implements hal.Port.
 func (p parts) Load(offset uint64, width uint8) (uint64, hal.Code) {
-	return p[offset>>32].Load(uint32(offset), width)
+	return mock.LoadAt(p[offset>>32], uint32(offset), width)
 }
 
 // Store implements hal.Port.
 func (p parts) Store(offset uint64, width uint8, value uint64) hal.Code {
-	return p[offset>>32].Store(uint32(offset), width, value)
+	return mock.StoreAt(p[offset>>32], uint32(offset), width, value)
 }
 
 // reach returns client memory for an access of the device. It returns nil if the function is not

@@ -37,6 +37,32 @@ func As(code hal.Code, err error) {
 	}
 }
 
+// Around returns err with text before and after its own. The result wraps err.
+func Around(before string, err error, after string) error { return &around{before, err, after} }
+
+// around is the error of Around.
+type around struct {
+	before string
+	inner  error
+	after  string
+}
+
+func (e *around) Error() string { return e.before + e.inner.Error() + e.after }
+
+func (e *around) Unwrap() error { return e.inner }
+
+// Reason returns the text of a hal.Fault without that of its code, also inside of Around. Other
+// errors have no code in their text.
+func Reason(err error) string {
+	switch e := err.(type) {
+	case *hal.Fault:
+		return e.Reason
+	case *around:
+		return e.before + Reason(e.inner) + e.after
+	}
+	return err.Error()
+}
+
 // Catch stores the error of a failure in *err. It must be deferred. Without a failure, *err
 // keeps its value.
 func Catch(err *error) {

@@ -38,3 +38,21 @@ func TestOtherPanicsAreNotRecovered(t *testing.T) {
 	}()
 	_ = Try(func() { _ = []int{}[len(os.Args)] })
 }
+
+// TestReasonHasNoCode: the code of a Fault is left out wherever it stands in the text.
+func TestReasonHasNoCode(t *testing.T) {
+	fault := hal.NewFault(hal.Usage, "a: flag")
+	err := Around("t: ", Around("", fault, "; stop"), "!")
+	if got, want := err.Error(), "t: usage: a: flag; stop!"; got != want {
+		t.Errorf("Error returns %q, want %q", got, want)
+	}
+	if got, want := Reason(err), "t: a: flag; stop!"; got != want {
+		t.Errorf("Reason returns %q, want %q", got, want)
+	}
+	if code := hal.CodeOf(err); code != hal.Usage {
+		t.Errorf("the code is %v, want usage", code)
+	}
+	if got := Reason(os.ErrNotExist); got != os.ErrNotExist.Error() {
+		t.Errorf("Reason of another error returns %q", got)
+	}
+}

@@ -3,7 +3,6 @@ package listing
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -15,39 +14,12 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/check/golden"
 	"lightmetal/tools/image/lmb"
 )
 
-var update = flag.Bool("update", false, "rewrite golden files")
-
 // listings is the directory with listings that several packages test.
 const listings = "../../../testdata/listings/"
-
-// checkGolden compares got with a file of testdata. With the flag -update, it writes the file
-// first.
-func checkGolden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gotLines, wantLines := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
-	for i, line := range gotLines {
-		if i >= len(wantLines) || line != wantLines[i] {
-			t.Errorf("%s:%d: got\n%s\ngo test -update writes the file again", path, i+1, line)
-			return
-		}
-	}
-	if len(gotLines) != len(wantLines) {
-		t.Errorf("%s has %d lines, want %d", path, len(gotLines), len(wantLines))
-	}
-}
 
 // readTestFile returns the contents of the only file that the listings of tests may name.
 func readTestFile(path string) ([]byte, error) {
@@ -87,7 +59,7 @@ func readListing(t testing.TB, name string) []byte {
 	return source
 }
 
-// header is the first part of the listings of tests, including those of errors.txt.
+// header is the first part of the listings of tests, including those of errors.txtar.
 const header = `lightmetal 1
 device edu 1234:11e8 bar0 1MiB
 window regs bar0 offset 0x0 size 4KiB
@@ -100,48 +72,21 @@ tensor a input int32[256]
 tensor d output uint8[64]
 `
 
-// TestMistakesAreReportedWithPlaceAndReason reads mistakes, the lines of errors.txt that start with
-// ">", and compares the errors that Parse returns with the file. An indented mistake is put into
-// the sequence main.
+// TestMistakesAreReportedWithPlaceAndReason compares the errors of Parse with errors.txtar, which
+// describes its entries.
 func TestMistakesAreReportedWithPlaceAndReason(t *testing.T) {
-	file, err := os.ReadFile("testdata/errors.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out, mistake strings.Builder
-	for line := range strings.Lines(string(file) + "\n") {
-		if text, ok := strings.CutPrefix(line, "> "); ok {
-			mistake.WriteString(text)
-			out.WriteString(line)
-			continue
+	golden.Table(t, "testdata/errors.txtar", func(mistake, _ string) string {
+		text := strings.ReplaceAll(mistake, "|", "\n")
+		source, isWhole := strings.CutPrefix(text, "whole:")
+		if !isWhole {
+			source = header + text + "\n"
 		}
-		if mistake.Len() > 0 {
-			fmt.Fprintf(&out, "%s\n", parseError(mistake.String()))
-			mistake.Reset()
+		_, err := Parse("x.lms", []byte(source), readTestFile)
+		if err == nil {
+			return "no mistake at all"
 		}
-		if line == "\n" || strings.HasPrefix(line, "#") {
-			out.WriteString(line)
-		}
-	}
-	checkGolden(t, "errors.txt", []byte(strings.TrimRight(out.String(), "\n")+"\n"))
-}
-
-// parseError returns the error that Parse reports for a mistake of errors.txt. A mistake that
-// starts with "whole:" is a complete listing, with | as line end.
-func parseError(mistake string) string {
-	source := header + mistake
-	switch {
-	case strings.HasPrefix(mistake, " "):
-		source = header + "main:\n" + mistake
-	case strings.HasPrefix(mistake, "whole:"):
-		source = strings.ReplaceAll(strings.TrimPrefix(strings.TrimSuffix(mistake, "\n"), "whole:"),
-			"|", "\n")
-	}
-	_, err := Parse("x.lms", []byte(source), readTestFile)
-	if err == nil {
-		return "no mistake at all"
-	}
-	return err.Error()
+		return err.Error()
+	})
 }
 
 func TestEveryMistakeIsReportedUpToTwenty(t *testing.T) {
@@ -180,7 +125,7 @@ func TestPrintWritesTheCanonicalListing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkGolden(t, "all-opcodes.golden", []byte(mustPrint(t, image)))
+	golden.File(t, "testdata/all-opcodes.golden", mustPrint(t, image))
 }
 
 func TestListingsEncodeAndPrint(t *testing.T) {

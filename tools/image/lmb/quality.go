@@ -18,7 +18,8 @@ func Quality(view *fbs.View) error {
 	for i := range view.Commands {
 		c := &view.Commands[i]
 		if reason := expectReason(c); reason != "" {
-			return &fbs.Error{Place: fbs.Text("command %d", uint64(i)), Reason: reason}
+			return &fbs.Error{Place: fbs.Text("command %d", uint64(i)), Reason: reason,
+				Command: i + 1}
 		}
 		if c.Opcode == gen.OpcodeCopyOut {
 			filled[c.Index-1] = true

@@ -1,5 +1,5 @@
-// Package args parses the command line of lmrun. The program lminit uses this package too, because
-// a line of lminit's configuration file can set a flag of lmrun.
+// Package args parses the command line of lmrun, for lmrun and for lminit: a line of lminit's
+// configuration can set a flag of lmrun.
 package args
 
 import (
@@ -9,49 +9,46 @@ import (
 	"lightmetal/runtime"
 )
 
-// Options contains the command line of lmrun: the path of the image and the values of all flags.
-// `lmrun -help` explains the flags.
+// Options is the command line of lmrun. `lmrun -help` explains the flags.
 type Options struct {
-	Image    string   // path of the image file
-	Devices  []string // names of the devices; empty: use the devices that the image names
-	Sequence string   // name of the sequence that each run executes
+	Image    string
+	Devices  []string // empty: those that the image names
+	Sequence string
 
-	SequenceBefore, SequenceAfter string    // sequences before the first and after the last run
-	Inputs, Outputs               []Binding // values of -input and of -output
+	SequenceBefore, SequenceAfter string
+	Inputs, Outputs               []Binding
 
-	RunCount      uint64 // value of -loop: number of runs; 0: run without end
-	DeadlineNs    int64  // value of -deadline: time limit of each run; 0: no limit
-	MaxSequenceNs int64  // value of -longest: limit for the worst-case time of each sequence
-	MinVersion    uint32 // value of -at-least: lowest allowed version of a signed image; 0: any
+	RunCount      uint64 // -loop; 0: without end
+	DeadlineNs    int64  // 0: no limit
+	MaxSequenceNs int64  // -longest: limit for the worst case of each sequence
+	MinVersion    uint32 // -at-least; 0: any
 
-	Watchdog           string // value of -watchdog: DEVICE or DEVICE=SECONDS; empty: no watchdog
-	FaultFile          string // value of -faults: file in which lmrun records a failure
-	KeyFile            string // value of -key: file of public keys; empty: check no signature
-	VersionCounterFile string // value of -version-counter: file with the lowest version to accept
-	FirstTLBWindow     int    // value of -window; runtime.AnyTLBWindow: -window is not given
+	Watchdog           string // DEVICE or DEVICE=SECONDS
+	FaultFile          string // -faults
+	KeyFile            string // -key; empty: check no signature
+	VersionCounterFile string // -version-counter
+	FirstTLBWindow     int    // -window; runtime.AnyTLBWindow: not given
 
-	FormatFaultFile, RequireFaultFile  bool // true: -faults-format or -faults-required is given
-	Seal, LockMemory, CheckOnly        bool // true: -seal, -lock or -check is given
-	PrintJSON, PrintHelp, PrintVersion bool // true: -json, -help or -version is given
-	ReportLongestStopTime              bool // true: -supervised is given
+	FormatFaultFile, RequireFaultFile  bool // -faults-format and -faults-required
+	Seal, LockMemory, CheckOnly        bool
+	PrintJSON, PrintHelp, PrintVersion bool
+	ReportLongestStopTime              bool // -supervised
 }
 
-// Binding connects a tensor with a file, a pipe or a ring. It contains the value NAME=FILE of one
-// flag -input or -output.
+// Binding is NAME=FILE, the value of -input or -output.
 type Binding struct {
-	Name string // name of the tensor
-	Path string // path of a file or pipe, or "ring:" and the path of a ring
+	Name string // of the tensor
+	Path string // of a file or pipe, or "ring:" and that of a ring
 }
 
-// CommandLine returns the arguments of this process without the name of the program.
+// CommandLine returns the arguments of this process, without the name of the program.
 func CommandLine() []string {
 	all := commandLineArguments()
 	return all[min(1, len(all)):]
 }
 
-// Parse parses the arguments of a command line, without the name of the program. After an error,
-// the returned options contain the flags before the faulty argument. PrintJSON is true if -json is
-// anywhere on the command line, so that the caller can print the error as JSON.
+// Parse parses arguments. After an error, it returns the flags before the faulty argument;
+// PrintJSON is set if -json is anywhere, so that the error can be printed as JSON.
 func Parse(args []string) (Options, error) {
 	o := Options{Sequence: "main", RunCount: 1, MaxSequenceNs: 3600e9}
 	o.FirstTLBWindow = runtime.AnyTLBWindow
@@ -68,7 +65,7 @@ func Parse(args []string) (Options, error) {
 			o.Image = word
 			continue
 		}
-		flag := strings.TrimPrefix(word[1:], "-") // a flag can begin with one dash or two dashes
+		flag := strings.TrimPrefix(word[1:], "-") // one dash or two
 		name, value := hal.Cut(flag, '=')
 		hasValue := name != flag
 		if !hasValue && o.SetSwitch(name) {
@@ -87,16 +84,14 @@ func Parse(args []string) (Options, error) {
 	return o, nil
 }
 
-// flagOption pairs the name of a flag with a pointer to the option that the flag sets.
-// Options.SetValue and Options.SetSwitch search arrays of flagOption. Maps instead of these arrays
-// would add 20 KB of Go's runtime to the program.
+// flagOption is a row of an array, because maps would add 20 KB of Go's runtime to the program.
 type flagOption[T any] struct {
 	name   string
 	option *T
 }
 
-// SetSwitch sets the option of a flag that has no value, such as -seal, to true. The parameter
-// `name` is the name of the flag without the dash. SetSwitch reports whether such a flag exists.
+// SetSwitch sets the flag with this name, without its dash, if it is a flag without a value, and
+// reports whether it is.
 func (o *Options) SetSwitch(name string) (exists bool) {
 	switches := [...]flagOption[bool]{
 		{"seal", &o.Seal},
@@ -119,9 +114,8 @@ func (o *Options) SetSwitch(name string) (exists bool) {
 	return false
 }
 
-// SetValue sets the option of a flag that has a value, such as -loop. The parameter `name` is the
-// name of the flag without the dash. SetValue returns an error if the value is empty, because an
-// empty value is usually a mistake, such as a shell variable that is not set.
+// SetValue sets the flag with this name, without its dash. An empty value is an error: it is
+// usually a mistake, such as a shell variable that is not set.
 func (o *Options) SetValue(name, value string) error {
 	if value == "" {
 		return UsageError("-" + name + " is unknown or has no value; lmrun -help lists the flags")
@@ -176,8 +170,6 @@ func (o *Options) SetValue(name, value string) error {
 	return nil
 }
 
-// appendBinding parses NAME=FILE, the value of -input or -output, and appends it to list. The
-// parameter `flag` is the name of the flag, for the error text.
 func appendBinding(list *[]Binding, flag, value string) error {
 	tensor, path := hal.Cut(value, '=')
 	syntax := " takes NAME=FILE, not "
@@ -191,10 +183,8 @@ func appendBinding(list *[]Binding, flag, value string) error {
 	return nil
 }
 
-// setDuration parses value as a time, and stores the time in *optionNs, in nanoseconds. The
-// parameter `flag` is the name of the flag, for error texts. If the time is longer than maxNs
-// nanoseconds, setDuration returns an error that says "at most 1h". This error occurs only for
-// -deadline, whose maxNs is 1h. For -longest, maxNs is the longest time that ParseDuration returns.
+// setDuration stores a time. Only -deadline reaches maxNs, which is 1h as the message says; that of
+// -longest is the limit of ParseDuration.
 func setDuration(optionNs *int64, flag, value string, maxNs int64) error {
 	ns := ParseDuration(value)
 	syntax := " takes a time such as 500us, 20ms, 5s or 1h, not "
@@ -208,9 +198,8 @@ func setDuration(optionNs *int64, flag, value string, maxNs int64) error {
 	return nil
 }
 
-// ParseDuration returns the time that text specifies, in nanoseconds. The text must be a whole
-// number followed by us, ms, s, m (minutes) or h. ParseDuration returns 0 for any other text, and
-// for a time of more than 2^62 ns.
+// ParseDuration parses a whole number and us, ms, s, m (minutes) or h. It returns 0 for any other
+// text, and for more than 2^62 ns.
 func ParseDuration(text string) (nanoseconds int64) {
 	units := [...]struct {
 		name string
@@ -226,5 +215,5 @@ func ParseDuration(text string) (nanoseconds int64) {
 	return 0
 }
 
-// UsageError returns an error with the code hal.Usage and the given reason.
+// UsageError returns an error with the code hal.Usage.
 func UsageError(reason string) error { return hal.NewFault(hal.Usage, reason) }

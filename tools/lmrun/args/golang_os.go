@@ -4,6 +4,5 @@ package args
 
 import "os"
 
-// commandLineArguments returns the name of the program followed by the arguments of this process.
-// Builds with the tag nolinkname use this implementation, which needs no internal function of Go.
+// With the tag nolinkname, commandLineArguments needs no internal function of Go.
 func commandLineArguments() []string { return os.Args }

@@ -6,66 +6,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file rejects outputs that would overwrite an input or each other.
-
-// RejectAliases returns an error if an output is the same file as an input or as another output,
-// even under another path because of links. Pipes and character devices are exempt. The path "-" is
-// standard input in `inputs`, and standard output in `outputs`. Callers must call RejectAliases
-// before they open the outputs.
+// RejectAliases returns an error if an output is the same file as an input or another output, even
+// by links. Pipes and character devices are exempt. The path "-" is standard input or output. It
+// must precede the opening of outputs.
 func RejectAliases(outputs []string, inputs ...string) error {
 	for i, path := range outputs {
 		output, ok := identityOf(path)
-		if !ok {
-			continue
-		}
-		for _, input := range inputs {
-			file := input
-			if input == "-" {
-				// Standard input can be a regular file. Use a path with which stat(2) finds the
-				// file.
-				file = "/dev/stdin"
+		for j, other := range append(inputs[:len(inputs):len(inputs)], outputs[:i]...) {
+			file, role := other, "input"
+			switch {
+			case j >= len(inputs):
+				role = "output"
+			case other == "-":
+				file = "/dev/stdin" // standard input can be a regular file
 			}
-			if hasIdentity(file, output) {
-				return aliasError(path, "input", input)
-			}
-		}
-		for _, other := range outputs[:i] {
-			if hasIdentity(other, output) {
-				return aliasError(path, "output", other)
+			if found, exists := identityOf(file); ok && exists && found == output {
+				return hal.NewFault(hal.Usage, "output "+path+" is the same file as "+role+" "+
+					other+"; name another file")
 			}
 		}
 	}
 	return nil
 }
 
-// aliasError returns the error for an output that is the same file as another file. The parameter
-// otherRole is "input" or "output": the role of the file at the path `other`.
-func aliasError(output, otherRole, other string) error {
-	reason := "output " + output + " is the same file as " + otherRole + " " + other
-	return hal.NewFault(hal.Usage, reason+"; name another file")
-}
-
-// hasIdentity reports whether the file at path has the given identity.
-func hasIdentity(path string, identity fileIdentity) bool {
-	found, ok := identityOf(path)
-	return ok && found == identity
-}
-
-// fileIdentity identifies a file: two paths name the same file if their identities are equal. The
-// fields depend on the file:
-//   - A regular file: `device` and `inode` are st_dev and st_ino of the file. `name` is empty.
-//   - A file that does not exist yet: `device` and `inode` are st_dev and st_ino of the directory
-//     in which the file would be. `name` is the base name of the file.
-//   - A block device: `device` is the number of the block device. The other fields are zero.
-//   - Standard output: `name` is "-". The other fields are zero.
+// fileIdentity is equal for two paths of the same file. Its fields depend on the file:
+//   - A regular file: st_dev and st_ino.
+//   - No file yet: st_dev and st_ino of its directory, and the base name.
+//   - A block device: its number, st_rdev.
+//   - Standard output: the name "-".
 type fileIdentity struct {
 	device, inode uint64
 	name          string
 }
 
-// identityOf returns the identity of the file at path. The result `ok` is false if the file has a
-// type that RejectAliases does not compare, such as a pipe or a character device, or if the
-// directory of the file cannot be opened.
+// identityOf returns false for a type that is not compared, and if the directory cannot be opened.
 func identityOf(path string) (identity fileIdentity, ok bool) {
 	if IsStdout(path) {
 		return fileIdentity{name: "-"}, true

@@ -6,12 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file contains functions that only host tools use. A test in tools/check/house checks that
-// the linker does not include these functions in lmrun or lminit.
+// Only host tools use these functions; a test in tools/check/house looks for them in lmrun and
+// lminit.
 
-// Create creates a new file at path and returns an Output for writing the file. It returns an error
-// if a file exists at path. The parameter `mode` contains the permissions of the file. The kernel
-// removes the permissions that are in the umask.
+// Create creates a new file, with the permissions in mode that the umask leaves. It returns an
+// error if a file exists at path.
 func Create(path string, mode uint32) (*Output, error) {
 	f := &Output{Path: path, Fd: -1}
 	dirFD, name, err := openParent(unix.AT_FDCWD, path)
@@ -31,9 +30,7 @@ func Create(path string, mode uint32) (*Output, error) {
 	return nil, hal.FileFault(path, err)
 }
 
-// Write writes data to the file at path and commits the file. The parameter `open` is the function
-// OpenToReplace or Create. With OpenToReplace, Write replaces an existing file. With Create, Write
-// returns an error if the file exists.
+// Write writes and commits a file that open, which is OpenToReplace or Create, opens.
 func Write(path string, data []byte, mode uint32,
 	open func(path string, mode uint32) (*Output, error)) error {
 	f, err := open(path, mode)
@@ -47,7 +44,7 @@ func Write(path string, data []byte, mode uint32,
 	return f.Commit()
 }
 
-// Write writes all of data to the file, or returns an error. It implements io.Writer.
+// Write writes all of data, or returns an error. It implements io.Writer.
 func (f *Output) Write(data []byte) (int, error) {
 	if err := WriteFull(f.Fd, data); err != nil {
 		return 0, hal.FileFault(f.Path, err)
@@ -55,6 +52,5 @@ func (f *Output) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Commit syncs the file to the disk. If the file was opened by OpenToReplace, Commit then renames
-// the file to its final name.
+// Commit is Outputs.Commit for one output.
 func (f *Output) Commit() error { return Outputs{f}.Commit() }

@@ -6,11 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockPauseNs is the pause between two attempts of Lock. 100 attempts take 1 s.
-const lockPauseNs = 10_000_000
+const lockPauseNs = 10_000_000 // 100 attempts take 1 s
 
-// Lock locks the open file fd (flock). While another process has locked it, Lock tries again, and
-// returns unix.EAGAIN after the given number of attempts. It makes raw system calls only.
+// Lock locks an open file (flock). It returns unix.EAGAIN if another process holds the lock at all
+// of the attempts, which are 10 ms apart. It makes raw system calls only.
 func Lock(fd, attempts int) error {
 	for range attempts {
 		switch errno := flock(fd, unix.LOCK_EX|unix.LOCK_NB); errno {
@@ -30,8 +29,8 @@ func flock(fd int, operation uintptr) unix.Errno {
 	return errno
 }
 
-// AllowReadOld makes PrepareSeal allow LockDir, ReadOld and UnlockDir for this output. The output
-// must replace a regular file.
+// AllowReadOld makes PrepareSeal allow LockDir, ReadOld and UnlockDir for this output, which must
+// replace a regular file.
 func (f *Output) AllowReadOld() error {
 	if f.finalNameOffset == 0 {
 		return hal.NewFault(hal.Usage, f.Path+" is not a regular file; name another file")
@@ -40,8 +39,8 @@ func (f *Output) AllowReadOld() error {
 	return nil
 }
 
-// LockDir locks the directory of the output: between LockDir and UnlockDir, no other process that
-// calls LockDir replaces the file. A process that may list the directory can hold the lock, too.
+// LockDir locks the directory of the output: until UnlockDir, no other process that calls LockDir
+// replaces the file. A process that may list the directory can hold the lock, too.
 func (f *Output) LockDir() error {
 	err := Lock(f.dirFD, 100)
 	if err == unix.EAGAIN {
@@ -51,14 +50,13 @@ func (f *Output) LockDir() error {
 	return hal.FileFault(f.Path, err)
 }
 
-// UnlockDir releases the lock of LockDir. Commit and Discard release it, too, unless the process is
-// sealed.
+// UnlockDir releases the lock of LockDir, as Commit and Discard do, unless the process is sealed.
 func (f *Output) UnlockDir() { _ = flock(f.dirFD, unix.LOCK_UN) }
 
 const readOldFlags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 
-// ReadOld reads the file that Commit would replace. It returns at most as many bytes as data has,
-// and nil if there is no such file.
+// ReadOld reads the file that Commit would replace, up to the size of data. Without a file it
+// returns nil.
 func (f *Output) ReadOld(data []byte) ([]byte, error) {
 	name := nameAddress(f.tempAndFinalName[f.finalNameOffset:])
 	fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(f.dirFD), name, readOldFlags, 0, 0, 0)

@@ -10,32 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Output is an output file that is being written. For every Output, the caller must call Commit,
-// Discard or both. Commit and Discard make raw system calls, because lmrun calls them after
-// runtime.Replay.Freeze: during other system calls, Go's scheduler could start a thread, which is
-// forbidden after Freeze.
+// Output is an output that is being written. It must be committed or discarded. Both make raw
+// system calls: lmrun calls them after runtime.Replay.Freeze, and in other system calls Go's
+// scheduler could start a thread, which is forbidden then.
 type Output struct {
-	Path     string // path of the output, for error messages
-	Fd       int    // file descriptor to which the caller writes the data
-	IsStream bool   // true for a pipe, a socket or a character device: see isStream
-	// dirFD is the directory of the temporary and the final file; -1: not open. It stays open, so
-	// that a change of links cannot redirect the rename to another directory.
+	Path     string // for messages
+	Fd       int    // to which the caller writes
+	IsStream bool   // a pipe, a socket or a character device
+	// dirFD is the directory of both names; -1: not open. It stays open, so that a change of links
+	// cannot redirect the rename.
 	dirFD int
-	// tempAndFinalName contains two base names, each followed by a zero byte: the name of the
-	// temporary file, which Discard removes, and the final name. For an output of Create, it
-	// contains only the name of the new file. It is nil if Discard must not remove a file. The
-	// memory is read-only, so that the names cannot change: a seccomp filter (PrepareSeal) compares
-	// only their addresses.
+	// tempAndFinalName is the name that Discard removes and the final name, each before a zero
+	// byte; for Create, only the first; nil: nothing to remove. It is in read-only memory, because
+	// a seccomp filter compares only the addresses of names (see PrepareSeal).
 	tempAndFinalName []byte
-	finalNameOffset  int  // offset of the final name in tempAndFinalName; 0: do not rename
+	finalNameOffset  int  // in tempAndFinalName; 0: do not rename
 	readsOld         bool // see AllowReadOld
-	isSealed         bool // PrepareSeal was called: Discard must not close file descriptors
+	isSealed         bool // Discard must not close descriptors
 }
 
-// OpenToReplace opens an output. When the caller calls Commit, the output replaces the file at
-// path. The new file belongs to the writer, and has the permissions in mode without those in the
-// umask. If path is a pipe or a device, the Output writes to the pipe or device in place. If path
-// is a FIFO, OpenToReplace waits until another process has opened the FIFO for reading.
+// OpenToReplace opens an output that replaces the file at path when it is committed. The new file
+// has the permissions in mode that the umask leaves. A pipe or a device is written in place;
+// OpenToReplace waits for the reader of a FIFO.
 func OpenToReplace(path string, mode uint32) (*Output, error) {
 	f := &Output{Path: path, Fd: -1, dirFD: -1}
 	var status unix.Stat_t
@@ -54,8 +50,7 @@ func OpenToReplace(path string, mode uint32) (*Output, error) {
 		err = unix.Fstat(f.Fd, &status)
 	}
 	if inPlace && err == nil && status.Mode&unix.S_IFMT == unix.S_IFREG {
-		// Another process has replaced the pipe or device by a regular file after the call of
-		// unix.Stat. A regular file must not be written in place.
+		// A regular file took the place of the pipe or device after unix.Stat.
 		err = fileChangedError(path)
 	}
 	f.IsStream = isStream(&status)
@@ -70,15 +65,12 @@ func IsStdout(path string) bool {
 	return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1"
 }
 
-// fileChangedError returns the error for an output at path that cannot be committed, because
-// another process has changed the file at path after the output was opened.
 func fileChangedError(path string) error {
 	const reason = ": another process has deleted, renamed or changed it"
 	return hal.JoinFault(hal.IO, "cannot replace ", path, reason)
 }
 
-// createTemp creates the temporary file in the directory of the file at f.Path, whose status is
-// `existing`, or zero if there is no such file.
+// createTemp creates the temporary file beside the file with the status existing (zero: none).
 func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	var status unix.Stat_t
 	dirFD, name, err := followLinks(f.Path, &status)
@@ -86,8 +78,7 @@ func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	// Check that followLinks has found the same file as stat(2). For a link in /proc/self/fd, the
-	// two can differ: the text of such a link is not always the path of the file.
+	// The text of a link in /proc/self/fd is not always the path of the file that stat(2) finds.
 	if existing.Dev != status.Dev || existing.Ino != status.Ino {
 		return fileChangedError(f.Path)
 	}
@@ -107,7 +98,7 @@ func (f *Output) createTemp(mode uint32, existing *unix.Stat_t) error {
 	return f.lockTemp()
 }
 
-// lockTemp locks the temporary file, so that RemoveLeftovers of another process keeps it.
+// lockTemp keeps RemoveLeftovers of another process from removing the temporary file.
 func (f *Output) lockTemp() error {
 	var status unix.Stat_t
 	_ = unix.Flock(f.Fd, unix.LOCK_EX) // some file systems have no locks
@@ -118,8 +109,8 @@ func (f *Output) lockTemp() error {
 	return err
 }
 
-// RemoveLeftovers removes the temporary files that killed writers of this output have left:
-// regular files of this user with a name of tempName that no process has locked.
+// RemoveLeftovers removes the temporary files that killed writers of this output have left: regular
+// files of this user with a name of tempName that no process has locked.
 func (f *Output) RemoveLeftovers() {
 	if f.finalNameOffset == 0 {
 		return
@@ -138,7 +129,6 @@ func (f *Output) RemoveLeftovers() {
 	}
 }
 
-// removeIfUnlocked removes a temporary file whose writer has ended.
 func (f *Output) removeIfUnlocked(name string) {
 	fd, err := openAt(f.dirFD, name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -153,12 +143,12 @@ func (f *Output) removeIfUnlocked(name string) {
 }
 
 const (
-	tempDigits = 16 // random hex digits in the name of a temporary file
+	tempDigits = 16 // random, hex
 	tempSuffix = ".part"
 )
 
-// tempName returns the base name of the temporary file for an output: a dot, the output's name, a
-// dot, random digits, which other processes cannot guess, and tempSuffix.
+// tempName returns a dot, the output's name, a dot, random digits, which no other process can
+// guess, and tempSuffix.
 func tempName(name string) (string, error) {
 	const maxNameBytes = 200 // Linux limits a base name to 255 bytes
 	var random [8]byte
@@ -169,10 +159,7 @@ func tempName(name string) (string, error) {
 	return "." + name[:min(len(name), maxNameBytes)] + "." + digits + tempSuffix, nil
 }
 
-// copyNamesToReadOnlyMemory maps memory and writes these bytes to it: temp, a zero byte, name, and
-// a zero byte. It then makes the memory read-only and returns the memory. The filter of a sealed
-// process allows a rename only of names at these addresses; read-only memory keeps the names as
-// they are.
+// copyNamesToReadOnlyMemory returns both names, each with a zero byte after it.
 func copyNamesToReadOnlyMemory(temp, name string) ([]byte, error) {
 	const writable, private = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
 	names, err := hal.Mmap(-1, 0, len(temp)+len(name)+2, writable, private)
@@ -180,16 +167,14 @@ func copyNamesToReadOnlyMemory(temp, name string) ([]byte, error) {
 		return nil, err
 	}
 	copy(names, temp+"\x00"+name)
-	_ = unix.Mprotect(names, unix.PROT_READ) // cannot fail, because this memory is mapped
+	_ = unix.Mprotect(names, unix.PROT_READ) // cannot fail: it is mapped
 	return names, nil
 }
 
-// createNewFlags contains the flags with which open(2) creates a file for writing. With these
-// flags, open(2) fails if the file exists already.
+// createNewFlags make open(2) fail if the file exists.
 const createNewFlags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
 
-// WriteFull writes all of data to the file descriptor fd. It repeats the system call after a
-// partial write, and after an interruption by a signal. The error is a unix.Errno.
+// WriteFull writes all of data, in several system calls if necessary. The error is a unix.Errno.
 func WriteFull(fd int, data []byte) error {
 	for len(data) > 0 {
 		n, err := hal.Write(fd, data)
@@ -201,8 +186,7 @@ func WriteFull(fd int, data []byte) error {
 	return nil
 }
 
-// sync writes the file or directory fd to the disk. It ignores the errors that fsync returns for
-// pipes and for devices that cannot be synced.
+// sync ignores the errors of pipes and of devices that cannot be synced.
 func (f *Output) sync(fd int) error {
 	_, _, errno := unix.RawSyscall(unix.SYS_FSYNC, uintptr(fd), 0, 0)
 	if errno == 0 || errno == unix.EINVAL || errno == unix.EROFS {
@@ -211,7 +195,6 @@ func (f *Output) sync(fd int) error {
 	return hal.FileFault(f.Path, errno)
 }
 
-// renameToFinal renames the temporary file, if there is one, to its final name.
 func (f *Output) renameToFinal() error {
 	if f.finalNameOffset != 0 {
 		dirFD := uintptr(f.dirFD)
@@ -225,10 +208,8 @@ func (f *Output) renameToFinal() error {
 	return nil
 }
 
-// Discard closes the file descriptors. If the output was not committed, Discard also removes the
-// temporary file, or the file that Create has created. Data that were written to a pipe or a device
-// stay written. After a call of PrepareSeal, Discard does not close the file descriptors, because
-// the seccomp filter may forbid closing.
+// Discard closes the descriptors, and removes the file if it was not committed. Data in a pipe or a
+// device stay written. After PrepareSeal the descriptors stay open: the filter may forbid closing.
 func (f *Output) Discard() {
 	if temp := f.tempAndFinalName; temp != nil {
 		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dirFD), nameAddress(temp), 0)
@@ -242,15 +223,13 @@ func (f *Output) Discard() {
 	}
 }
 
-// nameAddress returns the address of the first byte of name.
 func nameAddress(name []byte) uintptr { return uintptr(unsafe.Pointer(&name[0])) }
 
-// Outputs is a list of outputs. It has methods that commit or discard all outputs of the list.
+// Outputs is a list of outputs that are committed or discarded together.
 type Outputs []*Output
 
-// Commit syncs all files to the disk, then renames each file to its final name, and then syncs the
-// directories. No file has its final name before the data of all files are on the disk. After the
-// first error, Commit returns this error and renames no further files.
+// Commit syncs all files, then renames each to its final name, and then syncs the directories: no
+// file has its final name before all data are on the disk. It stops at the first error.
 func (list Outputs) Commit() error {
 	for _, f := range list {
 		if err := f.sync(f.Fd); err != nil {
@@ -273,8 +252,7 @@ func (list Outputs) Commit() error {
 	return nil
 }
 
-// Discard discards every output of the list. It does not remove files that already have their
-// final names.
+// Discard discards every output. Files that have their final names stay.
 func (list Outputs) Discard() {
 	for _, f := range list {
 		f.Discard()

@@ -8,11 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file reads complete files, up to a maximum size.
-
-// OpenWithoutWaiting opens the file at path for reading. In contrast to OpenInput, it does not wait
-// for the writer of a FIFO. If the FIFO has no writer, the caller reads the end of the file. The
-// result `stream` is true for a pipe, a socket or a character device.
+// OpenWithoutWaiting is OpenInput without the wait for the writer of a FIFO: without a writer, the
+// caller reads the end of the file.
 func OpenWithoutWaiting(path string) (fd int, stream bool, err error) {
 	if fd, stream, err = OpenInput(path, unix.O_NONBLOCK); err != nil {
 		return -1, false, err
@@ -20,13 +17,11 @@ func OpenWithoutWaiting(path string) (fd int, stream bool, err error) {
 	return fd, stream, hal.FileFault(path, unix.SetNonblock(fd, false))
 }
 
-// maxStreamBytes is the largest number of bytes that Read accepts from a stream. Without a limit,
-// an endless stream, such as /dev/zero, would fill the memory.
+// maxStreamBytes keeps an endless stream, such as /dev/zero, from filling the memory.
 const maxStreamBytes = 64 << 20
 
-// Read returns the content of the file at path. It returns an error if the file has more than
-// maxBytes bytes, or if the file is a stream and has more than maxStreamBytes bytes. If path is a
-// FIFO that no process has open for writing, Read returns an error and does not wait.
+// Read returns the content of a file of at most maxBytes, or of a stream of at most maxStreamBytes.
+// A FIFO without a writer is an error.
 func Read(path string, maxBytes int) ([]byte, error) {
 	fd, stream, err := OpenWithoutWaiting(path)
 	if err != nil {

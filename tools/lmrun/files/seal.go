@@ -2,25 +2,18 @@ package files
 
 import "golang.org/x/sys/unix"
 
-// This file creates the seccomp instructions that allow a sealed process to commit its outputs. A
-// process is sealed after a call of runtime.Seal, which installs a seccomp filter. The filter
-// forbids most system calls.
-
-// PrepareSeal prepares the outputs for runtime.Seal. It returns seccomp instructions that allow the
-// system calls of Commit and Discard:
-//   - fsync(2) with any file descriptor,
-//   - renaming and removing a file, but only with the directories and names of the outputs in the
-//     list,
+// PrepareSeal returns the seccomp instructions that let a process commit and discard the outputs
+// after runtime.Seal:
+//   - fsync(2) with any descriptor,
+//   - renaming and removing, but only with the directories and names of these outputs,
 //   - after AllowReadOld, locking the directory and opening the file with the final name.
 //
-// For all other system calls, the filter continues after these instructions. After a call of
-// PrepareSeal, Commit and Discard do not close file descriptors, because runtime.Seal forbids
-// closing.
+// The filter continues after them for all other calls. From now on, Commit and Discard close
+// nothing, because runtime.Seal forbids closing.
 //
-// A seccomp filter can compare the address of a name, but not the text at this address. Therefore
-// the rest of the filter must forbid mapping memory and changing its protection, so that the text
-// stays the same. The filter can compare the number of a file descriptor, but not its file.
-// Therefore the rest of the filter must forbid closing files, so that each number keeps its file.
+// A filter can compare the address of a name, but not its text, and the number of a descriptor, but
+// not its file. The rest of the filter must forbid mapping memory and changing its protection, so
+// that the text stays, and closing, so that each number keeps its file.
 func (list Outputs) PrepareSeal() []unix.SockFilter {
 	program := appendAllow(nil, unix.SYS_FSYNC)
 	for _, f := range list {
@@ -41,23 +34,18 @@ func (list Outputs) PrepareSeal() []unix.SockFilter {
 	return program
 }
 
-// Offsets of the fields of struct seccomp_data, in bytes (linux/seccomp.h). appendAllow compares
-// 64-bit arguments in two halves and assumes that the lower half comes first (little-endian).
+// Offsets in struct seccomp_data (linux/seccomp.h). appendAllow compares 64-bit arguments in two
+// halves, the lower half first (little-endian).
 const (
-	seccompNumberOffset    = 0  // field nr: the number of the system call
-	seccompArgumentsOffset = 16 // field args: the arguments, 8 bytes each
+	seccompNumberOffset    = 0  // nr
+	seccompArgumentsOffset = 16 // args, 8 bytes each
 )
 
-// appendAllow appends instructions to program. These instructions allow the system call with the
-// given number if its first arguments have the values in args. The arguments that follow can have
-// any value.
+// appendAllow allows a system call if its first arguments have the values in args.
 func appendAllow(program []unix.SockFilter, syscall uint32, args ...uintptr) []unix.SockFilter {
-	// The instructions compare the number of the system call, and then each argument in two halves
-	// of 32 bits. Each comparison has two instructions: one loads a value, and the other compares
-	// the value. The last instruction allows the call.
-	//
-	// If a comparison fails, the filter skips all remaining instructions. `left` is the number of
-	// instructions between the current comparison and the last instruction.
+	// Each comparison, of the number of the call or of half an argument, is a load and a jump. If
+	// it fails, the filter skips the instructions that are left, and the last one, which allows the
+	// call.
 	left := 4 * len(args)
 	requireEqual := func(offset int, value uint32) {
 		load := unix.SockFilter{

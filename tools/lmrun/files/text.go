@@ -6,11 +6,9 @@ import (
 	"lightmetal/fbs"
 )
 
-// This file escapes text for terminals and JSON.
-
-// EscapeControls replaces every hidden character (see fbs.IsHidden) except line feed and tab by
-// \uXXXX. JSON text keeps its meaning, because \uXXXX in a JSON string stands for the character.
-// EscapeControls replaces bytes that are not valid UTF-8 by \xXX.
+// EscapeControls replaces hidden characters (see fbs.IsHidden), except line feed and tab, by
+// \uXXXX, and bytes that are not valid UTF-8 by \xXX. JSON keeps its meaning: \uXXXX in it is the
+// character.
 func EscapeControls(text []byte) []byte {
 	for _, b := range text {
 		if (b < ' ' || b >= 0x7f) && b != '\n' && b != '\t' {
@@ -20,27 +18,25 @@ func EscapeControls(text []byte) []byte {
 	return text
 }
 
-// OneLine returns text as a single line that is safe to print on a terminal. It replaces line feeds
-// by \n and tabs by \t. It replaces other hidden characters and invalid UTF-8 as EscapeControls
-// does.
+// OneLine returns text as one line that is safe on a terminal. Line feeds become \n and tabs \t,
+// the rest as EscapeControls does it.
 func OneLine(text string) string { return string(AppendEscaped(nil, TerminalLine, []byte(text))) }
 
-// Destination is the place at which a text will appear.
+// Destination is where a text will appear.
 type Destination int
 
 const (
-	Terminal     Destination = iota // several lines: line feeds and tabs are not escaped
-	TerminalLine                    // one line
-	JSON                            // the text between the quotation marks of a JSON string
+	Terminal Destination = iota // line feeds and tabs are not escaped
+	TerminalLine
+	JSON // between the quotation marks of a string
 )
 
-// EscapedMax is the largest number of bytes that AppendEscaped makes from one byte.
+// EscapedMax is the most bytes that AppendEscaped makes from one byte.
 const EscapedMax = 6
 
-// AppendEscaped appends text to safe, and escapes control characters and invalid UTF-8. In JSON,
-// U+FFFD replaces bytes that are not valid UTF-8, as in encoding/json.
+// AppendEscaped appends text, with control characters and invalid UTF-8 escaped. In JSON, U+FFFD
+// replaces invalid UTF-8, as in encoding/json.
 func AppendEscaped(safe []byte, destination Destination, text []byte) []byte {
-	const digits = "0123456789abcdef"
 	for at, size := 0, 0; at < len(text); at += size {
 		b, r := text[at], rune(0)
 		r, size = utf8.DecodeRune(text[at:])

@@ -17,6 +17,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
+	"lightmetal/tools/check/golden"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -262,7 +263,7 @@ func TestReportAsTextAndJSON(t *testing.T) {
 		if err := r.Write(&text); err != nil {
 			t.Fatal(err)
 		}
-		checkGolden(t, name+".txt", text.Bytes())
+		golden.File(t, "testdata/"+name+".txt", text.String())
 		if name != "wh.twoop.lmb" {
 			continue // it has every field of the JSON
 		}
@@ -270,7 +271,7 @@ func TestReportAsTextAndJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkGolden(t, name+".json", append(data, '\n'))
+		golden.File(t, "testdata/"+name+".json", string(data)+"\n")
 	}
 }
 

@@ -6,11 +6,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/image/align"
 	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
@@ -18,11 +20,13 @@ import (
 
 // Difference describes how two images differ. Its JSON is stable.
 type Difference struct {
-	Equal     bool           `json:"equal"` // at most the origins differ
+	Equal     bool           `json:"equal"`     // at most the origins differ
+	DataOnly  bool           `json:"data_only"` // only payload and the data of tensors differ
 	Header    []string       `json:"header"`
 	Tensors   []string       `json:"tensors"`
 	Sequences []SequenceDiff `json:"sequences"` // the sequences that differ
-	First     *FirstDiff     `json:"first,omitempty"`
+
+	dataOfTensors int // elements of Tensors that are only about data
 }
 
 // SequenceDiff sums up how the commands of a sequence differ.
@@ -31,54 +35,78 @@ type SequenceDiff struct {
 	// number of commands in image A, without marks; -1: A has no such sequence
 	A int `json:"a"`
 	B int `json:"b"` // the same for image B
-	// number of commands that differ; if one image has more commands, those between the equal
-	// commands at the start and at the end of both
+	// number of commands that differ; of commands between two equal ones, those of the image that
+	// has more
 	Changed  int   `json:"changed"`
 	DataOnly int   `json:"data"`    // of the Changed commands, those that differ only in payload
 	Windows  []int `json:"windows"` // windows of image A that changed commands access
 	// number of values that differ and are probably addresses in the recorded program
-	Pointers int  `json:"pointers"`
-	Marks    bool `json:"marks"` // the marks differ, or precede different commands
-	// number within the sequence of the first command that differs or that only one image has; from
-	// 0, marks not counted
-	FirstCommand int `json:"first_at"`
+	Pointers int      `json:"pointers"`
+	Marks    bool     `json:"marks"` // the marks differ, or precede different commands
+	Changes  []Change `json:"changes"`
+	// The longest time that a run of the sequence takes, in microseconds
+	LongestA uint64 `json:"longest_a_us"`
+	LongestB uint64 `json:"longest_b_us"`
 }
 
-// FirstDiff shows the first command that differs and the commands around it, as lines of a listing.
-type FirstDiff struct {
-	Sequence string   `json:"sequence"`
-	Command  int      `json:"command"` // number in the sequence: from 0, marks not counted
-	Before   []string `json:"before"`  // commands before it, which are equal in both images
-	A        []string `json:"a"`
-	B        []string `json:"b"`
+// Change is consecutive commands of image A, and what image B has in their place, as lines of a
+// listing.
+type Change struct {
+	AtA int      `json:"a_at"` // number of the first in the sequence: from 0, marks not counted
+	AtB int      `json:"b_at"`
+	A   []string `json:"a"`
+	B   []string `json:"b"`
+	// Commands that differ only in payload have one line in A, none in B, and the bytes that differ
+	Data string `json:"data,omitempty"`
+
+	firstA, endA int // indexes of the commands, marks counted
 }
 
-// contextLines is the number of commands that are shown before the first difference, and from it
-// on.
+// contextLines is the number of equal commands that are shown before and after a change.
 const contextLines = 3
 
-// Diff compares two images. It ignores their origin.
-func Diff(a, b *lmb.Image) *Difference {
+// Diff compares two images, given the longest time of each of their sequences. It ignores their
+// origin.
+func Diff(a, b *lmb.Image, longestA, longestB []uint64) *Difference {
 	d := &Difference{Header: []string{}, Tensors: []string{}, Sequences: []SequenceDiff{}}
 	d.compareHeaders(a, b)
 	d.compareTensors(a, b)
-	d.compareSequences(a, b)
+	d.compareSequences(a, b, longestA, longestB)
 	d.Equal = len(d.Header)+len(d.Tensors)+len(d.Sequences) == 0
+	d.DataOnly = !d.Equal && len(d.Header) == 0 && d.dataOfTensors == len(d.Tensors) &&
+		!slices.ContainsFunc(d.Sequences, func(s SequenceDiff) bool { return !s.isDataOnly() })
 	return d
 }
 
-// compareHeaders compares devices and windows by index.
+// compareHeaders compares devices, windows and rules by index.
 func (d *Difference) compareHeaders(a, b *lmb.Image) {
 	for i := range max(len(a.Devices), len(b.Devices)) {
-		d.Header = appendDiff(d.Header, fmt.Sprintf("device %d", i), textAt(a.Devices, i,
-			deviceText),
-			textAt(b.Devices, i, deviceText))
+		d.Header = appendDiff(d.Header, fmt.Sprintf("device %d", i),
+			textAt(a.Devices, i, deviceText), textAt(b.Devices, i, deviceText))
 	}
 	for i := range max(len(a.Windows), len(b.Windows)) {
-		d.Header = appendDiff(d.Header, fmt.Sprintf("window %d", i), textAt(a.Windows, i,
-			windowText),
-			textAt(b.Windows, i, windowText))
+		d.Header = appendDiff(d.Header, fmt.Sprintf("window %d", i),
+			textAt(a.Windows, i, windowText), textAt(b.Windows, i, windowText))
 	}
+	for i := range max(len(a.Rules), len(b.Rules)) {
+		d.Header = appendDiff(d.Header, fmt.Sprintf("rule %d", i), textAt(a.Rules, i, ruleText),
+			textAt(b.Rules, i, ruleText))
+	}
+}
+
+// ruleText formats all fields of a rule.
+func ruleText(r lmb.Rule) string {
+	text := fmt.Sprintf("%s: BAR %d of device %d, 0x%x to 0x%x, widths", sanitize(r.Name), r.Bar,
+		r.Device, r.First, r.Last)
+	for width := uint8(1); width <= 8; width *= 2 {
+		if r.Widths&width != 0 {
+			text += fmt.Sprintf(" %d", width)
+		}
+	}
+	if r.Memory != 0 {
+		text += ", memory"
+	}
+	return text
 }
 
 // deviceText formats all fields of a device.
@@ -141,17 +169,35 @@ func appendDiff(list []string, what, a, b string) []string {
 func (d *Difference) compareTensors(a, b *lmb.Image) {
 	for i := range max(len(a.Tensors), len(b.Tensors)) {
 		before := len(d.Tensors)
-		d.Tensors = appendDiff(d.Tensors, fmt.Sprintf("tensor %d", i), textAt(a.Tensors, i,
-			tensorText),
-			textAt(b.Tensors, i, tensorText))
+		d.Tensors = appendDiff(d.Tensors, fmt.Sprintf("tensor %d", i),
+			textAt(a.Tensors, i, tensorText), textAt(b.Tensors, i, tensorText))
 		if len(d.Tensors) > before || i >= min(len(a.Tensors), len(b.Tensors)) {
 			continue
 		}
 		if x, y := a.Tensors[i].Data, b.Tensors[i].Data; !bytes.Equal(x, y) {
-			d.Tensors = append(d.Tensors, fmt.Sprintf("tensor %s: the data differ from byte %d on",
-				sanitize(a.Tensors[i].Name), firstDifferingByte(x, y)))
+			d.dataOfTensors++
+			d.Tensors = append(d.Tensors, fmt.Sprintf("tensor %s: the data differ: %s",
+				sanitize(a.Tensors[i].Name), differingBytes(x, y)))
 		}
 	}
+}
+
+// differingBytes describes where two slices of the same size differ.
+func differingBytes(a, b []byte) string {
+	first, last, n := -1, 0, 0
+	for i := range a {
+		if a[i] != b[i] {
+			if first < 0 {
+				first = i
+			}
+			last = i
+			n++
+		}
+	}
+	if n == 1 {
+		return fmt.Sprintf("byte %d of %d", first, len(a))
+	}
+	return fmt.Sprintf("%d of %d bytes, from byte %d to %d", n, len(a), first, last)
 }
 
 func tensorText(t lmb.Tensor) string {
@@ -159,23 +205,22 @@ func tensorText(t lmb.Tensor) string {
 	if t.Data != nil {
 		data = "data"
 	}
-	return fmt.Sprintf("%s %s %s, %s", sanitize(t.Name), lmb.RoleName(t.Role),
+	text := fmt.Sprintf("%s %s %s, %s", sanitize(t.Name), lmb.RoleName(t.Role),
 		lmb.TypeText(t.DType, t.Shape), data)
-}
-
-func firstDifferingByte(a, b []byte) int {
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return i
-		}
+	first, second := math.Float32frombits(t.Golden.First), math.Float32frombits(t.Golden.Second)
+	switch t.Golden.Kind {
+	case gen.JudgementTolerance:
+		text += fmt.Sprintf(", absolute %g relative %g", first, second)
+	case gen.JudgementCorrelation:
+		text += fmt.Sprintf(", correlation %g", first)
 	}
-	return min(len(a), len(b))
+	return text
 }
 
 // compareSequences compares the sequences with the same name, in the order of A, and then lists
 // those that only B has. A different order is a difference, because a Call refers to a sequence by
 // its index.
-func (d *Difference) compareSequences(a, b *lmb.Image) {
+func (d *Difference) compareSequences(a, b *lmb.Image, longestA, longestB []uint64) {
 	byName := map[string]int{}
 	for i := range b.Sequences {
 		byName[b.Sequences[i].Name] = i
@@ -185,65 +230,109 @@ func (d *Difference) compareSequences(a, b *lmb.Image) {
 		j, ok := byName[s.Name]
 		if !ok {
 			d.Sequences = append(d.Sequences, SequenceDiff{Name: s.Name,
-				A: countCommands(s.Commands), B: -1, Windows: []int{}})
+				A: countCommands(s.Commands), B: -1, Windows: []int{}, Changes: []Change{},
+				LongestA: longestA[i]})
 			continue
 		}
 		delete(byName, s.Name)
 		if i != j {
 			d.Header = append(d.Header, fmt.Sprintf("sequence %s is number %d in A, but number "+
-				"%d in B",
-				sanitize(s.Name), i, j))
+				"%d in B", sanitize(s.Name), i, j))
 		}
-		d.compareCommands(a, b, s, &b.Sequences[j])
+		diff := SequenceDiff{Name: s.Name, Windows: []int{}, Changes: []Change{},
+			LongestA: longestA[i], LongestB: longestB[j]}
+		diff.compareCommands(a, b, s.Commands, b.Sequences[j].Commands)
+		if len(diff.Changes) > 0 || diff.LongestA != diff.LongestB {
+			d.Sequences = append(d.Sequences, diff)
+		}
 	}
 	for i := range b.Sequences {
 		s := &b.Sequences[i]
 		if left, ok := byName[s.Name]; ok && left == i {
 			d.Sequences = append(d.Sequences, SequenceDiff{Name: s.Name,
-				A: -1, B: countCommands(s.Commands), Windows: []int{}})
+				A: -1, B: countCommands(s.Commands), Windows: []int{}, Changes: []Change{},
+				LongestB: longestB[i]})
 		}
 	}
 }
 
-// compareCommands compares two sequences with the same name: first their commands, then their marks
-// and the commands that the marks precede.
-func (d *Difference) compareCommands(a, b *lmb.Image, s, t *lmb.Sequence) {
-	x, y := withoutMarks(s.Commands), withoutMarks(t.Commands)
-	diff := SequenceDiff{Name: s.Name, A: len(x), B: len(y), Windows: []int{},
-		Marks: !slices.EqualFunc(s.Commands, t.Commands, equalCommandValues)}
-	first := commonStart(x, y)
-	if first == max(len(x), len(y)) {
-		if !diff.Marks {
-			return
+// commandKey is what is equal in commands that differ at most in payload.
+type commandKey struct {
+	fbs.Command
+	mark string
+}
+
+func keysOf(list []lmb.Command) []commandKey {
+	keys := make([]commandKey, len(list))
+	for i := range list {
+		keys[i].Command = list[i].Command
+		if list[i].Opcode == lmb.OpcodeMark {
+			keys[i].mark = string(list[i].Data)
 		}
-		// Only marks differ, so the lines around the difference must show marks.
-		x, y = s.Commands, t.Commands
-		first = commonStart(x, y)
-	} else {
-		diff.Marks = !slices.Equal(markTexts(s.Commands), markTexts(t.Commands))
-		diff.countChanges(x[first:], y[first:])
 	}
-	diff.FirstCommand = countCommands(x[:first])
-	d.Sequences = append(d.Sequences, diff)
-	if d.First == nil {
-		d.First = &FirstDiff{
-			Sequence: s.Name, Command: diff.FirstCommand,
-			Before: listingTexts(a, x, first-contextLines, first),
-			A:      listingTexts(a, x, first, first+contextLines),
-			B:      listingTexts(b, y, first, first+contextLines),
+	return keys
+}
+
+// compareCommands compares the commands of two sequences, marks included.
+func (d *SequenceDiff) compareCommands(a, b *lmb.Image, x, y []lmb.Command) {
+	d.A, d.B = countCommands(x), countCommands(y)
+	at, numbers := align.Pair{}, align.Pair{}
+	for _, p := range append(align.Common(keysOf(x), keysOf(y)), align.Pair{A: len(x), B: len(y)}) {
+		if p != at {
+			d.addChange(a, b, x, y, at, p, numbers)
+		}
+		numbers.A += countCommands(x[at.A:p.A])
+		numbers.B += countCommands(y[at.B:p.B])
+		if p.A == len(x) {
+			break
+		}
+		c, e := &x[p.A], &y[p.B]
+		if !bytes.Equal(c.Data, e.Data) {
+			d.Changed++
+			d.DataOnly++
+			d.countCommand(c, e)
+			d.Changes = append(d.Changes, Change{AtA: numbers.A, AtB: numbers.B,
+				A: listingTexts(a, x, p.A, p.A+1), B: []string{},
+				Data: differingBytes(c.Data, e.Data), firstA: p.A, endA: p.A + 1})
+		}
+		if c.Opcode != lmb.OpcodeMark {
+			numbers = align.Pair{A: numbers.A + 1, B: numbers.B + 1}
+		}
+		at = align.Pair{A: p.A + 1, B: p.B + 1}
+	}
+	slices.Sort(d.Windows)
+}
+
+// addChange adds the commands from `at` to `end`, which only one image has.
+func (d *SequenceDiff) addChange(a, b *lmb.Image, x, y []lmb.Command, at, end, numbers align.Pair) {
+	d.Changes = append(d.Changes, Change{AtA: numbers.A, AtB: numbers.B,
+		A: listingTexts(a, x, at.A, end.A), B: listingTexts(b, y, at.B, end.B), firstA: at.A,
+		endA: end.A})
+	left, right := withoutMarks(x[at.A:end.A]), withoutMarks(y[at.B:end.B])
+	d.Marks = d.Marks || len(left) < end.A-at.A || len(right) < end.B-at.B
+	d.Changed += max(len(left), len(right))
+	for i := range left {
+		if len(left) == len(right) {
+			d.countCommand(&left[i], &right[i])
+		} else {
+			d.countCommand(&left[i], nil)
 		}
 	}
 }
 
-// commonStart returns the number of commands at the start of two lists that are equal in both.
-func commonStart(x, y []lmb.Command) (n int) {
-	for n < min(len(x), len(y)) && equalCommands(&x[n], &y[n]) {
-		n++
+// countCommand counts a changed command of image A and, if it is known, the one in its place.
+func (d *SequenceDiff) countCommand(c, e *lmb.Command) {
+	if e != nil {
+		d.Pointers += differingPointers(c, e)
 	}
-	return n
+	if lmb.EffectOf(&c.Command).Size > 0 && !slices.Contains(d.Windows, int(c.Window)) {
+		d.Windows = append(d.Windows, int(c.Window))
+	}
 }
 
-func equalCommandValues(c, e lmb.Command) bool { return equalCommands(&c, &e) }
+func (d *SequenceDiff) isDataOnly() bool {
+	return d.DataOnly > 0 && d.Changed == d.DataOnly && !d.Marks && d.LongestA == d.LongestB
+}
 
 func withoutMarks(list []lmb.Command) []lmb.Command {
 	if countCommands(list) == len(list) {
@@ -251,16 +340,6 @@ func withoutMarks(list []lmb.Command) []lmb.Command {
 	}
 	return slices.DeleteFunc(slices.Clone(list),
 		func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
-}
-
-// markTexts returns the kinds and names of all marks of a list.
-func markTexts(list []lmb.Command) (marks []string) {
-	for i := range list {
-		if c := &list[i]; c.Opcode == lmb.OpcodeMark {
-			marks = append(marks, fmt.Sprint(c.Mode, string(c.Data)))
-		}
-	}
-	return marks
 }
 
 // countCommands returns the number of commands in a list, without marks.
@@ -271,35 +350,6 @@ func countCommands(list []lmb.Command) (n int) {
 		}
 	}
 	return n
-}
-
-func equalCommands(c, e *lmb.Command) bool {
-	return c.Command == e.Command && bytes.Equal(c.Data, e.Data)
-}
-
-// countChanges counts the commands that differ, without those at the end that are equal in both
-// lists. Both lists begin with the first difference.
-func (d *SequenceDiff) countChanges(x, y []lmb.Command) {
-	for len(x) > 0 && len(y) > 0 && equalCommands(&x[len(x)-1], &y[len(y)-1]) {
-		x, y = x[:len(x)-1], y[:len(y)-1]
-	}
-	for i := range max(len(x), len(y)) {
-		if len(x) == len(y) && equalCommands(&x[i], &y[i]) {
-			continue
-		}
-		d.Changed++
-		if len(x) == len(y) {
-			d.Pointers += differingPointers(&x[i], &y[i])
-		}
-		if len(x) == len(y) && x[i].Command == y[i].Command {
-			d.DataOnly++
-		}
-		if i < len(x) && lmb.EffectOf(&x[i].Command).Size > 0 &&
-			!slices.Contains(d.Windows, int(x[i].Window)) {
-			d.Windows = append(d.Windows, int(x[i].Window))
-		}
-	}
-	slices.Sort(d.Windows)
 }
 
 // differingPointers returns the number of values of two commands that differ, and that may be
@@ -348,36 +398,57 @@ func listingTexts(image *lmb.Image, commands []lmb.Command, from, to int) []stri
 	return list
 }
 
-// Write prints the difference for a terminal.
-func (d *Difference) Write(w io.Writer) error {
+// Write prints the difference for a terminal. a is the image that Diff got first.
+func (d *Difference) Write(w io.Writer, a *lmb.Image) error {
 	out := bufio.NewWriter(w) // Flush returns the first error
-	if d.Equal {
+	switch {
+	case d.Equal:
 		fmt.Fprintln(out, "the images do the same")
-		return out.Flush()
+	case d.DataOnly:
+		fmt.Fprintln(out, "the images make the same accesses with other data")
 	}
 	for _, line := range slices.Concat(d.Header, d.Tensors) {
 		fmt.Fprintln(out, line)
 	}
 	for i := range d.Sequences {
-		fmt.Fprintln(out, d.Sequences[i].text())
-	}
-	if f := d.First; f != nil {
-		fmt.Fprintf(out, "\nfirst difference: %s, command %d\n", sanitize(f.Sequence), f.Command)
-		for _, line := range f.Before {
-			fmt.Fprintf(out, "  %s\n", line)
+		s := &d.Sequences[i]
+		fmt.Fprintln(out, s.text())
+		if at := slices.IndexFunc(a.Sequences,
+			func(t lmb.Sequence) bool { return t.Name == s.Name }); at >= 0 {
+			s.writeChanges(out, a, a.Sequences[at].Commands)
 		}
-		writeSide(out, "-", f.A)
-		writeSide(out, "+", f.B)
 	}
 	return out.Flush()
 }
 
-func writeSide(w io.Writer, sign string, lines []string) {
-	for _, line := range lines {
-		fmt.Fprintf(w, "%s %s\n", sign, line)
+// writeChanges prints the changes of a sequence of image a, with the equal commands around them.
+func (d *SequenceDiff) writeChanges(w io.Writer, a *lmb.Image, x []lmb.Command) {
+	shown := 0 // index of the first command that is not printed yet
+	for i := range d.Changes {
+		c := &d.Changes[i]
+		if from := c.firstA - contextLines; i == 0 || from > shown {
+			fmt.Fprintf(w, "@@ %s: command %d of A, %d of B @@\n", sanitize(d.Name), c.AtA, c.AtB)
+			shown = max(from, 0)
+		}
+		writeLines(w, "  ", listingTexts(a, x, shown, c.firstA))
+		if c.Data != "" {
+			writeLines(w, "~ ", []string{c.A[0], "  " + c.Data})
+		} else {
+			writeLines(w, "- ", c.A)
+			writeLines(w, "+ ", c.B)
+		}
+		end := min(c.endA+contextLines, len(x))
+		if i+1 < len(d.Changes) {
+			end = min(end, d.Changes[i+1].firstA)
+		}
+		writeLines(w, "  ", listingTexts(a, x, c.endA, end))
+		shown = end
 	}
-	if len(lines) == 0 {
-		fmt.Fprintf(w, "%s (the sequence ends)\n", sign)
+}
+
+func writeLines(w io.Writer, sign string, lines []string) {
+	for _, line := range lines {
+		fmt.Fprintf(w, "%s%s\n", sign, line)
 	}
 }
 
@@ -388,17 +459,21 @@ func (s *SequenceDiff) text() string {
 		return fmt.Sprintf("%s is in A only: %s", name, english.Count(s.A, "command"))
 	case s.A < 0:
 		return fmt.Sprintf("%s is in B only: %s", name, english.Count(s.B, "command"))
-	case s.Changed == 0:
-		return fmt.Sprintf("%s: the commands are equal, but the marks differ", name)
 	}
-	text := fmt.Sprintf("%s differs in %s, of which the first is command %d",
-		name, english.Count(s.Changed, "command"), s.FirstCommand)
+	text := fmt.Sprintf("%s differs in %s", name, english.Count(s.Changed, "command"))
+	if s.Changed == 0 {
+		text = name + ": the commands are equal"
+	}
 	if s.DataOnly > 0 {
 		text += fmt.Sprintf("; in %d of them, only the payload differs", s.DataOnly)
 	}
 	if s.A != s.B {
 		text += fmt.Sprintf("; A has %s, B has %s", english.Count(s.A, "command"),
 			english.Number(s.B))
+	}
+	if s.LongestA != s.LongestB {
+		text += fmt.Sprintf("; a run takes at most %s in A, %s in B",
+			lmb.WaitText(s.LongestA), lmb.WaitText(s.LongestB))
 	}
 	if s.Marks {
 		text += "; the marks differ"

@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,8 +15,6 @@ import (
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/lmb/lmbtest"
 )
-
-var update = flag.Bool("update", false, "write golden files again")
 
 const testdata = "../../../testdata"
 
@@ -92,26 +89,6 @@ func traceFile(t testing.TB, p *Profile) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
-}
-
-// checkGolden compares got with a file of testdata. With the flag -update, it writes the file
-// first.
-func checkGolden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s has changed; go test ./tools/look/report -update writes it again:\n%s",
-			path, got)
-	}
 }
 
 // largeImage returns an image of about count commands: layers of writes, loads and copies to many

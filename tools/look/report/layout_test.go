@@ -18,6 +18,7 @@ import (
 
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/check/golden"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -203,7 +204,7 @@ const (
 // TestPictureOfTheREADME checks the size of the picture. With the flag -update, it first takes the
 // picture again, from the page of wh.twoop.lmb.
 func TestPictureOfTheREADME(t *testing.T) {
-	if *update {
+	if *golden.Update {
 		b := startBrowser(t)
 		path := filepath.Join(t.TempDir(), "page.html")
 		page := examplePage(t, "wh.twoop.lmb", readImage(t, "wh.twoop.lmb"))

@@ -14,6 +14,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
+	"lightmetal/tools/check/golden"
 	"lightmetal/tools/image/lmb"
 )
 
@@ -301,7 +302,7 @@ func TestTimelineHasARowForEachOpenScope(t *testing.T) {
 				lmb.TimeText(s.Ns), s.Kind, s.Name, s.Count, lmb.SizeText(s.Bytes))
 		}
 	}
-	checkGolden(t, "scopes.txt", []byte(b.String()))
+	golden.File(t, "testdata/scopes.txt", b.String())
 }
 
 // traceEvents returns the events of a trace. It reads them as any program would, without the types
@@ -365,12 +366,12 @@ func TestTraceAndProfileMatchTheGoldenFiles(t *testing.T) {
 	view := verify(t, file)
 	p, _ := profileRuns(t, view, recordingMock(view), "main", 1)
 	p.Image, p.ID = "scopes.lmb", "12345678"
-	checkGolden(t, "scopes.trace.json", traceFile(t, p))
+	golden.File(t, "testdata/scopes.trace.json", string(traceFile(t, p)))
 	var text bytes.Buffer
 	if err := p.Write(&text); err != nil {
 		t.Fatal(err)
 	}
-	checkGolden(t, "scopes.profile.txt", text.Bytes())
+	golden.File(t, "testdata/scopes.profile.txt", text.String())
 }
 
 // clearOpcodeTimes removes data that the profiler needs only while it makes slices, and that a

@@ -100,7 +100,7 @@ func (l *lineReader) eachLine(do func(text []byte) error) error {
 		return err
 	case errors.As(err, &packed):
 		return TraceError(0, "%v", packed.Err)
-	// Io.ErrUnexpectedEOF: a compressed trace is cut
+	// io.ErrUnexpectedEOF: a compressed trace is cut
 	case err == errCut || err == io.ErrUnexpectedEOF:
 		return TraceError(l.line+1,
 			"the last line has no newline, so the trace was cut there (if it is complete, "+

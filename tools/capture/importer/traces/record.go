@@ -26,6 +26,7 @@ type recording struct {
 	// Name of the recorded device; empty: the recording is of a simulator
 	name   string
 	clocks int
+	config configSpace
 
 	access Access // reused for each access, to avoid allocations
 }
@@ -59,6 +60,7 @@ func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
 	case t.barAccesses == 0:
 		return nil, t.noAccessError()
 	}
+	t.trace.MSIX = t.config.msix()
 	if t.configStores > 0 {
 		text := fmt.Sprintf("this store to PCI configuration space is left out (%s in all): "+
 			"a replay configures the device itself", english.Count(t.configStores, "store"))
@@ -160,6 +162,7 @@ func (t *recording) addRecord(rec *record.Record) error {
 		}
 	case record.ConfigRead:
 		t.configLoads++
+		t.config.add(rec.Offset, rec.Data)
 	case record.Clock:
 		t.clocks++
 		t.time += int64(rec.Clocks)

@@ -102,6 +102,8 @@ func Summarize(r io.Reader, o Source, blocked func(*Access) string) (*Summary, e
 			return nil, err
 		}
 		return m.summary(), nil
+	case FromRwmmio:
+		return summarizeRwmmio(r, o)
 	case FromQemu:
 		return summarizeQemu(r, o, blocked)
 	case FromRecord:

@@ -1,6 +1,6 @@
-// Package traces reads traces of a driver at work: Linux's mmiotrace, QEMU's memory_region_ops and
-// vfio_region trace events, and the recordings of tools/capture/record. Each format has a reader
-// that turns the text into accesses.
+// Package traces reads traces of a driver at work: Linux's mmiotrace and rwmmio, QEMU's
+// memory_region_ops and vfio_region trace events, and the recordings of tools/capture/record. Each
+// format has a reader that turns the text into accesses.
 //
 // If a trace lacks something, the error names the line. Nothing is left out silently: lines that
 // are left out are counted.
@@ -16,11 +16,11 @@ import (
 )
 
 // The formats that Scan reads.
-const FromMmiotrace, FromQemu, FromRecord = "mmiotrace", "qemu", "record"
+const FromMmiotrace, FromRwmmio, FromQemu, FromRecord = "mmiotrace", "rwmmio", "qemu", "record"
 
 // Source describes a trace.
 type Source struct {
-	From string // FromMmiotrace, FromQemu or FromRecord
+	From string // FromMmiotrace, FromRwmmio, FromQemu or FromRecord
 	// Nil: the board with the PCI ids of the trace; if it has no ids, any device
 	Board *boards.Board
 	// Selects the device if a trace has several, or one with ids of no known board. mmiotrace:
@@ -29,7 +29,8 @@ type Source struct {
 
 	Incomplete bool // record: accept an incomplete recording
 
-	Regions []Region // QEMU: the memory regions that are BARs of the device
+	// QEMU: the memory regions that are BARs of the device. rwmmio: their bases in the kernel
+	Regions []Region
 
 	// Called from time to time with the number of bytes of the trace that were read; may be nil
 	Progress func(bytes int64)
@@ -40,8 +41,9 @@ type Trace struct {
 	Board          *boards.Board
 	Vendor, Device uint16 // PCI ids in the trace; 0: those of the board
 	Lines          int
-	Ignored        []Count // lines without an access to the device, by kind
-	HostAccesses   int     // accesses of the device to host memory, which Read does not return
+	Ignored        []Count    // lines without an access to the device, by kind
+	HostAccesses   int        // accesses of the device to host memory, which Read does not return
+	MSIX           *MSIXTable // nil: not known
 	Warnings       []Warning
 }
 
@@ -91,6 +93,8 @@ func Scan(r io.Reader, s Source, to Sink) (*Trace, error) {
 	switch s.From {
 	case FromMmiotrace:
 		return readMmiotrace(r, s, to)
+	case FromRwmmio:
+		return readRwmmio(r, s, to)
 	case FromQemu:
 		return readQemu(r, s, to)
 	case FromRecord:
@@ -100,8 +104,8 @@ func Scan(r io.Reader, s Source, to Sink) (*Trace, error) {
 }
 
 func (s *Source) formatError() error {
-	return UsageError("unknown format %q; it must be %s, %s or %s", s.From, FromMmiotrace, FromQemu,
-		FromRecord)
+	return UsageError("unknown format %q; it must be %s, %s, %s or %s", s.From, FromMmiotrace,
+		FromRwmmio, FromQemu, FromRecord)
 }
 
 // Read returns the accesses to the device, and marks, in order. The error is an *Error.

@@ -182,7 +182,7 @@ func (m *machine) zeroUpper() error {
 	return nil
 }
 
-// setVector sets the low bytes of a vector register. If clearsRest is true, it clears the others.
+// setVector sets the low bytes of a vector register. If clears is true, it clears the others.
 func (m *machine) setVector(register int, data []byte, clears bool) {
 	z := m.vectors.Z[register]
 	if n := copy(z[:], data); clears {

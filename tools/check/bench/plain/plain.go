@@ -12,6 +12,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/hal/mock"
 )
 
 // BusBase is the bus address of the first byte.
@@ -78,7 +79,7 @@ type shared struct {
 }
 
 type device struct {
-	hal.BaseDevice
+	mock.BaseDevice
 	*shared
 	index     int
 	tlb       *boards.TLBLayout

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"lightmetal/hal/mock"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -428,7 +430,7 @@ func awaitRegister(_ *guest, args []string) error {
 	defer closeBar()
 	got := uint64(0)
 	err = waitFor("the register has the value", func() bool {
-		got, _ = a.Load(want.offset, 4)
+		got, _ = mock.LoadAt(&a, want.offset, 4)
 		return got == want.value
 	})
 	if err != nil {
@@ -447,7 +449,7 @@ func storeRegister(_ *guest, args []string) error {
 		return err
 	}
 	defer closeBar()
-	a.Store(to.offset, 4, to.value)
+	mock.StoreAt(&a, to.offset, 4, to.value)
 	return nil
 }
 

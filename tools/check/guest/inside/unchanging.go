@@ -34,9 +34,6 @@ func unchanging(*guest, []string) error {
 		// only the mount is read-only
 		replayChanged(readOnlyMount+plain, readOnlyMount+plain, false, unix.EROFS),
 		replayChanged(mountPoint+sealed, mountPoint+sealed, true, unix.EPERM),
-		unix.Mount("", mountPoint, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""),
-		replayChanged(mountPoint+plain, mountPoint+plain, true, unix.EROFS),
-		replayChanged(readOnlyMount+plain, mountPoint+plain, true, unix.EROFS),
 		replayChanged("/signed.lmb", "/signed.lmb", false, nil), // a file system without a device
 	)
 }

@@ -1,7 +1,7 @@
 // Package measure counts what a reader has to understand of sources, however their
 // lines are broken: statements, declared names, fields and rows of tables of Go,
 // instructions of assembly, and statements of C. Comments are free. It also measures
-// how dense the lines are, and how long the functions.
+// how dense the lines are, how long the functions, and how many words the comments have.
 package measure
 
 import (
@@ -136,6 +136,34 @@ func Density(source []byte) (lines, characters int) {
 	}
 	return lines, characters
 }
+
+// Words counts the words of the comments of a Go source or assembly, and its lines of code.
+// Directives, build constraints and single marks such as a dash are no words.
+func Words(source []byte) (words, lines int) {
+	code := wordSkipped.ReplaceAllFunc(source, func(text []byte) []byte {
+		if text[0] != '/' {
+			return text
+		}
+		if !directive.Match(text) {
+			words += len(word.FindAll(text, -1))
+		}
+		return nil
+	})
+	for line := range bytes.Lines(code) {
+		if len(bytes.TrimSpace(line)) > 0 {
+			lines++
+		}
+	}
+	return words, lines
+}
+
+var (
+	// Comments, and literals, which may look like a comment.
+	wordSkipped = regexp.MustCompile("(?s)\"(?:\\\\.|[^\"\\\\])*\"|'(?:\\\\.|[^'\\\\])*'|`[^`]*`|" +
+		`//[^\n]*|/\*.*?\*/`)
+	directive = regexp.MustCompile(`^//(go:|line |export | ?\+build )`)
+	word      = regexp.MustCompile(`[^\s]*[\pL\pN][^\s]*`)
+)
 
 // Function is a function of a Go source, with how many lines it has.
 type Function struct {

@@ -104,6 +104,30 @@ func TestDensityCountsLinesOfCode(t *testing.T) {
 	}
 }
 
+func TestWordsOfCommentsAreCounted(t *testing.T) {
+	tests := []struct {
+		name, source string
+		words, lines int
+	}{
+		{"empty", "", 0, 0},
+		{"alone and after code", "// Two words.\n\nx := 1 // one\n}\n", 3, 2},
+		{"marks", "// a - b, 3: `c`\n", 4, 0},
+		{"block over lines", "/* a\n b */\nx /* c */ y\n", 3, 1},
+		{"in a string", "x := \"http://a b\" + `\n// c\n` + \"\\\"//d\"\n", 0, 3},
+		{"directives", "//go:build a && b\n//go:linkname f g\n//export f\n// +build a\n", 0, 0},
+		{"quotation marks of assembly", "MOVD $1, R0 // don't\nRET // can't\n", 2, 2},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			words, lines := Words([]byte(test.source))
+			if words != test.words || lines != test.lines {
+				t.Errorf("%d words and %d lines, want %d and %d", words, lines, test.words,
+					test.lines)
+			}
+		})
+	}
+}
+
 func TestFunctionsAreListedWithTheirLength(t *testing.T) {
 	source := "package p\n\nfunc short() {}\n\nfunc declared()\n\nfunc (t) long() {\n\tf()\n}\n"
 	got, err := Functions("x.go", []byte(source))

@@ -144,7 +144,7 @@ func (a *checkedPort) Store(offset uint64, width uint8, value uint64) hal.Code {
 }
 
 func (d *device) Alive() bool        { return !d.gone }
-func (d *device) Diagnose() hal.Code { return hal.DeviceGoneUnlessAlive(d) }
+func (d *device) Diagnose() hal.Code { return mock.GoneUnlessAlive(d) }
 func (d *device) Now() int64         { return d.w.now }
 
 func (d *device) Sleep(nanoseconds int64) {

@@ -12,6 +12,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/tools/check/vectors/oracle"
 	"lightmetal/tools/check/vectors/vector"
@@ -157,7 +158,7 @@ func (p *Player) Run(sequence int) vector.Result {
 
 // device is a device of a machine.
 type device struct {
-	hal.BaseDevice
+	mock.BaseDevice
 	machine  oracle.Machine
 	view     *fbs.View
 	index    int
@@ -400,7 +401,7 @@ func (d *device) ProgramWindow(a *hal.Aperture, t fbs.TileRoute, address uint64)
 func (d *device) Alive() bool { return d.machine.IsPresent(d.index) }
 
 // Diagnose implements hal.Device.
-func (d *device) Diagnose() hal.Code { return hal.DeviceGoneUnlessAlive(d) }
+func (d *device) Diagnose() hal.Code { return mock.GoneUnlessAlive(d) }
 
 // Now implements hal.Device.
 func (d *device) Now() int64 { return d.machine.Now() }

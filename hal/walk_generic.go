@@ -13,45 +13,6 @@ import (
 // drive hardware on amd64 or arm64 do not contain the code of this file; a test in
 // tools/check/house checks that.
 
-// BaseDevice implements some methods of Device for mocks. A mock embeds BaseDevice and defines the
-// other methods. BaseDevice behaves like a device that has no TLB windows and no DMA, is always
-// present, and has nothing to release.
-type BaseDevice struct{}
-
-// EncodePoint implements Device. Its result `registers` is 0, so that the caller calls
-// ProgramWindow. A mock that has TLB windows must define ProgramWindow itself.
-func (BaseDevice) EncodePoint(*Aperture, fbs.TileRoute, uint64, *fbs.Command) (
-	registers, windowBase uintptr, code Code) {
-	return 0, 0, OK
-}
-
-// ProgramWindow implements Device and always fails, because the device has no TLB windows.
-func (BaseDevice) ProgramWindow(*Aperture, fbs.TileRoute, uint64) Code { return Internal }
-
-// AssignBusAddress implements Device and leaves the bus address unchanged.
-func (BaseDevice) AssignBusAddress(*Aperture, Device) error { return nil }
-
-// SetBusMaster implements Device and does nothing.
-func (BaseDevice) SetBusMaster(bool) error { return nil }
-
-// Alive implements Device and returns true.
-func (BaseDevice) Alive() bool { return true }
-
-// Diagnose implements Device and returns OK.
-func (BaseDevice) Diagnose() Code { return OK }
-
-// Close implements Device and does nothing.
-func (BaseDevice) Close() error { return nil }
-
-// DeviceGoneUnlessAlive returns OK if the device `d` is alive, and otherwise DeviceGone.
-// Mocks that can simulate a removed device implement Diagnose with this function.
-func DeviceGoneUnlessAlive(d Device) Code {
-	if !d.Alive() {
-		return DeviceGone
-	}
-	return OK
-}
-
 // BlockPort is implemented by a Port that can also copy many bytes in one call, such as the port of
 // a simulator. Only copy commands with the access mode Bulk use these methods.
 type BlockPort interface {
@@ -72,60 +33,6 @@ func NewAperture(port Port, size uint64, tlbWindow int) Aperture {
 		return w.executeCommand(port, block, 0, barOffset)
 	}
 	return Aperture{Port: port, executeCommand: execute, Size: size, TLBWindow: tlbWindow}
-}
-
-// Load returns the value of `width` bytes at the given offset of the aperture. If the
-// aperture is mapped, the code is always OK.
-func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
-	if a.Port != nil {
-		return a.Port.Load(uint64(offset), width)
-	}
-	return a.executeOne(newLoadCommand(offset, width)), OK
-}
-
-// newLoadCommand returns an Expect command that loads `width` bytes at the given offset. With the
-// mask 0 and the value 1, the condition of the command is never true. Therefore the command always
-// stops the walk, with the loaded value in Walk.Got.
-func newLoadCommand(offset uint32, width uint8) fbs.Command {
-	return fbs.Command{
-		Opcode: gen.OpcodeExpect,
-		Width:  width,
-		Mode:   uint8(gen.ConditionEqual),
-		Offset: offset,
-		Value:  1,
-	}
-}
-
-// Store stores the lowest `width` bytes of `value` at the given offset of the aperture. If
-// the aperture is mapped, the code is always OK, and Store may return before the value has
-// reached the device.
-func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
-	if a.Port != nil {
-		return a.Port.Store(uint64(offset), width, value)
-	}
-	a.executeOne(fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Offset: offset, Value: value})
-	return OK
-}
-
-// Copy executes one copy command on the aperture. If the opcode is CopyIn, it copies `data`
-// to the device. If the opcode is CopyOut, it fills `data` with bytes from the device.
-func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access gen.Access,
-	data []byte) Code {
-	list := [2]fbs.Command{{
-		Opcode: opcode,
-		Width:  width,
-		Mode:   uint8(access),
-		Offset: uint32(offset),
-		Amount: uint32(len(data)),
-	}}
-	address := AddressOf(data)
-	w := Walk{Next: &list[0], Budget: int64(len(data)) + 1, WindowAddresses: &a.Base,
-		BufferAddresses: &address}
-	if a.Base == 0 {
-		return w.ExecuteOnPort(a, 0)
-	}
-	w.Run()
-	return OK
 }
 
 // executeCommand executes the command w.Next with loads and stores on the port `p`. This function

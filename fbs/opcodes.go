@@ -1,0 +1,160 @@
+package fbs
+
+import (
+	"unsafe"
+
+	"lightmetal/fbs/gen"
+)
+
+// Longest times in microseconds. FORMAT.md section 6.3 has their sources.
+const (
+	eachUs        = 1  // one command, in addition to its accesses
+	accessUs      = 1  // one load or store
+	pointUs       = 4  // to program a TLB window: three stores, one load
+	DeviceQueryUs = 10 // one check whether a device still responds
+
+	worstCaseLimitUs = 1 << 62 // largest value in View.WorstCaseUs
+)
+
+// opcodeForm is one row of the table of commands in FORMAT.md section 6.
+type opcodeForm struct {
+	name     string       // in messages
+	empty    Command      // all bits are set in the fields that must be 0
+	wrong    string       // problem of a command in which one of these fields is not 0
+	modes    uint8        // set of the accepted modes: bit n for mode n
+	modeText string       // the accepted modes in messages
+	traits   accessTraits // of the accesses; the mode Bulk adds accessAnyWidth
+	us       uint8        // longest time without Amount, and without the queries of Ignore
+}
+
+// Fields in opcodeForm.empty, by their number of bits.
+const (
+	ones8, ones16, ones32, ones64 = 1<<8 - 1, 1<<16 - 1, 1<<32 - 1, 1<<64 - 1
+)
+
+const (
+	noMode     = 1 << 0
+	copyModes  = 1<<gen.AccessExact | 1<<gen.AccessFixed | 1<<gen.AccessBulk
+	fillModes  = 1<<gen.AccessExact | 1<<gen.AccessFixed
+	conditions = 1<<gen.ConditionEqual | 1<<gen.ConditionNotEqual | 1<<gen.ConditionReached
+
+	copyModesText = "1 (exact), 2 (fixed) or 3 (bulk)"
+)
+
+var opcodeForms = [...]opcodeForm{
+	gen.OpcodeWrite: {
+		name:   "write",
+		empty:  Command{Mode: ones8, Option: ones8, Index: ones16, Amount: ones32, Mask: ones64},
+		wrong:  "mode, option, index, amount and mask must be 0",
+		traits: accessStores, us: eachUs + accessUs,
+	},
+	gen.OpcodeModify: {
+		name:   "modify",
+		empty:  Command{Mode: ones8, Option: ones8, Index: ones16, Amount: ones32},
+		wrong:  "mode, option, index and amount must be 0",
+		traits: accessStores, us: eachUs + 2*accessUs + DeviceQueryUs,
+	},
+	gen.OpcodeRelocate: {
+		name:   "relocate",
+		empty:  Command{Mode: ones8, Option: ones8, Amount: ones32, Mask: ones64},
+		wrong:  "mode, option, amount and mask must be 0",
+		traits: accessStores, us: eachUs + accessUs,
+	},
+	gen.OpcodeCopyIn: {
+		name:  "copy in",
+		empty: Command{Option: ones8, Mask: ones64},
+		wrong: "option and mask must be 0",
+		modes: copyModes, modeText: copyModesText,
+		traits: accessManyBytes | accessStores, us: eachUs,
+	},
+	gen.OpcodeFill: {
+		name:  "fill",
+		empty: Command{Option: ones8, Index: ones16, Mask: ones64},
+		wrong: "option, index and mask must be 0",
+		modes: fillModes, modeText: "1 (exact) or 2 (fixed)",
+		traits: accessManyBytes | accessStores, us: eachUs,
+	},
+	gen.OpcodeCopyOut: {
+		name:  "copy out",
+		empty: Command{Option: ones8, Mask: ones64},
+		wrong: "option and mask must be 0",
+		modes: copyModes, modeText: copyModesText,
+		traits: accessManyBytes, us: eachUs + DeviceQueryUs,
+	},
+	gen.OpcodeExpect: {
+		name:  "expect",
+		modes: conditions, modeText: "1 (equal), 2 (not equal) or 3 (reached)",
+		traits: accessSingleLoad, us: eachUs + accessUs + DeviceQueryUs,
+	},
+	gen.OpcodeCompare: {
+		name:   "compare",
+		empty:  Command{Mode: ones8, Mask: ones64},
+		wrong:  "mode and mask must be 0",
+		modes:  noMode,
+		traits: accessManyBytes, us: eachUs,
+	},
+	gen.OpcodePoint: {
+		name: "point",
+		empty: Command{Width: ones8, Mode: ones8, Option: ones8, Index: ones16, Offset: ones32,
+			Amount: ones32},
+		wrong: "all fields except window, value and mask must be 0",
+		us:    eachUs + pointUs,
+	},
+	gen.OpcodeFence: {
+		name: "fence",
+		empty: Command{Width: ones8, Mode: ones8, Option: ones8, Window: ones16, Index: ones16,
+			Offset: ones32, Amount: ones32, Value: ones64, Mask: ones64},
+		wrong: "all fields must be 0",
+		us:    eachUs,
+	},
+	gen.OpcodeDelay: {
+		name: "delay",
+		empty: Command{Width: ones8, Mode: ones8, Option: ones8, Window: ones16, Index: ones16,
+			Offset: ones32, Value: ones64, Mask: ones64},
+		wrong: "all fields except amount must be 0",
+		us:    eachUs,
+	},
+	gen.OpcodeCall: {
+		name: "call",
+		empty: Command{Width: ones8, Mode: ones8, Option: ones8, Window: ones16, Offset: ones32,
+			Amount: ones32, Value: ones64, Mask: ones64},
+		wrong: "all fields except index must be 0",
+		us:    eachUs, // verifyCalls adds the time of the called sequence
+	},
+	gen.OpcodeEnd: {
+		name: "end",
+		empty: Command{Width: ones8, Mode: ones8, Option: ones8, Window: ones16, Index: ones16,
+			Offset: ones32, Amount: ones32, Value: ones64, Mask: ones64},
+		wrong: "all fields must be 0",
+		us:    eachUs,
+	},
+}
+
+// formOf returns the row of an opcode, or nil if the opcode is unknown.
+func formOf(o gen.Opcode) *opcodeForm {
+	if o == gen.OpcodeInvalid || int(o) >= len(opcodeForms) {
+		return nil
+	}
+	return &opcodeForms[o]
+}
+
+// hasWrongField reports whether a field of m that must be empty is not 0.
+func (f *opcodeForm) hasWrongField(m *Command) bool {
+	got := (*[CommandSize / 8]uint64)(unsafe.Pointer(m))
+	empty := (*[CommandSize / 8]uint64)(unsafe.Pointer(&f.empty))
+	return got[0]&empty[0]|got[1]&empty[1]|got[2]&empty[2]|got[3]&empty[3] != 0
+}
+
+// longestUs returns the longest time of m, without a called sequence and without the queries of
+// Ignore. The result is meaningless if the width is invalid.
+func (f *opcodeForm) longestUs(m *Command) uint64 {
+	if f.traits&accessManyBytes == 0 {
+		return uint64(f.us) + uint64(m.Amount) // a deadline, a delay or 0
+	}
+	log2 := m.Width/2 - m.Width/8
+	return uint64(f.us) + (uint64(m.Amount)+uint64(m.Width)-1)>>log2*accessUs
+}
+
+func (f *opcodeForm) describeInvalidMode(m *Command) string {
+	return Text("invalid mode %d; must be "+f.modeText, uint64(m.Mode))
+}

@@ -1,0 +1,258 @@
+// Package again compares recordings of the same work. Where they agree, an image may expect what
+// was recorded; a difference is explained, or there is no image.
+package again
+
+import (
+	"fmt"
+	"slices"
+
+	"lightmetal/tools/capture/importer/traces"
+	"lightmetal/tools/image/align"
+)
+
+// Place is a register: what an access loads or stores.
+type Place struct {
+	Offset uint64 `json:"offset"` // in the BAR, in bytes
+	Bar    uint8  `json:"bar"`
+	Width  uint8  `json:"width"` // in bytes
+}
+
+func placeOf(a *traces.Access) Place { return Place{a.Offset, a.Bar, a.Width} }
+
+// String returns the place as flags of lm import name it.
+func (p Place) String() string { return fmt.Sprintf("bar%d+0x%x", p.Bar, p.Offset) }
+
+// Kind says what a difference is.
+type Kind string
+
+// The kinds of differences.
+const (
+	Varies    Kind = "varies"    // a load has another value, and no store depends on it
+	Waits     Kind = "waits"     // the program loaded a register another number of times
+	Carried   Kind = "carried"   // a store has the value that a register returned last
+	Interrupt Kind = "interrupt" // a store has an address of the recording machine's controller
+	Input     Kind = "input"     // a store is data of a named input
+	Unknown   Kind = "unknown"   // a store has another value, for no reason that is known
+)
+
+// Difference is a place at which two recordings differ in the same way.
+type Difference struct {
+	Kind  Kind  `json:"kind"`
+	Place Place `json:"place"`
+	Count int   `json:"count"`
+	// The first of them: lines and values of both recordings. Of a wait: how often each loaded.
+	LineA  int    `json:"line_a"`
+	LineB  int    `json:"line_b"`
+	A      uint64 `json:"a"`
+	B      uint64 `json:"b"`
+	Source string `json:"source,omitempty"` // Carried: the register that was loaded
+}
+
+// Comparison is how another recording differs from the one that is imported.
+type Comparison struct {
+	Stores      int          `json:"stores"`    // that both have
+	Unaligned   int          `json:"unaligned"` // that only one has
+	Loads       int          `json:"loads"`     // that both have
+	Agreed      int          `json:"agreed"`    // of these, with the same value
+	Differences []Difference `json:"differences"`
+}
+
+// unalignedMax is the share of stores that only one recording may have.
+const unalignedMax = 100 // one of that many
+
+// interruptFirst and interruptLast are the addresses at which x86 takes interrupts as stores.
+const interruptFirst, interruptLast = 0xfee0_0000, 0xfeef_ffff
+
+// Compare compares recording a with another recording b of the same work. isInput reports whether a
+// store to a place of a is data of a named input.
+//
+// Stores are aligned by place, in order. Between two aligned stores, the loads of each register are
+// compared in order. The error names the first lines that cannot be aligned.
+func Compare(a, b []traces.Access, isInput func(a *traces.Access) bool) (*Comparison, error) {
+	c := &comparer{a: a, b: b, isInput: isInput, found: map[Difference]int{},
+		last: map[Place]pair{},
+		to:   &Comparison{Differences: []Difference{}}}
+	stores, err := c.align()
+	if err != nil {
+		return nil, err
+	}
+	from := pair{}
+	for _, s := range append(stores, pair{len(a), len(b)}) {
+		c.compareLoads(from, s)
+		if s.a < len(a) {
+			c.compareStores(&a[s.a], &b[s.b])
+		}
+		from = pair{s.a + 1, s.b + 1}
+	}
+	return c.to, nil
+}
+
+// pair is an index in each recording, or a value of each.
+type pair struct{ a, b int }
+
+// comparer is the state of Compare.
+type comparer struct {
+	a, b    []traces.Access
+	isInput func(a *traces.Access) bool
+	last    map[Place]pair // for each register, the last load of both recordings
+	found   map[Difference]int
+	to      *Comparison
+}
+
+// align returns the stores that both recordings have.
+func (c *comparer) align() (list []pair, err error) {
+	storesA, placesA := storesOf(c.a)
+	storesB, placesB := storesOf(c.b)
+	first := pair{}
+	for _, p := range align.Common(placesA, placesB) {
+		list = append(list, pair{storesA[p.A], storesB[p.B]})
+		if first == (pair{p.A, p.B}) {
+			first = pair{p.A + 1, p.B + 1}
+		}
+	}
+	all := len(storesA) + len(storesB)
+	c.to.Stores, c.to.Unaligned = len(list), all-2*len(list)
+	if c.to.Unaligned*unalignedMax > all {
+		return nil, traces.TraceError(0, "%d of %d stores are in only one of the two recordings, "+
+			"the first %s: these are not recordings of the same work", c.to.Unaligned, all,
+			c.linesOf(storesA, storesB, first))
+	}
+	return list, nil
+}
+
+// storesOf returns the indexes of the stores, and their places.
+func storesOf(list []traces.Access) (stores []int, places []Place) {
+	for i := range list {
+		if list[i].Op == traces.OpStore {
+			stores, places = append(stores, i), append(places, placeOf(&list[i]))
+		}
+	}
+	return stores, places
+}
+
+// linesOf describes a store of each recording.
+func (c *comparer) linesOf(a, b []int, at pair) string {
+	end := func(list []traces.Access, stores []int, i int) string {
+		if i >= len(stores) {
+			return "the end"
+		}
+		return fmt.Sprintf("line %d", list[stores[i]].Line)
+	}
+	return fmt.Sprintf("at %s of this recording and %s of the other", end(c.a, a, at.a),
+		end(c.b, b, at.b))
+}
+
+// compareLoads compares the loads between two aligned stores of each recording.
+func (c *comparer) compareLoads(from, to pair) {
+	inB := map[Place][]int{}
+	for i := from.b; i < to.b; i++ {
+		if c.b[i].Op == traces.OpLoad {
+			inB[placeOf(&c.b[i])] = append(inB[placeOf(&c.b[i])], i)
+		}
+	}
+	inA := map[Place][]int{}
+	var order []Place
+	for i := from.a; i < to.a; i++ {
+		if c.a[i].Op != traces.OpLoad {
+			continue
+		}
+		p := placeOf(&c.a[i])
+		if inA[p] == nil {
+			order = append(order, p)
+		}
+		inA[p] = append(inA[p], i)
+	}
+	for _, p := range order {
+		c.compareRegister(p, inA[p], inB[p])
+	}
+}
+
+// compareRegister compares the loads of a register between two stores.
+func (c *comparer) compareRegister(p Place, inA, inB []int) {
+	if len(inA) != len(inB) {
+		d, first := Difference{Kind: Waits, Place: p}, 0
+		if len(inB) > 0 {
+			first = c.b[inB[0]].Line
+		}
+		c.add(d, c.a[inA[0]].Line, first, uint64(len(inA)), uint64(len(inB)))
+		// The last loads ended the wait.
+		n := min(len(inB), 1)
+		inA, inB = inA[len(inA)-n:], inB[len(inB)-n:]
+	}
+	for i := range inA {
+		a, b := &c.a[inA[i]], &c.b[inB[i]]
+		c.last[p] = pair{inA[i], inB[i]}
+		c.to.Loads++
+		if a.Value == b.Value {
+			c.to.Agreed++
+			continue
+		}
+		c.add(Difference{Kind: Varies, Place: p}, a.Line, b.Line, a.Value, b.Value)
+	}
+}
+
+// compareStores compares two aligned stores.
+func (c *comparer) compareStores(a, b *traces.Access) {
+	if a.Value == b.Value {
+		return
+	}
+	d := Difference{Kind: Unknown, Place: placeOf(a)}
+	source, carried := c.sourceOf(a, b)
+	inRange := func(v uint64) bool { return v >= interruptFirst && v <= interruptLast }
+	switch {
+	case c.isInput(a):
+		d.Kind = Input
+	case carried:
+		d.Kind, d.Source = Carried, source.String()
+	case inRange(a.Value) && inRange(b.Value):
+		d.Kind = Interrupt
+	}
+	c.add(d, a.Line, b.Line, a.Value, b.Value)
+}
+
+// sourceOf returns the register that returned the values of both stores last.
+func (c *comparer) sourceOf(a, b *traces.Access) (source Place, ok bool) {
+	latest := -1
+	for p, loads := range c.last {
+		if loads.a > latest && p.Width == a.Width && c.a[loads.a].Value == a.Value &&
+			c.b[loads.b].Value == b.Value {
+			source, latest = p, loads.a
+		}
+	}
+	return source, latest >= 0
+}
+
+// add counts a difference of a kind and place; the first one keeps its lines and values.
+func (c *comparer) add(d Difference, lineA, lineB int, a, b uint64) {
+	i, known := c.found[d]
+	if !known {
+		i = len(c.to.Differences)
+		c.found[d] = i
+		d.LineA, d.LineB, d.A, d.B = lineA, lineB, a, b
+		c.to.Differences = append(c.to.Differences, d)
+	}
+	c.to.Differences[i].Count++
+}
+
+// Err returns an error if a store differs for a reason that no image can repeat.
+func (c *Comparison) Err() error {
+	i := slices.IndexFunc(c.Differences, func(d Difference) bool {
+		return d.Kind == Unknown || d.Kind == Carried || d.Kind == Interrupt
+	})
+	if i < 0 {
+		return nil
+	}
+	d := &c.Differences[i]
+	text := fmt.Sprintf("line %d of the other recording stores 0x%x to %s, but this one 0x%x",
+		d.LineB, d.B, d.Place, d.A)
+	switch d.Kind {
+	case Carried:
+		text += fmt.Sprintf(": the program stores what it has loaded from %s, "+
+			"and an image cannot do that", d.Source)
+	case Interrupt:
+		text += ": these are addresses of the recording machine's interrupt controller"
+	default:
+		text += ": if it is data, name it with --input"
+	}
+	return traces.TraceError(d.LineA, "%s", text)
+}

@@ -1,0 +1,80 @@
+package again
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lightmetal/hal"
+	"lightmetal/tools/capture/importer/traces"
+)
+
+// accesses returns accesses of 4 bytes to BAR 0: "W OFFSET VALUE" or "R OFFSET VALUE", hex numbers,
+// each on a line of its own.
+func accesses(t *testing.T, text string) (list []traces.Access) {
+	t.Helper()
+	for line, one := range strings.Split(text, "; ") {
+		a := traces.Access{Line: line + 1, Width: 4, Op: traces.OpLoad}
+		var op string
+		if _, err := fmt.Sscanf(one, "%s %x %x", &op, &a.Offset, &a.Value); err != nil {
+			t.Fatalf("%q: %v", one, err)
+		}
+		if op == "W" {
+			a.Op = traces.OpStore
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+// Each row has two recordings, and the differences between them.
+func TestEveryDifferenceIsExplainedAsWhatItIs(t *testing.T) {
+	for _, c := range []struct{ name, a, b, want string }{
+		{"none", "W 0 1; R 4 2", "W 0 1; R 4 2", ""},
+		{"a value that varies", "W 0 1; R 4 2; R 4 3", "W 0 1; R 4 2; R 4 7", "varies bar0+0x4 3 7"},
+		{"a wait", "W 0 1; R 4 0; R 4 1; W 0 2", "W 0 1; R 4 0; R 4 0; R 4 0; R 4 1; W 0 2",
+			"waits bar0+0x4 2 4"},
+		{"a wait without a load", "W 0 1; R 4 1; W 0 2", "W 0 1; W 0 2", "waits bar0+0x4 1 0"},
+		{"a carried value", "R 4 5; W 8 5", "R 4 6; W 8 6", "varies bar0+0x4 5 6, carried bar0+0x8 5 6"},
+		{"an interrupt address", "W 0 fee00378", "W 0 fee00298",
+			"interrupt bar0+0x0 fee00378 fee00298"},
+		{"an input", "W 100 5; W 0 1", "W 100 6; W 0 1", "input bar0+0x100 5 6"},
+		{"unknown", "W 0 5", "W 0 6", "unknown bar0+0x0 5 6"},
+		{"a value that is no longer the last", "R 4 5; R 4 7; W 8 5", "R 4 6; R 4 7; W 8 6",
+			"varies bar0+0x4 5 6, unknown bar0+0x8 5 6"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Compare(accesses(t, c.a), accesses(t, c.b),
+				func(a *traces.Access) bool { return a.Offset == 0x100 })
+			if err != nil {
+				t.Fatal(err)
+			}
+			var list []string
+			for _, d := range got.Differences {
+				list = append(list, fmt.Sprintf("%s %v %x %x", d.Kind, d.Place, d.A, d.B))
+			}
+			if text := strings.Join(list, ", "); text != c.want {
+				t.Errorf("differences %q, want %q", text, c.want)
+			}
+			refused := strings.Contains(c.want, "carried") || strings.Contains(c.want, "interrupt") ||
+				strings.Contains(c.want, "unknown")
+			if err := got.Err(); refused != (hal.CodeOf(err) == hal.BadImage) {
+				t.Errorf("the error is %v, want one: %v", err, refused)
+			}
+		})
+	}
+}
+
+func TestRecordingsOfOtherWorkAreRefused(t *testing.T) {
+	a := strings.TrimSuffix(strings.Repeat("W 0 1; W 4 2; ", 100), "; ")
+	missing := strings.TrimPrefix(a, "W 0 1; ")
+	got, err := Compare(accesses(t, a), accesses(t, missing), nil)
+	if err != nil || got.Unaligned != 1 || got.Stores != 199 {
+		t.Errorf("one store of 200 is missing: %+v, %v; want it left out", got, err)
+	}
+	_, err = Compare(accesses(t, a), accesses(t, strings.ReplaceAll(a, "W 4 2", "W 8 2")), nil)
+	if hal.CodeOf(err) != hal.BadImage ||
+		!strings.Contains(err.Error(), "the first at line 2 of this recording and line 2 of") {
+		t.Errorf("half of the stores go elsewhere: %v", err)
+	}
+}

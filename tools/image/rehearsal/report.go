@@ -1,0 +1,152 @@
+package rehearsal
+
+import (
+	"fmt"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/tools/image/english"
+	"lightmetal/tools/image/lmb"
+)
+
+// Report says which checks a run has made, and at which places they did not hold.
+type Report struct {
+	Checks   int       `json:"checks"`   // that the run made
+	Differ   int       `json:"differ"`   // that did not hold
+	Findings []Finding `json:"findings"` // in the order of the run
+}
+
+// Finding is a place where checks did not hold.
+type Finding struct {
+	Place  string `json:"place"`
+	Checks int    `json:"checks"` // that the run made there
+	Differ int    `json:"differ"`
+	// Flag of lm import that makes the checks of this place hold: ignore, wait or reached. Empty: no
+	// flag names the place.
+	Flag  string     `json:"flag"`
+	First string     `json:"first"` // the first check that did not hold
+	Other []string   `json:"other"` // further flags that are possible
+	All   []Mismatch `json:"-"`
+}
+
+// Judge compares what a run has loaded with what the source wants. ran is the number of commands of
+// the sequence that the run completed, input returns the data of an input, and text describes a
+// mismatch.
+func (r *Rehearsal) Judge(output []byte, ran int, input func(tensor int) []byte,
+	text func(Mismatch) string) *Report {
+	report := &Report{Findings: []Finding{}}
+	byPlace := map[string]*history{}
+	var order []*history
+	for i := range r.checks {
+		c := &r.checks[i]
+		if c.at >= ran {
+			break
+		}
+		command := &r.source.Commands[c.command]
+		key := fmt.Sprint(c.place, command.Window, command.Offset, command.Amount)
+		h := byPlace[key]
+		if h == nil {
+			h = &history{first: c}
+			byPlace[key], order = h, append(order, h)
+		}
+		m, holds := c.judge(command, output[c.offset:][:c.size], r.golden(command, input))
+		h.add(command, m, holds)
+	}
+	for _, h := range order {
+		report.Checks += h.checks
+		report.Differ += len(h.differ)
+		if len(h.differ) > 0 {
+			flag, other := h.flags()
+			report.Findings = append(report.Findings, Finding{h.first.place, h.checks,
+				len(h.differ), flag, text(h.differ[0]), other, h.differ})
+		}
+	}
+	return report
+}
+
+// Err returns an error if a check did not hold.
+func (r *Report) Err() error {
+	if r.Differ == 0 {
+		return nil
+	}
+	return &hal.Fault{Code: hal.ExpectFailed, Reason: fmt.Sprintf(
+		"%d of %s did not hold, at %s; save the lines above in a file, look at them, and use it "+
+			"with lm import --rehearsal", r.Differ, english.Count(r.Checks, "check"),
+		english.Count(len(r.Findings), "place"))}
+}
+
+// golden returns the bytes that a Compare wants.
+func (r *Rehearsal) golden(c *fbs.Command, input func(tensor int) []byte) []byte {
+	if c.Opcode != gen.OpcodeCompare {
+		return nil
+	}
+	data := r.source.Payload
+	if tensor, ok := lmb.TensorOf(c); ok {
+		data = input(tensor)
+	}
+	return data[c.Value:][:c.Amount]
+}
+
+// history is what the checks of one place have seen.
+type history struct {
+	first  *check
+	checks int
+	differ []Mismatch
+	last   uint64 // loaded by the check before
+	moved  bool   // a check that does not hold loaded something else than the check before
+	varies bool   // the recorded values of the place are not all equal
+	// Each check wants no less than the one before, some want more, and each load had reached that
+	rises, risen bool
+	wanted       uint64
+}
+
+func (h *history) add(c *fbs.Command, m Mismatch, holds bool) {
+	reached := gen.Condition(c.Mode) == gen.ConditionEqual && (m.Got-m.Want)&m.Mask <= m.Mask>>1
+	h.rises = reached && (h.checks == 0 || h.rises && m.Want >= h.wanted)
+	h.risen = h.risen || h.checks > 0 && m.Want > h.wanted
+	h.varies = h.varies || h.checks > 0 && m.Want != h.wanted
+	if !holds {
+		h.differ = append(h.differ, m)
+		h.moved = h.moved || m.Got != h.last
+	}
+	h.last, h.wanted = m.Got, m.Want
+	h.checks++
+}
+
+// flags returns the flag that fits, and others that are possible. A counter that is beyond what was
+// recorded has been reached; a register that has not changed yet takes a wait.
+func (h *history) flags() (flag string, other []string) {
+	switch {
+	case h.first.place == "":
+		return "", nil
+	case !h.first.exact:
+		return "ignore", nil
+	case h.rises && h.risen:
+		return "reached", []string{"ignore", "wait"}
+	case !h.moved && (h.varies || h.checks == 1):
+		return "wait", []string{"ignore"}
+	}
+	return "ignore", []string{"wait"}
+}
+
+// String returns the findings as a file for lm import --rehearsal.
+func (r *Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s made, %d did not hold\n", english.Count(r.Checks, "check"), r.Differ)
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		fmt.Fprintf(&b, "# %d of %s; the first: %s\n", f.Differ, english.Count(f.Checks, "check"),
+			f.First)
+		if f.Flag == "" {
+			b.WriteString("# host memory: --ignore bus:FIRST-LAST, with the recording's addresses\n")
+			continue
+		}
+		fmt.Fprintf(&b, "--%s %s\n", f.Flag, f.Place)
+		for _, other := range f.Other {
+			fmt.Fprintf(&b, "# or --%s %s\n", other, f.Place)
+		}
+	}
+	return b.String()
+}

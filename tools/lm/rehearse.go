@@ -1,0 +1,108 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/lmb"
+	"lightmetal/tools/image/rehearsal"
+
+	"github.com/spf13/pflag"
+)
+
+// checkRehearsal fails if a flag does not go with --rehearse, or a device is hardware.
+func (f *replayFlags) checkRehearsal() {
+	if f.loop != 1 || f.warmUp > 0 || f.after != "" || f.profile != "" || f.checkGolden ||
+		f.stats || len(f.outputs) > 0 {
+		failUsage("--rehearse is one run whose outputs have no meaning: leave out --loop, " +
+			"--warm-up, --after, --profile, --check-golden, --stats and --output")
+	}
+	for _, name := range f.devices {
+		kind, _, _ := strings.Cut(name, ":")
+		if kind != "mock" && kind != "playback" && kind != "ttsim" && !f.onHardware {
+			failUsage("--rehearse goes on with stores after a check that fails, which may harm %s; "+
+				"use a mock, a playback or the simulator, or add --rehearse-on-hardware", name)
+		}
+	}
+}
+
+// rehearse runs the sequence once with its checks replaced by copies, and prints which checks did
+// not hold, as a file for lm import --rehearsal. It fails if there are any, or if the run fails.
+func (f *replayFlags) rehearse(path string) {
+	_, source := f.checkedImage(path)
+	index := source.SequenceByName(f.sequence)
+	if index < 0 {
+		failUsage("there is no sequence %q in %s; use one of: %s", f.sequence, path,
+			sequenceNames(source))
+	}
+	f.checkRehearsal()
+	r, err := rehearsal.Of(source, index)
+	failIf(hal.BadImage, path, err)
+	data, err := lmb.Encode(r.Image)
+	failIf(hal.BadImage, path, err)
+	file := openImageData(path, data)
+	s := f.prepareView(path, file, verifyFile(path, file))
+	defer s.close()
+	end := f.newOutcome(s)
+	hideWaits, releaseSignals := f.supervise(s)
+	defer releaseSignals()
+	ran := 0
+	err = fail.Try(func() {
+		fail.On(end.addResult(s, s.runOnce(s.beforeIndex)))
+		result := s.run(false)
+		if result.Code == hal.OK {
+			ran = int(s.view.Sequences[index].Count)
+		} else if result.Command >= 0 {
+			ran = int(result.Command) - int(s.view.Sequences[index].First)
+			result.Command = int32(r.Command(ran))
+		}
+		s.view = source
+		fail.On(end.addResult(s, result))
+		end.Runs = 1
+	})
+	hideWaits()
+	end.Rehearsal = r.Judge(s.replay.Output(r.Output), ran, s.replay.Input,
+		func(m rehearsal.Mismatch) string {
+			return failureText(source, &runtime.Result{Command: int32(m.Command), Got: m.Got,
+				Want: m.Want, Mask: m.Mask, ElementIndex: m.Element})
+		})
+	err = cmp.Or(err, end.Rehearsal.Err(), s.close())
+	if asJSON {
+		end.failInJSON(stdout, err)
+		printJSON(stdout, end)
+		return
+	}
+	fmt.Fprint(stdout, end.Rehearsal)
+	fail.On(err)
+}
+
+// rehearsedFlags are the flags of lm import that a file of --rehearsal may have.
+var rehearsedFlags = []string{"ignore", "poll", "reached", "wait"}
+
+// applyRehearsal adds the flags in a file that lm replay --rehearse has printed. An empty line, and
+// one that starts with #, is a comment.
+func applyRehearsal(path string, flags *pflag.FlagSet) {
+	number := 0
+	for line := range strings.Lines(string(readFile(path, rehearsalMax))) {
+		number++
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, _ := strings.Cut(strings.TrimPrefix(line, "--"), " ")
+		if !strings.HasPrefix(line, "--") || !slices.Contains(rehearsedFlags, name) ||
+			flags.Lookup(name) == nil {
+			fail.With(hal.BadImage, "%s: line %d: expected a comment or one of the flags --%s, "+
+				"each with a place; lm replay --rehearse prints such a file", path, number,
+				strings.Join(rehearsedFlags, ", --"))
+		}
+		fail.As(hal.Usage, flags.Set(name, strings.TrimSpace(value)))
+	}
+}
+
+const rehearsalMax = 64 << 20
