@@ -1,27 +1,20 @@
 package boards
 
-// This file protects the PCIe controller of a device from images: it defines the tile addresses
-// that no window of an image may show.
-
-// ForbiddenRange is a range of tile addresses that no window of an image may show. The range
-// contains registers of the PCIe controller, or registers through which an image could access the
-// PCIe controller.
+// ForbiddenRange is a range of tile addresses that images must not access: registers of the PCIe
+// controller, or a way to them.
 //
-// A tile has raw coordinates and translated coordinates. The translated coordinates depend on which
-// tiles of a chip are disabled. The verifier does not know which chip will replay the image.
-// Therefore Columns and Rows contain every coordinate that the forbidden tile has on any chip. On
-// some chips, such a coordinate selects a tile that is not forbidden. Images must not use the
-// coordinate on these chips either, but can select that tile by its other coordinates.
+// Besides raw coordinates, a tile has translated ones, which depend on the chip's disabled tiles.
+// Columns and Rows have every coordinate of the tile on any chip, as a set of bits. On some chips,
+// one of them selects another tile, which images can select by its other coordinates.
 type ForbiddenRange struct {
-	Routes      uint8  // routes on which the range is forbidden: unicastNoC0 and so on, ORed
-	Columns     uint64 // column numbers of the tile: a set with one bit for each number
-	Rows        uint64 // row numbers of the tile: a set with one bit for each number
-	First, Last uint64 // first and last forbidden address in the tile
-	Name        string // name of the range in messages
+	Routes      uint8 // unicastNoC0 and so on, ORed
+	Columns     uint64
+	Rows        uint64
+	First, Last uint64 // addresses in the tile
+	Name        string // in messages
 }
 
-// Bits of ForbiddenRange.Routes. A unicast accesses a single tile, and a multicast accesses a
-// rectangle of tiles, over NoC 0 or over NoC 1.
+// Bits of ForbiddenRange.Routes. A multicast accesses a rectangle of tiles.
 const (
 	unicastNoC0   = 1 << 0
 	unicastNoC1   = 1 << 1
@@ -29,15 +22,11 @@ const (
 	multicastNoC1 = 1 << 3
 )
 
-// pcieTileName names the PCIe tile in messages. The name includes the remedy for images that want
-// to access host memory.
 const pcieTileName = "the PCIe tile (use a host window for host memory)"
 
-// lastTileAddress is the largest address in a tile that a command can contain.
 const lastTileAddress = 1<<64 - 1
 
-// Sets of coordinates, with one bit for each coordinate from 0 to 63. For example, the set
-// coordinatesFrom16 contains all coordinates from 16 on.
+// Sets of coordinates from 0 to 63.
 const (
 	allCoordinates = 1<<64 - 1
 
@@ -49,9 +38,8 @@ const (
 	coordinatesFrom32 = 1<<64 - 1<<32
 )
 
-// FindForbiddenRange returns the first forbidden range that overlaps a window of an image. The
-// window has `size` bytes, and shows the tiles `t` from the given address on. If the window
-// overlaps no forbidden range, FindForbiddenRange returns nil, and the image may use the window.
+// FindForbiddenRange returns the first forbidden range of which a window of size bytes would show a
+// part that shows the tiles t from the address on, or nil.
 func (b *Board) FindForbiddenRange(t TileRoute, address, size uint64) *ForbiddenRange {
 	route, columns, rows := uint8(unicastNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
@@ -70,10 +58,8 @@ func (b *Board) FindForbiddenRange(t TileRoute, address, size uint64) *Forbidden
 	return nil
 }
 
-// coordinateSet returns the set of the columns, or of the rows, that a rectangle of tiles may
-// include, with one bit for each coordinate. `start` is the first column (or row) of the rectangle,
-// and `end` is the last. If `start` is greater than `end`, the rectangle wraps around the edge of
-// the grid of tiles. In that case the set contains every coordinate.
+// coordinateSet returns the columns, or rows, that a rectangle may include: all if it wraps around
+// the edge of the grid (start > end).
 func coordinateSet(start, end uint8) uint64 {
 	if start > end {
 		return allCoordinates

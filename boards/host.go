@@ -1,10 +1,8 @@
 package boards
 
-// This file contains functions that only host tools may use. A test in tools/check/house checks
-// that no program for a target links them.
+// No program for a target links this file (tools/check/house).
 
-// Pack returns the route as one number: the value of Command.Mask in a Point command.
-// UnpackTileRoute is the inverse function.
+// Pack returns Command.Mask of a Point: the inverse of UnpackTileRoute.
 func (t TileRoute) Pack() uint64 {
 	packed := uint64(t.X) | uint64(t.Y)<<8 | uint64(t.XStart)<<16 | uint64(t.YStart)<<24 |
 		uint64(t.NoC)<<32 | uint64(t.Ordering)<<40 | uint64(t.StaticVCPlusOne)<<48

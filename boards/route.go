@@ -1,21 +1,17 @@
 package boards
 
-// This file defines TileRoute, which selects the tiles that a TLB window shows.
-
-// TileRoute selects the tiles that a TLB window shows, and the route of the requests to these
-// tiles. If Multicast is false, it selects the single tile (X, Y). If Multicast is true, it selects
-// the rectangle of tiles from (XStart, YStart) to (X, Y).
+// TileRoute selects the tiles that a TLB window shows, and the route to them: the tile (X, Y), or
+// with Multicast the rectangle from (XStart, YStart) to (X, Y).
 type TileRoute struct {
-	X, Y            uint8    // column and row of the tile, or of the rectangle's last corner
-	XStart, YStart  uint8    // column and row of the rectangle's first corner; 0 for a single tile
-	NoC             uint8    // number of the NoC, 0 or 1
-	Ordering        Ordering // ordering of the requests
-	StaticVCPlusOne uint8    // 0: no static virtual channel; 1 + n: static virtual channel n
-	Multicast       bool     // the TLB window shows a rectangle of tiles
+	X, Y            uint8 // column, row
+	XStart, YStart  uint8 // 0 for a single tile
+	NoC             uint8 // 0 or 1
+	Ordering        Ordering
+	StaticVCPlusOne uint8 // 0: none; 1 + n: static virtual channel n
+	Multicast       bool
 }
 
-// Ordering is the ordering of the requests that a TLB window sends. The values are those of the
-// enum Ordering in image.fbs. Package fbs checks at compile time that the values are equal.
+// Ordering is that of a TLB window's requests. The values are those of image.fbs (fbs/layout.go).
 type Ordering byte
 
 const (
@@ -25,9 +21,8 @@ const (
 	OrderingPosted  Ordering = 3
 )
 
-// UnpackTileRoute converts Command.Mask of a Point command to a TileRoute. The mask has one byte
-// for each field of TileRoute, in the order of the fields: X is the lowest byte. `ok` is false if a
-// field has an invalid value.
+// UnpackTileRoute converts Command.Mask of a Point: one byte for each field, X the lowest. ok is
+// false if a value is invalid.
 func UnpackTileRoute(mask uint64) (t TileRoute, ok bool) {
 	t = TileRoute{
 		X: uint8(mask), Y: uint8(mask >> 8), XStart: uint8(mask >> 16), YStart: uint8(mask >> 24),

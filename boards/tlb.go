@@ -1,19 +1,12 @@
 package boards
 
-// This file computes the configuration of TLB windows, and chooses free TLB windows.
-
-// WindowConfig is the configuration of one TLB window: the content of the registers that program
-// the TLB window, as one little-endian number. Element 0 has the lower 64 bits.
+// WindowConfig is the content of a TLB window's registers; element 0 has the lower 64 bits.
 type WindowConfig [2]uint64
 
-// EncodeWindow returns the configuration with which a TLB window of the group `g` shows the tiles
-// `t` from the given address on. If the device has no such configuration, `ok` is false, and `w` is
-// not valid.
+// EncodeWindow returns the configuration with which a TLB window of group g shows the tiles t from
+// the address on. ok is false if the device has none.
 //
-// t.StaticVCPlusOne is 0 if the route has no static virtual channel, and 1 + n for channel n. If
-// the layout has the field FieldUseStaticVC, this field is 1 for a static channel, and
-// FieldStaticVC is n. Without FieldUseStaticVC, n can only be 0, and FieldStaticVC is 1 for a
-// static channel, else 0.
+// Without FieldUseStaticVC, there is only static virtual channel 0, and FieldStaticVC is 1 for it.
 func (l *TLBLayout) EncodeWindow(g *WindowGroup, t TileRoute, address uint64) (
 	w WindowConfig, ok bool) {
 	vc, useVC, multicast := uint64(t.StaticVCPlusOne), uint64(0), uint64(0)
@@ -37,8 +30,7 @@ func (l *TLBLayout) EncodeWindow(g *WindowGroup, t TileRoute, address uint64) (
 		FieldUseStaticVC: useVC,
 		FieldStaticVC:    vc,
 	} {
-		// Reject a value that does not fit in its field. Store the value in the configuration, from
-		// bit number `low` on. A field may begin in w[0] and end in w[1].
+		// A field may begin in w[0] and end in w[1].
 		ok = ok && v>>l.FieldBits[i] == 0
 		w[low/64] |= v << (low % 64)
 		if low < 64 {
@@ -49,16 +41,12 @@ func (l *TLBLayout) EncodeWindow(g *WindowGroup, t TileRoute, address uint64) (
 	return w, ok
 }
 
-// isValidRoute reports whether the fields of `t` have allowed values: NoC is 0 or 1, Ordering is
-// one of the three orderings, and XStart and YStart are 0 unless Multicast is set. A particular
-// device may still reject `t`.
 func isValidRoute(t TileRoute) bool {
 	return t.NoC <= 1 && t.Ordering >= OrderingDefault && t.Ordering <= OrderingPosted &&
 		(t.Multicast || t.XStart == 0 && t.YStart == 0)
 }
 
-// GroupOf returns the group that contains TLB window number `slot`, or nil if the device has no TLB
-// window with this number.
+// GroupOf returns the group of TLB window number slot, or nil.
 func (l *TLBLayout) GroupOf(slot int) *WindowGroup {
 	for i := range l.Groups {
 		g := &l.Groups[i]
@@ -69,25 +57,19 @@ func (l *TLBLayout) GroupOf(slot int) *WindowGroup {
 	return nil
 }
 
-// WindowOffset returns the offset of TLB window number `slot` in its BAR. The TLB window must
-// belong to group `g`.
+// WindowOffset returns the offset in its BAR of TLB window number slot of g.
 func (g *WindowGroup) WindowOffset(slot int) uint64 {
 	return g.Offset + uint64(slot-g.First)*g.Size
 }
 
-// IsOwnedByKernel reports whether the kernel driver itself uses TLB window number `slot`. The TLB
-// window must belong to group `g`.
+// IsOwnedByKernel reports whether the kernel driver uses TLB window number slot of g.
 func (g *WindowGroup) IsOwnedByKernel(slot int) bool {
 	return slot >= g.First+g.Count-g.KernelOwnedCount
 }
 
-// ChooseWindow returns the number of a suitable TLB window, or -1 if no TLB window is suitable. A
-// suitable TLB window has at least `size` bytes and lies inside its BAR. The kernel driver does not
-// use it, and isTaken returns false for its number. barSizes has the size of each BAR in bytes.
-//
-// If the TLB window with the number `preferred` is suitable, ChooseWindow returns that number.
-// Otherwise it returns the lowest number of a suitable TLB window. This is also the smallest
-// suitable TLB window, because the groups are sorted by size.
+// ChooseWindow returns the number of a TLB window of at least size bytes that lies inside its BAR,
+// and is neither taken nor the kernel driver's: preferred if possible, else the lowest, which is
+// also the smallest; or -1.
 func (l *TLBLayout) ChooseWindow(preferred uint16, size uint64, barSizes *[6]uint64,
 	isTaken func(slot int) bool) int {
 	isSuitable := func(slot int) bool {

@@ -15,7 +15,7 @@
 //   - commands.go checks the commands, and computes the longest time of each sequence;
 //     opcodes.go is the table of commands, with their fields and times;
 //   - view.go compares the checksum of the envelope with the checksum in the preamble;
-//   - tables.go compares the checksums of the payload with the checksums in the envelope.
+//   - view.go compares the checksums of the payload with the checksums in the envelope.
 //
 // View.VerifiedCopy returns a copy of the View as Verify returned it, or nil for a View that has
 // not been verified. Code that executes the commands of such a copy need not check any offset,

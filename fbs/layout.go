@@ -64,6 +64,9 @@ const (
 	DelayMaxUs    = 10_000_000 // microseconds of one Delay command
 )
 
+// RoundUp rounds n up to a multiple.
+func RoundUp(n, multiple uint64) uint64 { return (n + multiple - 1) / multiple * multiple }
+
 // AnySlot is the value of Window.Slot if the image does not choose the device's TLB window: a
 // window of kind Tlb may then use any TLB window of the device that is large enough. For all other
 // kinds of windows, Window.Slot must be AnySlot.

@@ -207,6 +207,44 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	return v, nil
 }
 
+// setPayload sets v.Payload to the payload. The parameter `file` is the image file, excluding any
+// signature. setPayload checks that the payload ends at the end of `file`, and that all bytes
+// between the envelope and the payload are zero.
+func (v *View) setPayload(file []byte) *Error {
+	size, start := uint64(len(file)), uint64(len(v.Envelope))
+	if len(v.Segments) > 0 {
+		start = RoundUp(start, SegmentAlign)
+	}
+	if end := start + v.Reservation.PayloadBytes; end != size {
+		problem := Text("should end at %x, but the file ends at %x", end, size)
+		return &Error{Place: "payload", Reason: problem}
+	}
+	v.Payload = file[start:]
+	for _, padding := range file[len(v.Envelope):start] {
+		if padding != 0 {
+			const problem = "padding bytes before the segment are not zero"
+			return &Error{Place: "segment 0", Reason: problem}
+		}
+	}
+	return nil
+}
+
+// VerifyPayload computes the checksum of each segment of the payload, and compares the checksum
+// with Segment.Crc32c. The returned error is an *Error.
+func (v *View) VerifyPayload() error {
+	rest := v.Payload
+	for i := range v.Segments {
+		s := &v.Segments[i]
+		got := Checksum(rest[:s.Size])
+		rest = rest[s.Size:]
+		if got != s.Crc32c {
+			problem := Text(checksumFormat, uint64(got), uint64(s.Crc32c))
+			return &Error{Place: Text("segment %d", uint64(i)), Reason: problem}
+		}
+	}
+	return nil
+}
+
 // readEnvelope checks an envelope, and returns a view of the envelope. The result `sum` is the
 // CRC-32C of the envelope, which the caller must compare with Preamble.Checksum. readEnvelope
 // computes the CRC-32C while it checks the commands. Therefore `sum` is not valid if `err` is not

@@ -1343,103 +1343,18 @@ struct checker {
 	uint64_t *times;       /* longest time of each sequence in us, and flags */
 	uint8_t *pointed;      /* one bit for each window; 1: a Point has made the window accessible */
 	bool any_pointed;      /* false: all bits of `pointed` are 0; true: some may be 1 */
-	uint32_t found_window; /* index of the Bar window that was accessed last, or LMPLAY_NONE */
-	struct board_rule found_rule; /* rule that applied to the last access to that window */
+	uint32_t found_window; /* index of the window to which `found` belongs, or LMPLAY_NONE */
+	uint32_t found_rule;   /* index of the rule that was found last; rules are often used in order */
+	struct board_rule found; /* result of find_access for that window */
+	bool found_has_bus;      /* images may store the bus address of these bytes to a device */
 };
 
 static void clear_pointed_windows(struct checker *k) {
 	if (k->any_pointed) {
 		clear_bytes(k->pointed, (element_count(k->image, FIELD_WINDOWS) + 7u) / 8u);
 		k->any_pointed = false;
-	}
-}
-
-/* Returns the number of rules that apply to a device: those of its board, or of all devices of the
-   image if no board has its PCI ids. */
-static uint32_t count_rules(const struct lmplay_image *image, uint32_t device) {
-	const struct board *board = board_of(image, device);
-	return (board != NULL) ? board->rule_count : element_count(image, FIELD_RULES);
-}
-
-/* Sets k->found_rule to rule i of the window's device, and reports whether it has this byte. */
-static bool read_rule(struct checker *k, const struct window *w, uint32_t i, uint64_t offset) {
-	const struct board *board = board_of(k->image, w->device);
-	struct board_rule *found = &k->found_rule;
-	bool is_of_bar;
-	if (board != NULL) {
-		*found = board->rules[i];
-		is_of_bar = found->bar == w->bar;
-	} else {
-		const struct rule *r = access_rule_at(k->image, i);
-		found->first = r->first;
-		found->last = r->last;
-		found->widths = r->widths;
-		found->memory = r->memory;
-		found->load_only = 0;
-		is_of_bar = (r->device == w->device) && (r->bar == w->bar);
-	}
-	return is_of_bar && (offset >= found->first) && (offset <= found->last);
-}
-
-/* Sets k->found_rule to the rule of one byte of the BAR. Reports whether there is one. */
-static bool find_rule(struct checker *k, const struct window *w, uint64_t offset) {
-	uint32_t count = count_rules(k->image, w->device);
-	bool is_found = false;
-	for (uint32_t i = 0; (i < count) && !is_found; i++) {
-		is_found = read_rule(k, w, i, offset);
-	}
-	return is_found;
-}
-
-/* Checks an access of a command to a Bar window: `size` bytes from the offset on (section 6.1). */
-static const char *check_access_rule(struct checker *k, const struct command *c, uint64_t size,
-	bool is_bulk) {
-	const struct window *w = window_at(k->image, c->window);
-	uint64_t first = w->offset + c->offset;
-	const struct board_rule *r = &k->found_rule;
-	if ((k->found_window != c->window) || (first < r->first) || (first > r->last)) {
 		k->found_window = LMPLAY_NONE;
-		if (!find_rule(k, w, first)) {
-			return TEXT("the device has no register or memory at this offset of the BAR");
-		}
-		k->found_window = c->window;
 	}
-	if (size > (r->last - first + 1u)) {
-		return TEXT("it reaches outside the registers or memory in which it begins");
-	}
-	if ((r->widths & c->width) == 0u) {
-		return TEXT("the device does not accept accesses of this width at this offset");
-	}
-	if ((opcode_forms[c->opcode].is_store != 0u) && (r->load_only != 0u)) {
-		return TEXT("the device accepts only loads here");
-	}
-	if ((is_bulk && ((r->memory == 0u) || (r->widths != 15u))) ||
-		((w->flags != 0u) && (r->memory == 0u))) {
-		return TEXT("registers accept neither bulk access nor a write-combining window");
-	}
-	return NULL;
-}
-
-static const char *check_access(struct checker *k, const struct command *c) {
-	const struct window *w = window_at(k->image, c->window);
-	const struct opcode_form *f = &opcode_forms[c->opcode];
-	bool has_bytes = f->amount == AMOUNT_BYTES;
-	bool is_copy = has_bytes && (c->opcode != OP_COMPARE);
-	bool is_bulk = is_copy && (c->mode == MODE_BULK);
-	bool is_fixed = is_copy && (c->mode == MODE_FIXED);
-	uint64_t size = (has_bytes && !is_fixed) ? c->amount : c->width;
-	uint32_t low = (uint32_t)c->width - 1u; /* bits that are zero in a multiple of the width */
-	if (!lies_inside(c->offset, size, w->size)) {
-		return TEXT("it reaches outside the window");
-	}
-	if (!is_bulk && (((c->offset & low) != 0u) || ((w->offset & low) != 0u) ||
-		(has_bytes && ((c->amount & low) != 0u)))) {
-		return TEXT("its offset or amount, or the window's offset, is not a multiple of its width");
-	}
-	if ((w->kind == KIND_CONFIG) && (c->width == 8u)) {
-		return TEXT("configuration space does not accept width 8");
-	}
-	return (w->kind == KIND_BAR) ? check_access_rule(k, c, size, is_bulk) : NULL;
 }
 
 /* Returns the set of the coordinates from start to end: bit n is 1 if n belongs to the set. If
@@ -1459,9 +1374,8 @@ static uint64_t coordinate_set(uint32_t start, uint32_t end) {
 }
 
 /* Reports whether a Point would make a forbidden address accessible (struct board_forbidden). */
-static bool reaches_forbidden(const struct lmplay_image *image, const struct window *w,
-	uint64_t tiles, uint64_t address) {
-	const struct board *board = board_of(image, w->device);
+static bool reaches_forbidden(const struct board *board, const struct window *w, uint64_t tiles,
+	uint64_t address) {
 	uint32_t x = tile_byte(tiles, 0);
 	uint32_t y = tile_byte(tiles, 1);
 	bool is_multicast = tile_byte(tiles, 7) != 0u;
@@ -1478,6 +1392,117 @@ static bool reaches_forbidden(const struct lmplay_image *image, const struct win
 	return is_reached;
 }
 
+/* Sets k->found to the rule of one byte of a BAR. Reports whether there is one. The search begins at
+   the rule that was found last: rules do not overlap. */
+static bool find_rule(struct checker *k, const struct board *board, const struct window *w,
+	uint64_t at) {
+	uint32_t count = (board != NULL) ? board->rule_count : element_count(k->image, FIELD_RULES);
+	struct board_rule *a = &k->found;
+	bool is_found = false;
+	for (uint32_t n = 0; (n < count) && !is_found; n++) {
+		uint32_t i = (k->found_rule + n) % count;
+		bool is_of_device = true;
+		if (board != NULL) {
+			*a = board->rules[i];
+		} else {
+			const struct rule *r = access_rule_at(k->image, i);
+			a->first = r->first;
+			a->last = r->last;
+			a->bar = r->bar;
+			a->widths = r->widths;
+			a->memory = r->memory;
+			is_of_device = r->device == w->device;
+		}
+		is_found = is_of_device && (a->bar == w->bar) && (at >= a->first) && (at <= a->last);
+		if (is_found) {
+			k->found_rule = i;
+		}
+	}
+	return is_found;
+}
+
+/* Decides what images may load, store and give the bus address of: no other function does. Sets
+   k->found to the range around the byte `at` in which all bytes accept the same, and reports
+   whether images may access it. Offsets are those in the BAR, or in a window that is not in a BAR.
+   A Point asks with its tiles, which are not 0, and with its address. */
+static bool find_access(struct checker *k, uint32_t window, uint64_t at, uint64_t tiles) {
+	const struct window *w = window_at(k->image, window);
+	const struct board *board = board_of(k->image, w->device);
+	struct board_rule *a = &k->found;
+	bool is_found = true;
+	a->first = 0;
+	a->last = WINDOW_SIZE_MAX;
+	a->widths = 15;
+	a->memory = 1;
+	a->load_only = 0;
+	if (w->kind == KIND_BAR) {
+		uint64_t bar_bytes = device_at(k->image, w->device)->bars[w->bar];
+		is_found = (at < bar_bytes) && find_rule(k, board, w, at);
+		a->last = min_u64(a->last, bar_bytes - 1u);
+	} else if (w->kind == KIND_CONFIG) {
+		a->widths = 7;
+		a->load_only = 1;
+	} else if (w->kind == KIND_TLB) {
+		is_found = (tiles != 0u) ? !reaches_forbidden(board, w, tiles, at)
+			: test_bit(k->pointed, window);
+	} else {
+		/* Host memory accepts everything. */
+	}
+	k->found_has_bus = (w->kind != KIND_TLB) && (a->load_only == 0u);
+	k->found_window = is_found ? window : LMPLAY_NONE;
+	return is_found;
+}
+
+/* Returns the offset of a Bar window in its BAR, and 0 for other windows. */
+static uint64_t bar_offset(const struct window *w) {
+	return (w->kind == KIND_BAR) ? w->offset : 0u;
+}
+
+static const char *check_access(struct checker *k, const struct command *c) {
+	const struct window *w = window_at(k->image, c->window);
+	const struct opcode_form *f = &opcode_forms[c->opcode];
+	const struct board_rule *a = &k->found;
+	bool has_bytes = f->amount == AMOUNT_BYTES;
+	bool is_copy = has_bytes && (c->opcode != OP_COMPARE);
+	bool is_bulk = is_copy && (c->mode == MODE_BULK);
+	bool is_fixed = is_copy && (c->mode == MODE_FIXED);
+	uint64_t size = (has_bytes && !is_fixed) ? c->amount : c->width;
+	uint32_t low = (uint32_t)c->width - 1u; /* bits that are zero in a multiple of the width */
+	uint64_t at = bar_offset(w) + c->offset;
+	bool is_found = (k->found_window == c->window) && (at >= a->first) && (at <= a->last);
+	if (!is_found) {
+		is_found = find_access(k, c->window, at, 0);
+	}
+	if (!is_found && (w->kind == KIND_TLB)) {
+		return TEXT("the window needs a point command first, and another after each call");
+	}
+	if (!lies_inside(c->offset, size, w->size)) {
+		return TEXT("it reaches outside the window");
+	}
+	if (!is_bulk && (((c->offset & low) != 0u) || ((w->offset & low) != 0u) ||
+		(has_bytes && ((c->amount & low) != 0u)))) {
+		return TEXT("its offset or amount, or the window's offset, is not a multiple of its width");
+	}
+	if (!is_found) {
+		return TEXT("the device has no register or memory at this offset of the BAR");
+	}
+	if (size > (a->last - at + 1u)) {
+		return TEXT("it reaches outside the registers or memory in which it begins");
+	}
+	if ((a->widths & c->width) == 0u) {
+		return (w->kind == KIND_CONFIG) ? TEXT("configuration space does not accept width 8")
+			: TEXT("the device does not accept accesses of this width at this offset");
+	}
+	if ((f->is_store != 0u) && (a->load_only != 0u)) {
+		return TEXT("the device accepts only loads here");
+	}
+	if ((is_bulk && ((a->memory == 0u) || (a->widths != 15u))) ||
+		((w->flags != 0u) && (a->memory == 0u))) {
+		return TEXT("registers accept neither bulk access nor a write-combining window");
+	}
+	return NULL;
+}
+
 static const char *check_point(struct checker *k, const struct command *c) {
 	const struct window *w = window_at(k->image, c->window);
 	uint64_t t = c->mask;
@@ -1489,7 +1514,7 @@ static const char *check_point(struct checker *k, const struct command *c) {
 		(tile_byte(t, 7) > 1u) || ((tile_byte(t, 7) == 0u) && ((t & 0xffff0000u) != 0u))) {
 		return TEXT("invalid tile range; FORMAT.md 6.1 lists the valid values");
 	}
-	if (reaches_forbidden(k->image, w, t, c->value)) {
+	if (!find_access(k, c->window, c->value, t)) {
 		return TEXT("the window would reach addresses that images must not access");
 	}
 	set_bit(k->pointed, c->window);
@@ -1497,19 +1522,18 @@ static const char *check_point(struct checker *k, const struct command *c) {
 	return NULL;
 }
 
-/* Reports whether every byte of the pages that a Bar window touches accepts stores: an IOMMU maps
-   whole pages, and only the other device knows how much it stores. */
-static bool accepts_dma(struct checker *k, const struct window *w) {
-	uint64_t next = w->offset - (w->offset % PAGE_BYTES);
-	uint64_t last = (w->offset + w->size - 1u) | (PAGE_BYTES - 1u);
-	uint32_t count = count_rules(k->image, w->device);
-	for (uint32_t i = 0; i < count; i++) { /* sorted, without overlaps */
-		if (read_rule(k, w, i, next) && (k->found_rule.load_only == 0u)) {
-			next = min_u64(k->found_rule.last + 1u, device_at(k->image, w->device)->bars[w->bar]);
-		}
+/* Reports whether every byte of the pages that a window touches accepts stores: an IOMMU maps whole
+   pages, and only the other device knows how much it stores. */
+static bool has_bus_address(struct checker *k, uint32_t window) {
+	const struct window *w = window_at(k->image, window);
+	uint64_t next = bar_offset(w) - (bar_offset(w) % PAGE_BYTES);
+	uint64_t last = (bar_offset(w) + w->size - 1u) | (PAGE_BYTES - 1u);
+	bool ok = true;
+	while (ok && (next <= last)) {
+		ok = find_access(k, window, next, 0) && k->found_has_bus;
+		next = k->found.last + 1u;
 	}
-	k->found_window = LMPLAY_NONE; /* found_rule is another now */
-	return next > last;
+	return ok;
 }
 
 /* Checks the window whose bus address a Relocate stores to a device. */
@@ -1519,14 +1543,14 @@ static const char *check_bus_window(struct checker *k, const struct command *c) 
 		return TEXT("its index must be that of a window");
 	}
 	w = window_at(k->image, c->index);
-	if ((w->kind != KIND_BAR) && (w->kind != KIND_HOST)) {
-		return TEXT("only BAR and host windows have a bus address");
-	}
 	if ((c->value > w->size) || ((c->value == w->size) && (w->kind == KIND_BAR))) {
 		return TEXT("the relocation offset is beyond the window");
 	}
-	return ((w->kind == KIND_HOST) || accepts_dma(k, w))
-		? NULL : TEXT("the window shares a page with bytes that accept no stores");
+	if (has_bus_address(k, c->index)) {
+		return NULL;
+	}
+	return (w->kind == KIND_BAR) ? TEXT("the window shares a page with bytes that accept no stores")
+		: TEXT("only BAR and host windows have a bus address");
 }
 
 /* Checks that the data of a copy or a compare lie inside a tensor of the given role, or inside the
@@ -1643,9 +1667,6 @@ static const char *check_command(struct checker *k, const struct command *c, boo
 		problem = TEXT("its window does not exist, or is of a kind that it does not accept");
 	} else if (c->opcode == OP_POINT) {
 		problem = check_point(k, c);
-	} else if ((window_at(k->image, c->window)->kind == KIND_TLB) &&
-		!test_bit(k->pointed, c->window)) {
-		problem = TEXT("the window needs a point command first, and another after each call");
 	} else {
 		problem = check_access(k, c);
 	}
