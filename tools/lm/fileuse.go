@@ -183,7 +183,7 @@ var fileUses = map[string]fileUse{
 		flags: map[string]*fileRole{"out": writesFile, "board": readsBoard, "host": readsHost,
 			"from": noFile, "rule": noFile, "device": noFile, "region": noFile, "base": noFile,
 			"deadline": noFile, "poll": noFile, "ignore": noFile, "reached": noFile,
-			"omit": noFile, "as-data": noFile,
+			"omit": noFile, "as-data": noFile, "wait": noFile,
 			"input":  noFile,
 			"output": noFile, "part": noFile, "frame": noFile, "stop": noFile, "without": noFile},
 		defaultOut: defaultImportOutput,

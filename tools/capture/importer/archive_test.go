@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/image/lmb"
@@ -141,6 +142,10 @@ func setFlags(t *testing.T, o *Options, flags []string) {
 			o.Poll = append(o.Poll, mustRange(t, value))
 		case "--ignore":
 			o.Ignore = append(o.Ignore, mustRange(t, value))
+		case "--wait":
+			o.Wait, err = ParseRanges(value)
+		case "--keep-pauses":
+			o.KeepPauses, err = time.ParseDuration(value)
 		case "--omit":
 			o.Omit, err = ParseRanges(value)
 		case "--as-data":

@@ -378,7 +378,7 @@ func TestManyEventsOfOtherKindsAreCountedInBoundedSpace(t *testing.T) {
 
 func TestUnknownFormatAndPassAreUsageErrors(t *testing.T) {
 	wantError(t, "", Options{From: "strace"}, `unknown format "strace"; it must be mmiotrace, `+
-		`qemu or record`)
+		`rwmmio, qemu or record`)
 	wantError(t, "", Options{Without: []string{"folding"}},
 		`pass "folding" is unknown; passes: lift, fold, expect, drop, coalesce, fence, mark`)
 	wantError(t, "", Options{Poll: []Range{{First: 2, Last: 1}}},
