@@ -40,7 +40,8 @@ type importFlags struct {
 	deadline                 string
 	longest                  time.Duration
 	poll, ignore, reached    []string
-	omit, asData             []string
+	omit, asData, wait       []string
+	keepPauses               time.Duration
 	inputs, outputs, host    []string
 	without, rules           []string
 	part, frame, stop        string
@@ -111,6 +112,11 @@ func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.longest, "longest", time.Hour,
 		"write no image with a sequence that could take longer than this")
 	flags.StringArrayVar(&f.poll, "poll", nil, "treat every load at PLACE as a poll: "+placesHelp)
+	flags.StringArrayVar(&f.wait, "wait", nil,
+		"loads at PLACE become polls for the recorded value; if the next access stores some of "+
+			"its bits, as a driver does that clears an interrupt, only for these bits: "+placesHelp)
+	flags.DurationVar(&f.keepPauses, "keep-pauses", 0,
+		"pauses of the program from this one on, such as 10ms, become delays (default: none)")
 	flags.StringArrayVar(&f.reached, "reached", nil,
 		"polls at PLACE wait until a counter has reached or passed the recorded value: "+placesHelp+
 			"; or rising, for all places whose recorded values only rise")
@@ -427,6 +433,10 @@ func (f *importFlags) importerOptions(path string) importer.Options {
 	f.setDeadline(&o)
 	fail.As(hal.Usage, o.SetReached(f.reached))
 	o.Poll, o.Ignore = parsePlaces(f.poll), parsePlaces(f.ignore)
+	if f.keepPauses < 0 {
+		failUsage("--keep-pauses must not be negative, but is %v", f.keepPauses)
+	}
+	o.Wait, o.KeepPauses = parsePlaces(f.wait), f.keepPauses
 	o.Omit, o.AsData = parsePlaces(f.omit), parsePlaces(f.asData)
 	return o
 }

@@ -58,7 +58,8 @@ func (f *recordFlags) defineFlags(flags *pflag.FlagSet) {
 		"ignore devices other than these: pci:DDDD:BB:DD.F, pci:VVVV:DDDD, or either without pci: "+
 			"(default: all that the program maps)")
 	flags.StringArrayVar(&f.files, "file", nil,
-		"file to record as a BAR: PATH=BAR[,VVVV:DDDD], "+
+		"file to record as a BAR: PATH=BAR[+OFFSET][:SIZE][,VVVV:DDDD] "+
+			"(OFFSET: of the file in the BAR; SIZE: of the BAR), "+
 			"or as host memory that a device can access: PATH=bus:ADDRESS; PATH may be memfd:NAME")
 	flags.StringVar(&f.hostMemory, "host-memory", "8M",
 		"compare up to this much host memory before each store, such as 64M (0: compare nothing)")
@@ -163,12 +164,13 @@ func (f *recordFlags) setHostMemory(o *recorder.Options) {
 	}
 }
 
-// parseFile parses PATH=BAR[,VVVV:DDDD], or PATH=bus:ADDRESS.
+// parseFile parses PATH=BAR[+OFFSET][:SIZE][,VVVV:DDDD], or PATH=bus:ADDRESS.
 func parseFile(spec string) (f recorder.File) {
 	at := strings.LastIndex(spec, "=")
 	if at < 1 || !parseFileMeaning(spec[at+1:], &f) {
 		failUsage("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, "+
-			"such as /dev/shm/card=0,1234:11e8, "+
+			"such as /dev/shm/card=0,1234:11e8, PATH=BAR+OFFSET:SIZE, such as "+
+			"/dev/card0=2+0x40000:0x100000, "+
 			"or PATH=bus:ADDRESS, such as /dev/shm/ring=bus:0x10000", spec)
 	}
 	f.Path = spec[:at]
@@ -181,7 +183,7 @@ func parseFile(spec string) (f recorder.File) {
 	return f
 }
 
-// parseFileMeaning parses BAR[,VVVV:DDDD] or bus:ADDRESS: the BAR or the host memory that a file is
+// parseFileMeaning parses BAR[+OFFSET][:SIZE][,VVVV:DDDD] or bus:ADDRESS: the BAR or the host memory that a file is
 // recorded as.
 func parseFileMeaning(text string, f *recorder.File) (ok bool) {
 	var err error
@@ -190,16 +192,28 @@ func parseFileMeaning(text string, f *recorder.File) (ok bool) {
 		f.Bus, err = strconv.ParseUint(address, 0, 64)
 		return err == nil && f.Bus%4096 == 0
 	}
-	index, ids, named := strings.Cut(text, ",")
-	vendor, device, both := strings.Cut(ids, ":")
+	place, ids, named := strings.Cut(text, ",")
+	place, size, hasSize := strings.Cut(place, ":")
+	index, offset, hasOffset := strings.Cut(place, "+")
 	n, err := strconv.ParseUint(index, 10, 8)
-	if err != nil || n > 5 || !named {
-		f.Bar = int(n)
-		return err == nil && n <= 5
+	if f.Bar, ok = int(n), err == nil && n <= 5; !ok {
+		return false
 	}
+	if hasOffset {
+		f.Offset, err = strconv.ParseUint(offset, 0, 48)
+		ok = err == nil && f.Offset%4096 == 0
+	}
+	if hasSize && ok {
+		f.Size, err = strconv.ParseUint(size, 0, 48)
+		ok = err == nil && f.Size > f.Offset
+	}
+	if !named || !ok {
+		return ok
+	}
+	vendor, device, both := strings.Cut(ids, ":")
 	v, verr := strconv.ParseUint(vendor, 16, 16)
 	d, derr := strconv.ParseUint(device, 16, 16)
-	f.Bar, f.Vendor, f.Device = int(n), uint16(v), uint16(d)
+	f.Vendor, f.Device = uint16(v), uint16(d)
 	return both && verr == nil && derr == nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/capture/recorder"
 )
 
 // recordProgram accesses a file of 1 MiB, its first argument, as a driver accesses a BAR. With a
@@ -104,4 +106,27 @@ func TestRecordedProgramBecomesAnImageThatReplays(t *testing.T) {
 	}
 	record(64, "--on-unknown", "stop", "--", path("program"))
 	record(64, "--file", "card", "--", path("program"))
+}
+
+func TestFileOfRecordNamesItsPlaceInABAR(t *testing.T) {
+	for text, want := range map[string]recorder.File{
+		"2":           {Bar: 2},
+		"2,1ac1:089a": {Bar: 2, Vendor: 0x1ac1, Device: 0x89a},
+		"0+0x40000":   {Offset: 0x40000},
+		"5:1048576":   {Bar: 5, Size: 1 << 20},
+		"2+0x1000:0x2000,1ac1:089a": {Bar: 2, Vendor: 0x1ac1, Device: 0x89a, Offset: 0x1000,
+			Size: 0x2000},
+		"bus:0x1000": {Memory: true, Bus: 0x1000},
+	} {
+		var got recorder.File
+		if ok := parseFileMeaning(text, &got); !ok || got != want {
+			t.Errorf("%s: got %+v, %v; want %+v", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{"", "6", "x", "0+", "0+1", "0+0x1000:0x1000", "0:", "0:0", "0,1",
+		"0,x:1", "0:1x,1:2", "0:0x1000+0x1000", "bus:1"} {
+		if parseFileMeaning(text, &recorder.File{}) {
+			t.Errorf("%q is accepted", text)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/check/golden"
@@ -117,6 +118,10 @@ func setFlags(t *testing.T, o *Options, flags []string) {
 			o.Poll = append(o.Poll, mustRange(t, value))
 		case "--ignore":
 			o.Ignore = append(o.Ignore, mustRange(t, value))
+		case "--wait":
+			o.Wait, err = ParseRanges(value)
+		case "--keep-pauses":
+			o.KeepPauses, err = time.ParseDuration(value)
 		case "--omit":
 			o.Omit, err = ParseRanges(value)
 		case "--as-data":

@@ -187,6 +187,8 @@ func (m *commandBuilder) emitCommand(s step, at position) (next position) {
 	case stepMark:
 		c = lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark,
 			Mode: uint8(gen.MarkKindPoint)}, Data: []byte(m.markNames[s.operand])}
+	case stepDelay:
+		c = lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeDelay, Amount: s.durationUs}}
 	case stepPoll:
 		m.setExpect(&c, s.value, m.maskOf(&s))
 		c.Amount = s.durationUs

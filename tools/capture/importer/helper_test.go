@@ -189,6 +189,8 @@ func commandText(image *lmb.Image, c *lmb.Command) string {
 		return fmt.Sprintf("compare %s %s", place, bytesText(c.Data))
 	case gen.OpcodeFence:
 		return "fence"
+	case gen.OpcodeDelay:
+		return fmt.Sprintf("delay %d us", c.Amount)
 	case lmb.OpcodeMark:
 		return "mark " + string(c.Data)
 	}

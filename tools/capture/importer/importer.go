@@ -29,6 +29,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
@@ -74,6 +75,8 @@ type Options struct {
 	// least one second
 	DeadlineUs uint32
 	Poll       []Range // loads from these ranges always become polls
+	// Loads from these ranges become polls, for the bits that the next store clears
+	Wait []Range
 	// Loads from these ranges are executed, but their values are not compared
 	Ignore []Range
 	Omit   []Range // accesses of these ranges are left out
@@ -84,6 +87,8 @@ type Options struct {
 	DetectCounters bool // the same for all registers that are probably counters
 	// Loops become polls even if this changes the order of loads of different registers
 	LoadsHaveNoEffect bool
+
+	KeepPauses time.Duration // pauses from this one on become delays; 0: none
 
 	Inputs, Outputs []TensorSpec
 
@@ -189,6 +194,7 @@ func (l *lifter) runPasses(t *traces.Trace) (*lmb.Image, *Report, error) {
 	}
 	if l.isPassEnabled("fold") {
 		report.addPass("", l.warnUnmatched("--poll", "load", l.options.Poll))
+		report.addPass("", l.warnUnmatched("--wait", "load", l.options.Wait))
 		report.addPass("", l.warnUnmatched("--reached", "load", l.options.CounterRanges))
 	}
 	report.addPass("", l.warnUnmatched("--ignore", "load", l.options.Ignore))
@@ -278,7 +284,7 @@ func (l *lifter) analysisPasses() []pass {
 func (l *lifter) allPasses(m *commandBuilder) []pass {
 	p := l.program
 	return append(l.analysisPasses(),
-		pass{"pauses", p.warnAboutPauses},
+		pass{"pauses", p.keepPauses},
 		pass{"expect", m.buildCommands},
 		pass{"drop", m.reportPoints},
 		pass{"coalesce", m.reportCommands},
@@ -302,7 +308,7 @@ func (o *Options) validate() error {
 				strings.Join(Passes, ", "))
 		}
 	}
-	for _, r := range slices.Concat(o.Poll, o.Ignore, o.CounterRanges, o.Omit, o.AsData) {
+	for _, r := range slices.Concat(o.Poll, o.Wait, o.Ignore, o.CounterRanges, o.Omit, o.AsData) {
 		if r.Last < r.First {
 			return traces.UsageError("range 0x%x-0x%x ends before its start", r.First, r.Last)
 		}

@@ -52,6 +52,9 @@ type lifter struct {
 	emptyMarks                    int  // marks without text
 	joinedAddresses               int  // addresses that the program stored in two halves
 	exactTimes                    bool // stores with different times stay different steps
+	// The device raised an interrupt after the last access
+	isInterrupted                  bool
+	interruptCount, interruptLoads int
 }
 
 // targetKey identifies a windowTarget.
@@ -115,6 +118,13 @@ func (l *lifter) Access(a *traces.Access) error {
 	if a.Op == traces.OpMark {
 		if l.enterSegment(a) && l.isPassEnabled("mark") {
 			l.addMark(a)
+		}
+		return nil
+	}
+	if a.Op == traces.OpInterrupt {
+		if l.enterSegment(a) {
+			l.isInterrupted = true
+			l.interruptCount++
 		}
 		return nil
 	}

@@ -133,7 +133,7 @@ func (l *lifter) mergeIntoLast(s *step, data []byte) bool {
 	if a == nil || a.op != s.op || s.op != stepLoad && s.op != stepStore || a.window != s.window ||
 		a.target != s.target ||
 		a.width != s.width || a.rule != s.rule || a.flags&flagMemory != s.flags&flagMemory ||
-		s.hasFlag(flagPointFirst) || s.time-a.lastTime() >= pauseMinNs {
+		s.hasFlag(flagPointFirst|flagInterrupt) || s.time-a.lastTime() >= l.stepPauseNs() {
 		return false
 	}
 	if a.offset == s.offset && s.op == stepLoad && a.elementCount() == 1 && s.count == 1 &&
@@ -176,7 +176,7 @@ func (l *lifter) extendRun(a, s *step, data []byte) bool {
 // stores; that is harmless while it contains no pause. Loads keep their times because they may
 // become polls, and stores keep them in a search for frames.
 func (l *lifter) lineStrideMax(s *step, ns int64) int {
-	if s.op == stepStore && ns < pauseMinNs && !l.exactTimes {
+	if s.op == stepStore && ns < l.stepPauseNs() && !l.exactTimes {
 		return math.MaxUint16
 	}
 	return 1
@@ -188,6 +188,7 @@ func toMicroseconds(ns int64) uint32 { return uint32(min(max(ns, 0)/1000, 1<<32-
 // addStep appends a step, or merges it into the last one.
 func (l *lifter) addStep(s *step, data []byte) error {
 	n := int(s.count)
+	l.noteInterrupt(s)
 	l.prepareAccess(s)
 	if l.mergeAddressHalves(s) {
 		return nil
@@ -208,6 +209,15 @@ func (l *lifter) addStep(s *step, data []byte) error {
 	}
 	l.steps.appendStep(*s)
 	return nil
+}
+
+// noteInterrupt marks a load if an interrupt of the device came before it, and no store between.
+func (l *lifter) noteInterrupt(s *step) {
+	if l.isInterrupted && s.op == stepLoad && s.count == 1 {
+		s.flags |= flagInterrupt
+		l.interruptLoads++
+	}
+	l.isInterrupted = false
 }
 
 // checkCommandLimit rejects a trace as soon as its image would certainly have too many commands:

@@ -86,45 +86,6 @@ func (m *commandBuilder) reportFences() (out passResult, err error) {
 	return out, nil
 }
 
-// pauseMinNs is the time in nanoseconds from which a pause of the program counts as intended.
-const pauseMinNs = 10_000_000
-
-// warnAboutPauses warns that the image does not repeat pauses in which the program slept instead of
-// polling.
-func (p *program) warnAboutPauses() (out passResult, err error) {
-	n, first, back, backAt := 0, 0, 0, 0
-	var a *step // previous access
-	for i := range p.steps.count {
-		b := p.steps.at(i)
-		if !b.accessesDevice() {
-			continue
-		}
-		if a != nil && a.time != 0 && b.time-a.lastTime() >= pauseMinNs && b.op != stepPoll {
-			if n++; n == 1 {
-				first = int(b.line)
-			}
-		}
-		if a != nil && b.time < a.time {
-			if back++; back == 1 {
-				backAt = int(b.line)
-			}
-		}
-		a = b
-	}
-	if n > 0 {
-		out.addWarning(first, "the program paused %s for 10 ms or more, first before this line, "+
-			"but a replay does not pause: if the device needs the time, add a delay to the listing",
-			english.Count(n, "time"))
-	}
-	if back > 0 {
-		out.addWarning(backAt,
-			"the time stamp decreases %s, first before this line, "+
-				"so the lines may not be in the order of the accesses",
-			english.Count(back, "time"))
-	}
-	return out, nil
-}
-
 // startedCores describes a target whose cores the program started.
 type startedCores struct {
 	target      int32

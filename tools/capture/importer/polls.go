@@ -53,8 +53,10 @@ type pollDetector struct {
 	seed     maphash.Seed
 
 	loopCount, loopLoads, singleLoads, pollCount int
-	turnLoads, unfoldedCount                     int
-	unfolded                                     step // poll of the first loop that is not folded
+	turnLoads, unfoldedCount, waitCount          int
+	likelyWaits                                  map[loadKey]*loadPauses
+	medianPause                                  int64 // of all accesses, in nanoseconds
+	unfolded                                     step  // poll of the first loop that is not folded
 }
 
 // endsRuns reports whether a step ends the runs of loads before it.
@@ -98,6 +100,7 @@ func (f *pollDetector) run() (out passResult, err error) {
 	}
 	f.volatile, f.seed = map[register]bool{}, maphash.MakeSeed()
 	f.splitBlocks(f.changingBlocks())
+	f.findWaits()
 	for first := 0; first < f.steps.count; {
 		first = f.detectFrom(first)
 	}
@@ -108,6 +111,7 @@ func (f *pollDetector) run() (out passResult, err error) {
 	out.summary = f.pollSummary()
 	f.warnUnfolded(&out)
 	f.waitForCounters(&out)
+	f.proposeWaits(&out)
 	return out, nil
 }
 
@@ -143,7 +147,8 @@ func (f *pollDetector) load(i int32) *step { return f.steps.at(int(f.loads[i])) 
 // isSingleLoad reports whether a step loads one register, and not for an output.
 func (f *pollDetector) isSingleLoad(i int) bool {
 	s := f.steps.at(i)
-	return s.op == stepLoad && s.tensorIndex() < 0 && s.elementCount() == 1
+	return s.op == stepLoad && s.tensorIndex() < 0 && s.elementCount() == 1 &&
+		!s.hasFlag(flagInterrupt)
 }
 
 // blockLoadsMin is the number of adjacent loads from which they count as a block of results. Fewer
@@ -181,7 +186,8 @@ func (f *pollDetector) splitBlocks(changing map[loadBlock]bool) {
 		}
 		in, _ := f.isInRanges(s, f.options.Poll)
 		counts, _ := f.isInRanges(s, f.options.CounterRanges)
-		return in || counts
+		waits, _ := f.isInRanges(s, f.options.Wait)
+		return in || counts || waits
 	})
 }
 
@@ -208,6 +214,8 @@ func (f *pollDetector) pollSummary() string {
 		english.Count(f.turnLoads, "load"))
 	list.addIfAny(f.singleLoads, "%s of registers that change by themselves became %s",
 		english.Count(f.singleLoads, "single load"), english.Count(f.pollCount, "poll"))
+	list.addIfAny(f.waitCount, "%s became %s", english.Count(f.waitCount, "wait"),
+		english.Count(f.waitCount, "poll"))
 	return strings.Join(list, "; ")
 }
 
@@ -388,17 +396,26 @@ func (f *pollDetector) pollVolatile() {
 		}
 		mask, listed := f.listedMask(s)
 		key := loadKey{f.registerOf(s), s.width}
-		if !listed && !f.volatile[key.register] {
+		switch wait := f.isWait(s); {
+		case wait:
+			mask = f.awaitedBits(i, mask)
+			f.waitCount++
+		case !listed && !f.volatile[key.register]:
 			continue
 		}
 		f.makePoll(int32(i), f.loopStart(int32(i)), mask)
-		f.singleLoads, s.count = f.singleLoads+int(s.count), 1
+		if !f.isWait(s) {
+			f.singleLoads += int(s.count)
+		}
+		s.count = 1
 		if w := waits[key]; w != nil && w.value == s.value && (w == before || f.hasNoEffect(s)) {
 			s.op, last = stepNone, before
 			continue
 		}
 		waits[key] = s
-		f.pollCount++
+		if !f.isWait(s) {
+			f.pollCount++
+		}
 	}
 }
 

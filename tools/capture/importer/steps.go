@@ -20,6 +20,7 @@ const (
 	stepMark
 	stepHostStores    // stores of the program to host memory, which are not accesses in the trace
 	stepSequenceStart // start of the next sequence
+	stepDelay
 )
 
 // step is one access, or several that become one command: a run of accesses of adjacent memory, or
@@ -35,7 +36,7 @@ type step struct {
 	line   uint32 // line of the first access
 	count  uint32 // number of accesses
 	// Time from the first access to the last in microseconds; after the pass fold, the deadline of
-	// a stepPoll
+	// a stepPoll, and of a stepDelay the delay
 	durationUs uint32
 	target     int32 // index into program.targets: target of the TLB window; -1: a window of a BAR
 	// Depends on op: index of the tensor (stepStore, stepLoad), into program.hostSpaces
@@ -59,7 +60,8 @@ const (
 	// The image points the window before this step, even if it already points there. Of a mark: the
 	// program had configured a window before the mark
 	flagPointFirst
-	flagCounter // a poll that waits until a counter has reached its value
+	flagCounter   // a poll that waits until a counter has reached its value
+	flagInterrupt // the first load behind an interrupt of the device
 )
 
 // accessesDevice reports whether a step accesses the device.

@@ -74,10 +74,12 @@ func TestWriterKeepsTheOrderOfLines(t *testing.T) {
 	w.HostAccess("HR", 0x10008, []byte{9})
 	w.AddToRun('W', 0, 0x10, 2, []byte{1, 2})
 	w.Memory(0x10000, 0x1000)
+	now += 3
+	w.Interrupt(0, 1)
 	w.End()
 	const want = "LMRECORD 2\nDEVICE 0 1234 11e8 file\nBAR 0 0 2 0 1000\nCLK 4294967295\n" +
 		"CLK 705032705\nRS 0 4 0 8 0102030405060708\nHR 10008 1 09\nW 0 10 2 0102\n" +
-		"MEM 10000 1000\nEND 8\n"
+		"MEM 10000 1000\nCLK 3\nIRQ 0 1\nEND 10\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}

@@ -74,12 +74,14 @@ const (
 	Event                       // Data says what the program did that is not an access
 	// the device reaches Size bytes of host memory at Offset from now on
 	Memory
+	Interrupt // the device raised an interrupt; Offset is its number
 )
 
 var kinds = map[string]Kind{
 	"W": BarWrite, "R": BarRead, "WS": BarWrite, "RS": BarRead,
 	"CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite, "HR": HostRead,
 	"CLK": Clock, "MARK": Mark, "NOTE": Note, "GAP": Gap, "EVENT": Event, "MEM": Memory,
+	"IRQ": Interrupt,
 }
 
 // Error is a defect of a recording, with its line and column, both from 1.
@@ -309,6 +311,8 @@ func (p *parser) readRecord() {
 			p.fail("host memory of %d bytes at %#x must not be empty and must end below 2^64",
 				r.Size, r.Offset)
 		}
+	case Interrupt:
+		p.readInterrupt(r)
 	case Mark, Note, Gap, Event:
 		r.Data = p.readRemaining()
 	case Clock:
@@ -379,6 +383,17 @@ func (p *parser) readConfigAccess(r *Record) {
 		p.fail("a configuration access has %d bytes, but must have 4 (LMRECORD 1), "+
 			"or at most %d (LMRECORD 2)", len(r.Data), most)
 	}
+}
+
+// readInterrupt reads the number of a device, and that of its interrupt.
+func (p *parser) readInterrupt(r *Record) {
+	device := p.readNumber("device", 10, 16)
+	if s := &p.devices; device >= uint64(len(s.devices)) {
+		p.fail("device %d is used before a line declares it", device)
+	} else {
+		s.isOther = s.devices[device] != s.chosen
+	}
+	r.Offset = p.readNumber("interrupt", 10, 16)
 }
 
 // readAccess reads offset, size and data.

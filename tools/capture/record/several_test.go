@@ -58,6 +58,19 @@ func TestLineOfSeveralAccessesHasTheirWidth(t *testing.T) {
 	}
 }
 
+func TestInterruptBelongsToItsDevice(t *testing.T) {
+	c, err := ReadDevice(strings.NewReader(twoDevices+"IRQ 1 2\nIRQ 0 3\nEND 6\n"), "8086:100e")
+	if err != nil || len(c.Records) != 1 || c.Records[0].Kind != Interrupt ||
+		c.Records[0].Offset != 3 {
+		t.Errorf("recording %+v, error %v; want interrupt 3", c, err)
+	}
+	const first = "LMRECORD 1\nDEVICE 1 1\nBAR 0 0 1000\nBAR 2 0 0\nBAR 4 0 0\nIRQ 0 0\nEND 1\n"
+	if _, err := Read(strings.NewReader(first)); err == nil ||
+		!strings.Contains(err.Error(), `unknown kind of line "IRQ"`) {
+		t.Errorf("version 1: error %v, want an unknown kind of line", err)
+	}
+}
+
 func TestErrorsInVersion2NameThePlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"WS 0 3 0 3 000000\n": "6:6: the width must be 1, 2, 4 or 8 bytes, not 3",
@@ -72,6 +85,7 @@ func TestErrorsInVersion2NameThePlace(t *testing.T) {
 		"W 2 0 4 00000000\n": "6:3: BAR number 2 is used before a line declares it",
 		"W 0 ffd 4 00000000\n": "6:11: 4 bytes at 0xffd are outside BAR 0, which has 0x1000 " +
 			"bytes",
+		"IRQ 2 0\n":      "6:5: device 2 is used before a line declares it",
 		"CLK 1\nEND 4\n": "7:5: the END line announces 4 lines, but the recording has 5",
 	} {
 		c, err := ReadDevice(strings.NewReader(twoDevices+text), "8086:100e")

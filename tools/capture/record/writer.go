@@ -72,6 +72,13 @@ func (w *Writer) Access(kind byte, bar int, offset uint64, data []byte) {
 	w.writeLine(append(b, '\n'))
 }
 
+// Interrupt writes the time since the last CLK line, and that a device raised an interrupt. number
+// counts the interrupts of its kind from 0.
+func (w *Writer) Interrupt(device, number int) {
+	w.Clock()
+	w.Line("IRQ %d %d", device, number)
+}
+
 // Clock writes the time since the last CLK line, if it is not 0.
 func (w *Writer) Clock() {
 	w.FlushRun()

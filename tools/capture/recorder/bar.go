@@ -34,6 +34,7 @@ type File struct {
 	Path           string // path as in /proc/PID/fd; memfd:NAME for a memfd
 	Bar            int
 	Vendor, Device uint16
+	Offset, Size   uint64 // place of the file in the BAR, and size of the BAR; 0: of the file
 
 	Memory bool   // the file represents host memory that a device reaches, not a BAR
 	Bus    uint64 // bus address of the first byte of host memory
@@ -92,6 +93,9 @@ func (r *recording) identifyMapping(t *thread, fd int, offset, length uint64) (*
 		} else if same {
 			return r.fileTarget(t, fd, f, offset, length)
 		}
+	}
+	if characterFile.MatchString(path) {
+		return r.characterTarget(t, fd, path, offset)
 	}
 	return nil, nil
 }
@@ -194,12 +198,25 @@ func (r *recording) fileTarget(t *thread, fd int, f File, offset, length uint64)
 	if err := unix.Stat(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd), &info); err != nil {
 		return nil, err
 	}
-	d := r.findOrAddDevice("file", f.Vendor, f.Device)
-	b := r.findOrAddBAR(d, f.Bar, 0, max(uint64(info.Size), offset+length))
-	if offset+length > b.size {
-		return nil, fmt.Errorf("file %s has grown since the program first mapped the file", f.Path)
+	isCharacter := info.Mode&unix.S_IFMT == unix.S_IFCHR
+	if isCharacter {
+		r.reportDriver(f.Path)
 	}
-	return &mapTarget{b, offset}, nil
+	size := f.Size
+	if size == 0 {
+		size = f.Offset + max(uint64(info.Size), offset+length)
+	}
+	offset += f.Offset
+	d := r.findOrAddDevice("file", f.Vendor, f.Device)
+	b := r.findOrAddBAR(d, f.Bar, 0, size)
+	switch {
+	case offset+length <= b.size:
+		return &mapTarget{b, offset}, nil
+	case isCharacter || f.Size != 0:
+		return nil, fmt.Errorf("%s is mapped up to 0x%x, but BAR %d has 0x%x bytes; use --file "+
+			"%[1]s=BAR:SIZE with the size of the BAR", f.Path, offset+length, f.Bar, b.size)
+	}
+	return nil, fmt.Errorf("file %s has grown since the program first mapped the file", f.Path)
 }
 
 // findOrAddDevice returns the device with a name and ids, and writes a DEVICE line if the device is

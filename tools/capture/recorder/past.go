@@ -83,5 +83,5 @@ func (r *recording) representsBAR(path string) bool {
 func (r *recording) isDeviceFile(path string) bool {
 	return r.representsBAR(path) || isVFIOFile(path) || isPCIFunctionFile(path) ||
 		path == "/dev/mem" || strings.HasPrefix(path, "/dev/uio") ||
-		strings.HasPrefix(path, "/dev/tenstorrent/")
+		strings.HasPrefix(path, "/dev/tenstorrent/") || characterFile.MatchString(path)
 }

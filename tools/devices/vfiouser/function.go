@@ -132,6 +132,9 @@ func (f *Function) start() error {
 	if i, ok := f.device.(Interrupter); ok {
 		i.SetInterruptHandler(func() {
 			f.trace.settle()
+			if f.irq.fd != nil { // otherwise the interrupt reaches no driver
+				f.trace.interrupt()
+			}
 			f.irq.raise()
 		})
 	}

@@ -1,11 +1,15 @@
 package vfiouser
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/tools/capture/record"
 
 	"golang.org/x/sys/unix"
 )
@@ -77,6 +81,29 @@ func TestInterruptIsSignalledOnTheLatestEventfd(t *testing.T) {
 	c.store(0, 0x60, 4, 1)
 	if readEventfd(second) != 0 {
 		t.Error("an interrupt was signalled after the client disabled interrupts")
+	}
+}
+
+// TestInterruptsAreInTheRecording requires each interrupt behind the access that caused it, but
+// only while the client takes interrupts.
+func TestInterruptsAreInTheRecording(t *testing.T) {
+	var trace bytes.Buffer
+	c, f := startServer(t, mockOpener(&boards.Edu), &trace)
+	c.store(0, 0x60, 4, 1)
+	c.sendOK(cmdSetIRQs, words(20, irqEventFD|irqTrigger, irqMSI, 0, 1), createEventfd(t))
+	c.store(0, 0x60, 4, 2)
+	c.load(0, 0x24, 4)
+	var got []string
+	for _, r := range finishRecording(t, c, f, &trace).Records {
+		switch r.Kind {
+		case record.BarRead, record.BarWrite:
+			got = append(got, fmt.Sprintf("access %x", r.Offset))
+		case record.Interrupt:
+			got = append(got, "interrupt")
+		}
+	}
+	if s := strings.Join(got, ", "); s != "access 60, access 60, interrupt, access 24" {
+		t.Errorf("the recording has: %s", s)
 	}
 }
 

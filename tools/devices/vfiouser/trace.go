@@ -149,6 +149,20 @@ func (t *trace) access(kind byte, bar uint32, offset uint64, data []byte) {
 	t.lines.Access(kind, t.bars[bar], offset, data)
 }
 
+// interrupt adds an interrupt of the device to the recording, behind the last access.
+func (t *trace) interrupt() {
+	if t == nil {
+		return
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.held.Len() == 0 {
+		t.since = time.Now()
+	}
+	t.lines.To = &t.held
+	t.lines.Interrupt(0, 0)
+}
+
 // release writes the accesses that are held back.
 func (t *trace) release() {
 	_, _ = t.body.Write(t.held.Bytes())

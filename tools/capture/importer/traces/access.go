@@ -21,12 +21,13 @@ const (
 	OpStore
 	OpMark // text that a user wrote into the trace
 	// Lines that no image can repeat, for the reason in Name: an error, unless they are left out
-	OpRejected // an access that the trace describes
-	OpLost     // accesses that the trace lacks, of which nothing is known
+	OpRejected  // an access that the trace describes
+	OpLost      // accesses that the trace lacks, of which nothing is known
+	OpInterrupt // the device raised an interrupt
 )
 
 func (o Op) String() string {
-	return [...]string{"invalid", "load", "store", "mark", "rejected", "lost"}[o]
+	return [...]string{"invalid", "load", "store", "mark", "rejected", "lost", "interrupt"}[o]
 }
 
 // Access is one recorded access to the device, or a mark between accesses.

@@ -150,6 +150,9 @@ func (t *recording) addRecord(rec *record.Record) error {
 		return t.sink.Memory(rec.Line, rec.Offset, rec.Size)
 	case record.Event:
 		t.trace.Warnings = append(t.trace.Warnings, Warning{rec.Line, string(rec.Data)})
+	case record.Interrupt:
+		a.Op = OpInterrupt
+		return t.sink.Access(a)
 	case record.Mark:
 		a.Op, a.Name = OpMark, string(rec.Data)
 		return t.sink.Access(a)
@@ -178,6 +181,7 @@ func summarizeRecord(r io.Reader, o Source) (*Summary, error) {
 	}
 	s := &Summary{Lines: t.Lines, Other: t.Ignored, Events: t.Warnings}
 	for _, c := range []Count{
+		{"interrupts", list.interrupts},
 		{"bytes of host memory that the device reaches", list.hostBytes},
 		{"bytes of host memory that the program stored", list.storedBytes},
 		{"bytes of host memory that the device wrote", list.writtenBytes},

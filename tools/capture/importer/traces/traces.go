@@ -125,6 +125,7 @@ type tally struct {
 	onAccess                             func(a *Access) // loads, stores and marks
 	bars                                 [6]RegionSummary
 	transfers                            int // number of accesses of the device to host memory
+	interrupts                           int
 	hostBytes, storedBytes, writtenBytes int // bytes of host memory
 }
 
@@ -134,6 +135,9 @@ func (s *tally) Access(a *Access) error {
 	switch a.Op {
 	case OpRejected, OpLost:
 		return TraceError(a.Line, "%s", a.Name)
+	case OpInterrupt:
+		s.interrupts++
+		return nil
 	case OpLoad, OpStore:
 		s.bars[a.Bar].count(*a)
 	}
