@@ -140,6 +140,10 @@ func CommandsIn(memory []byte) []Command {
 		len(memory)/CommandSize)
 }
 
+func wordsOf(c *Command) *[CommandSize / 8]uint64 {
+	return (*[CommandSize / 8]uint64)(unsafe.Pointer(c))
+}
+
 // TileRoute selects the tiles that a TLB window shows, and the route to them.
 type TileRoute = boards.TileRoute
 
