@@ -237,7 +237,8 @@ func (c *commandChecker) checkRelocate(m *Command, f *opcodeForm) (problem strin
 		return describeMissingWindow(m.Index)
 	}
 	w := &c.view.Windows[m.Index]
-	// Drivers store the end of a buffer in host memory; the end of a Bar window is another register.
+	// Drivers store the end of a buffer in host memory. The end of a Bar window is another
+	// register.
 	if m.Value > w.Size || m.Value == w.Size && w.Kind == gen.WindowKindBar {
 		return Text("relocation offset %x is beyond window %d (%x bytes)",
 			m.Value, uint64(m.Index), w.Size)

@@ -34,13 +34,13 @@ type View struct {
 	// calls, at most 1 << 62 (FORMAT.md section 6.3).
 	WorstCaseUs []uint64
 
-	// TimeLimitUs is the limit for each sequence in microseconds. runtime.Load rejects an image with
-	// a larger WorstCaseUs, and the runtime ends a run that takes longer. Verify sets one hour; the
-	// caller may change it.
+	// TimeLimitUs is the limit for each sequence in microseconds. runtime.Load rejects an image
+	// with a larger WorstCaseUs, and the runtime ends a run that takes longer. Verify sets one
+	// hour; the caller may change it.
 	TimeLimitUs uint64
 
 	// NeedsFixup is true if the image has Point or Relocate commands: runtime.Load sets fields of
-	// these that depend on the addresses of windows.
+	// them that depend on the addresses of windows.
 	NeedsFixup bool
 
 	// Bit n of BusMasters is set if device n needs bus mastering: it has a Host window, or a
@@ -243,7 +243,7 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	// Both slices have capacity up to the same byte, so the difference is the offset of the commands.
+	// Both slices have capacity up to the same byte.
 	first := cap(envelope) - cap(commands)
 	sum, err = v.verifyCommands(commands, EnvelopeChecksum(envelope[:first]))
 	return v, continueChecksum(sum, envelope[first+len(commands):]), err
