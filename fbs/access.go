@@ -23,7 +23,7 @@ const (
 	allTraits = accessManyBytes | accessStores | accessAnyWidth | accessCombined
 )
 
-// access is what images may do with a range of bytes. The zero access is none.
+// access is what images may do with a range of bytes. Zero: no access.
 type access struct {
 	first, end uint64 // offsets in the BAR, or in a window that is not in a BAR
 	widths     uint8  // accepted widths in bytes, ORed

@@ -2,7 +2,6 @@
 
 package fbs
 
-// This file makes every build for a big-endian processor fail, because no file declares the
-// name below. All integers in an image are little endian, and package fbs reads the structs of
-// an image in place, without converting the byte order.
+// No file declares this name, so that builds for big-endian processors fail: the structs of an
+// image are little endian, and are read in place.
 var _ = lightmetalSupportsOnlyLittleEndianProcessors

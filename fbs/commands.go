@@ -1,34 +1,25 @@
 package fbs
 
-// This file checks the commands of an image, so that code that executes verified commands need not
-// check their fields again. This file also computes the longest time of each sequence, and the
-// checksum of the commands. FORMAT.md section 6 has the requirements.
-//
-// Most functions with a name check... return a description of the problem, or an empty string if
-// the command is valid. A function with a name describe... returns the description of one problem.
-
 import (
 	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 )
 
-// commandsPerBlock is the number of commands in one block, which has 16 KiB. verifyCommands checks
-// a block of commands, and then computes the checksum of the same block, while the block is still
-// in the processor's cache.
+// The checksum of a block follows its checks, while its 16 KiB are still in the processor's cache.
 const commandsPerBlock = 512
 
-// commandChecker checks the commands of an image in the order of the file.
+// commandChecker checks the commands of an image (FORMAT.md section 6). Its methods check... return
+// the problem, or "".
 type commandChecker struct {
-	view           *View                     // image; the checker sets NeedsFixup and BusMasters
-	boards         [DevicesMax]*boards.Board // board of each device of the image
-	windowStates   []windowState             // state of each window in view.Windows
-	pointedWindows []uint16                  // indices of the Tlb windows that are accessible now
-	lastInSequence *Command                  // last command of the sequence being checked
-	worstCaseUs    uint64                    // longest time so far of the sequence being checked
-	hasCall        bool                      // the checker has found a Call in any sequence
+	view           *View // the checker sets NeedsFixup and BusMasters
+	boards         [DevicesMax]*boards.Board
+	windowStates   []windowState
+	pointedWindows []uint16 // indices of the Tlb windows that are accessible now
+	lastInSequence *Command // of the sequence being checked
+	worstCaseUs    uint64   // so far, of the sequence being checked
+	hasCall        bool
 }
 
-// windowKindNames maps each kind of window to its name in messages.
 var windowKindNames = [...]string{
 	gen.WindowKindBar:    "a BAR window",
 	gen.WindowKindTlb:    "a TLB window",
@@ -36,10 +27,8 @@ var windowKindNames = [...]string{
 	gen.WindowKindConfig: "configuration space",
 }
 
-// verifyCommands checks every command, sets v.WorstCaseUs, and computes a checksum. The
-// parameter `data` contains the commands as bytes. The parameter sumBefore is the CRC-32C of
-// the part of the envelope before these bytes. The result `sum` is the CRC-32C of the envelope
-// from its start to the end of these bytes.
+// verifyCommands also sets v.WorstCaseUs, and continues sumBefore, the checksum of the envelope
+// before the commands, with data, their bytes.
 func (v *View) verifyCommands(data []byte, sumBefore uint32) (sum uint32, err *Error) {
 	c := newCommandChecker(v)
 	sum = sumBefore
@@ -78,8 +67,7 @@ func newCommandChecker(v *View) *commandChecker {
 	return c
 }
 
-// hideTLBWindows makes all Tlb windows inaccessible. A Point command makes its Tlb
-// window accessible again.
+// hideTLBWindows makes all Tlb windows inaccessible until their next Point.
 func (c *commandChecker) hideTLBWindows() {
 	for _, window := range c.pointedWindows {
 		c.windowStates[window].end = 0
@@ -87,7 +75,6 @@ func (c *commandChecker) hideTLBWindows() {
 	c.pointedWindows = c.pointedWindows[:0]
 }
 
-// checkCommands checks the commands with the indices first to end-1.
 func (c *commandChecker) checkCommands(first, end int) *Error {
 	for i := first; i < end; i++ {
 		m := &c.view.Commands[i]
@@ -251,7 +238,7 @@ func (c *commandChecker) checkRelocate(m *Command, f *opcodeForm) (problem strin
 		return describeMissingWindow(m.Index)
 	}
 	w := &c.view.Windows[m.Index]
-	// Drivers store the end of a buffer in host memory. At the end of a Bar window is another
+	// Drivers store the end of a buffer in host memory. The end of a Bar window is another
 	// register.
 	if m.Value > w.Size || m.Value == w.Size && w.Kind == gen.WindowKindBar {
 		return Text("relocation offset %x is beyond window %d (%x bytes)",
@@ -303,9 +290,7 @@ func checkDelay(m *Command) (problem string) {
 	return ""
 }
 
-// checkCall checks a Call command. The called sequence may point Tlb windows at other tiles.
-// Therefore checkCall makes all Tlb windows inaccessible: after a Call, the sequence must point
-// a Tlb window again before it accesses the window.
+// checkCall hides Tlb windows, because the called sequence may point them at other tiles.
 func (c *commandChecker) checkCall(m *Command) (problem string) {
 	if int(m.Index) >= len(c.view.Sequences) {
 		return Text("sequence %d does not exist", uint64(m.Index))
@@ -322,7 +307,6 @@ func (c *commandChecker) checkEnd(m *Command) (problem string) {
 	return ""
 }
 
-// fitsWidth reports whether a number fits in an integer of `width` bytes.
 func fitsWidth(number uint64, width uint8) bool { return number&^WidthMask(width) == 0 }
 
 //go:noinline
@@ -330,10 +314,8 @@ func describeTooLargeValue(m *Command) string {
 	return Text("value %x is too large for width %d", m.Value, uint64(m.Width))
 }
 
-// checkDataRange checks the data of a command m that copies or compares: m.Amount bytes of a tensor
-// or of the payload, from the offset m.Value on, must exist. m.Index is 0 for the payload, and n+1
-// for tensor n. The tensor must have the given role. If the role is Output, the command must use a
-// tensor.
+// checkDataRange checks the bytes of the payload (index 0) or of tensor n (index n+1) that m copies
+// or compares. An output must be a tensor.
 func (c *commandChecker) checkDataRange(m *Command, role gen.Role) (problem string) {
 	data, size := "payload", c.view.Reservation.PayloadBytes
 	if m.Index != 0 || role == gen.RoleOutput {
@@ -362,8 +344,7 @@ func (c *commandChecker) describeWrongRole(t *Tensor) string {
 	return "tensor " + Quote(c.view.Name(t.Name)) + roles
 }
 
-// verifyCalls checks that no called sequence contains a Call. For each Call, it adds the longest
-// time of the called sequence to the longest time of the calling sequence.
+// verifyCalls checks that no called sequence contains a Call, and adds the times of called ones.
 func (v *View) verifyCalls() *Error {
 	hasCall := make([]bool, len(v.Sequences))
 	isCalled := make([]bool, len(v.Sequences))

@@ -1,45 +1,36 @@
 package fbs
 
-// This file reads a FlatBuffer from an image that may be damaged or malicious. It checks every
-// offset in the image before it uses the offset. The Go library of FlatBuffers has no function
-// that verifies a buffer (https://flatbuffers.dev/support), and the accessors that flatc
-// generates use the offsets without a check.
+// FlatBuffers has no verifier for Go (https://flatbuffers.dev/support), and flatc's accessors use
+// offsets without a check. So this reader checks each offset of an untrusted image.
 
 import "unsafe"
 
 // Error reports why a file is not a valid Light Metal image.
 type Error struct {
-	Place  string // part of the file that is invalid, for example "preamble" or "command 12"
-	Reason string // reason why the part is invalid
-	// Command is 1 + the index of the invalid command; 0: another part is invalid.
-	Command int
+	Place   string // invalid part of the file, such as "preamble" or "command 12"
+	Reason  string
+	Command int // 1 + the index of the invalid command; 0: another part is invalid
 }
 
 // Error returns the place and the reason, separated by a colon.
 func (e *Error) Error() string { return e.Place + ": " + e.Reason }
 
-// Table reads the fields of a FlatBuffer's root table. Each read first checks that the bytes of the
-// field lie inside the FlatBuffer. If this check fails, the read sets Err, and all later reads
-// return zeros and do not change Err.
+// Table reads the fields of a FlatBuffer's root table. A read of bytes that lie outside the
+// FlatBuffer sets Err; from then on, reads return zeros.
 type Table struct {
-	Err             *Error // first failure of a read; nil if every read has succeeded
+	Err             *Error // of the first read that failed
 	data            []byte // the whole FlatBuffer
 	minObjectOffset uint64 // smallest offset that a table, vtable or vector may have
 	place           string // name of the table in errors
-	position        uint64 // offset of the table in the FlatBuffer
-	size            uint64 // size of the table in bytes, without its vectors
+	position        uint64
+	size            uint64 // without its vectors
 	vtable          []byte // 16-bit numbers: size of the vtable, size of the table, field offsets
 }
 
-// RootTable returns the root table of a FlatBuffer. The parameters are:
-//
-//	data             bytes of the FlatBuffer; the first 4 bytes are the offset of the root table
-//	minObjectOffset  smallest offset in the FlatBuffer that a table, vtable or vector may have
-//	fieldCount       number of fields that the schema declares for the table
-//	place            name of the table in errors
-//
-// The address of the FlatBuffer must be a multiple of 8, because structs are read in place. If the
-// FlatBuffer has no valid root table, RootTable sets Err of the result.
+// RootTable returns the root table of a FlatBuffer, with Err if it is invalid. The address of data
+// must be a multiple of 8, because structs are read in place. Tables, vtables and vectors begin at
+// minObjectOffset or later. fieldCount is the number of fields in the schema; place names the table
+// in errors.
 func RootTable(data []byte, minObjectOffset uint64, fieldCount int, place string) *Table {
 	position := uint64(ReadStruct[uint32](data))
 	t := &Table{data: data, minObjectOffset: minObjectOffset, place: place, position: position}
@@ -55,9 +46,8 @@ func RootTable(data []byte, minObjectOffset uint64, fieldCount int, place string
 	return t
 }
 
-// readVtable sets t.vtable and t.size. The vtable of a table lists the offset of each field in the
-// table. The first 4 bytes of the table are a signed number: the position of the table minus the
-// position of the vtable.
+// readVtable sets t.vtable and t.size. A table begins with a signed number, its position minus that
+// of its vtable.
 func (t *Table) readVtable(fieldCount int) {
 	place := t.place + " vtable"
 	distance := ReadStruct[int32](t.bytesAt(t.position, 4, 4, t.place))
@@ -76,9 +66,7 @@ func (t *Table) readVtable(fieldCount int) {
 	t.vtable = t.bytesAt(position, size, 2, place)
 }
 
-// setFirstError sets Err, unless an earlier failure has set Err. The function Text formats the
-// message with the numbers. The compiler must not inline setFirstError, because inlining makes the
-// program 1 KB larger.
+// Inlining setFirstError would make the program 1 KB larger.
 //
 //go:noinline
 func (t *Table) setFirstError(place, format string, numbers ...uint64) {
@@ -87,9 +75,7 @@ func (t *Table) setFirstError(place, format string, numbers ...uint64) {
 	}
 }
 
-// bytesAt returns `size` bytes of the FlatBuffer from the given position on. It sets Err if the
-// bytes are not inside the FlatBuffer, or if the position is not a multiple of `align`. If Err
-// is set, bytesAt returns nil. The parameter `place` names the bytes in errors.
+// bytesAt returns nil if Err is set.
 func (t *Table) bytesAt(position, size, align uint64, place string) []byte {
 	all := uint64(len(t.data))
 	if position < t.minObjectOffset || position > all || size > all-position {
@@ -105,10 +91,8 @@ func (t *Table) bytesAt(position, size, align uint64, place string) []byte {
 	return t.data[position:][:size]
 }
 
-// fieldPosition returns the position of a field in the FlatBuffer. The parameter `id` is the
-// number of the field in the schema. The parameter `size` is the size of the field in bytes.
-// fieldPosition returns 0 if the field is absent, or if an earlier read has set Err. It sets Err if
-// a part of the field lies outside the table.
+// fieldPosition returns the position of field number id in the FlatBuffer, or 0 if it is absent, or
+// if an earlier read has set Err.
 func (t *Table) fieldPosition(id int, size uint64) uint64 {
 	entry := min(4+2*id, len(t.vtable))
 	offset := uint64(ReadStruct[uint16](t.vtable[entry:]))
@@ -121,9 +105,8 @@ func (t *Table) fieldPosition(id int, size uint64) uint64 {
 	return t.position + offset
 }
 
-// StructField returns the value of a field whose type is a number or a struct. The parameter
-// `id` is the number of the field in the schema. StructField returns zero if the field is
-// absent or invalid.
+// StructField returns a number or struct, field number id of the schema; zero if it is absent or
+// invalid.
 func StructField[T any](t *Table, id int) (value T) {
 	size, align := uint64(unsafe.Sizeof(value)), uint64(unsafe.Alignof(value))
 	if position := t.fieldPosition(id, size); position != 0 {
@@ -132,11 +115,9 @@ func StructField[T any](t *Table, id int) (value T) {
 	return value
 }
 
-// VectorField returns the elements of a field whose type is a vector of numbers or structs. The
-// slice points into the FlatBuffer. The slice is empty if the field is absent or invalid. The
-// parameter `id` is the number of the field in the schema. The parameter `place` names the
-// vector in errors. A vector is invalid if the offset of its elements is not a multiple of
-// `align`, or if it has more than countMax elements.
+// VectorField returns, in place, the elements of a vector of numbers or structs, field number id of
+// the schema. The slice is empty if the field is absent or invalid: if its offset is not a multiple
+// of align, or it has more than countMax elements. place names it in errors.
 func VectorField[T any](t *Table, id int, align, countMax uint64, place string) []T {
 	var element T
 	size := unsafe.Sizeof(element)
@@ -144,9 +125,7 @@ func VectorField[T any](t *Table, id int, align, countMax uint64, place string) 
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data))/size)
 }
 
-// vectorBytes returns the elements of a vector as bytes. The parameter `size` is the size of
-// one element in bytes. The other parameters are those of VectorField. vectorBytes returns nil
-// if the vector is absent, empty or invalid.
+// vectorBytes is VectorField for elements of size bytes. It returns nil for an empty vector too.
 func (t *Table) vectorBytes(id int, align, size, countMax uint64, place string) []byte {
 	position := t.fieldPosition(id, 4)
 	if position == 0 {

@@ -1,10 +1,6 @@
 package fbs
 
-import (
-	"unsafe"
-
-	"lightmetal/fbs/gen"
-)
+import "lightmetal/fbs/gen"
 
 // Longest times in microseconds. FORMAT.md section 6.3 has their sources.
 const (
@@ -140,8 +136,7 @@ func formOf(o gen.Opcode) *opcodeForm {
 
 // hasWrongField reports whether a field of m that must be empty is not 0.
 func (f *opcodeForm) hasWrongField(m *Command) bool {
-	got := (*[CommandSize / 8]uint64)(unsafe.Pointer(m))
-	empty := (*[CommandSize / 8]uint64)(unsafe.Pointer(&f.empty))
+	got, empty := wordsOf(m), wordsOf(&f.empty)
 	return got[0]&empty[0]|got[1]&empty[1]|got[2]&empty[2]|got[3]&empty[3] != 0
 }
 

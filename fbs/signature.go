@@ -1,30 +1,24 @@
 package fbs
 
-// This file reads the signature that may follow an image, and checks that the signature is
-// undamaged. Package runtime/signed checks that the signature is authentic.
-
-// Signature is the signature at the end of a signed file (FORMAT.md section 8). The struct has
-// the same layout as the bytes of the file.
+// Signature ends a signed file, with this layout (FORMAT.md section 8).
 type Signature struct {
 	Magic    [8]byte  // must equal SignatureMagic
 	Checksum uint32   // CRC-32C of all fields below
-	Version  uint32   // version of the image, which the signer has chosen; 0: no version
+	Version  uint32   // of the image, chosen by the signer; 0: no version
 	Reserved [16]byte // must be zero
 	Key      [32]byte // Ed25519 public key
 	Value    [64]byte // Ed25519 signature; it signs the SHA-512 hash of the image, and Version
 }
 
 const (
-	SignatureSize  = 128        // size of a Signature in bytes
-	SignatureMagic = "LMBSIGN1" // first bytes of every Signature
+	SignatureSize  = 128 // bytes
+	SignatureMagic = "LMBSIGN1"
 
-	signatureChecksumOffset = 8 // offset of Signature.Checksum in a Signature
+	signatureChecksumOffset = 8 // of Signature.Checksum
 )
 
-// SplitSignature returns the image in a file and the signature after the image. If the file has
-// no signature, the result s is nil. SplitSignature checks the magic, the checksum and the
-// reserved bytes of the signature, but not whether the signature is authentic. The returned
-// error is an *Error.
+// SplitSignature returns the image in a file and the signature after it, or nil. It checks that the
+// signature is undamaged; package runtime/signed checks that it is authentic. Errors are *Error.
 func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	size := len(data) - SignatureSize
 	if size < PreambleSize || ReadStruct[Preamble](data).FileSize != uint64(size) {
@@ -38,9 +32,7 @@ func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	return data[:size], &signature, nil
 }
 
-// checkFields checks the magic, the checksum and the reserved bytes of a signature. It returns
-// a description of the problem, or an empty string if there is no problem. The parameter `sum`
-// is the CRC-32C that the caller has computed from the fields below Checksum.
+// checkFields returns the problem, or "". sum is the CRC-32C of the fields below Checksum.
 func (s *Signature) checkFields(sum uint32) (problem string) {
 	if string(s.Magic[:]) != SignatureMagic {
 		return "the bytes after the image do not begin with " + SignatureMagic

@@ -1,43 +1,33 @@
 package fbs
 
-// This file checks the tables of an image: the devices, rules, windows, sequences, segments and
-// tensors. It also checks the checksums of the payload. The functions with a name check...
-// return a description of the problem, or an empty string if they find no problem. The
-// description does not name the element of the table, because the caller adds this name.
-
 import (
 	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 )
 
-// tableChecker checks the tables of an image. It also adds up sizes and counts of the elements that
-// it has checked. checkTotals compares the sums of the sizes with the reservation.
+// tableChecker checks the tables of an image, and sums up what it has checked. Its methods check...
+// return the problem, or "", without the name of the element.
 type tableChecker struct {
 	*View
-	hostBytes uint64 // total size of the checked Host windows, each rounded up to a page
-	// For each device, the bus address after the last checked Host window with FlagFixedBus. These
-	// windows must be in the order of their bus addresses.
-	fixedBusEnd  [DevicesMax]uint64
-	payloadBytes uint64 // total size of the checked segments
-	arenaBytes   uint64 // total size of the checked tensors, each rounded up to ArenaAlign
-	commandCount uint64 // number of commands in the checked sequences
+	hostBytes    uint64             // of the Host windows, each rounded up to a page
+	fixedBusEnd  [DevicesMax]uint64 // of each device's last Host window with FlagFixedBus
+	payloadBytes uint64             // of the segments
+	arenaBytes   uint64             // of the tensors, each rounded up to ArenaAlign
+	commandCount uint64             // in the sequences
 }
 
-// tableToCheck describes one table of an image, and how to check the elements of the table.
 type tableToCheck struct {
-	elementName   string                           // name of one element in messages
-	count         int                              // number of elements in the table
-	reservedCount uint32                           // number of elements in the reservation
-	isRequired    bool                             // the table must have at least one element
+	elementName   string // in messages
+	count         int
+	reservedCount uint32 // in the reservation
+	isRequired    bool
 	checkElement  func(index int) (problem string) // nil: verifyCommands checks the elements
 }
 
-// verifyTables checks every table, and checks that the reservation has the right counts and sizes.
-// It does not check the elements of the table of commands, which verifyCommands checks.
+// verifyTables checks every table except the elements of the commands, and the reservation.
 func (v *View) verifyTables() *Error {
 	t, r := &tableChecker{View: v}, &v.Reservation
-	// The reservation has no number of rules. Use the number of rules in the image instead, so that
-	// verifyCount finds no difference.
+	// The reservation has no number of rules.
 	rules := uint32(len(v.Rules))
 	tables := [...]tableToCheck{
 		{"device", len(v.Devices), r.Devices, true, t.checkDevice},
@@ -64,8 +54,6 @@ func (v *View) verifyTables() *Error {
 	return nil
 }
 
-// verifyCount checks that a required table is not empty, and that the number of elements in the
-// table equals the number in the reservation.
 func (c *tableToCheck) verifyCount() *Error {
 	if c.isRequired && c.count == 0 {
 		return &Error{Place: "image", Reason: "has no " + c.elementName}
@@ -78,7 +66,6 @@ func (c *tableToCheck) verifyCount() *Error {
 	return nil
 }
 
-// verifyElements checks every element of a table, and returns the first problem.
 func (c *tableToCheck) verifyElements() *Error {
 	if c.checkElement == nil {
 		return nil
@@ -91,8 +78,6 @@ func (c *tableToCheck) verifyElements() *Error {
 	return nil
 }
 
-// checkTotals checks that the sizes in the reservation equal the sums of the sizes in the
-// tables.
 func (t *tableChecker) checkTotals() (problem string) {
 	r := &t.Reservation
 	if r.HostBytes != t.hostBytes {
@@ -108,8 +93,6 @@ func (t *tableChecker) checkTotals() (problem string) {
 	return ""
 }
 
-// checkName checks that a name is not empty, lies inside the text of the image, and has only
-// characters that are safe to print.
 func (t *tableChecker) checkName(n NameRange) (problem string) {
 	first, size, text := uint64(n>>8), uint64(n&NameMax), uint64(len(t.Text))
 	if size == 0 {
@@ -126,14 +109,12 @@ func (t *tableChecker) checkName(n NameRange) (problem string) {
 	return ""
 }
 
-// Messages that several functions return.
 const (
 	checksumFormat      = "checksum is %x, but should be %x: the file is damaged"
 	missingDeviceFormat = "the image has no device %d"
 	reservedProblem     = "reserved bytes are not zero"
 )
 
-// checkDevice checks the name and the reserved field of a device.
 func (t *tableChecker) checkDevice(index int) (problem string) {
 	d := &t.Devices[index]
 	if d.Reserved != 0 {
@@ -142,8 +123,6 @@ func (t *tableChecker) checkDevice(index int) (problem string) {
 	return t.checkName(d.Board)
 }
 
-// checkRule checks a rule, and checks that the rules are in the right order. An image must not have
-// rules for a device that package boards knows.
 func (t *tableChecker) checkRule(index int) (problem string) {
 	r := &t.Rules[index]
 	if int(r.Device) >= len(t.Devices) {
@@ -176,8 +155,7 @@ func (t *tableChecker) checkRule(index int) (problem string) {
 	return t.checkName(r.Name)
 }
 
-// mayFollowRule reports whether the rule r may follow the previous rule. Rules must be sorted by
-// device, then by BAR, then by offset in the BAR. Rules of the same BAR must not overlap.
+// mayFollowRule reports whether the rules are sorted by device, BAR and offset, and do not overlap.
 func mayFollowRule(r, previous *AccessRule) bool {
 	deviceAndBar := func(r *AccessRule) int { return int(r.Device)<<8 + int(r.Bar) }
 	if deviceAndBar(r) != deviceAndBar(previous) {
@@ -186,8 +164,6 @@ func mayFollowRule(r, previous *AccessRule) bool {
 	return r.First > previous.Last
 }
 
-// checkWindow checks the fields of a window. The valid values of the fields depend on the kind
-// of the window.
 func (t *tableChecker) checkWindow(index int) (problem string) {
 	w := &t.Windows[index]
 	if int(w.Device) >= len(t.Devices) {
@@ -220,8 +196,7 @@ func (t *tableChecker) checkWindow(index int) (problem string) {
 	return t.checkAndCount(w)
 }
 
-// checkBarWindow checks that a Bar window lies inside its BAR. The size of the BAR is the
-// minimum size that the image declares for the device.
+// checkBarWindow uses the least size of the BAR that the image declares.
 func (t *tableChecker) checkBarWindow(w *Window) (problem string) {
 	if w.Bar >= 6 {
 		return Text("BAR %d does not exist", uint64(w.Bar))
@@ -234,9 +209,8 @@ func (t *tableChecker) checkBarWindow(w *Window) (problem string) {
 	return ""
 }
 
-// checkAndCount checks the size of a Tlb, Host or Config window. It adds the size of a
-// Host window to hostBytes, and the device of the window to BusMasters, because this device needs
-// bus mastering to access host memory.
+// checkAndCount checks the size of a Tlb, Host or Config window, and adds a Host window to
+// hostBytes, and its device to BusMasters.
 func (t *tableChecker) checkAndCount(w *Window) (problem string) {
 	switch w.Kind {
 	case gen.WindowKindTlb:
@@ -257,10 +231,8 @@ func (t *tableChecker) checkAndCount(w *Window) (problem string) {
 	return ""
 }
 
-// checkFixedBus checks the bus address of a Host window with the flag FlagFixedBus. The windows of
-// a device that have this flag must be sorted by bus address. Then a window that overlaps another
-// one overlaps its predecessor, and no other window must be compared. The address 0 is not allowed,
-// because the runtime uses it for "no bus address".
+// checkFixedBus checks a window with FlagFixedBus. These windows are sorted by bus address, so that
+// an overlap is one with the predecessor. The runtime uses address 0 for "no bus address".
 func (t *tableChecker) checkFixedBus(w *Window) (problem string) {
 	if w.Offset == 0 || w.Offset%SegmentAlign != 0 {
 		return Text("bus address %x must be a multiple of 4096, and not 0", w.Offset)
@@ -278,9 +250,6 @@ func (t *tableChecker) checkFixedBus(w *Window) (problem string) {
 	return ""
 }
 
-// checkSequence checks that a sequence begins where the previous sequence ends, and that the
-// final command of the sequence is End. The last sequence of an image must end with the final
-// command of the image.
 func (t *tableChecker) checkSequence(index int) (problem string) {
 	s, next, all := &t.Sequences[index], t.commandCount, uint64(len(t.Commands))
 	end := next + uint64(s.Count)
@@ -302,9 +271,8 @@ func (t *tableChecker) checkSequence(index int) (problem string) {
 	return problem
 }
 
-// checkSegment checks a segment. The first segment must start at the first page boundary after
-// the envelope. Every other segment must start where the previous segment ends. Therefore the
-// payload is one contiguous range of the file.
+// checkSegment checks that the payload is one contiguous range of the file, from the first page
+// boundary after the envelope on.
 func (t *tableChecker) checkSegment(index int) (problem string) {
 	s := &t.Segments[index]
 	if s.Size == 0 {
@@ -327,8 +295,6 @@ func (t *tableChecker) checkSegment(index int) (problem string) {
 	return ""
 }
 
-// checkTensor checks a tensor. The arena is the block of memory for all tensors. In the arena, a
-// tensor must start where the previous tensor ends, rounded up to a multiple of ArenaAlign.
 func (t *tableChecker) checkTensor(index int) (problem string) {
 	tensor := &t.Tensors[index]
 	if problem := t.checkName(tensor.Name); problem != "" {
@@ -356,7 +322,6 @@ func (t *tableChecker) checkTensor(index int) (problem string) {
 	return t.checkTensorData(tensor)
 }
 
-// checkTensorData checks that the default or golden data of a tensor lie inside the payload.
 func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 	if tensor.HasData > 1 {
 		return Text("has_data is %d, but must be 0 or 1", uint64(tensor.HasData))
@@ -372,9 +337,7 @@ func (t *tableChecker) checkTensorData(tensor *Tensor) (problem string) {
 	return ""
 }
 
-// sizeFromShape returns the size of all elements of a tensor in bytes, or 0 if the shape is
-// invalid or the size is larger than DataSizeMax. The parameter elementSize is the size of one
-// element in bytes.
+// sizeFromShape returns bytes, or 0 if the shape is invalid or the size is larger than DataSizeMax.
 func (t *Tensor) sizeFromShape(elementSize uint64) uint64 {
 	size := elementSize
 	if t.Dims > DimsMax {

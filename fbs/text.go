@@ -1,30 +1,26 @@
 package fbs
 
-// This file formats messages, and checks that text is safe to print on a terminal.
-
 import (
 	"strconv"
 	"unicode/utf8"
 )
 
-// Text formats a message like fmt.Sprintf, but supports only the verbs %d and %x, and only unsigned
-// numbers. For %x it writes the prefix 0x before the number. Programs for the target do not use
-// package fmt, because fmt makes a static program 130 KB larger.
+// Text formats unsigned numbers like fmt.Sprintf, with the verbs %d, and %x with the prefix 0x.
+// Package fmt would make a static program 130 KB larger.
 //
 //go:noinline
 func Text(format string, numbers ...uint64) string {
 	return string(AppendText(nil, format, numbers...))
 }
 
-// AppendText formats a message like Text, appends the message to a buffer, and returns the longer
-// buffer.
+// AppendText appends what Text returns.
 func AppendText(buffer []byte, format string, numbers ...uint64) []byte {
 	for i := 0; i < len(format); i++ {
 		if format[i] != '%' || len(numbers) == 0 {
 			buffer = append(buffer, format[i])
 			continue
 		}
-		i++ // skip the percent sign; format[i] is now d or x
+		i++ // d or x
 		base := 10
 		if format[i] == 'x' {
 			base = 16
@@ -36,8 +32,8 @@ func AppendText(buffer []byte, format string, numbers ...uint64) []byte {
 	return buffer
 }
 
-// Quote returns text in double quotes. In the result, a question mark replaces each double
-// quote, each hidden character (see IsHidden), and each byte that is not valid UTF-8.
+// Quote returns text in double quotes, with a question mark for each double quote, hidden character
+// and byte that is not UTF-8.
 func Quote(text string) string {
 	quoted := `"`
 	for _, r := range text {
@@ -49,8 +45,8 @@ func Quote(text string) string {
 	return quoted + `"`
 }
 
-// hiddenLimits has the first character of each range of FORMAT.md section 1.2 that names must not
-// contain, and the first character after the range.
+// hiddenLimits has the first character of each range that names must not contain (FORMAT.md section
+// 1.2), and the first after it.
 var hiddenLimits = [...]rune{
 	0x0, 0x20, 0x7f, 0xa0, 0xad, 0xae, 0x34f, 0x350, 0x61c, 0x61d, 0x115f, 0x1161,
 	0x17b4, 0x17b6, 0x180b, 0x1810, 0x200b, 0x2010, 0x2028, 0x202f, 0x2060, 0x2070,
@@ -68,7 +64,7 @@ func IsHidden(r rune) bool {
 	return passed%2 == 1
 }
 
-// IsPlainText reports whether text is valid UTF-8 without hidden characters (see IsHidden).
+// IsPlainText reports whether text is UTF-8 without hidden characters.
 func IsPlainText(text []byte) bool {
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)

@@ -1,27 +1,21 @@
 package fbs
 
-// This file defines View, which provides access to a verified image, and Verify, which returns a
-// View.
-
 import (
 	"hash/crc32"
 
 	"lightmetal/boards"
 )
 
-// Checksum returns the CRC-32C of the given bytes. All checksums in an image are CRC-32Cs.
+// Checksum returns the CRC-32C, as for all checksums in an image.
 func Checksum(data []byte) uint32 { return continueChecksum(0, data) }
 
-// continueChecksum extends a checksum: if sumBefore is the CRC-32C of some bytes, continueChecksum
-// returns the CRC-32C of these bytes followed by the bytes in `data`. crc32.MakeTable computes its
-// table only in the first call. A package variable with the table would delay the start of every
-// program.
+// continueChecksum extends the CRC-32C sumBefore by data. MakeTable computes its table in the first
+// call; a package variable would delay the start of every program.
 func continueChecksum(sumBefore uint32, data []byte) uint32 {
 	return crc32.Update(sumBefore, crc32.MakeTable(crc32.Castagnoli), data)
 }
 
-// View provides access to the contents of an image. Verify returns views of verified images.
-// All slices except WorstCaseUs point into the bytes of the file.
+// View is a verified image. All slices except WorstCaseUs point into the bytes of the file.
 type View struct {
 	Reservation Reservation
 	Devices     []DeviceInfo
@@ -32,41 +26,35 @@ type View struct {
 	Segments    []Segment
 	Commands    []Command
 	Text        []byte // characters of all names
-	Notes       []byte // FlatBuffer for host tools; Verify does not check its contents
+	Notes       []byte // FlatBuffer for host tools, not verified
 	Payload     []byte // data that commands copy and compare: the bytes of all segments
-	Envelope    []byte // first part of the file: everything before the padding and the payload
+	Envelope    []byte // the file before the padding and the payload
 
-	// WorstCaseUs[i] is the longest time that sequence i can take, in microseconds, including the
-	// sequences that it calls. The largest value is 1 << 62. FORMAT.md section 6.3 defines the
-	// computation.
+	// WorstCaseUs[i] is the longest time of sequence i in microseconds, with the sequences that it
+	// calls, at most 1 << 62 (FORMAT.md section 6.3).
 	WorstCaseUs []uint64
 
-	// TimeLimitUs is the time limit for each sequence in microseconds. runtime.Load rejects an
-	// image if WorstCaseUs of a sequence exceeds this limit. The runtime also ends a run that
-	// actually takes longer. Verify sets the limit to one hour. The caller may change it.
+	// TimeLimitUs is the limit for each sequence in microseconds. runtime.Load rejects an image
+	// with a larger WorstCaseUs, and the runtime ends a run that takes longer. Verify sets one
+	// hour; the caller may change it.
 	TimeLimitUs uint64
 
-	// NeedsFixup is true if the image has Point or Relocate commands. runtime.Load replaces
-	// some fields of these commands by values that depend on the addresses of windows.
+	// NeedsFixup is true if the image has Point or Relocate commands: runtime.Load sets fields of
+	// them that depend on the addresses of windows.
 	NeedsFixup bool
 
-	// BusMasters has one bit for each device. Bit n is set if device n needs bus mastering,
-	// because the device has a Host window, or because a Relocate command stores a bus address
-	// to the device.
+	// Bit n of BusMasters is set if device n needs bus mastering: it has a Host window, or a
+	// Relocate stores a bus address to it.
 	BusMasters uint8
 
-	// Version is the image version in the signature, or 0 if the file has no signature. Verify does
-	// not check that the signature is authentic.
+	// Version is the image version in the signature, which may not be authentic; 0: no signature.
 	Version uint32
 
-	// verified is the copy that VerifiedCopy returns. VerifyEnvelope makes this copy. In all other
-	// views, verified is nil.
-	verified *View
+	verified *View // see VerifiedCopy; nil if VerifyEnvelope has not made the view
 }
 
-// VerifiedCopy returns a copy of the view as Verify returned it. The copy has none of the changes
-// that the caller has made to the view since then, except a change of TimeLimitUs. The slices of
-// the view and of the copy share memory. VerifiedCopy returns nil if neither Verify nor
+// VerifiedCopy returns a copy of the view as Verify returned it, except that TimeLimitUs is the
+// present one. The slices share memory. VerifiedCopy returns nil if neither Verify nor
 // VerifyEnvelope has created the view.
 func (v *View) VerifiedCopy() *View {
 	if v.verified == nil {
@@ -77,18 +65,16 @@ func (v *View) VerifiedCopy() *View {
 	return &verified
 }
 
-// NameBytes returns the characters of a name. The slice points into the file.
+// NameBytes returns the characters of a name, in the file.
 func (v *View) NameBytes(n NameRange) []byte { return v.Text[n>>8:][:n&NameMax] }
 
-// Name returns a copy of the characters of a name. The compiler must not inline Name, because the
-// inlined copies would make the program larger.
+// Name returns a name. Inlined copies would make the program larger.
 //
 //go:noinline
 func (v *View) Name(n NameRange) string { return string(v.NameBytes(n)) }
 
-// TensorData returns the data that the image has for a tensor: the default data of an input, or
-// the golden data (the expected result) of an output. TensorData returns nil if the image has
-// no data for the tensor.
+// TensorData returns the default data of an input, or the golden data (the expected result) of an
+// output. It returns nil if the image has none.
 func (v *View) TensorData(t *Tensor) []byte {
 	if t.HasData == 0 {
 		return nil
@@ -96,9 +82,8 @@ func (v *View) TensorData(t *Tensor) []byte {
 	return v.Payload[t.DataOffset : t.DataOffset+t.Size]
 }
 
-// Board returns the board in package boards that has the PCI ids of a device. If there is no
-// such board, Board returns a new board with the BAR sizes and rules that the image has for the
-// device. The parameter `device` is an index in v.Devices.
+// Board returns the board in package boards with the PCI ids of v.Devices[device], else a new board
+// with the BAR sizes and rules of the image.
 func (v *View) Board(device int) *boards.Board {
 	d := &v.Devices[device]
 	if known := boards.FindByID(d.Vendor, d.Device); known != nil {
@@ -118,7 +103,6 @@ func (v *View) Board(device int) *boards.Board {
 	return b
 }
 
-// newBoardRule converts a rule of the image to a rule of a board.
 func (v *View) newBoardRule(r *AccessRule) boards.AccessRule {
 	return boards.AccessRule{
 		Bar:      r.Bar,
@@ -130,8 +114,7 @@ func (v *View) newBoardRule(r *AccessRule) boards.AccessRule {
 	}
 }
 
-// SequenceByName returns the index of the first sequence with the given name, or -1 if no
-// sequence has the name.
+// SequenceByName returns the index of the first sequence with this name, or -1.
 func (v *View) SequenceByName(name string) int {
 	for i := range v.Sequences {
 		if string(v.NameBytes(v.Sequences[i].Name)) == name {
@@ -141,8 +124,7 @@ func (v *View) SequenceByName(name string) int {
 	return -1
 }
 
-// TensorByName returns the index of the first tensor with the given name, or -1 if no tensor
-// has the name.
+// TensorByName returns the index of the first tensor with this name, or -1.
 func (v *View) TensorByName(name string) int {
 	for i := range v.Tensors {
 		if string(v.NameBytes(v.Tensors[i].Name)) == name {
@@ -152,12 +134,9 @@ func (v *View) TensorByName(name string) int {
 	return -1
 }
 
-// Verify checks every byte of an image, and returns a view of the image. For the notes, it checks
-// only the checksum. The parameter `data` contains the bytes of the file. The slices of the view
-// point into these bytes, so the caller must not change the bytes afterwards. The address of the
-// bytes must be a multiple of 8; the address of a mapped file always is. If a signature follows the
-// image, Verify checks that the signature is undamaged, but not that the signature is authentic.
-// The returned error is an *Error.
+// Verify checks every byte of an image; of the notes, and of a signature after the image, only that
+// they are undamaged. The view points into data, so the caller must not change data afterwards. Its
+// address must be a multiple of 8, as that of a mapped file always is. Errors are *Error.
 func Verify(data []byte) (*View, error) {
 	v, err := VerifyEnvelope(data)
 	if err == nil {
@@ -169,9 +148,8 @@ func Verify(data []byte) (*View, error) {
 	return v, nil
 }
 
-// VerifyEnvelope checks everything that Verify checks, except the checksums of the payload. Until
-// VerifyPayload has returned nil, the caller may copy the bytes of the payload, but must not use
-// them in any other way.
+// VerifyEnvelope is Verify without the checksums of the payload. Until VerifyPayload has returned
+// nil, the caller may copy the bytes of the payload, but must not use them in any other way.
 func VerifyEnvelope(data []byte) (*View, error) {
 	data, signature, err := SplitSignature(data)
 	if err != nil {
@@ -184,9 +162,7 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	envelope := data[:p.EnvelopeSize]
 	v, sum, failure := readEnvelope(envelope)
 	if failure != nil {
-		// After a failure, readEnvelope has not computed the checksum. Compute the checksum here.
-		// If the checksum is wrong, the file is damaged, and the error below reports the damage
-		// instead of the failure.
+		// If the checksum is wrong, the damage is reported instead of the failure.
 		sum = EnvelopeChecksum(envelope)
 	}
 	if sum != p.Checksum {
@@ -207,9 +183,8 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	return v, nil
 }
 
-// setPayload sets v.Payload to the payload. The parameter `file` is the image file, excluding any
-// signature. setPayload checks that the payload ends at the end of `file`, and that all bytes
-// between the envelope and the payload are zero.
+// setPayload sets v.Payload from the file without its signature, and checks that the payload ends
+// the file, and that the padding before it is zero.
 func (v *View) setPayload(file []byte) *Error {
 	size, start := uint64(len(file)), uint64(len(v.Envelope))
 	if len(v.Segments) > 0 {
@@ -229,8 +204,7 @@ func (v *View) setPayload(file []byte) *Error {
 	return nil
 }
 
-// VerifyPayload computes the checksum of each segment of the payload, and compares the checksum
-// with Segment.Crc32c. The returned error is an *Error.
+// VerifyPayload checks the checksums of all segments. Errors are *Error.
 func (v *View) VerifyPayload() error {
 	rest := v.Payload
 	for i := range v.Segments {
@@ -245,13 +219,10 @@ func (v *View) VerifyPayload() error {
 	return nil
 }
 
-// readEnvelope checks an envelope, and returns a view of the envelope. The result `sum` is the
-// CRC-32C of the envelope, which the caller must compare with Preamble.Checksum. readEnvelope
-// computes the CRC-32C while it checks the commands. Therefore `sum` is not valid if `err` is not
-// nil.
+// readEnvelope also computes the checksum of the envelope, while it checks the commands: sum is not
+// valid after an error. The caller compares it with Preamble.Checksum.
 func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
-	const fieldCount = 10 // number of fields that image.fbs declares for table Image
-	// The number of a field is its position in the declaration of table Image, counted from 0.
+	const fieldCount = 10 // of table Image in image.fbs, which numbers them from 0
 	t := RootTable(envelope, PreambleSize, fieldCount, "image")
 	commands := t.vectorBytes(6, 8, CommandSize, CommandsMax, "commands")
 	v = &View{
@@ -274,21 +245,16 @@ func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	// The slice `commands` is a part of the slice `envelope`, and the capacities of both slices
-	// end at the same byte. Therefore the difference of the capacities is the offset of the first
-	// command.
+	// Both slices have capacity up to the same byte.
 	first := cap(envelope) - cap(commands)
 	sum, err = v.verifyCommands(commands, EnvelopeChecksum(envelope[:first]))
 	return v, continueChecksum(sum, envelope[first+len(commands):]), err
 }
 
-// otherVersionProblem is the beginning of messages about an image of another version.
 const otherVersionProblem = "another version of lm made the image; " +
 	"make it again with lm of this version "
 
-// checkFields checks all fields of a preamble except RootOffset and Checksum. It returns a
-// description of the problem, or an empty string if the fields are valid. The parameter `size`
-// is the size of the image in bytes.
+// checkFields checks all fields except RootOffset and Checksum, for an image of size bytes.
 func (p *Preamble) checkFields(size uint64) (problem string) {
 	if size == 0 {
 		return "the file is empty"
@@ -320,8 +286,8 @@ func (p *Preamble) checkFields(size uint64) (problem string) {
 	return ""
 }
 
-// EnvelopeChecksum returns the CRC-32C of an envelope, or of the first part of an envelope. The
-// computation treats the four bytes of Preamble.Checksum as zero.
+// EnvelopeChecksum returns the CRC-32C of an envelope, or of its first part, as if
+// Preamble.Checksum were zero.
 func EnvelopeChecksum(envelope []byte) uint32 {
 	sum := continueChecksum(0, envelope[:checksumOffset])
 	sum = continueChecksum(sum, make([]byte, 4))

@@ -1344,9 +1344,9 @@ struct checker {
 	uint8_t *pointed;      /* one bit for each window; 1: a Point has made the window accessible */
 	bool any_pointed;      /* false: all bits of `pointed` are 0; true: some may be 1 */
 	uint32_t found_window; /* index of the window to which `found` belongs, or LMPLAY_NONE */
-	uint32_t found_rule;   /* index of the rule that was found last; rules are often used in order */
-	struct board_rule found; /* result of find_access for that window */
-	bool found_has_bus;      /* images may store the bus address of these bytes to a device */
+	uint32_t found_rule;   /* index of the rule that was found last */
+	struct board_rule found; /* what images may do in a range: the result of find_access */
+	bool found_has_bus;      /* images may store the bus address of that range to a device */
 };
 
 static void clear_pointed_windows(struct checker *k) {
@@ -1392,8 +1392,8 @@ static bool reaches_forbidden(const struct board *board, const struct window *w,
 	return is_reached;
 }
 
-/* Sets k->found to the rule of one byte of a BAR. Reports whether there is one. The search begins at
-   the rule that was found last: rules do not overlap. */
+/* Sets k->found to the rule of one byte of a BAR. Reports whether there is one. The search begins
+   at the rule that was found last: rules do not overlap. */
 static bool find_rule(struct checker *k, const struct board *board, const struct window *w,
 	uint64_t at) {
 	uint32_t count = (board != NULL) ? board->rule_count : element_count(k->image, FIELD_RULES);
