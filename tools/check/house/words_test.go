@@ -147,8 +147,8 @@ var phrases = []struct {
 	{"meant by", phrase(`\bmeant by\b`), "means"},
 	{"as ever", phrase(`\bas ever\b`), "as usual, unchanged"},
 	{"comes to be", phrase(`\b(comes?|came) to be\b`), "becomes"},
-	{"The parameter", phrase(`(^|[.:;!?] )the parameter\b`), "its name in the sentence"},
-	{"Therefore", phrase(`(^|[.:;!?] )therefore\b`), "so, or the reason first"},
+	{"The parameter", phrase(`(^|[.!?] )the parameter\b`), "its name in the sentence"},
+	{"Therefore", phrase(`(^|[.!?] )therefore\b`), "so, or the reason first"},
 }
 
 // toldNotApart leaves out "told apart".
@@ -309,7 +309,7 @@ func TestPhrasesAreFound(t *testing.T) {
 		{"parameter", "// Load copies n bytes.\n// The parameter `n` is a number.\n", 1},
 		{"parameters of the kernel", "// It passes the parameter mode.\n", 0},
 		{"therefore", "// It waits. Therefore, it is slow.\n\n// Therefore it waits.\n", 2},
-		{"therefore inside", "// It waits, and is therefore slow.\n", 0},
+		{"therefore inside", "// It waits; therefore it is slow.\n", 0},
 		{"lanes", "// Lanes: one of none is as ever meant by them.\n", 4},
 	}
 	for _, test := range tests {
