@@ -182,8 +182,11 @@ func (r *scenarioRun) addWorkloads(args []string) error {
 	program := goBuild(r.t, runtime.GOARCH, "lightmetal/testdata/workloads/run")
 	for line := range strings.Lines(string(list)) {
 		name := strings.Fields(line)[0]
-		path, _ := makeImage(r.t, "capture", program, name, "--device", "mock:"+args[0])
-		r.addImage(r.t, args[0]+"/"+name, readFile(r.t, path))
+		image := args[0] + "/" + name
+		r.addImage(r.t, image, buildOnce(image, func() []byte {
+			path, _ := makeImage(r.t, "capture", program, name, "--device", "mock:"+args[0])
+			return readFile(r.t, path)
+		}))
 	}
 	return err
 }
