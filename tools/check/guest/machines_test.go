@@ -49,7 +49,7 @@ var setUpSteps = map[string]hostStep[*scenarioRun]{
 
 func skipUnless(r *scenarioRun, args []string) error {
 	if os.Getenv(args[0]) == "" && !slices.Contains(args[1:], path.Base(r.t.Name())) {
-		r.t.Skipf("%s is not set", args[0])
+		r.t.Skipf("%s is booted only if %s is set", path.Base(r.t.Name()), args[0])
 	}
 	return nil
 }
