@@ -121,11 +121,8 @@ cmd_record-trials() {
 	export LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
 	export LM_GUEST_NEW_KERNEL=$new_kernel LM_GUEST_NEW_MODULES=$new_modules
 	export LM_GUEST_AMD64_KERNEL=$amd64_kernel LM_GUEST_AMD64_MODULES=$amd64_modules
-	# Trials of Tenstorrent's driver also need a QEMU that shows a served device.
-	if [[ -n ${LM_TTKMD:-} ]]; then
-		ensure_new_qemu || { warn "record-trials: $missing"; exit 69; }
-		export LM_GUEST_QEMU=$new_qemu
-	fi
+	ensure_new_qemu || { warn "record-trials: $missing"; exit 69; }
+	export LM_GUEST_QEMU=$new_qemu
 	LM_RECORD_TRIALS=1 go test -count=1 -v -run OtherCompilers ./tools/capture/recorder
 	LM_RECORD_TRIALS=1 LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_MODULES=$modules \
 		LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 \

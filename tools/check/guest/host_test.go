@@ -38,13 +38,15 @@ var hostSteps = map[string]hostStep[*hostRun]{
 	"keep":        {"FILE [AFTER]", (*hostRun).keepOutput},
 	"dumped":      {"OUTPUT FILE", (*hostRun).requireDumped},
 
-	"data":    {"FILE TEXT [TIMES]", writeData},
-	"pattern": {"FILE SEED SIZE", writePattern},
-	"same":    {"FILE FILE", compareHostFiles},
-	"begins":  {"FILE TEXT", requireBeginning},
-	"disk":    {"FILE BLOCK...", (*hostRun).requireBlocks}, // the rest of the disk is 0
-	"shared":  {"FILE OFFSET...", (*hostRun).requireShared},
-	"memory":  {"IMAGE SEQUENCE", (*hostRun).requireMemory}, // of ivshmem
+	"data":       {"FILE TEXT [TIMES]", writeData},
+	"pattern":    {"FILE SEED SIZE", writePattern},
+	"same":       {"FILE FILE", compareHostFiles},
+	"begins":     {"FILE TEXT", requireBeginning},
+	"blocks":     {"FILE BLOCK...", (*hostRun).requireBlocks}, // on the disk of the NVMe device
+	"empty-from": {"BLOCK", (*hostRun).requireEmpty},
+	"disk":       {"FILE BLOCK", (*hostRun).requireDisk}, // blocks, and none after them
+	"shared":     {"FILE OFFSET...", (*hostRun).requireShared},
+	"memory":     {"IMAGE SEQUENCE", (*hostRun).requireMemory}, // of ivshmem
 
 	// Traces. The accesses to a region (namedRegions) are those of all replays of the machine's
 	// scenarios, or of one run, or those that this scenario has recorded.
@@ -276,23 +278,36 @@ func (h *hostRun) readData(path string) []byte {
 }
 
 // requireBlocks requires that the disk of the NVMe device has the data of a file from each of the
-// given blocks on, and zeros elsewhere.
+// given blocks on.
 func (h *hostRun) requireBlocks(args []string) error {
-	disk := readFile(h.t, filepath.Join(h.boot.dir, "nvme.img"))
-	want := make([]byte, len(disk))
+	disk, data := readFile(h.t, filepath.Join(h.boot.dir, "nvme.img")), h.readData(args[0])
 	for _, text := range args[1:] {
 		block, err := strconv.Atoi(text)
 		if err != nil {
 			return err
 		}
-		copy(want[block*512:], h.readData(args[0]))
-	}
-	for i := range disk {
-		if disk[i] != want[i] {
-			return fmt.Errorf("the disk has %#x at %#x, want %#x", disk[i], i, want[i])
+		if !bytes.Equal(disk[block*512:][:len(data)], data) {
+			return fmt.Errorf("the disk has other data from block %d on", block)
 		}
 	}
 	return nil
+}
+
+func (h *hostRun) requireEmpty(args []string) error {
+	block, err := strconv.Atoi(args[0])
+	disk := readFile(h.t, filepath.Join(h.boot.dir, "nvme.img"))
+	for i, value := range disk[block*512:] {
+		if value != 0 {
+			return fmt.Errorf("the disk has %#x at %#x", value, block*512+i)
+		}
+	}
+	return err
+}
+
+func (h *hostRun) requireDisk(args []string) error {
+	block, err := strconv.Atoi(args[1])
+	end := strconv.Itoa(block + len(h.readData(args[0]))/512)
+	return errors.Join(err, h.requireBlocks(args), h.requireEmpty([]string{end}))
 }
 
 // requireShared requires that the memory of the ivshmem device has the data of a file at offsets.

@@ -62,13 +62,17 @@ func (m *machine) addImage(t *testing.T, name string, file []byte) {
 // buildImage returns the file of an image in the scenarios.
 func buildImage(t *testing.T, name string) []byte {
 	t.Helper()
+	return buildOnce(name, func() []byte { return encodeImage(t, name) })
+}
+
+func buildOnce(name string, build func() []byte) []byte {
 	builtImages.Lock()
 	defer builtImages.Unlock()
 	if builtImages.files == nil {
 		builtImages.files = map[string][]byte{}
 	}
 	if builtImages.files[name] == nil {
-		builtImages.files[name] = encodeImage(t, name)
+		builtImages.files[name] = build()
 	}
 	return builtImages.files[name]
 }

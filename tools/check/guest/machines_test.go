@@ -49,7 +49,7 @@ var setUpSteps = map[string]hostStep[*scenarioRun]{
 
 func skipUnless(r *scenarioRun, args []string) error {
 	if os.Getenv(args[0]) == "" && !slices.Contains(args[1:], path.Base(r.t.Name())) {
-		r.t.Skipf("%s is not set", args[0])
+		r.t.Skipf("%s is booted only if %s is set", path.Base(r.t.Name()), args[0])
 	}
 	return nil
 }
@@ -182,8 +182,11 @@ func (r *scenarioRun) addWorkloads(args []string) error {
 	program := goBuild(r.t, runtime.GOARCH, "lightmetal/testdata/workloads/run")
 	for line := range strings.Lines(string(list)) {
 		name := strings.Fields(line)[0]
-		path, _ := makeImage(r.t, "capture", program, name, "--device", "mock:"+args[0])
-		r.addImage(r.t, args[0]+"/"+name, readFile(r.t, path))
+		image := args[0] + "/" + name
+		r.addImage(r.t, image, buildOnce(image, func() []byte {
+			path, _ := makeImage(r.t, "capture", program, name, "--device", "mock:"+args[0])
+			return readFile(r.t, path)
+		}))
 	}
 	return err
 }
