@@ -30,6 +30,7 @@ const (
 type commandBuilder struct {
 	*program
 	fences            fencer
+	verdict           verdict
 	fillSummary       string   // report of the pass fill
 	sequenceSummaries []string // report of the pass cut: sequences and their sizes
 
@@ -63,6 +64,7 @@ func (m *commandBuilder) buildCommands() (out passResult, err error) {
 	m.removeEmptySteps()
 	front, did := m.initialHostCommands()
 	m.fillSummary, m.pointedTo = did, make([]int32, len(m.windows))
+	m.noteLoads()
 	for i := range front {
 		m.emit(&front[i])
 	}
@@ -76,7 +78,7 @@ func (m *commandBuilder) buildCommands() (out passResult, err error) {
 				"import a part with --part FROM..TO",
 			m.commandCount+1, fbs.CommandsMax)
 	}
-	m.steps, m.runData = stepList{}, runArena{}
+	m.steps, m.runData, m.verdict.registers = stepList{}, runArena{}, nil
 	switch n := m.expects - m.ignoredExpects + m.comparedAccesses; {
 	case n > 0 && m.isPassEnabled("expect"):
 		out.summary = fmt.Sprintf("%s must return the recorded values",
@@ -196,10 +198,14 @@ func (m *commandBuilder) emitCommand(s step, at position) (next position) {
 			c.Mode = uint8(gen.ConditionReached)
 		}
 		m.polls++
+		if s.hasFlag(flagInterrupt) {
+			m.verdict.behindInterrupts++
+		}
 	case stepIgnore:
 		m.setExpect(&c, 0, 0)
 		m.expects++
 		m.ignoredExpects++
+		m.verdict.ignored++
 	case stepRelocate:
 		c = relocateCommand(s.width, s.window, uint64(s.offset), m.hostSpaces[s.operand].window,
 			s.value)
@@ -286,8 +292,11 @@ func (m *commandBuilder) setLoad(c *lmb.Command, s *step, at position) (next pos
 		m.comparedAccesses += e.count
 	default:
 		mask := m.significantMask(s)
-		if !m.isPassEnabled("expect") {
+		if m.isPassEnabled("expect") {
+			m.addExpect(s)
+		} else {
 			mask = 0
+			m.verdict.ignored++
 		}
 		m.setExpect(c, s.value, mask)
 		m.expects++

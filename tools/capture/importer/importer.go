@@ -131,13 +131,16 @@ type Report struct {
 	Board    string           `json:"board"`
 	Passes   []Pass           `json:"passes"` // in the order they ran, "read" first
 	Warnings []traces.Warning `json:"warnings"`
+	// What the image compares and waits for, and what the trace shows of these registers
+	Verdict string `json:"verdict,omitempty"`
 	// Result of the search for frames, if there was one
 	Frames *Frames `json:"frames,omitempty"`
 	// How the traces of --again differ
 	Again []*again.Comparison `json:"again,omitempty"`
 }
 
-// String returns the report as text, with one line for each pass and each warning.
+// String returns the report as text, with one line for each pass and each warning, and the
+// verdict.
 func (r *Report) String() string {
 	var b strings.Builder
 	if r.Frames != nil {
@@ -151,6 +154,9 @@ func (r *Report) String() string {
 	}
 	for _, w := range r.Warnings {
 		fmt.Fprintf(&b, "warning   %s\n", w)
+	}
+	if r.Verdict != "" {
+		fmt.Fprintf(&b, "verdict   %s\n", r.Verdict)
 	}
 	return b.String()
 }
@@ -201,6 +207,7 @@ func (l *lifter) runPasses(t *traces.Trace) (*lmb.Image, *Report, error) {
 	report.addPass("", l.warnUnmatched("--omit", "access", l.options.Omit))
 	report.addPass("", l.warnUnmatched("--as-data", "store", l.options.AsData))
 	report.addPass("", l.warnUnwritten())
+	report.Verdict = builder.verdictText()
 	image, err := l.buildImage(t, builder.sequences)
 	return image, report, err
 }
