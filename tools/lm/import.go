@@ -89,7 +89,8 @@ func (f *importFlags) defineFlags(flags *pflag.FlagSet) {
 // defineTrace defines flags that describe the trace, its device and its accesses.
 func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.StringVar(&f.from, "from", "",
-		"format of the trace: mmiotrace, rwmmio, qemu or record (default: recognized by its first lines)")
+		"format of the trace: mmiotrace, rwmmio, qemu or record "+
+			"(default: recognized by its first lines)")
 	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: the trace's name with .lmb)")
 	flags.StringVar(&f.board, "board", "",
 		"board of the device, generic, or a board file "+

@@ -168,9 +168,8 @@ func (f *recordFlags) setHostMemory(o *recorder.Options) {
 func parseFile(spec string) (f recorder.File) {
 	at := strings.LastIndex(spec, "=")
 	if at < 1 || !parseFileMeaning(spec[at+1:], &f) {
-		failUsage("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, "+
-			"such as /dev/shm/card=0,1234:11e8, PATH=BAR+OFFSET:SIZE, such as "+
-			"/dev/card0=2+0x40000:0x100000, "+
+		failUsage("--file %s: the form is PATH=BAR[+OFFSET][:SIZE][,VVVV:DDDD], "+
+			"such as /dev/shm/card=0,1234:11e8, "+
 			"or PATH=bus:ADDRESS, such as /dev/shm/ring=bus:0x10000", spec)
 	}
 	f.Path = spec[:at]
@@ -183,8 +182,8 @@ func parseFile(spec string) (f recorder.File) {
 	return f
 }
 
-// parseFileMeaning parses BAR[+OFFSET][:SIZE][,VVVV:DDDD] or bus:ADDRESS: the BAR or the host memory that a file is
-// recorded as.
+// parseFileMeaning parses BAR[+OFFSET][:SIZE][,VVVV:DDDD] or bus:ADDRESS: the BAR or the host
+// memory that a file is recorded as.
 func parseFileMeaning(text string, f *recorder.File) (ok bool) {
 	var err error
 	if address, memory := strings.CutPrefix(text, "bus:"); memory {

@@ -25,8 +25,8 @@ func (a *tensorAssigner) run() (passResult, error) {
 	if err := a.addTensors(); err != nil {
 		return a.result, err
 	}
-	for _, r := range slices.Concat(a.options.Poll, a.options.Wait, a.options.Ignore, a.options.Omit,
-		a.options.AsData) {
+	for _, r := range slices.Concat(a.options.Poll, a.options.Wait, a.options.Ignore,
+		a.options.Omit, a.options.AsData) {
 		if err := a.checkPlace(fmt.Sprintf("range 0x%x-0x%x", r.First, r.Last),
 			r.Place); err != nil {
 			return a.result, err

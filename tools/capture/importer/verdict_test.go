@@ -18,7 +18,8 @@ func TestVerdictCountsWhatTheTraceShowsOfEachRegister(t *testing.T) {
 	o := Options{From: FromRecord, Board: &boards.Ivshmem, Ignore: []Range{mustRange(t, "0x10")}}
 	_, report := mustImport(t, text, o)
 	const want = "8 expects: 3 on registers that never changed, 2 on registers that changed, " +
-		"3 on registers seen once; 1 compare of memory; 1 value ignored; 1 wait (1 behind interrupts)"
+		"3 on registers seen once; 1 compare of memory; 1 value ignored; " +
+		"1 wait (1 behind interrupts)"
 	if report.Verdict != want {
 		t.Errorf("got  %s\nwant %s", report.Verdict, want)
 	}

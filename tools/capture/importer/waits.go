@@ -202,7 +202,8 @@ func (p *program) keepPauses() (out passResult, err error) {
 		return nil
 	})
 	if kept > 0 {
-		out.summary = fmt.Sprintf("%s became delays of %v in all", english.Count(kept, "pause"), sum)
+		out.summary = fmt.Sprintf("%s became delays of %v in all",
+			english.Count(kept, "pause"), sum)
 	}
 	if n := len(left); n > 0 {
 		out.addWarning(first, "the program paused %s for 10 ms or more, but a replay does not "+

@@ -86,7 +86,8 @@ func TestImageWithTheProposedWaitsReplaysOnADeviceThatNeedsTime(t *testing.T) {
 	code, report := runOnJobDevice(t, jobTrace(3), o)
 	flag := regexp.MustCompile(`--wait (\S+),`).FindStringSubmatch(report.String())
 	if code != hal.ExpectFailed || flag == nil {
-		t.Fatalf("without a flag: %v, want %v and a proposal in:\n%s", code, hal.ExpectFailed, report)
+		t.Fatalf("without a flag: %v, want %v and a proposal in:\n%s", code, hal.ExpectFailed,
+			report)
 	}
 	o.Wait = []Range{mustRange(t, flag[1])}
 	code, report = runOnJobDevice(t, jobTrace(3), o)

@@ -175,7 +175,8 @@ func (m *rwmmio) count(address uint64, a Access) {
 func (m *rwmmio) regionOf(address uint64) (found *Region) {
 	for i := range m.source.Regions {
 		r := &m.source.Regions[i]
-		if address-r.Base < m.source.Board.BarSizes[r.Bar] && (found == nil || r.Base > found.Base) {
+		if address-r.Base < m.source.Board.BarSizes[r.Bar] &&
+			(found == nil || r.Base > found.Base) {
 			found = r
 		}
 	}
