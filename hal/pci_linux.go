@@ -326,14 +326,6 @@ func (p *pciBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint
 		return 0, syscallFault("open", pagemapPath, err)
 	}
 	bus, contiguous, err := p.physicalAddress(pagemapFD, mem)
-	// If the pages of mem are not contiguous in physical memory, mem has several huge pages. In
-	// this case, replace all pages of the mapping that contains mem. This is the last mapping in
-	// the list, and no other Host window uses it yet, because allocatePages has made a new mapping
-	// for mem.
-	mappings := p.dev.hostMemory.mappings
-	if err == nil && !contiguous && makeContiguous(pagemapFD, mappings[len(mappings)-1]) {
-		bus, contiguous, err = p.physicalAddress(pagemapFD, mem)
-	}
 	_ = syscalls.close(pagemapFD)
 	if err == nil && !contiguous {
 		err = p.dev.notContiguousFault(size, true)

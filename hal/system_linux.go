@@ -23,11 +23,10 @@ type syscallTable struct {
 	read   func(fd int, data []byte) (int, error)
 	pread  func(fd int, data []byte, offset int64) (int, error)
 	pwrite func(fd int, data []byte, offset int64) (int, error)
-	memfd  func(flags int) (fd int, err error)
 	flock  func(fd, how int) error
 }
 
-var syscalls = syscallTable{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pread, pwrite, memfd,
+var syscalls = syscallTable{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pread, pwrite,
 	unix.Flock}
 
 // openFile opens a file. It adds the flag O_CLOEXEC, so that programs that this process starts do
@@ -35,9 +34,6 @@ var syscalls = syscallTable{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pre
 func openFile(path string, flags int) (int, error) {
 	return unix.Open(path, flags|unix.O_CLOEXEC, 0)
 }
-
-// memfd creates an unnamed file in memory and returns its file descriptor.
-func memfd(flags int) (fd int, err error) { return unix.MemfdCreate("", flags) }
 
 // rawSyscall makes the system call with the given number on the file fd, without informing Go's
 // scheduler. Other goroutines may have to wait until the call returns. The error is nil or a

@@ -13,9 +13,8 @@ import (
 )
 
 // TestGuestDetectsFilesThatCannotChange checks which signed images lmrun copies, because another
-// process could change the file. It does not copy a file that fs-verity protects, or a file on a
-// file system whose superblock is read-only. A read-only mount of a writable superblock is not
-// sufficient.
+// process could change the file. It copies every file but one that fs-verity protects, also on a
+// file system that is read-only.
 func TestGuestDetectsFilesThatCannotChange(t *testing.T) {
 	t.Parallel()
 	runInside(t, func(m *machine) {

@@ -21,8 +21,8 @@ const (
 	readOnlyMount = "/bound"
 )
 
-// unchanging replays signed files, and tries to change each while it is replayed. A file that can
-// be changed must be copied to private memory first; one that cannot must stay in the page cache.
+// unchanging replays signed files, and tries to change each while it is replayed. A file
+// with fs-verity must stay in the page cache; any other must be copied to private memory first.
 func unchanging(*guest, []string) error {
 	if err := mountFileSystem(); err != nil {
 		return err
@@ -35,8 +35,8 @@ func unchanging(*guest, []string) error {
 		replayChanged(readOnlyMount+plain, readOnlyMount+plain, false, unix.EROFS),
 		replayChanged(mountPoint+sealed, mountPoint+sealed, true, unix.EPERM),
 		unix.Mount("", mountPoint, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""),
-		replayChanged(mountPoint+plain, mountPoint+plain, true, unix.EROFS),
-		replayChanged(readOnlyMount+plain, mountPoint+plain, true, unix.EROFS),
+		replayChanged(mountPoint+plain, mountPoint+plain, false, unix.EROFS),
+		replayChanged(readOnlyMount+plain, mountPoint+plain, false, unix.EROFS),
 		replayChanged("/signed.lmb", "/signed.lmb", false, nil), // a file system without a device
 	)
 }
