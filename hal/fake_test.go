@@ -1,5 +1,3 @@
-//go:build !(backend_pci || backend_vfio || backend_tt)
-
 package hal
 
 // This file connects package hal to the fake machine of package fakekernel.
@@ -33,9 +31,17 @@ type fakeKernel struct {
 // currentMachine is the machine to which addFunction adds PCI functions.
 var currentMachine *fakeKernel
 
+func skipUnlessAllBackends(t testing.TB) {
+	t.Helper()
+	if !hasAll {
+		t.Skip("needs all backends")
+	}
+}
+
 // installFakeSysfs makes package hal use the sysfs of a fake machine without PCI functions, until
 // the test ends. System calls still reach the real kernel, on the files of the fake machine.
 func installFakeSysfs(t testing.TB) *fakeKernel {
+	skipUnlessAllBackends(t)
 	oldDir, umask := sysfsDevicesDir, unix.Umask(0o022) // the umask does not apply to sysfs
 	dir, err := filepath.EvalSymlinks(t.TempDir())      // /proc/self/fd contains no symbolic links
 	if err != nil {
