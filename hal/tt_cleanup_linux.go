@@ -41,7 +41,8 @@ func (t *ttBackend) registerExitCleanup(view *fbs.View, deviceIndex int) (note s
 		address: reset.Address,
 		data:    uint64(reset.Mask),
 	}
-	return "", ioctlStruct(t.fd, ttSetNoCCleanup, structPointer(&c), "SET_NOC_CLEANUP", t.dev.locator)
+	return "", ioctlStruct(t.fd, ttSetNoCCleanup, structPointer(&c), "SET_NOC_CLEANUP",
+		t.dev.locator)
 }
 
 // firstTileOutOfReset searches the image for the first Write or Modify command that releases a core

@@ -19,7 +19,7 @@ const (
 	iovaAlignment = 64 << 10
 	// bytes to the next bus address if the IOMMU cannot map one
 	iovaRetryStep = 1 << 20
-	iovaTriesMax  = 1 << 16
+	iovaTriesMax  = 1 << 16 // bus addresses that are tried for one range
 )
 
 type vfioBackend struct {
@@ -34,7 +34,7 @@ func (v *vfioBackend) identifyDevice() error {
 	if err := d.pciFunction.findInSysfs(d.locator, d.locatorIsIDs); err != nil {
 		return err
 	}
-	// It makes the function accessible to user space.
+	// vfio-pci makes the function accessible to user space.
 	if d.pciFunction.boundDriver != "vfio-pci" {
 		return d.fault(NoDevice, v.notBoundReason())
 	}
