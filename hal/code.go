@@ -1,18 +1,13 @@
 package hal
 
-// This file declares the result codes of all operations, with a text and an exit status for
-// each code, and the error type Fault.
-
 import "sync/atomic"
 
-// Code is the result of an operation, and implements error. A Code has one byte, because Go
-// converts a one-byte value to an interface without allocating memory. Therefore returning a Code
-// as an error never allocates.
+// Code is the result of an operation, and an error. It has one byte, so that Go converts it to an
+// interface without allocating.
 type Code uint8
 
-// The codes have the same numbers as enum lm_code in the C header lightmetal.h. Firmware may have
-// been compiled with an older version of that header. Therefore no number may ever change its
-// meaning, and new codes must be appended.
+// The numbers are those of enum lm_code in lightmetal.h. Firmware may have been compiled with an
+// older one: no number changes its meaning, and new codes are appended.
 const (
 	OK             Code = iota
 	Usage               // the caller passed invalid arguments
@@ -38,9 +33,7 @@ const (
 	codeCount           // number of codes; new codes must be inserted before this line
 )
 
-// codeTable contains the text of each code, and the exit status of a program that ends with the
-// code. An exit status up to 70 has the meaning that sysexits.h defines. From 71 on, lightmetal
-// defines the meanings, and some of them differ from sysexits.h.
+// Exit statuses up to 70 are those of sysexits.h. From 71 on, some differ from it.
 var codeTable = [codeCount + 1]struct {
 	exit int
 	text string
@@ -69,39 +62,38 @@ var codeTable = [codeCount + 1]struct {
 	codeCount:      {70, "unknown result code"}, // entry for all numbers that are not codes
 }
 
-// ExitStatus returns the exit status of a program that ends with the code `c`.
+// ExitStatus returns the exit status of a program that ends with c.
 func (c Code) ExitStatus() int { return codeTable[min(c, codeCount)].exit }
 
-// Error returns the text of the code `c`. The text does not name a device or file; the message of a
-// Fault does.
+// Error returns the text of c, which names no device or file.
 func (c Code) Error() string { return codeTable[min(c, codeCount)].text }
 
-// Fault is an error that consists of a Code and a reason.
+// Fault is a Code with a reason.
 type Fault struct {
 	Code   Code
 	Reason string // names the device or file, the fault and the remedy
 }
 
-// reservedFaults has the memory of Faults after ReserveFaults. Element 0 is not used. After a
-// failure, lmrun stops the DMA of up to eight devices, which can fail in two ways each.
+// reservedFaults has the memory of Faults after ReserveFaults, from element 1 on. After a failure,
+// lmrun stops the DMA of up to eight devices, which can fail in two ways each.
 var reservedFaults [24]struct {
 	fault  Fault
 	reason [8 << 10]byte // two paths and a text
 }
 
-// nextReserved is the next element of reservedFaults; 0: ReserveFaults was not called.
+// nextReserved is an index of reservedFaults; 0: ReserveFaults was not called.
 var nextReserved atomic.Int32
 
 // ReserveFaults makes the next Faults need no memory of the heap.
 func ReserveFaults() { nextReserved.CompareAndSwap(0, 1) }
 
-// NewFault returns a Fault as an error. NewFault must not be inlined: a call has less machine code.
+// NewFault returns a Fault. A call has less machine code than an inlined copy.
 //
 //go:noinline
 func NewFault(code Code, reason string) error { return JoinFault(code, reason) }
 
-// JoinFault returns a Fault whose reason consists of parts. It allocates memory, unless
-// ReserveFaults was called.
+// JoinFault returns a Fault whose reason is all parts. It allocates, unless ReserveFaults was
+// called.
 //
 //go:noinline
 func JoinFault(code Code, parts ...string) error {
@@ -110,7 +102,6 @@ func JoinFault(code Code, parts ...string) error {
 	return fault
 }
 
-// newFault returns a Fault, and memory for its reason: the next of reservedFaults, if one is left.
 func newFault() (*Fault, []byte) {
 	i := nextReserved.Load()
 	if i == 0 || int(i) == len(reservedFaults) || !nextReserved.CompareAndSwap(i, i+1) {
@@ -122,8 +113,8 @@ func newFault() (*Fault, []byte) {
 // Error returns the text of the code, a colon and the reason.
 func (f *Fault) Error() string { return string(AppendError(nil, f)) }
 
-// AppendError appends the text of an error. It allocates nothing if `text` is large enough and the
-// error is a Code or a Fault.
+// AppendError appends the text of an error. For a Code or Fault it allocates only if text is too
+// small.
 func AppendError(text []byte, err error) []byte {
 	if fault, isFault := err.(*Fault); isFault {
 		return AppendParts(text, fault.Code.Error(), ": ", fault.Reason)
@@ -141,11 +132,10 @@ func AppendParts(text []byte, parts ...string) []byte {
 	return text
 }
 
-// Unwrap returns the code of the fault, for errors.Is and errors.As.
+// Unwrap returns the code, for errors.Is and errors.As.
 func (f *Fault) Unwrap() error { return f.Code }
 
-// CodeOf returns the Code of the error `err`: OK if `err` is nil, `err` itself if it is a Code, and
-// otherwise the Code that `err` wraps. If `err` wraps no Code, CodeOf returns Internal.
+// CodeOf returns OK for nil, the Code that err is or wraps, or else Internal.
 func CodeOf(err error) Code {
 	switch e := err.(type) {
 	case nil:

@@ -1,16 +1,12 @@
 package hal
 
-// This file accesses the PCI configuration space of a device. The kernel provides configuration
-// space as a file (sysfs) or as a range of a file (VFIO).
-
 import (
 	"golang.org/x/sys/unix"
 
 	"lightmetal/fbs"
 )
 
-// Registers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.2). The comments name the
-// constants of linux/pci_regs.h.
+// PCI Local Bus 3.0, 6.1 and 6.2; names of linux/pci_regs.h
 const (
 	configCommandOffset    = 0x04    // PCI_COMMAND: offset of the command register, 2 bytes
 	configCommandMemoryBit = 1 << 1  // PCI_COMMAND_MEMORY: command bit that enables memory decoding
@@ -21,17 +17,15 @@ const (
 	configBar0Offset       = 0x10    // PCI_BASE_ADDRESS_0: six registers of 4 bytes
 	configBarsEnd          = configBar0Offset + 4*configBarCount
 
-	// configStatusDMAErrors is the mask of the status bits that report a failed DMA transfer. Bit
-	// 8: the device received or sent poisoned data as a bus master (PCI_STATUS_PARITY). Bit 12:
-	// target abort (PCI_STATUS_REC_TARGET_ABORT). Bit 13: master abort
-	// (PCI_STATUS_REC_MASTER_ABORT). Bit 15: the device received a poisoned packet
-	// (PCI_STATUS_DETECTED_PARITY). Writing 1 to a bit clears it.
+	// Failed DMA. Bit 8: poisoned data received or sent as bus master (PCI_STATUS_PARITY); 12:
+	// target abort (PCI_STATUS_REC_TARGET_ABORT); 13: master abort (PCI_STATUS_REC_MASTER_ABORT);
+	// 15: a poisoned packet (PCI_STATUS_DETECTED_PARITY). Writing 1 clears a bit.
 	configStatusDMAErrors = 1<<8 | 1<<12 | 1<<13 | 1<<15
 )
 
-// configSpace implements Port for configuration space. For a read or write of 1, 2 or 4 aligned
-// bytes of the file, the kernel makes one access of the same width to the device (Linux,
-// drivers/pci/pci-sysfs.c, pci_read_config; drivers/vfio/pci/vfio_pci_config.c, vfio_config_do_rw).
+// configSpace implements Port. For 1, 2 or 4 aligned bytes of the file, the kernel makes one access
+// of this width (Linux, drivers/pci/pci-sysfs.c, pci_read_config;
+// drivers/vfio/pci/vfio_pci_config.c, vfio_config_do_rw).
 type configSpace struct {
 	fd     int          // of the file that contains configuration space; -1 if closed
 	offset int64        // of configuration space in the file, in bytes
@@ -51,7 +45,7 @@ func (s *configSpace) Load(offset uint64, width uint8) (uint64, Code) {
 	return fbs.ReadStruct[uint64](s.buffer[:width]), OK
 }
 
-// Store implements Port. `width` must be at most 4.
+// Store implements Port, for at most 4 bytes.
 func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 	s.buffer = [len(s.buffer)]byte{byte(value), byte(value >> 8), byte(value >> 16),
 		byte(value >> 24)}
@@ -59,8 +53,7 @@ func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 	return configAccessCode(n, width, err)
 }
 
-// storeBit replaces a bit of a register of 2 bytes. Errors are ignored: a user who may not write
-// configuration space can still use the device.
+// storeBit ignores errors: who may not write configuration space can still use the device.
 func (s *configSpace) storeBit(offset, bit, value uint64) {
 	now, code := s.Load(offset, 2)
 	if code == OK && now&bit != value {
@@ -68,16 +61,9 @@ func (s *configSpace) storeBit(offset, bit, value uint64) {
 	}
 }
 
-// configAccessCode converts the result of a pread or pwrite of `width` bytes to a Code. `count` is
-// the number of bytes that were transferred, and `err` is the error. The kernel returns these
-// errors:
-//   - ENODEV: the device was removed.
-//   - EPERM: kernel lockdown denies the access.
-//   - ESPIPE: pwrite on a sysfs file that was opened for reading only (Linux, fs/kernfs/file.c,
-//     kernfs_fop_open).
-//
-// A user without CAP_SYS_ADMIN can read only the first 64 bytes. If an access extends beyond them,
-// the kernel transfers fewer than `width` bytes.
+// configAccessCode converts the result of pread or pwrite. ENODEV: removed. EPERM: kernel lockdown.
+// ESPIPE: opened for reading only (Linux, fs/kernfs/file.c, kernfs_fop_open). Fewer bytes: beyond
+// the 64 bytes that a user without CAP_SYS_ADMIN may read.
 func configAccessCode(count int, width uint8, err error) Code {
 	switch errnoOf(err) {
 	case 0:
@@ -93,12 +79,11 @@ func configAccessCode(count int, width uint8, err error) Code {
 	return IO
 }
 
-// readHeader returns the first 8 bytes of configuration space (ids, command and status register),
-// or 0 if they cannot be read, and whether the device answers and decodes memory accesses.
+// readHeader returns the first 8 bytes (ids, command, status), or 0.
 //
-// The ids of a virtual function read as all ones, and its memory decoding bit as 0 (SR-IOV 1.1,
-// 3.4.1). No command register is all ones, because its upper bits are reserved. A device that has
-// reset itself has no addresses in its BARs.
+// A virtual function's ids read as all ones, and its memory decoding bit as 0 (SR-IOV 1.1, 3.4.1).
+// No command register is all ones: its upper bits are reserved. A device that has reset itself has
+// no addresses in its BARs.
 func (d *device) readHeader() (header uint64, alive bool) {
 	header, code := d.config.Load(0, 8)
 	command := uint16(header >> (8 * configCommandOffset))
@@ -109,7 +94,7 @@ func (d *device) readHeader() (header uint64, alive bool) {
 	return header, alive
 }
 
-// readBARs returns the registers of the BARs, or zeros if they cannot be read.
+// readBARs returns zeros if they cannot be read.
 func (s *configSpace) readBARs() barRegisters {
 	n, _ := syscalls.pread(s.fd, s.buffer[:], s.offset+configBar0Offset)
 	if n != len(s.buffer) {
@@ -118,16 +103,13 @@ func (s *configSpace) readBARs() barRegisters {
 	return s.buffer
 }
 
-// setCommandRegisterBit sets or clears the bit `mask` of the PCI command register, and checks that
-// the device has accepted the new value.
+// setCommandRegisterBit also checks that the device has accepted the value.
 func (d *device) setCommandRegisterBit(mask uint64, on bool) error {
 	if mask == configCommandMemoryBit && d.pciFunction.isVirtual {
 		return nil // always on; the bit reads as 0
 	}
-	// If the bit already has the wanted value, do not write the register. A user who may not write
-	// configuration space can then use a device whose memory decoding is already on. There is one
-	// exception: to enable bus mastering, write the register even if the bit is already set. A user
-	// who may not write configuration space must not be able to start DMA.
+	// Without a write, a user who may not write can use a device whose memory decoding is on. But
+	// such a user must not start DMA: bus mastering is always written.
 	before, code := d.config.Load(configCommandOffset, 2)
 	want := before &^ mask
 	if on {
@@ -140,8 +122,7 @@ func (d *device) setCommandRegisterBit(mask uint64, on bool) error {
 		return d.fault(code, "cannot write the command register; "+
 			"run as root and without kernel lockdown")
 	}
-	// Read the register back, because a device or a hypervisor may ignore the write. If the read
-	// fails, assume that the write was ignored.
+	// A device or a hypervisor may ignore the write.
 	after, code := d.config.Load(configCommandOffset, 2)
 	if code != OK {
 		after = ^want
@@ -161,13 +142,11 @@ func (d *device) setCommandRegisterBit(mask uint64, on bool) error {
 		"bus mastering stays on: the device may still write to memory; reset the device")
 }
 
-// allOnesFault returns the Fault for configuration space that reads as all ones, which means that
-// the device does not answer.
 func (d *device) allOnesFault() error {
 	return d.goneFault("configuration space reads as all ones; reset the device, or")
 }
 
-// goneFault returns the Fault for a device that must be found again.
+// goneFault is for a device that must be found again.
 //
 //go:noinline
 func (d *device) goneFault(text string) error {
@@ -176,12 +155,9 @@ func (d *device) goneFault(text string) error {
 		"/remove` and find it again with `echo 1 > /sys/bus/pci/rescan`")
 }
 
-// kernelLogAdvice is the end of some error messages. It names two commands whose output may contain
-// the reason of the failure.
 const kernelLogAdvice = "; see `lspci -vv` and `dmesg`"
 
-// mapConfig returns an aperture of the first `size` bytes of configuration space. The commands of a
-// verified image only load from this aperture, and never store to it.
+// mapConfig returns the first bytes of configuration space, which images only load.
 func (d *device) mapConfig(size uint64) (*Aperture, error) {
 	if d.config.size < size {
 		return nil, d.fault(WrongDevice,

@@ -1,9 +1,5 @@
 package hal
 
-// This file declares the type `device`, a PCI function that this program has opened, and the
-// interface of its backend. Methods that concern only one part of the device, such as its TLB
-// windows, are in other files. The comments on the fields of `device` name these files.
-
 import (
 	"strconv"
 
@@ -13,8 +9,7 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// device implements Device. It calls its backend for each operation that depends on the kernel
-// interface. The backend has a pointer to the `device`, and uses its fields.
+// device implements Device, through a backend, which uses its fields.
 type device struct {
 	backend      backend
 	scheme       string // part of the device name before the first colon: pci, vfio or tt
@@ -33,33 +28,25 @@ type device struct {
 	cleanups    cleanups       // functions that release resources: see cleanup_linux.go
 }
 
-// backend is a kernel interface through which a program in user space accesses a PCI function:
-// sysfs, VFIO, or Tenstorrent's driver.
+// backend is the kernel interface to a function: sysfs, VFIO, or Tenstorrent's driver.
 type backend interface {
-	// identifyDevice finds the device and reads its identity. It does not write to the device.
+	// identifyDevice finds the device and reads its identity. It does not write to it.
 	identifyDevice() error
-	// acquireDevice claims the device for this program, and stops DMA that a killed program left
-	// running. The first call of Map calls acquireDevice. After acquireDevice, memory decoding is
-	// on. Bus mastering is off, unless a kernel driver keeps it on or this user may not switch it
-	// off.
+	// acquireDevice claims the device at the first Map, and stops DMA that a killed program left
+	// running. Then memory decoding is on, and bus mastering off, unless a kernel driver keeps it
+	// on or this user may not switch it off.
 	acquireDevice() error
-	// mapBarRange calls mapFile to map a range of a BAR. If writeCombining is true, the mapping
-	// should be write-combining, but a backend may map the range uncached instead.
+	// mapBarRange may map uncached although writeCombining is true.
 	mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error)
-	// mapForDMA makes `mem` accessible to the device by DMA, and returns the bus address of `mem`.
-	// `mem` consists of complete pages: huge pages if `huge` is true, and otherwise ordinary pages.
-	// During DMA, the kernel must not move a page. It never moves huge pages. mapForDMA returns an
-	// error if it cannot prevent the kernel from moving ordinary pages.
-	//
-	// If fixedBus is not 0, mapForDMA returns the bus address fixedBus, or an error if the device
-	// cannot reach `mem` at that address.
+	// mapForDMA returns the bus address of mem, complete pages, huge ones or not: fixedBus if that
+	// is not 0. It fails if the kernel could move a page during DMA, as it does with ordinary ones
+	// only.
 	mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error)
-	// mapForPeer implements Device.AssignBusAddress if the device and the owner of the
-	// aperture have the same backend.
+	// mapForPeer is AssignBusAddress for an owner with the same backend.
 	mapForPeer(a *Aperture, owner *device) error
 }
 
-// fault returns a Fault whose reason begins with the name of the device.
+// fault begins the reason with the device's name.
 //
 //go:noinline
 func (d *device) fault(code Code, text string) error {
@@ -78,8 +65,7 @@ func (d *device) Map(w fbs.Window) (Aperture, error) {
 	return *a, nil
 }
 
-// mapWindow maps the window `w` of an image. The first call also acquires the device for this
-// program.
+// mapWindow also acquires the device, at the first call.
 func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	if !d.acquired {
 		d.acquireError = d.acquire()
@@ -101,8 +87,7 @@ func (d *device) mapWindow(w *fbs.Window) (*Aperture, error) {
 	return nil, d.fault(Internal, fbs.Text("unknown kind of window: %d", uint64(w.Kind)))
 }
 
-// acquire makes this open device the only one of its PCI function, in this and all other programs,
-// until Close or the end of the program. Then it readies the device.
+// acquire makes this the only open device of its function, in all programs, until Close.
 func (d *device) acquire() error {
 	path := d.configPath()
 	fd, err := d.cleanups.openFile(path, unix.O_RDONLY)
@@ -129,14 +114,13 @@ func (d *device) acquire() error {
 
 func (d *device) configPath() string { return d.pciFunction.sysfsDir() + "/config" }
 
-// unassignedFault returns the Fault for a BAR that has no address.
 func (d *device) unassignedFault(bar int) error {
 	return d.fault(NoDevice, "the kernel has assigned no address to BAR "+strconv.Itoa(bar)+
 		"; see `dmesg | grep BAR`, and boot with `pci=realloc`, or with wider PCIe ranges in the "+
 		"device tree")
 }
 
-// mapBar maps a range of a BAR. It returns an error if the range does not lie inside the BAR.
+// mapBar checks that the range is inside the BAR.
 func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*Aperture, error) {
 	name := "BAR " + strconv.Itoa(int(bar))
 	if d.pciFunction.Unassigned>>bar&1 != 0 {
@@ -154,13 +138,11 @@ func (d *device) mapBar(bar uint8, writeCombining bool, offset, size uint64) (*A
 	return d.backend.mapBarRange(bar, writeCombining, offset, size)
 }
 
-// mapFile maps `size` bytes of the file `fd`, from the given offset on. The mapping lasts until
-// Close. `path` is the name of the file in error messages.
+// mapFile maps until Close; path is for messages.
 //
-// mapFile maps only the pages of this range, for two reasons. First, no page may be mapped with two
-// memory types: on x86 the kernel rejects the second mapping or makes it uncached
-// (arch/x86/mm/pat/memtype.c). Second, mmap takes time and memory for each page, because the kernel
-// writes all page table entries immediately.
+// It maps only the range's pages: mmap writes all page table entries at once, and no page may have
+// two memory types (on x86, the kernel rejects the second or makes it uncached:
+// arch/x86/mm/pat/memtype.c).
 func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, error) {
 	offsetInPage := offset % pageSize()
 	mem, err := syscalls.mmap(fd, int64(offset-offsetInPage), int(offsetInPage+size),
@@ -179,20 +161,14 @@ func (d *device) mapFile(fd int, offset, size uint64, path string) (*Aperture, e
 	return &a, nil
 }
 
-// pageSize returns the size of a normal page of memory in bytes.
 func pageSize() uint64 { return uint64(unix.Getpagesize()) }
 
-// hostWindowsNotSharedReason is the end of an error message of AssignBusAddress. The message
-// concerns a device whose tiles access host memory.
 const hostWindowsNotSharedReason = ": a device with tiles reaches only its host windows, " +
 	"and does not share them"
 
-// AssignBusAddress implements Device. It returns an error if the device `d` cannot reach the
-// aperture `a`, by these rules:
-//   - If a kernel driver keeps bus mastering of `d` on, `d` reaches only its own windows.
-//   - If `d` has outbound translation, `d` reaches only its own Host windows.
-//   - Otherwise `d` reaches windows of devices with the same backend, except the Host windows of
-//     devices with outbound translation.
+// AssignBusAddress implements Device. A device that a kernel driver keeps bus master reaches only
+// its own windows; one with outbound translation only its own Host windows; any other, windows of
+// devices with the same backend, but no Host windows of devices with outbound translation.
 func (d *device) AssignBusAddress(a *Aperture, windowOwner Device) error {
 	owner, reachable := windowOwner.(*device)
 	reason := "; open both as `pci:` or both as `vfio:`"
@@ -229,10 +205,9 @@ func (d *device) Diagnose() Code {
 	return d.busMaster.dmaFailureCode(header)
 }
 
-// Close implements Device. It switches bus mastering off before it releases host memory, because a
-// bus master may still write to that memory. It leaves memory decoding on, because cores that the
-// image started may still be running. The next program must be able to reach these cores through
-// the BARs, for example to stop them.
+// Close implements Device. Bus mastering goes off first: a bus master may still write to host
+// memory. Memory decoding stays on, so that the next program can reach cores that still run, for
+// example to stop them.
 func (d *device) Close() error {
 	err := d.SetBusMaster(false)
 	if e := d.cleanups.callAll(); err == nil {

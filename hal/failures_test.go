@@ -1,5 +1,3 @@
-//go:build !(backend_pci || backend_vfio || backend_tt)
-
 package hal
 
 // This file makes each system call of each backend fail with each error.

@@ -1,5 +1,3 @@
-//go:build !(backend_pci || backend_vfio || backend_tt)
-
 package hal
 
 // This file connects package hal to the fake machine of package fakekernel.
@@ -33,9 +31,17 @@ type fakeKernel struct {
 // currentMachine is the machine to which addFunction adds PCI functions.
 var currentMachine *fakeKernel
 
+func skipUnlessAllBackends(t testing.TB) {
+	t.Helper()
+	if !hasAll {
+		t.Skip("needs all backends")
+	}
+}
+
 // installFakeSysfs makes package hal use the sysfs of a fake machine without PCI functions, until
 // the test ends. System calls still reach the real kernel, on the files of the fake machine.
 func installFakeSysfs(t testing.TB) *fakeKernel {
+	skipUnlessAllBackends(t)
 	oldDir, umask := sysfsDevicesDir, unix.Umask(0o022) // the umask does not apply to sysfs
 	dir, err := filepath.EvalSymlinks(t.TempDir())      // /proc/self/fd contains no symbolic links
 	if err != nil {
@@ -66,7 +72,7 @@ func installFakeKernel(t testing.TB) *fakeKernel {
 // useForSyscalls makes package hal make its system calls to the fake machine.
 func (k *fakeKernel) useForSyscalls() {
 	syscalls = syscallTable{k.Open, k.Close, k.Ioctl, k.Mmap, k.Munmap, k.Read, k.Pread, k.Pwrite,
-		k.Memfd, k.Flock}
+		k.Flock}
 }
 
 // checkReleased checks that no file is open and nothing is mapped.
@@ -124,13 +130,11 @@ func (f *fakePagemap) entry(page uint64) uint64 {
 }
 
 // installFakePagemap makes package hal make its system calls to a fake machine, until the test
-// ends. The memory of this machine has the physical address `first` and higher addresses. Its
-// kernel has no huge pages in files.
+// ends. The memory of this machine has the physical address `first` and higher addresses.
 func installFakePagemap(t testing.TB, first uint64) *fakePagemap {
 	// Bits of the page map that hal must ignore: shared (61), exclusive (56), soft-dirty (55).
 	f := &fakePagemap{fakeKernel: installFakeKernel(t), firstFrame: first / 4096,
 		frameOfPage: map[uint64]uint64{}, flags: pagePresentBit | 1<<61 | 1<<56 | 1<<55}
-	f.Fail("memfd", unix.ENOSYS)
 	f.Pagemap = f.entry
 	return f
 }

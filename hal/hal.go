@@ -1,41 +1,33 @@
 // Package hal opens PCIe devices and makes their address ranges accessible.
 //
-// A replay program executes the commands of an image, a file that was recorded or
-// written for one or more devices. The image declares windows. A window is a range of
-// addresses; a load, store or copy command accesses one window. Device.Map makes a window
-// accessible and returns an Aperture. A Walk executes commands on apertures that are
-// mapped memory. There are four kinds of windows:
+// An image declares windows, ranges of addresses that its commands access. Device.Map makes a
+// window accessible and returns an Aperture. A Walk executes commands on apertures that are mapped
+// memory. There are four kinds of windows:
 //
-//	Bar     a range of a PCI base address register (BAR) of the device
-//	Tlb     a range of the addresses of a tile, through a TLB window of the device
-//	Config  the first bytes of the device's PCI configuration space
+//	Bar     a range of a base address register (BAR)
+//	Tlb     addresses of a tile, through a TLB window of the device
+//	Config  the first bytes of the PCI configuration space
 //	Host    host memory that the device reaches by DMA
 //
-// A tile is one node of the on-chip network of a Tenstorrent chip, such as a processor
-// tile or a DRAM tile. A TLB window is a range of a BAR. The chip forwards each access to
-// a TLB window to an address of a tile. Registers of the chip select the tile and the
-// address. TLB windows are numbered; the number of a TLB window is called its slot.
+// A tile is a node of the on-chip network of a Tenstorrent chip, such as a processor or DRAM. A TLB
+// window is a range of a BAR whose accesses the chip forwards to an address of a tile. Registers
+// select both. The number of a TLB window is its slot.
 //
-// The backend `pci` uses sysfs and is for bring-up, because nothing restricts which memory the
-// device reaches. The backend `vfio` uses VFIO, which puts the device behind an IOMMU, and is for
-// production. With the backend `tt`, a program shares the device with Tenstorrent's own driver.
-// Each backend maps BARs and host memory into this process, so that the processor itself makes all
-// accesses. Therefore a Fence command, which is one MFENCE or DSB SY instruction, is a full
-// barrier. The type `device` in device_linux.go implements Device with the help of a backend. The
-// build tags backend_pci, backend_vfio and backend_tt select the backends that a program
-// contains. A program that is built without such a tag contains all three.
+// The backend `pci` (sysfs) is for bring-up, because nothing restricts which memory the device
+// reaches; `vfio`, behind an IOMMU, is for production; with `tt`, a program shares the device with
+// Tenstorrent's own driver. All map BARs and host memory into this process, so that a Fence, one
+// MFENCE or DSB SY, is a full barrier. The build tags backend_pci, backend_vfio and backend_tt
+// select backends; without one, a program has all three.
 //
-// Go code must not access a BAR like ordinary memory. The compiler merges and deletes plain
-// stores. Go's function copy may access the same bytes twice, and may make unaligned accesses.
-// Therefore one assembly routine (walk_amd64.s, walk_arm64.s) makes all accesses to
-// mapped device memory, each with one instruction of the width that the command requires.
-// This package returns no []byte that covers a BAR. port.go and walk_generic.go define in Go
-// what each command does; tests compare the assembly with that code.
+// Go code must not access a BAR like ordinary memory: the compiler merges and deletes plain stores,
+// and copy may access bytes twice or unaligned. One assembly routine (walk_amd64.s, walk_arm64.s)
+// makes all accesses, each with one instruction of the command's width, and no []byte covers a BAR.
+// walk_generic.go defines in Go what each command does; tests compare the two.
 package hal
 
 import "lightmetal/fbs"
 
-// Identity describes a device that has been opened.
+// Identity describes an opened device.
 type Identity struct {
 	Name           string    // name that was passed to Open, such as "pci:1234:11e8"
 	Address        string    // PCI address, such as "0000:01:00.0"; "" if unknown
@@ -45,91 +37,67 @@ type Identity struct {
 	Unassigned     uint8     // bit n is 1 if the kernel has assigned no address to BAR n
 }
 
-// Device is one PCIe function, or a mock of a PCIe function. A program calls Map only while
-// it loads an image. During a replay a device maps no memory, opens no file and reserves
-// nothing.
+// Device is one PCIe function, or a mock of one. Map is called only while an image is loaded:
+// during a replay a device maps no memory, opens no file and reserves nothing.
 type Device interface {
-	// Identity returns the name, PCI ids and BAR sizes of the device.
 	Identity() Identity
 
-	// Map makes the window `w` of an image accessible. The device keeps no reference to `w`.
+	// Map makes a window accessible: a range inside a BAR; a TLB window of at least w.Size bytes,
+	// if possible the one with the number w.Slot; or zeroed host memory, which the device reaches
+	// at Aperture.BusAddress.
 	//
-	// No function of this package writes to a device or resets it before the first Map.
-	// Therefore a caller can open a device, compare its Identity with the image, and close a
-	// wrong device unchanged.
-	//
-	// For a Bar window, the range must lie inside the BAR. For a Tlb window, Map reserves a
-	// TLB window of at least w.Size bytes. It prefers the TLB window with the number w.Slot. For a
-	// Host window, Map reserves zeroed host memory. The device reaches this memory at the bus
-	// address Aperture.BusAddress.
+	// Nothing writes to a device or resets it before the first Map, so a caller can close a wrong
+	// one unchanged.
 	Map(w fbs.Window) (Aperture, error)
 
-	// EncodePoint prepares the Point command `c`, so that a Walk can execute the command without
-	// calling the device. A Point command makes a TLB window show the given address of the tiles
-	// `t`. `a` is the aperture that Map returned for the image's window. EncodePoint computes the
-	// new values of the TLB window's registers, and sets these fields of `c`:
+	// EncodePoint prepares a Point, which makes a TLB window show an address of tiles, so that a
+	// Walk executes it. It returns the address of the registers of TLB window 0, for
+	// Walk.WindowAddresses at c.Index, and where this TLB window is mapped, for
+	// Walk.TLBWindowBases. If registers is 0, they are not mapped, and the caller calls
+	// ProgramWindow instead. It sets these fields:
 	//
-	//	Offset  bytes from the result `registers` to the registers of this TLB window
-	//	Width   8 for one register of 8 bytes; 4 for three registers of 4 bytes each
-	//	Value   values of the registers, first 8 bytes, little endian
-	//	Mask    values of the registers, last 4 bytes; only if there are three registers
-	//	Amount  bytes from the result windowBase to the first byte of the aperture
-	//
-	// The result `registers` is the address of the registers of TLB window 0. The caller must store
-	// this address in an entry of Walk.WindowAddresses, and the index of that entry in c.Index. The
-	// result windowBase is the address at which this TLB window is mapped. The caller must store
-	// that address in entry c.Window of Walk.TLBWindowBases.
-	//
-	// If `registers` is 0, the registers are not mapped. In that case the caller must discard `c`
-	// and call ProgramWindow instead.
+	//	Offset  from registers to those of this TLB window
+	//	Width   8 for one register of 8 bytes, 4 for three of 4 bytes
+	//	Value   the registers' first 8 bytes, little endian
+	//	Mask    the last 4 bytes of three registers
+	//	Amount  from windowBase to the first byte of the aperture
 	EncodePoint(a *Aperture, t fbs.TileRoute, address uint64, c *fbs.Command) (
 		registers, windowBase uintptr, code Code)
 
-	// ProgramWindow does the work of a Point command directly, without an encoded command: it
-	// programs the TLB window to which the aperture `a` belongs. After that, the first byte of `a`
-	// shows the byte at the given address of the tiles `t`. Callers need ProgramWindow only if
-	// EncodePoint has returned 0 as the result `registers`.
-	//
-	// The aperture `a` must be one that Map returned for a Tlb window. The address must be a
-	// multiple of a.Size. ProgramWindow may change a.Base: if the TLB window is larger than `a`,
-	// the offset of `a` in the TLB window depends on the address.
+	// ProgramWindow executes a Point: it makes the first byte of the aperture of a Tlb window show
+	// the address, a multiple of a.Size, of the tiles. It may change a.Base, if the TLB window is
+	// larger.
 	ProgramWindow(a *Aperture, t fbs.TileRoute, address uint64) Code
 
-	// AssignBusAddress sets a.BusAddress to the bus address at which this device reaches the memory
-	// of the aperture `a`. `owner` is the device whose Map returned `a`: this device or another
-	// one.
+	// AssignBusAddress sets a.BusAddress to where this device reaches the aperture, which Map of
+	// owner, this device or another one, returned.
 	AssignBusAddress(a *Aperture, owner Device) error
 
-	// SetBusMaster switches bus mastering on or off. After SetBusMaster(false), the device
-	// can no longer write to host memory, unless a kernel driver keeps bus mastering on.
-	// Close also switches bus mastering off. However, a sealed program has restricted its own
-	// system calls, and cannot call Close. It must call SetBusMaster(false) instead.
+	// SetBusMaster switches bus mastering on or off. When it is off, the device cannot write to
+	// host memory, unless a kernel driver keeps it on. A sealed program calls it instead of Close,
+	// which its system call filter forbids.
 	SetBusMaster(on bool) error
 
-	// Alive reports whether the device still answers: its configuration space is not all ones,
-	// memory decoding is on, and its BARs have the addresses that they had when it was acquired.
-	// The runtime calls Alive after a load has returned all ones, because a load from a missing
-	// device also returns all ones.
+	// Alive reports whether the device answers: its configuration space is not all ones, memory
+	// decoding is on, and the BARs have the same addresses as when it was acquired. It is called
+	// after a load of all ones, which a missing device also returns.
 	Alive() bool
 
-	// Diagnose returns the cause of a failure if the device's PCI registers show one:
-	// DeviceGone, MasterOff or DMAFault. Otherwise it returns OK. Diagnose does not
-	// allocate, and makes only system calls that a sealed program may make.
+	// Diagnose returns DeviceGone, MasterOff or DMAFault if the PCI registers show it, else OK. It
+	// does not allocate, and makes only system calls that a sealed program may make.
 	Diagnose() Code
 
-	// Now returns the time of a monotonic clock in nanoseconds. The clock of a mock may be
-	// virtual.
+	// Now returns the nanoseconds of a monotonic clock, virtual in some mocks.
 	Now() (nanoseconds int64)
 
-	// Sleep returns when the clock of Now has advanced by at least the given nanoseconds.
+	// Sleep returns when Now has advanced by at least so many nanoseconds.
 	Sleep(nanoseconds int64)
 
 	// Close switches bus mastering off and releases the device.
 	Close() error
 }
 
-// Aperture is the accessible range of addresses that Map returns for a window. The program
-// accesses a mapped range with loads and stores at Base, and any other range through Port.
+// Aperture is what Map returns for a window: a mapped range at Base, or a Port.
 type Aperture struct {
 	Base       uintptr // address of the first byte in this process; 0 if the range is not mapped
 	Port       Port    // access to a range that is not mapped; nil if the range is mapped
@@ -140,24 +108,21 @@ type Aperture struct {
 
 	isHostMemory bool // the range is the host memory of a Host window
 
-	// executeCommand executes the command w.Next through Port. `executeCommand` is nil if the range
-	// is mapped, and for configuration space, from which ExecuteOnPort itself loads.
+	// executes w.Next through Port; nil if mapped, and for configuration space (ExecuteOnPort)
 	executeCommand func(w *Walk, barOffset uint64) Code
 }
 
-// MappedAperture returns an aperture of `size` bytes of `mem`, from the given offset on. The
-// aperture contains an address but no Go pointer. Therefore the caller must keep `mem` mapped or,
-// if `mem` is on the Go heap, keep a pointer to `mem`.
+// MappedAperture returns an aperture of size bytes of mem from offset on. It has an address and no
+// pointer: the caller keeps mem mapped, or a pointer to it.
 func MappedAperture(mem []byte, offset, size uint64, tlbWindow int) Aperture {
 	return Aperture{Base: AddressOf(mem[offset : offset+size]), Size: size, TLBWindow: tlbWindow}
 }
 
-// ExitCleaner is implemented by a Device whose kernel driver can put cores of the device
-// back into reset when this process ends, even if the process is killed.
+// ExitCleaner is a Device whose kernel driver can put cores back into reset when this process ends,
+// even if it is killed.
 type ExitCleaner interface {
-	// RegisterExitCleanup asks the kernel driver to reset all cores that the image starts, as soon
-	// as the device is closed or this process ends. deviceIndex is the index of this device in the
-	// image. If the driver is too old, `note` is one line that warns the user. Otherwise `note` is
-	// "".
+	// RegisterExitCleanup asks the driver to reset all cores that the image starts when the device
+	// is closed or this process ends. deviceIndex is the device's in the image. note is a line that
+	// warns that the driver is too old, or "".
 	RegisterExitCleanup(view *fbs.View, deviceIndex int) (note string, err error)
 }

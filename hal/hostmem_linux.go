@@ -1,8 +1,5 @@
 package hal
 
-// This file allocates the host memory of Host windows. This memory consists of zeroed pages that
-// the kernel does not swap out, and that the device reaches.
-
 import (
 	"golang.org/x/sys/unix"
 
@@ -12,21 +9,16 @@ import (
 const (
 	hugePageSize = 2 << 20 // size of a huge page in bytes
 
-	// mapHuge2MB is the constant MAP_HUGE_2MB of linux/mman.h: an mmap flag that selects huge pages
-	// of 2 MiB. Bits 26 to 31 of the mmap flags contain the binary logarithm of the page size, here
-	// 21.
+	// MAP_HUGE_2MB of linux/mman.h: bits 26 to 31 have the logarithm of the page size
 	mapHuge2MB = 21 << 26
 )
 
-// hostMemory is the memory of all Host windows of one device.
 type hostMemory struct {
 	mappings        [][]byte // all mappings of host memory; Close unmaps them
 	unusedHugePages []byte   // unused end of the last mapping of huge pages, for later windows
 }
 
-// mapHostMem allocates host memory for a Host window of `size` bytes, makes this memory accessible
-// to the device, and returns an aperture of the memory. The device reaches the memory at the
-// address Aperture.BusAddress. If fixedBus is not 0, Aperture.BusAddress is fixedBus.
+// mapHostMem maps memory that the device reaches at fixedBus, or anywhere if that is 0.
 func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 	mem, huge, err := d.allocatePages(fbs.RoundUp(size, pageSize()))
 	if err != nil {
@@ -34,8 +26,7 @@ func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 	}
 	var bus uint64
 	if d.needsIATU() {
-		// Any bus address is suitable, because tiles do not use the bus address. They use an
-		// address that addIATURegion returns, and the iATU translates it to the bus address.
+		// Any bus address will do: tiles use the address of the iATU's region.
 		bus, err = d.backend.mapForDMA(mem, huge, 0)
 		if err == nil {
 			bus, err = d.addIATURegion(bus, uint64(len(mem)), fixedBus)
@@ -51,13 +42,9 @@ func (d *device) mapHostMem(size, fixedBus uint64) (*Aperture, error) {
 	return &a, nil
 }
 
-// allocatePages allocates `size` bytes of host memory. `size` must be a multiple of the page size.
-// allocatePages prefers huge pages, because the kernel does not move them. Several small windows
-// may share one huge page. If the kernel has no huge pages left, allocatePages allocates ordinary
-// pages instead. The result `huge` reports whether the memory consists of huge pages.
-//
-// The kernel may move ordinary pages to make room for huge pages (vm.compact_unevictable_allowed),
-// unless a driver pins the ordinary pages. VFIO and Tenstorrent's driver pin them.
+// allocatePages allocates whole pages. It prefers huge ones, which the kernel does not move; small
+// windows may share one. It may move ordinary ones to make room for them
+// (vm.compact_unevictable_allowed), unless a driver pins them, as VFIO and tt-kmd do.
 func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	m := &d.hostMemory
 	if size > uint64(len(m.unusedHugePages)) {
@@ -72,9 +59,8 @@ func (d *device) allocatePages(size uint64) (mem []byte, huge bool, err error) {
 	return mem, true, nil
 }
 
-// mmapLocked maps `size` bytes of zeroed memory until Close, and locks this memory: the kernel
-// allocates all pages immediately and does not swap them out. mmapLocked passes `flags` to mmap in
-// addition to its own flags.
+// mmapLocked maps zeroed memory until Close, which the kernel allocates at once and does not swap
+// out.
 func (d *device) mmapLocked(size uint64, flags int) ([]byte, error) {
 	mem, err := syscalls.mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)
@@ -82,19 +68,17 @@ func (d *device) mmapLocked(size uint64, flags int) ([]byte, error) {
 		return nil, d.fault(Denied, fbs.Text("cannot lock %x bytes of host memory: ", size)+
 			err.Error()+MemlockAdvice)
 	}
-	// Exclude the pages from child processes. If a child process (fork) shared a page, this process
-	// would get a copy of the page at its next store, but the device would still use the original.
+	// After a fork, this process would store to a copy of the page, and the device use the
+	// original.
 	_ = unix.Madvise(mem, unix.MADV_DONTFORK)
 	d.hostMemory.mappings = append(d.hostMemory.mappings, mem)
 	return mem, nil
 }
 
-// MemlockAdvice is the end of some error messages. It says how to raise the limit on locked memory,
-// which also applies to memory that a driver pins.
+// MemlockAdvice ends messages about locked memory, which includes what a driver pins.
 const MemlockAdvice = "; raise RLIMIT_MEMLOCK with `ulimit -l unlimited`, or to what `lm info` " +
 	"prints, or free memory"
 
-// unmapAll releases the memory of all Host windows.
 func (m *hostMemory) unmapAll() {
 	for _, mem := range m.mappings {
 		_ = syscalls.munmap(mem) // munmap of anonymous memory cannot fail

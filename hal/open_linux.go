@@ -1,21 +1,18 @@
 package hal
 
-// This file opens devices by name. It contains the parsers of device names and of numbers.
-
 import "strconv"
 
-// Open opens the device with the given name. A name has one of these forms, with numbers in hex:
+// Open opens a device by name, with numbers in hex:
 //
-//	pci:VVVV:DDDD          PCI function with this vendor id and device id, through sysfs
-//	pci:DDDD:BB:DD.F       PCI function with this domain, bus, slot and function number
-//	vfio:VVVV:DDDD         PCI function with these ids, through VFIO (behind an IOMMU)
-//	vfio:DDDD:BB:DD.F      PCI function with this address, through VFIO
+//	pci:VVVV:DDDD          function with this vendor and device id, through sysfs
+//	pci:DDDD:BB:DD.F       function with this domain, bus, slot and function number
+//	vfio:VVVV:DDDD         the same, through VFIO (behind an IOMMU)
+//	vfio:DDDD:BB:DD.F      the same
 //	tt:/dev/tenstorrent/N  device N of Tenstorrent's driver; N is decimal
 //
-// Open returns an error if several functions have the given ids, or if the kernel driver of the
-// function does not suit the backend. The error is a *Fault whose reason names the remedy. Open
-// does not write to the device, and does not claim the device. The first call of Map claims the
-// device.
+// It fails if several functions have the ids, or if their kernel driver does not suit the backend.
+// The error is a *Fault that names the remedy. Open neither writes to the device nor claims it: the
+// first Map does.
 func Open(name string) (Device, error) {
 	d, err := parseDevice(name)
 	if err != nil {
@@ -29,9 +26,8 @@ func Open(name string) (Device, error) {
 	return d, nil
 }
 
-// ParseDeviceName checks a device name without opening the device, which need not exist. If the
-// name is invalid, ParseDeviceName returns a Fault with the code Usage. The returned Device is not
-// open: the caller may only call its method Identity.
+// ParseDeviceName checks a name; the device need not exist. Only Identity of the result may be
+// called. The error is a Fault with the code Usage.
 func ParseDeviceName(name string) (Device, error) {
 	d, err := parseDevice(name)
 	if err != nil {
@@ -40,8 +36,7 @@ func ParseDeviceName(name string) (Device, error) {
 	return d, nil
 }
 
-// parseDevice parses a device name, and returns a new device with the backend that the name
-// selects. It makes no system call.
+// parseDevice makes no system call.
 func parseDevice(name string) (*device, error) {
 	scheme, rest := Cut(name, ':')
 	d := &device{scheme: scheme}
@@ -49,31 +44,23 @@ func parseDevice(name string) (*device, error) {
 	d.config.fd = -1
 	ok := false
 	d.locator, d.locatorIsIDs, ok = parsePCIName(rest)
-	switch scheme {
-	case "pci":
-		d.backend = newPCI(d)
-	case "vfio":
-		d.backend = newVFIO(d)
-	case "tt":
-		d.backend = newTT(d)
+	if d.backend = d.newBackend(scheme); scheme == "tt" {
 		d.locator = rest
 		ok = rest != "" && rest[0] == '/'
 	}
 	if d.backend == nil || !ok {
 		return nil, NewFault(Usage, "unknown device \""+name+"\"; this program opens for example"+
-			pciExample+vfioExample+ttExample)
+			exampleNames())
 	}
 	return d, nil
 }
 
-// parsePCIName checks that `name` is a pair of PCI ids or a PCI address. The result `locator` is
-// `name` in lower case, as in sysfs. byIDs is true for a pair of ids, and false for an address.
-// `ok` is false if `name` is neither.
+// parsePCIName returns name in lower case, as in sysfs.
 //
-// The domain in an address usually has four digits. Domains of Intel's VMD (a controller for NVMe
-// devices) begin at 0x10000: they have five to eight digits, without leading zeros.
+// Domains usually have four digits. Those of Intel's VMD, for NVMe devices, begin at 0x10000, and
+// have five to eight without leading zeros.
 func parsePCIName(name string) (locator string, byIDs, ok bool) {
-	// `form` is a copy of `name` with the letter h in place of each hex digit, such as "hhhh:hhhh".
+	// name with h for each hex digit
 	form := ""
 	for i := range len(name) {
 		c := name[i : i+1]
@@ -92,24 +79,21 @@ func parsePCIName(name string) (locator string, byIDs, ok bool) {
 	if form != "hhhhhhhh"[:domainDigits]+":hh:hh.h" || domainDigits > 4 && locator[0] == '0' {
 		return locator, false, false
 	}
-	// Check the slot number and the function number: a bus has 32 slots (0x00 to 0x1f), and a slot
-	// has 8 functions (0 to 7).
+	// a bus has 32 slots (0x00 to 0x1f), a slot 8 functions
 	last := len(form) - 1
 	return locator, false, locator[last-3] < '2' && locator[last] < '8'
 }
 
-// FormatPCIID returns a PCI vendor id and device id as hex text, such as "1e52:401e".
+// FormatPCIID returns hex text such as "1e52:401e".
 func FormatPCIID(vendor, device uint16) string {
 	digits := strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)
 	return digits[1:5] + ":" + digits[5:]
 }
 
-// ParseNumber returns the number that the text `digits` represents in the given base, which must be
-// at most 16. `ok` is false if the text is empty, contains a character that is not a digit of the
-// base, or represents a number greater than `limit`. `limit` must be at least base-1.
+// ParseNumber returns a number in a base of at most 16. ok is false for another character, an empty
+// text, or more than limit, which is at least base-1.
 //
-// ParseNumber replaces strconv.ParseUint, which would add 8 KB to a program: its errors quote the
-// text, and quoting needs large tables.
+// strconv.ParseUint would add 8 KB: its errors quote the text, for which it needs large tables.
 func ParseNumber(digits string, base, limit uint64) (n uint64, ok bool) {
 	for i := range len(digits) {
 		digit := uint64(digits[i] - '0')
@@ -124,8 +108,7 @@ func ParseNumber(digits string, base, limit uint64) (n uint64, ok bool) {
 	return n, digits != ""
 }
 
-// Cut splits the text `s` at the first separator. It returns the text before the separator and the
-// text after the separator. If `s` contains no separator, `before` is `s` and `after` is "".
+// Cut returns what is before and after the first separator; without one, s and "".
 func Cut(s string, separator byte) (before, after string) {
 	for i := range len(s) {
 		if s[i] == separator {

@@ -1,5 +1,3 @@
-//go:build !(backend_pci || backend_vfio || backend_tt)
-
 package hal
 
 import (

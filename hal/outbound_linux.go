@@ -1,11 +1,8 @@
 package hal
 
-// This file programs the outbound translation of devices with tiles (Tenstorrent chips), for the
-// backends `pci` and `vfio`. With the backend `tt`, Tenstorrent's driver programs the translation.
-//
-// The tiles of a chip access host memory at addresses of the chip's PCIe tile. The internal address
-// translation unit (iATU) of the PCIe controller translates these addresses to bus addresses. The
-// iATU has a fixed number of regions. Each region translates one range of addresses.
+// Tiles access host memory at addresses of the chip's PCIe tile, which the address translation unit
+// (iATU) of the PCIe controller translates to bus addresses, in a fixed number of regions. With
+// `tt`, the driver programs it.
 
 import (
 	"lightmetal/boards"
@@ -13,34 +10,26 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// outboundState is the state of the outbound translation of a device, from addresses that the
-// tiles use for host memory to bus addresses.
 type outboundState struct {
-	// Layout of the iATU's registers, or nil if this program need not program an iATU.
+	// nil: this program need not program an iATU
 	layout *boards.OutboundTranslation
-	// Aperture of the registers of all regions, or nil if the registers are not mapped.
+	// nil: not mapped
 	registers *Aperture
-	// Regions in use, in the order of their registers.
+	// in the order of their registers
 	regions []outboundRegion
-	// End of the last region in use, in bytes from the address layout.NoCBase.
+	// of the last region, in bytes from layout.NoCBase
 	regionsEnd uint64
 }
 
-// outboundRegion describes one region of the iATU. Through the region, tiles reach `size` bytes of
-// host memory at the bus address busAddress. Tiles access the first of these bytes at the address
-// boards.OutboundTranslation.NoCBase + `offset`.
+// outboundRegion makes tiles reach size bytes at busAddress, from NoCBase + offset on.
 type outboundRegion struct{ offset, size, busAddress uint64 }
 
-// needsIATU reports whether this program must program the device's outbound translation.
 func (d *device) needsIATU() bool { return d.outbound.layout != nil }
 
-// addIATURegion reserves a region for `size` bytes of host memory at the given bus address. Later,
-// programIATU programs the region. The result `noc` is the address at which the tiles will reach
-// the first byte: fixedNoC, or an address that addIATURegion chooses if fixedNoC is 0. It chooses
-// the same addresses each time the same image is loaded.
-//
-// When addIATURegion chooses the address, it leaves at least one page unused after the previous
-// region, so that an access beyond the end of that region reaches no memory.
+// addIATURegion reserves a region, which programIATU programs later. Tiles will reach it at noc:
+// fixedNoC, or if that is 0 an address that is the same in each load of an image. Such an address
+// leaves at least a page unused after the previous region, so that an access beyond it reaches
+// nothing.
 func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err error) {
 	o, t := &d.outbound, d.outbound.layout
 	if o.registers == nil {
@@ -78,10 +67,7 @@ func (d *device) addIATURegion(bus, size, fixedNoC uint64) (noc uint64, err erro
 	return t.NoCBase + offset, nil
 }
 
-// programIATU programs all regions of the outbound translation. If `enable` is true, it enables the
-// reserved regions and disables the others, so that the tiles reach the Host windows of the image
-// and no other host memory. If `enable` is false, it disables all regions, so that the tiles reach
-// no host memory. programIATU returns an error if a store faults because the device is gone.
+// programIATU makes tiles reach the image's Host windows and nothing else, or no host memory.
 func (d *device) programIATU(enable bool) error {
 	registers := d.outbound.registers
 	if registers == nil {
@@ -91,9 +77,8 @@ func (d *device) programIATU(enable bool) error {
 	if recovered.Cause == nil {
 		return nil
 	}
-	// If a store to the registers faulted, the device is the cause. Any other panic is a bug in
-	// this program. The address 0 also means a store to the registers: an arm64 processor need not
-	// report the address of a fault, and the address is then 0.
+	// Address 0 counts too: an arm64 processor need not report a fault's address. Any other panic
+	// is a bug.
 	code := Internal
 	if recovered.FaultedIn(registers.Base, registers.Size) || recovered.FaultedIn(0, 1) {
 		code = BusFault
@@ -102,8 +87,6 @@ func (d *device) programIATU(enable bool) error {
 		"a store to address translation registers failed; reset the device")
 }
 
-// programRegions makes the stores of programIATU. If a store faults, programRegions stops and
-// returns the panic.
 func (o *outboundState) programRegions(enable bool) (recovered Panic) {
 	defer Recover(SetPanicOnFault(true), &recovered)
 	t := o.layout

@@ -1,5 +1,3 @@
-//go:build !(backend_pci || backend_vfio || backend_tt)
-
 package hal
 
 import (
@@ -14,6 +12,7 @@ import (
 // TestAFunctionHasOneOwner lets a second replay map a window of a device that a first one uses. The
 // program flock tries the lock as another process.
 func TestAFunctionHasOneOwner(t *testing.T) {
+	skipUnlessAllBackends(t)
 	register := fbs.Window{Kind: gen.WindowKindBar, Size: 0x80}
 	for _, c := range []struct {
 		backend string

@@ -1,11 +1,7 @@
-//go:build backend_pci || !(backend_vfio || backend_tt)
-
 package hal
 
-// This file implements the backend pci. It accesses a PCI function through the files in the
-// function's sysfs directory. DMA to host memory works only if no IOMMU translates the addresses
-// that the device uses. The device can then read and write all memory of the machine. Therefore
-// this backend is for bring-up only.
+// The backend pci uses the function's directory in sysfs. DMA works only without an IOMMU; the
+// device then reaches all memory, so this backend is for bring-up.
 
 import (
 	"strconv"
@@ -15,8 +11,7 @@ import (
 	"lightmetal/fbs"
 )
 
-// Parts of configuration space (PCI Local Bus 3.0, 6.2.5.1, 6.7 and 6.8). The comments name the
-// constants of linux/pci_regs.h.
+// PCI Local Bus 3.0, 6.2.5.1, 6.7 and 6.8; names of linux/pci_regs.h
 const (
 	configStatusINTx    = 1 << 3 // PCI_STATUS_INTERRUPT: INTx is pending, even if disabled
 	configStatusList    = 1 << 4 // PCI_STATUS_CAP_LIST: there is a list of capabilities
@@ -38,28 +33,18 @@ const (
 	barAddressMask = ^uint64(0xf) // PCI_BASE_ADDRESS_MEM_MASK: mask of the address bits
 )
 
-// pciBackend implements the interface backend for a device with a name such as pci:0000:01:00.0.
 type pciBackend struct {
 	dev             *device
 	checkedNoIOMMU  bool                   // checkNoIOMMU has succeeded before
 	barBusAddresses [configBarCount]uint64 // bus address of each BAR; 0 if the BAR has none
 }
 
-const pciExample = " `pci:1234:11e8`" // a name that this backend opens
-
-// newPCI returns the backend pci for the device d.
-func newPCI(d *device) backend { return &pciBackend{dev: d} }
-
-// identifyDevice implements backend: it finds the function, checks that no kernel driver uses the
-// function, and reads the function's BARs.
 func (p *pciBackend) identifyDevice() error {
 	d := p.dev
-	// Find the function in sysfs. Read its ids, its BARs and the name of its kernel driver.
 	if err := d.pciFunction.findInSysfs(d.locator, d.locatorIsIDs); err != nil {
 		return err
 	}
-	// Return an error if a kernel driver uses the function: this program and the driver would
-	// disturb each other.
+	// A driver and this program would disturb each other.
 	if err := p.checkUnbound(); err != nil {
 		return err
 	}
@@ -69,18 +54,15 @@ func (p *pciBackend) identifyDevice() error {
 	return p.readBARs()
 }
 
-// acquireDevice implements backend: it enables memory decoding, disables interrupts, and stops DMA.
-// If bus mastering is on, a killed program has left it on, and the device may write to memory that
-// now belongs to other programs: acquireDevice switches it off and resets the device.
+// acquireDevice also stops what a killed program left: if bus mastering is on, the device may write
+// to memory that now belongs to others.
 func (p *pciBackend) acquireDevice() error {
 	d := p.dev
 	found, _ := d.config.Load(configCommandOffset, 2)
-	// Enable the function through sysfs, because the kernel then also wakes the function from a
-	// sleep state. Ignore an error if memory decoding is on: a user who may not write the sysfs
-	// file can still use such a function.
+	// The kernel then also wakes the function. Without the right to write this file, memory
+	// decoding may be on already.
 	err := p.enableMemoryDecoding()
-	// If memory decoding is still off, set the bit here. The kernel sets the bit only the first
-	// time that the function is enabled, and a program may have cleared the bit since then.
+	// The kernel sets the bit only the first time, and a program may have cleared it since.
 	command, code := d.config.Load(configCommandOffset, 2)
 	if code != OK {
 		command = configCommandMasterBit // assume that bus mastering is on
@@ -97,8 +79,8 @@ func (p *pciBackend) acquireDevice() error {
 	if command&configCommandMasterBit == 0 {
 		return nil
 	}
-	// Ignore the error if this user may not write configuration space: such a user can only replay
-	// images without DMA, because switching bus mastering on will fail.
+	// Who may not write configuration space can only replay images without DMA: switching bus
+	// mastering on will fail.
 	err = d.setCommandRegisterBit(configCommandMasterBit, false)
 	if CodeOf(err) == Denied {
 		return nil
@@ -106,16 +88,13 @@ func (p *pciBackend) acquireDevice() error {
 	if err != nil {
 		return err
 	}
-	// Reset the function, so that it discards the memory addresses that the killed program has
-	// stored in its registers. Ignore an error, because not every function supports a reset. Then
-	// set the memory decoding bit again, because a reset may clear the bit.
+	// A reset makes it discard the addresses that the killed program stored. Not every function
+	// supports it. It may clear the memory decoding bit.
 	_ = writeFile(d.pciFunction.sysfsDir()+"/reset", "1\n")
 	return d.setCommandRegisterBit(configCommandMemoryBit, true)
 }
 
-// checkUnbound returns an error if a kernel driver is bound to the function. The driver pci-stub is
-// allowed: it does not use the function, and only prevents other drivers from binding to the
-// function.
+// checkUnbound allows pci-stub, which only keeps other drivers away.
 func (p *pciBackend) checkUnbound() error {
 	f, remedy := &p.dev.pciFunction, "; "
 	switch f.boundDriver {
@@ -128,24 +107,18 @@ func (p *pciBackend) checkUnbound() error {
 		p.unbindAdvice())
 }
 
-// vfioAdvice returns the end of an error message. It advises the user to open the device with the
-// backend vfio instead.
 func (p *pciBackend) vfioAdvice() string {
 	return "; open the device as `vfio:" + p.dev.pciFunction.Address + "`"
 }
 
-// unbindAdvice returns the end of an error message. It contains the shell command that unbinds the
-// kernel driver from the function.
 func (p *pciBackend) unbindAdvice() string {
 	f := &p.dev.pciFunction
 	return "unbind the driver with `echo " + f.Address + " > /sys/bus/pci/drivers/" +
 		f.boundDriver + "/unbind`"
 }
 
-// enableMemoryDecoding writes 1 to the function's sysfs file `enable`. The kernel then enables
-// memory decoding, so that the function responds to accesses to its BARs. The kernel rejects this
-// write while a driver is bound to the function. The only driver that checkUnbound allows is
-// pci-stub. If pci-stub is bound, enableMemoryDecoding returns an error and writes nothing.
+// enableMemoryDecoding writes to the file `enable`, which the kernel rejects while a driver, here
+// pci-stub, is bound.
 func (p *pciBackend) enableMemoryDecoding() error {
 	if p.dev.pciFunction.boundDriver == "" {
 		return writeFile(p.dev.pciFunction.sysfsDir()+"/enable", "1\n")
@@ -153,7 +126,6 @@ func (p *pciBackend) enableMemoryDecoding() error {
 	return p.dev.fault(NoDevice, "pci-stub keeps memory decoding off; "+p.unbindAdvice())
 }
 
-// writeFile writes text to the existing file at path.
 func writeFile(path, text string) error {
 	fd, err := syscalls.open(path, unix.O_WRONLY)
 	if err != nil {
@@ -164,9 +136,9 @@ func writeFile(path, text string) error {
 	return syscallFault("write", path, err)
 }
 
-// readBARs checks that the device answers and that its BARs have the addresses that the kernel has
-// assigned, and reads their bus addresses. The sysfs file `resource` has the addresses that the
-// processor uses, which differ if the host bridge translates them (Linux, pci_resource_to_user).
+// readBARs also checks that the device has the addresses that the kernel assigned. `resource` has
+// the processor's, which differ from bus addresses if the host bridge translates (Linux,
+// pci_resource_to_user).
 func (p *pciBackend) readBARs() error {
 	d := p.dev
 	var header [configBarsEnd]byte
@@ -203,9 +175,9 @@ func (p *pciBackend) readBARs() error {
 	return nil
 }
 
-// mayReadZero reports whether the register of a BAR with an address may be 0: in a virtual function
-// (SR-IOV 1.1, 3.4.1), with Enhanced Allocation, and behind a bridge whose memory window begins at
-// bus address 0, as in some versions of the Raspberry Pi 5's device tree.
+// mayReadZero reports whether a BAR with an address may read 0: in a virtual function (SR-IOV 1.1,
+// 3.4.1), with Enhanced Allocation, and behind a bridge whose memory window begins at bus address
+// 0, as in some device trees of the Raspberry Pi 5.
 func (p *pciBackend) mayReadZero() bool {
 	f := &p.dev.pciFunction
 	if f.isVirtual || p.findCapability(capabilityEA) != 0 {
@@ -221,8 +193,8 @@ func (p *pciBackend) mayReadZero() bool {
 	return code == OK && base>>4 == 0
 }
 
-// findCapability returns the offset of the first capability with this id, or 0. If this user may
-// not read the list to its end, the capability may be at the offset that is returned.
+// findCapability returns 0 if there is none. Who may not read the list to its end gets the offset
+// of a capability that may be the one.
 func (p *pciBackend) findCapability(id uint64) (offset uint64) {
 	s := &p.dev.config
 	status, _ := s.Load(configStatusOffset, 2)
@@ -241,9 +213,8 @@ func (p *pciBackend) findCapability(id uint64) (offset uint64) {
 	return 0
 }
 
-// silenceInterrupts disables the device's interrupts until Close: no handler expects them, and the
-// kernel would disable the line of an INTx without a handler, which other devices may share.
-// commandFound is the command register before the kernel enabled the function, which enables INTx.
+// silenceInterrupts lasts until Close: without a handler, the kernel would disable an INTx line
+// that others may share. commandFound is from before the kernel enabled the function, and so INTx.
 func (p *pciBackend) silenceInterrupts(commandFound uint64) {
 	p.replaceBit(configCommandOffset, configCommandINTxOff, configCommandINTxOff, commandFound)
 	p.disableVectors(capabilityMSI, msiEnable)
@@ -257,8 +228,7 @@ func (p *pciBackend) disableVectors(capability, enable uint64) {
 	}
 }
 
-// replaceBit replaces a bit of a register of 2 bytes. Close restores the bit of `found`, except
-// while INTx is pending.
+// replaceBit lasts until Close, which restores the bit of found, except while INTx is pending.
 func (p *pciBackend) replaceBit(offset, bit, value, found uint64) {
 	s := &p.dev.config
 	s.storeBit(offset, bit, value)
@@ -271,11 +241,8 @@ func (p *pciBackend) replaceBit(offset, bit, value, found uint64) {
 	})
 }
 
-// mapBarRange implements backend: it maps a range of a BAR from the BAR's file in sysfs. The files
-// of the six BARs are resource0 to resource5. A mapping of such a file is uncached. A prefetchable
-// BAR has a second file, such as resource0_wc; a mapping of the second file is write-combining.
-// mapBarRange maps the second file if writeCombining is true and the second file exists, and
-// otherwise the first.
+// mapBarRange maps resource0 to resource5, uncached. A prefetchable BAR also has, for example,
+// resource0_wc, which is write-combining.
 func (p *pciBackend) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
 	*Aperture, error) {
 	path := p.dev.pciFunction.sysfsDir() + "/resource" + strconv.Itoa(int(bar))
@@ -291,8 +258,7 @@ func (p *pciBackend) mapBarRange(bar uint8, writeCombining bool, offset, size ui
 	if err != nil {
 		return nil, syscallFault("open", path, err)
 	}
-	// Offset 0 of the file is the beginning of the page that contains the first byte of the BAR. A
-	// BAR that is smaller than a page may begin inside the page.
+	// The file begins at the page of the BAR's first byte. A small BAR may begin inside a page.
 	offsetInPage := p.dev.pciFunction.barPhysicalAddresses[bar] % pageSize()
 	a, err := p.dev.mapFile(fd, offsetInPage+offset, size, path)
 	_ = syscalls.close(fd) // the mapping stays valid after its file is closed
@@ -302,10 +268,7 @@ func (p *pciBackend) mapBarRange(bar uint8, writeCombining bool, offset, size ui
 	return a, err
 }
 
-// mapForDMA implements backend: it returns the physical address of mem, which is also the bus
-// address. It returns an error if an IOMMU translates addresses. It also returns an error if mem
-// consists of ordinary pages, because the kernel may move an ordinary page to another physical
-// address while the device still uses the old address.
+// mapForDMA returns the physical address. The kernel may move ordinary pages during DMA.
 func (p *pciBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	if fixedBus != 0 {
 		const text = "cannot place host memory at bus address %x: " +
@@ -320,20 +283,11 @@ func (p *pciBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint
 		const text = "%x bytes of host memory are ordinary pages, which the kernel may move"
 		return 0, p.dev.fault(NoDevice, fbs.Text(text, size)+hugePageAdvice(size))
 	}
-	// Read the physical addresses of the pages of mem from the file `pagemap`.
 	pagemapFD, err := syscalls.open(pagemapPath, unix.O_RDONLY)
 	if err != nil {
 		return 0, syscallFault("open", pagemapPath, err)
 	}
 	bus, contiguous, err := p.physicalAddress(pagemapFD, mem)
-	// If the pages of mem are not contiguous in physical memory, mem has several huge pages. In
-	// this case, replace all pages of the mapping that contains mem. This is the last mapping in
-	// the list, and no other Host window uses it yet, because allocatePages has made a new mapping
-	// for mem.
-	mappings := p.dev.hostMemory.mappings
-	if err == nil && !contiguous && makeContiguous(pagemapFD, mappings[len(mappings)-1]) {
-		bus, contiguous, err = p.physicalAddress(pagemapFD, mem)
-	}
 	_ = syscalls.close(pagemapFD)
 	if err == nil && !contiguous {
 		err = p.dev.notContiguousFault(size, true)
@@ -341,19 +295,14 @@ func (p *pciBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint
 	return bus, err
 }
 
-// mapForPeer implements backend. mapBarRange or mapHostMem has already set the bus address, which
-// is the same for every device if no IOMMU translates addresses.
+// mapForPeer has nothing to do: without an IOMMU, bus addresses are the same for all.
 func (p *pciBackend) mapForPeer(*Aperture, *device) error { return p.checkNoIOMMU() }
 
-// bridgesMax is the number of parent directories in sysfs that checkNoIOMMU searches. The directory
-// of a function has one parent for each bridge between the function and the processor, including
-// the host bridge.
+// one directory for each bridge between function and processor, including the host bridge
 const bridgesMax = 8
 
-// checkNoIOMMU returns an error if an IOMMU translates the DMA addresses of the device. Such a
-// device normally has an IOMMU group. On arm64, however, the kernel adds the device to a group only
-// when a driver is bound to the device. Until then, the only sign of an IOMMU is the property
-// `iommu-map` in the device tree node of the host bridge.
+// checkNoIOMMU finds an IOMMU by the function's group. On arm64 there is none until a driver is
+// bound: then the only sign is `iommu-map` in the device tree node of the host bridge.
 func (p *pciBackend) checkNoIOMMU() error {
 	if p.checkedNoIOMMU {
 		return nil

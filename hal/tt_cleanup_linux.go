@@ -1,5 +1,3 @@
-//go:build backend_tt || !(backend_pci || backend_vfio)
-
 package hal
 
 // This file is part of the backend tt. It makes Tenstorrent's driver put cores of the device back
@@ -16,17 +14,22 @@ import (
 // the first tile whose cores the image releases from reset. The cores of other tiles may keep
 // running. With backends other than tt, RegisterExitCleanup does nothing.
 func (d *device) RegisterExitCleanup(view *fbs.View, deviceIndex int) (note string, err error) {
-	t, usesDriver := d.backend.(*ttBackend)
-	if !usesDriver {
-		return "", nil
+	if hasTT {
+		if t, usesDriver := d.backend.(*ttBackend); usesDriver {
+			return t.registerExitCleanup(view, deviceIndex)
+		}
 	}
+	return "", nil
+}
+
+func (t *ttBackend) registerExitCleanup(view *fbs.View, deviceIndex int) (note string, err error) {
 	reset := view.Board(deviceIndex).Reset
 	tile, released := firstTileOutOfReset(view, deviceIndex, reset)
 	switch {
 	case !released:
 		return "", nil
 	case !t.driverHasExitCleanup:
-		return d.pciFunction.Name + ": if this process is killed, cores go on running; " +
+		return t.dev.pciFunction.Name + ": if this process is killed, cores go on running; " +
 			"tt-kmd 2.2 and later can reset the cores of one tile\n", nil
 	}
 	c := ttExitCleanupRequest{
@@ -38,7 +41,8 @@ func (d *device) RegisterExitCleanup(view *fbs.View, deviceIndex int) (note stri
 		address: reset.Address,
 		data:    uint64(reset.Mask),
 	}
-	return "", ioctlStruct(t.fd, ttSetNoCCleanup, structPointer(&c), "SET_NOC_CLEANUP", d.locator)
+	return "", ioctlStruct(t.fd, ttSetNoCCleanup, structPointer(&c), "SET_NOC_CLEANUP",
+		t.dev.locator)
 }
 
 // firstTileOutOfReset searches the image for the first Write or Modify command that releases a core

@@ -1,17 +1,14 @@
-//go:build backend_tt || !(backend_pci || backend_vfio)
-
 package hal
 
-// This file declares the ioctls and structs of API 2 of Tenstorrent's driver, from the file ioctl.h
-// of tt-kmd. The compiler checks the sizes of the structs and the offsets of some fields.
+// API 2 of Tenstorrent's driver: ioctl.h of tt-kmd. In each struct, outputCapacity is an input, the
+// largest number of output bytes; argsz is the struct's size.
 
 //lint:file-ignore U1000 the structs have all fields of C
 
 import "unsafe"
 
 const (
-	// Numbers of the ioctls. Each name corresponds to a name in ioctl.h: ttGetDeviceInfo, for
-	// example, is TENSTORRENT_IOCTL_GET_DEVICE_INFO.
+	// ttGetDeviceInfo is TENSTORRENT_IOCTL_GET_DEVICE_INFO, and so on.
 	ttGetDeviceInfo = 0xfa00
 	ttQueryMappings = 0xfa02
 	ttGetDriverInfo = 0xfa05
@@ -27,18 +24,15 @@ const (
 	ttPowerAllFlags  = 0x7fff // value of ttPowerRequest.flags: all 15 flags are set
 	ttPowerClockFlag = 1 << 0 // bit of ttPowerRequest.flags: full clock for the cores
 
-	// Values of ttResetRequest.flags. tt-kmd 2.4.1 and later accept them.
+	// Of ttResetRequest; tt-kmd 2.4.1 and later.
 	ttResetASIC = 4 // ASIC_RESET: begin a reset
 	ttResetEnd  = 6 // POST_RESET: set up the device after a reset
 
 	ttPinNoCFlag = 1 << 1 // bit of ttPinRequest.flags: let tiles reach the pinned memory
 )
 
-// ttDeviceInfo has the layout of struct tenstorrent_get_device_info. In this and the following
-// structs, the field `outputCapacity` is an input of the ioctl: the largest number of output bytes
-// that the driver may write. In this struct, the output begins at the field `outSize`. The field
-// `busDevFn` contains the bus number (bits 8 to 15), the slot (bits 3 to 7) and the function number
-// (bits 0 to 2).
+// struct tenstorrent_get_device_info; output from outSize on. busDevFn: bus in bits 8 to 15, slot 3
+// to 7, function 0 to 2.
 type ttDeviceInfo struct {
 	outputCapacity        uint32
 	outSize               uint32
@@ -48,47 +42,40 @@ type ttDeviceInfo struct {
 	domain, reserved      uint16
 }
 
-// ttMapping has the layout of struct tenstorrent_mapping, which describes how to map one BAR. The
-// field `id` is 1 or 2 for BAR 0, 3 or 4 for BAR 2, 5 or 6 for BAR 4, and 0 in an unused entry. A
-// mapping with an odd `id` is uncached; a mapping with an even `id` is write-combining. The field
-// `base` is the offset of the BAR in the driver's file, for mmap.
+// struct tenstorrent_mapping. id: 1 and 2 are BAR 0, 3 and 4 BAR 2, 5 and 6 BAR 4, 0 unused; odd is
+// uncached, even write-combining. base: for mmap.
 type ttMapping struct {
 	id, reserved uint32
 	base, size   uint64
 }
 
-// ttMappings has the layout of struct tenstorrent_query_mappings with room for six mappings. The
-// field `count` is an input of the ioctl: the number of elements of `mappings`.
+// struct tenstorrent_query_mappings with six mappings. count, an input: number of elements.
 type ttMappings struct {
 	count, reserved uint32
 	mappings        [6]ttMapping
 }
 
-// ttDriverInfo has the layout of struct tenstorrent_get_driver_info. The output begins at the field
-// `outSize`. The field `api` is the version of the driver's API.
+// struct tenstorrent_get_driver_info; output from outSize on. api: version of the API.
 type ttDriverInfo struct {
 	outputCapacity                uint32
 	outSize, api                  uint32
 	major, minor, patch, reserved uint8
 }
 
-// ttResetRequest has the layout of struct tenstorrent_reset_device. The output begins at the field
-// `size`.
+// struct tenstorrent_reset_device; output from size on.
 type ttResetRequest struct {
 	outputCapacity, flags uint32
 	size, result          uint32 // outputs; `result` is 0 if the reset succeeded
 }
 
-// ttPinRequest has the layout of struct tenstorrent_pin_pages with the extended output. The
-// output begins at the field `bus`.
+// struct tenstorrent_pin_pages, extended output, from bus on.
 type ttPinRequest struct {
 	outputCapacity, flags uint32
 	address, size         uint64
 	bus, noc              uint64 // outputs: address of the memory on the PCIe bus, and on the NoC
 }
 
-// ttLockRequest has the layout of struct tenstorrent_lock_ctl. With `flags` 0, the driver acquires
-// the lock number `index` for the open file. The output begins at the field `value`.
+// struct tenstorrent_lock_ctl. flags 0 acquires lock index for the open file. Output from value on.
 type ttLockRequest struct {
 	outputCapacity, flags uint32
 	index                 uint8
@@ -97,20 +84,17 @@ type ttLockRequest struct {
 	reservedOut           [3]uint8
 }
 
-// ttAllocateTLBRequest has the layout of struct tenstorrent_allocate_tlb. The driver sets the field
-// `window` and all fields after it.
+// struct tenstorrent_allocate_tlb; output from window on.
 type ttAllocateTLBRequest struct {
 	size, reserved    uint64
 	window, reserved0 uint32 // output `window`: number of the TLB window
-	// Outputs: offsets of the two mappings in the driver's file.
+	// in the driver's file
 	uncachedOffset, writeCombiningOffset uint64
 	reserved1                            uint64
 }
 
-// ttConfigureTLBRequest has the layout of struct tenstorrent_configure_tlb, which describes the
-// tiles and the address that a TLB window shows. The field `window` is the number of the TLB
-// window. The fields from `noc` to `staticVC` select the on-chip network and how it transports the
-// accesses. The field `linked` is always 0: no request is linked to the next one.
+// struct tenstorrent_configure_tlb: what TLB window number `window` shows. noc to staticVC select
+// the network and how it transports accesses. linked is 0: no request is linked to the next.
 type ttConfigureTLBRequest struct {
 	window, reserved                 uint32
 	address                          uint64
@@ -122,8 +106,7 @@ type ttConfigureTLBRequest struct {
 	reservedOut                      uint64
 }
 
-// ttPowerRequest has the layout of struct tenstorrent_power_state. The field `argsz` is the size of
-// the struct in bytes.
+// struct tenstorrent_power_state.
 type ttPowerRequest struct {
 	argsz, reserved0    uint32
 	reserved1, validity uint8
@@ -131,9 +114,8 @@ type ttPowerRequest struct {
 	settings            [14]uint16
 }
 
-// ttExitCleanupRequest has the layout of struct tenstorrent_set_noc_cleanup. When the process ends,
-// the driver stores `data` to `address` of the tile at the position `x`, `y`. The field `argsz` is
-// the size of the struct in bytes.
+// struct tenstorrent_set_noc_cleanup: when the process ends, the driver stores data to address of
+// tile x, y.
 type ttExitCleanupRequest struct {
 	argsz, flags  uint32
 	enabled, x, y uint8
@@ -142,9 +124,7 @@ type ttExitCleanupRequest struct {
 	address, data uint64
 }
 
-// Each line checks the size of a struct, or the offset of a field. The left array has the length
-// that C requires, and the right array has the length in Go. If the two lengths differ, the line
-// does not compile.
+// Sizes and offsets: C's on the left, Go's on the right. If they differ, the line does not compile.
 var (
 	_ [24]byte      = [unsafe.Sizeof(ttDeviceInfo{})]byte{}
 	_ [20]byte      = [unsafe.Offsetof(ttDeviceInfo{}.domain)]byte{}

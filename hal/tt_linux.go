@@ -1,11 +1,7 @@
-//go:build backend_tt || !(backend_pci || backend_vfio)
-
 package hal
 
-// This file implements the backend tt. It accesses a device through Tenstorrent's kernel driver,
-// tt-kmd. Other programs may use the device at the same time: the driver reserves TLB windows for
-// each program. The driver also programs the TLB windows and pins host memory. When this process
-// ends, the driver releases the TLB windows and the memory of the process.
+// The backend tt uses tt-kmd, which reserves and programs TLB windows, pins host memory, and
+// releases both when this process ends. Other programs may use the device at the same time.
 
 import (
 	"strconv"
@@ -17,40 +13,28 @@ import (
 )
 
 const (
-	// Version of the driver's API that this backend uses. tt-kmd 2.0 and later have this version.
+	// of tt-kmd 2.0 and later
 	ttAPIVersion = 2
 
-	// Number of the driver's lock that this backend acquires, so that no two replays use the same
-	// device. The driver has locks 0 to 63 for each device. Locks 0 to 15 are for Ethernet cores
-	// (tt-kmd ioctl.h).
+	// The driver's lock that keeps other replays away: of 64 for each device, 0 to 15 are for
+	// Ethernet cores (tt-kmd ioctl.h).
 	ttLockIndex = 63
 )
 
-// ttBackend implements the interface backend for a device with a name such as
-// tt:/dev/tenstorrent/0.
 type ttBackend struct {
 	dev                  *device
 	fd                   int  // descriptor of the driver's file for this device; -1 if not yet open
 	driverHasExitCleanup bool // the driver has the ioctl SET_NOC_CLEANUP
 
-	// mappings[bar] describes the uncached mapping of BAR 0, 2 or 4, and mappings[bar+1] the
-	// write-combining mapping of the same BAR. The size of a mapping that does not exist is 0.
+	// BAR 0, 2 and 4: uncached at [bar], write-combining at [bar+1]; size 0: none
 	mappings [6]ttMapping
 
-	// configureTLBRequest is the argument of the ioctl that programWindow makes. It is a field,
-	// because programWindow must not allocate memory: Go would allocate a local variable on the
-	// heap if its address is passed to an ioctl.
+	// A field: Go would put a local variable on the heap, but programWindow must not allocate.
 	configureTLBRequest ttConfigureTLBRequest
 }
 
-// fenceCommand is a Fence command: all earlier accesses are complete before any later access
-// starts.
 var fenceCommand = fbs.Command{Opcode: gen.OpcodeFence}
 
-const ttExample = " `tt:/dev/tenstorrent/0`" // a name that this backend opens
-
-// newTT returns the backend tt for the device d. It notes in d that Tenstorrent's driver programs
-// the TLB windows and keeps bus mastering on.
 func newTT(d *device) backend {
 	t := &ttBackend{dev: d, fd: -1}
 	d.tlb.driver = t
@@ -58,14 +42,10 @@ func newTT(d *device) backend {
 	return t
 }
 
-// identifyDevice implements backend: it opens the driver's file for the device, checks the version
-// of the driver's API, and queries the identity and the BARs of the device.
 func (t *ttBackend) identifyDevice() (err error) {
 	d := t.dev
-	// Open the driver's file for the device. With O_NONBLOCK, open fails immediately, and does not
-	// wait, if another program has opened the file with O_EXCL. With O_APPEND, the driver leaves
-	// the power state of the device unchanged until this program makes the ioctl SET_POWER_STATE
-	// (tt-kmd ioctl.h).
+	// O_NONBLOCK: fail at once if another program has opened the file with O_EXCL. O_APPEND: the
+	// power state stays as it is until SET_POWER_STATE (tt-kmd ioctl.h).
 	t.fd, err = d.cleanups.openFile(d.locator, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
 	switch errnoOf(err) {
 	case 0:
@@ -77,7 +57,7 @@ func (t *ttBackend) identifyDevice() (err error) {
 	default:
 		return syscallFault("open", d.locator, err)
 	}
-	// Check the version of the driver's API: other versions have other ioctls.
+	// Other versions have other ioctls.
 	driver := ttDriverInfo{outputCapacity: 12}
 	err = ioctlStruct(t.fd, ttGetDriverInfo, structPointer(&driver), "GET_DRIVER_INFO", d.locator)
 	if err != nil {
@@ -95,19 +75,17 @@ func (t *ttBackend) identifyDevice() (err error) {
 	return t.queryMappings()
 }
 
-// identifyFunction queries the PCI address of the device from the driver. Then it reads the PCI ids
-// of the device from sysfs, and opens the sysfs file of the device's configuration space.
+// identifyFunction gets the address from the driver, the ids from sysfs, and opens configuration
+// space.
 func (t *ttBackend) identifyFunction() error {
 	d := t.dev
-	// Query the domain, bus, slot and function number from the driver.
 	info := ttDeviceInfo{outputCapacity: 20}
 	err := ioctlStruct(t.fd, ttGetDeviceInfo, structPointer(&info), "GET_DEVICE_INFO", d.locator)
 	if err != nil {
 		return err
 	}
 	slot, number := info.busDevFn>>3&31, info.busDevFn&7
-	// Format the PCI address. For domain 0, bus 1 and slot 0, FormatPCIID returns "0000:0100"; for
-	// function number 0, the PCI address is then "0000:01:00.0".
+	// For bus 1, slot 0: FormatPCIID gives "0000:0100", and with function 0 "0000:01:00.0".
 	digits := FormatPCIID(info.domain, info.busDevFn&0xff00|slot)
 	d.pciFunction.Address = digits[:7] + ":" + digits[7:] + "." + strconv.Itoa(int(number))
 	if err := d.pciFunction.readIDs(); err != nil {
@@ -116,9 +94,7 @@ func (t *ttBackend) identifyFunction() error {
 	return d.openConfig()
 }
 
-// queryMappings queries the size of each BAR from the driver. It also queries two offsets in the
-// driver's file for each BAR: mmap at one offset maps the BAR uncached, and at the other offset
-// write-combining.
+// queryMappings gets sizes of BARs, and their offsets in the driver's file.
 func (t *ttBackend) queryMappings() error {
 	d := t.dev
 	query := ttMappings{count: uint32(len(t.mappings))}
@@ -144,13 +120,10 @@ func (t *ttBackend) queryMappings() error {
 	return nil
 }
 
-// acquireDevice implements backend: it locks the device against other replays, and requests the
-// full clock. No cleanup functions release TLB windows and pinned memory, because the driver
-// releases them when this program closes the driver's file or ends.
+// acquireDevice needs no cleanups: the driver releases TLB windows and memory when its file is
+// closed.
 func (t *ttBackend) acquireDevice() error {
 	d := t.dev
-	// Acquire the driver's lock with the number ttLockIndex, so that no other replay uses the
-	// device.
 	lock := ttLockRequest{outputCapacity: 4, index: ttLockIndex}
 	_, err := syscalls.ioctl(t.fd, ttLockControl, 0, structPointer(&lock))
 	switch {
@@ -163,16 +136,13 @@ func (t *ttBackend) acquireDevice() error {
 		return d.fault(NoDevice, "another replay has locked the device; `fuser -v "+d.locator+
 			"` names its process")
 	}
-	// Request full power and the full clock. Ignore an error: tt-kmd before 2.6, or firmware
-	// without power states, rejects this ioctl and leaves the clock unchanged.
+	// tt-kmd before 2.6, and firmware without power states, reject this and leave the clock as it
+	// is.
 	power := ttPowerRequest{argsz: 40, validity: ttPowerValidity, flags: ttPowerAllFlags}
 	_, _ = syscalls.ioctl(t.fd, ttSetPowerState, 0, structPointer(&power))
-	// Make Close withdraw the request for the full clock before it closes the driver's file.
 	// Otherwise the full clock stays on if the driver's module parameter power_policy is off or
-	// does not exist.
-	//
-	// Do not withdraw the request for power. When the file is closed, the driver makes the store
-	// that RegisterExitCleanup has requested, and the store works only if the tiles have power.
+	// missing. Power stays requested: on close, the driver makes RegisterExitCleanup's store, for
+	// which the tiles need it.
 	d.cleanups.addCleanup(func() error {
 		power.flags &^= ttPowerClockFlag
 		_, _ = syscalls.ioctl(t.fd, ttSetPowerState, 0, structPointer(&power))
@@ -181,8 +151,7 @@ func (t *ttBackend) acquireDevice() error {
 	return nil
 }
 
-// mapBarRange implements backend: it maps a range of a BAR from the driver's file. If the driver
-// has no write-combining mapping of the BAR, mapBarRange maps the range uncached.
+// mapBarRange maps uncached if the driver has no write-combining mapping.
 func (t *ttBackend) mapBarRange(bar uint8, writeCombining bool, offset, size uint64) (
 	*Aperture, error) {
 	if writeCombining && t.mappings[bar|1].size != 0 {
@@ -191,14 +160,11 @@ func (t *ttBackend) mapBarRange(bar uint8, writeCombining bool, offset, size uin
 	return t.dev.mapFile(t.fd, t.mappings[bar].base+offset, size, t.dev.locator)
 }
 
-// mapForDMA implements backend: it makes the driver pin the pages of mem, so that the kernel does
-// not move them. With this backend, the result `bus` is not an address on the PCIe bus. It is an
-// address on the NoC, the network between the tiles: there, tiles reach mem at this address.
+// mapForDMA pins mem. The result is an address on the NoC, at which tiles reach mem.
 //
-// If fixedBus is not 0, the NoC address must equal fixedBus. But a program cannot request a certain
-// NoC address: the driver chooses the lowest free addresses, unless a request has the flag TOP_DOWN
-// (tt-kmd memory.c, setup_noc_dma). Therefore mapForDMA succeeds only if fixedBus is such a low
-// address, and no other program has pinned memory for the device.
+// A program cannot request one: the driver takes the lowest free (tt-kmd memory.c, setup_noc_dma),
+// unless a request has the flag TOP_DOWN. fixedBus works only if it is that address, and no other
+// program has pinned memory for the device.
 func (t *ttBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint64, err error) {
 	size := uint64(len(mem))
 	pin := ttPinRequest{outputCapacity: 16, flags: ttPinNoCFlag, address: uint64(AddressOf(mem)),
@@ -215,6 +181,5 @@ func (t *ttBackend) mapForDMA(mem []byte, huge bool, fixedBus uint64) (bus uint6
 	return pin.noc, syscallFault("PIN_PAGES", t.dev.locator, err)
 }
 
-// mapForPeer implements backend. It does nothing, because with the backend tt a device
-// reaches only its own Host windows, whose bus addresses mapHostMem has already set.
+// mapForPeer has nothing to do: the device reaches only its own Host windows.
 func (t *ttBackend) mapForPeer(*Aperture, *device) error { return nil }

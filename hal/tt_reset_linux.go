@@ -1,8 +1,4 @@
-//go:build backend_tt || !(backend_pci || backend_vfio)
-
 package hal
-
-// This file resets a device through Tenstorrent's driver, for a program that restarts replays.
 
 import (
 	"time"
@@ -11,25 +7,32 @@ import (
 )
 
 const (
-	// ttResetMarkerBit is the bit PCI_COMMAND_PARITY of the command register. The driver sets this
-	// bit before a reset, and the reset clears it (tt-kmd pcie.c, set_reset_marker).
+	// PCI_COMMAND_PARITY: the driver sets it before a reset, which clears it (tt-kmd pcie.c,
+	// set_reset_marker).
 	ttResetMarkerBit = 1 << 6
 
 	ttResetPollInterval = 10 * time.Millisecond // time between two reads of the marker bit
 )
 
-// ttResetPollsMax is the largest number of reads of the marker bit. After these reads,
-// ResetThroughDriver makes the request POST_RESET, even if the bit is still set. In that case the
-// driver rejects the request. Tests set another number.
+// Then POST_RESET is requested anyway, which the driver rejects if the bit is still set. Tests
+// change it.
 var ttResetPollsMax = 1000
 
-// ResetThroughDriver resets a device through Tenstorrent's driver, and then makes the driver set up
-// the device again. `path` is the driver's file for the device, such as /dev/tenstorrent/0.
+// ResetThroughDriver resets a device, and makes the driver set it up again. path is such as
+// /dev/tenstorrent/0.
 //
-// ResetThroughDriver opens the file again for each request, for two reasons. tt-kmd 2.6 to 2.9
-// reject all requests through a file that was opened before a reset. On a slot with hot-plug, the
-// kernel removes the device and its file during the reset.
+// The file is opened for each request: tt-kmd 2.6 to 2.9 reject all through a file opened before a
+// reset, and with hot-plug the kernel removes it during the reset.
 func ResetThroughDriver(path string) error {
+	err := NewFault(NoDevice, "tt:"+path+
+		": this program was built without the backend tt; build it with `-tags backend_tt`")
+	if hasTT {
+		err = resetTT(path)
+	}
+	return err
+}
+
+func resetTT(path string) error {
 	if err := requestTTReset(path, ttResetASIC); err != nil {
 		return err
 	}
@@ -39,8 +42,7 @@ func ResetThroughDriver(path string) error {
 	return requestTTReset(path, ttResetEnd)
 }
 
-// openTTFunction opens the driver's file `path` and the configuration space of the device. The
-// caller must call t.dev.cleanups.callAll, even after an error.
+// openTTFunction needs t.dev.cleanups.callAll, even after an error.
 func openTTFunction(path string) (t *ttBackend, err error) {
 	d := &device{scheme: "tt", locator: path}
 	d.pciFunction.Name, d.config.fd = "tt:"+path, -1
@@ -52,7 +54,6 @@ func openTTFunction(path string) (t *ttBackend, err error) {
 	return t, t.identifyFunction()
 }
 
-// isTTResetComplete reports whether the reset has cleared the marker bit of the device.
 func isTTResetComplete(path string) bool {
 	t, err := openTTFunction(path)
 	command, code := uint64(0), OK
@@ -63,9 +64,8 @@ func isTTResetComplete(path string) bool {
 	return err == nil && code == OK && command&ttResetMarkerBit == 0
 }
 
-// requestTTReset opens the driver's file, makes the ioctl RESET_DEVICE with the given flags, and
-// closes the file. It is not a method of ttBackend: Go would store the name of the method in every
-// program with the backend tt. lmrun, which never resets a device, would become larger.
+// requestTTReset is no method of ttBackend: Go would store its name in every program with this
+// backend.
 func requestTTReset(path string, flags uint32) error {
 	reset := ttResetRequest{outputCapacity: 8, flags: flags}
 	t, err := openTTFunction(path)

@@ -1,5 +1,3 @@
-//go:build backend_tt || !(backend_pci || backend_vfio)
-
 package hal
 
 // This file is part of the backend tt. It reserves and programs TLB windows through Tenstorrent's

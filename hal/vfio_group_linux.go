@@ -1,11 +1,7 @@
-//go:build backend_vfio || !(backend_pci || backend_tt)
-
 package hal
 
-// This file is part of the backend vfio. It opens the VFIO files that the PCI functions of this
-// process share: the container and the files of the IOMMU groups. The container stores the IOMMU
-// mappings of all functions. The functions of an IOMMU group always have the same mappings, because
-// the IOMMU cannot distinguish these functions.
+// The functions of this process share a container, which has the IOMMU mappings of all. Those of
+// one IOMMU group always have the same mappings: the IOMMU cannot tell them apart.
 
 import (
 	"sync"
@@ -18,16 +14,14 @@ const (
 	vfioContainerPath = vfioDir + "vfio" // file that creates a new container at each open
 )
 
-// vfioFile is an open file of VFIO: the container or an IOMMU group. A process opens each such file
-// only once, and all functions that use the file share its descriptor.
+// vfioFile is the container or a group, which a process opens only once.
 type vfioFile struct {
 	path      string
 	fd        int // file descriptor; valid only if userCount is not 0
 	userCount int // number of PCI functions that use the file; 0 if the file is closed
 }
 
-// vfioShared is the VFIO state that all PCI functions of this process share. The mutex protects the
-// state, because several threads may load images or close devices at the same time.
+// vfioShared has a mutex, since several threads may load images or close devices.
 var vfioShared struct {
 	sync.Mutex
 	files    []*vfioFile // container and groups; a closed file keeps its entry
@@ -35,13 +29,9 @@ var vfioShared struct {
 	nextIOVA uint64      // bus address at which mapAtNextIOVA tries to map memory first
 }
 
-// joinGroup opens the container and the function's IOMMU group, adds the group to the container,
-// and selects the type of the container's IOMMU. It skips the steps that this process has already
-// taken for another PCI function. The result `group` is the file of the group. The caller must hold
-// the lock of vfioShared.
+// joinGroup skips the steps that another function has taken already. The caller holds vfioShared.
 func (v *vfioBackend) joinGroup() (group *vfioFile, err error) {
 	v.dev.cleanups.addCleanup(v.leaveGroup)
-	// Open the container, which stores the IOMMU mappings.
 	container, err := v.openSharedFile(vfioContainerPath)
 	if err != nil {
 		return nil, err
@@ -52,7 +42,6 @@ func (v *vfioBackend) joinGroup() (group *vfioFile, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// If this function is the first user of the group, add the group to the container.
 	if group.userCount == 1 {
 		err = v.attachGroup(group)
 	}
@@ -62,10 +51,9 @@ func (v *vfioBackend) joinGroup() (group *vfioFile, err error) {
 	return group, err
 }
 
-// attachGroup checks that the group is viable, and adds the group to the container.
 func (v *vfioBackend) attachGroup(group *vfioFile) error {
-	// Check that the group is viable: no kernel driver outside VFIO may use a PCI function of the
-	// group for DMA, because that function could reach the same memory.
+	// No driver outside VFIO may use a function of the group for DMA: it could reach the same
+	// memory.
 	status := vfioGroupStatus{argsz: 8}
 	err := ioctlStruct(group.fd, vfioGroupGetStatus, structPointer(&status),
 		"VFIO_GROUP_GET_STATUS", group.path)
@@ -77,15 +65,13 @@ func (v *vfioBackend) attachGroup(group *vfioFile) error {
 			"bind all devices in /sys/kernel/iommu_groups/"+v.groupNumber+
 			"/devices to vfio-pci, or unbind them")
 	}
-	// Add the group to the container. From now on the functions of the group can reach all memory
-	// that the container maps.
+	// From now on the group can reach all memory that the container maps.
 	fd := int32(v.containerFD)
 	return ioctlStruct(group.fd, vfioGroupSetContainer, structPointer(&fd),
 		"VFIO_GROUP_SET_CONTAINER", group.path)
 }
 
-// setIOMMUType selects the type of IOMMU for the container. The container must already have a
-// group.
+// setIOMMUType needs a group in the container.
 func (v *vfioBackend) setIOMMUType() error {
 	_, err := syscalls.ioctl(v.containerFD, vfioSetIOMMU, vfioType1v2IOMMU, nil)
 	switch errnoOf(err) {
@@ -105,9 +91,7 @@ func (v *vfioBackend) setIOMMUType() error {
 	return syscallFault("VFIO_SET_IOMMU", vfioContainerPath, err)
 }
 
-// openSharedFile returns the file with the given path, and counts the PCI function of v as a user
-// of the file. It opens the file if the file has no other user. The caller must hold the lock of
-// vfioShared.
+// openSharedFile counts v as a user of the file. The caller holds vfioShared.
 func (v *vfioBackend) openSharedFile(path string) (f *vfioFile, err error) {
 	f = findOrAddFile(path)
 	if f.userCount == 0 {
@@ -130,8 +114,7 @@ func (v *vfioBackend) openSharedFile(path string) (f *vfioFile, err error) {
 	return nil, syscallFault("open", path, err)
 }
 
-// findOrAddFile returns the entry of vfioShared.files with the given path. If there is no such
-// entry, findOrAddFile appends one, but does not open the file.
+// findOrAddFile does not open the file.
 func findOrAddFile(path string) *vfioFile {
 	for _, f := range vfioShared.files {
 		if f.path == path {
@@ -143,10 +126,8 @@ func findOrAddFile(path string) *vfioFile {
 	return f
 }
 
-// leaveGroup closes the function's group, and then the container. It leaves a file open that
-// another PCI function still uses. When the last group is closed, the kernel removes the IOMMU from
-// the container. Therefore leaveGroup keeps the lock until both files are closed: otherwise another
-// thread could add a group to a container that has no IOMMU.
+// leaveGroup keeps the lock until both files are closed: with the last group the kernel removes the
+// IOMMU from the container, and another thread could add a group before that is closed.
 func (v *vfioBackend) leaveGroup() error {
 	vfioShared.Lock()
 	for i := len(v.sharedFiles) - 1; i >= 0; i-- {

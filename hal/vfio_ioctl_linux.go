@@ -1,17 +1,12 @@
-//go:build backend_vfio || !(backend_pci || backend_tt)
-
 package hal
 
-// This file declares the ioctls and structs of VFIO, from linux/vfio.h. Constant expressions make
-// the compiler compare the size of each struct, and the offset of its last field, with the values
-// of linux/vfio.h.
+// ioctls and structs of linux/vfio.h. In each struct, argsz is an input: its size in bytes.
 
 //lint:file-ignore U1000 the structs have all fields of C
 
 import "unsafe"
 
-// Numbers of the ioctls, and values of their arguments. Each comment begins with the constant's
-// name in linux/vfio.h.
+// Each comment begins with the name in linux/vfio.h.
 const (
 	vfioSetIOMMU            = 0x3b66 // VFIO_SET_IOMMU: select the container's type of IOMMU
 	vfioGroupGetStatus      = 0x3b67 // VFIO_GROUP_GET_STATUS: query the flags of a group
@@ -29,36 +24,30 @@ const (
 	vfioDMAFlagWrite      = 1 << 1 // VFIO_DMA_MAP_FLAG_WRITE: the device may write the memory
 )
 
-// vfioGroupStatus has the layout of struct vfio_group_status. In this and the following structs,
-// the field `argsz` is an input of the ioctl: the size of the struct in bytes.
+// struct vfio_group_status
 type vfioGroupStatus struct{ argsz, flags uint32 }
 
-// vfioRegionInfo has the layout of struct vfio_region_info, which describes a BAR or configuration
-// space. The fields `size` and `offset` are the size of the region and its offset in the function's
-// file, in bytes.
+// struct vfio_region_info. size and offset: of the region in the function's file, in bytes.
 type vfioRegionInfo struct {
 	argsz, flags, index, capOffset uint32
 	size, offset                   uint64
 }
 
-// vfioDMAMap has the layout of struct vfio_iommu_type1_dma_map. The field `vaddr` is the address of
-// the memory in this process. The field `iova` is the bus address at which the device reaches the
-// memory.
+// struct vfio_iommu_type1_dma_map. vaddr: address in this process; iova: bus address.
 type vfioDMAMap struct {
 	argsz, flags uint32
 	vaddr        uint64
 	iova, size   uint64
 }
 
-// vfioDMAUnmap has the layout of struct vfio_iommu_type1_dma_unmap without the bitmap at its end.
+// struct vfio_iommu_type1_dma_unmap without the bitmap at its end.
 type vfioDMAUnmap struct {
 	argsz, flags uint32
 	iova, size   uint64
 }
 
-// Each line checks the size of a struct, or the offset of its last field. The left array has the
-// length that C requires, and the right array has the length in Go. If the two lengths differ, the
-// line does not compile.
+// Sizes, and offsets of last fields: C's on the left, Go's on the right. If they differ, the line
+// does not compile.
 var (
 	_ [8]byte  = [unsafe.Sizeof(vfioGroupStatus{})]byte{}
 	_ [32]byte = [unsafe.Sizeof(vfioRegionInfo{})]byte{}

@@ -1,11 +1,8 @@
-//go:build backend_vfio || !(backend_pci || backend_tt)
-
 package hal
 
-// This file implements the backend vfio. It accesses a PCI function through VFIO (Linux,
-// Documentation/driver-api/vfio.rst). An IOMMU restricts the DMA of the device. The device reaches
-// only two kinds of memory: the Host windows of this process, and the Bar windows to which
-// AssignBusAddress has assigned a bus address. Such a Bar window usually belongs to another device.
+// The backend vfio (Linux, Documentation/driver-api/vfio.rst). Through the IOMMU, the device
+// reaches only the Host windows of this process, and Bar windows, usually of other devices, to
+// which AssignBusAddress has assigned a bus address.
 
 import (
 	"strconv"
@@ -16,20 +13,15 @@ import (
 )
 
 const (
-	// Lowest bus address that mapAtNextIOVA chooses. The address is low, because some devices can
-	// use only low addresses. It is not 0, because some devices interpret 0 as "no address".
+	// low: some devices reach no more; not 0: some take 0 for "no address"
 	iovaFirst = 0x10_0000
-	// Alignment of the bus addresses of mapped ranges, in bytes. It is the largest page size of the
-	// supported processors, and therefore of their IOMMUs.
+	// bytes: the largest page size of the supported processors, and so of their IOMMUs
 	iovaAlignment = 64 << 10
-	// If the IOMMU cannot map memory at a bus address, mapAtNextIOVA next tries the bus address
-	// that is this number of bytes higher.
+	// bytes to the next bus address if the IOMMU cannot map one
 	iovaRetryStep = 1 << 20
-	// Number of bus addresses that mapAtNextIOVA tries before it returns an error.
-	iovaTriesMax = 1 << 16
+	iovaTriesMax  = 1 << 16 // bus addresses that are tried for one range
 )
 
-// vfioBackend implements the interface backend for a device with a name such as vfio:0000:01:00.0.
 type vfioBackend struct {
 	dev         *device
 	groupNumber string      // number of the function's IOMMU group, as decimal digits
@@ -37,26 +29,16 @@ type vfioBackend struct {
 	sharedFiles []*vfioFile // container and group, which other devices of this process may use, too
 }
 
-const vfioExample = " `vfio:0000:01:00.0`" // a name that this backend opens
-
-// newVFIO returns the backend vfio for the device d.
-func newVFIO(d *device) backend { return &vfioBackend{dev: d} }
-
-// identifyDevice implements backend: it finds the function, and checks that vfio-pci is bound to
-// the function and that the function is behind an IOMMU.
 func (v *vfioBackend) identifyDevice() error {
 	d := v.dev
-	// Find the function in sysfs. Read its ids, its BARs and the name of its kernel driver.
 	if err := d.pciFunction.findInSysfs(d.locator, d.locatorIsIDs); err != nil {
 		return err
 	}
-	// Check that the driver vfio-pci is bound to the function. That driver makes the function
-	// accessible to user space.
+	// vfio-pci makes the function accessible to user space.
 	if d.pciFunction.boundDriver != "vfio-pci" {
 		return d.fault(NoDevice, v.notBoundReason())
 	}
-	// Check that the function belongs to an IOMMU group. A function without an enabled IOMMU
-	// belongs to no group.
+	// Without an enabled IOMMU there is no group.
 	v.groupNumber = LinkBaseName(d.pciFunction.sysfsDir() + "/iommu_group")
 	if v.groupNumber == "" {
 		return d.fault(NoDevice, "no IOMMU is on for the device; "+
@@ -66,8 +48,7 @@ func (v *vfioBackend) identifyDevice() error {
 	return nil
 }
 
-// notBoundReason returns the reason of the Fault for a function to which vfio-pci is not bound. The
-// text names the driver that is bound, and contains the shell commands that bind vfio-pci instead.
+// notBoundReason has the shell commands that bind vfio-pci.
 func (v *vfioBackend) notBoundReason() string {
 	f := &v.dev.pciFunction
 	echo := "echo " + f.Address + " > /sys/bus/pci/drivers/"
@@ -82,52 +63,44 @@ func (v *vfioBackend) notBoundReason() string {
 		"switch one on, or open the device as `pci:" + f.Address + "`)"
 }
 
-// acquireDevice implements backend: it opens the function through VFIO, switches bus mastering off,
-// and enables memory decoding. When acquireDevice opens the function, the kernel already switches
-// bus mastering off, and resets the function if the function supports a reset (Linux,
-// vfio_pci_core_enable). The reset, and switching bus mastering off, stop transfers that a killed
-// program left running.
+// acquireDevice stops what a killed program left running: on opening, the kernel switches bus
+// mastering off, and resets a function that supports it (Linux, vfio_pci_core_enable).
 func (v *vfioBackend) acquireDevice() error {
 	d := v.dev
-	// Open the container and the function's IOMMU group, and add the group to the container.
 	vfioShared.Lock()
 	group, err := v.joinGroup()
 	vfioShared.Unlock()
 	if err != nil {
 		return err
 	}
-	// Open the function with an ioctl on the file of the group. The argument of the ioctl is the
-	// PCI address of the function, as a C string. The result is a file descriptor.
+	// The argument is the PCI address as a C string, the result a file descriptor.
 	address := append([]byte(d.pciFunction.Address), 0)
 	d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDeviceFD, 0, structPointer(&address[0]))
 	if err != nil {
 		return syscallFault("VFIO_GROUP_GET_DEVICE_FD", d.pciFunction.Address, err)
 	}
 	d.cleanups.addFDCleanup(d.config.fd)
-	// Query the offset and the size of configuration space in the function's file.
 	config, err := v.regionInfo(vfioConfigRegionIndex)
 	if err != nil {
 		return err
 	}
 	d.config.offset = int64(config.offset)
 	d.config.size = config.size
-	// Switch bus mastering off here too, in case the function does not support a reset.
+	// Here too, in case the function supports no reset.
 	if err := d.setCommandRegisterBit(configCommandMasterBit, false); err != nil {
 		return err
 	}
-	// Enable memory decoding, which vfio-pci leaves off. Without memory decoding, the BARs do not
-	// respond.
+	// vfio-pci leaves it off.
 	if err := d.setCommandRegisterBit(configCommandMemoryBit, true); err != nil {
 		return err
 	}
-	// vfio-pci enables INTx. As long as VFIO delivers no interrupts, the device's bit follows the
-	// bit that this program stores (Linux, vfio_pci_intx_mask).
+	// vfio-pci enables INTx. While VFIO delivers none, the device's bit follows this one (Linux,
+	// vfio_pci_intx_mask).
 	d.config.storeBit(configCommandOffset, configCommandINTxOff, configCommandINTxOff)
 	return nil
 }
 
-// regionInfo returns the offset and size of a BAR or of configuration space in the function's file.
-// index is the number of the BAR, or vfioConfigRegionIndex for configuration space.
+// regionInfo describes a BAR, or configuration space (vfioConfigRegionIndex).
 func (v *vfioBackend) regionInfo(index uint32) (*vfioRegionInfo, error) {
 	info := &vfioRegionInfo{argsz: 32, index: index}
 	err := ioctlStruct(v.dev.config.fd, vfioDeviceGetRegionInfo, structPointer(info),
@@ -135,12 +108,10 @@ func (v *vfioBackend) regionInfo(index uint32) (*vfioRegionInfo, error) {
 	return info, err
 }
 
-// mapBarRange implements backend: it maps a range of a BAR from the function's file. VFIO maps
-// every BAR uncached, so the parameter for write-combining has no effect.
+// mapBarRange ignores write-combining: VFIO maps every BAR uncached.
 func (v *vfioBackend) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aperture, error) {
 	name := " BAR " + strconv.Itoa(int(bar))
-	// Query the offset of the BAR in the function's file, and check that mmap can map the BAR. VFIO
-	// can map a BAR that is smaller than a page only if nothing else is in the page.
+	// VFIO maps a BAR that is smaller than a page only if nothing else is in the page.
 	info, err := v.regionInfo(uint32(bar))
 	if err != nil {
 		return nil, err
@@ -152,36 +123,29 @@ func (v *vfioBackend) mapBarRange(bar uint8, _ bool, offset, size uint64) (*Aper
 	return v.dev.mapFile(v.dev.config.fd, info.offset+offset, size, v.dev.pciFunction.Address+name)
 }
 
-// mapForDMA implements backend: it makes the IOMMU map mem at the bus address fixedBus. If fixedBus
-// is 0, mapAtNextIOVA chooses the bus address. The parameter `huge` has no effect, because VFIO
-// prevents the kernel from moving any page, huge or ordinary.
+// mapForDMA ignores huge: VFIO keeps the kernel from moving any page.
 func (v *vfioBackend) mapForDMA(mem []byte, _ bool, fixedBus uint64) (bus uint64, err error) {
 	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)), fixedBus)
 }
 
-// mapForPeer implements backend: it makes the IOMMU map the memory of the aperture a, and
-// sets a.BusAddress. All PCI functions of this process share one container. Therefore all of them
-// can use a mapping that was made for one of them.
+// mapForPeer maps the aperture. All functions share one container, and so this mapping.
 func (v *vfioBackend) mapForPeer(a *Aperture, owner *device) error {
 	if a.BusAddress != 0 || a.Base == 0 || a.TLBWindow >= 0 {
 		return nil // the window already has a bus address, is not mapped, or is a Tlb window
 	}
-	// The kernel maps whole pages, and nothing if the IOMMU's pages are larger (Linux,
-	// vfio_dma_do_map).
+	// The kernel maps whole pages, and nothing if the IOMMU's are larger (Linux, vfio_dma_do_map).
 	a.DMAPage = pageSize()
 	firstPage := uint64(a.Base) &^ (pageSize() - 1)
 	offsetInPage := uint64(a.Base) - firstPage
-	// Let the owner of the window make the IOMMU mapping. When the owner is closed, it then removes
-	// the IOMMU mapping before it unmaps the window.
+	// The owner's Close removes the mapping before it unmaps the window.
 	size := fbs.RoundUp(offsetInPage+a.Size, pageSize())
 	bus, err := owner.backend.(*vfioBackend).mapDMA(firstPage, size, 0)
 	a.BusAddress = bus + offsetInPage
 	return err
 }
 
-// mapDMA makes the IOMMU map `size` bytes of this process's memory, from the given address on. The
-// result `iova` is the bus address at which devices reach this memory. It is fixedBus; if fixedBus
-// is 0, mapAtNextIOVA chooses it. The mapping exists until the device of v is closed.
+// mapDMA makes devices reach memory of this process at fixedBus, or anywhere if that is 0, until
+// the device is closed.
 func (v *vfioBackend) mapDMA(address, size, fixedBus uint64) (iova uint64, err error) {
 	vfioShared.Lock()
 	if iova = fixedBus; fixedBus != 0 {
@@ -207,8 +171,7 @@ func (v *vfioBackend) mapDMA(address, size, fixedBus uint64) (iova uint64, err e
 	default:
 		return 0, syscallFault("VFIO_IOMMU_MAP_DMA", v.dev.pciFunction.Address, err)
 	}
-	// Make Close remove the IOMMU mapping before it releases the memory, because the device can
-	// reach the memory as long as the mapping exists.
+	// The device can reach the memory as long as the mapping exists.
 	v.dev.cleanups.addCleanup(func() error {
 		request := vfioDMAUnmap{argsz: 24, iova: iova, size: size}
 		return ioctlStruct(v.containerFD, vfioIOMMUUnmapDMA, structPointer(&request),
@@ -217,15 +180,10 @@ func (v *vfioBackend) mapDMA(address, size, fixedBus uint64) (iova uint64, err e
 	return iova, nil
 }
 
-// mapAtNextIOVA chooses a bus address, makes the IOMMU map `size` bytes of this process's memory
-// there, from the given address on, and returns the bus address. The caller must hold the lock of
+// mapAtNextIOVA maps memory at the next bus address that the IOMMU accepts: some are for interrupts
+// or firmware, some for windows with fixed ones. An image gets the same ones in every run. After
+// each range a page stays unmapped, so that transfers beyond its end fail. The caller holds
 // vfioShared.
-//
-// mapAtNextIOVA tries the bus address vfioShared.nextIOVA first. If the IOMMU cannot map memory
-// there, it tries higher bus addresses: some are reserved for interrupts or firmware, and some
-// belong to windows with fixed bus addresses. On the same machine, an image gets the same bus
-// addresses in every run. At least one page after each range stays unmapped, so that a transfer
-// beyond the end of the range fails.
 func (v *vfioBackend) mapAtNextIOVA(address, size uint64) (iova uint64, err error) {
 	iova = vfioShared.nextIOVA
 	for range iovaTriesMax {
@@ -242,10 +200,8 @@ func (v *vfioBackend) mapAtNextIOVA(address, size uint64) (iova uint64, err erro
 	return 0, err
 }
 
-// mapAtIOVA makes the IOMMU map `size` bytes of this process's memory, from the given address on,
-// at the bus address iova. The kernel returns EEXIST if another mapping overlaps these bus
-// addresses (Linux, vfio_dma_do_map), and EINVAL if the IOMMU cannot use these bus addresses. The
-// caller must hold the lock of vfioShared.
+// mapAtIOVA returns EEXIST if another mapping overlaps (Linux, vfio_dma_do_map), EINVAL if the
+// IOMMU cannot use the addresses. The caller holds vfioShared.
 func (v *vfioBackend) mapAtIOVA(address, size, iova uint64) error {
 	request := vfioDMAMap{
 		argsz: 32,

@@ -1,23 +1,19 @@
-// This file implements Walk.Run for arm64. It executes commands on mapped memory exactly as the Go
-// function walkGeneric in walk_generic.go does.
+// Walk.Run for arm64. It does what walkGeneric (walk_generic.go) does, on mapped memory.
 //
-// Each load from the device and each store to it is one instruction, exactly as wide as the
-// command requires. Each access is naturally aligned, because an unaligned access to memory
-// of type Device faults (Arm ARM, "Device memory").
+// Each load and store of the device is one instruction, exactly as wide as the command requires,
+// and naturally aligned: an unaligned access to memory of type Device faults (Arm ARM, "Device
+// memory").
 //
-// No access uses an addressing mode that also changes the address register (write-back). If a
-// hypervisor emulates the device, the processor reports each access to the hypervisor. For an
-// access with write-back, the report does not contain the width and the register (Arm ARM, ISS
-// encoding of Data Aborts, ISV). The same is true of the instructions that load or store a pair of
-// registers. Therefore only bulk copies use instructions for pairs. Images use bulk copies only for
-// ranges of the device that are memory.
+// No access has write-back, and only bulk copies, which images use for memory of the device, use
+// pairs of registers: a hypervisor that emulates the device would not learn width and register of
+// such an access (Arm ARM, ISS encoding of Data Aborts, ISV).
 
 //go:build !purego
 
 #include "textflag.h"
 #include "go_asm.h"
 
-// Registers that keep the same contents for all commands of a walk, except CMD.
+// Registers with the same contents for all commands, except CMD.
 #define WALK R0    // address of the Walk
 #define CMD R1     // Walk.Next: address of the current command
 #define WINDOWS R2 // Walk.WindowAddresses: table of the addresses of windows
@@ -26,7 +22,7 @@
 #define DONE R14   // bytes that are done after this part of an interrupted command; else 0
 #define WRITE4 R17 // constant: bytes 0 to 3 of a Write command whose width is 4, for comparisons
 
-// Registers whose contents each command sets. One register may have several names.
+// Registers that each command sets. One register may have several names.
 #define OPCODE R5      // command.Opcode; only jumpByOpcode, pointAndAbove and copyDone use it
 #define VALUE R5       // value that is loaded or stored
 #define WIDTH R6       // command.Width
@@ -41,10 +37,9 @@
 #define SCRATCH R9     // temporary value
 #define ACCESSES R15   // number of accesses that are left, or that the budget allows
 
-// Begin to execute the command at CMD. The processor flags are those of BUDGET: stop if it is not
-// above 0. Otherwise load the first four bytes of the command: opcode, width, mode and option. The
-// most frequent command is a Write of 4 bytes, whose mode and option are 0. One comparison of all
-// four bytes finds this command. For all other commands, jump to the label `jumpByOpcode`.
+// Begin the command at CMD, unless the flags say that BUDGET is not above 0. One comparison of the
+// command's first four bytes (opcode, width, mode, option) finds the most frequent command, a Write
+// of 4 bytes.
 #define DISPATCH \
 	BLE   stop          \
 	MOVWU (CMD), VALUE  \
@@ -52,17 +47,15 @@
 	BEQ   write4        \
 	B     jumpByOpcode
 
-// Go on to the next command. First store its address to Walk.Next: if an access of the command
-// faults, Walk.Next then points to that command.
+// Go on to the next command. Its address goes to Walk.Next before any access, for faults.
 #define ADVANCE \
 	ADD  $command__size, CMD      \
 	MOVD CMD, Walk_Next(WALK)     \
 	SUBS $const_commandUs, BUDGET \
 	DISPATCH
 
-// Set DST to the address at which the command accesses the device: the address of the window plus
-// command.Offset. Stop if the address of the window is 0, because the window is then not mapped. Go
-// executes the command through the window's Port.
+// DST = the window's address + command.Offset. Stop if the window is not mapped (0): Go executes
+// the command through its Port.
 #define DEVICE_ADDRESS \
 	MOVHU command_Window(CMD), SCRATCH   \
 	MOVD  (WINDOWS)(SCRATCH<<3), SCRATCH \
@@ -70,7 +63,6 @@
 	CBZ   SCRATCH, stop                  \
 	ADD   SCRATCH, DST
 
-// Set the register AT to the address of the command's data in host memory:
 // AT = Walk.BufferAddresses[command.Index] + command.Value
 #define HOST_ADDRESS(AT) \
 	MOVHU command_Index(CMD), AT \
@@ -78,7 +70,6 @@
 	MOVD  command_Value(CMD), R5 \
 	ADD   R5, AT
 
-// Jump to W1, W2, W4 or W8 if the command's width is 1, 2, 4 or 8 bytes.
 #define JUMP_BY_WIDTH(W1, W2, W4, W8) \
 	CMP $4, WIDTH \
 	BEQ W4        \
@@ -90,8 +81,7 @@
 
 // func executeWalk(w *Walk)
 TEXT ·executeWalk(SB), NOSPLIT, $0-8
-	// Load the fields of the Walk into registers. Set Walk.StopReason to 0, which is
-	// StopBeforeNext; code that stops the walk for another reason sets another value.
+	// StopReason 0 is StopBeforeNext; any other reason is set where the walk stops.
 	MOVD w+0(FP), WALK
 	MOVD Walk_Next(WALK), CMD
 	MOVD Walk_WindowAddresses(WALK), WINDOWS
@@ -105,15 +95,13 @@ TEXT ·executeWalk(SB), NOSPLIT, $0-8
 	CMP  ZR, BUDGET
 	DISPATCH
 
-// Write of 4 bytes: store the lower 4 bytes of command.Value to the device.
 write4:
 	DEVICE_ADDRESS
 	MOVWU command_Value(CMD), VALUE
 	MOVW  VALUE, (DST)
 	ADVANCE
 
-// Jump to the code for the command's opcode. Commands with an opcode below Point access a
-// window. For those, set DST, BYTES_LEFT and MODE first.
+// Opcodes below Point access a window.
 jumpByOpcode:
 	MOVBU (CMD), OPCODE
 	MOVBU command_Width(CMD), WIDTH
@@ -138,20 +126,18 @@ jumpByOpcode:
 	BEQ   expect // the mode of a Modify is not Equal, so the walk stops after the load
 	B     stop // any other opcode: stop with the reason StopBeforeNext
 
-// The opcode is Point or higher. The processor flags are still the result of the comparison
-// with Point. Execute Point and Fence; stop at all other commands, which Go executes.
+// The flags are those of the comparison with Point. Go executes all commands but Point and Fence.
 pointAndAbove:
 	BEQ programWindow
 	CMP $const_opFence, OPCODE
 	BNE stop
-	// Fence: the operand 15 selects DSB SY, which completes all earlier accesses to memory
-	// and devices before any later access starts. Linux uses it as mb()
-	// (arch/arm64/include/asm/barrier.h).
+	// 15 selects DSB SY, which completes all earlier accesses to memory and devices before any
+	// later one starts, as Linux's mb() (arch/arm64/include/asm/barrier.h).
 	DSB $15
 	ADVANCE
 
-// Write of 1, 2 or 8 bytes. If the width is 8, store command.Value. If the width is 1 or 2, use the
-// code for Fill: its loop ends after one store, because command.Amount of a Write is 0.
+// Write of 1, 2 or 8 bytes. For 1 and 2, the loop of Fill ends after one store, because
+// command.Amount is 0.
 write:
 	CMP  $8, WIDTH
 	BNE  fill
@@ -159,15 +145,8 @@ write:
 	MOVD VALUE, (DST)
 	ADVANCE
 
-// Begin to copy BYTES_LEFT bytes from SRC to DST. DEVICE is the register with the address on the
-// device, SRC or DST. STEP is the step register of DEVICE: SRC_STEP or DST_STEP.
-//
-// Mode Bulk: set TO_ALIGN to the address on the device, and jump to the label `bulkCopy`.
-//
-// Mode Fixed: set STEP to 0, so that all accesses use the same address on the device, and jump to
-// the label `copy`.
-//
-// Any other mode: set STEP to the width, and jump to the label `copy`.
+// Begin to copy from SRC to DST. DEVICE is the one with the address on the device, STEP its step: 0
+// in mode Fixed, else the width. Mode Bulk goes to bulkCopy, with the address in TO_ALIGN.
 #define START_COPY(DEVICE, STEP) \
 	MOVD DEVICE, TO_ALIGN         \
 	CMP  $const_accessBulk, MODE  \
@@ -178,21 +157,18 @@ write:
 	MOVD ZR, STEP                 \
 	B    copy
 
-// CopyIn: copy the command's data from host memory to the device.
 copyIn:
 	HOST_ADDRESS(SRC)
 copyInRest:
 	MOVD WIDTH, SRC_STEP
 	START_COPY(DST, DST_STEP)
 
-// Fill: store command.Value to each element of the range. With SRC_STEP 0, the copy loop loads
-// command.Value for each element.
+// With SRC_STEP 0, the copy loop loads command.Value for each element.
 fill:
 	ADD  $command_Value, CMD, SRC
 	MOVD ZR, SRC_STEP
 	START_COPY(DST, DST_STEP)
 
-// CopyOut: copy from the device to the command's buffer in host memory.
 copyOut:
 	MOVD DST, SRC
 	HOST_ADDRESS(DST)
@@ -200,23 +176,20 @@ copyOutRest:
 	MOVD WIDTH, DST_STEP
 	START_COPY(SRC, SRC_STEP)
 
-// Copy BYTES_LEFT bytes from SRC to DST, with accesses of the command's width.
 copy:
 	JUMP_BY_WIDTH(copy1, copy2, copy4, copy8)
 
-// Expect: load one value from the device, and compare the value with command.Value. Modify: only
-// load the value.
+// A Modify only loads the value.
 expect:
 	JUMP_BY_WIDTH(expect1, expect2, expect4, expect8)
 
-// Compare: load each element of a range of the device, and compare the element with the golden
-// (expected) data, which are the command's data in host memory.
+// SRC is the golden (expected) data.
 compare:
 	HOST_ADDRESS(SRC)
 compareRest:
 	JUMP_BY_WIDTH(compare1, compare2, compare4, compare8)
 
-// Continue a command after the first Walk.DoneBytes bytes. Add them to its addresses.
+// Continue a command after its first Walk.DoneBytes bytes.
 resume:
 	CMP   ZR, BUDGET
 	BLE   stop
@@ -245,10 +218,9 @@ resumeAtDST:
 	MOVD  R13, DST
 	B     copyOutRest
 
-// ACCESSES has been subtracted from BUDGET, but is too many. Set BYTES_LEFT to the bytes of one
-// access fewer than the budget was, and DONE to the bytes that are done after these. Make these
-// accesses, unless there are none. The budget that is left then does not pay for the command, so
-// that the walk stops after them.
+// ACCESSES was taken from BUDGET, but is too many. Make one access fewer than the budget was, if
+// any; DONE is the bytes done then. The budget left does not pay for the command, so that the walk
+// stops after them.
 interrupt:
 	ADD   ACCESSES, BUDGET
 	SUB   $1, BUDGET, ACCESSES
@@ -263,17 +235,9 @@ interrupt:
 	BEQ   compareRest
 	B     copy
 
-// Define the labels COPY, EXPECT and COMPARE, whose code makes accesses of BYTES bytes, and the
-// labels of their loops. SHIFT is the logarithm of BYTES: COPY and COMPARE charge the accesses, and
-// jump to the label `interrupt` if the budget does not allow all of them. LOAD and STORE are the
-// instructions for an access of that width. ONES is the value of that width with all bits set.
-//
-// COPY: load an element from SRC and store it to DST, until BYTES_LEFT bytes are copied.
-//
-// EXPECT: load a value from the device, set SCRATCH to ONES, and jump to checkCondition.
-//
-// COMPARE: load an element from the device and an element of the golden data, until BYTES_LEFT
-// bytes are compared. Stop if two elements differ.
+// COPY, EXPECT and COMPARE make accesses of BYTES bytes, of which SHIFT is the logarithm. COPY and
+// COMPARE charge them, and go to `interrupt` if the budget does not allow all. ONES is all ones of
+// this width, for checkCondition. COMPARE stops at the first difference.
 #define ACCESS_LOOPS(BYTES, SHIFT, LOAD, STORE, ONES, COPY, COPYING, EXPECT, COMPARE, COMPARED) \
 COPY:                        \
 	LSR   $SHIFT, BYTES_LEFT, ACCESSES \
@@ -311,23 +275,20 @@ ACCESS_LOOPS(2, 1, MOVHU, MOVH, 0xffff, copy2, copying2, expect2, compare2, comp
 ACCESS_LOOPS(4, 2, MOVWU, MOVW, 0xffffffff, copy4, copying4, expect4, compare4, comparing4)
 ACCESS_LOOPS(8, 3, MOVD, MOVD, -1, copy8, copying8, expect8, compare8, comparing8)
 
-// Point: program a TLB window. Store the values that EncodePoint has put into the command to the
-// registers of the TLB window. Set the entry of the image's window in Walk.WindowAddresses to its
-// new address. Stop if the width is 0: EncodePoint has not encoded this command, and Go executes
-// it.
+// Point: store the register values that EncodePoint has put into the command, and set the window's
+// new address, between two barriers. Stop if the width is 0: the command is not encoded, and Go
+// executes it.
 programWindow:
 	CBZ   WIDTH, stop
 	SUB   $const_pointExtraUs, BUDGET
 
-	// Set DST to the address of the TLB window's registers: the entry with the index command.Index
-	// of Walk.WindowAddresses, plus command.Offset.
+	// DST = WindowAddresses[command.Index] + command.Offset: the registers.
 	MOVHU command_Index(CMD), R7
 	MOVD  (WINDOWS)(R7<<3), DST
 	MOVWU command_Offset(CMD), R7
 	ADD   R7, DST
 
-	// WindowAddresses[command.Window] = TLBWindowBases[command.Window] + command.Amount.
-	// This is the new address of the image's window.
+	// WindowAddresses[command.Window] = TLBWindowBases[command.Window] + command.Amount
 	MOVHU command_Window(CMD), R9
 	MOVD  Walk_TLBWindowBases(WALK), R7
 	MOVD  (R7)(R9<<3), R7
@@ -335,29 +296,25 @@ programWindow:
 	ADD   R10, R7
 	MOVD  R7, (WINDOWS)(R9<<3)
 
-	// Load the values for the TLB window's registers. command.Value contains the value of the
-	// single 8-byte register, or the values of the first two 4-byte registers. command.Mask
-	// contains the value of the third 4-byte register, if there is one.
+	// command.Value has the 8-byte register, or the first two of three 4-byte registers;
+	// command.Mask has the third.
 	MOVD  command_Value(CMD), VALUE
 	MOVD  command_Mask(CMD), R9
 
-	// Barrier: earlier accesses through the TLB window must be complete before its registers
-	// change. Otherwise an earlier access could reach the new address.
+	// Otherwise an earlier access through the TLB window could reach the new address.
 	DSB   $15
 	CMP   $4, WIDTH
 	BEQ   programThreeRegisters
 
-	// The TLB window has one register of 8 bytes. Store the value to the register, then load the
-	// register: the load returns only after the store has taken effect. The barrier delays later
-	// accesses until the load has returned.
+	// The load returns only after the store has taken effect, and the barrier delays later accesses
+	// until then.
 	MOVD  VALUE, (DST)
 	MOVD  (DST), VALUE
 	DSB   $15
 	ADVANCE
 
-	// The TLB window has three registers of 4 bytes. Store the values in the order of the
-	// registers' addresses, then load the last register: the load returns only after the stores
-	// have taken effect. The barrier delays later accesses until the load has returned.
+	// Three registers of 4 bytes, in the order of their addresses. The load and the barrier are as
+	// above.
 programThreeRegisters:
 	MOVW  VALUE, (DST)
 	LSR   $32, VALUE
@@ -367,9 +324,8 @@ programThreeRegisters:
 	DSB   $15
 	ADVANCE
 
-// Finish an Expect after its load. Stop if the value is all ones (the contents of SCRATCH), because
-// a device that is gone returns all ones. Stop if the mode is not Equal, or if the value masked
-// with command.Mask differs from command.Value. Otherwise go on to the next command.
+// Finish an Expect. Stop at all ones (SCRATCH), since the device may be gone, in a mode that is not
+// Equal, and if the condition is not met.
 checkCondition:
 	CMP   SCRATCH, VALUE
 	BEQ   stopLoaded
@@ -382,16 +338,14 @@ checkCondition:
 	BNE   stopLoaded
 	ADVANCE
 
-// Stop after the load of an Expect or Modify. Store the loaded value to Walk.Got: Go finishes the
-// command.
+// Go finishes the command.
 stopLoaded:
 	MOVD VALUE, Walk_Got(WALK)
 	MOVD $const_StopLoaded, R9
 	B    stopWithReason
 
-// Stop a Compare at the first element that differs from the golden data. BYTES_LEFT is the number
-// of bytes from the beginning of this element to the end of the range, or of its interrupted part,
-// which ends at DONE.
+// BYTES_LEFT counts from the element that differs to the end of the range, or to DONE, the end of
+// an interrupted part.
 stopMismatch:
 	MOVD  VALUE, Walk_Got(WALK)
 	MOVD  GOLDEN, Walk_Want(WALK)
@@ -405,14 +359,11 @@ mismatchOffset:
 	MOVD  $const_StopMismatch, R9
 	B     stopWithReason
 
-// One step of a bulk copy: copy BYTES bytes with one load and one store, if the bit with the number
-// BIT is set in the register BITS; otherwise jump to NEXT, the label of the next step. BYTES is the
-// value of that bit. NAME is the label of this step. BITS is TO_ALIGN in the steps before the loop,
-// and BYTES_LEFT in the steps after the loop.
+// A step of a bulk copy, with the label NAME: copy BYTES bytes if bit BIT, which has this value, is
+// set in BITS, else go to NEXT. BITS is TO_ALIGN before the loop, BYTES_LEFT after it.
 //
-// The jump to the label `bulkTail` ends the steps before the loop early, if fewer than BYTES bytes
-// are left. In the steps after the loop, this jump never happens: BYTES_LEFT is then negative,
-// which is a large number in this unsigned comparison, or BYTES_LEFT is at least BYTES.
+// Before the loop, the step goes to bulkTail if fewer bytes are left. After it, it never does:
+// BYTES_LEFT is at least BYTES, or negative, which is large as an unsigned number.
 #define BULK_STEP(NAME, LOAD, STORE, BYTES, BIT, BITS, NEXT) \
 NAME:                        \
 	TBZ   $BIT, BITS, NEXT   \
@@ -424,10 +375,9 @@ NAME:                        \
 	ADD   $BYTES, DST        \
 	SUB   $BYTES, BYTES_LEFT
 
-// Bulk copy of BYTES_LEFT bytes from SRC to DST. Addresses increase, accesses do not overlap, and
-// each access is naturally aligned on the device. First copy up to 15 bytes, with accesses of 1 to
-// 8 bytes, until the address on the device is a multiple of 16. After NEG, the lower four bits of
-// TO_ALIGN are the number of these bytes.
+// Bulk copy of BYTES_LEFT bytes: ascending, without overlap, each access aligned on the device.
+// First up to 15 bytes, by 1 to 8, until the device's address is a multiple of 16. After NEG, the
+// lower four bits of TO_ALIGN are their number.
 bulkCopy:
 	// WIDTH becomes its logarithm, as in accessCount of package fbs.
 	LSR  $3, WIDTH, R7
@@ -443,9 +393,8 @@ BULK_STEP(align2, MOVHU, MOVH, 2, 1, TO_ALIGN, align4)
 BULK_STEP(align4, MOVWU, MOVW, 4, 2, TO_ALIGN, align8)
 BULK_STEP(align8, MOVD, MOVD, 8, 3, TO_ALIGN, bulkAligned)
 
-// Then copy 32 bytes at a time. From here on, BYTES_LEFT is the number of bytes left minus 32. The
-// loop ends when BYTES_LEFT falls below 0. The subtraction of 32 does not change the lower five
-// bits.
+// Then 32 bytes at a time. BYTES_LEFT is now the bytes left minus 32, which does not change its
+// lower five bits.
 bulkAligned:
 	SUBS $32, BYTES_LEFT
 	BLO  bulkTail
@@ -459,8 +408,7 @@ copyBy32:
 	SUBS $32, BYTES_LEFT
 	BHS  copyBy32
 
-// Then copy the remaining 0 to 31 bytes. The lower five bits of BYTES_LEFT are their number: for
-// each bit that is set, copy 16, 8, 4, 2 or 1 bytes.
+// Then the 0 to 31 bytes that are left: the lower five bits of BYTES_LEFT.
 bulkTail:
 	TBZ  $4, BYTES_LEFT, tail8
 	LDP  (SRC), (R5, R6)
@@ -472,9 +420,7 @@ BULK_STEP(tail4, MOVWU, MOVW, 4, 2, BYTES_LEFT, tail2)
 BULK_STEP(tail2, MOVHU, MOVH, 2, 1, BYTES_LEFT, tail1)
 BULK_STEP(tail1, MOVBU, MOVB, 1, 0, BYTES_LEFT, copyDone)
 
-// A copy or fill is complete. If the command is a CopyOut and the last byte is 0xff, stop with the
-// reason StopAllOnes: Go must check whether the device is gone, because loads from such a device
-// return all ones. Otherwise go on to the next command.
+// If the last byte of a CopyOut is 0xff, Go checks whether the device is gone.
 copyDone:
 	MOVBU (CMD), OPCODE
 	CMP   $const_opCopyOut, OPCODE
@@ -487,13 +433,12 @@ advance:
 stopAllOnes:
 	CBNZ DONE, stopInterrupted
 	MOVD $const_StopAllOnes, R9
-// Return to Go with the stop reason in R9.
 stopWithReason:
 	MOVD R9, Walk_StopReason(WALK)
 	B    stop
 
-// As `interrupt`, for a bulk copy. The rest must make the same accesses as without an interruption:
-// stop after a multiple of 128 bytes from the first address that is a multiple of 32.
+// As `interrupt`. The rest must make the same accesses as without an interruption: stop after a
+// multiple of 128 bytes from the first address that is a multiple of 32.
 interruptBulk:
 	ADD   ACCESSES, BUDGET
 	SUB   $1, BUDGET, ACCESSES
@@ -511,8 +456,7 @@ interruptBulk:
 	MOVD  $1, BUDGET
 	B     bulkPart
 
-// Return to Go. Walk.StopReason and Walk.Next are already set, but if DONE is not 0, Walk.Next must
-// go back to the command of which only a part is done.
+// If DONE is not 0, Walk.Next goes back to the command of which only a part is done.
 stop:
 	CBNZ DONE, stopAfterPart
 	MOVD BUDGET, Walk_Budget(WALK)

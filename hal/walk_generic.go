@@ -8,26 +8,24 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// This file contains code for mocks and tests: default methods of mock devices, single loads and
-// stores, and Walk.Run in plain Go. Tests compare the assembly with this Go code. Programs that
-// drive hardware on amd64 or arm64 do not contain the code of this file; a test in
-// tools/check/house checks that.
+// Walk.Run in Go, for purego builds, other processors and Ports. Tests compare the assembly with
+// it. Programs that drive hardware on amd64 or arm64 do not link it, which tools/check/house
+// checks.
 
-// BlockPort is implemented by a Port that can also copy many bytes in one call, such as the port of
-// a simulator. Only copy commands with the access mode Bulk use these methods.
+// BlockPort is a Port that can also copy many bytes in one call, for commands with the access mode
+// Bulk.
 type BlockPort interface {
-	// CopyIn copies `data` to the port's range. The first byte goes to the given offset.
+	// CopyIn copies data to the range, from offset on.
 	CopyIn(offset uint64, data []byte) Code
 
-	// CopyOut fills `data` from the port's range. The first byte comes from the given offset.
+	// CopyOut fills data from the range, from offset on.
 	CopyOut(offset uint64, data []byte) Code
 }
 
-// NewAperture returns an aperture of `size` bytes whose loads and stores go to `port`. The
-// aperture accepts every command. `tlbWindow` is the number of the TLB window, or -1 if the
-// window is not a Tlb window.
+// NewAperture returns an aperture whose accesses go to port, for every command. tlbWindow is -1 if
+// the window is no Tlb window.
 func NewAperture(port Port, size uint64, tlbWindow int) Aperture {
-	// Make this type assertion only once, not for each command, because it may allocate memory.
+	// Only once: it may allocate.
 	block, _ := port.(BlockPort)
 	execute := func(w *Walk, barOffset uint64) Code {
 		return w.executeCommand(port, block, 0, barOffset)
@@ -35,12 +33,8 @@ func NewAperture(port Port, size uint64, tlbWindow int) Aperture {
 	return Aperture{Port: port, executeCommand: execute, Size: size, TLBWindow: tlbWindow}
 }
 
-// executeCommand executes the command w.Next with loads and stores on the port `p`. This function
-// defines what each command does. The parameters:
-//
-//	block      `p` if `p` implements BlockPort, otherwise nil
-//	base       offset of the window on the port `p`
-//	barOffset  offset of the window in its BAR: bulk copies are aligned relative to the BAR
+// executeCommand defines what each command does. block is p if it is a BlockPort, else nil; base
+// the window's offset on p; barOffset that in its BAR, to which bulk copies are aligned.
 func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (code Code) {
 	c := w.Next
 	w.StopReason = StopBeforeNext
@@ -61,7 +55,6 @@ func (w *Walk) executeCommand(p Port, block BlockPort, base, barOffset uint64) (
 	return code
 }
 
-// executeTransfer makes the accesses of a copy, fill or compare, as many as the budget allows.
 func (w *Walk) executeTransfer(p Port, block BlockPort, address, barOffset uint64) (code Code) {
 	c, done := w.Next, w.DoneBytes
 	address += addressStep(c, done)
@@ -81,10 +74,10 @@ func (w *Walk) executeTransfer(p Port, block BlockPort, address, barOffset uint6
 	return code
 }
 
-// chargePart charges the accesses of a copy, fill or compare that are left. If they are too many,
-// it returns how many bytes the run may transfer with one access fewer than the budget, and leaves
-// a budget of 1. A bulk copy must make the same accesses as without an interruption: it is
-// interrupted after a multiple of 128 bytes from the first address that is a multiple of 32.
+// chargePart charges the accesses that are left. If they are too many, part is one fewer than the
+// budget pays, and the budget becomes 1. A bulk copy must make the same accesses as without an
+// interruption: it ends after a multiple of 128 bytes from the first address that is a multiple of
+// 32.
 func (w *Walk) chargePart(address uint64) (part uint64, isLast bool) {
 	c, left := w.Next, uint64(w.Next.Amount)-w.DoneBytes
 	accesses := int64(left / uint64(c.Width))
@@ -104,9 +97,7 @@ func (w *Walk) chargePart(address uint64) (part uint64, isLast bool) {
 	return uint64(bytes), false
 }
 
-// executePart makes the accesses of a part of a copy, fill or compare: of `part` bytes after the
-// first `done` bytes. If the access mode is Bulk and `block` is not nil, one call of `block` copies
-// all bytes.
+// executePart makes the accesses of part bytes after the first done bytes.
 func (w *Walk) executePart(p Port, block BlockPort, address, barOffset, done, part uint64) Code {
 	c := w.Next
 	if c.Opcode == gen.OpcodeFill {
@@ -127,10 +118,7 @@ func (w *Walk) executePart(p Port, block BlockPort, address, barOffset, done, pa
 	return w.executeCopyOut(p, address, barOffset, data)
 }
 
-// executeLoad executes the load of an Expect or Modify command. An Expect is complete if its
-// condition is Equal, the loaded value meets the condition, and the value is not all ones (all ones
-// can mean that the device is gone). In all other cases, the walk stops with the loaded value in
-// w.Got, and the caller must complete the command.
+// executeLoad completes only an Expect that is Equal, met, and not all ones: else the caller does.
 func (w *Walk) executeLoad(p Port, address uint64) Code {
 	c := w.Next
 	got, code := p.Load(address, c.Width)
@@ -141,27 +129,22 @@ func (w *Walk) executeLoad(p Port, address uint64) Code {
 	return code
 }
 
-// commandBuffer returns the buffer in host memory for the command w.Next: the source of a
-// CopyIn, the destination of a CopyOut, or the golden data of a Compare.
+// commandBuffer is a CopyIn's source, a CopyOut's destination, or a Compare's golden data.
 func (w *Walk) commandBuffer() []byte {
 	c := w.Next
 	return bytesAt(*tableEntry(w.BufferAddresses, c.Index)+uintptr(c.Value), c.Amount)
 }
 
-// tableEntry returns a pointer to the entry with the given index in a table of addresses.
-// The parameter `table` points to the first entry.
 func tableEntry(table *uintptr, index uint16) *uintptr {
 	offset := uintptr(index) * unsafe.Sizeof(*table)
 	return (*uintptr)(unsafe.Add(unsafe.Pointer(table), offset))
 }
 
-// bytesAt returns a slice of `size` bytes of mapped memory, which begin at the given address.
 func bytesAt(address uintptr, size uint32) []byte {
 	return unsafe.Slice((*byte)(toPointer(address)), size)
 }
 
-// executeCompare loads a range element by element, and stops the walk at the first element that
-// differs from the golden (expected) data, which begin `done` bytes into those of the command.
+// executeCompare stops at the first difference. golden begins done bytes into the command's data.
 func (w *Walk) executeCompare(p Port, address, done uint64, golden []byte) Code {
 	c := w.Next
 	for i := uint64(0); i < uint64(len(golden)); i += uint64(c.Width) {
@@ -215,8 +198,7 @@ func (w *Walk) executeFill(p Port, address, size uint64) Code {
 	return OK
 }
 
-// loadLittleEndian returns the number that `data` represents in little-endian order. `data`
-// must have 1 to 8 bytes.
+// loadLittleEndian is for 1 to 8 bytes.
 func loadLittleEndian(data []byte) (value uint64) {
 	for i := len(data) - 1; i >= 0; i-- {
 		value = value<<8 | uint64(data[i])
@@ -224,8 +206,6 @@ func loadLittleEndian(data []byte) (value uint64) {
 	return value
 }
 
-// storeLittleEndian writes the lowest bytes of `value` to `data`, in little-endian order. It
-// fills all bytes of `data`.
 func storeLittleEndian(data []byte, value uint64) {
 	for i := range data {
 		data[i] = byte(value)
@@ -233,10 +213,8 @@ func storeLittleEndian(data []byte, value uint64) {
 	}
 }
 
-// nextAccessWidth returns the width in bytes of the next access of the copy command `c`. `address`
-// is the address of this access, and `bytesLeft` is the number of bytes that are not yet copied.
-// The width is c.Width, except in a bulk copy. There the width is the largest power of two that
-// divides `address` and is at most c.Width and at most `bytesLeft`.
+// nextAccessWidth is c.Width, but in a bulk copy the largest power of two that divides address and
+// is at most c.Width and bytesLeft.
 func nextAccessWidth(c *fbs.Command, address, bytesLeft uint64) uint8 {
 	width := c.Width
 	if gen.Access(c.Mode) == gen.AccessBulk {
@@ -247,8 +225,6 @@ func nextAccessWidth(c *fbs.Command, address, bytesLeft uint64) uint8 {
 	return width
 }
 
-// addressStep returns the number of bytes by which the device address increases after an access of
-// `width` bytes: `width`, or 0 if the command `c` always accesses the same address.
 func addressStep(c *fbs.Command, width uint64) uint64 {
 	if gen.Access(c.Mode) == gen.AccessFixed {
 		return 0
@@ -256,8 +232,7 @@ func addressStep(c *fbs.Command, width uint64) uint64 {
 	return width
 }
 
-// walkGeneric implements Walk.Run in plain Go. It replaces the assembly on processors other than
-// amd64 and arm64. Tests compare the results of the assembly with those of walkGeneric.
+// walkGeneric implements Walk.Run.
 func walkGeneric(w *Walk) {
 	w.StopReason = StopBeforeNext
 	for w.Budget > 0 && w.StopReason == StopBeforeNext {
@@ -277,8 +252,7 @@ func walkGeneric(w *Walk) {
 	}
 }
 
-// windowAddress returns the address of the window that the command w.Next accesses. It returns 0 if
-// the window is not mapped memory, or if the command accesses no window.
+// windowAddress returns 0 if the command accesses no mapped window.
 func (w *Walk) windowAddress() uintptr {
 	switch c := w.Next; c.Opcode {
 	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeFill, gen.OpcodeCopyIn, gen.OpcodeCopyOut,
@@ -288,10 +262,8 @@ func (w *Walk) windowAddress() uintptr {
 	return 0
 }
 
-// programWindow executes the Point command w.Next, which EncodePoint has encoded. After a fence,
-// it stores to the registers of the TLB window. Then it loads the last of these registers, because
-// that load returns only after the stores have taken effect. After another fence, it updates the
-// address of the window in w.WindowAddresses.
+// programWindow executes an encoded Point: a fence, the stores, a load of the last register, a
+// fence. The load returns only after the stores have taken effect.
 func (w *Walk) programWindow(p Port) {
 	c := w.Next
 	at := uint64(*tableEntry(w.WindowAddresses, c.Index)) + uint64(c.Offset)
@@ -313,13 +285,10 @@ func (w *Walk) programWindow(p Port) {
 	w.Advance()
 }
 
-// walkGenericFenceCount is the number of fences that walkGeneric has executed. An atomic addition
-// to this variable serves as the fence: Go has no stronger memory barrier without assembly. Only
-// tests read the number.
+// The addition serves as the fence: Go has no stronger barrier. Only tests read the number.
 var walkGenericFenceCount atomic.Uint32
 
-// memoryPort is a Port for the memory of this process. An offset on this port is an address in the
-// process.
+// memoryPort is this process's memory; an offset is an address.
 type memoryPort struct{}
 
 // Load implements Port.

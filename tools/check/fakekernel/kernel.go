@@ -291,23 +291,9 @@ func (k *Kernel) Flock(fd, how int) error {
 	return unix.Flock(fd, how)
 }
 
-// hugePageFlags are the flags of memfd_create and mmap that select a size of huge pages: the base-2
+// hugePageFlags are the flags of mmap that select a size of huge pages: the base-2
 // logarithm of the size, shifted left by unix.MAP_HUGE_SHIFT.
 const hugePageFlags = unix.MAP_HUGE_MASK << unix.MAP_HUGE_SHIFT
-
-// Memfd creates a file of 1 TiB, of ordinary pages instead of huge pages.
-func (k *Kernel) Memfd(flags int) (int, error) {
-	defer k.lock()()
-	if err := k.begin("memfd"); err != nil {
-		return -1, err
-	}
-	fd, err := unix.MemfdCreate("", flags&^(unix.MFD_HUGETLB|hugePageFlags))
-	if err == nil {
-		k.OpenFiles[fd] = "memfd"
-		err = unix.Ftruncate(fd, 1<<40)
-	}
-	return fd, err
-}
 
 // Mmap maps a range of a BAR, or host memory if fd is negative. Host memory consists of ordinary
 // pages, which are not locked.

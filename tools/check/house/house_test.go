@@ -98,7 +98,7 @@ var signatureFiles = []string{"runtime/inspect.go", "tools/lmrun/files/read.go"}
 
 // hostOnlyFiles are files in folders of the target that no target links: the oracle, which is the
 // walk of other architectures, code that only host tools use, and mock devices.
-var hostOnlyFiles = []string{"hal/walk_generic.go", "hal/walk_noasm.go", "boards/host.go",
+var hostOnlyFiles = []string{"hal/walk_generic.go", "hal/walk_other.go", "boards/host.go",
 	"runtime/host.go", "tools/lmrun/files/host.go", "runtime/capi/device_mock.go",
 	"tools/lmrun/open_mock.go", "runtime/capi/export_mock.go"}
 

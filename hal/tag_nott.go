@@ -1,0 +1,5 @@
+//go:build !backend_tt
+
+package hal
+
+const taggedTT = false

@@ -1,0 +1,5 @@
+//go:build !backend_vfio
+
+package hal
+
+const taggedVFIO = false

@@ -1,0 +1,5 @@
+//go:build backend_pci
+
+package hal
+
+const taggedPCI = true

@@ -1,0 +1,5 @@
+//go:build purego
+
+package hal
+
+func executeWalk(w *Walk) { walkGeneric(w) }
