@@ -56,8 +56,7 @@ func (t *Table) readVtable(fieldCount int) {
 	size := uint64(sizes[0])
 	t.size = uint64(sizes[1])
 	if size < 4 || size%2 != 0 || t.size < 4 {
-		t.setFirstError(t.place, "invalid size: vtable has %d bytes, table has %d",
-			size, t.size)
+		t.setFirstError(t.place, "invalid size: vtable has %d bytes, table has %d", size, t.size)
 	}
 	if size > 4+2*uint64(fieldCount) {
 		t.setFirstError(t.place, "has %d fields, but this program knows %d", (size-4)/2,

@@ -84,8 +84,7 @@ func (t *tableChecker) checkTotals() (problem string) {
 		return Text("host_bytes is %d, but the windows need %d", r.HostBytes, t.hostBytes)
 	}
 	if r.PayloadBytes != t.payloadBytes {
-		return Text("payload_bytes is %d, but the segments have %d",
-			r.PayloadBytes, t.payloadBytes)
+		return Text("payload_bytes is %d, but the segments have %d", r.PayloadBytes, t.payloadBytes)
 	}
 	if r.ArenaBytes != t.arenaBytes {
 		return Text("arena_bytes is %d, but the tensors need %d", r.ArenaBytes, t.arenaBytes)

@@ -155,8 +155,7 @@ func TestBusMasteringIsOnBetweenSetBusMasterAndClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := map[bool]uint16{true: 0x406, false: 0x402}[on]; f.Command() != want {
-			t.Errorf("SetBusMaster(%v): command register %#x, want %#x", on, f.Command(),
-				want)
+			t.Errorf("SetBusMaster(%v): command register %#x, want %#x", on, f.Command(), want)
 		}
 	}
 	k.Calls = nil

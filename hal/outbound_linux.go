@@ -83,8 +83,7 @@ func (d *device) programIATU(enable bool) error {
 	if recovered.FaultedIn(registers.Base, registers.Size) || recovered.FaultedIn(0, 1) {
 		code = BusFault
 	}
-	return d.fault(code,
-		"a store to address translation registers failed; reset the device")
+	return d.fault(code, "a store to address translation registers failed; reset the device")
 }
 
 func (o *outboundState) programRegions(enable bool) (recovered Panic) {

@@ -193,8 +193,8 @@ func (p *pciBackend) mayReadZero() bool {
 	return code == OK && base>>4 == 0
 }
 
-// findCapability returns 0 if there is none. Who may not read the list to its end gets the offset
-// of a capability that may be the one.
+// findCapability returns 0 if it does not exist. If the list may not be read to its end, it returns
+// the offset of a capability that may be the one.
 func (p *pciBackend) findCapability(id uint64) (offset uint64) {
 	s := &p.dev.config
 	status, _ := s.Load(configStatusOffset, 2)
@@ -301,8 +301,8 @@ func (p *pciBackend) mapForPeer(*Aperture, *device) error { return p.checkNoIOMM
 // one directory for each bridge between function and processor, including the host bridge
 const bridgesMax = 8
 
-// checkNoIOMMU finds an IOMMU by the function's group. On arm64 there is none until a driver is
-// bound: then the only sign is `iommu-map` in the device tree node of the host bridge.
+// checkNoIOMMU finds an IOMMU by the function's group. On arm64 a group exists only if a driver is
+// bound; until then the only sign is `iommu-map` in the device tree node of the host bridge.
 func (p *pciBackend) checkNoIOMMU() error {
 	if p.checkedNoIOMMU {
 		return nil

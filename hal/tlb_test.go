@@ -181,8 +181,7 @@ func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 		a.Store(0xfffc, 4, address|1)
 		at := 2*mib + address%mib + 0xfffc
 		if got := f.valueAt("resource0", at, 4); got != address|1 {
-			t.Errorf("address %#x: the file has %#x, want the stored %#x", address, got,
-				address|1)
+			t.Errorf("address %#x: the file has %#x, want the stored %#x", address, got, address|1)
 		}
 	}
 	if a.Size != 0x10000 {

@@ -85,7 +85,7 @@ func (t *ttBackend) identifyFunction() error {
 		return err
 	}
 	slot, number := info.busDevFn>>3&31, info.busDevFn&7
-	// For bus 1, slot 0: FormatPCIID gives "0000:0100", and with function 0 "0000:01:00.0".
+	// For bus 1, slot 0: FormatPCIID returns "0000:0100", and with function 0 "0000:01:00.0".
 	digits := FormatPCIID(info.domain, info.busDevFn&0xff00|slot)
 	d.pciFunction.Address = digits[:7] + ":" + digits[7:] + "." + strconv.Itoa(int(number))
 	if err := d.pciFunction.readIDs(); err != nil {

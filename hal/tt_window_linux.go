@@ -11,7 +11,7 @@ import (
 )
 
 // allocateWindow implements tlbDriver: it reserves and maps the smallest free TLB window of at
-// least `size` bytes. The driver chooses among the TLB windows of one size. Therefore the number
+// least `size` bytes. The driver chooses among the TLB windows of one size. So the number
 // that the image prefers has no effect.
 func (t *ttBackend) allocateWindow(size uint64, writeCombining bool) (
 	slot int, a *Aperture, err error) {

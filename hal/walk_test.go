@@ -339,8 +339,7 @@ func TestFaultLeavesNextAtItsCommand(t *testing.T) {
 				// On arm64, QEMU's user mode reports no address, or that of an earlier fault.
 				addressed, ok := fault.(interface{ Addr() uintptr })
 				if ok && runtime.GOARCH == "amd64" && addressed.Addr()-windows[2] != 64 {
-					t.Errorf("%v: fault at %#x, want %#x", opcode, addressed.Addr(),
-						windows[2]+64)
+					t.Errorf("%v: fault at %#x, want %#x", opcode, addressed.Addr(), windows[2]+64)
 				}
 			}
 		}

@@ -139,8 +139,7 @@ func TestRunWithoutALimitEndsByTheClock(t *testing.T) {
 		"calls of many fences": strings.Repeat("  call many\n", 200) + "many:\n" +
 			strings.Repeat("  fence\n", 4000),
 		"calls of nothing": strings.Repeat("  call none\n", 400_000) + "none:\n",
-		"ignored polls": strings.Repeat("  poll.4 m+0x0 == 0x1 within 1us else ignore\n",
-			100),
+		"ignored polls":    strings.Repeat("  poll.4 m+0x0 == 0x1 within 1us else ignore\n", 100),
 	} {
 		t.Run(name, func(t *testing.T) {
 			device := minuteClockDevice{mock.New(&boards.Ivshmem), new(int64)}

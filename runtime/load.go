@@ -275,15 +275,13 @@ func (r *Replay) resolveRelocate(index int, c *fbs.Command) error {
 	return nil
 }
 
-// encodePoint prepares the Point c, which programs a TLB window. The parameter `index` is the index
-// of c in the image. On some devices, stores to registers program a TLB window. For such a device,
-// encodePoint puts the contents of the registers into c, so that the walk (hal.Walk) can store them
-// during a run. On other devices, only the kernel driver can program a TLB window. For such a
-// device, encodePoint does not change c, and programTLBWindow calls the driver during a run.
+// encodePoint puts the contents of the registers that program a TLB window into the Point c, which
+// has this index in the image, for the walk to store. It leaves c as it is if only the kernel
+// driver programs TLB windows: programTLBWindow calls that during a run.
 func (r *Replay) encodePoint(index int, c *fbs.Command) error {
 	device := r.view.Windows[c.Window].Device
 	tiles, _ := boards.UnpackTileRoute(c.Mask)
-	// Use r.scratchCommands, because Go would allocate a local variable on the heap for each Point.
+	// A local variable would be allocated for each Point.
 	encoded := &r.scratchCommands[0]
 	*encoded = *c
 	registers, tlbWindow, code := r.devices[device].EncodePoint(&r.apertures[c.Window], tiles,

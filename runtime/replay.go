@@ -19,11 +19,8 @@ type Replay struct {
 	view      *fbs.View      // private copy
 	devices   []hal.Device   // in the order of the image
 	apertures []hal.Aperture // of the windows
-	// For each window of the image: the address at which the first byte of its TLB window is
-	// mapped. The TLB window may be larger than the window of the image. Therefore a Point command
-	// adds an offset to this address, and stores the sum in windowAddresses. The address is 0 if
-	// the window of the image has no TLB window. It is also 0 if the kernel driver programs the TLB
-	// window: programTLBWindow then stores the address in windowAddresses, without this table.
+	// For each window the address of its TLB window, to which a Point adds an offset, since the TLB
+	// window may be larger; 0 if there is no TLB window, or if the kernel driver programs it.
 	tlbWindowBases []uintptr
 	arena          []byte // tensors, then the read-only copy of the commands, if there is one
 
@@ -36,13 +33,11 @@ type Replay struct {
 	missingInputs int // inputs without data
 	safeSequence  int // -1: the image has none
 
-	hasStartedDMA bool
-	disabled      bool // a run has failed, or Close was called: all later runs fail
-	walk          hal.Walk
-	modifyWalk    hal.Walk // executes the store of a Modify
-	// scratchCommands[0] is a temporary command for modifyWalk or encodePoint. After it, Next of
-	// modifyWalk points to scratchCommands[1].
-	scratchCommands [2]fbs.Command
+	hasStartedDMA   bool
+	disabled        bool // a run has failed, or Close was called: all later runs fail
+	walk            hal.Walk
+	modifyWalk      hal.Walk       // executes the store of a Modify
+	scratchCommands [2]fbs.Command // the first is a Modify's store, or used in encodePoint
 
 	imageTimeLimitNs  int64 // of each run, from View.TimeLimitUs
 	callerTimeLimitNs int64 // of SetLimit; 0: none

@@ -551,8 +551,7 @@ var forbiddenActions = map[string]func(){
 	"grow the heap": func() { heapSink = make([]byte, 1<<30) },
 	"open a file":   func() { unix.Open("/dev/null", unix.O_RDONLY, 0) },
 	"make an ioctl that programs no window": func() {
-		unix.Syscall(unix.SYS_IOCTL, 0,
-			hal.ProgramWindowRequest+1, 0)
+		unix.Syscall(unix.SYS_IOCTL, 0, hal.ProgramWindowRequest+1, 0)
 	},
 	"map memory": func() { unix.Mmap(-1, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON) },
 	"clone a thread": func() {

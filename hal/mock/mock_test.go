@@ -316,8 +316,7 @@ func TestMapFailsWhenNoWindowIsFree(t *testing.T) {
 	mapTLBWindow(t, small, fbs.AnySlot, 4<<30, nil, 0)
 	if _, err := small.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.AnySlot,
 		Size: 4 << 30}); hal.CodeOf(err) != hal.NoDevice {
-		t.Errorf("Map of a third window of 4 GiB in a BAR of 8 GiB: %v, want %v", err,
-			hal.NoDevice)
+		t.Errorf("Map of a third window of 4 GiB in a BAR of 8 GiB: %v, want %v", err, hal.NoDevice)
 	}
 }
 

@@ -357,13 +357,11 @@ func TestNvmeFailsPermanentlyIfItsQueuesAreUnreachable(t *testing.T) {
 		},
 		"submissions outside host memory": func(b *nvmeSetup) {
 			b.nvme.sq[0].bus = 0x1000
-			b.store(nvmeDoorbell, 4,
-				3)
+			b.store(nvmeDoorbell, 4, 3)
 		},
 		"completions outside host memory": func(b *nvmeSetup) {
 			b.nvme.cq[0].bus = 0x1000
-			b.store(nvmeDoorbell, 4,
-				3)
+			b.store(nvmeDoorbell, 4, 3)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

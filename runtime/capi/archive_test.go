@@ -407,8 +407,7 @@ func declaredFunctions(t *testing.T, path string) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prototype := regexp.MustCompile(
-		`(?m)^(?:extern )?(?:int|uint32_t|GoInt32|GoUint32) (lm_\w+)\(`)
+	prototype := regexp.MustCompile(`(?m)^(?:extern )?(?:int|uint32_t|GoInt32|GoUint32) (lm_\w+)\(`)
 	for _, m := range prototype.FindAllStringSubmatch(string(text), -1) {
 		names = append(names, m[1])
 	}

@@ -28,7 +28,7 @@ func waitForSysmon() {
 	defer gomaxprocsMutex.Unlock()
 	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(1))
 	// With one processor, the goroutine runs only after sysmon has taken the processor from this
-	// thread, which sleeps in a system call (Go 1.26, runtime/proc.go, retake).
+	// thread, which sleeps in a system call (Go 1.26, function retake of its runtime).
 	var isRunning atomic.Bool
 	go isRunning.Store(true)
 	for ns := int64(firstSysmonSleepNs); !isRunning.Load(); ns = min(2*ns, sysmonSleepMaxNs) {

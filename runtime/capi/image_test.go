@@ -296,8 +296,7 @@ func TestMisuseIsAnError(t *testing.T) {
 		"no tensor with this index")
 	expect(t, "tensor info NULL", handle, lm_tensor_info(handle, 0, nil), hal.Usage, "NULL")
 	expect(t, "image info NULL", handle, lm_image_info(handle, nil), hal.Usage, "NULL")
-	expect(t, "index NULL", handle, lm_find_tensor(handle, cString("a"), nil), hal.Usage,
-		"NULL")
+	expect(t, "index NULL", handle, lm_find_tensor(handle, cString("a"), nil), hal.Usage, "NULL")
 	expect(t, "no such name", handle, lm_find_sequence(handle, cString("a"), new(uint32)),
 		hal.Usage, "no sequence or tensor with this name")
 	expect(t, "negative limit", handle, lm_limit(handle, 1<<63), hal.Usage, "below 2^63 ns")

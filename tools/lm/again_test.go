@@ -28,7 +28,8 @@ func TestImportComparesTwoRecordings(t *testing.T) {
 		"R 2 40 4 00000000")
 	image, listing := filepath.Join(folder, "x.lmb"), filepath.Join(folder, "x.lms")
 	exit, out, errs := lm(t, "import", "--again", b, a, "-o", image)
-	const want = `again     3 stores and 3 loads in both recordings; 2 of the loads returned the same
+	const want = `again     3 stores and 3 loads in both recordings; 2 of the loads ` +
+		`returned the same
 again     bar2+0x20, lines 7 and 7: 0x5 and 0x6 (1 time): the value is not compared
 again     bar2+0x30, line 9: loaded 1 and 2 times (1 time): each load waits
 `
@@ -53,8 +54,9 @@ func TestImportRefusesAStoreThatDiffersForNoKnownReason(t *testing.T) {
 	b := writeRecord(t, folder, "b.record", "W 2 10 4 01000000", "W 2 20 4 06000000")
 	image := filepath.Join(folder, "x.lmb")
 	exit, _, errs := lm(t, "import", "--again", b, a, "-o", image)
-	if exit != 65 || !strings.Contains(errs, "a.record: --again "+b+": line 7: line 7 of the other "+
-		"recording stores 0x6 to bar2+0x20, but this one 0x5: if it is data, name it with --input") {
+	if exit != 65 || !strings.Contains(errs, "a.record: --again "+b+": line 7: line 7 of "+
+		"the other recording stores 0x6 to bar2+0x20, but this one 0x5: "+
+		"if it is data, name it with --input") {
 		t.Errorf("exit status %d, error %q; want 65 and both lines", exit, errs)
 	}
 	exit, _, errs = lm(t, "import", "--again", b, "--input", "a=bar2+0x20,uint32,1", a, "-o", image)

@@ -152,8 +152,7 @@ var fileUses = map[string]fileUse{
 		args:  []*fileRole{readsFile},
 		flags: map[string]*fileRole{"out": writesFile, "board": readsBoard, "rule": noFile},
 		defaultOut: func(_ *cobra.Command, args []string) string {
-			return defaultOutput(args[0],
-				".lms")
+			return defaultOutput(args[0], ".lms")
 		},
 	},
 	"board-file": {

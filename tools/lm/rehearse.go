@@ -25,8 +25,9 @@ func (f *replayFlags) checkRehearsal() {
 	for _, name := range f.devices {
 		kind, _, _ := strings.Cut(name, ":")
 		if kind != "mock" && kind != "playback" && kind != "ttsim" && !f.onHardware {
-			failUsage("--rehearse goes on with stores after a check that fails, which may harm %s; "+
-				"use a mock, a playback or the simulator, or add --rehearse-on-hardware", name)
+			failUsage("--rehearse goes on with stores after a check that fails, "+
+				"which may harm %s; use a mock, a playback or the simulator, "+
+				"or add --rehearse-on-hardware", name)
 		}
 	}
 }

@@ -84,7 +84,8 @@ func TestImportAppliesARehearsal(t *testing.T) {
 	folder := t.TempDir()
 	trace := filepath.Join(folder, "x.record")
 	const records = "LMRECORD 1\nDEVICE 1af4 1110\nBAR 0 0 0\nBAR 2 10000000 100000\nBAR 4 0 0\n"
-	text := records + "W 2 10 4 01000000\nR 2 20 4 00000000\nW 2 10 4 02000000\nR 2 24 4 07000000\nEND 4\n"
+	text := records + "W 2 10 4 01000000\nR 2 20 4 00000000\n" +
+		"W 2 10 4 02000000\nR 2 24 4 07000000\nEND 4\n"
 	if err := os.WriteFile(trace, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +111,7 @@ func TestImportAppliesARehearsal(t *testing.T) {
 	bad := tempFile(t, "bad.flags", "# a comment\n\n--board edu\n")
 	exit, _, errs := lm(t, "import", "--rehearsal", bad, trace, "-o", image)
 	if exit != 65 || !strings.Contains(errs, "bad.flags: line 3: ") {
-		t.Errorf("a file with another flag: exit status %d, error %q; want 65 and line 3", exit, errs)
+		t.Errorf("a file with another flag: exit status %d, error %q; want 65 and line 3", exit,
+			errs)
 	}
 }

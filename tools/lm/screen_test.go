@@ -191,8 +191,7 @@ func TestDumpWritesAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.lms")
 	for _, flags := range [][]string{nil, {"--numbers"}, {"--json"}} {
 		_, want, _ := lm(t, append([]string{"dump", image}, flags...)...)
-		exit, message, stderr := lm(t,
-			append([]string{"dump", "-o", file, image}, flags...)...)
+		exit, message, stderr := lm(t, append([]string{"dump", "-o", file, image}, flags...)...)
 		line := file + ": 1 sequence, 18 commands\n"
 		if len(flags) > 0 && flags[0] == "--json" {
 			line = ""

@@ -44,8 +44,7 @@ func serveCommand() *cobra.Command {
 	defineSync(flags, &f.sync)
 	flags.StringSliceVar(&f.without, "without", nil,
 		"PCI capabilities to leave out of the device's configuration space: "+
-			strings.Join(vfiouser.Capabilities(),
-				", "))
+			strings.Join(vfiouser.Capabilities(), ", "))
 	flags.StringArrayVar(&f.faults, "fault", nil, "inject a fault (listed above)")
 	return c
 }

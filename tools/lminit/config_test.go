@@ -493,8 +493,7 @@ func TestSignalEndsASupervisor(t *testing.T) {
 func lminitWithScript(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Link(filepath.Join(programs, "lminit"),
-		filepath.Join(dir, "lminit")); err != nil {
+	if err := os.Link(filepath.Join(programs, "lminit"), filepath.Join(dir, "lminit")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "lmrun"), []byte("#!/bin/sh\n"+script),

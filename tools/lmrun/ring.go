@@ -152,8 +152,7 @@ func (r *ring) attach(isWriter bool) error {
 		return r.mismatchError(fbs.Text("has slots of %d bytes, but the tensor has %d bytes",
 			slot, r.dataBytes))
 	case !isValidSlotCount(slots):
-		return r.mismatchError(fbs.Text("has %d slots, but must have 1 to %d", slots,
-			maxRingSlots))
+		return r.mismatchError(fbs.Text("has %d slots, but must have 1 to %d", slots, maxRingSlots))
 	case size != r.fileBytes(slots):
 		return r.mismatchError(fbs.Text("has %d bytes, but its header says %d", size,
 			r.fileBytes(slots)))

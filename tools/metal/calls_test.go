@@ -518,8 +518,7 @@ func TestInvalidTensorNamesAndSizesAreRejected(t *testing.T) {
 	r := newMockRig(t)
 	b := r.createL1Buffer(64)
 	wantError(t, metal.NameInput(b, "", gen.DTypeInt32, 16), "must have 1 to")
-	wantError(t, metal.NameInput(b, strings.Repeat("x", 300), gen.DTypeInt32, 16),
-		"must have 1 to")
+	wantError(t, metal.NameInput(b, strings.Repeat("x", 300), gen.DTypeInt32, 16), "must have 1 to")
 	wantError(t, metal.NameOutput(b, "b", gen.DTypeInt32, 15),
 		"tensor b has 60 bytes, but the buffer has 64")
 	wantError(t, metal.NameOutput(b, "b", gen.DTypeInt32, 16, 1, 1, 1, 1, 1, 1, 1, 1),

@@ -83,8 +83,7 @@ func choose(list []Workload, name string) *Workload {
 		names = append(names, list[i].Name)
 	}
 	if name == "" {
-		refuse("the name of a workload is missing; use one of: %s",
-			strings.Join(names, ", "))
+		refuse("the name of a workload is missing; use one of: %s", strings.Join(names, ", "))
 	}
 	refuse("there is no workload %q; use one of: %s", name, strings.Join(names, ", "))
 	return nil

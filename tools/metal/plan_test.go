@@ -203,16 +203,13 @@ func TestCallsThatAreNotRecordedAllocateNothing(t *testing.T) {
 	calls := map[string]func() error{
 		"Finish": func() error { return Finish(d.CommandQueue()) },
 		"EnqueueWriteBuffer": func() error {
-			return EnqueueWriteBuffer(d.CommandQueue(), b, data,
-				false)
+			return EnqueueWriteBuffer(d.CommandQueue(), b, data, false)
 		},
 		"EnqueueReadBuffer": func() error {
-			return EnqueueReadBuffer(d.CommandQueue(), b, data,
-				false)
+			return EnqueueReadBuffer(d.CommandQueue(), b, data, false)
 		},
 		"CompareToCapture": func() error {
-			return LightMetalCompareToCapture(d.CommandQueue(), b,
-				Exact())
+			return LightMetalCompareToCapture(d.CommandQueue(), b, Exact())
 		},
 	}
 	for name, call := range calls {

@@ -232,8 +232,7 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 	t := &trace{load: q[0].Commands, replay: q[1].Commands}
 	for _, c := range slices.Concat(t.load, t.replay) {
 		if c.Opcode == gen.OpcodeCall {
-			fail.With(hal.BadImage,
-				"the trace calls a sequence, so CollectTrace did not make it")
+			fail.With(hal.BadImage, "the trace calls a sequence, so CollectTrace did not make it")
 		}
 		if c.Opcode != gen.OpcodePoint {
 			continue

@@ -78,8 +78,7 @@ func encode(name string, rd, rs1, rs2 uint32, imm int32) uint32 {
 		{regOps, func(o op) uint32 { return rType(opReg, o.funct3, o.funct7, rd, rs1, rs2) }},
 		{immOps, func(o op) uint32 { return iType(opImm, o.funct3, rd, rs1, imm) }},
 		{shiftOps, func(o op) uint32 {
-			return iType(opImm, o.funct3, rd, rs1,
-				imm&31|int32(o.funct7)<<5)
+			return iType(opImm, o.funct3, rd, rs1, imm&31|int32(o.funct7)<<5)
 		}},
 		{branchOps, func(o op) uint32 { return bType(o.funct3, rs1, rs2, imm) }},
 		{loadOps, func(o op) uint32 { return iType(opLoad, o.funct3, rd, rs1, imm) }},

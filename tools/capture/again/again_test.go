@@ -31,11 +31,13 @@ func accesses(t *testing.T, text string) (list []traces.Access) {
 func TestEveryDifferenceIsExplainedAsWhatItIs(t *testing.T) {
 	for _, c := range []struct{ name, a, b, want string }{
 		{"none", "W 0 1; R 4 2", "W 0 1; R 4 2", ""},
-		{"a value that varies", "W 0 1; R 4 2; R 4 3", "W 0 1; R 4 2; R 4 7", "varies bar0+0x4 3 7"},
+		{"a value that varies", "W 0 1; R 4 2; R 4 3", "W 0 1; R 4 2; R 4 7",
+			"varies bar0+0x4 3 7"},
 		{"a wait", "W 0 1; R 4 0; R 4 1; W 0 2", "W 0 1; R 4 0; R 4 0; R 4 0; R 4 1; W 0 2",
 			"waits bar0+0x4 2 4"},
 		{"a wait without a load", "W 0 1; R 4 1; W 0 2", "W 0 1; W 0 2", "waits bar0+0x4 1 0"},
-		{"a carried value", "R 4 5; W 8 5", "R 4 6; W 8 6", "varies bar0+0x4 5 6, carried bar0+0x8 5 6"},
+		{"a carried value", "R 4 5; W 8 5", "R 4 6; W 8 6",
+			"varies bar0+0x4 5 6, carried bar0+0x8 5 6"},
 		{"an interrupt address", "W 0 fee00378", "W 0 fee00298",
 			"interrupt bar0+0x0 fee00378 fee00298"},
 		{"an input", "W 100 5; W 0 1", "W 100 6; W 0 1", "input bar0+0x100 5 6"},
@@ -56,8 +58,8 @@ func TestEveryDifferenceIsExplainedAsWhatItIs(t *testing.T) {
 			if text := strings.Join(list, ", "); text != c.want {
 				t.Errorf("differences %q, want %q", text, c.want)
 			}
-			refused := strings.Contains(c.want, "carried") || strings.Contains(c.want, "interrupt") ||
-				strings.Contains(c.want, "unknown")
+			refused := strings.Contains(c.want, "carried") ||
+				strings.Contains(c.want, "interrupt") || strings.Contains(c.want, "unknown")
 			if err := got.Err(); refused != (hal.CodeOf(err) == hal.BadImage) {
 				t.Errorf("the error is %v, want one: %v", err, refused)
 			}

@@ -198,8 +198,7 @@ func overlay(under, over []boards.AccessRule) ([]boards.AccessRule, error) {
 		func(r boards.AccessRule) bool { return r.First > r.Last })
 	slices.SortFunc(all,
 		func(a, b boards.AccessRule) int {
-			return cmp.Or(cmp.Compare(a.Bar, b.Bar),
-				cmp.Compare(a.First, b.First))
+			return cmp.Or(cmp.Compare(a.Bar, b.Bar), cmp.Compare(a.First, b.First))
 		})
 	if len(all) >= fbs.RulesMax {
 		return nil, fmt.Errorf("there are %d access rules, but an image may have at most %d: "+

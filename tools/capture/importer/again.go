@@ -12,7 +12,8 @@ import (
 // out comparisons of registers whose values vary, and that wait where the traces waited. other has
 // the format of the other trace. The error is an *Error, of the first store that differs for a
 // reason that no image can repeat.
-func (o *Options) CompareAgain(trace, otherTrace io.Reader, other string) (*again.Comparison, error) {
+func (o *Options) CompareAgain(trace, otherTrace io.Reader,
+	other string) (*again.Comparison, error) {
 	if o.Part != (Part{}) || o.Frame != (Part{}) {
 		return nil, traces.UsageError("--again compares whole recordings; leave out --part and " +
 			"--frame")

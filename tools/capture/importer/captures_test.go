@@ -294,8 +294,7 @@ func (w *imageWalker) checkCopy(op byte, c *lmb.Command, data []byte) {
 			width = w.remaining[0].width
 		}
 		if width > len(data) {
-			w.t.Errorf("command %d ends inside the access of line %d", w.index,
-				w.remaining[0].line)
+			w.t.Errorf("command %d ends inside the access of line %d", w.index, w.remaining[0].line)
 			return
 		}
 		e := w.nextAccess(op, c, offset, width)

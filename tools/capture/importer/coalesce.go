@@ -81,8 +81,7 @@ func (m *commandBuilder) buildCommands() (out passResult, err error) {
 	m.steps, m.runData, m.verdict.registers = stepList{}, runArena{}, nil
 	switch n := m.expects - m.ignoredExpects + m.comparedAccesses; {
 	case n > 0 && m.isPassEnabled("expect"):
-		out.summary = fmt.Sprintf("%s must return the recorded values",
-			english.Count(n, "load"))
+		out.summary = fmt.Sprintf("%s must return the recorded values", english.Count(n, "load"))
 	case n > 0:
 		out.summary = fmt.Sprintf("off: the value of %s is ignored", english.Count(n, "load"))
 	}

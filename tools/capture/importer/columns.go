@@ -170,8 +170,7 @@ func (c *repetitionDiff) reject(v Varying) {
 	}
 	c.candidate.Varies = append(c.candidate.Varies, v)
 	c.candidate.Refused = append(c.candidate.Refused,
-		fmt.Sprintf("line %d, %s 0x%x: %s", v.Line, v.Place,
-			v.Address, v.rejection))
+		fmt.Sprintf("line %d, %s 0x%x: %s", v.Line, v.Place, v.Address, v.rejection))
 }
 
 // placeText returns the place as text for messages.

@@ -338,8 +338,7 @@ func TestFramesAreFoundAmongOtherAccesses(t *testing.T) {
 // TestTraceWithoutAFrameIsReportedWithTheReason searches traces whose repetitions cannot be frames.
 func TestTraceWithoutAFrameIsReportedWithTheReason(t *testing.T) {
 	one := func(op string, width int, at, value uint64) string {
-		return access(op, width, wh166+at,
-			value)
+		return access(op, width, wh166+at, value)
 	}
 	frames := func(n int, between func(k int) []string) func(m *frameTrace) {
 		return func(m *frameTrace) {
@@ -719,8 +718,7 @@ func TestHostMemoryThatDiffersBetweenFramesIsReported(t *testing.T) {
 	}{
 		"nothing": {func(int) []string { return nil }, true, "nothing differs"},
 		"data": {func(k int) []string {
-			return []string{fmt.Sprintf("HR 10000040 4 %02x000000",
-				k*k+1)}
+			return []string{fmt.Sprintf("HR 10000040 4 %02x000000", k*k+1)}
 		}, true, "input      host0 0x10000040, 4 bytes, line 6: in0, int32 x 1"},
 		"a ring": {func(k int) []string {
 			return []string{fmt.Sprintf("HR %x 4 %02x000000", 0x10001000+64*k, k*k+1)}
@@ -729,8 +727,7 @@ func TestHostMemoryThatDiffersBetweenFramesIsReported(t *testing.T) {
 			return []string{"W 0 60 4 02000000", fmt.Sprintf("HW 10002000 4 %02x000000", k*k+1)}
 		}, true, "output     host0 0x10002000, 4 bytes, line 6: out0, int32 x 1"},
 		"an index": {func(k int) []string {
-			return []string{fmt.Sprintf("HR 10003000 4 %02x000000",
-				k+1)}
+			return []string{fmt.Sprintf("HR 10003000 4 %02x000000", k+1)}
 		}, false, "a value that counts: 0x1, 0x2, 0x3"},
 		"now then": {func(k int) []string { return []string{"HR 10003000 4 01000000"}[:k/3] }, true,
 			"input      host0 0x10003000"},

@@ -158,8 +158,7 @@ func allocatedBytes(do func()) uint64 {
 func TestUnaccessedHostMemoryAllocatesLittle(t *testing.T) {
 	o := Options{From: FromRecord}
 	if n := allocatedBytes(func() {
-		mustImport(t, nvmeSession("361bf41a", "MEM 10000000 4000000",
-			"MEM 10000000 4000000"), o)
+		mustImport(t, nvmeSession("361bf41a", "MEM 10000000 4000000", "MEM 10000000 4000000"), o)
 	}); n > 16<<20 {
 		t.Errorf("importing 64 MiB of unaccessed host memory allocates %d bytes, "+
 			"want at most 16 MiB", n)

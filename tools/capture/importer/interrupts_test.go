@@ -31,7 +31,7 @@ func TestStoresToTheMSIXTableOfTheCapabilityAreRejected(t *testing.T) {
 	checkCommands(t, image, "write bar0+0x10 w4 0x1\n")
 }
 
-// TestOtherStoresBesideTheMSIXTable: zeros, the vector control, and what is behind the table.
+// Other stores are zeros, the vector control, and what is behind the table.
 func TestOtherStoresBesideTheMSIXTableAreImported(t *testing.T) {
 	image, report := mustImport(t, withMSIX("W 0 40 4 00000000", "W 0 4c 4 01000000",
 		"W 0 70 4 01000000"), Options{From: FromRecord, Board: &boards.Edu})

@@ -137,13 +137,11 @@ func TestUndecodedAccessOfAnotherDeviceIsLeftOut(t *testing.T) {
 			"left out 1 accesses to 00:04.0 10de:0001 that the kernel could not decode") {
 			t.Errorf("summary of the pass read: %s", got)
 		}
-		wantError(t, unknown("0x100000010"), o,
-			"line 8: "+unknownText+queryText)
+		wantError(t, unknown("0x100000010"), o, "line 8: "+unknownText+queryText)
 	}
 	first := strings.Replace(twoDevices, "R 4 1.000000",
 		"UNKNOWN 0.500000 1 0x100000010 0f,1f,44 0x0 0\nR 4 1.000000", 1)
-	wantError(t, first, Options{Device: "1234:11e8"},
-		"line 5: "+unknownText+queryText)
+	wantError(t, first, Options{Device: "1234:11e8"}, "line 5: "+unknownText+queryText)
 }
 
 // TestDevicesOfTwoDomainsMayShareASlot: PCIDEV lines do not contain the PCI domain.

@@ -253,8 +253,7 @@ func TestReadErrorIsNotTreatedAsTheEnd(t *testing.T) {
 	r := io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken))
 	_, _, err := Import(r, Options{From: FromMmiotrace})
 	if err == nil || err.Error() != "line 4: disk on fire" || hal.CodeOf(err) != hal.IO {
-		t.Errorf("got error %v, code %v; want line 4: disk on fire, code IO", err,
-			hal.CodeOf(err))
+		t.Errorf("got error %v, code %v; want line 4: disk on fire, code IO", err, hal.CodeOf(err))
 	}
 }
 

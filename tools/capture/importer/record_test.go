@@ -150,8 +150,7 @@ func TestUnusedRegionsAreDropped(t *testing.T) {
 	checkCommands(t, image, "\npoint tlb0 (1,1) 0x0\nwrite tlb0+0x100 w4 0x4030201\n")
 	_, report = mustImport(t, mmiotrace(whDevice, "W 4 1.000000 1 0xc0001204 0x80000000 0x0 0",
 		whPoint(wh166Config, 1, 1, 0), access("W", 4, wh166, 1)), Options{})
-	if !strings.Contains(report.String(),
-		"warning   the trace does not show host memory") {
+	if !strings.Contains(report.String(), "warning   the trace does not show host memory") {
 		t.Errorf("the report lacks the warning that host memory is not shown:\n%s", report)
 	}
 	wantError(t, recordOf(whRecord, "W 2 1304 4 00000000"), Options{From: FromRecord},

@@ -70,8 +70,7 @@ func runOnJobDevice(t *testing.T, text string, o Options) (hal.Code, *Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replay, err := runtime.Load(view, runtime.AnyTLBWindow,
-		mock.NewWith(&boards.Edu, &jobDevice{}))
+	replay, err := runtime.Load(view, runtime.AnyTLBWindow, mock.NewWith(&boards.Edu, &jobDevice{}))
 	if err != nil {
 		t.Fatal(err)
 	}

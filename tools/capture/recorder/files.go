@@ -106,8 +106,7 @@ func (r *recording) enterTransfer(t *thread, c *call) bool {
 		m.file, m.device = "vfio", r.vfioDeviceName(t, int(fd))
 		m.dir = filepath.Join(sysDevices, m.device)
 	case strings.HasPrefix(path, "/dev/vfio/devices/"):
-		m.file, m.dir = "vfio", filepath.Join("/sys/class/vfio-dev", filepath.Base(path),
-			"device")
+		m.file, m.dir = "vfio", filepath.Join("/sys/class/vfio-dev", filepath.Base(path), "device")
 	case isPCIFunctionFile(path):
 		m.dir, m.file = filepath.Split(path)
 	case r.isDeviceFile(path):

@@ -74,8 +74,7 @@ func TestInstructionsOfFollowedTestsAreFollowed(t *testing.T) {
 		s := x86.State{Vectors: func() (*x86.Vectors, error) { return &x86.Vectors{}, nil }}
 		f.Follow(&s, &singleInstruction{code: text[at : at+instructionMax]})
 		if s.IP == 0 {
-			t.Errorf("the recorder did not follow %s: % x", test.text,
-				text[at:at+instructionMax])
+			t.Errorf("the recorder did not follow %s: % x", test.text, text[at:at+instructionMax])
 		}
 	}
 }

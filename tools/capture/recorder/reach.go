@@ -595,8 +595,7 @@ func (h *hostMemory) differingWords(bus uint64, now []byte, who author) (list []
 		}
 	}
 	for _, w := range words {
-		list = append(list,
-			change{who, bus + w.first, now[w.first:min(w.end, uint64(len(now)))]})
+		list = append(list, change{who, bus + w.first, now[w.first:min(w.end, uint64(len(now)))]})
 	}
 	return list
 }

@@ -110,8 +110,7 @@ func TestThreadThatHasEndedHasNoMemory(t *testing.T) {
 	}
 	ended := c.Process.Pid
 	var info unix.Siginfo
-	if err := unix.Waitid(unix.P_PID, ended, &info, unix.WEXITED|unix.WNOWAIT,
-		nil); err != nil {
+	if err := unix.Waitid(unix.P_PID, ended, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
 	r, self, _ := newTestRecording(t, Options{})

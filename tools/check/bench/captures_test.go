@@ -42,8 +42,7 @@ func TestRepeatedRecordingsKeepAllCommands(t *testing.T) {
 					want = count(main, opcode) // one for each window
 				}
 				if got := count(main, opcode); got != want {
-					t.Errorf("%s, bare %v: %d commands %v, want %d", path, bare, got,
-						opcode, want)
+					t.Errorf("%s, bare %v: %d commands %v, want %d", path, bare, got, opcode, want)
 				}
 			}
 		}

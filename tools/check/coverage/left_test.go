@@ -65,8 +65,7 @@ func TestListNamesFunctionsOfThePrograms(t *testing.T) {
 	for name, excuse := range list {
 		switch {
 		case all[name] == 0:
-			t.Errorf("%s is in left.txt, but no lmrun has it in a group",
-				name)
+			t.Errorf("%s is in left.txt, but no lmrun has it in a group", name)
 		case excuse.max > all[name]:
 			t.Errorf("%s has %d instructions and branches, but left.txt lists %d", name, all[name],
 				excuse.max)

@@ -342,7 +342,7 @@ const iommuMachine = "virt,iommu=smmuv3,gic-version=3"
 // nvmeRegion is the BAR with the registers of QEMU's NVMe controller.
 var nvmeRegion = region{"nvme", 0x1b36, 0x0010, 0, 16 << 10}
 
-// namedRegions are the regions that steps name. servedN:B is BAR B of the N-th served device.
+// namedRegions are the regions that steps name. "served" N:B is BAR B of the served device N.
 var namedRegions = map[string]region{"edu": edu, "nvme": nvmeRegion,
 	// memory in a BAR, which accepts all widths: the buffer of an NVMe controller
 	"cmb":     {"nvme-cmb", 0x8086, 0x5845, 2, 1 << 20},

@@ -227,8 +227,7 @@ func TestFailedExpectEndsTheRun(t *testing.T) {
 		"w 4 4 1\nr 4 4 2\n": " [] main[2], access 2: the trace ends here, with a store of 4 " +
 			"bytes at 0x4, value 0x3 missing",
 	} {
-		failed, rest, err := mustLoadListing(t, text, edu).follow("main",
-			parseShortTrace(t, trace))
+		failed, rest, err := mustLoadListing(t, text, edu).follow("main", parseShortTrace(t, trace))
 		if got := fmt.Sprint(failed, " ", rest, " ", err); got != want {
 			t.Errorf("trace\n%s: got %s, want %s", trace, got, want)
 		}

@@ -51,8 +51,7 @@ func TestToolsImportOnlyLowerLayers(t *testing.T) {
 		if !isTool || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return
 		}
-		file, err := parser.ParseFile(positions, filepath.Join(root, path), nil,
-			parser.ImportsOnly)
+		file, err := parser.ParseFile(positions, filepath.Join(root, path), nil, parser.ImportsOnly)
 		if err != nil {
 			t.Fatal(err)
 		}

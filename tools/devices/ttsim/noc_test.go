@@ -628,15 +628,13 @@ var nocCases = []nocCase{
 		"blackhole"},
 	{"read of CSM, a word", nocRead,
 		func(q *nocRequest) {
-			q.targ = coordinate(0,
-				10)
+			q.targ = coordinate(0, 10)
 			q.targAddress = 0x8_1000_0000
 			q.length = 4
 		}, "", "wormhole"},
 	{"read of CSM, two words", nocRead,
 		func(q *nocRequest) {
-			q.targ = coordinate(0,
-				10)
+			q.targ = coordinate(0, 10)
 			q.targAddress = 0x8_1000_0000
 			q.length = 8
 		}, "read: noc_at_len_be=8", "wormhole"},

@@ -38,8 +38,7 @@ func TestRecordingsOfTheVendorsDriverReplay(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(path), ".record.gz")
 		replayed := func(name string, open func(t *testing.T, board string) hal.Device) {
 			t.Run(name, func(t *testing.T) {
-				replayOnce(t, image,
-					open(t, board[filepath.Base(path)[:2]]))
+				replayOnce(t, image, open(t, board[filepath.Base(path)[:2]]))
 			})
 		}
 		replayed(name+"/mock", func(_ *testing.T,

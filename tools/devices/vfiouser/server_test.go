@@ -317,8 +317,7 @@ func TestResetRestoresInitialState(t *testing.T) {
 	for name, reset := range map[string]func(*client){
 		"by request": func(c *client) { c.sendOK(cmdDeviceReset, nil) },
 		"at the function's level": func(c *client) {
-			c.store(configRegion, expressControl, 2,
-				controlReset)
+			c.store(configRegion, expressControl, 2, controlReset)
 		},
 	} {
 		c, _ := startServer(t, mockOpener(&boards.Edu), nil)

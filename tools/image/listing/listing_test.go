@@ -446,8 +446,7 @@ func TestLimitsOfTheFormatAreReported(t *testing.T) {
 }
 
 func TestListingWithoutAReaderOpensNoFile(t *testing.T) {
-	_, err := Parse("x.lms", []byte(header+"main:\n  copy.4 regs+0x0 <- file \"bytes.bin\"\n"),
-		nil)
+	_, err := Parse("x.lms", []byte(header+"main:\n  copy.4 regs+0x0 <- file \"bytes.bin\"\n"), nil)
 	const want = "x.lms:12:27: this listing must not name files; write the data as hex"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

@@ -78,8 +78,7 @@ func (r *Rehearsal) add(to *lmb.Sequence, sequence, size int) (int, error) {
 				loaded = uint32(original.Width)
 			}
 			place, exact := windows.of(original, uint64(loaded))
-			r.checks = append(r.checks,
-				check{place, exact, len(to.Commands), i, size, int(loaded)})
+			r.checks = append(r.checks, check{place, exact, len(to.Commands), i, size, int(loaded)})
 			c = lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyOut, Width: c.Width,
 				Mode: uint8(gen.AccessExact), Window: c.Window, Index: uint16(1 + r.Output),
 				Offset: c.Offset, Amount: loaded, Value: uint64(size)}}

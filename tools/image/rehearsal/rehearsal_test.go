@@ -116,7 +116,8 @@ func TestFlagsFitWhatTheDeviceDid(t *testing.T) {
 				got = append(got, f.Flag+" "+f.Place)
 			}
 			if !slices.Equal(got, c.want) || report.Checks != len(c.loads) {
-				t.Errorf("%d checks, flags %q; want %d, %q", report.Checks, got, len(c.loads), c.want)
+				t.Errorf("%d checks, flags %q; want %d, %q", report.Checks, got,
+					len(c.loads), c.want)
 			}
 		})
 	}

@@ -23,8 +23,8 @@ type Finding struct {
 	Place  string `json:"place"`
 	Checks int    `json:"checks"` // that the run made there
 	Differ int    `json:"differ"`
-	// Flag of lm import that makes the checks of this place hold: ignore, wait or reached. Empty: no
-	// flag names the place.
+	// Flag of lm import that makes the checks of this place hold: ignore, wait or reached. Empty:
+	// no flag names the place.
 	Flag  string     `json:"flag"`
 	First string     `json:"first"` // the first check that did not hold
 	Other []string   `json:"other"` // further flags that are possible
@@ -140,7 +140,7 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "# %d of %s; the first: %s\n", f.Differ, english.Count(f.Checks, "check"),
 			f.First)
 		if f.Flag == "" {
-			b.WriteString("# host memory: --ignore bus:FIRST-LAST, with the recording's addresses\n")
+			b.WriteString("# host memory: --ignore bus:FIRST-LAST, with the recorded addresses\n")
 			continue
 		}
 		fmt.Fprintf(&b, "--%s %s\n", f.Flag, f.Place)

@@ -94,11 +94,14 @@ func TestDiffComparesRulesAndTolerances(t *testing.T) {
 		"window r bar0 offset 0 size 4KiB\n" +
 		"tensor o output float32[1] = float32 1 absolute 0.5\nmain:\n  copy.4 o[:] <- r+0x0\n"
 	for _, test := range []struct{ old, new, want string }{
-		{"widths 4", "widths 2 4", "rule 0: A has all: BAR 0 of device 0, 0x0 to 0xfff, widths 4; " +
-			"B has all: BAR 0 of device 0, 0x0 to 0xfff, widths 2 4"},
-		{"absolute 0.5", "absolute 0.25", "A has o output float32[1], data, absolute 0.5 relative 0"},
+		{"widths 4", "widths 2 4",
+			"rule 0: A has all: BAR 0 of device 0, 0x0 to 0xfff, widths 4; " +
+				"B has all: BAR 0 of device 0, 0x0 to 0xfff, widths 2 4"},
+		{"absolute 0.5", "absolute 0.25",
+			"A has o output float32[1], data, absolute 0.5 relative 0"},
 	} {
-		_, out := diff(t, assemble(t, base), assemble(t, strings.Replace(base, test.old, test.new, 1)))
+		changed := strings.Replace(base, test.old, test.new, 1)
+		_, out := diff(t, assemble(t, base), assemble(t, changed))
 		if !strings.Contains(out, test.want) {
 			t.Errorf("%q replaced by %q:\n%s\twant %s", test.old, test.new, out, test.want)
 		}
@@ -127,13 +130,13 @@ func TestDiffRecognizesAddressesOfTheRecordedProgram(t *testing.T) {
 		d, out := diff(t, a, c.b)
 		named := strings.Contains(out, "probably addresses in the recorded program")
 		if d.Sequences[0].Pointers != c.want || named != (c.want > 0) {
-			t.Errorf("%d addresses were recognized, want %d: %s", d.Sequences[0].Pointers, c.want, out)
+			t.Errorf("%d addresses were recognized, want %d: %s", d.Sequences[0].Pointers, c.want,
+				out)
 		}
 	}
 }
 
-// Two commands are replaced, one is inserted, and one differs in payload only; two of these are near
-// each other.
+// A command is replaced, near that one is inserted, and one differs in payload only.
 func TestDiffShowsEveryDifferenceOnce(t *testing.T) {
 	write := func(numbers ...int) string {
 		text := edu + "main:\n"
@@ -146,8 +149,8 @@ func TestDiffShowsEveryDifferenceOnce(t *testing.T) {
 	a := write(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11) + fmt.Sprintf(data, 1)
 	b := write(1, 2, 33, 4, 55, 5, 6, 7, 8, 9, 10, 11) + fmt.Sprintf(data, 2)
 	d, out := diff(t, assemble(t, a), assemble(t, b))
-	const want = `sequence main differs in 3 commands; in 1 of them, only the payload differs; A has ` +
-		`12 commands, B has 13; a run takes at most 26 us in A, 28 us in B
+	const want = `sequence main differs in 3 commands; in 1 of them, only the payload ` +
+		`differs; A has 12 commands, B has 13; a run takes at most 26 us in A, 28 us in B
 @@ main: command 2 of A, 2 of B @@
   write.4 r+0x4 0x1
   write.4 r+0x4 0x2

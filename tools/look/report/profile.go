@@ -232,8 +232,7 @@ func (d *profileBuilder) updateSlowest(index uint32, ns int64) {
 	}
 	slices.SortStableFunc(d.slowest,
 		func(a, b Command) int {
-			return cmp.Or(cmp.Compare(b.Ns, a.Ns),
-				cmp.Compare(a.Command, b.Command))
+			return cmp.Or(cmp.Compare(b.Ns, a.Ns), cmp.Compare(a.Command, b.Command))
 		})
 }
 

@@ -77,8 +77,7 @@ func multiplyModulo(a, b uint64) uint64 {
 // equal reports whether n elements from a on and from b on are equal.
 func (f *finder) equal(a, b, n int) bool {
 	of := func(i int) uint64 {
-		return addModulo(f.hash[i+n],
-			modulus-multiplyModulo(f.hash[i], f.power[n]))
+		return addModulo(f.hash[i+n], modulus-multiplyModulo(f.hash[i], f.power[n]))
 	}
 	return of(a) == of(b)
 }

@@ -144,8 +144,7 @@ func (m *mmiotrace) unmapRecord(kind string, f fields) error {
 }
 
 func (m *mmiotrace) lspciRecord(kind string, f fields) error {
-	return m.checkNoAccess(kind+" record",
-		f.rest)
+	return m.checkNoAccess(kind+" record", f.rest)
 }
 
 // checkNoAccess returns an error if free text contains an access, because then the previous line

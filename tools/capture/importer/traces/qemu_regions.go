@@ -159,7 +159,6 @@ func (q *qemu) summaryOf(name string) *RegionSummary {
 func BoardList() string {
 	return english.Join(boards.All, ", ",
 		func(b *boards.Board) string {
-			return fmt.Sprintf("%s (%04x:%04x)", b.Name, b.Vendor,
-				b.Device)
+			return fmt.Sprintf("%s (%04x:%04x)", b.Name, b.Vendor, b.Device)
 		})
 }

@@ -21,9 +21,8 @@ var interfaceCalls = map[string]*regexp.Regexp{
 	"lightmetal/runtime": regexp.MustCompile(
 		`^lightmetal/hal\.\(\*device\)\.(Alive|Now|Sleep|ProgramWindow|Diagnose|SetBusMaster)$|` +
 			`^lightmetal/runtime\.\(\*Replay\)\.executeAndRecover\.deferwrap\d$`),
-	"lightmetal/hal.(*Walk)": regexp.MustCompile(
-		`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
-	"lightmetal/hal": regexp.MustCompile(`^lightmetal/hal\.(pread|pwrite|ioctl|Read)$`),
+	"lightmetal/hal.(*Walk)": regexp.MustCompile(`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
+	"lightmetal/hal":         regexp.MustCompile(`^lightmetal/hal\.(pread|pwrite|ioctl|Read)$`),
 	"lightmetal/hal.(*device)": regexp.MustCompile(
 		`^lightmetal/hal\.\(\*ttBackend\)\.programWindow$`),
 }

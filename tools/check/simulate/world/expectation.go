@@ -256,8 +256,7 @@ func (e *processRun) checkMachine() {
 		return
 	}
 	if left := len(m.VFIO.DMA) + m.VFIO.DMAAtClose; left > 0 || len(m.Mappings) > 0 {
-		e.w.errorf("%d ranges of the IOMMU and %d mappings were not removed", left,
-			len(m.Mappings))
+		e.w.errorf("%d ranges of the IOMMU and %d mappings were not removed", left, len(m.Mappings))
 	}
 	// The runner requests all flags at the start, and at the end all except the high clock (ioctl.h
 	// of tt-kmd).
