@@ -198,7 +198,6 @@ func (r *Replay) sleepWithinLimit(device hal.Device, nanoseconds int64) hal.Code
 	return code
 }
 
-// executeSequence lets the walk execute most commands, and finishCommand the others.
 func (r *Replay) executeSequence(sequence int) (code hal.Code) {
 	w := &r.walk
 	w.Next = &r.commands[r.view.Sequences[sequence].First]
@@ -317,7 +316,6 @@ func (r *Replay) finishModify(c *fbs.Command, loaded uint64) hal.Code {
 	return r.executeOnPort(&r.modifyWalk, c)
 }
 
-// programTLBWindow lets the kernel driver execute the Point c.
 func (r *Replay) programTLBWindow(c *fbs.Command) (code hal.Code) {
 	tiles, _ := boards.UnpackTileRoute(c.Mask)
 	a := &r.apertures[c.Window]
