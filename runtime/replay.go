@@ -240,8 +240,7 @@ func (r *Replay) observe(c *fbs.Command) (heldUs int64) {
 	return heldUs
 }
 
-// finishCommand executes the rest of c. The walk continues after c, or with c if it is an Expect
-// that waits.
+// After finishCommand, the walk continues behind c, or with c if it is an Expect that waits.
 func (r *Replay) finishCommand(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
 	if code = r.executeOnPort(w, c); code != hal.OK || w.Next != c || w.Budget <= 0 {
