@@ -57,8 +57,8 @@ type WindowGroup struct {
 	KernelOwnedCount int    // the last ones belong to the kernel driver
 }
 
-// FieldBits has the number of bits of each field of a configuration; 0: no such field. The address
-// field, below them, has the lowest bits.
+// FieldBits has the width of each field of a configuration, in bits, in this order from the lowest
+// bit above the address field; 0: no such field.
 type FieldBits [11]uint8
 
 // Indices in FieldBits.

@@ -95,7 +95,7 @@ func (c *commandChecker) checkCommand(m *Command) (problem string) {
 	if f == nil {
 		return Text("unknown opcode %d", uint64(m.Opcode))
 	}
-	if f.hasWrongField(m) {
+	if f.setsUnusedField(m) {
 		return f.wrong
 	}
 	c.worstCaseUs += f.longestUs(m)

@@ -74,7 +74,8 @@ func (t *Table) setFirstError(place, format string, numbers ...uint64) {
 	}
 }
 
-// bytesAt returns nil if Err is set.
+// bytesAt sets Err unless the bytes lie in the FlatBuffer and position is a multiple of align. It
+// returns nil if Err is set.
 func (t *Table) bytesAt(position, size, align uint64, place string) []byte {
 	all := uint64(len(t.data))
 	if position < t.minObjectOffset || position > all || size > all-position {

@@ -121,7 +121,8 @@ func ConditionMet(c *Command, loaded uint64) bool {
 // CommandSize is in bytes.
 const CommandSize = 32
 
-// CommandsIn returns the commands in memory, in place. Its address must be a multiple of 8.
+// CommandsIn returns the bytes of memory as commands, without a copy. Their address must be a
+// multiple of 8.
 func CommandsIn(memory []byte) []Command {
 	return unsafe.Slice((*Command)(unsafe.Pointer(unsafe.SliceData(memory))),
 		len(memory)/CommandSize)

@@ -134,8 +134,7 @@ func formOf(o gen.Opcode) *opcodeForm {
 	return &opcodeForms[o]
 }
 
-// hasWrongField reports whether a field of m that must be empty is not 0.
-func (f *opcodeForm) hasWrongField(m *Command) bool {
+func (f *opcodeForm) setsUnusedField(m *Command) bool {
 	got, empty := wordsOf(m), wordsOf(&f.empty)
 	return got[0]&empty[0]|got[1]&empty[1]|got[2]&empty[2]|got[3]&empty[3] != 0
 }

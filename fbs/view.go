@@ -135,8 +135,8 @@ func (v *View) TensorByName(name string) int {
 }
 
 // Verify checks every byte of an image; of the notes, and of a signature after the image, only that
-// they are undamaged. The view points into data, so the caller must not change data afterwards. Its
-// address must be a multiple of 8, as that of a mapped file always is. Errors are *Error.
+// they are undamaged. The view points into data, so the caller must not change data afterwards. The
+// address of data must be a multiple of 8, as that of a mapped file is. Errors are *Error.
 func Verify(data []byte) (*View, error) {
 	v, err := VerifyEnvelope(data)
 	if err == nil {

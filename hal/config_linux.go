@@ -119,7 +119,7 @@ func (d *device) setCommandRegisterBit(mask uint64, on bool) error {
 		code = d.config.Store(configCommandOffset, 2, want)
 	}
 	if code != OK {
-		return d.fault(code, "cannot write the command register; "+
+		return d.fault(code, "cannot access the command register; "+
 			"run as root and without kernel lockdown")
 	}
 	// A device or a hypervisor may ignore the write.

@@ -253,7 +253,7 @@ func documentedResult(use, call string, nth int, errno unix.Errno) (Code, []stri
 		if code == OK {
 			code = IO
 		}
-		return code, []string{"cannot write the command register"}
+		return code, []string{"cannot access the command register"}
 	case bySyscall:
 		parts := strings.Fields(call)
 		// The message names the system call without the p of pread, and the file.

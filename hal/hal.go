@@ -11,7 +11,7 @@
 //
 // A tile is a node of the on-chip network of a Tenstorrent chip, such as a processor or DRAM. A TLB
 // window is a range of a BAR whose accesses the chip forwards to an address of a tile. Registers
-// select both. The number of a TLB window is its slot.
+// select the tile and the address. The number of a TLB window is its slot.
 //
 // The backend `pci` (sysfs) is for bring-up, because nothing restricts which memory the device
 // reaches; `vfio`, behind an IOMMU, is for production; with `tt`, a program shares the device with

@@ -136,9 +136,9 @@ func writeFile(path, text string) error {
 	return syscallFault("write", path, err)
 }
 
-// readBARs also checks that the device has the addresses that the kernel assigned. `resource` has
-// the processor's, which differ from bus addresses if the host bridge translates (Linux,
-// pci_resource_to_user).
+// readBARs also checks that the device has the addresses that the kernel assigned. The sysfs
+// file `resource` has the processor's addresses, which differ from bus addresses if the host bridge
+// translates (Linux, pci_resource_to_user).
 func (p *pciBackend) readBARs() error {
 	d := p.dev
 	var header [configBarsEnd]byte

@@ -50,7 +50,7 @@ func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
 	for _, f.Address = range addresses {
 		matches := f.Address == locator
 		if byIDs {
-			if matches, err = f.hasIDs(locator); err != nil {
+			if matches, err = f.readAndMatchIDs(locator); err != nil {
 				return err
 			}
 		}
@@ -73,10 +73,9 @@ func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
 		" devices have these ids; name one by its address:"+names)
 }
 
-// hasIDs reads the function's PCI ids, and reports whether they equal `ids`, such as "1e52:401e".
-// It returns false without an error if the function was removed after findInSysfs listed all
-// functions.
-func (f *pciFunction) hasIDs(ids string) (bool, error) {
+// readAndMatchIDs reports whether the function's PCI ids equal `ids`, such as "1e52:401e". It returns
+// false without an error if the function was removed after findInSysfs listed all functions.
+func (f *pciFunction) readAndMatchIDs(ids string) (bool, error) {
 	err := f.readIDs()
 	if err == nil {
 		return FormatPCIID(f.Vendor, f.Device) == ids, nil

@@ -128,7 +128,7 @@ func (v *vfioBackend) mapForDMA(mem []byte, _ bool, fixedBus uint64) (bus uint64
 	return v.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)), fixedBus)
 }
 
-// mapForPeer maps the aperture. All functions share one container, and so this mapping.
+// mapForPeer maps a in the container, which all devices of this process share.
 func (v *vfioBackend) mapForPeer(a *Aperture, owner *device) error {
 	if a.BusAddress != 0 || a.Base == 0 || a.TLBWindow >= 0 {
 		return nil // the window already has a bus address, is not mapped, or is a Tlb window

@@ -26,10 +26,10 @@ type Walk struct {
 	// faulted.
 	Next *fbs.Command
 
-	// First entry of a table: by command.Window, the window's address; 0: not mapped memory.
+	// Points to a table, indexed by command.Window: the window's address, or 0 if it is not mapped.
 	WindowAddresses *uintptr
 
-	// First entry of a table: by command.Index, the address of a buffer in host memory.
+	// Points to a table, indexed by command.Index: the address of a buffer in host memory.
 	BufferAddresses *uintptr
 
 	// Microseconds that Run may use: commandUs for each command, 1 for each access of a copy, fill

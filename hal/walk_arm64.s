@@ -35,7 +35,7 @@
 #define TO_ALIGN R13   // bulk copy: its lower 4 bits count the bytes to the next multiple of 16
 #define GOLDEN R11     // Compare: the golden element, which must equal VALUE
 #define SCRATCH R9     // temporary value
-#define ACCESSES R15   // number of accesses that are left, or that the budget allows
+#define ACCESSES R15   // accesses left; after an interruption, bytes that the budget allows
 
 // Begin the command at CMD, unless the flags say that BUDGET is not above 0. One comparison of the
 // command's first four bytes (opcode, width, mode, option) finds the most frequent command, a Write

@@ -46,7 +46,7 @@ type Replay struct {
 	stopFlag          *atomic.Uint32
 	obeysStopFlag     bool // of this run
 	observer          func(command int)
-	observed          *fbs.Command // last one that was observed
+	observed          *fbs.Command // that the observer got last
 
 	pollingCommand  *fbs.Command // Expect that waits for its condition; nil: none
 	pollDeadlineNs  int64        // of pollingCommand, on Device.Now; 0: not computed yet

@@ -59,7 +59,6 @@ type coprocessorRegion struct {
 
 var errStoreOnly = errors.New("this register is write-only")
 
-// noLoad implements a load from a write-only register.
 func noLoad(*core, uint32) (uint32, error) { return 0, errStoreOnly }
 
 var coprocessorRegions = []coprocessorRegion{

@@ -18,7 +18,6 @@ type ram struct {
 // contains reports whether an aligned access to an address is inside the memory.
 func (m *ram) contains(address uint64) bool { return address < m.size }
 
-// containsRange reports whether all size bytes at an address are inside the memory.
 func (m *ram) containsRange(address, size uint64) bool {
 	return size <= m.size && address <= m.size-size
 }

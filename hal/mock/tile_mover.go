@@ -1,7 +1,7 @@
 package mock
 
-// This file models the registers of the TDMA that programs need which only move data: on Wormhole,
-// those of the mover that copies code from L1 to NCRISC's instruction memory. Sources:
+// The registers of the TDMA (data mover of a Tensix tile) for programs that only move data. On
+// Wormhole: those that copy code from L1 to NCRISC's instruction memory. Sources:
 // tt-isa-documentation WormholeB0/TensixTile/TDMA-RISC.md; ttsim v1.10.0
 // src/tile.cpp, riscv_tdma_regs_wr32.
 

@@ -3059,7 +3059,7 @@ static enum lmplay_code execute_point(struct lmplay_replay *r, const struct comm
 }
 
 /* Begins a Delay: the following steps wait until the time is over. */
-static enum lmplay_code execute_delay(struct lmplay_replay *r, const struct command *c) {
+static enum lmplay_code begin_delay(struct lmplay_replay *r, const struct command *c) {
 	uint64_t time = time_now(r);
 	enum lmplay_code code = check_time(r, time);
 	if (code == LMPLAY_OK) {
@@ -3110,7 +3110,7 @@ static enum lmplay_code execute_command(struct lmplay_replay *r, const struct co
 		execute_barrier(r);
 		break;
 	case OP_DELAY:
-		code = execute_delay(r, c);
+		code = begin_delay(r, c);
 		break;
 	case OP_END:
 		execute_end(r);

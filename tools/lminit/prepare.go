@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// execute returns an error that begins with the location and text of the line.
 func (p *preparation) execute() error {
 	err := p.directive.prepare(p.values)
 	if err != nil {

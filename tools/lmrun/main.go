@@ -119,7 +119,8 @@ func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err erro
 	return devices, err
 }
 
-// runOnDevices stops the watchdog only after success: after a failure it resets the machine.
+// runOnDevices stops the watchdog only after success: after a failure, the watchdog must reset the
+// machine.
 func (f *runLoop) runOnDevices(devices []hal.Device, view *fbs.View, o args.Options) outcome {
 	end := outcome{err: f.prepareRuns(devices, view, o)}
 	if end.err == nil {
