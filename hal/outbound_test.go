@@ -234,16 +234,19 @@ func storesPastEnd(o *boards.OutboundTranslation, on bool, a *Aperture, end uint
 }
 
 // skipUnlessFaultHasAddress skips the test if a bus error does not report its address, as in user
-// mode of QEMU: Go then treats the bus error like a nil pointer.
+// mode of QEMU: Go then treats the bus error like a nil pointer, or gets the address of an earlier
+// fault.
 func skipUnlessFaultHasAddress(t *testing.T) {
 	t.Helper()
-	if _, ok := catchFault(func() { raiseBusError(t) }).(interface{ Addr() uintptr }); !ok {
+	var address uintptr
+	fault, ok := catchFault(func() { raiseBusError(t, &address) }).(interface{ Addr() uintptr })
+	if !ok || fault.Addr() != address {
 		t.Skip("bus errors do not report their address on this system")
 	}
 }
 
-// raiseBusError maps an empty file and loads a byte, which is after the end of the file.
-func raiseBusError(t *testing.T) {
+// raiseBusError maps an empty file, sets address to the first byte, and loads it.
+func raiseBusError(t *testing.T, address *uintptr) {
 	fd, err := unix.MemfdCreate("empty", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -254,6 +257,7 @@ func raiseBusError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(memory)
+	*address = AddressOf(memory)
 	t.Log("the load raised no bus error:", memory[0])
 }
 

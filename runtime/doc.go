@@ -34,7 +34,8 @@
 // Verify (file.go, fbs/view.go) checks the tables, one of which lists the windows (fbs/flat.go,
 // fbs/tables.go), then the commands (fbs/commands.go): it rejects, for example, a Write outside its
 // window, or of a width that the register does not accept (fbs/access.go), and computes the longest
-// time of each sequence (fbs/opcodes.go). Last, it copies the default data of inputs, and checks the payload's checksums.
+// time of each sequence (fbs/opcodes.go). Last, it copies the default data of inputs, and checks
+// the payload's checksums.
 //
 // Load (load.go) checks the devices and the longest times, reserves the arena (memory.go), and maps
 // the windows. It builds a table of the addresses of windows, and one of payload and tensors. The

@@ -51,8 +51,7 @@ type importFlags struct {
 	omitManagement           bool
 	loadsHaveNoEffect        bool
 	disabledBank             int
-	rehearsal                string
-	again                    []string
+	rehearsals, again        []string
 }
 
 func importCommand() *cobra.Command {
@@ -60,8 +59,8 @@ func importCommand() *cobra.Command {
 	c := newCommand("import TRACE", exactlyOneTrace, nil)
 	f.defineFlags(c.Flags())
 	c.Run = func(c *cobra.Command, args []string) {
-		if f.rehearsal != "" {
-			applyRehearsal(f.rehearsal, c.Flags())
+		for _, path := range f.rehearsals {
+			applyRehearsal(path, c.Flags())
 		}
 		f.run(args[0])
 	}
@@ -127,7 +126,7 @@ func (f *importFlags) defineTrace(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.again, "again", nil,
 		"another trace of the same work, in the same format: only what both loaded is compared, "+
 			"and a difference that no image can repeat is an error (repeat the flag for more)")
-	flags.StringVar(&f.rehearsal, "rehearsal", "",
+	flags.StringArrayVar(&f.rehearsals, "rehearsal", nil,
 		"file of further flags --ignore, --poll, --reached and --wait, "+
 			"which lm replay --rehearse prints")
 	flags.StringArrayVar(&f.omit, "omit", nil, "leave out all accesses at PLACE: "+placesHelp)
@@ -211,6 +210,10 @@ func (f *importFlags) run(path string) {
 		f.from = traceFormat(readHead(trace.File))
 	}
 	o := f.importerOptions(path)
+	failIfIgnoredToo(&o)
+	if f.summary && len(f.again) > 0 {
+		failUsage("--summary makes no image, for which --again compares; leave one of them out")
+	}
 	if f.summary {
 		f.summarize(path, trace, &o)
 		return
@@ -358,7 +361,7 @@ func (f *importFlags) compareAgain(trace *limitedInput,
 	for _, path := range f.again {
 		other := openTrace(path)
 		defer other.Close()
-		c, err := o.CompareAgain(trace, other, traceFormat(readHead(other.File)))
+		c, err := o.CompareAgain(trace, other)
 		if err != nil {
 			if c != nil && !asJSON {
 				fmt.Fprint(messageWriter(f.out), c)
@@ -440,6 +443,16 @@ func (f *importFlags) importerOptions(path string) importer.Options {
 	o.Wait, o.KeepPauses = parsePlaces(f.wait), f.keepPauses
 	o.Omit, o.AsData = parsePlaces(f.omit), parsePlaces(f.asData)
 	return o
+}
+
+// failIfIgnoredToo fails if a place is both ignored and waited for.
+func failIfIgnoredToo(o *importer.Options) {
+	for _, r := range slices.Concat(o.Poll, o.Wait, o.CounterRanges) {
+		if slices.Contains(o.Ignore, r) {
+			failUsage("--ignore names the place 0x%x that --poll, --wait or --reached names, too; "+
+				"leave one of them out", r.First)
+		}
+	}
 }
 
 const placesHelp = "PLACE is ADDRESS or FIRST-LAST, " +

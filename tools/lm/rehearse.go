@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/capture/importer"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/rehearsal"
@@ -26,8 +27,8 @@ func (f *replayFlags) checkRehearsal() {
 		kind, _, _ := strings.Cut(name, ":")
 		if kind != "mock" && kind != "playback" && kind != "ttsim" && !f.onHardware {
 			failUsage("--rehearse goes on with stores after a check that fails, "+
-				"which may harm %s; use a mock, a playback or the simulator, "+
-				"or add --rehearse-on-hardware", name)
+				"which may harm %s; use a mock or the simulator, or add "+
+				"--rehearse-on-hardware", name)
 		}
 	}
 }
@@ -52,10 +53,10 @@ func (f *replayFlags) rehearse(path string) {
 	end := f.newOutcome(s)
 	hideWaits, releaseSignals := f.supervise(s)
 	defer releaseSignals()
-	ran := 0
+	ran, result := 0, runtime.Result{Command: -1}
 	err = fail.Try(func() {
 		fail.On(end.addResult(s, s.runOnce(s.beforeIndex)))
-		result := s.run(false)
+		result = s.run(false)
 		if result.Code == hal.OK {
 			ran = int(s.view.Sequences[index].Count)
 		} else if result.Command >= 0 {
@@ -67,12 +68,16 @@ func (f *replayFlags) rehearse(path string) {
 		end.Runs = 1
 	})
 	hideWaits()
-	end.Rehearsal = r.Judge(s.replay.Output(r.Output), ran, s.replay.Input,
+	judged := r.Judge(s.replay.Output(r.Output), ran, s.replay.Input,
 		func(m rehearsal.Mismatch) string {
 			return failureText(source, &runtime.Result{Command: int32(m.Command), Got: m.Got,
 				Want: m.Want, Mask: m.Mask, ElementIndex: m.Element})
 		})
-	err = cmp.Or(err, end.Rehearsal.Err(), s.close())
+	if result.Code != hal.OK && result.Command >= 0 {
+		r.EndAt(judged, ran, failureText(source, &result))
+	}
+	end.Rehearsal = judged
+	err = cmp.Or(err, judged.Err(), s.close())
 	if asJSON {
 		end.failInJSON(stdout, err)
 		printJSON(stdout, end)
@@ -86,8 +91,12 @@ func (f *replayFlags) rehearse(path string) {
 var rehearsedFlags = []string{"ignore", "poll", "reached", "wait"}
 
 // applyRehearsal adds the flags in a file that lm replay --rehearse has printed. An empty line, and
-// one that starts with #, is a comment.
+// one that starts with #, is a comment. A place that the command line names already is left out.
 func applyRehearsal(path string, flags *pflag.FlagSet) {
+	var named []string
+	for _, name := range rehearsedFlags {
+		named = append(named, flagValues(flags.Lookup(name))...)
+	}
 	number := 0
 	for line := range strings.Lines(string(readFile(path, rehearsalMax))) {
 		number++
@@ -102,7 +111,17 @@ func applyRehearsal(path string, flags *pflag.FlagSet) {
 				"each with a place; lm replay --rehearse prints such a file", path, number,
 				strings.Join(rehearsedFlags, ", --"))
 		}
-		fail.As(hal.Usage, flags.Set(name, strings.TrimSpace(value)))
+		value = strings.TrimSpace(value)
+		if _, err := importer.ParseRanges(value); err != nil && value != "rising" {
+			fail.With(hal.BadImage, "%s: line %d: %v", path, number, err)
+		}
+		if !slices.Contains(named, value) {
+			fail.As(hal.Usage, flags.Set(name, value))
+		}
+	}
+	if number == 0 {
+		fail.With(hal.BadImage, "%s: the file is empty; lm replay --rehearse prints what it takes",
+			path)
 	}
 }
 

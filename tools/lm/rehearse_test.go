@@ -41,6 +41,10 @@ func TestRehearsalShowsAllChecksThatFailUpToTheFirstPollThatDoes(t *testing.T) {
 # 1 of 1 check; the first: main, command 5: compare.4 m+0x40: element 1: got 0x0, wanted 0x2 ` +
 		`(bits that differ: 1)
 --ignore bar2+0x40-0x47
+# the run ended at main, command 6: poll.4 m+0x28 == 0x1: got 0x0 after 1 ms (bits that differ: 0)
+# what follows it was not rehearsed
+# or --ignore bar2+0x28
+# or --reached bar2+0x28
 `
 	if exit != 75 || out != want {
 		t.Errorf("exit status %d, output\n%swant 75,\n%s", exit, out, want)
@@ -107,6 +111,15 @@ func TestImportAppliesARehearsal(t *testing.T) {
 	}
 	if exit, out, errs := lm(t, "replay", "--device", "mock:ivshmem", image); exit != 0 {
 		t.Errorf("after --rehearsal: exit status %d, %s%s", exit, out, errs)
+	}
+	if exit, _, errs := lm(t, "import", "--rehearsal", tempFile(t, "empty.flags", ""), trace, "-o",
+		image); exit != 65 || !strings.Contains(errs, "the file is empty") {
+		t.Errorf("an empty file: exit status %d, error %q; want 65", exit, errs)
+	}
+	place := tempFile(t, "place.flags", "\n--wait bar0+foo\n")
+	if exit, _, errs := lm(t, "import", "--rehearsal", place, trace, "-o", image); exit != 65 ||
+		!strings.Contains(errs, "place.flags: line 2: ") {
+		t.Errorf("a wrong place: exit status %d, error %q; want 65 and line 2", exit, errs)
 	}
 	bad := tempFile(t, "bad.flags", "# a comment\n\n--board edu\n")
 	exit, _, errs := lm(t, "import", "--rehearsal", bad, trace, "-o", image)

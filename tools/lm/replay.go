@@ -53,6 +53,9 @@ func replayCommand() *cobra.Command {
 				}
 				f.window = int(window)
 			}
+			if f.onHardware && !f.rehearseOnly {
+				failUsage("--rehearse-on-hardware is only for --rehearse, which is missing")
+			}
 			if f.rehearseOnly {
 				f.rehearse(args[0])
 			} else {

@@ -3,6 +3,7 @@
 package again
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -25,13 +26,15 @@ func (p Place) String() string { return fmt.Sprintf("bar%d+0x%x", p.Bar, p.Offse
 // Kind says what a difference is.
 type Kind string
 
-// The kinds of differences.
+// The kinds of differences. No image can repeat one of the last four.
 const (
 	Varies    Kind = "varies"    // a load has another value, and no store depends on it
 	Waits     Kind = "waits"     // the program loaded a register another number of times
+	Input     Kind = "input"     // a store is data of a named input
+	Missing   Kind = "missing"   // a store that only one recording has
+	Gone      Kind = "gone"      // one recording has loaded only ones
 	Carried   Kind = "carried"   // a store has the value that a register returned last
 	Interrupt Kind = "interrupt" // a store has an address of the recording machine's controller
-	Input     Kind = "input"     // a store is data of a named input
 	Unknown   Kind = "unknown"   // a store has another value, for no reason that is known
 )
 
@@ -79,12 +82,50 @@ func Compare(a, b []traces.Access, isInput func(a *traces.Access) bool) (*Compar
 	from := pair{}
 	for _, s := range append(stores, pair{len(a), len(b)}) {
 		c.compareLoads(from, s)
+		c.addMissing(from, s)
 		if s.a < len(a) {
 			c.compareStores(&a[s.a], &b[s.b])
 		}
 		from = pair{s.a + 1, s.b + 1}
 	}
+	for i, list := range [][]traces.Access{a, b} {
+		if line := onlyOnes(list); line > 0 {
+			lines := pair{}
+			*[]*int{&lines.a, &lines.b}[i] = line
+			c.add(Difference{Kind: Gone}, lines.a, lines.b, 0, 0)
+		}
+	}
 	return c.to, nil
+}
+
+// onlyOnes returns the line of the first load if all loads returned only ones, as of a device that
+// is gone; otherwise 0.
+func onlyOnes(list []traces.Access) (line int) {
+	for i := range list {
+		a := &list[i]
+		if a.Op != traces.OpLoad {
+			continue
+		}
+		if a.Value != ^uint64(0)>>(64-8*a.Width) {
+			return 0
+		}
+		line = cmp.Or(line, a.Line)
+	}
+	return line
+}
+
+// addMissing adds the stores between two aligned ones.
+func (c *comparer) addMissing(from, to pair) {
+	for i := from.a; i < to.a; i++ {
+		if a := &c.a[i]; a.Op == traces.OpStore {
+			c.add(Difference{Kind: Missing, Place: placeOf(a)}, a.Line, 0, a.Value, 0)
+		}
+	}
+	for i := from.b; i < to.b; i++ {
+		if b := &c.b[i]; b.Op == traces.OpStore {
+			c.add(Difference{Kind: Missing, Place: placeOf(b)}, 0, b.Line, 0, b.Value)
+		}
+	}
 }
 
 // pair is an index in each recording, or a value of each.
@@ -144,42 +185,50 @@ func (c *comparer) linesOf(a, b []int, at pair) string {
 
 // compareLoads compares the loads between two aligned stores of each recording.
 func (c *comparer) compareLoads(from, to pair) {
-	inB := map[Place][]int{}
-	for i := from.b; i < to.b; i++ {
-		if c.b[i].Op == traces.OpLoad {
-			inB[placeOf(&c.b[i])] = append(inB[placeOf(&c.b[i])], i)
-		}
-	}
-	inA := map[Place][]int{}
+	loads := map[Place]*[2][]int{}
 	var order []Place
-	for i := from.a; i < to.a; i++ {
-		if c.a[i].Op != traces.OpLoad {
-			continue
+	collect := func(side int, list []traces.Access, from, to int) {
+		for i := from; i < to; i++ {
+			if list[i].Op != traces.OpLoad {
+				continue
+			}
+			p := placeOf(&list[i])
+			if loads[p] == nil {
+				loads[p] = new([2][]int)
+				order = append(order, p)
+			}
+			loads[p][side] = append(loads[p][side], i)
 		}
-		p := placeOf(&c.a[i])
-		if inA[p] == nil {
-			order = append(order, p)
-		}
-		inA[p] = append(inA[p], i)
 	}
+	collect(0, c.a, from.a, to.a)
+	collect(1, c.b, from.b, to.b)
 	for _, p := range order {
-		c.compareRegister(p, inA[p], inB[p])
+		c.compareRegister(p, loads[p][0], loads[p][1])
 	}
 }
 
-// compareRegister compares the loads of a register between two stores.
+// compareRegister compares the loads of a register between two stores. If their number or one
+// before the last differs, the program waited for the last.
 func (c *comparer) compareRegister(p Place, inA, inB []int) {
-	if len(inA) != len(inB) {
-		d, first := Difference{Kind: Waits, Place: p}, 0
-		if len(inB) > 0 {
-			first = c.b[inB[0]].Line
+	n := min(len(inA), len(inB))
+	waits := len(inA) != len(inB)
+	for i := range n - 1 {
+		waits = waits || c.a[inA[i]].Value != c.b[inB[i]].Value
+	}
+	if waits {
+		first := pair{}
+		if len(inA) > 0 {
+			first.a = c.a[inA[0]].Line
 		}
-		c.add(d, c.a[inA[0]].Line, first, uint64(len(inA)), uint64(len(inB)))
-		// The last loads ended the wait.
-		n := min(len(inB), 1)
+		if len(inB) > 0 {
+			first.b = c.b[inB[0]].Line
+		}
+		c.add(Difference{Kind: Waits, Place: p}, first.a, first.b, uint64(len(inA)),
+			uint64(len(inB)))
+		n = min(n, 1)
 		inA, inB = inA[len(inA)-n:], inB[len(inB)-n:]
 	}
-	for i := range inA {
+	for i := range n {
 		a, b := &c.a[inA[i]], &c.b[inB[i]]
 		c.last[p] = pair{inA[i], inB[i]}
 		c.to.Loads++
@@ -237,7 +286,7 @@ func (c *comparer) add(d Difference, lineA, lineB int, a, b uint64) {
 // Err returns an error if a store differs for a reason that no image can repeat.
 func (c *Comparison) Err() error {
 	i := slices.IndexFunc(c.Differences, func(d Difference) bool {
-		return d.Kind == Unknown || d.Kind == Carried || d.Kind == Interrupt
+		return slices.Contains([]Kind{Gone, Carried, Interrupt, Unknown}, d.Kind)
 	})
 	if i < 0 {
 		return nil
@@ -246,11 +295,17 @@ func (c *Comparison) Err() error {
 	text := fmt.Sprintf("line %d of the other recording stores 0x%x to %s, but this one 0x%x",
 		d.LineB, d.B, d.Place, d.A)
 	switch d.Kind {
+	case Gone:
+		return traces.TraceError(d.LineA, "all loads of %s returned only ones: its device was gone",
+			map[bool]string{true: "the other recording", false: "this recording"}[d.LineA == 0])
 	case Carried:
-		text += fmt.Sprintf(": the program stores what it has loaded from %s, "+
-			"and an image cannot do that", d.Source)
+		text += fmt.Sprintf(": the program stores what it has loaded from %s, and an image cannot "+
+			"do that; if the device ignores the value, leave the store out with --omit %s",
+			d.Source, d.Place)
 	case Interrupt:
-		text += ": these are addresses of the recording machine's interrupt controller"
+		text += fmt.Sprintf(": these are addresses of the recording machine's interrupt "+
+			"controller; leave out the store, and what unmasks the interrupt, with --omit %s",
+			d.Place)
 	default:
 		text += ": if it is data, name it with --input"
 	}

@@ -43,7 +43,12 @@ func TestEveryDifferenceIsExplainedAsWhatItIs(t *testing.T) {
 		{"an input", "W 100 5; W 0 1", "W 100 6; W 0 1", "input bar0+0x100 5 6"},
 		{"unknown", "W 0 5", "W 0 6", "unknown bar0+0x0 5 6"},
 		{"a value that is no longer the last", "R 4 5; R 4 7; W 8 5", "R 4 6; R 4 7; W 8 6",
-			"varies bar0+0x4 5 6, unknown bar0+0x8 5 6"},
+			"waits bar0+0x4 2 2, unknown bar0+0x8 5 6"},
+		{"a load in one only", "W 0 1; W 0 2", "W 0 1; R 4 1; W 0 2", "waits bar0+0x4 0 1"},
+		{"a store in one only", strings.Repeat("W 0 1; ", 60) + "W 8 3; W 0 1",
+			strings.Repeat("W 0 1; ", 60) + "W 0 1", "missing bar0+0x8 3 0"},
+		{"a device that is gone", "W 0 1; R 4 2", "W 0 1; R 4 ffffffff",
+			"varies bar0+0x4 2 ffffffff, gone bar0+0x0 0 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Compare(accesses(t, c.a), accesses(t, c.b),
@@ -59,7 +64,7 @@ func TestEveryDifferenceIsExplainedAsWhatItIs(t *testing.T) {
 				t.Errorf("differences %q, want %q", text, c.want)
 			}
 			refused := strings.Contains(c.want, "carried") ||
-				strings.Contains(c.want, "interrupt") || strings.Contains(c.want, "unknown")
+				strings.Contains(c.want, "interrupt") || strings.Contains(c.want, "gone") || strings.Contains(c.want, "unknown")
 			if err := got.Err(); refused != (hal.CodeOf(err) == hal.BadImage) {
 				t.Errorf("the error is %v, want one: %v", err, refused)
 			}

@@ -23,16 +23,30 @@ func (c *Comparison) String() string {
 }
 
 func (d *Difference) text() string {
-	lines := fmt.Sprintf("%s, lines %d and %d: 0x%x and 0x%x", d.Place, d.LineA, d.LineB, d.A, d.B)
-	count := english.Count(d.Count, "time")
+	lines := fmt.Sprintf("%s, line %d, and %d of the other: 0x%x and 0x%x", d.Place, d.LineA,
+		d.LineB, d.A, d.B)
+	count := english.Count(d.Count, "place")
 	switch d.Kind {
 	case Varies:
-		return fmt.Sprintf("%s (%s): the value is not compared", lines, count)
+		return fmt.Sprintf("%s (%s): the value varies", lines, count)
 	case Waits:
-		return fmt.Sprintf("%s, line %d: loaded %d and %s (%s): each load waits", d.Place, d.LineA,
-			d.A, english.Count(int(d.B), "time"), count)
+		return fmt.Sprintf("%s, line %d, and %d of the other: loaded %s and %d (%s): a wait",
+			d.Place, d.LineA, d.LineB, english.Count(int(d.A), "time"), d.B, count)
+	case Missing:
+		if d.LineB == 0 {
+			return fmt.Sprintf("%s, line %d: only this recording stores there (%s)", d.Place,
+				d.LineA, count)
+		}
+		return fmt.Sprintf("%s, line %d of the other: only that one stores there (%s)", d.Place,
+			d.LineB, count)
+	case Gone:
+		return "all loads of one recording returned only ones"
+	case Carried:
+		return fmt.Sprintf("%s (%s): what %s returned", lines, count, d.Source)
+	case Interrupt:
+		return fmt.Sprintf("%s (%s): interrupt addresses", lines, count)
 	case Input:
 		return fmt.Sprintf("%s (%s): data of an input", lines, count)
 	}
-	return fmt.Sprintf("%s (%s): %s", lines, count, d.Kind)
+	return fmt.Sprintf("%s (%s): no reason is known", lines, count)
 }

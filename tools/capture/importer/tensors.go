@@ -19,6 +19,7 @@ type tensorAssigner struct {
 	result        passResult
 	ignoredLoads  int // loads whose values are ignored
 	splitAccesses int // accesses that were split at the edge of a tensor
+	ignoresOnly   bool
 }
 
 func (a *tensorAssigner) run() (passResult, error) {
@@ -51,10 +52,7 @@ func (a *tensorAssigner) run() (passResult, error) {
 		if hosted.replaceStep(*s, n, within, out) {
 			return nil
 		}
-		if !within {
-			out.appendStep(*s)
-			return nil
-		}
+		a.ignoresOnly = !within
 		return a.assignStep(out, *s)
 	})
 	if err == nil {
@@ -164,16 +162,20 @@ func (p *program) addressIn(s *step, place Place) (address uint64, ok bool) {
 		w.bar == place.withDefaultBar(p.options.Bar).Bar
 }
 
-// assignStep appends a step to out, split into parts if these belong to different tensors.
+// assignStep appends a step to out, split into parts if these belong to different tensors or to
+// ranges of Options.Ignore. Outside the frame, only these count.
 func (a *tensorAssigner) assignStep(out *stepList, s step) error {
 	if s.op != stepStore && s.op != stepLoad {
 		a.updateHolds(&s, -1)
 		out.appendStep(s)
 		return nil
 	}
-	index, whole, err := a.tensorOf(&s)
-	if err != nil {
-		return err
+	index, whole := -1, true
+	if !a.ignoresOnly {
+		var err error
+		if index, whole, err = a.tensorOf(&s); err != nil {
+			return err
+		}
 	}
 	ignored, all := false, true
 	if s.op == stepLoad && index < 0 {

@@ -11,16 +11,18 @@ import (
 // Pair is an index in each of two lists.
 type Pair struct{ A, B int }
 
-// searchMax ends the search for the smallest difference. Lists that are much alike need far less;
-// of others, more elements than necessary may be unpaired.
-const searchMax = time.Minute
+// Longer lists than searchedWhole are searched for searchMax at most: if they are not much alike,
+// more elements than necessary may be unpaired.
+const searchedWhole, searchMax = 1 << 16, time.Minute
 
 // Common returns pairs of equal elements, in rising order of both lists, as many as possible.
 func Common[K comparable](a, b []K) (list []Pair) {
 	runes := map[K]rune{}
 	textA, textB := textOf(a, runes), textOf(b, runes)
 	differ := diffmatchpatch.New()
-	differ.DiffTimeout = searchMax
+	if differ.DiffTimeout = 0; len(a)+len(b) > searchedWhole {
+		differ.DiffTimeout = searchMax
+	}
 	at := Pair{}
 	for _, d := range differ.DiffMainRunes(textA, textB, false) {
 		n := utf8.RuneCountInString(d.Text)

@@ -16,6 +16,8 @@ type Report struct {
 	Checks   int       `json:"checks"`   // that the run made
 	Differ   int       `json:"differ"`   // that did not hold
 	Findings []Finding `json:"findings"` // in the order of the run
+	// The poll at which the run ended, with flags that make it hold; nil: it did not end at one
+	Ended *Finding `json:"ended,omitempty"`
 }
 
 // Finding is a place where checks did not hold.
@@ -77,6 +79,23 @@ func (r *Report) Err() error {
 		english.Count(len(r.Findings), "place"))}
 }
 
+// EndAt says that the run ended at a command of the source, with this text, if it is a poll.
+func (r *Rehearsal) EndAt(report *Report, number int, text string) {
+	command := &r.source.Commands[r.commands[number]]
+	if command.Opcode != gen.OpcodeExpect || command.Amount == 0 {
+		return
+	}
+	windows := places{r.source, map[uint16]*fbs.Command{}}
+	for _, i := range r.commands[:number] {
+		windows.follow(&r.source.Commands[i])
+	}
+	place, _ := windows.of(command, uint64(command.Width))
+	report.Ended = &Finding{Place: place, Checks: 1, Differ: 1, First: text}
+	if place != "" {
+		report.Ended.Other = []string{"ignore", "reached"}
+	}
+}
+
 // golden returns the bytes that a Compare wants.
 func (r *Rehearsal) golden(c *fbs.Command, input func(tensor int) []byte) []byte {
 	if c.Opcode != gen.OpcodeCompare {
@@ -96,7 +115,6 @@ type history struct {
 	differ []Mismatch
 	last   uint64 // loaded by the check before
 	moved  bool   // a check that does not hold loaded something else than the check before
-	varies bool   // the recorded values of the place are not all equal
 	// Each check wants no less than the one before, some want more, and each load had reached that
 	rises, risen bool
 	wanted       uint64
@@ -106,7 +124,6 @@ func (h *history) add(c *fbs.Command, m Mismatch, holds bool) {
 	reached := gen.Condition(c.Mode) == gen.ConditionEqual && (m.Got-m.Want)&m.Mask <= m.Mask>>1
 	h.rises = reached && (h.checks == 0 || h.rises && m.Want >= h.wanted)
 	h.risen = h.risen || h.checks > 0 && m.Want > h.wanted
-	h.varies = h.varies || h.checks > 0 && m.Want != h.wanted
 	if !holds {
 		h.differ = append(h.differ, m)
 		h.moved = h.moved || m.Got != h.last
@@ -125,7 +142,7 @@ func (h *history) flags() (flag string, other []string) {
 		return "ignore", nil
 	case h.rises && h.risen:
 		return "reached", []string{"ignore", "wait"}
-	case !h.moved && (h.varies || h.checks == 1):
+	case !h.moved:
 		return "wait", []string{"ignore"}
 	}
 	return "ignore", []string{"wait"}
@@ -144,6 +161,12 @@ func (r *Report) String() string {
 			continue
 		}
 		fmt.Fprintf(&b, "--%s %s\n", f.Flag, f.Place)
+		for _, other := range f.Other {
+			fmt.Fprintf(&b, "# or --%s %s\n", other, f.Place)
+		}
+	}
+	if f := r.Ended; f != nil {
+		fmt.Fprintf(&b, "# the run ended at %s\n# what follows it was not rehearsed\n", f.First)
 		for _, other := range f.Other {
 			fmt.Fprintf(&b, "# or --%s %s\n", other, f.Place)
 		}
