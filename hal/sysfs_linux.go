@@ -73,8 +73,8 @@ func (f *pciFunction) findInSysfs(locator string, byIDs bool) error {
 		" devices have these ids; name one by its address:"+names)
 }
 
-// readAndMatchIDs reports whether the function's PCI ids equal `ids`, such as "1e52:401e". It returns
-// false without an error if the function was removed after findInSysfs listed all functions.
+// readAndMatchIDs reports whether the PCI ids equal `ids`, such as "1e52:401e". It returns false
+// without an error if the function was removed after findInSysfs listed all functions.
 func (f *pciFunction) readAndMatchIDs(ids string) (bool, error) {
 	err := f.readIDs()
 	if err == nil {
