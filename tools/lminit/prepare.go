@@ -57,21 +57,29 @@ func loadModule(pathAndParameters []string) error {
 // 64 KiB. With too little memory, the kernel reserves fewer and reports no error.
 func reserveHugepages(values []string) error {
 	path := sysfsPath + "/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
-	err := writeFile(path, values[0])
-	if hal.CodeOf(err) == hal.NoFile {
-		return hal.NewFault(hal.NoFile, path+" does not exist: the kernel has no huge pages of "+
-			"2 MiB; build it with CONFIG_HUGETLBFS=y")
+	for before := ""; ; {
+		err := writeFile(path, values[0])
+		if hal.CodeOf(err) == hal.NoFile {
+			return hal.NewFault(hal.NoFile, path+" does not exist: the kernel has no huge pages of "+
+				"2 MiB; build it with CONFIG_HUGETLBFS=y")
+		}
+		if err != nil {
+			return err
+		}
+		reserved, err := readFile(path)
+		count := strings.TrimSpace(string(reserved))
+		if err != nil || count == values[0] {
+			return err
+		}
+		// A signal, such as one of Go's scheduler, ends the write early: then the next one reserves
+		// more.
+		if count == before {
+			return hal.NewFault(hal.Internal, "the kernel has memory for only "+count+
+				" huge pages of 2 MiB; reserve them before fragmentation: move this line up, or "+
+				"boot Linux with `hugepagesz=2M hugepages="+values[0]+"`")
+		}
+		before = count
 	}
-	if err != nil {
-		return err
-	}
-	reserved, err := readFile(path)
-	if count := strings.TrimSpace(string(reserved)); err == nil && count != values[0] {
-		return hal.NewFault(hal.Internal, "the kernel has memory for only "+count+
-			" huge pages of 2 MiB; reserve them before fragmentation: move this line up, or boot "+
-			"Linux with `hugepagesz=2M hugepages="+values[0]+"`")
-	}
-	return err
 }
 
 // bindDriver binds the PCI function with an address, such as 0000:01:00.0, to a driver, unless it
