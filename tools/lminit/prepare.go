@@ -60,8 +60,8 @@ func reserveHugepages(values []string) error {
 	for before := ""; ; {
 		err := writeFile(path, values[0])
 		if hal.CodeOf(err) == hal.NoFile {
-			return hal.NewFault(hal.NoFile, path+" does not exist: the kernel has no huge pages of "+
-				"2 MiB; build it with CONFIG_HUGETLBFS=y")
+			return hal.NewFault(hal.NoFile, path+" does not exist: the kernel has no huge pages "+
+				"of 2 MiB; build it with CONFIG_HUGETLBFS=y")
 		}
 		if err != nil {
 			return err

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # Part of build.sh: runs the steps of `test`, collects their logs and prints the summary.
 
-# What `test` and `test nightly` run. Steps of one word of a list run at once: a package that takes
-# long leaves a processor to the others. LM_NIGHTLY=1 makes steps of both take longer in the latter.
+# What `test` and `test nightly` run. Steps of one word of a list run at once; not those whose tests
+# count the system calls of a process, to which a busy machine adds some. LM_NIGHTLY=1 makes steps
+# of both take longer in the latter.
 change_steps=(
-	fmt vet lint gen kernels "player purego race arm64 unit" cross "recipes reproducible" guest
-	bench
+	fmt vet lint gen kernels unit player race arm64 purego cross "recipes reproducible" guest bench
 )
 nightly_steps=(unit fuzz breaks guest trials coverage reproducible)
 
