@@ -35,7 +35,7 @@ var hostSteps = map[string]hostStep[*hostRun]{
 	"console":     {"COUNT TEXT", (*hostRun).countOnConsole},
 	"no-warnings": {"EXCEPT", (*hostRun).requireNoWarnings}, // in the log that the guest showed
 	"matches":     {"REGEXP", (*hostRun).requireMatch},
-	"keep":        {"FILE [AFTER]", (*hostRun).keepOutput},
+	"keep":        {"FILE [AFTER [BEFORE]]", (*hostRun).keepOutput},
 	"dumped":      {"OUTPUT FILE", (*hostRun).requireDumped},
 
 	"data":       {"FILE TEXT [TIMES]", writeData},
@@ -222,6 +222,9 @@ func (h *hostRun) keepOutput(args []string) error {
 	output := h.output
 	if len(args) > 1 {
 		_, output, _ = strings.Cut(output, args[1])
+	}
+	if len(args) > 2 {
+		output, _, _ = strings.Cut(output, args[2])
 	}
 	return os.WriteFile(args[0], []byte(output), 0o600)
 }
