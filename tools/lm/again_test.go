@@ -62,6 +62,7 @@ func TestValuesThatVaryAreNotWaitedFor(t *testing.T) {
 		want  string
 	}{
 		{[]string{"--again", varies, "--again", waits}, "read.4 bar2+0x20"},
+		{[]string{"--again", waits, "--again", varies}, "read.4 bar2+0x20"},
 		{[]string{"--again", waits}, "poll.4 bar2+0x20 == 0x5"},
 		{[]string{"--again", varies, "--wait", "bar2+0x20"}, "poll.4 bar2+0x20 == 0x5"},
 		{[]string{"--again", waits, "--ignore", "bar2+0x20"}, "read.4 bar2+0x20"},

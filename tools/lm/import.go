@@ -353,25 +353,25 @@ func (f *importFlags) summarize(path string, trace *limitedInput, o *importer.Op
 }
 
 // compareAgain compares the trace with those of --again, and sets the options that follow.
-func (f *importFlags) compareAgain(trace *limitedInput,
-	o *importer.Options) (list []*again.Comparison) {
-	if len(f.again) > 0 {
-		failUnlessRegular(trace, "--again")
+func (f *importFlags) compareAgain(trace *limitedInput, o *importer.Options) []*again.Comparison {
+	if len(f.again) == 0 {
+		return nil
 	}
+	failUnlessRegular(trace, "--again")
+	repeated := fail.Must(o.ReadRepeated(trace))
+	fail.Must(trace.Seek(0, io.SeekStart))
 	for _, path := range f.again {
 		other := openTrace(path)
 		defer other.Close()
-		c, err := o.CompareAgain(trace, other)
+		c, err := repeated.Compare(other)
 		if err != nil {
 			if c != nil && !asJSON {
 				fmt.Fprint(messageWriter(f.out), c)
 			}
 			fail.On(fmt.Errorf("--again %s: %w", path, err))
 		}
-		list = append(list, c)
-		fail.Must(trace.Seek(0, io.SeekStart))
 	}
-	return list
+	return repeated.Apply()
 }
 
 // failUnlessRegular fails if a trace that a flag makes lm read twice comes through a pipe.

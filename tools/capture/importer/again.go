@@ -8,16 +8,21 @@ import (
 	"lightmetal/tools/capture/importer/traces"
 )
 
-// CompareAgain compares a trace with another one of the same work and format, and sets the options
-// that leave out comparisons of registers whose values vary, and that wait where the traces waited.
-// What the options say already has priority. The error is an *Error, of the first store that
-// differs for a reason that no image can repeat.
-func (o *Options) CompareAgain(trace, otherTrace io.Reader) (*again.Comparison, error) {
+// Repetitions compares a trace with others of the same work and format.
+type Repetitions struct {
+	options     *Options
+	trace       *traces.Trace
+	accesses    []traces.Access
+	comparisons []*again.Comparison
+}
+
+// ReadRepeated reads the trace that others repeat. The error is an *Error.
+func (o *Options) ReadRepeated(trace io.Reader) (*Repetitions, error) {
 	if o.Part != (Part{}) || o.Frame != (Part{}) {
 		return nil, traces.UsageError("--again compares whole recordings; leave out --part and " +
 			"--frame")
 	}
-	t, a, err := traces.Read(trace, o.traceSource())
+	t, list, err := traces.Read(trace, o.traceSource())
 	if err != nil {
 		return nil, err
 	}
@@ -25,44 +30,56 @@ func (o *Options) CompareAgain(trace, otherTrace io.Reader) (*again.Comparison, 
 		return nil, traces.UsageError("--again does not follow TLB windows, which %s has",
 			t.Board.Name)
 	}
-	u, b, err := traces.Read(otherTrace, o.traceSource())
+	return &Repetitions{options: o, trace: t, accesses: o.withoutOmitted(list)}, nil
+}
+
+// Compare compares the trace with another one. The error is an *Error, of the first store that
+// differs for a reason that no image can repeat; then the comparison is returned, too.
+func (r *Repetitions) Compare(other io.Reader) (*again.Comparison, error) {
+	t, list, err := traces.Read(other, r.options.traceSource())
 	if err != nil {
 		return nil, err
 	}
-	if t.Vendor != u.Vendor || t.Device != u.Device {
+	if t.Vendor != r.trace.Vendor || t.Device != r.trace.Device {
 		return nil, traces.TraceError(0, "the device is %04x:%04x, but that of this trace is "+
-			"%04x:%04x", u.Vendor, u.Device, t.Vendor, t.Device)
+			"%04x:%04x", t.Vendor, t.Device, r.trace.Vendor, r.trace.Device)
 	}
-	c, err := again.Compare(o.withoutOmitted(a), o.withoutOmitted(b), o.isInputStore)
+	c, err := again.Compare(r.accesses, r.options.withoutOmitted(list), r.options.isInputStore)
 	if err != nil {
 		return nil, err
 	}
-	o.applyDifferences(c)
+	r.comparisons = append(r.comparisons, c)
 	return c, c.Err()
 }
 
-func (o *Options) applyDifferences(c *again.Comparison) {
+// Apply sets the options that leave out comparisons of registers whose values vary in any trace,
+// and that wait where the traces waited. What the options say already has priority. It returns the
+// comparisons.
+func (r *Repetitions) Apply() []*again.Comparison {
+	o := r.options
 	decided := slices.Concat(o.Poll, o.Wait, o.CounterRanges, o.Ignore)
-	varies := map[Range]bool{}
-	var waits []Range
-	for _, d := range c.Differences {
-		r := Range{Place: Place{HasBar: true, Bar: d.Place.Bar}, First: d.Place.Offset,
-			Last: d.Place.Offset}
-		if slices.ContainsFunc(decided, func(other Range) bool {
-			other.Place = other.Place.withDefaultBar(o.Bar)
-			return other == r
-		}) {
-			continue
-		}
-		switch d.Kind {
-		case again.Waits:
-			waits = append(waits, r)
-		case again.Varies:
-			varies[r] = true
-			o.Ignore = append(o.Ignore, r)
+	for i := range decided {
+		decided[i].Place = decided[i].Place.withDefaultBar(o.Bar)
+	}
+	// Values that vary come first: they decide, too.
+	for _, kind := range []again.Kind{again.Varies, again.Waits} {
+		for _, c := range r.comparisons {
+			for _, d := range c.Differences {
+				place := Range{Place: Place{HasBar: true, Bar: d.Place.Bar}, First: d.Place.Offset,
+					Last: d.Place.Offset}
+				switch {
+				case d.Kind != kind || slices.Contains(decided, place):
+					continue
+				case kind == again.Varies:
+					o.Ignore = append(o.Ignore, place)
+				default:
+					o.Poll = append(o.Poll, place)
+				}
+				decided = append(decided, place)
+			}
 		}
 	}
-	o.Poll = append(o.Poll, slices.DeleteFunc(waits, func(r Range) bool { return varies[r] })...)
+	return r.comparisons
 }
 
 // withoutOmitted returns the accesses outside the ranges of Omit.
