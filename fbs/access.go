@@ -33,9 +33,9 @@ type access struct {
 	forbidden *boards.ForbiddenRange // no access: the TLB window would show a part of this range
 }
 
-// accessAt decides what images may load, store and give a bus address of: no other function does.
-// It returns the range around an offset in which all bytes accept the same. A Tlb window shows the
-// tiles from the address `at` on; without a Point, tiles is nil.
+// accessAt alone decides what images may load, store, and store the bus address of. It returns the
+// range around an offset in which all bytes accept the same. A Tlb window shows the tiles from the
+// address `at` on; without a Point, tiles is nil.
 func (v *View) accessAt(board *boards.Board, w *Window, at uint64, tiles *TileRoute) (a access) {
 	const everything = 1<<64 - 1
 	switch w.Kind {

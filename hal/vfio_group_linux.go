@@ -1,7 +1,7 @@
 package hal
 
 // The functions of this process share a container, which has the IOMMU mappings of all. Those of
-// one IOMMU group always have the same mappings: the IOMMU cannot tell them apart.
+// one IOMMU group always have the same mappings: the IOMMU cannot distinguish them.
 
 import (
 	"sync"

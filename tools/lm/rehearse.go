@@ -37,11 +37,7 @@ func (f *replayFlags) checkRehearsal() {
 // not hold, as a file for lm import --rehearsal. It fails if there are any, or if the run fails.
 func (f *replayFlags) rehearse(path string) {
 	_, source := f.checkedImage(path)
-	index := source.SequenceByName(f.sequence)
-	if index < 0 {
-		failUsage("there is no sequence %q in %s; use one of: %s", f.sequence, path,
-			sequenceNames(source))
-	}
+	index := sequenceNamed(source, path, f.sequence)
 	f.checkRehearsal()
 	r, err := rehearsal.Of(source, index)
 	failIf(hal.BadImage, path, err)

@@ -42,10 +42,7 @@ func (f *reportFlags) run(path string) {
 	file, view := openVerified(path)
 	sequence := report.WholeFile
 	if f.sequence != "" {
-		if sequence = view.SequenceByName(f.sequence); sequence < 0 {
-			failUsage("there is no sequence %q in %s; use one of: %s", f.sequence, path,
-				sequenceNames(view))
-		}
+		sequence = sequenceNamed(view, path, f.sequence)
 	}
 	id := report.ImageID(file.Bytes())
 	profile := f.readProfile(path, id)

@@ -124,10 +124,8 @@ func (f *replayFlags) checkNames(s *session) {
 		name  string
 		index *int
 	}{{f.sequence, &s.sequenceIndex}, {f.before, &s.beforeIndex}, {f.after, &s.afterIndex}} {
-		if *named.index = s.view.SequenceByName(named.name); *named.index < 0 &&
-			(named.name != "" || named.index == &s.sequenceIndex) {
-			failUsage("there is no sequence %q in %s; use one of: %s", named.name, s.path,
-				sequenceNames(s.view))
+		if *named.index = -1; named.name != "" || named.index == &s.sequenceIndex {
+			*named.index = sequenceNamed(s.view, s.path, named.name)
 		}
 	}
 	for _, spec := range f.inputs {
@@ -188,6 +186,15 @@ func (s *session) close() (err error) {
 	}
 	s.replay, s.devices, s.outputFiles = nil, nil, nil
 	return err
+}
+
+// sequenceNamed returns the index of the sequence that a flag names.
+func sequenceNamed(view *fbs.View, path, name string) int {
+	index := view.SequenceByName(name)
+	if index < 0 {
+		failUsage("there is no sequence %q in %s; use one of: %s", name, path, sequenceNames(view))
+	}
+	return index
 }
 
 func sequenceNames(view *fbs.View) string {

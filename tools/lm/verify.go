@@ -11,7 +11,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
-	"lightmetal/tools/capture/importer"
+	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
 	"lightmetal/tools/image/lmb"
@@ -122,7 +122,7 @@ func interruptWarnings(view *fbs.View) []string {
 	n, first := 0, 0
 	for i := range view.Commands {
 		c := &view.Commands[i]
-		if c.Opcode == gen.OpcodeWrite && c.Width >= 4 && importer.IsInterruptAddress(c.Value) &&
+		if c.Opcode == gen.OpcodeWrite && c.Width >= 4 && traces.IsInterruptAddress(c.Value) &&
 			view.Windows[c.Window].Kind == gen.WindowKindBar {
 			if n++; n == 1 {
 				first = i

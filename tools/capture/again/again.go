@@ -63,9 +63,6 @@ type Comparison struct {
 // unalignedMax is the share of stores that only one recording may have.
 const unalignedMax = 100 // one of that many
 
-// interruptFirst and interruptLast are the addresses at which x86 takes interrupts as stores.
-const interruptFirst, interruptLast = 0xfee0_0000, 0xfeef_ffff
-
 // Compare compares recording a with another recording b of the same work. isInput reports whether a
 // store to a place of a is data of a named input.
 //
@@ -88,10 +85,8 @@ func Compare(a, b []traces.Access, isInput func(a *traces.Access) bool) (*Compar
 		}
 		from = pair{s.a + 1, s.b + 1}
 	}
-	for i, list := range [][]traces.Access{a, b} {
-		if line := onlyOnes(list); line > 0 {
-			lines := pair{}
-			*[]*int{&lines.a, &lines.b}[i] = line
+	for _, lines := range []pair{{a: onlyOnes(a)}, {b: onlyOnes(b)}} {
+		if lines != (pair{}) {
 			c.add(Difference{Kind: Gone}, lines.a, lines.b, 0, 0)
 		}
 	}
@@ -128,7 +123,7 @@ func (c *comparer) addMissing(from, to pair) {
 	}
 }
 
-// pair is an index in each recording, or a value of each.
+// pair is an index or a line in each recording.
 type pair struct{ a, b int }
 
 // comparer is the state of Compare.
@@ -247,13 +242,12 @@ func (c *comparer) compareStores(a, b *traces.Access) {
 	}
 	d := Difference{Kind: Unknown, Place: placeOf(a)}
 	source, carried := c.sourceOf(a, b)
-	inRange := func(v uint64) bool { return v >= interruptFirst && v <= interruptLast }
 	switch {
 	case c.isInput(a):
 		d.Kind = Input
 	case carried:
 		d.Kind, d.Source = Carried, source.String()
-	case inRange(a.Value) && inRange(b.Value):
+	case traces.IsInterruptAddress(a.Value) && traces.IsInterruptAddress(b.Value):
 		d.Kind = Interrupt
 	}
 	c.add(d, a.Line, b.Line, a.Value, b.Value)

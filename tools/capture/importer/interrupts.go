@@ -11,10 +11,6 @@ import (
 	"lightmetal/tools/image/english"
 )
 
-// IsInterruptAddress reports whether a value is an address at which x86 receives interrupts (Intel
-// SDM, volume 3, "Message Signalled Interrupts"). Arm's GIC has no fixed address for them.
-func IsInterruptAddress(value uint64) bool { return value>>20 == 0xfee }
-
 // interruptFinder leaves out the accesses of Options.Omit, and rejects stores of the recorded
 // machine's interrupt addresses: in a replay, the device would store there.
 type interruptFinder struct {
@@ -88,7 +84,7 @@ func (f *interruptFinder) checkStep(i int) {
 		}
 	}
 	if s.elementCount() > 1 || s.hasFlag(flagMemory) || s.width < 4 ||
-		!IsInterruptAddress(s.value&math.MaxUint32) || !isUpperAddress(s.value>>32) {
+		!traces.IsInterruptAddress(s.value&math.MaxUint32) || !isUpperAddress(s.value>>32) {
 		return
 	}
 	if !f.checkShape(i) {

@@ -16,6 +16,17 @@ import (
 // loadOnMock encodes an image and loads it on a mock of its device.
 func loadOnMock(t *testing.T, image *lmb.Image, slot int) (*runtime.Replay, *mock.Device) {
 	t.Helper()
+	board := chips.BoardByName(image.Devices[0].Board)
+	device := mock.New(board)
+	if chips.ForBoard(board).Grid != nil {
+		device = mock.NewWith(board, mock.NewTiles(board))
+	}
+	return loadOn(t, image, slot, device), device
+}
+
+// loadOn encodes an image and loads it on a device.
+func loadOn(t *testing.T, image *lmb.Image, slot int, device hal.Device) *runtime.Replay {
+	t.Helper()
 	file, err := lmb.Encode(image)
 	if err != nil {
 		t.Fatal(err)
@@ -24,17 +35,12 @@ func loadOnMock(t *testing.T, image *lmb.Image, slot int) (*runtime.Replay, *moc
 	if err != nil {
 		t.Fatal(err)
 	}
-	board := chips.BoardByName(image.Devices[0].Board)
-	device := mock.New(board)
-	if chips.ForBoard(board).Grid != nil {
-		device = mock.NewWith(board, mock.NewTiles(board))
-	}
 	replay, err := runtime.Load(view, slot, device)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { replay.Close() })
-	return replay, device
+	return replay
 }
 
 // mustRun runs the first sequence of an image.

@@ -7,11 +7,9 @@ import (
 	"testing"
 
 	"lightmetal/boards"
-	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
-	"lightmetal/tools/image/lmb"
 )
 
 // jobDevice starts a job by a store to 8, and sets bit 1 of its interrupt status 0x40 when the job
@@ -62,19 +60,7 @@ func jobTrace(jobs int) string {
 func runOnJobDevice(t *testing.T, text string, o Options) (hal.Code, *Report) {
 	t.Helper()
 	image, report := mustImport(t, text, o)
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	view, err := fbs.Verify(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	replay, err := runtime.Load(view, runtime.AnyTLBWindow, mock.NewWith(&boards.Edu, &jobDevice{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer replay.Close()
+	replay := loadOn(t, image, runtime.AnyTLBWindow, mock.NewWith(&boards.Edu, &jobDevice{}))
 	return replay.Run(0).Code, report
 }
 

@@ -73,13 +73,13 @@ func (g *Golden) findDiffering(c *Comparison, dtype gen.DType, got, golden []byt
 	largest, largestAt := -1.0, 0
 	for i := range c.Elements {
 		x, y := got[i*size:][:size], golden[i*size:][:size]
-		if bytes.Equal(x, y) || g.isNear(npy.Float(dtype, bits(x)), npy.Float(dtype, bits(y))) {
+		if bytes.Equal(x, y) || g.isNear(npy.Float(dtype, Little(x)), npy.Float(dtype, Little(y))) {
 			continue
 		}
 		if c.Differ++; c.Differ == 1 {
 			c.First = differing(dtype, c.Shape, i, x, y)
 		}
-		if d := math.Abs(npy.Float(dtype, bits(x)) - npy.Float(dtype, bits(y))); d > largest {
+		if d := math.Abs(npy.Float(dtype, Little(x)) - npy.Float(dtype, Little(y))); d > largest {
 			largest, largestAt = d, i
 		}
 	}
@@ -93,7 +93,7 @@ func (g *Golden) findDiffering(c *Comparison, dtype gen.DType, got, golden []byt
 func differing(dtype gen.DType, shape []uint32, at int, got, golden []byte) *Differing {
 	return &Differing{Index: indexOf(shape, at), Got: npy.Words(dtype, got)[0],
 		Golden:     npy.Words(dtype, golden)[0],
-		Difference: npy.Difference(dtype, bits(got), bits(golden))}
+		Difference: npy.Difference(dtype, Little(got), Little(golden))}
 }
 
 // indexOf returns the position of an element in each dimension. The last dimension varies fastest.
@@ -186,8 +186,8 @@ func (g *Golden) isNear(got, want float64) bool {
 		math.Abs(got-want) <= absolute+relative*math.Abs(want)
 }
 
-// bits returns the little-endian number in data of up to 8 bytes.
-func bits(data []byte) uint64 {
+// Little returns the little-endian number in up to 8 bytes.
+func Little(data []byte) uint64 {
 	var word [8]byte
 	copy(word[:], data)
 	return binary.LittleEndian.Uint64(word[:])
@@ -203,7 +203,7 @@ type correlation struct {
 func (s *correlation) add(dtype gen.DType, got, want []byte) {
 	size := int(fbs.DTypeSize(dtype))
 	for i := 0; i+size <= len(want); i += size {
-		g, w := npy.Float(dtype, bits(got[i:][:size])), npy.Float(dtype, bits(want[i:][:size]))
+		g, w := npy.Float(dtype, Little(got[i:][:size])), npy.Float(dtype, Little(want[i:][:size]))
 		s.n++
 		offGot, offWant := g-s.meanGot, w-s.meanWant
 		s.meanGot += offGot / s.n

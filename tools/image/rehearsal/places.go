@@ -3,6 +3,7 @@ package rehearsal
 import (
 	"fmt"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -29,7 +30,8 @@ func (p places) of(c *fbs.Command, size uint64) (place string, exact bool) {
 		prefix, first = fmt.Sprintf("bar%d+", w.Bar), first+w.Offset
 	case gen.WindowKindTlb:
 		point := p.pointed[c.Window]
-		prefix = fmt.Sprintf("%d,%d,", uint8(point.Mask), uint8(point.Mask>>8))
+		tiles, _ := boards.UnpackTileRoute(point.Mask)
+		prefix = fmt.Sprintf("%d,%d,", tiles.X, tiles.Y)
 		first += point.Value
 	default:
 		return "", false

@@ -4,7 +4,6 @@ package rehearsal
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 
 	"lightmetal/fbs"
@@ -22,7 +21,6 @@ type Rehearsal struct {
 	Image    *lmb.Image
 	Output   int // index of the tensor with what the checks have loaded
 	source   *fbs.View
-	sequence int
 	commands []int // index in the source of each command of the sequence; calls are replaced
 	checks   []check
 }
@@ -44,7 +42,7 @@ func Of(source *fbs.View, sequence int) (*Rehearsal, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rehearsal{Image: image, Output: len(image.Tensors), source: source, sequence: sequence}
+	r := &Rehearsal{Image: image, Output: len(image.Tensors), source: source}
 	s := &image.Sequences[sequence]
 	s.Commands = nil
 	size, err := r.add(s, sequence, 0)
@@ -86,7 +84,7 @@ func (r *Rehearsal) add(to *lmb.Sequence, sequence, size int) (int, error) {
 		}
 		if size > recordedMax || len(to.Commands) == fbs.CommandsMax-1 {
 			return 0, fmt.Errorf("sequence %q has too many checks or calls to be rehearsed",
-				r.source.Name(r.source.Sequences[r.sequence].Name))
+				to.Name)
 		}
 		to.Commands = append(to.Commands, c)
 		r.commands = append(r.commands, i)
@@ -130,34 +128,16 @@ type Mismatch struct {
 func (c *check) judge(command *fbs.Command, loaded, golden []byte) (m Mismatch, holds bool) {
 	m.Command = c.command
 	if command.Opcode == gen.OpcodeExpect {
-		m.Got, m.Want, m.Mask = number(loaded), command.Value, command.Mask
-		return m, holdsFor(command, m.Got)
+		m.Got, m.Want, m.Mask = lmb.Little(loaded), command.Value, command.Mask
+		return m, fbs.ConditionMet(command, m.Got)
 	}
 	width := int(command.Width)
 	m.Mask = ^uint64(0) >> (64 - 8*width)
 	for i := 0; i < len(loaded); i += width {
 		if got, want := loaded[i:i+width], golden[i:i+width]; !bytes.Equal(got, want) {
-			m.Got, m.Want, m.Element = number(got), number(want), uint64(i/width)
+			m.Got, m.Want, m.Element = lmb.Little(got), lmb.Little(want), uint64(i/width)
 			return m, false
 		}
 	}
 	return m, true
-}
-
-func holdsFor(c *fbs.Command, got uint64) bool {
-	switch gen.Condition(c.Mode) {
-	case gen.ConditionEqual:
-		return got&c.Mask == c.Value
-	case gen.ConditionNotEqual:
-		return got&c.Mask != c.Value
-	default:
-		return (got-c.Value)&c.Mask <= c.Mask>>1
-	}
-}
-
-// number returns up to 8 bytes as a little-endian number.
-func number(b []byte) uint64 {
-	var all [8]byte
-	copy(all[:], b)
-	return binary.LittleEndian.Uint64(all[:])
 }

@@ -27,10 +27,9 @@ type Finding struct {
 	Differ int    `json:"differ"`
 	// Flag of lm import that makes the checks of this place hold: ignore, wait or reached. Empty:
 	// no flag names the place.
-	Flag  string     `json:"flag"`
-	First string     `json:"first"` // the first check that did not hold
-	Other []string   `json:"other"` // further flags that are possible
-	All   []Mismatch `json:"-"`
+	Flag  string   `json:"flag"`
+	First string   `json:"first"` // the first check that did not hold
+	Other []string `json:"other"` // further flags that are possible
 }
 
 // Judge compares what a run has loaded with what the source wants. ran is the number of commands of
@@ -58,11 +57,11 @@ func (r *Rehearsal) Judge(output []byte, ran int, input func(tensor int) []byte,
 	}
 	for _, h := range order {
 		report.Checks += h.checks
-		report.Differ += len(h.differ)
-		if len(h.differ) > 0 {
+		report.Differ += h.differ
+		if h.differ > 0 {
 			flag, other := h.flags()
 			report.Findings = append(report.Findings, Finding{h.first.place, h.checks,
-				len(h.differ), flag, text(h.differ[0]), other, h.differ})
+				h.differ, flag, text(h.failed), other})
 		}
 	}
 	return report
@@ -112,9 +111,10 @@ func (r *Rehearsal) golden(c *fbs.Command, input func(tensor int) []byte) []byte
 type history struct {
 	first  *check
 	checks int
-	differ []Mismatch
-	last   uint64 // loaded by the check before
-	moved  bool   // a check that does not hold loaded something else than the check before
+	differ int      // checks that did not hold
+	failed Mismatch // the first of them
+	last   uint64   // loaded by the check before
+	moved  bool     // a check that does not hold loaded something else than the check before
 	// Each check wants no less than the one before, some want more, and each load had reached that
 	rises, risen bool
 	wanted       uint64
@@ -125,7 +125,9 @@ func (h *history) add(c *fbs.Command, m Mismatch, holds bool) {
 	h.rises = reached && (h.checks == 0 || h.rises && m.Want >= h.wanted)
 	h.risen = h.risen || h.checks > 0 && m.Want > h.wanted
 	if !holds {
-		h.differ = append(h.differ, m)
+		if h.differ++; h.differ == 1 {
+			h.failed = m
+		}
 		h.moved = h.moved || m.Got != h.last
 	}
 	h.last, h.wanted = m.Got, m.Want
@@ -161,15 +163,17 @@ func (r *Report) String() string {
 			continue
 		}
 		fmt.Fprintf(&b, "--%s %s\n", f.Flag, f.Place)
-		for _, other := range f.Other {
-			fmt.Fprintf(&b, "# or --%s %s\n", other, f.Place)
-		}
+		f.writeOther(&b)
 	}
 	if f := r.Ended; f != nil {
 		fmt.Fprintf(&b, "# the run ended at %s\n# what follows it was not rehearsed\n", f.First)
-		for _, other := range f.Other {
-			fmt.Fprintf(&b, "# or --%s %s\n", other, f.Place)
-		}
+		f.writeOther(&b)
 	}
 	return b.String()
+}
+
+func (f *Finding) writeOther(b *strings.Builder) {
+	for _, other := range f.Other {
+		fmt.Fprintf(b, "# or --%s %s\n", other, f.Place)
+	}
 }

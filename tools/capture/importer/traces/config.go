@@ -2,6 +2,10 @@ package traces
 
 import "fmt"
 
+// IsInterruptAddress reports whether a value is an address at which x86 receives interrupts (Intel
+// SDM, volume 3, "Message Signalled Interrupts"). Arm's GIC has no fixed address for them.
+func IsInterruptAddress(value uint64) bool { return value>>20 == 0xfee }
+
 // MSIXTable is the place of a device's MSI-X table, by the capability.
 type MSIXTable struct {
 	Bar          uint8

@@ -266,10 +266,11 @@ func (m *mmiotrace) markRecord(kind string, f fields) error {
 // its buffer was full.
 var lostEvents = regexp.MustCompile(`^(?:CPU:[0-9]+ \[LOST|Lost) ([0-9]+) (?:events\.?|EVENTS\])$`)
 
+const lostEventsText = "the kernel lost %s events: " +
+	"the trace is incomplete (record again with a larger buffer_size_kb)"
+
 func (m *mmiotrace) lostRecord(text []byte) error {
-	n := lostEvents.FindSubmatch(text)[1]
-	return m.addUnusable(nil, OpLost, "the kernel lost %s events: "+
-		"the trace is incomplete (record again with a larger buffer_size_kb)", n)
+	return m.addUnusable(nil, OpLost, lostEventsText, lostEvents.FindSubmatch(text)[1])
 }
 
 // passOn passes an access or a mark to the sink, unless the board is unknown.

@@ -68,8 +68,7 @@ func (m *rwmmio) parseLine(text []byte) error {
 			n[2])})
 	}
 	if n := lostEvents.FindSubmatch(text); n != nil {
-		return m.passOn(&Access{Line: m.line, Op: OpLost, Name: fmt.Sprintf("the kernel lost %s "+
-			"events: the trace is incomplete (record again with a larger buffer_size_kb)", n[1])})
+		return m.passOn(&Access{Line: m.line, Op: OpLost, Name: fmt.Sprintf(lostEventsText, n[1])})
 	}
 	event := rwmmioLine.FindSubmatch(text)
 	if event == nil {
