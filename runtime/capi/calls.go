@@ -361,9 +361,9 @@ func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role,
 		case uint64(tensor) >= uint64(len(tensors)):
 			return usageError("the image has no tensor with this index")
 		case tensors[tensor].Role != role && role == gen.RoleInput:
-			return usageError("the tensor is an output, not an input")
+			return usageError("the tensor is not an input")
 		case tensors[tensor].Role != role:
-			return usageError("the tensor is an input, not an output")
+			return usageError("the tensor is not an output")
 		case tensors[tensor].Size != uint64(size):
 			return outcome{code: hal.BadTensor,
 				reason: "size must be the size of the tensor; see lm_tensor_info"}
