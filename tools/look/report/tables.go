@@ -141,7 +141,7 @@ func (r *Report) tensorTable(profile *Profile) Table {
 			data = "golden"
 		case x.HasData:
 			data = "default"
-		case x.Role == "output":
+		case x.Role != "input":
 			data = ""
 		}
 		return []string{sanitize(x.Name), x.Role, x.DType, lmb.ShapeText(x.Shape),
