@@ -25,7 +25,6 @@ var untestable = map[string]string{
 
 	"`tool`, `source`, `git`, `arguments` and": "readers ignore the notes",
 	"`captures`: the size and the SHA-256":     "readers ignore the notes",
-	"`arguments`: the flags of the program":    "readers ignore the notes",
 	"A reader that shows notes":                "readers ignore the notes",
 	"`windows`: absent":                        "readers ignore the notes",
 	"`goldens`: each element":                  "readers ignore the notes",
