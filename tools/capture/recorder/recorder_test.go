@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(childVariable); text != "" {
 		os.Unsetenv(childVariable)
 		setCopiesByBytes()
+		replaceRequest()
 		os.Exit(runChild(text))
 	}
 	var err error
