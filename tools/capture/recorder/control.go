@@ -170,8 +170,12 @@ func (r *recording) handleVFIOClose(t *thread) {
 }
 
 func (r *recording) reportReset(t *thread, c *call, _ uint64) {
-	r.reportEvent("process %d resets device %s: a replay does not repeat the reset", t.process,
-		r.requestedDevice(t, c))
+	if name := r.requestedDevice(t, c); r.accesses == 0 {
+		r.out.Line("NOTE process %d resets device %s before the first access", t.process, name)
+	} else {
+		r.reportEvent("process %d resets device %s: a replay does not repeat the reset", t.process,
+			name)
+	}
 }
 
 // requestedDevice returns the name of the device to whose VFIO file a request goes, or "".

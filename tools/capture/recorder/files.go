@@ -56,6 +56,9 @@ func (r *recording) handleOpenedFD(t *thread, fd uint64) {
 	if pagemapFile.MatchString(path) {
 		t.space.hugePages.readsPagemap = true
 	}
+	if path == kvmFile {
+		r.handleKVM(t)
+	}
 	if path == eventFile {
 		if s, _ := r.sourceAt(t, fd); s != nil {
 			r.stopWaits(t, fd)

@@ -4,6 +4,7 @@ package recorder
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 		os.Unsetenv(childVariable)
 		setCopiesByBytes()
 		replaceRequest()
+		kvmFile = cmp.Or(os.Getenv(kvmVariable), kvmFile)
 		os.Exit(runChild(text))
 	}
 	var err error

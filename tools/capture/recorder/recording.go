@@ -24,8 +24,8 @@ type Options struct {
 	Devices []string      // DDDD:BB:DD.F or VVVV:DDDD; empty: all devices that the program maps
 	Files   []File        // files that represent BARs or host memory
 
-	// most bytes of host memory that are compared before each store to a BAR; if devices reach
-	// more, no host memory is recorded
+	// most bytes of host memory that are compared before each store to a BAR; a mapping that
+	// exceeds the limit is not recorded
 	HostMemoryLimit uint64
 	// bus addresses of host memory at which each load of the program is checked for writes of a
 	// device

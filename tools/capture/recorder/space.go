@@ -37,6 +37,7 @@ type space struct {
 	callAddress   uint64 // address of a system call instruction; 0: none is known
 	// address of a page with an instruction that the thread executes itself; 0: not mapped yet
 	codePage uint64
+	usesKVM  bool // a guest accesses the memory, for which faults cannot be handled
 	released bool // the areas are accessible to the program again, and are not recorded
 	memory   *os.File
 	// file descriptors of devices for which a transferFilter is installed
@@ -153,6 +154,7 @@ func (s *space) setProtection(start, end, prot uint64) {
 // clone returns the address space of a child process that does not share memory.
 func (s *space) clone() *space {
 	c := &space{callAddress: s.callAddress, codePage: s.codePage, released: s.released,
+		usesKVM:     s.usesKVM,
 		stoppingFDs: maps.Clone(s.stoppingFDs), stoppingReads: slices.Clip(s.stoppingReads),
 		stopsWaits: s.stopsWaits, stopsReads: s.stopsReads, pointerRanges: s.pointerRanges}
 	for _, a := range s.areas {
