@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -19,10 +20,27 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// identity says which image a file contains.
+type identity struct {
+	Checksum string `json:"image_checksum"` // of the preamble, as lmrun and lminit print it
+	SHA256   string `json:"sha256"`         // of the file without its signature
+}
+
+func (id identity) String() string {
+	return "checksum " + id.Checksum + ", SHA-256 without signature " + id.SHA256
+}
+
+func identify(file *runtime.File, view *fbs.View) identity {
+	image, _, err := fbs.SplitSignature(file.Bytes())
+	fail.On(err)
+	return identity{view.ID(), fmt.Sprintf("%x", sha256.Sum256(image))}
+}
+
 // imageInfo is the output of lm info; its JSON is stable.
 type imageInfo struct {
 	Format string `json:"format"`
 	Bytes  int    `json:"bytes"`
+	identity
 	// public key in hex, which lm verify --key checks
 	SignedBy    string          `json:"signed_by,omitempty"`
 	Version     uint32          `json:"version,omitempty"` // version in the signature; 0: none
@@ -101,6 +119,7 @@ func infoCommand() *cobra.Command {
 	c := newCommand("info IMAGE.lmb", exactlyOne("image"), func(args []string) {
 		file, view := openVerified(args[0])
 		info := describeImage(view, len(file.Bytes()))
+		info.identity = identify(file, view)
 		if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
 			info.SignedBy = hex.EncodeToString(signature.Key[:])
 			info.Version = signature.Version
@@ -206,6 +225,7 @@ func (i *imageInfo) String() string {
 	}
 	line("image", "format %s, size %s, including %s of payload", i.Format,
 		lmb.SizeText(uint64(i.Bytes)), lmb.SizeText(i.Reservation.PayloadBytes))
+	line("identity", "%s", i.identity)
 	if i.SignedBy != "" {
 		text := ""
 		if i.Version != 0 {

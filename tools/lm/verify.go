@@ -70,9 +70,11 @@ func (v *verifyFlags) run(args []string) {
 		v.trustedKeys = publicKeys(v.keys)
 	}
 	var images []together.Image
+	var ids []identity
 	warnings := []string{}
 	for _, path := range args {
-		view, more := v.verifyImage(path)
+		file, view, more := v.verifyImage(path)
+		ids = append(ids, identify(file, view))
 		for _, text := range more {
 			if v.together {
 				text = path + ": " + text
@@ -90,15 +92,16 @@ func (v *verifyFlags) run(args []string) {
 		}
 	}
 	if v.together {
-		v.printCollisions(args, images, warnings)
+		v.printCollisions(args, ids, images, warnings)
 		return
 	}
-	v.printVerified(args[0], images[0].View, warnings)
+	v.printVerified(args[0], ids[0], images[0].View, warnings)
 }
 
 // verifyImage checks one image and returns its warnings.
-func (v *verifyFlags) verifyImage(path string) (view *fbs.View, warnings []string) {
-	file := openImage(path)
+func (v *verifyFlags) verifyImage(path string) (file *runtime.File, view *fbs.View,
+	warnings []string) {
+	file = openImage(path)
 	if v.keys != "" {
 		fail.On(file.Inspect(func(data []byte) error {
 			return v.trustedKeys.CheckSignature(data, v.atLeast)
@@ -114,7 +117,7 @@ func (v *verifyFlags) verifyImage(path string) (view *fbs.View, warnings []strin
 	}
 	warnings = append(warnings, channelWarnings(view)...)
 	warnings = append(warnings, interruptWarnings(view)...)
-	return view, append(warnings, fenceWarnings(view)...)
+	return file, view, append(warnings, fenceWarnings(view)...)
 }
 
 // interruptWarnings warns of stores of values that may be interrupt addresses.
@@ -141,7 +144,8 @@ func interruptWarnings(view *fbs.View) []string {
 		lmb.PlaceText(view, first), view.Commands[first].Value, more)}
 }
 
-func (v *verifyFlags) printVerified(path string, view *fbs.View, warnings []string) {
+func (v *verifyFlags) printVerified(path string, id identity, view *fbs.View,
+	warnings []string) {
 	checksums := map[string]string{}
 	for i := range view.Sequences {
 		checksums[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x",
@@ -149,12 +153,14 @@ func (v *verifyFlags) printVerified(path string, view *fbs.View, warnings []stri
 	}
 	if asJSON {
 		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path,
+			"image_checksum": id.Checksum, "sha256": id.SHA256,
 			"commands":  len(view.Commands) - len(view.Sequences),
 			"checksums": checksums, "warnings": warnings})
 		return
 	}
 	printLine(stdout, "%s: valid, %s", path,
 		english.Count(len(view.Commands)-len(view.Sequences), "command"))
+	printLine(stdout, "  %s", id)
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
 		printLine(stdout, "  %-24s %17s, checksum %s", view.Name(s.Name),
