@@ -52,6 +52,7 @@ type imageInfo struct {
 	Windows   []windowInfo    `json:"windows"`
 	Tensors   []report.Tensor `json:"tensors"`
 	Sequences []sequenceInfo  `json:"sequences"`
+	Warnings  []string        `json:"warnings"`
 }
 
 type originInfo struct {
@@ -124,6 +125,7 @@ func infoCommand() *cobra.Command {
 			info.SignedBy = hex.EncodeToString(signature.Key[:])
 			info.Version = signature.Version
 		}
+		printWarnings(info.Warnings)
 		printResult(stdout, info)
 	})
 	defineJSONFlag(c, "print the result as JSON")
@@ -153,7 +155,7 @@ func describeImage(view *fbs.View, size int) *imageInfo {
 		Origin: originInfo(image.Origin),
 		Reservation: reservationInfo{r.ArenaBytes, r.HostBytes, r.PayloadBytes, r.Commands,
 			runtime.LockedBytes(view, 4<<10, false), runtime.LockedBytes(view, 4<<10, true)},
-		Tensors: report.Tensors(image),
+		Tensors: report.Tensors(image), Warnings: safeWarnings(view),
 	}
 	for _, t := range image.Devices {
 		info.Devices = append(info.Devices, deviceInfo{Board: t.Board,

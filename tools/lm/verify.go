@@ -14,6 +14,7 @@ import (
 	"lightmetal/tools/capture/importer/traces"
 	"lightmetal/tools/image/english"
 	"lightmetal/tools/image/fail"
+	"lightmetal/tools/image/listing"
 	"lightmetal/tools/image/lmb"
 	"lightmetal/tools/image/together"
 
@@ -86,16 +87,21 @@ func (v *verifyFlags) run(args []string) {
 	if v.together {
 		warnings = append(warnings, sharedDeviceWarnings(images)...)
 	}
-	for _, text := range warnings {
-		if !asJSON {
-			printLine(stderr, "lm: warning: %s", text)
-		}
-	}
+	printWarnings(warnings)
 	if v.together {
 		v.printCollisions(args, ids, images, warnings)
 		return
 	}
 	v.printVerified(args[0], ids[0], images[0].View, warnings)
+}
+
+// printWarnings prints warnings, unless they are in the JSON.
+func printWarnings(warnings []string) {
+	for _, text := range warnings {
+		if !asJSON {
+			printLine(stderr, "lm: warning: %s", text)
+		}
+	}
 }
 
 // verifyImage checks one image and returns its warnings.
@@ -110,7 +116,7 @@ func (v *verifyFlags) verifyImage(path string) (file *runtime.File, view *fbs.Vi
 	view = verifyFile(path, file)
 	view.TimeLimitUs = uint64(max(v.longest, 0).Microseconds())
 	fail.On(runtime.CheckWorstCaseTimes(view, longestRemedy))
-	warnings = checkBoards(view, v.board)
+	warnings = append(checkBoards(view, v.board), safeWarnings(view)...)
 	if err := lmb.Quality(view); err != nil {
 		fail.With(hal.BadImage,
 			"%s: the image is suspicious, although a replay is not affected: %v", path, err)
@@ -118,6 +124,13 @@ func (v *verifyFlags) verifyImage(path string) (file *runtime.File, view *fbs.Vi
 	warnings = append(warnings, channelWarnings(view)...)
 	warnings = append(warnings, interruptWarnings(view)...)
 	return file, view, append(warnings, fenceWarnings(view)...)
+}
+
+func safeWarnings(view *fbs.View) []string {
+	if text := listing.MissingSafe(view); text != "" {
+		return []string{text}
+	}
+	return []string{}
 }
 
 // interruptWarnings warns of stores of values that may be interrupt addresses.

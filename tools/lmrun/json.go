@@ -19,6 +19,9 @@ func appendJSON(text []byte, o args.Options, end *outcome, code hal.Code) []byte
 	}
 	text = appendStringField(text, `,"sequence":"`, o.Sequence)
 	text = fbs.AppendText(text, `,"runs":%d,"ignored":%d`, end.runs, end.ignoredFailures)
+	if end.warning != "" {
+		text = append(appendStringField(text, `,"warnings":["`, end.warning), ']')
+	}
 	if code != hal.OK {
 		text = appendFailureFields(text, end)
 	}

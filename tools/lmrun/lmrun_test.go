@@ -197,6 +197,25 @@ func TestCheckReportsWhatARunWouldReportBeforeItOpensADevice(t *testing.T) {
 	}
 }
 
+// TestCheckWarnsOfAMissingSafe uses a misspelt one, whose name the warning must contain.
+func TestCheckWarnsOfAMissingSafe(t *testing.T) {
+	const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"
+	image := assembleFile(t, edu+"main:\n  write.4 r+0x4 0x1\nsave:\n  write.4 r+0x4 0x0\n")
+	const want = "the image has no sequence safe for the time after a failure; it has main save"
+	_, stderr, exit := runLmrun(t, "-check", image)
+	if exit != 0 || stderr != "lmrun: warning: "+want+"\n" {
+		t.Errorf("exit %d, stderr %q; want 0 and %q", exit, stderr, want)
+	}
+	stdout, stderr, exit := runLmrun(t, "-check", "-json", image)
+	if exit != 0 || stderr != "" || !strings.Contains(stdout, `"warnings":["`+want+`"]`) {
+		t.Errorf("-json: exit %d, stdout %q, stderr %q; want 0 and %q", exit, stdout, stderr, want)
+	}
+	image = assembleFile(t, edu+"main:\n  write.4 r+0x4 0x1\nsafe:\n  write.4 r+0x4 0x0\n")
+	if _, stderr, exit := runLmrun(t, "-check", image); exit != 0 || stderr != "" {
+		t.Errorf("with safe: exit %d, stderr %q; want 0 and no warning", exit, stderr)
+	}
+}
+
 // TestSupervisedRunReportsItsMaxStopTime expects the longest time from a signal to the end, for
 // the verified image, before a device is opened. If the image is rejected, nothing is reported.
 func TestSupervisedRunReportsItsMaxStopTime(t *testing.T) {

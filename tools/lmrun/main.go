@@ -41,6 +41,7 @@ type outcome struct {
 	ignoredFailures uint64 // of all sequences other than `safe`
 
 	imageID string // of fbs.View.ID; empty: the image is not valid
+	warning string // of -check; empty: none
 
 	runs          uint64 // completed ones
 	totalRunNs    int64  // of completed runs, as the two below
@@ -62,7 +63,7 @@ func replayImage(o args.Options) outcome {
 func replayView(view *fbs.View, id string, o args.Options) outcome {
 	f, err := planRuns(view, o)
 	if err != nil || o.CheckOnly {
-		return outcome{err: err}
+		return outcome{err: err, warning: safeWarning(view)}
 	}
 	if o.ReportLongestStopTime {
 		err = reportMaxStopTime(f.maxStopTimeUs(view), id)
