@@ -116,14 +116,15 @@ func (v *verifyFlags) verifyImage(path string) (file *runtime.File, view *fbs.Vi
 	view = verifyFile(path, file)
 	view.TimeLimitUs = uint64(max(v.longest, 0).Microseconds())
 	fail.On(runtime.CheckWorstCaseTimes(view, longestRemedy))
-	warnings = append(checkBoards(view, v.board), safeWarnings(view)...)
+	warnings = checkBoards(view, v.board)
 	if err := lmb.Quality(view); err != nil {
 		fail.With(hal.BadImage,
 			"%s: the image is suspicious, although a replay is not affected: %v", path, err)
 	}
 	warnings = append(warnings, channelWarnings(view)...)
 	warnings = append(warnings, interruptWarnings(view)...)
-	return file, view, append(warnings, fenceWarnings(view)...)
+	warnings = append(warnings, fenceWarnings(view)...)
+	return file, view, append(warnings, safeWarnings(view)...)
 }
 
 func safeWarnings(view *fbs.View) []string {
