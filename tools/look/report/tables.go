@@ -16,6 +16,7 @@ const rowsMax = 100
 func (r *Report) Write(w io.Writer) error {
 	out := bufio.NewWriter(w) // Flush returns the first error
 	fmt.Fprintf(out, "%s: %s, for %s\n", sanitize(r.Image), lmb.SizeText(r.Bytes), r.devicesText())
+	fmt.Fprintf(out, "checksum %s, SHA-256 without signature %s\n", r.Checksum, r.SHA256)
 	if r.Origin != "" {
 		fmt.Fprintf(out, "from %s\n", sanitize(r.Origin))
 	}
